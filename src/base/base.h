@@ -1,0 +1,177 @@
+/* base.h - the room everybody stands on: memory, errors, text, knobs, threads.
+ *
+ * Memory. All memory comes from the caller's allocator through a heap (heap.c), which counts it and
+ * can be told to fail at the n-th request. Two kinds of request: heap_try() returns NULL, for the
+ * few places that handle it; heap_alloc() never returns NULL: where memory is out it records
+ * QN_ENOMEM and unwinds (longjmp) to the innermost guard. Everything of one compilation lives in one
+ * arena (arena.c) that the guard's owner frees whole, so unwinding leaks nothing. Rule for every
+ * writer: between getting heap memory and linking it to an owner that will free it, no call may raise.
+ * Public entry points open a guard; below them nobody checks for NULL.
+ *
+ * Errors. fail() records the first error in the context and returns its code, for the user's
+ * mistakes; raise() does the same and unwinds, for what deep code cannot go on from. */
+#ifndef QN_BASE_H
+#define QN_BASE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "quern.h"
+
+#define QN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define QN_NORETURN __attribute__((noreturn))
+#define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- heap.c ------------------------------------------------------------------------------- */
+
+typedef struct guard {
+    jmp_buf at;
+    struct guard *up;
+} guard;
+
+typedef struct heap {
+    void *(*alloc)(void *user, size_t size, size_t align);
+    void (*free)(void *user, void *p, size_t size);
+    void *user;
+    uint64_t bytes, peak, requests; /* live bytes, their highest, requests ever */
+    uint64_t fail_at;               /* 0, or the request number that must fail (fault injection) */
+    guard *top;                     /* innermost open guard */
+    struct qn_ctx *ctx;             /* whose errors we record */
+} heap;
+
+void heap_open(heap *h, const qn_options *options, struct qn_ctx *ctx);
+void *heap_try(heap *h, size_t size);                /* 64-byte aligned, uninitialised, or NULL */
+void *heap_alloc(heap *h, size_t size);              /* never NULL; raises */
+void *heap_zeroed(heap *h, size_t size);             /* as heap_alloc, cleared */
+void heap_free(heap *h, void *p, size_t size);       /* p may be NULL; size as requested */
+/* Make room for `need` elements in a heap-owned array, doubling; returns the array. Raises; on
+ * unwinding the old array is intact. */
+void *heap_grow(heap *h, void *data, uint32_t *cap, uint32_t need, size_t elem);
+
+/* Guards. Use only so:
+ *     guard g;
+ *     guard_open(h, &g);
+ *     if (setjmp(g.at)) { guard_close(h, &g); ...clean up...; return qn_error_code(ctx); }
+ *     ...work that may raise...
+ *     guard_close(h, &g);
+ * Locals changed after setjmp and read after unwinding must be volatile. */
+void guard_open(heap *h, guard *g);
+void guard_close(heap *h, guard *g);
+
+/* ---- arena.c ------------------------------------------------------------------------------ */
+
+/* Bump allocation; freed whole. Pointers stay valid until arena_free. */
+typedef struct arena {
+    heap *h;
+    struct arena_block *block;
+    size_t used;  /* bytes used of the current block */
+    size_t total; /* bytes taken from the heap */
+} arena;
+
+void arena_open(arena *a, heap *h);
+void *arena_alloc(arena *a, size_t size);  /* 16-byte aligned, uninitialised; raises */
+void *arena_zeroed(arena *a, size_t size);
+void *arena_grow(arena *a, void *data, uint32_t *cap, uint32_t need, size_t elem);
+char *arena_printf(arena *a, const char *fmt, ...) QN_PRINTF(2, 3);
+void arena_free(arena *a);
+
+/* ---- hash.c ------------------------------------------------------------------------------- */
+
+uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
+uint64_t hash_mix(uint64_t a, uint64_t b);
+
+/* A set of 32-bit ids found by hash and an equality the caller supplies. Id 0 is never stored.
+ * Open addressing, deletable; memory from a heap, freed by idset_free. */
+typedef struct idset {
+    heap *h;
+    uint32_t *id;
+    uint32_t *hash;
+    uint32_t cap, count, dead;
+} idset;
+typedef bool (*idset_same)(const void *key, uint32_t id, const void *user);
+
+void idset_open(idset *s, heap *h);
+uint32_t idset_find(const idset *s, uint64_t hash, idset_same same, const void *key,
+                    const void *user); /* 0: not there */
+void idset_add(idset *s, uint64_t hash, uint32_t id); /* must not be there; raises */
+void idset_remove(idset *s, uint64_t hash, uint32_t id);
+void idset_free(idset *s);
+
+/* ---- str.c -------------------------------------------------------------------------------- */
+
+/* A growing text, always NUL-terminated once something was added; memory from a heap. */
+typedef struct str {
+    heap *h;
+    char *s;
+    uint32_t len, cap;
+} str;
+
+void str_open(str *t, heap *h);
+void str_add(str *t, const char *text);
+void str_addn(str *t, const char *text, size_t n);
+void str_addf(str *t, const char *fmt, ...) QN_PRINTF(2, 3);
+void str_free(str *t);
+
+/* ---- error.c ------------------------------------------------------------------------------ */
+
+/* Record the first error: text is "<where>: <message>" with the user's file and line when known. */
+qn_code fail(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
+void *fail_null(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
+QN_NORETURN void raise_error(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
+
+/* ---- knobs.c: rows in knobs.h -------------------------------------------------------------- */
+
+typedef enum knob {
+#define X(NAME, name, kind, def, doc) KNOB_##NAME,
+#include "knobs.h"
+#undef X
+    KNOB_COUNT
+} knob;
+typedef struct knob_value {
+    int64_t number;
+    const char *text; /* owned by the context for text knobs */
+} knob_value;
+int knobs_open(qn_ctx *qn); /* defaults, then the environment's QN_* */
+int knobs_set(qn_ctx *qn, const char *name, const char *value);
+void knobs_close(qn_ctx *qn);
+bool debug_on(const qn_ctx *qn, char letter); /* is this letter in QN_DEBUG? */
+
+/* ---- log.c -------------------------------------------------------------------------------- */
+
+void log_line(qn_ctx *qn, const char *fmt, ...) QN_PRINTF(2, 3); /* to the log callback */
+double clock_seconds(void);                                        /* monotonic */
+
+/* ---- threads.c ---------------------------------------------------------------------------- */
+
+/* A pool for fork-join: pool_run calls work(arg, thread, begin, end) on disjoint ranges that cover
+ * [0, n), on up to `threads` threads, the caller among them, and returns when all are done. Workers
+ * spin briefly, then park. Which thread gets which range never changes what a range computes. */
+typedef struct pool pool;
+typedef void (*pool_work)(void *arg, int thread, int64_t begin, int64_t end);
+pool *pool_open(heap *h, int threads); /* NULL when threads cannot be made: run with one */
+int pool_threads(const pool *p);       /* 1 for NULL */
+void pool_run(pool *p, int64_t n, pool_work work, void *arg);
+void pool_close(pool *p);
+int processors(void); /* processors this process may use */
+
+/* ---- the context --------------------------------------------------------------------------- */
+
+/* Owned by run/context.c; the other rooms reach only their own state through it. */
+struct qn_ctx {
+    heap heap;
+    qn_code code; /* first error, QN_OK when none */
+    char error[1024];
+    const char *at_file; /* the user's place, from qn_at */
+    int at_line;
+    void (*log)(void *user, const char *line);
+    void *log_user;
+    knob_value knob[KNOB_COUNT];
+    struct graph *graph;      /* graph room */
+    struct run_state *run;    /* run room: plans, buffers, device, statistics */
+};
+
+#endif
