@@ -93,7 +93,8 @@ QN_API qn_code qn_error_code(const qn_ctx *qn);
 QN_API void qn_clear_error(qn_ctx *qn);
 /* The constant text of a code, never NULL. */
 QN_API const char *qn_code_text(qn_code code);
-/* Tell the context where in the user's program the next operations come from, for error texts. */
+/* Tell the context where in the user's program the next operations come from, for error texts.
+ * `file` is not copied: it must stay valid until the next qn_at(); NULL: unknown. */
 QN_API void qn_at(qn_ctx *qn, const char *file, int line);
 #define QN_AT(qn) qn_at((qn), __FILE__, __LINE__)
 QN_API const char *qn_version(void);

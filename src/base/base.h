@@ -51,6 +51,8 @@ void heap_free(heap *h, void *p, size_t size);       /* p may be NULL; size as r
 /* Make room for `need` elements in a heap-owned array, doubling; returns the array. Raises; on
  * unwinding the old array is intact. */
 void *heap_grow(heap *h, void *data, uint32_t *cap, uint32_t need, size_t elem);
+uint32_t heap_grown(uint32_t cap, uint32_t need); /* the capacity that growing goes to */
+QN_NORETURN void heap_unwind(heap *h);            /* to the innermost guard; the error is recorded */
 
 /* Guards. Use only so:
  *     guard g;
@@ -84,7 +86,8 @@ void arena_free(arena *a);
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 uint64_t hash_mix(uint64_t a, uint64_t b);
 
-/* A set of 32-bit ids found by hash and an equality the caller supplies. Id 0 is never stored.
+/* A set of 32-bit ids found by hash and an equality the caller supplies. Id 0 is never stored. An
+ * addition that raises leaves the set as it was.
  * Open addressing, deletable; memory from a heap, freed by idset_free. */
 typedef struct idset {
     heap *h;
@@ -103,7 +106,8 @@ void idset_free(idset *s);
 
 /* ---- str.c -------------------------------------------------------------------------------- */
 
-/* A growing text, always NUL-terminated once something was added; memory from a heap. */
+/* A growing text, always NUL-terminated once something was added; memory from a heap. What is added
+ * must not be part of the text itself. Adding raises and then leaves the text as it was. */
 typedef struct str {
     heap *h;
     char *s;
@@ -118,7 +122,8 @@ void str_free(str *t);
 
 /* ---- error.c ------------------------------------------------------------------------------ */
 
-/* Record the first error: text is "<where>: <message>" with the user's file and line when known. */
+/* Record the first error: text is "<where>: <message>" with the user's file and line when known.
+ * All return what was given, not what was recorded first. */
 qn_code fail(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
 void *fail_null(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
 QN_NORETURN void raise_error(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
@@ -142,14 +147,15 @@ bool debug_on(const qn_ctx *qn, char letter); /* is this letter in QN_DEBUG? */
 
 /* ---- log.c -------------------------------------------------------------------------------- */
 
-void log_line(qn_ctx *qn, const char *fmt, ...) QN_PRINTF(2, 3); /* to the log callback */
+void log_line(qn_ctx *qn, const char *fmt, ...) QN_PRINTF(2, 3); /* to the log callback, line by line */
 double clock_seconds(void);                                        /* monotonic */
 
 /* ---- threads.c ---------------------------------------------------------------------------- */
 
 /* A pool for fork-join: pool_run calls work(arg, thread, begin, end) on disjoint ranges that cover
  * [0, n), on up to `threads` threads, the caller among them, and returns when all are done. Workers
- * spin briefly, then park. Which thread gets which range never changes what a range computes. */
+ * spin briefly, then park. Which thread gets which range never changes what a range computes. `work`
+ * must not raise, nor call pool_run on this pool; one thread at a time may call pool_run. */
 typedef struct pool pool;
 typedef void (*pool_work)(void *arg, int thread, int64_t begin, int64_t end);
 pool *pool_open(heap *h, int threads); /* NULL when threads cannot be made: run with one */

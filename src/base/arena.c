@@ -1,0 +1,102 @@
+/* arena.c - bump allocation, freed whole.
+ *
+ * Everything made for one purpose (one compilation, one plan) lives in blocks that are given back
+ * together, so nothing in it needs an owner of its own. Blocks double up to 1 MiB: small arenas
+ * stay small, large ones ask the allocator rarely. A request that would waste much of a block gets
+ * a block of its own, linked behind the current one, so that the room left in the current one is
+ * still used.
+ *
+ * Invariant: `block` is the block being filled, `used` counts from the start of its header, and
+ * every block begins with a header of ARENA_HEADER bytes, so data starts 64-byte aligned. */
+#include "base/base.h"
+
+#include <stdio.h>
+
+typedef struct arena_block {
+    struct arena_block *up;
+    size_t size; /* as requested from the heap, header included */
+} arena_block;
+
+enum { ARENA_ALIGN = 16, ARENA_HEADER = 64, ARENA_FIRST = 4096, ARENA_MOST = 1 << 20 };
+
+void arena_open(arena *a, heap *h) {
+    *a = (arena){.h = h};
+}
+
+static arena_block *arena_block_new(arena *a, size_t size) {
+    arena_block *b = heap_alloc(a->h, size);
+    b->size = size;
+    a->total += size;
+    return b;
+}
+
+/* A request the current block has no room for. `total` at least doubles with each block, which
+ * makes it the measure of the next one. */
+static void *arena_more(arena *a, size_t size) {
+    size_t fresh = a->total < ARENA_FIRST ? ARENA_FIRST : a->total;
+    if (fresh > ARENA_MOST) fresh = ARENA_MOST;
+    if (size > fresh / 4) {
+        arena_block *own = arena_block_new(a, ARENA_HEADER + size);
+        if (a->block) {
+            own->up = a->block->up;
+            a->block->up = own;
+        } else {
+            own->up = NULL;
+            a->block = own;
+            a->used = own->size;
+        }
+        return (char *)own + ARENA_HEADER;
+    }
+    arena_block *b = arena_block_new(a, fresh);
+    b->up = a->block;
+    a->block = b;
+    a->used = ARENA_HEADER + size;
+    return (char *)b + ARENA_HEADER;
+}
+
+void *arena_alloc(arena *a, size_t size) {
+    if (size > PTRDIFF_MAX / 2) return heap_alloc(a->h, SIZE_MAX); /* raises: no such memory */
+    size = (size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (!a->block || size > a->block->size - a->used) return arena_more(a, size);
+    void *p = (char *)a->block + a->used;
+    a->used += size;
+    return p;
+}
+
+void *arena_zeroed(arena *a, size_t size) {
+    return memset(arena_alloc(a, size), 0, size);
+}
+
+void *arena_grow(arena *a, void *data, uint32_t *cap, uint32_t need, size_t elem) {
+    if (need <= *cap && data) return data;
+    uint32_t new_cap = heap_grown(*cap, need);
+    size_t size;
+    if (__builtin_mul_overflow((size_t)new_cap, elem, &size)) size = SIZE_MAX;
+    void *grown = arena_alloc(a, size);
+    if (data) memcpy(grown, data, *cap * elem);
+    *cap = new_cap;
+    return grown;
+}
+
+char *arena_printf(arena *a, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n < 0) n = 0;
+    char *text = arena_alloc(a, (size_t)n + 1);
+    text[0] = 0;
+    va_start(args, fmt);
+    vsnprintf(text, (size_t)n + 1, fmt, args);
+    va_end(args);
+    return text;
+}
+
+void arena_free(arena *a) {
+    for (arena_block *b = a->block; b;) {
+        arena_block *up = b->up;
+        heap_free(a->h, b, b->size);
+        b = up;
+    }
+    *a = (arena){.h = a->h};
+}

@@ -1,0 +1,13 @@
+/* errors.h - the codes of enum qn_code with their constant texts. X(NAME, value, text) */
+X(OK, 0, "no error")
+X(ENOMEM, -1, "out of memory")
+X(ENULL, -2, "a NULL argument where a value is needed")
+X(ESHAPE, -3, "shapes that do not fit the operation")
+X(EDTYPE, -4, "a dtype the operation does not take")
+X(ERANGE, -5, "an axis, index or size out of range")
+X(EARG, -6, "a bad argument")
+X(EDEVICE, -7, "unknown device, or the device failed")
+X(EIO, -8, "the operating system refused a file operation")
+X(EFORMAT, -9, "a file that is not what it claims to be")
+X(EGRAPH, -10, "a rule of the graph was broken")
+X(EINTERNAL, -11, "a bug in Quern")

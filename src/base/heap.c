@@ -1,0 +1,118 @@
+/* heap.c - memory from the caller's allocator, counted, and the unwinding when there is none.
+ *
+ * A compiler allocates everywhere, and a check after every allocation would bury what the code
+ * says. So code that can be given up as a whole asks with heap_alloc(), which never returns NULL:
+ * where memory is out it records QN_ENOMEM and jumps to the innermost guard, whose owner frees what
+ * the work had taken and returns the code. Guards form a chain through the stack frames that opened
+ * them; closing one restores what was innermost before it, also when guards inside it were jumped
+ * over and never closed.
+ *
+ * Invariants: `bytes` is exactly the sum of the sizes requested and not yet given back (an empty
+ * request counts as one byte); `requests` counts every request, also those that fail. To have the
+ * k-th request from now fail, set fail_at = requests + k.
+ *
+ * Unwinding without a guard has nowhere to go. Every public entry point opens one before it calls
+ * anything that may raise, so this is a bug in Quern and never the user's doing. The process is not
+ * ours to end, and going on would use memory that is not there: the error is recorded and the
+ * calling thread, the only one concerned, ends. */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { HEAP_ALIGN = 64, HEAP_GROW_FIRST = 8 };
+
+static void *libc_alloc(void *user, size_t size, size_t align) {
+    (void)user;
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void libc_free(void *user, void *p, size_t size) {
+    (void)user;
+    (void)size;
+    free(p);
+}
+
+/* For a caller who gives an allocator without a free: one that never takes back. */
+static void no_free(void *user, void *p, size_t size) {
+    (void)user;
+    (void)p;
+    (void)size;
+}
+
+void heap_open(heap *h, const qn_options *options, struct qn_ctx *ctx) {
+    *h = (heap){.alloc = libc_alloc, .free = libc_free, .ctx = ctx};
+    if (options && options->alloc) {
+        h->alloc = options->alloc;
+        h->free = options->free ? options->free : no_free;
+        h->user = options->alloc_user;
+    }
+}
+
+void *heap_try(heap *h, size_t size) {
+    if (size == 0) size = 1;
+    h->requests++;
+    if (h->requests == h->fail_at) return NULL;
+    if (size > PTRDIFF_MAX - HEAP_ALIGN) return NULL;
+    void *p = h->alloc(h->user, size, HEAP_ALIGN);
+    if (!p) return NULL;
+    h->bytes += size;
+    if (h->bytes > h->peak) h->peak = h->bytes;
+    return p;
+}
+
+void *heap_alloc(heap *h, size_t size) {
+    void *p = heap_try(h, size);
+    if (!p) {
+        fail(h->ctx, QN_ENOMEM, "out of memory: %zu bytes asked for, %llu in use", size,
+             (unsigned long long)h->bytes);
+        heap_unwind(h);
+    }
+    return p;
+}
+
+void *heap_zeroed(heap *h, size_t size) {
+    return memset(heap_alloc(h, size), 0, size);
+}
+
+void heap_free(heap *h, void *p, size_t size) {
+    if (!p) return;
+    if (size == 0) size = 1;
+    h->bytes -= size;
+    h->free(h->user, p, size);
+}
+
+void *heap_grow(heap *h, void *data, uint32_t *cap, uint32_t need, size_t elem) {
+    if (need <= *cap && data) return data;
+    uint32_t new_cap = heap_grown(*cap, need);
+    size_t size, old_size = *cap * elem;
+    if (__builtin_mul_overflow((size_t)new_cap, elem, &size)) size = SIZE_MAX; /* heap refuses */
+    void *grown = heap_alloc(h, size);
+    if (data) {
+        memcpy(grown, data, old_size);
+        heap_free(h, data, old_size);
+    }
+    *cap = new_cap;
+    return grown;
+}
+
+uint32_t heap_grown(uint32_t cap, uint32_t need) {
+    uint64_t grown = (uint64_t)cap * 2;
+    if (grown < HEAP_GROW_FIRST) grown = HEAP_GROW_FIRST;
+    if (grown < need) grown = need;
+    return grown > UINT32_MAX ? UINT32_MAX : (uint32_t)grown;
+}
+
+void guard_open(heap *h, guard *g) {
+    g->up = h->top;
+    h->top = g;
+}
+
+void guard_close(heap *h, guard *g) {
+    h->top = g->up;
+}
+
+void heap_unwind(heap *h) {
+    if (h->top) longjmp(h->top->at, 1);
+    pthread_exit(NULL);
+}

@@ -1,0 +1,253 @@
+/* threads.c - a fork-join pool made for kernels.
+ *
+ * A kernel of ten microseconds is worth splitting only if splitting costs one or two. So workers
+ * wait for work by watching one word each, on a cache line of its own, for some tens of
+ * microseconds, and only then let the system put them to sleep; the caller waits for them in the
+ * same way. A program that computes kernel after kernel never sleeps in between, one that pauses
+ * soon stops using processors.
+ *
+ * Fork. Each worker has a `state`: IDLE, GO or PARKED. The one who sends it to work exchanges GO
+ * in, and if it finds PARKED there, wakes the sleeper; the worker sets IDLE before it begins.
+ * Threads form a binary tree (t sends 2t+1 and 2t+2), so that many sleepers are woken in few steps,
+ * and a job of fewer parts than threads disturbs only the workers it needs. Join. Every worker
+ * counts `pending` down; whoever brings it to zero wakes the caller if its top bit says that it
+ * parked.
+ *
+ * Order: the job's fields are written before the caller's exchange and read after the worker's load
+ * of GO (release and acquire, handed down the tree), and a worker's last use of them is before its
+ * count-down; so the caller may write the next job once pending is zero.
+ *
+ * Workers take no signals (the program's handlers run on the program's threads) and no memory. */
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
+
+enum { LINE = 64, POOL_MOST = 1024, SPINS_PER_LOOK = 32 };
+enum { IDLE, GO, PARKED, STOP };
+static const uint32_t caller_parked = 1u << 31;
+static const double spin_seconds = 30e-6;
+
+typedef struct worker {
+    _Alignas(LINE) _Atomic uint32_t state;
+    int index;
+    struct pool *pool;
+    pthread_t thread;
+} worker;
+
+struct pool {
+    heap *h;
+    size_t size; /* of this block */
+    int threads; /* the caller included */
+    double spin; /* seconds to watch before sleeping */
+    /* the job */
+    pool_work work;
+    void *arg;
+    int64_t n;
+    int parts;
+    _Alignas(LINE) _Atomic uint32_t pending;
+    _Alignas(LINE) worker worker[]; /* [t - 1] is thread t */
+};
+
+/* ---- waiting ----------------------------------------------------------------------------------
+ */
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Sleep while *word is `value`; may also return early. Without futexes: a nap. */
+static void word_sleep(_Atomic uint32_t *word, uint32_t value) {
+#ifdef __linux__
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+#else
+    (void)word;
+    (void)value;
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+#endif
+}
+
+static void word_wake(_Atomic uint32_t *word) {
+#ifdef __linux__
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+#else
+    (void)word;
+#endif
+}
+
+/* Watch until the word is no longer `value`, for a bounded time; returns what it last was. */
+static uint32_t word_watch(_Atomic uint32_t *word, bool (*waiting)(uint32_t), double seconds) {
+    double end = 0;
+    for (int i = 1;; i++) {
+        uint32_t now = atomic_load_explicit(word, memory_order_acquire);
+        if (!waiting(now)) return now;
+        if (i % SPINS_PER_LOOK == 0) {
+            double at = clock_seconds();
+            if (end == 0) end = at + seconds;
+            if (at >= end) return now;
+        }
+        relax();
+    }
+}
+
+static bool is_idle(uint32_t state) {
+    return state == IDLE;
+}
+
+static bool is_pending(uint32_t pending) {
+    return (pending & ~caller_parked) != 0;
+}
+
+/* ---- fork, work, join --------------------------------------------------------------------------
+ */
+
+static void pool_send(pool *p, int thread, uint32_t state) {
+    _Atomic uint32_t *word = &p->worker[thread - 1].state;
+    if (atomic_exchange_explicit(word, state, memory_order_acq_rel) == PARKED) word_wake(word);
+}
+
+/* Send on to this thread's children, then do this thread's part: near-equal contiguous ranges, the
+ * first n % parts of them one longer. */
+static void pool_part(pool *p, int thread) {
+    for (int child = 2 * thread + 1; child <= 2 * thread + 2; child++)
+        if (child < p->parts) pool_send(p, child, GO);
+    int64_t each = p->n / p->parts, longer = p->n % p->parts;
+    int64_t begin = each * thread + (thread < longer ? thread : longer);
+    p->work(p->arg, thread, begin, begin + each + (thread < longer));
+}
+
+static uint32_t worker_wait(worker *w) {
+    uint32_t state = word_watch(&w->state, is_idle, w->pool->spin);
+    if (state == IDLE) {
+        if (atomic_compare_exchange_strong_explicit(&w->state, &state, PARKED, memory_order_acq_rel,
+                                                    memory_order_acquire))
+            state = PARKED;
+        while (state == PARKED) {
+            word_sleep(&w->state, PARKED);
+            state = atomic_load_explicit(&w->state, memory_order_acquire);
+        }
+    }
+    return state;
+}
+
+static void *worker_main(void *arg) {
+    worker *w = arg;
+    pool *p = w->pool;
+    while (worker_wait(w) != STOP) {
+        atomic_store_explicit(&w->state, IDLE, memory_order_relaxed);
+        pool_part(p, w->index);
+        uint32_t before = atomic_fetch_sub_explicit(&p->pending, 1, memory_order_acq_rel);
+        if (before == (1 | caller_parked)) word_wake(&p->pending);
+    }
+    return NULL;
+}
+
+static void pool_join(pool *p) {
+    if (!is_pending(word_watch(&p->pending, is_pending, p->spin))) return;
+    uint32_t now = atomic_fetch_or_explicit(&p->pending, caller_parked, memory_order_acq_rel);
+    now |= caller_parked;
+    while (is_pending(now)) {
+        word_sleep(&p->pending, now);
+        now = atomic_load_explicit(&p->pending, memory_order_acquire);
+    }
+}
+
+void pool_run(pool *p, int64_t n, pool_work work, void *arg) {
+    if (n <= 0) return;
+    if (!p || n == 1) {
+        work(arg, 0, 0, n);
+        return;
+    }
+    p->work = work;
+    p->arg = arg;
+    p->n = n;
+    p->parts = n < p->threads ? (int)n : p->threads;
+    atomic_store_explicit(&p->pending, (uint32_t)p->parts - 1, memory_order_relaxed);
+    pool_part(p, 0);
+    pool_join(p);
+}
+
+/* ---- opening and closing ------------------------------------------------------------------------
+ */
+
+pool *pool_open(heap *h, int threads) {
+    if (threads > POOL_MOST) threads = POOL_MOST;
+    if (threads <= 1) return NULL;
+    size_t size = sizeof(pool) + (size_t)(threads - 1) * sizeof(worker);
+    pool *p = heap_try(h, size);
+    if (!p) return NULL;
+    memset(p, 0, size);
+    p->h = h;
+    p->size = size;
+    p->threads = 1;
+    p->spin = threads <= processors() ? spin_seconds : 0;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (; p->threads < threads; p->threads++) {
+        worker *w = &p->worker[p->threads - 1];
+        w->index = p->threads;
+        w->pool = p;
+        if (pthread_create(&w->thread, NULL, worker_main, w) != 0) break;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (p->threads > 1) return p;
+    heap_free(h, p, size);
+    return NULL;
+}
+
+int pool_threads(const pool *p) {
+    return p ? p->threads : 1;
+}
+
+void pool_close(pool *p) {
+    if (!p) return;
+    for (int t = 1; t < p->threads; t++) pool_send(p, t, STOP);
+    for (int t = 1; t < p->threads; t++) pthread_join(p->worker[t - 1].thread, NULL);
+    heap_free(p->h, p, p->size);
+}
+
+/* ---- how many -----------------------------------------------------------------------------------
+ */
+
+#ifdef __linux__
+/* The share of processors a container grants (cpu.max: "<quota> <period>" in microseconds, or
+ * "max <period>"), rounded up; `most` where there is no limit. */
+static int processors_granted(int most) {
+    int file = open("/sys/fs/cgroup/cpu.max", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return most;
+    char text[64];
+    ssize_t n = read(file, text, sizeof text - 1);
+    close(file);
+    text[n > 0 ? n : 0] = 0;
+    long long quota, period;
+    if (sscanf(text, "%lld %lld", &quota, &period) != 2 || quota <= 0 || period <= 0) return most;
+    long long granted = (quota + period - 1) / period;
+    return granted < most ? (int)granted : most;
+}
+#endif
+
+int processors(void) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int count = online > 0 ? (int)online : 1;
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) count = CPU_COUNT(&set);
+    count = processors_granted(count);
+#endif
+    return count > 1 ? count : 1;
+}
