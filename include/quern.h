@@ -29,7 +29,7 @@ extern "C" {
 #define QN_VERSION_MAJOR 0
 #define QN_VERSION_MINOR 1
 #define QN_VERSION_PATCH 0
-#define QN_MAX_RANK 8
+#define QN_MAX_RANK      8
 
 typedef struct qn_ctx qn_ctx;
 typedef struct qn_tensor qn_tensor;
@@ -58,16 +58,17 @@ typedef enum qn_dtype {
 /* What a call with effects returns; the text of the first error is qn_error(). */
 typedef enum qn_code {
     QN_OK = 0,
-    QN_ENOMEM = -1,    /* the allocator returned NULL */
-    QN_ENULL = -2,     /* a NULL argument where a value is needed */
-    QN_ESHAPE = -3,    /* shapes that do not fit the operation */
-    QN_EDTYPE = -4,    /* a dtype the operation does not take */
-    QN_ERANGE = -5,    /* an axis, index or size out of range, or a product beyond 2^63 */
-    QN_EARG = -6,      /* any other bad argument */
-    QN_EDEVICE = -7,   /* unknown device, or the device failed */
-    QN_EIO = -8,       /* the operating system refused a file operation */
-    QN_EFORMAT = -9,   /* a file that is not what it claims to be */
-    QN_EGRAPH = -10,   /* a graph rule broken: history dropped, frozen input changed, foreign tensor */
+    QN_ENOMEM = -1,  /* the allocator returned NULL */
+    QN_ENULL = -2,   /* a NULL argument where a value is needed */
+    QN_ESHAPE = -3,  /* shapes that do not fit the operation */
+    QN_EDTYPE = -4,  /* a dtype the operation does not take */
+    QN_ERANGE = -5,  /* an axis, index or size out of range, or a product beyond 2^63 */
+    QN_EARG = -6,    /* any other bad argument */
+    QN_EDEVICE = -7, /* unknown device, or the device failed */
+    QN_EIO = -8,     /* the operating system refused a file operation */
+    QN_EFORMAT = -9, /* a file that is not what it claims to be */
+    QN_EGRAPH =
+        -10, /* a graph rule broken: history dropped, frozen input changed, foreign tensor */
     QN_EINTERNAL = -11 /* a bug in Quern: please report the text */
 } qn_code;
 
@@ -100,7 +101,8 @@ QN_API void qn_at(qn_ctx *qn, const char *file, int line);
 QN_API const char *qn_version(void);
 /* Name and one-line description of device `i`; false past the last. */
 QN_API bool qn_device(int i, const char **name, const char **description);
-/* Set a knob (a QN_* row of docs/knobs.md, without prefix, lower case): qn_set(qn, "debug", "x"). */
+/* Set a knob (a QN_* row of docs/knobs.md, without prefix, lower case): qn_set(qn, "debug", "x").
+ */
 QN_API int qn_set(qn_ctx *qn, const char *knob, const char *value);
 
 /* ---- lifetimes -------------------------------------------------------------------------- */
@@ -159,7 +161,8 @@ QN_API void qn_tape_end(qn_tape *tape);
 
 /* One plan computing `outputs` from `inputs`, replayed by qn_run. Everything else the outputs
  * depend on must be a parameter, i.e. a realized tensor; changing one later by anything but
- * qn_assign / qn_write is an error at qn_run. donated[i] (may be NULL) lets the plan reuse inputs[i]. */
+ * qn_assign / qn_write is an error at qn_run. donated[i] (may be NULL) lets the plan reuse
+ * inputs[i]. */
 QN_API qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                            qn_tensor *const *outputs, const bool *donated);
 /* outputs[i] receives a fresh tensor each. */
@@ -169,9 +172,9 @@ QN_API void qn_plan_free(qn_plan *plan);
 /* ---- what happened ---------------------------------------------------------------------- */
 
 typedef struct qn_stats {
-    uint64_t kernels;          /* kernel launches so far */
-    uint64_t compiles;         /* kernels compiled */
-    uint64_t plans, plan_hits; /* plans built; realizations that found their plan */
+    uint64_t kernels;                 /* kernel launches so far */
+    uint64_t compiles;                /* kernels compiled */
+    uint64_t plans, plan_hits;        /* plans built; realizations that found their plan */
     uint64_t nodes, handles, buffers; /* live now */
     uint64_t bytes, peak_bytes;       /* tensor memory now and at its highest */
     uint64_t planned_peak_bytes;      /* the last plan's own forecast of its arena */

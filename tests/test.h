@@ -1,9 +1,10 @@
-/* test.h - the test harness: a program lists its tests with RUN(), each CHECK that fails is reported
- * with its place, and the program ends with a line "N passed, N failed, N skipped" that
+/* test.h - the test harness: a program lists its tests with RUN(), each CHECK that fails is
+ * reported with its place, and the program ends with a line "N passed, N failed, N skipped" that
  * tools/run_tests.sh adds up. A test is one static function; its name says the behaviour.
  *
  *     static void adds_small_numbers(void) { CHECK(1 + 1 == 2); CHECK_INT(1 + 1, 2); }
- *     int main(int argc, char **argv) { test_begin(argc, argv); RUN(adds_small_numbers); return test_end(); }
+ *     int main(int argc, char **argv) { test_begin(argc, argv); RUN(adds_small_numbers); return
+ * test_end(); }
  *
  * Arguments of a program select tests by substring. */
 #ifndef QN_TEST_H
@@ -54,13 +55,14 @@ static inline int test_end(void) {
     return test_state.failed ? 1 : 0;
 }
 
-#define RUN(fn) test_run(#fn, fn)
+#define RUN(fn)   test_run(#fn, fn)
 #define SKIP(why) (printf("skip %s: %s\n", __func__, why), test_state.skip = true)
 #define FAIL(...)                                                                                  \
-    (test_state.bad = true, printf("%s:%d: ", __FILE__, __LINE__), printf(__VA_ARGS__), printf("\n"))
-#define CHECK(x) ((x) ? (void)0 : (void)FAIL("failed: %s", #x))
-#define CHECK_INT(a, b) test_int(__FILE__, __LINE__, #a, (long long)(a), (long long)(b))
-#define CHECK_STR(a, b) test_str(__FILE__, __LINE__, #a, (a), (b))
+    (test_state.bad = true, printf("%s:%d: ", __FILE__, __LINE__), printf(__VA_ARGS__),            \
+     printf("\n"))
+#define CHECK(x)                    ((x) ? (void)0 : (void)FAIL("failed: %s", #x))
+#define CHECK_INT(a, b)             test_int(__FILE__, __LINE__, #a, (long long)(a), (long long)(b))
+#define CHECK_STR(a, b)             test_str(__FILE__, __LINE__, #a, (a), (b))
 #define CHECK_NEAR(a, b, rel, abs_) test_near(__FILE__, __LINE__, #a, (a), (b), (rel), (abs_))
 
 static inline void test_int(const char *f, int l, const char *what, long long a, long long b) {
@@ -71,7 +73,8 @@ static inline void test_int(const char *f, int l, const char *what, long long a,
 static inline void test_str(const char *f, int l, const char *what, const char *a, const char *b) {
     if (a && b && !strcmp(a, b)) return;
     test_state.bad = true;
-    printf("%s:%d: %s is \"%s\", expected \"%s\"\n", f, l, what, a ? a : "(null)", b ? b : "(null)");
+    printf("%s:%d: %s is \"%s\", expected \"%s\"\n", f, l, what, a ? a : "(null)",
+           b ? b : "(null)");
 }
 /* NaN equals NaN, infinities must match. */
 static inline bool test_close(double a, double b, double rel, double abs_) {

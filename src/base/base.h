@@ -3,10 +3,10 @@
  * Memory. All memory comes from the caller's allocator through a heap (heap.c), which counts it and
  * can be told to fail at the n-th request. Two kinds of request: heap_try() returns NULL, for the
  * few places that handle it; heap_alloc() never returns NULL: where memory is out it records
- * QN_ENOMEM and unwinds (longjmp) to the innermost guard. Everything of one compilation lives in one
- * arena (arena.c) that the guard's owner frees whole, so unwinding leaks nothing. Rule for every
- * writer: between getting heap memory and linking it to an owner that will free it, no call may raise.
- * Public entry points open a guard; below them nobody checks for NULL.
+ * QN_ENOMEM and unwinds (longjmp) to the innermost guard. Everything of one compilation lives in
+ * one arena (arena.c) that the guard's owner frees whole, so unwinding leaks nothing. Rule for
+ * every writer: between getting heap memory and linking it to an owner that will free it, no call
+ * may raise. Public entry points open a guard; below them nobody checks for NULL.
  *
  * Errors. fail() records the first error in the context and returns its code, for the user's
  * mistakes; raise() does the same and unwinds, for what deep code cannot go on from. */
@@ -23,8 +23,8 @@
 #include "quern.h"
 
 #define QN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define QN_NORETURN __attribute__((noreturn))
-#define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+#define QN_NORETURN          __attribute__((noreturn))
+#define COUNT_OF(a)          (sizeof(a) / sizeof((a)[0]))
 
 /* ---- heap.c ------------------------------------------------------------------------------- */
 
@@ -44,15 +44,15 @@ typedef struct heap {
 } heap;
 
 void heap_open(heap *h, const qn_options *options, struct qn_ctx *ctx);
-void *heap_try(heap *h, size_t size);                /* 64-byte aligned, uninitialised, or NULL */
-void *heap_alloc(heap *h, size_t size);              /* never NULL; raises */
-void *heap_zeroed(heap *h, size_t size);             /* as heap_alloc, cleared */
-void heap_free(heap *h, void *p, size_t size);       /* p may be NULL; size as requested */
+void *heap_try(heap *h, size_t size);          /* 64-byte aligned, uninitialised, or NULL */
+void *heap_alloc(heap *h, size_t size);        /* never NULL; raises */
+void *heap_zeroed(heap *h, size_t size);       /* as heap_alloc, cleared */
+void heap_free(heap *h, void *p, size_t size); /* p may be NULL; size as requested */
 /* Make room for `need` elements in a heap-owned array, doubling; returns the array. Raises; on
  * unwinding the old array is intact. */
 void *heap_grow(heap *h, void *data, uint32_t *cap, uint32_t need, size_t elem);
 uint32_t heap_grown(uint32_t cap, uint32_t need); /* the capacity that growing goes to */
-QN_NORETURN void heap_unwind(heap *h);            /* to the innermost guard; the error is recorded */
+QN_NORETURN void heap_unwind(heap *h); /* to the innermost guard; the error is recorded */
 
 /* Guards. Use only so:
  *     guard g;
@@ -75,7 +75,7 @@ typedef struct arena {
 } arena;
 
 void arena_open(arena *a, heap *h);
-void *arena_alloc(arena *a, size_t size);  /* 16-byte aligned, uninitialised; raises */
+void *arena_alloc(arena *a, size_t size); /* 16-byte aligned, uninitialised; raises */
 void *arena_zeroed(arena *a, size_t size);
 void *arena_grow(arena *a, void *data, uint32_t *cap, uint32_t need, size_t elem);
 char *arena_printf(arena *a, const char *fmt, ...) QN_PRINTF(2, 3);
@@ -99,7 +99,7 @@ typedef bool (*idset_same)(const void *key, uint32_t id, const void *user);
 
 void idset_open(idset *s, heap *h);
 uint32_t idset_find(const idset *s, uint64_t hash, idset_same same, const void *key,
-                    const void *user); /* 0: not there */
+                    const void *user);                /* 0: not there */
 void idset_add(idset *s, uint64_t hash, uint32_t id); /* must not be there; raises */
 void idset_remove(idset *s, uint64_t hash, uint32_t id);
 void idset_free(idset *s);
@@ -147,15 +147,16 @@ bool debug_on(const qn_ctx *qn, char letter); /* is this letter in QN_DEBUG? */
 
 /* ---- log.c -------------------------------------------------------------------------------- */
 
-void log_line(qn_ctx *qn, const char *fmt, ...) QN_PRINTF(2, 3); /* to the log callback, line by line */
-double clock_seconds(void);                                        /* monotonic */
+void log_line(qn_ctx *qn, const char *fmt, ...)
+    QN_PRINTF(2, 3);        /* to the log callback, line by line */
+double clock_seconds(void); /* monotonic */
 
 /* ---- threads.c ---------------------------------------------------------------------------- */
 
 /* A pool for fork-join: pool_run calls work(arg, thread, begin, end) on disjoint ranges that cover
  * [0, n), on up to `threads` threads, the caller among them, and returns when all are done. Workers
- * spin briefly, then park. Which thread gets which range never changes what a range computes. `work`
- * must not raise, nor call pool_run on this pool; one thread at a time may call pool_run. */
+ * spin briefly, then park. Which thread gets which range never changes what a range computes.
+ * `work` must not raise, nor call pool_run on this pool; one thread at a time may call pool_run. */
 typedef struct pool pool;
 typedef void (*pool_work)(void *arg, int thread, int64_t begin, int64_t end);
 pool *pool_open(heap *h, int threads); /* NULL when threads cannot be made: run with one */
@@ -176,8 +177,8 @@ struct qn_ctx {
     void (*log)(void *user, const char *line);
     void *log_user;
     knob_value knob[KNOB_COUNT];
-    struct graph *graph;      /* graph room */
-    struct run_state *run;    /* run room: plans, buffers, device, statistics */
+    struct graph *graph;   /* graph room */
+    struct run_state *run; /* run room: plans, buffers, device, statistics */
 };
 
 #endif

@@ -4,18 +4,18 @@
  * two loads touch the same element" is an integer comparison. Id 0 is the constant 0, id 1 the
  * constant 1. Stores are independent: the graph has one for shapes, every compilation has its own.
  *
- * Normal form. Every expression is a sum  c + k1*m1 + ... + kn*mn  with a 64-bit constant c, non-zero
- * 64-bit coefficients and monomials sorted by id; a monomial is a product of atoms sorted by id; an
- * atom is a variable, floor(e / d), min, max, or a truth value (e >= 0), (p and q). There is no modulo
- * atom: e mod d is written e - d*floor(e/d), so that d*(e/d) + e mod d folds to e by itself. Division
- * pulls out what divides, (k*d*x + r)/d = k*x + r/d, and drops what the intervals prove: r/d = 0 for
- * 0 <= r < d; floor(floor(x/a)/b) = floor(x/(a*b)). Everything is simplified when it is made, never by
- * a later rewriting pass. Bounds of each expression are computed once, at construction, by interval
- * analysis that knows e - d*floor(e/d) lies in [0, d-1].
+ * Normal form. Every expression is a sum  c + k1*m1 + ... + kn*mn  with a 64-bit constant c,
+ * non-zero 64-bit coefficients and monomials sorted by id; a monomial is a product of atoms sorted
+ * by id; an atom is a variable, floor(e / d), min, max, or a truth value (e >= 0), (p and q). There
+ * is no modulo atom: e mod d is written e - d*floor(e/d), so that d*(e/d) + e mod d folds to e by
+ * itself. Division pulls out what divides, (k*d*x + r)/d = k*x + r/d, and drops what the intervals
+ * prove: r/d = 0 for 0 <= r < d; floor(floor(x/a)/b) = floor(x/(a*b)). Everything is simplified
+ * when it is made, never by a later rewriting pass. Bounds of each expression are computed once, at
+ * construction, by interval analysis that knows e - d*floor(e/d) lies in [0, d-1].
  *
- * Arithmetic that would leave 64 bits marks the store (sym_overflowed) and yields some valid id; the
- * caller of a whole construction checks once. Truth values are 0 or 1. Division is by expressions
- * whose lower bound is >= 1, else the store is marked, too. */
+ * Arithmetic that would leave 64 bits marks the store (sym_overflowed) and yields some valid id;
+ * the caller of a whole construction checks once. Truth values are 0 or 1. Division is by
+ * expressions whose lower bound is >= 1, else the store is marked, too. */
 #ifndef QN_SYM_H
 #define QN_SYM_H
 
@@ -91,14 +91,15 @@ int sym_operands(const sym_store *s, sym a, const sym **operand);
 
 /* Replace variables from[i] by to[i] all at once and renormalise. */
 sym sym_subst(sym_store *s, sym a, int n, const sym *from, const sym *to);
-/* Copy an expression into another store; variables are mapped by the pairs from[i] (in src) -> to[i]
- * (in dst); an unmapped variable raises QN_EINTERNAL. */
+/* Copy an expression into another store; variables are mapped by the pairs from[i] (in src) ->
+ * to[i] (in dst); an unmapped variable raises QN_EINTERNAL. */
 sym sym_import(sym_store *dst, const sym_store *src, sym a, int n, const sym *from, const sym *to);
 /* Value under var[i] = value[i]; an unbound variable makes it false. */
 bool sym_eval(const sym_store *s, sym a, int n, const sym *var, const int64_t *value, int64_t *out);
 
 /* Text, e.g. "512*i0 + i1", "(i0 + 3)/4", "i0 - 4*(i0/4)"; parses back with sym_parse, which looks
- * variables up by name among var[0..n) and advances *text past the expression; false on bad text. */
+ * variables up by name among var[0..n) and advances *text past the expression; false on bad text.
+ */
 void sym_print(const sym_store *s, sym a, str *out);
 bool sym_parse(sym_store *s, const char **text, int n, const sym *var, sym *out);
 

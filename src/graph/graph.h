@@ -1,0 +1,272 @@
+/* graph.h - what to compute: nodes, shapes, handles, rules, gradients.
+ *
+ * A node is an immutable expression {op, dtype, shape, sources, attributes}; the same expression is
+ * the same node (hash-consing), so common subexpressions never exist twice. Nodes are 32-bit ids in
+ * one array, reference-counted by their consumers, by handles and by plans under way; a node whose
+ * count falls to zero releases its sources at once. A node that was realized carries a buffer and
+ * is a leaf for every later computation; unless a tape is open it also forgets its sources then,
+ * leaves the hash-cons set and becomes a BUFFER node in place (graph_realized).
+ *
+ * Shapes and attributes are interned tuples of int64. A shape's entries are syms of graph->syms, so
+ * sizes may be expressions over dimension variables; attributes that are sizes are syms, too (see
+ * the constructor's comment for each op's tuple).
+ *
+ * A handle (qn_tensor) is what the user holds: reference-counted, owned by the innermost scope.
+ * Composed functions (func_*.c) are plain C over the public constructors. */
+#ifndef QN_GRAPH_H
+#define QN_GRAPH_H
+
+#include "base/base.h"
+#include "graph/sym.h"
+
+typedef uint32_t node_id;  /* 0: none */
+typedef uint32_t tuple_id; /* 0: the empty tuple (also the shape of a scalar) */
+
+typedef enum graph_op {
+    OP_NONE,
+#define X(NAME, ...) OP_##NAME,
+#include "graph/ops.h"
+#undef X
+    OP_COUNT
+} graph_op;
+
+typedef enum op_class {
+    CLASS_NONE,
+    CLASS_LEAF,
+    CLASS_ELEM,
+    CLASS_MOVE,
+    CLASS_REDUCE,
+    CLASS_INDEX,
+    CLASS_MARK
+} op_class;
+typedef enum op_types {
+    TYPES_NONE,
+    TYPES_FLOAT,
+    TYPES_NUM,
+    TYPES_INT,
+    TYPES_BITS,
+    TYPES_ANY,
+    TYPES_CMP,
+    TYPES_SELECT,
+    TYPES_TO
+} op_types;
+
+typedef enum monoid {
+#define X(NAME, ...) MONOID_##NAME,
+#include "graph/monoids.h"
+#undef X
+    MONOID_COUNT
+} monoid;
+
+/* One row of ops.h as data. */
+typedef struct op_row {
+    const char *name;
+    uint8_t arity, class_, types;
+    bool has_float, has_int; /* columns F and I are defined */
+    bool differentiable;
+    double lo, hi;
+    const char *doc;
+} op_row;
+extern const op_row op_rows[OP_COUNT]; /* ops.c */
+
+/* One row of monoids.h as data. */
+typedef struct monoid_row {
+    const char *name;        /* spelling of the store, e.g. "max=" */
+    uint8_t states, combine; /* combine: the graph op */
+} monoid_row;
+extern const monoid_row monoid_rows[MONOID_COUNT];
+int monoid_of_reduction(int op); /* OP_SUM -> MONOID_SUM, ... */
+
+/* ---- dtype.c ------------------------------------------------------------------------------------
+ */
+
+static inline bool dtype_is_float(int d) {
+    return d >= QN_F16;
+}
+static inline bool dtype_is_int(int d) {
+    return d > QN_BOOL && d < QN_F16;
+}
+static inline bool dtype_is_unsigned(int d) {
+    return d >= QN_U8 && d <= QN_U64;
+}
+qn_dtype dtype_promote(qn_dtype a,
+                       qn_dtype b); /* the array API's table; i64+u64 and int+float: to f32/f64 */
+/* Element i of an array of dtype as double / int64 (u64 wraps) and back, rounding to nearest even
+ * and wrapping integers; floats to integers truncate and saturate, NaN gives 0. */
+double dtype_get_f(qn_dtype d, const void *p, int64_t i);
+int64_t dtype_get_i(qn_dtype d, const void *p, int64_t i);
+void dtype_set_f(qn_dtype d, void *p, int64_t i, double v);
+void dtype_set_i(qn_dtype d, void *p, int64_t i, int64_t v);
+
+/* ---- scalar.c: the meaning of ELEM rows, for folding and for the oracle
+ * ------------------------------ */
+
+/* A scalar value: floats in f (exactly the dtype's value), everything else in i (sign- or zero-
+ * extended; bool 0/1). */
+typedef union scalar {
+    double f;
+    int64_t i;
+} scalar;
+/* Value of an ELEM op on scalars. `dtype`: of the result; `in`: of the sources (of the last one for
+ * WHERE). The result is rounded or wrapped to dtype. false: no meaning for that dtype. */
+bool scalar_op(int op, qn_dtype dtype, qn_dtype in, const scalar *x, scalar *out);
+uint64_t scalar_bits(qn_dtype dtype, scalar v); /* bit pattern in dtype's width, zero-extended */
+scalar scalar_from_bits(qn_dtype dtype, uint64_t bits);
+scalar scalar_identity(int monoid, qn_dtype dtype);
+
+/* ---- node.c
+ * ---------------------------------------------------------------------------------------- */
+
+enum { NODE_REALIZED = 1 /* carries a buffer */, NODE_CONSED = 2 /* in the hash-cons set */ };
+
+typedef struct graph_node {
+    uint8_t op, dtype, sources, flags;
+    uint32_t refs;
+    uint32_t hash;
+    tuple_id shape;
+    tuple_id attr;
+    uint32_t buffer; /* run's buffer number when realized */
+    uint32_t mark;   /* scratch for one traversal at a time (graph_mark) */
+    node_id src[3];
+    uint64_t bits; /* CONST: the value's bit pattern; BUFFER: a number of its own */
+} graph_node;
+
+typedef struct graph {
+    qn_ctx *ctx;
+    sym_store *syms;
+    graph_node *node;
+    uint32_t nodes, node_cap, live;
+    node_id free_node;
+    idset consed;
+    struct graph_tuples *tuples;
+    /* handles */
+    struct handle_block *handle_blocks;
+    qn_tensor *free_handle;
+    uint32_t handles;  /* live */
+    qn_tensor **owned; /* handles of open scopes, innermost last */
+    uint32_t owned_count, owned_cap;
+    uint32_t *scope; /* start of each open scope in owned */
+    uint32_t scopes, scope_cap;
+    qn_tensor **pending; /* assigned, not yet realized, in order */
+    uint32_t pending_count, pending_cap;
+    uint32_t tapes;  /* open ones */
+    uint64_t serial; /* numbers for BUFFER nodes */
+    /* dimension variables: var[i] is a sym with current value bound[i] */
+    sym *var;
+    int64_t *bound;
+    uint32_t vars, var_cap;
+    /* run's hook: a realized node died or was dropped */
+    void (*drop_buffer)(qn_ctx *qn, uint32_t buffer);
+} graph;
+
+void graph_open(qn_ctx *qn); /* sets qn->graph; raises */
+void graph_close(qn_ctx *qn);
+static inline graph_node *node_at(const graph *g, node_id n) {
+    return &g->node[n];
+}
+
+tuple_id graph_tuple(graph *g, int n, const int64_t *v); /* interned; raises */
+const int64_t *graph_tuple_get(const graph *g, tuple_id t,
+                               int *n); /* valid while the graph lives */
+
+/* The one way to make a node: rules (rules.c) first, then hash-consing. Sources' counts are raised
+ * by the new node; the result's own count is not (0 for a fresh one): link it or node_drop it.
+ * Callers have checked types and shapes. */
+node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
+                  tuple_id attr, uint64_t bits);
+node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape,
+                    uint32_t buffer); /* a fresh BUFFER leaf */
+void node_ref(graph *g, node_id n);
+void node_unref(graph *g, node_id n); /* frees at zero, without recursion in depth */
+void node_drop(graph *g, node_id n);  /* free it if nobody holds it */
+/* The node's value now lies in `buffer`. Without an open tape it becomes a BUFFER. */
+void graph_realized(graph *g, node_id n, uint32_t buffer);
+void graph_forget_history(graph *g); /* at the last tape's end: realized nodes become BUFFERs */
+
+/* ---- shape.c
+ * ------------------------------------------------------------------------------------------ */
+
+/* Dims as syms of g->syms; constants compare by id. */
+static inline int node_rank(const graph *g, node_id n) {
+    int r;
+    graph_tuple_get(g, g->node[n].shape, &r);
+    return r;
+}
+static inline const int64_t *node_dims(const graph *g, node_id n, int *rank) {
+    return graph_tuple_get(g, g->node[n].shape, rank);
+}
+sym shape_numel(graph *g, tuple_id shape);        /* product; marks overflow */
+int64_t shape_numel_hi(graph *g, tuple_id shape); /* upper bound of it */
+int64_t shape_bound(const graph *g, sym dim); /* value under the current bindings; -1: unbound */
+bool shape_from_user(qn_ctx *qn, const char *op, int rank, const int64_t *dims, tuple_id *out);
+void shape_text(const graph *g, tuple_id shape, str *out); /* "[2, t, 64]" */
+bool shape_broadcast(graph *g, tuple_id a, tuple_id b,
+                     tuple_id *out); /* NumPy's rule; false: do not fit */
+
+/* ---- tensor.c: handles and scopes
+ * ----------------------------------------------------------------------- */
+
+struct qn_tensor {
+    qn_ctx *ctx;
+    node_id node;
+    uint32_t refs;
+    uint32_t pending; /* 1 + place in graph.pending, 0: none */
+    union {
+        qn_tensor *next_free;
+        uint64_t user; /* for layers above */
+    };
+};
+
+qn_tensor *tensor_new(qn_ctx *qn,
+                      node_id n); /* owned by the innermost scope; NULL: out of memory */
+/* Point a handle at another node (assignment, realization). */
+void tensor_point(qn_tensor *t, node_id n);
+/* A composed function's frame: everything made inside dies at the end but the result, which moves
+ * to the caller's scope.   qn_scope s = func_begin(x); ... return func_end(x, s, result);  */
+qn_scope func_begin(const qn_tensor *any);
+qn_tensor *func_end(const qn_tensor *any, qn_scope s, qn_tensor *result);
+
+/* ---- build.c: checked constructors behind the public API
+ * --------------------------------------------------- */
+
+/* Each checks its arguments, reports by fail() with the operation's name, shapes and dtypes, opens
+ * a guard, and gives NULL on error or on NULL input. Attributes, as stored in the node: IOTA
+ * {axis}; PERMUTE {p...}; PAD {lo, hi, interior per axis: syms, syms, numbers}; SLICE {start, size,
+ * step per axis: syms, syms, numbers}; FLIP {sorted axes}; reductions {sorted axes}; GATHER {axis};
+ * SCATTER {axis, monoid}; RESHAPE, EXPAND, CAST: none (shape and dtype say it). */
+qn_tensor *build_elem(int op, int n, qn_tensor *const *x); /* promotes, broadcasts */
+qn_tensor *build_cast(qn_tensor *x, qn_dtype dtype, bool bits);
+qn_tensor *build_const(qn_ctx *qn, qn_dtype dtype, tuple_id shape, scalar value);
+qn_tensor *build_iota(qn_ctx *qn, qn_dtype dtype, tuple_id shape, int axis);
+qn_tensor *build_reshape(qn_tensor *x, tuple_id shape);
+qn_tensor *build_expand(qn_tensor *x, tuple_id shape); /* same rank */
+qn_tensor *build_permute(qn_tensor *x, int n, const int *axes);
+qn_tensor *build_pad(qn_tensor *x, int rank, const int64_t *lo_hi_interior);
+qn_tensor *build_slice(qn_tensor *x, int rank, const int64_t *start_size_step);
+qn_tensor *build_flip(qn_tensor *x, uint32_t axis_mask);
+qn_tensor *build_reduce(int op, qn_tensor *x, uint32_t axis_mask, bool keepdims);
+qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis);
+qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, int monoid);
+qn_tensor *build_mark(int op, qn_tensor *x);
+bool build_axis(const qn_tensor *x, const char *op, int axis,
+                int *out); /* negative axes; reports */
+
+/* ---- rules.c
+ * -------------------------------------------------------------------------------------------------
+ */
+
+/* The rule table: given a node about to be made, another existing or simpler node of the same
+ * value, or 0. Every rule keeps IEEE results exactly (no x+0 -> x for floats: -0). */
+node_id rules_apply(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
+                    tuple_id attr, uint64_t bits);
+
+/* ---- order.c
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/* Nodes reachable from `roots` in dependency order (sources first) into an arena array; realized
+ * nodes are leaves when `stop_at_realized`. No recursion in depth. Uses marks. */
+uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, bool stop_at_realized,
+                     node_id **out);
+
+#endif

@@ -1,0 +1,102 @@
+/* ops.h - the primitive operations, one row each. Everything about an op follows from its row: enum,
+ * names, dtype and shape rules, constant folding, the oracle's meaning, gradients, gradient checks,
+ * operator tests, benchmark cases, public prototypes, Python methods and docs/ops.md.
+ *
+ * X(NAME, name, arity, CLASS, TYPES, F, I, GRAD, lo, hi, doc)
+ *   CLASS  LEAF no sources; ELEM elementwise over equal shapes; MOVE a function on indices, never a
+ *          copy; REDUCE over attribute axes, which are dropped; INDEX moved by computed indices;
+ *          MARK an identity that means something to a later stage
+ *   TYPES  which dtypes it takes and gives (graph/dtype.c):
+ *            FLOAT float, same out; NUM int or float, same out; INT integers, same; BITS bool and
+ *            integers, same; ANY every dtype, same; CMP any equal pair, bool out; SELECT bool, then an
+ *            equal pair; TO out dtype is an attribute; NONE decided by the constructor
+ *   F      its value for floats, in double, of x, y, z ("-": not defined for floats)
+ *   I      its value for integers, in T = int64_t or uint64_t, of x, y, z; results wrap to the dtype
+ *   GRAD   its rule in grad.c: grad_<GRAD>, or NONE where the derivative is zero or does not exist
+ *   lo hi  the domain tests draw from (floats)
+ * Rows of CLASS other than ELEM have "-" for F and I; their meaning is dev/ref's plain loops.
+ * The reductions' identity and combine are rows of graph/monoids.h. */
+
+/* leaves */
+X(CONST, "const", 0, LEAF, NONE, -, -, NONE, 0, 0, "one scalar value at every index of the shape")
+X(IOTA, "iota", 0, LEAF, NONE, -, -, NONE, 0, 0, "the index along an axis")
+X(BUFFER, "buffer", 0, LEAF, NONE, -, -, NONE, 0, 0, "memory that holds a value")
+
+/* elementwise, one source */
+X(NEG, "neg", 1, ELEM, NUM, -x, (T)(0 - (uint64_t)x), neg, -4, 4, "-x")
+X(ABS, "abs", 1, ELEM, NUM, fabs(x), x < 0 ? (T)(0 - (uint64_t)x) : x, abs, -4, 4, "absolute value")
+X(RECIPROCAL, "reciprocal", 1, ELEM, FLOAT, 1.0 / x, -, reciprocal, 0.25, 4, "1 / x")
+X(SQRT, "sqrt", 1, ELEM, FLOAT, sqrt(x), -, sqrt, 0.1, 8, "square root; NaN below 0")
+X(EXP, "exp", 1, ELEM, FLOAT, exp(x), -, exp, -8, 8, "e^x")
+X(EXP2, "exp2", 1, ELEM, FLOAT, exp2(x), -, exp2, -8, 8, "2^x")
+X(EXPM1, "expm1", 1, ELEM, FLOAT, expm1(x), -, expm1, -4, 4, "e^x - 1, exact near 0")
+X(LOG, "log", 1, ELEM, FLOAT, log(x), -, log, 0.1, 16, "natural logarithm; NaN below 0")
+X(LOG2, "log2", 1, ELEM, FLOAT, log2(x), -, log2, 0.1, 16, "logarithm to base 2")
+X(LOG1P, "log1p", 1, ELEM, FLOAT, log1p(x), -, log1p, -0.9, 8, "log(1 + x), exact near 0")
+X(SIN, "sin", 1, ELEM, FLOAT, sin(x), -, sin, -8, 8, "sine of radians")
+X(COS, "cos", 1, ELEM, FLOAT, cos(x), -, cos, -8, 8, "cosine of radians")
+X(ATAN, "atan", 1, ELEM, FLOAT, atan(x), -, atan, -8, 8, "arc tangent in radians")
+X(TANH, "tanh", 1, ELEM, FLOAT, tanh(x), -, tanh, -4, 4, "hyperbolic tangent")
+X(ERF, "erf", 1, ELEM, FLOAT, erf(x), -, erf, -3, 3, "error function")
+X(FLOOR, "floor", 1, ELEM, FLOAT, floor(x), -, NONE, -8, 8, "largest integer not above x")
+X(CEIL, "ceil", 1, ELEM, FLOAT, ceil(x), -, NONE, -8, 8, "smallest integer not below x")
+X(ROUND, "round", 1, ELEM, FLOAT, rint(x), -, NONE, -8, 8, "nearest integer, ties to even")
+X(TRUNC, "trunc", 1, ELEM, FLOAT, trunc(x), -, NONE, -8, 8, "x without its fraction")
+X(NOT, "not", 1, ELEM, BITS, -, ~x, NONE, 0, 0, "every bit inverted; logical not for bool")
+X(CAST, "cast", 1, ELEM, TO, x, x, cast, -8, 8, "the value in another dtype, rounded or wrapped")
+X(BITCAST, "bitcast", 1, ELEM, TO, -, -, NONE, -8, 8, "the same bits as a dtype of equal size")
+
+/* elementwise, two sources */
+X(ADD, "add", 2, ELEM, NUM, x + y, (T)((uint64_t)x + (uint64_t)y), add, -4, 4, "x + y")
+X(SUB, "sub", 2, ELEM, NUM, x - y, (T)((uint64_t)x - (uint64_t)y), sub, -4, 4, "x - y")
+X(MUL, "mul", 2, ELEM, NUM, x * y, (T)((uint64_t)x * (uint64_t)y), mul, -4, 4, "x * y")
+X(DIV, "div", 2, ELEM, FLOAT, x / y, -, div, 0.25, 4, "x / y")
+X(FLOOR_DIV, "floor_div", 2, ELEM, NUM, floor(x / y), int_floor_div(x, y), NONE, 0.5, 8,
+  "floor(x / y); integers by 0 give 0")
+X(MOD, "mod", 2, ELEM, NUM, float_mod(x, y), int_mod(x, y), mod, 0.5, 8,
+  "x - y*floor(x / y), with y's sign; integers by 0 give 0")
+X(POW, "pow", 2, ELEM, FLOAT, pow(x, y), -, pow, 0.2, 3, "x to the power y, as IEEE pow")
+X(MAXIMUM, "maximum", 2, ELEM, ANY, float_max(x, y), x > y ? x : y, maximum, -4, 4,
+  "the larger; NaN when either is")
+X(MINIMUM, "minimum", 2, ELEM, ANY, float_min(x, y), x < y ? x : y, minimum, -4, 4,
+  "the smaller; NaN when either is")
+X(LT, "lt", 2, ELEM, CMP, x < y, x < y, NONE, -4, 4, "x < y")
+X(LE, "le", 2, ELEM, CMP, x <= y, x <= y, NONE, -4, 4, "x <= y")
+X(EQ, "eq", 2, ELEM, CMP, x == y, x == y, NONE, -4, 4, "x == y")
+X(NE, "ne", 2, ELEM, CMP, x != y, x != y, NONE, -4, 4, "x != y")
+X(AND, "and", 2, ELEM, BITS, -, x & y, NONE, 0, 0, "bitwise and")
+X(OR, "or", 2, ELEM, BITS, -, x | y, NONE, 0, 0, "bitwise or")
+X(XOR, "xor", 2, ELEM, BITS, -, x ^ y, NONE, 0, 0, "bitwise exclusive or")
+X(SHL, "shl", 2, ELEM, INT, -, int_shl(x, y), NONE, 0, 0, "x * 2^y; 0 for y past the width")
+X(SHR, "shr", 2, ELEM, INT, -, int_shr(x, y), NONE, 0, 0,
+  "floor(x / 2^y): arithmetic for signed, logical for unsigned")
+
+/* elementwise, three sources */
+X(WHERE, "where", 3, ELEM, SELECT, x != 0 ? y : z, x != 0 ? y : z, where, -4, 4, "y where x, else z")
+X(FMA, "fma", 3, ELEM, FLOAT, fma(x, y, z), -, fma, -4, 4, "x*y + z with one rounding")
+
+/* movement: attributes are per axis */
+X(RESHAPE, "reshape", 1, MOVE, ANY, -, -, reshape, -4, 4, "same elements in row-major order")
+X(PERMUTE, "permute", 1, MOVE, ANY, -, -, permute, -4, 4, "axis i of the result is axis p[i]")
+X(EXPAND, "expand", 1, MOVE, ANY, -, -, expand, -4, 4, "axes of size 1 repeated")
+X(PAD, "pad", 1, MOVE, ANY, -, -, pad, -4, 4, "zeros before, after and between (lo, hi, interior)")
+X(SLICE, "slice", 1, MOVE, ANY, -, -, slice, -4, 4, "start, size and positive step per axis")
+X(FLIP, "flip", 1, MOVE, ANY, -, -, flip, -4, 4, "axes in reverse order")
+
+/* reductions; attribute: sorted axes; the result has the other axes. Empty ones give the identity */
+X(SUM, "sum", 1, REDUCE, NUM, -, -, sum, -4, 4, "sum over axes")
+X(PROD, "prod", 1, REDUCE, NUM, -, -, prod, 0.5, 2, "product over axes")
+X(MAX, "max", 1, REDUCE, ANY, -, -, max, -4, 4, "largest over axes; NaN when one is there")
+X(MIN, "min", 1, REDUCE, ANY, -, -, min, -4, 4, "smallest over axes; NaN when one is there")
+X(ARGMAX, "argmax", 1, REDUCE, TO, -, -, NONE, -4, 4, "first index of the largest, in the flat order of axes")
+X(ARGMIN, "argmin", 1, REDUCE, TO, -, -, NONE, -4, 4, "first index of the smallest, in the flat order of axes")
+
+/* computed indices */
+X(GATHER, "gather", 2, INDEX, NONE, -, -, gather, -4, 4,
+  "r[..i..] = x[.. index[..i..] ..] along one axis; 0 where the index is outside")
+X(SCATTER, "scatter", 3, INDEX, NONE, -, -, scatter, -4, 4,
+  "x with x[.. index[..i..] ..] combined with src[..i..] by a monoid; outside indices are dropped")
+
+/* marks */
+X(CONTIGUOUS, "contiguous", 1, MARK, ANY, -, -, contiguous, -4, 4, "must be stored before it is used")
+X(DETACH, "detach", 1, MARK, ANY, -, -, NONE, -4, 4, "the value without its history")
