@@ -8,11 +8,11 @@ SONAME  := libquern.so.0
 WARN   := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
           -Wmissing-prototypes -Wpointer-arith -Wundef -Wvla -Werror
 CFLAGS ?= -O2 -g
+comma  := ,
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off -pthread \
           $(WARN) -Iinclude -Isrc $(if $(DEBUG),-DQN_CHECK,-DNDEBUG) \
           $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -DQN_CHECK) \
           $(CFLAGS)
-comma  := ,
 LDLIBS := -lm -ldl -pthread $(if $(SAN),-fsanitize=address$(comma)undefined)
 
 ROOMS  := base graph plan kern emit dev run io nn

@@ -7,10 +7,43 @@
  * still used.
  *
  * Invariant: `block` is the block being filled, `used` counts from the start of its header, and
- * every block begins with a header of ARENA_HEADER bytes, so data starts 64-byte aligned. */
+ * every block begins with a header of ARENA_HEADER bytes, so data starts 64-byte aligned.
+ *
+ * Under the address sanitizer pieces have a gap between them, and only what was handed out may be
+ * touched: writing past a piece is reported as it is for malloc. */
 #include "base/base.h"
 
 #include <stdio.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define ARENA_WATCHED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_WATCHED 1
+#endif
+#endif
+
+#ifdef ARENA_WATCHED
+#include <sanitizer/asan_interface.h>
+enum { ARENA_GAP = 16 };
+static void arena_hide(void *p, size_t size) {
+    __asan_poison_memory_region(p, size);
+}
+static void *arena_show(void *p, size_t size) {
+    __asan_unpoison_memory_region(p, size);
+    return p;
+}
+#else
+enum { ARENA_GAP = 0 };
+static void arena_hide(void *p, size_t size) {
+    (void)p;
+    (void)size;
+}
+static void *arena_show(void *p, size_t size) {
+    (void)size;
+    return p;
+}
+#endif
 
 typedef struct arena_block {
     struct arena_block *up;
@@ -27,6 +60,7 @@ static arena_block *arena_block_new(arena *a, size_t size) {
     arena_block *b = heap_alloc(a->h, size);
     b->size = size;
     a->total += size;
+    arena_hide((char *)b + ARENA_HEADER, size - ARENA_HEADER);
     return b;
 }
 
@@ -56,11 +90,12 @@ static void *arena_more(arena *a, size_t size) {
 
 void *arena_alloc(arena *a, size_t size) {
     if (size > PTRDIFF_MAX / 2) return heap_alloc(a->h, SIZE_MAX); /* raises: no such memory */
-    size = (size + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    if (!a->block || size > a->block->size - a->used) return arena_more(a, size);
+    size_t taken = (size + ARENA_GAP + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (!a->block || taken > a->block->size - a->used)
+        return arena_show(arena_more(a, taken), size);
     void *p = (char *)a->block + a->used;
-    a->used += size;
-    return p;
+    a->used += taken;
+    return arena_show(p, size);
 }
 
 void *arena_zeroed(arena *a, size_t size) {
@@ -95,7 +130,7 @@ char *arena_printf(arena *a, const char *fmt, ...) {
 void arena_free(arena *a) {
     for (arena_block *b = a->block; b;) {
         arena_block *up = b->up;
-        heap_free(a->h, b, b->size);
+        heap_free(a->h, arena_show(b, b->size), b->size);
         b = up;
     }
     *a = (arena){.h = a->h};

@@ -83,8 +83,8 @@ void qn_clear_error(qn_ctx *qn) {
 }
 
 const char *qn_code_text(qn_code code) {
-    int i = -(int)code;
-    return i >= 0 && i < (int)COUNT_OF(code_text) ? code_text[i] : "an unknown code";
+    bool known = code <= QN_OK && code >= QN_EINTERNAL;
+    return known ? code_text[-(int)code] : "an unknown code";
 }
 
 void qn_at(qn_ctx *qn, const char *file, int line) {

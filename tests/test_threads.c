@@ -1,0 +1,264 @@
+/* test_threads.c - the fork-join pool: every index of [0, n) once, whatever the counts, the pauses
+ * and the company. Also meant to be run under the thread sanitizer: make CFLAGS=-fsanitize=thread.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "test.h"
+
+typedef struct range {
+    int64_t begin, end;
+    int calls;
+} range;
+
+static void note_range(void *arg, int thread, int64_t begin, int64_t end) {
+    range *r = (range *)arg + thread;
+    r->begin = begin;
+    r->end = end;
+    r->calls++;
+}
+
+/* The ranges, one a thread and in order of threads, follow each other and differ by one at most. */
+static void check_split(pool *p, int64_t n) {
+    range r[64] = {{0}};
+    pool_run(p, n, note_range, r);
+    int64_t at = 0, least = INT64_MAX, most = 0;
+    int parts = n < pool_threads(p) ? (int)n : pool_threads(p);
+    for (int t = 0; t < parts; t++) {
+        CHECK_INT(r[t].calls, 1);
+        CHECK_INT(r[t].begin, at);
+        CHECK(r[t].end > r[t].begin);
+        at = r[t].end;
+        int64_t size = r[t].end - r[t].begin;
+        if (size < least) least = size;
+        if (size > most) most = size;
+    }
+    for (int t = parts; t < 64; t++) CHECK_INT(r[t].calls, 0);
+    CHECK_INT(at, n);
+    CHECK(n == 0 || most - least <= 1);
+}
+
+static void ranges_cover_everything_once(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    for (int threads = 1; threads <= 9; threads += threads < 5 ? 1 : 2) {
+        pool *p = pool_open(&qn.heap, threads);
+        CHECK_INT(pool_threads(p), threads);
+        for (int64_t n = 0; n <= 40; n++) check_split(p, n);
+        static const int64_t large[] = {1000, 4096, 99991, INT64_MAX - 3, INT64_MAX};
+        for (size_t i = 0; i < COUNT_OF(large); i++) check_split(p, large[i]);
+        pool_close(p);
+    }
+    CHECK_INT(qn.heap.bytes, 0);
+}
+
+typedef struct sums {
+    int64_t parts[64][8]; /* one cache line a thread */
+    int64_t base;
+} sums;
+
+static void add_up(void *arg, int thread, int64_t begin, int64_t end) {
+    sums *s = arg;
+    int64_t sum = 0;
+    for (int64_t i = begin; i < end; i++) sum += s->base + i;
+    s->parts[thread][0] = sum;
+}
+
+/* Plain memory written before a fork is seen by the workers, and theirs after it by the caller. */
+static void fork_and_add(pool *p, int64_t round) {
+    sums s;
+    memset(&s, 0, sizeof s);
+    int64_t n = round % 17, total = 0;
+    s.base = round;
+    pool_run(p, n, add_up, &s);
+    for (int t = 0; t < 64; t++) total += s.parts[t][0];
+    if (total != n * round + n * (n - 1) / 2) FAIL("round %lld", (long long)round);
+}
+
+static void many_fork_joins_in_a_row(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    static const struct { int threads, rounds; } cases[] = {{2, 20000}, {3, 500}, {8, 200}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        pool *p = pool_open(&qn.heap, cases[i].threads);
+        for (int64_t round = 0; round < cases[i].rounds; round++) fork_and_add(p, round);
+        pool_close(p);
+    }
+    CHECK_INT(qn.heap.bytes, 0);
+}
+
+/* Pauses around the time at which workers go to sleep. */
+static void workers_wake_after_pauses(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    pool *p = pool_open(&qn.heap, 2);
+    for (int64_t round = 0; round < 400; round++) {
+        double end = clock_seconds() + (double)(round % 40) * 2e-6;
+        if (round % 10 == 0) usleep(500);
+        while (clock_seconds() < end) sched_yield();
+        fork_and_add(p, round);
+    }
+    pool_close(p);
+}
+
+static void late_part(void *arg, int thread, int64_t begin, int64_t end) {
+    (void)begin;
+    (void)end;
+    if (thread) usleep(300);
+    ((int *)arg)[thread * 16] = 1;
+}
+
+static void the_caller_sleeps_for_late_workers(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    pool *p = pool_open(&qn.heap, 3);
+    for (int round = 0; round < 50; round++) {
+        int done[48] = {0};
+        pool_run(p, 3, late_part, done);
+        CHECK_INT(done[0] + done[16] + done[32], 3);
+    }
+    pool_close(p);
+}
+
+static void *own_pool(void *arg) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    for (int i = 0; i < 5; i++) {
+        pool *p = pool_open(&qn.heap, 3);
+        for (int64_t round = 0; round < 100; round++) fork_and_add(p, round);
+        pool_close(p);
+    }
+    return qn.heap.bytes == 0 ? arg : NULL;
+}
+
+static void pools_are_independent(void) {
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, own_pool, threads);
+    for (int i = 0; i < 3; i++) {
+        void *result = NULL;
+        pthread_join(threads[i], &result);
+        CHECK(result == threads);
+    }
+}
+
+static void pools_open_and_close_unused(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    for (int i = 0; i < 50; i++) pool_close(pool_open(&qn.heap, 1 + i % 5));
+    pool_close(NULL);
+    CHECK(pool_open(&qn.heap, 0) == NULL);
+    CHECK(pool_open(&qn.heap, -5) == NULL);
+    CHECK_INT(pool_threads(NULL), 1);
+    CHECK_INT(qn.heap.bytes, 0);
+}
+
+static void without_memory_there_is_no_pool(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    qn.heap.fail_at = 1;
+    pool *p = pool_open(&qn.heap, 4);
+    CHECK(p == NULL);
+    CHECK_INT(qn_error_code(&qn), QN_OK);
+    check_split(p, 10);
+    CHECK_INT(qn.heap.bytes, 0);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* In a child process with hardly any address space left for stacks. */
+static void fewer_threads_where_not_all_can_be_made(void) {
+    if (SANITIZED) {
+        SKIP("sanitizers need the address space");
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        static qn_ctx qn;
+        heap_open(&qn.heap, NULL, &qn);
+        struct rlimit limit = {(rlim_t)64 << 20, (rlim_t)64 << 20};
+        setrlimit(RLIMIT_AS, &limit);
+        pool *p = pool_open(&qn.heap, 60);
+        bool fewer = pool_threads(p) < 60;
+        check_split(p, 1000);
+        pool_close(p);
+        _exit(fewer && !test_state.bad && qn.heap.bytes == 0 ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void processors_follow_the_affinity(void) {
+    int all = processors();
+    CHECK(all >= 1);
+#ifdef __linux__
+    cpu_set_t old, one;
+    CHECK_INT(sched_getaffinity(0, sizeof old, &old), 0);
+    CHECK(all <= CPU_COUNT(&old));
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &old)) CPU_SET(i, &one);
+    CHECK_INT(sched_setaffinity(0, sizeof one, &one), 0);
+    CHECK_INT(processors(), 1);
+    CHECK_INT(sched_setaffinity(0, sizeof old, &old), 0);
+    CHECK_INT(processors(), all);
+#endif
+}
+
+static void spin_a_while(void *arg, int thread, int64_t begin, int64_t end) {
+    uint64_t *slot = (uint64_t *)arg + thread * 8, x = *slot;
+    for (int64_t i = begin; i < end; i++) x = x * 6364136223846793005u + 1;
+    *slot = x;
+}
+
+static double best_time(pool *p, int64_t n) {
+    uint64_t slots[64 * 8] = {0};
+    double best = 1e9;
+    for (int batch = 0; batch < 20; batch++) {
+        double start = clock_seconds();
+        for (int i = 0; i < 100; i++) pool_run(p, n, spin_a_while, slots);
+        double each = (clock_seconds() - start) / 100;
+        if (each < best) best = each;
+    }
+    return best;
+}
+
+/* Not a test of speed, which depends on the machine and its load: printed for the reader. */
+static void the_price_of_a_fork_join_is_printed(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    pool *p = pool_open(&qn.heap, 2);
+    double empty = best_time(p, 2), alone = best_time(NULL, 20000), both = best_time(p, 20000);
+    CHECK(empty > 0 && both > 0);
+    printf("fork-join: %.2f us; a loop of %.1f us on 2 threads: %.2f times as fast\n", empty * 1e6,
+           alone * 1e6, alone / both);
+    pool_close(p);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(ranges_cover_everything_once);
+    RUN(many_fork_joins_in_a_row);
+    RUN(workers_wake_after_pauses);
+    RUN(the_caller_sleeps_for_late_workers);
+    RUN(pools_are_independent);
+    RUN(pools_open_and_close_unused);
+    RUN(without_memory_there_is_no_pool);
+    RUN(fewer_threads_where_not_all_can_be_made);
+    RUN(processors_follow_the_affinity);
+    RUN(the_price_of_a_fork_join_is_printed);
+    return test_end();
+}
