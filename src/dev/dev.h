@@ -1,0 +1,102 @@
+/* dev.h - where kernels run: a device is one file exporting one table.
+ *
+ * There are two kinds of device. A compiling one (cpu, null) takes scheduled kernel trees, makes a
+ * program of each, and launches programs on memories. An unfused one (ref) takes nodes of the graph
+ * one by one, in dependency order, all sizes being numbers; it has `eval` and no `compile`. Both
+ * give memory and move data in and out.
+ *
+ * Memory is an opaque pointer per allocation; what a launch gets are slices of it, in bytes, so
+ * that the planner may lay out one allocation for many values. A device with `host_memory` promises
+ * that the pointer is an address in this process and that memory + offset may be read and written
+ * by the host between launches. Slices start 64-byte aligned.
+ *
+ * Errors. open() says in `why` what is missing and returns NULL without recording an error: a
+ * device that cannot be opened is a missing device. compile() raises (QN_EDEVICE, QN_ENOMEM),
+ * alloc() returns NULL, all else returns a code and has recorded the error. Launching allocates
+ * nothing and takes no lock. A state is used by one thread at a time, as its context is. */
+#ifndef QN_DEV_H
+#define QN_DEV_H
+
+#include "base/base.h"
+#include "kern/kern.h"
+
+/* A program made by a device's compile; each device's own struct begins with this. */
+typedef struct dev_program {
+    const char *name; /* the kernel's, owned by the program */
+    int args, vars;   /* what each set of a launch gives */
+    bool cached;      /* came from the disk cache, nothing was compiled */
+    size_t size;      /* bytes of code and constants */
+} dev_program;
+
+typedef struct dev_slice {
+    void *memory;
+    size_t offset, size; /* bytes */
+} dev_slice;
+
+/* What one execution of a program works on. */
+typedef struct dev_set {
+    const dev_slice *arg; /* program->args of them */
+    const int64_t *var;   /* values of the kernel's dim_vars, in order, within their bounds */
+} dev_set;
+
+/* A dense row-major array with known sizes. */
+typedef struct dev_array {
+    qn_dtype dtype;
+    int rank;
+    int64_t dim[QN_MAX_RANK];
+    void *data;
+} dev_array;
+
+/* One node of the graph with everything numeric, for unfused devices. `out` is to be filled; it
+ * never overlaps a source. Attributes are as build.c documents them, with syms evaluated. */
+typedef struct dev_node {
+    int op;
+    qn_dtype dtype; /* of the result, = out.dtype */
+    int attrs;
+    const int64_t *attr;
+    uint64_t bits; /* CONST: the value's bit pattern */
+    int sources;
+    dev_array src[3];
+    dev_array out;
+} dev_node;
+
+typedef struct dev_table {
+    const char *name, *description;
+    bool unfused;     /* nodes through eval, no compile */
+    bool host_memory; /* memory + offset is an address of this process */
+    bool executes;    /* false: null; memory stays undefined (zero) */
+
+    void *(*open)(qn_ctx *qn, str *why); /* NULL: cannot be used here; raises only QN_ENOMEM */
+    void (*close)(void *state);          /* every program unloaded and memory freed before */
+    void (*limits)(void *state, kern_limits *out);
+
+    /* The kernel is checked and scheduled; it may be closed afterwards. Raises. */
+    dev_program *(*compile)(void *state, const kern *k);
+    void (*unload)(void *state, dev_program *p);
+    /* Run the program once for each set. The sets must not touch what another one writes. Results
+     * are there when it returns. */
+    qn_code (*launch)(void *state, dev_program *p, int sets, const dev_set *set);
+    qn_code (*eval)(void *state, const dev_node *node); /* unfused devices only */
+
+    void *(*alloc)(void *state, size_t size); /* size 0 is fine; NULL: no memory left */
+    void (*free)(void *state, void *memory, size_t size);
+    qn_code (*copy_in)(void *state, void *memory, size_t offset, const void *from, size_t size);
+    qn_code (*copy_out)(void *state, const void *memory, size_t offset, void *to, size_t size);
+} dev_table;
+
+extern const dev_table dev_cpu, dev_ref, dev_null;
+
+/* ---- registry.c --------------------------------------------------------------------------------
+ */
+
+const dev_table *dev_at(int i);              /* NULL past the last */
+const dev_table *dev_find(const char *name); /* NULL: no such device */
+
+/* Memory functions for devices whose memory is the context's heap (cpu, ref); their state begins
+ * with a qn_ctx pointer. */
+void *dev_host_alloc(void *state, size_t size);
+void dev_host_free(void *state, void *memory, size_t size);
+qn_code dev_host_copy_in(void *state, void *memory, size_t offset, const void *from, size_t size);
+qn_code dev_host_copy_out(void *state, const void *memory, size_t offset, void *to, size_t size);
+
+#endif

@@ -1,0 +1,41 @@
+/* registry.c - the built-in devices, and the memory functions that host devices share.
+ *
+ * The order is the one in which devices are listed. Nothing is opened here: a context opens the one
+ * it was asked for. */
+#include "dev/dev.h"
+
+static const dev_table *const built_in[] = {&dev_cpu, &dev_ref, &dev_null};
+
+const dev_table *dev_at(int i) {
+    return i >= 0 && i < (int)COUNT_OF(built_in) ? built_in[i] : NULL;
+}
+
+const dev_table *dev_find(const char *name) {
+    for (int i = 0; i < (int)COUNT_OF(built_in); i++)
+        if (!strcmp(built_in[i]->name, name)) return built_in[i];
+    return NULL;
+}
+
+static heap *state_heap(void *state) {
+    return &(*(qn_ctx **)state)->heap;
+}
+
+void *dev_host_alloc(void *state, size_t size) {
+    return heap_try(state_heap(state), size ? size : 1);
+}
+
+void dev_host_free(void *state, void *memory, size_t size) {
+    heap_free(state_heap(state), memory, size ? size : 1);
+}
+
+qn_code dev_host_copy_in(void *state, void *memory, size_t offset, const void *from, size_t size) {
+    (void)state;
+    if (size) memcpy((char *)memory + offset, from, size);
+    return QN_OK;
+}
+
+qn_code dev_host_copy_out(void *state, const void *memory, size_t offset, void *to, size_t size) {
+    (void)state;
+    if (size) memcpy(to, (const char *)memory + offset, size);
+    return QN_OK;
+}
