@@ -495,6 +495,12 @@ static bool same_key(const void *key, uint32_t id, const void *user) {
     return ((const model *)user)->keys[id] == *(const uint32_t *)key;
 }
 
+static uint32_t dead_slots(const idset *s) {
+    uint32_t dead = 0;
+    for (uint32_t i = 0; i < s->cap; i++) dead += s->id[i] == 0 && s->hash[i] != 0;
+    return dead;
+}
+
 static void idset_against_model(uint64_t seed, uint32_t things, uint64_t spread) {
     model *m = calloc(1, sizeof *m);
     bench b;
@@ -523,6 +529,7 @@ static void idset_against_model(uint64_t seed, uint32_t things, uint64_t spread)
             idset_remove(&s, hash, id); /* not there: no effect */
         }
         if (s.count != m->count) FAIL("step %d: count %u, expected %u", step, s.count, m->count);
+        if (step % 500 == 0) CHECK_INT(s.dead, dead_slots(&s));
         if (s.cap && (s.count + s.dead) * 4 > s.cap * 3) FAIL("step %d: too full", step);
     }
     for (uint32_t id = 1; id < things; id++) {
@@ -632,6 +639,24 @@ static void str_agrees_with_a_plain_buffer(void) {
     str_addf(&t, "%*d", 3000, 1);
     CHECK_INT(t.len, 3000);
     str_free(&t);
+    bench_check(&b);
+}
+
+/* Formatted additions of every length to every fill, so that each just fits or just does not. */
+static void str_formats_at_every_fill(void) {
+    bench b;
+    bench_open(&b);
+    for (int fill = 0; fill < 20; fill++)
+        for (int n = 1; n < 40; n++) {
+            str t;
+            str_open(&t, &b.qn.heap);
+            for (int i = 0; i < fill; i++) str_addn(&t, "x", 1);
+            str_addf(&t, "%0*d", n, 7);
+            CHECK_INT(t.len, fill + n);
+            CHECK_INT(strlen(t.s), fill + n);
+            CHECK_INT(t.s[t.len - 1], '7');
+            str_free(&t);
+        }
     bench_check(&b);
 }
 
@@ -996,6 +1021,7 @@ int main(int argc, char **argv) {
     RUN(idset_does_not_grow_by_replacing);
     RUN(idset_survives_raising);
     RUN(str_agrees_with_a_plain_buffer);
+    RUN(str_formats_at_every_fill);
     RUN(str_raises_and_keeps_its_text);
     RUN(every_request_may_fail);
     RUN(the_first_error_is_kept);

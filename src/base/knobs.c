@@ -24,6 +24,12 @@ static const knob_row rows[KNOB_COUNT] = {
 #undef X
 };
 
+static const char known[] =
+#define X(NAME, name, kind, def, doc) " " name
+#include "base/knobs.h"
+#undef X
+    ;
+
 static bool knob_parse(const char *text, int64_t *out) {
     if (text[0] == 0 || text[strspn(text, "0123456789")] != 0) return false;
     errno = 0;
@@ -72,12 +78,7 @@ int knobs_set(qn_ctx *qn, const char *name, const char *value) {
     if (!name || !value) return fail(qn, QN_ENULL, "a knob needs a name and a value");
     for (int k = 0; k < KNOB_COUNT; k++)
         if (strcmp(rows[k].name, name) == 0) return knob_assign(qn, k, name, value);
-    return fail(qn, QN_EARG, "no knob \"%.100s\"; there are"
-#define X(NAME, knob, kind, def, doc) " " knob
-#include "base/knobs.h"
-#undef X
-                ,
-                name);
+    return fail(qn, QN_EARG, "no knob \"%.100s\"; there are%s", name, known);
 }
 
 void knobs_close(qn_ctx *qn) {

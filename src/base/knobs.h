@@ -1,12 +1,16 @@
 /* knobs.h - every QN_* environment knob, one row each; docs/knobs.md is generated from here.
  * X(NAME, name, kind, default, doc)   kind: NUMBER or TEXT */
 X(DEBUG, "debug", TEXT, "",
-  "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s search, c source, "
-  "x timings, e devices")
+  "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s search, "
+  "c source, x timings, e devices")
 X(DEVICE, "device", TEXT, "cpu", "the device contexts open by default: cpu, ref or null")
-X(THREADS, "threads", NUMBER, "0", "threads of the CPU device; 0: the processors this process may use")
-X(CPU, "cpu", TEXT, "", "how CPU kernels are compiled: llvm, cc, or empty for the first that works")
+X(THREADS, "threads", NUMBER, "0",
+  "threads of the CPU device; 0: the processors this process may use")
+X(CPU, "cpu", TEXT, "",
+  "how CPU kernels are compiled: llvm, cc, or empty for the first that works")
 X(CC, "cc", TEXT, "cc", "the C compiler used by QN_CPU=cc")
-X(CACHE, "cache", TEXT, "", "folder of compiled objects; empty: nothing is kept on disk")
-X(SCHEDULE, "schedule", NUMBER, "1", "0 runs every kernel unscheduled, as lowered (for finding faults)")
+X(CACHE, "cache", TEXT, "",
+  "folder of compiled objects; empty: nothing is kept on disk")
+X(SCHEDULE, "schedule", NUMBER, "1",
+  "0 runs every kernel unscheduled, as lowered (for finding faults)")
 X(FUSE, "fuse", NUMBER, "1", "0 materialises every node (for finding faults)")
