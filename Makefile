@@ -1,6 +1,6 @@
 # Quern's build. `make` builds the library and the command; `make help` lists the rest.
 CC      ?= cc
-BUILD   ?= build$(if $(SAN),-san)$(if $(DEBUG),-debug)
+BUILD   ?= build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-san)$(if $(DEBUG),-debug)
 PREFIX  ?= /usr/local
 VERSION := 0.1.0
 SONAME  := libquern.so.0
@@ -9,20 +9,23 @@ WARN   := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prot
           -Wmissing-prototypes -Wpointer-arith -Wundef -Wvla -Werror
 CFLAGS ?= -O2 -g
 comma  := ,
+SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all \
+          -fno-omit-frame-pointer)
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off -pthread \
-          $(WARN) -Iinclude -Isrc $(if $(DEBUG),-DQN_CHECK,-DNDEBUG) \
-          $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -DQN_CHECK) \
-          $(CFLAGS)
-LDLIBS := -lm -ldl -pthread $(if $(SAN),-fsanitize=address$(comma)undefined)
+          $(WARN) -Iinclude -Isrc $(if $(SAN)$(DEBUG),-DQN_CHECK,-DNDEBUG) $(SANFLAGS) $(CFLAGS)
+LDLIBS := -lm -ldl -pthread $(SANFLAGS)
 
 ROOMS  := base graph plan kern emit dev run io nn
 LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c))
 LIBOBJ := $(LIBSRC:%.c=$(BUILD)/%.o)
 CLIOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/*.c))
-TESTS  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c tests/fuzz_*.c))
-BENCH  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/bench_*.c))
+programs = $(patsubst $(1)/%.c,$(BUILD)/$(1)/%,$(wildcard $(foreach p,$(2),$(1)/$(p))))
+TESTS    := $(call programs,tests,test_*.c fuzz_*.c)
+SCRIPTS  := $(wildcard tests/test_*.sh)
+BENCH    := $(call programs,bench,bench_*.c)
+EXAMPLES := $(call programs,examples,[0-9]*.c)
 
-all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)
+all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)  ## library and command
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -33,29 +36,74 @@ $(BUILD)/libquern.a: $(LIBOBJ)
 	ar rcs $@ $^
 
 $(BUILD)/$(SONAME): $(LIBOBJ) src/quern.map
-	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/quern.map -Wl,-z,defs -o $@ $(LIBOBJ) $(LDLIBS)
+	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/quern.map \
+	    $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(LIBOBJ) $(LDLIBS)
 
 $(BUILD)/quern: $(CLIOBJ) $(BUILD)/libquern.a
 	$(CC) -o $@ $^ $(LDLIBS)
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libquern.a
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $< -o $@ $(BUILD)/libquern.a $(LDLIBS)
+# Tests link the static library, so that they reach internal functions; examples see what users see.
+define program
+$(BUILD)/$(1)/%: $(1)/%.c $(BUILD)/libquern.a
+	@mkdir -p $$(@D)
+	$$(CC) $$(ALL_CFLAGS) -I$(1) -MMD -MP -MT $$@ -MF $$@.d $$< -o $$@ $(BUILD)/libquern.a $$(LDLIBS)
+endef
+$(foreach d,tests bench examples,$(eval $(call program,$(d))))
 
-$(BUILD)/bench/%: bench/%.c $(BUILD)/libquern.a
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Ibench -MMD -MP $< -o $@ $(BUILD)/libquern.a $(LDLIBS)
+tests: all $(TESTS) $(EXAMPLES)  ## build the test programs
 
-tests: all $(TESTS)
+test: setup  ## set up, build and run every test; ends with "N passed, N failed, N skipped"
+	@$(MAKE) --no-print-directory tests
+	@sh tools/run_tests.sh $(BUILD) $(TESTS) $(SCRIPTS)
 
-test: tests
-	@sh tools/run_tests.sh $(BUILD) $(TESTS)
+examples: $(EXAMPLES)  ## build the lessons of examples/
 
-clean:
-	rm -rf build build-san build-debug build-san-debug
+bench: all $(BENCH)  ## run the benchmarks
+	@for b in $(BENCH); do echo "== $$b"; $$b || exit 1; done
 
-help:
-	@grep -E '^[a-z-]+:' Makefile | cut -d: -f1 | sort -u
+demo: setup  ## train a small GPT on this source tree (DEMO_TEXT=file for another text) and sample it
+	@$(MAKE) --no-print-directory all
+	@sh tools/demo.sh $(BUILD) "$(DEMO_TEXT)"
+
+setup:  ## install the Debian packages that are missing
+	@sh tools/setup.sh
+
+style:  ## check the house rules
+	@python3 tools/style.py
+
+gen-check:  ## check that generated regions are up to date and unedited
+	@python3 tools/gen.py --check
+
+symbols: all  ## check what the shared library takes and gives
+	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) include/quern.h
+
+# Paths in the package files are those the user will see: without DESTDIR.
+FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
+install: all  ## install into PREFIX (under DESTDIR)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include lib/pkgconfig lib/cmake/quern share/man/man1)
+	install -m 755 $(BUILD)/quern $(DESTDIR)$(PREFIX)/bin/quern
+	install -m 644 include/quern.h $(DESTDIR)$(PREFIX)/include/quern.h
+	install -m 644 $(BUILD)/libquern.a $(DESTDIR)$(PREFIX)/lib/libquern.a
+	install -m 755 $(BUILD)/$(SONAME) $(DESTDIR)$(PREFIX)/lib/libquern.so.$(VERSION)
+	ln -sf libquern.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libquern.so
+	install -m 644 docs/quern.1 $(DESTDIR)$(PREFIX)/share/man/man1/quern.1
+	$(FILL) tools/quern.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/quern.pc
+	$(FILL) tools/quern-config.cmake.in > $(DESTDIR)$(PREFIX)/lib/cmake/quern/quern-config.cmake
+	$(FILL) tools/quern-config-version.cmake.in \
+	    > $(DESTDIR)$(PREFIX)/lib/cmake/quern/quern-config-version.cmake
+
+uninstall:  ## remove what install put there
+	rm -rf $(DESTDIR)$(PREFIX)/lib/cmake/quern
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/quern include/quern.h lib/libquern.a lib/$(SONAME) \
+	    lib/libquern.so lib/libquern.so.$(VERSION) lib/pkgconfig/quern.pc share/man/man1/quern.1)
+
+clean:  ## remove every build folder
+	rm -rf build build-*
+
+help:  ## this list
+	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1\t\2/p' Makefile | expand -t 12
+	@echo "variables: CC, CFLAGS, PREFIX, DESTDIR, SAN=1 (sanitizers), DEBUG=1 (internal checks)"
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all tests test clean help
+.PHONY: all tests test examples bench demo setup style gen-check symbols install uninstall clean help

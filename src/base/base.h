@@ -132,7 +132,7 @@ QN_NORETURN void raise_error(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_
 
 typedef enum knob {
 #define X(NAME, name, kind, def, doc) KNOB_##NAME,
-#include "knobs.h"
+#include "base/knobs.h"
 #undef X
     KNOB_COUNT
 } knob;

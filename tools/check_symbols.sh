@@ -1,0 +1,36 @@
+#!/bin/sh
+# check_symbols.sh LIBRARY HEADER - what a release build of the shared library takes and gives:
+# nothing that ends the process or prints is reachable; nothing is exported but what the header
+# declares, and all of that is; no data that can change is global; LLVM is not linked.
+library=$1 header=$2
+bad=0
+
+complain() {
+    echo "$library: $1"
+    bad=1
+}
+
+for symbol in abort exit _exit quick_exit __assert_fail __assert printf puts putchar vprintf perror \
+    __printf_chk __vprintf_chk stdout stderr; do
+    nm -D --undefined-only "$library" | sed 's/@.*//' | awk '{ print $NF }' | grep -qx "$symbol" &&
+        complain "takes $symbol"
+done
+
+exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u)
+declared=$(tr '\n' ' ' <"$header" | grep -oE 'QN_API[^;({]*\(' | grep -oE 'qn_[a-z0-9_]+ *\($' |
+    tr -d ' (' | sort -u)
+for symbol in $exported; do
+    echo "$declared" | grep -qx "$symbol" || complain "exports $symbol, which the header does not declare"
+done
+for symbol in $declared; do
+    echo "$exported" | grep -qx "$symbol" || complain "lacks $symbol, which the header declares"
+done
+
+mutable=$(objdump -t "$library" |
+    awk '($4 == ".data" || $4 == ".bss" || $3 == ".data" || $3 == ".bss") && $2 != "d" { print $NF }' |
+    grep -vE '^(completed\.[0-9]+|__dso_handle|__TMC_END__|_edata|_end|__bss_start|\.data|\.bss)$')
+[ -n "$mutable" ] && complain "global data that can change: $(echo "$mutable" | tr '\n' ' ')"
+
+readelf -d "$library" | grep -q 'NEEDED.*LLVM' && complain "links LLVM"
+[ $bad -eq 0 ] && echo "$library: $(echo "$exported" | wc -l) symbols exported, none amiss"
+exit $bad

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""style.py - the house rules that a machine can check (HACKING.md says why they are there).
+
+Usage: style.py [ROOT]    Prints one line a finding, "file:line: text", and ends with status 1 when
+one of them is an error; warnings alone do not fail. Checked are the files git knows or would add;
+outside a git checkout, every file of the source folders.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+# A room may include the rooms before it, and itself.
+ROOMS = ["base", "graph", "plan", "kern", "emit", "dev", "run", "io", "nn", "cli"]
+FOLDERS = ["src", "include", "tests", "bench", "examples", "tools", "docs", "python", ".ci"]
+C_LIKE = (".c", ".h")
+TEXT_LIKE = C_LIKE + (".py", ".sh", ".md", ".1", ".in", ".mk")
+
+FILE_WARN, FILE_MOST = 900, 1000
+FUNCTION_MOST = 100
+COLUMNS, SCRIPT_COLUMNS = 100, 120
+TABLE_COLUMNS = 160  # a row of a table stays one line
+
+# The library neither ends the process nor prints; only the command may.
+BANNED = re.compile(
+    r"(?<![\w.>])(abort|exit|_exit|_Exit|quick_exit|printf|vprintf|puts|putchar|perror|assert)\s*\(")
+BANNED_STREAM = re.compile(r"\b(stdout|stderr)\b")
+UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b|not " +
+                        r"implemented", re.I)
+
+
+class Report:
+    def __init__(self):
+        self.errors = self.warnings = 0
+
+    def error(self, path, line, text):
+        self.errors += 1
+        print(f"{path}:{line}: {text}")
+
+    def warn(self, path, line, text):
+        self.warnings += 1
+        print(f"{path}:{line}: warning: {text}")
+
+
+def files(root):
+    try:
+        out = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                             cwd=root, capture_output=True, check=True).stdout
+        names = [n for n in out.decode().split("\0") if n]
+    except (OSError, subprocess.CalledProcessError):
+        names = [os.path.relpath(os.path.join(d, f), root) for top in FOLDERS
+                 for d, _, fs in os.walk(os.path.join(root, top)) for f in fs]
+    return sorted(n for n in names if os.path.isfile(os.path.join(root, n)))
+
+
+def strip_code(text):
+    """The text with comments and the insides of literals blanked, lines kept."""
+    token = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+    return token.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+
+
+def check_rooms(report, path, code_lines, lines):
+    """Includes go only to earlier rooms; a room's files live in its folder."""
+    parts = path.split("/")
+    if parts[0] != "src" or len(parts) < 3:
+        return
+    if parts[1] not in ROOMS:
+        report.error(path, 1, f"no such room: {parts[1]}")
+        return
+    mine = ROOMS.index(parts[1])
+    for number, line in enumerate(lines, 1):
+        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        if not match:
+            continue
+        room, slash, _ = match.group(1).partition("/")
+        if not slash:
+            if room != "quern.h":
+                report.error(path, number, f'include "{room}" must name its room')
+        elif room not in ROOMS:
+            report.error(path, number, f"include of unknown room {room}")
+        elif ROOMS.index(room) > mine:
+            report.error(path, number, f"room {parts[1]} may not include {room}, which comes later")
+
+
+def check_calls(report, path, code_lines):
+    if not path.startswith("src/") or path.startswith("src/cli/"):
+        return
+    for number, line in enumerate(code_lines, 1):
+        match = BANNED.search(line)
+        if match:
+            report.error(path, number, f"the library must not call {match.group(1)}")
+        elif BANNED_STREAM.search(line):
+            report.error(path, number, "the library must not print")
+
+
+def check_functions(report, path, code_lines, lines):
+    """A function starts at a line in column 0 that ends in "{" and ends at a "}" in column 0."""
+    start = None
+    for number, line in enumerate(code_lines, 1):
+        if start is None and line.rstrip().endswith("{") and re.search(r"\)\s*\{\s*$", line):
+            head = number
+            while head > 1 and not re.match(r"[A-Za-z_]", code_lines[head - 1]):
+                head -= 1
+            if re.match(r"[A-Za-z_]", code_lines[head - 1]):
+                start = head
+        elif start is not None and line.startswith("}"):
+            length = number - start + 1
+            above = "\n".join(lines[max(0, start - 8):start - 1])
+            if length > FUNCTION_MOST and "Long because" not in above:
+                report.error(path, start, f"a function of {length} lines: split it, or say in the "
+                             'comment above it "Long because ..."')
+            start = None
+
+
+def check_text(report, path, lines):
+    most = COLUMNS if path.endswith(C_LIKE) else SCRIPT_COLUMNS
+    for number, line in enumerate(lines, 1):
+        row = re.match(r"X\(", line) and path.endswith(".h")
+        if len(line) > (TABLE_COLUMNS if row else most) and not path.endswith((".md", ".1")):
+            report.error(path, number, f"{len(line)} columns")
+        if line != line.rstrip():
+            report.error(path, number, "space at the end of the line")
+        if "\t" in line and path.endswith(C_LIKE + (".py", ".sh")):
+            report.error(path, number, "a tab")
+        if UNFINISHED.search(line) and path != "tools/style.py":
+            report.error(path, number, "unfinished: " + UNFINISHED.search(line).group())
+
+
+def check_size(report, path, lines):
+    if not path.endswith(C_LIKE):
+        return
+    if len(lines) >= FILE_MOST:
+        report.error(path, 1, f"{len(lines)} lines: a file has at most {FILE_MOST - 1}")
+    elif len(lines) > FILE_WARN:
+        report.warn(path, 1, f"{len(lines)} lines: think of splitting it")
+
+
+def check_opening(report, path, text):
+    """The file's first comment names it and teaches its subject."""
+    name = os.path.basename(path)
+    if path.endswith(C_LIKE) and not text.startswith(f"/* {name} - "):
+        report.error(path, 1, f'a file opens with "/* {name} - what it is about"')
+
+
+def is_table(text):
+    return re.search(r"^X\(", text, re.M) is not None
+
+
+def check_format(report, root, paths):
+    """clang-format, where it is the version whose output the tree is in."""
+    program = shutil.which("clang-format-14") or shutil.which("clang-format")
+    if not program:
+        return
+    version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    if not re.search(r"version 14\.", version):
+        return
+    result = subprocess.run([program, "--dry-run", "-Werror"] + paths, cwd=root,
+                            capture_output=True, text=True)
+    seen = set()
+    for match in re.finditer(r"^(\S+?):(\d+):\d+: error: ", result.stderr, re.M):
+        if match.group(1) not in seen:
+            seen.add(match.group(1))
+            report.error(match.group(1), match.group(2), "not as clang-format has it")
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..")
+    report, to_format = Report(), []
+    count = 0
+    for path in files(root):
+        if not path.endswith(TEXT_LIKE) and os.path.basename(path) not in ("Makefile", "run"):
+            continue
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        count += 1
+        lines = text.split("\n")
+        if lines and lines[-1] == "":
+            lines.pop()
+        check_text(report, path, lines)
+        check_size(report, path, lines)
+        if path == "Makefile" and len(lines) > 150:
+            report.error(path, 151, "the Makefile has more than 150 lines")
+        if path.endswith(C_LIKE):
+            code_lines = strip_code(text).split("\n")
+            check_opening(report, path, text)
+            check_rooms(report, path, code_lines, lines)
+            check_calls(report, path, code_lines)
+            check_functions(report, path, code_lines, lines)
+            if not is_table(text):
+                to_format.append(path)
+    if to_format:
+        check_format(report, root, to_format)
+    print(f"style: {count} files, {report.errors} errors, {report.warnings} warnings")
+    return 1 if report.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
