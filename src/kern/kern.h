@@ -1,28 +1,50 @@
 /* kern.h - one kernel as a loop tree, and everything that reads or changes it.
  *
- * A kernel is a tree of statements (imperfect nests allowed) over memories:
- *   memories    arguments (buffers given at launch) and tiles (values living at a scope: REG
- * registers, LOCAL per-thread scratch). A memory is a flat array; all indices are flat element
- *               offsets, in sym's normal form over loop variables and the kernel's dimension
- * variables. statements  LOOP  body once for each value of its variable in [0, extent) DEF   start
- * of a tile's life: every element becomes `value` (0 expression: undefined) STORE mem[index] =
- * combine(mem[index], value) by a monoid; SET just stores. With several components all values are
- * computed before any is written. `valid` (sym truth) and `guard` (bool expression) switch it off;
- * dyn (i64 expression) is added to index. expressions hash-consed scalar DAGs, by the meaning of
- * one index point. Operations are graph/ops.h's ELEM rows. A LOAD whose valid/guard is false gives
- * 0 and touches no memory. A LOAD of a tile reads what is there when the statement runs; so does
- * one of an argument that is also stored to (in place), and an expression id therefore names a
- * formula, not a value. Loop kinds say how a loop runs, never what it computes: SERIAL; PAR the
- * launch's work items (a root loop only; all PAR roots' ranges are concatenated); VEC all values of
- * the variable at once, as lanes of vectors; extent <= its constant upper bound = the lane count, a
- * non-constant extent masks the tail; UNROLL body repeated with constants. At most one VEC loop on
- * a path. A REG tile's indices must, with UNROLL variables as constants, be constant + (VEC
- * variable or nothing): it lives in registers. What depends on the VEC variable is a vector, all
- * else is scalar; nothing is exploded and re-packed. A STORE by a monoid whose index does not
- * depend on the VEC variable while its value does is a horizontal reduction.
+ * A kernel is a tree of statements (imperfect nests allowed) over memories. What it computes is
+ * what a plain reading of the tree does, one statement after the other, one trip after the other.
  *
- * Nothing here knows a machine but model.c, which reads the device's limits. Everything of a
- * kernel lives in one arena; ids are dense; id 0 is "none". Errors raise. */
+ * Memories are arguments (buffers given at launch) and tiles (values living at a scope: REG
+ * registers, LOCAL scratch of the thread). A memory is a flat array; all indices are flat element
+ * offsets, in sym's normal form over loop variables and the kernel's dimension variables. Sizes are
+ * over dimension variables only.
+ *
+ * Statements
+ *   LOOP   body once for each value of its variable in [0, extent)
+ *   DEF    start of a tile's life, which ends with the enclosing loop's trip: every element becomes
+ *          `value` (0: undefined). A tile has one DEF, and every access lies behind it in the same
+ *          block or below.
+ *   STORE  mem[index] = combine(mem[index], value) by a monoid; SET just stores. With several
+ *          components all values are computed before any is written, each to its own memory at the
+ *          same index. `valid` (sym truth) and `guard` (bool expression) switch it off; dyn (i64
+ *          expression) is added to index.
+ *
+ * Expressions are hash-consed scalar DAGs, by the meaning of one index point. Operations are
+ * graph/ops.h's ELEM rows. A LOAD whose valid or guard is false gives 0 and touches no memory. A
+ * LOAD of a tile reads what is there when the statement runs; so does one of an argument that is
+ * also stored to (in place): an expression id names a formula, not a value.
+ *
+ * Loop kinds say how a loop runs, never what it computes:
+ *   SERIAL  as written
+ *   PAR     the launch's work items. Root loops only. Where one root is PAR, every root is a loop,
+ *           the roots do not depend on each other, and a root that is not PAR is one item; the
+ *           launch's items are all roots' items, concatenated. A kernel without PAR is one item.
+ *   VEC     all values of the variable at once, as lanes of vectors. The lane count is the extent's
+ *           constant upper bound, in [1, KERN_LANES]; where the extent is not constant, lanes at or
+ *           past it do nothing (a masked tail). Loops inside it are shared by the lanes, so their
+ *           extents are free of its variable. At most one VEC loop on a path, no DEF inside one.
+ *   UNROLL  body repeated with the variable a constant; the extent is a constant.
+ * What depends on the VEC variable is a vector, all else is scalar; nothing is exploded and
+ * re-packed. In a VEC loop, a STORE by a monoid whose index and dyn do not depend on the variable
+ * is a horizontal reduction (the value counts once for each active lane); a SET's index or dyn
+ * always depends on it.
+ *
+ * A REG tile lives in registers: with UNROLL variables as constants every access's index is a
+ * constant, or every access's index is constant + VEC variable, the lane count is one and the same
+ * and the constant is a multiple of it (then each such vector is a register).
+ *
+ * Nothing here knows a machine but model.c, which reads the device's limits. Everything of a kernel
+ * lives in one arena; ids are dense; id 0 is "none". Names of loops and dimension variables differ
+ * from each other within a kernel. Errors raise. */
 #ifndef QN_KERN_H
 #define QN_KERN_H
 
@@ -30,7 +52,8 @@
 #include "graph/graph.h"
 #include "graph/sym.h"
 
-#define KERN_STATES 2 /* components a monoid's state can have */
+#define KERN_STATES 2  /* components a monoid's state can have */
+#define KERN_LANES  64 /* most lanes of a VEC loop */
 
 typedef uint32_t kexpr;
 typedef uint32_t kmem;
@@ -102,16 +125,16 @@ typedef struct kern {
     idset expr_set;
     sym *dim_var; /* the dimension variables bound at launch, in order */
     int dim_vars;
-    int args;       /* buffers a launch gives */
-    kstmt root;     /* a LOOP of extent 1 and no variable whose children are the top statements */
-    uint32_t names; /* counter for fresh loop names */
+    int args;      /* buffers a launch gives */
+    kstmt root;    /* a LOOP of extent 1 and no variable whose children are the top statements */
+    bool borrowed; /* syms belong to the kernel this one was cloned from */
 } kern;
 
 /* ---- tree.c: making and walking ------------------------------------------------------------- */
 
-kern *kern_open(qn_ctx *qn); /* raises */
-void kern_close(kern *k);    /* NULL is fine */
-kern *kern_clone(const kern *k);
+kern *kern_open(qn_ctx *qn);     /* raises */
+void kern_close(kern *k);        /* NULL is fine */
+kern *kern_clone(const kern *k); /* shares k's syms: to be closed before k */
 
 sym kern_dim_var(kern *k, const char *name, int64_t lo, int64_t hi);
 kmem kern_arg(kern *k, qn_dtype dtype, sym size, int access); /* arg numbers follow the calls */
@@ -124,15 +147,17 @@ kexpr kern_const_f(kern *k, qn_dtype dtype, double value);
 kexpr kern_const_i(kern *k, qn_dtype dtype, int64_t value);
 kexpr kern_const_bits(kern *k, qn_dtype dtype, uint64_t bits);
 kexpr kern_index(kern *k, sym value);
-kexpr kern_load(kern *k, kmem mem, sym index, sym valid, kexpr dyn, kexpr guard);
+kexpr kern_load(kern *k, kmem mem, sym index, sym valid, kexpr dyn, kexpr when);
+kexpr kern_intern(kern *k,
+                  const kern_expr *e); /* as it stands; clear the struct before filling it */
 kexpr kern_op(kern *k, int op, qn_dtype dtype, int n, const kexpr *arg); /* dtype of the result */
 kexpr kern_op1(kern *k, int op, kexpr a); /* result dtype by the row's TYPES */
 kexpr kern_op2(kern *k, int op, kexpr a, kexpr b);
 kexpr kern_op3(kern *k, int op, kexpr a, kexpr b, kexpr c);
 kexpr kern_cast(kern *k, qn_dtype dtype, kexpr a); /* a itself when it has that dtype */
-kexpr kern_identity(kern *k, int monoid, int component, qn_dtype dtype);
-/* out = combine(a, b), each with monoid_states(monoid) components. */
-void kern_combine(kern *k, int monoid, const kexpr *a, const kexpr *b, kexpr *out);
+kexpr kern_identity(kern *k, int m, int component, qn_dtype dtype);
+/* out = combine(a, b), each with as many components as monoid_rows[m] has states. */
+void kern_combine(kern *k, int m, const kexpr *a, const kexpr *b, kexpr *out);
 static inline kern_expr *kern_e(const kern *k, kexpr e) {
     return &k->expr[e];
 }
@@ -144,19 +169,41 @@ static inline kern_memory *kern_m(const kern *k, kmem m) {
 }
 
 /* Statements are appended to `parent` (0: the root). */
+/* `name` (NULL: "i") gets a suffix where it is taken. */
 kstmt kern_loop(kern *k, kstmt parent, kern_loop_kind kind, const char *name, sym extent);
 kstmt kern_def(kern *k, kstmt parent, kmem tile, kexpr value);
-kstmt kern_store(kern *k, kstmt parent, int monoid, kmem mem, sym index, sym valid, kexpr value);
+kstmt kern_store(kern *k, kstmt parent, int how, kmem mem, sym index, sym valid, kexpr value);
 kstmt kern_store_n(kern *k, kstmt parent, const kern_stmt *store); /* the general form */
 kstmt kern_find_loop(const kern *k, const char *name);             /* by variable name; 0: none */
 void kern_unlink(kern *k, kstmt s);
 void kern_insert(kern *k, kstmt s, kstmt parent, kstmt before); /* before 0: at the end */
 kstmt kern_copy(kern *k, kstmt s); /* deep copy, unlinked; loops keep their variables */
-/* Rewrite every sym (indices, validity, extents) and expression below s by var := value. */
+/* Give every loop of s's subtree a variable of its own (with a fresh name) and every tile defined
+ * in it a memory of its own: what makes a second copy legal beside the first. */
+void kern_rename(kern *k, kstmt s);
+/* The next statement after s in the subtree of top, parents first; 0 at the end. */
+kstmt kern_next(const kern *k, kstmt s, kstmt top);
+bool kern_inside(const kern *k, kstmt s, kstmt loop); /* is loop an ancestor of s, or s itself? */
+int kern_stmt_exprs(kern_stmt *s, kexpr *slot[4]);    /* where s holds expressions */
+int kern_expr_args(kern_expr *e, kexpr *slot[3]);     /* where e holds expressions */
+/* Rewrite every expression of s's subtree (or one expression) from its leaves up: f is given each
+ * node with its arguments rewritten and returns what takes its place; kern_rebuild is the f that
+ * changes nothing but folds. */
+typedef kexpr (*kern_rewriter)(kern *k, const kern_expr *e, void *user);
+void kern_rewrite(kern *k, kstmt s, kern_rewriter f, void *user);
+kexpr kern_rewrite_expr(kern *k, kexpr e, kern_rewriter f, void *user);
+kexpr kern_rebuild(kern *k, const kern_expr *e, void *user);
+/* Rewrite every sym (indices, validity, extents) and expression of s's subtree by var := value. A
+ * loop in it whose extent changes gets a new variable (of the same name) with the new extent. */
 void kern_subst(kern *k, kstmt s, int n, const sym *var, const sym *value);
 kexpr kern_subst_expr(kern *k, kexpr e, int n, const sym *var, const sym *value);
 bool kern_expr_uses(const kern *k, kexpr e, sym var); /* through its syms */
 bool kern_expr_reads(const kern *k, kexpr e, kmem mem);
+qn_dtype kern_op_dtype(const kern *k, int op,
+                       const kexpr *arg);            /* by the row's TYPES; not for TO */
+int kern_tile_number(const kern *k, kmem m);         /* "t3" is the tile with number 3 */
+kmem kern_find_mem(const kern *k, const char *name); /* "a0", "t3"; 0: none */
+bool kern_name_taken(const kern *k, const char *name);
 
 /* ---- check.c --------------------------------------------------------------------------------- */
 
@@ -170,22 +217,12 @@ bool kern_check(const kern *k, str *why);
 void kern_print(const kern *k, str *out);       /* parses back to the same print */
 kern *kern_parse(qn_ctx *qn, const char *text); /* NULL with an error: line and what was expected */
 
-/* ---- transform_*.c: rows in transforms.h -------------------------------------------------------
- * Each is legal or refused (false, nothing changed, reason in why), each keeps the result (floating
- * sums may be reassociated). A schedule is a list of them as text, one a line:
- *   split i0 16 -> i0o i0i     i0 = 16*i0o + i0i; a non-dividing factor gives the inner loop the
- *                              extent min(16, n - 16*i0o)
- *   merge i0 i1 -> i01         perfectly nested; i0 = i01/n1, i1 = i01 - n1*(i01/n1)
- *   swap i0 i1                 exchange perfectly nested loops (the inner's extent is free of i0)
- *   pad i0 16                  extent up to a multiple; stores and monoid updates guarded, loads
- * made safe peel i0                    the trips with full inner extents, then the rest, as two
- * loops vec i0 / unroll i0 / par i0 / serial i0 tile t0 i0                 accumulator t0, defined
- * inside i0's nest, grows by the loops between: for i {for j {def t; for k {t += ..}; store f(t)}}
- * becomes def t[j]; for k {for j t[j] += ..}; for j store f(t[j]) multi_step t0 r0 reduction loop
- * r0 accumulates into its own element of a wider tile, combined afterwards by the monoid (vector
- * lanes, unrolled chains) stage a0 i0 j1 j2 [local]  at the top of i0's body copy what loops j1 j2
- * (inside i0) will load from a0 into a tile indexed by (j1, j2) in that order, and load from it
- *                              (packing, im2col, transposition)  */
+/* ---- transform_*.c: rows in transforms.h ----------------------------------------------------- */
+
+/* Each is legal or refused (false, nothing changed, reason in why), each keeps the result (floating
+ * sums may be reassociated). A schedule is a list of them as text, one a line; empty lines and what
+ * follows '#' are skipped. What each takes and does is told by its row in transforms.h and in full
+ * where it is written. */
 bool kern_transform(kern *k, const char *line, str *why);
 int kern_schedule(kern *k, const char *text,
                   str *why); /* lines applied, or -1 - (line that was refused) */
