@@ -97,6 +97,11 @@ double dtype_get_f(qn_dtype d, const void *p, int64_t i);
 int64_t dtype_get_i(qn_dtype d, const void *p, int64_t i);
 void dtype_set_f(qn_dtype d, void *p, int64_t i, double v);
 void dtype_set_i(qn_dtype d, void *p, int64_t i, int64_t v);
+double dtype_round(qn_dtype d, double v);  /* to a float dtype's nearest value */
+int64_t dtype_wrap(qn_dtype d, int64_t v); /* to an integer's range; bool: the lowest bit */
+/* A double that rounds to the same value of float dtype d as the integer itself. */
+double dtype_from_i64(qn_dtype d, int64_t v);
+double dtype_from_u64(qn_dtype d, uint64_t v);
 
 /* ---- scalar.c: the meaning of ELEM rows, for folding and for the oracle
  * ------------------------------ */
@@ -126,7 +131,7 @@ typedef struct graph_node {
     tuple_id shape;
     tuple_id attr;
     uint32_t buffer; /* run's buffer number when realized */
-    uint32_t mark;   /* scratch for one traversal at a time (graph_mark) */
+    uint32_t mark;   /* of the last traversal that came by (graph_mark) */
     node_id src[3];
     uint64_t bits; /* CONST: the value's bit pattern; BUFFER: a number of its own */
 } graph_node;
@@ -150,15 +155,24 @@ typedef struct graph {
     qn_tensor **pending; /* assigned, not yet realized, in order */
     uint32_t pending_count, pending_cap;
     uint32_t tapes;  /* open ones */
+    qn_tape *tape;   /* all of them, linked */
     uint64_t serial; /* numbers for BUFFER nodes */
-    /* dimension variables: var[i] is a sym with current value bound[i] */
+    node_id *loose;  /* nodes made since the last graph_settle: nobody may hold them yet */
+    uint32_t loose_count, loose_cap;
+    uint32_t mark_base, mark_next; /* see graph_mark */
+    str text;                      /* scratch for error texts */
+    /* dimension variables: var[i] is a sym with current value bound[i], -1: unbound */
     sym *var;
     int64_t *bound;
-    uint32_t vars, var_cap;
+    uint32_t vars, var_cap, bound_cap;
+    /* what the user's codes of symbolic dims stand for: DIM_CODE - i is dim[i] */
+    sym *dim;
+    uint32_t dims, dim_cap;
     /* run's hook: a realized node died or was dropped */
     void (*drop_buffer)(qn_ctx *qn, uint32_t buffer);
 } graph;
 
+/* All functions of this section but the getters raise when memory is out. */
 void graph_open(qn_ctx *qn); /* sets qn->graph; raises */
 void graph_close(qn_ctx *qn);
 static inline graph_node *node_at(const graph *g, node_id n) {
@@ -168,6 +182,7 @@ static inline graph_node *node_at(const graph *g, node_id n) {
 tuple_id graph_tuple(graph *g, int n, const int64_t *v); /* interned; raises */
 const int64_t *graph_tuple_get(const graph *g, tuple_id t,
                                int *n); /* valid while the graph lives */
+void graph_tuples_close(graph *g);
 
 /* The one way to make a node: rules (rules.c) first, then hash-consing. Sources' counts are raised
  * by the new node; the result's own count is not (0 for a fresh one): link it or node_drop it.
@@ -179,8 +194,12 @@ node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape,
 void node_ref(graph *g, node_id n);
 void node_unref(graph *g, node_id n); /* frees at zero, without recursion in depth */
 void node_drop(graph *g, node_id n);  /* free it if nobody holds it */
-/* The node's value now lies in `buffer`. Without an open tape it becomes a BUFFER. */
+/* Free every node made since the last call that nobody holds: the end of each constructor. */
+void graph_settle(graph *g);
+/* The node's value now lies in `buffer`. Without an open tape it becomes a BUFFER; CONST and IOTA
+ * stay what they are, for rules see through them. */
 void graph_realized(graph *g, node_id n, uint32_t buffer);
+uint32_t graph_mark(graph *g);       /* begin a traversal: see order.c */
 void graph_forget_history(graph *g); /* at the last tape's end: realized nodes become BUFFERs */
 
 /* ---- shape.c
@@ -195,8 +214,17 @@ static inline int node_rank(const graph *g, node_id n) {
 static inline const int64_t *node_dims(const graph *g, node_id n, int *rank) {
     return graph_tuple_get(g, g->node[n].shape, rank);
 }
-sym shape_numel(graph *g, tuple_id shape);        /* product; marks overflow */
-int64_t shape_numel_hi(graph *g, tuple_id shape); /* upper bound of it */
+#define DIM_CODE (-((int64_t)1 << 62)) /* DIM_CODE - i: the size graph->dim[i], to the user */
+#define DIM_BAD  INT64_MIN             /* no size: the result of a failed dim_op */
+bool dim_is_code(const graph *g, int64_t dim);
+bool dim_sym(graph *g, int64_t dim, sym *out); /* of a user's size; false: it is none. Raises */
+/* a + b, a - b, a * b or a / b (floor) on sizes as the user gives them, for composed functions;
+ * DIM_BAD after an error, which is reported. */
+int64_t dim_op(qn_ctx *qn, int64_t a, char operation, int64_t b);
+sym shape_product(graph *g, int rank, const int64_t *dims);
+bool shape_fits(const graph *g, int rank, const int64_t *dims); /* below 2^63 elements */
+sym shape_numel(graph *g, tuple_id shape);                      /* product; marks overflow */
+int64_t shape_numel_hi(graph *g, tuple_id shape);               /* upper bound of it */
 int64_t shape_bound(const graph *g, sym dim); /* value under the current bindings; -1: unbound */
 bool shape_from_user(qn_ctx *qn, const char *op, int rank, const int64_t *dims, tuple_id *out);
 void shape_text(const graph *g, tuple_id shape, str *out); /* "[2, t, 64]" */
@@ -218,13 +246,45 @@ struct qn_tensor {
 };
 
 qn_tensor *tensor_new(qn_ctx *qn,
-                      node_id n); /* owned by the innermost scope; NULL: out of memory */
+                      node_id n);            /* owned by the innermost scope; NULL: out of memory */
+qn_tensor *tensor_make(graph *g, node_id n); /* the same, but raises */
 /* Point a handle at another node (assignment, realization). */
 void tensor_point(qn_tensor *t, node_id n);
 /* A composed function's frame: everything made inside dies at the end but the result, which moves
  * to the caller's scope.   qn_scope s = func_begin(x); ... return func_end(x, s, result);  */
 qn_scope func_begin(const qn_tensor *any);
 qn_tensor *func_end(const qn_tensor *any, qn_scope s, qn_tensor *result);
+qn_tensor *func_end_in(qn_ctx *qn, qn_scope s, qn_tensor *result); /* after qn_scope_begin */
+void tensor_close(graph *g);
+
+/* ---- make.c: nodes from nodes, unchecked
+ * ----------------------------------------------------------- */
+
+/* What is given fits; sizes are syms; results are as those of node_make. Where nothing changes the
+ * argument itself comes back. */
+node_id make_const(graph *g, qn_dtype dtype, tuple_id shape, scalar value);
+node_id make_number(graph *g, qn_dtype dtype, tuple_id shape, double value); /* converted */
+node_id make_iota(graph *g, qn_dtype dtype, tuple_id shape, int axis);
+node_id make_elem(graph *g, int op, int n, const node_id *x); /* equal shapes and dtypes */
+node_id make1(graph *g, int op, node_id a);
+node_id make2(graph *g, int op, node_id a, node_id b);
+node_id make3(graph *g, int op, node_id a, node_id b, node_id c);
+node_id make_cast(graph *g, node_id x, qn_dtype dtype);
+node_id make_bitcast(graph *g, node_id x, qn_dtype dtype);
+node_id make_mark(graph *g, int op, node_id x);
+node_id make_reshape(graph *g, node_id x, tuple_id shape);
+node_id make_expand(graph *g, node_id x, tuple_id shape);
+node_id make_broadcast(graph *g, node_id x, tuple_id shape); /* also of lower rank */
+node_id make_permute(graph *g, node_id x, const int *axes);
+node_id make_pad(graph *g, node_id x, const int64_t *lo_hi_interior);
+node_id make_slice(graph *g, node_id x, const int64_t *start_size_step);
+node_id make_flip(graph *g, node_id x, uint32_t axis_mask);
+node_id make_reduce(graph *g, int op, node_id x, uint32_t axis_mask);
+node_id make_unreduce(graph *g, node_id x, tuple_id shape, uint32_t axis_mask);
+node_id make_gather(graph *g, node_id x, node_id index, int axis);
+node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int monoid_row);
+tuple_id reduced_shape(graph *g, tuple_id shape, uint32_t axis_mask, bool keep);
+uint32_t node_axes(const graph *g, node_id x); /* a reduction's or flip's axes as a mask */
 
 /* ---- build.c: checked constructors behind the public API
  * --------------------------------------------------- */
@@ -265,7 +325,9 @@ node_id rules_apply(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, con
  */
 
 /* Nodes reachable from `roots` in dependency order (sources first) into an arena array; realized
- * nodes are leaves when `stop_at_realized`. No recursion in depth. Uses marks. */
+ * nodes are leaves when `stop_at_realized`. No recursion in depth. Until the next traversal, a
+ * node of the result has mark - g->mark_base as its place, and all others a mark below mark_base.
+ */
 uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, bool stop_at_realized,
                      node_id **out);
 

@@ -1,0 +1,489 @@
+/* build.c - the checked constructors: from the user's tensors to a node, or an error that says why.
+ *
+ * Every constructor has the same two halves. The first, build_x(), looks at what needs no graph (a
+ * NULL, a handle that was released, tensors of two contexts) and packs its arguments. The second,
+ * x_node(), checks types and shapes against each other, reports what does not fit by returning 0
+ * after fail(), and makes the nodes. It runs under the one guard, in build_run(), which also
+ * collects what was made in vain and turns sizes beyond 64 bits into an error.
+ *
+ * Promotion and broadcasting are written into the graph as CAST, RESHAPE and EXPAND nodes, so that
+ * no later stage knows about them. */
+#include "graph/graph.h"
+
+typedef struct build_args {
+    const char *name; /* of the operation, for errors */
+    int op, n;
+    node_id x[3];
+    qn_dtype dtype;
+    tuple_id shape;
+    scalar value;
+    int axis, row; /* row: of monoids.h */
+    bool keep, bits;
+    uint32_t mask;
+    const int *axes;
+    const int64_t *p; /* three numbers for each axis */
+} build_args;
+
+typedef node_id (*build_node)(graph *g, const build_args *a);
+
+/* ---- what all constructors share ------------------------------------------------------------ */
+
+/* The graph the inputs live in, or NULL; an error is reported where there is a context to hold it,
+ * and NULL is not news where one is recorded already. */
+static graph *build_enter(const char *name, int n, qn_tensor *const *x) {
+    qn_ctx *qn = NULL;
+    int missing = -1;
+    for (int i = 0; i < n; i++) {
+        if (!x[i])
+            missing = i;
+        else if (!qn)
+            qn = x[i]->ctx;
+    }
+    if (!qn) return NULL;
+    if (missing >= 0) {
+        if (qn->code == QN_OK) fail(qn, QN_ENULL, "%s: argument %d is NULL", name, missing + 1);
+        return NULL;
+    }
+    for (int i = 0; i < n; i++) {
+        if (x[i]->ctx != qn) return fail_null(qn, QN_EGRAPH, "%s: tensors of two contexts", name);
+        if (x[i]->refs == 0)
+            return fail_null(qn, QN_EGRAPH, "%s: argument %d was released", name, i + 1);
+    }
+    return qn->graph;
+}
+
+static qn_tensor *build_run(graph *g, const build_args *a, build_node make) {
+    heap *h = &g->ctx->heap;
+    guard gd;
+    guard_open(h, &gd);
+    if (setjmp(gd.at)) {
+        guard_close(h, &gd);
+        graph_settle(g);
+        return NULL;
+    }
+    node_id n = make(g, a);
+    if (sym_overflowed(g->syms)) {
+        fail(g->ctx, QN_ERANGE, "%s: sizes beyond 2^63", a->name);
+        n = 0;
+    }
+    qn_tensor *t = n ? tensor_make(g, n) : NULL;
+    guard_close(h, &gd);
+    graph_settle(g);
+    return t;
+}
+
+static qn_dtype type_of(const graph *g, node_id x) {
+    return (qn_dtype)g->node[x].dtype;
+}
+
+static const char *type_name(const graph *g, node_id x) {
+    return qn_dtype_name(type_of(g, x));
+}
+
+/* Report "<name>: <text with the shapes of up to two nodes in place of %s>". */
+static node_id fail_shapes(graph *g, const char *name, node_id x, const char *between, tuple_id y,
+                           const char *after) {
+    g->text.len = 0;
+    str_addf(&g->text, "%s: ", name);
+    shape_text(g, g->node[x].shape, &g->text);
+    str_add(&g->text, between);
+    shape_text(g, y, &g->text);
+    str_add(&g->text, after);
+    fail(g->ctx, QN_ESHAPE, "%s", g->text.s);
+    return 0;
+}
+
+static node_id fail_axis(graph *g, const char *name, node_id x, int axis, const char *what) {
+    g->text.len = 0;
+    str_addf(&g->text, "%s: on axis %d of ", name, axis);
+    shape_text(g, g->node[x].shape, &g->text);
+    str_addf(&g->text, ": %s", what);
+    fail(g->ctx, QN_ERANGE, "%s", g->text.s);
+    return 0;
+}
+
+static bool check_fits(graph *g, const char *name, tuple_id shape) {
+    int rank;
+    const int64_t *dims = graph_tuple_get(g, shape, &rank);
+    if (shape_fits(g, rank, dims)) return true;
+    g->text.len = 0;
+    str_addf(&g->text, "%s: ", name);
+    shape_text(g, shape, &g->text);
+    fail(g->ctx, QN_ERANGE, "%s has more than 2^63 elements", g->text.s);
+    return false;
+}
+
+bool build_axis(const qn_tensor *x, const char *op, int axis, int *out) {
+    int rank = qn_rank(x);
+    if (axis < -rank || axis >= rank) {
+        if (x) fail(x->ctx, QN_ERANGE, "%s: axis %d of a tensor of rank %d", op, axis, rank);
+        return false;
+    }
+    *out = axis < 0 ? axis + rank : axis;
+    return true;
+}
+
+/* ---- elementwise ---------------------------------------------------------------------------- */
+
+static const char *const takes[] = {
+    [TYPES_NONE] = "nothing", [TYPES_FLOAT] = "numbers",          [TYPES_NUM] = "numbers",
+    [TYPES_INT] = "integers", [TYPES_BITS] = "bools or integers", [TYPES_ANY] = "anything",
+    [TYPES_CMP] = "anything", [TYPES_SELECT] = "a bool first",    [TYPES_TO] = "anything",
+};
+
+static bool fail_types(graph *g, const build_args *a) {
+    g->text.len = 0;
+    for (int i = 0; i < a->n; i++) str_addf(&g->text, "%s%s", i ? ", " : "", type_name(g, a->x[i]));
+    fail(g->ctx, QN_EDTYPE, "%s: takes %s, not %s", a->name, takes[op_rows[a->op].types],
+         g->text.s);
+    return false;
+}
+
+/* The dtype the sources are brought to. */
+static bool elem_type(graph *g, const build_args *a, qn_dtype *out) {
+    int first = op_rows[a->op].types == TYPES_SELECT;
+    qn_dtype d = type_of(g, a->x[first]);
+    for (int i = first + 1; i < a->n; i++) d = dtype_promote(d, type_of(g, a->x[i]));
+    *out = d;
+    switch (op_rows[a->op].types) {
+    case TYPES_FLOAT:
+        if (!dtype_is_float(d)) *out = QN_F32;
+        return true;
+    case TYPES_NUM:
+        return d != QN_BOOL || fail_types(g, a);
+    case TYPES_INT:
+        return dtype_is_int(d) || fail_types(g, a);
+    case TYPES_BITS:
+        return !dtype_is_float(d) || fail_types(g, a);
+    case TYPES_SELECT:
+        return type_of(g, a->x[0]) == QN_BOOL || fail_types(g, a);
+    default:
+        return true;
+    }
+}
+
+static node_id elem_node(graph *g, const build_args *a) {
+    qn_dtype dtype;
+    if (!elem_type(g, a, &dtype)) return 0;
+    tuple_id shape = g->node[a->x[0]].shape;
+    for (int i = 1; i < a->n; i++) {
+        tuple_id other = g->node[a->x[i]].shape, wider;
+        if (other == shape) continue;
+        if (!shape_broadcast(g, shape, other, &wider)) {
+            node_id failing = a->x[i - 1]; /* of three, the two that met last */
+            if (g->node[failing].shape != shape && i > 1) failing = a->x[0];
+            return fail_shapes(g, a->name, failing, " and ", other, " do not broadcast");
+        }
+        if (wider != shape && wider != other && !check_fits(g, a->name, wider)) return 0;
+        shape = wider;
+    }
+    node_id x[3];
+    for (int i = 0; i < a->n; i++) {
+        bool condition = i == 0 && op_rows[a->op].types == TYPES_SELECT;
+        x[i] = condition ? a->x[i] : make_cast(g, a->x[i], dtype);
+        x[i] = make_broadcast(g, x[i], shape);
+    }
+    return make_elem(g, a->op, a->n, x);
+}
+
+qn_tensor *build_elem(int op, int n, qn_tensor *const *x) {
+    graph *g = build_enter(op_rows[op].name, n, x);
+    if (!g) return NULL;
+    build_args a = {.name = op_rows[op].name, .op = op, .n = n};
+    for (int i = 0; i < n; i++) a.x[i] = x[i]->node;
+    return build_run(g, &a, elem_node);
+}
+
+static node_id cast_node(graph *g, const build_args *a) {
+    if (!a->bits) return make_cast(g, a->x[0], a->dtype);
+    if (qn_dtype_size(a->dtype) != qn_dtype_size(type_of(g, a->x[0]))) {
+        fail(g->ctx, QN_EDTYPE, "%s: %s and %s differ in size", a->name, type_name(g, a->x[0]),
+             qn_dtype_name(a->dtype));
+        return 0;
+    }
+    return make_bitcast(g, a->x[0], a->dtype);
+}
+
+static bool check_dtype(qn_ctx *qn, const char *name, qn_dtype dtype) {
+    if (qn_dtype_size(dtype)) return true;
+    fail(qn, QN_EDTYPE, "%s: %d is no dtype", name, (int)dtype);
+    return false;
+}
+
+qn_tensor *build_cast(qn_tensor *x, qn_dtype dtype, bool bits) {
+    const char *name = bits ? "bitcast" : "cast";
+    graph *g = build_enter(name, 1, &x);
+    if (!g || !check_dtype(g->ctx, name, dtype)) return NULL;
+    build_args a = {.name = name, .x = {x->node}, .dtype = dtype, .bits = bits};
+    return build_run(g, &a, cast_node);
+}
+
+qn_tensor *build_mark(int op, qn_tensor *x) {
+    return build_elem(op, 1, &x);
+}
+
+/* ---- leaves --------------------------------------------------------------------------------- */
+
+static node_id const_node(graph *g, const build_args *a) {
+    return make_const(g, a->dtype, a->shape, a->value);
+}
+
+qn_tensor *build_const(qn_ctx *qn, qn_dtype dtype, tuple_id shape, scalar value) {
+    if (!qn || !check_dtype(qn, "const", dtype)) return NULL;
+    build_args a = {.name = "const", .dtype = dtype, .shape = shape, .value = value};
+    return build_run(qn->graph, &a, const_node);
+}
+
+static node_id iota_node(graph *g, const build_args *a) {
+    return make_iota(g, a->dtype, a->shape, a->axis);
+}
+
+qn_tensor *build_iota(qn_ctx *qn, qn_dtype dtype, tuple_id shape, int axis) {
+    if (!qn || !check_dtype(qn, "iota", dtype)) return NULL;
+    if (dtype == QN_BOOL) return fail_null(qn, QN_EDTYPE, "iota: counts in numbers, not bool");
+    int rank;
+    graph_tuple_get(qn->graph, shape, &rank);
+    if (axis < -rank || axis >= rank)
+        return fail_null(qn, QN_ERANGE, "iota: axis %d of a shape of rank %d", axis, rank);
+    build_args a = {.name = "iota", .dtype = dtype, .shape = shape};
+    a.axis = axis < 0 ? axis + rank : axis;
+    return build_run(qn->graph, &a, iota_node);
+}
+
+/* ---- movement ------------------------------------------------------------------------------- */
+
+static node_id reshape_node(graph *g, const build_args *a) {
+    if (shape_numel(g, g->node[a->x[0]].shape) != shape_numel(g, a->shape))
+        return fail_shapes(g, a->name, a->x[0], " has not as many elements as ", a->shape, "");
+    return make_reshape(g, a->x[0], a->shape);
+}
+
+qn_tensor *build_reshape(qn_tensor *x, tuple_id shape) {
+    graph *g = build_enter("reshape", 1, &x);
+    if (!g) return NULL;
+    build_args a = {.name = "reshape", .x = {x->node}, .shape = shape};
+    return build_run(g, &a, reshape_node);
+}
+
+static node_id expand_node(graph *g, const build_args *a) {
+    tuple_id wider;
+    if (!shape_broadcast(g, g->node[a->x[0]].shape, a->shape, &wider) || wider != a->shape)
+        return fail_shapes(g, a->name, a->x[0], " does not expand to ", a->shape, "");
+    return check_fits(g, a->name, wider) ? make_broadcast(g, a->x[0], wider) : 0;
+}
+
+qn_tensor *build_expand(qn_tensor *x, tuple_id shape) {
+    graph *g = build_enter("expand", 1, &x);
+    if (!g) return NULL;
+    build_args a = {.name = "expand", .x = {x->node}, .shape = shape};
+    return build_run(g, &a, expand_node);
+}
+
+static node_id permute_node(graph *g, const build_args *a) {
+    int rank = node_rank(g, a->x[0]), p[QN_MAX_RANK];
+    if (a->n != rank) {
+        fail(g->ctx, QN_ESHAPE, "%s: %d axes for a tensor of rank %d", a->name, a->n, rank);
+        return 0;
+    }
+    uint32_t seen = 0;
+    for (int i = 0; i < rank; i++) {
+        p[i] = a->axes[i] < 0 ? a->axes[i] + rank : a->axes[i];
+        if (p[i] < 0 || p[i] >= rank || (seen >> p[i] & 1)) {
+            fail(g->ctx, QN_ERANGE, "%s: axis %d is out of range or there twice", a->name,
+                 a->axes[i]);
+            return 0;
+        }
+        seen |= 1u << p[i];
+    }
+    return make_permute(g, a->x[0], p);
+}
+
+qn_tensor *build_permute(qn_tensor *x, int n, const int *axes) {
+    graph *g = build_enter("permute", 1, &x);
+    if (!g) return NULL;
+    if (n > 0 && !axes) return fail_null(g->ctx, QN_ENULL, "permute: the axes are NULL");
+    build_args a = {.name = "permute", .n = n, .x = {x->node}, .axes = axes};
+    return build_run(g, &a, permute_node);
+}
+
+static bool check_rank(graph *g, const char *name, node_id x, int rank) {
+    if (rank == node_rank(g, x)) return true;
+    fail(g->ctx, QN_ESHAPE, "%s: numbers for %d axes, but the tensor's rank is %d", name, rank,
+         node_rank(g, x));
+    return false;
+}
+
+static node_id pad_node(graph *g, const build_args *a) {
+    node_id x = a->x[0];
+    if (!check_rank(g, a->name, x, a->n)) return 0;
+    for (int i = 0; i < a->n; i++) {
+        const int64_t *p = a->p + 3 * i;
+        if (sym_lo(g->syms, (sym)p[0]) < 0 || sym_lo(g->syms, (sym)p[1]) < 0 || p[2] < 0)
+            return fail_axis(g, a->name, x, i, "negative padding");
+    }
+    node_id n = make_pad(g, x, a->p);
+    return check_fits(g, a->name, g->node[n].shape) ? n : 0;
+}
+
+qn_tensor *build_pad(qn_tensor *x, int rank, const int64_t *lo_hi_interior) {
+    graph *g = build_enter("pad", 1, &x);
+    if (!g) return NULL;
+    build_args a = {.name = "pad", .n = rank, .x = {x->node}, .p = lo_hi_interior};
+    return build_run(g, &a, pad_node);
+}
+
+/* Is 0 <= start and start + (size-1)*step < dim, or size = 0, whatever the variables' values? */
+static bool slice_inside(sym_store *s, sym dim, sym start, sym size, int64_t step) {
+    if (sym_lo(s, start) < 0 || sym_lo(s, size) < 0) return false;
+    if (size == SYM_ZERO) return sym_lo(s, sym_sub(s, dim, start)) >= 0;
+    sym last = sym_add(s, start, sym_scale(s, sym_sub(s, size, SYM_ONE), step));
+    return sym_lo(s, sym_sub(s, sym_sub(s, dim, SYM_ONE), last)) >= 0;
+}
+
+static node_id slice_node(graph *g, const build_args *a) {
+    node_id x = a->x[0];
+    if (!check_rank(g, a->name, x, a->n)) return 0;
+    int rank;
+    const int64_t *dims = node_dims(g, x, &rank);
+    for (int i = 0; i < rank; i++) {
+        const int64_t *p = a->p + 3 * i;
+        if (p[2] < 1) return fail_axis(g, a->name, x, i, "a step below 1");
+        if (!slice_inside(g->syms, (sym)dims[i], (sym)p[0], (sym)p[1], p[2]))
+            return fail_axis(g, a->name, x, i, "the slice does not lie inside");
+    }
+    return make_slice(g, x, a->p);
+}
+
+qn_tensor *build_slice(qn_tensor *x, int rank, const int64_t *start_size_step) {
+    graph *g = build_enter("slice", 1, &x);
+    if (!g) return NULL;
+    build_args a = {.name = "slice", .n = rank, .x = {x->node}, .p = start_size_step};
+    return build_run(g, &a, slice_node);
+}
+
+static bool check_mask(graph *g, const build_args *a) {
+    if (a->mask >> node_rank(g, a->x[0]) == 0) return true;
+    fail(g->ctx, QN_ERANGE, "%s: an axis beyond rank %d", a->name, node_rank(g, a->x[0]));
+    return false;
+}
+
+static node_id flip_node(graph *g, const build_args *a) {
+    return check_mask(g, a) ? make_flip(g, a->x[0], a->mask) : 0;
+}
+
+qn_tensor *build_flip(qn_tensor *x, uint32_t axis_mask) {
+    graph *g = build_enter("flip", 1, &x);
+    if (!g) return NULL;
+    build_args a = {.name = "flip", .x = {x->node}, .mask = axis_mask};
+    return build_run(g, &a, flip_node);
+}
+
+/* ---- reductions ----------------------------------------------------------------------------- */
+
+/* The index of the largest of nothing does not exist. */
+static bool check_not_empty(graph *g, const build_args *a) {
+    int rank;
+    const int64_t *dims = node_dims(g, a->x[0], &rank);
+    for (int i = 0; i < rank; i++) {
+        if (!(a->mask >> i & 1) || dims[i] != SYM_ZERO) continue;
+        fail(g->ctx, QN_ESHAPE, "%s: axis %d is empty", a->name, i);
+        return false;
+    }
+    return true;
+}
+
+static node_id reduce_node(graph *g, const build_args *a) {
+    node_id x = a->x[0];
+    if (!check_mask(g, a)) return 0;
+    if (op_rows[a->op].types == TYPES_NUM && type_of(g, x) == QN_BOOL) return fail_types(g, a), 0;
+    if (op_rows[a->op].types == TYPES_TO && !check_not_empty(g, a)) return 0;
+    node_id n = make_reduce(g, a->op, x, a->mask);
+    if (!a->keep) return n;
+    return make_reshape(g, n, reduced_shape(g, g->node[x].shape, a->mask, true));
+}
+
+qn_tensor *build_reduce(int op, qn_tensor *x, uint32_t axis_mask, bool keepdims) {
+    graph *g = build_enter(op_rows[op].name, 1, &x);
+    if (!g) return NULL;
+    build_args a = {.name = op_rows[op].name,
+                    .op = op,
+                    .n = 1,
+                    .x = {x->node},
+                    .mask = axis_mask,
+                    .keep = keepdims};
+    return build_run(g, &a, reduce_node);
+}
+
+/* ---- computed indices ----------------------------------------------------------------------- */
+
+/* index: integers, of x's shape but along the axis. */
+static bool check_index(graph *g, const build_args *a) {
+    node_id x = a->x[0], index = a->x[1];
+    if (!dtype_is_int(type_of(g, index))) {
+        fail(g->ctx, QN_EDTYPE, "%s: indices are integers, not %s", a->name, type_name(g, index));
+        return false;
+    }
+    int rank, other;
+    const int64_t *dims = node_dims(g, x, &rank), *at = node_dims(g, index, &other);
+    bool fits = rank == other;
+    for (int i = 0; fits && i < rank; i++) fits = i == a->axis || dims[i] == at[i];
+    if (!fits)
+        fail_shapes(g, a->name, x, " and indices ", g->node[index].shape,
+                    " differ on more than the axis");
+    return fits;
+}
+
+static node_id gather_node(graph *g, const build_args *a) {
+    return check_index(g, a) ? make_gather(g, a->x[0], a->x[1], a->axis) : 0;
+}
+
+qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis) {
+    qn_tensor *const both[2] = {x, index};
+    graph *g = build_enter("gather", 2, both);
+    if (!g || !build_axis(x, "gather", axis, &axis)) return NULL;
+    build_args a = {.name = "gather", .x = {x->node, index->node}, .axis = axis};
+    return build_run(g, &a, gather_node);
+}
+
+/* May elements of this dtype be combined by this monoid? */
+static bool scatter_takes(int row, qn_dtype dtype) {
+    switch (row) {
+    case MONOID_SET:
+    case MONOID_MAX:
+    case MONOID_MIN:
+        return true;
+    case MONOID_SUM:
+    case MONOID_PROD:
+        return dtype != QN_BOOL;
+    case MONOID_AND:
+    case MONOID_OR:
+        return !dtype_is_float(dtype);
+    default:
+        return false;
+    }
+}
+
+static node_id scatter_node(graph *g, const build_args *a) {
+    node_id x = a->x[0], index = a->x[1], src = a->x[2];
+    qn_dtype dtype = type_of(g, x);
+    if (!check_index(g, a)) return 0;
+    if (g->node[index].shape != g->node[src].shape)
+        return fail_shapes(g, a->name, index, " indices for elements of ", g->node[src].shape, "");
+    if (dtype_promote(dtype, type_of(g, src)) != dtype || !scatter_takes(a->row, dtype)) {
+        fail(g->ctx, QN_EDTYPE, "%s: cannot combine %s into %s by \"%s\"", a->name,
+             type_name(g, src), type_name(g, x), monoid_rows[a->row].name);
+        return 0;
+    }
+    return make_scatter(g, x, index, make_cast(g, src, dtype), a->axis, a->row);
+}
+
+qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, int row) {
+    qn_tensor *const all[3] = {x, index, src};
+    graph *g = build_enter("scatter", 3, all);
+    if (!g || !build_axis(x, "scatter", axis, &axis)) return NULL;
+    if (row < 0 || row >= MONOID_COUNT)
+        return fail_null(g->ctx, QN_EARG, "scatter: %d is no way to combine", row);
+    build_args a = {
+        .name = "scatter", .x = {x->node, index->node, src->node}, .axis = axis, .row = row};
+    return build_run(g, &a, scatter_node);
+}

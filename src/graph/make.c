@@ -1,0 +1,201 @@
+/* make.c - nodes from nodes, unchecked: what constructors, rules and gradients are written in.
+ *
+ * Each function works out the result's shape and attributes and calls node_make(). Arguments fit:
+ * the constructors in build.c check what a user gave, and the others derive theirs from nodes that
+ * were checked. Sizes are syms. All may raise, for want of memory only; products that leave 64 bits
+ * mark the sym store, which build.c looks at. */
+#include "graph/graph.h"
+
+static tuple_id shape_of(const graph *g, node_id x) {
+    return g->node[x].shape;
+}
+
+static qn_dtype dtype_of(const graph *g, node_id x) {
+    return (qn_dtype)g->node[x].dtype;
+}
+
+/* ---- leaves --------------------------------------------------------------------------------- */
+
+node_id make_const(graph *g, qn_dtype dtype, tuple_id shape, scalar value) {
+    return node_make(g, OP_CONST, dtype, shape, 0, NULL, 0, scalar_bits(dtype, value));
+}
+
+node_id make_number(graph *g, qn_dtype dtype, tuple_id shape, double value) {
+    uint64_t bits = 0;
+    dtype_set_f(dtype, &bits, 0, value);
+    return node_make(g, OP_CONST, dtype, shape, 0, NULL, 0, bits);
+}
+
+node_id make_iota(graph *g, qn_dtype dtype, tuple_id shape, int axis) {
+    int64_t attr = axis;
+    return node_make(g, OP_IOTA, dtype, shape, 0, NULL, graph_tuple(g, 1, &attr), 0);
+}
+
+/* ---- elementwise ---------------------------------------------------------------------------- */
+
+node_id make_elem(graph *g, int op, int n, const node_id *x) {
+    qn_dtype dtype = op_rows[op].types == TYPES_CMP ? QN_BOOL : dtype_of(g, x[n - 1]);
+    return node_make(g, op, dtype, shape_of(g, x[0]), n, x, 0, 0);
+}
+
+node_id make1(graph *g, int op, node_id a) {
+    return make_elem(g, op, 1, &a);
+}
+
+node_id make2(graph *g, int op, node_id a, node_id b) {
+    return make_elem(g, op, 2, (const node_id[]){a, b});
+}
+
+node_id make3(graph *g, int op, node_id a, node_id b, node_id c) {
+    return make_elem(g, op, 3, (const node_id[]){a, b, c});
+}
+
+node_id make_cast(graph *g, node_id x, qn_dtype dtype) {
+    if (dtype_of(g, x) == dtype) return x;
+    return node_make(g, OP_CAST, dtype, shape_of(g, x), 1, &x, 0, 0);
+}
+
+node_id make_bitcast(graph *g, node_id x, qn_dtype dtype) {
+    if (dtype_of(g, x) == dtype) return x;
+    return node_make(g, OP_BITCAST, dtype, shape_of(g, x), 1, &x, 0, 0);
+}
+
+node_id make_mark(graph *g, int op, node_id x) {
+    return node_make(g, op, dtype_of(g, x), shape_of(g, x), 1, &x, 0, 0);
+}
+
+/* ---- movement ------------------------------------------------------------------------------- */
+
+node_id make_reshape(graph *g, node_id x, tuple_id shape) {
+    if (shape_of(g, x) == shape) return x;
+    return node_make(g, OP_RESHAPE, dtype_of(g, x), shape, 1, &x, 0, 0);
+}
+
+node_id make_expand(graph *g, node_id x, tuple_id shape) {
+    if (shape_of(g, x) == shape) return x;
+    return node_make(g, OP_EXPAND, dtype_of(g, x), shape, 1, &x, 0, 0);
+}
+
+/* NumPy's broadcasting to `shape`: axes of size 1 in front, then repetition. */
+node_id make_broadcast(graph *g, node_id x, tuple_id shape) {
+    if (shape_of(g, x) == shape) return x;
+    const graph_node *n = node_at(g, x);
+    if (n->op == OP_CONST)
+        return node_make(g, OP_CONST, dtype_of(g, x), shape, 0, NULL, 0, n->bits);
+    int rank, wanted;
+    const int64_t *dims = node_dims(g, x, &rank);
+    graph_tuple_get(g, shape, &wanted);
+    if (rank < wanted) {
+        int64_t v[QN_MAX_RANK];
+        for (int i = 0; i < wanted; i++)
+            v[i] = i < wanted - rank ? SYM_ONE : dims[i - (wanted - rank)];
+        x = make_reshape(g, x, graph_tuple(g, wanted, v));
+    }
+    return make_expand(g, x, shape);
+}
+
+node_id make_permute(graph *g, node_id x, const int *axes) {
+    int rank;
+    const int64_t *dims = node_dims(g, x, &rank);
+    int64_t v[QN_MAX_RANK], attr[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        v[i] = dims[axes[i]];
+        attr[i] = axes[i];
+    }
+    tuple_id shape = graph_tuple(g, rank, v), a = graph_tuple(g, rank, attr);
+    return node_make(g, OP_PERMUTE, dtype_of(g, x), shape, 1, &x, a, 0);
+}
+
+/* An axis of n elements with `interior` zeros between two: n + (n-1)*interior, and 0 for n = 0. */
+static sym padded_size(sym_store *s, sym n, const int64_t *p) {
+    sym size = n;
+    if (p[2] > 0) {
+        sym gaps = sym_sub(s, n, SYM_ONE);
+        if (sym_lo(s, n) < 1) gaps = sym_max(s, gaps, SYM_ZERO);
+        size = sym_add(s, n, sym_scale(s, gaps, p[2]));
+    }
+    return sym_add(s, sym_add(s, (sym)p[0], size), (sym)p[1]);
+}
+
+/* p: lo, hi (syms) and interior (a number) for each axis. */
+node_id make_pad(graph *g, node_id x, const int64_t *p) {
+    int rank;
+    const int64_t *dims = node_dims(g, x, &rank);
+    int64_t v[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) v[i] = padded_size(g->syms, (sym)dims[i], p + 3 * i);
+    tuple_id shape = graph_tuple(g, rank, v), attr = graph_tuple(g, 3 * rank, p);
+    return node_make(g, OP_PAD, dtype_of(g, x), shape, 1, &x, attr, 0);
+}
+
+/* p: start, size (syms) and step (a number) for each axis. */
+node_id make_slice(graph *g, node_id x, const int64_t *p) {
+    int rank = node_rank(g, x);
+    int64_t v[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) v[i] = p[3 * i + 1];
+    tuple_id shape = graph_tuple(g, rank, v), attr = graph_tuple(g, 3 * rank, p);
+    return node_make(g, OP_SLICE, dtype_of(g, x), shape, 1, &x, attr, 0);
+}
+
+static tuple_id axes_tuple(graph *g, uint32_t mask) {
+    int64_t axes[32];
+    int n = 0;
+    for (int i = 0; i < 32; i++)
+        if (mask >> i & 1) axes[n++] = i;
+    return graph_tuple(g, n, axes);
+}
+
+node_id make_flip(graph *g, node_id x, uint32_t mask) {
+    if (!mask) return x;
+    return node_make(g, OP_FLIP, dtype_of(g, x), shape_of(g, x), 1, &x, axes_tuple(g, mask), 0);
+}
+
+/* ---- reductions ----------------------------------------------------------------------------- */
+
+/* The shape with the axes of the mask gone, or of size 1 where they are kept. */
+tuple_id reduced_shape(graph *g, tuple_id shape, uint32_t mask, bool keep) {
+    int rank, n = 0;
+    const int64_t *dims = graph_tuple_get(g, shape, &rank);
+    int64_t v[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        if (!(mask >> i & 1))
+            v[n++] = dims[i];
+        else if (keep)
+            v[n++] = SYM_ONE;
+    }
+    return graph_tuple(g, n, v);
+}
+
+node_id make_reduce(graph *g, int op, node_id x, uint32_t mask) {
+    bool index = op_rows[op].types == TYPES_TO;
+    if (!mask) return index ? make_number(g, QN_I64, shape_of(g, x), 0) : x;
+    tuple_id shape = reduced_shape(g, shape_of(g, x), mask, false);
+    qn_dtype dtype = index ? QN_I64 : dtype_of(g, x);
+    return node_make(g, op, dtype, shape, 1, &x, axes_tuple(g, mask), 0);
+}
+
+/* Undo what reducing over `mask` did to the shape: repeat x along those axes of `shape`. */
+node_id make_unreduce(graph *g, node_id x, tuple_id shape, uint32_t mask) {
+    return make_expand(g, make_reshape(g, x, reduced_shape(g, shape, mask, true)), shape);
+}
+
+uint32_t node_axes(const graph *g, node_id x) {
+    int n;
+    const int64_t *axes = graph_tuple_get(g, g->node[x].attr, &n);
+    uint32_t mask = 0;
+    for (int i = 0; i < n; i++) mask |= 1u << axes[i];
+    return mask;
+}
+
+/* ---- computed indices ----------------------------------------------------------------------- */
+
+node_id make_gather(graph *g, node_id x, node_id index, int axis) {
+    int64_t attr = axis;
+    return node_make(g, OP_GATHER, dtype_of(g, x), shape_of(g, index), 2,
+                     (const node_id[]){x, index}, graph_tuple(g, 1, &attr), 0);
+}
+
+node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int row) {
+    const int64_t attr[2] = {axis, row};
+    return node_make(g, OP_SCATTER, dtype_of(g, x), shape_of(g, x), 3,
+                     (const node_id[]){x, index, src}, graph_tuple(g, 2, attr), 0);
+}

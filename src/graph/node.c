@@ -1,0 +1,286 @@
+/* node.c - the node store: interned tuples, hash-consing, reference counts, realization.
+ *
+ * Making a node asks the rules first, then the hash-cons set, and only then takes a slot: a free
+ * one through a list linked by src[0], else a new one at the array's end. There is no allocation
+ * per node.
+ *
+ * Counts. A node's count is the number of nodes that use it plus what handles, plans and others
+ * hold. A fresh node has none; it is on the list of loose nodes until graph_settle(), which every
+ * constructor calls last, also when it was unwound, so that intermediate results nobody took do not
+ * stay. When a count falls to zero the node leaves the set and joins a list of the dying, linked
+ * through its hash, which is needed no more; freeing a chain of a million nodes takes neither
+ * recursion nor memory.
+ *
+ * Realization. A node whose value lies in a buffer is a leaf. Without an open tape it becomes a
+ * BUFFER at once, and its sources are released: this is what bounds the memory of a training loop.
+ * With one it keeps its sources, and stays in the set: the same expression written again finds the
+ * value.
+ *
+ * Marks. A traversal gets numbers of its own from graph_mark(); a node's mark is either one of them
+ * or stale. So nothing is ever cleared, also when a traversal is given up half-way, but for once in
+ * 2^32 marks. */
+#include "graph/graph.h"
+
+typedef struct tuple_row {
+    const int64_t *v;
+    uint32_t n;
+} tuple_row;
+
+struct graph_tuples {
+    arena values;
+    tuple_row *row;
+    uint32_t count, cap;
+    idset set;
+};
+
+/* ---- opening and closing -------------------------------------------------------------------- */
+
+void graph_open(qn_ctx *qn) {
+    heap *h = &qn->heap;
+    graph *g = qn->graph = heap_zeroed(h, sizeof *g);
+    g->ctx = qn;
+    idset_open(&g->consed, h);
+    str_open(&g->text, h);
+    g->mark_base = g->mark_next = 1;
+    g->tuples = heap_zeroed(h, sizeof *g->tuples);
+    arena_open(&g->tuples->values, h);
+    idset_open(&g->tuples->set, h);
+    g->syms = sym_open(h);
+    g->tuples->row = heap_grow(h, NULL, &g->tuples->cap, 1, sizeof *g->tuples->row);
+    g->tuples->row[g->tuples->count++] = (tuple_row){.n = 0}; /* the empty tuple is id 0 */
+    g->node = heap_grow(h, NULL, &g->node_cap, 1, sizeof *g->node);
+    g->node[g->nodes++] = (graph_node){.op = OP_NONE};
+    /* The outermost scope opens without memory: should an inner one not, its handles are owned. */
+    g->scope = heap_grow(h, NULL, &g->scope_cap, 1, sizeof *g->scope);
+}
+
+/* Everything goes, whatever is still held; the device's buffers are the run room's to free. */
+void graph_close(qn_ctx *qn) {
+    graph *g = qn->graph;
+    if (!g) return;
+    heap *h = &qn->heap;
+    graph_tuples_close(g);
+    tensor_close(g);
+    sym_close(g->syms);
+    idset_free(&g->consed);
+    str_free(&g->text);
+    heap_free(h, g->node, g->node_cap * sizeof *g->node);
+    heap_free(h, g->loose, g->loose_cap * sizeof *g->loose);
+    heap_free(h, g->pending, g->pending_cap * sizeof(qn_tensor *));
+    heap_free(h, g->var, g->var_cap * sizeof *g->var);
+    heap_free(h, g->bound, g->bound_cap * sizeof *g->bound);
+    heap_free(h, g->dim, g->dim_cap * sizeof *g->dim);
+    heap_free(h, g, sizeof *g);
+    qn->graph = NULL;
+}
+
+void graph_tuples_close(graph *g) {
+    struct graph_tuples *t = g->tuples;
+    if (!t) return;
+    arena_free(&t->values);
+    idset_free(&t->set);
+    heap_free(&g->ctx->heap, t->row, t->cap * sizeof *t->row);
+    heap_free(&g->ctx->heap, t, sizeof *t);
+    g->tuples = NULL;
+}
+
+/* ---- tuples --------------------------------------------------------------------------------- */
+
+typedef struct tuple_key {
+    const int64_t *v;
+    uint32_t n;
+} tuple_key;
+
+static bool tuple_same(const void *key, uint32_t id, const void *user) {
+    const tuple_key *k = key;
+    const tuple_row *row = &((const struct graph_tuples *)user)->row[id];
+    return row->n == k->n && memcmp(row->v, k->v, k->n * sizeof *k->v) == 0;
+}
+
+tuple_id graph_tuple(graph *g, int n, const int64_t *v) {
+    if (n == 0) return 0;
+    struct graph_tuples *t = g->tuples;
+    tuple_key key = {v, (uint32_t)n};
+    uint64_t hash = hash_bytes(v, (size_t)n * sizeof *v, 0);
+    tuple_id id = idset_find(&t->set, hash, tuple_same, &key, t);
+    if (id) return id;
+    t->row = heap_grow(&g->ctx->heap, t->row, &t->cap, t->count + 1, sizeof *t->row);
+    int64_t *copy = arena_alloc(&t->values, (size_t)n * sizeof *v);
+    memcpy(copy, v, (size_t)n * sizeof *v);
+    idset_add(&t->set, hash, t->count);
+    t->row[t->count] = (tuple_row){copy, (uint32_t)n};
+    return t->count++;
+}
+
+const int64_t *graph_tuple_get(const graph *g, tuple_id t, int *n) {
+    const tuple_row *row = &g->tuples->row[t];
+    *n = (int)row->n;
+    return row->v;
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static uint64_t node_hash(const graph_node *n) {
+    const uint32_t key[8] = {(uint32_t)n->op | (uint32_t)n->dtype << 8 | (uint32_t)n->sources << 16,
+                             n->shape,
+                             n->attr,
+                             n->src[0],
+                             n->src[1],
+                             n->src[2],
+                             (uint32_t)n->bits,
+                             (uint32_t)(n->bits >> 32)};
+    uint64_t hash = hash_bytes(key, sizeof key, 0);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static bool node_same(const void *key, uint32_t id, const void *user) {
+    const graph_node *a = key, *b = &((const graph *)user)->node[id];
+    return a->op == b->op && a->dtype == b->dtype && a->sources == b->sources &&
+           a->shape == b->shape && a->attr == b->attr && a->src[0] == b->src[0] &&
+           a->src[1] == b->src[1] && a->src[2] == b->src[2] && a->bits == b->bits;
+}
+
+/* Room for one more node and its place among the loose; afterwards taking a slot cannot fail. */
+static void node_reserve(graph *g) {
+    heap *h = &g->ctx->heap;
+    if (!g->free_node) g->node = heap_grow(h, g->node, &g->node_cap, g->nodes + 1, sizeof *g->node);
+    g->loose = heap_grow(h, g->loose, &g->loose_cap, g->loose_count + 1, sizeof *g->loose);
+}
+
+static node_id node_next(const graph *g) {
+    return g->free_node ? g->free_node : g->nodes;
+}
+
+/* Put `n` into the slot node_next() named. A reused slot's mark is stale, as it should be. */
+static node_id node_take(graph *g, const graph_node *n) {
+    node_id id = node_next(g);
+    if (g->free_node)
+        g->free_node = g->node[id].src[0];
+    else
+        g->nodes++;
+    g->node[id] = *n;
+    for (int i = 0; i < n->sources; i++) g->node[n->src[i]].refs++;
+    g->loose[g->loose_count++] = id;
+    g->live++;
+    return id;
+}
+
+node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
+                  tuple_id attr, uint64_t bits) {
+    node_id simpler = rules_apply(g, op, dtype, shape, n, src, attr, bits);
+    if (simpler) return simpler;
+    graph_node node = {.op = (uint8_t)op,
+                       .dtype = (uint8_t)dtype,
+                       .sources = (uint8_t)n,
+                       .flags = NODE_CONSED,
+                       .shape = shape,
+                       .attr = attr,
+                       .bits = bits};
+    for (int i = 0; i < n; i++) node.src[i] = src[i];
+    uint64_t hash = node_hash(&node);
+    node_id same = idset_find(&g->consed, hash, node_same, &node, g);
+    if (same) return same;
+    node.hash = (uint32_t)hash;
+    node_reserve(g);
+    idset_add(&g->consed, hash, node_next(g));
+    return node_take(g, &node);
+}
+
+node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape, uint32_t buffer) {
+    node_reserve(g);
+    return node_take(g, &(graph_node){.op = OP_BUFFER,
+                                      .dtype = (uint8_t)dtype,
+                                      .flags = NODE_REALIZED,
+                                      .shape = shape,
+                                      .buffer = buffer,
+                                      .bits = ++g->serial});
+}
+
+/* ---- counting and freeing ------------------------------------------------------------------- */
+
+void node_ref(graph *g, node_id n) {
+    g->node[n].refs++;
+}
+
+/* Move a node without references to the list of the dying. */
+static void node_condemn(graph *g, node_id id, node_id *dying) {
+    graph_node *n = &g->node[id];
+    if (n->flags & NODE_CONSED) idset_remove(&g->consed, n->hash, id);
+    n->hash = *dying;
+    *dying = id;
+}
+
+static void node_die(graph *g, node_id id) {
+    node_id dying = 0;
+    node_condemn(g, id, &dying);
+    while (dying) {
+        id = dying;
+        graph_node *n = &g->node[id];
+        dying = n->hash;
+        for (int i = 0; i < n->sources; i++)
+            if (--g->node[n->src[i]].refs == 0) node_condemn(g, n->src[i], &dying);
+        if ((n->flags & NODE_REALIZED) && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
+        n->op = OP_NONE;
+        n->sources = n->flags = 0;
+        n->src[0] = g->free_node;
+        g->free_node = id;
+        g->live--;
+    }
+}
+
+void node_unref(graph *g, node_id n) {
+    if (--g->node[n].refs == 0) node_die(g, n);
+}
+
+void node_drop(graph *g, node_id n) {
+    if (g->node[n].op != OP_NONE && g->node[n].refs == 0) node_die(g, n);
+}
+
+void graph_settle(graph *g) {
+    while (g->loose_count) node_drop(g, g->loose[--g->loose_count]);
+}
+
+/* ---- realization ---------------------------------------------------------------------------- */
+
+static void node_forget(graph *g, node_id id) {
+    graph_node *n = &g->node[id];
+    node_id src[3] = {n->src[0], n->src[1], n->src[2]};
+    int sources = n->sources;
+    if (n->flags & NODE_CONSED) idset_remove(&g->consed, n->hash, id);
+    n->flags &= (uint8_t)~NODE_CONSED;
+    n->op = OP_BUFFER;
+    n->sources = 0;
+    n->src[0] = n->src[1] = n->src[2] = 0;
+    n->attr = 0;
+    n->bits = ++g->serial;
+    for (int i = 0; i < sources; i++) node_unref(g, src[i]);
+}
+
+void graph_realized(graph *g, node_id id, uint32_t buffer) {
+    graph_node *n = &g->node[id];
+    if ((n->flags & NODE_REALIZED) && n->buffer != buffer && g->drop_buffer)
+        g->drop_buffer(g->ctx, n->buffer);
+    n->flags |= NODE_REALIZED;
+    n->buffer = buffer;
+    if (!g->tapes && op_rows[n->op].class_ != CLASS_LEAF) node_forget(g, id);
+}
+
+/* Freeing sources may free nodes at higher numbers, too: each is looked at as it then is. */
+void graph_forget_history(graph *g) {
+    for (node_id id = 1; id < g->nodes; id++) {
+        graph_node *n = &g->node[id];
+        if ((n->flags & NODE_REALIZED) && op_rows[n->op].class_ != CLASS_LEAF) node_forget(g, id);
+    }
+}
+
+/* ---- marks ---------------------------------------------------------------------------------- */
+
+uint32_t graph_mark(graph *g) {
+    if (UINT32_MAX - g->mark_next <= g->nodes) {
+        for (node_id id = 0; id < g->nodes; id++) g->node[id].mark = 0;
+        g->mark_next = 1;
+    }
+    g->mark_base = g->mark_next;
+    g->mark_next += g->nodes + 1;
+    return g->mark_base;
+}

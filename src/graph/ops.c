@@ -1,0 +1,57 @@
+/* ops.c - the rows of ops.h and monoids.h as data.
+ *
+ * A column that holds "-" or NONE has to become a truth value in a constant initialiser. The text
+ * of a formula is "-" exactly when it is one character long. For GRAD, a probe is pasted to the
+ * name: PROBE_NONE alone expands to two arguments and so moves `false` into the second place. */
+#include "graph/graph.h"
+
+#include <math.h>
+
+#define DEFINED(formula)      (sizeof(#formula) > sizeof("-"))
+#define PROBE_NONE            ~, false
+#define SECOND(a, b, ...)     b
+#define SECOND_OF(...)        SECOND(__VA_ARGS__)
+#define DIFFERENTIABLE(probe) SECOND_OF(probe, true, ~)
+
+const op_row op_rows[OP_COUNT] = {
+    [OP_NONE] = {"none", 0, CLASS_NONE, TYPES_NONE, false, false, false, 0, 0, "no operation"},
+#define X(NAME, text, sources, CLASS, TYPES, F, I, GRAD, least, most, about)                       \
+    [OP_##NAME] = {.name = text,                                                                   \
+                   .arity = sources,                                                               \
+                   .class_ = CLASS_##CLASS,                                                        \
+                   .types = TYPES_##TYPES,                                                         \
+                   .has_float = DEFINED(F),                                                        \
+                   .has_int = DEFINED(I),                                                          \
+                   .differentiable = DIFFERENTIABLE(PROBE_##GRAD),                                 \
+                   .lo = least,                                                                    \
+                   .hi = most,                                                                     \
+                   .doc = about},
+#include "graph/ops.h"
+#undef X
+};
+
+const monoid_row monoid_rows[MONOID_COUNT] = {
+#define X(NAME, text, components, COMBINE, ...)                                                    \
+    [MONOID_##NAME] = {.name = text, .states = components, .combine = OP_##COMBINE},
+#include "graph/monoids.h"
+#undef X
+};
+
+int monoid_of_reduction(int op) {
+    switch (op) {
+    case OP_SUM:
+        return MONOID_SUM;
+    case OP_PROD:
+        return MONOID_PROD;
+    case OP_MAX:
+        return MONOID_MAX;
+    case OP_MIN:
+        return MONOID_MIN;
+    case OP_ARGMAX:
+        return MONOID_ARGMAX;
+    case OP_ARGMIN:
+        return MONOID_ARGMIN;
+    default:
+        return MONOID_SET;
+    }
+}

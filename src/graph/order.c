@@ -1,0 +1,64 @@
+/* order.c - the nodes below some roots, sources before users.
+ *
+ * A depth-first walk with a stack of its own, so that a graph may be as deep as memory allows. The
+ * order depends only on the roots and on each node's sources, never on ids: the same computation
+ * recorded twice is walked alike, which is what plans are found again by. */
+#include "graph/graph.h"
+
+typedef struct order_entry {
+    node_id node;
+    uint32_t next; /* source to look at next */
+} order_entry;
+
+typedef struct order {
+    graph *g;
+    arena *a;
+    bool stop;
+    uint32_t base, count, cap, depth, depth_cap;
+    node_id *out;
+    order_entry *stack;
+} order;
+
+static bool order_seen(const order *o, node_id n) {
+    return o->g->node[n].mark >= o->base;
+}
+
+/* Until its place is known a node has the mark one past every place. */
+static void order_push(order *o, node_id n) {
+    o->stack = arena_grow(o->a, o->stack, &o->depth_cap, o->depth + 1, sizeof *o->stack);
+    o->g->node[n].mark = o->base + o->g->nodes;
+    o->stack[o->depth++] = (order_entry){.node = n};
+}
+
+static void order_place(order *o, node_id n) {
+    o->out = arena_grow(o->a, o->out, &o->cap, o->count + 1, sizeof *o->out);
+    o->g->node[n].mark = o->base + o->count;
+    o->out[o->count++] = n;
+}
+
+static void order_walk(order *o) {
+    while (o->depth) {
+        order_entry *top = &o->stack[o->depth - 1];
+        const graph_node *n = &o->g->node[top->node];
+        bool leaf = o->stop && (n->flags & NODE_REALIZED);
+        if (!leaf && top->next < n->sources) {
+            node_id source = n->src[top->next++];
+            if (!order_seen(o, source)) order_push(o, source);
+        } else {
+            order_place(o, top->node);
+            o->depth--;
+        }
+    }
+}
+
+uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, bool stop_at_realized,
+                     node_id **out) {
+    order o = {.g = g, .a = a, .stop = stop_at_realized, .base = graph_mark(g)};
+    for (int i = 0; i < n; i++) {
+        if (order_seen(&o, roots[i])) continue;
+        order_push(&o, roots[i]);
+        order_walk(&o);
+    }
+    *out = o.out;
+    return o.count;
+}

@@ -1,0 +1,263 @@
+/* shape.c - shapes as tuples of syms: sizes from and to the user, products, broadcasting, text.
+ *
+ * The user writes a size as an int64_t. A size that is not a constant is given and shown as a code,
+ * a number far below every sensible negative index: DIM_CODE - i stands for the expression
+ * graph->dim[i]. Codes work wherever sizes do, so what qn_dim() returns can be given back as it is,
+ * and the dim_* functions below compute with sizes in this form. DIM_BAD is what they give after an
+ * error; it is no code, so whoever uses it is refused in turn.
+ *
+ * A shape fits when the product of its sizes' upper bounds, empty axes aside, stays below 2^63. */
+#include "graph/graph.h"
+
+/* ---- codes ---------------------------------------------------------------------------------- */
+
+/* The code of a size; raises. */
+static int64_t dim_code(graph *g, sym size) {
+    int64_t value;
+    if (sym_is_const(g->syms, size, &value)) return value;
+    for (uint32_t i = 0; i < g->dims; i++)
+        if (g->dim[i] == size) return DIM_CODE - (int64_t)i;
+    g->dim = heap_grow(&g->ctx->heap, g->dim, &g->dim_cap, g->dims + 1, sizeof *g->dim);
+    g->dim[g->dims] = size;
+    return DIM_CODE - (int64_t)g->dims++;
+}
+
+bool dim_is_code(const graph *g, int64_t dim) {
+    return dim <= DIM_CODE && dim > DIM_CODE - (int64_t)g->dims;
+}
+
+bool dim_sym(graph *g, int64_t dim, sym *out) {
+    if (dim_is_code(g, dim))
+        *out = g->dim[DIM_CODE - dim];
+    else if (dim >= 0)
+        *out = sym_const(g->syms, dim);
+    else
+        return false;
+    return true;
+}
+
+static int64_t dim_apply(graph *g, char operation, int64_t a, int64_t b) {
+    sym x, y;
+    if (!dim_sym(g, a, &x) || !dim_sym(g, b, &y)) return DIM_BAD;
+    sym_store *s = g->syms;
+    sym r = operation == '+'   ? sym_add(s, x, y)
+            : operation == '-' ? sym_sub(s, x, y)
+            : operation == '*' ? sym_mul(s, x, y)
+                               : sym_div(s, x, y);
+    if (sym_overflowed(s) || sym_hi(s, r) < 0) return DIM_BAD;
+    return dim_code(g, r);
+}
+
+int64_t dim_op(qn_ctx *qn, int64_t a, char operation, int64_t b) {
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    if (setjmp(gd.at)) {
+        guard_close(&qn->heap, &gd);
+        return DIM_BAD;
+    }
+    int64_t r = dim_apply(qn->graph, operation, a, b);
+    if (r == DIM_BAD) fail(qn, QN_ERANGE, "sizes out of range in \"size %c size\"", operation);
+    guard_close(&qn->heap, &gd);
+    return r;
+}
+
+/* ---- dimension variables -------------------------------------------------------------------- */
+
+static int64_t var_make(graph *g, const char *name, int64_t lo, int64_t hi) {
+    heap *h = &g->ctx->heap;
+    g->var = heap_grow(h, g->var, &g->var_cap, g->vars + 1, sizeof *g->var);
+    g->bound = heap_grow(h, g->bound, &g->bound_cap, g->vars + 1, sizeof *g->bound);
+    sym v = sym_var(g->syms, name, lo, hi);
+    int64_t code = dim_code(g, v);
+    g->var[g->vars] = v;
+    g->bound[g->vars++] = -1;
+    return code;
+}
+
+int64_t qn_var(qn_ctx *qn, const char *name, int64_t lo, int64_t hi) {
+    if (!qn) return 0;
+    if (!name) return fail(qn, QN_ENULL, "var: a dimension variable needs a name"), 0;
+    if (lo < 0 || hi < lo)
+        return fail(qn, QN_ERANGE, "var: %.100s in [%lld, %lld] is no range of sizes", name,
+                    (long long)lo, (long long)hi),
+               0;
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    if (setjmp(gd.at)) {
+        guard_close(&qn->heap, &gd);
+        return 0;
+    }
+    int64_t code = var_make(qn->graph, name, lo, hi);
+    guard_close(&qn->heap, &gd);
+    return code;
+}
+
+int qn_bind(qn_ctx *qn, int64_t var, int64_t value) {
+    if (!qn) return QN_ENULL;
+    graph *g = qn->graph;
+    uint32_t i = g->vars;
+    if (dim_is_code(g, var))
+        for (i = 0; i < g->vars && g->var[i] != g->dim[DIM_CODE - var];) i++;
+    if (i == g->vars) return fail(qn, QN_EARG, "bind: not a variable made by qn_var");
+    int64_t lo = sym_lo(g->syms, g->var[i]), hi = sym_hi(g->syms, g->var[i]);
+    if (value < lo || value > hi)
+        return fail(qn, QN_ERANGE, "bind: %s = %lld is outside [%lld, %lld]",
+                    sym_name(g->syms, g->var[i]), (long long)value, (long long)lo, (long long)hi);
+    g->bound[i] = value;
+    return QN_OK;
+}
+
+int64_t shape_bound(const graph *g, sym dim) {
+    int64_t value;
+    if (sym_is_const(g->syms, dim, &value)) return value;
+    for (uint32_t i = 0; i < g->vars; i++)
+        if (g->bound[i] < 0 && sym_uses(g->syms, dim, g->var[i])) return -1;
+    return sym_eval(g->syms, dim, (int)g->vars, g->var, g->bound, &value) ? value : -1;
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
+
+sym shape_product(graph *g, int rank, const int64_t *dims) {
+    int64_t constant = 1, value, next;
+    sym rest = SYM_ONE;
+    for (int i = 0; i < rank; i++) {
+        bool known = sym_is_const(g->syms, (sym)dims[i], &value);
+        if (known && !__builtin_mul_overflow(constant, value, &next))
+            constant = next;
+        else
+            rest = sym_mul(g->syms, rest, (sym)dims[i]);
+    }
+    return rest == SYM_ONE ? sym_const(g->syms, constant) : sym_scale(g->syms, rest, constant);
+}
+
+sym shape_numel(graph *g, tuple_id shape) {
+    int rank;
+    const int64_t *dims = graph_tuple_get(g, shape, &rank);
+    return shape_product(g, rank, dims);
+}
+
+/* The product of the sizes' upper bounds, those below `least` counting as it; -1 past 2^63. */
+static int64_t dims_hi(const graph *g, int rank, const int64_t *dims, int64_t least) {
+    int64_t product = 1;
+    bool over = false;
+    for (int i = 0; i < rank; i++) {
+        int64_t hi = sym_hi(g->syms, (sym)dims[i]);
+        if (hi == 0 && least == 0) return 0;
+        if (__builtin_mul_overflow(product, hi > least ? hi : least, &product)) over = true;
+    }
+    return over ? -1 : product;
+}
+
+int64_t shape_numel_hi(graph *g, tuple_id shape) {
+    int rank;
+    const int64_t *dims = graph_tuple_get(g, shape, &rank);
+    int64_t product = dims_hi(g, rank, dims, 0);
+    return product < 0 ? INT64_MAX : product;
+}
+
+bool shape_fits(const graph *g, int rank, const int64_t *dims) {
+    return dims_hi(g, rank, dims, 1) >= 0;
+}
+
+/* ---- from and to the user ------------------------------------------------------------------- */
+
+static bool shape_check_rank(qn_ctx *qn, const char *op, int rank, const int64_t *dims) {
+    if (rank < 0 || rank > QN_MAX_RANK)
+        return fail(qn, QN_ERANGE, "%s: rank %d, but ranks are 0 to %d", op, rank, QN_MAX_RANK),
+               false;
+    if (rank > 0 && !dims) return fail(qn, QN_ENULL, "%s: the shape is NULL", op), false;
+    return true;
+}
+
+bool shape_from_user(qn_ctx *qn, const char *op, int rank, const int64_t *dims, tuple_id *out) {
+    if (!shape_check_rank(qn, op, rank, dims)) return false;
+    graph *g = qn->graph;
+    int64_t v[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        sym size;
+        if (!dim_sym(g, dims[i], &size))
+            return fail(qn, QN_ERANGE, "%s: size %lld on axis %d", op, (long long)dims[i], i),
+                   false;
+        v[i] = size;
+    }
+    if (!shape_fits(g, rank, v))
+        return fail(qn, QN_ERANGE, "%s: a shape of more than 2^63 elements", op), false;
+    *out = graph_tuple(g, rank, v);
+    return true;
+}
+
+void shape_text(const graph *g, tuple_id shape, str *out) {
+    int rank;
+    const int64_t *dims = graph_tuple_get(g, shape, &rank);
+    str_add(out, "[");
+    for (int i = 0; i < rank; i++) {
+        if (i) str_add(out, ", ");
+        sym_print(g->syms, (sym)dims[i], out);
+    }
+    str_add(out, "]");
+}
+
+static graph *shape_graph(const qn_tensor *t) {
+    return t && t->refs ? t->ctx->graph : NULL;
+}
+
+qn_dtype qn_dtype_of(const qn_tensor *t) {
+    graph *g = shape_graph(t);
+    return g ? (qn_dtype)node_at(g, t->node)->dtype : QN_BOOL;
+}
+
+int qn_rank(const qn_tensor *t) {
+    graph *g = shape_graph(t);
+    return g ? node_rank(g, t->node) : 0;
+}
+
+int64_t qn_dim(const qn_tensor *t, int axis) {
+    graph *g = shape_graph(t);
+    if (!g || !build_axis(t, "dim", axis, &axis)) return 0;
+    int rank;
+    const int64_t *dims = node_dims(g, t->node, &rank);
+    int64_t value;
+    if (sym_is_const(g->syms, (sym)dims[axis], &value)) return value;
+    guard gd;
+    guard_open(&t->ctx->heap, &gd);
+    if (setjmp(gd.at)) {
+        guard_close(&t->ctx->heap, &gd);
+        return 0;
+    }
+    value = dim_code(g, (sym)dims[axis]);
+    guard_close(&t->ctx->heap, &gd);
+    return value;
+}
+
+int64_t qn_numel(const qn_tensor *t) {
+    graph *g = shape_graph(t);
+    if (!g) return 0;
+    int rank;
+    const int64_t *dims = node_dims(g, t->node, &rank);
+    int64_t product = 1;
+    for (int i = 0; i < rank; i++) {
+        int64_t size = shape_bound(g, (sym)dims[i]);
+        if (size < 0) return fail(t->ctx, QN_EARG, "numel: axis %d is of an unbound size", i), 0;
+        if (__builtin_mul_overflow(product, size, &product))
+            return fail(t->ctx, QN_ERANGE, "numel: more than 2^63 elements"), 0;
+    }
+    return product;
+}
+
+/* ---- broadcasting --------------------------------------------------------------------------- */
+
+bool shape_broadcast(graph *g, tuple_id a, tuple_id b, tuple_id *out) {
+    *out = a;
+    if (a == b) return true;
+    int ra, rb;
+    const int64_t *da = graph_tuple_get(g, a, &ra), *db = graph_tuple_get(g, b, &rb);
+    int rank = ra > rb ? ra : rb;
+    int64_t v[QN_MAX_RANK];
+    for (int i = 1; i <= rank; i++) {
+        int64_t x = i <= ra ? da[ra - i] : SYM_ONE, y = i <= rb ? db[rb - i] : SYM_ONE;
+        if (x != y && x != SYM_ONE && y != SYM_ONE) return false;
+        v[rank - i] = x == SYM_ONE ? y : x;
+    }
+    *out = graph_tuple(g, rank, v);
+    return true;
+}
