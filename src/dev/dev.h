@@ -39,16 +39,19 @@ typedef struct dev_set {
     const int64_t *var;   /* values of the kernel's dim_vars, in order, within their bounds */
 } dev_set;
 
-/* A dense row-major array with known sizes. */
+/* An array with known sizes. `data` is its first element, in index order; strides count elements,
+ * and may be 0 (expand) or negative (flip). */
 typedef struct dev_array {
     qn_dtype dtype;
     int rank;
-    int64_t dim[QN_MAX_RANK];
+    int64_t dim[QN_MAX_RANK], stride[QN_MAX_RANK];
     void *data;
 } dev_array;
 
-/* One node of the graph with everything numeric, for unfused devices. `out` is to be filled; it
- * never overlaps a source. Attributes are as build.c documents them, with syms evaluated. */
+/* One node of the graph with everything numeric, for unfused devices. `out` is to be filled; it is
+ * dense (dev_dense) and never overlaps a source. Attributes are as build.c documents them, with
+ * syms evaluated. A SUM may have two sources of equal shapes: it is then the sum of their product,
+ * computed without storing it; so a matmul's MUL need not be evaluated when only SUMs use it. */
 typedef struct dev_node {
     int op;
     qn_dtype dtype; /* of the result, = out.dtype */
@@ -85,6 +88,13 @@ typedef struct dev_table {
 } dev_table;
 
 extern const dev_table dev_cpu, dev_ref, dev_null;
+
+/* ---- ref.c: views for unfused devices -------------------------------------------------------- */
+
+void dev_dense(dev_array *a); /* row-major strides for its dims */
+/* The value of a movement op (or DETACH, BITCAST) as another look at its source's memory: fills
+ * strides and data, dims and dtype are node->out's. false: the node must be evaluated. */
+bool dev_view(const dev_node *node, dev_array *view);
 
 /* ---- registry.c --------------------------------------------------------------------------------
  */

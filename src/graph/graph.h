@@ -115,6 +115,9 @@ typedef union scalar {
 /* Value of an ELEM op on scalars. `dtype`: of the result; `in`: of the sources (of the last one for
  * WHERE). The result is rounded or wrapped to dtype. false: no meaning for that dtype. */
 bool scalar_op(int op, qn_dtype dtype, qn_dtype in, const scalar *x, scalar *out);
+/* The same for arrays of n; `out` may be one of them. Absent sources are not looked at. */
+bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *x, const scalar *y,
+                const scalar *z, scalar *out);
 uint64_t scalar_bits(qn_dtype dtype, scalar v); /* bit pattern in dtype's width, zero-extended */
 scalar scalar_from_bits(qn_dtype dtype, uint64_t bits);
 scalar scalar_identity(int monoid, qn_dtype dtype);

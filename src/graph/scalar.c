@@ -1,10 +1,11 @@
-/* scalar.c - what the ELEM rows of ops.h mean, on one scalar: for folding and for the oracle.
+/* scalar.c - what the ELEM rows of ops.h mean, on scalars: for folding and for the oracle.
  *
  * The F and I columns are C expressions over x, y and z, expanded here into one switch for doubles
- * and one each for int64_t and uint64_t. Float results are computed in double and rounded once to
- * the dtype, which for + - * / and sqrt gives exactly the dtype's own correctly rounded result.
- * Integers are computed in 64 bits and wrapped; since every row is a function of the wrapped values
- * only, that is the narrower type's arithmetic.
+ * and one each for int64_t and uint64_t, with a loop over the elements in each case, so that the
+ * oracle runs long arrays through the same code that folds one constant. Float results are computed
+ * in double and rounded once to the dtype, which for + - * / and sqrt gives exactly the dtype's own
+ * correctly rounded result. Integers are computed in 64 bits and wrapped; since every row is a
+ * function of the wrapped values only, that is the narrower type's arithmetic.
  *
  * A row without a formula has "-" there. Each formula is followed by "- 0", which leaves a value as
  * it is (also -0.0) and makes "-" into the expression "- - 0"; such a case is never reached.
@@ -80,19 +81,25 @@ static uint64_t unsigned_shr(uint64_t x, uint64_t y) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wparentheses"
 #pragma GCC diagnostic ignored "-Wtype-limits"
+#pragma GCC diagnostic ignored "-Wunused-variable"
 #ifdef __clang__
 #pragma GCC diagnostic ignored "-Wbitwise-op-parentheses"
 #endif
 
-static double scalar_float(int op, double x, double y, double z) {
+static void scalar_floats(int op, int64_t n, const scalar *a, const scalar *b, const scalar *c,
+                          scalar *out) {
     switch (op) {
 #define X(NAME, name, arity, CLASS, TYPES, F, I, ...)                                              \
     case OP_##NAME:                                                                                \
-        return F - 0;
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            double x = a[i].f, y = b[i].f, z = c[i].f;                                             \
+            out[i].f = F - 0;                                                                      \
+        }                                                                                          \
+        break;
 #include "graph/ops.h"
 #undef X
     default:
-        return 0;
+        break;
     }
 }
 
@@ -100,16 +107,21 @@ static double scalar_float(int op, double x, double y, double z) {
 #define int_mod       signed_mod
 #define int_shl       signed_shl
 #define int_shr       signed_shr
-static int64_t scalar_signed(int op, int64_t x, int64_t y, int64_t z) {
+static void scalar_signed(int op, int64_t n, const scalar *a, const scalar *b, const scalar *c,
+                          scalar *out) {
     typedef int64_t T;
     switch (op) {
 #define X(NAME, name, arity, CLASS, TYPES, F, I, ...)                                              \
     case OP_##NAME:                                                                                \
-        return I - 0;
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            T x = a[i].i, y = b[i].i, z = c[i].i;                                                  \
+            out[i].i = I - 0;                                                                      \
+        }                                                                                          \
+        break;
 #include "graph/ops.h"
 #undef X
     default:
-        return 0;
+        break;
     }
 }
 #undef int_floor_div
@@ -121,36 +133,27 @@ static int64_t scalar_signed(int op, int64_t x, int64_t y, int64_t z) {
 #define int_mod       unsigned_mod
 #define int_shl       unsigned_shl
 #define int_shr       unsigned_shr
-static uint64_t scalar_unsigned(int op, uint64_t x, uint64_t y, uint64_t z) {
+static void scalar_unsigned(int op, int64_t n, const scalar *a, const scalar *b, const scalar *c,
+                            scalar *out) {
     typedef uint64_t T;
     switch (op) {
 #define X(NAME, name, arity, CLASS, TYPES, F, I, ...)                                              \
     case OP_##NAME:                                                                                \
-        return (uint64_t)(I - 0);
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            T x = (T)a[i].i, y = (T)b[i].i, z = (T)c[i].i;                                         \
+            out[i].i = (int64_t)(I - 0);                                                           \
+        }                                                                                          \
+        break;
 #include "graph/ops.h"
 #undef X
     default:
-        return 0;
+        break;
     }
 }
 
 #pragma GCC diagnostic pop
 
-/* ---- casts ---------------------------------------------------------------------------------- */
-
-static scalar scalar_cast(qn_dtype to, qn_dtype from, scalar v) {
-    if (dtype_is_float(from)) {
-        if (dtype_is_float(to)) return (scalar){.f = dtype_round(to, v.f)};
-        uint64_t element = 0;
-        dtype_set_f(to, &element, 0, v.f);
-        return (scalar){.i = dtype_get_i(to, &element, 0)};
-    }
-    if (dtype_is_float(to)) {
-        double f = from == QN_U64 ? dtype_from_u64(to, (uint64_t)v.i) : dtype_from_i64(to, v.i);
-        return (scalar){.f = dtype_round(to, f)};
-    }
-    return (scalar){.i = to == QN_BOOL ? v.i != 0 : dtype_wrap(to, v.i)};
-}
+/* ---- bit patterns ---------------------------------------------------------------------------- */
 
 uint64_t scalar_bits(qn_dtype dtype, scalar v) {
     uint64_t bits = 0;
@@ -166,49 +169,99 @@ scalar scalar_from_bits(qn_dtype dtype, uint64_t bits) {
     return (scalar){.i = dtype_get_i(dtype, &bits, 0)};
 }
 
-/* ---- one operation -------------------------------------------------------------------------- */
+/* ---- one operation on n elements ------------------------------------------------------------ */
 
-static bool scalar_cast_op(int op, qn_dtype dtype, qn_dtype in, scalar x, scalar *out) {
-    if (op == OP_CAST) {
-        *out = scalar_cast(dtype, in, x);
-        return true;
+static void round_all(qn_dtype dtype, int64_t n, scalar *v) {
+    if (dtype == QN_F32)
+        for (int64_t i = 0; i < n; i++) v[i].f = (double)(float)v[i].f;
+    else if (dtype != QN_F64)
+        for (int64_t i = 0; i < n; i++) v[i].f = dtype_round(dtype, v[i].f);
+}
+
+static void wrap_all(qn_dtype dtype, int64_t n, scalar *v) {
+    if (qn_dtype_size(dtype) < 8)
+        for (int64_t i = 0; i < n; i++) v[i].i = dtype_wrap(dtype, v[i].i);
+}
+
+static void cast_all(qn_dtype to, qn_dtype from, int64_t n, const scalar *x, scalar *out) {
+    bool from_float = dtype_is_float(from), to_float = dtype_is_float(to);
+    if (from_float && !to_float) {
+        for (int64_t i = 0; i < n; i++) {
+            uint64_t element = 0;
+            dtype_set_f(to, &element, 0, x[i].f);
+            out[i].i = dtype_get_i(to, &element, 0);
+        }
+    } else if (from_float) {
+        memmove(out, x, sizeof *x * (size_t)n);
+        round_all(to, n, out);
+    } else if (to_float && from == QN_U64) {
+        for (int64_t i = 0; i < n; i++) out[i].f = dtype_from_u64(to, (uint64_t)x[i].i);
+        round_all(to, n, out);
+    } else if (to_float) {
+        for (int64_t i = 0; i < n; i++) out[i].f = dtype_from_i64(to, x[i].i);
+        round_all(to, n, out);
+    } else if (to == QN_BOOL) {
+        for (int64_t i = 0; i < n; i++) out[i].i = x[i].i != 0;
+    } else {
+        memmove(out, x, sizeof *x * (size_t)n);
+        wrap_all(to, n, out);
     }
-    if (qn_dtype_size(dtype) != qn_dtype_size(in)) return false;
-    *out = scalar_from_bits(dtype, scalar_bits(in, x));
+}
+
+static bool bitcast_all(qn_dtype to, qn_dtype from, int64_t n, const scalar *x, scalar *out) {
+    if (qn_dtype_size(to) != qn_dtype_size(from)) return false;
+    for (int64_t i = 0; i < n; i++) out[i] = scalar_from_bits(to, scalar_bits(from, x[i]));
     return true;
 }
 
-static double scalar_float_op(int op, qn_dtype dtype, double x, double y, double z) {
-    if (op == OP_FMA && dtype == QN_F32) return (double)fmaf((float)x, (float)y, (float)z);
-    if (op == OP_FLOOR_DIV) return floor(dtype_round(dtype, x / y));
-    return scalar_float(op, x, y, z);
-}
-
-bool scalar_op(int op, qn_dtype dtype, qn_dtype in, const scalar *x, scalar *out) {
-    if (op <= OP_NONE || op >= OP_COUNT || op_rows[op].class_ != CLASS_ELEM) return false;
-    if (op == OP_CAST || op == OP_BITCAST) return scalar_cast_op(op, dtype, in, x[0], out);
-    if (op == OP_WHERE) {
-        *out = x[0].i ? x[1] : x[2];
+/* The two rows that round within. */
+static bool inner_rounding(int op, qn_dtype dtype, int64_t n, const scalar *x, const scalar *y,
+                           const scalar *z, scalar *out) {
+    if (op == OP_FMA && dtype == QN_F32) {
+        for (int64_t i = 0; i < n; i++)
+            out[i].f = (double)fmaf((float)x[i].f, (float)y[i].f, (float)z[i].f);
         return true;
     }
-    int n = op_rows[op].arity;
+    if (op != OP_FLOOR_DIV) return false;
+    for (int64_t i = 0; i < n; i++) out[i].f = x[i].f / y[i].f;
+    round_all(dtype, n, out);
+    for (int64_t i = 0; i < n; i++) out[i].f = floor(out[i].f);
+    return true;
+}
+
+bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *x, const scalar *y,
+                const scalar *z, scalar *out) {
+    if (op <= OP_NONE || op >= OP_COUNT || op_rows[op].class_ != CLASS_ELEM) return false;
+    int arity = op_rows[op].arity;
+    if (arity < 2) y = x;
+    if (arity < 3) z = x;
+    if (op == OP_BITCAST) return bitcast_all(dtype, in, n, x, out);
+    if (op == OP_CAST) return cast_all(dtype, in, n, x, out), true;
+    if (op == OP_WHERE) {
+        for (int64_t i = 0; i < n; i++) out[i] = x[i].i ? y[i] : z[i];
+        return true;
+    }
     if (dtype_is_float(in)) {
         if (!op_rows[op].has_float) return false;
-        double v = scalar_float_op(op, dtype, x[0].f, n > 1 ? x[1].f : 0, n > 2 ? x[2].f : 0);
+        if (!inner_rounding(op, dtype, n, x, y, z, out)) scalar_floats(op, n, x, y, z, out);
         if (dtype_is_float(dtype))
-            out->f = dtype_round(dtype, v);
+            round_all(dtype, n, out);
         else
-            out->i = v != 0;
+            for (int64_t i = 0; i < n; i++) out[i].i = out[i].f != 0;
         return true;
     }
     if (!op_rows[op].has_int) return false;
-    int64_t a = x[0].i, b = n > 1 ? x[1].i : 0, c = n > 2 ? x[2].i : 0, v;
     if (dtype_is_unsigned(in))
-        v = (int64_t)scalar_unsigned(op, (uint64_t)a, (uint64_t)b, (uint64_t)c);
+        scalar_unsigned(op, n, x, y, z, out);
     else
-        v = scalar_signed(op, a, b, c);
-    out->i = dtype_wrap(dtype, v);
+        scalar_signed(op, n, x, y, z, out);
+    wrap_all(dtype, n, out);
     return true;
+}
+
+bool scalar_op(int op, qn_dtype dtype, qn_dtype in, const scalar *x, scalar *out) {
+    int n = op > OP_NONE && op < OP_COUNT ? op_rows[op].arity : 1;
+    return scalar_ops(op, dtype, in, 1, x, n > 1 ? x + 1 : x, n > 2 ? x + 2 : x, out);
 }
 
 /* ---- identities of the monoids -------------------------------------------------------------- */
