@@ -1,0 +1,328 @@
+/* sym_div.c - floor division.
+ *
+ * floor(a/t) for a divisor t = k*m (a number times a monomial, m = 1 for a plain number) is brought
+ * to normal form by repeating, until nothing applies:
+ *   pull    terms of a that t divides leave the division: (t*x + r)/t = x + r/t
+ *   vanish  what is left is a known number when its range lies between two multiples of t
+ *   split   for a common factor g of t = g*c and some terms: (g*x + r)/(g*c) = (x + r/g)/c, where
+ *           r/g is a known number, or its own division cancels against one in x (r/g + x is what a
+ *           sum of "high part" and "e mod g" looks like)
+ *   merge   (x/u + y)/t = (x + u*y)/(t*u), and with -(x/u) = (-x + u - 1)/u for a negative sign
+ * What remains is one DIV atom. All four hold for whole numbers without conditions except those
+ * named, and t >= 1. Merging makes nested reshapes meet: (f/C)/B and f/(B*C) become the same.
+ *
+ * A divisor that is a sum is divided into a like a polynomial (leading monomial first), which is
+ * exact whatever is pulled out: floor((q*t + r)/t) = q + floor(r/t). */
+#include "graph/sym_internal.h"
+
+typedef struct division {
+    sym_store *s;
+    form *out; /* the quotient so far */
+    form a;    /* still to be divided */
+    factor by;
+} division;
+
+static bool division_plain(const division *d) {
+    return d->by.m == SYM_ONE;
+}
+
+/* Sum of what g divides in a, over g, and of the rest. With `truncate`, coefficients are split
+ * towards zero, so that the rest has coefficients below g. */
+static void split_form(const form *a, factor g, bool truncate, form *over, form *rest) {
+    form_open(over, a->s);
+    form_open(rest, a->s);
+    for (int i = 0; i < a->n; i++) {
+        factor term = {a->coef[i], a->term[i]}, q;
+        if (truncate) {
+            form_add(over, term.m, term.k / g.k);
+            form_add(rest, term.m, term.k % g.k);
+        } else if (factor_quotient(a->s, term, g, &q)) {
+            form_add_factor(over, q, 1);
+        } else {
+            form_add_factor(rest, term, 1);
+        }
+    }
+    if (g.m == SYM_ONE) {
+        over->overflow |=
+            __builtin_add_overflow(over->constant, floor_div(a->constant, g.k), &over->constant);
+        rest->constant = floor_mod(a->constant, g.k);
+    } else {
+        rest->constant = a->constant;
+    }
+}
+
+/* Is floor(r/g) one number? A form that proofs may know more about than its range does is tried
+ * for 0 and -1. */
+static bool quotient_known(const form *r, factor g, int64_t *value) {
+    sym_store *s = r->s;
+    range x = form_range(r);
+    if (x.lo != INT64_MIN && x.hi != INT64_MAX && g.m == SYM_ONE) {
+        *value = floor_div(x.lo, g.k);
+        if (floor_div(x.hi, g.k) == *value) return true;
+    }
+    if (g.m == SYM_ONE && !(form_flags(r) & (SYM_HAS_LOOP | SYM_HAS_BRANCH | SYM_HAS_PRODUCT)))
+        return false;
+    for (*value = 0; *value >= -1; --*value) {
+        form low, high; /* r - value*g >= 0 and (value + 1)*g - 1 - r >= 0 */
+        form_copy(&low, r);
+        form_add_factor(&low, g, -*value);
+        form_open(&high, s);
+        form_add_factor(&high, g, *value + 1);
+        sym_linear view = form_view(r);
+        form_add_linear(&high, &view, -1);
+        form_constant(&high, -1);
+        if (form_nonneg(&low) && form_nonneg(&high)) return true;
+    }
+    return false;
+}
+
+static bool pull(division *d) {
+    form over, rest;
+    bool truncate = division_plain(d) && !(form_flags(&d->a) & SYM_HAS_DIV);
+    split_form(&d->a, d->by, truncate, &over, &rest);
+    sym_linear view = form_view(&over);
+    form_add_linear(d->out, &view, 1);
+    d->out->overflow |= over.overflow;
+    form_copy(&d->a, &rest);
+    return rest.n == 0 && rest.constant == 0;
+}
+
+/* Where divisions kept pull() from truncating coefficients: does that make the rest vanish? */
+static bool vanish_truncated(division *d) {
+    if (!division_plain(d) || !(form_flags(&d->a) & SYM_HAS_DIV)) return false;
+    form over, rest;
+    split_form(&d->a, d->by, true, &over, &rest);
+    int64_t value;
+    if (over.n == 0 || !quotient_known(&rest, d->by, &value)) return false;
+    sym_linear view = form_view(&over);
+    form_add_linear(d->out, &view, 1);
+    form_constant(d->out, value);
+    return true;
+}
+
+static bool vanish(division *d) {
+    int64_t value;
+    if (!quotient_known(&d->a, d->by, &value)) return vanish_truncated(d);
+    form_constant(d->out, value);
+    return true;
+}
+
+static int count_divs(const form *f) {
+    int n = 0;
+    for (int i = 0; i < f->n; i++) n += sym_at(f->s, f->term[i])->kind == SYM_DIV;
+    return n;
+}
+
+/* over += floor(rest/g), if that is a number or makes divisions cancel. */
+static bool settle_rest(form *over, const form *a, form *rest, factor g) {
+    int64_t value;
+    if (quotient_known(rest, g, &value)) {
+        form_constant(over, value);
+        return !over->overflow;
+    }
+    if (!(form_flags(over) & SYM_HAS_DIV)) return false;
+    sym_store *s = over->s;
+    bool marked = s->overflow; /* an attempt must not mark the store */
+    form size;
+    form_open(&size, s);
+    form_add_factor(&size, g, 1);
+    sym quotient = sym_div(s, form_sym(rest), form_sym(&size));
+    bool bad = s->overflow && !marked;
+    s->overflow = marked;
+    form_add(over, quotient, 1);
+    return !bad && !over->overflow && count_divs(over) < count_divs(a);
+}
+
+enum { SPLIT_MAX = 16 };
+
+/* The common factors of the divisor and single terms, largest first, without the divisor itself. */
+static int split_factors(const division *d, factor *list) {
+    int n = 0;
+    for (int i = 0; i < d->a.n && n < SPLIT_MAX; i++) {
+        factor g = factor_gcd(d->s, d->by, (factor){d->a.coef[i], d->a.term[i]});
+        if (factor_is_one(g) || (g.k == d->by.k && g.m == d->by.m)) continue;
+        int at = n;
+        for (int j = 0; j < n; j++)
+            if (list[j].k == g.k && list[j].m == g.m) at = -1;
+        if (at < 0) continue;
+        const sym *atoms = NULL;
+        int degree = mono_atoms(d->s, &g.m, &atoms);
+        while (at > 0) {
+            int other = mono_atoms(d->s, &list[at - 1].m, &atoms);
+            if (other > degree || (other == degree && list[at - 1].k >= g.k)) break;
+            list[at] = list[at - 1];
+            at--;
+        }
+        list[at] = g;
+        n++;
+    }
+    return n;
+}
+
+static bool split(division *d) {
+    factor list[SPLIT_MAX];
+    int n = split_factors(d, list);
+    for (int i = 0; i < n; i++) {
+        form over, rest;
+        factor left;
+        if (!factor_quotient(d->s, d->by, list[i], &left)) continue;
+        split_form(&d->a, list[i], false, &over, &rest);
+        if (over.overflow || rest.overflow) continue;
+        if (!settle_rest(&over, &d->a, &rest, list[i])) continue;
+        form_copy(&d->a, &over);
+        d->by = left;
+        return true;
+    }
+    return false;
+}
+
+/* Term i of d->a is +-floor(x/u). */
+static bool merge_term(division *d, int i, const sym_node *x, factor u) {
+    sym_store *s = d->s;
+    form a, rest;
+    form_copy(&rest, &d->a);
+    form_drop(&rest, i);
+    form_open(&a, s);
+    sym_linear view = form_view(&rest);
+    form_add_times(&a, &view, u);
+    form_add(&a, x->operand[0], d->a.coef[i]);
+    if (d->a.coef[i] < 0) {
+        form_add_factor(&a, u, 1);
+        form_constant(&a, -1);
+    }
+    factor by;
+    if (a.overflow || __builtin_mul_overflow(d->by.k, u.k, &by.k)) return false;
+    if (!mono_mul(s, d->by.m, u.m, &by.m)) return false;
+    form_copy(&d->a, &a);
+    d->by = by;
+    return true;
+}
+
+static bool merge(division *d) {
+    for (int i = d->a.n - 1; i >= 0; i--) {
+        const sym_node *x = sym_at(d->s, d->a.term[i]);
+        factor u;
+        if (x->kind != SYM_DIV || (d->a.coef[i] != 1 && d->a.coef[i] != -1)) continue;
+        if (factor_of(d->s, x->operand[1], &u) && u.k > 0 && merge_term(d, i, x, u)) return true;
+    }
+    return false;
+}
+
+/* Each round that goes on makes the divisor smaller or takes a division out of the numerator. */
+enum { DIVISION_ROUNDS = 64 };
+
+static void divide_by_factor(division *d) {
+    for (int round = 0; round < DIVISION_ROUNDS; round++) {
+        if (d->a.overflow || d->out->overflow) {
+            d->out->overflow = true;
+            return;
+        }
+        if (pull(d) || vanish(d)) return;
+        if (!split(d) && !merge(d)) break;
+    }
+    form by;
+    form_open(&by, d->s);
+    form_add_factor(&by, d->by, 1);
+    sym operand[2] = {form_sym(&d->a), form_sym(&by)};
+    form_add(d->out, sym_node_make(d->s, SYM_DIV, 2, operand), 1);
+}
+
+/* ---- divisors that are sums ----------------------------------------------------------------- */
+
+/* The divisor's leading term: highest degree, then highest id. */
+static int leading_term(const sym_store *s, const sym_linear *t) {
+    int best = 0, best_degree = 0;
+    for (int i = 0; i < t->n; i++) {
+        const sym *atoms = NULL;
+        int degree = mono_atoms(s, &t->term[i], &atoms);
+        if (degree >= best_degree) {
+            best = i;
+            best_degree = degree;
+        }
+    }
+    return best;
+}
+
+enum { LONG_DIVISION_STEPS = 32 };
+
+/* Long division by t: what is pulled goes to out, a keeps the rest. */
+static void long_division(form *out, form *a, const sym_linear *t) {
+    sym_store *s = out->s;
+    int lead = leading_term(s, t);
+    for (int step = 0; step < LONG_DIVISION_STEPS; step++) {
+        factor q = {0, SYM_ONE};
+        for (int i = a->n - 1; i >= 0 && !q.k; i--)
+            if (!factor_quotient(s, (factor){a->coef[i], a->term[i]},
+                                 (factor){t->coef[lead], t->term[lead]}, &q))
+                q.k = 0;
+        if (!q.k || a->overflow) return;
+        form_add_factor(out, q, 1);
+        if (q.k == INT64_MIN) a->overflow = true;
+        form_add_times(a, t, (factor){a->overflow ? 0 : -q.k, q.m});
+    }
+}
+
+static bool between(sym_store *s, sym a, sym b) { /* 0 <= a < b */
+    return form_at_least(s, a, SYM_ZERO, 0) && form_at_least(s, b, a, 1);
+}
+
+static sym divide_by_sum(sym_store *s, sym a, sym b) {
+    if (between(s, a, b)) return SYM_ZERO;
+    form out, rest;
+    form_open(&out, s);
+    form_set(&rest, s, a);
+    sym_linear t = sym_terms(s, b);
+    long_division(&out, &rest, &t);
+    if (rest.n || rest.constant) {
+        sym left = form_sym(&rest);
+        form up;
+        form_set(&up, s, left);
+        form_add(&up, b, 1);
+        if (!up.overflow && form_at_least(s, SYM_ZERO, left, 1) && form_nonneg(&up))
+            form_constant(&out, -1);
+        else if (!between(s, left, b))
+            form_add(&out, sym_node_make(s, SYM_DIV, 2, (sym[2]){left, b}), 1);
+    }
+    out.overflow |= rest.overflow;
+    return form_sym(&out);
+}
+
+/* ---- entries -------------------------------------------------------------------------------- */
+
+static sym divide(sym_store *s, sym a, sym b) {
+    factor by;
+    if (!factor_of(s, b, &by)) return divide_by_sum(s, a, b);
+    form out;
+    division d = {.s = s, .out = &out, .by = by};
+    form_open(&out, s);
+    form_set(&d.a, s, a);
+    divide_by_factor(&d);
+    return form_sym(&out);
+}
+
+sym sym_div(sym_store *s, sym a, sym b) {
+    const sym_node *x = sym_at(s, a), *y = sym_at(s, b);
+    if (y->lo < 1) return sym_overflow(s);
+    if (b == SYM_ONE || a == SYM_ZERO) return a;
+    if (y->kind == SYM_CONST && x->kind == SYM_CONST)
+        return sym_const(s, floor_div(x->constant, y->constant));
+    uint64_t slot = (a * 0x9e3779b1u + b * 0x85ebca77u) >> 8;
+    slot %= SYM_MEMO;
+    if (s->memo[slot].a == a && s->memo[slot].b == b) return s->memo[slot].quotient;
+    bool marked = s->overflow;
+    s->overflow = false;
+    sym quotient = divide(s, a, b);
+    if (!s->overflow) {
+        s->memo[slot].a = a;
+        s->memo[slot].b = b;
+        s->memo[slot].quotient = quotient;
+    }
+    s->overflow |= marked;
+    return quotient;
+}
+
+sym sym_mod(sym_store *s, sym a, sym b) {
+    sym q = sym_div(s, a, b);
+    if (q == SYM_ZERO) return a;
+    return sym_sub(s, a, sym_mul(s, q, b));
+}
