@@ -1,0 +1,73 @@
+/* plan.h - which kernels, which memory.
+ *
+ * fuse.c decides for every node of a request where it is computed: INLINE (again in each consumer's
+ * expression; reductions: in a register at a loop of the consumer), or STORED by some kernel. One
+ * kernel has a root node, whose axes are its outer loops, and stores any number of further nodes it
+ * passes on its way (hosted outputs). The result is a list of kernels in an order that can run.
+ * memory.c lays the temporaries' lifetimes out in one arena. key.c names a request by its
+ * structure, so that a training loop that rebuilds its graph finds its plan again.
+ *
+ * A fusion refers to live nodes and is used up at once: kern/lower.c turns each kernel into a loop
+ * tree. What is kept (run room) refers to slots only, never to nodes. */
+#ifndef QN_PLAN_H
+#define QN_PLAN_H
+
+#include "base/base.h"
+#include "graph/graph.h"
+
+/* ---- fuse.c ------------------------------------------------------------------------------------- */
+
+typedef struct fuse_kernel {
+    node_id root;
+    uint8_t rank;               /* of the root */
+    uint8_t order[QN_MAX_RANK]; /* its axes from the outermost loop inward */
+    uint32_t outs, ins;
+    node_id *out; /* nodes it stores, the root first */
+    node_id *in;  /* stored or leaf nodes it loads */
+    bool heavy;   /* holds a contraction: its loops belong to the register tile */
+    bool flat;    /* every access is at the root's own index or a scalar: one loop, any length */
+} fuse_kernel;
+
+typedef struct fusion {
+    graph *g;
+    uint32_t nodes;     /* order[0..nodes): what must be computed and its leaves, sources first */
+    node_id *order;
+    uint32_t *pos;      /* by node id: 1 + place in order, 0 elsewhere */
+    uint8_t *stored;    /* by place: a kernel stores it, or it is a leaf with memory */
+    uint32_t kernels;
+    fuse_kernel *kernel; /* in an order that can run */
+} fusion;
+
+/* `everything_stored`: no fusion at all (knob fuse=0). Arena-owned; raises. */
+fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
+                   const node_id *root, bool everything_stored);
+static inline bool fuse_is_stored(const fusion *f, node_id n) {
+    return f->pos[n] && f->stored[f->pos[n] - 1];
+}
+
+/* ---- memory.c ------------------------------------------------------------------------------------- */
+
+/* A temporary: live from launch `first` to launch `last`, both included. */
+typedef struct memory_block {
+    uint32_t first, last;
+    int64_t size;   /* bytes */
+    int64_t offset; /* result */
+} memory_block;
+
+/* Offsets (64-byte aligned) such that blocks alive together never overlap; the arena's size. Largest
+ * first, lowest fitting offset: within a few percent of the lower bound on our graphs. */
+int64_t memory_layout(arena *a, uint32_t n, memory_block *block);
+
+/* ---- key.c ------------------------------------------------------------------------------------------ */
+
+/* The structure of a request as words: equal words <=> the same plan serves. Leaves are numbered by
+ * first appearance. */
+typedef struct plan_key {
+    uint32_t *word;
+    uint32_t words;
+    uint64_t hash;
+} plan_key;
+plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
+                   const node_id *root);
+
+#endif
