@@ -15,7 +15,8 @@
 #include "base/base.h"
 #include "graph/graph.h"
 
-/* ---- fuse.c ------------------------------------------------------------------------------------- */
+/* ---- fuse.c -------------------------------------------------------------------------------------
+ */
 
 typedef struct fuse_kernel {
     node_id root;
@@ -30,10 +31,10 @@ typedef struct fuse_kernel {
 
 typedef struct fusion {
     graph *g;
-    uint32_t nodes;     /* order[0..nodes): what must be computed and its leaves, sources first */
+    uint32_t nodes; /* order[0..nodes): what must be computed and its leaves, sources first */
     node_id *order;
-    uint32_t *pos;      /* by node id: 1 + place in order, 0 elsewhere */
-    uint8_t *stored;    /* by place: a kernel stores it, or it is a leaf with memory */
+    uint32_t *pos;   /* by node id: 1 + place in order, 0 elsewhere */
+    uint8_t *stored; /* by place: a kernel stores it, or it is a leaf with memory */
     uint32_t kernels;
     fuse_kernel *kernel; /* in an order that can run */
 } fusion;
@@ -45,7 +46,8 @@ static inline bool fuse_is_stored(const fusion *f, node_id n) {
     return f->pos[n] && f->stored[f->pos[n] - 1];
 }
 
-/* ---- memory.c ------------------------------------------------------------------------------------- */
+/* ---- memory.c
+ * ------------------------------------------------------------------------------------- */
 
 /* A temporary: live from launch `first` to launch `last`, both included. */
 typedef struct memory_block {
@@ -54,11 +56,12 @@ typedef struct memory_block {
     int64_t offset; /* result */
 } memory_block;
 
-/* Offsets (64-byte aligned) such that blocks alive together never overlap; the arena's size. Largest
- * first, lowest fitting offset: within a few percent of the lower bound on our graphs. */
+/* Offsets (64-byte aligned) such that blocks alive together never overlap; the arena's size.
+ * Largest first, lowest fitting offset: within a few percent of the lower bound on our graphs. */
 int64_t memory_layout(arena *a, uint32_t n, memory_block *block);
 
-/* ---- key.c ------------------------------------------------------------------------------------------ */
+/* ---- key.c
+ * ------------------------------------------------------------------------------------------ */
 
 /* The structure of a request as words: equal words <=> the same plan serves. Leaves are numbered by
  * first appearance. */
