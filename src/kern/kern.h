@@ -51,6 +51,7 @@
 #include "base/base.h"
 #include "graph/graph.h"
 #include "graph/sym.h"
+#include "plan/plan.h"
 
 #define KERN_STATES 2  /* components a monoid's state can have */
 #define KERN_LANES  64 /* most lanes of a VEC loop */
@@ -204,6 +205,21 @@ qn_dtype kern_op_dtype(const kern *k, int op,
 int kern_tile_number(const kern *k, kmem m);         /* "t3" is the tile with number 3 */
 kmem kern_find_mem(const kern *k, const char *name); /* "a0", "t3"; 0: none */
 bool kern_name_taken(const kern *k, const char *name);
+
+/* ---- lower.c ------------------------------------------------------------------------------ */
+
+/* A kernel of a fusion as an unscheduled tree, and what its launch must be given. */
+typedef struct lowered {
+    kern *k;
+    uint32_t args;
+    node_id *arg; /* whose memory each argument is; first those it stores, the root's first */
+    int vars;
+    int *var; /* graph->var number of each dimension variable, or LOWER_LENGTH: the root's numel */
+} lowered;
+#define LOWER_LENGTH (-1)
+
+/* Raises; `out->k` is set before anything can raise after it is open, so the caller can close it. */
+void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out);
 
 /* ---- check.c --------------------------------------------------------------------------------- */
 

@@ -1,0 +1,523 @@
+/* lower.c - from a fused region of the graph to an unscheduled loop tree.
+ *
+ * The root's axes become loops; then the root's value at the loop variables is requested. A request
+ * (node, index vector) gives an expression: elementwise nodes pass it on, movement nodes rewrite the
+ * index, stored nodes load. A reduction becomes statements: a register accumulator, its loops, an
+ * update; they are placed at the deepest loop its index depends on, before the loop the request
+ * comes from, and the request's answer is a load of the accumulator. So softmax comes out as one
+ * outer loop with three inner ones with no rule for softmax. A node this kernel stores on the way
+ * is stored the same way: at the deepest loop its index depends on.
+ *
+ * Requests are remembered by (node, index vector, validity), so one reduction is computed once per
+ * place. `valid` travels down from padding: where it is false the value is not used, but loads must
+ * not touch memory; it is dropped as soon as the index is provably inside.
+ *
+ * Invariant: path[0..depth) are the loops open at this point, each the parent of the next; path[0] is
+ * the tree's root. */
+#include <stdio.h>
+
+#include "kern/kern.h"
+
+enum { MAX_PATH = 96 };
+
+typedef struct answer {
+    node_id node;
+    int rank;
+    sym index[QN_MAX_RANK];
+    sym valid;
+    kexpr value;
+} answer;
+
+typedef struct lower {
+    qn_ctx *qn;
+    graph *g;
+    const fusion *f;
+    const fuse_kernel *fk;
+    kern *k;
+    lowered *out;
+    uint32_t arg_cap;
+    kmem *memory; /* of each argument */
+    uint32_t memory_cap;
+    sym var_from[64], var_to[64]; /* dimension variables, graph's and ours */
+    kstmt path[MAX_PATH];
+    int depth;
+    answer *known;
+    uint32_t knowns, known_cap;
+    idset known_set;
+} lower;
+
+typedef struct at { /* an index into a node */
+    int rank;
+    sym index[QN_MAX_RANK];
+    sym valid;
+} at;
+
+static kexpr request(lower *l, node_id n, const at *p);
+
+/* ---- dimensions ---------------------------------------------------------------------------------- */
+
+static sym import_dim(lower *l, sym dim) {
+    int64_t c;
+    if (sym_is_const(l->g->syms, dim, &c)) return sym_const(l->k->syms, c);
+    for (uint32_t i = 0; i < l->g->vars; i++) {
+        sym v = l->g->var[i];
+        if (!sym_uses(l->g->syms, dim, v)) continue;
+        int j = 0;
+        while (j < l->out->vars && l->out->var[j] != (int)i) j++;
+        if (j < l->out->vars) continue;
+        if (j >= 64) raise_error(l->qn, QN_EARG, "more than 64 dimension variables in one kernel");
+        l->var_from[j] = v;
+        l->var_to[j] = kern_dim_var(l->k, sym_name(l->g->syms, v), sym_lo(l->g->syms, v),
+                                    sym_hi(l->g->syms, v));
+        l->out->var[j] = (int)i;
+        l->out->vars++;
+    }
+    return sym_import(l->k->syms, l->g->syms, dim, l->out->vars, l->var_from, l->var_to);
+}
+
+static int import_shape(lower *l, tuple_id shape, sym *dim) {
+    int rank;
+    const int64_t *d = graph_tuple_get(l->g, shape, &rank);
+    for (int i = 0; i < rank; i++) dim[i] = import_dim(l, (sym)d[i]);
+    return rank;
+}
+
+static int node_shape(lower *l, node_id n, sym *dim) {
+    return import_shape(l, node_at(l->g, n)->shape, dim);
+}
+
+static sym numel(lower *l, int rank, const sym *dim) {
+    sym n = SYM_ONE;
+    for (int i = 0; i < rank; i++) n = sym_mul(l->k->syms, n, dim[i]);
+    return n;
+}
+
+/* The row-major offset of an index. */
+static sym flatten(lower *l, int rank, const sym *dim, const sym *index) {
+    sym_store *s = l->k->syms;
+    sym at_ = SYM_ZERO;
+    for (int i = 0; i < rank; i++) at_ = sym_add(s, sym_mul(s, at_, dim[i]), index[i]);
+    return at_;
+}
+
+static void unflatten(lower *l, sym offset, int rank, const sym *dim, sym *index) {
+    sym_store *s = l->k->syms;
+    for (int i = rank; i-- > 0;) {
+        sym d = sym_lo(s, dim[i]) >= 1 ? dim[i] : sym_max(s, dim[i], SYM_ONE);
+        index[i] = i ? sym_mod(s, offset, d) : offset;
+        if (dim[i] == SYM_ONE) index[i] = SYM_ZERO;
+        offset = sym_div(s, offset, d);
+    }
+}
+
+static bool inside(lower *l, int rank, const sym *dim, const sym *index) {
+    sym_store *s = l->k->syms;
+    for (int i = 0; i < rank; i++) {
+        if (sym_ge0(s, index[i]) != SYM_TRUE) return false;
+        if (sym_lt(s, index[i], dim[i]) != SYM_TRUE) return false;
+    }
+    return true;
+}
+
+/* ---- arguments -------------------------------------------------------------------------------------- */
+
+static kmem argument(lower *l, node_id n, int access) {
+    lowered *o = l->out;
+    for (uint32_t i = 0; i < o->args; i++) {
+        if (o->arg[i] != n) continue;
+        kern_m(l->k, l->memory[i])->access |= (uint8_t)access;
+        return l->memory[i];
+    }
+    sym dim[QN_MAX_RANK];
+    int rank = node_shape(l, n, dim);
+    sym size = l->fk->flat && numel(l, rank, dim) != SYM_ONE ? l->var_to[0] : numel(l, rank, dim);
+    o->arg = arena_grow(&l->k->arena, o->arg, &l->arg_cap, o->args + 1, sizeof *o->arg);
+    l->memory = arena_grow(&l->k->arena, l->memory, &l->memory_cap, o->args + 1, sizeof *l->memory);
+    o->arg[o->args] = n;
+    l->memory[o->args] = kern_arg(l->k, node_at(l->g, n)->dtype, size, access);
+    return l->memory[o->args++];
+}
+
+/* Offset of index p in node n's memory. */
+static sym offset_of(lower *l, node_id n, const at *p) {
+    if (l->fk->flat) return p->rank ? p->index[0] : SYM_ZERO;
+    sym dim[QN_MAX_RANK];
+    int rank = node_shape(l, n, dim);
+    return flatten(l, rank, dim, p->index);
+}
+
+/* ---- places ------------------------------------------------------------------------------------------- */
+
+/* How many loops of the path must be open where the index (and validity) is known. */
+static int depth_of(const lower *l, const at *p) {
+    for (int d = l->depth; d-- > 1;) {
+        sym v = kern_s(l->k, l->path[d])->l.var;
+        if (sym_uses(l->k->syms, p->valid, v)) return d + 1;
+        for (int i = 0; i < p->rank; i++)
+            if (sym_uses(l->k->syms, p->index[i], v)) return d + 1;
+    }
+    return 1;
+}
+
+/* Move a statement just appended to path[depth-1] before the loop we come from. */
+static void place(lower *l, int depth, kstmt s) {
+    if (depth >= l->depth) return;
+    kern_unlink(l->k, s);
+    kern_insert(l->k, s, l->path[depth - 1], l->path[depth]);
+}
+
+static kstmt open_loop(lower *l, const char *prefix, int number, sym extent) {
+    if (l->depth >= MAX_PATH) raise_error(l->qn, QN_EINTERNAL, "kernel nests too deep");
+    char name[24];
+    snprintf(name, sizeof name, "%s%d", prefix, number);
+    kstmt s = kern_loop(l->k, l->path[l->depth - 1], KERN_SERIAL, name, extent);
+    l->path[l->depth++] = s;
+    return s;
+}
+
+/* ---- reductions ------------------------------------------------------------------------------------------ */
+
+typedef struct state { /* a reduction's accumulator */
+    int monoid, n;
+    kmem tile[KERN_STATES];
+    qn_dtype dtype[KERN_STATES];
+} state;
+
+static state open_state(lower *l, const graph_node *x, int depth) {
+    qn_dtype d = node_at(l->g, x->src[0])->dtype;
+    state t = {.monoid = monoid_of_reduction(x->op)};
+    t.n = monoid_rows[t.monoid].states;
+    t.dtype[0] = d == QN_F16 || d == QN_BF16 ? QN_F32 : d;
+    t.dtype[1] = QN_I64;
+    for (int i = 0; i < t.n; i++) {
+        t.tile[i] = kern_tile(l->k, KERN_REG, t.dtype[i], SYM_ONE);
+        kexpr identity = kern_identity(l->k, t.monoid, i, t.dtype[i]);
+        place(l, depth, kern_def(l->k, l->path[depth - 1], t.tile[i], identity));
+    }
+    return t;
+}
+
+/* Loops over the reduced axes; fills the source's index and the flat index among the axes. */
+static void open_axes(lower *l, const graph_node *x, const at *p, at *src, sym *flat) {
+    sym dim[QN_MAX_RANK];
+    int n, rank = node_shape(l, x->src[0], dim), kept = 0;
+    const int64_t *axes = graph_tuple_get(l->g, x->attr, &n);
+    src->rank = rank;
+    src->valid = p->valid;
+    *flat = SYM_ZERO;
+    for (int i = 0, a = 0; i < rank; i++) {
+        if (a == n || axes[a] != i) {
+            src->index[i] = p->index[kept++];
+            continue;
+        }
+        a++;
+        src->index[i] = SYM_ZERO;
+        if (dim[i] != SYM_ONE) {
+            kstmt s = open_loop(l, "r", (int)l->k->names++, dim[i]);
+            src->index[i] = kern_s(l->k, s)->l.var;
+        }
+        *flat = sym_add(l->k->syms, sym_mul(l->k->syms, *flat, dim[i]), src->index[i]);
+    }
+}
+
+static kexpr reduce(lower *l, node_id n, const at *p) {
+    const graph_node *x = node_at(l->g, n);
+    kstmt saved[MAX_PATH];
+    int saved_depth = l->depth, depth = depth_of(l, p);
+    memcpy(saved, l->path, sizeof saved);
+    state t = open_state(l, x, depth);
+    at src;
+    sym flat;
+    /* the nest is built at the end of path[depth-1], then moved before the loop we come from */
+    l->depth = depth;
+    open_axes(l, x, p, &src, &flat);
+    kstmt first = l->depth > depth ? l->path[depth] : 0;
+    if (first && depth < saved_depth) {
+        kern_unlink(l->k, first);
+        kern_insert(l->k, first, l->path[depth - 1], saved[depth]);
+    }
+    kern_stmt store = {.kind = KS_STORE,
+                       .monoid = (uint8_t)t.monoid,
+                       .n = (uint8_t)t.n,
+                       .store = {.valid = SYM_TRUE}};
+    store.store.value[0] = kern_cast(l->k, t.dtype[0], request(l, x->src[0], &src));
+    if (t.n > 1) store.store.value[1] = kern_index(l->k, flat);
+    for (int i = 0; i < t.n; i++) store.store.mem[i] = t.tile[i];
+    kstmt s = kern_store_n(l->k, l->path[l->depth - 1], &store);
+    memcpy(l->path, saved, sizeof saved);
+    l->depth = saved_depth;
+    if (!first) place(l, depth, s);
+    kexpr v = kern_load(l->k, t.tile[t.n - 1], SYM_ZERO, SYM_TRUE, 0, 0);
+    return kern_cast(l->k, x->dtype, v);
+}
+
+/* ---- movement ------------------------------------------------------------------------------------------------ */
+
+static kexpr zero(lower *l, qn_dtype d) {
+    return kern_const_bits(l->k, d, 0);
+}
+
+static kexpr truth(lower *l, sym p) {
+    return kern_op2(l->k, OP_NE, kern_index(l->k, p), kern_const_i(l->k, QN_I64, 0));
+}
+
+/* Padding: inside the source's extent the source, else zero. A load does that by its validity. */
+static kexpr pad(lower *l, const graph_node *x, const at *p) {
+    sym_store *s = l->k->syms;
+    sym dim[QN_MAX_RANK];
+    int n, rank = node_shape(l, x->src[0], dim);
+    const int64_t *attr = graph_tuple_get(l->g, x->attr, &n);
+    sym cond = SYM_TRUE;
+    at src = {.rank = rank};
+    for (int i = 0; i < rank; i++) {
+        sym lo = import_dim(l, (sym)attr[3 * i]);
+        int64_t step = attr[3 * i + 2] + 1;
+        sym j = sym_sub(s, p->index[i], lo), q = j;
+        if (step > 1) {
+            sym by = sym_const(s, step);
+            q = sym_div(s, j, by);
+            cond = sym_and(s, cond, sym_eq(s, sym_mod(s, j, by), SYM_ZERO));
+        }
+        cond = sym_and(s, cond, sym_ge0(s, q));
+        cond = sym_and(s, cond, sym_lt(s, q, dim[i]));
+        src.index[i] = q;
+    }
+    src.valid = sym_and(s, p->valid, cond);
+    if (src.valid == SYM_FALSE) return zero(l, x->dtype);
+    kexpr v = request(l, x->src[0], &src);
+    const kern_expr *e = kern_e(l->k, v);
+    if (cond == SYM_TRUE || (e->kind == KE_LOAD && e->load.valid == src.valid)) return v;
+    return kern_op3(l->k, OP_WHERE, truth(l, cond), v, zero(l, x->dtype));
+}
+
+static kexpr move(lower *l, const graph_node *x, const at *p) {
+    sym_store *s = l->k->syms;
+    sym dim[QN_MAX_RANK], from[QN_MAX_RANK];
+    int n, rank = node_shape(l, x->src[0], dim);
+    const int64_t *attr = graph_tuple_get(l->g, x->attr, &n);
+    at src = {.rank = rank, .valid = p->valid};
+    if (l->fk->flat) { /* equal sizes in row-major order, or a scalar repeated */
+        src.rank = numel(l, rank, dim) == SYM_ONE ? 0 : 1;
+        src.index[0] = p->index[0];
+        return request(l, x->src[0], &src);
+    }
+    switch (x->op) {
+    case OP_RESHAPE:
+        unflatten(l, flatten(l, import_shape(l, x->shape, from), from, p->index), rank, dim,
+                  src.index);
+        break;
+    case OP_PERMUTE:
+        for (int i = 0; i < rank; i++) src.index[attr[i]] = p->index[i];
+        break;
+    case OP_EXPAND:
+        for (int i = 0; i < rank; i++) src.index[i] = dim[i] == SYM_ONE ? SYM_ZERO : p->index[i];
+        break;
+    case OP_SLICE:
+        for (int i = 0; i < rank; i++)
+            src.index[i] = sym_add(s, import_dim(l, (sym)attr[3 * i]),
+                                   sym_scale(s, p->index[i], attr[3 * i + 2]));
+        break;
+    default: /* FLIP */
+        for (int i = 0; i < rank; i++) src.index[i] = p->index[i];
+        for (int i = 0; i < n; i++) {
+            sym last = sym_sub(s, dim[attr[i]], SYM_ONE);
+            src.index[attr[i]] = sym_sub(s, last, p->index[attr[i]]);
+        }
+    }
+    return request(l, x->src[0], &src);
+}
+
+/* ---- computed indices ------------------------------------------------------------------------------------------- */
+
+/* The computed part of an address: index * stride, and whether the index lies in [0, size). */
+static void computed(lower *l, kexpr index, sym stride, sym size, kexpr *dyn, kexpr *in_range) {
+    kexpr i = kern_cast(l->k, QN_I64, index);
+    kexpr low = kern_op2(l->k, OP_LE, kern_const_i(l->k, QN_I64, 0), i);
+    kexpr high = kern_op2(l->k, OP_LT, i, kern_index(l->k, size));
+    *in_range = kern_op2(l->k, OP_AND, low, high);
+    *dyn = stride == SYM_ONE ? i : kern_op2(l->k, OP_MUL, i, kern_index(l->k, stride));
+}
+
+static kexpr gather(lower *l, const graph_node *x, const at *p) {
+    int n;
+    int axis = (int)graph_tuple_get(l->g, x->attr, &n)[0];
+    sym dim[QN_MAX_RANK];
+    int rank = node_shape(l, x->src[0], dim);
+    at rest = *p;
+    rest.index[axis] = SYM_ZERO;
+    kexpr dyn, in_range, index = request(l, x->src[1], p);
+    computed(l, index, numel(l, rank - axis - 1, dim + axis + 1), dim[axis], &dyn, &in_range);
+    kmem m = argument(l, x->src[0], KERN_READ);
+    return kern_load(l->k, m, flatten(l, rank, dim, rest.index), p->valid, dyn, in_range);
+}
+
+/* The kernel of a scatter: copy x, then combine src into it, one after the other. */
+static void scatter(lower *l, node_id root) {
+    const graph_node *x = node_at(l->g, root);
+    int n;
+    const int64_t *attr = graph_tuple_get(l->g, x->attr, &n);
+    int axis = (int)attr[0];
+    sym dim[QN_MAX_RANK], loop[QN_MAX_RANK];
+    int rank = node_shape(l, root, dim);
+    kmem m = argument(l, root, KERN_WRITE | KERN_READ);
+    at p = {.rank = rank, .valid = SYM_TRUE};
+    for (int i = 0; i < rank; i++)
+        p.index[i] =
+            dim[i] == SYM_ONE ? SYM_ZERO : kern_s(l->k, open_loop(l, "i", i, dim[i]))->l.var;
+    kern_store(l->k, l->path[l->depth - 1], MONOID_SET, m, flatten(l, rank, dim, p.index), SYM_TRUE,
+               request(l, x->src[0], &p));
+    l->depth = 1;
+    node_shape(l, x->src[1], loop);
+    for (int i = 0; i < rank; i++)
+        p.index[i] =
+            loop[i] == SYM_ONE ? SYM_ZERO : kern_s(l->k, open_loop(l, "s", i, loop[i]))->l.var;
+    kern_stmt st = {.kind = KS_STORE, .monoid = (uint8_t)attr[1], .n = 1};
+    kexpr index = request(l, x->src[1], &p);
+    st.store.value[0] = request(l, x->src[2], &p);
+    computed(l, index, numel(l, rank - axis - 1, dim + axis + 1), dim[axis], &st.store.dyn,
+             &st.store.guard);
+    p.index[axis] = SYM_ZERO;
+    st.store.mem[0] = m;
+    st.store.valid = SYM_TRUE;
+    st.store.index = flatten(l, rank, dim, p.index);
+    kern_store_n(l->k, l->path[l->depth - 1], &st);
+}
+
+/* ---- requests --------------------------------------------------------------------------------------------------- */
+
+static bool same_answer(const void *key, uint32_t id, const void *user) {
+    const answer *a = key, *b = &((const lower *)user)->known[id - 1];
+    return a->node == b->node && a->rank == b->rank && a->valid == b->valid &&
+           !memcmp(a->index, b->index, (size_t)a->rank * sizeof *a->index);
+}
+
+static kexpr compute(lower *l, node_id n, const at *p) {
+    const graph_node *x = node_at(l->g, n);
+    kexpr arg[3] = {0};
+    switch (op_rows[x->op].class_) {
+    case CLASS_LEAF:
+        if (x->op == OP_CONST) return kern_const_bits(l->k, x->dtype, x->bits);
+        int count;
+        sym i = p->index[graph_tuple_get(l->g, x->attr, &count)[0]];
+        return kern_cast(l->k, x->dtype, kern_index(l->k, i));
+    case CLASS_MOVE:
+        return x->op == OP_PAD ? pad(l, x, p) : move(l, x, p);
+    case CLASS_REDUCE:
+        return reduce(l, n, p);
+    case CLASS_INDEX:
+        return gather(l, x, p);
+    case CLASS_MARK:
+        return request(l, x->src[0], p);
+    default:
+        for (int s = 0; s < x->sources; s++) arg[s] = request(l, x->src[s], p);
+        if (x->op == OP_CAST) return kern_cast(l->k, x->dtype, arg[0]);
+        return kern_op(l->k, x->op, x->dtype, x->sources, arg);
+    }
+}
+
+static bool hosted_here(const lower *l, node_id n) {
+    for (uint32_t i = 0; i < l->fk->outs; i++)
+        if (l->fk->out[i] == n) return true;
+    return false;
+}
+
+static kexpr fetch(lower *l, node_id n, const at *p) {
+    if (n == l->fk->root || !hosted_here(l, n)) {
+        if (n != l->fk->root && fuse_is_stored(l->f, n))
+            return kern_load(l->k, argument(l, n, KERN_READ), offset_of(l, n, p), p->valid, 0, 0);
+        return compute(l, n, p);
+    }
+    kexpr v = compute(l, n, p);
+    int depth = depth_of(l, p);
+    kmem m = argument(l, n, KERN_WRITE);
+    place(l, depth,
+          kern_store(l->k, l->path[depth - 1], MONOID_SET, m, offset_of(l, n, p), p->valid, v));
+    return v;
+}
+
+static kexpr request(lower *l, node_id n, const at *p) {
+    answer key = {.node = n, .rank = p->rank, .valid = p->valid};
+    sym dim[QN_MAX_RANK];
+    memcpy(key.index, p->index, (size_t)p->rank * sizeof *p->index);
+    if (p->valid != SYM_TRUE && inside(l, node_shape(l, n, dim), dim, p->index))
+        key.valid = SYM_TRUE;
+    uint64_t h = hash_bytes(key.index, (size_t)key.rank * sizeof *key.index,
+                            hash_mix(n, (uint64_t)key.rank << 32 | key.valid));
+    uint32_t id = idset_find(&l->known_set, h, same_answer, &key, l);
+    if (id) return l->known[id - 1].value;
+    at q = *p;
+    q.valid = key.valid;
+    key.value = fetch(l, n, &q);
+    l->known = arena_grow(&l->k->arena, l->known, &l->known_cap, l->knowns + 1, sizeof *l->known);
+    l->known[l->knowns++] = key;
+    idset_add(&l->known_set, h, l->knowns);
+    return key.value;
+}
+
+/* ---- a kernel ------------------------------------------------------------------------------------------------------ */
+
+static void root_loops(lower *l, at *p) {
+    sym dim[QN_MAX_RANK];
+    const fuse_kernel *fk = l->fk;
+    p->valid = SYM_TRUE;
+    if (fk->flat) {
+        sym n = kern_dim_var(l->k, "n", 1, (int64_t)1 << 40);
+        l->var_to[0] = n;
+        l->out->var[l->out->vars++] = LOWER_LENGTH;
+        p->rank = 1;
+        p->index[0] = kern_s(l->k, open_loop(l, "i", 0, n))->l.var;
+        return;
+    }
+    p->rank = node_shape(l, fk->root, dim);
+    for (int i = 0; i < fk->rank; i++) {
+        int a = fk->order[i];
+        p->index[a] = SYM_ZERO;
+        if (dim[a] == SYM_ONE) continue;
+        p->index[a] = kern_s(l->k, open_loop(l, "i", a, dim[a]))->l.var;
+    }
+}
+
+/* What a trace shows: the ops of the kernel, root last. */
+static const char *name_kernel(lower *l) {
+    str s;
+    str_open(&s, &l->qn->heap);
+    for (uint32_t i = l->fk->outs; i-- > 0 && s.len < 48;)
+        str_addf(&s, "%s%s", s.len ? "." : "", op_rows[node_at(l->g, l->fk->out[i])->op].name);
+    str_add(&s, l->fk->heavy ? ".contract" : l->fk->flat ? ".flat" : "");
+    shape_text(l->g, node_at(l->g, l->fk->root)->shape, &s);
+    const char *name = arena_printf(&l->k->arena, "%s", s.s);
+    str_free(&s);
+    return name;
+}
+
+void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out) {
+    *out = (lowered){0};
+    kern *k = out->k = kern_open(qn);
+    lower *l = arena_zeroed(&k->arena, sizeof *l);
+    *l = (lower){.qn = qn, .g = f->g, .f = f, .fk = fk, .k = k, .out = out};
+    out->var = arena_zeroed(&k->arena, 64 * sizeof *out->var);
+    idset_open(&l->known_set, &qn->heap);
+    l->path[l->depth++] = k->root;
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        idset_free(&l->known_set);
+        heap_unwind(&qn->heap);
+    }
+    if (node_at(f->g, fk->root)->op == OP_SCATTER) {
+        scatter(l, fk->root);
+    } else {
+        at p;
+        root_loops(l, &p);
+        kmem m = argument(l, fk->root, KERN_WRITE);
+        kexpr v = request(l, fk->root, &p);
+        kern_store(k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, fk->root, &p), SYM_TRUE,
+                   v);
+    }
+    k->name = name_kernel(l);
+    if (sym_overflowed(k->syms))
+        raise_error(qn, QN_ERANGE, "index arithmetic beyond 63 bits in %s", k->name);
+    guard_close(&qn->heap, &g);
+    idset_free(&l->known_set);
+}
