@@ -1,0 +1,129 @@
+/* buffer.c - buffers: numbered, reference-counted memory on the context's device.
+ *
+ * Sizes are rounded up to classes, eight per octave (at most 12.5 % lost), and a freed block waits
+ * in its class's list for the next of its size. Idle blocks are given back when they outgrow what is
+ * in use, so a phase with large tensors does not tie memory up for good. */
+#include "run/run.h"
+
+static buffers *all(const qn_ctx *qn) {
+    return &qn->run->buffers;
+}
+
+buffer *buffer_at(const qn_ctx *qn, uint32_t b) {
+    return &all(qn)->at[b];
+}
+
+/* Class number of a size, and the size the class holds. */
+static uint32_t size_class(size_t size, size_t *held) {
+    size_t n = (size + 63) / 64;
+    if (n < 16) {
+        *held = (n ? n : 1) * 64;
+        return (uint32_t)(n ? n : 1);
+    }
+    uint32_t top = 63 - (uint32_t)__builtin_clzll(n), shift = top - 3;
+    size_t m = (n + ((size_t)1 << shift) - 1) >> shift; /* 8..16 */
+    *held = (m << shift) * 64;
+    return 16 + (top - 4) * 8 + (uint32_t)(m - 8);
+}
+
+static void *block_take(qn_ctx *qn, uint32_t class_, size_t held) {
+    buffers *bs = all(qn);
+    uint32_t i = bs->of_class[class_];
+    if (!i) return qn->run->dev->alloc(qn->run->dev_state, held);
+    free_block *f = &bs->block[i - 1];
+    bs->of_class[class_] = f->next;
+    f->next = bs->unused_block;
+    bs->unused_block = i;
+    bs->idle -= held;
+    return f->memory;
+}
+
+/* Keep a block for later; where there is no room to note it, give it back. */
+static void block_return(qn_ctx *qn, void *memory, size_t size, size_t held) {
+    buffers *bs = all(qn);
+    uint32_t class_ = size_class(size, &held), i = bs->unused_block;
+    if (!i || bs->idle > bs->bytes + ((size_t)64 << 20)) {
+        qn->run->dev->free(qn->run->dev_state, memory, held);
+        return;
+    }
+    free_block *f = &bs->block[i - 1];
+    bs->unused_block = f->next;
+    *f = (free_block){memory, bs->of_class[class_]};
+    bs->of_class[class_] = i;
+    bs->idle += held;
+}
+
+/* Room for one more buffer and for noting its return later, so that freeing never needs memory. */
+static void make_room(qn_ctx *qn) {
+    buffers *bs = all(qn);
+    heap *h = &qn->heap;
+    if (!bs->free) bs->at = heap_grow(h, bs->at, &bs->cap, bs->count + 2, sizeof *bs->at);
+    if (bs->blocks >= bs->count + 1) return;
+    bs->block = heap_grow(h, bs->block, &bs->block_cap, bs->blocks + 1, sizeof *bs->block);
+    bs->block[bs->blocks++] = (free_block){NULL, bs->unused_block};
+    bs->unused_block = bs->blocks;
+}
+
+uint32_t buffer_new(qn_ctx *qn, size_t size) {
+    buffers *bs = all(qn);
+    size_t held;
+    uint32_t class_ = size_class(size, &held);
+    make_room(qn);
+    void *memory = block_take(qn, class_, held);
+    if (!memory) {
+        buffers_trim(qn);
+        memory = qn->run->dev->alloc(qn->run->dev_state, held);
+    }
+    if (!memory)
+        raise_error(qn, QN_ENOMEM, "the device has no memory for a tensor of %zu bytes", size);
+    uint32_t b = bs->free;
+    if (b) bs->free = bs->at[b].next_free;
+    else b = ++bs->count;
+    bs->at[b] = (buffer){.memory = memory, .size = size, .held = held, .refs = 1};
+    bs->live++;
+    bs->bytes += held;
+    if (bs->bytes > bs->peak) bs->peak = bs->bytes;
+    return b;
+}
+
+void buffer_ref(qn_ctx *qn, uint32_t b) {
+    all(qn)->at[b].refs++;
+}
+
+void buffer_unref(qn_ctx *qn, uint32_t b) {
+    buffers *bs = all(qn);
+    if (!b || --bs->at[b].refs) return;
+    buffer *x = &bs->at[b];
+    bs->live--;
+    bs->bytes -= x->held;
+    block_return(qn, x->memory, x->size, x->held);
+    *x = (buffer){.next_free = bs->free};
+    bs->free = b;
+}
+
+void buffers_trim(qn_ctx *qn) {
+    buffers *bs = all(qn);
+    for (uint32_t c = 0; c < SIZE_CLASSES; c++) {
+        while (bs->of_class[c]) {
+            uint32_t i = bs->of_class[c];
+            free_block *f = &bs->block[i - 1];
+            size_t held = c < 16 ? (size_t)c * 64
+                                 : ((size_t)(8 + (c - 16) % 8) << ((c - 16) / 8 + 1)) * 64;
+            qn->run->dev->free(qn->run->dev_state, f->memory, held);
+            bs->of_class[c] = f->next;
+            f->next = bs->unused_block;
+            bs->unused_block = i;
+            bs->idle -= held;
+        }
+    }
+}
+
+void buffers_close(qn_ctx *qn) {
+    buffers *bs = all(qn);
+    for (uint32_t b = 1; b <= bs->count; b++)
+        if (bs->at[b].refs) qn->run->dev->free(qn->run->dev_state, bs->at[b].memory, bs->at[b].held);
+    buffers_trim(qn);
+    heap_free(&qn->heap, bs->at, (size_t)bs->cap * sizeof *bs->at);
+    heap_free(&qn->heap, bs->block, (size_t)bs->block_cap * sizeof *bs->block);
+    *bs = (buffers){0};
+}

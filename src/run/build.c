@@ -1,0 +1,199 @@
+/* build.c - a plan for a request: fuse, lower, compile, put launches in order, lay memory out.
+ *
+ * Launches of one program that do not depend on each other become one launch with several sets: an
+ * optimizer's update of forty parameters is one kernel run forty times, not forty. A launch moves
+ * only later, to its batch's last member, and only if nothing before that reads what it writes. */
+#include "run/run.h"
+
+typedef struct builder {
+    qn_ctx *qn;
+    graph *g;
+    run_plan *p;
+    const fusion *f;
+    uint32_t *slot_of; /* by place in the order: 1 + slot */
+    arena *scratch;
+} builder;
+
+bool node_is_memory(const graph_node *x) {
+    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
+}
+
+static uint32_t slot_for(builder *b, node_id n) {
+    return b->slot_of[b->f->pos[n] - 1] - 1;
+}
+
+static slot *add_slot(builder *b, node_id n, slot_kind kind, uint32_t number) {
+    const graph_node *x = node_at(b->g, n);
+    slot *s = &b->p->slot[b->p->slots++];
+    *s = (slot){.kind = (uint8_t)kind,
+                .number = number,
+                .count = shape_numel(b->g, x->shape),
+                .width = (uint32_t)qn_dtype_size((qn_dtype)x->dtype),
+                .first = UINT32_MAX};
+    if (!sym_is_const(b->g->syms, s->count, NULL)) b->p->dynamic = true;
+    b->slot_of[b->f->pos[n] - 1] = b->p->slots;
+    return s;
+}
+
+/* Leaves in the order of the key, then outputs, then everything else a kernel stores. */
+static void make_slots(builder *b, uint32_t roots, const node_id *root) {
+    run_plan *p = b->p;
+    uint32_t stored = 0;
+    for (uint32_t i = 0; i < b->f->nodes; i++) stored += b->f->stored[i];
+    p->slot = arena_zeroed(&p->arena, (stored + 1) * sizeof *p->slot);
+    p->leaf_slot = arena_alloc(&p->arena, (b->f->nodes + 1) * sizeof *p->leaf_slot);
+    p->output_slot = arena_alloc(&p->arena, (roots + 1) * sizeof *p->output_slot);
+    for (uint32_t i = 0; i < b->f->nodes; i++) {
+        if (!node_is_memory(node_at(b->g, b->f->order[i]))) continue;
+        add_slot(b, b->f->order[i], SLOT_LEAF, p->leaves);
+        p->leaf_slot[p->leaves++] = p->slots - 1;
+    }
+    for (uint32_t i = 0; i < roots; i++) {
+        add_slot(b, root[i], SLOT_OUTPUT, p->outputs);
+        p->output_slot[p->outputs++] = p->slots - 1;
+    }
+    for (uint32_t i = 0; i < b->f->nodes; i++)
+        if (b->f->stored[i] && !b->slot_of[i]) add_slot(b, b->f->order[i], SLOT_TEMP, 0);
+}
+
+/* Lower and compile one kernel of the fusion into a launch with one set. */
+static void make_launch(builder *b, const fuse_kernel *fk, launch *out) {
+    qn_ctx *qn = b->qn;
+    lowered low = {0};
+    lowered *volatile held = &low;
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        kern_close(held->k);
+        heap_unwind(&qn->heap);
+    }
+    lower_kernel(qn, b->f, fk, &low);
+    arena *a = &b->p->arena;
+    *out = (launch){.sets = 1};
+    launch_set *s = out->set = arena_zeroed(a, sizeof *s);
+    s->slot = arena_alloc(a, (low.args + 1) * sizeof *s->slot);
+    for (uint32_t i = 0; i < low.args; i++) s->slot[i] = slot_for(b, low.arg[i]);
+    s->var = arena_alloc(a, (size_t)(low.vars + 1) * sizeof *s->var);
+    for (int i = 0; i < low.vars; i++) s->var[i] = low.var[i];
+    s->length = b->p->slot[slot_for(b, fk->root)].count;
+    out->program = program_get(qn, low.k);
+    guard_close(&qn->heap, &g);
+    kern_close(low.k);
+}
+
+/* ---- batches --------------------------------------------------------------------------------------- */
+
+/* For each kernel the first later one that reads what it stores. */
+static uint32_t *first_uses(const builder *b) {
+    const fusion *f = b->f;
+    uint32_t *use = arena_alloc(b->scratch, (f->kernels + 1) * sizeof *use);
+    uint32_t *writer = arena_zeroed(b->scratch, (f->nodes + 1) * sizeof *writer); /* 1 + kernel */
+    for (uint32_t i = 0; i < f->kernels; i++) {
+        const fuse_kernel *k = &f->kernel[i];
+        use[i] = f->kernels;
+        for (uint32_t o = 0; o < k->outs; o++) writer[f->pos[k->out[o]] - 1] = i + 1;
+        for (uint32_t x = 0; x < k->ins; x++) {
+            uint32_t w = writer[f->pos[k->in[x]] - 1];
+            if (w && use[w - 1] > i) use[w - 1] = i;
+        }
+    }
+    return use;
+}
+
+/* Gather the sets of the launches `member` at the last of them. */
+static void gather(builder *b, launch *all, uint32_t n, const uint32_t *member) {
+    launch *at = &all[member[n - 1]];
+    launch_set *set = arena_alloc(&b->p->arena, n * sizeof *set);
+    for (uint32_t i = 0; i < n; i++) {
+        set[i] = all[member[i]].set[0];
+        all[member[i]].sets = 0;
+    }
+    at->set = set;
+    at->sets = n;
+}
+
+static void make_batches(builder *b, launch *all) {
+    uint32_t n = b->f->kernels, *use = first_uses(b);
+    uint32_t *member = arena_alloc(b->scratch, (n + 1) * sizeof *member);
+    bool *taken = arena_zeroed(b->scratch, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        if (taken[i]) continue;
+        uint32_t members = 0, limit = use[i];
+        for (uint32_t j = i; j < limit; j++) {
+            if (taken[j] || all[j].program != all[i].program) continue;
+            member[members++] = j;
+            taken[j] = true;
+            if (use[j] < limit) limit = use[j];
+        }
+        if (members > 1) gather(b, all, members, member);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i].sets) b->p->launch[b->p->launches++] = all[i];
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------- */
+
+static void find_lifetimes(run_plan *p) {
+    for (uint32_t i = 0; i < p->launches; i++) {
+        const launch *l = &p->launch[i];
+        for (uint32_t s = 0; s < l->sets; s++)
+            for (int a = 0; a < l->program->args; a++) {
+                slot *x = &p->slot[l->set[s].slot[a]];
+                if (i < x->first) x->first = i;
+                if (i > x->last) x->last = i;
+            }
+    }
+}
+
+static void make_ready(run_plan *p) {
+    for (uint32_t i = 0; i < p->launches; i++) {
+        launch *l = &p->launch[i];
+        size_t args = (size_t)l->program->args, vars = (size_t)l->program->vars;
+        l->ready = arena_zeroed(&p->arena, l->sets * sizeof *l->ready);
+        l->slice = arena_zeroed(&p->arena, (l->sets * args + 1) * sizeof *l->slice);
+        l->value = arena_zeroed(&p->arena, (l->sets * vars + 1) * sizeof *l->value);
+        for (uint32_t s = 0; s < l->sets; s++)
+            l->ready[s] = (dev_set){l->slice + s * args, l->value + s * vars};
+    }
+}
+
+run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
+                     const node_id *root, const plan_key *key) {
+    arena scratch;
+    arena_open(&scratch, &qn->heap);
+    run_plan *volatile made = NULL;
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        arena_free(&scratch);
+        plan_close(qn, made);
+        heap_unwind(&qn->heap);
+    }
+    run_plan *p = heap_zeroed(&qn->heap, sizeof *p);
+    arena_open(&p->arena, &qn->heap);
+    made = p;
+    p->key = *key;
+    p->key.word = arena_alloc(&p->arena, (size_t)key->words * sizeof *key->word + 4);
+    memcpy(p->key.word, key->word, (size_t)key->words * sizeof *key->word);
+    builder b = {.qn = qn, .g = qn->graph, .p = p, .scratch = &scratch};
+    b.f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, !qn->knob[KNOB_FUSE].number);
+    b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
+    make_slots(&b, roots, root);
+    launch *all = arena_zeroed(&scratch, (b.f->kernels + 1) * sizeof *all);
+    p->launch = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->launch);
+    for (uint32_t i = 0; i < b.f->kernels; i++) make_launch(&b, &b.f->kernel[i], &all[i]);
+    make_batches(&b, all);
+    find_lifetimes(p);
+    make_ready(p);
+    guard_close(&qn->heap, &g);
+    arena_free(&scratch);
+    return p;
+}
+
+void plan_close(qn_ctx *qn, run_plan *p) {
+    if (!p) return;
+    arena_free(&p->arena);
+    heap_free(&qn->heap, p, sizeof *p);
+}

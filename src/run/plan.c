@@ -1,0 +1,158 @@
+/* plan.c - running a plan: sizes, slices, launches.
+ *
+ * Sizes are computed once, or when a dimension variable's binding changed and the plan depends on
+ * one. A run then fills in where leaves, outputs and the arena lie, and launches. Nothing is allocated
+ * but the outputs, and those come from free lists once the loop is warm. */
+#include "run/run.h"
+
+static void find_sizes(qn_ctx *qn, run_plan *p) {
+    graph *g = qn->graph;
+    for (uint32_t i = 0; i < p->slots; i++) {
+        slot *s = &p->slot[i];
+        int64_t n, bytes;
+        if (!sym_eval(g->syms, s->count, (int)g->vars, g->var, g->bound, &n) || n < 0)
+            raise_error(qn, QN_ESHAPE, "a size depends on a dimension variable that is not bound");
+        if (__builtin_mul_overflow(n, (int64_t)s->width, &bytes))
+            raise_error(qn, QN_ERANGE, "a tensor of %lld elements is too large", (long long)n);
+        s->size = (size_t)bytes;
+    }
+}
+
+/* Lay the temporaries out for the sizes at hand. */
+static void lay_out(qn_ctx *qn, run_plan *p) {
+    arena a;
+    arena_open(&a, &qn->heap);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        arena_free(&a);
+        heap_unwind(&qn->heap);
+    }
+    memory_block *block = arena_alloc(&a, (p->slots + 1) * sizeof *block);
+    uint32_t *which = arena_alloc(&a, (p->slots + 1) * sizeof *which), n = 0;
+    for (uint32_t i = 0; i < p->slots; i++) {
+        const slot *s = &p->slot[i];
+        if (s->kind != SLOT_TEMP || s->first == UINT32_MAX) continue;
+        block[n] = (memory_block){s->first, s->last, (int64_t)s->size, 0};
+        which[n++] = i;
+    }
+    p->arena_size = memory_layout(&a, n, block);
+    for (uint32_t i = 0; i < n; i++) p->slot[which[i]].offset = (size_t)block[i].offset;
+    guard_close(&qn->heap, &g);
+    arena_free(&a);
+}
+
+static void need_arena(qn_ctx *qn, size_t size) {
+    run_state *r = qn->run;
+    if (r->arena_memory && r->arena_size >= size) return;
+    if (r->arena_memory) r->dev->free(r->dev_state, r->arena_memory, r->arena_size);
+    r->arena_memory = NULL;
+    r->arena_size = 0;
+    size_t held = size < 64 ? 64 : (size + 63) / 64 * 64;
+    void *m = r->dev->alloc(r->dev_state, held);
+    if (!m) {
+        buffers_trim(qn);
+        m = r->dev->alloc(r->dev_state, held);
+    }
+    if (!m)
+        raise_error(qn, QN_ENOMEM, "the device has no memory for %zu bytes of temporaries", size);
+    r->arena_memory = m;
+    r->arena_size = held;
+}
+
+static dev_slice slice_of(const qn_ctx *qn, const run_plan *p, uint32_t i, const uint32_t *leaf,
+                          const uint32_t *out) {
+    const slot *s = &p->slot[i];
+    if (s->kind == SLOT_TEMP) return (dev_slice){qn->run->arena_memory, s->offset, s->size};
+    const buffer *b = buffer_at(qn, s->kind == SLOT_LEAF ? leaf[s->number] : out[s->number]);
+    return (dev_slice){b->memory, 0, s->size};
+}
+
+static void fill(const qn_ctx *qn, const run_plan *p, launch *l, const uint32_t *leaf,
+                 const uint32_t *out) {
+    const graph *g = qn->graph;
+    dev_slice *slice = l->slice;
+    int64_t *value = l->value;
+    for (uint32_t s = 0; s < l->sets; s++) {
+        const launch_set *set = &l->set[s];
+        for (int a = 0; a < l->program->args; a++) *slice++ = slice_of(qn, p, set->slot[a], leaf, out);
+        for (int v = 0; v < l->program->vars; v++) {
+            int64_t n = 0;
+            if (set->var[v] == LOWER_LENGTH)
+                sym_eval(g->syms, set->length, (int)g->vars, g->var, g->bound, &n);
+            else
+                n = g->bound[set->var[v]];
+            *value++ = n;
+        }
+    }
+}
+
+static void check_leaves(qn_ctx *qn, const run_plan *p, const uint32_t *leaf) {
+    for (uint32_t i = 0; i < p->leaves; i++) {
+        const slot *s = &p->slot[p->leaf_slot[i]];
+        const buffer *b = buffer_at(qn, leaf[i]);
+        if (b->size != s->size)
+            raise_error(qn, QN_ESHAPE,
+                        "a tensor of %zu bytes was fed where the bound dimensions need %zu", b->size,
+                        s->size);
+    }
+}
+
+static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *out) {
+    run_state *r = qn->run;
+    bool timed = debug_on(qn, 'x');
+    for (uint32_t i = 0; i < p->launches; i++) {
+        launch *l = &p->launch[i];
+        fill(qn, p, l, leaf, out);
+        double start = timed ? clock_seconds() : 0;
+        qn_code code = r->dev->launch(r->dev_state, l->program, (int)l->sets, l->ready);
+        if (code) raise_error(qn, code, "kernel %s failed", l->program->name);
+        if (timed) l->seconds += clock_seconds() - start;
+        l->runs++;
+    }
+    r->stats.kernels += p->launches;
+}
+
+void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out) {
+    run_state *r = qn->run;
+    double start = clock_seconds();
+    if (!p->bound || (p->dynamic && p->bound != r->binding + 1)) {
+        find_sizes(qn, p);
+        lay_out(qn, p);
+        p->bound = r->binding + 1;
+    }
+    check_leaves(qn, p, leaf);
+    need_arena(qn, (size_t)p->arena_size);
+    r->stats.planned_peak_bytes = (uint64_t)p->arena_size;
+    volatile uint32_t made = 0;
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        for (uint32_t i = 0; i < made; i++) buffer_unref(qn, out[i]);
+        heap_unwind(&qn->heap);
+    }
+    for (uint32_t i = 0; i < p->outputs; i++) {
+        out[i] = buffer_new(qn, p->slot[p->output_slot[i]].size);
+        made = i + 1;
+    }
+    run_launches(qn, p, leaf, out);
+    guard_close(&qn->heap, &g);
+    r->stats.run_seconds += clock_seconds() - start;
+}
+
+/* QN_DEBUG=x: each launch's time so far, the longest first would lose the order; so as they run. */
+void plan_log_times(qn_ctx *qn, const run_plan *p) {
+    double total = 0;
+    for (uint32_t i = 0; i < p->launches; i++) total += p->launch[i].seconds;
+    for (uint32_t i = 0; i < p->launches; i++) {
+        const launch *l = &p->launch[i];
+        if (!l->runs) continue;
+        double each = l->seconds / (double)l->runs;
+        log_line(qn, "x %9.2f us %5.1f%% %5llu runs %3u sets  %s", each * 1e6,
+                 total > 0 ? 100 * l->seconds / total : 0, (unsigned long long)l->runs, l->sets,
+                 l->program->name);
+    }
+    if (p->launches) log_line(qn, "x plan of %u launches: %.3f ms", p->launches, total * 1e3);
+}

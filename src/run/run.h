@@ -1,0 +1,140 @@
+/* run.h - where everything comes together: contexts, buffers, plans that run.
+ *
+ * realize.c answers a request for values: order the nodes, look the plan up by its structure, build
+ * it when it is new (build.c), run it (plan.c), and turn the nodes into BUFFERs. A plan refers to
+ * memory by slot - a leaf of the request, an output, a temporary - never to nodes, so it outlives
+ * them. */
+#ifndef QN_RUN_H
+#define QN_RUN_H
+
+#include "base/base.h"
+#include "dev/dev.h"
+#include "graph/graph.h"
+#include "kern/kern.h"
+#include "plan/plan.h"
+
+/* ---- buffer.c: memory that holds realized values ---------------------------------------------- */
+
+/* Buffers are numbers (0: none). Memory comes from the device in size classes and goes back to a free
+ * list, so a training loop asks the device for nothing after its first step. Each node that carries
+ * a buffer owns one reference. */
+typedef struct buffer {
+    void *memory;
+    size_t size, held; /* bytes of the value; bytes of its size class */
+    uint32_t refs, next_free;
+} buffer;
+
+enum { SIZE_CLASSES = 512 };
+typedef struct free_block { /* a returned block, listed by class */
+    void *memory;
+    uint32_t next;
+} free_block;
+
+typedef struct buffers {
+    buffer *at;
+    uint32_t count, cap, free, live;
+    free_block *block;
+    uint32_t blocks, block_cap, unused_block;
+    uint32_t of_class[SIZE_CLASSES];
+    uint64_t bytes, peak, idle; /* held by live buffers; its highest; held by free blocks */
+} buffers;
+
+uint32_t buffer_new(qn_ctx *qn, size_t size); /* refs 1; raises when there is no memory */
+void buffer_ref(qn_ctx *qn, uint32_t b);
+void buffer_unref(qn_ctx *qn, uint32_t b);
+buffer *buffer_at(const qn_ctx *qn, uint32_t b);
+void buffers_trim(qn_ctx *qn); /* give every free block back to the device */
+void buffers_close(qn_ctx *qn);
+
+/* ---- program.c: compiled kernels, kept by their text ------------------------------------------------ */
+
+/* The program of a lowered kernel; compiles when the text is new. Closes nothing. Raises. */
+dev_program *program_get(qn_ctx *qn, kern *k);
+void programs_close(qn_ctx *qn);
+
+/* ---- build.c, plan.c: plans ------------------------------------------------------------------------------ */
+
+typedef enum slot_kind { SLOT_LEAF, SLOT_OUTPUT, SLOT_TEMP } slot_kind;
+
+typedef struct slot {
+    uint8_t kind;
+    uint32_t number; /* LEAF: among the leaves; OUTPUT: among the outputs */
+    sym count;       /* elements, a sym of graph->syms */
+    uint32_t width;  /* bytes an element */
+    size_t size;     /* bytes at the plan's current bindings */
+    size_t offset;   /* TEMP: in the arena */
+    uint32_t first, last; /* launches between which it lives */
+} slot;
+
+typedef struct launch_set {
+    uint32_t *slot; /* program->args of them */
+    int *var;       /* program->vars: graph variable numbers, or LOWER_LENGTH */
+    sym length;     /* what LOWER_LENGTH stands for */
+} launch_set;
+
+typedef struct launch {
+    dev_program *program;
+    uint32_t sets;
+    launch_set *set;
+    dev_set *ready;   /* what the device is given; slices and values are filled before each run */
+    dev_slice *slice; /* sets * program->args */
+    int64_t *value;   /* sets * program->vars */
+    double seconds;   /* with QN_DEBUG=x */
+    uint64_t runs;
+} launch;
+
+typedef struct run_plan {
+    arena arena;
+    plan_key key;
+    uint32_t leaves, outputs, slots, launches;
+    slot *slot;
+    uint32_t *leaf_slot, *output_slot;
+    launch *launch;
+    int64_t arena_size;
+    bool dynamic;  /* sizes depend on dimension variables */
+    uint64_t bound; /* run_state.binding at which sizes were computed; 0: never */
+    void *memory;   /* the arena the slices were filled for */
+} run_plan;
+
+/* A plan for these roots (realized ones are not allowed). Raises. */
+run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
+                     const node_id *root, const plan_key *key);
+void plan_close(qn_ctx *qn, run_plan *p);
+/* Run on these leaf buffers; out[i] receives a new buffer each (one reference). Raises. */
+void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out);
+void plan_log_times(qn_ctx *qn, const run_plan *p);
+
+/* ---- eval.c: devices that evaluate node by node ---------------------------------------------------------- */
+
+/* Compute the roots on an unfused device; buffer[i] receives root i's buffer. Raises. */
+void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, const node_id *root,
+              uint32_t *buffer);
+
+/* ---- realize.c ------------------------------------------------------------------------------------------------ */
+
+/* Compute these nodes and every pending assignment; afterwards each is realized. Raises. */
+void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
+bool node_is_memory(const graph_node *x);
+
+/* ---- context.c --------------------------------------------------------------------------------------------------- */
+
+struct program_cache;
+struct plan_cache;
+
+typedef struct run_state {
+    const dev_table *dev;
+    void *dev_state;
+    kern_limits limits;
+    buffers buffers;
+    struct program_cache *programs;
+    idset plan_set;
+    run_plan **plan;
+    uint32_t plans, plan_cap;
+    void *arena_memory;
+    size_t arena_size;
+    uint64_t binding; /* counts changes of dimension variables' values */
+    qn_stats stats;
+    str text; /* of qn_format */
+} run_state;
+
+#endif
