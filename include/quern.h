@@ -159,12 +159,12 @@ QN_API void qn_tape_end(qn_tape *tape);
 
 /* ---- static graphs ---------------------------------------------------------------------- */
 
-/* One plan computing `outputs` from `inputs`, replayed by qn_run. Everything else the outputs
- * depend on must be a parameter, i.e. a realized tensor; changing one later by anything but
- * qn_assign / qn_write is an error at qn_run. donated[i] (may be NULL) lets the plan reuse
- * inputs[i]. */
+/* One plan computing `outputs` from `inputs`, replayed by qn_run. Inputs must be realized tensors
+ * (qn_from); everything else the outputs depend on is a parameter, a realized tensor that is read
+ * anew at each run, so qn_assign and qn_write on it are seen. Assignments pending now become part of
+ * the plan: each run makes them. Nothing is computed by this call. */
 QN_API qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
-                           qn_tensor *const *outputs, const bool *donated);
+                           qn_tensor *const *outputs);
 /* outputs[i] receives a fresh tensor each. */
 QN_API int qn_run(qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs);
 QN_API void qn_plan_free(qn_plan *plan);

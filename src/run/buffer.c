@@ -77,8 +77,10 @@ uint32_t buffer_new(qn_ctx *qn, size_t size) {
     if (!memory)
         raise_error(qn, QN_ENOMEM, "the device has no memory for a tensor of %zu bytes", size);
     uint32_t b = bs->free;
-    if (b) bs->free = bs->at[b].next_free;
-    else b = ++bs->count;
+    if (b)
+        bs->free = bs->at[b].next_free;
+    else
+        b = ++bs->count;
     bs->at[b] = (buffer){.memory = memory, .size = size, .held = held, .refs = 1};
     bs->live++;
     bs->bytes += held;
@@ -107,8 +109,8 @@ void buffers_trim(qn_ctx *qn) {
         while (bs->of_class[c]) {
             uint32_t i = bs->of_class[c];
             free_block *f = &bs->block[i - 1];
-            size_t held = c < 16 ? (size_t)c * 64
-                                 : ((size_t)(8 + (c - 16) % 8) << ((c - 16) / 8 + 1)) * 64;
+            size_t held =
+                c < 16 ? (size_t)c * 64 : ((size_t)(8 + (c - 16) % 8) << ((c - 16) / 8 + 1)) * 64;
             qn->run->dev->free(qn->run->dev_state, f->memory, held);
             bs->of_class[c] = f->next;
             f->next = bs->unused_block;
@@ -121,7 +123,8 @@ void buffers_trim(qn_ctx *qn) {
 void buffers_close(qn_ctx *qn) {
     buffers *bs = all(qn);
     for (uint32_t b = 1; b <= bs->count; b++)
-        if (bs->at[b].refs) qn->run->dev->free(qn->run->dev_state, bs->at[b].memory, bs->at[b].held);
+        if (bs->at[b].refs)
+            qn->run->dev->free(qn->run->dev_state, bs->at[b].memory, bs->at[b].held);
     buffers_trim(qn);
     heap_free(&qn->heap, bs->at, (size_t)bs->cap * sizeof *bs->at);
     heap_free(&qn->heap, bs->block, (size_t)bs->block_cap * sizeof *bs->block);

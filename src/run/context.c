@@ -20,11 +20,13 @@ static bool open_device(qn_ctx *qn, const char *name) {
     r->dev = dev;
     r->dev_state = dev->open(qn, &why);
     if (!r->dev_state && dev == &dev_cpu) {
-        log_line(qn, "e cpu: %s; the oracle (ref) runs instead", why.s ? why.s : "cannot be opened");
+        log_line(qn, "e cpu: %s; the oracle (ref) runs instead",
+                 why.s ? why.s : "cannot be opened");
         r->dev = &dev_ref;
         r->dev_state = dev_ref.open(qn, &why);
     }
-    if (!r->dev_state) fail(qn, QN_EDEVICE, "device %s: %s", name, why.s ? why.s : "cannot be opened");
+    if (!r->dev_state)
+        fail(qn, QN_EDEVICE, "device %s: %s", name, why.s ? why.s : "cannot be opened");
     str_free(&why);
     if (r->dev_state && r->dev->limits) r->dev->limits(r->dev_state, &r->limits);
     return r->dev_state != NULL;
@@ -45,7 +47,8 @@ static bool open_rooms(qn_ctx *qn, const qn_options *options) {
         qn->run = heap_zeroed(&qn->heap, sizeof *qn->run);
         idset_open(&qn->run->plan_set, &qn->heap);
         str_open(&qn->run->text, &qn->heap);
-        const char *name = options && options->device ? options->device : qn->knob[KNOB_DEVICE].text;
+        const char *name =
+            options && options->device ? options->device : qn->knob[KNOB_DEVICE].text;
         ok = open_device(qn, name && *name ? name : "cpu");
     }
     guard_close(&qn->heap, &g);
@@ -70,7 +73,6 @@ qn_ctx *qn_open(const qn_options *options) {
     return NULL;
 }
 
-
 static void close_run(qn_ctx *qn) {
     run_state *r = qn->run;
     for (uint32_t i = 0; i < r->plans; i++) plan_close(qn, r->plan[i]);
@@ -89,6 +91,7 @@ static void close_run(qn_ctx *qn) {
 
 void qn_close(qn_ctx *qn) {
     if (!qn) return;
+    while (qn->run && qn->graph && qn->run->statics) qn_plan_free(qn->run->statics);
     if (qn->graph) {
         qn->graph->drop_buffer = NULL; /* the buffers go as a whole, below */
         graph_close(qn);
@@ -107,7 +110,7 @@ bool qn_device(int i, const char **name, const char **description) {
     return true;
 }
 
-int qn_set(qn_ctx *qn, const char *knob, const char *value) {
+int qn_set(qn_ctx *qn, const char *name, const char *value) {
     if (!qn) return QN_ENULL;
     guard g;
     guard_open(&qn->heap, &g);
@@ -115,7 +118,7 @@ int qn_set(qn_ctx *qn, const char *knob, const char *value) {
         guard_close(&qn->heap, &g);
         return qn_error_code(qn);
     }
-    int code = knobs_set(qn, knob, value);
+    int code = knobs_set(qn, name, value);
     guard_close(&qn->heap, &g);
     return code;
 }

@@ -76,7 +76,8 @@ static void fill(const qn_ctx *qn, const run_plan *p, launch *l, const uint32_t 
     int64_t *value = l->value;
     for (uint32_t s = 0; s < l->sets; s++) {
         const launch_set *set = &l->set[s];
-        for (int a = 0; a < l->program->args; a++) *slice++ = slice_of(qn, p, set->slot[a], leaf, out);
+        for (int a = 0; a < l->program->args; a++)
+            *slice++ = slice_of(qn, p, set->slot[a], leaf, out);
         for (int v = 0; v < l->program->vars; v++) {
             int64_t n = 0;
             if (set->var[v] == LOWER_LENGTH)
@@ -94,8 +95,8 @@ static void check_leaves(qn_ctx *qn, const run_plan *p, const uint32_t *leaf) {
         const buffer *b = buffer_at(qn, leaf[i]);
         if (b->size != s->size)
             raise_error(qn, QN_ESHAPE,
-                        "a tensor of %zu bytes was fed where the bound dimensions need %zu", b->size,
-                        s->size);
+                        "a tensor of %zu bytes was fed where the bound dimensions need %zu",
+                        b->size, s->size);
     }
 }
 

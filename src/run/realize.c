@@ -134,13 +134,16 @@ int qn_read(qn_tensor *t, void *out, size_t size) {
     if (code) return code;
     const buffer *b = buffer_at(qn, node_at(qn->graph, t->node)->buffer);
     if (b->size != need)
-        return fail(qn, QN_ESHAPE, "read: the value was computed for other bindings (%zu bytes)", b->size);
+        return fail(qn, QN_ESHAPE, "read: the value was computed for other bindings (%zu bytes)",
+                    b->size);
     return qn->run->dev->copy_out(qn->run->dev_state, b->memory, 0, out, need);
 }
 
-static node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size) {
+static node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data,
+                         size_t size) {
     uint32_t b = buffer_new(qn, size);
-    qn_code code = qn->run->dev->copy_in(qn->run->dev_state, buffer_at(qn, b)->memory, 0, data, size);
+    qn_code code =
+        qn->run->dev->copy_in(qn->run->dev_state, buffer_at(qn, b)->memory, 0, data, size);
     if (code) {
         buffer_unref(qn, b);
         raise_error(qn, code, "the device did not take %zu bytes", size);
@@ -182,8 +185,10 @@ qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, c
     }
     qn_tensor *t = NULL;
     if (shape_from_user(qn, "from", rank, shape, &dims) && host_size(qn, dims, dtype, &size)) {
-        if (size && !data) fail(qn, QN_ENULL, "from: no data for %zu bytes", size);
-        else t = tensor_new(qn, node_from(qn, dtype, dims, data, size));
+        if (size && !data)
+            fail(qn, QN_ENULL, "from: no data for %zu bytes", size);
+        else
+            t = tensor_new(qn, node_from(qn, dtype, dims, data, size));
     }
     guard_close(&qn->heap, &g);
     return t;
@@ -201,7 +206,8 @@ int qn_assign(qn_tensor *t, qn_tensor *value) {
     qn_ctx *qn = t->ctx;
     graph *g = qn->graph;
     const graph_node *a = node_at(g, t->node), *b = node_at(g, value->node);
-    if (value->ctx != qn) return fail(qn, QN_EGRAPH, "assign: the value belongs to another context");
+    if (value->ctx != qn)
+        return fail(qn, QN_EGRAPH, "assign: the value belongs to another context");
     if (a->dtype != b->dtype)
         return fail(qn, QN_EDTYPE, "assign: the tensor is %s, the value %s",
                     qn_dtype_name((qn_dtype)a->dtype), qn_dtype_name((qn_dtype)b->dtype));
@@ -223,8 +229,9 @@ int qn_assign(qn_tensor *t, qn_tensor *value) {
         guard_close(&qn->heap, &gd);
         return code;
     }
-    g->pending = heap_grow(&qn->heap, g->pending, &g->pending_cap, g->pending_count + 1,
-                           sizeof *g->pending);
+    g->pending =
+        heap_grow(&qn->heap, g->pending, &g->pending_cap, g->pending_count + 1, sizeof *g->pending);
+    if (!t->pending) t->user = t->node; /* static.c asks which value the assignment replaced */
     tensor_point(t, value->node);
     add_pending(g, t);
     guard_close(&qn->heap, &gd);
@@ -244,7 +251,8 @@ int qn_write(qn_tensor *t, const void *data, size_t size) {
     const graph_node *x = node_at(g, t->node);
     size_t need = 0;
     qn_code code = QN_OK;
-    if (!host_size(qn, x->shape, (qn_dtype)x->dtype, &need)) code = qn_error_code(qn);
+    if (!host_size(qn, x->shape, (qn_dtype)x->dtype, &need))
+        code = qn_error_code(qn);
     else if (need != size)
         code = fail(qn, QN_ERANGE, "write: the tensor has %zu bytes, the data %zu", need, size);
     else if (size && !data)

@@ -58,11 +58,11 @@ typedef enum slot_kind { SLOT_LEAF, SLOT_OUTPUT, SLOT_TEMP } slot_kind;
 
 typedef struct slot {
     uint8_t kind;
-    uint32_t number; /* LEAF: among the leaves; OUTPUT: among the outputs */
-    sym count;       /* elements, a sym of graph->syms */
-    uint32_t width;  /* bytes an element */
-    size_t size;     /* bytes at the plan's current bindings */
-    size_t offset;   /* TEMP: in the arena */
+    uint32_t number;      /* LEAF: among the leaves; OUTPUT: among the outputs */
+    sym count;            /* elements, a sym of graph->syms */
+    uint32_t width;       /* bytes an element */
+    size_t size;          /* bytes at the plan's current bindings */
+    size_t offset;        /* TEMP: in the arena */
     uint32_t first, last; /* launches between which it lives */
 } slot;
 
@@ -91,7 +91,7 @@ typedef struct run_plan {
     uint32_t *leaf_slot, *output_slot;
     launch *launch;
     int64_t arena_size;
-    bool dynamic;  /* sizes depend on dimension variables */
+    bool dynamic;   /* sizes depend on dimension variables */
     uint64_t bound; /* run_state.binding at which sizes were computed; 0: never */
     void *memory;   /* the arena the slices were filled for */
 } run_plan;
@@ -130,6 +130,7 @@ typedef struct run_state {
     idset plan_set;
     run_plan **plan;
     uint32_t plans, plan_cap;
+    qn_plan *statics; /* static graphs still open */
     void *arena_memory;
     size_t arena_size;
     uint64_t binding; /* counts changes of dimension variables' values */

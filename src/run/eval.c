@@ -1,0 +1,157 @@
+/* eval.c - devices that evaluate node by node (the oracle).
+ *
+ * Nodes are evaluated in dependency order into memory of their own; movement that is only another look
+ * at the source's memory stays a view, and a product that only sums use is never stored. A value's
+ * memory is given back after its last use. */
+#include "run/run.h"
+
+typedef enum held { HELD_NOTHING, HELD_MEMORY, HELD_VIEW, HELD_PRODUCT } held;
+
+typedef struct value {
+    dev_array array;
+    uint32_t uses;   /* consumers still to come, plus one for a root */
+    uint32_t buffer; /* of HELD_MEMORY */
+    uint8_t held;
+    bool root, only_sums;
+} value;
+
+typedef struct evaluator {
+    qn_ctx *qn;
+    graph *g;
+    const node_id *order;
+    uint32_t nodes;
+    value *value;
+} evaluator;
+
+static value *value_of(const evaluator *e, node_id n) {
+    return &e->value[node_at(e->g, n)->mark];
+}
+
+static int64_t bound(const evaluator *e, sym s) {
+    int64_t n = shape_bound(e->g, s);
+    if (n < 0 && !sym_eval(e->g->syms, s, (int)e->g->vars, e->g->var, e->g->bound, &n))
+        raise_error(e->qn, QN_ESHAPE, "a size depends on a dimension variable that is not bound");
+    return n;
+}
+
+static void shape_array(const evaluator *e, const graph_node *x, dev_array *a) {
+    const int64_t *d = graph_tuple_get(e->g, x->shape, &a->rank);
+    a->dtype = (qn_dtype)x->dtype;
+    for (int i = 0; i < a->rank; i++) a->dim[i] = bound(e, (sym)d[i]);
+    dev_dense(a);
+}
+
+static size_t array_bytes(const dev_array *a) {
+    size_t n = qn_dtype_size(a->dtype);
+    for (int i = 0; i < a->rank; i++) n *= (size_t)a->dim[i];
+    return n;
+}
+
+/* Attributes as numbers: sizes of PAD and SLICE are syms, all else is plain. */
+static int attributes(const evaluator *e, const graph_node *x, int64_t *out) {
+    int n;
+    const int64_t *v = graph_tuple_get(e->g, x->attr, &n);
+    bool sizes = x->op == OP_PAD || x->op == OP_SLICE;
+    for (int i = 0; i < n; i++) out[i] = sizes && i % 3 != 2 ? bound(e, (sym)v[i]) : v[i];
+    return n;
+}
+
+static void release(evaluator *e, uint32_t i) {
+    value *v = &e->value[i];
+    if (--v->uses) return;
+    const graph_node *x = node_at(e->g, e->order[i]);
+    if (v->held == HELD_MEMORY) buffer_unref(e->qn, v->buffer);
+    if (v->held == HELD_VIEW || v->held == HELD_PRODUCT)
+        for (int s = 0; s < x->sources; s++) release(e, node_at(e->g, x->src[s])->mark);
+    v->held = HELD_NOTHING;
+}
+
+static void evaluate(evaluator *e, uint32_t i) {
+    const graph_node *x = node_at(e->g, e->order[i]);
+    value *v = &e->value[i];
+    if (node_is_memory(x)) {
+        shape_array(e, x, &v->array);
+        v->array.data = buffer_at(e->qn, x->buffer)->memory;
+        return;
+    }
+    int64_t attr[3 * QN_MAX_RANK];
+    dev_node n = {.op = x->op, .dtype = (qn_dtype)x->dtype, .attr = attr, .bits = x->bits};
+    n.attrs = attributes(e, x, attr);
+    n.sources = x->sources;
+    shape_array(e, x, &n.out);
+    if (x->op == OP_MUL && v->only_sums && !v->root) {
+        v->held = HELD_PRODUCT;
+        v->array = n.out;
+        return;
+    }
+    const value *product = x->op == OP_SUM ? value_of(e, x->src[0]) : NULL;
+    if (product && product->held != HELD_PRODUCT) product = NULL;
+    const graph_node *from = product ? node_at(e->g, x->src[0]) : x;
+    n.sources = from->sources;
+    for (int s = 0; s < n.sources; s++) n.src[s] = value_of(e, from->src[s])->array;
+    if (!v->root && dev_view(&n, &v->array)) {
+        v->held = HELD_VIEW;
+        return;
+    }
+    v->buffer = buffer_new(e->qn, array_bytes(&n.out));
+    v->held = HELD_MEMORY;
+    n.out.data = buffer_at(e->qn, v->buffer)->memory;
+    v->array = n.out;
+    qn_code code = e->qn->run->dev->eval(e->qn->run->dev_state, &n);
+    if (code) raise_error(e->qn, code, "%s failed on this device", op_rows[x->op].name);
+    e->qn->run->stats.kernels++;
+    for (int s = 0; s < x->sources; s++) release(e, node_at(e->g, x->src[s])->mark);
+}
+
+static void count_uses(evaluator *e, uint32_t roots, const node_id *root) {
+    for (uint32_t i = 0; i < e->nodes; i++) {
+        node_at(e->g, e->order[i])->mark = i;
+        e->value[i].only_sums = true;
+    }
+    for (uint32_t i = 0; i < e->nodes; i++) {
+        const graph_node *x = node_at(e->g, e->order[i]);
+        if (node_is_memory(x)) {
+            e->value[i].uses = 1; /* its buffer is the node's, not ours */
+            continue;
+        }
+        for (int s = 0; s < x->sources; s++) {
+            value *v = value_of(e, x->src[s]);
+            v->uses++;
+            if (x->op != OP_SUM) v->only_sums = false;
+        }
+    }
+    for (uint32_t i = 0; i < roots; i++) {
+        value_of(e, root[i])->root = true;
+        value_of(e, root[i])->uses++;
+    }
+}
+
+void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, const node_id *root,
+              uint32_t *out) {
+    arena a;
+    arena_open(&a, &qn->heap);
+    evaluator *e = NULL;
+    evaluator *volatile made = NULL;
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        for (uint32_t i = 0; made && i < made->nodes; i++)
+            if (made->value[i].held == HELD_MEMORY) buffer_unref(qn, made->value[i].buffer);
+        arena_free(&a);
+        heap_unwind(&qn->heap);
+    }
+    e = arena_zeroed(&a, sizeof *e);
+    *e = (evaluator){.qn = qn, .g = qn->graph, .order = order, .nodes = nodes};
+    e->value = arena_zeroed(&a, (nodes + 1) * sizeof *e->value);
+    made = e;
+    count_uses(e, roots, root);
+    for (uint32_t i = 0; i < nodes; i++) evaluate(e, i);
+    for (uint32_t i = 0; i < roots; i++) {
+        value *v = value_of(e, root[i]);
+        out[i] = v->buffer;
+        v->held = HELD_NOTHING;
+    }
+    guard_close(&qn->heap, &g);
+    arena_free(&a);
+}

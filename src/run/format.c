@@ -1,0 +1,80 @@
+/* format.c - a tensor's value as text, NumPy's brackets, with a limit on elements per axis. */
+#include <inttypes.h>
+
+#include "run/run.h"
+
+typedef struct printer {
+    str *out;
+    qn_dtype dtype;
+    int rank, limit;
+    int64_t dim[QN_MAX_RANK];
+    const void *data;
+} printer;
+
+static void print_element(printer *p, int64_t i) {
+    if (p->dtype == QN_BOOL)
+        str_add(p->out, dtype_get_i(p->dtype, p->data, i) ? "true" : "false");
+    else if (dtype_is_float(p->dtype))
+        str_addf(p->out, "%.*g", p->dtype == QN_F64 ? 8 : 5, dtype_get_f(p->dtype, p->data, i));
+    else if (p->dtype == QN_U64)
+        str_addf(p->out, "%" PRIu64, (uint64_t)dtype_get_i(p->dtype, p->data, i));
+    else
+        str_addf(p->out, "%" PRId64, dtype_get_i(p->dtype, p->data, i));
+}
+
+/* Elements shown along an axis: all, or limit/2 from each end around an ellipsis. */
+static void print_axis(printer *p, int axis, int64_t at) {
+    if (axis == p->rank) {
+        print_element(p, at);
+        return;
+    }
+    int64_t n = p->dim[axis], half = (p->limit + 1) / 2;
+    bool cut = n > p->limit && p->limit > 0;
+    str_add(p->out, "[");
+    for (int64_t i = 0; i < n; i++) {
+        if (i && axis == p->rank - 1) str_add(p->out, ", ");
+        if (i && axis < p->rank - 1) str_addf(p->out, ",\n%*s", axis + 1, "");
+        if (cut && i == half) {
+            str_add(p->out, axis == p->rank - 1 ? "..., " : "...,\n");
+            if (axis < p->rank - 1) str_addf(p->out, "%*s", axis + 1, "");
+            i = n - (p->limit - half);
+            if (i >= n) break;
+        }
+        print_axis(p, axis + 1, at * n + i);
+    }
+    str_add(p->out, "]");
+}
+
+static void print_tensor(qn_tensor *t, int limit, void *data) {
+    qn_ctx *qn = t->ctx;
+    printer p = {.out = &qn->run->text, .dtype = qn_dtype_of(t), .limit = limit, .data = data};
+    const int64_t *d = node_dims(qn->graph, t->node, &p.rank);
+    for (int i = 0; i < p.rank; i++) p.dim[i] = shape_bound(qn->graph, (sym)d[i]);
+    print_axis(&p, 0, 0);
+    str_addf(p.out, " %s", qn_dtype_name(p.dtype));
+    shape_text(qn->graph, node_at(qn->graph, t->node)->shape, p.out);
+}
+
+const char *qn_format(qn_tensor *t, int limit) {
+    if (!t) return "";
+    qn_ctx *qn = t->ctx;
+    int64_t n = qn_numel(t);
+    if (n < 0) return fail(qn, QN_ESHAPE, "format: a dimension variable is not bound"), "";
+    size_t size = (size_t)n * qn_dtype_size(qn_dtype_of(t));
+    void *data = heap_try(&qn->heap, size + 8);
+    if (!data) return fail(qn, QN_ENOMEM, "format: no memory for %zu bytes", size), "";
+    str *out = &qn->run->text;
+    str_free(out);
+    str_open(out, &qn->heap);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        heap_free(&qn->heap, data, size + 8);
+        return "";
+    }
+    if (!qn_read(t, data, size)) print_tensor(t, limit, data);
+    guard_close(&qn->heap, &g);
+    heap_free(&qn->heap, data, size + 8);
+    return out->s ? out->s : "";
+}

@@ -1,0 +1,258 @@
+/* static.c - qn_compile and qn_run: one plan, replayed.
+ *
+ * A static graph is an ordinary plan with names on its leaves: some are the inputs given at each run,
+ * the rest are parameters, found again through the handle that held them at compile time, so that
+ * qn_assign and qn_write on that handle are seen. Assignments pending at compile time become part
+ * of the plan: each run computes them and points their handles at the new values. */
+#include "run/run.h"
+
+struct qn_plan {
+    qn_ctx *qn;
+    qn_plan *next, **link; /* among the context's open static graphs */
+    arena arena;
+    run_plan *plan;
+    int inputs, outputs;
+    tuple_id *input_shape;
+    uint8_t *input_dtype;
+    uint32_t leaves, roots;
+    int *leaf_input;        /* by leaf: input number, or -1 */
+    qn_tensor **leaf_owner; /* by leaf: the parameter's handle, kept */
+    tuple_id *leaf_shape;
+    int *output_root; /* by output */
+    uint32_t assigned;
+    qn_tensor **assign_to; /* handles that take a root's value after each run, kept */
+    uint32_t *assign_root;
+    tuple_id *root_shape;
+    uint8_t *root_dtype;
+    uint32_t *leaf_buffer, *root_buffer; /* of the run under way */
+    node_id *root_node;
+};
+
+typedef struct capture {
+    qn_plan *p;
+    node_id *root, *order;
+    uint32_t nodes;
+} capture;
+
+static uint32_t root_number(capture *c, node_id n) {
+    for (uint32_t i = 0; i < c->p->roots; i++)
+        if (c->root[i] == n) return i;
+    c->root[c->p->roots] = n;
+    return c->p->roots++;
+}
+
+/* Roots: the outputs, then what pending assignments need. */
+static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
+    qn_plan *p = c->p;
+    graph *g = p->qn->graph;
+    arena *a = &p->arena;
+    c->root = arena_alloc(a, (size_t)(n_out + g->pending_count + 1) * sizeof *c->root);
+    p->output_root = arena_alloc(a, (size_t)(n_out + 1) * sizeof *p->output_root);
+    for (int i = 0; i < n_out; i++) {
+        if (node_is_memory(node_at(g, outputs[i]->node)))
+            raise_error(p->qn, QN_EGRAPH, "compile: output %d is computed already", i);
+        p->output_root[i] = (int)root_number(c, outputs[i]->node);
+    }
+    p->assign_to = arena_alloc(a, (g->pending_count + 1) * sizeof *p->assign_to);
+    p->assign_root = arena_alloc(a, (g->pending_count + 1) * sizeof *p->assign_root);
+    for (uint32_t i = 0; i < g->pending_count; i++) {
+        qn_tensor *t = g->pending[i];
+        if (node_is_memory(node_at(g, t->node))) continue;
+        p->assign_root[p->assigned] = root_number(c, t->node);
+        p->assign_to[p->assigned++] = qn_keep(t);
+    }
+    p->root_shape = arena_alloc(a, (p->roots + 1) * sizeof *p->root_shape);
+    p->root_dtype = arena_alloc(a, p->roots + 1);
+    p->root_buffer = arena_alloc(a, (p->roots + 1) * sizeof *p->root_buffer);
+    p->root_node = arena_alloc(a, (p->roots + 1) * sizeof *p->root_node);
+    for (uint32_t i = 0; i < p->roots; i++) {
+        p->root_shape[i] = node_at(g, c->root[i])->shape;
+        p->root_dtype[i] = node_at(g, c->root[i])->dtype;
+    }
+}
+
+/* The handle through which a parameter will be found at each run: one that holds it now, or the one
+ * whose pending assignment replaced it. */
+static qn_tensor *owner_of(qn_ctx *qn, node_id leaf) {
+    graph *g = qn->graph;
+    qn_tensor *t = graph_handle_of(g, leaf);
+    for (uint32_t i = 0; !t && i < g->pending_count; i++)
+        if (g->pending[i]->user == leaf) t = g->pending[i];
+    if (!t)
+        raise_error(qn, QN_EGRAPH,
+                    "compile: the outputs depend on a value whose tensor was released; name it as "
+                    "an input or keep its tensor");
+    return t;
+}
+
+static void name_leaves(capture *c, int n_in, qn_tensor *const *inputs) {
+    qn_plan *p = c->p;
+    graph *g = p->qn->graph;
+    size_t n = (size_t)c->nodes + 1;
+    p->leaf_input = arena_alloc(&p->arena, n * sizeof *p->leaf_input);
+    p->leaf_owner = arena_zeroed(&p->arena, n * sizeof *p->leaf_owner);
+    p->leaf_shape = arena_alloc(&p->arena, n * sizeof *p->leaf_shape);
+    p->leaf_buffer = arena_alloc(&p->arena, n * sizeof *p->leaf_buffer);
+    for (uint32_t i = 0; i < c->nodes; i++) {
+        const graph_node *x = node_at(g, c->order[i]);
+        if (!node_is_memory(x)) continue;
+        uint32_t leaf = p->leaves++;
+        p->leaf_input[leaf] = -1;
+        p->leaf_shape[leaf] = x->shape;
+        for (int j = 0; j < n_in; j++)
+            if (inputs[j]->node == c->order[i]) p->leaf_input[leaf] = j;
+        if (p->leaf_input[leaf] < 0) p->leaf_owner[leaf] = qn_keep(owner_of(p->qn, c->order[i]));
+    }
+}
+
+static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_out,
+                          qn_tensor *const *outputs) {
+    qn_plan *p = c->p;
+    qn_ctx *qn = p->qn;
+    graph *g = qn->graph;
+    p->inputs = n_in;
+    p->outputs = n_out;
+    p->input_shape = arena_alloc(&p->arena, (size_t)(n_in + 1) * sizeof *p->input_shape);
+    p->input_dtype = arena_alloc(&p->arena, (size_t)n_in + 1);
+    for (int i = 0; i < n_in; i++) {
+        const graph_node *x = node_at(g, inputs[i]->node);
+        if (!node_is_memory(x))
+            raise_error(qn, QN_EGRAPH, "compile: input %d is an expression; give a realized tensor",
+                        i);
+        p->input_shape[i] = x->shape;
+        p->input_dtype[i] = x->dtype;
+    }
+    take_roots(c, n_out, outputs);
+    c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, true, &c->order);
+    name_leaves(c, n_in, inputs);
+    plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root);
+    p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key);
+}
+
+static bool check_tensors(qn_ctx *qn, const char *call, const char *what, int n,
+                          qn_tensor *const *t) {
+    if (n < 0 || (n && !t)) return fail(qn, QN_EARG, "%s: bad list of %ss", call, what), false;
+    for (int i = 0; i < n; i++) {
+        if (!t[i]) return fail(qn, QN_ENULL, "%s: %s %d is NULL", call, what, i), false;
+        if (t[i]->ctx != qn)
+            return fail(qn, QN_EGRAPH, "%s: %s %d is another context's", call, what, i), false;
+    }
+    return true;
+}
+
+qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
+                    qn_tensor *const *outputs) {
+    if (!qn || !check_tensors(qn, "compile", "input", n_in, inputs) ||
+        !check_tensors(qn, "compile", "output", n_out, outputs))
+        return NULL;
+    if (qn->run->dev->unfused)
+        return fail_null(qn, QN_EDEVICE, "compile: device %s has no plans", qn->run->dev->name);
+    qn_plan *volatile made = NULL;
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        qn_plan_free(made);
+        return NULL;
+    }
+    qn_plan *p = heap_zeroed(&qn->heap, sizeof *p);
+    p->qn = qn;
+    arena_open(&p->arena, &qn->heap);
+    p->next = qn->run->statics;
+    p->link = &qn->run->statics;
+    if (p->next) p->next->link = &p->next;
+    qn->run->statics = p;
+    made = p;
+    capture c = {.p = p};
+    capture_graph(&c, n_in, inputs, n_out, outputs);
+    guard_close(&qn->heap, &g);
+    return p;
+}
+
+void qn_plan_free(qn_plan *p) {
+    if (!p) return;
+    qn_ctx *qn = p->qn;
+    for (uint32_t i = 0; p->leaf_owner && i < p->leaves; i++)
+        if (p->leaf_owner[i]) qn_release(p->leaf_owner[i]);
+    for (uint32_t i = 0; i < p->assigned; i++) qn_release(p->assign_to[i]);
+    plan_close(qn, p->plan);
+    *p->link = p->next;
+    if (p->next) p->next->link = p->link;
+    arena_free(&p->arena);
+    heap_free(&qn->heap, p, sizeof *p);
+}
+
+/* Which buffer each leaf is this time; anything that does not fit what was compiled is an error. */
+static bool find_leaves(qn_plan *p, qn_tensor *const *inputs) {
+    qn_ctx *qn = p->qn;
+    graph *g = qn->graph;
+    for (int i = 0; i < p->inputs; i++) {
+        const graph_node *x = node_at(g, inputs[i]->node);
+        if (x->shape != p->input_shape[i] || x->dtype != p->input_dtype[i])
+            return fail(qn, QN_ESHAPE, "run: input %d has another shape or dtype than compiled", i),
+                   false;
+    }
+    if (g->pending_count || p->inputs) { /* inputs may be expressions; earlier effects come first */
+        if (qn_realize(inputs, p->inputs)) return false;
+        if (g->pending_count) realize_nodes(qn, 0, NULL);
+    }
+    for (uint32_t i = 0; i < p->leaves; i++) {
+        const qn_tensor *t = p->leaf_input[i] >= 0 ? inputs[p->leaf_input[i]] : p->leaf_owner[i];
+        const graph_node *x = node_at(g, t->node);
+        if (!node_is_memory(x) || x->shape != p->leaf_shape[i])
+            return fail(qn, QN_EGRAPH, "run: a parameter was changed into something else"), false;
+        p->leaf_buffer[i] = x->buffer;
+    }
+    return true;
+}
+
+static void give_back(qn_plan *p, uint32_t from) {
+    for (uint32_t i = from; i < p->roots; i++) buffer_unref(p->qn, p->root_buffer[i]);
+}
+
+/* Nodes for the new values, then handles: outputs get fresh ones, assigned parameters keep theirs. */
+static int hand_out(qn_plan *p, qn_tensor **outputs) {
+    qn_ctx *qn = p->qn;
+    graph *g = qn->graph;
+    volatile uint32_t noded = 0;
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    if (setjmp(gd.at)) {
+        guard_close(&qn->heap, &gd);
+        give_back(p, noded);
+        for (uint32_t i = 0; i < noded; i++) node_unref(g, p->root_node[i]);
+        return qn_error_code(qn);
+    }
+    for (uint32_t i = 0; i < p->roots; i++) {
+        p->root_node[i] =
+            node_buffer(g, (qn_dtype)p->root_dtype[i], p->root_shape[i], p->root_buffer[i]);
+        node_ref(g, p->root_node[i]);
+        noded = i + 1;
+    }
+    for (int i = 0; i < p->outputs; i++) {
+        outputs[i] = tensor_new(qn, p->root_node[p->output_root[i]]);
+        if (!outputs[i]) heap_unwind(&qn->heap);
+    }
+    for (uint32_t i = 0; i < p->assigned; i++)
+        tensor_point(p->assign_to[i], p->root_node[p->assign_root[i]]);
+    guard_close(&qn->heap, &gd);
+    for (uint32_t i = 0; i < p->roots; i++) node_unref(g, p->root_node[i]);
+    return QN_OK;
+}
+
+int qn_run(qn_plan *p, qn_tensor *const *inputs, qn_tensor **outputs) {
+    if (!p) return QN_ENULL;
+    qn_ctx *qn = p->qn;
+    if (!check_tensors(qn, "run", "input", p->inputs, inputs)) return qn_error_code(qn);
+    if (p->outputs && !outputs) return fail(qn, QN_ENULL, "run: no place for the outputs");
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        return qn_error_code(qn);
+    }
+    int code = find_leaves(p, inputs) ? QN_OK : qn_error_code(qn);
+    if (!code) plan_run(qn, p->plan, p->leaf_buffer, p->root_buffer);
+    guard_close(&qn->heap, &g);
+    return code ? code : hand_out(p, outputs);
+}
