@@ -26,12 +26,14 @@
 #include "plan/plan.h"
 
 enum {
-    MAX_LOOPS = 64,        /* of one kernel: a set of loops is a word */
-    MAX_USES = 8,          /* distinct uses of a node before it is simply stored */
-    MAX_OPS = 500,         /* operations in one kernel: bounds compile time */
-    STORE_LOAD = 16,       /* cost of storing and loading an element */
-    LOAD = 2,              /* cost of a load in an inlined expression */
-    LAUNCH = 40000,        /* cost of one more kernel */
+    MAX_LOOPS = 64, /* of one kernel: a set of loops is a word */
+    MAX_USES = 8,   /* distinct uses of a node before it is simply stored */
+    MAX_OPS = 500,  /* operations in one kernel: bounds compile time */
+    MAX_EPILOGUE =
+        24,          /* operations after a contraction: they are repeated over its register tile */
+    STORE_LOAD = 16, /* cost of storing and loading an element */
+    LOAD = 2,        /* cost of a load in an inlined expression */
+    LAUNCH = 40000,  /* cost of one more kernel */
     SERIAL_WORK = 2000000, /* most work worth doing in a kernel that cannot be parallel */
     FEW_ITEMS = 8          /* outer loops with fewer trips than this are not parallel */
 };
@@ -433,7 +435,7 @@ static void add_chain(fuse *fu, group *k, uint64_t m) {
 static bool reduce_fits(const fuse *fu, const graph_node *x, const group *k, uint64_t m) {
     if (k->heavy || k->scatter) return false;
     m = closure(k, m);
-    if (is_heavy(fu, x)) return !k->reduces && m == root_set(k) && (m || !k->root_loops);
+    if (is_heavy(fu, x)) return !k->reduces && k->ops <= MAX_EPILOGUE && m == root_set(k);
     double work = trips(k, m) * (reduced_size(fu, x) + 1) * info(fu, x->src[0])->cost;
     if (trips(k, m & root_set(k)) < FEW_ITEMS && work > SERIAL_WORK) return false;
     return fits_chain(k, m & root_set(k));
