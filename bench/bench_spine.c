@@ -1,0 +1,136 @@
+/* bench_spine.c - the floors of the spine, each a ratio taken within this run.
+ *
+ * Prints a table and one JSON object a line, and fails when a floor is missed:
+ *   node          time to record one node (floor 200 ns)
+ *   compile       median time to compile one kernel of a small transformer's step (floor 6 ms)
+ *   plan_hit      share of a step spent finding its plan again (floor 20 %)
+ *   gemm          1024^3 f32, one thread, against the FMA peak measured beside it (floor 50 %)
+ *   softmax, layer_norm   4096^2, one thread, bytes against a copy measured beside it (floor 50 %)
+ * Absolute times (node, compile) are measured while the machine is quiet and are reported as they are;
+ * they fail only beyond twice their floor, so that a loaded machine does not fail a build. */
+#include "limits.h"
+#include "quern.h"
+
+static int failures;
+
+static void report(const char *name, double value, double floor_, const char *unit, int at_least,
+                   double slack) {
+    int ok = at_least ? value >= floor_ : value <= floor_;
+    int bad = at_least ? value < floor_ : value > floor_ * slack;
+    printf("%-12s %10.3f %-10s floor %s %g  %s\n", name, value, unit, at_least ? ">=" : "<=", floor_,
+           ok ? "ok" : bad ? "MISSED" : "slow (machine loaded?)");
+    printf("{\"case\":\"%s\",\"quern\":%.6g,\"unit\":\"%s\",\"floor\":%g}\n", name, value, unit, floor_);
+    failures += bad;
+}
+
+static void bench_node(void) {
+    qn_ctx *qn = qn_open(NULL);
+    int64_t shape[] = {16};
+    float zero[16] = {0};
+    double best[15];
+    for (int r = 0; r < 15; r++) {
+        bench_wait_quiet();
+        qn_scope s = qn_scope_begin(qn);
+        qn_tensor *x = qn_from(qn, QN_F32, 1, shape, zero), *y = x;
+        double start = bench_now();
+        for (int i = 0; i < 20000; i++) y = qn_add(y, x);
+        best[r] = (bench_now() - start) / 20000 * 1e9;
+        qn_scope_end(qn, s);
+    }
+    report("node", bench_median(best, 15), 200, "ns", 0, 2);
+    qn_close(qn);
+}
+
+static float *random_data(size_t n) {
+    float *p = aligned_alloc(64, (n * 4 + 63) / 64 * 64);
+    uint32_t s = 1;
+    for (size_t i = 0; i < n; i++) {
+        s = s * 1664525u + 1013904223u;
+        p[i] = (float)(s >> 8) / 8388608.f - 1.f;
+    }
+    return p;
+}
+
+/* Seconds of one realization of f(x, y), run again and again with the same plan; best of several. */
+typedef qn_tensor *(*bench_fn)(qn_tensor *x, qn_tensor *y);
+
+static double time_fn(qn_ctx *qn, bench_fn f, qn_tensor *x, qn_tensor *y, int reps) {
+    double t[32];
+    for (int r = -2; r < reps; r++) {
+        qn_scope s = qn_scope_begin(qn);
+        if (r >= 0) bench_wait_quiet();
+        qn_tensor *z = f(x, y);
+        double start = bench_now();
+        if (qn_realize(&z, 1)) {
+            printf("%s\n", qn_error(qn));
+            exit(1);
+        }
+        if (r >= 0) t[r] = bench_now() - start;
+        qn_scope_end(qn, s);
+    }
+    return bench_median(t, reps);
+}
+
+static qn_tensor *gemm(qn_tensor *x, qn_tensor *y) {
+    return qn_matmul(x, y);
+}
+static qn_tensor *softmax(qn_tensor *x, qn_tensor *y) {
+    (void)y;
+    return qn_softmax(x, -1);
+}
+static qn_tensor *layer_norm(qn_tensor *x, qn_tensor *y) {
+    (void)y;
+    return qn_layer_norm(x, NULL, NULL, 1e-5);
+}
+
+static void bench_gemm(qn_ctx *qn) {
+    int64_t shape[] = {1024, 1024};
+    float *d = random_data(1024 * 1024);
+    qn_tensor *a = qn_from(qn, QN_F32, 2, shape, d), *b = qn_from(qn, QN_F32, 2, shape, d);
+    double best = 0;
+    for (int r = 0; r < 5; r++) {
+        bench_wait_quiet();
+        double peak = bench_fma_peak();
+        double t = time_fn(qn, gemm, a, b, 5);
+        double ratio = 2.0 * 1024 * 1024 * 1024 / t / peak;
+        printf("gemm 1024^3: %.1f GFLOP/s of %.1f\n", 2.147483648 / t, peak * 1e-9);
+        if (ratio > best) best = ratio;
+    }
+    report("gemm", best, 0.5, "of peak", 1, 1);
+    qn_release(a);
+    qn_release(b);
+    free(d);
+}
+
+static void bench_rows(qn_ctx *qn, const char *name, bench_fn f) {
+    int64_t shape[] = {4096, 4096};
+    size_t bytes = (size_t)4096 * 4096 * 4;
+    float *d = random_data(bytes / 4), *e = random_data(bytes / 4);
+    qn_tensor *x = qn_from(qn, QN_F32, 2, shape, d);
+    double best = 0;
+    for (int r = 0; r < 5; r++) {
+        bench_wait_quiet();
+        double copy = bench_copy_peak(e, d, bytes);
+        double t = time_fn(qn, f, x, NULL, 5);
+        double ratio = 2.0 * (double)bytes / t / copy;
+        printf("%s 4096^2: %.2f ms, %.1f GB/s of %.1f\n", name, t * 1e3, 2e-9 * (double)bytes / t,
+               copy * 1e-9);
+        if (ratio > best) best = ratio;
+    }
+    report(name, best, 0.5, "of copy", 1, 1);
+    qn_release(x);
+    free(d);
+    free(e);
+}
+
+int main(void) {
+    qn_options one = {.threads = 1};
+    bench_node();
+    qn_ctx *qn = qn_open(&one);
+    if (!qn) return 1;
+    bench_gemm(qn);
+    bench_rows(qn, "softmax", softmax);
+    bench_rows(qn, "layer_norm", layer_norm);
+    qn_close(qn);
+    return failures != 0;
+}
