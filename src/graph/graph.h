@@ -242,10 +242,8 @@ struct qn_tensor {
     node_id node;
     uint32_t refs;
     uint32_t pending; /* 1 + place in graph.pending, 0: none */
-    union {
-        qn_tensor *next_free;
-        uint64_t user; /* for layers above */
-    };
+    node_id replaced; /* while pending: the node it named before, with a reference */
+    qn_tensor *next_free;
 };
 
 qn_tensor *tensor_new(qn_ctx *qn,
@@ -253,6 +251,8 @@ qn_tensor *tensor_new(qn_ctx *qn,
 qn_tensor *tensor_make(graph *g, node_id n); /* the same, but raises */
 /* Point a handle at another node (assignment, realization). */
 void tensor_point(qn_tensor *t, node_id n);
+void tensor_settle(qn_tensor *t); /* it has no pending assignment any more */
+qn_tensor *graph_handle_of(const graph *g, node_id n); /* some live handle of n, or NULL; slow */
 /* A composed function's frame: everything made inside dies at the end but the result, which moves
  * to the caller's scope.   qn_scope s = func_begin(x); ... return func_end(x, s, result);  */
 qn_scope func_begin(const qn_tensor *any);

@@ -97,8 +97,22 @@ static void handle_leave_pending(graph *g, const qn_tensor *t) {
     g->pending_count--;
 }
 
+qn_tensor *graph_handle_of(const graph *g, node_id n) {
+    for (handle_block *b = g->handle_blocks; b; b = b->next)
+        for (int i = 0; i < HANDLES_A_BLOCK; i++)
+            if (b->handle[i].refs && b->handle[i].node == n) return &b->handle[i];
+    return NULL;
+}
+
+void tensor_settle(qn_tensor *t) {
+    if (!t->pending) return;
+    handle_leave_pending(t->ctx->graph, t);
+    node_unref(t->ctx->graph, t->replaced);
+    t->pending = t->replaced = 0;
+}
+
 static void handle_die(graph *g, qn_tensor *t) {
-    if (t->pending) handle_leave_pending(g, t);
+    tensor_settle(t);
     node_unref(g, t->node);
     *t = (qn_tensor){.ctx = t->ctx, .next_free = g->free_handle};
     g->free_handle = t;

@@ -41,6 +41,7 @@ typedef struct lower {
     sym var_from[64], var_to[64]; /* dimension variables, graph's and ours */
     kstmt path[MAX_PATH];
     int depth;
+    uint32_t loops; /* reduction loops made, for their names */
     answer *known;
     uint32_t knowns, known_cap;
     idset known_set;
@@ -213,7 +214,7 @@ static void open_axes(lower *l, const graph_node *x, const at *p, at *src, sym *
         a++;
         src->index[i] = SYM_ZERO;
         if (dim[i] != SYM_ONE) {
-            kstmt s = open_loop(l, "r", (int)l->k->names++, dim[i]);
+            kstmt s = open_loop(l, "r", (int)l->loops++, dim[i]);
             src->index[i] = kern_s(l->k, s)->l.var;
         }
         *flat = sym_add(l->k->syms, sym_mul(l->k->syms, *flat, dim[i]), src->index[i]);

@@ -19,6 +19,17 @@ static void add_root(const graph *g, request *r, node_id n) {
     r->root[r->roots++] = n;
 }
 
+void pending_clear(graph *g, bool undo) {
+    for (uint32_t i = 0; i < g->pending_count; i++) {
+        qn_tensor *t = g->pending[i];
+        t->pending = 0;
+        if (undo) tensor_point(t, t->replaced);
+        node_unref(g, t->replaced);
+        t->replaced = 0;
+    }
+    g->pending_count = 0;
+}
+
 static bool same_key(const void *key, uint32_t id, const void *user) {
     const plan_key *k = key;
     const plan_key *o = &((run_plan *const *)user)[id - 1]->key;
@@ -82,8 +93,7 @@ void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
         compute(qn, &a, &r, out);
         for (uint32_t i = 0; i < r.roots; i++) graph_realized(g, r.root[i], out[i]);
     }
-    for (uint32_t i = 0; i < g->pending_count; i++) g->pending[i]->pending = 0;
-    g->pending_count = 0;
+    pending_clear(g, false);
     guard_close(&qn->heap, &gd);
     arena_free(&a);
 }
@@ -194,11 +204,13 @@ qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, c
     return t;
 }
 
-/* Remember that t's new value is an effect: the next run computes it in any case. */
+/* Remember that t's value is an effect: the next run computes it in any case. What it replaces is held
+ * until then, so that a static graph can take the assignment back. */
 static void add_pending(graph *g, qn_tensor *t) {
-    if (t->pending || node_is_memory(node_at(g, t->node))) return;
     g->pending[g->pending_count++] = t;
     t->pending = g->pending_count;
+    t->replaced = t->node;
+    node_ref(g, t->node);
 }
 
 int qn_assign(qn_tensor *t, qn_tensor *value) {
@@ -231,9 +243,9 @@ int qn_assign(qn_tensor *t, qn_tensor *value) {
     }
     g->pending =
         heap_grow(&qn->heap, g->pending, &g->pending_cap, g->pending_count + 1, sizeof *g->pending);
-    if (!t->pending) t->user = t->node; /* static.c asks which value the assignment replaced */
+    if (node_is_memory(node_at(g, value->node))) tensor_settle(t);
+    else if (!t->pending) add_pending(g, t);
     tensor_point(t, value->node);
-    add_pending(g, t);
     guard_close(&qn->heap, &gd);
     return QN_OK;
 }
@@ -257,8 +269,10 @@ int qn_write(qn_tensor *t, const void *data, size_t size) {
         code = fail(qn, QN_ERANGE, "write: the tensor has %zu bytes, the data %zu", need, size);
     else if (size && !data)
         code = fail(qn, QN_ENULL, "write: no data for %zu bytes", size);
-    else
+    else {
         tensor_point(t, node_from(qn, (qn_dtype)x->dtype, x->shape, data, size));
+        tensor_settle(t);
+    }
     guard_close(&qn->heap, &gd);
     return code;
 }

@@ -114,6 +114,8 @@ void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, 
 
 /* Compute these nodes and every pending assignment; afterwards each is realized. Raises. */
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
+/* The pending assignments are done; or, with `undo`, handles name what they named before. */
+void pending_clear(graph *g, bool undo);
 bool node_is_memory(const graph_node *x);
 
 /* ---- context.c --------------------------------------------------------------------------------------------------- */

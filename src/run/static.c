@@ -77,7 +77,7 @@ static qn_tensor *owner_of(qn_ctx *qn, node_id leaf) {
     graph *g = qn->graph;
     qn_tensor *t = graph_handle_of(g, leaf);
     for (uint32_t i = 0; !t && i < g->pending_count; i++)
-        if (g->pending[i]->user == leaf) t = g->pending[i];
+        if (g->pending[i]->replaced == leaf) t = g->pending[i];
     if (!t)
         raise_error(qn, QN_EGRAPH,
                     "compile: the outputs depend on a value whose tensor was released; name it as "
@@ -127,6 +127,7 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     name_leaves(c, n_in, inputs);
     plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root);
     p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key);
+    pending_clear(g, true);
 }
 
 static bool check_tensors(qn_ctx *qn, const char *call, const char *what, int n,
