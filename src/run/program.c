@@ -61,37 +61,41 @@ static dev_program *compile(qn_ctx *qn, kern *k) {
     return p;
 }
 
-dev_program *program_get(qn_ctx *qn, kern *k) {
-    program_cache *c = cache_of(qn);
-    str text;
-    str_open(&text, &qn->heap);
-    kern_print(k, &text);
-    text_key key = {text.s, text.len};
-    uint64_t hash = hash_bytes(text.s, text.len, 0);
-    uint32_t id = idset_find(&c->set, hash, same_text, &key, c);
-    if (id) {
-        str_free(&text);
-        return c->at[id - 1].program;
+/* Compile a kernel whose text is new and keep its program. */
+static dev_program *add(qn_ctx *qn, program_cache *c, kern *k, const text_key *key, uint64_t hash) {
+    c->at = heap_grow(&qn->heap, c->at, &c->cap, c->count + 1, sizeof *c->at);
+    dev_program *p = compile(qn, k);
+    /* from here on nothing may raise before the entry owns the program */
+    char *kept = heap_try(&qn->heap, (size_t)key->length + 1);
+    if (!kept) {
+        qn->run->dev->unload(qn->run->dev_state, p);
+        raise_error(qn, QN_ENOMEM, "no memory to keep a program of %u bytes of text", key->length);
     }
+    memcpy(kept, key->text, (size_t)key->length + 1);
+    c->at[c->count++] = (program_entry){kept, key->length, hash, p};
+    idset_add(&c->set, hash, c->count);
+    return p;
+}
+
+static dev_program *find_or_add(qn_ctx *qn, kern *k, const text_key *key) {
+    program_cache *c = cache_of(qn);
+    uint64_t hash = hash_bytes(key->text, key->length, 0);
+    uint32_t id = idset_find(&c->set, hash, same_text, key, c);
+    return id ? c->at[id - 1].program : add(qn, c, k, key, hash);
+}
+
+dev_program *program_get(qn_ctx *qn, kern *k) {
+    str text;
     guard g;
+    str_open(&text, &qn->heap);
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
         str_free(&text);
         heap_unwind(&qn->heap);
     }
-    c->at = heap_grow(&qn->heap, c->at, &c->cap, c->count + 1, sizeof *c->at);
-    char *copy = arena_printf(&k->arena, "%s", text.s); /* until the heap holds one */
-    dev_program *p = compile(qn, k);
-    /* from here on the entry owns the program: nothing may raise in between */
-    char *kept = heap_try(&qn->heap, (size_t)text.len + 1);
-    if (!kept) {
-        qn->run->dev->unload(qn->run->dev_state, p);
-        raise_error(qn, QN_ENOMEM, "no memory to keep a program");
-    }
-    memcpy(kept, copy, (size_t)text.len + 1);
-    c->at[c->count++] = (program_entry){kept, text.len, hash, p};
-    idset_add(&c->set, hash, c->count);
+    kern_print(k, &text);
+    dev_program *p = find_or_add(qn, k, &(text_key){text.s, text.len});
     guard_close(&qn->heap, &g);
     str_free(&text);
     return p;
