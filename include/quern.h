@@ -169,6 +169,27 @@ QN_API qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n
 QN_API int qn_run(qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs);
 QN_API void qn_plan_free(qn_plan *plan);
 
+/* ---- files ------------------------------------------------------------------------------ */
+
+/* Write named tensors as a safetensors file, with `pairs` texts of metadata: keys and values by
+ * turns in `metadata` (NULL for none). Values are computed first where need be. The file appears
+ * under `path` only when it is complete. Names must be UTF-8 and all different. */
+QN_API int qn_save(qn_ctx *qn, const char *path, int n, const char *const *names,
+                   qn_tensor *const *tensors, int pairs, const char *const *metadata);
+/* A safetensors file opened for reading: its list of tensors is checked, their values stay in the
+ * file until asked for. A file that is damaged is QN_EFORMAT, saying where. Close it before its
+ * context. */
+typedef struct qn_file qn_file;
+QN_API qn_file *qn_load(qn_ctx *qn, const char *path);
+QN_API int qn_file_count(const qn_file *file);
+/* Name of tensor `i` in the order of the file's list, NULL past the last. */
+QN_API const char *qn_file_name(const qn_file *file, int i);
+/* A new tensor with the value stored under `name`; QN_EARG when there is none. */
+QN_API qn_tensor *qn_file_tensor(qn_file *file, const char *name);
+/* The text stored under a metadata key, NULL when there is none. Valid until the file is closed. */
+QN_API const char *qn_file_text(const qn_file *file, const char *key);
+QN_API void qn_file_close(qn_file *file);
+
 /* ---- what happened ---------------------------------------------------------------------- */
 
 typedef struct qn_stats {
