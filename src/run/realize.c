@@ -191,6 +191,7 @@ qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, c
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
+        graph_settle(qn->graph);
         return NULL;
     }
     qn_tensor *t = NULL;
@@ -201,6 +202,7 @@ qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, c
             t = tensor_new(qn, node_from(qn, dtype, dims, data, size));
     }
     guard_close(&qn->heap, &g);
+    graph_settle(qn->graph);
     return t;
 }
 
@@ -258,6 +260,7 @@ int qn_write(qn_tensor *t, const void *data, size_t size) {
     guard_open(&qn->heap, &gd);
     if (setjmp(gd.at)) {
         guard_close(&qn->heap, &gd);
+        graph_settle(g);
         return qn_error_code(qn);
     }
     const graph_node *x = node_at(g, t->node);
@@ -274,5 +277,6 @@ int qn_write(qn_tensor *t, const void *data, size_t size) {
         tensor_settle(t);
     }
     guard_close(&qn->heap, &gd);
+    graph_settle(g);
     return code;
 }
