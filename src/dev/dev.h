@@ -73,11 +73,12 @@ typedef struct dev_table {
     void (*close)(void *state);          /* every program unloaded and memory freed before */
     void (*limits)(void *state, kern_limits *out);
 
-    /* The kernel is checked and scheduled; it may be closed afterwards. Raises. */
-    dev_program *(*compile)(void *state, const kern *k);
+    /* The kernel is checked and scheduled; it may be closed afterwards. Its statements stay as they
+     * are, its expressions and symbols may grow. Raises. */
+    dev_program *(*compile)(void *state, kern *k);
     void (*unload)(void *state, dev_program *p);
-    /* Run the program once for each set. The sets must not touch what another one writes. Results
-     * are there when it returns. */
+    /* Run the program once for each set. What a set writes overlaps no other slice of the
+     * launch. Results are there when it returns. */
     qn_code (*launch)(void *state, dev_program *p, int sets, const dev_set *set);
     qn_code (*eval)(void *state, const dev_node *node); /* unfused devices only */
 

@@ -1,5 +1,20 @@
-/* registry.c - the memory functions that host devices share. */
+/* registry.c - the built-in devices, and the memory functions that host devices share.
+ *
+ * The order is the one in which devices are listed. Nothing is opened here: a context opens the one
+ * it was asked for. */
 #include "dev/dev.h"
+
+static const dev_table *const built_in[] = {&dev_cpu, &dev_ref, &dev_null};
+
+const dev_table *dev_at(int i) {
+    return i >= 0 && i < (int)COUNT_OF(built_in) ? built_in[i] : NULL;
+}
+
+const dev_table *dev_find(const char *name) {
+    for (int i = 0; i < (int)COUNT_OF(built_in); i++)
+        if (!strcmp(built_in[i]->name, name)) return built_in[i];
+    return NULL;
+}
 
 static heap *state_heap(void *state) {
     return &(*(qn_ctx **)state)->heap;

@@ -1,0 +1,218 @@
+/* cpu.c - the processor this process runs on.
+ *
+ * A kernel becomes an object file, by LLVM in this process or by the C compiler in another one, and
+ * the object becomes a program: pages of code (elf_load.c) with two functions (emit.h). Where the
+ * object came from makes no difference afterwards, so it may as well come from the disk cache.
+ *
+ * A launch hands the kernel's work items to the thread pool in contiguous ranges; small ones run on
+ * the calling thread, where waking another would cost more than it saves. Each thread has scratch
+ * of its own, as large as any loaded program needs, so that launching allocates nothing. */
+#include "dev/cpu.h"
+
+#include "dev/elf_load.h"
+
+#include <unistd.h>
+
+/* Fewer scalar operations than this are done sooner than a second thread is at work. */
+static const int64_t least_shared_work = 1 << 16;
+
+typedef struct cpu_program {
+    dev_program program;
+    elf_image image;
+    emit_kernel run;
+    emit_info info;
+    int64_t *lo, *hi; /* bounds of each dimension variable */
+    int64_t *numbers; /* room for what info tells */
+    void **pointer;   /* room for the arguments of a launch */
+    size_t size;      /* of this block, all the above included */
+} cpu_program;
+
+static int64_t system_number(int name, int64_t otherwise) {
+    long n = sysconf(name);
+    return n > 0 ? n : otherwise;
+}
+
+static void cpu_limits(void *state, kern_limits *out) {
+    cpu *c = state;
+    bool wide = __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512dq");
+    *out = (kern_limits){.vector_bytes = wide ? 64 : 32,
+                         .registers = wide ? 32 : 16,
+                         .l1 = system_number(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
+                         .l2 = system_number(_SC_LEVEL2_CACHE_SIZE, 256 << 10),
+                         .l3 = system_number(_SC_LEVEL3_CACHE_SIZE, 0),
+                         .threads = pool_threads(c->pool)};
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static void cpu_close(void *state) {
+    cpu *c = state;
+    emit_llvm_close(c->llvm);
+    pool_close(c->pool);
+    heap_free(&c->ctx->heap, c->scratch, c->scratch_each * pool_threads(c->pool));
+    heap_free(&c->ctx->heap, c, sizeof *c);
+}
+
+static void *cpu_open(qn_ctx *qn, str *why) {
+    cpu *c = heap_zeroed(&qn->heap, sizeof *c);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        cpu_close(c);
+        heap_unwind(&qn->heap);
+    }
+    c->ctx = qn;
+    int threads = (int)qn->knob[KNOB_THREADS].number;
+    c->pool = pool_open(&qn->heap, threads > 0 ? threads : processors());
+    bool able = cpu_choose_compiler(c, why);
+    guard_close(&qn->heap, &g);
+    if (able) return c;
+    cpu_close(c);
+    return NULL;
+}
+
+/* ---- programs ------------------------------------------------------------------------------- */
+
+static cpu_program *new_program(cpu *c, const kern *k) {
+    size_t vars = (size_t)k->dim_vars, args = (size_t)k->args, name = strlen(k->name) + 1;
+    size_t size = sizeof(cpu_program) + 2 * vars * sizeof(int64_t) +
+                  (EMIT_SIZES + args) * sizeof(int64_t) + args * sizeof(void *) + name;
+    cpu_program *p = heap_zeroed(&c->ctx->heap, size);
+    p->size = size;
+    p->lo = (int64_t *)(p + 1);
+    p->hi = p->lo + vars;
+    p->numbers = p->hi + vars;
+    p->pointer = (void **)(p->numbers + EMIT_SIZES + args);
+    char *text = memcpy(p->pointer + args, k->name, name);
+    p->program = (dev_program){.name = text, .args = k->args, .vars = k->dim_vars};
+    for (int i = 0; i < k->dim_vars; i++) {
+        p->lo[i] = sym_lo(k->syms, k->dim_var[i]);
+        p->hi[i] = sym_hi(k->syms, k->dim_var[i]);
+    }
+    return p;
+}
+
+static void cpu_unload(void *state, dev_program *program) {
+    cpu *c = state;
+    cpu_program *p = (cpu_program *)program;
+    elf_unload(&p->image);
+    heap_free(&c->ctx->heap, p, p->size);
+}
+
+/* Make every thread's scratch at least as large as the program wants. */
+static bool grow_scratch(cpu *c, const cpu_program *p) {
+    p->info(p->lo, p->numbers);
+    size_t each = (size_t)p->numbers[EMIT_SCRATCH], threads = (size_t)pool_threads(c->pool);
+    if (each <= c->scratch_each) return true;
+    uint8_t *scratch = each <= SIZE_MAX / threads ? heap_try(&c->ctx->heap, each * threads) : NULL;
+    if (!scratch) return false;
+    heap_free(&c->ctx->heap, c->scratch, c->scratch_each * threads);
+    c->scratch = scratch;
+    c->scratch_each = each;
+    return true;
+}
+
+/* NULL, or why the object does not become a program. */
+static const char *load(cpu *c, cpu_program *p, const str *object) {
+    static const char *const name[] = {EMIT_KERNEL, EMIT_INFO};
+    void *function[2];
+    const char *why = elf_load(&c->ctx->heap, object->s, object->len, 2, name, function, &p->image);
+    if (why) return why;
+    memcpy(&p->run, &function[0], sizeof p->run);
+    memcpy(&p->info, &function[1], sizeof p->info);
+    p->program.size = p->image.size;
+    return grow_scratch(c, p) ? NULL : "no memory for scratch";
+}
+
+static void make_program(cpu *c, kern *k, cpu_program *p, str *object) {
+    cpu_compile(c, k, object);
+    const char *why = load(c, p, object);
+    if (why) raise_error(c->ctx, QN_EDEVICE, "kernel %s: %s", k->name, why);
+}
+
+static dev_program *cpu_compile_kernel(void *state, kern *k) {
+    cpu *c = state;
+    cpu_program *p = new_program(c, k);
+    str object;
+    str_open(&object, &c->ctx->heap);
+    guard g;
+    guard_open(&c->ctx->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&c->ctx->heap, &g);
+        str_free(&object);
+        cpu_unload(c, &p->program);
+        heap_unwind(&c->ctx->heap);
+    }
+    make_program(c, k, p, &object);
+    guard_close(&c->ctx->heap, &g);
+    str_free(&object);
+    return &p->program;
+}
+
+/* ---- launching ------------------------------------------------------------------------------ */
+
+typedef struct job {
+    const cpu_program *p;
+    const int64_t *vars;
+    uint8_t *scratch;
+    size_t scratch_each;
+} job;
+
+static void run_items(void *arg, int thread, int64_t begin, int64_t end) {
+    const job *j = arg;
+    if (begin < end)
+        j->p->run(j->p->pointer, j->vars, j->scratch + (size_t)thread * j->scratch_each, begin,
+                  end);
+}
+
+static qn_code check_set(cpu *c, cpu_program *p, const dev_set *set) {
+    for (int i = 0; i < p->program.vars; i++)
+        if (set->var[i] < p->lo[i] || set->var[i] > p->hi[i])
+            return fail(c->ctx, QN_ERANGE, "kernel %s: variable %d is %lld, outside [%lld, %lld]",
+                        p->program.name, i, (long long)set->var[i], (long long)p->lo[i],
+                        (long long)p->hi[i]);
+    p->info(set->var, p->numbers);
+    for (int i = 0; i < p->program.args; i++) {
+        const dev_slice *a = &set->arg[i];
+        if ((int64_t)a->size < p->numbers[EMIT_SIZES + i])
+            return fail(c->ctx, QN_EINTERNAL, "kernel %s: argument %d has %zu bytes, not %lld",
+                        p->program.name, i, a->size, (long long)p->numbers[EMIT_SIZES + i]);
+        p->pointer[i] = (char *)a->memory + a->offset;
+    }
+    return QN_OK;
+}
+
+static qn_code cpu_launch(void *state, dev_program *program, int sets, const dev_set *set) {
+    cpu *c = state;
+    cpu_program *p = (cpu_program *)program;
+    for (int i = 0; i < sets; i++) {
+        qn_code code = check_set(c, p, &set[i]);
+        if (code) return code;
+        job j = {p, set[i].var, c->scratch, c->scratch_each};
+        int64_t items = p->numbers[EMIT_ITEMS];
+        if (items == 1 || p->numbers[EMIT_WORK] < least_shared_work)
+            run_items(&j, 0, 0, items);
+        else
+            pool_run(c->pool, items, run_items, &j);
+    }
+    return QN_OK;
+}
+
+const dev_table dev_cpu = {
+    .name = "cpu",
+    .description = "this machine's processor, kernels compiled by LLVM or the C compiler",
+    .host_memory = true,
+    .executes = true,
+    .open = cpu_open,
+    .close = cpu_close,
+    .limits = cpu_limits,
+    .compile = cpu_compile_kernel,
+    .unload = cpu_unload,
+    .launch = cpu_launch,
+    .alloc = dev_host_alloc,
+    .free = dev_host_free,
+    .copy_in = dev_host_copy_in,
+    .copy_out = dev_host_copy_out,
+};

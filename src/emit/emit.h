@@ -1,0 +1,60 @@
+/* emit.h - from a kernel's tree to code: an object file through LLVM, or C99 text.
+ *
+ * Both emitters give the same two functions, so that whoever loads an object needs to know nothing
+ * else about the kernel; an object taken from a cache is as good as a fresh one.
+ *
+ *   kernel(args, vars, scratch, begin, end)   runs the work items [begin, end), which is not empty.
+ *       args[i] points to argument i, vars[i] is the value of dim_var[i]; scratch has
+ *       EMIT_SCRATCH bytes, 64-byte aligned, of this call alone. Items are the trips of all root
+ *       PAR loops, concatenated; a root that is no PAR loop is one item, and a kernel without PAR
+ *       loops is one item as a whole. Items may run in any order and at the same time.
+ *   kernel_info(vars, out)                    fills out[EMIT_SIZES + arguments], see below.
+ *
+ * The tree is a checked one (kern_check), with the transcendental operations expanded. Arguments
+ * that the kernel writes overlap no other argument.
+ *
+ * An emitter adds expressions and symbols to the kernel's stores, and never changes a statement. */
+#ifndef QN_EMIT_H
+#define QN_EMIT_H
+
+#include "base/base.h"
+#include "kern/kern.h"
+
+#define EMIT_KERNEL "kernel"
+#define EMIT_INFO   "kernel_info"
+typedef void (*emit_kernel)(void *const *args, const int64_t *vars, void *scratch, int64_t begin,
+                            int64_t end);
+typedef void (*emit_info)(const int64_t *vars, int64_t *out);
+
+/* What kernel_info tells. EMIT_WORK: scalar operations of the whole launch, roughly. From
+ * EMIT_SIZES on: bytes that each argument must have at least. */
+enum { EMIT_ITEMS, EMIT_WORK, EMIT_SCRATCH, EMIT_SIZES };
+
+/* ---- launch.c: what both emitters need to know about the whole kernel ------------------------ */
+
+typedef struct emit_launch {
+    bool parallel; /* some root is a PAR loop: each root has items of its own */
+    sym items, work;
+    int64_t scratch;       /* bytes */
+    const int64_t *offset; /* of each LOCAL tile in scratch; by kmem */
+    const kstmt *def;      /* each tile's DEF; by kmem */
+} emit_launch;
+void emit_launch_of(kern *k, arena *a, emit_launch *out); /* raises */
+
+/* ---- llvm_*.c -------------------------------------------------------------------------------- */
+
+typedef struct emit_llvm emit_llvm;
+/* libLLVM is loaded when the first one is opened and stays loaded. NULL, with the reason in `why`:
+ * there is no libLLVM of the right version, or no such target. Raises only QN_ENOMEM. */
+emit_llvm *emit_llvm_open(qn_ctx *qn, str *why);
+void emit_llvm_close(emit_llvm *e); /* NULL is fine */
+/* The object for this machine's processor; bytes are appended to `out`. Raises. */
+void emit_llvm_object(emit_llvm *e, kern *k, str *out);
+/* The same as LLVM's textual IR, for reading. */
+void emit_llvm_text(emit_llvm *e, kern *k, str *out);
+
+/* ---- clike.c --------------------------------------------------------------------------------- */
+
+void emit_c99(kern *k, str *out); /* one translation unit; raises */
+
+#endif

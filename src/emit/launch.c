@@ -1,0 +1,103 @@
+/* launch.c - what both emitters need to know about the whole kernel: how many work items it has,
+ * how much work that is, and where in the thread's scratch each LOCAL tile lies.
+ *
+ * A tile lives from its DEF to the end of the enclosing loop's trip, so scratch is handed out as a
+ * stack: leaving a block gives back what its tiles took. Every tile starts on a cache line. */
+#include "emit/emit.h"
+
+static const int64_t most_scratch = (int64_t)1 << 30;
+enum { LINE = 64 };
+
+typedef struct scratch {
+    kern *k;
+    int64_t *offset;
+    kstmt *def;
+    int64_t used, most;
+} scratch;
+
+static void place_tile(scratch *p, kstmt s) {
+    kmem m = kern_s(p->k, s)->def.mem;
+    p->def[m] = s;
+    if (kern_m(p->k, m)->scope != KERN_LOCAL) return;
+    int64_t elements = sym_hi(p->k->syms, kern_m(p->k, m)->size);
+    int64_t room = most_scratch - p->used, size = (int64_t)qn_dtype_size(kern_m(p->k, m)->dtype);
+    if (elements < 0 || elements > room / size - LINE)
+        raise_error(p->k->ctx, QN_EDEVICE, "kernel %s: a tile of %lld elements is too large",
+                    p->k->name, (long long)elements);
+    p->offset[m] = p->used;
+    p->used += (elements * size + LINE - 1) / LINE * LINE;
+    if (p->used > p->most) p->most = p->used;
+}
+
+static void place_block(scratch *p, kstmt loop) {
+    int64_t before = p->used;
+    for (kstmt s = kern_s(p->k, loop)->first; s; s = kern_s(p->k, s)->next) {
+        if (kern_s(p->k, s)->kind == KS_DEF) place_tile(p, s);
+        if (kern_s(p->k, s)->kind == KS_LOOP) place_block(p, s);
+    }
+    p->used = before;
+}
+
+/* Operations of one evaluation, shared ones counted once for each use up to a few: the number only
+ * decides whether waking other threads pays. */
+static int64_t expr_work(const kern *k, kexpr e, int depth) {
+    if (!e) return 0;
+    const kern_expr *x = kern_e(k, e);
+    if (x->kind != KE_OP) return x->kind == KE_LOAD;
+    int64_t sum = 1;
+    for (int i = 0; i < x->n && depth < 8; i++) sum += expr_work(k, x->arg[i], depth + 1);
+    return sum;
+}
+
+static const double countless = 1e15;
+
+/* The loop's trips as far as dimension variables say; other variables count with their most. */
+static sym loop_trips(kern *k, sym extent) {
+    for (uint32_t s = 1; s < k->stmts; s++)
+        if (kern_s(k, s)->kind == KS_LOOP && s != k->root &&
+            sym_uses(k->syms, extent, kern_s(k, s)->l.var))
+            return sym_const(k->syms, sym_hi(k->syms, extent));
+    return extent;
+}
+
+static sym block_work(kern *k, kstmt loop, double *most) {
+    sym sum = SYM_ZERO;
+    *most = 0;
+    for (kstmt s = kern_s(k, loop)->first; s; s = kern_s(k, s)->next) {
+        const kern_stmt *t = kern_s(k, s);
+        if (t->kind == KS_DEF) continue;
+        double inner = 1;
+        if (t->kind == KS_STORE) {
+            int64_t work = 1;
+            for (int i = 0; i < t->n; i++) work += expr_work(k, t->store.value[i], 0);
+            sum = sym_add(k->syms, sum, sym_const(k->syms, work));
+            inner = (double)work;
+        } else {
+            sym trips = loop_trips(k, t->l.extent), body = block_work(k, s, &inner);
+            inner *= (double)sym_hi(k->syms, trips);
+            if (inner < countless) sum = sym_add(k->syms, sum, sym_mul(k->syms, trips, body));
+        }
+        *most += inner;
+    }
+    return *most < countless ? sum : sym_const(k->syms, (int64_t)countless);
+}
+
+void emit_launch_of(kern *k, arena *a, emit_launch *out) {
+    scratch p = {.k = k};
+    p.offset = arena_zeroed(a, k->mems * sizeof *p.offset);
+    p.def = arena_zeroed(a, k->mems * sizeof *p.def);
+    place_block(&p, k->root);
+    double most;
+    *out = (emit_launch){.offset = p.offset, .def = p.def, .scratch = p.most};
+    for (kstmt s = kern_s(k, k->root)->first; s; s = kern_s(k, s)->next)
+        out->parallel |= kern_s(k, s)->kind == KS_LOOP && kern_s(k, s)->loop == KERN_PAR;
+    out->items = out->parallel ? SYM_ZERO : SYM_ONE;
+    for (kstmt s = kern_s(k, k->root)->first; s && out->parallel; s = kern_s(k, s)->next) {
+        const kern_stmt *t = kern_s(k, s);
+        bool par = t->kind == KS_LOOP && t->loop == KERN_PAR;
+        out->items = sym_add(k->syms, out->items, par ? t->l.extent : SYM_ONE);
+    }
+    out->work = block_work(k, k->root, &most);
+    if (sym_overflowed(k->syms))
+        raise_error(k->ctx, QN_ERANGE, "kernel %s: its work items are more than 2^63", k->name);
+}

@@ -1,0 +1,544 @@
+/* llvm_memory.c - expressions, loads, stores and registers.
+ *
+ * An access is a pointer and a way to move with the lanes: not at all (one scalar for all lanes),
+ * by a constant step (1: a vector move, -1: one reversed, others: gather and scatter), or anyhow
+ * (gather and scatter by a vector of indices).
+ *
+ * Switched-off loads. Scalars and whole vectors are loaded from a constant of zeros instead, which
+ * costs a select and no branch; single lanes by a mask. Stores are masked, or branched around.
+ *
+ * Where a load may stand. Its value depends on its address, and on what was written: a memory's
+ * `written` is the deepest open level that writes it, and its `version` tells values of before and
+ * after a write apart. Besides, code that may be skipped (level.maybe) keeps its loads inside,
+ * because only there the address is known to be good. */
+#include "emit/llvm.h"
+
+enum { ZERO_BYTES = 8 * KERN_LANES };
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+typedef struct place {
+    kmem mem;
+    int64_t size; /* bytes of an element */
+    val pointer;  /* without the lanes' part */
+    llvm_stride stride;
+    int64_t step;
+    val lanes;
+} place;
+
+static val base_pointer(llvm *s, kmem m) {
+    const kern_memory *mem = kern_m(s->k, m);
+    if (mem->scope == KERN_LOCAL)
+        return llvm_gep(s, s->scratch, 1, llvm_int(s, s->t_i64, s->launch.offset[m]));
+    val *n = llvm_number(s, TAG_VAR, (uint64_t)mem->arg, 1, 0, 0, 0);
+    if (n->v) return *n;
+    llvm_at(s, 0);
+    ll_value at = s->L->ConstInt(s->t_i64, (unsigned long long)mem->arg, 0);
+    ll_value p = s->L->BuildGEP2(s->b, s->t_ptr, s->args.v, &at, 1, "");
+    n->v = s->L->BuildLoad2(s->b, s->t_ptr, p, "");
+    return *n;
+}
+
+static val step_lanes(llvm *s, ll_type t, int64_t step) {
+    ll_value lane[KERN_LANES];
+    for (int i = 0; i < s->lanes; i++) lane[i] = llvm_int(s, t, step * i).v;
+    return (val){s->L->ConstVector(lane, (unsigned)s->lanes), 0, true};
+}
+
+/* A dynamic index moves the pointer, or where it varies with the lanes, each lane. */
+static void add_dynamic(llvm *s, place *p, llvm_index *x, val dyn) {
+    if (!dyn.vec) {
+        int at = x->terms++;
+        for (; at && x->term[at - 1].level > dyn.level; at--) x->term[at] = x->term[at - 1];
+        x->term[at] = dyn;
+        return;
+    }
+    if (p->stride == STRIDE_CONSTANT)
+        dyn = llvm_binary(s, LL_ADD, dyn, step_lanes(s, s->t_i64, p->step));
+    if (p->stride == STRIDE_ANY)
+        dyn = llvm_binary(s, LL_ADD, dyn, llvm_cast(s, LL_SEXT, p->lanes, s->t_i64));
+    p->stride = STRIDE_ANY;
+    p->lanes = dyn;
+}
+
+static place place_of(llvm *s, kmem m, sym index, val dyn) {
+    llvm_index x;
+    llvm_index_of(s, index, &x);
+    place p = {m,
+               (int64_t)qn_dtype_size(kern_m(s->k, m)->dtype),
+               base_pointer(s, m),
+               x.stride,
+               x.step,
+               x.lanes};
+    if (dyn.v) add_dynamic(s, &p, &x, dyn);
+    for (int i = 0; i < x.terms; i++) p.pointer = llvm_gep(s, p.pointer, p.size, x.term[i]);
+    if (x.constant) p.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, x.constant));
+    return p;
+}
+
+/* One pointer for each lane. */
+static val lane_pointers(llvm *s, const place *p) {
+    bool narrow = p->step * s->lanes == (int32_t)(p->step * s->lanes);
+    val lanes =
+        p->stride == STRIDE_ANY ? p->lanes : step_lanes(s, narrow ? s->t_i32 : s->t_i64, p->step);
+    return llvm_gep(s, p->pointer, p->size, lanes);
+}
+
+/* ---- masks ---------------------------------------------------------------------------------- */
+
+static val full_mask(llvm *s, val mask) {
+    return llvm_splat(s, mask.v ? mask : llvm_int(s, s->t_i1, 1), s->lanes);
+}
+
+static val any_lane(llvm *s, val mask) {
+    ll_type t = s->L->TypeOf(mask.v);
+    return llvm_call(s, "llvm.vector.reduce.or", 1, &t, 1, &mask.v, mask.level, false);
+}
+
+static ll_value zeros(llvm *s) {
+    if (s->zeros) return s->zeros;
+    ll_type t = s->L->ArrayType2(s->t_i8, ZERO_BYTES);
+    s->zeros = s->L->AddGlobal(s->module, t, "zeros");
+    s->L->SetInitializer(s->zeros, s->L->ConstNull(t));
+    s->L->SetGlobalConstant(s->zeros, 1);
+    s->L->SetLinkage(s->zeros, LL_PRIVATE);
+    s->L->SetAlignment(s->zeros, 64);
+    return s->zeros;
+}
+
+static val or_zeros(llvm *s, val condition, val pointer) {
+    return condition.v ? llvm_select(s, condition, pointer, (val){.v = zeros(s)}) : pointer;
+}
+
+/* ---- moving between memory and values -------------------------------------------------------- */
+
+static ll_value alignment(llvm *s, const place *p) {
+    return s->L->ConstInt(s->t_i32, (unsigned long long)p->size, 0);
+}
+
+/* The instructions of a vector load, raw, written at `level`. `mask`: none, or lanes. */
+static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, int level) {
+    ll_type t = llvm_vector(s, element, s->lanes);
+    bool moves = p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1);
+    if (!moves) {
+        val pointers = lane_pointers(s, p);
+        ll_type types[2] = {t, s->L->TypeOf(pointers.v)};
+        ll_value arg[4] = {pointers.v, alignment(s, p), full_mask(s, mask).v, s->L->ConstNull(t)};
+        return llvm_call(s, "llvm.masked.gather", 2, types, 4, arg, level, true).v;
+    }
+    val from = p->pointer;
+    bool reverse = p->step == -1;
+    if (reverse) from = llvm_gep(s, from, p->size, llvm_int(s, s->t_i64, 1 - s->lanes));
+    if (reverse && mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
+    val raw = {.level = level, .vec = true};
+    if (mask.v) {
+        ll_type types[2] = {t, s->t_ptr};
+        ll_value arg[4] = {from.v, alignment(s, p), mask.v, s->L->ConstNull(t)};
+        raw = llvm_call(s, "llvm.masked.load", 2, types, 4, arg, level, true);
+    } else {
+        llvm_at(s, level);
+        raw.v = s->L->BuildLoad2(s->b, t, from.v, "");
+        s->L->SetAlignment(raw.v, (unsigned)p->size);
+    }
+    return reverse ? llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1).v : raw.v;
+}
+
+static ll_value load_scalar(llvm *s, const place *p, ll_type element, int level) {
+    llvm_at(s, level);
+    ll_value raw = s->L->BuildLoad2(s->b, element, p->pointer.v, "");
+    s->L->SetAlignment(raw, (unsigned)p->size);
+    return raw;
+}
+
+static void store_lanes(llvm *s, const place *p, val raw, val mask) {
+    bool moves = p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1);
+    raw = llvm_splat(s, raw, s->lanes);
+    if (mask.v) mask = full_mask(s, mask);
+    if (!moves) {
+        val pointers = lane_pointers(s, p);
+        ll_type types[2] = {s->L->TypeOf(raw.v), s->L->TypeOf(pointers.v)};
+        ll_value arg[4] = {raw.v, pointers.v, alignment(s, p), full_mask(s, mask).v};
+        llvm_call(s, "llvm.masked.scatter", 2, types, 4, arg, s->depth, true);
+        return;
+    }
+    val to = p->pointer;
+    if (p->step == -1) {
+        to = llvm_gep(s, to, p->size, llvm_int(s, s->t_i64, 1 - s->lanes));
+        raw = llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1);
+        if (mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
+    }
+    if (mask.v) {
+        ll_type types[2] = {s->L->TypeOf(raw.v), s->t_ptr};
+        ll_value arg[4] = {raw.v, to.v, alignment(s, p), mask.v};
+        llvm_call(s, "llvm.masked.store", 2, types, 4, arg, s->depth, true);
+        return;
+    }
+    llvm_at(s, s->depth);
+    s->L->SetAlignment(s->L->BuildStore(s->b, raw.v, to.v), (unsigned)p->size);
+}
+
+static void store_scalar(llvm *s, const place *p, val raw) {
+    llvm_at(s, s->depth);
+    s->L->SetAlignment(s->L->BuildStore(s->b, raw.v, p->pointer.v), (unsigned)p->size);
+}
+
+/* ---- loads as expressions ------------------------------------------------------------------- */
+
+static int load_level(const llvm *s, const place *p, val mask) {
+    int level = p->pointer.level;
+    if (p->stride == STRIDE_ANY && p->lanes.level > level) level = p->lanes.level;
+    if (mask.v && mask.level > level) level = mask.level;
+    if (s->written[p->mem] > level) level = s->written[p->mem];
+    for (int i = s->depth; i > level; i--)
+        if (s->level[i].maybe) return i;
+    return level;
+}
+
+static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn) {
+    place p = place_of(s, e->load.mem, e->load.index, dyn);
+    bool lanes = p.stride != STRIDE_NONE;
+    val mask = {0}, spread = {0}, whole = valid;
+    if (valid.vec) {
+        whole = (val){0};
+        if (lanes)
+            mask = valid;
+        else
+            spread = valid, whole = any_lane(s, valid);
+    }
+    if (lanes) mask = llvm_and_mask(s, mask, s->mask);
+    bool plain = p.stride == STRIDE_CONSTANT && p.step == 1 && !mask.v;
+    if (lanes && !plain && whole.v)
+        mask = full_mask(s, llvm_and_mask(s, mask, whole));
+    else
+        p.pointer = or_zeros(s, whole, p.pointer);
+    int level = load_level(s, &p, mask);
+    uint64_t kind =
+        (uint64_t)e->load.mem << 32 | (uint64_t)p.stride << 16 | (uint64_t)(lanes ? s->lanes : 0);
+    uint64_t moved = p.stride == STRIDE_ANY ? (uint64_t)(uintptr_t)p.lanes.v : (uint64_t)p.step;
+    uint64_t key = hash_mix(s->version[e->load.mem], (uint64_t)(uintptr_t)mask.v);
+    val *n = llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level);
+    val raw = *n;
+    if (!raw.v) {
+        ll_type t = llvm_memory_type(s, e->dtype);
+        raw.v = lanes ? load_lanes(s, &p, t, mask, level) : load_scalar(s, &p, t, level);
+        raw.vec = lanes;
+        *llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level) = raw;
+    }
+    val x = llvm_from_memory(s, e->dtype, raw);
+    return spread.v ? llvm_select(s, spread, x, llvm_constant(s, e->dtype, 0)) : x;
+}
+
+static llvm_tile *register_of(llvm *s, kmem m, sym index, int64_t *group) {
+    llvm_index x;
+    llvm_tile *t = &s->tile[m];
+    llvm_index_of(s, index, &x);
+    *group = x.constant / t->lanes;
+    bool lanes = x.stride == STRIDE_CONSTANT && x.step == 1;
+    if (x.terms || x.constant < 0 || x.constant % t->lanes || *group >= t->groups ||
+        (t->vec ? !lanes : x.stride != STRIDE_NONE))
+        raise_error(s->ctx, QN_EINTERNAL, "kernel %s: a register tile's index is no register",
+                    s->k->name);
+    return t;
+}
+
+static ll_type register_type(llvm *s, kmem m) {
+    ll_type t = llvm_type(s, kern_m(s->k, m)->dtype);
+    return s->tile[m].vec ? llvm_vector(s, t, s->tile[m].padded) : t;
+}
+
+static val load_register(llvm *s, const kern_expr *e, val valid) {
+    int64_t group;
+    llvm_tile *t = register_of(s, e->load.mem, e->load.index, &group);
+    val x = t->group[group];
+    if (!x.v) x = (val){.v = s->L->GetPoison(register_type(s, e->load.mem)), .vec = t->vec};
+    return valid.v ? llvm_select(s, valid, x, llvm_constant(s, e->dtype, 0)) : x;
+}
+
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+void llvm_begin_statement(llvm *s) {
+    s->stamp++;
+    if (s->k->exprs <= s->memo_cap) return;
+    uint32_t cap = 2 * s->k->exprs;
+    s->memo = arena_alloc(&s->arena, cap * sizeof *s->memo);
+    s->memo_stamp = arena_zeroed(&s->arena, cap * sizeof *s->memo_stamp);
+    s->stack = arena_alloc(&s->arena, 4 * cap * sizeof *s->stack);
+    s->memo_cap = cap;
+}
+
+static val known(const llvm *s, kexpr e) {
+    return e ? s->memo[e] : (val){0};
+}
+
+static val index_value(llvm *s, sym a) {
+    a = llvm_reduced(s, a);
+    if (!llvm_sym_varies(s, a)) return llvm_sym(s, a);
+    return llvm_cast(s, LL_SEXT, llvm_sym_lanes(s, a, llvm_sym_fits(s, a) ? 32 : 64), s->t_i64);
+}
+
+/* An index that fits in 32 bits is converted from there: vectors of i64 are slow to convert. */
+static val cast_index(llvm *s, const kern_expr *e, val whole) {
+    sym a = llvm_reduced(s, kern_e(s->k, e->arg[0])->index);
+    if (!llvm_sym_varies(s, a) || !llvm_sym_fits(s, a))
+        return llvm_op(s, OP_CAST, e->dtype, QN_I64, &whole);
+    val narrow = llvm_sym_lanes(s, a, 32);
+    return llvm_op(s, OP_CAST, e->dtype, QN_I32, &narrow);
+}
+
+static val node_value(llvm *s, kexpr id) {
+    kern_expr e = *kern_e(s->k, id);
+    if (e.kind == KE_CONST) return llvm_constant(s, e.dtype, e.bits);
+    if (e.kind == KE_INDEX) return index_value(s, e.index);
+    if (e.kind == KE_LOAD) {
+        if (!e.load.mem) return s->placeholder[e.load.index];
+        val valid = llvm_and_mask(s, llvm_truth(s, e.load.valid), known(s, e.load.guard));
+        if (kern_m(s->k, e.load.mem)->scope == KERN_REG) return load_register(s, &e, valid);
+        return load_memory(s, &e, valid, known(s, e.load.dyn));
+    }
+    val x[3] = {{0}};
+    for (int i = 0; i < e.n; i++) x[i] = known(s, e.arg[i]);
+    const kern_expr *last = kern_e(s->k, e.arg[e.n - 1]);
+    if (e.op == OP_CAST && last->kind == KE_INDEX) return cast_index(s, &e, x[0]);
+    return llvm_op(s, e.op, e.dtype, last->dtype, x);
+}
+
+/* Sources before users, without recursion: a chain of operations may be thousands long. */
+val llvm_expr(llvm *s, kexpr root) {
+    if (!root) return (val){0};
+    uint32_t n = 0;
+    s->stack[n++] = root;
+    while (n) {
+        kexpr e = s->stack[n - 1], *slot[3];
+        if (s->memo_stamp[e] == s->stamp) {
+            n--;
+            continue;
+        }
+        uint32_t before = n;
+        int args = kern_expr_args(kern_e(s->k, e), slot);
+        for (int i = 0; i < args; i++)
+            if (*slot[i] && s->memo_stamp[*slot[i]] != s->stamp) s->stack[n++] = *slot[i];
+        if (n > before) continue;
+        s->memo[e] = node_value(s, e);
+        s->memo_stamp[e] = s->stamp;
+        n--;
+    }
+    return s->memo[root];
+}
+
+/* ---- monoids -------------------------------------------------------------------------------- */
+
+/* Formulas of several components come from kern_combine, written about loads of no memory. */
+static kexpr placeholder(llvm *s, int i, int dtype) {
+    kern_expr e;
+    memset(&e, 0, sizeof e);
+    e.kind = KE_LOAD;
+    e.dtype = (uint8_t)dtype;
+    e.load.index = (sym)i;
+    e.load.valid = SYM_TRUE;
+    return kern_intern(s->k, &e);
+}
+
+void llvm_combine(llvm *s, int m, const kmem *mem, const val *a, const val *b, val *out) {
+    int n = monoid_rows[m].states;
+    if (n == 1) {
+        int dtype = kern_m(s->k, mem[0])->dtype;
+        val x[2] = {a[0], b[0]};
+        out[0] = m == MONOID_SET ? b[0] : llvm_op(s, monoid_rows[m].combine, dtype, dtype, x);
+        return;
+    }
+    kexpr left[KERN_STATES] = {0}, right[KERN_STATES] = {0}, result[KERN_STATES] = {0};
+    for (int i = 0; i < n; i++) {
+        left[i] = placeholder(s, i, kern_m(s->k, mem[i])->dtype);
+        right[i] = placeholder(s, n + i, kern_m(s->k, mem[i])->dtype);
+        s->placeholder[i] = a[i];
+        s->placeholder[n + i] = b[i];
+    }
+    kern_combine(s->k, m, left, right, result);
+    llvm_begin_statement(s);
+    for (int i = 0; i < n; i++) out[i] = llvm_expr(s, result[i]);
+}
+
+/* All active lanes of each component merged into one scalar, halving the lanes. */
+static void across_lanes(llvm *s, int m, const kmem *mem, val mask, val *x) {
+    int n = monoid_rows[m].states;
+    for (int i = 0; i < n; i++) {
+        int dtype = kern_m(s->k, mem[i])->dtype;
+        x[i] = llvm_splat(s, x[i], s->lanes);
+        const kern_expr *e = kern_e(s->k, kern_identity(s->k, m, i, (qn_dtype)dtype));
+        if (mask.v) x[i] = llvm_select(s, mask, x[i], llvm_constant(s, dtype, e->bits));
+    }
+    for (int lanes = s->lanes / 2; lanes; lanes /= 2) {
+        val low[KERN_STATES], high[KERN_STATES];
+        for (int i = 0; i < n; i++) {
+            low[i] = lanes > 1 ? llvm_shuffle(s, x[i], lanes, 0, 1) : llvm_lane(s, x[i], 0);
+            high[i] = lanes > 1 ? llvm_shuffle(s, x[i], lanes, lanes, 1) : llvm_lane(s, x[i], 1);
+        }
+        llvm_combine(s, m, mem, low, high, x);
+    }
+}
+
+/* ---- stores --------------------------------------------------------------------------------- */
+
+typedef struct store {
+    const kern_stmt *t;
+    int n;
+    val x[KERN_STATES]; /* what is stored or merged in */
+    val valid;          /* scalar or lanes or none, without the VEC loop's mask */
+} store;
+
+/* Merge lanes into a scalar where the target is one. Leaves the scalar condition in valid. */
+static void reduce_lanes(llvm *s, store *w) {
+    if (!s->lane_var || w->t->monoid == MONOID_SET) return;
+    val lanes = s->mask, whole = w->valid;
+    if (w->valid.vec) {
+        lanes = llvm_and_mask(s, w->valid, s->mask);
+        whole = any_lane(s, lanes);
+    }
+    across_lanes(s, w->t->monoid, w->t->store.mem, lanes, w->x);
+    w->valid = whole;
+}
+
+static void store_registers(llvm *s, store *w) {
+    val old[KERN_STATES] = {{0}}, out[KERN_STATES];
+    llvm_tile *tile[KERN_STATES];
+    int64_t group = 0;
+    for (int i = 0; i < w->n; i++) {
+        kmem m = w->t->store.mem[i];
+        tile[i] = register_of(s, m, w->t->store.index, &group);
+        old[i] = tile[i]->group[group];
+        if (!old[i].v)
+            old[i] = (val){.v = s->L->GetPoison(register_type(s, m)), .vec = tile[i]->vec};
+    }
+    bool spread = w->valid.vec;
+    if (!tile[0]->vec) reduce_lanes(s, w);
+    if (!tile[0]->vec && spread) w->valid = (val){0}; /* no lane: the identity is merged in */
+    val mask = w->valid;
+    if (tile[0]->vec) mask = llvm_and_mask(s, mask, s->mask);
+    llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
+    for (int i = 0; i < w->n; i++) {
+        if (mask.v) out[i] = llvm_select(s, mask, out[i], old[i]);
+        if (tile[i]->vec) out[i] = llvm_splat(s, out[i], tile[i]->padded);
+        tile[i]->group[group] = out[i];
+    }
+}
+
+static int dtype_at(const llvm *s, const store *w, int i) {
+    return kern_m(s->k, w->t->store.mem[i])->dtype;
+}
+
+/* mem = combine(mem, x) at scalar places. */
+static void update_scalar(llvm *s, store *w, const place *p) {
+    val old[KERN_STATES] = {{0}}, out[KERN_STATES];
+    for (int i = 0; i < w->n; i++) {
+        ll_type t = llvm_memory_type(s, dtype_at(s, w, i));
+        if (w->t->monoid == MONOID_SET) continue;
+        val raw = {load_scalar(s, &p[i], t, s->depth), s->depth, false};
+        old[i] = llvm_from_memory(s, dtype_at(s, w, i), raw);
+    }
+    llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
+    for (int i = 0; i < w->n; i++)
+        store_scalar(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]));
+}
+
+static void store_one(llvm *s, store *w, const place *p) {
+    reduce_lanes(s, w);
+    if (w->x[0].vec || w->valid.vec)
+        raise_error(s->ctx, QN_EINTERNAL, "kernel %s: lanes stored to one place", s->k->name);
+    llvm_guard g;
+    if (w->valid.v) llvm_open_guard(s, w->valid, &g);
+    update_scalar(s, w, p);
+    if (w->valid.v) llvm_close_guard(s, &g);
+}
+
+static void store_vector(llvm *s, store *w, const place *p) {
+    val old[KERN_STATES] = {{0}}, out[KERN_STATES];
+    val mask = llvm_and_mask(s, w->valid, s->mask);
+    if (mask.v) mask = full_mask(s, mask);
+    for (int i = 0; i < w->n; i++) {
+        ll_type t = llvm_memory_type(s, dtype_at(s, w, i));
+        if (w->t->monoid == MONOID_SET) continue;
+        val raw = {load_lanes(s, &p[i], t, mask, s->depth), s->depth, true};
+        old[i] = llvm_from_memory(s, dtype_at(s, w, i), raw);
+    }
+    llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
+    for (int i = 0; i < w->n; i++)
+        store_lanes(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]), mask);
+}
+
+/* Lanes that may meet in one place are merged one after the other. */
+static void store_each(llvm *s, store *w, const place *p) {
+    val mask = llvm_and_mask(s, w->valid, s->mask), pointers[KERN_STATES];
+    for (int i = 0; i < w->n; i++) pointers[i] = lane_pointers(s, &p[i]);
+    for (int lane = 0; lane < s->width; lane++) {
+        store one = *w;
+        place at[KERN_STATES];
+        for (int i = 0; i < w->n; i++) {
+            one.x[i] = llvm_lane(s, w->x[i], lane);
+            at[i] = p[i];
+            at[i].pointer = llvm_lane(s, pointers[i], lane);
+        }
+        llvm_guard g;
+        if (mask.v) llvm_open_guard(s, llvm_lane(s, mask, lane), &g);
+        update_scalar(s, &one, at);
+        if (mask.v) llvm_close_guard(s, &g);
+    }
+}
+
+void llvm_store(llvm *s, const kern_stmt *t) {
+    llvm_begin_statement(s);
+    store w = {.t = t, .n = t->n};
+    for (int i = 0; i < w.n; i++) w.x[i] = llvm_expr(s, t->store.value[i]);
+    w.valid = llvm_and_mask(s, llvm_truth(s, t->store.valid), llvm_expr(s, t->store.guard));
+    val dyn = llvm_expr(s, t->store.dyn);
+    if (kern_m(s->k, t->store.mem[0])->scope == KERN_REG) {
+        store_registers(s, &w);
+        return;
+    }
+    place p[KERN_STATES];
+    for (int i = 0; i < w.n; i++) p[i] = place_of(s, t->store.mem[i], t->store.index, dyn);
+    if (p[0].stride == STRIDE_NONE)
+        store_one(s, &w, p);
+    else if (p[0].stride == STRIDE_CONSTANT || t->monoid == MONOID_SET)
+        store_vector(s, &w, p);
+    else
+        store_each(s, &w, p);
+    for (int i = 0; i < w.n; i++) {
+        s->version[t->store.mem[i]]++;
+        s->written[t->store.mem[i]] = s->depth;
+    }
+}
+
+/* ---- tiles ---------------------------------------------------------------------------------- */
+
+static void define_registers(llvm *s, kmem m, val x) {
+    llvm_tile *t = &s->tile[m];
+    if (t->vec && x.v) x = llvm_splat(s, x, t->padded);
+    for (int64_t i = 0; i < t->groups; i++) t->group[i] = x;
+}
+
+/* Fill a LOCAL tile by whole vectors; its memory is a multiple of a cache line. */
+static void fill(llvm *s, kmem m, val x) {
+    int dtype = kern_m(s->k, m)->dtype;
+    int64_t size = (int64_t)qn_dtype_size((qn_dtype)dtype), lanes = 64 / size;
+    int64_t n = (sym_hi(s->syms, kern_m(s->k, m)->size) + lanes - 1) / lanes;
+    val raw = llvm_splat(s, llvm_to_memory(s, dtype, x), (int)lanes), base = base_pointer(s, m);
+    if (!n) return;
+    llvm_loop l;
+    llvm_open_loop(s, llvm_int(s, s->t_i64, 0), llvm_int(s, s->t_i64, n * 64), 64, NULL, &l);
+    val at = llvm_gep(s, base, 1, l.var);
+    llvm_at(s, s->depth);
+    s->L->SetAlignment(s->L->BuildStore(s->b, raw.v, at.v), 64);
+    llvm_close_loop(s, &l);
+}
+
+void llvm_define(llvm *s, kmem m, kexpr value) {
+    llvm_begin_statement(s);
+    val x = llvm_expr(s, value);
+    if (kern_m(s->k, m)->scope == KERN_REG) {
+        define_registers(s, m, x);
+        return;
+    }
+    if (x.v) fill(s, m, x);
+    s->version[m]++;
+    s->written[m] = s->depth;
+}

@@ -1,0 +1,252 @@
+/* llvm_tree.c - a kernel's tree as LLVM IR: one walk, and nothing behind it that would clean up.
+ *
+ * There is no optimisation pipeline: LLVM selects instructions, schedules them and allocates
+ * registers, and what it is given must already be what one wants to run. So the walk decides
+ * everything as it goes. A loop is a loop, a VEC loop binds its variable to lanes, an UNROLL loop
+ * repeats its body with the variable a number. A register of a REG tile is an SSA value that the
+ * walk keeps track of, with phis where loops carry it. Each operation goes to the outermost level
+ * its operands allow and is found again there by later uses (llvm.h), so that unrolling by 14 and 2
+ * loads 14 + 2 values for 28 fused multiplications, and addresses are computed where their
+ * variables change.
+ *
+ * What LLVM still does well by itself: folding addresses and loads into instructions, turning
+ * multiplied loop variables into increments, constants into immediates. */
+#include "emit/llvm.h"
+
+static void write_block(llvm *s, kstmt parent);
+
+/* ---- registers ------------------------------------------------------------------------------ */
+
+static int padded(int64_t width) {
+    int lanes = 1;
+    while (lanes < width) lanes *= 2;
+    return lanes;
+}
+
+/* Does a register of m hold the lanes of a VEC loop? That is so when an index of it uses one. */
+static int64_t register_width(const llvm *s, kmem m) {
+    for (kstmt l = 1; l < s->k->stmts; l++) {
+        const kern_stmt *t = kern_s(s->k, l);
+        if (t->kind != KS_LOOP || t->loop != KERN_VEC || l == s->k->root) continue;
+        int64_t width = sym_hi(s->syms, t->l.extent);
+        if (width <= 1) continue;
+        for (kexpr e = 1; e < s->k->exprs; e++) {
+            const kern_expr *x = kern_e(s->k, e);
+            if (x->kind == KE_LOAD && x->load.mem == m &&
+                sym_uses(s->syms, x->load.index, t->l.var))
+                return width;
+        }
+        for (kstmt i = kern_next(s->k, l, l); i; i = kern_next(s->k, i, l)) {
+            const kern_stmt *x = kern_s(s->k, i);
+            for (int c = 0; x->kind == KS_STORE && c < x->n; c++)
+                if (x->store.mem[c] == m && sym_uses(s->syms, x->store.index, t->l.var))
+                    return width;
+        }
+    }
+    return 1;
+}
+
+static void open_tile(llvm *s, kmem m) {
+    llvm_tile *t = &s->tile[m];
+    if (t->group || kern_m(s->k, m)->scope != KERN_REG) return;
+    int64_t size;
+    if (!sym_is_const(s->syms, kern_m(s->k, m)->size, &size) || size > INT32_MAX)
+        raise_error(s->ctx, QN_EINTERNAL, "kernel %s: a register tile of no constant size",
+                    s->k->name);
+    t->lanes = register_width(s, m);
+    t->vec = t->lanes > 1;
+    t->padded = padded(t->lanes);
+    t->groups = (size + t->lanes - 1) / t->lanes;
+    t->group = arena_zeroed(&s->arena, (t->groups + 1) * sizeof *t->group);
+}
+
+/* ---- loops ---------------------------------------------------------------------------------- */
+
+/* A loop's body stores to these: registers of tiles from outside are carried, and memory is from
+ * now on not what it was before the loop. */
+static bool *enter_body(llvm *s, kstmt loop, int level) {
+    bool *carried = arena_zeroed(&s->arena, s->k->mems * sizeof *carried);
+    for (kstmt i = kern_next(s->k, loop, loop); i; i = kern_next(s->k, i, loop)) {
+        const kern_stmt *t = kern_s(s->k, i);
+        for (int c = 0; c < KERN_STATES; c++) {
+            kmem m = t->kind == KS_STORE && c < t->n ? t->store.mem[c]
+                     : t->kind == KS_DEF && !c       ? t->def.mem
+                                                     : 0;
+            if (!m) continue;
+            s->version[m]++;
+            s->written[m] = level;
+            bool inside = s->launch.def[m] && kern_inside(s->k, s->launch.def[m], loop);
+            carried[m] |= kern_m(s->k, m)->scope == KERN_REG && !inside;
+        }
+    }
+    return carried;
+}
+
+static void write_trips(llvm *s, kstmt loop, val from, val to, val offset) {
+    llvm_loop l;
+    llvm_open_loop(s, from, to, 1, enter_body(s, loop, s->depth + 1), &l);
+    val var = offset.v ? llvm_binary(s, LL_SUB, l.var, offset) : l.var;
+    llvm_bind(s, kern_s(s->k, loop)->l.var, var);
+    write_block(s, loop);
+    llvm_unbind(s);
+    llvm_close_loop(s, &l);
+}
+
+static void write_once(llvm *s, kstmt loop, int64_t number) {
+    llvm_bind_constant(s, kern_s(s->k, loop)->l.var, number);
+    write_block(s, loop);
+    llvm_unbind(s);
+}
+
+static void write_lanes(llvm *s, kstmt loop, int64_t width) {
+    kern_stmt t = *kern_s(s->k, loop);
+    if (s->lane_var || width > KERN_LANES)
+        raise_error(s->ctx, QN_EINTERNAL, "kernel %s: a VEC loop that is none", s->k->name);
+    s->lane_var = t.l.var;
+    s->width = width;
+    s->lanes = padded(width);
+    s->mask = llvm_lane_mask(s, t.l.extent);
+    write_block(s, loop);
+    s->lane_var = SYM_ZERO;
+    s->mask = (val){0};
+}
+
+static void write_loop(llvm *s, kstmt loop) {
+    kern_stmt t = *kern_s(s->k, loop);
+    sym extent = llvm_reduced(s, t.l.extent);
+    int64_t most = sym_hi(s->syms, extent);
+    if (most < 1) return;
+    bool maybe = sym_ge0(s->syms, sym_sub(s->syms, extent, SYM_ONE)) != SYM_TRUE;
+    if (t.loop == KERN_UNROLL && sym_is_const(s->syms, extent, NULL)) {
+        for (int64_t i = 0; i < most; i++) write_once(s, loop, i);
+        return;
+    }
+    val n = llvm_sym(s, extent), zero = llvm_int(s, s->t_i64, 0);
+    llvm_guard g;
+    if (maybe) llvm_open_guard(s, llvm_compare(s, LL_SGT, n, zero), &g);
+    if (most == 1)
+        write_once(s, loop, 0);
+    else if (t.loop == KERN_VEC)
+        write_lanes(s, loop, most);
+    else
+        write_trips(s, loop, zero, n, (val){0});
+    if (maybe) llvm_close_guard(s, &g);
+}
+
+static void write_block(llvm *s, kstmt parent) {
+    for (kstmt i = kern_s(s->k, parent)->first; i; i = kern_s(s->k, i)->next) {
+        kern_stmt t = *kern_s(s->k, i);
+        if (t.kind == KS_LOOP) {
+            write_loop(s, i);
+        } else if (t.kind == KS_DEF) {
+            open_tile(s, t.def.mem);
+            llvm_define(s, t.def.mem, t.def.value);
+        } else {
+            llvm_store(s, &t);
+        }
+    }
+}
+
+/* ---- the functions -------------------------------------------------------------------------- */
+
+static void attribute(llvm *s, const char *name, const char *value) {
+    ll_attribute a = s->L->CreateStringAttribute(s->context, name, (unsigned)strlen(name), value,
+                                                 (unsigned)strlen(value));
+    s->L->AddAttributeAtIndex(s->function, (unsigned)LL_FUNCTION_INDEX, a);
+}
+
+static void begin_function(llvm *s, const char *name, int n, ll_type *parameter) {
+    ll_type t = s->L->FunctionType(s->t_void, parameter, (unsigned)n, 0);
+    s->function = s->L->AddFunction(s->module, name, t);
+    unsigned nounwind = s->L->GetEnumAttributeKindForName("nounwind", 8);
+    s->L->AddAttributeAtIndex(s->function, (unsigned)LL_FUNCTION_INDEX,
+                              s->L->CreateEnumAttribute(s->context, nounwind, 0));
+    attribute(s, "prefer-vector-width", s->owner->avx512 ? "512" : "256");
+    attribute(s, "min-legal-vector-width", s->owner->avx512 ? "512" : "256");
+    s->here = llvm_block(s, "entry");
+    s->depth = 0;
+    s->level[0] = (llvm_level){.serial = ++s->serial};
+    s->bindings = 0;
+}
+
+static void end_function(llvm *s) {
+    llvm_at(s, s->depth);
+    s->L->BuildRetVoid(s->b);
+}
+
+static val parameter_value(llvm *s, unsigned i) {
+    return (val){.v = s->L->GetParam(s->function, i)};
+}
+
+/* One root's share of the items [begin, end): its own are [offset, offset + trips). */
+static void write_root(llvm *s, kstmt root, sym offset, sym trips, val begin, val end) {
+    val first = llvm_sym(s, offset), past = llvm_sym(s, sym_add(s->syms, offset, trips));
+    val from = llvm_select(s, llvm_compare(s, LL_SGT, begin, first), begin, first);
+    val to = llvm_select(s, llvm_compare(s, LL_SLT, end, past), end, past);
+    llvm_guard g;
+    llvm_open_guard(s, llvm_compare(s, LL_SLT, from, to), &g);
+    if (kern_s(s->k, root)->kind == KS_LOOP && kern_s(s->k, root)->loop == KERN_PAR)
+        write_trips(s, root, from, to, first);
+    else
+        write_loop(s, root);
+    llvm_close_guard(s, &g);
+}
+
+static void write_kernel(llvm *s) {
+    ll_type parameter[5] = {s->t_ptr, s->t_ptr, s->t_ptr, s->t_i64, s->t_i64};
+    begin_function(s, EMIT_KERNEL, 5, parameter);
+    s->args = parameter_value(s, 0);
+    s->vars = parameter_value(s, 1);
+    s->scratch = parameter_value(s, 2);
+    val begin = parameter_value(s, 3), end = parameter_value(s, 4);
+    kstmt first = kern_s(s->k, s->k->root)->first;
+    if (!s->launch.parallel) {
+        write_block(s, s->k->root);
+    } else if (!kern_s(s->k, first)->next) {
+        write_trips(s, first, begin, end, (val){0});
+    } else {
+        sym offset = SYM_ZERO;
+        for (kstmt i = first; i; i = kern_s(s->k, i)->next) {
+            const kern_stmt *t = kern_s(s->k, i);
+            bool par = t->kind == KS_LOOP && t->loop == KERN_PAR;
+            sym trips = par ? t->l.extent : SYM_ONE;
+            write_root(s, i, offset, trips, begin, end);
+            offset = sym_add(s->syms, offset, trips);
+        }
+    }
+    end_function(s);
+}
+
+static void write_number(llvm *s, val out, int at, val number) {
+    val p = llvm_gep(s, out, 8, llvm_int(s, s->t_i64, at));
+    llvm_at(s, 0);
+    s->L->BuildStore(s->b, number.v, p.v);
+}
+
+static void write_info(llvm *s) {
+    ll_type parameter[2] = {s->t_ptr, s->t_ptr};
+    begin_function(s, EMIT_INFO, 2, parameter);
+    s->vars = parameter_value(s, 0);
+    val out = parameter_value(s, 1);
+    write_number(s, out, EMIT_ITEMS, llvm_sym(s, s->launch.items));
+    write_number(s, out, EMIT_WORK, llvm_sym(s, s->launch.work));
+    write_number(s, out, EMIT_SCRATCH, llvm_int(s, s->t_i64, s->launch.scratch));
+    for (kmem m = 1; m < s->k->mems; m++) {
+        const kern_memory *mem = kern_m(s->k, m);
+        if (mem->scope != KERN_ARG) continue;
+        val size = llvm_int(s, s->t_i64, (int64_t)qn_dtype_size(mem->dtype));
+        write_number(s, out, EMIT_SIZES + mem->arg,
+                     llvm_binary(s, LL_MUL, llvm_sym(s, mem->size), size));
+    }
+    end_function(s);
+}
+
+void llvm_write(llvm *s) {
+    kern *k = s->k;
+    emit_launch_of(k, &s->arena, &s->launch);
+    s->tile = arena_zeroed(&s->arena, k->mems * sizeof *s->tile);
+    s->version = arena_zeroed(&s->arena, k->mems * sizeof *s->version);
+    s->written = arena_zeroed(&s->arena, k->mems * sizeof *s->written);
+    write_info(s);
+    write_kernel(s);
+}
