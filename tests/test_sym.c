@@ -326,6 +326,9 @@ static void comparisons_normalise(void) {
     CHECK_SAME(sym_eq(at.s, scale(x, 2), plus(scale(y, 2), 1)), SYM_FALSE);
     CHECK_SAME(sym_eq(at.s, x, plus(x, 1)), SYM_FALSE);
     CHECK_SAME(sym_eq(at.s, x, y), sym_eq(at.s, y, x));
+    /* The division by a sum is there alone and in a product: it must not be multiplied out. */
+    sym rest = sym_mod(at.s, x, plus(n, 1)), few = sym_ge0(at.s, sub(num(2), rest));
+    CHECK(few != SYM_TRUE && few != SYM_FALSE);
     sym p = sym_ge0(at.s, x);
     CHECK_SAME(sym_ge0(at.s, plus(p, -1)), p);
     CHECK_SAME(sym_ge0(at.s, scale(p, -1)), sym_lt(at.s, x, num(0)));

@@ -187,12 +187,21 @@ static void reduce_comparison(form *f) {
     form_copy(f, &less);
 }
 
+/* Is atom a factor of one of f's products? */
+static bool in_product(const form *f, sym atom) {
+    sym q;
+    for (int i = 0; i < f->n; i++)
+        if (f->term[i] != atom && mono_quotient(f->s, f->term[i], atom, &q)) return true;
+    return false;
+}
+
 /* rest + floor(a/t) >= 0 is a + t*rest >= 0; rest - floor(a/t) >= 0 is t*rest + t - 1 - a >= 0. */
 static bool multiply_out(form *f) {
     sym_store *s = f->s;
     for (int i = f->n - 1; i >= 0; i--) {
         const sym_node *x = sym_at(s, f->term[i]);
         if (x->kind != SYM_DIV || (f->coef[i] != 1 && f->coef[i] != -1)) continue;
+        if (in_product(f, x->self)) continue; /* it would come back, without end */
         form rest, g;
         form_copy(&rest, f);
         form_drop(&rest, i);
