@@ -480,13 +480,14 @@ static inline oracle_value oracle_scattered(const dev_node *n, int64_t flat, lon
 
 /* ---- any node ------------------------------------------------------------------------------ */
 
-/* The value of element `flat` of a node whose sources are dense, and the error `ref` is allowed in
- * ulps of the result. */
-static inline oracle_value oracle_node(const dev_node *n, int64_t flat, double *ulps) {
+/* The value of element `flat` of a node whose sources are dense; the error `ref` is allowed in ulps
+ * of the result; and for sums the magnitudes that went in, by which a device that adds in the
+ * result's own precision may err. */
+static inline oracle_value oracle_node(const dev_node *n, int64_t flat, double *ulps,
+                                       long double *bulk) {
     oracle_value x[3] = {{0, 0}, {0, 0}, {0, 0}}, v = {0, 0};
     int64_t at[QN_MAX_RANK];
-    long double bulk = 0;
-    *ulps = 0;
+    *ulps = 0, *bulk = 0;
     switch (op_rows[n->op].class_) {
     case CLASS_LEAF:
         if (n->op == OP_CONST) return oracle_get(n->dtype, &n->bits, 0);
@@ -504,16 +505,16 @@ static inline oracle_value oracle_node(const dev_node *n, int64_t flat, double *
         flat = oracle_moved(n, flat);
         return flat < 0 ? v : oracle_get(n->dtype, n->src[0].data, flat);
     case CLASS_REDUCE:
-        v = oracle_reduced(n, flat, &bulk);
+        v = oracle_reduced(n, flat, bulk);
         break;
     default:
         if (n->op == OP_GATHER) return oracle_gathered(n, flat);
-        v = oracle_scattered(n, flat, &bulk);
+        v = oracle_scattered(n, flat, bulk);
     }
     /* Sums of n doubles: each addition errs by 2^-53 of what is there, at most `bulk`. */
     *ulps = 0.5001;
-    if (isfinite(bulk) && bulk > 0)
-        *ulps += (double)(ldexpl(bulk, -48) / oracle_ulp(n->dtype, v.f));
+    if (isfinite(*bulk) && *bulk > 0)
+        *ulps += (double)(ldexpl(*bulk, -48) / oracle_ulp(n->dtype, v.f));
     if (n->op == OP_PROD) *ulps += n->dtype == QN_F64 ? 64 : 0.01;
     return v;
 }
