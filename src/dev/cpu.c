@@ -49,8 +49,8 @@ static void cpu_limits(void *state, kern_limits *out) {
 static void cpu_close(void *state) {
     cpu *c = state;
     emit_llvm_close(c->llvm);
+    heap_free(&c->ctx->heap, c->scratch, c->scratch_each * (size_t)pool_threads(c->pool));
     pool_close(c->pool);
-    heap_free(&c->ctx->heap, c->scratch, c->scratch_each * pool_threads(c->pool));
     heap_free(&c->ctx->heap, c, sizeof *c);
 }
 

@@ -24,11 +24,11 @@
 
 /* Functions that compilers call on their own, and those of the maths library that stand in for
  * instructions old processors lack. */
+/* clang-format off */
 #define EXTERNALS(X)                                                                               \
-    X(memcpy)                                                                                      \
-    X(memmove)                                                                                     \
-    X(memset) X(fma) X(fmaf) X(floor) X(floorf) X(ceil) X(ceilf) X(rint) X(rintf) X(trunc)         \
-        X(truncf)
+    X(memcpy) X(memmove) X(memset) X(fmod) X(fmodf) X(fma) X(fmaf) X(floor) X(floorf) X(ceil)      \
+    X(ceilf) X(rint) X(rintf) X(trunc) X(truncf)
+/* clang-format on */
 static const struct {
     const char *name;
     void (*function)(void);
