@@ -205,7 +205,427 @@ typedef struct qn_stats {
 QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out);
 
 /* ---- operations ------------------------------------------------------------------------- */
-/* Broadcasting is NumPy's. Generated from src/graph/ops.h and src/graph/funcs.h by tools/gen.py. */
+
+/* Broadcasting is NumPy's; dtypes promote as the array API says, and an integer with a float gives
+ * the float's type. Functions that have no meaning for integers take them as f32. Axes may be
+ * negative. Sizes may be codes from qn_var() and qn_dim(). The prototypes follow the rows of
+ * src/graph/ops.h and src/graph/funcs.h (tools/gen.py). */
+
+#define QN_ALL (-2147483647 - 1) /* for an axis: every axis */
+#define QN_END INT64_MAX         /* for the stop of a slice: as far as it goes */
+
+typedef enum qn_pad_mode {
+    QN_PAD_CONSTANT = 0, /* with a value */
+    QN_PAD_REFLECT,      /* c b [a b c] b a */
+    QN_PAD_EDGE,         /* a a [a b c] c c */
+    QN_PAD_CIRCULAR      /* b c [a b c] a b */
+} qn_pad_mode;
+
+/* How qn_scatter brings a new value and the one that is there together. */
+typedef enum qn_combine {
+    QN_COMBINE_SET = 0,
+    QN_COMBINE_SUM,
+    QN_COMBINE_PROD,
+    QN_COMBINE_MAX,
+    QN_COMBINE_MIN,
+    QN_COMBINE_AND,
+    QN_COMBINE_OR
+} qn_combine;
+
+/* == generated prototypes == */
+
+/* -x [gen neg d1772fdb b014d943] */
+QN_API qn_tensor *qn_neg(qn_tensor *x);
+/* absolute value [gen abs f588a0c7 b0de3fbf] */
+QN_API qn_tensor *qn_abs(qn_tensor *x);
+/* 1 / x [gen reciprocal c52f8c3b 2425cc8f] */
+QN_API qn_tensor *qn_reciprocal(qn_tensor *x);
+/* square root; NaN below 0 [gen sqrt 9cd00f3b e1e2f1aa] */
+QN_API qn_tensor *qn_sqrt(qn_tensor *x);
+/* e^x [gen exp 652a1ca7 e06c0865] */
+QN_API qn_tensor *qn_exp(qn_tensor *x);
+/* 2^x [gen exp2 d84e5174 e2ea95bf] */
+QN_API qn_tensor *qn_exp2(qn_tensor *x);
+/* e^x - 1, exact near 0 [gen expm1 b5b981b5 5e294083] */
+QN_API qn_tensor *qn_expm1(qn_tensor *x);
+/* natural logarithm; NaN below 0 [gen log 81048fe4 623eeaf6] */
+QN_API qn_tensor *qn_log(qn_tensor *x);
+/* logarithm to base 2 [gen log2 01ddab66 e030e270] */
+QN_API qn_tensor *qn_log2(qn_tensor *x);
+/* log(1 + x), exact near 0 [gen log1p 1a662cb1 36809fbc] */
+QN_API qn_tensor *qn_log1p(qn_tensor *x);
+/* sine of radians [gen sin 80860515 c45cff7b] */
+QN_API qn_tensor *qn_sin(qn_tensor *x);
+/* cosine of radians [gen cos cb739f68 da4115ed] */
+QN_API qn_tensor *qn_cos(qn_tensor *x);
+/* arc tangent in radians [gen atan 8dd9ea6a 0da390a5] */
+QN_API qn_tensor *qn_atan(qn_tensor *x);
+/* hyperbolic tangent [gen tanh e0d32543 d2cc0b77] */
+QN_API qn_tensor *qn_tanh(qn_tensor *x);
+/* error function [gen erf a4055313 eb5d4f5f] */
+QN_API qn_tensor *qn_erf(qn_tensor *x);
+/* largest integer not above x [gen floor f7bb1551 bb49a372] */
+QN_API qn_tensor *qn_floor(qn_tensor *x);
+/* smallest integer not below x [gen ceil b33e1b32 a4749c2c] */
+QN_API qn_tensor *qn_ceil(qn_tensor *x);
+/* nearest integer, ties to even [gen round c0021483 a27b250d] */
+QN_API qn_tensor *qn_round(qn_tensor *x);
+/* x without its fraction [gen trunc bc294ad9 a845cfe9] */
+QN_API qn_tensor *qn_trunc(qn_tensor *x);
+/* every bit inverted; logical not for bool [gen not 1c4d550c 4343da43] */
+QN_API qn_tensor *qn_not(qn_tensor *x);
+/* x + y [gen add d254959e 6db9e36f] */
+QN_API qn_tensor *qn_add(qn_tensor *x, qn_tensor *y);
+/* x - y [gen sub acb7aeb5 beb9b222] */
+QN_API qn_tensor *qn_sub(qn_tensor *x, qn_tensor *y);
+/* x * y [gen mul b9d50aad 800e4c7d] */
+QN_API qn_tensor *qn_mul(qn_tensor *x, qn_tensor *y);
+/* x / y [gen div 9b4923c4 2b8bc940] */
+QN_API qn_tensor *qn_div(qn_tensor *x, qn_tensor *y);
+/* floor(x / y); integers by 0 give 0 [gen floor_div 179fa890 d00c9851] */
+QN_API qn_tensor *qn_floor_div(qn_tensor *x, qn_tensor *y);
+/* x - y*floor(x / y), with y's sign; integers by 0 give 0 [gen mod bc2392b8 632bca49] */
+QN_API qn_tensor *qn_mod(qn_tensor *x, qn_tensor *y);
+/* x to the power y, as IEEE pow [gen pow eb10cd1b d513577a] */
+QN_API qn_tensor *qn_pow(qn_tensor *x, qn_tensor *y);
+/* the larger; NaN when either is [gen maximum 932cf56f b0438cb2] */
+QN_API qn_tensor *qn_maximum(qn_tensor *x, qn_tensor *y);
+/* the smaller; NaN when either is [gen minimum acf450e8 a26930a6] */
+QN_API qn_tensor *qn_minimum(qn_tensor *x, qn_tensor *y);
+/* x < y [gen lt 27d3b11a 27533686] */
+QN_API qn_tensor *qn_lt(qn_tensor *x, qn_tensor *y);
+/* x <= y [gen le 8bb85f42 978388ae] */
+QN_API qn_tensor *qn_le(qn_tensor *x, qn_tensor *y);
+/* x == y [gen eq c45fbc5e f873dd02] */
+QN_API qn_tensor *qn_eq(qn_tensor *x, qn_tensor *y);
+/* x != y [gen ne 8e5e2ee9 e28f366f] */
+QN_API qn_tensor *qn_ne(qn_tensor *x, qn_tensor *y);
+/* bitwise and [gen and 08e04f46 3bee6062] */
+QN_API qn_tensor *qn_and(qn_tensor *x, qn_tensor *y);
+/* bitwise or [gen or 795a7067 a8f263c9] */
+QN_API qn_tensor *qn_or(qn_tensor *x, qn_tensor *y);
+/* bitwise exclusive or [gen xor 92786886 e6cd5d5a] */
+QN_API qn_tensor *qn_xor(qn_tensor *x, qn_tensor *y);
+/* x * 2^y; 0 for y past the width [gen shl f4fe777d 2e7e4956] */
+QN_API qn_tensor *qn_shl(qn_tensor *x, qn_tensor *y);
+/* floor(x / 2^y): arithmetic for signed, logical for unsigned [gen shr 2a39b25e 8b953d2a] */
+QN_API qn_tensor *qn_shr(qn_tensor *x, qn_tensor *y);
+/* y where x, else z [gen where c98fc31b 6ff5a544] */
+QN_API qn_tensor *qn_where(qn_tensor *x, qn_tensor *y, qn_tensor *z);
+/* x*y + z with one rounding [gen fma 8773c8ed 279fb4a8] */
+QN_API qn_tensor *qn_fma(qn_tensor *x, qn_tensor *y, qn_tensor *z);
+/* sum over axes [gen sum f6ec2ddd 4aa48729] */
+QN_API qn_tensor *qn_sum(qn_tensor *x, int axis, bool keepdims);
+/* as sum, over n axes [gen sum_axes f6ec2ddd c493e027] */
+QN_API qn_tensor *qn_sum_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* product over axes [gen prod 5e191ffe fbc9888d] */
+QN_API qn_tensor *qn_prod(qn_tensor *x, int axis, bool keepdims);
+/* as prod, over n axes [gen prod_axes 5e191ffe 7cbae544] */
+QN_API qn_tensor *qn_prod_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* largest over axes; NaN when one is there [gen max 3c551fe8 33f5fecb] */
+QN_API qn_tensor *qn_max(qn_tensor *x, int axis, bool keepdims);
+/* as max, over n axes [gen max_axes 3c551fe8 ec5805f0] */
+QN_API qn_tensor *qn_max_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* smallest over axes; NaN when one is there [gen min b3e71b3d cd0b6d84] */
+QN_API qn_tensor *qn_min(qn_tensor *x, int axis, bool keepdims);
+/* as min, over n axes [gen min_axes b3e71b3d ab258f7b] */
+QN_API qn_tensor *qn_min_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* first index of the largest, in the flat order of axes [gen argmax d88b8bef 211f96a0] */
+QN_API qn_tensor *qn_argmax(qn_tensor *x, int axis, bool keepdims);
+/* as argmax, over n axes [gen argmax_axes d88b8bef 61110e3d] */
+QN_API qn_tensor *qn_argmax_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* first index of the smallest, in the flat order of axes [gen argmin 9705300e db7a3bcc] */
+QN_API qn_tensor *qn_argmin(qn_tensor *x, int axis, bool keepdims);
+/* as argmin, over n axes [gen argmin_axes 9705300e be66fa19] */
+QN_API qn_tensor *qn_argmin_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* must be stored before it is used [gen contiguous a5859681 95f8942f] */
+QN_API qn_tensor *qn_contiguous(qn_tensor *x);
+/* the value without its history [gen detach 144d6844 7f69ccbe] */
+QN_API qn_tensor *qn_detach(qn_tensor *x);
+/* `value` converted to dtype at every index [gen full 8d643940 387c1a47] */
+QN_API qn_tensor *qn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value);
+/* zeros [gen zeros 971ce0eb cc30f2d0] */
+QN_API qn_tensor *qn_zeros(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape);
+/* ones [gen ones 9cb4b4f6 078df6cc] */
+QN_API qn_tensor *qn_ones(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape);
+/* a tensor of rank 0 [gen scalar 64512a9b 175d91ee] */
+QN_API qn_tensor *qn_scalar(qn_ctx *qn, qn_dtype dtype, double value);
+/* a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)) [gen like e768e654 b1d7a1c3]
+ * */
+QN_API qn_tensor *qn_like(qn_tensor *x, double value);
+/* `value` in x's dtype and shape [gen full_like d2cd3ba4 091991c9] */
+QN_API qn_tensor *qn_full_like(qn_tensor *x, double value);
+/* zeros in x's dtype and shape [gen zeros_like c0defd11 56fccb38] */
+QN_API qn_tensor *qn_zeros_like(qn_tensor *x);
+/* ones in x's dtype and shape [gen ones_like bf06775b 40af246a] */
+QN_API qn_tensor *qn_ones_like(qn_tensor *x);
+/* the index along an axis [gen iota f0841f31 67ce5c5c] */
+QN_API qn_tensor *qn_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int axis);
+/* start, start + step, ... below stop (above it for a negative step) [gen arange 290ae38a d81af380]
+ * */
+QN_API qn_tensor *qn_arange(qn_ctx *qn, qn_dtype dtype, double start, double stop, double step);
+/* n evenly spaced numbers from start to stop, both included [gen linspace 213fa485 46f4a274] */
+QN_API qn_tensor *qn_linspace(qn_ctx *qn, qn_dtype dtype, double start, double stop, int64_t n);
+/* ones on the diagonal, zeros elsewhere [gen eye 2ce5977e 910818ec] */
+QN_API qn_tensor *qn_eye(qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns);
+/* another dtype: rounded to nearest even, wrapped, or truncated and clamped (NaN gives 0); bool: x
+ * != 0 [gen cast 02bd2e36 8df51dc3] */
+QN_API qn_tensor *qn_cast(qn_tensor *x, qn_dtype dtype);
+/* the same bits as a dtype of equal size [gen bitcast f1662d5e b91847bd] */
+QN_API qn_tensor *qn_bitcast(qn_tensor *x, qn_dtype dtype);
+/* x above 0, else 0; derivative 0 at 0 [gen relu 2ab5dd47 9aeae1dc] */
+QN_API qn_tensor *qn_relu(qn_tensor *x);
+/* -1, 0 or 1; NaN stays [gen sign c1b29398 4db388e2] */
+QN_API qn_tensor *qn_sign(qn_tensor *x);
+/* 1 / (1 + e^-x) [gen sigmoid ec4829fe a3e72395] */
+QN_API qn_tensor *qn_sigmoid(qn_tensor *x);
+/* log(sigmoid(x)) without overflow [gen log_sigmoid a5260cad ed746bd3] */
+QN_API qn_tensor *qn_log_sigmoid(qn_tensor *x);
+/* 1 / sqrt(x) [gen rsqrt 09705bef 71f63c1d] */
+QN_API qn_tensor *qn_rsqrt(qn_tensor *x);
+/* x * x [gen square 30a6f075 b832088d] */
+QN_API qn_tensor *qn_square(qn_tensor *x);
+/* logarithm to base 10 [gen log10 e487fea4 353d5182] */
+QN_API qn_tensor *qn_log10(qn_tensor *x);
+/* cube root, with x's sign [gen cbrt 0d1dd9fa 3d6748d5] */
+QN_API qn_tensor *qn_cbrt(qn_tensor *x);
+/* tangent of radians [gen tan 8b93b215 97532d17] */
+QN_API qn_tensor *qn_tan(qn_tensor *x);
+/* hyperbolic sine [gen sinh 9c64e3fe 3e8d0f13] */
+QN_API qn_tensor *qn_sinh(qn_tensor *x);
+/* hyperbolic cosine [gen cosh fec500c8 b858a7c8] */
+QN_API qn_tensor *qn_cosh(qn_tensor *x);
+/* arc sine; NaN outside [-1, 1] [gen asin 39d2893b 55089d64] */
+QN_API qn_tensor *qn_asin(qn_tensor *x);
+/* arc cosine; NaN outside [-1, 1] [gen acos 4e29e455 ed695db4] */
+QN_API qn_tensor *qn_acos(qn_tensor *x);
+/* inverse of sinh [gen asinh 4037d93a cd28ceeb] */
+QN_API qn_tensor *qn_asinh(qn_tensor *x);
+/* inverse of cosh; NaN below 1 [gen acosh 9a1a1064 14ca2647] */
+QN_API qn_tensor *qn_acosh(qn_tensor *x);
+/* inverse of tanh [gen atanh a498424a eed9dcf8] */
+QN_API qn_tensor *qn_atanh(qn_tensor *x);
+/* bool: is x not a number? [gen isnan bab41ceb 6d61c768] */
+QN_API qn_tensor *qn_isnan(qn_tensor *x);
+/* bool: is x an infinity? [gen isinf 9730f34f 30cfd765] */
+QN_API qn_tensor *qn_isinf(qn_tensor *x);
+/* bool: neither infinite nor NaN? [gen isfinite 88b91b7f 52be7719] */
+QN_API qn_tensor *qn_isfinite(qn_tensor *x);
+/* bool: is x zero? [gen logical_not 9473996b b112ae1c] */
+QN_API qn_tensor *qn_logical_not(qn_tensor *x);
+/* x * sigmoid(x), also called swish [gen silu 6321bb50 48c2fdef] */
+QN_API qn_tensor *qn_silu(qn_tensor *x);
+/* x * Phi(x) by the error function [gen gelu 4b2942f7 0d7e3349] */
+QN_API qn_tensor *qn_gelu(qn_tensor *x);
+/* gelu's approximation by tanh, as in GPT-2 [gen gelu_tanh 0f9b8101 ddddfe5a] */
+QN_API qn_tensor *qn_gelu_tanh(qn_tensor *x);
+/* log(1 + e^x) without overflow [gen softplus 5f982830 11b6ed88] */
+QN_API qn_tensor *qn_softplus(qn_tensor *x);
+/* x * tanh(softplus(x)) [gen mish 5f50d2b5 ac1c489b] */
+QN_API qn_tensor *qn_mish(qn_tensor *x);
+/* x clamped to [0, 6] [gen relu6 cf67064a c6437af8] */
+QN_API qn_tensor *qn_relu6(qn_tensor *x);
+/* x * relu6(x + 3) / 6 [gen hardswish 15d82a20 cc02c423] */
+QN_API qn_tensor *qn_hardswish(qn_tensor *x);
+/* relu6(x + 3) / 6 [gen hardsigmoid f96edcdf b09ae919] */
+QN_API qn_tensor *qn_hardsigmoid(qn_tensor *x);
+/* scaled elu, constants of Klambauer et al. 2017 [gen selu cf61eadc 0b5e4686] */
+QN_API qn_tensor *qn_selu(qn_tensor *x);
+/* x above 0, else alpha * (e^x - 1) [gen elu 94a43a50 3130a1c8] */
+QN_API qn_tensor *qn_elu(qn_tensor *x, double alpha);
+/* x above 0, else slope * x [gen leaky_relu 0965995e 0c5b8047] */
+QN_API qn_tensor *qn_leaky_relu(qn_tensor *x, double slope);
+/* x within [lo, hi]; NaN stays [gen clamp 2e29db4b d8ce9d53] */
+QN_API qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi);
+/* bool: x > y [gen gt 8272118f 6d1cd40a] */
+QN_API qn_tensor *qn_gt(qn_tensor *x, qn_tensor *y);
+/* bool: x >= y [gen ge d9df50ef c12e24b4] */
+QN_API qn_tensor *qn_ge(qn_tensor *x, qn_tensor *y);
+/* bool: both non-zero [gen logical_and 299ea95d b3fc0095] */
+QN_API qn_tensor *qn_logical_and(qn_tensor *x, qn_tensor *y);
+/* bool: either non-zero [gen logical_or 24821d8d 1f92dd5b] */
+QN_API qn_tensor *qn_logical_or(qn_tensor *x, qn_tensor *y);
+/* bool: exactly one non-zero [gen logical_xor dab3828f 7b180516] */
+QN_API qn_tensor *qn_logical_xor(qn_tensor *x, qn_tensor *y);
+/* remainder with x's sign, C's % and fmod; integers by 0 give x [gen rem 7b7473c0 1fd988ad] */
+QN_API qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y);
+/* angle of the point (y, x): atan(x / y) in the right quadrant [gen atan2 6ed158c1 60459ad4] */
+QN_API qn_tensor *qn_atan2(qn_tensor *x, qn_tensor *y);
+/* sqrt(x*x + y*y) without overflow [gen hypot b6c7de6e 8f1144a0] */
+QN_API qn_tensor *qn_hypot(qn_tensor *x, qn_tensor *y);
+/* log(e^x + e^y) without overflow [gen logaddexp 7dbf50c7 26d3b292] */
+QN_API qn_tensor *qn_logaddexp(qn_tensor *x, qn_tensor *y);
+/* x + t * (y - x) [gen lerp a893eab2 fb1bb93c] */
+QN_API qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t);
+/* mean over an axis; integers give f32 [gen mean e3d02be0 3acf520d] */
+QN_API qn_tensor *qn_mean(qn_tensor *x, int axis, bool keepdims);
+/* mean over n axes [gen mean_axes b2bd2720 c6b81721] */
+QN_API qn_tensor *qn_mean_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* variance: squares' sum over (count - correction); 1 gives the unbiased estimate
+ * [gen variance defdfd71 b5813b40] */
+QN_API qn_tensor *qn_variance(qn_tensor *x, int axis, double correction, bool keepdims);
+/* variance over n axes [gen variance_axes b4b4218d 22043ae1] */
+QN_API qn_tensor *qn_variance_axes(qn_tensor *x, int n, const int *axes, double correction,
+                                   bool keepdims);
+/* square root of the variance [gen std ec69aa44 f703efb3] */
+QN_API qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims);
+/* bool: is any element non-zero? [gen any ed10b950 77f43598] */
+QN_API qn_tensor *qn_any(qn_tensor *x, int axis, bool keepdims);
+/* bool: is every element non-zero? [gen all 18b4e94c 65288b99] */
+QN_API qn_tensor *qn_all(qn_tensor *x, int axis, bool keepdims);
+/* (sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero
+ * [gen norm 8704c274 3617536c] */
+QN_API qn_tensor *qn_norm(qn_tensor *x, double p, int axis, bool keepdims);
+/* log(sum e^x) without overflow [gen logsumexp 886f778a a71ed0e1] */
+QN_API qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims);
+/* the same elements in row-major order; one size may be -1, meaning what is left
+ * [gen reshape 0c92a3d2 19bf9c51] */
+QN_API qn_tensor *qn_reshape(qn_tensor *x, int rank, const int64_t *shape);
+/* axis i of the result is axis axes[i] of x [gen permute c3fe526d c2c84e1d] */
+QN_API qn_tensor *qn_permute(qn_tensor *x, int n, const int *axes);
+/* axes a and b exchanged [gen transpose 5d6f29fd 898158fd] */
+QN_API qn_tensor *qn_transpose(qn_tensor *x, int a, int b);
+/* broadcast to a shape; -1 keeps a size [gen expand 273865f9 888925fb] */
+QN_API qn_tensor *qn_expand(qn_tensor *x, int rank, const int64_t *shape);
+/* elements start, start + step, ... before stop; as in NumPy negative ones count from the end and
+ * what is outside is cut off; stop QN_END: as far as it goes; step may be negative
+ * [gen slice 78f3ee8c 2cc73bf3] */
+QN_API qn_tensor *qn_slice(qn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
+/* x at one index of an axis, which is dropped [gen select 27307392 e2857d15] */
+QN_API qn_tensor *qn_select(qn_tensor *x, int axis, int64_t index);
+/* an axis, or with QN_ALL every axis, in reverse order [gen flip 73bdeb97 bec825d8] */
+QN_API qn_tensor *qn_flip(qn_tensor *x, int axis);
+/* element offset + sum of index * stride of x in row-major order [gen as_strided eaf0db10 9d3558f6]
+ * */
+QN_API qn_tensor *qn_as_strided(qn_tensor *x, int rank, const int64_t *shape,
+                                const int64_t *strides, int64_t offset);
+/* two numbers for each axis of x say how much to add before and after (negative: to cut off);
+ * `value` is for QN_PAD_CONSTANT [gen pad 8ea8375c c6e1c525] */
+QN_API qn_tensor *qn_pad(qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, double value);
+/* elements moved `shift` places onward, around the end [gen roll 9410ede1 6d902439] */
+QN_API qn_tensor *qn_roll(qn_tensor *x, int64_t shift, int axis);
+/* an axis of size 1, or with QN_ALL all such axes, dropped [gen squeeze 162103c3 0269983e] */
+QN_API qn_tensor *qn_squeeze(qn_tensor *x, int axis);
+/* a new axis of size 1 at `axis` of the result [gen unsqueeze 65db3114 b24b45f3] */
+QN_API qn_tensor *qn_unsqueeze(qn_tensor *x, int axis);
+/* axes first to last (included) merged into one [gen flatten 073b438a 61c49d8a] */
+QN_API qn_tensor *qn_flatten(qn_tensor *x, int first, int last);
+/* windows of `size` elements every `step` along an axis; the place within is a new last axis
+ * [gen unfold d3839815 8bf65bea] */
+QN_API qn_tensor *qn_unfold(qn_tensor *x, int axis, int64_t size, int64_t step);
+/* elements [.., i, i + offset] of the last two axes as a new last axis
+ * [gen diagonal 8173e6a9 fb19ec00] */
+QN_API qn_tensor *qn_diagonal(qn_tensor *x, int64_t offset);
+/* zeros below the k-th diagonal of the last two axes [gen triu 385c663b 302797bf] */
+QN_API qn_tensor *qn_triu(qn_tensor *x, int64_t k);
+/* zeros above the k-th diagonal of the last two axes [gen tril 13d55256 2f69659c] */
+QN_API qn_tensor *qn_tril(qn_tensor *x, int64_t k);
+/* tensors one after the other along an axis [gen concat 30942eae b3c98283] */
+QN_API qn_tensor *qn_concat(int n, qn_tensor *const *xs, int axis);
+/* tensors of one shape along a new axis [gen stack 66c828e0 82b4ec49] */
+QN_API qn_tensor *qn_stack(int n, qn_tensor *const *xs, int axis);
+/* concat along axis 0; vectors are rows [gen vstack 9a714657 a0e59c12] */
+QN_API qn_tensor *qn_vstack(int n, qn_tensor *const *xs);
+/* concat along axis 1; vectors along axis 0 [gen hstack b6176c5e 2d4c810c] */
+QN_API qn_tensor *qn_hstack(int n, qn_tensor *const *xs);
+/* n consecutive parts of the given sizes, which make up the axis [gen split d707b9bc db4ed45c] */
+QN_API int qn_split(qn_tensor *x, int n, const int64_t *sizes, int axis, qn_tensor **out);
+/* n consecutive parts, the first ones larger by one where n does not divide
+ * [gen chunk 5cb1c505 a9af3beb] */
+QN_API int qn_chunk(qn_tensor *x, int n, int axis, qn_tensor **out);
+/* the whole repeated along the last n axes; new axes in front where n is above x's rank
+ * [gen tile 52da775d 24ad9eba] */
+QN_API qn_tensor *qn_tile(qn_tensor *x, int n, const int64_t *times);
+/* each element repeated along an axis [gen repeat_interleave 22378812 1063eee8] */
+QN_API qn_tensor *qn_repeat_interleave(qn_tensor *x, int64_t times, int axis);
+/* n vectors expanded to their common grid, the first along axis 0 [gen meshgrid 712f7a9d 29d668e2]
+ * */
+QN_API int qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out);
+/* x[.., index[..], ..] along an axis; index has x's shape on all others
+ * [gen gather 1be655d6 94d9e367] */
+QN_API qn_tensor *qn_gather(qn_tensor *x, qn_tensor *index, int axis);
+/* x with src[..] combined into place index[..] along an axis; with QN_COMBINE_SET the last one
+ * stays [gen scatter d69c3848 cb9f0801] */
+QN_API qn_tensor *qn_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis,
+                             qn_combine combine);
+/* x at the indices along an axis, which is replaced by index's axes [gen take 2cab628c a57b40c9] */
+QN_API qn_tensor *qn_take(qn_tensor *x, qn_tensor *index, int axis);
+/* gather, broadcasting x and index on the other axes [gen take_along_axis c829a448 8e470423] */
+QN_API qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis);
+/* x with slice i of src added to slice index[i]; index has rank 1 [gen index_add bad3f67b 5e7f5f44]
+ * */
+QN_API qn_tensor *qn_index_add(qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src);
+/* a new last axis with 1 at the index, 0 elsewhere [gen one_hot 0241379e 111775d6] */
+QN_API qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype);
+/* rows of weight at indices of any shape [gen embedding 96df46d8 d53dab62] */
+QN_API qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index);
+/* matrix product over x's last and y's last but one axis, batched and broadcast over the others; a
+ * vector is a row or column [gen matmul 8f633754 1cba38cb] */
+QN_API qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y);
+/* inner product of two vectors [gen dot a7b82f3d 92ec9dd2] */
+QN_API qn_tensor *qn_dot(qn_tensor *x, qn_tensor *y);
+/* x[i] * y[j] of two vectors [gen outer ec8a89bb 53b009ae] */
+QN_API qn_tensor *qn_outer(qn_tensor *x, qn_tensor *y);
+/* sum over n pairs of axes; the others of x, then of y, remain [gen tensordot b4ebf9b3 7e5b40e8] */
+QN_API qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_axes,
+                               const int *y_axes);
+/* Einstein summation, e.g. "bij,bjk->bik"; axes go by letters, repeated ones take the diagonal,
+ * "..." broadcasts [gen einsum 0dccda6f 73fd2029] */
+QN_API qn_tensor *qn_einsum(const char *spec, int n, qn_tensor *const *xs);
+/* x @ transpose(w) + b with w of shape [out, in]; b may be NULL [gen linear 28f85753 8b53a7c1] */
+QN_API qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b);
+/* e^x over its sum along an axis [gen softmax bbf16004 a5bc65fb] */
+QN_API qn_tensor *qn_softmax(qn_tensor *x, int axis);
+/* logarithm of softmax without overflow [gen log_softmax c00e5b0a d4c94448] */
+QN_API qn_tensor *qn_log_softmax(qn_tensor *x, int axis);
+/* (x - mean) / sqrt(variance + eps) over the last axis, times gamma, plus beta (either may be NULL)
+ * [gen layer_norm ab996488 9e73e577] */
+QN_API qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps);
+/* x / sqrt(mean(x*x) + eps) over the last axis, times gamma (may be NULL)
+ * [gen rms_norm 77fb374b 920371a9] */
+QN_API qn_tensor *qn_rms_norm(qn_tensor *x, qn_tensor *gamma, double eps);
+/* layer_norm of [N, C, ...] over each group of channels and all later axes; gamma and beta: [C] or
+ * NULL [gen group_norm eef6e5d4 767cc398] */
+QN_API qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tensor *beta,
+                                double eps);
+/* softmax(q @ transpose(k) / sqrt(D)) @ v over [.., T, D]; causal: query i sees keys up to i + Tk -
+ * Tq [gen attention 5e53f5d9 f5e99b77] */
+QN_API qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal);
+/* zeros with probability p, the rest times 1 / (1-p) [gen dropout 0ef9e317 71865a11] */
+QN_API qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key);
+/* mean of -log_softmax(logits, -1) at the labels: [.., C] logits, [..] integers
+ * [gen cross_entropy bc52b7f8 6021d615] */
+QN_API qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels);
+/* mean of -log_p at the labels [gen nll_loss 5751db32 587de93f] */
+QN_API qn_tensor *qn_nll_loss(qn_tensor *log_p, qn_tensor *labels);
+/* mean of (x - y)^2 [gen mse_loss 61c2dd79 5d42e13f] */
+QN_API qn_tensor *qn_mse_loss(qn_tensor *x, qn_tensor *y);
+/* mean of |x - y| [gen l1_loss b675f20b 2b6bdf28] */
+QN_API qn_tensor *qn_l1_loss(qn_tensor *x, qn_tensor *y);
+/* mean of d*d/2 for d = |x - y| up to delta, delta * (d - delta/2) beyond
+ * [gen huber_loss 2182d217 fa18e285] */
+QN_API qn_tensor *qn_huber_loss(qn_tensor *x, qn_tensor *y, double delta);
+/* mean of -(y*log_sigmoid(x) + (1-y)*log_sigmoid(-x)) [gen bce_with_logits f15571f6 00bccfda] */
+QN_API qn_tensor *qn_bce_with_logits(qn_tensor *x, qn_tensor *y);
+/* a key of shape [2], u32; one from qn_from serves as well, and may change without a new plan
+ * [gen key 69f6d5df 0d3dd689] */
+QN_API qn_tensor *qn_key(qn_ctx *qn, uint64_t seed);
+/* another key, independent for each value of data [gen key_fold ba272ec2 1d584e2c] */
+QN_API qn_tensor *qn_key_fold(qn_tensor *key, uint64_t data);
+/* u32 from Threefry-2x32-20 (Salmon et al. 2011), the counter being the flat index
+ * [gen random_bits 3f942054 d4d2ea66] */
+QN_API qn_tensor *qn_random_bits(qn_tensor *key, int rank, const int64_t *shape);
+/* floats in [0, 1), every multiple of the dtype's epsilon alike (f64: 53 bits)
+ * [gen uniform 9468c023 6e2a2219] */
+QN_API qn_tensor *qn_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape);
+/* normal floats, mean 0 and variance 1 (Box-Muller) [gen randn eccdbc19 e5c4b537] */
+QN_API qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape);
+/* integers in [lo, hi), at most 2^32 different ones [gen randint 341160c7 983b1e6b] */
+QN_API qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, int rank,
+                             const int64_t *shape);
+/* bool: true with probability p [gen bernoulli e85c9f58 da10920e] */
+QN_API qn_tensor *qn_bernoulli(qn_tensor *key, double p, int rank, const int64_t *shape);
+/* == end of generated prototypes == */
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 
 typedef struct build_args {
+    graph *g;
     const char *name; /* of the operation, for errors */
     int op, n;
     node_id x[3];
@@ -19,6 +20,7 @@ typedef struct build_args {
     scalar value;
     int axis, row; /* row: of monoids.h */
     bool keep, bits;
+    int axes_given; /* how many numbers or groups of them the caller gave */
     uint32_t mask;
     const int *axes;
     const int64_t *p; /* three numbers for each axis */
@@ -28,9 +30,9 @@ typedef node_id (*build_node)(graph *g, const build_args *a);
 
 /* ---- what all constructors share ------------------------------------------------------------ */
 
-/* The graph the inputs live in, or NULL; an error is reported where there is a context to hold it,
- * and NULL is not news where one is recorded already. */
-static graph *build_enter(const char *name, int n, qn_tensor *const *x) {
+/* Put the inputs into `a`, and the graph they live in. An error is reported where there is a
+ * context to hold it, and NULL is not news where one is recorded already. */
+static bool build_enter(build_args *a, int n, qn_tensor *const *x) {
     qn_ctx *qn = NULL;
     int missing = -1;
     for (int i = 0; i < n; i++) {
@@ -39,20 +41,26 @@ static graph *build_enter(const char *name, int n, qn_tensor *const *x) {
         else if (!qn)
             qn = x[i]->ctx;
     }
-    if (!qn) return NULL;
+    if (!qn) return false;
+    a->g = qn->graph;
+    a->n = n;
+    a->name = graph_name(qn, a->name);
     if (missing >= 0) {
-        if (qn->code == QN_OK) fail(qn, QN_ENULL, "%s: argument %d is NULL", name, missing + 1);
-        return NULL;
+        if (qn->code == QN_OK) fail(qn, QN_ENULL, "%s: an argument is NULL", a->name);
+        return false;
     }
     for (int i = 0; i < n; i++) {
-        if (x[i]->ctx != qn) return fail_null(qn, QN_EGRAPH, "%s: tensors of two contexts", name);
+        if (x[i]->ctx != qn)
+            return fail(qn, QN_EGRAPH, "%s: tensors of two contexts", a->name), false;
         if (x[i]->refs == 0)
-            return fail_null(qn, QN_EGRAPH, "%s: argument %d was released", name, i + 1);
+            return fail(qn, QN_EGRAPH, "%s: a tensor that was released", a->name), false;
+        a->x[i] = x[i]->node;
     }
-    return qn->graph;
+    return true;
 }
 
-static qn_tensor *build_run(graph *g, const build_args *a, build_node make) {
+static qn_tensor *build_run(const build_args *a, build_node make) {
+    graph *g = a->g;
     heap *h = &g->ctx->heap;
     guard gd;
     guard_open(h, &gd);
@@ -187,11 +195,8 @@ static node_id elem_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_elem(int op, int n, qn_tensor *const *x) {
-    graph *g = build_enter(op_rows[op].name, n, x);
-    if (!g) return NULL;
-    build_args a = {.name = op_rows[op].name, .op = op, .n = n};
-    for (int i = 0; i < n; i++) a.x[i] = x[i]->node;
-    return build_run(g, &a, elem_node);
+    build_args a = {.name = op_rows[op].name, .op = op};
+    return build_enter(&a, n, x) ? build_run(&a, elem_node) : NULL;
 }
 
 static node_id cast_node(graph *g, const build_args *a) {
@@ -211,11 +216,9 @@ static bool check_dtype(qn_ctx *qn, const char *name, qn_dtype dtype) {
 }
 
 qn_tensor *build_cast(qn_tensor *x, qn_dtype dtype, bool bits) {
-    const char *name = bits ? "bitcast" : "cast";
-    graph *g = build_enter(name, 1, &x);
-    if (!g || !check_dtype(g->ctx, name, dtype)) return NULL;
-    build_args a = {.name = name, .x = {x->node}, .dtype = dtype, .bits = bits};
-    return build_run(g, &a, cast_node);
+    build_args a = {.name = bits ? "bitcast" : "cast", .dtype = dtype, .bits = bits};
+    if (!build_enter(&a, 1, &x) || !check_dtype(x->ctx, a.name, dtype)) return NULL;
+    return build_run(&a, cast_node);
 }
 
 qn_tensor *build_mark(int op, qn_tensor *x) {
@@ -229,9 +232,10 @@ static node_id const_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_const(qn_ctx *qn, qn_dtype dtype, tuple_id shape, scalar value) {
-    if (!qn || !check_dtype(qn, "const", dtype)) return NULL;
-    build_args a = {.name = "const", .dtype = dtype, .shape = shape, .value = value};
-    return build_run(qn->graph, &a, const_node);
+    if (!qn) return NULL;
+    build_args a = {.g = qn->graph, .dtype = dtype, .shape = shape, .value = value};
+    a.name = graph_name(qn, "const");
+    return check_dtype(qn, a.name, dtype) ? build_run(&a, const_node) : NULL;
 }
 
 static node_id iota_node(graph *g, const build_args *a) {
@@ -239,15 +243,17 @@ static node_id iota_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_iota(qn_ctx *qn, qn_dtype dtype, tuple_id shape, int axis) {
-    if (!qn || !check_dtype(qn, "iota", dtype)) return NULL;
-    if (dtype == QN_BOOL) return fail_null(qn, QN_EDTYPE, "iota: counts in numbers, not bool");
+    if (!qn) return NULL;
+    build_args a = {.g = qn->graph, .dtype = dtype, .shape = shape};
+    a.name = graph_name(qn, "iota");
+    if (!check_dtype(qn, a.name, dtype)) return NULL;
+    if (dtype == QN_BOOL) return fail_null(qn, QN_EDTYPE, "%s: numbers, not bool", a.name);
     int rank;
     graph_tuple_get(qn->graph, shape, &rank);
     if (axis < -rank || axis >= rank)
-        return fail_null(qn, QN_ERANGE, "iota: axis %d of a shape of rank %d", axis, rank);
-    build_args a = {.name = "iota", .dtype = dtype, .shape = shape};
+        return fail_null(qn, QN_ERANGE, "%s: axis %d of a shape of rank %d", a.name, axis, rank);
     a.axis = axis < 0 ? axis + rank : axis;
-    return build_run(qn->graph, &a, iota_node);
+    return build_run(&a, iota_node);
 }
 
 /* ---- movement ------------------------------------------------------------------------------- */
@@ -259,10 +265,8 @@ static node_id reshape_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_reshape(qn_tensor *x, tuple_id shape) {
-    graph *g = build_enter("reshape", 1, &x);
-    if (!g) return NULL;
-    build_args a = {.name = "reshape", .x = {x->node}, .shape = shape};
-    return build_run(g, &a, reshape_node);
+    build_args a = {.name = "reshape", .shape = shape};
+    return build_enter(&a, 1, &x) ? build_run(&a, reshape_node) : NULL;
 }
 
 static node_id expand_node(graph *g, const build_args *a) {
@@ -273,16 +277,15 @@ static node_id expand_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_expand(qn_tensor *x, tuple_id shape) {
-    graph *g = build_enter("expand", 1, &x);
-    if (!g) return NULL;
-    build_args a = {.name = "expand", .x = {x->node}, .shape = shape};
-    return build_run(g, &a, expand_node);
+    build_args a = {.name = "expand", .shape = shape};
+    return build_enter(&a, 1, &x) ? build_run(&a, expand_node) : NULL;
 }
 
 static node_id permute_node(graph *g, const build_args *a) {
     int rank = node_rank(g, a->x[0]), p[QN_MAX_RANK];
-    if (a->n != rank) {
-        fail(g->ctx, QN_ESHAPE, "%s: %d axes for a tensor of rank %d", a->name, a->n, rank);
+    if (a->axes_given != rank) {
+        fail(g->ctx, QN_ESHAPE, "%s: %d axes for a tensor of rank %d", a->name, a->axes_given,
+             rank);
         return 0;
     }
     uint32_t seen = 0;
@@ -299,11 +302,10 @@ static node_id permute_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_permute(qn_tensor *x, int n, const int *axes) {
-    graph *g = build_enter("permute", 1, &x);
-    if (!g) return NULL;
-    if (n > 0 && !axes) return fail_null(g->ctx, QN_ENULL, "permute: the axes are NULL");
-    build_args a = {.name = "permute", .n = n, .x = {x->node}, .axes = axes};
-    return build_run(g, &a, permute_node);
+    build_args a = {.name = "permute", .axes_given = n, .axes = axes};
+    if (!build_enter(&a, 1, &x)) return NULL;
+    if (n > 0 && !axes) return fail_null(x->ctx, QN_ENULL, "%s: the axes are NULL", a.name);
+    return build_run(&a, permute_node);
 }
 
 static bool check_rank(graph *g, const char *name, node_id x, int rank) {
@@ -315,8 +317,8 @@ static bool check_rank(graph *g, const char *name, node_id x, int rank) {
 
 static node_id pad_node(graph *g, const build_args *a) {
     node_id x = a->x[0];
-    if (!check_rank(g, a->name, x, a->n)) return 0;
-    for (int i = 0; i < a->n; i++) {
+    if (!check_rank(g, a->name, x, a->axes_given)) return 0;
+    for (int i = 0; i < a->axes_given; i++) {
         const int64_t *p = a->p + 3 * i;
         if (sym_lo(g->syms, (sym)p[0]) < 0 || sym_lo(g->syms, (sym)p[1]) < 0 || p[2] < 0)
             return fail_axis(g, a->name, x, i, "negative padding");
@@ -326,10 +328,8 @@ static node_id pad_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_pad(qn_tensor *x, int rank, const int64_t *lo_hi_interior) {
-    graph *g = build_enter("pad", 1, &x);
-    if (!g) return NULL;
-    build_args a = {.name = "pad", .n = rank, .x = {x->node}, .p = lo_hi_interior};
-    return build_run(g, &a, pad_node);
+    build_args a = {.name = "pad", .axes_given = rank, .p = lo_hi_interior};
+    return build_enter(&a, 1, &x) ? build_run(&a, pad_node) : NULL;
 }
 
 /* Is 0 <= start and start + (size-1)*step < dim, or size = 0, whatever the variables' values? */
@@ -342,7 +342,7 @@ static bool slice_inside(sym_store *s, sym dim, sym start, sym size, int64_t ste
 
 static node_id slice_node(graph *g, const build_args *a) {
     node_id x = a->x[0];
-    if (!check_rank(g, a->name, x, a->n)) return 0;
+    if (!check_rank(g, a->name, x, a->axes_given)) return 0;
     int rank;
     const int64_t *dims = node_dims(g, x, &rank);
     for (int i = 0; i < rank; i++) {
@@ -355,10 +355,8 @@ static node_id slice_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_slice(qn_tensor *x, int rank, const int64_t *start_size_step) {
-    graph *g = build_enter("slice", 1, &x);
-    if (!g) return NULL;
-    build_args a = {.name = "slice", .n = rank, .x = {x->node}, .p = start_size_step};
-    return build_run(g, &a, slice_node);
+    build_args a = {.name = "slice", .axes_given = rank, .p = start_size_step};
+    return build_enter(&a, 1, &x) ? build_run(&a, slice_node) : NULL;
 }
 
 static bool check_mask(graph *g, const build_args *a) {
@@ -372,10 +370,8 @@ static node_id flip_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_flip(qn_tensor *x, uint32_t axis_mask) {
-    graph *g = build_enter("flip", 1, &x);
-    if (!g) return NULL;
-    build_args a = {.name = "flip", .x = {x->node}, .mask = axis_mask};
-    return build_run(g, &a, flip_node);
+    build_args a = {.name = "flip", .mask = axis_mask};
+    return build_enter(&a, 1, &x) ? build_run(&a, flip_node) : NULL;
 }
 
 /* ---- reductions ----------------------------------------------------------------------------- */
@@ -403,15 +399,8 @@ static node_id reduce_node(graph *g, const build_args *a) {
 }
 
 qn_tensor *build_reduce(int op, qn_tensor *x, uint32_t axis_mask, bool keepdims) {
-    graph *g = build_enter(op_rows[op].name, 1, &x);
-    if (!g) return NULL;
-    build_args a = {.name = op_rows[op].name,
-                    .op = op,
-                    .n = 1,
-                    .x = {x->node},
-                    .mask = axis_mask,
-                    .keep = keepdims};
-    return build_run(g, &a, reduce_node);
+    build_args a = {.name = op_rows[op].name, .op = op, .mask = axis_mask, .keep = keepdims};
+    return build_enter(&a, 1, &x) ? build_run(&a, reduce_node) : NULL;
 }
 
 /* ---- computed indices ----------------------------------------------------------------------- */
@@ -439,10 +428,9 @@ static node_id gather_node(graph *g, const build_args *a) {
 
 qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis) {
     qn_tensor *const both[2] = {x, index};
-    graph *g = build_enter("gather", 2, both);
-    if (!g || !build_axis(x, "gather", axis, &axis)) return NULL;
-    build_args a = {.name = "gather", .x = {x->node, index->node}, .axis = axis};
-    return build_run(g, &a, gather_node);
+    build_args a = {.name = "gather"};
+    if (!build_enter(&a, 2, both) || !build_axis(x, a.name, axis, &a.axis)) return NULL;
+    return build_run(&a, gather_node);
 }
 
 /* May elements of this dtype be combined by this monoid? */
@@ -479,11 +467,9 @@ static node_id scatter_node(graph *g, const build_args *a) {
 
 qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, int row) {
     qn_tensor *const all[3] = {x, index, src};
-    graph *g = build_enter("scatter", 3, all);
-    if (!g || !build_axis(x, "scatter", axis, &axis)) return NULL;
+    build_args a = {.name = "scatter", .row = row};
+    if (!build_enter(&a, 3, all) || !build_axis(x, a.name, axis, &a.axis)) return NULL;
     if (row < 0 || row >= MONOID_COUNT)
-        return fail_null(g->ctx, QN_EARG, "scatter: %d is no way to combine", row);
-    build_args a = {
-        .name = "scatter", .x = {x->node, index->node, src->node}, .axis = axis, .row = row};
-    return build_run(g, &a, scatter_node);
+        return fail_null(x->ctx, QN_EARG, "%s: %d is no way to combine", a.name, row);
+    return build_run(&a, scatter_node);
 }

@@ -120,6 +120,7 @@ bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *x,
                 const scalar *z, scalar *out);
 uint64_t scalar_bits(qn_dtype dtype, scalar v); /* bit pattern in dtype's width, zero-extended */
 scalar scalar_from_bits(qn_dtype dtype, uint64_t bits);
+scalar scalar_number(qn_dtype dtype, double v); /* converted as by CAST */
 scalar scalar_identity(int monoid, qn_dtype dtype);
 
 /* ---- node.c
@@ -164,6 +165,7 @@ typedef struct graph {
     uint32_t loose_count, loose_cap;
     uint32_t mark_base, mark_next; /* see graph_mark */
     str text;                      /* scratch for error texts */
+    const char *func;              /* the composed function under way, for error texts */
     /* dimension variables: var[i] is a sym with current value bound[i], -1: unbound */
     sym *var;
     int64_t *bound;
@@ -229,7 +231,10 @@ bool shape_fits(const graph *g, int rank, const int64_t *dims); /* below 2^63 el
 sym shape_numel(graph *g, tuple_id shape);                      /* product; marks overflow */
 int64_t shape_numel_hi(graph *g, tuple_id shape);               /* upper bound of it */
 int64_t shape_bound(const graph *g, sym dim); /* value under the current bindings; -1: unbound */
+/* From the user's sizes; these two report every failure, also of memory, and do not raise. */
 bool shape_from_user(qn_ctx *qn, const char *op, int rank, const int64_t *dims, tuple_id *out);
+bool dims_from_user(qn_ctx *qn, const char *op, int n, const int64_t *dims, int64_t *syms);
+const char *graph_name(const qn_ctx *qn, const char *op);  /* the name errors go by: func or op */
 void shape_text(const graph *g, tuple_id shape, str *out); /* "[2, t, 64]" */
 bool shape_broadcast(graph *g, tuple_id a, tuple_id b,
                      tuple_id *out); /* NumPy's rule; false: do not fit */
@@ -254,10 +259,15 @@ void tensor_point(qn_tensor *t, node_id n);
 void tensor_settle(qn_tensor *t); /* it has no pending assignment any more */
 qn_tensor *graph_handle_of(const graph *g, node_id n); /* some live handle of n, or NULL; slow */
 /* A composed function's frame: everything made inside dies at the end but the result, which moves
- * to the caller's scope.   qn_scope s = func_begin(x); ... return func_end(x, s, result);  */
-qn_scope func_begin(const qn_tensor *any);
-qn_tensor *func_end(const qn_tensor *any, qn_scope s, qn_tensor *result);
-qn_tensor *func_end_in(qn_ctx *qn, qn_scope s, qn_tensor *result); /* after qn_scope_begin */
+ * to the caller's scope. Errors inside name the outermost function.
+ *     func_frame f = func_begin(qn_context(x), "softmax");  ...  return func_end(f, result); */
+typedef struct func_frame {
+    qn_ctx *qn;
+    qn_scope scope;
+    bool outermost;
+} func_frame;
+func_frame func_begin(qn_ctx *qn, const char *name); /* qn NULL: everything gives NULL */
+qn_tensor *func_end(func_frame f, qn_tensor *result);
 void tensor_close(graph *g);
 
 /* ---- make.c: nodes from nodes, unchecked
@@ -313,6 +323,38 @@ qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axi
 qn_tensor *build_mark(int op, qn_tensor *x);
 bool build_axis(const qn_tensor *x, const char *op, int axis,
                 int *out); /* negative axes; reports */
+
+/* ---- func.c: helpers of the composed functions --------------------------------------------- */
+
+/* All take NULL for "failed before" and pass it on; sizes are the user's (see shape.c). */
+int func_dims(const qn_tensor *x, int64_t *dims); /* the rank; dims: QN_MAX_RANK places */
+qn_tensor *func_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, double value);
+qn_tensor *func_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, int axis);
+qn_tensor *func_reshape(qn_tensor *x, int rank, const int64_t *dims);
+qn_tensor *func_expand(qn_tensor *x, int rank, const int64_t *dims);
+qn_tensor *func_pad(qn_tensor *x, const int64_t *lo_hi_interior);
+qn_tensor *func_slice(qn_tensor *x, const int64_t *start_size_step);
+qn_tensor *func_pad_axis(qn_tensor *x, int axis, int64_t lo, int64_t hi);
+qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, int64_t step);
+qn_tensor *func_broadcast(qn_tensor *x, const qn_tensor *to); /* to the shape of another */
+bool func_axis(const qn_tensor *x, int axis, int *out);       /* negative axes; reports */
+bool func_mask(const qn_tensor *x, int axis, uint32_t *mask); /* of an axis or QN_ALL; reports */
+bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask);
+qn_tensor *func_float(qn_tensor *x);                   /* integers and bools as f32 */
+qn_tensor *func_widen(qn_tensor *x);                   /* f16 and bf16 as f32 */
+qn_tensor *func_as(qn_tensor *x, qn_dtype dtype);      /* cast where it differs */
+qn_tensor *func_truth(qn_tensor *x);                   /* bool: not 0 */
+qn_tensor *func_integer(qn_tensor *x, int64_t v);      /* a scalar of x's integer dtype */
+qn_tensor *func_size(qn_tensor *x, int64_t size);      /* a size as a scalar of x's dtype */
+int64_t func_count(const qn_tensor *x, uint32_t mask); /* product of these axes' sizes */
+qn_tensor *func_inside(qn_tensor *x, const int64_t *lo_hi_interior); /* bool: where PAD puts x */
+void *func_fail_shapes(const qn_tensor *x, const qn_tensor *y, const char *what); /* NULL */
+
+qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims); /* func_reduce.c */
+qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims);
+qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
+qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* func_index.c */
+void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func_random.c */
 
 /* ---- rules.c
  * -------------------------------------------------------------------------------------------------

@@ -155,6 +155,10 @@ static void scalar_unsigned(int op, int64_t n, const scalar *a, const scalar *b,
 
 /* ---- bit patterns ---------------------------------------------------------------------------- */
 
+scalar scalar_number(qn_dtype dtype, double v) {
+    return scalar_cast(dtype, QN_F64, (scalar){.f = v});
+}
+
 uint64_t scalar_bits(qn_dtype dtype, scalar v) {
     uint64_t bits = 0;
     if (dtype_is_float(dtype))

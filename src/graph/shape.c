@@ -56,7 +56,8 @@ int64_t dim_op(qn_ctx *qn, int64_t a, char operation, int64_t b) {
         return DIM_BAD;
     }
     int64_t r = dim_apply(qn->graph, operation, a, b);
-    if (r == DIM_BAD) fail(qn, QN_ERANGE, "sizes out of range in \"size %c size\"", operation);
+    if (r == DIM_BAD)
+        fail(qn, QN_ERANGE, "%s: a size below 0 or beyond 2^63", graph_name(qn, "size"));
     guard_close(&qn->heap, &gd);
     return r;
 }
@@ -161,29 +162,56 @@ bool shape_fits(const graph *g, int rank, const int64_t *dims) {
 
 /* ---- from and to the user ------------------------------------------------------------------- */
 
-static bool shape_check_rank(qn_ctx *qn, const char *op, int rank, const int64_t *dims) {
-    if (rank < 0 || rank > QN_MAX_RANK)
-        return fail(qn, QN_ERANGE, "%s: rank %d, but ranks are 0 to %d", op, rank, QN_MAX_RANK),
-               false;
-    if (rank > 0 && !dims) return fail(qn, QN_ENULL, "%s: the shape is NULL", op), false;
+const char *graph_name(const qn_ctx *qn, const char *op) {
+    return qn->graph->func ? qn->graph->func : op;
+}
+
+static bool syms_from_user(graph *g, const char *op, int n, const int64_t *dims, int64_t *syms) {
+    for (int i = 0; i < n; i++) {
+        sym size;
+        if (!dim_sym(g, dims[i], &size)) {
+            if (dims[i] != DIM_BAD) /* that one was reported */
+                fail(g->ctx, QN_ERANGE, "%s: size %lld", graph_name(g->ctx, op),
+                     (long long)dims[i]);
+            return false;
+        }
+        syms[i] = size;
+    }
+    return true;
+}
+
+bool dims_from_user(qn_ctx *qn, const char *op, int n, const int64_t *dims, int64_t *syms) {
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    bool good = !setjmp(gd.at) && syms_from_user(qn->graph, op, n, dims, syms);
+    guard_close(&qn->heap, &gd);
+    return good;
+}
+
+static bool shape_make(graph *g, const char *op, int rank, const int64_t *dims, tuple_id *out) {
+    int64_t v[QN_MAX_RANK];
+    if (!syms_from_user(g, op, rank, dims, v)) return false;
+    if (!shape_fits(g, rank, v)) {
+        fail(g->ctx, QN_ERANGE, "%s: a shape of more than 2^63 elements", graph_name(g->ctx, op));
+        return false;
+    }
+    *out = graph_tuple(g, rank, v);
     return true;
 }
 
 bool shape_from_user(qn_ctx *qn, const char *op, int rank, const int64_t *dims, tuple_id *out) {
-    if (!shape_check_rank(qn, op, rank, dims)) return false;
-    graph *g = qn->graph;
-    int64_t v[QN_MAX_RANK];
-    for (int i = 0; i < rank; i++) {
-        sym size;
-        if (!dim_sym(g, dims[i], &size))
-            return fail(qn, QN_ERANGE, "%s: size %lld on axis %d", op, (long long)dims[i], i),
-                   false;
-        v[i] = size;
+    if (rank < 0 || rank > QN_MAX_RANK) {
+        fail(qn, QN_ERANGE, "%s: rank %d, but ranks are 0 to %d", graph_name(qn, op), rank,
+             QN_MAX_RANK);
+        return false;
     }
-    if (!shape_fits(g, rank, v))
-        return fail(qn, QN_ERANGE, "%s: a shape of more than 2^63 elements", op), false;
-    *out = graph_tuple(g, rank, v);
-    return true;
+    if (rank > 0 && !dims)
+        return fail(qn, QN_ENULL, "%s: the shape is NULL", graph_name(qn, op)), false;
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    bool good = !setjmp(gd.at) && shape_make(qn->graph, op, rank, dims, out);
+    guard_close(&qn->heap, &gd);
+    return good;
 }
 
 void shape_text(const graph *g, tuple_id shape, str *out) {

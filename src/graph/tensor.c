@@ -175,8 +175,13 @@ void qn_scope_end(qn_ctx *qn, qn_scope scope) {
 
 /* ---- the frame of a composed function ------------------------------------------------------- */
 
-qn_scope func_begin(const qn_tensor *any) {
-    return any && any->refs ? qn_scope_begin(any->ctx) : 0;
+func_frame func_begin(qn_ctx *qn, const char *name) {
+    func_frame f = {.qn = qn};
+    if (!qn) return f;
+    f.scope = qn_scope_begin(qn);
+    f.outermost = qn->graph->func == NULL;
+    if (f.outermost) qn->graph->func = name;
+    return f;
 }
 
 /* Take t out of the scopes from `start` on; false when no such scope owns it. */
@@ -191,14 +196,8 @@ static bool func_take(graph *g, uint32_t start, const qn_tensor *t) {
 
 /* A result that was made outside, such as the argument itself, gets a handle of its own: the caller
  * may release what a function returns. */
-qn_tensor *func_end_in(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
-    if (!qn) return NULL;
+static qn_tensor *func_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
     graph *g = qn->graph;
-    if (scope == 0 || scope > g->scopes) return NULL;
-    if (!result) {
-        qn_scope_end(qn, scope);
-        return NULL;
-    }
     if (!func_take(g, g->scope[scope - 1], result)) {
         node_id n = result->node;
         node_ref(g, n);
@@ -215,8 +214,13 @@ qn_tensor *func_end_in(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
     return result;
 }
 
-qn_tensor *func_end(const qn_tensor *any, qn_scope scope, qn_tensor *result) {
-    return func_end_in(qn_context(any), scope, result);
+qn_tensor *func_end(func_frame f, qn_tensor *result) {
+    if (!f.qn) return NULL;
+    if (f.outermost) f.qn->graph->func = NULL;
+    if (!f.scope) return NULL; /* no memory for a scope: reported */
+    if (result) return func_pass(f.qn, f.scope, result);
+    qn_scope_end(f.qn, f.scope);
+    return NULL;
 }
 
 /* ---- tapes ---------------------------------------------------------------------------------- */

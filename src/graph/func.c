@@ -1,0 +1,181 @@
+/* func.c - what composed functions are written with: the user's sizes, axes and numbers.
+ *
+ * The func_*.c files see only tensors and sizes as the user gives them, never nodes or syms. Every
+ * helper gives NULL (or false, or DIM_BAD) when something failed, and takes NULL in silence, so a
+ * function is one expression after another, and the first error is what the user reads.
+ *
+ * Half-precision floats are computed in f32 where many numbers come together (func_widen): a sum
+ * in 11 bits is worth nothing. The compiler fuses the casts away. */
+#include "graph/graph.h"
+
+int func_dims(const qn_tensor *x, int64_t *dims) {
+    int rank = qn_rank(x);
+    for (int i = 0; i < rank; i++) dims[i] = qn_dim(x, i);
+    return rank;
+}
+
+static tuple_id *func_shape(qn_ctx *qn, int rank, const int64_t *dims, tuple_id *shape) {
+    return qn && shape_from_user(qn, "shape", rank, dims, shape) ? shape : NULL;
+}
+
+qn_tensor *func_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, double value) {
+    tuple_id shape;
+    if (!func_shape(qn, rank, dims, &shape)) return NULL;
+    return build_const(qn, dtype, shape, scalar_number(dtype, value));
+}
+
+qn_tensor *func_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, int axis) {
+    tuple_id shape;
+    if (!func_shape(qn, rank, dims, &shape)) return NULL;
+    return build_iota(qn, dtype, shape, axis);
+}
+
+qn_tensor *func_reshape(qn_tensor *x, int rank, const int64_t *dims) {
+    tuple_id shape;
+    return func_shape(qn_context(x), rank, dims, &shape) ? build_reshape(x, shape) : NULL;
+}
+
+qn_tensor *func_expand(qn_tensor *x, int rank, const int64_t *dims) {
+    tuple_id shape;
+    return func_shape(qn_context(x), rank, dims, &shape) ? build_expand(x, shape) : NULL;
+}
+
+/* Three numbers for each axis of x, the first two of them sizes. */
+static bool func_triples(const qn_tensor *x, const int64_t *p, int64_t *out) {
+    int rank = qn_rank(x);
+    for (int i = 0; i < rank; i++) {
+        if (!dims_from_user(x->ctx, "axis", 2, p + 3 * i, out + 3 * i)) return false;
+        out[3 * i + 2] = p[3 * i + 2];
+    }
+    return true;
+}
+
+qn_tensor *func_pad(qn_tensor *x, const int64_t *lo_hi_interior) {
+    int64_t p[3 * QN_MAX_RANK];
+    if (!x || !func_triples(x, lo_hi_interior, p)) return NULL;
+    return build_pad(x, qn_rank(x), p);
+}
+
+qn_tensor *func_slice(qn_tensor *x, const int64_t *start_size_step) {
+    int64_t p[3 * QN_MAX_RANK];
+    if (!x || !func_triples(x, start_size_step, p)) return NULL;
+    return build_slice(x, qn_rank(x), p);
+}
+
+qn_tensor *func_pad_axis(qn_tensor *x, int axis, int64_t lo, int64_t hi) {
+    int64_t p[3 * QN_MAX_RANK] = {0};
+    if (!x) return NULL;
+    p[3 * axis] = lo;
+    p[3 * axis + 1] = hi;
+    return func_pad(x, p);
+}
+
+qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, int64_t step) {
+    int64_t p[3 * QN_MAX_RANK];
+    if (!x) return NULL;
+    for (int i = 0; i < qn_rank(x); i++) {
+        p[3 * i] = 0;
+        p[3 * i + 1] = qn_dim(x, i);
+        p[3 * i + 2] = 1;
+    }
+    p[3 * axis] = start;
+    p[3 * axis + 1] = size;
+    p[3 * axis + 2] = step;
+    return func_slice(x, p);
+}
+
+/* ---- axes ----------------------------------------------------------------------------------- */
+
+bool func_axis(const qn_tensor *x, int axis, int *out) {
+    return x && build_axis(x, graph_name(x->ctx, "axis"), axis, out);
+}
+
+bool func_mask(const qn_tensor *x, int axis, uint32_t *mask) {
+    *mask = (1u << qn_rank(x)) - 1;
+    if (axis == QN_ALL) return x != NULL;
+    if (!func_axis(x, axis, &axis)) return false;
+    *mask = 1u << axis;
+    return true;
+}
+
+bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask) {
+    *mask = 0;
+    if (!x || n < 0) return false;
+    if (n > 0 && !axes)
+        return fail_null(x->ctx, QN_ENULL, "%s: the axes are NULL", graph_name(x->ctx, "axes"));
+    for (int i = 0; i < n; i++) {
+        int axis;
+        if (!func_axis(x, axes[i], &axis)) return false;
+        if (*mask >> axis & 1) {
+            fail(x->ctx, QN_ERANGE, "%s: axis %d twice", graph_name(x->ctx, "axes"), axes[i]);
+            return false;
+        }
+        *mask |= 1u << axis;
+    }
+    return true;
+}
+
+/* ---- numbers -------------------------------------------------------------------------------- */
+
+qn_tensor *func_float(qn_tensor *x) {
+    return x && !dtype_is_float(qn_dtype_of(x)) ? qn_cast(x, QN_F32) : x;
+}
+
+qn_tensor *func_widen(qn_tensor *x) {
+    qn_dtype d = qn_dtype_of(x);
+    return x && (d == QN_F16 || d == QN_BF16) ? qn_cast(x, QN_F32) : x;
+}
+
+qn_tensor *func_as(qn_tensor *x, qn_dtype dtype) {
+    return qn_dtype_of(x) == dtype ? x : qn_cast(x, dtype);
+}
+
+qn_tensor *func_truth(qn_tensor *x) {
+    return qn_dtype_of(x) == QN_BOOL ? x : qn_ne(x, qn_like(x, 0));
+}
+
+qn_tensor *func_integer(qn_tensor *x, int64_t value) {
+    qn_dtype d = qn_dtype_of(x);
+    return x ? build_const(x->ctx, d, 0, (scalar){.i = dtype_wrap(d, value)}) : NULL;
+}
+
+/* A size as a scalar of x's dtype. One that is not a constant is where an index arrives at it: the
+ * last element of an iota one longer. */
+qn_tensor *func_size(qn_tensor *x, int64_t size) {
+    if (!x || size == DIM_BAD) return NULL;
+    if (size >= 0) return qn_like(x, (double)size);
+    int64_t longer = dim_op(x->ctx, size, '+', 1);
+    qn_tensor *index = func_iota(x->ctx, QN_I64, 1, &longer, 0);
+    index = func_reshape(func_slice_axis(index, 0, size, 1, 1), 0, NULL);
+    return func_as(index, qn_dtype_of(x));
+}
+
+int64_t func_count(const qn_tensor *x, uint32_t mask) {
+    int64_t count = 1;
+    for (int i = 0; i < qn_rank(x); i++)
+        if (mask >> i & 1) count = dim_op(x->ctx, count, '*', qn_dim(x, i));
+    return count;
+}
+
+qn_tensor *func_broadcast(qn_tensor *x, const qn_tensor *to) {
+    if (!x || !to) return NULL;
+    return build_expand(x, node_at(to->ctx->graph, to->node)->shape);
+}
+
+/* Report "<function>: <x's shape> and <y's shape> <what>". */
+static void *fail_shapes(qn_ctx *qn, const qn_tensor *x, const qn_tensor *y, const char *what) {
+    graph *g = qn->graph;
+    g->text.len = 0;
+    shape_text(g, node_at(g, x->node)->shape, &g->text);
+    str_add(&g->text, " and ");
+    shape_text(g, node_at(g, y->node)->shape, &g->text);
+    return fail_null(qn, QN_ESHAPE, "%s: %s %s", graph_name(qn, "shapes"), g->text.s, what);
+}
+
+void *func_fail_shapes(const qn_tensor *x, const qn_tensor *y, const char *what) {
+    guard gd;
+    guard_open(&x->ctx->heap, &gd);
+    if (!setjmp(gd.at)) fail_shapes(x->ctx, x, y, what);
+    guard_close(&x->ctx->heap, &gd);
+    return NULL;
+}

@@ -1,0 +1,93 @@
+/* func_index.c - reading and writing by computed indices.
+ *
+ * The primitives GATHER and SCATTER take an index for every element they move. The functions here
+ * expand an index that is the same along some axes, which costs nothing. */
+#include "graph/graph.h"
+
+#define MODE(name) _Static_assert((int)QN_COMBINE_##name == (int)MONOID_##name, "qn_combine");
+MODE(SET)
+MODE(SUM)
+MODE(PROD) MODE(MAX) MODE(MIN) MODE(AND) MODE(OR)
+#undef MODE
+
+    qn_tensor *qn_gather(qn_tensor *x, qn_tensor *index, int axis) {
+    return build_gather(x, index, axis);
+}
+
+qn_tensor *qn_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis,
+                      qn_combine combine) {
+    return build_scatter(x, index, src, axis, (int)combine);
+}
+
+/* index, of any shape, as one axis at `axis` among axes of size 1. */
+static qn_tensor *index_along(qn_tensor *index, int rank, int axis) {
+    int64_t dims[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) dims[i] = 1;
+    if (index) dims[axis] = func_count(index, (1u << qn_rank(index)) - 1);
+    return func_reshape(index, rank, dims);
+}
+
+qn_tensor *qn_take(qn_tensor *x, qn_tensor *index, int axis) {
+    func_frame f = func_begin(qn_context(x), "take");
+    if (!index || !func_axis(x, axis, &axis)) return func_end(f, build_gather(x, index, axis));
+    int64_t flat[QN_MAX_RANK], shape[2 * QN_MAX_RANK];
+    int rank = func_dims(x, flat), n = 0;
+    for (int i = 0; i < rank; i++) {
+        if (i != axis)
+            shape[n++] = flat[i];
+        else
+            n += func_dims(index, shape + n);
+    }
+    index = index_along(index, rank, axis);
+    flat[axis] = qn_dim(index, axis);
+    x = build_gather(x, func_expand(index, rank, flat), axis);
+    return func_end(f, func_reshape(x, n, shape));
+}
+
+qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis) {
+    func_frame f = func_begin(qn_context(x), "take_along_axis");
+    if (!index || !func_axis(x, axis, &axis)) return func_end(f, build_gather(x, index, axis));
+    int64_t from[QN_MAX_RANK], to[QN_MAX_RANK];
+    int rank = func_dims(x, from);
+    if (func_dims(index, to) != rank)
+        return func_end(f, func_fail_shapes(x, index, "differ in rank"));
+    for (int i = 0; i < rank; i++) {
+        if (i == axis || from[i] == to[i]) continue;
+        if (from[i] == 1)
+            from[i] = to[i];
+        else
+            to[i] = from[i]; /* expand refuses all but a size of 1 */
+    }
+    return func_end(f,
+                    build_gather(func_expand(x, rank, from), func_expand(index, rank, to), axis));
+}
+
+qn_tensor *qn_index_add(qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src) {
+    func_frame f = func_begin(qn_context(x), "index_add");
+    if (!index || !src || !func_axis(x, axis, &axis))
+        return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));
+    if (qn_rank(index) != 1 || qn_rank(src) != qn_rank(x))
+        return func_end(f, func_fail_shapes(src, index, "must be slices of x and a vector"));
+    index = func_broadcast(index_along(index, qn_rank(x), axis), src);
+    return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));
+}
+
+/* Bool: is this class the label? [..] integers give [.., classes]. */
+qn_tensor *func_is_class(qn_tensor *labels, int64_t classes) {
+    if (!labels) return NULL;
+    if (!dtype_is_int(qn_dtype_of(labels)))
+        return fail_null(labels->ctx, QN_EDTYPE, "%s: classes are integers, not %s",
+                         graph_name(labels->ctx, "index"), qn_dtype_name(qn_dtype_of(labels)));
+    qn_tensor *number = func_iota(labels->ctx, QN_I64, 1, &classes, 0);
+    return qn_eq(qn_unsqueeze(func_as(labels, QN_I64), -1), number);
+}
+
+qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype) {
+    func_frame f = func_begin(qn_context(index), "one_hot");
+    return func_end(f, qn_cast(func_is_class(index, classes), dtype));
+}
+
+qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index) {
+    func_frame f = func_begin(qn_context(weight), "embedding");
+    return func_end(f, qn_take(weight, index, 0));
+}

@@ -1,0 +1,410 @@
+/* func_move.c - movement: where an element of the result comes from.
+ *
+ * All of it comes down to the six MOVE rows, each a function on indices that the compiler applies to
+ * the loads of whoever reads the result. unfold and diagonal are reshapes to a row length that is
+ * one off, which shift each row against the one before; the index algebra turns them into plain sums
+ * of indices. Only as_strided, whose stride need not fit x's shape, gathers. */
+#include "graph/graph.h"
+
+#include <math.h>
+
+/* ---- reshaping ------------------------------------------------------------------------------ */
+
+static int64_t product(qn_ctx *qn, int n, const int64_t *dims) {
+    int64_t p = 1;
+    for (int i = 0; i < n; i++) p = dim_op(qn, p, '*', dims[i]);
+    return p;
+}
+
+static void drop_at(int64_t *dims, int *n, int i) {
+    for ((*n)--; i < *n; i++) dims[i] = dims[i + 1];
+}
+
+/* What must stand in place of -1. Sizes that occur on both sides cancel first, so that symbolic ones
+ * need no division. */
+static int64_t infer_size(const qn_tensor *x, int rank, const int64_t *shape, int hole) {
+    int64_t have[QN_MAX_RANK], want[QN_MAX_RANK];
+    int n = func_dims(x, have), m = 0;
+    for (int i = 0; i < rank; i++)
+        if (i != hole) want[m++] = shape[i];
+    for (int i = m; i-- > 0;)
+        for (int j = n; j-- > 0;)
+            if (want[i] == have[j] && want[i] != 0) {
+                drop_at(have, &n, j);
+                drop_at(want, &m, i);
+                break;
+            }
+    int64_t known = product(x->ctx, m, want), all = product(x->ctx, n, have);
+    if (known == 1 || known == DIM_BAD) return known == 1 ? all : DIM_BAD;
+    if (known == 0) {
+        fail(x->ctx, QN_ESHAPE, "reshape: -1 could be any size next to a size 0");
+        return DIM_BAD;
+    }
+    return dim_op(x->ctx, all, '/', known);
+}
+
+qn_tensor *qn_reshape(qn_tensor *x, int rank, const int64_t *shape) {
+    func_frame f = func_begin(qn_context(x), "reshape");
+    int64_t dims[QN_MAX_RANK];
+    int hole = -1;
+    if (!x || rank < 0 || rank > QN_MAX_RANK || !shape)
+        return func_end(f, func_reshape(x, rank, shape));
+    for (int i = 0; i < rank; i++) {
+        dims[i] = shape[i];
+        if (dims[i] != -1) continue;
+        if (hole >= 0) return func_end(f, fail_null(x->ctx, QN_ESHAPE, "reshape: -1 twice"));
+        hole = i;
+    }
+    if (hole >= 0) dims[hole] = infer_size(x, rank, dims, hole);
+    return func_end(f, func_reshape(x, rank, dims));
+}
+
+qn_tensor *qn_flatten(qn_tensor *x, int first, int last) {
+    func_frame f = func_begin(qn_context(x), "flatten");
+    if (qn_rank(x) == 0) return func_end(f, x ? func_reshape(x, 1, (int64_t[]){1}) : NULL);
+    if (!func_axis(x, first, &first) || !func_axis(x, last, &last)) return func_end(f, NULL);
+    if (first > last)
+        return func_end(f, fail_null(x->ctx, QN_EARG, "flatten: axis %d is after %d", first, last));
+    int64_t dims[QN_MAX_RANK];
+    int rank = func_dims(x, dims);
+    dims[first] = product(x->ctx, last - first + 1, dims + first);
+    for (int i = last + 1; i < rank; i++) dims[first + i - last] = dims[i];
+    return func_end(f, func_reshape(x, rank - (last - first), dims));
+}
+
+qn_tensor *qn_squeeze(qn_tensor *x, int axis) {
+    func_frame f = func_begin(qn_context(x), "squeeze");
+    uint32_t mask;
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    int64_t dims[QN_MAX_RANK];
+    int rank = func_dims(x, dims), n = 0;
+    for (int i = 0; i < rank; i++) {
+        bool drop = (mask >> i & 1) && dims[i] == 1;
+        if (!drop && axis != QN_ALL && (mask >> i & 1))
+            return func_end(
+                f, fail_null(x->ctx, QN_ESHAPE, "squeeze: the size of axis %d is not 1", i));
+        if (!drop) dims[n++] = dims[i];
+    }
+    return func_end(f, func_reshape(x, n, dims));
+}
+
+qn_tensor *qn_unsqueeze(qn_tensor *x, int axis) {
+    func_frame f = func_begin(qn_context(x), "unsqueeze");
+    if (!x) return func_end(f, NULL);
+    int64_t dims[QN_MAX_RANK + 1];
+    int rank = func_dims(x, dims), at = axis < 0 ? axis + rank + 1 : axis;
+    if (at < 0 || at > rank)
+        return func_end(f,
+                        fail_null(x->ctx, QN_ERANGE, "unsqueeze: axis %d for rank %d", axis, rank));
+    for (int i = rank; i > at; i--) dims[i] = dims[i - 1];
+    dims[at] = 1;
+    return func_end(f, func_reshape(x, rank + 1, dims));
+}
+
+qn_tensor *qn_permute(qn_tensor *x, int n, const int *axes) {
+    return build_permute(x, n, axes);
+}
+
+qn_tensor *qn_transpose(qn_tensor *x, int a, int b) {
+    func_frame f = func_begin(qn_context(x), "transpose");
+    if (!func_axis(x, a, &a) || !func_axis(x, b, &b)) return func_end(f, NULL);
+    int axes[QN_MAX_RANK], rank = qn_rank(x);
+    for (int i = 0; i < rank; i++) axes[i] = i == a ? b : i == b ? a : i;
+    return func_end(f, build_permute(x, rank, axes));
+}
+
+qn_tensor *qn_expand(qn_tensor *x, int rank, const int64_t *shape) {
+    func_frame f = func_begin(qn_context(x), "expand");
+    int64_t dims[QN_MAX_RANK];
+    int have = qn_rank(x);
+    if (!x || rank < have || rank > QN_MAX_RANK || !shape)
+        return func_end(f, func_expand(x, rank, shape));
+    for (int i = 0; i < rank; i++) {
+        bool keep = shape[i] == -1 && i >= rank - have;
+        dims[i] = keep ? qn_dim(x, i - (rank - have)) : shape[i];
+    }
+    return func_end(f, func_expand(x, rank, dims));
+}
+
+/* ---- slicing -------------------------------------------------------------------------------- */
+
+qn_tensor *qn_flip(qn_tensor *x, int axis) {
+    func_frame f = func_begin(qn_context(x), "flip");
+    uint32_t mask;
+    return func_end(f, func_mask(x, axis, &mask) ? build_flip(x, mask) : NULL);
+}
+
+static int64_t clamped(int64_t v, int64_t lo, int64_t hi) {
+    return v < lo ? lo : v > hi ? hi : v;
+}
+
+/* NumPy's rules for a constant size n. A backward slice is a forward one, reversed. */
+static qn_tensor *slice_known(qn_tensor *x, int axis, int64_t n, int64_t start, int64_t stop,
+                              int64_t step) {
+    int64_t lo = step > 0 ? 0 : -1, hi = step > 0 ? n : n - 1, size;
+    start = clamped(start < 0 ? start + n : start, lo, hi);
+    if (stop == QN_END)
+        stop = step > 0 ? n : -1;
+    else
+        stop = clamped(stop < 0 ? stop + n : stop, lo, hi);
+    int64_t length = step > 0 ? stop - start : start - stop;
+    int64_t stride = step > 0 ? step : step == INT64_MIN ? INT64_MAX : -step;
+    size = length > 0 ? (length - 1) / stride + 1 : 0;
+    if (size <= 1) stride = 1;
+    if (step > 0 || size == 0) return func_slice_axis(x, axis, size ? start : 0, size, stride);
+    return build_flip(func_slice_axis(x, axis, start - (size - 1) * stride, size, stride),
+                      1u << axis);
+}
+
+/* From the end, when negative and not a size's code. */
+static int64_t slice_place(const qn_tensor *x, int64_t n, int64_t place) {
+    bool from_end = place < 0 && !dim_is_code(x->ctx->graph, place);
+    return from_end ? dim_op(x->ctx, n, '-', -place) : place;
+}
+
+/* Sizes that are not constants: nothing is cut off, the slice must provably lie inside. */
+static qn_tensor *slice_symbolic(qn_tensor *x, int axis, int64_t n, int64_t start, int64_t stop,
+                                 int64_t step) {
+    qn_ctx *qn = x->ctx;
+    start = slice_place(x, n, start);
+    if (step > 0) {
+        stop = stop == QN_END ? n : slice_place(x, n, stop);
+        int64_t size = dim_op(qn, stop, '-', start);
+        if (step > 1) size = dim_op(qn, dim_op(qn, size, '+', step - 1), '/', step);
+        return func_slice_axis(x, axis, start, size, step);
+    }
+    int64_t last = stop == QN_END ? 0 : dim_op(qn, slice_place(x, n, stop), '+', 1);
+    int64_t trips = dim_op(qn, dim_op(qn, start, '-', last), '/', -step);
+    int64_t size = dim_op(qn, trips, '+', 1);
+    start = dim_op(qn, start, '-', dim_op(qn, trips, '*', -step));
+    return build_flip(func_slice_axis(x, axis, start, size, -step), 1u << axis);
+}
+
+qn_tensor *qn_slice(qn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
+    func_frame f = func_begin(qn_context(x), "slice");
+    if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
+    if (step == 0) return func_end(f, fail_null(x->ctx, QN_EARG, "slice: a step of 0"));
+    const graph *g = x->ctx->graph;
+    int64_t n = qn_dim(x, axis);
+    bool known = n >= 0 && !dim_is_code(g, start) && !dim_is_code(g, stop);
+    return func_end(f, known ? slice_known(x, axis, n, start, stop, step)
+                             : slice_symbolic(x, axis, n, start, stop, step));
+}
+
+/* x at one place of an axis, the axis dropped. */
+static qn_tensor *select_at(qn_tensor *x, int axis, int64_t index) {
+    int64_t dims[QN_MAX_RANK];
+    int rank = func_dims(x, dims);
+    drop_at(dims, &rank, axis);
+    return func_reshape(func_slice_axis(x, axis, index, 1, 1), rank, dims);
+}
+
+qn_tensor *qn_select(qn_tensor *x, int axis, int64_t index) {
+    func_frame f = func_begin(qn_context(x), "select");
+    if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
+    return func_end(f, select_at(x, axis, slice_place(x, qn_dim(x, axis), index)));
+}
+
+qn_tensor *qn_roll(qn_tensor *x, int64_t shift, int axis) {
+    func_frame f = func_begin(qn_context(x), "roll");
+    if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
+    int64_t n = qn_dim(x, axis);
+    if (n == 0) return func_end(f, x);
+    if (n > 0) shift = (shift % n + n) % n;
+    bool back = shift < 0 && !dim_is_code(x->ctx->graph, shift);
+    int64_t moved = back ? -shift : dim_op(x->ctx, n, '-', shift); /* go from front to end */
+    qn_tensor *front = func_slice_axis(x, axis, 0, moved, 1);
+    qn_tensor *end = func_slice_axis(x, axis, moved, dim_op(x->ctx, n, '-', moved), 1);
+    return func_end(f, qn_concat(2, (qn_tensor *const[]){end, front}, axis));
+}
+
+/* ---- padding -------------------------------------------------------------------------------- */
+
+/* Ones where pad puts x's elements: as bools, so that nothing is added to a value. */
+qn_tensor *func_inside(qn_tensor *x, const int64_t *lo_hi_interior) {
+    if (!x) return NULL;
+    qn_tensor *yes = func_broadcast(qn_scalar(x->ctx, QN_BOOL, 1), x);
+    return func_pad(yes, lo_hi_interior);
+}
+
+static qn_tensor *pad_constant(qn_tensor *x, const int64_t *p, double value) {
+    if (value == 0 && !signbit(value)) return func_pad(x, p);
+    return qn_where(func_inside(x, p), func_pad(x, p), qn_like(x, value));
+}
+
+/* `count` elements to put before (or after) x along an axis. */
+static qn_tensor *pad_part(qn_tensor *x, int axis, int64_t count, bool before, qn_pad_mode mode) {
+    int64_t n = qn_dim(x, axis), dims[QN_MAX_RANK];
+    qn_ctx *qn = x->ctx;
+    if (mode == QN_PAD_CIRCULAR)
+        return func_slice_axis(x, axis, before ? dim_op(qn, n, '-', count) : 0, count, 1);
+    if (mode == QN_PAD_REFLECT) {
+        int64_t start = before ? 1 : dim_op(qn, n, '-', dim_op(qn, count, '+', 1));
+        return build_flip(func_slice_axis(x, axis, start, count, 1), 1u << axis);
+    }
+    int rank = func_dims(x, dims);
+    dims[axis] = count;
+    int64_t at = before ? 0 : dim_op(qn, n, '-', 1);
+    return func_expand(func_slice_axis(x, axis, at, 1, 1), rank, dims);
+}
+
+static qn_tensor *pad_axis_from_itself(qn_tensor *x, int axis, int64_t before, int64_t after,
+                                       qn_pad_mode mode) {
+    if (!x || (before == 0 && after == 0)) return x;
+    qn_tensor *parts[3];
+    int n = 0;
+    if (before) parts[n++] = pad_part(x, axis, before, true, mode);
+    parts[n++] = x;
+    if (after) parts[n++] = pad_part(x, axis, after, false, mode);
+    return qn_concat(n, parts, axis);
+}
+
+/* Negative padding cuts off; what is left is to be padded. */
+static qn_tensor *pad_crop(qn_tensor *x, int axis, int64_t *before_after) {
+    int64_t cut[2] = {0, 0}, n = qn_dim(x, axis);
+    for (int i = 0; i < 2; i++) {
+        if (before_after[i] >= 0 || dim_is_code(x->ctx->graph, before_after[i])) continue;
+        cut[i] = -before_after[i];
+        before_after[i] = 0;
+    }
+    if (!cut[0] && !cut[1]) return x;
+    int64_t left = dim_op(x->ctx, dim_op(x->ctx, n, '-', cut[0]), '-', cut[1]);
+    return func_slice_axis(x, axis, cut[0], left, 1);
+}
+
+qn_tensor *qn_pad(qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, double value) {
+    func_frame f = func_begin(qn_context(x), "pad");
+    int64_t p[3 * QN_MAX_RANK] = {0};
+    int rank = qn_rank(x);
+    if (!x) return func_end(f, NULL);
+    if (!before_after) return func_end(f, fail_null(x->ctx, QN_ENULL, "pad: no numbers"));
+    if (mode < QN_PAD_CONSTANT || mode > QN_PAD_CIRCULAR)
+        return func_end(f, fail_null(x->ctx, QN_EARG, "pad: no such mode"));
+    for (int i = 0; i < rank && x; i++) {
+        p[3 * i] = before_after[2 * i];
+        p[3 * i + 1] = before_after[2 * i + 1];
+        x = pad_crop(x, i, p + 3 * i);
+    }
+    if (mode == QN_PAD_CONSTANT) return func_end(f, x ? pad_constant(x, p, value) : NULL);
+    for (int i = 0; i < rank; i++) x = pad_axis_from_itself(x, i, p[3 * i], p[3 * i + 1], mode);
+    return func_end(f, x);
+}
+
+/* ---- windows and diagonals ------------------------------------------------------------------ */
+
+/* x along `axis`, length n, repeated in rows of n + 1 places: row k begins at x[k mod n], so that
+ * place j of it is x[j + k] while j + k < n. The result has the rows before the axis. */
+static qn_tensor *shifted_rows(qn_tensor *x, int axis, int64_t rows) {
+    qn_ctx *qn = x->ctx;
+    int64_t dims[QN_MAX_RANK + 2], n = qn_dim(x, axis);
+    int rank = func_dims(x, dims);
+    int64_t longer = dim_op(qn, n, '+', 1), total = dim_op(qn, rows, '*', longer);
+    int64_t copies = dim_op(qn, dim_op(qn, dim_op(qn, total, '+', n), '-', 1), '/', n);
+    for (int i = rank; i > axis; i--) dims[i] = dims[i - 1];
+    dims[axis] = copies;
+    x = func_expand(qn_unsqueeze(x, axis), rank + 1, dims);
+    x = qn_flatten(x, axis, axis + 1);
+    x = func_slice_axis(x, axis, 0, total, 1);
+    dims[axis] = rows;
+    dims[axis + 1] = longer;
+    return func_reshape(x, rank + 1, dims);
+}
+
+qn_tensor *qn_unfold(qn_tensor *x, int axis, int64_t size, int64_t step) {
+    func_frame f = func_begin(qn_context(x), "unfold");
+    if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
+    if (size < 1 || step < 1)
+        return func_end(f, fail_null(x->ctx, QN_EARG, "unfold: windows of %lld every %lld",
+                                     (long long)size, (long long)step));
+    int64_t n = qn_dim(x, axis), room = dim_op(x->ctx, n, '-', size);
+    int64_t windows = dim_op(x->ctx, dim_op(x->ctx, room, '/', step), '+', 1);
+    int rank = qn_rank(x), axes[QN_MAX_RANK + 1], m = 0;
+    if (rank == QN_MAX_RANK || windows == DIM_BAD)
+        return func_end(
+            f, fail_null(x->ctx, QN_ERANGE, "unfold: windows of %lld do not fit", (long long)size));
+    x = shifted_rows(x, axis, size);
+    x = x ? func_slice_axis(x, axis + 1, 0, windows, step) : NULL;
+    for (int i = 0; i <= rank; i++)
+        if (i != axis) axes[m++] = i;
+    axes[m] = axis; /* the place within a window comes last */
+    return func_end(f, build_permute(x, rank + 1, axes));
+}
+
+/* In rows of n elements, i*(n+1) is the place of [i, i]. */
+qn_tensor *qn_diagonal(qn_tensor *x, int64_t offset) {
+    func_frame f = func_begin(qn_context(x), "diagonal");
+    int64_t dims[QN_MAX_RANK];
+    int rank = func_dims(x, dims);
+    if (x && rank < 2)
+        return func_end(f, fail_null(x->ctx, QN_ESHAPE, "diagonal: rank %d, below 2", rank));
+    if (!x) return func_end(f, NULL);
+    x = offset >= 0 ? qn_slice(x, -1, offset, QN_END, 1) : qn_slice(x, -2, -offset, QN_END, 1);
+    int64_t rows = qn_dim(x, -2), columns = qn_dim(x, -1);
+    if (!x || rows < 0 || columns < 0)
+        return func_end(f, x ? fail_null(x->ctx, QN_ESHAPE, "diagonal: the sizes must be known")
+                             : NULL);
+    int64_t size = rows < columns ? rows : columns;
+    x = qn_flatten(x, -2, -1);
+    int64_t step = columns + 1;
+    return func_end(f, x ? func_slice_axis(x, rank - 2, 0, size, size > 1 ? step : 1) : NULL);
+}
+
+/* x where (column - row) compares with k, else 0. */
+static qn_tensor *triangle(qn_tensor *x, int64_t k, bool upper) {
+    int64_t dims[QN_MAX_RANK];
+    int rank = func_dims(x, dims);
+    if (x && rank < 2)
+        return fail_null(x->ctx, QN_ESHAPE, "%s: rank %d, below 2", graph_name(x->ctx, "tri"),
+                         rank);
+    if (!x) return NULL;
+    qn_tensor *row = func_iota(x->ctx, QN_I64, 2, dims + rank - 2, 0);
+    qn_tensor *column = func_iota(x->ctx, QN_I64, 2, dims + rank - 2, 1);
+    row = qn_add(row, qn_like(row, (double)k));
+    qn_tensor *keep = upper ? qn_le(row, column) : qn_le(column, row);
+    return qn_where(keep, x, qn_like(x, 0));
+}
+
+qn_tensor *qn_triu(qn_tensor *x, int64_t k) {
+    func_frame f = func_begin(qn_context(x), "triu");
+    return func_end(f, triangle(x, k, true));
+}
+
+qn_tensor *qn_tril(qn_tensor *x, int64_t k) {
+    func_frame f = func_begin(qn_context(x), "tril");
+    return func_end(f, triangle(x, k, false));
+}
+
+/* ---- any strides ---------------------------------------------------------------------------- */
+
+/* Are all places within [0, n)? Only constants can be checked; others read 0 outside. */
+static bool strided_inside(const qn_tensor *x, int rank, const int64_t *shape,
+                           const int64_t *strides, int64_t offset) {
+    int64_t lo = offset, hi = offset, n = func_count(x, (1u << qn_rank(x)) - 1);
+    for (int i = 0; i < rank; i++) {
+        int64_t reach;
+        if (shape[i] == 0 || n < 0 || dim_is_code(x->ctx->graph, shape[i])) return true;
+        if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
+            __builtin_add_overflow(reach < 0 ? lo : hi, reach, reach < 0 ? &lo : &hi))
+            return false;
+    }
+    return lo >= 0 && hi < n;
+}
+
+qn_tensor *qn_as_strided(qn_tensor *x, int rank, const int64_t *shape, const int64_t *strides,
+                         int64_t offset) {
+    func_frame f = func_begin(qn_context(x), "as_strided");
+    if (!x) return func_end(f, NULL);
+    if (rank > 0 && (!shape || !strides))
+        return func_end(f, fail_null(x->ctx, QN_ENULL, "as_strided: no shape or strides"));
+    qn_tensor *place = func_full(x->ctx, QN_I64, rank, shape, 0);
+    if (!place) return func_end(f, NULL);
+    if (!strided_inside(x, rank, shape, strides, offset))
+        return func_end(f, fail_null(x->ctx, QN_ERANGE, "as_strided: places outside x"));
+    for (int i = 0; i < rank; i++) {
+        qn_tensor *index = func_iota(x->ctx, QN_I64, rank, shape, i);
+        place = qn_add(place, qn_mul(index, qn_like(index, (double)strides[i])));
+    }
+    place = qn_add(place, qn_like(place, (double)offset));
+    x = qn_gather(qn_flatten(x, 0, -1), qn_flatten(place, 0, -1), 0);
+    return func_end(f, func_reshape(x, rank, shape));
+}

@@ -1,0 +1,195 @@
+/* func_nn.c - what neural networks are made of, and their losses.
+ *
+ * Every function here is meant to become one kernel, and is written without regard to that: each
+ * reduction stands for itself, and the planner fuses. Halves are computed in f32 and rounded at the
+ * end. */
+#include "graph/graph.h"
+
+#include <math.h>
+
+static qn_tensor *mul_number(qn_tensor *x, double v) {
+    return qn_mul(x, qn_like(x, v));
+}
+
+/* ---- softmax -------------------------------------------------------------------------------- */
+
+/* x less its largest along the axis. The largest is a constant for the gradient: whatever is taken
+ * off, softmax is the same. */
+static qn_tensor *below_largest(qn_tensor *x, uint32_t mask) {
+    return qn_sub(x, qn_detach(build_reduce(OP_MAX, x, mask, true)));
+}
+
+qn_tensor *qn_softmax(qn_tensor *x, int axis) {
+    func_frame f = func_begin(qn_context(x), "softmax");
+    uint32_t mask;
+    x = func_float(x);
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    qn_tensor *e = qn_exp(below_largest(func_widen(x), mask));
+    qn_tensor *sum = build_reduce(OP_SUM, e, mask, true);
+    return func_end(f, func_as(qn_mul(e, qn_reciprocal(sum)), qn_dtype_of(x)));
+}
+
+qn_tensor *qn_log_softmax(qn_tensor *x, int axis) {
+    func_frame f = func_begin(qn_context(x), "log_softmax");
+    uint32_t mask;
+    x = func_float(x);
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    qn_tensor *z = below_largest(func_widen(x), mask);
+    qn_tensor *sum = build_reduce(OP_SUM, qn_exp(z), mask, true);
+    return func_end(f, func_as(qn_sub(z, qn_log(sum)), qn_dtype_of(x)));
+}
+
+/* ---- normalisation -------------------------------------------------------------------------- */
+
+static qn_tensor *scale_shift(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta) {
+    if (gamma) x = qn_mul(x, gamma);
+    if (beta) x = qn_add(x, beta);
+    return x;
+}
+
+/* Mean 0 and variance 1 over the last axis. */
+static qn_tensor *standardize(qn_tensor *x, double eps) {
+    uint32_t last = 1u << (qn_rank(x) - 1);
+    qn_tensor *d = qn_sub(x, func_mean(x, last, true));
+    qn_tensor *variance = func_mean(qn_mul(d, d), last, true);
+    return qn_mul(d, qn_rsqrt(qn_add(variance, qn_like(variance, eps))));
+}
+
+qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps) {
+    func_frame f = func_begin(qn_context(x), "layer_norm");
+    int axis;
+    x = func_float(x);
+    if (!func_axis(x, -1, &axis)) return func_end(f, NULL);
+    qn_tensor *y = scale_shift(standardize(func_widen(x), eps), gamma, beta);
+    return func_end(f, func_as(y, qn_dtype_of(x)));
+}
+
+qn_tensor *qn_rms_norm(qn_tensor *x, qn_tensor *gamma, double eps) {
+    func_frame f = func_begin(qn_context(x), "rms_norm");
+    int axis;
+    x = func_float(x);
+    if (!func_axis(x, -1, &axis)) return func_end(f, NULL);
+    qn_tensor *wide = func_widen(x);
+    qn_tensor *square = func_mean(qn_mul(wide, wide), 1u << axis, true);
+    qn_tensor *y = qn_mul(wide, qn_rsqrt(qn_add(square, qn_like(square, eps))));
+    return func_end(f, func_as(scale_shift(y, gamma, NULL), qn_dtype_of(x)));
+}
+
+/* A parameter of shape [C], to be broadcast over [N, C, ...] of this rank. */
+static qn_tensor *per_channel(qn_tensor *p, int rank) {
+    int64_t dims[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) dims[i] = 1;
+    dims[1] = qn_dim(p, 0);
+    return func_reshape(p, rank, dims);
+}
+
+qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tensor *beta,
+                         double eps) {
+    func_frame f = func_begin(qn_context(x), "group_norm");
+    int64_t dims[QN_MAX_RANK];
+    int rank = func_dims(x, dims);
+    x = func_float(x);
+    if (!x) return func_end(f, NULL);
+    if (rank < 2 || groups < 1 || dims[1] % groups != 0)
+        return func_end(f, fail_null(x->ctx, QN_ESHAPE, "group_norm: %lld groups of the channels",
+                                     (long long)groups));
+    int64_t rest = func_count(x, (1u << rank) - 2);
+    const int64_t split[3] = {dims[0], groups, dim_op(x->ctx, rest, '/', groups)};
+    qn_tensor *y = func_reshape(func_widen(x), 3, split);
+    y = y ? func_reshape(standardize(y, eps), rank, dims) : NULL;
+    y = scale_shift(y, gamma ? per_channel(gamma, rank) : NULL,
+                    beta ? per_channel(beta, rank) : NULL);
+    return func_end(f, func_as(y, qn_dtype_of(x)));
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+/* Minus infinity where a key comes after its query; the last query sees every key. */
+static qn_tensor *mask_later(qn_tensor *scores, int64_t queries, int64_t keys) {
+    const int64_t shape[2] = {queries, keys};
+    qn_tensor *q = func_iota(scores->ctx, QN_I64, 2, shape, 0);
+    qn_tensor *k = func_iota(scores->ctx, QN_I64, 2, shape, 1);
+    qn_tensor *last = qn_add(q, func_size(q, keys)), *limit = qn_add(k, func_size(k, queries));
+    return qn_where(qn_le(limit, last), scores, qn_like(scores, -(double)INFINITY));
+}
+
+qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
+    func_frame f = func_begin(qn_context(q), "attention");
+    if (!q || !k || !v) return func_end(f, build_elem(OP_FMA, 3, (qn_tensor *const[]){q, k, v}));
+    if (qn_rank(q) < 2 || qn_rank(k) < 2 || qn_rank(v) < 2)
+        return func_end(f, func_fail_shapes(q, k, "are below rank 2"));
+    qn_dtype d = qn_dtype_of(func_float(q));
+    qn_tensor *wide = func_widen(func_float(q));
+    qn_tensor *depth = func_size(wide, qn_dim(q, -1));
+    qn_tensor *scores = qn_matmul(wide, qn_transpose(k, -1, -2));
+    scores = qn_mul(scores, qn_rsqrt(depth));
+    if (causal && scores) scores = mask_later(scores, qn_dim(q, -2), qn_dim(k, -2));
+    return func_end(f, func_as(qn_matmul(qn_softmax(scores, -1), v), d));
+}
+
+qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key) {
+    func_frame f = func_begin(qn_context(x), "dropout");
+    int64_t dims[QN_MAX_RANK];
+    int rank = func_dims(x, dims);
+    if (!x || p == 0) return func_end(f, x);
+    if (!(p >= 0 && p <= 1))
+        return func_end(f, fail_null(x->ctx, QN_EARG, "dropout: %g is no probability", p));
+    qn_tensor *keep = qn_bernoulli(key, 1 - p, rank, dims), *zero = qn_like(x, 0);
+    if (p == 1) return func_end(f, func_broadcast(zero, x));
+    return func_end(f, qn_where(keep, mul_number(x, 1 / (1 - p)), zero));
+}
+
+/* ---- losses --------------------------------------------------------------------------------- */
+
+static qn_tensor *mean_all(qn_tensor *x) {
+    return x ? func_mean(x, (1u << qn_rank(x)) - 1, false) : NULL;
+}
+
+/* x[.., label[..]] as a sum over the classes, of which all but one term are 0. */
+static qn_tensor *pick_class(qn_tensor *x, qn_tensor *labels) {
+    if (!x || !labels) return NULL;
+    if (qn_rank(x) != qn_rank(labels) + 1)
+        return func_fail_shapes(x, labels, "must be [.., classes] and [..]");
+    qn_tensor *here = func_is_class(labels, qn_dim(x, -1));
+    qn_tensor *picked = qn_where(here, x, qn_like(x, 0));
+    return picked ? build_reduce(OP_SUM, picked, 1u << (qn_rank(x) - 1), false) : NULL;
+}
+
+qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels) {
+    func_frame f = func_begin(qn_context(logits), "cross_entropy");
+    logits = func_float(logits);
+    qn_tensor *wide = func_widen(logits);
+    qn_tensor *picked = pick_class(wide, labels);
+    qn_tensor *loss = picked ? mean_all(qn_sub(qn_logsumexp(wide, -1, false), picked)) : NULL;
+    return func_end(f, func_as(loss, qn_dtype_of(logits)));
+}
+
+qn_tensor *qn_nll_loss(qn_tensor *log_p, qn_tensor *labels) {
+    func_frame f = func_begin(qn_context(log_p), "nll_loss");
+    return func_end(f, qn_neg(mean_all(pick_class(func_float(log_p), labels))));
+}
+
+qn_tensor *qn_mse_loss(qn_tensor *x, qn_tensor *y) {
+    func_frame f = func_begin(qn_context(x), "mse_loss");
+    qn_tensor *d = qn_sub(x, y);
+    return func_end(f, mean_all(qn_mul(d, d)));
+}
+
+qn_tensor *qn_l1_loss(qn_tensor *x, qn_tensor *y) {
+    func_frame f = func_begin(qn_context(x), "l1_loss");
+    return func_end(f, mean_all(qn_abs(qn_sub(x, y))));
+}
+
+/* With q = min(d, delta): q*q/2 + delta*(d - q). */
+qn_tensor *qn_huber_loss(qn_tensor *x, qn_tensor *y, double delta) {
+    func_frame f = func_begin(qn_context(x), "huber_loss");
+    qn_tensor *d = qn_abs(func_float(qn_sub(x, y)));
+    qn_tensor *q = qn_minimum(d, qn_like(d, delta));
+    qn_tensor *square = mul_number(qn_mul(q, q), 0.5);
+    return func_end(f, mean_all(qn_add(square, mul_number(qn_sub(d, q), delta))));
+}
+
+qn_tensor *qn_bce_with_logits(qn_tensor *x, qn_tensor *y) {
+    func_frame f = func_begin(qn_context(x), "bce_with_logits");
+    return func_end(f, mean_all(qn_sub(qn_softplus(x), qn_mul(x, y))));
+}

@@ -1,0 +1,325 @@
+/* func_product.c - sums of products: matmul, dot, outer, tensordot, linear, einsum.
+ *
+ * A product of matrices is written as what it means: both operands expanded to the shape
+ * [batch.., M, N, K], multiplied, and summed over the last axis. Nothing is copied, because
+ * expansion is only an index; the planner never stores the product, and the scheduler finds its
+ * loops there whatever the layout of the operands. */
+#include "graph/graph.h"
+
+/* Multiply and sum over the last `summed` axes, halves in f32. */
+static qn_tensor *sum_of_products(qn_tensor *x, qn_tensor *y, int summed) {
+    if (!x || !y) return NULL;
+    qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(y));
+    qn_tensor *p = qn_mul(func_widen(func_as(x, d)), func_widen(func_as(y, d)));
+    int rank = qn_rank(p);
+    uint32_t mask = ((1u << summed) - 1) << (rank - summed);
+    return p ? func_as(build_reduce(OP_SUM, p, mask, false), d) : NULL;
+}
+
+/* ---- matmul --------------------------------------------------------------------------------- */
+
+/* x: [.., M, K], y: [.., K, N] */
+static qn_tensor *matmul(qn_tensor *x, qn_tensor *y) {
+    if (qn_dim(x, -1) != qn_dim(y, -2)) return func_fail_shapes(x, y, "do not multiply");
+    x = qn_unsqueeze(x, -2);
+    y = qn_unsqueeze(qn_transpose(y, -1, -2), -3);
+    return sum_of_products(x, y, 1);
+}
+
+qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y) {
+    func_frame f = func_begin(qn_context(x), "matmul");
+    if (!x || !y) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, y}));
+    if (qn_rank(x) == 0 || qn_rank(y) == 0)
+        return func_end(f, func_fail_shapes(x, y, "do not multiply: a scalar is no matrix"));
+    bool row = qn_rank(x) == 1, column = qn_rank(y) == 1;
+    if (row) x = qn_unsqueeze(x, 0);
+    if (column) y = qn_unsqueeze(y, 1);
+    qn_tensor *r = x && y ? matmul(x, y) : NULL;
+    if (row) r = qn_squeeze(r, -2);
+    if (column) r = qn_squeeze(r, -1);
+    return func_end(f, r);
+}
+
+qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b) {
+    func_frame f = func_begin(qn_context(x), "linear");
+    qn_tensor *y = qn_matmul(x, qn_transpose(w, -1, -2));
+    return func_end(f, b ? qn_add(y, b) : y);
+}
+
+static bool are_vectors(const qn_tensor *x, const qn_tensor *y) {
+    if (qn_rank(x) == 1 && qn_rank(y) == 1) return true;
+    func_fail_shapes(x, y, "are not two vectors");
+    return false;
+}
+
+qn_tensor *qn_dot(qn_tensor *x, qn_tensor *y) {
+    func_frame f = func_begin(qn_context(x), "dot");
+    if (!x || !y || !are_vectors(x, y)) return func_end(f, NULL);
+    if (qn_dim(x, 0) != qn_dim(y, 0))
+        return func_end(f, func_fail_shapes(x, y, "differ in length"));
+    return func_end(f, sum_of_products(x, y, 1));
+}
+
+qn_tensor *qn_outer(qn_tensor *x, qn_tensor *y) {
+    func_frame f = func_begin(qn_context(x), "outer");
+    if (!x || !y || !are_vectors(x, y)) return func_end(f, NULL);
+    return func_end(f, qn_mul(qn_unsqueeze(x, 1), y));
+}
+
+/* ---- tensordot ------------------------------------------------------------------------------ */
+
+/* x with the given axes moved behind the others and each group made one axis: [free, summed]. The
+ * sizes of the free ones are added to `out`. */
+static qn_tensor *as_matrix(qn_tensor *x, int n, const int *axes, int64_t *out, int *rank) {
+    uint32_t mask;
+    if (!func_mask_of(x, n, axes, &mask)) return NULL;
+    int order[QN_MAX_RANK], m = 0, axis;
+    for (int i = 0; i < qn_rank(x); i++) {
+        if (mask >> i & 1) continue;
+        order[m++] = i;
+        if (*rank < QN_MAX_RANK)
+            out[(*rank)++] = qn_dim(x, i);
+        else
+            return func_fail_shapes(x, x, "give a product of too high a rank");
+    }
+    for (int i = 0; i < n; i++) order[m + i] = func_axis(x, axes[i], &axis) ? axis : 0;
+    uint32_t all = (1u << qn_rank(x)) - 1;
+    const int64_t sizes[2] = {func_count(x, all & ~mask), func_count(x, mask)};
+    return func_reshape(build_permute(x, m + n, order), 2, sizes);
+}
+
+qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_axes, const int *y_axes) {
+    func_frame f = func_begin(qn_context(x), "tensordot");
+    int64_t shape[QN_MAX_RANK];
+    int rank = 0;
+    if (!x || !y) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, y}));
+    for (int i = 0; i < n && x_axes && y_axes; i++)
+        if (qn_dim(x, x_axes[i]) != qn_dim(y, y_axes[i]))
+            return func_end(f, func_fail_shapes(x, y, "differ on axes to sum over"));
+    qn_tensor *a = as_matrix(x, n, x_axes, shape, &rank);
+    qn_tensor *b = as_matrix(y, n, y_axes, shape, &rank);
+    if (!a || !b) return func_end(f, NULL);
+    qn_tensor *p = sum_of_products(qn_unsqueeze(a, 1), qn_unsqueeze(b, 0), 1);
+    return func_end(f, func_reshape(p, rank, shape));
+}
+
+/* ---- einsum ---------------------------------------------------------------------------------
+ *
+ * Every axis has a label: a letter, or for those under an ellipsis its distance from the last one.
+ * Terms are taken in from left to right; a label that neither the output nor a later term needs is
+ * summed at once, where it can before the product, else as a last axis of it. */
+
+enum { LETTERS = 52, LABELS = LETTERS + QN_MAX_RANK };
+
+typedef struct einsum_term {
+    qn_tensor *x;
+    int n;
+    uint8_t label[QN_MAX_RANK];
+} einsum_term;
+
+static uint64_t term_labels(const einsum_term *t) {
+    uint64_t set = 0;
+    for (int i = 0; i < t->n; i++) set |= (uint64_t)1 << t->label[i];
+    return set;
+}
+
+static int letter_label(char c) {
+    if (c >= 'a' && c <= 'z') return c - 'a';
+    if (c >= 'A' && c <= 'Z') return 26 + c - 'A';
+    return -1;
+}
+
+/* Read one term, up to a comma, an arrow or the end; `rank`: of its tensor, or -1 for the output,
+ * whose ellipsis has `dots` axes. False on bad text. */
+static bool term_parse(const char **text, int rank, int dots, einsum_term *t) {
+    const char *s = *text;
+    int letters = 0;
+    bool ellipsis = false;
+    for (const char *p = s; *p && *p != ',' && *p != '-'; p++) letters += letter_label(*p) >= 0;
+    if (rank >= 0) dots = rank - letters;
+    t->n = 0;
+    while (*s && *s != ',' && *s != '-') {
+        int label = letter_label(*s);
+        if (label >= 0) {
+            if (t->n == QN_MAX_RANK) return false;
+            t->label[t->n++] = (uint8_t)label;
+            s++;
+        } else if (*s == ' ') {
+            s++;
+        } else if (strncmp(s, "...", 3) == 0 && !ellipsis && dots >= 0) {
+            if (t->n + dots > QN_MAX_RANK) return false;
+            for (int i = 0; i < dots; i++) t->label[t->n++] = (uint8_t)(LETTERS + dots - 1 - i);
+            ellipsis = true;
+            s += 3;
+        } else {
+            return false;
+        }
+    }
+    *text = s;
+    return rank < 0 || t->n == rank;
+}
+
+/* Without an arrow: the ellipsis, then in alphabetical order the letters that occur once. */
+static bool output_implied(int n, const einsum_term *term, int dots, einsum_term *out) {
+    int count[LABELS] = {0};
+    out->n = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < term[i].n; k++) count[term[i].label[k]]++;
+    for (int i = 0; i < dots; i++) out->label[out->n++] = (uint8_t)(LETTERS + dots - 1 - i);
+    for (int i = 0; i < LETTERS; i++) {
+        int label = i < 26 ? 26 + i : i - 26; /* capitals first, as characters sort */
+        if (count[label] != 1) continue;
+        if (out->n == QN_MAX_RANK) return false;
+        out->label[out->n++] = (uint8_t)label;
+    }
+    return true;
+}
+
+static bool einsum_parse(const char *spec, int n, qn_tensor *const *xs, einsum_term *term,
+                         einsum_term *out) {
+    int dots = 0;
+    uint64_t known = 0;
+    for (int i = 0; i < n; i++) {
+        term[i].x = xs[i];
+        if (!term_parse(&spec, qn_rank(xs[i]), 0, &term[i])) return false;
+        if (i + 1 < n && *spec++ != ',') return false;
+        known |= term_labels(&term[i]);
+    }
+    while (known >> (LETTERS + dots) & 1) dots++;
+    if (*spec == 0) return output_implied(n, term, dots, out);
+    if (strncmp(spec, "->", 2) != 0) return false;
+    spec += 2;
+    if (!term_parse(&spec, -1, dots, out) || *spec) return false;
+    uint64_t set = term_labels(out);
+    return (set & ~known) == 0 && __builtin_popcountll(set) == out->n;
+}
+
+/* Take the diagonal over two axes of one label until none repeats. */
+static void term_diagonals(einsum_term *t) {
+    for (int i = 0; i < t->n; i++) {
+        int twin = -1, order[QN_MAX_RANK], m = 0;
+        for (int j = i + 1; j < t->n; j++)
+            if (t->label[j] == t->label[i]) twin = j;
+        if (twin < 0) continue;
+        if (qn_dim(t->x, i) != qn_dim(t->x, twin)) {
+            t->x = func_fail_shapes(t->x, t->x, "has axes of one letter and two sizes");
+            return;
+        }
+        uint8_t label[QN_MAX_RANK];
+        for (int k = 0; k < t->n; k++)
+            if (k != i && k != twin) order[m++] = k;
+        for (int k = 0; k < m; k++) label[k] = t->label[order[k]];
+        label[m] = t->label[i];
+        order[m] = i;
+        order[m + 1] = twin;
+        t->x = qn_diagonal(build_permute(t->x, t->n, order), 0);
+        t->n--;
+        memcpy(t->label, label, sizeof label);
+        i = -1; /* the axes have moved: look again */
+    }
+}
+
+static void term_sum(einsum_term *t, uint64_t keep) {
+    uint32_t mask = 0;
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        if (keep >> t->label[i] & 1)
+            t->label[n++] = t->label[i];
+        else
+            mask |= 1u << i;
+    }
+    t->n = n;
+    if (mask) {
+        qn_dtype d = qn_dtype_of(t->x);
+        t->x = func_as(build_reduce(OP_SUM, func_widen(t->x), mask, false), d);
+    }
+}
+
+/* x with one axis for each of the labels: its own in that order, size 1 for the others. */
+static qn_tensor *term_spread(const einsum_term *t, int n, const uint8_t *label) {
+    int order[QN_MAX_RANK], m = 0;
+    int64_t dims[QN_MAX_RANK];
+    for (int i = 0; i < n; i++) {
+        dims[i] = 1;
+        for (int k = 0; k < t->n; k++) {
+            if (t->label[k] != label[i]) continue;
+            order[m++] = k;
+            dims[i] = qn_dim(t->x, k);
+        }
+    }
+    return func_reshape(build_permute(t->x, m, order), n, dims);
+}
+
+static int labels_add(uint8_t *label, int n, const einsum_term *t, uint64_t set) {
+    for (int i = 0; i < t->n; i++) {
+        if (!(set >> t->label[i] & 1)) continue;
+        if (n == QN_MAX_RANK) return QN_MAX_RANK + 1;
+        label[n++] = t->label[i];
+    }
+    return n;
+}
+
+/* a becomes the product of a and b over the labels in `keep`: what both have first, then a's own,
+ * then b's, which is [batch.., M, N], and last what is summed. */
+static void term_multiply(einsum_term *a, einsum_term *b, uint64_t keep) {
+    uint64_t in_a = term_labels(a), in_b = term_labels(b);
+    term_sum(a, keep | in_b);
+    term_sum(b, keep | in_a);
+    if (!a->x || !b->x) {
+        a->x = NULL;
+        return;
+    }
+    in_a = term_labels(a);
+    in_b = term_labels(b);
+    uint8_t label[QN_MAX_RANK];
+    int n = labels_add(label, 0, a, in_a & in_b & keep);
+    if (n <= QN_MAX_RANK) n = labels_add(label, n, a, in_a & ~in_b);
+    if (n <= QN_MAX_RANK) n = labels_add(label, n, b, in_b & ~in_a);
+    int kept = n;
+    if (n <= QN_MAX_RANK) n = labels_add(label, n, a, in_a & in_b & ~keep);
+    if (n > QN_MAX_RANK) {
+        a->x = func_fail_shapes(a->x, b->x, "give a product of too high a rank");
+        return;
+    }
+    qn_tensor *x = term_spread(a, n, label), *y = term_spread(b, n, label);
+    a->x = sum_of_products(x, y, n - kept);
+    a->n = kept;
+    memcpy(a->label, label, sizeof label);
+}
+
+static qn_tensor *einsum(int n, einsum_term *term, const einsum_term *out) {
+    uint64_t keep = term_labels(out);
+    for (int i = 0; i < n; i++) {
+        term_diagonals(&term[i]);
+        if (!term[i].x) return NULL;
+    }
+    for (int i = 1; i < n; i++) {
+        uint64_t needed = keep;
+        for (int k = i + 1; k < n; k++) needed |= term_labels(&term[k]);
+        term_multiply(&term[0], &term[i], needed);
+        if (!term[0].x) return NULL;
+    }
+    term_sum(&term[0], keep);
+    return term[0].x ? term_spread(&term[0], out->n, out->label) : NULL;
+}
+
+enum { EINSUM_MOST = 16 };
+
+qn_tensor *qn_einsum(const char *spec, int n, qn_tensor *const *xs) {
+    qn_ctx *qn = NULL;
+    for (int i = 0; xs && i < n; i++)
+        if (xs[i]) qn = xs[i]->ctx;
+    func_frame f = func_begin(qn, "einsum");
+    if (!qn) return func_end(f, NULL);
+    if (n > EINSUM_MOST || !spec)
+        return func_end(
+            f, fail_null(qn, QN_EARG, "einsum: no text, or more than %d tensors", EINSUM_MOST));
+    for (int i = 0; i < n; i++)
+        if (!xs[i] || xs[i]->ctx != qn)
+            return func_end(f, fail_null(qn, xs[i] ? QN_EGRAPH : QN_ENULL, "einsum: tensor %d", i));
+    einsum_term term[EINSUM_MOST], out;
+    if (!einsum_parse(spec, n, xs, term, &out))
+        return func_end(
+            f, fail_null(qn, QN_EARG, "einsum: \"%.100s\" does not fit %d tensors", spec, n));
+    return func_end(f, einsum(n, term, &out));
+}
