@@ -242,7 +242,7 @@ static inline void eval_node(const graph *g, const graph_node *n, const eval_val
 static inline eval_value eval(qn_tensor *t) {
     eval_value none = {.n = 0};
     if (!t) {
-        FAIL("no tensor to evaluate\n");
+        FAIL("no tensor to evaluate");
         return none;
     }
     graph *g = t->ctx->graph;

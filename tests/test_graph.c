@@ -243,6 +243,8 @@ static void pending_handles_leave_in_order(void) {
         t[i] = leaf(qn, QN_F32, 0, NULL);
         g->pending[g->pending_count++] = t[i];
         t[i]->pending = g->pending_count;
+        t[i]->replaced = t[i]->node;
+        node_ref(g, t[i]->node);
     }
     qn_release(t[1]);
     CHECK_INT(g->pending_count, 3);

@@ -188,7 +188,7 @@ qn_tensor *qn_asinh(qn_tensor *x) {
 qn_tensor *qn_acosh(qn_tensor *x) {
     func_frame f = func_begin(qn_context(x), "acosh");
     x = func_float(x);
-    qn_tensor *near = qn_minimum(x, qn_like(x, inverse_far));
+    qn_tensor *near = qn_clamp(x, 0, inverse_far); /* 0 gives NaN, too */
     qn_tensor *d = add_number(near, -1);
     qn_tensor *y = qn_log1p(qn_add(d, qn_sqrt(qn_mul(d, add_number(near, 1)))));
     return func_end(f, qn_where(above(x, inverse_far), log_of_double(x), y));

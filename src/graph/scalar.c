@@ -156,7 +156,9 @@ static void scalar_unsigned(int op, int64_t n, const scalar *a, const scalar *b,
 /* ---- bit patterns ---------------------------------------------------------------------------- */
 
 scalar scalar_number(qn_dtype dtype, double v) {
-    return scalar_cast(dtype, QN_F64, (scalar){.f = v});
+    uint64_t element = 0;
+    dtype_set_f(dtype, &element, 0, v);
+    return scalar_from_bits(dtype, element);
 }
 
 uint64_t scalar_bits(qn_dtype dtype, scalar v) {
