@@ -434,8 +434,13 @@ typedef struct fuzzer {
     int64_t graphs, failed, steps;
 } fuzzer;
 
+static void show_line(void *user, const char *line) { /* of QN_DEBUG */
+    (void)user;
+    puts(line);
+}
+
 static bool open_contexts(fuzzer *f) {
-    qn_options cpu = {.device = "cpu"}, ref = {.device = "ref"};
+    qn_options cpu = {.device = "cpu", .log = show_line}, ref = {.device = "ref"};
     f->cpu = qn_open(&cpu), f->ref = qn_open(&ref);
     return f->cpu && f->ref;
 }

@@ -315,6 +315,16 @@ static void a_reshape_splits_across_padded_axes(void) {
     }
 }
 
+/* The outer reduction has no loop of its own, yet comes after the inner one's. */
+static void a_reduction_of_one_element_follows_its_source(void) {
+    program p;
+    seed = 10;
+    memset(&p, 0, sizeof p);
+    int x = reduce(&p, OP_SUM, input(&p, QN_F32, 3, (int64_t[]){3, 4, 1}), 3);
+    x = apply_move(&p, reduce(&p, OP_MAX, x, 1), EXPAND);
+    check(&p, x);
+}
+
 static void movement_of_empty_arrays(void) {
     program p;
     seed = 9;
@@ -338,6 +348,7 @@ int main(int argc, char **argv) {
     RUN(two_views_of_one_array_meet);
     RUN(a_padded_view_permutes_and_pads_again);
     RUN(a_reshape_splits_across_padded_axes);
+    RUN(a_reduction_of_one_element_follows_its_source);
     RUN(movement_of_empty_arrays);
     qn_close(cpu), qn_close(ref);
     return test_end();

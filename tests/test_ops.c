@@ -250,13 +250,22 @@ static void check_row(int op, qn_dtype d, int rank) {
     for (int i = 0; i < p.steps; i++) free(value[i]);
 }
 
+static void each_dtype(int op, int from_rank, int to_rank, int cases) {
+    for (int d = 0; d < QN_DTYPE_COUNT; d++)
+        for (int rank = from_rank; rank <= to_rank; rank++)
+            for (int i = 0; i < cases && !test_state.bad; i++)
+                if (step_takes(op, (qn_dtype)d)) check_row(op, (qn_dtype)d, rank);
+}
+
+/* A row that fails is reported once and does not hide the others. */
 static void each_row(int from_rank, int to_rank, int cases) {
-    for (int op = 1; op < OP_COUNT; op++)
-        for (int d = 0; d < QN_DTYPE_COUNT; d++)
-            for (int rank = from_rank; rank <= to_rank; rank++)
-                for (int i = 0; i < cases && !test_state.bad; i++)
-                    if (op != OP_BUFFER && step_takes(op, (qn_dtype)d))
-                        check_row(op, (qn_dtype)d, rank);
+    bool any = false;
+    for (int op = 1; op < OP_COUNT; op++) {
+        test_state.bad = false;
+        if (op != OP_BUFFER) each_dtype(op, from_rank, to_rank, cases);
+        any |= test_state.bad;
+    }
+    test_state.bad = any;
 }
 
 static void rows_over_scalars_and_vectors(void) {

@@ -237,6 +237,8 @@ static kexpr reduce(lower *l, node_id n, const at *p) {
         kern_unlink(l->k, first);
         kern_insert(l->k, first, l->path[depth - 1], saved[depth]);
     }
+    kstmt parent = l->path[l->depth - 1];
+    if (!first) l->depth = saved_depth; /* all axes have size 1: the source is placed as we are */
     kern_stmt store = {.kind = KS_STORE,
                        .monoid = (uint8_t)t.monoid,
                        .n = (uint8_t)t.n,
@@ -244,7 +246,7 @@ static kexpr reduce(lower *l, node_id n, const at *p) {
     store.store.value[0] = kern_cast(l->k, t.dtype[0], request(l, x->src[0], &src));
     if (t.n > 1) store.store.value[1] = kern_index(l->k, flat);
     for (int i = 0; i < t.n; i++) store.store.mem[i] = t.tile[i];
-    kstmt s = kern_store_n(l->k, l->path[l->depth - 1], &store);
+    kstmt s = kern_store_n(l->k, parent, &store);
     memcpy(l->path, saved, sizeof saved);
     l->depth = saved_depth;
     if (!first) place(l, depth, s);
@@ -462,7 +464,7 @@ static void root_loops(lower *l, at *p) {
     const fuse_kernel *fk = l->fk;
     p->valid = SYM_TRUE;
     if (fk->flat) {
-        sym n = kern_dim_var(l->k, "n", 1, (int64_t)1 << 40);
+        sym n = kern_dim_var(l->k, "n", 0, (int64_t)1 << 40);
         l->var_to[0] = n;
         l->out->var[l->out->vars++] = LOWER_LENGTH;
         p->rank = 1;
