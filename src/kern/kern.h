@@ -53,8 +53,9 @@
 #include "graph/sym.h"
 #include "plan/plan.h"
 
-#define KERN_STATES 2  /* components a monoid's state can have */
-#define KERN_LANES  64 /* most lanes of a VEC loop */
+#define KERN_STATES     2         /* components a monoid's state can have */
+#define KERN_LANES      64        /* most lanes of a VEC loop */
+#define KERN_TILE_BYTES (1 << 26) /* largest tile */
 
 typedef uint32_t kexpr;
 typedef uint32_t kmem;
@@ -169,8 +170,8 @@ static inline kern_memory *kern_m(const kern *k, kmem m) {
     return &k->mem[m];
 }
 
-/* Statements are appended to `parent` (0: the root). */
-/* `name` (NULL: "i") gets a suffix where it is taken. */
+/* Statements are appended to `parent` (0: the root). A loop's name (NULL: "i") gets a suffix where
+ * it is taken. */
 kstmt kern_loop(kern *k, kstmt parent, kern_loop_kind kind, const char *name, sym extent);
 kstmt kern_def(kern *k, kstmt parent, kmem tile, kexpr value);
 kstmt kern_store(kern *k, kstmt parent, int how, kmem mem, sym index, sym valid, kexpr value);
@@ -205,6 +206,7 @@ qn_dtype kern_op_dtype(const kern *k, int op,
 int kern_tile_number(const kern *k, kmem m);         /* "t3" is the tile with number 3 */
 kmem kern_find_mem(const kern *k, const char *name); /* "a0", "t3"; 0: none */
 bool kern_name_taken(const kern *k, const char *name);
+const char *kern_fresh_name(kern *k, const char *name); /* name, or name_1, ...: free */
 
 /* ---- lower.c ------------------------------------------------------------------------------ */
 
@@ -220,6 +222,48 @@ typedef struct lowered {
 
 /* Raises; `out->k` is set before anything can raise after it is open, so the caller can close it. */
 void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out);
+
+/* ---- bounds.c -------------------------------------------------------------------------------- */
+
+#define KERN_FACTS 16 /* most facts a proof looks at */
+
+/* Does target >= 0 hold whenever statement `at` runs, given that each fact is >= 0? true is a
+ * proof, false means unknown. */
+bool kern_prove(const kern *k, kstmt at, sym target, int facts, const sym *fact);
+/* What the truth value says, as expressions that are >= 0; at most KERN_FACTS of them. */
+int kern_facts(const kern *k, sym truth, sym fact[KERN_FACTS]);
+/* The least (or largest) value of a over the loops of at's ancestors strictly below `top`, as an
+ * expression free of their variables; false when a is not monotone in one of them. */
+bool kern_extreme(const kern *k, kstmt at, kstmt top, sym a, bool largest, sym *out);
+/* a = coef*var + rest with both free of var; the coefficient may be an expression. */
+bool kern_linear(const kern *k, sym a, sym var, sym *coef, sym *rest);
+
+/* ---- depend.c -------------------------------------------------------------------------------- */
+
+/* One load or store of a memory by a statement. */
+typedef struct kern_touch {
+    kstmt at;
+    kmem mem;
+    kexpr load; /* the LOAD, 0 for a store */
+    uint8_t monoid;
+    sym index, valid;
+    kexpr dyn, guard;
+} kern_touch;
+/* Every access of the subtree of s (each LOAD once a statement), in an array of k's arena. */
+uint32_t kern_touches(kern *k, kstmt s, kern_touch **out);
+/* How trips of a loop are to run, if not one after the other: at once, by different workers; in any
+ * order, so that a memory that is only updated by one monoid may be shared; in lockstep, so that
+ * only one that all of them update at the same index may be. */
+typedef enum kern_freedom { KERN_AT_ONCE, KERN_ANY_ORDER, KERN_LOCKSTEP } kern_freedom;
+/* Do different trips of `loop` touch different elements of each memory they share and store to, as
+ * far as that freedom needs it? Trips of the loops below `top` (an ancestor of loop, or loop itself)
+ * may be any. */
+bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why);
+/* The kernel's roots do not depend on each other. */
+bool kern_roots_apart(kern *k, str *why);
+/* The tile keeps the rule for REG tiles (see above), whatever its scope is now. */
+bool kern_in_registers(kern *k, kmem tile, str *why);
+bool kern_refuse(str *why, const char *fmt, ...) QN_PRINTF(2, 3); /* false */
 
 /* ---- check.c --------------------------------------------------------------------------------- */
 
@@ -239,6 +283,24 @@ kern *kern_parse(qn_ctx *qn, const char *text); /* NULL with an error: line and 
  * sums may be reassociated). A schedule is a list of them as text, one a line; empty lines and what
  * follows '#' are skipped. What each takes and does is told by its row in transforms.h and in full
  * where it is written. */
+
+/* What a line said, as its row's pattern has it. */
+typedef struct transform_args {
+    kstmt loop[8];
+    int loops;
+    kmem mem;
+    int64_t number;
+    const char *name[2]; /* for new loops; NULL: made up */
+    int scope;           /* kern_scope; KERN_LOCAL unless the line ends with "reg" */
+} transform_args;
+typedef struct transform_row {
+    const char *name, *pattern;
+    bool (*apply)(kern *k, const transform_args *a, str *why);
+    const char *doc;
+} transform_row;
+extern const transform_row transform_rows[];
+extern const int transform_row_count;
+
 bool kern_transform(kern *k, const char *line, str *why);
 int kern_schedule(kern *k, const char *text,
                   str *why); /* lines applied, or -1 - (line that was refused) */
@@ -252,6 +314,13 @@ bool kern_bind(kern *k, kstmt loop, kern_loop_kind kind, str *why);
 bool kern_tile_out(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_multi_step(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, kern_scope scope, str *why);
+int64_t kern_most_trips(const kern *k, kstmt loop); /* upper bound of the extent, INT64_MAX: none */
+/* A size for what every trip of the loop has its own of: the extent if it is known at launch, else
+ * its upper bound; false when there is none worth it. */
+bool kern_room(const kern *k, kstmt loop, sym *out);
+#define X(name, pattern, function, doc) bool function(kern *k, const transform_args *a, str *why);
+#include "kern/transforms.h"
+#undef X
 
 /* ---- passes.c ---------------------------------------------------------------------------------
  */

@@ -112,11 +112,11 @@ bool kern_name_taken(const kern *k, const char *name) {
 }
 
 /* `name` as an identifier of the text form, or name_1, name_2, ... : the first that is free. */
-static const char *fresh_name(kern *k, const char *name) {
+const char *kern_fresh_name(kern *k, const char *name) {
     char *plain = arena_printf(&k->arena, "%s%s", isalpha((unsigned char)name[0]) ? "" : "v", name);
     for (char *c = plain; *c; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
-    bool reserved = !strcmp(plain, "min") || !strcmp(plain, "max");
+    bool reserved = !strcmp(plain, "min") || !strcmp(plain, "max") || !strcmp(plain, "and");
     if (!reserved && !kern_name_taken(k, plain)) return plain;
     for (int i = 1;; i++) {
         const char *tried = arena_printf(&k->arena, "%s_%d", plain, i);
@@ -125,7 +125,7 @@ static const char *fresh_name(kern *k, const char *name) {
 }
 
 sym kern_dim_var(kern *k, const char *name, int64_t lo, int64_t hi) {
-    sym v = sym_var(k->syms, fresh_name(k, name), lo, hi);
+    sym v = sym_var(k->syms, kern_fresh_name(k, name), lo, hi);
     sym *grown = arena_alloc(&k->arena, (k->dim_vars + 1) * sizeof *grown);
     if (k->dim_vars) memcpy(grown, k->dim_var, k->dim_vars * sizeof *grown);
     grown[k->dim_vars] = v;
@@ -388,7 +388,7 @@ static kstmt add_stmt(kern *k, kern_stmt row, kstmt parent) {
 }
 
 kstmt kern_loop(kern *k, kstmt parent, kern_loop_kind kind, const char *name, sym extent) {
-    sym var = sym_loop(k->syms, fresh_name(k, name ? name : "i"), extent);
+    sym var = sym_loop(k->syms, kern_fresh_name(k, name ? name : "i"), extent);
     return add_stmt(k, (kern_stmt){.kind = KS_LOOP, .loop = (uint8_t)kind, .l = {var, extent}},
                     parent);
 }
@@ -651,7 +651,7 @@ void kern_rename(kern *k, kstmt s) {
         kern_stmt *loop = kern_s(k, t);
         if (loop->kind != KS_LOOP || t == k->root) continue;
         sym extent = replaced(k, &sub, loop->l.extent);
-        const char *name = fresh_name(k, sym_name(k->syms, loop->l.var));
+        const char *name = kern_fresh_name(k, sym_name(k->syms, loop->l.var));
         sym var = sym_loop(k->syms, name, extent);
         substitution_add(k, &sub, loop->l.var, var);
         loop->l.var = var;

@@ -1,0 +1,439 @@
+/* check.c - does a kernel keep what kern.h promises?
+ *
+ * The checker runs after every transform of the fuzzer and between passes of checked builds. It
+ * trusts nothing: not the links of the tree, not the types, not that an index stays inside. What it
+ * cannot prove it rejects, so the transforms must leave kernels that are not only right but seen to
+ * be right. One walk, statement by statement in the order they run; `state` of a tile says whether
+ * its life has begun, ended or not.
+ *
+ * A computed offset (dyn) is bounded by the guard: both become index expressions in which every
+ * value that is no integer arithmetic (a loaded index, say) stands as one unknown, and the guard's
+ * comparisons are facts about them. */
+#include "kern/kern.h"
+
+enum { MOST_UNKNOWNS = 8, MOST_DEPTH = 64 };
+typedef enum life { UNBORN, LIVE, OVER } life;
+
+typedef struct checker {
+    kern *k; /* not changed but for its arena */
+    str *why;
+    uint8_t *state;   /* of memories: life */
+    uint8_t *known;   /* of expressions: types were checked */
+    uint8_t *reached; /* of statements */
+    uint8_t *wanted;  /* of expressions, within one statement; all 0 in between */
+    sym scope[MOST_DEPTH];
+    int depth;
+} checker;
+
+static const char *place_name(checker *c, kstmt s) {
+    while (s && s != c->k->root && kern_s(c->k, s)->kind != KS_LOOP) s = kern_s(c->k, s)->parent;
+    return !s || s == c->k->root ? "the root" : sym_name(c->k->syms, kern_s(c->k, s)->l.var);
+}
+
+#define REFUSE(c, s, ...) (complain(c, s), kern_refuse((c)->why, __VA_ARGS__))
+
+/* "in i0: " before the reason. */
+static void complain(checker *c, kstmt s) {
+    kern_refuse(c->why, "in %s, statement %u: ", place_name(c, s), s);
+}
+
+/* ---- links ---------------------------------------------------------------------------------- */
+
+/* Every id valid, every link answered by its counterpart, nothing reached twice. */
+static bool check_links(checker *c) {
+    kern *k = c->k;
+    for (kmem m = 1; m < k->mems; m++) {
+        const kern_memory *mem = kern_m(k, m);
+        if (mem->scope > KERN_REG || mem->dtype >= QN_DTYPE_COUNT)
+            return kern_refuse(c->why, "memory %u has no such scope or dtype", m);
+    }
+    for (kstmt s = k->root; s;) {
+        if (s >= k->stmts || c->reached[s])
+            return kern_refuse(c->why, "statement %u is linked twice or does not exist", s);
+        c->reached[s] = 1;
+        const kern_stmt *t = kern_s(k, s);
+        if (t->kind < KS_LOOP || t->kind > KS_STORE || (t->first && t->kind != KS_LOOP))
+            return kern_refuse(c->why, "statement %u is of no kind that fits", s);
+        kstmt before = 0;
+        for (kstmt i = t->first; i; before = i, i = kern_s(k, i)->next) {
+            if (i >= k->stmts || kern_s(k, i)->parent != s || kern_s(k, i)->prev != before)
+                return kern_refuse(c->why, "statement %u is badly linked", i);
+        }
+        if (t->last != before) return kern_refuse(c->why, "statement %u is badly linked", s);
+        s = kern_next(k, s, k->root);
+    }
+    return true;
+}
+
+/* ---- index expressions ---------------------------------------------------------------------- */
+
+static bool in_scope(checker *c, sym var) {
+    for (int i = 0; i < c->k->dim_vars; i++)
+        if (c->k->dim_var[i] == var) return true;
+    for (int i = 0; i < c->depth; i++)
+        if (c->scope[i] == var) return true;
+    return false;
+}
+
+/* All of a's variables are in scope; `only_dims`: are dimension variables. */
+static bool check_vars(checker *c, sym a, bool only_dims) {
+    sym_store *s = c->k->syms;
+    const sym *part;
+    int64_t value;
+    if (sym_is_const(s, a, &value)) return true;
+    if (sym_is_var(s, a)) {
+        int depth = c->depth;
+        if (only_dims) c->depth = 0;
+        bool yes = in_scope(c, a);
+        c->depth = depth;
+        return yes;
+    }
+    if (sym_kind_of(s, a) == SYM_SUM) {
+        sym_linear t = sym_terms(s, a);
+        for (int i = 0; i < t.n; i++)
+            if (!check_vars(c, t.term[i], only_dims)) return false;
+        return true;
+    }
+    int n = sym_operands(s, a, &part);
+    for (int i = 0; i < n; i++)
+        if (!check_vars(c, part[i], only_dims)) return false;
+    return n > 0;
+}
+
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+static bool types_fit(int types, int d) {
+    switch (types) {
+    case TYPES_FLOAT:
+        return dtype_is_float(d);
+    case TYPES_NUM:
+        return dtype_is_float(d) || dtype_is_int(d);
+    case TYPES_INT:
+        return dtype_is_int(d);
+    case TYPES_BITS:
+        return !dtype_is_float(d);
+    default:
+        return true;
+    }
+}
+
+static bool check_op(checker *c, kstmt s, const kern_expr *e) {
+    kern *k = c->k;
+    if (e->op == OP_NONE || e->op >= OP_COUNT || op_rows[e->op].class_ != CLASS_ELEM)
+        return REFUSE(c, s, "operation %d is not elementwise", e->op);
+    const op_row *row = &op_rows[e->op];
+    if (e->n != row->arity) return REFUSE(c, s, "%s has %d arguments", row->name, e->n);
+    int first = kern_e(k, e->arg[0])->dtype, last = kern_e(k, e->arg[e->n - 1])->dtype;
+    if (row->types == TYPES_TO) {
+        bool same = qn_dtype_size(first) == qn_dtype_size(e->dtype);
+        if (e->op == OP_BITCAST && !same) return REFUSE(c, s, "bitcast changes the size");
+        return true;
+    }
+    if (row->types == TYPES_SELECT && first != QN_BOOL)
+        return REFUSE(c, s, "%s chooses by a value that is not bool", row->name);
+    for (int i = row->types == TYPES_SELECT; i < e->n; i++)
+        if (kern_e(k, e->arg[i])->dtype != last)
+            return REFUSE(c, s, "%s of different dtypes", row->name);
+    if (!types_fit(row->types, last))
+        return REFUSE(c, s, "%s of %s", row->name, qn_dtype_name(last));
+    if (e->dtype != kern_op_dtype(k, e->op, e->arg))
+        return REFUSE(c, s, "%s gives %s", row->name, qn_dtype_name(e->dtype));
+    return true;
+}
+
+/* What is true of an expression wherever it stands. */
+static bool check_types(checker *c, kstmt s, kexpr id) {
+    kern *k = c->k;
+    const kern_expr *e = kern_e(k, id);
+    kexpr *arg[3];
+    int n = kern_expr_args(kern_e(k, id), arg);
+    for (int i = 0; i < n; i++)
+        if (*arg[i] == 0 || *arg[i] >= id) return REFUSE(c, s, "expression %u is no DAG", id);
+    if (e->dtype >= QN_DTYPE_COUNT) return REFUSE(c, s, "expression %u has no dtype", id);
+    if (e->kind == KE_OP) return check_op(c, s, e);
+    if (e->kind == KE_INDEX && e->dtype != QN_I64) return REFUSE(c, s, "an index that is not i64");
+    if (e->kind != KE_LOAD) return e->kind == KE_CONST || e->kind == KE_INDEX;
+    if (e->load.mem == 0 || e->load.mem >= k->mems) return REFUSE(c, s, "a load of no memory");
+    if (e->dtype != kern_m(k, e->load.mem)->dtype) return REFUSE(c, s, "a load changes the dtype");
+    return true;
+}
+
+/* ---- bounds --------------------------------------------------------------------------------- */
+
+typedef struct unknowns {
+    kexpr expr[MOST_UNKNOWNS];
+    sym var[MOST_UNKNOWNS];
+    int n;
+} unknowns;
+
+static bool to_sym(checker *c, unknowns *u, kexpr e, sym *out);
+
+static bool unknown(checker *c, unknowns *u, kexpr e, sym *out) {
+    for (int i = 0; i < u->n; i++) {
+        if (u->expr[i] != e) continue;
+        *out = u->var[i];
+        return true;
+    }
+    if (u->n == MOST_UNKNOWNS) return false;
+    bool small = qn_dtype_size(kern_e(c->k, e)->dtype) < 8;
+    int64_t most = small ? (int64_t)UINT32_MAX : INT64_MAX / 4;
+    u->expr[u->n] = e;
+    u->var[u->n] = *out = sym_var(c->k->syms, "unknown", -most - 1, most);
+    u->n++;
+    return true;
+}
+
+/* An integer expression as a sym, what is no arithmetic as an unknown. */
+static bool to_sym(checker *c, unknowns *u, kexpr id, sym *out) {
+    sym_store *s = c->k->syms;
+    const kern_expr *e = kern_e(c->k, id);
+    sym a, b;
+    if (!dtype_is_int(e->dtype)) return false;
+    if (e->kind == KE_CONST) {
+        *out = sym_const(s, scalar_from_bits(e->dtype, e->bits).i);
+        return true;
+    }
+    if (e->kind == KE_INDEX) {
+        *out = e->index;
+        return true;
+    }
+    bool arithmetic = e->kind == KE_OP && e->dtype == QN_I64;
+    if (arithmetic && e->op == OP_CAST) {
+        int from = kern_e(c->k, e->arg[0])->dtype;
+        return dtype_is_int(from) && from != QN_U64 ? to_sym(c, u, e->arg[0], out)
+                                                    : unknown(c, u, id, out);
+    }
+    if (!arithmetic || (e->op != OP_ADD && e->op != OP_SUB && e->op != OP_MUL))
+        return unknown(c, u, id, out);
+    int op = e->op;
+    kexpr right = e->arg[1];
+    if (!to_sym(c, u, e->arg[0], &a) || !to_sym(c, u, right, &b)) return false;
+    *out = op == OP_ADD ? sym_add(s, a, b) : op == OP_SUB ? sym_sub(s, a, b) : sym_mul(s, a, b);
+    return true;
+}
+
+/* The comparisons a guard is made of. */
+static int guard_facts(checker *c, unknowns *u, kexpr id, int n, sym fact[KERN_FACTS]) {
+    const kern_expr *e = kern_e(c->k, id);
+    sym a, b;
+    if (e->kind != KE_OP || n >= KERN_FACTS) return n;
+    kexpr left = e->arg[0], right = e->arg[1];
+    if (e->op == OP_AND) {
+        n = guard_facts(c, u, left, n, fact);
+        return guard_facts(c, u, right, n, fact);
+    }
+    int op = e->op;
+    if (op != OP_LT && op != OP_LE) return n;
+    if (!to_sym(c, u, left, &a) || !to_sym(c, u, right, &b)) return n;
+    sym_store *s = c->k->syms;
+    fact[n++] = sym_sub(s, sym_sub(s, b, a), op == OP_LT ? SYM_ONE : SYM_ZERO);
+    return n;
+}
+
+static bool check_bounds(checker *c, kstmt s, kmem m, sym index, sym valid, kexpr dyn,
+                         kexpr guarded) {
+    kern *k = c->k;
+    sym fact[KERN_FACTS], offset;
+    unknowns u = {.n = 0};
+    int n = kern_facts(k, valid, fact);
+    if (guarded) n = guard_facts(c, &u, guarded, n, fact);
+    if (dyn) {
+        if (!to_sym(c, &u, dyn, &offset)) return REFUSE(c, s, "an offset that is no integer");
+        index = sym_add(k->syms, index, offset);
+    }
+    sym room = sym_sub(k->syms, sym_sub(k->syms, kern_m(k, m)->size, SYM_ONE), index);
+    bool low = kern_prove(k, s, index, n, fact);
+    if (low && kern_prove(k, s, room, n, fact)) return true;
+    if (!c->why) return false;
+    complain(c, s);
+    str_add(c->why, low ? "past the end may be " : "below 0 may be ");
+    sym_print(k->syms, index, c->why);
+    str_add(c->why, " of ");
+    sym_print(k->syms, kern_m(k, m)->size, c->why);
+    return false;
+}
+
+/* ---- accesses ------------------------------------------------------------------------------- */
+
+static bool check_access(checker *c, kstmt s, kmem m, bool store, sym index, sym valid, kexpr dyn,
+                         kexpr guarded) {
+    const kern_memory *mem = kern_m(c->k, m);
+    if (mem->scope == KERN_ARG && !(mem->access & (store ? KERN_WRITE : KERN_READ)))
+        return REFUSE(c, s, "a%d is not for this access", mem->arg);
+    if (mem->scope != KERN_ARG && c->state[m] != LIVE)
+        return REFUSE(c, s, "t%d is used outside its life", kern_tile_number(c->k, m));
+    if (!check_vars(c, index, false) || !check_vars(c, valid, false))
+        return REFUSE(c, s, "an index uses a variable that is not in scope");
+    if (sym_lo(c->k->syms, valid) < 0 || sym_hi(c->k->syms, valid) > 1)
+        return REFUSE(c, s, "a validity that is no truth value");
+    if (dyn && kern_e(c->k, dyn)->dtype != QN_I64)
+        return REFUSE(c, s, "a computed offset that is not i64");
+    if (guarded && kern_e(c->k, guarded)->dtype != QN_BOOL)
+        return REFUSE(c, s, "a guard that is not bool");
+    return check_bounds(c, s, m, index, valid, dyn, guarded);
+}
+
+static bool check_expr(checker *c, kstmt s, kexpr id) {
+    if (!c->known[id] && !check_types(c, s, id)) {
+        if (c->why && !c->why->len) REFUSE(c, s, "expression %u is of no kind", id);
+        return false;
+    }
+    c->known[id] = 1;
+    kern_expr e;
+    memcpy(&e, kern_e(c->k, id), sizeof e);
+    if (e.kind == KE_INDEX && !check_vars(c, e.index, false))
+        return REFUSE(c, s, "an index uses a variable that is not in scope");
+    if (e.kind != KE_LOAD) return true;
+    return check_access(c, s, e.load.mem, false, e.load.index, e.load.valid, e.load.dyn,
+                        e.load.guard);
+}
+
+/* Every expression of a statement, users before sources. */
+static bool check_exprs(checker *c, kstmt s) {
+    kexpr *slot[4], *arg[3], top = 0;
+    int n = kern_stmt_exprs(kern_s(c->k, s), slot);
+    for (int i = 0; i < n; i++) {
+        if (*slot[i] == 0 || *slot[i] >= c->k->exprs)
+            return REFUSE(c, s, "a value that does not exist");
+        c->wanted[*slot[i]] = 1;
+        if (*slot[i] > top) top = *slot[i];
+    }
+    for (kexpr e = top; e > 0; e--) {
+        if (!c->wanted[e]) continue;
+        c->wanted[e] = 0;
+        if (!check_expr(c, s, e)) return false;
+        int args = kern_expr_args(kern_e(c->k, e), arg);
+        for (int i = 0; i < args; i++) c->wanted[*arg[i]] = 1;
+    }
+    return true;
+}
+
+/* ---- statements ----------------------------------------------------------------------------- */
+
+static kstmt vec_around(checker *c, kstmt s) {
+    for (s = kern_s(c->k, s)->parent; s; s = kern_s(c->k, s)->parent)
+        if (kern_s(c->k, s)->loop == KERN_VEC) return s;
+    return 0;
+}
+
+static bool check_loop(checker *c, kstmt s) {
+    kern *k = c->k;
+    const kern_stmt *t = kern_s(k, s);
+    kstmt vec = vec_around(c, s);
+    int64_t n, most = sym_hi(k->syms, t->l.extent);
+    if (!sym_is_var(k->syms, t->l.var) || in_scope(c, t->l.var))
+        return REFUSE(c, s, "a loop without a variable of its own");
+    if (!check_vars(c, t->l.extent, false))
+        return REFUSE(c, s, "an extent uses a variable that is not in scope");
+    if (sym_extent(k->syms, t->l.var) != t->l.extent)
+        return REFUSE(c, s, "the variable was made for another extent");
+    if (kern_find_loop(k, sym_name(k->syms, t->l.var)) != s)
+        return REFUSE(c, s, "a second loop of this name");
+    if (t->loop > KERN_UNROLL) return REFUSE(c, s, "a loop of no kind");
+    if (t->loop == KERN_PAR && t->parent != k->root)
+        return REFUSE(c, s, "a parallel loop inside another");
+    if (t->loop == KERN_PAR && !kern_apart(k, s, s, KERN_AT_ONCE, c->why)) return false;
+    if (t->loop == KERN_UNROLL && !sym_is_const(k->syms, t->l.extent, &n))
+        return REFUSE(c, s, "an unrolled loop of no constant extent");
+    if (vec && t->loop == KERN_VEC) return REFUSE(c, s, "a vector loop inside another");
+    if (vec && sym_uses(k->syms, t->l.extent, kern_s(k, vec)->l.var))
+        return REFUSE(c, s, "lanes of a vector loop differ in trips");
+    if (t->loop == KERN_VEC && (most < 1 || most > KERN_LANES))
+        return REFUSE(c, s, "a vector loop of no possible lane count");
+    if (t->loop == KERN_VEC && !kern_apart(k, s, s, KERN_LOCKSTEP, c->why)) return false;
+    if (c->depth == MOST_DEPTH) return REFUSE(c, s, "loops nest too deep");
+    return true;
+}
+
+static bool check_def(checker *c, kstmt s) {
+    kern *k = c->k;
+    const kern_stmt *t = kern_s(k, s);
+    kmem m = t->def.mem;
+    if (m == 0 || m >= k->mems || kern_m(k, m)->scope == KERN_ARG)
+        return REFUSE(c, s, "a definition of no tile");
+    if (c->state[m] != UNBORN) return REFUSE(c, s, "t%d is defined twice", kern_tile_number(k, m));
+    if (vec_around(c, s)) return REFUSE(c, s, "a tile defined inside a vector loop");
+    if (t->def.value && kern_e(k, t->def.value)->dtype != kern_m(k, m)->dtype)
+        return REFUSE(c, s, "a tile's first value has another dtype");
+    if (!check_exprs(c, s)) return false;
+    c->state[m] = LIVE;
+    return true;
+}
+
+/* In a vector loop, a store by which lanes would meet in one element must be a reduction. */
+static bool check_lanes(checker *c, kstmt s) {
+    kern *k = c->k;
+    const kern_stmt *t = kern_s(k, s);
+    kstmt vec = vec_around(c, s);
+    if (!vec || t->monoid != MONOID_SET) return true;
+    sym var = kern_s(k, vec)->l.var;
+    if (sym_uses(k->syms, t->store.index, var)) return true;
+    if (t->store.dyn && kern_expr_uses(k, t->store.dyn, var)) return true;
+    return REFUSE(c, s, "all lanes store to one element");
+}
+
+static bool check_store(checker *c, kstmt s) {
+    kern *k = c->k;
+    kern_stmt t = *kern_s(k, s);
+    if (t.monoid >= MONOID_COUNT) return REFUSE(c, s, "a store by no monoid");
+    int states = monoid_rows[t.monoid].states;
+    if (t.n < 1 || t.n > KERN_STATES || (t.monoid != MONOID_SET && t.n != states))
+        return REFUSE(c, s, "a store of %d components", t.n);
+    if (!check_exprs(c, s)) return false;
+    for (int i = 0; i < t.n; i++) {
+        kmem m = t.store.mem[i];
+        if (m == 0 || m >= k->mems) return REFUSE(c, s, "a store to no memory");
+        if (kern_e(k, t.store.value[i])->dtype != kern_m(k, m)->dtype)
+            return REFUSE(c, s, "a store changes the dtype");
+        if (!check_access(c, s, m, true, t.store.index, t.store.valid, t.store.dyn, t.store.guard))
+            return false;
+    }
+    if (states == 2 && kern_m(k, t.store.mem[1])->dtype != QN_I64)
+        return REFUSE(c, s, "an index component that is not i64");
+    return check_lanes(c, s);
+}
+
+static bool check_stmt(checker *c, kstmt s);
+
+static bool check_block(checker *c, kstmt parent) {
+    kern *k = c->k;
+    for (kstmt s = kern_s(k, parent)->first; s; s = kern_s(k, s)->next)
+        if (!check_stmt(c, s)) return false;
+    for (kstmt s = kern_s(k, parent)->first; s; s = kern_s(k, s)->next)
+        if (kern_s(k, s)->kind == KS_DEF) c->state[kern_s(k, s)->def.mem] = OVER;
+    return true;
+}
+
+static bool check_stmt(checker *c, kstmt s) {
+    int kind = kern_s(c->k, s)->kind;
+    if (kind == KS_DEF) return check_def(c, s);
+    if (kind == KS_STORE) return check_store(c, s);
+    if (!check_loop(c, s)) return false;
+    c->scope[c->depth++] = kern_s(c->k, s)->l.var;
+    bool fine = check_block(c, s);
+    c->depth--;
+    return fine;
+}
+
+static bool check_memories(checker *c) {
+    kern *k = c->k;
+    bool par = false;
+    for (kmem m = 1; m < k->mems; m++) {
+        if (!check_vars(c, kern_m(k, m)->size, true) || sym_lo(k->syms, kern_m(k, m)->size) < 0)
+            return kern_refuse(c->why, "memory %u has no size known at launch", m);
+        if (kern_m(k, m)->scope == KERN_REG && !kern_in_registers(k, m, c->why)) return false;
+    }
+    for (kstmt s = kern_s(k, k->root)->first; s; s = kern_s(k, s)->next)
+        par |= kern_s(k, s)->kind == KS_LOOP && kern_s(k, s)->loop == KERN_PAR;
+    return !par || kern_roots_apart(k, c->why);
+}
+
+bool kern_check(const kern *kernel, str *why) {
+    kern *k = (kern *)(uintptr_t)kernel;
+    checker c = {.k = k, .why = why};
+    c.state = arena_zeroed(&k->arena, k->mems);
+    c.known = arena_zeroed(&k->arena, k->exprs);
+    c.reached = arena_zeroed(&k->arena, k->stmts);
+    c.wanted = arena_zeroed(&k->arena, k->exprs);
+    return check_links(&c) && check_memories(&c) && check_block(&c, k->root);
+}

@@ -1,0 +1,263 @@
+/* depend.c - what may run in another order, side by side, or in registers.
+ *
+ * Every legality question of the transforms comes down to one: do different trips of a loop touch
+ * different elements? Two trips that share no element that one of them writes can be exchanged,
+ * interleaved, or run at once.
+ *
+ * The proof. Let index = c*v + rest in the loop's variable v, and let base be the least value of
+ * the first store's rest over the loops whose trips are free (those below `top` but v's own). If
+ * every access to that memory has the same c and 0 <= rest - base < |c|, then (index - base) / |c|
+ * tells v, so an element belongs to one trip. Validity helps: a store that is off where j >= n has
+ * rest = j < n.
+ *
+ * A computed offset (dyn) leaves the residue: where dyn is known to be a multiple of d and the rest
+ * of the index lies in [0, d), the element's number mod d tells the index, and the index tells v.
+ *
+ * Accesses that only update by one monoid commute, so they may be reordered though not run at
+ * once. Buffers of different arguments do not overlap; tiles defined inside the loop are each
+ * trip's own. */
+#include "kern/kern.h"
+
+#include <stdio.h>
+
+bool kern_refuse(str *why, const char *fmt, ...) {
+    if (!why) return false;
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    str_add(why, text);
+    return false;
+}
+
+/* ---- accesses ------------------------------------------------------------------------------- */
+
+typedef struct touches {
+    kern *k;
+    kern_touch *list;
+    uint32_t n, cap;
+    uint8_t *wanted;
+    kexpr exprs;
+} touches;
+
+static void add_touch(touches *t, kern_touch one) {
+    t->list = arena_grow(&t->k->arena, t->list, &t->cap, t->n + 1, sizeof *t->list);
+    t->list[t->n++] = one;
+}
+
+static void touch_stmt(touches *t, kstmt s) {
+    kern *k = t->k;
+    kern_stmt *st = kern_s(k, s);
+    kexpr *slot[4];
+    int n = kern_stmt_exprs(st, slot);
+    kexpr top = 0;
+    for (int i = 0; i < n; i++) {
+        t->wanted[*slot[i]] = 1;
+        if (*slot[i] > top) top = *slot[i];
+    }
+    for (kexpr e = top; e > 0; e--) {
+        if (!t->wanted[e]) continue;
+        t->wanted[e] = 0;
+        kern_expr *x = kern_e(k, e);
+        kexpr *arg[3];
+        int args = kern_expr_args(x, arg);
+        for (int i = 0; i < args; i++) t->wanted[*arg[i]] = 1;
+        if (x->kind == KE_LOAD)
+            add_touch(t, (kern_touch){s, x->load.mem, e, 0, x->load.index, x->load.valid,
+                                      x->load.dyn, x->load.guard});
+    }
+    for (int i = 0; st->kind == KS_STORE && i < st->n; i++)
+        add_touch(t, (kern_touch){s, st->store.mem[i], 0, st->monoid, st->store.index,
+                                  st->store.valid, st->store.dyn, st->store.guard});
+}
+
+uint32_t kern_touches(kern *k, kstmt s, kern_touch **out) {
+    touches t = {.k = k, .exprs = k->exprs};
+    t.wanted = arena_zeroed(&k->arena, k->exprs);
+    for (kstmt c = s; c; c = kern_next(k, c, s)) touch_stmt(&t, c);
+    *out = t.list;
+    return t.n;
+}
+
+/* ---- different trips, different elements ---------------------------------------------------- */
+
+/* The largest d known to divide the integer expression (0: it is 0). */
+static int64_t divisor(const kern *k, kexpr e) {
+    const kern_expr *x = kern_e(k, e);
+    if (x->dtype != QN_I64) return 1;
+    if (x->kind == KE_CONST) {
+        int64_t v = scalar_from_bits(QN_I64, x->bits).i;
+        return v == INT64_MIN ? 1 : v < 0 ? -v : v;
+    }
+    if (x->kind == KE_INDEX) {
+        sym_linear t = sym_terms(k->syms, x->index);
+        return t.n == 1 && t.constant == 0 && t.coef[0] > 0 ? t.coef[0] : 1;
+    }
+    if (x->kind != KE_OP) return 1;
+    if (x->op == OP_MUL) {
+        int64_t a = divisor(k, x->arg[0]), b = divisor(k, x->arg[1]), product;
+        return __builtin_mul_overflow(a, b, &product) ? 1 : product;
+    }
+    if (x->op == OP_ADD || x->op == OP_SUB) {
+        int64_t a = divisor(k, x->arg[0]), b = divisor(k, x->arg[1]);
+        while (b) {
+            int64_t r = a % b;
+            a = b;
+            b = r;
+        }
+        return a;
+    }
+    return 1;
+}
+
+typedef struct question {
+    kern *k;
+    kstmt loop, top;
+    sym var;
+} question;
+
+static bool within(question *q, const kern_touch *t, sym lowest, sym a, sym highest) {
+    sym_store *s = q->k->syms;
+    sym fact[KERN_FACTS];
+    int n = kern_facts(q->k, t->valid, fact);
+    return kern_prove(q->k, t->at, sym_sub(s, a, lowest), n, fact) &&
+           kern_prove(q->k, t->at, sym_sub(s, highest, a), n, fact);
+}
+
+/* The least value of the store's rest over the free loops: all from `top` down but q->loop. The
+ * loops above q->loop come last, which is right as its own variable is not in rest. */
+static bool base_of(question *q, const kern_touch *t, sym rest, sym *base) {
+    return kern_extreme(q->k, t->at, kern_s(q->k, q->top)->parent, rest, false, base);
+}
+
+static bool memory_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
+    sym_store *s = q->k->syms;
+    sym coef = 0, base = 0, rest, c;
+    int64_t step = 0;
+    bool first = true;
+    for (uint32_t i = 0; i < n; i++) { /* the first store gives coefficient and base */
+        if (t[i].mem != m || t[i].load || !first) continue;
+        first = false;
+        if (!kern_linear(q->k, t[i].index, q->var, &coef, &rest)) return false;
+        if (coef == SYM_ZERO || !base_of(q, &t[i], rest, &base)) return false;
+        if (sym_uses(s, base, q->var)) return false;
+        step = t[i].dyn ? divisor(q->k, t[i].dyn) : 0;
+    }
+    if (sym_lo(s, coef) < 0 && sym_hi(s, coef) > 0) return false;
+    sym last = sym_sub(s, sym_lo(s, coef) < 0 ? sym_scale(s, coef, -1) : coef, SYM_ONE);
+    for (uint32_t i = 0; i < n; i++) {
+        if (t[i].mem != m) continue;
+        if (!kern_linear(q->k, t[i].index, q->var, &c, &rest) || c != coef) return false;
+        if (!within(q, &t[i], SYM_ZERO, sym_sub(s, rest, base), last)) return false;
+        if (!t[i].dyn && !step) continue;
+        if (!t[i].dyn || divisor(q->k, t[i].dyn) != step || step < 1) return false;
+        if (!within(q, &t[i], SYM_ZERO, t[i].index, sym_const(s, step - 1))) return false;
+    }
+    return true;
+}
+
+static bool defined_in(const kern *k, kmem m, kstmt s) {
+    if (kern_m(k, m)->scope == KERN_ARG) return false;
+    for (kstmt c = s; c; c = kern_next(k, c, s))
+        if (kern_s(k, c)->kind == KS_DEF && kern_s(k, c)->def.mem == m) return true;
+    return false;
+}
+
+/* Is m, within these accesses, only updated, by one monoid? With `same` given: and always at an
+ * index free of that variable? */
+static bool only_updated(const kern *k, const kern_touch *t, uint32_t n, kmem m, const sym *same) {
+    int by = MONOID_SET;
+    for (uint32_t i = 0; i < n; i++) {
+        if (t[i].mem != m) continue;
+        if (t[i].load || t[i].monoid == MONOID_SET) return false;
+        if (by != MONOID_SET && by != t[i].monoid) return false;
+        by = t[i].monoid;
+        if (!same) continue;
+        if (sym_uses(k->syms, t[i].index, *same)) return false;
+        if (t[i].dyn && kern_expr_uses(k, t[i].dyn, *same)) return false;
+    }
+    return true;
+}
+
+bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why) {
+    kern_touch *t;
+    uint32_t n = kern_touches(k, loop, &t);
+    question q = {k, loop, top, kern_s(k, loop)->l.var};
+    bool *known = arena_zeroed(&k->arena, k->mems * sizeof *known);
+    for (uint32_t i = 0; i < n; i++) {
+        kmem m = t[i].mem;
+        if (t[i].load || known[m]) continue;
+        known[m] = true;
+        if (defined_in(k, m, loop)) continue;
+        if (freedom == KERN_ANY_ORDER && only_updated(k, t, n, m, NULL)) continue;
+        if (freedom == KERN_LOCKSTEP && only_updated(k, t, n, m, &q.var)) continue;
+        if (memory_apart(&q, t, n, m)) continue;
+        bool arg = kern_m(k, m)->scope == KERN_ARG;
+        return kern_refuse(why, "different trips of %s may touch the same element of %s%d",
+                           sym_name(k->syms, q.var), arg ? "a" : "t",
+                           arg ? kern_m(k, m)->arg : kern_tile_number(k, m));
+    }
+    return true;
+}
+
+bool kern_roots_apart(kern *k, str *why) {
+    kern_touch *t;
+    uint32_t n = kern_touches(k, k->root, &t);
+    kstmt *root = arena_alloc(&k->arena, (n + 1) * sizeof *root);
+    for (uint32_t i = 0; i < n; i++) {
+        root[i] = t[i].at;
+        while (kern_s(k, root[i])->parent != k->root) root[i] = kern_s(k, root[i])->parent;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < n && !t[i].load; j++)
+            if (root[i] != root[j] && t[i].mem == t[j].mem)
+                return kern_refuse(why, "the kernel's root statements depend on each other");
+    for (kstmt s = kern_s(k, k->root)->first; s; s = kern_s(k, s)->next)
+        if (kern_s(k, s)->kind != KS_LOOP)
+            return kern_refuse(why, "a statement at the root is not part of any loop");
+    return true;
+}
+
+/* ---- registers ------------------------------------------------------------------------------ */
+
+/* Does the index, with the UNROLL variables around `at` as constants, become constant + VEC
+ * variable (lanes: their count) or a constant (lanes 0)? */
+static bool register_index(const kern *k, kstmt at, sym index, int64_t *lanes) {
+    sym_store *s = k->syms;
+    int64_t c, gcd_ok = 1;
+    *lanes = 0;
+    for (kstmt p = at; p && p != k->root; p = kern_s(k, p)->parent) {
+        const kern_stmt *l = kern_s(k, p);
+        if (l->kind != KS_LOOP || l->loop != KERN_VEC || !sym_uses(s, index, l->l.var)) continue;
+        if (!sym_split(s, index, l->l.var, &c, &index) || c != 1) return false;
+        *lanes = sym_hi(s, l->l.extent);
+    }
+    for (kstmt p = at; p && p != k->root; p = kern_s(k, p)->parent) {
+        const kern_stmt *l = kern_s(k, p);
+        if (l->kind != KS_LOOP || l->loop != KERN_UNROLL || !sym_uses(s, index, l->l.var)) continue;
+        if (!sym_split(s, index, l->l.var, &c, &index)) return false;
+        if (*lanes && c % *lanes != 0) gcd_ok = 0;
+    }
+    if (!sym_is_const(s, index, &c)) return false;
+    return gcd_ok && (*lanes == 0 || c % *lanes == 0);
+}
+
+bool kern_in_registers(kern *k, kmem tile, str *why) {
+    kern_touch *t;
+    uint32_t n = kern_touches(k, k->root, &t);
+    int64_t lanes, common = -1;
+    int number = kern_tile_number(k, tile);
+    if (!sym_is_const(k->syms, kern_m(k, tile)->size, NULL))
+        return kern_refuse(why, "t%d has no constant size", number);
+    for (uint32_t i = 0; i < n; i++) {
+        if (t[i].mem != tile) continue;
+        if (t[i].dyn || !register_index(k, t[i].at, t[i].index, &lanes))
+            return kern_refuse(why, "an index of t%d is no register of it", number);
+        if (common >= 0 && lanes != common)
+            return kern_refuse(why, "t%d is used both by %lld and by %lld lanes", number,
+                               (long long)common, (long long)lanes);
+        common = lanes;
+    }
+    return true;
+}

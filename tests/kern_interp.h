@@ -1,0 +1,244 @@
+/* kern_interp.h - the direct meaning of a kernel tree, for tests: one statement after the other, one
+ * trip after the other, every access checked against its memory's size.
+ *
+ * With `kinds` set, loop kinds are taken at their word as far as they could do harm: parallel trips
+ * run last to first, and a vector loop runs each statement for all lanes before the next, reading
+ * for all of them before the last lane's store to the first's. A legal kernel gives the same. */
+#ifndef QN_KERN_INTERP_H
+#define QN_KERN_INTERP_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kern/kern.h"
+
+enum { INTERP_VARS = 64 };
+
+typedef struct interp {
+    kern *k;
+    bool kinds;
+    void **mem; /* arguments: the caller's; tiles: made here */
+    int64_t *size;
+    sym var[INTERP_VARS];
+    int64_t value[INTERP_VARS];
+    int vars, lane; /* lane: place of the vector loop's variable in var, 0 outside: -1 */
+    int64_t lanes;
+    scalar *memo;
+    uint32_t *stamp, now;
+    uint64_t steps; /* statements run */
+    char error[200];
+} interp;
+
+typedef struct interp_put {
+    bool on;
+    int64_t index;
+    scalar value[KERN_STATES];
+} interp_put;
+
+static inline bool interp_fail(interp *t, const char *what, long long a, long long b) {
+    if (!t->error[0]) snprintf(t->error, sizeof t->error, "%s (%lld of %lld)", what, a, b);
+    return false;
+}
+
+static inline int64_t interp_sym(interp *t, sym a) {
+    int64_t v = 0;
+    if (!sym_eval(t->k->syms, a, t->vars, t->var, t->value, &v))
+        interp_fail(t, "an index expression has an unbound variable", a, 0);
+    return v;
+}
+
+static inline scalar interp_get(interp *t, kmem m, int64_t i) {
+    int d = kern_m(t->k, m)->dtype;
+    scalar v = {.i = 0};
+    if (i < 0 || i >= t->size[m])
+        interp_fail(t, "a load out of bounds", i, t->size[m]);
+    else if (dtype_is_float(d))
+        v.f = dtype_get_f(d, t->mem[m], i);
+    else
+        v.i = dtype_get_i(d, t->mem[m], i);
+    return v;
+}
+
+static inline void interp_set(interp *t, kmem m, int64_t i, scalar v) {
+    int d = kern_m(t->k, m)->dtype;
+    if (i < 0 || i >= t->size[m])
+        interp_fail(t, "a store out of bounds", i, t->size[m]);
+    else if (dtype_is_float(d))
+        dtype_set_f(d, t->mem[m], i, v.f);
+    else
+        dtype_set_i(d, t->mem[m], i, v.i);
+}
+
+static inline scalar interp_expr(interp *t, kexpr id);
+
+static inline scalar interp_load(interp *t, const kern_expr *e) {
+    scalar none;
+    if (dtype_is_float(e->dtype))
+        none.f = 0;
+    else
+        none.i = 0;
+    if (interp_sym(t, e->load.valid) == 0) return none;
+    if (e->load.guard && !interp_expr(t, e->load.guard).i) return none;
+    int64_t index = interp_sym(t, e->load.index);
+    if (e->load.dyn) index += interp_expr(t, e->load.dyn).i;
+    return interp_get(t, e->load.mem, index);
+}
+
+static inline scalar interp_expr(interp *t, kexpr id) {
+    const kern_expr *e = kern_e(t->k, id);
+    scalar x[3], out = {.i = 0};
+    if (t->stamp[id] == t->now) return t->memo[id];
+    if (e->kind == KE_CONST) out = scalar_from_bits(e->dtype, e->bits);
+    if (e->kind == KE_INDEX) out.i = interp_sym(t, e->index);
+    if (e->kind == KE_LOAD) out = interp_load(t, e);
+    if (e->kind == KE_OP) {
+        for (int i = 0; i < e->n; i++) x[i] = interp_expr(t, e->arg[i]);
+        if (!scalar_op(e->op, e->dtype, kern_e(t->k, e->arg[e->n - 1])->dtype, x, &out))
+            interp_fail(t, "an operation without a meaning", e->op, e->dtype);
+    }
+    t->stamp[id] = t->now;
+    t->memo[id] = out;
+    return out;
+}
+
+static inline interp_put interp_store(interp *t, const kern_stmt *s) {
+    interp_put p = {.on = false};
+    t->now++;
+    t->steps++;
+    p.on = interp_sym(t, s->store.valid) != 0;
+    if (!p.on || (s->store.guard && !interp_expr(t, s->store.guard).i)) {
+        p.on = false;
+        return p;
+    }
+    p.index = interp_sym(t, s->store.index);
+    if (s->store.dyn) p.index += interp_expr(t, s->store.dyn).i;
+    for (int i = 0; i < s->n; i++) p.value[i] = interp_expr(t, s->store.value[i]);
+    return p;
+}
+
+static inline bool interp_is_nan(int dtype, scalar v) {
+    return dtype_is_float(dtype) && v.f != v.f;
+}
+
+static inline void interp_arg_combine(interp *t, const kern_stmt *s, scalar *old, scalar *v) {
+    int d = kern_m(t->k, s->store.mem[0])->dtype;
+    bool f = dtype_is_float(d), max = monoid_rows[s->monoid].combine == OP_MAXIMUM;
+    bool old_nan = interp_is_nan(d, old[0]), new_nan = interp_is_nan(d, v[0]), wins;
+    if (old_nan || new_nan) {
+        wins = new_nan && (!old_nan || v[1].i < old[1].i);
+    } else {
+        bool more = f                      ? v[0].f > old[0].f
+                    : dtype_is_unsigned(d) ? (uint64_t)v[0].i > (uint64_t)old[0].i
+                                           : v[0].i > old[0].i;
+        bool equal = f ? v[0].f == old[0].f : v[0].i == old[0].i;
+        wins = equal ? v[1].i < old[1].i : more == max;
+    }
+    for (int i = 0; i < 2 && wins; i++) old[i] = v[i];
+}
+
+static inline void interp_commit(interp *t, const kern_stmt *s, interp_put *p) {
+    if (!p->on || t->error[0]) return;
+    scalar old[KERN_STATES];
+    for (int i = 0; i < s->n && s->monoid != MONOID_SET; i++)
+        old[i] = interp_get(t, s->store.mem[i], p->index);
+    if (s->monoid == MONOID_SET) {
+        memcpy(old, p->value, sizeof old);
+    } else if (s->n == 2) {
+        interp_arg_combine(t, s, old, p->value);
+    } else {
+        int d = kern_m(t->k, s->store.mem[0])->dtype;
+        scalar x[2] = {old[0], p->value[0]};
+        scalar_op(monoid_rows[s->monoid].combine, d, d, x, &old[0]);
+    }
+    for (int i = 0; i < s->n; i++) interp_set(t, s->store.mem[i], p->index, old[i]);
+}
+
+static inline void interp_def(interp *t, const kern_stmt *s) {
+    kmem m = s->def.mem;
+    size_t bytes = (size_t)t->size[m] * qn_dtype_size(kern_m(t->k, m)->dtype);
+    memset(t->mem[m], kern_m(t->k, m)->dtype == QN_BOOL ? 1 : 0xff, bytes);
+    if (!s->def.value) return;
+    t->now++;
+    scalar v = interp_expr(t, s->def.value);
+    for (int64_t i = 0; i < t->size[m]; i++) interp_set(t, m, i, v);
+}
+
+static inline void interp_block(interp *t, kstmt first);
+
+static inline void interp_loop(interp *t, const kern_stmt *s) {
+    int64_t n = interp_sym(t, s->l.extent);
+    int place = t->vars;
+    if (place == INTERP_VARS) {
+        interp_fail(t, "loops nest too deep", place, 0);
+        return;
+    }
+    t->var[place] = s->l.var;
+    t->vars++;
+    if (t->kinds && s->loop == KERN_VEC && n > 0) {
+        t->lane = place;
+        t->lanes = n;
+        t->value[place] = 0;
+        interp_block(t, s->first);
+        t->lane = -1;
+    } else {
+        bool back = t->kinds && s->loop == KERN_PAR;
+        for (int64_t i = 0; i < n && !t->error[0]; i++) {
+            t->value[place] = back ? n - 1 - i : i;
+            interp_block(t, s->first);
+        }
+    }
+    t->vars--;
+}
+
+static inline void interp_block(interp *t, kstmt first) {
+    for (kstmt id = first; id && !t->error[0]; id = kern_s(t->k, id)->next) {
+        const kern_stmt *s = kern_s(t->k, id);
+        if (s->kind == KS_LOOP) {
+            interp_loop(t, s);
+        } else if (s->kind == KS_DEF) {
+            interp_def(t, s);
+        } else if (t->lane < 0) {
+            interp_put p = interp_store(t, s);
+            interp_commit(t, s, &p);
+        } else {
+            interp_put p[KERN_LANES];
+            for (int64_t i = 0; i < t->lanes && i < KERN_LANES; i++) {
+                t->value[t->lane] = i;
+                p[i] = interp_store(t, s);
+            }
+            for (int64_t i = t->lanes; i-- > 0;) interp_commit(t, s, &p[i]);
+            t->value[t->lane] = 0;
+        }
+    }
+}
+
+/* Run the kernel on buffers arg[0..], with its dimension variables at dim[0..]. false: error text in
+ * `error`. */
+static inline bool interp_run(kern *k, bool kinds, const int64_t *dim, void *const *arg,
+                              char error[200]) {
+    interp t = {.k = k, .kinds = kinds, .lane = -1};
+    t.mem = calloc(k->mems, sizeof *t.mem);
+    t.size = calloc(k->mems, sizeof *t.size);
+    t.memo = calloc(k->exprs, sizeof *t.memo);
+    t.stamp = calloc(k->exprs, sizeof *t.stamp);
+    for (; t.vars < k->dim_vars; t.vars++) {
+        t.var[t.vars] = k->dim_var[t.vars];
+        t.value[t.vars] = dim[t.vars];
+    }
+    for (kmem m = 1; m < k->mems; m++) {
+        t.size[m] = interp_sym(&t, kern_m(k, m)->size);
+        bool tile = kern_m(k, m)->scope != KERN_ARG;
+        t.mem[m] = tile ? malloc((size_t)t.size[m] * 8 + 8) : arg[kern_m(k, m)->arg];
+    }
+    interp_block(&t, kern_s(k, k->root)->first);
+    for (kmem m = 1; m < k->mems; m++)
+        if (kern_m(k, m)->scope != KERN_ARG) free(t.mem[m]);
+    free(t.mem);
+    free(t.size);
+    free(t.memo);
+    free(t.stamp);
+    memcpy(error, t.error, sizeof t.error);
+    return !t.error[0];
+}
+
+#endif
