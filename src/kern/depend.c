@@ -10,6 +10,10 @@
  * tells v, so an element belongs to one trip. Validity helps: a store that is off where j >= n has
  * rest = j < n.
  *
+ * Where other terms are larger than c and reach over several trips (rows of a matrix whose columns
+ * are split), the index modulo their common divisor d is looked at instead: if c*v and the smaller
+ * terms together stay within [0, d), that residue tells v.
+ *
  * A computed offset (dyn) leaves the residue: where dyn is known to be a multiple of d and the rest
  * of the index lies in [0, d), the element's number mod d tells the index, and the index tells v.
  *
@@ -157,6 +161,51 @@ static bool memory_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
     return true;
 }
 
+/* The index's terms with coefficients above c (their sum, and the common divisor); the rest is low. */
+static bool split_high(question *q, sym index, int64_t c, sym *low, int64_t *d) {
+    sym_store *s = q->k->syms;
+    sym_linear t = sym_terms(s, index);
+    sym high = SYM_ZERO;
+    for (int i = 0; i < t.n; i++) {
+        int64_t k = t.coef[i] < 0 ? -t.coef[i] : t.coef[i];
+        if (k <= c || sym_uses(s, t.term[i], q->var)) continue;
+        high = sym_add(s, high, sym_scale(s, t.term[i], t.coef[i]));
+        for (int64_t a = k; a;) {
+            int64_t r = *d % a;
+            *d = a;
+            a = r;
+        }
+        t = sym_terms(s, index);
+    }
+    *low = sym_sub(s, index, high);
+    return high != SYM_ZERO;
+}
+
+/* As memory_apart, by residues. */
+static bool residues_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
+    sym_store *s = q->k->syms;
+    int64_t c = 0, d = 0;
+    sym base = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < n; i++) {
+            if (t[i].mem != m) continue;
+            int64_t step;
+            sym low, rest;
+            if (t[i].dyn || !sym_split(s, t[i].index, q->var, &step, &rest)) return false;
+            if (step < 1 || (c && step != c)) return false;
+            c = step;
+            if (!split_high(q, t[i].index, c, &low, &d) && pass) return false;
+            if (!pass) continue;
+            if (!sym_split(s, low, q->var, &step, &rest) || step != c || d <= c) return false;
+            if (!base && !base_of(q, &t[i], rest, &base)) return false;
+            if (sym_uses(s, base, q->var)) return false;
+            if (!within(q, &t[i], SYM_ZERO, low, sym_const(s, d - 1))) return false;
+            if (!within(q, &t[i], SYM_ZERO, sym_sub(s, rest, base), sym_const(s, c - 1)))
+                return false;
+        }
+    return c > 0;
+}
+
 static bool defined_in(const kern *k, kmem m, kstmt s) {
     if (kern_m(k, m)->scope == KERN_ARG) return false;
     for (kstmt c = s; c; c = kern_next(k, c, s))
@@ -192,7 +241,7 @@ bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why) 
         if (defined_in(k, m, loop)) continue;
         if (freedom == KERN_ANY_ORDER && only_updated(k, t, n, m, NULL)) continue;
         if (freedom == KERN_LOCKSTEP && only_updated(k, t, n, m, &q.var)) continue;
-        if (memory_apart(&q, t, n, m)) continue;
+        if (memory_apart(&q, t, n, m) || residues_apart(&q, t, n, m)) continue;
         bool arg = kern_m(k, m)->scope == KERN_ARG;
         return kern_refuse(why, "different trips of %s may touch the same element of %s%d",
                            sym_name(k->syms, q.var), arg ? "a" : "t",
