@@ -23,7 +23,7 @@ enum {
     MAX_CHAIN = 32,
     ITEM_WORK = 8192,      /* operations in a parallel trip, at least */
     UNROLL_OPS = 48,       /* unrolled statements' operations, at most, for plain loops */
-    PANEL_BYTES = 1 << 20, /* a packed block of rows stays in the second-level cache */
+    PANEL_BYTES = 8 << 20, /* a packed block of rows streams from the third-level cache, in order */
     PACK_STRIDE =
         1024,      /* rows this many bytes apart (or multiples) collide in the first-level cache */
     ROW_COPIES = 4 /* times a packed panel must be used to be worth packing */
@@ -578,15 +578,41 @@ static int64_t step_in(model *m, const operand *o, const char *name) {
     return INT64_MAX;
 }
 
+/* Stage an operand. Where the copy's innermost loop would walk the source across its rows, it is the
+ * other way round: whole vectors are loaded along the rows and scattered into the tile. */
+static bool pack(model *m, const contraction *x, const operand *o, const char *at_,
+                 const char *loops, const char *inner) {
+    bool along = step_in(m, o, inner) == 1, across = !along && step_in(m, o, x->sum) == 1;
+    if (!apply(m, "stage a%d %s %s", kern_m(m->k, o->mem)->arg, at_, loops)) return false;
+    kstmt def = at(m, find(m, at_))->first;
+    while (def && !(at(m, def)->kind == KS_DEF && at(m, def)->def.mem == m->k->mems - 1))
+        def = at(m, def)->next;
+    if (!across || !def) return true;
+    chain c = chain_of(m, at(m, def)->next);
+    int depth = 0; /* the copy of the reduction loop */
+    while (depth < c.n && strncmp(c.name[depth], x->sum, strlen(x->sum)) != 0) depth++;
+    if (depth == c.n) return true;
+    move_inward(m, &c, depth);
+    int id = m->next++;
+    apply(m, "split %s %d -> x%d v%d", c.name[c.n - 1], m->lanes, id, id);
+    return true;
+}
+
 /* Pack b's panel where rows use it often enough or it cannot be loaded as vectors. */
 static void pack_columns(model *m, const contraction *x, const operand *b, int64_t row_tiles,
-                         const char *at_, const char *column_step_loop) {
-    if (!b->plain) return;
-    int64_t step = step_in(m, b, column_step_loop);
-    if (row_tiles < (step == 1 ? ROW_COPIES * 2 : 1)) return;
-    int64_t depth = trips(m, find(m, x->sum));
-    if (depth > 65536) return;
-    apply(m, "stage a%d %s %s u900 v900", kern_m(m->k, b->mem)->arg, at_, x->sum);
+                         const char *at_) {
+    char loops[80];
+    if (!b->plain || trips(m, find(m, x->sum)) > 65536) return;
+    if (row_tiles < (step_in(m, b, "v900") == 1 ? ROW_COPIES * 2 : 1)) return;
+    snprintf(loops, sizeof loops, "%s u900 v900", x->sum);
+    pack(m, x, b, at_, loops, "v900");
+}
+
+/* Pack blocks of a's rows; at_ is the loop over blocks. */
+static void pack_rows(model *m, const contraction *x, const operand *a, const char *at_) {
+    char loops[80];
+    snprintf(loops, sizeof loops, "rq900 %s u901", x->sum);
+    pack(m, x, a, at_, loops, "u901");
 }
 
 static bool contract(model *m, kstmt loop) {
@@ -638,12 +664,12 @@ static bool contract(model *m, kstmt loop) {
             column_tiles = (nc + nv * m->lanes - 1) / (nv * m->lanes);
     int64_t depth = trips(m, find(m, x.sum));
     /* rows whose steps collide in the cache are packed in blocks, outside the loop over columns */
-    bool pack = a->plain && column_tiles >= ROW_COPIES * 2 && depth >= 64 &&
-                step_in(m, a, x.sum) == 1 && step_in(m, a, "u901") * 4 % PACK_STRIDE == 0;
+    bool packed = a->plain && column_tiles >= ROW_COPIES * 2 && depth >= 64 &&
+                  step_in(m, a, x.sum) == 1 && step_in(m, a, "u901") * 4 % PACK_STRIDE == 0;
     bool batched = row > 0;
     char root[40];
     snprintf(root, sizeof root, "%s", batched ? x.c.name[0] : "co900");
-    if (pack) {
+    if (packed) {
         int64_t block = PANEL_BYTES / (depth * mr * 4);
         if (block < 1) block = 1;
         if (block > row_tiles) block = row_tiles;
@@ -659,17 +685,17 @@ static bool contract(model *m, kstmt loop) {
             snprintf(root, sizeof root, "rb900");
         }
         const char *inner = find(m, "cq900") ? "cq900" : "co900";
-        pack_columns(m, &x, b, block, inner, "v900");
-        apply(m, "stage a%d rb900 rq900 %s u901", kern_m(m->k, a->mem)->arg, x.sum);
+        pack_columns(m, &x, b, block, inner);
+        pack_rows(m, &x, a, "rb900");
     } else if (!batched && column_tiles < 4 && row_tiles > column_tiles) {
         int64_t part = (row_tiles + 7) / 8;
         apply(m, "swap co900 ro900");
         apply(m, "split ro900 %lld -> rp900 rq900", (long long)part);
         apply(m, "swap rq900 co900");
-        pack_columns(m, &x, b, part, "co900", "v900");
+        pack_columns(m, &x, b, part, "co900");
         snprintf(root, sizeof root, "rp900");
     } else {
-        pack_columns(m, &x, b, row_tiles, "co900", "v900");
+        pack_columns(m, &x, b, row_tiles, "co900");
     }
     if (work(m, find(m, root)) > 4 * ITEM_WORK) apply(m, "par %s", root);
     return true;
@@ -682,6 +708,14 @@ static bool ends_with(const char *s, const char *end) {
     return n >= k && !strcmp(s + n - k, end);
 }
 
+/* Does a loop below s run serially? Then unrolling s would only repeat that loop. */
+static bool serial_inside(const model *m, kstmt s) {
+    for (kstmt c = s; (c = kern_next(m->k, c, s));)
+        if (at(m, c)->kind == KS_LOOP && at(m, c)->loop == KERN_SERIAL && loop_name(m, c)[0] != 'u')
+            return true;
+    return false;
+}
+
 /* Bind the loops that were named for it, and innermost loops over a packed or widened tile. */
 static void bind_named(model *m) {
     for (int pass = 0; pass < 2; pass++)
@@ -692,7 +726,8 @@ static void bind_named(model *m) {
             int64_t n = trips(m, s);
             if (!pass && (name[0] == 'v' || ends_with(name, "_e"))) {
                 if (n >= 1 && n <= m->lanes) apply(m, "vec %s", name);
-            } else if (pass && name[0] == 'u' && !ends_with(name, "_e") && n <= 32) {
+            } else if (pass && name[0] == 'u' && !ends_with(name, "_e") && n <= 32 &&
+                       !serial_inside(m, s)) {
                 apply(m, "unroll %s", name);
             }
         }

@@ -1,0 +1,110 @@
+/* passes.c - what happens to a kernel between its schedule and an emitter.
+ *
+ * kern_passes() is the table of contents: each pass is a function over the tree that keeps what the
+ * kernel computes. QN_DEBUG=k prints the kernel after each pass that changed it; under QN_CHECK the
+ * checker runs between them. Common subexpressions need no pass (expressions are hash-consed), nor do
+ * invariants (an emitter builds each value at the outermost place its variables allow). */
+#include "kern/kern.h"
+
+/* ---- multiply-add ------------------------------------------------------------------------------ */
+
+static bool is_product(const kern *k, kexpr e) {
+    const kern_expr *x = kern_e(k, e);
+    return x->kind == KE_OP && x->op == OP_MUL && (x->dtype == QN_F32 || x->dtype == QN_F64);
+}
+
+static kexpr fma_rewriter(kern *k, const kern_expr *e, void *user) {
+    (void)user;
+    if (e->kind != KE_OP || (e->op != OP_ADD && e->op != OP_SUB)) return kern_rebuild(k, e, NULL);
+    kexpr a = e->arg[0], b = e->arg[1];
+    bool sub = e->op == OP_SUB;
+    if (is_product(k, a)) {
+        kexpr c = sub ? kern_op1(k, OP_NEG, b) : b;
+        return kern_op3(k, OP_FMA, kern_e(k, a)->arg[0], kern_e(k, a)->arg[1], c);
+    }
+    if (!is_product(k, b)) return kern_rebuild(k, e, NULL);
+    kexpr x = kern_e(k, b)->arg[0], y = kern_e(k, b)->arg[1];
+    if (sub) x = kern_op1(k, OP_NEG, x);
+    return kern_op3(k, OP_FMA, x, y, a);
+}
+
+/* Do the lanes around s all update one element? Then its sum is across lanes. */
+static bool across_lanes(const kern *k, kstmt s) {
+    const kern_stmt *x = kern_s(k, s);
+    for (kstmt p = x->parent; p; p = kern_s(k, p)->parent)
+        if (kern_s(k, p)->loop == KERN_VEC && p != k->root)
+            return !sym_uses(k->syms, x->store.index, kern_s(k, p)->l.var);
+    return false;
+}
+
+/* t += a*b  becomes  t = fma(a, b, t): one rounding and one instruction. */
+static void sum_of_products(kern *k, kstmt s) {
+    kern_stmt *x = kern_s(k, s);
+    if (x->kind != KS_STORE || x->monoid != MONOID_SUM || x->store.dyn || x->store.guard) return;
+    if (kern_m(k, x->store.mem[0])->scope == KERN_ARG || across_lanes(k, s)) return;
+    if (!is_product(k, x->store.value[0])) return;
+    kexpr p = x->store.value[0];
+    kexpr old = kern_load(k, x->store.mem[0], x->store.index, x->store.valid, 0, 0);
+    kexpr v = kern_op3(k, OP_FMA, kern_e(k, p)->arg[0], kern_e(k, p)->arg[1], old);
+    x = kern_s(k, s);
+    x->monoid = MONOID_SET;
+    x->store.value[0] = v;
+}
+
+static void form_fma(kern *k) {
+    kern_rewrite(k, k->root, fma_rewriter, NULL);
+    for (kstmt s = k->root; s; s = kern_next(k, s, k->root)) sum_of_products(k, s);
+}
+
+/* ---- registers ------------------------------------------------------------------------------------ */
+
+/* Tiles that keep the rule of registers live there. */
+static void to_registers(kern *k) {
+    for (kmem m = 1; m < k->mems; m++)
+        if (kern_m(k, m)->scope == KERN_LOCAL && kern_in_registers(k, m, NULL))
+            kern_m(k, m)->scope = KERN_REG;
+}
+
+/* ---- the list -------------------------------------------------------------------------------------- */
+
+typedef struct pass {
+    const char *name;
+    void (*run)(kern *k);
+} pass;
+
+static const pass passes[] = {
+    {"expand_math", kern_expand_math},
+    {"form_fma", form_fma},
+    {"to_registers", to_registers},
+};
+
+static void show(const kern *k, const char *after) {
+    if (!debug_on(k->ctx, 'k')) return;
+    str s;
+    str_open(&s, &k->ctx->heap);
+    kern_print(k, &s);
+    log_line(k->ctx, "k after %s\n%s", after, s.s);
+    str_free(&s);
+}
+
+static void check(const kern *k, const char *after) {
+#ifdef QN_CHECK
+    str why;
+    str_open(&why, &k->ctx->heap);
+    if (!kern_check(k, &why))
+        raise_error(k->ctx, QN_EINTERNAL, "kernel %s after %s: %s", k->name, after, why.s);
+    str_free(&why);
+#else
+    (void)k, (void)after;
+#endif
+}
+
+void kern_passes(kern *k) {
+    show(k, "schedule");
+    check(k, "schedule");
+    for (size_t i = 0; i < COUNT_OF(passes); i++) {
+        passes[i].run(k);
+        show(k, passes[i].name);
+        check(k, passes[i].name);
+    }
+}
