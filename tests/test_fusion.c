@@ -1,0 +1,173 @@
+/* How many kernels well-known graphs become. Counted on the null device, which plans and checks
+ * everything and runs nothing; the counts are what the design promises, the values are other tests'
+ * business. */
+#include "quern.h"
+#include "test.h"
+
+static qn_ctx *qn;
+
+static qn_tensor *param(int rank, const int64_t *shape) {
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= shape[i];
+    float *zero = calloc((size_t)n + 1, sizeof *zero);
+    qn_tensor *t = qn_from(qn, QN_F32, rank, shape, zero);
+    free(zero);
+    return t;
+}
+
+static qn_tensor *matrix(int64_t r, int64_t c) {
+    return param(2, (int64_t[]){r, c});
+}
+
+/* Kernels launched to compute these tensors in one request. */
+static int kernels(int n, qn_tensor **t) {
+    qn_stats a, b;
+    qn_get_stats(qn, &a);
+    int code = qn_realize(t, n);
+    qn_get_stats(qn, &b);
+    if (code) FAIL("realize: %s", qn_error(qn));
+    qn_clear_error(qn);
+    return (int)(b.kernels - a.kernels);
+}
+
+static int kernels1(qn_tensor *t) {
+    return kernels(1, &t);
+}
+
+static void a_chain_of_twenty_elementwise_ops_is_one_kernel(void) {
+    qn_tensor *x = matrix(100, 37), *y = x;
+    for (int i = 0; i < 5; i++)
+        y = qn_tanh(qn_add(qn_mul(y, x), qn_exp(y)));
+    CHECK_INT(kernels1(y), 1);
+}
+
+static void softmax_is_one_kernel_on_any_axis(void) {
+    qn_tensor *x = param(3, (int64_t[]){5, 17, 33});
+    for (int axis = 0; axis < 3; axis++) CHECK_INT(kernels1(qn_softmax(x, axis)), 1);
+}
+
+static void log_softmax_is_one_kernel(void) {
+    CHECK_INT(kernels1(qn_log_softmax(matrix(64, 100), -1)), 1);
+}
+
+static void layer_norm_is_one_kernel(void) {
+    qn_tensor *g = param(1, (int64_t[]){128}), *b = param(1, (int64_t[]){128});
+    CHECK_INT(kernels1(qn_layer_norm(matrix(64, 128), g, b, 1e-5)), 1);
+}
+
+static void rms_norm_is_one_kernel(void) {
+    CHECK_INT(kernels1(qn_rms_norm(matrix(64, 128), param(1, (int64_t[]){128}), 1e-5)), 1);
+}
+
+static void cross_entropy_forward_is_one_kernel(void) {
+    int32_t label[64] = {0};
+    qn_tensor *l = qn_from(qn, QN_I32, 1, (int64_t[]){64}, label);
+    CHECK_INT(kernels1(qn_cross_entropy(matrix(64, 100), l)), 1);
+}
+
+static void matmul_bias_gelu_is_one_kernel(void) {
+    qn_tensor *y = qn_add(qn_matmul(matrix(64, 96), matrix(96, 80)), param(1, (int64_t[]){80}));
+    CHECK_INT(kernels1(qn_gelu(y)), 1);
+    y = qn_linear(matrix(64, 96), matrix(80, 96), param(1, (int64_t[]){80}));
+    CHECK_INT(kernels1(qn_gelu_tanh(y)), 1);
+}
+
+static void movement_between_elementwise_ops_adds_no_kernel(void) {
+    qn_tensor *x = param(3, (int64_t[]){4, 6, 10});
+    qn_tensor *y = qn_exp(qn_permute(qn_exp(x), 3, (int[]){2, 0, 1}));
+    y = qn_reshape(y, 2, (int64_t[]){20, 12});
+    y = qn_add(qn_flip(y, 1), qn_slice(qn_pad(y, (int64_t[]){2, 2, 0, 0}, QN_PAD_CONSTANT, 1), 0, 1, 21, 1));
+    CHECK_INT(kernels1(y), 1);
+}
+
+/* One AdamW step of 40 parameters of assorted shapes from given gradients, all written back. */
+static void adamw_over_forty_parameters_is_at_most_four_kernels(void) {
+    enum { N = 40 };
+    qn_tensor *p[N], *m[N], *v[N], *all[3 * N];
+    float one = 1;
+    qn_tensor *step = qn_from(qn, QN_F32, 0, NULL, &one);
+    qn_tensor *c1 = qn_sub(qn_like(step, 1), qn_pow(qn_like(step, 0.9), step));
+    qn_tensor *c2 = qn_sub(qn_like(step, 1), qn_pow(qn_like(step, 0.999), step));
+    for (int i = 0; i < N; i++) {
+        int64_t shape[] = {3 + i, 5 + i % 7};
+        int rank = 1 + i % 2;
+        p[i] = param(rank, shape), m[i] = param(rank, shape), v[i] = param(rank, shape);
+        qn_tensor *g = param(rank, shape);
+        qn_tensor *mi = qn_add(qn_mul(m[i], qn_like(g, 0.9)), qn_mul(g, qn_like(g, 0.1)));
+        qn_tensor *vi = qn_add(qn_mul(v[i], qn_like(g, 0.999)), qn_mul(qn_square(g), qn_like(g, 0.001)));
+        qn_tensor *d = qn_div(qn_div(mi, c1), qn_add(qn_sqrt(qn_div(vi, c2)), qn_like(g, 1e-8)));
+        d = qn_add(d, qn_mul(p[i], qn_like(g, 0.01)));
+        qn_tensor *pi = qn_sub(p[i], qn_mul(d, qn_like(g, 1e-3)));
+        qn_assign(m[i], mi);
+        qn_assign(v[i], vi);
+        qn_assign(p[i], pi);
+        all[3 * i] = p[i], all[3 * i + 1] = m[i], all[3 * i + 2] = v[i];
+    }
+    int n = kernels(3 * N, all);
+    if (n > 4) FAIL("AdamW over 40 parameters took %d kernels", n);
+    CHECK(n >= 1);
+}
+
+static void a_product_used_twice_is_computed_once(void) {
+    qn_tensor *h = qn_matmul(matrix(64, 96), matrix(96, 80));
+    qn_tensor *both[] = {qn_relu(h), qn_sum(h, QN_ALL, false)};
+    int n = kernels(2, both);
+    CHECK(n >= 2 && n <= 3);
+}
+
+static void without_fusion_every_operation_is_a_kernel(void) {
+    qn_set(qn, "fuse", "0");
+    qn_tensor *x = matrix(8, 8), *y = qn_exp(qn_neg(qn_tanh(x)));
+    CHECK_INT(kernels1(y), 3);
+    qn_set(qn, "fuse", "1");
+}
+
+static void scoped(void (*fn)(void)) {
+    qn_stats before, after;
+    qn_get_stats(qn, &before);
+    qn_scope s = qn_scope_begin(qn);
+    fn();
+    qn_scope_end(qn, s);
+    qn_get_stats(qn, &after);
+    CHECK_INT(after.nodes, before.nodes);
+    CHECK_INT(after.handles, before.handles);
+    CHECK_INT(after.buffers, before.buffers);
+}
+
+#define SCOPED(fn)                                                                                 \
+    static void scoped_##fn(void) {                                                                \
+        scoped(fn);                                                                                \
+    }
+SCOPED(a_chain_of_twenty_elementwise_ops_is_one_kernel)
+SCOPED(softmax_is_one_kernel_on_any_axis)
+SCOPED(log_softmax_is_one_kernel)
+SCOPED(layer_norm_is_one_kernel)
+SCOPED(rms_norm_is_one_kernel)
+SCOPED(cross_entropy_forward_is_one_kernel)
+SCOPED(matmul_bias_gelu_is_one_kernel)
+SCOPED(movement_between_elementwise_ops_adds_no_kernel)
+SCOPED(adamw_over_forty_parameters_is_at_most_four_kernels)
+SCOPED(a_product_used_twice_is_computed_once)
+SCOPED(without_fusion_every_operation_is_a_kernel)
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    qn = qn_open(&(qn_options){.device = "null"});
+    if (!qn) {
+        printf("no null device\n0 passed, 1 failed, 0 skipped\n");
+        return 1;
+    }
+    RUN(scoped_a_chain_of_twenty_elementwise_ops_is_one_kernel);
+    RUN(scoped_softmax_is_one_kernel_on_any_axis);
+    RUN(scoped_log_softmax_is_one_kernel);
+    RUN(scoped_layer_norm_is_one_kernel);
+    RUN(scoped_rms_norm_is_one_kernel);
+    RUN(scoped_cross_entropy_forward_is_one_kernel);
+    RUN(scoped_matmul_bias_gelu_is_one_kernel);
+    RUN(scoped_movement_between_elementwise_ops_adds_no_kernel);
+    RUN(scoped_adamw_over_forty_parameters_is_at_most_four_kernels);
+    RUN(scoped_a_product_used_twice_is_computed_once);
+    RUN(scoped_without_fusion_every_operation_is_a_kernel);
+    qn_close(qn);
+    return test_end();
+}
