@@ -487,7 +487,7 @@ static const char *name_kernel(lower *l) {
     for (uint32_t i = l->fk->outs; i-- > 0 && s.len < 48;)
         str_addf(&s, "%s%s", s.len ? "." : "", op_rows[node_at(l->g, l->fk->out[i])->op].name);
     str_add(&s, l->fk->heavy ? ".contract" : l->fk->flat ? ".flat" : "");
-    shape_text(l->g, node_at(l->g, l->fk->root)->shape, &s);
+    if (!l->fk->flat) shape_text(l->g, node_at(l->g, l->fk->root)->shape, &s);
     const char *name = arena_printf(&l->k->arena, "%s", s.s);
     str_free(&s);
     return name;

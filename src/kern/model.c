@@ -21,7 +21,7 @@
 
 enum {
     MAX_CHAIN = 32,
-    ITEM_WORK = 8192,      /* operations in a parallel trip, at least */
+    ITEM_WORK = 16384,     /* operations in a parallel trip, at least */
     UNROLL_OPS = 48,       /* unrolled statements' operations, at most, for plain loops */
     PANEL_BYTES = 8 << 20, /* a packed block of rows streams from the third-level cache, in order */
     PACK_STRIDE =
@@ -217,23 +217,34 @@ static void merge_in_step(model *m, chain *c) {
 
 /* ---- vectors and parallel trips -------------------------------------------------------------------- */
 
-/* A loop along contiguous memory, without reductions: full trips of several vectors, then the rest. */
-static void vector_loop(model *m, const char *name, const char *outer) {
+/* A loop along contiguous memory, without reductions: full trips of several vectors, then the rest.
+ * Full trips are set apart before the inner split, so that their inner extents are constants.
+ * `outer` names the loop over trips; with a chunk above 0 its trips are handed out in chunks. */
+static void vector_loop(model *m, const char *name, const char *outer, int64_t item_work) {
     kstmt loop = find(m, name);
     int64_t n = trips(m, loop);
-    int id = m->next++, ops = body_ops(m, loop);
-    int chains = ops <= 12 ? 4 : ops <= 40 ? 2 : 1;
+    int id = m->next++, ops = body_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 40 ? 2 : 1;
+    bool constant = sym_is_const(m->k->syms, at(m, loop)->l.extent, NULL);
     while (chains > 1 && n < (int64_t)chains * m->lanes * 2) chains /= 2;
-    if (n <= m->lanes && sym_is_const(m->k->syms, at(m, loop)->l.extent, NULL) && !(n & (n - 1)) &&
-        n > 1) {
-        if (apply(m, "vec %s", name)) return;
-    }
-    if (chains > 1) {
-        if (!apply(m, "split %s %d -> %s w%d", name, chains * m->lanes, outer, id)) return;
-        apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
-    } else if (!apply(m, "split %s %d -> %s v%d", name, m->lanes, outer, id)) {
+    if (constant && n > 1 && n <= m->lanes && !(n & (n - 1)) && apply(m, "vec %s", name)) return;
+    if (!apply(m, "split %s %d -> %s %c%d", name, chains * m->lanes, outer, chains > 1 ? 'w' : 'v',
+               id))
         return;
+    int64_t chunk = item_work * 4 / (ops * chains * m->lanes + 1) + 1;
+    char full[40];
+    snprintf(full, sizeof full, "%s", outer);
+    if (item_work && trips(m, find(m, outer)) > 2 * chunk &&
+        apply(m, "split %s %lld -> p%d q%d", outer, (long long)chunk, id, id))
+        snprintf(full, sizeof full, "q%d", id);
+    apply(m, "peel %s", full);
+    for (int copy = 0; copy < 2 && chains > 1; copy++) {
+        char w[40];
+        snprintf(w, sizeof w, copy ? "w%d_1" : "w%d", id);
+        if (!find(m, w)) continue;
+        int in = m->next++;
+        apply(m, "split %s %d -> %c%d v%d", w, m->lanes, copy ? 'x' : 'u', in, in);
     }
+    if (item_work) apply(m, "par p%d", id);
 }
 
 /* Give the root loop enough work a trip and make it parallel. */
@@ -300,25 +311,8 @@ static void elementwise(model *m, kstmt loop) {
     memcpy(inner, c.name[c.n - 1], sizeof inner);
     snprintf(o, sizeof o, "o%d", m->next++);
     if (c.n > 1) widen_root(m, &c, 1);
-    vector_loop(m, inner, o);
-    if (c.n > 1) {
-        peel(m, o);
-        parallel(m, c.name[0]);
-        return;
-    }
-    if (!find(m, o)) return;
-    int64_t n = trips(m, find(m, o));
-    double each = work(m, find(m, o)) / (double)(n < 1 ? 1 : n > 1 << 30 ? 1 << 30 : n);
-    int64_t chunk = (int64_t)(ITEM_WORK / (each + 1)) + 1;
-    if (n > chunk * 2 && apply(m, "split %s %lld -> p%s q%s", o, (long long)chunk, o, o)) {
-        char q[32], p[32];
-        snprintf(q, sizeof q, "q%s", o);
-        snprintf(p, sizeof p, "p%s", o);
-        peel(m, q);
-        apply(m, "par %s", p);
-    } else {
-        peel(m, o);
-    }
+    vector_loop(m, inner, o, c.n > 1 ? 0 : ITEM_WORK);
+    if (c.n > 1) parallel(m, c.name[0]);
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------------- */
@@ -381,8 +375,7 @@ static void row_loops(model *m, kstmt body) {
         }
         char o[24];
         snprintf(o, sizeof o, "o%d", m->next++);
-        vector_loop(m, c.name[c.n - 1], o);
-        peel(m, o);
+        vector_loop(m, c.name[c.n - 1], o, 0);
     }
 }
 
