@@ -7,7 +7,9 @@
 #define MODE(name) _Static_assert((int)QN_COMBINE_##name == (int)MONOID_##name, "qn_combine");
 MODE(SET)
 MODE(SUM)
-MODE(PROD) MODE(MAX) MODE(MIN) MODE(AND) MODE(OR)
+MODE(PROD)
+MODE(MAX)
+MODE(MIN) MODE(AND) MODE(OR)
 #undef MODE
 
     qn_tensor *qn_gather(qn_tensor *x, qn_tensor *index, int axis) {

@@ -126,7 +126,13 @@ scalar scalar_identity(int monoid, qn_dtype dtype);
 /* ---- node.c
  * ---------------------------------------------------------------------------------------- */
 
-enum { NODE_REALIZED = 1 /* carries a buffer */, NODE_CONSED = 2 /* in the hash-cons set */ };
+enum {
+    NODE_REALIZED = 1, /* carries a buffer */
+    NODE_CONSED = 2,   /* in the hash-cons set */
+    NODE_DATA = 4,     /* a BUFFER, or computed from one by way of floats */
+    NODE_LOST = 8,     /* a BUFFER that was computed from data and forgot how */
+    NODE_STATE = 16    /* was assigned to a tensor, so it is no loss that it forgets: see grad.c */
+};
 
 typedef struct graph_node {
     uint8_t op, dtype, sources, flags;
@@ -204,8 +210,9 @@ void graph_settle(graph *g);
 /* The node's value now lies in `buffer`. Without an open tape it becomes a BUFFER; CONST and IOTA
  * stay what they are, for rules see through them. */
 void graph_realized(graph *g, node_id n, uint32_t buffer);
-uint32_t graph_mark(graph *g);       /* begin a traversal: see order.c */
-void graph_forget_history(graph *g); /* at the last tape's end: realized nodes become BUFFERs */
+void node_is_state(graph *g, node_id n); /* it was assigned */
+uint32_t graph_mark(graph *g);           /* begin a traversal: see order.c */
+void graph_forget_history(graph *g);     /* at the last tape's end: realized nodes become BUFFERs */
 
 /* ---- shape.c
  * ------------------------------------------------------------------------------------------ */
@@ -256,7 +263,7 @@ qn_tensor *tensor_new(qn_ctx *qn,
 qn_tensor *tensor_make(graph *g, node_id n); /* the same, but raises */
 /* Point a handle at another node (assignment, realization). */
 void tensor_point(qn_tensor *t, node_id n);
-void tensor_settle(qn_tensor *t); /* it has no pending assignment any more */
+void tensor_settle(qn_tensor *t);                      /* it has no pending assignment any more */
 qn_tensor *graph_handle_of(const graph *g, node_id n); /* some live handle of n, or NULL; slow */
 /* A composed function's frame: everything made inside dies at the end but the result, which moves
  * to the caller's scope. Errors inside name the outermost function.
@@ -297,6 +304,7 @@ node_id make_unreduce(graph *g, node_id x, tuple_id shape, uint32_t axis_mask);
 node_id make_gather(graph *g, node_id x, node_id index, int axis);
 node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int monoid_row);
 tuple_id reduced_shape(graph *g, tuple_id shape, uint32_t axis_mask, bool keep);
+sym padded_size(sym_store *s, sym n, const int64_t *lo_hi_interior); /* of one axis */
 uint32_t node_axes(const graph *g, node_id x); /* a reduction's or flip's axes as a mask */
 
 /* ---- build.c: checked constructors behind the public API
@@ -355,6 +363,22 @@ qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool k
 qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
 qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* func_index.c */
 void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func_random.c */
+
+/* ---- grad.c, grad_rules.c --------------------------------------------------------------------- */
+
+/* One differentiation under way. Arrays go by a node's place in `order`. */
+typedef struct grad {
+    graph *g;
+    arena *a;
+    uint32_t count;
+    node_id *order, *sum; /* sum: the gradient gathered so far, 0: none */
+    bool *wanted;         /* lies on a way from an x to y */
+} grad;
+/* The rule of a row: pass g, the gradient of n, on to n's sources. */
+typedef void grad_rule(grad *c, node_id n, node_id g);
+extern grad_rule *const grad_rules[OP_COUNT]; /* NULL: no gradient */
+bool grad_wants(const grad *c, node_id n, int source);
+void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where not wanted */
 
 /* ---- rules.c
  * -------------------------------------------------------------------------------------------------

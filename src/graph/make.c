@@ -107,7 +107,7 @@ node_id make_permute(graph *g, node_id x, const int *axes) {
 }
 
 /* An axis of n elements with `interior` zeros between two: n + (n-1)*interior, and 0 for n = 0. */
-static sym padded_size(sym_store *s, sym n, const int64_t *p) {
+sym padded_size(sym_store *s, sym n, const int64_t *p) {
     sym size = n;
     if (p[2] > 0) {
         sym gaps = sym_sub(s, n, SYM_ONE);

@@ -159,7 +159,11 @@ static node_id node_take(graph *g, const graph_node *n) {
     else
         g->nodes++;
     g->node[id] = *n;
-    for (int i = 0; i < n->sources; i++) g->node[n->src[i]].refs++;
+    for (int i = 0; i < n->sources; i++) {
+        graph_node *source = &g->node[n->src[i]];
+        source->refs++;
+        if (dtype_is_float(source->dtype)) g->node[id].flags |= source->flags & NODE_DATA;
+    }
     g->loose[g->loose_count++] = id;
     g->live++;
     return id;
@@ -190,7 +194,7 @@ node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape, uint32_t buffer) {
     node_reserve(g);
     return node_take(g, &(graph_node){.op = OP_BUFFER,
                                       .dtype = (uint8_t)dtype,
-                                      .flags = NODE_REALIZED,
+                                      .flags = NODE_REALIZED | NODE_DATA,
                                       .shape = shape,
                                       .buffer = buffer,
                                       .bits = ++g->serial});
@@ -247,6 +251,8 @@ static void node_forget(graph *g, node_id id) {
     node_id src[3] = {n->src[0], n->src[1], n->src[2]};
     int sources = n->sources;
     if (n->flags & NODE_CONSED) idset_remove(&g->consed, n->hash, id);
+    if ((n->flags & (NODE_DATA | NODE_STATE)) == NODE_DATA) n->flags |= NODE_LOST;
+    n->flags |= NODE_DATA;
     n->flags &= (uint8_t)~NODE_CONSED;
     n->op = OP_BUFFER;
     n->sources = 0;
@@ -263,6 +269,11 @@ void graph_realized(graph *g, node_id id, uint32_t buffer) {
     n->flags |= NODE_REALIZED;
     n->buffer = buffer;
     if (!g->tapes && op_rows[n->op].class_ != CLASS_LEAF) node_forget(g, id);
+}
+
+void node_is_state(graph *g, node_id n) {
+    g->node[n].flags |= NODE_STATE;
+    g->node[n].flags &= (uint8_t)~NODE_LOST;
 }
 
 /* Freeing sources may free nodes at higher numbers, too: each is looked at as it then is. */

@@ -108,6 +108,7 @@ void tensor_settle(qn_tensor *t) {
     if (!t->pending) return;
     handle_leave_pending(t->ctx->graph, t);
     node_unref(t->ctx->graph, t->replaced);
+    node_is_state(t->ctx->graph, t->node);
     t->pending = t->replaced = 0;
 }
 

@@ -24,6 +24,7 @@ void pending_clear(graph *g, bool undo) {
         qn_tensor *t = g->pending[i];
         t->pending = 0;
         if (undo) tensor_point(t, t->replaced);
+        else node_is_state(g, t->node);
         node_unref(g, t->replaced);
         t->replaced = 0;
     }

@@ -1,0 +1,387 @@
+/* grad_rules.c - how each row of ops.h passes a gradient on to its sources.
+ *
+ * A rule gets its node n, whose value it may use, and the gradient g of n, of n's shape and dtype. It
+ * gives each source a gradient of that source's shape and dtype. Where the derivative does not exist
+ * the rules choose: 0 for |x| at 0; for maximum, minimum and the reductions MAX and MIN an equal
+ * share for each that attains the value. Formulas use n itself where that saves work: e^x is its own
+ * derivative. */
+#include "graph/graph.h"
+
+#include <math.h>
+
+static node_id source(const grad *c, node_id n, int i) {
+    return c->g->node[n].src[i];
+}
+
+static tuple_id shape_of(const grad *c, node_id n) {
+    return c->g->node[n].shape;
+}
+
+/* v in n's dtype and shape. */
+static node_id number(const grad *c, node_id n, double v) {
+    return make_number(c->g, (qn_dtype)c->g->node[n].dtype, shape_of(c, n), v);
+}
+
+static node_id mul(const grad *c, node_id a, node_id b) {
+    return make2(c->g, OP_MUL, a, b);
+}
+
+static node_id divide(const grad *c, node_id a, node_id b) {
+    return make2(c->g, OP_DIV, a, b);
+}
+
+static node_id negative(const grad *c, node_id a) {
+    return make1(c->g, OP_NEG, a);
+}
+
+static node_id scaled(const grad *c, node_id a, double v) {
+    return mul(c, a, number(c, a, v));
+}
+
+static node_id plus(const grad *c, node_id a, double v) {
+    return make2(c->g, OP_ADD, a, number(c, a, v));
+}
+
+static node_id choose(const grad *c, node_id condition, node_id a, node_id b) {
+    return make3(c->g, OP_WHERE, condition, a, b);
+}
+
+/* a where the condition holds, else 0 */
+static node_id only(const grad *c, node_id condition, node_id a) {
+    return choose(c, condition, a, number(c, a, 0));
+}
+
+/* A sum that is not taken in less than f32. */
+static node_id sum_over(const grad *c, node_id x, uint32_t mask) {
+    qn_dtype d = (qn_dtype)c->g->node[x].dtype;
+    bool narrow = d == QN_F16 || d == QN_BF16;
+    node_id sum = make_reduce(c->g, OP_SUM, narrow ? make_cast(c->g, x, QN_F32) : x, mask);
+    return make_cast(c->g, sum, d);
+}
+
+/* ---- elementwise, one source ---------------------------------------------------------------- */
+
+static void rule_neg(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, negative(c, g));
+}
+
+static void rule_abs(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0), zero = number(c, x, 0);
+    node_id below = make2(c->g, OP_LT, x, zero), above = make2(c->g, OP_LT, zero, x);
+    grad_add(c, n, 0, choose(c, above, g, only(c, below, negative(c, g))));
+}
+
+static void rule_reciprocal(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, negative(c, mul(c, g, mul(c, n, n))));
+}
+
+static void rule_sqrt(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, divide(c, scaled(c, g, 0.5), n));
+}
+
+static void rule_exp(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, mul(c, g, n));
+}
+
+static void rule_exp2(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, scaled(c, mul(c, g, n), M_LN2));
+}
+
+static void rule_expm1(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, mul(c, g, plus(c, n, 1)));
+}
+
+static void rule_log(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, divide(c, g, source(c, n, 0)));
+}
+
+static void rule_log2(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, divide(c, g, scaled(c, source(c, n, 0), M_LN2)));
+}
+
+static void rule_log1p(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, divide(c, g, plus(c, source(c, n, 0), 1)));
+}
+
+static void rule_sin(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, mul(c, g, make1(c->g, OP_COS, source(c, n, 0))));
+}
+
+static void rule_cos(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, negative(c, mul(c, g, make1(c->g, OP_SIN, source(c, n, 0)))));
+}
+
+static void rule_atan(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    grad_add(c, n, 0, divide(c, g, plus(c, mul(c, x, x), 1)));
+}
+
+static void rule_tanh(grad *c, node_id n, node_id g) {
+    node_id slope = make2(c->g, OP_SUB, number(c, n, 1), mul(c, n, n));
+    grad_add(c, n, 0, mul(c, g, slope));
+}
+
+/* 2/sqrt(pi) * e^(-x*x) */
+static void rule_erf(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    node_id bell = make1(c->g, OP_EXP, negative(c, mul(c, x, x)));
+    grad_add(c, n, 0, mul(c, g, scaled(c, bell, M_2_SQRTPI)));
+}
+
+static void rule_cast(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, make_cast(c->g, g, (qn_dtype)c->g->node[source(c, n, 0)].dtype));
+}
+
+static void rule_contiguous(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, g);
+}
+
+/* ---- elementwise, more sources -------------------------------------------------------------- */
+
+static void rule_add(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, g);
+    grad_add(c, n, 1, g);
+}
+
+static void rule_sub(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, g);
+    if (grad_wants(c, n, 1)) grad_add(c, n, 1, negative(c, g));
+}
+
+static void rule_mul(grad *c, node_id n, node_id g) {
+    if (grad_wants(c, n, 0)) grad_add(c, n, 0, mul(c, g, source(c, n, 1)));
+    if (grad_wants(c, n, 1)) grad_add(c, n, 1, mul(c, g, source(c, n, 0)));
+}
+
+static void rule_div(grad *c, node_id n, node_id g) {
+    node_id part = divide(c, g, source(c, n, 1));
+    grad_add(c, n, 0, part);
+    if (grad_wants(c, n, 1)) grad_add(c, n, 1, negative(c, mul(c, part, n)));
+}
+
+static void rule_mod(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, g);
+    if (!grad_wants(c, n, 1)) return;
+    node_id times = make2(c->g, OP_FLOOR_DIV, source(c, n, 0), source(c, n, 1));
+    grad_add(c, n, 1, negative(c, mul(c, g, times)));
+}
+
+/* y * x^(y-1), which is 0 for y = 0 whatever x is, and x^y * log(x), which is 0 for x = 0. */
+static void rule_pow(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0), y = source(c, n, 1);
+    if (grad_wants(c, n, 0)) {
+        node_id slope = mul(c, y, make2(c->g, OP_POW, x, plus(c, y, -1)));
+        node_id flat = make2(c->g, OP_EQ, y, number(c, y, 0));
+        grad_add(c, n, 0, choose(c, flat, number(c, g, 0), mul(c, g, slope)));
+    }
+    if (grad_wants(c, n, 1)) {
+        node_id empty = make2(c->g, OP_EQ, x, number(c, x, 0));
+        node_id base = choose(c, empty, number(c, x, 1), x);
+        grad_add(c, n, 1, mul(c, g, mul(c, n, make1(c->g, OP_LOG, base))));
+    }
+}
+
+/* For `first` the part of g where a is strictly on the winning side, and half where both are. */
+static node_id winner_share(grad *c, node_id wins, node_id ties, node_id g) {
+    return choose(c, wins, g, only(c, ties, scaled(c, g, 0.5)));
+}
+
+static void grad_extreme(grad *c, node_id n, node_id g, bool larger) {
+    node_id x = source(c, n, 0), y = source(c, n, 1);
+    node_id below = make2(c->g, OP_LT, x, y), above = make2(c->g, OP_LT, y, x);
+    node_id ties = make2(c->g, OP_EQ, x, y);
+    grad_add(c, n, 0, winner_share(c, larger ? above : below, ties, g));
+    grad_add(c, n, 1, winner_share(c, larger ? below : above, ties, g));
+}
+
+static void rule_maximum(grad *c, node_id n, node_id g) {
+    grad_extreme(c, n, g, true);
+}
+
+static void rule_minimum(grad *c, node_id n, node_id g) {
+    grad_extreme(c, n, g, false);
+}
+
+static void rule_where(grad *c, node_id n, node_id g) {
+    node_id condition = source(c, n, 0);
+    if (grad_wants(c, n, 1)) grad_add(c, n, 1, only(c, condition, g));
+    if (grad_wants(c, n, 2)) grad_add(c, n, 2, choose(c, condition, number(c, g, 0), g));
+}
+
+static void rule_fma(grad *c, node_id n, node_id g) {
+    rule_mul(c, n, g);
+    grad_add(c, n, 2, g);
+}
+
+/* ---- movement ------------------------------------------------------------------------------- */
+
+static void rule_reshape(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, make_reshape(c->g, g, shape_of(c, source(c, n, 0))));
+}
+
+static void rule_permute(grad *c, node_id n, node_id g) {
+    int rank, inverse[QN_MAX_RANK];
+    const int64_t *axes = graph_tuple_get(c->g, c->g->node[n].attr, &rank);
+    for (int i = 0; i < rank; i++) inverse[axes[i]] = i;
+    grad_add(c, n, 0, make_permute(c->g, g, inverse));
+}
+
+/* What was repeated is summed. */
+static void rule_expand(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    int rank;
+    const int64_t *from = node_dims(c->g, x, &rank), *to = node_dims(c->g, n, &rank);
+    uint32_t mask = 0;
+    for (int i = 0; i < rank; i++)
+        if (from[i] != to[i]) mask |= 1u << i;
+    grad_add(c, n, 0, make_reshape(c->g, sum_over(c, g, mask), shape_of(c, x)));
+}
+
+/* PAD by (lo, hi, interior) undone is SLICE from lo by interior + 1. */
+static void rule_pad(grad *c, node_id n, node_id g) {
+    int rank, count;
+    const int64_t *dims = node_dims(c->g, source(c, n, 0), &rank);
+    const int64_t *p = graph_tuple_get(c->g, c->g->node[n].attr, &count);
+    int64_t slice[3 * QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        slice[3 * i] = p[3 * i];
+        slice[3 * i + 1] = dims[i];
+        slice[3 * i + 2] = p[3 * i + 2] + 1;
+    }
+    grad_add(c, n, 0, make_slice(c->g, g, slice));
+}
+
+/* And SLICE undone is PAD: what the slice left out at the end is what start and extent leave. */
+static void rule_slice(grad *c, node_id n, node_id g) {
+    int rank, count;
+    const int64_t *dims = node_dims(c->g, source(c, n, 0), &rank);
+    const int64_t *p = graph_tuple_get(c->g, c->g->node[n].attr, &count);
+    sym_store *s = c->g->syms;
+    int64_t pad[3 * QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        const int64_t apart[3] = {p[3 * i], SYM_ZERO, p[3 * i + 2] - 1};
+        pad[3 * i] = p[3 * i];
+        pad[3 * i + 1] = sym_sub(s, (sym)dims[i], padded_size(s, (sym)p[3 * i + 1], apart));
+        pad[3 * i + 2] = p[3 * i + 2] - 1;
+    }
+    grad_add(c, n, 0, make_pad(c->g, g, pad));
+}
+
+static void rule_flip(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, make_flip(c->g, g, node_axes(c->g, n)));
+}
+
+/* ---- reductions ----------------------------------------------------------------------------- */
+
+static void rule_sum(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, make_unreduce(c->g, g, shape_of(c, source(c, n, 0)), node_axes(c->g, n)));
+}
+
+/* The product of the others: without a zero the product over x itself; with one zero, at that place
+ * the product of the rest and 0 elsewhere; with more, 0 everywhere. */
+static void rule_prod(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    tuple_id shape = shape_of(c, x);
+    uint32_t mask = node_axes(c->g, n);
+    node_id zero = make2(c->g, OP_EQ, x, number(c, x, 0));
+    node_id zeros = sum_over(c, only(c, zero, number(c, x, 1)), mask);
+    node_id rest = make_reduce(c->g, OP_PROD, choose(c, zero, number(c, x, 1), x), mask);
+    node_id none = make2(c->g, OP_EQ, zeros, number(c, zeros, 0));
+    node_id one = make2(c->g, OP_EQ, zeros, number(c, zeros, 1));
+    node_id at_others = make_unreduce(c->g, only(c, none, mul(c, g, rest)), shape, mask);
+    node_id at_zero = make_unreduce(c->g, only(c, one, mul(c, g, rest)), shape, mask);
+    node_id safe = choose(c, zero, number(c, x, 1), x);
+    grad_add(c, n, 0, choose(c, zero, at_zero, divide(c, at_others, safe)));
+}
+
+static void rule_attained(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    tuple_id shape = shape_of(c, x);
+    uint32_t mask = node_axes(c->g, n);
+    node_id here = make2(c->g, OP_EQ, x, make_unreduce(c->g, n, shape, mask));
+    node_id count = sum_over(c, only(c, here, number(c, x, 1)), mask);
+    node_id share = make_unreduce(c->g, divide(c, g, count), shape, mask);
+    grad_add(c, n, 0, only(c, here, share));
+}
+
+static void rule_max(grad *c, node_id n, node_id g) {
+    rule_attained(c, n, g);
+}
+
+static void rule_min(grad *c, node_id n, node_id g) {
+    rule_attained(c, n, g);
+}
+
+/* ---- computed indices ----------------------------------------------------------------------- */
+
+static void rule_gather(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0), index = source(c, n, 1);
+    int count, axis = (int)graph_tuple_get(c->g, c->g->node[n].attr, &count)[0];
+    grad_add(c, n, 0, make_scatter(c->g, number(c, x, 0), index, g, axis, MONOID_SUM));
+}
+
+/* What was overwritten has no gradient; of several written to one place the last has. That is the
+ * one whose number, written by the same rule, is found there. */
+static void grad_scatter_set(grad *c, node_id n, node_id g, node_id index, int axis) {
+    node_id src = source(c, n, 2);
+    if (grad_wants(c, n, 0))
+        grad_add(c, n, 0, make_scatter(c->g, g, index, number(c, src, 0), axis, MONOID_SET));
+    if (!grad_wants(c, n, 2)) return;
+    tuple_id places = shape_of(c, n), shape = shape_of(c, src);
+    node_id number_of = make_iota(c->g, QN_I64, shape, axis);
+    node_id none = make_number(c->g, QN_I64, places, -1);
+    node_id last = make_scatter(c->g, none, index, number_of, axis, MONOID_SET);
+    node_id stays = make2(c->g, OP_EQ, make_gather(c->g, last, index, axis), number_of);
+    grad_add(c, n, 2, only(c, stays, make_gather(c->g, g, index, axis)));
+}
+
+/* An equal share of g for each that attains the value: x's own element and those of src. */
+static void grad_scatter_extreme(grad *c, node_id n, node_id g, node_id index, int axis) {
+    node_id x = source(c, n, 0), src = source(c, n, 2);
+    node_id kept = make2(c->g, OP_EQ, x, n);
+    node_id won = make2(c->g, OP_EQ, src, make_gather(c->g, n, index, axis));
+    node_id count = only(c, kept, number(c, x, 1));
+    count = make_scatter(c->g, count, index, only(c, won, number(c, src, 1)), axis, MONOID_SUM);
+    node_id share = divide(c, g, count);
+    if (grad_wants(c, n, 0)) grad_add(c, n, 0, only(c, kept, share));
+    if (grad_wants(c, n, 2)) grad_add(c, n, 2, only(c, won, make_gather(c->g, share, index, axis)));
+}
+
+/* The product of the others by division: right where no factor is 0. */
+static void grad_scatter_product(grad *c, node_id n, node_id g, node_id index, int axis) {
+    node_id x = source(c, n, 0), src = source(c, n, 2), whole = mul(c, g, n);
+    if (grad_wants(c, n, 0)) grad_add(c, n, 0, divide(c, whole, x));
+    if (grad_wants(c, n, 2))
+        grad_add(c, n, 2, divide(c, make_gather(c->g, whole, index, axis), src));
+}
+
+static void rule_scatter(grad *c, node_id n, node_id g) {
+    int count;
+    const int64_t *attr = graph_tuple_get(c->g, c->g->node[n].attr, &count);
+    int axis = (int)attr[0];
+    node_id index = source(c, n, 1);
+    switch (attr[1]) {
+    case MONOID_SET:
+        grad_scatter_set(c, n, g, index, axis);
+        break;
+    case MONOID_PROD:
+        grad_scatter_product(c, n, g, index, axis);
+        break;
+    case MONOID_MAX:
+    case MONOID_MIN:
+        grad_scatter_extreme(c, n, g, index, axis);
+        break;
+    default:
+        grad_add(c, n, 0, g);
+        if (grad_wants(c, n, 2)) grad_add(c, n, 2, make_gather(c->g, g, index, axis));
+    }
+}
+
+/* ---- the column of ops.h -------------------------------------------------------------------- */
+
+#define rule_NONE NULL
+grad_rule *const grad_rules[OP_COUNT] = {
+#define X(NAME, name, arity, CLASS, TYPES, F, I, GRAD, ...) [OP_##NAME] = rule_##GRAD,
+#include "graph/ops.h"
+#undef X
+};

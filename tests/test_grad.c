@@ -1,0 +1,570 @@
+/* test_grad.c - gradients against central differences in f64: every differentiable row of ops.h on
+ * its domain, every elementwise row of funcs.h, the composed functions, and the second order of a
+ * sample. Values come from eval.h. The function differentiated is always a sum with random weights,
+ * so that errors of different elements cannot cancel. */
+#include "eval.h"
+
+enum { INPUTS = 3 };
+
+/* What is under test: makes y from up to three tensors. */
+typedef struct subject subject;
+struct subject {
+    const char *name;
+    qn_tensor *(*make)(const subject *s, qn_tensor *const *x);
+    int op, inputs;
+    double lo, hi;
+    int rank[INPUTS];
+    int64_t dims[INPUTS][4];
+};
+
+typedef struct setting {
+    qn_ctx *qn;
+    qn_tensor *x[INPUTS];
+    scalar *data[INPUTS]; /* as eval.h holds it: changing it changes the value */
+    int64_t n[INPUTS];
+    qn_tensor *y; /* weighted sum */
+} setting;
+
+static qn_tensor *weighted_sum(qn_tensor *y, uint64_t *seed) {
+    int64_t dims[QN_MAX_RANK], n = 1;
+    int rank = func_dims(y, dims);
+    for (int i = 0; i < rank; i++) n *= dims[i];
+    double *w = calloc((size_t)n + 1, sizeof *w);
+    for (int64_t i = 0; i < n; i++) w[i] = 0.5 + test_uniform(seed);
+    y = qn_sum(qn_mul(y, leaf_of(y->ctx, QN_F64, rank, dims, w)), QN_ALL, false);
+    free(w);
+    return y;
+}
+
+/* The inputs' elements are at least a hundredth apart, so that no tie is within reach. */
+static void fill(double *v, int64_t n, double lo, double hi, uint64_t *seed) {
+    for (int64_t i = 0; i < n; i++) {
+        bool close = true;
+        for (int tries = 0; close && tries < 100; tries++) {
+            v[i] = lo + (hi - lo) * test_uniform(seed);
+            close = fabs(v[i]) < 0.01 && lo < 0;
+            for (int64_t k = 0; k < i; k++) close |= fabs(v[i] - v[k]) < 0.01 * fmin(1, hi - lo);
+        }
+    }
+}
+
+static void set_up(setting *t, const subject *s, uint64_t seed) {
+    t->qn = open_graph();
+    qn_scope_begin(t->qn);
+    for (int i = 0; i < s->inputs; i++) {
+        t->n[i] = 1;
+        for (int k = 0; k < s->rank[i]; k++) t->n[i] *= s->dims[i][k];
+        double v[64];
+        CHECK(t->n[i] <= 64);
+        fill(v, t->n[i], s->lo, s->hi, &seed);
+        t->x[i] = leaf_of(t->qn, QN_F64, s->rank[i], s->dims[i], v);
+        t->data[i] = eval_leaf[eval_leaves - 1];
+    }
+    t->y = weighted_sum(s->make(s, t->x), &seed);
+    CHECK_STR(qn_error(t->qn), "");
+}
+
+static void tear_down(setting *t) {
+    qn_scope_end(t->qn, 1);
+    close_graph(t->qn);
+}
+
+static double value_of(qn_tensor *y) {
+    eval_value v = eval(y);
+    double r = v.v ? v.v[0].f : 0;
+    free(v.v);
+    return r;
+}
+
+/* Compare `got` with the slope of y along each element of input i: a difference of fourth order. */
+static void check_slopes(const subject *s, setting *t, int i, qn_tensor *y, qn_tensor *got) {
+    eval_value g = eval(got);
+    CHECK_INT(g.n, t->n[i]);
+    for (int64_t k = 0; k < t->n[i] && k < g.n; k++) {
+        double h = 1e-3, at = t->data[i][k].f, f[4];
+        const double step[4] = {-2, -1, 1, 2};
+        for (int j = 0; j < 4; j++) {
+            t->data[i][k].f = at + step[j] * h;
+            f[j] = value_of(y);
+        }
+        t->data[i][k].f = at;
+        double slope = (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
+        if (fabs(g.v[k].f - slope) <= 1e-6 * fmax(1, fabs(slope))) continue;
+        FAIL("%s: d/dx%d[%lld] is %.12g, by differences %.12g", s->name, i, (long long)k, g.v[k].f,
+             slope);
+    }
+    free(g.v);
+}
+
+static void check_gradient(const subject *s) {
+    setting t;
+    set_up(&t, s, 11);
+    qn_tensor *g[INPUTS];
+    CHECK_INT(qn_grad(t.y, NULL, s->inputs, t.x, g), QN_OK);
+    for (int i = 0; i < s->inputs && g[i]; i++) check_slopes(s, &t, i, t.y, g[i]);
+    tear_down(&t);
+}
+
+/* The gradient of a weighted sum of the gradients. */
+static void check_second(const subject *s) {
+    setting t;
+    set_up(&t, s, 12);
+    qn_tensor *g[INPUTS], *h[INPUTS], *sum = NULL;
+    uint64_t seed = 13;
+    CHECK_INT(qn_grad(t.y, NULL, s->inputs, t.x, g), QN_OK);
+    for (int i = 0; i < s->inputs; i++) {
+        qn_tensor *part = weighted_sum(g[i], &seed);
+        sum = sum ? qn_add(sum, part) : part;
+    }
+    CHECK_INT(qn_grad(sum, NULL, s->inputs, t.x, h), QN_OK);
+    for (int i = 0; i < s->inputs && h[i]; i++) check_slopes(s, &t, i, sum, h[i]);
+    tear_down(&t);
+}
+
+/* ---- rows of ops.h -------------------------------------------------------------------------- */
+
+static qn_tensor *make_row(const subject *s, qn_tensor *const *x) {
+    return build_elem(s->op, s->inputs, x);
+}
+
+static void every_elementwise_row(void) {
+    for (int op = 1; op < OP_COUNT; op++) {
+        const op_row *r = &op_rows[op];
+        if (r->class_ != CLASS_ELEM || !r->differentiable || op == OP_CAST || op == OP_WHERE)
+            continue;
+        subject s = {r->name, make_row, op, r->arity, r->lo, r->hi, {1, 1, 1}, {{5}, {5}, {5}}};
+        check_gradient(&s);
+        check_second(&s);
+        s.rank[0] = 2; /* broadcasting sums */
+        s.dims[0][0] = 4;
+        s.dims[0][1] = 1;
+        check_gradient(&s);
+    }
+}
+
+static qn_tensor *make_where(const subject *s, qn_tensor *const *x) {
+    (void)s;
+    return qn_where(qn_lt(x[0], x[1]), x[0], x[1]);
+}
+
+static qn_tensor *make_cast_chain(const subject *s, qn_tensor *const *x) {
+    (void)s; /* f32 in between rounds, so the slope is taken on both sides of it */
+    return qn_mul(qn_cast(qn_cast(x[0], QN_I64), QN_F64), x[0]);
+}
+
+static uint32_t mask_of(const subject *s) {
+    return (uint32_t)s->dims[1][0];
+}
+
+static qn_tensor *make_reduction(const subject *s, qn_tensor *const *x) {
+    return build_reduce(s->op, x[0], mask_of(s), s->dims[1][1]);
+}
+
+static void every_reduction_over_every_axes(void) {
+    const int ops[] = {OP_SUM, OP_PROD, OP_MAX, OP_MIN};
+    for (size_t o = 0; o < COUNT_OF(ops); o++)
+        for (int mask = 0; mask < 8; mask++) {
+            const op_row *r = &op_rows[ops[o]];
+            subject s = {r->name, make_reduction, ops[o], 1,
+                         r->lo,   r->hi,          {3},    {{2, 3, 4}, {mask, mask & 1}}};
+            check_gradient(&s);
+            if (mask == 5) check_second(&s);
+        }
+}
+
+static qn_tensor *make_movement(const subject *s, qn_tensor *const *x) {
+    qn_tensor *t = x[0];
+    switch (s->op) {
+    case OP_RESHAPE:
+        return qn_reshape(t, 2, (int64_t[]){4, -1});
+    case OP_PERMUTE:
+        return qn_permute(t, 3, (int[]){2, 0, 1});
+    case OP_EXPAND:
+        return func_expand(qn_slice(t, 1, 0, 1, 1), 3, (int64_t[]){2, 5, 4});
+    case OP_PAD:
+        return func_pad(t, (int64_t[]){1, 2, 0, 0, 1, 2, 3, 0, 1});
+    case OP_SLICE:
+        return func_slice(t, (int64_t[]){1, 1, 1, 0, 2, 2, 1, 2, 2});
+    default:
+        return qn_flip(t, -1);
+    }
+}
+
+static void every_movement(void) {
+    for (int op = OP_RESHAPE; op <= OP_FLIP; op++) {
+        subject s = {op_rows[op].name, make_movement, op, 1, -4, 4, {3}, {{2, 3, 4}}};
+        check_gradient(&s);
+        check_second(&s);
+    }
+}
+
+static qn_tensor *indices(qn_ctx *qn, const double *v, int64_t a, int64_t b) {
+    return leaf_of(qn, QN_I32, 2, (int64_t[]){a, b}, v);
+}
+
+static const double some_indices[12] = {0, 3, 2, 2, 0, 1, -1, 0, 2, 1, 4, 0};
+
+static qn_tensor *make_gather_(const subject *s, qn_tensor *const *x) {
+    (void)s;
+    return qn_gather(x[0], indices(x[0]->ctx, some_indices, 4, 3), 0);
+}
+
+static qn_tensor *make_scatter_(const subject *s, qn_tensor *const *x) {
+    return qn_scatter(x[0], indices(x[0]->ctx, some_indices, 4, 3), x[1], 0, (qn_combine)s->op);
+}
+
+static void gather_and_every_scatter(void) {
+    subject s = {"gather", make_gather_, 0, 1, -4, 4, {2}, {{4, 3}}};
+    check_gradient(&s);
+    check_second(&s);
+    for (int c = QN_COMBINE_SET; c <= QN_COMBINE_MIN; c++) {
+        subject t = {monoid_rows[c].name, make_scatter_, c, 2, 0.5, 2, {2, 2}, {{4, 3}, {4, 3}}};
+        check_gradient(&t);
+    }
+}
+
+/* ---- rows of funcs.h ------------------------------------------------------------------------ */
+
+typedef struct elementwise {
+    const char *name;
+    int arity;
+    qn_tensor *(*unary)(qn_tensor *);
+    qn_tensor *(*binary)(qn_tensor *, qn_tensor *);
+    double lo, hi;
+} elementwise;
+
+#define UNARY_FUNC(f)  1, f, NULL
+#define BINARY_FUNC(f) 2, NULL, f
+#define TENSOR_FUNC(f) 0, NULL, NULL
+#define STATUS_FUNC(f) 0, NULL, NULL
+static const elementwise rows[] = {
+#define X(KIND, name, params, ORACLE, lo, hi, doc) {#name, KIND##_FUNC(qn_##name), lo, hi},
+#include "graph/funcs.h"
+#undef X
+};
+
+static qn_tensor *make_function(const subject *s, qn_tensor *const *x) {
+    const elementwise *e = &rows[s->op];
+    return e->arity == 1 ? e->unary(x[0]) : e->binary(x[0], x[1]);
+}
+
+/* Steps where a slope jumps are kept out by fill(), but for those at whole numbers. */
+static bool has_kinks_inside(const char *name) {
+    return !strcmp(name, "relu6") || !strcmp(name, "hardswish") || !strcmp(name, "hardsigmoid");
+}
+
+static void every_elementwise_function(void) {
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        if (!rows[i].arity) continue;
+        subject s = {rows[i].name, make_function, (int)i, rows[i].arity,
+                     rows[i].lo,   rows[i].hi,    {1, 1}, {{6}, {6}}};
+        setting t;
+        set_up(&t, &s, 3);
+        bool is_float = true;
+        const double zero = 0;
+        qn_tensor *probe[2] = {leaf_of(t.qn, QN_F64, 0, NULL, &zero),
+                               leaf_of(t.qn, QN_F64, 0, NULL, &zero)};
+        is_float = dtype_is_float(qn_dtype_of(make_function(&s, probe)));
+        tear_down(&t);
+        if (!is_float) continue;
+        check_gradient(&s);
+        if (!has_kinks_inside(rows[i].name)) check_second(&s);
+    }
+}
+
+/* ---- composed functions --------------------------------------------------------------------- */
+
+#define SUBJECT(fn, expression)                                                                    \
+    static qn_tensor *fn(const subject *s, qn_tensor *const *x) {                                  \
+        (void)s;                                                                                   \
+        return expression;                                                                         \
+    }
+
+static qn_tensor *labels(qn_ctx *qn) {
+    const double v[3] = {1, 3, 0};
+    return leaf_of(qn, QN_I64, 1, (int64_t[]){3}, v);
+}
+
+SUBJECT(softmax, qn_softmax(x[0], -1))
+SUBJECT(softmax0, qn_softmax(x[0], 0))
+SUBJECT(log_softmax, qn_log_softmax(x[0], -1))
+SUBJECT(logsumexp, qn_logsumexp(x[0], 1, false))
+SUBJECT(mean, qn_mean(x[0], 0, false))
+SUBJECT(variance, qn_variance(x[0], 1, 1, true))
+SUBJECT(deviation, qn_std(x[0], QN_ALL, 0, false))
+SUBJECT(norm2, qn_norm(x[0], 2, 1, false))
+SUBJECT(norm3, qn_norm(x[0], 3, 0, false))
+SUBJECT(norm_inf, qn_norm(x[0], (double)INFINITY, 1, false))
+SUBJECT(layer_norm, qn_layer_norm(x[0], x[1], x[2], 1e-5))
+SUBJECT(rms_norm, qn_rms_norm(x[0], x[1], 1e-5))
+SUBJECT(group_norm, qn_group_norm(qn_reshape(x[0], 3, (int64_t[]){1, 4, 3}), 2, x[1], x[2], 1e-5))
+SUBJECT(matmul, qn_matmul(x[0], x[1]))
+SUBJECT(linear, qn_linear(x[0], x[1], x[2]))
+SUBJECT(einsum, qn_einsum("ij,kj,k->ki", 3, x))
+SUBJECT(attention, qn_attention(x[0], x[1], x[2], true))
+SUBJECT(cross_entropy, qn_cross_entropy(x[0], labels(x[0]->ctx)))
+SUBJECT(embedding, qn_embedding(x[0], labels(x[0]->ctx)))
+SUBJECT(concat, qn_concat(2, x, 0))
+SUBJECT(roll, qn_roll(x[0], 2, 1))
+SUBJECT(reflect, qn_pad(x[0], (int64_t[]){1, 2, 3, 0}, QN_PAD_REFLECT, 0))
+SUBJECT(unfold, qn_unfold(x[0], 1, 2, 1))
+SUBJECT(diagonal, qn_diagonal(x[0], 1))
+SUBJECT(strided, qn_as_strided(x[0], 2, (int64_t[]){3, 3}, (int64_t[]){2, 1}, 1))
+SUBJECT(huber, qn_huber_loss(x[0], x[1], 1))
+SUBJECT(bce, qn_bce_with_logits(x[0], x[1]))
+SUBJECT(dropout, qn_dropout(x[0], 0.4, qn_key(x[0]->ctx, 5)))
+SUBJECT(elu, qn_elu(x[0], 0.7))
+SUBJECT(clamped, qn_clamp(x[0], -1, 1.5))
+
+static const subject composed[] = {
+    {"softmax", softmax, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"softmax over rows", softmax0, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"log_softmax", log_softmax, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"logsumexp", logsumexp, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"mean", mean, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"variance", variance, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"std", deviation, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"norm 2", norm2, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"norm 3", norm3, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"norm infinity", norm_inf, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"layer_norm", layer_norm, 0, 3, -2, 2, {2, 1, 1}, {{3, 4}, {4}, {4}}},
+    {"rms_norm", rms_norm, 0, 2, -2, 2, {2, 1}, {{3, 4}, {4}}},
+    {"group_norm", group_norm, 0, 3, -2, 2, {2, 1, 1}, {{3, 4}, {4}, {4}}},
+    {"matmul", matmul, 0, 2, -2, 2, {3, 2}, {{2, 3, 4}, {4, 3}}},
+    {"matmul by vector", matmul, 0, 2, -2, 2, {1, 2}, {{4}, {4, 3}}},
+    {"linear", linear, 0, 3, -2, 2, {2, 2, 1}, {{3, 4}, {2, 4}, {2}}},
+    {"einsum", einsum, 0, 3, -2, 2, {2, 2, 1}, {{3, 4}, {2, 4}, {2}}},
+    {"attention", attention, 0, 3, -2, 2, {3, 3, 3}, {{2, 3, 2}, {2, 4, 2}, {2, 4, 3}}},
+    {"cross_entropy", cross_entropy, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"embedding", embedding, 0, 1, -4, 4, {2}, {{4, 3}}},
+    {"concat", concat, 0, 2, -4, 4, {2, 2}, {{2, 3}, {3, 3}}},
+    {"roll", roll, 0, 1, -4, 4, {2}, {{2, 5}}},
+    {"pad reflect", reflect, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"unfold", unfold, 0, 1, -4, 4, {2}, {{2, 5}}},
+    {"diagonal", diagonal, 0, 1, -4, 4, {3}, {{2, 3, 4}}},
+    {"as_strided", strided, 0, 1, -4, 4, {1}, {{9}}},
+    {"huber", huber, 0, 2, -4, 4, {2, 2}, {{2, 3}, {2, 3}}},
+    {"bce", bce, 0, 2, 0.1, 0.9, {2, 2}, {{2, 3}, {2, 3}}},
+    {"dropout", dropout, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"elu", elu, 0, 1, -4, 4, {1}, {{8}}},
+    {"clamp", clamped, 0, 1, -4, 4, {1}, {{8}}},
+    {"where", make_where, 0, 2, -4, 4, {1, 1}, {{6}, {6}}},
+    {"cast through integers", make_cast_chain, 0, 1, 0.1, 0.9, {1}, {{6}}},
+};
+
+static void composed_functions(void) {
+    for (size_t i = 0; i < COUNT_OF(composed); i++) check_gradient(&composed[i]);
+}
+
+static void composed_functions_twice(void) {
+    static const char *const names[] = {"softmax",       "layer_norm",  "matmul", "attention",
+                                        "cross_entropy", "log_softmax", "std"};
+    for (size_t i = 0; i < COUNT_OF(composed); i++)
+        for (size_t k = 0; k < COUNT_OF(names); k++)
+            if (!strcmp(composed[i].name, names[k])) check_second(&composed[i]);
+}
+
+/* ---- rules of the game ---------------------------------------------------------------------- */
+
+static qn_tensor *vector(qn_ctx *qn, int64_t n, const double *v) {
+    return leaf_of(qn, QN_F64, 1, &n, v);
+}
+
+static void grad_of_sum(qn_tensor *y, qn_tensor *x, const double *want, int64_t n) {
+    qn_tensor *g;
+    CHECK_INT(qn_grad(y, NULL, 1, &x, &g), QN_OK);
+    CHECK_VALUES(g, n, want, 1e-12);
+}
+
+static void ties_share(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 3, (double[]){2, 5, 5}), *y = vector(qn, 3, (double[]){2, 1, 9});
+    grad_of_sum(qn_maximum(x, y), x, (double[]){0.5, 1, 0}, 3);
+    grad_of_sum(qn_minimum(x, y), y, (double[]){0.5, 1, 0}, 3);
+    grad_of_sum(qn_max(x, 0, false), x, (double[]){0, 0.5, 0.5}, 3);
+    grad_of_sum(qn_prod(vector(qn, 3, (double[]){2, 5, 5}), 0, false), x, (double[]){0, 0, 0}, 3);
+    qn_tensor *zero = vector(qn, 3, (double[]){0, 2, 3}), *zeros = vector(qn, 2, (double[]){0, 0});
+    grad_of_sum(qn_prod(zero, 0, false), zero, (double[]){6, 0, 0}, 3);
+    grad_of_sum(qn_prod(zeros, 0, false), zeros, (double[]){0, 0}, 2);
+    grad_of_sum(qn_relu(zero), zero, (double[]){0, 1, 1}, 3);
+    grad_of_sum(qn_abs(zero), zero, (double[]){0, 1, 1}, 3);
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+static void large_arguments_give_no_nan(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 3, (double[]){-900, 0, 900});
+    grad_of_sum(qn_sigmoid(x), x, (double[]){0, 0.25, 0}, 3);
+    grad_of_sum(qn_softplus(x), x, (double[]){0, 0.5, 1}, 3);
+    grad_of_sum(qn_elu(x, 1), x, (double[]){0, 1, 1}, 3);
+    grad_of_sum(qn_silu(x), x, (double[]){0, 0.5, 1}, 3);
+    grad_of_sum(qn_asinh(vector(qn, 1, (double[]){0})), x, (double[]){0, 0, 0}, 3);
+    grad_of_sum(qn_pow(x, qn_like(x, 0)), x, (double[]){0, 0, 0}, 3);
+    grad_of_sum(qn_pow(x, qn_like(x, 2)), x, (double[]){-1800, 0, 1800}, 3);
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+static void shared_and_repeated_inputs_add_up(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 2, (double[]){3, 4}), *square = qn_mul(x, x);
+    qn_tensor *both[3] = {x, x, square}, *g[3];
+    CHECK_INT(qn_grad(qn_add(square, square), NULL, 3, both, g), QN_OK);
+    CHECK_VALUES(g[0], 2, ((double[]){12, 16}), 0);
+    CHECK_INT(g[0]->node, g[1]->node);
+    CHECK_VALUES(g[2], 2, ((double[]){2, 2}), 0);
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+static void a_seed_scales(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 2, (double[]){3, 4}), *g;
+    qn_tensor *seed = vector(qn, 2, (double[]){10, 100}), *y = qn_mul(x, x);
+    CHECK_INT(qn_grad(y, seed, 1, &x, &g), QN_OK);
+    CHECK_VALUES(g, 2, ((double[]){60, 800}), 0);
+    CHECK_INT(qn_grad(qn_sum(y, 0, false), seed, 1, &x, &g), QN_ESHAPE);
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+static void what_is_not_reached_gives_zeros(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 2, (double[]){3, 4}), *other = vector(qn, 3, NULL);
+    qn_tensor *y = qn_mul(x, qn_cast(qn_cast(other, QN_I32), QN_F64)), *g;
+    (void)y;
+    qn_tensor *z = qn_add(qn_mul(x, x), qn_detach(qn_exp(x)));
+    qn_clear_error(qn);
+    grad_of_sum(z, other, (double[]){0, 0, 0}, 3);
+    grad_of_sum(z, x, (double[]){6, 8}, 2);
+    CHECK_INT(qn_grad(qn_cast(x, QN_I32), NULL, 1, &x, &g), QN_EDTYPE);
+    CHECK_STR(qn_error(qn), "grad: y 0 is i32; only floats have gradients");
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+static void dropped_history_is_an_error(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 1, (double[]){3}), *y = qn_mul(x, x), *z = qn_exp(y), *g;
+    graph_realized(qn->graph, y->node, 0);
+    CHECK_INT(qn_grad(y, NULL, 1, &x, &g), QN_EGRAPH);
+    CHECK(g == NULL);
+    CHECK_STR(qn_error(qn), "grad: y was computed already, or is data, and its history dropped; "
+                            "open a tape before, or detach it");
+    qn_clear_error(qn);
+    CHECK_INT(qn_grad(z, NULL, 1, &x, &g), QN_EGRAPH);
+    qn_clear_error(qn);
+    CHECK_INT(qn_grad(z, NULL, 1, &y, &g), QN_OK); /* of y itself it is a function */
+    CHECK_INT(qn_grad(qn_detach(z), NULL, 1, &x, &g), QN_OK);
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+static void assigned_and_initialised_tensors_are_leaves(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 1, (double[]){3}), *unused = vector(qn, 1, (double[]){4}), *g;
+    qn_tensor *drawn = qn_randn(qn_key(qn, 1), QN_F64, 1, (int64_t[]){1});
+    graph_realized(qn->graph, drawn->node, 0);
+    CHECK_INT(qn_grad(qn_mul(x, drawn), NULL, 1, &unused, &g), QN_OK);
+    qn_tensor *stepped = qn_mul(x, x);
+    graph_realized(qn->graph, stepped->node, 0);
+    CHECK_INT(qn_grad(qn_exp(stepped), NULL, 1, &unused, &g), QN_EGRAPH);
+    qn_clear_error(qn);
+    node_is_state(qn->graph, stepped->node);
+    CHECK_INT(qn_grad(qn_exp(stepped), NULL, 1, &unused, &g), QN_OK);
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+static void a_tape_keeps_the_way(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 1, (double[]){3});
+    qn_tape *tape = qn_tape_begin(qn);
+    qn_tensor *y = qn_mul(x, x);
+    graph_realized(qn->graph, y->node, 0);
+    grad_of_sum(qn_mul(y, y), x, (double[]){108}, 1); /* 4 x^3, through the realized square */
+    qn_tape_end(tape);
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+static void wrong_arguments_are_reported(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 1, (double[]){3}), *n = leaf(qn, QN_I64, 0, NULL), *none = NULL, *g;
+    CHECK_INT(qn_grad(NULL, NULL, 1, &x, &g), QN_ENULL);
+    CHECK_INT(qn_grad(x, NULL, 1, &none, &g), QN_ENULL);
+    qn_clear_error(qn);
+    CHECK_INT(qn_grad(x, NULL, 1, &n, &g), QN_EDTYPE);
+    CHECK_STR(qn_error(qn), "grad: x 0 is i64; only floats have gradients");
+    qn_clear_error(qn);
+    CHECK_INT(qn_grad(x, NULL, 1, NULL, &g), QN_ENULL);
+    CHECK_INT(qn_grad(x, NULL, 0, NULL, NULL), QN_OK);
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static void differentiate(qn_ctx *qn, qn_tensor *const *x, bool scoped) {
+    qn_scope s = scoped ? qn_scope_begin(qn) : 0;
+    qn_tensor *g[2] = {NULL, NULL}, *y = qn_softmax(x[0], -1), *z = qn_matmul(y, x[1]);
+    int code = qn_grad(z, NULL, 2, x, g);
+    CHECK((code == QN_OK) == (g[0] && g[1]));
+    if (scoped) {
+        qn_scope_end(qn, s);
+        return;
+    }
+    qn_release(y);
+    qn_release(z);
+    qn_release(g[0]);
+    qn_release(g[1]);
+}
+
+static void every_failing_allocation_is_survived(void) {
+    for (int scoped = 0; scoped < 2; scoped++)
+        for (uint64_t k = 1; k < 3000; k++) {
+            qn_ctx *qn = open_graph();
+            qn_tensor *x[2] = {leaf(qn, QN_F32, 2, (int64_t[]){2, 3}),
+                               leaf(qn, QN_F32, 2, (int64_t[]){3, 2})};
+            qn->heap.fail_at = qn->heap.requests + k;
+            differentiate(qn, x, scoped);
+            bool reached = qn->heap.requests >= qn->heap.fail_at;
+            CHECK_INT(qn_error_code(qn), reached ? QN_ENOMEM : QN_OK);
+            qn_release(x[0]);
+            qn_release(x[1]);
+            close_graph(qn);
+            if (!reached) break;
+        }
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(every_elementwise_row);
+    RUN(every_reduction_over_every_axes);
+    RUN(every_movement);
+    RUN(gather_and_every_scatter);
+    RUN(every_elementwise_function);
+    RUN(composed_functions);
+    RUN(composed_functions_twice);
+    RUN(ties_share);
+    RUN(large_arguments_give_no_nan);
+    RUN(shared_and_repeated_inputs_add_up);
+    RUN(a_seed_scales);
+    RUN(what_is_not_reached_gives_zeros);
+    RUN(dropped_history_is_an_error);
+    RUN(assigned_and_initialised_tensors_are_leaves);
+    RUN(a_tape_keeps_the_way);
+    RUN(wrong_arguments_are_reported);
+    RUN(every_failing_allocation_is_survived);
+    return test_end();
+}
