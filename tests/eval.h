@@ -50,7 +50,7 @@ static inline qn_tensor *leaf_of(qn_ctx *qn, qn_dtype dtype, int rank, const int
     graph_settle(qn->graph);
     int64_t n = 1;
     for (int i = 0; i < rank; i++) n *= dims[i] >= 0 ? dims[i] : 0;
-    scalar *v = calloc((size_t)n + 1, sizeof *v);
+    scalar *v = n < 1 << 20 ? calloc((size_t)n + 1, sizeof *v) : NULL; /* huge: a shape only */
     for (int64_t i = 0; data && i < n; i++) v[i] = scalar_number(dtype, data[i]);
     if (eval_leaves < EVAL_LEAVES)
         eval_leaf[eval_leaves++] = v;
