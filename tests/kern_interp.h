@@ -1,5 +1,5 @@
-/* kern_interp.h - the direct meaning of a kernel tree, for tests: one statement after the other, one
- * trip after the other, every access checked against its memory's size.
+/* kern_interp.h - the direct meaning of a kernel tree, for tests: one statement after the other,
+ * one trip after the other, every access checked against its memory's size.
  *
  * With `kinds` set, loop kinds are taken at their word as far as they could do harm: parallel trips
  * run last to first, and a vector loop runs each statement for all lanes before the next, reading
@@ -212,8 +212,8 @@ static inline void interp_block(interp *t, kstmt first) {
     }
 }
 
-/* Run the kernel on buffers arg[0..], with its dimension variables at dim[0..]. false: error text in
- * `error`. */
+/* Run the kernel on buffers arg[0..], with its dimension variables at dim[0..]. false: error text
+ * in `error`. */
 static inline bool interp_run(kern *k, bool kinds, const int64_t *dim, void *const *arg,
                               char error[200]) {
     interp t = {.k = k, .kinds = kinds, .lane = -1};

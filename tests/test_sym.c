@@ -302,7 +302,7 @@ static void padding_validity(void) {
     sym i = var("i", 0, 33); /* 32 elements padded by one on either side */
     sym low = sym_ge0(at.s, plus(i, -1)), high = sym_lt(at.s, plus(i, -1), num(32));
     sym inside = sym_and(at.s, low, high);
-    CHECK_TEXT(inside, "(i - 1 >= 0 and 32 - i >= 0)");
+    CHECK_TEXT(inside, "(32 - i >= 0 and i - 1 >= 0)");
     sym j = var("j", 0, 31), one = plus(j, 1);
     CHECK_SAME(sym_subst(at.s, inside, 1, &i, &one), SYM_TRUE);
     sym none = SYM_ZERO;

@@ -8,7 +8,11 @@
  *
  * "/" is floor division and binds like "*", from the left. A truth value is always written in
  * parentheses, so a text on its own is a sum. Names are letters, digits, "_" and ".", not beginning
- * with a digit. What is printed parses back to the same expression in the same store. */
+ * with a digit. What is printed parses back to the same expression in the same store.
+ *
+ * Ids depend on the order in which expressions were made, and so does the order of terms, factors
+ * and operands. Text must not: they are printed sorted, variables by name first, then the rest by
+ * kind and text, so that equal expressions of different stores have equal texts. */
 #include <ctype.h>
 #include <inttypes.h>
 
@@ -18,10 +22,50 @@
 
 static void print_sum(const sym_store *s, sym a, str *out);
 
+static void print_monomial(const sym_store *s, sym a, str *out);
+
+enum { SORTED_MOST = 256 }; /* longer lists stay in the order of ids */
+
+static int print_rank(const sym_store *s, sym a) {
+    int kind = sym_at(s, a)->kind;
+    return kind == SYM_VAR ? -1 : kind;
+}
+
+/* Is a printed before b? Both texts are written behind `out` for a moment. */
+static bool printed_before(const sym_store *s, sym a, sym b, str *out) {
+    if (print_rank(s, a) != print_rank(s, b)) return print_rank(s, a) < print_rank(s, b);
+    uint32_t start = out->len;
+    print_sum(s, a, out);
+    str_addn(out, "", 1);
+    uint32_t other = out->len;
+    print_sum(s, b, out);
+    bool before = strcmp(out->s + start, out->s + other) < 0;
+    out->len = start;
+    out->s[start] = 0;
+    return before;
+}
+
+/* The order in which these are printed. */
+static void print_order(const sym_store *s, int n, const sym *list, uint16_t order[SORTED_MOST],
+                        str *out) {
+    for (int i = 0; i < n && n <= SORTED_MOST; i++) {
+        int at = i;
+        for (; at > 0 && printed_before(s, list[i], list[order[at - 1]], out); at--)
+            order[at] = order[at - 1];
+        order[at] = (uint16_t)i;
+    }
+}
+
+static int in_order(int n, const uint16_t *order, int i) {
+    return n <= SORTED_MOST ? order[i] : i;
+}
+
 static void print_list(const sym_store *s, const sym_node *x, const char *between, str *out) {
+    uint16_t order[SORTED_MOST];
+    print_order(s, x->operands, x->operand, order, out);
     for (int i = 0; i < x->operands; i++) {
         if (i) str_add(out, between);
-        print_sum(s, x->operand[i], out);
+        print_sum(s, x->operand[in_order(x->operands, order, i)], out);
     }
 }
 
@@ -42,14 +86,17 @@ static void print_truth(const sym_store *s, const sym_node *x, str *out) {
         str_add(out, " >= 0");
         return;
     }
+    uint16_t order[SORTED_MOST];
+    print_order(s, x->operands, x->operand, order, out);
     for (int i = 0; i < x->operands; i++) {
         if (i) str_add(out, " and ");
-        print_truth(s, sym_at(s, x->operand[i]), out);
+        print_truth(s, sym_at(s, x->operand[in_order(x->operands, order, i)]), out);
     }
 }
 
 static void print_monomial(const sym_store *s, sym a, str *out) {
     const sym_node *x = sym_at(s, a);
+    uint16_t order[SORTED_MOST];
     switch ((sym_kind)x->kind) {
     case SYM_VAR:
         str_add(out, x->name);
@@ -66,9 +113,10 @@ static void print_monomial(const sym_store *s, sym a, str *out) {
         print_primary(s, x->operand[1], out);
         break;
     case SYM_PRODUCT:
+        print_order(s, x->operands, x->operand, order, out);
         for (int i = 0; i < x->operands; i++) {
             if (i) str_add(out, "*");
-            print_primary(s, x->operand[i], out);
+            print_primary(s, x->operand[in_order(x->operands, order, i)], out);
         }
         break;
     default:
@@ -99,9 +147,17 @@ static void print_term(const sym_store *s, int64_t coef, sym term, bool first, s
 
 static void print_sum(const sym_store *s, sym a, str *out) {
     sym_linear x = sym_terms(s, a);
-    bool ahead = x.n == 0 || (x.constant > 0 && x.coef[0] < 0);
+    uint16_t order[SORTED_MOST];
+    if (x.n > 1)
+        print_order(s, x.n, x.term, order, out);
+    else
+        order[0] = 0;
+    bool ahead = x.n == 0 || (x.constant > 0 && x.coef[in_order(x.n, order, 0)] < 0);
     if (ahead) print_term(s, x.constant, SYM_ONE, true, out);
-    for (int i = 0; i < x.n; i++) print_term(s, x.coef[i], x.term[i], i == 0 && !ahead, out);
+    for (int i = 0; i < x.n; i++) {
+        int t = in_order(x.n, order, i);
+        print_term(s, x.coef[t], x.term[t], i == 0 && !ahead, out);
+    }
     if (x.constant && !ahead) print_term(s, x.constant, SYM_ONE, false, out);
 }
 

@@ -2,28 +2,34 @@
  *
  * sym knows the range of an expression when every variable ranges on its own. That is too coarse
  * for what schedules make: in 16*io + ii < n the inner extent min(16, n - 16*io) depends on the
- * outer variable, and a padded loop stays inside only by its validity. Three steps, all sound:
+ * outer variable, and a padded loop stays inside only by its validity. Steps, all sound:
  *
  *   monotone   t is linear in a loop's variable and the coefficient's sign is known: the worst case
  *              is an end of the loop, v = 0 or v = extent - 1, which goes into t. Loops go from the
  *              inside out, since an extent may use outer variables. Where the extent is min(a, b),
  *              v <= a - 1 and v <= b - 1 both hold, and either may be what the proof needs.
  *   facts      t - c*f >= 0 with f >= 0 and c > 0 implies t >= 0; c is chosen so that a term goes.
+ *   bounded    a fact r - v - .. >= 0 bounds a sum of variables: a new variable w < r + 1 stands
+ *              for the sum, which also puts together what was split.
+ *   split      a floor((c*v + ..)/d) is regular in steps of d/gcd(c, d): v = step*q + r.
  *   atoms      c*min(a, b) is at least both c*a and c*b for c < 0; floor(e/d) lies within
- *              [(e - d + 1)/d, e/d].
+ *              [(e - d + 1)/d, e/d], and t >= 0 where d*t > -d, as t is whole.
  *
- * A loop of no trips makes its body's claims empty, so extent >= 1 may be taken for granted. */
+ * A loop of no trips makes its body's claims empty, so extent >= 1 may be taken for granted, and
+ * where an extent is known to be 0 there is nothing to prove. */
 #include "kern/kern.h"
+
+enum { ATTEMPTS = 100, EXTRAS = 8 };
 
 typedef struct proof {
     const kern *k;
     kstmt at;
     int facts;
     const sym *fact;
-    int budget; /* attempts left: proofs that exist are short */
+    int budget;        /* attempts left: proofs that exist are short */
+    sym extra[EXTRAS]; /* variables made on the way, on top of the loops' own: inner ones last */
+    int extras;
 } proof;
-
-enum { ATTEMPTS = 300 };
 
 bool kern_linear(const kern *k, sym a, sym var, sym *coef, sym *rest) {
     sym_store *s = k->syms;
@@ -57,45 +63,90 @@ int kern_facts(const kern *k, sym truth, sym fact[KERN_FACTS]) {
     return n;
 }
 
-/* The bounds an extent is the least of; at most 4. */
-static int extent_bounds(const kern *k, sym extent, sym bound[4]) {
+/* How deep floors and minima nest. */
+static int involved(const sym_store *s, sym a) {
     const sym *part;
-    int n = sym_kind_of(k->syms, extent) == SYM_MIN ? sym_operands(k->syms, extent, &part) : 0;
-    if (n == 0 || n > 4) {
-        bound[0] = extent;
-        return 1;
+    int most = 0, n = 0;
+    sym_kind kind = sym_kind_of(s, a);
+    if (kind == SYM_CONST || kind == SYM_VAR) return 0;
+    sym_linear t = sym_terms(s, a);
+    if (kind == SYM_SUM) {
+        n = t.n;
+        part = t.term;
+    } else {
+        n = sym_operands(s, a, &part);
     }
-    for (int i = 0; i < n; i++) bound[i] = part[i];
-    return n;
+    for (int i = 0; i < n; i++) {
+        int depth = involved(s, part[i]);
+        if (depth > most) most = depth;
+    }
+    return most + (kind != SYM_SUM && kind != SYM_PRODUCT);
 }
 
-static bool with_var(proof *p, sym t, kstmt loop, sym value);
+bool kern_plain(const kern *k, sym extent, str *why) {
+    if (involved(k->syms, extent) <= KERN_INVOLVED) return true;
+    return kern_refuse(why, "extents would get too involved");
+}
 
-/* t >= 0 by the loops from `loop` outward. */
-static bool monotone(proof *p, sym t, kstmt loop) {
+int kern_least_of(const kern *k, sym a, sym part[KERN_PARTS]) {
+    sym_store *s = k->syms;
+    sym_linear t = sym_terms(s, a);
+    part[0] = a;
+    for (int i = 0; i < t.n; i++) {
+        const sym *operand;
+        int64_t c = t.coef[i];
+        sym term = t.term[i], op[KERN_PARTS];
+        if (c < 0 || sym_kind_of(s, term) != SYM_MIN) continue;
+        int n = sym_operands(s, term, &operand), count = 0;
+        if (n > KERN_PARTS) return 1;
+        memcpy(op, operand, (size_t)n * sizeof *op);
+        sym rest = sym_sub(s, a, sym_scale(s, term, c));
+        for (int j = 0; j < n; j++) {
+            sym more[KERN_PARTS];
+            int m = kern_least_of(k, sym_add(s, rest, sym_scale(s, op[j], c)), more);
+            for (int q = 0; q < m && count < KERN_PARTS; q++) part[count++] = more[q];
+        }
+        return count;
+    }
+    return 1;
+}
+
+/* The innermost variable of t from place (e, loop) outward, where e counts the extra variables
+ * still ahead, the loops following; 0: none is left. The place moves past it. */
+static sym next_var(const proof *p, sym t, int *e, kstmt *loop, sym *extent) {
+    const kern *k = p->k;
+    while (*e > 0) {
+        sym v = p->extra[--*e];
+        if (!sym_uses(k->syms, t, v)) continue;
+        *extent = sym_extent(k->syms, v);
+        return v;
+    }
+    while (*loop && *loop != k->root) {
+        const kern_stmt *l = kern_s(k, *loop);
+        *loop = l->parent;
+        if (l->kind != KS_LOOP || !sym_uses(k->syms, t, l->l.var)) continue;
+        *extent = l->l.extent;
+        return l->l.var;
+    }
+    return 0;
+}
+
+/* t >= 0 by the ends of the variables from that place outward. */
+static bool monotone(proof *p, sym t, int e, kstmt loop) {
     sym_store *s = p->k->syms;
     if (sym_lo(s, t) >= 0 || sym_ge0(s, t) == SYM_TRUE) return true;
     if (--p->budget < 0) return false;
-    while (loop && loop != p->k->root) {
-        const kern_stmt *l = kern_s(p->k, loop);
-        if (l->kind == KS_LOOP && sym_uses(s, t, l->l.var)) break;
-        loop = l->parent;
+    sym extent, coef, rest, bound[KERN_PARTS], v = next_var(p, t, &e, &loop, &extent);
+    if (!v) return false;
+    if (!kern_linear(p->k, t, v, &coef, &rest)) return monotone(p, t, e, loop);
+    if (sym_lo(s, coef) >= 0) return monotone(p, rest, e, loop);
+    if (sym_hi(s, coef) > 0) return monotone(p, t, e, loop);
+    int n = kern_least_of(p->k, extent, bound);
+    for (int i = 0; i < n; i++) {
+        sym last = sym_sub(s, bound[i], SYM_ONE);
+        if (monotone(p, sym_add(s, rest, sym_mul(s, coef, last)), e, loop)) return true;
     }
-    if (!loop || loop == p->k->root) return false;
-    const kern_stmt *l = kern_s(p->k, loop);
-    sym coef, rest, bound[4];
-    if (!kern_linear(p->k, t, l->l.var, &coef, &rest)) return monotone(p, t, l->parent);
-    if (sym_lo(s, coef) >= 0) return monotone(p, rest, l->parent);
-    if (sym_hi(s, coef) > 0) return monotone(p, t, l->parent);
-    int n = extent_bounds(p->k, l->l.extent, bound);
-    for (int i = 0; i < n; i++)
-        if (with_var(p, t, loop, sym_sub(s, bound[i], SYM_ONE))) return true;
     return false;
-}
-
-static bool with_var(proof *p, sym t, kstmt loop, sym value) {
-    sym var = kern_s(p->k, loop)->l.var;
-    return monotone(p, sym_subst(p->k->syms, t, 1, &var, &value), kern_s(p->k, loop)->parent);
 }
 
 static bool prove(proof *p, sym t, int first_fact);
@@ -118,7 +169,8 @@ static bool by_atom(proof *p, sym t, int first_fact) {
         if (kind == SYM_DIV) {
             if (!sym_is_const(s, op[1], &d) || d > INT32_MAX) continue;
             sym e = c > 0 ? sym_sub(s, op[0], sym_const(s, d - 1)) : op[0];
-            return prove(p, sym_add(s, sym_scale(s, rest, d), sym_scale(s, e, c)), first_fact);
+            sym scaled = sym_add(s, sym_scale(s, rest, d), sym_scale(s, e, c));
+            return prove(p, sym_add(s, scaled, sym_const(s, d - 1)), first_fact);
         }
         bool any = (kind == SYM_MIN) == (c < 0), all = true;
         for (int j = 0; j < n; j++) {
@@ -150,16 +202,110 @@ static bool by_fact(proof *p, sym t, int f) {
     }
 }
 
+/* t >= 0 where the variable v, inside all others, has come in. */
+static bool with_extra(proof *p, sym t, sym v) {
+    if (p->extras == EXTRAS) return false;
+    p->extra[p->extras++] = v;
+    bool proven = monotone(p, t, p->extras, p->at);
+    p->extras--;
+    return proven;
+}
+
+/* The steps of v by which a floor of a, taken of c*v + .., goes up evenly: d/gcd(c, d) for divisor
+ * d. 0: there is none. */
+static int64_t floor_step(const sym_store *s, sym a, sym v) {
+    const sym *part;
+    sym_linear t = sym_terms(s, a);
+    for (int i = 0; i < t.n; i++) {
+        sym term = t.term[i];
+        int64_t d;
+        if (!sym_uses(s, term, v)) continue;
+        int n = sym_operands(s, term, &part);
+        if (sym_kind_of(s, term) != SYM_DIV) {
+            for (int j = 0; j < n; j++) {
+                int64_t step = floor_step(s, part[j], v);
+                if (step) return step;
+            }
+            continue;
+        }
+        sym_linear e = sym_terms(s, part[0]);
+        if (!sym_is_const(s, part[1], &d) || d > INT32_MAX) continue;
+        for (int j = 0; j < e.n; j++) {
+            int64_t x = d, y = e.coef[j] < 0 ? -e.coef[j] : e.coef[j];
+            if (e.term[j] != v) continue;
+            while (y > 0) {
+                int64_t rest = x % y;
+                x = y;
+                y = rest;
+            }
+            return d / x;
+        }
+    }
+    return 0;
+}
+
+/* The fact is r - (sum of c*v) >= 0 with c > 0 over variables that are never negative: one of those
+ * with c = 1 gives way to w - (the others of the sum). */
+static bool by_bound(proof *p, sym t, int f) {
+    sym_store *s = p->k->syms;
+    sym_linear terms = sym_terms(s, p->fact[f]);
+    sym var = 0, sum = SYM_ZERO, list[KERN_FACTS];
+    int64_t coef[KERN_FACTS];
+    int n = 0;
+    for (int i = 0; i < terms.n; i++) {
+        if (terms.coef[i] >= 0 || terms.coef[i] == INT64_MIN) continue;
+        if (n == KERN_FACTS || !sym_is_var(s, terms.term[i]) || sym_lo(s, terms.term[i]) < 0)
+            return false;
+        if (terms.coef[i] == -1) var = terms.term[i];
+        coef[n] = -terms.coef[i];
+        list[n++] = terms.term[i];
+    }
+    if (!var || !sym_uses(s, t, var)) return false;
+    for (int i = 0; i < n; i++) sum = sym_add(s, sum, sym_scale(s, list[i], coef[i]));
+    sym w = sym_loop(s, "w", sym_add(s, sym_add(s, p->fact[f], sum), SYM_ONE));
+    sym value = sym_sub(s, w, sym_sub(s, sum, var));
+    return with_extra(p, sym_subst(s, t, 1, &var, &value), w);
+}
+
+/* A floor of t over a loop's variable v with constant divisor: v is split as the floor has it. */
+static bool by_split(proof *p, sym t, int first_fact) {
+    sym_store *s = p->k->syms;
+    for (kstmt loop = p->at; loop && loop != p->k->root; loop = kern_s(p->k, loop)->parent) {
+        const kern_stmt *l = kern_s(p->k, loop);
+        int64_t d = l->kind == KS_LOOP ? floor_step(s, t, l->l.var) : 0;
+        if (d < 2 || p->extras + 2 > EXTRAS) continue;
+        sym blocks = sym_add(s, l->l.extent, sym_const(s, d - 1));
+        sym q = sym_loop(s, "q", sym_div(s, blocks, sym_const(s, d)));
+        sym r = sym_loop(s, "r", sym_const(s, d));
+        sym value = sym_add(s, sym_scale(s, q, d), r), var = l->l.var;
+        sym fact[KERN_FACTS];
+        proof inner = *p;
+        for (int f = 0; f < p->facts; f++) fact[f] = sym_subst(s, p->fact[f], 1, &var, &value);
+        inner.fact = fact;
+        inner.extra[inner.extras++] = q;
+        inner.extra[inner.extras++] = r;
+        bool proven = prove(&inner, sym_subst(s, t, 1, &var, &value), first_fact);
+        p->budget = inner.budget;
+        return proven;
+    }
+    return false;
+}
+
 static bool prove(proof *p, sym t, int first_fact) {
     if (p->budget < 0) return false;
-    if (monotone(p, t, p->at)) return true;
+    if (monotone(p, t, p->extras, p->at)) return true;
     for (int f = first_fact; f < p->facts; f++)
         if (by_fact(p, t, f)) return true;
-    return by_atom(p, t, first_fact);
+    for (int f = first_fact; f < p->facts; f++)
+        if (by_bound(p, t, f)) return true;
+    return by_split(p, t, first_fact) || by_atom(p, t, first_fact);
 }
 
 bool kern_prove(const kern *k, kstmt at, sym target, int facts, const sym *fact) {
     proof p = {.k = k, .at = at, .facts = facts, .fact = fact, .budget = ATTEMPTS};
+    for (kstmt loop = at; loop && loop != k->root; loop = kern_s(k, loop)->parent)
+        if (kern_s(k, loop)->kind == KS_LOOP && sym_hi(k->syms, kern_s(k, loop)->l.extent) <= 0)
+            return true;
     bool proven = prove(&p, target, 0);
     return !sym_overflowed(k->syms) && proven; /* what left 64 bits on the way proves nothing */
 }

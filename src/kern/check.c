@@ -23,6 +23,7 @@ typedef struct checker {
     uint8_t *wanted;  /* of expressions, within one statement; all 0 in between */
     sym scope[MOST_DEPTH];
     int depth;
+    bool unproven; /* what failed was a proof */
 } checker;
 
 static const char *place_name(checker *c, kstmt s) {
@@ -236,6 +237,7 @@ static bool check_bounds(checker *c, kstmt s, kmem m, sym index, sym valid, kexp
     sym fact[KERN_FACTS], offset;
     unknowns u = {.n = 0};
     int n = kern_facts(k, valid, fact);
+    if (valid == SYM_FALSE) return true;
     if (guarded) n = guard_facts(c, &u, guarded, n, fact);
     if (dyn) {
         if (!to_sym(c, &u, dyn, &offset)) return REFUSE(c, s, "an offset that is no integer");
@@ -244,6 +246,7 @@ static bool check_bounds(checker *c, kstmt s, kmem m, sym index, sym valid, kexp
     sym room = sym_sub(k->syms, sym_sub(k->syms, kern_m(k, m)->size, SYM_ONE), index);
     bool low = kern_prove(k, s, index, n, fact);
     if (low && kern_prove(k, s, room, n, fact)) return true;
+    c->unproven = true;
     if (!c->why) return false;
     complain(c, s);
     str_add(c->why, low ? "past the end may be " : "below 0 may be ");
@@ -316,6 +319,11 @@ static kstmt vec_around(checker *c, kstmt s) {
     return 0;
 }
 
+static bool check_apart(checker *c, kstmt loop, kern_freedom freedom) {
+    c->unproven = !kern_apart(c->k, loop, loop, freedom, c->why);
+    return !c->unproven;
+}
+
 static bool check_loop(checker *c, kstmt s) {
     kern *k = c->k;
     const kern_stmt *t = kern_s(k, s);
@@ -332,7 +340,7 @@ static bool check_loop(checker *c, kstmt s) {
     if (t->loop > KERN_UNROLL) return REFUSE(c, s, "a loop of no kind");
     if (t->loop == KERN_PAR && t->parent != k->root)
         return REFUSE(c, s, "a parallel loop inside another");
-    if (t->loop == KERN_PAR && !kern_apart(k, s, s, KERN_AT_ONCE, c->why)) return false;
+    if (t->loop == KERN_PAR && !check_apart(c, s, KERN_AT_ONCE)) return false;
     if (t->loop == KERN_UNROLL && !sym_is_const(k->syms, t->l.extent, &n))
         return REFUSE(c, s, "an unrolled loop of no constant extent");
     if (vec && t->loop == KERN_VEC) return REFUSE(c, s, "a vector loop inside another");
@@ -340,7 +348,7 @@ static bool check_loop(checker *c, kstmt s) {
         return REFUSE(c, s, "lanes of a vector loop differ in trips");
     if (t->loop == KERN_VEC && (most < 1 || most > KERN_LANES))
         return REFUSE(c, s, "a vector loop of no possible lane count");
-    if (t->loop == KERN_VEC && !kern_apart(k, s, s, KERN_LOCKSTEP, c->why)) return false;
+    if (t->loop == KERN_VEC && !check_apart(c, s, KERN_LOCKSTEP)) return false;
     if (c->depth == MOST_DEPTH) return REFUSE(c, s, "loops nest too deep");
     return true;
 }
@@ -419,7 +427,7 @@ static bool check_memories(checker *c) {
     kern *k = c->k;
     bool par = false;
     for (kmem m = 1; m < k->mems; m++) {
-        if (!check_vars(c, kern_m(k, m)->size, true) || sym_lo(k->syms, kern_m(k, m)->size) < 0)
+        if (!check_vars(c, kern_m(k, m)->size, true))
             return kern_refuse(c->why, "memory %u has no size known at launch", m);
         if (kern_m(k, m)->scope == KERN_REG && !kern_in_registers(k, m, c->why)) return false;
     }
@@ -428,12 +436,17 @@ static bool check_memories(checker *c) {
     return !par || kern_roots_apart(k, c->why);
 }
 
-bool kern_check(const kern *kernel, str *why) {
+kern_verdict kern_verify(const kern *kernel, str *why) {
     kern *k = (kern *)(uintptr_t)kernel;
     checker c = {.k = k, .why = why};
     c.state = arena_zeroed(&k->arena, k->mems);
     c.known = arena_zeroed(&k->arena, k->exprs);
     c.reached = arena_zeroed(&k->arena, k->stmts);
     c.wanted = arena_zeroed(&k->arena, k->exprs);
-    return check_links(&c) && check_memories(&c) && check_block(&c, k->root);
+    if (check_links(&c) && check_memories(&c) && check_block(&c, k->root)) return KERN_SOUND;
+    return c.unproven ? KERN_UNPROVEN : KERN_BROKEN;
+}
+
+bool kern_check(const kern *k, str *why) {
+    return kern_verify(k, why) == KERN_SOUND;
 }

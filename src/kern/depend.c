@@ -4,18 +4,16 @@
  * different elements? Two trips that share no element that one of them writes can be exchanged,
  * interleaved, or run at once.
  *
- * The proof. Let index = c*v + rest in the loop's variable v, and let base be the least value of
- * the first store's rest over the loops whose trips are free (those below `top` but v's own). If
- * every access to that memory has the same c and 0 <= rest - base < |c|, then (index - base) / |c|
+ * The proof. Let index = c*v + small in the loop's variable v, and let base be the least value of
+ * the first store's small over the loops whose trips are free (those below `top` but v's own). If
+ * every access to that memory has the same c and 0 <= small - base < |c|, then (index - base) / |c|
  * tells v, so an element belongs to one trip. Validity helps: a store that is off where j >= n has
- * rest = j < n.
+ * small = j < n.
  *
- * Where other terms are larger than c and reach over several trips (rows of a matrix whose columns
- * are split), the index modulo their common divisor d is looked at instead: if c*v and the smaller
- * terms together stay within [0, d), that residue tells v.
- *
- * A computed offset (dyn) leaves the residue: where dyn is known to be a multiple of d and the rest
- * of the index lies in [0, d), the element's number mod d tells the index, and the index tells v.
+ * For a block of columns, index = n*i + c*v + small, the rows are in the way. But where all of
+ * c*v + small lies within n numbers, the element's number modulo n tells it, whatever i is: the
+ * terms that a modulus divides are dropped, and the rest must fit below the modulus. The same goes
+ * for a computed offset (dyn) that is known to be a multiple of the modulus.
  *
  * Accesses that only update by one monoid commute, so they may be reordered though not run at
  * once. Buffers of different arguments do not overlap; tiles defined inside the loop are each
@@ -129,81 +127,74 @@ static bool within(question *q, const kern_touch *t, sym lowest, sym a, sym high
            kern_prove(q->k, t->at, sym_sub(s, highest, a), n, fact);
 }
 
-/* The least value of the store's rest over the free loops: all from `top` down but q->loop. The
- * loops above q->loop come last, which is right as its own variable is not in rest. */
-static bool base_of(question *q, const kern_touch *t, sym rest, sym *base) {
-    return kern_extreme(q->k, t->at, kern_s(q->k, q->top)->parent, rest, false, base);
+/* index = coef*v + small, after dropping the free loops whose coefficient the modulus (if any)
+ * divides; a computed offset must be such a multiple, too. */
+static bool reduce(question *q, const kern_touch *t, sym modulus, sym *coef, sym *small) {
+    const kern *k = q->k;
+    sym_store *s = k->syms;
+    sym index = t->index, c, rest;
+    if (t->dyn) {
+        int64_t step = divisor(k, t->dyn);
+        if (modulus == SYM_ZERO || step < 1) return false;
+        if (sym_mod(s, sym_const(s, step), modulus) != SYM_ZERO) return false;
+    }
+    kstmt end = kern_s(k, q->top)->parent;
+    for (kstmt p = t->at; modulus != SYM_ZERO && p != end; p = kern_s(k, p)->parent) {
+        const kern_stmt *l = kern_s(k, p);
+        if (l->kind != KS_LOOP || p == q->loop || !sym_uses(s, index, l->l.var)) continue;
+        if (kern_linear(k, index, l->l.var, &c, &rest) && sym_mod(s, c, modulus) == SYM_ZERO)
+            index = rest;
+    }
+    return kern_linear(k, index, q->var, coef, small);
 }
 
-static bool memory_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
+/* Does index - modulus*(something) tell v, for every access of m? `first` is a store of it. */
+static bool apart_modulo(question *q, const kern_touch *t, uint32_t n, const kern_touch *first,
+                         sym modulus) {
     sym_store *s = q->k->syms;
-    sym coef = 0, base = 0, rest, c;
-    int64_t step = 0;
-    bool first = true;
-    for (uint32_t i = 0; i < n; i++) { /* the first store gives coefficient and base */
-        if (t[i].mem != m || t[i].load || !first) continue;
-        first = false;
-        if (!kern_linear(q->k, t[i].index, q->var, &coef, &rest)) return false;
-        if (coef == SYM_ZERO || !base_of(q, &t[i], rest, &base)) return false;
-        if (sym_uses(s, base, q->var)) return false;
-        step = t[i].dyn ? divisor(q->k, t[i].dyn) : 0;
-    }
-    if (sym_lo(s, coef) < 0 && sym_hi(s, coef) > 0) return false;
-    sym last = sym_sub(s, sym_lo(s, coef) < 0 ? sym_scale(s, coef, -1) : coef, SYM_ONE);
+    sym coef, small, base, c, end = sym_sub(s, kern_s(q->k, q->loop)->l.extent, SYM_ONE);
+    if (!reduce(q, first, modulus, &coef, &small) || coef == SYM_ZERO) return false;
+    if (!kern_extreme(q->k, first->at, kern_s(q->k, q->top)->parent, small, false, &base))
+        return false;
+    if (sym_uses(s, base, q->var)) return false;
+    bool falls = sym_lo(s, coef) < 0;
+    if (falls && sym_hi(s, coef) > 0) return false;
+    sym width = falls ? sym_scale(s, coef, -1) : coef;
+    sym least = falls ? sym_add(s, base, sym_mul(s, coef, end)) : base;
     for (uint32_t i = 0; i < n; i++) {
-        if (t[i].mem != m) continue;
-        if (!kern_linear(q->k, t[i].index, q->var, &c, &rest) || c != coef) return false;
-        if (!within(q, &t[i], SYM_ZERO, sym_sub(s, rest, base), last)) return false;
-        if (!t[i].dyn && !step) continue;
-        if (!t[i].dyn || divisor(q->k, t[i].dyn) != step || step < 1) return false;
-        if (!within(q, &t[i], SYM_ZERO, t[i].index, sym_const(s, step - 1))) return false;
+        if (t[i].mem != first->mem) continue;
+        if (!reduce(q, &t[i], modulus, &c, &small) || c != coef) return false;
+        sym past = sym_sub(s, width, SYM_ONE);
+        if (!within(q, &t[i], SYM_ZERO, sym_sub(s, small, base), past)) return false;
+        if (modulus == SYM_ZERO) continue;
+        sym residue = sym_sub(s, sym_add(s, small, sym_mul(s, coef, q->var)), least);
+        if (!within(q, &t[i], SYM_ZERO, residue, sym_sub(s, modulus, SYM_ONE))) return false;
     }
     return true;
 }
 
-/* The index's terms with coefficients above c (their sum, and the common divisor); the rest is low. */
-static bool split_high(question *q, sym index, int64_t c, sym *low, int64_t *d) {
-    sym_store *s = q->k->syms;
-    sym_linear t = sym_terms(s, index);
-    sym high = SYM_ZERO;
-    for (int i = 0; i < t.n; i++) {
-        int64_t k = t.coef[i] < 0 ? -t.coef[i] : t.coef[i];
-        if (k <= c || sym_uses(s, t.term[i], q->var)) continue;
-        high = sym_add(s, high, sym_scale(s, t.term[i], t.coef[i]));
-        for (int64_t a = k; a;) {
-            int64_t r = *d % a;
-            *d = a;
-            a = r;
-        }
-        t = sym_terms(s, index);
+/* Without a modulus, by the divisor of a computed offset, by the coefficient of a free loop. */
+static bool memory_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
+    const kern *k = q->k;
+    sym_store *s = k->syms;
+    const kern_touch *first = t;
+    while (first->mem != m || first->load) first++;
+    if (first->dyn) {
+        int64_t step = divisor(k, first->dyn);
+        if (step >= 1 && apart_modulo(q, t, n, first, sym_const(s, step))) return true;
+    } else if (apart_modulo(q, t, n, first, SYM_ZERO)) {
+        return true;
     }
-    *low = sym_sub(s, index, high);
-    return high != SYM_ZERO;
-}
-
-/* As memory_apart, by residues. */
-static bool residues_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
-    sym_store *s = q->k->syms;
-    int64_t c = 0, d = 0;
-    sym base = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = 0; i < n; i++) {
-            if (t[i].mem != m) continue;
-            int64_t step;
-            sym low, rest;
-            if (t[i].dyn || !sym_split(s, t[i].index, q->var, &step, &rest)) return false;
-            if (step < 1 || (c && step != c)) return false;
-            c = step;
-            if (!split_high(q, t[i].index, c, &low, &d) && pass) return false;
-            if (!pass) continue;
-            if (!sym_split(s, low, q->var, &step, &rest) || step != c || d <= c) return false;
-            if (!base && !base_of(q, &t[i], rest, &base)) return false;
-            if (sym_uses(s, base, q->var)) return false;
-            if (!within(q, &t[i], SYM_ZERO, low, sym_const(s, d - 1))) return false;
-            if (!within(q, &t[i], SYM_ZERO, sym_sub(s, rest, base), sym_const(s, c - 1)))
-                return false;
-        }
-    return c > 0;
+    kstmt end = kern_s(k, q->top)->parent;
+    for (kstmt p = first->at; p != end; p = kern_s(k, p)->parent) {
+        const kern_stmt *l = kern_s(k, p);
+        sym c, rest;
+        if (l->kind != KS_LOOP || p == q->loop || !sym_uses(s, first->index, l->l.var)) continue;
+        if (!kern_linear(k, first->index, l->l.var, &c, &rest)) continue;
+        if (sym_hi(s, c) < 0) c = sym_scale(s, c, -1);
+        if (sym_lo(s, c) >= 1 && apart_modulo(q, t, n, first, c)) return true;
+    }
+    return false;
 }
 
 static bool defined_in(const kern *k, kmem m, kstmt s) {
@@ -230,6 +221,7 @@ static bool only_updated(const kern *k, const kern_touch *t, uint32_t n, kmem m,
 }
 
 bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why) {
+    if (sym_hi(k->syms, kern_s(k, loop)->l.extent) <= 1) return true;
     kern_touch *t;
     uint32_t n = kern_touches(k, loop, &t);
     question q = {k, loop, top, kern_s(k, loop)->l.var};
@@ -241,12 +233,19 @@ bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why) 
         if (defined_in(k, m, loop)) continue;
         if (freedom == KERN_ANY_ORDER && only_updated(k, t, n, m, NULL)) continue;
         if (freedom == KERN_LOCKSTEP && only_updated(k, t, n, m, &q.var)) continue;
-        if (memory_apart(&q, t, n, m) || residues_apart(&q, t, n, m)) continue;
+        if (memory_apart(&q, t, n, m)) continue;
         bool arg = kern_m(k, m)->scope == KERN_ARG;
         return kern_refuse(why, "different trips of %s may touch the same element of %s%d",
                            sym_name(k->syms, q.var), arg ? "a" : "t",
                            arg ? kern_m(k, m)->arg : kern_tile_number(k, m));
     }
+    return true;
+}
+
+bool kern_divisible(const kern *k, kstmt block, str *why) {
+    for (kstmt s = kern_s(k, k->root)->first; s && block == k->root; s = kern_s(k, s)->next)
+        if (kern_s(k, s)->loop == KERN_PAR)
+            return kern_refuse(why, "work items would share what this puts at the root");
     return true;
 }
 
@@ -292,21 +291,29 @@ static bool register_index(const kern *k, kstmt at, sym index, int64_t *lanes) {
     return gcd_ok && (*lanes == 0 || c % *lanes == 0);
 }
 
-bool kern_in_registers(kern *k, kmem tile, str *why) {
+static int64_t no_register(str *why, int number, const char *what) {
+    kern_refuse(why, "t%d %s", number, what);
+    return -1;
+}
+
+int64_t kern_register_lanes(kern *k, kmem tile, str *why) {
     kern_touch *t;
     uint32_t n = kern_touches(k, k->root, &t);
     int64_t lanes, common = -1;
     int number = kern_tile_number(k, tile);
     if (!sym_is_const(k->syms, kern_m(k, tile)->size, NULL))
-        return kern_refuse(why, "t%d has no constant size", number);
+        return no_register(why, number, "has no constant size");
     for (uint32_t i = 0; i < n; i++) {
         if (t[i].mem != tile) continue;
         if (t[i].dyn || !register_index(k, t[i].at, t[i].index, &lanes))
-            return kern_refuse(why, "an index of t%d is no register of it", number);
+            return no_register(why, number, "has an index that is no register of it");
         if (common >= 0 && lanes != common)
-            return kern_refuse(why, "t%d is used both by %lld and by %lld lanes", number,
-                               (long long)common, (long long)lanes);
+            return no_register(why, number, "is used by different numbers of lanes");
         common = lanes;
     }
-    return true;
+    return common < 0 ? 0 : common;
+}
+
+bool kern_in_registers(kern *k, kmem tile, str *why) {
+    return kern_register_lanes(k, tile, why) >= 0;
 }

@@ -173,6 +173,9 @@ static inline kern_memory *kern_m(const kern *k, kmem m) {
 /* Statements are appended to `parent` (0: the root). A loop's name (NULL: "i") gets a suffix where
  * it is taken. */
 kstmt kern_loop(kern *k, kstmt parent, kern_loop_kind kind, const char *name, sym extent);
+/* What to write for a loop's variable: the variable, or 0 where there is at most one trip, so that
+ * indices stay in one normal form. */
+sym kern_trip(const kern *k, kstmt loop);
 kstmt kern_def(kern *k, kstmt parent, kmem tile, kexpr value);
 kstmt kern_store(kern *k, kstmt parent, int how, kmem mem, sym index, sym valid, kexpr value);
 kstmt kern_store_n(kern *k, kstmt parent, const kern_stmt *store); /* the general form */
@@ -220,7 +223,8 @@ typedef struct lowered {
 } lowered;
 #define LOWER_LENGTH (-1)
 
-/* Raises; `out->k` is set before anything can raise after it is open, so the caller can close it. */
+/* Raises; `out->k` is set before anything can raise after it is open, so the caller can close
+ * it. */
 void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out);
 
 /* ---- bounds.c -------------------------------------------------------------------------------- */
@@ -232,6 +236,13 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
 bool kern_prove(const kern *k, kstmt at, sym target, int facts, const sym *fact);
 /* What the truth value says, as expressions that are >= 0; at most KERN_FACTS of them. */
 int kern_facts(const kern *k, sym truth, sym fact[KERN_FACTS]);
+/* Extents in which floors and minima nest deeper than this are refused: nothing could be proved of
+ * them, and no sensible schedule makes them. */
+#define KERN_INVOLVED 2
+bool kern_plain(const kern *k, sym extent, str *why);
+#define KERN_PARTS 6
+/* a = the least of these: its min terms opened. At most KERN_PARTS of them; a is at most each. */
+int kern_least_of(const kern *k, sym a, sym part[KERN_PARTS]);
 /* The least (or largest) value of a over the loops of at's ancestors strictly below `top`, as an
  * expression free of their variables; false when a is not monotone in one of them. */
 bool kern_extreme(const kern *k, kstmt at, kstmt top, sym a, bool largest, sym *out);
@@ -256,13 +267,17 @@ uint32_t kern_touches(kern *k, kstmt s, kern_touch **out);
  * only one that all of them update at the same index may be. */
 typedef enum kern_freedom { KERN_AT_ONCE, KERN_ANY_ORDER, KERN_LOCKSTEP } kern_freedom;
 /* Do different trips of `loop` touch different elements of each memory they share and store to, as
- * far as that freedom needs it? Trips of the loops below `top` (an ancestor of loop, or loop itself)
- * may be any. */
+ * far as that freedom needs it? Trips of the loops below `top` (an ancestor of loop, or loop
+ * itself) may be any. */
 bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why);
 /* The kernel's roots do not depend on each other. */
 bool kern_roots_apart(kern *k, str *why);
+/* May a transform add statements to this block? Not to the root of a kernel with parallel roots. */
+bool kern_divisible(const kern *k, kstmt block, str *why);
 /* The tile keeps the rule for REG tiles (see above), whatever its scope is now. */
 bool kern_in_registers(kern *k, kmem tile, str *why);
+/* The lanes of each of its registers then, 0: scalars; -1 where it does not keep the rule. */
+int64_t kern_register_lanes(kern *k, kmem tile, str *why);
 bool kern_refuse(str *why, const char *fmt, ...) QN_PRINTF(2, 3); /* false */
 
 /* ---- check.c --------------------------------------------------------------------------------- */
@@ -271,6 +286,10 @@ bool kern_refuse(str *why, const char *fmt, ...) QN_PRINTF(2, 3); /* false */
  * memory. Returns false with the reason in `why` (may be NULL). Runs between passes under QN_CHECK.
  */
 bool kern_check(const kern *k, str *why);
+/* The same, telling a promise that is broken from one that could only not be proved: bounds of an
+ * access, independence of a loop's trips. */
+typedef enum kern_verdict { KERN_SOUND, KERN_UNPROVEN, KERN_BROKEN } kern_verdict;
+kern_verdict kern_verify(const kern *k, str *why);
 
 /* ---- text.c ---------------------------------------------------------------------------------- */
 
@@ -282,8 +301,13 @@ kern *kern_parse(qn_ctx *qn, const char *text); /* NULL with an error: line and 
 /* Each is legal or refused (false, nothing changed, reason in why), each keeps the result (floating
  * sums may be reassociated). A schedule is a list of them as text, one a line; empty lines and what
  * follows '#' are skipped. What each takes and does is told by its row in transforms.h and in full
- * where it is written. */
-
+ * where it is written.
+ *
+ * kern_transform and kern_schedule take back what leaves a kernel that kern_verify cannot prove
+ * sound, after the line or after the whole schedule; the typed functions leave that to the
+ * caller. */
+/* Take out stores that are never valid and loops that do nothing. */
+void kern_prune(kern *k);
 /* What a line said, as its row's pattern has it. */
 typedef struct transform_args {
     kstmt loop[8];
@@ -302,6 +326,7 @@ extern const transform_row transform_rows[];
 extern const int transform_row_count;
 
 bool kern_transform(kern *k, const char *line, str *why);
+bool kern_apply(kern *k, const char *line, str *why); /* without verifying the result */
 int kern_schedule(kern *k, const char *text,
                   str *why); /* lines applied, or -1 - (line that was refused) */
 bool kern_split(kern *k, kstmt loop, int64_t factor, const char *outer, const char *inner,
@@ -325,10 +350,9 @@ bool kern_room(const kern *k, kstmt loop, sym *out);
 /* ---- passes.c ---------------------------------------------------------------------------------
  */
 
-/* After scheduling: the readable list of everything done to a kernel before it is emitted.
- * expand_math replaces transcendental ops by polynomials (emit/math.c registers nothing: it is a
- * function in kern's room so that every emitter agrees). QN_DEBUG=k prints the kernel after each.
- */
+/* After scheduling: everything done to a kernel before it is emitted. Raises QN_EINTERNAL under
+ * QN_CHECK where a pass, or the kernel that came in, breaks a promise. QN_DEBUG=k prints the kernel
+ * before and after. */
 void kern_passes(kern *k);
 void kern_expand_math(kern *k); /* math.c */
 kexpr kern_expand_op(kern *k, int op, qn_dtype dtype,

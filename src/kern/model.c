@@ -50,7 +50,7 @@ static bool apply(model *m, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    if (!kern_transform(m->k, line, NULL)) return false;
+    if (!kern_apply(m->k, line, NULL)) return false;
     str_addf(m->out, "%s\n", line);
     return true;
 }

@@ -2,7 +2,12 @@
  *
  * A line is read by its row's pattern into transform_args, so a transform is one function over
  * statements and names, and adding one is a file and a row. The typed entry points of kern.h
- * (kern_split and so on) are what C callers use; the rows' functions only unpack. */
+ * (kern_split and so on) are what C callers use; the rows' functions only unpack.
+ *
+ * A line may come from a file or a person. It can be legal and yet lead to indices nobody can prove
+ * anything about (splits of splits by primes, peeled); so the result is verified, and taken back
+ * where a proof fails. Expressions are only ever added, so what there is to take back is the tables
+ * of statements and memories. */
 #include "kern/kern.h"
 
 #include <ctype.h>
@@ -99,7 +104,22 @@ static bool read_arg(kern *k, char letter, const char **p, transform_args *a, st
     return true;
 }
 
-bool kern_transform(kern *k, const char *line, str *why) {
+void kern_prune(kern *k) {
+    for (kstmt s = kern_s(k, k->root)->first, next; s; s = next) {
+        next = kern_next(k, s, k->root);
+        const kern_stmt *t = kern_s(k, s);
+        bool idle =
+            t->kind == KS_STORE ? t->store.valid == SYM_FALSE : t->kind == KS_LOOP && !t->first;
+        if (!idle) continue;
+        kstmt parent = t->parent, after = s;
+        while (after != k->root && !kern_s(k, after)->next) after = kern_s(k, after)->parent;
+        next = after == k->root ? 0 : kern_s(k, after)->next;
+        kern_unlink(k, s);
+        if (parent != k->root && !kern_s(k, parent)->first) next = parent;
+    }
+}
+
+bool kern_apply(kern *k, const char *line, str *why) {
     const char *p = line;
     token name = next_token(&p);
     if (!*name.s) return true;
@@ -111,21 +131,74 @@ bool kern_transform(kern *k, const char *line, str *why) {
             if (!read_arg(k, *c, &p, &a, why)) return false;
         token rest = next_token(&p);
         if (*rest.s) return kern_refuse(why, "%s takes no \"%s\"", name.s, rest.s);
-        return row->apply(k, &a, why);
+        if (!row->apply(k, &a, why)) return false;
+        kern_prune(k);
+        return true;
     }
     return kern_refuse(why, "there is no transform \"%s\"", name.s);
 }
 
-int kern_schedule(kern *k, const char *text, str *why) {
+typedef struct snapshot {
+    kern_stmt *stmt;
+    kern_memory *mem;
+    uint32_t stmts, mems;
+} snapshot;
+
+static snapshot snapshot_take(kern *k) {
+    snapshot s = {.stmts = k->stmts, .mems = k->mems};
+    s.stmt = arena_alloc(&k->arena, s.stmts * sizeof *s.stmt);
+    s.mem = arena_alloc(&k->arena, s.mems * sizeof *s.mem);
+    memcpy(s.stmt, k->stmt, s.stmts * sizeof *s.stmt);
+    memcpy(s.mem, k->mem, s.mems * sizeof *s.mem);
+    return s;
+}
+
+static void snapshot_restore(kern *k, const snapshot *s) {
+    memcpy(k->stmt, s->stmt, s->stmts * sizeof *s->stmt);
+    memcpy(k->mem, s->mem, s->mems * sizeof *s->mem);
+    k->stmts = s->stmts;
+    k->mems = s->mems;
+}
+
+/* Is what was done since the snapshot sound? If not it is undone. */
+static bool verified(kern *k, const snapshot *before, str *why) {
+    str doubt;
+    str_open(&doubt, &k->ctx->heap);
+    kern_verdict verdict = kern_verify(k, why ? &doubt : NULL);
+    if (verdict == KERN_SOUND) return true;
+    snapshot_restore(k, before);
+    kern_refuse(why, "%s: %s", verdict == KERN_BROKEN ? "this breaks a rule" : "not to be proved",
+                doubt.s ? doubt.s : "");
+    str_free(&doubt);
+    return false;
+}
+
+bool kern_transform(kern *k, const char *line, str *why) {
+    snapshot before = snapshot_take(k);
+    return kern_apply(k, line, why) && verified(k, &before, why);
+}
+
+/* Line by line with `apply`. */
+static int each_line(kern *k, const char *text, bool (*apply)(kern *, const char *, str *),
+                     str *why) {
     int number = 0, applied = 0;
     while (*text) {
         size_t n = strcspn(text, "\n");
         const char *line = arena_printf(&k->arena, "%.*s", (int)n, text), *word = line;
         bool empty = !*next_token(&word).s;
-        if (!kern_transform(k, line, why)) return -1 - number;
+        if (!apply(k, line, why)) return -1 - number;
         applied += !empty;
         number++;
         text += n + (text[n] == '\n');
     }
+    return applied;
+}
+
+int kern_schedule(kern *k, const char *text, str *why) {
+    snapshot before = snapshot_take(k);
+    int applied = each_line(k, text, kern_apply, why);
+    if (applied >= 0 && !verified(k, &before, NULL)) /* once more, slowly, to find the line */
+        applied = each_line(k, text, kern_transform, why);
+    if (applied < 0) snapshot_restore(k, &before);
     return applied;
 }

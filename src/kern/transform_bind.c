@@ -2,9 +2,9 @@
  *
  *   par     a root loop whose trips share no element that one of them stores to; every root must be
  *           a loop and independent of the others
- *   vec     at most KERN_LANES trips, no vector loop around or inside, no tile defined inside (move it
- *           out first: `tile`), the lanes of one mind about inner trips, and no two lanes that meet
- *           in an element, but to update it all together
+ *   vec     at most KERN_LANES trips, no vector loop around or inside, no tile defined inside (move
+ *           it out first: `tile`), the lanes of one mind about inner trips, and no two lanes that
+ *           meet in an element, but to update it all together
  *   unroll  a constant number of trips, at most UNROLL_MOST
  *   serial  always, unless a tile in registers rests on the loop being what it is */
 #include "kern/kern.h"

@@ -7,8 +7,8 @@
  *   stores to what outlives the trip (arguments, tiles defined outside the loop) are invalid;
  *   stores to tiles defined inside go on: nobody sees those values, and a reduction into them needs
  *   no mask in its inner loop.
- * Arithmetic never traps, so values computed from zeros do no harm. Loops inside whose extents use i
- * would run further than their loads are made for: refused. */
+ * Arithmetic never traps, so values computed from zeros do no harm. Loops inside whose extents use
+ * i would run further than their loads are made for: refused. */
 #include "kern/kern.h"
 
 typedef struct padding {
@@ -66,6 +66,7 @@ bool kern_pad(kern *k, kstmt loop, int64_t multiple, str *why) {
         sym_div(s, sym_add(s, l.l.extent, sym_const(s, multiple - 1)), sym_const(s, multiple));
     sym extent = sym_scale(s, blocks, multiple);
     if (extent == l.l.extent) return true;
+    if (!kern_plain(k, extent, why)) return false;
     sym var = sym_loop(s, sym_name(s, l.l.var), extent);
     kern_s(k, loop)->l.var = var;
     kern_s(k, loop)->l.extent = extent;

@@ -1,15 +1,16 @@
-/* transform_stage.c - copy what a part of the kernel will load into a tile, in the order in which it
- * will be loaded: packing, im2col, transposition and zero-filled edges are all this.
+/* transform_stage.c - copy what a part of the kernel will load into a tile, in the order in which
+ * it will be loaded: packing, im2col, transposition and zero-filled edges are all this.
  *
  * stage a i j..    for i { .. for j { .. a[index(i, j)] .. } }
  *     becomes      for i { def b[extents of j..]; for j_1 { b[j_1] = a[index(i, j_1)] }
  *                          .. for j { .. b[j] .. } }
  *
- * The loads meant are those of a, inside i, that use exactly the variables j.. of the loops inside i
- * (in index or validity); they must be one and the same formula, without computed offset or guard.
- * The tile is indexed by j.. row-major in the order given. An invalid load gives 0, so the tile holds
- * 0 there and the loads from it are valid always.
- * Legal where nothing inside i stores to a. The extents of j.. must be free of the loops inside i. */
+ * The loads meant are those of a, inside i, that use exactly the variables j.. of the loops inside
+ * i (in index or validity); they must be one and the same formula, without computed offset or
+ * guard. The tile is indexed by j.. row-major in the order given. An invalid load gives 0, so the
+ * tile holds 0 there and the loads from it are valid always.
+ * Legal where nothing inside i stores to a. The extents of j.. must be free of the loops inside
+ * i. */
 #include "kern/kern.h"
 
 typedef struct staging {

@@ -33,7 +33,7 @@ bool kern_room(const kern *k, kstmt loop, sym *out) {
     sym extent = kern_s(k, loop)->l.extent;
     int64_t most = sym_hi(k->syms, extent);
     if (most > KERN_TILE_BYTES) return false;
-    *out = extent;
+    *out = sym_lo(k->syms, extent) < 0 ? sym_max(k->syms, extent, SYM_ZERO) : extent;
     for (kstmt p = kern_s(k, loop)->parent; p && p != k->root; p = kern_s(k, p)->parent)
         if (sym_uses(k->syms, extent, kern_s(k, p)->l.var))
             *out = sym_const(k->syms, most < 0 ? 0 : most);
@@ -181,6 +181,7 @@ static bool tile_allowed(kern *k, kmem tile, kstmt loop, bool *grows, str *why) 
         if (kern_s(k, c)->kind == KS_DEF) grows[kern_s(k, c)->def.mem] = true;
     if (!grows[tile]) return kern_refuse(why, "the tile is not defined in that loop's body");
     if (!kern_room(k, loop, &room)) return kern_refuse(why, "the loop's trips have no bound");
+    if (!kern_divisible(k, l.parent, why)) return false;
     kern_touch *t;
     uint32_t n = kern_touches(k, loop, &t);
     for (kstmt c = l.first; c; c = kern_s(k, c)->next) {
@@ -325,6 +326,7 @@ bool kern_multi_step(kern *k, kmem tile, kstmt loop, str *why) {
         return kern_refuse(why, "only a serial or unrolled loop can take steps of its own");
     if (!find_update(k, tile, loop, &p, why) || !same_update(k, loop, &p, why)) return false;
     if (!kern_room(k, loop, &room)) return kern_refuse(why, "the loop's trips have no bound");
+    if (!kern_divisible(k, kern_s(k, p.around)->parent, why)) return false;
     size = kern_m(k, tile)->size;
     for (int i = 0; i < p.n; i++) {
         if (kern_m(k, p.from[i])->size != size)

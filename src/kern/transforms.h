@@ -5,19 +5,27 @@
  *   pattern  l a loop, L one or more loops, m a memory, n a number >= 1, 2 "-> outer inner" and
  *            1 "-> name" (both may be left out), s "reg" or "local" (may be left out) */
 X(split, "ln2", transform_split,
-  "split i 16 -> io ii: i = 16*io + ii; where 16 may not divide the extent n, ii < min(16, n - 16*io)")
-X(merge, "ll1", transform_merge, "merge i j -> m: two loops of which the inner is all the outer does become one")
-X(swap, "ll", transform_swap, "swap i j: exchange two loops of which the inner is all the outer does")
+  "split i 16 -> io ii: i = 16*io + ii; where 16 may not divide the extent n, "
+  "ii < min(16, n - 16*io)")
+X(merge, "ll1", transform_merge,
+  "merge i j -> m: two loops of which the inner is all the outer does become one")
+X(swap, "ll", transform_swap,
+  "swap i j: exchange two loops of which the inner is all the outer does")
 X(pad, "ln", transform_pad,
-  "pad i 16: the extent up to a multiple; loads by i read 0 past the end, stores that outlive a trip are switched off")
-X(peel, "l", transform_peel, "peel i: first the trips in which inner loops and accesses are never cut short, then the rest")
+  "pad i 16: the extent up to a multiple; past the end loads by i read 0 and stores to what "
+  "outlives a trip are off")
+X(peel, "l", transform_peel,
+  "peel i: first the trips in which inner loops and accesses are never cut short, then the rest")
 X(serial, "l", transform_serial, "serial i: one trip after the other")
 X(par, "l", transform_par, "par i: trips of a root loop are work items of the launch")
 X(vec, "l", transform_vec, "vec i: all trips at once, as lanes of vectors")
 X(unroll, "l", transform_unroll, "unroll i: the body repeated, i a constant in each")
 X(tile, "ml", transform_tile,
-  "tile t0 i: t0, defined in i, gets an element for each trip of i, and i moves inside the loops that t0 lives through")
+  "tile t0 i: t0, defined in i, gets an element for each trip of i, and i moves inside the loops "
+  "that t0 lives through")
 X(multi_step, "ml", transform_multi_step,
-  "multi_step t0 r: each trip of r updates an element of its own of a wider tile, combined after the reduction")
+  "multi_step t0 r: each trip of r updates an element of its own of a wider tile, combined after "
+  "the reduction")
 X(stage, "mlLs", transform_stage,
-  "stage a0 i j k: at the top of i's body copy what j and k will load from a0 into a tile indexed by (j, k)")
+  "stage a0 i j k: at the top of i's body copy what j and k will load from a0 into a tile indexed "
+  "by (j, k)")

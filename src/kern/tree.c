@@ -492,6 +492,11 @@ int kern_expr_args(kern_expr *e, kexpr *slot[3]) {
     return n;
 }
 
+sym kern_trip(const kern *k, kstmt loop) {
+    const kern_stmt *l = kern_s(k, loop);
+    return sym_hi(k->syms, l->l.extent) <= 1 ? SYM_ZERO : l->l.var;
+}
+
 /* ---- rewriting ------------------------------------------------------------------------------ */
 
 kexpr kern_rebuild(kern *k, const kern_expr *e, void *user) {
@@ -597,9 +602,11 @@ static void subst_loops(kern *k, kstmt s, substitution *sub) {
         sym extent = replaced(k, sub, loop->l.extent);
         if (extent == loop->l.extent) continue;
         sym var = sym_loop(k->syms, sym_name(k->syms, loop->l.var), extent);
-        substitution_add(k, sub, loop->l.var, var);
+        sym old = loop->l.var;
+        if (loop->loop == KERN_VEC && sym_hi(k->syms, extent) <= 1) loop->loop = KERN_SERIAL;
         loop->l.var = var;
         loop->l.extent = extent;
+        substitution_add(k, sub, old, kern_trip(k, t));
     }
 }
 
