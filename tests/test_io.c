@@ -327,7 +327,8 @@ static uint64_t live_bytes(const qn_ctx *qn) {
     return qn->heap.bytes - qn->run->buffers.idle;
 }
 
-/* The first round leaves the context's tables at their full size; the second may not add to them. */
+/* The first round leaves the context's tables at their full size; the second may not add to
+ * them. */
 static void loading_survives_every_allocation_failure(void) {
     char bytes[1024];
     size_t size = foreign_file(bytes);

@@ -27,8 +27,8 @@ TABLE_COLUMNS = 160  # a row of a table stays one line
 BANNED = re.compile(
     r"(?<![\w.>])(abort|exit|_exit|_Exit|quick_exit|printf|vprintf|puts|putchar|perror|assert)\s*\(")
 BANNED_STREAM = re.compile(r"\b(stdout|stderr)\b")
-UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b|not " +
-                        r"implemented", re.I)
+UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b|" +
+                        r"[Nn]ot " + "implemented")
 
 
 class Report:
