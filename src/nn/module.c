@@ -1,0 +1,194 @@
+/* module.c - a model's parameters: an ordered list of tensors under unique names.
+ *
+ * A name is a path with dots, "block.0.attention.qkv.weight"; the list is what optimizers walk and
+ * what checkpoints hold. A random initial value is drawn from the module's seed and the
+ * parameter's name, so it depends neither on the order of creation nor on other parameters.
+ *
+ * Invariant: parameters [0, count) are alive, each holding one reference, its name in the arena. */
+#include "graph/graph.h"
+#include "io/io.h"
+#include "nn/nn.h"
+
+#include <math.h>
+#include <stdio.h>
+
+struct qn_module {
+    qn_ctx *ctx;
+    uint64_t seed;
+    arena a;
+    const char **name;
+    qn_tensor **parameter;
+    uint32_t count, name_cap, parameter_cap;
+};
+
+qn_ctx *nn_context(const qn_module *m) {
+    return m ? m->ctx : NULL;
+}
+
+qn_module *qn_module_new(qn_ctx *qn, uint64_t seed) {
+    if (!qn) return NULL;
+    qn_module *m = heap_try(&qn->heap, sizeof *m);
+    if (!m) return fail_null(qn, QN_ENOMEM, "module: out of memory");
+    *m = (qn_module){.ctx = qn, .seed = seed};
+    arena_open(&m->a, &qn->heap);
+    return m;
+}
+
+void qn_module_free(qn_module *m) {
+    if (!m) return;
+    heap *h = &m->ctx->heap;
+    for (uint32_t i = 0; i < m->count; i++) qn_release(m->parameter[i]);
+    heap_free(h, m->parameter, m->parameter_cap * sizeof *m->parameter);
+    heap_free(h, m->name, m->name_cap * sizeof *m->name);
+    arena_free(&m->a);
+    heap_free(h, m, sizeof *m);
+}
+
+int qn_module_count(const qn_module *m) {
+    return m ? (int)m->count : 0;
+}
+
+const char *qn_module_name(const qn_module *m, int i) {
+    return m && i >= 0 && (uint32_t)i < m->count ? m->name[i] : NULL;
+}
+
+qn_tensor *const *qn_module_parameters(const qn_module *m) {
+    return m ? m->parameter : NULL;
+}
+
+static int module_index(const qn_module *m, const char *name) {
+    for (uint32_t i = 0; i < m->count; i++)
+        if (strcmp(m->name[i], name) == 0) return (int)i;
+    return -1;
+}
+
+qn_tensor *qn_module_find(const qn_module *m, const char *name) {
+    int i = m && name ? module_index(m, name) : -1;
+    return i < 0 ? NULL : m->parameter[i];
+}
+
+bool nn_name(qn_module *m, char out[NN_NAME_MOST], const char *name, const char *part) {
+    int n = snprintf(out, NN_NAME_MOST, "%s%s%s", name, *name ? "." : "", part);
+    if (n >= 0 && n < NN_NAME_MOST) return true;
+    fail(m->ctx, QN_EARG, "module: the name \"%.40s...\" is too long", name);
+    return false;
+}
+
+/* ---- adding ------------------------------------------------------------------------------- */
+
+typedef struct addition {
+    qn_module *m;
+    const char *name;
+    qn_tensor *value;
+} addition;
+
+static void add_work(void *arg) {
+    addition *x = arg;
+    qn_module *m = x->m;
+    heap *h = &m->ctx->heap;
+    m->name = heap_grow(h, m->name, &m->name_cap, m->count + 1, sizeof *m->name);
+    m->parameter =
+        heap_grow(h, m->parameter, &m->parameter_cap, m->count + 1, sizeof *m->parameter);
+    m->name[m->count] = arena_printf(&m->a, "%s", x->name);
+    m->parameter[m->count++] = qn_keep(x->value);
+}
+
+qn_tensor *qn_module_add(qn_module *m, const char *name, qn_tensor *value) {
+    if (!m || !value) return NULL;
+    if (!name || !*name || strlen(name) >= NN_NAME_MOST)
+        return fail_null(m->ctx, QN_EARG, "module: a parameter needs a name of 1 to %d bytes",
+                         NN_NAME_MOST - 1);
+    if (qn_context(value) != m->ctx)
+        return fail_null(m->ctx, QN_EGRAPH, "module: \"%s\" belongs to another context", name);
+    if (module_index(m, name) >= 0)
+        return fail_null(m->ctx, QN_EARG, "module: there is a parameter \"%s\" already", name);
+    addition x = {m, name, value};
+    return io_guarded(m->ctx, add_work, &x) ? NULL : value;
+}
+
+/* ---- initial values ----------------------------------------------------------------------- */
+
+qn_tensor *nn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value) {
+    size_t size = qn_dtype_size(dtype);
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++)
+        if (shape[i] < 0 || __builtin_mul_overflow(count, shape[i], &count))
+            return fail_null(qn, QN_ERANGE, "full: a shape that no memory holds");
+    if (__builtin_mul_overflow(size, (size_t)count, &size))
+        return fail_null(qn, QN_ERANGE, "full: a shape that no memory holds");
+    void *data = heap_try(&qn->heap, size);
+    if (!data) return fail_null(qn, QN_ENOMEM, "full: out of memory for %zu bytes", size);
+    for (int64_t i = 0; i < count; i++) dtype_set_f(dtype, data, i, value);
+    qn_tensor *t = qn_from(qn, dtype, rank, shape, data);
+    heap_free(&qn->heap, data, size);
+    return t;
+}
+
+/* The key is data and no constant, so that all parameters of a shape share one kernel. */
+static qn_tensor *draw(qn_module *m, const char *name, qn_dtype dtype, int rank,
+                       const int64_t *shape, qn_init init, double scale) {
+    if (init == QN_INIT_ZEROS || init == QN_INIT_ONES)
+        return nn_full(m->ctx, dtype, rank, shape, init == QN_INIT_ONES);
+    uint64_t bits = hash_bytes(name, strlen(name), m->seed);
+    qn_tensor *key = qn_from(m->ctx, QN_U32, 1, (int64_t[]){2}, &bits), *t;
+    if (init == QN_INIT_NORMAL) {
+        t = qn_randn(key, dtype, rank, shape);
+        return qn_mul(t, qn_like(t, scale));
+    }
+    if (init == QN_INIT_UNIFORM) {
+        t = qn_uniform(key, dtype, rank, shape);
+        return qn_mul(qn_sub(t, qn_like(t, 0.5)), qn_like(t, 2 * scale));
+    }
+    return fail_null(m->ctx, QN_EARG, "module: \"%s\": no such initial value", name);
+}
+
+qn_tensor *qn_module_parameter(qn_module *m, const char *name, qn_dtype dtype, int rank,
+                               const int64_t *shape, qn_init init, double scale) {
+    if (!m || !name) return NULL;
+    qn_scope s = qn_scope_begin(m->ctx);
+    qn_tensor *t = draw(m, name, dtype, rank, shape, init, scale);
+    t = qn_module_add(m, name, t);
+    qn_scope_end(m->ctx, s);
+    return t;
+}
+
+/* ---- checkpoints -------------------------------------------------------------------------- */
+
+int qn_module_save(const qn_module *m, const char *path, int pairs, const char *const *metadata) {
+    if (!m) return QN_ENULL;
+    return qn_save(m->ctx, path, (int)m->count, m->name, m->parameter, pairs, metadata);
+}
+
+static bool same_shape(const qn_tensor *a, const qn_tensor *b) {
+    bool same = qn_dtype_of(a) == qn_dtype_of(b) && qn_rank(a) == qn_rank(b);
+    for (int i = 0; same && i < qn_rank(a); i++) same = qn_dim(a, i) == qn_dim(b, i);
+    return same;
+}
+
+/* Read and compare all, then assign all: an assignment of values that fit cannot half succeed. */
+static int load_values(qn_module *m, qn_file *file, qn_tensor **value) {
+    for (uint32_t i = 0; i < m->count; i++) {
+        value[i] = qn_file_tensor(file, m->name[i]);
+        if (!value[i]) return qn_error_code(m->ctx);
+        if (!same_shape(value[i], m->parameter[i]))
+            return fail(m->ctx, QN_ESHAPE, "module: \"%s\" has another shape or dtype in the file",
+                        m->name[i]);
+    }
+    for (uint32_t i = 0; i < m->count; i++) {
+        int code = qn_assign(m->parameter[i], value[i]);
+        if (code) return code;
+    }
+    return m->count ? qn_realize(m->parameter, (int)m->count) : QN_OK;
+}
+
+int qn_module_load(qn_module *m, qn_file *file) {
+    if (!m || !file) return m ? fail(m->ctx, QN_ENULL, "module: no file to load") : QN_ENULL;
+    size_t size = (m->count + 1) * sizeof(qn_tensor *);
+    qn_tensor **value = heap_try(&m->ctx->heap, size);
+    if (!value) return fail(m->ctx, QN_ENOMEM, "module: out of memory");
+    qn_scope s = qn_scope_begin(m->ctx);
+    int code = load_values(m, file, value);
+    qn_scope_end(m->ctx, s);
+    heap_free(&m->ctx->heap, value, size);
+    return code;
+}

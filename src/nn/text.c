@@ -1,0 +1,152 @@
+/* text.c - a text as training data: characters as numbers, a held-out part, batches of windows.
+ *
+ * A text is read as UTF-8; a byte that is not part of a well-formed sequence becomes a character of
+ * its own (U+DC80 to U+DCFF, code points no UTF-8 text can hold), so every text can be used and
+ * written back byte for byte. The vocabulary is what the text contains, in order of code points.
+ *
+ * Windows are drawn by a counter-based generator: batch `index` of a seed is always the same one,
+ * whatever was drawn before, so a run can be repeated or resumed. The held-out part is the text's
+ * end, contiguous, and is walked in order, every window once. */
+#include "nn/nn.h"
+
+#include <stdlib.h>
+
+enum { CODE_POINTS = 0x110000, STRAY = 0xdc00 };
+
+struct qn_text {
+    qn_ctx *ctx;
+    int32_t *id;               /* [size]: the text as numbers */
+    int64_t size, room, train; /* characters; allocated; of them for training */
+    uint32_t *character;       /* [vocabulary], ascending */
+    int vocabulary;
+};
+
+/* The character at s, its bytes in *length. */
+static uint32_t decode(const unsigned char *s, size_t left, int *length) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    int n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+    uint32_t c = n < 2 ? s[0] : s[0] & (0xffu >> (n + 1));
+    bool well = n > 0 && (size_t)n <= left;
+    for (int i = 1; well && i < n; i++) {
+        well = (s[i] & 0xc0) == 0x80;
+        c = c << 6 | (s[i] & 0x3f);
+    }
+    well = well && c >= least[n] && c < CODE_POINTS && (c < 0xd800 || c > 0xdfff);
+    *length = well ? n : 1;
+    return well ? c : (uint32_t)STRAY + s[0];
+}
+
+/* Number the characters that occur, in order; the map's entries become their numbers. */
+static bool number_characters(qn_text *t, int32_t *map) {
+    for (int c = 0; c < CODE_POINTS; c++)
+        if (map[c]) t->vocabulary++;
+    t->character = heap_try(&t->ctx->heap, (size_t)t->vocabulary * sizeof *t->character);
+    if (!t->character) return false;
+    int next = 0;
+    for (int c = 0; c < CODE_POINTS; c++) {
+        if (!map[c]) continue;
+        t->character[next] = (uint32_t)c;
+        map[c] = next++;
+    }
+    return true;
+}
+
+static bool read_text(qn_text *t, const char *text, size_t size, int32_t *map) {
+    const unsigned char *s = (const unsigned char *)text;
+    int length;
+    t->room = (int64_t)size;
+    t->id = heap_try(&t->ctx->heap, size * sizeof *t->id);
+    if (!t->id) return false;
+    for (size_t at = 0; at < size; at += (size_t)length) {
+        uint32_t c = decode(s + at, size - at, &length);
+        t->id[t->size++] = (int32_t)c;
+        map[c] = 1;
+    }
+    if (!number_characters(t, map)) return false;
+    for (int64_t i = 0; i < t->size; i++) t->id[i] = map[t->id[i]];
+    return true;
+}
+
+qn_text *qn_text_new(qn_ctx *qn, const char *text, size_t size, double held_out) {
+    if (!qn) return NULL;
+    if (!text) return fail_null(qn, QN_ENULL, "text: NULL given");
+    if (size == 0) return fail_null(qn, QN_EARG, "text: an empty text");
+    if (!(held_out >= 0 && held_out < 1))
+        return fail_null(qn, QN_ERANGE, "text: %g of it cannot be held out", held_out);
+    qn_text *t = heap_try(&qn->heap, sizeof *t);
+    size_t map_size = CODE_POINTS * sizeof(int32_t);
+    int32_t *map = t ? heap_try(&qn->heap, map_size) : NULL;
+    bool fine = map != NULL;
+    if (t) *t = (qn_text){.ctx = qn};
+    if (fine) {
+        memset(map, 0, map_size);
+        fine = read_text(t, text, size, map);
+        t->train = t->size - (int64_t)((double)t->size * held_out);
+    }
+    heap_free(&qn->heap, map, map_size);
+    if (fine) return t;
+    qn_text_free(t);
+    return fail_null(qn, QN_ENOMEM, "text: out of memory for %zu bytes of text", size);
+}
+
+void qn_text_free(qn_text *t) {
+    if (!t) return;
+    heap *h = &t->ctx->heap;
+    heap_free(h, t->id, (size_t)t->room * sizeof *t->id);
+    heap_free(h, t->character, (size_t)t->vocabulary * sizeof *t->character);
+    heap_free(h, t, sizeof *t);
+}
+
+int64_t qn_text_size(const qn_text *t, bool held_out) {
+    if (!t) return 0;
+    return held_out ? t->size - t->train : t->train;
+}
+
+int qn_text_vocabulary(const qn_text *t, const uint32_t **characters) {
+    if (characters) *characters = t ? t->character : NULL;
+    return t ? t->vocabulary : 0;
+}
+
+int qn_text_ids(const qn_text *t, int64_t from, int64_t count, int32_t *ids) {
+    if (!t) return QN_ENULL;
+    if (count && !ids) return fail(t->ctx, QN_ENULL, "text: no place for the numbers");
+    if (from < 0 || count < 0 || from > t->size || count > t->size - from)
+        return fail(t->ctx, QN_ERANGE, "text: no characters [%lld, %lld) in %lld", (long long)from,
+                    (long long)(from + count), (long long)t->size);
+    if (count) memcpy(ids, t->id + from, (size_t)count * sizeof *ids);
+    return QN_OK;
+}
+
+/* splitmix64 of a counter: every value from its number alone. */
+static uint64_t drawn(uint64_t seed, uint64_t counter) {
+    uint64_t z = seed + (counter + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+int qn_text_batch(const qn_text *t, bool held_out, uint64_t seed, uint64_t index, int rows,
+                  int context, int32_t *ids, int32_t *targets) {
+    if (!t) return QN_ENULL;
+    if (!ids || !targets) return fail(t->ctx, QN_ENULL, "text: no place for a batch");
+    if (rows < 1 || context < 1) return fail(t->ctx, QN_ERANGE, "text: an empty batch");
+    int64_t begin = held_out ? t->train : 0, part = qn_text_size(t, held_out);
+    int64_t windows = held_out ? (part - 1) / context : part - context;
+    if (part <= context)
+        return fail(t->ctx, QN_ERANGE, "text: a part of %lld characters has no window of %d",
+                    (long long)part, context);
+    int within = 0;
+    for (int r = 0; r < rows; r++) {
+        uint64_t number = index * (uint64_t)rows + (uint64_t)r;
+        bool inside = !held_out || number < (uint64_t)windows;
+        int64_t at = !held_out ? (int64_t)(drawn(seed, number) % (uint64_t)windows)
+                     : inside  ? (int64_t)number * context
+                               : 0;
+        memcpy(ids + (size_t)r * (size_t)context, t->id + begin + at,
+               (size_t)context * sizeof *ids);
+        memcpy(targets + (size_t)r * (size_t)context, t->id + begin + at + 1,
+               (size_t)context * sizeof *ids);
+        within += inside;
+    }
+    return within;
+}
