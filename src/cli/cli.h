@@ -1,0 +1,76 @@
+/* cli.h - the command `quern`: its parts share options, the terminal, and model files.
+ *
+ * The command uses the library as any program would, by quern.h; only its checkpoints' metadata is
+ * read with the io room's JSON reader. Unlike the library it may print and end the process. Exit
+ * statuses: 0 done, 1 it failed, 2 it was called wrongly. */
+#ifndef QN_CLI_H
+#define QN_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "quern.h"
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* ---- options.c ---------------------------------------------------------------------------- */
+
+typedef enum option_kind { OPTION_TEXT, OPTION_WHOLE, OPTION_NUMBER, OPTION_FLAG } option_kind;
+
+/* One option: where its value goes, what it takes (WHOLE: from lo to hi), and its help. */
+typedef struct option {
+    const char *name; /* without the dashes */
+    option_kind kind;
+    size_t at; /* offset in the command's options struct */
+    double lo, hi;
+    const char *takes, *help; /* takes: NULL for flags */
+} option;
+
+/* Parse "--name value", "--name=value" and "--flag" into `values`. Returns -1 to go on, or the exit
+ * status when there is nothing more to do (--help shown, or a mistake reported). */
+int options_parse(const char *command, const char *about, const option *rows, int count, int argc,
+                  char **argv, void *values);
+
+/* ---- terminal.c --------------------------------------------------------------------------- */
+
+int terminal_columns(void); /* of standard error; 80 where it is none */
+bool terminal_is(FILE *stream);
+/* "1:05" or "1:01:05"; into out, returned. */
+const char *terminal_duration(double seconds, char out[32]);
+/* A progress line on standard error: a bar that is redrawn on a terminal, else a line now and then.
+ * `done` in [0, 1]. */
+typedef struct progress {
+    bool terminal;
+    double begun, shown;
+    bool drawn;
+} progress;
+void progress_begin(progress *p);
+void progress_show(progress *p, double done, bool last, const char *text);
+/* Draw values against their index, averaged into the columns there are. */
+void terminal_curve(FILE *out, const float *value, int64_t count, const char *title);
+
+/* ---- model.c: what a checkpoint of `quern train` holds ------------------------------------- */
+
+typedef struct model {
+    qn_gpt *gpt;
+    uint32_t *character; /* [config.vocabulary], ascending; owned */
+    qn_gpt_config config;
+} model;
+int model_save(const model *m, const char *path, double held_out_loss);
+bool model_load(model *m, qn_ctx *qn, const char *path); /* reports on failure */
+void model_close(model *m);
+
+/* ---- commands ------------------------------------------------------------------------------ */
+
+qn_ctx *cli_open(const char *command, const char *device); /* reports on failure */
+/* "quern COMMAND: text" on standard error; returns EXIT_FAILED. */
+int cli_failed(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+double cli_seconds(void); /* monotonic */
+
+int command_train(int argc, char **argv);
+int command_generate(int argc, char **argv);
+int command_devices(int argc, char **argv);
+
+#endif

@@ -1,0 +1,73 @@
+/* main.c - the command `quern`: finds the command named first and hands it the rest. */
+#include "cli/cli.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+
+static const struct {
+    const char *name, *about;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"train", "train a character-level GPT on a text and save it", command_train},
+    {"generate", "continue a text by a trained model", command_generate},
+    {"devices", "list the devices of this machine", command_devices},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_usage(FILE *out) {
+    fprintf(out, "usage: quern COMMAND [options]\n\ncommands:\n");
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
+    fprintf(out, "\nquern COMMAND --help shows a command's options.\n"
+                 "QN_DEVICE, QN_THREADS and QN_DEBUG set the device, its threads, and what is "
+                 "logged; see quern(1).\n");
+}
+
+int cli_failed(const char *command, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "quern %s: ", command);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return EXIT_FAILED;
+}
+
+double cli_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void log_to_stderr(void *user, const char *line) {
+    (void)user;
+    fprintf(stderr, "%s\n", line);
+}
+
+qn_ctx *cli_open(const char *command, const char *device) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = device, .log = log_to_stderr});
+    if (!qn)
+        cli_failed(command,
+                   device ? "cannot open the device \"%s\"; see: quern devices"
+                          : "cannot open a device%s; see: quern devices",
+                   device ? device : "");
+    return qn;
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_usage(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("quern %s\n", qn_version());
+        return EXIT_DONE;
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc - 2, argv + 2);
+    if (*name) fprintf(stderr, "quern: no command \"%s\"\n", name);
+    print_usage(stderr);
+    return EXIT_USAGE;
+}

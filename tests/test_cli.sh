@@ -1,0 +1,111 @@
+#!/bin/sh
+# test_cli.sh BUILD - the command: trains, saves, generates in a second process, stops cleanly on
+# Ctrl-C, and answers every mistake with a message and the right status.
+. tests/test.sh
+build=$1
+quern=$build/quern
+small="--layers 1 --width 16 --heads 2 --context 16 --batch 4 --seed 3"
+text=$scratch/text
+model=$scratch/model.safetensors
+i=0
+while [ $i -lt 60 ]; do
+    echo "line $i of a text in which every line says its number, $i, twice."
+    i=$((i + 1))
+done >"$text"
+
+status_is() { # status_is WANTED COMMAND...: and something is said on standard error unless 0
+    wanted=$1
+    shift
+    "$@" >"$scratch/stdout" 2>"$scratch/stderr"
+    got=$?
+    cat "$scratch/stdout" "$scratch/stderr"
+    [ $got -eq "$wanted" ] && { [ "$wanted" -eq 0 ] || [ -s "$scratch/stderr" ]; }
+}
+# shellcheck disable=SC2086
+train() { "$quern" train --text "$text" --out "$model" $small "$@"; }
+
+check help status_is 0 "$quern" --help
+check version status_is 0 "$quern" --version
+check devices status_is 0 "$quern" devices
+check devices_lists_the_oracle grep -q '^ref ' "$scratch/stdout"
+check no_command status_is 2 "$quern"
+check unknown_command status_is 2 "$quern" fly
+for command in train generate devices; do
+    check "help_of_$command" status_is 0 "$quern" $command --help
+done
+check man_page_names_every_option sh -c "for c in train generate; do
+    $quern \$c --help | sed -n 's/^  --\\([a-z-]*\\).*/\\1/p' | grep -v help | while read -r o; do
+        sed 's/\\\\\\\\-/-/g; s/\\\\-/-/g' docs/quern.1 | grep -q -- \"--\$o\" || { echo \"--\$o\"; exit 1; }
+    done || exit 1
+done"
+
+check train status_is 0 train --steps 30
+last_line() { tail -n 1 "$scratch/stdout" | grep -qE "$1"; }
+check ends_with_the_held_out_loss last_line '^held-out loss: [0-9]+\.[0-9]{3} nats/char$'
+check draws_the_curve grep -q 'training loss' "$scratch/stdout"
+check reports_progress grep -q 'tokens/s' "$scratch/stderr"
+check generate status_is 0 "$quern" generate --model "$model" --prompt "line " --length 40 --seed 5
+check generates_as_many_as_asked sh -c "[ \$(head -c -1 $scratch/stdout | wc -m) -eq 45 ]"
+cp "$scratch/stdout" "$scratch/first"
+check generates_again status_is 0 "$quern" generate --model "$model" --prompt "line " --length 40 --seed 5
+check same_seed_same_text cmp "$scratch/stdout" "$scratch/first"
+check greedy status_is 0 "$quern" generate --model="$model" --temperature=0 --length=5
+check few status_is 0 "$quern" generate --model "$model" --top 2 --length 5
+
+check json status_is 0 train --steps 5 --json
+check json_is_objects sh -c "[ \$(grep -c '^{.*}\$' $scratch/stdout) -eq 7 ] && [ \$(wc -l <$scratch/stdout) -eq 7 ]"
+if command -v python3 >/dev/null; then
+    check json_parses python3 -c "
+import json, sys
+rows = [json.loads(line) for line in open('$scratch/stdout')]
+assert [r['step'] for r in rows[1:-1]] == [1, 2, 3, 4, 5], rows
+assert all(0 < r['loss'] < 10 for r in rows[1:-1])
+assert 0 < rows[-1]['held_out_loss'] < 10 and rows[-1]['interrupted'] is False"
+else
+    skip json_parses "no python3"
+fi
+
+losses() { train --steps 4 --json "$@" 2>/dev/null | grep -o '"loss":[0-9.e+-]*'; }
+losses >"$scratch/a"
+losses >"$scratch/b"
+losses --seed 4 >"$scratch/c"
+check same_seed_same_run cmp "$scratch/a" "$scratch/b"
+check_fails other_seed_other_run cmp -s "$scratch/a" "$scratch/c"
+
+interrupt() { # Ctrl-C after the first step: saved, judged, status 0, long before the last step
+    rm -f "$model"
+    # shellcheck disable=SC2086
+    "$quern" train --text "$text" --out "$model" $small --steps 100000000 --json >"$scratch/stdout" 2>&1 &
+    process=$!
+    for _ in $(seq 200); do
+        grep -q '"step":2,' "$scratch/stdout" && break
+        sleep 0.1
+    done
+    kill -INT $process
+    wait $process || return 1
+    [ -s "$model" ] && tail -n 1 "$scratch/stdout" | grep -q '"interrupted":true'
+}
+check interrupted_training_is_saved interrupt
+check and_can_be_used status_is 0 "$quern" generate --model "$model" --length 3
+
+check time_ends_it status_is 0 train --steps 100000000 --seconds 0.5
+check no_text status_is 2 "$quern" train
+check no_model status_is 2 "$quern" generate
+check unknown_option status_is 2 "$quern" train --speed 3
+check bad_number status_is 2 train --steps many
+check out_of_range status_is 2 train --steps 0
+check value_missing status_is 2 "$quern" train --text
+check stray_argument status_is 2 "$quern" train "$text"
+check flag_with_value status_is 2 train --json=1
+check missing_text status_is 1 "$quern" train --text "$scratch/absent"
+check short_text status_is 1 sh -c "echo hello >$scratch/short; $quern train --text $scratch/short"
+check bad_heads status_is 1 train --heads 3
+check unknown_device status_is 1 train --device abacus
+check no_place status_is 1 "$quern" train --text "$text" --out "$scratch/no/place" $small --steps 1
+check missing_model status_is 1 "$quern" generate --model "$scratch/absent"
+check text_is_no_model status_is 1 "$quern" generate --model "$text"
+check unknown_character status_is 1 "$quern" generate --model "$model" --prompt '@'
+head -c 3000 "$model" >"$scratch/cut"
+check damaged_model status_is 1 "$quern" generate --model "$scratch/cut"
+check says_where_it_is_damaged grep -q 'byte' "$scratch/stderr"
+test_end

@@ -1,0 +1,17 @@
+#!/bin/sh
+# test_examples.sh BUILD - every lesson runs, reaches what it sets out to reach (each checks that
+# itself), and leaves no file behind.
+. tests/test.sh
+build=$1
+for source in examples/[0-9]*.c; do
+    name=$(basename "$source" .c)
+    if [ "$name" = 04_checkpoint ]; then
+        check "$name" "$build/examples/$name" "$scratch/lesson.safetensors"
+    else
+        check "$name" "$build/examples/$name"
+    fi
+done
+check lessons_leave_nothing test ! -e lesson.safetensors
+prints() { "$build/examples/01_tensor" | grep -q -- "$1"; }
+check lesson_1_computes prints '^row sums: 33 37.5$' # (11 + 22 + 33) / 2, (14 + 25 + 36) / 2
+test_end

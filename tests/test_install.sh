@@ -1,0 +1,73 @@
+#!/bin/sh
+# test_install.sh BUILD - what `make install` puts down can be used: by the compiler, by pkg-config,
+# by CMake, and the shared library by its SONAME; and uninstall takes it all away.
+. tests/test.sh
+build=$1
+root=$scratch/root
+prefix=$root/opt/quern
+cat >"$scratch/program.c" <<'END'
+#include <quern.h>
+#include <stdio.h>
+int main(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "ref"});
+    qn_tensor *x = qn_from(qn, QN_F32, 1, (int64_t[]){2}, (float[]){1, 2});
+    float out[2] = {0};
+    qn_read(qn_add(x, x), out, sizeof out);
+    printf("%g %g\n", (double)out[0], (double)out[1]);
+    qn_close(qn);
+    return !(out[0] == 2 && out[1] == 4);
+}
+END
+install_it() { make -s BUILD="$build" PREFIX=/opt/quern DESTDIR="$root" install; }
+cc=${CC:-cc}
+
+check installs install_it
+check library_has_its_soname sh -c "readelf -d $prefix/lib/libquern.so | grep -q 'SONAME.*libquern.so.0'"
+check shared sh -c "$cc $scratch/program.c -I$prefix/include -L$prefix/lib -lquern -o $scratch/shared &&
+    LD_LIBRARY_PATH=$prefix/lib $scratch/shared"
+check static sh -c "$cc $scratch/program.c -I$prefix/include $prefix/lib/libquern.a -lm -ldl -pthread \
+    -o $scratch/static && $scratch/static"
+check header_is_strict_c sh -c "echo '#include <quern.h>' |
+    $cc -std=c99 -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror -I$prefix/include -fsyntax-only -xc -"
+if command -v c++ >/dev/null; then
+    check header_is_cplusplus sh -c "echo '#include <quern.h>' |
+        c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -I$prefix/include -fsyntax-only -xc++ -"
+else
+    skip header_is_cplusplus "no C++ compiler"
+fi
+check command "$prefix/bin/quern" --version
+check man_page test -s "$prefix/share/man/man1/quern.1"
+check paths_are_final grep -q '^prefix=/opt/quern$' "$prefix/lib/pkgconfig/quern.pc"
+if command -v pkg-config >/dev/null; then
+    flags() { PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config "$@" quern; }
+    check pkg_config sh -c "$cc $scratch/program.c $(flags --cflags --libs) -o $scratch/packaged &&
+        LD_LIBRARY_PATH=$prefix/lib $scratch/packaged"
+    check version_is_the_headers sh -c "[ $(flags --modversion) = $(cut -d' ' -f2 <<END
+$("$prefix/bin/quern" --version)
+END
+    ) ]"
+else
+    skip pkg_config "no pkg-config"
+fi
+if command -v cmake >/dev/null; then
+    mkdir -p "$scratch/cmake"
+    cat >"$scratch/cmake/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.16)
+project(user C)
+find_package(quern 0.1 REQUIRED)
+add_executable(shared ../program.c)
+target_link_libraries(shared quern::quern)
+add_executable(static ../program.c)
+target_link_libraries(static quern::static)
+END
+    check cmake sh -c "cmake -S $scratch/cmake -B $scratch/cmake/build -DCMAKE_PREFIX_PATH=$prefix &&
+        cmake --build $scratch/cmake/build && $scratch/cmake/build/shared && $scratch/cmake/build/static"
+    sed -i 's/quern 0.1/quern 0.2/' "$scratch/cmake/CMakeLists.txt"
+    check_fails cmake_refuses_another_series \
+        cmake -S "$scratch/cmake" -B "$scratch/cmake/other" -DCMAKE_PREFIX_PATH="$prefix"
+else
+    skip cmake "no cmake"
+fi
+check uninstalls make -s BUILD="$build" PREFIX=/opt/quern DESTDIR="$root" uninstall
+check leaves_no_file sh -c "[ -z \"\$(find $root -type f -o -type l)\" ]"
+test_end
