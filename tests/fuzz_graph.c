@@ -1,13 +1,21 @@
-/* fuzz_graph.c - random graphs, run on the compiling CPU and on the oracle, and compared.
+/* fuzz_graph.c - random graphs, run by the compiler and by the oracle, and compared.
  *
- *     fuzz_graph [graphs [seed]]
+ *     fuzz_graph [graphs [seed [mode [apart]]]]
  *
- * Graph i of a run has the seed seed + i and nothing else, so `fuzz_graph 1 <its seed>` repeats it.
- * Without arguments as many graphs are run as fit into a minute. A failing graph is made smaller
- * and printed as calls. What is generated: elementwise rows over all dtypes, chains of up to six
+ * Graph i of a run depends on seed + i and the mode only, so `fuzz_graph 1 <its seed> <mode>`
+ * repeats it. Modes are the whole compiler on the CPU, the same without schedules or without
+ * fusion, and an interpreter of kernel trees, which is quick for small graphs; without one given
+ * they take turns. Without arguments as many graphs are run as fit into a minute. A failing graph is
+ * made smaller and printed as calls; `apart` gives each graph a process, so that a crash can be made
+ * smaller, too. What is generated: elementwise rows over all dtypes, chains of up to six
  * movement ops, reductions, matmuls, softmax and normalisations, gather and scatter, casts, shared
  * subexpressions, several outputs read one by one or together, reads in between, assignments, sizes
  * 0, 1 and odd ones, and NaN, infinities and -0 among the inputs. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "interp_device.h"
 #include "random_graph.h"
 
 static uint64_t state; /* of the generator */
@@ -28,11 +36,11 @@ typedef struct style {
     int move, reduce, index, effects; /* percent of the steps that are of that kind */
 } style;
 
-static style random_style(void) {
+static style random_style(bool small) {
     static const int64_t size[] = {1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17, 31, 33, 64, 65, 100, 130};
     static const qn_dtype usual[] = {QN_F32, QN_F32, QN_F32, QN_F64, QN_I32, QN_I64, QN_BOOL};
     style y = {.special = chance(15), .move = 30, .reduce = 15, .index = 6, .effects = 4};
-    for (int i = 0; i < 4; i++) y.pool[i] = size[below((int64_t)COUNT_OF(size))];
+    for (int i = 0; i < 4; i++) y.pool[i] = size[below(small ? 9 : (int64_t)COUNT_OF(size))];
     if (chance(6)) y.pool[3] = 0;
     for (int i = 0; i < 3; i++)
         y.dtype[i] = chance(75) ? usual[below(7)] : (qn_dtype)below(QN_DTYPE_COUNT);
@@ -91,7 +99,7 @@ static int number(program *p, qn_dtype d, double v) {
     step s = {.op = OP_CONST, .dtype = d, .grid = 2};
     dtype_set_f(d, &s.bits, 0, v);
     s.lo = s.hi = dtype_get_f(d, &s.bits, 0);
-    if (s.lo != v) s.grid = -1;
+    if (s.lo * 4 != floor(s.lo * 4)) s.grid = -1;
     return add(p, s);
 }
 
@@ -394,8 +402,8 @@ static int random_assign(program *p, const style *y) {
     return -1;
 }
 
-static void random_program(program *p) {
-    style y = random_style();
+static void random_program(program *p, bool small) {
+    style y = random_style(small);
     memset(p, 0, sizeof *p);
     int wanted = 3 + (int)below(chance(20) ? 30 : 10);
     while (p->steps < 1 + (int)below(3)) random_leaf(p, &y);
@@ -427,10 +435,22 @@ static void random_program(program *p) {
     compact(p);
 }
 
-/* ---- main ---------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------- */
+
+/* Ways to run: the whole compiler, parts of it switched off, the interpreter of kernel trees. */
+static const struct {
+    const char *name, *knob, *value;
+    bool interpreted; /* small graphs, for its sake */
+} modes[] = {{"cpu", NULL, NULL, false},
+             {"unscheduled", "schedule", "0", false},
+             {"unfused", "fuse", "0", false},
+             {"interp", NULL, NULL, true}};
 
 typedef struct fuzzer {
-    qn_ctx *cpu, *ref;
+    qn_ctx *qn, *ref;
+    int mode;
+    bool apart; /* each graph in a process of its own, so that a crash is a failure like others */
+    uint64_t seed;
     int64_t graphs, failed, steps;
 } fuzzer;
 
@@ -439,51 +459,101 @@ static void show_line(void *user, const char *line) { /* of QN_DEBUG */
     puts(line);
 }
 
+static void close_contexts(fuzzer *f) {
+    qn_close(f->qn), qn_close(f->ref);
+    f->qn = f->ref = NULL;
+}
+
 static bool open_contexts(fuzzer *f) {
-    qn_options cpu = {.device = "cpu", .log = show_line}, ref = {.device = "ref"};
-    f->cpu = qn_open(&cpu), f->ref = qn_open(&ref);
-    return f->cpu && f->ref;
+    qn_options o = {.device = "cpu", .log = show_line}, ref = {.device = "ref"};
+    close_contexts(f);
+    f->qn = modes[f->mode].interpreted ? interp_open(&o) : qn_open(&o);
+    f->ref = qn_open(&ref);
+    if (f->qn && modes[f->mode].knob) qn_set(f->qn, modes[f->mode].knob, modes[f->mode].value);
+    return f->qn && f->ref;
+}
+
+static verdict run_here(void *user, const program *p) {
+    fuzzer *f = user;
+    return compare(f->qn, f->ref, p);
+}
+
+static verdict run_apart(void *user, const program *p) {
+    fuzzer *f = user;
+    verdict v = blame(-1, "crashed");
+    int ends[2];
+    fflush(stdout);
+    if (pipe(ends)) return v;
+    pid_t child = fork();
+    if (child == 0) {
+        fuzzer own = {.mode = f->mode};
+        if (open_contexts(&own)) v = compare(own.qn, own.ref, p);
+        _exit(write(ends[1], &v, sizeof v) != (ssize_t)sizeof v);
+    }
+    close(ends[1]);
+    if (read(ends[0], &v, sizeof v) != (ssize_t)sizeof v) v = blame(-1, "crashed");
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+    return v;
+}
+
+static fuzzer fuzz = {.graphs = 0};
+
+/* A crash cannot be shrunk in this process, but says how to repeat it in one that survives. */
+static void crashed(int number) {
+    char text[120];
+    int n = snprintf(text, sizeof text, "crashed: fuzz_graph 1 %llu %s apart\n",
+                     (unsigned long long)fuzz.seed, modes[fuzz.mode].name);
+    if (write(1, text, (size_t)n) != n) _exit(2);
+    signal(number, SIG_DFL);
+    raise(number);
 }
 
 static void one_graph(fuzzer *f, uint64_t seed) {
     program p;
-    state = seed;
+    program_runner run = f->apart ? run_apart : run_here;
+    f->seed = state = seed;
     (void)test_rand(&state);
-    random_program(&p);
+    random_program(&p, modes[f->mode].interpreted);
     f->graphs++, f->steps += p.steps;
-    verdict v = compare(f->cpu, f->ref, &p);
+    verdict v = run(f, &p);
     if (!v.failed) return;
     f->failed++;
-    printf("FAIL graph with seed %llu: %s\n", (unsigned long long)seed, v.text);
-    shrink(f->cpu, f->ref, &p, &v, 400);
+    printf("FAIL fuzz_graph 1 %llu %s: %s\n", (unsigned long long)seed, modes[f->mode].name,
+           v.text);
+    shrink(run, f, &p, &v, 400);
     printf(" smaller: %s\n", v.text);
     print_program(&p);
 }
 
+/* fuzz_graph [graphs [seed [mode [apart]]]] */
 int main(int argc, char **argv) {
-    test_begin(1, argv);
-    fuzzer f = {.graphs = 0};
+    fuzzer *f = &fuzz;
+    enum { BLOCK = 250 }; /* graphs between two mode changes, and two fresh contexts */
     int64_t graphs = argc > 1 ? atoll(argv[1]) : INT64_MAX;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
+    int only = -1;
+    for (int m = 0; argc > 3 && m < (int)COUNT_OF(modes); m++)
+        if (!strcmp(argv[3], modes[m].name)) only = m;
+    f->apart = argc > 4;
+    test_begin(1, argv);
+    signal(SIGSEGV, crashed), signal(SIGABRT, crashed), signal(SIGFPE, crashed);
     double start = clock_seconds(), limit = argc > 1 ? INFINITY : 60;
-    if (!open_contexts(&f)) {
-        printf("no context\n0 passed, 1 failed, 0 skipped\n");
-        return 1;
+    for (int64_t i = 0; i < graphs && f->failed < 5 && clock_seconds() - start < limit; i++) {
+        if (i % BLOCK == 0) {
+            f->mode = only >= 0 ? only : (int)(i / BLOCK % (int64_t)COUNT_OF(modes));
+            if (!f->apart && !open_contexts(f)) f->failed = 5, puts("no context");
+            if (argc > 1 && i && i % 1000 == 0)
+                printf("%lld graphs, %.0f s\n", (long long)i, clock_seconds() - start);
+        }
+        if (f->failed < 5) one_graph(f, seed + (uint64_t)i);
     }
-    for (int64_t i = 0; i < graphs && f.failed < 5 && clock_seconds() - start < limit; i++) {
-        one_graph(&f, seed + (uint64_t)i);
-        if (i % 1000 != 999) continue;
-        qn_close(f.cpu), qn_close(f.ref);
-        if (!open_contexts(&f)) return 1;
-        if (argc > 1) printf("%lld graphs, %.0f s\n", (long long)f.graphs, clock_seconds() - start);
-    }
-    qn_stats s;
-    qn_get_stats(f.cpu, &s);
-    printf("%lld graphs of %.1f steps in %.1f s, seeds from %llu\n", (long long)f.graphs,
-           (double)f.steps / (double)(f.graphs ? f.graphs : 1), clock_seconds() - start,
+    printf("%lld graphs of %.1f steps in %.1f s, seeds from %llu\n", (long long)f->graphs,
+           (double)f->steps / (double)(f->graphs ? f->graphs : 1), clock_seconds() - start,
            (unsigned long long)seed);
-    qn_close(f.cpu), qn_close(f.ref);
-    int64_t passed = argc > 1 ? f.graphs - f.failed : f.failed == 0; /* the suite counts one test */
-    printf("%lld passed, %lld failed, 0 skipped\n", (long long)passed, (long long)f.failed);
-    return f.failed ? 1 : 0;
+    close_contexts(f);
+    int64_t passed =
+        argc > 1 ? f->graphs - f->failed : f->failed == 0; /* the suite counts one test */
+    printf("%lld passed, %lld failed, 0 skipped\n", (long long)passed, (long long)f->failed);
+    return f->failed ? 1 : 0;
 }

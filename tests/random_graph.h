@@ -663,8 +663,12 @@ static inline void compact(program *p) {
     p->steps = n;
 }
 
+/* Runs a program somehow and says whether it failed. */
+typedef verdict (*program_runner)(void *user, const program *p);
+
 typedef struct shrinker {
-    qn_ctx *qn, *ref;
+    program_runner run;
+    void *user;
     program *best;
     verdict *verdict;
     int tries;
@@ -674,7 +678,7 @@ static inline bool keep_if_failing(shrinker *s, program *candidate) {
     compact(candidate);
     if (s->tries <= 0 || !infer_all(candidate)) return false;
     s->tries--;
-    verdict v = compare(s->qn, s->ref, candidate);
+    verdict v = s->run(s->user, candidate);
     if (!v.failed) return false;
     *s->best = *candidate;
     *s->verdict = v;
@@ -750,8 +754,8 @@ static inline bool shrink_dims(shrinker *s, int i) {
 }
 
 /* Make a failing program smaller while it fails, in at most `tries` runs. */
-static inline void shrink(qn_ctx *qn, qn_ctx *ref, program *p, verdict *v, int tries) {
-    shrinker s = {.qn = qn, .ref = ref, .best = p, .verdict = v, .tries = tries};
+static inline void shrink(program_runner run, void *user, program *p, verdict *v, int tries) {
+    shrinker s = {.run = run, .user = user, .best = p, .verdict = v, .tries = tries};
     program c = *p;
     if (v->step >= 0) {
         for (int i = 0; i < c.steps; i++)

@@ -325,6 +325,20 @@ static void a_reduction_of_one_element_follows_its_source(void) {
     check(&p, x);
 }
 
+static void a_single_element_is_padded_and_repeated(void) {
+    program p;
+    seed = 11;
+    for (int m = 0; m < MOVES; m++)
+        for (int k = 0; k < KERNELS && !test_state.bad; k++) {
+            memset(&p, 0, sizeof p);
+            int x = apply_move(&p, input(&p, QN_F32, 2, (int64_t[]){1, 1}), PAD);
+            check(&p, apply_kernel(&p, apply_move(&p, x, (move)m), (kernel)k));
+            memset(&p, 0, sizeof p);
+            x = apply_move(&p, input(&p, QN_F32, 2, (int64_t[]){1, 1}), (move)m);
+            check(&p, apply_kernel(&p, apply_move(&p, x, PAD), (kernel)k));
+        }
+}
+
 static void movement_of_empty_arrays(void) {
     program p;
     seed = 9;
@@ -334,6 +348,27 @@ static void movement_of_empty_arrays(void) {
             int x = input(&p, QN_F32, 3, (int64_t[]){2, 0, 3});
             check(&p, apply_kernel(&p, apply_move(&p, x, (move)m), (kernel)k));
         }
+}
+
+/* Whatever is made of no elements is known when the graph is made. */
+static void nodes_over_no_elements_are_constants(void) {
+    program p;
+    static const int ops[] = {OP_SUM, OP_PROD, OP_MAX, OP_MIN};
+    static const double identity[] = {0, 1, -INFINITY, INFINITY};
+    qn_scope scope = qn_scope_begin(ref);
+    float none[1], got[2];
+    qn_tensor *x = qn_from(ref, QN_F32, 2, (int64_t[]){2, 0}, none);
+    for (int i = 0; i < 4; i++) {
+        qn_tensor *r = build_reduce(ops[i], x, 2, false);
+        CHECK_INT(node_at(ref->graph, r->node)->op, OP_CONST);
+        CHECK_INT(qn_read(r, got, sizeof got), QN_OK);
+        CHECK_NEAR(got[1], identity[i], 0, 0);
+    }
+    qn_tensor *y = build_elem(OP_EXP, 1, &x);
+    CHECK_INT(node_at(ref->graph, y->node)->op, OP_CONST);
+    qn_scope_end(ref, scope);
+    memset(&p, 0, sizeof p);
+    check(&p, apply_move(&p, input(&p, QN_F32, 2, (int64_t[]){2, 0}), PAD));
 }
 
 int main(int argc, char **argv) {
@@ -349,7 +384,9 @@ int main(int argc, char **argv) {
     RUN(a_padded_view_permutes_and_pads_again);
     RUN(a_reshape_splits_across_padded_axes);
     RUN(a_reduction_of_one_element_follows_its_source);
+    RUN(a_single_element_is_padded_and_repeated);
     RUN(movement_of_empty_arrays);
+    RUN(nodes_over_no_elements_are_constants);
     qn_close(cpu), qn_close(ref);
     return test_end();
 }

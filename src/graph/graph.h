@@ -380,6 +380,12 @@ extern grad_rule *const grad_rules[OP_COUNT]; /* NULL: no gradient */
 bool grad_wants(const grad *c, node_id n, int source);
 void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where not wanted */
 
+/* ---- empty.c ---------------------------------------------------------------------------------
+ */
+
+/* The constant that a node without elements, or over a source without elements, is; or 0. */
+node_id empty_apply(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src);
+
 /* ---- rules.c
  * -------------------------------------------------------------------------------------------------
  */

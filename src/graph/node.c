@@ -171,7 +171,8 @@ static node_id node_take(graph *g, const graph_node *n) {
 
 node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
                   tuple_id attr, uint64_t bits) {
-    node_id simpler = rules_apply(g, op, dtype, shape, n, src, attr, bits);
+    node_id simpler = empty_apply(g, op, dtype, shape, n, src);
+    if (!simpler) simpler = rules_apply(g, op, dtype, shape, n, src, attr, bits);
     if (simpler) return simpler;
     graph_node node = {.op = (uint8_t)op,
                        .dtype = (uint8_t)dtype,

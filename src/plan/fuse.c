@@ -353,7 +353,7 @@ static void push_sources(fuse *fu, node_id n, const use *u) {
     switch (op_rows[x->op].class_) {
     case CLASS_MOVE: {
         bool one = node_size(fu, x->src[0]) == 1;
-        if (!one && x->op != OP_RESHAPE) k->flat = false;
+        if (x->op == OP_PAD || (!one && x->op != OP_RESHAPE)) k->flat = false;
         move_use(fu, x, u, &v);
         add_use(fu, x->src[0], &v);
         break;

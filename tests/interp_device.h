@@ -1,0 +1,88 @@
+/* interp_device.h - a device for tests that runs kernel trees by kern_interp.h: the whole way but
+ * the emitter, with every access checked against its memory and parallel trips run in another
+ * order. A program is the kernel's text parsed again, so text must say all there is to a kernel. It needs no compiler, so it is the way to run very many small graphs. */
+#ifndef QN_INTERP_DEVICE_H
+#define QN_INTERP_DEVICE_H
+
+#include "kern_interp.h"
+#include "run/run.h"
+
+typedef struct interp_program {
+    dev_program base;
+    kern *k;
+} interp_program;
+
+static inline dev_program *interp_compile(void *state, kern *k) {
+    heap *h = &(*(qn_ctx **)state)->heap;
+    str text;
+    str_open(&text, h);
+    kern_print(k, &text);
+    kern *copy = kern_parse(h->ctx, text.s);
+    str_free(&text);
+    interp_program *p = copy ? heap_try(h, sizeof *p) : NULL;
+    if (!p) {
+        kern_close(copy);
+        raise_error(h->ctx, copy ? QN_ENOMEM : QN_EINTERNAL, "interp: cannot keep %s", k->name);
+    }
+    *p = (interp_program){.k = copy};
+    p->base = (dev_program){.name = copy->name, .args = copy->args, .vars = copy->dim_vars};
+    return &p->base;
+}
+
+static inline void interp_unload(void *state, dev_program *program) {
+    heap *h = &(*(qn_ctx **)state)->heap;
+    kern_close(((interp_program *)program)->k);
+    heap_free(h, program, sizeof(interp_program));
+}
+
+static inline qn_code interp_launch(void *state, dev_program *program, int sets,
+                                    const dev_set *set) {
+    qn_ctx *qn = *(qn_ctx **)state;
+    for (int s = 0; s < sets; s++) {
+        void *arg[256];
+        char error[200];
+        if (program->args > 256) return fail(qn, QN_EDEVICE, "interp: %d arguments", program->args);
+        for (int i = 0; i < program->args; i++)
+            arg[i] = (char *)set[s].arg[i].memory + set[s].arg[i].offset;
+        if (!interp_run(((interp_program *)program)->k, true, set[s].var, arg, error))
+            return fail(qn, QN_EDEVICE, "interp: kernel %s: %s", program->name, error);
+    }
+    return QN_OK;
+}
+
+static inline void interp_limits(void *state, kern_limits *out) {
+    (void)state;
+    *out = (kern_limits){.vector_bytes = 32, .registers = 16, .threads = 2};
+    out->l1 = 32 << 10, out->l2 = 1 << 20, out->l3 = 8 << 20;
+}
+
+static const dev_table interp_device = {
+    .name = "interp",
+    .description = "kernel trees run by an interpreter, for tests",
+    .host_memory = true,
+    .executes = true,
+    .limits = interp_limits,
+    .compile = interp_compile,
+    .unload = interp_unload,
+    .launch = interp_launch,
+    .alloc = dev_host_alloc,
+    .free = dev_host_free,
+    .copy_in = dev_host_copy_in,
+    .copy_out = dev_host_copy_out,
+};
+
+/* A context on it: one of `ref`, whose state is its context, too, with another table. */
+static inline qn_ctx *interp_open(const qn_options *options) {
+    static dev_table table;
+    qn_options o = *options;
+    o.device = "ref";
+    qn_ctx *qn = qn_open(&o);
+    if (!qn) return NULL;
+    table = interp_device;
+    table.close = dev_ref.close;
+    qn->run->dev = &table;
+    interp_limits(NULL, &qn->run->limits);
+    return qn;
+}
+
+#endif
