@@ -31,22 +31,28 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/libquern.a: $(LIBOBJ)
-	@rm -f $@
-	ar rcs $@ $^
+# The list of sources, touched when it changes: a file that goes must leave the library, too.
+$(BUILD)/sources: FORCE
+	@mkdir -p $(@D)
+	@echo '$(LIBSRC) $(CLIOBJ)' | cmp -s - $@ || echo '$(LIBSRC) $(CLIOBJ)' >$@
 
-$(BUILD)/$(SONAME): $(LIBOBJ) src/quern.map
-	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/quern.map \
+$(BUILD)/libquern.a: $(LIBOBJ) $(BUILD)/sources
+	@rm -f $@
+	@echo "  ar $@"; ar rcs $@ $(LIBOBJ)
+
+$(BUILD)/$(SONAME): $(LIBOBJ) $(BUILD)/sources src/quern.map
+	@echo "  ld $@"; $(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/quern.map \
 	    $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(LIBOBJ) $(LDLIBS)
 
 $(BUILD)/quern: $(CLIOBJ) $(BUILD)/libquern.a
-	$(CC) -o $@ $^ $(LDLIBS)
+	@echo "  ld $@"; $(CC) -o $@ $^ $(LDLIBS)
 
-# Tests link the static library, so that they reach internal functions; examples see what users see.
+# Programs link the static library: so tests reach internal functions.
 define program
 $(BUILD)/$(1)/%: $(1)/%.c $(BUILD)/libquern.a
 	@mkdir -p $$(@D)
-	$$(CC) $$(ALL_CFLAGS) -I$(1) -MMD -MP -MT $$@ -MF $$@.d $$< -o $$@ $(BUILD)/libquern.a $$(LDLIBS)
+	@echo "  cc $$<"; $$(CC) $$(ALL_CFLAGS) -I$(1) -MMD -MP -MT $$@ -MF $$@.d $$< -o $$@ \
+	    $(BUILD)/libquern.a $$(LDLIBS)
 endef
 $(foreach d,tests bench examples,$(eval $(call program,$(d))))
 
@@ -106,4 +112,5 @@ help:  ## this list
 	@echo "variables: CC, CFLAGS, PREFIX, DESTDIR, SAN=1 (sanitizers), DEBUG=1 (internal checks)"
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+FORCE:
 .PHONY: all tests test examples bench demo setup style gen-check symbols install uninstall clean help

@@ -14,4 +14,15 @@ done
 check lessons_leave_nothing test ! -e lesson.safetensors
 prints() { "$build/examples/01_tensor" | grep -q -- "$1"; }
 check lesson_1_computes prints '^row sums: 33 37.5$' # (11 + 22 + 33) / 2, (14 + 25 + 36) / 2
+
+readme() { # the example of README.md builds with the header and library, and prints a gradient
+    sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d' >"$scratch/readme.c"
+    # shellcheck disable=SC2086
+    ${CC:-cc} -Wall -Wextra -Werror -Iinclude "$scratch/readme.c" "$build/libquern.a" $(sanitizers) \
+        -o "$scratch/readme" -lm -ldl -pthread && "$scratch/readme" | grep 'f32\[784, 10\]'
+}
+sanitizers() {
+    case $build in *san*) echo "-fsanitize=address,undefined" ;; esac
+}
+check readme_example readme
 test_end

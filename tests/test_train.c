@@ -69,7 +69,7 @@ static bool losses_on(const char *device, int steps, float *loss) {
     run_of r;
     qn_ctx *qn = qn_open(&(qn_options){.device = device});
     if (!qn) return false;
-    CHECK(make_run(&r, qn, 16, 2, 16, 4));
+    if (!make_run(&r, qn, 16, 2, 16, 4)) FAIL("%s", qn_error(qn));
     for (int i = 0; i < steps && !test_state.bad; i++) CHECK_INT(train_step(&r, i, &loss[i]), 0);
     CHECK_STR(qn_error(qn), "");
     close_run(&r);
@@ -108,8 +108,8 @@ static void steps_share_one_plan(void) {
     run_of r;
     float loss;
     qn_stats early, late;
-    CHECK(make_run(&r, qn_open(NULL), 16, 2, 16, 4));
-    for (int i = 0; i < 8; i++) {
+    if (!make_run(&r, qn_open(NULL), 16, 2, 16, 4)) FAIL("%s", qn_error(r.qn));
+    for (int i = 0; i < 8 && !test_state.bad; i++) {
         CHECK_INT(train_step(&r, i, &loss), 0);
         if (i == 1) qn_get_stats(r.qn, &early);
     }
@@ -138,7 +138,7 @@ static void memory_does_not_grow_over_many_steps(void) {
     float loss;
     long before = 0;
     uint64_t host = 0;
-    CHECK(make_run(&r, qn_open(NULL), 4, 1, 4, 1));
+    if (!make_run(&r, qn_open(NULL), 4, 1, 4, 1)) FAIL("%s", qn_error(r.qn));
     for (int i = 0; i < STEPS && !test_state.bad; i++) {
         CHECK_INT(train_step(&r, i, &loss), 0);
         if (i != SETTLED) continue;
