@@ -143,7 +143,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out) {
     r->stats.run_seconds += clock_seconds() - start;
 }
 
-/* QN_DEBUG=x: each launch's time so far, the longest first would lose the order; so as they run. */
+/* QN_DEBUG=x, when the context closes: each launch's mean time and share, in the order they run. */
 void plan_log_times(qn_ctx *qn, const run_plan *p) {
     double total = 0;
     for (uint32_t i = 0; i < p->launches; i++) total += p->launch[i].seconds;
@@ -155,5 +155,7 @@ void plan_log_times(qn_ctx *qn, const run_plan *p) {
                  total > 0 ? 100 * l->seconds / total : 0, (unsigned long long)l->runs, l->sets,
                  l->program->name);
     }
-    if (p->launches) log_line(qn, "x plan of %u launches: %.3f ms", p->launches, total * 1e3);
+    if (p->launches && p->launch[0].runs)
+        log_line(qn, "x plan of %u launches: %.3f ms a run", p->launches,
+                 total / (double)p->launch[0].runs * 1e3);
 }

@@ -70,7 +70,6 @@ static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
         if (node_is_memory(x)) leaf[leaves++] = x->buffer;
     }
     plan_run(qn, p, leaf, out);
-    if (debug_on(qn, 'x')) plan_log_times(qn, p);
 }
 
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
