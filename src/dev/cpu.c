@@ -34,8 +34,7 @@ static int64_t system_number(int name, int64_t otherwise) {
 
 static void cpu_limits(void *state, kern_limits *out) {
     cpu *c = state;
-    bool wide = __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512dq");
+    bool wide = cpu_wide();
     *out = (kern_limits){.vector_bytes = wide ? 64 : 32,
                          .registers = wide ? 32 : 16,
                          .l1 = system_number(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
@@ -127,7 +126,7 @@ static const char *load(cpu *c, cpu_program *p, const str *object) {
 }
 
 static void make_program(cpu *c, kern *k, cpu_program *p, str *object) {
-    cpu_compile(c, k, object);
+    p->program.cached = cpu_compile(c, k, object);
     const char *why = load(c, p, object);
     if (why) raise_error(c->ctx, QN_EDEVICE, "kernel %s: %s", k->name, why);
 }

@@ -1,11 +1,133 @@
-/* cpu_compile.c - how a kernel becomes an object. */
+/* cpu_compile.c - how a kernel becomes an object: from the disk cache, through LLVM, or through the
+ * system's C compiler.
+ *
+ * Knob cpu says which compiler; without it the first that works is taken. Loading libLLVM takes
+ * longer than a small program runs, so where a cache is in force and the C compiler stands by, the
+ * choice waits until something is missing in the cache.
+ *
+ * A cached object's key is everything that its code depends on: the kernel's text, the compiler
+ * asked for, the processor, and this very library (its file's size and time: who builds Quern anew
+ * builds kernels anew). */
 #include "dev/cpu.h"
 
-bool cpu_choose_compiler(cpu *c, str *why) {
-    c->llvm = emit_llvm_open(c->ctx, why);
-    return c->llvm != NULL;
+#include <dlfcn.h>
+#include <sys/stat.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+bool cpu_wide(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq");
+#else
+    return false;
+#endif
 }
 
-void cpu_compile(cpu *c, kern *k, str *out) {
-    emit_llvm_object(c->llvm, k, out);
+/* ---- choosing ------------------------------------------------------------------------------- */
+
+static bool choose(cpu *c, str *why) {
+    const char *wanted = c->ctx->knob[KNOB_CPU].text;
+    bool any = !*wanted, cc = !strcmp(wanted, "cc"), llvm = !strcmp(wanted, "llvm");
+    c->chosen = true;
+    if (any || llvm) {
+        c->llvm = emit_llvm_open(c->ctx, why);
+        if (c->llvm) return true;
+    }
+    if (any || cc) {
+        if (cpu_cc_found(c->ctx)) return true;
+        str_addf(why, "%sno C compiler \"%s\"", why->len ? "; " : "", c->ctx->knob[KNOB_CC].text);
+    }
+    if (!any && !cc && !llvm) str_addf(why, "QN_CPU is \"%s\", not llvm or cc", wanted);
+    c->chosen = false;
+    return false;
+}
+
+bool cpu_choose_compiler(cpu *c, str *why) {
+#if defined(__x86_64__)
+    c->cached = cpu_cache_open(c->ctx);
+    bool wait = c->cached && strcmp(c->ctx->knob[KNOB_CPU].text, "llvm") && cpu_cc_found(c->ctx);
+    return wait || choose(c, why);
+#else
+    (void)choose;
+    (void)c;
+    str_add(why, "kernels are compiled for x86-64 only");
+    return false;
+#endif
+}
+
+/* ---- keys ----------------------------------------------------------------------------------- */
+
+static void add_processor(str *key) {
+#if defined(__x86_64__)
+    static const unsigned leaf[] = {0, 1, 7, 0xd, 0x80000002, 0x80000003, 0x80000004};
+    for (size_t i = 0; i < COUNT_OF(leaf); i++) {
+        unsigned a = 0, b = 0, c = 0, d = 0;
+        __get_cpuid_count(leaf[i], leaf[i] == 0xd, &a, &b, &c, &d);
+        if (leaf[i] == 1) b = 0, c &= ~(1u << 27); /* which core this is; what the system enabled */
+        if (leaf[i] == 0xd) b = 0;
+        str_addf(key, " %x.%x.%x.%x", a, b, c, d);
+    }
+#endif
+}
+
+static void add_library(str *key) {
+    static const char here;
+    Dl_info info;
+    struct stat s;
+    str_addf(key, " quern %s", qn_version());
+    if (dladdr(&here, &info) && info.dli_fname && !stat(info.dli_fname, &s))
+        str_addf(key, " %lld %lld.%ld", (long long)s.st_size, (long long)s.st_mtim.tv_sec,
+                 s.st_mtim.tv_nsec);
+}
+
+static void add_key(cpu *c, const kern *k, str *key) {
+    str_addf(key, "compiler %s %s processor", c->ctx->knob[KNOB_CPU].text,
+             c->ctx->knob[KNOB_CC].text);
+    add_processor(key);
+    add_library(key);
+    str_add(key, "\n");
+    kern_print(k, key);
+}
+
+/* ---- compiling ------------------------------------------------------------------------------ */
+
+static void log_source(cpu *c, kern *k, str *text) {
+    if (!debug_on(c->ctx, 'c')) return;
+    if (c->llvm) emit_llvm_text(c->llvm, k, text);
+    log_line(c->ctx, "c %s", text->s);
+}
+
+static void compile(cpu *c, kern *k, str *text, str *object) {
+    if (!c->chosen && !choose(c, text))
+        raise_error(c->ctx, QN_EDEVICE, "kernel %s: %s", k->name, text->s ? text->s : "");
+    if (!c->llvm) emit_c99(k, text);
+    log_source(c, k, text);
+    if (c->llvm)
+        emit_llvm_object(c->llvm, k, object);
+    else
+        cpu_cc_compile(c->ctx, k->name, text, object);
+}
+
+bool cpu_compile(cpu *c, kern *k, str *object) {
+    str key, text;
+    str_open(&key, &c->ctx->heap);
+    str_open(&text, &c->ctx->heap);
+    guard g;
+    guard_open(&c->ctx->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&c->ctx->heap, &g);
+        str_free(&key);
+        str_free(&text);
+        heap_unwind(&c->ctx->heap);
+    }
+    if (c->cached) add_key(c, k, &key);
+    bool found = c->cached && cpu_cache_get(c->ctx, &key, object);
+    if (!found) compile(c, k, &text, object);
+    if (!found && c->cached) cpu_cache_put(c->ctx, &key, object);
+    guard_close(&c->ctx->heap, &g);
+    str_free(&key);
+    str_free(&text);
+    return found;
 }

@@ -465,25 +465,6 @@ static void store_vector(llvm *s, store *w, const place *p) {
         store_lanes(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]), mask);
 }
 
-/* Lanes that may meet in one place are merged one after the other. */
-static void store_each(llvm *s, store *w, const place *p) {
-    val mask = llvm_and_mask(s, w->valid, s->mask), pointers[KERN_STATES];
-    for (int i = 0; i < w->n; i++) pointers[i] = lane_pointers(s, &p[i]);
-    for (int lane = 0; lane < s->width; lane++) {
-        store one = *w;
-        place at[KERN_STATES];
-        for (int i = 0; i < w->n; i++) {
-            one.x[i] = llvm_lane(s, w->x[i], lane);
-            at[i] = p[i];
-            at[i].pointer = llvm_lane(s, pointers[i], lane);
-        }
-        llvm_guard g;
-        if (mask.v) llvm_open_guard(s, llvm_lane(s, mask, lane), &g);
-        update_scalar(s, &one, at);
-        if (mask.v) llvm_close_guard(s, &g);
-    }
-}
-
 void llvm_store(llvm *s, const kern_stmt *t) {
     llvm_begin_statement(s);
     store w = {.t = t, .n = t->n};
@@ -498,10 +479,8 @@ void llvm_store(llvm *s, const kern_stmt *t) {
     for (int i = 0; i < w.n; i++) p[i] = place_of(s, t->store.mem[i], t->store.index, dyn);
     if (p[0].stride == STRIDE_NONE)
         store_one(s, &w, p);
-    else if (p[0].stride == STRIDE_CONSTANT || t->monoid == MONOID_SET)
-        store_vector(s, &w, p);
     else
-        store_each(s, &w, p);
+        store_vector(s, &w, p); /* a VEC loop's lanes never meet in one place */
     for (int i = 0; i < w.n; i++) {
         s->version[t->store.mem[i]]++;
         s->written[t->store.mem[i]] = s->depth;

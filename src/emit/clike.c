@@ -1,0 +1,443 @@
+/* clike.c - a kernel's tree as C99, to be compiled by any C compiler or kept as a file.
+ *
+ * The text says what the tree says: loops are loops (unrolled ones, too: compilers judge better how
+ * far), arguments are restricted pointers, LOCAL tiles lie in the scratch that the caller gives,
+ * REG tiles are local arrays. A VEC loop is a loop over
+ * lanes, which a C compiler turns into vectors by itself; where it holds other loops, each
+ * statement in it runs its own lanes, so that the lanes stay innermost. What several uses of a
+ * statement share is computed once, in a variable x1, x2, ...; the rest nests.
+ *
+ * Text is written twice over: the kernel's body, and in front of it the small functions that the
+ * body turned out to need (clike_ops.c). */
+#include "emit/clike.h"
+
+enum { DEEPEST = 6 }; /* nesting of one expression */
+
+static void line(clike *c) {
+    for (int i = 0; i < c->indent; i++) str_add(c->out, "    ");
+}
+
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+static void begin_statement(clike *c) {
+    uint32_t n = c->k->exprs;
+    if (n > c->cap) {
+        c->cap = 2 * n;
+        c->uses = arena_alloc(&c->arena, c->cap * sizeof *c->uses);
+        c->name = arena_alloc(&c->arena, c->cap * sizeof *c->name);
+        c->height = arena_alloc(&c->arena, c->cap);
+        c->wanted = arena_alloc(&c->arena, c->cap);
+    }
+    memset(c->uses, 0, n * sizeof *c->uses);
+    memset(c->name, 0, n * sizeof *c->name);
+    c->names = 0;
+}
+
+static void print_memory(clike *c, kmem m) {
+    const kern_memory *mem = kern_m(c->k, m);
+    if (mem->scope == KERN_ARG)
+        str_addf(c->out, "a%d", mem->arg);
+    else
+        str_addf(c->out, "t%d", kern_tile_number(c->k, m));
+}
+
+static void print_expr(clike *c, kexpr e);
+
+static void print_place(clike *c, kmem m, sym index, kexpr dyn) {
+    print_memory(c, m);
+    str_add(c->out, "[");
+    clike_sym(c, index);
+    if (dyn) {
+        str_add(c->out, " + ");
+        print_expr(c, dyn);
+    }
+    str_add(c->out, "]");
+}
+
+static void print_condition(clike *c, sym valid, kexpr when) {
+    if (valid != SYM_TRUE) clike_truth(c, valid);
+    if (valid != SYM_TRUE && when) str_add(c->out, " && ");
+    if (when) print_expr(c, when);
+}
+
+static void print_load(clike *c, const kern_expr *e) {
+    if (!e->load.mem) { /* combine's old value */
+        str_addf(c->out, "o%d", (int)e->load.index);
+        return;
+    }
+    bool whole = e->load.valid == SYM_TRUE && !e->load.guard;
+    if (!whole) {
+        str_add(c->out, "(");
+        print_condition(c, e->load.valid, e->load.guard);
+        str_add(c->out, " ? ");
+    }
+    bool reg = kern_m(c->k, e->load.mem)->scope == KERN_REG;
+    bool convert = !reg && (e->dtype == QN_F16 || e->dtype == QN_BF16);
+    if (convert) str_add(c->out, clike_load(c, e->dtype));
+    print_place(c, e->load.mem, e->load.index, e->load.dyn);
+    if (convert) str_add(c->out, ")");
+    if (!whole) str_add(c->out, " : 0)");
+}
+
+static void print_op(clike *c, const kern_expr *e) {
+    int in = kern_e(c->k, e->arg[e->n - 1])->dtype;
+    const char *sign;
+    if (clike_infix(e->op, in, &sign)) {
+        str_add(c->out, "(");
+        print_expr(c, e->arg[0]);
+        str_addf(c->out, " %s ", sign);
+        print_expr(c, e->arg[1]);
+    } else {
+        clike_call(c, e->op, e->dtype, in);
+        for (int i = 0; i < e->n; i++) {
+            if (i) str_add(c->out, ", ");
+            print_expr(c, e->arg[i]);
+        }
+    }
+    str_add(c->out, ")");
+}
+
+static void print_node(clike *c, kexpr id) {
+    kern_expr e = *kern_e(c->k, id);
+    if (e.kind == KE_CONST) {
+        clike_constant(c, e.dtype, e.bits);
+    } else if (e.kind == KE_INDEX) {
+        str_add(c->out, "(");
+        clike_sym(c, e.index);
+        str_add(c->out, ")");
+    } else if (e.kind == KE_LOAD) {
+        print_load(c, &e);
+    } else {
+        print_op(c, &e);
+    }
+}
+
+static void print_expr(clike *c, kexpr e) {
+    if (c->name[e])
+        str_addf(c->out, "x%u", c->name[e]);
+    else
+        print_node(c, e);
+}
+
+/* Lines for what the roots share or would nest too deeply. Arguments have smaller numbers than
+ * their users, so counting goes down and printing up. */
+static void print_shared(clike *c, int n, const kexpr *root) {
+    kexpr top = 0, *slot[3];
+    for (int i = 0; i < n; i++)
+        if (root[i] > top) top = root[i];
+    if (!top) return;
+    memset(c->wanted, 0, top + 1);
+    for (int i = 0; i < n; i++)
+        if (root[i]) c->wanted[root[i]] = 1, c->uses[root[i]]++;
+    for (kexpr e = top; e; e--) {
+        if (!c->wanted[e] || c->name[e]) continue;
+        int args = kern_expr_args(kern_e(c->k, e), slot);
+        for (int i = 0; i < args; i++) c->wanted[*slot[i]] = 1, c->uses[*slot[i]]++;
+    }
+    for (kexpr e = 1; e <= top; e++) {
+        if (!c->wanted[e] || c->name[e]) continue;
+        int args = kern_expr_args(kern_e(c->k, e), slot), height = 0;
+        for (int i = 0; i < args; i++)
+            if (!c->name[*slot[i]] && c->height[*slot[i]] >= height)
+                height = c->height[*slot[i]] + 1;
+        c->height[e] = (uint8_t)height;
+        kern_expr x = *kern_e(c->k, e);
+        bool plain = x.kind == KE_CONST || (x.kind == KE_LOAD && !x.load.mem);
+        if (plain || (c->uses[e] < 2 && height < DEEPEST)) continue;
+        line(c);
+        str_addf(c->out, "const %s x%u = ", clike_type(x.dtype), c->names + 1);
+        print_node(c, e);
+        str_add(c->out, ";\n");
+        c->name[e] = ++c->names;
+    }
+}
+
+/* ---- stores --------------------------------------------------------------------------------- */
+
+static void open_lanes(clike *c) {
+    const char *name = sym_name(c->syms, c->lane_var);
+    line(c);
+    str_addf(c->out, "for (int64_t %s_ = 0; %s_ < ", name, name);
+    clike_sym(c, c->lane_extent);
+    str_addf(c->out, "; %s_++) {\n", name);
+    c->indent++;
+}
+
+static void close_block(clike *c) {
+    c->indent--;
+    line(c);
+    str_add(c->out, "}\n");
+}
+
+/* What a store writes: the values themselves, or the monoid's formula about the old ones. */
+static void combined(clike *c, const kern_stmt *t, kexpr *result) {
+    kexpr old[KERN_STATES] = {0};
+    for (int i = 0; i < t->n; i++) result[i] = t->store.value[i];
+    if (t->monoid == MONOID_SET) return;
+    for (int i = 0; i < t->n; i++) {
+        kern_expr e;
+        memset(&e, 0, sizeof e);
+        e.kind = KE_LOAD;
+        e.dtype = kern_m(c->k, t->store.mem[i])->dtype;
+        e.load.index = (sym)i;
+        e.load.valid = SYM_TRUE;
+        old[i] = kern_intern(c->k, &e);
+    }
+    kern_combine(c->k, t->monoid, old, t->store.value, result);
+}
+
+static void print_old(clike *c, const kern_stmt *t, int i) {
+    const kern_memory *mem = kern_m(c->k, t->store.mem[i]);
+    line(c);
+    str_addf(c->out, "const %s o%d = ", clike_type(mem->dtype), i);
+    str_add(c->out, mem->scope == KERN_REG ? "(" : clike_load(c, mem->dtype));
+    print_place(c, t->store.mem[i], t->store.index, t->store.dyn);
+    str_add(c->out, ");\n");
+}
+
+static void print_update(clike *c, const kern_stmt *t, const kexpr *result) {
+    for (int i = 0; i < t->n && t->monoid != MONOID_SET; i++) print_old(c, t, i);
+    print_shared(c, t->n, result);
+    for (int i = 0; i < t->n; i++) {
+        const kern_memory *mem = kern_m(c->k, t->store.mem[i]);
+        line(c);
+        print_place(c, t->store.mem[i], t->store.index, t->store.dyn);
+        str_add(c->out, " = ");
+        bool convert = mem->scope != KERN_REG && (mem->dtype == QN_F16 || mem->dtype == QN_BF16);
+        if (convert) str_add(c->out, clike_store(c, mem->dtype));
+        print_expr(c, result[i]);
+        str_add(c->out, convert ? ");\n" : ";\n");
+    }
+}
+
+static void write_store(clike *c, const kern_stmt *t) {
+    kexpr result[KERN_STATES] = {0}, early[2] = {t->store.guard, t->store.dyn};
+    combined(c, t, result);
+    begin_statement(c);
+    if (c->lane_var && c->lanes_inside) {
+        open_lanes(c);
+    } else {
+        line(c);
+        str_add(c->out, "{\n");
+        c->indent++;
+    }
+    print_shared(c, 2, early);
+    bool sure = t->store.valid == SYM_TRUE && !t->store.guard;
+    if (!sure) {
+        line(c);
+        str_add(c->out, "if (");
+        print_condition(c, t->store.valid, t->store.guard);
+        str_add(c->out, ") {\n");
+        c->indent++;
+    }
+    print_update(c, t, result);
+    if (!sure) close_block(c);
+    close_block(c);
+}
+
+/* ---- tiles ---------------------------------------------------------------------------------- */
+
+static void write_define(clike *c, kmem m, kexpr value) {
+    const kern_memory *mem = kern_m(c->k, m);
+    int number = kern_tile_number(c->k, m);
+    bool reg = mem->scope == KERN_REG;
+    const char *type = reg ? clike_type(mem->dtype) : clike_memory_type(mem->dtype);
+    line(c);
+    if (reg)
+        str_addf(c->out, "%s t%d[%lld];\n", type, number,
+                 (long long)(sym_hi(c->syms, mem->size) > 0 ? sym_hi(c->syms, mem->size) : 1));
+    else
+        str_addf(c->out, "%s *restrict t%d = (%s *)((char *)scratch + %lld);\n", type, number, type,
+                 (long long)c->launch.offset[m]);
+    if (!value) return;
+    begin_statement(c);
+    line(c);
+    str_add(c->out, "{\n");
+    c->indent++;
+    print_shared(c, 1, &value);
+    line(c);
+    str_addf(c->out, "const %s v = %s", type, reg ? "(" : clike_store(c, mem->dtype));
+    print_expr(c, value);
+    str_add(c->out, ");\n");
+    line(c);
+    str_add(c->out, "for (int64_t e = 0; e < ");
+    clike_sym(c, mem->size);
+    str_addf(c->out, "; e++) t%d[e] = v;\n", number);
+    close_block(c);
+}
+
+/* ---- loops ---------------------------------------------------------------------------------- */
+
+static void write_block(clike *c, kstmt parent);
+
+static bool holds_loop(const clike *c, kstmt loop) {
+    for (kstmt i = kern_s(c->k, loop)->first; i; i = kern_s(c->k, i)->next)
+        if (kern_s(c->k, i)->kind == KS_LOOP) return true;
+    return false;
+}
+
+static void write_lanes(clike *c, kstmt loop) {
+    const kern_stmt *t = kern_s(c->k, loop);
+    c->lane_var = t->l.var;
+    c->lane_extent = t->l.extent;
+    c->lanes_inside = holds_loop(c, loop);
+    if (!c->lanes_inside) open_lanes(c);
+    write_block(c, loop);
+    if (!c->lanes_inside) close_block(c);
+    c->lane_var = SYM_ZERO;
+}
+
+static void write_loop(clike *c, kstmt loop) {
+    kern_stmt t = *kern_s(c->k, loop);
+    if (t.loop == KERN_VEC) {
+        write_lanes(c, loop);
+        return;
+    }
+    const char *name = sym_name(c->syms, t.l.var);
+    line(c);
+    str_addf(c->out, "for (int64_t %s_ = 0; %s_ < ", name, name);
+    clike_sym(c, t.l.extent);
+    str_addf(c->out, "; %s_++) {\n", name);
+    c->indent++;
+    write_block(c, loop);
+    close_block(c);
+}
+
+static void write_block(clike *c, kstmt parent) {
+    for (kstmt i = kern_s(c->k, parent)->first; i; i = kern_s(c->k, i)->next) {
+        kern_stmt t = *kern_s(c->k, i);
+        if (t.kind == KS_LOOP)
+            write_loop(c, i);
+        else if (t.kind == KS_DEF)
+            write_define(c, t.def.mem, t.def.value);
+        else
+            write_store(c, &t);
+    }
+}
+
+/* ---- the functions -------------------------------------------------------------------------- */
+
+static void declare_variables(clike *c) {
+    for (int i = 0; i < c->k->dim_vars; i++)
+        str_addf(c->out, "    const int64_t %s_ = vars[%d];\n", sym_name(c->syms, c->k->dim_var[i]),
+                 i);
+}
+
+/* One root's share of the items [begin, end): its own are [offset, offset + trips). */
+static void write_root(clike *c, kstmt root, sym offset, sym trips) {
+    kern_stmt t = *kern_s(c->k, root);
+    str_add(c->out, "    {\n        const int64_t first = ");
+    clike_sym(c, offset);
+    str_add(c->out, ", past = ");
+    clike_sym(c, sym_add(c->syms, offset, trips));
+    str_add(c->out, ";\n");
+    c->indent = 2;
+    line(c);
+    if (t.loop == KERN_PAR) {
+        const char *name = sym_name(c->syms, t.l.var);
+        str_addf(c->out,
+                 "for (int64_t %s_ = most(begin, first) - first; "
+                 "%s_ < least(end, past) - first; %s_++) {\n",
+                 name, name, name);
+        c->indent++;
+        write_block(c, root);
+        close_block(c);
+    } else {
+        str_add(c->out, "if (begin <= first && past <= end) {\n");
+        c->indent++;
+        write_loop(c, root);
+        close_block(c);
+    }
+    c->indent = 1;
+    str_add(c->out, "    }\n");
+}
+
+static void write_kernel(clike *c) {
+    str_add(c->out, "void " EMIT_KERNEL "(void *const *args, const int64_t *vars, void *scratch, "
+                    "int64_t begin, int64_t end) {\n");
+    declare_variables(c);
+    for (kmem m = 1; m < c->k->mems; m++) {
+        const kern_memory *mem = kern_m(c->k, m);
+        if (mem->scope == KERN_ARG)
+            str_addf(c->out, "    %s%s *restrict const a%d = args[%d];\n",
+                     mem->access & KERN_WRITE ? "" : "const ", clike_memory_type(mem->dtype),
+                     mem->arg, mem->arg);
+    }
+    c->indent = 1;
+    sym offset = SYM_ZERO;
+    if (!c->launch.parallel) write_block(c, c->k->root);
+    for (kstmt i = kern_s(c->k, c->k->root)->first; i && c->launch.parallel;
+         i = kern_s(c->k, i)->next) {
+        const kern_stmt *t = kern_s(c->k, i);
+        sym trips = t->loop == KERN_PAR ? t->l.extent : SYM_ONE;
+        write_root(c, i, offset, trips);
+        offset = sym_add(c->syms, offset, trips);
+    }
+    str_add(c->out, "    (void)args, (void)vars, (void)scratch, (void)begin, (void)end;\n}\n");
+}
+
+static void write_number(clike *c, int at, sym number, size_t scale) {
+    str_addf(c->out, "    out[%d] = %zu * (", at, scale);
+    clike_sym(c, number);
+    str_add(c->out, ");\n");
+}
+
+static void write_info(clike *c) {
+    str_add(c->out, "\nvoid " EMIT_INFO "(const int64_t *vars, int64_t *out) {\n");
+    declare_variables(c);
+    write_number(c, EMIT_ITEMS, c->launch.items, 1);
+    write_number(c, EMIT_WORK, c->launch.work, 1);
+    str_addf(c->out, "    out[%d] = %lld;\n", EMIT_SCRATCH, (long long)c->launch.scratch);
+    for (kmem m = 1; m < c->k->mems; m++) {
+        const kern_memory *mem = kern_m(c->k, m);
+        if (mem->scope == KERN_ARG)
+            write_number(c, EMIT_SIZES + mem->arg, mem->size, qn_dtype_size(mem->dtype));
+    }
+    str_add(c->out, "    (void)vars;\n}\n");
+}
+
+static const char header_text[] = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\n";
+
+static void write_unit(clike *c, str *out) {
+    emit_launch_of(c->k, &c->arena, &c->launch);
+    clike_need_quotient(c);
+    write_kernel(c);
+    write_info(c);
+    str_add(out, "/* kernel ");
+    for (const char *p = c->k->name; *p; p++)
+        if (*p != '*') str_addn(out, p, 1);
+    str_add(out, " */\n");
+    str_add(out, header_text);
+    str_addn(out, c->helpers.s, c->helpers.len);
+    str_add(out, "\n");
+    str_addn(out, c->body.s, c->body.len);
+}
+
+static void close_clike(clike *c) {
+    heap *h = &c->k->ctx->heap;
+    str_free(&c->helpers);
+    str_free(&c->body);
+    arena_free(&c->arena);
+    heap_free(h, c, sizeof *c);
+}
+
+void emit_c99(kern *k, str *out) {
+    heap *h = &k->ctx->heap;
+    clike *c = heap_zeroed(h, sizeof *c);
+    c->k = k;
+    c->syms = k->syms;
+    arena_open(&c->arena, h);
+    str_open(&c->helpers, h);
+    str_open(&c->body, h);
+    c->out = &c->body;
+    guard g;
+    guard_open(h, &g);
+    if (setjmp(g.at)) {
+        guard_close(h, &g);
+        close_clike(c);
+        heap_unwind(h);
+    }
+    write_unit(c, out);
+    guard_close(h, &g);
+    close_clike(c);
+}

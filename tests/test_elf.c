@@ -1,0 +1,224 @@
+/* test_elf.c - the object loader: what it loads runs, what is corrupt is refused or loads, and
+ * nothing makes it read or write outside of what it was given. */
+#include "emit_harness.h"
+
+#include <elf.h>
+
+static harness h;
+
+static const char *const kernel_text =
+    "kernel \"sums\" {\n dim n 1 4096\n arg a0 f32[n] read\n arg a1 f32[n] write\n local t0 "
+    "f32[64]\n"
+    " par i < (n + 15)/16 {\n def t0 = f32(1)\n vec v < min(16, n - 16*i) {\n"
+    "  t0[v] += a0[16*i + v]\n a1[16*i + v] = mod(t0[v], f32(3))\n }\n }\n}\n";
+
+/* Objects made by LLVM and by the C compiler. */
+static bool make_object(const char *compiler, str *object) {
+    str_open(object, NULL);
+    if (!harness_open(&h, compiler, 1)) return false;
+    str_open(object, &h.qn->heap);
+    kern *k = kern_parse(h.qn, kernel_text);
+    guard g;
+    guard_open(&h.qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&h.qn->heap, &g);
+        FAIL("%s", qn_error(h.qn));
+        return false;
+    }
+    cpu_compile(h.cpu, k, object);
+    guard_close(&h.qn->heap, &g);
+    kern_close(k);
+    return true;
+}
+
+static void drop_object(str *object) {
+    if (object->h) str_free(object);
+    harness_close(&h);
+}
+
+static const char *const names[] = {EMIT_KERNEL, EMIT_INFO};
+
+/* The copy ends where its memory ends, so that a sanitizer sees reads past it. */
+static const char *load_copy(const void *data, size_t size) {
+    void *function[2], *copy = malloc(size ? size : 1);
+    memcpy(copy, data, size);
+    elf_image image;
+    const char *why = elf_load(&h.qn->heap, copy, size, 2, names, function, &image);
+    CHECK(why ? !image.base : function[0] && function[1] && image.base);
+    elf_unload(&image);
+    free(copy);
+    return why;
+}
+
+static void check_runs(const str *object) {
+    void *function[2];
+    elf_image image;
+    const char *why = elf_load(&h.qn->heap, object->s, object->len, 2, names, function, &image);
+    if (why) {
+        FAIL("%s", why);
+        return;
+    }
+    emit_kernel run;
+    emit_info info;
+    memcpy(&run, &function[0], sizeof run);
+    memcpy(&info, &function[1], sizeof info);
+    float in[20], out[20];
+    for (int i = 0; i < 20; i++) in[i] = (float)i;
+    int64_t n = 20, numbers[EMIT_SIZES + 2];
+    _Alignas(64) uint8_t scratch[4096];
+    void *args[2] = {in, out};
+    info(&n, numbers);
+    CHECK_INT(numbers[EMIT_ITEMS], 2);
+    CHECK_INT(numbers[EMIT_SCRATCH], 256);
+    CHECK_INT(numbers[EMIT_SIZES], 80);
+    CHECK_INT(numbers[EMIT_SIZES + 1], 80);
+    run(args, &n, scratch, 1, 2);
+    run(args, &n, scratch, 0, 1);
+    for (int i = 0; i < 20; i++) CHECK(out[i] == fmodf((float)i + 1, 3));
+    elf_unload(&image);
+}
+
+static void truncations_are_refused(const str *object) {
+    for (size_t n = 0; n < object->len; n++)
+        if (!load_copy(object->s, n)) FAIL("%zu of %u bytes load", n, object->len);
+}
+
+static void flipped_bits_load_or_are_refused(const str *object) {
+    uint64_t seed = 7;
+    int refused = 0;
+    uint8_t *copy = malloc(object->len);
+    for (int i = 0; i < 20000; i++) {
+        memcpy(copy, object->s, object->len);
+        for (int64_t flips = 1 + test_below(&seed, 4); flips; flips--)
+            copy[test_below(&seed, object->len)] ^= (uint8_t)(1 << test_below(&seed, 8));
+        refused += load_copy(copy, object->len) != NULL;
+    }
+    CHECK(refused > 1000);
+    free(copy);
+}
+
+/* Every 4-byte word of headers, symbols and relocations replaced by numbers that hurt. */
+static void hurtful_words_load_or_are_refused(const str *object) {
+    static const uint32_t words[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffff8, 0x1000};
+    uint8_t *copy = malloc(object->len);
+    for (size_t at = 0; at + 4 <= object->len; at += 4)
+        for (size_t w = 0; w < COUNT_OF(words); w++) {
+            memcpy(copy, object->s, object->len);
+            memcpy(copy + at, &words[w], 4);
+            load_copy(copy, object->len);
+        }
+    free(copy);
+}
+
+static void all_of(const char *compiler) {
+    str object;
+    if (!make_object(compiler, &object)) {
+        SKIP("no such compiler");
+    } else {
+        check_runs(&object);
+        truncations_are_refused(&object);
+        flipped_bits_load_or_are_refused(&object);
+        hurtful_words_load_or_are_refused(&object);
+    }
+    drop_object(&object);
+}
+
+static void objects_of_llvm_load(void) {
+    all_of("llvm");
+}
+
+static void objects_of_cc_load(void) {
+    all_of("cc");
+}
+
+/* ---- what a kernel may not contain ----------------------------------------------------------- */
+
+static void refuses(const char *source, const char *reason) {
+    str text, object;
+    if (!harness_open(&h, "cc", 1)) {
+        SKIP("no C compiler");
+        return;
+    }
+    str_open(&text, &h.qn->heap);
+    str_open(&object, &h.qn->heap);
+    str_add(&text, source);
+    guard g;
+    guard_open(&h.qn->heap, &g);
+    if (!setjmp(g.at)) {
+        cpu_cc_compile(h.qn, "test", &text, &object);
+        const char *why = load_copy(object.s, object.len);
+        CHECK_STR(why ? why : "loads", reason);
+    } else {
+        FAIL("%s", qn_error(h.qn));
+    }
+    guard_close(&h.qn->heap, &g);
+    str_free(&text);
+    str_free(&object);
+    harness_close(&h);
+}
+
+static void writable_data_is_refused(void) {
+    refuses("static int calls; int kernel(void) { return ++calls; } int kernel_info(void) { return "
+            "0; }",
+            "the object has writable data");
+}
+
+static void thread_local_data_is_refused(void) {
+    refuses("__thread int calls; int kernel(void) { return ++calls; } int kernel_info(void) { "
+            "return 0; }",
+            "the object has thread-local data");
+}
+
+static void foreign_functions_are_refused(void) {
+    refuses("int system(const char *); int kernel(void) { return system(\"true\"); }"
+            "int kernel_info(void) { return 0; }",
+            "the object needs a function that kernels may not call");
+}
+
+static void missing_functions_are_refused(void) {
+    refuses("int kernel(void) { return 0; }", "the object lacks the kernel's function");
+    refuses("const int kernel = 1; int kernel_info(void) { return 0; }",
+            "the object lacks the kernel's function");
+}
+
+static void tables_of_addresses_are_relocated(void) {
+    str text, object;
+    if (!harness_open(&h, "cc", 1)) {
+        SKIP("no C compiler");
+        return;
+    }
+    str_open(&text, &h.qn->heap);
+    str_open(&object, &h.qn->heap);
+    str_add(&text,
+            "static const char a[] = \"one\", b[] = \"two\";"
+            "static const char *const table[] = {a, b};"
+            "const char *kernel(int i) { return table[i]; } int kernel_info(void) { return 0; }");
+    cpu_cc_compile(h.qn, "test", &text, &object);
+    void *function[2];
+    elf_image image;
+    const char *why = elf_load(&h.qn->heap, object.s, object.len, 2, names, function, &image);
+    if (why) {
+        FAIL("%s", why);
+    } else {
+        const char *(*pick)(int);
+        memcpy(&pick, &function[0], sizeof pick);
+        CHECK_STR(pick(0), "one");
+        CHECK_STR(pick(1), "two");
+    }
+    elf_unload(&image);
+    str_free(&text);
+    str_free(&object);
+    harness_close(&h);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(objects_of_llvm_load);
+    RUN(objects_of_cc_load);
+    RUN(writable_data_is_refused);
+    RUN(thread_local_data_is_refused);
+    RUN(foreign_functions_are_refused);
+    RUN(missing_functions_are_refused);
+    RUN(tables_of_addresses_are_relocated);
+    return test_end();
+}

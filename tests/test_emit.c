@@ -1,0 +1,426 @@
+/* test_emit.c - kernels given as text, compiled and run, against the interpreter of kernels. */
+#include "emit_harness.h"
+
+static harness h;
+static bool is_cc; /* the C compiler is slower: fewer of the same */
+
+static bool is_native(int op) {
+    switch (op) {
+    case OP_EXP:
+    case OP_EXP2:
+    case OP_EXPM1:
+    case OP_LOG:
+    case OP_LOG2:
+    case OP_LOG1P:
+    case OP_SIN:
+    case OP_COS:
+    case OP_ATAN:
+    case OP_TANH:
+    case OP_ERF:
+    case OP_POW:
+        return false;
+    default:
+        return op_rows[op].class_ == CLASS_ELEM;
+    }
+}
+
+static bool takes(int op, int d) {
+    switch (op_rows[op].types) {
+    case TYPES_FLOAT:
+        return dtype_is_float(d);
+    case TYPES_NUM:
+        return d != QN_BOOL;
+    case TYPES_INT:
+        return dtype_is_int(d);
+    case TYPES_BITS:
+        return !dtype_is_float(d);
+    default:
+        return true;
+    }
+}
+
+/* ---- every operation on every dtype ---------------------------------------------------------- */
+
+static const struct {
+    const char *loops, *at;
+    int close;
+} forms[] = {
+    {"par i < n {\n", "i", 1},
+    {"par i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n", "16*i + v", 2},
+    {"for i < (n + 10)/11 {\n vec v < min(11, n - 11*i) {\n", "11*i + v", 2},
+    {"for i < (n + 63)/64 {\n vec v < min(64, n - 64*i) {\n", "64*i + v", 2},
+};
+
+/* One kernel with a store for each row: bools in a0, the sources in a1, a2, a3. */
+typedef struct many {
+    str args, stores;
+    const char *at;
+    int outputs;
+} many;
+
+static void add_row(many *m, int op, int out) {
+    int n = op_rows[op].arity, a = 4 + m->outputs++;
+    str_addf(&m->args, "  arg a%d %s[n] write\n", a, qn_dtype_name((qn_dtype)out));
+    str_addf(&m->stores, "a%d[%s] = %s", a, m->at, op_rows[op].name);
+    if (op_rows[op].types == TYPES_TO) str_addf(&m->stores, ":%s", qn_dtype_name((qn_dtype)out));
+    for (int i = 0; i < n; i++)
+        str_addf(&m->stores, "%sa%d[%s]", i ? ", " : "(", op == OP_WHERE ? i : i + 1, m->at);
+    str_add(&m->stores, ")\n");
+}
+
+static void run_rows(int in, int form, bool casts, uint64_t seed) {
+    many m = {.at = forms[form].at};
+    str text;
+    str_open(&m.args, &h.qn->heap);
+    str_open(&m.stores, &h.qn->heap);
+    str_open(&text, &h.qn->heap);
+    for (int op = 1; op < OP_COUNT && !casts; op++)
+        if (is_native(op) && op_rows[op].types != TYPES_TO && takes(op, in))
+            add_row(&m, op, op_rows[op].types == TYPES_CMP ? QN_BOOL : in);
+    for (int out = 0; out < QN_DTYPE_COUNT && casts; out++) {
+        add_row(&m, OP_CAST, out);
+        if (qn_dtype_size((qn_dtype)in) == qn_dtype_size((qn_dtype)out) && in != out)
+            add_row(&m, OP_BITCAST, out);
+    }
+    str_addf(&text, "kernel \"%s of %s\" {\n  dim n 1 4096\n  arg a0 bool[n] read\n",
+             casts ? "casts" : "operations", qn_dtype_name((qn_dtype)in));
+    for (int i = 1; i < 4; i++)
+        str_addf(&text, "  arg a%d %s[n] read\n", i, qn_dtype_name((qn_dtype)in));
+    str_addf(&text, "%s%s%s", m.args.s, forms[form].loops, m.stores.s);
+    for (int i = 0; i <= forms[form].close; i++) str_add(&text, "}\n");
+    harness_run(&h, &(harness_case){.text = text.s, .dim = {997}, .seed = seed});
+    str_free(&m.args);
+    str_free(&m.stores);
+    str_free(&text);
+}
+
+static void operations_agree_on_every_dtype(void) {
+    uint64_t seed = 1;
+    for (int d = 0; d < QN_DTYPE_COUNT; d++)
+        for (int form = 0; form < (int)COUNT_OF(forms); form++)
+            if (form < 2 || !is_cc) run_rows(d, form, false, seed++);
+}
+
+static void casts_agree_between_all_dtypes(void) {
+    uint64_t seed = 1;
+    for (int d = 0; d < QN_DTYPE_COUNT; d++)
+        for (int form = 0; form < (int)COUNT_OF(forms); form++)
+            if (form < 2 || !is_cc) run_rows(d, form, true, seed++);
+}
+
+/* ---- one kernel each ------------------------------------------------------------------------- */
+
+static void run(harness_case c) {
+    harness_run(&h, &c);
+}
+
+static void sizes_around_the_lane_count_agree(void) {
+    for (int64_t n = 1; n < 70; n += is_cc ? 23 : 1)
+        run((harness_case){.text = "kernel \"axpy\" {\n dim n 1 4096\n arg a0 f32[n] read\n"
+                                   " arg a1 f32[n] read write\n"
+                                   " par i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                                   "  a1[16*i + v] = fma(a0[16*i + v], f32(0.5), a1[16*i + v])\n"
+                                   " }\n }\n}\n",
+                           .dim = {n},
+                           .seed = (uint64_t)n});
+}
+
+static void strides_and_reversals_agree(void) {
+    run((harness_case){.text = "kernel \"transpose\" {\n dim n 1 64\n dim m 1 64\n"
+                               " arg a0 f32[n*m] read\n arg a1 f32[n*m] write\n"
+                               " par i < n {\n for jo < (m + 7)/8 {\n vec j < min(8, m - 8*jo) {\n"
+                               "  a1[m*i + 8*jo + j] = a0[n*(8*jo + j) + i]\n }\n }\n }\n}\n",
+                       .dim = {13, 27}});
+    run((harness_case){.text = "kernel \"flip\" {\n dim n 1 4096\n arg a0 i16[n] read\n"
+                               " arg a1 i16[n] write\n"
+                               " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                               "  a1[16*i + v] = a0[n - 1 - 16*i - v]\n }\n }\n}\n",
+                       .dim = {77}});
+    run((harness_case){.text =
+                           "kernel \"flip_store\" {\n arg a0 f64[64] read\n arg a1 f64[64] write\n"
+                           " for i < 4 {\n vec v < 16 {\n"
+                           "  a1[63 - 16*i - v] = a0[16*i + v]\n }\n }\n}\n"});
+    run((harness_case){.text = "kernel \"every_third\" {\n arg a0 f32[100] read\n"
+                               " arg a1 f32[100] read write\n"
+                               " vec v < 32 {\n a1[3*v + 1] = a0[99 - 3*v]\n }\n}\n"});
+    run((harness_case){.text = "kernel \"scatter_sum\" {\n arg a0 f32[100] read\n"
+                               " arg a1 f32[100] read write\n"
+                               " vec v < 32 {\n a1[3*v + 1] += a0[v]\n }\n}\n"});
+}
+
+static void divided_indices_agree(void) {
+    run((harness_case){.text = "kernel \"repeat\" {\n arg a0 f32[40] read\n arg a1 f32[400] write\n"
+                               " par i < 25 {\n vec v < 16 {\n"
+                               "  a1[16*i + v] = a0[(16*i + v)/10]\n }\n }\n}\n"});
+    run((harness_case){
+        .text = "kernel \"mix\" {\n dim n 1 64\n arg a0 i32[64*n] read\n"
+                " arg a1 i32[64*n] write\n"
+                " par i < 4*n {\n vec v < 16 {\n"
+                "  a1[16*i + v] = a0[n*(16*i + v - 64*((16*i + v)/64)) + (16*i + v)/64]\n"
+                " }\n }\n}\n",
+        .dim = {7}});
+}
+
+static void padding_loads_zero(void) {
+    run((harness_case){
+        .text = "kernel \"pad\" {\n dim n 1 64\n arg a0 f32[n] read\n arg a1 f32[n + 9] write\n"
+                " par i < (n + 24)/16 {\n vec v < min(16, n + 9 - 16*i) {\n"
+                "  a1[16*i + v] = a0[16*i + v - 4; valid=(16*i + v >= 4 and n + 3 >= 16*i + v)]\n"
+                " }\n }\n}\n",
+        .dim = {21}});
+    run((harness_case){.text =
+                           "kernel \"pad_scalar\" {\n arg a0 f32[10] read\n arg a1 f32[20] write\n"
+                           " for i < 20 {\n"
+                           "  a1[i] = a0[i - 5; valid=(i >= 5 and 14 >= i)]\n }\n}\n"});
+    run((harness_case){.text =
+                           "kernel \"store_some\" {\n arg a0 f32[20] read\n"
+                           " arg a1 f32[20] read write\n"
+                           " for i < 20 {\n"
+                           "  a1[i; valid=(i >= 3); guard=lt(a0[i], f32(0))] += a0[i]\n }\n}\n"});
+    run((harness_case){.text =
+                           "kernel \"store_lanes\" {\n arg a0 f32[48] read\n"
+                           " arg a1 f32[48] read write\n"
+                           " for i < 3 {\n vec v < 16 {\n"
+                           "  a1[16*i + v; valid=(45 >= 16*i + v); guard=lt(a0[16*i + v], f32(0))]"
+                           " max= a0[16*i + v]\n }\n }\n}\n"});
+}
+
+static void computed_indices_agree(void) {
+    run((harness_case){
+        .text = "kernel \"gather\" {\n dim n 1 512\n arg a0 f32[100] read\n arg a1 i64[n] read\n"
+                " arg a2 f32[n] write\n"
+                " par i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                "  let x0 = and(le(i64(0), a1[16*i + v]), lt(a1[16*i + v], i64(100)))\n"
+                "  a2[16*i + v] = a0[0; dyn=a1[16*i + v]; guard=x0]\n }\n }\n}\n",
+        .dim = {301},
+        .index = 120});
+    run((harness_case){
+        .text = "kernel \"histogram\" {\n dim n 1 512\n arg a0 f32[n] read\n arg a1 i64[n] read\n"
+                " arg a2 f32[100] read write\n"
+                " for i < n {\n"
+                "  let x0 = and(le(i64(0), a1[i]), lt(a1[i], i64(100)))\n"
+                "  a2[0; dyn=a1[i]; guard=x0] += a0[i]\n }\n}\n",
+        .dim = {301},
+        .index = 104,
+        .rel = 1e-5});
+    run((harness_case){.text =
+                           "kernel \"embedding\" {\n arg a0 f32[640] read\n arg a1 i64[20] read\n"
+                           " arg a2 f32[1280] write\n"
+                           " par i < 20 {\n for jo < 4 {\n vec j < 16 {\n"
+                           "  let x0 = and(le(i64(0), a1[i]), lt(a1[i], i64(10)))\n"
+                           "  a2[64*i + 16*jo + j] = a0[16*jo + j; dyn=mul(a1[i], i64(64)); "
+                           "guard=x0]\n"
+                           " }\n }\n }\n}\n",
+                       .index = 12});
+}
+
+static void reductions_agree(void) {
+    static const char *const monoids[] = {"+=", "*=", "max=", "min="};
+    for (int m = 0; m < 4; m++) {
+        char text[900];
+        snprintf(text, sizeof text,
+                 "kernel \"rows\" {\n dim n 1 4096\n arg a0 f32[7*n] read\n arg a1 f32[7] write\n"
+                 " reg t0 f32[1]\n reg t1 f32[64]\n"
+                 " par r < 7 {\n def t1 = %s\n def t0 = %s\n"
+                 " for i < n/64 {\n unroll u < 4 {\n vec v < 16 {\n"
+                 "  t1[16*u + v] %s a0[n*r + 64*i + 16*u + v]\n }\n }\n }\n"
+                 " for k < (n - 64*(n/64) + 15)/16 {\n vec w < min(16, n - 64*(n/64) - 16*k) {\n"
+                 "  t1[w] %s a0[n*r + 64*(n/64) + 16*k + w]\n }\n }\n"
+                 " unroll q < 4 {\n vec x < 16 {\n t0[0] %s t1[16*q + x]\n }\n }\n"
+                 " a1[r] = t0[0]\n }\n}\n",
+                 m == 0   ? "f32(0)"
+                 : m == 1 ? "f32(1)"
+                 : m == 2 ? "f32(-inf)"
+                          : "f32(inf)",
+                 m == 0   ? "f32(0)"
+                 : m == 1 ? "f32(1)"
+                 : m == 2 ? "f32(-inf)"
+                          : "f32(inf)",
+                 monoids[m], monoids[m], monoids[m]);
+        for (int64_t n = 63; n < 210; n += 37)
+            run((harness_case){
+                .text = text, .dim = {n}, .rel = 1e-4, .plain = m < 2, .seed = (uint64_t)n});
+    }
+}
+
+static void horizontal_reductions_agree(void) {
+    run((harness_case){.text = "kernel \"sum\" {\n dim n 1 512\n arg a0 i32[n] read\n"
+                               " arg a1 i32[1] read write\n"
+                               " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                               "  a1[0] += a0[16*i + v]\n }\n }\n}\n",
+                       .dim = {100}});
+    run((harness_case){.text = "kernel \"uniform\" {\n dim n 0 512\n arg a0 i32[1] read\n"
+                               " arg a1 i32[1] read write\n"
+                               " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                               "  a1[0] += a0[0]\n }\n }\n}\n",
+                       .dim = {100}});
+    run((harness_case){
+        .text = "kernel \"guarded\" {\n dim n 1 512\n arg a0 i32[n] read\n"
+                " arg a1 i32[1] read write\n"
+                " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                "  a1[0; guard=lt(a0[16*i + v], i32(40))] max= a0[16*i + v]\n }\n }\n}\n",
+        .dim = {100}});
+}
+
+static void argmax_finds_the_first(void) {
+    run((harness_case){.text =
+                           "kernel \"argmax\" {\n dim n 1 512\n arg a0 f32[5*n] read\n"
+                           " arg a1 i64[5] write\n reg t0 f32[1]\n reg t1 i64[1]\n"
+                           " par r < 5 {\n def t0 = f32(-inf)\n def t1 = i64(9223372036854775807)\n"
+                           " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                           "  (t0, t1)[0] argmax= a0[n*r + 16*i + v], idx(16*i + v)\n }\n }\n"
+                           " a1[r] = t1[0]\n }\n}\n",
+                       .dim = {101}});
+    run((harness_case){.text = "kernel \"argmin_lanes\" {\n arg a0 u8[320] read\n"
+                               " arg a1 i64[1] write\n reg t0 u8[16]\n reg t1 i64[16]\n"
+                               " reg t2 u8[1]\n reg t3 i64[1]\n"
+                               " def t0 = u8(255)\n def t1 = i64(9223372036854775807)\n"
+                               " def t2 = u8(255)\n def t3 = i64(9223372036854775807)\n"
+                               " for i < 20 {\n vec v < 16 {\n"
+                               "  (t0, t1)[v] argmin= a0[16*i + v], idx(16*i + v)\n }\n }\n"
+                               " vec w < 16 {\n (t2, t3)[0] argmin= t0[w], t1[w]\n }\n"
+                               " a1[0] = t3[0]\n}\n"});
+}
+
+static void column_reductions_agree(void) {
+    run((harness_case){.text = "kernel \"columns\" {\n dim n 1 64\n dim m 1 512\n"
+                               " arg a0 f32[n*m] read\n arg a1 f32[m] write\n reg t0 f32[16]\n"
+                               " par jo < (m + 15)/16 {\n def t0 = f32(0)\n"
+                               " vec j < min(16, m - 16*jo) {\n for i < n {\n"
+                               "  t0[j] += a0[m*i + 16*jo + j]\n }\n"
+                               "  a1[16*jo + j] = t0[j]\n }\n }\n}\n",
+                       .dim = {19, 101}});
+}
+
+static void softmax_shape_agrees(void) {
+    run((harness_case){
+        .text = "kernel \"norm\" {\n dim n 1 512\n arg a0 f32[6*n] read\n arg a1 f32[6*n] write\n"
+                " reg t0 f32[1]\n reg t1 f32[1]\n local t2 f32[n]\n"
+                " par r < 6 {\n def t0 = f32(-inf)\n def t1 = f32(0)\n def t2\n"
+                " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                "  t0[0] max= a0[n*r + 16*i + v]\n }\n }\n"
+                " for j < (n + 15)/16 {\n vec w < min(16, n - 16*j) {\n"
+                "  t2[16*j + w] = mul(sub(a0[n*r + 16*j + w], t0[0]), f32(0.125))\n"
+                "  t1[0] += t2[16*j + w]\n }\n }\n"
+                " for k < (n + 15)/16 {\n vec x < min(16, n - 16*k) {\n"
+                "  a1[n*r + 16*k + x] = mul(t2[16*k + x], reciprocal(t1[0]))\n }\n }\n }\n}\n",
+        .dim = {131},
+        .rel = 1e-4,
+        .plain = true});
+}
+
+static void matmul_with_register_tiles_agrees(void) {
+    static const char *const text =
+        "kernel \"gemm\" {\n dim k 1 64\n arg a0 f32[28*k] read\n arg a1 f32[64*k] read\n"
+        " arg a2 f32[1792] write\n reg t0 f32[448]\n local t1 f32[32*k]\n"
+        " par jo < 2 {\n for io < 2 {\n"
+        " def t1\n def t0 = f32(0)\n"
+        " for kp < k {\n unroll jp < 2 {\n vec vp < 16 {\n"
+        "  t1[32*kp + 16*jp + vp] = a1[64*kp + 32*jo + 16*jp + vp]\n }\n }\n }\n"
+        " for kk < k {\n unroll i < 14 {\n unroll j < 2 {\n vec v < 16 {\n"
+        "  t0[32*i + 16*j + v] = fma(a0[14*k*io + k*i + kk], t1[32*kk + 16*j + v], t0[32*i + 16*j "
+        "+ v])\n"
+        " }\n }\n }\n }\n"
+        " unroll i2 < 14 {\n unroll j2 < 2 {\n vec v2 < 16 {\n"
+        "  a2[64*(14*io + i2) + 32*jo + 16*j2 + v2] = maximum(t0[32*i2 + 16*j2 + v2], f32(0))\n"
+        " }\n }\n }\n }\n }\n}\n";
+    for (int64_t k = 1; k < 64; k += 13)
+        run((harness_case){.text = text, .dim = {k}, .plain = true, .seed = (uint64_t)k});
+}
+
+static void in_place_updates_agree(void) {
+    run((harness_case){.text = "kernel \"scan\" {\n arg a0 i32[50] read write\n"
+                               " for i < 49 {\n a0[i + 1] += a0[i]\n }\n}\n"});
+    run((harness_case){.text = "kernel \"twice\" {\n arg a0 i32[64] read write\n"
+                               " for i < 4 {\n vec v < 16 {\n a0[16*i + v] += i32(3)\n"
+                               " a0[16*i + v] *= a0[16*i + v]\n }\n }\n}\n"});
+    run((harness_case){.text = "kernel \"first\" {\n arg a0 i32[64] read write\n"
+                               " for r < 3 {\n for i < 64 {\n a0[i] += a0[0]\n }\n }\n}\n"});
+}
+
+static void tile_lives_begin_anew(void) {
+    run((harness_case){.text = "kernel \"lives\" {\n arg a0 i32[80] read\n arg a1 i32[80] write\n"
+                               " local t0 i32[5]\n reg t1 i32[1]\n"
+                               " for i < 16 {\n def t0 = i32(7)\n def t1 = cast:i32(idx(i))\n"
+                               " for j < 5 {\n t0[j] += a0[5*i + j]\n t1[0] += t0[j]\n }\n"
+                               " for k < 5 {\n a1[5*i + k] = add(t0[4 - k], t1[0])\n }\n }\n}\n"});
+    run((harness_case){
+        .text = "kernel \"maybe\" {\n dim n 0 9\n arg a0 i32[9] read\n arg a1 i32[2] write\n"
+                " reg t0 i32[1]\n reg t1 i32[1]\n def t0 = i32(5)\n def t1 = i32(9)\n"
+                " for i < n {\n for j < n {\n t0[0] += a0[i]\n }\n t1[0] max= a0[i]\n }\n"
+                " a1[0] = t0[0]\n a1[1] = t1[0]\n}\n",
+        .dim = {0}});
+    run((harness_case){
+        .text = "kernel \"maybe\" {\n dim n 0 9\n arg a0 i32[9] read\n arg a1 i32[2] write\n"
+                " reg t0 i32[1]\n reg t1 i32[1]\n def t0 = i32(5)\n def t1 = i32(9)\n"
+                " for i < n {\n for j < n {\n t0[0] += a0[i]\n }\n t1[0] max= a0[i]\n }\n"
+                " a1[0] = t0[0]\n a1[1] = t1[0]\n}\n",
+        .dim = {5}});
+}
+
+static void roots_share_the_items(void) {
+    run((harness_case){.text =
+                           "kernel \"roots\" {\n dim n 1 90\n arg a0 f32[300] read\n"
+                           " arg a1 f32[300] write\n arg a2 f32[n] write\n arg a3 f32[8] write\n"
+                           " par i < 300 {\n a1[i] = neg(a0[i])\n }\n"
+                           " for k < 8 {\n a3[k] = mul(a0[k], f32(3))\n }\n"
+                           " par j < n {\n a2[j] = add(a0[j], f32(1))\n }\n}\n",
+                       .dim = {77}});
+}
+
+/* A launch large enough for the pool: each item must be run once, whatever thread takes it. */
+static void threads_share_large_launches(void) {
+    run((harness_case){.text = "kernel \"large\" {\n dim n 1 400000\n arg a0 i32[n] read write\n"
+                               " local t0 i32[40]\n"
+                               " par i < (n + 31)/32 {\n def t0 = i32(1)\n"
+                               " for j < min(32, n - 32*i) {\n"
+                               "  t0[j] += a0[32*i + j]\n }\n"
+                               " for l < min(32, n - 32*i) {\n"
+                               "  a0[32*i + l] += t0[l]\n }\n }\n}\n",
+                       .dim = {200003}});
+}
+
+static void casts_of_indices_agree(void) {
+    run((harness_case){.text = "kernel \"iota\" {\n dim n 1 4096\n arg a0 f32[n] write\n"
+                               " arg a1 f16[n] write\n arg a2 i64[n] write\n"
+                               " par i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                               "  a0[16*i + v] = cast:f32(idx(16*i + v))\n"
+                               "  a1[16*i + v] = cast:f16(idx(n - 16*i - v))\n"
+                               "  a2[16*i + v] = mul(idx(16*i + v), idx((16*i + v)/7))\n"
+                               " }\n }\n}\n",
+                       .dim = {3001}});
+}
+
+static void every_test(void) {
+    RUN(operations_agree_on_every_dtype);
+    RUN(casts_agree_between_all_dtypes);
+    RUN(sizes_around_the_lane_count_agree);
+    RUN(strides_and_reversals_agree);
+    RUN(divided_indices_agree);
+    RUN(padding_loads_zero);
+    RUN(computed_indices_agree);
+    RUN(reductions_agree);
+    RUN(horizontal_reductions_agree);
+    RUN(argmax_finds_the_first);
+    RUN(column_reductions_agree);
+    RUN(softmax_shape_agrees);
+    RUN(matmul_with_register_tiles_agrees);
+    RUN(in_place_updates_agree);
+    RUN(tile_lives_begin_anew);
+    RUN(roots_share_the_items);
+    RUN(threads_share_large_launches);
+    RUN(casts_of_indices_agree);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    for (int i = 0; i < 2; i++) {
+        is_cc = i == 1;
+        if (harness_open(&h, is_cc ? "cc" : "llvm", 2))
+            every_test();
+        else
+            test_state.skipped++;
+        harness_close(&h);
+    }
+    return test_end();
+}
