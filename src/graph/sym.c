@@ -215,13 +215,14 @@ void form_drop(form *f, int i) {
     memmove(f->term + i, f->term + i + 1, (size_t)(f->n - i) * sizeof *f->term);
 }
 
-static void form_insert(form *f, int i, sym term, int64_t k) {
-    form_room(f, f->n + 1);
-    memmove(f->coef + i + 1, f->coef + i, (size_t)(f->n - i) * sizeof *f->coef);
-    memmove(f->term + i + 1, f->term + i, (size_t)(f->n - i) * sizeof *f->term);
+/* Forms are short, so elements are moved by plain loops. */
+static inline void form_insert(form *f, int i, sym term, int64_t k) {
+    for (int j = f->n++; j > i; j--) {
+        f->coef[j] = f->coef[j - 1];
+        f->term[j] = f->term[j - 1];
+    }
     f->coef[i] = k;
     f->term[i] = term;
-    f->n++;
 }
 
 int form_find(const form *f, sym term) {
@@ -290,8 +291,9 @@ static bool sum_same(const void *key, uint32_t id, const void *user) {
     const form *f = key;
     const sym_node *x = sym_at(user, id);
     if (x->kind != SYM_SUM || x->n != f->n || x->constant != f->constant) return false;
-    return memcmp(x->coef, f->coef, (size_t)f->n * sizeof *f->coef) == 0 &&
-           memcmp(x->term, f->term, (size_t)f->n * sizeof *f->term) == 0;
+    for (int i = 0; i < f->n; i++)
+        if (x->term[i] != f->term[i] || x->coef[i] != f->coef[i]) return false;
+    return true;
 }
 
 /* A sum with one possible value is that constant, except that variables which happen to have one
