@@ -165,6 +165,10 @@ static void remainder_recombines(void) {
     CHECK_SAME(over(plus(over(y, 4), 3), 8), over(plus(y, 12), 32));
     CHECK_INT(sym_lo(at.s, modulo(y, 7)), 0);
     CHECK_INT(sym_hi(at.s, modulo(y, 7)), 6);
+    sym m = var("m", 1, 9), c = sym_mod(at.s, num(-8), m);
+    CHECK_INT(sym_lo(at.s, c), 0);
+    CHECK_INT(sym_hi(at.s, c), 8);
+    CHECK_SAME(over(modulo(scale(y, 15), 16), 4), modulo(over(scale(y, 15), 4), 4));
     CHECK_INT(sym_lo(at.s, modulo(over(y, 4), 8)), 0);
     CHECK_INT(sym_hi(at.s, modulo(over(y, 4), 8)), 7);
     CHECK_TEXT(modulo(x, 4), "x - 4*(x/4)");
@@ -251,6 +255,12 @@ static void symbolic_divisors(void) {
     CHECK_SAME(sym_div(at.s, add(mul(n1, x), k), n1), x);
     CHECK_SAME(sym_div(at.s, n, n1), SYM_ZERO);
     CHECK_SAME(sym_div(at.s, num(-1), n1), num(-1));
+    sym size = scale(add(n, m), 64), t = loop("t", add(n, m)), d = var("d", 0, 63);
+    sym row = add(scale(t, 64), d);
+    CHECK_SAME(sym_div(at.s, add(mul(x, size), row), size), x);
+    CHECK_SAME(sym_mod(at.s, add(mul(x, size), row), size), row);
+    CHECK_SAME(sym_div(at.s, add(scale(x, 64), d), size), sym_div(at.s, x, add(n, m)));
+    CHECK_SAME(over(sym_div(at.s, x, add(n, m)), 64), sym_div(at.s, x, size));
     at_close();
 }
 
@@ -264,7 +274,14 @@ static void symbolic_extents_prove(void) {
     CHECK_SAME(sym_lt(at.s, add(mul(i, m), j), mul(n, m)), SYM_TRUE);
     CHECK(sym_lt(at.s, i, plus(n, -1)) != SYM_TRUE);
     CHECK(sym_lt(at.s, i, plus(n, -1)) != SYM_FALSE);
-    CHECK_SAME(sym_lt(at.s, scale(i, 2), n), sym_ge0(at.s, plus(sub(n, scale(i, 2)), -1)));
+    /* One loop over all of n*m, taken apart. */
+    sym f = loop("f", mul(n, m));
+    CHECK_SAME(sym_lt(at.s, sym_div(at.s, f, m), n), SYM_TRUE);
+    CHECK_SAME(sym_lt(at.s, sym_mod(at.s, f, m), m), SYM_TRUE);
+    CHECK_SAME(add(mul(sym_div(at.s, f, m), m), sym_mod(at.s, f, m)), f);
+    /* A window of 3 at every second place. */
+    sym w = loop("w", plus(over(plus(n, -3), 2), 1)), k = var("k", 0, 2);
+    CHECK_SAME(sym_lt(at.s, add(scale(w, 2), k), n), SYM_TRUE);
     at_close();
 }
 
@@ -319,6 +336,7 @@ static void comparisons_normalise(void) {
     CHECK_SAME(sym_ge0(at.s, plus(over(x, 4), -5)), sym_ge0(at.s, plus(x, -20)));
     CHECK_SAME(sym_lt(at.s, sym_div(at.s, x, n), y), sym_lt(at.s, x, mul(y, n)));
     CHECK_SAME(sym_ge0(at.s, mul(n, plus(x, 3))), sym_ge0(at.s, plus(x, 3)));
+    CHECK_SAME(sym_ge0(at.s, mul(n, plus(scale(n, 15), -16))), sym_ge0(at.s, plus(n, -2)));
     CHECK_SAME(sym_ge0(at.s, sym_min(at.s, x, y)),
                sym_and(at.s, sym_ge0(at.s, x), sym_ge0(at.s, y)));
     CHECK_SAME(sym_lt(at.s, modulo(over(x, 4), 8), num(4)), sym_lt(at.s, modulo(x, 32), num(16)));
@@ -326,6 +344,8 @@ static void comparisons_normalise(void) {
     CHECK_SAME(sym_eq(at.s, scale(x, 2), plus(scale(y, 2), 1)), SYM_FALSE);
     CHECK_SAME(sym_eq(at.s, x, plus(x, 1)), SYM_FALSE);
     CHECK_SAME(sym_eq(at.s, x, y), sym_eq(at.s, y, x));
+    CHECK_SAME(sym_ge0(at.s, plus(sub(scale(n, 50), mul(scale(n, 24), y)), 1)),
+               sym_ge0(at.s, sub(num(2), y)));
     /* The division by a sum is there alone and in a product: it must not be multiplied out. */
     sym rest = sym_mod(at.s, x, plus(n, 1)), few = sym_ge0(at.s, sub(num(2), rest));
     CHECK(few != SYM_TRUE && few != SYM_FALSE);
@@ -362,6 +382,7 @@ static void min_and_max_fold(void) {
     CHECK_SAME(sym_max(at.s, x, plus(x, 1)), plus(x, 1));
     CHECK_SAME(sym_min(at.s, x, num(100)), x);
     CHECK_SAME(sym_max(at.s, x, num(-1)), x);
+    CHECK_SAME(sym_min(at.s, modulo(x, 15), modulo(x, 5)), modulo(x, 5));
     CHECK_SAME(sym_min(at.s, num(3), num(4)), num(3));
     CHECK_SAME(sym_min(at.s, x, sym_min(at.s, y, z)), sym_min(at.s, sym_min(at.s, z, x), y));
     CHECK_SAME(sym_min(at.s, plus(x, 1), plus(y, 3)), plus(sym_min(at.s, x, plus(y, 2)), 1));
@@ -571,6 +592,9 @@ static void overflow_marks_the_store(void) {
     add(big, num(1));
     CHECK(sym_overflowed(at.s));
     CHECK(!sym_overflowed(at.s));
+    sym big_one = var("b", 0, INT64_MAX), deep = big_one; /* walks recurse, so nesting is limited */
+    for (int i = 0; i < 3000; i++) deep = over(plus(mul(deep, big_one), i), 7);
+    CHECK(sym_overflowed(at.s));
     scale(scale(x, INT64_MAX), 2);
     CHECK(sym_overflowed(at.s));
     mul(scale(x, INT64_MAX / 2), scale(n, 3));

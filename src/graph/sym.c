@@ -152,12 +152,23 @@ static int flags_of(const sym_store *s, sym_kind kind, int n, const sym *operand
     return flags;
 }
 
+static int depth_of(const sym_store *s, int n, const sym *part) {
+    int depth = 0;
+    for (int i = 0; i < n; i++) {
+        int d = sym_at(s, part[i])->depth;
+        if (d > depth) depth = d;
+    }
+    return depth;
+}
+
 sym sym_node_make(sym_store *s, sym_kind kind, int n, const sym *operand) {
     uint64_t hash = hash_step(kind, (uint64_t)n);
     for (int i = 0; i < n; i++) hash = hash_step(hash, operand[i]);
     node_key key = {kind, n, operand};
     sym found = idset_find(&s->set, hash, node_same, &key, s);
     if (found) return found;
+    int depth = depth_of(s, n, operand) + 1;
+    if (depth > SYM_DEPTH_MAX) return sym_overflow(s);
     range r = range_of_operands(s, kind, n, operand);
     size_t size = (size_t)n * sizeof *operand;
     sym_node *x = node_new(s, kind, size);
@@ -165,6 +176,7 @@ sym sym_node_make(sym_store *s, sym_kind kind, int n, const sym *operand) {
     x->operands = n;
     x->lo = r.lo;
     x->hi = r.hi;
+    x->depth = (uint16_t)depth;
     x->flags = (uint8_t)flags_of(s, kind, n, operand);
     for (int i = 0; i < n; i++) x->vars |= sym_at(s, operand[i])->vars;
     return node_done(s, x, hash, true);
@@ -296,11 +308,16 @@ static bool sum_same(const void *key, uint32_t id, const void *user) {
     return true;
 }
 
-/* A sum with one possible value is that constant, except that variables which happen to have one
- * value remain variables: their owners substitute them. */
+/* A sum of things that vary, but not together, is the constant it always is. (Where no term varies,
+ * these are variables that happen to have one value and what is made of them. They remain: their
+ * owners substitute them.) */
 static bool sum_is_known(const form *f, range r) {
-    return r.lo == r.hi && r.lo != INT64_MIN && r.lo != INT64_MAX &&
-           (form_flags(f) & ~SYM_HAS_LOOP);
+    if (r.lo != r.hi || r.lo == INT64_MIN || r.lo == INT64_MAX) return false;
+    for (int i = 0; i < f->n; i++) {
+        const sym_node *x = sym_at(f->s, f->term[i]);
+        if (x->lo != x->hi) return true;
+    }
+    return false;
 }
 
 sym form_sym(form *f) {
@@ -319,6 +336,7 @@ sym form_sym(form *f) {
     x->coef = memcpy(x + 1, f->coef, coefs);
     x->term = memcpy((char *)(x + 1) + coefs, f->term, terms);
     x->n = f->n;
+    x->depth = (uint16_t)depth_of(s, f->n, f->term);
     x->constant = f->constant;
     x->lo = r.lo;
     x->hi = r.hi;

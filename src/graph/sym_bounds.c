@@ -5,7 +5,8 @@
  * floor(a/n) = (a - m)/n with m in [0, n-1]: the form is multiplied by what makes the division's
  * coefficient divisible by n, the division is replaced by its numerator, whose terms cancel against
  * the others, and m's share is kept aside in an interval (the slack). The result, divided by the
- * multiplier and rounded inwards, is one more valid range, and we intersect. Terms without common
+ * multiplier and rounded inwards, is one more valid range, and we intersect; and a sum of multiples
+ * of g is rounded inwards to multiples of g. Terms without common
  * variables cannot cancel, so the sum is first split into groups that share variables, and only
  * groups with a division are worked on; a division alone in its group has an exact range already.
  *
@@ -276,11 +277,27 @@ static range relax_each(const form *f, range r) {
     return r;
 }
 
+static int64_t coefficients_gcd(const form *f) {
+    int64_t g = 0;
+    for (int i = 0; i < f->n && g != 1; i++) g = sym_gcd(g, f->coef[i]);
+    return g;
+}
+
+/* A sum without constant is a multiple of its coefficients' common divisor. */
+static range round_inwards(const form *f, range r) {
+    int64_t g = coefficients_gcd(f);
+    if (g < 2) return r;
+    range rounded = r;
+    if (r.lo != INT64_MIN) rounded.lo = add_lo(r.lo, floor_mod(-r.lo, g));
+    if (r.hi != INT64_MAX) rounded.hi = add_hi(r.hi, -floor_mod(r.hi, g));
+    return range_meet(r, rounded);
+}
+
 static range group_range(const form *f) {
     range r = naive_range(f);
-    if (f->n < 2) return r;
+    if (f->n == 1 && sym_at(f->s, f->term[0])->kind == SYM_DIV) return r;
     r = relax_all(f, r);
-    return relax_each(f, r);
+    return round_inwards(f, relax_each(f, r));
 }
 
 /* Move the terms that share variables, directly or through others, with term `seed` from f to
@@ -304,7 +321,8 @@ static void take_group(form *f, form *group, int seed) {
 
 range form_range(const form *f) {
     range r = naive_range(f);
-    if (f->n < 2 || r.lo == r.hi || !(form_flags(f) & SYM_HAS_DIV)) return r;
+    if (r.lo == r.hi || !(form_flags(f) & SYM_HAS_DIV)) return r;
+    if (f->n == 1 && sym_at(f->s, f->term[0])->kind == SYM_DIV) return r;
     form left;
     form_copy(&left, f);
     range sum = {f->constant, f->constant};
@@ -329,7 +347,15 @@ typedef struct proof {
     int steps;
 } proof;
 
-static bool proven(proof *p, const form *g, int depth);
+static bool proven(proof *p, form *g, int depth);
+
+/* g*x + c >= 0 is x + floor(c/g) >= 0. */
+void form_tighten(form *f) {
+    int64_t g = coefficients_gcd(f);
+    if (g < 2) return;
+    f->constant = floor_div(f->constant, g);
+    for (int i = 0; i < f->n; i++) f->coef[i] /= g;
+}
 
 /* What an atom is multiplied by in g, and the rest of g. */
 typedef struct parted {
@@ -471,7 +497,8 @@ static const sym_node *next_atom(const form *g, sym below) {
     return best;
 }
 
-static bool proven(proof *p, const form *g, int depth) {
+static bool proven(proof *p, form *g, int depth) {
+    form_tighten(g);
     range r = form_range(g);
     if (r.lo >= 0) return true;
     if (r.hi < 0 || depth == 0) return false;
@@ -490,7 +517,9 @@ bool form_nonneg(const form *f) {
     /* For these alone the range has done what the prover would. */
     if (!(form_flags(f) & ~(SYM_HAS_DIV | SYM_HAS_TRUTH))) return form_range(f).lo >= 0;
     proof p = {f->s, PROOF_STEPS};
-    return proven(&p, f, PROOF_DEPTH);
+    form g;
+    form_copy(&g, f);
+    return proven(&p, &g, PROOF_DEPTH);
 }
 
 bool form_at_least(sym_store *s, sym a, sym b, int64_t more) {

@@ -12,7 +12,9 @@
  * named, and t >= 1. Merging makes nested reshapes meet: (f/C)/B and f/(B*C) become the same.
  *
  * A divisor that is a sum is divided into a like a polynomial (leading monomial first), which is
- * exact whatever is pulled out: floor((q*t + r)/t) = q + floor(r/t). */
+ * exact whatever is pulled out: floor((q*t + r)/t) = q + floor(r/t). What all its terms have in
+ * common is divided by before: floor(a/(g*t)) = floor(floor(a/g)/t), and with the other order of
+ * divisions turned into this one, either way of writing it meets. */
 #include "graph/sym_internal.h"
 
 typedef struct division {
@@ -76,15 +78,22 @@ static bool quotient_known(const form *r, factor g, int64_t *value) {
     return false;
 }
 
-static bool pull(division *d) {
+static void pull_once(division *d, bool truncate) {
     form over, rest;
-    bool truncate = division_plain(d) && !(form_flags(&d->a) & SYM_HAS_DIV);
     split_form(&d->a, d->by, truncate, &over, &rest);
     sym_linear view = form_view(&over);
     form_add_linear(d->out, &view, 1);
     d->out->overflow |= over.overflow;
     form_copy(&d->a, &rest);
-    return rest.n == 0 && rest.constant == 0;
+}
+
+/* Coefficients are truncated only where no division is left in the numerator: x - 6*(x/6) is better
+ * left as it is than divided by 4 into pieces. True when nothing remains. */
+static bool pull(division *d) {
+    bool plain = division_plain(d);
+    if (!plain || (form_flags(&d->a) & SYM_HAS_DIV)) pull_once(d, false);
+    if (plain && !(form_flags(&d->a) & SYM_HAS_DIV)) pull_once(d, true);
+    return d->a.n == 0 && d->a.constant == 0;
 }
 
 /* Where divisions kept pull() from truncating coefficients: does that make the rest vanish? */
@@ -208,6 +217,20 @@ static bool merge(division *d) {
     return false;
 }
 
+/* floor(floor(x/u)/t) = floor(floor(x/t)/u) for a sum u: sums divide last. */
+static bool exchange(division *d) {
+    if (d->a.n != 1 || d->a.coef[0] != 1 || d->a.constant) return false;
+    const sym_node *x = sym_at(d->s, d->a.term[0]);
+    factor u;
+    if (x->kind != SYM_DIV || factor_of(d->s, x->operand[1], &u)) return false;
+    form by;
+    form_open(&by, d->s);
+    form_add_factor(&by, d->by, 1);
+    sym inner = sym_div(d->s, x->operand[0], form_sym(&by));
+    form_add(d->out, sym_div(d->s, inner, x->operand[1]), 1);
+    return true;
+}
+
 /* Each round that goes on makes the divisor smaller or takes a division out of the numerator. */
 enum { DIVISION_ROUNDS = 64 };
 
@@ -217,7 +240,7 @@ static void divide_by_factor(division *d) {
             d->out->overflow = true;
             return;
         }
-        if (pull(d) || vanish(d)) return;
+        if (pull(d) || vanish(d) || exchange(d)) return;
         if (!split(d) && !merge(d)) break;
     }
     form by;
@@ -266,7 +289,36 @@ static bool between(sym_store *s, sym a, sym b) { /* 0 <= a < b */
     return form_at_least(s, a, SYM_ZERO, 0) && form_at_least(s, b, a, 1);
 }
 
+/* What divides every term of a sum, and the sum divided by it. */
+static factor content(sym_store *s, const sym_linear *t, form *primitive) {
+    factor g = {t->coef[0], t->term[0]};
+    for (int i = 0; i < t->n; i++) g = factor_gcd(s, g, (factor){t->coef[i], t->term[i]});
+    if (t->constant) g = factor_gcd(s, g, (factor){t->constant, SYM_ONE});
+    form_open(primitive, s);
+    for (int i = 0; i < t->n; i++) {
+        factor q;
+        if (factor_quotient(s, (factor){t->coef[i], t->term[i]}, g, &q))
+            form_add_factor(primitive, q, 1);
+    }
+    if (t->constant) form_constant(primitive, t->constant / g.k);
+    return g;
+}
+
+/* floor(a/(g*t)) = floor(floor(a/g)/t) */
+static bool divide_by_content(sym_store *s, sym a, sym b, sym *quotient) {
+    sym_linear t = sym_terms(s, b);
+    form primitive, size;
+    factor g = content(s, &t, &primitive);
+    if (factor_is_one(g)) return false;
+    form_open(&size, s);
+    form_add_factor(&size, g, 1);
+    *quotient = sym_div(s, sym_div(s, a, form_sym(&size)), form_sym(&primitive));
+    return true;
+}
+
 static sym divide_by_sum(sym_store *s, sym a, sym b) {
+    sym quotient;
+    if (divide_by_content(s, a, b, &quotient)) return quotient;
     if (between(s, a, b)) return SYM_ZERO;
     form out, rest;
     form_open(&out, s);

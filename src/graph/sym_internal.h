@@ -39,12 +39,13 @@ typedef struct sym_node {
     int n;            /* terms */
     int operands;
     sym self;
-    sym extent; /* VAR */
+    sym extent;     /* VAR */
+    uint16_t depth; /* of nested atoms; walks recurse that deep */
     uint8_t kind;
     uint8_t flags;
 } sym_node;
 
-enum { SYM_SMALL_LO = -16, SYM_SMALL_HI = 1024, SYM_MEMO = 256 };
+enum { SYM_SMALL_LO = -16, SYM_SMALL_HI = 1024, SYM_MEMO = 256, SYM_DEPTH_MAX = 500 };
 
 struct sym_store {
     heap *heap;
@@ -150,7 +151,8 @@ typedef struct range {
 range sym_range(const sym_store *s, sym a);
 range range_of_operands(sym_store *s, sym_kind kind, int n, const sym *operand);
 range form_range(const form *f);
-bool form_nonneg(const form *f);                              /* proven over all variables */
+void form_tighten(form *f);      /* make it smaller without changing whether it is >= 0 */
+bool form_nonneg(const form *f); /* proven over all variables */
 bool form_at_least(sym_store *s, sym a, sym b, int64_t more); /* a >= b + more proven */
 
 #endif

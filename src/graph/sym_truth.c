@@ -166,17 +166,10 @@ sym sym_max(sym_store *s, sym a, sym b) {
 
 static sym truth_of(form *f);
 
-/* Divide by the common number and by common atoms known to be positive. */
-static void reduce_comparison(form *f) {
-    int64_t g = 0;
+static bool divide_common_atoms(form *f) {
     sym m = f->constant ? SYM_ONE : f->term[0];
-    for (int i = 0; i < f->n; i++) {
-        g = sym_gcd(g, f->coef[i]);
-        m = mono_common(f->s, m, f->term[i]);
-    }
-    f->constant = floor_div(f->constant, g);
-    for (int i = 0; i < f->n; i++) f->coef[i] /= g;
-    if (m == SYM_ONE) return;
+    for (int i = 0; i < f->n; i++) m = mono_common(f->s, m, f->term[i]);
+    if (m == SYM_ONE) return false;
     form less;
     form_open(&less, f->s);
     for (int i = 0; i < f->n; i++) {
@@ -185,6 +178,15 @@ static void reduce_comparison(form *f) {
             form_add_factor(&less, q, 1);
     }
     form_copy(f, &less);
+    return f->n > 0;
+}
+
+/* Divide by the terms' common number, and by common atoms known to be positive. Either may make
+ * the other possible: rounding may make the constant zero, an atom leave a constant. */
+static void reduce_comparison(form *f) {
+    do {
+        form_tighten(f);
+    } while (f->n && divide_common_atoms(f));
 }
 
 /* Is atom a factor of one of f's products? */
@@ -279,6 +281,7 @@ static sym truth_of(form *f) {
         if (r.lo >= 0) return SYM_TRUE;
         if (r.hi < 0) return SYM_FALSE;
         reduce_comparison(f);
+        if (f->n == 0) return f->constant >= 0 ? SYM_TRUE : SYM_FALSE;
         if (truth_itself(f, &truth) || branch_out(f, &truth)) return truth;
     } while (multiply_out(f));
     if (form_nonneg(f)) return SYM_TRUE;
