@@ -392,6 +392,7 @@ static void min_and_max_fold(void) {
     sym i = loop("i", n);
     CHECK_SAME(sym_min(at.s, i, n), i);
     CHECK_SAME(sym_max(at.s, plus(i, 1), n), n);
+    CHECK_SAME(sym_min(at.s, x, sym_div(at.s, scale(x, 10), n)), x);
     CHECK_INT(sym_lo(at.s, sym_min(at.s, x, plus(y, -5))), -5);
     CHECK_INT(sym_hi(at.s, sym_max(at.s, x, scale(y, 2))), 200);
     at_close();

@@ -95,6 +95,8 @@ static sym const_make(sym_store *s, int64_t value) {
     sym_node *x = node_new(s, SYM_CONST, 0);
     x->constant = x->lo = x->hi = value;
     x->n = 0;
+    for (int k = 0; k < SYM_SAMPLES; k++) x->sample[k] = value;
+    x->sampled = (1 << SYM_SAMPLES) - 1;
     return node_done(s, x, hash, x->self != SYM_ZERO);
 }
 
@@ -115,6 +117,8 @@ static sym var_make(sym_store *s, const char *name, int64_t lo, int64_t hi, sym 
     x->extent = extent;
     x->vars = (uint64_t)1 << (s->vars % 64);
     if (extent && sym_at(s, extent)->kind != SYM_CONST) x->flags = SYM_HAS_LOOP;
+    if (x->lo == x->hi) x->flags |= SYM_HAS_KNOWN;
+    sample_var(s, x);
     sym id = node_done(s, x, 0, false);
     s->vars++;
     return id;
@@ -142,12 +146,16 @@ static bool node_same(const void *key, uint32_t id, const void *user) {
     return memcmp(x->operand, k->operand, (size_t)k->n * sizeof *k->operand) == 0;
 }
 
-/* What lies behind comparisons is opaque to proofs; the rest shines through. */
+/* What lies behind comparisons is opaque to proofs; the rest shines through. Dividing by something
+ * symbolic is as good as a product. */
 static int flags_of(const sym_store *s, sym_kind kind, int n, const sym *operand) {
+    static const int own[] = {[SYM_PRODUCT] = SYM_HAS_PRODUCT,
+                              [SYM_DIV] = SYM_HAS_DIV,
+                              [SYM_MIN] = SYM_HAS_BRANCH,
+                              [SYM_MAX] = SYM_HAS_BRANCH};
     if (kind == SYM_GE0 || kind == SYM_AND) return SYM_HAS_TRUTH;
-    int flags = kind == SYM_DIV       ? SYM_HAS_DIV
-                : kind == SYM_PRODUCT ? SYM_HAS_PRODUCT
-                                      : SYM_HAS_BRANCH;
+    int flags = own[kind];
+    if (kind == SYM_DIV && sym_at(s, operand[1])->kind != SYM_CONST) flags |= SYM_HAS_PRODUCT;
     for (int i = 0; i < n; i++) flags |= sym_at(s, operand[i])->flags;
     return flags;
 }
@@ -178,7 +186,9 @@ sym sym_node_make(sym_store *s, sym_kind kind, int n, const sym *operand) {
     x->hi = r.hi;
     x->depth = (uint16_t)depth;
     x->flags = (uint8_t)flags_of(s, kind, n, operand);
+    if (r.lo == r.hi) x->flags |= SYM_HAS_KNOWN;
     for (int i = 0; i < n; i++) x->vars |= sym_at(s, operand[i])->vars;
+    sample_node(s, x);
     return node_done(s, x, hash, true);
 }
 
@@ -344,6 +354,7 @@ sym form_sym(form *f) {
         x->vars |= sym_at(s, f->term[i])->vars;
         x->flags |= sym_at(s, f->term[i])->flags;
     }
+    sample_node(s, x);
     return node_done(s, x, hash, true);
 }
 

@@ -13,13 +13,14 @@
  * Proofs. Ranges know nothing of symbolic bounds: i < n for a loop variable i of extent n. To prove
  * g >= 0 the prover rewrites g to something smaller, one atom at a time, until its range does it:
  *   - a loop variable under a negative factor is replaced by extent - 1,
- *   - min under a negative factor by any operand, max under a positive one likewise,
+ *   - min under a negative factor by any operand, max under a positive one likewise; elsewhere
+ *     each operand must do,
  *   - floor(a/t) by a/t or (a - t + 1)/t, whichever is smaller, after multiplying g by what makes
  *     its factor divisible by t (g >= 0 follows from s*g + s - 1 >= 0 for whole numbers),
  *   - any atom in a product by its numeric bound.
  * The factor of an atom is everything it is multiplied by, and may be symbolic; its sign comes from
  * its range. Atoms are tried from the highest id down, since extents and operands have lower ids
- * than what is made of them. Steps are counted, so the prover always ends; it may fail to prove
+ * than what is made of them. What a sample (sym_sample.c) refutes is not tried. Steps are counted, so the prover always ends; it may fail to prove
  * what is true, never the other way round.
  *
  * Bounds saturate: INT64_MIN as a lower and INT64_MAX as an upper bound mean "none". As the other
@@ -357,29 +358,26 @@ void form_tighten(form *f) {
     for (int i = 0; i < f->n; i++) f->coef[i] /= g;
 }
 
-/* What an atom is multiplied by in g, and the rest of g. */
+/* g = atom*factor + rest. The atom is taken out of every term once; where it was squared, the
+ * factor still contains it. */
 typedef struct parted {
     form factor, rest;
     int sign; /* of the factor: 1 never negative, -1 never positive, 0 unknown */
 } parted;
 
-static bool part(parted *out, const form *g, sym atom) {
-    sym_store *s = g->s;
-    form_open(&out->factor, s);
-    form_open(&out->rest, s);
+static void part(parted *out, const form *g, sym atom) {
+    form_open(&out->factor, g->s);
+    form_open(&out->rest, g->s);
     out->rest.constant = g->constant;
     for (int i = 0; i < g->n; i++) {
-        sym q, twice;
-        if (!mono_quotient(s, g->term[i], atom, &q)) {
+        sym q;
+        if (mono_quotient(g->s, g->term[i], atom, &q))
+            form_add(&out->factor, q, g->coef[i]);
+        else
             form_add(&out->rest, g->term[i], g->coef[i]);
-            continue;
-        }
-        if (q != SYM_ONE && mono_quotient(s, q, atom, &twice)) return false;
-        form_add(&out->factor, q, g->coef[i]);
     }
     range r = form_range(&out->factor);
     out->sign = r.lo >= 0 ? 1 : r.hi <= 0 ? -1 : 0;
-    return out->sign != 0;
 }
 
 /* Prove rest + factor*(by + more) >= 0. */
@@ -424,55 +422,67 @@ static bool multiple_over(const form *f, factor times, factor t, form *q) {
     return !all.overflow && !q->overflow;
 }
 
-/* q with f = q*t, q constant, for a sum t. */
-static bool constant_over(const form *f, sym t, form *q) {
-    form rest;
-    form_copy(&rest, f);
-    sym_linear x = sym_terms(f->s, t);
-    form_open(q, f->s);
-    if (f->n == 0 || f->coef[0] % x.coef[0] != 0) return false;
-    q->constant = f->coef[0] / x.coef[0];
-    if (q->constant == INT64_MIN) return false;
-    form_add_linear(&rest, &x, -q->constant);
-    return rest.n == 0 && rest.constant == 0 && !rest.overflow;
+/* times and q with times*f = q*t: term by term for a plain divisor, by long division for a sum, and
+ * always with times = t. */
+static void over_divisor(const form *f, sym t, form *times, form *q) {
+    sym_store *s = f->s;
+    factor plain, by;
+    form_open(times, s);
+    if (factor_of(s, t, &plain)) {
+        by = multiplier(f, plain);
+        bool positive = by.k > 0 && (by.m == SYM_ONE || sym_lo(s, by.m) >= 1);
+        form_add_factor(times, by, 1);
+        if (positive && multiple_over(f, by, plain, q)) return;
+    } else {
+        form rest;
+        form_copy(&rest, f);
+        form_open(q, s);
+        sym_linear x = sym_terms(s, t);
+        form_divide(q, &rest, &x);
+        form_constant(times, 1);
+        if (rest.n == 0 && rest.constant == 0 && !rest.overflow) return;
+    }
+    form_set(times, s, t);
+    form_copy(q, f);
 }
 
 static bool try_division(proof *p, const parted *x, const sym_node *d, int depth) {
     if (p->steps-- <= 0) return false;
     sym_store *s = p->s;
-    sym a = d->operand[0], divisor = d->operand[1];
-    factor t, times = {1, SYM_ONE};
-    form g, q;
-    form_copy(&g, &x->rest);
-    if (factor_of(s, divisor, &t)) {
-        times = multiplier(&x->factor, t);
-        if (times.m != SYM_ONE && sym_lo(s, times.m) < 1) return false;
-        if (!multiple_over(&x->factor, times, t, &q)) return false;
-    } else if (!constant_over(&x->factor, divisor, &q)) {
-        return false;
-    }
-    if (!factor_is_one(times)) {
-        sym_linear rest = form_view(&x->rest);
-        form_open(&g, s);
-        form_add_times(&g, &rest, times);
-        form_add_factor(&g, times, 1);
-        form_constant(&g, -1);
-    }
-    sym_linear by = form_view(&q), value = sym_terms(s, a), size = sym_terms(s, divisor);
+    form g, q, times;
+    over_divisor(&x->factor, d->operand[1], &times, &q);
+    sym_linear rest = form_view(&x->rest), multiple = form_view(&times), by = form_view(&q);
+    sym_linear value = sym_terms(s, d->operand[0]), size = sym_terms(s, d->operand[1]);
+    form_open(&g, s);
+    form_add_product(&g, &rest, &multiple, 1);
+    form_add_linear(&g, &multiple, 1);
+    form_constant(&g, -1);
     form_add_product(&g, &by, &value, 1);
     if (x->sign > 0) {
         form_add_product(&g, &by, &size, -1);
         form_add_linear(&g, &by, 1);
     }
-    return !g.overflow && !q.overflow && proven(p, &g, depth);
+    return !g.overflow && !q.overflow && !times.overflow && proven(p, &g, depth);
+}
+
+/* A min is one of its operands: it is enough that any of them does where its factor is negative,
+ * and that all of them do wherever. */
+static bool try_branch(proof *p, const parted *x, const sym_node *m, int depth) {
+    bool any = x->sign == (m->kind == SYM_MIN ? -1 : 1), all = true;
+    for (int i = 0; i < m->operands && (any || all); i++) {
+        bool good = try_replacing(p, x, m->operand[i], 0, depth);
+        if (good && any) return true;
+        all = all && good;
+    }
+    return all;
 }
 
 static bool try_atom(proof *p, const form *g, const sym_node *atom, int depth) {
     parted x;
-    if (!part(&x, g, atom->self)) return false;
-    bool chosen = (atom->kind == SYM_MIN && x.sign < 0) || (atom->kind == SYM_MAX && x.sign > 0);
-    for (int i = 0; chosen && i < atom->operands; i++)
-        if (try_replacing(p, &x, atom->operand[i], 0, depth)) return true;
+    part(&x, g, atom->self);
+    if (atom->kind == SYM_MIN || atom->kind == SYM_MAX)
+        if (try_branch(p, &x, atom, depth)) return true;
+    if (x.sign == 0) return false;
     if (atom->kind == SYM_VAR && (atom->flags & SYM_HAS_LOOP) && x.sign < 0)
         if (try_replacing(p, &x, atom->extent, -1, depth)) return true;
     if (atom->kind == SYM_DIV && try_division(p, &x, atom, depth)) return true;
@@ -491,13 +501,15 @@ static const sym_node *next_atom(const form *g, sym below) {
         for (int j = 0; j < n; j++) {
             const sym_node *x = sym_at(g->s, atom[j]);
             if (x->self >= below || (best && x->self <= best->self)) continue;
-            if (n > 1 || (x->flags & ~SYM_HAS_TRUTH)) best = x;
+            if (n > 1 || (x->flags & ~(SYM_HAS_TRUTH | SYM_HAS_KNOWN))) best = x;
         }
     }
     return best;
 }
 
+/* (A form with a negative sample is not worth trying.) */
 static bool proven(proof *p, form *g, int depth) {
+    if (sample_negative(g)) return false;
     form_tighten(g);
     range r = form_range(g);
     if (r.lo >= 0) return true;
@@ -512,10 +524,14 @@ static bool proven(proof *p, form *g, int depth) {
     return false;
 }
 
+/* For divisions and truth values alone ranges have done what proofs could do. */
+bool form_may_prove(const form *f) {
+    return form_flags(f) & ~(SYM_HAS_DIV | SYM_HAS_TRUTH | SYM_HAS_KNOWN);
+}
+
 bool form_nonneg(const form *f) {
     if (f->overflow) return false;
-    /* For these alone the range has done what the prover would. */
-    if (!(form_flags(f) & ~(SYM_HAS_DIV | SYM_HAS_TRUTH))) return form_range(f).lo >= 0;
+    if (!form_may_prove(f)) return form_range(f).lo >= 0;
     proof p = {f->s, PROOF_STEPS};
     form g;
     form_copy(&g, f);

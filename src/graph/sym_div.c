@@ -35,8 +35,8 @@ static void split_form(const form *a, factor g, bool truncate, form *over, form 
     form_open(rest, a->s);
     for (int i = 0; i < a->n; i++) {
         factor term = {a->coef[i], a->term[i]}, q;
-        if (truncate) {
-            form_add(over, term.m, term.k / g.k);
+        if (truncate && mono_quotient(a->s, term.m, g.m, &q.m)) {
+            form_add(over, q.m, term.k / g.k);
             form_add(rest, term.m, term.k % g.k);
         } else if (factor_quotient(a->s, term, g, &q)) {
             form_add_factor(over, q, 1);
@@ -90,15 +90,15 @@ static void pull_once(division *d, bool truncate) {
 /* Coefficients are truncated only where no division is left in the numerator: x - 6*(x/6) is better
  * left as it is than divided by 4 into pieces. True when nothing remains. */
 static bool pull(division *d) {
-    bool plain = division_plain(d);
-    if (!plain || (form_flags(&d->a) & SYM_HAS_DIV)) pull_once(d, false);
-    if (plain && !(form_flags(&d->a) & SYM_HAS_DIV)) pull_once(d, true);
+    bool positive = d->by.k > 0;
+    if (!positive || (form_flags(&d->a) & SYM_HAS_DIV)) pull_once(d, false);
+    if (positive && !(form_flags(&d->a) & SYM_HAS_DIV)) pull_once(d, true);
     return d->a.n == 0 && d->a.constant == 0;
 }
 
 /* Where divisions kept pull() from truncating coefficients: does that make the rest vanish? */
 static bool vanish_truncated(division *d) {
-    if (!division_plain(d) || !(form_flags(&d->a) & SYM_HAS_DIV)) return false;
+    if (d->by.k < 1 || !(form_flags(&d->a) & SYM_HAS_DIV)) return false;
     form over, rest;
     split_form(&d->a, d->by, true, &over, &rest);
     int64_t value;
@@ -144,40 +144,58 @@ static bool settle_rest(form *over, const form *a, form *rest, factor g) {
 
 enum { SPLIT_MAX = 16 };
 
-/* The common factors of the divisor and single terms, largest first, without the divisor itself. */
-static int split_factors(const division *d, factor *list) {
-    int n = 0;
-    for (int i = 0; i < d->a.n && n < SPLIT_MAX; i++) {
-        factor g = factor_gcd(d->s, d->by, (factor){d->a.coef[i], d->a.term[i]});
-        if (factor_is_one(g) || (g.k == d->by.k && g.m == d->by.m)) continue;
-        int at = n;
-        for (int j = 0; j < n; j++)
-            if (list[j].k == g.k && list[j].m == g.m) at = -1;
-        if (at < 0) continue;
-        const sym *atoms = NULL;
-        int degree = mono_atoms(d->s, &g.m, &atoms);
-        while (at > 0) {
-            int other = mono_atoms(d->s, &list[at - 1].m, &atoms);
-            if (other > degree || (other == degree && list[at - 1].k >= g.k)) break;
-            list[at] = list[at - 1];
-            at--;
-        }
-        list[at] = g;
-        n++;
+typedef struct factor_list {
+    factor item[SPLIT_MAX];
+    int degree[SPLIT_MAX];
+    int n;
+} factor_list;
+
+/* Highest degree and then largest number first; no duplicates. */
+static void factor_put(const sym_store *s, factor_list *list, factor g) {
+    const sym *atoms = NULL;
+    int degree = mono_atoms(s, &g.m, &atoms), at = list->n;
+    for (int i = 0; i < list->n; i++)
+        if (list->item[i].k == g.k && list->item[i].m == g.m) return;
+    if (at == SPLIT_MAX) return;
+    for (; at > 0; at--) {
+        int other = list->degree[at - 1];
+        if (other > degree || (other == degree && list->item[at - 1].k >= g.k)) break;
+        list->item[at] = list->item[at - 1];
+        list->degree[at] = other;
     }
-    return n;
+    list->item[at] = g;
+    list->degree[at] = degree;
+    list->n++;
+}
+
+/* The common factors of the divisor with single terms, with several of them, and its number where
+ * that is not all of it; without the divisor itself. */
+static void split_factors(const division *d, factor_list *list) {
+    list->n = 0;
+    for (int i = 0; i < d->a.n; i++) {
+        factor g = factor_gcd(d->s, d->by, (factor){d->a.coef[i], d->a.term[i]});
+        if (!factor_is_one(g) && (g.k != d->by.k || g.m != d->by.m)) factor_put(d->s, list, g);
+    }
+    for (int i = 0; i < list->n; i++) {
+        for (int j = 0; j < i; j++) {
+            factor g = factor_gcd(d->s, list->item[i], list->item[j]);
+            if (!factor_is_one(g)) factor_put(d->s, list, g); /* behind both */
+        }
+    }
+    if (!division_plain(d) && d->by.k > 1) factor_put(d->s, list, (factor){d->by.k, SYM_ONE});
 }
 
 static bool split(division *d) {
-    factor list[SPLIT_MAX];
-    int n = split_factors(d, list);
-    for (int i = 0; i < n; i++) {
+    factor_list list;
+    split_factors(d, &list);
+    bool truncate = !(form_flags(&d->a) & SYM_HAS_DIV);
+    for (int i = 0; i < list.n; i++) {
         form over, rest;
         factor left;
-        if (!factor_quotient(d->s, d->by, list[i], &left)) continue;
-        split_form(&d->a, list[i], false, &over, &rest);
+        if (!factor_quotient(d->s, d->by, list.item[i], &left)) continue;
+        split_form(&d->a, list.item[i], truncate, &over, &rest);
         if (over.overflow || rest.overflow) continue;
-        if (!settle_rest(&over, &d->a, &rest, list[i])) continue;
+        if (!settle_rest(&over, &d->a, &rest, list.item[i])) continue;
         form_copy(&d->a, &over);
         d->by = left;
         return true;
@@ -268,8 +286,7 @@ static int leading_term(const sym_store *s, const sym_linear *t) {
 
 enum { LONG_DIVISION_STEPS = 32 };
 
-/* Long division by t: what is pulled goes to out, a keeps the rest. */
-static void long_division(form *out, form *a, const sym_linear *t) {
+void form_divide(form *out, form *a, const sym_linear *t) {
     sym_store *s = out->s;
     int lead = leading_term(s, t);
     for (int step = 0; step < LONG_DIVISION_STEPS; step++) {
@@ -324,7 +341,7 @@ static sym divide_by_sum(sym_store *s, sym a, sym b) {
     form_open(&out, s);
     form_set(&rest, s, a);
     sym_linear t = sym_terms(s, b);
-    long_division(&out, &rest, &t);
+    form_divide(&out, &rest, &t);
     if (rest.n || rest.constant) {
         sym left = form_sym(&rest);
         form up;
@@ -352,9 +369,33 @@ static sym divide(sym_store *s, sym a, sym b) {
     return form_sym(&out);
 }
 
+/* Divisors are made of atoms with more than one possible value, and of numbers. */
+static sym known_divisor(sym_store *s, sym b) {
+    const sym_node *x = sym_at(s, b);
+    if (x->kind == SYM_CONST || !(x->flags & SYM_HAS_KNOWN)) return b;
+    form f;
+    form_open(&f, s);
+    form_constant(&f, x->constant);
+    for (int i = 0; i < x->n; i++) {
+        const sym *atom = NULL;
+        int n = mono_atoms(s, &x->term[i], &atom);
+        factor term = {x->coef[i], SYM_ONE};
+        for (int j = 0; j < n; j++) {
+            const sym_node *y = sym_at(s, atom[j]);
+            if (y->lo == y->hi)
+                f.overflow |= __builtin_mul_overflow(term.k, y->lo, &term.k);
+            else
+                f.overflow |= !mono_mul(s, term.m, atom[j], &term.m);
+        }
+        form_add_factor(&f, term, 1);
+    }
+    return f.overflow ? b : form_sym(&f);
+}
+
 sym sym_div(sym_store *s, sym a, sym b) {
+    if (sym_at(s, b)->lo < 1) return sym_overflow(s);
+    b = known_divisor(s, b);
     const sym_node *x = sym_at(s, a), *y = sym_at(s, b);
-    if (y->lo < 1) return sym_overflow(s);
     if (b == SYM_ONE || a == SYM_ZERO) return a;
     if (y->kind == SYM_CONST && x->kind == SYM_CONST)
         return sym_const(s, floor_div(x->constant, y->constant));
@@ -374,6 +415,7 @@ sym sym_div(sym_store *s, sym a, sym b) {
 }
 
 sym sym_mod(sym_store *s, sym a, sym b) {
+    b = known_divisor(s, b);
     sym q = sym_div(s, a, b);
     if (q == SYM_ZERO) return a;
     return sym_sub(s, a, sym_mul(s, q, b));

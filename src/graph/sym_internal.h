@@ -2,6 +2,7 @@
  *
  * sym.c         the store, forms, sums and products
  * sym_bounds.c  ranges of forms and the prover of "this form is never negative"
+ * sym_sample.c  values of nodes under a few assignments
  * sym_div.c     floor division
  * sym_truth.c   min, max, comparisons, conjunctions
  * sym_map.c     substitution, import, evaluation
@@ -25,8 +26,14 @@ enum {
     SYM_HAS_BRANCH = 2,  /* min or max */
     SYM_HAS_LOOP = 4,    /* a loop variable whose extent is not constant */
     SYM_HAS_PRODUCT = 8, /* a monomial of degree two or more */
-    SYM_HAS_TRUTH = 16
+    SYM_HAS_TRUTH = 16,
+    SYM_HAS_KNOWN = 32 /* an atom with only one possible value */
 };
+
+/* Values of an expression under a few assignments, chosen when variables are made and consistent
+ * with all ranges and extents: what is negative under one of them need not be tried to be proven
+ * non-negative. */
+enum { SYM_SAMPLES = 4 };
 
 typedef struct sym_node {
     int64_t constant;
@@ -34,6 +41,7 @@ typedef struct sym_node {
     uint64_t vars; /* one bit per variable, shared where there are more than 64 */
     const int64_t *coef;
     const sym *term;
+    int64_t sample[SYM_SAMPLES];
     const sym *operand;
     const char *name; /* VAR */
     int n;            /* terms */
@@ -43,6 +51,7 @@ typedef struct sym_node {
     uint16_t depth; /* of nested atoms; walks recurse that deep */
     uint8_t kind;
     uint8_t flags;
+    uint8_t sampled; /* bit per sample: is there a value? Not where a loop is empty */
 } sym_node;
 
 enum { SYM_SMALL_LO = -16, SYM_SMALL_HI = 1024, SYM_MEMO = 256, SYM_DEPTH_MAX = 500 };
@@ -151,8 +160,20 @@ typedef struct range {
 range sym_range(const sym_store *s, sym a);
 range range_of_operands(sym_store *s, sym_kind kind, int n, const sym *operand);
 range form_range(const form *f);
-void form_tighten(form *f);      /* make it smaller without changing whether it is >= 0 */
-bool form_nonneg(const form *f); /* proven over all variables */
+void form_tighten(form *f);         /* make it smaller without changing whether it is >= 0 */
+bool form_may_prove(const form *f); /* else a proof sees no more than form_range */
+bool form_nonneg(const form *f);    /* proven over all variables */
 bool form_at_least(sym_store *s, sym a, sym b, int64_t more); /* a >= b + more proven */
+
+/* ---- samples (sym_sample.c) ----------------------------------------------------------------- */
+
+void sample_var(const sym_store *s, sym_node *x);
+void sample_node(const sym_store *s, sym_node *x); /* from its terms or operands */
+bool sample_negative(const form *f);               /* is there a sample with f < 0? */
+
+/* ---- long division (sym_div.c) -------------------------------------------------------------- */
+
+/* a = q*t + rest for a sum t: q is added to `quotient`, a becomes the rest. */
+void form_divide(form *quotient, form *a, const sym_linear *t);
 
 #endif

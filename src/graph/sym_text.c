@@ -8,11 +8,13 @@
  *
  * "/" is floor division and binds like "*", from the left. A truth value is always written in
  * parentheses, so a text on its own is a sum. Names are letters, digits, "_" and ".", not beginning
- * with a digit. What is printed parses back to the same expression in the same store.
+ * with a digit. What is printed parses back to the same value, and but for rare cases of min and
+ * max to the same id in the same store.
  *
  * Ids depend on the order in which expressions were made, and so does the order of terms, factors
  * and operands. Text must not: they are printed sorted, variables by name first, then the rest by
- * kind and text, so that equal expressions of different stores have equal texts. */
+ * kind and text, so that equal expressions of different stores have equal texts. (Sorting prints
+ * what it compares, level by level, so what is nested deeply stays in the order of ids.) */
 #include <ctype.h>
 #include <inttypes.h>
 
@@ -24,7 +26,7 @@ static void print_sum(const sym_store *s, sym a, str *out);
 
 static void print_monomial(const sym_store *s, sym a, str *out);
 
-enum { SORTED_MOST = 256 }; /* longer lists stay in the order of ids */
+enum { SORTED_MOST = 256, SORTED_DEPTH = 8 }; /* longer, deeper: in the order of ids */
 
 static int print_rank(const sym_store *s, sym a) {
     int kind = sym_at(s, a)->kind;
@@ -34,6 +36,7 @@ static int print_rank(const sym_store *s, sym a) {
 /* Is a printed before b? Both texts are written behind `out` for a moment. */
 static bool printed_before(const sym_store *s, sym a, sym b, str *out) {
     if (print_rank(s, a) != print_rank(s, b)) return print_rank(s, a) < print_rank(s, b);
+    if (sym_at(s, a)->depth > SORTED_DEPTH || sym_at(s, b)->depth > SORTED_DEPTH) return a < b;
     uint32_t start = out->len;
     print_sum(s, a, out);
     str_addn(out, "", 1);

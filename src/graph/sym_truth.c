@@ -74,14 +74,16 @@ static bool gather(sym_store *s, operand_list *list, sym_kind kind, sym a) {
     return true;
 }
 
+/* Is x superfluous beside y? */
+static bool superfluous(sym_store *s, sym_kind kind, sym x, sym y) {
+    return kind == SYM_MIN ? form_at_least(s, x, y, 0) : form_at_least(s, y, x, 0);
+}
+
 /* Drop operands that others make superfluous. */
 static void prune(sym_store *s, operand_list *list, sym_kind kind) {
     for (int i = 0; i < list->n; i++) {
         for (int j = 0; j < list->n; j++) {
-            sym a = list->item[i], b = list->item[j];
-            if (i == j) continue;
-            if (!(kind == SYM_MIN ? form_at_least(s, b, a, 0) : form_at_least(s, a, b, 0)))
-                continue;
+            if (i == j || !superfluous(s, kind, list->item[j], list->item[i])) continue;
             list_remove(list, j);
             if (j < i) i--;
             j--;
@@ -139,13 +141,26 @@ static sym branch_make(sym_store *s, sym_kind kind, operand_list *list) {
     return form_sym(&common);
 }
 
+/* Drop what the other side as a whole makes superfluous: more may be known of it than of its
+ * operands one by one. */
+static bool prune_by(sym_store *s, operand_list *list, sym_kind kind, sym other) {
+    int before = list->n;
+    for (int i = list->n - 1; i >= 0; i--)
+        if (superfluous(s, kind, list->item[i], other)) list_remove(list, i);
+    return list->n < before;
+}
+
 static sym branch(sym_store *s, sym_kind kind, sym a, sym b) {
     if (a == b) return a;
+    if (a > b) return branch(s, kind, b, a);
     const sym_node *x = sym_at(s, a), *y = sym_at(s, b);
     if (x->hi <= y->lo) return kind == SYM_MIN ? a : b;
     if (y->hi <= x->lo) return kind == SYM_MIN ? b : a;
-    operand_list list = {.n = 0};
-    if (!gather(s, &list, kind, a) || !gather(s, &list, kind, b)) {
+    operand_list list = {.n = 0}, more = {.n = 0};
+    bool good = gather(s, &list, kind, a) && gather(s, &more, kind, b);
+    if (good && list.n + more.n > 2 && !prune_by(s, &list, kind, b)) prune_by(s, &more, kind, a);
+    for (int i = 0; good && i < more.n; i++) good = list_put(&list, more.item[i]);
+    if (!good) {
         list = (operand_list){.n = 0};
         list_put(&list, a);
         list_put(&list, b);
@@ -271,23 +286,27 @@ static bool never_nonneg(const form *f) {
     return form_nonneg(&g);
 }
 
+static bool decided(const form *f, sym *truth) {
+    range r = form_range(f);
+    bool yes = r.lo >= 0, no = r.hi < 0;
+    if (!yes && !no && form_may_prove(f)) {
+        yes = form_nonneg(f);
+        no = !yes && never_nonneg(f);
+    }
+    *truth = yes ? SYM_TRUE : SYM_FALSE;
+    return yes || no;
+}
+
+/* Proofs are tried before every step, since each step takes something of the form's structure. */
 static sym truth_of(form *f) {
-    sym_store *s = f->s;
     sym truth;
     do {
-        if (f->overflow) return sym_overflow(s);
-        if (f->n == 0) return f->constant >= 0 ? SYM_TRUE : SYM_FALSE;
-        range r = form_range(f);
-        if (r.lo >= 0) return SYM_TRUE;
-        if (r.hi < 0) return SYM_FALSE;
-        reduce_comparison(f);
-        if (f->n == 0) return f->constant >= 0 ? SYM_TRUE : SYM_FALSE;
-        if (truth_itself(f, &truth) || branch_out(f, &truth)) return truth;
+        if (f->overflow) return sym_overflow(f->s);
+        if (f->n) reduce_comparison(f);
+        if (decided(f, &truth) || truth_itself(f, &truth) || branch_out(f, &truth)) return truth;
     } while (multiply_out(f));
-    if (form_nonneg(f)) return SYM_TRUE;
-    if (never_nonneg(f)) return SYM_FALSE;
     sym e = form_sym(f);
-    return sym_node_make(s, SYM_GE0, 1, &e);
+    return sym_node_make(f->s, SYM_GE0, 1, &e);
 }
 
 sym sym_ge0(sym_store *s, sym a) {
