@@ -7,8 +7,8 @@
  * and also evaluated as it stands, in 128 bits, under random assignments within the variables'
  * ranges. Checked: the normal form has the tree's value; the value lies in [lo, hi]; so it does
  * after substitution and after import into another store; printing and parsing gives the
- * expression back; and laws such as e + x = x + e hold between ids. Truths that were proven are covered
- * by the first: the normal form is then a constant.
+ * expression back; and laws such as e + x = x + e hold between ids. Truths that were proven are
+ * covered by the first: the normal form is then a constant.
  *
  * A failure is repeated in a fresh store and reduced: subtrees are replaced by their operands or by
  * small constants for as long as it still fails; then the tree, its normal form, the variables and

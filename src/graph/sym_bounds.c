@@ -20,8 +20,8 @@
  *   - any atom in a product by its numeric bound.
  * The factor of an atom is everything it is multiplied by, and may be symbolic; its sign comes from
  * its range. Atoms are tried from the highest id down, since extents and operands have lower ids
- * than what is made of them. What a sample (sym_sample.c) refutes is not tried. Steps are counted, so the prover always ends; it may fail to prove
- * what is true, never the other way round.
+ * than what is made of them. What a sample (sym_sample.c) refutes is not tried. Steps are counted,
+ * so the prover always ends; it may fail to prove what is true, never the other way round.
  *
  * Bounds saturate: INT64_MIN as a lower and INT64_MAX as an upper bound mean "none". As the other
  * bound they are mere numbers, which is why lower and upper ends are added by different rules. */
