@@ -344,6 +344,22 @@ static void scatter_use(fuse *fu, const graph_node *x, const use *u) {
     add_use(fu, x->src[2], &v);
 }
 
+/* Does a movement keep every element's row-major place? */
+static bool keeps_order(const fuse *fu, const graph_node *x) {
+    if (x->op == OP_RESHAPE || node_size(fu, x->src[0]) == 1) return true;
+    if (x->op != OP_PERMUTE) return false;
+    int rank;
+    const int64_t *p = graph_tuple_get(fu->g, x->attr, &rank);
+    const int64_t *dims = graph_tuple_get(fu->g, node_at(fu->g, x->src[0])->shape, &rank);
+    int64_t before = -1;
+    for (int i = 0; i < rank; i++) {
+        if ((sym)dims[p[i]] == SYM_ONE) continue;
+        if (p[i] < before) return false;
+        before = p[i];
+    }
+    return true;
+}
+
 /* Node n is computed in u's kernel under u's loops: tell its sources. */
 static void push_sources(fuse *fu, node_id n, const use *u) {
     const graph_node *x = node_at(fu->g, n);
@@ -352,8 +368,7 @@ static void push_sources(fuse *fu, node_id n, const use *u) {
     k->ops++;
     switch (op_rows[x->op].class_) {
     case CLASS_MOVE: {
-        bool one = node_size(fu, x->src[0]) == 1;
-        if (x->op == OP_PAD || (!one && x->op != OP_RESHAPE)) k->flat = false;
+        if (x->op == OP_PAD || !keeps_order(fu, x)) k->flat = false;
         move_use(fu, x, u, &v);
         add_use(fu, x->src[0], &v);
         break;
