@@ -3,9 +3,9 @@
  *     fuzz_graph [graphs [seed [mode [apart]]]]
  *
  * Graph i of a run depends on seed + i and the mode only, so `fuzz_graph 1 <its seed> <mode>`
- * repeats it. Modes are the whole compiler on the CPU, the same without schedules or without
- * fusion, and an interpreter of kernel trees, which is quick for small graphs; without one given
- * they take turns. Without arguments as many graphs are run as fit into a minute. A failing graph is
+ * repeats it. Modes are the whole compiler on the CPU, the same without schedules, without fusion,
+ * as static graphs, and an interpreter of kernel trees, which is quick for small graphs; without one
+ * given they take turns. Without arguments as many graphs are run as fit into a minute. A failing graph is
  * made smaller and printed as calls; `apart` gives each graph a process, so that a crash can be made
  * smaller, too. What is generated: elementwise rows over all dtypes, chains of up to six
  * movement ops, reductions, matmuls, softmax and normalisations, gather and scatter, casts, shared
@@ -121,7 +121,7 @@ static int pick(const program *p) {
     for (int i = 0; i < 20; i++) {
         int64_t a = below(p->steps), b = below(p->steps);
         int x = (int)(a > b ? a : b);
-        if (!assigned_before(p, x, p->steps)) return x;
+        if (!p->step[x].big && !assigned_before(p, x, p->steps)) return x;
     }
     return -1;
 }
@@ -336,7 +336,9 @@ static int random_matmul(program *p, const style *y, int x) {
     b = reshape(p, b, r + 1, dim);
     a.dim[r] = 1;
     int left = b < 0 ? -1 : reshape(p, x, r + 1, a.dim);
-    int product = left < 0 ? -1 : add(p, op_step(OP_MUL, 2, left, b, 0));
+    step times = op_step(OP_MUL, 2, left, b, 0);
+    times.big = true;
+    int product = left < 0 || b < 0 ? -1 : add(p, times);
     return product < 0 ? -1 : reduce(p, OP_SUM, product, 1u << (r - 1));
 }
 
@@ -430,8 +432,10 @@ static void random_program(program *p, bool small) {
     for (int i = 0; i < p->steps; i++)
         for (int k = 0; k < p->step[i].sources; k++) used[p->step[i].src[k]] = true;
     for (int i = 0; i < p->steps; i++)
-        p->step[i].output = (!used[i] || chance(8)) && !assigned_before(p, i, p->steps);
+        p->step[i].output =
+            (!used[i] || chance(8)) && !p->step[i].big && !assigned_before(p, i, p->steps);
     p->together = chance(50);
+    p->twice = chance(15);
     compact(p);
 }
 
@@ -441,10 +445,12 @@ static void random_program(program *p, bool small) {
 static const struct {
     const char *name, *knob, *value;
     bool interpreted; /* small graphs, for its sake */
-} modes[] = {{"cpu", NULL, NULL, false},
-             {"unscheduled", "schedule", "0", false},
-             {"unfused", "fuse", "0", false},
-             {"interp", NULL, NULL, true}};
+    way how;
+} modes[] = {{"cpu", NULL, NULL, false, EFFECTS},
+             {"unscheduled", "schedule", "0", false, EFFECTS},
+             {"unfused", "fuse", "0", false, EFFECTS},
+             {"interp", NULL, NULL, true, EFFECTS},
+             {"static", NULL, NULL, false, STATIC}};
 
 typedef struct fuzzer {
     qn_ctx *qn, *ref;
@@ -452,6 +458,8 @@ typedef struct fuzzer {
     bool apart; /* each graph in a process of its own, so that a crash is a failure like others */
     uint64_t seed;
     int64_t graphs, failed, steps;
+    uint64_t compiles;
+    double compile_seconds;
 } fuzzer;
 
 static void show_line(void *user, const char *line) { /* of QN_DEBUG */
@@ -460,6 +468,9 @@ static void show_line(void *user, const char *line) { /* of QN_DEBUG */
 }
 
 static void close_contexts(fuzzer *f) {
+    qn_stats s = {.compiles = 0};
+    if (f->qn) qn_get_stats(f->qn, &s);
+    f->compiles += s.compiles, f->compile_seconds += s.compile_seconds;
     qn_close(f->qn), qn_close(f->ref);
     f->qn = f->ref = NULL;
 }
@@ -475,7 +486,7 @@ static bool open_contexts(fuzzer *f) {
 
 static verdict run_here(void *user, const program *p) {
     fuzzer *f = user;
-    return compare(f->qn, f->ref, p);
+    return compare(f->qn, f->ref, p, modes[f->mode].how);
 }
 
 static verdict run_apart(void *user, const program *p) {
@@ -487,7 +498,7 @@ static verdict run_apart(void *user, const program *p) {
     pid_t child = fork();
     if (child == 0) {
         fuzzer own = {.mode = f->mode};
-        if (open_contexts(&own)) v = compare(own.qn, own.ref, p);
+        if (open_contexts(&own)) v = compare(own.qn, own.ref, p, modes[f->mode].how);
         _exit(write(ends[1], &v, sizeof v) != (ssize_t)sizeof v);
     }
     close(ends[1]);
@@ -548,10 +559,11 @@ int main(int argc, char **argv) {
         }
         if (f->failed < 5) one_graph(f, seed + (uint64_t)i);
     }
-    printf("%lld graphs of %.1f steps in %.1f s, seeds from %llu\n", (long long)f->graphs,
-           (double)f->steps / (double)(f->graphs ? f->graphs : 1), clock_seconds() - start,
-           (unsigned long long)seed);
     close_contexts(f);
+    printf("%lld graphs of %.1f steps in %.1f s, seeds from %llu; %llu kernels, %.1f ms each\n",
+           (long long)f->graphs, (double)f->steps / (double)(f->graphs ? f->graphs : 1),
+           clock_seconds() - start, (unsigned long long)seed, (unsigned long long)f->compiles,
+           1e3 * f->compile_seconds / (double)(f->compiles ? f->compiles : 1));
     int64_t passed =
         argc > 1 ? f->graphs - f->failed : f->failed == 0; /* the suite counts one test */
     printf("%lld passed, %lld failed, 0 skipped\n", (long long)passed, (long long)f->failed);

@@ -17,7 +17,8 @@
 #include "run/run.h"
 #include "test.h"
 
-enum { STEPS = 96, NUMBERS = 4096 /* elements of the largest value */, OP_ASSIGN = OP_COUNT };
+/* NUMBERS: elements of the largest value; BIG: of the largest product within a matmul. */
+enum { STEPS = 96, NUMBERS = 4096, BIG = 1 << 19, OP_ASSIGN = OP_COUNT };
 
 typedef struct step {
     int op; /* OP_BUFFER: an input; OP_ASSIGN: source 0 (an input) takes the value of source 1 */
@@ -33,12 +34,14 @@ typedef struct step {
     bool special;  /* input: NaN, infinities and -0 among the data */
     bool wide;     /* input: values of all sizes, beyond lo and hi, too */
     bool output, read_now;
+    bool big; /* inside a matmul: only its sum uses it, so it is never stored */
 } step;
 
 typedef struct program {
     int steps;
     step step[STEPS];
     bool together; /* outputs are realized by one call before they are read */
+    bool twice;    /* run again with other data */
 } program;
 
 static inline int64_t step_count(const step *s) {
@@ -388,7 +391,7 @@ static inline bool infer_step(program *p, int i, bool ranges) {
             ok = infer_index(s, x, ranges);
         }
     }
-    return ok && s->rank <= 7 && step_count(s) <= NUMBERS;
+    return ok && s->rank <= 7 && step_count(s) <= (s->big ? BIG : NUMBERS);
 }
 
 static inline bool infer(program *p, int i) {
@@ -500,17 +503,47 @@ static inline bool read_step(const step *s, qn_tensor *t, values *out, int i) {
     return out->at[i] && qn_read(t, out->at[i], size) == QN_OK;
 }
 
-/* Build and run in this context. With `effects` assignments are made by qn_assign and some values
- * are read on the way; without, the graph is a pure expression. Steps to be read are outputs and
- * what was read on the way. */
-static inline bool build_and_read(qn_ctx *qn, const program *p, bool effects, values *out) {
+/* How a program is run: as a pure expression, with assignments by qn_assign and values read on the
+ * way, or as a static graph of its inputs. */
+typedef enum way { PURE, EFFECTS, STATIC } way;
+
+static inline bool read_outputs(const program *p, qn_tensor *const *t, values *out) {
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].output && !read_step(&p->step[i], t[i], out, i)) return false;
+    return true;
+}
+
+/* An output that is an input (or a view that changes nothing) is there already. */
+static inline bool to_compute(qn_ctx *qn, const qn_tensor *t) {
+    return node_at(qn->graph, t->node)->op != OP_BUFFER;
+}
+
+static inline bool run_static(qn_ctx *qn, const program *p, qn_tensor **t, values *out) {
+    qn_tensor *in[STEPS], *from[STEPS], *to[STEPS];
+    int ins = 0, outs = 0;
+    for (int i = 0; i < p->steps; i++) {
+        if (p->step[i].op == OP_BUFFER) in[ins++] = t[i];
+        if (p->step[i].output && to_compute(qn, t[i])) from[outs++] = t[i];
+    }
+    if (!outs) return read_outputs(p, t, out);
+    qn_plan *plan = qn_compile(qn, ins, in, outs, from);
+    bool ok = plan && qn_run(plan, in, to) == QN_OK && qn_run(plan, in, to) == QN_OK;
+    for (int i = 0, n = 0; ok && i < p->steps; i++)
+        if (p->step[i].output && to_compute(qn, t[i])) t[i] = to[n++];
+    ok = ok && read_outputs(p, t, out);
+    qn_plan_free(plan);
+    return ok;
+}
+
+/* Build, run and read the outputs and what is to be read on the way. */
+static inline bool build_and_read(qn_ctx *qn, const program *p, way how, values *out) {
     qn_tensor *t[STEPS], *roots[STEPS];
     int n = 0;
     for (int i = 0; i < p->steps; i++) {
         const step *s = &p->step[i];
         qn_tensor *x[3] = {NULL, NULL, NULL};
         for (int k = 0; k < s->sources; k++) x[k] = t[s->src[k]];
-        if (s->op == OP_ASSIGN && effects) {
+        if (s->op == OP_ASSIGN && how == EFFECTS) {
             if (!(t[i] = x[0]) || qn_assign(x[0], x[1])) return false;
         } else if (s->op == OP_ASSIGN) {
             t[i] = x[1];
@@ -518,22 +551,21 @@ static inline bool build_and_read(qn_ctx *qn, const program *p, bool effects, va
             t[i] = s->sources ? build_step(qn, s, x) : build_leaf(qn, s);
         }
         if (!t[i]) return false;
-        if (s->read_now && !read_step(s, t[i], out, i)) return false;
+        if (s->read_now && how != STATIC && !read_step(s, t[i], out, i)) return false;
     }
+    if (how == STATIC) return run_static(qn, p, t, out);
     for (int i = 0; i < p->steps; i++)
         if (p->step[i].output) roots[n++] = t[i];
     if (p->together && qn_realize(roots, n)) return false;
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].output && !read_step(&p->step[i], t[i], out, i)) return false;
-    return true;
+    return read_outputs(p, t, out);
 }
 
-static inline bool run_program(qn_ctx *qn, const program *p, bool effects, values *out) {
+static inline bool run_program(qn_ctx *qn, const program *p, way how, values *out) {
     guard g;
     qn_scope scope = qn_scope_begin(qn);
     guard_open(&qn->heap, &g);
     bool volatile ok = false;
-    if (!setjmp(g.at)) ok = build_and_read(qn, p, effects, out);
+    if (!setjmp(g.at)) ok = build_and_read(qn, p, how, out);
     guard_close(&qn->heap, &g);
     qn_scope_end(qn, scope);
     return ok;
@@ -574,33 +606,53 @@ static inline verdict leaks(qn_ctx *qn) {
                  (unsigned long long)s.buffers);
 }
 
-/* Run on both contexts and compare what was read. */
-static inline verdict compare(qn_ctx *qn, qn_ctx *ref, const program *p) {
+static inline verdict same_values(const program *p, const values *a, const values *b) {
+    for (int i = 0; i < p->steps; i++) {
+        const step *s = &p->step[i];
+        int64_t n = a->at[i] && b->at[i] ? step_count(s) : 0;
+        for (int64_t e = 0; e < n; e++) {
+            if (same_element(s, a->at[i], b->at[i], e)) continue;
+            return blame(i, "t%d[%lld] is %.17g (%lld), the reference has %.17g (%lld), allowed %g",
+                         i, (long long)e, dtype_get_f(s->dtype, a->at[i], e),
+                         (long long)dtype_get_i(s->dtype, a->at[i], e),
+                         dtype_get_f(s->dtype, b->at[i], e),
+                         (long long)dtype_get_i(s->dtype, b->at[i], e), 2 * s->err);
+        }
+    }
+    return (verdict){.failed = false};
+}
+
+static inline verdict compare_once(qn_ctx *qn, qn_ctx *ref, const program *p, way how) {
     values a, b;
     memset(&a, 0, sizeof a), memset(&b, 0, sizeof b);
     verdict v = {.failed = false};
-    if (!run_program(ref, p, false, &b))
+    if (!run_program(ref, p, PURE, &b))
         v = blame(-1, "reference: %s", qn_error(ref));
-    else if (!run_program(qn, p, true, &a))
+    else if (!run_program(qn, p, how, &a))
         v = blame(-1, "error: %s", qn_error(qn));
     qn_clear_error(qn), qn_clear_error(ref);
-    for (int i = 0; i < p->steps && !v.failed; i++) {
-        const step *s = &p->step[i];
-        int64_t n = a.at[i] && b.at[i] ? step_count(s) : 0;
-        for (int64_t e = 0; e < n; e++) {
-            if (same_element(s, a.at[i], b.at[i], e)) continue;
-            v = blame(i, "t%d[%lld] is %.17g (%lld), the reference has %.17g (%lld), allowed %g", i,
-                      (long long)e, dtype_get_f(s->dtype, a.at[i], e),
-                      (long long)dtype_get_i(s->dtype, a.at[i], e),
-                      dtype_get_f(s->dtype, b.at[i], e),
-                      (long long)dtype_get_i(s->dtype, b.at[i], e), 2 * s->err);
-            break;
-        }
-    }
+    if (!v.failed) v = same_values(p, &a, &b);
     free_values(&a), free_values(&b);
     if (!v.failed) v = leaks(qn);
     if (!v.failed) v = leaks(ref);
     return v;
+}
+
+/* Run on both contexts and compare what was read; with `twice`, again on other data, which must
+ * find the plan and be computed anew. */
+static inline verdict compare(qn_ctx *qn, qn_ctx *ref, const program *p, way how) {
+    verdict v = compare_once(qn, ref, p, how);
+    if (v.failed || !p->twice) return v;
+    program other = *p;
+    qn_stats before, after;
+    for (int i = 0; i < other.steps; i++)
+        if (other.step[i].op == OP_BUFFER) other.step[i].bits ^= 0x5555;
+    qn_get_stats(qn, &before);
+    v = compare_once(qn, ref, &other, how);
+    qn_get_stats(qn, &after);
+    if (v.failed || after.compiles == before.compiles) return v;
+    return blame(-1, "the same graph on other data compiled %llu kernels again",
+                 (unsigned long long)(after.compiles - before.compiles));
 }
 
 /* ---- printing ------------------------------------------------------------------------------ */
@@ -635,6 +687,7 @@ static inline void print_program(const program *p) {
                s->output ? " read" : "");
     }
     if (p->together) printf("  (all realized together)\n");
+    if (p->twice) printf("  (twice, on different data)\n");
 }
 
 /* ---- shrinking ----------------------------------------------------------------------------- */
@@ -767,6 +820,9 @@ static inline void shrink(program_runner run, void *user, program *p, verdict *v
         c = *p;
         c.together = false;
         if (p->together && keep_if_failing(&s, &c)) progress = true;
+        c = *p;
+        c.twice = false;
+        if (p->twice && keep_if_failing(&s, &c)) progress = true;
         for (int i = p->steps - 1; i >= 0; i--)
             if (i < p->steps && shrink_step(&s, i)) progress = true;
         for (int i = p->steps - 1; i >= 0; i--)

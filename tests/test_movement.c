@@ -161,7 +161,7 @@ static int apply_kernel(program *p, int x, kernel k) {
 static void check_device(qn_ctx *qn, const char *name, const program *p, void **want) {
     values got;
     memset(&got, 0, sizeof got);
-    if (!run_program(qn, p, true, &got)) FAIL("%s: %s", name, qn_error(qn));
+    if (!run_program(qn, p, EFFECTS, &got)) FAIL("%s: %s", name, qn_error(qn));
     qn_clear_error(qn);
     for (int i = 0; i < p->steps && !test_state.bad; i++) {
         const step *s = &p->step[i];

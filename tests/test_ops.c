@@ -218,7 +218,7 @@ static void check_device(qn_ctx *qn, const char *name, const program *p, const d
     values v;
     memset(&v, 0, sizeof v);
     int last = p->steps - 1;
-    if (run_program(qn, p, true, &v)) {
+    if (run_program(qn, p, EFFECTS, &v)) {
         check_values(name, p, n, v.at[last], qn == cpu);
     } else {
         FAIL("%s: %s: %s", name, op_rows[n->op].name, qn_error(qn));
