@@ -21,7 +21,8 @@ fi
 # saved.
 trap : INT
 rm -f "$model"
-"$build/quern" train --text "$text" --out "$model" --seconds "${DEMO_SECONDS:-100}" |
+"$build/quern" train --text "$text" --out "$model" --steps 4000 \
+    --seconds "${DEMO_SECONDS:-100}" |
     (trap '' INT && exec tee "$said")
 trap - INT
 [ -s "$model" ] || exit 1
