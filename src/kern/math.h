@@ -1,0 +1,140 @@
+/* math.h - how the files math_*.c write a formula.
+ *
+ * A formula is a C expression over the helpers below, each of which makes one kernel expression in
+ * the format of a `math`: the float dtype the function is computed in and the integers of its size.
+ * Everything is branch-free: both sides of a WHERE are computed, so a formula's cost is the count
+ * of its nodes, and every constant is in the expression, none in memory.
+ *
+ * Three habits of these files:
+ *   Rounding to an integer: x + magic, with magic = 1.5 * 2^(mantissa bits), leaves the nearest
+ *     integer in the low bits of the sum's pattern; subtracting magic gives it as a float. One fma
+ *     and one subtraction replace a multiplication, a rounding and a conversion.
+ *   Comparisons so that NaN takes the path that keeps it: WHERE(c < x, c, x) is c for large x and x
+ *     for NaN, and one instruction on most machines.
+ *   Shifts on unsigned integers, which every vector unit has. */
+#ifndef QN_KERN_MATH_H
+#define QN_KERN_MATH_H
+
+#include "kern/kern.h"
+
+#include <math.h>
+
+/* The polynomials of math_poly.h. */
+enum {
+#define X(NAME, FORMAT, ...) POLY_##NAME##_##FORMAT,
+#include "kern/math_poly.h"
+#undef X
+    POLY_COUNT
+};
+#define POLY(m, NAME) ((m)->dtype == QN_F32 ? POLY_##NAME##_F32 : POLY_##NAME##_F64)
+
+/* The format a function is computed in. */
+typedef struct math {
+    kern *k;
+    qn_dtype dtype, uint; /* F32 U32 or F64 U64 */
+    int mantissa;               /* stored bits: 23 or 52 */
+    int bias;                   /* 127 or 1023 */
+} math;
+
+math math_format(kern *k, qn_dtype dtype);
+
+/* ---- math.c: the vocabulary ----------------------------------------------------------------- */
+
+/* p(x) by Horner's rule; with step != 1 the polynomial in step*x. */
+kexpr math_poly(const math *m, int poly, double step, kexpr x);
+
+static inline kexpr math_f(const math *m, double v) {
+    return kern_const_f(m->k, m->dtype, v);
+}
+static inline kexpr math_u(const math *m, uint64_t v) {
+    return kern_const_bits(m->k, m->uint, v);
+}
+static inline kexpr math_add(const math *m, kexpr a, kexpr b) {
+    return kern_op2(m->k, OP_ADD, a, b);
+}
+static inline kexpr math_sub(const math *m, kexpr a, kexpr b) {
+    return kern_op2(m->k, OP_SUB, a, b);
+}
+static inline kexpr math_mul(const math *m, kexpr a, kexpr b) {
+    return kern_op2(m->k, OP_MUL, a, b);
+}
+static inline kexpr math_div(const math *m, kexpr a, kexpr b) {
+    return kern_op2(m->k, OP_DIV, a, b);
+}
+static inline kexpr math_fma(const math *m, kexpr a, kexpr b, kexpr c) {
+    return kern_op3(m->k, OP_FMA, a, b, c);
+}
+static inline kexpr math_neg(const math *m, kexpr a) {
+    return kern_op1(m->k, OP_NEG, a);
+}
+static inline kexpr math_abs(const math *m, kexpr a) {
+    return kern_op1(m->k, OP_ABS, a);
+}
+static inline kexpr math_rint(const math *m, kexpr a) {
+    return kern_op1(m->k, OP_ROUND, a);
+}
+static inline kexpr math_and(const math *m, kexpr a, kexpr b) {
+    return kern_op2(m->k, OP_AND, a, b);
+}
+static inline kexpr math_or(const math *m, kexpr a, kexpr b) {
+    return kern_op2(m->k, OP_OR, a, b);
+}
+static inline kexpr math_xor(const math *m, kexpr a, kexpr b) {
+    return kern_op2(m->k, OP_XOR, a, b);
+}
+static inline kexpr math_lt(const math *m, kexpr a, kexpr b) {
+    return kern_op2(m->k, OP_LT, a, b);
+}
+static inline kexpr math_eq(const math *m, kexpr a, kexpr b) {
+    return kern_op2(m->k, OP_EQ, a, b);
+}
+static inline kexpr math_where(const math *m, kexpr c, kexpr a, kexpr b) {
+    return kern_op3(m->k, OP_WHERE, c, a, b);
+}
+/* Bits of a float as an unsigned integer and back. */
+static inline kexpr math_bits(const math *m, kexpr a) {
+    return kern_op(m->k, OP_BITCAST, m->uint, 1, &a);
+}
+static inline kexpr math_from_bits(const math *m, kexpr a) {
+    return kern_op(m->k, OP_BITCAST, m->dtype, 1, &a);
+}
+static inline kexpr math_shl(const math *m, kexpr a, int n) {
+    return kern_op2(m->k, OP_SHL, a, kern_const_i(m->k, kern_e(m->k, a)->dtype, n));
+}
+static inline kexpr math_shr(const math *m, kexpr a, int n) {
+    return kern_op2(m->k, OP_SHR, a, kern_const_i(m->k, kern_e(m->k, a)->dtype, n));
+}
+
+kexpr math_at_most(const math *m, kexpr x, double c);  /* min(x, c), NaN stays */
+kexpr math_at_least(const math *m, kexpr x, double c); /* max(x, c), NaN stays */
+kexpr math_copy_sign(const math *m, kexpr y, kexpr x); /* y >= 0 with the sign of x */
+
+/* The integer nearest x*scale, by the magic constant. */
+typedef struct math_integer {
+    kexpr value; /* as a float */
+    kexpr bits;  /* low bits: the integer plus an offset, in two's complement; the others are
+                    rubbish that a shift left by the mantissa's width removes */
+} math_integer;
+math_integer math_nearest(const math *m, kexpr x, double scale, int offset);
+kexpr math_pow2(const math *m, math_integer n); /* 2^n, n with offset bias, -bias < n <= bias */
+/* x * 2^n for x near 1 and any n down to -2 bias, n with offset 2 bias: overflow gives inf, results
+ * below the normal range are rounded once. */
+kexpr math_scale(const math *m, kexpr x, math_integer n);
+
+/* ---- the functions: math_exp.c math_log.c math_trig.c math_pow.c ----------------------------- */
+
+kexpr math_exp(const math *m, kexpr x);
+kexpr math_exp2(const math *m, kexpr x);
+kexpr math_expm1(const math *m, kexpr x);
+kexpr math_tanh(const math *m, kexpr x);
+kexpr math_erf(const math *m, kexpr x);
+kexpr math_log(const math *m, kexpr x);
+kexpr math_log2(const math *m, kexpr x);
+kexpr math_log1p(const math *m, kexpr x);
+kexpr math_sin(const math *m, kexpr x);
+kexpr math_cos(const math *m, kexpr x);
+kexpr math_atan(const math *m, kexpr x);
+kexpr math_power(const math *m, kexpr x, kexpr y);
+kexpr math_mod(const math *m, kexpr x, kexpr y);
+
+#endif

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""minimax.py - derives the polynomials of src/kern/math_poly.h.
+
+Usage: minimax.py [NAME...]        print the whole header, or only the rows of these names
+       minimax.py --check          derive all rows again and compare with the committed header
+Needs mpmath (pip install mpmath). The whole table takes a minute or two.
+
+Each row approximates a target g on [lo, hi] by a polynomial P, minimising the largest
+|w(x) (P(x) - g(x))|. The weight w turns the error of P into the error that counts: the relative
+error of the finished function (or the absolute one of an exponent). The optimum is found by Remez'
+exchange on a dense grid of Chebyshev points in 60-digit arithmetic.
+
+Coefficients must be numbers of the target format. Rounding them all at once would spoil the optimum,
+so they are fixed one after the other from the lowest (the one that matters most), each followed by
+a new exchange for those still free, which then make up for the rounding.
+"""
+
+import sys
+from mpmath import mp, mpf, matrix, lu_solve, chebyt, exp, log, log1p, expm1, sin, atan, tanh, erf
+from mpmath import erfc, sqrt, pi, cos, frexp, ldexp, nint, log10
+
+mp.dps = 60
+HEADER = "src/kern/math_poly.h"
+BITS = {"F32": 24, "F64": 53}
+
+
+def rounded(x, bits):
+    """x to the nearest number of `bits` significant bits."""
+    if x == 0:
+        return mpf(0)
+    mantissa, exponent = frexp(x)
+    return ldexp(nint(ldexp(mantissa, bits)), exponent - bits)
+
+
+class Fit:
+    """The target on a grid, and the coefficients fixed so far (the lowest ones)."""
+
+    def __init__(self, target, weight, lo, hi, degree):
+        points = 20 * (degree + 3)
+        middle, half = (mpf(lo) + hi) / 2, (mpf(hi) - lo) / 2
+        self.x = [middle - half * cos(pi * (i + mpf(1) / 3) / (points - mpf(1) / 3))
+                  for i in range(points)]
+        self.g = [target(x) for x in self.x]
+        self.w = [abs(weight(x)) for x in self.x]
+        self.degree = degree
+        self.fixed = []
+
+    def errors(self, free):
+        coefficients = self.fixed + free
+        out = []
+        for x, g, w in zip(self.x, self.g, self.w):
+            p = mpf(0)
+            for c in reversed(coefficients):
+                p = p * x + c
+            out.append(w * (p - g))
+        return out
+
+    def exchange(self, free_count):
+        """Remez: the free coefficients with the smallest largest error, and that error.
+
+        The free terms are x^low times a polynomial; where that factor is negative the alternation
+        is that of the negated error."""
+        n, points = free_count + 1, len(self.x)
+        low = len(self.fixed)
+        side = [-1 if x < 0 and low % 2 else 1 for x in self.x]
+        place = [min(points - 1, int((points - 1) * (1 - cos(pi * i / (n - 1))) / 2 + mpf(1) / 2))
+                 for i in range(n)]
+        for i in range(1, n):
+            place[i] = max(place[i], place[i - 1] + 1)
+        for i in range(n - 2, -1, -1):
+            place[i] = min(place[i], place[i + 1] - 1)
+        best = None
+        for _ in range(60):
+            a, b = matrix(n, n), matrix(n, 1)
+            for row, at in enumerate(place):
+                x, w = self.x[at], self.w[at]
+                power = x ** low
+                for column in range(free_count):
+                    a[row, column] = w * power
+                    power *= x
+                a[row, free_count] = (-1) ** row * side[at]
+                known = mpf(0)
+                for c in reversed(self.fixed):
+                    known = known * x + c
+                b[row] = w * (self.g[at] - known)
+            solution = lu_solve(a, b)
+            free, level = [solution[i] for i in range(free_count)], abs(solution[free_count])
+            error = self.errors(free)
+            worst = max(abs(e) for e in error)
+            if best is None or worst < best[0]:
+                best = (worst, free)
+            if worst <= level * mpf("1.0005"):
+                break
+            place = alternation([e * s for e, s in zip(error, side)], n)
+            if place is None:
+                break
+        return best
+
+
+def alternation(error, n):
+    """n places where the error is extreme with alternating signs, the largest ones kept."""
+    runs = []
+    for i, e in enumerate(error):
+        if runs and (e >= 0) == (error[runs[-1]] >= 0):
+            if abs(e) > abs(error[runs[-1]]):
+                runs[-1] = i
+        else:
+            runs.append(i)
+    while len(runs) > n:
+        if len(runs) - n == 1:
+            drop = 0 if abs(error[runs[0]]) < abs(error[runs[-1]]) else len(runs) - 1
+            runs.pop(drop)
+            continue
+        at = min(range(len(runs)), key=lambda i: abs(error[runs[i]]))
+        if at in (0, len(runs) - 1):
+            runs.pop(at)
+        else:  # dropping an inner one merges its neighbours, which have one sign
+            keep = at - 1 if abs(error[runs[at - 1]]) > abs(error[runs[at + 1]]) else at + 1
+            runs[at - 1:at + 2] = [runs[keep]]
+    return runs if len(runs) == n else None
+
+
+def derive(row):
+    fit = Fit(row["target"], row["weight"], row["lo"], row["hi"], row["degree"])
+    bits, refits = BITS[row["format"]], 8
+    given = row.get("given", [])
+    for i in range(row["degree"] + 1):
+        if i < len(given):
+            fit.fixed.append(mpf(given[i]))
+            continue
+        if i < len(given) + refits:
+            worst, free = fit.exchange(row["degree"] + 1 - i)
+        else:
+            free = free[1:]
+        fit.fixed.append(rounded(free[0], bits))
+    return fit.fixed, max(abs(e) for e in fit.errors([]))
+
+
+# ---- the rows -----------------------------------------------------------------------------------
+
+LN2, LOG2E, TINY = log(mpf(2)), 1 / log(mpf(2)), mpf(10) ** -12
+HALF_LN2 = LN2 / 2 + mpf("1e-5")
+SQRT_HALF = sqrt(mpf("0.5"))
+
+
+def row(name, fmt, degree, lo, hi, target, weight, form, given=()):
+    return dict(name=name, format=fmt, degree=degree, lo=lo, hi=hi, target=target, weight=weight,
+                form=form, given=list(given))
+
+
+def log2e_parts(fmt):
+    high = rounded(LOG2E, BITS[fmt])
+    return high, rounded(LOG2E - high, BITS[fmt])
+
+
+def rows():
+    for fmt, degree in (("F32", 6), ("F64", 11)):
+        yield row("EXP", fmt, degree, -HALF_LN2, HALF_LN2, exp, lambda r: exp(-r),
+                  "e^r = P(r)", [1, 1])
+    for fmt, degree in (("F32", 6), ("F64", 11)):
+        yield row("EXP2", fmt, degree, -0.50001, 0.50001, lambda r: mpf(2) ** r,
+                  lambda r: mpf(2) ** -r, "2^r = P(r)", [1])
+    for fmt, degree in (("F32", 5), ("F64", 9)):
+        yield row("EXPM1", fmt, degree, -HALF_LN2, HALF_LN2, lambda r: (expm1(r) - r) / r ** 2,
+                  lambda r: r ** 2 / expm1(r), "e^r - 1 = r + r^2 P(r)")
+    for fmt, degree in (("F32", 8), ("F64", 19)):
+        yield row("LOG", fmt, degree, SQRT_HALF - 1, 2 * SQRT_HALF - 1,
+                  lambda f: (log1p(f) - f) / f ** 2, lambda f: f ** 2 / log1p(f),
+                  "log(1+f) = f + f^2 P(f)", [-0.5])
+    for fmt, degree in (("F32", 9), ("F64", 20)):
+        high, low = log2e_parts(fmt)
+        yield row("LOG2", fmt, degree, SQRT_HALF - 1, 2 * SQRT_HALF - 1,
+                  lambda f, high=high: (log1p(f) * LOG2E / f - high),
+                  lambda f: f / (log1p(f) * LOG2E),
+                  "log2(1+f) = f (fl(log2(e)) + P(f))", [low])
+    for fmt, degree in (("F32", 4), ("F64", 10)):
+        yield row("TANH", fmt, degree, TINY, mpf("0.41"),
+                  lambda u: (tanh(sqrt(u)) / sqrt(u) - 1) / u,
+                  lambda u: u * sqrt(u) / tanh(sqrt(u)), "tanh(x) = x + x u P(u), u = x^2")
+    for fmt, degree in (("F32", 6), ("F64", 12)):
+        yield row("ERF", fmt, degree, TINY, mpf("0.9"), lambda u: erf(sqrt(u)) / sqrt(u) - 1,
+                  lambda u: sqrt(u) / erf(sqrt(u)), "erf(x) = x + x P(u), u = x^2")
+    for fmt, degree, hi in (("F32", 6, 4), ("F64", 18, 6)):
+        yield row("ERFC", fmt, degree, mpf("0.93"), mpf(hi), lambda t: log(erfc(t)) * LOG2E,
+                  lambda t: erfc(t) / erf(t) * LN2, "1 - erf(t) = 2^P(t); error relative to erf")
+    for fmt, degree in (("F32", 8), ("F64", 19)):
+        yield row("ATAN", fmt, degree, TINY, mpf(1), lambda u: (atan(sqrt(u)) / sqrt(u) - 1) / u,
+                  lambda u: u * sqrt(u) / atan(sqrt(u)), "atan(z) = z + z u P(u), u = z^2")
+    # In double arithmetic for float results: errors well below 2^-24 suffice.
+    yield row("SIN_PI", "F64", 5, TINY, mpf("0.2501"), lambda u: sin(pi * sqrt(u)) / sqrt(u),
+              lambda u: sqrt(u) / sin(pi * sqrt(u)), "sin(pi f) = f P(u), u = f^2; for F32")
+    yield row("LOG2_SHORT", "F64", 14, SQRT_HALF - 1, 2 * SQRT_HALF - 1,
+              lambda f: log1p(f) * LOG2E / f, lambda f: f / (log1p(f) * LOG2E),
+              "log2(1+f) = f P(f); for F32")
+    yield row("EXP2_SHORT", "F64", 7, -0.50001, 0.50001, lambda r: mpf(2) ** r,
+              lambda r: mpf(2) ** -r, "2^r = P(r); for F32")
+    yield row("SIN", "F64", 7, TINY, mpf("2.4675"), lambda u: (sin(sqrt(u)) / sqrt(u) - 1) / u,
+              lambda u: u * sqrt(u) / sin(sqrt(u)), "sin(r) = r + r u P(u), u = r^2")
+    yield row("ATANH", "F64", 7, TINY, mpf("0.02945"),
+              lambda u: (log((1 + sqrt(u)) / (1 - sqrt(u))) / (2 * sqrt(u)) - 1 - u / 3) / u ** 2,
+              lambda u: u ** 2, "atanh(s) = s + s u / 3 + s u^2 P(u), u = s^2")
+
+
+def spelled(x):
+    """The shortest C spelling of a binary fraction."""
+    text = float(x).hex()
+    mantissa, exponent = text.split("p")
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return mantissa + "p" + exponent
+
+
+def render(r):
+    coefficients, worst = derive(r)
+    bound = float(log10(worst) / log10(mpf(2)))
+    note = (f"/* {r['form']}; [{float(r['lo']):.6g}, {float(r['hi']):.6g}], degree {r['degree']}, "
+            f"largest error 2^{bound:.1f} */")
+    words = [spelled(c) for c in coefficients]
+    lines, line = [], f"X({r['name']}, {r['format']}, {len(words)}"
+    for word in words:
+        if len(line) + len(word) + 3 > 99:
+            lines.append(line + ",")
+            line = "  " + word
+        else:
+            line += ", " + word
+    return "\n".join([note] + lines + [line + ")"])
+
+
+OPENING = """/* math_poly.h - the polynomials of the mathematical functions, one row each. Generated by
+ * tools/minimax.py, which says how; `tools/minimax.py --check` derives them anew.
+ *
+ * X(NAME, FORMAT, count, coefficients from the constant up)
+ *
+ * "Largest error" is that of the exact value of the polynomial with these coefficients, relative to
+ * the function it stands for. */
+"""
+
+
+def main(arguments):
+    wanted = [a for a in arguments if not a.startswith("-")]
+    text = OPENING
+    for r in rows():
+        if wanted and r["name"] not in wanted:
+            continue
+        part = render(r)
+        if wanted:
+            print(part, flush=True)
+        text += "\n" + part + "\n"
+    if wanted:
+        return 0
+    if "--check" in arguments:
+        with open(HEADER, encoding="utf-8") as header:
+            same = header.read() == text
+        print("minimax: the header matches" if same else "minimax: the header differs")
+        return 0 if same else 1
+    sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
