@@ -35,13 +35,17 @@ math math_format(kern *k, qn_dtype dtype) {
     return (math){k, QN_F32, QN_U32, 23, 127};
 }
 
-kexpr math_poly(const math *m, int poly, double step, kexpr x) {
-    double power = 1, scaled[COUNT_OF(polynomials[0].c)];
+kexpr math_poly_from(const math *m, int poly, int from, double step, kexpr x) {
+    double power = 1, c[COUNT_OF(polynomials[0].c)];
     int n = polynomials[poly].n;
-    for (int i = 0; i < n; i++, power *= step) scaled[i] = polynomials[poly].c[i] * power;
-    kexpr sum = math_f(m, scaled[n - 1]);
-    for (int i = n - 1; i-- > 0;) sum = math_fma(m, sum, x, math_f(m, scaled[i]));
+    for (int i = 0; i < n; i++, power *= step) c[i] = polynomials[poly].c[i] * power;
+    kexpr sum = math_f(m, c[n - 1]);
+    for (int i = n - 1; i-- > from;) sum = math_fma(m, sum, x, math_f(m, c[i]));
     return sum;
+}
+
+kexpr math_poly(const math *m, int poly, kexpr x) {
+    return math_poly_from(m, poly, 0, 1, x);
 }
 
 kexpr math_at_most(const math *m, kexpr x, double c) {
@@ -54,14 +58,21 @@ kexpr math_at_least(const math *m, kexpr x, double c) {
     return math_where(m, math_lt(m, x, limit), limit, x);
 }
 
-kexpr math_copy_sign(const math *m, kexpr y, kexpr x) {
-    kexpr sign = math_and(m, math_bits(m, x), math_u(m, 1ull << (m->mantissa == 23 ? 31 : 63)));
-    return math_from_bits(m, math_or(m, math_bits(m, y), sign));
+static kexpr math_sign(const math *m, kexpr x) {
+    return math_and(m, math_bits(m, x), math_u(m, m->dtype == QN_F32 ? 1ull << 31 : 1ull << 63));
 }
 
-math_integer math_nearest(const math *m, kexpr x, double scale, int offset) {
+kexpr math_flip_sign(const math *m, kexpr y, kexpr x) {
+    return math_from_bits(m, math_xor(m, math_bits(m, y), math_sign(m, x)));
+}
+
+kexpr math_copy_sign(const math *m, kexpr y, kexpr x) {
+    return math_from_bits(m, math_or(m, math_bits(m, y), math_sign(m, x)));
+}
+
+math_integer math_nearest(const math *m, kexpr x, kexpr scale, int offset) {
     kexpr magic = math_f(m, (m->mantissa == 23 ? 0x1.8p23 : 0x1.8p52) + offset);
-    kexpr sum = scale == 1 ? math_add(m, x, magic) : math_fma(m, x, math_f(m, scale), magic);
+    kexpr sum = scale ? math_fma(m, x, scale, magic) : math_add(m, x, magic);
     kexpr value = math_sub(m, sum, magic);
     return (math_integer){value, math_bits(m, sum)};
 }

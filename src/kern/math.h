@@ -32,16 +32,18 @@ enum {
 typedef struct math {
     kern *k;
     qn_dtype dtype, uint; /* F32 U32 or F64 U64 */
-    int mantissa;               /* stored bits: 23 or 52 */
-    int bias;                   /* 127 or 1023 */
+    int mantissa;         /* stored bits: 23 or 52 */
+    int bias;             /* 127 or 1023 */
 } math;
 
 math math_format(kern *k, qn_dtype dtype);
 
 /* ---- math.c: the vocabulary ----------------------------------------------------------------- */
 
-/* p(x) by Horner's rule; with step != 1 the polynomial in step*x. */
-kexpr math_poly(const math *m, int poly, double step, kexpr x);
+/* P(x) by Horner's rule. */
+kexpr math_poly(const math *m, int poly, kexpr x);
+/* The sum over i >= from of c[i] step^i x^(i - from). */
+kexpr math_poly_from(const math *m, int poly, int from, double step, kexpr x);
 
 static inline kexpr math_f(const math *m, double v) {
     return kern_const_f(m->k, m->dtype, v);
@@ -107,15 +109,16 @@ static inline kexpr math_shr(const math *m, kexpr a, int n) {
 
 kexpr math_at_most(const math *m, kexpr x, double c);  /* min(x, c), NaN stays */
 kexpr math_at_least(const math *m, kexpr x, double c); /* max(x, c), NaN stays */
-kexpr math_copy_sign(const math *m, kexpr y, kexpr x); /* y >= 0 with the sign of x */
+kexpr math_flip_sign(const math *m, kexpr y, kexpr x); /* y, negated where x has a sign */
+kexpr math_copy_sign(const math *m, kexpr y, kexpr x); /* the same for y >= 0 */
 
-/* The integer nearest x*scale, by the magic constant. */
+/* The integer nearest x*scale (scale 0: nearest x), by the magic constant. */
 typedef struct math_integer {
     kexpr value; /* as a float */
     kexpr bits;  /* low bits: the integer plus an offset, in two's complement; the others are
                     rubbish that a shift left by the mantissa's width removes */
 } math_integer;
-math_integer math_nearest(const math *m, kexpr x, double scale, int offset);
+math_integer math_nearest(const math *m, kexpr x, kexpr scale, int offset);
 kexpr math_pow2(const math *m, math_integer n); /* 2^n, n with offset bias, -bias < n <= bias */
 /* x * 2^n for x near 1 and any n down to -2 bias, n with offset 2 bias: overflow gives inf, results
  * below the normal range are rounded once. */

@@ -12,45 +12,60 @@
 #define LOG2_E 0x1.71547652b82fep+0
 #define LN2    0x1.62e42fefa39efp-1
 
-/* x - n log(2) */
+/* r = x - n log(2) in two parts: this one, exact, plus n times math_ln2_low. */
 static kexpr math_exp_rest(const math *m, kexpr x, math_integer n) {
-    bool f32 = m->dtype == QN_F32;
-    kexpr high = math_f(m, f32 ? -0x1.62e43p-1 : -LN2);
-    kexpr low = math_f(m, f32 ? 0x1.05c61p-29 : -0x1.abc9e3b39803fp-56);
-    return math_fma(m, n.value, low, math_fma(m, n.value, high, x));
+    return math_fma(m, n.value, math_f(m, -LN2), x);
+}
+
+static kexpr math_ln2_low(const math *m) {
+    return math_f(m, m->dtype == QN_F32 ? 0x1.05c61p-29 : -0x1.abc9e3b39803fp-56);
 }
 
 kexpr math_exp(const math *m, kexpr x) {
     bool f32 = m->dtype == QN_F32;
-    x = math_at_most(m, x, f32 ? 89 : 710);    /* already inf */
+    x = math_at_most(m, x, f32 ? 89 : 710);     /* already inf */
     x = math_at_least(m, x, f32 ? -104 : -746); /* already 0 */
-    math_integer n = math_nearest(m, x, LOG2_E, 2 * m->bias);
-    kexpr r = math_exp_rest(m, x, n);
-    return math_scale(m, math_poly(m, POLY(m, EXP), 1, r), n);
+    math_integer n = math_nearest(m, x, math_f(m, LOG2_E), 2 * m->bias);
+    kexpr r = math_fma(m, n.value, math_ln2_low(m), math_exp_rest(m, x, n));
+    return math_scale(m, math_poly(m, POLY(m, EXP), r), n);
 }
 
 kexpr math_exp2(const math *m, kexpr x) {
     bool f32 = m->dtype == QN_F32;
     x = math_at_most(m, x, f32 ? 129 : 1025);
     x = math_at_least(m, x, f32 ? -151 : -1076);
-    math_integer n = math_nearest(m, x, 1, 2 * m->bias);
+    math_integer n = math_nearest(m, x, 0, 2 * m->bias);
     kexpr r = math_sub(m, x, n.value);
-    return math_scale(m, math_poly(m, POLY(m, EXP2), 1, r), n);
+    return math_scale(m, math_poly(m, POLY(m, EXP2), r), n);
 }
 
-/* e^x - 1 = 2^n (e^r - 1) + (2^n - 1), with one rounding by fma; all of it halved, since 2^n itself
- * overflows for the largest x. */
+/* From n = 25 on, 2^n - 1 is not a float and rounds to 2^n: subtract 2^-n from t instead. s is
+ * 2^(n-1), so 2^(1-n) has the pattern of 2^127 less that of s, the biases cancelling; 0 for the
+ * largest. */
+static kexpr math_expm1_late(const math *m, kexpr s, kexpr t) {
+    kexpr tiny = math_from_bits(m, math_sub(m, math_u(m, 254u << 23), math_bits(m, s)));
+    tiny = math_where(m, math_lt(m, math_f(m, 0x1p23), s), tiny, math_f(m, 0));
+    return math_fma(m, tiny, math_f(m, -0.5), t);
+}
+
+/* e^x - 1 = (2^n - 1 + 2^n r') + 2^n t where r = r' + l, both parts of the reduction, and
+ * t = e^r - 1 - r' = r^2 P(r) + l, with the rounding error of the bracket added to the latter. All is computed halved
+ * and doubled at the end, since 2^n itself overflows for the largest x. */
 kexpr math_expm1(const math *m, kexpr x) {
     bool f32 = m->dtype == QN_F32;
-    kexpr near = math_lt(m, math_abs(m, x), math_f(m, f32 ? 0x1p-24 : 0x1p-53)), a = x;
-    x = math_at_most(m, x, f32 ? 89 : 710);
-    x = math_at_least(m, x, f32 ? -18 : -38); /* already -1 */
-    math_integer n = math_nearest(m, x, LOG2_E, m->bias - 1);
-    kexpr r = math_exp_rest(m, x, n);
-    kexpr p = math_fma(m, math_mul(m, r, r), math_poly(m, POLY(m, EXPM1), 1, r), r);
+    kexpr near = math_lt(m, math_abs(m, x), math_f(m, f32 ? 0x1p-24 : 0x1p-53));
+    kexpr c = math_at_most(m, x, f32 ? 89 : 710);
+    c = math_at_least(m, c, f32 ? -18 : -38); /* already -1 */
+    math_integer n = math_nearest(m, c, math_f(m, LOG2_E), m->bias - 1);
+    kexpr high = math_exp_rest(m, c, n), low = math_mul(m, n.value, math_ln2_low(m));
+    kexpr r = math_add(m, high, low);
+    kexpr t = math_fma(m, math_mul(m, r, r), math_poly(m, POLY(m, EXPM1), r), low);
     kexpr s = math_pow2(m, n);
-    kexpr half = math_fma(m, s, p, math_sub(m, s, math_f(m, 0.5)));
-    return math_where(m, near, a, math_add(m, half, half));
+    if (f32) t = math_expm1_late(m, s, t);
+    kexpr one = math_sub(m, s, math_f(m, 0.5)), sum = math_fma(m, s, high, one);
+    kexpr error = math_fma(m, s, high, math_sub(m, one, sum));
+    kexpr half = math_add(m, sum, math_fma(m, s, t, error));
+    return math_where(m, near, x, math_add(m, half, half));
 }
 
 /* 1 - 2 / (e^2t + 1) for larger t. There the reduction needs no second constant: n is small where
@@ -58,26 +73,27 @@ kexpr math_expm1(const math *m, kexpr x) {
 kexpr math_tanh(const math *m, kexpr x) {
     bool f32 = m->dtype == QN_F32;
     kexpr t = math_abs(m, x), c = math_at_most(m, t, f32 ? 9.125 : 19.125); /* already 1 */
-    math_integer n = math_nearest(m, c, 2 * LOG2_E, m->bias);
+    math_integer n = math_nearest(m, c, math_f(m, 2 * LOG2_E), m->bias);
     kexpr r = math_fma(m, n.value, math_f(m, -LN2 / 2), c);
-    kexpr one = math_f(m, 1), e = math_poly(m, POLY(m, EXP), 2, r);
-    kexpr far = math_div(m, math_f(m, 2), math_fma(m, math_pow2(m, n), e, one));
-    far = math_sub(m, one, far);
+    kexpr one = math_f(m, 1), s = math_pow2(m, n), e = math_poly_from(m, POLY(m, EXP), 1, 2, r);
+    kexpr sum = math_fma(m, math_mul(m, s, r), e, math_add(m, s, one));
+    kexpr far = math_sub(m, one, math_div(m, math_f(m, 2), sum));
     kexpr u = math_mul(m, t, t);
-    kexpr near = math_fma(m, math_mul(m, t, u), math_poly(m, POLY(m, TANH), 1, u), t);
-    kexpr y = math_where(m, math_lt(m, t, math_f(m, 0.64)), near, far);
+    kexpr near = math_fma(m, math_mul(m, t, u), math_poly(m, POLY(m, TANH), u), t);
+    kexpr y = math_where(m, math_lt(m, t, math_f(m, 0.875)), near, far);
     return math_copy_sign(m, y, x);
 }
 
-/* 1 - 2^G(t) for larger t, with G approximating the logarithm of erfc. */
+/* 1 - 2^(t G(t)) for larger t, where t G(t) approximates log2(erfc(t)); only its fraction is
+ * rounded, by the fma that removes the integer. */
 kexpr math_erf(const math *m, kexpr x) {
     kexpr t = math_abs(m, x);
     kexpr c = math_at_most(m, t, m->dtype == QN_F32 ? 4 : 6); /* already 1 */
-    kexpr g = math_poly(m, POLY(m, ERFC), 1, c);
-    math_integer n = math_nearest(m, g, 1, m->bias);
-    kexpr e = math_poly(m, POLY(m, EXP2), 1, math_sub(m, g, n.value));
+    kexpr g = math_poly_from(m, POLY(m, ERFC), 1, 1, c);
+    math_integer n = math_nearest(m, c, g, m->bias);
+    kexpr e = math_poly(m, POLY(m, EXP2), math_fma(m, c, g, math_neg(m, n.value)));
     kexpr far = math_fma(m, math_pow2(m, n), math_neg(m, e), math_f(m, 1));
-    kexpr u = math_mul(m, t, t), near = math_fma(m, t, math_poly(m, POLY(m, ERF), 1, u), t);
+    kexpr u = math_mul(m, t, t), near = math_fma(m, t, math_poly(m, POLY(m, ERF), u), t);
     kexpr y = math_where(m, math_lt(m, t, math_f(m, 0.9375)), near, far);
     return math_copy_sign(m, y, x);
 }

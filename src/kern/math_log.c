@@ -18,30 +18,33 @@ typedef struct math_fields {
     kexpr k; /* the exponent as a float */
 } math_fields;
 
-static uint64_t root_half(const math *m) {
-    return m->dtype == QN_F32 ? 0x3f3504f3 : 0x3fe6a09e667f3bcd;
+/* Pattern of the lower end of 1 + f. */
+static uint64_t math_low_end(const math *m, bool root) {
+    if (m->dtype == QN_F32) return root ? 0x3f3504f3 : 0x3f400000;
+    return root ? 0x3fe6a09e667f3bcd : 0x3fe8000000000000;
 }
 
 /* `extra`: subtracted from the exponent. */
-static math_fields math_fields_of(const math *m, kexpr x, kexpr extra) {
+static math_fields math_fields_of(const math *m, kexpr x, uint64_t low_end, kexpr extra) {
     uint64_t up = (uint64_t)(m->bias + 1) << m->mantissa;
-    kexpr bits = math_sub(m, math_bits(m, x), math_u(m, root_half(m) - up));
+    kexpr bits = math_sub(m, math_bits(m, x), math_u(m, low_end - up));
     kexpr high = math_f(m, m->dtype == QN_F32 ? 0x1p23 : 0x1p52);
     kexpr k = math_or(m, math_shr(m, bits, m->mantissa), math_bits(m, high));
     return (math_fields){bits, math_sub(m, math_from_bits(m, k), extra)};
 }
 
 /* x = 2^k (1 + f) */
-static kexpr math_split(const math *m, kexpr x, kexpr *k) {
+static kexpr math_split(const math *m, kexpr x, bool root, kexpr *k) {
+    uint64_t low_end = math_low_end(m, root);
     bool f32 = m->dtype == QN_F32;
     kexpr small = math_lt(m, x, math_f(m, f32 ? 0x1p-126 : 0x1p-1022));
     x = math_where(m, small, math_mul(m, x, math_f(m, f32 ? 0x1p24 : 0x1p54)), x);
     double high = (f32 ? 0x1p23 : 0x1p52) + m->bias + 1;
     kexpr extra = math_where(m, small, math_f(m, high + (f32 ? 24 : 54)), math_f(m, high));
-    math_fields s = math_fields_of(m, x, extra);
+    math_fields s = math_fields_of(m, x, low_end, extra);
     *k = s.k;
     kexpr low = math_and(m, s.bits, math_u(m, ((uint64_t)1 << m->mantissa) - 1));
-    low = math_from_bits(m, math_add(m, low, math_u(m, root_half(m))));
+    low = math_from_bits(m, math_add(m, low, math_u(m, low_end)));
     return math_sub(m, low, math_f(m, 1));
 }
 
@@ -55,20 +58,20 @@ static kexpr math_log_special(const math *m, kexpr x, kexpr y) {
 
 /* k log(2) + log(1 + f) */
 static kexpr math_log_sum(const math *m, kexpr k, kexpr f) {
-    kexpr y = math_fma(m, math_mul(m, f, f), math_poly(m, POLY(m, LOG), 1, f), f);
+    kexpr y = math_fma(m, math_mul(m, f, f), math_poly(m, POLY(m, LOG), f), f);
     return math_fma(m, k, math_f(m, LN2), y);
 }
 
 kexpr math_log(const math *m, kexpr x) {
-    kexpr k, f = math_split(m, x, &k);
+    kexpr k, f = math_split(m, x, false, &k);
     return math_log_special(m, x, math_log_sum(m, k, f));
 }
 
 /* log2(1 + f) = f log2(e)_hi + f (log2(e)_lo + f P(f)): the large term is rounded only with the
  * sum. */
 kexpr math_log2(const math *m, kexpr x) {
-    kexpr k, f = math_split(m, x, &k);
-    kexpr y = math_mul(m, f, math_poly(m, POLY(m, LOG2), 1, f));
+    kexpr k, f = math_split(m, x, true, &k);
+    kexpr y = math_mul(m, f, math_poly(m, POLY(m, LOG2), f));
     y = math_add(m, k, math_fma(m, f, math_f(m, LOG2_E), y));
     return math_log_special(m, x, y);
 }
@@ -79,7 +82,7 @@ kexpr math_log1p(const math *m, kexpr x) {
     bool f32 = m->dtype == QN_F32;
     double high = (f32 ? 0x1p23 : 0x1p52) + m->bias + 1;
     kexpr one_x = math_add(m, x, math_f(m, 1));
-    math_fields s = math_fields_of(m, one_x, math_f(m, high));
+    math_fields s = math_fields_of(m, one_x, math_low_end(m, false), math_f(m, high));
     uint64_t low = ((uint64_t)1 << m->mantissa) - 1;
     uint64_t four = (uint64_t)(2 * m->bias + 3) << m->mantissa; /* 4, and the fields' bias */
     kexpr field = math_and(m, s.bits, math_u(m, f32 ? (uint32_t)~low : ~low));

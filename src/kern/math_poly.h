@@ -33,16 +33,16 @@ X(EXPM1, F64, 10, 0x1.0000000000005p-1, 0x1.555555555554fp-3, 0x1.5555555552271p
   0x1.1111111114d56p-7, 0x1.6c16c17ec7765p-10, 0x1.a01a0187305dp-13, 0x1.a019a7d19901dp-16,
   0x1.71de66525f14bp-19, 0x1.28a1719786c4bp-22, 0x1.ae992f736b4fcp-26)
 
-/* log(1+f) = f + f^2 P(f); [-0.292893, 0.414214], degree 8, largest error 2^-27.4 */
-X(LOG, F32, 9, -0x1p-1, 0x1.555554p-2, -0x1.000226p-2, 0x1.99a01cp-3, -0x1.54728cp-3,
-  0x1.22d932p-3, -0x1.0d822ap-3, 0x1.055e8ep-3, -0x1.38c9d2p-4)
+/* log(1+f) = f + f^2 P(f); [-0.25, 0.5], degree 8, largest error 2^-27.6 */
+X(LOG, F32, 9, -0x1p-1, 0x1.5555a4p-2, -0x1.00004ap-2, 0x1.99699ep-3, -0x1.54ed94p-3,
+  0x1.288076p-3, -0x1.0d991p-3, 0x1.acf584p-4, -0x1.71e49cp-5)
 
-/* log(1+f) = f + f^2 P(f); [-0.292893, 0.414214], degree 19, largest error 2^-56.6 */
-X(LOG, F64, 20, -0x1p-1, 0x1.5555555555533p-2, -0x1.fffffffffef1ap-3, 0x1.999999999f7a3p-3,
-  -0x1.555555566af04p-3, 0x1.24924922a214ap-3, -0x1.ffffff2c1d66ep-4, 0x1.c71c71e0e24fbp-4,
-  -0x1.9999c26614f94p-4, 0x1.745d3f0109643p-4, -0x1.5550eecdbac5p-4, 0x1.3b0b8b5c4ac9dp-4,
-  -0x1.24d74c4ad333cp-4, 0x1.11cce501bc0bbp-4, -0x1.fba1aec2827e2p-5, 0x1.d05bbb9167c7cp-5,
-  -0x1.d1219502efafap-5, 0x1.0a60da5cd3e66p-4, -0x1.e9fe2885fca42p-5, 0x1.ac6bd7840c9d9p-6)
+/* log(1+f) = f + f^2 P(f); [-0.25, 0.5], degree 19, largest error 2^-56.6 */
+X(LOG, F64, 20, -0x1p-1, 0x1.55555555555ap-2, -0x1.000000000076fp-2, 0x1.999999998c758p-3,
+  -0x1.5555555459763p-3, 0x1.2492492972d19p-3, -0x1.00000063c6c9dp-3, 0x1.c71c70def764fp-4,
+  -0x1.999972d158d3ap-4, 0x1.745cec24c6a6bp-4, -0x1.555938e39ec6p-4, 0x1.3b1f01fb31dddp-4,
+  -0x1.2465791c3d5a7p-4, 0x1.101cc15b7fae1p-4, -0x1.fffcf29937671p-5, 0x1.f2521c9fa5c2dp-5,
+  -0x1.e8e69f58fd16ep-5, 0x1.9f4b27563308ep-5, -0x1.e181313395a85p-6, 0x1.092005a208dc6p-7)
 
 /* log2(1+f) = f (fl(log2(e)) + P(f)); [-0.292893, 0.414214], degree 9, largest error 2^-27.7 */
 X(LOG2, F32, 10, 0x1.4ae0cp-26, -0x1.71547p-1, 0x1.ec7094p-2, -0x1.715afep-2, 0x1.277f44p-2,
@@ -56,13 +56,15 @@ X(LOG2, F64, 21, 0x1.777d0ffda0d24p-56, -0x1.71547652b8303p-1, 0x1.ec709dc3a03ae
   -0x1.6e0ad63ab695ep-4, 0x1.4e68be2e9dd0bp-4, -0x1.4f8a67b948d08p-4, 0x1.81d68e3bfd823p-4,
   -0x1.62e5049107b06p-4, 0x1.35508e75e8e2ep-5)
 
-/* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.41], degree 4, largest error 2^-27.4 */
-X(TANH, F32, 5, -0x1.55552ap-2, 0x1.110536p-3, -0x1.b7f9e2p-5, 0x1.506c96p-6, -0x1.6e0e04p-8)
+/* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.766], degree 5, largest error 2^-26.4 */
+X(TANH, F32, 6, -0x1.555518p-2, 0x1.1104a8p-3, -0x1.b86924p-5, 0x1.58524cp-6, -0x1.cadb4ap-8,
+  0x1.67341ap-10)
 
-/* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.41], degree 10, largest error 2^-55.7 */
-X(TANH, F64, 11, -0x1.55555555554c9p-2, 0x1.111111110753dp-3, -0x1.ba1ba1b2934b3p-5,
-  0x1.664f470deed03p-6, -0x1.226e0b58b234ep-7, 0x1.d6cdd4a287146p-9, -0x1.7d5b64dc1c8ep-10,
-  0x1.3311980444993p-11, -0x1.dcbb4768bb4f6p-13, 0x1.3dca315d4f32cp-14, -0x1.029c550b6277p-16)
+/* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.766], degree 13, largest error 2^-57.6 */
+X(TANH, F64, 14, -0x1.5555555555537p-2, 0x1.111111110f4a9p-3, -0x1.ba1ba1b8f1609p-5,
+  0x1.664f4851322fdp-6, -0x1.226e3078c4cb8p-7, 0x1.d6d32fdb89681p-9, -0x1.7d9c4c44a2a2fp-10,
+  0x1.351f5e8d56ae3p-11, -0x1.f2eb5c4fa075dp-13, 0x1.8b96d1281d7bep-14, -0x1.27911222996b3p-15,
+  0x1.7be0f472117cdp-17, -0x1.642c2cee20a97p-19, 0x1.5bdf0e718e091p-22)
 
 /* erf(x) = x + x P(u), u = x^2; [1e-12, 0.9], degree 6, largest error 2^-30.0 */
 X(ERF, F32, 7, 0x1.06eba8p-3, -0x1.81274p-2, 0x1.ce2d64p-4, -0x1.b80124p-6, 0x1.544b08p-8,
@@ -74,16 +76,16 @@ X(ERF, F64, 13, 0x1.06eba8214db69p-3, -0x1.812746b037a2dp-2, 0x1.ce2f21a0464ebp-
   -0x1.f4ea7b957cd56p-17, 0x1.bb366730cf6b1p-20, -0x1.6b7dacdc43654p-23, 0x1.44472da94d1d4p-26,
   -0x1.900955e604eafp-29, 0x1.a88910713404cp-32)
 
-/* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 4], degree 6, largest error 2^-29.3 */
-X(ERFC, F32, 7, -0x1.400f14p-12, -0x1.a075cep+0, -0x1.d6bep-1, -0x1.32cbcp-3, 0x1.06248ap-5,
-  -0x1.1ea27cp-8, 0x1.269f3p-12)
+/* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 4], degree 6, largest error 2^-28.3 */
+X(ERFC, F32, 7, 0x0p+0, -0x1.a0cafcp+0, -0x1.d5967ep-1, -0x1.36f7ap-3, 0x1.0e6a28p-5,
+  -0x1.2fb09cp-8, 0x1.432ae8p-12)
 
-/* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 6], degree 18, largest error 2^-58.6 */
-X(ERFC, F64, 19, -0x1.21016b48768eep-23, -0x1.a0be6c1742bbfp+0, -0x1.d63fbda4df011p-1,
-  -0x1.2f9d52a091584p-3, 0x1.c37bd15e7e732p-6, 0x1.76a77eec7d062p-12, -0x1.47979b3a6167p-9,
-  0x1.cce75e10f9bdp-11, -0x1.15a5badefb0a9p-15, -0x1.f24d676122eebp-14, 0x1.30397709dba31p-14,
-  -0x1.bbdb26f7befafp-16, 0x1.d388211b2fdbbp-18, -0x1.731dda18499b2p-20, 0x1.bc1076bab09fdp-23,
-  -0x1.8659654b3672ap-26, 0x1.dcfe381eadd1fp-30, -0x1.6a4d15bf277p-34, 0x1.01b057a71e834p-39)
+/* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 6], degree 18, largest error 2^-57.3 */
+X(ERFC, F64, 19, 0x0p+0, -0x1.a0be8375ca3f7p+0, -0x1.d63edc73fe061p-1, -0x1.2fa7ce5fe3afap-3,
+  0x1.c428ee9c15708p-6, 0x1.34f1c085fc14bp-12, -0x1.3e165b3097c1ap-9, 0x1.aa9f7cba80e7ap-11,
+  0x1.c3c9d0154e844p-17, -0x1.3079ff58b48a4p-13, 0x1.6237c9f5b01f6p-14, -0x1.01dda34d79445p-15,
+  0x1.128feecd72a15p-17, -0x1.bb428f35091eep-20, 0x1.0e9fe748f2cc3p-22, -0x1.e695faa73dc96p-26,
+  0x1.3077c1da95ba8p-29, -0x1.da0f921ed7433p-34, 0x1.59baa7028aea6p-39)
 
 /* atan(z) = z + z u P(u), u = z^2; [1e-12, 1], degree 8, largest error 2^-28.5 */
 X(ATAN, F32, 9, -0x1.55553ep-2, 0x1.9991e4p-3, -0x1.242088p-3, 0x1.c08c84p-4, -0x1.580a3p-4,
