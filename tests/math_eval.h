@@ -14,8 +14,8 @@
 typedef struct eval_program {
     const kern *k;
     int n;
-    kexpr *order;   /* what the root is made of, in id order */
-    void **column;  /* by expression id */
+    kexpr *order;  /* what the root is made of, in id order */
+    void **column; /* by expression id */
 } eval_program;
 
 static inline void eval_mark(const kern *k, kexpr e, bool *wanted) {
@@ -62,11 +62,11 @@ static inline void eval_close(eval_program *p) {
 __attribute__((target("avx2,fma"))) static void eval_fma_fast(int n, bool f32, void *r, void **x) {
     for (int i = 0; i < n; i++)
         if (f32)
-            ((float *)r)[i] = __builtin_fmaf(((float *)x[0])[i], ((float *)x[1])[i],
-                                             ((float *)x[2])[i]);
+            ((float *)r)[i] =
+                __builtin_fmaf(((float *)x[0])[i], ((float *)x[1])[i], ((float *)x[2])[i]);
         else
-            ((double *)r)[i] = __builtin_fma(((double *)x[0])[i], ((double *)x[1])[i],
-                                             ((double *)x[2])[i]);
+            ((double *)r)[i] =
+                __builtin_fma(((double *)x[0])[i], ((double *)x[1])[i], ((double *)x[2])[i]);
 }
 #endif
 
@@ -179,7 +179,7 @@ static inline bool eval_i64(int op, int n, void *r, void **x) {
 static inline bool eval_bool(int op, int n, void *r, void **x) {
     switch (op) {
     case OP_AND:
-        EVAL_EACH(uint8_t, uint8_t, a &b);
+        EVAL_EACH(uint8_t, uint8_t, a & b);
     case OP_OR:
         EVAL_EACH(uint8_t, uint8_t, a | b);
     case OP_XOR:

@@ -5,18 +5,10 @@
  * formula, is what every machine has: sign, absolute value, reciprocal, square root, the roundings,
  * arithmetic, minimum and maximum, comparisons, bit operations, shifts, casts, select and fma.
  *
- * Largest errors, in units in the last place of the result, as tests/test_math.c measures and
- * asserts them (F16 and BF16 are computed in F32 and rounded once more):
- *
- *            F32   F64                 F32   F64                 F32   F64
- *   exp      1     1        log        1     1        sin, cos   1     2
- *   exp2     1     1        log2       1     1        atan       1     1
- *   expm1    1     1        log1p      1     1        pow        1     1
- *   tanh     1     2        erf        1     1
- *
- * NaN, infinities, -0, subnormal arguments and results, overflow and underflow are as C's Annex F
- * has them; sin and cos are right for arguments of every size. floor_div and mod of floats are here
- * because they, too, are formulas and not instructions; those of integers are native. */
+ * Errors and costs stand in the table MATH_FUNCTIONS of math.h. F16 and BF16 are computed in F32 and
+ * rounded once more. NaN, infinities, -0, subnormal arguments and results, overflow and underflow
+ * are as C's Annex F has them; sin and cos are right for arguments of every size. floor_div and mod
+ * are native: they are divisions. */
 #include "kern/math.h"
 
 /* ---- the vocabulary ------------------------------------------------------------------------- */
@@ -89,45 +81,25 @@ kexpr math_scale(const math *m, kexpr x, math_integer n) {
     return math_mul(m, x, math_pow2(m, rest));
 }
 
-/* ---- which function is which row ------------------------------------------------------------ */
+/* ---- the expansion -------------------------------------------------------------------------- */
 
-static kexpr math_floor_div(const math *m, kexpr x, kexpr y) {
-    return kern_op1(m->k, OP_FLOOR, math_div(m, x, y));
-}
-
-typedef struct math_function {
-    kexpr (*one)(const math *m, kexpr x);
-    kexpr (*two)(const math *m, kexpr x, kexpr y);
-} math_function;
-
+typedef kexpr (*math_function)(const math *m, const kexpr *x);
 static const math_function functions[OP_COUNT] = {
-    [OP_EXP] = {.one = math_exp},
-    [OP_EXP2] = {.one = math_exp2},
-    [OP_EXPM1] = {.one = math_expm1},
-    [OP_LOG] = {.one = math_log},
-    [OP_LOG2] = {.one = math_log2},
-    [OP_LOG1P] = {.one = math_log1p},
-    [OP_SIN] = {.one = math_sin},
-    [OP_COS] = {.one = math_cos},
-    [OP_ATAN] = {.one = math_atan},
-    [OP_TANH] = {.one = math_tanh},
-    [OP_ERF] = {.one = math_erf},
-    [OP_POW] = {.two = math_power},
-    [OP_FLOOR_DIV] = {.two = math_floor_div},
-    [OP_MOD] = {.two = math_mod},
+#define X(OP, name, ...) [OP_##OP] = math_##name,
+    MATH_FUNCTIONS(X)
+#undef X
 };
 
 kexpr kern_expand_op(kern *k, int op, qn_dtype dtype, const kexpr *arg) {
-    if (!dtype_is_float(dtype) || (!functions[op].one && !functions[op].two)) return 0;
+    if (!functions[op] || !dtype_is_float(dtype)) return 0;
     math m = math_format(k, dtype);
-    kexpr x = kern_cast(k, m.dtype, arg[0]);
-    if (functions[op].one) return kern_cast(k, dtype, functions[op].one(&m, x));
-    return kern_cast(k, dtype, functions[op].two(&m, x, kern_cast(k, m.dtype, arg[1])));
+    kexpr x[2] = {0};
+    for (int i = 0; i < op_rows[op].arity; i++) x[i] = kern_cast(k, m.dtype, arg[i]);
+    return kern_cast(k, dtype, functions[op](&m, x));
 }
 
 static kexpr math_rewriter(kern *k, const kern_expr *e, void *user) {
-    kexpr expanded = 0;
-    if (e->kind == KE_OP) expanded = kern_expand_op(k, e->op, e->dtype, e->arg);
+    kexpr expanded = e->kind == KE_OP ? kern_expand_op(k, e->op, e->dtype, e->arg) : 0;
     return expanded ? expanded : kern_rebuild(k, e, user);
 }
 

@@ -21,7 +21,8 @@ static kexpr math_ln2_low(const math *m) {
     return math_f(m, m->dtype == QN_F32 ? 0x1.05c61p-29 : -0x1.abc9e3b39803fp-56);
 }
 
-kexpr math_exp(const math *m, kexpr x) {
+kexpr math_exp(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
     x = math_at_most(m, x, f32 ? 89 : 710);     /* already inf */
     x = math_at_least(m, x, f32 ? -104 : -746); /* already 0 */
@@ -30,7 +31,8 @@ kexpr math_exp(const math *m, kexpr x) {
     return math_scale(m, math_poly(m, POLY(m, EXP), r), n);
 }
 
-kexpr math_exp2(const math *m, kexpr x) {
+kexpr math_exp2(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
     x = math_at_most(m, x, f32 ? 129 : 1025);
     x = math_at_least(m, x, f32 ? -151 : -1076);
@@ -51,7 +53,8 @@ static kexpr math_expm1_late(const math *m, kexpr s, kexpr t) {
 /* e^x - 1 = (2^n - 1 + 2^n r') + 2^n t where r = r' + l, both parts of the reduction, and
  * t = e^r - 1 - r' = r^2 P(r) + l, with the rounding error of the bracket added to the latter. All is computed halved
  * and doubled at the end, since 2^n itself overflows for the largest x. */
-kexpr math_expm1(const math *m, kexpr x) {
+kexpr math_expm1(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
     kexpr near = math_lt(m, math_abs(m, x), math_f(m, f32 ? 0x1p-24 : 0x1p-53));
     kexpr c = math_at_most(m, x, f32 ? 89 : 710);
@@ -70,7 +73,8 @@ kexpr math_expm1(const math *m, kexpr x) {
 
 /* 1 - 2 / (e^2t + 1) for larger t. There the reduction needs no second constant: n is small where
  * the error of e^2t counts. */
-kexpr math_tanh(const math *m, kexpr x) {
+kexpr math_tanh(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
     kexpr t = math_abs(m, x), c = math_at_most(m, t, f32 ? 9.125 : 19.125); /* already 1 */
     math_integer n = math_nearest(m, c, math_f(m, 2 * LOG2_E), m->bias);
@@ -86,7 +90,8 @@ kexpr math_tanh(const math *m, kexpr x) {
 
 /* 1 - 2^(t G(t)) for larger t, where t G(t) approximates log2(erfc(t)); only its fraction is
  * rounded, by the fma that removes the integer. */
-kexpr math_erf(const math *m, kexpr x) {
+kexpr math_erf(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     kexpr t = math_abs(m, x);
     kexpr c = math_at_most(m, t, m->dtype == QN_F32 ? 4 : 6); /* already 1 */
     kexpr g = math_poly_from(m, POLY(m, ERFC), 1, 1, c);

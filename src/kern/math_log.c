@@ -62,14 +62,16 @@ static kexpr math_log_sum(const math *m, kexpr k, kexpr f) {
     return math_fma(m, k, math_f(m, LN2), y);
 }
 
-kexpr math_log(const math *m, kexpr x) {
+kexpr math_log(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     kexpr k, f = math_split(m, x, false, &k);
     return math_log_special(m, x, math_log_sum(m, k, f));
 }
 
 /* log2(1 + f) = f log2(e)_hi + f (log2(e)_lo + f P(f)): the large term is rounded only with the
  * sum. */
-kexpr math_log2(const math *m, kexpr x) {
+kexpr math_log2(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     kexpr k, f = math_split(m, x, true, &k);
     kexpr y = math_mul(m, f, math_poly(m, POLY(m, LOG2), f));
     y = math_add(m, k, math_fma(m, f, math_f(m, LOG2_E), y));
@@ -78,7 +80,8 @@ kexpr math_log2(const math *m, kexpr x) {
 
 /* k comes from 1 + x rounded, but f = 2^-k (1 + x) - 1 = 2^-k x + (2^-k - 1) from x itself. 2^-k
  * is subnormal for the largest x, hence the factor 4 here and 1/4 there. */
-kexpr math_log1p(const math *m, kexpr x) {
+kexpr math_log1p(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
     double high = (f32 ? 0x1p23 : 0x1p52) + m->bias + 1;
     kexpr one_x = math_add(m, x, math_f(m, 1));

@@ -162,17 +162,20 @@ static kexpr math_sin_f64(const math *m, kexpr t, uint64_t shift) {
     kexpr r_low = math_fma(m, v_high, pi, math_neg(m, r));
     r_low = math_fma(m, v_high, math_f(m, 0x1.1a62633145c07p-116), r_low);
     r_low = math_fma(m, v_low, pi, r_low);
-    /* r + r^3 P(r^2) + r_low cos(r), the cosine roughly. */
+    /* r + r^3 P(r^2) + r_low cos(r), the cosine roughly; so is the slope that corrects u. */
     kexpr u = math_mul(m, r, r), cosine = math_fma(m, u, math_f(m, -0.405), math_f(m, 1));
-    kexpr y = math_mul(m, math_mul(m, r, u), math_poly(m, POLY_SIN_F64, u));
-    y = math_add(m, r, math_fma(m, r_low, cosine, y));
+    kexpr u_low = math_fma(m, r, r, math_neg(m, u));
+    kexpr y = math_mul(m, u_low, math_f(m, -0.14));
+    y = math_fma(m, u, math_poly(m, POLY_SIN_F64, u), y);
+    y = math_add(m, r, math_fma(m, r, y, math_mul(m, r_low, cosine)));
     y = math_from_bits(m, math_xor(m, math_bits(m, y), sign));
     return math_where(m, math_lt(m, t, math_f(m, INFINITY)), y, math_sub(m, t, t));
 }
 
 /* ---- the functions -------------------------------------------------------------------------- */
 
-kexpr math_sin(const math *m, kexpr x) {
+kexpr math_sin(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
     kexpr t = math_abs(m, x);
     if (f32) return math_flip_sign(m, kern_cast(m->k, QN_F32, math_sin_f32(m, t, 0)), x);
@@ -180,7 +183,8 @@ kexpr math_sin(const math *m, kexpr x) {
     return math_where(m, near, x, math_flip_sign(m, math_sin_f64(m, t, 0), x));
 }
 
-kexpr math_cos(const math *m, kexpr x) {
+kexpr math_cos(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     kexpr t = math_abs(m, x);
     if (m->dtype == QN_F32) return kern_cast(m->k, QN_F32, math_sin_f32(m, t, 0.5));
     return math_sin_f64(m, t, 1);
@@ -189,7 +193,8 @@ kexpr math_cos(const math *m, kexpr x) {
 /* z + z^3 P(z^2) with z = |x|, or -1/|x| added to pi/2. There the two largest terms are added
  * first, the rounding error of that sum (exact) goes to the small ones, and so does that of the
  * division, times the slope 1/(1 + z^2) where it matters most, just above |x| = 1. */
-kexpr math_atan(const math *m, kexpr x) {
+kexpr math_atan(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
     kexpr t = math_abs(m, x), zero = math_f(m, 0), one = math_f(m, 1);
     kexpr far = math_lt(m, one, t);
