@@ -41,7 +41,7 @@ static inline eval_program eval_open(const kern *k, kexpr root) {
 }
 
 static inline void eval_close(eval_program *p) {
-    for (kexpr e = 1; e < p->k->exprs; e++) free(p->column[e]);
+    for (int i = 0; i < p->n; i++) free(p->column[p->order[i]]);
     free(p->order);
     free(p->column);
 }

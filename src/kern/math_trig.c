@@ -196,7 +196,8 @@ kexpr math_cos(const math *m, const kexpr *arg) {
 kexpr math_atan(const math *m, const kexpr *arg) {
     kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
-    kexpr t = math_abs(m, x), zero = math_f(m, 0), one = math_f(m, 1);
+    kexpr t = math_at_most(m, math_abs(m, x), f32 ? 0x1p40 : 0x1p80); /* already pi/2 */
+    kexpr zero = math_f(m, 0), one = math_f(m, 1);
     kexpr far = math_lt(m, one, t);
     kexpr z = math_where(m, far, math_div(m, math_f(m, -1), t), t);
     kexpr high = math_f(m, f32 ? 0x1.921fb6p+0 : 0x1.921fb54442d18p+0);
