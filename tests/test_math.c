@@ -335,7 +335,7 @@ static void pow_stays_within_its_bounds(void) {
     }
 }
 
-/* ---- folding, narrow formats, whole kernels --------------------------------------------------- */
+/* ---- folding, narrow formats, whole kernels -------------------------------------------------- */
 
 /* Constant arguments fold to a constant: the folder's arithmetic against the evaluator's. */
 static double folded(kern *k, int op, qn_dtype dtype, double x, double y) {

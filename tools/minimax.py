@@ -214,7 +214,7 @@ def render(r):
     coefficients, worst = derive(r)
     bound = float(log10(worst) / log10(mpf(2)))
     note = (f"/* {r['form']}; [{float(r['lo']):.6g}, {float(r['hi']):.6g}], degree {r['degree']}, "
-            f"largest error 2^{bound:.1f} */")
+            f"error 2^{bound:.1f} */")
     words = [spelled(c) for c in coefficients]
     lines, line = [], f"X({r['name']}, {r['format']}, {len(words)}"
     for word in words:
@@ -231,8 +231,8 @@ OPENING = """/* math_poly.h - the polynomials of the mathematical functions, one
  *
  * X(NAME, FORMAT, count, coefficients from the constant up)
  *
- * "Largest error" is that of the exact value of the polynomial with these coefficients, relative to
- * the function it stands for. */
+ * The error is that of the exact value of the polynomial with these coefficients, the largest in
+ * the interval, relative to the function it stands for. */
 """
 
 

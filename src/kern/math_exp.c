@@ -51,8 +51,8 @@ static kexpr math_expm1_late(const math *m, kexpr s, kexpr t) {
 }
 
 /* e^x - 1 = (2^n - 1 + 2^n r') + 2^n t where r = r' + l, both parts of the reduction, and
- * t = e^r - 1 - r' = r^2 P(r) + l, with the rounding error of the bracket added to the latter. All is computed halved
- * and doubled at the end, since 2^n itself overflows for the largest x. */
+ * t = e^r - 1 - r' = r^2 P(r) + l. What rounding the bracket loses is added to the second term. All
+ * is computed halved and doubled at the end, since 2^n itself overflows for the largest x. */
 kexpr math_expm1(const math *m, const kexpr *arg) {
     kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;

@@ -3,52 +3,52 @@
  *
  * X(NAME, FORMAT, count, coefficients from the constant up)
  *
- * "Largest error" is that of the exact value of the polynomial with these coefficients, relative to
- * the function it stands for. */
+ * The error is that of the exact value of the polynomial with these coefficients, the largest in
+ * the interval, relative to the function it stands for. */
 
-/* e^r = P(r); [-0.346584, 0.346584], degree 6, largest error 2^-28.2 */
+/* e^r = P(r); [-0.346584, 0.346584], degree 6, error 2^-28.2 */
 X(EXP, F32, 7, 0x1p+0, 0x1p+0, 0x1.fffffcp-2, 0x1.555494p-3, 0x1.5558bcp-5, 0x1.123856p-7,
   0x1.6a3f28p-10)
 
-/* e^r = P(r); [-0.346584, 0.346584], degree 11, largest error 2^-57.9 */
+/* e^r = P(r); [-0.346584, 0.346584], degree 11, error 2^-57.9 */
 X(EXP, F64, 12, 0x1p+0, 0x1p+0, 0x1.000000000000ap-1, 0x1.555555555550dp-3, 0x1.55555555507bbp-5,
   0x1.1111111124565p-7, 0x1.6c16c1843177p-10, 0x1.a01a01383e657p-13, 0x1.a0199a21caafp-16,
   0x1.71df0cec29f81p-19, 0x1.28ad4c69d5ab1p-22, 0x1.ad9eb08f41fe5p-26)
 
-/* 2^r = P(r); [-0.50001, 0.50001], degree 6, largest error 2^-28.3 */
+/* 2^r = P(r); [-0.50001, 0.50001], degree 6, error 2^-28.3 */
 X(EXP2, F32, 7, 0x1p+0, 0x1.62e43p-1, 0x1.ebfbdcp-3, 0x1.c6af7cp-5, 0x1.3b2dep-7, 0x1.5f083p-10,
   0x1.416b5ap-13)
 
-/* 2^r = P(r); [-0.50001, 0.50001], degree 11, largest error 2^-57.8 */
+/* 2^r = P(r); [-0.50001, 0.50001], degree 11, error 2^-57.8 */
 X(EXP2, F64, 12, 0x1p+0, 0x1.62e42fefa39efp-1, 0x1.ebfbdff82c59cp-3, 0x1.c6b08d704a0d4p-5,
   0x1.3b2ab6fba11f4p-7, 0x1.5d87fe78b3ba8p-10, 0x1.4309130c017d6p-13, 0x1.ffcbfbf8bf721p-17,
   0x1.62bfcddd54d15p-20, 0x1.b5260db89babbp-24, 0x1.e611a282e1cb7p-28, 0x1.e80eb6f5a5a15p-32)
 
-/* e^r - 1 = r + r^2 P(r); [-0.346584, 0.346584], degree 5, largest error 2^-31.1 */
+/* e^r - 1 = r + r^2 P(r); [-0.346584, 0.346584], degree 5, error 2^-31.1 */
 X(EXPM1, F32, 6, 0x1p-1, 0x1.555554p-3, 0x1.5554f8p-5, 0x1.1112dcp-7, 0x1.6d3a48p-10,
   0x1.9e67f4p-13)
 
-/* e^r - 1 = r + r^2 P(r); [-0.346584, 0.346584], degree 9, largest error 2^-55.6 */
+/* e^r - 1 = r + r^2 P(r); [-0.346584, 0.346584], degree 9, error 2^-55.6 */
 X(EXPM1, F64, 10, 0x1.0000000000005p-1, 0x1.555555555554fp-3, 0x1.5555555552271p-5,
   0x1.1111111114d56p-7, 0x1.6c16c17ec7765p-10, 0x1.a01a0187305dp-13, 0x1.a019a7d19901dp-16,
   0x1.71de66525f14bp-19, 0x1.28a1719786c4bp-22, 0x1.ae992f736b4fcp-26)
 
-/* log(1+f) = f + f^2 P(f); [-0.25, 0.5], degree 8, largest error 2^-27.6 */
-X(LOG, F32, 9, -0x1p-1, 0x1.5555a4p-2, -0x1.00004ap-2, 0x1.99699ep-3, -0x1.54ed94p-3, 0x1.288076p-3,
-  -0x1.0d991p-3, 0x1.acf584p-4, -0x1.71e49cp-5)
+/* log(1+f) = f + f^2 P(f); [-0.25, 0.5], degree 8, error 2^-27.6 */
+X(LOG, F32, 9, -0x1p-1, 0x1.5555a4p-2, -0x1.00004ap-2, 0x1.99699ep-3, -0x1.54ed94p-3,
+  0x1.288076p-3, -0x1.0d991p-3, 0x1.acf584p-4, -0x1.71e49cp-5)
 
-/* log(1+f) = f + f^2 P(f); [-0.25, 0.5], degree 19, largest error 2^-56.6 */
+/* log(1+f) = f + f^2 P(f); [-0.25, 0.5], degree 19, error 2^-56.6 */
 X(LOG, F64, 20, -0x1p-1, 0x1.55555555555ap-2, -0x1.000000000076fp-2, 0x1.999999998c758p-3,
   -0x1.5555555459763p-3, 0x1.2492492972d19p-3, -0x1.00000063c6c9dp-3, 0x1.c71c70def764fp-4,
   -0x1.999972d158d3ap-4, 0x1.745cec24c6a6bp-4, -0x1.555938e39ec6p-4, 0x1.3b1f01fb31dddp-4,
   -0x1.2465791c3d5a7p-4, 0x1.101cc15b7fae1p-4, -0x1.fffcf29937671p-5, 0x1.f2521c9fa5c2dp-5,
   -0x1.e8e69f58fd16ep-5, 0x1.9f4b27563308ep-5, -0x1.e181313395a85p-6, 0x1.092005a208dc6p-7)
 
-/* log2(1+f) = f (fl(log2(e)) + P(f)); [-0.292893, 0.414214], degree 9, largest error 2^-27.7 */
+/* log2(1+f) = f (fl(log2(e)) + P(f)); [-0.292893, 0.414214], degree 9, error 2^-27.7 */
 X(LOG2, F32, 10, 0x1.4ae0cp-26, -0x1.71547p-1, 0x1.ec7094p-2, -0x1.715afep-2, 0x1.277f44p-2,
   -0x1.eaa246p-3, 0x1.a2c9d6p-3, -0x1.87f828p-3, 0x1.7f2888p-3, -0x1.c39b48p-4)
 
-/* log2(1+f) = f (fl(log2(e)) + P(f)); [-0.292893, 0.414214], degree 20, largest error 2^-56.8 */
+/* log2(1+f) = f (fl(log2(e)) + P(f)); [-0.292893, 0.414214], degree 20, error 2^-56.8 */
 X(LOG2, F64, 21, 0x1.777d0ffda0d24p-56, -0x1.71547652b8303p-1, 0x1.ec709dc3a03aep-2,
   -0x1.71547652b699dp-2, 0x1.2776c50eff289p-2, -0x1.ec709dc5f20eap-3, 0x1.a61762a4a6c47p-3,
   -0x1.7154758eefab5p-3, 0x1.484b13d257b45p-3, -0x1.2776e7c34c3bfp-3, 0x1.0c9aa80ad0dccp-3,
@@ -56,42 +56,42 @@ X(LOG2, F64, 21, 0x1.777d0ffda0d24p-56, -0x1.71547652b8303p-1, 0x1.ec709dc3a03ae
   -0x1.6e0ad63ab695ep-4, 0x1.4e68be2e9dd0bp-4, -0x1.4f8a67b948d08p-4, 0x1.81d68e3bfd823p-4,
   -0x1.62e5049107b06p-4, 0x1.35508e75e8e2ep-5)
 
-/* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.766], degree 5, largest error 2^-26.4 */
+/* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.766], degree 5, error 2^-26.4 */
 X(TANH, F32, 6, -0x1.555518p-2, 0x1.1104a8p-3, -0x1.b86924p-5, 0x1.58524cp-6, -0x1.cadb4ap-8,
   0x1.67341ap-10)
 
-/* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.766], degree 13, largest error 2^-57.6 */
+/* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.766], degree 13, error 2^-57.6 */
 X(TANH, F64, 14, -0x1.5555555555537p-2, 0x1.111111110f4a9p-3, -0x1.ba1ba1b8f1609p-5,
   0x1.664f4851322fdp-6, -0x1.226e3078c4cb8p-7, 0x1.d6d32fdb89681p-9, -0x1.7d9c4c44a2a2fp-10,
   0x1.351f5e8d56ae3p-11, -0x1.f2eb5c4fa075dp-13, 0x1.8b96d1281d7bep-14, -0x1.27911222996b3p-15,
   0x1.7be0f472117cdp-17, -0x1.642c2cee20a97p-19, 0x1.5bdf0e718e091p-22)
 
-/* erf(x) = x + x P(u), u = x^2; [1e-12, 0.9], degree 6, largest error 2^-30.0 */
+/* erf(x) = x + x P(u), u = x^2; [1e-12, 0.9], degree 6, error 2^-30.0 */
 X(ERF, F32, 7, 0x1.06eba8p-3, -0x1.81274p-2, 0x1.ce2d64p-4, -0x1.b80124p-6, 0x1.544b08p-8,
   -0x1.a6180ap-11, 0x1.4fa8e6p-14)
 
-/* erf(x) = x + x P(u), u = x^2; [1e-12, 0.9], degree 12, largest error 2^-56.3 */
+/* erf(x) = x + x P(u), u = x^2; [1e-12, 0.9], degree 12, error 2^-56.3 */
 X(ERF, F64, 13, 0x1.06eba8214db69p-3, -0x1.812746b037a2dp-2, 0x1.ce2f21a0464ebp-4,
   -0x1.b82ce313ab8cbp-6, 0x1.565bcd3e63ea5p-8, -0x1.c02dbd5a2c6dcp-11, 0x1.f9a44f131f004p-14,
   -0x1.f4ea7b957cd56p-17, 0x1.bb366730cf6b1p-20, -0x1.6b7dacdc43654p-23, 0x1.44472da94d1d4p-26,
   -0x1.900955e604eafp-29, 0x1.a88910713404cp-32)
 
-/* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 4], degree 6, largest error 2^-28.3 */
+/* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 4], degree 6, error 2^-28.3 */
 X(ERFC, F32, 7, 0x0p+0, -0x1.a0cafcp+0, -0x1.d5967ep-1, -0x1.36f7ap-3, 0x1.0e6a28p-5,
   -0x1.2fb09cp-8, 0x1.432ae8p-12)
 
-/* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 6], degree 18, largest error 2^-57.3 */
+/* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 6], degree 18, error 2^-57.3 */
 X(ERFC, F64, 19, 0x0p+0, -0x1.a0be8375ca3f7p+0, -0x1.d63edc73fe061p-1, -0x1.2fa7ce5fe3afap-3,
   0x1.c428ee9c15708p-6, 0x1.34f1c085fc14bp-12, -0x1.3e165b3097c1ap-9, 0x1.aa9f7cba80e7ap-11,
   0x1.c3c9d0154e844p-17, -0x1.3079ff58b48a4p-13, 0x1.6237c9f5b01f6p-14, -0x1.01dda34d79445p-15,
   0x1.128feecd72a15p-17, -0x1.bb428f35091eep-20, 0x1.0e9fe748f2cc3p-22, -0x1.e695faa73dc96p-26,
   0x1.3077c1da95ba8p-29, -0x1.da0f921ed7433p-34, 0x1.59baa7028aea6p-39)
 
-/* atan(z) = z + z u P(u), u = z^2; [1e-12, 1], degree 8, largest error 2^-28.5 */
+/* atan(z) = z + z u P(u), u = z^2; [1e-12, 1], degree 8, error 2^-28.5 */
 X(ATAN, F32, 9, -0x1.55553ep-2, 0x1.9991e4p-3, -0x1.242088p-3, 0x1.c08c84p-4, -0x1.580a3p-4,
   0x1.da2f96p-5, -0x1.fd8d58p-6, 0x1.643a6ep-7, -0x1.d38b46p-10)
 
-/* atan(z) = z + z u P(u), u = z^2; [1e-12, 1], degree 19, largest error 2^-56.5 */
+/* atan(z) = z + z u P(u), u = z^2; [1e-12, 1], degree 19, error 2^-56.5 */
 X(ATAN, F64, 20, -0x1.5555555555526p-2, 0x1.99999999955b3p-3, -0x1.249249237f563p-3,
   0x1.c71c717fcf92fp-4, -0x1.745d11ae7c62bp-4, 0x1.3b13669aa42f6p-4, -0x1.110e512b2849fp-4,
   0x1.e1bba69a3f50bp-5, -0x1.ae5e736ab3266p-5, 0x1.82dad936c9c35p-5, -0x1.59a401593ee2p-5,
@@ -99,27 +99,27 @@ X(ATAN, F64, 20, -0x1.5555555555526p-2, 0x1.99999999955b3p-3, -0x1.249249237f563
   0x1.d7b85e1ab222bp-8, -0x1.7a389760626cfp-9, 0x1.b3f9150b3cb2ep-11, -0x1.3f3493ae451e9p-13,
   0x1.bbea7b74a6d9fp-17)
 
-/* sin(pi f) = f P(u), u = f^2; for F32; [1e-12, 0.2501], degree 5, largest error 2^-35.5 */
+/* sin(pi f) = f P(u), u = f^2; for F32; [1e-12, 0.2501], degree 5, error 2^-35.5 */
 X(SIN_PI, F64, 6, 0x1.921fb5441e33cp+1, -0x1.4abbce4f1112ap+2, 0x1.466bbfbfa809dp+1,
   -0x1.32d1117b71913p-1, 0x1.500fe2bae642bp-4, -0x1.cc320943f0047p-8)
 
-/* log2(1+f) = f P(f); for F32; [-0.292893, 0.414214], degree 14, largest error 2^-41.1 */
+/* log2(1+f) = f P(f); for F32; [-0.292893, 0.414214], degree 14, error 2^-41.1 */
 X(LOG2_SHORT, F64, 15, 0x1.71547652b89ddp+0, -0x1.715476528d47ep-1, 0x1.ec709dbd240afp-2,
   -0x1.715476b43d0e3p-2, 0x1.2776c940dde3bp-2, -0x1.ec7061e3843acp-3, 0x1.a61546630c1cp-3,
   -0x1.715b8d0baab82p-3, 0x1.488d06f5e9766p-3, -0x1.272ba7251f5bep-3, 0x1.087cb31462e9fp-3,
   -0x1.e9fc1dc012581p-4, 0x1.024ce7dc64d5dp-3, -0x1.f9f2322f03f37p-4, 0x1.02ccc2fa3ce2ap-4)
 
-/* 2^r = P(r); for F32; [-0.50001, 0.50001], degree 7, largest error 2^-34.5 */
+/* 2^r = P(r); for F32; [-0.50001, 0.50001], degree 7, error 2^-34.5 */
 X(EXP2_SHORT, F64, 8, 0x1.ffffffffabc6dp-1, 0x1.62e42ff11630ep-1, 0x1.ebfbe0a4b7d97p-3,
   0x1.c6b08aaeb2002p-5, 0x1.3b29dc440a47bp-7, 0x1.5d8a711e5eddbp-10, 0x1.446a1e7cc702p-13,
   0x1.fe16d5bd4f17cp-17)
 
-/* sin(r) = r + r u P(u), u = r^2; [1e-12, 2.4675], degree 7, largest error 2^-61.6 */
+/* sin(r) = r + r u P(u), u = r^2; [1e-12, 2.4675], degree 7, error 2^-61.6 */
 X(SIN, F64, 8, -0x1.5555555555555p-3, 0x1.11111111110c8p-7, -0x1.a01a01a014d7p-13,
   0x1.71de3a52a0bfp-19, -0x1.ae6454d47d38ap-26, 0x1.6123cd0a07f9cp-33, -0x1.ae43854a86cd8p-41,
   0x1.8832c246d75e4p-49)
 
-/* atanh(s) = s + s u / 3 + s u^2 P(u), u = s^2; [1e-12, 0.02945], degree 7, largest error 2^-73.5 */
+/* atanh(s) = s + s u / 3 + s u^2 P(u), u = s^2; [1e-12, 0.02945], degree 7, error 2^-73.5 */
 X(ATANH, F64, 8, 0x1.9999999999996p-3, 0x1.2492492492f53p-3, 0x1.c71c71c5962abp-4,
   0x1.745d1829947acp-4, 0x1.3b1364b610e96p-4, 0x1.1120726275bfdp-4, 0x1.de3ce430bb711p-5,
   0x1.eaca95cfef6fp-5)
