@@ -468,6 +468,25 @@ static void whole_kernels_are_expanded(void) {
     kern_close(k);
 }
 
+/* The formulas have each rounding where they need it: no pass may join their products and sums. */
+static void passes_keep_the_formulas(void) {
+    uint64_t seed = 11;
+    const row *r = &rows[COUNT_OF(rows) - 1];
+    subject s = subject_open(r, &formats[1]);
+    eval_close(&s.p);
+    kmem x = kern_find_mem(s.k, "a0"), y = kern_find_mem(s.k, "a1");
+    kmem out = kern_arg(s.k, QN_F64, SYM_ONE, KERN_WRITE);
+    kexpr value = kern_op2(s.k, OP_POW, kern_load(s.k, x, SYM_ZERO, SYM_TRUE, 0, 0),
+                           kern_load(s.k, y, SYM_ZERO, SYM_TRUE, 0, 0));
+    kstmt put = kern_store(s.k, 0, MONOID_SET, out, SYM_ZERO, SYM_TRUE, value);
+    kern_passes(s.k);
+    s.p = eval_open(s.k, kern_s(s.k, put)->store.value[0]);
+    double a[EVAL_BLOCK], b[EVAL_BLOCK];
+    for (int j = 0; j < EVAL_BLOCK; j++) pow_pair(&formats[1], &seed, &a[j], &b[j]);
+    judge_block(&s, EVAL_BLOCK, a, b);
+    subject_close(&s);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     ctx = qn_open(NULL);
@@ -483,6 +502,7 @@ int main(int argc, char **argv) {
     RUN(costs_are_as_documented);
     RUN(small_constant_powers_are_products);
     RUN(whole_kernels_are_expanded);
+    RUN(passes_keep_the_formulas);
     qn_close(ctx);
     return test_end();
 }

@@ -72,9 +72,11 @@ typedef struct pass {
     void (*run)(kern *k);
 } pass;
 
+/* Products are joined with sums before the functions are expanded: the formulas of math*.c have
+ * each rounding where they need it. */
 static const pass passes[] = {
-    {"expand_math", kern_expand_math},
     {"form_fma", form_fma},
+    {"expand_math", kern_expand_math},
     {"to_registers", to_registers},
 };
 
