@@ -122,13 +122,14 @@ static const char *load(cpu *c, cpu_program *p, const str *object) {
     memcpy(&p->run, &function[0], sizeof p->run);
     memcpy(&p->info, &function[1], sizeof p->info);
     p->program.size = p->image.size;
-    return grow_scratch(c, p) ? NULL : "no memory for scratch";
+    return grow_scratch(c, p) ? NULL : elf_no_memory;
 }
 
 static void make_program(cpu *c, kern *k, cpu_program *p, str *object) {
     p->program.cached = cpu_compile(c, k, object);
     const char *why = load(c, p, object);
-    if (why) raise_error(c->ctx, QN_EDEVICE, "kernel %s: %s", k->name, why);
+    qn_code code = why == elf_no_memory ? QN_ENOMEM : QN_EDEVICE;
+    if (why) raise_error(c->ctx, code, "kernel %s: %s", k->name, why);
 }
 
 static dev_program *cpu_compile_kernel(void *state, kern *k) {

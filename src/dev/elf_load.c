@@ -57,6 +57,8 @@ typedef struct loader {
 
 #define NOWHERE SIZE_MAX
 
+const char elf_no_memory[] = "out of memory";
+
 static bool inside(uint64_t offset, uint64_t size, uint64_t whole) {
     return offset <= whole && size <= whole - offset;
 }
@@ -78,7 +80,7 @@ static const char *read_header(loader *l) {
     l->sections = e.e_shnum;
     size_t headers = l->sections * sizeof(Elf64_Shdr);
     uint8_t *memory = heap_try(l->h, headers + l->sections * sizeof *l->at);
-    if (!memory) return "out of memory";
+    if (!memory) return elf_no_memory;
     memcpy(memory, l->object + e.e_shoff, headers);
     l->section = (const Elf64_Shdr *)memory;
     l->at = (size_t *)(memory + headers);

@@ -10,6 +10,8 @@ typedef struct elf_image {
     size_t size;
 } elf_image;
 
+/* What elf_load() returns when there is no memory; told from other reasons by its address. */
+extern const char elf_no_memory[];
 /* Load `object` and find `n` functions of it. Returns NULL, or a constant text saying what is wrong
  * (then nothing stays mapped). Scratch memory comes from the heap; never raises. */
 const char *elf_load(heap *h, const void *object, size_t size, int n, const char *const *name,
