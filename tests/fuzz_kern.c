@@ -4,7 +4,7 @@
  * monoid, a matrix product, a row-wise or column-wise softmax, a scatter, an update in place, a
  * recurrence, several roots), with extents 0, 1, primes, and dimension variables among them, then a
  * random schedule. After each line that was accepted the kernel must pass the checker and print,
- * parse and print to the same text; in the end it must give what the untransformed kernel gives, as
+ * parse and print to the same text; half of them go through the passes; in the end it must give what the untransformed kernel gives, as
  * the interpreter has it, integers exactly. A failing schedule is shrunk to the lines it needs.
  *
  *     fuzz_kern [cases [first seed]] */
@@ -12,7 +12,7 @@
 
 #include "test.h"
 
-enum { MOST_LINES = 24, MOST_ARGS = 6, MOST_DIMS = 4 };
+enum { MOST_LINES = 100, MOST_ARGS = 6, MOST_DIMS = 4 };
 
 static qn_ctx ctx;
 static uint64_t rng;
@@ -36,7 +36,14 @@ typedef struct subject {
     int64_t index_below; /* i32 and i64 arguments hold values in [-1, index_below]; 0: any */
 } subject;
 
+static bool by_default(uint64_t seed) {
+    return seed % 3 == 0;
+}
+
+static int64_t size_factor; /* default schedules want larger kernels */
+
 static int64_t some_extent(int64_t most) {
+    most *= size_factor;
     static const int64_t odd[] = {0, 1, 2, 3, 5, 7, 11, 13, 16, 17};
     int64_t n = chance(50) ? odd[below(COUNT_OF(odd))] : 1 + below(most);
     return n < most ? n : most;
@@ -289,6 +296,7 @@ static void (*const makers[])(subject *) = {kernel_map,     kernel_reduction, ke
 
 static void make(subject *s, uint64_t seed) {
     rng = seed;
+    size_factor = by_default(seed) ? 1 + seed / 9 % 4 : 1;
     *s = (subject){.k = kern_open(&ctx)};
     makers[below(COUNT_OF(makers))](s);
     if (chance(10) && s->args <= 2) makers[chance(50) ? 0 : 1](s); /* a second root */
@@ -471,6 +479,28 @@ static bool follows(const subject *s, kern *k, char lines[][160], int n, int *us
     return fine;
 }
 
+static void default_schedule(const kern *k, uint64_t seed, str *out) {
+    static const kern_limits machine[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2},
+                                          {32, 16, 32 << 10, 256 << 10, 4 << 20, 4},
+                                          {16, 16, 32 << 10, 0, 0, 1}};
+    kern_default_schedule(k, &machine[seed / 3 % COUNT_OF(machine)], out);
+}
+
+/* The default schedule as a whole must be accepted. */
+static bool accepted(const kern *k, uint64_t seed, str *what) {
+    str text, why;
+    str_open(&text, &ctx.heap);
+    str_open(&why, &ctx.heap);
+    kern *copy = kern_clone(k);
+    default_schedule(copy, seed, &text);
+    int done = text.len ? kern_schedule(copy, text.s, &why) : 0;
+    if (done < 0) str_addf(what, "line %d of the default schedule is refused: %s", -done, why.s);
+    kern_close(copy);
+    str_free(&text);
+    str_free(&why);
+    return done >= 0;
+}
+
 static bool holds(uint64_t seed, char lines[][160], int n, int *used, str *what) {
     subject s;
     make(&s, seed);
@@ -479,6 +509,10 @@ static bool holds(uint64_t seed, char lines[][160], int n, int *used, str *what)
     char error[200] = "";
     kern *k = kern_clone(s.k);
     bool fine = kern_check(s.k, what) && follows(&s, k, lines, n, used, what);
+    if (fine && seed % 2) {
+        kern_passes(k);
+        fine = kern_check(k, what) && same_text(k, what);
+    }
     if (fine) {
         bool ran = run(&s, s.k, false, seed, x, count, error);
         ran &= run(&s, k, true, seed, y, count, error);
@@ -495,14 +529,30 @@ static bool holds(uint64_t seed, char lines[][160], int n, int *used, str *what)
 }
 
 /* Lines made one by one, each for the kernel as the lines before left it. */
+static int default_lines(const kern *k, uint64_t seed, char lines[][160]) {
+    int n = 0;
+    str text;
+    str_open(&text, &ctx.heap);
+    default_schedule(k, seed, &text);
+    for (char *l = strtok(text.s, "\n"); l && n < MOST_LINES; l = strtok(NULL, "\n"))
+        snprintf(lines[n++], sizeof lines[0], "%s", l);
+    str_free(&text);
+    return n;
+}
+
 static int some_schedule(uint64_t seed, char lines[][160]) {
     subject s;
     make(&s, seed);
     int n = 0;
+    if (by_default(seed)) {
+        n = default_lines(s.k, seed, lines);
+        kern_close(s.k);
+        return n;
+    }
     str why;
     str_open(&why, &ctx.heap);
-    int64_t wanted = chance(5) ? 0 : 1 + below(MOST_LINES);
-    for (int tries = 0; tries < 3 * MOST_LINES && n < wanted; tries++) {
+    int64_t wanted = chance(5) ? 0 : 1 + below(24);
+    for (int tries = 0; tries < 72 && n < wanted; tries++) {
         some_line(&s, s.k, lines[n]);
         str_free(&why);
         if (kern_transform(s.k, lines[n], &why) || (why.s && strstr(why.s, "breaks")))
@@ -538,6 +588,15 @@ static bool one_case(uint64_t seed, int *lines_used) {
     str_open(&what, &ctx.heap);
     int n = some_schedule(seed, lines), used = 0;
     bool fine = holds(seed, lines, n, &used, &what);
+    if (fine && by_default(seed)) {
+        subject s;
+        make(&s, seed);
+        fine = accepted(s.k, seed, &what);
+        kern_close(s.k);
+        if (!fine) report(seed, lines, 0, what.s);
+        str_free(&what);
+        return fine;
+    }
     *lines_used += used;
     for (int i = n - 1; !fine && i >= 0; i--) { /* do without line i? */
         static char fewer[MOST_LINES + 1][160];
