@@ -4,8 +4,9 @@
  * monoid, a matrix product, a row-wise or column-wise softmax, a scatter, an update in place, a
  * recurrence, several roots), with extents 0, 1, primes, and dimension variables among them, then a
  * random schedule. After each line that was accepted the kernel must pass the checker and print,
- * parse and print to the same text; half of them go through the passes; in the end it must give what the untransformed kernel gives, as
- * the interpreter has it, integers exactly. A failing schedule is shrunk to the lines it needs.
+ * parse and print to the same text; half of them go through the passes; in the end it must give
+ * what the untransformed kernel gives, as the interpreter has it, integers exactly. A failing
+ * schedule is shrunk to the lines it needs.
  *
  *     fuzz_kern [cases [first seed]] */
 #include "kern_interp.h"

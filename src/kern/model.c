@@ -1,20 +1,22 @@
 /* model.c - default schedules: how a lowered kernel should run on a machine with these limits.
  *
- * The schedule is found on a clone: each line is tried there and kept if it was legal, so what comes
- * out is always accepted by the kernel it was made for. Kernels come in three kinds:
+ * The schedule is found on a clone: each line is tried there and kept if it was legal, so what
+ * comes out is always accepted by the kernel it was made for. Kernels come in three kinds:
  *
- *   elementwise   loops around stores only. Loops that walk memory in step are merged; the loop that
- *                 walks it contiguously becomes vectors, several a trip; whole trips without masks.
- *   rows          loops around reductions and loops: softmax, norms, sums. Reductions along contiguous
- *                 memory get an accumulator a lane (multi_step) and several chains; reductions across it
- *                 vectorise the loop that walks memory contiguously, moved inside them (tile).
+ *   elementwise   loops around stores only. Loops that walk memory in step are merged; the loop
+ *                 that walks it contiguously becomes vectors, several a trip; whole trips without
+ *                 masks.
+ *   rows          loops around reductions and loops: softmax, norms, sums. Reductions along
+ *                 contiguous memory get an accumulator a lane (multi_step) and several chains;
+ *                 reductions across it vectorise the loop that walks memory contiguously, moved
+ *                 inside them (tile).
  *   contraction   a sum of products of two operands with loops of their own: a register tile of
  *                 rows x vectors chosen so that multiply-adds, not loads, are the limit; operands
  *                 that are walked badly are packed (stage).
  *
- * Names tell the rest: loops called v.. become vectors and loops called u.. are unrolled at the end,
- * in whatever copies the transforms have made of them. Parallel loops get enough work a trip that
- * handing it out does not matter, and their trips never depend on the number of threads. */
+ * Names tell the rest: loops called v.. become vectors and loops called u.. are unrolled at the
+ * end, in whatever copies the transforms have made of them. Parallel loops get enough work a trip
+ * that handing it out does not matter, and their trips never depend on the number of threads. */
 #include <stdio.h>
 
 #include "kern/kern.h"
@@ -87,7 +89,7 @@ static void chain_drop(chain *c, int i) {
     c->n--;
 }
 
-/* ---- what a piece of a kernel does ------------------------------------------------------------- */
+/* ---- what a piece of a kernel does ----------------------------------------------------------- */
 
 static int expr_ops(const model *m, kexpr e, int limit) {
     if (!e || limit <= 0) return 0;
@@ -176,7 +178,7 @@ static int lanes_for(const model *m) {
     return lanes < 2 ? 2 : lanes > 16 ? 16 : lanes;
 }
 
-/* ---- merging ----------------------------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------------------- */
 
 /* Do all accesses below treat (outer, inner) as one index: outer's step = inner's step * extent? */
 static bool in_step(model *m, kstmt outer, kstmt inner) {
@@ -215,7 +217,7 @@ static void merge_in_step(model *m, chain *c) {
     c->body = find(m, c->name[c->n - 1]);
 }
 
-/* ---- vectors and parallel trips -------------------------------------------------------------------- */
+/* ---- vectors and parallel trips -------------------------------------------------------------- */
 
 /* A loop along contiguous memory, without reductions: full trips of several vectors, then the rest.
  * Full trips are set apart before the inner split, so that their inner extents are constants.
@@ -282,7 +284,7 @@ static void peel(model *m, const char *name) {
     if (find(m, name)) apply(m, "peel %s", name);
 }
 
-/* ---- elementwise ---------------------------------------------------------------------------------------- */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 static void move_inward(model *m, chain *c, int i) {
     for (; i + 1 < c->n; i++) {
@@ -315,7 +317,7 @@ static void elementwise(model *m, kstmt loop) {
     if (c.n > 1) parallel(m, c.name[0]);
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static bool has_inner(const model *m, kstmt loop) {
     for (kstmt c = at(m, loop)->first; c; c = at(m, c)->next)
@@ -432,7 +434,7 @@ static void rows(model *m, kstmt loop) {
     parallel(m, c.name[0]);
 }
 
-/* ---- contractions ------------------------------------------------------------------------------------------- */
+/* ---- contractions ---------------------------------------------------------------------------- */
 
 typedef struct operand {
     kmem mem;
@@ -509,7 +511,8 @@ static int loop_class(const model *m, const kexpr *f, const char *name, bool swa
     return a && b ? 0 : a ? 1 : b ? 2 : 0;
 }
 
-/* Bring the chain into the order batch, rows, columns; merge each class as far as it walks in step. */
+/* Bring the chain into the order batch, rows, columns; merge each class as far as it walks in
+ * step. */
 static bool sort_loops(model *m, contraction *x, const kexpr *f, bool swapped) {
     chain *c = &x->c;
     for (int pass = 0; pass < c->n; pass++)
@@ -572,8 +575,8 @@ static int64_t step_in(model *m, const operand *o, const char *name) {
     return INT64_MAX;
 }
 
-/* Stage an operand. Where the copy's innermost loop would walk the source across its rows, it is the
- * other way round: whole vectors are loaded along the rows and scattered into the tile. */
+/* Stage an operand. Where the copy's innermost loop would walk the source across its rows, it is
+ * the other way round: whole vectors are loaded along the rows and scattered into the tile. */
 static bool pack(model *m, const contraction *x, const operand *o, const char *at_,
                  const char *loops, const char *inner) {
     bool along = step_in(m, o, inner) == 1, across = !along && step_in(m, o, x->sum) == 1;
@@ -695,7 +698,7 @@ static bool contract(model *m, kstmt loop) {
     return true;
 }
 
-/* ---- the end of every schedule -------------------------------------------------------------------------------- */
+/* ---- the end of every schedule --------------------------------------------------------------- */
 
 static bool ends_with(const char *s, const char *end) {
     size_t n = strlen(s), k = strlen(end);

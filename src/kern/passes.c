@@ -2,11 +2,11 @@
  *
  * kern_passes() is the table of contents: each pass is a function over the tree that keeps what the
  * kernel computes. QN_DEBUG=k prints the kernel after each pass that changed it; under QN_CHECK the
- * checker runs between them. Common subexpressions need no pass (expressions are hash-consed), nor do
- * invariants (an emitter builds each value at the outermost place its variables allow). */
+ * checker runs between them. Common subexpressions need no pass (expressions are hash-consed), nor
+ * do invariants (an emitter builds each value at the outermost place its variables allow). */
 #include "kern/kern.h"
 
-/* ---- multiply-add ------------------------------------------------------------------------------ */
+/* ---- multiply-add ---------------------------------------------------------------------------- */
 
 static bool is_product(const kern *k, kexpr e) {
     const kern_expr *x = kern_e(k, e);
@@ -56,7 +56,7 @@ static void form_fma(kern *k) {
     for (kstmt s = k->root; s; s = kern_next(k, s, k->root)) sum_of_products(k, s);
 }
 
-/* ---- registers ------------------------------------------------------------------------------------ */
+/* ---- registers ------------------------------------------------------------------------------- */
 
 /* Tiles that keep the rule of registers live there. */
 static void to_registers(kern *k) {
@@ -65,7 +65,7 @@ static void to_registers(kern *k) {
             kern_m(k, m)->scope = KERN_REG;
 }
 
-/* ---- the list -------------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 typedef struct pass {
     const char *name;

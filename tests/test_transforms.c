@@ -1,0 +1,632 @@
+/* test_transforms.c - every transform of the kernel room, alone: what it must make of a small
+ * kernel is written out by hand from its definition; that the result stays is the interpreter's
+ * word. */
+#include "kern_cases.h"
+
+/* ---- split and merge ------------------------------------------------------------------------ */
+
+static void split_by_a_divisor_gives_constant_extents(void) {
+    BECOMES(copy_10, "split i 5 -> o n",
+            "kernel \"copy\" {\n"
+            "  arg a0 f32[10] write\n"
+            "  arg a1 f32[10] read\n"
+            "  for o < 2 {\n"
+            "    for n < 5 {\n"
+            "      a0[n + 5*o] = a1[n + 5*o]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void split_elsewhere_cuts_the_last_trip_short(void) {
+    BECOMES(copy_10, "split i 4 # names are made up",
+            "kernel \"copy\" {\n"
+            "  arg a0 f32[10] write\n"
+            "  arg a1 f32[10] read\n"
+            "  for io < 3 {\n"
+            "    for ii < 2*min(-3, -2*io) + 10 {\n"
+            "      a0[ii + 4*io] = a1[ii + 4*io]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void split_is_refused_for_bound_loops_and_taken_names(void) {
+    REFUSES(grid, "", "split i 2 -> j n", "taken");
+    REFUSES(grid, "", "split i 2 -> n n", "one name");
+    REFUSES(grid, "", "split i 0", "number from 1");
+    REFUSES(grid, "unroll j", "split j 2", "serial or parallel");
+    REFUSES(grid, "", "split q 2", "no loop");
+    REFUSES(grid, "", "splat i 2", "no transform");
+    REFUSES(grid, "", "split i 2 3", "takes no \"3\"");
+}
+
+static void merge_undoes_split(void) {
+    BECOMES(copy_10, "split i 5 -> o n\nmerge o n -> i", copy_10);
+}
+
+static void merge_divides_where_memory_is_not_walked_in_step(void) {
+    BECOMES(grid, "merge i j -> m",
+            "kernel \"grid\" {\n"
+            "  arg a0 f32[12] write\n"
+            "  arg a1 f32[12] read\n"
+            "  for m < 12 {\n"
+            "    a0[m] = neg(a1[4*m - 11*(m/3)])\n"
+            "  }\n"
+            "}\n");
+}
+
+static void merge_is_refused_for_imperfect_and_dependent_nests(void) {
+    REFUSES(row_sum, "", "merge i k", "not all that the outer");
+    REFUSES(copy_10, "split i 4 -> o n", "merge o n", "depends on the outer");
+    REFUSES(grid, "unroll j", "merge i j", "serial");
+}
+
+/* ---- swap ----------------------------------------------------------------------------------- */
+
+static void swap_exchanges_loops(void) {
+    BECOMES(grid, "swap i j",
+            "kernel \"grid\" {\n"
+            "  arg a0 f32[12] write\n"
+            "  arg a1 f32[12] read\n"
+            "  for j < 3 {\n"
+            "    for i < 4 {\n"
+            "      a0[3*i + j] = neg(a1[i + 4*j])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void swap_may_reorder_updates_but_not_stores(void) {
+    static const char last_wins[] = "kernel \"last\" {\n"
+                                    "  arg a0 f32[8] write\n"
+                                    "  arg a1 f32[12] read\n"
+                                    "  for i < 4 {\n"
+                                    "    for j < 3 {\n"
+                                    "      a0[i + j] = a1[3*i + j]\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    REFUSES(last_wins, "", "swap i j", "same element of a0");
+    KEEPS("kernel \"all\" {\n"
+          "  arg a0 f32[8] read write\n"
+          "  arg a1 f32[12] read\n"
+          "  for i < 4 {\n"
+          "    for j < 3 {\n"
+          "      a0[i + j] += a1[3*i + j]\n"
+          "    }\n"
+          "  }\n"
+          "}\n",
+          "swap i j");
+    /* the last of each row: rows stay apart, the order within them stays */
+    KEEPS("kernel \"rows\" {\n"
+          "  arg a0 f32[4] write\n"
+          "  arg a1 f32[12] read\n"
+          "  for i < 4 {\n"
+          "    for j < 3 {\n"
+          "      a0[i] = a1[3*i + j]\n"
+          "    }\n"
+          "  }\n"
+          "}\n",
+          "swap i j");
+}
+
+static void swap_is_refused_where_trips_depend_on_each_other(void) {
+    REFUSES(recurrence, "", "swap i j", "same element");
+    REFUSES(row_sum, "", "swap i k", "not all that the outer");
+    REFUSES(copy_10, "split i 4 -> o n", "swap o n", "depends on the outer");
+    REFUSES(grid, "par i", "swap i j", "root");
+    KEEPS(scatter, "swap i j");
+}
+
+/* ---- pad ------------------------------------------------------------------------------------ */
+
+static void pad_switches_off_what_outlives_a_trip(void) {
+    BECOMES(row_sum, "pad i 3\npad k 4",
+            "kernel \"row_sum\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 6 {\n"
+            "    def t0 = f32(0)\n"
+            "    for k < 8 {\n"
+            "      t0[0; valid=(5 - k >= 0)] += a1[6*i + k; valid=(3 - i >= 0 and 5 - k >= 0)]\n"
+            "    }\n"
+            "    a0[i; valid=(3 - i >= 0)] = t0[0]\n"
+            "  }\n"
+            "}\n");
+}
+
+static void pad_is_refused_where_inner_trips_depend_on_the_loop(void) {
+    REFUSES(copy_10, "split i 4 -> o n", "pad o 2", "depends on the loop");
+    REFUSES(grid, "vec j", "pad j 4", "serial or parallel");
+}
+
+/* ---- peel ----------------------------------------------------------------------------------- */
+
+static void peel_sets_full_trips_apart(void) {
+    BECOMES(copy_10, "split i 4 -> o n\npeel o",
+            "kernel \"copy\" {\n"
+            "  arg a0 f32[10] write\n"
+            "  arg a1 f32[10] read\n"
+            "  for o < 2 {\n"
+            "    for n < 4 {\n"
+            "      a0[n + 4*o] = a1[n + 4*o]\n"
+            "    }\n"
+            "  }\n"
+            "  for o_1 < 1 {\n"
+            "    for n_1 < 2 {\n"
+            "      a0[n_1 + 8] = a1[n_1 + 8]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void peel_frees_full_trips_of_masks(void) {
+    BECOMES(copy_10, "pad i 4\nsplit i 4 -> o n\npeel o",
+            "kernel \"copy\" {\n"
+            "  arg a0 f32[10] write\n"
+            "  arg a1 f32[10] read\n"
+            "  for o < 2 {\n"
+            "    for n < 4 {\n"
+            "      a0[n + 4*o] = a1[n + 4*o]\n"
+            "    }\n"
+            "  }\n"
+            "  for o_1 < 1 {\n"
+            "    for n_1 < 4 {\n"
+            "      a0[n_1 + 8; valid=(1 - n_1 >= 0)] = a1[n_1 + 8; valid=(1 - n_1 >= 0)]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void peel_gives_the_rest_tiles_of_its_own(void) {
+    BECOMES(row_sum, "pad i 3\nsplit i 3 -> o n\npeel o",
+            "kernel \"row_sum\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[1]\n"
+            "  for o < 1 {\n"
+            "    for n < 3 {\n"
+            "      def t0 = f32(0)\n"
+            "      for k < 6 {\n"
+            "        t0[0] += a1[k + 6*n]\n"
+            "      }\n"
+            "      a0[n] = t0[0]\n"
+            "    }\n"
+            "  }\n"
+            "  for o_1 < 1 {\n"
+            "    for n_1 < 3 {\n"
+            "      def t1 = f32(0)\n"
+            "      for k_1 < 6 {\n"
+            "        t1[0] += a1[k_1 + 6*n_1 + 18; valid=(-n_1 >= 0)]\n"
+            "      }\n"
+            "      a0[n_1 + 3; valid=(-n_1 >= 0)] = t1[0]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void peel_is_refused_where_nothing_is_cut_short(void) {
+    REFUSES(grid, "", "peel i", "nothing in the loop");
+    REFUSES(copy_10, "split i 16 -> o n", "peel o", "cut short");
+    REFUSES(copy_10, "split i 4 -> o n\npar o", "peel o", "serial");
+}
+
+/* ---- bind ----------------------------------------------------------------------------------- */
+
+static void par_needs_root_loops_that_share_nothing(void) {
+    KEEPS(grid, "par i");
+    KEEPS(product, "par i");
+    KEEPS(row_sum, "par i");
+    KEEPS(product, "swap i j\npar j"); /* columns: apart modulo the row's length */
+    KEEPS(product, "split j 3 -> jo ji\nswap i jo\npar jo");
+    KEEPS(scatter, "swap i j\npar j"); /* the index modulo 4 tells j */
+    REFUSES(grid, "", "par j", "root");
+    REFUSES(scatter, "", "par i", "same element of a0");
+    REFUSES(recurrence, "", "par i", "same element of a0");
+    REFUSES("kernel \"sum\" {\n"
+            "  arg a0 f32[1] read write\n"
+            "  arg a1 f32[9] read\n"
+            "  for i < 9 {\n"
+            "    a0[0] += a1[i]\n"
+            "  }\n"
+            "}\n",
+            "", "par i", "same element of a0");
+}
+
+static void par_in_place_needs_the_same_index(void) {
+    KEEPS("kernel \"in place\" {\n"
+          "  arg a0 f32[9] read write\n"
+          "  for i < 9 {\n"
+          "    a0[i] = mul(a0[i], f32(2))\n"
+          "  }\n"
+          "}\n",
+          "par i");
+    REFUSES("kernel \"reversed\" {\n"
+            "  arg a0 f32[9] read write\n"
+            "  for i < 9 {\n"
+            "    a0[i] = mul(a0[-i + 8], f32(2))\n"
+            "  }\n"
+            "}\n",
+            "", "par i", "same element of a0");
+}
+
+static void par_needs_roots_that_do_not_depend_on_each_other(void) {
+    static const char two[] = "kernel \"two\" {\n"
+                              "  arg a0 f32[9] read write\n"
+                              "  arg a1 f32[9] write\n"
+                              "  for i < 9 {\n"
+                              "    a0[i] = f32(1)\n"
+                              "  }\n"
+                              "  for j < 9 {\n"
+                              "    a1[j] = a0[j]\n"
+                              "  }\n"
+                              "}\n";
+    static const char apart[] = "kernel \"apart\" {\n"
+                                "  arg a0 f32[9] write\n"
+                                "  arg a1 f32[9] write\n"
+                                "  arg a2 f32[9] read\n"
+                                "  for i < 9 {\n"
+                                "    a0[i] = a2[i]\n"
+                                "  }\n"
+                                "  for j < 9 {\n"
+                                "    a1[j] = a2[-j + 8]\n"
+                                "  }\n"
+                                "}\n";
+    REFUSES(two, "", "par i", "depend on each other");
+    KEEPS(apart, "par j\npar i");
+}
+
+static void vec_needs_lanes_that_do_not_meet(void) {
+    KEEPS(grid, "vec j");
+    KEEPS(grid, "vec i");
+    KEEPS(row_sum, "vec k"); /* a horizontal reduction */
+    KEEPS(argmax, "vec k");
+    KEEPS(copy_10, "split i 4 -> o n\nvec n"); /* a masked tail */
+    KEEPS(scatter, "vec j");
+    REFUSES(scatter, "", "vec i", "same element of a0");
+    REFUSES(recurrence, "", "vec i", "same element of a0");
+    REFUSES(recurrence, "", "vec j", "one element");
+    REFUSES(row_sum, "", "vec i", "tile is defined inside");
+    REFUSES(grid, "vec i", "vec j", "around it");
+    REFUSES(grid, "vec j", "vec i", "inside it");
+    REFUSES(copy_10, "split i 4 -> o n", "vec o", "differ in trips");
+    REFUSES("kernel \"long\" {\n"
+            "  arg a0 f32[65] write\n"
+            "  for i < 65 {\n"
+            "    a0[i] = f32(1)\n"
+            "  }\n"
+            "}\n",
+            "", "vec i", "lanes");
+}
+
+static void unroll_needs_a_constant_extent(void) {
+    KEEPS(row_sum, "unroll k");
+    REFUSES(copy_10, "split i 4 -> o n", "unroll n", "not constant");
+    KEEPS(row_sum, "unroll k\nserial k");
+}
+
+/* ---- tile ----------------------------------------------------------------------------------- */
+
+static void tile_moves_a_loop_inside_its_reduction(void) {
+    BECOMES(product, "tile t0 j",
+            "kernel \"product\" {\n"
+            "  arg a0 f32[35] read\n"
+            "  arg a1 f32[56] read\n"
+            "  arg a2 f32[40] write\n"
+            "  local t0 f32[8]\n"
+            "  for i < 5 {\n"
+            "    def t0 = f32(0)\n"
+            "    for k < 7 {\n"
+            "      for j < 8 {\n"
+            "        t0[j] += mul(a0[7*i + k], a1[j + 8*k])\n"
+            "      }\n"
+            "    }\n"
+            "    for j_1 < 8 {\n"
+            "      a2[8*i + j_1] = abs(t0[j_1])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void tile_twice_makes_a_register_tile(void) {
+    BECOMES(product, "split i 5 -> io ii\ntile t0 j\ntile t0 ii",
+            "kernel \"product\" {\n"
+            "  arg a0 f32[35] read\n"
+            "  arg a1 f32[56] read\n"
+            "  arg a2 f32[40] write\n"
+            "  local t0 f32[40]\n"
+            "  for io < 1 {\n"
+            "    def t0 = f32(0)\n"
+            "    for k < 7 {\n"
+            "      for ii < 5 {\n"
+            "        for j < 8 {\n"
+            "          t0[8*ii + j] += mul(a0[7*ii + k], a1[j + 8*k])\n"
+            "        }\n"
+            "      }\n"
+            "    }\n"
+            "    for ii_1 < 5 {\n"
+            "      for j_1 < 8 {\n"
+            "        a2[8*ii_1 + j_1] = abs(t0[8*ii_1 + j_1])\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void tile_takes_all_states_and_values_along(void) {
+    BECOMES(argmax, "tile t1 i",
+            "kernel \"argmax\" {\n"
+            "  arg a0 f32[3] write\n"
+            "  arg a1 i64[3] write\n"
+            "  arg a2 f32[24] read\n"
+            "  local t0 f32[3]\n"
+            "  local t1 i64[3]\n"
+            "  def t0 = f32(-inf)\n"
+            "  def t1 = i64(9223372036854775807)\n"
+            "  for k < 8 {\n"
+            "    for i < 3 {\n"
+            "      (t0, t1)[i] argmax= a2[8*i + k], idx(k)\n"
+            "    }\n"
+            "  }\n"
+            "  for i_1 < 3 {\n"
+            "    a0[i_1] = t0[i_1]\n"
+            "    a1[i_1] = t1[i_1]\n"
+            "  }\n"
+            "}\n");
+    BECOMES("kernel \"from\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[4] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 4 {\n"
+            "    def t0 = a1[i]\n"
+            "    for k < 3 {\n"
+            "      t0[0] *= a1[k]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "tile t0 i",
+            "kernel \"from\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[4] read\n"
+            "  local t0 f32[4]\n"
+            "  def t0\n"
+            "  for i < 4 {\n"
+            "    t0[i] = a1[i]\n"
+            "  }\n"
+            "  for k < 3 {\n"
+            "    for i_1 < 4 {\n"
+            "      t0[i_1] *= a1[k]\n"
+            "    }\n"
+            "  }\n"
+            "  for i_2 < 4 {\n"
+            "    a0[i_2] = t0[i_2]\n"
+            "  }\n"
+            "}\n");
+}
+
+static void tile_is_refused_where_it_would_not_keep_the_result(void) {
+    REFUSES(product, "", "tile t0 i", "not defined in that loop");
+    REFUSES(row_sum, "par i", "tile t0 i", "serial or unrolled");
+    REFUSES("kernel \"carried\" {\n"
+            "  arg a0 f32[5] read write\n"
+            "  local t0 f32[1]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(0)\n"
+            "    for k < 3 {\n"
+            "      t0[0] += a0[i]\n"
+            "    }\n"
+            "    a0[i + 1] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "", "tile t0 i", "same element of a0");
+}
+
+/* ---- multi_step ----------------------------------------------------------------------------- */
+
+static void multi_step_gives_each_trip_its_element(void) {
+    BECOMES(row_sum, "split k 2 -> ko ki\nmulti_step t0 ki",
+            "kernel \"row_sum\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[2]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(0)\n"
+            "    def t1 = f32(0)\n"
+            "    for ko < 3 {\n"
+            "      for ki < 2 {\n"
+            "        t1[ki] += a1[6*i + ki + 2*ko]\n"
+            "      }\n"
+            "    }\n"
+            "    for ki_1 < 2 {\n"
+            "      t0[0] += t1[ki_1]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n");
+}
+
+static void multi_step_again_combines_whole_vectors(void) {
+    BECOMES(row_sum, "split k 2 -> ko ki\nmulti_step t0 ki\nmulti_step t1 ko",
+            "kernel \"row_sum\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[2]\n"
+            "  local t2 f32[6]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(0)\n"
+            "    def t1 = f32(0)\n"
+            "    def t2 = f32(0)\n"
+            "    for ko < 3 {\n"
+            "      for ki < 2 {\n"
+            "        t2[ki + 2*ko] += a1[6*i + ki + 2*ko]\n"
+            "      }\n"
+            "    }\n"
+            "    for ko_1 < 3 {\n"
+            "      for ko_e < 2 {\n"
+            "        t1[ko_e] += t2[2*ko_1 + ko_e]\n"
+            "      }\n"
+            "    }\n"
+            "    for ki_1 < 2 {\n"
+            "      t0[0] += t1[ki_1]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n");
+}
+
+static void multi_step_keeps_indices_with_their_values(void) {
+    KEEPS(argmax, "pad k 3\nsplit k 3 -> ko ki\nmulti_step t0 ki\nvec ki");
+}
+
+static void multi_step_is_refused_where_the_tile_does_more(void) {
+    REFUSES(row_sum, "", "multi_step t0 i", "does not live through");
+    REFUSES("kernel \"running\" {\n"
+            "  arg a0 f32[6] write\n"
+            "  arg a1 f32[6] read\n"
+            "  local t0 f32[1]\n"
+            "  def t0 = f32(0)\n"
+            "  for k < 6 {\n"
+            "    t0[0] += a1[k]\n"
+            "    a0[k] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "", "multi_step t0 k", "not only updated");
+}
+
+/* ---- stage ---------------------------------------------------------------------------------- */
+
+static void stage_packs_what_loops_will_load(void) {
+    BECOMES(product, "stage a1 i k j",
+            "kernel \"product\" {\n"
+            "  arg a0 f32[35] read\n"
+            "  arg a1 f32[56] read\n"
+            "  arg a2 f32[40] write\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[56]\n"
+            "  for i < 5 {\n"
+            "    def t1\n"
+            "    for k_1 < 7 {\n"
+            "      for j_1 < 8 {\n"
+            "        t1[j_1 + 8*k_1] = a1[j_1 + 8*k_1]\n"
+            "      }\n"
+            "    }\n"
+            "    for j < 8 {\n"
+            "      def t0 = f32(0)\n"
+            "      for k < 7 {\n"
+            "        t0[0] += mul(a0[7*i + k], t1[j + 8*k])\n"
+            "      }\n"
+            "      a2[8*i + j] = abs(t0[0])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void stage_fills_the_edge_with_zeros(void) {
+    BECOMES(product, "pad j 5\nsplit j 5 -> jo ji\nswap i jo\nstage a1 jo k ji",
+            "kernel \"product\" {\n"
+            "  arg a0 f32[35] read\n"
+            "  arg a1 f32[56] read\n"
+            "  arg a2 f32[40] write\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[35]\n"
+            "  for jo < 2 {\n"
+            "    def t1\n"
+            "    for k_1 < 7 {\n"
+            "      for ji_1 < 5 {\n"
+            "        t1[ji_1 + 5*k_1] = a1[ji_1 + 5*jo + 8*k_1; valid=(7 - ji_1 - 5*jo >= 0)]\n"
+            "      }\n"
+            "    }\n"
+            "    for i < 5 {\n"
+            "      for ji < 5 {\n"
+            "        def t0 = f32(0)\n"
+            "        for k < 7 {\n"
+            "          t0[0] += mul(a0[7*i + k], t1[ji + 5*k])\n"
+            "        }\n"
+            "        a2[8*i + ji + 5*jo; valid=(7 - ji - 5*jo >= 0)] = abs(t0[0])\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void stage_is_refused_for_other_loops_stores_and_tiles(void) {
+    REFUSES(product, "", "stage a1 i k", "exactly these loops");
+    REFUSES(product, "", "stage a1 i k i", "inside that loop");
+    REFUSES(product, "", "stage a2 i j", "stores to that memory");
+    REFUSES(product, "", "stage t0 i j", "only an argument");
+    REFUSES(scatter, "", "stage a2 i i", "inside that loop");
+}
+
+/* ---- whole schedules ------------------------------------------------------------------------ */
+
+static void matrix_product_gets_its_register_tile(void) {
+    KEEPS(product, "pad i 2\npad j 4\nsplit i 2 -> io ii\nsplit j 4 -> jo ji\n"
+                   "split ji 2 -> ju jv\nswap ii jo\nswap io jo\ntile t0 jv\ntile t0 ju\n"
+                   "tile t0 ii\nstage a1 jo k ju jv\nstage a0 io k ii\nvec jv\nvec jv_1\n"
+                   "vec jv_2\nunroll ju\nunroll ju_1\nunroll ii\nunroll ii_1\npar jo");
+}
+
+static void refused_schedule_is_taken_back_whole(void) {
+    str why;
+    str_open(&why, &ctx.heap);
+    kern *k = parse(grid);
+    CHECK_INT(kern_schedule(k, "swap i j\n\n# nothing\nvec j\nvec i\n", &why), -5);
+    CHECK(why.s && strstr(why.s, "around it"));
+    check_text(__LINE__, k, grid);
+    CHECK_INT(kern_schedule(k, "swap i j\n\n# nothing\nvec i\n", &why), 2);
+    kern_close(k);
+    str_free(&why);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    heap_open(&ctx.heap, NULL, &ctx);
+    guard g;
+    guard_open(&ctx.heap, &g);
+    if (setjmp(g.at)) {
+        printf("raised: %s\n", ctx.error);
+        return 1;
+    }
+    RUN(split_by_a_divisor_gives_constant_extents);
+    RUN(split_elsewhere_cuts_the_last_trip_short);
+    RUN(split_is_refused_for_bound_loops_and_taken_names);
+    RUN(merge_undoes_split);
+    RUN(merge_divides_where_memory_is_not_walked_in_step);
+    RUN(merge_is_refused_for_imperfect_and_dependent_nests);
+    RUN(swap_exchanges_loops);
+    RUN(swap_may_reorder_updates_but_not_stores);
+    RUN(swap_is_refused_where_trips_depend_on_each_other);
+    RUN(pad_switches_off_what_outlives_a_trip);
+    RUN(pad_is_refused_where_inner_trips_depend_on_the_loop);
+    RUN(peel_sets_full_trips_apart);
+    RUN(peel_frees_full_trips_of_masks);
+    RUN(peel_gives_the_rest_tiles_of_its_own);
+    RUN(peel_is_refused_where_nothing_is_cut_short);
+    RUN(par_needs_root_loops_that_share_nothing);
+    RUN(par_in_place_needs_the_same_index);
+    RUN(par_needs_roots_that_do_not_depend_on_each_other);
+    RUN(vec_needs_lanes_that_do_not_meet);
+    RUN(unroll_needs_a_constant_extent);
+    RUN(tile_moves_a_loop_inside_its_reduction);
+    RUN(tile_twice_makes_a_register_tile);
+    RUN(tile_takes_all_states_and_values_along);
+    RUN(tile_is_refused_where_it_would_not_keep_the_result);
+    RUN(multi_step_gives_each_trip_its_element);
+    RUN(multi_step_again_combines_whole_vectors);
+    RUN(multi_step_keeps_indices_with_their_values);
+    RUN(multi_step_is_refused_where_the_tile_does_more);
+    RUN(stage_packs_what_loops_will_load);
+    RUN(stage_fills_the_edge_with_zeros);
+    RUN(stage_is_refused_for_other_loops_stores_and_tiles);
+    RUN(matrix_product_gets_its_register_tile);
+    RUN(refused_schedule_is_taken_back_whole);
+    guard_close(&ctx.heap, &g);
+    CHECK_INT(ctx.heap.bytes, 0);
+    return test_end();
+}
