@@ -17,9 +17,13 @@ static void report(const char *name, double value, double floor_, const char *un
                    double slack) {
     int ok = at_least ? value >= floor_ : value <= floor_;
     int bad = at_least ? value < floor_ : value > floor_ * slack;
-    printf("%-12s %10.3f %-10s floor %s %g  %s\n", name, value, unit, at_least ? ">=" : "<=", floor_,
-           ok ? "ok" : bad ? "MISSED" : "slow (machine loaded?)");
-    printf("{\"case\":\"%s\",\"quern\":%.6g,\"unit\":\"%s\",\"floor\":%g}\n", name, value, unit, floor_);
+    printf("%-12s %10.3f %-10s floor %s %g  %s\n", name, value, unit,
+           at_least ? ">=" : "<=", floor_,
+           ok    ? "ok"
+           : bad ? "MISSED"
+                 : "slow (machine loaded?)");
+    printf("{\"case\":\"%s\",\"quern\":%.6g,\"unit\":\"%s\",\"floor\":%g}\n", name, value, unit,
+           floor_);
     failures += bad;
 }
 
@@ -123,9 +127,54 @@ static void bench_rows(qn_ctx *qn, const char *name, bench_fn f) {
     free(e);
 }
 
+/* The demo's step: how much of it is recording the graph and finding its plan, how long kernels took
+ * to compile. */
+static void bench_gpt(void) {
+    enum { BATCH = 16, TIME = 64, STEPS = 20 };
+    qn_ctx *qn = qn_open(NULL);
+    qn_gpt_config config = {
+        .vocabulary = 94, .context = TIME, .layers = 4, .heads = 4, .width = 128};
+    qn_gpt *gpt = qn_gpt_new(qn, &config, 1);
+    qn_optimizer_options options = qn_optimizer_defaults(QN_ADAMW);
+    qn_module *m = qn_gpt_module(gpt);
+    qn_optimizer *o = qn_optimizer_new(qn, &options, qn_module_count(m), qn_module_parameters(m));
+    int32_t ids[BATCH * TIME], *next = ids;
+    double share[STEPS], wall[STEPS];
+    for (int i = 0; i < BATCH * TIME; i++) ids[i] = i * 7919 % 94;
+    for (int step = -3; step < STEPS; step++) {
+        qn_stats a, b;
+        float loss;
+        if (step >= 0) bench_wait_quiet();
+        qn_get_stats(qn, &a);
+        double start = bench_now();
+        qn_scope s = qn_scope_begin(qn);
+        qn_tensor *x = qn_from(qn, QN_I32, 2, (int64_t[]){BATCH, TIME}, ids);
+        qn_tensor *y = qn_from(qn, QN_I32, 2, (int64_t[]){BATCH, TIME}, next);
+        qn_tensor *l = qn_gpt_loss(gpt, x, y);
+        if (qn_optimizer_step(o, l) || qn_read(l, &loss, sizeof loss)) printf("%s\n", qn_error(qn));
+        qn_scope_end(qn, s);
+        double t = bench_now() - start;
+        qn_get_stats(qn, &b);
+        if (step < 0) continue;
+        wall[step] = t;
+        share[step] = (t - (b.run_seconds - a.run_seconds)) / t;
+    }
+    qn_stats st;
+    qn_get_stats(qn, &st);
+    printf("gpt step: %.1f ms, %llu kernels compiled in %.2f s, %llu plans\n",
+           bench_median(wall, STEPS) * 1e3, (unsigned long long)st.compiles, st.compile_seconds,
+           (unsigned long long)st.plans);
+    report("plan_hit", bench_median(share, STEPS), 0.2, "of step", 0, 1);
+    report("compile", st.compile_median * 1e3, 6, "ms", 0, 2);
+    qn_optimizer_free(o);
+    qn_gpt_free(gpt);
+    qn_close(qn);
+}
+
 int main(void) {
     qn_options one = {.threads = 1};
     bench_node();
+    bench_gpt();
     qn_ctx *qn = qn_open(&one);
     if (!qn) return 1;
     bench_gemm(qn);

@@ -354,6 +354,7 @@ typedef struct qn_stats {
     uint64_t planned_peak_bytes;      /* the last plan's own forecast of its arena */
     uint64_t host_bytes;              /* everything taken from the allocator and not given back */
     double plan_seconds, compile_seconds, run_seconds;
+    double compile_median; /* seconds to compile one kernel, to a quarter of a millisecond */
 } qn_stats;
 QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out);
 

@@ -126,6 +126,15 @@ int qn_set(qn_ctx *qn, const char *name, const char *value) {
     return code;
 }
 
+static double median_compile(const run_state *r) {
+    uint64_t half = r->stats.compiles / 2, seen = 0;
+    for (int i = 0; i < COMPILE_BUCKETS; i++) {
+        seen += r->compile_times[i];
+        if (seen > half) return (i + 0.5) * COMPILE_BUCKET;
+    }
+    return 0;
+}
+
 void qn_get_stats(const qn_ctx *qn, qn_stats *out) {
     if (!qn || !out) return;
     const run_state *r = qn->run;
@@ -136,4 +145,5 @@ void qn_get_stats(const qn_ctx *qn, qn_stats *out) {
     out->bytes = r->buffers.bytes + r->arena_size;
     out->peak_bytes = r->buffers.peak + r->arena_size;
     out->host_bytes = qn->heap.bytes;
+    out->compile_median = median_compile(r);
 }

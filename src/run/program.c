@@ -56,8 +56,12 @@ static dev_program *compile(qn_ctx *qn, kern *k) {
     schedule(qn, k);
     kern_passes(k);
     dev_program *p = qn->run->dev->compile(qn->run->dev_state, k);
-    qn->run->stats.compiles += !p->cached;
-    qn->run->stats.compile_seconds += clock_seconds() - start;
+    if (p->cached) return p;
+    double seconds = clock_seconds() - start;
+    size_t bucket = (size_t)(seconds / COMPILE_BUCKET);
+    qn->run->compile_times[bucket < COMPILE_BUCKETS ? bucket : COMPILE_BUCKETS - 1]++;
+    qn->run->stats.compiles++;
+    qn->run->stats.compile_seconds += seconds;
     return p;
 }
 

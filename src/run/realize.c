@@ -23,8 +23,10 @@ void pending_clear(graph *g, bool undo) {
     for (uint32_t i = 0; i < g->pending_count; i++) {
         qn_tensor *t = g->pending[i];
         t->pending = 0;
-        if (undo) tensor_point(t, t->replaced);
-        else node_is_state(g, t->node);
+        if (undo)
+            tensor_point(t, t->replaced);
+        else
+            node_is_state(g, t->node);
         node_unref(g, t->replaced);
         t->replaced = 0;
     }
@@ -245,8 +247,10 @@ int qn_assign(qn_tensor *t, qn_tensor *value) {
     }
     g->pending =
         heap_grow(&qn->heap, g->pending, &g->pending_cap, g->pending_count + 1, sizeof *g->pending);
-    if (node_is_memory(node_at(g, value->node))) tensor_settle(t);
-    else if (!t->pending) add_pending(g, t);
+    if (node_is_memory(node_at(g, value->node)))
+        tensor_settle(t);
+    else if (!t->pending)
+        add_pending(g, t);
     tensor_point(t, value->node);
     guard_close(&qn->heap, &gd);
     return QN_OK;

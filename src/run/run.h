@@ -121,7 +121,9 @@ bool node_is_memory(const graph_node *x);
 /* ---- context.c --------------------------------------------------------------------------------------------------- */
 
 struct program_cache;
-struct plan_cache;
+
+enum { COMPILE_BUCKETS = 400 };
+#define COMPILE_BUCKET 0.25e-3
 
 typedef struct run_state {
     const dev_table *dev;
@@ -135,6 +137,7 @@ typedef struct run_state {
     qn_plan *statics; /* static graphs still open */
     void *arena_memory;
     size_t arena_size;
+    uint32_t compile_times[COMPILE_BUCKETS]; /* kernels by time, COMPILE_BUCKET seconds each */
     uint64_t binding; /* counts changes of dimension variables' values */
     qn_stats stats;
     str text; /* of qn_format */
