@@ -121,7 +121,7 @@ static void null_unload(void *state, dev_program *program) {
 }
 
 static void check_kernel(null_state *n, const kern *k, str *why) {
-    if (!kern_check(k, why))
+    if (kern_verify(k, why) == KERN_BROKEN)
         raise_error(n->ctx, QN_EINTERNAL, "kernel %s: %s", k->name, why->s ? why->s : "");
 }
 

@@ -11,6 +11,7 @@
  *   facts      t - c*f >= 0 with f >= 0 and c > 0 implies t >= 0; c is chosen so that a term goes.
  *   bounded    a fact r - v - .. >= 0 bounds a sum of variables: a new variable w < r + 1 stands
  *              for the sum, which also puts together what was split.
+ *   start      a fact v - r >= 0 gives v = w + r with w >= 0.
  *   split      a floor((c*v + ..)/d) is regular in steps of d/gcd(c, d): v = step*q + r.
  *   atoms      c*min(a, b) is at least both c*a and c*b for c < 0; floor(e/d) lies within
  *              [(e - d + 1)/d, e/d], and t >= 0 where d*t > -d, as t is whole.
@@ -267,6 +268,28 @@ static bool by_bound(proof *p, sym t, int f) {
     return with_extra(p, sym_subst(s, t, 1, &var, &value), w);
 }
 
+/* The fact is v - r >= 0: v gives way to w + r with w >= 0, which brings floors of v to where they
+ * start. */
+static bool by_start(proof *p, sym t, int f) {
+    sym_store *s = p->k->syms;
+    sym_linear terms = sym_terms(s, p->fact[f]);
+    sym var = 0, fact[KERN_FACTS];
+    for (int i = 0; i < terms.n && !var; i++)
+        if (terms.coef[i] == 1 && sym_is_var(s, terms.term[i]) && sym_uses(s, t, terms.term[i]))
+            var = terms.term[i];
+    int64_t most = sym_hi(s, p->fact[f]);
+    if (!var || p->extras == EXTRAS || most < 0 || most == INT64_MAX) return false;
+    sym rest = sym_sub(s, var, p->fact[f]), w = sym_loop(s, "w", sym_const(s, most + 1));
+    sym value = sym_add(s, w, rest);
+    proof inner = *p;
+    for (int i = 0; i < p->facts; i++) fact[i] = sym_subst(s, p->fact[i], 1, &var, &value);
+    inner.fact = fact;
+    inner.extra[inner.extras++] = w;
+    bool proven = prove(&inner, sym_subst(s, t, 1, &var, &value), f + 1);
+    p->budget = inner.budget;
+    return proven;
+}
+
 /* A floor of t over a loop's variable v with constant divisor: v is split as the floor has it. */
 static bool by_split(proof *p, sym t, int first_fact) {
     sym_store *s = p->k->syms;
@@ -298,6 +321,8 @@ static bool prove(proof *p, sym t, int first_fact) {
         if (by_fact(p, t, f)) return true;
     for (int f = first_fact; f < p->facts; f++)
         if (by_bound(p, t, f)) return true;
+    for (int f = first_fact; f < p->facts; f++)
+        if (by_start(p, t, f)) return true;
     return by_split(p, t, first_fact) || by_atom(p, t, first_fact);
 }
 

@@ -93,7 +93,7 @@ static void check(const kern *k, const char *after) {
 #ifdef QN_CHECK
     str why;
     str_open(&why, &k->ctx->heap);
-    if (!kern_check(k, &why))
+    if (kern_verify(k, &why) == KERN_BROKEN) /* bounds of odd reshapes may stay unproven */
         raise_error(k->ctx, QN_EINTERNAL, "kernel %s after %s: %s", k->name, after, why.s);
     str_free(&why);
 #else
