@@ -161,8 +161,8 @@ QN_API void qn_tape_end(qn_tape *tape);
 
 /* One plan computing `outputs` from `inputs`, replayed by qn_run. Inputs must be realized tensors
  * (qn_from); everything else the outputs depend on is a parameter, a realized tensor that is read
- * anew at each run, so qn_assign and qn_write on it are seen. Assignments pending now become part of
- * the plan: each run makes them. Nothing is computed by this call. */
+ * anew at each run, so qn_assign and qn_write on it are seen. Assignments pending now become part
+ * of the plan: each run makes them. Nothing is computed by this call. */
 QN_API qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                            qn_tensor *const *outputs);
 /* outputs[i] receives a fresh tensor each. */

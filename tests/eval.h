@@ -84,6 +84,12 @@ static inline int64_t eval_size(const graph *g, int64_t size) {
 
 /* ---- operations ----------------------------------------------------------------------------- */
 
+static inline scalar eval_integer(qn_dtype d, int64_t v) {
+    uint64_t element = 0;
+    dtype_set_i(d, &element, 0, v);
+    return scalar_from_bits(d, element);
+}
+
 static inline scalar eval_zero(qn_dtype d) {
     return dtype_is_float(d) ? (scalar){.f = 0} : (scalar){.i = 0};
 }
@@ -211,7 +217,7 @@ static inline void eval_node(const graph *g, const graph_node *n, const eval_val
             if (n->op == OP_CONST)
                 r->v[i] = scalar_from_bits(r->dtype, n->bits);
             else if (n->op == OP_IOTA)
-                r->v[i] = scalar_number(r->dtype, (double)at[p[0]]);
+                r->v[i] = eval_integer(r->dtype, at[p[0]]);
             else
                 r->v[i] = eval_leaf[n->buffer][i];
         }

@@ -4,15 +4,11 @@
  * expand an index that is the same along some axes, which costs nothing. */
 #include "graph/graph.h"
 
-#define MODE(name) _Static_assert((int)QN_COMBINE_##name == (int)MONOID_##name, "qn_combine");
-MODE(SET)
-MODE(SUM)
-MODE(PROD)
-MODE(MAX)
-MODE(MIN) MODE(AND) MODE(OR)
-#undef MODE
+#define SAME(name) ((int)QN_COMBINE_##name == (int)MONOID_##name)
+_Static_assert(SAME(SET) && SAME(SUM) && SAME(PROD) && SAME(MAX), "qn_combine is monoids.h");
+_Static_assert(SAME(MIN) && SAME(AND) && SAME(OR), "qn_combine is monoids.h");
 
-    qn_tensor *qn_gather(qn_tensor *x, qn_tensor *index, int axis) {
+qn_tensor *qn_gather(qn_tensor *x, qn_tensor *index, int axis) {
     return build_gather(x, index, axis);
 }
 

@@ -1,9 +1,9 @@
 /* func_join.c - several tensors into one, and one into several.
  *
- * A concatenation is each part padded to the whole size, and a choice between them by masks that are
- * padded alike. Choosing, unlike adding, keeps every value as it is (0 + -0.0 is not -0.0) and works
- * for bools. The masks are constants padded, so the compiler sees them as conditions on the index,
- * not as data. */
+ * A concatenation is each part padded to the whole size, and a choice between them by masks that
+ * are padded alike. Choosing, unlike adding, keeps every value as it is (0 + -0.0 is not -0.0)
+ * and works for bools. The masks are constants padded, so the compiler sees them as conditions
+ * on the index, not as data. */
 #include "graph/graph.h"
 
 /* The first tensor that is there, for its context. */

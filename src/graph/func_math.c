@@ -1,8 +1,9 @@
 /* func_math.c - elementwise functions composed of others.
  *
  * Each is written so that neither its value nor its derivative overflows where the true one does
- * not. The trap is WHERE: its gradient multiplies the branch that was not taken by 0, and 0 times an
- * infinite derivative is NaN. So a branch is kept finite by clamping its own argument first. */
+ * not. The trap is WHERE: its gradient multiplies the branch that was not taken by 0, and 0
+ * times an infinite derivative is NaN. So a branch is kept finite by clamping its own argument
+ * first. */
 #include "graph/graph.h"
 
 #include <float.h>
@@ -118,7 +119,8 @@ qn_tensor *qn_log10(qn_tensor *x) {
     return func_end(f, mul_number(qn_log(func_float(x)), 0.43429448190325182765));
 }
 
-/* Two to the third of the logarithm, then one step of Newton's, which makes it exact to rounding. */
+/* Two to the third of the logarithm, then one step of Newton's, which makes it exact to
+ * rounding. */
 qn_tensor *qn_cbrt(qn_tensor *x) {
     func_frame f = func_begin(qn_context(x), "cbrt");
     x = func_float(x);

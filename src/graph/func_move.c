@@ -1,9 +1,10 @@
 /* func_move.c - movement: where an element of the result comes from.
  *
- * All of it comes down to the six MOVE rows, each a function on indices that the compiler applies to
- * the loads of whoever reads the result. unfold and diagonal are reshapes to a row length that is
- * one off, which shift each row against the one before; the index algebra turns them into plain sums
- * of indices. Only as_strided, whose stride need not fit x's shape, gathers. */
+ * All of it comes down to the six MOVE rows, each a function on indices that the compiler
+ * applies to the loads of whoever reads the result. unfold and diagonal are reshapes to a row
+ * length that is one off, which shift each row against the one before; the index algebra turns
+ * them into plain sums of indices. Only as_strided, whose stride need not fit x's shape,
+ * gathers. */
 #include "graph/graph.h"
 
 #include <math.h>
@@ -20,8 +21,8 @@ static void drop_at(int64_t *dims, int *n, int i) {
     for ((*n)--; i < *n; i++) dims[i] = dims[i + 1];
 }
 
-/* What must stand in place of -1. Sizes that occur on both sides cancel first, so that symbolic ones
- * need no division. */
+/* What must stand in place of -1. Sizes that occur on both sides cancel first, so that symbolic
+ * ones need no division. */
 static int64_t infer_size(const qn_tensor *x, int rank, const int64_t *shape, int hole) {
     int64_t have[QN_MAX_RANK], want[QN_MAX_RANK];
     int n = func_dims(x, have), m = 0;

@@ -1,9 +1,9 @@
 /* func_reduce.c - reductions, primitive and composed.
  *
- * The public form of every reduction takes one axis or QN_ALL, some also a list of axes; both end in
- * a mask of axes. Sums and products of integers are taken in 64 bits, as the array API asks, and
- * those of half-precision floats in f32. Mean and variance are separate reductions over the same
- * axes, which the planner puts into one kernel. */
+ * The public form of every reduction takes one axis or QN_ALL, some also a list of axes; both
+ * end in a mask of axes. Sums and products of integers are taken in 64 bits, as the array API
+ * asks, and those of half-precision floats in f32. Mean and variance are separate reductions
+ * over the same axes, which the planner puts into one kernel. */
 #include "graph/graph.h"
 
 #include <math.h>

@@ -10,8 +10,7 @@
  *   lo hi   the domain tests draw from */
 
 /* making */
-X(TENSOR, full, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value), -, 0, 0,
-  "`value` converted to dtype at every index")
+X(TENSOR, full, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value), -, 0, 0, "`value` converted to dtype at every index")
 X(TENSOR, zeros, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "zeros")
 X(TENSOR, ones, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "ones")
 X(TENSOR, scalar, (qn_ctx *qn, qn_dtype dtype, double value), -, 0, 0, "a tensor of rank 0")
@@ -22,13 +21,13 @@ X(TENSOR, ones_like, (qn_tensor *x), -, 0, 0, "ones in x's dtype and shape")
 X(TENSOR, iota, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int axis), -, 0, 0, "the index along an axis")
 X(TENSOR, arange, (qn_ctx *qn, qn_dtype dtype, double start, double stop, double step), -, 0, 0,
   "start, start + step, ... below stop (above it for a negative step)")
-X(TENSOR, linspace, (qn_ctx *qn, qn_dtype dtype, double start, double stop, int64_t n), -, 0, 0,
-  "n evenly spaced numbers from start to stop, both included")
+X(TENSOR, linspace, (qn_ctx *qn, qn_dtype dtype, double start, double stop, int64_t n), -, 0, 0, "n evenly spaced numbers from start to stop, both included")
 X(TENSOR, eye, (qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns), -, 0, 0, "ones on the diagonal, zeros elsewhere")
 
 /* converting */
 X(TENSOR, cast, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
-  "another dtype: rounded to nearest even, wrapped, or truncated and clamped (NaN gives 0); bool: x != 0")
+  "another dtype: rounded to nearest even, wrapped, or truncated and clamped (NaN gives 0); "
+  "bool: x != 0")
 X(TENSOR, bitcast, (qn_tensor *x, qn_dtype dtype), -, 0, 0, "the same bits as a dtype of equal size")
 
 /* elementwise, one argument */
@@ -61,8 +60,7 @@ X(UNARY, mish, (qn_tensor *x), x * tanhl(log1pl(expl(x))), -6, 6, "x * tanh(soft
 X(UNARY, relu6, (qn_tensor *x), fminl(fmaxl(x, 0), 6), -8, 8, "x clamped to [0, 6]")
 X(UNARY, hardswish, (qn_tensor *x), x * fminl(fmaxl(x + 3, 0), 6) / 6, -4, 4, "x * relu6(x + 3) / 6")
 X(UNARY, hardsigmoid, (qn_tensor *x), fminl(fmaxl(x + 3, 0), 6) / 6, -4, 4, "relu6(x + 3) / 6")
-X(UNARY, selu, (qn_tensor *x), 1.0507009873554805L * (x > 0 ? x : 1.6732632423543772L * expm1l(x)), -4, 4,
-  "scaled elu, constants of Klambauer et al. 2017")
+X(UNARY, selu, (qn_tensor *x), 1.0507009873554805L * (x > 0 ? x : 1.6732632423543772L * expm1l(x)), -4, 4, "scaled elu, constants of Klambauer et al. 2017")
 X(TENSOR, elu, (qn_tensor *x, double alpha), -, 0, 0, "x above 0, else alpha * (e^x - 1)")
 X(TENSOR, leaky_relu, (qn_tensor *x, double slope), -, 0, 0, "x above 0, else slope * x")
 X(TENSOR, clamp, (qn_tensor *x, double lo, double hi), -, 0, 0, "x within [lo, hi]; NaN stays")
@@ -88,20 +86,17 @@ X(TENSOR, variance_axes, (qn_tensor *x, int n, const int *axes, double correctio
 X(TENSOR, std, (qn_tensor *x, int axis, double correction, bool keepdims), -, 0, 0, "square root of the variance")
 X(TENSOR, any, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "bool: is any element non-zero?")
 X(TENSOR, all, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "bool: is every element non-zero?")
-X(TENSOR, norm, (qn_tensor *x, double p, int axis, bool keepdims), -, 0, 0,
-  "(sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero")
+X(TENSOR, norm, (qn_tensor *x, double p, int axis, bool keepdims), -, 0, 0, "(sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero")
 X(TENSOR, logsumexp, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "log(sum e^x) without overflow")
 
 /* movement: no element is copied or computed */
-X(TENSOR, reshape, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0,
-  "the same elements in row-major order; one size may be -1, meaning what is left")
+X(TENSOR, reshape, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0, "the same elements in row-major order; one size may be -1, meaning what is left")
 X(TENSOR, permute, (qn_tensor *x, int n, const int *axes), -, 0, 0, "axis i of the result is axis axes[i] of x")
 X(TENSOR, transpose, (qn_tensor *x, int a, int b), -, 0, 0, "axes a and b exchanged")
-X(TENSOR, expand, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0,
-  "broadcast to a shape; -1 keeps a size")
+X(TENSOR, expand, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0, "broadcast to a shape; -1 keeps a size")
 X(TENSOR, slice, (qn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step), -, 0, 0,
-  "elements start, start + step, ... before stop; as in NumPy negative ones count from the end and "
-  "what is outside is cut off; stop QN_END: as far as it goes; step may be negative")
+  "elements start, start + step, ... before stop; as in NumPy negative ones count from the end "
+  "and what is outside is cut off; stop QN_END: as far as it goes; step may be negative")
 X(TENSOR, select, (qn_tensor *x, int axis, int64_t index), -, 0, 0, "x at one index of an axis, which is dropped")
 X(TENSOR, flip, (qn_tensor *x, int axis), -, 0, 0, "an axis, or with QN_ALL every axis, in reverse order")
 X(TENSOR, as_strided, (qn_tensor *x, int rank, const int64_t *shape, const int64_t *strides, int64_t offset), -, 0, 0,
@@ -115,8 +110,7 @@ X(TENSOR, unsqueeze, (qn_tensor *x, int axis), -, 0, 0, "a new axis of size 1 at
 X(TENSOR, flatten, (qn_tensor *x, int first, int last), -, 0, 0, "axes first to last (included) merged into one")
 X(TENSOR, unfold, (qn_tensor *x, int axis, int64_t size, int64_t step), -, 0, 0,
   "windows of `size` elements every `step` along an axis; the place within is a new last axis")
-X(TENSOR, diagonal, (qn_tensor *x, int64_t offset), -, 0, 0,
-  "elements [.., i, i + offset] of the last two axes as a new last axis")
+X(TENSOR, diagonal, (qn_tensor *x, int64_t offset), -, 0, 0, "elements [.., i, i + offset] of the last two axes as a new last axis")
 X(TENSOR, triu, (qn_tensor *x, int64_t k), -, 0, 0, "zeros below the k-th diagonal of the last two axes")
 X(TENSOR, tril, (qn_tensor *x, int64_t k), -, 0, 0, "zeros above the k-th diagonal of the last two axes")
 
@@ -127,63 +121,58 @@ X(TENSOR, vstack, (int n, qn_tensor *const *xs), -, 0, 0, "concat along axis 0; 
 X(TENSOR, hstack, (int n, qn_tensor *const *xs), -, 0, 0, "concat along axis 1; vectors along axis 0")
 X(STATUS, split, (qn_tensor *x, int n, const int64_t *sizes, int axis, qn_tensor **out), -, 0, 0,
   "n consecutive parts of the given sizes, which make up the axis")
-X(STATUS, chunk, (qn_tensor *x, int n, int axis, qn_tensor **out), -, 0, 0,
-  "n consecutive parts, the first ones larger by one where n does not divide")
-X(TENSOR, tile, (qn_tensor *x, int n, const int64_t *times), -, 0, 0,
-  "the whole repeated along the last n axes; new axes in front where n is above x's rank")
+X(STATUS, chunk, (qn_tensor *x, int n, int axis, qn_tensor **out), -, 0, 0, "n consecutive parts, the first ones larger by one where n does not divide")
+X(TENSOR, tile, (qn_tensor *x, int n, const int64_t *times), -, 0, 0, "the whole repeated along the last n axes; new axes in front where n is above x's rank")
 X(TENSOR, repeat_interleave, (qn_tensor *x, int64_t times, int axis), -, 0, 0, "each element repeated along an axis")
-X(STATUS, meshgrid, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0,
-  "n vectors expanded to their common grid, the first along axis 0")
+X(STATUS, meshgrid, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0, "n vectors expanded to their common grid, the first along axis 0")
 
 /* computed indices: negative ones are not special, those outside give 0 or are dropped */
-X(TENSOR, gather, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0,
-  "x[.., index[..], ..] along an axis; index has x's shape on all others")
+X(TENSOR, gather, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "x[.., index[..], ..] along an axis; index has x's shape on all others")
 X(TENSOR, scatter, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, qn_combine combine), -, 0, 0,
-  "x with src[..] combined into place index[..] along an axis; with QN_COMBINE_SET the last one stays")
-X(TENSOR, take, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0,
-  "x at the indices along an axis, which is replaced by index's axes")
-X(TENSOR, take_along_axis, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0,
-  "gather, broadcasting x and index on the other axes")
-X(TENSOR, index_add, (qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src), -, 0, 0,
-  "x with slice i of src added to slice index[i]; index has rank 1")
+  "x with src[..] combined into place index[..] along an axis; with QN_COMBINE_SET the last "
+  "one stays")
+X(TENSOR, take, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "x at the indices along an axis, which is replaced by index's axes")
+X(TENSOR, take_along_axis, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "gather, broadcasting x and index on the other axes")
+X(TENSOR, index_add, (qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src), -, 0, 0, "x with slice i of src added to slice index[i]; index has rank 1")
 X(TENSOR, one_hot, (qn_tensor *index, int64_t classes, qn_dtype dtype), -, 0, 0, "a new last axis with 1 at the index, 0 elsewhere")
 X(TENSOR, embedding, (qn_tensor *weight, qn_tensor *index), -, 0, 0, "rows of weight at indices of any shape")
 
 /* products */
 X(TENSOR, matmul, (qn_tensor *x, qn_tensor *y), -, 0, 0,
-  "matrix product over x's last and y's last but one axis, batched and broadcast over the others; a vector is a row or column")
+  "matrix product over x's last and y's last but one axis, batched and broadcast over the "
+  "others; a vector is a row or column")
 X(TENSOR, dot, (qn_tensor *x, qn_tensor *y), -, 0, 0, "inner product of two vectors")
 X(TENSOR, outer, (qn_tensor *x, qn_tensor *y), -, 0, 0, "x[i] * y[j] of two vectors")
 X(TENSOR, tensordot, (qn_tensor *x, qn_tensor *y, int n, const int *x_axes, const int *y_axes), -, 0, 0,
   "sum over n pairs of axes; the others of x, then of y, remain")
 X(TENSOR, einsum, (const char *spec, int n, qn_tensor *const *xs), -, 0, 0,
-  "Einstein summation, e.g. \"bij,bjk->bik\"; axes go by letters, repeated ones take the diagonal, \"...\" broadcasts")
+  "Einstein summation, e.g. \"bij,bjk->bik\"; axes go by letters, repeated ones take the "
+  "diagonal, \"...\" broadcasts")
 X(TENSOR, linear, (qn_tensor *x, qn_tensor *w, qn_tensor *b), -, 0, 0, "x @ transpose(w) + b with w of shape [out, in]; b may be NULL")
 
 /* neural networks */
 X(TENSOR, softmax, (qn_tensor *x, int axis), -, 0, 0, "e^x over its sum along an axis")
 X(TENSOR, log_softmax, (qn_tensor *x, int axis), -, 0, 0, "logarithm of softmax without overflow")
 X(TENSOR, layer_norm, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps), -, 0, 0,
-  "(x - mean) / sqrt(variance + eps) over the last axis, times gamma, plus beta (either may be NULL)")
-X(TENSOR, rms_norm, (qn_tensor *x, qn_tensor *gamma, double eps), -, 0, 0,
-  "x / sqrt(mean(x*x) + eps) over the last axis, times gamma (may be NULL)")
+  "(x - mean) / sqrt(variance + eps) over the last axis, times gamma, plus beta (either may be "
+  "NULL)")
+X(TENSOR, rms_norm, (qn_tensor *x, qn_tensor *gamma, double eps), -, 0, 0, "x / sqrt(mean(x*x) + eps) over the last axis, times gamma (may be NULL)")
 X(TENSOR, group_norm, (qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tensor *beta, double eps), -, 0, 0,
-  "layer_norm of [N, C, ...] over each group of channels and all later axes; gamma and beta: [C] or NULL")
+  "layer_norm of [N, C, ...] over each group of channels and all later axes; gamma and beta: "
+  "[C] or NULL")
 X(TENSOR, attention, (qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal), -, 0, 0,
-  "softmax(q @ transpose(k) / sqrt(D)) @ v over [.., T, D]; causal: query i sees keys up to i + Tk - Tq")
+  "softmax(q @ transpose(k) / sqrt(D)) @ v over [.., T, D]; causal: query i sees keys up to i "
+  "+ Tk - Tq")
 X(TENSOR, dropout, (qn_tensor *x, double p, qn_tensor *key), -, 0, 0, "zeros with probability p, the rest times 1 / (1-p)")
-X(TENSOR, cross_entropy, (qn_tensor *logits, qn_tensor *labels), -, 0, 0,
-  "mean of -log_softmax(logits, -1) at the labels: [.., C] logits, [..] integers")
+X(TENSOR, cross_entropy, (qn_tensor *logits, qn_tensor *labels), -, 0, 0, "mean of -log_softmax(logits, -1) at the labels: [.., C] logits, [..] integers")
 X(TENSOR, nll_loss, (qn_tensor *log_p, qn_tensor *labels), -, 0, 0, "mean of -log_p at the labels")
 X(TENSOR, mse_loss, (qn_tensor *x, qn_tensor *y), -, 0, 0, "mean of (x - y)^2")
 X(TENSOR, l1_loss, (qn_tensor *x, qn_tensor *y), -, 0, 0, "mean of |x - y|")
-X(TENSOR, huber_loss, (qn_tensor *x, qn_tensor *y, double delta), -, 0, 0,
-  "mean of d*d/2 for d = |x - y| up to delta, delta * (d - delta/2) beyond")
+X(TENSOR, huber_loss, (qn_tensor *x, qn_tensor *y, double delta), -, 0, 0, "mean of d*d/2 for d = |x - y| up to delta, delta * (d - delta/2) beyond")
 X(TENSOR, bce_with_logits, (qn_tensor *x, qn_tensor *y), -, 0, 0, "mean of -(y*log_sigmoid(x) + (1-y)*log_sigmoid(-x))")
 
 /* random numbers: a function of the key, so the same key gives the same numbers everywhere */
-X(TENSOR, key, (qn_ctx *qn, uint64_t seed), -, 0, 0,
-  "a key of shape [2], u32; one from qn_from serves as well, and may change without a new plan")
+X(TENSOR, key, (qn_ctx *qn, uint64_t seed), -, 0, 0, "a key of shape [2], u32; one from qn_from serves as well, and may change without a new plan")
 X(TENSOR, key_fold, (qn_tensor *key, uint64_t data), -, 0, 0, "another key, independent for each value of data")
 X(TENSOR, random_bits, (qn_tensor *key, int rank, const int64_t *shape), -, 0, 0,
   "u32 from Threefry-2x32-20 (Salmon et al. 2011), the counter being the flat index")

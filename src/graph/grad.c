@@ -1,16 +1,16 @@
 /* grad.c - gradients: from a graph to a graph.
  *
- * The nodes below y are walked once in dependency order to find those that lie on a way from an x to
- * y, and once backward, each passing the sum of what its users gave it on to its sources by the rule
- * of its row in ops.h (grad_rules.c). So a shared node is visited once, nothing is computed for what
- * does not depend on any x, and since rules make ordinary nodes, a gradient can be differentiated
- * again.
+ * The nodes below y are walked once in dependency order to find those that lie on a way from an x
+ * to y, and once backward, each passing the sum of what its users gave it on to its sources by the
+ * rule of its row in ops.h (grad_rules.c). So a shared node is visited once, nothing is computed
+ * for what does not depend on any x, and since rules make ordinary nodes, a gradient can be
+ * differentiated again.
  *
  * Only floats have gradients: ways through integers, bools, DETACH and rows without a rule end
- * there. They also end at a realized tensor that has forgotten its history. That one is a leaf like
- * any other where it was meant to be one, as a parameter is; but if an x is not reached at all and
- * such a leaf once was computed from data, the zeros would most likely be wrong, and the call is
- * refused. Tensors that were assigned are meant to be leaves. */
+ * there. They also end at a realized tensor that has forgotten its history. That one is a leaf
+ * like any other where it was meant to be one, as a parameter is; but if an x is not reached at
+ * all and such a leaf once was computed from data, the zeros would most likely be wrong, and the
+ * call is refused. Tensors that were assigned are meant to be leaves. */
 #include "graph/graph.h"
 
 static uint32_t grad_place(const grad *c, node_id n) {

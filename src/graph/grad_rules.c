@@ -1,10 +1,10 @@
 /* grad_rules.c - how each row of ops.h passes a gradient on to its sources.
  *
- * A rule gets its node n, whose value it may use, and the gradient g of n, of n's shape and dtype. It
- * gives each source a gradient of that source's shape and dtype. Where the derivative does not exist
- * the rules choose: 0 for |x| at 0; for maximum, minimum and the reductions MAX and MIN an equal
- * share for each that attains the value. Formulas use n itself where that saves work: e^x is its own
- * derivative. */
+ * A rule gets its node n, whose value it may use, and the gradient g of n, of n's shape and
+ * dtype. It gives each source a gradient of that source's shape and dtype. Where the derivative
+ * does not exist the rules choose: 0 for |x| at 0; for maximum, minimum and the reductions MAX
+ * and MIN an equal share for each that attains the value. Formulas use n itself where that saves
+ * work: e^x is its own derivative. */
 #include "graph/graph.h"
 
 #include <math.h>

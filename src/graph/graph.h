@@ -77,8 +77,7 @@ typedef struct monoid_row {
 extern const monoid_row monoid_rows[MONOID_COUNT];
 int monoid_of_reduction(int op); /* OP_SUM -> MONOID_SUM, ... */
 
-/* ---- dtype.c ------------------------------------------------------------------------------------
- */
+/* ---- dtype.c --------------------------------------------------------------------------------- */
 
 static inline bool dtype_is_float(int d) {
     return d >= QN_F16;
@@ -103,8 +102,7 @@ int64_t dtype_wrap(qn_dtype d, int64_t v); /* to an integer's range; bool: the l
 double dtype_from_i64(qn_dtype d, int64_t v);
 double dtype_from_u64(qn_dtype d, uint64_t v);
 
-/* ---- scalar.c: the meaning of ELEM rows, for folding and for the oracle
- * ------------------------------ */
+/* ---- scalar.c: the meaning of ELEM rows, for folding and for the oracle ---------------------- */
 
 /* A scalar value: floats in f (exactly the dtype's value), everything else in i (sign- or zero-
  * extended; bool 0/1). */
@@ -123,8 +121,7 @@ scalar scalar_from_bits(qn_dtype dtype, uint64_t bits);
 scalar scalar_number(qn_dtype dtype, double v); /* converted as by CAST */
 scalar scalar_identity(int monoid, qn_dtype dtype);
 
-/* ---- node.c
- * ---------------------------------------------------------------------------------------- */
+/* ---- node.c ---------------------------------------------------------------------------------- */
 
 enum {
     NODE_REALIZED = 1, /* carries a buffer */
@@ -170,6 +167,7 @@ typedef struct graph {
     node_id *loose;  /* nodes made since the last graph_settle: nobody may hold them yet */
     uint32_t loose_count, loose_cap;
     uint32_t mark_base, mark_next; /* see graph_mark */
+    uint64_t rules[OP_COUNT];      /* sets of rules tried for an operation */
     str text;                      /* scratch for error texts */
     const char *func;              /* the composed function under way, for error texts */
     /* dimension variables: var[i] is a sym with current value bound[i], -1: unbound */
@@ -214,8 +212,7 @@ void node_is_state(graph *g, node_id n); /* it was assigned */
 uint32_t graph_mark(graph *g);           /* begin a traversal: see order.c */
 void graph_forget_history(graph *g);     /* at the last tape's end: realized nodes become BUFFERs */
 
-/* ---- shape.c
- * ------------------------------------------------------------------------------------------ */
+/* ---- shape.c --------------------------------------------------------------------------------- */
 
 /* Dims as syms of g->syms; constants compare by id. */
 static inline int node_rank(const graph *g, node_id n) {
@@ -246,8 +243,7 @@ void shape_text(const graph *g, tuple_id shape, str *out); /* "[2, t, 64]" */
 bool shape_broadcast(graph *g, tuple_id a, tuple_id b,
                      tuple_id *out); /* NumPy's rule; false: do not fit */
 
-/* ---- tensor.c: handles and scopes
- * ----------------------------------------------------------------------- */
+/* ---- tensor.c: handles and scopes ------------------------------------------------------------ */
 
 struct qn_tensor {
     qn_ctx *ctx;
@@ -277,8 +273,7 @@ func_frame func_begin(qn_ctx *qn, const char *name); /* qn NULL: everything give
 qn_tensor *func_end(func_frame f, qn_tensor *result);
 void tensor_close(graph *g);
 
-/* ---- make.c: nodes from nodes, unchecked
- * ----------------------------------------------------------- */
+/* ---- make.c: nodes from nodes, unchecked ----------------------------------------------------- */
 
 /* What is given fits; sizes are syms; results are as those of node_make. Where nothing changes the
  * argument itself comes back. */
@@ -307,8 +302,7 @@ tuple_id reduced_shape(graph *g, tuple_id shape, uint32_t axis_mask, bool keep);
 sym padded_size(sym_store *s, sym n, const int64_t *lo_hi_interior); /* of one axis */
 uint32_t node_axes(const graph *g, node_id x); /* a reduction's or flip's axes as a mask */
 
-/* ---- build.c: checked constructors behind the public API
- * --------------------------------------------------- */
+/* ---- build.c: checked constructors behind the public API ------------------------------------- */
 
 /* Each checks its arguments, reports by fail() with the operation's name, shapes and dtypes, opens
  * a guard, and gives NULL on error or on NULL input. Attributes, as stored in the node: IOTA
@@ -332,7 +326,7 @@ qn_tensor *build_mark(int op, qn_tensor *x);
 bool build_axis(const qn_tensor *x, const char *op, int axis,
                 int *out); /* negative axes; reports */
 
-/* ---- func.c: helpers of the composed functions --------------------------------------------- */
+/* ---- func.c: helpers of the composed functions ----------------------------------------------- */
 
 /* All take NULL for "failed before" and pass it on; sizes are the user's (see shape.c). */
 int func_dims(const qn_tensor *x, int64_t *dims); /* the rank; dims: QN_MAX_RANK places */
@@ -364,7 +358,7 @@ qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
 qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* func_index.c */
 void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func_random.c */
 
-/* ---- grad.c, grad_rules.c --------------------------------------------------------------------- */
+/* ---- grad.c, grad_rules.c -------------------------------------------------------------------- */
 
 /* One differentiation under way. Arrays go by a node's place in `order`. */
 typedef struct grad {
@@ -380,24 +374,23 @@ extern grad_rule *const grad_rules[OP_COUNT]; /* NULL: no gradient */
 bool grad_wants(const grad *c, node_id n, int source);
 void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where not wanted */
 
-/* ---- empty.c ---------------------------------------------------------------------------------
- */
+/* ---- rules.c, rules_move.c ------------------------------------------------------------------- */
 
-/* The constant that a node without elements, or over a source without elements, is; or 0. */
-node_id empty_apply(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src);
+enum {
+#define X(name, ...) RULE_##name,
+#include "graph/rules.h"
+#undef X
+    RULE_COUNT
+};
+/* Another existing or simpler node of the same value as the node about to be made, or 0. */
+node_id rules_apply(graph *g, const graph_node *n);
+void rules_open(graph *g);
+bool rule_sees(const graph *g, node_id n, int op); /* is it that op, and not realized? */
+#define X(name, ...) node_id rule_##name(graph *g, const graph_node *n);
+#include "graph/rules.h"
+#undef X
 
-/* ---- rules.c
- * -------------------------------------------------------------------------------------------------
- */
-
-/* The rule table: given a node about to be made, another existing or simpler node of the same
- * value, or 0. Every rule keeps IEEE results exactly (no x+0 -> x for floats: -0). */
-node_id rules_apply(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
-                    tuple_id attr, uint64_t bits);
-
-/* ---- order.c
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- order.c --------------------------------------------------------------------------------- */
 
 /* Nodes reachable from `roots` in dependency order (sources first) into an arena array; realized
  * nodes are leaves when `stop_at_realized`. No recursion in depth. Until the next traversal, a

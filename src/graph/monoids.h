@@ -1,13 +1,13 @@
-/* monoids.h - how partial results merge, one row each. Vector lanes, unrolled accumulators, threads and
- * split reductions all rely on nothing but this row: combine is associative and commutative.
+/* monoids.h - how partial results merge, one row each. Vector lanes, unrolled accumulators, threads
+ * and split reductions all rely on nothing but this row: combine is associative and commutative.
  *
  * X(NAME, name, states, COMBINE, identity_f, identity_i)
  *   states    components of the state: 1, or 2 for (value, index)
  *   COMBINE   the op that merges one-component states (ops.h); for two components it says which
  *             value wins, ties going to the smaller index, NaN winning over numbers
- *   identity  of the value component for floats and for integers (of dtype's lowest/highest: LOWEST,
- *             HIGHEST); an index component starts at the largest i64 */
-X(SET, "=", 1, CONST, 0, 0) /* plain store: the last value stays (not a monoid; stores use the same form) */
+ *   identity  of the value component for floats and for integers (LOWEST, HIGHEST: of the dtype);
+ *             an index component starts at the largest i64 */
+X(SET, "=", 1, CONST, 0, 0) /* a plain store: the last stays; no monoid, but stored alike */
 X(SUM, "+=", 1, ADD, 0, 0)
 X(PROD, "*=", 1, MUL, 1, 1)
 X(MAX, "max=", 1, MAXIMUM, -INFINITY, LOWEST)

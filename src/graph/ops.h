@@ -1,6 +1,6 @@
-/* ops.h - the primitive operations, one row each. Everything about an op follows from its row: enum,
- * names, dtype and shape rules, constant folding, the oracle's meaning, gradients, gradient checks,
- * operator tests, benchmark cases, public prototypes, Python methods and docs/ops.md.
+/* ops.h - the primitive operations, one row each. Everything about an op follows from its row:
+ * enum, names, dtype and shape rules, constant folding, the oracle's meaning, gradients, gradient
+ * checks, operator tests, benchmark cases, public prototypes, Python methods and docs/ops.md.
  *
  * X(NAME, name, arity, CLASS, TYPES, F, I, GRAD, lo, hi, doc)
  *   CLASS  LEAF no sources; ELEM elementwise over equal shapes; MOVE a function on indices, never a
@@ -8,11 +8,11 @@
  *          MARK an identity that means something to a later stage
  *   TYPES  which dtypes it takes and gives (graph/dtype.c):
  *            FLOAT float, same out; NUM int or float, same out; INT integers, same; BITS bool and
- *            integers, same; ANY every dtype, same; CMP any equal pair, bool out; SELECT bool, then an
- *            equal pair; TO out dtype is an attribute; NONE decided by the constructor
+ *            integers, same; ANY every dtype, same; CMP any equal pair, bool out; SELECT bool, then
+ *            an equal pair; TO out dtype is an attribute; NONE decided by the constructor
  *   F      its value for floats, in double, of x, y, z ("-": not defined for floats)
- *   I      its value for integers, in T = int64_t or uint64_t, of x, y, z; results wrap to the dtype
- *   GRAD   its rule in grad.c: grad_<GRAD>, or NONE where the derivative is zero or does not exist
+ *   I      its value for integers, in T = int64_t or uint64_t, of x, y, z; wraps to the dtype
+ *   GRAD   its rule in grad_rules.c: rule_<GRAD>; NONE where there is no derivative, or it is 0
  *   lo hi  the domain tests draw from (floats)
  * Rows of CLASS other than ELEM have "-" for F and I; their meaning is dev/ref's plain loops.
  * The reductions' identity and combine are rows of graph/monoids.h. */
@@ -83,7 +83,7 @@ X(PAD, "pad", 1, MOVE, ANY, -, -, pad, -4, 4, "zeros before, after and between (
 X(SLICE, "slice", 1, MOVE, ANY, -, -, slice, -4, 4, "start, size and positive step per axis")
 X(FLIP, "flip", 1, MOVE, ANY, -, -, flip, -4, 4, "axes in reverse order")
 
-/* reductions; attribute: sorted axes; the result has the other axes. Empty ones give the identity */
+/* reductions over sorted axes, which the result lacks; empty ones give the identity */
 X(SUM, "sum", 1, REDUCE, NUM, -, -, sum, -4, 4, "sum over axes")
 X(PROD, "prod", 1, REDUCE, NUM, -, -, prod, 0.5, 2, "product over axes")
 X(MAX, "max", 1, REDUCE, ANY, -, -, max, -4, 4, "largest over axes; NaN when one is there")

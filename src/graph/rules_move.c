@@ -1,0 +1,362 @@
+/* rules_move.c - the rules about movement and reductions (see rules.c).
+ *
+ * Movements of the same kind compose into one, a constant is the same from everywhere, counting
+ * stays counting where its axis stays whole, and a reduction need not look at what it can know:
+ * axes of size 1, repetitions, padding. Sizes are expressions; a rule holds only where it is proven
+ * for all values of the variables. */
+#include "graph/graph.h"
+
+#include <math.h>
+
+static const int64_t *dims_of(const graph *g, node_id n) {
+    int rank;
+    return node_dims(g, n, &rank);
+}
+
+static const int64_t *attr_of(const graph *g, const graph_node *n) {
+    int count;
+    return graph_tuple_get(g, n->attr, &count);
+}
+
+static node_id source_of(const graph *g, node_id n) {
+    return g->node[n].src[0];
+}
+
+static node_id constant_like(graph *g, const graph_node *n, uint64_t bits) {
+    return node_make(g, OP_CONST, (qn_dtype)n->dtype, n->shape, 0, NULL, 0, bits);
+}
+
+/* ---- nothing there -------------------------------------------------------------------------- */
+
+static bool is_empty(const graph *g, tuple_id shape) {
+    int rank;
+    const int64_t *dim = graph_tuple_get(g, shape, &rank);
+    for (int i = 0; i < rank; i++)
+        if (dim[i] == SYM_ZERO) return true;
+    return false;
+}
+
+/* So no later stage meets a loop that is known to run no trip. That is more than tidiness: the
+ * variable of such a loop has no value, expressions over it fold as if it were constant, and what
+ * is hoisted out of the loop would touch memory that is not there. Sizes that are empty only for
+ * some values of a dimension variable stay variable and keep their loops. */
+node_id rule_empty(graph *g, const graph_node *n) {
+    if (is_empty(g, n->shape)) return constant_like(g, n, 0);
+    if (!n->sources) return 0;
+    if (n->op == OP_SCATTER) return is_empty(g, g->node[n->src[1]].shape) ? n->src[0] : 0;
+    if (!is_empty(g, g->node[n->src[0]].shape)) return 0;
+    if (n->op == OP_PAD || n->op == OP_GATHER) return constant_like(g, n, 0);
+    if (op_rows[n->op].class_ != CLASS_REDUCE || op_rows[n->op].types == TYPES_TO) return 0;
+    scalar identity = scalar_identity(monoid_of_reduction(n->op), (qn_dtype)n->dtype);
+    return make_const(g, (qn_dtype)n->dtype, n->shape, identity);
+}
+
+/* ---- constants and counting ----------------------------------------------------------------- */
+
+/* Padding is zeros, so only a zero constant goes through it. */
+node_id rule_move_constant(graph *g, const graph_node *n) {
+    const graph_node *x = node_at(g, n->src[0]);
+    if (x->op != OP_CONST || (n->op == OP_PAD && x->bits != 0)) return 0;
+    return constant_like(g, n, x->bits);
+}
+
+node_id rule_iota_of_one(graph *g, const graph_node *n) {
+    int rank;
+    const int64_t *dims = graph_tuple_get(g, n->shape, &rank);
+    return dims[attr_of(g, n)[0]] == SYM_ONE ? constant_like(g, n, 0) : 0;
+}
+
+/* The axis of `shape` that stands where `axis` stood before a reshape: as much in front of it, and
+ * of the same size. -1: none. */
+static int reshaped_axis(graph *g, node_id x, int axis, tuple_id shape) {
+    int rank;
+    const int64_t *from = dims_of(g, x), *to = graph_tuple_get(g, shape, &rank);
+    sym before = shape_product(g, axis, from);
+    for (int i = 0; i < rank; i++)
+        if (to[i] == from[axis] && shape_product(g, i, to) == before) return i;
+    return -1;
+}
+
+/* Where counting along an axis ends up: the axis of the result along which the result counts in the
+ * same way; -1: nowhere. */
+static int moved_axis(graph *g, const graph_node *n, int axis) {
+    node_id x = n->src[0];
+    const int64_t *p = attr_of(g, n);
+    int rank;
+    const int64_t *to = graph_tuple_get(g, n->shape, &rank);
+    switch (n->op) {
+    case OP_RESHAPE:
+        return reshaped_axis(g, x, axis, n->shape);
+    case OP_PERMUTE:
+        for (int i = 0; i < rank; i++)
+            if (p[i] == axis) return i;
+        return -1;
+    case OP_EXPAND:
+        return to[axis] == dims_of(g, x)[axis] ? axis : -1;
+    case OP_SLICE:
+        return p[3 * axis] == SYM_ZERO && p[3 * axis + 2] == 1 ? axis : -1;
+    default: { /* FLIP */
+        int count;
+        graph_tuple_get(g, n->attr, &count);
+        for (int i = 0; i < count; i++)
+            if (p[i] == axis) return -1;
+        return axis;
+    }
+    }
+}
+
+/* Or one place of it: a slice of size 1 at a constant. */
+node_id rule_move_iota(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_IOTA)) return 0;
+    int axis = (int)attr_of(g, node_at(g, n->src[0]))[0], to = moved_axis(g, n, axis);
+    if (to >= 0) return make_iota(g, (qn_dtype)n->dtype, n->shape, to);
+    int64_t start;
+    const int64_t *p = attr_of(g, n);
+    if (n->op != OP_SLICE || p[3 * axis + 1] != SYM_ONE) return 0;
+    if (!sym_is_const(g->syms, (sym)p[3 * axis], &start)) return 0;
+    scalar place = {.i = start};
+    if (dtype_is_float(n->dtype)) place.f = dtype_from_i64((qn_dtype)n->dtype, start);
+    return make_const(g, (qn_dtype)n->dtype, n->shape, place);
+}
+
+/* ---- nothing moves -------------------------------------------------------------------------- */
+
+node_id rule_move_nothing(graph *g, const graph_node *n) {
+    node_id x = n->src[0];
+    int rank, count;
+    const int64_t *dims = graph_tuple_get(g, n->shape, &rank);
+    const int64_t *p = graph_tuple_get(g, n->attr, &count);
+    bool in_place = n->shape == g->node[x].shape;
+    if (n->op == OP_FLIP) { /* axes of size 1 need no flipping */
+        uint32_t mask = 0;
+        for (int i = 0; i < count; i++)
+            if (dims[p[i]] != SYM_ONE) mask |= 1u << p[i];
+        return __builtin_popcount(mask) < count ? make_flip(g, x, mask) : 0;
+    }
+    for (int i = 0; in_place && i < rank; i++) {
+        if (n->op == OP_PERMUTE) in_place = p[i] == i;
+        if (n->op == OP_PAD) in_place = p[3 * i] == SYM_ZERO && p[3 * i + 1] == SYM_ZERO;
+        if (n->op == OP_PAD) in_place &= p[3 * i + 2] == 0;
+        if (n->op == OP_SLICE) in_place = p[3 * i] == SYM_ZERO && p[3 * i + 2] == 1;
+    }
+    return in_place ? x : 0;
+}
+
+/* ---- two movements in one ------------------------------------------------------------------- */
+
+node_id rule_reshape_twice(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_RESHAPE)) return 0;
+    return make_reshape(g, source_of(g, n->src[0]), n->shape);
+}
+
+node_id rule_expand_twice(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_EXPAND)) return 0;
+    return make_expand(g, source_of(g, n->src[0]), n->shape);
+}
+
+node_id rule_permute_twice(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_PERMUTE)) return 0;
+    int rank, axes[QN_MAX_RANK];
+    const int64_t *outer = graph_tuple_get(g, n->attr, &rank);
+    const int64_t *inner = attr_of(g, node_at(g, n->src[0]));
+    for (int i = 0; i < rank; i++) axes[i] = (int)inner[outer[i]];
+    return make_permute(g, source_of(g, n->src[0]), axes);
+}
+
+node_id rule_flip_twice(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_FLIP)) return 0;
+    uint32_t mask = node_axes(g, n->src[0]);
+    int count;
+    const int64_t *axes = graph_tuple_get(g, n->attr, &count);
+    for (int i = 0; i < count; i++) mask ^= 1u << axes[i];
+    return make_flip(g, source_of(g, n->src[0]), mask);
+}
+
+node_id rule_slice_twice(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_SLICE)) return 0;
+    int count;
+    const int64_t *outer = graph_tuple_get(g, n->attr, &count);
+    const int64_t *inner = attr_of(g, node_at(g, n->src[0]));
+    int64_t p[3 * QN_MAX_RANK];
+    for (int i = 0; i < count; i += 3) {
+        sym moved = sym_scale(g->syms, (sym)outer[i], inner[i + 2]);
+        p[i] = sym_add(g->syms, (sym)inner[i], moved);
+        p[i + 1] = outer[i + 1];
+        if (__builtin_mul_overflow(inner[i + 2], outer[i + 2], &p[i + 2])) return 0;
+    }
+    return make_slice(g, source_of(g, n->src[0]), p);
+}
+
+node_id rule_pad_twice(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_PAD)) return 0;
+    int count;
+    const int64_t *outer = graph_tuple_get(g, n->attr, &count);
+    const int64_t *inner = attr_of(g, node_at(g, n->src[0]));
+    int64_t p[3 * QN_MAX_RANK];
+    for (int i = 0; i < count; i += 3) {
+        if (outer[i + 2]) return 0;
+        p[i] = sym_add(g->syms, (sym)outer[i], (sym)inner[i]);
+        p[i + 1] = sym_add(g->syms, (sym)outer[i + 1], (sym)inner[i + 1]);
+        p[i + 2] = inner[i + 2];
+    }
+    return make_pad(g, source_of(g, n->src[0]), p);
+}
+
+/* ---- slices of padding ---------------------------------------------------------------------- */
+
+typedef enum seen { SEES_BOTH, SEES_INSIDE, SEES_PADDING } seen;
+
+/* What a slice s of an axis padded by p sees, n being the size before; for SEES_INSIDE, in out, the
+ * slice of the axis itself. */
+static seen slice_sees(sym_store *s, sym n, const int64_t *p, const int64_t *slice, int64_t *out) {
+    sym start = sym_sub(s, (sym)slice[0], (sym)p[0]);
+    sym last = sym_scale(s, sym_sub(s, (sym)slice[1], SYM_ONE), slice[2]);
+    last = sym_add(s, start, last);
+    out[0] = start;
+    out[1] = slice[1];
+    out[2] = slice[2];
+    if (p[2] > 0) { /* exactly every element */
+        bool all = start == SYM_ZERO && slice[2] == p[2] + 1 && slice[1] == n;
+        out[2] = 1;
+        return all ? SEES_INSIDE : SEES_BOTH;
+    }
+    if (sym_lo(s, start) >= 0 && sym_lo(s, sym_sub(s, sym_sub(s, n, SYM_ONE), last)) >= 0)
+        return SEES_INSIDE;
+    bool before = sym_hi(s, last) < 0, after = sym_lo(s, sym_sub(s, start, n)) >= 0;
+    return before || after ? SEES_PADDING : SEES_BOTH;
+}
+
+node_id rule_slice_of_pad(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_PAD)) return 0;
+    int rank;
+    const graph_node *pad = node_at(g, n->src[0]);
+    node_id x = pad->src[0];
+    const int64_t *dims = node_dims(g, x, &rank), *p = attr_of(g, pad), *slice = attr_of(g, n);
+    int64_t inside[3 * QN_MAX_RANK];
+    bool all = true, none = false;
+    for (int i = 0; i < rank; i++) {
+        int at = 3 * i;
+        seen what = slice_sees(g->syms, (sym)dims[i], p + at, slice + at, inside + at);
+        all &= what == SEES_INSIDE;
+        none |= what == SEES_PADDING;
+    }
+    if (none) return constant_like(g, n, 0);
+    return all ? make_slice(g, x, inside) : 0;
+}
+
+/* ---- reductions ----------------------------------------------------------------------------- */
+
+static uint32_t mask_of(const graph *g, const graph_node *n) {
+    int count;
+    const int64_t *axes = graph_tuple_get(g, n->attr, &count);
+    uint32_t mask = 0;
+    for (int i = 0; i < count; i++) mask |= 1u << axes[i];
+    return mask;
+}
+
+/* The mask over the axes that are left when those of `gone` are dropped. */
+static uint32_t mask_without(uint32_t mask, uint32_t gone) {
+    uint32_t left = 0;
+    for (int i = 0, to = 0; i < QN_MAX_RANK; i++) {
+        if (gone >> i & 1) continue;
+        left |= (mask >> i & 1) << to++;
+    }
+    return left;
+}
+
+node_id rule_reduce_one(graph *g, const graph_node *n) {
+    node_id x = n->src[0];
+    const int64_t *dims = dims_of(g, x);
+    uint32_t mask = mask_of(g, n), ones = 0;
+    for (int i = 0; i < QN_MAX_RANK; i++)
+        if ((mask >> i & 1) && dims[i] == SYM_ONE) ones |= 1u << i;
+    if (!ones) return 0;
+    x = make_reshape(g, x, reduced_shape(g, g->node[x].shape, ones, false));
+    return make_reduce(g, n->op, x, mask_without(mask, ones));
+}
+
+/* The product of the sizes of axes, a constant of at least 1, or 0. */
+static int64_t known_count(const graph *g, const int64_t *dims, uint32_t mask) {
+    int64_t count = 1, size;
+    for (int i = 0; i < QN_MAX_RANK; i++) {
+        if (!(mask >> i & 1)) continue;
+        if (!sym_is_const(g->syms, (sym)dims[i], &size) || size < 1) return 0;
+        if (__builtin_mul_overflow(count, size, &count)) return 0;
+    }
+    return count;
+}
+
+node_id rule_reduce_expanded(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_EXPAND)) return 0;
+    if (n->op == OP_SUM && dtype_is_float(n->dtype)) return 0;
+    node_id x = source_of(g, n->src[0]);
+    int rank;
+    const int64_t *from = dims_of(g, x), *to = node_dims(g, n->src[0], &rank);
+    int64_t less[QN_MAX_RANK];
+    uint32_t mask = mask_of(g, n), equal = 0;
+    for (int i = 0; i < rank; i++) {
+        bool repeats = (mask >> i & 1) && from[i] == SYM_ONE && to[i] != SYM_ONE &&
+                       sym_lo(g->syms, (sym)to[i]) >= 1;
+        if (repeats) equal |= 1u << i;
+        less[i] = repeats ? SYM_ONE : to[i];
+    }
+    int64_t times = known_count(g, to, equal);
+    if (!equal || (n->op == OP_SUM && !times)) return 0;
+    node_id r = make_reduce(g, n->op, make_expand(g, x, graph_tuple(g, rank, less)), mask);
+    if (n->op != OP_SUM) return r;
+    scalar factor = {.i = dtype_wrap((qn_dtype)n->dtype, times)};
+    return make2(g, OP_MUL, r, make_const(g, (qn_dtype)n->dtype, n->shape, factor));
+}
+
+/* Is count * v a whole number that the dtype counts to without rounding? Then so are all the sums
+ * on the way, in any order. */
+static bool sum_is_exact(qn_dtype d, double v, int64_t count) {
+    double most = d == QN_F16 ? 0x1p11 : d == QN_BF16 ? 0x1p8 : d == QN_F32 ? 0x1p24 : 0x1p53;
+    return v == trunc(v) && !(v == 0 && signbit(v)) && fabs(v) * (double)count <= most;
+}
+
+node_id rule_reduce_constant(graph *g, const graph_node *n) {
+    const graph_node *x = node_at(g, n->src[0]);
+    int64_t count = known_count(g, dims_of(g, n->src[0]), mask_of(g, n));
+    if (x->op != OP_CONST || !count) return 0;
+    qn_dtype d = (qn_dtype)n->dtype;
+    scalar v = scalar_from_bits(d, x->bits), r;
+    if (n->op == OP_MAX || n->op == OP_MIN) return constant_like(g, n, x->bits);
+    bool whole = !dtype_is_float(d);
+    if (n->op == OP_PROD) return (whole ? v.i == 1 : v.f == 1) ? constant_like(g, n, x->bits) : 0;
+    if (whole)
+        r.i = dtype_wrap(d, (int64_t)((uint64_t)v.i * (uint64_t)count));
+    else if (sum_is_exact(d, v.f, count))
+        r.f = v.f * (double)count;
+    else
+        return 0;
+    return make_const(g, d, n->shape, r);
+}
+
+/* The axes of an inner reduction as axes of its source, together with the outer ones. */
+node_id rule_reduce_twice(graph *g, const graph_node *n) {
+    bool sum = n->op == OP_SUM || n->op == OP_PROD;
+    if (!rule_sees(g, n->src[0], n->op) || (sum && dtype_is_float(n->dtype))) return 0;
+    uint32_t inner = node_axes(g, n->src[0]), outer = mask_of(g, n), both = inner;
+    for (int i = 0, left = 0; i < QN_MAX_RANK; i++) {
+        if (inner >> i & 1) continue;
+        both |= (outer >> left++ & 1) << i;
+    }
+    return make_reduce(g, n->op, source_of(g, n->src[0]), both);
+}
+
+node_id rule_sum_of_pad(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_PAD)) return 0;
+    int count;
+    const int64_t *p = graph_tuple_get(g, g->node[n->src[0]].attr, &count);
+    uint32_t mask = mask_of(g, n);
+    int64_t less[3 * QN_MAX_RANK];
+    bool changed = false;
+    for (int i = 0; i < count; i++) {
+        bool drop = (mask >> (i / 3) & 1) && p[i] != 0; /* 0 is both SYM_ZERO and no interior */
+        less[i] = drop ? 0 : p[i];
+        changed |= drop;
+    }
+    if (!changed) return 0;
+    return make_reduce(g, OP_SUM, make_pad(g, source_of(g, n->src[0]), less), mask);
+}
