@@ -6,8 +6,8 @@
  *   plan_hit      share of a step spent finding its plan again (floor 20 %)
  *   gemm          1024^3 f32, one thread, against the FMA peak measured beside it (floor 50 %)
  *   softmax, layer_norm   4096^2, one thread, bytes against a copy measured beside it (floor 50 %)
- * Absolute times (node, compile) are measured while the machine is quiet and are reported as they are;
- * they fail only beyond twice their floor, so that a loaded machine does not fail a build. */
+ * Absolute times (node, compile) are measured while the machine is quiet and are reported as they
+ * are; they fail only beyond twice their floor, so that a loaded machine does not fail a build. */
 #include "limits.h"
 #include "quern.h"
 
@@ -55,7 +55,8 @@ static float *random_data(size_t n) {
     return p;
 }
 
-/* Seconds of one realization of f(x, y), run again and again with the same plan; best of several. */
+/* Seconds of one realization of f(x, y), run again and again with the same plan; best of
+ * several. */
 typedef qn_tensor *(*bench_fn)(qn_tensor *x, qn_tensor *y);
 
 static double time_fn(qn_ctx *qn, bench_fn f, qn_tensor *x, qn_tensor *y, int reps) {
@@ -127,8 +128,8 @@ static void bench_rows(qn_ctx *qn, const char *name, bench_fn f) {
     free(e);
 }
 
-/* The demo's step: how much of it is recording the graph and finding its plan, how long kernels took
- * to compile. */
+/* The demo's step: how much of it is recording the graph and finding its plan, how long kernels
+ * took to compile. */
 static void bench_gpt(void) {
     enum { BATCH = 16, TIME = 64, STEPS = 20 };
     qn_ctx *qn = qn_open(NULL);

@@ -1,6 +1,6 @@
 /* limits.h - what this machine can do, measured in the run that quotes it: fused multiply-adds a
- * second on one core, bytes a second copied, and whether the machine was quiet. Ratios of a bench are
- * taken against these. */
+ * second on one core, bytes a second copied, and whether the machine was quiet. Ratios of a bench
+ * are taken against these. */
 #ifndef QN_BENCH_LIMITS_H
 #define QN_BENCH_LIMITS_H
 #include <immintrin.h>

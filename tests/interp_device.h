@@ -1,6 +1,7 @@
 /* interp_device.h - a device for tests that runs kernel trees by kern_interp.h: the whole way but
  * the emitter, with every access checked against its memory and parallel trips run in another
- * order. A program is the kernel's text parsed again, so text must say all there is to a kernel. It needs no compiler, so it is the way to run very many small graphs. */
+ * order. A program is the kernel's text parsed again, so text must say all there is to a kernel. It
+ * needs no compiler, so it is the way to run very many small graphs. */
 #ifndef QN_INTERP_DEVICE_H
 #define QN_INTERP_DEVICE_H
 

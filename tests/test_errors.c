@@ -1,5 +1,5 @@
-/* Bad use gives an error that names the operation, the shapes or values, and the user's line; never a
- * crash, and the context works on afterwards. */
+/* test_errors.c - bad use gives an error that names the operation, the shapes or values, and the
+ * user's line; never a crash, and the context works on afterwards. */
 #include "quern.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
-/* How many kernels well-known graphs become. Counted on the null device, which plans and checks
- * everything and runs nothing; the counts are what the design promises, the values are other tests'
- * business. */
+/* test_fusion.c - how many kernels well-known graphs become. Counted on the null device, which
+ * plans and checks everything and runs nothing; the counts are what the design promises, the values
+ * are other tests' business. */
 #include "quern.h"
 #include "test.h"
 

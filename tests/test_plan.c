@@ -1,5 +1,5 @@
-/* Memory layout by properties: blocks alive together never overlap, the arena holds every block, and
- * its size stays near the largest sum of bytes alive at once. */
+/* test_plan.c - memory layout by properties: blocks alive together never overlap, the arena holds
+ * every block, and its size stays near the largest sum of bytes alive at once. */
 #include "plan/plan.h"
 #include "test.h"
 

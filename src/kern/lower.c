@@ -1,9 +1,9 @@
 /* lower.c - from a fused region of the graph to an unscheduled loop tree.
  *
  * The root's axes become loops; then the root's value at the loop variables is requested. A request
- * (node, index vector) gives an expression: elementwise nodes pass it on, movement nodes rewrite the
- * index, stored nodes load. A reduction becomes statements: a register accumulator, its loops, an
- * update; they are placed at the deepest loop its index depends on, before the loop the request
+ * (node, index vector) gives an expression: elementwise nodes pass it on, movement nodes rewrite
+ * the index, stored nodes load. A reduction becomes statements: a register accumulator, its loops,
+ * an update; they are placed at the deepest loop its index depends on, before the loop the request
  * comes from, and the request's answer is a load of the accumulator. So softmax comes out as one
  * outer loop with three inner ones with no rule for softmax. A node this kernel stores on the way
  * is stored the same way: at the deepest loop its index depends on.
@@ -12,8 +12,8 @@
  * place. `valid` travels down from padding: where it is false the value is not used, but loads must
  * not touch memory; it is dropped as soon as the index is provably inside.
  *
- * Invariant: path[0..depth) are the loops open at this point, each the parent of the next; path[0] is
- * the tree's root. */
+ * Invariant: path[0..depth) are the loops open at this point, each the parent of the next; path[0]
+ * is the tree's root. */
 #include <stdio.h>
 
 #include "kern/kern.h"
@@ -55,7 +55,7 @@ typedef struct at { /* an index into a node */
 
 static kexpr request(lower *l, node_id n, const at *p);
 
-/* ---- dimensions ---------------------------------------------------------------------------------- */
+/* ---- dimensions ------------------------------------------------------------------------------ */
 
 static sym import_dim(lower *l, sym dim) {
     int64_t c;
@@ -120,7 +120,7 @@ static bool inside(lower *l, int rank, const sym *dim, const sym *index) {
     return true;
 }
 
-/* ---- arguments -------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static kmem argument(lower *l, node_id n, int access) {
     lowered *o = l->out;
@@ -147,7 +147,7 @@ static sym offset_of(lower *l, node_id n, const at *p) {
     return flatten(l, rank, dim, p->index);
 }
 
-/* ---- places ------------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 /* How many loops of the path must be open where the index (and validity) is known. */
 static int depth_of(const lower *l, const at *p) {
@@ -176,7 +176,7 @@ static kstmt open_loop(lower *l, const char *prefix, int number, sym extent) {
     return s;
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------------ */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 typedef struct state { /* a reduction's accumulator */
     int monoid, n;
@@ -254,7 +254,7 @@ static kexpr reduce(lower *l, node_id n, const at *p) {
     return kern_cast(l->k, x->dtype, v);
 }
 
-/* ---- movement ------------------------------------------------------------------------------------------------ */
+/* ---- movement -------------------------------------------------------------------------------- */
 
 static kexpr zero(lower *l, qn_dtype d) {
     return kern_const_bits(l->k, d, 0);
@@ -330,7 +330,7 @@ static kexpr move(lower *l, const graph_node *x, const at *p) {
     return request(l, x->src[0], &src);
 }
 
-/* ---- computed indices ------------------------------------------------------------------------------------------- */
+/* ---- computed indices ------------------------------------------------------------------------ */
 
 /* The computed part of an address: index * stride, and whether the index lies in [0, size). */
 static void computed(lower *l, kexpr index, sym stride, sym size, kexpr *dyn, kexpr *in_range) {
@@ -386,7 +386,7 @@ static void scatter(lower *l, node_id root) {
     kern_store_n(l->k, l->path[l->depth - 1], &st);
 }
 
-/* ---- requests --------------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static bool same_answer(const void *key, uint32_t id, const void *user) {
     const answer *a = key, *b = &((const lower *)user)->known[id - 1];
@@ -457,7 +457,7 @@ static kexpr request(lower *l, node_id n, const at *p) {
     return key.value;
 }
 
-/* ---- a kernel ------------------------------------------------------------------------------------------------------ */
+/* ---- a kernel -------------------------------------------------------------------------------- */
 
 static void root_loops(lower *l, at *p) {
     sym dim[QN_MAX_RANK];

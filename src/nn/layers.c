@@ -1,8 +1,9 @@
 /* layers.c - the layers: parameters under names in a module, and what they do to an input.
  *
  * Each layer is a pair of functions, _new and _forward. A _new that fails leaves NULL parameters in
- * its layer, the weight among them in any case; a NULL tensor makes every later result NULL, and the first error stays in the context,
- * so models are built without checks and looked at once. Formulas and names are PyTorch's. */
+ * its layer, the weight among them in any case; a NULL tensor makes every later result NULL, and
+ * the first error stays in the context, so models are built without checks and looked at once.
+ * Formulas and names are PyTorch's. */
 #include "nn/nn.h"
 
 #include <math.h>

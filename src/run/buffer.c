@@ -1,8 +1,8 @@
 /* buffer.c - buffers: numbered, reference-counted memory on the context's device.
  *
  * Sizes are rounded up to classes, eight per octave (at most 12.5 % lost), and a freed block waits
- * in its class's list for the next of its size. Idle blocks are given back when they outgrow what is
- * in use, so a phase with large tensors does not tie memory up for good. */
+ * in its class's list for the next of its size. Idle blocks are given back when they outgrow what
+ * is in use, so a phase with large tensors does not tie memory up for good. */
 #include "run/run.h"
 
 static buffers *all(const qn_ctx *qn) {

@@ -82,7 +82,7 @@ static void make_launch(builder *b, const fuse_kernel *fk, launch *out) {
     kern_close(low.k);
 }
 
-/* ---- batches --------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 /* For each kernel the first later one that reads what it stores. */
 static uint32_t *first_uses(const builder *b) {
@@ -132,7 +132,7 @@ static void make_batches(builder *b, launch *all) {
         if (all[i].sets) b->p->launch[b->p->launches++] = all[i];
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void find_lifetimes(run_plan *p) {
     for (uint32_t i = 0; i < p->launches; i++) {

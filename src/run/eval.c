@@ -1,8 +1,8 @@
 /* eval.c - devices that evaluate node by node (the oracle).
  *
- * Nodes are evaluated in dependency order into memory of their own; movement that is only another look
- * at the source's memory stays a view, and a product that only sums use is never stored. A value's
- * memory is given back after its last use. */
+ * Nodes are evaluated in dependency order into memory of their own; movement that is only another
+ * look at the source's memory stays a view, and a product that only sums use is never stored. A
+ * value's memory is given back after its last use. */
 #include "run/run.h"
 
 typedef enum held { HELD_NOTHING, HELD_MEMORY, HELD_VIEW, HELD_PRODUCT } held;

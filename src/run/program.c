@@ -1,8 +1,8 @@
 /* program.c - compiled kernels, found by the text of the lowered tree.
  *
- * Equal layers of a model lower to equal trees, so their kernels are compiled once. The text, not its
- * hash, decides equality. A kernel is scheduled, put through the passes and given to the device only
- * when its text is new. */
+ * Equal layers of a model lower to equal trees, so their kernels are compiled once. The text, not
+ * its hash, decides equality. A kernel is scheduled, put through the passes and given to the device
+ * only when its text is new. */
 #include "run/run.h"
 
 typedef struct program_entry {

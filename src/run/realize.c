@@ -1,7 +1,7 @@
 /* realize.c - values on demand: the one path from nodes to numbers.
  *
- * A request is the nodes asked for plus every pending assignment. Its structure is looked up among the
- * plans; a new structure is planned. When the plan has run, each root carries its buffer and,
+ * A request is the nodes asked for plus every pending assignment. Its structure is looked up among
+ * the plans; a new structure is planned. When the plan has run, each root carries its buffer and,
  * without a tape, forgets how it came about. */
 #include "run/run.h"
 
@@ -100,7 +100,7 @@ void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
     arena_free(&a);
 }
 
-/* ---- public ---------------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 static qn_code realize_guarded(qn_ctx *qn, uint32_t n, const node_id *node) {
     guard g;
@@ -208,8 +208,8 @@ qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, c
     return t;
 }
 
-/* Remember that t's value is an effect: the next run computes it in any case. What it replaces is held
- * until then, so that a static graph can take the assignment back. */
+/* Remember that t's value is an effect: the next run computes it in any case. What it replaces is
+ * held until then, so that a static graph can take the assignment back. */
 static void add_pending(graph *g, qn_tensor *t) {
     g->pending[g->pending_count++] = t;
     t->pending = g->pending_count;

@@ -1,9 +1,9 @@
 /* static.c - qn_compile and qn_run: one plan, replayed.
  *
- * A static graph is an ordinary plan with names on its leaves: some are the inputs given at each run,
- * the rest are parameters, found again through the handle that held them at compile time, so that
- * qn_assign and qn_write on that handle are seen. Assignments pending at compile time become part
- * of the plan: each run computes them and points their handles at the new values. */
+ * A static graph is an ordinary plan with names on its leaves: some are the inputs given at each
+ * run, the rest are parameters, found again through the handle that held them at compile time, so
+ * that qn_assign and qn_write on that handle are seen. Assignments pending at compile time become
+ * part of the plan: each run computes them and points their handles at the new values. */
 #include "run/run.h"
 
 struct qn_plan {
@@ -211,7 +211,8 @@ static void give_back(qn_plan *p, uint32_t from) {
     for (uint32_t i = from; i < p->roots; i++) buffer_unref(p->qn, p->root_buffer[i]);
 }
 
-/* Nodes for the new values, then handles: outputs get fresh ones, assigned parameters keep theirs. */
+/* Nodes for the new values, then handles: outputs get fresh ones, assigned parameters keep
+ * theirs. */
 static int hand_out(qn_plan *p, qn_tensor **outputs) {
     qn_ctx *qn = p->qn;
     graph *g = qn->graph;
