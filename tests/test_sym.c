@@ -264,6 +264,19 @@ static void symbolic_divisors(void) {
     at_close();
 }
 
+static void divisors_with_known_parts(void) {
+    at_open();
+    sym x = var("x", 0, 1000), y = var("y", 8, 15), one = var("one", 1, 1), m = var("m", 1, 9);
+    CHECK_SAME(sym_div(at.s, x, one), x);
+    CHECK_SAME(sym_mod(at.s, x, one), SYM_ZERO);
+    CHECK_SAME(sym_div(at.s, x, mul(m, one)), sym_div(at.s, x, m));
+    /* The remainder's range shows only while both of its parts are written alike. */
+    sym d = plus(modulo(add(mul(scale(y, 7), one), one), 8), 1);
+    CHECK_INT(sym_lo(at.s, sym_div(at.s, num(126), d)), 15);
+    CHECK_INT(sym_hi(at.s, sym_div(at.s, num(126), d)), 126);
+    at_close();
+}
+
 static void symbolic_extents_prove(void) {
     at_open();
     sym n = var("n", 1, INT64_MAX), m = var("m", 1, INT64_MAX);
@@ -349,6 +362,10 @@ static void comparisons_normalise(void) {
     /* The division by a sum is there alone and in a product: it must not be multiplied out. */
     sym rest = sym_mod(at.s, x, plus(n, 1)), few = sym_ge0(at.s, sub(num(2), rest));
     CHECK(few != SYM_TRUE && few != SYM_FALSE);
+    /* So with what turns up in a circle: the max becomes the division, that a multiple of the max. */
+    sym m = sym_max(at.s, sym_div(at.s, x, plus(n, 1)), sym_eq(at.s, y, num(9)));
+    sym circle = sym_ge0(at.s, sub(sub(x, mul(m, plus(n, 1))), n));
+    CHECK(circle != SYM_TRUE && circle != SYM_FALSE);
     sym p = sym_ge0(at.s, x);
     CHECK_SAME(sym_ge0(at.s, plus(p, -1)), p);
     CHECK_SAME(sym_ge0(at.s, scale(p, -1)), sym_lt(at.s, x, num(0)));
@@ -654,6 +671,7 @@ int main(int argc, char **argv) {
     RUN(nested_reshapes_recombine);
     RUN(negative_and_flipped_indices_divide);
     RUN(symbolic_divisors);
+    RUN(divisors_with_known_parts);
     RUN(symbolic_extents_prove);
     RUN(partial_tiles_prove);
     RUN(remainders_by_products_prove);

@@ -20,8 +20,9 @@
  *   - any atom in a product by its numeric bound.
  * The factor of an atom is everything it is multiplied by, and may be symbolic; its sign comes from
  * its range. Atoms are tried from the highest id down, since extents and operands have lower ids
- * than what is made of them. What a sample (sym_sample.c) refutes is not tried. Steps are counted,
- * so the prover always ends; it may fail to prove what is true, never the other way round.
+ * than what is made of them. What a sample (sym_sample.c) refutes is not tried. Steps and their
+ * costs are counted, so the prover always ends; it may fail to prove what is true, never the other
+ * way round.
  *
  * Bounds saturate: INT64_MIN as a lower and INT64_MAX as an upper bound mean "none". As the other
  * bound they are mere numbers, which is why lower and upper ends are added by different rules. */
@@ -87,10 +88,12 @@ static range range_power(range a, int n) {
     return r;
 }
 
-/* Floor division by a divisor in [b.lo, b.hi], b.lo >= 1. Quotients grow with the divisor below
+/* Floor division by a divisor in [b.lo, b.hi], which is at least 1. Quotients grow with the divisor below
  * zero and shrink above. */
 static range range_div(range a, range b) {
     int64_t lo, hi;
+    if (b.lo < 1) b.lo = 1;
+    if (b.hi < 1) b.hi = 1;
     if (a.lo == INT64_MIN)
         lo = INT64_MIN;
     else if (a.lo < 0)
@@ -238,17 +241,17 @@ static bool relax(relaxed *x, const sym_node *d) {
     return at >= 0 && relax_constant(x, at, d, n);
 }
 
-enum { SYM_RELAX_MAX = 12 }; /* replacements tried per group */
+enum { RELAX_STEPS = 12, RELAX_TERMS = 64 }; /* tried per group; in a form, at most */
 
 /* All divisions one after the other from the highest id down; each stage gives a range. */
 static range relax_all(const form *f, range r) {
     relaxed x;
     relaxed_set(&x, f);
     sym below = UINT32_MAX;
-    for (int step = 0; step < SYM_RELAX_MAX; step++) {
+    for (int step = 0; step < RELAX_STEPS; step++) {
         int at = 0;
         const sym_node *d = next_div(&x.f, below, &at);
-        if (!d) break;
+        if (!d || x.f.n > RELAX_TERMS) break;
         below = d->self;
         relaxed before = {.slack = x.slack, .scale = x.scale};
         form_copy(&before.f, &x.f);
@@ -266,7 +269,7 @@ static range relax_all(const form *f, range r) {
 /* Each division on its own. */
 static range relax_each(const form *f, range r) {
     sym below = UINT32_MAX;
-    for (int step = 0; step < SYM_RELAX_MAX; step++) {
+    for (int step = 0; step < RELAX_STEPS; step++) {
         int at = 0;
         const sym_node *d = next_div(f, below, &at);
         if (!d) break;
@@ -297,8 +300,8 @@ static range round_inwards(const form *f, range r) {
 static range group_range(const form *f) {
     range r = naive_range(f);
     if (f->n == 1 && sym_at(f->s, f->term[0])->kind == SYM_DIV) return r;
-    r = relax_all(f, r);
-    return round_inwards(f, relax_each(f, r));
+    if (f->n <= RELAX_TERMS) r = relax_each(f, relax_all(f, r));
+    return round_inwards(f, r);
 }
 
 /* Move the terms that share variables, directly or through others, with term `seed` from f to
@@ -341,11 +344,11 @@ range form_range(const form *f) {
 
 /* ---- proofs --------------------------------------------------------------------------------- */
 
-enum { PROOF_STEPS = 40, PROOF_DEPTH = 12 };
+enum { PROOF_STEPS = 40, PROOF_DEPTH = 12, PROOF_WORK = 3000, PROOF_TERMS = 32 };
 
 typedef struct proof {
     sym_store *s;
-    int steps;
+    int steps, work; /* left */
 } proof;
 
 static bool proven(proof *p, form *g, int depth);
@@ -507,9 +510,18 @@ static const sym_node *next_atom(const form *g, sym below) {
     return best;
 }
 
-/* (A form with a negative sample is not worth trying.) */
+/* What finding a form's range costs, about: its terms, for each of its divisions. */
+int form_work(const form *f) {
+    int divisions = 1;
+    for (int i = 0; i < f->n; i++)
+        divisions += (sym_at(f->s, f->term[i])->flags & SYM_HAS_DIV) != 0;
+    return f->n * divisions;
+}
+
+/* A form with a negative sample is not worth trying; one that has grown long seldom is. */
 static bool proven(proof *p, form *g, int depth) {
-    if (sample_negative(g)) return false;
+    if (g->n > PROOF_TERMS) return false;
+    if (sample_negative(g) || (p->work -= form_work(g)) < 0) return false;
     form_tighten(g);
     range r = form_range(g);
     if (r.lo >= 0) return true;
@@ -532,7 +544,7 @@ bool form_may_prove(const form *f) {
 bool form_nonneg(const form *f) {
     if (f->overflow) return false;
     if (!form_may_prove(f)) return form_range(f).lo >= 0;
-    proof p = {f->s, PROOF_STEPS};
+    proof p = {f->s, PROOF_STEPS, PROOF_WORK};
     form g;
     form_copy(&g, f);
     return proven(&p, &g, PROOF_DEPTH);

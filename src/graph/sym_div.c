@@ -17,12 +17,19 @@
  * divisions turned into this one, either way of writing it meets. */
 #include "graph/sym_internal.h"
 
+/* What a division may cost, in terms looked at. It may ask for other divisions on its way, so
+ * without an end to it the time could grow exponentially with the nesting. */
+enum { DIVISION_EFFORT = 20000, DIVISION_COST = 100, PROOF_COST = 10 };
+
 typedef struct division {
     sym_store *s;
     form *out; /* the quotient so far */
     form a;    /* still to be divided */
     factor by;
+    int *effort; /* left */
 } division;
+
+static sym divide(sym_store *s, sym a, sym b, int *effort);
 
 static bool division_plain(const division *d) {
     return d->by.m == SYM_ONE;
@@ -55,8 +62,9 @@ static void split_form(const form *a, factor g, bool truncate, form *over, form 
 
 /* Is floor(r/g) one number? A form that proofs may know more about than its range does is tried
  * for 0 and -1. */
-static bool quotient_known(const form *r, factor g, int64_t *value) {
+static bool quotient_known(const form *r, factor g, int *effort, int64_t *value) {
     sym_store *s = r->s;
+    if ((*effort -= form_work(r)) < 0) return false;
     range x = form_range(r);
     if (x.lo != INT64_MIN && x.hi != INT64_MAX && g.m == SYM_ONE) {
         *value = floor_div(x.lo, g.k);
@@ -64,6 +72,7 @@ static bool quotient_known(const form *r, factor g, int64_t *value) {
     }
     if (g.m == SYM_ONE && !(form_flags(r) & (SYM_HAS_LOOP | SYM_HAS_BRANCH | SYM_HAS_PRODUCT)))
         return false;
+    if ((*effort -= PROOF_COST * form_work(r)) < 0) return false;
     for (*value = 0; *value >= -1; --*value) {
         form low, high; /* r - value*g >= 0 and (value + 1)*g - 1 - r >= 0 */
         form_copy(&low, r);
@@ -102,7 +111,7 @@ static bool vanish_truncated(division *d) {
     form over, rest;
     split_form(&d->a, d->by, true, &over, &rest);
     int64_t value;
-    if (over.n == 0 || !quotient_known(&rest, d->by, &value)) return false;
+    if (over.n == 0 || !quotient_known(&rest, d->by, d->effort, &value)) return false;
     sym_linear view = form_view(&over);
     form_add_linear(d->out, &view, 1);
     form_constant(d->out, value);
@@ -111,7 +120,7 @@ static bool vanish_truncated(division *d) {
 
 static bool vanish(division *d) {
     int64_t value;
-    if (!quotient_known(&d->a, d->by, &value)) return vanish_truncated(d);
+    if (!quotient_known(&d->a, d->by, d->effort, &value)) return vanish_truncated(d);
     form_constant(d->out, value);
     return true;
 }
@@ -123,23 +132,23 @@ static int count_divs(const form *f) {
 }
 
 /* over += floor(rest/g), if that is a number or makes divisions cancel. */
-static bool settle_rest(form *over, const form *a, form *rest, factor g) {
+static bool settle_rest(division *d, form *over, form *rest, factor g) {
     int64_t value;
-    if (quotient_known(rest, g, &value)) {
+    if (quotient_known(rest, g, d->effort, &value)) {
         form_constant(over, value);
         return !over->overflow;
     }
-    if (!(form_flags(over) & SYM_HAS_DIV)) return false;
+    if (!(form_flags(over) & SYM_HAS_DIV) || *d->effort <= 0) return false;
     sym_store *s = over->s;
     bool marked = s->overflow; /* an attempt must not mark the store */
     form size;
     form_open(&size, s);
     form_add_factor(&size, g, 1);
-    sym quotient = sym_div(s, form_sym(rest), form_sym(&size));
+    sym quotient = divide(s, form_sym(rest), form_sym(&size), d->effort);
     bool bad = s->overflow && !marked;
     s->overflow = marked;
     form_add(over, quotient, 1);
-    return !bad && !over->overflow && count_divs(over) < count_divs(a);
+    return !bad && !over->overflow && count_divs(over) < count_divs(&d->a);
 }
 
 enum { SPLIT_MAX = 16 };
@@ -195,13 +204,17 @@ static bool split(division *d) {
         if (!factor_quotient(d->s, d->by, list.item[i], &left)) continue;
         split_form(&d->a, list.item[i], truncate, &over, &rest);
         if (over.overflow || rest.overflow) continue;
-        if (!settle_rest(&over, &d->a, &rest, list.item[i])) continue;
+        if (!settle_rest(d, &over, &rest, list.item[i])) continue;
         form_copy(&d->a, &over);
         d->by = left;
         return true;
     }
     return false;
 }
+
+/* Merging with something added multiplies that by u. Beyond this divisor it would only bring values
+ * near the end of 64 bits. */
+static const int64_t merge_most = (int64_t)1 << 40;
 
 /* Term i of d->a is +-floor(x/u). */
 static bool merge_term(division *d, int i, const sym_node *x, factor u) {
@@ -219,6 +232,7 @@ static bool merge_term(division *d, int i, const sym_node *x, factor u) {
     }
     factor by;
     if (a.overflow || __builtin_mul_overflow(d->by.k, u.k, &by.k)) return false;
+    if (rest.n && by.k > merge_most) return false;
     if (!mono_mul(s, d->by.m, u.m, &by.m)) return false;
     form_copy(&d->a, &a);
     d->by = by;
@@ -244,8 +258,8 @@ static bool exchange(division *d) {
     form by;
     form_open(&by, d->s);
     form_add_factor(&by, d->by, 1);
-    sym inner = sym_div(d->s, x->operand[0], form_sym(&by));
-    form_add(d->out, sym_div(d->s, inner, x->operand[1]), 1);
+    sym inner = divide(d->s, x->operand[0], form_sym(&by), d->effort);
+    form_add(d->out, divide(d->s, inner, x->operand[1], d->effort), 1);
     return true;
 }
 
@@ -322,20 +336,22 @@ static factor content(sym_store *s, const sym_linear *t, form *primitive) {
 }
 
 /* floor(a/(g*t)) = floor(floor(a/g)/t) */
-static bool divide_by_content(sym_store *s, sym a, sym b, sym *quotient) {
+static bool divide_by_content(sym_store *s, sym a, sym b, int *effort, sym *quotient) {
     sym_linear t = sym_terms(s, b);
     form primitive, size;
     factor g = content(s, &t, &primitive);
     if (factor_is_one(g)) return false;
     form_open(&size, s);
     form_add_factor(&size, g, 1);
-    *quotient = sym_div(s, sym_div(s, a, form_sym(&size)), form_sym(&primitive));
+    sym first = form_sym(&size), then = form_sym(&primitive);
+    if (sym_at(s, first)->lo < 1 || sym_at(s, then)->lo < 1) return false;
+    *quotient = divide(s, divide(s, a, first, effort), then, effort);
     return true;
 }
 
-static sym divide_by_sum(sym_store *s, sym a, sym b) {
+static sym divide_by_sum(sym_store *s, sym a, sym b, int *effort) {
     sym quotient;
-    if (divide_by_content(s, a, b, &quotient)) return quotient;
+    if (divide_by_content(s, a, b, effort, &quotient)) return quotient;
     if (between(s, a, b)) return SYM_ZERO;
     form out, rest;
     form_open(&out, s);
@@ -358,60 +374,65 @@ static sym divide_by_sum(sym_store *s, sym a, sym b) {
 
 /* ---- entries -------------------------------------------------------------------------------- */
 
-static sym divide(sym_store *s, sym a, sym b) {
+static sym divide_afresh(sym_store *s, sym a, sym b, int *effort) {
     factor by;
-    if (!factor_of(s, b, &by)) return divide_by_sum(s, a, b);
+    if (!factor_of(s, b, &by)) return divide_by_sum(s, a, b, effort);
     form out;
-    division d = {.s = s, .out = &out, .by = by};
+    division d = {.s = s, .out = &out, .by = by, .effort = effort};
     form_open(&out, s);
     form_set(&d.a, s, a);
     divide_by_factor(&d);
     return form_sym(&out);
 }
 
-/* Divisors are made of atoms with more than one possible value, and of numbers. */
+/* A divisor's atoms with only one possible value become part of its number. (Not so in sums, where
+ * a term may be there to cancel against part of another.) */
 static sym known_divisor(sym_store *s, sym b) {
-    const sym_node *x = sym_at(s, b);
-    if (x->kind == SYM_CONST || !(x->flags & SYM_HAS_KNOWN)) return b;
+    factor t, known = {1, SYM_ONE};
+    if (!(sym_at(s, b)->flags & SYM_HAS_KNOWN) || !factor_of(s, b, &t)) return b;
+    const sym *atom = NULL;
+    int n = mono_atoms(s, &t.m, &atom);
     form f;
     form_open(&f, s);
-    form_constant(&f, x->constant);
-    for (int i = 0; i < x->n; i++) {
-        const sym *atom = NULL;
-        int n = mono_atoms(s, &x->term[i], &atom);
-        factor term = {x->coef[i], SYM_ONE};
-        for (int j = 0; j < n; j++) {
-            const sym_node *y = sym_at(s, atom[j]);
-            if (y->lo == y->hi)
-                f.overflow |= __builtin_mul_overflow(term.k, y->lo, &term.k);
-            else
-                f.overflow |= !mono_mul(s, term.m, atom[j], &term.m);
-        }
-        form_add_factor(&f, term, 1);
+    known.k = t.k;
+    for (int i = 0; i < n; i++) {
+        const sym_node *x = sym_at(s, atom[i]);
+        if (x->lo == x->hi)
+            f.overflow |= __builtin_mul_overflow(known.k, x->lo, &known.k);
+        else
+            f.overflow |= !mono_mul(s, known.m, atom[i], &known.m);
     }
+    form_add_factor(&f, known, 1);
     return f.overflow ? b : form_sym(&f);
 }
 
-sym sym_div(sym_store *s, sym a, sym b) {
+/* Quotients are remembered, except those that might have come out better with more effort: what
+ * sym_div gives must not depend on what was asked before. */
+static sym divide(sym_store *s, sym a, sym b, int *effort) {
     if (sym_at(s, b)->lo < 1) return sym_overflow(s);
     b = known_divisor(s, b);
     const sym_node *x = sym_at(s, a), *y = sym_at(s, b);
     if (b == SYM_ONE || a == SYM_ZERO) return a;
     if (y->kind == SYM_CONST && x->kind == SYM_CONST)
         return sym_const(s, floor_div(x->constant, y->constant));
-    uint64_t slot = (a * 0x9e3779b1u + b * 0x85ebca77u) >> 8;
-    slot %= SYM_MEMO;
+    uint64_t slot = ((a * 0x9e3779b1u + b * 0x85ebca77u) >> 8) % SYM_MEMO;
     if (s->memo[slot].a == a && s->memo[slot].b == b) return s->memo[slot].quotient;
-    bool marked = s->overflow;
+    bool marked = s->overflow, first = *effort == DIVISION_EFFORT;
     s->overflow = false;
-    sym quotient = divide(s, a, b);
-    if (!s->overflow) {
+    *effort -= DIVISION_COST;
+    sym quotient = divide_afresh(s, a, b, effort);
+    if (!s->overflow && (first || *effort > 0)) {
         s->memo[slot].a = a;
         s->memo[slot].b = b;
         s->memo[slot].quotient = quotient;
     }
     s->overflow |= marked;
     return quotient;
+}
+
+sym sym_div(sym_store *s, sym a, sym b) {
+    int effort = DIVISION_EFFORT;
+    return divide(s, a, b, &effort);
 }
 
 sym sym_mod(sym_store *s, sym a, sym b) {

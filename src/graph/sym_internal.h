@@ -162,6 +162,7 @@ range range_of_operands(sym_store *s, sym_kind kind, int n, const sym *operand);
 range form_range(const form *f);
 void form_tighten(form *f);         /* make it smaller without changing whether it is >= 0 */
 bool form_may_prove(const form *f); /* else a proof sees no more than form_range */
+int form_work(const form *f);       /* the cost of form_range, roughly, in terms looked at */
 bool form_nonneg(const form *f);    /* proven over all variables */
 bool form_at_least(sym_store *s, sym a, sym b, int64_t more); /* a >= b + more proven */
 

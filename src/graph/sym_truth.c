@@ -179,7 +179,23 @@ sym sym_max(sym_store *s, sym a, sym b) {
 
 /* ---- comparisons ---------------------------------------------------------------------------- */
 
-static sym truth_of(form *f);
+/* Steps that a comparison may take: multiplying out and dividing by common atoms might otherwise
+ * lead in a circle. */
+enum { TRUTH_STEPS = 16 };
+
+static sym truth_within(form *f, int steps);
+
+static sym truth_of(form *f) {
+    return truth_within(f, TRUTH_STEPS);
+}
+
+/* Is atom a factor of one of f's products? */
+static bool in_product(const form *f, sym atom) {
+    sym q;
+    for (int i = 0; i < f->n; i++)
+        if (f->term[i] != atom && mono_quotient(f->s, f->term[i], atom, &q)) return true;
+    return false;
+}
 
 static bool divide_common_atoms(form *f) {
     sym m = f->constant ? SYM_ONE : f->term[0];
@@ -202,14 +218,6 @@ static void reduce_comparison(form *f) {
     do {
         form_tighten(f);
     } while (f->n && divide_common_atoms(f));
-}
-
-/* Is atom a factor of one of f's products? */
-static bool in_product(const form *f, sym atom) {
-    sym q;
-    for (int i = 0; i < f->n; i++)
-        if (f->term[i] != atom && mono_quotient(f->s, f->term[i], atom, &q)) return true;
-    return false;
 }
 
 /* rest + floor(a/t) >= 0 is a + t*rest >= 0; rest - floor(a/t) >= 0 is t*rest + t - 1 - a >= 0. */
@@ -238,10 +246,10 @@ static bool multiply_out(form *f) {
 }
 
 /* rest + k*min(a, b) >= 0 is (rest + k*a >= 0 and rest + k*b >= 0). */
-static bool branch_out(form *f, sym *truth) {
+static bool branch_out(form *f, int steps, sym *truth) {
     sym_linear x = form_view(f);
     int at = branch_term(f->s, &x, SYM_MIN);
-    if (at < 0) return false;
+    if (at < 0 || in_product(f, x.term[at])) return false;
     const sym_node *m = sym_at(f->s, f->term[at]);
     *truth = SYM_TRUE;
     for (int i = 0; i < m->operands; i++) {
@@ -250,7 +258,7 @@ static bool branch_out(form *f, sym *truth) {
         form_drop(&g, at);
         form_add(&g, m->operand[i], f->coef[at]);
         if (g.overflow) return false;
-        *truth = sym_and(f->s, *truth, truth_of(&g));
+        *truth = sym_and(f->s, *truth, truth_within(&g, steps));
     }
     return true;
 }
@@ -298,13 +306,14 @@ static bool decided(const form *f, sym *truth) {
 }
 
 /* Proofs are tried before every step, since each step takes something of the form's structure. */
-static sym truth_of(form *f) {
+static sym truth_within(form *f, int steps) {
     sym truth;
     do {
         if (f->overflow) return sym_overflow(f->s);
         if (f->n) reduce_comparison(f);
-        if (decided(f, &truth) || truth_itself(f, &truth) || branch_out(f, &truth)) return truth;
-    } while (multiply_out(f));
+        if (decided(f, &truth) || truth_itself(f, &truth)) return truth;
+        if (steps-- > 0 && branch_out(f, steps, &truth)) return truth;
+    } while (steps > 0 && multiply_out(f));
     sym e = form_sym(f);
     return sym_node_make(f->s, SYM_GE0, 1, &e);
 }
