@@ -1,462 +1,39 @@
 /* fuzz_kern.c - random kernels under random schedules keep their results.
  *
- * Each case has a seed: it makes a kernel (an elementwise map through odd views, a reduction by any
- * monoid, a matrix product, a row-wise or column-wise softmax, a scatter, an update in place, a
- * recurrence, several roots), with extents 0, 1, primes, and dimension variables among them, then a
+ * Each case has a seed, which makes a kernel (random_kernel.h) and then a
  * random schedule. After each line that was accepted the kernel must pass the checker and print,
  * parse and print to the same text; half of them go through the passes; in the end it must give
  * what the untransformed kernel gives, as the interpreter has it, integers exactly. A failing
  * schedule is shrunk to the lines it needs.
  *
  *     fuzz_kern [cases [first seed]] */
-#include "kern_interp.h"
-
-#include "test.h"
-
-enum { MOST_LINES = 100, MOST_ARGS = 6, MOST_DIMS = 4 };
-
-static qn_ctx ctx;
-static uint64_t rng;
-static int unproven; /* lines taken back because a proof failed */
-
-static int64_t below(int64_t n) {
-    return test_below(&rng, n);
-}
-static bool chance(int percent) {
-    return below(100) < percent;
-}
-
-/* ---- kernels -------------------------------------------------------------------------------- */
-
-typedef struct subject {
-    kern *k;
-    int64_t dim[MOST_DIMS]; /* values of the dimension variables */
-    int64_t bound[MOST_ARGS];
-    int args;
-    kmem arg[MOST_ARGS];
-    int64_t index_below; /* i32 and i64 arguments hold values in [-1, index_below]; 0: any */
-} subject;
-
-static bool by_default(uint64_t seed) {
-    return seed % 3 == 0;
-}
-
-static int64_t size_factor; /* default schedules want larger kernels */
-
-static int64_t some_extent(int64_t most) {
-    most *= size_factor;
-    static const int64_t odd[] = {0, 1, 2, 3, 5, 7, 11, 13, 16, 17};
-    int64_t n = chance(50) ? odd[below(COUNT_OF(odd))] : 1 + below(most);
-    return n < most ? n : most;
-}
-
-/* A size: mostly constant, sometimes a dimension variable bound to it. */
-static sym some_size(subject *s, int64_t value) {
-    if (!chance(15) || value == 0) return sym_const(s->k->syms, value);
-    s->dim[s->k->dim_vars] = value;
-    return kern_dim_var(s->k, "n", 1, value + below(20));
-}
-
-static int some_dtype(void) {
-    static const int d[] = {QN_F32, QN_F32, QN_F32, QN_F64, QN_I32, QN_I64, QN_U8};
-    return d[below(COUNT_OF(d))];
-}
-
-static kmem some_arg(subject *s, int dtype, sym size, int access) {
-    s->arg[s->args++] = kern_arg(s->k, dtype, size, access);
-    return s->arg[s->args - 1];
-}
-
-/* An unary or binary op that keeps values tame. */
-static kexpr some_op(kern *k, kexpr a, kexpr b) {
-    static const int both[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAXIMUM, OP_MINIMUM};
-    bool f = dtype_is_float(kern_e(k, a)->dtype);
-    if (f && chance(10)) return kern_op1(k, OP_TANH, a);
-    if (chance(15)) return kern_op3(k, OP_WHERE, kern_op2(k, OP_LT, a, b), a, b);
-    if (chance(20)) return kern_op1(k, OP_ABS, a);
-    return kern_op2(k, both[below(COUNT_OF(both))], a, b);
-}
-
-static sym times(subject *s, sym a, sym b) {
-    return sym_mul(s->k->syms, a, b);
-}
-static sym plus(subject *s, sym a, sym b) {
-    return sym_add(s->k->syms, a, b);
-}
-static sym var_of(subject *s, kstmt loop) {
-    return kern_trip(s->k, loop);
-}
-
-/* A load of a fresh argument seen at (i, j) of an n x m grid through some view. */
-static kexpr some_view(subject *s, int dtype, sym i, sym n, sym j, sym m) {
-    kern *k = s->k;
-    sym_store *y = k->syms;
-    sym one = SYM_ONE, total = times(s, n, m), flat = plus(s, times(s, i, m), j);
-    int how = (int)below(7);
-    if (how == 5 && !sym_is_const(y, total, NULL)) how = 6;
-    switch (how) {
-    case 0: /* transposed */
-        return kern_load(k, some_arg(s, dtype, total, KERN_READ), plus(s, times(s, j, n), i),
-                         SYM_TRUE, 0, 0);
-    case 1: /* a row for all */
-        return kern_load(k, some_arg(s, dtype, m, KERN_READ), j, SYM_TRUE, 0, 0);
-    case 2: /* a column for all */
-        return kern_load(k, some_arg(s, dtype, n, KERN_READ), i, SYM_TRUE, 0, 0);
-    case 3: { /* padded by 2 in front: outside of the smaller one is 0 */
-        sym two = sym_const(y, 2), from = sym_sub(y, j, two);
-        sym size = sym_max(y, sym_sub(y, m, two), SYM_ZERO);
-        sym at = plus(s, times(s, i, size), from);
-        return kern_load(k, some_arg(s, dtype, times(s, n, size), KERN_READ), at,
-                         sym_and(y, sym_ge0(y, from), sym_lt(y, from, size)), 0, 0);
-    }
-    case 4: { /* flipped */
-        sym back = sym_sub(y, sym_sub(y, m, one), j);
-        return kern_load(k, some_arg(s, dtype, total, KERN_READ), plus(s, times(s, i, m), back),
-                         SYM_TRUE, 0, 0);
-    }
-    case 5: { /* reshaped through 3 columns, transposed there */
-        sym c = sym_const(y, 3), rows = sym_div(y, plus(s, total, sym_const(y, 2)), c);
-        sym at = plus(s, times(s, sym_mod(y, flat, c), rows), sym_div(y, flat, c));
-        return kern_load(k, some_arg(s, dtype, times(s, rows, c), KERN_READ), at, SYM_TRUE, 0, 0);
-    }
-    default:
-        return kern_load(k, some_arg(s, dtype, total, KERN_READ), flat, SYM_TRUE, 0, 0);
-    }
-}
-
-static void kernel_map(subject *s) {
-    kern *k = s->k;
-    int dtype = some_dtype();
-    sym n = some_size(s, some_extent(20)), m = some_size(s, some_extent(40));
-    kmem out = some_arg(s, dtype, times(s, n, m), KERN_WRITE);
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n), j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    kexpr x = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
-    kexpr y = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
-    for (int64_t ops = 1 + below(4); ops > 0; ops--) {
-        kexpr z = some_op(k, x, y);
-        y = chance(50) ? x : y;
-        x = z;
-    }
-    if (chance(20)) x = kern_op2(k, OP_ADD, x, kern_cast(k, dtype, kern_index(k, var_of(s, j))));
-    sym at = plus(s, times(s, var_of(s, i), m), var_of(s, j));
-    kern_store(k, j, MONOID_SET, out, at, SYM_TRUE, x);
-}
-
-/* out[i] = f(reduce over j), rows or columns, any monoid. */
-static void kernel_reduction(subject *s) {
-    kern *k = s->k;
-    int how = 1 + (int)below(MONOID_COUNT - 1), states = monoid_rows[how].states;
-    int dtype = how == MONOID_AND || how == MONOID_OR ? QN_I32 : some_dtype();
-    if (how == MONOID_PROD && dtype_is_float(dtype)) dtype = QN_I32;
-    sym n = some_size(s, some_extent(20)), m = some_size(s, some_extent(60));
-    kmem out[2] = {some_arg(s, dtype, n, KERN_WRITE), 0}, t[2] = {0, 0};
-    if (states == 2) out[1] = some_arg(s, QN_I64, n, KERN_WRITE);
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n);
-    for (int c = 0; c < states; c++) {
-        int d = c ? QN_I64 : dtype;
-        t[c] = kern_tile(k, KERN_LOCAL, d, SYM_ONE);
-        kern_def(k, i, t[c], kern_identity(k, how, c, d));
-    }
-    kstmt j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    kexpr x = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
-    if (how != MONOID_PROD && chance(40)) x = some_op(k, x, x);
-    kern_stmt u = {.kind = KS_STORE, .monoid = (uint8_t)how, .n = (uint8_t)states};
-    u.store.mem[0] = t[0];
-    u.store.mem[1] = t[1];
-    u.store.value[0] = x;
-    u.store.value[1] = states == 2 ? kern_index(k, var_of(s, j)) : 0;
-    u.store.valid = SYM_TRUE;
-    kern_store_n(k, j, &u);
-    for (int c = 0; c < states; c++) {
-        kexpr v = kern_load(k, t[c], SYM_ZERO, SYM_TRUE, 0, 0);
-        if (!c && chance(30)) v = kern_op1(k, OP_ABS, v);
-        kern_store(k, i, MONOID_SET, out[c], var_of(s, i), SYM_TRUE, v);
-    }
-}
-
-static void kernel_product(subject *s) {
-    kern *k = s->k;
-    sym_store *y = k->syms;
-    int dtype = chance(70) ? QN_F32 : QN_I32;
-    sym b = sym_const(y, chance(70) ? 1 : 1 + below(3)), n = some_size(s, some_extent(16));
-    sym m = some_size(s, some_extent(20)), r = some_size(s, some_extent(14));
-    kmem c = some_arg(s, dtype, times(s, b, times(s, n, m)), KERN_WRITE);
-    kmem a = some_arg(s, dtype, times(s, b, times(s, n, r)), KERN_READ);
-    kmem w = some_arg(s, dtype, times(s, b, times(s, r, m)), KERN_READ);
-    kmem bias = some_arg(s, dtype, m, KERN_READ), t = kern_tile(k, KERN_LOCAL, dtype, SYM_ONE);
-    kstmt top = 0;
-    sym at = SYM_ZERO;
-    if (b != SYM_ONE) {
-        top = kern_loop(k, 0, KERN_SERIAL, "b", b);
-        at = var_of(s, top);
-    }
-    kstmt i = kern_loop(k, top, KERN_SERIAL, "i", n), j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    sym vi = var_of(s, i), vj = var_of(s, j);
-    kern_def(k, j, t, kern_identity(k, MONOID_SUM, 0, dtype));
-    kstmt q = kern_loop(k, j, KERN_SERIAL, "k", r);
-    sym vq = var_of(s, q);
-    sym ai = chance(30) ? plus(s, times(s, vq, n), vi) : plus(s, times(s, vi, r), vq);
-    sym wi = chance(30) ? plus(s, times(s, vj, r), vq) : plus(s, times(s, vq, m), vj);
-    ai = plus(s, ai, times(s, at, times(s, n, r)));
-    wi = plus(s, wi, times(s, at, times(s, r, m)));
-    kexpr p = kern_op2(k, OP_MUL, kern_load(k, a, ai, SYM_TRUE, 0, 0),
-                       kern_load(k, w, wi, SYM_TRUE, 0, 0));
-    kern_store(k, q, MONOID_SUM, t, SYM_ZERO, SYM_TRUE, p);
-    kexpr v = kern_load(k, t, SYM_ZERO, SYM_TRUE, 0, 0);
-    if (chance(60)) v = kern_op2(k, OP_ADD, v, kern_load(k, bias, vj, SYM_TRUE, 0, 0));
-    if (chance(30)) v = kern_op1(k, OP_ABS, v);
-    sym ci = plus(s, plus(s, times(s, vi, m), vj), times(s, at, times(s, n, m)));
-    kern_store(k, j, MONOID_SET, c, ci, SYM_TRUE, v);
-}
-
-/* Over rows, or over columns: maximum, sum of exponentials, quotient; the exponentials staged in a
- * tile or computed twice. */
-static void kernel_softmax(subject *s) {
-    kern *k = s->k;
-    sym n = some_size(s, some_extent(12)), m = some_size(s, some_extent(40));
-    sym size = times(s, n, m);
-    bool columns = chance(30), stage = chance(40);
-    kmem out = some_arg(s, QN_F32, size, KERN_WRITE), in = some_arg(s, QN_F32, size, KERN_READ);
-    kmem max = kern_tile(k, KERN_LOCAL, QN_F32, SYM_ONE);
-    kmem sum = kern_tile(k, KERN_LOCAL, QN_F32, SYM_ONE);
-    kmem e = stage ? kern_tile(k, KERN_LOCAL, QN_F32, m) : 0;
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n), j;
-    sym vi = var_of(s, i), at, w = columns ? n : SYM_ONE, h = columns ? SYM_ONE : m;
-    kexpr x, y, le = 0, lm = kern_load(k, max, SYM_ZERO, SYM_TRUE, 0, 0);
-    kern_def(k, i, max, kern_identity(k, MONOID_MAX, 0, QN_F32));
-    j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    at = plus(s, times(s, vi, h), times(s, var_of(s, j), w));
-    x = kern_load(k, in, at, SYM_TRUE, 0, 0);
-    kern_store(k, j, MONOID_MAX, max, SYM_ZERO, SYM_TRUE, x);
-    if (stage) kern_def(k, i, e, 0);
-    kern_def(k, i, sum, kern_const_f(k, QN_F32, 0));
-    j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    at = plus(s, times(s, vi, h), times(s, var_of(s, j), w));
-    x = kern_op1(k, OP_EXP, kern_op2(k, OP_SUB, kern_load(k, in, at, SYM_TRUE, 0, 0), lm));
-    if (stage) {
-        kern_store(k, j, MONOID_SET, e, var_of(s, j), SYM_TRUE, x);
-        x = kern_load(k, e, var_of(s, j), SYM_TRUE, 0, 0);
-    }
-    kern_store(k, j, MONOID_SUM, sum, SYM_ZERO, SYM_TRUE, x);
-    j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    at = plus(s, times(s, vi, h), times(s, var_of(s, j), w));
-    y = kern_op1(k, OP_EXP, kern_op2(k, OP_SUB, kern_load(k, in, at, SYM_TRUE, 0, 0), lm));
-    if (stage) le = kern_load(k, e, var_of(s, j), SYM_TRUE, 0, 0);
-    y = kern_op2(k, OP_DIV, stage ? le : y, kern_load(k, sum, SYM_ZERO, SYM_TRUE, 0, 0));
-    kern_store(k, j, MONOID_SET, out, at, SYM_TRUE, y);
-}
-
-/* out[index[i]*m + j] op= x[i*m + j] where the index is inside. */
-static void kernel_scatter(subject *s) {
-    kern *k = s->k;
-    int how = chance(60) ? MONOID_SUM : chance(50) ? MONOID_MAX : MONOID_SET;
-    sym n = some_size(s, some_extent(16)), rows = sym_const(k->syms, 1 + below(9));
-    sym m = sym_const(k->syms, 1 + below(12));
-    kmem out = some_arg(s, QN_F32, times(s, rows, m), KERN_READ | KERN_WRITE);
-    kmem index = some_arg(s, chance(50) ? QN_I64 : QN_I32, n, KERN_READ);
-    kmem x = some_arg(s, QN_F32, times(s, n, m), KERN_READ);
-    s->index_below = sym_hi(k->syms, rows);
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n), j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    kexpr at = kern_cast(k, QN_I64, kern_load(k, index, var_of(s, i), SYM_TRUE, 0, 0));
-    kern_stmt st = {.kind = KS_STORE, .monoid = (uint8_t)how, .n = 1};
-    st.store.mem[0] = out;
-    st.store.value[0] =
-        kern_load(k, x, plus(s, times(s, var_of(s, i), m), var_of(s, j)), SYM_TRUE, 0, 0);
-    st.store.index = var_of(s, j);
-    st.store.valid = SYM_TRUE;
-    st.store.dyn = kern_op2(k, OP_MUL, at, kern_index(k, m));
-    st.store.guard = kern_op2(k, OP_AND, kern_op2(k, OP_LE, kern_const_i(k, QN_I64, 0), at),
-                              kern_op2(k, OP_LT, at, kern_index(k, rows)));
-    kern_store_n(k, j, &st);
-}
-
-/* In place, with or without a dependence between trips; the order of trips may matter. */
-static void kernel_in_place(subject *s) {
-    kern *k = s->k;
-    int64_t shift = chance(50) ? 0 : 1 + below(3), step = 1 + below(3);
-    sym n = sym_const(k->syms, 1 + below(30)), m = sym_const(k->syms, 1 + below(4));
-    sym size = sym_scale(k->syms, plus(s, n, sym_const(k->syms, 4)), 4);
-    kmem a = some_arg(s, QN_I32, size, KERN_READ | KERN_WRITE);
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n), j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    sym at = sym_scale(k->syms, var_of(s, i), step);
-    if (chance(60)) at = plus(s, at, var_of(s, j));
-    sym from = plus(s, at, sym_const(k->syms, shift));
-    if (chance(50)) {
-        sym swap = at;
-        at = from;
-        from = swap;
-    }
-    kexpr v = kern_load(k, a, from, SYM_TRUE, 0, 0);
-    v = kern_op2(k, OP_ADD, kern_op2(k, OP_MUL, v, kern_const_i(k, QN_I32, 3)),
-                 kern_cast(k, QN_I32, kern_index(k, var_of(s, j))));
-    kern_store(k, j, chance(70) ? MONOID_SET : MONOID_SUM, a, at, SYM_TRUE, v);
-}
-
-static void (*const makers[])(subject *) = {kernel_map,     kernel_reduction, kernel_product,
-                                            kernel_softmax, kernel_scatter,   kernel_in_place};
-
-static void make(subject *s, uint64_t seed) {
-    rng = seed;
-    size_factor = by_default(seed) ? 1 + seed / 9 % 4 : 1;
-    *s = (subject){.k = kern_open(&ctx)};
-    makers[below(COUNT_OF(makers))](s);
-    if (chance(10) && s->args <= 2) makers[chance(50) ? 0 : 1](s); /* a second root */
-}
-
-/* ---- running -------------------------------------------------------------------------------- */
-
-static void fill(const kern *k, kmem m, void *p, int64_t n, int64_t index_below, uint64_t seed) {
-    int d = kern_m(k, m)->dtype;
-    uint64_t r = seed * 31 + m;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t v = test_below(&r, 33) - 16;
-        if (index_below && dtype_is_int(d)) v = test_below(&r, index_below + 2) - 1;
-        if (dtype_is_float(d))
-            dtype_set_f(d, p, i, (double)v / 8);
-        else
-            dtype_set_i(d, p, i, v);
-    }
-}
-
-/* Run on the seed's data; results in s-independent buffers out[arg], sizes in count. */
-static bool run(const subject *s, kern *k, bool kinds, uint64_t seed, void *out[], int64_t count[],
-                char error[200]) {
-    for (int a = 0; a < s->args; a++) {
-        if (!sym_eval(s->k->syms, kern_m(s->k, s->arg[a])->size, s->k->dim_vars, s->k->dim_var,
-                      s->dim, &count[a]))
-            return false;
-        out[a] = malloc((size_t)count[a] * 8 + 8);
-        fill(s->k, s->arg[a], out[a], count[a], s->index_below, seed);
-    }
-    return interp_run(k, kinds, s->dim, out, error);
-}
-
-static bool equal(const subject *s, void *x[], void *y[], const int64_t count[], str *what) {
-    for (int a = 0; a < s->args; a++) {
-        int d = kern_m(s->k, s->arg[a])->dtype;
-        for (int64_t i = 0; i < count[a]; i++) {
-            double p = dtype_is_float(d) ? dtype_get_f(d, x[a], i) : 0;
-            double q = dtype_is_float(d) ? dtype_get_f(d, y[a], i) : 0;
-            bool same = dtype_is_float(d) ? test_close(p, q, 1e-5, 1e-6)
-                                          : dtype_get_i(d, x[a], i) == dtype_get_i(d, y[a], i);
-            if (same) continue;
-            str_addf(what, "a%d[%lld] is %g, was %g", a, (long long)i,
-                     dtype_is_float(d) ? q : (double)dtype_get_i(d, y[a], i),
-                     dtype_is_float(d) ? p : (double)dtype_get_i(d, x[a], i));
-            return false;
-        }
-    }
-    return true;
-}
+#include "random_kernel.h"
 
 /* Dump, parse, dump. */
 static bool same_text(const kern *k, str *what) {
     str one, two;
-    str_open(&one, &ctx.heap);
-    str_open(&two, &ctx.heap);
+    str_open(&one, &ctx->heap);
+    str_open(&two, &ctx->heap);
     kern_print(k, &one);
-    kern *again = kern_parse(&ctx, one.s);
+    kern *again = kern_parse(ctx, one.s);
     if (again) kern_print(again, &two);
     bool same = again && !strcmp(one.s, two.s);
     if (!again)
-        str_addf(what, "does not parse: %s", ctx.error);
+        str_addf(what, "does not parse: %s", ctx->error);
     else if (!same)
         str_addf(what, "prints\n%s after parsing", two.s);
-    ctx.code = QN_OK;
-    ctx.error[0] = 0;
+    ctx->code = QN_OK;
+    ctx->error[0] = 0;
     kern_close(again);
     str_free(&one);
     str_free(&two);
     return same;
 }
 
-/* ---- schedules ------------------------------------------------------------------------------ */
-
-static void some_loop(const kern *k, char *out) {
-    int n = 0;
-    kstmt pick = 0;
-    for (kstmt c = k->root; (c = kern_next(k, c, k->root));)
-        if (kern_s(k, c)->kind == KS_LOOP && below(++n) == 0) pick = c;
-    strcpy(out, pick ? sym_name(k->syms, kern_s(k, pick)->l.var) : "none");
-}
-
-/* The loop inside another, where it is the only child. */
-static void some_nest(const kern *k, char *outer, char *inner) {
-    some_loop(k, outer);
-    kstmt o = kern_find_loop(k, outer);
-    kstmt i = o ? kern_s(k, o)->first : 0;
-    if (i && kern_s(k, i)->kind == KS_LOOP)
-        strcpy(inner, sym_name(k->syms, kern_s(k, i)->l.var));
-    else
-        some_loop(k, inner);
-}
-
-/* A loop of whose body some tile is a part, and that tile. */
-static void some_tile(const kern *k, char *tile, char *loop) {
-    int n = 0;
-    kstmt pick = 0;
-    for (kstmt c = k->root; (c = kern_next(k, c, k->root));)
-        if (kern_s(k, c)->kind == KS_DEF && below(++n) == 0) pick = c;
-    some_loop(k, loop);
-    strcpy(tile, "t0");
-    if (!pick) return;
-    sprintf(tile, "t%d", kern_tile_number(k, kern_s(k, pick)->def.mem));
-    kstmt p = kern_s(k, pick)->parent;
-    if (p != k->root && chance(60)) strcpy(loop, sym_name(k->syms, kern_s(k, p)->l.var));
-}
-
-static void some_line(const subject *s, const kern *k, char line[160]) {
-    static const int factor[] = {1, 2, 3, 4, 5, 7, 8, 16};
-    char a[80], b[80], c[80];
-    int f = factor[below(COUNT_OF(factor))];
-    some_nest(k, a, b);
-    switch (below(13)) {
-    case 0:
-    case 1:
-        sprintf(line, "split %s %d", a, f);
-        break;
-    case 2:
-        sprintf(line, "merge %s %s", a, b);
-        break;
-    case 3:
-    case 4:
-        sprintf(line, "swap %s %s", a, b);
-        break;
-    case 5:
-        sprintf(line, "pad %s %d", a, f);
-        break;
-    case 6:
-        sprintf(line, "peel %s", a);
-        break;
-    case 7:
-        sprintf(line, "%s %s", chance(80) ? "par" : "serial", a);
-        break;
-    case 8:
-        sprintf(line, "vec %s", a);
-        break;
-    case 9:
-        sprintf(line, "unroll %s", a);
-        break;
-    case 10:
-        some_tile(k, c, a);
-        sprintf(line, "tile %s %s", c, a);
-        break;
-    case 11:
-        some_tile(k, c, a);
-        some_loop(k, b);
-        sprintf(line, "multi_step %s %s", c, b);
-        break;
-    default:
-        some_loop(k, c);
-        sprintf(line, "stage a%d %s %s %s", (int)below(s->args), a, b, chance(50) ? c : "");
-        break;
-    }
-}
-
 /* Apply the lines that are legal; after each everything must hold. `used` counts them. */
 static bool follows(const subject *s, kern *k, char lines[][160], int n, int *used, str *what) {
     str why;
-    str_open(&why, &ctx.heap);
+    str_open(&why, &ctx->heap);
     bool fine = true;
     for (int i = 0; i < n && fine; i++) {
         str_free(&why);
@@ -490,8 +67,8 @@ static void default_schedule(const kern *k, uint64_t seed, str *out) {
 /* The default schedule as a whole must be accepted. */
 static bool accepted(const kern *k, uint64_t seed, str *what) {
     str text, why;
-    str_open(&text, &ctx.heap);
-    str_open(&why, &ctx.heap);
+    str_open(&text, &ctx->heap);
+    str_open(&why, &ctx->heap);
     kern *copy = kern_clone(k);
     default_schedule(copy, seed, &text);
     int done = text.len ? kern_schedule(copy, text.s, &why) : 0;
@@ -529,47 +106,10 @@ static bool holds(uint64_t seed, char lines[][160], int n, int *used, str *what)
     return fine;
 }
 
-/* Lines made one by one, each for the kernel as the lines before left it. */
-static int default_lines(const kern *k, uint64_t seed, char lines[][160]) {
-    int n = 0;
-    str text;
-    str_open(&text, &ctx.heap);
-    default_schedule(k, seed, &text);
-    for (char *l = strtok(text.s, "\n"); l && n < MOST_LINES; l = strtok(NULL, "\n"))
-        snprintf(lines[n++], sizeof lines[0], "%s", l);
-    str_free(&text);
-    return n;
-}
-
-static int some_schedule(uint64_t seed, char lines[][160]) {
-    subject s;
-    make(&s, seed);
-    int n = 0;
-    if (by_default(seed)) {
-        n = default_lines(s.k, seed, lines);
-        kern_close(s.k);
-        return n;
-    }
-    str why;
-    str_open(&why, &ctx.heap);
-    int64_t wanted = chance(5) ? 0 : 1 + below(24);
-    for (int tries = 0; tries < 72 && n < wanted; tries++) {
-        some_line(&s, s.k, lines[n]);
-        str_free(&why);
-        if (kern_transform(s.k, lines[n], &why) || (why.s && strstr(why.s, "breaks")))
-            n++;
-        else if (why.s && strstr(why.s, "not to be proved"))
-            unproven++;
-    }
-    str_free(&why);
-    kern_close(s.k);
-    return n;
-}
-
 static void report(uint64_t seed, char lines[][160], int n, const char *what) {
     subject s;
     str text;
-    str_open(&text, &ctx.heap);
+    str_open(&text, &ctx->heap);
     printf("seed %llu: %s\nschedule:\n", (unsigned long long)seed, what);
     for (int i = 0; i < n; i++) printf("  %s\n", lines[i]);
     make(&s, seed);
@@ -586,7 +126,7 @@ static void report(uint64_t seed, char lines[][160], int n, const char *what) {
 static bool one_case(uint64_t seed, int *lines_used) {
     static char lines[MOST_LINES + 1][160];
     str what;
-    str_open(&what, &ctx.heap);
+    str_open(&what, &ctx->heap);
     int n = some_schedule(seed, lines), used = 0;
     bool fine = holds(seed, lines, n, &used, &what);
     if (fine && by_default(seed)) {
@@ -602,7 +142,7 @@ static bool one_case(uint64_t seed, int *lines_used) {
     for (int i = n - 1; !fine && i >= 0; i--) { /* do without line i? */
         static char fewer[MOST_LINES + 1][160];
         str other;
-        str_open(&other, &ctx.heap);
+        str_open(&other, &ctx->heap);
         memcpy(fewer, lines, sizeof fewer);
         memmove(fewer[i], fewer[i + 1], (size_t)(n - 1 - i) * sizeof *fewer);
         if (!holds(seed, fewer, n - 1, &used, &other)) {
@@ -623,11 +163,13 @@ int main(int argc, char **argv) {
     long cases = argc > 1 ? strtol(argv[1], NULL, 10) : 2000;
     uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     static int failed, passed, lines;
-    heap_open(&ctx.heap, NULL, &ctx);
+    static qn_ctx mine;
+    ctx = &mine;
+    heap_open(&ctx->heap, NULL, ctx);
     guard g;
-    guard_open(&ctx.heap, &g);
+    guard_open(&ctx->heap, &g);
     if (setjmp(g.at)) {
-        printf("raised: %s\n", ctx.error);
+        printf("raised: %s\n", ctx->error);
         return 1;
     }
     for (long i = 0; i < cases && failed < 6; i++) {
@@ -636,9 +178,9 @@ int main(int argc, char **argv) {
         else
             failed++;
     }
-    guard_close(&ctx.heap, &g);
-    if (ctx.heap.bytes) {
-        printf("%llu bytes were not given back\n", (unsigned long long)ctx.heap.bytes);
+    guard_close(&ctx->heap, &g);
+    if (ctx->heap.bytes) {
+        printf("%llu bytes were not given back\n", (unsigned long long)ctx->heap.bytes);
         failed++;
     }
     printf("seeds from %llu, %d schedule lines applied, %d not proved\n", (unsigned long long)first,

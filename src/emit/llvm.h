@@ -48,7 +48,7 @@ typedef struct llvm_binding {
 
 typedef struct llvm_tile {
     val *group;     /* REG tiles: the value of each register; v NULL: undefined */
-    int64_t groups; /* 0: not defined yet */
+    int64_t groups;
     int64_t lanes;  /* elements in a register: 1 or the VEC loop's width */
     int padded;     /* lanes of the value: lanes rounded up */
     bool vec;       /* registers are vectors */

@@ -291,6 +291,7 @@ static val node_value(llvm *s, kexpr id) {
     if (e.kind == KE_INDEX) return index_value(s, e.index);
     if (e.kind == KE_LOAD) {
         if (!e.load.mem) return s->placeholder[e.load.index];
+        if (llvm_reduced(s, e.load.valid) == SYM_FALSE) return llvm_constant(s, e.dtype, 0);
         val valid = llvm_and_mask(s, llvm_truth(s, e.load.valid), known(s, e.load.guard));
         if (kern_m(s->k, e.load.mem)->scope == KERN_REG) return load_register(s, &e, valid);
         return load_memory(s, &e, valid, known(s, e.load.dyn));
@@ -466,6 +467,7 @@ static void store_vector(llvm *s, store *w, const place *p) {
 }
 
 void llvm_store(llvm *s, const kern_stmt *t) {
+    if (llvm_reduced(s, t->store.valid) == SYM_FALSE) return; /* in this copy of an unrolled body */
     llvm_begin_statement(s);
     store w = {.t = t, .n = t->n};
     for (int i = 0; i < w.n; i++) w.x[i] = llvm_expr(s, t->store.value[i]);

@@ -23,37 +23,52 @@ static int padded(int64_t width) {
     return lanes;
 }
 
-/* Does a register of m hold the lanes of a VEC loop? That is so when an index of it uses one. */
-static int64_t register_width(const llvm *s, kmem m) {
-    for (kstmt l = 1; l < s->k->stmts; l++) {
+/* The expressions that statements use; the table keeps those of older shapes of the tree, too. */
+static uint8_t *used_expressions(llvm *s) {
+    uint8_t *used = arena_zeroed(&s->arena, s->k->exprs);
+    kexpr *slot[4];
+    for (kstmt i = s->k->root; i; i = kern_next(s->k, i, s->k->root))
+        for (int n = kern_stmt_exprs(kern_s(s->k, i), slot); n-- > 0;) used[*slot[n]] = 1;
+    for (kexpr e = s->k->exprs; --e;) {
+        if (!used[e]) continue;
+        for (int n = kern_expr_args(kern_e(s->k, e), slot); n-- > 0;) used[*slot[n]] = 1;
+    }
+    return used;
+}
+
+/* Registers hold the lanes of a VEC loop where an index of the tile uses its variable. */
+static void note_lanes(llvm *s, kmem m, sym index, sym var, int64_t width) {
+    if (kern_m(s->k, m)->scope == KERN_REG && sym_uses(s->syms, index, var))
+        s->tile[m].lanes = width;
+}
+
+static void find_widths(llvm *s) {
+    const uint8_t *used = used_expressions(s);
+    for (kmem m = 1; m < s->k->mems; m++) s->tile[m].lanes = 1;
+    for (kstmt l = kern_next(s->k, s->k->root, s->k->root); l; l = kern_next(s->k, l, s->k->root)) {
         const kern_stmt *t = kern_s(s->k, l);
-        if (t->kind != KS_LOOP || t->loop != KERN_VEC || l == s->k->root) continue;
+        if (t->kind != KS_LOOP || t->loop != KERN_VEC) continue;
         int64_t width = sym_hi(s->syms, t->l.extent);
-        if (width <= 1) continue;
-        for (kexpr e = 1; e < s->k->exprs; e++) {
+        for (kexpr e = 1; e < s->k->exprs && width > 1; e++) {
             const kern_expr *x = kern_e(s->k, e);
-            if (x->kind == KE_LOAD && x->load.mem == m &&
-                sym_uses(s->syms, x->load.index, t->l.var))
-                return width;
+            if (used[e] && x->kind == KE_LOAD)
+                note_lanes(s, x->load.mem, x->load.index, t->l.var, width);
         }
-        for (kstmt i = kern_next(s->k, l, l); i; i = kern_next(s->k, i, l)) {
+        for (kstmt i = kern_next(s->k, l, l); i && width > 1; i = kern_next(s->k, i, l)) {
             const kern_stmt *x = kern_s(s->k, i);
             for (int c = 0; x->kind == KS_STORE && c < x->n; c++)
-                if (x->store.mem[c] == m && sym_uses(s->syms, x->store.index, t->l.var))
-                    return width;
+                note_lanes(s, x->store.mem[c], x->store.index, t->l.var, width);
         }
     }
-    return 1;
 }
 
 static void open_tile(llvm *s, kmem m) {
     llvm_tile *t = &s->tile[m];
-    if (t->group || kern_m(s->k, m)->scope != KERN_REG) return;
+    if (kern_m(s->k, m)->scope != KERN_REG) return;
     int64_t size;
     if (!sym_is_const(s->syms, kern_m(s->k, m)->size, &size) || size > INT32_MAX)
         raise_error(s->ctx, QN_EINTERNAL, "kernel %s: a register tile of no constant size",
                     s->k->name);
-    t->lanes = register_width(s, m);
     t->vec = t->lanes > 1;
     t->padded = padded(t->lanes);
     t->groups = (size + t->lanes - 1) / t->lanes;
@@ -139,7 +154,6 @@ static void write_block(llvm *s, kstmt parent) {
         if (t.kind == KS_LOOP) {
             write_loop(s, i);
         } else if (t.kind == KS_DEF) {
-            open_tile(s, t.def.mem);
             llvm_define(s, t.def.mem, t.def.value);
         } else {
             llvm_store(s, &t);
@@ -247,6 +261,8 @@ void llvm_write(llvm *s) {
     s->tile = arena_zeroed(&s->arena, k->mems * sizeof *s->tile);
     s->version = arena_zeroed(&s->arena, k->mems * sizeof *s->version);
     s->written = arena_zeroed(&s->arena, k->mems * sizeof *s->written);
+    find_widths(s);
+    for (kmem m = 1; m < k->mems; m++) open_tile(s, m);
     write_info(s);
     write_kernel(s);
 }
