@@ -1,6 +1,6 @@
-/* fuzz_emit.c - random kernels under random schedules (random_kernel.h), through the passes, compiled
- * by LLVM and now and then by the C compiler, against the interpreter on the kernel as it was made.
- * Arguments lie between guard bytes. A failing schedule is shrunk to the lines it needs.
+/* fuzz_emit.c - random kernels under random schedules (random_kernel.h), through the passes,
+ * compiled by LLVM and now and then by the C compiler, against the interpreter on the kernel as it
+ * was made. Arguments lie between guard bytes. A failing schedule is shrunk to the lines it needs.
  *
  *     fuzz_emit [cases [first seed [one in how many also by cc]]] */
 #include "emit_harness.h"

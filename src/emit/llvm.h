@@ -47,11 +47,11 @@ typedef struct llvm_binding {
 } llvm_binding;
 
 typedef struct llvm_tile {
-    val *group;     /* REG tiles: the value of each register; v NULL: undefined */
+    val *group; /* REG tiles: the value of each register; v NULL: undefined */
     int64_t groups;
-    int64_t lanes;  /* elements in a register: 1 or the VEC loop's width */
-    int padded;     /* lanes of the value: lanes rounded up */
-    bool vec;       /* registers are vectors */
+    int64_t lanes; /* elements in a register: 1 or the VEC loop's width */
+    int padded;    /* lanes of the value: lanes rounded up */
+    bool vec;      /* registers are vectors */
 } llvm_tile;
 
 typedef struct llvm_numbered {
