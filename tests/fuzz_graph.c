@@ -450,14 +450,17 @@ static const struct {
              {"unscheduled", "schedule", "0", false, EFFECTS},
              {"unfused", "fuse", "0", false, EFFECTS},
              {"interp", NULL, NULL, true, EFFECTS},
-             {"static", NULL, NULL, false, STATIC}};
+             {"static", NULL, NULL, false, STATIC},
+             {"symbolic", NULL, NULL, false, SYMBOLIC},
+             {"symbolic-interp", NULL, NULL, true, SYMBOLIC}};
 
 typedef struct fuzzer {
     qn_ctx *qn, *ref;
     int mode;
     bool apart; /* each graph in a process of its own, so that a crash is a failure like others */
     uint64_t seed;
-    int64_t graphs, failed, steps;
+    int64_t var; /* the dimension variable of a symbolic mode */
+    int64_t graphs, failed, refused, steps;
     uint64_t compiles;
     double compile_seconds;
 } fuzzer;
@@ -466,6 +469,8 @@ static void show_line(void *user, const char *line) { /* of QN_DEBUG */
     (void)user;
     puts(line);
 }
+
+enum { LEAST = 4 }; /* value of a dimension variable */
 
 static void close_contexts(fuzzer *f) {
     qn_stats s = {.compiles = 0};
@@ -481,7 +486,17 @@ static bool open_contexts(fuzzer *f) {
     f->qn = modes[f->mode].interpreted ? interp_open(&o) : qn_open(&o);
     f->ref = qn_open(&ref);
     if (f->qn && modes[f->mode].knob) qn_set(f->qn, modes[f->mode].knob, modes[f->mode].value);
+    f->var = f->qn && modes[f->mode].how == SYMBOLIC ? qn_var(f->qn, "t", LEAST, 200) : 0;
     return f->qn && f->ref;
+}
+
+/* Which size of the program is to be the variable? The first input's first that is large enough. */
+static void choose_variable(program *p, int64_t var) {
+    for (int i = 0; i < p->steps && !p->var; i++)
+        for (int d = 0; p->step[i].op == OP_BUFFER && d < p->step[i].rank && !p->var; d++)
+            if (p->step[i].dim[d] >= LEAST) p->var = var, p->size = p->step[i].dim[d];
+    if (!p->var) p->var = var, p->size = 7;
+    p->twice = true;
 }
 
 static verdict run_here(void *user, const program *p) {
@@ -527,7 +542,9 @@ static void one_graph(fuzzer *f, uint64_t seed) {
     (void)test_rand(&state);
     random_program(&p, modes[f->mode].interpreted);
     f->graphs++, f->steps += p.steps;
+    if (modes[f->mode].how == SYMBOLIC) choose_variable(&p, f->var);
     verdict v = run(f, &p);
+    f->refused += v.refused;
     if (!v.failed) return;
     f->failed++;
     printf("FAIL fuzz_graph 1 %llu %s: %s\n", (unsigned long long)seed, modes[f->mode].name,
@@ -564,6 +581,7 @@ int main(int argc, char **argv) {
            (long long)f->graphs, (double)f->steps / (double)(f->graphs ? f->graphs : 1),
            clock_seconds() - start, (unsigned long long)seed, (unsigned long long)f->compiles,
            1e3 * f->compile_seconds / (double)(f->compiles ? f->compiles : 1));
+    if (f->refused) printf("%lld of them suit no variable\n", (long long)f->refused);
     int64_t passed =
         argc > 1 ? f->graphs - f->failed : f->failed == 0; /* the suite counts one test */
     printf("%lld passed, %lld failed, 0 skipped\n", (long long)passed, (long long)f->failed);

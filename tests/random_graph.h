@@ -40,8 +40,9 @@ typedef struct step {
 typedef struct program {
     int steps;
     step step[STEPS];
-    bool together; /* outputs are realized by one call before they are read */
-    bool twice;    /* run again with other data */
+    bool together;     /* outputs are realized by one call before they are read */
+    bool twice;        /* run again with other data, and another value of the variable */
+    int64_t var, size; /* SYMBOLIC: the variable (qn_var) and the size that it stands for */
 } program;
 
 static inline int64_t step_count(const step *s) {
@@ -432,6 +433,7 @@ static inline void input_data(const step *s, void *out) {
 
 typedef struct values {
     void *at[STEPS]; /* of steps that were read */
+    bool refused;    /* a step could not be built */
 } values;
 
 static inline void free_values(values *v) {
@@ -439,27 +441,57 @@ static inline void free_values(values *v) {
     memset(v, 0, sizeof *v);
 }
 
-static inline tuple_id shape_tuple(qn_ctx *qn, const step *s) {
+/* A size as the library should be given it: a size of `from`, or the product of two neighbouring
+ * ones, where it equals one of those under the current binding; else a number. In contexts without
+ * dimension variables this is always the number. */
+static inline sym size_like(qn_ctx *qn, const qn_tensor *from, int64_t value) {
+    graph *g = qn->graph;
+    int rank = 0;
+    const int64_t *dim = from ? node_dims(g, from->node, &rank) : NULL;
+    for (int i = 0; i < rank; i++)
+        if (shape_bound(g, (sym)dim[i]) == value) return (sym)dim[i];
+    for (int i = 0; i + 1 < rank; i++)
+        if (shape_bound(g, (sym)dim[i]) * shape_bound(g, (sym)dim[i + 1]) == value)
+            return sym_mul(g->syms, (sym)dim[i], (sym)dim[i + 1]);
+    if (!from && g->vars && g->bound[0] == value) return g->var[0];
+    return sym_const(g->syms, value);
+}
+
+static inline tuple_id shape_tuple(qn_ctx *qn, const step *s, const qn_tensor *from) {
     int64_t v[QN_MAX_RANK];
-    for (int d = 0; d < s->rank; d++) v[d] = sym_const(qn->graph->syms, s->dim[d]);
+    for (int d = 0; d < s->rank; d++) v[d] = size_like(qn, from, s->dim[d]);
     return graph_tuple(qn->graph, s->rank, v);
 }
 
-/* Sizes among the attributes as syms. */
-static const int64_t *size_syms(qn_ctx *qn, const step *s, int64_t *out) {
+/* Sizes among the attributes as syms; what a slice leaves away is a number. */
+static inline const int64_t *size_syms(qn_ctx *qn, const step *s, const qn_tensor *from,
+                                       int64_t *out) {
+    sym_store *y = qn->graph->syms;
     for (int i = 0; i < s->attrs; i++)
-        out[i] = i % 3 == 2 ? s->attr[i] : (int64_t)sym_const(qn->graph->syms, s->attr[i]);
+        out[i] = i % 3 == 2 ? s->attr[i] : (int64_t)sym_const(y, s->attr[i]);
+    for (int d = 0; s->op == OP_SLICE && d < s->rank; d++) {
+        int rank;
+        sym n = (sym)node_dims(qn->graph, from->node, &rank)[d];
+        if (sym_is_const(y, n, NULL) || s->attr[3 * d + 2] != 1) continue;
+        int64_t left_out = shape_bound(qn->graph, n) - s->attr[3 * d + 1];
+        out[3 * d + 1] = sym_sub(y, n, sym_const(y, left_out));
+    }
     return out;
 }
 
-static inline qn_tensor *build_leaf(qn_ctx *qn, const step *s) {
-    if (s->op == OP_IOTA) return build_iota(qn, s->dtype, shape_tuple(qn, s), (int)s->attr[0]);
+static inline qn_tensor *build_leaf(qn_ctx *qn, const step *s, int64_t var) {
+    int64_t dim[QN_MAX_RANK];
+    if (s->op == OP_IOTA)
+        return build_iota(qn, s->dtype, shape_tuple(qn, s, NULL), (int)s->attr[0]);
     if (s->op == OP_CONST)
-        return build_const(qn, s->dtype, shape_tuple(qn, s), scalar_from_bits(s->dtype, s->bits));
+        return build_const(qn, s->dtype, shape_tuple(qn, s, NULL),
+                           scalar_from_bits(s->dtype, s->bits));
     void *data = malloc(qn_dtype_size(s->dtype) * (size_t)step_count(s) + 1);
     if (!data) abort();
     input_data(s, data);
-    qn_tensor *t = qn_from(qn, s->dtype, s->rank, s->dim, data);
+    for (int d = 0; d < s->rank; d++)
+        dim[d] = var && s->dim[d] == qn->graph->bound[0] ? var : s->dim[d];
+    qn_tensor *t = qn_from(qn, s->dtype, s->rank, dim, data);
     free(data);
     return t;
 }
@@ -473,16 +505,16 @@ static inline qn_tensor *build_step(qn_ctx *qn, const step *s, qn_tensor *const 
     case OP_BITCAST:
         return build_cast(x[0], s->dtype, s->op == OP_BITCAST);
     case OP_RESHAPE:
-        return build_reshape(x[0], shape_tuple(qn, s));
+        return build_reshape(x[0], shape_tuple(qn, s, x[0]));
     case OP_EXPAND:
-        return build_expand(x[0], shape_tuple(qn, s));
+        return build_expand(x[0], shape_tuple(qn, s, x[0]));
     case OP_PERMUTE:
         for (int d = 0; d < s->rank; d++) axes[d] = (int)s->attr[d];
         return build_permute(x[0], s->rank, axes);
     case OP_PAD:
-        return build_pad(x[0], s->rank, size_syms(qn, s, sizes));
+        return build_pad(x[0], s->rank, size_syms(qn, s, x[0], sizes));
     case OP_SLICE:
-        return build_slice(x[0], s->rank, size_syms(qn, s, sizes));
+        return build_slice(x[0], s->rank, size_syms(qn, s, x[0], sizes));
     case OP_GATHER:
         return build_gather(x[0], x[1], (int)s->attr[0]);
     case OP_SCATTER:
@@ -504,8 +536,8 @@ static inline bool read_step(const step *s, qn_tensor *t, values *out, int i) {
 }
 
 /* How a program is run: as a pure expression, with assignments by qn_assign and values read on the
- * way, or as a static graph of its inputs. */
-typedef enum way { PURE, EFFECTS, STATIC } way;
+ * way, as a static graph of its inputs, or with one size a dimension variable. */
+typedef enum way { PURE, EFFECTS, STATIC, SYMBOLIC } way;
 
 static inline bool read_outputs(const program *p, qn_tensor *const *t, values *out) {
     for (int i = 0; i < p->steps; i++)
@@ -543,14 +575,15 @@ static inline bool build_and_read(qn_ctx *qn, const program *p, way how, values 
         const step *s = &p->step[i];
         qn_tensor *x[3] = {NULL, NULL, NULL};
         for (int k = 0; k < s->sources; k++) x[k] = t[s->src[k]];
-        if (s->op == OP_ASSIGN && how == EFFECTS) {
+        if (s->op == OP_ASSIGN && (how == EFFECTS || how == SYMBOLIC)) {
             if (!(t[i] = x[0]) || qn_assign(x[0], x[1])) return false;
         } else if (s->op == OP_ASSIGN) {
             t[i] = x[1];
         } else {
-            t[i] = s->sources ? build_step(qn, s, x) : build_leaf(qn, s);
+            t[i] =
+                s->sources ? build_step(qn, s, x) : build_leaf(qn, s, how == SYMBOLIC ? p->var : 0);
         }
-        if (!t[i]) return false;
+        if (!t[i]) return out->refused = true, false;
         if (s->read_now && how != STATIC && !read_step(s, t[i], out, i)) return false;
     }
     if (how == STATIC) return run_static(qn, p, t, out);
@@ -583,7 +616,7 @@ static inline bool same_element(const step *s, const void *a, const void *b, int
 }
 
 typedef struct verdict {
-    bool failed;
+    bool failed, refused; /* refused: this way does not suit the program */
     int step;
     char text[400];
 } verdict;
@@ -626,31 +659,74 @@ static inline verdict compare_once(qn_ctx *qn, qn_ctx *ref, const program *p, wa
     values a, b;
     memset(&a, 0, sizeof a), memset(&b, 0, sizeof b);
     verdict v = {.failed = false};
-    if (!run_program(ref, p, PURE, &b))
+    if (how == SYMBOLIC && qn_bind(qn, p->var, p->size)) return blame(-1, "bind: %s", qn_error(qn));
+    bool ran = run_program(qn, p, how, &a);
+    /* Not every graph is one for all values of a variable. */
+    bool suits = ran || how != SYMBOLIC || !a.refused;
+    if (!ran && suits) v = blame(-1, "error: %s", qn_error(qn));
+    if (suits && !v.failed && !run_program(ref, p, PURE, &b))
         v = blame(-1, "reference: %s", qn_error(ref));
-    else if (!run_program(qn, p, how, &a))
-        v = blame(-1, "error: %s", qn_error(qn));
     qn_clear_error(qn), qn_clear_error(ref);
-    if (!v.failed) v = same_values(p, &a, &b);
+    if (!v.failed && suits) v = same_values(p, &a, &b);
     free_values(&a), free_values(&b);
     if (!v.failed) v = leaks(qn);
     if (!v.failed) v = leaks(ref);
+    v.refused = !suits;
     return v;
+}
+
+/* The program with another size for the variable; false: its attributes do not allow that. */
+static inline bool resize(program *p, int64_t size) {
+    program was = *p;
+    p->size = size;
+    for (int i = 0; i < p->steps; i++) {
+        step *s = &p->step[i];
+        const step *x = s->sources ? &p->step[s->src[0]] : NULL;
+        const step *old = s->sources ? &was.step[s->src[0]] : NULL;
+        bool given = !x || s->op == OP_RESHAPE || s->op == OP_EXPAND;
+        for (int d = 0; given && d < s->rank; d++) {
+            int64_t n = s->dim[d], to = x || n != was.size ? n : size;
+            for (int e = 0; old && e < old->rank && to == n; e++)
+                if (old->dim[e] == n) to = x->dim[e];
+            for (int e = 0; old && e + 1 < old->rank && to == n; e++)
+                if (old->dim[e] * old->dim[e + 1] == n) to = x->dim[e] * x->dim[e + 1];
+            s->dim[d] = to;
+        }
+        for (int d = 0; s->op == OP_SLICE && d < s->rank; d++)
+            if (s->attr[3 * d + 2] == 1) s->attr[3 * d + 1] += x->dim[d] - old->dim[d];
+        for (int d = 0; s->op == OP_SLICE && d < s->rank; d++)
+            if (s->attr[3 * d + 1] < 0) return false;
+        if (!infer(p, i)) return false;
+    }
+    return true;
+}
+
+/* A size that the program does not have yet, so that nothing is taken for the variable by chance. */
+static inline int64_t new_size(const program *p) {
+    static const int64_t prime[] = {11, 19, 23, 29, 37, 41, 43, 47};
+    uint64_t taken = 0;
+    for (int i = 0; i < p->steps; i++)
+        for (int d = 0; d < p->step[i].rank; d++)
+            if (p->step[i].dim[d] < 64) taken |= (uint64_t)1 << p->step[i].dim[d];
+    int k = 0;
+    while (k < 7 && (taken >> prime[k] & 1)) k++;
+    return prime[k];
 }
 
 /* Run on both contexts and compare what was read; with `twice`, again on other data, which must
  * find the plan and be computed anew. */
 static inline verdict compare(qn_ctx *qn, qn_ctx *ref, const program *p, way how) {
     verdict v = compare_once(qn, ref, p, how);
-    if (v.failed || !p->twice) return v;
+    if (v.failed || v.refused || !p->twice) return v;
     program other = *p;
     qn_stats before, after;
     for (int i = 0; i < other.steps; i++)
         if (other.step[i].op == OP_BUFFER) other.step[i].bits ^= 0x5555;
+    if (how == SYMBOLIC && !resize(&other, new_size(p))) return v;
     qn_get_stats(qn, &before);
     v = compare_once(qn, ref, &other, how);
     qn_get_stats(qn, &after);
-    if (v.failed || after.compiles == before.compiles) return v;
+    if (v.failed || v.refused || after.compiles == before.compiles) return v;
     return blame(-1, "the same graph on other data compiled %llu kernels again",
                  (unsigned long long)(after.compiles - before.compiles));
 }
@@ -688,6 +764,7 @@ static inline void print_program(const program *p) {
     }
     if (p->together) printf("  (all realized together)\n");
     if (p->twice) printf("  (twice, on different data)\n");
+    if (p->var) printf("  (where %lld is the value of a variable)\n", (long long)p->size);
 }
 
 /* ---- shrinking ----------------------------------------------------------------------------- */

@@ -174,6 +174,7 @@ typedef struct graph {
     sym *var;
     int64_t *bound;
     uint32_t vars, var_cap, bound_cap;
+    uint64_t binding; /* counts changes of the variables' values */
     /* what the user's codes of symbolic dims stand for: DIM_CODE - i is dim[i] */
     sym *dim;
     uint32_t dims, dim_cap;

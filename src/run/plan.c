@@ -118,10 +118,10 @@ static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const ui
 void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out) {
     run_state *r = qn->run;
     double start = clock_seconds();
-    if (!p->bound || (p->dynamic && p->bound != r->binding + 1)) {
+    if (!p->bound || (p->dynamic && p->bound != qn->graph->binding + 1)) {
         find_sizes(qn, p);
         lay_out(qn, p);
-        p->bound = r->binding + 1;
+        p->bound = qn->graph->binding + 1;
     }
     check_leaves(qn, p, leaf);
     need_arena(qn, (size_t)p->arena_size);

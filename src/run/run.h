@@ -92,7 +92,7 @@ typedef struct run_plan {
     launch *launch;
     int64_t arena_size;
     bool dynamic;   /* sizes depend on dimension variables */
-    uint64_t bound; /* run_state.binding at which sizes were computed; 0: never */
+    uint64_t bound; /* graph.binding + 1 at which sizes were computed; 0: never */
     void *memory;   /* the arena the slices were filled for */
 } run_plan;
 
@@ -138,7 +138,6 @@ typedef struct run_state {
     void *arena_memory;
     size_t arena_size;
     uint32_t compile_times[COMPILE_BUCKETS]; /* kernels by time, COMPILE_BUCKET seconds each */
-    uint64_t binding; /* counts changes of dimension variables' values */
     qn_stats stats;
     str text; /* of qn_format */
 } run_state;
