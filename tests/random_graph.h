@@ -373,6 +373,8 @@ static inline bool infer_step(program *p, int i, bool ranges) {
     } else {
         switch (op_rows[s->op].class_) {
         case CLASS_LEAF:
+            if (s->op != OP_IOTA) break;
+            s->lo = 0, s->hi = (double)s->dim[s->attr[0]] - (s->dim[s->attr[0]] > 0);
             break;
         case CLASS_ELEM:
             ok = infer_elem(s, x) && (!ranges || elem_range(s, x));

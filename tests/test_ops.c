@@ -252,9 +252,9 @@ static void check_row(int op, qn_dtype d, int rank) {
 
 static void each_dtype(int op, int from_rank, int to_rank, int cases) {
     for (int d = 0; d < QN_DTYPE_COUNT; d++)
-        for (int rank = from_rank; rank <= to_rank; rank++)
-            for (int i = 0; i < cases && !test_state.bad; i++)
-                if (step_takes(op, (qn_dtype)d)) check_row(op, (qn_dtype)d, rank);
+        for (int i = 0; i < cases && !test_state.bad; i++)
+            if (step_takes(op, (qn_dtype)d))
+                check_row(op, (qn_dtype)d, from_rank + (int)below(to_rank - from_rank + 1));
 }
 
 /* A row that fails is reported once and does not hide the others. */
@@ -280,7 +280,7 @@ static void rows_over_matrices_and_cubes(void) {
 
 static void rows_over_high_ranks(void) {
     seed = 3;
-    each_row(4, 6, 1);
+    each_row(4, 6, 2);
 }
 
 static void no_row_is_left_out(void) {
