@@ -57,13 +57,6 @@ static bool follows(const subject *s, kern *k, char lines[][160], int n, int *us
     return fine;
 }
 
-static void default_schedule(const kern *k, uint64_t seed, str *out) {
-    static const kern_limits machine[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2},
-                                          {32, 16, 32 << 10, 256 << 10, 4 << 20, 4},
-                                          {16, 16, 32 << 10, 0, 0, 1}};
-    kern_default_schedule(k, &machine[seed / 3 % COUNT_OF(machine)], out);
-}
-
 /* The default schedule as a whole must be accepted. */
 static bool accepted(const kern *k, uint64_t seed, str *what) {
     str text, why;

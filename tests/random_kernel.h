@@ -36,7 +36,7 @@ static inline bool by_default(uint64_t seed) {
     return seed % 3 == 0;
 }
 
-static inline int64_t size_factor; /* default schedules want larger kernels */
+static int64_t size_factor = 1; /* default schedules want larger kernels */
 
 static inline int64_t some_extent(int64_t most) {
     most *= size_factor;
@@ -426,6 +426,13 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         sprintf(line, "stage a%d %s %s %s", (int)below(s->args), a, b, chance(50) ? c : "");
         break;
     }
+}
+
+static inline void default_schedule(const kern *k, uint64_t seed, str *out) {
+    static const kern_limits machine[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2},
+                                          {32, 16, 32 << 10, 256 << 10, 4 << 20, 4},
+                                          {16, 16, 32 << 10, 0, 0, 1}};
+    kern_default_schedule(k, &machine[seed / 3 % COUNT_OF(machine)], out);
 }
 
 /* Lines made one by one, each for the kernel as the lines before left it. */
