@@ -159,43 +159,64 @@ static uint64_t live_bytes(const qn_ctx *qn) {
     return qn->heap.bytes - qn->run->buffers.idle;
 }
 
-/* A model made and two steps taken with every allocation in turn failing: an error each time, and
- * afterwards nothing is left. Steps through the requests grow, for there are many thousands. */
-static void every_allocation_of_a_training_step_may_fail(void) {
-    qn_ctx *qn = qn_open(NULL);
-    bool done = false;
+/* A model made and two steps taken while the k-th request for memory fails: an error that says so, and
+ * nothing is left behind. false: there are fewer than k requests. */
+static bool step_without_request(qn_ctx *qn, uint64_t k) {
+    run_of r;
+    float loss = 0;
+    qn_clear_error(qn);
+    qn->heap.fail_at = qn->heap.requests + k;
+    bool fine = make_run(&r, qn, 4, 1, 4, 1);
+    int code = fine ? train_step(&r, 0, &loss) : QN_ENOMEM;
+    if (!code) code = train_step(&r, 1, &loss);
+    bool failed = qn->heap.requests >= qn->heap.fail_at;
+    qn->heap.fail_at = 0;
+    if (!failed) CHECK_INT(code, QN_OK);
+    if (failed) CHECK(code != QN_OK || qn_error_code(qn) == QN_OK);
+    if (failed && code && qn_error_code(qn) != QN_ENOMEM) FAIL("%s", qn_error(qn));
+    qn_optimizer_free(r.optimizer);
+    qn_gpt_free(r.gpt);
+    qn_text_free(r.text);
+    qn_stats stats;
+    qn_get_stats(qn, &stats);
+    CHECK_INT(stats.nodes, 0);
+    CHECK_INT(stats.handles, 0);
+    CHECK_INT(stats.buffers, 0);
+    if (test_state.bad) printf("at request %llu\n", (unsigned long long)k);
+    return failed;
+}
+
+/* Nothing planned or compiled yet: every request of planning, lowering and scheduling fails once. The
+ * null device compiles nothing, so this is quick; steps through the requests grow slowly. */
+static void every_allocation_of_a_first_step_may_fail(void) {
     int failures = 0;
-    for (uint64_t k = 1; !done; k += 1 + k / 150) {
-        run_of r;
-        float loss = 0;
-        qn_clear_error(qn);
-        qn->heap.fail_at = qn->heap.requests + k;
-        bool fine = make_run(&r, qn, 4, 1, 4, 1);
-        int code = fine ? train_step(&r, 0, &loss) : QN_ENOMEM;
-        if (!code) code = train_step(&r, 1, &loss);
-        done = qn->heap.requests < qn->heap.fail_at;
-        qn->heap.fail_at = 0;
-        if (!done) {
-            failures++;
-            CHECK(code != QN_OK || qn_error_code(qn) == QN_OK);
-            if (code && qn_error_code(qn) != QN_ENOMEM) FAIL("%s", qn_error(qn));
-        } else {
-            CHECK_INT(code, QN_OK);
-        }
-        qn_optimizer_free(r.optimizer);
-        qn_gpt_free(r.gpt);
-        qn_text_free(r.text);
-        qn_stats stats;
-        qn_get_stats(qn, &stats);
-        CHECK_INT(stats.nodes, 0);
-        CHECK_INT(stats.handles, 0);
-        CHECK_INT(stats.buffers, 0);
-        if (test_state.bad) {
-            printf("at request %llu\n", (unsigned long long)k);
-            break;
-        }
+    bool more = true;
+    for (uint64_t k = 1; more && !test_state.bad; k += 1 + k / 250) {
+        qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+        more = step_without_request(qn, k);
+        failures += more;
+        qn_close(qn);
     }
+    CHECK(!more || test_state.bad);
     CHECK(failures > 100);
+}
+
+/* The same through the compiler, at fewer places. */
+static void allocations_of_a_first_compiled_step_may_fail(void) {
+    bool more = true;
+    for (uint64_t k = 50; more && !test_state.bad; k += 50 + k / 4) {
+        qn_ctx *qn = qn_open(NULL);
+        more = step_without_request(qn, k);
+        qn_close(qn);
+    }
+}
+
+static void every_allocation_of_a_later_step_may_fail(void) {
+    qn_ctx *qn = qn_open(NULL);
+    int failures = 0;
+    CHECK(!step_without_request(qn, UINT64_MAX / 2));
+    for (uint64_t k = 1; !test_state.bad && step_without_request(qn, k); k++) failures++;
+    CHECK(failures > 20);
     uint64_t live = 0;
     for (int i = 0; i < 3; i++) { /* with everything cached, another run leaves nothing behind */
         run_of r;
@@ -218,6 +239,8 @@ int main(int argc, char **argv) {
     RUN(a_small_model_learns_its_text);
     RUN(steps_share_one_plan);
     RUN(memory_does_not_grow_over_many_steps);
-    RUN(every_allocation_of_a_training_step_may_fail);
+    RUN(every_allocation_of_a_first_step_may_fail);
+    RUN(allocations_of_a_first_compiled_step_may_fail);
+    RUN(every_allocation_of_a_later_step_may_fail);
     return test_end();
 }
