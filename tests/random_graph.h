@@ -703,7 +703,8 @@ static inline bool resize(program *p, int64_t size) {
     return true;
 }
 
-/* A size that the program does not have yet, so that nothing is taken for the variable by chance. */
+/* A size that the program does not have yet, so that nothing is taken for the variable by
+ * chance. */
 static inline int64_t new_size(const program *p) {
     static const int64_t prime[] = {11, 19, 23, 29, 37, 41, 43, 47};
     uint64_t taken = 0;

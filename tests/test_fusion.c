@@ -36,8 +36,7 @@ static int kernels1(qn_tensor *t) {
 
 static void a_chain_of_twenty_elementwise_ops_is_one_kernel(void) {
     qn_tensor *x = matrix(100, 37), *y = x;
-    for (int i = 0; i < 5; i++)
-        y = qn_tanh(qn_add(qn_mul(y, x), qn_exp(y)));
+    for (int i = 0; i < 5; i++) y = qn_tanh(qn_add(qn_mul(y, x), qn_exp(y)));
     CHECK_INT(kernels1(y), 1);
 }
 
@@ -76,7 +75,8 @@ static void movement_between_elementwise_ops_adds_no_kernel(void) {
     qn_tensor *x = param(3, (int64_t[]){4, 6, 10});
     qn_tensor *y = qn_exp(qn_permute(qn_exp(x), 3, (int[]){2, 0, 1}));
     y = qn_reshape(y, 2, (int64_t[]){20, 12});
-    y = qn_add(qn_flip(y, 1), qn_slice(qn_pad(y, (int64_t[]){2, 2, 0, 0}, QN_PAD_CONSTANT, 1), 0, 1, 21, 1));
+    y = qn_add(qn_flip(y, 1),
+               qn_slice(qn_pad(y, (int64_t[]){2, 2, 0, 0}, QN_PAD_CONSTANT, 1), 0, 1, 21, 1));
     CHECK_INT(kernels1(y), 1);
 }
 
@@ -94,7 +94,8 @@ static void adamw_over_forty_parameters_is_at_most_four_kernels(void) {
         p[i] = param(rank, shape), m[i] = param(rank, shape), v[i] = param(rank, shape);
         qn_tensor *g = param(rank, shape);
         qn_tensor *mi = qn_add(qn_mul(m[i], qn_like(g, 0.9)), qn_mul(g, qn_like(g, 0.1)));
-        qn_tensor *vi = qn_add(qn_mul(v[i], qn_like(g, 0.999)), qn_mul(qn_square(g), qn_like(g, 0.001)));
+        qn_tensor *vi =
+            qn_add(qn_mul(v[i], qn_like(g, 0.999)), qn_mul(qn_square(g), qn_like(g, 0.001)));
         qn_tensor *d = qn_div(qn_div(mi, c1), qn_add(qn_sqrt(qn_div(vi, c2)), qn_like(g, 1e-8)));
         d = qn_add(d, qn_mul(p[i], qn_like(g, 0.01)));
         qn_tensor *pi = qn_sub(p[i], qn_mul(d, qn_like(g, 1e-3)));

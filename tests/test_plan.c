@@ -26,7 +26,8 @@ static void check_layout(uint32_t n, memory_block *b, int64_t total) {
         CHECK(b[i].offset + b[i].size <= total);
         for (uint32_t j = 0; j < i; j++) {
             bool together = b[i].first <= b[j].last && b[j].first <= b[i].last;
-            bool apart = b[i].offset + b[i].size <= b[j].offset || b[j].offset + b[j].size <= b[i].offset;
+            bool apart =
+                b[i].offset + b[i].size <= b[j].offset || b[j].offset + b[j].size <= b[i].offset;
             if (together && !apart && b[i].size && b[j].size) {
                 FAIL("blocks %u and %u overlap", i, j);
                 return;

@@ -362,7 +362,8 @@ static void comparisons_normalise(void) {
     /* The division by a sum is there alone and in a product: it must not be multiplied out. */
     sym rest = sym_mod(at.s, x, plus(n, 1)), few = sym_ge0(at.s, sub(num(2), rest));
     CHECK(few != SYM_TRUE && few != SYM_FALSE);
-    /* So with what turns up in a circle: the max becomes the division, that a multiple of the max. */
+    /* So with what turns up in a circle: the max becomes the division, that a multiple of the
+     * max. */
     sym m = sym_max(at.s, sym_div(at.s, x, plus(n, 1)), sym_eq(at.s, y, num(9)));
     sym circle = sym_ge0(at.s, sub(sub(x, mul(m, plus(n, 1))), n));
     CHECK(circle != SYM_TRUE && circle != SYM_FALSE);

@@ -159,8 +159,8 @@ static uint64_t live_bytes(const qn_ctx *qn) {
     return qn->heap.bytes - qn->run->buffers.idle;
 }
 
-/* A model made and two steps taken while the k-th request for memory fails: an error that says so, and
- * nothing is left behind. false: there are fewer than k requests. */
+/* A model made and two steps taken while the k-th request for memory fails: an error that says
+ * so, and nothing is left behind. false: there are fewer than k requests. */
 static bool step_without_request(qn_ctx *qn, uint64_t k) {
     run_of r;
     float loss = 0;
@@ -186,8 +186,9 @@ static bool step_without_request(qn_ctx *qn, uint64_t k) {
     return failed;
 }
 
-/* Nothing planned or compiled yet: every request of planning, lowering and scheduling fails once. The
- * null device compiles nothing, so this is quick; steps through the requests grow slowly. */
+/* Nothing planned or compiled yet: every request of planning, lowering and scheduling fails
+ * once. The null device compiles nothing, so this is quick; steps through the requests grow
+ * slowly. */
 static void every_allocation_of_a_first_step_may_fail(void) {
     int failures = 0;
     bool more = true;

@@ -59,8 +59,7 @@ struct pool {
     _Alignas(LINE) worker worker[]; /* [t - 1] is thread t */
 };
 
-/* ---- waiting ----------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -112,8 +111,7 @@ static bool is_pending(uint32_t pending) {
     return (pending & ~caller_parked) != 0;
 }
 
-/* ---- fork, work, join --------------------------------------------------------------------------
- */
+/* ---- fork, work, join ------------------------------------------------------------------------ */
 
 static void pool_send(pool *p, int thread, uint32_t state) {
     _Atomic uint32_t *word = &p->worker[thread - 1].state;
@@ -181,8 +179,7 @@ void pool_run(pool *p, int64_t n, pool_work work, void *arg) {
     pool_join(p);
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------
- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 pool *pool_open(heap *h, int threads) {
     if (threads > POOL_MOST) threads = POOL_MOST;
@@ -221,8 +218,7 @@ void pool_close(pool *p) {
     heap_free(p->h, p, p->size);
 }
 
-/* ---- how many -----------------------------------------------------------------------------------
- */
+/* ---- how many -------------------------------------------------------------------------------- */
 
 #ifdef __linux__
 /* The share of processors a container grants (cpu.max: "<quota> <period>" in microseconds, or

@@ -97,8 +97,7 @@ void dev_dense(dev_array *a); /* row-major strides for its dims */
  * strides and data, dims and dtype are node->out's. false: the node must be evaluated. */
 bool dev_view(const dev_node *node, dev_array *view);
 
-/* ---- registry.c --------------------------------------------------------------------------------
- */
+/* ---- registry.c ------------------------------------------------------------------------------ */
 
 const dev_table *dev_at(int i);              /* NULL past the last */
 const dev_table *dev_find(const char *name); /* NULL: no such device */

@@ -88,8 +88,8 @@ static range range_power(range a, int n) {
     return r;
 }
 
-/* Floor division by a divisor in [b.lo, b.hi], which is at least 1. Quotients grow with the divisor below
- * zero and shrink above. */
+/* Floor division by a divisor in [b.lo, b.hi], which is at least 1. Quotients grow with the
+ * divisor below zero and shrink above. */
 static range range_div(range a, range b) {
     int64_t lo, hi;
     if (b.lo < 1) b.lo = 1;

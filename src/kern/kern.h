@@ -347,8 +347,7 @@ bool kern_room(const kern *k, kstmt loop, sym *out);
 #include "kern/transforms.h"
 #undef X
 
-/* ---- passes.c ---------------------------------------------------------------------------------
- */
+/* ---- passes.c -------------------------------------------------------------------------------- */
 
 /* After scheduling: everything done to a kernel before it is emitted. Raises QN_EINTERNAL under
  * QN_CHECK where a pass, or the kernel that came in, breaks a promise. QN_DEBUG=k prints the kernel
@@ -358,8 +357,7 @@ void kern_expand_math(kern *k); /* math.c */
 kexpr kern_expand_op(kern *k, int op, qn_dtype dtype,
                      const kexpr *arg); /* math.c; 0: op is native */
 
-/* ---- model.c ----------------------------------------------------------------------------------
- */
+/* ---- model.c --------------------------------------------------------------------------------- */
 
 /* What a device tells the scheduler. */
 typedef struct kern_limits {

@@ -82,8 +82,7 @@ typedef struct fuse {
     bool everything_stored;
 } fuse;
 
-/* ---- small questions
- * ------------------------------------------------------------------------------ */
+/* ---- small questions ------------------------------------------------------------------------- */
 
 static double dim_size(const graph *g, sym dim) {
     return (double)sym_hi(g->syms, dim);
@@ -181,8 +180,7 @@ static bool is_heavy(const fuse *fu, const graph_node *x) {
     return is_broadcast(fu, m->src[0], size) && is_broadcast(fu, m->src[1], size);
 }
 
-/* ---- loops and uses
- * ---------------------------------------------------------------------------------- */
+/* ---- loops and uses -------------------------------------------------------------------------- */
 
 static uint64_t mask_of(const use *u) {
     uint64_t m = 0;
@@ -237,8 +235,7 @@ static int new_loop(group *k, double extent, uint64_t outer) {
     return (int)k->loops++;
 }
 
-/* ---- how an index travels from a node to its sources
- * ---------------------------------------------------- */
+/* ---- how an index travels from a node to its sources ----------------------------------------- */
 
 /* Axes of `from` (the result) that share elements with axes of `to` (the source) under reshape form
  * groups with equal products; a source axis depends on the loops of its whole group. */
@@ -396,9 +393,7 @@ static void push_sources(fuse *fu, node_id n, const use *u) {
     }
 }
 
-/* ---- groups
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static uint32_t open_group(fuse *fu, node_id root) {
     group *k = arena_zeroed(fu->a, sizeof *k);
@@ -456,8 +451,7 @@ static bool reduce_fits(const fuse *fu, const graph_node *x, const group *k, uin
     return fits_chain(k, m & root_set(k));
 }
 
-/* ---- the decision
- * --------------------------------------------------------------------------------------------- */
+/* ---- the decision ---------------------------------------------------------------------------- */
 
 /* Would computing n anew at each use cost less than storing it? */
 static bool inline_pays(fuse *fu, node_id n) {
@@ -571,9 +565,7 @@ static void decide(fuse *fu, node_id n) {
     }
 }
 
-/* ---- the result
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- the result ------------------------------------------------------------------------------ */
 
 /* Root axes in loop order: first those the reductions depend on, smallest set first. */
 static void order_axes(const fuse *fu, const group *k, fuse_kernel *out) {

@@ -15,8 +15,7 @@
 #include "base/base.h"
 #include "graph/graph.h"
 
-/* ---- fuse.c -------------------------------------------------------------------------------------
- */
+/* ---- fuse.c ---------------------------------------------------------------------------------- */
 
 typedef struct fuse_kernel {
     node_id root;
@@ -46,8 +45,7 @@ static inline bool fuse_is_stored(const fusion *f, node_id n) {
     return f->pos[n] && f->stored[f->pos[n] - 1];
 }
 
-/* ---- memory.c
- * ------------------------------------------------------------------------------------- */
+/* ---- memory.c -------------------------------------------------------------------------------- */
 
 /* A temporary: live from launch `first` to launch `last`, both included. */
 typedef struct memory_block {
@@ -60,8 +58,7 @@ typedef struct memory_block {
  * Largest first, lowest fitting offset: within a few percent of the lower bound on our graphs. */
 int64_t memory_layout(arena *a, uint32_t n, memory_block *block);
 
-/* ---- key.c
- * ------------------------------------------------------------------------------------------ */
+/* ---- key.c ----------------------------------------------------------------------------------- */
 
 /* The structure of a request as words: equal words <=> the same plan serves. Leaves are numbered by
  * first appearance. */

@@ -1,8 +1,8 @@
 /* plan.c - running a plan: sizes, slices, launches.
  *
- * Sizes are computed once, or when a dimension variable's binding changed and the plan depends on
- * one. A run then fills in where leaves, outputs and the arena lie, and launches. Nothing is allocated
- * but the outputs, and those come from free lists once the loop is warm. */
+ * Sizes are computed once, or when a dimension variable's binding changed and the plan depends
+ * on one. A run then fills in where leaves, outputs and the arena lie, and launches. Nothing is
+ * allocated but the outputs, and those come from free lists once the loop is warm. */
 #include "run/run.h"
 
 static void find_sizes(qn_ctx *qn, run_plan *p) {

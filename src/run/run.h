@@ -13,11 +13,11 @@
 #include "kern/kern.h"
 #include "plan/plan.h"
 
-/* ---- buffer.c: memory that holds realized values ---------------------------------------------- */
+/* ---- buffer.c: memory that holds realized values -------------------------------------------- */
 
-/* Buffers are numbers (0: none). Memory comes from the device in size classes and goes back to a free
- * list, so a training loop asks the device for nothing after its first step. Each node that carries
- * a buffer owns one reference. */
+/* Buffers are numbers (0: none). Memory comes from the device in size classes and goes back to
+ * a free list, so a training loop asks the device for nothing after its first step. Each node
+ * that carries a buffer owns one reference. */
 typedef struct buffer {
     void *memory;
     size_t size, held; /* bytes of the value; bytes of its size class */
@@ -46,13 +46,13 @@ buffer *buffer_at(const qn_ctx *qn, uint32_t b);
 void buffers_trim(qn_ctx *qn); /* give every free block back to the device */
 void buffers_close(qn_ctx *qn);
 
-/* ---- program.c: compiled kernels, kept by their text ------------------------------------------------ */
+/* ---- program.c: compiled kernels, kept by their text ---------------------------------------- */
 
 /* The program of a lowered kernel; compiles when the text is new. Closes nothing. Raises. */
 dev_program *program_get(qn_ctx *qn, kern *k);
 void programs_close(qn_ctx *qn);
 
-/* ---- build.c, plan.c: plans ------------------------------------------------------------------------------ */
+/* ---- build.c, plan.c: plans ----------------------------------------------------------------- */
 
 typedef enum slot_kind { SLOT_LEAF, SLOT_OUTPUT, SLOT_TEMP } slot_kind;
 
@@ -104,13 +104,13 @@ void plan_close(qn_ctx *qn, run_plan *p);
 void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out);
 void plan_log_times(qn_ctx *qn, const run_plan *p);
 
-/* ---- eval.c: devices that evaluate node by node ---------------------------------------------------------- */
+/* ---- eval.c: devices that evaluate node by node --------------------------------------------- */
 
 /* Compute the roots on an unfused device; buffer[i] receives root i's buffer. Raises. */
 void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, const node_id *root,
               uint32_t *buffer);
 
-/* ---- realize.c ------------------------------------------------------------------------------------------------ */
+/* ---- realize.c ------------------------------------------------------------------------------ */
 
 /* Compute these nodes and every pending assignment; afterwards each is realized. Raises. */
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
@@ -118,7 +118,7 @@ void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
 void pending_clear(graph *g, bool undo);
 bool node_is_memory(const graph_node *x);
 
-/* ---- context.c --------------------------------------------------------------------------------------------------- */
+/* ---- context.c ------------------------------------------------------------------------------ */
 
 struct program_cache;
 
