@@ -27,8 +27,9 @@ enum {
     UNROLL_OPS = 48,       /* unrolled statements' operations, at most, for plain loops */
     PANEL_BYTES = 8 << 20, /* a packed block of rows streams from the third-level cache, in order */
     PACK_STRIDE =
-        1024,      /* rows this many bytes apart (or multiples) collide in the first-level cache */
-    ROW_COPIES = 4 /* times a packed panel must be used to be worth packing */
+        1024, /* rows this many bytes apart (or multiples) collide in the first-level cache */
+    PANEL_RATE = 11, /* bytes a cycle that reach the registers from the second-level cache */
+    ROW_COPIES = 4   /* times a packed panel must be used to be worth packing */
 };
 
 typedef struct model {
@@ -547,8 +548,8 @@ static void factors(const model *m, const contraction *x, kexpr *f) {
 
 /* Rows x vectors of the register tile: least time for the whole, counting two multiply-adds and two
  * loads a cycle, four cycles of latency, and padding. */
-static void choose_tile(const model *m, int64_t rows_, int64_t columns_, int *best_rows,
-                        int *best_vectors) {
+static void choose_tile(const model *m, int64_t rows_, int64_t columns_, int64_t depth,
+                        bool packed_rows, int *best_rows, int *best_vectors) {
     double best = 1e300;
     int regs = m->limits->registers;
     for (int v = 1; v <= 6; v++)
@@ -557,10 +558,13 @@ static void choose_tile(const model *m, int64_t rows_, int64_t columns_, int *be
             if (v > 1 && (int64_t)(v - 1) * m->lanes >= columns_) continue;
             double fma = r * v / 2.0, load = (r + v) / 2.0, cycles = fma > load ? fma : load;
             if (cycles < 4) cycles = 4;
+            int64_t step = (int64_t)v * m->limits->vector_bytes; /* of the panel of columns */
+            double stream = depth * step > m->limits->l1 ? (double)step / PANEL_RATE : 0;
+            if (cycles < stream) cycles = stream;
             double tiles = (double)((rows_ + r - 1) / r) *
                            (double)((columns_ + v * m->lanes - 1) / (v * m->lanes));
             double time = tiles * (cycles + 0.5);
-            if (rows_ % r) time *= 1.08; /* the last rows' loads need masks everywhere */
+            if (rows_ % r && !packed_rows) time *= 1.08; /* loads of rows need masks */
             if (time < best * 0.999) best = time, *best_rows = r, *best_vectors = v;
         }
 }
@@ -642,7 +646,11 @@ static bool contract(model *m, kstmt loop) {
     const char *rn = x.c.name[row], *cn = x.c.name[column];
     int64_t nr = trips(m, find(m, rn)), nc = trips(m, find(m, cn)), exact;
     int mr = 1, nv = 1;
-    choose_tile(m, nr, nc, &mr, &nv);
+    int64_t depth = trips(m, find(m, x.sum));
+    /* rows whose steps collide in the cache are packed in blocks, outside the loop over columns */
+    bool packed = a->plain && nc >= ROW_COPIES * 4 * m->lanes && depth >= 64 &&
+                  step_in(m, a, x.sum) == 1 && step_in(m, a, rn) * 4 % PACK_STRIDE == 0;
+    choose_tile(m, nr, nc, depth, packed, &mr, &nv);
     bool whole = sym_is_const(m->k->syms, at(m, find(m, rn))->l.extent, &exact) && exact % mr == 0;
     if (!whole && !apply(m, "pad %s %d", rn, mr)) return false;
     whole = sym_is_const(m->k->syms, at(m, find(m, cn))->l.extent, &exact) &&
@@ -659,10 +667,6 @@ static bool contract(model *m, kstmt loop) {
     apply(m, "tile t%d u901", number);
     int64_t row_tiles = (nr + mr - 1) / mr,
             column_tiles = (nc + nv * m->lanes - 1) / (nv * m->lanes);
-    int64_t depth = trips(m, find(m, x.sum));
-    /* rows whose steps collide in the cache are packed in blocks, outside the loop over columns */
-    bool packed = a->plain && column_tiles >= ROW_COPIES * 2 && depth >= 64 &&
-                  step_in(m, a, x.sum) == 1 && step_in(m, a, "u901") * 4 % PACK_STRIDE == 0;
     bool batched = row > 0;
     char root[40];
     snprintf(root, sizeof root, "%s", batched ? x.c.name[0] : "co900");
