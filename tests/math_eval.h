@@ -1,7 +1,6 @@
-/* math_eval.h - runs one kernel expression over arrays, operation by operation, in the
- * machine's own arithmetic of each dtype: the meaning that ops.h gives the native operations
- * and every emitter has to reproduce. It knows only those: an expression that still holds a
- * function is refused.
+/* math_eval.h - runs one kernel expression over arrays, operation by operation, in the machine's
+ * own arithmetic of each dtype: the meaning that ops.h gives the native operations and every
+ * emitter has to reproduce. It knows only those: an expression with a function is refused.
  *
  * Expressions are evaluated in blocks, in id order (arguments come first), each into its own
  * column. LOADs are the inputs: the memory's argument number says which array. */

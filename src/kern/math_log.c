@@ -56,9 +56,16 @@ static kexpr math_log_special(const math *m, kexpr x, kexpr y) {
     return math_where(m, math_lt(m, zero, x), y, bad);
 }
 
-/* k log(2) + log(1 + f) */
+/* k log(2) + log(1 + f). The float nearest log(2) is good enough in F32; in F64 it is off by a fifth
+ * of a unit. */
 static kexpr math_log_sum(const math *m, kexpr k, kexpr f) {
-    kexpr y = math_fma(m, math_mul(m, f, f), math_poly(m, POLY(m, LOG), f), f);
+    kexpr square = math_mul(m, f, f), p = math_poly(m, POLY(m, LOG), f), y;
+    if (m->dtype == QN_F32) {
+        y = math_fma(m, square, p, f);
+    } else {
+        kexpr low = math_mul(m, k, math_f(m, 0x1.abc9e3b39803fp-56));
+        y = math_add(m, f, math_fma(m, square, p, low));
+    }
     return math_fma(m, k, math_f(m, LN2), y);
 }
 
