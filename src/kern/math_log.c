@@ -56,8 +56,8 @@ static kexpr math_log_special(const math *m, kexpr x, kexpr y) {
     return math_where(m, math_lt(m, zero, x), y, bad);
 }
 
-/* k log(2) + log(1 + f). The float nearest log(2) is good enough in F32; in F64 it is off by a fifth
- * of a unit. */
+/* k log(2) + log(1 + f). The float nearest log(2) is good enough in F32; in F64 it is off by a
+ * fifth of a unit. */
 static kexpr math_log_sum(const math *m, kexpr k, kexpr f) {
     kexpr square = math_mul(m, f, f), p = math_poly(m, POLY(m, LOG), f), y;
     if (m->dtype == QN_F32) {
