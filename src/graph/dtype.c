@@ -153,7 +153,7 @@ double dtype_get_f(qn_dtype d, const void *p, int64_t i) {
     case QN_U64:
         return (double)((const uint64_t *)p)[i];
     default:
-        return (double)dtype_get_i(d, p, i);
+        return dtype_known((int)d) ? (double)dtype_get_i(d, p, i) : 0;
     }
 }
 
@@ -178,7 +178,7 @@ int64_t dtype_get_i(qn_dtype d, const void *p, int64_t i) {
     case QN_U64:
         return (int64_t)((const uint64_t *)p)[i];
     default:
-        return float_to_i64(dtype_get_f(d, p, i), QN_I64);
+        return dtype_known((int)d) ? float_to_i64(dtype_get_f(d, p, i), QN_I64) : 0;
     }
 }
 
@@ -200,7 +200,7 @@ void dtype_set_f(qn_dtype d, void *p, int64_t i, double v) {
         ((double *)p)[i] = v;
         return;
     default:
-        dtype_set_i(d, p, i, float_to_i64(v, d));
+        if (dtype_known((int)d)) dtype_set_i(d, p, i, float_to_i64(v, d));
     }
 }
 
@@ -226,7 +226,7 @@ void dtype_set_i(qn_dtype d, void *p, int64_t i, int64_t v) {
         ((uint64_t *)p)[i] = (uint64_t)v;
         return;
     default:
-        dtype_set_f(d, p, i, dtype_from_i64(d, v));
+        if (dtype_is_float(d) && dtype_known((int)d)) dtype_set_f(d, p, i, dtype_from_i64(d, v));
     }
 }
 
