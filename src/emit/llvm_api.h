@@ -138,6 +138,7 @@ enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
     X(BuildCondBr, ll_value, (ll_builder, ll_value, ll_block, ll_block))                           \
     X(BuildBinOp, ll_value, (ll_builder, int, ll_value, ll_value, const char *))                   \
     X(BuildFNeg, ll_value, (ll_builder, ll_value, const char *))                                   \
+    X(BuildFreeze, ll_value, (ll_builder, ll_value, const char *))                                 \
     X(BuildCast, ll_value, (ll_builder, int, ll_value, ll_type, const char *))                     \
     X(BuildICmp, ll_value, (ll_builder, int, ll_value, ll_value, const char *))                    \
     X(BuildFCmp, ll_value, (ll_builder, int, ll_value, ll_value, const char *))                    \

@@ -158,7 +158,8 @@ static void scalar_terms(llvm *s, sym a, llvm_index *out, sym *rest) {
 static val sum_of(llvm *s, const llvm_index *x) {
     if (!x->terms) return llvm_int(s, s->t_i64, x->constant);
     val sum = x->term[0];
-    for (int i = 1; i < x->terms; i++) sum = llvm_binary(s, LL_ADD, sum, x->term[i]);
+    for (int i = 1; i < x->terms; i++)
+        sum = llvm_binary(s, LL_ADD, llvm_sealed(s, sum, x->term[i].level), x->term[i]);
     return x->constant ? llvm_binary(s, LL_ADD, sum, llvm_int(s, s->t_i64, x->constant)) : sum;
 }
 

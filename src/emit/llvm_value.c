@@ -257,8 +257,20 @@ val llvm_lane(llvm *s, val x, int lane) {
     return (val){s->L->BuildExtractElement(s->b, x.v, i, ""), x.level, false};
 }
 
+val llvm_sealed(llvm *s, val x, int level) {
+    bool enters = false;
+    for (int i = x.level + 1; i <= level; i++) enters |= !s->level[i].maybe;
+    if (!enters || !x.level) return x;
+    val *n = llvm_number(s, TAG_SEAL, id(x.v), 0, 0, 0, x.level);
+    if (n->v) return *n;
+    llvm_at(s, x.level);
+    n->v = s->L->BuildFreeze(s->b, x.v, "");
+    return *n;
+}
+
 val llvm_gep(llvm *s, val pointer, int64_t size, val index) {
     int level = deeper(pointer, index);
+    pointer = llvm_sealed(s, pointer, level);
     val *n = llvm_number(s, TAG_GEP, id(pointer.v), id(index.v), (uint64_t)size, 0, level);
     if (n->v) return *n;
     ll_type unit = size == 8 ? s->t_i64 : size == 4 ? s->t_i32 : size == 2 ? s->t_i16 : s->t_i8;
