@@ -121,8 +121,8 @@ static void refuses_what_the_grammar_does_not(void) {
                                         "\"\xed\xa0\x80\"",
                                         "\"\xf4\x90\x80\x80\"",
                                         "\"\xe2\x82\"",
-                                        "\xef\xbb\xbf"
-                                        "1"};
+                                        ("\xef\xbb\xbf"
+                                         "1")};
     for (size_t i = 0; i < COUNT_OF(wrong); i++)
         if (parses(wrong[i], strlen(wrong[i]))) FAIL("accepted: %s", wrong[i]);
     CHECK(!parses("1\0", 2));
