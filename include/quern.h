@@ -139,7 +139,7 @@ QN_API int qn_read(qn_tensor *t, void *out, size_t size);
 /* Compute these tensors (and every pending assignment) now, in one plan. */
 QN_API int qn_realize(qn_tensor *const *ts, int n);
 /* t takes the value of `value` (same shape and dtype): an ordered effect. Readers recorded before
- * keep the old value; where nobody does, the planner writes in place. */
+ * keep the old value; where nobody does, the planner may write in place. */
 QN_API int qn_assign(qn_tensor *t, qn_tensor *value);
 /* Overwrite t's value by data from the caller; as qn_assign of qn_from. */
 QN_API int qn_write(qn_tensor *t, const void *data, size_t size);
