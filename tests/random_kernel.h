@@ -441,7 +441,8 @@ static inline int default_lines(const kern *k, uint64_t seed, char lines[][160])
     str text;
     str_open(&text, &ctx->heap);
     default_schedule(k, seed, &text);
-    for (char *l = text.s ? strtok(text.s, "\n") : NULL; l && n < MOST_LINES; l = strtok(NULL, "\n"))
+    for (char *l = text.s ? strtok(text.s, "\n") : NULL; l && n < MOST_LINES;
+         l = strtok(NULL, "\n"))
         snprintf(lines[n++], sizeof lines[0], "%s", l);
     str_free(&text);
     return n;

@@ -154,11 +154,11 @@ val llvm_call(llvm *s, const char *name, int types, ll_type *type, int n, ll_val
 val llvm_shuffle(llvm *s, val x, int lanes, int first, int step); /* lanes first, first+step, ... */
 val llvm_lane(llvm *s, val x, int lane);                          /* x itself when it is a scalar */
 val llvm_gep(llvm *s, val pointer, int64_t size, val index);      /* pointer + size*index */
-/* An address or index on its way into the loops up to `level`: what LLVM sees there is a plain value
- * and not a recurrence over all the loops around, whose strength reduction takes longer than all of
- * code generation; hoisting has done that work. */
+/* An address or index on its way into the loops up to `level`: what LLVM sees there is a plain
+ * value and not a recurrence over all the loops around, whose strength reduction takes longer than
+ * all of code generation; hoisting has done that work. */
 val llvm_sealed(llvm *s, val x, int level);
-val llvm_and_mask(llvm *s, val x, val y);                         /* either may be none */
+val llvm_and_mask(llvm *s, val x, val y); /* either may be none */
 
 /* ---- llvm_index.c: the index algebra --------------------------------------------------------- */
 
