@@ -11,9 +11,9 @@ static qn_tensor *sum_of_products(qn_tensor *x, qn_tensor *y, int summed) {
     if (!x || !y) return NULL;
     qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(y));
     qn_tensor *p = qn_mul(func_widen(func_as(x, d)), func_widen(func_as(y, d)));
-    int rank = qn_rank(p);
-    uint32_t mask = ((1u << summed) - 1) << (rank - summed);
-    return p ? func_as(build_reduce(OP_SUM, p, mask, false), d) : NULL;
+    if (!p) return NULL;
+    uint32_t mask = ((1u << summed) - 1) << (qn_rank(p) - summed);
+    return func_as(build_reduce(OP_SUM, p, mask, false), d);
 }
 
 /* ---- matmul --------------------------------------------------------------------------------- */
