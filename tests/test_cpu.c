@@ -62,7 +62,8 @@ static bool triples(void *state, dev_program *p, int64_t n) {
     return good;
 }
 
-/* ---- compilers ---------------------------------------------------------------------------------- */
+/* ---- compilers
+ * ---------------------------------------------------------------------------------- */
 
 static void unknown_compilers_are_refused(void) {
     qn_ctx *qn = open_context(1);
