@@ -118,7 +118,7 @@ static void a_compiler_that_fails_is_an_error_and_leaves_nothing(void) {
     remove_folder(folder);
 }
 
-/* ---- the cache ---------------------------------------------------------------------------------- */
+/* ---- the cache --------------------------------------------------- */
 
 /* Open a device with the cache, compile, run; was it cached? -1: it failed. */
 static int compile_cached(const char *folder, const char *text) {
@@ -199,7 +199,7 @@ static void folders_of_others_are_not_trusted(void) {
     remove_folder(folder);
 }
 
-/* ---- launches ------------------------------------------------------------------------------------ */
+/* ---- launches --------------------------------------------------- */
 
 typedef struct opened {
     qn_ctx *qn;
@@ -308,7 +308,7 @@ static void the_limits_are_this_machine(void) {
     close_scale(&o);
 }
 
-/* ---- memory running out ---------------------------------------------------------------------------- */
+/* ---- memory running out --------------------------------------------------- */
 
 /* Open, compile, launch and close with the n-th request refused. */
 typedef struct outcome {
@@ -365,7 +365,7 @@ static void memory_may_run_out_anywhere_with_cc(void) {
     every_failing_request_is_an_error("cc", 3);
 }
 
-/* ---- null ------------------------------------------------------------------------------------------ */
+/* ---- null --------------------------------------------------- */
 
 static void null_checks_launches(void) {
     qn_ctx *qn = open_context(1);
