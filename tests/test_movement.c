@@ -3,6 +3,7 @@
  * pairs and in chains of up to six. Values are small integers, so every result is exact; it is
  * computed by the oracle of oracle_graph.h, by `ref` and by `cpu`. */
 #include "oracle_graph.h"
+#include "run_graph.h"
 
 static qn_ctx *cpu, *ref;
 static uint64_t seed;

@@ -3,6 +3,7 @@
  * and odd ones, broadcasting, sources that were moved (and so are not contiguous), values within
  * the row's domain, of every magnitude, NaN, infinities, -0. A new row is tested by being there. */
 #include "oracle_graph.h"
+#include "run_graph.h"
 
 static qn_ctx *cpu, *ref;
 static uint64_t seed;

@@ -136,6 +136,26 @@ static void bounds_of_sums_and_products(void) {
     at_close();
 }
 
+static void a_shared_factor_tells_the_sign_of_a_sum(void) {
+    at_open();
+    sym t = var("t", 3, 100), u = var("u", 3, INT64_MAX), i = loop("i", num(8));
+    sym x = var("x", -5, 2);
+    sym e = sub(mul(t, t), scale(t, 2)); /* t(t - 2) */
+    CHECK_INT(sym_lo(at.s, e), 3);
+    CHECK_INT(sym_hi(at.s, e), 9800);
+    CHECK_INT(sym_lo(at.s, plus(e, -3)), 0);
+    CHECK_INT(sym_lo(at.s, scale(e, -2)), -19600);
+    CHECK_INT(sym_hi(at.s, scale(e, -2)), -6);
+    CHECK_INT(sym_lo(at.s, sub(mul(u, u), scale(u, 2))), 3);
+    CHECK_INT(sym_lo(at.s, sub(mul(i, t), scale(i, 3))), 0);
+    CHECK_INT(sym_lo(at.s, mul(mul(i, e), t)), 0); /* two factors in all terms */
+    CHECK_INT(sym_lo(at.s, sub(mul(x, t), scale(x, 2))), -490);
+    CHECK_INT(sym_hi(at.s, sub(mul(x, t), scale(x, 2))), 196);
+    CHECK_INT(sym_hi(at.s, modulo(x, 3)), 2);
+    CHECK_INT(sym_lo(at.s, sym_div(at.s, plus(e, -1), e)), 0); /* a divisor, then */
+    at_close();
+}
+
 /* ---- division by numbers -------------------------------------------------------------------- */
 
 static void merged_radix_splits(void) {
@@ -666,6 +686,7 @@ int main(int argc, char **argv) {
     RUN(constants_have_one_id);
     RUN(sums_fold);
     RUN(bounds_of_sums_and_products);
+    RUN(a_shared_factor_tells_the_sign_of_a_sum);
     RUN(merged_radix_splits);
     RUN(remainder_recombines);
     RUN(remainder_in_a_flat_index_divides_out);

@@ -56,6 +56,36 @@ static void merge_divides_where_memory_is_not_walked_in_step(void) {
             "}\n");
 }
 
+/* Each row has n(n - 2) + t numbers: positive for all n and t, but not by its terms' ranges. */
+static void merge_is_refused_where_the_inner_extent_may_be_no_divisor(void) {
+    REFUSES("kernel \"rows\" {\n"
+            "  dim n 3 100\n"
+            "  dim t 1 9\n"
+            "  arg a0 f32[4*n*n - 8*n + 4*t] write\n"
+            "  arg a1 f32[4*n*n - 8*n + 4*t] read\n"
+            "  for i < 4 {\n"
+            "    for j < n*n - 2*n + t {\n"
+            "      a0[i*n*n - 2*i*n + i*t + j] = a1[i*n*n - 2*i*n + i*t + j]\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "merge i j", "range does not say that it is positive");
+}
+
+static void merge_divides_by_a_product_of_positive_factors(void) {
+    KEEPS("kernel \"rows\" {\n"
+          "  dim n 3 100\n"
+          "  arg a0 f32[4*n*n - 8*n] write\n"
+          "  arg a1 f32[4*n*n - 8*n] read\n"
+          "  for i < 4 {\n"
+          "    for j < n*n - 2*n {\n"
+          "      a0[i*n*n - 2*i*n + j] = a1[i*n*n - 2*i*n + j]\n"
+          "    }\n"
+          "  }\n"
+          "}\n",
+          "merge i j");
+}
+
 static void merge_is_refused_for_imperfect_and_dependent_nests(void) {
     REFUSES(row_sum, "", "merge i k", "not all that the outer");
     REFUSES(copy_10, "split i 4 -> o n", "merge o n", "depends on the outer");
@@ -598,6 +628,8 @@ int main(int argc, char **argv) {
     RUN(split_is_refused_for_bound_loops_and_taken_names);
     RUN(merge_undoes_split);
     RUN(merge_divides_where_memory_is_not_walked_in_step);
+    RUN(merge_is_refused_where_the_inner_extent_may_be_no_divisor);
+    RUN(merge_divides_by_a_product_of_positive_factors);
     RUN(merge_is_refused_for_imperfect_and_dependent_nests);
     RUN(swap_exchanges_loops);
     RUN(swap_may_reorder_updates_but_not_stores);

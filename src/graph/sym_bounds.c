@@ -6,9 +6,10 @@
  * coefficient divisible by n, the division is replaced by its numerator, whose terms cancel against
  * the others, and m's share is kept aside in an interval (the slack). The result, divided by the
  * multiplier and rounded inwards, is one more valid range, and we intersect; and a sum of multiples
- * of g is rounded inwards to multiples of g. Terms without common
- * variables cannot cancel, so the sum is first split into groups that share variables, and only
- * groups with a division are worked on; a division alone in its group has an exact range already.
+ * of g is rounded inwards to multiples of g. Terms without common variables cannot cancel, so the
+ * sum is first split into groups that share variables, and only groups with a division are worked
+ * on; a division alone in its group has an exact range already. Where all terms share a factor it
+ * is taken out, for the sign of t*t - 2*t is that of t - 2.
  *
  * Proofs. Ranges know nothing of symbolic bounds: i < n for a loop variable i of extent n. To prove
  * g >= 0 the prover rewrites g to something smaller, one atom at a time, until its range does it:
@@ -323,9 +324,29 @@ static void take_group(form *f, form *group, int seed) {
     }
 }
 
+/* With an atom that all terms share, f = c + atom*rest; what else they share is found in rest. */
+static range shared_range(const form *f, range r) {
+    const sym *atom = NULL;
+    int n = mono_atoms(f->s, &f->term[0], &atom);
+    for (int i = 0; i < n; i++) {
+        form rest;
+        form_open(&rest, f->s);
+        int j = 0;
+        for (sym q; j < f->n && mono_quotient(f->s, f->term[j], atom[i], &q); j++)
+            form_add(&rest, q, f->coef[j]);
+        if (j < f->n) continue;
+        range product = range_mul(sym_range(f->s, atom[i]), form_range(&rest));
+        return range_meet(r, range_add(product, (range){f->constant, f->constant}));
+    }
+    return r;
+}
+
 range form_range(const form *f) {
     range r = naive_range(f);
-    if (r.lo == r.hi || !(form_flags(f) & SYM_HAS_DIV)) return r;
+    if (r.lo == r.hi) return r;
+    int flags = form_flags(f);
+    if (f->n > 1 && flags & SYM_HAS_PRODUCT) r = shared_range(f, r);
+    if (r.lo == r.hi || !(flags & SYM_HAS_DIV)) return r;
     if (f->n == 1 && sym_at(f->s, f->term[0])->kind == SYM_DIV) return r;
     form left;
     form_copy(&left, f);

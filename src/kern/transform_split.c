@@ -5,8 +5,9 @@
  *                     with i = f*o + n. Where f is known to divide e the inner extent is f.
  * merge o n -> m      for o < p { for n < q {..} }  becomes  for m < p*q {..}  with o = m/q and
  *                     n = m - q*(m/q). The inner loop must be all that the outer one does and its
- *                     extent free of the outer's variable. Where q is no constant, every index must
- *                     be one in which m/q cancels: little is known of a quotient by a variable. */
+ *                     extent free of the outer's variable, and positive by its range where it is no
+ *                     constant: it is divided by. Then, too, every index must be one in which m/q
+ *                     cancels: little is known of a quotient by a variable. */
 #include "kern/kern.h"
 
 bool kern_split(kern *k, kstmt loop, int64_t factor, const char *outer, const char *inner,
@@ -68,6 +69,8 @@ bool kern_merge(kern *k, kstmt outer, kstmt inner, const char *name, str *why) {
     const char *fresh = kern_fresh_name(
         k, arena_printf(&k->arena, "%s%s", sym_name(s, o.l.var), sym_name(s, i.l.var)));
     sym extent = sym_mul(s, o.l.extent, i.l.extent), width = sym_max(s, i.l.extent, SYM_ONE);
+    if (sym_lo(s, width) < 1)
+        return kern_refuse(why, "the inner extent's range does not say that it is positive");
     sym m = sym_loop(s, name ? name : fresh, extent), from[2] = {o.l.var, i.l.var};
     if (!kern_plain(k, extent, why)) return false;
     if (!sym_is_const(s, width, NULL) && keeps_quotient(k, inner, from, m, width))

@@ -1,0 +1,363 @@
+/* run_graph.h - graphs of random_graph.h built in a context by the library's own constructors, run
+ * in one of four ways, and compared with what another context computes.
+ *
+ * With a dimension variable, inputs have it where their size is its value, and codes of sizes that
+ * earlier steps derived from it; sizes among attributes are found likewise. The same program is
+ * then run again with another value, where each size that came from the variable changes. */
+#ifndef QN_RUN_GRAPH_H
+#define QN_RUN_GRAPH_H
+
+#include <stdarg.h>
+
+#include "random_graph.h"
+#include "run/run.h"
+
+/* ---- building and running ------------------------------------------------------------------ */
+
+typedef struct values {
+    void *at[STEPS]; /* of steps that were read */
+    bool refused;    /* a step could not be built */
+} values;
+
+static inline void free_values(values *v) {
+    for (int i = 0; i < STEPS; i++) free(v->at[i]);
+    memset(v, 0, sizeof *v);
+}
+
+/* A size as the library should be given it: a size of `from`, or the product of two neighbouring
+ * ones, where it equals one of those under the current binding; else a number. In contexts without
+ * dimension variables this is always the number. */
+static inline sym size_like(qn_ctx *qn, const qn_tensor *from, int64_t value) {
+    graph *g = qn->graph;
+    int rank = 0;
+    const int64_t *dim = from ? node_dims(g, from->node, &rank) : NULL;
+    for (int i = 0; i < rank; i++)
+        if (shape_bound(g, (sym)dim[i]) == value) return (sym)dim[i];
+    for (int i = 0; i + 1 < rank; i++)
+        if (shape_bound(g, (sym)dim[i]) * shape_bound(g, (sym)dim[i + 1]) == value)
+            return sym_mul(g->syms, (sym)dim[i], (sym)dim[i + 1]);
+    if (!from && g->vars && g->bound[0] == value) return g->var[0];
+    return sym_const(g->syms, value);
+}
+
+static inline tuple_id shape_tuple(qn_ctx *qn, const step *s, const qn_tensor *from) {
+    int64_t v[QN_MAX_RANK];
+    for (int d = 0; d < s->rank; d++) v[d] = size_like(qn, from, s->dim[d]);
+    return graph_tuple(qn->graph, s->rank, v);
+}
+
+/* Sizes among the attributes as syms; what a slice leaves away is a number. */
+static inline const int64_t *size_syms(qn_ctx *qn, const step *s, const qn_tensor *from,
+                                       int64_t *out) {
+    sym_store *y = qn->graph->syms;
+    for (int i = 0; i < s->attrs; i++)
+        out[i] = i % 3 == 2 ? s->attr[i] : (int64_t)sym_const(y, s->attr[i]);
+    for (int d = 0; s->op == OP_SLICE && d < s->rank; d++) {
+        int rank;
+        sym n = (sym)node_dims(qn->graph, from->node, &rank)[d];
+        if (sym_is_const(y, n, NULL) || s->attr[3 * d + 2] != 1) continue;
+        int64_t left_out = shape_bound(qn->graph, n) - s->attr[3 * d + 1];
+        out[3 * d + 1] = sym_sub(y, n, sym_const(y, left_out));
+    }
+    return out;
+}
+
+/* The size of an input as qn_from takes it: the variable, or the code of the first earlier size
+ * with variables that equals it, else the number. */
+static inline int64_t leaf_size(qn_ctx *qn, int64_t value, int64_t var, int earlier,
+                                qn_tensor *const *t) {
+    if (!var) return value;
+    if (value == qn->graph->bound[0]) return var;
+    for (int i = 0; i < earlier; i++) {
+        int rank = 0;
+        const int64_t *dim = node_dims(qn->graph, t[i]->node, &rank);
+        for (int d = 0; d < rank; d++)
+            if (!sym_is_const(qn->graph->syms, (sym)dim[d], NULL) &&
+                shape_bound(qn->graph, (sym)dim[d]) == value)
+                return qn_dim(t[i], d);
+    }
+    return value;
+}
+
+static inline qn_tensor *build_leaf(qn_ctx *qn, const step *s, int64_t var, int earlier,
+                                    qn_tensor *const *t) {
+    int64_t dim[QN_MAX_RANK];
+    if (s->op == OP_IOTA)
+        return build_iota(qn, s->dtype, shape_tuple(qn, s, NULL), (int)s->attr[0]);
+    if (s->op == OP_CONST)
+        return build_const(qn, s->dtype, shape_tuple(qn, s, NULL),
+                           scalar_from_bits(s->dtype, s->bits));
+    void *data = malloc(qn_dtype_size(s->dtype) * (size_t)step_count(s) + 1);
+    if (!data) abort();
+    input_data(s, data);
+    for (int d = 0; d < s->rank; d++) dim[d] = leaf_size(qn, s->dim[d], var, earlier, t);
+    qn_tensor *made = qn_from(qn, s->dtype, s->rank, dim, data);
+    free(data);
+    return made;
+}
+
+static inline qn_tensor *build_step(qn_ctx *qn, const step *s, qn_tensor *const *x) {
+    int64_t sizes[3 * QN_MAX_RANK];
+    uint32_t mask = 0;
+    int axes[QN_MAX_RANK] = {0};
+    switch (s->op) {
+    case OP_CAST:
+    case OP_BITCAST:
+        return build_cast(x[0], s->dtype, s->op == OP_BITCAST);
+    case OP_RESHAPE:
+        return build_reshape(x[0], shape_tuple(qn, s, x[0]));
+    case OP_EXPAND:
+        return build_expand(x[0], shape_tuple(qn, s, x[0]));
+    case OP_PERMUTE:
+        for (int d = 0; d < s->rank; d++) axes[d] = (int)s->attr[d];
+        return build_permute(x[0], s->rank, axes);
+    case OP_PAD:
+        return build_pad(x[0], s->rank, size_syms(qn, s, x[0], sizes));
+    case OP_SLICE:
+        return build_slice(x[0], s->rank, size_syms(qn, s, x[0], sizes));
+    case OP_GATHER:
+        return build_gather(x[0], x[1], (int)s->attr[0]);
+    case OP_SCATTER:
+        return build_scatter(x[0], x[1], x[2], (int)s->attr[0], (int)s->attr[1]);
+    default:
+        break;
+    }
+    for (int a = 0; a < s->attrs; a++) mask |= 1u << s->attr[a];
+    if (s->op == OP_FLIP) return build_flip(x[0], mask);
+    if (op_rows[s->op].class_ == CLASS_REDUCE) return build_reduce(s->op, x[0], mask, false);
+    if (op_rows[s->op].class_ == CLASS_MARK) return build_mark(s->op, x[0]);
+    return build_elem(s->op, s->sources, x);
+}
+
+static inline bool read_step(const step *s, qn_tensor *t, values *out, int i) {
+    size_t size = qn_dtype_size(s->dtype) * (size_t)step_count(s);
+    if (!out->at[i]) out->at[i] = malloc(size + 1);
+    return out->at[i] && qn_read(t, out->at[i], size) == QN_OK;
+}
+
+/* How a program is run: as a pure expression, with assignments by qn_assign and values read on the
+ * way, as a static graph of its inputs, or with one size a dimension variable. */
+typedef enum way { PURE, EFFECTS, STATIC, SYMBOLIC } way;
+
+static inline bool read_outputs(const program *p, qn_tensor *const *t, values *out) {
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].output && !read_step(&p->step[i], t[i], out, i)) return false;
+    return true;
+}
+
+/* An output that is an input (or a view that changes nothing) is there already. */
+static inline bool to_compute(qn_ctx *qn, const qn_tensor *t) {
+    return node_at(qn->graph, t->node)->op != OP_BUFFER;
+}
+
+static inline bool run_static(qn_ctx *qn, const program *p, qn_tensor **t, values *out) {
+    qn_tensor *in[STEPS], *from[STEPS], *to[STEPS];
+    int ins = 0, outs = 0;
+    for (int i = 0; i < p->steps; i++) {
+        if (p->step[i].op == OP_BUFFER) in[ins++] = t[i];
+        if (p->step[i].output && to_compute(qn, t[i])) from[outs++] = t[i];
+    }
+    if (!outs) return read_outputs(p, t, out);
+    qn_plan *plan = qn_compile(qn, ins, in, outs, from);
+    bool ok = plan && qn_run(plan, in, to) == QN_OK && qn_run(plan, in, to) == QN_OK;
+    for (int i = 0, n = 0; ok && i < p->steps; i++)
+        if (p->step[i].output && to_compute(qn, t[i])) t[i] = to[n++];
+    ok = ok && read_outputs(p, t, out);
+    qn_plan_free(plan);
+    return ok;
+}
+
+/* Build, run and read the outputs and what is to be read on the way. */
+static inline bool build_and_read(qn_ctx *qn, const program *p, way how, values *out) {
+    qn_tensor *t[STEPS], *roots[STEPS];
+    int n = 0;
+    for (int i = 0; i < p->steps; i++) {
+        const step *s = &p->step[i];
+        qn_tensor *x[3] = {NULL, NULL, NULL};
+        for (int k = 0; k < s->sources; k++) x[k] = t[s->src[k]];
+        if (s->op == OP_ASSIGN && (how == EFFECTS || how == SYMBOLIC)) {
+            if (!(t[i] = x[0]) || qn_assign(x[0], x[1])) return false;
+        } else if (s->op == OP_ASSIGN) {
+            t[i] = x[1];
+        } else {
+            t[i] = s->sources ? build_step(qn, s, x)
+                              : build_leaf(qn, s, how == SYMBOLIC ? p->var : 0, i, t);
+        }
+        if (!t[i]) return out->refused = true, false;
+        if (s->read_now && how != STATIC && !read_step(s, t[i], out, i)) return false;
+    }
+    if (how == STATIC) return run_static(qn, p, t, out);
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].output) roots[n++] = t[i];
+    if (p->together && qn_realize(roots, n)) return false;
+    return read_outputs(p, t, out);
+}
+
+static inline bool run_program(qn_ctx *qn, const program *p, way how, values *out) {
+    guard g;
+    qn_scope scope = qn_scope_begin(qn);
+    guard_open(&qn->heap, &g);
+    bool volatile ok = false;
+    if (!setjmp(g.at)) ok = build_and_read(qn, p, how, out);
+    guard_close(&qn->heap, &g);
+    qn_scope_end(qn, scope);
+    return ok;
+}
+
+/* ---- comparing ----------------------------------------------------------------------------- */
+
+static inline bool same_element(const step *s, const void *a, const void *b, int64_t i) {
+    if (!dtype_is_float(s->dtype))
+        return dtype_get_i(s->dtype, a, i) == dtype_get_i(s->dtype, b, i);
+    double x = dtype_get_f(s->dtype, a, i), y = dtype_get_f(s->dtype, b, i);
+    if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
+    if (x == y) return true;
+    return isfinite(x) && isfinite(y) && fabs(x - y) <= 2 * s->err;
+}
+
+typedef struct verdict {
+    bool failed, refused; /* refused: this way does not suit the program */
+    int step;
+    char text[400];
+} verdict;
+
+static inline verdict blame(int i, const char *fmt, ...) {
+    verdict v = {.failed = true, .step = i};
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(v.text, sizeof v.text, fmt, args);
+    va_end(args);
+    return v;
+}
+
+static inline verdict leaks(qn_ctx *qn) {
+    qn_stats s;
+    qn_get_stats(qn, &s);
+    if (!s.nodes && !s.handles && !s.buffers) return (verdict){.failed = false};
+    return blame(-1, "left over: %llu nodes, %llu handles, %llu buffers",
+                 (unsigned long long)s.nodes, (unsigned long long)s.handles,
+                 (unsigned long long)s.buffers);
+}
+
+static inline verdict same_values(const program *p, const values *a, const values *b) {
+    for (int i = 0; i < p->steps; i++) {
+        const step *s = &p->step[i];
+        int64_t n = a->at[i] && b->at[i] ? step_count(s) : 0;
+        for (int64_t e = 0; e < n; e++) {
+            if (same_element(s, a->at[i], b->at[i], e)) continue;
+            return blame(i, "t%d[%lld] is %.17g (%lld), the reference has %.17g (%lld), allowed %g",
+                         i, (long long)e, dtype_get_f(s->dtype, a->at[i], e),
+                         (long long)dtype_get_i(s->dtype, a->at[i], e),
+                         dtype_get_f(s->dtype, b->at[i], e),
+                         (long long)dtype_get_i(s->dtype, b->at[i], e), 2 * s->err);
+        }
+    }
+    return (verdict){.failed = false};
+}
+
+static inline verdict compare_once(qn_ctx *qn, qn_ctx *ref, const program *p, way how) {
+    values a, b;
+    memset(&a, 0, sizeof a), memset(&b, 0, sizeof b);
+    verdict v = {.failed = false};
+    if (how == SYMBOLIC && qn_bind(qn, p->var, p->size)) return blame(-1, "bind: %s", qn_error(qn));
+    bool ran = run_program(qn, p, how, &a);
+    /* Not every graph is one for all values of a variable. */
+    bool suits = ran || how != SYMBOLIC || !a.refused;
+    if (!ran && suits) v = blame(-1, "error: %s", qn_error(qn));
+    if (suits && !v.failed && !run_program(ref, p, PURE, &b))
+        v = blame(-1, "reference: %s", qn_error(ref));
+    qn_clear_error(qn), qn_clear_error(ref);
+    if (!v.failed && suits) v = same_values(p, &a, &b);
+    free_values(&a), free_values(&b);
+    if (!v.failed) v = leaks(qn);
+    if (!v.failed) v = leaks(ref);
+    v.refused = !suits;
+    return v;
+}
+
+/* What the first of the earlier sizes that was n and changed has become. */
+static inline int64_t resized_earlier(const program *was, const program *p, int i, int64_t n) {
+    for (int j = 0; j < i; j++)
+        for (int d = 0; d < was->step[j].rank; d++)
+            if (was->step[j].dim[d] == n && p->step[j].dim[d] != n) return p->step[j].dim[d];
+    return n;
+}
+
+/* What size_like gives for n when the sizes of `old` have become those of x. */
+static inline int64_t resized_like(const step *old, const step *x, int64_t n) {
+    for (int e = 0; e < old->rank; e++)
+        if (old->dim[e] == n) return x->dim[e];
+    for (int e = 0; e + 1 < old->rank; e++)
+        if (old->dim[e] * old->dim[e + 1] == n) return x->dim[e] * x->dim[e + 1];
+    return n;
+}
+
+/* The program with another size for the variable; false: its attributes do not allow that. */
+static inline bool resize(program *p, int64_t size) {
+    program was = *p;
+    p->size = size;
+    for (int i = 0; i < p->steps; i++) {
+        step *s = &p->step[i];
+        const step *x = s->sources ? &p->step[s->src[0]] : NULL;
+        const step *old = s->sources ? &was.step[s->src[0]] : NULL;
+        bool given = !x || s->op == OP_RESHAPE || s->op == OP_EXPAND;
+        for (int d = 0; given && d < s->rank; d++) {
+            int64_t n = s->dim[d];
+            s->dim[d] = x                    ? resized_like(old, x, n)
+                        : n == was.size      ? size
+                        : s->op == OP_BUFFER ? resized_earlier(&was, p, i, n)
+                                             : n;
+        }
+        for (int d = 0; s->op == OP_SLICE && d < s->rank; d++)
+            if (s->attr[3 * d + 2] == 1) s->attr[3 * d + 1] += x->dim[d] - old->dim[d];
+        for (int d = 0; s->op == OP_SLICE && d < s->rank; d++)
+            if (s->attr[3 * d + 1] < 0) return false;
+        if (!infer(p, i)) return false;
+    }
+    return true;
+}
+
+static inline bool same_sizes(const program *a, const program *b) {
+    for (int i = 0; i < a->steps; i++) {
+        const step *x = &a->step[i], *y = &b->step[i];
+        if (x->rank != y->rank || memcmp(x->dim, y->dim, sizeof(int64_t) * (size_t)x->rank) ||
+            memcmp(x->attr, y->attr, sizeof(int64_t) * (size_t)x->attrs))
+            return false;
+    }
+    return true;
+}
+
+/* The program with another size for the variable, one by which no size is taken for another: then
+ * going back to the first size gives the first program. */
+static inline bool resize_apart(program *p) {
+    static const int64_t prime[] = {11, 19, 23, 29, 37, 41, 43, 47};
+    for (int k = 0; k < (int)COUNT_OF(prime); k++) {
+        program other = *p, back;
+        if (prime[k] == p->size || !resize(&other, prime[k])) continue;
+        back = other;
+        if (!resize(&back, p->size) || !same_sizes(&back, p)) continue;
+        *p = other;
+        return true;
+    }
+    return false;
+}
+
+/* Run on both contexts and compare what was read; with `twice`, again on other data, which must
+ * find the plan and be computed anew. */
+static inline verdict compare(qn_ctx *qn, qn_ctx *ref, const program *p, way how) {
+    verdict v = compare_once(qn, ref, p, how);
+    if (v.failed || v.refused || !p->twice) return v;
+    program other = *p;
+    qn_stats before, after;
+    for (int i = 0; i < other.steps; i++)
+        if (other.step[i].op == OP_BUFFER) other.step[i].bits ^= 0x5555;
+    if (how == SYMBOLIC && !resize_apart(&other)) return v;
+    qn_get_stats(qn, &before);
+    v = compare_once(qn, ref, &other, how);
+    qn_get_stats(qn, &after);
+    if (v.failed || v.refused || after.compiles == before.compiles) return v;
+    return blame(-1, "the same graph on other data compiled %llu kernels again",
+                 (unsigned long long)(after.compiles - before.compiles));
+}
+
+#endif
