@@ -36,42 +36,35 @@ static void drop_object(str *object) {
     harness_close(&h);
 }
 
-static const char *const names[] = {EMIT_KERNEL, EMIT_INFO};
+static const char *const names[] = {EMIT_KERNEL};
 
 /* The copy ends where its memory ends, so that a sanitizer sees reads past it. */
 static const char *load_copy(const void *data, size_t size) {
-    void *function[2], *copy = malloc(size ? size : 1);
+    void *function[1], *copy = malloc(size ? size : 1);
     memcpy(copy, data, size);
     elf_image image;
-    const char *why = elf_load(&h.qn->heap, copy, size, 2, names, function, &image);
-    CHECK(why ? !image.base : function[0] && function[1] && image.base);
+    const char *why = elf_load(&h.qn->heap, copy, size, 1, names, function, &image);
+    CHECK(why ? !image.base : function[0] && image.base);
     elf_unload(&image);
     free(copy);
     return why;
 }
 
 static void check_runs(const str *object) {
-    void *function[2];
+    void *function[1];
     elf_image image;
-    const char *why = elf_load(&h.qn->heap, object->s, object->len, 2, names, function, &image);
+    const char *why = elf_load(&h.qn->heap, object->s, object->len, 1, names, function, &image);
     if (why) {
         FAIL("%s", why);
         return;
     }
     emit_kernel run;
-    emit_info info;
     memcpy(&run, &function[0], sizeof run);
-    memcpy(&info, &function[1], sizeof info);
     float in[20], out[20];
     for (int i = 0; i < 20; i++) in[i] = (float)i;
-    int64_t n = 20, numbers[EMIT_SIZES + 2];
+    int64_t n = 20;
     _Alignas(64) uint8_t scratch[4096];
     void *args[2] = {in, out};
-    info(&n, numbers);
-    CHECK_INT(numbers[EMIT_ITEMS], 2);
-    CHECK_INT(numbers[EMIT_SCRATCH], 256);
-    CHECK_INT(numbers[EMIT_SIZES], 80);
-    CHECK_INT(numbers[EMIT_SIZES + 1], 80);
     run(args, &n, scratch, 1, 2);
     run(args, &n, scratch, 0, 1);
     for (int i = 0; i < 20; i++) CHECK(out[i] == fmodf((float)i + 1, 3));
@@ -158,27 +151,23 @@ static void refuses(const char *source, const char *reason) {
 }
 
 static void writable_data_is_refused(void) {
-    refuses("static int calls; int kernel(void) { return ++calls; } int kernel_info(void) { return "
-            "0; }",
+    refuses("static int calls; int kernel(void) { return ++calls; }",
             "the object has writable data");
 }
 
 static void thread_local_data_is_refused(void) {
-    refuses("__thread int calls; int kernel(void) { return ++calls; } int kernel_info(void) { "
-            "return 0; }",
+    refuses("__thread int calls; int kernel(void) { return ++calls; }",
             "the object has thread-local data");
 }
 
 static void foreign_functions_are_refused(void) {
-    refuses("int system(const char *); int kernel(void) { return system(\"true\"); }"
-            "int kernel_info(void) { return 0; }",
+    refuses("int system(const char *); int kernel(void) { return system(\"true\"); }",
             "the object needs a function that kernels may not call");
 }
 
 static void missing_functions_are_refused(void) {
-    refuses("int kernel(void) { return 0; }", "the object lacks the kernel's function");
-    refuses("const int kernel = 1; int kernel_info(void) { return 0; }",
-            "the object lacks the kernel's function");
+    refuses("int other(void) { return 0; }", "the object lacks the kernel's function");
+    refuses("const int kernel = 1;", "the object lacks the kernel's function");
 }
 
 static void tables_of_addresses_are_relocated(void) {
@@ -189,14 +178,13 @@ static void tables_of_addresses_are_relocated(void) {
     }
     str_open(&text, &h.qn->heap);
     str_open(&object, &h.qn->heap);
-    str_add(&text,
-            "static const char a[] = \"one\", b[] = \"two\";"
-            "static const char *const table[] = {a, b};"
-            "const char *kernel(int i) { return table[i]; } int kernel_info(void) { return 0; }");
+    str_add(&text, "static const char a[] = \"one\", b[] = \"two\";"
+                   "static const char *const table[] = {a, b};"
+                   "const char *kernel(int i) { return table[i]; }");
     cpu_cc_compile(h.qn, "test", &text, &object);
-    void *function[2];
+    void *function[1];
     elf_image image;
-    const char *why = elf_load(&h.qn->heap, object.s, object.len, 2, names, function, &image);
+    const char *why = elf_load(&h.qn->heap, object.s, object.len, 1, names, function, &image);
     if (why) {
         FAIL("%s", why);
     } else {

@@ -368,6 +368,31 @@ static void roots_share_the_items(void) {
                        .dim = {77}});
 }
 
+/* The numbers of a launch follow the variable, without the kernel they came from. */
+static void facts_follow_the_variables(void) {
+    static const char text[] =
+        "kernel \"facts\" {\n dim n 1 4096\n arg a0 f32[n] read\n arg a1 f64[2*n] write\n"
+        " local t0 f32[64]\n par i < (n + 15)/16 {\n def t0 = f32(1)\n vec v < min(16, n - 16*i) "
+        "{\n"
+        "  t0[v] += a0[16*i + v]\n a1[16*i + v] = cast:f64(t0[v])\n }\n }\n}\n";
+    qn_ctx *qn = qn_open(NULL);
+    kern *k = kern_parse(qn, text);
+    emit_facts *f = emit_facts_open(k);
+    kern_close(k);
+    CHECK_INT(f->vars, 1);
+    CHECK_INT(f->numbers, EMIT_SIZES + 2);
+    for (int64_t n = 1; n <= 4096; n = 3 * n + 1) {
+        CHECK(emit_facts_at(f, &n));
+        CHECK_INT(f->number[EMIT_ITEMS], (n + 15) / 16);
+        CHECK_INT(f->number[EMIT_SCRATCH], 256);
+        CHECK_INT(f->number[EMIT_SIZES], 4 * n);
+        CHECK_INT(f->number[EMIT_SIZES + 1], 16 * n);
+        CHECK(f->number[EMIT_WORK] >= n);
+    }
+    emit_facts_close(f);
+    qn_close(qn);
+}
+
 /* A launch large enough for the pool: each item must be run once, whatever thread takes it. */
 static void threads_share_large_launches(void) {
     run((harness_case){.text = "kernel \"large\" {\n dim n 1 400000\n arg a0 i32[n] read write\n"
@@ -408,6 +433,7 @@ static void every_test(void) {
     RUN(in_place_updates_agree);
     RUN(tile_lives_begin_anew);
     RUN(roots_share_the_items);
+    RUN(facts_follow_the_variables);
     RUN(threads_share_large_launches);
     RUN(casts_of_indices_agree);
 }

@@ -1,8 +1,9 @@
 /* cpu.c - the processor this process runs on.
  *
  * A kernel becomes an object file, by LLVM in this process or by the C compiler in another one, and
- * the object becomes a program: pages of code (elf_load.c) with two functions (emit.h). Where the
- * object came from makes no difference afterwards, so it may as well come from the disk cache.
+ * the object becomes a program: pages of code (elf_load.c) with one function (emit.h), beside the
+ * facts of its launch. Where the object came from makes no difference afterwards, so it may as well
+ * come from the disk cache.
  *
  * A launch hands the kernel's work items to the thread pool in contiguous ranges; small ones run on
  * the calling thread, where waking another would cost more than it saves. Each thread has scratch
@@ -20,11 +21,9 @@ typedef struct cpu_program {
     dev_program program;
     elf_image image;
     emit_kernel run;
-    emit_info info;
-    int64_t *lo, *hi; /* bounds of each dimension variable */
-    int64_t *numbers; /* room for what info tells */
-    void **pointer;   /* room for the arguments of a launch */
-    size_t size;      /* of this block, all the above included */
+    emit_facts *facts;
+    void **pointer; /* room for the arguments of a launch */
+    size_t size;    /* of this block, all the above included */
 } cpu_program;
 
 static int64_t system_number(int name, int64_t otherwise) {
@@ -75,21 +74,13 @@ static void *cpu_open(qn_ctx *qn, str *why) {
 /* ---- programs ------------------------------------------------------------------------------- */
 
 static cpu_program *new_program(cpu *c, const kern *k) {
-    size_t vars = (size_t)k->dim_vars, args = (size_t)k->args, name = strlen(k->name) + 1;
-    size_t size = sizeof(cpu_program) + 2 * vars * sizeof(int64_t) +
-                  (EMIT_SIZES + args) * sizeof(int64_t) + args * sizeof(void *) + name;
+    size_t args = (size_t)k->args, name = strlen(k->name) + 1;
+    size_t size = sizeof(cpu_program) + args * sizeof(void *) + name;
     cpu_program *p = heap_zeroed(&c->ctx->heap, size);
     p->size = size;
-    p->lo = (int64_t *)(p + 1);
-    p->hi = p->lo + vars;
-    p->numbers = p->hi + vars;
-    p->pointer = (void **)(p->numbers + EMIT_SIZES + args);
+    p->pointer = (void **)(p + 1);
     char *text = memcpy(p->pointer + args, k->name, name);
     p->program = (dev_program){.name = text, .args = k->args, .vars = k->dim_vars};
-    for (int i = 0; i < k->dim_vars; i++) {
-        p->lo[i] = sym_lo(k->syms, k->dim_var[i]);
-        p->hi[i] = sym_hi(k->syms, k->dim_var[i]);
-    }
     return p;
 }
 
@@ -97,35 +88,38 @@ static void cpu_unload(void *state, dev_program *program) {
     cpu *c = state;
     cpu_program *p = (cpu_program *)program;
     elf_unload(&p->image);
+    emit_facts_close(p->facts);
     heap_free(&c->ctx->heap, p, p->size);
 }
 
 /* Make every thread's scratch at least as large as the program wants. */
 static bool grow_scratch(cpu *c, const cpu_program *p) {
-    p->info(p->lo, p->numbers);
-    size_t each = (size_t)p->numbers[EMIT_SCRATCH], threads = (size_t)pool_threads(c->pool);
+    int64_t scratch;
+    sym_is_const(p->facts->syms, p->facts->fact[EMIT_SCRATCH], &scratch);
+    size_t each = (size_t)scratch, threads = (size_t)pool_threads(c->pool);
     if (each <= c->scratch_each) return true;
-    uint8_t *scratch = each <= SIZE_MAX / threads ? heap_try(&c->ctx->heap, each * threads) : NULL;
-    if (!scratch) return false;
+    uint8_t *grown = each <= SIZE_MAX / threads ? heap_try(&c->ctx->heap, each * threads) : NULL;
+    if (!grown) return false;
     heap_free(&c->ctx->heap, c->scratch, c->scratch_each * threads);
-    c->scratch = scratch;
+    c->scratch = grown;
     c->scratch_each = each;
     return true;
 }
 
 /* NULL, or why the object does not become a program. */
 static const char *load(cpu *c, cpu_program *p, const str *object) {
-    static const char *const name[] = {EMIT_KERNEL, EMIT_INFO};
-    void *function[2];
-    const char *why = elf_load(&c->ctx->heap, object->s, object->len, 2, name, function, &p->image);
+    static const char *const name = EMIT_KERNEL;
+    void *function;
+    const char *why =
+        elf_load(&c->ctx->heap, object->s, object->len, 1, &name, &function, &p->image);
     if (why) return why;
-    memcpy(&p->run, &function[0], sizeof p->run);
-    memcpy(&p->info, &function[1], sizeof p->info);
+    memcpy(&p->run, &function, sizeof p->run);
     p->program.size = p->image.size;
     return grow_scratch(c, p) ? NULL : elf_no_memory;
 }
 
 static void make_program(cpu *c, kern *k, cpu_program *p, str *object) {
+    p->facts = emit_facts_open(k);
     p->program.cached = cpu_compile(c, k, object);
     const char *why = load(c, p, object);
     qn_code code = why == elf_no_memory ? QN_ENOMEM : QN_EDEVICE;
@@ -168,17 +162,20 @@ static void run_items(void *arg, int thread, int64_t begin, int64_t end) {
 }
 
 static qn_code check_set(cpu *c, cpu_program *p, const dev_set *set) {
-    for (int i = 0; i < p->program.vars; i++)
-        if (set->var[i] < p->lo[i] || set->var[i] > p->hi[i])
+    emit_facts *f = p->facts;
+    for (int i = 0; i < f->vars; i++) {
+        int64_t lo = sym_lo(f->syms, f->var[i]), hi = sym_hi(f->syms, f->var[i]);
+        if (set->var[i] < lo || set->var[i] > hi)
             return fail(c->ctx, QN_ERANGE, "kernel %s: variable %d is %lld, outside [%lld, %lld]",
-                        p->program.name, i, (long long)set->var[i], (long long)p->lo[i],
-                        (long long)p->hi[i]);
-    p->info(set->var, p->numbers);
+                        p->program.name, i, (long long)set->var[i], (long long)lo, (long long)hi);
+    }
+    if (f->vars && !emit_facts_at(f, set->var))
+        return fail(c->ctx, QN_EINTERNAL, "kernel %s: a launch without numbers", p->program.name);
     for (int i = 0; i < p->program.args; i++) {
         const dev_slice *a = &set->arg[i];
-        if ((int64_t)a->size < p->numbers[EMIT_SIZES + i])
+        if ((int64_t)a->size < f->number[EMIT_SIZES + i])
             return fail(c->ctx, QN_EINTERNAL, "kernel %s: argument %d has %zu bytes, not %lld",
-                        p->program.name, i, a->size, (long long)p->numbers[EMIT_SIZES + i]);
+                        p->program.name, i, a->size, (long long)f->number[EMIT_SIZES + i]);
         p->pointer[i] = (char *)a->memory + a->offset;
     }
     return QN_OK;
@@ -191,8 +188,8 @@ static qn_code cpu_launch(void *state, dev_program *program, int sets, const dev
         qn_code code = check_set(c, p, &set[i]);
         if (code) return code;
         job j = {p, set[i].var, c->scratch, c->scratch_each};
-        int64_t items = p->numbers[EMIT_ITEMS];
-        if (items == 1 || p->numbers[EMIT_WORK] < least_shared_work)
+        int64_t items = p->facts->number[EMIT_ITEMS];
+        if (items == 1 || p->facts->number[EMIT_WORK] < least_shared_work)
             run_items(&j, 0, 0, items);
         else
             pool_run(c->pool, items, run_items, &j);

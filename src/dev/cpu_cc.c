@@ -129,6 +129,8 @@ static bool read_file(const char *path, size_t most, str *out) {
         done += (size_t)n;
     }
     close(f);
+    if (size && !memory)
+        raise_error(out->h->ctx, QN_ENOMEM, "no memory to read %zu bytes of %s", size, path);
     guard g;
     guard_open(out->h, &g);
     if (setjmp(g.at)) {
@@ -139,7 +141,7 @@ static bool read_file(const char *path, size_t most, str *out) {
     if (memory) str_addn(out, memory, done);
     guard_close(out->h, &g);
     heap_free(out->h, memory, size);
-    return memory && done == size;
+    return size && done == size;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */

@@ -376,33 +376,12 @@ static void write_kernel(clike *c) {
     str_add(c->out, "    (void)args, (void)vars, (void)scratch, (void)begin, (void)end;\n}\n");
 }
 
-static void write_number(clike *c, int at, sym number, size_t scale) {
-    str_addf(c->out, "    out[%d] = %zu * (", at, scale);
-    clike_sym(c, number);
-    str_add(c->out, ");\n");
-}
-
-static void write_info(clike *c) {
-    str_add(c->out, "\nvoid " EMIT_INFO "(const int64_t *vars, int64_t *out) {\n");
-    declare_variables(c);
-    write_number(c, EMIT_ITEMS, c->launch.items, 1);
-    write_number(c, EMIT_WORK, c->launch.work, 1);
-    str_addf(c->out, "    out[%d] = %lld;\n", EMIT_SCRATCH, (long long)c->launch.scratch);
-    for (kmem m = 1; m < c->k->mems; m++) {
-        const kern_memory *mem = kern_m(c->k, m);
-        if (mem->scope == KERN_ARG)
-            write_number(c, EMIT_SIZES + mem->arg, mem->size, qn_dtype_size(mem->dtype));
-    }
-    str_add(c->out, "    (void)vars;\n}\n");
-}
-
 static const char header_text[] = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\n";
 
 static void write_unit(clike *c, str *out) {
     emit_launch_of(c->k, &c->arena, &c->launch);
     clike_need_quotient(c);
     write_kernel(c);
-    write_info(c);
     str_add(out, "/* kernel ");
     for (const char *p = c->k->name; *p; p++)
         if (*p != '*') str_addn(out, p, 1);

@@ -1,14 +1,14 @@
 /* emit.h - from a kernel's tree to code: an object file through LLVM, or C99 text.
  *
- * Both emitters give the same two functions, so that whoever loads an object needs to know nothing
- * else about the kernel; an object taken from a cache is as good as a fresh one.
+ * Both emitters give the same function; what a launch must know besides, how many items there are
+ * and how large each argument must be, is a few expressions over the dimension variables, which
+ * need no code of their own (emit_facts).
  *
  *   kernel(args, vars, scratch, begin, end)   runs the work items [begin, end), which is not empty.
  *       args[i] points to argument i, vars[i] is the value of dim_var[i]; scratch has
  *       EMIT_SCRATCH bytes, 64-byte aligned, of this call alone. Items are the trips of all root
  *       PAR loops, concatenated; a root that is no PAR loop is one item, and a kernel without PAR
  *       loops is one item as a whole. Items may run in any order and at the same time.
- *   kernel_info(vars, out)                    fills out[EMIT_SIZES + arguments], see below.
  *
  * The tree is a checked one (kern_check), with the transcendental operations expanded. Arguments
  * that the kernel writes overlap no other argument.
@@ -21,14 +21,8 @@
 #include "kern/kern.h"
 
 #define EMIT_KERNEL "kernel"
-#define EMIT_INFO   "kernel_info"
 typedef void (*emit_kernel)(void *const *args, const int64_t *vars, void *scratch, int64_t begin,
                             int64_t end);
-typedef void (*emit_info)(const int64_t *vars, int64_t *out);
-
-/* What kernel_info tells. EMIT_WORK: scalar operations of the whole launch, roughly. From
- * EMIT_SIZES on: bytes that each argument must have at least. */
-enum { EMIT_ITEMS, EMIT_WORK, EMIT_SCRATCH, EMIT_SIZES };
 
 /* ---- launch.c: what both emitters need to know about the whole kernel ------------------------ */
 
@@ -40,6 +34,26 @@ typedef struct emit_launch {
     const kstmt *def;      /* each tile's DEF; by kmem */
 } emit_launch;
 void emit_launch_of(kern *k, arena *a, emit_launch *out); /* raises */
+
+/* The numbers of a launch. EMIT_WORK: scalar operations of all of it, roughly. From EMIT_SIZES on:
+ * bytes that each argument must have at least. */
+enum { EMIT_ITEMS, EMIT_WORK, EMIT_SCRATCH, EMIT_SIZES };
+
+/* The kernel's facts in a store of their own, so that they outlive it. Without dimension variables
+ * the numbers are there from the beginning. */
+typedef struct emit_facts {
+    heap *h;
+    sym_store *syms;
+    int vars, numbers;
+    sym *var;        /* the kernel's dim_var, with their bounds */
+    sym *fact;       /* of each number */
+    int64_t *number; /* as of the last emit_facts_at */
+    size_t size;     /* of this block */
+} emit_facts;
+emit_facts *emit_facts_open(kern *k); /* raises */
+void emit_facts_close(emit_facts *f); /* NULL is fine */
+/* Evaluate the numbers for values of the variables; allocates nothing. false: one has no value. */
+bool emit_facts_at(emit_facts *f, const int64_t *value);
 
 /* ---- llvm_*.c -------------------------------------------------------------------------------- */
 

@@ -2,7 +2,10 @@
  * how much work that is, and where in the thread's scratch each LOCAL tile lies.
  *
  * A tile lives from its DEF to the end of the enclosing loop's trip, so scratch is handed out as a
- * stack: leaving a block gives back what its tiles took. Every tile starts on a cache line. */
+ * stack: leaving a block gives back what its tiles took. Every tile starts on a cache line.
+ *
+ * Devices that launch compiled code keep these numbers as expressions beside the program. They were
+ * once a second function in each object; compiling it took a tenth of all compile time. */
 #include "emit/emit.h"
 
 static const int64_t most_scratch = (int64_t)1 << 30;
@@ -100,4 +103,68 @@ void emit_launch_of(kern *k, arena *a, emit_launch *out) {
     out->work = block_work(k, k->root, &most);
     if (sym_overflowed(k->syms))
         raise_error(k->ctx, QN_ERANGE, "kernel %s: its work items are more than 2^63", k->name);
+}
+
+/* ---- facts that outlive the kernel ----------------------------------------------------------- */
+
+static void write_facts(emit_facts *f, kern *k, const emit_launch *launch) {
+    sym fact[EMIT_SIZES] = {launch->items, launch->work, sym_const(k->syms, launch->scratch)};
+    for (int i = 0; i < f->vars; i++)
+        f->var[i] = sym_var(f->syms, sym_name(k->syms, k->dim_var[i]),
+                            sym_lo(k->syms, k->dim_var[i]), sym_hi(k->syms, k->dim_var[i]));
+    for (int i = 0; i < EMIT_SIZES; i++)
+        f->fact[i] = sym_import(f->syms, k->syms, fact[i], f->vars, k->dim_var, f->var);
+    for (kmem m = 1; m < k->mems; m++) {
+        const kern_memory *mem = kern_m(k, m);
+        if (mem->scope != KERN_ARG) continue;
+        sym size = sym_import(f->syms, k->syms, mem->size, f->vars, k->dim_var, f->var);
+        f->fact[EMIT_SIZES + mem->arg] =
+            sym_scale(f->syms, size, (int64_t)qn_dtype_size(mem->dtype));
+    }
+    if (!f->vars && !emit_facts_at(f, NULL))
+        raise_error(k->ctx, QN_EINTERNAL, "kernel %s: a launch without numbers", k->name);
+}
+
+emit_facts *emit_facts_open(kern *k) {
+    heap *h = &k->ctx->heap;
+    size_t vars = (size_t)k->dim_vars, numbers = EMIT_SIZES + (size_t)k->args;
+    size_t size =
+        sizeof(emit_facts) + numbers * (sizeof(int64_t) + sizeof(sym)) + vars * sizeof(sym);
+    emit_facts *f = heap_zeroed(h, size);
+    f->h = h;
+    f->size = size;
+    f->vars = (int)vars;
+    f->numbers = (int)numbers;
+    f->number = (int64_t *)(f + 1);
+    f->fact = (sym *)(f->number + numbers);
+    f->var = f->fact + numbers;
+    arena own;
+    arena_open(&own, h);
+    guard g;
+    guard_open(h, &g);
+    if (setjmp(g.at)) {
+        guard_close(h, &g);
+        arena_free(&own);
+        emit_facts_close(f);
+        heap_unwind(h);
+    }
+    f->syms = sym_open(h);
+    emit_launch launch;
+    emit_launch_of(k, &own, &launch);
+    write_facts(f, k, &launch);
+    guard_close(h, &g);
+    arena_free(&own);
+    return f;
+}
+
+void emit_facts_close(emit_facts *f) {
+    if (!f) return;
+    sym_close(f->syms);
+    heap_free(f->h, f, f->size);
+}
+
+bool emit_facts_at(emit_facts *f, const int64_t *value) {
+    for (int i = 0; i < f->numbers; i++)
+        if (!sym_eval(f->syms, f->fact[i], f->vars, f->var, value, &f->number[i])) return false;
+    return true;
 }

@@ -127,6 +127,8 @@ enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
     X(ConstVector, ll_value, (ll_value *, unsigned))                                               \
     X(GetPoison, ll_value, (ll_type))                                                              \
     X(IsConstant, int, (ll_value))                                                                 \
+    X(GetInlineAsm, ll_value, (ll_type, const char *, size_t, const char *, size_t, int, int, int, \
+                               int))                                                               \
     X(AppendBasicBlockInContext, ll_block, (ll_context, ll_value, const char *))                   \
     X(GetInsertBlock, ll_block, (ll_builder))                                                      \
     X(CreateBuilderInContext, ll_builder, (ll_context))                                            \

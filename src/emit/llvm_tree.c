@@ -231,30 +231,6 @@ static void write_kernel(llvm *s) {
     end_function(s);
 }
 
-static void write_number(llvm *s, val out, int at, val number) {
-    val p = llvm_gep(s, out, 8, llvm_int(s, s->t_i64, at));
-    llvm_at(s, 0);
-    s->L->BuildStore(s->b, number.v, p.v);
-}
-
-static void write_info(llvm *s) {
-    ll_type parameter[2] = {s->t_ptr, s->t_ptr};
-    begin_function(s, EMIT_INFO, 2, parameter);
-    s->vars = parameter_value(s, 0);
-    val out = parameter_value(s, 1);
-    write_number(s, out, EMIT_ITEMS, llvm_sym(s, s->launch.items));
-    write_number(s, out, EMIT_WORK, llvm_sym(s, s->launch.work));
-    write_number(s, out, EMIT_SCRATCH, llvm_int(s, s->t_i64, s->launch.scratch));
-    for (kmem m = 1; m < s->k->mems; m++) {
-        const kern_memory *mem = kern_m(s->k, m);
-        if (mem->scope != KERN_ARG) continue;
-        val size = llvm_int(s, s->t_i64, (int64_t)qn_dtype_size(mem->dtype));
-        write_number(s, out, EMIT_SIZES + mem->arg,
-                     llvm_binary(s, LL_MUL, llvm_sym(s, mem->size), size));
-    }
-    end_function(s);
-}
-
 void llvm_write(llvm *s) {
     kern *k = s->k;
     emit_launch_of(k, &s->arena, &s->launch);
@@ -263,6 +239,5 @@ void llvm_write(llvm *s) {
     s->written = arena_zeroed(&s->arena, k->mems * sizeof *s->written);
     find_widths(s);
     for (kmem m = 1; m < k->mems; m++) open_tile(s, m);
-    write_info(s);
     write_kernel(s);
 }
