@@ -416,6 +416,16 @@ static void casts_of_indices_agree(void) {
                        .dim = {3001}});
 }
 
+/* What was tried and refused may have left 64 bits; that is no fault of the kernel's own sizes. */
+static void an_earlier_overflow_is_not_the_launchs(void) {
+    harness_case c = {.text = "kernel \"copy\" {\n arg a0 i32[50] write\n arg a1 i32[50] read\n"
+                              " for i < 50 {\n a0[i] = a1[i]\n }\n}\n"};
+    kern *k = kern_parse(h.qn, c.text);
+    sym_scale(k->syms, sym_const(k->syms, INT64_MAX), 2);
+    harness_run_kernel(&h, k, &c);
+    kern_close(k);
+}
+
 static void every_test(void) {
     RUN(operations_agree_on_every_dtype);
     RUN(casts_agree_between_all_dtypes);
@@ -436,6 +446,7 @@ static void every_test(void) {
     RUN(facts_follow_the_variables);
     RUN(threads_share_large_launches);
     RUN(casts_of_indices_agree);
+    RUN(an_earlier_overflow_is_not_the_launchs);
 }
 
 int main(int argc, char **argv) {

@@ -45,7 +45,7 @@ enum { ROWS = 3, COLUMNS = 5 };
 static void reductions_of_rows(void) {
     open_case();
     double v[ROWS * COLUMNS], sum[ROWS], mean[ROWS], var[ROWS], dev[ROWS], norm[ROWS], lse[ROWS];
-    double cube[ROWS], largest[ROWS];
+    double cube[ROWS], largest[ROWS], columns = COLUMNS;
     qn_tensor *x = draw(QN_F64, 2, DIMS(ROWS, COLUMNS), v);
     for (int r = 0; r < ROWS; r++) {
         double s = 0, q = 0, e = 0, n2 = 0, n3 = 0, m = 0;
@@ -53,8 +53,8 @@ static void reductions_of_rows(void) {
             double t = v[r * COLUMNS + c];
             s += t, e += exp(t), n2 += t * t, n3 += fabs(t * t * t), m = fmax(m, fabs(t));
         }
-        for (int c = 0; c < COLUMNS; c++) q += pow(v[r * COLUMNS + c] - s / COLUMNS, 2);
-        sum[r] = s, mean[r] = s / COLUMNS, var[r] = q / (COLUMNS - 1), dev[r] = sqrt(q / COLUMNS);
+        for (int c = 0; c < COLUMNS; c++) q += pow(v[r * COLUMNS + c] - s / columns, 2);
+        sum[r] = s, mean[r] = s / columns, var[r] = q / (columns - 1), dev[r] = sqrt(q / columns);
         norm[r] = sqrt(n2), lse[r] = log(e), cube[r] = cbrt(n3), largest[r] = m;
     }
     CHECK_VALUES(qn_sum(x, 1, false), ROWS, sum, 1e-14);

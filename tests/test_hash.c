@@ -67,7 +67,7 @@ static void hash_lets_every_bit_reach_every_bit(void) {
                 for (int o = 0; o < 64; o++) flips[o] += (int)(changed >> o & 1);
             }
             for (int o = 0; o < 64; o++) {
-                double rate = (double)flips[o] / ROUNDS;
+                double rate = (double)flips[o] / (double)ROUNDS;
                 if (fabs(rate - 0.5) > fabs(worst - 0.5)) worst = rate;
             }
         }
@@ -101,7 +101,7 @@ static void hash_speed_is_printed(void) {
     for (int i = 0; i < TIMES; i++) sum ^= hash_bytes(data, SIZE, sum);
     double seconds = clock_seconds() - start;
     CHECK(seconds > 0);
-    printf("hash: %.1f GB/s (%d)\n", (double)SIZE * TIMES / seconds * 1e-9, (int)(sum & 1));
+    printf("hash: %.1f GB/s (%d)\n", (double)SIZE * (double)TIMES / seconds * 1e-9, (int)(sum & 1));
     free(data);
 }
 

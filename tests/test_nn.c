@@ -369,14 +369,14 @@ static void random_parameters_have_the_deviation_asked_for(void) {
     qn_read(a2, again, sizeof again);
     double mean = 0, square = 0, lowest = 0, highest = 0, together = 0;
     for (int i = 0; i < N; i++) {
-        mean += (double)normal[i] / N;
-        square += (double)normal[i] * (double)normal[i] / N;
+        mean += (double)normal[i] / (double)N;
+        square += (double)normal[i] * (double)normal[i] / (double)N;
         lowest = fmin(lowest, (double)uniform[i]);
         highest = fmax(highest, (double)uniform[i]);
-        together += (double)normal[i] / 0.02 * (double)uniform[i] / 0.2887 / N;
+        together += (double)normal[i] / 0.02 * (double)uniform[i] / 0.2887 / (double)N;
     }
     CHECK_NEAR(mean, 0, 0, 4 * 0.02 / sqrt(N)); /* four standard errors */
-    CHECK_NEAR(sqrt(square), 0.02, 4 / sqrt(2.0 * N), 0);
+    CHECK_NEAR(sqrt(square), 0.02, 4 / sqrt(2.0 * (double)N), 0);
     CHECK(lowest >= -0.5 && lowest < -0.49 && highest < 0.5 && highest > 0.49);
     CHECK_NEAR(together, 0, 0, 4 / sqrt(N));      /* the two are independent */
     CHECK(!memcmp(normal, again, sizeof normal)); /* seed and name decide, not the order */

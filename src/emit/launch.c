@@ -56,9 +56,8 @@ static const double countless = 1e15;
 
 /* The loop's trips as far as dimension variables say; other variables count with their most. */
 static sym loop_trips(kern *k, sym extent) {
-    for (uint32_t s = 1; s < k->stmts; s++)
-        if (kern_s(k, s)->kind == KS_LOOP && s != k->root &&
-            sym_uses(k->syms, extent, kern_s(k, s)->l.var))
+    for (kstmt s = kern_next(k, k->root, k->root); s; s = kern_next(k, s, k->root))
+        if (kern_s(k, s)->kind == KS_LOOP && sym_uses(k->syms, extent, kern_s(k, s)->l.var))
             return sym_const(k->syms, sym_hi(k->syms, extent));
     return extent;
 }
@@ -87,6 +86,7 @@ static sym block_work(kern *k, kstmt loop, double *most) {
 
 void emit_launch_of(kern *k, arena *a, emit_launch *out) {
     scratch p = {.k = k};
+    (void)sym_overflowed(k->syms); /* a mark left by what was tried and refused */
     p.offset = arena_zeroed(a, k->mems * sizeof *p.offset);
     p.def = arena_zeroed(a, k->mems * sizeof *p.def);
     place_block(&p, k->root);

@@ -257,7 +257,7 @@ static void parallel(model *m, const char *name) {
     int64_t n = trips(m, loop);
     double total = work(m, loop), each = total / (double)(n < 1 ? 1 : n > 1 << 30 ? 1 << 30 : n);
     if (total < 2 * ITEM_WORK) return;
-    int64_t chunk = (int64_t)(ITEM_WORK / (each + 1)) + 1;
+    int64_t chunk = (int64_t)((double)ITEM_WORK / (each + 1)) + 1;
     if (n / chunk > 4096) chunk = n / 4096;
     if (chunk > n / 4 && n >= 4) chunk = n / 4;
     if (chunk > 1) {
@@ -559,7 +559,7 @@ static void choose_tile(const model *m, int64_t rows_, int64_t columns_, int64_t
             double fma = r * v / 2.0, load = (r + v) / 2.0, cycles = fma > load ? fma : load;
             if (cycles < 4) cycles = 4;
             int64_t step = (int64_t)v * m->limits->vector_bytes; /* of the panel of columns */
-            double stream = depth * step > m->limits->l1 ? (double)step / PANEL_RATE : 0;
+            double stream = depth * step > m->limits->l1 ? (double)step / (double)PANEL_RATE : 0;
             if (cycles < stream) cycles = stream;
             double tiles = (double)((rows_ + r - 1) / r) *
                            (double)((columns_ + v * m->lanes - 1) / (v * m->lanes));

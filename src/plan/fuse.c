@@ -21,22 +21,22 @@
  *  - a contraction (heavy: a product of two broadcast operands summed) owns its kernel's loops:
  * they become a register tile, so nothing else may be reduced beside it.
  *
- * Cost: units of one vector operation on one element. STORE_LOAD is what a write and a read back
- * cost in those units (from measured cache bandwidth), LAUNCH what a separate kernel costs. */
+ * Cost: units of one vector operation on one element. store_load is what a write and a read back
+ * cost in those units (from measured cache bandwidth), launch what a separate kernel costs. */
 #include "plan/plan.h"
 
 enum {
-    MAX_LOOPS = 64, /* of one kernel: a set of loops is a word */
-    MAX_USES = 8,   /* distinct uses of a node before it is simply stored */
-    MAX_OPS = 500,  /* operations in one kernel: bounds compile time */
-    MAX_EPILOGUE =
-        24,          /* operations after a contraction: they are repeated over its register tile */
-    STORE_LOAD = 16, /* cost of storing and loading an element */
-    LOAD = 2,        /* cost of a load in an inlined expression */
-    LAUNCH = 40000,  /* cost of one more kernel */
-    SERIAL_WORK = 2000000, /* most work worth doing in a kernel that cannot be parallel */
-    FEW_ITEMS = 8          /* outer loops with fewer trips than this are not parallel */
+    MAX_LOOPS = 64,   /* of one kernel: a set of loops is a word */
+    MAX_USES = 8,     /* distinct uses of a node before it is simply stored */
+    MAX_OPS = 500,    /* operations in one kernel: bounds compile time */
+    MAX_EPILOGUE = 24 /* operations after a contraction: repeated over its register tile */
 };
+
+static const double store_load = 16;   /* cost of storing and loading an element */
+static const double load = 2;          /* cost of a load in an inlined expression */
+static const double launch = 40000;    /* cost of one more kernel */
+static const double serial_work = 2e6; /* most worth doing in a kernel that cannot be parallel */
+static const double few_items = 8;     /* outer loops with fewer trips than this are not parallel */
 
 typedef struct fuse_loop {
     double extent;
@@ -148,13 +148,12 @@ static double reduced_size(const fuse *fu, const graph_node *x) {
 /* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
 static double node_cost(const fuse *fu, const graph_node *x) {
     int c = op_rows[x->op].class_;
-    if (c == CLASS_LEAF) return x->op == OP_BUFFER ? LOAD : 0;
-    if (x->flags & NODE_REALIZED) return LOAD;
+    if (c == CLASS_LEAF) return x->op == OP_BUFFER ? load : 0;
+    if (x->flags & NODE_REALIZED) return load;
     double cost = c == CLASS_ELEM ? op_cost(x->op) : 0;
     for (int i = 0; i < x->sources; i++) {
         const graph_node *s = node_at(fu->g, x->src[i]);
-        double sc = op_rows[s->op].class_ == CLASS_REDUCE ? LOAD : info(fu, x->src[i])->cost;
-        cost += sc;
+        cost += op_rows[s->op].class_ == CLASS_REDUCE ? load : info(fu, x->src[i])->cost;
     }
     if (c == CLASS_REDUCE) cost = (cost + 1) * (reduced_size(fu, x) + 1e-9);
     if (c == CLASS_INDEX) cost += 4;
@@ -447,7 +446,7 @@ static bool reduce_fits(const fuse *fu, const graph_node *x, const group *k, uin
     m = closure(k, m);
     if (is_heavy(fu, x)) return !k->reduces && k->ops <= MAX_EPILOGUE && m == root_set(k);
     double work = trips(k, m) * (reduced_size(fu, x) + 1) * info(fu, x->src[0])->cost;
-    if (trips(k, m & root_set(k)) < FEW_ITEMS && work > SERIAL_WORK) return false;
+    if (trips(k, m & root_set(k)) < few_items && work > serial_work) return false;
     return fits_chain(k, m & root_set(k));
 }
 
@@ -471,7 +470,7 @@ static bool inline_pays(fuse *fu, node_id n) {
         evals += trips(k, m);
     }
     double extra = (evals - size) * f->cost;
-    double store = size * STORE_LOAD + (one_group ? 2 : 1) * (double)LAUNCH;
+    double store = size * store_load + (one_group ? 2 : 1) * launch;
     return extra <= store;
 }
 
@@ -487,7 +486,7 @@ static bool can_host(fuse *fu, node_id n, const use *u) {
     double size = node_size(fu, n), t = trips(k, m);
     if (t < size * 0.999 || t > size * 1.001) return false;
     if (k->heavy && m != root_set(k)) return false;
-    if ((m & ~root_set(k)) && size * f->cost > SERIAL_WORK) return false;
+    if ((m & ~root_set(k)) && size * f->cost > serial_work) return false;
     if (!fits_chain(k, m & root_set(k))) return false;
     if (op_rows[x->op].class_ == CLASS_REDUCE && !reduce_fits(fu, x, k, mask_of(u))) return false;
     for (uint32_t i = 0; i < f->count; i++)
