@@ -17,6 +17,8 @@ struct subject {
     int64_t dims[INPUTS][4];
 };
 
+static uint32_t zero_at[INPUTS]; /* elements of the inputs that are set to 0, a bit each */
+
 typedef struct setting {
     qn_ctx *qn;
     qn_tensor *x[INPUTS];
@@ -57,6 +59,8 @@ static void set_up(setting *t, const subject *s, uint64_t seed) {
         double v[64];
         CHECK(t->n[i] <= 64);
         fill(v, t->n[i], s->lo, s->hi, &seed);
+        for (int k = 0; k < 32; k++)
+            if (zero_at[i] >> k & 1) v[k] = 0;
         t->x[i] = leaf_of(t->qn, QN_F64, s->rank[i], s->dims[i], v);
         t->data[i] = eval_leaf[eval_leaves - 1];
     }
@@ -221,6 +225,27 @@ static void gather_and_every_scatter(void) {
         subject t = {monoid_rows[c].name, make_scatter_, c, 2, 0.5, 2, {2, 2}, {{4, 3}, {4, 3}}};
         check_gradient(&t);
     }
+}
+
+/* Zero, one, two and three zeros among the factors of a product: a gradient by division alone would
+ * be NaN, and one that forgets the zeros has no second derivative. */
+static void products_of_zeros(void) {
+    subject rows = {"prod", make_reduction, OP_PROD, 1, 0.5, 2, {3}, {{2, 3, 4}, {4, 0}}};
+    zero_at[0] = 1u << 1 | 1u << 4 | 1u << 6 | 1u << 12 | 1u << 13 | 1u << 14;
+    check_gradient(&rows);
+    check_second(&rows);
+    subject s = {"scatter of products", make_scatter_, QN_COMBINE_PROD, 2, 0.5, 2, {2, 2},
+                 {{4, 3}, {4, 3}}};
+    memset(zero_at, 0, sizeof zero_at);
+    check_second(&s);
+    zero_at[0] = 1u << 1 | 1u << 0; /* alone in its bucket; with one of the next line's */
+    zero_at[1] = 1u << 3 | 1u << 0 | 1u << 2 | 1u << 8; /* alone; with that; two of src */
+    check_gradient(&s);
+    check_second(&s);
+    zero_at[0] |= 1u << 8; /* three */
+    check_gradient(&s);
+    check_second(&s);
+    memset(zero_at, 0, sizeof zero_at);
 }
 
 /* ---- rows of funcs.h ------------------------------------------------------------------------ */
@@ -553,6 +578,7 @@ int main(int argc, char **argv) {
     RUN(every_reduction_over_every_axes);
     RUN(every_movement);
     RUN(gather_and_every_scatter);
+    RUN(products_of_zeros);
     RUN(every_elementwise_function);
     RUN(composed_functions);
     RUN(composed_functions_twice);

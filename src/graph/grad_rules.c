@@ -277,21 +277,57 @@ static void rule_sum(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, make_unreduce(c->g, g, shape_of(c, source(c, n, 0)), node_axes(c->g, n)));
 }
 
-/* The product of the others: without a zero the product over x itself; with one zero, at that place
- * the product of the rest and 0 elsewhere; with more, 0 everywhere. */
+/* The gradient of a product of factors is g times the product of the others. For a factor that is
+ * not 0 that is the whole by division. For a 0 it is the product `rest` of what is not 0 if it is
+ * the only one; if there are two, rest times the other one, which has no value but a derivative:
+ * their sum without this one. With more it is 0, and so is its derivative. */
+typedef struct product {
+    node_id whole;  /* g times the product */
+    node_id single; /* g*rest where there is one 0, else 0 */
+    node_id pair;   /* g*rest where there are two */
+    node_id sum;    /* of the zeros, for its derivative */
+} product;
+
+static product product_of(const grad *c, node_id n, node_id g, node_id zeros, node_id rest,
+                          node_id sum) {
+    node_id others = mul(c, g, rest);
+    node_id one = make2(c->g, OP_EQ, zeros, number(c, zeros, 1));
+    node_id two = make2(c->g, OP_EQ, zeros, number(c, zeros, 2));
+    return (product){mul(c, g, n), only(c, one, others), only(c, two, others), sum};
+}
+
+/* The factors' gradients, with p already in their shape. */
+static node_id product_gradient(const grad *c, node_id x, product p) {
+    node_id zero = make2(c->g, OP_EQ, x, number(c, x, 0));
+    node_id other = mul(c, p.pair, make2(c->g, OP_SUB, p.sum, x));
+    node_id quotient = divide(c, p.whole, choose(c, zero, number(c, x, 1), x));
+    return choose(c, zero, make2(c->g, OP_ADD, p.single, other), quotient);
+}
+
+/* What is 0 in x: as a count, as the factor that remains, as itself. */
+static node_id zero_count(const grad *c, node_id x) {
+    return only(c, make2(c->g, OP_EQ, x, number(c, x, 0)), number(c, x, 1));
+}
+
+static node_id without_zeros(const grad *c, node_id x) {
+    return choose(c, make2(c->g, OP_EQ, x, number(c, x, 0)), number(c, x, 1), x);
+}
+
+static node_id only_zeros(const grad *c, node_id x) {
+    return only(c, make2(c->g, OP_EQ, x, number(c, x, 0)), x);
+}
+
 static void rule_prod(grad *c, node_id n, node_id g) {
     node_id x = source(c, n, 0);
     tuple_id shape = shape_of(c, x);
     uint32_t mask = node_axes(c->g, n);
-    node_id zero = make2(c->g, OP_EQ, x, number(c, x, 0));
-    node_id zeros = sum_over(c, only(c, zero, number(c, x, 1)), mask);
-    node_id rest = make_reduce(c->g, OP_PROD, choose(c, zero, number(c, x, 1), x), mask);
-    node_id none = make2(c->g, OP_EQ, zeros, number(c, zeros, 0));
-    node_id one = make2(c->g, OP_EQ, zeros, number(c, zeros, 1));
-    node_id at_others = make_unreduce(c->g, only(c, none, mul(c, g, rest)), shape, mask);
-    node_id at_zero = make_unreduce(c->g, only(c, one, mul(c, g, rest)), shape, mask);
-    node_id safe = choose(c, zero, number(c, x, 1), x);
-    grad_add(c, n, 0, choose(c, zero, at_zero, divide(c, at_others, safe)));
+    product p = product_of(c, n, g, sum_over(c, zero_count(c, x), mask),
+                           make_reduce(c->g, OP_PROD, without_zeros(c, x), mask),
+                           make_reduce(c->g, OP_SUM, only_zeros(c, x), mask));
+    product each = {
+        make_unreduce(c->g, p.whole, shape, mask), make_unreduce(c->g, p.single, shape, mask),
+        make_unreduce(c->g, p.pair, shape, mask), make_unreduce(c->g, p.sum, shape, mask)};
+    grad_add(c, n, 0, product_gradient(c, x, each));
 }
 
 static void rule_attained(grad *c, node_id n, node_id g) {
@@ -347,12 +383,19 @@ static void grad_scatter_extreme(grad *c, node_id n, node_id g, node_id index, i
     if (grad_wants(c, n, 2)) grad_add(c, n, 2, only(c, won, make_gather(c->g, share, index, axis)));
 }
 
-/* The product of the others by division: right where no factor is 0. */
+/* As rule_prod, the factors being x's own element and those of src. */
 static void grad_scatter_product(grad *c, node_id n, node_id g, node_id index, int axis) {
-    node_id x = source(c, n, 0), src = source(c, n, 2), whole = mul(c, g, n);
-    if (grad_wants(c, n, 0)) grad_add(c, n, 0, divide(c, whole, x));
-    if (grad_wants(c, n, 2))
-        grad_add(c, n, 2, divide(c, make_gather(c->g, whole, index, axis), src));
+    node_id x = source(c, n, 0), src = source(c, n, 2);
+    product p = product_of(
+        c, n, g, make_scatter(c->g, zero_count(c, x), index, zero_count(c, src), axis, MONOID_SUM),
+        make_scatter(c->g, without_zeros(c, x), index, without_zeros(c, src), axis, MONOID_PROD),
+        make_scatter(c->g, only_zeros(c, x), index, only_zeros(c, src), axis, MONOID_SUM));
+    if (grad_wants(c, n, 0)) grad_add(c, n, 0, product_gradient(c, x, p));
+    if (!grad_wants(c, n, 2)) return;
+    product each = {make_gather(c->g, p.whole, index, axis),
+                    make_gather(c->g, p.single, index, axis),
+                    make_gather(c->g, p.pair, index, axis), make_gather(c->g, p.sum, index, axis)};
+    grad_add(c, n, 2, product_gradient(c, src, each));
 }
 
 static void rule_scatter(grad *c, node_id n, node_id g) {
