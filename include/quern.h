@@ -418,6 +418,8 @@ QN_API qn_tensor *qn_atan(qn_tensor *x);
 QN_API qn_tensor *qn_tanh(qn_tensor *x);
 /* error function [gen erf a4055313 eb5d4f5f] */
 QN_API qn_tensor *qn_erf(qn_tensor *x);
+/* 1 - erf(x), exact where that is small [gen erfc f0d83cdd 7ab31e2d] */
+QN_API qn_tensor *qn_erfc(qn_tensor *x);
 /* largest integer not above x [gen floor f7bb1551 bb49a372] */
 QN_API qn_tensor *qn_floor(qn_tensor *x);
 /* smallest integer not below x [gen ceil b33e1b32 a4749c2c] */

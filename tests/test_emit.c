@@ -17,6 +17,7 @@ static bool is_native(int op) {
     case OP_ATAN:
     case OP_TANH:
     case OP_ERF:
+    case OP_ERFC:
     case OP_POW:
         return false;
     default:

@@ -161,7 +161,8 @@ static double from_bits(uint64_t bits) {
 
 /* Points where formulas change or lose digits, by function. */
 static double hard_point(int op, uint64_t *seed) {
-    static const double breaks[] = {0.375, 0.875, 0.9375, 4, 6, 9.125, 19.125, 0.5, 0.75, 1, 1.5};
+    static const double breaks[] = {0.375, 0.875, 0.9375, 4,   6,     9.125, 19.125, 0.5,
+                                    0.75,  1,     1.5,    9.2, 10.05, 26.5,  27.2};
     static const double edges[] = {709.78, -745.13, 88.72, -103.97, 1024, -1075, -37.4, 17};
     double near = ldexp(test_uniform(seed) - 0.5, -(int)test_below(seed, 50));
     if (op == OP_SIN || op == OP_COS) {

@@ -283,7 +283,7 @@ static void every_rule_alone_keeps_values(void) {
     for (int rule = 0; rule < RULE_COUNT; rule++) {
         uint64_t ops = 0;
         for (int op = 1; op < OP_COUNT; op++) ops |= (qn->graph->rules[op] >> rule & 1) << op;
-        int applied = check_terms(rule_names[rule].name, ops, (uint64_t)1 << rule, 3, 3000);
+        int applied = check_terms(rule_names[rule].name, ops, (uint64_t)1 << rule, 3, 6000);
         if (applied < 10) FAIL("rule %s was applied %d times", rule_names[rule].name, applied);
     }
     close_graph(qn);

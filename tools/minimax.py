@@ -183,6 +183,13 @@ def rows():
     for fmt, degree, hi in (("F32", 6, 4), ("F64", 18, 6)):
         yield row("ERFC", fmt, degree, mpf("0.93"), mpf(hi), lambda t: log(erfc(t)) * LOG2E,
                   lambda t: erfc(t) / erf(t) * LN2, "1 - erf(t) = 2^P(t); error relative to erf", [0])
+    for fmt, degree, k, hi in (("F32", 8, mpf("2.5"), "10.3"), ("F64", 21, mpf(4), "27.6")):
+        def tail(v, k=k):
+            t = 1 / v - k
+            return exp(t * t) * erfc(t) / v
+        yield row("ERFC_TAIL", fmt, degree, 1 / (mpf(hi) + k), 1 / (mpf("0.74") + k), tail,
+                  lambda v, tail=tail: 1 / tail(v),
+                  f"erfc(t) = e^(-t^2) v P(v), v = 1/(t + {float(k):g})")
     for fmt, degree in (("F32", 8), ("F64", 19)):
         yield row("ATAN", fmt, degree, TINY, mpf(1), lambda u: (atan(sqrt(u)) / sqrt(u) - 1) / u,
                   lambda u: u * sqrt(u) / atan(sqrt(u)), "atan(z) = z + z u P(u), u = z^2")

@@ -79,6 +79,11 @@ qn_tensor *qn_erf(qn_tensor *x) {
     return build_elem(OP_ERF, 1, &x);
 }
 
+/* [gen erfc f0d83cdd 995940bb] */
+qn_tensor *qn_erfc(qn_tensor *x) {
+    return build_elem(OP_ERFC, 1, &x);
+}
+
 /* [gen floor f7bb1551 20369394] */
 qn_tensor *qn_floor(qn_tensor *x) {
     return build_elem(OP_FLOOR, 1, &x);

@@ -122,10 +122,16 @@ static void rule_tanh(grad *c, node_id n, node_id g) {
 }
 
 /* 2/sqrt(pi) * e^(-x*x) */
+static node_id bell(const grad *c, node_id x) {
+    return scaled(c, make1(c->g, OP_EXP, negative(c, mul(c, x, x))), M_2_SQRTPI);
+}
+
 static void rule_erf(grad *c, node_id n, node_id g) {
-    node_id x = source(c, n, 0);
-    node_id bell = make1(c->g, OP_EXP, negative(c, mul(c, x, x)));
-    grad_add(c, n, 0, mul(c, g, scaled(c, bell, M_2_SQRTPI)));
+    grad_add(c, n, 0, mul(c, g, bell(c, source(c, n, 0))));
+}
+
+static void rule_erfc(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, negative(c, mul(c, g, bell(c, source(c, n, 0)))));
 }
 
 static void rule_cast(grad *c, node_id n, node_id g) {

@@ -40,6 +40,10 @@ kexpr math_poly(const math *m, int poly, kexpr x) {
     return math_poly_from(m, poly, 0, 1, x);
 }
 
+double math_poly_first(int poly) {
+    return polynomials[poly].c[0];
+}
+
 kexpr math_at_most(const math *m, kexpr x, double c) {
     kexpr limit = math_f(m, c);
     return math_where(m, math_lt(m, limit, x), limit, x);

@@ -44,6 +44,7 @@ math math_format(kern *k, qn_dtype dtype);
 kexpr math_poly(const math *m, int poly, kexpr x);
 /* The sum over i >= from of c[i] step^i x^(i - from). */
 kexpr math_poly_from(const math *m, int poly, int from, double step, kexpr x);
+double math_poly_first(int poly); /* c[0] */
 
 static inline kexpr math_f(const math *m, double v) {
     return kern_const_f(m->k, m->dtype, v);
@@ -141,6 +142,7 @@ kexpr math_scale(const math *m, kexpr x, math_integer n);
     X(ATAN, atan, 1, 0.98, 1.05, 29)                                                               \
     X(TANH, tanh, 1, 0.98, 1.20, 29)                                                               \
     X(ERF, erf, 1, 1.00, 1.05, 33)                                                                 \
+    X(ERFC, erfc, 1, 2.30, 2.60, 65)                                                               \
     X(POW, pow, 2, 0.51, 0.95, 70)
 
 #define X(OP, name, sources, ...) kexpr math_##name(const math *m, const kexpr *x);

@@ -1,4 +1,4 @@
-/* math_exp.c - exp and the functions made of it: exp2, expm1, tanh, erf.
+/* math_exp.c - exp and the functions made of it: exp2, expm1, tanh, erf, erfc.
  *
  * exp(x) = 2^n e^r with n the integer nearest x / log(2) and r = x - n log(2), |r| <= log(2)/2. The
  * constant is split in two, and the first fma is exact: n log(2)_hi has as many low zeros as r has
@@ -6,7 +6,10 @@
  *
  * tanh and erf grow like x at 0 and approach 1, so they need two formulas: x + x^3 P(x^2) where x
  * is small, and 1 minus something small elsewhere, whose own error hardly counts. Both work on |x|
- * and get x's sign at the end, which is right for -0, too. */
+ * and get x's sign at the end, which is right for -0, too.
+ *
+ * erfc has its digits where erf has none left, so it is e^(-x^2) times a function that changes
+ * slowly, and x^2 is exact in two parts: an error of it counts as often as it is large. */
 #include "kern/math.h"
 
 #define LOG2_E 0x1.71547652b82fep+0
@@ -101,4 +104,42 @@ kexpr math_erf(const math *m, const kexpr *arg) {
     kexpr u = math_mul(m, t, t), near = math_fma(m, t, math_poly(m, POLY(m, ERF), u), t);
     kexpr y = math_where(m, math_lt(m, t, math_f(m, 0.9375)), near, far);
     return math_copy_sign(m, y, x);
+}
+
+/* erfc(t) e^(t^2) = v P(v) with v = 1/(t + K), as a value and what its rounding lost. It is steep
+ * in v where t is small, so what the sum and the quotient lost, relative to v, times that slope
+ * goes to the exponent: e^r is to come. */
+static kexpr math_erfc_tail(const math *m, kexpr t, kexpr *rest, kexpr *more) {
+    bool f32 = m->dtype == QN_F32;
+    kexpr shift = math_f(m, f32 ? 2.5 : 4), sum = math_add(m, t, shift);
+    kexpr v = kern_op1(m->k, OP_RECIPROCAL, sum), back = math_neg(m, v);
+    kexpr lost = math_sub(m, t, math_sub(m, sum, shift));
+    kexpr error = math_fma(m, back, lost, math_fma(m, back, sum, math_f(m, 1)));
+    kexpr slope = math_fma(m, v, math_f(m, f32 ? 5.1 : 13.2), math_f(m, f32 ? 0.84 : 0.7));
+    *more = math_mul(m, error, slope);
+    kexpr first = math_f(m, math_poly_first(POLY(m, ERFC_TAIL)));
+    kexpr q = math_poly_from(m, POLY(m, ERFC_TAIL), 1, 1, v), p = math_fma(m, q, v, first);
+    kexpr tail = math_mul(m, v, p), p_rest = math_fma(m, q, v, math_sub(m, first, p));
+    *rest = math_fma(m, v, p_rest, math_fma(m, v, p, math_neg(m, tail)));
+    return tail;
+}
+
+/* 1 - erf(x) where x is small, as 1/2 - (erf(x) - 1/2): the difference in brackets is small where
+ * the result is. Elsewhere e^(-t^2) times the tail, from 2 where x is negative. */
+kexpr math_erfc(const math *m, const kexpr *arg) {
+    kexpr x = arg[0], t = math_abs(m, x), half = math_f(m, 0.5), rest, more;
+    kexpr u = math_mul(m, x, x);
+    kexpr near = math_fma(m, x, math_poly(m, POLY(m, ERF), u), math_sub(m, x, half));
+    near = math_sub(m, half, near);
+    kexpr c = math_at_most(m, t, m->dtype == QN_F32 ? 10.25 : 27.5); /* already 0 */
+    kexpr tail = math_erfc_tail(m, c, &rest, &more);
+    kexpr square = math_neg(m, math_mul(m, c, c)), low = math_fma(m, c, c, square);
+    math_integer n = math_nearest(m, square, math_f(m, LOG2_E), 2 * m->bias);
+    more = math_fma(m, n.value, math_ln2_low(m), math_sub(m, more, low));
+    kexpr r = math_add(m, math_exp_rest(m, square, n), more);
+    kexpr e = math_mul(m, r, math_poly_from(m, POLY(m, EXP), 1, 1, r)); /* e^r - 1 */
+    kexpr far = math_scale(m, math_add(m, tail, math_fma(m, tail, e, rest)), n);
+    kexpr other = math_sub(m, math_f(m, 2), far);
+    far = math_where(m, math_lt(m, x, math_f(m, 0)), other, far);
+    return math_where(m, math_lt(m, t, math_f(m, 0.75)), near, far);
 }

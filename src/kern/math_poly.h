@@ -87,6 +87,18 @@ X(ERFC, F64, 19, 0x0p+0, -0x1.a0be8375ca3f7p+0, -0x1.d63edc73fe061p-1, -0x1.2fa7
   0x1.128feecd72a15p-17, -0x1.bb428f35091eep-20, 0x1.0e9fe748f2cc3p-22, -0x1.e695faa73dc96p-26,
   0x1.3077c1da95ba8p-29, -0x1.da0f921ed7433p-34, 0x1.59baa7028aea6p-39)
 
+/* erfc(t) = e^(-t^2) v P(v), v = 1/(t + 2.5); [0.078125, 0.308642], degree 8, error 2^-28.3 */
+X(ERFC_TAIL, F32, 9, 0x1.20e01ap-1, 0x1.68c078p+0, 0x1.a3cebap+1, 0x1.88c9a2p+2, 0x1.17018cp+4,
+  -0x1.318ce8p+4, 0x1.34c9cp+7, -0x1.676334p+8, 0x1.e8da86p+7)
+
+/* erfc(t) = e^(-t^2) v P(v), v = 1/(t + 4); [0.0316456, 0.21097], degree 21, error 2^-58.7 */
+X(ERFC_TAIL, F64, 22, 0x1.20dd750413d21p-1, 0x1.20dd7509ded93p+1, 0x1.17d688aad8ce3p+3,
+  0x1.05c8bf5621f46p+5, 0x1.d717c835c5efbp+6, 0x1.95b495d0f6f58p+8, 0x1.4ba4ce0f33626p+10,
+  0x1.0256b63870cafp+12, 0x1.589589c287f39p+13, 0x1.4223774ddd3fep+15, -0x1.da5a7eab1ecc5p+15,
+  0x1.571600211eb7ap+20, -0x1.3151cd96341d7p+23, 0x1.e2c76691b7c7p+25, -0x1.297896f62409cp+28,
+  0x1.0b44a8d69ad68p+30, -0x1.4bc387af5591cp+31, 0x1.8c5cf25afd13fp+31, 0x1.ec6b7391a17c7p+31,
+  -0x1.4fe7a53070f3dp+34, 0x1.f5baa4ef8a34bp+34, -0x1.15627fe0dfbeep+34)
+
 /* atan(z) = z + z u P(u), u = z^2; [1e-12, 1], degree 8, error 2^-28.5 */
 X(ATAN, F32, 9, -0x1.55553ep-2, 0x1.9991e4p-3, -0x1.242088p-3, 0x1.c08c84p-4, -0x1.580a3p-4,
   0x1.da2f96p-5, -0x1.fd8d58p-6, 0x1.643a6ep-7, -0x1.d38b46p-10)

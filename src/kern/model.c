@@ -113,6 +113,7 @@ static int expr_ops(const model *m, kexpr e, int limit) {
     case OP_ATAN:
         n = 24;
         break;
+    case OP_ERFC:
     case OP_POW:
         n = 48;
         break;

@@ -128,6 +128,7 @@ static double op_cost(int op) {
     case OP_COS:
     case OP_ATAN:
         return 20;
+    case OP_ERFC:
     case OP_POW:
         return 40;
     case OP_DIV:
