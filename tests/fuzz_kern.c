@@ -85,6 +85,10 @@ static bool holds(uint64_t seed, char lines[][160], int n, int *used, str *what)
         fine = kern_check(k, what) && same_text(k, what);
     }
     if (fine) {
+        kern_place_barriers(k);
+        fine = kern_check(k, what) && same_text(k, what);
+    }
+    if (fine) {
         bool ran = run(&s, s.k, false, seed, x, count, error);
         ran &= run(&s, k, true, seed, y, count, error);
         if (!ran) str_addf(what, "does not run: %s", error);

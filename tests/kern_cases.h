@@ -55,6 +55,7 @@ static inline void check_same(int line, kern *a, kern *b, const int64_t *dim) {
         }
     }
     if (!interp_run(a, false, dim, x, error)) FAIL("line %d: before: %s", line, error);
+    kern_place_barriers(b);
     if (!interp_run(b, true, dim, y, error)) FAIL("line %d: after: %s", line, error);
     for (int i = 0; i < a->args; i++) {
         int d = QN_F32;

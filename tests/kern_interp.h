@@ -3,7 +3,10 @@
  *
  * With `kinds` set, loop kinds are taken at their word as far as they could do harm: parallel trips
  * run last to first, and a vector loop runs each statement for all lanes before the next, reading
- * for all of them before the last lane's store to the first's. A legal kernel gives the same. */
+ * for all of them before the last lane's store to the first's. Of a kernel with THREAD loops each
+ * item is run by all members of its group, one after the other from the last to the first, each
+ * going as far as the next barrier while the others wait; only the first stores for the group. A
+ * legal kernel, whose barriers are placed, gives the same. */
 #ifndef QN_KERN_INTERP_H
 #define QN_KERN_INTERP_H
 
@@ -25,9 +28,20 @@ typedef struct interp {
     int64_t lanes;
     scalar *memo;
     uint32_t *stamp, now;
-    uint64_t steps; /* statements run */
+    uint64_t steps;  /* statements run */
+    kern_home *home; /* of a kernel whose items are run by groups; NULL: plainly */
+    int64_t members, member;
+    uint8_t **copies; /* of repeated tiles, all members' */
     char error[200];
 } interp;
+
+/* A member on its way: the next statement, the loops around it. */
+typedef struct interp_member {
+    kstmt at;
+    int vars;
+    int64_t value[INTERP_VARS];
+    sym var[INTERP_VARS];
+} interp_member;
 
 typedef struct interp_put {
     bool on;
@@ -153,14 +167,29 @@ static inline void interp_commit(interp *t, const kern_stmt *s, interp_put *p) {
     for (int i = 0; i < s->n; i++) interp_set(t, s->store.mem[i], p->index, old[i]);
 }
 
+static inline bool interp_is_shared(const interp *t, kmem m) {
+    return t->home && (kern_m(t->k, m)->scope == KERN_ARG || t->home[m].place == KERN_SHARED);
+}
+
+/* The members of a group fill a shared tile together, and each its part of a dealt one. Nobody
+ * spoils a shared one first: another member may still read what it held. */
 static inline void interp_def(interp *t, const kern_stmt *s) {
     kmem m = s->def.mem;
-    size_t bytes = (size_t)t->size[m] * qn_dtype_size(kern_m(t->k, m)->dtype);
-    memset(t->mem[m], kern_m(t->k, m)->dtype == QN_BOOL ? 1 : 0xff, bytes);
+    int d = kern_m(t->k, m)->dtype;
+    int64_t from = 0, past = t->size[m], by = 1;
+    bool together = interp_is_shared(t, m);
+    if (together) from = t->member, by = t->members;
+    if (t->home && t->home[m].place == KERN_DEALT) {
+        from = t->member * t->home[m].each;
+        past = from + t->home[m].each < past ? from + t->home[m].each : past;
+    }
+    for (int64_t i = from; i < past && !together; i++)
+        memset((char *)t->mem[m] + (size_t)i * qn_dtype_size(d), d == QN_BOOL ? 1 : 0xff,
+               qn_dtype_size(d));
     if (!s->def.value) return;
     t->now++;
     scalar v = interp_expr(t, s->def.value);
-    for (int64_t i = 0; i < t->size[m]; i++) interp_set(t, m, i, v);
+    for (int64_t i = from; i < past; i += by) interp_set(t, m, i, v);
 }
 
 static inline void interp_block(interp *t, kstmt first);
@@ -197,6 +226,8 @@ static inline void interp_block(interp *t, kstmt first) {
             interp_loop(t, s);
         } else if (s->kind == KS_DEF) {
             interp_def(t, s);
+        } else if (s->kind == KS_BARRIER) {
+            continue;
         } else if (t->lane < 0) {
             interp_put p = interp_store(t, s);
             interp_commit(t, s, &p);
@@ -210,6 +241,137 @@ static inline void interp_block(interp *t, kstmt first) {
             t->value[t->lane] = 0;
         }
     }
+}
+
+/* ---- groups --------------------------------------------------------------------------------- */
+
+/* The member's trips of a nest: one at most. */
+static inline void interp_nest(interp *t, kstmt nest) {
+    int64_t left = t->member;
+    int before = t->vars;
+    for (const kern_stmt *s = kern_s(t->k, nest);; s = kern_s(t->k, s->first)) {
+        bool inner = s->first && kern_s(t->k, s->first)->kind == KS_LOOP &&
+                     kern_s(t->k, s->first)->loop == KERN_THREAD;
+        int64_t step = inner ? kern_nest_size(t->k, s->first) : 1;
+        t->var[t->vars] = s->l.var;
+        t->value[t->vars] = left / step;
+        left %= step;
+        if (t->value[t->vars] >= interp_sym(t, s->l.extent)) break;
+        t->vars++;
+        if (inner) continue;
+        interp_block(t, s->first);
+        break;
+    }
+    t->vars = before;
+}
+
+/* The next statement in the order of execution behind s; 0: the block's end. */
+static inline kstmt interp_after(interp *t, kstmt s, kstmt block) {
+    for (;;) {
+        if (kern_s(t->k, s)->next) return kern_s(t->k, s)->next;
+        s = kern_s(t->k, s)->parent;
+        if (s == block) return 0;
+        if (++t->value[t->vars - 1] < interp_sym(t, kern_s(t->k, s)->l.extent))
+            return kern_s(t->k, s)->first;
+        t->vars--;
+    }
+}
+
+/* One statement of the group by the member under way; returns the next. */
+static inline kstmt interp_step(interp *t, kstmt s, kstmt block) {
+    const kern_stmt *x = kern_s(t->k, s);
+    if (x->kind == KS_LOOP && x->loop == KERN_THREAD) {
+        interp_nest(t, s);
+    } else if (x->kind == KS_LOOP && t->vars < INTERP_VARS && interp_sym(t, x->l.extent) > 0) {
+        t->var[t->vars] = x->l.var;
+        t->value[t->vars++] = 0;
+        return x->first;
+    } else if (x->kind == KS_DEF) {
+        interp_def(t, x);
+    } else if (x->kind == KS_STORE) {
+        interp_put p = interp_store(t, x);
+        if (!t->member || !interp_is_shared(t, x->store.mem[0])) interp_commit(t, x, &p);
+    }
+    return interp_after(t, s, block);
+}
+
+static inline void interp_become(interp *t, interp_member *m, int64_t number) {
+    t->member = number;
+    t->vars = m->vars;
+    memcpy(t->value, m->value, sizeof t->value);
+    memcpy(t->var, m->var, sizeof t->var);
+    for (kmem i = 1; i < t->k->mems; i++)
+        if (t->copies[i]) t->mem[i] = t->copies[i] + (size_t)(number * t->size[i]) * 8;
+}
+
+/* An item: the children of `block`, or what begins at `first` alone. */
+static inline void interp_group(interp *t, kstmt block, kstmt first) {
+    interp_member *member = calloc((size_t)t->members, sizeof *member);
+    int before = t->vars;
+    for (int64_t i = 0; i < t->members; i++) {
+        member[i] = (interp_member){.at = first, .vars = t->vars};
+        memcpy(member[i].value, t->value, sizeof t->value);
+        memcpy(member[i].var, t->var, sizeof t->var);
+    }
+    for (bool going = first != 0; going && !t->error[0];) {
+        kstmt met = member[t->members - 1].at;
+        going = false;
+        for (int64_t i = t->members; i-- > 0 && !t->error[0];) {
+            interp_member *m = &member[i];
+            interp_become(t, m, i);
+            kstmt s = m->at;
+            if (s && kern_s(t->k, s)->kind == KS_BARRIER) s = interp_after(t, s, block);
+            while (s && kern_s(t->k, s)->kind != KS_BARRIER && !t->error[0])
+                s = interp_step(t, s, block);
+            m->at = s;
+            m->vars = t->vars;
+            memcpy(m->value, t->value, sizeof t->value);
+            memcpy(m->var, t->var, sizeof t->var);
+            if (i == t->members - 1) met = s;
+            if (s != met) interp_fail(t, "members wait in different places", s, met);
+            going |= s != 0;
+        }
+    }
+    t->vars = before;
+    free(member);
+}
+
+static inline void interp_groups(interp *t) {
+    kern *k = t->k;
+    bool parallel = false;
+    t->home = kern_homes(k);
+    t->members = kern_members(k);
+    t->copies = calloc(k->mems, sizeof *t->copies);
+    for (kmem m = 1; m < k->mems; m++)
+        if (kern_m(k, m)->scope != KERN_ARG && t->home[m].place == KERN_REPEATED)
+            t->copies[m] = malloc((size_t)(t->size[m] * t->members) * 8 + 8);
+    void **own = malloc(k->mems * sizeof *own);
+    memcpy(own, t->mem, k->mems * sizeof *own);
+    for (kstmt s = kern_s(k, k->root)->first; s; s = kern_s(k, s)->next)
+        parallel |= kern_s(k, s)->loop == KERN_PAR;
+    if (!parallel) interp_group(t, k->root, kern_s(k, k->root)->first);
+    for (kstmt s = kern_s(k, k->root)->first; s && parallel; s = kern_s(k, s)->next) {
+        kern_stmt root = *kern_s(k, s);
+        kstmt next = root.next;
+        if (root.loop == KERN_PAR) {
+            t->var[t->vars] = root.l.var;
+            int64_t n = interp_sym(t, root.l.extent);
+            t->vars++;
+            for (int64_t i = n; i-- > 0 && !t->error[0];) {
+                t->value[t->vars - 1] = i;
+                interp_group(t, s, root.first);
+            }
+            t->vars--;
+        } else {
+            kern_s(k, s)->next = 0; /* this root alone */
+            interp_group(t, k->root, s);
+            kern_s(k, s)->next = next;
+        }
+    }
+    memcpy(t->mem, own, k->mems * sizeof *own);
+    for (kmem m = 1; m < k->mems; m++) free(t->copies[m]);
+    free(t->copies);
+    free(own);
 }
 
 /* Run the kernel on buffers arg[0..], with its dimension variables at dim[0..]. false: error text
@@ -230,7 +392,10 @@ static inline bool interp_run(kern *k, bool kinds, const int64_t *dim, void *con
         bool tile = kern_m(k, m)->scope != KERN_ARG;
         t.mem[m] = tile ? malloc((size_t)t.size[m] * 8 + 8) : arg[kern_m(k, m)->arg];
     }
-    interp_block(&t, kern_s(k, k->root)->first);
+    if (kinds && kern_grouped(k))
+        interp_groups(&t);
+    else
+        interp_block(&t, kern_s(k, k->root)->first);
     for (kmem m = 1; m < k->mems; m++)
         if (kern_m(k, m)->scope != KERN_ARG) free(t.mem[m]);
     free(t.mem);

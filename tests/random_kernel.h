@@ -385,7 +385,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(13)) {
+    switch (below(16)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -421,6 +421,14 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         some_loop(k, b);
         sprintf(line, "multi_step %s %s", c, b);
         break;
+    case 12:
+    case 13:
+        sprintf(line, "thread %s", a);
+        break;
+    case 14:
+        some_loop(k, a);
+        sprintf(line, "fold %s", a);
+        break;
     default:
         some_loop(k, c);
         sprintf(line, "stage a%d %s %s %s", (int)below(s->args), a, b, chance(50) ? c : "");
@@ -429,9 +437,9 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
 }
 
 static inline void default_schedule(const kern *k, uint64_t seed, str *out) {
-    static const kern_limits machine[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2},
-                                          {32, 16, 32 << 10, 256 << 10, 4 << 20, 4},
-                                          {16, 16, 32 << 10, 0, 0, 1}};
+    static const kern_limits machine[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0},
+                                          {32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0},
+                                          {16, 16, 32 << 10, 0, 0, 1, 0, 0}};
     kern_default_schedule(k, &machine[seed / 3 % COUNT_OF(machine)], out);
 }
 

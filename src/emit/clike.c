@@ -310,7 +310,7 @@ static void write_block(clike *c, kstmt parent) {
             write_loop(c, i);
         else if (t.kind == KS_DEF)
             write_define(c, t.def.mem, t.def.value);
-        else
+        else if (t.kind == KS_STORE)
             write_store(c, &t);
     }
 }

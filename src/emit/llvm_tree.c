@@ -155,7 +155,7 @@ static void write_block(llvm *s, kstmt parent) {
             write_loop(s, i);
         } else if (t.kind == KS_DEF) {
             llvm_define(s, t.def.mem, t.def.value);
-        } else {
+        } else if (t.kind == KS_STORE) {
             llvm_store(s, &t);
         }
     }

@@ -53,7 +53,7 @@ static bool check_links(checker *c) {
             return kern_refuse(c->why, "statement %u is linked twice or does not exist", s);
         c->reached[s] = 1;
         const kern_stmt *t = kern_s(k, s);
-        if (t->kind < KS_LOOP || t->kind > KS_STORE || (t->first && t->kind != KS_LOOP))
+        if (t->kind < KS_LOOP || t->kind > KS_BARRIER || (t->first && t->kind != KS_LOOP))
             return kern_refuse(c->why, "statement %u is of no kind that fits", s);
         kstmt before = 0;
         for (kstmt i = t->first; i; before = i, i = kern_s(k, i)->next) {
@@ -337,10 +337,11 @@ static bool check_loop(checker *c, kstmt s) {
         return REFUSE(c, s, "the variable was made for another extent");
     if (kern_find_loop(k, sym_name(k->syms, t->l.var)) != s)
         return REFUSE(c, s, "a second loop of this name");
-    if (t->loop > KERN_UNROLL) return REFUSE(c, s, "a loop of no kind");
+    if (t->loop > KERN_THREAD) return REFUSE(c, s, "a loop of no kind");
     if (t->loop == KERN_PAR && t->parent != k->root)
         return REFUSE(c, s, "a parallel loop inside another");
     if (t->loop == KERN_PAR && !check_apart(c, s, KERN_AT_ONCE)) return false;
+    if (t->loop == KERN_THREAD && !check_apart(c, s, KERN_AT_ONCE)) return false;
     if (t->loop == KERN_UNROLL && !sym_is_const(k->syms, t->l.extent, &n))
         return REFUSE(c, s, "an unrolled loop of no constant extent");
     if (vec && t->loop == KERN_VEC) return REFUSE(c, s, "a vector loop inside another");
@@ -414,6 +415,7 @@ static bool check_block(checker *c, kstmt parent) {
 
 static bool check_stmt(checker *c, kstmt s) {
     int kind = kern_s(c->k, s)->kind;
+    if (kind == KS_BARRIER) return true;
     if (kind == KS_DEF) return check_def(c, s);
     if (kind == KS_STORE) return check_store(c, s);
     if (!check_loop(c, s)) return false;
@@ -433,7 +435,7 @@ static bool check_memories(checker *c) {
     }
     for (kstmt s = kern_s(k, k->root)->first; s; s = kern_s(k, s)->next)
         par |= kern_s(k, s)->kind == KS_LOOP && kern_s(k, s)->loop == KERN_PAR;
-    return !par || kern_roots_apart(k, c->why);
+    return kern_nests_fit(k, c->why) && (!par || kern_roots_apart(k, c->why));
 }
 
 kern_verdict kern_verify(const kern *kernel, str *why) {

@@ -15,6 +15,8 @@
  * terms that a modulus divides are dropped, and the rest must fit below the modulus. The same goes
  * for a computed offset (dyn) that is known to be a multiple of the modulus.
  *
+ * Loads that lie behind (or before) everything that is stored share no element with it.
+ *
  * Accesses that only update by one monoid commute, so they may be reordered though not run at
  * once. Buffers of different arguments do not overlap; tiles defined inside the loop are each
  * trip's own. */
@@ -173,8 +175,28 @@ static bool apart_modulo(question *q, const kern_touch *t, uint32_t n, const ker
     return true;
 }
 
+/* Does the load lie behind or before all that is stored to its memory, whatever the trips? */
+static bool beside_stores(question *q, const kern_touch *t, uint32_t n, const kern_touch *load) {
+    sym_store *s = q->k->syms;
+    kstmt top = kern_s(q->k, q->top)->parent;
+    sym bound, fact[KERN_FACTS];
+    int facts = kern_facts(q->k, load->valid, fact);
+    for (int behind = 0; behind < 2; behind++) {
+        bool all = !load->dyn;
+        for (uint32_t i = 0; i < n && all; i++) {
+            if (t[i].mem != load->mem || t[i].load) continue;
+            all = !t[i].dyn && kern_extreme(q->k, t[i].at, top, t[i].index, behind, &bound);
+            if (!all) break;
+            sym gap = behind ? sym_sub(s, load->index, bound) : sym_sub(s, bound, load->index);
+            all = kern_prove(q->k, load->at, sym_sub(s, gap, SYM_ONE), facts, fact);
+        }
+        if (all) return true;
+    }
+    return false;
+}
+
 /* Without a modulus, by the divisor of a computed offset, by the coefficient of a free loop. */
-static bool memory_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
+static bool touches_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
     const kern *k = q->k;
     sym_store *s = k->syms;
     const kern_touch *first = t;
@@ -195,6 +217,18 @@ static bool memory_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
         if (sym_lo(s, c) >= 1 && apart_modulo(q, t, n, first, c)) return true;
     }
     return false;
+}
+
+static bool memory_apart(question *q, const kern_touch *t, uint32_t n, kmem m) {
+    if (touches_apart(q, t, n, m)) return true;
+    kern_touch *near = arena_alloc(&q->k->arena, (n + 1) * sizeof *near);
+    uint32_t left = 0, of_it = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (t[i].mem != m) continue;
+        of_it++;
+        if (!t[i].load || !beside_stores(q, t, n, &t[i])) near[left++] = t[i];
+    }
+    return left < of_it && touches_apart(q, near, left, m);
 }
 
 static bool defined_in(const kern *k, kmem m, kstmt s) {
@@ -246,6 +280,10 @@ bool kern_divisible(const kern *k, kstmt block, str *why) {
     for (kstmt s = kern_s(k, k->root)->first; s && block == k->root; s = kern_s(k, s)->next)
         if (kern_s(k, s)->loop == KERN_PAR)
             return kern_refuse(why, "work items would share what this puts at the root");
+    kstmt first = kern_s(k, block)->first;
+    if (block != k->root && kern_s(k, block)->loop == KERN_THREAD && first &&
+        kern_s(k, first)->kind == KS_LOOP && kern_s(k, first)->loop == KERN_THREAD)
+        return kern_refuse(why, "nothing comes between thread loops");
     return true;
 }
 

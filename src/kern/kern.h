@@ -17,6 +17,8 @@
  *          components all values are computed before any is written, each to its own memory at the
  *          same index. `valid` (sym truth) and `guard` (bool expression) switch it off; dyn (i64
  *          expression) is added to index.
+ *   BARRIER  no member of a work group goes on before all have come here. Computes nothing; lies
+ *          outside THREAD loops, and not at the root beside a PAR loop.
  *
  * Expressions are hash-consed scalar DAGs, by the meaning of one index point. Operations are
  * graph/ops.h's ELEM rows. A LOAD whose valid or guard is false gives 0 and touches no memory. A
@@ -33,6 +35,7 @@
  *           past it do nothing (a masked tail). Loops inside it are shared by the lanes, so their
  *           extents are free of its variable. At most one VEC loop on a path, no DEF inside one.
  *   UNROLL  body repeated with the variable a constant; the extent is a constant.
+ *   THREAD  trips run at once by the members of a work group: see below.
  * What depends on the VEC variable is a vector, all else is scalar; nothing is exploded and
  * re-packed. In a VEC loop, a STORE by a monoid whose index and dyn do not depend on the variable
  * is a horizontal reduction (the value counts once for each active lane); a SET's index or dyn
@@ -42,9 +45,19 @@
  * constant, or every access's index is constant + VEC variable, the lane count is one and the same
  * and the constant is a multiple of it (then each such vector is a register).
  *
- * Nothing here knows a machine but model.c, which reads the device's limits. Everything of a kernel
- * lives in one arena; ids are dense; id 0 is "none". Names of loops and dimension variables differ
- * from each other within a kernel. Errors raise. */
+ * Work groups. On a device that has them an item is run by a group of members, numbered from 0.
+ * THREAD loops directly inside each other are one nest: the outer one does nothing but the inner
+ * one, and member number v*(most trips of the inner) + w runs the trips (v, w). No THREAD loop lies
+ * in another nest or in a VEC loop, and a nest has at most KERN_MEMBERS members. Trips of a THREAD
+ * loop never touch an element that another one stores to. What stands outside the nests is done
+ * once for the group, and all loops around them make the same trips for all members. Where
+ * a tile lives then follows from how it is used (kern_homes), and where members must wait is
+ * found by a pass (kern_place_barriers), so transforms need to know nothing of either. An emitter
+ * without groups takes THREAD for SERIAL and BARRIER for nothing.
+ *
+ * Nothing here knows a machine but model*.c, which reads the device's limits. Everything of a
+ * kernel lives in one arena; ids are dense; id 0 is "none". Names of loops and dimension variables
+ * differ from each other within a kernel. Errors raise. */
 #ifndef QN_KERN_H
 #define QN_KERN_H
 
@@ -55,6 +68,7 @@
 
 #define KERN_STATES     2         /* components a monoid's state can have */
 #define KERN_LANES      64        /* most lanes of a VEC loop */
+#define KERN_MEMBERS    1024      /* most members of a THREAD nest */
 #define KERN_TILE_BYTES (1 << 26) /* largest tile */
 
 typedef uint32_t kexpr;
@@ -89,8 +103,14 @@ typedef struct kern_expr {
     };
 } kern_expr;
 
-typedef enum kern_stmt_kind { KS_NONE, KS_LOOP, KS_DEF, KS_STORE } kern_stmt_kind;
-typedef enum kern_loop_kind { KERN_SERIAL, KERN_PAR, KERN_VEC, KERN_UNROLL } kern_loop_kind;
+typedef enum kern_stmt_kind { KS_NONE, KS_LOOP, KS_DEF, KS_STORE, KS_BARRIER } kern_stmt_kind;
+typedef enum kern_loop_kind {
+    KERN_SERIAL,
+    KERN_PAR,
+    KERN_VEC,
+    KERN_UNROLL,
+    KERN_THREAD
+} kern_loop_kind;
 
 typedef struct kern_stmt {
     uint8_t kind;
@@ -179,7 +199,8 @@ sym kern_trip(const kern *k, kstmt loop);
 kstmt kern_def(kern *k, kstmt parent, kmem tile, kexpr value);
 kstmt kern_store(kern *k, kstmt parent, int how, kmem mem, sym index, sym valid, kexpr value);
 kstmt kern_store_n(kern *k, kstmt parent, const kern_stmt *store); /* the general form */
-kstmt kern_find_loop(const kern *k, const char *name);             /* by variable name; 0: none */
+kstmt kern_barrier(kern *k, kstmt parent);
+kstmt kern_find_loop(const kern *k, const char *name); /* by variable name; 0: none */
 void kern_unlink(kern *k, kstmt s);
 void kern_insert(kern *k, kstmt s, kstmt parent, kstmt before); /* before 0: at the end */
 kstmt kern_copy(kern *k, kstmt s); /* deep copy, unlinked; loops keep their variables */
@@ -272,13 +293,41 @@ typedef enum kern_freedom { KERN_AT_ONCE, KERN_ANY_ORDER, KERN_LOCKSTEP } kern_f
 bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why);
 /* The kernel's roots do not depend on each other. */
 bool kern_roots_apart(kern *k, str *why);
-/* May a transform add statements to this block? Not to the root of a kernel with parallel roots. */
+/* May a transform add statements to this block? Not to the root of a kernel with parallel roots,
+ * nor between two loops of a THREAD nest. */
 bool kern_divisible(const kern *k, kstmt block, str *why);
 /* The tile keeps the rule for REG tiles (see above), whatever its scope is now. */
 bool kern_in_registers(kern *k, kmem tile, str *why);
 /* The lanes of each of its registers then, 0: scalars; -1 where it does not keep the rule. */
 int64_t kern_register_lanes(kern *k, kmem tile, str *why);
 bool kern_refuse(str *why, const char *fmt, ...) QN_PRINTF(2, 3); /* false */
+
+/* ---- group.c --------------------------------------------------------------------------------- */
+
+bool kern_grouped(const kern *k);        /* has it THREAD loops? */
+int64_t kern_members(const kern *k);     /* of the largest nest; 1 without THREAD loops */
+kstmt kern_nest(const kern *k, kstmt s); /* the outermost THREAD loop around s, or s; 0: none */
+int64_t kern_nest_size(const kern *k, kstmt nest); /* members, INT64_MAX: too many; 1 of no nest */
+/* Is every THREAD loop where it may be? */
+bool kern_nests_fit(const kern *k, str *why);
+/* How many members one trip of a nest's loop stands for: those of the loops inside it. */
+int64_t kern_nest_step(const kern *k, kstmt loop);
+/* Where a tile of a kernel with THREAD loops lives, by how it is used. */
+typedef enum kern_place {
+    KERN_SHARED,  /* one for the group */
+    KERN_OWN,     /* defined in a nest: each member has its own */
+    KERN_DEALT,   /* every index is each*member + rest, rest in [0, each): each member keeps its own
+                     `each` elements */
+    KERN_REPEATED /* small, stored only outside nests: every member has a copy of its own and does
+                     what changes it, all with the same values */
+} kern_place;
+typedef struct kern_home {
+    kern_place place;
+    int64_t each; /* elements at that place, at most */
+} kern_home;
+kern_home *kern_homes(kern *k); /* by kmem, of k's arena */
+/* Take out the barriers there are and put in those that are needed. */
+void kern_place_barriers(kern *k);
 
 /* ---- check.c --------------------------------------------------------------------------------- */
 
@@ -338,6 +387,7 @@ bool kern_peel(kern *k, kstmt loop, str *why);
 bool kern_bind(kern *k, kstmt loop, kern_loop_kind kind, str *why);
 bool kern_tile_out(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_multi_step(kern *k, kmem tile, kstmt loop, str *why);
+bool kern_fold(kern *k, kstmt loop, str *why);
 bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, kern_scope scope, str *why);
 int64_t kern_most_trips(const kern *k, kstmt loop); /* upper bound of the extent, INT64_MAX: none */
 /* A size for what every trip of the loop has its own of: the extent if it is known at launch, else
@@ -365,6 +415,8 @@ typedef struct kern_limits {
     int registers;      /* vector registers */
     int64_t l1, l2, l3; /* bytes; 0 when unknown */
     int threads;
+    int members;         /* most of a work group; 0: items have no groups (the above counts) */
+    int64_t group_bytes; /* of memory that a group shares */
 } kern_limits;
 
 /* The default schedule for a lowered kernel, appended to `out` as transform lines. */

@@ -78,6 +78,7 @@ static const pass passes[] = {
     {"form_fma", form_fma},
     {"expand_math", kern_expand_math},
     {"to_registers", to_registers},
+    {"place_barriers", kern_place_barriers},
 };
 
 static void show(const kern *k, const char *after) {

@@ -17,11 +17,11 @@
  *     }
  *   }
  *
- * Loops are for, par, vec and unroll. Memories are numbered in the order of their lines, arguments
- * and tiles apart. An access is mem[index], or mem[index; valid=..; dyn=..; guard=..] with those of
- * the three it has. A store of two components names both memories: (t0, t1)[0] argmax= x, y.
- * Constants are dtype(number), a float that no number says dtype(0xbits); idx(..) is an index as a
- * value; cast and bitcast carry their dtype: cast:f32(x).
+ * Loops are for, par, vec, unroll and thread; a statement may be `barrier`. Memories are numbered
+ * in the order of their lines, arguments and tiles apart. An access is mem[index], or mem[index;
+ * valid=..; dyn=..; guard=..] with those of the three it has. A store of two components names both
+ * memories: (t0, t1)[0] argmax= x, y. Constants are dtype(number), a float that no number says
+ * dtype(0xbits); idx(..) is an index as a value; cast and bitcast carry their dtype: cast:f32(x).
  *
  * Expressions are DAGs. What a statement uses more than once, or what would nest too deeply, gets a
  * line of its own before it: let x0 = mul(..). The names are the statement's own. */
@@ -33,7 +33,7 @@
 
 enum { DEEPEST_PRINTED = 8, DEEPEST_PARSED = 64, INDENT = 2 };
 
-static const char *const loop_words[] = {"for", "par", "vec", "unroll"};
+static const char *const loop_words[] = {"for", "par", "vec", "unroll", "thread"};
 static const char *const scope_words[] = {"arg", "local", "reg"};
 
 /* ---- printing ------------------------------------------------------------------------------- */
@@ -221,6 +221,8 @@ static void print_stmt(printer *p, kstmt id) {
             print_expr(p, s->def.value);
         }
         str_add(p->out, "\n");
+    } else if (s->kind == KS_BARRIER) {
+        str_add(p->out, "barrier\n");
     } else {
         print_store(p, s);
     }
@@ -588,10 +590,12 @@ static void parse_block(parser *t, kstmt parent) {
             parse_let_line(t);
             continue;
         }
-        int kind = 0;
-        while (kind < 4 && strcmp(w.s, loop_words[kind]) != 0) kind++;
-        if (kind < 4)
+        int kind = 0, kinds = COUNT_OF(loop_words);
+        while (kind < kinds && strcmp(w.s, loop_words[kind]) != 0) kind++;
+        if (kind < kinds)
             parse_loop(t, parent, kind);
+        else if (!strcmp(w.s, "barrier"))
+            kern_barrier(t->k, parent);
         else if (!strcmp(w.s, "def"))
             parse_def(t, parent);
         else

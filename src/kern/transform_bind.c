@@ -1,4 +1,4 @@
-/* transform_bind.c - how a loop runs: serial, par, vec or unroll.
+/* transform_bind.c - how a loop runs: serial, par, vec, unroll or thread.
  *
  *   par     a root loop whose trips share no element that one of them stores to; every root must be
  *           a loop and independent of the others
@@ -6,7 +6,10 @@
  *           it out first: `tile`), the lanes of one mind about inner trips, and no two lanes that
  *           meet in an element, but to update it all together
  *   unroll  a constant number of trips, at most UNROLL_MOST
- *   serial  always, unless a tile in registers rests on the loop being what it is */
+ *   thread  trips that share no element that one of them stores to; directly in or around another
+ *           thread loop or apart from any, in no vector loop, no barriers inside
+ *   serial  always, unless a tile in registers rests on the loop being what it is, or it is a
+ *           thread loop between two others */
 #include "kern/kern.h"
 
 enum { UNROLL_MOST = 256 };
@@ -59,8 +62,9 @@ bool kern_bind(kern *k, kstmt loop, kern_loop_kind kind, str *why) {
     if (kind == KERN_VEC && !vec_allowed(k, loop, why)) return false;
     if (kind == KERN_PAR && !par_allowed(k, loop, why)) return false;
     if (kind == KERN_UNROLL && !unroll_allowed(k, loop, why)) return false;
+    if (kind == KERN_THREAD && !kern_apart(k, loop, loop, KERN_AT_ONCE, why)) return false;
     kern_s(k, loop)->loop = (uint8_t)kind;
-    if (registers_kept(k, why)) return true;
+    if (kern_nests_fit(k, why) && registers_kept(k, why)) return true;
     kern_s(k, loop)->loop = before;
     return false;
 }
@@ -79,4 +83,8 @@ bool transform_vec(kern *k, const transform_args *a, str *why) {
 
 bool transform_unroll(kern *k, const transform_args *a, str *why) {
     return kern_bind(k, a->loop[0], KERN_UNROLL, why);
+}
+
+bool transform_thread(kern *k, const transform_args *a, str *why) {
+    return kern_bind(k, a->loop[0], KERN_THREAD, why);
 }

@@ -134,6 +134,7 @@ bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, kern_sco
     if (kern_m(k, arg)->scope != KERN_ARG) return kern_refuse(why, "only an argument is staged");
     if (n < 1 || n > (int)COUNT_OF(((transform_args *)0)->loop))
         return kern_refuse(why, "no loops to stage by");
+    if (!kern_divisible(k, at, why)) return false;
     if (!loops_allowed(k, at, n, loops, why) || !find_load(&p, at, n, loops, why)) return false;
     if (!lay_out(&p, n, loops, &size, why)) return false;
     p.to = kern_tile(k, KERN_LOCAL, kern_m(k, arg)->dtype, size);

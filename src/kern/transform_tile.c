@@ -175,7 +175,7 @@ static bool tile_allowed(kern *k, kmem tile, kstmt loop, bool *grows, str *why) 
     sym room, size;
     kern_stmt l = *kern_s(k, loop);
     int64_t one;
-    if (l.loop == KERN_PAR || l.loop == KERN_VEC)
+    if (l.loop != KERN_SERIAL && l.loop != KERN_UNROLL)
         return kern_refuse(why, "only a serial or unrolled loop can be moved in");
     for (kstmt c = l.first; c; c = kern_s(k, c)->next)
         if (kern_s(k, c)->kind == KS_DEF) grows[kern_s(k, c)->def.mem] = true;

@@ -20,12 +20,16 @@ X(serial, "l", transform_serial, "serial i: one trip after the other")
 X(par, "l", transform_par, "par i: trips of a root loop are work items of the launch")
 X(vec, "l", transform_vec, "vec i: all trips at once, as lanes of vectors")
 X(unroll, "l", transform_unroll, "unroll i: the body repeated, i a constant in each")
+X(thread, "l", transform_thread, "thread i: trips run at once by the members of a work group")
 X(tile, "ml", transform_tile,
   "tile t0 i: t0, defined in i, gets an element for each trip of i, and i moves inside the loops "
   "that t0 lives through")
 X(multi_step, "ml", transform_multi_step,
   "multi_step t0 r: each trip of r updates an element of its own of a wider tile, combined after "
   "the reduction")
+X(fold, "l", transform_fold,
+  "fold r: where r updates something by each element of a tile, pairs of elements are combined "
+  "first, in halves, so that members of a group can share the work")
 X(stage, "mlLs", transform_stage,
   "stage a0 i j k: at the top of i's body copy what j and k will load from a0 into a tile indexed "
   "by (j, k)")

@@ -397,6 +397,10 @@ kstmt kern_def(kern *k, kstmt parent, kmem tile, kexpr value) {
     return add_stmt(k, (kern_stmt){.kind = KS_DEF, .def = {tile, value}}, parent);
 }
 
+kstmt kern_barrier(kern *k, kstmt parent) {
+    return add_stmt(k, (kern_stmt){.kind = KS_BARRIER}, parent);
+}
+
 kstmt kern_store_n(kern *k, kstmt parent, const kern_stmt *store) {
     kern_stmt row = {
         .kind = KS_STORE, .monoid = store->monoid, .n = store->n, .store = store->store};
