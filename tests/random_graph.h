@@ -204,7 +204,9 @@ static inline bool merged_range(step *s, int op, const step *x, int64_t n) {
         double lo = fmin(0, x->lo) * c, hi = fmax(0, x->hi) * c;
         if (n > 0 && x->lo > 0) lo = x->lo * c;
         s->err = c * x->err;
-        if (x->grid < 0) s->err += ldexp(m * c * fmin(c, 16), 1 - dtype_precision(s->dtype));
+        /* Equal terms round to the same side, so errors of a long sum do not cancel. */
+        double roundings = fmin(c, 16 + c / 8);
+        if (x->grid < 0) s->err += ldexp(m * c * roundings, 1 - dtype_precision(s->dtype));
         return settle(s, lo, hi, s->err, x->grid);
     }
     if (op == OP_PROD) {

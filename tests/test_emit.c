@@ -417,6 +417,24 @@ static void casts_of_indices_agree(void) {
                        .dim = {3001}});
 }
 
+/* One component could live in registers; the other, which a serial loop reads, could not. */
+static void components_live_in_one_place(void) {
+    static const char *const read[] = {"i64[8] write\n", "t1[j]", "f64[8] write\n", "t0[j]"};
+    for (int i = 0; i < 4; i += 2) {
+        char text[500];
+        snprintf(text, sizeof text,
+                 "kernel \"pair\" {\n arg a0 %s arg a1 f64[24] read\n local t0 f64[8]\n"
+                 " local t1 i64[8]\n def t0 = f64(inf)\n def t1 = i64(9223372036854775807)\n"
+                 " for r < 3 {\n vec v < 8 {\n  (t0, t1)[v] argmin= a1[8*r + v], idx(r)\n }\n }\n"
+                 " for j < 8 {\n a0[j] = %s\n }\n}\n",
+                 read[i], read[i + 1]);
+        kern *k = kern_parse(h.qn, text);
+        kern_passes(k);
+        harness_run_kernel(&h, k, &(harness_case){.text = text});
+        kern_close(k);
+    }
+}
+
 /* What was tried and refused may have left 64 bits; that is no fault of the kernel's own sizes. */
 static void an_earlier_overflow_is_not_the_launchs(void) {
     harness_case c = {.text = "kernel \"copy\" {\n arg a0 i32[50] write\n arg a1 i32[50] read\n"
@@ -447,6 +465,7 @@ static void every_test(void) {
     RUN(facts_follow_the_variables);
     RUN(threads_share_large_launches);
     RUN(casts_of_indices_agree);
+    RUN(components_live_in_one_place);
     RUN(an_earlier_overflow_is_not_the_launchs);
 }
 

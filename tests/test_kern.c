@@ -212,6 +212,9 @@ static void checker_rejects_what_is_not_in_scope(void) {
     REJECTS(HEAD " local t0 f32[1]\n for i < 8 { t0[0] = a1[i] } }", BROKEN, "outside its life");
     REJECTS(HEAD " local t0 f32[1]\n for i < 8 { def t0 } for j < 8 { a0[j] = t0[0] } }", BROKEN,
             "outside its life");
+    REJECTS(HEAD " local t0 f32[1]\n reg t1 i64[1]\n def t0 = f32(0) def t1 = i64(0) for i < 8 {"
+                 " (t0, t1)[0] argmax= a1[i], idx(i) } }",
+            BROKEN, "in registers and in memory");
     REJECTS(HEAD " local t0 f32[1]\n for i < 8 { def t0 def t0 } }", BROKEN, "defined twice");
     REJECTS(HEAD " for i < 8 { a1[i] = f32(1) } }", BROKEN, "not for this access");
     REJECTS(HEAD " for i < 8 { a0[i] = a0[i] } }", BROKEN, "not for this access");

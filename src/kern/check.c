@@ -394,6 +394,8 @@ static bool check_store(checker *c, kstmt s) {
         if (m == 0 || m >= k->mems) return REFUSE(c, s, "a store to no memory");
         if (kern_e(k, t.store.value[i])->dtype != kern_m(k, m)->dtype)
             return REFUSE(c, s, "a store changes the dtype");
+        if ((kern_m(k, m)->scope == KERN_REG) != (kern_m(k, t.store.mem[0])->scope == KERN_REG))
+            return REFUSE(c, s, "components in registers and in memory");
         if (!check_access(c, s, m, true, t.store.index, t.store.valid, t.store.dyn, t.store.guard))
             return false;
     }

@@ -352,6 +352,28 @@ int64_t kern_register_lanes(kern *k, kmem tile, str *why) {
     return common < 0 ? 0 : common;
 }
 
+/* What is stored together is in one kind of place: all components are registers, or none is. */
 bool kern_in_registers(kern *k, kmem tile, str *why) {
-    return kern_register_lanes(k, tile, why) >= 0;
+    bool *together = arena_zeroed(&k->arena, k->mems);
+    together[tile] = true;
+    for (bool more = true; more;) {
+        more = false;
+        for (kstmt s = k->root; s; s = kern_next(k, s, k->root)) {
+            const kern_stmt *t = kern_s(k, s);
+            bool any = false;
+            if (t->kind != KS_STORE || t->n < 2) continue;
+            for (int i = 0; i < t->n; i++) any |= together[t->store.mem[i]];
+            for (int i = 0; i < t->n && any; i++) {
+                more |= !together[t->store.mem[i]];
+                together[t->store.mem[i]] = true;
+            }
+        }
+    }
+    for (kmem m = 1; m < k->mems; m++) {
+        if (together[m] && kern_m(k, m)->scope == KERN_ARG)
+            return kern_refuse(why, "t%d is stored together with an argument",
+                               kern_tile_number(k, tile));
+        if (together[m] && kern_register_lanes(k, m, why) < 0) return false;
+    }
+    return true;
 }
