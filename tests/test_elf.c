@@ -25,7 +25,13 @@ static bool make_object(const char *compiler, str *object) {
         FAIL("%s", qn_error(h.qn));
         return false;
     }
-    cpu_compile(h.cpu, k, object);
+    cpu_unit unit = {.k = k, .object = *object};
+    str_open(&unit.key, &h.qn->heap);
+    str_open(&unit.text, &h.qn->heap);
+    cpu_compile(h.cpu, 1, &unit);
+    *object = unit.object;
+    str_free(&unit.key);
+    str_free(&unit.text);
     guard_close(&h.qn->heap, &g);
     kern_close(k);
     return true;

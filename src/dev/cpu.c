@@ -118,31 +118,62 @@ static const char *load(cpu *c, cpu_program *p, const str *object) {
     return grow_scratch(c, p) ? NULL : elf_no_memory;
 }
 
-static void make_program(cpu *c, kern *k, cpu_program *p, str *object) {
-    p->facts = emit_facts_open(k);
-    p->program.cached = cpu_compile(c, k, object);
-    const char *why = load(c, p, object);
-    qn_code code = why == elf_no_memory ? QN_ENOMEM : QN_EDEVICE;
-    if (why) raise_error(c->ctx, code, "kernel %s: %s", k->name, why);
-}
-
-static dev_program *cpu_compile_kernel(void *state, kern *k) {
-    cpu *c = state;
-    cpu_program *p = new_program(c, k);
-    str object;
-    str_open(&object, &c->ctx->heap);
+static dev_program *make_program(cpu *c, const cpu_unit *u) {
+    cpu_program *p = new_program(c, u->k);
     guard g;
     guard_open(&c->ctx->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&c->ctx->heap, &g);
-        str_free(&object);
         cpu_unload(c, &p->program);
         heap_unwind(&c->ctx->heap);
     }
-    make_program(c, k, p, &object);
+    double start = clock_seconds();
+    p->facts = emit_facts_open(u->k);
+    const char *why = load(c, p, &u->object);
+    qn_code code = why == elf_no_memory ? QN_ENOMEM : QN_EDEVICE;
+    if (why) raise_error(c->ctx, code, "kernel %s: %s", u->k->name, why);
+    p->program.cached = u->cached;
+    p->program.seconds = u->seconds + clock_seconds() - start;
     guard_close(&c->ctx->heap, &g);
-    str_free(&object);
     return &p->program;
+}
+
+static void free_units(heap *h, int n, cpu_unit *unit) {
+    for (int i = 0; i < n; i++) {
+        str_free(&unit[i].key);
+        str_free(&unit[i].text);
+        str_free(&unit[i].object);
+    }
+    heap_free(h, unit, (size_t)n * sizeof *unit);
+}
+
+static void cpu_compile_many(void *state, int n, kern *const *k, dev_program **out) {
+    cpu *c = state;
+    heap *h = &c->ctx->heap;
+    cpu_unit *unit = heap_zeroed(h, (size_t)n * sizeof *unit);
+    for (int i = 0; i < n; i++) {
+        unit[i].k = k[i];
+        str_open(&unit[i].key, h);
+        str_open(&unit[i].text, h);
+        str_open(&unit[i].object, h);
+    }
+    guard g;
+    guard_open(h, &g);
+    if (setjmp(g.at)) {
+        guard_close(h, &g);
+        free_units(h, n, unit);
+        heap_unwind(h);
+    }
+    cpu_compile(c, n, unit);
+    for (int i = 0; i < n; i++) out[i] = make_program(c, &unit[i]);
+    guard_close(h, &g);
+    free_units(h, n, unit);
+}
+
+static dev_program *cpu_compile_one(void *state, kern *k) {
+    dev_program *p = NULL;
+    cpu_compile_many(state, 1, &k, &p);
+    return p;
 }
 
 /* ---- launching ------------------------------------------------------------------------------ */
@@ -205,7 +236,8 @@ const dev_table dev_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .limits = cpu_limits,
-    .compile = cpu_compile_kernel,
+    .compile = cpu_compile_one,
+    .compile_many = cpu_compile_many,
     .unload = cpu_unload,
     .launch = cpu_launch,
     .alloc = dev_host_alloc,

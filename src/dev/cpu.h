@@ -19,8 +19,16 @@ typedef struct cpu {
 
 /* Find out how objects are made here; false with the reason in `why`. */
 bool cpu_choose_compiler(cpu *c, str *why);
-/* Append the kernel's object to `out`; returns true when it came from the cache. Raises. */
-bool cpu_compile(cpu *c, kern *k, str *out);
+/* One kernel on its way to an object. The caller gives `k` and opens the strings, which stay his. */
+typedef struct cpu_unit {
+    kern *k;
+    str key, text, object;
+    emit_unit *llvm; /* under way */
+    bool cached;     /* the object came from the disk cache */
+    double seconds;  /* spent on it */
+} cpu_unit;
+/* Make or find every unit's object; LLVM runs on all threads at once. Raises. */
+void cpu_compile(cpu *c, int n, cpu_unit *unit);
 bool cpu_wide(void); /* are there vectors of 512 bits? */
 
 /* ---- cpu_cc.c -------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "dev/cpu.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -93,41 +94,78 @@ static void add_key(cpu *c, const kern *k, str *key) {
 
 /* ---- compiling ------------------------------------------------------------------------------ */
 
-static void log_source(cpu *c, kern *k, str *text) {
-    if (!debug_on(c->ctx, 'c')) return;
-    if (c->llvm) emit_llvm_text(c->llvm, k, text);
-    log_line(c->ctx, "c %s", text->s);
-}
-
-static void compile(cpu *c, kern *k, str *text, str *object) {
-    if (!c->chosen && !choose(c, text))
-        raise_error(c->ctx, QN_EDEVICE, "kernel %s: %s", k->name, text->s ? text->s : "");
-    if (!c->llvm) emit_c99(k, text);
-    log_source(c, k, text);
+static void begin(cpu *c, cpu_unit *u) {
+    if (c->cached) add_key(c, u->k, &u->key);
+    u->cached = c->cached && cpu_cache_get(c->ctx, &u->key, &u->object);
+    if (u->cached) return;
+    if (!c->chosen && !choose(c, &u->text))
+        raise_error(c->ctx, QN_EDEVICE, "kernel %s: %s", u->k->name, u->text.s ? u->text.s : "");
+    bool told = debug_on(c->ctx, 'c');
     if (c->llvm)
-        emit_llvm_object(c->llvm, k, object);
+        u->llvm = emit_llvm_begin(c->llvm, u->k);
     else
-        cpu_cc_compile(c->ctx, k->name, text, object);
+        emit_c99(u->k, &u->text);
+    if (told && c->llvm) emit_llvm_text(u->llvm, &u->text);
+    if (told) log_line(c->ctx, "c %s", u->text.s);
+    if (!c->llvm) cpu_cc_compile(c->ctx, u->k->name, &u->text, &u->object);
 }
 
-bool cpu_compile(cpu *c, kern *k, str *object) {
-    str key, text;
-    str_open(&key, &c->ctx->heap);
-    str_open(&text, &c->ctx->heap);
+/* Units that LLVM still has to run, taken one by one by whichever thread is free. */
+typedef struct queue {
+    cpu_unit *unit;
+    int n;
+    atomic_int next;
+} queue;
+
+static void run_units(void *arg, int thread, int64_t from, int64_t to) {
+    (void)from;
+    (void)to;
+    queue *q = arg;
+    for (int i; (i = atomic_fetch_add(&q->next, 1)) < q->n;) {
+        cpu_unit *u = &q->unit[i];
+        double start = clock_seconds();
+        if (u->llvm) emit_llvm_run(u->llvm, thread);
+        u->seconds += clock_seconds() - start;
+    }
+}
+
+static void end(cpu *c, cpu_unit *u) {
+    if (u->llvm) emit_llvm_end(u->llvm, &u->object);
+    emit_llvm_drop(u->llvm);
+    u->llvm = NULL;
+    if (!u->cached && c->cached) cpu_cache_put(c->ctx, &u->key, &u->object);
+}
+
+/* A unit's module takes some hundred KiB until its object is made: not too many at once. */
+enum { MOST_UNITS = 64 };
+
+static void compile_some(cpu *c, int n, cpu_unit *unit) {
+    queue q = {.unit = unit, .n = n};
+    int threads = pool_threads(c->pool), waiting = 0;
+    for (int i = 0; i < n; i++) {
+        double start = clock_seconds();
+        begin(c, &unit[i]);
+        unit[i].seconds += clock_seconds() - start;
+        waiting += unit[i].llvm != NULL;
+    }
+    if (threads > EMIT_LANES) threads = EMIT_LANES;
+    if (threads > waiting) threads = waiting;
+    if (waiting) pool_run(c->pool, threads, run_units, &q);
+    for (int i = 0; i < n; i++) end(c, &unit[i]);
+}
+
+void cpu_compile(cpu *c, int n, cpu_unit *unit) {
     guard g;
     guard_open(&c->ctx->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&c->ctx->heap, &g);
-        str_free(&key);
-        str_free(&text);
+        for (int i = 0; i < n; i++) {
+            emit_llvm_drop(unit[i].llvm);
+            unit[i].llvm = NULL;
+        }
         heap_unwind(&c->ctx->heap);
     }
-    if (c->cached) add_key(c, k, &key);
-    bool found = c->cached && cpu_cache_get(c->ctx, &key, object);
-    if (!found) compile(c, k, &text, object);
-    if (!found && c->cached) cpu_cache_put(c->ctx, &key, object);
+    for (int i = 0; i < n; i += MOST_UNITS)
+        compile_some(c, n - i < MOST_UNITS ? n - i : MOST_UNITS, unit + i);
     guard_close(&c->ctx->heap, &g);
-    str_free(&key);
-    str_free(&text);
-    return found;
 }

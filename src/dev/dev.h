@@ -26,6 +26,7 @@ typedef struct dev_program {
     int args, vars;   /* what each set of a launch gives */
     bool cached;      /* came from the disk cache, nothing was compiled */
     size_t size;      /* bytes of code and constants */
+    double seconds;   /* that making it took; of several made side by side, its own */
 } dev_program;
 
 typedef struct dev_slice {
@@ -76,6 +77,9 @@ typedef struct dev_table {
     /* The kernel is checked and scheduled; it may be closed afterwards. Its statements stay as they
      * are, its expressions and symbols may grow. Raises. */
     dev_program *(*compile)(void *state, kern *k);
+    /* Several at once, side by side. Fills in out[i] one by one; where it raises, what it has filled
+     * in is the caller's. NULL: there is no better way than one after the other. */
+    void (*compile_many)(void *state, int n, kern *const *k, dev_program **out);
     void (*unload)(void *state, dev_program *p);
     /* Run the program once for each set. What a set writes overlaps no other slice of the
      * launch. Results are there when it returns. */
@@ -98,6 +102,10 @@ void dev_dense(dev_array *a); /* row-major strides for its dims */
 bool dev_view(const dev_node *node, dev_array *view);
 
 /* ---- registry.c ------------------------------------------------------------------------------ */
+
+/* Compile n kernels the best way the device has; raises, and then none is left. */
+void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kern *const *k,
+                      dev_program **out);
 
 const dev_table *dev_at(int i);              /* NULL past the last */
 const dev_table *dev_find(const char *name); /* NULL: no such device */

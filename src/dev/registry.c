@@ -16,6 +16,23 @@ const dev_table *dev_find(const char *name) {
     return NULL;
 }
 
+void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kern *const *k,
+                      dev_program **out) {
+    for (int i = 0; i < n; i++) out[i] = NULL;
+    guard g;
+    guard_open(h, &g);
+    if (setjmp(g.at)) {
+        guard_close(h, &g);
+        for (int i = 0; i < n; i++)
+            if (out[i]) t->unload(state, out[i]);
+        heap_unwind(h);
+    }
+    if (t->compile_many) t->compile_many(state, n, k, out);
+    for (int i = 0; i < n; i++)
+        if (!out[i]) out[i] = t->compile(state, k[i]);
+    guard_close(h, &g);
+}
+
 static heap *state_heap(void *state) {
     return &(*(qn_ctx **)state)->heap;
 }

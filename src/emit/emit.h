@@ -62,10 +62,17 @@ typedef struct emit_llvm emit_llvm;
  * there is no libLLVM of the right version, or no such target. Raises only QN_ENOMEM. */
 emit_llvm *emit_llvm_open(qn_ctx *qn, str *why);
 void emit_llvm_close(emit_llvm *e); /* NULL is fine */
-/* The object for this machine's processor; bytes are appended to `out`. Raises. */
-void emit_llvm_object(emit_llvm *e, kern *k, str *out);
-/* The same as LLVM's textual IR, for reading. */
-void emit_llvm_text(emit_llvm *e, kern *k, str *out);
+/* The object for this machine's processor, in three steps, so that the long one in the middle can
+ * run on several threads. `begin` reads the kernel and raises; `run` uses nothing of the context's
+ * and may run on any thread, as long as no other uses the same lane, below EMIT_LANES, at that time;
+ * `end` appends the object's bytes to `out`, or raises. `drop` frees the unit in any state. */
+enum { EMIT_LANES = 64 };
+typedef struct llvm emit_unit;
+emit_unit *emit_llvm_begin(emit_llvm *e, kern *k);
+void emit_llvm_run(emit_unit *u, int lane);
+void emit_llvm_end(emit_unit *u, str *out);
+void emit_llvm_text(emit_unit *u, str *out); /* LLVM's textual IR, before `run`; raises */
+void emit_llvm_drop(emit_unit *u);           /* NULL is fine */
 
 /* ---- clike.c --------------------------------------------------------------------------------- */
 

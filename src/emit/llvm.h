@@ -18,9 +18,10 @@
 struct emit_llvm {
     qn_ctx *ctx;
     const llvm_api *L;
-    ll_machine machine;
+    ll_target target;
+    ll_machine machine[EMIT_LANES]; /* made when a lane is first used */
     bool avx512;
-    char triple[128];
+    char triple[128], *cpu, *features; /* LLVM's messages */
 };
 
 enum { LLVM_LEVELS = 64, LLVM_BINDINGS = 64 };
@@ -226,6 +227,11 @@ typedef struct llvm_loop {
 } llvm_loop;
 void llvm_open_loop(llvm *s, val from, val to, int64_t step, const bool *carried, llvm_loop *l);
 void llvm_close_loop(llvm *s, llvm_loop *l);
+
+/* ---- llvm_load.c ----------------------------------------------------------------------------- */
+
+/* The lane's own: LLVM lets one thread at a time use a machine. NULL: LLVM makes none. */
+ll_machine llvm_machine(emit_llvm *e, int lane);
 
 /* ---- llvm_tree.c ----------------------------------------------------------------------------- */
 

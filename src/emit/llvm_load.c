@@ -1,4 +1,4 @@
-/* llvm_load.c - finding libLLVM at run time, and one target machine for each context.
+/* llvm_load.c - finding libLLVM at run time, and target machines for each context.
  *
  * Nothing of LLVM is linked: a program that never compiles a kernel, or finds every kernel in its
  * cache, runs without it. The table of functions is filled once in a process, because LLVM's own
@@ -67,30 +67,27 @@ static bool has_feature(const char *features, const char *name) {
 
 /* The kernels' vectors are compiled for what the processor has; below AVX2 and FMA the C compiler
  * does as well, and knows how to do without. */
-static bool open_machine(emit_llvm *e, char *why, size_t size) {
+static bool open_target(emit_llvm *e, char *why, size_t size) {
     const llvm_api *L = e->L;
-    char *triple = L->GetDefaultTargetTriple(), *cpu = L->GetHostCPUName();
-    char *features = L->GetHostCPUFeatures(), *message = NULL;
-    bool able = has_feature(features, "+avx2") && has_feature(features, "+fma") &&
-                has_feature(features, "+f16c");
-    e->avx512 = has_feature(features, "+avx512vl") && has_feature(features, "+avx512bw") &&
-                has_feature(features, "+avx512dq");
-    ll_target target = NULL;
+    char *triple = L->GetDefaultTargetTriple(), *message = NULL;
+    snprintf(e->triple, sizeof e->triple, "%s", triple);
+    L->DisposeMessage(triple);
+    e->cpu = L->GetHostCPUName();
+    e->features = L->GetHostCPUFeatures();
+    bool able = has_feature(e->features, "+avx2") && has_feature(e->features, "+fma") &&
+                has_feature(e->features, "+f16c");
+    e->avx512 = has_feature(e->features, "+avx512vl") && has_feature(e->features, "+avx512bw") &&
+                has_feature(e->features, "+avx512dq");
     if (!able) {
         snprintf(why, size, "the processor has no AVX2, FMA and F16C");
-    } else if (L->GetTargetFromTriple(triple, &target, &message)) {
+    } else if (L->GetTargetFromTriple(e->triple, &e->target, &message)) {
         snprintf(why, size, "LLVM: %s", message ? message : "no target for this machine");
         L->DisposeMessage(message);
     } else {
-        e->machine = L->CreateTargetMachine(target, triple, cpu, features, LL_OPTIMIZE_DEFAULT,
-                                            LL_RELOC_PIC, LL_CODE_SMALL);
-        if (!e->machine) snprintf(why, size, "LLVM makes no code for this machine");
+        if (llvm_machine(e, 0)) return true;
+        snprintf(why, size, "LLVM makes no code for this machine");
     }
-    snprintf(e->triple, sizeof e->triple, "%s", triple);
-    L->DisposeMessage(triple);
-    L->DisposeMessage(cpu);
-    L->DisposeMessage(features);
-    return e->machine != NULL;
+    return false;
 }
 
 emit_llvm *emit_llvm_open(qn_ctx *qn, str *why) {
@@ -103,14 +100,25 @@ emit_llvm *emit_llvm_open(qn_ctx *qn, str *why) {
     e->ctx = qn;
     e->L = &loaded_api;
     char reason[200];
-    if (open_machine(e, reason, sizeof reason)) return e;
-    heap_free(&qn->heap, e, sizeof *e);
+    if (open_target(e, reason, sizeof reason)) return e;
+    emit_llvm_close(e);
     str_add(why, reason);
     return NULL;
 }
 
+ll_machine llvm_machine(emit_llvm *e, int lane) {
+    if (!e->machine[lane])
+        e->machine[lane] =
+            e->L->CreateTargetMachine(e->target, e->triple, e->cpu, e->features,
+                                      LL_OPTIMIZE_DEFAULT, LL_RELOC_PIC, LL_CODE_SMALL);
+    return e->machine[lane];
+}
+
 void emit_llvm_close(emit_llvm *e) {
     if (!e) return;
-    e->L->DisposeTargetMachine(e->machine);
+    for (int i = 0; i < EMIT_LANES; i++)
+        if (e->machine[i]) e->L->DisposeTargetMachine(e->machine[i]);
+    if (e->cpu) e->L->DisposeMessage(e->cpu);
+    if (e->features) e->L->DisposeMessage(e->features);
     heap_free(&e->ctx->heap, e, sizeof *e);
 }

@@ -56,8 +56,8 @@ static void make_slots(builder *b, uint32_t roots, const node_id *root) {
         if (b->f->stored[i] && !b->slot_of[i]) add_slot(b, b->f->order[i], SLOT_TEMP, 0);
 }
 
-/* Lower and compile one kernel of the fusion into a launch with one set. */
-static void make_launch(builder *b, const fuse_kernel *fk, launch *out) {
+/* Lower one kernel of the fusion into a launch with one set; returns its program's number. */
+static uint32_t make_launch(builder *b, const fuse_kernel *fk, launch *out) {
     qn_ctx *qn = b->qn;
     lowered low = {0};
     lowered *volatile held = &low;
@@ -77,9 +77,15 @@ static void make_launch(builder *b, const fuse_kernel *fk, launch *out) {
     s->var = arena_alloc(a, (size_t)(low.vars + 1) * sizeof *s->var);
     for (int i = 0; i < low.vars; i++) s->var[i] = low.var[i];
     s->length = b->p->slot[slot_for(b, fk->root)].count;
-    out->program = program_get(qn, low.k);
     guard_close(&qn->heap, &g);
-    kern_close(low.k);
+    return programs_want(qn, low.k);
+}
+
+static void make_launches(builder *b, launch *all) {
+    uint32_t n = b->f->kernels, *id = arena_alloc(b->scratch, (n + 1) * sizeof *id);
+    for (uint32_t i = 0; i < n; i++) id[i] = make_launch(b, &b->f->kernel[i], &all[i]);
+    programs_compile(b->qn);
+    for (uint32_t i = 0; i < n; i++) all[i].program = program_at(b->qn, id[i]);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -168,6 +174,7 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
         arena_free(&scratch);
+        programs_forget(qn);
         plan_close(qn, made);
         heap_unwind(&qn->heap);
     }
@@ -183,7 +190,7 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     make_slots(&b, roots, root);
     launch *all = arena_zeroed(&scratch, (b.f->kernels + 1) * sizeof *all);
     p->launch = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->launch);
-    for (uint32_t i = 0; i < b.f->kernels; i++) make_launch(&b, &b.f->kernel[i], &all[i]);
+    make_launches(&b, all);
     make_batches(&b, all);
     find_lifetimes(p);
     make_ready(p);

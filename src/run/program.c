@@ -2,19 +2,23 @@
  *
  * Equal layers of a model lower to equal trees, so their kernels are compiled once. The text, not
  * its hash, decides equality. A kernel is scheduled, put through the passes and given to the device
- * only when its text is new. */
+ * only when its text is new, and then not at once: a plan asks for all its kernels first
+ * (programs_want), so that the device can compile them side by side (programs_compile). An entry
+ * that still waits holds its kernel; entries that wait are the last ones. */
 #include "run/run.h"
 
 typedef struct program_entry {
     char *text;
     uint32_t length;
     uint64_t hash;
+    kern *waiting; /* until it is compiled */
     dev_program *program;
+    double seconds; /* schedule and passes */
 } program_entry;
 
 typedef struct program_cache {
     program_entry *at;
-    uint32_t count, cap;
+    uint32_t count, cap, compiled; /* at[0 .. compiled) have programs */
     idset set;
 } program_cache;
 
@@ -51,44 +55,20 @@ static void schedule(qn_ctx *qn, kern *k) {
     str_free(&why);
 }
 
-static dev_program *compile(qn_ctx *qn, kern *k) {
-    double start = clock_seconds();
-    schedule(qn, k);
-    kern_passes(k);
-    dev_program *p = qn->run->dev->compile(qn->run->dev_state, k);
-    if (p->cached) return p;
-    double seconds = clock_seconds() - start;
-    size_t bucket = (size_t)(seconds / COMPILE_BUCKET);
-    qn->run->compile_times[bucket < COMPILE_BUCKETS ? bucket : COMPILE_BUCKETS - 1]++;
-    qn->run->stats.compiles++;
-    qn->run->stats.compile_seconds += seconds;
-    return p;
-}
+/* ---- wanting -------------------------------------------------------------------------------- */
 
-/* Compile a kernel whose text is new and keep its program. */
-static dev_program *add(qn_ctx *qn, program_cache *c, kern *k, const text_key *key, uint64_t hash) {
+/* Make an entry for a kernel whose text is new; the entry owns the kernel and the text. */
+static uint32_t add(qn_ctx *qn, program_cache *c, kern *k, const text_key *key, uint64_t hash) {
     c->at = heap_grow(&qn->heap, c->at, &c->cap, c->count + 1, sizeof *c->at);
-    dev_program *p = compile(qn, k);
-    /* from here on nothing may raise before the entry owns the program */
-    char *kept = heap_try(&qn->heap, (size_t)key->length + 1);
-    if (!kept) {
-        qn->run->dev->unload(qn->run->dev_state, p);
-        raise_error(qn, QN_ENOMEM, "no memory to keep a program of %u bytes of text", key->length);
-    }
+    char *kept = heap_alloc(&qn->heap, (size_t)key->length + 1);
     memcpy(kept, key->text, (size_t)key->length + 1);
-    c->at[c->count++] = (program_entry){kept, key->length, hash, p};
+    c->at[c->count++] = (program_entry){kept, key->length, hash, NULL, NULL, 0};
     idset_add(&c->set, hash, c->count);
-    return p;
+    c->at[c->count - 1].waiting = k;
+    return c->count;
 }
 
-static dev_program *find_or_add(qn_ctx *qn, kern *k, const text_key *key) {
-    program_cache *c = cache_of(qn);
-    uint64_t hash = hash_bytes(key->text, key->length, 0);
-    uint32_t id = idset_find(&c->set, hash, same_text, key, c);
-    return id ? c->at[id - 1].program : add(qn, c, k, key, hash);
-}
-
-dev_program *program_get(qn_ctx *qn, kern *k) {
+uint32_t programs_want(qn_ctx *qn, kern *k) {
     str text;
     guard g;
     str_open(&text, &qn->heap);
@@ -96,22 +76,92 @@ dev_program *program_get(qn_ctx *qn, kern *k) {
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
         str_free(&text);
+        kern_close(k);
         heap_unwind(&qn->heap);
     }
     kern_print(k, &text);
-    dev_program *p = find_or_add(qn, k, &(text_key){text.s, text.len});
+    program_cache *c = cache_of(qn);
+    text_key key = {text.s, text.len};
+    uint64_t hash = hash_bytes(key.text, key.length, 0);
+    uint32_t id = idset_find(&c->set, hash, same_text, &key, c);
+    bool found = id != 0;
+    if (!found) id = add(qn, c, k, &key, hash);
     guard_close(&qn->heap, &g);
     str_free(&text);
-    return p;
+    if (found) kern_close(k);
+    return id;
+}
+
+static void drop_last(qn_ctx *qn, program_cache *c) {
+    program_entry *e = &c->at[--c->count];
+    idset_remove(&c->set, e->hash, c->count + 1);
+    kern_close(e->waiting);
+    if (e->program) qn->run->dev->unload(qn->run->dev_state, e->program);
+    heap_free(&qn->heap, e->text, (size_t)e->length + 1);
+}
+
+void programs_forget(qn_ctx *qn) {
+    program_cache *c = qn->run->programs;
+    while (c && c->count > c->compiled) drop_last(qn, c);
+}
+
+/* ---- compiling ------------------------------------------------------------------------------ */
+
+static void count_compile(qn_ctx *qn, double seconds) {
+    size_t bucket = (size_t)(seconds / COMPILE_BUCKET);
+    qn->run->compile_times[bucket < COMPILE_BUCKETS ? bucket : COMPILE_BUCKETS - 1]++;
+    qn->run->stats.compiles++;
+}
+
+static void compile(qn_ctx *qn, program_cache *c, arena *a) {
+    int n = (int)(c->count - c->compiled);
+    program_entry *e = c->at + c->compiled;
+    kern **k = arena_alloc(a, (size_t)n * sizeof *k);
+    dev_program **p = arena_alloc(a, (size_t)n * sizeof *p);
+    for (int i = 0; i < n; i++) {
+        double start = clock_seconds();
+        k[i] = e[i].waiting;
+        schedule(qn, k[i]);
+        kern_passes(k[i]);
+        e[i].seconds = clock_seconds() - start;
+    }
+    dev_compile_many(qn->run->dev, qn->run->dev_state, &qn->heap, n, k, p);
+    for (int i = 0; i < n; i++) {
+        e[i].program = p[i];
+        e[i].waiting = NULL;
+        kern_close(k[i]);
+        if (!p[i]->cached) count_compile(qn, e[i].seconds + p[i]->seconds);
+    }
+    c->compiled = c->count;
+}
+
+void programs_compile(qn_ctx *qn) {
+    program_cache *c = qn->run->programs;
+    if (!c || c->count == c->compiled) return;
+    double start = clock_seconds();
+    arena a;
+    arena_open(&a, &qn->heap);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        arena_free(&a);
+        heap_unwind(&qn->heap);
+    }
+    compile(qn, c, &a);
+    guard_close(&qn->heap, &g);
+    arena_free(&a);
+    qn->run->stats.compile_seconds += clock_seconds() - start;
+}
+
+dev_program *program_at(const qn_ctx *qn, uint32_t id) {
+    return qn->run->programs->at[id - 1].program;
 }
 
 void programs_close(qn_ctx *qn) {
     program_cache *c = qn->run->programs;
     if (!c) return;
-    for (uint32_t i = 0; i < c->count; i++) {
-        qn->run->dev->unload(qn->run->dev_state, c->at[i].program);
-        heap_free(&qn->heap, c->at[i].text, (size_t)c->at[i].length + 1);
-    }
+    while (c->count) drop_last(qn, c);
     idset_free(&c->set);
     heap_free(&qn->heap, c->at, (size_t)c->cap * sizeof *c->at);
     heap_free(&qn->heap, c, sizeof *c);

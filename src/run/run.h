@@ -48,8 +48,12 @@ void buffers_close(qn_ctx *qn);
 
 /* ---- program.c: compiled kernels, kept by their text ---------------------------------------- */
 
-/* The program of a lowered kernel; compiles when the text is new. Closes nothing. Raises. */
-dev_program *program_get(qn_ctx *qn, kern *k);
+/* The number under which a lowered kernel's program will be; takes the kernel over, whatever
+ * happens. Raises. */
+uint32_t programs_want(qn_ctx *qn, kern *k);
+void programs_compile(qn_ctx *qn); /* all that are wanted and not yet there; raises */
+void programs_forget(qn_ctx *qn);  /* what is wanted and not there */
+dev_program *program_at(const qn_ctx *qn, uint32_t id);
 void programs_close(qn_ctx *qn);
 
 /* ---- build.c, plan.c: plans ----------------------------------------------------------------- */
