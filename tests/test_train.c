@@ -1,5 +1,6 @@
 /* test_train.c - training as a whole: devices agree step by step, it learns, it is repeatable, it
  * does not grow, and it survives every allocation that fails. */
+#include "books.h"
 #include "io/io.h"
 #include "run/run.h"
 #include "test.h"
@@ -146,8 +147,11 @@ static void memory_does_not_grow_over_many_steps(void) {
         host = r.qn->heap.bytes;
     }
     CHECK_INT(r.qn->heap.bytes, host);
+#ifdef __SANITIZE_ADDRESS__
+    before = 0; /* what is freed stays in quarantine */
+#endif
     if (!before) {
-        SKIP("no /proc here");
+        SKIP("no /proc here, or no true one");
     } else {
         CHECK_NEAR((double)resident_pages(), (double)before, 0.01, 0);
     }
@@ -186,6 +190,19 @@ static bool step_without_request(qn_ctx *qn, uint64_t k) {
     return failed;
 }
 
+/* In a context of its own, whose allocator keeps books: all memory comes back. */
+static bool first_step_without_request(const char *device, uint64_t k) {
+    books b = {0};
+    qn_ctx *qn = qn_open(&(qn_options){
+        .device = device, .alloc = books_alloc, .free = books_free, .alloc_user = &b});
+    bool more = step_without_request(qn, k);
+    qn_close(qn);
+    CHECK_INT(b.wrong, 0);
+    CHECK_INT(b.blocks, 0);
+    if (test_state.bad) printf("at request %llu\n", (unsigned long long)k);
+    return more;
+}
+
 /* Nothing planned or compiled yet: every request of planning, lowering and scheduling fails
  * once. The null device compiles nothing, so this is quick; steps through the requests grow
  * slowly. */
@@ -193,10 +210,8 @@ static void every_allocation_of_a_first_step_may_fail(void) {
     int failures = 0;
     bool more = true;
     for (uint64_t k = 1; more && !test_state.bad; k += 1 + k / 250) {
-        qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
-        more = step_without_request(qn, k);
+        more = first_step_without_request("null", k);
         failures += more;
-        qn_close(qn);
     }
     CHECK(!more || test_state.bad);
     CHECK(failures > 100);
@@ -206,9 +221,7 @@ static void every_allocation_of_a_first_step_may_fail(void) {
 static void allocations_of_a_first_compiled_step_may_fail(void) {
     bool more = true;
     for (uint64_t k = 50; more && !test_state.bad; k += 50 + k / 4) {
-        qn_ctx *qn = qn_open(NULL);
-        more = step_without_request(qn, k);
-        qn_close(qn);
+        more = first_step_without_request(NULL, k);
     }
 }
 

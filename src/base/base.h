@@ -106,15 +106,18 @@ void idset_free(idset *s);
 
 /* ---- str.c -------------------------------------------------------------------------------- */
 
-/* A growing text, always NUL-terminated once something was added; memory from a heap. What is added
+/* A growing text, always NUL-terminated once something was added; memory from a heap, or from an
+ * arena, which suits short texts that nobody wants to free where something raises. What is added
  * must not be part of the text itself. Adding raises and then leaves the text as it was. */
 typedef struct str {
     heap *h;
+    arena *a; /* NULL: memory is the heap's */
     char *s;
     uint32_t len, cap;
 } str;
 
 void str_open(str *t, heap *h);
+void str_open_in(str *t, arena *a); /* str_free is not needed */
 void str_add(str *t, const char *text);
 void str_addn(str *t, const char *text, size_t n);
 void str_addf(str *t, const char *fmt, ...) QN_PRINTF(2, 3);

@@ -10,11 +10,17 @@ void str_open(str *t, heap *h) {
     *t = (str){.h = h};
 }
 
+void str_open_in(str *t, arena *a) {
+    *t = (str){.h = a->h, .a = a};
+}
+
 static void str_room(str *t, size_t n) {
     if (n >= UINT32_MAX - t->len) {
         raise_error(t->h->ctx, QN_ENOMEM, "out of memory: a text longer than 4 GiB");
     }
-    t->s = heap_grow(t->h, t->s, &t->cap, t->len + (uint32_t)n + 1, 1);
+    uint32_t need = t->len + (uint32_t)n + 1;
+    t->s =
+        t->a ? arena_grow(t->a, t->s, &t->cap, need, 1) : heap_grow(t->h, t->s, &t->cap, need, 1);
 }
 
 void str_addn(str *t, const char *text, size_t n) {
@@ -46,6 +52,6 @@ void str_addf(str *t, const char *fmt, ...) {
 }
 
 void str_free(str *t) {
-    heap_free(t->h, t->s, t->cap);
-    *t = (str){.h = t->h};
+    if (!t->a) heap_free(t->h, t->s, t->cap);
+    *t = (str){.h = t->h, .a = t->a};
 }

@@ -19,7 +19,7 @@ typedef struct cpu {
 
 /* Find out how objects are made here; false with the reason in `why`. */
 bool cpu_choose_compiler(cpu *c, str *why);
-/* One kernel on its way to an object. The caller gives `k` and opens the strings, which stay his. */
+/* One kernel on its way to an object. The caller gives `k` and opens and frees the strings. */
 typedef struct cpu_unit {
     kern *k;
     str key, text, object;

@@ -77,8 +77,8 @@ typedef struct dev_table {
     /* The kernel is checked and scheduled; it may be closed afterwards. Its statements stay as they
      * are, its expressions and symbols may grow. Raises. */
     dev_program *(*compile)(void *state, kern *k);
-    /* Several at once, side by side. Fills in out[i] one by one; where it raises, what it has filled
-     * in is the caller's. NULL: there is no better way than one after the other. */
+    /* Several at once, side by side. Fills in out[i] one by one; where it raises, what it has
+     * filled in is the caller's. NULL: there is no better way than one after the other. */
     void (*compile_many)(void *state, int n, kern *const *k, dev_program **out);
     void (*unload)(void *state, dev_program *p);
     /* Run the program once for each set. What a set writes overlaps no other slice of the

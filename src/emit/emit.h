@@ -64,8 +64,8 @@ emit_llvm *emit_llvm_open(qn_ctx *qn, str *why);
 void emit_llvm_close(emit_llvm *e); /* NULL is fine */
 /* The object for this machine's processor, in three steps, so that the long one in the middle can
  * run on several threads. `begin` reads the kernel and raises; `run` uses nothing of the context's
- * and may run on any thread, as long as no other uses the same lane, below EMIT_LANES, at that time;
- * `end` appends the object's bytes to `out`, or raises. `drop` frees the unit in any state. */
+ * and may run on any thread, as long as no other uses the same lane (below EMIT_LANES) then; `end`
+ * appends the object's bytes to `out`, or raises. `drop` frees the unit in any state. */
 enum { EMIT_LANES = 64 };
 typedef struct llvm emit_unit;
 emit_unit *emit_llvm_begin(emit_llvm *e, kern *k);

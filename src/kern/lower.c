@@ -483,14 +483,12 @@ static void root_loops(lower *l, at *p) {
 /* What a trace shows: the ops of the kernel, root last. */
 static const char *name_kernel(lower *l) {
     str s;
-    str_open(&s, &l->qn->heap);
+    str_open_in(&s, &l->k->arena);
     for (uint32_t i = l->fk->outs; i-- > 0 && s.len < 48;)
         str_addf(&s, "%s%s", s.len ? "." : "", op_rows[node_at(l->g, l->fk->out[i])->op].name);
     str_add(&s, l->fk->heavy ? ".contract" : l->fk->flat ? ".flat" : "");
     if (!l->fk->flat) shape_text(l->g, node_at(l->g, l->fk->root)->shape, &s);
-    const char *name = arena_printf(&l->k->arena, "%s", s.s);
-    str_free(&s);
-    return name;
+    return s.s;
 }
 
 void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out) {

@@ -81,22 +81,20 @@ static const pass passes[] = {
     {"place_barriers", kern_place_barriers},
 };
 
-static void show(const kern *k, const char *after) {
+static void show(kern *k, const char *after) {
     if (!debug_on(k->ctx, 'k')) return;
     str s;
-    str_open(&s, &k->ctx->heap);
+    str_open_in(&s, &k->arena);
     kern_print(k, &s);
     log_line(k->ctx, "k after %s\n%s", after, s.s);
-    str_free(&s);
 }
 
-static void check(const kern *k, const char *after) {
+static void check(kern *k, const char *after) {
 #ifdef QN_CHECK
     str why;
-    str_open(&why, &k->ctx->heap);
+    str_open_in(&why, &k->arena);
     if (kern_verify(k, &why) == KERN_BROKEN) /* bounds of odd reshapes may stay unproven */
         raise_error(k->ctx, QN_EINTERNAL, "kernel %s after %s: %s", k->name, after, why.s);
-    str_free(&why);
 #else
     (void)k, (void)after;
 #endif

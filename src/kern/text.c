@@ -605,8 +605,6 @@ static void parse_block(parser *t, kstmt parent) {
 }
 
 static void parse_name(parser *t) {
-    str name;
-    str_open(&name, &t->k->ctx->heap);
     need(t, '"', "the kernel's name in quotes");
     const char *begin = t->p;
     while (!t->expected && *t->p && *t->p != '"') t->p += t->p[0] == '\\' && t->p[1] ? 2 : 1;

@@ -171,7 +171,7 @@ static void snapshot_swap(kern *k, snapshot *s) {
  * proved sound to begin with no more is asked than that no rule is broken. */
 static bool verified(kern *k, snapshot *before, str *why) {
     str doubt;
-    str_open(&doubt, &k->ctx->heap);
+    str_open_in(&doubt, &k->arena);
     kern_verdict verdict = kern_verify(k, why ? &doubt : NULL);
     if (verdict == KERN_SOUND) return true;
     snapshot_swap(k, before);
@@ -182,7 +182,6 @@ static bool verified(kern *k, snapshot *before, str *why) {
         kern_refuse(why, "%s: %s",
                     verdict == KERN_BROKEN ? "this breaks a rule" : "not to be proved",
                     doubt.s ? doubt.s : "");
-    str_free(&doubt);
     return fine;
 }
 

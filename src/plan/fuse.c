@@ -622,12 +622,12 @@ static void order_groups(fuse *fu, fusion *f) {
     f->kernels = n;
 }
 
-static void log_fusion(const fusion *f) {
+static void log_fusion(const fusion *f, arena *a) {
     graph *g = f->g;
     for (uint32_t i = 0; i < f->kernels; i++) {
         const fuse_kernel *k = &f->kernel[i];
         str s;
-        str_open(&s, &g->ctx->heap);
+        str_open_in(&s, a);
         str_addf(&s, "f kernel %u%s%s:", i, k->heavy ? " heavy" : "", k->flat ? " flat" : "");
         for (uint32_t j = 0; j < k->outs; j++) {
             str_addf(&s, " %s#%u", op_rows[node_at(g, k->out[j])->op].name, k->out[j]);
@@ -636,7 +636,6 @@ static void log_fusion(const fusion *f) {
         str_add(&s, " <-");
         for (uint32_t j = 0; j < k->ins; j++) str_addf(&s, " #%u", k->in[j]);
         log_line(g->ctx, "%s", s.s);
-        str_free(&s);
     }
 }
 
@@ -655,6 +654,6 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
     for (uint32_t i = 0; i < roots; i++) info(&fu, root[i])->is_root = true;
     for (uint32_t i = nodes; i-- > 0;) decide(&fu, order[i]);
     order_groups(&fu, f);
-    if (debug_on(g->ctx, 'f')) log_fusion(f);
+    if (debug_on(g->ctx, 'f')) log_fusion(f, a);
     return f;
 }

@@ -15,19 +15,18 @@ static bool open_device(qn_ctx *qn, const char *name) {
         fail(qn, QN_EDEVICE, "no device is called \"%s\"", name);
         return false;
     }
-    str why;
-    str_open(&why, &qn->heap);
+    str *why = &r->text; /* freed with the context where opening raises */
     r->dev = dev;
-    r->dev_state = dev->open(qn, &why);
+    r->dev_state = dev->open(qn, why);
     if (!r->dev_state && dev == &dev_cpu) {
         log_line(qn, "e cpu: %s; the oracle (ref) runs instead",
-                 why.s ? why.s : "cannot be opened");
+                 why->s ? why->s : "cannot be opened");
         r->dev = &dev_ref;
-        r->dev_state = dev_ref.open(qn, &why);
+        r->dev_state = dev_ref.open(qn, why);
     }
     if (!r->dev_state)
-        fail(qn, QN_EDEVICE, "device %s: %s", name, why.s ? why.s : "cannot be opened");
-    str_free(&why);
+        fail(qn, QN_EDEVICE, "device %s: %s", name, why->s ? why->s : "cannot be opened");
+    str_free(why);
     if (r->dev_state && r->dev->limits) r->dev->limits(r->dev_state, &r->limits);
     return r->dev_state != NULL;
 }

@@ -46,11 +46,20 @@ static void schedule(qn_ctx *qn, kern *k) {
     str lines, why;
     str_open(&lines, &qn->heap);
     str_open(&why, &qn->heap);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        str_free(&lines);
+        str_free(&why);
+        heap_unwind(&qn->heap);
+    }
     kern_default_schedule(k, &qn->run->limits, &lines);
     int done = lines.len ? kern_schedule(k, lines.s, &why) : 0;
     if (done < 0 && debug_on(qn, 'k'))
         log_line(qn, "k %s: schedule line %d refused: %s", k->name, -done, why.s ? why.s : "");
     if (debug_on(qn, 'k') && lines.len) log_line(qn, "k %s schedule:\n%s", k->name, lines.s);
+    guard_close(&qn->heap, &g);
     str_free(&lines);
     str_free(&why);
 }

@@ -227,15 +227,16 @@ int qn_assign(qn_tensor *t, qn_tensor *value) {
     if (a->dtype != b->dtype)
         return fail(qn, QN_EDTYPE, "assign: the tensor is %s, the value %s",
                     qn_dtype_name((qn_dtype)a->dtype), qn_dtype_name((qn_dtype)b->dtype));
+    str s;
     guard gd;
+    str_open(&s, &qn->heap);
     guard_open(&qn->heap, &gd);
     if (setjmp(gd.at)) {
         guard_close(&qn->heap, &gd);
+        str_free(&s);
         return qn_error_code(qn);
     }
     if (a->shape != b->shape) {
-        str s;
-        str_open(&s, &qn->heap);
         str_add(&s, "assign: the tensor is ");
         shape_text(g, a->shape, &s);
         str_add(&s, ", the value ");
