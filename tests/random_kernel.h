@@ -380,12 +380,27 @@ static inline void some_tile(const kern *k, char *tile, char *loop) {
     if (p != k->root && chance(60)) strcpy(loop, sym_name(k->syms, kern_s(k, p)->l.var));
 }
 
+/* Where a loop follows the tile's definition: that one as the blocks of a sum, and a loop around. */
+static inline void some_carried(const kern *k, const char *tile, char *first, char *blocks) {
+    some_loop(k, blocks);
+    for (kstmt c = k->root; (c = kern_next(k, c, k->root));) {
+        kstmt next = kern_s(k, c)->next, p = kern_s(k, c)->parent;
+        if (kern_s(k, c)->kind != KS_DEF || kern_s(k, c)->def.mem != kern_find_mem(k, tile))
+            continue;
+        if (!next || kern_s(k, next)->kind != KS_LOOP || chance(10)) return;
+        strcpy(blocks, sym_name(k->syms, kern_s(k, next)->l.var));
+        while (p != k->root && kern_s(k, p)->parent != k->root && chance(50))
+            p = kern_s(k, p)->parent;
+        if (p != k->root) strcpy(first, sym_name(k->syms, kern_s(k, p)->l.var));
+    }
+}
+
 static inline void some_line(const subject *s, const kern *k, char line[160]) {
     static const int factor[] = {1, 2, 3, 4, 5, 7, 8, 16};
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(16)) {
+    switch (below(17)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -428,6 +443,11 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     case 14:
         some_loop(k, a);
         sprintf(line, "fold %s", a);
+        break;
+    case 15: /* mostly a split sum beside its tile, whose loop may go inside */
+        some_tile(k, c, a);
+        some_carried(k, c, a, b);
+        sprintf(line, "carry %s %s %s", c, b, a);
         break;
     default:
         some_loop(k, c);

@@ -389,6 +389,7 @@ bool kern_bind(kern *k, kstmt loop, kern_loop_kind kind, str *why);
 bool kern_tile_out(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_multi_step(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_fold(kern *k, kstmt loop, str *why);
+bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why);
 bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, kern_scope scope, str *why);
 int64_t kern_most_trips(const kern *k, kstmt loop); /* upper bound of the extent, INT64_MAX: none */
 /* A size for what every trip of the loop has its own of: the extent if it is known at launch, else

@@ -30,6 +30,8 @@ X(multi_step, "ml", transform_multi_step,
 X(fold, "l", transform_fold,
   "fold r: where r updates something by each element of a tile, pairs of elements are combined "
   "first, in halves, so that members of a group can share the work")
+X(carry, "mll", transform_carry,
+  "carry t0 k i: k's blocks of a sum outside of i, t0's partial sums wait in a tile of memory")
 X(stage, "mlLs", transform_stage,
   "stage a0 i j k: at the top of i's body copy what j and k will load from a0 into a tile indexed "
   "by (j, k)")
