@@ -380,7 +380,7 @@ static inline void some_tile(const kern *k, char *tile, char *loop) {
     if (p != k->root && chance(60)) strcpy(loop, sym_name(k->syms, kern_s(k, p)->l.var));
 }
 
-/* Where a loop follows the tile's definition: that one as the blocks of a sum, and a loop around. */
+/* Where a loop follows the tile's definition: that one as blocks of a sum, and a loop around. */
 static inline void some_carried(const kern *k, const char *tile, char *first, char *blocks) {
     some_loop(k, blocks);
     for (kstmt c = k->root; (c = kern_next(k, c, k->root));) {

@@ -529,6 +529,133 @@ static void multi_step_is_refused_where_the_tile_does_more(void) {
             "", "multi_step t0 k", "not only updated");
 }
 
+/* ---- carry ---------------------------------------------------------------------------------- */
+
+static void carry_lets_partial_sums_wait_between_blocks(void) {
+    BECOMES(product, "split k 3 -> ko ki\ncarry t0 ko i",
+            "kernel \"product\" {\n"
+            "  arg a0 f32[35] read\n"
+            "  arg a1 f32[56] read\n"
+            "  arg a2 f32[40] write\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[40]\n"
+            "  def t1\n"
+            "  for ko < 3 {\n"
+            "    for i < 5 {\n"
+            "      for j < 8 {\n"
+            "        def t0 = f32(0)\n"
+            "        for ki < min(-4, -3*ko) + 7 {\n"
+            "          t0[0] += mul(a0[7*i + ki + 3*ko], a1[j + 8*ki + 24*ko])\n"
+            "        }\n"
+            "        for more < min(ko, 1) {\n"
+            "          t0[0] += t1[8*i + j]\n"
+            "        }\n"
+            "        for wait < min(-1, -ko) + 2 {\n"
+            "          t1[8*i + j] = t0[0]\n"
+            "        }\n"
+            "        for last < -min(-1, -ko) - 1 {\n"
+            "          a2[8*i + j] = abs(t0[0])\n"
+            "        }\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void carry_keeps_register_tiles_and_blocks_of_columns(void) {
+    KEEPS(product, "split k 2 -> ko ki\nsplit j 4 -> jo ji\nsplit i 3 -> io ii\n"
+                   "swap ii jo\ntile t0 ji\ntile t0 ii\ncarry t0 ko jo\nstage a1 jo ki ji\n"
+                   "vec ji\nsplit more_t 4 -> mo mv\nvec mv\npar io");
+    KEEPS(row_sum, "split k 4 -> ko ki\ncarry t0 ko i");  /* a last block that is cut short */
+    KEEPS(row_sum, "split k 16 -> ko ki\ncarry t0 ko i"); /* a single block */
+    KEEPS(row_sum, "carry t0 k i");
+}
+
+static void carry_is_refused_where_blocks_would_see_a_difference(void) {
+    REFUSES(product, "", "carry t0 i j", "not defined beside");
+    REFUSES(product, "", "carry t0 k k", "not defined in that loop");
+    REFUSES(row_sum, "unroll i", "carry t0 k i", "not serial");
+    REFUSES(argmax, "", "carry t0 k i", "not the first after");
+    REFUSES("kernel \"beside\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 2 {\n"
+            "    for j < 2 {\n"
+            "      def t0 = f32(0)\n"
+            "      for k < 6 {\n"
+            "        t0[0] += a1[12*i + 6*j + k]\n"
+            "      }\n"
+            "      a0[2*i + j] = t0[0]\n"
+            "    }\n"
+            "    for l < 2 {\n"
+            "      a0[2*i + l] += f32(1)\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "carry t0 k i", "beside each other");
+    REFUSES("kernel \"in_place\" {\n" /* row i's sum is read by row i+1's */
+            "  arg a0 f32[30] read write\n"
+            "  local t0 f32[1]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(0)\n"
+            "    for k < 6 {\n"
+            "      t0[0] += a0[6*i + k]\n"
+            "    }\n"
+            "    a0[6*i + 6] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "", "carry t0 k i", "stores to what the loop reads");
+    REFUSES("kernel \"start\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(1)\n"
+            "    for k < 6 {\n"
+            "      t0[0] += a1[6*i + k]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "", "carry t0 k i", "identity");
+    REFUSES("kernel \"maybe\" {\n"
+            "  dim n 0 6\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(0)\n"
+            "    for k < n {\n"
+            "      t0[0] += a1[6*i + k]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "", "carry t0 k i", "sure to have a trip");
+}
+
+/* Loops that a tile's loop is spread over keep names of their own. */
+static void tile_finds_names_that_waiting_loops_have_not(void) {
+    KEEPS("kernel \"names\" {\n"
+          "  arg a0 f32[4] write\n"
+          "  arg a1 f32[24] read\n"
+          "  local t0 f32[1]\n"
+          "  local t1 f32[1]\n"
+          "  for i < 4 {\n"
+          "    def t0 = f32(0)\n"
+          "    for k < 6 {\n"
+          "      t0[0] += a1[6*i + k]\n"
+          "    }\n"
+          "    for i_1 < 1 {\n"
+          "      def t1 = f32(2)\n"
+          "      a0[i] = mul(t0[0], t1[0])\n"
+          "    }\n"
+          "  }\n"
+          "}\n",
+          "tile t0 i");
+}
+
 /* ---- stage ---------------------------------------------------------------------------------- */
 
 static void stage_packs_what_loops_will_load(void) {
@@ -653,6 +780,10 @@ int main(int argc, char **argv) {
     RUN(multi_step_again_combines_whole_vectors);
     RUN(multi_step_keeps_indices_with_their_values);
     RUN(multi_step_is_refused_where_the_tile_does_more);
+    RUN(carry_lets_partial_sums_wait_between_blocks);
+    RUN(carry_keeps_register_tiles_and_blocks_of_columns);
+    RUN(carry_is_refused_where_blocks_would_see_a_difference);
+    RUN(tile_finds_names_that_waiting_loops_have_not);
     RUN(stage_packs_what_loops_will_load);
     RUN(stage_fills_the_edge_with_zeros);
     RUN(stage_is_refused_for_other_loops_stores_and_tiles);

@@ -8,7 +8,8 @@
  *              is an end of the loop, v = 0 or v = extent - 1, which goes into t. Loops go from the
  *              inside out, since an extent may use outer variables. Where the extent is min(a, b),
  *              v <= a - 1 and v <= b - 1 both hold, and either may be what the proof needs.
- *   facts      t - c*f >= 0 with f >= 0 and c > 0 implies t >= 0; c is chosen so that a term goes.
+ *   facts      t - c*f >= 0 with f >= 0 and c > 0 implies t >= 0; c is chosen so that a term goes:
+ *              a number, or what stands beside a variable of f in a product of t.
  *   bounded    a fact r - v - .. >= 0 bounds a sum of variables: a new variable w < r + 1 stands
  *              for the sum, which also puts together what was split.
  *   start      a fact v - r >= 0 gives v = w + r with w >= 0.
@@ -314,11 +315,40 @@ static bool by_split(proof *p, sym t, int first_fact) {
     return false;
 }
 
+/* The same by a multiple of the fact that is no number: t has a product q*v where the fact has v,
+ * and q >= 0. So rows of a padded loop are shown to lie inside where their length is a variable. */
+static bool by_product(proof *p, sym t, int f) {
+    sym_store *s = p->k->syms;
+    sym fact = p->fact[f];
+    for (int i = 0;; i++) {
+        sym_linear a = sym_terms(s, t), b = sym_terms(s, fact); /* anew: the store may have grown */
+        const sym *part;
+        if (i >= a.n) return false;
+        if (sym_kind_of(s, a.term[i]) != SYM_PRODUCT) continue;
+        int n = sym_operands(s, a.term[i], &part), at = -1, j = -1;
+        if (n > 4) continue;
+        for (int k = 0; k < n && at < 0; k++)
+            for (j = 0; j < b.n; j++)
+                if (b.term[j] == part[k] && a.coef[i] % b.coef[j] == 0) {
+                    at = k;
+                    break;
+                }
+        int64_t c = at < 0 ? 0 : a.coef[i] / b.coef[j];
+        if (c <= 0) continue;
+        sym op[4], q = sym_const(s, c);
+        memcpy(op, part, (size_t)n * sizeof *op);
+        for (int k = 0; k < n; k++)
+            if (k != at) q = sym_mul(s, q, op[k]);
+        if (sym_lo(s, q) < 0) continue;
+        if (prove(p, sym_sub(s, t, sym_mul(s, q, fact)), f + 1)) return true;
+    }
+}
+
 static bool prove(proof *p, sym t, int first_fact) {
     if (p->budget < 0) return false;
     if (monotone(p, t, p->extras, p->at)) return true;
     for (int f = first_fact; f < p->facts; f++)
-        if (by_fact(p, t, f)) return true;
+        if (by_fact(p, t, f) || by_product(p, t, f)) return true;
     for (int f = first_fact; f < p->facts; f++)
         if (by_bound(p, t, f)) return true;
     for (int f = first_fact; f < p->facts; f++)

@@ -44,8 +44,7 @@ static bool nested(const carrying *p, str *why) {
         if (sym_uses(k->syms, kern_s(k, p->blocks)->l.extent, l->l.var))
             return kern_refuse(why, "the number of blocks depends on a loop around them");
         if (s == p->first) return true;
-        if (l->prev || l->next)
-            return kern_refuse(why, "the loops do something beside each other");
+        if (l->prev || l->next) return kern_refuse(why, "the loops do something beside each other");
     }
 }
 

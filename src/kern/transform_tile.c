@@ -134,25 +134,25 @@ static void close_wrapper(spreading *p) {
     if (w) kern_subst(p->k, w, 1, &p->loop.l.var, &kern_s(p->k, w)->l.var);
 }
 
-/* Put the statements from `first` on, siblings taken out of the tree, into `parent` before
- * `before`, with i's loop spread over them. */
+/* Move the statements of a block into `parent` before `before`, with i's loop spread over them.
+ * Until its turn comes each stays in the tree, where its loops' names are seen to be taken. */
 static void spread(spreading *p, const kstmt *list, uint32_t n, kstmt parent, kstmt before) {
     kern *k = p->k;
     for (uint32_t i = 0; i < n; i++) {
         if (!goes_inside(p, list[i])) {
             if (!p->wrapper) p->wrapper = new_wrapper(p, parent, before);
+            kern_unlink(k, list[i]);
             kern_insert(k, list[i], p->wrapper, 0);
             continue;
         }
         close_wrapper(p);
+        kern_unlink(k, list[i]);
         kern_insert(k, list[i], parent, before);
         uint32_t m = 0;
         for (kstmt c = kern_s(k, list[i])->first; c; c = kern_s(k, c)->next) m++;
         kstmt *inner = arena_alloc(&k->arena, (m + 1) * sizeof *inner);
-        for (uint32_t j = 0; j < m; j++) {
-            inner[j] = kern_s(k, list[i])->first;
-            kern_unlink(k, inner[j]);
-        }
+        m = 0;
+        for (kstmt c = kern_s(k, list[i])->first; c; c = kern_s(k, c)->next) inner[m++] = c;
         spread(p, inner, m, list[i], 0);
     }
     close_wrapper(p);
@@ -231,12 +231,10 @@ bool kern_tile_out(kern *k, kmem tile, kstmt loop, str *why) {
     uint32_t n = 0;
     for (kstmt c = p.loop.first; c; c = kern_s(k, c)->next) n++;
     kstmt *list = arena_alloc(&k->arena, (n + 1) * sizeof *list);
-    for (uint32_t i = 0; i < n; i++) {
-        list[i] = kern_s(k, loop)->first;
-        kern_unlink(k, list[i]);
-    }
-    kern_unlink(k, loop);
+    n = 0;
+    for (kstmt c = p.loop.first; c; c = kern_s(k, c)->next) list[n++] = c;
     spread(&p, list, n, p.loop.parent, p.loop.next);
+    kern_unlink(k, loop);
     for (kmem m = 1; m < g.mems; m++)
         if (grows[m]) leave_registers(k, m);
     return true;

@@ -113,7 +113,9 @@ bool kern_name_taken(const kern *k, const char *name) {
 
 /* `name` as an identifier of the text form, or name_1, name_2, ... : the first that is free. */
 const char *kern_fresh_name(kern *k, const char *name) {
-    char *plain = arena_printf(&k->arena, "%s%s", isalpha((unsigned char)name[0]) ? "" : "v", name);
+    const char *letter = isalpha((unsigned char)name[0]) ? "" : "v";
+    int most = strlen(name) > 56 ? 48 : 56; /* splits of merges of splits of .. */
+    char *plain = arena_printf(&k->arena, "%s%.*s", letter, most, name);
     for (char *c = plain; *c; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
     bool reserved = !strcmp(plain, "min") || !strcmp(plain, "max") || !strcmp(plain, "and");

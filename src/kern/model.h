@@ -1,0 +1,61 @@
+/* model.h - what the files of the scheduler share: the clone a schedule is tried on, and questions
+ * about its loops. */
+#ifndef QN_KERN_MODEL_H
+#define QN_KERN_MODEL_H
+
+#include "kern/kern.h"
+
+enum {
+    MODEL_CHAIN = 32,
+    MODEL_ITEM_WORK = 16384 /* operations in a parallel trip, at least */
+};
+
+typedef struct model {
+    kern *k; /* the clone */
+    const kern_limits *limits;
+    str *out;
+    int lanes; /* of a vector of this kernel's elements */
+    int next;  /* number for names */
+} model;
+
+typedef struct model_chain { /* perfectly nested loops by name, outermost first */
+    int n;
+    char name[MODEL_CHAIN][40];
+    kstmt body; /* the innermost */
+} model_chain;
+
+static inline kern_stmt *model_at(const model *m, kstmt s) {
+    return kern_s(m->k, s);
+}
+static inline const char *model_name(const model *m, kstmt s) {
+    return sym_name(m->k->syms, model_at(m, s)->l.var);
+}
+static inline int64_t model_trips(const model *m, kstmt s) {
+    return kern_most_trips(m->k, s);
+}
+static inline kstmt model_find(const model *m, const char *name) {
+    return kern_find_loop(m->k, name);
+}
+
+/* ---- model.c --------------------------------------------------------------------------------- */
+
+/* Try a line; where it is legal it is part of the schedule. */
+bool model_apply(model *m, const char *fmt, ...) QN_PRINTF(2, 3);
+model_chain model_chain_of(const model *m, kstmt loop);
+void model_chain_drop(model_chain *c, int i);
+void model_chain_inward(model *m, model_chain *c, int i); /* as far in as is legal */
+/* Operations of all trips of s, roughly. */
+double model_work(const model *m, kstmt s);
+/* How an access moves when the loop steps: by a constant (true), else false. */
+bool model_step(model *m, const kern_touch *t, sym var, int64_t *step);
+bool model_is_arg(const model *m, const kern_touch *t);
+/* Do all accesses below treat (outer, inner) as one index: outer's step = inner's * extent? */
+bool model_in_step(model *m, kstmt outer, kstmt inner);
+void model_merge_in_step(model *m, model_chain *c);
+
+/* ---- model_contract.c ------------------------------------------------------------------------ */
+
+/* Schedule a contraction; false where the loop is none. */
+bool model_contract(model *m, kstmt loop);
+
+#endif

@@ -1,0 +1,420 @@
+/* model_contract.c - the default schedule of a contraction: a sum of products of two operands, each
+ * with loops of its own (its rows and its columns), perhaps around loops of both (a batch).
+ *
+ * The parts, from the inside out; which of them a shape gets is decided by counting:
+ *
+ *   register tile   mr rows x nv vectors of accumulators, as many as there are registers, so that
+ *                   multiply-adds and not loads are the limit
+ *   ki              a block of the sum; deep sums are cut (carry), so that a block of rows and a
+ *                   panel of columns stay in the second-level cache while all are used
+ *   rq900, cq900    tiles of rows inside, so that a panel of columns serves all rows of the block;
+ *                   tiles of columns around them
+ *   ic900           blocks of rows that fit in half of the second-level cache
+ *   ko              the blocks of the sum
+ *   rp900, cp900    parts for threads: the grid is chosen by the number of threads, which decides
+ *                   who computes an element, never how
+ *
+ * Packing. Operands walked badly are copied in the order in which they will be read (stage): rows
+ * that are far apart or collide in a cache, columns that are no vectors or are used often enough. A
+ * copy is used by all tiles of the other operand, so it pays where there are many. */
+#include <stdio.h>
+
+#include "kern/model.h"
+
+enum {
+    BLOCK_DEPTH = 640,  /* elements of the sum in one block, about */
+    WHOLE_DEPTH = 1024, /* up to here the sum is one block */
+    FAR = 2048,         /* bytes: rows this far apart have pages of their own */
+    PACK_STRIDE = 1024, /* bytes: rows this far apart (or multiples) collide in the first cache */
+    PANEL_RATE = 15,    /* bytes a cycle that reach the registers from the second-level cache */
+    MANY_COLUMNS = 24,  /* vectors of columns for which rows are copied element by element */
+    SLICE = 32,         /* rows of a columns operand that only streams by */
+    FEW_USES = 2,       /* of a panel of columns that is walked badly, to be worth packing */
+    SOME_USES = 8,      /* of one that is not */
+    MOST_COLUMNS = 4 << 20 /* bytes of packed columns */
+};
+
+typedef struct operand {
+    kmem mem;
+    kern_touch touch;
+    bool plain; /* a single load, so it can be packed */
+} operand;
+
+typedef struct contraction {
+    model_chain c; /* loops of the output, then */
+    char sum[40];  /* the reduction loop */
+    kmem tile;
+    operand a, b; /* of the product as it is written */
+} contraction;
+
+static bool expr_touches(const model *m, kexpr e, const kern_touch *t) {
+    if (!e) return false;
+    if (e == t->load) return true;
+    const kern_expr *x = kern_e(m->k, e);
+    for (int i = 0; x->kind == KE_OP && i < x->n; i++)
+        if (expr_touches(m, x->arg[i], t)) return true;
+    return false;
+}
+
+/* The operand's one load of an argument; plain when the whole factor is that load. */
+static bool read_operand(model *m, kstmt store, kexpr factor, operand *o) {
+    kern_touch *t;
+    uint32_t n = kern_touches(m->k, store, &t), found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!t[i].load || !expr_touches(m, factor, &t[i]) || !model_is_arg(m, &t[i])) continue;
+        o->touch = t[i];
+        o->mem = t[i].mem;
+        found++;
+    }
+    o->plain = found == 1 && !o->touch.dyn && !o->touch.guard;
+    return found >= 1;
+}
+
+static bool moves(const model *m, kexpr factor, const char *name) {
+    return kern_expr_uses(m->k, factor, model_at(m, model_find(m, name))->l.var);
+}
+
+/* def t; for r {t += a*b}; stores   directly in the innermost output loop. */
+static bool read_contraction(model *m, kstmt loop, contraction *x) {
+    x->c = model_chain_of(m, loop);
+    kstmt def = model_at(m, x->c.body)->first, red = def ? model_at(m, def)->next : 0;
+    if (!red || model_at(m, def)->kind != KS_DEF || model_at(m, red)->kind != KS_LOOP) return false;
+    model_chain r = model_chain_of(m, red);
+    model_merge_in_step(m, &r);
+    kstmt store = model_at(m, r.body)->first;
+    if (store != model_at(m, r.body)->last || model_at(m, store)->kind != KS_STORE) return false;
+    if (model_at(m, store)->monoid != MONOID_SUM ||
+        model_at(m, store)->store.mem[0] != model_at(m, def)->def.mem)
+        return false;
+    for (kstmt s = model_at(m, model_find(m, r.name[0]))->next; s; s = model_at(m, s)->next)
+        if (model_at(m, s)->kind != KS_STORE) return false;
+    const kern_expr *e = kern_e(m->k, model_at(m, store)->store.value[0]);
+    if (e->kind != KE_OP || e->op != OP_MUL) return false;
+    kexpr f[2] = {e->arg[0], e->arg[1]};
+    snprintf(x->sum, sizeof x->sum, "%s", r.name[r.n - 1]);
+    x->tile = model_at(m, def)->def.mem;
+    if (!read_operand(m, store, f[0], &x->a) || !read_operand(m, store, f[1], &x->b)) return false;
+    bool rows_ = false, columns_ = false;
+    for (int i = 0; i < x->c.n; i++) {
+        bool a = moves(m, f[0], x->c.name[i]), b = moves(m, f[1], x->c.name[i]);
+        rows_ |= a && !b;
+        columns_ |= b && !a;
+    }
+    return rows_ && columns_;
+}
+
+/* 1: the loop moves the rows' operand only, 2: the columns' only, 0: both or none (batch). With
+ * `swapped` the product's second factor goes by rows. */
+static int loop_class(const model *m, const kexpr *f, const char *name, bool swapped) {
+    bool a = moves(m, f[swapped], name), b = moves(m, f[!swapped], name);
+    return a && b ? 0 : a ? 1 : b ? 2 : 0;
+}
+
+/* Bring the chain into the order batch, rows, columns; merge each class as far as it walks in
+ * step. */
+static bool sort_loops(model *m, contraction *x, const kexpr *f, bool swapped) {
+    model_chain *c = &x->c;
+    for (int pass = 0; pass < c->n; pass++)
+        for (int i = 0; i + 1 < c->n; i++) {
+            if (loop_class(m, f, c->name[i], swapped) <= loop_class(m, f, c->name[i + 1], swapped))
+                continue;
+            if (!model_apply(m, "swap %s %s", c->name[i], c->name[i + 1])) return false;
+            char t[40];
+            memcpy(t, c->name[i], sizeof t);
+            memcpy(c->name[i], c->name[i + 1], sizeof t);
+            memcpy(c->name[i + 1], t, sizeof t);
+        }
+    for (int i = c->n - 2; i >= 0; i--) {
+        int k = loop_class(m, f, c->name[i], swapped);
+        if (k != loop_class(m, f, c->name[i + 1], swapped)) continue;
+        if (k && !model_in_step(m, model_find(m, c->name[i]), model_find(m, c->name[i + 1])))
+            continue;
+        char name[40];
+        snprintf(name, sizeof name, "m%d", m->next++);
+        if (!model_apply(m, "merge %s %s -> %s", c->name[i], c->name[i + 1], name)) continue;
+        snprintf(c->name[i], sizeof c->name[0], "%s", name);
+        model_chain_drop(c, i + 1);
+    }
+    return true;
+}
+
+static void factors(const model *m, const contraction *x, kexpr *f) {
+    kstmt store = model_at(m, model_find(m, x->sum))->first;
+    const kern_expr *e = kern_e(m->k, model_at(m, store)->store.value[0]);
+    f[0] = e->arg[0];
+    f[1] = e->arg[1];
+}
+
+/* ---- what is decided ------------------------------------------------------------------------- */
+
+typedef struct plan {
+    model *m;
+    const operand *a, *b; /* a goes by rows, b by columns */
+    char sum[40];         /* the reduction loop, of a block when it is cut */
+    kmem tile;
+    int64_t rows, columns, depth, batch, size; /* size: bytes of an element */
+    int mr, nv;
+    int64_t block;            /* depth of a block of the sum */
+    int64_t row_parts, parts; /* of rows, of columns: the grid of work items */
+    int64_t row_block;        /* row tiles in a block */
+    bool pack_rows, pack_columns;
+} plan;
+
+static int64_t tiles_of(int64_t n, int64_t each) {
+    return (n + each - 1) / each;
+}
+
+/* By how many elements the operand moves with that loop; INT64_MAX where that varies. */
+static int64_t step_in(model *m, const operand *o, const char *name) {
+    int64_t step;
+    kern_touch *t;
+    uint32_t n = kern_touches(m->k, m->k->root, &t);
+    for (uint32_t i = 0; i < n; i++)
+        if (t[i].load && t[i].mem == o->mem)
+            return model_step(m, &t[i], model_at(m, model_find(m, name))->l.var, &step) ? step
+                                                                                        : INT64_MAX;
+    return INT64_MAX;
+}
+
+static bool collides(const plan *p, int64_t step) {
+    return step == INT64_MAX || step * p->size % PACK_STRIDE == 0 || step * p->size >= FAR;
+}
+
+/* Rows are packed where a copy is cheap (they are contiguous) and the original is not, or where
+ * very many columns use it. */
+static void choose_row_packing(plan *p, const char *rows) {
+    model *m = p->m;
+    int64_t down = step_in(m, p->a, rows), along = step_in(m, p->a, p->sum);
+    bool many = p->columns >= MANY_COLUMNS * m->lanes;
+    p->pack_rows = p->a->plain && p->depth >= 32 && p->rows > 1;
+    if (along == 1)
+        p->pack_rows &= many && collides(p, down);
+    else if (down == 1)
+        p->pack_rows &= collides(p, along) && p->columns > 2 * m->lanes;
+    else
+        p->pack_rows &= many;
+}
+
+/* Rows x vectors: least time for the whole, counting two multiply-adds and two loads a cycle, four
+ * cycles of latency, what the second-level cache delivers, and padding. */
+static void choose_tile(plan *p) {
+    const model *m = p->m;
+    double best = 1e300;
+    for (int v = 1; v <= 6; v++)
+        for (int r = 1; r <= 30; r++) {
+            if (r * v + v + 1 > m->limits->registers || (r > p->rows && r > 1)) continue;
+            if (v > 1 && (int64_t)(v - 1) * m->lanes >= p->columns) continue;
+            double fma = r * v / 2.0, load = (r + v) / 2.0, cycles = fma > load ? fma : load;
+            if (cycles < 4) cycles = 4;
+            int64_t step = (int64_t)v * m->limits->vector_bytes; /* of the panel of columns */
+            double stream = p->depth * step > m->limits->l1 ? (double)step / PANEL_RATE : 0;
+            if (cycles < stream) cycles = stream;
+            double tiles =
+                (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
+            double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
+            if (p->rows % r && !p->pack_rows) time *= 1.08; /* loads of rows need masks */
+            if (time < best * 0.999) best = time, p->mr = r, p->nv = v;
+        }
+}
+
+/* Columns are packed where they are no vectors, or used often enough. Then the depth of a block:
+ * deep sums in blocks; where rows are so few that the columns' operand only streams by, in slices
+ * of few of its rows, which are contiguous, and not column by column across its pages. */
+static void choose_columns(plan *p, const char *columns, bool divisible) {
+    int64_t down = step_in(p->m, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
+    int64_t least = step_in(p->m, p->b, columns) != 1 ? 1
+                    : collides(p, down)               ? FEW_USES
+                                                      : SOME_USES;
+    p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least;
+    p->block = p->depth;
+    if (!divisible) return;
+    if (p->depth > WHOLE_DEPTH)
+        p->block = (tiles_of(p->depth, tiles_of(p->depth, BLOCK_DEPTH)) + 15) / 16 * 16;
+    if (uses == 1 && !p->pack_columns && down * p->size >= FAR && p->depth > SLICE)
+        p->block = SLICE;
+    if (p->block > p->depth) p->block = p->depth;
+}
+
+/* The grid of parts, as many as there are threads: the most loaded one's time, what it packs
+ * included, is the least. Then columns so that the packed ones are not too many, rows so that a
+ * block fits. */
+static void choose_parts(plan *p) {
+    const model *m = p->m;
+    int64_t nr = (int64_t)p->nv * m->lanes, threads = m->limits->threads;
+    int64_t rt = tiles_of(p->rows, p->mr), ct = tiles_of(p->columns, nr);
+    double best = 1e300, all = (double)p->rows * (double)p->columns * (double)p->depth;
+    if (all * (double)p->batch < 4.0 * MODEL_ITEM_WORK * m->lanes) threads = 1;
+    if (p->batch > 1) threads = tiles_of(threads > 1 ? 2 * threads : 1, p->batch);
+    p->row_parts = p->parts = 1;
+    for (int64_t r = 1; r <= threads && r <= rt; r++) {
+        int64_t c = threads / r < ct ? threads / r : ct;
+        double rows = (double)(tiles_of(rt, r) * p->mr), columns = (double)(tiles_of(ct, c) * nr);
+        double time = rows * columns / (2 * m->lanes);
+        if (p->pack_rows) time += rows;
+        if (p->pack_columns) time += columns;
+        if (time < best * 0.999) best = time, p->row_parts = r, p->parts = c;
+    }
+    int64_t row = p->block * p->size, l2 = m->limits->l2 ? m->limits->l2 : 256 << 10;
+    int64_t most = MOST_COLUMNS / (row * nr) + 1, each = tiles_of(ct, p->parts);
+    if (each > most) p->parts *= tiles_of(each, most);
+    rt = tiles_of(rt, p->row_parts);
+    most = l2 * 5 / 8 / (row * p->mr) + 1;
+    p->row_block = tiles_of(rt, tiles_of(rt, most));
+}
+
+/* ---- making it so ---------------------------------------------------------------------------- */
+
+static bool pad_to(model *m, const char *name, int64_t multiple) {
+    int64_t exact;
+    bool whole = sym_is_const(m->k->syms, model_at(m, model_find(m, name))->l.extent, &exact);
+    return (whole && exact % multiple == 0) ||
+           model_apply(m, "pad %s %lld", name, (long long)multiple);
+}
+
+/* The loops as they are to be, from cp900 in: see the top. False: the register tile failed. */
+static bool build_loops(plan *p, const char *rows, const char *columns) {
+    model *m = p->m;
+    int nr = p->nv * m->lanes, number = kern_tile_number(m->k, p->tile);
+    if (!pad_to(m, rows, p->mr) || !pad_to(m, columns, nr)) return false;
+    int64_t rt = tiles_of(p->rows, p->mr), ct = tiles_of(p->columns, nr);
+    model_apply(m, "split %s %d -> ro900 u901", rows, p->mr);
+    model_apply(m, "split %s %d -> co900 w900", columns, nr);
+    model_apply(m, "swap u901 co900");
+    model_apply(m, "split w900 %d -> u900 v900", m->lanes);
+    if (p->block < p->depth) {
+        if (!model_apply(m, "split %s %lld -> ko900 ki900", p->sum, (long long)p->block))
+            p->block = p->depth;
+        else
+            snprintf(p->sum, sizeof p->sum, "ki900");
+    }
+    if (!model_apply(m, "tile t%d v900", number) || !model_apply(m, "tile t%d u900", number) ||
+        !model_apply(m, "tile t%d u901", number))
+        return true; /* sound, if slow */
+    model_apply(m, "split ro900 %lld -> rp900 rr900", (long long)tiles_of(rt, p->row_parts));
+    model_apply(m, "split rr900 %lld -> ic900 rq900", (long long)p->row_block);
+    model_apply(m, "split co900 %lld -> cp900 cq900", (long long)tiles_of(ct, p->parts));
+    model_apply(m, "swap rq900 cp900"); /* rp ic cp rq cq */
+    model_apply(m, "swap ic900 cp900");
+    model_apply(m, "swap rq900 cq900");
+    if (model_find(m, "ko900") && model_apply(m, "carry t%d ko900 ic900", number)) {
+        model_apply(m, "split more_t %d -> u902 v902", m->lanes);
+        model_apply(m, "split wait_t %d -> u903 v903", m->lanes);
+    }
+    return true;
+}
+
+/* Stage an operand at a loop, by those of the listed loops that move it; the copy as vectors along
+ * the source's contiguous direction: that of the last loop, or of the sum, where whole lines are
+ * loaded and their elements scattered over the tile. */
+static void pack(plan *p, const operand *o, const char *where, int n, const char *const *name) {
+    model *m = p->m;
+    char loops[200] = "";
+    int count = 0, deep = -1;
+    const char *last = "";
+    for (int i = 0; i < n; i++) {
+        kstmt loop = model_find(m, name[i]);
+        if (!loop || model_trips(m, loop) <= 1 || !step_in(m, o, name[i])) continue;
+        if (!strcmp(name[i], p->sum)) deep = count;
+        snprintf(loops + strlen(loops), sizeof loops - strlen(loops), " %s", name[i]);
+        last = name[i];
+        count++;
+    }
+    if (deep < 0) return;
+    bool along = step_in(m, o, last) == 1, across = !along && step_in(m, o, p->sum) == 1;
+    if (!model_apply(m, "stage a%d %s%s", kern_m(m->k, o->mem)->arg, where, loops)) return;
+    kstmt def = model_at(m, model_find(m, where))->first;
+    while (def &&
+           !(model_at(m, def)->kind == KS_DEF && model_at(m, def)->def.mem == m->k->mems - 1))
+        def = model_at(m, def)->next;
+    if (!def) return;
+    model_chain c = model_chain_of(m, model_at(m, def)->next);
+    if (along && last[0] == 'u') model_apply(m, "vec %s", c.name[c.n - 1]);
+    if (!across || c.n != count) return;
+    int id = m->next++;
+    char inner[40];
+    snprintf(inner, sizeof inner, "v%d", id);
+    if (!model_apply(m, "split %s %d -> x%d %s", c.name[deep], m->lanes, id, inner)) return;
+    for (int i = deep + 1; i < count; i++) model_apply(m, "swap %s %s", inner, c.name[i]);
+}
+
+static void pack_both(plan *p) {
+    bool blocks = model_trips(p->m, model_find(p->m, "ic900")) > 1;
+    const char *outside = model_find(p->m, "ko900") ? "ko900" : "cp900";
+    if (p->pack_columns && blocks)
+        pack(p, p->b, outside, 4, (const char *[]){"cq900", p->sum, "u900", "v900"});
+    else if (p->pack_columns)
+        pack(p, p->b, "cq900", 3, (const char *[]){p->sum, "u900", "v900"});
+    if (p->pack_rows) pack(p, p->a, "ic900", 3, (const char *[]){"rq900", p->sum, "u901"});
+}
+
+/* The batch and the grid's loops become one, and parallel. */
+static void share(plan *p, const char *batch) {
+    model *m = p->m;
+    char root[40] = "";
+    const char *part[3] = {batch, "rp900", "cp900"};
+    for (int i = 0; i < 3; i++) {
+        kstmt loop = part[i] ? model_find(m, part[i]) : 0;
+        if (!loop || (i && model_trips(m, loop) <= 1 && root[0])) continue;
+        char merged[40];
+        snprintf(merged, sizeof merged, "p90%d", i);
+        if (!root[0])
+            snprintf(root, sizeof root, "%s", part[i]);
+        else if (model_apply(m, "merge %s %s -> %s", root, part[i], merged))
+            snprintf(root, sizeof root, "%s", merged);
+    }
+    kstmt loop = model_find(m, root);
+    if (model_trips(m, loop) > 1 && model_work(m, loop) > 4 * MODEL_ITEM_WORK)
+        model_apply(m, "par %s", root);
+}
+
+/* The trips to plan for: none and countless ones are no cases of their own. */
+static int64_t count_of(const model *m, const char *name) {
+    int64_t n = model_trips(m, model_find(m, name));
+    return n < 1 ? 1 : n > 1 << 24 ? 1 << 24 : n;
+}
+
+bool model_contract(model *m, kstmt loop) {
+    contraction x = {.tile = 0};
+    if (!read_contraction(m, loop, &x)) return false;
+    kexpr f[2];
+    factors(m, &x, f);
+    /* the columns are the class whose loop steps the stored output by one */
+    kstmt red = model_find(m, x.sum);
+    while (model_at(m, red)->parent != model_find(m, x.c.name[x.c.n - 1]))
+        red = model_at(m, red)->parent;
+    bool swapped = false, divisible = red == model_find(m, x.sum);
+    for (int i = 0; i < x.c.n; i++) {
+        sym var = model_at(m, model_find(m, x.c.name[i]))->l.var;
+        int64_t step;
+        sym rest;
+        sym index = model_at(m, model_at(m, red)->next)->store.index;
+        if (sym_split(m->k->syms, index, var, &step, &rest) && step == 1)
+            swapped = loop_class(m, f, x.c.name[i], false) == 1;
+    }
+    if (!sort_loops(m, &x, f, swapped)) return false;
+    factors(m, &x, f);
+    int row = -1, column = -1;
+    for (int i = 0; i < x.c.n; i++) {
+        int k = loop_class(m, f, x.c.name[i], swapped);
+        if (k == 1) row = i;
+        if (k == 2 && column < 0) column = i;
+    }
+    if (row < 0 || column != row + 1 || column != x.c.n - 1) return false;
+    const char *rows = x.c.name[row], *columns = x.c.name[column];
+    plan p = {.m = m, .a = swapped ? &x.b : &x.a, .b = swapped ? &x.a : &x.b, .tile = x.tile};
+    snprintf(p.sum, sizeof p.sum, "%s", x.sum);
+    p.rows = count_of(m, rows);
+    p.columns = count_of(m, columns);
+    p.depth = count_of(m, x.sum);
+    p.batch = row ? count_of(m, x.c.name[0]) : 1;
+    p.size = m->limits->vector_bytes / m->lanes;
+    p.mr = p.nv = 1;
+    choose_row_packing(&p, rows);
+    choose_tile(&p);
+    choose_columns(&p, columns, divisible);
+    choose_parts(&p);
+    if (!build_loops(&p, rows, columns)) return false;
+    if (model_find(m, "cq900")) pack_both(&p);
+    share(&p, row == 1 ? x.c.name[0] : NULL);
+    return true;
+}
