@@ -45,6 +45,27 @@ static void softmax_is_one_kernel_on_any_axis(void) {
     for (int axis = 0; axis < 3; axis++) CHECK_INT(kernels1(qn_softmax(x, axis)), 1);
 }
 
+/* Exponentials written in a kernel as it is scheduled, by the compiler's own account. */
+static int exps;
+static bool scheduled;
+static void count_exps(void *user, const char *line) {
+    (void)user;
+    if (!strncmp(line, "k after ", 8)) scheduled = !strcmp(line, "k after schedule");
+    for (const char *at = line; scheduled && (at = strstr(at, "exp(")); at++) exps++;
+}
+
+static void softmax_holds_its_exponentials_in_a_tile(void) {
+    qn_ctx *own = qn_open(&(qn_options){.device = "null", .log = count_exps});
+    qn_set(own, "debug", "k");
+    float *zero = calloc(64 * 1024, sizeof *zero);
+    qn_tensor *y = qn_softmax(qn_from(own, QN_F32, 2, (int64_t[]){64, 1024}, zero), 1);
+    exps = 0;
+    CHECK_INT(qn_realize(&y, 1), QN_OK);
+    CHECK_INT(exps, 1);
+    qn_close(own);
+    free(zero);
+}
+
 static void log_softmax_is_one_kernel(void) {
     CHECK_INT(kernels1(qn_log_softmax(matrix(64, 100), -1)), 1);
 }
@@ -160,6 +181,7 @@ int main(int argc, char **argv) {
     }
     RUN(scoped_a_chain_of_twenty_elementwise_ops_is_one_kernel);
     RUN(scoped_softmax_is_one_kernel_on_any_axis);
+    RUN(softmax_holds_its_exponentials_in_a_tile);
     RUN(scoped_log_softmax_is_one_kernel);
     RUN(scoped_layer_norm_is_one_kernel);
     RUN(scoped_rms_norm_is_one_kernel);

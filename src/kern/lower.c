@@ -54,6 +54,27 @@ typedef struct at { /* an index into a node */
 } at;
 
 static kexpr request(lower *l, node_id n, const at *p);
+static kexpr compute(lower *l, node_id n, const at *p);
+
+/* ---- what is known ------------------------------------------------------------------------- */
+
+static bool same_answer(const void *key, uint32_t id, const void *user) {
+    const answer *a = key, *b = &((const lower *)user)->known[id - 1];
+    return a->node == b->node && a->rank == b->rank && a->valid == b->valid &&
+           !memcmp(a->index, b->index, (size_t)a->rank * sizeof *a->index);
+}
+
+static uint64_t answer_hash(const answer *a) {
+    return hash_bytes(a->index, (size_t)a->rank * sizeof *a->index,
+                      hash_mix(a->node, (uint64_t)a->rank << 32 | a->valid));
+}
+
+static uint32_t remember(lower *l, const answer *a, uint64_t hash) {
+    l->known = arena_grow(&l->k->arena, l->known, &l->known_cap, l->knowns + 1, sizeof *l->known);
+    l->known[l->knowns++] = *a;
+    idset_add(&l->known_set, hash, l->knowns);
+    return l->knowns;
+}
 
 /* ---- dimensions ------------------------------------------------------------------------------ */
 
@@ -254,6 +275,65 @@ static kexpr reduce(lower *l, node_id n, const at *p) {
     return kern_cast(l->k, x->dtype, v);
 }
 
+/* ---- tiles --------------------------------------------------------------------------------- */
+
+/* What a tile is known by: its node, and the place of the axes that it has not. A request is never
+ * made where it is known to be invalid, so no request's key is a tile's. */
+static answer tile_key(node_id n, const at *p, uint32_t axes) {
+    answer key = {.node = n, .rank = p->rank, .valid = SYM_FALSE};
+    for (int i = 0; i < p->rank; i++) key.index[i] = axes >> i & 1 ? SYM_ZERO : p->index[i];
+    return key;
+}
+
+/* A tile with the node's values over `axes`, made before the loop we come from and under the loops
+ * that the other axes' place depends on. */
+static kmem make_tile(lower *l, node_id n, const answer *key, uint32_t axes) {
+    at src = {.rank = key->rank, .valid = SYM_TRUE};
+    sym dim[QN_MAX_RANK], size = SYM_ONE, offset = SYM_ZERO;
+    node_shape(l, n, dim);
+    memcpy(src.index, key->index, sizeof src.index);
+    for (int i = 0; i < src.rank; i++)
+        if (axes >> i & 1) size = sym_mul(l->k->syms, size, dim[i]);
+    kstmt saved[MAX_PATH];
+    int saved_depth = l->depth, depth = depth_of(l, &src);
+    memcpy(saved, l->path, sizeof saved);
+    kmem tile = kern_tile(l->k, KERN_LOCAL, node_at(l->g, n)->dtype, size);
+    place(l, depth, kern_def(l->k, l->path[depth - 1], tile, 0));
+    l->depth = depth;
+    for (int i = 0; i < src.rank; i++) {
+        if (!(axes >> i & 1)) continue;
+        if (dim[i] != SYM_ONE)
+            src.index[i] = kern_s(l->k, open_loop(l, "h", (int)l->loops++, dim[i]))->l.var;
+        offset = sym_add(l->k->syms, sym_mul(l->k->syms, offset, dim[i]), src.index[i]);
+    }
+    kstmt first = l->path[depth];
+    if (depth < saved_depth) {
+        kern_unlink(l->k, first);
+        kern_insert(l->k, first, l->path[depth - 1], saved[depth]);
+    }
+    kstmt parent = l->path[l->depth - 1];
+    kern_store(l->k, parent, MONOID_SET, tile, offset, SYM_TRUE, compute(l, n, &src));
+    memcpy(l->path, saved, sizeof saved);
+    l->depth = saved_depth;
+    return tile;
+}
+
+static kexpr hold(lower *l, node_id n, const at *p, uint32_t axes) {
+    answer key = tile_key(n, p, axes);
+    uint64_t h = answer_hash(&key);
+    uint32_t id = idset_find(&l->known_set, h, same_answer, &key, l);
+    if (!id) {
+        key.value = make_tile(l, n, &key, axes);
+        id = remember(l, &key, h);
+    }
+    sym dim[QN_MAX_RANK], offset = SYM_ZERO;
+    int rank = node_shape(l, n, dim);
+    for (int i = 0; i < rank; i++)
+        if (axes >> i & 1)
+            offset = sym_add(l->k->syms, sym_mul(l->k->syms, offset, dim[i]), p->index[i]);
+    return kern_load(l->k, l->known[id - 1].value, offset, SYM_TRUE, 0, 0);
+}
+
 /* ---- movement -------------------------------------------------------------------------------- */
 
 static kexpr zero(lower *l, qn_dtype d) {
@@ -388,12 +468,6 @@ static void scatter(lower *l, node_id root) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static bool same_answer(const void *key, uint32_t id, const void *user) {
-    const answer *a = key, *b = &((const lower *)user)->known[id - 1];
-    return a->node == b->node && a->rank == b->rank && a->valid == b->valid &&
-           !memcmp(a->index, b->index, (size_t)a->rank * sizeof *a->index);
-}
-
 static kexpr compute(lower *l, node_id n, const at *p) {
     const graph_node *x = node_at(l->g, n);
     kexpr arg[3] = {0};
@@ -428,7 +502,8 @@ static kexpr fetch(lower *l, node_id n, const at *p) {
     if (n == l->fk->root || !hosted_here(l, n)) {
         if (n != l->fk->root && fuse_is_stored(l->f, n))
             return kern_load(l->k, argument(l, n, KERN_READ), offset_of(l, n, p), p->valid, 0, 0);
-        return compute(l, n, p);
+        uint32_t axes = n == l->fk->root || p->valid != SYM_TRUE ? 0 : fuse_held(l->f, n);
+        return axes ? hold(l, n, p, axes) : compute(l, n, p);
     }
     kexpr v = compute(l, n, p);
     int depth = depth_of(l, p);
@@ -444,16 +519,13 @@ static kexpr request(lower *l, node_id n, const at *p) {
     memcpy(key.index, p->index, (size_t)p->rank * sizeof *p->index);
     if (p->valid != SYM_TRUE && inside(l, node_shape(l, n, dim), dim, p->index))
         key.valid = SYM_TRUE;
-    uint64_t h = hash_bytes(key.index, (size_t)key.rank * sizeof *key.index,
-                            hash_mix(n, (uint64_t)key.rank << 32 | key.valid));
+    uint64_t h = answer_hash(&key);
     uint32_t id = idset_find(&l->known_set, h, same_answer, &key, l);
     if (id) return l->known[id - 1].value;
     at q = *p;
     q.valid = key.valid;
     key.value = fetch(l, n, &q);
-    l->known = arena_grow(&l->k->arena, l->known, &l->known_cap, l->knowns + 1, sizeof *l->known);
-    l->known[l->knowns++] = key;
-    idset_add(&l->known_set, h, l->knowns);
+    remember(l, &key, h);
     return key.value;
 }
 

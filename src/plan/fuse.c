@@ -13,6 +13,10 @@
  * combination of the loops in the closure of its index's set: code above hoists it exactly that
  * far.
  *
+ * Held. A node that one kernel uses several times along a row, the exponentials of a softmax, is
+ * computed once under the loops that all its uses share and kept in a tile over its other axes, if
+ * that is small. The tile costs a write and a read in the nearest cache.
+ *
  * Legality. Expressions can always be inlined; only cost argues against. What must be proved:
  *  - loops nest one way only, so the root loops that a kernel's reductions depend on must form a
  *    chain of sets (kernel.chain); the loop order follows from the chain;
@@ -25,6 +29,8 @@
  * cost in those units (from measured cache bandwidth), launch what a separate kernel costs. */
 #include "plan/plan.h"
 
+#include <math.h>
+
 enum {
     MAX_LOOPS = 64,   /* of one kernel: a set of loops is a word */
     MAX_USES = 8,     /* distinct uses of a node before it is simply stored */
@@ -32,9 +38,11 @@ enum {
     MAX_EPILOGUE = 24 /* operations after a contraction: repeated over its register tile */
 };
 
-static const double store_load = 16;   /* cost of storing and loading an element */
-static const double load = 2;          /* cost of a load in an inlined expression */
-static const double launch = 40000;    /* cost of one more kernel */
+static const double store_load = 16;       /* cost of storing and loading an element */
+static const double load = 2;              /* cost of a load in an inlined expression */
+static const double hold = 5;              /* cost of holding an element in a tile */
+static const double held_bytes = 64 << 10; /* most for one trip of the loops around a tile */
+static const double launch = 40000;        /* cost of one more kernel */
 static const double serial_work = 2e6; /* most worth doing in a kernel that cannot be parallel */
 static const double few_items = 8;     /* outer loops with fewer trips than this are not parallel */
 
@@ -453,26 +461,80 @@ static bool reduce_fits(const fuse *fu, const graph_node *x, const group *k, uin
 
 /* ---- the decision ---------------------------------------------------------------------------- */
 
-/* Would computing n anew at each use cost less than storing it? */
-static bool inline_pays(fuse *fu, node_id n) {
+/* What computing n anew at each use costs more than computing it once; infinite where it cannot be.
+ */
+static double inline_extra(fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
     fuse_node *f = info(fu, n);
-    bool reduce = op_rows[x->op].class_ == CLASS_REDUCE, one_group = true;
+    bool reduce = op_rows[x->op].class_ == CLASS_REDUCE;
     double size = node_size(fu, n), evals = 0;
-    if (f->count > MAX_USES || f->crowded) return false;
-    if (reduce && is_heavy(fu, x) && f->count > 1) return false;
+    if (f->count > MAX_USES || f->crowded) return INFINITY;
+    if (reduce && is_heavy(fu, x) && f->count > 1) return INFINITY;
     for (uint32_t i = 0; i < f->count; i++) {
         const group *k = fu->group_[f->uses[i].group];
         uint64_t m = mask_of(&f->uses[i]);
-        if (k->ops > MAX_OPS || k->loops >= MAX_LOOPS - QN_MAX_RANK) return false;
-        if (reduce && !reduce_fits(fu, x, k, m)) return false;
-        if (reduce && is_heavy(fu, x) && !f->uses[i].exact) return false;
-        if (f->uses[i].group != f->uses[0].group) one_group = false;
+        if (k->ops > MAX_OPS || k->loops >= MAX_LOOPS - QN_MAX_RANK) return INFINITY;
+        if (reduce && !reduce_fits(fu, x, k, m)) return INFINITY;
+        if (reduce && is_heavy(fu, x) && !f->uses[i].exact) return INFINITY;
         evals += trips(k, m);
     }
-    double extra = (evals - size) * f->cost;
-    double store = size * store_load + (one_group ? 2 : 1) * launch;
-    return extra <= store;
+    return (evals - size) * f->cost;
+}
+
+static double store_cost(const fuse *fu, node_id n) {
+    const fuse_node *f = info(fu, n);
+    bool one_group = true;
+    for (uint32_t i = 1; i < f->count; i++) one_group &= f->uses[i].group == f->uses[0].group;
+    return node_size(fu, n) * store_load + (one_group ? 2 : 1) * launch;
+}
+
+/* The loops that enclose all uses of n; false when they are not of one kernel. */
+static bool common_loops(const fuse *fu, const fuse_node *f, uint64_t *m) {
+    const group *k = fu->group_[f->uses[0].group];
+    *m = root_set(k);
+    for (uint32_t i = 0; i < f->count; i++) {
+        if (f->uses[i].group != f->uses[0].group) return false;
+        *m &= closure(k, mask_of(&f->uses[i]));
+    }
+    return true;
+}
+
+/* The axes of n that a tile under the loops m has: those whose index moves inside. The others must
+ * be at one place for all uses. */
+static uint32_t tile_axes(const fuse_node *f, uint64_t m) {
+    uint32_t axes = 0;
+    for (int a = 0; a < f->uses[0].rank; a++)
+        for (uint32_t i = 0; i < f->count; i++)
+            if ((f->uses[i].mask[a] & ~m) || f->uses[i].mask[a] != f->uses[0].mask[a])
+                axes |= 1u << a;
+    return axes;
+}
+
+static double tile_size(const fuse *fu, node_id n, uint32_t axes) {
+    int rank;
+    const int64_t *d = graph_tuple_get(fu->g, node_at(fu->g, n)->shape, &rank);
+    double size = 1;
+    for (int i = 0; i < rank; i++)
+        if (axes >> i & 1) size *= dim_size(fu->g, (sym)d[i]);
+    return size;
+}
+
+/* What holding n in a tile costs; infinite where it cannot be. */
+static double hold_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
+    const graph_node *x = node_at(fu->g, n);
+    const fuse_node *f = info(fu, n);
+    if (!f->count || f->count > MAX_USES || f->crowded || fu->everything_stored) return INFINITY;
+    const group *k = fu->group_[f->uses[0].group];
+    if (k->heavy || k->scatter || k->ops > MAX_OPS || k->loops >= MAX_LOOPS - 2 * QN_MAX_RANK)
+        return INFINITY;
+    if (op_rows[x->op].class_ == CLASS_REDUCE || !common_loops(fu, f, m)) return INFINITY;
+    *axes = tile_axes(f, *m);
+    double tile = tile_size(fu, n, *axes), around = trips(k, *m);
+    if (!*axes || tile * (double)qn_dtype_size(x->dtype) > held_bytes) return INFINITY;
+    if (*m >> (k->root_loops - 1) & 1) return INFINITY; /* vectors across rows: a tile for each */
+    if (around < few_items && around * tile * f->cost > serial_work) return INFINITY;
+    if (!fits_chain(k, *m)) return INFINITY;
+    return around * tile * (hold + f->cost) - node_size(fu, n) * f->cost;
 }
 
 /* May group u->group store n where it passes it? */
@@ -534,6 +596,19 @@ static void store_node(fuse *fu, node_id n) {
     }
 }
 
+/* Compute n once under the loops `around`, in loops of its own over the tile's axes. */
+static void hold_node(fuse *fu, node_id n, uint64_t around, uint32_t axes) {
+    const fuse_node *f = info(fu, n);
+    group *k = fu->group_[f->uses[0].group];
+    use u = f->uses[0];
+    for (uint32_t i = 1; i < f->count; i++) u.exact &= f->uses[i].exact;
+    add_chain(fu, k, around);
+    open_axes(fu, k, node_at(fu->g, n)->shape, axes, around, &u);
+    k->flat = false;
+    fu->f->held[fu->f->pos[n] - 1] = axes;
+    enter(fu, n, &u);
+}
+
 static void decide(fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
     fuse_node *f = info(fu, n);
@@ -554,7 +629,17 @@ static void decide(fuse *fu, node_id n) {
             if (x->op == OP_IOTA) fu->group_[f->uses[i].group]->flat = false;
         return;
     }
-    if (!store) store = fu->everything_stored ? !view : !view && !inline_pays(fu, n);
+    uint64_t around = 0;
+    uint32_t axes = 0;
+    if (!store && !view) {
+        double extra = fu->everything_stored ? INFINITY : inline_extra(fu, n);
+        double held = hold_cost(fu, n, &around, &axes), stored = store_cost(fu, n);
+        if (held < extra && held < stored) {
+            hold_node(fu, n, around, axes);
+            return;
+        }
+        store = extra > stored;
+    }
     if (store) {
         store_node(fu, n);
         return;
@@ -648,6 +733,7 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
     f->order = order;
     f->pos = arena_zeroed(a, (size_t)g->nodes * sizeof *f->pos);
     f->stored = arena_zeroed(a, nodes + 1);
+    f->held = arena_zeroed(a, (nodes + 1) * sizeof *f->held);
     fu.node = arena_zeroed(a, (nodes + 1) * sizeof *fu.node);
     for (uint32_t i = 0; i < nodes; i++) f->pos[order[i]] = i + 1;
     for (uint32_t i = 0; i < nodes; i++) fu.node[i].cost = node_cost(&fu, node_at(g, order[i]));

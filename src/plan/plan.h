@@ -1,7 +1,8 @@
 /* plan.h - which kernels, which memory.
  *
  * fuse.c decides for every node of a request where it is computed: INLINE (again in each consumer's
- * expression; reductions: in a register at a loop of the consumer), or STORED by some kernel. One
+ * expression; reductions: in a register at a loop of the consumer), HELD (once, in a tile of its
+ * one kernel), or STORED by some kernel. One
  * kernel has a root node, whose axes are its outer loops, and stores any number of further nodes it
  * passes on its way (hosted outputs). The result is a list of kernels in an order that can run.
  * memory.c lays the temporaries' lifetimes out in one arena. key.c names a request by its
@@ -34,6 +35,7 @@ typedef struct fusion {
     node_id *order;
     uint32_t *pos;   /* by node id: 1 + place in order, 0 elsewhere */
     uint8_t *stored; /* by place: a kernel stores it, or it is a leaf with memory */
+    uint32_t *held;  /* by place: the axes of the tile that its kernel holds it in, as bits */
     uint32_t kernels;
     fuse_kernel *kernel; /* in an order that can run */
 } fusion;
@@ -43,6 +45,11 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
                    const node_id *root, bool everything_stored);
 static inline bool fuse_is_stored(const fusion *f, node_id n) {
     return f->pos[n] && f->stored[f->pos[n] - 1];
+}
+
+/* Axes of the tile in which n's one kernel holds its values; 0: n is not held. */
+static inline uint32_t fuse_held(const fusion *f, node_id n) {
+    return f->pos[n] ? f->held[f->pos[n] - 1] : 0;
 }
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
