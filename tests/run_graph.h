@@ -176,7 +176,10 @@ static inline bool build_and_read(qn_ctx *qn, const program *p, way how, values 
         qn_tensor *x[3] = {NULL, NULL, NULL};
         for (int k = 0; k < s->sources; k++) x[k] = t[s->src[k]];
         if (s->op == OP_ASSIGN && (how == EFFECTS || how == SYMBOLIC)) {
-            if (!(t[i] = x[0]) || qn_assign(x[0], x[1])) return false;
+            if (!(t[i] = x[0])) return false;
+            int code = qn_assign(x[0], x[1]);
+            out->refused = code == QN_ESHAPE; /* equal by chance, for this value of a variable */
+            if (code) return false;
         } else if (s->op == OP_ASSIGN) {
             t[i] = x[1];
         } else {
