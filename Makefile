@@ -83,6 +83,9 @@ gen-check:  ## check that generated regions are up to date and unedited
 symbols: all  ## check what the shared library takes and gives
 	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) include/quern.h
 
+valgrind: all $(BUILD)/tests/test_graph $(BUILD)/tests/test_grad $(BUILD)/tests/test_io  ## a sample under valgrind
+	@sh tools/valgrind.sh $(BUILD)
+
 # Paths in the package files are those the user will see: without DESTDIR.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
 install: all  ## install into PREFIX (under DESTDIR)
@@ -113,4 +116,4 @@ help:  ## this list
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 FORCE:
-.PHONY: all tests test examples bench demo setup style gen-check symbols install uninstall clean help
+.PHONY: all tests test examples bench demo setup style gen-check symbols valgrind install uninstall clean help

@@ -492,7 +492,7 @@ static void show_line(void *user, const char *line) { /* of QN_DEBUG */
     puts(line);
 }
 
-enum { LEAST = 4 }; /* value of a dimension variable */
+enum { LEAST = 4, MOST = 200 }; /* values of a dimension variable */
 
 static void close_contexts(fuzzer *f) {
     qn_stats s = {.compiles = 0};
@@ -508,15 +508,16 @@ static bool open_contexts(fuzzer *f) {
     f->qn = modes[f->mode].interpreted ? interp_open(&o) : qn_open(&o);
     f->ref = qn_open(&ref);
     if (f->qn && modes[f->mode].knob) qn_set(f->qn, modes[f->mode].knob, modes[f->mode].value);
-    f->var = f->qn && modes[f->mode].how == SYMBOLIC ? qn_var(f->qn, "t", LEAST, 200) : 0;
+    f->var = f->qn && modes[f->mode].how == SYMBOLIC ? qn_var(f->qn, "t", LEAST, MOST) : 0;
     return f->qn && f->ref;
 }
 
-/* Which size of the program is to be the variable? The first input's first that is large enough. */
+/* Which size of the program is to be the variable? The first input's first within its range. */
 static void choose_variable(program *p, int64_t var) {
     for (int i = 0; i < p->steps && !p->var; i++)
         for (int d = 0; p->step[i].op == OP_BUFFER && d < p->step[i].rank && !p->var; d++)
-            if (p->step[i].dim[d] >= LEAST) p->var = var, p->size = p->step[i].dim[d];
+            if (p->step[i].dim[d] >= LEAST && p->step[i].dim[d] <= MOST)
+                p->var = var, p->size = p->step[i].dim[d];
     if (!p->var) p->var = var, p->size = 7;
     p->twice = true;
 }

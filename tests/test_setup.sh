@@ -4,6 +4,7 @@
 # script sees only the commands a test put there.
 . tests/test.sh
 
+option=
 # A machine with the shell's own tools and the commands named; cc works when it is among them.
 machine() {
     rm -rf "$scratch/bin"
@@ -24,7 +25,7 @@ apt() { # an apt-get that records what it is asked, and "installs" by the script
     rm -f "$scratch/asked"
 }
 run_setup() {
-    env -i PATH="$scratch/bin" HOME="$scratch" sh tools/setup.sh
+    env -i PATH="$scratch/bin" HOME="$scratch" sh tools/setup.sh $option
 }
 says() { # says TEXT: the set-up succeeds and its words hold TEXT
     run_setup >"$scratch/said" 2>&1 || { cat "$scratch/said"; return 1; }
@@ -43,6 +44,13 @@ machine cc make ar
 check goes_on_without_python says 'going on without python3'
 machine cc make ar
 check says_what_is_missing_and_why says 'missing: python3 (runs the checks'
+
+machine cc make ar python3
+option=--checks
+check gets_valgrind_for_the_checks_only says 'missing: valgrind libc6-dbg (runs'
+machine cc make ar python3 valgrind
+check is_silent_where_valgrind_is_there silent
+option=
 
 if [ "$(id -u)" -eq 0 ]; then
     machine make ar python3

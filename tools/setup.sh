@@ -2,8 +2,9 @@
 # Install the Debian packages that Quern lacks on this machine, saying which and why. Does nothing,
 # and needs no network and no rights, where nothing is missing. A package that only makes things
 # faster or checks more may stay missing: it is said and the work goes on. Only a missing C compiler
-# ends with an error.
+# ends with an error. With --checks it gets also what only .ci/run has a use for.
 set -u
+checks=${1:-}
 
 say() { echo "setup: $*"; }
 
@@ -27,6 +28,7 @@ has_llvm() {
 
 has_make() { command -v make >/dev/null 2>&1; }
 has_ar() { command -v ar >/dev/null 2>&1; }
+has_valgrind() { [ "$checks" != --checks ] || command -v valgrind >/dev/null 2>&1; }
 has_python() { python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; }
 
 packages=""
@@ -41,6 +43,7 @@ want has_ar "binutils" "puts the library together"
 want has_make "make" "runs the build"
 want has_llvm "libllvm19" "compiles kernels in the process; without it they go through cc, slower"
 want has_python "python3" "runs the checks of style and of generated code"
+want has_valgrind "valgrind libc6-dbg" "runs a sample of the tests to look for faults of memory"
 
 as_root=""
 if [ -n "$packages" ]; then
