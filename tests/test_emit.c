@@ -394,6 +394,203 @@ static void facts_follow_the_variables(void) {
     qn_close(qn);
 }
 
+/* Whole vectors at multiples of their size go past the caches, others do not; all arrive. */
+static void writes_past_the_caches_arrive(void) {
+    static const char *const body[] = {
+        "kernel \"even\" {\n arg a0 f32[4096] write bypass\n arg a1 f32[4096] read\n"
+        " par i < 64 {\n unroll u < 4 {\n vec v < 16 {\n"
+        "  a0[64*i + 16*u + v] = add(a1[64*i + 16*u + v], f32(1))\n }\n }\n }\n}\n",
+        "kernel \"odd\" {\n arg a0 f32[4099] write bypass\n arg a1 f32[4099] read\n"
+        " par i < 256 {\n vec v < 16 {\n a0[16*i + v + 3] = a1[16*i + v]\n }\n }\n}\n",
+        "kernel \"rows\" {\n dim n 1 4096\n arg a0 f32[7*n] read\n arg a1 f32[7] write\n"
+                 " reg t0 f32[1]\n reg t1 f32[64]\n"
+                 " par r < 7 {\n def t1 = %s\n def t0 = %s\n"
+                 " for i < n/64 {\n unroll u < 4 {\n vec v < 16 {\n"
+                 "  t1[16*u + v] %s a0[n*r + 64*i + 16*u + v]\n }\n }\n }\n"
+                 " for k < (n - 64*(n/64) + 15)/16 {\n vec w < min(16, n - 64*(n/64) - 16*k) {\n"
+                 "  t1[w] %s a0[n*r + 64*(n/64) + 16*k + w]\n }\n }\n"
+                 " unroll q < 4 {\n vec x < 16 {\n t0[0] %s t1[16*q + x]\n }\n }\n"
+                 " a1[r] = t0[0]\n }\n}\n",
+                 m == 0   ? "f32(0)"
+                 : m == 1 ? "f32(1)"
+                 : m == 2 ? "f32(-inf)"
+                          : "f32(inf)",
+                 m == 0   ? "f32(0)"
+                 : m == 1 ? "f32(1)"
+                 : m == 2 ? "f32(-inf)"
+                          : "f32(inf)",
+                 monoids[m], monoids[m], monoids[m]);
+    for (int64_t n = 63; n < 210; n += 37)
+        run((harness_case){
+            .text = text, .dim = {n}, .rel = 1e-4, .plain = m < 2, .seed = (uint64_t)n});
+}
+}
+
+static void horizontal_reductions_agree(void) {
+    run((harness_case){.text = "kernel \"sum\" {\n dim n 1 512\n arg a0 i32[n] read\n"
+                               " arg a1 i32[1] read write\n"
+                               " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                               "  a1[0] += a0[16*i + v]\n }\n }\n}\n",
+                       .dim = {100}});
+    run((harness_case){.text = "kernel \"uniform\" {\n dim n 0 512\n arg a0 i32[1] read\n"
+                               " arg a1 i32[1] read write\n"
+                               " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                               "  a1[0] += a0[0]\n }\n }\n}\n",
+                       .dim = {100}});
+    run((harness_case){
+        .text = "kernel \"guarded\" {\n dim n 1 512\n arg a0 i32[n] read\n"
+                " arg a1 i32[1] read write\n"
+                " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                "  a1[0; guard=lt(a0[16*i + v], i32(40))] max= a0[16*i + v]\n }\n }\n}\n",
+        .dim = {100}});
+}
+
+static void argmax_finds_the_first(void) {
+    run((harness_case){.text =
+                           "kernel \"argmax\" {\n dim n 1 512\n arg a0 f32[5*n] read\n"
+                           " arg a1 i64[5] write\n reg t0 f32[1]\n reg t1 i64[1]\n"
+                           " par r < 5 {\n def t0 = f32(-inf)\n def t1 = i64(9223372036854775807)\n"
+                           " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                           "  (t0, t1)[0] argmax= a0[n*r + 16*i + v], idx(16*i + v)\n }\n }\n"
+                           " a1[r] = t1[0]\n }\n}\n",
+                       .dim = {101}});
+    run((harness_case){.text = "kernel \"argmin_lanes\" {\n arg a0 u8[320] read\n"
+                               " arg a1 i64[1] write\n reg t0 u8[16]\n reg t1 i64[16]\n"
+                               " reg t2 u8[1]\n reg t3 i64[1]\n"
+                               " def t0 = u8(255)\n def t1 = i64(9223372036854775807)\n"
+                               " def t2 = u8(255)\n def t3 = i64(9223372036854775807)\n"
+                               " for i < 20 {\n vec v < 16 {\n"
+                               "  (t0, t1)[v] argmin= a0[16*i + v], idx(16*i + v)\n }\n }\n"
+                               " vec w < 16 {\n (t2, t3)[0] argmin= t0[w], t1[w]\n }\n"
+                               " a1[0] = t3[0]\n}\n"});
+}
+
+static void column_reductions_agree(void) {
+    run((harness_case){.text = "kernel \"columns\" {\n dim n 1 64\n dim m 1 512\n"
+                               " arg a0 f32[n*m] read\n arg a1 f32[m] write\n reg t0 f32[16]\n"
+                               " par jo < (m + 15)/16 {\n def t0 = f32(0)\n"
+                               " vec j < min(16, m - 16*jo) {\n for i < n {\n"
+                               "  t0[j] += a0[m*i + 16*jo + j]\n }\n"
+                               "  a1[16*jo + j] = t0[j]\n }\n }\n}\n",
+                       .dim = {19, 101}});
+}
+
+static void softmax_shape_agrees(void) {
+    run((harness_case){
+        .text = "kernel \"norm\" {\n dim n 1 512\n arg a0 f32[6*n] read\n arg a1 f32[6*n] write\n"
+                " reg t0 f32[1]\n reg t1 f32[1]\n local t2 f32[n]\n"
+                " par r < 6 {\n def t0 = f32(-inf)\n def t1 = f32(0)\n def t2\n"
+                " for i < (n + 15)/16 {\n vec v < min(16, n - 16*i) {\n"
+                "  t0[0] max= a0[n*r + 16*i + v]\n }\n }\n"
+                " for j < (n + 15)/16 {\n vec w < min(16, n - 16*j) {\n"
+                "  t2[16*j + w] = mul(sub(a0[n*r + 16*j + w], t0[0]), f32(0.125))\n"
+                "  t1[0] += t2[16*j + w]\n }\n }\n"
+                " for k < (n + 15)/16 {\n vec x < min(16, n - 16*k) {\n"
+                "  a1[n*r + 16*k + x] = mul(t2[16*k + x], reciprocal(t1[0]))\n }\n }\n }\n}\n",
+        .dim = {131},
+        .rel = 1e-4,
+        .plain = true});
+}
+
+static void matmul_with_register_tiles_agrees(void) {
+    static const char *const text =
+        "kernel \"gemm\" {\n dim k 1 64\n arg a0 f32[28*k] read\n arg a1 f32[64*k] read\n"
+        " arg a2 f32[1792] write\n reg t0 f32[448]\n local t1 f32[32*k]\n"
+        " par jo < 2 {\n for io < 2 {\n"
+        " def t1\n def t0 = f32(0)\n"
+        " for kp < k {\n unroll jp < 2 {\n vec vp < 16 {\n"
+        "  t1[32*kp + 16*jp + vp] = a1[64*kp + 32*jo + 16*jp + vp]\n }\n }\n }\n"
+        " for kk < k {\n unroll i < 14 {\n unroll j < 2 {\n vec v < 16 {\n"
+        "  t0[32*i + 16*j + v] = fma(a0[14*k*io + k*i + kk], t1[32*kk + 16*j + v], t0[32*i + 16*j "
+        "+ v])\n"
+        " }\n }\n }\n }\n"
+        " unroll i2 < 14 {\n unroll j2 < 2 {\n vec v2 < 16 {\n"
+        "  a2[64*(14*io + i2) + 32*jo + 16*j2 + v2] = maximum(t0[32*i2 + 16*j2 + v2], f32(0))\n"
+        " }\n }\n }\n }\n }\n}\n";
+    for (int64_t k = 1; k < 64; k += 13)
+        run((harness_case){.text = text, .dim = {k}, .plain = true, .seed = (uint64_t)k});
+}
+
+static void in_place_updates_agree(void) {
+    run((harness_case){.text = "kernel \"scan\" {\n arg a0 i32[50] read write\n"
+                               " for i < 49 {\n a0[i + 1] += a0[i]\n }\n}\n"});
+    run((harness_case){.text = "kernel \"twice\" {\n arg a0 i32[64] read write\n"
+                               " for i < 4 {\n vec v < 16 {\n a0[16*i + v] += i32(3)\n"
+                               " a0[16*i + v] *= a0[16*i + v]\n }\n }\n}\n"});
+    run((harness_case){.text = "kernel \"first\" {\n arg a0 i32[64] read write\n"
+                               " for r < 3 {\n for i < 64 {\n a0[i] += a0[0]\n }\n }\n}\n"});
+}
+
+static void tile_lives_begin_anew(void) {
+    run((harness_case){.text = "kernel \"lives\" {\n arg a0 i32[80] read\n arg a1 i32[80] write\n"
+                               " local t0 i32[5]\n reg t1 i32[1]\n"
+                               " for i < 16 {\n def t0 = i32(7)\n def t1 = cast:i32(idx(i))\n"
+                               " for j < 5 {\n t0[j] += a0[5*i + j]\n t1[0] += t0[j]\n }\n"
+                               " for k < 5 {\n a1[5*i + k] = add(t0[4 - k], t1[0])\n }\n }\n}\n"});
+    run((harness_case){
+        .text = "kernel \"maybe\" {\n dim n 0 9\n arg a0 i32[9] read\n arg a1 i32[2] write\n"
+                " reg t0 i32[1]\n reg t1 i32[1]\n def t0 = i32(5)\n def t1 = i32(9)\n"
+                " for i < n {\n for j < n {\n t0[0] += a0[i]\n }\n t1[0] max= a0[i]\n }\n"
+                " a1[0] = t0[0]\n a1[1] = t1[0]\n}\n",
+        .dim = {0}});
+    run((harness_case){
+        .text = "kernel \"maybe\" {\n dim n 0 9\n arg a0 i32[9] read\n arg a1 i32[2] write\n"
+                " reg t0 i32[1]\n reg t1 i32[1]\n def t0 = i32(5)\n def t1 = i32(9)\n"
+                " for i < n {\n for j < n {\n t0[0] += a0[i]\n }\n t1[0] max= a0[i]\n }\n"
+                " a1[0] = t0[0]\n a1[1] = t1[0]\n}\n",
+        .dim = {5}});
+}
+
+static void roots_share_the_items(void) {
+    run((harness_case){.text =
+                           "kernel \"roots\" {\n dim n 1 90\n arg a0 f32[300] read\n"
+                           " arg a1 f32[300] write\n arg a2 f32[n] write\n arg a3 f32[8] write\n"
+                           " par i < 300 {\n a1[i] = neg(a0[i])\n }\n"
+                           " for k < 8 {\n a3[k] = mul(a0[k], f32(3))\n }\n"
+                           " par j < n {\n a2[j] = add(a0[j], f32(1))\n }\n}\n",
+                       .dim = {77}});
+}
+
+/* The numbers of a launch follow the variable, without the kernel they came from. */
+static void facts_follow_the_variables(void) {
+    static const char text[] =
+        "kernel \"facts\" {\n dim n 1 4096\n arg a0 f32[n] read\n arg a1 f64[2*n] write\n"
+        " local t0 f32[64]\n par i < (n + 15)/16 {\n def t0 = f32(1)\n vec v < min(16, n - 16*i) "
+        "{\n"
+        "  t0[v] += a0[16*i + v]\n a1[16*i + v] = cast:f64(t0[v])\n }\n }\n}\n";
+    qn_ctx *qn = qn_open(NULL);
+    kern *k = kern_parse(qn, text);
+    emit_facts *f = emit_facts_open(k);
+    kern_close(k);
+    CHECK_INT(f->vars, 1);
+    CHECK_INT(f->numbers, EMIT_SIZES + 2);
+    for (int64_t n = 1; n <= 4096; n = 3 * n + 1) {
+        CHECK(emit_facts_at(f, &n));
+        CHECK_INT(f->number[EMIT_ITEMS], (n + 15) / 16);
+        CHECK_INT(f->number[EMIT_SCRATCH], 256);
+        CHECK_INT(f->number[EMIT_SIZES], 4 * n);
+        CHECK_INT(f->number[EMIT_SIZES + 1], 16 * n);
+        CHECK(f->number[EMIT_WORK] >= n);
+    }
+    emit_facts_close(f);
+    qn_close(qn);
+}
+
+/* Whole vectors at multiples of their size go past the caches, others do not; all arrive. */
+static void writes_past_the_caches_arrive(void) {
+    static const char *const body[] = {
+        "kernel \"even\" {\n arg a0 f32[4096] write bypass\n arg a1 f32[4096] read\n"
+        " par i < 64 {\n unroll u < 4 {\n vec v < 16 {\n"
+        "  a0[64*i + 16*u + v] = add(a1[64*i + 16*u + v], f32(1))\n }\n }\n }\n}\n",
+        "kernel \"odd\" {\n arg a0 f32[4099] write bypass\n arg a1 f32[4099] read\n"
+        " par i < 256 {\n vec v < 16 {\n a0[16*i + v + 3] = a1[16*i + v]\n }\n }\n"
+        " vec w < 3 {\n a0[w] = a1[w]\n }\n}\n",
+        "kernel \"rows\" {\n arg a0 f64[4000] write bypass\n arg a1 f64[4000] read\n"
+        " par i < 40 {\n for o < 13 {\n vec v < min(8, 100 - 8*o) {\n"
+        "  a0[100*i + 8*o + v] = a1[100*i + 8*o + v]\n }\n }\n }\n}\n"};
+    for (size_t i = 0; i < COUNT_OF(body); i++) run((harness_case){.text = body[i]});
+}
+
 /* A launch large enough for the pool: each item must be run once, whatever thread takes it. */
 static void threads_share_large_launches(void) {
     run((harness_case){.text = "kernel \"large\" {\n dim n 1 400000\n arg a0 i32[n] read write\n"
@@ -462,6 +659,7 @@ static void every_test(void) {
     RUN(in_place_updates_agree);
     RUN(tile_lives_begin_anew);
     RUN(roots_share_the_items);
+    RUN(writes_past_the_caches_arrive);
     RUN(facts_follow_the_variables);
     RUN(threads_share_large_launches);
     RUN(casts_of_indices_agree);

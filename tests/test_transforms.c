@@ -266,6 +266,13 @@ static void par_needs_root_loops_that_share_nothing(void) {
             "", "par i", "same element of a0");
 }
 
+static void bypass_is_for_what_is_only_written(void) {
+    KEEPS(grid, "bypass a0");
+    REFUSES(grid, "", "bypass a1", "written and not read");
+    REFUSES(grid, "bypass a0", "bypass a0", "written and not read");
+    REFUSES(row_sum, "", "bypass t0", "written and not read");
+}
+
 static void par_in_place_needs_the_same_index(void) {
     KEEPS("kernel \"in place\" {\n"
           "  arg a0 f32[9] read write\n"
@@ -768,6 +775,7 @@ int main(int argc, char **argv) {
     RUN(peel_gives_the_rest_tiles_of_its_own);
     RUN(peel_is_refused_where_nothing_is_cut_short);
     RUN(par_needs_root_loops_that_share_nothing);
+    RUN(bypass_is_for_what_is_only_written);
     RUN(par_in_place_needs_the_same_index);
     RUN(par_needs_roots_that_do_not_depend_on_each_other);
     RUN(vec_needs_lanes_that_do_not_meet);

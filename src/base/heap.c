@@ -19,12 +19,27 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 enum { HEAP_ALIGN = 64, HEAP_GROW_FIRST = 8 };
 
+/* Large blocks ask for large pages: a matrix product touches hundreds of pages at once, more than
+ * the processor remembers of the small kind. */
+enum { LARGE_PAGE = 2 << 20 };
+
 static void *libc_alloc(void *user, size_t size, size_t align) {
     (void)user;
+#ifdef MADV_HUGEPAGE
+    bool large = size >= 2 * (size_t)LARGE_PAGE;
+    if (large) align = LARGE_PAGE;
+    void *p = aligned_alloc(align, (size + align - 1) / align * align);
+    if (p && large) madvise(p, size / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+    return p;
+#else
     return aligned_alloc(align, (size + align - 1) / align * align);
+#endif
 }
 
 static void libc_free(void *user, void *p, size_t size) {

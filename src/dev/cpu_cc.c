@@ -61,6 +61,8 @@ static void add_flags(run *r, char *source, char *object) {
                                         "-O3",
                                         "-march=native",
                                         "-ffp-contract=off",
+                                        "-fwrapv", /* gcc 12 counts the trips of some cut loops
+                                                      wrongly when it may assume no overflow */
                                         "-fPIC",
                                         "-fno-math-errno",
                                         "-fno-trapping-math",

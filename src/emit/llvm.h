@@ -80,6 +80,7 @@ typedef struct llvm {
     ll_type t_void, t_ptr, t_i1, t_i8, t_i16, t_i32, t_i64, t_half, t_float, t_double;
     val args, vars, scratch; /* parameters */
     ll_value zeros;          /* a constant of zeros to load from where a load is switched off */
+    bool bypasses;           /* some store goes past the caches */
 
     llvm_level level[LLVM_LEVELS];
     int depth; /* the innermost level */

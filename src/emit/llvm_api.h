@@ -20,6 +20,7 @@ typedef struct ll_machine *ll_machine;
 typedef struct ll_buffer *ll_buffer;
 typedef struct ll_layout *ll_layout;
 typedef struct ll_attribute *ll_attribute;
+typedef struct ll_metadata *ll_metadata;
 
 enum ll_opcode {
     LL_ADD = 8,
@@ -127,6 +128,11 @@ enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
     X(ConstVector, ll_value, (ll_value *, unsigned))                                               \
     X(GetPoison, ll_value, (ll_type))                                                              \
     X(IsConstant, int, (ll_value))                                                                 \
+    X(GetMDKindIDInContext, unsigned, (ll_context, const char *, unsigned))                        \
+    X(ValueAsMetadata, ll_metadata, (ll_value))                                                    \
+    X(MDNodeInContext2, ll_metadata, (ll_context, ll_metadata *, size_t))                          \
+    X(MetadataAsValue, ll_value, (ll_context, ll_metadata))                                        \
+    X(SetMetadata, void, (ll_value, unsigned, ll_value))                                           \
     X(GetInlineAsm, ll_value, (ll_type, const char *, size_t, const char *, size_t, int, int, int, \
                                int))                                                               \
     X(AppendBasicBlockInContext, ll_block, (ll_context, ll_value, const char *))                   \

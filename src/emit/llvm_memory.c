@@ -24,6 +24,7 @@ typedef struct place {
     llvm_stride stride;
     int64_t step;
     val lanes;
+    bool bypass; /* whole vectors here may be written past the caches */
 } place;
 
 static val base_pointer(llvm *s, kmem m) {
@@ -61,6 +62,19 @@ static void add_dynamic(llvm *s, place *p, llvm_index *x, val dyn) {
     p->lanes = dyn;
 }
 
+/* A store past the caches writes whole vectors at multiples of their size: are all terms of the
+ * index but the lanes' own such multiples? Arguments begin on cache lines. */
+static bool may_bypass(const llvm *s, const place *p, sym index) {
+    int64_t bytes = p->size * s->lanes;
+    if (!(kern_m(s->k, p->mem)->access & KERN_BYPASS) || p->stride != STRIDE_CONSTANT) return false;
+    if (p->step != 1 || s->lanes != s->width || (bytes != 64 && bytes != 32)) return false;
+    sym_linear t = sym_terms(s->syms, index);
+    if (t.constant % s->lanes) return false;
+    for (int i = 0; i < t.n; i++)
+        if (t.term[i] != s->lane_var && t.coef[i] % s->lanes) return false;
+    return true;
+}
+
 static place place_of(llvm *s, kmem m, sym index, val dyn) {
     llvm_index x;
     llvm_index_of(s, index, &x);
@@ -69,7 +83,9 @@ static place place_of(llvm *s, kmem m, sym index, val dyn) {
                base_pointer(s, m),
                x.stride,
                x.step,
-               x.lanes};
+               x.lanes,
+               false};
+    p.bypass = !dyn.v && may_bypass(s, &p, index);
     if (dyn.v) add_dynamic(s, &p, &x, dyn);
     for (int i = 0; i < x.terms; i++) p.pointer = llvm_gep(s, p.pointer, p.size, x.term[i]);
     if (x.constant) p.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, x.constant));
@@ -150,6 +166,16 @@ static ll_value load_scalar(llvm *s, const place *p, ll_type element, int level)
     return raw;
 }
 
+static void bypass(llvm *s, ll_value store, int64_t bytes) {
+    static const char name[] = "nontemporal";
+    unsigned kind = s->L->GetMDKindIDInContext(s->context, name, sizeof name - 1);
+    ll_metadata one = s->L->ValueAsMetadata(s->L->ConstInt(s->t_i32, 1, 0));
+    ll_metadata node = s->L->MDNodeInContext2(s->context, &one, 1);
+    s->L->SetMetadata(store, kind, s->L->MetadataAsValue(s->context, node));
+    s->L->SetAlignment(store, (unsigned)bytes);
+    s->bypasses = true;
+}
+
 static void store_lanes(llvm *s, const place *p, val raw, val mask) {
     bool moves = p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1);
     raw = llvm_splat(s, raw, s->lanes);
@@ -174,7 +200,11 @@ static void store_lanes(llvm *s, const place *p, val raw, val mask) {
         return;
     }
     llvm_at(s, s->depth);
-    s->L->SetAlignment(s->L->BuildStore(s->b, raw.v, to.v), (unsigned)p->size);
+    ll_value store = s->L->BuildStore(s->b, raw.v, to.v);
+    if (p->bypass)
+        bypass(s, store, p->size * s->lanes);
+    else
+        s->L->SetAlignment(store, (unsigned)p->size);
 }
 
 static void store_scalar(llvm *s, const place *p, val raw) {

@@ -76,7 +76,8 @@ typedef uint32_t kmem;
 typedef uint32_t kstmt;
 
 typedef enum kern_scope { KERN_ARG, KERN_LOCAL, KERN_REG } kern_scope;
-typedef enum kern_access { KERN_READ = 1, KERN_WRITE = 2 } kern_access;
+/* BYPASS: what is written need not stay in the caches. */
+typedef enum kern_access { KERN_READ = 1, KERN_WRITE = 2, KERN_BYPASS = 4 } kern_access;
 
 typedef struct kern_memory {
     uint8_t scope;  /* kern_scope */

@@ -20,6 +20,10 @@
 
 enum { MAX_PATH = 96 };
 
+/* Kernels of any length come in two kinds: lengths from here on are scheduled knowing that they are
+ * large. */
+enum { LARGE = 1 << 23 };
+
 typedef struct answer {
     node_id node;
     int rank;
@@ -536,7 +540,10 @@ static void root_loops(lower *l, at *p) {
     const fuse_kernel *fk = l->fk;
     p->valid = SYM_TRUE;
     if (fk->flat) {
-        sym n = kern_dim_var(l->k, "n", 0, (int64_t)1 << 40);
+        int64_t size;
+        bool large = sym_is_const(l->k->syms, numel(l, node_shape(l, fk->root, dim), dim), &size) &&
+                     size >= LARGE;
+        sym n = kern_dim_var(l->k, "n", large ? LARGE : 0, (int64_t)1 << 40);
         l->var_to[0] = n;
         l->out->var[l->out->vars++] = LOWER_LENGTH;
         p->rank = 1;

@@ -434,6 +434,17 @@ static void bind_named(model *m) {
         }
 }
 
+/* What is larger than half of the last cache would only push out what is needed sooner. */
+static void bypass_caches(model *m) {
+    int64_t most = m->limits->l3 ? m->limits->l3 / 2 : (int64_t)16 << 20;
+    for (kmem i = 1; i < m->k->mems; i++) {
+        const kern_memory *mem = kern_m(m->k, i);
+        if (mem->scope == KERN_ARG && mem->access == KERN_WRITE &&
+            sym_lo(m->k->syms, mem->size) > most / (int64_t)qn_dtype_size(mem->dtype))
+            model_apply(m, "bypass a%d", mem->arg);
+    }
+}
+
 void kern_default_schedule(const kern *k, const kern_limits *limits, str *out) {
     model m = {.k = kern_clone(k), .limits = limits, .out = out};
     kern *volatile held = m.k;
@@ -461,6 +472,7 @@ void kern_default_schedule(const kern *k, const kern_limits *limits, str *out) {
         }
     }
     bind_named(&m);
+    bypass_caches(&m);
     guard_close(&k->ctx->heap, &g);
     kern_close(m.k);
 }

@@ -248,8 +248,9 @@ static void print_head(printer *p) {
         print_mem(p, m);
         str_addf(p->out, " %s[", qn_dtype_name(mem->dtype));
         print_sym(p, mem->size);
-        str_addf(p->out, "]%s%s\n", mem->access & KERN_READ ? " read" : "",
-                 mem->access & KERN_WRITE ? " write" : "");
+        str_addf(p->out, "]%s%s%s\n", mem->access & KERN_READ ? " read" : "",
+                 mem->access & KERN_WRITE ? " write" : "",
+                 mem->access & KERN_BYPASS ? " bypass" : "");
     }
 }
 
@@ -643,6 +644,8 @@ static void parse_memory(parser *t, int scope) {
             access |= KERN_READ;
         else if (!strcmp(w.s, "write"))
             access |= KERN_WRITE;
+        else if (!strcmp(w.s, "bypass"))
+            access |= KERN_BYPASS;
         else {
             t->p = at;
             t->line = line;

@@ -88,3 +88,14 @@ bool transform_unroll(kern *k, const transform_args *a, str *why) {
 bool transform_thread(kern *k, const transform_args *a, str *why) {
     return kern_bind(k, a->loop[0], KERN_THREAD, why);
 }
+
+/* ---- writing past the caches ----------------------------------------------------------------- */
+
+bool transform_bypass(kern *k, const transform_args *a, str *why) {
+    kern_memory *m = kern_m(k, a->mem);
+    if (m->scope != KERN_ARG || m->access != KERN_WRITE)
+        return kern_refuse(why,
+                           "only an argument that is written and not read goes past the caches");
+    m->access |= KERN_BYPASS;
+    return true;
+}

@@ -21,6 +21,8 @@ X(par, "l", transform_par, "par i: trips of a root loop are work items of the la
 X(vec, "l", transform_vec, "vec i: all trips at once, as lanes of vectors")
 X(unroll, "l", transform_unroll, "unroll i: the body repeated, i a constant in each")
 X(thread, "l", transform_thread, "thread i: trips run at once by the members of a work group")
+X(bypass, "m", transform_bypass,
+  "bypass a0: what is written to a0, and never read here, goes past the caches where it can")
 X(tile, "ml", transform_tile,
   "tile t0 i: t0, defined in i, gets an element for each trip of i, and i moves inside the loops "
   "that t0 lives through")
