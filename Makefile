@@ -23,6 +23,7 @@ programs = $(patsubst $(1)/%.c,$(BUILD)/$(1)/%,$(wildcard $(foreach p,$(2),$(1)/
 TESTS    := $(call programs,tests,test_*.c fuzz_*.c)
 SCRIPTS  := $(wildcard tests/test_*.sh)
 BENCH    := $(call programs,bench,bench_*.c)
+VERSUS   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/versus/*.c))
 EXAMPLES := $(call programs,examples,[0-9]*.c)
 
 all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)  ## library and command
@@ -66,6 +67,15 @@ examples: $(EXAMPLES)  ## build the lessons of examples/
 
 bench: all $(BENCH)  ## run the benchmarks
 	@for b in $(BENCH); do echo "== $$b"; $$b || exit 1; done
+
+$(BUILD)/bench/peers: $(VERSUS) $(BUILD)/libquern.a
+	@echo "  ld $@"; $(CC) -o $@ $^ $(LDLIBS)
+
+bench-peers: all $(BUILD)/bench/peers  ## compare with other libraries (BENCH_ARGS=...)
+	@$(BUILD)/bench/peers -o $(BUILD)/bench $(BENCH_ARGS)
+
+bench-check: all $(BUILD)/bench/peers  ## the same, and hold it against the floors
+	@$(BUILD)/bench/peers -o $(BUILD)/bench --check $(BENCH_ARGS)
 
 demo: setup  ## train a small GPT on this source tree (DEMO_TEXT=file for another text) and sample it
 	@$(MAKE) --no-print-directory all
@@ -116,4 +126,5 @@ help:  ## this list
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 FORCE:
-.PHONY: all tests test examples bench demo setup style gen-check symbols valgrind install uninstall clean help
+.PHONY: all tests test examples bench bench-peers bench-check demo setup style gen-check symbols \
+    valgrind install uninstall clean help

@@ -1,0 +1,116 @@
+/* latency.c - times that no peer has in this form: compiling, planning, starting.
+ *
+ * Cold and warm start are whole processes: the program starts itself, makes one training step of a
+ * small network, and ends. Cold has an empty folder of compiled objects, warm the folder that a
+ * cold one left. Planning is that of a GPT-2 of 124 million parameters on the device that computes
+ * nothing. */
+#include "../limits.h"
+#include "quern.h"
+#include "versus.h"
+
+#include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static qn_tensor *noise(qn_ctx *qn, uint32_t number, int64_t rows, int64_t columns) {
+    static float data[1 << 20];
+    vs_fill(data, number, rows * columns);
+    for (int64_t i = 0; i < rows * columns; i++) data[i] *= 0.05f;
+    return qn_from(qn, QN_F32, 2, (int64_t[]){rows, columns}, data);
+}
+
+int vs_once(void) {
+    qn_ctx *qn = qn_open(NULL);
+    int32_t labels[128];
+    for (int i = 0; i < 128; i++) labels[i] = i % 10;
+    qn_tensor *x = noise(qn, 0, 128, 784), *w[2] = {noise(qn, 1, 784, 512), noise(qn, 2, 512, 10)};
+    qn_tensor *y = qn_from(qn, QN_I32, 1, (int64_t[]){128}, labels), *g[2];
+    qn_tensor *loss = qn_cross_entropy(qn_matmul(qn_relu(qn_matmul(x, w[0])), w[1]), y);
+    float value = NAN;
+    if (!qn_grad(loss, NULL, 2, w, g))
+        for (int i = 0; i < 2; i++) qn_assign(w[i], qn_sub(w[i], g[i]));
+    int code = qn_read(loss, &value, sizeof value);
+    if (code) fprintf(stderr, "%s\n", qn_error(qn));
+    qn_close(qn);
+    return code || !isfinite(value);
+}
+
+/* Seconds from asking for the process to its end, or < 0. */
+static double process(const char *cache, int threads) {
+    double start = bench_now();
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        char count[16];
+        snprintf(count, sizeof count, "%d", threads);
+        setenv("QN_CACHE", cache, 1);
+        setenv("QN_THREADS", count, 1);
+        vs_pin(threads);
+        execl("/proc/self/exe", "versus", "--once", NULL);
+        _exit(127);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) < 0 || status) return -1;
+    return bench_now() - start;
+}
+
+static const char *time_start(bool warm, int threads, double *seconds) {
+    char folder[] = "/tmp/quern-bench-XXXXXX", command[64];
+    if (!mkdtemp(folder)) return "no folder for the cache";
+    *seconds = process(folder, threads);
+    if (warm && *seconds > 0) *seconds = process(folder, threads);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command)) return "the cache's folder stays";
+    return *seconds > 0 ? NULL : "the process failed";
+}
+
+/* One step of AdamW for a GPT of this size; the context's figures afterwards. */
+static const char *step(const char *device, int threads, const qn_gpt_config *config, int64_t batch,
+                        int64_t time, qn_stats *stats) {
+    qn_options options = {.device = device, .threads = threads};
+    qn_ctx *qn = qn_open(&options);
+    qn_gpt *gpt = qn_gpt_new(qn, config, 1);
+    if (!gpt) return "no model";
+    qn_module *m = qn_gpt_module(gpt);
+    qn_realize(qn_module_parameters(m), qn_module_count(m));
+    qn_optimizer_options adamw = qn_optimizer_defaults(QN_ADAMW);
+    qn_optimizer *o = qn_optimizer_new(qn, &adamw, qn_module_count(m), qn_module_parameters(m));
+    static int32_t ids[4096];
+    qn_stats before;
+    float loss;
+    qn_tensor *x = qn_from(qn, QN_I32, 2, (int64_t[]){batch, time}, ids);
+    qn_tensor *l = qn_gpt_loss(gpt, x, x);
+    bool ok = !qn_optimizer_step(o, l);
+    qn_get_stats(qn, &before);
+    ok = ok && !qn_read(l, &loss, sizeof loss);
+    qn_get_stats(qn, stats);
+    stats->plan_seconds -= before.plan_seconds;
+    qn_optimizer_free(o);
+    qn_gpt_free(gpt);
+    qn_close(qn);
+    return ok ? NULL : "the step failed";
+}
+
+const char *vs_latency(const vs_case *c, int threads, double *seconds) {
+    static const qn_gpt_config demo = {
+        .vocabulary = 94, .context = 64, .layers = 4, .heads = 4, .width = 128};
+    static const qn_gpt_config gpt2 = {
+        .vocabulary = 50257, .context = 1024, .layers = 12, .heads = 12, .width = 768};
+    qn_stats stats;
+    const char *why = NULL;
+    switch (c->kind) {
+    case VS_COLD_START:
+        return time_start(false, threads, seconds);
+    case VS_WARM_START:
+        return time_start(true, threads, seconds);
+    case VS_COMPILE:
+        why = step(NULL, threads, &demo, 16, 64, &stats);
+        *seconds = stats.compile_median;
+        return why;
+    case VS_PLAN:
+        why = step("null", threads, &gpt2, 4, 64, &stats);
+        *seconds = stats.plan_seconds;
+        return why;
+    default:
+        return "no such case";
+    }
+}

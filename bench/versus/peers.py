@@ -1,0 +1,403 @@
+#!/usr/bin/env python3
+"""peers.py - players that live in Python: NumPy, JAX, onnxruntime, PyTorch.
+
+Usage: peers.py NAME THREADS    started by the director (client.c), spoken to over its standard input
+and output; player.c has the protocol. A player is a class with make(kind, d): a function of no
+arguments that does the case once and waits for it, or None where the library has no such thing. The
+result of the last call is kept in self.out, as something np.asarray takes.
+"""
+
+import math
+import os
+import sys
+import time
+
+try:
+    import numpy as np
+except ImportError:
+    print("no NumPy in this Python")
+    sys.exit(0)
+
+MATRIX = ("gemm", "gemm_packed")
+ATTENTION = ("attention", "attention_causal", "attention_grad", "attention_causal_grad")
+
+
+def value(number, n):
+    """vs_value of case.c for elements 0 .. n - 1 of input `number`."""
+    out = np.empty(n, np.float32)
+    for at in range(0, n, 1 << 20):
+        i = np.arange(at + 1, min(at + (1 << 20), n) + 1, dtype=np.uint64)
+        h = (i * np.uint64(2654435761) + np.uint64((number + 1) * 0x9E3779B9)).astype(np.uint32)
+        h ^= h >> np.uint32(15)
+        h *= np.uint32(0x85EBCA6B)
+        h ^= h >> np.uint32(13)
+        h *= np.uint32(0xC2B2AE35)
+        out[at:at + len(h)] = (h >> np.uint32(8)).astype(np.float32) / np.float32(8388608) - np.float32(1)
+    return out
+
+
+def array(number, *shape):
+    return value(number, math.prod(shape)).reshape(shape)
+
+
+def inputs(kind, d):
+    """The inputs as case.c has them, in NumPy."""
+    if kind in MATRIX:
+        b, m, n, k, swapped = d[:5]
+        lead = (b,) if b > 1 else ()
+        return [array(0, *lead, m, k), array(1, *lead, *((n, k) if swapped else (k, n)))]
+    if kind == "fma":
+        return [array(i, d[0]) for i in range(3)]
+    if kind in ("neg", "exp", "tanh", "gelu", "gelu_tanh", "dispatch"):
+        return [array(0, d[0])]
+    if kind in ("sum_all", "sum_rows", "sum_columns", "softmax", "layer_norm", "transpose"):
+        return [array(0, *d[:2])]
+    if kind in ATTENTION:
+        return [array(i, *d[:4]) for i in range(4 if kind.endswith("grad") else 3)]
+    if kind in ("conv", "conv_grad"):
+        b, c, size, o, k, stride, groups = d
+        both = [array(0, b, c, size, size), array(1, o, c // groups, k, k)]
+        return both + ([array(2, b, o, size // stride, size // stride)] if kind == "conv_grad" else [])
+    if kind == "mlp":
+        zeros = [np.zeros(d[1], np.float32), np.zeros(d[2], np.float32)]
+        return [array(0, d[0], d[1]) * np.float32(0.05), array(1, d[1], d[2]) * np.float32(0.05)] + \
+            zeros + [array(2, d[3], d[0]), np.arange(d[3]) % d[2]]
+    return None
+
+
+class Numpy:
+    def __init__(self, threads):
+        pass
+
+    def make(self, kind, d):
+        x = inputs(kind, d)
+        if x is None or kind in ("gelu", "conv", "conv_grad", "gemm_packed", "mlp") + ATTENTION:
+            return None
+        shape = {"gemm": lambda: x[0].shape[:-1] + (d[2],), "transpose": lambda: (d[1], d[0]),
+                 "sum_all": lambda: (1,), "sum_rows": lambda: (d[0],), "sum_columns": lambda: (d[1],)}
+        out = self.out = np.empty(shape.get(kind, lambda: x[0].shape)(), np.float32)
+        if kind == "gemm":
+            b = np.swapaxes(x[1], -1, -2) if d[4] else x[1]
+            return lambda: np.matmul(x[0], b, out=out)
+        return {
+            "neg": lambda: np.negative(x[0], out=out),
+            "dispatch": lambda: np.add(x[0], x[0], out=out),
+            "fma": lambda: np.add(np.multiply(x[0], x[1], out=out), x[2], out=out),
+            "exp": lambda: np.exp(x[0], out=out),
+            "tanh": lambda: np.tanh(x[0], out=out),
+            "gelu_tanh": lambda: self.gelu_tanh(x[0], out),
+            "sum_all": lambda: np.sum(x[0], axis=None, out=out[0:1].reshape(())),
+            "sum_rows": lambda: np.sum(x[0], axis=1, out=out),
+            "sum_columns": lambda: np.sum(x[0], axis=0, out=out),
+            "softmax": lambda: self.softmax(x[0], out),
+            "layer_norm": lambda: self.layer_norm(x[0], out),
+            "transpose": lambda: np.copyto(out, x[0].T),
+        }[kind]
+
+    @staticmethod
+    def gelu_tanh(x, out):
+        np.multiply(x, x, out=out)
+        out *= np.float32(0.044715)
+        out += np.float32(1)
+        out *= x
+        out *= np.float32(0.7978845608028654)
+        np.tanh(out, out=out)
+        out += np.float32(1)
+        out *= x
+        out *= np.float32(0.5)
+
+    @staticmethod
+    def softmax(x, out):
+        np.subtract(x, x.max(axis=1, keepdims=True), out=out)
+        np.exp(out, out=out)
+        out /= out.sum(axis=1, keepdims=True)
+
+    @staticmethod
+    def layer_norm(x, out):
+        np.subtract(x, x.mean(axis=1, keepdims=True), out=out)
+        out /= np.sqrt(np.square(out).mean(axis=1, keepdims=True) + np.float32(1e-5))
+
+
+class Jax:
+    """Everything under jit. XLA takes its number of threads from the processors it may use."""
+
+    def __init__(self, threads):
+        import jax
+        jax.config.update("jax_platforms", "cpu")
+        self.jax, self.jnp = jax, jax.numpy
+
+    def attention(self, causal):
+        jax, jnp = self.jax, self.jnp
+
+        def f(q, k, v):
+            s = jnp.einsum("bhtd,bhsd->bhts", q, k) * (1 / math.sqrt(q.shape[-1]))
+            if causal:
+                s = jnp.where(jnp.tril(jnp.ones(s.shape[-2:], bool)), s, -jnp.inf)
+            return jnp.einsum("bhts,bhsd->bhtd", jax.nn.softmax(s), v)
+        return f
+
+    def conv(self, d):
+        pad = d[4] // 2
+        after = (d[2] // d[5] - 1) * d[5] + d[4] - d[2] - pad
+        return lambda x, w: self.jax.lax.conv_general_dilated(
+            x, w, (d[5], d[5]), [(pad, after)] * 2, feature_group_count=d[6],
+            dimension_numbers=("NCHW", "OIHW", "NCHW"))
+
+    def layer_norm(self, x):
+        y = x - x.mean(axis=1, keepdims=True)
+        return y * self.jax.lax.rsqrt((y * y).mean(axis=1, keepdims=True) + 1e-5)
+
+    def function(self, kind, d):
+        jax, jnp = self.jax, self.jnp
+        if kind in ("gemm", "gemm_packed"):
+            return (lambda a, b: a @ jnp.swapaxes(b, -1, -2)) if d[4] else (lambda a, b: a @ b)
+        if kind in ATTENTION:
+            f = self.attention("causal" in kind)
+            return (lambda q, k, v, o: jax.vjp(f, q, k, v)[1](o)) if kind.endswith("grad") else f
+        if kind == "conv_grad":
+            return lambda x, w, o: jax.vjp(self.conv(d), x, w)[1](o)
+        return {
+            "neg": lambda x: -x, "dispatch": lambda x: x + x, "fma": lambda a, b, c: a * b + c,
+            "exp": jnp.exp, "tanh": jnp.tanh,
+            "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+            "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+            "sum_all": jnp.sum, "sum_rows": lambda x: x.sum(axis=1),
+            "sum_columns": lambda x: x.sum(axis=0), "softmax": jax.nn.softmax,
+            "layer_norm": self.layer_norm, "transpose": lambda x: x.T, "conv": self.conv(d) if d[4] else None,
+        }[kind]
+
+    def mlp(self, x):
+        jax, jnp = self.jax, self.jnp
+
+        def loss(p, data, labels):
+            h = jax.nn.relu(data @ p[0] + p[2])
+            logits = jax.nn.log_softmax(h @ p[1] + p[3])
+            return -jnp.take_along_axis(logits, labels[:, None], 1).mean()
+
+        @jax.jit
+        def step(p, data, labels):
+            value, g = jax.value_and_grad(loss)(p, data, labels)
+            return [a - 0.1 * b for a, b in zip(p, g)], value
+        return step
+
+    def make(self, kind, d):
+        x = inputs(kind, d)
+        if x is None:
+            return None
+        x = [self.jax.device_put(v) for v in x]
+        if kind == "mlp":
+            step, state = self.mlp(x), [x[:4]]
+            losses = []
+
+            def train():
+                state[0], loss = step(state[0], x[4], x[5])
+                loss.block_until_ready()
+                self.jax.block_until_ready(state[0])
+                if len(losses) < 2:
+                    losses.append(float(loss))
+                    self.out = np.array((losses + [math.nan])[:2])
+            train()
+            return train
+        compiled = self.jax.jit(self.function(kind, d)).lower(*x).compile()
+
+        def call():
+            out = self.jax.block_until_ready(compiled(*x))
+            self.out = out[0] if isinstance(out, (tuple, list)) else out
+        return call
+
+
+class Onnxruntime:
+    """One node graphs; onnxruntime packs constant weights when it loads the model."""
+
+    def __init__(self, threads):
+        import onnx
+        import onnxruntime
+        self.onnx, self.ort, self.threads = onnx, onnxruntime, threads
+
+    def nodes(self, kind, d):
+        node = self.onnx.helper.make_node
+        if kind in MATRIX:
+            if d[4] and d[0] == 1:
+                return [node("Gemm", ["x0", "x1"], ["y"], transB=1)]
+            if d[4]:
+                return [node("FusedMatMul", ["x0", "x1"], ["y"], transB=1, domain="com.microsoft")]
+            return [node("MatMul", ["x0", "x1"], ["y"])]
+        if kind == "conv":
+            pad = d[4] // 2
+            after = (d[2] // d[5] - 1) * d[5] + d[4] - d[2] - pad
+            return [node("Conv", ["x0", "x1"], ["y"], strides=[d[5]] * 2, group=d[6],
+                         pads=[pad, pad, after, after])]
+        simple = {"neg": "Neg", "exp": "Exp", "tanh": "Tanh"}
+        if kind in simple:
+            return [node(simple[kind], ["x0"], ["y"])]
+        if kind in ("gelu", "gelu_tanh"):
+            return [node("Gelu", ["x0"], ["y"], approximate="tanh" if kind == "gelu_tanh" else "none")]
+        if kind in ("sum_all", "sum_rows", "sum_columns"):
+            return [node("ReduceSum", ["x0", "axes"], ["y"], keepdims=0)]
+        return {
+            "softmax": lambda: [node("Softmax", ["x0"], ["y"], axis=-1)],
+            "layer_norm": lambda: [node("LayerNormalization", ["x0", "ones"], ["y"], epsilon=1e-5)],
+            "transpose": lambda: [node("Transpose", ["x0"], ["y"], perm=[1, 0])],
+        }.get(kind, lambda: None)()
+
+    def make(self, kind, d):
+        helper, numpy_helper = self.onnx.helper, self.onnx.numpy_helper
+        x, nodes = inputs(kind, d), self.nodes(kind, d)
+        if x is None or nodes is None:
+            return None
+        constant, floats = [], self.onnx.TensorProto.FLOAT
+        if kind in ("gemm_packed", "conv"):
+            constant.append(numpy_helper.from_array(x.pop(), "x1"))
+        if kind.startswith("sum"):
+            axes = {"sum_all": [0, 1], "sum_rows": [1], "sum_columns": [0]}[kind]
+            constant.append(numpy_helper.from_array(np.array(axes, np.int64), "axes"))
+        if kind == "layer_norm":
+            constant.append(numpy_helper.from_array(np.ones(d[1], np.float32), "ones"))
+        names = [helper.make_tensor_value_info(f"x{i}", floats, v.shape) for i, v in enumerate(x)]
+        graph = helper.make_graph(nodes, "case", names, [helper.make_tensor_value_info("y", floats, None)],
+                                  constant)
+        opset = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opset, ir_version=10)
+        options = self.ort.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+        session = self.ort.InferenceSession(model.SerializeToString(), options,
+                                            providers=["CPUExecutionProvider"])
+        binding = session.io_binding()
+        self.held = [self.ort.OrtValue.ortvalue_from_numpy(v) for v in x]
+        for i, v in enumerate(self.held):
+            binding.bind_ortvalue_input(f"x{i}", v)
+        binding.bind_output("y")
+        session.run_with_iobinding(binding)
+        y = self.ort.OrtValue.ortvalue_from_numpy(binding.copy_outputs_to_cpu()[0])
+        binding.bind_ortvalue_output("y", y)  # from now on into the same memory
+        self.out = None
+
+        def call():
+            session.run_with_iobinding(binding)
+            self.out = y
+        return call
+
+
+class Torch:
+    def __init__(self, threads):
+        import torch
+        torch.set_num_threads(threads)
+        self.torch = torch
+
+    def mlp(self, x):
+        torch = self.torch
+        p = [v.clone().requires_grad_() for v in x[:4]]
+        labels, losses = x[5].long(), []
+
+        def train():
+            h = torch.relu(torch.addmm(p[2], x[4], p[0]))
+            loss = torch.nn.functional.cross_entropy(torch.addmm(p[3], h, p[1]), labels)
+            grads = torch.autograd.grad(loss, p)
+            with torch.no_grad():
+                torch._foreach_add_(p, grads, alpha=-0.1)
+            if len(losses) < 2:
+                losses.append(float(loss))
+                self.out = np.array((losses + [math.nan])[:2])
+        train()
+        return train
+
+    def make(self, kind, d):
+        torch = self.torch
+        f, x = torch.nn.functional, inputs(kind, d)
+        if x is None:
+            return None
+        x = [torch.from_numpy(np.ascontiguousarray(v)) for v in x]
+        if kind == "mlp":
+            return self.mlp(x)
+        if kind.startswith("attention"):
+            causal = "causal" in kind
+            if kind.endswith("grad"):
+                leaves = [v.requires_grad_() for v in x[:3]]
+
+                def backward():
+                    o = f.scaled_dot_product_attention(*leaves, is_causal=causal)
+                    self.out = torch.autograd.grad(o, leaves, x[3])[0]
+                return backward
+            run = lambda: f.scaled_dot_product_attention(*x, is_causal=causal)
+        elif kind == "conv_grad":
+            leaves = [v.requires_grad_() for v in x[:2]]
+
+            def backward():
+                y = f.conv2d(*leaves, padding=d[4] // 2, stride=d[5], groups=d[6])
+                self.out = torch.autograd.grad(y, leaves, x[2])[0]
+            return backward
+        else:
+            run = {
+                "gemm": lambda: torch.matmul(x[0], x[1].transpose(-1, -2) if d[4] else x[1]),
+                "neg": lambda: -x[0], "dispatch": lambda: x[0] + x[0],
+                "fma": lambda: torch.addcmul(x[2], x[0], x[1]), "exp": lambda: torch.exp(x[0]),
+                "tanh": lambda: torch.tanh(x[0]), "gelu": lambda: f.gelu(x[0]),
+                "gelu_tanh": lambda: f.gelu(x[0], approximate="tanh"),
+                "sum_all": lambda: x[0].sum(), "sum_rows": lambda: x[0].sum(1),
+                "sum_columns": lambda: x[0].sum(0), "softmax": lambda: torch.softmax(x[0], 1),
+                "layer_norm": lambda: f.layer_norm(x[0], (d[1],)),
+                "transpose": lambda: x[0].t().contiguous(),
+                "conv": lambda: f.conv2d(x[0], x[1], padding=d[4] // 2, stride=d[5], groups=d[6]),
+            }.get(kind)
+        if run is None:
+            return None
+
+        def call():
+            with torch.inference_mode():
+                self.out = run()
+        return call
+
+
+PLAYERS = {"numpy": Numpy, "jax": Jax, "onnxruntime": Onnxruntime, "torch": Torch}
+
+
+def elements(out, at):
+    if hasattr(out, "numpy"):
+        out = out.numpy()
+    flat = np.asarray(out).reshape(-1)
+    return [float(flat[i]) for i in at]
+
+
+def answer(player, state, words):
+    if words[0] == "load":
+        state.clear()
+        player.out = None
+        call = player.make(words[1], [int(w) for w in words[2:]])
+        if call is None:
+            return "no such operation"
+        state.append(call)
+        return "ok"
+    call = state[0]
+    if words[0] == "check":
+        call()
+        return "ok " + " ".join(f"{v:.9g}" for v in elements(player.out, [int(w) for w in words[1:]]))
+    reps = int(words[1])
+    for _ in range(reps // 10 + 1):
+        call()
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(reps):
+        call()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    return f"ok {wall / reps:.9g} {cpu / reps:.9g}"
+
+
+def main():
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print does not belong in the pipe
+    try:
+        player, state = PLAYERS[sys.argv[1]](int(sys.argv[2])), []
+    except ImportError as error:
+        print("no", error, file=out, flush=True)
+        return
+    print("ok", file=out, flush=True)
+    for line in sys.stdin:
+        try:
+            text = answer(player, state, line.split())
+        except Exception as error:  # a case a library cannot do must not end the player
+            text = "no " + " ".join(str(error).split())[:200]
+        print(text, file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

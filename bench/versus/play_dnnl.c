@@ -1,0 +1,324 @@
+/* play_dnnl.c - oneDNN 2, where its headers were there to build with and its library is to load.
+ *
+ * Every case is one primitive on plain layouts; where the library prefers a layout of its own, the
+ * weights that a case calls constant are brought into it beforehand, and what is not constant is
+ * brought into it, and the result out of it, within each call. The variant "sgemm" is its BLAS-like
+ * entry, which beats its matmul on some shapes. */
+#include "versus.h"
+
+#if defined(__has_include)
+#if __has_include(<oneapi/dnnl/dnnl.h>)
+#include <oneapi/dnnl/dnnl.h>
+#if DNNL_VERSION_MAJOR == 2
+#define HAVE_DNNL 1
+#endif
+#endif
+#endif
+
+#ifdef HAVE_DNNL
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#define API                                                                                        \
+    X(engine_create)                                                                               \
+    X(stream_create)                                                                               \
+    X(stream_wait)                                                                                 \
+    X(memory_desc_init_by_strides)                                                                 \
+    X(memory_desc_init_by_tag)                                                                     \
+    X(matmul_desc_init)                                                                            \
+    X(primitive_desc_create)                                                                       \
+    X(primitive_desc_query_md)                                                                     \
+    X(primitive_create)                                                                            \
+    X(memory_create)                                                                               \
+    X(memory_desc_get_size)                                                                        \
+    X(memory_desc_equal)                                                                           \
+    X(primitive_execute)                                                                           \
+    X(reorder_primitive_desc_create)                                                               \
+    X(eltwise_forward_desc_init)                                                                   \
+    X(softmax_forward_desc_init)                                                                   \
+    X(layer_normalization_forward_desc_init)                                                       \
+    X(reduction_desc_init)                                                                         \
+    X(sgemm)                                                                                       \
+    X(convolution_forward_desc_init)                                                               \
+    X(primitive_desc_destroy)                                                                      \
+    X(primitive_destroy)                                                                           \
+    X(memory_destroy)
+
+static struct {
+#define X(f) __typeof__(dnnl_##f) *f;
+    API
+#undef X
+} api;
+
+enum { STEPS = 4, ARGS = 4 };
+typedef struct step {
+    dnnl_primitive_t primitive;
+    int n;
+    dnnl_exec_arg_t arg[ARGS];
+} step;
+
+static struct {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    bool sgemm;
+    vs_case c;
+    float *in[VS_INPUTS], *out;
+    step step[STEPS];
+    int steps;
+} it;
+
+static const char *open_dnnl(int threads, const char *variant) {
+    void *lib = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL);
+    (void)threads;
+    if (!lib) return "the library is not installed";
+#define X(f)                                                                                       \
+    *(void **)&api.f = dlsym(lib, "dnnl_" #f);                                                     \
+    if (!api.f) return "no dnnl_" #f " in the library";
+    API
+#undef X
+        it.sgemm = !strcmp(variant, "sgemm");
+    if (api.engine_create(&it.engine, dnnl_cpu, 0)) return "no engine";
+    return api.stream_create(&it.stream, it.engine, dnnl_stream_default_flags) ? "no stream" : NULL;
+}
+
+static void forget(void) {
+    for (int i = 0; i < it.steps; i++) {
+        for (int j = 0; j < it.step[i].n; j++) api.memory_destroy(it.step[i].arg[j].memory);
+        api.primitive_destroy(it.step[i].primitive);
+    }
+    it.steps = 0;
+}
+
+static dnnl_memory_desc_t plain(int rank, const int64_t *dims, bool swapped) {
+    dnnl_memory_desc_t md;
+    dnnl_dims_t size, stride;
+    int64_t s = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        size[i] = dims[i];
+        stride[i] = s;
+        s *= dims[i];
+    }
+    if (swapped) { /* the memory is [.., columns, rows] */
+        stride[rank - 1] = size[rank - 2];
+        stride[rank - 2] = 1;
+    }
+    api.memory_desc_init_by_strides(&md, rank, size, dnnl_f32, stride);
+    return md;
+}
+
+static dnnl_memory_desc_t any(dnnl_memory_desc_t md) {
+    dnnl_dims_t dims;
+    memcpy(dims, md.dims, sizeof dims);
+    api.memory_desc_init_by_tag(&md, md.ndims, dims, dnnl_f32, dnnl_format_tag_any);
+    return md;
+}
+
+/* One primitive with its arguments: pairs of an argument's number and its memory. */
+static bool add(dnnl_primitive_desc_t pd, int n, const int *arg,
+                const dnnl_memory_desc_t *const *md, float *const *data) {
+    step *s = &it.step[it.steps];
+    if (!pd || api.primitive_create(&s->primitive, pd)) return false;
+    it.steps++;
+    s->n = n;
+    for (int i = 0; i < n; i++) {
+        s->arg[i].arg = arg[i];
+        if (api.memory_create(&s->arg[i].memory, md[i], it.engine, data[i])) return false;
+    }
+    api.primitive_desc_destroy(pd);
+    return true;
+}
+
+static dnnl_primitive_desc_t desc_of(const void *op) {
+    dnnl_primitive_desc_t pd = NULL;
+    return api.primitive_desc_create(&pd, op, NULL, it.engine, NULL) ? NULL : pd;
+}
+
+/* Memory of layout `to` with what `data` in layout `from` holds; moved by a step of its own. The
+ * step runs in every call, or once, here, when `once`. */
+static float *moved(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, float *data,
+                    float *target, bool once) {
+    dnnl_primitive_desc_t pd = NULL;
+    if (!target) target = vs_memory(api.memory_desc_get_size(to));
+    if (api.reorder_primitive_desc_create(&pd, from, it.engine, to, it.engine, NULL)) return NULL;
+    if (!add(pd, 2, (int[]){DNNL_ARG_FROM, DNNL_ARG_TO}, (const dnnl_memory_desc_t *[]){from, to},
+             (float *[]){data, target}))
+        return NULL;
+    if (!once) return target;
+    step *s = &it.step[--it.steps];
+    api.primitive_execute(s->primitive, it.stream, s->n, s->arg);
+    api.stream_wait(it.stream);
+    for (int j = 0; j < s->n; j++) api.memory_destroy(s->arg[j].memory);
+    api.primitive_destroy(s->primitive);
+    return target;
+}
+
+static bool load_matmul(const int64_t *d, bool packed) {
+    int rank = d[0] > 1 ? 3 : 2;
+    const int64_t a[] = {d[0], d[1], d[3]}, b[] = {d[0], d[3], d[2]}, o[] = {d[0], d[1], d[2]};
+    dnnl_memory_desc_t da = plain(rank, a + 3 - rank, false);
+    dnnl_memory_desc_t db = plain(rank, b + 3 - rank, d[4]), dc = plain(rank, o + 3 - rank, false);
+    dnnl_memory_desc_t wanted = packed ? any(db) : db;
+    dnnl_matmul_desc_t op;
+    if (api.matmul_desc_init(&op, &da, &wanted, NULL, &dc)) return false;
+    dnnl_primitive_desc_t pd = desc_of(&op);
+    if (!pd) return false;
+    wanted = *api.primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    float *w = packed ? moved(&db, &wanted, it.in[1], NULL, true) : it.in[1];
+    return w &&
+           add(pd, 3, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+               (const dnnl_memory_desc_t *[]){&da, &wanted, &dc}, (float *[]){it.in[0], w, it.out});
+}
+
+/* A primitive from one input to the output, both of the shape [rows, columns] or as given. */
+static bool load_one(const void *op, const dnnl_memory_desc_t *src, const dnnl_memory_desc_t *dst) {
+    return add(desc_of(op), 2, (int[]){DNNL_ARG_SRC, DNNL_ARG_DST},
+               (const dnnl_memory_desc_t *[]){src, dst}, (float *[]){it.in[0], it.out});
+}
+
+static bool load_eltwise(const vs_case *c, dnnl_alg_kind_t kind) {
+    dnnl_memory_desc_t md = plain(1, c->d, false);
+    dnnl_eltwise_desc_t op;
+    bool linear = kind == dnnl_eltwise_linear;
+    return !api.eltwise_forward_desc_init(&op, dnnl_forward_inference, kind, &md, linear ? -1 : 0,
+                                          0) &&
+           load_one(&op, &md, &md);
+}
+
+static bool load_rows(const vs_case *c) {
+    const int64_t *d = c->d, swapped[] = {d[1], d[0]};
+    dnnl_memory_desc_t md = plain(2, d, false), to = plain(2, swapped, false);
+    dnnl_softmax_desc_t softmax;
+    dnnl_layer_normalization_desc_t norm;
+    dnnl_reduction_desc_t sum;
+    switch (c->kind) {
+    case VS_SOFTMAX:
+        return !api.softmax_forward_desc_init(&softmax, dnnl_forward_inference, &md, 1) &&
+               load_one(&softmax, &md, &md);
+    case VS_LAYER_NORM:
+        return !api.layer_normalization_forward_desc_init(&norm, dnnl_forward_inference, &md, NULL,
+                                                          1e-5f, dnnl_normalization_flags_none) &&
+               load_one(&norm, &md, &md);
+    case VS_TRANSPOSE:
+        to = plain(2, d, true);
+        return moved(&md, &to, it.in[0], it.out, false) != NULL;
+    default:
+        break;
+    }
+    const int64_t kept[] = {c->kind == VS_SUM_ROWS ? d[0] : 1,
+                            c->kind == VS_SUM_COLUMNS ? d[1] : 1};
+    to = plain(2, kept, false);
+    return !api.reduction_desc_init(&sum, dnnl_reduction_sum, &md, &to, 0, 0) &&
+           load_one(&sum, &md, &to);
+}
+
+/* Weights packed once; input and output in NCHW, moved to and from what the library prefers. */
+static bool load_conv(const int64_t *d) {
+    int64_t out = d[2] / d[5], pad = d[4] / 2, each = d[1] / d[6];
+    int64_t after = (out - 1) * d[5] + d[4] - d[2] - pad;
+    const int64_t s[] = {d[0], d[1], d[2], d[2]}, o[] = {d[0], d[3], out, out};
+    const int64_t w[] = {d[6], d[3] / d[6], each, d[4], d[4]};
+    int grouped = d[6] > 1;
+    dnnl_memory_desc_t ms = plain(4, s, false), mo = plain(4, o, false);
+    dnnl_memory_desc_t mw = plain(4 + grouped, w + !grouped, false);
+    if (!grouped) mw = plain(4, (int64_t[]){d[3], each, d[4], d[4]}, false);
+    dnnl_memory_desc_t as = any(ms), ao = any(mo), aw = any(mw);
+    dnnl_convolution_desc_t op;
+    if (api.convolution_forward_desc_init(&op, dnnl_forward_inference, dnnl_convolution_auto, &as,
+                                          &aw, NULL, &ao, (dnnl_dims_t){d[5], d[5]},
+                                          (dnnl_dims_t){pad, pad}, (dnnl_dims_t){after, after}))
+        return false;
+    dnnl_primitive_desc_t pd = desc_of(&op);
+    if (!pd) return false;
+    as = *api.primitive_desc_query_md(pd, dnnl_query_src_md, 0);
+    aw = *api.primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    ao = *api.primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
+    float *weights = moved(&mw, &aw, it.in[1], NULL, true), *from = it.in[0], *to = it.out;
+    if (!api.memory_desc_equal(&ms, &as)) from = moved(&ms, &as, it.in[0], NULL, false);
+    if (!api.memory_desc_equal(&mo, &ao)) to = vs_memory(api.memory_desc_get_size(&ao));
+    if (!weights || !from ||
+        !add(pd, 3, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+             (const dnnl_memory_desc_t *[]){&as, &aw, &ao}, (float *[]){from, weights, to}))
+        return false;
+    return to == it.out || moved(&ao, &mo, to, it.out, false);
+}
+
+static bool load_primitive(const vs_case *c) {
+    switch (c->kind) {
+    case VS_GEMM:
+        return load_matmul(c->d, false);
+    case VS_GEMM_PACKED:
+        return load_matmul(c->d, true);
+    case VS_NEG:
+        return load_eltwise(c, dnnl_eltwise_linear);
+    case VS_EXP:
+        return load_eltwise(c, dnnl_eltwise_exp);
+    case VS_TANH:
+        return load_eltwise(c, dnnl_eltwise_tanh);
+    case VS_GELU:
+        return load_eltwise(c, dnnl_eltwise_gelu_erf);
+    case VS_GELU_TANH:
+        return load_eltwise(c, dnnl_eltwise_gelu_tanh);
+    case VS_SUM_ALL:
+    case VS_SUM_ROWS:
+    case VS_SUM_COLUMNS:
+    case VS_SOFTMAX:
+    case VS_LAYER_NORM:
+    case VS_TRANSPOSE:
+        return load_rows(c);
+    case VS_CONV:
+        return load_conv(c->d);
+    default:
+        return false;
+    }
+}
+
+static const char *load_dnnl(const vs_case *c) {
+    if (it.sgemm && c->kind != VS_GEMM) return "products only";
+    forget();
+    it.c = *c;
+    for (int i = 0; i < VS_INPUTS; i++) {
+        int64_t n = vs_input(c, i);
+        it.in[i] = n ? vs_memory((size_t)n * 4) : NULL;
+        if (n) vs_fill(it.in[i], (uint32_t)i, n);
+    }
+    it.out = vs_memory((size_t)vs_output(c) * 4);
+    if (it.sgemm) return NULL;
+    return load_primitive(c) ? NULL : "no primitive for it";
+}
+
+static bool call_dnnl(void) {
+    const int64_t *d = it.c.d;
+    for (int64_t b = 0; it.sgemm && b < d[0]; b++)
+        if (api.sgemm('N', d[4] ? 'T' : 'N', d[1], d[2], d[3], 1, it.in[0] + b * d[1] * d[3], d[3],
+                      it.in[1] + b * d[2] * d[3], d[4] ? d[3] : d[2], 0, it.out + b * d[1] * d[2],
+                      d[2]))
+            return false;
+    for (int i = 0; i < it.steps; i++)
+        if (api.primitive_execute(it.step[i].primitive, it.stream, it.step[i].n, it.step[i].arg))
+            return false;
+    return !api.stream_wait(it.stream);
+}
+
+static double value_dnnl(int64_t i) {
+    return (double)it.out[i];
+}
+#else
+static const char *open_dnnl(int threads, const char *variant) {
+    (void)threads;
+    (void)variant;
+    return "built without its headers (libdnnl-dev)";
+}
+static const char *load_dnnl(const vs_case *c) {
+    (void)c;
+    return "not here";
+}
+static bool call_dnnl(void) {
+    return false;
+}
+static double value_dnnl(int64_t i) {
+    return (double)i;
+}
+#endif
+
+const vs_player vs_dnnl = {"onednn", open_dnnl, load_dnnl, call_dnnl, value_dnnl};

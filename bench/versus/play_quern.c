@@ -1,0 +1,278 @@
+/* play_quern.c - Quern as a player: each case a static graph, replayed by qn_run.
+ *
+ * All inputs are arguments of the graph, so nothing may be prepared beforehand; "packed" products
+ * leave the second one a parameter. Training steps make their assignments within the graph. The
+ * variant "ref" computes by the oracle device, for cases whose result has no other definition. */
+#include "quern.h"
+#include "versus.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OUTPUTS = 4, LOSSES = 2 };
+
+static struct {
+    qn_ctx *qn;
+    bool ref;
+    qn_tensor *in[VS_INPUTS], *out[OUTPUTS];
+    int inputs, outputs;
+    qn_plan *plan;
+    qn_gpt *gpt;
+    qn_optimizer *optimizer;
+    bool trains;
+    float loss[LOSSES];
+    int losses;
+    float *host; /* the output, once asked for */
+    int64_t size;
+} it;
+
+static const char *open_quern(int threads, const char *variant) {
+    it.ref = !strcmp(variant, "ref");
+    qn_options options = {.threads = threads, .device = it.ref ? "ref" : NULL};
+    it.qn = qn_open(&options);
+    return it.qn ? NULL : "no context";
+}
+
+static qn_tensor *input(const vs_case *c, int i, int rank, const int64_t *shape) {
+    int64_t n = vs_input(c, i);
+    float *data = malloc((size_t)n * sizeof *data);
+    if (!data) return NULL;
+    vs_fill(data, (uint32_t)i, n);
+    if (c->kind == VS_MLP && i < 2)
+        for (int64_t j = 0; j < n; j++) data[j] *= 0.05f;
+    qn_tensor *t = qn_from(it.qn, QN_F32, rank, shape, data);
+    free(data);
+    it.in[it.inputs++] = t;
+    return t;
+}
+
+/* An input in a narrow type, scaled to fill it. */
+static qn_tensor *narrow(const vs_case *c, int i, int rank, const int64_t *shape, qn_dtype dtype) {
+    qn_tensor *t = input(c, i, rank, shape);
+    if (dtype == QN_I8) t = qn_mul(t, qn_like(t, 127));
+    it.in[i] = qn_cast(t, dtype);
+    qn_realize(&it.in[i], 1);
+    return it.in[i];
+}
+
+static qn_tensor *product(const vs_case *c) {
+    const int64_t *d = c->d, a[] = {d[0], d[1], d[3]}, plain[] = {d[0], d[3], d[2]};
+    const int64_t swapped[] = {d[0], d[2], d[3]}, *b = d[4] ? swapped : plain;
+    int skip = d[0] == 1;
+    qn_tensor *x, *y;
+    if (c->kind == VS_GEMM_I8 || c->kind == VS_GEMM_BF16) {
+        qn_dtype type = c->kind == VS_GEMM_I8 ? QN_I8 : QN_BF16;
+        qn_dtype wide = c->kind == VS_GEMM_I8 ? QN_I32 : QN_F32;
+        x = qn_cast(narrow(c, 0, 3 - skip, a + skip, type), wide);
+        y = qn_cast(narrow(c, 1, 3 - skip, b + skip, type), wide);
+    } else {
+        x = input(c, 0, 3 - skip, a + skip);
+        y = input(c, 1, 3 - skip, b + skip);
+    }
+    if (c->kind == VS_GEMM_PACKED) it.inputs = 1;
+    return qn_matmul(x, d[4] ? qn_transpose(y, -1, -2) : y);
+}
+
+static void attention(const vs_case *c) {
+    bool causal = c->kind == VS_ATTENTION_CAUSAL || c->kind == VS_ATTENTION_CAUSAL_GRAD;
+    qn_tensor *q = input(c, 0, 4, c->d), *k = input(c, 1, 4, c->d), *v = input(c, 2, 4, c->d);
+    qn_tensor *o = qn_attention(q, k, v, causal), *g[3];
+    it.out[0] = o;
+    it.outputs = 1;
+    if (c->kind == VS_ATTENTION || c->kind == VS_ATTENTION_CAUSAL) return;
+    qn_tensor *seed = input(c, 3, 4, c->d);
+    if (qn_grad(o, seed, 3, (qn_tensor *[]){q, k, v}, g)) return;
+    for (int i = 0; i < 3; i++) it.out[i] = g[i];
+    it.out[3] = o;
+    it.outputs = 4;
+}
+
+/* Plain gradient descent, the weights assigned in the graph. */
+static qn_tensor *mlp(const vs_case *c) {
+    const int64_t *d = c->d;
+    qn_tensor *p[4], *g[4];
+    p[0] = input(c, 0, 2, d);
+    p[1] = input(c, 1, 2, d + 1);
+    qn_tensor *x = input(c, 2, 2, (int64_t[]){d[3], d[0]});
+    p[2] = qn_zeros(it.qn, QN_F32, 1, d + 1);
+    p[3] = qn_zeros(it.qn, QN_F32, 1, d + 2);
+    qn_realize(p + 2, 2);
+    int32_t labels[1024];
+    for (int64_t i = 0; i < d[3] && i < 1024; i++) labels[i] = (int32_t)(i % d[2]);
+    qn_tensor *y = qn_from(it.qn, QN_I32, 1, d + 3, labels);
+    qn_tensor *h = qn_relu(qn_add(qn_matmul(x, p[0]), p[2]));
+    qn_tensor *loss = qn_cross_entropy(qn_add(qn_matmul(h, p[1]), p[3]), y);
+    if (qn_grad(loss, NULL, 4, p, g)) return NULL;
+    for (int i = 0; i < 4; i++) qn_assign(p[i], qn_sub(p[i], qn_mul(g[i], qn_like(g[i], 0.1))));
+    it.in[0] = x;
+    it.in[1] = y;
+    it.inputs = 2;
+    it.trains = true;
+    return loss;
+}
+
+static qn_tensor *gpt(const vs_case *c) {
+    const int64_t *d = c->d, shape[] = {d[5], d[1]};
+    qn_gpt_config config = {
+        .vocabulary = d[0], .context = d[1], .layers = d[2], .heads = d[3], .width = d[4]};
+    it.gpt = qn_gpt_new(it.qn, &config, 1);
+    qn_module *m = it.gpt ? qn_gpt_module(it.gpt) : NULL;
+    if (!m) return NULL;
+    qn_optimizer_options options = qn_optimizer_defaults(QN_ADAMW);
+    it.optimizer = qn_optimizer_new(it.qn, &options, qn_module_count(m), qn_module_parameters(m));
+    int32_t *ids = malloc((size_t)(d[5] * d[1] + 1) * sizeof *ids);
+    if (!ids) return NULL;
+    for (int64_t i = 0; i <= d[5] * d[1]; i++) ids[i] = (int32_t)(i * 7919 % d[0]);
+    it.in[0] = qn_from(it.qn, QN_I32, 2, shape, ids);
+    it.in[1] = qn_from(it.qn, QN_I32, 2, shape, ids + 1);
+    it.inputs = 2;
+    it.trains = true;
+    free(ids);
+    qn_tensor *loss = qn_gpt_loss(it.gpt, it.in[0], it.in[1]);
+    return qn_optimizer_step(it.optimizer, loss) ? NULL : loss;
+}
+
+static void build(const vs_case *c) {
+    const int64_t *d = c->d;
+    qn_tensor *x;
+    it.outputs = 1;
+    switch (c->kind) {
+    case VS_GEMM:
+    case VS_GEMM_PACKED:
+    case VS_GEMM_I8:
+    case VS_GEMM_BF16:
+        it.out[0] = product(c);
+        break;
+    case VS_NEG:
+        it.out[0] = qn_neg(input(c, 0, 1, d));
+        break;
+    case VS_EXP:
+        it.out[0] = qn_exp(input(c, 0, 1, d));
+        break;
+    case VS_TANH:
+        it.out[0] = qn_tanh(input(c, 0, 1, d));
+        break;
+    case VS_GELU:
+        it.out[0] = qn_gelu(input(c, 0, 1, d));
+        break;
+    case VS_GELU_TANH:
+        it.out[0] = qn_gelu_tanh(input(c, 0, 1, d));
+        break;
+    case VS_FMA:
+        x = qn_mul(input(c, 0, 1, d), input(c, 1, 1, d));
+        it.out[0] = qn_add(x, input(c, 2, 1, d));
+        break;
+    case VS_DISPATCH:
+        x = input(c, 0, 1, d);
+        it.out[0] = qn_add(x, x);
+        break;
+    case VS_SUM_ALL:
+        it.out[0] = qn_sum(input(c, 0, 2, d), QN_ALL, false);
+        break;
+    case VS_SUM_ROWS:
+        it.out[0] = qn_sum(input(c, 0, 2, d), 1, false);
+        break;
+    case VS_SUM_COLUMNS:
+        it.out[0] = qn_sum(input(c, 0, 2, d), 0, false);
+        break;
+    case VS_SOFTMAX:
+        it.out[0] = qn_softmax(input(c, 0, 2, d), -1);
+        break;
+    case VS_LAYER_NORM:
+        it.out[0] = qn_layer_norm(input(c, 0, 2, d), NULL, NULL, 1e-5);
+        break;
+    case VS_TRANSPOSE:
+        it.out[0] = qn_contiguous(qn_transpose(input(c, 0, 2, d), 0, 1));
+        break;
+    case VS_ATTENTION:
+    case VS_ATTENTION_CAUSAL:
+    case VS_ATTENTION_GRAD:
+    case VS_ATTENTION_CAUSAL_GRAD:
+        attention(c);
+        break;
+    case VS_MLP:
+        it.out[0] = mlp(c);
+        break;
+    case VS_GPT:
+        it.out[0] = gpt(c);
+        break;
+    default:
+        it.outputs = 0;
+        break;
+    }
+}
+
+static bool call_quern(void) {
+    for (int i = 0; i < it.outputs; i++) {
+        qn_release(it.out[i]);
+        it.out[i] = NULL;
+    }
+    if (qn_run(it.plan, it.in, it.out)) {
+        fprintf(stderr, "quern: %s\n", qn_error(it.qn));
+        return false;
+    }
+    free(it.host);
+    it.host = NULL;
+    if (it.trains && it.losses < LOSSES) qn_read(it.out[0], &it.loss[it.losses++], sizeof *it.loss);
+    return true;
+}
+
+static void forget(void) {
+    qn_plan_free(it.plan);
+    for (int i = 0; i < it.outputs; i++) qn_release(it.out[i]);
+    qn_optimizer_free(it.optimizer);
+    qn_gpt_free(it.gpt);
+    free(it.host);
+    it.plan = NULL;
+    it.optimizer = NULL;
+    it.gpt = NULL;
+    it.host = NULL;
+    memset(it.in, 0, sizeof it.in);
+    memset(it.out, 0, sizeof it.out);
+    it.inputs = it.outputs = it.losses = 0;
+    it.trains = false;
+}
+
+static const char *load_quern(const vs_case *c) {
+    static char why[256];
+    forget();
+    /* A context of its own for each case: all memory of the last one goes. */
+    qn_close(it.qn);
+    int threads = 0;
+    const char *text = getenv("QN_THREADS");
+    if (text) threads = atoi(text);
+    if (open_quern(threads, it.ref ? "ref" : "")) return "no context";
+    it.size = vs_output(c);
+    build(c);
+    if (!it.outputs) return "Quern has no such operation yet";
+    if (!it.out[0]) {
+        snprintf(why, sizeof why, "%s", qn_error(it.qn));
+        return why;
+    }
+    it.plan = qn_compile(it.qn, it.inputs, it.in, it.outputs, it.out);
+    if (!it.plan || (it.trains && !call_quern())) {
+        snprintf(why, sizeof why, "%s", qn_error(it.qn));
+        return why;
+    }
+    return NULL;
+}
+
+static double value_quern(int64_t i) {
+    if (it.trains) return i < it.losses ? (double)it.loss[i] : (double)NAN;
+    if (!it.host) {
+        size_t size = (size_t)it.size * 4;
+        bool whole = qn_dtype_of(it.out[0]) == QN_I32;
+        it.host = malloc(size);
+        if (!it.host || qn_read(it.out[0], it.host, size)) return (double)NAN;
+        for (int64_t j = 0; whole && j < it.size; j++) {
+            int32_t v;
+            memcpy(&v, &it.host[j], 4);
+            it.host[j] = (float)v;
+        }
+    }
+    return (double)it.host[i];
+}
+
+const vs_player vs_quern = {"quern", open_quern, load_quern, call_quern, value_quern};
