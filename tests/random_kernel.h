@@ -400,7 +400,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(17)) {
+    switch (below(18)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -449,6 +449,9 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         some_carried(k, c, a, b);
         sprintf(line, "carry %s %s %s", c, b, a);
         break;
+    case 16:
+        sprintf(line, "turn %s %s", a, b);
+        break;
     default:
         some_loop(k, c);
         sprintf(line, "stage a%d %s %s %s", (int)below(s->args), a, b, chance(50) ? c : "");
@@ -459,6 +462,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
 static inline void default_schedule(const kern *k, uint64_t seed, str *out) {
     static const kern_limits machine[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0},
                                           {32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0},
+                                          {64, 32, 1 << 10, 4 << 10, 0, 3, 0, 0},
                                           {16, 16, 32 << 10, 0, 0, 1, 0, 0}};
     kern_default_schedule(k, &machine[seed / 3 % COUNT_OF(machine)], out);
 }

@@ -329,6 +329,27 @@ static void matmul_with_register_tiles_agrees(void) {
         run((harness_case){.text = text, .dim = {k}, .plain = true, .seed = (uint64_t)k});
 }
 
+/* Registers written by rows and read across: every number of rows, several lanes and types. */
+static void registers_read_across_agree(void) {
+    static const char *const dtype[] = {"f32", "f64", "i32", "bf16"};
+    for (int d = 0; d < (is_cc ? 1 : 4); d++)
+        for (int lanes = 2; lanes <= 16; lanes *= 2)
+            for (int rows = 2; rows <= lanes; rows += is_cc ? 5 : 1) {
+                char text[800];
+                snprintf(text, sizeof text,
+                         "kernel \"across\" {\n arg a0 %s[%d] read\n arg a1 %s[%d] write\n"
+                         " reg t0 %s[%d]\n for o < 3 {\n def t0\n"
+                         " unroll i < %d {\n vec v < %d {\n"
+                         "  t0[%d*i + v] = a0[%d*i + v + %d*o]\n }\n }\n"
+                         " unroll c < %d {\n vec r < %d {\n"
+                         "  a1[%d*o + %d*c + r] = t0[%d*r + c]\n }\n }\n }\n}\n",
+                         dtype[d], 3 * rows * lanes, dtype[d], 3 * rows * lanes, dtype[d],
+                         rows * lanes, rows, lanes, lanes, 3 * lanes, lanes, lanes, rows,
+                         rows * lanes, rows, lanes);
+                run((harness_case){.text = text, .seed = (uint64_t)(rows + 17 * lanes)});
+            }
+}
+
 static void in_place_updates_agree(void) {
     run((harness_case){.text = "kernel \"scan\" {\n arg a0 i32[50] read write\n"
                                " for i < 49 {\n a0[i + 1] += a0[i]\n }\n}\n"});
@@ -473,6 +494,7 @@ static void every_test(void) {
     RUN(column_reductions_agree);
     RUN(softmax_shape_agrees);
     RUN(matmul_with_register_tiles_agrees);
+    RUN(registers_read_across_agree);
     RUN(in_place_updates_agree);
     RUN(tile_lives_begin_anew);
     RUN(roots_share_the_items);

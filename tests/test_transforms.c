@@ -642,6 +642,68 @@ static void carry_is_refused_where_blocks_would_see_a_difference(void) {
             "", "carry t0 k i", "sure to have a trip");
 }
 
+/* ---- turn ----------------------------------------------------------------------------------- */
+
+static void turn_copies_through_a_tile(void) {
+    BECOMES(grid, "turn i j",
+            "kernel \"grid\" {\n"
+            "  arg a0 f32[12] write\n"
+            "  arg a1 f32[12] read\n"
+            "  local t0 f32[12]\n"
+            "  def t0\n"
+            "  for i < 4 {\n"
+            "    for j < 3 {\n"
+            "      t0[3*i + j] = neg(a1[i + 4*j])\n"
+            "    }\n"
+            "  }\n"
+            "  for j_1 < 3 {\n"
+            "    for i_1 < 4 {\n"
+            "      a0[3*i_1 + j_1] = t0[3*i_1 + j_1]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void turn_keeps_copies_in_registers_and_edges(void) {
+    KEEPS(grid, "swap i j\nturn j i\nunroll j\nvec i\nunroll i_1\nvec j_1");
+    KEEPS(grid, "pad i 8\npad j 4\nsplit i 4 -> io ii\nturn ii j\nunroll ii\nvec j\n"
+                "unroll j_1\nvec ii_1");
+}
+
+static void turn_is_refused_for_more_than_a_copy(void) {
+    REFUSES(row_sum, "", "turn i k", "not all that the outer");
+    REFUSES(copy_10, "split i 4 -> o n", "turn o n", "depends on the outer");
+    REFUSES(grid, "vec j", "turn i j", "serial");
+    REFUSES("kernel \"sums\" {\n"
+            "  arg a0 f32[12] read write\n"
+            "  for i < 4 {\n"
+            "    for j < 3 {\n"
+            "      a0[3*i + j] += f32(1)\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "turn i j", "no plain copy");
+    REFUSES("kernel \"shift\" {\n"
+            "  arg a0 f32[16] read write\n"
+            "  for i < 4 {\n"
+            "    for j < 3 {\n"
+            "      a0[4*i + j] = a0[4*i + j + 1]\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "turn i j", "read what they store");
+    REFUSES("kernel \"last\" {\n"
+            "  arg a0 f32[8] write\n"
+            "  arg a1 f32[12] read\n"
+            "  for i < 4 {\n"
+            "    for j < 3 {\n"
+            "      a0[i + j] = a1[3*i + j]\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "turn i j", "same element of a0");
+}
+
 /* Loops that a tile's loop is spread over keep names of their own. */
 static void tile_finds_names_that_waiting_loops_have_not(void) {
     KEEPS("kernel \"names\" {\n"
@@ -792,6 +854,9 @@ int main(int argc, char **argv) {
     RUN(carry_keeps_register_tiles_and_blocks_of_columns);
     RUN(carry_is_refused_where_blocks_would_see_a_difference);
     RUN(tile_finds_names_that_waiting_loops_have_not);
+    RUN(turn_copies_through_a_tile);
+    RUN(turn_keeps_copies_in_registers_and_edges);
+    RUN(turn_is_refused_for_more_than_a_copy);
     RUN(stage_packs_what_loops_will_load);
     RUN(stage_fills_the_edge_with_zeros);
     RUN(stage_is_refused_for_other_loops_stores_and_tiles);

@@ -79,8 +79,9 @@ typedef struct llvm {
     ll_block here; /* the innermost level's block under way */
     ll_type t_void, t_ptr, t_i1, t_i8, t_i16, t_i32, t_i64, t_half, t_float, t_double;
     val args, vars, scratch; /* parameters */
-    ll_value zeros;          /* a constant of zeros to load from where a load is switched off */
-    bool bypasses;           /* some store goes past the caches */
+    ll_value zip[2]; /* constants: the lanes that llvm_zip takes of f32, first and second halves */
+    ll_value zeros;  /* a constant of zeros to load from where a load is switched off */
+    bool bypasses;   /* some store goes past the caches */
 
     llvm_level level[LLVM_LEVELS];
     int depth; /* the innermost level */
@@ -123,6 +124,7 @@ enum llvm_tag {
     TAG_CALL,
     TAG_NEG,
     TAG_SHUFFLE,
+    TAG_ZIP,
     TAG_SEAL,
     TAG_VAR
 };
@@ -154,8 +156,10 @@ val llvm_intrinsic(llvm *s, const char *name, int n, const val *x);
 val llvm_call(llvm *s, const char *name, int types, ll_type *type, int n, ll_value *arg, int level,
               bool vec); /* any intrinsic; not numbered, written at level */
 val llvm_shuffle(llvm *s, val x, int lanes, int first, int step); /* lanes first, first+step, ... */
-val llvm_lane(llvm *s, val x, int lane);                          /* x itself when it is a scalar */
-val llvm_gep(llvm *s, val pointer, int64_t size, val index);      /* pointer + size*index */
+/* Lanes of two vectors in turn, those of their first or second halves. */
+val llvm_zip(llvm *s, val x, val y, bool second);
+val llvm_lane(llvm *s, val x, int lane);                     /* x itself when it is a scalar */
+val llvm_gep(llvm *s, val pointer, int64_t size, val index); /* pointer + size*index */
 /* An address or index on its way into the loops up to `level`: what LLVM sees there is a plain
  * value and not a recurrence over all the loops around, whose strength reduction takes longer than
  * all of code generation; hoisting has done that work. */

@@ -276,8 +276,38 @@ static ll_type register_type(llvm *s, kmem m) {
     return s->tile[m].vec ? llvm_vector(s, t, s->tile[m].padded) : t;
 }
 
+/* Elements of different registers as one vector. Taking two registers' lanes in turn moves each
+ * element's place, the bits of its register's number and of its lane in a row, by one bit round, so
+ * that after as many rounds as a number has bits the two have changed places. Values that columns
+ * share are found again by their numbers. */
+static val column(llvm *s, kmem m, int number, int round) {
+    const llvm_tile *t = &s->tile[m];
+    val x = {.v = s->L->GetPoison(register_type(s, m)), .vec = true};
+    if (!round) return number < t->groups && t->group[number].v ? t->group[number] : x;
+    val low = column(s, m, number / 2, round - 1);
+    val high = column(s, m, number / 2 + (int)t->lanes / 2, round - 1);
+    if (low.v == x.v && high.v == x.v) return x;
+    if (low.v == x.v) low = high; /* no operand that is undefined */
+    if (high.v == x.v) high = low;
+    return llvm_zip(s, low, high, number % 2);
+}
+
+static bool is_column(llvm *s, kmem m, sym index, int *number) {
+    llvm_index x;
+    llvm_index_of(s, index, &x);
+    *number = (int)x.constant;
+    return s->tile[m].vec && x.stride == STRIDE_CONSTANT && x.step > 1;
+}
+
 static val load_register(llvm *s, const kern_expr *e, val valid) {
     int64_t group;
+    int number;
+    if (is_column(s, e->load.mem, e->load.index, &number)) {
+        int lanes = (int)s->tile[e->load.mem].lanes;
+        val x = column(s, e->load.mem, number, __builtin_ctz((unsigned)lanes));
+        if (s->lanes < lanes) x = llvm_shuffle(s, x, s->lanes, 0, 1);
+        return valid.v ? llvm_select(s, valid, x, llvm_constant(s, e->dtype, 0)) : x;
+    }
     llvm_tile *t = register_of(s, e->load.mem, e->load.index, &group);
     val x = t->group[group];
     if (!x.v) x = (val){.v = s->L->GetPoison(register_type(s, e->load.mem)), .vec = t->vec};

@@ -38,7 +38,10 @@ static uint8_t *used_expressions(llvm *s) {
 
 /* Registers hold the lanes of a VEC loop where an index of the tile uses its variable. */
 static void note_lanes(llvm *s, kmem m, sym index, sym var, int64_t width) {
-    if (kern_m(s->k, m)->scope == KERN_REG && sym_uses(s->syms, index, var))
+    int64_t step;
+    sym rest;
+    if (kern_m(s->k, m)->scope == KERN_REG && sym_split(s->syms, index, var, &step, &rest) &&
+        step == 1)
         s->tile[m].lanes = width;
 }
 

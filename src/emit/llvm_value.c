@@ -250,6 +250,49 @@ val llvm_shuffle(llvm *s, val x, int lanes, int first, int step) {
     return *n;
 }
 
+static ll_value zip_lanes(llvm *s, int lanes, bool second) {
+    ll_value from[KERN_LANES];
+    for (int i = 0; i < lanes; i++) {
+        int lane = i / 2 + (second ? lanes / 2 : 0) + (i % 2 ? lanes : 0);
+        from[i] = s->L->ConstInt(s->t_i32, (unsigned long long)lane, 1);
+    }
+    return s->L->ConstVector(from, (unsigned)lanes);
+}
+
+/* The lanes to take, from memory: of shuffles whose lanes it knows LLVM tries to make better ones,
+ * which for a network of 64 takes longer than all the rest of a kernel. */
+static ll_value zip_index(llvm *s, bool second) {
+    ll_type t = llvm_vector(s, s->t_i32, 16);
+    ll_value *g = &s->zip[second];
+    if (!*g) {
+        *g = s->L->AddGlobal(s->module, t, "zip");
+        s->L->SetInitializer(*g, zip_lanes(s, 16, second));
+        s->L->SetGlobalConstant(*g, 1);
+        s->L->SetLinkage(*g, LL_PRIVATE);
+        s->L->SetAlignment(*g, 64);
+    }
+    return s->L->BuildLoad2(s->b, t, *g, "");
+}
+
+val llvm_zip(llvm *s, val x, val y, bool second) {
+    int level = deeper(x, y), lanes = llvm_lanes_of(s, x);
+    val *n = llvm_number(s, TAG_ZIP, id(x.v), id(y.v), second, 0, level);
+    if (n->v) return *n;
+    n->vec = true;
+    llvm_at(s, level);
+    if (s->owner->avx512 && lanes == 16 && s->L->GetElementType(s->L->TypeOf(x.v)) == s->t_float) {
+        ll_value arg[3] = {x.v, NULL, y.v};
+        val *index = llvm_number(s, TAG_ZIP, 0, 0, second, 1, level);
+        if (!index->v) index->v = zip_index(s, second);
+        arg[1] = index->v;
+        val made = llvm_call(s, "llvm.x86.avx512.vpermi2var.ps.512", 0, NULL, 3, arg, level, true);
+        *llvm_number(s, TAG_ZIP, id(x.v), id(y.v), second, 0, level) = made;
+        return made;
+    }
+    n->v = s->L->BuildShuffleVector(s->b, x.v, y.v, zip_lanes(s, lanes, second), "");
+    return *n;
+}
+
 val llvm_lane(llvm *s, val x, int lane) {
     if (!x.vec) return x;
     llvm_at(s, x.level);

@@ -358,9 +358,18 @@ static bool prove(proof *p, sym t, int first_fact) {
 
 bool kern_prove(const kern *k, kstmt at, sym target, int facts, const sym *fact) {
     proof p = {.k = k, .at = at, .facts = facts, .fact = fact, .budget = ATTEMPTS};
-    for (kstmt loop = at; loop && loop != k->root; loop = kern_s(k, loop)->parent)
-        if (kern_s(k, loop)->kind == KS_LOOP && sym_hi(k->syms, kern_s(k, loop)->l.extent) <= 0)
-            return true;
+    sym known[KERN_FACTS];
+    if (p.facts > KERN_FACTS) p.facts = KERN_FACTS;
+    for (int i = 0; i < p.facts; i++) known[i] = fact[i];
+    for (kstmt loop = at; loop && loop != k->root; loop = kern_s(k, loop)->parent) {
+        const kern_stmt *l = kern_s(k, loop);
+        if (l->kind != KS_LOOP) continue;
+        int64_t most = sym_hi(k->syms, l->l.extent);
+        if (most <= 0) return true;
+        bool once = most == 1 && sym_lo(k->syms, l->l.extent) < 1; /* and no variable tells */
+        if (once && p.facts < KERN_FACTS) known[p.facts++] = sym_sub(k->syms, l->l.extent, SYM_ONE);
+    }
+    p.fact = known;
     bool proven = prove(&p, target, 0);
     return !sym_overflowed(k->syms) && proven; /* what left 64 bits on the way proves nothing */
 }

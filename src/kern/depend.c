@@ -308,16 +308,23 @@ bool kern_roots_apart(kern *k, str *why) {
 /* ---- registers ------------------------------------------------------------------------------ */
 
 /* Does the index, with the UNROLL variables around `at` as constants, become constant + VEC
- * variable (lanes: their count) or a constant (lanes 0)? */
-static bool register_index(const kern *k, kstmt at, sym index, int64_t *lanes) {
+ * variable (lanes: their count) or a constant (lanes 0)? Or, of a load, lanes * VEC variable + a
+ * constant below lanes: one element of each register? */
+static bool register_index(const kern *k, kstmt at, sym index, bool load, int64_t *lanes) {
     sym_store *s = k->syms;
-    int64_t c, gcd_ok = 1;
+    int64_t c, gcd_ok = 1, across = 1;
     *lanes = 0;
     for (kstmt p = at; p && p != k->root; p = kern_s(k, p)->parent) {
         const kern_stmt *l = kern_s(k, p);
         if (l->kind != KS_LOOP || l->loop != KERN_VEC || !sym_uses(s, index, l->l.var)) continue;
-        if (!sym_split(s, index, l->l.var, &c, &index) || c != 1) return false;
+        if (!sym_split(s, index, l->l.var, &across, &index)) return false;
         *lanes = sym_hi(s, l->l.extent);
+    }
+    if (across != 1) { /* the registers' lanes and number are powers of two, at most as many */
+        if (!load || *lanes < 2 || across < 2 || across > KERN_LANES || (across & (across - 1)))
+            return false;
+        if (*lanes > across || sym_lo(s, index) < 0 || sym_hi(s, index) >= across) return false;
+        *lanes = across;
     }
     for (kstmt p = at; p && p != k->root; p = kern_s(k, p)->parent) {
         const kern_stmt *l = kern_s(k, p);
@@ -326,6 +333,7 @@ static bool register_index(const kern *k, kstmt at, sym index, int64_t *lanes) {
         if (*lanes && c % *lanes != 0) gcd_ok = 0;
     }
     if (!sym_is_const(s, index, &c)) return false;
+    if (across != 1) return true;
     return gcd_ok && (*lanes == 0 || c % *lanes == 0);
 }
 
@@ -343,7 +351,7 @@ int64_t kern_register_lanes(kern *k, kmem tile, str *why) {
         return no_register(why, number, "has no constant size");
     for (uint32_t i = 0; i < n; i++) {
         if (t[i].mem != tile) continue;
-        if (t[i].dyn || !register_index(k, t[i].at, t[i].index, &lanes))
+        if (t[i].dyn || !register_index(k, t[i].at, t[i].index, t[i].load, &lanes))
             return no_register(why, number, "has an index that is no register of it");
         if (common >= 0 && lanes != common)
             return no_register(why, number, "is used by different numbers of lanes");

@@ -43,7 +43,9 @@
  *
  * A REG tile lives in registers: with UNROLL variables as constants every access's index is a
  * constant, or every access's index is constant + VEC variable, the lane count is one and the same
- * and the constant is a multiple of it (then each such vector is a register).
+ * and the constant is a multiple of it (then each such vector is a register). A load may also read
+ * across registers of 2^n lanes, at most as many of them: index lanes*VEC variable + constant below
+ * lanes.
  *
  * Work groups. On a device that has them an item is run by a group of members, numbered from 0.
  * THREAD loops directly inside each other are one nest: the outer one does nothing but the inner
@@ -391,6 +393,7 @@ bool kern_tile_out(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_multi_step(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_fold(kern *k, kstmt loop, str *why);
 bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why);
+bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
 bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, kern_scope scope, str *why);
 int64_t kern_most_trips(const kern *k, kstmt loop); /* upper bound of the extent, INT64_MAX: none */
 /* A size for what every trip of the loop has its own of: the extent if it is known at launch, else

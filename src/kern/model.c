@@ -19,6 +19,8 @@
 
 #include "kern/model.h"
 
+enum { MOST_COPIES = 40 }; /* of a statement, by unrolling */
+
 bool model_apply(model *m, const char *fmt, ...) {
     char line[256];
     va_list ap;
@@ -416,6 +418,18 @@ static bool serial_inside(const model *m, kstmt s) {
     return false;
 }
 
+/* Most copies that unrolling has made of a statement below s. */
+static int64_t copies(const model *m, kstmt s) {
+    int64_t most = 1;
+    for (kstmt c = model_at(m, s)->first; c; c = model_at(m, c)->next) {
+        if (model_at(m, c)->kind != KS_LOOP) continue;
+        int64_t n = copies(m, c);
+        if (model_at(m, c)->loop == KERN_UNROLL) n *= model_trips(m, c);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
 /* Bind the loops that were named for it, and innermost loops over a packed or widened tile. */
 static void bind_named(model *m) {
     for (int pass = 0; pass < 2; pass++)
@@ -428,7 +442,7 @@ static void bind_named(model *m) {
             if (!pass && (name[0] == 'v' || ends_with(name, "_e"))) {
                 if (n >= 1 && n <= m->lanes) model_apply(m, "vec %s", name);
             } else if (pass && name[0] == 'u' && !ends_with(name, "_e") && n <= 32 &&
-                       !serial_inside(m, s)) {
+                       !serial_inside(m, s) && n * copies(m, s) <= MOST_COPIES) {
                 model_apply(m, "unroll %s", name);
             }
         }

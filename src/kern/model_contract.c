@@ -9,7 +9,7 @@
  *                   panel of columns stay in the second-level cache while all are used
  *   rq900, cq900    tiles of rows inside, so that a panel of columns serves all rows of the block;
  *                   tiles of columns around them
- *   ic900           blocks of rows that fit in half of the second-level cache
+ *   ic900           blocks of rows that fit in most of the second-level cache
  *   ko              the blocks of the sum
  *   rp900, cp900    parts for threads: the grid is chosen by the number of threads, which decides
  *                   who computes an element, never how
@@ -22,8 +22,7 @@
 #include "kern/model.h"
 
 enum {
-    BLOCK_DEPTH = 640,  /* elements of the sum in one block, about */
-    WHOLE_DEPTH = 1024, /* up to here the sum is one block */
+    BLOCK_ROWS = 384,   /* of a block, about; how deep it is follows from the cache */
     FAR = 2048,         /* bytes: rows this far apart have pages of their own */
     PACK_STRIDE = 1024, /* bytes: rows this far apart (or multiples) collide in the first cache */
     PANEL_RATE = 15,    /* bytes a cycle that reach the registers from the second-level cache */
@@ -217,6 +216,11 @@ static void choose_tile(plan *p) {
         }
 }
 
+/* Bytes that a block of rows may take of the second-level cache. */
+static int64_t second_level(const model *m) {
+    return (m->limits->l2 ? m->limits->l2 : 256 << 10) * 3 / 4;
+}
+
 /* Columns are packed where they are no vectors, or used often enough. Then the depth of a block:
  * deep sums in blocks; where rows are so few that the columns' operand only streams by, in slices
  * of few of its rows, which are contiguous, and not column by column across its pages. */
@@ -228,8 +232,11 @@ static void choose_columns(plan *p, const char *columns, bool divisible) {
     p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least;
     p->block = p->depth;
     if (!divisible) return;
-    if (p->depth > WHOLE_DEPTH)
-        p->block = (tiles_of(p->depth, tiles_of(p->depth, BLOCK_DEPTH)) + 15) / 16 * 16;
+    int64_t room = second_level(p->m), whole = room / (BLOCK_ROWS * p->size) / 16 * 16;
+    if (whole < 16) whole = 16;
+    bool fits = p->rows * p->depth * p->size <= room && p->depth <= 3 * whole;
+    if (p->depth > whole + whole / 2 && !fits)
+        p->block = (tiles_of(p->depth, tiles_of(p->depth, whole)) + 15) / 16 * 16;
     if (uses == 1 && !p->pack_columns && down * p->size >= FAR && p->depth > SLICE)
         p->block = SLICE;
     if (p->block > p->depth) p->block = p->depth;
@@ -254,11 +261,11 @@ static void choose_parts(plan *p) {
         if (p->pack_columns) time += columns;
         if (time < best * 0.999) best = time, p->row_parts = r, p->parts = c;
     }
-    int64_t row = p->block * p->size, l2 = m->limits->l2 ? m->limits->l2 : 256 << 10;
+    int64_t row = p->block * p->size;
     int64_t most = MOST_COLUMNS / (row * nr) + 1, each = tiles_of(ct, p->parts);
     if (each > most) p->parts *= tiles_of(each, most);
     rt = tiles_of(rt, p->row_parts);
-    most = l2 * 5 / 8 / (row * p->mr) + 1;
+    most = second_level(m) / (row * p->mr) + 1;
     p->row_block = tiles_of(rt, tiles_of(rt, most));
 }
 
@@ -303,9 +310,33 @@ static bool build_loops(plan *p, const char *rows, const char *columns) {
     return true;
 }
 
+/* A copy whose source is contiguous along the sum, its target along the innermost loop: vectors of
+ * the sum for each of the inner loop's trips are turned in registers. */
+static void copy_across(model *m, const model_chain *c, int deep) {
+    int id = m->next++;
+    char inner[40], row[40], column[40];
+    const char *outer = c->name[c->n - 1];
+    int64_t exact;
+    kstmt sum = model_find(m, c->name[deep]);
+    bool whole =
+        sym_is_const(m->k->syms, model_at(m, sum)->l.extent, &exact) && exact % m->lanes == 0;
+    snprintf(inner, sizeof inner, "v%d", id);
+    if (!model_apply(m, "split %s %d -> x%d %s", c->name[deep], m->lanes, id, inner)) return;
+    for (int i = deep + 1; i < c->n; i++) model_apply(m, "swap %s %s", inner, c->name[i]);
+    if (whole && model_trips(m, model_find(m, outer)) <= m->lanes &&
+        model_apply(m, "turn %s %s", outer, inner)) {
+        kstmt back = model_at(m, model_find(m, outer))->next;
+        snprintf(column, sizeof column, "%s", model_name(m, back));
+        snprintf(row, sizeof row, "%s", model_name(m, model_at(m, back)->first));
+        model_apply(m, "vec %s", row);
+        model_apply(m, "unroll %s", column);
+    }
+    model_apply(m, "vec %s", inner);
+    model_apply(m, "unroll %s", outer);
+}
+
 /* Stage an operand at a loop, by those of the listed loops that move it; the copy as vectors along
- * the source's contiguous direction: that of the last loop, or of the sum, where whole lines are
- * loaded and their elements scattered over the tile. */
+ * the source's contiguous direction: that of the last loop, or of the sum. */
 static void pack(plan *p, const operand *o, const char *where, int n, const char *const *name) {
     model *m = p->m;
     char loops[200] = "";
@@ -329,12 +360,7 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     if (!def) return;
     model_chain c = model_chain_of(m, model_at(m, def)->next);
     if (along && last[0] == 'u') model_apply(m, "vec %s", c.name[c.n - 1]);
-    if (!across || c.n != count) return;
-    int id = m->next++;
-    char inner[40];
-    snprintf(inner, sizeof inner, "v%d", id);
-    if (!model_apply(m, "split %s %d -> x%d %s", c.name[deep], m->lanes, id, inner)) return;
-    for (int i = deep + 1; i < count; i++) model_apply(m, "swap %s %s", inner, c.name[i]);
+    if (across && c.n == count) copy_across(m, &c, deep);
 }
 
 static void pack_both(plan *p) {

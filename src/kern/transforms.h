@@ -34,6 +34,8 @@ X(fold, "l", transform_fold,
   "first, in halves, so that members of a group can share the work")
 X(carry, "mll", transform_carry,
   "carry t0 k i: k's blocks of a sum outside of i, t0's partial sums wait in a tile of memory")
+X(turn, "ll", transform_turn,
+  "turn i j: what the two loops copy goes through a tile, to be stored the other way round")
 X(stage, "mlLs", transform_stage,
   "stage a0 i j k: at the top of i's body copy what j and k will load from a0 into a tile indexed "
   "by (j, k)")
