@@ -2,7 +2,7 @@
  *
  *     load WORD d0 .. d6      ok, or: no REASON
  *     check I J ...           ok VALUE VALUE ...
- *     time REPS               ok WALL CPU     seconds for one call, after REPS/10 + 1 unmeasured
+ *     time REPS               ok WALL CPU     seconds for one call; many are warmed up for
  * The first line a player writes is "ok" or "no REASON" for itself. CPU is the time of all its
  * threads. Whatever a library prints goes to the standard error; the pipe is kept apart. */
 #include "versus.h"
@@ -83,7 +83,7 @@ static void do_check(FILE *out, const vs_player *p, char *line) {
 }
 
 static void do_time(FILE *out, const vs_player *p, const char *line) {
-    int reps = atoi(line + 5), warm = reps / 10 + 1;
+    int reps = atoi(line + 5), warm = reps > 1 ? reps / 10 + 1 : 0;
     bool ok = true;
     for (int i = 0; ok && i < warm; i++) ok = p->call();
     double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);

@@ -95,6 +95,22 @@ static void add_result(family *f, const vs_result *r) {
     }
 }
 
+static int by_case(const void *a, const void *b) {
+    const vs_result *x = *(const vs_result *const *)a, *y = *(const vs_result *const *)b;
+    return (x->ratio > y->ratio) - (x->ratio < y->ratio);
+}
+
+static void show_worst(int n, const vs_result *r) {
+    enum { ALL = 1024, SHOWN = 12 };
+    const vs_result *at[ALL];
+    int count = 0;
+    for (int i = 0; i < n && count < ALL; i++)
+        if (r[i].ratio > 0) at[count++] = &r[i];
+    qsort(at, (size_t)count, sizeof *at, by_case);
+    if (count) printf("\nworst cases\n");
+    for (int i = 0; i < count && i < SHOWN; i++) vs_report(at[i]);
+}
+
 void vs_summary(int n, const vs_result *r) {
     family f[64];
     int count = 0;
@@ -121,4 +137,5 @@ void vs_summary(int n, const vs_result *r) {
         if (f[k].missing) printf("  %d not there", f[k].missing);
         printf("\n");
     }
+    show_worst(n, r);
 }
