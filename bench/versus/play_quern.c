@@ -28,9 +28,15 @@ static struct {
     int64_t size;
 } it;
 
+/* QN_DEBUG works here, too: `peers --serve quern 1`, and a case as client.c writes it. */
+static void log_line(void *user, const char *line) {
+    (void)user;
+    fprintf(stderr, "%s\n", line);
+}
+
 static const char *open_quern(int threads, const char *variant) {
     it.ref = !strcmp(variant, "ref");
-    qn_options options = {.threads = threads, .device = it.ref ? "ref" : NULL};
+    qn_options options = {.threads = threads, .device = it.ref ? "ref" : NULL, .log = log_line};
     it.qn = qn_open(&options);
     return it.qn ? NULL : "no context";
 }
