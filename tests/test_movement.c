@@ -277,6 +277,37 @@ static void chains_of_up_to_six_moves(void) {
 }
 
 /* Two views of one array that differ meet in one kernel. */
+/* y[j,i] = x[i,j] + z[j,i] over sizes from which a transposition goes through a tile, and some that
+ * its blocks do not divide. */
+static void transpose(qn_ctx *qn, int64_t rows, int64_t columns) {
+    size_t n = (size_t)(rows * columns), bytes = n * sizeof(float);
+    float *x = malloc(bytes), *z = malloc(bytes), *y = calloc(n, sizeof *y);
+    for (size_t i = 0; i < n; i++) x[i] = (float)i, z[i] = (float)(i % 3);
+    qn_tensor *tx = qn_from(qn, QN_F32, 2, (int64_t[]){rows, columns}, x);
+    qn_tensor *tz = qn_from(qn, QN_F32, 2, (int64_t[]){columns, rows}, z);
+    qn_tensor *ty = qn_add(qn_permute(tx, 2, (int[]){1, 0}), tz);
+    CHECK_INT(qn_read(ty, y, bytes), QN_OK);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++)
+            wrong += y[j * rows + i] != x[i * columns + j] + z[j * rows + i];
+    CHECK_INT(wrong, 0);
+    free(x);
+    free(y);
+    free(z);
+}
+
+static void large_transpositions_go_through_a_tile(void) {
+    static const int64_t size[][2] = {{256, 512},  {1040, 272}, {300, 1100}, {1031, 259},
+                                      {2048, 17},  {17, 2048},  {1200, 16},  {2000, 2000},
+                                      {4099, 257}, {48, 1792}};
+    for (size_t i = 0; i < COUNT_OF(size) && cpu; i++) {
+        qn_scope s = qn_scope_begin(cpu);
+        transpose(cpu, size[i][0], size[i][1]);
+        qn_scope_end(cpu, s);
+    }
+}
+
 static void two_views_of_one_array_meet(void) {
     program p;
     seed = 6;
@@ -381,6 +412,7 @@ int main(int argc, char **argv) {
     RUN(every_two_moves_before_a_kernel);
     RUN(every_two_moves_between_two_reductions);
     RUN(chains_of_up_to_six_moves);
+    RUN(large_transpositions_go_through_a_tile);
     RUN(two_views_of_one_array_meet);
     RUN(a_padded_view_permutes_and_pads_again);
     RUN(a_reshape_splits_across_padded_axes);

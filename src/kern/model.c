@@ -274,6 +274,11 @@ static int most_contiguous(model *m, const model_chain *c) {
 static void elementwise(model *m, kstmt loop) {
     model_chain c = model_chain_of(m, loop);
     model_merge_in_step(m, &c);
+    if (model_crossed(m, &c)) {
+        widen_root(m, &c, 0);
+        parallel(m, c.name[0]);
+        return;
+    }
     model_chain_inward(m, &c, most_contiguous(m, &c));
     char inner[40], o[24];
     memcpy(inner, c.name[c.n - 1], sizeof inner);

@@ -53,6 +53,13 @@ bool model_is_arg(const model *m, const kern_touch *t);
 bool model_in_step(model *m, kstmt outer, kstmt inner);
 void model_merge_in_step(model *m, model_chain *c);
 
+/* ---- model_move.c ---------------------------------------------------------------------------- */
+
+/* Cut the two innermost loops of a chain that reads along one loop and writes along another into
+ * blocks, and vectorise them; what is left in the chain are the loops over blocks. false: it does
+ * not, and nothing has been cut. */
+bool model_crossed(model *m, model_chain *c);
+
 /* ---- model_contract.c ------------------------------------------------------------------------ */
 
 /* Schedule a contraction; false where the loop is none. */
