@@ -3,12 +3,16 @@
 X(DEBUG, "debug", TEXT, "",
   "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s search, "
   "c source, x timings, e devices")
-X(DEVICE, "device", TEXT, "cpu", "the device contexts open by default: cpu, ref or null")
+X(DEVICE, "device", TEXT, "cpu", "the device contexts open by default: cpu, opencl, ref or null")
 X(THREADS, "threads", NUMBER, "0",
   "threads of the CPU device; 0: the processors this process may use")
 X(CPU, "cpu", TEXT, "",
   "how CPU kernels are compiled: llvm, cc, or empty for the first that works")
 X(CC, "cc", TEXT, "cc", "the C compiler used by QN_CPU=cc")
+X(OPENCL, "opencl", TEXT, "",
+  "which OpenCL device, platform:device by number; empty: the first GPU, else what there is")
+X(OPENCL_LIBRARY, "opencl_library", TEXT, "libOpenCL.so.1",
+  "the OpenCL library that is loaded at run time")
 X(CACHE, "cache", TEXT, "",
   "folder of compiled objects; empty: nothing is kept on disk")
 X(SCHEDULE, "schedule", NUMBER, "1",

@@ -1,6 +1,6 @@
 /* dev.h - where kernels run: a device is one file exporting one table.
  *
- * There are two kinds of device. A compiling one (cpu, null) takes scheduled kernel trees, makes a
+ * There are two kinds of device. A compiling one (cpu, opencl, null) takes scheduled kernel trees, makes a
  * program of each, and launches programs on memories. An unfused one (ref) takes nodes of the graph
  * one by one, in dependency order, all sizes being numbers; it has `eval` and no `compile`. Both
  * give memory and move data in and out.
@@ -82,7 +82,7 @@ typedef struct dev_table {
     void (*compile_many)(void *state, int n, kern *const *k, dev_program **out);
     void (*unload)(void *state, dev_program *p);
     /* Run the program once for each set. What a set writes overlaps no other slice of the
-     * launch. Results are there when it returns. */
+     * launch. Results are there when it returns; without host_memory, at the next copy out. */
     qn_code (*launch)(void *state, dev_program *p, int sets, const dev_set *set);
     qn_code (*eval)(void *state, const dev_node *node); /* unfused devices only */
 
@@ -92,7 +92,7 @@ typedef struct dev_table {
     qn_code (*copy_out)(void *state, const void *memory, size_t offset, void *to, size_t size);
 } dev_table;
 
-extern const dev_table dev_cpu, dev_ref, dev_null;
+extern const dev_table dev_cpu, dev_opencl, dev_ref, dev_null;
 
 /* ---- ref.c: views for unfused devices -------------------------------------------------------- */
 

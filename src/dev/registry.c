@@ -4,7 +4,7 @@
  * it was asked for. */
 #include "dev/dev.h"
 
-static const dev_table *const built_in[] = {&dev_cpu, &dev_ref, &dev_null};
+static const dev_table *const built_in[] = {&dev_cpu, &dev_opencl, &dev_ref, &dev_null};
 
 const dev_table *dev_at(int i) {
     return i >= 0 && i < (int)COUNT_OF(built_in) ? built_in[i] : NULL;

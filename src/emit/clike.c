@@ -1,4 +1,5 @@
-/* clike.c - a kernel's tree as C99, to be compiled by any C compiler or kept as a file.
+/* clike.c - a kernel's tree as C99, to be compiled by any C compiler or kept as a file, or as another
+ * language of C's kind (clike_group.c).
  *
  * The text says what the tree says: loops are loops (unrolled ones, too: compilers judge better how
  * far), arguments are restricted pointers, LOCAL tiles lie in the scratch that the caller gives,
@@ -13,7 +14,7 @@
 
 enum { DEEPEST = 6 }; /* nesting of one expression */
 
-static void line(clike *c) {
+void clike_line(clike *c) {
     for (int i = 0; i < c->indent; i++) str_add(c->out, "    ");
 }
 
@@ -46,7 +47,7 @@ static void print_expr(clike *c, kexpr e);
 static void print_place(clike *c, kmem m, sym index, kexpr dyn) {
     print_memory(c, m);
     str_add(c->out, "[");
-    clike_sym(c, index);
+    clike_sym(c, c->home ? clike_place(c, m, index) : index);
     if (dyn) {
         str_add(c->out, " + ");
         print_expr(c, dyn);
@@ -144,7 +145,7 @@ static void print_shared(clike *c, int n, const kexpr *root) {
         kern_expr x = *kern_e(c->k, e);
         bool plain = x.kind == KE_CONST || (x.kind == KE_LOAD && !x.load.mem);
         if (plain || (c->uses[e] < 2 && height < DEEPEST)) continue;
-        line(c);
+        clike_line(c);
         str_addf(c->out, "const %s x%u = ", clike_type(x.dtype), c->names + 1);
         print_node(c, e);
         str_add(c->out, ";\n");
@@ -156,16 +157,16 @@ static void print_shared(clike *c, int n, const kexpr *root) {
 
 static void open_lanes(clike *c) {
     const char *name = sym_name(c->syms, c->lane_var);
-    line(c);
+    clike_line(c);
     str_addf(c->out, "for (int64_t %s_ = 0; %s_ < ", name, name);
     clike_sym(c, c->lane_extent);
     str_addf(c->out, "; %s_++) {\n", name);
     c->indent++;
 }
 
-static void close_block(clike *c) {
+void clike_close_block(clike *c) {
     c->indent--;
-    line(c);
+    clike_line(c);
     str_add(c->out, "}\n");
 }
 
@@ -188,7 +189,7 @@ static void combined(clike *c, const kern_stmt *t, kexpr *result) {
 
 static void print_old(clike *c, const kern_stmt *t, int i) {
     const kern_memory *mem = kern_m(c->k, t->store.mem[i]);
-    line(c);
+    clike_line(c);
     str_addf(c->out, "const %s o%d = ", clike_type(mem->dtype), i);
     str_add(c->out, mem->scope == KERN_REG ? "(" : clike_load(c, mem->dtype));
     print_place(c, t->store.mem[i], t->store.index, t->store.dyn);
@@ -200,7 +201,7 @@ static void print_update(clike *c, const kern_stmt *t, const kexpr *result) {
     print_shared(c, t->n, result);
     for (int i = 0; i < t->n; i++) {
         const kern_memory *mem = kern_m(c->k, t->store.mem[i]);
-        line(c);
+        clike_line(c);
         print_place(c, t->store.mem[i], t->store.index, t->store.dyn);
         str_add(c->out, " = ");
         bool convert = mem->scope != KERN_REG && (mem->dtype == QN_F16 || mem->dtype == QN_BF16);
@@ -217,22 +218,23 @@ static void write_store(clike *c, const kern_stmt *t) {
     if (c->lane_var && c->lanes_inside) {
         open_lanes(c);
     } else {
-        line(c);
+        clike_line(c);
         str_add(c->out, "{\n");
         c->indent++;
     }
     print_shared(c, 2, early);
-    bool sure = t->store.valid == SYM_TRUE && !t->store.guard;
-    if (!sure) {
-        line(c);
-        str_add(c->out, "if (");
+    bool always = t->store.valid == SYM_TRUE && !t->store.guard, first = clike_first_only(c, t);
+    if (!always || first) {
+        clike_line(c);
+        str_add(c->out, first ? "if (member == 0" : "if (");
+        if (first && !always) str_add(c->out, " && ");
         print_condition(c, t->store.valid, t->store.guard);
         str_add(c->out, ") {\n");
         c->indent++;
     }
     print_update(c, t, result);
-    if (!sure) close_block(c);
-    close_block(c);
+    if (!always || first) clike_close_block(c);
+    clike_close_block(c);
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------- */
@@ -242,33 +244,39 @@ static void write_define(clike *c, kmem m, kexpr value) {
     int number = kern_tile_number(c->k, m);
     bool reg = mem->scope == KERN_REG;
     const char *type = reg ? clike_type(mem->dtype) : clike_memory_type(mem->dtype);
-    line(c);
-    if (reg)
+    if (c->home) {
+        clike_define_home(c, m);
+    } else if (reg) {
+        clike_line(c);
         str_addf(c->out, "%s t%d[%lld];\n", type, number,
                  (long long)(sym_hi(c->syms, mem->size) > 0 ? sym_hi(c->syms, mem->size) : 1));
-    else
+    } else {
+        clike_line(c);
         str_addf(c->out, "%s *restrict t%d = (%s *)((char *)scratch + %lld);\n", type, number, type,
                  (long long)c->launch.offset[m]);
+    }
     if (!value) return;
     begin_statement(c);
-    line(c);
+    clike_line(c);
     str_add(c->out, "{\n");
     c->indent++;
     print_shared(c, 1, &value);
-    line(c);
+    clike_line(c);
     str_addf(c->out, "const %s v = %s", type, reg ? "(" : clike_store(c, mem->dtype));
     print_expr(c, value);
     str_add(c->out, ");\n");
-    line(c);
-    str_add(c->out, "for (int64_t e = 0; e < ");
-    clike_sym(c, mem->size);
-    str_addf(c->out, "; e++) t%d[e] = v;\n", number);
-    close_block(c);
+    clike_line(c);
+    bool together = c->home && c->home[m].place == KERN_SHARED;
+    str_add(c->out, together ? "for (int64_t e = member; e < " : "for (int64_t e = 0; e < ");
+    if (c->home && c->home[m].place == KERN_DEALT)
+        str_addf(c->out, "%lld", (long long)c->home[m].each);
+    else
+        clike_sym(c, mem->size);
+    str_addf(c->out, "; e += %lld) t%d[e] = v;\n", (long long)(together ? c->members : 1), number);
+    clike_close_block(c);
 }
 
 /* ---- loops ---------------------------------------------------------------------------------- */
-
-static void write_block(clike *c, kstmt parent);
 
 static bool holds_loop(const clike *c, kstmt loop) {
     for (kstmt i = kern_s(c->k, loop)->first; i; i = kern_s(c->k, i)->next)
@@ -282,36 +290,43 @@ static void write_lanes(clike *c, kstmt loop) {
     c->lane_extent = t->l.extent;
     c->lanes_inside = holds_loop(c, loop);
     if (!c->lanes_inside) open_lanes(c);
-    write_block(c, loop);
-    if (!c->lanes_inside) close_block(c);
+    clike_block(c, loop);
+    if (!c->lanes_inside) clike_close_block(c);
     c->lane_var = SYM_ZERO;
 }
 
-static void write_loop(clike *c, kstmt loop) {
+void clike_loop(clike *c, kstmt loop) {
     kern_stmt t = *kern_s(c->k, loop);
-    if (t.loop == KERN_VEC) {
+    if (t.loop == KERN_VEC && !c->dialect->groups) {
         write_lanes(c, loop);
         return;
     }
+    if (t.loop == KERN_THREAD && c->dialect->groups) {
+        clike_nest(c, loop);
+        return;
+    }
+    if (t.loop == KERN_UNROLL) str_add(c->out, c->dialect->unroll);
     const char *name = sym_name(c->syms, t.l.var);
-    line(c);
+    clike_line(c);
     str_addf(c->out, "for (int64_t %s_ = 0; %s_ < ", name, name);
     clike_sym(c, t.l.extent);
     str_addf(c->out, "; %s_++) {\n", name);
     c->indent++;
-    write_block(c, loop);
-    close_block(c);
+    clike_block(c, loop);
+    clike_close_block(c);
 }
 
-static void write_block(clike *c, kstmt parent) {
+void clike_block(clike *c, kstmt parent) {
     for (kstmt i = kern_s(c->k, parent)->first; i; i = kern_s(c->k, i)->next) {
         kern_stmt t = *kern_s(c->k, i);
         if (t.kind == KS_LOOP)
-            write_loop(c, i);
+            clike_loop(c, i);
         else if (t.kind == KS_DEF)
             write_define(c, t.def.mem, t.def.value);
         else if (t.kind == KS_STORE)
             write_store(c, &t);
+        else if (c->dialect->groups)
+            clike_line(c), str_addf(c->out, "%s\n", c->dialect->barrier);
     }
 }
 
@@ -332,7 +347,7 @@ static void write_root(clike *c, kstmt root, sym offset, sym trips) {
     clike_sym(c, sym_add(c->syms, offset, trips));
     str_add(c->out, ";\n");
     c->indent = 2;
-    line(c);
+    clike_line(c);
     if (t.loop == KERN_PAR) {
         const char *name = sym_name(c->syms, t.l.var);
         str_addf(c->out,
@@ -340,13 +355,13 @@ static void write_root(clike *c, kstmt root, sym offset, sym trips) {
                  "%s_ < least(end, past) - first; %s_++) {\n",
                  name, name, name);
         c->indent++;
-        write_block(c, root);
-        close_block(c);
+        clike_block(c, root);
+        clike_close_block(c);
     } else {
         str_add(c->out, "if (begin <= first && past <= end) {\n");
         c->indent++;
-        write_loop(c, root);
-        close_block(c);
+        clike_loop(c, root);
+        clike_close_block(c);
     }
     c->indent = 1;
     str_add(c->out, "    }\n");
@@ -365,7 +380,7 @@ static void write_kernel(clike *c) {
     }
     c->indent = 1;
     sym offset = SYM_ZERO;
-    if (!c->launch.parallel) write_block(c, c->k->root);
+    if (!c->launch.parallel) clike_block(c, c->k->root);
     for (kstmt i = kern_s(c->k, c->k->root)->first; i && c->launch.parallel;
          i = kern_s(c->k, i)->next) {
         const kern_stmt *t = kern_s(c->k, i);
@@ -376,22 +391,6 @@ static void write_kernel(clike *c) {
     str_add(c->out, "    (void)args, (void)vars, (void)scratch, (void)begin, (void)end;\n}\n");
 }
 
-static const char header_text[] = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n\n";
-
-static void write_unit(clike *c, str *out) {
-    emit_launch_of(c->k, &c->arena, &c->launch);
-    clike_need_quotient(c);
-    write_kernel(c);
-    str_add(out, "/* kernel ");
-    for (const char *p = c->k->name; *p; p++)
-        if (*p != '*') str_addn(out, p, 1);
-    str_add(out, " */\n");
-    str_add(out, header_text);
-    str_addn(out, c->helpers.s, c->helpers.len);
-    str_add(out, "\n");
-    str_addn(out, c->body.s, c->body.len);
-}
-
 static void close_clike(clike *c) {
     heap *h = &c->k->ctx->heap;
     str_free(&c->helpers);
@@ -400,11 +399,24 @@ static void close_clike(clike *c) {
     heap_free(h, c, sizeof *c);
 }
 
-void emit_c99(kern *k, str *out) {
+static void join(const clike *c, str *out) {
+    str_add(out, "/* kernel ");
+    for (const char *p = c->k->name; *p; p++)
+        if (*p != '*') str_addn(out, p, 1);
+    str_add(out, " */\n");
+    str_add(out, c->dialect->header);
+    str_addn(out, c->helpers.s, c->helpers.len);
+    str_add(out, "\n");
+    str_addn(out, c->body.s, c->body.len);
+}
+
+void clike_unit(kern *k, const clike_dialect *dialect, void (*write)(clike *c), str *out) {
     heap *h = &k->ctx->heap;
     clike *c = heap_zeroed(h, sizeof *c);
     c->k = k;
+    c->dialect = dialect;
     c->syms = k->syms;
+    for (int i = 0; i < CLIKE_NEST; i++) c->zero[i] = SYM_ZERO;
     arena_open(&c->arena, h);
     str_open(&c->helpers, h);
     str_open(&c->body, h);
@@ -416,7 +428,21 @@ void emit_c99(kern *k, str *out) {
         close_clike(c);
         heap_unwind(h);
     }
-    write_unit(c, out);
+    emit_launch_of(k, &c->arena, &c->launch);
+    clike_need_quotient(c);
+    write(c);
+    join(c, out);
     guard_close(h, &g);
     close_clike(c);
+}
+
+static const clike_dialect c99 = {
+    .header = "#include <math.h>\n#include <stdint.h>\n\n",
+    .global = "",
+    .shared = "",
+    .unroll = "",
+};
+
+void emit_c99(kern *k, str *out) {
+    clike_unit(k, &c99, write_kernel, out);
 }

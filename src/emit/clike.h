@@ -1,16 +1,31 @@
-/* clike.h - the C99 emitter, shared by its files; clike.c tells the idea. */
+/* clike.h - the emitter of C and its dialects, shared by its files; clike.c tells the idea. */
 #ifndef QN_CLIKE_H
 #define QN_CLIKE_H
 
 #include "emit/emit.h"
 
-enum { CLIKE_HELPERS = 512 };
+enum { CLIKE_HELPERS = 512, CLIKE_NEST = 16 };
+
+/* What differs between C99 and the languages of devices with work groups. */
+typedef struct clike_dialect {
+    const char *header;  /* in front of everything */
+    const char *global;  /* before the type of an argument's elements */
+    const char *shared;  /* before a tile of a group */
+    const char *unroll;  /* the line before a loop to be unrolled; "": none */
+    const char *barrier; /* the statement */
+    bool groups;         /* THREAD loops are a group's members */
+} clike_dialect;
 
 typedef struct clike {
     kern *k;
+    const clike_dialect *dialect;
     sym_store *syms;
     arena arena;
     emit_launch launch;
+    const kern_home *home;                      /* in a dialect with groups; by kmem */
+    int64_t members;                            /* of the kernel's groups */
+    sym nest_var[CLIKE_NEST], zero[CLIKE_NEST]; /* of the open nest of THREAD loops; zeros */
+    int nest_vars;
     str helpers, body; /* the functions that operations call; the kernel's own text */
     str *out;          /* where text goes at the moment: &body but for helpers */
     int indent;
@@ -25,6 +40,23 @@ typedef struct clike {
     uint8_t *height, *wanted;
     uint32_t cap, names;
 } clike;
+
+/* ---- clike.c --------------------------------------------------------------------------------- */
+
+/* Run `write` on an emitter for this kernel; what it made, helpers first, comes behind the
+ * dialect's header in `out`. Raises. */
+void clike_unit(kern *k, const clike_dialect *dialect, void (*write)(clike *c), str *out);
+void clike_line(clike *c); /* indentation */
+void clike_close_block(clike *c);
+void clike_block(clike *c, kstmt parent); /* the statements in a loop's body */
+void clike_loop(clike *c, kstmt loop);
+
+/* ---- clike_group.c: what only dialects with groups have -------------------------------------- */
+
+void clike_nest(clike *c, kstmt nest);
+void clike_define_home(clike *c, kmem m);     /* the tile's declaration, where it is not shared */
+sym clike_place(clike *c, kmem m, sym index); /* the index within the member's part of the tile */
+bool clike_first_only(const clike *c, const kern_stmt *store); /* only the first member stores */
 
 /* ---- clike_ops.c: types, constants, operations ----------------------------------------------- */
 

@@ -73,8 +73,12 @@ static const char quotient_text[] =
     "}\n";
 
 static const char bits_text[] =
-    "static inline uint32_t bits_of(float x) { uint32_t b; memcpy(&b, &x, 4); return b; }\n"
-    "static inline float float_of(uint32_t b) { float x; memcpy(&x, &b, 4); return x; }\n"
+    "static inline uint32_t bits_of(float x) {\n"
+    "    union { float x; uint32_t b; } v;\n    v.x = x;\n    return v.b;\n}\n"
+    "static inline float float_of(uint32_t b) {\n"
+    "    union { float x; uint32_t b; } v;\n    v.b = b;\n    return v.x;\n}\n";
+
+static const char odd_text[] =
     "/* Round to odd: rounding the result once more is as good as rounding x. */\n"
     "static inline float to_odd(double x) {\n"
     "    float f = (float)x;\n"
@@ -107,7 +111,7 @@ static const char bf16_text[] =
     "static inline float from_bf16(uint16_t h) { return float_of((uint32_t)h << 16); }\n"
     "static inline float nearest_bf16(float x) { return from_bf16(to_bf16(x)); }\n";
 
-enum { HELP_QUOTIENT = 1, HELP_BITS, HELP_F16, HELP_BF16, HELP_SHARED = 16 };
+enum { HELP_QUOTIENT = 1, HELP_BITS, HELP_ODD, HELP_F16, HELP_BF16, HELP_SHARED = 16 };
 
 /* Is the helper new? Then it is to be written now. */
 static bool needs(clike *c, uint32_t key) {
@@ -182,7 +186,7 @@ static const char signed_remainder[] =
     "y == 0 || y == -1 ? 0 : "
     "(T)(x % y + (x % y != 0 && (x % y < 0) != (y < 0) ? y : 0))";
 static const char real_remainder[] =
-    "fmod@(x, y) == 0 ? copysign@(0, y) : (fmod@(x, y) < 0) != (y < 0) "
+    "fmod@(x, y) == 0 ? copysign@((T)0, y) : (fmod@(x, y) < 0) != (y < 0) "
     "? fmod@(x, y) + y : fmod@(x, y)";
 
 static const char *formula_of(int op, int in) {
@@ -192,7 +196,7 @@ static const char *formula_of(int op, int in) {
             return in == QN_F16    ? "floor@(nearest_f16(x / y))"
                    : in == QN_BF16 ? "floor@(nearest_bf16(x / y))"
                                    : "floor@(x / y)";
-        if (op == OP_FMA && is_narrow(in)) return "to_odd(fma(x, y, z))";
+        if (op == OP_FMA && is_narrow(in)) return "to_odd(fma((double)x, (double)y, (double)z))";
         return op == OP_MOD ? real_remainder : formula[op].real;
     }
     if (op == OP_FLOOR_DIV) return is_unsigned ? "y ? (T)(x / y) : 0" : signed_quotient;
@@ -265,10 +269,10 @@ static void conversion(str *out, int to, int from) {
 
 static void define_bitcast(clike *c, int to, int from) {
     str_addf(&c->helpers,
-             "static inline %s bitcast_%s_%s(%s v) {\n    %s x = %sv);\n    %s y;\n"
-             "    memcpy(&y, &x, sizeof y);\n    return %sy)%s;\n}\n",
+             "static inline %s bitcast_%s_%s(%s x) {\n    union { %s x; %s y; } v;\n"
+             "    v.x = %sx);\n    return %sv.y)%s;\n}\n",
              clike_type(to), qn_dtype_name((qn_dtype)from), qn_dtype_name((qn_dtype)to),
-             clike_type(from), clike_memory_type(from), clike_store(c, from), clike_memory_type(to),
+             clike_type(from), clike_memory_type(from), clike_memory_type(to), clike_store(c, from),
              clike_load(c, to), to == QN_BOOL ? " != 0" : "");
 }
 
@@ -284,30 +288,43 @@ bool clike_infix(int op, int dtype, const char **sign) {
     return signs[op] && (compares || dtype == QN_F32 || dtype == QN_F64);
 }
 
-static void define(clike *c, int op, int dtype, int in) {
-    if (op == OP_BITCAST) {
-        define_bitcast(c, dtype, in);
-        return;
-    }
-    const char *text = op == OP_CAST ? "" : formula_of(op, in);
-    if (!text)
-        raise_error(c->k->ctx, QN_EINTERNAL, "kernel %s: %s must be expanded before it is emitted",
-                    c->k->name, op_rows[op].name);
-    need_text(c, HELP_BITS, bits_text);
-    str *h = &c->helpers;
-    str_addf(h, "static inline %s %s_", clike_type(dtype), op_rows[op].name);
-    str_addf(h, "%s", qn_dtype_name((qn_dtype)in));
-    if (op == OP_CAST) str_addf(h, "_%s", qn_dtype_name((qn_dtype)dtype));
-    const char *type = clike_type(in);
-    for (int i = 0; i < op_rows[op].arity; i++)
-        str_addf(h, "%s%s %c", i ? ", " : "(", op == OP_WHERE && !i ? "uint8_t" : type, "xyz"[i]);
-    str_add(h, ") {\n    return ");
+/* Does an operation with a narrow result go through a double, and so through to_odd()? */
+static bool rounds_twice(int op, int to, int from) {
+    bool wide = qn_dtype_size((qn_dtype)from) >= 4;
+    if (op != OP_CAST) return op == OP_FMA;
+    return from == QN_F64 || (to == QN_BF16 && wide && !dtype_is_float(from));
+}
+
+/* The function's value: the conversion or formula, rounded to a narrow type. */
+static void add_value(str *h, int op, int dtype, int in, const char *text) {
     if (is_narrow(dtype)) str_addf(h, "nearest_%s(", qn_dtype_name((qn_dtype)dtype));
     if (op == OP_CAST)
         conversion(h, dtype, in);
     else
         add_formula(h, text, in);
-    str_add(h, is_narrow(dtype) ? ");\n}\n" : ";\n}\n");
+    if (is_narrow(dtype)) str_add(h, ")");
+}
+
+static void define(clike *c, int op, int dtype, int in) {
+    if (op == OP_BITCAST) {
+        define_bitcast(c, dtype, in);
+        return;
+    }
+    const char *text = op == OP_CAST ? "" : formula_of(op, in), *type = clike_type(in);
+    if (!text)
+        raise_error(c->k->ctx, QN_EINTERNAL, "kernel %s: %s must be expanded before it is emitted",
+                    c->k->name, op_rows[op].name);
+    str *h = &c->helpers;
+    need_text(c, HELP_BITS, bits_text);
+    if (is_narrow(dtype) && rounds_twice(op, dtype, in)) need_text(c, HELP_ODD, odd_text);
+    str_addf(h, "static inline %s %s_", clike_type(dtype), op_rows[op].name);
+    str_addf(h, "%s", qn_dtype_name((qn_dtype)in));
+    if (op == OP_CAST) str_addf(h, "_%s", qn_dtype_name((qn_dtype)dtype));
+    for (int i = 0; i < op_rows[op].arity; i++)
+        str_addf(h, "%s%s %c", i ? ", " : "(", op == OP_WHERE && !i ? "uint8_t" : type, "xyz"[i]);
+    str_add(h, ") {\n    return ");
+    add_value(h, op, dtype, in, text);
+    str_add(h, ";\n}\n");
 }
 
 void clike_call(clike *c, int op, int dtype, int in) {

@@ -1,6 +1,7 @@
-/* emit.h - from a kernel's tree to code: an object file through LLVM, or C99 text.
+/* emit.h - from a kernel's tree to code: an object file through LLVM, or C99 text, or the text of a
+ * language of devices with work groups (see clike_group.c below).
  *
- * Both emitters give the same function; what a launch must know besides, how many items there are
+ * The first two give the same function; what a launch must know besides, how many items there are
  * and how large each argument must be, is a few expressions over the dimension variables, which
  * need no code of their own (emit_facts).
  *
@@ -77,5 +78,19 @@ void emit_llvm_drop(emit_unit *u);           /* NULL is fine */
 /* ---- clike.c --------------------------------------------------------------------------------- */
 
 void emit_c99(kern *k, str *out); /* one translation unit; raises */
+
+/* ---- clike_group.c --------------------------------------------------------------------------- */
+
+/* A kernel whose barriers are placed, as OpenCL C; raises. The function is called
+ * EMIT_GROUP_KERNEL. Its parameters are, of each argument, the buffer and the element where the
+ * slice begins (an int64_t), then the values of dim_var; it is launched with as many groups as
+ * there are items and always this many members in each. */
+#define EMIT_GROUP_KERNEL "quern"
+typedef struct emit_group {
+    int64_t members, bytes; /* bytes that the members share, at most */
+} emit_group;
+void emit_opencl(kern *k, str *out);
+emit_group emit_group_of(kern *k);
+bool emit_uses_double(const str *text);
 
 #endif
