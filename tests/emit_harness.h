@@ -1,5 +1,5 @@
-/* emit_harness.h - run a kernel given as text on the CPU device and compare every argument with
- * what the interpreter makes of it. Buffers have guard bytes around them. */
+/* emit_harness.h - run a kernel given as text on the CPU device or by OpenCL and compare every
+ * argument with what the interpreter makes of it. Buffers have guard bytes around them. */
 #ifndef QN_EMIT_HARNESS_H
 #define QN_EMIT_HARNESS_H
 
@@ -12,7 +12,8 @@ enum { HARNESS_ARGS = 48, HARNESS_GUARD = 128 };
 
 typedef struct harness {
     qn_ctx *qn;
-    void *cpu;
+    const dev_table *dev;
+    void *cpu; /* the device's state */
     const char *compiler;
 } harness;
 
@@ -21,16 +22,17 @@ static inline void harness_log(void *user, const char *line) {
     printf("%s\n", line);
 }
 
-/* false: this compiler is not here. */
+/* Compiler llvm or cc, or device opencl; false: it is not here. */
 static inline bool harness_open(harness *h, const char *compiler, int threads) {
     qn_options options = {.device = "ref", .threads = threads, .log = harness_log};
     h->compiler = compiler;
     h->qn = qn_open(&options);
     if (!h->qn) return false;
-    qn_set(h->qn, "cpu", compiler);
+    h->dev = compiler[0] == 'o' ? &dev_opencl : &dev_cpu;
+    if (h->dev == &dev_cpu) qn_set(h->qn, "cpu", compiler);
     str why;
     str_open(&why, &h->qn->heap);
-    h->cpu = dev_cpu.open(h->qn, &why);
+    h->cpu = h->dev->open(h->qn, &why);
     if (!h->cpu) printf("no %s: %s\n", compiler, why.s ? why.s : "");
     str_free(&why);
     if (h->cpu) return true;
@@ -39,7 +41,7 @@ static inline bool harness_open(harness *h, const char *compiler, int threads) {
 }
 
 static inline void harness_close(harness *h) {
-    if (h->cpu) dev_cpu.close(h->cpu);
+    if (h->cpu) h->dev->close(h->cpu);
     if (h->qn) qn_close(h->qn);
     h->cpu = NULL;
     h->qn = NULL;
@@ -140,6 +142,30 @@ static inline void harness_free(harness_buffers *b) {
     }
 }
 
+/* Launch the program on `got`, or on copies of it in the device's memory; false with the error in
+ * the context. */
+static inline qn_code harness_on_device(harness *h, dev_program *p, const int64_t *dim,
+                                        harness_buffers *b) {
+    dev_slice arg[HARNESS_ARGS];
+    size_t whole[HARNESS_ARGS];
+    qn_code code = QN_OK;
+    bool here = h->dev->host_memory;
+    for (int a = 0; a < b->n; a++) {
+        whole[a] = (b->size[a] + 63) / 64 * 64 + 2 * HARNESS_GUARD;
+        arg[a] = (dev_slice){b->got[a], HARNESS_GUARD, b->size[a]};
+        if (here) continue;
+        arg[a].memory = h->dev->alloc(h->cpu, whole[a]);
+        if (!code) code = h->dev->copy_in(h->cpu, arg[a].memory, 0, b->got[a], whole[a]);
+    }
+    dev_set set = {arg, dim};
+    if (!code) code = h->dev->launch(h->cpu, p, 1, &set);
+    for (int a = 0; a < b->n && !here; a++) {
+        if (!code) code = h->dev->copy_out(h->cpu, arg[a].memory, 0, b->got[a], whole[a]);
+        h->dev->free(h->cpu, arg[a].memory, whole[a]);
+    }
+    return code;
+}
+
 static inline void harness_launch(harness *h, kern *k, const harness_case *c, harness_buffers *b) {
     guard g;
     guard_open(&h->qn->heap, &g);
@@ -149,13 +175,10 @@ static inline void harness_launch(harness *h, kern *k, const harness_case *c, ha
         qn_clear_error(h->qn);
         return;
     }
-    dev_program *p = dev_cpu.compile(h->cpu, k);
+    dev_program *p = h->dev->compile(h->cpu, k);
     guard_close(&h->qn->heap, &g);
-    dev_slice arg[HARNESS_ARGS];
-    for (int a = 0; a < b->n; a++) arg[a] = (dev_slice){b->got[a], HARNESS_GUARD, b->size[a]};
-    dev_set set = {arg, c->dim};
-    if (dev_cpu.launch(h->cpu, p, 1, &set)) FAIL("launch: %s", qn_error(h->qn));
-    dev_cpu.unload(h->cpu, p);
+    if (harness_on_device(h, p, c->dim, b)) FAIL("launch: %s", qn_error(h->qn));
+    h->dev->unload(h->cpu, p);
     harness_compare(k, c, b, h->compiler);
 }
 

@@ -2,7 +2,8 @@
 #include "emit_harness.h"
 
 static harness h;
-static bool is_cc; /* the C compiler is slower: fewer of the same */
+static bool is_cc;     /* this compiler is slower: fewer of the same */
+static int most_forms; /* of loops around the operations */
 
 static bool is_native(int op) {
     switch (op) {
@@ -98,15 +99,13 @@ static void run_rows(int in, int form, bool casts, uint64_t seed) {
 static void operations_agree_on_every_dtype(void) {
     uint64_t seed = 1;
     for (int d = 0; d < QN_DTYPE_COUNT; d++)
-        for (int form = 0; form < (int)COUNT_OF(forms); form++)
-            if (form < 2 || !is_cc) run_rows(d, form, false, seed++);
+        for (int form = 0; form < most_forms; form++) run_rows(d, form, false, seed++);
 }
 
 static void casts_agree_between_all_dtypes(void) {
     uint64_t seed = 1;
     for (int d = 0; d < QN_DTYPE_COUNT; d++)
-        for (int form = 0; form < (int)COUNT_OF(forms); form++)
-            if (form < 2 || !is_cc) run_rows(d, form, true, seed++);
+        for (int form = 0; form < most_forms; form++) run_rows(d, form, true, seed++);
 }
 
 /* ---- one kernel each ------------------------------------------------------------------------- */
@@ -508,9 +507,14 @@ static void every_test(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    for (int i = 0; i < 2; i++) {
-        is_cc = i == 1;
-        if (harness_open(&h, is_cc ? "cc" : "llvm", 2))
+    static const struct {
+        const char *name;
+        int forms;
+    } compilers[] = {{"llvm", COUNT_OF(forms)}, {"cc", 2}, {"opencl", 1}};
+    for (size_t i = 0; i < COUNT_OF(compilers); i++) {
+        is_cc = i > 0;
+        most_forms = compilers[i].forms;
+        if (harness_open(&h, compilers[i].name, 2))
             every_test();
         else
             test_state.skipped++;

@@ -5,6 +5,10 @@
 build=$1
 shift
 mkdir -p "$build/tests"
+# PoCL, where it stands in for an OpenCL device, keeps what it compiles here and not in the home.
+POCL_CACHE_DIR=$(cd "$build" && pwd)/pocl
+export POCL_CACHE_DIR
+mkdir -p "$POCL_CACHE_DIR"
 passed=0 failed=0 skipped=0
 for program in "$@"; do
     name=$(basename "$program")

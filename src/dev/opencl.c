@@ -271,6 +271,7 @@ static void build(opencl *o, opencl_program *p, const str *text) {
 }
 
 static void make_program(opencl *o, kern *k, opencl_program *p, str *text) {
+    double start = clock_seconds();
     p->facts = emit_facts_open(k);
     emit_opencl(k, text);
     if (debug_on(o->ctx, 'c')) log_line(o->ctx, "c %s", text->s);
@@ -279,6 +280,7 @@ static void make_program(opencl *o, kern *k, opencl_program *p, str *text) {
     p->members = (size_t)g.members;
     p->program.size = text->len;
     build(o, p, text);
+    p->program.seconds = clock_seconds() - start;
 }
 
 static dev_program *opencl_compile(void *state, kern *k) {
