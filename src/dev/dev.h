@@ -1,7 +1,7 @@
 /* dev.h - where kernels run: a device is one file exporting one table.
  *
- * There are two kinds of device. A compiling one (cpu, opencl, null) takes scheduled kernel trees, makes a
- * program of each, and launches programs on memories. An unfused one (ref) takes nodes of the graph
+ * There are two kinds of device. A compiling one (cpu, opencl, null) takes scheduled kernel trees,
+ * makes a program of each, and launches programs on memories. An unfused one (ref) takes nodes of the graph
  * one by one, in dependency order, all sizes being numbers; it has `eval` and no `compile`. Both
  * give memory and move data in and out.
  *

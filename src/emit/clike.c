@@ -1,5 +1,5 @@
-/* clike.c - a kernel's tree as C99, to be compiled by any C compiler or kept as a file, or as another
- * language of C's kind (clike_group.c).
+/* clike.c - a kernel's tree as C99, to be compiled by any C compiler or kept as a file, or as
+ * another language of C's kind (clike_group.c).
  *
  * The text says what the tree says: loops are loops (unrolled ones, too: compilers judge better how
  * far), arguments are restricted pointers, LOCAL tiles lie in the scratch that the caller gives,
