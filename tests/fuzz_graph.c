@@ -464,17 +464,21 @@ static void random_program(program *p, bool small) {
 /* ---- running ------------------------------------------------------------------------------- */
 
 /* Ways to run: the whole compiler, parts of it switched off, the interpreter of kernel trees. */
+typedef enum engine { ON_CPU, ON_OPENCL, INTERPRETED, BY_GROUPS } engine; /* INTERPRETED: small */
 static const struct {
     const char *name, *knob, *value;
-    bool interpreted; /* small graphs, for its sake */
+    engine by;
     way how;
-} modes[] = {{"cpu", NULL, NULL, false, EFFECTS},
-             {"unscheduled", "schedule", "0", false, EFFECTS},
-             {"unfused", "fuse", "0", false, EFFECTS},
-             {"interp", NULL, NULL, true, EFFECTS},
-             {"static", NULL, NULL, false, STATIC},
-             {"symbolic", NULL, NULL, false, SYMBOLIC},
-             {"symbolic-interp", NULL, NULL, true, SYMBOLIC}};
+} modes[] = {{"cpu", NULL, NULL, ON_CPU, EFFECTS},
+             {"unscheduled", "schedule", "0", ON_CPU, EFFECTS},
+             {"unfused", "fuse", "0", ON_CPU, EFFECTS},
+             {"interp", NULL, NULL, INTERPRETED, EFFECTS},
+             {"static", NULL, NULL, ON_CPU, STATIC},
+             {"symbolic", NULL, NULL, ON_CPU, SYMBOLIC},
+             {"symbolic-interp", NULL, NULL, INTERPRETED, SYMBOLIC},
+             {"groups", NULL, NULL, BY_GROUPS, EFFECTS},
+             {"symbolic-groups", NULL, NULL, BY_GROUPS, SYMBOLIC},
+             {"opencl", NULL, NULL, ON_OPENCL, EFFECTS}};
 
 typedef struct fuzzer {
     qn_ctx *qn, *ref;
@@ -505,7 +509,9 @@ static void close_contexts(fuzzer *f) {
 static bool open_contexts(fuzzer *f) {
     qn_options o = {.device = "cpu", .log = show_line}, ref = {.device = "ref"};
     close_contexts(f);
-    f->qn = modes[f->mode].interpreted ? interp_open(&o) : qn_open(&o);
+    engine by = modes[f->mode].by;
+    if (by == ON_OPENCL) o.device = "opencl";
+    f->qn = by >= INTERPRETED ? interp_open(&o, by == BY_GROUPS ? 8 : 0) : qn_open(&o);
     f->ref = qn_open(&ref);
     if (f->qn && modes[f->mode].knob) qn_set(f->qn, modes[f->mode].knob, modes[f->mode].value);
     f->var = f->qn && modes[f->mode].how == SYMBOLIC ? qn_var(f->qn, "t", LEAST, MOST) : 0;
@@ -566,7 +572,7 @@ static void one_graph(fuzzer *f, uint64_t seed) {
     program_runner run = f->apart ? run_apart : run_here;
     f->seed = state = seed;
     (void)test_rand(&state);
-    random_program(&p, modes[f->mode].interpreted);
+    random_program(&p, modes[f->mode].by == INTERPRETED);
     f->graphs++, f->steps += p.steps;
     if (modes[f->mode].how == SYMBOLIC) choose_variable(&p, f->apart ? -2 : f->var);
     verdict v = run(f, &p);

@@ -72,8 +72,9 @@ static const dev_table interp_device = {
     .copy_out = dev_host_copy_out,
 };
 
-/* A context on it: one of `ref`, whose state is its context, too, with another table. */
-static inline qn_ctx *interp_open(const qn_options *options) {
+/* A context on it: one of `ref`, whose state is its context, too, with another table. With members
+ * above 0 kernels are scheduled for work groups of so many. */
+static inline qn_ctx *interp_open(const qn_options *options, int members) {
     static dev_table table;
     qn_options o = *options;
     o.device = "ref";
@@ -83,6 +84,8 @@ static inline qn_ctx *interp_open(const qn_options *options) {
     table.close = dev_ref.close;
     qn->run->dev = &table;
     interp_limits(NULL, &qn->run->limits);
+    qn->run->limits.members = members;
+    qn->run->limits.group_bytes = 1 << 15;
     return qn;
 }
 

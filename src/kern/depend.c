@@ -17,6 +17,9 @@
  *
  * Loads that lie behind (or before) everything that is stored share no element with it.
  *
+ * Where two loops were merged, in whose index the one variable is divided, the question is asked of
+ * the two.
+ *
  * Accesses that only update by one monoid commute, so they may be reordered though not run at
  * once. Buffers of different arguments do not overlap; tiles defined inside the loop are each
  * trip's own. */
@@ -254,6 +257,47 @@ static bool only_updated(const kern *k, const kern_touch *t, uint32_t n, kmem m,
     return true;
 }
 
+/* The least constant by which the variable itself is divided within a; 0: none. */
+static int64_t least_divisor(const kern *k, sym a, sym var) {
+    const sym *part;
+    int64_t least = 0, w;
+    if (!sym_uses(k->syms, a, var) || a == var) return 0;
+    sym_linear t = sym_terms(k->syms, a);
+    bool sum = sym_kind_of(k->syms, a) == SYM_SUM;
+    int n = sum ? t.n : sym_operands(k->syms, a, &part);
+    if (sym_kind_of(k->syms, a) == SYM_DIV && part[0] == var &&
+        sym_is_const(k->syms, part[1], &w) && w > 1)
+        return w;
+    for (int i = 0; i < n; i++) {
+        w = least_divisor(k, sum ? t.term[i] : part[i], var);
+        if (w && (!least || w < least)) least = w;
+    }
+    return least;
+}
+
+/* A loop that was merged of two is apart where, taken in two again, each of them is. The tree is as
+ * it was afterwards. */
+static bool halves_apart(kern *k, kstmt loop, const kern_touch *t, uint32_t n) {
+    int64_t width = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t w = least_divisor(k, t[i].index, kern_s(k, loop)->l.var);
+        if (w && (!width || w < width)) width = w;
+    }
+    if (!width || kern_s(k, loop)->loop > KERN_PAR) return false;
+    uint32_t stmts = k->stmts;
+    kern_stmt *before = arena_alloc(&k->arena, stmts * sizeof *before);
+    memcpy(before, k->stmt, stmts * sizeof *before);
+    bool fine = kern_split(k, loop, width, NULL, NULL, NULL);
+    if (fine) {
+        kstmt inner = kern_s(k, loop)->first;
+        fine = kern_apart(k, loop, loop, KERN_AT_ONCE, NULL) &&
+               kern_apart(k, inner, inner, KERN_AT_ONCE, NULL);
+    }
+    memcpy(k->stmt, before, stmts * sizeof *before);
+    k->stmts = stmts;
+    return fine;
+}
+
 bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why) {
     if (sym_hi(k->syms, kern_s(k, loop)->l.extent) <= 1) return true;
     kern_touch *t;
@@ -268,6 +312,7 @@ bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why) 
         if (freedom == KERN_ANY_ORDER && only_updated(k, t, n, m, NULL)) continue;
         if (freedom == KERN_LOCKSTEP && only_updated(k, t, n, m, &q.var)) continue;
         if (memory_apart(&q, t, n, m)) continue;
+        if (freedom == KERN_AT_ONCE && top == loop && halves_apart(k, loop, t, n)) return true;
         bool arg = kern_m(k, m)->scope == KERN_ARG;
         return kern_refuse(why, "different trips of %s may touch the same element of %s%d",
                            sym_name(k->syms, q.var), arg ? "a" : "t",

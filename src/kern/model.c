@@ -1,4 +1,5 @@
-/* model.c - default schedules: how a lowered kernel should run on a machine with these limits.
+/* model.c - default schedules: how a lowered kernel should run on a machine with these limits. Those
+ * for devices with work groups are in model_grid.c, the rest of this is about processors.
  *
  * The schedule is found on a clone: each line is tried there and kept if it was legal, so what
  * comes out is always accepted by the kernel it was made for. Kernels come in three kinds:
@@ -117,7 +118,7 @@ bool model_is_arg(const model *m, const kern_touch *t) {
 }
 
 /* Accesses of arguments below s that step by one with the loop; stores count double. */
-static int contiguous(model *m, kstmt s, sym var) {
+int model_contiguous(model *m, kstmt s, sym var) {
     kern_touch *t;
     int n = 0;
     uint32_t count = kern_touches(m->k, s, &t);
@@ -262,10 +263,10 @@ void model_chain_inward(model *m, model_chain *c, int i) {
     }
 }
 
-static int most_contiguous(model *m, const model_chain *c) {
+int model_most_contiguous(model *m, const model_chain *c) {
     int best = c->n - 1, most = 0;
     for (int i = c->n - 1; i >= 0; i--) {
-        int n = contiguous(m, c->body, model_at(m, model_find(m, c->name[i]))->l.var);
+        int n = model_contiguous(m, c->body, model_at(m, model_find(m, c->name[i]))->l.var);
         if (n > most) most = n, best = i;
     }
     return best;
@@ -279,7 +280,7 @@ static void elementwise(model *m, kstmt loop) {
         parallel(m, c.name[0]);
         return;
     }
-    model_chain_inward(m, &c, most_contiguous(m, &c));
+    model_chain_inward(m, &c, model_most_contiguous(m, &c));
     char inner[40], o[24];
     memcpy(inner, c.name[c.n - 1], sizeof inner);
     snprintf(o, sizeof o, "o%d", m->next++);
@@ -290,7 +291,7 @@ static void elementwise(model *m, kstmt loop) {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static bool has_inner(const model *m, kstmt loop) {
+bool model_has_inner(const model *m, kstmt loop) {
     for (kstmt c = model_at(m, loop)->first; c; c = model_at(m, c)->next)
         if (model_at(m, c)->kind != KS_STORE) return true;
     return false;
@@ -338,12 +339,12 @@ static void row_loops(model *m, kstmt body) {
     for (int i = 0; i < n; i++) {
         model_chain c = model_chain_of(m, model_find(m, names[i]));
         model_merge_in_step(m, &c);
-        if (has_inner(m, c.body)) {
+        if (model_has_inner(m, c.body)) {
             row_loops(m, c.body);
             continue;
         }
         kmem tile = reduced_tile(m, c.body);
-        if (!tile) model_chain_inward(m, &c, most_contiguous(m, &c));
+        if (!tile) model_chain_inward(m, &c, model_most_contiguous(m, &c));
         if (tile) {
             reduction_loop(m, c.name[c.n - 1], tile);
             continue;
@@ -355,10 +356,10 @@ static void row_loops(model *m, kstmt body) {
 }
 
 /* Accesses that walk contiguously with loops inside the row. */
-static int contiguous_inside(model *m, kstmt body) {
+int model_contiguous_inside(model *m, kstmt body) {
     int n = 0;
     for (kstmt s = body; (s = kern_next(m->k, s, body));)
-        if (model_at(m, s)->kind == KS_LOOP) n += contiguous(m, s, model_at(m, s)->l.var);
+        if (model_at(m, s)->kind == KS_LOOP) n += model_contiguous(m, s, model_at(m, s)->l.var);
     return n;
 }
 
@@ -394,10 +395,10 @@ static void rows(model *m, kstmt loop) {
     model_chain c = model_chain_of(m, loop);
     int outer = -1, most = 0;
     for (int i = 0; i < c.n; i++) {
-        int n = contiguous(m, c.body, model_at(m, model_find(m, c.name[i]))->l.var);
+        int n = model_contiguous(m, c.body, model_at(m, model_find(m, c.name[i]))->l.var);
         if (n > most) most = n, outer = i;
     }
-    if (most > 0 && contiguous_inside(m, c.body) < most && columns(m, &c, outer)) {
+    if (most > 0 && model_contiguous_inside(m, c.body) < most && columns(m, &c, outer)) {
         widen_root(m, &c, 0);
         parallel(m, c.name[0]);
         return;
@@ -464,6 +465,27 @@ static void bypass_caches(model *m) {
     }
 }
 
+/* For a processor: vectors and threads. */
+static void model_threads(model *m) {
+    kstmt roots[16];
+    int n = 0;
+    for (kstmt s = model_at(m, m->k->root)->first; s && n < 16; s = model_at(m, s)->next)
+        if (model_at(m, s)->kind == KS_LOOP) roots[n++] = s;
+    for (int i = 0; i < n; i++) {
+        model_chain c = model_chain_of(m, roots[i]);
+        if (!model_has_inner(m, c.body)) {
+            if (reduced_tile(m, c.body))
+                row_loops(m, m->k->root), i = n;
+            else
+                elementwise(m, roots[i]);
+        } else if (n > 1 || !model_contract(m, roots[i])) {
+            rows(m, roots[i]);
+        }
+    }
+    bind_named(m);
+    bypass_caches(m);
+}
+
 void kern_default_schedule(const kern *k, const kern_limits *limits, str *out) {
     model m = {.k = kern_clone(k), .limits = limits, .out = out};
     kern *volatile held = m.k;
@@ -475,23 +497,10 @@ void kern_default_schedule(const kern *k, const kern_limits *limits, str *out) {
         heap_unwind(&k->ctx->heap);
     }
     m.lanes = lanes_for(&m);
-    kstmt roots[16];
-    int n = 0;
-    for (kstmt s = model_at(&m, m.k->root)->first; s && n < 16; s = model_at(&m, s)->next)
-        if (model_at(&m, s)->kind == KS_LOOP) roots[n++] = s;
-    for (int i = 0; i < n; i++) {
-        model_chain c = model_chain_of(&m, roots[i]);
-        if (!has_inner(&m, c.body)) {
-            if (reduced_tile(&m, c.body))
-                row_loops(&m, m.k->root), i = n;
-            else
-                elementwise(&m, roots[i]);
-        } else if (n > 1 || !model_contract(&m, roots[i])) {
-            rows(&m, roots[i]);
-        }
-    }
-    bind_named(&m);
-    bypass_caches(&m);
+    if (limits->members > 1)
+        model_grid(&m);
+    else
+        model_threads(&m);
     guard_close(&k->ctx->heap, &g);
     kern_close(m.k);
 }

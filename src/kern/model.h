@@ -53,12 +53,22 @@ bool model_is_arg(const model *m, const kern_touch *t);
 bool model_in_step(model *m, kstmt outer, kstmt inner);
 void model_merge_in_step(model *m, model_chain *c);
 
+/* Accesses of arguments below s that step by one with the loop; stores count double. */
+int model_contiguous(model *m, kstmt s, sym var);
+int model_contiguous_inside(model *m, kstmt body);         /* with loops inside, all together */
+int model_most_contiguous(model *m, const model_chain *c); /* the chain's loop of most of them */
+bool model_has_inner(const model *m, kstmt loop);          /* more than stores in its body? */
+
 /* ---- model_move.c ---------------------------------------------------------------------------- */
 
 /* Cut the two innermost loops of a chain that reads along one loop and writes along another into
  * blocks, and vectorise them; what is left in the chain are the loops over blocks. false: it does
  * not, and nothing has been cut. */
 bool model_crossed(model *m, model_chain *c);
+
+/* ---- model_grid.c ---------------------------------------------------------------------------- */
+
+void model_grid(model *m); /* the whole schedule for a device with work groups */
 
 /* ---- model_contract.c ------------------------------------------------------------------------ */
 
