@@ -1,11 +1,12 @@
 /* test_ops.c - every row of the op table through the public way, graph, plan and device: on `ref`
- * against oracle.h, and on `cpu` against the same. All dtypes a row takes, ranks 0 to 6, sizes 0, 1
- * and odd ones, broadcasting, sources that were moved (and so are not contiguous), values within
+ * against oracle.h, on `cpu` against the same, and some of them on `opencl`. All dtypes a row takes,
+ * ranks 0 to 6, sizes 0, 1 and odd ones, broadcasting, sources that were moved (and so are not contiguous), values within
  * the row's domain, of every magnitude, NaN, infinities, -0. A new row is tested by being there. */
 #include "oracle_graph.h"
 #include "run_graph.h"
 
 static qn_ctx *cpu, *ref;
+static qn_ctx *opencl; /* while cases are few: kernels compile slowly there */
 static uint64_t seed;
 static int checked[OP_COUNT]; /* cases of each row */
 
@@ -220,7 +221,7 @@ static void check_device(qn_ctx *qn, const char *name, const program *p, const d
     memset(&v, 0, sizeof v);
     int last = p->steps - 1;
     if (run_program(qn, p, EFFECTS, &v)) {
-        check_values(name, p, n, v.at[last], qn == cpu);
+        check_values(name, p, n, v.at[last], qn != ref);
     } else {
         FAIL("%s: %s: %s", name, op_rows[n->op].name, qn_error(qn));
         print_program(p);
@@ -247,6 +248,7 @@ static void check_row(int op, qn_dtype d, int rank) {
     oracle_step_open(&p, p.steps - 1, value, &o);
     check_device(ref, "ref", &p, &o.node);
     if (cpu && !test_state.bad) check_device(cpu, "cpu", &p, &o.node);
+    if (opencl && !test_state.bad) check_device(opencl, "opencl", &p, &o.node);
     oracle_step_close(&o);
     for (int i = 0; i < p.steps; i++) free(value[i]);
 }
@@ -282,6 +284,28 @@ static void rows_over_matrices_and_cubes(void) {
 static void rows_over_high_ranks(void) {
     seed = 3;
     each_row(4, 6, 2);
+}
+
+/* Each row once, by a dtype that it takes. */
+static void rows_on_opencl(void) {
+    opencl = qn_open(&(qn_options){.device = "opencl"});
+    if (!opencl) {
+        SKIP("no OpenCL device here");
+        return;
+    }
+    seed = 4;
+    bool any = false;
+    for (int op = 1; op < OP_COUNT; op++) {
+        int d = chance(50) ? QN_F32 : (int)below(QN_DTYPE_COUNT);
+        while (!step_takes(op, (qn_dtype)d)) d = (d + 1) % QN_DTYPE_COUNT;
+        test_state.bad = false;
+        for (int tries = 0, before = checked[op]; tries < 9 && checked[op] == before; tries++)
+            if (op != OP_BUFFER) check_row(op, (qn_dtype)d, 1 + (int)below(3));
+        any |= test_state.bad;
+    }
+    test_state.bad = any;
+    qn_close(opencl);
+    opencl = NULL;
 }
 
 static void no_row_is_left_out(void) {
@@ -343,6 +367,7 @@ int main(int argc, char **argv) {
     RUN(rows_over_scalars_and_vectors);
     RUN(rows_over_matrices_and_cubes);
     RUN(rows_over_high_ranks);
+    RUN(rows_on_opencl);
     RUN(no_row_is_left_out);
     RUN(two_dtypes_meet_in_the_promoted_one);
     qn_close(cpu), qn_close(ref);

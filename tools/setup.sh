@@ -26,6 +26,16 @@ has_llvm() {
     return 1
 }
 
+# A driver that registers itself, and the library that finds it: any vendor's will do.
+has_opencl() {
+    for library in /usr/lib/*/libOpenCL.so.1 /usr/lib/libOpenCL.so.1 /usr/lib64/libOpenCL.so.1; do
+        for driver in /etc/OpenCL/vendors/*.icd; do
+            [ -e "$library" ] && [ -e "$driver" ] && return 0
+        done
+    done
+    return 1
+}
+
 has_make() { command -v make >/dev/null 2>&1; }
 has_ar() { command -v ar >/dev/null 2>&1; }
 has_valgrind() { [ "$checks" != --checks ] || command -v valgrind >/dev/null 2>&1; }
@@ -42,6 +52,8 @@ want has_compiler "gcc libc6-dev" "compiles the library; also kernels where libL
 want has_ar "binutils" "puts the library together"
 want has_make "make" "runs the build"
 want has_llvm "libllvm19" "compiles kernels in the process; without it they go through cc, slower"
+want has_opencl "pocl-opencl-icd ocl-icd-libopencl1" \
+    "an OpenCL device on the processor, to test kernels by work groups without a GPU"
 want has_python "python3" "runs the checks of style and of generated code"
 want has_valgrind "valgrind libc6-dbg" "runs a sample of the tests to look for faults of memory"
 

@@ -1,9 +1,9 @@
 /* dev.h - where kernels run: a device is one file exporting one table.
  *
  * There are two kinds of device. A compiling one (cpu, opencl, null) takes scheduled kernel trees,
- * makes a program of each, and launches programs on memories. An unfused one (ref) takes nodes of the graph
- * one by one, in dependency order, all sizes being numbers; it has `eval` and no `compile`. Both
- * give memory and move data in and out.
+ * makes a program of each, and launches programs on memories. An unfused one (ref) takes nodes of
+ * the graph one by one, in dependency order, all sizes being numbers; it has `eval` and no
+ * `compile`. Both give memory and move data in and out.
  *
  * Memory is an opaque pointer per allocation; what a launch gets are slices of it, in bytes, so
  * that the planner may lay out one allocation for many values. A device with `host_memory` promises

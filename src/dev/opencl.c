@@ -224,15 +224,17 @@ static void opencl_unload(void *state, dev_program *program) {
 }
 
 /* Raises what the device cannot do. */
-static void check_needs(const opencl *o, const char *name, const emit_group *g, const str *text) {
+static void check_needs(const opencl *o, kern *k, const str *text) {
+    const char *name = k->name;
+    int64_t members = kern_members(k), bytes = kern_shared_bytes(k);
     if (emit_uses_double(text) && !o->doubles)
         raise_error(o->ctx, QN_EDEVICE, "kernel %s: this OpenCL device has no doubles (f64)", name);
-    if (g->members > (int64_t)o->members)
+    if (members > (int64_t)o->members)
         raise_error(o->ctx, QN_EDEVICE, "kernel %s: groups of %lld members, the device has %zu",
-                    name, (long long)g->members, o->members);
-    if (g->bytes > (int64_t)o->local)
+                    name, (long long)members, o->members);
+    if (bytes > (int64_t)o->local)
         raise_error(o->ctx, QN_EDEVICE, "kernel %s: a group shares %lld bytes, the device has %llu",
-                    name, (long long)g->bytes, (unsigned long long)o->local);
+                    name, (long long)bytes, (unsigned long long)o->local);
 }
 
 /* The compiler's words go to the log whole and into the error as far as it has room. */
@@ -275,9 +277,8 @@ static void make_program(opencl *o, kern *k, opencl_program *p, str *text) {
     p->facts = emit_facts_open(k);
     emit_opencl(k, text);
     if (debug_on(o->ctx, 'c')) log_line(o->ctx, "c %s", text->s);
-    emit_group g = emit_group_of(k);
-    check_needs(o, k->name, &g, text);
-    p->members = (size_t)g.members;
+    check_needs(o, k, text);
+    p->members = (size_t)kern_members(k);
     p->program.size = text->len;
     build(o, p, text);
     p->program.seconds = clock_seconds() - start;

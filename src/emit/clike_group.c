@@ -239,16 +239,3 @@ bool emit_uses_double(const str *text) {
     }
     return false;
 }
-
-emit_group emit_group_of(kern *k) {
-    emit_group g = {.members = kern_members(k)};
-    if (!kern_grouped(k)) return g;
-    const kern_home *home = kern_homes(k);
-    for (kmem m = 1; m < k->mems; m++) {
-        int64_t bytes = (int64_t)qn_dtype_size(kern_m(k, m)->dtype);
-        if (kern_m(k, m)->scope == KERN_REG && bytes < 4) bytes = 4; /* halves are floats there */
-        if (kern_m(k, m)->scope != KERN_ARG && home[m].place == KERN_SHARED)
-            g.bytes += (home[m].each * bytes + 63) / 64 * 64;
-    }
-    return g;
-}

@@ -84,13 +84,9 @@ void emit_c99(kern *k, str *out); /* one translation unit; raises */
 /* A kernel whose barriers are placed, as OpenCL C; raises. The function is called
  * EMIT_GROUP_KERNEL. Its parameters are, of each argument, the buffer and the element where the
  * slice begins (an int64_t), then the values of dim_var; it is launched with as many groups as
- * there are items and always this many members in each. */
+ * there are items and always kern_members() in each. */
 #define EMIT_GROUP_KERNEL "quern"
-typedef struct emit_group {
-    int64_t members, bytes; /* bytes that the members share, at most */
-} emit_group;
 void emit_opencl(kern *k, str *out);
-emit_group emit_group_of(kern *k);
 bool emit_uses_double(const str *text);
 
 #endif

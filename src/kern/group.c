@@ -234,6 +234,19 @@ kern_home *kern_homes(kern *k) {
     return home;
 }
 
+int64_t kern_shared_bytes(kern *k) {
+    int64_t sum = 0;
+    if (!kern_grouped(k)) return 0; /* a group of one member, whose own is everything */
+    const kern_home *home = kern_homes(k);
+    for (kmem m = 1; m < k->mems; m++) {
+        int64_t bytes = (int64_t)qn_dtype_size((qn_dtype)kern_m(k, m)->dtype);
+        if (kern_m(k, m)->scope == KERN_REG && bytes < 4) bytes = 4; /* halves are floats there */
+        if (kern_m(k, m)->scope != KERN_ARG && home[m].place == KERN_SHARED)
+            sum += (home[m].each * bytes + 63) / 64 * 64;
+    }
+    return sum;
+}
+
 /* ---- barriers -------------------------------------------------------------------------------- */
 
 /* Who is at work: outside nests the first member, or all of them where a repeated tile is. */

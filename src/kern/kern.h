@@ -329,7 +329,8 @@ typedef struct kern_home {
     kern_place place;
     int64_t each; /* elements at that place, at most */
 } kern_home;
-kern_home *kern_homes(kern *k); /* by kmem, of k's arena */
+kern_home *kern_homes(kern *k);     /* by kmem, of k's arena */
+int64_t kern_shared_bytes(kern *k); /* of all tiles that a group shares, at most */
 /* Take out the barriers there are and put in those that are needed. */
 void kern_place_barriers(kern *k);
 

@@ -1,5 +1,5 @@
-/* model.c - default schedules: how a lowered kernel should run on a machine with these limits. Those
- * for devices with work groups are in model_grid.c, the rest of this is about processors.
+/* model.c - default schedules: how a lowered kernel should run on a machine with these limits.
+ * Those for devices with work groups are in model_grid.c, the rest of this is about processors.
  *
  * The schedule is found on a clone: each line is tried there and kept if it was legal, so what
  * comes out is always accepted by the kernel it was made for. Kernels come in three kinds:
@@ -497,10 +497,19 @@ void kern_default_schedule(const kern *k, const kern_limits *limits, str *out) {
         heap_unwind(&k->ctx->heap);
     }
     m.lanes = lanes_for(&m);
-    if (limits->members > 1)
-        model_grid(&m);
-    else
+    if (limits->members < 2) {
         model_threads(&m);
+    } else {
+        uint32_t before = out->len;
+        model_grid(&m, false);
+        if (kern_shared_bytes(m.k) > limits->group_bytes) { /* held rows that are too long */
+            kern_close(m.k);
+            held = m.k = NULL;
+            held = m.k = kern_clone(k);
+            if (out->s) out->s[out->len = before] = 0;
+            model_grid(&m, true);
+        }
+    }
     guard_close(&k->ctx->heap, &g);
     kern_close(m.k);
 }

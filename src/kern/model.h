@@ -68,7 +68,8 @@ bool model_crossed(model *m, model_chain *c);
 
 /* ---- model_grid.c ---------------------------------------------------------------------------- */
 
-void model_grid(model *m); /* the whole schedule for a device with work groups */
+/* The whole schedule for a device with work groups; `plainly`: items of one member. */
+void model_grid(model *m, bool plainly);
 
 /* ---- model_contract.c ------------------------------------------------------------------------ */
 

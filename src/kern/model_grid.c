@@ -43,8 +43,8 @@ static bool merge_two(model *m, model_chain *c, int i) {
     return true;
 }
 
-/* Lines that belong together, for bounds and trips of merged loops can be beyond proof: all of them,
- * or none. */
+/* Lines that belong together, for bounds and trips of merged loops can be beyond proof: all of
+ * them, or none. */
 static bool apply_all(model *m, const str *lines) {
     if (kern_schedule(m->k, lines->s, NULL) < 0) return false;
     str_addn(m->out, lines->s, lines->len);
@@ -92,8 +92,8 @@ static bool share(model *m, const char *name) {
 
 /* ---- flat ----------------------------------------------------------------------------------- */
 
-/* Merge the chain's innermost loops from number `first` on and share what that gives; on success the
- * chain ends with the loop over groups. */
+/* Merge the chain's innermost loops from number `first` on and share what that gives; on success
+ * the chain ends with the loop over groups. */
 static bool flatten(model *m, model_chain *c, int first) {
     char name[40];
     int id = m->next++;
@@ -203,6 +203,14 @@ static int64_t longest_inside(const model *m, kstmt body) {
     return most;
 }
 
+/* Has the kernel tiles with a row's values? One for each member would be too much. */
+static bool holds_rows(const model *m) {
+    for (kmem i = 1; i < m->k->mems; i++)
+        if (kern_m(m->k, i)->scope != KERN_ARG && sym_hi(m->k->syms, kern_m(m->k, i)->size) > SIDE)
+            return true;
+    return false;
+}
+
 static void rows(model *m, kstmt loop) {
     model_chain c = model_chain_of(m, loop);
     int across = 0;
@@ -215,7 +223,8 @@ static void rows(model *m, kstmt loop) {
     }
     int64_t length = longest_inside(m, c.body);
     bool columns = across > model_contiguous_inside(m, c.body);
-    if (length <= SHORT_ROW || (columns && (outputs >= FEW_ROWS || length < 16 * FEW_ROWS))) {
+    if (!holds_rows(m) &&
+        (length <= SHORT_ROW || (columns && (outputs >= FEW_ROWS || length < 16 * FEW_ROWS)))) {
         flat(m, &c);
         return;
     }
@@ -442,7 +451,7 @@ static bool contract(model *m, kstmt loop) {
 
 /* ---- a kernel ------------------------------------------------------------------------------- */
 
-void model_grid(model *m) {
+void model_grid(model *m, bool plainly) {
     kstmt roots[16];
     int n = 0;
     bool whole = false; /* statements at the root: all of it is one item */
@@ -452,13 +461,13 @@ void model_grid(model *m) {
         else if (n < (int)COUNT_OF(roots))
             roots[n++] = s;
     }
-    if (whole) {
-        cooperate(m, m->k->root);
-        return;
-    }
+    if (whole && !plainly) cooperate(m, m->k->root);
+    if (whole) return;
     for (int i = 0; i < n; i++) {
         model_chain c = model_chain_of(m, roots[i]);
-        if (!model_has_inner(m, c.body))
+        if (plainly)
+            items(m, &c, c.n);
+        else if (!model_has_inner(m, c.body))
             flat(m, &c);
         else if (n > 1 || !contract(m, roots[i]))
             rows(m, roots[i]);
