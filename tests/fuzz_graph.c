@@ -6,9 +6,10 @@
  * repeats it. Modes are the whole compiler on the CPU, the same without schedules, without
  * fusion, as static graphs, an interpreter of kernel trees, which is quick for small graphs, the
  * same with kernels run by work groups, and OpenCL; without one given they take turns. Without
- * arguments as many graphs are run as fit into a minute. A failing graph is made smaller and printed as calls; `apart` gives each graph
- * a process, so that a crash can be made smaller, too. What is generated: elementwise rows over
- * all dtypes, chains of up to six movement ops, reductions, matmuls, softmax and
+ * arguments as many graphs are run as fit into a minute. A failing graph is made smaller and
+ * printed as calls; `apart` gives each graph a process, so that a crash can be made smaller, too.
+ * What is generated: elementwise rows over all dtypes, chains of up to six movement ops,
+ * reductions, matmuls, softmax and
  * normalisations, gather and scatter, casts, shared subexpressions, several outputs read one by
  * one or together, reads in between, assignments, sizes 0, 1 and odd ones, and NaN, infinities
  * and -0 among the inputs. */

@@ -1,6 +1,7 @@
 /* test_ops.c - every row of the op table through the public way, graph, plan and device: on `ref`
- * against oracle.h, on `cpu` against the same, and some of them on `opencl`. All dtypes a row takes,
- * ranks 0 to 6, sizes 0, 1 and odd ones, broadcasting, sources that were moved (and so are not contiguous), values within
+ * against oracle.h, on `cpu` against the same, and some of them on `opencl`. All dtypes a row
+ * takes, ranks 0 to 6, sizes 0, 1 and odd ones, broadcasting, sources that were moved (and so are
+ * not contiguous), values within
  * the row's domain, of every magnitude, NaN, infinities, -0. A new row is tested by being there. */
 #include "oracle_graph.h"
 #include "run_graph.h"

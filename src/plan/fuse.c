@@ -531,7 +531,8 @@ static double hold_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
     *axes = tile_axes(f, *m);
     double tile = tile_size(fu, n, *axes), around = trips(k, *m);
     if (!*axes || tile * (double)qn_dtype_size(x->dtype) > held_bytes) return INFINITY;
-    if (*m >> (k->root_loops - 1) & 1) return INFINITY; /* vectors across rows: a tile for each */
+    bool across = k->root_loops && (*m >> (k->root_loops - 1) & 1);
+    if (across) return INFINITY; /* vectors across rows: a tile for each */
     if (around < few_items && around * tile * f->cost > serial_work) return INFINITY;
     if (!fits_chain(k, *m)) return INFINITY;
     return around * tile * (hold + f->cost) - node_size(fu, n) * f->cost;
