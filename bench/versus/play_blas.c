@@ -72,4 +72,4 @@ static double value_blas(int64_t i) {
     return (double)blas.c[i];
 }
 
-const vs_player vs_blas = {"blas", open_blas, load_blas, call_blas, value_blas};
+const vs_player vs_blas = {"blas", open_blas, load_blas, call_blas, value_blas, NULL};

@@ -321,4 +321,4 @@ static double value_dnnl(int64_t i) {
 }
 #endif
 
-const vs_player vs_dnnl = {"onednn", open_dnnl, load_dnnl, call_dnnl, value_dnnl};
+const vs_player vs_dnnl = {"onednn", open_dnnl, load_dnnl, call_dnnl, value_dnnl, NULL};

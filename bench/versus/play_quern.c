@@ -281,4 +281,10 @@ static double value_quern(int64_t i) {
     return (double)it.host[i];
 }
 
-const vs_player vs_quern = {"quern", open_quern, load_quern, call_quern, value_quern};
+/* Says how long kernels took, with QN_DEBUG=x. */
+static void close_quern(void) {
+    forget();
+    qn_close(it.qn);
+}
+
+const vs_player vs_quern = {"quern", open_quern, load_quern, call_quern, value_quern, close_quern};

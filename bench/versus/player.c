@@ -116,5 +116,6 @@ int vs_serve(const char *name, int threads) {
             fprintf(out, "no such question\n");
         fflush(out);
     }
+    if (!why && p->close) p->close();
     return 0;
 }

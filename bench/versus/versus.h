@@ -54,6 +54,7 @@ typedef struct vs_player {
     const char *(*load)(const vs_case *c);                 /* NULL, or why not this case */
     bool (*call)(void);                                    /* once */
     double (*value)(int64_t i);                            /* of the output */
+    void (*close)(void);                                   /* or NULL */
 } vs_player;
 extern const vs_player vs_quern, vs_blas, vs_dnnl;
 int vs_serve(const char *name, int threads);
