@@ -24,24 +24,30 @@ static kexpr math_ln2_low(const math *m) {
     return math_f(m, m->dtype == QN_F32 ? 0x1.05c61p-29 : -0x1.abc9e3b39803fp-56);
 }
 
+/* 0 where the result is already 0, before and after computing it: on its way there it would pass
+ * through numbers too small for a float, which take x86 more than a hundred cycles a vector. */
+static kexpr math_unless(const math *m, kexpr gone, kexpr x) {
+    return math_where(m, gone, math_f(m, 0), x);
+}
+
 kexpr math_exp(const math *m, const kexpr *arg) {
     kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
-    x = math_at_most(m, x, f32 ? 89 : 710);     /* already inf */
-    x = math_at_least(m, x, f32 ? -104 : -746); /* already 0 */
+    kexpr gone = math_lt(m, x, math_f(m, f32 ? -104 : -746));     /* already 0 */
+    x = math_unless(m, gone, math_at_most(m, x, f32 ? 89 : 710)); /* already inf */
     math_integer n = math_nearest(m, x, math_f(m, LOG2_E), 2 * m->bias);
     kexpr r = math_fma(m, n.value, math_ln2_low(m), math_exp_rest(m, x, n));
-    return math_scale(m, math_poly(m, POLY(m, EXP), r), n);
+    return math_unless(m, gone, math_scale(m, math_poly(m, POLY(m, EXP), r), n));
 }
 
 kexpr math_exp2(const math *m, const kexpr *arg) {
     kexpr x = arg[0];
     bool f32 = m->dtype == QN_F32;
-    x = math_at_most(m, x, f32 ? 129 : 1025);
-    x = math_at_least(m, x, f32 ? -151 : -1076);
+    kexpr gone = math_lt(m, x, math_f(m, f32 ? -151 : -1076));
+    x = math_unless(m, gone, math_at_most(m, x, f32 ? 129 : 1025));
     math_integer n = math_nearest(m, x, 0, 2 * m->bias);
     kexpr r = math_sub(m, x, n.value);
-    return math_scale(m, math_poly(m, POLY(m, EXP2), r), n);
+    return math_unless(m, gone, math_scale(m, math_poly(m, POLY(m, EXP2), r), n));
 }
 
 /* From n = 25 on, 2^n - 1 is not a float and rounds to 2^n: subtract 2^-n from t instead. s is
