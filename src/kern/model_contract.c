@@ -23,6 +23,7 @@
 
 enum {
     BLOCK_ROWS = 384,   /* of a block, about; how deep it is follows from the cache */
+    APART = 256,        /* bytes: rows this far apart are no neighbours in a cache */
     FAR = 2048,         /* bytes: rows this far apart have pages of their own */
     PACK_STRIDE = 1024, /* bytes: rows this far apart (or multiples) collide in the first cache */
     PANEL_RATE = 15,    /* bytes a cycle that reach the registers from the second-level cache */
@@ -189,7 +190,7 @@ static void choose_row_packing(plan *p, const char *rows) {
     if (along == 1)
         p->pack_rows &= many && collides(p, down);
     else if (down == 1)
-        p->pack_rows &= collides(p, along) && p->columns > 2 * m->lanes;
+        p->pack_rows &= along * p->size >= APART && p->columns > 2 * m->lanes;
     else
         p->pack_rows &= many;
 }
@@ -212,6 +213,7 @@ static void choose_tile(plan *p) {
                 (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
             double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
             if (p->rows % r && !p->pack_rows) time *= 1.08; /* loads of rows need masks */
+            if (p->columns % (v * m->lanes)) time *= 1.02;
             if (time < best * 0.999) best = time, p->mr = r, p->nv = v;
         }
 }
