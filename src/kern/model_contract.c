@@ -37,6 +37,7 @@ enum {
 typedef struct operand {
     kmem mem;
     kern_touch touch;
+    int side;   /* of the product as it is written */
     bool plain; /* a single load, so it can be packed */
 } operand;
 
@@ -44,7 +45,7 @@ typedef struct contraction {
     model_chain c; /* loops of the output, then */
     char sum[40];  /* the reduction loop */
     kmem tile;
-    operand a, b; /* of the product as it is written */
+    operand a, b;
 } contraction;
 
 static bool expr_touches(const model *m, kexpr e, const kern_touch *t) {
@@ -93,6 +94,7 @@ static bool read_contraction(model *m, kstmt loop, contraction *x) {
     kexpr f[2] = {e->arg[0], e->arg[1]};
     snprintf(x->sum, sizeof x->sum, "%s", r.name[r.n - 1]);
     x->tile = model_at(m, def)->def.mem;
+    x->b.side = 1;
     if (!read_operand(m, store, f[0], &x->a) || !read_operand(m, store, f[1], &x->b)) return false;
     bool rows_ = false, columns_ = false;
     for (int i = 0; i < x->c.n; i++) {
@@ -164,15 +166,25 @@ static int64_t tiles_of(int64_t n, int64_t each) {
     return (n + each - 1) / each;
 }
 
-/* By how many elements the operand moves with that loop; INT64_MAX where that varies. */
-static int64_t step_in(model *m, const operand *o, const char *name) {
+/* By how many elements the operand moves with that loop; INT64_MAX where that varies. Both operands
+ * may be views of one memory: what tells them apart is their side of the product. */
+static int64_t step_in(const plan *p, const operand *o, const char *name) {
+    model *m = p->m;
     int64_t step;
     kern_touch *t;
-    uint32_t n = kern_touches(m->k, m->k->root, &t);
-    for (uint32_t i = 0; i < n; i++)
-        if (t[i].load && t[i].mem == o->mem)
-            return model_step(m, &t[i], model_at(m, model_find(m, name))->l.var, &step) ? step
-                                                                                        : INT64_MAX;
+    for (kstmt s = m->k->root; s; s = kern_next(m->k, s, m->k->root)) {
+        const kern_stmt *x = model_at(m, s);
+        if (x->kind != KS_STORE || x->monoid != MONOID_SUM || x->store.mem[0] != p->tile) continue;
+        const kern_expr *e = kern_e(m->k, x->store.value[0]);
+        if (e->kind != KE_OP || e->op != OP_MUL) continue;
+        kexpr factor = e->arg[o->side];
+        uint32_t n = kern_touches(m->k, s, &t);
+        for (uint32_t i = 0; i < n; i++)
+            if (t[i].load && t[i].mem == o->mem && expr_touches(m, factor, &t[i]))
+                return model_step(m, &t[i], model_at(m, model_find(m, name))->l.var, &step)
+                           ? step
+                           : INT64_MAX;
+    }
     return INT64_MAX;
 }
 
@@ -184,7 +196,7 @@ static bool collides(const plan *p, int64_t step) {
  * very many columns use it. */
 static void choose_row_packing(plan *p, const char *rows) {
     model *m = p->m;
-    int64_t down = step_in(m, p->a, rows), along = step_in(m, p->a, p->sum);
+    int64_t down = step_in(p, p->a, rows), along = step_in(p, p->a, p->sum);
     bool many = p->columns >= MANY_COLUMNS * m->lanes;
     p->pack_rows = p->a->plain && p->depth >= 32 && p->rows > 1;
     if (along == 1)
@@ -227,10 +239,8 @@ static int64_t second_level(const model *m) {
  * deep sums in blocks; where rows are so few that the columns' operand only streams by, in slices
  * of few of its rows, which are contiguous, and not column by column across its pages. */
 static void choose_columns(plan *p, const char *columns, bool divisible) {
-    int64_t down = step_in(p->m, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
-    int64_t least = step_in(p->m, p->b, columns) != 1 ? 1
-                    : collides(p, down)               ? FEW_USES
-                                                      : SOME_USES;
+    int64_t down = step_in(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
+    int64_t least = step_in(p, p->b, columns) != 1 ? 1 : collides(p, down) ? FEW_USES : SOME_USES;
     p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least;
     p->block = p->depth;
     if (!divisible) return;
@@ -346,14 +356,14 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     const char *last = "";
     for (int i = 0; i < n; i++) {
         kstmt loop = model_find(m, name[i]);
-        if (!loop || model_trips(m, loop) <= 1 || !step_in(m, o, name[i])) continue;
+        if (!loop || model_trips(m, loop) <= 1 || !step_in(p, o, name[i])) continue;
         if (!strcmp(name[i], p->sum)) deep = count;
         snprintf(loops + strlen(loops), sizeof loops - strlen(loops), " %s", name[i]);
         last = name[i];
         count++;
     }
     if (deep < 0) return;
-    bool along = step_in(m, o, last) == 1, across = !along && step_in(m, o, p->sum) == 1;
+    bool along = step_in(p, o, last) == 1, across = !along && step_in(p, o, p->sum) == 1;
     if (!model_apply(m, "stage a%d %s%s", kern_m(m->k, o->mem)->arg, where, loops)) return;
     kstmt def = model_at(m, model_find(m, where))->first;
     while (def &&
