@@ -400,7 +400,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(18)) {
+    switch (below(19)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -451,6 +451,11 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         break;
     case 16:
         sprintf(line, "turn %s %s", a, b);
+        break;
+    case 17:
+        some_tile(k, c, a);
+        some_loop(k, b);
+        sprintf(line, "park %s %s", c, b);
         break;
     default:
         some_loop(k, c);

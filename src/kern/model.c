@@ -83,8 +83,7 @@ static int expr_ops(const model *m, kexpr e, int limit) {
     return n;
 }
 
-/* Vector operations in one trip of everything below s, inner loops counted once. */
-static int body_ops(const model *m, kstmt s) {
+int model_ops(const model *m, kstmt s) {
     int n = 0;
     for (kstmt c = s; c; c = kern_next(m->k, c, s)) {
         const kern_stmt *x = model_at(m, c);
@@ -98,7 +97,7 @@ static int body_ops(const model *m, kstmt s) {
 /* Operations of all trips of s, roughly. */
 double model_work(const model *m, kstmt s) {
     if (model_at(m, s)->kind != KS_LOOP)
-        return model_at(m, s)->kind == KS_STORE ? body_ops(m, s) + 1 : 1;
+        return model_at(m, s)->kind == KS_STORE ? model_ops(m, s) + 1 : 1;
     double n = 0;
     for (kstmt c = model_at(m, s)->first; c; c = model_at(m, c)->next) n += model_work(m, c);
     int64_t t = model_trips(m, s);
@@ -189,7 +188,7 @@ void model_merge_in_step(model *m, model_chain *c) {
 static void vector_loop(model *m, const char *name, const char *outer, int64_t item_work) {
     kstmt loop = model_find(m, name);
     int64_t n = model_trips(m, loop);
-    int id = m->next++, ops = body_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 40 ? 2 : 1;
+    int id = m->next++, ops = model_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 40 ? 2 : 1;
     bool constant = sym_is_const(m->k->syms, model_at(m, loop)->l.extent, NULL);
     while (chains > 1 && n < (int64_t)chains * m->lanes * 2) chains /= 2;
     if (constant && n > 1 && n <= m->lanes && !(n & (n - 1)) && model_apply(m, "vec %s", name))
@@ -309,7 +308,7 @@ static kmem reduced_tile(const model *m, kstmt leaf) {
 static void reduction_loop(model *m, const char *name, kmem tile) {
     kstmt loop = model_find(m, name);
     int64_t n = model_trips(m, loop);
-    int id = m->next++, ops = body_ops(m, loop), chains = ops <= 6 ? 4 : 2;
+    int id = m->next++, ops = model_ops(m, loop), chains = ops <= 6 ? 4 : 2;
     while (chains > 1 && n < (int64_t)chains * m->lanes * 4) chains /= 2;
     if (n < 4) return;
     int step = chains * m->lanes, number = kern_tile_number(m->k, tile);
@@ -376,7 +375,7 @@ static bool columns(model *m, model_chain *c, int i) {
     kstmt loop = model_find(m, c->name[c->n - 1]);
     kmem tile = tile_in(m, loop);
     int64_t n = model_trips(m, loop);
-    int id = m->next++, ops = body_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 32 ? 2 : 1;
+    int id = m->next++, ops = model_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 32 ? 2 : 1;
     while (chains > 1 && n < (int64_t)chains * m->lanes) chains /= 2;
     int step = chains * m->lanes, number = tile ? kern_tile_number(m->k, tile) : 0;
     int64_t exact;

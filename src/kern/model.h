@@ -44,6 +44,8 @@ bool model_apply(model *m, const char *fmt, ...) QN_PRINTF(2, 3);
 model_chain model_chain_of(const model *m, kstmt loop);
 void model_chain_drop(model_chain *c, int i);
 void model_chain_inward(model *m, model_chain *c, int i); /* as far in as is legal */
+/* Vector operations in one trip of everything below s, inner loops counted once. */
+int model_ops(const model *m, kstmt s);
 /* Operations of all trips of s, roughly. */
 double model_work(const model *m, kstmt s);
 /* How an access moves when the loop steps: by a constant (true), else false. */

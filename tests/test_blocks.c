@@ -1,0 +1,250 @@
+/* test_blocks.c - the transforms that contractions are blocked and packed with: sums in blocks
+ * (carry), copies turned round in registers (turn), accumulators parked in memory (park); as in
+ * test_transforms.c. */
+#include "kern_cases.h"
+
+/* ---- carry ---------------------------------------------------------------------------------- */
+
+static void carry_lets_partial_sums_wait_between_blocks(void) {
+    BECOMES(product, "split k 3 -> ko ki\ncarry t0 ko i",
+            "kernel \"product\" {\n"
+            "  arg a0 f32[35] read\n"
+            "  arg a1 f32[56] read\n"
+            "  arg a2 f32[40] write\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[40]\n"
+            "  def t1\n"
+            "  for ko < 3 {\n"
+            "    for i < 5 {\n"
+            "      for j < 8 {\n"
+            "        def t0 = f32(0)\n"
+            "        for ki < min(-4, -3*ko) + 7 {\n"
+            "          t0[0] += mul(a0[7*i + ki + 3*ko], a1[j + 8*ki + 24*ko])\n"
+            "        }\n"
+            "        for more < min(ko, 1) {\n"
+            "          t0[0] += t1[8*i + j]\n"
+            "        }\n"
+            "        for wait < min(-1, -ko) + 2 {\n"
+            "          t1[8*i + j] = t0[0]\n"
+            "        }\n"
+            "        for last < -min(-1, -ko) - 1 {\n"
+            "          a2[8*i + j] = abs(t0[0])\n"
+            "        }\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void carry_keeps_register_tiles_and_blocks_of_columns(void) {
+    KEEPS(product, "split k 2 -> ko ki\nsplit j 4 -> jo ji\nsplit i 3 -> io ii\n"
+                   "swap ii jo\ntile t0 ji\ntile t0 ii\ncarry t0 ko jo\nstage a1 jo ki ji\n"
+                   "vec ji\nsplit more_t 4 -> mo mv\nvec mv\npar io");
+    KEEPS(row_sum, "split k 4 -> ko ki\ncarry t0 ko i");  /* a last block that is cut short */
+    KEEPS(row_sum, "split k 16 -> ko ki\ncarry t0 ko i"); /* a single block */
+    KEEPS(row_sum, "carry t0 k i");
+}
+
+static void carry_is_refused_where_blocks_would_see_a_difference(void) {
+    REFUSES(product, "", "carry t0 i j", "not defined beside");
+    REFUSES(product, "", "carry t0 k k", "not defined in that loop");
+    REFUSES(row_sum, "unroll i", "carry t0 k i", "not serial");
+    REFUSES(argmax, "", "carry t0 k i", "not the first after");
+    REFUSES("kernel \"beside\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 2 {\n"
+            "    for j < 2 {\n"
+            "      def t0 = f32(0)\n"
+            "      for k < 6 {\n"
+            "        t0[0] += a1[12*i + 6*j + k]\n"
+            "      }\n"
+            "      a0[2*i + j] = t0[0]\n"
+            "    }\n"
+            "    for l < 2 {\n"
+            "      a0[2*i + l] += f32(1)\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "carry t0 k i", "beside each other");
+    REFUSES("kernel \"in_place\" {\n" /* row i's sum is read by row i+1's */
+            "  arg a0 f32[30] read write\n"
+            "  local t0 f32[1]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(0)\n"
+            "    for k < 6 {\n"
+            "      t0[0] += a0[6*i + k]\n"
+            "    }\n"
+            "    a0[6*i + 6] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "", "carry t0 k i", "stores to what the loop reads");
+    REFUSES("kernel \"start\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(1)\n"
+            "    for k < 6 {\n"
+            "      t0[0] += a1[6*i + k]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "", "carry t0 k i", "identity");
+    REFUSES("kernel \"maybe\" {\n"
+            "  dim n 0 6\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(0)\n"
+            "    for k < n {\n"
+            "      t0[0] += a1[6*i + k]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "", "carry t0 k i", "sure to have a trip");
+}
+
+/* ---- park ----------------------------------------------------------------------------------- */
+
+static void park_gives_a_loop_a_copy_to_read(void) {
+    BECOMES(product, "tile t0 j\npark t0 j_1",
+            "kernel \"product\" {\n"
+            "  arg a0 f32[35] read\n"
+            "  arg a1 f32[56] read\n"
+            "  arg a2 f32[40] write\n"
+            "  local t0 f32[8]\n"
+            "  local t1 f32[8]\n"
+            "  for i < 5 {\n"
+            "    def t0 = f32(0)\n"
+            "    for k < 7 {\n"
+            "      for j < 8 {\n"
+            "        t0[j] += mul(a0[7*i + k], a1[j + 8*k])\n"
+            "      }\n"
+            "    }\n"
+            "    def t1\n"
+            "    for park < 8 {\n"
+            "      t1[park] = t0[park]\n"
+            "    }\n"
+            "    for j_1 < 8 {\n"
+            "      a2[8*i + j_1] = abs(t1[j_1])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void park_is_refused_where_there_is_nothing_to_copy(void) {
+    REFUSES(product, "tile t0 j", "park t0 j", "stores to the tile");
+    REFUSES(product, "", "park t0 i", "stores to the tile");
+    REFUSES(row_sum, "split i 2 -> io ii\ntile t0 ii\nvec ii_1", "park a0 ii_1", "only a tile");
+}
+
+/* ---- turn ----------------------------------------------------------------------------------- */
+
+static void turn_copies_through_a_tile(void) {
+    BECOMES(grid, "turn i j",
+            "kernel \"grid\" {\n"
+            "  arg a0 f32[12] write\n"
+            "  arg a1 f32[12] read\n"
+            "  local t0 f32[12]\n"
+            "  def t0\n"
+            "  for i < 4 {\n"
+            "    for j < 3 {\n"
+            "      t0[3*i + j] = neg(a1[i + 4*j])\n"
+            "    }\n"
+            "  }\n"
+            "  for j_1 < 3 {\n"
+            "    for i_1 < 4 {\n"
+            "      a0[3*i_1 + j_1] = t0[3*i_1 + j_1]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void turn_keeps_copies_in_registers_and_edges(void) {
+    KEEPS(grid, "swap i j\nturn j i\nunroll j\nvec i\nunroll i_1\nvec j_1");
+    KEEPS(grid, "pad i 8\npad j 4\nsplit i 4 -> io ii\nturn ii j\nunroll ii\nvec j\n"
+                "unroll j_1\nvec ii_1");
+}
+
+static void turn_is_refused_for_more_than_a_copy(void) {
+    REFUSES(row_sum, "", "turn i k", "not all that the outer");
+    REFUSES(copy_10, "split i 4 -> o n", "turn o n", "depends on the outer");
+    REFUSES(grid, "vec j", "turn i j", "serial");
+    REFUSES("kernel \"sums\" {\n"
+            "  arg a0 f32[12] read write\n"
+            "  for i < 4 {\n"
+            "    for j < 3 {\n"
+            "      a0[3*i + j] += f32(1)\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "turn i j", "no plain copy");
+    REFUSES("kernel \"shift\" {\n"
+            "  arg a0 f32[16] read write\n"
+            "  for i < 4 {\n"
+            "    for j < 3 {\n"
+            "      a0[4*i + j] = a0[4*i + j + 1]\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "turn i j", "read what they store");
+    REFUSES("kernel \"last\" {\n"
+            "  arg a0 f32[8] write\n"
+            "  arg a1 f32[12] read\n"
+            "  for i < 4 {\n"
+            "    for j < 3 {\n"
+            "      a0[i + j] = a1[3*i + j]\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "", "turn i j", "same element of a0");
+}
+
+/* Loops that a tile's loop is spread over keep names of their own. */
+static void tile_finds_names_that_waiting_loops_have_not(void) {
+    KEEPS("kernel \"names\" {\n"
+          "  arg a0 f32[4] write\n"
+          "  arg a1 f32[24] read\n"
+          "  local t0 f32[1]\n"
+          "  local t1 f32[1]\n"
+          "  for i < 4 {\n"
+          "    def t0 = f32(0)\n"
+          "    for k < 6 {\n"
+          "      t0[0] += a1[6*i + k]\n"
+          "    }\n"
+          "    for i_1 < 1 {\n"
+          "      def t1 = f32(2)\n"
+          "      a0[i] = mul(t0[0], t1[0])\n"
+          "    }\n"
+          "  }\n"
+          "}\n",
+          "tile t0 i");
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    heap_open(&ctx.heap, NULL, &ctx);
+    guard g;
+    guard_open(&ctx.heap, &g);
+    if (setjmp(g.at)) {
+        printf("raised: %s\n", ctx.error);
+        return 1;
+    }
+    RUN(carry_lets_partial_sums_wait_between_blocks);
+    RUN(carry_keeps_register_tiles_and_blocks_of_columns);
+    RUN(carry_is_refused_where_blocks_would_see_a_difference);
+    RUN(tile_finds_names_that_waiting_loops_have_not);
+    RUN(park_gives_a_loop_a_copy_to_read);
+    RUN(park_is_refused_where_there_is_nothing_to_copy);
+    RUN(turn_copies_through_a_tile);
+    RUN(turn_keeps_copies_in_registers_and_edges);
+    RUN(turn_is_refused_for_more_than_a_copy);
+    guard_close(&ctx.heap, &g);
+    CHECK_INT(ctx.heap.bytes, 0);
+    return test_end();
+}
