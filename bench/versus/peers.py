@@ -459,7 +459,10 @@ def main():
             text = answer(player, state, line.split())
         except Exception as error:  # a case a library cannot do must not end the player
             text = "no " + " ".join(str(error).split())[:200]
-        print(text, file=out, flush=True)
+        try:
+            print(text, file=out, flush=True)
+        except BrokenPipeError:  # the director is gone
+            return
 
 
 if __name__ == "__main__":
