@@ -27,7 +27,8 @@ static const product cases[] = {
     {1, 700, 96, 1100, false, true},  {1, 450, 530, 1600, false, false},
     {3, 29, 31, 37, false, true},     {5, 64, 64, 32, false, true},
     {2, 65, 20, 900, true, false},    {2, 1, 40, 50, false, false},
-    {7, 16, 16, 1, false, false},
+    {7, 16, 16, 1, false, false},     {1, 1, 613, 701, false, false},
+    {3, 1, 640, 100, false, false},
 };
 
 static float *numbers(int64_t n, uint64_t seed) {

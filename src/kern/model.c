@@ -10,7 +10,7 @@
  *   rows          loops around reductions and loops: softmax, norms, sums. Reductions along
  *                 contiguous memory get an accumulator a lane (multi_step) and several chains;
  *                 reductions across it vectorise the loop that walks memory contiguously, moved
- *                 inside them (tile).
+ *                 inside them (tile), and go through far rows in slices (carry).
  *   contraction   a sum of products of two operands with loops of their own: model_contract.c.
  *
  * Names tell the rest: loops called v.. become vectors and loops called u.. are unrolled at the
@@ -20,7 +20,10 @@
 
 #include "kern/model.h"
 
-enum { MOST_COPIES = 40 }; /* of a statement, by unrolling */
+enum {
+    MOST_COPIES = 40, /* of a statement, by unrolling */
+    SLICE = 16        /* rows of a reduction down columns at a time */
+};
 
 bool model_apply(model *m, const char *fmt, ...) {
     char line[256];
@@ -369,6 +372,50 @@ static kmem tile_in(const model *m, kstmt loop) {
     return 0;
 }
 
+/* The one reduction of a body that does nothing else but store its result: its loop, 0: none. */
+static kstmt only_reduction(const model *m, kstmt loop) {
+    kstmt def = model_at(m, loop)->first, red = model_at(m, def)->next;
+    if (model_at(m, def)->kind != KS_DEF || !red || model_at(m, red)->kind != KS_LOOP) return 0;
+    if (model_has_inner(m, red)) return 0;
+    for (kstmt s = model_at(m, red)->next; s; s = model_at(m, s)->next)
+        if (model_at(m, s)->kind != KS_STORE) return 0;
+    return red;
+}
+
+/* A reduction down columns whose rows lie in different pages goes through them in slices of few
+ * rows, all columns of a part at a time, so that memory streams; its results so far wait (carry).
+ * Names the loop over blocks of the sum. */
+static bool slice_rows(model *m, kstmt loop, int id) {
+    kstmt red = only_reduction(m, loop);
+    if (!red || model_trips(m, red) <= 2 * SLICE) return false;
+    kern_touch *t;
+    uint32_t n = kern_touches(m->k, red, &t);
+    bool far = false;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t across, down, size = (int64_t)qn_dtype_size(kern_m(m->k, t[i].mem)->dtype);
+        if (!t[i].load || !model_is_arg(m, &t[i])) continue;
+        if (!model_step(m, &t[i], model_at(m, loop)->l.var, &across) || across != 1) continue;
+        if (!model_step(m, &t[i], model_at(m, red)->l.var, &down)) continue;
+        far |= down * size * 16 >= m->limits->l1;
+    }
+    return far && model_apply(m, "split %s %d -> s%d y%d", model_name(m, red), SLICE, id, id);
+}
+
+/* Columns in parts whose results fit in the first-level cache, slices inside; `c` names the loop
+ * over vectors, and the loop over parts afterwards. */
+static void carry_slices(model *m, char c[40], int number, int id, int step) {
+    int64_t n = model_trips(m, model_find(m, c)), most = m->limits->l1 / 8 / step;
+    int threads = m->limits->threads > 1 ? m->limits->threads : 1;
+    int64_t part = (n + threads - 1) / threads;
+    if (part > most) part = most;
+    if (part < 1) part = 1;
+    if (!model_apply(m, "split %s %lld -> g%d z%d", c, (long long)part, id, id)) return;
+    snprintf(c, 40, "g%d", id);
+    if (!model_apply(m, "carry t%d s%d z%d", number, id, id)) return;
+    model_apply(m, "split more_t %d -> u9%d v9%d", m->lanes, id, id);
+    model_apply(m, "split wait_t %d -> u8%d v8%d", m->lanes, id, id);
+}
+
 /* Vectors across the reductions: the contiguous loop goes inside them. */
 static bool columns(model *m, model_chain *c, int i) {
     model_chain_inward(m, c, i);
@@ -380,6 +427,7 @@ static bool columns(model *m, model_chain *c, int i) {
     int step = chains * m->lanes, number = tile ? kern_tile_number(m->k, tile) : 0;
     int64_t exact;
     if (!tile) return false;
+    bool sliced = slice_rows(m, loop, id);
     bool whole = sym_is_const(m->k->syms, model_at(m, loop)->l.extent, &exact) && exact % step == 0;
     if (!whole && !model_apply(m, "pad %s %d", c->name[c->n - 1], step)) return false;
     if (!model_apply(m, "split %s %d -> c%d w%d", c->name[c->n - 1], step, id, id)) return false;
@@ -387,6 +435,7 @@ static bool columns(model *m, model_chain *c, int i) {
     model_apply(m, "tile t%d v%d", number, id);
     model_apply(m, "tile t%d u%d", number, id);
     snprintf(c->name[c->n - 1], sizeof c->name[0], "c%d", id);
+    if (sliced) carry_slices(m, c->name[c->n - 1], number, id, step);
     return true;
 }
 
