@@ -28,7 +28,8 @@ static const product cases[] = {
     {3, 29, 31, 37, false, true},     {5, 64, 64, 32, false, true},
     {2, 65, 20, 900, true, false},    {2, 1, 40, 50, false, false},
     {7, 16, 16, 1, false, false},     {1, 1, 613, 701, false, false},
-    {3, 1, 640, 100, false, false},
+    {3, 1, 640, 100, false, false},   {1, 256, 2, 32, false, true},
+    {1, 256, 2, 32, true, true},      {1, 300, 3, 40, true, true},
 };
 
 static float *numbers(int64_t n, uint64_t seed) {

@@ -282,7 +282,8 @@ val llvm_zip(llvm *s, val x, val y, bool second) {
     llvm_at(s, level);
     if (s->owner->avx512 && lanes == 16 && s->L->GetElementType(s->L->TypeOf(x.v)) == s->t_float) {
         ll_value arg[3] = {x.v, NULL, y.v};
-        val *index = llvm_number(s, TAG_ZIP, 0, 0, second, 1, level);
+        /* one for each level: from outermost it would take a register of every loop inside */
+        val *index = llvm_number(s, TAG_ZIP, 0, (uint64_t)level, second, 1, level);
         if (!index->v) index->v = zip_index(s, second);
         arg[1] = index->v;
         val made = llvm_call(s, "llvm.x86.avx512.vpermi2var.ps.512", 0, NULL, 3, arg, level, true);
