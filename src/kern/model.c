@@ -439,11 +439,24 @@ static bool columns(model *m, model_chain *c, int i) {
     return true;
 }
 
+/* Accesses that walk contiguously with a loop outside of the rows. Where rows are at least a vector
+ * long only those in loops along the row count: what is touched once for a row is cheap. */
+static int contiguous_across(model *m, kstmt body, sym var) {
+    int n = 0;
+    bool deep = false;
+    for (kstmt c = model_at(m, body)->first; c; c = model_at(m, c)->next) {
+        if (model_at(m, c)->kind != KS_LOOP) continue;
+        deep |= model_trips(m, c) >= m->lanes;
+        n += model_contiguous(m, c, var);
+    }
+    return deep ? n : model_contiguous(m, body, var);
+}
+
 static void rows(model *m, kstmt loop) {
     model_chain c = model_chain_of(m, loop);
     int outer = -1, most = 0;
     for (int i = 0; i < c.n; i++) {
-        int n = model_contiguous(m, c.body, model_at(m, model_find(m, c.name[i]))->l.var);
+        int n = contiguous_across(m, c.body, model_at(m, model_find(m, c.name[i]))->l.var);
         if (n > most) most = n, outer = i;
     }
     if (most > 0 && model_contiguous_inside(m, c.body) < most && columns(m, &c, outer)) {
