@@ -42,7 +42,7 @@ $(BUILD)/libquern.a: $(LIBOBJ) $(BUILD)/sources
 	@echo "  ar $@"; ar rcs $@ $(LIBOBJ)
 
 $(BUILD)/$(SONAME): $(LIBOBJ) $(BUILD)/sources src/quern.map
-	@echo "  ld $@"; $(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/quern.map \
+	@echo "  ld $@"; $(CC) -shared -Wl,-soname,$(SONAME) -Wl,--build-id -Wl,--version-script=src/quern.map \
 	    $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(LIBOBJ) $(LDLIBS)
 
 $(BUILD)/quern: $(CLIOBJ) $(BUILD)/libquern.a

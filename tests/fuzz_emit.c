@@ -143,6 +143,7 @@ static void open_devices(void) {
 }
 
 int main(int argc, char **argv) {
+    setenv("QN_CACHE", "off", 1);
     setvbuf(stdout, NULL, _IOLBF, 0);
     long cases = argc > 1 ? strtol(argv[1], NULL, 10) : 1000;
     uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;

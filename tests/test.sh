@@ -1,7 +1,8 @@
 # test.sh - the harness of test scripts, as test.h is that of programs. A script sources it, calls
 # `check NAME COMMAND...` (passes when the command succeeds), `check_fails NAME COMMAND...` (when it
 # ends with an error) or `skip NAME WHY`, and ends with `test_end`. What a failing command printed
-# is shown. $scratch is a folder of its own, removed at the end.
+# is shown. $scratch is a folder of its own, removed at the end. Nothing is kept in the user's disk cache.
+export QN_CACHE=off
 passed=0 failed=0 skipped=0
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT

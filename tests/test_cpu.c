@@ -1,5 +1,5 @@
-/* test_cpu.c - the cpu and null devices as the run room sees them: compilers and the disk cache,
- * launches and what they refuse, memory running out. */
+/* test_cpu.c - the cpu and null devices as the run room sees them: compilers, launches and what
+ * they refuse, memory running out. test_cache.c is about objects on disk. */
 #include "emit_harness.h"
 
 #include <dirent.h>
@@ -115,87 +115,6 @@ static void a_compiler_that_fails_is_an_error_and_leaves_nothing(void) {
     if (state) dev_cpu.close(state);
     qn_close(qn);
     unsetenv("TMPDIR");
-    remove_folder(folder);
-}
-
-/* ---- the cache --------------------------------------------------- */
-
-/* Open a device with the cache, compile, run; was it cached? -1: it failed. */
-static int compile_cached(const char *folder, const char *text) {
-    qn_ctx *qn = open_context(1);
-    qn_set(qn, "cache", folder);
-    void *state = open_device(qn, &dev_cpu);
-    dev_program *p = state ? compile_text(qn, &dev_cpu, state, text) : NULL;
-    int cached = p ? p->cached : -1;
-    if (p && !triples(state, p, 1000)) cached = -1;
-    if (p) dev_cpu.unload(state, p);
-    if (state) dev_cpu.close(state);
-    qn_close(qn);
-    return cached;
-}
-
-static void damage(const char *file, long at, int how) {
-    FILE *f = fopen(file, "r+b");
-    if (!f) return;
-    if (how == 0) {
-        fseek(f, at, at < 0 ? SEEK_END : SEEK_SET);
-        int c = fgetc(f);
-        fseek(f, at, at < 0 ? SEEK_END : SEEK_SET);
-        fputc(c ^ 1, f);
-    } else if (ftruncate(fileno(f), at)) {
-        FAIL("cannot truncate");
-    }
-    fclose(f);
-}
-
-static void objects_are_found_again(void) {
-    char folder[] = "/tmp/quern-test-XXXXXX", file[600] = "";
-    if (!mkdtemp(folder)) {
-        FAIL("no folder");
-        return;
-    }
-    int first = compile_cached(folder, scale_text);
-    if (first < 0) {
-        SKIP("no compiler");
-    } else {
-        CHECK_INT(first, 0);
-        CHECK_INT(files_in(folder, file, sizeof file), 1);
-        CHECK_INT(compile_cached(folder, scale_text), 1);
-        static const long places[] = {0, 9, 20, 33, 100, -1, -200};
-        for (size_t i = 0; i < COUNT_OF(places); i++) {
-            damage(file, places[i], 0);
-            CHECK_INT(compile_cached(folder, scale_text), 0);
-            CHECK_INT(compile_cached(folder, scale_text), 1);
-        }
-        static const long lengths[] = {0, 7, 31, 500};
-        for (size_t i = 0; i < COUNT_OF(lengths); i++) {
-            damage(file, lengths[i], 1);
-            CHECK_INT(compile_cached(folder, scale_text), 0);
-        }
-        char other[700];
-        snprintf(other, sizeof other, "%s.elsewhere", file);
-        CHECK(!rename(file, other) && !symlink(other, file));
-        CHECK_INT(compile_cached(folder, scale_text), 0); /* links are not followed */
-        CHECK_INT(compile_cached(folder, scale_text), 1);
-    }
-    remove_folder(folder);
-}
-
-static void folders_of_others_are_not_trusted(void) {
-    char folder[] = "/tmp/quern-test-XXXXXX";
-    if (!mkdtemp(folder)) {
-        FAIL("no folder");
-        return;
-    }
-    if (compile_cached(folder, scale_text) < 0) {
-        SKIP("no compiler");
-    } else {
-        chmod(folder, 0750);
-        CHECK_INT(compile_cached(folder, scale_text), 0);
-        CHECK(strstr(logged, "mode 0700; not used"));
-        chmod(folder, 0700);
-        CHECK_INT(compile_cached(folder, scale_text), 1);
-    }
     remove_folder(folder);
 }
 
@@ -438,8 +357,6 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(unknown_compilers_are_refused);
     RUN(a_compiler_that_fails_is_an_error_and_leaves_nothing);
-    RUN(objects_are_found_again);
-    RUN(folders_of_others_are_not_trusted);
     RUN(launches_are_checked);
     RUN(each_set_has_its_own_sizes);
     RUN(results_do_not_depend_on_threads);

@@ -28,7 +28,7 @@ sample() { # sample NAME COMMAND...
     name=$1
     shift
     start=$(date +%s)
-    env -u QN_CACHE QN_THREADS=2 valgrind --quiet --suppressions="$scratch/known" \
+    env QN_CACHE=off QN_THREADS=2 valgrind --quiet --suppressions="$scratch/known" \
         --error-exitcode=99 --leak-check=full --show-leak-kinds=definite \
         --errors-for-leak-kinds=definite --log-file="$scratch/log" \
         "$@" >"$scratch/out" 2>&1 </dev/null

@@ -1,8 +1,10 @@
 /* knobs.c - the QN_* knobs: defaults from the rows of knobs.h, then the environment, then qn_set().
  *
  * A NUMBER is a whole number from 0 on, in decimal digits only; anything else is an error that
- * names what was given, for a typing mistake must not pass for a 0. An environment variable set to
- * nothing counts as not set.
+ * names what was given, for a typing mistake must not pass for a 0. A FOLDER is a path with a slash
+ * in it, or on or off: a word alone is a mistake, too. An environment variable set to nothing
+ * counts as not set; a program that runs with more rights than its caller reads none, for the
+ * knobs name files and programs.
  *
  * Invariant: a knob's text is either its row's default or a copy from the context's heap. */
 #include "base/base.h"
@@ -10,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-typedef enum { NUMBER, TEXT } knob_kind;
+typedef enum { NUMBER, TEXT, FOLDER } knob_kind;
 
 typedef struct knob_row {
     const char *name, *environment;
@@ -39,6 +41,10 @@ static bool knob_parse(const char *text, int64_t *out) {
     return true;
 }
 
+static bool is_folder(const char *text) {
+    return strchr(text, '/') || !strcmp(text, "on") || !strcmp(text, "off");
+}
+
 static void knob_drop(qn_ctx *qn, int k) {
     char *text = (char *)(uintptr_t)qn->knob[k].text;
     if (text && text != rows[k].def) heap_free(&qn->heap, text, strlen(text) + 1);
@@ -51,6 +57,9 @@ static int knob_assign(qn_ctx *qn, int k, const char *as, const char *value) {
         if (knob_parse(value, &qn->knob[k].number)) return QN_OK;
         return fail(qn, QN_EARG, "%s takes a whole number from 0 on, not \"%s\"", as, value);
     }
+    if (rows[k].kind == FOLDER && !is_folder(value))
+        return fail(qn, QN_EARG, "%s is on, off, or a folder with a slash in it, not \"%s\"", as,
+                    value);
     size_t size = strlen(value) + 1;
     char *copy = heap_try(&qn->heap, size);
     if (!copy) return fail(qn, QN_ENOMEM, "out of memory setting %s", as);
@@ -66,7 +75,7 @@ int knobs_open(qn_ctx *qn) {
         if (rows[k].kind == NUMBER) knob_parse(rows[k].def, &qn->knob[k].number);
     }
     for (int k = 0; k < KNOB_COUNT; k++) {
-        const char *value = getenv(rows[k].environment);
+        const char *value = secure_getenv(rows[k].environment);
         if (!value || !value[0]) continue;
         int code = knob_assign(qn, k, rows[k].environment, value);
         if (code) return code;

@@ -1,5 +1,6 @@
 /* knobs.h - every QN_* environment knob, one row each; docs/knobs.md is generated from here.
- * X(NAME, name, kind, default, doc)   kind: NUMBER or TEXT */
+ * X(NAME, name, kind, default, doc)   kind: NUMBER, TEXT or FOLDER
+ * (a path with a slash in it, or on or off) */
 X(DEBUG, "debug", TEXT, "",
   "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s search, "
   "c source, x timings, e devices")
@@ -13,8 +14,9 @@ X(OPENCL, "opencl", TEXT, "",
   "which OpenCL device, platform:device by number; empty: the first GPU, else what there is")
 X(OPENCL_LIBRARY, "opencl_library", TEXT, "libOpenCL.so.1",
   "the OpenCL library that is loaded at run time")
-X(CACHE, "cache", TEXT, "",
-  "folder of compiled objects; empty: nothing is kept on disk")
+X(CACHE, "cache", FOLDER, "on",
+  "where compiled kernels are kept: on: in $XDG_CACHE_HOME/quern or ~/.cache/quern; off: nowhere; "
+  "or a folder, as a path with a slash, that is only the user's (mode 0700)")
 X(SCHEDULE, "schedule", NUMBER, "1",
   "0 runs every kernel unscheduled, as lowered (for finding faults)")
 X(FUSE, "fuse", NUMBER, "1", "0 materialises every node (for finding faults)")

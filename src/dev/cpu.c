@@ -47,6 +47,11 @@ static void cpu_limits(void *state, kern_limits *out) {
 static void cpu_close(void *state) {
     cpu *c = state;
     emit_llvm_close(c->llvm);
+    cpu_cache_close(&c->cache);
+    str_free(&c->here);
+    str_free(&c->compiler);
+    str_free(&c->record_key);
+    str_free(&c->record);
     heap_free(&c->ctx->heap, c->scratch, c->scratch_each * (size_t)pool_threads(c->pool));
     pool_close(c->pool);
     heap_free(&c->ctx->heap, c, sizeof *c);
@@ -54,6 +59,12 @@ static void cpu_close(void *state) {
 
 static void *cpu_open(qn_ctx *qn, str *why) {
     cpu *c = heap_zeroed(&qn->heap, sizeof *c);
+    c->ctx = qn;
+    c->cache.folder = -1;
+    str_open(&c->here, &qn->heap);
+    str_open(&c->compiler, &qn->heap);
+    str_open(&c->record_key, &qn->heap);
+    str_open(&c->record, &qn->heap);
     guard g;
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) {
@@ -61,7 +72,6 @@ static void *cpu_open(qn_ctx *qn, str *why) {
         cpu_close(c);
         heap_unwind(&qn->heap);
     }
-    c->ctx = qn;
     int threads = (int)qn->knob[KNOB_THREADS].number;
     c->pool = pool_open(&qn->heap, threads > 0 ? threads : processors());
     bool able = cpu_choose_compiler(c, why);

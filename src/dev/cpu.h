@@ -5,6 +5,14 @@
 #include "dev/dev.h"
 #include "emit/emit.h"
 
+/* A folder of compiled objects; see cpu_cache.c. */
+typedef struct cpu_cache {
+    int folder;    /* held open while `on` */
+    bool on;       /* there is one, and it can be trusted */
+    bool tidied;   /* this process has looked whether to tidy it */
+    uint64_t knob; /* hash of the knob's text it was opened for */
+} cpu_cache;
+
 typedef struct cpu {
     qn_ctx *ctx; /* first: dev_host_* look for it here */
     pool *pool;
@@ -12,7 +20,10 @@ typedef struct cpu {
     size_t scratch_each; /* bytes for one thread */
     bool chosen;         /* how objects are made is known: by llvm, or if that is NULL, by cc */
     emit_llvm *llvm;
-    bool cached; /* the folder of knob cache is trusted */
+    cpu_cache cache;
+    str here;               /* keys: processor and library; empty before a cache is on */
+    str compiler;           /* keys: the compiler, as far as it is known */
+    str record_key, record; /* which libLLVM the cache says was found last */
 } cpu;
 
 /* ---- cpu_compile.c --------------------------------------------------------------------------- */
@@ -29,18 +40,35 @@ typedef struct cpu_unit {
 } cpu_unit;
 /* Make or find every unit's object; LLVM runs on all threads at once. Raises. */
 void cpu_compile(cpu *c, int n, cpu_unit *unit);
+
+/* ---- cpu_key.c: all raise -------------------------------------------------------------------- */
+
 bool cpu_wide(void); /* are there vectors of 512 bits? */
+void cpu_key_here(str *key);
+void cpu_key_llvm(const char *file, str *compiler); /* replaces the text, as the next */
+void cpu_key_cc(qn_ctx *qn, const char *file, str *compiler);
+/* Set the compiler's key to that of the libLLVM found last; false: it is to be looked for. */
+bool cpu_key_recall(cpu *c);
+void cpu_key_record(cpu *c, bool found); /* it was looked for: the compiler's key, or none */
 
 /* ---- cpu_cc.c -------------------------------------------------------------------------------- */
 
-bool cpu_cc_found(qn_ctx *qn); /* is the program of knob cc there? */
+enum { CPU_PATH = 1024 };
+bool cpu_cc_find(qn_ctx *qn, char file[CPU_PATH]); /* is the program of knob cc there, and where? */
 void cpu_cc_compile(qn_ctx *qn, const char *name, const str *text, str *object); /* raises */
 
 /* ---- cpu_cache.c ----------------------------------------------------------------------------- */
 
-bool cpu_cache_open(qn_ctx *qn); /* may the folder of knob cache be trusted? Made where missing. */
-/* The object kept under a key; false: there is none that can be trusted. Raises only QN_ENOMEM. */
-bool cpu_cache_get(qn_ctx *qn, const str *key, str *object);
-void cpu_cache_put(qn_ctx *qn, const str *key, const str *object); /* failing is no error */
+void cpu_cache_open(qn_ctx *qn, cpu_cache *c);     /* as knob cache says; or it is not on */
+bool cpu_cache_is(qn_ctx *qn, const cpu_cache *c); /* is it still what the knob says? */
+void cpu_cache_close(cpu_cache *c);
+/* Append the object kept under a key; false: there is none that can be trusted. Raises only
+ * QN_ENOMEM. */
+bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object);
+void cpu_cache_put(qn_ctx *qn, cpu_cache *c, const str *key, const str *object);
+
+/* ---- cpu_tidy.c ------------------------------------------------------------------------------ */
+
+void cpu_cache_tidy(qn_ctx *qn, cpu_cache *c); /* if it is time */
 
 #endif

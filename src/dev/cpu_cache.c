@@ -3,51 +3,87 @@
  * One file per key, named by the key's hash. It holds the whole key, so that two keys of one hash
  * are never confused, and a checksum over key and object. Files are written under another name and
  * renamed, so that a reader sees a whole file or none; whoever comes second wins, and both are
- * right.
+ * right. A writer that is killed leaves its unfinished file; cpu_tidy.c takes such away.
  *
  * Objects are code that will run as the user, so the folder is trusted only if it is ours and
- * nobody else may enter it, and a file in it only if it is ours, too. A file that is not what it
- * should be is treated as if it were not there, and replaced. */
+ * nobody else may enter it, and a file in it only if it is ours, too. The folder is held open: what
+ * was looked at is what is used, whatever happens to its name afterwards. A file that is not what
+ * it should be is treated as if it were not there, and replaced.
+ *
+ * Nothing here is an error: a folder that cannot be had, written or trusted costs time and no more.
+ * Something to say there is only where the user named the folder. */
 #include "dev/cpu.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { PATH_SIZE = 1024 };
+enum { PATH_SIZE = 1024, NAME_SIZE = 64, DAY = 86400 };
 static const size_t most_bytes = (size_t)1 << 28;
 
 typedef struct header {
     char magic[8];
     uint64_t key_size, object_size, checksum;
 } header;
-static const char magic[8] = {'Q', 'N', 'O', 'B', 'J', '0', '1', '\n'};
+static const char magic[8] = {'Q', 'N', 'O', 'B', 'J', '0', '2', '\n'};
 
-static bool is_ours(const struct stat *s) {
-    return s->st_uid == geteuid() && !(s->st_mode & 077);
+/* ---- the folder ----------------------------------------------------------------------------- */
+
+/* Where the user's caches are kept, by the XDG base directory specification; made where missing. A
+ * program that runs with more rights than its caller is not told by the caller's environment. */
+static bool usual_folder(char path[PATH_SIZE]) {
+    const char *base = secure_getenv("XDG_CACHE_HOME"), *below = "";
+    if (!base || base[0] != '/') base = secure_getenv("HOME"), below = "/.cache";
+    if (!base || base[0] != '/') return false;
+    int n = snprintf(path, PATH_SIZE, "%s%s", base, below);
+    if (n <= 0 || n >= PATH_SIZE - 16) return false;
+    mkdir(path, 0700);
+    memcpy(path + n, "/quern", 7);
+    return true;
 }
 
-bool cpu_cache_open(qn_ctx *qn) {
-    const char *folder = qn->knob[KNOB_CACHE].text;
+static int open_folder(const char *path, const char **why) {
     struct stat s;
-    if (!*folder) return false;
-    if (mkdir(folder, 0700) && errno != EEXIST)
-        log_line(qn, "e cpu: cannot make the cache %s", folder);
-    else if (lstat(folder, &s) || !S_ISDIR(s.st_mode) || !is_ours(&s))
-        log_line(qn, "e cpu: the cache %s is not a folder of ours with mode 0700; not used",
-                 folder);
-    else
-        return true;
-    return false;
+    *why = "cannot be made";
+    if (mkdir(path, 0700) && errno != EEXIST) return -1;
+    *why = "is not a folder of ours with mode 0700";
+    int f = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (f < 0) return -1;
+    if (!fstat(f, &s) && s.st_uid == geteuid() && !(s.st_mode & 077)) return f;
+    close(f);
+    return -1;
 }
 
-static bool file_path(qn_ctx *qn, const str *key, char path[PATH_SIZE]) {
+void cpu_cache_open(qn_ctx *qn, cpu_cache *c) {
+    const char *wanted = qn->knob[KNOB_CACHE].text, *why = "has no place";
+    char usual[PATH_SIZE] = "";
+    *c = (cpu_cache){.folder = -1, .knob = hash_bytes(wanted, strlen(wanted), 0)};
+    if (!strcmp(wanted, "off")) return;
+    bool named = strcmp(wanted, "on") != 0;
+    if (named || usual_folder(usual)) c->folder = open_folder(named ? wanted : usual, &why);
+    c->on = c->folder >= 0;
+    if (!c->on && (named || debug_on(qn, 'e')))
+        log_line(qn, "e cpu: the cache %s %s; not used", named ? wanted : usual, why);
+}
+
+bool cpu_cache_is(qn_ctx *qn, const cpu_cache *c) {
+    const char *wanted = qn->knob[KNOB_CACHE].text;
+    return c->knob == hash_bytes(wanted, strlen(wanted), 0);
+}
+
+void cpu_cache_close(cpu_cache *c) {
+    if (c->on) close(c->folder);
+    *c = (cpu_cache){.folder = -1};
+}
+
+static void file_name(const str *key, char name[NAME_SIZE]) {
     unsigned long long a = hash_bytes(key->s, key->len, 1), b = hash_bytes(key->s, key->len, 2);
-    int n = snprintf(path, PATH_SIZE, "%s/%016llx%016llx.o", qn->knob[KNOB_CACHE].text, a, b);
-    return n > 0 && n < PATH_SIZE - 32;
+    snprintf(name, NAME_SIZE, "%016llx%016llx.o", a, b);
 }
 
 static uint64_t checksum(const str *key, const void *object, size_t size) {
@@ -77,18 +113,32 @@ static const uint8_t *object_in(const uint8_t *data, size_t size, const str *key
     return checksum(key, object, h->object_size) == h->checksum ? object : NULL;
 }
 
-bool cpu_cache_get(qn_ctx *qn, const str *key, str *object) {
-    char path[PATH_SIZE];
+/* The whole file; NULL where it is not ours, or not a file. Of what else may have its name a pipe
+ * would let open() wait. */
+static uint8_t *read_file(heap *h, const cpu_cache *c, const char *name, size_t *size) {
     struct stat s;
-    if (!file_path(qn, key, path)) return false;
-    int f = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (f < 0) return false;
-    bool good = !fstat(f, &s) && S_ISREG(s.st_mode) && s.st_uid == geteuid() && s.st_size > 0 &&
-                (uint64_t)s.st_size <= most_bytes;
-    size_t size = good ? (size_t)s.st_size : 0;
-    uint8_t *data = good ? heap_try(&qn->heap, size) : NULL;
-    good = data && read_all(f, data, size);
+    int f = openat(c->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (f < 0) return NULL;
+    bool good = !fstat(f, &s) && S_ISREG(s.st_mode) && s.st_uid == geteuid() &&
+                !(s.st_mode & 022) && s.st_size > 0 && (uint64_t)s.st_size <= most_bytes;
+    *size = good ? (size_t)s.st_size : 0;
+    uint8_t *data = good ? heap_try(h, *size) : NULL;
+    if (data && !read_all(f, data, *size)) {
+        heap_free(h, data, *size);
+        data = NULL;
+    }
+    /* What is used stays young, to the day: the oldest go first where there is too much. */
+    if (data && s.st_mtime < time(NULL) - DAY) futimens(f, NULL);
     close(f);
+    return data;
+}
+
+bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object) {
+    char name[NAME_SIZE];
+    size_t size = 0;
+    file_name(key, name);
+    uint8_t *data = c->on ? read_file(&qn->heap, c, name, &size) : NULL;
+    if (!data) return false;
     guard g;
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) {
@@ -97,7 +147,7 @@ bool cpu_cache_get(qn_ctx *qn, const str *key, str *object) {
         heap_unwind(&qn->heap);
     }
     header h;
-    const uint8_t *found = good ? object_in(data, size, key, &h) : NULL;
+    const uint8_t *found = object_in(data, size, key, &h);
     if (found) str_addn(object, (const char *)found, h.object_size);
     guard_close(&qn->heap, &g);
     heap_free(&qn->heap, data, size);
@@ -117,18 +167,41 @@ static bool write_all(int f, const void *data, size_t size) {
     return true;
 }
 
-void cpu_cache_put(qn_ctx *qn, const str *key, const str *object) {
-    char path[PATH_SIZE], fresh[PATH_SIZE];
-    if (!file_path(qn, key, path)) return;
-    snprintf(fresh, sizeof fresh, "%.980s.new-XXXXXX", path);
-    int f = mkostemp(fresh, O_CLOEXEC); /* mode 0600 */
-    if (f < 0) return;
+/* Writing past the process's limit of file sizes would not fail, but end the process. */
+static bool may_be_written(uint64_t size) {
+    struct rlimit limit;
+    return size <= most_bytes && (getrlimit(RLIMIT_FSIZE, &limit) ||
+                                  limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur);
+}
+
+/* A file whose name no other writer has: process, time and context make it unlikely, O_EXCL
+ * impossible. */
+static int open_fresh(const cpu_cache *c, const char *name, char fresh[NAME_SIZE]) {
+    struct timespec now;
+    for (int i = 0; i < 8; i++) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        uint64_t bits = hash_mix((uint64_t)getpid() << 32 ^ (uint64_t)now.tv_sec,
+                                 (uint64_t)now.tv_nsec ^ (uintptr_t)c ^ (uint64_t)i << 48);
+        snprintf(fresh, NAME_SIZE, "%.34s.%016llx", name, (unsigned long long)bits);
+        int f = openat(c->folder, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (f >= 0 || errno != EEXIST) return f;
+    }
+    return -1;
+}
+
+void cpu_cache_put(qn_ctx *qn, cpu_cache *c, const str *key, const str *object) {
+    char name[NAME_SIZE], fresh[NAME_SIZE];
     header h = {.key_size = key->len,
                 .object_size = object->len,
                 .checksum = checksum(key, object->s, object->len)};
+    if (!c->on || !may_be_written((uint64_t)sizeof h + key->len + object->len)) return;
     memcpy(h.magic, magic, sizeof magic);
+    if (!c->tidied) cpu_cache_tidy(qn, c);
+    file_name(key, name);
+    int f = open_fresh(c, name, fresh);
+    if (f < 0) return;
     bool good = write_all(f, &h, sizeof h) && write_all(f, key->s, key->len) &&
                 write_all(f, object->s, object->len);
     good = !close(f) && good;
-    if (!good || rename(fresh, path)) unlink(fresh);
+    if (!good || renameat(c->folder, fresh, c->folder, name)) unlinkat(c->folder, fresh, 0);
 }

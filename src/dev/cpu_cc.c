@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-enum { MOST_WORDS = 32, PATH_SIZE = 1024 };
+enum { MOST_WORDS = 32, PATH_SIZE = CPU_PATH };
 static const char *const source_file = "kernel.c", *const object_file = "kernel.o",
                          *const log_file = "log";
 
@@ -40,17 +40,19 @@ static void split_command(run *r) {
         r->word[r->words++] = w;
 }
 
-bool cpu_cc_found(qn_ctx *qn) {
+bool cpu_cc_find(qn_ctx *qn, char file[CPU_PATH]) {
     run r = {.ctx = qn};
     split_command(&r);
     if (!r.words) return false;
-    if (strchr(r.word[0], '/')) return access(r.word[0], X_OK) == 0;
+    if (strchr(r.word[0], '/')) {
+        snprintf(file, CPU_PATH, "%s", r.word[0]);
+        return access(file, X_OK) == 0;
+    }
     const char *path = getenv("PATH");
     while (path && *path) {
         size_t n = strcspn(path, ":");
-        char file[PATH_SIZE];
-        int size = snprintf(file, sizeof file, "%.*s/%s", (int)n, path, r.word[0]);
-        if (size > 0 && size < (int)sizeof file && access(file, X_OK) == 0) return true;
+        int size = snprintf(file, CPU_PATH, "%.*s/%s", (int)n, path, r.word[0]);
+        if (size > 0 && size < CPU_PATH && access(file, X_OK) == 0) return true;
         path += n + (path[n] == ':');
     }
     return false;

@@ -2,29 +2,11 @@
  * system's C compiler.
  *
  * Knob cpu says which compiler; without it the first that works is taken. Loading libLLVM takes
- * longer than a small program runs, so where a cache is in force and the C compiler stands by, the
- * choice waits until something is missing in the cache.
- *
- * A cached object's key is everything that its code depends on: the kernel's text, the compiler
- * asked for, the processor, and this very library (its file's size and time: who builds Quern anew
- * builds kernels anew). */
+ * longer than a small program runs, so where the cache remembers which libLLVM was found last
+ * (cpu_key.c), the choice waits until an object is missing. */
 #include "dev/cpu.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
-#include <sys/stat.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
-bool cpu_wide(void) {
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq");
-#else
-    return false;
-#endif
-}
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
@@ -34,10 +16,15 @@ static bool choose(cpu *c, str *why) {
     c->chosen = true;
     if (any || llvm) {
         c->llvm = emit_llvm_open(c->ctx, why);
+        if (c->llvm) cpu_key_llvm(emit_llvm_file(c->llvm), &c->compiler);
+        if (c->cache.on) cpu_key_record(c, c->llvm != NULL);
         if (c->llvm) return true;
     }
     if (any || cc) {
-        if (cpu_cc_found(c->ctx)) return true;
+        char file[CPU_PATH];
+        bool found = cpu_cc_find(c->ctx, file);
+        if (found) cpu_key_cc(c->ctx, file, &c->compiler);
+        if (found) return true;
         str_addf(why, "%sno C compiler \"%s\"", why->len ? "; " : "", c->ctx->knob[KNOB_CC].text);
     }
     if (!any && !cc && !llvm) str_addf(why, "QN_CPU is \"%s\", not llvm or cc", wanted);
@@ -47,8 +34,10 @@ static bool choose(cpu *c, str *why) {
 
 bool cpu_choose_compiler(cpu *c, str *why) {
 #if defined(__x86_64__)
-    c->cached = cpu_cache_open(c->ctx);
-    bool wait = c->cached && strcmp(c->ctx->knob[KNOB_CPU].text, "llvm") && cpu_cc_found(c->ctx);
+    const char *wanted = c->ctx->knob[KNOB_CPU].text;
+    cpu_cache_open(c->ctx, &c->cache);
+    if (c->cache.on) cpu_key_here(&c->here);
+    bool wait = c->cache.on && (!*wanted || !strcmp(wanted, "llvm")) && cpu_key_recall(c);
     return wait || choose(c, why);
 #else
     (void)choose;
@@ -58,48 +47,30 @@ bool cpu_choose_compiler(cpu *c, str *why) {
 #endif
 }
 
-/* ---- keys ----------------------------------------------------------------------------------- */
-
-static void add_processor(str *key) {
-#if defined(__x86_64__)
-    static const unsigned leaf[] = {0, 1, 7, 0xd, 0x80000002, 0x80000003, 0x80000004};
-    for (size_t i = 0; i < COUNT_OF(leaf); i++) {
-        unsigned a = 0, b = 0, c = 0, d = 0;
-        __get_cpuid_count(leaf[i], leaf[i] == 0xd, &a, &b, &c, &d);
-        if (leaf[i] == 1) b = 0, c &= ~(1u << 27); /* which core this is; what the system enabled */
-        if (leaf[i] == 0xd) b = 0;
-        str_addf(key, " %x.%x.%x.%x", a, b, c, d);
-    }
-#endif
-}
-
-static void add_library(str *key) {
-    static const char here;
-    Dl_info info;
-    struct stat s;
-    str_addf(key, " quern %s", qn_version());
-    if (dladdr(&here, &info) && info.dli_fname && !stat(info.dli_fname, &s))
-        str_addf(key, " %lld %lld.%ld", (long long)s.st_size, (long long)s.st_mtim.tv_sec,
-                 s.st_mtim.tv_nsec);
-}
-
-static void add_key(cpu *c, const kern *k, str *key) {
-    str_addf(key, "compiler %s %s processor", c->ctx->knob[KNOB_CPU].text,
-             c->ctx->knob[KNOB_CC].text);
-    add_processor(key);
-    add_library(key);
-    str_add(key, "\n");
-    kern_print(k, key);
+/* The knob may be turned while the device is open. */
+static void follow_cache_knob(cpu *c) {
+    if (cpu_cache_is(c->ctx, &c->cache)) return;
+    cpu_cache_close(&c->cache);
+    cpu_cache_open(c->ctx, &c->cache);
+    if (c->cache.on && !c->here.len) cpu_key_here(&c->here);
 }
 
 /* ---- compiling ------------------------------------------------------------------------------ */
 
+static bool find(cpu *c, cpu_unit *u) {
+    if (!c->cache.on) return false;
+    u->key.len = 0;
+    str_addf(&u->key, "%s%s", c->here.s, c->compiler.s);
+    kern_print(u->k, &u->key);
+    return u->cached = cpu_cache_get(c->ctx, &c->cache, &u->key, &u->object);
+}
+
 static void begin(cpu *c, cpu_unit *u) {
-    if (c->cached) add_key(c, u->k, &u->key);
-    u->cached = c->cached && cpu_cache_get(c->ctx, &u->key, &u->object);
-    if (u->cached) return;
-    if (!c->chosen && !choose(c, &u->text))
+    if (find(c, u)) return;
+    bool waited = !c->chosen;
+    if (waited && !choose(c, &u->text))
         raise_error(c->ctx, QN_EDEVICE, "kernel %s: %s", u->k->name, u->text.s ? u->text.s : "");
+    if (waited && find(c, u)) return; /* the compiler may be another than was thought */
     bool told = debug_on(c->ctx, 'c');
     if (c->llvm)
         u->llvm = emit_llvm_begin(c->llvm, u->k);
@@ -133,7 +104,7 @@ static void end(cpu *c, cpu_unit *u) {
     if (u->llvm) emit_llvm_end(u->llvm, &u->object);
     emit_llvm_drop(u->llvm);
     u->llvm = NULL;
-    if (!u->cached && c->cached) cpu_cache_put(c->ctx, &u->key, &u->object);
+    if (!u->cached && u->key.len) cpu_cache_put(c->ctx, &c->cache, &u->key, &u->object);
 }
 
 /* A unit's module takes some hundred KiB until its object is made: not too many at once. */
@@ -155,6 +126,7 @@ static void compile_some(cpu *c, int n, cpu_unit *unit) {
 }
 
 void cpu_compile(cpu *c, int n, cpu_unit *unit) {
+    follow_cache_knob(c);
     guard g;
     guard_open(&c->ctx->heap, &g);
     if (setjmp(g.at)) {

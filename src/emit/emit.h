@@ -62,7 +62,8 @@ typedef struct emit_llvm emit_llvm;
 /* libLLVM is loaded when the first one is opened and stays loaded. NULL, with the reason in `why`:
  * there is no libLLVM of the right version, or no such target. Raises only QN_ENOMEM. */
 emit_llvm *emit_llvm_open(qn_ctx *qn, str *why);
-void emit_llvm_close(emit_llvm *e); /* NULL is fine */
+const char *emit_llvm_file(const emit_llvm *e); /* the library it was loaded from */
+void emit_llvm_close(emit_llvm *e);             /* NULL is fine */
 /* The object for this machine's processor, in three steps, so that the long one in the middle can
  * run on several threads. `begin` reads the kernel and raises; `run` uses nothing of the context's
  * and may run on any thread, as long as no other uses the same lane (below EMIT_LANES) then; `end`

@@ -106,6 +106,13 @@ emit_llvm *emit_llvm_open(qn_ctx *qn, str *why) {
     return NULL;
 }
 
+const char *emit_llvm_file(const emit_llvm *e) {
+    Dl_info info;
+    void *f;
+    memcpy(&f, &e->L->GetVersion, sizeof f);
+    return dladdr(f, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
 ll_machine llvm_machine(emit_llvm *e, int lane) {
     if (!e->machine[lane])
         e->machine[lane] =
