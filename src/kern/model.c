@@ -15,7 +15,8 @@
  *
  * Names tell the rest: loops called v.. become vectors and loops called u.. are unrolled at the
  * end, in whatever copies the transforms have made of them. Parallel loops get enough work a trip
- * that handing it out does not matter, and their trips never depend on the number of threads. */
+ * that handing it out does not matter. The number of threads may decide who computes an element,
+ * never how. */
 #include <stdio.h>
 
 #include "kern/model.h"
