@@ -226,6 +226,41 @@ static void tile_finds_names_that_waiting_loops_have_not(void) {
           "tile t0 i");
 }
 
+/* ---- what the scheduler makes of them -------------------------------------------------------- */
+
+static void check_default(const char *text, const char *has, const char *has_not) {
+    static const kern_limits limits = {64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0};
+    kern *k = parse(text);
+    str s;
+    str_open(&s, &ctx.heap);
+    kern_default_schedule(k, &limits, &s);
+    if (!strstr(s.s, has) || strstr(s.s, has_not)) FAIL("the schedule of %s is\n%s", k->name, s.s);
+    str_free(&s);
+    kern_close(k);
+}
+
+/* A vector times a matrix goes along the matrix's rows, in slices where the sum goes down. */
+static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
+    static const char *const form = "kernel \"%s\" {\n"
+                                    "  arg a0 f32[2048] write\n"
+                                    "  arg a1 f32[2048] read\n"
+                                    "  arg a2 f32[4194304] read\n"
+                                    "  local t0 f32[1]\n"
+                                    "  for j < 2048 {\n"
+                                    "    def t0 = f32(0)\n"
+                                    "    for k < 2048 {\n"
+                                    "      t0[0] += mul(a1[k], a2[%s])\n"
+                                    "    }\n"
+                                    "    a0[j] = t0[0]\n"
+                                    "  }\n"
+                                    "}\n";
+    char down[600], along[600];
+    snprintf(down, sizeof down, form, "down", "j + 2048*k");
+    snprintf(along, sizeof along, form, "along", "2048*j + k");
+    check_default(down, "carry t0", "multi_step");
+    check_default(along, "multi_step t0", "carry");
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     heap_open(&ctx.heap, NULL, &ctx);
@@ -244,6 +279,7 @@ int main(int argc, char **argv) {
     RUN(turn_copies_through_a_tile);
     RUN(turn_keeps_copies_in_registers_and_edges);
     RUN(turn_is_refused_for_more_than_a_copy);
+    RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
     guard_close(&ctx.heap, &g);
     CHECK_INT(ctx.heap.bytes, 0);
     return test_end();

@@ -453,6 +453,26 @@ static int contiguous_across(model *m, kstmt body, sym var) {
     return deep ? n : model_contiguous(m, body, var);
 }
 
+/* Those that walk contiguously with loops inside the row, of what belongs to the row: a vector that
+ * all rows share is soon in the cache, however it is walked. */
+static int contiguous_along(model *m, kstmt body, sym var) {
+    int n = 0;
+    for (kstmt s = body; (s = kern_next(m->k, s, body));) {
+        kern_touch *t;
+        if (model_at(m, s)->kind != KS_LOOP) continue;
+        uint32_t count = kern_touches(m->k, s, &t);
+        for (uint32_t i = 0; i < count; i++) {
+            int64_t step;
+            bool own = sym_uses(m->k->syms, t[i].index, var) ||
+                       (t[i].dyn && kern_expr_uses(m->k, t[i].dyn, var));
+            if (own && model_is_arg(m, &t[i]) &&
+                model_step(m, &t[i], model_at(m, s)->l.var, &step) && step == 1)
+                n += t[i].load ? 1 : 2;
+        }
+    }
+    return n;
+}
+
 static void rows(model *m, kstmt loop) {
     model_chain c = model_chain_of(m, loop);
     int outer = -1, most = 0;
@@ -460,7 +480,8 @@ static void rows(model *m, kstmt loop) {
         int n = contiguous_across(m, c.body, model_at(m, model_find(m, c.name[i]))->l.var);
         if (n > most) most = n, outer = i;
     }
-    if (most > 0 && model_contiguous_inside(m, c.body) < most && columns(m, &c, outer)) {
+    sym across = outer < 0 ? SYM_ZERO : model_at(m, model_find(m, c.name[outer]))->l.var;
+    if (most > 0 && contiguous_along(m, c.body, across) < most && columns(m, &c, outer)) {
         widen_root(m, &c, 0);
         parallel(m, c.name[0]);
         return;
