@@ -202,32 +202,14 @@ static void run_items(void *arg, int thread, int64_t begin, int64_t end) {
                   end);
 }
 
-static qn_code check_set(cpu *c, cpu_program *p, const dev_set *set) {
-    emit_facts *f = p->facts;
-    for (int i = 0; i < f->vars; i++) {
-        int64_t lo = sym_lo(f->syms, f->var[i]), hi = sym_hi(f->syms, f->var[i]);
-        if (set->var[i] < lo || set->var[i] > hi)
-            return fail(c->ctx, QN_ERANGE, "kernel %s: variable %d is %lld, outside [%lld, %lld]",
-                        p->program.name, i, (long long)set->var[i], (long long)lo, (long long)hi);
-    }
-    if (f->vars && !emit_facts_at(f, set->var))
-        return fail(c->ctx, QN_EINTERNAL, "kernel %s: a launch without numbers", p->program.name);
-    for (int i = 0; i < p->program.args; i++) {
-        const dev_slice *a = &set->arg[i];
-        if ((int64_t)a->size < f->number[EMIT_SIZES + i])
-            return fail(c->ctx, QN_EINTERNAL, "kernel %s: argument %d has %zu bytes, not %lld",
-                        p->program.name, i, a->size, (long long)f->number[EMIT_SIZES + i]);
-        p->pointer[i] = (char *)a->memory + a->offset;
-    }
-    return QN_OK;
-}
-
 static qn_code cpu_launch(void *state, dev_program *program, int sets, const dev_set *set) {
     cpu *c = state;
     cpu_program *p = (cpu_program *)program;
     for (int i = 0; i < sets; i++) {
-        qn_code code = check_set(c, p, &set[i]);
+        qn_code code = dev_check_set(c->ctx, program, p->facts, &set[i]);
         if (code) return code;
+        for (int a = 0; a < program->args; a++)
+            p->pointer[a] = (char *)set[i].arg[a].memory + set[i].arg[a].offset;
         job j = {p, set[i].var, c->scratch, c->scratch_each};
         int64_t items = p->facts->number[EMIT_ITEMS];
         if (items == 1 || p->facts->number[EMIT_WORK] < least_shared_work)

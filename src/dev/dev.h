@@ -18,6 +18,7 @@
 #define QN_DEV_H
 
 #include "base/base.h"
+#include "emit/emit.h"
 #include "kern/kern.h"
 
 /* A program made by a device's compile; each device's own struct begins with this. */
@@ -109,6 +110,10 @@ void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kern *con
 
 const dev_table *dev_at(int i);              /* NULL past the last */
 const dev_table *dev_find(const char *name); /* NULL: no such device */
+
+/* Are a launch's variables within their bounds and its arguments long enough? The program's facts
+ * are evaluated for it. */
+qn_code dev_check_set(qn_ctx *qn, const dev_program *p, emit_facts *f, const dev_set *set);
 
 /* Memory functions for devices whose memory is the context's heap (cpu, ref); their state begins
  * with a qn_ctx pointer. */

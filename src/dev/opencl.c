@@ -319,25 +319,8 @@ static qn_code set_arguments(opencl *o, opencl_program *p, const dev_set *set) {
     return code ? failed(o, "an argument of kernel ", p->program.name, code) : QN_OK;
 }
 
-static qn_code check_set(opencl *o, opencl_program *p, const dev_set *set) {
-    const emit_facts *f = p->facts;
-    for (int i = 0; i < p->program.vars; i++) {
-        int64_t lo = sym_lo(f->syms, f->var[i]), hi = sym_hi(f->syms, f->var[i]);
-        if (set->var[i] < lo || set->var[i] > hi)
-            return fail(o->ctx, QN_ERANGE, "kernel %s: variable %d is %lld, outside [%lld, %lld]",
-                        p->program.name, i, (long long)set->var[i], (long long)lo, (long long)hi);
-    }
-    if (p->program.vars && !emit_facts_at(p->facts, set->var))
-        return fail(o->ctx, QN_EINTERNAL, "kernel %s: a launch without numbers", p->program.name);
-    for (int i = 0; i < p->program.args; i++)
-        if ((int64_t)set->arg[i].size < f->number[EMIT_SIZES + i])
-            return fail(o->ctx, QN_EINTERNAL, "kernel %s: argument %d has %zu bytes, not %lld",
-                        p->program.name, i, set->arg[i].size, (long long)f->number[EMIT_SIZES + i]);
-    return QN_OK;
-}
-
 static qn_code run_set(opencl *o, opencl_program *p, const dev_set *set) {
-    qn_code code = check_set(o, p, set);
+    qn_code code = dev_check_set(o->ctx, &p->program, p->facts, set);
     if (!code) code = set_arguments(o, p, set);
     int64_t items = p->facts->number[EMIT_ITEMS];
     if (code || items < 1) return code;

@@ -33,6 +33,22 @@ void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kern *con
     guard_close(h, &g);
 }
 
+qn_code dev_check_set(qn_ctx *qn, const dev_program *p, emit_facts *f, const dev_set *set) {
+    for (int i = 0; i < f->vars; i++) {
+        int64_t lo = sym_lo(f->syms, f->var[i]), hi = sym_hi(f->syms, f->var[i]);
+        if (set->var[i] < lo || set->var[i] > hi)
+            return fail(qn, QN_ERANGE, "kernel %s: variable %d is %lld, outside [%lld, %lld]",
+                        p->name, i, (long long)set->var[i], (long long)lo, (long long)hi);
+    }
+    if (f->vars && !emit_facts_at(f, set->var))
+        return fail(qn, QN_EINTERNAL, "kernel %s: a launch without numbers", p->name);
+    for (int i = 0; i < p->args; i++)
+        if ((int64_t)set->arg[i].size < f->number[EMIT_SIZES + i])
+            return fail(qn, QN_EINTERNAL, "kernel %s: argument %d has %zu bytes, not %lld", p->name,
+                        i, set->arg[i].size, (long long)f->number[EMIT_SIZES + i]);
+    return QN_OK;
+}
+
 static heap *state_heap(void *state) {
     return &(*(qn_ctx **)state)->heap;
 }

@@ -120,17 +120,25 @@ bool model_is_arg(const model *m, const kern_touch *t) {
     return kern_m(m->k, t->mem)->scope == KERN_ARG;
 }
 
-/* Accesses of arguments below s that step by one with the loop; stores count double. */
-int model_contiguous(model *m, kstmt s, sym var) {
+/* Accesses of arguments below s that step by one with the loop; stores count double. With `own`,
+ * only those whose place depends on that variable, too. */
+static int contiguous(model *m, kstmt s, sym var, sym own) {
     kern_touch *t;
     int n = 0;
     uint32_t count = kern_touches(m->k, s, &t);
     for (uint32_t i = 0; i < count; i++) {
         int64_t step;
+        if (own && !sym_uses(m->k->syms, t[i].index, own) &&
+            !(t[i].dyn && kern_expr_uses(m->k, t[i].dyn, own)))
+            continue;
         if (model_is_arg(m, &t[i]) && model_step(m, &t[i], var, &step) && step == 1)
             n += t[i].load ? 1 : 2;
     }
     return n;
+}
+
+int model_contiguous(model *m, kstmt s, sym var) {
+    return contiguous(m, s, var, SYM_ZERO);
 }
 
 /* Widest element among the accesses of arguments: it decides how many lanes a vector has. */
@@ -256,14 +264,17 @@ static void peel(model *m, const char *name) {
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
 
+bool model_chain_swap(model *m, model_chain *c, int i) {
+    if (!model_apply(m, "swap %s %s", c->name[i], c->name[i + 1])) return false;
+    char t[40];
+    memcpy(t, c->name[i], sizeof t);
+    memcpy(c->name[i], c->name[i + 1], sizeof t);
+    memcpy(c->name[i + 1], t, sizeof t);
+    return true;
+}
+
 void model_chain_inward(model *m, model_chain *c, int i) {
-    for (; i + 1 < c->n; i++) {
-        if (!model_apply(m, "swap %s %s", c->name[i], c->name[i + 1])) return;
-        char t[40];
-        memcpy(t, c->name[i], sizeof t);
-        memcpy(c->name[i], c->name[i + 1], sizeof t);
-        memcpy(c->name[i + 1], t, sizeof t);
-    }
+    while (i + 1 < c->n && model_chain_swap(m, c, i)) i++;
 }
 
 int model_most_contiguous(model *m, const model_chain *c) {
@@ -358,11 +369,12 @@ static void row_loops(model *m, kstmt body) {
     }
 }
 
-/* Accesses that walk contiguously with loops inside the row. */
-int model_contiguous_inside(model *m, kstmt body) {
+/* Accesses that walk contiguously with loops inside the row; with `own` only of what belongs to the
+ * row: a vector that all rows share is soon in the cache, however it is walked. */
+int model_contiguous_inside(model *m, kstmt body, sym own) {
     int n = 0;
     for (kstmt s = body; (s = kern_next(m->k, s, body));)
-        if (model_at(m, s)->kind == KS_LOOP) n += model_contiguous(m, s, model_at(m, s)->l.var);
+        if (model_at(m, s)->kind == KS_LOOP) n += contiguous(m, s, model_at(m, s)->l.var, own);
     return n;
 }
 
@@ -453,26 +465,6 @@ static int contiguous_across(model *m, kstmt body, sym var) {
     return deep ? n : model_contiguous(m, body, var);
 }
 
-/* Those that walk contiguously with loops inside the row, of what belongs to the row: a vector that
- * all rows share is soon in the cache, however it is walked. */
-static int contiguous_along(model *m, kstmt body, sym var) {
-    int n = 0;
-    for (kstmt s = body; (s = kern_next(m->k, s, body));) {
-        kern_touch *t;
-        if (model_at(m, s)->kind != KS_LOOP) continue;
-        uint32_t count = kern_touches(m->k, s, &t);
-        for (uint32_t i = 0; i < count; i++) {
-            int64_t step;
-            bool own = sym_uses(m->k->syms, t[i].index, var) ||
-                       (t[i].dyn && kern_expr_uses(m->k, t[i].dyn, var));
-            if (own && model_is_arg(m, &t[i]) &&
-                model_step(m, &t[i], model_at(m, s)->l.var, &step) && step == 1)
-                n += t[i].load ? 1 : 2;
-        }
-    }
-    return n;
-}
-
 static void rows(model *m, kstmt loop) {
     model_chain c = model_chain_of(m, loop);
     int outer = -1, most = 0;
@@ -481,7 +473,7 @@ static void rows(model *m, kstmt loop) {
         if (n > most) most = n, outer = i;
     }
     sym across = outer < 0 ? SYM_ZERO : model_at(m, model_find(m, c.name[outer]))->l.var;
-    if (most > 0 && contiguous_along(m, c.body, across) < most && columns(m, &c, outer)) {
+    if (most > 0 && model_contiguous_inside(m, c.body, across) < most && columns(m, &c, outer)) {
         widen_root(m, &c, 0);
         parallel(m, c.name[0]);
         return;

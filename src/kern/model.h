@@ -43,6 +43,7 @@ static inline kstmt model_find(const model *m, const char *name) {
 bool model_apply(model *m, const char *fmt, ...) QN_PRINTF(2, 3);
 model_chain model_chain_of(const model *m, kstmt loop);
 void model_chain_drop(model_chain *c, int i);
+bool model_chain_swap(model *m, model_chain *c, int i);   /* loops i and i + 1 */
 void model_chain_inward(model *m, model_chain *c, int i); /* as far in as is legal */
 /* Vector operations in one trip of everything below s, inner loops counted once. */
 int model_ops(const model *m, kstmt s);
@@ -57,7 +58,8 @@ void model_merge_in_step(model *m, model_chain *c);
 
 /* Accesses of arguments below s that step by one with the loop; stores count double. */
 int model_contiguous(model *m, kstmt s, sym var);
-int model_contiguous_inside(model *m, kstmt body);         /* with loops inside, all together */
+/* With loops inside, all together; with `own` (SYM_ZERO: all) of what moves with that variable. */
+int model_contiguous_inside(model *m, kstmt body, sym own);
 int model_most_contiguous(model *m, const model_chain *c); /* the chain's loop of most of them */
 bool model_has_inner(const model *m, kstmt loop);          /* more than stores in its body? */
 

@@ -121,11 +121,7 @@ static bool sort_loops(model *m, contraction *x, const kexpr *f, bool swapped) {
         for (int i = 0; i + 1 < c->n; i++) {
             if (loop_class(m, f, c->name[i], swapped) <= loop_class(m, f, c->name[i + 1], swapped))
                 continue;
-            if (!model_apply(m, "swap %s %s", c->name[i], c->name[i + 1])) return false;
-            char t[40];
-            memcpy(t, c->name[i], sizeof t);
-            memcpy(c->name[i], c->name[i + 1], sizeof t);
-            memcpy(c->name[i + 1], t, sizeof t);
+            if (!model_chain_swap(m, c, i)) return false;
         }
     for (int i = c->n - 2; i >= 0; i--) {
         int k = loop_class(m, f, c->name[i], swapped);

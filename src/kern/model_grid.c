@@ -222,7 +222,7 @@ static void rows(model *m, kstmt loop) {
         outputs *= (double)model_trips(m, l);
     }
     int64_t length = longest_inside(m, c.body);
-    bool columns = across > model_contiguous_inside(m, c.body);
+    bool columns = across > model_contiguous_inside(m, c.body, SYM_ZERO);
     if (!holds_rows(m) &&
         (length <= SHORT_ROW || (columns && (outputs >= FEW_ROWS || length < 16 * FEW_ROWS)))) {
         flat(m, &c);
