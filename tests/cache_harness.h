@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HASH_NAME = 34, FRESH_NAME = 51, HEADER = 32, FILE_PATH = 600 };
+enum { HASH_NAME = 34, FRESH_NAME = 51, HEADER = 40, FILE_PATH = 600 };
 
 static char cache_log[4000];
 
@@ -284,8 +284,9 @@ static inline int check_made_up(qn_ctx *qn, const cpu_cache *c, int i) {
     str_open(&object, &qn->heap);
     str_open(&got, &qn->heap);
     made_up(i, &key, &object);
-    int right = cpu_cache_get(qn, c, &key, &got);
-    if (right && (got.len != object.len || memcmp(got.s, object.s, got.len))) right = -1;
+    int function = 0, right = cpu_cache_get(qn, c, &key, &got, &function);
+    if (right && (function != i % 5 || got.len != object.len || memcmp(got.s, object.s, got.len)))
+        right = -1;
     str_free(&key);
     str_free(&object);
     str_free(&got);
@@ -297,7 +298,7 @@ static inline void put_made_up(qn_ctx *qn, cpu_cache *c, int i) {
     str_open(&key, &qn->heap);
     str_open(&object, &qn->heap);
     made_up(i, &key, &object);
-    cpu_cache_put(qn, c, &key, &object);
+    cpu_cache_put(qn, c, &key, &object, i % 5);
     str_free(&key);
     str_free(&object);
 }

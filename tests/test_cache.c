@@ -22,6 +22,7 @@ typedef struct sample {
     char folder[FILE_PATH], path[2 * FILE_PATH];
     bytes file;
     str key, object, got;
+    int function;
 } sample;
 
 static bool open_sample(sample *s) {
@@ -43,7 +44,7 @@ static bool open_sample(sample *s) {
     CHECK(key_size && key_size < s->file.size - HEADER);
     if (!key_size || key_size >= s->file.size - HEADER) return false;
     str_addn(&s->key, (char *)s->file.at + HEADER, key_size);
-    CHECK(cpu_cache_get(s->qn, &s->c, &s->key, &s->object) && s->object.len);
+    CHECK(cpu_cache_get(s->qn, &s->c, &s->key, &s->object, &s->function) && s->object.len);
     return true;
 }
 
@@ -59,7 +60,7 @@ static void close_sample(sample *s) {
 
 static bool is_found(sample *s) {
     s->got.len = 0;
-    return cpu_cache_get(s->qn, &s->c, &s->key, &s->got);
+    return cpu_cache_get(s->qn, &s->c, &s->key, &s->got, &s->function);
 }
 
 static void no_flipped_bit_is_loaded(void) {
@@ -127,12 +128,12 @@ static void entries_serve_their_own_key_only(void) {
     str_open(&other, &s.qn->heap);
     str_addn(&other, s.key.s, s.key.len);
     other.s[12] ^= 1; /* a digit of the processor's number */
-    cpu_cache_put(s.qn, &s.c, &other, &s.key);
+    cpu_cache_put(s.qn, &s.c, &other, &s.key, 0);
     search of_other = find_entry(s.folder, other.s);
     CHECK(*of_other.path && strcmp(of_other.path, s.path));
     CHECK(file_make(of_other.path, s.file.at, s.file.size)); /* as if both had the same hash */
     s.got.len = 0;
-    CHECK(!cpu_cache_get(s.qn, &s.c, &other, &s.got));
+    CHECK(!cpu_cache_get(s.qn, &s.c, &other, &s.got, &s.function));
     CHECK(is_found(&s));
     str_free(&other);
     close_sample(&s);
@@ -159,7 +160,7 @@ static void only_files_of_ours_are_read(void) {
     CHECK(!unlink(s.path) && !mkfifo(s.path, 0600));
     expect(&s, "a pipe", false); /* and nobody waits for a writer */
     CHECK(!unlink(s.path) && !mkdir(s.path, 0700));
-    cpu_cache_put(s.qn, &s.c, &s.key, &s.object); /* cannot take the folder's place */
+    cpu_cache_put(s.qn, &s.c, &s.key, &s.object, 0); /* cannot take the folder's place */
     CHECK_INT(count_files(s.folder).unfinished, 0);
     expect(&s, "a folder", false);
     CHECK(!chmod(s.path, 0620));
@@ -467,7 +468,7 @@ static void a_record_that_is_out_of_date_misleads_nobody(void) {
         for (size_t i = 0; i < COUNT_OF(stale); i++) {
             text.len = 0;
             str_add(&text, stale[i]);
-            cpu_cache_put(s.qn, &s.c, &key, &text);
+            cpu_cache_put(s.qn, &s.c, &key, &text, 0);
             CHECK_INT(in_child(use_without_llvm, s.folder), 1);
             CHECK_INT(in_child(use_without_llvm, s.folder), 0);
         }
@@ -476,7 +477,7 @@ static void a_record_that_is_out_of_date_misleads_nobody(void) {
         text.len = 0; /* an existing file that is as it was, but no libLLVM */
         str_addf(&text, "llvm\n%s\n%lld %lld.%09ld\n", program, (long long)f.st_size,
                  (long long)f.st_mtim.tv_sec, f.st_mtim.tv_nsec);
-        cpu_cache_put(s.qn, &s.c, &key, &text);
+        cpu_cache_put(s.qn, &s.c, &key, &text, 0);
         CHECK_INT(in_child(use_without_llvm, s.folder), 1);
         CHECK_INT(in_child(use_without_llvm, s.folder), 0);
         str_free(&key);

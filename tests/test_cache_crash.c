@@ -77,7 +77,8 @@ static int write_for_ever(void *arg) {
         made_up(i, &key[i], &object[i]);
     }
     if (!c.on) return 1;
-    for (int i = getpid();; i++) cpu_cache_put(qn, &c, &key[i % KEYS], &object[i % KEYS]);
+    for (int i = getpid() % KEYS;; i = (i + 1) % KEYS)
+        cpu_cache_put(qn, &c, &key[i], &object[i], i % 5);
 }
 
 static void wait_a_while(int64_t nanoseconds) {

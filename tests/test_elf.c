@@ -205,6 +205,90 @@ static void tables_of_addresses_are_relocated(void) {
     harness_close(&h);
 }
 
+/* ---- several kernels in one object ---------------------------------------------------------- */
+
+enum { TOGETHER = 3, FLOATS = 4096 };
+
+/* More than a page of code: a multiplication for every 16 elements. */
+static kern *long_kernel(int factor) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "kernel \"times%d\" {\n arg a0 f32[4096] read\n arg a1 f32[4096] write\n"
+             " unroll u < 256 {\n vec v < 16 {\n"
+             "  a1[16*u + v] = mul(a0[16*u + v], f32(%d))\n }\n }\n}\n",
+             factor, factor);
+    return kern_parse(h.qn, text);
+}
+
+static bool compile_units(int n, cpu_unit *unit) {
+    guard g;
+    guard_open(&h.qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&h.qn->heap, &g);
+        FAIL("%s", qn_error(h.qn));
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        str_open(&unit[i].key, &h.qn->heap);
+        str_open(&unit[i].text, &h.qn->heap);
+        str_open(&unit[i].object, &h.qn->heap);
+    }
+    cpu_compile(h.cpu, n, unit);
+    guard_close(&h.qn->heap, &g);
+    return true;
+}
+
+static void free_units(int n, cpu_unit *unit) {
+    for (int i = 0; i < n; i++) {
+        str_free(&unit[i].key);
+        str_free(&unit[i].text);
+        str_free(&unit[i].object);
+    }
+}
+
+/* The size of what is loaded, after checking that it multiplies by `factor`. */
+static size_t check_times(const cpu_unit *u, float factor) {
+    static float in[FLOATS], out[FLOATS];
+    char name[EMIT_NAME];
+    const char *one = name;
+    const str *object = &u->holder->object;
+    void *function, *args[] = {in, out};
+    elf_image image;
+    emit_name(u->function, name);
+    const char *why = elf_load(&h.qn->heap, object->s, object->len, 1, &one, &function, &image);
+    if (why) FAIL("%s", why);
+    if (why) return 0;
+    emit_kernel run;
+    memcpy(&run, &function, sizeof run);
+    for (int i = 0; i < FLOATS; i++) in[i] = (float)i;
+    run(args, NULL, NULL, 0, 1);
+    for (int i = 0; i < FLOATS; i++)
+        if (out[i] != (float)i * factor) FAIL("%g, not %g", out[i], (float)i * factor);
+    size_t size = image.size;
+    elf_unload(&image);
+    return size;
+}
+
+static void of_kernels_compiled_together_each_is_loaded_alone(void) {
+    if (!harness_open(&h, "llvm", 1)) SKIP("no LLVM");
+    cpu_unit many[TOGETHER] = {{0}}, one = {.k = long_kernel(2)};
+    for (int i = 0; i < TOGETHER; i++) many[i].k = long_kernel(i + 2);
+    if (compile_units(TOGETHER, many) && compile_units(1, &one)) {
+        size_t alone = check_times(&one, 2);
+        CHECK(one.object.len > 4096);
+        for (int i = 0; i < TOGETHER; i++) {
+            CHECK(many[i].holder == &many[0]);
+            CHECK_INT(many[i].function, i);
+            CHECK_INT(check_times(&many[i], (float)(i + 2)), alone);
+        }
+    }
+    free_units(TOGETHER, many);
+    free_units(1, &one);
+    for (int i = 0; i < TOGETHER; i++) kern_close(many[i].k);
+    kern_close(one.k);
+    harness_close(&h);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(objects_of_llvm_load);
@@ -214,5 +298,6 @@ int main(int argc, char **argv) {
     RUN(foreign_functions_are_refused);
     RUN(missing_functions_are_refused);
     RUN(tables_of_addresses_are_relocated);
+    RUN(of_kernels_compiled_together_each_is_loaded_alone);
     return test_end();
 }

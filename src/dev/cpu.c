@@ -117,9 +117,11 @@ static bool grow_scratch(cpu *c, const cpu_program *p) {
 }
 
 /* NULL, or why the object does not become a program. */
-static const char *load(cpu *c, cpu_program *p, const str *object) {
-    static const char *const name = EMIT_KERNEL;
+static const char *load(cpu *c, cpu_program *p, const str *object, int number) {
+    char text[EMIT_NAME];
+    const char *name = text;
     void *function;
+    emit_name(number, text);
     const char *why =
         elf_load(&c->ctx->heap, object->s, object->len, 1, &name, &function, &p->image);
     if (why) return why;
@@ -139,7 +141,7 @@ static dev_program *make_program(cpu *c, const cpu_unit *u) {
     }
     double start = clock_seconds();
     p->facts = emit_facts_open(u->k);
-    const char *why = load(c, p, &u->object);
+    const char *why = load(c, p, &u->holder->object, u->function);
     qn_code code = why == elf_no_memory ? QN_ENOMEM : QN_EDEVICE;
     if (why) raise_error(c->ctx, code, "kernel %s: %s", u->k->name, why);
     p->program.cached = u->cached;

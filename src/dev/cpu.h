@@ -33,10 +33,13 @@ bool cpu_choose_compiler(cpu *c, str *why);
 /* One kernel on its way to an object. The caller gives `k` and opens and frees the strings. */
 typedef struct cpu_unit {
     kern *k;
-    str key, text, object;
-    emit_unit *llvm; /* under way */
-    bool cached;     /* the object came from the disk cache */
-    double seconds;  /* spent on it */
+    str key, text;
+    str object;              /* empty while the unit is not its own holder */
+    struct cpu_unit *holder; /* whose object its code is in */
+    int function;            /* which of that object's it is (emit_name) */
+    emit_unit *llvm;         /* a holder's, under way */
+    bool cached;             /* the object came from the disk cache */
+    double seconds;          /* spent on it */
 } cpu_unit;
 /* Make or find every unit's object; LLVM runs on all threads at once. Raises. */
 void cpu_compile(cpu *c, int n, cpu_unit *unit);
@@ -62,10 +65,10 @@ void cpu_cc_compile(qn_ctx *qn, const char *name, const str *text, str *object);
 void cpu_cache_open(qn_ctx *qn, cpu_cache *c);     /* as knob cache says; or it is not on */
 bool cpu_cache_is(qn_ctx *qn, const cpu_cache *c); /* is it still what the knob says? */
 void cpu_cache_close(cpu_cache *c);
-/* Append the object kept under a key; false: there is none that can be trusted. Raises only
- * QN_ENOMEM. */
-bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object);
-void cpu_cache_put(qn_ctx *qn, cpu_cache *c, const str *key, const str *object);
+/* Append the object kept under a key, and say which of its functions the key's is; false: there is
+ * none that can be trusted. Raises only QN_ENOMEM. */
+bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object, int *function);
+void cpu_cache_put(qn_ctx *qn, cpu_cache *c, const str *key, const str *object, int function);
 
 /* ---- cpu_tidy.c ------------------------------------------------------------------------------ */
 

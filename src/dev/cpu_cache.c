@@ -1,7 +1,9 @@
 /* cpu_cache.c - compiled objects on disk.
  *
  * One file per key, named by the key's hash. It holds the whole key, so that two keys of one hash
- * are never confused, and a checksum over key and object. Files are written under another name and
+ * are never confused, and a checksum over key and object. Kernels that were compiled together are
+ * in one object, and each has its file with all of it: they are a few, of some KiB, and no file
+ * needs another. Files are written under another name and
  * renamed, so that a reader sees a whole file or none; whoever comes second wins, and both are
  * right. A writer that is killed leaves its unfinished file; cpu_tidy.c takes such away.
  *
@@ -28,9 +30,9 @@ static const size_t most_bytes = (size_t)1 << 28;
 
 typedef struct header {
     char magic[8];
-    uint64_t key_size, object_size, checksum;
+    uint64_t key_size, object_size, function, checksum;
 } header;
-static const char magic[8] = {'Q', 'N', 'O', 'B', 'J', '0', '2', '\n'};
+static const char magic[8] = {'Q', 'N', 'O', 'B', 'J', '0', '3', '\n'};
 
 /* ---- the folder ----------------------------------------------------------------------------- */
 
@@ -86,8 +88,8 @@ static void file_name(const str *key, char name[NAME_SIZE]) {
     snprintf(name, NAME_SIZE, "%016llx%016llx.o", a, b);
 }
 
-static uint64_t checksum(const str *key, const void *object, size_t size) {
-    return hash_mix(hash_bytes(key->s, key->len, 3), hash_bytes(object, size, 4));
+static uint64_t checksum(const str *key, const void *object, size_t size, uint64_t function) {
+    return hash_mix(hash_bytes(key->s, key->len, 3), hash_bytes(object, size, function + 4));
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -110,7 +112,7 @@ static const uint8_t *object_in(const uint8_t *data, size_t size, const str *key
                 h->key_size <= rest && h->object_size == rest - h->key_size;
     if (!fits || memcmp(data + sizeof *h, key->s, key->len)) return NULL;
     const uint8_t *object = data + sizeof *h + key->len;
-    return checksum(key, object, h->object_size) == h->checksum ? object : NULL;
+    return checksum(key, object, h->object_size, h->function) == h->checksum ? object : NULL;
 }
 
 /* The whole file; NULL where it is not ours, or not a file. Of what else may have its name a pipe
@@ -133,7 +135,7 @@ static uint8_t *read_file(heap *h, const cpu_cache *c, const char *name, size_t 
     return data;
 }
 
-bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object) {
+bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object, int *function) {
     char name[NAME_SIZE];
     size_t size = 0;
     file_name(key, name);
@@ -149,6 +151,7 @@ bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object) 
     header h;
     const uint8_t *found = object_in(data, size, key, &h);
     if (found) str_addn(object, (const char *)found, h.object_size);
+    if (found) *function = (int)h.function;
     guard_close(&qn->heap, &g);
     heap_free(&qn->heap, data, size);
     return found != NULL;
@@ -189,11 +192,12 @@ static int open_fresh(const cpu_cache *c, const char *name, char fresh[NAME_SIZE
     return -1;
 }
 
-void cpu_cache_put(qn_ctx *qn, cpu_cache *c, const str *key, const str *object) {
+void cpu_cache_put(qn_ctx *qn, cpu_cache *c, const str *key, const str *object, int function) {
     char name[NAME_SIZE], fresh[NAME_SIZE];
     header h = {.key_size = key->len,
                 .object_size = object->len,
-                .checksum = checksum(key, object->s, object->len)};
+                .function = (uint64_t)function,
+                .checksum = checksum(key, object->s, object->len, (uint64_t)function)};
     if (!c->on || !may_be_written((uint64_t)sizeof h + key->len + object->len)) return;
     memcpy(h.magic, magic, sizeof magic);
     if (!c->tidied) cpu_cache_tidy(qn, c);

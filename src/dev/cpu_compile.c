@@ -62,67 +62,119 @@ static bool find(cpu *c, cpu_unit *u) {
     u->key.len = 0;
     str_addf(&u->key, "%s%s", c->here.s, c->compiler.s);
     kern_print(u->k, &u->key);
-    return u->cached = cpu_cache_get(c->ctx, &c->cache, &u->key, &u->object);
+    return u->cached = cpu_cache_get(c->ctx, &c->cache, &u->key, &u->object, &u->function);
 }
 
-static void begin(cpu *c, cpu_unit *u) {
-    if (find(c, u)) return;
-    bool waited = !c->chosen;
-    if (waited && !choose(c, &u->text))
+/* Is it found? If not, the compiler is chosen. */
+static bool look_up(cpu *c, cpu_unit *u) {
+    if (find(c, u)) return true;
+    if (c->chosen) return false;
+    if (!choose(c, &u->text))
         raise_error(c->ctx, QN_EDEVICE, "kernel %s: %s", u->k->name, u->text.s ? u->text.s : "");
-    if (waited && find(c, u)) return; /* the compiler may be another than was thought */
-    bool told = debug_on(c->ctx, 'c');
-    if (c->llvm)
-        u->llvm = emit_llvm_begin(c->llvm, u->k);
-    else
-        emit_c99(u->k, &u->text);
-    if (told && c->llvm) emit_llvm_text(u->llvm, &u->text);
-    if (told) log_line(c->ctx, "c %s", u->text.s);
-    if (!c->llvm) cpu_cc_compile(c->ctx, u->k->name, &u->text, &u->object);
+    return find(c, u); /* the compiler may be another than was thought */
 }
 
-/* Units that LLVM still has to run, taken one by one by whichever thread is free. */
+static void compile_by_cc(cpu *c, cpu_unit *u) {
+    emit_c99(u->k, &u->text);
+    if (debug_on(c->ctx, 'c')) log_line(c->ctx, "c %s", u->text.s);
+    cpu_cc_compile(c->ctx, u->k->name, &u->text, &u->object);
+}
+
+/* A module takes some hundred KiB a kernel until its object is made: not too many at once. A module
+ * costs LLVM as much as a small kernel, so several kernels share one; more than a few gain nothing,
+ * and each one's entry in the disk cache holds all of them. */
+enum { MOST_UNITS = 64, MOST_TOGETHER = 6 };
+
+/* Kernels that are compiled together, and the seconds that took: writing the module, and LLVM. */
+typedef struct group {
+    cpu_unit *holder;
+    double writing, running;
+} group;
+
+/* Groups that LLVM still has to run, taken one by one by whichever thread is free. */
 typedef struct queue {
-    cpu_unit *unit;
+    group *at;
     int n;
     atomic_int next;
 } queue;
 
-static void run_units(void *arg, int thread, int64_t from, int64_t to) {
+static void run_groups(void *arg, int thread, int64_t from, int64_t to) {
     (void)from;
     (void)to;
     queue *q = arg;
     for (int i; (i = atomic_fetch_add(&q->next, 1)) < q->n;) {
-        cpu_unit *u = &q->unit[i];
         double start = clock_seconds();
-        if (u->llvm) emit_llvm_run(u->llvm, thread);
-        u->seconds += clock_seconds() - start;
+        emit_llvm_run(q->at[i].holder->llvm, thread);
+        q->at[i].running = clock_seconds() - start;
     }
 }
 
-static void end(cpu *c, cpu_unit *u) {
-    if (u->llvm) emit_llvm_end(u->llvm, &u->object);
-    emit_llvm_drop(u->llvm);
-    u->llvm = NULL;
-    if (!u->cached && u->key.len) cpu_cache_put(c->ctx, &c->cache, &u->key, &u->object);
+/* So many that each thread has the same number of them. */
+static int count_groups(int units, int threads) {
+    int rounds = (units + MOST_TOGETHER * threads - 1) / (MOST_TOGETHER * threads);
+    return rounds * threads < units ? rounds * threads : units;
 }
 
-/* A unit's module takes some hundred KiB until its object is made: not too many at once. */
-enum { MOST_UNITS = 64 };
+/* Kernels in a row are often alike: they are dealt out, so that groups take about as long. */
+static void write_modules(cpu *c, int n, cpu_unit *const *unit, int groups, group *g) {
+    for (int i = 0; i < n; i++) {
+        cpu_unit *u = unit[i];
+        group *to = &g[i % groups];
+        double start = clock_seconds();
+        if (i < groups) {
+            to->holder = u;
+            u->llvm = emit_llvm_begin(c->llvm);
+        }
+        u->holder = to->holder;
+        u->function = emit_llvm_add(to->holder->llvm, u->k);
+        double took = clock_seconds() - start;
+        to->writing += took;
+        u->seconds += took;
+    }
+}
+
+static void tell_modules(cpu *c, int groups, const group *g) {
+    for (int i = 0; i < groups; i++) {
+        cpu_unit *u = g[i].holder;
+        emit_llvm_text(u->llvm, &u->text);
+        log_line(c->ctx, "c %s", u->text.s);
+    }
+}
+
+static void compile_by_llvm(cpu *c, int n, cpu_unit *const *unit) {
+    group g[MOST_UNITS] = {{0}};
+    int threads = pool_threads(c->pool);
+    if (threads > EMIT_LANES) threads = EMIT_LANES;
+    int groups = count_groups(n, threads);
+    write_modules(c, n, unit, groups, g);
+    if (debug_on(c->ctx, 'c')) tell_modules(c, groups, g);
+    queue q = {.at = g, .n = groups};
+    pool_run(c->pool, threads < groups ? threads : groups, run_groups, &q);
+    for (int i = 0; i < groups; i++) {
+        emit_llvm_end(g[i].holder->llvm, &g[i].holder->object);
+        emit_llvm_drop(g[i].holder->llvm);
+        g[i].holder->llvm = NULL;
+    }
+    /* A kernel's share of LLVM's time is that of the module's writing: both go by instructions. */
+    for (int i = 0; i < n; i++)
+        unit[i]->seconds *= 1 + g[i % groups].running / (g[i % groups].writing + 1e-9);
+}
 
 static void compile_some(cpu *c, int n, cpu_unit *unit) {
-    queue q = {.unit = unit, .n = n};
-    int threads = pool_threads(c->pool), waiting = 0;
+    cpu_unit *missing[MOST_UNITS];
+    int count = 0;
     for (int i = 0; i < n; i++) {
-        double start = clock_seconds();
-        begin(c, &unit[i]);
-        unit[i].seconds += clock_seconds() - start;
-        waiting += unit[i].llvm != NULL;
+        unit[i].holder = &unit[i];
+        if (!look_up(c, &unit[i])) missing[count++] = &unit[i];
     }
-    if (threads > EMIT_LANES) threads = EMIT_LANES;
-    if (threads > waiting) threads = waiting;
-    if (waiting) pool_run(c->pool, threads, run_units, &q);
-    for (int i = 0; i < n; i++) end(c, &unit[i]);
+    if (count && c->llvm) compile_by_llvm(c, count, missing);
+    for (int i = 0; i < count; i++) {
+        cpu_unit *u = missing[i];
+        double start = clock_seconds();
+        if (!c->llvm) compile_by_cc(c, u);
+        if (u->key.len) cpu_cache_put(c->ctx, &c->cache, &u->key, &u->holder->object, u->function);
+        u->seconds += clock_seconds() - start;
+    }
 }
 
 void cpu_compile(cpu *c, int n, cpu_unit *unit) {

@@ -142,9 +142,10 @@ static void set_record_key(cpu *c) {
 /* Sets the compiler's key to that of the libLLVM found last; false: it is to be looked for. */
 bool cpu_key_recall(cpu *c) {
     char file[1024];
+    int none;
     c->record.len = 0;
     set_record_key(c);
-    if (!cpu_cache_get(c->ctx, &c->cache, &c->record_key, &c->record)) return false;
+    if (!cpu_cache_get(c->ctx, &c->cache, &c->record_key, &c->record, &none)) return false;
     const char *from = strchr(c->record.s, '\n'); /* behind "llvm" */
     size_t n = from ? strcspn(++from, "\n") : 0;
     if (!n || n >= sizeof file) return false;
@@ -163,5 +164,5 @@ void cpu_key_record(cpu *c, bool found) {
     c->record.len = 0;
     str_add(&c->record, found ? c->compiler.s : "");
     set_record_key(c);
-    cpu_cache_put(c->ctx, &c->cache, &c->record_key, &c->record);
+    cpu_cache_put(c->ctx, &c->cache, &c->record_key, &c->record, 0);
 }

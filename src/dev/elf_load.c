@@ -2,10 +2,10 @@
  *
  * What a compiler writes for one kernel is small: a section of code, some of constants, and
  * relocations that say where one refers to the other. Linking that is a page of work, so every
- * object takes the same way, whoever made it and whenever: sections that belong in memory are laid
- * out in one mapping, first the executable ones, then the read-only ones, relocations are applied,
- * and the pages are sealed, code executable, the rest readable. No page is ever writable and
- * executable at once.
+ * object takes the same way, whoever made it and whenever: the sections that the wanted functions
+ * need are laid out in one mapping, first the executable ones, then the read-only ones, relocations
+ * are applied, and the pages are sealed, code executable, the rest readable. No page is ever
+ * writable and executable at once.
  *
  * Kernels have no state of their own: an object with writable data or thread-local storage is
  * refused. They may call the few functions of externals[] and nothing else; a call goes through a
@@ -46,7 +46,8 @@ typedef struct loader {
     size_t size;
     const Elf64_Shdr *section; /* aligned copy of the section headers */
     size_t sections;
-    size_t *at; /* where each section lies in the image; NOWHERE: not loaded */
+    size_t *at;   /* where each section lies in the image; NOWHERE: not loaded */
+    bool *needed; /* sections that the functions asked for lie in or refer to */
     uint8_t *image;
     size_t text_end, image_size, stubs, slots; /* stubs and slots: one for each external */
     const uint8_t *symbols;                    /* the symbol table; may be unaligned */
@@ -67,6 +68,10 @@ static size_t round_up(size_t n, size_t to) {
     return (n + to - 1) / to * to;
 }
 
+static size_t headers_size(const loader *l) {
+    return l->sections * (sizeof(Elf64_Shdr) + sizeof *l->at + sizeof *l->needed);
+}
+
 static const char *read_header(loader *l) {
     Elf64_Ehdr e;
     if (l->size < sizeof e) return "the object is too short";
@@ -78,12 +83,13 @@ static const char *read_header(loader *l) {
         !inside(e.e_shoff, (uint64_t)e.e_shnum * sizeof(Elf64_Shdr), l->size))
         return "bad section table";
     l->sections = e.e_shnum;
-    size_t headers = l->sections * sizeof(Elf64_Shdr);
-    uint8_t *memory = heap_try(l->h, headers + l->sections * sizeof *l->at);
+    size_t headers = l->sections * sizeof(Elf64_Shdr), places = l->sections * sizeof *l->at;
+    uint8_t *memory = heap_try(l->h, headers_size(l));
     if (!memory) return elf_no_memory;
     memcpy(memory, l->object + e.e_shoff, headers);
     l->section = (const Elf64_Shdr *)memory;
     l->at = (size_t *)(memory + headers);
+    l->needed = memset(memory + headers + places, 0, l->sections);
     for (size_t i = 0; i < l->sections; i++) {
         const Elf64_Shdr *s = &l->section[i];
         l->at[i] = NOWHERE;
@@ -131,7 +137,41 @@ static const char *section_name(const loader *l, const Elf64_Shdr *s) {
     return (const char *)l->object + names->sh_offset + s->sh_name;
 }
 
-/* Give a place to every section that is executable (or not, the second time). */
+static bool need(loader *l, size_t section) {
+    if (section >= l->sections || l->needed[section]) return false;
+    return l->needed[section] = true;
+}
+
+/* The sections that relocations of a needed one refer to; false: they were needed before. */
+static bool need_targets(loader *l, const Elf64_Shdr *relocations) {
+    bool more = false;
+    for (size_t k = 0; k < relocations->sh_size / sizeof(Elf64_Rela); k++) {
+        Elf64_Rela r;
+        memcpy(&r, l->object + relocations->sh_offset + k * sizeof r, sizeof r);
+        size_t symbol = ELF64_R_SYM(r.r_info);
+        if (symbol < l->symbol_count) more |= need(l, symbol_at(l, symbol).st_shndx);
+    }
+    return more;
+}
+
+/* An object may hold more kernels than the one that is wanted: only what that needs is loaded. */
+static void find_needed(loader *l, int n, const char *const *name) {
+    for (size_t k = 0; k < l->symbol_count; k++) {
+        Elf64_Sym s = symbol_at(l, k);
+        for (int i = 0; i < n; i++)
+            if (!strcmp(symbol_name(l, &s), name[i])) need(l, s.st_shndx);
+    }
+    for (bool more = true; more;) {
+        more = false;
+        for (size_t i = 0; i < l->sections; i++) {
+            const Elf64_Shdr *s = &l->section[i];
+            if (s->sh_type == SHT_RELA && s->sh_info < l->sections && l->needed[s->sh_info])
+                more |= need_targets(l, s);
+        }
+    }
+}
+
+/* Give a place to every needed section that is executable (or not, the second time). */
 static const char *lay_out(loader *l, bool executable, size_t *end) {
     for (size_t i = 0; i < l->sections; i++) {
         const Elf64_Shdr *s = &l->section[i];
@@ -143,6 +183,7 @@ static const char *lay_out(loader *l, bool executable, size_t *end) {
         uint64_t align = s->sh_addralign ? s->sh_addralign : 1;
         if (align > 4096 || (align & (align - 1))) return "bad section alignment";
         *end = round_up(*end, align);
+        if (!l->needed[i]) continue;
         if (s->sh_size > most_bytes || *end > most_bytes) return "the object is too large";
         l->at[i] = *end;
         *end += s->sh_size;
@@ -268,8 +309,10 @@ static const char *find_functions(const loader *l, int n, const char *const *nam
 
 static const char *load(loader *l, int n, const char *const *name, void **function) {
     const char *why;
-    if ((why = read_header(l)) || (why = find_symbols(l)) || (why = map_image(l)) ||
-        (why = relocate_all(l)) || (why = find_functions(l, n, name, function)))
+    if ((why = read_header(l)) || (why = find_symbols(l))) return why;
+    find_needed(l, n, name);
+    if ((why = map_image(l)) || (why = relocate_all(l)) ||
+        (why = find_functions(l, n, name, function)))
         return why;
     if (mprotect(l->image, l->text_end, PROT_READ | PROT_EXEC) ||
         mprotect(l->image + l->text_end, l->image_size - l->text_end, PROT_READ))
@@ -281,8 +324,7 @@ const char *elf_load(heap *h, const void *object, size_t size, int n, const char
                      void **function, elf_image *image) {
     loader l = {.h = h, .object = object, .size = size};
     const char *why = load(&l, n, name, function);
-    if (l.section)
-        heap_free(h, (void *)l.section, l.sections * (sizeof(Elf64_Shdr) + sizeof *l.at));
+    if (l.section) heap_free(h, (void *)l.section, headers_size(&l));
     if (why && l.image) munmap(l.image, l.image_size);
     *image = why ? (elf_image){0} : (elf_image){l.image, l.image_size};
     return why;

@@ -22,6 +22,10 @@
 #include "kern/kern.h"
 
 #define EMIT_KERNEL "kernel"
+enum { EMIT_NAME = 24 };
+/* An object may hold several kernels; the functions of those after the first have its number behind
+ * the name. */
+void emit_name(int i, char name[EMIT_NAME]);
 typedef void (*emit_kernel)(void *const *args, const int64_t *vars, void *scratch, int64_t begin,
                             int64_t end);
 
@@ -64,13 +68,15 @@ typedef struct emit_llvm emit_llvm;
 emit_llvm *emit_llvm_open(qn_ctx *qn, str *why);
 const char *emit_llvm_file(const emit_llvm *e); /* the library it was loaded from */
 void emit_llvm_close(emit_llvm *e);             /* NULL is fine */
-/* The object for this machine's processor, in three steps, so that the long one in the middle can
- * run on several threads. `begin` reads the kernel and raises; `run` uses nothing of the context's
- * and may run on any thread, as long as no other uses the same lane (below EMIT_LANES) then; `end`
- * appends the object's bytes to `out`, or raises. `drop` frees the unit in any state. */
+/* An object for this machine's processor in steps, so that the long one can run on several threads.
+ * `begin` opens one, `add` reads a kernel into it and gives its number there, both raise; `run`
+ * uses nothing of the context's and may run on any thread, as long as no other uses the same lane
+ * (below EMIT_LANES) then; `end` appends the object's bytes to `out`, or raises. `drop` frees the
+ * unit in any state. What a kernel's code is does not depend on what else is in the unit. */
 enum { EMIT_LANES = 64 };
-typedef struct llvm emit_unit;
-emit_unit *emit_llvm_begin(emit_llvm *e, kern *k);
+typedef struct emit_unit emit_unit;
+emit_unit *emit_llvm_begin(emit_llvm *e);
+int emit_llvm_add(emit_unit *u, kern *k);
 void emit_llvm_run(emit_unit *u, int lane);
 void emit_llvm_end(emit_unit *u, str *out);
 void emit_llvm_text(emit_unit *u, str *out); /* LLVM's textual IR, before `run`; raises */

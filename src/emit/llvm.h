@@ -24,6 +24,21 @@ struct emit_llvm {
     char triple[128], *cpu, *features; /* LLVM's messages */
 };
 
+/* A module on its way to an object: the functions of one or several kernels, and what they share.
+ */
+struct emit_unit {
+    qn_ctx *ctx;
+    emit_llvm *owner;
+    ll_context context;
+    ll_module module;
+    ll_builder b;
+    ll_buffer buffer;
+    char *message;   /* LLVM's, to be freed */
+    ll_value zip[2]; /* constants: the lanes that llvm_zip takes of f32, first and second halves */
+    ll_value zeros;  /* a constant of zeros to load from where a load is switched off */
+    int kernels;
+};
+
 enum { LLVM_LEVELS = 64, LLVM_BINDINGS = 64 };
 
 /* A scalar, or a vector with one lane for each value of the VEC variable. v NULL: none. */
@@ -61,8 +76,10 @@ typedef struct llvm_numbered {
     uint32_t serial;
 } llvm_numbered;
 
+/* One kernel on its way into a unit. */
 typedef struct llvm {
     qn_ctx *ctx;
+    emit_unit *unit;
     kern *k;
     sym_store *syms;
     const llvm_api *L;
@@ -73,15 +90,11 @@ typedef struct llvm {
     ll_context context;
     ll_module module;
     ll_builder b;
-    ll_buffer buffer;
-    char *message; /* LLVM's, to be freed */
     ll_value function;
     ll_block here; /* the innermost level's block under way */
     ll_type t_void, t_ptr, t_i1, t_i8, t_i16, t_i32, t_i64, t_half, t_float, t_double;
     val args, vars, scratch; /* parameters */
-    ll_value zip[2]; /* constants: the lanes that llvm_zip takes of f32, first and second halves */
-    ll_value zeros;  /* a constant of zeros to load from where a load is switched off */
-    bool bypasses;   /* some store goes past the caches */
+    bool bypasses;           /* some store goes past the caches */
 
     llvm_level level[LLVM_LEVELS];
     int depth; /* the innermost level */
@@ -240,6 +253,6 @@ ll_machine llvm_machine(emit_llvm *e, int lane);
 
 /* ---- llvm_tree.c ----------------------------------------------------------------------------- */
 
-void llvm_write(llvm *s); /* the module's functions */
+void llvm_write(llvm *s, const char *name); /* the kernel's function */
 
 #endif

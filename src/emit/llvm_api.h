@@ -120,6 +120,7 @@ enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
     X(SetInitializer, void, (ll_value, ll_value))                                                  \
     X(SetGlobalConstant, void, (ll_value, int))                                                    \
     X(SetLinkage, void, (ll_value, int))                                                           \
+    X(SetSection, void, (ll_value, const char *))                                                  \
     X(SetAlignment, void, (ll_value, unsigned))                                                    \
     X(ConstInt, ll_value, (ll_type, unsigned long long, int))                                      \
     X(ConstReal, ll_value, (ll_type, double))                                                      \

@@ -112,14 +112,14 @@ static val any_lane(llvm *s, val mask) {
 }
 
 static ll_value zeros(llvm *s) {
-    if (s->zeros) return s->zeros;
+    if (s->unit->zeros) return s->unit->zeros;
     ll_type t = s->L->ArrayType2(s->t_i8, ZERO_BYTES);
-    s->zeros = s->L->AddGlobal(s->module, t, "zeros");
-    s->L->SetInitializer(s->zeros, s->L->ConstNull(t));
-    s->L->SetGlobalConstant(s->zeros, 1);
-    s->L->SetLinkage(s->zeros, LL_PRIVATE);
-    s->L->SetAlignment(s->zeros, 64);
-    return s->zeros;
+    s->unit->zeros = s->L->AddGlobal(s->module, t, "zeros");
+    s->L->SetInitializer(s->unit->zeros, s->L->ConstNull(t));
+    s->L->SetGlobalConstant(s->unit->zeros, 1);
+    s->L->SetLinkage(s->unit->zeros, LL_PRIVATE);
+    s->L->SetAlignment(s->unit->zeros, 64);
+    return s->unit->zeros;
 }
 
 static val or_zeros(llvm *s, val condition, val pointer) {

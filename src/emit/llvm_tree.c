@@ -13,6 +13,8 @@
  * multiplied loop variables into increments, constants into immediates. */
 #include "emit/llvm.h"
 
+#include <stdio.h>
+
 static void write_block(llvm *s, kstmt parent);
 
 /* ---- registers ------------------------------------------------------------------------------ */
@@ -175,6 +177,9 @@ static void attribute(llvm *s, const char *name, const char *value) {
 static void begin_function(llvm *s, const char *name, int n, ll_type *parameter) {
     ll_type t = s->L->FunctionType(s->t_void, parameter, (unsigned)n, 0);
     s->function = s->L->AddFunction(s->module, name, t);
+    char section[sizeof ".text." + EMIT_NAME];
+    snprintf(section, sizeof section, ".text.%s", name); /* of its own: it can be loaded alone */
+    s->L->SetSection(s->function, section);
     unsigned nounwind = s->L->GetEnumAttributeKindForName("nounwind", 8);
     s->L->AddAttributeAtIndex(s->function, (unsigned)LL_FUNCTION_INDEX,
                               s->L->CreateEnumAttribute(s->context, nounwind, 0));
@@ -211,9 +216,9 @@ static void write_root(llvm *s, kstmt root, sym offset, sym trips, val begin, va
     llvm_close_guard(s, &g);
 }
 
-static void write_kernel(llvm *s) {
+static void write_kernel(llvm *s, const char *name) {
     ll_type parameter[5] = {s->t_ptr, s->t_ptr, s->t_ptr, s->t_i64, s->t_i64};
-    begin_function(s, EMIT_KERNEL, 5, parameter);
+    begin_function(s, name, 5, parameter);
     s->args = parameter_value(s, 0);
     s->vars = parameter_value(s, 1);
     s->scratch = parameter_value(s, 2);
@@ -236,7 +241,7 @@ static void write_kernel(llvm *s) {
     end_function(s);
 }
 
-void llvm_write(llvm *s) {
+void llvm_write(llvm *s, const char *name) {
     kern *k = s->k;
     emit_launch_of(k, &s->arena, &s->launch);
     s->tile = arena_zeroed(&s->arena, k->mems * sizeof *s->tile);
@@ -244,5 +249,5 @@ void llvm_write(llvm *s) {
     s->written = arena_zeroed(&s->arena, k->mems * sizeof *s->written);
     find_widths(s);
     for (kmem m = 1; m < k->mems; m++) open_tile(s, m);
-    write_kernel(s);
+    write_kernel(s, name);
 }

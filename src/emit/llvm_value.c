@@ -263,7 +263,7 @@ static ll_value zip_lanes(llvm *s, int lanes, bool second) {
  * which for a network of 64 takes longer than all the rest of a kernel. */
 static ll_value zip_index(llvm *s, bool second) {
     ll_type t = llvm_vector(s, s->t_i32, 16);
-    ll_value *g = &s->zip[second];
+    ll_value *g = &s->unit->zip[second];
     if (!*g) {
         *g = s->L->AddGlobal(s->module, t, "zip");
         s->L->SetInitializer(*g, zip_lanes(s, 16, second));
