@@ -716,7 +716,9 @@ QN_API qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype);
 /* rows of weight at indices of any shape [gen embedding 96df46d8 d53dab62] */
 QN_API qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index);
 /* matrix product over x's last and y's last but one axis, batched and broadcast over the others; a
- * vector is a row or column [gen matmul 8f633754 1cba38cb] */
+ * vector is a row or column; in the operands' dtype, f16 and bf16 summed in f32: cast narrow
+ * operands to i32 or f32 to keep whole sums, nothing wide is stored for it
+ * [gen matmul ae3960ae 65c84606] */
 QN_API qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y);
 /* inner product of two vectors [gen dot a7b82f3d 92ec9dd2] */
 QN_API qn_tensor *qn_dot(qn_tensor *x, qn_tensor *y);

@@ -172,12 +172,15 @@ static inline void kernel_reduction(subject *s) {
 static inline void kernel_product(subject *s) {
     kern *k = s->k;
     sym_store *y = k->syms;
-    int dtype = chance(70) ? QN_F32 : QN_I32;
+    static const uint8_t narrow[] = {QN_BF16, QN_F16, QN_I8, QN_U8};
+    int dtype = chance(70) ? QN_F32 : QN_I32, half = dtype == QN_F32 ? 0 : 2;
+    int left = chance(50) ? dtype : narrow[half + below(2)];
+    int right = chance(50) ? left : chance(50) ? dtype : narrow[half + below(2)];
     sym b = sym_const(y, chance(70) ? 1 : 1 + below(3)), n = some_size(s, some_extent(16));
     sym m = some_size(s, some_extent(20)), r = some_size(s, some_extent(14));
     kmem c = some_arg(s, dtype, times(s, b, times(s, n, m)), KERN_WRITE);
-    kmem a = some_arg(s, dtype, times(s, b, times(s, n, r)), KERN_READ);
-    kmem w = some_arg(s, dtype, times(s, b, times(s, r, m)), KERN_READ);
+    kmem a = some_arg(s, left, times(s, b, times(s, n, r)), KERN_READ);
+    kmem w = some_arg(s, right, times(s, b, times(s, r, m)), KERN_READ);
     kmem bias = some_arg(s, dtype, m, KERN_READ), t = kern_tile(k, KERN_LOCAL, dtype, SYM_ONE);
     kstmt top = 0;
     sym at = SYM_ZERO;
@@ -194,9 +197,9 @@ static inline void kernel_product(subject *s) {
     sym wi = chance(30) ? plus(s, times(s, vj, r), vq) : plus(s, times(s, vq, m), vj);
     ai = plus(s, ai, times(s, at, times(s, n, r)));
     wi = plus(s, wi, times(s, at, times(s, r, m)));
-    kexpr p = kern_op2(k, OP_MUL, kern_load(k, a, ai, SYM_TRUE, 0, 0),
-                       kern_load(k, w, wi, SYM_TRUE, 0, 0));
-    kern_store(k, q, MONOID_SUM, t, SYM_ZERO, SYM_TRUE, p);
+    kexpr x = kern_cast(k, (qn_dtype)dtype, kern_load(k, a, ai, SYM_TRUE, 0, 0));
+    kexpr z = kern_cast(k, (qn_dtype)dtype, kern_load(k, w, wi, SYM_TRUE, 0, 0));
+    kern_store(k, q, MONOID_SUM, t, SYM_ZERO, SYM_TRUE, kern_op2(k, OP_MUL, x, z));
     kexpr v = kern_load(k, t, SYM_ZERO, SYM_TRUE, 0, 0);
     if (chance(60)) v = kern_op2(k, OP_ADD, v, kern_load(k, bias, vj, SYM_TRUE, 0, 0));
     if (chance(30)) v = kern_op1(k, OP_ABS, v);
@@ -307,6 +310,7 @@ static inline void fill(const kern *k, kmem m, void *p, int64_t n, int64_t index
     for (int64_t i = 0; i < n; i++) {
         int64_t v = test_below(&r, 33) - 16;
         if (index_below && dtype_is_int(d)) v = test_below(&r, index_below + 2) - 1;
+        if (qn_dtype_size((qn_dtype)d) == 1 && !index_below) v = test_below(&r, 256) - 128;
         if (dtype_is_float(d))
             dtype_set_f(d, p, i, (double)v / 8);
         else
@@ -459,7 +463,10 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         break;
     default:
         some_loop(k, c);
-        sprintf(line, "stage a%d %s %s %s", (int)below(s->args), a, b, chance(50) ? c : "");
+        sprintf(line, "stage a%d %s %s %s%s", (int)below(s->args), a, b, chance(50) ? c : "",
+                chance(80)   ? ""
+                : chance(50) ? " f32"
+                             : " i32");
         break;
     }
 }

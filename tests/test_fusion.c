@@ -92,6 +92,14 @@ static void matmul_bias_gelu_is_one_kernel(void) {
     CHECK_INT(kernels1(qn_gelu_tanh(y)), 1);
 }
 
+/* What is narrow in memory is converted where the product packs it. */
+static void a_product_of_narrow_operands_is_one_kernel(void) {
+    qn_tensor *x = qn_cast(matrix(64, 96), QN_BF16), *y = qn_cast(matrix(96, 80), QN_BF16);
+    qn_realize((qn_tensor *[]){x, y}, 2);
+    CHECK_INT(kernels1(qn_matmul(x, y)), 1);
+    CHECK_INT(kernels1(qn_matmul(qn_cast(x, QN_F32), qn_cast(y, QN_F32))), 1);
+}
+
 static void movement_between_elementwise_ops_adds_no_kernel(void) {
     qn_tensor *x = param(3, (int64_t[]){4, 6, 10});
     qn_tensor *y = qn_exp(qn_permute(qn_exp(x), 3, (int[]){2, 0, 1}));
@@ -167,6 +175,7 @@ SCOPED(layer_norm_is_one_kernel)
 SCOPED(rms_norm_is_one_kernel)
 SCOPED(cross_entropy_forward_is_one_kernel)
 SCOPED(matmul_bias_gelu_is_one_kernel)
+SCOPED(a_product_of_narrow_operands_is_one_kernel)
 SCOPED(movement_between_elementwise_ops_adds_no_kernel)
 SCOPED(adamw_over_forty_parameters_is_at_most_four_kernels)
 SCOPED(a_product_used_twice_is_computed_once)
@@ -187,6 +196,7 @@ int main(int argc, char **argv) {
     RUN(scoped_rms_norm_is_one_kernel);
     RUN(scoped_cross_entropy_forward_is_one_kernel);
     RUN(scoped_matmul_bias_gelu_is_one_kernel);
+    RUN(scoped_a_product_of_narrow_operands_is_one_kernel);
     RUN(scoped_movement_between_elementwise_ops_adds_no_kernel);
     RUN(scoped_adamw_over_forty_parameters_is_at_most_four_kernels);
     RUN(scoped_a_product_used_twice_is_computed_once);

@@ -1,7 +1,8 @@
 /* test_gemm.c - matrix products at shapes where schedules change their form: one row, one column,
  * nothing to sum, primes, just around register tiles, sums deep enough to be cut in blocks,
- * operands that are transposed; against sums in double precision written out here. And that the
- * number of threads decides who computes an element, never how. */
+ * operands that are transposed, of dtypes narrower than the sum's; against sums in double precision
+ * (integers: 64 bits) written out here. And that the number of threads decides who computes an
+ * element, never how. */
 #include "quern.h"
 #include "test.h"
 
@@ -90,8 +91,114 @@ static void products_of_any_shape_agree_whatever_the_threads(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(&cases[i]);
 }
 
+/* ---- narrow operands ------------------------------------------------------------------------- */
+
+typedef struct narrow {
+    qn_dtype a, b, sum;
+} narrow;
+
+static const narrow dtypes[] = {
+    {QN_I8, QN_I8, QN_I32},   {QN_U8, QN_I8, QN_I32},    {QN_I8, QN_U8, QN_I32},
+    {QN_U8, QN_U8, QN_I32},   {QN_I16, QN_I8, QN_I32},   {QN_BF16, QN_BF16, QN_F32},
+    {QN_F16, QN_F16, QN_F32}, {QN_F16, QN_BF16, QN_F32}, {QN_F32, QN_BF16, QN_F32},
+    {QN_I8, QN_F32, QN_F32},
+};
+
+static const product narrow_cases[] = {
+    {1, 1, 1, 1, false, false},      {1, 1, 70, 300, false, false},
+    {1, 1, 301, 77, false, true},    {1, 5, 7, 0, false, false},
+    {1, 8, 600, 700, false, true},   {1, 8, 300, 255, false, false},
+    {1, 13, 31, 17, false, false},   {1, 14, 32, 16, false, false},
+    {1, 15, 33, 18, false, true},    {1, 127, 131, 137, true, false},
+    {1, 127, 131, 138, false, true}, {1, 64, 400, 512, false, false},
+    {1, 300, 512, 40, true, true},   {1, 130, 100, 1030, false, false},
+    {3, 29, 31, 36, false, true},    {1, 450, 40, 2200, false, false},
+    {2, 65, 20, 900, true, false},   {1, 40, 1, 300, false, false},
+};
+
+/* Whole numbers over the dtype's range where it is an integer, small ones with a fraction else. */
+static float *numbers_of(qn_dtype dtype, int64_t n, uint64_t seed) {
+    float *p = malloc(((size_t)n + 1) * sizeof *p);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t x = (int64_t)test_below(&seed, 256);
+        bool extreme =
+            test_below(&seed, 4) == 0; /* ends of the range, where saturation would show */
+        if (dtype == QN_U8)
+            p[i] = (float)(extreme ? 255 : x);
+        else if (dtype == QN_I8)
+            p[i] = (float)(extreme ? -128 : x - 128);
+        else if (dtype == QN_I16)
+            p[i] = (float)(extreme ? -32768 : 200 * (x - 128));
+        else
+            p[i] = (float)(x - 128) / 64;
+    }
+    return p;
+}
+
+static void *run_narrow(const product *p, const narrow *d, const float *a, const float *b,
+                        int threads) {
+    qn_options options = {.threads = threads};
+    qn_ctx *qn = qn_open(&options);
+    int64_t as[3] = {p->batch, p->a_turned ? p->k : p->m, p->a_turned ? p->m : p->k};
+    int64_t bs[3] = {p->batch, p->b_turned ? p->n : p->k, p->b_turned ? p->k : p->n};
+    int64_t count = (int64_t)p->batch * p->m * p->n;
+    qn_tensor *x = qn_cast(qn_from(qn, QN_F32, 3, as, a), d->a);
+    qn_tensor *y = qn_cast(qn_from(qn, QN_F32, 3, bs, b), d->b), *both[2] = {x, y};
+    qn_realize(both, 2);
+    x = qn_cast(x, d->sum);
+    y = qn_cast(y, d->sum);
+    if (p->a_turned) x = qn_transpose(x, 1, 2);
+    if (p->b_turned) y = qn_transpose(y, 1, 2);
+    qn_tensor *z = qn_relu(qn_add(qn_matmul(x, y), qn_full(qn, d->sum, 0, NULL, 7)));
+    void *out = calloc((size_t)count + 1, 4);
+    if (qn_read(z, out, (size_t)count * 4)) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+    return out;
+}
+
+static void check_narrow(const product *p, const narrow *d) {
+    int64_t m = p->m, n = p->n, k = p->k;
+    float *a = numbers_of(d->a, p->batch * m * k, 1), *b = numbers_of(d->b, p->batch * k * n, 2);
+    void *one = run_narrow(p, d, a, b, 1);
+    int bad = 0;
+    for (int64_t e = 0; e < p->batch * m * n && bad < 3; e++) {
+        int64_t t = e / (m * n), i = e / n % m, j = e % n, whole = 0;
+        double sum = 0, size = 0;
+        for (int64_t q = 0; q < k; q++) {
+            double x = (double)a[t * m * k + (p->a_turned ? q * m + i : i * k + q)];
+            double y = (double)b[t * k * n + (p->b_turned ? j * k + q : q * n + j)];
+            sum += x * y;
+            size += fabs(x * y);
+            whole += (int64_t)x * (int64_t)y;
+        }
+        double got = d->sum == QN_I32 ? ((int32_t *)one)[e] : (double)((float *)one)[e];
+        int32_t wrapped = (int32_t)(uint32_t)(uint64_t)(whole + 7);
+        double want =
+            d->sum == QN_I32 ? (double)(wrapped > 0 ? wrapped : 0) : (sum + 7 > 0 ? sum + 7 : 0);
+        if (fabs(got - want) <= (d->sum == QN_I32 ? 0 : 1e-6 * (size + 8))) continue;
+        FAIL("%s x %s, %d x %dx%dx%d%s%s: element %lld is %.9g, not %.9g", qn_dtype_name(d->a),
+             qn_dtype_name(d->b), p->batch, p->m, p->n, p->k, p->a_turned ? " ta" : "",
+             p->b_turned ? " tb" : "", (long long)e, got, want);
+        bad++;
+    }
+    if (m * n * k > 1 << 20) {
+        void *three = run_narrow(p, d, a, b, 3);
+        CHECK(!memcmp(one, three, (size_t)(p->batch * m * n) * 4));
+        free(three);
+    }
+    void *all[] = {a, b, one};
+    for (int i = 0; i < 3; i++) free(all[i]);
+}
+
+static void products_of_narrow_numbers_are_summed_in_the_wider_type(void) {
+    for (size_t j = 0; j < sizeof dtypes / sizeof *dtypes; j++)
+        for (size_t i = 0; i < sizeof narrow_cases / sizeof *narrow_cases; i++)
+            check_narrow(&narrow_cases[i], &dtypes[j]);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(products_of_any_shape_agree_whatever_the_threads);
+    RUN(products_of_narrow_numbers_are_summed_in_the_wider_type);
     return test_end();
 }

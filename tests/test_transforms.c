@@ -592,6 +592,51 @@ static void stage_fills_the_edge_with_zeros(void) {
             "}\n");
 }
 
+static const char *const narrow_product = "kernel \"narrow\" {\n"
+                                          "  arg a0 i8[35] read\n"
+                                          "  arg a1 u8[56] read\n"
+                                          "  arg a2 i32[40] write\n"
+                                          "  local t0 i32[1]\n"
+                                          "  for i < 5 {\n"
+                                          "    for j < 8 {\n"
+                                          "      def t0 = i32(0)\n"
+                                          "      for k < 7 {\n"
+                                          "        t0[0] += mul(cast:i32(a0[7*i + k]), "
+                                          "cast:i32(a1[j + 8*k]))\n"
+                                          "      }\n"
+                                          "      a2[8*i + j] = t0[0]\n"
+                                          "    }\n"
+                                          "  }\n"
+                                          "}\n";
+
+static void stage_converts_what_is_only_used_converted(void) {
+    BECOMES(narrow_product, "stage a1 i k j i32",
+            "kernel \"narrow\" {\n"
+            "  arg a0 i8[35] read\n"
+            "  arg a1 u8[56] read\n"
+            "  arg a2 i32[40] write\n"
+            "  local t0 i32[1]\n"
+            "  local t1 i32[56]\n"
+            "  for i < 5 {\n"
+            "    def t1\n"
+            "    for k_1 < 7 {\n"
+            "      for j_1 < 8 {\n"
+            "        t1[j_1 + 8*k_1] = cast:i32(a1[j_1 + 8*k_1])\n"
+            "      }\n"
+            "    }\n"
+            "    for j < 8 {\n"
+            "      def t0 = i32(0)\n"
+            "      for k < 7 {\n"
+            "        t0[0] += mul(cast:i32(a0[7*i + k]), t1[j + 8*k])\n"
+            "      }\n"
+            "      a2[8*i + j] = t0[0]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    REFUSES(narrow_product, "", "stage a1 i k j i64", "converted to that dtype");
+    REFUSES(product, "", "stage a1 i k j f64", "converted to that dtype");
+}
+
 static void stage_is_refused_for_other_loops_stores_and_tiles(void) {
     REFUSES(product, "", "stage a1 i k", "exactly these loops");
     REFUSES(product, "", "stage a1 i k i", "inside that loop");
@@ -663,6 +708,7 @@ int main(int argc, char **argv) {
     RUN(multi_step_is_refused_where_the_tile_does_more);
     RUN(stage_packs_what_loops_will_load);
     RUN(stage_fills_the_edge_with_zeros);
+    RUN(stage_converts_what_is_only_used_converted);
     RUN(stage_is_refused_for_other_loops_stores_and_tiles);
     RUN(matrix_product_gets_its_register_tile);
     RUN(refused_schedule_is_taken_back_whole);

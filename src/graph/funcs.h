@@ -140,7 +140,8 @@ X(TENSOR, embedding, (qn_tensor *weight, qn_tensor *index), -, 0, 0, "rows of we
 /* products */
 X(TENSOR, matmul, (qn_tensor *x, qn_tensor *y), -, 0, 0,
   "matrix product over x's last and y's last but one axis, batched and broadcast over the "
-  "others; a vector is a row or column")
+  "others; a vector is a row or column; in the operands' dtype, f16 and bf16 summed in f32: cast "
+  "narrow operands to i32 or f32 to keep whole sums, nothing wide is stored for it")
 X(TENSOR, dot, (qn_tensor *x, qn_tensor *y), -, 0, 0, "inner product of two vectors")
 X(TENSOR, outer, (qn_tensor *x, qn_tensor *y), -, 0, 0, "x[i] * y[j] of two vectors")
 X(TENSOR, tensordot, (qn_tensor *x, qn_tensor *y, int n, const int *x_axes, const int *y_axes), -, 0, 0,

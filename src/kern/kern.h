@@ -349,6 +349,7 @@ kern_verdict kern_verify(const kern *k, str *why);
 
 void kern_print(const kern *k, str *out);       /* parses back to the same print */
 kern *kern_parse(qn_ctx *qn, const char *text); /* NULL with an error: line and what was expected */
+int kern_find_dtype(const char *name);          /* -1: there is none */
 
 /* ---- transform_*.c: rows in transforms.h ----------------------------------------------------- */
 
@@ -369,6 +370,7 @@ typedef struct transform_args {
     kmem mem;
     int64_t number;
     const char *name[2]; /* for new loops; NULL: made up */
+    int dtype;           /* -1: none was named */
     int scope;           /* kern_scope; KERN_LOCAL unless the line ends with "reg" */
 } transform_args;
 typedef struct transform_row {
@@ -396,7 +398,8 @@ bool kern_fold(kern *k, kstmt loop, str *why);
 bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why);
 bool kern_park(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
-bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, kern_scope scope, str *why);
+bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, int as, kern_scope scope,
+                str *why);                          /* as: a dtype, -1: as it is */
 int64_t kern_most_trips(const kern *k, kstmt loop); /* upper bound of the extent, INT64_MAX: none */
 /* A size for what every trip of the loop has its own of: the extent if it is known at launch, else
  * its upper bound; false when there is none worth it. */

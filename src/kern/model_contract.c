@@ -40,6 +40,7 @@ typedef struct operand {
     kern_touch touch;
     int side;   /* of the product as it is written */
     bool plain; /* a single load, so it can be packed */
+    int as;     /* the dtype that the load is converted to, -1: none */
 } operand;
 
 typedef struct contraction {
@@ -69,6 +70,9 @@ static bool read_operand(model *m, kstmt store, kexpr factor, operand *o) {
         found++;
     }
     o->plain = found == 1 && !o->touch.dyn && !o->touch.guard;
+    const kern_expr *e = kern_e(m->k, factor);
+    bool converted = o->plain && e->kind == KE_OP && e->op == OP_CAST && e->arg[0] == o->touch.load;
+    o->as = converted ? e->dtype : -1;
     return found >= 1;
 }
 
@@ -190,13 +194,16 @@ static bool collides(const plan *p, int64_t step) {
 }
 
 /* Rows are packed where a copy is cheap (they are contiguous) and the original is not, or where
- * very many columns use it. */
+ * very many columns use it; and where that converts them, element by element, for several vectors
+ * of columns. */
 static void choose_row_packing(plan *p, const char *rows) {
     model *m = p->m;
     int64_t down = step_in(p, p->a, rows), along = step_in(p, p->a, p->sum);
     bool many = p->columns >= MANY_COLUMNS * m->lanes;
     p->pack_rows = p->a->plain && p->depth >= 32 && p->rows > 1;
-    if (along == 1)
+    if (p->a->as >= 0)
+        p->pack_rows &= p->columns >= 4 * m->lanes;
+    else if (along == 1)
         p->pack_rows &= many && collides(p, down);
     else if (down == 1)
         p->pack_rows &= along * p->size >= APART && p->columns > 2 * m->lanes;
@@ -237,7 +244,8 @@ static int64_t second_level(const model *m) {
  * of few of its rows, which are contiguous, and not column by column across its pages. */
 static void choose_columns(plan *p, const char *columns, bool divisible) {
     int64_t down = step_in(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
-    int64_t least = step_in(p, p->b, columns) != 1 ? 1 : collides(p, down) ? FEW_USES : SOME_USES;
+    bool poor = collides(p, down) || p->b->as >= 0;
+    int64_t least = step_in(p, p->b, columns) != 1 ? 1 : poor ? FEW_USES : SOME_USES;
     p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least;
     p->block = p->depth;
     if (!divisible) return;
@@ -361,6 +369,8 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     }
     if (deep < 0) return;
     bool along = step_in(p, o, last) == 1, across = !along && step_in(p, o, p->sum) == 1;
+    if (o->as >= 0)
+        snprintf(loops + strlen(loops), sizeof loops - strlen(loops), " %s", qn_dtype_name(o->as));
     if (!model_apply(m, "stage a%d %s%s", kern_m(m->k, o->mem)->arg, where, loops)) return;
     kstmt def = model_at(m, model_find(m, where))->first;
     while (def &&

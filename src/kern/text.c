@@ -351,14 +351,14 @@ static sym parse_sym(parser *t) {
     return a;
 }
 
-static int find_dtype(const char *name) {
+int kern_find_dtype(const char *name) {
     for (int d = 0; d < QN_DTYPE_COUNT; d++)
         if (!strcmp(qn_dtype_name(d), name)) return d;
     return -1;
 }
 
 static int parse_dtype(parser *t) {
-    int d = find_dtype(parse_word(t).s);
+    int d = kern_find_dtype(parse_word(t).s);
     if (d < 0) expected(t, "a dtype");
     return d < 0 ? QN_F32 : d;
 }
@@ -478,7 +478,7 @@ static kexpr parse_expr(parser *t) {
     kexpr e = 0;
     if (++t->depth > DEEPEST_PARSED) expected(t, "less nesting");
     word w = parse_word(t);
-    int dtype = find_dtype(w.s);
+    int dtype = kern_find_dtype(w.s);
     char next = peek(t);
     if (next == '[') {
         e = parse_load(t, w.s);

@@ -81,6 +81,10 @@ static bool read_arg(kern *k, char letter, const char **p, transform_args *a, st
         if (strcmp(t.s, "reg") != 0 && strcmp(t.s, "local") != 0) return true;
         a->scope = t.s[0] == 'r' ? KERN_REG : KERN_LOCAL;
         break;
+    case 'd':
+        a->dtype = kern_find_dtype(t.s);
+        if (a->dtype < 0) return true;
+        break;
     case 'm':
         a->mem = kern_find_mem(k, t.s);
         if (!a->mem) return kern_refuse(why, "there is no memory \"%s\"", t.s);
@@ -98,6 +102,7 @@ static bool read_arg(kern *k, char letter, const char **p, transform_args *a, st
     while (letter == 'L') { /* as many more as there are */
         t = next_token(&at);
         if (!*t.s || !strcmp(t.s, "reg") || !strcmp(t.s, "local")) break;
+        if (kern_find_dtype(t.s) >= 0 && !kern_find_loop(k, t.s)) break;
         if (!read_loop(k, t.s, a, why)) return false;
         *p = at;
     }
@@ -126,7 +131,7 @@ bool kern_apply(kern *k, const char *line, str *why) {
     for (int i = 0; i < transform_row_count; i++) {
         const transform_row *row = &transform_rows[i];
         if (strcmp(row->name, name.s) != 0) continue;
-        transform_args a = {.scope = KERN_LOCAL};
+        transform_args a = {.scope = KERN_LOCAL, .dtype = -1};
         for (const char *c = row->pattern; *c; c++)
             if (!read_arg(k, *c, &p, &a, why)) return false;
         token rest = next_token(&p);

@@ -8,7 +8,8 @@
  * The loads meant are those of a, inside i, that use exactly the variables j.. of the loops inside
  * i (in index or validity); they must be one and the same formula, without computed offset or
  * guard. The tile is indexed by j.. row-major in the order given. An invalid load gives 0, so the
- * tile holds 0 there and the loads from it are valid always.
+ * tile holds 0 there and the loads from it are valid always. With a dtype named the tile has that
+ * one and the copy converts; each of the loads must be an argument of a cast to it.
  * Legal where nothing inside i stores to a. The extents of j.. must be free of the loops inside
  * i. */
 #include "kern/kern.h"
@@ -16,17 +17,41 @@
 typedef struct staging {
     kern *k;
     kmem from, to;
-    kexpr load;
-    sym index; /* of the tile, by the variables of j.. */
+    kexpr load, value; /* value: what is copied, the load or a cast of it */
+    sym index;         /* of the tile, by the variables of j.. */
 } staging;
 
 static kexpr stage_rewriter(kern *k, const kern_expr *e, void *user) {
     const staging *p = user;
-    kern_expr *old = kern_e(k, p->load);
-    if (e->kind == KE_LOAD && e->load.mem == p->from && e->load.index == old->load.index &&
-        e->load.valid == old->load.valid && !e->load.dyn && !e->load.guard)
-        return kern_load(k, p->to, p->index, SYM_TRUE, 0, 0);
-    return kern_rebuild(k, e, NULL);
+    kern_expr old = *kern_e(k, p->value);
+    bool meant = e->kind == old.kind && e->dtype == old.dtype;
+    if (old.kind == KE_LOAD)
+        meant = meant && e->load.mem == p->from && e->load.index == old.load.index &&
+                e->load.valid == old.load.valid && !e->load.dyn && !e->load.guard;
+    else
+        meant = meant && e->op == OP_CAST && e->arg[0] == p->load;
+    return meant ? kern_load(k, p->to, p->index, SYM_TRUE, 0, 0) : kern_rebuild(k, e, NULL);
+}
+
+/* Is the load only ever converted to the dtype? Looks at the expressions of s's subtree. */
+static bool only_converted(kern *k, kstmt top, kexpr load, int dtype) {
+    uint8_t *used = arena_zeroed(&k->arena, k->exprs);
+    kexpr *slot[4];
+    for (kstmt s = top; s; s = kern_next(k, s, top))
+        for (int n = kern_stmt_exprs(kern_s(k, s), slot); n-- > 0;) {
+            if (*slot[n] == load) return false;
+            used[*slot[n]] = 1;
+        }
+    for (kexpr e = k->exprs; --e;) {
+        if (!used[e]) continue;
+        for (int n = kern_expr_args(kern_e(k, e), slot); n-- > 0;) {
+            const kern_expr *x = kern_e(k, e);
+            if (*slot[n] == load && (x->kind != KE_OP || x->op != OP_CAST || x->dtype != dtype))
+                return false;
+            used[*slot[n]] = 1;
+        }
+    }
+    return true;
 }
 
 static bool load_uses(const kern *k, const kern_touch *t, kstmt loop) {
@@ -88,7 +113,7 @@ static bool find_load(staging *p, kstmt at, int n, const kstmt *loops, str *why)
 /* Rooms and row-major index of the tile; its size. */
 static bool lay_out(staging *p, int n, const kstmt *loops, sym *size, str *why) {
     kern *k = p->k;
-    int64_t bytes = (int64_t)qn_dtype_size(kern_m(k, p->from)->dtype);
+    int64_t bytes = (int64_t)qn_dtype_size(kern_e(k, p->value)->dtype);
     *size = SYM_ONE;
     p->index = SYM_ZERO;
     for (int i = n; i-- > 0;) {
@@ -122,12 +147,12 @@ static void copy_in(staging *p, kstmt at, int n, const kstmt *loops) {
         to[i] = kern_s(k, loop)->l.var;
         parent = loop;
     }
-    kexpr value = kern_subst_expr(k, p->load, n, from, to);
+    kexpr value = kern_subst_expr(k, p->value, n, from, to);
     sym index = sym_subst(k->syms, p->index, n, from, to);
     kern_store(k, parent, MONOID_SET, p->to, index, SYM_TRUE, value);
 }
 
-bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, kern_scope scope,
+bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, int as, kern_scope scope,
                 str *why) {
     staging p = {.k = k, .from = arg};
     sym size;
@@ -136,8 +161,11 @@ bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, kern_sco
         return kern_refuse(why, "no loops to stage by");
     if (!kern_divisible(k, at, why)) return false;
     if (!loops_allowed(k, at, n, loops, why) || !find_load(&p, at, n, loops, why)) return false;
+    if (as >= 0 && !only_converted(k, at, p.load, as))
+        return kern_refuse(why, "not each load of that memory is converted to that dtype");
+    p.value = as < 0 ? p.load : kern_cast(k, (qn_dtype)as, p.load);
     if (!lay_out(&p, n, loops, &size, why)) return false;
-    p.to = kern_tile(k, KERN_LOCAL, kern_m(k, arg)->dtype, size);
+    p.to = kern_tile(k, KERN_LOCAL, kern_e(k, p.value)->dtype, size);
     kern_rewrite(k, at, stage_rewriter, &p);
     copy_in(&p, at, n, loops);
     if (scope == KERN_REG && kern_in_registers(k, p.to, NULL)) kern_m(k, p.to)->scope = KERN_REG;
@@ -145,5 +173,5 @@ bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, kern_sco
 }
 
 bool transform_stage(kern *k, const transform_args *a, str *why) {
-    return kern_stage(k, a->mem, a->loop[0], a->loops - 1, a->loop + 1, a->scope, why);
+    return kern_stage(k, a->mem, a->loop[0], a->loops - 1, a->loop + 1, a->dtype, a->scope, why);
 }

@@ -3,7 +3,7 @@
  *
  * X(name, pattern, function, doc)
  *   pattern  l a loop, L one or more loops, m a memory, n a number >= 1, 2 "-> outer inner" and
- *            1 "-> name" (both may be left out), s "reg" or "local" (may be left out) */
+ *            1 "-> name", d a dtype, s "reg" or "local" (all of these may be left out) */
 X(split, "ln2", transform_split,
   "split i 16 -> io ii: i = 16*io + ii; where 16 may not divide the extent n, "
   "ii < min(16, n - 16*io)")
@@ -38,6 +38,6 @@ X(park, "ml", transform_park,
   "park t0 i: i reads t0, of which it only reads, from a copy in memory made in front of it")
 X(turn, "ll", transform_turn,
   "turn i j: what the two loops copy goes through a tile, to be stored the other way round")
-X(stage, "mlLs", transform_stage,
+X(stage, "mlLds", transform_stage,
   "stage a0 i j k: at the top of i's body copy what j and k will load from a0 into a tile indexed "
-  "by (j, k)")
+  "by (j, k); stage a0 i j k f32: converted, as each of these loads is")

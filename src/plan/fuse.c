@@ -461,6 +461,15 @@ static bool reduce_fits(const fuse *fu, const graph_node *x, const group *k, uin
 
 /* ---- the decision ---------------------------------------------------------------------------- */
 
+/* A conversion of memory to something wider: a contraction does it where it packs its operands. */
+static bool is_widening(const fuse *fu, const graph_node *x) {
+    if (x->op != OP_CAST) return false;
+    const graph_node *s = node_at(fu->g, x->src[0]);
+    bool narrow = qn_dtype_size(s->dtype) < qn_dtype_size(x->dtype);
+    while (op_rows[s->op].class_ == CLASS_MOVE && !is_memory(s)) s = node_at(fu->g, s->src[0]);
+    return narrow && is_memory(s);
+}
+
 /* What computing n anew at each use costs more than computing it once; infinite where it cannot be.
  */
 static double inline_extra(fuse *fu, node_id n) {
@@ -476,7 +485,7 @@ static double inline_extra(fuse *fu, node_id n) {
         if (k->ops > MAX_OPS || k->loops >= MAX_LOOPS - QN_MAX_RANK) return INFINITY;
         if (reduce && !reduce_fits(fu, x, k, m)) return INFINITY;
         if (reduce && is_heavy(fu, x) && !f->uses[i].exact) return INFINITY;
-        evals += trips(k, m);
+        evals += k->heavy && is_widening(fu, x) ? size : trips(k, m);
     }
     return (evals - size) * f->cost;
 }
