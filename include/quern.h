@@ -169,6 +169,17 @@ QN_API qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n
 QN_API int qn_run(qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs);
 QN_API void qn_plan_free(qn_plan *plan);
 
+/* ---- tuning ----------------------------------------------------------------------------- */
+
+/* What tuning found, as a text file: of each kernel the schedule that was measured to be the
+ * fastest on this machine. Knob wisdom says where it is kept from one process to the next; these
+ * carry it elsewhere. Exported is all that this context knows. An import is all or nothing: a file
+ * that is cut short or was changed adds no record, and the error names the line. Records of another
+ * processor, another version or another kernel do no harm; kernels compiled before keep their
+ * schedules. QN_EIO, QN_EFORMAT, QN_ENOMEM. */
+QN_API int qn_wisdom_export(qn_ctx *qn, const char *path);
+QN_API int qn_wisdom_import(qn_ctx *qn, const char *path);
+
 /* ---- files ------------------------------------------------------------------------------ */
 
 /* Write named tensors as a safetensors file, with `pairs` texts of metadata: keys and values by

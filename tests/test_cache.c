@@ -270,7 +270,7 @@ static void words_are_no_folders(void) {
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         qn_ctx *qn = open_with(NULL);
         CHECK_INT(qn_set(qn, "cache", bad[i]), QN_EARG);
-        CHECK(strstr(qn_error(qn), "cache is on, off, or a folder with a slash in it"));
+        CHECK(strstr(qn_error(qn), "cache is on, off, or a path with a slash in it"));
         qn_close(qn);
     }
     setenv("QN_CACHE", "0", 1);

@@ -154,6 +154,28 @@ void log_line(qn_ctx *qn, const char *fmt, ...)
     QN_PRINTF(2, 3);        /* to the log callback, line by line */
 double clock_seconds(void); /* monotonic */
 
+/* ---- folder.c ----------------------------------------------------------------------------- */
+
+enum { FOLDER_PATH = 1024 };
+/* quern's folder among the user's caches; its parent is made. false: there is no such place. */
+bool folder_usual(char path[FOLDER_PATH]);
+/* Made where missing; -1, and why, where it is not the user's alone. To be closed. */
+int folder_open_private(const char *path, const char **why);
+typedef struct folder_file {
+    size_t size;
+    int64_t changed; /* seconds, as the system's clock has it */
+    bool ours;       /* the user's, and nobody else may write to it */
+} folder_file;
+/* The whole file, from the heap; NULL where there is none, it is empty, larger than `most`, or
+ * cannot be read: only then is about->size not 0. */
+uint8_t *folder_read(heap *h, int folder, const char *name, size_t most, folder_file *about);
+bool folder_append(int file, const void *data, size_t size);
+bool folder_allows(uint64_t size); /* may this process write files so large? */
+/* Write `fresh`, then give it its name. Who calls holds a lock: `fresh` is nobody else's. */
+bool folder_replace(int folder, const char *name, const char *fresh, const void *data, size_t size);
+int folder_lock(int folder, const char *name, double seconds); /* -1: not within so long */
+void folder_unlock(int lock);
+
 /* ---- threads.c ---------------------------------------------------------------------------- */
 
 /* A pool for fork-join: pool_run calls work(arg, thread, begin, end) on disjoint ranges that cover

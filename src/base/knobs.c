@@ -1,8 +1,8 @@
 /* knobs.c - the QN_* knobs: defaults from the rows of knobs.h, then the environment, then qn_set().
  *
  * A NUMBER is a whole number from 0 on, in decimal digits only; anything else is an error that
- * names what was given, for a typing mistake must not pass for a 0. A FOLDER is a path with a slash
- * in it, or on or off: a word alone is a mistake, too. An environment variable set to nothing
+ * names what was given, for a typing mistake must not pass for a 0. A PATH has a slash in it, or is
+ * on or off: a word alone is a mistake, too. An environment variable set to nothing
  * counts as not set; a program that runs with more rights than its caller reads none, for the
  * knobs name files and programs.
  *
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-typedef enum { NUMBER, TEXT, FOLDER } knob_kind;
+typedef enum { NUMBER, TEXT, PATH } knob_kind;
 
 typedef struct knob_row {
     const char *name, *environment;
@@ -41,7 +41,7 @@ static bool knob_parse(const char *text, int64_t *out) {
     return true;
 }
 
-static bool is_folder(const char *text) {
+static bool is_path(const char *text) {
     return strchr(text, '/') || !strcmp(text, "on") || !strcmp(text, "off");
 }
 
@@ -57,8 +57,8 @@ static int knob_assign(qn_ctx *qn, int k, const char *as, const char *value) {
         if (knob_parse(value, &qn->knob[k].number)) return QN_OK;
         return fail(qn, QN_EARG, "%s takes a whole number from 0 on, not \"%s\"", as, value);
     }
-    if (rows[k].kind == FOLDER && !is_folder(value))
-        return fail(qn, QN_EARG, "%s is on, off, or a folder with a slash in it, not \"%s\"", as,
+    if (rows[k].kind == PATH && !is_path(value))
+        return fail(qn, QN_EARG, "%s is on, off, or a path with a slash in it, not \"%s\"", as,
                     value);
     size_t size = strlen(value) + 1;
     char *copy = heap_try(&qn->heap, size);

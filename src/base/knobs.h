@@ -1,6 +1,6 @@
 /* knobs.h - every QN_* environment knob, one row each; docs/knobs.md is generated from here.
- * X(NAME, name, kind, default, doc)   kind: NUMBER, TEXT or FOLDER
- * (a path with a slash in it, or on or off) */
+ * X(NAME, name, kind, default, doc)   kind: NUMBER, TEXT or PATH
+ * (with a slash in it, or on or off) */
 X(DEBUG, "debug", TEXT, "",
   "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s search, "
   "c source, x timings, e devices")
@@ -14,9 +14,12 @@ X(OPENCL, "opencl", TEXT, "",
   "which OpenCL device, platform:device by number; empty: the first GPU, else what there is")
 X(OPENCL_LIBRARY, "opencl_library", TEXT, "libOpenCL.so.1",
   "the OpenCL library that is loaded at run time")
-X(CACHE, "cache", FOLDER, "on",
+X(CACHE, "cache", PATH, "on",
   "where compiled kernels are kept: on: in $XDG_CACHE_HOME/quern or ~/.cache/quern; off: nowhere; "
   "or a folder, as a path with a slash, that is only the user's (mode 0700)")
+X(WISDOM, "wisdom", PATH, "on",
+  "where schedules that tuning found are kept: on: in the folder of QN_CACHE; off: nowhere, none "
+  "being used; or a file, as a path with a slash")
 X(SCHEDULE, "schedule", NUMBER, "1",
   "0 runs every kernel unscheduled, as lowered (for finding faults)")
 X(FUSE, "fuse", NUMBER, "1", "0 materialises every node (for finding faults)")

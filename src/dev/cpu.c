@@ -42,6 +42,11 @@ static void cpu_limits(void *state, kern_limits *out) {
                          .threads = pool_threads(c->pool)};
 }
 
+static void cpu_describe(void *state, str *out) {
+    (void)state;
+    cpu_key_processor(out);
+}
+
 /* ---- opening -------------------------------------------------------------------------------- */
 
 static void cpu_close(void *state) {
@@ -230,6 +235,7 @@ const dev_table dev_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .limits = cpu_limits,
+    .describe = cpu_describe,
     .compile = cpu_compile_one,
     .compile_many = cpu_compile_many,
     .unload = cpu_unload,

@@ -20,12 +20,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PATH_SIZE = 1024, NAME_SIZE = 64, DAY = 86400 };
+enum { NAME_SIZE = 64, DAY = 86400 };
 static const size_t most_bytes = (size_t)1 << 28;
 
 typedef struct header {
@@ -36,38 +35,13 @@ static const char magic[8] = {'Q', 'N', 'O', 'B', 'J', '0', '3', '\n'};
 
 /* ---- the folder ----------------------------------------------------------------------------- */
 
-/* Where the user's caches are kept, by the XDG base directory specification; made where missing. A
- * program that runs with more rights than its caller is not told by the caller's environment. */
-static bool usual_folder(char path[PATH_SIZE]) {
-    const char *base = secure_getenv("XDG_CACHE_HOME"), *below = "";
-    if (!base || base[0] != '/') base = secure_getenv("HOME"), below = "/.cache";
-    if (!base || base[0] != '/') return false;
-    int n = snprintf(path, PATH_SIZE, "%s%s", base, below);
-    if (n <= 0 || n >= PATH_SIZE - 16) return false;
-    mkdir(path, 0700);
-    memcpy(path + n, "/quern", 7);
-    return true;
-}
-
-static int open_folder(const char *path, const char **why) {
-    struct stat s;
-    *why = "cannot be made";
-    if (mkdir(path, 0700) && errno != EEXIST) return -1;
-    *why = "is not a folder of ours with mode 0700";
-    int f = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (f < 0) return -1;
-    if (!fstat(f, &s) && s.st_uid == geteuid() && !(s.st_mode & 077)) return f;
-    close(f);
-    return -1;
-}
-
 void cpu_cache_open(qn_ctx *qn, cpu_cache *c) {
     const char *wanted = qn->knob[KNOB_CACHE].text, *why = "has no place";
-    char usual[PATH_SIZE] = "";
+    char usual[FOLDER_PATH] = "";
     *c = (cpu_cache){.folder = -1, .knob = hash_bytes(wanted, strlen(wanted), 0)};
     if (!strcmp(wanted, "off")) return;
     bool named = strcmp(wanted, "on") != 0;
-    if (named || usual_folder(usual)) c->folder = open_folder(named ? wanted : usual, &why);
+    if (named || folder_usual(usual)) c->folder = folder_open_private(named ? wanted : usual, &why);
     c->on = c->folder >= 0;
     if (!c->on && (named || debug_on(qn, 'e')))
         log_line(qn, "e cpu: the cache %s %s; not used", named ? wanted : usual, why);
@@ -94,16 +68,6 @@ static uint64_t checksum(const str *key, const void *object, size_t size, uint64
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static bool read_all(int f, uint8_t *to, size_t size) {
-    for (size_t done = 0; done < size;) {
-        ssize_t n = read(f, to + done, size - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
 static const uint8_t *object_in(const uint8_t *data, size_t size, const str *key, header *h) {
     if (size < sizeof *h) return NULL;
     memcpy(h, data, sizeof *h);
@@ -115,23 +79,18 @@ static const uint8_t *object_in(const uint8_t *data, size_t size, const str *key
     return checksum(key, object, h->object_size, h->function) == h->checksum ? object : NULL;
 }
 
-/* The whole file; NULL where it is not ours, or not a file. Of what else may have its name a pipe
- * would let open() wait. */
+/* The whole file; NULL where it is not ours. What is used stays young, to the day: the oldest go
+ * first where there is too much. */
 static uint8_t *read_file(heap *h, const cpu_cache *c, const char *name, size_t *size) {
-    struct stat s;
-    int f = openat(c->folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (f < 0) return NULL;
-    bool good = !fstat(f, &s) && S_ISREG(s.st_mode) && s.st_uid == geteuid() &&
-                !(s.st_mode & 022) && s.st_size > 0 && (uint64_t)s.st_size <= most_bytes;
-    *size = good ? (size_t)s.st_size : 0;
-    uint8_t *data = good ? heap_try(h, *size) : NULL;
-    if (data && !read_all(f, data, *size)) {
-        heap_free(h, data, *size);
+    folder_file about;
+    uint8_t *data = folder_read(h, c->folder, name, most_bytes, &about);
+    *size = about.size;
+    if (data && !about.ours) {
+        heap_free(h, data, about.size);
         data = NULL;
     }
-    /* What is used stays young, to the day: the oldest go first where there is too much. */
-    if (data && s.st_mtime < time(NULL) - DAY) futimens(f, NULL);
-    close(f);
+    if (data && about.changed < time(NULL) - DAY)
+        utimensat(c->folder, name, NULL, AT_SYMLINK_NOFOLLOW);
     return data;
 }
 
@@ -159,24 +118,6 @@ bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object, 
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static bool write_all(int f, const void *data, size_t size) {
-    const uint8_t *from = data;
-    for (size_t done = 0; done < size;) {
-        ssize_t n = write(f, from + done, size - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
-/* Writing past the process's limit of file sizes would not fail, but end the process. */
-static bool may_be_written(uint64_t size) {
-    struct rlimit limit;
-    return size <= most_bytes && (getrlimit(RLIMIT_FSIZE, &limit) ||
-                                  limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur);
-}
-
 /* A file whose name no other writer has: process, time and context make it unlikely, O_EXCL
  * impossible. */
 static int open_fresh(const cpu_cache *c, const char *name, char fresh[NAME_SIZE]) {
@@ -198,14 +139,15 @@ void cpu_cache_put(qn_ctx *qn, cpu_cache *c, const str *key, const str *object, 
                 .object_size = object->len,
                 .function = (uint64_t)function,
                 .checksum = checksum(key, object->s, object->len, (uint64_t)function)};
-    if (!c->on || !may_be_written((uint64_t)sizeof h + key->len + object->len)) return;
+    uint64_t size = (uint64_t)sizeof h + key->len + object->len;
+    if (!c->on || size > most_bytes || !folder_allows(size)) return;
     memcpy(h.magic, magic, sizeof magic);
     if (!c->tidied) cpu_cache_tidy(qn, c);
     file_name(key, name);
     int f = open_fresh(c, name, fresh);
     if (f < 0) return;
-    bool good = write_all(f, &h, sizeof h) && write_all(f, key->s, key->len) &&
-                write_all(f, object->s, object->len);
+    bool good = folder_append(f, &h, sizeof h) && folder_append(f, key->s, key->len) &&
+                folder_append(f, object->s, object->len);
     good = !close(f) && good;
     if (!good || renameat(c->folder, fresh, c->folder, name)) unlinkat(c->folder, fresh, 0);
 }

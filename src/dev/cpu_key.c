@@ -30,6 +30,21 @@ bool cpu_wide(void) {
 
 /* ---- the processor -------------------------------------------------------------------------- */
 
+/* As it calls itself. */
+static void add_name(str *key) {
+#if defined(__x86_64__)
+    char name[49] = "";
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned r[4] = {0};
+        __get_cpuid_count(0x80000002u + i, 0, &r[0], &r[1], &r[2], &r[3]);
+        memcpy(name + 16 * i, r, 16);
+    }
+    for (char *c = name; *c; c++)
+        if (*c < ' ') *c = ' ';
+    str_addf(key, "%s\n", name + strspn(name, " "));
+#endif
+}
+
 /* What it is, and of the wide registers whether the system saves them. */
 static void add_processor(str *key) {
     str_add(key, "processor");
@@ -107,6 +122,11 @@ static void add_library(str *key) {
     if (dladdr(&here, &info) && info.dli_fname && !stat(info.dli_fname, &s))
         str_addf(key, " %lld %lld.%09ld", (long long)s.st_size, (long long)s.st_mtim.tv_sec,
                  s.st_mtim.tv_nsec);
+}
+
+void cpu_key_processor(str *key) {
+    add_name(key);
+    add_processor(key);
 }
 
 void cpu_key_here(str *key) {

@@ -74,6 +74,9 @@ typedef struct dev_table {
     void *(*open)(qn_ctx *qn, str *why); /* NULL: cannot be used here; raises only QN_ENOMEM */
     void (*close)(void *state);          /* every program unloaded and memory freed before */
     void (*limits)(void *state, kern_limits *out);
+    /* What kernels run on: a line for people, then whatever tells it from others. NULL: what was
+     * measured here is worth nothing another time. Raises. */
+    void (*describe)(void *state, str *out);
 
     /* The kernel is checked and scheduled; it may be closed afterwards. Its statements stay as they
      * are, its expressions and symbols may grow. Raises. */

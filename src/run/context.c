@@ -1,5 +1,6 @@
 /* context.c - opening and closing the context, its device, its knobs and its numbers. */
 #include "run/run.h"
+#include "run/wisdom.h"
 
 #include <stdlib.h>
 
@@ -82,6 +83,7 @@ static void close_run(qn_ctx *qn) {
     idset_free(&r->plan_set);
     if (r->dev_state) {
         programs_close(qn);
+        wisdom_close(qn);
         if (r->arena_memory) r->dev->free(r->dev_state, r->arena_memory, r->arena_size);
         buffers_close(qn);
         r->dev->close(r->dev_state);

@@ -6,6 +6,7 @@
  * (programs_want), so that the device can compile them side by side (programs_compile). An entry
  * that still waits holds its kernel; entries that wait are the last ones. */
 #include "run/run.h"
+#include "run/wisdom.h"
 
 typedef struct program_entry {
     char *text;
@@ -40,8 +41,17 @@ static program_cache *cache_of(qn_ctx *qn) {
     return qn->run->programs = c;
 }
 
-/* The default schedule, line by line; a refused line ends it and is a note in the log. */
-static void schedule(qn_ctx *qn, kern *k) {
+/* What tuning has found for this kernel; false where there is nothing, or it is refused. */
+static bool schedule_known(qn_ctx *qn, const program_entry *e, kern *k, const char *standard) {
+    const wisdom_record *r = wisdom_find(qn, e->text, e->length, standard);
+    if (!r || !*r->schedule || kern_schedule(k, r->schedule, NULL) < 0) return false;
+    if (debug_on(qn, 'k')) log_line(qn, "k %s schedule, tuned:\n%s", k->name, r->schedule);
+    return true;
+}
+
+/* The schedule that is known to be best, else the default one, line by line; a refused line ends it
+ * and is a note in the log. */
+static void schedule(qn_ctx *qn, const program_entry *e, kern *k) {
     if (!qn->knob[KNOB_SCHEDULE].number) return;
     str lines, why;
     str_open(&lines, &qn->heap);
@@ -55,10 +65,12 @@ static void schedule(qn_ctx *qn, kern *k) {
         heap_unwind(&qn->heap);
     }
     kern_default_schedule(k, &qn->run->limits, &lines);
-    int done = lines.len ? kern_schedule(k, lines.s, &why) : 0;
+    bool known = schedule_known(qn, e, k, lines.s ? lines.s : "");
+    int done = lines.len && !known ? kern_schedule(k, lines.s, &why) : 0;
     if (done < 0 && debug_on(qn, 'k'))
         log_line(qn, "k %s: schedule line %d refused: %s", k->name, -done, why.s ? why.s : "");
-    if (debug_on(qn, 'k') && lines.len) log_line(qn, "k %s schedule:\n%s", k->name, lines.s);
+    if (debug_on(qn, 'k') && lines.len && !known)
+        log_line(qn, "k %s schedule:\n%s", k->name, lines.s);
     guard_close(&qn->heap, &g);
     str_free(&lines);
     str_free(&why);
@@ -130,7 +142,7 @@ static void compile(qn_ctx *qn, program_cache *c, arena *a) {
     for (int i = 0; i < n; i++) {
         double start = clock_seconds();
         k[i] = e[i].waiting;
-        schedule(qn, k[i]);
+        schedule(qn, &e[i], k[i]);
         kern_passes(k[i]);
         e[i].seconds = clock_seconds() - start;
     }

@@ -125,6 +125,7 @@ bool node_is_memory(const graph_node *x);
 /* ---- context.c ------------------------------------------------------------------------------ */
 
 struct program_cache;
+struct wisdom;
 
 enum { COMPILE_BUCKETS = 400 };
 #define COMPILE_BUCKET 0.25e-3
@@ -135,6 +136,7 @@ typedef struct run_state {
     kern_limits limits;
     buffers buffers;
     struct program_cache *programs;
+    struct wisdom *wisdom; /* NULL: not asked yet; see wisdom.h */
     idset plan_set;
     run_plan **plan;
     uint32_t plans, plan_cap;
