@@ -251,6 +251,19 @@ typedef struct lowered {
  * it. */
 void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out);
 
+/* ---- stages.c ------------------------------------------------------------------------------ */
+
+/* What the first stage of a reduction gives to the second. */
+typedef struct kern_part {
+    qn_dtype dtype;
+    int64_t size; /* elements */
+} kern_part;
+/* A lowered kernel that reduces much to few elements becomes its own stage number 0 or 1, to be run
+ * one after the other; both have one more argument than the kernel had for each part, behind the
+ * others. Returns how many parts there are, 0: the kernel is none of that kind and stays. Raises.
+ */
+int kern_stage_of_two(kern *k, int stage, kern_part part[KERN_STATES]);
+
 /* ---- bounds.c -------------------------------------------------------------------------------- */
 
 #define KERN_FACTS 16 /* most facts a proof looks at */

@@ -11,6 +11,7 @@ typedef struct builder {
     run_plan *p;
     const fusion *f;
     uint32_t *slot_of; /* by place in the order: 1 + slot */
+    launch *first;     /* by kernel: its first stage, with a set where it has two */
     arena *scratch;
 } builder;
 
@@ -40,7 +41,8 @@ static void make_slots(builder *b, uint32_t roots, const node_id *root) {
     run_plan *p = b->p;
     uint32_t stored = 0;
     for (uint32_t i = 0; i < b->f->nodes; i++) stored += b->f->stored[i];
-    p->slot = arena_zeroed(&p->arena, (stored + 1) * sizeof *p->slot);
+    uint32_t most = stored + KERN_STATES * b->f->kernels;
+    p->slot = arena_zeroed(&p->arena, (most + 1) * sizeof *p->slot);
     p->leaf_slot = arena_alloc(&p->arena, (b->f->nodes + 1) * sizeof *p->leaf_slot);
     p->output_slot = arena_alloc(&p->arena, (roots + 1) * sizeof *p->output_slot);
     for (uint32_t i = 0; i < b->f->nodes; i++) {
@@ -56,8 +58,19 @@ static void make_slots(builder *b, uint32_t roots, const node_id *root) {
         if (b->f->stored[i] && !b->slot_of[i]) add_slot(b, b->f->order[i], SLOT_TEMP, 0);
 }
 
-/* Lower one kernel of the fusion into a launch with one set; returns its program's number. */
-static uint32_t make_launch(builder *b, const fuse_kernel *fk, launch *out) {
+/* Temporaries that the first of two stages writes and the second reads. */
+static void add_part_slots(builder *b, int n, const kern_part *part) {
+    for (int i = 0; i < n; i++)
+        b->p->slot[b->p->slots++] = (slot){.kind = SLOT_TEMP,
+                                           .count = sym_const(b->g->syms, part[i].size),
+                                           .width = (uint32_t)qn_dtype_size(part[i].dtype),
+                                           .first = UINT32_MAX};
+}
+
+/* Lower one kernel of the fusion into a launch with one set; returns its program's number. If it is
+ * run in two stages, by kern_stage_of_two, it is the one asked for; the last comes first. */
+static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch *out,
+                            bool *staged) {
     qn_ctx *qn = b->qn;
     lowered low = {0};
     lowered *volatile held = &low;
@@ -69,11 +82,17 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, launch *out) {
         heap_unwind(&qn->heap);
     }
     lower_kernel(qn, b->f, fk, &low);
+    kern_part part[KERN_STATES];
+    int parts = kern_stage_of_two(low.k, stage, part);
+    *staged = parts > 0;
+    if (stage) add_part_slots(b, parts, part);
+    uint32_t args = low.args + (uint32_t)parts;
     arena *a = &b->p->arena;
     *out = (launch){.sets = 1};
     launch_set *s = out->set = arena_zeroed(a, sizeof *s);
-    s->slot = arena_alloc(a, (low.args + 1) * sizeof *s->slot);
+    s->slot = arena_alloc(a, (args + 1) * sizeof *s->slot);
     for (uint32_t i = 0; i < low.args; i++) s->slot[i] = slot_for(b, low.arg[i]);
+    for (uint32_t i = low.args; i < args; i++) s->slot[i] = b->p->slots - args + i;
     s->var = arena_alloc(a, (size_t)(low.vars + 1) * sizeof *s->var);
     for (int i = 0; i < low.vars; i++) s->var[i] = low.var[i];
     s->length = b->p->slot[slot_for(b, fk->root)].count;
@@ -82,10 +101,18 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, launch *out) {
 }
 
 static void make_launches(builder *b, launch *all) {
-    uint32_t n = b->f->kernels, *id = arena_alloc(b->scratch, (n + 1) * sizeof *id);
-    for (uint32_t i = 0; i < n; i++) id[i] = make_launch(b, &b->f->kernel[i], &all[i]);
+    uint32_t n = b->f->kernels, *id = arena_alloc(b->scratch, (2 * n + 1) * sizeof *id);
+    b->first = arena_zeroed(b->scratch, (n + 1) * sizeof *b->first);
+    for (uint32_t i = 0; i < n; i++) {
+        bool staged;
+        id[i] = make_launch(b, &b->f->kernel[i], 1, &all[i], &staged);
+        if (staged) id[n + i] = make_launch(b, &b->f->kernel[i], 0, &b->first[i], &staged);
+    }
     programs_compile(b->qn);
-    for (uint32_t i = 0; i < n; i++) all[i].program = program_at(b->qn, id[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        all[i].program = program_at(b->qn, id[i]);
+        if (b->first[i].sets) b->first[i].program = program_at(b->qn, id[n + i]);
+    }
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -128,14 +155,17 @@ static void make_batches(builder *b, launch *all) {
         uint32_t members = 0, limit = use[i];
         for (uint32_t j = i; j < limit; j++) {
             if (taken[j] || all[j].program != all[i].program) continue;
+            if (j != i && (b->first[j].sets || b->first[i].sets)) continue;
             member[members++] = j;
             taken[j] = true;
             if (use[j] < limit) limit = use[j];
         }
         if (members > 1) gather(b, all, members, member);
     }
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        if (b->first[i].sets) b->p->launch[b->p->launches++] = b->first[i];
         if (all[i].sets) b->p->launch[b->p->launches++] = all[i];
+    }
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -189,7 +219,7 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, roots, root);
     launch *all = arena_zeroed(&scratch, (b.f->kernels + 1) * sizeof *all);
-    p->launch = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->launch);
+    p->launch = arena_zeroed(&p->arena, (2 * b.f->kernels + 1) * sizeof *p->launch);
     make_launches(&b, all);
     make_batches(&b, all);
     find_lifetimes(p);

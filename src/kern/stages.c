@@ -1,0 +1,210 @@
+/* stages.c - a reduction to few elements as two kernels, so that all threads have work.
+ *
+ * Where outputs are few, so are the trips that could be work items, and the reduction inside, of
+ * millions of steps perhaps, would run on one thread. Such a kernel becomes two. The first has a
+ * loop over parts of the reduction around it and stores what each part comes to:
+ *
+ *   for i { for p < parts { def s = identity   for r' { s op= x }   w[parts*i + p] = s } }
+ *
+ * and the second is the kernel as it was, but for the reduction, which goes over the parts:
+ *
+ *   for i { def t   for p < parts { t op= w[parts*i + p] }   .. }
+ *
+ * This is legal by the monoid's row, for states of two components as well. Both are kernels like
+ * any other and get schedules of their own. How many parts there are follows from sizes that are
+ * constants, and not from the machine: results have the same bits whatever runs them. */
+#include "kern/kern.h"
+
+enum {
+    FEW = 16,       /* trips to hand out that are too few */
+    ACROSS = 64,    /* outputs side by side that one trip computes */
+    PART = 1 << 15, /* elements of a part, about */
+    MOST_PARTS = 256
+};
+
+typedef struct staging {
+    kern *k;
+    kstmt body;             /* where the reduction stands: the root, or the innermost output loop */
+    kstmt loop, update;     /* the reduction's outermost loop, its only statement */
+    kstmt cut;              /* which of its loops is cut into parts */
+    kmem to[KERN_STATES];   /* what it reduces into */
+    kmem part[KERN_STATES]; /* what the parts come to */
+    int64_t outputs, size;  /* of the reduction */
+    int64_t parts, each;    /* trips of `cut` in a part */
+    bool across;            /* neighbours in memory belong to different outputs */
+} staging;
+
+static bool only_loop(const kern *k, kstmt block) {
+    kstmt first = kern_s(k, block)->first;
+    return first && first == kern_s(k, block)->last && kern_s(k, first)->kind == KS_LOOP;
+}
+
+static bool constant_trips(const kern *k, kstmt loop, int64_t *trips, int64_t most) {
+    int64_t n;
+    if (kern_s(k, loop)->loop != KERN_SERIAL ||
+        !sym_is_const(k->syms, kern_s(k, loop)->l.extent, &n))
+        return false;
+    if (n < 1 || n > most / *trips) return false;
+    *trips *= n;
+    return true;
+}
+
+/* The body of the loops over outputs: below them stands something else beside a loop. */
+static bool find_body(staging *p) {
+    p->body = p->k->root;
+    p->outputs = 1;
+    while (only_loop(p->k, p->body)) {
+        p->body = kern_s(p->k, p->body)->first;
+        if (!constant_trips(p->k, p->body, &p->outputs, ACROSS * FEW)) return false;
+    }
+    return true;
+}
+
+/* Loops in each other with one update of tiles of the body inside, and no other tile read: what a
+ * part comes to then depends on the part alone. */
+static bool read_reduction(staging *p, kstmt loop) {
+    kern *k = p->k;
+    p->size = 1;
+    for (p->update = loop; kern_s(k, p->update)->kind == KS_LOOP;
+         p->update = kern_s(k, p->update)->first) {
+        kstmt first = kern_s(k, p->update)->first;
+        if (!first || first != kern_s(k, p->update)->last ||
+            !constant_trips(k, p->update, &p->size, INT64_MAX / 2))
+            return false;
+    }
+    const kern_stmt *u = kern_s(k, p->update);
+    if (u->kind != KS_STORE || u->monoid == MONOID_SET || u->store.dyn) return false;
+    for (int i = 0; i < u->n; i++) {
+        bool defined = false;
+        p->to[i] = u->store.mem[i];
+        for (kstmt s = kern_s(k, p->body)->first; s && s != loop; s = kern_s(k, s)->next)
+            defined |= kern_s(k, s)->kind == KS_DEF && kern_s(k, s)->def.mem == p->to[i];
+        if (!defined || kern_m(k, p->to[i])->size != SYM_ONE) return false;
+    }
+    kern_touch *t;
+    uint32_t n = kern_touches(k, loop, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        const kern_memory *m = kern_m(k, t[i].mem);
+        if (t[i].load && (m->scope != KERN_ARG || (m->access & KERN_WRITE))) return false;
+    }
+    p->loop = loop;
+    return true;
+}
+
+/* Does the reduction load what lies side by side for neighbouring outputs? */
+static bool goes_across(const staging *p) {
+    kern_touch *t;
+    uint32_t n = kern_touches(p->k, p->loop, &t);
+    for (uint32_t i = 0; i < n && p->body != p->k->root; i++) {
+        sym rest;
+        int64_t step;
+        if (t[i].load &&
+            sym_split(p->k->syms, t[i].index, kern_s(p->k, p->body)->l.var, &step, &rest) &&
+            step == 1)
+            return true;
+    }
+    return false;
+}
+
+/* The outermost loop with trips enough to make the parts of, else the longest. */
+static void choose_parts(staging *p) {
+    kern *k = p->k;
+    int64_t wanted = p->size * p->outputs / PART, longest = 0;
+    if (wanted > MOST_PARTS) wanted = MOST_PARTS;
+    for (kstmt s = p->loop; s != p->update; s = kern_s(k, s)->first) {
+        int64_t n = kern_most_trips(k, s);
+        if (longest < wanted && n > longest) longest = n, p->cut = s;
+    }
+    if (wanted > longest) wanted = longest;
+    p->each = (longest + wanted - 1) / wanted;
+    if (p->each >= ACROSS) p->each = (p->each + ACROSS - 1) / ACROSS * ACROSS; /* whole vectors */
+    p->parts = (longest + p->each - 1) / p->each;
+}
+
+static bool read_kernel(staging *p) {
+    kern *k = p->k;
+    if (!find_body(p)) return false;
+    for (kstmt s = kern_s(k, p->body)->first; s; s = kern_s(k, s)->next) {
+        if (kern_s(k, s)->kind != KS_LOOP || !read_reduction(p, s)) continue;
+        p->across = goes_across(p);
+        if (p->outputs / (p->across ? ACROSS : 1) >= FEW || p->size < 8 * PART / p->outputs)
+            continue;
+        choose_parts(p);
+        if (p->parts >= FEW / 4) return true;
+    }
+    return false;
+}
+
+/* Where part number `part` of the output of the loops around is kept. */
+static sym part_index(const staging *p, sym part) {
+    kern *k = p->k;
+    sym output = SYM_ZERO, step = SYM_ONE;
+    for (kstmt s = p->body; s != k->root; s = kern_s(k, s)->parent) {
+        output = sym_add(k->syms, output, sym_mul(k->syms, step, kern_trip(k, s)));
+        step = sym_mul(k->syms, step, kern_s(k, s)->l.extent);
+    }
+    if (p->across) return sym_add(k->syms, output, sym_mul(k->syms, part, step));
+    return sym_add(k->syms, sym_scale(k->syms, output, p->parts), part);
+}
+
+static void add_memories(staging *p, int access, kern_part *out) {
+    for (int i = 0; i < kern_s(p->k, p->update)->n; i++) {
+        qn_dtype d = (qn_dtype)kern_m(p->k, p->to[i])->dtype;
+        out[i] = (kern_part){d, p->outputs * p->parts};
+        p->part[i] = kern_arg(p->k, d, sym_const(p->k->syms, out[i].size), access);
+    }
+}
+
+static bool first_stage(staging *p) {
+    kern *k = p->k;
+    for (; p->cut != p->loop; p->cut = kern_s(k, p->cut)->parent) /* the trips go outward */
+        if (!kern_swap(k, kern_s(k, p->cut)->parent, p->cut, NULL)) return false;
+    for (kstmt s = kern_s(k, p->body)->first, next; s; s = next) {
+        next = kern_s(k, s)->next;
+        if (s != p->loop) kern_unlink(k, s);
+    }
+    if (!kern_split(k, p->loop, p->each, kern_fresh_name(k, "part"), NULL, NULL)) return false;
+    const kern_stmt u = *kern_s(k, p->update);
+    sym index = part_index(p, kern_trip(k, p->loop));
+    for (int i = 0; i < u.n; i++) {
+        qn_dtype d = (qn_dtype)kern_m(k, p->to[i])->dtype;
+        kmem s = kern_tile(k, KERN_LOCAL, d, SYM_ONE);
+        kstmt def = kern_def(k, p->loop, s, kern_identity(k, u.monoid, i, d));
+        kern_unlink(k, def);
+        kern_insert(k, def, p->loop, kern_s(k, p->loop)->first);
+        kern_s(k, p->update)->store.mem[i] = s;
+        kexpr value = kern_load(k, s, SYM_ZERO, SYM_TRUE, 0, 0);
+        kern_store(k, p->loop, MONOID_SET, p->part[i], index, SYM_TRUE, value);
+    }
+    return true;
+}
+
+static void second_stage(staging *p) {
+    kern *k = p->k;
+    kern_stmt u = *kern_s(k, p->update);
+    kstmt r = kern_loop(k, p->body, KERN_SERIAL, "part", sym_const(k->syms, p->parts));
+    kern_unlink(k, r);
+    kern_insert(k, r, p->body, p->loop);
+    kern_unlink(k, p->loop);
+    kern_stmt store = {.kind = KS_STORE, .monoid = u.monoid, .n = u.n};
+    store.store.index = u.store.index;
+    store.store.valid = SYM_TRUE;
+    for (int i = 0; i < u.n; i++) {
+        store.store.mem[i] = u.store.mem[i];
+        store.store.value[i] =
+            kern_load(k, p->part[i], part_index(p, kern_trip(k, r)), SYM_TRUE, 0, 0);
+    }
+    kern_store_n(k, r, &store);
+}
+
+int kern_stage_of_two(kern *k, int stage, kern_part part[KERN_STATES]) {
+    staging p = {.k = k};
+    if (!read_kernel(&p)) return 0;
+    int n = kern_s(k, p.update)->n;
+    add_memories(&p, stage ? KERN_READ : KERN_WRITE, part);
+    if (stage)
+        second_stage(&p);
+    else if (!first_stage(&p))
+        raise_error(k->ctx, QN_EINTERNAL, "kernel %s: its reduction is in no parts", k->name);
+    return n;
+}
