@@ -29,7 +29,7 @@ extern "C" {
 #define QN_VERSION_MAJOR 0
 #define QN_VERSION_MINOR 1
 #define QN_VERSION_PATCH 0
-#define QN_MAX_RANK      8
+#define QN_MAX_RANK      12
 
 typedef struct qn_ctx qn_ctx;
 typedef struct qn_tensor qn_tensor;
@@ -385,6 +385,18 @@ typedef enum qn_pad_mode {
     QN_PAD_EDGE,         /* a a [a b c] c c */
     QN_PAD_CIRCULAR      /* b c [a b c] a b */
 } qn_pad_mode;
+
+/* How windows go over the spatial axes of an image [N, C, spatial..]; one to three axes. What is 0
+ * counts as 1, but for padding. */
+typedef struct qn_conv_options {
+    int64_t stride[3];           /* from window to window; 0 in pooling: the window's size */
+    int64_t dilation[3];         /* from place to place in a window */
+    int64_t before[3], after[3]; /* zeros around the image (in max_pool, what loses) */
+    int64_t extra[3];            /* conv_transpose: places at the end that the stride leaves open */
+    int64_t groups;              /* each with its own channels; as many as channels: depthwise */
+    bool same;                   /* in place of before and after: ceil(n / stride) windows */
+    bool channels_last;          /* images are [N, spatial.., C]; weights are as ever */
+} qn_conv_options;
 
 /* How qn_scatter brings a new value and the one that is there together. */
 typedef enum qn_combine {
@@ -743,6 +755,32 @@ QN_API qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_a
 QN_API qn_tensor *qn_einsum(const char *spec, int n, qn_tensor *const *xs);
 /* x @ transpose(w) + b with w of shape [out, in]; b may be NULL [gen linear 28f85753 8b53a7c1] */
 QN_API qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b);
+/* convolution (as in networks: the kernel is not flipped) of [N, C, spatial..] with w [O, C/groups,
+ * kernel..], plus b [O]: [N, O, floor((n + before + after - dilation*(kernel-1) - 1) / stride) + 1
+ * ..]; b and options may be NULL [gen conv 3e70a6ca 4b5b924f] */
+QN_API qn_tensor *qn_conv(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options);
+/* conv over one spatial axis: x [N, C, L], w [O, C/groups, K] [gen conv1d 7733b8ee d5964e44] */
+QN_API qn_tensor *qn_conv1d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride,
+                            int64_t padding, int64_t dilation, int64_t groups);
+/* conv over two, alike in both: x [N, C, H, W], w [O, C/groups, KH, KW]
+ * [gen conv2d 0d396210 e1a51de6] */
+QN_API qn_tensor *qn_conv2d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride,
+                            int64_t padding, int64_t dilation, int64_t groups);
+/* conv over three, alike in all: x [N, C, D, H, W], w [O, C/groups, KD, KH, KW]
+ * [gen conv3d 0c99bad5 aa3ed614] */
+QN_API qn_tensor *qn_conv3d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride,
+                            int64_t padding, int64_t dilation, int64_t groups);
+/* the gradient of conv for its input, plus b: x [N, C, spatial..], w [C, O/groups, kernel..]: [N,
+ * O, (n-1)*stride - before - after + dilation*(kernel-1) + 1 + extra ..]
+ * [gen conv_transpose c70f6887 0b5369f3] */
+QN_API qn_tensor *qn_conv_transpose(qn_tensor *x, qn_tensor *w, qn_tensor *b,
+                                    const qn_conv_options *options);
+/* the largest of each window of [N, C, spatial..]; padding loses; options may be NULL, the stride
+ * is the window's size then; groups do not matter [gen max_pool 56552628 e439cd2e] */
+QN_API qn_tensor *qn_max_pool(qn_tensor *x, const int64_t *size, const qn_conv_options *options);
+/* the mean of each window, padding counting as zeros; as max_pool otherwise
+ * [gen avg_pool a8de7df1 108d832c] */
+QN_API qn_tensor *qn_avg_pool(qn_tensor *x, const int64_t *size, const qn_conv_options *options);
 /* e^x over its sum along an axis [gen softmax bbf16004 a5bc65fb] */
 QN_API qn_tensor *qn_softmax(qn_tensor *x, int axis);
 /* logarithm of softmax without overflow [gen log_softmax c00e5b0a d4c94448] */

@@ -122,6 +122,13 @@ static inline bool eval_from(const graph *g, const graph_node *n, const eval_val
     case OP_SLICE:
         for (int i = 0; i < r->rank; i++) to[i] = eval_size(g, p[3 * i]) + at[i] * p[3 * i + 2];
         break;
+    case OP_WINDOW: {
+        int64_t place = eval_size(g, p[4]) + p[2] * at[p[0]] + p[3] * at[p[1]];
+        if (place < 0 || place >= x->dim[p[0]]) return false;
+        to[p[0]] = place;
+        if (x->dim[p[1]] == 1) to[p[1]] = 0;
+        break;
+    }
     case OP_FLIP:
         for (int i = 0; i < count; i++) to[p[i]] = x->dim[p[i]] - 1 - at[p[i]];
         break;

@@ -230,10 +230,26 @@ static int with_new_axis(program *p, int x) {
     return add(p, s);
 }
 
+/* Windows along one axis by another, often one of size 1, and often over the edges. */
+static void random_window(const step *from, step *s) {
+    int64_t *a = s->attr, n;
+    s->attrs = 7;
+    a[0] = below(from->rank), a[1] = (a[0] + 1 + below(from->rank - 1)) % from->rank;
+    a[2] = chance(60) ? 1 : 1 + below(3), a[3] = chance(70) ? 1 + below(2) : -1 - below(2);
+    n = from->dim[a[0]];
+    a[6] = from->dim[a[1]] == 1 ? 1 + below(5) : from->dim[a[1]];
+    a[4] = chance(40) ? 0 : below(5) - 2;
+    int64_t room = n - a[4] - (a[3] > 0 ? a[3] : 0) * (a[6] - 1);
+    a[5] = chance(60) && room > 0 ? (room - 1) / a[2] + 1 : below(n + 3);
+}
+
 static int random_move(program *p, int x) {
-    static const int ops[] = {OP_RESHAPE, OP_PERMUTE, OP_EXPAND, OP_PAD, OP_SLICE, OP_FLIP};
+    static const int ops[] = {OP_RESHAPE, OP_PERMUTE, OP_EXPAND, OP_PAD,
+                              OP_SLICE,   OP_WINDOW,  OP_FLIP};
     if (x < 0) return -1;
-    step s = op_step(ops[below(6)], 1, x, 0, 0);
+    step s = op_step(ops[below(7)], 1, x, 0, 0);
+    if (s.op == OP_WINDOW && p->step[x].rank < 6 && chance(70)) x = s.src[0] = with_new_axis(p, x);
+    if (x < 0 || (s.op == OP_WINDOW && p->step[x].rank < 2)) return -1;
     if (s.op == OP_EXPAND && p->step[x].rank < 6) x = s.src[0] = with_new_axis(p, x);
     if (x < 0) return -1;
     const step *from = &p->step[x];
@@ -273,6 +289,7 @@ static int random_move(program *p, int x) {
         s.attr[d] = s.attr[with], s.attr[with] = was;
     }
     if (s.op == OP_RESHAPE) random_reshape(from, &s);
+    if (s.op == OP_WINDOW) random_window(from, &s);
     if ((s.op == OP_EXPAND && !any) || (s.op == OP_FLIP && !s.attrs)) return -1;
     return add(p, s);
 }

@@ -344,6 +344,12 @@ static inline int64_t oracle_moved(const dev_node *n, int64_t flat) {
     case OP_SLICE:
         for (int d = 0; d < o->rank; d++) from[d] = a[3 * d] + at[d] * a[3 * d + 2];
         break;
+    case OP_WINDOW: /* axis, by, stride, slope, start, size, length */
+        memcpy(from, at, sizeof from);
+        from[a[0]] = a[4] + a[2] * at[a[0]] + a[3] * at[a[1]];
+        if (from[a[0]] < 0 || from[a[0]] >= s->dim[a[0]]) return -1;
+        if (s->dim[a[1]] == 1) from[a[1]] = 0;
+        break;
     case OP_FLIP:
         memcpy(from, at, sizeof from);
         for (int i = 0; i < n->attrs; i++) from[a[i]] = s->dim[a[i]] - 1 - at[a[i]];

@@ -283,6 +283,10 @@ static inline bool infer_move(step *s, const step *x) {
             if (a[1] ? a[0] + (a[1] - 1) * a[2] >= n : a[0] > n) return false;
             s->dim[d] = a[1];
             break;
+        case OP_WINDOW:
+            s->dim[d] = d == s->attr[0] ? s->attr[5] : d == s->attr[1] ? s->attr[6] : n;
+            if (d == s->attr[1] && n != 1 && n != s->dim[d]) return false;
+            break;
         case OP_FLIP:
             s->dim[d] = n;
             break;
@@ -291,7 +295,8 @@ static inline bool infer_move(step *s, const step *x) {
         }
     }
     s->lo = x->lo, s->hi = x->hi, s->err = x->err, s->grid = x->grid;
-    if (s->op == OP_PAD) with_zero(s);
+    if (s->op == OP_PAD || s->op == OP_WINDOW) with_zero(s);
+    if (s->op == OP_WINDOW && (s->attr[0] >= x->rank || s->attr[1] >= x->rank)) return false;
     for (int a = 0; s->op == OP_FLIP && a < s->attrs; a++)
         if (s->attr[a] >= x->rank) return false;
     return s->op != OP_RESHAPE || step_count(s) == step_count(x);

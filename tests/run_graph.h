@@ -51,7 +51,12 @@ static inline const int64_t *size_syms(qn_ctx *qn, const step *s, const qn_tenso
                                        int64_t *out) {
     sym_store *y = qn->graph->syms;
     for (int i = 0; i < s->attrs; i++)
-        out[i] = i % 3 == 2 ? s->attr[i] : (int64_t)sym_const(y, s->attr[i]);
+        out[i] = op_attr_is_size(s->op, i) ? (int64_t)sym_const(y, s->attr[i]) : s->attr[i];
+    if (s->op == OP_WINDOW) { /* an axis that is not repeated is as long as it is */
+        int rank;
+        const int64_t *dims = node_dims(qn->graph, from->node, &rank);
+        if (dims[s->attr[1]] != SYM_ONE) out[6] = dims[s->attr[1]];
+    }
     for (int d = 0; s->op == OP_SLICE && d < s->rank; d++) {
         int rank;
         sym n = (sym)node_dims(qn->graph, from->node, &rank)[d];
@@ -115,6 +120,12 @@ static inline qn_tensor *build_step(qn_ctx *qn, const step *s, qn_tensor *const 
         return build_pad(x[0], s->rank, size_syms(qn, s, x[0], sizes));
     case OP_SLICE:
         return build_slice(x[0], s->rank, size_syms(qn, s, x[0], sizes));
+    case OP_WINDOW:
+        size_syms(qn, s, x[0], sizes);
+        return build_window(x[0],
+                            &(window_attr){(int)sizes[0], (int)sizes[1], sizes[2], sizes[3],
+                                           (sym)sizes[4], (sym)sizes[5], (sym)sizes[6]},
+                            false);
     case OP_GATHER:
         return build_gather(x[0], x[1], (int)s->attr[0]);
     case OP_SCATTER:

@@ -187,6 +187,13 @@ static qn_tensor *make_movement(const subject *s, qn_tensor *const *x) {
         return func_expand(qn_slice(t, 1, 0, 1, 1), 3, (int64_t[]){2, 5, 4});
     case OP_PAD:
         return func_pad(t, (int64_t[]){1, 2, 0, 0, 1, 2, 3, 0, 1});
+    case OP_WINDOW: { /* over both edges */
+        sym_store *y = t->ctx->graph->syms;
+        t = qn_slice(t, 1, 0, 1, 1);
+        return build_window(
+            t, &(window_attr){2, 1, 2, 1, sym_const(y, -1), sym_const(y, 3), sym_const(y, 3)},
+            false);
+    }
     case OP_SLICE:
         return func_slice(t, (int64_t[]){1, 1, 1, 0, 2, 2, 1, 2, 2});
     default:
@@ -341,7 +348,21 @@ SUBJECT(dropout, qn_dropout(x[0], 0.4, qn_key(x[0]->ctx, 5)))
 SUBJECT(elu, qn_elu(x[0], 0.7))
 SUBJECT(clamped, qn_clamp(x[0], -1, 1.5))
 
+static const qn_conv_options strided_over_edges = {
+    .stride = {2, 1}, .dilation = {1, 2}, .before = {1, 2}, .after = {1, 0}, .channels_last = true};
+SUBJECT(conv, qn_conv(x[0], x[1], x[2], &strided_over_edges))
+SUBJECT(conv_mean, qn_mean(qn_conv1d(x[0], x[1], NULL, 2, 1, 1, 2), 2, false))
+SUBJECT(conv_transpose,
+        qn_conv_transpose(x[0], x[1], x[2], &(qn_conv_options){.stride = {2}, .before = {1}}))
+SUBJECT(max_pool, qn_max_pool(x[0], (int64_t[]){3}, &(qn_conv_options){.stride = {2}, .same = 1}))
+SUBJECT(avg_pool, qn_avg_pool(x[0], (int64_t[]){2, 2}, NULL))
+
 static const subject composed[] = {
+    {"conv", conv, 0, 3, -2, 2, {4, 4, 1}, {{1, 4, 3, 2}, {2, 2, 3, 2}, {2}}},
+    {"mean of conv", conv_mean, 0, 2, -2, 2, {3, 3}, {{2, 4, 5}, {2, 2, 3}}},
+    {"conv_transpose", conv_transpose, 0, 3, -2, 2, {3, 3, 1}, {{1, 2, 4}, {2, 2, 3}, {2}}},
+    {"max_pool", max_pool, 0, 1, -4, 4, {3}, {{1, 2, 6}}},
+    {"avg_pool", avg_pool, 0, 1, -4, 4, {4}, {{1, 2, 4, 5}}},
     {"softmax", softmax, 0, 1, -4, 4, {2}, {{3, 4}}},
     {"softmax over rows", softmax0, 0, 1, -4, 4, {2}, {{3, 4}}},
     {"log_softmax", log_softmax, 0, 1, -4, 4, {2}, {{3, 4}}},
@@ -382,8 +403,9 @@ static void composed_functions(void) {
 }
 
 static void composed_functions_twice(void) {
-    static const char *const names[] = {"softmax",       "layer_norm",  "matmul", "attention",
-                                        "cross_entropy", "log_softmax", "std"};
+    static const char *const names[] = {
+        "softmax", "layer_norm", "matmul",       "attention", "cross_entropy", "log_softmax",
+        "std",     "conv",       "mean of conv", "max_pool",  "avg_pool",      "conv_transpose"};
     for (size_t i = 0; i < COUNT_OF(composed); i++)
         for (size_t k = 0; k < COUNT_OF(names); k++)
             if (!strcmp(composed[i].name, names[k])) check_second(&composed[i]);

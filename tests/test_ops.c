@@ -103,6 +103,14 @@ static step random_attributes(int op, int rank, int64_t *dim) {
         bool some = op == OP_FLIP || op_rows[op].class_ == CLASS_REDUCE;
         if (some && chance(50)) s.attr[s.attrs++] = d;
     }
+    if (op == OP_WINDOW && rank > 1) {
+        int64_t *a = s.attr;
+        a[0] = below(rank), a[1] = (a[0] + 1 + below(rank - 1)) % rank;
+        a[2] = 1 + below(3), a[3] = chance(50) ? 1 : chance(50) ? 2 : -1;
+        a[4] = below(5) - 2, a[5] = below(dim[a[0]] + 2), a[6] = dim[a[1]];
+        if (chance(70)) dim[a[1]] = 1, a[6] = below(4);
+        s.attrs = 7;
+    }
     for (int d = rank - 1; op == OP_PERMUTE && d > 0; d--) {
         int64_t with = below(d + 1), was = s.attr[d];
         s.attr[d] = s.attr[with], s.attr[with] = was;
@@ -123,6 +131,7 @@ static step random_attributes(int op, int rank, int64_t *dim) {
 /* The row's sources and the row as the last step; false: this shape does not suit it. */
 static bool add_row(program *p, int op, qn_dtype d, int rank, int64_t *dim) {
     const op_row *row = &op_rows[op];
+    if (op == OP_WINDOW && rank < 2) return false;
     step s = random_attributes(op, rank, dim), like = random_values(op, d);
     s.sources = row->arity;
     s.dtype = d;

@@ -181,6 +181,19 @@ static dev_array random_move(dev_node *n, int64_t *attr) {
             o->dim[d] = a[1];
         }
         break;
+    case OP_WINDOW:
+        if (r < 2) {
+            n->op = OP_FLIP;
+            break;
+        }
+        n->attrs = 7;
+        attr[0] = test_below(&seed, r), attr[1] = (attr[0] + 1 + test_below(&seed, r - 1)) % r;
+        attr[2] = 1 + test_below(&seed, 3), attr[3] = test_below(&seed, 2) ? 1 : -2;
+        attr[4] = test_below(&seed, 7) - 3, attr[5] = test_below(&seed, 5);
+        attr[6] = s.dim[attr[1]];
+        if (test_below(&seed, 2)) s.dim[attr[1]] = 1, attr[6] = test_below(&seed, 4);
+        o->dim[attr[0]] = attr[5], o->dim[attr[1]] = attr[6];
+        break;
     case OP_FLIP:
         for (int d = 0; d < r; d++)
             if (test_below(&seed, 2)) attr[n->attrs++] = d;

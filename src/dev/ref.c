@@ -268,6 +268,23 @@ static bool view_reshape(const dev_array *from, dev_array *to) {
     return true;
 }
 
+/* Windows that lie inside are strides: j moves along its own axis, unless it is repeated, and along
+ * the windows' axis. */
+static bool window_view(const dev_node *node, dev_array *view, int64_t *first) {
+    const dev_array *src = &node->src[0];
+    const int64_t *p = node->attr; /* axis, by, stride, slope, start, size, length */
+    if (!array_count(view)) return true;
+    int64_t along = (p[5] - 1) * p[2], across = (p[6] - 1) * p[3];
+    int64_t lo = p[4] + (across < 0 ? across : 0), hi = p[4] + along + (across > 0 ? across : 0);
+    if (lo < 0 || hi >= src->dim[p[0]]) return false;
+    memcpy(view->stride, src->stride, sizeof view->stride);
+    if (src->dim[p[1]] == 1) view->stride[p[1]] = 0;
+    view->stride[p[1]] += p[3] * src->stride[p[0]];
+    view->stride[p[0]] *= p[2];
+    *first = p[4] * src->stride[p[0]];
+    return true;
+}
+
 bool dev_view(const dev_node *node, dev_array *view) {
     const dev_array *src = &node->src[0];
     int64_t first = 0;
@@ -288,6 +305,9 @@ bool dev_view(const dev_node *node, dev_array *view) {
             view->stride[d] = src->stride[d] * node->attr[3 * d + 2];
             if (view->dim[d]) first += src->stride[d] * node->attr[3 * d];
         }
+        break;
+    case OP_WINDOW:
+        if (!window_view(node, view, &first)) return false;
         break;
     case OP_FLIP:
         memcpy(view->stride, src->stride, sizeof view->stride);
@@ -325,10 +345,35 @@ static void eval_pad(const dev_node *node) {
     copy_array(&to, &from);
 }
 
+/* The same where windows look over the edges: for each place j what of the axis is inside. */
+static void eval_window(const dev_node *node) {
+    dev_array to = node->out, from = node->src[0];
+    const int64_t *p = node->attr, axis = p[0], by = p[1];
+    int64_t n = from.dim[axis];
+    bool repeated = from.dim[by] == 1;
+    memset(to.data, 0, (size_t)array_count(&to) * qn_dtype_size(to.dtype));
+    to.dim[by] = from.dim[by] = 1;
+    from.stride[axis] *= p[2];
+    for (int64_t j = 0; j < p[6]; j++) {
+        int64_t i = 0, end = p[5], start = p[4] + p[3] * j;
+        while (i < end && start + p[2] * i < 0) i++;
+        while (end > i && start + p[2] * (end - 1) >= n) end--;
+        if (i == end) continue;
+        to.dim[axis] = from.dim[axis] = end - i;
+        const dev_array *src = &node->src[0];
+        int64_t at = (start + p[2] * i) * src->stride[axis] + (repeated ? 0 : j * src->stride[by]);
+        to.data = element_at(&node->out, i * node->out.stride[axis] + j * node->out.stride[by]);
+        from.data = element_at(src, at);
+        copy_array(&to, &from);
+    }
+}
+
 static void eval_move(const dev_node *node) {
     dev_array view;
     if (node->op == OP_PAD)
         eval_pad(node);
+    else if (node->op == OP_WINDOW && !dev_view(node, &view))
+        eval_window(node);
     else
         copy_array(&node->out, dev_view(node, &view) ? &view : &node->src[0]);
 }

@@ -24,6 +24,7 @@ typedef struct build_args {
     uint32_t mask;
     const int *axes;
     const int64_t *p; /* three numbers for each axis */
+    const window_attr *window;
 } build_args;
 
 typedef node_id (*build_node)(graph *g, const build_args *a);
@@ -357,6 +358,54 @@ static node_id slice_node(graph *g, const build_args *a) {
 qn_tensor *build_slice(qn_tensor *x, int rank, const int64_t *start_size_step) {
     build_args a = {.name = "slice", .axes_given = rank, .p = start_size_step};
     return build_enter(&a, 1, &x) ? build_run(&a, slice_node) : NULL;
+}
+
+/* The attributes given, checked as far as x's axes go. */
+static bool check_window(graph *g, const build_args *a, window_attr *w) {
+    *w = *a->window;
+    if (a->keep) w->start = sym_sub(g->syms, SYM_ZERO, w->start);
+    int rank = node_rank(g, a->x[0]);
+    if (w->axis < 0 || w->axis >= rank || w->by < 0 || w->by >= rank || w->axis == w->by)
+        return fail(g->ctx, QN_ERANGE, "%s: axes %d and %d of rank %d", a->name, w->axis, w->by,
+                    rank),
+               false;
+    if (w->stride < 1 || !w->slope)
+        return fail_axis(g, a->name, a->x[0], w->axis, "a stride below 1 or a slope of 0"), false;
+    if (sym_lo(g->syms, w->size) < 0 || sym_lo(g->syms, w->length) < 0)
+        return fail_axis(g, a->name, a->x[0], w->axis, "a size below 0"), false;
+    return true;
+}
+
+static node_id window_node(graph *g, const build_args *a) {
+    node_id x = a->x[0];
+    window_attr w;
+    if (!check_window(g, a, &w)) return 0;
+    int rank;
+    const int64_t *dims = node_dims(g, x, &rank);
+    if (dims[w.by] != w.length && dims[w.by] != SYM_ONE)
+        return fail_axis(g, a->name, x, w.by, "neither of size 1 nor of the windows' length");
+    node_id n = make_window(g, x, &w);
+    return check_fits(g, a->name, g->node[n].shape) ? n : 0;
+}
+
+qn_tensor *build_window(qn_tensor *x, const window_attr *w, bool before) {
+    build_args a = {.name = "window", .window = w, .keep = before};
+    return build_enter(&a, 1, &x) ? build_run(&a, window_node) : NULL;
+}
+
+static node_id unwindow_node(graph *g, const build_args *a) {
+    window_attr w;
+    if (!check_window(g, a, &w)) return 0;
+    int rank;
+    const int64_t *dims = node_dims(g, a->x[0], &rank);
+    if (dims[w.axis] != w.size || dims[w.by] != w.length)
+        return fail_axis(g, a->name, a->x[0], w.axis, "windows of another number or length");
+    return make_unwindow(g, a->x[0], &w, (sym)a->shape, true);
+}
+
+qn_tensor *build_unwindow(qn_tensor *t, const window_attr *w, bool before, sym n) {
+    build_args a = {.name = "window", .window = w, .keep = before, .shape = n};
+    return build_enter(&a, 1, &t) ? build_run(&a, unwindow_node) : NULL;
 }
 
 static bool check_mask(graph *g, const build_args *a) {

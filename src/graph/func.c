@@ -84,6 +84,27 @@ qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, 
     return func_slice(x, p);
 }
 
+static bool windows_from_user(const qn_tensor *x, const func_windows *w, window_attr *out) {
+    const int64_t sizes[3] = {w->before, w->count, w->size};
+    int64_t v[3];
+    if (!x || !dims_from_user(x->ctx, "window", 3, sizes, v)) return false;
+    *out = (window_attr){w->axis, w->by, w->stride, w->dilation, (sym)v[0], (sym)v[1], (sym)v[2]};
+    return true;
+}
+
+qn_tensor *func_window(qn_tensor *x, const func_windows *w) {
+    window_attr a;
+    return windows_from_user(x, w, &a) ? build_window(x, &a, true) : NULL;
+}
+
+qn_tensor *func_unwindow(qn_tensor *t, const func_windows *w, int64_t n) {
+    window_attr a;
+    int64_t size;
+    if (!windows_from_user(t, w, &a) || !dims_from_user(t->ctx, "window", 1, &n, &size))
+        return NULL;
+    return build_unwindow(t, &a, true, (sym)size);
+}
+
 /* ---- axes ----------------------------------------------------------------------------------- */
 
 bool func_axis(const qn_tensor *x, int axis, int *out) {

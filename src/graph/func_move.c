@@ -293,24 +293,6 @@ qn_tensor *qn_pad(qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, d
 
 /* ---- windows and diagonals ------------------------------------------------------------------ */
 
-/* x along `axis`, length n, repeated in rows of n + 1 places: row k begins at x[k mod n], so that
- * place j of it is x[j + k] while j + k < n. The result has the rows before the axis. */
-static qn_tensor *shifted_rows(qn_tensor *x, int axis, int64_t rows) {
-    qn_ctx *qn = x->ctx;
-    int64_t dims[QN_MAX_RANK + 2], n = qn_dim(x, axis);
-    int rank = func_dims(x, dims);
-    int64_t longer = dim_op(qn, n, '+', 1), total = dim_op(qn, rows, '*', longer);
-    int64_t copies = dim_op(qn, dim_op(qn, dim_op(qn, total, '+', n), '-', 1), '/', n);
-    for (int i = rank; i > axis; i--) dims[i] = dims[i - 1];
-    dims[axis] = copies;
-    x = func_expand(qn_unsqueeze(x, axis), rank + 1, dims);
-    x = qn_flatten(x, axis, axis + 1);
-    x = func_slice_axis(x, axis, 0, total, 1);
-    dims[axis] = rows;
-    dims[axis + 1] = longer;
-    return func_reshape(x, rank + 1, dims);
-}
-
 qn_tensor *qn_unfold(qn_tensor *x, int axis, int64_t size, int64_t step) {
     func_frame f = func_begin(qn_context(x), "unfold");
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
@@ -319,16 +301,12 @@ qn_tensor *qn_unfold(qn_tensor *x, int axis, int64_t size, int64_t step) {
                                      (long long)size, (long long)step));
     int64_t n = qn_dim(x, axis), room = dim_op(x->ctx, n, '-', size);
     int64_t windows = dim_op(x->ctx, dim_op(x->ctx, room, '/', step), '+', 1);
-    int rank = qn_rank(x), axes[QN_MAX_RANK + 1], m = 0;
+    int rank = qn_rank(x);
     if (rank == QN_MAX_RANK || windows == DIM_BAD)
         return func_end(
             f, fail_null(x->ctx, QN_ERANGE, "unfold: windows of %lld do not fit", (long long)size));
-    x = shifted_rows(x, axis, size);
-    x = x ? func_slice_axis(x, axis + 1, 0, windows, step) : NULL;
-    for (int i = 0; i <= rank; i++)
-        if (i != axis) axes[m++] = i;
-    axes[m] = axis; /* the place within a window comes last */
-    return func_end(f, build_permute(x, rank + 1, axes));
+    func_windows w = {axis, rank, step, 1, 0, windows, size};
+    return func_end(f, func_window(qn_unsqueeze(x, rank), &w));
 }
 
 /* In rows of n elements, i*(n+1) is the place of [i, i]. */

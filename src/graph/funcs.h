@@ -151,6 +151,26 @@ X(TENSOR, einsum, (const char *spec, int n, qn_tensor *const *xs), -, 0, 0,
   "diagonal, \"...\" broadcasts")
 X(TENSOR, linear, (qn_tensor *x, qn_tensor *w, qn_tensor *b), -, 0, 0, "x @ transpose(w) + b with w of shape [out, in]; b may be NULL")
 
+/* convolution and pooling */
+X(TENSOR, conv, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), -, 0, 0,
+  "convolution (as in networks: the kernel is not flipped) of [N, C, spatial..] with w [O, "
+  "C/groups, kernel..], plus b [O]: [N, O, floor((n + before + after - dilation*(kernel-1) - 1) / "
+  "stride) + 1 ..]; b and options may be NULL")
+X(TENSOR, conv1d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding, int64_t dilation, int64_t groups), -, 0, 0,
+  "conv over one spatial axis: x [N, C, L], w [O, C/groups, K]")
+X(TENSOR, conv2d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding, int64_t dilation, int64_t groups), -, 0, 0,
+  "conv over two, alike in both: x [N, C, H, W], w [O, C/groups, KH, KW]")
+X(TENSOR, conv3d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding, int64_t dilation, int64_t groups), -, 0, 0,
+  "conv over three, alike in all: x [N, C, D, H, W], w [O, C/groups, KD, KH, KW]")
+X(TENSOR, conv_transpose, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), -, 0, 0,
+  "the gradient of conv for its input, plus b: x [N, C, spatial..], w [C, O/groups, kernel..]: "
+  "[N, O, (n-1)*stride - before - after + dilation*(kernel-1) + 1 + extra ..]")
+X(TENSOR, max_pool, (qn_tensor *x, const int64_t *size, const qn_conv_options *options), -, 0, 0,
+  "the largest of each window of [N, C, spatial..]; padding loses; options may be NULL, the "
+  "stride is the window's size then; groups do not matter")
+X(TENSOR, avg_pool, (qn_tensor *x, const int64_t *size, const qn_conv_options *options), -, 0, 0,
+  "the mean of each window, padding counting as zeros; as max_pool otherwise")
+
 /* neural networks */
 X(TENSOR, softmax, (qn_tensor *x, int axis), -, 0, 0, "e^x over its sum along an axis")
 X(TENSOR, log_softmax, (qn_tensor *x, int axis), -, 0, 0, "logarithm of softmax without overflow")

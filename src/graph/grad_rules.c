@@ -243,18 +243,22 @@ static void rule_expand(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, make_reshape(c->g, sum_over(c, g, mask), shape_of(c, x)));
 }
 
-/* PAD by (lo, hi, interior) undone is SLICE from lo by interior + 1. */
+/* PAD by (lo, hi, interior) undone is SLICE from lo by interior + 1. What it cut off (lo or hi below
+ * 0) has the gradient 0. */
 static void rule_pad(grad *c, node_id n, node_id g) {
     int rank, count;
     const int64_t *dims = node_dims(c->g, source(c, n, 0), &rank);
     const int64_t *p = graph_tuple_get(c->g, c->g->node[n].attr, &count);
-    int64_t slice[3 * QN_MAX_RANK];
+    sym_store *s = c->g->syms;
+    int64_t slice[3 * QN_MAX_RANK], cut[3 * QN_MAX_RANK] = {0};
     for (int i = 0; i < rank; i++) {
-        slice[3 * i] = p[3 * i];
+        for (int end = 0; end < 2; end++)
+            cut[3 * i + end] = sym_max(s, sym_sub(s, SYM_ZERO, (sym)p[3 * i + end]), SYM_ZERO);
+        slice[3 * i] = sym_add(s, (sym)p[3 * i], (sym)cut[3 * i]);
         slice[3 * i + 1] = dims[i];
         slice[3 * i + 2] = p[3 * i + 2] + 1;
     }
-    grad_add(c, n, 0, make_slice(c->g, g, slice));
+    grad_add(c, n, 0, make_slice(c->g, make_pad(c->g, g, cut), slice));
 }
 
 /* And SLICE undone is PAD: what the slice left out at the end is what start and extent leave. */
@@ -271,6 +275,15 @@ static void rule_slice(grad *c, node_id n, node_id g) {
         pad[3 * i + 2] = p[3 * i + 2] - 1;
     }
     grad_add(c, n, 0, make_pad(c->g, g, pad));
+}
+
+static void rule_window(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    int rank;
+    const int64_t *dims = node_dims(c->g, x, &rank);
+    window_attr w = node_window(c->g, node_at(c->g, n));
+    bool repeated = dims[w.by] == SYM_ONE;
+    grad_add(c, n, 0, make_unwindow(c->g, g, &w, (sym)dims[w.axis], repeated));
 }
 
 static void rule_flip(grad *c, node_id n, node_id g) {

@@ -294,6 +294,15 @@ node_id make_broadcast(graph *g, node_id x, tuple_id shape); /* also of lower ra
 node_id make_permute(graph *g, node_id x, const int *axes);
 node_id make_pad(graph *g, node_id x, const int64_t *lo_hi_interior);
 node_id make_slice(graph *g, node_id x, const int64_t *start_size_step);
+/* What WINDOW's attributes say: r[.. i .. j ..] = x[.. start + stride*i + slope*j .. j ..], where i
+ * goes along `axis` and j along `by`, of which x has `length` or one. */
+typedef struct window_attr {
+    int axis, by;
+    int64_t stride, slope;   /* stride >= 1, slope is not 0 */
+    sym start, size, length; /* size: of the result's axis */
+} window_attr;
+node_id make_window(graph *g, node_id x, const window_attr *w);
+window_attr node_window(const graph *g, const graph_node *n);
 node_id make_flip(graph *g, node_id x, uint32_t axis_mask);
 node_id make_reduce(graph *g, int op, node_id x, uint32_t axis_mask);
 node_id make_unreduce(graph *g, node_id x, tuple_id shape, uint32_t axis_mask);
@@ -301,14 +310,23 @@ node_id make_gather(graph *g, node_id x, node_id index, int axis);
 node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int monoid_row);
 tuple_id reduced_shape(graph *g, tuple_id shape, uint32_t axis_mask, bool keep);
 sym padded_size(sym_store *s, sym n, const int64_t *lo_hi_interior); /* of one axis */
+bool op_attr_is_size(int op, int i);           /* is an operation's i-th attribute a sym? */
 uint32_t node_axes(const graph *g, node_id x); /* a reduction's or flip's axes as a mask */
+
+/* ---- grad_window.c: windows undone ----------------------------------------------------------- */
+
+/* What windows w of an axis of n places gather, given back to where they saw it: the sum of t over
+ * all windows' places that see one; `repeated`: the places along w's other axis are summed, too
+ * (and it has size 1). A convolution where t is a sum of products, as a gradient of one is. */
+node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool repeated);
 
 /* ---- build.c: checked constructors behind the public API ------------------------------------- */
 
 /* Each checks its arguments, reports by fail() with the operation's name, shapes and dtypes, opens
  * a guard, and gives NULL on error or on NULL input. Attributes, as stored in the node: IOTA
  * {axis}; PERMUTE {p...}; PAD {lo, hi, interior per axis: syms, syms, numbers}; SLICE {start, size,
- * step per axis: syms, syms, numbers}; FLIP {sorted axes}; reductions {sorted axes}; GATHER {axis};
+ * step per axis: syms, syms, numbers}; WINDOW {axis, by, stride, slope; syms: start, size, length};
+ * FLIP {sorted axes}; reductions {sorted axes}; GATHER {axis};
  * SCATTER {axis, monoid}; RESHAPE, EXPAND, CAST: none (shape and dtype say it). */
 qn_tensor *build_elem(int op, int n, qn_tensor *const *x); /* promotes, broadcasts */
 qn_tensor *build_cast(qn_tensor *x, qn_dtype dtype, bool bits);
@@ -319,6 +337,9 @@ qn_tensor *build_expand(qn_tensor *x, tuple_id shape); /* same rank */
 qn_tensor *build_permute(qn_tensor *x, int n, const int *axes);
 qn_tensor *build_pad(qn_tensor *x, int rank, const int64_t *lo_hi_interior);
 qn_tensor *build_slice(qn_tensor *x, int rank, const int64_t *start_size_step);
+/* `before`: w's start says how far before the array the first window begins. */
+qn_tensor *build_window(qn_tensor *x, const window_attr *w, bool before);
+qn_tensor *build_unwindow(qn_tensor *t, const window_attr *w, bool before, sym n);
 qn_tensor *build_flip(qn_tensor *x, uint32_t axis_mask);
 qn_tensor *build_reduce(int op, qn_tensor *x, uint32_t axis_mask, bool keepdims);
 qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis);
@@ -340,6 +361,14 @@ qn_tensor *func_slice(qn_tensor *x, const int64_t *start_size_step);
 qn_tensor *func_pad_axis(qn_tensor *x, int axis, int64_t lo, int64_t hi);
 qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, int64_t step);
 qn_tensor *func_broadcast(qn_tensor *x, const qn_tensor *to); /* to the shape of another */
+/* Windows along `axis`, the first of them beginning `before` places before it, their places along
+ * `by`, which x has with size 1; and undone: t, to an axis of n places, `by` summed. */
+typedef struct func_windows {
+    int axis, by;
+    int64_t stride, dilation, before, count, size;
+} func_windows;
+qn_tensor *func_window(qn_tensor *x, const func_windows *w);
+qn_tensor *func_unwindow(qn_tensor *t, const func_windows *w, int64_t n);
 bool func_axis(const qn_tensor *x, int axis, int *out);       /* negative axes; reports */
 bool func_mask(const qn_tensor *x, int axis, uint32_t *mask); /* of an axis or QN_ALL; reports */
 bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask);

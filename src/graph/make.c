@@ -136,6 +136,27 @@ node_id make_slice(graph *g, node_id x, const int64_t *p) {
     return node_make(g, OP_SLICE, dtype_of(g, x), shape, 1, &x, attr, 0);
 }
 
+node_id make_window(graph *g, node_id x, const window_attr *w) {
+    int rank;
+    const int64_t *dims = node_dims(g, x, &rank);
+    int64_t v[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) v[i] = i == w->axis ? w->size : i == w->by ? w->length : dims[i];
+    const int64_t p[7] = {w->axis, w->by, w->stride, w->slope, w->start, w->size, w->length};
+    tuple_id shape = graph_tuple(g, rank, v), attr = graph_tuple(g, 7, p);
+    return node_make(g, OP_WINDOW, dtype_of(g, x), shape, 1, &x, attr, 0);
+}
+
+window_attr node_window(const graph *g, const graph_node *n) {
+    int count;
+    const int64_t *p = graph_tuple_get(g, n->attr, &count);
+    return (window_attr){(int)p[0], (int)p[1], p[2], p[3], (sym)p[4], (sym)p[5], (sym)p[6]};
+}
+
+bool op_attr_is_size(int op, int i) {
+    if (op == OP_WINDOW) return i >= 4;
+    return (op == OP_PAD || op == OP_SLICE) && i % 3 != 2;
+}
+
 static tuple_id axes_tuple(graph *g, uint32_t mask) {
     int64_t axes[32];
     int n = 0;

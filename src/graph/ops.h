@@ -82,6 +82,9 @@ X(PERMUTE, "permute", 1, MOVE, ANY, -, -, permute, -4, 4, "axis i of the result 
 X(EXPAND, "expand", 1, MOVE, ANY, -, -, expand, -4, 4, "axes of size 1 repeated")
 X(PAD, "pad", 1, MOVE, ANY, -, -, pad, -4, 4, "zeros before, after and between (lo, hi, interior)")
 X(SLICE, "slice", 1, MOVE, ANY, -, -, slice, -4, 4, "start, size and positive step per axis")
+X(WINDOW, "window", 1, MOVE, ANY, -, -, window, -4, 4,
+  "r[.. i .. j ..] = x[.. start + stride*i + slope*j .. j ..], 0 outside; an axis j of size 1 is "
+  "repeated")
 X(FLIP, "flip", 1, MOVE, ANY, -, -, flip, -4, 4, "axes in reverse order")
 
 /* reductions over sorted axes, which the result lacks; empty ones give the identity */

@@ -293,7 +293,8 @@ _Static_assert(OP_COUNT <= 64, "a set of operations is one word");
 #define ON(op)      ((uint64_t)1 << OP_##op)
 #define EVERYTHING  (~(ON(NONE) | ON(CONST) | ON(BUFFER)))
 #define ELEMENTWISE elementwise
-#define MOVEMENT    (ON(RESHAPE) | ON(PERMUTE) | ON(EXPAND) | ON(PAD) | ON(SLICE) | ON(FLIP))
+#define MOVEMENT                                                                                   \
+    (ON(RESHAPE) | ON(PERMUTE) | ON(EXPAND) | ON(PAD) | ON(SLICE) | ON(WINDOW) | ON(FLIP))
 
 static const uint64_t elementwise = 0
 #define X(NAME, name, arity, CLASS, ...) | (uint64_t)(CLASS_##CLASS == CLASS_ELEM) << OP_##NAME

@@ -45,7 +45,7 @@ node_id rule_empty(graph *g, const graph_node *n) {
     if (!n->sources) return 0;
     if (n->op == OP_SCATTER) return is_empty(g, g->node[n->src[1]].shape) ? n->src[0] : 0;
     if (!is_empty(g, g->node[n->src[0]].shape)) return 0;
-    if (n->op == OP_PAD || n->op == OP_GATHER) return constant_like(g, n, 0);
+    if (n->op == OP_PAD || n->op == OP_WINDOW || n->op == OP_GATHER) return constant_like(g, n, 0);
     if (op_rows[n->op].class_ != CLASS_REDUCE || op_rows[n->op].types == TYPES_TO) return 0;
     scalar identity = scalar_identity(monoid_of_reduction(n->op), (qn_dtype)n->dtype);
     return make_const(g, (qn_dtype)n->dtype, n->shape, identity);
@@ -53,10 +53,10 @@ node_id rule_empty(graph *g, const graph_node *n) {
 
 /* ---- constants and counting ----------------------------------------------------------------- */
 
-/* Padding is zeros, so only a zero constant goes through it. */
+/* Padding is zeros, so only a zero constant goes through it; windows may see outside, too. */
 node_id rule_move_constant(graph *g, const graph_node *n) {
     const graph_node *x = node_at(g, n->src[0]);
-    if (x->op != OP_CONST || (n->op == OP_PAD && x->bits != 0)) return 0;
+    if (x->op != OP_CONST || ((n->op == OP_PAD || n->op == OP_WINDOW) && x->bits != 0)) return 0;
     return constant_like(g, n, x->bits);
 }
 
@@ -138,6 +138,7 @@ node_id rule_move_nothing(graph *g, const graph_node *n) {
         if (n->op == OP_PAD) in_place = p[3 * i] == SYM_ZERO && p[3 * i + 1] == SYM_ZERO;
         if (n->op == OP_PAD) in_place &= p[3 * i + 2] == 0;
         if (n->op == OP_SLICE) in_place = p[3 * i] == SYM_ZERO && p[3 * i + 2] == 1;
+        if (n->op == OP_WINDOW) in_place = false;
     }
     return in_place ? x : 0;
 }
@@ -242,6 +243,48 @@ node_id rule_slice_of_pad(graph *g, const graph_node *n) {
     }
     if (none) return constant_like(g, n, 0);
     return all ? make_slice(g, x, inside) : 0;
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* One place in each window: a slice of what padding makes long enough. */
+node_id rule_window_of_one(graph *g, const graph_node *n) {
+    window_attr w = node_window(g, n);
+    if (w.length != SYM_ONE) return 0;
+    sym_store *s = g->syms;
+    node_id x = n->src[0];
+    int rank;
+    const int64_t *dims = node_dims(g, x, &rank);
+    int64_t p[3 * QN_MAX_RANK] = {0};
+    sym last = sym_add(s, w.start, sym_scale(s, sym_sub(s, w.size, SYM_ONE), w.stride));
+    sym after = sym_add(s, sym_sub(s, last, (sym)dims[w.axis]), SYM_ONE);
+    p[3 * w.axis] = sym_max(s, sym_sub(s, SYM_ZERO, w.start), SYM_ZERO);
+    p[3 * w.axis + 1] = sym_max(s, after, SYM_ZERO);
+    sym from = sym_add(s, w.start, (sym)p[3 * w.axis]);
+    x = make_pad(g, x, p);
+    dims = node_dims(g, x, &rank);
+    for (int i = 0; i < rank; i++) {
+        p[3 * i] = i == w.axis ? from : SYM_ZERO;
+        p[3 * i + 1] = i == w.axis ? (int64_t)w.size : dims[i];
+        p[3 * i + 2] = i == w.axis ? w.stride : 1;
+    }
+    return make_slice(g, x, p);
+}
+
+/* A window sees 0 outside, so zeros along its axis need not be there. */
+node_id rule_window_of_pad(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_PAD)) return 0;
+    window_attr w = node_window(g, n);
+    int count;
+    const int64_t *p = graph_tuple_get(g, g->node[n->src[0]].attr, &count);
+    int64_t less[3 * QN_MAX_RANK], *here = less + 3 * w.axis;
+    memcpy(less, p, (size_t)count * sizeof *p);
+    bool padded = here[0] != SYM_ZERO || here[1] != SYM_ZERO;
+    bool cut = sym_lo(g->syms, (sym)here[0]) < 0 || sym_lo(g->syms, (sym)here[1]) < 0;
+    if (!padded || cut || here[2]) return 0;
+    w.start = sym_sub(g->syms, w.start, (sym)here[0]);
+    here[0] = here[1] = SYM_ZERO;
+    return make_window(g, make_pad(g, source_of(g, n->src[0]), less), &w);
 }
 
 /* ---- reductions ----------------------------------------------------------------------------- */

@@ -348,6 +348,17 @@ static kexpr truth(lower *l, sym p) {
     return kern_op2(l->k, OP_NE, kern_index(l->k, p), kern_const_i(l->k, QN_I64, 0));
 }
 
+/* The source where `cond` holds, which src.valid says, too, else zero. */
+static kexpr inside_or_zero(lower *l, const graph_node *x, const at *src, sym cond) {
+    if (src->valid == SYM_FALSE) return zero(l, x->dtype);
+    kexpr v = request(l, x->src[0], src);
+    const kern_expr *e = kern_e(l->k, v);
+    if (cond == SYM_TRUE) return v;
+    if (e->kind == KE_LOAD && sym_and(l->k->syms, e->load.valid, src->valid) == e->load.valid)
+        return v;
+    return kern_op3(l->k, OP_WHERE, truth(l, cond), v, zero(l, x->dtype));
+}
+
 /* Padding: inside the source's extent the source, else zero. A load does that by its validity. */
 static kexpr pad(lower *l, const graph_node *x, const at *p) {
     sym_store *s = l->k->syms;
@@ -370,11 +381,24 @@ static kexpr pad(lower *l, const graph_node *x, const at *p) {
         src.index[i] = q;
     }
     src.valid = sym_and(s, p->valid, cond);
-    if (src.valid == SYM_FALSE) return zero(l, x->dtype);
-    kexpr v = request(l, x->src[0], &src);
-    const kern_expr *e = kern_e(l->k, v);
-    if (cond == SYM_TRUE || (e->kind == KE_LOAD && e->load.valid == src.valid)) return v;
-    return kern_op3(l->k, OP_WHERE, truth(l, cond), v, zero(l, x->dtype));
+    return inside_or_zero(l, x, &src, cond);
+}
+
+/* A window, likewise: the place along its axis is a sum of two. */
+static kexpr window(lower *l, const graph_node *x, const at *p) {
+    sym_store *s = l->k->syms;
+    window_attr w = node_window(l->g, x);
+    sym dim[QN_MAX_RANK];
+    at src = *p;
+    node_shape(l, x->src[0], dim);
+    sym to =
+        sym_add(s, sym_scale(s, p->index[w.axis], w.stride), sym_scale(s, p->index[w.by], w.slope));
+    to = sym_add(s, to, import_dim(l, w.start));
+    src.index[w.axis] = to;
+    if (dim[w.by] == SYM_ONE) src.index[w.by] = SYM_ZERO;
+    sym cond = sym_and(s, sym_ge0(s, to), sym_lt(s, to, dim[w.axis]));
+    src.valid = sym_and(s, p->valid, cond);
+    return inside_or_zero(l, x, &src, cond);
 }
 
 static kexpr move(lower *l, const graph_node *x, const at *p) {
@@ -482,7 +506,9 @@ static kexpr compute(lower *l, node_id n, const at *p) {
         sym i = p->index[graph_tuple_get(l->g, x->attr, &count)[0]];
         return kern_cast(l->k, x->dtype, kern_index(l->k, i));
     case CLASS_MOVE:
-        return x->op == OP_PAD ? pad(l, x, p) : move(l, x, p);
+        return x->op == OP_PAD      ? pad(l, x, p)
+               : x->op == OP_WINDOW ? window(l, x, p)
+                                    : move(l, x, p);
     case CLASS_REDUCE:
         return reduce(l, n, p);
     case CLASS_INDEX:

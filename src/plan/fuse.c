@@ -289,6 +289,10 @@ static void move_use(const fuse *fu, const graph_node *x, const use *u, use *v) 
         for (int i = 0; i < rank; i++)
             if ((sym)dims[i] == SYM_ONE) v->mask[i] = 0;
         break;
+    case OP_WINDOW:
+        v->mask[attr[0]] |= u->mask[attr[1]];
+        v->exact = false;
+        break;
     case OP_PAD:
     case OP_SLICE:
         v->exact = false;
@@ -373,7 +377,7 @@ static void push_sources(fuse *fu, node_id n, const use *u) {
     k->ops++;
     switch (op_rows[x->op].class_) {
     case CLASS_MOVE: {
-        if (x->op == OP_PAD || !keeps_order(fu, x)) k->flat = false;
+        if (x->op == OP_PAD || x->op == OP_WINDOW || !keeps_order(fu, x)) k->flat = false;
         move_use(fu, x, u, &v);
         add_use(fu, x->src[0], &v);
         break;

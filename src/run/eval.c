@@ -47,12 +47,11 @@ static size_t array_bytes(const dev_array *a) {
     return n;
 }
 
-/* Attributes as numbers: sizes of PAD and SLICE are syms, all else is plain. */
+/* Attributes as numbers: sizes are syms, all else is plain. */
 static int attributes(const evaluator *e, const graph_node *x, int64_t *out) {
     int n;
     const int64_t *v = graph_tuple_get(e->g, x->attr, &n);
-    bool sizes = x->op == OP_PAD || x->op == OP_SLICE;
-    for (int i = 0; i < n; i++) out[i] = sizes && i % 3 != 2 ? bound(e, (sym)v[i]) : v[i];
+    for (int i = 0; i < n; i++) out[i] = op_attr_is_size(x->op, i) ? bound(e, (sym)v[i]) : v[i];
     return n;
 }
 
