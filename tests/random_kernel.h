@@ -177,7 +177,7 @@ static inline void kernel_product(subject *s) {
     int left = chance(50) ? dtype : narrow[half + below(2)];
     int right = chance(50) ? left : chance(50) ? dtype : narrow[half + below(2)];
     sym b = sym_const(y, chance(70) ? 1 : 1 + below(3)), n = some_size(s, some_extent(16));
-    sym m = some_size(s, some_extent(20)), r = some_size(s, some_extent(14));
+    sym m = some_size(s, some_extent(20)), r = some_size(s, some_extent(half ? 24 : 14));
     kmem c = some_arg(s, dtype, times(s, b, times(s, n, m)), KERN_WRITE);
     kmem a = some_arg(s, left, times(s, b, times(s, n, r)), KERN_READ);
     kmem w = some_arg(s, right, times(s, b, times(s, r, m)), KERN_READ);
@@ -404,7 +404,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(19)) {
+    switch (below(21)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -461,6 +461,13 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         some_loop(k, b);
         sprintf(line, "park %s %s", c, b);
         break;
+    case 18:
+        sprintf(line, "word %s", b);
+        break;
+    case 19: /* mostly refused: a packed tile of bytes is wanted */
+        some_tile(k, c, a);
+        sprintf(line, "offset %s t%d %s", c, (int)below(4), a);
+        break;
     default:
         some_loop(k, c);
         sprintf(line, "stage a%d %s %s %s%s", (int)below(s->args), a, b, chance(50) ? c : "",
@@ -472,12 +479,12 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
 }
 
 static inline void default_schedule(const kern *k, uint64_t seed, str *out) {
-    static const kern_limits processor[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0},
-                                            {32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0},
-                                            {64, 32, 1 << 10, 4 << 10, 0, 3, 0, 0},
-                                            {16, 16, 32 << 10, 0, 0, 1, 0, 0}},
-                             grid[] = {{16, 16, 0, 0, 0, 1, 8, 1 << 12},
-                                       {16, 16, 0, 0, 0, 1, 256, 1 << 15}};
+    static const kern_limits processor[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7},
+                                            {32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0, 0},
+                                            {64, 32, 1 << 10, 4 << 10, 0, 3, 0, 0, 7},
+                                            {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7}},
+                             grid[] = {{16, 16, 0, 0, 0, 1, 8, 1 << 12, 0},
+                                       {16, 16, 0, 0, 0, 1, 256, 1 << 15, 0}};
     const kern_limits *limits = seed % 2 ? &processor[seed / 3 % 4] : &grid[seed / 6 % 2];
     kern_default_schedule(k, limits, out);
 }

@@ -229,7 +229,7 @@ static void tile_finds_names_that_waiting_loops_have_not(void) {
 /* ---- what the scheduler makes of them -------------------------------------------------------- */
 
 static void check_default(const char *text, const char *has, const char *has_not) {
-    static const kern_limits limits = {64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0};
+    static const kern_limits limits = {64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7};
     kern *k = parse(text);
     str s;
     str_open(&s, &ctx.heap);

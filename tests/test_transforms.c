@@ -152,6 +152,34 @@ static void swap_is_refused_where_trips_depend_on_each_other(void) {
 /* ---- pad ------------------------------------------------------------------------------------ */
 
 static void pad_switches_off_what_outlives_a_trip(void) {
+    BECOMES("kernel \"row_max\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 4 {\n"
+            "    def t0 = f32(-inf)\n"
+            "    for k < 6 {\n"
+            "      t0[0] max= a1[6*i + k]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n",
+            "pad i 3\npad k 4",
+            "kernel \"row_max\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 6 {\n"
+            "    def t0 = f32(-inf)\n"
+            "    for k < 8 {\n"
+            "      t0[0; valid=(5 - k >= 0)] max= a1[6*i + k; valid=(3 - i >= 0 and 5 - k >= 0)]\n"
+            "    }\n"
+            "    a0[i; valid=(3 - i >= 0)] = t0[0]\n"
+            "  }\n"
+            "}\n");
+}
+
+static void pad_lets_sums_go_on_that_add_nothing(void) {
     BECOMES(row_sum, "pad i 3\npad k 4",
             "kernel \"row_sum\" {\n"
             "  arg a0 f32[4] write\n"
@@ -160,7 +188,7 @@ static void pad_switches_off_what_outlives_a_trip(void) {
             "  for i < 6 {\n"
             "    def t0 = f32(0)\n"
             "    for k < 8 {\n"
-            "      t0[0; valid=(5 - k >= 0)] += a1[6*i + k; valid=(3 - i >= 0 and 5 - k >= 0)]\n"
+            "      t0[0] += a1[6*i + k; valid=(3 - i >= 0 and 5 - k >= 0)]\n"
             "    }\n"
             "    a0[i; valid=(3 - i >= 0)] = t0[0]\n"
             "  }\n"
@@ -637,6 +665,73 @@ static void stage_converts_what_is_only_used_converted(void) {
     REFUSES(product, "", "stage a1 i k j f64", "converted to that dtype");
 }
 
+/* ---- words and offset ----------------------------------------------------------------------- */
+
+static const char *const bytes_product = "kernel \"bytes\" {\n"
+                                         "  arg a0 i8[40] read\n"
+                                         "  arg a1 i8[64] read\n"
+                                         "  arg a2 i32[40] write\n"
+                                         "  local t0 i32[1]\n"
+                                         "  for i < 5 {\n"
+                                         "    for j < 8 {\n"
+                                         "      def t0 = i32(5)\n"
+                                         "      for k < 8 {\n"
+                                         "        t0[0] += mul(cast:i32(a0[8*i + k]), "
+                                         "cast:i32(a1[j + 8*k]))\n"
+                                         "      }\n"
+                                         "      a2[8*i + j] = t0[0]\n"
+                                         "    }\n"
+                                         "  }\n"
+                                         "}\n";
+
+static void offset_takes_off_what_the_other_sign_adds(void) {
+    BECOMES(bytes_product, "stage a0 i k\noffset t0 t1 i",
+            "kernel \"bytes\" {\n"
+            "  arg a0 i8[40] read\n"
+            "  arg a1 i8[64] read\n"
+            "  arg a2 i32[40] write\n"
+            "  local t0 i32[1]\n"
+            "  local t1 u8[8]\n"
+            "  local t2 i32[8]\n"
+            "  for i < 5 {\n"
+            "    def t1\n"
+            "    for k_1 < 8 {\n"
+            "      t1[k_1] = xor(bitcast:u8(a0[8*i + k_1]), u8(128))\n"
+            "    }\n"
+            "    def t2 = i32(0)\n"
+            "    for j_1 < 8 {\n"
+            "      for k_2 < 8 {\n"
+            "        t2[j_1] += mul(i32(128), cast:i32(a1[j_1 + 8*k_2]))\n"
+            "      }\n"
+            "    }\n"
+            "    for j < 8 {\n"
+            "      def t0 = i32(5)\n"
+            "      for k < 8 {\n"
+            "        t0[0] += mul(cast:i32(t1[k]), cast:i32(a1[j + 8*k]))\n"
+            "      }\n"
+            "      t0[0] += neg(t2[j])\n"
+            "      a2[8*i + j] = t0[0]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    KEEPS(bytes_product, "stage a0 i k\nsplit k 4 -> q d\nword d\ntile t0 j\nvec j\nvec j_1");
+}
+
+static void offset_wants_equal_bytes_one_of_them_packed(void) {
+    REFUSES(bytes_product, "stage a0 i k\noffset t0 t1 i", "offset t0 t1 i", "equal bytes");
+    REFUSES(bytes_product, "stage a0 i k", "offset t0 t1 k", "not defined in that loop");
+    REFUSES(bytes_product, "stage a0 i k i32", "offset t0 t1 i", "equal bytes");
+    REFUSES(narrow_product, "stage a0 i k", "offset t0 t1 i", "equal bytes");
+    REFUSES(bytes_product, "", "offset t0 t0 i", "packed");
+}
+
+static void words_have_two_or_four_parts_of_one_store(void) {
+    KEEPS(copy_10, "split i 2 -> o n\nword n");
+    REFUSES(copy_10, "split i 5 -> o n", "word n", "2 or 4 parts");
+    REFUSES(copy_10, "split i 4 -> o n", "word n", "2 or 4 parts");
+    REFUSES(grid, "split j 2 -> o n", "word o", "store is not all");
+}
+
 static void stage_is_refused_for_other_loops_stores_and_tiles(void) {
     REFUSES(product, "", "stage a1 i k", "exactly these loops");
     REFUSES(product, "", "stage a1 i k i", "inside that loop");
@@ -687,6 +782,7 @@ int main(int argc, char **argv) {
     RUN(swap_may_reorder_updates_but_not_stores);
     RUN(swap_is_refused_where_trips_depend_on_each_other);
     RUN(pad_switches_off_what_outlives_a_trip);
+    RUN(pad_lets_sums_go_on_that_add_nothing);
     RUN(pad_is_refused_where_inner_trips_depend_on_the_loop);
     RUN(peel_sets_full_trips_apart);
     RUN(peel_frees_full_trips_of_masks);
@@ -710,6 +806,9 @@ int main(int argc, char **argv) {
     RUN(stage_fills_the_edge_with_zeros);
     RUN(stage_converts_what_is_only_used_converted);
     RUN(stage_is_refused_for_other_loops_stores_and_tiles);
+    RUN(offset_takes_off_what_the_other_sign_adds);
+    RUN(offset_wants_equal_bytes_one_of_them_packed);
+    RUN(words_have_two_or_four_parts_of_one_store);
     RUN(matrix_product_gets_its_register_tile);
     RUN(refused_schedule_is_taken_back_whole);
     guard_close(&ctx.heap, &g);

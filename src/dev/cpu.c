@@ -39,7 +39,8 @@ static void cpu_limits(void *state, kern_limits *out) {
                          .l1 = system_number(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
                          .l2 = system_number(_SC_LEVEL2_CACHE_SIZE, 256 << 10),
                          .l3 = system_number(_SC_LEVEL3_CACHE_SIZE, 0),
-                         .threads = pool_threads(c->pool)};
+                         .threads = pool_threads(c->pool),
+                         .dots = cpu_dots(c)};
 }
 
 static void cpu_describe(void *state, str *out) {

@@ -47,6 +47,7 @@ void cpu_compile(cpu *c, int n, cpu_unit *unit);
 /* ---- cpu_key.c: all raise -------------------------------------------------------------------- */
 
 bool cpu_wide(void);              /* are there vectors of 512 bits? */
+int cpu_dots(const cpu *c);       /* which of kern_dots are sooner done than multiply-adds: bits */
 void cpu_key_processor(str *key); /* its name, and what tells it from others */
 void cpu_key_here(str *key);
 void cpu_key_llvm(const char *file, str *compiler); /* replaces the text, as the next */

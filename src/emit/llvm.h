@@ -19,8 +19,8 @@ struct emit_llvm {
     qn_ctx *ctx;
     const llvm_api *L;
     ll_target target;
-    ll_machine machine[EMIT_LANES]; /* made when a lane is first used */
-    bool avx512;
+    ll_machine machine[EMIT_LANES];    /* made when a lane is first used */
+    bool avx512, dots[KERN_DOTS];      /* dots: of vectors of 512 bits and less */
     char triple[128], *cpu, *features; /* LLVM's messages */
 };
 
@@ -223,6 +223,17 @@ val llvm_expr(llvm *s, kexpr e);
 void llvm_combine(llvm *s, int m, const kmem *mem, const val *a, const val *b, val *out);
 void llvm_store(llvm *s, const kern_stmt *t);
 void llvm_define(llvm *s, kmem m, kexpr value);
+
+/* Words of 32 bits where a WORD loop's variable, bound to 0, counts their parts. */
+val llvm_load_words(llvm *s, kexpr load);
+void llvm_store_words(llvm *s, const kern_stmt *t, val words);
+/* The store with what it stores computed already. */
+void llvm_store_value(llvm *s, const kern_stmt *t, val x);
+
+/* ---- llvm_word.c ----------------------------------------------------------------------------- */
+
+/* A WORD loop by words; false, and nothing is written, where they are to be taken apart. */
+bool llvm_word(llvm *s, kstmt loop, int parts);
 
 /* ---- llvm_flow.c: conditional code and loops ------------------------------------------------- */
 

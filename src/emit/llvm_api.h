@@ -99,6 +99,7 @@ enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
     X(VerifyModule, int, (ll_module, int, char **))                                                \
     X(IntTypeInContext, ll_type, (ll_context, unsigned))                                           \
     X(HalfTypeInContext, ll_type, (ll_context))                                                    \
+    X(BFloatTypeInContext, ll_type, (ll_context))                                                  \
     X(FloatTypeInContext, ll_type, (ll_context))                                                   \
     X(DoubleTypeInContext, ll_type, (ll_context))                                                  \
     X(VoidTypeInContext, ll_type, (ll_context))                                                    \

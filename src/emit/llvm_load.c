@@ -78,6 +78,8 @@ static bool open_target(emit_llvm *e, char *why, size_t size) {
                 has_feature(e->features, "+f16c");
     e->avx512 = has_feature(e->features, "+avx512vl") && has_feature(e->features, "+avx512bw") &&
                 has_feature(e->features, "+avx512dq");
+    static const char *const dot[KERN_DOTS] = {"+avx512vnni", "+avx512vnni", "+avx512bf16"};
+    for (int i = 0; i < KERN_DOTS; i++) e->dots[i] = e->avx512 && has_feature(e->features, dot[i]);
     if (!able) {
         snprintf(why, size, "the processor has no AVX2, FMA and F16C");
     } else if (L->GetTargetFromTriple(e->triple, &e->target, &message)) {

@@ -19,12 +19,13 @@ enum { ZERO_BYTES = 8 * KERN_LANES };
 
 typedef struct place {
     kmem mem;
-    int64_t size; /* bytes of an element */
-    val pointer;  /* without the lanes' part */
+    int64_t size, align; /* bytes of an element; what its address is a multiple of */
+    val pointer;         /* without the lanes' part */
     llvm_stride stride;
     int64_t step;
     val lanes;
-    bool bypass; /* whole vectors here may be written past the caches */
+    bool bypass;  /* whole vectors here may be written past the caches */
+    bool overlap; /* words at distances that are no words */
 } place;
 
 static val base_pointer(llvm *s, kmem m) {
@@ -78,17 +79,23 @@ static bool may_bypass(const llvm *s, const place *p, sym index) {
 static place place_of(llvm *s, kmem m, sym index, val dyn) {
     llvm_index x;
     llvm_index_of(s, index, &x);
-    place p = {m,
-               (int64_t)qn_dtype_size(kern_m(s->k, m)->dtype),
-               base_pointer(s, m),
-               x.stride,
-               x.step,
-               x.lanes,
-               false};
+    int64_t size = (int64_t)qn_dtype_size(kern_m(s->k, m)->dtype);
+    place p = {m, size, size, base_pointer(s, m), x.stride, x.step, x.lanes, false, false};
     p.bypass = !dyn.v && may_bypass(s, &p, index);
     if (dyn.v) add_dynamic(s, &p, &x, dyn);
     for (int i = 0; i < x.terms; i++) p.pointer = llvm_gep(s, p.pointer, p.size, x.term[i]);
     if (x.constant) p.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, x.constant));
+    return p;
+}
+
+/* The words of 32 bits that begin at the place's elements. */
+static place words_at(place p) {
+    if (p.stride == STRIDE_CONSTANT && p.step * p.size % 4 == 0) {
+        p.step = p.step * p.size / 4;
+        p.size = 4;
+    } else {
+        p.overlap = true;
+    }
     return p;
 }
 
@@ -129,14 +136,18 @@ static val or_zeros(llvm *s, val condition, val pointer) {
 /* ---- moving between memory and values -------------------------------------------------------- */
 
 static ll_value alignment(llvm *s, const place *p) {
-    return s->L->ConstInt(s->t_i32, (unsigned long long)p->size, 0);
+    return s->L->ConstInt(s->t_i32, (unsigned long long)p->align, 0);
+}
+
+/* Do lanes lie side by side? Words that overlap do not. */
+static bool in_step(const place *p) {
+    return p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1) && !p->overlap;
 }
 
 /* The instructions of a vector load, raw, written at `level`. `mask`: none, or lanes. */
 static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, int level) {
     ll_type t = llvm_vector(s, element, s->lanes);
-    bool moves = p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1);
-    if (!moves) {
+    if (!in_step(p)) {
         val pointers = lane_pointers(s, p);
         ll_type types[2] = {t, s->L->TypeOf(pointers.v)};
         ll_value arg[4] = {pointers.v, alignment(s, p), full_mask(s, mask).v, s->L->ConstNull(t)};
@@ -154,7 +165,7 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
     } else {
         llvm_at(s, level);
         raw.v = s->L->BuildLoad2(s->b, t, from.v, "");
-        s->L->SetAlignment(raw.v, (unsigned)p->size);
+        s->L->SetAlignment(raw.v, (unsigned)p->align);
     }
     return reverse ? llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1).v : raw.v;
 }
@@ -162,7 +173,7 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
 static ll_value load_scalar(llvm *s, const place *p, ll_type element, int level) {
     llvm_at(s, level);
     ll_value raw = s->L->BuildLoad2(s->b, element, p->pointer.v, "");
-    s->L->SetAlignment(raw, (unsigned)p->size);
+    s->L->SetAlignment(raw, (unsigned)p->align);
     return raw;
 }
 
@@ -177,10 +188,9 @@ static void bypass(llvm *s, ll_value store, int64_t bytes) {
 }
 
 static void store_lanes(llvm *s, const place *p, val raw, val mask) {
-    bool moves = p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1);
     raw = llvm_splat(s, raw, s->lanes);
     if (mask.v) mask = full_mask(s, mask);
-    if (!moves) {
+    if (!in_step(p)) {
         val pointers = lane_pointers(s, p);
         ll_type types[2] = {s->L->TypeOf(raw.v), s->L->TypeOf(pointers.v)};
         ll_value arg[4] = {raw.v, pointers.v, alignment(s, p), full_mask(s, mask).v};
@@ -204,12 +214,12 @@ static void store_lanes(llvm *s, const place *p, val raw, val mask) {
     if (p->bypass)
         bypass(s, store, p->size * s->lanes);
     else
-        s->L->SetAlignment(store, (unsigned)p->size);
+        s->L->SetAlignment(store, (unsigned)p->align);
 }
 
 static void store_scalar(llvm *s, const place *p, val raw) {
     llvm_at(s, s->depth);
-    s->L->SetAlignment(s->L->BuildStore(s->b, raw.v, p->pointer.v), (unsigned)p->size);
+    s->L->SetAlignment(s->L->BuildStore(s->b, raw.v, p->pointer.v), (unsigned)p->align);
 }
 
 /* ---- loads as expressions ------------------------------------------------------------------- */
@@ -224,8 +234,9 @@ static int load_level(const llvm *s, const place *p, val mask) {
     return level;
 }
 
-static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn) {
+static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn, bool words) {
     place p = place_of(s, e->load.mem, e->load.index, dyn);
+    if (words) p = words_at(p);
     bool lanes = p.stride != STRIDE_NONE;
     val mask = {0}, spread = {0}, whole = valid;
     if (valid.vec) {
@@ -236,26 +247,27 @@ static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn) {
             spread = valid, whole = any_lane(s, valid);
     }
     if (lanes) mask = llvm_and_mask(s, mask, s->mask);
-    bool plain = p.stride == STRIDE_CONSTANT && p.step == 1 && !mask.v;
+    bool plain = in_step(&p) && p.step == 1 && !mask.v;
     if (lanes && !plain && whole.v)
         mask = full_mask(s, llvm_and_mask(s, mask, whole));
     else
         p.pointer = or_zeros(s, whole, p.pointer);
     int level = load_level(s, &p, mask);
-    uint64_t kind =
-        (uint64_t)e->load.mem << 32 | (uint64_t)p.stride << 16 | (uint64_t)(lanes ? s->lanes : 0);
+    uint64_t kind = (uint64_t)e->load.mem << 32 | (uint64_t)p.stride << 16 |
+                    (uint64_t)(lanes ? s->lanes : 0) | (uint64_t)words << 12;
     uint64_t moved = p.stride == STRIDE_ANY ? (uint64_t)(uintptr_t)p.lanes.v : (uint64_t)p.step;
     uint64_t key = hash_mix(s->version[e->load.mem], (uint64_t)(uintptr_t)mask.v);
     val *n = llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level);
     val raw = *n;
     if (!raw.v) {
-        ll_type t = llvm_memory_type(s, e->dtype);
+        ll_type t = words ? s->t_i32 : llvm_memory_type(s, e->dtype);
         raw.v = lanes ? load_lanes(s, &p, t, mask, level) : load_scalar(s, &p, t, level);
         raw.vec = lanes;
         *llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level) = raw;
     }
-    val x = llvm_from_memory(s, e->dtype, raw);
-    return spread.v ? llvm_select(s, spread, x, llvm_constant(s, e->dtype, 0)) : x;
+    val x = words ? raw : llvm_from_memory(s, e->dtype, raw);
+    int dtype = words ? QN_I32 : e->dtype;
+    return spread.v ? llvm_select(s, spread, x, llvm_constant(s, dtype, 0)) : x;
 }
 
 static llvm_tile *register_of(llvm *s, kmem m, sym index, int64_t *group) {
@@ -354,7 +366,7 @@ static val node_value(llvm *s, kexpr id) {
         if (llvm_reduced(s, e.load.valid) == SYM_FALSE) return llvm_constant(s, e.dtype, 0);
         val valid = llvm_and_mask(s, llvm_truth(s, e.load.valid), known(s, e.load.guard));
         if (kern_m(s->k, e.load.mem)->scope == KERN_REG) return load_register(s, &e, valid);
-        return load_memory(s, &e, valid, known(s, e.load.dyn));
+        return load_memory(s, &e, valid, known(s, e.load.dyn), false);
     }
     val x[3] = {{0}};
     for (int i = 0; i < e.n; i++) x[i] = known(s, e.arg[i]);
@@ -384,6 +396,11 @@ val llvm_expr(llvm *s, kexpr root) {
         n--;
     }
     return s->memo[root];
+}
+
+val llvm_load_words(llvm *s, kexpr load) {
+    kern_expr e = *kern_e(s->k, load);
+    return load_memory(s, &e, llvm_truth(s, e.load.valid), (val){0}, true);
 }
 
 /* ---- monoids -------------------------------------------------------------------------------- */
@@ -526,27 +543,52 @@ static void store_vector(llvm *s, store *w, const place *p) {
         store_lanes(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]), mask);
 }
 
+static void note_written(llvm *s, kmem m) {
+    s->version[m]++;
+    s->written[m] = s->depth;
+}
+
+static void put(llvm *s, store *w, val dyn) {
+    const kern_stmt *t = w->t;
+    if (kern_m(s->k, t->store.mem[0])->scope == KERN_REG) {
+        store_registers(s, w);
+        return;
+    }
+    place p[KERN_STATES];
+    for (int i = 0; i < w->n; i++) p[i] = place_of(s, t->store.mem[i], t->store.index, dyn);
+    if (p[0].stride == STRIDE_NONE)
+        store_one(s, w, p);
+    else
+        store_vector(s, w, p); /* a VEC loop's lanes never meet in one place */
+    for (int i = 0; i < w->n; i++) note_written(s, t->store.mem[i]);
+}
+
 void llvm_store(llvm *s, const kern_stmt *t) {
     if (llvm_reduced(s, t->store.valid) == SYM_FALSE) return; /* in this copy of an unrolled body */
     llvm_begin_statement(s);
     store w = {.t = t, .n = t->n};
     for (int i = 0; i < w.n; i++) w.x[i] = llvm_expr(s, t->store.value[i]);
     w.valid = llvm_and_mask(s, llvm_truth(s, t->store.valid), llvm_expr(s, t->store.guard));
-    val dyn = llvm_expr(s, t->store.dyn);
-    if (kern_m(s->k, t->store.mem[0])->scope == KERN_REG) {
-        store_registers(s, &w);
-        return;
+    put(s, &w, llvm_expr(s, t->store.dyn));
+}
+
+void llvm_store_value(llvm *s, const kern_stmt *t, val x) {
+    store w = {.t = t, .n = 1, .x = {x}, .valid = llvm_truth(s, t->store.valid)};
+    put(s, &w, (val){0});
+}
+
+void llvm_store_words(llvm *s, const kern_stmt *t, val words) {
+    val valid = llvm_truth(s, t->store.valid);
+    place p = words_at(place_of(s, t->store.mem[0], t->store.index, (val){0}));
+    if (p.stride == STRIDE_NONE) {
+        llvm_guard g;
+        if (valid.v) llvm_open_guard(s, valid, &g);
+        store_scalar(s, &p, words);
+        if (valid.v) llvm_close_guard(s, &g);
+    } else {
+        store_lanes(s, &p, words, llvm_and_mask(s, valid, s->mask));
     }
-    place p[KERN_STATES];
-    for (int i = 0; i < w.n; i++) p[i] = place_of(s, t->store.mem[i], t->store.index, dyn);
-    if (p[0].stride == STRIDE_NONE)
-        store_one(s, &w, p);
-    else
-        store_vector(s, &w, p); /* a VEC loop's lanes never meet in one place */
-    for (int i = 0; i < w.n; i++) {
-        s->version[t->store.mem[i]]++;
-        s->written[t->store.mem[i]] = s->depth;
-    }
+    note_written(s, t->store.mem[0]);
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------- */

@@ -137,7 +137,9 @@ static void write_loop(llvm *s, kstmt loop) {
     int64_t most = sym_hi(s->syms, extent);
     if (most < 1) return;
     bool maybe = sym_ge0(s->syms, sym_sub(s->syms, extent, SYM_ONE)) != SYM_TRUE;
-    if (t.loop == KERN_UNROLL && sym_is_const(s->syms, extent, NULL)) {
+    bool copies = t.loop == KERN_UNROLL || t.loop == KERN_WORD;
+    if (copies && sym_is_const(s->syms, extent, NULL)) {
+        if (t.loop == KERN_WORD && llvm_word(s, loop, (int)most)) return;
         for (int64_t i = 0; i < most; i++) write_once(s, loop, i);
         return;
     }

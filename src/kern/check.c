@@ -337,13 +337,15 @@ static bool check_loop(checker *c, kstmt s) {
         return REFUSE(c, s, "the variable was made for another extent");
     if (kern_find_loop(k, sym_name(k->syms, t->l.var)) != s)
         return REFUSE(c, s, "a second loop of this name");
-    if (t->loop > KERN_THREAD) return REFUSE(c, s, "a loop of no kind");
+    if (t->loop > KERN_WORD) return REFUSE(c, s, "a loop of no kind");
     if (t->loop == KERN_PAR && t->parent != k->root)
         return REFUSE(c, s, "a parallel loop inside another");
     if (t->loop == KERN_PAR && !check_apart(c, s, KERN_AT_ONCE)) return false;
     if (t->loop == KERN_THREAD && !check_apart(c, s, KERN_AT_ONCE)) return false;
     if (t->loop == KERN_UNROLL && !sym_is_const(k->syms, t->l.extent, &n))
         return REFUSE(c, s, "an unrolled loop of no constant extent");
+    if (t->loop == KERN_WORD && (!sym_is_const(k->syms, t->l.extent, &n) || (n != 2 && n != 4)))
+        return REFUSE(c, s, "a word of no number of parts");
     if (vec && t->loop == KERN_VEC) return REFUSE(c, s, "a vector loop inside another");
     if (vec && sym_uses(k->syms, t->l.extent, kern_s(k, vec)->l.var))
         return REFUSE(c, s, "lanes of a vector loop differ in trips");

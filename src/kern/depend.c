@@ -352,9 +352,9 @@ bool kern_roots_apart(kern *k, str *why) {
 
 /* ---- registers ------------------------------------------------------------------------------ */
 
-/* Does the index, with the UNROLL variables around `at` as constants, become constant + VEC
- * variable (lanes: their count) or a constant (lanes 0)? Or, of a load, lanes * VEC variable + a
- * constant below lanes: one element of each register? */
+/* Does the index, with the UNROLL and WORD variables around `at` as constants, become constant +
+ * VEC variable (lanes: their count) or a constant (lanes 0)? Or, of a load, lanes * VEC variable +
+ * a constant below lanes: one element of each register? */
 static bool register_index(const kern *k, kstmt at, sym index, bool load, int64_t *lanes) {
     sym_store *s = k->syms;
     int64_t c, gcd_ok = 1, across = 1;
@@ -373,7 +373,8 @@ static bool register_index(const kern *k, kstmt at, sym index, bool load, int64_
     }
     for (kstmt p = at; p && p != k->root; p = kern_s(k, p)->parent) {
         const kern_stmt *l = kern_s(k, p);
-        if (l->kind != KS_LOOP || l->loop != KERN_UNROLL || !sym_uses(s, index, l->l.var)) continue;
+        bool copies = l->kind == KS_LOOP && (l->loop == KERN_UNROLL || l->loop == KERN_WORD);
+        if (!copies || !sym_uses(s, index, l->l.var)) continue;
         if (!sym_split(s, index, l->l.var, &c, &index)) return false;
         if (*lanes && c % *lanes != 0) gcd_ok = 0;
     }

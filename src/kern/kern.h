@@ -36,16 +36,22 @@
  *           extents are free of its variable. At most one VEC loop on a path, no DEF inside one.
  *   UNROLL  body repeated with the variable a constant; the extent is a constant.
  *   THREAD  trips run at once by the members of a work group: see below.
+ *   WORD    2 or 4 trips, the parts of words of 32 bits where instructions take words: a store of
+ *           adjacent parts becomes one of words, t += a*b with parts of words for a and b a dot
+ *           instruction. Where there is none, and for anything else, it is UNROLL.
  * What depends on the VEC variable is a vector, all else is scalar; nothing is exploded and
  * re-packed. In a VEC loop, a STORE by a monoid whose index and dyn do not depend on the variable
  * is a horizontal reduction (the value counts once for each active lane); a SET's index or dyn
  * always depends on it.
  *
- * A REG tile lives in registers: with UNROLL variables as constants every access's index is a
- * constant, or every access's index is constant + VEC variable, the lane count is one and the same
- * and the constant is a multiple of it (then each such vector is a register). A load may also read
- * across registers of 2^n lanes, at most as many of them: index lanes*VEC variable + constant below
- * lanes.
+ * A dot instruction adds in an order of its own and may take bf16 numbers below 2^-126, and sums of
+ * their products below it, for 0; with integers it is exact, wrapping as they do.
+ *
+ * A REG tile lives in registers: with UNROLL and WORD variables as constants every access's index
+ * is a constant, or every access's index is constant + VEC variable, the lane count is one and the
+ * same and the constant is a multiple of it (then each such vector is a register). A load may also
+ * read across registers of 2^n lanes, at most as many of them: index lanes*VEC variable + constant
+ * below lanes.
  *
  * Work groups. On a device that has them an item is run by a group of members, numbered from 0.
  * THREAD loops directly inside each other are one nest: the outer one does nothing but the inner
@@ -112,7 +118,8 @@ typedef enum kern_loop_kind {
     KERN_PAR,
     KERN_VEC,
     KERN_UNROLL,
-    KERN_THREAD
+    KERN_THREAD,
+    KERN_WORD
 } kern_loop_kind;
 
 typedef struct kern_stmt {
@@ -380,7 +387,7 @@ void kern_prune(kern *k);
 typedef struct transform_args {
     kstmt loop[8];
     int loops;
-    kmem mem;
+    kmem mem, mem2;
     int64_t number;
     const char *name[2]; /* for new loops; NULL: made up */
     int dtype;           /* -1: none was named */
@@ -408,6 +415,7 @@ bool kern_bind(kern *k, kstmt loop, kern_loop_kind kind, str *why);
 bool kern_tile_out(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_multi_step(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_fold(kern *k, kstmt loop, str *why);
+bool kern_offset(kern *k, kmem tile, kmem packed, kstmt at, str *why);
 bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why);
 bool kern_park(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
@@ -441,7 +449,23 @@ typedef struct kern_limits {
     int threads;
     int members;         /* most of a work group; 0: items have no groups (the above counts) */
     int64_t group_bytes; /* of memory that a group shares */
+    int dots;            /* kern_dot bits: instructions worth using */
 } kern_limits;
+
+/* Dot instructions: products of the parts of words, added to a sum of 32 bits. A row says which
+ * parts, how many, and for LLVM the instruction's name. */
+enum { KERN_DOTS = 3 };
+typedef struct kern_dot {
+    uint8_t left, right, sum; /* dtypes */
+    int parts;
+    const char *name;
+} kern_dot;
+extern const kern_dot kern_dots[KERN_DOTS];
+/* The row number for products of these dtypes, -1: none; one whose `left` is not of the right sign
+ * (offset makes it so) counts. */
+int kern_dot_of(int left, int right, int sum);
+/* Is the statement t[i] += a*b, in the form of its monoid or of an fma? The factors. */
+bool kern_is_dot(const kern *k, const kern_stmt *store, kexpr factor[2]);
 
 /* The default schedule for a lowered kernel, appended to `out` as transform lines. */
 void kern_default_schedule(const kern *k, const kern_limits *limits, str *out);

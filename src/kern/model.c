@@ -13,10 +13,10 @@
  *                 inside them (tile), and go through far rows in slices (carry).
  *   contraction   a sum of products of two operands with loops of their own: model_contract.c.
  *
- * Names tell the rest: loops called v.. become vectors and loops called u.. are unrolled at the
- * end, in whatever copies the transforms have made of them. Parallel loops get enough work a trip
- * that handing it out does not matter. The number of threads may decide who computes an element,
- * never how. */
+ * Names tell the rest: loops called v.. become vectors, loops called d900.. the parts of words, and
+ * loops called u.. are unrolled at the end, in whatever copies the transforms have made of them.
+ * Parallel loops get enough work a trip that handing it out does not matter. The number of threads
+ * may decide who computes an element, never how. */
 #include <stdio.h>
 
 #include "kern/model.h"
@@ -520,7 +520,9 @@ static void bind_named(model *m) {
                 continue;
             const char *name = model_name(m, s);
             int64_t n = model_trips(m, s);
-            if (!pass && (name[0] == 'v' || ends_with(name, "_e"))) {
+            if (!pass && !strncmp(name, "d900", 4)) {
+                model_apply(m, "word %s", name);
+            } else if (!pass && (name[0] == 'v' || ends_with(name, "_e"))) {
                 if (n >= 1 && n <= m->lanes) model_apply(m, "vec %s", name);
             } else if (pass && name[0] == 'u' && !ends_with(name, "_e") && n <= 32 &&
                        !serial_inside(m, s) && n * copies(m, s) <= MOST_COPIES) {

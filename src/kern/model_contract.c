@@ -14,6 +14,10 @@
  *   rp900, cp900    parts for threads: the grid is chosen by the number of threads, which decides
  *                   who computes an element, never how
  *
+ * Dot instructions. Where both operands are narrow and the device has an instruction that adds
+ * products of the parts of words, the sum goes by words (kw900, with d900 for the parts); all sizes
+ * then count words. Packed columns interleave the parts of neighbouring rows.
+ *
  * Packing. Operands walked badly are copied in the order in which they will be read (stage): rows
  * that are far apart or collide in a cache, columns that are no vectors or are used often enough. A
  * copy is used by all tiles of the other operand, so it pays where there are many. */
@@ -155,7 +159,10 @@ typedef struct plan {
     const operand *a, *b; /* a goes by rows, b by columns */
     char sum[40];         /* the reduction loop, of a block when it is cut */
     kmem tile;
-    int64_t rows, columns, depth, batch, size; /* size: bytes of an element */
+    int64_t rows, columns, depth, batch, size; /* size: bytes of an element of the sum */
+    int word;                                  /* its parts; depth counts words. 1: none */
+    bool odd;                                  /* the last word is not whole */
+    bool same_sign;                            /* of the bytes of both operands */
     int mr, nv;
     int64_t block;            /* depth of a block of the sum */
     int64_t row_parts, parts; /* of rows, of columns: the grid of work items */
@@ -189,8 +196,19 @@ static int64_t step_in(const plan *p, const operand *o, const char *name) {
     return INT64_MAX;
 }
 
-static bool collides(const plan *p, int64_t step) {
-    return step == INT64_MAX || step * p->size % PACK_STRIDE == 0 || step * p->size >= FAR;
+/* How far apart rows a step apart lie, in bytes. */
+static int64_t apart(const plan *p, const operand *o, int64_t step) {
+    int64_t size = (int64_t)qn_dtype_size(kern_m(p->m->k, o->mem)->dtype);
+    return step > INT64_MAX / 8 || step < INT64_MIN / 8 ? INT64_MAX : step * size;
+}
+
+static bool collides(int64_t bytes) {
+    return bytes == INT64_MAX || bytes % PACK_STRIDE == 0 || bytes >= FAR;
+}
+
+/* The loop along the sum, of the parts of words where there are some. */
+static const char *along_sum(const plan *p) {
+    return p->word > 1 ? "d900" : p->sum;
 }
 
 /* Rows are packed where a copy is cheap (they are contiguous) and the original is not, or where
@@ -198,15 +216,17 @@ static bool collides(const plan *p, int64_t step) {
  * of columns. */
 static void choose_row_packing(plan *p, const char *rows) {
     model *m = p->m;
-    int64_t down = step_in(p, p->a, rows), along = step_in(p, p->a, p->sum);
+    int64_t down = step_in(p, p->a, rows), along = step_in(p, p->a, along_sum(p));
     bool many = p->columns >= MANY_COLUMNS * m->lanes;
     p->pack_rows = p->a->plain && p->depth >= 32 && p->rows > 1;
-    if (p->a->as >= 0)
+    if (p->word > 1 && (p->odd || p->same_sign || along != 1))
+        p->pack_rows = true;
+    else if (p->a->as >= 0)
         p->pack_rows &= p->columns >= 4 * m->lanes;
     else if (along == 1)
-        p->pack_rows &= many && collides(p, down);
+        p->pack_rows &= many && collides(apart(p, p->a, down));
     else if (down == 1)
-        p->pack_rows &= along * p->size >= APART && p->columns > 2 * m->lanes;
+        p->pack_rows &= apart(p, p->a, along) >= APART && p->columns > 2 * m->lanes;
     else
         p->pack_rows &= many;
 }
@@ -244,7 +264,7 @@ static int64_t second_level(const model *m) {
  * of few of its rows, which are contiguous, and not column by column across its pages. */
 static void choose_columns(plan *p, const char *columns, bool divisible) {
     int64_t down = step_in(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
-    bool poor = collides(p, down) || p->b->as >= 0;
+    bool poor = collides(apart(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
     int64_t least = step_in(p, p->b, columns) != 1 ? 1 : poor ? FEW_USES : SOME_USES;
     p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least;
     p->block = p->depth;
@@ -254,7 +274,7 @@ static void choose_columns(plan *p, const char *columns, bool divisible) {
     bool fits = p->rows * p->depth * p->size <= room && p->depth <= 3 * whole;
     if (p->depth > whole + whole / 2 && !fits)
         p->block = (tiles_of(p->depth, tiles_of(p->depth, whole)) + 15) / 16 * 16;
-    if (uses == 1 && !p->pack_columns && down * p->size >= FAR && p->depth > SLICE)
+    if (uses == 1 && !p->pack_columns && apart(p, p->b, down) >= FAR && p->depth > SLICE)
         p->block = SLICE;
     if (p->block > p->depth) p->block = p->depth;
 }
@@ -352,6 +372,32 @@ static void copy_across(model *m, const model_chain *c, int deep) {
     model_apply(m, "unroll %s", outer);
 }
 
+/* Stage an operand of words: rows in their own order where they lie along the sum, and then vectors
+ * of words are copied; else by the loop of the last name, which becomes vectors. */
+static void pack_words(plan *p, const operand *o, const char *where, int n,
+                       const char *const *name) {
+    model *m = p->m;
+    char loops[200] = "";
+    for (int i = 0; i < n; i++) {
+        kstmt loop = model_find(m, name[i]);
+        if (!loop || model_trips(m, loop) <= 1 || !step_in(p, o, name[i])) continue;
+        snprintf(loops + strlen(loops), sizeof loops - strlen(loops), " %s", name[i]);
+    }
+    if (!model_apply(m, "stage a%d %s%s d900", kern_m(m->k, o->mem)->arg, where, loops)) return;
+    kstmt def = model_at(m, model_find(m, where))->first;
+    while (def &&
+           !(model_at(m, def)->kind == KS_DEF && model_at(m, def)->def.mem == m->k->mems - 1))
+        def = model_at(m, def)->next;
+    if (!def) return;
+    model_chain c = model_chain_of(m, model_at(m, def)->next);
+    int id = m->next++;
+    if (c.n < 2) return;
+    if (!strcmp(name[n - 1], p->sum))
+        model_apply(m, "split %s %d -> x%d v%d", c.name[c.n - 2], m->lanes, id, id);
+    else if (c.name[c.n - 2][0] == 'u')
+        model_apply(m, "vec %s", c.name[c.n - 2]);
+}
+
 /* Stage an operand at a loop, by those of the listed loops that move it; the copy as vectors along
  * the source's contiguous direction: that of the last loop, or of the sum. */
 static void pack(plan *p, const operand *o, const char *where, int n, const char *const *name) {
@@ -399,14 +445,31 @@ static void park(plan *p) {
     model_apply(m, "split %s 1 -> e900 u905", rows); /* a name that is not unrolled */
 }
 
+static void pack_both_words(plan *p, const char *outside, bool blocks) {
+    const char *where = p->pack_columns && blocks ? outside : "cq900";
+    bool along = step_in(p, p->a, "d900") == 1;
+    if (p->pack_columns)
+        pack_words(p, p->b, where, 3 + blocks,
+                   (const char *[]){"cq900", p->sum, "u900", "v900"} + !blocks);
+    if (!p->pack_rows) return;
+    const char *order[] = {"rq900", along ? "u901" : p->sum, along ? p->sum : "u901"};
+    pack_words(p, p->a, "ic900", 3, order);
+    int packed = kern_tile_number(p->m->k, p->m->k->mems - 1);
+    if (p->same_sign)
+        model_apply(p->m, "offset t%d t%d %s", kern_tile_number(p->m->k, p->tile), packed, where);
+}
+
 static void pack_both(plan *p) {
     bool blocks = model_trips(p->m, model_find(p->m, "ic900")) > 1;
     const char *outside = model_find(p->m, "ko900") ? "ko900" : "cp900";
-    if (p->pack_columns && blocks)
+    if (p->word > 1)
+        pack_both_words(p, outside, blocks);
+    else if (p->pack_columns && blocks)
         pack(p, p->b, outside, 4, (const char *[]){"cq900", p->sum, "u900", "v900"});
     else if (p->pack_columns)
         pack(p, p->b, "cq900", 3, (const char *[]){p->sum, "u900", "v900"});
-    if (p->pack_rows) pack(p, p->a, "ic900", 3, (const char *[]){"rq900", p->sum, "u901"});
+    if (p->pack_rows && p->word == 1)
+        pack(p, p->a, "ic900", 3, (const char *[]){"rq900", p->sum, "u901"});
 }
 
 /* The batch and the grid's loops become one, and parallel. */
@@ -433,6 +496,27 @@ static void share(plan *p, const char *batch) {
 static int64_t count_of(const model *m, const char *name) {
     int64_t n = model_trips(m, model_find(m, name));
     return n < 1 ? 1 : n > 1 << 24 ? 1 << 24 : n;
+}
+
+/* By words, where a dot instruction does products of these operands. */
+static void choose_words(plan *p) {
+    model *m = p->m;
+    int64_t exact;
+    int sum = kern_m(m->k, p->tile)->dtype, left = kern_m(m->k, p->a->mem)->dtype,
+        right = kern_m(m->k, p->b->mem)->dtype, row = kern_dot_of(left, right, sum);
+    p->word = 1;
+    if (row < 0 || !(m->limits->dots >> row & 1) || p->a->as != sum || p->b->as != sum) return;
+    int parts = kern_dots[row].parts;
+    if (!sym_is_const(m->k->syms, model_at(m, model_find(m, p->sum))->l.extent, &exact)) return;
+    if (exact < 2 * parts) return;
+    if (exact % parts && !model_apply(m, "pad %s %d", p->sum, parts)) return;
+    if (!model_apply(m, "split %s %d -> kw900 d900", p->sum, parts)) return;
+    model_apply(m, "word d900");
+    snprintf(p->sum, sizeof p->sum, "kw900");
+    p->word = parts;
+    p->odd = exact % parts != 0;
+    p->same_sign = parts == 4 && left == right;
+    p->depth = tiles_of(p->depth, parts);
 }
 
 bool model_contract(model *m, kstmt loop) {
@@ -470,7 +554,8 @@ bool model_contract(model *m, kstmt loop) {
     p.depth = count_of(m, x.sum);
     p.batch = row ? count_of(m, x.c.name[0]) : 1;
     p.size = m->limits->vector_bytes / m->lanes;
-    p.mr = p.nv = 1;
+    p.mr = p.nv = p.word = 1;
+    if (divisible) choose_words(&p);
     choose_row_packing(&p, rows);
     choose_tile(&p);
     choose_columns(&p, columns, divisible);

@@ -17,11 +17,12 @@
  *     }
  *   }
  *
- * Loops are for, par, vec, unroll and thread; a statement may be `barrier`. Memories are numbered
- * in the order of their lines, arguments and tiles apart. An access is mem[index], or mem[index;
- * valid=..; dyn=..; guard=..] with those of the three it has. A store of two components names both
- * memories: (t0, t1)[0] argmax= x, y. Constants are dtype(number), a float that no number says
- * dtype(0xbits); idx(..) is an index as a value; cast and bitcast carry their dtype: cast:f32(x).
+ * Loops are for, par, vec, unroll, thread and word; a statement may be `barrier`. Memories are
+ * numbered in the order of their lines, arguments and tiles apart. An access is mem[index], or
+ * mem[index; valid=..; dyn=..; guard=..] with those of the three it has. A store of two components
+ * names both memories: (t0, t1)[0] argmax= x, y. Constants are dtype(number), a float that no
+ * number says dtype(0xbits); idx(..) is an index as a value; cast and bitcast carry their dtype:
+ * cast:f32(x).
  *
  * Expressions are DAGs. What a statement uses more than once, or what would nest too deeply, gets a
  * line of its own before it: let x0 = mul(..). The names are the statement's own. */
@@ -33,7 +34,7 @@
 
 enum { DEEPEST_PRINTED = 8, DEEPEST_PARSED = 64, INDENT = 2 };
 
-static const char *const loop_words[] = {"for", "par", "vec", "unroll", "thread"};
+static const char *const loop_words[] = {"for", "par", "vec", "unroll", "thread", "word"};
 static const char *const scope_words[] = {"arg", "local", "reg"};
 
 /* ---- printing ------------------------------------------------------------------------------- */

@@ -86,8 +86,8 @@ static bool read_arg(kern *k, char letter, const char **p, transform_args *a, st
         if (a->dtype < 0) return true;
         break;
     case 'm':
-        a->mem = kern_find_mem(k, t.s);
-        if (!a->mem) return kern_refuse(why, "there is no memory \"%s\"", t.s);
+        *(a->mem ? &a->mem2 : &a->mem) = kern_find_mem(k, t.s);
+        if (!kern_find_mem(k, t.s)) return kern_refuse(why, "there is no memory \"%s\"", t.s);
         break;
     case 'n':
         a->number = strtoll(t.s, &end, 10);

@@ -1,4 +1,4 @@
-/* transform_bind.c - how a loop runs: serial, par, vec, unroll or thread.
+/* transform_bind.c - how a loop runs: serial, par, vec, unroll, thread or word.
  *
  *   par     a root loop whose trips share no element that one of them stores to; every root must be
  *           a loop and independent of the others
@@ -6,6 +6,7 @@
  *           it out first: `tile`), the lanes of one mind about inner trips, and no two lanes that
  *           meet in an element, but to update it all together
  *   unroll  a constant number of trips, at most UNROLL_MOST
+ *   word    2 or 4 trips around one store
  *   thread  trips that share no element that one of them stores to; directly in or around another
  *           thread loop or apart from any, in no vector loop, no barriers inside
  *   serial  always, unless a tile in registers rests on the loop being what it is, or it is a
@@ -50,6 +51,15 @@ static bool unroll_allowed(kern *k, kstmt loop, str *why) {
     return n <= UNROLL_MOST || kern_refuse(why, "more than %d trips", UNROLL_MOST);
 }
 
+static bool word_allowed(kern *k, kstmt loop, str *why) {
+    const kern_stmt *l = kern_s(k, loop);
+    int64_t n;
+    if (!sym_is_const(k->syms, l->l.extent, &n) || (n != 2 && n != 4))
+        return kern_refuse(why, "a word has 2 or 4 parts");
+    return (l->first && l->first == l->last && kern_s(k, l->first)->kind == KS_STORE) ||
+           kern_refuse(why, "a store is not all that the loop does");
+}
+
 /* Do the tiles that are in registers still have their place there? */
 static bool registers_kept(kern *k, str *why) {
     for (kmem m = 1; m < k->mems; m++)
@@ -62,6 +72,7 @@ bool kern_bind(kern *k, kstmt loop, kern_loop_kind kind, str *why) {
     if (kind == KERN_VEC && !vec_allowed(k, loop, why)) return false;
     if (kind == KERN_PAR && !par_allowed(k, loop, why)) return false;
     if (kind == KERN_UNROLL && !unroll_allowed(k, loop, why)) return false;
+    if (kind == KERN_WORD && !word_allowed(k, loop, why)) return false;
     if (kind == KERN_THREAD && !kern_apart(k, loop, loop, KERN_AT_ONCE, why)) return false;
     kern_s(k, loop)->loop = (uint8_t)kind;
     if (kern_nests_fit(k, why) && registers_kept(k, why)) return true;
@@ -87,6 +98,10 @@ bool transform_unroll(kern *k, const transform_args *a, str *why) {
 
 bool transform_thread(kern *k, const transform_args *a, str *why) {
     return kern_bind(k, a->loop[0], KERN_THREAD, why);
+}
+
+bool transform_word(kern *k, const transform_args *a, str *why) {
+    return kern_bind(k, a->loop[0], KERN_WORD, why);
 }
 
 /* ---- writing past the caches ----------------------------------------------------------------- */

@@ -4,7 +4,8 @@
  *
  * so that what is split off it has constant extents. In the trips past e
  *   loads that depend on i are invalid: they read 0;
- *   stores to what outlives the trip (arguments, tiles defined outside the loop) are invalid;
+ *   stores to what outlives the trip (arguments, tiles defined outside the loop) are invalid, but
+ *     for sums in tiles of products that are 0 then: they go on, and need no mask;
  *   stores to tiles defined inside go on: nobody sees those values, and a reduction into them needs
  *   no mask in its inner loop.
  * Arithmetic never traps, so values computed from zeros do no harm. Loops inside whose extents use
@@ -41,6 +42,22 @@ static bool *inner_tiles(kern *k, kstmt loop) {
     return inner;
 }
 
+/* 0 in the trips past the end: a load that is invalid there, or a conversion of one. */
+static bool vanishes(kern *k, const padding *p, kexpr id) {
+    const kern_expr *e = kern_e(k, id);
+    if (e->kind == KE_OP && e->op == OP_CAST) return vanishes(k, p, e->arg[0]);
+    if (e->kind == KE_OP && e->op == OP_MUL)
+        return vanishes(k, p, e->arg[0]) && vanishes(k, p, e->arg[1]);
+    return e->kind == KE_LOAD &&
+           (sym_uses(k->syms, e->load.index, p->var) || sym_uses(k->syms, e->load.valid, p->var));
+}
+
+/* A tile's sum begins with 0 and is never -0, so it stays what it is. */
+static bool adds_nothing(kern *k, const padding *p, const kern_stmt *t) {
+    return t->monoid == MONOID_SUM && kern_m(k, t->store.mem[0])->scope != KERN_ARG &&
+           !sym_uses(k->syms, t->store.index, p->var) && vanishes(k, p, t->store.value[0]);
+}
+
 static void pad_stores(kern *k, kstmt loop, const padding *p) {
     bool *inner = inner_tiles(k, loop);
     for (kstmt c = loop; c; c = kern_next(k, c, loop)) {
@@ -48,7 +65,7 @@ static void pad_stores(kern *k, kstmt loop, const padding *p) {
         if (t->kind != KS_STORE) continue;
         bool outlives = sym_uses(k->syms, t->store.index, p->var);
         for (int i = 0; i < t->n; i++) outlives |= !inner[t->store.mem[i]];
-        if (outlives) t->store.valid = narrowed(k, p, t->store.valid);
+        if (outlives && !adds_nothing(k, p, t)) t->store.valid = narrowed(k, p, t->store.valid);
     }
 }
 

@@ -21,6 +21,8 @@ X(par, "l", transform_par, "par i: trips of a root loop are work items of the la
 X(vec, "l", transform_vec, "vec i: all trips at once, as lanes of vectors")
 X(unroll, "l", transform_unroll, "unroll i: the body repeated, i a constant in each")
 X(thread, "l", transform_thread, "thread i: trips run at once by the members of a work group")
+X(word, "l", transform_word,
+  "word i: 2 or 4 trips are the parts of words of 32 bits, copied or multiplied word by word")
 X(bypass, "m", transform_bypass,
   "bypass a0: what is written to a0, and never read here, goes past the caches where it can")
 X(tile, "ml", transform_tile,
@@ -32,6 +34,9 @@ X(multi_step, "ml", transform_multi_step,
 X(fold, "l", transform_fold,
   "fold r: where r updates something by each element of a tile, pairs of elements are combined "
   "first, in halves, so that members of a group can share the work")
+X(offset, "mml", transform_offset,
+  "offset t0 t1 i: t0 sums products with t1, which gets 128 added and the other sign; what that "
+  "adds, the sum of the other factors, is summed at the top of i's body and taken off")
 X(carry, "mll", transform_carry,
   "carry t0 k i: k's blocks of a sum outside of i, t0's partial sums wait in a tile of memory")
 X(park, "ml", transform_park,
