@@ -261,6 +261,40 @@ static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     check_default(along, "multi_step t0", "carry");
 }
 
+/* Narrow operands go by words where the device multiplies them, bytes of one sign with an offset. */
+static void narrow_products_go_by_words(void) {
+    static const char *const form = "kernel \"%s\" {\n"
+                                    "  arg a0 %s[65536] write\n"
+                                    "  arg a1 %s[65536] read\n"
+                                    "  arg a2 %s[65536] read\n"
+                                    "  local t0 %s[1]\n"
+                                    "  for i < 256 {\n"
+                                    "    for j < 256 {\n"
+                                    "      def t0 = %s(0)\n"
+                                    "      for k < 256 {\n"
+                                    "        t0[0] += mul(cast:%s(a1[256*i + k]), "
+                                    "cast:%s(a2[j + 256*k]))\n"
+                                    "      }\n"
+                                    "      a0[256*i + j] = t0[0]\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    static const struct {
+        const char *a, *b, *sum, *has, *has_not;
+    } row[] = {{"i8", "i8", "i32", "offset t0", "pad k"},
+               {"u8", "i8", "i32", "word d900", "offset"},
+               {"i16", "i16", "i32", "split k 2 -> kw900 d900\nword d900", "offset"},
+               {"bf16", "bf16", "f32", "word d900", "offset"},
+               {"f16", "f16", "f32", "v900 f32", "word"},
+               {"i8", "bf16", "f32", "v900 f32", "word"}};
+    for (size_t i = 0; i < COUNT_OF(row); i++) {
+        char text[900];
+        snprintf(text, sizeof text, form, row[i].a, row[i].sum, row[i].a, row[i].b, row[i].sum,
+                 row[i].sum, row[i].sum, row[i].sum);
+        check_default(text, row[i].has, row[i].has_not);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     heap_open(&ctx.heap, NULL, &ctx);
@@ -280,6 +314,7 @@ int main(int argc, char **argv) {
     RUN(turn_keeps_copies_in_registers_and_edges);
     RUN(turn_is_refused_for_more_than_a_copy);
     RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
+    RUN(narrow_products_go_by_words);
     guard_close(&ctx.heap, &g);
     CHECK_INT(ctx.heap.bytes, 0);
     return test_end();

@@ -349,6 +349,65 @@ static void registers_read_across_agree(void) {
             }
 }
 
+/* Sums of products of the parts of words, in registers and in memory, by lanes that have a dot
+ * instruction and others; one factor a word for all lanes, the other packed or walked as it lies. */
+static void dots_of_words_agree(void) {
+    static const struct {
+        const char *left, *right, *sum;
+        int parts;
+    } row[] = {{"u8", "i8", "i32", 4},   {"i8", "u8", "i32", 4},     {"i8", "i8", "i32", 4},
+               {"i16", "i16", "i32", 2}, {"bf16", "bf16", "f32", 2}, {"f16", "f16", "f32", 2}};
+    static const int lanes[] = {16, 11, 8, 4, 2};
+    static const char *const walk[] = {"%d*v + d + %d*k", "v + %d*d + 64*k", "%d*%d*v + d + k"};
+    for (size_t r = 0; r < COUNT_OF(row); r++)
+        for (int form = 0; form < 6; form += is_cc ? 5 : 1)
+            for (size_t l = 0; l < (is_cc ? 1 : COUNT_OF(lanes)); l++) {
+                int p = row[r].parts, n = lanes[l];
+                char at[80], text[900];
+                snprintf(at, sizeof at, walk[form / 2], form / 2 == 1 ? 16 : p,
+                         form / 2 == 2 ? 7 : p * n);
+                snprintf(text, sizeof text,
+                         "kernel \"dot\" {\n arg a0 %s[%d] read\n arg a1 %s[900] read\n"
+                         " arg a2 %s[%d] write\n %s t0 %s[%d]\n for o < 2 {\n def t0 = %s(3)\n"
+                         " for k < 5 {\n vec v < %d {\n word d < %d {\n"
+                         "  t0[v] += mul(cast:%s(a0[d + %d*k + o]), cast:%s(a1[%s]))\n"
+                         " }\n }\n }\n vec w < %d {\n  a2[w + %d*o] = t0[w]\n }\n }\n}\n",
+                         row[r].left, 5 * p + 1, row[r].right, row[r].sum, 2 * n,
+                         form % 2 ? "local" : "reg", row[r].sum, n, row[r].sum, n, p, row[r].sum, p,
+                         row[r].sum, at, n, n);
+                run((harness_case){.text = text, .plain = true, .rel = 1e-4, .seed = r + 9});
+            }
+}
+
+/* Copies by words: from adjacent parts or parts in rows, one or several vectors apart, turned in
+ * sign, cut off between words and within one. */
+static void copies_of_words_agree(void) {
+    static const char *const value[] = {
+        "a0[%d*v + d + i]",
+        "xor(a0[%d*v + d + i; valid=(40 - v - 11*i >= 0)], %s(-3))",
+        "a0[v + 31*d + 16*i + %d]",
+        "a0[%d*v + d + i; valid=(17 - 4*v - d >= 0)]",
+        "a0[20*v + d + %d*i]",
+        "maximum(a0[%d*v + 3*d], a0[d])",
+        "a0[%d*i + d]",
+        "not(a0[7*v + d + %d*i])",
+    };
+    for (int half = 0; half < 2; half++)
+        for (size_t form = 0; form < COUNT_OF(value); form++)
+            for (int lanes = 16; lanes >= 3; lanes -= is_cc ? 14 : 5) {
+                const char *type = half ? "i16" : "i8";
+                int p = half ? 2 : 4;
+                char what[160], text[700];
+                snprintf(what, sizeof what, value[form], p, type);
+                snprintf(text, sizeof text,
+                         "kernel \"words\" {\n arg a0 %s[400] read\n arg a1 %s[%d] write\n"
+                         " for i < 3 {\n vec v < min(%d, 40 - 12*i) {\n word d < %d {\n"
+                         "  a1[%d*v + d + %d*i] = %s\n }\n }\n }\n}\n",
+                         type, type, 3 * p * 16, lanes, p, p, p * 16, what);
+                run((harness_case){.text = text, .seed = form + 1});
+            }
+}
+
 static void in_place_updates_agree(void) {
     run((harness_case){.text = "kernel \"scan\" {\n arg a0 i32[50] read write\n"
                                " for i < 49 {\n a0[i + 1] += a0[i]\n }\n}\n"});
@@ -494,6 +553,8 @@ static void every_test(void) {
     RUN(softmax_shape_agrees);
     RUN(matmul_with_register_tiles_agrees);
     RUN(registers_read_across_agree);
+    RUN(dots_of_words_agree);
+    RUN(copies_of_words_agree);
     RUN(in_place_updates_agree);
     RUN(tile_lives_begin_anew);
     RUN(roots_share_the_items);
