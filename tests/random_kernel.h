@@ -404,7 +404,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(21)) {
+    switch (below(22)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -467,6 +467,10 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     case 19: /* mostly refused: a packed tile of bytes is wanted */
         some_tile(k, c, a);
         sprintf(line, "offset %s t%d %s", c, (int)below(4), a);
+        break;
+    case 20:
+        some_loop(k, a);
+        sprintf(line, "ahead %s", a);
         break;
     default:
         some_loop(k, c);

@@ -239,6 +239,47 @@ static void check_default(const char *text, const char *has, const char *has_not
     kern_close(k);
 }
 
+static void ahead_computes_what_no_trip_changes_once(void) {
+    static const char *const shares = "kernel \"shares\" {\n"
+                                      "  arg a0 f32[35] read\n"
+                                      "  arg a1 f32[35] write\n"
+                                      "  local t0 f32[1]\n"
+                                      "  for j < 7 {\n"
+                                      "    def t0 = f32(0)\n"
+                                      "    for i < 5 {\n"
+                                      "      t0[0] += a0[7*i + j]\n"
+                                      "    }\n"
+                                      "    for k < 5 {\n"
+                                      "      a1[7*k + j] = mul(reciprocal(t0[0]), a0[7*k + j])\n"
+                                      "    }\n"
+                                      "  }\n"
+                                      "}\n";
+    BECOMES(shares, "ahead k\ntile t0 j",
+            "kernel \"shares\" {\n"
+            "  arg a0 f32[35] read\n"
+            "  arg a1 f32[35] write\n"
+            "  local t0 f32[7]\n"
+            "  local t1 f32[7]\n"
+            "  def t0 = f32(0)\n"
+            "  def t1\n"
+            "  for i < 5 {\n"
+            "    for j < 7 {\n"
+            "      t0[j] += a0[7*i + j]\n"
+            "    }\n"
+            "  }\n"
+            "  for j_1 < 7 {\n"
+            "    t1[j_1] = reciprocal(t0[j_1])\n"
+            "  }\n"
+            "  for k < 5 {\n"
+            "    for j_2 < 7 {\n"
+            "      a1[j_2 + 7*k] = mul(t1[j_2], a0[j_2 + 7*k])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    REFUSES(shares, "", "ahead i", "nothing in the loop");
+    REFUSES(shares, "", "ahead j", "nothing in the loop");
+}
+
 /* A vector times a matrix goes along the matrix's rows, in slices where the sum goes down. */
 static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     static const char *const form = "kernel \"%s\" {\n"
@@ -295,6 +336,35 @@ static void narrow_products_go_by_words(void) {
     }
 }
 
+/* Several passes down far columns go row by row, what belongs to a column computed beforehand. */
+static void softmax_down_columns_walks_rows(void) {
+    static const char *const form = "kernel \"softmax\" {\n"
+                                    "  arg a0 f32[%d] write\n"
+                                    "  arg a1 f32[%d] read\n"
+                                    "  local t0 f32[1]\n"
+                                    "  local t1 f32[1]\n"
+                                    "  for j < %d {\n"
+                                    "    def t0 = f32(-inf)\n"
+                                    "    for i < 64 {\n"
+                                    "      t0[0] max= a1[%d*i + j]\n"
+                                    "    }\n"
+                                    "    def t1 = f32(0)\n"
+                                    "    for k < 64 {\n"
+                                    "      t1[0] += exp(sub(a1[%d*k + j], t0[0]))\n"
+                                    "    }\n"
+                                    "    for l < 64 {\n"
+                                    "      a0[%d*l + j] = div(exp(a1[%d*l + j]), sqrt(t1[0]))\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    char far[900], near[900];
+    snprintf(far, sizeof far, form, 64 * 2048, 64 * 2048, 2048, 2048, 2048, 2048, 2048);
+    snprintf(near, sizeof near, form, 64 * 100, 64 * 100, 100, 100, 100, 100, 100);
+    check_default(far, "ahead l", "carry");
+    check_default(far, "tile t0 z", "carry");
+    check_default(near, "tile t0 v", "ahead");
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     heap_open(&ctx.heap, NULL, &ctx);
@@ -315,6 +385,8 @@ int main(int argc, char **argv) {
     RUN(turn_is_refused_for_more_than_a_copy);
     RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
     RUN(narrow_products_go_by_words);
+    RUN(ahead_computes_what_no_trip_changes_once);
+    RUN(softmax_down_columns_walks_rows);
     guard_close(&ctx.heap, &g);
     CHECK_INT(ctx.heap.bytes, 0);
     return test_end();

@@ -418,6 +418,7 @@ bool kern_fold(kern *k, kstmt loop, str *why);
 bool kern_offset(kern *k, kmem tile, kmem packed, kstmt at, str *why);
 bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why);
 bool kern_park(kern *k, kmem tile, kstmt loop, str *why);
+bool kern_ahead(kern *k, kstmt loop, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
 bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, int as, kern_scope scope,
                 str *why);                          /* as: a dtype, -1: as it is */

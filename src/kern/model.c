@@ -395,35 +395,60 @@ static kstmt only_reduction(const model *m, kstmt loop) {
     return red;
 }
 
-/* A reduction down columns whose rows lie in different pages goes through them in slices of few
- * rows, all columns of a part at a time, so that memory streams; its results so far wait (carry).
- * Names the loop over blocks of the sum. */
-static bool slice_rows(model *m, kstmt loop, int id) {
-    kstmt red = only_reduction(m, loop);
-    if (!red || model_trips(m, red) <= 2 * SLICE) return false;
+/* Does a loop down columns, directly below the loop across them, go through rows that lie in
+ * different pages? */
+static bool rows_far(model *m, kstmt across, kstmt down) {
     kern_touch *t;
-    uint32_t n = kern_touches(m->k, red, &t);
-    bool far = false;
+    uint32_t n = kern_touches(m->k, down, &t);
+    if (model_at(m, down)->kind != KS_LOOP || model_trips(m, down) <= 2 * SLICE) return false;
     for (uint32_t i = 0; i < n; i++) {
-        int64_t across, down, size = (int64_t)qn_dtype_size(kern_m(m->k, t[i].mem)->dtype);
+        int64_t one, step, size = (int64_t)qn_dtype_size(kern_m(m->k, t[i].mem)->dtype);
         if (!t[i].load || !model_is_arg(m, &t[i])) continue;
-        if (!model_step(m, &t[i], model_at(m, loop)->l.var, &across) || across != 1) continue;
-        if (!model_step(m, &t[i], model_at(m, red)->l.var, &down)) continue;
-        far |= down * size * 16 >= m->limits->l1;
+        if (!model_step(m, &t[i], model_at(m, across)->l.var, &one) || one != 1) continue;
+        if (!model_step(m, &t[i], model_at(m, down)->l.var, &step)) continue;
+        if (step * size * 16 >= m->limits->l1) return true;
     }
-    return far && model_apply(m, "split %s %d -> s%d y%d", model_name(m, red), SLICE, id, id);
+    return false;
 }
 
-/* Columns in parts whose results fit in the first-level cache, slices inside; `c` names the loop
- * over vectors, and the loop over parts afterwards. */
-static void carry_slices(model *m, char c[40], int number, int id, int step) {
-    int64_t n = model_trips(m, model_find(m, c)), most = m->limits->l1 / 8 / step;
+/* A reduction down columns through far rows goes in slices of few rows, all columns of a part at a
+ * time, so that memory streams; its results so far wait (carry). Names the loop over blocks of the
+ * sum. */
+static bool slice_rows(model *m, kstmt loop, int id) {
+    kstmt red = only_reduction(m, loop);
+    return red && rows_far(m, loop, red) &&
+           model_apply(m, "split %s %d -> s%d y%d", model_name(m, red), SLICE, id, id);
+}
+
+/* Is there more than that one reduction, and far rows? Then one row at a time, all columns of a
+ * part; what belongs to a column is computed beforehand. */
+static bool whole_rows(model *m, kstmt loop) {
+    bool far = false;
+    for (kstmt s = model_at(m, loop)->first; s; s = model_at(m, s)->next)
+        far |= rows_far(m, loop, s);
+    if (!far || only_reduction(m, loop)) return false;
+    for (kstmt s = model_at(m, loop)->first; s; s = model_at(m, s)->next)
+        if (model_at(m, s)->kind == KS_LOOP) model_apply(m, "ahead %s", model_name(m, s));
+    return true;
+}
+
+/* Columns in parts whose results fit in the first-level cache; `c` names the loop over vectors, and
+ * the loop over parts afterwards. */
+static bool cut_parts(model *m, char c[40], int id, int64_t bytes) {
+    int64_t n = model_trips(m, model_find(m, c)), most = m->limits->l1 / 2 / bytes;
     int threads = m->limits->threads > 1 ? m->limits->threads : 1;
     int64_t part = (n + threads - 1) / threads;
     if (part > most) part = most;
     if (part < 1) part = 1;
-    if (!model_apply(m, "split %s %lld -> g%d z%d", c, (long long)part, id, id)) return;
+    part = (n + (n + part - 1) / part - 1) / ((n + part - 1) / part); /* equal ones */
+    if (!model_apply(m, "split %s %lld -> g%d z%d", c, (long long)part, id, id)) return false;
     snprintf(c, 40, "g%d", id);
+    return true;
+}
+
+/* With slices of rows inside. */
+static void carry_slices(model *m, char c[40], int number, int id, int step) {
+    if (!cut_parts(m, c, id, 4 * step)) return;
     if (!model_apply(m, "carry t%d s%d z%d", number, id, id)) return;
     model_apply(m, "split more_t %d -> u9%d v9%d", m->lanes, id, id);
     model_apply(m, "split wait_t %d -> u8%d v8%d", m->lanes, id, id);
@@ -440,7 +465,7 @@ static bool columns(model *m, model_chain *c, int i) {
     int step = chains * m->lanes, number = tile ? kern_tile_number(m->k, tile) : 0;
     int64_t exact;
     if (!tile) return false;
-    bool sliced = slice_rows(m, loop, id);
+    bool sliced = slice_rows(m, loop, id), in_rows = !sliced && whole_rows(m, loop);
     bool whole = sym_is_const(m->k->syms, model_at(m, loop)->l.extent, &exact) && exact % step == 0;
     if (!whole && !model_apply(m, "pad %s %d", c->name[c->n - 1], step)) return false;
     if (!model_apply(m, "split %s %d -> c%d w%d", c->name[c->n - 1], step, id, id)) return false;
@@ -449,6 +474,8 @@ static bool columns(model *m, model_chain *c, int i) {
     model_apply(m, "tile t%d u%d", number, id);
     snprintf(c->name[c->n - 1], sizeof c->name[0], "c%d", id);
     if (sliced) carry_slices(m, c->name[c->n - 1], number, id, step);
+    if (in_rows && cut_parts(m, c->name[c->n - 1], id, 8 * step))
+        model_apply(m, "tile t%d z%d", number, id);
     return true;
 }
 

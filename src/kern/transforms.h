@@ -41,6 +41,8 @@ X(carry, "mll", transform_carry,
   "carry t0 k i: k's blocks of a sum outside of i, t0's partial sums wait in a tile of memory")
 X(park, "ml", transform_park,
   "park t0 i: i reads t0, of which it only reads, from a copy in memory made in front of it")
+X(ahead, "l", transform_ahead,
+  "ahead i: what costs something and no trip of i changes is computed once, into a tile")
 X(turn, "ll", transform_turn,
   "turn i j: what the two loops copy goes through a tile, to be stored the other way round")
 X(stage, "mlLds", transform_stage,

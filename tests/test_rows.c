@@ -1,0 +1,129 @@
+/* test_rows.c - what memory bounds: functions of rows and of columns and copies, at shapes where
+ * their schedules change form, with infinities and NaN among the values, against the device ref;
+ * and the same bits with any number of threads. */
+#include "quern.h"
+#include "test.h"
+
+#include <math.h>
+
+typedef struct shape {
+    int64_t rows, columns;
+} shape;
+
+/* Around vectors and lines; columns far apart in memory, by whole pages too; few rows, few columns.
+ */
+static const shape shapes[] = {{0, 5},     {1, 1},     {1, 1300},  {1300, 1},  {3, 7},
+                               {37, 17},   {16, 64},   {37, 1003}, {33, 1024}, {100, 1025},
+                               {67, 2049}, {1027, 65}, {50, 4100}, {33, 1100}, {4100, 50}};
+
+typedef qn_tensor *(*function)(qn_tensor *x, int axis);
+
+static qn_tensor *softmax(qn_tensor *x, int axis) {
+    return qn_softmax(x, axis);
+}
+static qn_tensor *log_softmax(qn_tensor *x, int axis) {
+    return qn_log_softmax(x, axis);
+}
+static qn_tensor *variance(qn_tensor *x, int axis) {
+    return qn_variance(x, axis, 0, false);
+}
+static qn_tensor *normal(qn_tensor *x, int axis) {
+    qn_tensor *d = qn_sub(x, qn_mean(x, axis, true));
+    qn_tensor *v = qn_add(qn_variance(x, axis, 0, true), qn_scalar(qn_context(x), QN_F32, 1e-3));
+    return qn_div(d, qn_sqrt(v));
+}
+static qn_tensor *sum(qn_tensor *x, int axis) {
+    return qn_sum(qn_mul(x, x), axis, false);
+}
+static qn_tensor *turned(qn_tensor *x, int axis) {
+    return qn_contiguous(qn_permute(x, 2, axis ? (int[]){1, 0} : (int[]){0, 1}));
+}
+
+static const struct {
+    const char *name;
+    function f;
+} functions[] = {{"softmax", softmax},   {"log_softmax", log_softmax},
+                 {"variance", variance}, {"normal", normal},
+                 {"sum", sum},           {"turned", turned}};
+
+/* The value, or with `gradient` the gradient of the sum of its arc tangents. */
+static float *run(const char *device, int threads, function f, const shape *s, int axis,
+                  bool gradient, const float *values, int64_t *count) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = device, .threads = threads});
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){s->rows, s->columns}, values),
+              *y = f(x, axis);
+    if (gradient) {
+        qn_tensor *loss = qn_sum(qn_atan(y), QN_ALL, false), *g = NULL;
+        if (qn_grad(loss, NULL, 1, &x, &g)) FAIL("%s", qn_error(qn));
+        y = g;
+    }
+    *count = qn_numel(y);
+    float *out = malloc((size_t)(*count + 1) * sizeof *out);
+    if (qn_read(y, out, (size_t)*count * sizeof *out)) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+    return out;
+}
+
+static bool close_to(float a, float b) {
+    if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
+    return a == b || fabsf(a - b) <= 2e-5f + 2e-5f * fabsf(b);
+}
+
+static void check(int i, const shape *s, int axis, bool gradient, const float *values) {
+    int64_t n, count;
+    float *want = run("ref", 1, functions[i].f, s, axis, gradient, values, &n);
+    float *one = run("cpu", 1, functions[i].f, s, axis, gradient, values, &count);
+    float *three = run("cpu", 3, functions[i].f, s, axis, gradient, values, &count);
+    int bad = 0;
+    for (int64_t e = 0; e < n && bad < 3; e++) {
+        if (close_to(one[e], want[e])) continue;
+        FAIL("%s%s of %lldx%lld along %d [%lld]: %.9g, not %.9g", gradient ? "gradient of " : "",
+             functions[i].name, (long long)s->rows, (long long)s->columns, axis, (long long)e,
+             one[e], want[e]);
+        bad++;
+    }
+    CHECK(!memcmp(one, three, (size_t)n * sizeof *one));
+    free(want);
+    free(one);
+    free(three);
+}
+
+static float *numbers(const shape *s, bool odd) {
+    int64_t n = s->rows * s->columns;
+    uint64_t seed = (uint64_t)n;
+    float *x = malloc((size_t)(n + 1) * sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(4 * test_uniform(&seed) - 2);
+    for (int64_t i = 0; odd && i < n; i += 997) x[i] = i % 3 ? i % 2 ? -INFINITY : 1e30f : NAN;
+    return x;
+}
+
+static void check_all(bool odd, bool gradient) {
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j += odd || gradient ? 3 : 1)
+            for (int axis = 0; axis < 2; axis++) {
+                if (!shapes[j].rows && axis == 0) continue;
+                float *x = numbers(&shapes[j], odd);
+                check((int)i, &shapes[j], axis, gradient, x);
+                free(x);
+            }
+}
+
+static void values_of_rows_and_columns_agree_with_ref(void) {
+    check_all(false, false);
+}
+
+static void infinities_and_nan_stay_in_their_rows(void) {
+    check_all(true, false);
+}
+
+static void gradients_of_rows_and_columns_agree_with_ref(void) {
+    check_all(false, true);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(values_of_rows_and_columns_agree_with_ref);
+    RUN(infinities_and_nan_stay_in_their_rows);
+    RUN(gradients_of_rows_and_columns_agree_with_ref);
+    return test_end();
+}
