@@ -30,10 +30,10 @@ check devices status_is 0 "$quern" devices
 check devices_lists_the_oracle grep -q '^ref ' "$scratch/stdout"
 check no_command status_is 2 "$quern"
 check unknown_command status_is 2 "$quern" fly
-for command in train generate devices; do
+for command in train generate tune wisdom devices; do
     check "help_of_$command" status_is 0 "$quern" $command --help
 done
-check man_page_names_every_option sh -c "for c in train generate; do
+check man_page_names_every_option sh -c "for c in train generate tune wisdom; do
     $quern \$c --help | sed -n 's/^  --\\([a-z-]*\\).*/\\1/p' | grep -v help | while read -r o; do
         sed 's/\\\\\\\\-/-/g; s/\\\\-/-/g' docs/quern.1 | grep -q -- \"--\$o\" || { echo \"--\$o\"; exit 1; }
     done || exit 1
@@ -51,6 +51,56 @@ check generates_again status_is 0 "$quern" generate --model "$model" --prompt "l
 check same_seed_same_text cmp "$scratch/stdout" "$scratch/first"
 check greedy status_is 0 "$quern" generate --model="$model" --temperature=0 --length=5
 check few status_is 0 "$quern" generate --model "$model" --top 2 --length 5
+
+# Tuning: keeps what it finds, goes on where it ended, and its kernels may be dumps.
+wisdom=$scratch/wisdom
+tuned() { QN_CACHE=off QN_WISDOM=$wisdom "$quern" "$@"; }
+cat >"$scratch/kernels" <<'END'
+kernel "double" {
+  arg a0 f32[5000] write
+  arg a1 f32[5000] read
+  for i < 5000 {
+    a0[i] = add(a1[i], a1[i])
+  }
+}
+kernel "triple" {
+  arg a0 f32[300] write
+  arg a1 f32[300] read
+  for i < 300 {
+    a0[i] = mul(a1[i], f32(3))
+  }
+}
+END
+check lists_its_cases status_is 0 "$quern" tune --list
+check tunes_kernels status_is 0 tuned tune --kernels "$scratch/kernels" --seconds 1 --threads 1
+check says_what_it_tuned sh -c "grep -q ' double$' $scratch/stdout && grep -q ' triple$' $scratch/stdout"
+check draws_no_bar_but_on_terminals sh -c "! [ -s $scratch/stderr ]"
+check tunes_them_once status_is 0 tuned tune --kernels "$scratch/kernels" --seconds 1 --threads 1
+check has_nothing_more_to_do sh -c "[ \$(grep -c ' 0 tried' $scratch/stdout) -eq 2 ]"
+check shows_wisdom status_is 0 tuned wisdom --schedules
+check shows_every_kernel grep -q '^2 kernels' "$scratch/stdout"
+check exports_wisdom status_is 0 tuned wisdom --export "$scratch/carried"
+check exports_what_is_kept cmp "$scratch/carried" "$wisdom"
+mv "$wisdom" "$wisdom.old"
+check imports_wisdom status_is 0 tuned wisdom --import "$scratch/carried"
+check keeps_what_it_imports cmp "$scratch/carried" "$wisdom"
+head -c 300 "$scratch/carried" >"$scratch/cut"
+check imports_all_or_nothing status_is 1 tuned wisdom --import "$scratch/cut"
+check says_which_line grep -q 'line [0-9]' "$scratch/stderr"
+echo 'kernel "x" { oops' >"$scratch/bad"
+check bad_kernel status_is 1 tuned tune --kernels "$scratch/bad"
+check no_kernels status_is 1 tuned tune --kernels "$scratch/nowhere"
+check no_case status_is 1 tuned tune --case nothing_like_that
+interrupted_tuning() {
+    QN_CACHE=off QN_WISDOM=$wisdom "$quern" tune --case softmax_128 --threads 1 --seconds 100 \
+        >"$scratch/stdout" 2>"$scratch/stderr" &
+    pid=$!
+    sleep 3
+    kill -INT $pid
+    wait $pid
+}
+check stops_tuning_when_interrupted interrupted_tuning
+check keeps_what_it_found sh -c "QN_WISDOM=$wisdom $quern wisdom | grep -q '^3 kernels'"
 
 check json status_is 0 train --steps 5 --json
 check json_is_objects sh -c "[ \$(grep -c '^{.*}\$' $scratch/stdout) -eq 7 ] && [ \$(wc -l <$scratch/stdout) -eq 7 ]"

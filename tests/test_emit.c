@@ -408,6 +408,23 @@ static void copies_of_words_agree(void) {
             }
 }
 
+/* Where the last of several unrolled vectors is cut short, its register is as wide as others. */
+static void registers_of_short_copies_agree(void) {
+    static const char *const tail[] = {"min(-5, -16*u) + 21", "min(-1, -16*u) + 17"};
+    for (size_t i = 0; i < COUNT_OF(tail); i++) {
+        char text[700];
+        snprintf(text, sizeof text,
+                 "kernel \"tail\" {\n arg a0 i32[4] write\n arg a1 i32[160] read\n"
+                 " reg t0 i32[1]\n reg t1 i32[32]\n for r < 4 {\n  def t0 = i32(0)\n"
+                 "  def t1 = i32(0)\n  unroll u < 2 {\n   vec v < %s {\n"
+                 "    t1[16*u + v] += a1[37*r + 16*u + v]\n   }\n  }\n"
+                 "  unroll w < 2 {\n   vec x < 16 {\n    t0[0] += t1[16*w + x]\n   }\n  }\n"
+                 "  a0[r] = t0[0]\n }\n}\n",
+                 tail[i]);
+        run((harness_case){.text = text, .seed = i});
+    }
+}
+
 static void in_place_updates_agree(void) {
     run((harness_case){.text = "kernel \"scan\" {\n arg a0 i32[50] read write\n"
                                " for i < 49 {\n a0[i + 1] += a0[i]\n }\n}\n"});
@@ -555,6 +572,7 @@ static void every_test(void) {
     RUN(registers_read_across_agree);
     RUN(dots_of_words_agree);
     RUN(copies_of_words_agree);
+    RUN(registers_of_short_copies_agree);
     RUN(in_place_updates_agree);
     RUN(tile_lives_begin_anew);
     RUN(roots_share_the_items);

@@ -17,6 +17,9 @@ X(OPENCL_LIBRARY, "opencl_library", TEXT, "libOpenCL.so.1",
 X(CACHE, "cache", PATH, "on",
   "where compiled kernels are kept: on: in $XDG_CACHE_HOME/quern or ~/.cache/quern; off: nowhere; "
   "or a folder, as a path with a slash, that is only the user's (mode 0700)")
+X(TUNE, "tune", NUMBER, "0",
+  "seconds to spend on better schedules for the kernels this process compiles; what is found is "
+  "kept as wisdom")
 X(WISDOM, "wisdom", PATH, "on",
   "where schedules that tuning found are kept: on: in the folder of QN_CACHE; off: nowhere, none "
   "being used; or a file, as a path with a slash")

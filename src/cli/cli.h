@@ -64,13 +64,16 @@ void model_close(model *m);
 
 /* ---- commands ------------------------------------------------------------------------------ */
 
-qn_ctx *cli_open(const char *command, const char *device); /* reports on failure */
+qn_ctx *cli_open(const char *command, const char *device); /* reports on failure, as the next */
+qn_ctx *cli_open_threads(const char *command, const char *device, int threads);
 /* "quern COMMAND: text" on standard error; returns EXIT_FAILED. */
 int cli_failed(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 double cli_seconds(void); /* monotonic */
 
 int command_train(int argc, char **argv);
 int command_generate(int argc, char **argv);
+int command_tune(int argc, char **argv);
+int command_wisdom(int argc, char **argv);
 int command_devices(int argc, char **argv);
 
 #endif

@@ -11,6 +11,8 @@ static const struct {
 } commands[] = {
     {"train", "train a character-level GPT on a text and save it", command_train},
     {"generate", "continue a text by a trained model", command_generate},
+    {"tune", "look for faster schedules of kernels on this machine", command_tune},
+    {"wisdom", "show what tuning has found, or carry it elsewhere", command_wisdom},
     {"devices", "list the devices of this machine", command_devices},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -46,7 +48,12 @@ static void log_to_stderr(void *user, const char *line) {
 }
 
 qn_ctx *cli_open(const char *command, const char *device) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = device, .log = log_to_stderr});
+    return cli_open_threads(command, device, 0);
+}
+
+qn_ctx *cli_open_threads(const char *command, const char *device, int threads) {
+    qn_options options = {.device = device, .threads = threads, .log = log_to_stderr};
+    qn_ctx *qn = qn_open(&options);
     if (!qn)
         cli_failed(command,
                    device ? "cannot open the device \"%s\"; see: quern devices"

@@ -205,9 +205,8 @@ typedef struct job {
 
 static void run_items(void *arg, int thread, int64_t begin, int64_t end) {
     const job *j = arg;
-    if (begin < end)
-        j->p->run(j->p->pointer, j->vars, j->scratch + (size_t)thread * j->scratch_each, begin,
-                  end);
+    uint8_t *own = j->scratch ? j->scratch + (size_t)thread * j->scratch_each : NULL;
+    if (begin < end) j->p->run(j->p->pointer, j->vars, own, begin, end);
 }
 
 static qn_code cpu_launch(void *state, dev_program *program, int sets, const dev_set *set) {

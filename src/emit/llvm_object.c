@@ -43,6 +43,8 @@ static void find_types(llvm *s) {
 
 static void verify(llvm *s) {
 #ifdef QN_CHECK
+    if (s->unit->message) s->L->DisposeMessage(s->unit->message); /* of the kernel before */
+    s->unit->message = NULL;
     if (s->L->VerifyModule(s->module, LL_RETURN_STATUS, &s->unit->message))
         raise_error(s->ctx, QN_EINTERNAL, "kernel %s: %s", s->k->name, s->unit->message);
 #else

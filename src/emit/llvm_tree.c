@@ -136,6 +136,8 @@ static void write_loop(llvm *s, kstmt loop) {
     sym extent = llvm_reduced(s, t.l.extent);
     int64_t most = sym_hi(s->syms, extent);
     if (most < 1) return;
+    /* A copy made by unrolling may have fewer trips; its registers are as wide as the others. */
+    int64_t width = t.loop == KERN_VEC ? sym_hi(s->syms, t.l.extent) : 1;
     bool maybe = sym_ge0(s->syms, sym_sub(s->syms, extent, SYM_ONE)) != SYM_TRUE;
     bool copies = t.loop == KERN_UNROLL || t.loop == KERN_WORD;
     if (copies && sym_is_const(s->syms, extent, NULL)) {
@@ -146,10 +148,10 @@ static void write_loop(llvm *s, kstmt loop) {
     val n = llvm_sym(s, extent), zero = llvm_int(s, s->t_i64, 0);
     llvm_guard g;
     if (maybe) llvm_open_guard(s, llvm_compare(s, LL_SGT, n, zero), &g);
-    if (most == 1)
+    if (width > 1)
+        write_lanes(s, loop, width);
+    else if (most == 1)
         write_once(s, loop, 0);
-    else if (t.loop == KERN_VEC)
-        write_lanes(s, loop, most);
     else
         write_trips(s, loop, zero, n, (val){0});
     if (maybe) llvm_close_guard(s, &g);

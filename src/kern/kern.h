@@ -471,4 +471,33 @@ bool kern_is_dot(const kern *k, const kern_stmt *store, kexpr factor[2]);
 /* The default schedule for a lowered kernel, appended to `out` as transform lines. */
 void kern_default_schedule(const kern *k, const kern_limits *limits, str *out);
 
+/* ---- cost.c ---------------------------------------------------------------------------------- */
+
+/* What a kernel with its schedule, after the passes, is expected to take; cycles are good for
+ * comparing schedules of one kernel, and for little else. */
+typedef struct kern_price {
+    double cycles, work, moved; /* in all; of instructions; of moving data between caches */
+    double copies;              /* statements there are when all is unrolled */
+    double items;               /* trips of parallel loops; 0: there are none */
+} kern_price;
+kern_price kern_cost(kern *k, const kern_limits *limits); /* raises */
+
+/* ---- widen.c --------------------------------------------------------------------------------- */
+
+/* Make an unscheduled kernel compute in f64, and write f64 where it wrote a narrower float; false:
+ * it has no such twin, and must not be used any more. Raises. */
+bool kern_widen(kern *k);
+
+/* ---- search.c -------------------------------------------------------------------------------- */
+
+typedef bool (*kern_taker)(void *user, const char *lines); /* a schedule; false: no more of them */
+/* Give schedules to begin with, the default one first; then those one change away from a schedule.
+ * `k` is unscheduled; kern_search_moves schedules it, in part. They raise. */
+void kern_search_seeds(const kern *k, const kern_limits *limits, kern_taker take, void *user);
+void kern_search_moves(kern *k, const char *lines, const kern_limits *limits, kern_taker take,
+                       void *user);
+/* Apply the lines, leaving out those that are not legal; the others are appended to `legal`. false:
+ * what came out cannot be proved to be sound. */
+bool kern_repair(kern *k, const char *lines, str *legal);
+
 #endif

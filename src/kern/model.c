@@ -142,7 +142,7 @@ int model_contiguous(model *m, kstmt s, sym var) {
 }
 
 /* Widest element among the accesses of arguments: it decides how many lanes a vector has. */
-static int lanes_for(const model *m) {
+int model_lanes(const model *m) {
     size_t width = 4;
     for (kmem i = 1; i < m->k->mems; i++) {
         size_t w = qn_dtype_size((qn_dtype)kern_m(m->k, i)->dtype);
@@ -600,7 +600,7 @@ void kern_default_schedule(const kern *k, const kern_limits *limits, str *out) {
         kern_close(held);
         heap_unwind(&k->ctx->heap);
     }
-    m.lanes = lanes_for(&m);
+    m.lanes = model_lanes(&m);
     if (limits->members < 2) {
         model_threads(&m);
     } else {

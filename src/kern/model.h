@@ -39,6 +39,7 @@ static inline kstmt model_find(const model *m, const char *name) {
 
 /* ---- model.c --------------------------------------------------------------------------------- */
 
+int model_lanes(const model *m); /* of a vector of this kernel's widest elements */
 /* Try a line; where it is legal it is part of the schedule. */
 bool model_apply(model *m, const char *fmt, ...) QN_PRINTF(2, 3);
 model_chain model_chain_of(const model *m, kstmt loop);

@@ -6,7 +6,7 @@
  * (programs_want), so that the device can compile them side by side (programs_compile). An entry
  * that still waits holds its kernel; entries that wait are the last ones. */
 #include "run/run.h"
-#include "run/wisdom.h"
+#include "run/tune.h"
 
 typedef struct program_entry {
     char *text;
@@ -137,6 +137,11 @@ static void count_compile(qn_ctx *qn, double seconds) {
 static void compile(qn_ctx *qn, program_cache *c, arena *a) {
     int n = (int)(c->count - c->compiled);
     program_entry *e = c->at + c->compiled;
+    if (qn->knob[KNOB_TUNE].number) {
+        const char **text = arena_alloc(a, (size_t)n * sizeof *text);
+        for (int i = 0; i < n; i++) text[i] = e[i].text;
+        tune_first_seen(qn, n, text);
+    }
     kern **k = arena_alloc(a, (size_t)n * sizeof *k);
     dev_program **p = arena_alloc(a, (size_t)n * sizeof *p);
     for (int i = 0; i < n; i++) {

@@ -136,6 +136,7 @@ typedef struct run_state {
     kern_limits limits;
     buffers buffers;
     struct program_cache *programs;
+    double tuned;          /* seconds of knob tune that are spent */
     struct wisdom *wisdom; /* NULL: not asked yet; see wisdom.h */
     idset plan_set;
     run_plan **plan;

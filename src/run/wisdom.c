@@ -65,7 +65,9 @@ static bool better(const wisdom_record *a, const wisdom_record *b) {
     if (a->spent < b->spent || a->spent > b->spent) return a->spent > b->spent;
     if (a->tried != b->tried) return a->tried > b->tried;
     if (a->done != b->done) return a->done;
-    return strcmp(a->schedule, b->schedule) < 0;
+    int order = strcmp(a->schedule, b->schedule);
+    if (order || a->seens != b->seens) return order ? order < 0 : a->seens > b->seens;
+    return a->seens && memcmp(a->seen, b->seen, a->seens * sizeof *a->seen) < 0;
 }
 
 void wisdom_add(qn_ctx *qn, wisdom *w, const wisdom_record *r) {
@@ -76,6 +78,8 @@ void wisdom_add(qn_ctx *qn, wisdom *w, const wisdom_record *r) {
     kept.name = arena_printf(&w->text, "%s", r->name);
     kept.place = arena_printf(&w->text, "%s", r->place);
     kept.schedule = arena_printf(&w->text, "%s", r->schedule);
+    kept.seen = memcpy(arena_alloc(&w->text, (r->seens + 1) * sizeof *r->seen),
+                       r->seens ? r->seen : (const uint32_t[]){0}, r->seens * sizeof *r->seen);
     if (!id) {
         w->at = heap_grow(&qn->heap, w->at, &w->cap, w->count + 1, sizeof *w->at);
         idset_add(&w->set, hash, w->count + 1);
@@ -315,6 +319,29 @@ qn_code wisdom_save(qn_ctx *qn) {
 }
 
 /* ---- the public functions -------------------------------------------------------------------- */
+
+bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out) {
+    if (!qn || !out || i < 0) return false;
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        return false;
+    }
+    const wisdom *w = wisdom_of(qn);
+    guard_close(&qn->heap, &g);
+    if (!w || (uint32_t)i >= w->count) return false;
+    const wisdom_record *r = &w->at[i];
+    *out = (qn_wisdom){.kernel = r->name,
+                       .place = r->place,
+                       .schedule = r->schedule,
+                       .here = r->key.place == w->place,
+                       .tried = r->tried,
+                       .seconds = r->spent,
+                       .ratio = r->ratio,
+                       .done = r->done};
+    return true;
+}
 
 static qn_code export_to(qn_ctx *qn, const char *path, str *text) {
     place p = {.folder = -1};

@@ -22,6 +22,9 @@ typedef struct wisdom_record {
     double ratio;    /* measured time / that of the default schedule */
     bool regrouped;  /* sums are in another order than the default schedule's */
     bool done;       /* nothing is left to try */
+    uint32_t
+        seens; /* candidates that were measured, as far as somebody is to go on; by their trees */
+    const uint32_t *seen;
     const char *name, *place, *schedule; /* for people; for people; lines, "" for the default's */
 } wisdom_record;
 
@@ -35,6 +38,8 @@ typedef struct wisdom {
     bool read; /* the file was looked at */
     uint64_t knobs;
 } wisdom;
+
+enum { WISDOM_SEEN = 4096 }; /* most of them */
 
 /* ---- wisdom_text.c: all raise ---------------------------------------------------------------- */
 

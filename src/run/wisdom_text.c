@@ -1,4 +1,4 @@
-/* wisdom_text.c - wisdom as text: records one after the other, nine lines and a schedule each.
+/* wisdom_text.c - wisdom as text: records one after the other, a dozen lines and a schedule each.
  *
  * The text is for people to read and for files to carry, not to be edited: it has one spelling. A
  * record ends with a hash of its lines, the whole with the number of records and a hash of all
@@ -15,6 +15,8 @@
  *     ratio 0.8731 same, open         (or regrouped; or done)
  *     schedule 14
  *     ..14 lines..
+ *     seen 11                         (candidates)
+ *     ..two lines, 8 hex digits each, eight in a line..
  *     sum 16 hex digits
  *     end 1 16 hex digits */
 #include "run/wisdom.h"
@@ -24,7 +26,7 @@
 #include <stdlib.h>
 
 static const char heading[] = "quern wisdom 1\n";
-enum { MOST_LINES = 4096, LINE = 512 };
+enum { MOST_LINES = 4096, LINE = 512, SEEN_IN_LINE = 8 };
 
 static uint32_t lines_in(const char *s) {
     uint32_t n = 0;
@@ -45,6 +47,10 @@ static void print_record(const wisdom_record *r, str *out) {
     str_addf(out, "ratio %.4f %s, %s\n", r->ratio, r->regrouped ? "regrouped" : "same",
              r->done ? "done" : "open");
     str_addf(out, "schedule %u\n%s", lines_in(r->schedule), r->schedule);
+    str_addf(out, "seen %u", r->seens);
+    for (uint32_t i = 0; i < r->seens; i++)
+        str_addf(out, "%s%08x", i % SEEN_IN_LINE ? " " : "\n", r->seen[i]);
+    str_add(out, "\n");
     str_addf(out, "sum %016" PRIx64 "\n", hash_bytes(out->s + begin, out->len - begin, 11));
 }
 
@@ -163,11 +169,36 @@ static bool read_schedule(reader *t, arena *a, wisdom_record *r) {
     return !t->expected;
 }
 
+static bool read_seen(reader *t, arena *a, wisdom_record *r) {
+    if (!next_line(t)) return false;
+    uint64_t n = strtoull(behind(t, 5), NULL, 10);
+    if (!spelled(t, "\"seen\" and how many", "seen %" PRIu64, n)) return false;
+    if (n > WISDOM_SEEN) t->expected = "at most 4096 that were seen";
+    if (t->expected) return false;
+    uint32_t *seen = arena_zeroed(a, (n + 1) * sizeof *seen);
+    r->seens = (uint32_t)n;
+    r->seen = seen;
+    for (uint32_t i = 0; i < n; i += SEEN_IN_LINE) {
+        char again[SEEN_IN_LINE * 9 + 1];
+        int length = 0;
+        if (!next_line(t)) return false;
+        for (uint32_t j = i; j < n && j < i + SEEN_IN_LINE; j++) {
+            seen[j] = (uint32_t)strtoul(behind(t, (size_t)length), NULL, 16);
+            length += snprintf(again + length, sizeof again - (size_t)length, "%s%08x",
+                               j > i ? " " : "", seen[j]);
+        }
+        if (!spelled(t, "numbers of eight digits", "%s", again)) return false;
+    }
+    return true;
+}
+
 static bool read_record(reader *t, arena *a, wisdom_record *r) {
     const char *begin = t->at - strlen(t->line) - 1;
     t->at = begin; /* its first line was looked at to see whether there is one */
     t->number--;
-    if (!read_names(t, a, r) || !read_numbers(t, r) || !read_schedule(t, a, r)) return false;
+    if (!read_names(t, a, r) || !read_numbers(t, r) || !read_schedule(t, a, r) ||
+        !read_seen(t, a, r))
+        return false;
     uint64_t sum = hash_bytes(begin, (size_t)(t->at - begin), 11);
     return next_line(t) &&
            spelled(t, "another sum: a line of this record was changed", "sum %016" PRIx64, sum);
