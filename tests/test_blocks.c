@@ -336,6 +336,34 @@ static void narrow_products_go_by_words(void) {
     }
 }
 
+/* Copies into whole vectors are turned in registers. */
+static void transpositions_are_turned(void) {
+    static const char *const form = "kernel \"turned\" {\n"
+                                    "  arg a0 %s[%d] write\n"
+                                    "  arg a1 %s[%d] read\n"
+                                    "  for i < %d {\n"
+                                    "    for j < %d {\n"
+                                    "      a0[%d*i + j] = a1[i + %d*j]\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    static const struct {
+        const char *dtype;
+        int rows, columns;
+        const char *has, *has_not;
+    } row[] = {{"f32", 256, 128, "turn", "stage"},
+               {"i32", 257, 128, "turn", "stage"},
+               {"f64", 100, 1024, "turn", "stage"},
+               {"f32", 1100, 1102, "stage", "park"},
+               {"bf16", 1024, 1024, "stage", "turn"}};
+    for (size_t i = 0; i < COUNT_OF(row); i++) {
+        char text[900];
+        int r = row[i].rows, c = row[i].columns;
+        snprintf(text, sizeof text, form, row[i].dtype, r * c, row[i].dtype, r * c, r, c, c, r);
+        check_default(text, row[i].has, row[i].has_not);
+    }
+}
+
 /* Several passes down far columns go row by row, what belongs to a column computed beforehand. */
 static void softmax_down_columns_walks_rows(void) {
     static const char *const form = "kernel \"softmax\" {\n"
@@ -387,6 +415,7 @@ int main(int argc, char **argv) {
     RUN(narrow_products_go_by_words);
     RUN(ahead_computes_what_no_trip_changes_once);
     RUN(softmax_down_columns_walks_rows);
+    RUN(transpositions_are_turned);
     guard_close(&ctx.heap, &g);
     CHECK_INT(ctx.heap.bytes, 0);
     return test_end();

@@ -39,12 +39,31 @@ static qn_tensor *turned(qn_tensor *x, int axis) {
     return qn_contiguous(qn_permute(x, 2, axis ? (int[]){1, 0} : (int[]){0, 1}));
 }
 
+/* Turned, and another operand walked as it lies. */
+static qn_tensor *half_turned(qn_tensor *x, int axis) {
+    (void)axis;
+    qn_tensor *t = qn_permute(x, 2, (int[]){1, 0});
+    return qn_add(t, qn_reshape(qn_neg(x), 2, (int64_t[]){qn_dim(x, 1), qn_dim(x, 0)}));
+}
+static qn_tensor *turned_in(qn_tensor *x, qn_dtype d) {
+    x = qn_contiguous(qn_cast(qn_minimum(x, qn_scalar(qn_context(x), QN_F32, 100)), d));
+    return qn_cast(qn_contiguous(qn_permute(x, 2, (int[]){1, 0})), QN_F32);
+}
+static qn_tensor *turned_wide(qn_tensor *x, int axis) {
+    return turned_in(x, axis ? QN_F64 : QN_BF16);
+}
+
 static const struct {
     const char *name;
     function f;
-} functions[] = {{"softmax", softmax},   {"log_softmax", log_softmax},
-                 {"variance", variance}, {"normal", normal},
-                 {"sum", sum},           {"turned", turned}};
+} functions[] = {{"softmax", softmax},
+                 {"log_softmax", log_softmax},
+                 {"variance", variance},
+                 {"normal", normal},
+                 {"sum", sum},
+                 {"turned", turned},
+                 {"half_turned", half_turned},
+                 {"turned_wide", turned_wide}};
 
 /* The value, or with `gradient` the gradient of the sum of its arc tangents. */
 static float *run(const char *device, int threads, function f, const shape *s, int axis,

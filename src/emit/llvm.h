@@ -33,9 +33,10 @@ struct emit_unit {
     ll_module module;
     ll_builder b;
     ll_buffer buffer;
-    char *message;   /* LLVM's, to be freed */
-    ll_value zip[2]; /* constants: the lanes that llvm_zip takes of f32, first and second halves */
-    ll_value zeros;  /* a constant of zeros to load from where a load is switched off */
+    char *message; /* LLVM's, to be freed */
+    ll_value
+        zip[2]; /* constants: the lanes that llvm_zip takes of 32 bits, first and second halves */
+    ll_value zeros; /* a constant of zeros to load from where a load is switched off */
     int kernels;
 };
 

@@ -280,13 +280,16 @@ val llvm_zip(llvm *s, val x, val y, bool second) {
     if (n->v) return *n;
     n->vec = true;
     llvm_at(s, level);
-    if (s->owner->avx512 && lanes == 16 && s->L->GetElementType(s->L->TypeOf(x.v)) == s->t_float) {
+    ll_type element = s->L->GetElementType(s->L->TypeOf(x.v));
+    if (s->owner->avx512 && lanes == 16 && (element == s->t_float || element == s->t_i32)) {
         ll_value arg[3] = {x.v, NULL, y.v};
         /* one for each level: from outermost it would take a register of every loop inside */
         val *index = llvm_number(s, TAG_ZIP, 0, (uint64_t)level, second, 1, level);
         if (!index->v) index->v = zip_index(s, second);
         arg[1] = index->v;
-        val made = llvm_call(s, "llvm.x86.avx512.vpermi2var.ps.512", 0, NULL, 3, arg, level, true);
+        const char *name = element == s->t_float ? "llvm.x86.avx512.vpermi2var.ps.512"
+                                                 : "llvm.x86.avx512.vpermi2var.d.512";
+        val made = llvm_call(s, name, 0, NULL, 3, arg, level, true);
         *llvm_number(s, TAG_ZIP, id(x.v), id(y.v), second, 0, level) = made;
         return made;
     }

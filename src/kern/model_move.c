@@ -2,17 +2,20 @@
  *
  * The idea. In y[i,j] = x[j,i] one side walks memory in steps of a row, whichever loop is
  * innermost: a cache line is fetched for each element, and between two visits of a line lies a
- * whole column. So both loops are cut into blocks, and the operand that the innermost loop does not
- * walk along is staged: its block is loaded in whole vectors along its own direction, and their
- * elements are scattered over a tile that lies in the order of writing. Scattering is done where
- * lanes must part, because gathering them is slow beyond its instruction count on processors that
- * guard against sampling of gathered data.
+ * whole column. So both loops are cut into blocks.
  *
- * A block is a long run of what is read (RUN elements, for the processor to see a stream) by one
- * vector of what is written, so that whole lines are written; the tile is half of a usual L1. Of
- * the shapes between 16 and 512 a side this was the quickest at 2048^2 and 4096^2, by a factor of
- * 1.5 before squares. The limit is the time of moving each byte once. Where the lines of one pass
- * over a column stay in the nearest caches there is nothing to win. */
+ * Where whole vectors are written and nothing else is read, squares of a vector a side are loaded
+ * along the one, turned in registers and stored along the other: as many lines are read side by
+ * side as elements fill one, and each is written once, past the caches where the result is large.
+ *
+ * Else the operand that the innermost loop does not walk along is staged: its block is loaded in
+ * whole vectors along its own direction, and their elements are turned or scattered into a tile
+ * that lies in the order of writing. Scattering is done where lanes must part, because gathering
+ * them is slow beyond its instruction count on processors that guard against sampling of gathered
+ * data. A block is a long run of what is read (RUN elements, for the processor to see a stream) by
+ * one vector of what is written; the tile is half of a usual L1. The limit is the time of moving
+ * each byte once. Where the lines of one pass over a column stay in the nearest caches a tile wins
+ * nothing. */
 #include <stdio.h>
 
 #include "kern/model.h"
@@ -65,9 +68,63 @@ static bool find_crossing(model *m, const model_chain *c, crossing *x) {
     return x->operand != 0;
 }
 
+/* Can vectors of it be turned in registers? LLVM takes its time over other shuffles. */
+static bool turns(const model *m, kmem operand) {
+    return m->lanes <= 8 || qn_dtype_size((qn_dtype)kern_m(m->k, operand)->dtype) == 4;
+}
+
+/* The nest y { v { .. } } loads along v and stores along y: vectors turned in registers, where all
+ * of v's trips are sure to be. */
+static void turn_nest(model *m, const char *v) {
+    char y[40], row[40], column[40];
+    kstmt inner = model_find(m, v);
+    if (!inner) return;
+    snprintf(y, sizeof y, "%s", model_name(m, model_at(m, inner)->parent));
+    bool whole = sym_is_const(m->k->syms, model_at(m, inner)->l.extent, NULL);
+    if (whole && model_apply(m, "turn %s %s", y, v)) {
+        kstmt back = model_at(m, model_find(m, y))->next;
+        snprintf(column, sizeof column, "%s", model_name(m, back));
+        snprintf(row, sizeof row, "%s", model_name(m, model_at(m, back)->first));
+        model_apply(m, "vec %s", row);
+        model_apply(m, "unroll %s", column);
+        model_apply(m, "unroll %s", y);
+    }
+    model_apply(m, "vec %s", v);
+}
+
+/* Does the innermost loop's body load nothing but that operand? */
+static bool loads_only(const model *m, kstmt body, kmem operand) {
+    kern_touch *t;
+    uint32_t n = kern_touches(m->k, body, &t);
+    for (uint32_t i = 0; i < n; i++)
+        if (t[i].load && t[i].mem != operand) return false;
+    return model_at(m, body)->first == model_at(m, body)->last;
+}
+
+/* A copy into whole lines, whatever is done to its elements on the way, needs no tile in memory:
+ * squares of a vector a side are turned in registers, a run of them at a time. */
+static void copy_turned(model *m, model_chain *c, const char *along, const char *across) {
+    int id = m->next++;
+    if (!model_apply(m, "split %s %d -> a%d v%d", across, m->lanes, id, id)) return;
+    snprintf(c->name[c->n - 2], sizeof c->name[0], "a%d", id);
+    if (!model_apply(m, "split %s %d -> y%d e%d", along, m->lanes, id, id)) return;
+    snprintf(c->name[c->n - 1], sizeof c->name[0], "y%d", id);
+    c->body = model_find(m, c->name[c->n - 1]);
+    if (!model_apply(m, "swap v%d y%d", id, id) || !model_apply(m, "swap v%d e%d", id, id) ||
+        !model_apply(m, "swap a%d y%d", id, id))
+        return;
+    model_chain_drop(c, c->n - 2);
+    model_apply(m, "peel a%d", id);
+    for (int rest = 0; rest < 2; rest++) {
+        char v[40];
+        snprintf(v, sizeof v, "v%d%s", id, rest ? "_1" : "");
+        turn_nest(m, v);
+    }
+}
+
 /* One nest over a block: its loops have the number `id` and a suffix. */
 static void block(model *m, kmem operand, int id, const char *loop, const char *part) {
-    char at[40];
+    char at[40], v[40];
     snprintf(at, sizeof at, "%s%s", loop, part);
     if (!model_find(m, at)) return;
     int in = m->next++;
@@ -75,9 +132,14 @@ static void block(model *m, kmem operand, int id, const char *loop, const char *
                     part)) {
         kstmt def = model_at(m, model_find(m, at))->first;
         model_chain copy = model_chain_of(m, model_at(m, def)->next);
-        model_apply(m, "split %s %d -> u%d v%d", copy.name[0], m->lanes, in, in);
+        bool turn = turns(m, operand);
+        model_apply(m, "split %s %d -> %c%d v%d", copy.name[0], m->lanes, turn ? 'b' : 'u', in, in);
         model_apply(m, "swap v%d %s", in, copy.name[1]);
-        model_apply(m, "swap u%d %s", in, copy.name[1]);
+        snprintf(v, sizeof v, "v%d", in);
+        if (turn)
+            turn_nest(m, v);
+        else
+            model_apply(m, "swap u%d %s", in, copy.name[1]);
     }
     in = m->next++;
     model_apply(m, "split xi%d%s 4 -> xj%d u%d", id, part, in, in);
@@ -91,6 +153,10 @@ static void cut(model *m, model_chain *c, kmem operand, const char *along, const
     int64_t n = model_trips(m, model_find(m, across));
     int id = m->next++, run = n < RUN ? (int)n : RUN;
     bool whole = model_trips(m, model_find(m, along)) % m->lanes == 0;
+    if (whole && turns(m, operand) && loads_only(m, c->body, operand)) {
+        copy_turned(m, c, along, across);
+        return;
+    }
     const char *order[2] = {whole ? along : across, whole ? across : along};
     int width[2] = {whole ? m->lanes : run, whole ? run : m->lanes};
     if (whole && !model_apply(m, "swap %s %s", across, along)) return;
@@ -119,7 +185,9 @@ bool model_crossed(model *m, model_chain *c) {
     memcpy(across, c->name[x.across], sizeof across);
     int64_t lines = model_trips(m, model_find(m, along));
     if (lines < LEAST || model_trips(m, model_find(m, across)) < LEAST) return false;
-    if (lines * LINE <= 2 * m->limits->l1 && x.step * LINE / m->lanes % CLASH) return false;
+    bool turned = lines % m->lanes == 0 && turns(m, x.operand) && loads_only(m, c->body, x.operand);
+    if (!turned && lines * LINE <= 2 * m->limits->l1 && x.step * LINE / m->lanes % CLASH)
+        return false;
     model_chain_inward(m, c, x.across);
     for (int i = 0; i < c->n; i++)
         if (!strcmp(c->name[i], along)) model_chain_inward(m, c, i);
