@@ -302,7 +302,7 @@ static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     check_default(along, "multi_step t0", "carry");
 }
 
-/* Narrow operands go by words where the device multiplies them, bytes of one sign with an offset. */
+/* Narrow operands go by words where the device multiplies them, equal bytes with an offset. */
 static void narrow_products_go_by_words(void) {
     static const char *const form = "kernel \"%s\" {\n"
                                     "  arg a0 %s[65536] write\n"

@@ -350,7 +350,7 @@ static void registers_read_across_agree(void) {
 }
 
 /* Sums of products of the parts of words, in registers and in memory, by lanes that have a dot
- * instruction and others; one factor a word for all lanes, the other packed or walked as it lies. */
+ * instruction and others; one factor a word for all lanes, the other packed or as it lies. */
 static void dots_of_words_agree(void) {
     static const struct {
         const char *left, *right, *sum;
