@@ -462,7 +462,10 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         sprintf(line, "park %s %s", c, b);
         break;
     case 18:
-        sprintf(line, "word %s", b);
+        if (chance(70))
+            sprintf(line, "word %s", b);
+        else
+            sprintf(line, "prefetch a%d", (int)below(s->args));
         break;
     case 19: /* mostly refused: a packed tile of bytes is wanted */
         some_tile(k, c, a);

@@ -13,7 +13,7 @@
  * because only there the address is known to be good. */
 #include "emit/llvm.h"
 
-enum { ZERO_BYTES = 8 * KERN_LANES };
+enum { ZERO_BYTES = 8 * KERN_LANES, AHEAD = 4096 };
 
 /* ---- places --------------------------------------------------------------------------------- */
 
@@ -170,6 +170,14 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
     return reverse ? llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1).v : raw.v;
 }
 
+/* Ask for the line that is AHEAD bytes on; past the end of the argument that does nothing. */
+static void prefetch(llvm *s, const place *p, int level) {
+    val to = llvm_gep(s, p->pointer, 1, llvm_int(s, s->t_i64, AHEAD));
+    ll_value arg[4] = {to.v, llvm_int(s, s->t_i32, 0).v, llvm_int(s, s->t_i32, 3).v,
+                       llvm_int(s, s->t_i32, 1).v};
+    llvm_call(s, "llvm.prefetch", 1, &s->t_ptr, 4, arg, level, false);
+}
+
 static ll_value load_scalar(llvm *s, const place *p, ll_type element, int level) {
     llvm_at(s, level);
     ll_value raw = s->L->BuildLoad2(s->b, element, p->pointer.v, "");
@@ -263,6 +271,8 @@ static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn, bool wor
         ll_type t = words ? s->t_i32 : llvm_memory_type(s, e->dtype);
         raw.v = lanes ? load_lanes(s, &p, t, mask, level) : load_scalar(s, &p, t, level);
         raw.vec = lanes;
+        if (lanes && in_step(&p) && (kern_m(s->k, p.mem)->access & KERN_PREFETCH))
+            prefetch(s, &p, level);
         *llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level) = raw;
     }
     val x = words ? raw : llvm_from_memory(s, e->dtype, raw);

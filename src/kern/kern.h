@@ -84,8 +84,14 @@ typedef uint32_t kmem;
 typedef uint32_t kstmt;
 
 typedef enum kern_scope { KERN_ARG, KERN_LOCAL, KERN_REG } kern_scope;
-/* BYPASS: what is written need not stay in the caches. */
-typedef enum kern_access { KERN_READ = 1, KERN_WRITE = 2, KERN_BYPASS = 4 } kern_access;
+/* BYPASS: what is written need not stay in the caches. PREFETCH: what is read streams from memory,
+ * and vectors are asked for some way ahead. */
+typedef enum kern_access {
+    KERN_READ = 1,
+    KERN_WRITE = 2,
+    KERN_BYPASS = 4,
+    KERN_PREFETCH = 8
+} kern_access;
 
 typedef struct kern_memory {
     uint8_t scope;  /* kern_scope */
@@ -467,6 +473,27 @@ extern const kern_dot kern_dots[KERN_DOTS];
 int kern_dot_of(int left, int right, int sum);
 /* Is the statement t[i] += a*b, in the form of its monoid or of an fma? The factors. */
 bool kern_is_dot(const kern *k, const kern_stmt *store, kexpr factor[2]);
+
+/* ---- prepack.c ------------------------------------------------------------------------------ */
+
+/* How an operand of a product is kept in panels of columns. */
+typedef struct kern_pack {
+    int arg, dtype;
+    int64_t source, size;                     /* elements of the operand, of its panels */
+    int64_t columns, rows, column, row, base; /* a[j, r] = arg[column*j + row*r + base] */
+    int64_t panels, words, width, parts;      /* the panels' dimensions */
+    kstmt update;                             /* in the product's tree: the sum's statement, */
+    kexpr load;                               /* the operand's load, and its variables */
+    sym j, r;
+} kern_pack;
+/* Is the lowered kernel a product whose columns' operand is that argument, and worth packing
+ * beforehand? */
+bool kern_pack_of(kern *k, int arg, const kern_limits *limits, kern_pack *out);
+/* The kernel that packs: argument 0 from argument 1. Raises. */
+kern *kern_packer(qn_ctx *qn, const kern_pack *p);
+/* The product reads the panels, a further argument behind its others; the operand itself it reads
+ * no more. */
+void kern_read_packed(kern *k, const kern_pack *p);
 
 /* The default schedule for a lowered kernel, appended to `out` as transform lines. */
 void kern_default_schedule(const kern *k, const kern_limits *limits, str *out);

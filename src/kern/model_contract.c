@@ -162,6 +162,7 @@ typedef struct plan {
     int64_t rows, columns, depth, batch, size; /* size: bytes of an element of the sum */
     int word;                                  /* its parts; depth counts words. 1: none */
     bool odd;                                  /* the last word is not whole */
+    int64_t panel;                             /* columns of a panel packed beforehand; 0: not */
     bool same_sign;                            /* of the bytes of both operands */
     int mr, nv;
     int64_t block;            /* depth of a block of the sum */
@@ -240,6 +241,7 @@ static void choose_tile(plan *p) {
         for (int r = 1; r <= 30; r++) {
             if (r * v + v + 1 > m->limits->registers || (r > p->rows && r > 1)) continue;
             if (v > 1 && (int64_t)(v - 1) * m->lanes >= p->columns) continue;
+            if (p->panel && v * m->lanes != p->panel) continue;
             double fma = r * v / 2.0, load = (r + v) / 2.0, cycles = fma > load ? fma : load;
             if (cycles < 4) cycles = 4;
             int64_t step = (int64_t)v * m->limits->vector_bytes; /* of the panel of columns */
@@ -266,7 +268,7 @@ static void choose_columns(plan *p, const char *columns, bool divisible) {
     int64_t down = step_in(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
     bool poor = collides(apart(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
     int64_t least = step_in(p, p->b, columns) != 1 ? 1 : poor ? FEW_USES : SOME_USES;
-    p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least;
+    p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least && !p->panel;
     p->block = p->depth;
     if (!divisible) return;
     int64_t room = second_level(p->m), whole = room / (BLOCK_ROWS * p->size) / 16 * 16;
@@ -274,7 +276,8 @@ static void choose_columns(plan *p, const char *columns, bool divisible) {
     bool fits = p->rows * p->depth * p->size <= room && p->depth <= 3 * whole;
     if (p->depth > whole + whole / 2 && !fits)
         p->block = (tiles_of(p->depth, tiles_of(p->depth, whole)) + 15) / 16 * 16;
-    if (uses == 1 && !p->pack_columns && apart(p, p->b, down) >= FAR && p->depth > SLICE)
+    if (uses == 1 && !p->pack_columns && !p->panel && apart(p, p->b, down) >= FAR &&
+        p->depth > SLICE)
         p->block = SLICE;
     if (p->block > p->depth) p->block = p->depth;
 }
@@ -498,6 +501,22 @@ static int64_t count_of(const model *m, const char *name) {
     return n < 1 ? 1 : n > 1 << 24 ? 1 << 24 : n;
 }
 
+/* Columns packed beforehand (prepack.c) are indexed by the panel's number: column / width. */
+static int64_t panel_width(const plan *p, const char *columns) {
+    sym_store *s = p->m->k->syms;
+    sym var = model_at(p->m, model_find(p->m, columns))->l.var;
+    sym_linear t = sym_terms(s, p->b->touch.index);
+    for (int i = 0; p->b->plain && i < t.n; i++) {
+        const sym *x;
+        int64_t width;
+        if (sym_kind_of(s, t.term[i]) != SYM_DIV || sym_operands(s, t.term[i], &x) != 2) continue;
+        if (x[0] == var && sym_is_const(s, x[1], &width) && width % p->m->lanes == 0 &&
+            width <= 6 * p->m->lanes)
+            return width;
+    }
+    return 0;
+}
+
 /* By words, where a dot instruction does products of these operands. */
 static void choose_words(plan *p) {
     model *m = p->m;
@@ -555,12 +574,15 @@ bool model_contract(model *m, kstmt loop) {
     p.batch = row ? count_of(m, x.c.name[0]) : 1;
     p.size = m->limits->vector_bytes / m->lanes;
     p.mr = p.nv = p.word = 1;
+    p.panel = panel_width(&p, columns);
     if (divisible) choose_words(&p);
     choose_row_packing(&p, rows);
     choose_tile(&p);
     choose_columns(&p, columns, divisible);
     choose_parts(&p);
     if (!build_loops(&p, rows, columns)) return false;
+    if (p.panel && p.rows <= p.mr && p.columns * p.depth * p.size > second_level(m))
+        model_apply(m, "prefetch a%d", kern_m(m->k, p.b->mem)->arg);
     if (model_find(m, "cq900")) {
         park(&p);
         pack_both(&p);

@@ -249,9 +249,10 @@ static void print_head(printer *p) {
         print_mem(p, m);
         str_addf(p->out, " %s[", qn_dtype_name(mem->dtype));
         print_sym(p, mem->size);
-        str_addf(p->out, "]%s%s%s\n", mem->access & KERN_READ ? " read" : "",
+        str_addf(p->out, "]%s%s%s%s\n", mem->access & KERN_READ ? " read" : "",
                  mem->access & KERN_WRITE ? " write" : "",
-                 mem->access & KERN_BYPASS ? " bypass" : "");
+                 mem->access & KERN_BYPASS ? " bypass" : "",
+                 mem->access & KERN_PREFETCH ? " prefetch" : "");
     }
 }
 
@@ -647,6 +648,8 @@ static void parse_memory(parser *t, int scope) {
             access |= KERN_WRITE;
         else if (!strcmp(w.s, "bypass"))
             access |= KERN_BYPASS;
+        else if (!strcmp(w.s, "prefetch"))
+            access |= KERN_PREFETCH;
         else {
             t->p = at;
             t->line = line;

@@ -114,3 +114,11 @@ bool transform_bypass(kern *k, const transform_args *a, str *why) {
     m->access |= KERN_BYPASS;
     return true;
 }
+
+bool transform_prefetch(kern *k, const transform_args *a, str *why) {
+    kern_memory *m = kern_m(k, a->mem);
+    if (m->scope != KERN_ARG || !(m->access & KERN_READ))
+        return kern_refuse(why, "only an argument that is read is prefetched");
+    m->access |= KERN_PREFETCH;
+    return true;
+}

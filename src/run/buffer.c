@@ -81,7 +81,8 @@ uint32_t buffer_new(qn_ctx *qn, size_t size) {
         bs->free = bs->at[b].next_free;
     else
         b = ++bs->count;
-    bs->at[b] = (buffer){.memory = memory, .size = size, .held = held, .refs = 1};
+    bs->at[b] = (buffer){
+        .memory = memory, .size = size, .held = held, .refs = 1, .content = ++bs->contents};
     bs->live++;
     bs->bytes += held;
     if (bs->bytes > bs->peak) bs->peak = bs->bytes;

@@ -11,7 +11,8 @@ typedef struct builder {
     run_plan *p;
     const fusion *f;
     uint32_t *slot_of; /* by place in the order: 1 + slot */
-    launch *first;     /* by kernel: its first stage, with a set where it has two */
+    const bool *lasting;
+    launch *first; /* by kernel: its first stage, with a set where it has two */
     arena *scratch;
 } builder;
 
@@ -41,7 +42,7 @@ static void make_slots(builder *b, uint32_t roots, const node_id *root) {
     run_plan *p = b->p;
     uint32_t stored = 0;
     for (uint32_t i = 0; i < b->f->nodes; i++) stored += b->f->stored[i];
-    uint32_t most = stored + KERN_STATES * b->f->kernels;
+    uint32_t most = stored + (KERN_STATES + 1) * b->f->kernels;
     p->slot = arena_zeroed(&p->arena, (most + 1) * sizeof *p->slot);
     p->leaf_slot = arena_alloc(&p->arena, (b->f->nodes + 1) * sizeof *p->leaf_slot);
     p->output_slot = arena_alloc(&p->arena, (roots + 1) * sizeof *p->output_slot);
@@ -67,6 +68,32 @@ static void add_part_slots(builder *b, int n, const kern_part *part) {
                                            .first = UINT32_MAX};
 }
 
+/* A weight of a product is packed once: the number of its slot's packing, or -1. The product reads
+ * that, as one more argument. */
+static int64_t pack_apart(builder *b, const fuse_kernel *fk, lowered *low) {
+    run_plan *p = b->p;
+    kern_pack pack;
+    bool able = fk->heavy && b->lasting && b->qn->run->limits.members < 2 &&
+                b->qn->knob[KNOB_SCHEDULE].number;
+    for (uint32_t i = fk->outs; able && i < low->args; i++) {
+        uint32_t place = b->f->pos[low->arg[i]] - 1;
+        if (!b->lasting[place] || !kern_pack_of(low->k, (int)i, &b->qn->run->limits, &pack))
+            continue;
+        slot *leaf = &p->slot[slot_for(b, low->arg[i])];
+        packing *made = &p->packing[p->packings];
+        *made = (packing){.leaf = leaf->number, .size = (size_t)pack.size * leaf->width};
+        made->id = programs_want(b->qn, kern_packer(b->qn, &pack));
+        kern_read_packed(low->k, &pack);
+        p->slot[p->slots++] = (slot){.kind = SLOT_PACK,
+                                     .number = p->packings++,
+                                     .count = sym_const(b->g->syms, pack.size),
+                                     .width = leaf->width,
+                                     .first = UINT32_MAX};
+        return p->slots - 1;
+    }
+    return -1;
+}
+
 /* Lower one kernel of the fusion into a launch with one set; returns its program's number. If it is
  * run in two stages, by kern_stage_of_two, it is the one asked for; the last comes first. */
 static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch *out,
@@ -86,13 +113,15 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch
     int parts = kern_stage_of_two(low.k, stage, part);
     *staged = parts > 0;
     if (stage) add_part_slots(b, parts, part);
-    uint32_t args = low.args + (uint32_t)parts;
+    int64_t packed = parts ? -1 : pack_apart(b, fk, &low);
+    uint32_t args = low.args + (uint32_t)parts + (packed >= 0);
     arena *a = &b->p->arena;
     *out = (launch){.sets = 1};
     launch_set *s = out->set = arena_zeroed(a, sizeof *s);
     s->slot = arena_alloc(a, (args + 1) * sizeof *s->slot);
     for (uint32_t i = 0; i < low.args; i++) s->slot[i] = slot_for(b, low.arg[i]);
-    for (uint32_t i = low.args; i < args; i++) s->slot[i] = b->p->slots - args + i;
+    for (uint32_t i = low.args; i < args; i++)
+        s->slot[i] = packed >= 0 ? (uint32_t)packed : b->p->slots - args + i;
     s->var = arena_alloc(a, (size_t)(low.vars + 1) * sizeof *s->var);
     for (int i = 0; i < low.vars; i++) s->var[i] = low.var[i];
     s->length = b->p->slot[slot_for(b, fk->root)].count;
@@ -113,6 +142,8 @@ static void make_launches(builder *b, launch *all) {
         all[i].program = program_at(b->qn, id[i]);
         if (b->first[i].sets) b->first[i].program = program_at(b->qn, id[n + i]);
     }
+    for (uint32_t i = 0; i < b->p->packings; i++)
+        b->p->packing[i].program = program_at(b->qn, b->p->packing[i].id);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -195,7 +226,7 @@ static void make_ready(run_plan *p) {
 }
 
 run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
-                     const node_id *root, const plan_key *key) {
+                     const node_id *root, const plan_key *key, const bool *lasting) {
     arena scratch;
     arena_open(&scratch, &qn->heap);
     run_plan *volatile made = NULL;
@@ -214,11 +245,12 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     p->key = *key;
     p->key.word = arena_alloc(&p->arena, (size_t)key->words * sizeof *key->word + 4);
     memcpy(p->key.word, key->word, (size_t)key->words * sizeof *key->word);
-    builder b = {.qn = qn, .g = qn->graph, .p = p, .scratch = &scratch};
+    builder b = {.qn = qn, .g = qn->graph, .p = p, .lasting = lasting, .scratch = &scratch};
     b.f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, !qn->knob[KNOB_FUSE].number);
     b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, roots, root);
     launch *all = arena_zeroed(&scratch, (b.f->kernels + 1) * sizeof *all);
+    p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
     p->launch = arena_zeroed(&p->arena, (2 * b.f->kernels + 1) * sizeof *p->launch);
     make_launches(&b, all);
     make_batches(&b, all);
@@ -231,6 +263,7 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
 
 void plan_close(qn_ctx *qn, run_plan *p) {
     if (!p) return;
+    for (uint32_t i = 0; i < p->packings; i++) buffer_unref(qn, p->packing[i].buffer);
     arena_free(&p->arena);
     heap_free(&qn->heap, p, sizeof *p);
 }

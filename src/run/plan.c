@@ -65,7 +65,9 @@ static dev_slice slice_of(const qn_ctx *qn, const run_plan *p, uint32_t i, const
                           const uint32_t *out) {
     const slot *s = &p->slot[i];
     if (s->kind == SLOT_TEMP) return (dev_slice){qn->run->arena_memory, s->offset, s->size};
-    const buffer *b = buffer_at(qn, s->kind == SLOT_LEAF ? leaf[s->number] : out[s->number]);
+    const buffer *b = buffer_at(qn, s->kind == SLOT_LEAF   ? leaf[s->number]
+                                    : s->kind == SLOT_PACK ? p->packing[s->number].buffer
+                                                           : out[s->number]);
     return (dev_slice){b->memory, 0, s->size};
 }
 
@@ -100,6 +102,25 @@ static void check_leaves(qn_ctx *qn, const run_plan *p, const uint32_t *leaf) {
     }
 }
 
+/* Pack what is not packed yet, or was when the leaf held another value. */
+static void pack_leaves(qn_ctx *qn, run_plan *p, const uint32_t *leaf) {
+    run_state *r = qn->run;
+    for (uint32_t i = 0; i < p->packings; i++) {
+        packing *x = &p->packing[i];
+        const uint64_t content = buffer_at(qn, leaf[x->leaf])->content;
+        if (x->buffer && x->content == content) continue;
+        if (!x->buffer) x->buffer = buffer_new(qn, x->size);
+        x->content = 0;
+        const buffer *from = buffer_at(qn, leaf[x->leaf]), *to = buffer_at(qn, x->buffer);
+        const dev_slice slice[2] = {{to->memory, 0, x->size}, {from->memory, 0, from->size}};
+        const dev_set set = {slice, NULL};
+        qn_code code = r->dev->launch(r->dev_state, x->program, 1, &set);
+        if (code) raise_error(qn, code, "kernel %s failed", x->program->name);
+        x->content = content;
+        r->stats.kernels++;
+    }
+}
+
 static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *out) {
     run_state *r = qn->run;
     bool timed = debug_on(qn, 'x');
@@ -124,6 +145,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out) {
         p->bound = qn->graph->binding + 1;
     }
     check_leaves(qn, p, leaf);
+    pack_leaves(qn, p, leaf);
     need_arena(qn, (size_t)p->arena_size);
     r->stats.planned_peak_bytes = (uint64_t)p->arena_size;
     volatile uint32_t made = 0;

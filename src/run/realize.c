@@ -51,7 +51,7 @@ static run_plan *plan_for(qn_ctx *qn, arena *a, const request *r) {
     }
     s->plan = heap_grow(&qn->heap, s->plan, &s->plan_cap, s->plans + 1, sizeof *s->plan);
     double compile = s->stats.compile_seconds;
-    run_plan *p = plan_build(qn, r->nodes, r->order, r->roots, r->root, &key);
+    run_plan *p = plan_build(qn, r->nodes, r->order, r->roots, r->root, &key, NULL);
     s->plan[s->plans++] = p;
     idset_add(&s->plan_set, key.hash, s->plans);
     s->stats.plans++;

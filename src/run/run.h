@@ -19,6 +19,7 @@
  * a free list, so a training loop asks the device for nothing after its first step. Each node
  * that carries a buffer owns one reference. */
 typedef struct buffer {
+    uint64_t content; /* a number of its own for each value ever held */
     void *memory;
     size_t size, held; /* bytes of the value; bytes of its size class */
     uint32_t refs, next_free;
@@ -36,6 +37,7 @@ typedef struct buffers {
     free_block *block;
     uint32_t blocks, block_cap, unused_block;
     uint32_t of_class[SIZE_CLASSES];
+    uint64_t contents;          /* given so far */
     uint64_t bytes, peak, idle; /* held by live buffers; its highest; held by free blocks */
 } buffers;
 
@@ -58,11 +60,11 @@ void programs_close(qn_ctx *qn);
 
 /* ---- build.c, plan.c: plans ----------------------------------------------------------------- */
 
-typedef enum slot_kind { SLOT_LEAF, SLOT_OUTPUT, SLOT_TEMP } slot_kind;
+typedef enum slot_kind { SLOT_LEAF, SLOT_OUTPUT, SLOT_TEMP, SLOT_PACK } slot_kind;
 
 typedef struct slot {
     uint8_t kind;
-    uint32_t number;      /* LEAF: among the leaves; OUTPUT: among the outputs */
+    uint32_t number;      /* LEAF: among the leaves; OUTPUT: the outputs; PACK: the packings */
     sym count;            /* elements, a sym of graph->syms */
     uint32_t width;       /* bytes an element */
     size_t size;          /* bytes at the plan's current bindings */
@@ -87,10 +89,20 @@ typedef struct launch {
     uint64_t runs;
 } launch;
 
+/* A leaf in another order, kept from run to run, made again when the leaf holds another value. */
+typedef struct packing {
+    uint32_t leaf, id; /* id: its program's number */
+    dev_program *program;
+    size_t size;
+    uint32_t buffer;  /* 0: none yet */
+    uint64_t content; /* of the leaf's buffer when it was packed */
+} packing;
+
 typedef struct run_plan {
     arena arena;
     plan_key key;
-    uint32_t leaves, outputs, slots, launches;
+    uint32_t leaves, outputs, slots, launches, packings;
+    packing *packing;
     slot *slot;
     uint32_t *leaf_slot, *output_slot;
     launch *launch;
@@ -100,9 +112,10 @@ typedef struct run_plan {
     void *memory;   /* the arena the slices were filled for */
 } run_plan;
 
-/* A plan for these roots (realized ones are not allowed). Raises. */
+/* A plan for these roots (realized ones are not allowed). `lasting`, by place in the order: memory
+ * that will hold the same value in most runs; NULL: none will. Raises. */
 run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
-                     const node_id *root, const plan_key *key);
+                     const node_id *root, const plan_key *key, const bool *lasting);
 void plan_close(qn_ctx *qn, run_plan *p);
 /* Run on these leaf buffers; out[i] receives a new buffer each (one reference). Raises. */
 void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out);

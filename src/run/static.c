@@ -105,6 +105,21 @@ static void name_leaves(capture *c, int n_in, qn_tensor *const *inputs) {
     }
 }
 
+/* Parameters that no run of the plan assigns. */
+static bool *lasting_leaves(const capture *c) {
+    const qn_plan *p = c->p;
+    bool *lasting = arena_zeroed(&c->p->arena, c->nodes + 1);
+    uint32_t leaf = 0;
+    for (uint32_t i = 0; i < c->nodes; i++) {
+        if (!node_is_memory(node_at(p->qn->graph, c->order[i]))) continue;
+        lasting[i] = p->leaf_owner[leaf] != NULL;
+        for (uint32_t a = 0; a < p->assigned; a++)
+            if (p->assign_to[a] == p->leaf_owner[leaf]) lasting[i] = false;
+        leaf++;
+    }
+    return lasting;
+}
+
 static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_out,
                           qn_tensor *const *outputs) {
     qn_plan *p = c->p;
@@ -125,8 +140,9 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     take_roots(c, n_out, outputs);
     c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, true, &c->order);
     name_leaves(c, n_in, inputs);
+    bool *lasting = lasting_leaves(c);
     plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root);
-    p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key);
+    p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key, lasting);
     pending_clear(g, true);
 }
 

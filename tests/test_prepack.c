@@ -1,0 +1,143 @@
+/* test_prepack.c - weights of static graphs are packed once: the result is that of the same graph
+ * with the weight as an input, another value of the weight is seen at once however it came, what a
+ * plan assigns itself is not packed beforehand, and the memory is accounted for and given back. */
+#include "quern.h"
+#include "test.h"
+
+#include <math.h>
+
+typedef struct shape {
+    int m, n, k;
+    bool turned; /* the weight is [n, k] */
+    qn_dtype dtype, sum;
+} shape;
+
+static qn_tensor *random_matrix(qn_ctx *qn, int rows, int columns, qn_dtype dtype, uint64_t seed) {
+    int64_t n = (int64_t)rows * columns, dims[2] = {rows, columns};
+    float *p = malloc((size_t)n * sizeof *p);
+    for (int64_t i = 0; i < n; i++) p[i] = (float)((int)test_below(&seed, 255) - 127);
+    qn_tensor *t = qn_from(qn, QN_F32, 2, dims, p);
+    if (dtype != QN_F32) t = qn_cast(t, dtype); /* one handle owns the value */
+    qn_realize(&t, 1);
+    free(p);
+    return t;
+}
+
+static qn_tensor *weight_of(qn_ctx *qn, const shape *s, uint64_t seed) {
+    return random_matrix(qn, s->turned ? s->n : s->k, s->turned ? s->k : s->n, s->dtype, seed);
+}
+
+static qn_tensor *product(const shape *s, qn_tensor *x, qn_tensor *w) {
+    if (s->dtype != s->sum) w = qn_cast(w, s->sum), x = qn_cast(x, s->sum);
+    return qn_neg(qn_matmul(x, s->turned ? qn_transpose(w, 0, 1) : w));
+}
+
+/* One run; the launches it took. */
+static int run(qn_ctx *qn, qn_plan *p, qn_tensor *const *in, const shape *s, void *out) {
+    qn_stats a, b;
+    qn_tensor *y = NULL;
+    qn_get_stats(qn, &a);
+    if (qn_run(p, in, &y)) FAIL("run: %s", qn_error(qn));
+    qn_get_stats(qn, &b);
+    if (qn_read(y, out, (size_t)s->m * (size_t)s->n * 4)) FAIL("read: %s", qn_error(qn));
+    qn_release(y);
+    return (int)(b.kernels - a.kernels);
+}
+
+static void check_shape(const shape *s, int threads) {
+    qn_ctx *qn = qn_open(&(qn_options){.threads = threads});
+    size_t bytes = (size_t)s->m * (size_t)s->n * 4;
+    void *got = malloc(bytes), *want = malloc(bytes);
+    qn_tensor *in[2] = {random_matrix(qn, s->m, s->k, s->dtype, 1), weight_of(qn, s, 2)};
+    qn_tensor *y = product(s, in[0], in[1]);
+    qn_plan *packed = qn_compile(qn, 1, in, 1, &y), *plain = qn_compile(qn, 2, in, 1, &y);
+    for (int i = 0; i < 3; i++) {
+        int first = run(qn, packed, in, s, got), again = run(qn, packed, in, s, got);
+        CHECK_INT(run(qn, plain, in, s, want), 1);
+        CHECK_INT(again, 1);
+        CHECK_INT(first, 2);
+        /* whole numbers, small enough to be summed exactly in any order */
+        if (memcmp(got, want, bytes))
+            FAIL("%dx%dx%d%s of %s, value %d: differs from the plain product", s->m, s->n, s->k,
+                 s->turned ? " turned" : "", qn_dtype_name(s->dtype), i);
+        qn_tensor *other = weight_of(qn, s, (uint64_t)i + 7);
+        if (i == 0) {
+            CHECK_INT(qn_assign(in[1], other), QN_OK);
+        } else {
+            size_t size = (size_t)s->n * (size_t)s->k * qn_dtype_size(s->dtype);
+            void *data = malloc(size);
+            CHECK_INT(qn_read(other, data, size), QN_OK);
+            CHECK_INT(qn_write(in[1], data, size), QN_OK);
+            free(data);
+        }
+    }
+    qn_plan_free(packed);
+    qn_plan_free(plain);
+    qn_close(qn);
+    free(got);
+    free(want);
+}
+
+static void weights_are_packed_once_and_again_when_they_change(void) {
+    static const shape shapes[] = {
+        {64, 96, 128, false, QN_F32, QN_F32},  {20, 131, 67, false, QN_F32, QN_F32},
+        {20, 131, 67, true, QN_F32, QN_F32},   {8, 100, 300, true, QN_F32, QN_F32},
+        {3, 70, 33, true, QN_F32, QN_F32},     {130, 67, 700, true, QN_F32, QN_F32},
+        {33, 65, 129, false, QN_BF16, QN_F32}, {16, 64, 64, true, QN_I8, QN_I32},
+        {17, 67, 65, false, QN_I8, QN_I32},    {19, 64, 66, true, QN_I16, QN_I32},
+        {12, 99, 50, true, QN_U8, QN_I32},     {40, 64, 40, true, QN_F16, QN_F32},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_shape(&shapes[i], i % 2 ? 2 : 1);
+}
+
+/* A weight that each run assigns has a new value each time: it is packed by the product. */
+static void what_a_plan_assigns_is_not_packed_beforehand(void) {
+    static const shape s = {32, 64, 64, false, QN_F32, QN_F32};
+    qn_ctx *qn = qn_open(NULL);
+    float *first = malloc(32 * 64 * 4), *second = malloc(32 * 64 * 4);
+    qn_tensor *in[1] = {random_matrix(qn, 32, 64, QN_F32, 1)}, *w = weight_of(qn, &s, 2);
+    qn_tensor *y = product(&s, in[0], w);
+    CHECK_INT(qn_assign(w, qn_mul(w, qn_like(w, 2))), QN_OK);
+    qn_plan *p = qn_compile(qn, 1, in, 1, &y);
+    int one = run(qn, p, in, &s, first);
+    CHECK_INT(run(qn, p, in, &s, second), one);
+    int bad = 0;
+    for (int i = 0; i < 32 * 64; i++) bad += second[i] != 2 * first[i];
+    CHECK_INT(bad, 0);
+    qn_plan_free(p);
+    qn_close(qn);
+    free(first);
+    free(second);
+}
+
+static void packed_memory_is_counted_and_given_back(void) {
+    static const shape s = {32, 640, 512, true, QN_F32, QN_F32};
+    qn_ctx *qn = qn_open(NULL);
+    void *out = malloc(32 * 640 * 4);
+    qn_stats before, packed, after;
+    qn_tensor *in[1] = {random_matrix(qn, 32, 512, QN_F32, 1)}, *w = weight_of(qn, &s, 2);
+    qn_tensor *y = product(&s, in[0], w), *any = qn_neg(in[0]);
+    qn_realize(&any, 1); /* the context's room for temporaries is there from now on */
+    qn_release(any);
+    qn_get_stats(qn, &before);
+    qn_plan *p = qn_compile(qn, 1, in, 1, &y);
+    run(qn, p, in, &s, out);
+    qn_get_stats(qn, &packed);
+    CHECK(packed.bytes >= before.bytes + 640 * 512 * 4);
+    CHECK_INT(packed.buffers, before.buffers + 1);
+    qn_plan_free(p);
+    qn_get_stats(qn, &after);
+    CHECK_INT(after.bytes, before.bytes);
+    CHECK_INT(after.buffers, before.buffers);
+    qn_close(qn);
+    free(out);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(weights_are_packed_once_and_again_when_they_change);
+    RUN(what_a_plan_assigns_is_not_packed_beforehand);
+    RUN(packed_memory_is_counted_and_given_back);
+    return test_end();
+}
