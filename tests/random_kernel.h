@@ -404,7 +404,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(22)) {
+    switch (below(25)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -474,6 +474,17 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     case 20:
         some_loop(k, a);
         sprintf(line, "ahead %s", a);
+        break;
+    case 21:
+        sprintf(line, "fission %s", a);
+        break;
+    case 22:
+        some_tile(k, c, a);
+        sprintf(line, "lay %s %d", c, f);
+        break;
+    case 23:
+        some_loop(k, a);
+        sprintf(line, "clip %s", a);
         break;
     default:
         some_loop(k, c);

@@ -90,7 +90,9 @@ static void negative_sizes_and_ranks_are_errors(void) {
     CHECK(!qn_from(qn, QN_F32, 1, (int64_t[]){-1}, &one));
     CHECK(qn_error_code(qn) != QN_OK);
     qn_clear_error(qn);
-    CHECK(!qn_from(qn, QN_F32, 9, (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, &one));
+    int64_t ones[QN_MAX_RANK + 1];
+    for (int i = 0; i <= QN_MAX_RANK; i++) ones[i] = 1;
+    CHECK(!qn_from(qn, QN_F32, QN_MAX_RANK + 1, ones, &one));
     CHECK(qn_error_code(qn) != QN_OK);
     qn_clear_error(qn);
     CHECK(!qn_from(qn, QN_F32, -1, NULL, &one));

@@ -214,7 +214,7 @@ static void wrong_headers_are_refused_with_the_reason(void) {
         {ENTRY("F32", "[2.0]", "[0,8]"), "a size that is not a whole number"},
         {ENTRY("F32", "[99999999999999999999]", "[0,8]"), "a size that is not a whole number"},
         {ENTRY("F32", "[4294967296,4294967296]", "[0,8]"), "past 2^64"},
-        {ENTRY("F32", "[1,1,1,1,1,1,1,1,2]", "[0,8]"), "more axes"},
+        {ENTRY("F32", "[1,1,1,1,1,1,1,1,1,1,1,1,2]", "[0,8]"), "more axes"},
         {ENTRY("F32", "[2]", "[0]"), "no data_offsets"},
         {ENTRY("F32", "[2]", "[8,0]"), "not two rising"},
         {ENTRY("F32", "[2]", "[-8,0]"), "not two rising"},

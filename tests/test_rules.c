@@ -152,8 +152,15 @@ static qn_tensor *movement(term *t, int op, qn_tensor *x) {
     }
 }
 
+/* x where a condition holds, else 0. */
+static qn_tensor *masked(qn_tensor *condition, qn_tensor *x) {
+    return qn_where(condition, x, qn_like(x, 0));
+}
+
 static qn_tensor *reduction(term *t, int op, qn_tensor *x) {
     uint32_t mask = (uint32_t)test_below(&t->seed, 1 << qn_rank(x));
+    if (op == OP_SUM && test_below(&t->seed, 4) == 0 && qn_numel(x)) /* the same along an axis */
+        x = masked(qn_lt(qn_like(x, 1), build_reduce(OP_MAX, x, mask, true)), x);
     bool index = op == OP_ARGMAX || op == OP_ARGMIN;
     if (index && qn_numel(x) == 0) return NULL;
     return build_reduce(op, x, mask, test_below(&t->seed, 2));
@@ -165,6 +172,10 @@ static qn_tensor *elementwise(term *t, int op) {
     if (test_below(&t->seed, 4) == 0) in[1] = in[0];
     if (op == OP_WHERE && qn_dtype_of(in[0]) != QN_BOOL) in[0] = qn_lt(in[0], in[1]);
     if (op == OP_WHERE && test_below(&t->seed, 2)) in[0] = qn_not(in[0]);
+    if ((op == OP_ADD || op == OP_SUB) && test_below(&t->seed, 4) == 0) {
+        qn_tensor *condition = qn_lt(in[0], in[1]);
+        for (int i = 0; i < 2; i++) in[i] = masked(condition, in[i]);
+    }
     if (op == OP_CAST) return qn_cast(in[0], (qn_dtype)test_below(&t->seed, QN_DTYPE_COUNT));
     if (op == OP_BITCAST) {
         qn_dtype to = (qn_dtype)test_below(&t->seed, QN_DTYPE_COUNT);

@@ -104,13 +104,34 @@ qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tens
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
-/* Minus infinity where a key comes after its query; the last query sees every key. */
-static qn_tensor *mask_later(qn_tensor *scores, int64_t queries, int64_t keys) {
+/* Which keys a query sees, [queries, keys]: those not after it; the last query sees all. */
+static qn_tensor *not_later(qn_tensor *scores, int64_t queries, int64_t keys) {
     const int64_t shape[2] = {queries, keys};
     qn_tensor *q = func_iota(scores->ctx, QN_I64, 2, shape, 0);
     qn_tensor *k = func_iota(scores->ctx, QN_I64, 2, shape, 1);
-    qn_tensor *last = qn_add(q, func_size(q, keys)), *limit = qn_add(k, func_size(k, queries));
-    return qn_where(qn_le(limit, last), scores, qn_like(scores, -(double)INFINITY));
+    return qn_le(qn_add(k, func_size(k, queries)), qn_add(q, func_size(q, keys)));
+}
+
+/* x where it is seen, else `other`. */
+static qn_tensor *only(qn_tensor *seen, qn_tensor *x, double other) {
+    return qn_where(seen, x, qn_like(x, other));
+}
+
+/* sum over keys of e^(score - largest) * v, divided by the sum of the weights: once for each number
+ * of the result, not for each score. What is not seen takes no part: its terms are left out, where
+ * a weight of 0 would still multiply. */
+static qn_tensor *weigh(qn_tensor *scores, qn_tensor *v, bool causal) {
+    uint32_t mask;
+    if (!func_mask(scores, -1, &mask)) return NULL;
+    qn_tensor *seen = causal ? not_later(scores, qn_dim(scores, -2), qn_dim(scores, -1)) : NULL;
+    qn_tensor *shown = causal ? only(seen, scores, -(double)INFINITY) : scores;
+    qn_tensor *e = qn_exp(qn_sub(scores, qn_detach(build_reduce(OP_MAX, shown, mask, true))));
+    qn_tensor *weight = build_reduce(OP_SUM, causal ? only(seen, e, 0) : e, mask, true);
+    if (!causal) return qn_div(qn_matmul(e, v), weight);
+    qn_tensor *p = qn_mul(qn_unsqueeze(e, -2), qn_unsqueeze(qn_transpose(v, -1, -2), -3));
+    p = only(qn_unsqueeze(seen, -2), p, 0);
+    return p && func_mask(p, -1, &mask) ? qn_div(build_reduce(OP_SUM, p, mask, false), weight)
+                                        : NULL;
 }
 
 qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
@@ -123,8 +144,7 @@ qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
     qn_tensor *depth = func_size(wide, qn_dim(q, -1));
     qn_tensor *scores = qn_matmul(wide, qn_transpose(k, -1, -2));
     scores = qn_mul(scores, qn_rsqrt(depth));
-    if (causal && scores) scores = mask_later(scores, qn_dim(q, -2), qn_dim(k, -2));
-    return func_end(f, func_as(qn_matmul(qn_softmax(scores, -1), v), d));
+    return func_end(f, func_as(weigh(scores, func_widen(func_float(v)), causal), d));
 }
 
 qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key) {

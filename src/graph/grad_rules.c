@@ -22,12 +22,58 @@ static node_id number(const grad *c, node_id n, double v) {
     return make_number(c->g, (qn_dtype)c->g->node[n].dtype, shape_of(c, n), v);
 }
 
+/* Is n made of nothing but places and constants? */
+static bool is_of_places(const grad *c, node_id n, int depth) {
+    const graph_node *x = node_at(c->g, n);
+    if (x->op == OP_CONST || x->op == OP_IOTA) return true;
+    int class_ = op_rows[x->op].class_;
+    if ((x->flags & NODE_REALIZED) || !depth) return false;
+    if (class_ != CLASS_ELEM && class_ != CLASS_MOVE) return false;
+    for (int i = 0; i < x->sources; i++)
+        if (!is_of_places(c, x->src[i], depth - 1)) return false;
+    return true;
+}
+
+/* g is where(condition, *inner, 0), perhaps seen through a few views, and the condition is one on
+ * places: the gradient of what a mask hides. */
+static bool is_masked(const grad *c, node_id g, node_id *condition, node_id *inner) {
+    node_id view[4];
+    int views = 0;
+    const graph_node *x = node_at(c->g, g);
+    for (; x->op == OP_EXPAND || x->op == OP_RESHAPE || x->op == OP_PERMUTE; views++) {
+        if (views == 4 || (x->flags & NODE_REALIZED)) return false;
+        view[views] = (node_id)(x - c->g->node);
+        x = node_at(c->g, x->src[0]);
+    }
+    if (x->op != OP_WHERE || (x->flags & NODE_REALIZED)) return false;
+    const graph_node *zero = node_at(c->g, x->src[2]);
+    if (zero->op != OP_CONST || zero->bits || !is_of_places(c, x->src[0], 8)) return false;
+    *condition = x->src[0];
+    *inner = x->src[1];
+    while (views--) {
+        const graph_node v = *node_at(c->g, view[views]);
+        *condition = node_make(c->g, v.op, QN_BOOL, v.shape, 1, condition, v.attr, 0);
+        *inner = node_make(c->g, v.op, v.dtype, v.shape, 1, inner, v.attr, 0);
+    }
+    return true;
+}
+
+/* Where nothing flows back, nothing is multiplied: what a mask hides stays hidden, even infinities
+ * and NaN, and later stages see that those terms of a sum are not there. */
+static node_id times(const grad *c, int op, node_id a, node_id b) {
+    node_id condition, inner;
+    if (!is_masked(c, a, &condition, &inner)) return make2(c->g, op, a, b);
+    node_id value = make2(c->g, op, inner, b);
+    node_id zero = make_number(c->g, (qn_dtype)c->g->node[value].dtype, shape_of(c, value), 0);
+    return make3(c->g, OP_WHERE, condition, value, zero);
+}
+
 static node_id mul(const grad *c, node_id a, node_id b) {
-    return make2(c->g, OP_MUL, a, b);
+    return times(c, OP_MUL, a, b);
 }
 
 static node_id divide(const grad *c, node_id a, node_id b) {
-    return make2(c->g, OP_DIV, a, b);
+    return times(c, OP_DIV, a, b);
 }
 
 static node_id negative(const grad *c, node_id a) {
@@ -243,8 +289,8 @@ static void rule_expand(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, make_reshape(c->g, sum_over(c, g, mask), shape_of(c, x)));
 }
 
-/* PAD by (lo, hi, interior) undone is SLICE from lo by interior + 1. What it cut off (lo or hi below
- * 0) has the gradient 0. */
+/* PAD by (lo, hi, interior) undone is SLICE from lo by interior + 1. What it cut off (lo or hi
+ * below 0) has the gradient 0. */
 static void rule_pad(grad *c, node_id n, node_id g) {
     int rank, count;
     const int64_t *dims = node_dims(c->g, source(c, n, 0), &rank);

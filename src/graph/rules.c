@@ -212,6 +212,15 @@ node_id rule_choice_inverted(graph *g, const graph_node *n) {
     return make3(g, OP_WHERE, g->node[n->src[0]].src[0], n->src[2], n->src[1]);
 }
 
+/* Both zeros are +0, as their sum and difference are. */
+node_id rule_choice_shared(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_WHERE) || !rule_sees(g, n->src[1], OP_WHERE)) return 0;
+    const graph_node a = *node_at(g, n->src[0]), b = *node_at(g, n->src[1]);
+    if (a.src[0] != b.src[0] || a.src[2] != b.src[2]) return 0;
+    if (!is_constant(g, a.src[2]) || g->node[a.src[2]].bits) return 0;
+    return make3(g, OP_WHERE, a.src[0], make2(g, n->op, a.src[1], b.src[1]), a.src[2]);
+}
+
 /* No unsigned number is below 0. */
 node_id rule_unsigned_below_zero(graph *g, const graph_node *n) {
     if (!dtype_is_unsigned(g->node[n->src[0]].dtype)) return 0;

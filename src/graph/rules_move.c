@@ -403,3 +403,28 @@ node_id rule_sum_of_pad(graph *g, const graph_node *n) {
     if (!changed) return 0;
     return make_reduce(g, OP_SUM, make_pad(g, source_of(g, n->src[0]), less), mask);
 }
+
+/* where(c, x, 0) with c repeated along the summed axes: where(c, sum of x, 0). */
+node_id rule_sum_of_choice(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_WHERE)) return 0;
+    const graph_node x = *node_at(g, n->src[0]), zero = *node_at(g, x.src[2]);
+    if (zero.op != OP_CONST || zero.bits || !rule_sees(g, x.src[0], OP_EXPAND)) return 0;
+    node_id condition = source_of(g, x.src[0]);
+    const int64_t *from = dims_of(g, condition), *axes = attr_of(g, n);
+    int count;
+    graph_tuple_get(g, n->attr, &count);
+    uint32_t mask = 0;
+    for (int i = 0; i < count; i++) {
+        if (from[axes[i]] != SYM_ONE) return 0;
+        mask |= 1u << axes[i];
+    }
+    node_id sum = make_reduce(g, OP_SUM, x.src[1], mask);
+    int rank = 0, full;
+    int64_t dims[QN_MAX_RANK];
+    const int64_t *all = node_dims(g, condition, &full);
+    for (int i = 0; i < full; i++)
+        if (!(mask >> i & 1)) dims[rank++] = all[i];
+    condition = make_reshape(g, condition, graph_tuple(g, rank, dims));
+    condition = make_expand(g, condition, n->shape);
+    return make3(g, OP_WHERE, condition, sum, make_number(g, (qn_dtype)n->dtype, n->shape, 0));
+}

@@ -417,6 +417,7 @@ bool kern_merge(kern *k, kstmt outer, kstmt inner, const char *name, str *why);
 bool kern_swap(kern *k, kstmt outer, kstmt inner, str *why);
 bool kern_pad(kern *k, kstmt loop, int64_t multiple, str *why);
 bool kern_peel(kern *k, kstmt loop, str *why);
+bool kern_clip(kern *k, kstmt loop, str *why);
 bool kern_bind(kern *k, kstmt loop, kern_loop_kind kind, str *why);
 bool kern_tile_out(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_multi_step(kern *k, kmem tile, kstmt loop, str *why);
@@ -426,6 +427,8 @@ bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why);
 bool kern_park(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_ahead(kern *k, kstmt loop, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
+bool kern_fission(kern *k, kstmt loop, str *why);
+bool kern_lay(kern *k, kmem tile, int64_t rows, str *why);
 bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, int as, kern_scope scope,
                 str *why);                          /* as: a dtype, -1: as it is */
 int64_t kern_most_trips(const kern *k, kstmt loop); /* upper bound of the extent, INT64_MAX: none */

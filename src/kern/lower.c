@@ -246,6 +246,43 @@ static void open_axes(lower *l, const graph_node *x, const at *p, at *src, sym *
     }
 }
 
+/* An integer made of places only, as a sym; of a condition its truth. */
+static bool place_of(lower *l, kexpr e, sym *out) {
+    const kern_expr x = *kern_e(l->k, e);
+    sym_store *s = l->k->syms;
+    sym a, b;
+    if (x.kind == KE_INDEX) return *out = x.index, true;
+    if (x.kind == KE_CONST && !dtype_is_float(x.dtype))
+        return *out = sym_const(s, scalar_from_bits((qn_dtype)x.dtype, x.bits).i), true;
+    if (x.kind != KE_OP || x.n != 2) return false;
+    if (!place_of(l, x.arg[0], &a) || !place_of(l, x.arg[1], &b)) return false;
+    bool bools = kern_e(l->k, x.arg[0])->dtype == QN_BOOL;
+    switch (x.op) {
+    case OP_ADD:
+        return *out = sym_add(s, a, b), !bools;
+    case OP_SUB:
+        return *out = sym_sub(s, a, b), !bools;
+    case OP_LE:
+        return *out = sym_ge0(s, sym_sub(s, b, a)), !bools;
+    case OP_LT:
+        return *out = sym_lt(s, a, b), !bools;
+    case OP_AND:
+        return *out = sym_and(s, a, b), bools;
+    default:
+        return false;
+    }
+}
+
+/* where(c, x, identity) is x, updated with only where c holds: a condition on places is validity,
+ * which the transforms know how to make the best of. */
+static kexpr update_value(lower *l, const state *t, kexpr value, sym *valid) {
+    kexpr identity = kern_identity(l->k, t->monoid, 0, t->dtype[0]);
+    const kern_expr x = *kern_e(l->k, value);
+    *valid = SYM_TRUE;
+    if (x.kind != KE_OP || x.op != OP_WHERE || x.arg[2] != identity) return value;
+    return t->n == 1 && place_of(l, x.arg[0], valid) ? x.arg[1] : value;
+}
+
 static kexpr reduce(lower *l, node_id n, const at *p) {
     const graph_node *x = node_at(l->g, n);
     kstmt saved[MAX_PATH];
@@ -268,7 +305,8 @@ static kexpr reduce(lower *l, node_id n, const at *p) {
                        .monoid = (uint8_t)t.monoid,
                        .n = (uint8_t)t.n,
                        .store = {.valid = SYM_TRUE}};
-    store.store.value[0] = kern_cast(l->k, t.dtype[0], request(l, x->src[0], &src));
+    kexpr value = kern_cast(l->k, t.dtype[0], request(l, x->src[0], &src));
+    store.store.value[0] = update_value(l, &t, value, &store.store.valid);
     if (t.n > 1) store.store.value[1] = kern_index(l->k, flat);
     for (int i = 0; i < t.n; i++) store.store.mem[i] = t.tile[i];
     kstmt s = kern_store_n(l->k, parent, &store);
@@ -532,7 +570,7 @@ static kexpr fetch(lower *l, node_id n, const at *p) {
     if (n == l->fk->root || !hosted_here(l, n)) {
         if (n != l->fk->root && fuse_is_stored(l->f, n))
             return kern_load(l->k, argument(l, n, KERN_READ), offset_of(l, n, p), p->valid, 0, 0);
-        uint32_t axes = n == l->fk->root || p->valid != SYM_TRUE ? 0 : fuse_held(l->f, n);
+        uint32_t axes = n == l->fk->root || p->valid != SYM_TRUE ? 0 : fuse_held_axes(l->fk, n);
         return axes ? hold(l, n, p, axes) : compute(l, n, p);
     }
     kexpr v = compute(l, n, p);

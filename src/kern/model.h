@@ -80,5 +80,13 @@ void model_grid(model *m, bool plainly);
 
 /* Schedule a contraction; false where the loop is none. */
 bool model_contract(model *m, kstmt loop);
+/* A copy (its chain of loops) whose source is contiguous along loop number `deep`, its target along
+ * the innermost: vectors of the one for each trip of the other are turned in registers. */
+void model_copy_across(model *m, const model_chain *c, int deep);
+
+/* ---- model_block.c --------------------------------------------------------------------------- */
+
+/* Schedule rows with products inside; false where the loop is none. */
+bool model_block(model *m, kstmt loop);
 
 #endif

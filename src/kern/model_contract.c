@@ -352,7 +352,7 @@ static bool build_loops(plan *p, const char *rows, const char *columns) {
 
 /* A copy whose source is contiguous along the sum, its target along the innermost loop: vectors of
  * the sum for each of the inner loop's trips are turned in registers. */
-static void copy_across(model *m, const model_chain *c, int deep) {
+void model_copy_across(model *m, const model_chain *c, int deep) {
     int id = m->next++;
     char inner[40], row[40], column[40];
     const char *outer = c->name[c->n - 1];
@@ -428,7 +428,7 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     if (!def) return;
     model_chain c = model_chain_of(m, model_at(m, def)->next);
     if (along && last[0] == 'u') model_apply(m, "vec %s", c.name[c.n - 1]);
-    if (across && c.n == count) copy_across(m, &c, deep);
+    if (across && c.n == count) model_copy_across(m, &c, deep);
 }
 
 /* A long formula behind the sum is a loop over rows of accumulators in memory: see park. */

@@ -5,7 +5,8 @@
  * with i + full in the second. A trip is full when no inner extent min(f, n - f*i) is below f and
  * no access's validity n - 1 - i*f - .. >= 0 fails; both are linear in i with a negative
  * coefficient once the inner variables stand at their worst, so the full trips come first and their
- * number is a floor division. Conditions of any other shape stay masked in both parts. The order of
+ * number is a floor division. Where all conditions rise with i the full trips come last, behind
+ * those that are cut short. Conditions of any other shape stay masked in both parts. The order of
  * trips does not change: always legal. The copy's loops get fresh names (i_1) and its tiles fresh
  * memories. */
 #include "kern/kern.h"
@@ -13,21 +14,28 @@
 typedef struct peeling {
     kern *k;
     kstmt loop;
-    sym var, full;
-    bool any;
+    sym var, full; /* trips in front of where conditions that fall with var begin to fail */
+    sym late;      /* trips until those that rise with it hold */
+    bool falls, rises;
 } peeling;
 
-/* The trips in which condition >= 0, where those are the first ones. */
+/* The trips in which condition >= 0: the first ones, or the last. */
 static void first_trips(peeling *p, sym condition) {
     sym_store *s = p->k->syms;
     int64_t c;
     sym rest;
-    if (!sym_split(s, condition, p->var, &c, &rest) || c >= 0 || c == INT64_MIN) return;
+    if (!sym_split(s, condition, p->var, &c, &rest) || c == 0 || c == INT64_MIN) return;
+    if (c > 0) {
+        sym start = sym_sub(s, sym_const(s, c - 1), rest);
+        p->late = sym_max(s, p->late, sym_div(s, start, sym_const(s, c)));
+        p->rises = true;
+        return;
+    }
     sym count = sym_div(s, sym_add(s, rest, sym_const(s, -c)), sym_const(s, -c));
     if (!kern_prove(p->k, kern_s(p->k, p->loop)->parent, count, 0, NULL))
         count = sym_max(s, count, SYM_ZERO);
     p->full = sym_min(s, p->full, count);
-    p->any = true;
+    p->falls = true;
 }
 
 /* An inner extent min(a, b) with b falling in i: b >= a, whatever the loops between do. */
@@ -79,10 +87,13 @@ bool kern_peel(kern *k, kstmt loop, str *why) {
         if (kern_s(k, p)->loop == KERN_VEC)
             return kern_refuse(why, "lanes of a vector loop would differ in trips");
     if (is_rest(k, l.l.extent)) return kern_refuse(why, "the loop is what a peeling left");
-    peeling p = {k, loop, l.l.var, l.l.extent, false};
+    peeling p = {k, loop, l.l.var, l.l.extent, SYM_ZERO, false, false};
     find_full(&p);
-    if (!p.any || p.full == l.l.extent) return kern_refuse(why, "nothing in the loop is cut short");
-    if (sym_hi(s, p.full) <= 0) return kern_refuse(why, "every trip of the loop is cut short");
+    if (!p.falls && p.rises) p.full = sym_min(s, p.late, l.l.extent);
+    if ((!p.falls && !p.rises) || p.full == l.l.extent)
+        return kern_refuse(why, "nothing in the loop is cut short");
+    if (sym_hi(s, p.full) <= 0)
+        return kern_refuse(why, "%s trip of the loop is cut short", p.falls ? "every" : "no");
     sym left = sym_sub(s, l.l.extent, p.full);
     if (!kern_plain(k, p.full, why) || !kern_plain(k, left, why)) return false;
 

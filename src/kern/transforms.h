@@ -16,6 +16,8 @@ X(pad, "ln", transform_pad,
   "outlives a trip are off")
 X(peel, "l", transform_peel,
   "peel i: first the trips in which inner loops and accesses are never cut short, then the rest")
+X(clip, "l", transform_clip,
+  "clip i: only the trips in which a store is on, and to what somebody reads")
 X(serial, "l", transform_serial, "serial i: one trip after the other")
 X(par, "l", transform_par, "par i: trips of a root loop are work items of the launch")
 X(vec, "l", transform_vec, "vec i: all trips at once, as lanes of vectors")
@@ -47,6 +49,11 @@ X(ahead, "l", transform_ahead,
   "ahead i: what costs something and no trip of i changes is computed once, into a tile")
 X(turn, "ll", transform_turn,
   "turn i j: what the two loops copy goes through a tile, to be stored the other way round")
+X(fission, "l", transform_fission,
+  "fission i: a loop of its own for each statement of i's body")
+X(lay, "mn", transform_lay,
+  "lay t0 n: t0's n rows become n columns: element e moves to (e mod c) * n + e div c, "
+  "c = size / n")
 X(stage, "mlLds", transform_stage,
   "stage a0 i j k: at the top of i's body copy what j and k will load from a0 into a tile indexed "
   "by (j, k); stage a0 i j k f32: converted, as each of these loads is")

@@ -1,12 +1,12 @@
 /* plan.h - which kernels, which memory.
  *
  * fuse.c decides for every node of a request where it is computed: INLINE (again in each consumer's
- * expression; reductions: in a register at a loop of the consumer), HELD (once, in a tile of its
- * one kernel), or STORED by some kernel. One
- * kernel has a root node, whose axes are its outer loops, and stores any number of further nodes it
- * passes on its way (hosted outputs). The result is a list of kernels in an order that can run.
- * memory.c lays the temporaries' lifetimes out in one arena. key.c names a request by its
- * structure, so that a training loop that rebuilds its graph finds its plan again.
+ * expression; reductions: in a register at a loop of the consumer), HELD (in a tile of each kernel
+ * that uses it), or STORED by some kernel. One kernel has a root node, whose axes are its outer
+ * loops, and stores any number of further nodes it passes on its way (hosted outputs). The result
+ * is a list of kernels in an order that can run. memory.c lays the temporaries' lifetimes out in
+ * one arena. key.c names a request by its structure, so that a training loop that rebuilds its
+ * graph finds its plan again.
  *
  * A fusion refers to live nodes and is used up at once: kern/lower.c turns each kernel into a loop
  * tree. What is kept (run room) refers to slots only, never to nodes. */
@@ -18,6 +18,12 @@
 
 /* ---- fuse.c ---------------------------------------------------------------------------------- */
 
+/* A node whose values a kernel holds in a tile over these axes (as bits). */
+typedef struct fuse_held {
+    node_id node;
+    uint32_t axes;
+} fuse_held;
+
 typedef struct fuse_kernel {
     node_id root;
     uint8_t rank;               /* of the root */
@@ -25,8 +31,10 @@ typedef struct fuse_kernel {
     uint32_t outs, ins;
     node_id *out; /* nodes it stores, the root first */
     node_id *in;  /* stored or leaf nodes it loads */
-    bool heavy;   /* holds a contraction: its loops belong to the register tile */
-    bool flat;    /* every access is at the root's own index or a scalar: one loop, any length */
+    uint32_t helds;
+    fuse_held *held;
+    bool heavy; /* holds a contraction: its loops belong to the register tile */
+    bool flat;  /* every access is at the root's own index or a scalar: one loop, any length */
 } fuse_kernel;
 
 typedef struct fusion {
@@ -35,7 +43,6 @@ typedef struct fusion {
     node_id *order;
     uint32_t *pos;   /* by node id: 1 + place in order, 0 elsewhere */
     uint8_t *stored; /* by place: a kernel stores it, or it is a leaf with memory */
-    uint32_t *held;  /* by place: the axes of the tile that its kernel holds it in, as bits */
     uint32_t kernels;
     fuse_kernel *kernel; /* in an order that can run */
 } fusion;
@@ -47,9 +54,11 @@ static inline bool fuse_is_stored(const fusion *f, node_id n) {
     return f->pos[n] && f->stored[f->pos[n] - 1];
 }
 
-/* Axes of the tile in which n's one kernel holds its values; 0: n is not held. */
-static inline uint32_t fuse_held(const fusion *f, node_id n) {
-    return f->pos[n] ? f->held[f->pos[n] - 1] : 0;
+/* Axes of the tile in which the kernel holds n's values; 0: it does not. */
+static inline uint32_t fuse_held_axes(const fuse_kernel *k, node_id n) {
+    for (uint32_t i = 0; i < k->helds; i++)
+        if (k->held[i].node == n) return k->held[i].axes;
+    return 0;
 }
 
 /* ---- memory.c -------------------------------------------------------------------------------- */

@@ -1,0 +1,221 @@
+/* model_block.c - the default schedule of rows with products of matrices inside them: attention and
+ * its gradients.
+ *
+ * Such a kernel computes for each of its rows (a query) a row of scores by one product, something
+ * about that row (its largest, its sum), and from it the row's result by another product. The
+ * scores of a row are a tile and never in memory. What makes it fast is to take a block of rows at
+ * once, each row a lane of vectors:
+ *
+ *   split i -> b u v     v the lanes, u the vectors of a block, b the blocks, which are handed out
+ *   tile t v, tile t u   every tile grows to the block,
+ *   lay t                the block's rows side by side, so that a step of every loop inside a row
+ *                        reads whole vectors;
+ *   fission v, fission u each statement of a row becomes a nest over the block.
+ *
+ * In a nest the block's loops go inside. Where it is a product, a few of its trips are taken
+ * together: a register tile of mr trips x u vectors, whose operands are a vector of rows and, for
+ * all of them, a number broadcast. So nothing is packed but what varies by row and lies across
+ * (stage), once a block. Nothing of the softmax crosses lanes. */
+#include <stdio.h>
+
+#include "kern/model.h"
+
+enum {
+    BLOCK_VECTORS = 2, /* of rows in a block */
+    PRODUCT_TRIPS = 8, /* of a product's loop in a register tile */
+    LEAF_TRIPS = 4,    /* of other loops taken together */
+    LEAST_DEPTH = 4    /* of a sum of products to be one */
+};
+
+typedef struct block {
+    model *m;
+    char u[40], v[40]; /* names of the block's loops in the nest that is looked at */
+} block;
+
+static bool divides(const model *m, int n, kstmt loop) {
+    sym_store *s = m->k->syms;
+    return sym_mod(s, model_at(m, loop)->l.extent, sym_const(s, n)) == SYM_ZERO;
+}
+
+static bool is_product_sum(const model *m, kstmt s) {
+    const kern_stmt *x = model_at(m, s);
+    if (x->kind != KS_STORE || x->monoid != MONOID_SUM) return false;
+    const kern_expr *e = kern_e(m->k, x->store.value[0]);
+    return e->kind == KE_OP && e->op == OP_MUL;
+}
+
+/* A loop with a sum of products inside, in a tile of its own? */
+static bool has_product(const model *m, kstmt loop) {
+    for (kstmt s = loop; (s = kern_next(m->k, s, loop));) {
+        if (!is_product_sum(m, s)) continue;
+        kstmt r = model_at(m, s)->parent, in = model_at(m, r)->parent;
+        if (r == loop || !kern_inside(m->k, in, loop) || model_trips(m, r) < LEAST_DEPTH) continue;
+        for (kstmt d = model_at(m, in)->first; d; d = model_at(m, d)->next)
+            if (model_at(m, d)->kind == KS_DEF &&
+                model_at(m, d)->def.mem == model_at(m, s)->store.mem[0])
+                return true;
+    }
+    return false;
+}
+
+/* Rows: a body of several loops, at least one a product. */
+static bool is_block(const model *m, const model_chain *c) {
+    bool product = false;
+    int loops = 0;
+    for (kstmt s = model_at(m, c->body)->first; s; s = model_at(m, s)->next) {
+        if (model_at(m, s)->kind != KS_LOOP) continue;
+        product |= has_product(m, s);
+        loops++;
+    }
+    return product && loops > 1;
+}
+
+/* All tiles of a row, to the block; false where that is not legal. */
+static bool grow_tiles(block *b, kstmt row, int rows) {
+    model *m = b->m;
+    kmem tile[64];
+    sym size[64];
+    int n = 0;
+    for (kstmt s = model_at(m, row)->first; s && n < 64; s = model_at(m, s)->next) {
+        if (model_at(m, s)->kind != KS_DEF) continue;
+        tile[n] = model_at(m, s)->def.mem;
+        size[n++] = kern_m(m->k, model_at(m, s)->def.mem)->size;
+    }
+    int first = kern_tile_number(m->k, tile[0]);
+    if (!model_apply(m, "tile t%d %s", first, b->v)) return false;
+    if (!model_apply(m, "tile t%d %s", first, b->u)) return false;
+    for (int i = 0; i < n; i++)
+        if (size[i] != SYM_ONE) model_apply(m, "lay t%d %d", kern_tile_number(m->k, tile[i]), rows);
+    return true;
+}
+
+/* The block's loops, outermost in this nest, go as far in as they can. */
+static model_chain sink(block *b, kstmt nest) {
+    model *m = b->m;
+    model_chain c = model_chain_of(m, nest);
+    snprintf(b->u, sizeof b->u, "%s", c.name[0]);
+    snprintf(b->v, sizeof b->v, "%s", c.name[1]);
+    int v = 1;
+    while (v + 1 < c.n && model_chain_swap(m, &c, v)) v++;
+    for (int u = 0; u + 1 < v && model_chain_swap(m, &c, u);) u++;
+    c.body = model_find(m, c.name[c.n - 1]);
+    return c;
+}
+
+/* What varies by row and is not side by side in memory is copied, turned, once a block. */
+static void stage_rows(model *m, const char *where, const char *sum) {
+    kern_touch *t;
+    kstmt loop = model_find(m, sum);
+    uint32_t n = kern_touches(m->k, loop, &t);
+    model_chain nest = model_chain_of(m, loop);
+    if (nest.n < 3) return;
+    const char *u = nest.name[nest.n - 2], *v = nest.name[nest.n - 1];
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t across, along;
+        if (!t[i].load || !model_is_arg(m, &t[i]) || t[i].dyn) continue;
+        if (!model_step(m, &t[i], model_at(m, model_find(m, v))->l.var, &across)) continue;
+        if (across == 0 || across == 1) continue;
+        bool turns = model_step(m, &t[i], model_at(m, loop)->l.var, &along) && along == 1;
+        int arg = kern_m(m->k, t[i].mem)->arg;
+        if (!model_apply(m, "stage a%d %s %s %s %s", arg, where, sum, u, v)) continue;
+        kstmt def = model_at(m, model_find(m, where))->first;
+        while (def &&
+               !(model_at(m, def)->kind == KS_DEF && model_at(m, def)->def.mem == m->k->mems - 1))
+            def = model_at(m, def)->next;
+        if (!def || !turns) continue;
+        model_chain c = model_chain_of(m, model_at(m, def)->next);
+        if (c.n == 3) model_copy_across(m, &c, 0);
+    }
+}
+
+/* A register tile of the innermost loop's trips and the block; then its operands. */
+static void product_nest(block *b, const model_chain *c, int inner, const char *where) {
+    model *m = b->m;
+    kstmt body = model_find(m, b->v);
+    char sum[8][40];
+    int sums = 0, id = m->next++, number = 0;
+    for (kstmt s = model_at(m, body)->first; s; s = model_at(m, s)->next) {
+        if (model_at(m, s)->kind == KS_DEF) {
+            number = kern_tile_number(m->k, model_at(m, s)->def.mem);
+        } else if (model_at(m, s)->kind == KS_LOOP && sums < 8) {
+            snprintf(sum[sums++], sizeof sum[0], "%s", model_name(m, s));
+        }
+    }
+    int trips = PRODUCT_TRIPS;
+    char u[24];
+    snprintf(u, sizeof u, "u%d", id);
+    if (!divides(m, trips, model_find(m, c->name[inner])) &&
+        !model_apply(m, "pad %s %d", c->name[inner], trips))
+        return;
+    if (!model_apply(m, "split %s %d -> o%d %s", c->name[inner], trips, id, u)) return;
+    if (!model_apply(m, "tile t%d %s", number, b->v)) return;
+    model_apply(m, "tile t%d %s", number, b->u);
+    model_apply(m, "tile t%d %s", number, u);
+    for (int i = 0; i < sums; i++) {
+        model_apply(m, "clip %s", sum[i]);
+        stage_rows(m, where, sum[i]);
+    }
+    for (int i = 0; i < sums; i++) model_apply(m, "peel %s", sum[i]);
+}
+
+static void leaf_nest(block *b, const model_chain *c, int inner) {
+    model *m = b->m;
+    int id = m->next++;
+    int64_t n = model_trips(m, model_find(m, c->name[inner]));
+    if (n < LEAF_TRIPS) return;
+    model_apply(m, "split %s %d -> o%d u%d", c->name[inner], LEAF_TRIPS, id, id);
+}
+
+static void block_nest(block *b, kstmt nest, const char *where) {
+    model_chain c = sink(b, nest);
+    int inner = -1;
+    for (int i = 0; i < c.n; i++)
+        if (strcmp(c.name[i], b->u) != 0 && strcmp(c.name[i], b->v) != 0) inner = i;
+    bool sunk = c.n > 2 && !strcmp(c.name[c.n - 1], b->v) && !strcmp(c.name[c.n - 2], b->u);
+    if (inner < 0 || !sunk) return;
+    model_apply(b->m, "clip %s", c.name[inner]);
+    if (model_at(b->m, model_at(b->m, c.body)->first)->kind == KS_DEF)
+        product_nest(b, &c, inner, where);
+    else if (!model_has_inner(b->m, c.body))
+        leaf_nest(b, &c, inner);
+}
+
+/* The loops around the rows and the blocks of them become one, and parallel. */
+static void share_blocks(model *m, model_chain *c) {
+    char root[40];
+    snprintf(root, sizeof root, "%s", c->name[0]);
+    for (int i = 1; i < c->n; i++) {
+        char merged[40];
+        snprintf(merged, sizeof merged, "p%d", m->next++);
+        if (!model_apply(m, "merge %s %s -> %s", root, c->name[i], merged)) break;
+        snprintf(root, sizeof root, "%s", merged);
+    }
+    if (model_trips(m, model_find(m, root)) > 1) model_apply(m, "par %s", root);
+}
+
+bool model_block(model *m, kstmt loop) {
+    model_chain c = model_chain_of(m, loop);
+    block b = {.m = m};
+    char *rows = c.name[c.n - 1];
+    int64_t trips = model_trips(m, c.body);
+    if (!is_block(m, &c) || trips < m->lanes / 2) return false;
+    int vectors = trips > m->lanes ? BLOCK_VECTORS : 1, block_rows = vectors * m->lanes,
+        id = m->next++;
+    if (!divides(m, block_rows, c.body) && !model_apply(m, "pad %s %d", rows, block_rows))
+        return false;
+    snprintf(b.u, sizeof b.u, "u%d", id);
+    snprintf(b.v, sizeof b.v, "v%d", id);
+    if (!model_apply(m, "split %s %d -> b%d w%d", rows, block_rows, id, id)) return false;
+    snprintf(rows, sizeof c.name[0], "b%d", id);
+    model_apply(m, "split w%d %d -> %s %s", id, m->lanes, b.u, b.v);
+    if (grow_tiles(&b, model_find(m, b.v), block_rows) && model_apply(m, "fission %s", b.v))
+        model_apply(m, "fission %s", b.u);
+    char nest[64][40];
+    int n = 0;
+    for (kstmt s = model_at(m, model_find(m, rows))->first; s && n < 64; s = model_at(m, s)->next)
+        if (model_at(m, s)->kind == KS_LOOP)
+            snprintf(nest[n++], sizeof nest[0], "%s", model_name(m, s));
+    while (n--) block_nest(&b, model_find(m, nest[n]), rows);
+    share_blocks(m, &c);
+    return true;
+}

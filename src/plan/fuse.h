@@ -1,0 +1,137 @@
+/* fuse.h - what the files of the planner's fusion share: kernels under construction, and who uses
+ * what in them. See fuse.c. */
+#ifndef QN_PLAN_FUSE_H
+#define QN_PLAN_FUSE_H
+
+#include "plan/plan.h"
+
+enum {
+    FUSE_MAX_LOOPS = 64,    /* of one kernel: a set of loops is a word */
+    FUSE_MAX_USES = 8,      /* distinct uses of a node before it is simply stored */
+    FUSE_MAX_OPS = 500,     /* operations in one kernel: bounds compile time */
+    FUSE_MAX_EPILOGUE = 24, /* operations after a contraction: repeated over its register tile */
+    FUSE_MAX_INDEX_OPS = 8  /* operations on places that are never worth storing */
+};
+
+#define FUSE_HOLD 5.0 /* cost of holding an element in a tile */
+
+typedef struct fuse_loop {
+    double extent;
+    uint64_t outer; /* loops that enclose it */
+} fuse_loop;
+
+typedef struct group { /* a kernel under construction */
+    node_id root;
+    uint32_t loops, reduces, ops, root_loops;
+    fuse_loop loop[FUSE_MAX_LOOPS];
+    uint64_t *chain; /* root-loop sets of its reductions */
+    uint32_t chains, chain_cap;
+    uint32_t *reader; /* groups that load what it stores */
+    uint32_t readers, reader_cap;
+    node_id *out, *in;
+    uint32_t outs, out_cap, ins, in_cap;
+    fuse_held *held;
+    uint32_t helds, held_cap;
+    uint64_t rows; /* root loops over the rows of a block, 0: see Blocks */
+    bool heavy, flat, scatter;
+    uint32_t seen; /* stamp of the cycle search */
+} group;
+
+typedef struct use {
+    uint32_t group;
+    uint8_t rank;
+    bool exact; /* every element of the node is reached, none twice by different paths of the index
+                 */
+    uint64_t mask[QN_MAX_RANK];
+} use;
+
+typedef struct fuse_node {
+    use *uses;
+    uint32_t count, cap;
+    double cost;   /* to compute one element, sources loaded */
+    double scores; /* how much larger a contraction is than what it is made of, where it is; also
+                      of what is computed from one by element: see fuse_block.c */
+    bool must_store, is_root, crowded;
+    uint8_t index_ops; /* operations on nothing but places and constants, 0: it is no such thing */
+    bool summed;       /* the product of a contraction, or on its way to the sum: never stored */
+    bool late;         /* its turn has been put off */
+    uint32_t waits;    /* consumers that are not decided yet */
+} fuse_node;
+
+typedef struct fuse {
+    graph *g;
+    arena *a;
+    fusion *f;
+    fuse_node *node; /* by place */
+    group **group_;
+    uint32_t groups, group_cap, stamp;
+    bool everything_stored;
+} fuse;
+
+static inline fuse_node *fuse_info(const fuse *fu, node_id n) {
+    return &fu->node[fu->f->pos[n] - 1];
+}
+
+static inline bool fuse_is_memory(const graph_node *x) {
+    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
+}
+
+static inline bool fuse_is_virtual(const graph_node *x) {
+    return x->op == OP_CONST || x->op == OP_IOTA;
+}
+
+/* Loops that the use's index depends on. */
+static inline uint64_t fuse_mask(const use *u) {
+    uint64_t m = 0;
+    for (int i = 0; i < u->rank; i++) m |= u->mask[i];
+    return m;
+}
+
+static inline uint64_t fuse_root_set(const group *k) {
+    return k->root_loops >= 64 ? ~0ull : (1ull << k->root_loops) - 1;
+}
+
+/* ---- fuse_use.c ------------------------------------------------------------------------------ */
+
+double fuse_dim_size(const graph *g, sym dim); /* elements, at most */
+double fuse_size(const fuse *fu, node_id n);
+double fuse_reduced_size(const fuse *fu, const graph_node *x); /* elements to one of the result */
+double fuse_op_cost(int op);
+/* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
+double fuse_node_cost(const fuse *fu, const graph_node *x);
+/* A contraction: a sum of products of two operands that repeat over its space. */
+bool fuse_is_heavy(const fuse *fu, const graph_node *x);
+/* The product that a sum is over, perhaps cast, or only where a condition on places holds. */
+const graph_node *fuse_product(const fuse *fu, const graph_node *x);
+uint64_t fuse_closure(const group *k, uint64_t m); /* with all loops around them */
+double fuse_trips(const group *k, uint64_t m);     /* of all these, and the loops around them */
+/* Loops for some axes of `shape`, inside `outer`, as masks of u; false: out of loops. */
+bool fuse_open_axes(fuse *fu, group *k, tuple_id shape, uint32_t axes, uint64_t outer, use *u);
+/* The use of a movement's source that follows from a use of the movement. */
+void fuse_move_use(const fuse *fu, const graph_node *x, const use *u, use *v);
+/* Node n is computed in u's kernel under u's loops: tell its sources. */
+void fuse_push_sources(fuse *fu, node_id n, const use *u);
+
+/* ---- fuse.c ---------------------------------------------------------------------------------- */
+
+/* Can the reductions of k, with one more under root loops m, still be ordered? */
+bool fuse_fits_chain(const group *k, uint64_t m);
+double fuse_tile_size(const fuse *fu, node_id n, uint32_t axes);
+/* n becomes part of u's kernel, under u's loops. */
+void fuse_enter(fuse *fu, node_id n, const use *u);
+/* Compute n once under the loops `around` of a kernel, in loops of its own over the tile's axes. */
+void fuse_hold(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t axes);
+
+/* ---- fuse_block.c ---------------------------------------------------------------------------- */
+
+void fuse_mark_scores(fuse *fu);
+/* A reduction of scores to something about each row. */
+bool fuse_is_statistic(const fuse *fu, const graph_node *x);
+/* May kernel `number`, one of blocks, compute reduction x under loops m? */
+bool fuse_block_takes(const fuse *fu, const graph_node *x, uint32_t number, uint64_t m);
+/* Contraction x has become part of a kernel: does it sum over rows of scores? */
+void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number);
+/* Scores that only blocks use are never in memory: true when that was decided for n. */
+bool fuse_decide_scores(fuse *fu, node_id n);
+
+#endif

@@ -1,0 +1,241 @@
+/* test_fission.c - the transforms for kernels over blocks of rows: a loop for each thing a row does
+ * (fission), a tile's rows side by side (lay), trips that do nothing left out (clip), full trips at
+ * the end (peel); as in test_transforms.c. */
+#include "kern_cases.h"
+
+/* Causal attention of 7 queries and keys, 5 deep. */
+static const char attention[] = "kernel \"attention\" {\n"
+                                "  arg a0 f32[35] write\n"
+                                "  arg a1 f32[35] read\n"
+                                "  arg a2 f32[35] read\n"
+                                "  arg a3 f32[35] read\n"
+                                "  local t0 f32[7]\n"
+                                "  reg t1 f32[1]\n"
+                                "  reg t2 f32[1]\n"
+                                "  for q < 7 {\n"
+                                "    def t0\n"
+                                "    for k < 7 {\n"
+                                "      def t1 = f32(0)\n"
+                                "      for d < 5 {\n"
+                                "        t1[0] += mul(a1[5*q + d], a2[5*k + d])\n"
+                                "      }\n"
+                                "      t0[k] = exp(t1[0])\n"
+                                "    }\n"
+                                "    for e < 5 {\n"
+                                "      def t2 = f32(0)\n"
+                                "      for r < 7 {\n"
+                                "        t2[0; valid=(q - r >= 0)] += mul(t0[r], a3[5*r + e])\n"
+                                "      }\n"
+                                "      a0[5*q + e] = t2[0]\n"
+                                "    }\n"
+                                "  }\n"
+                                "}\n";
+
+/* Sums of what does not come before. */
+static const char from_here[] = "kernel \"from_here\" {\n"
+                                "  arg a0 f32[7] write\n"
+                                "  arg a1 f32[7] read\n"
+                                "  local t0 f32[1]\n"
+                                "  for i < 7 {\n"
+                                "    def t0 = f32(0)\n"
+                                "    for r < 7 {\n"
+                                "      t0[0; valid=(r - i >= 0)] += a1[r]\n"
+                                "    }\n"
+                                "    a0[i] = t0[0]\n"
+                                "  }\n"
+                                "}\n";
+
+static const char two_things[] = "kernel \"two\" {\n"
+                                 "  arg a0 f32[6] write\n"
+                                 "  arg a1 f32[6] read\n"
+                                 "  local t0 f32[6]\n"
+                                 "  def t0\n"
+                                 "  for i < 2 {\n"
+                                 "    for j < 3 {\n"
+                                 "      t0[3*i + j] = exp(a1[3*i + j])\n"
+                                 "    }\n"
+                                 "    for l < 3 {\n"
+                                 "      a0[3*i + l] = neg(t0[3*i - l + 2])\n"
+                                 "    }\n"
+                                 "  }\n"
+                                 "}\n";
+
+/* ---- fission -------------------------------------------------------------------------------- */
+
+static void fission_gives_each_statement_a_loop(void) {
+    BECOMES(two_things, "fission i",
+            "kernel \"two\" {\n"
+            "  arg a0 f32[6] write\n"
+            "  arg a1 f32[6] read\n"
+            "  local t0 f32[6]\n"
+            "  def t0\n"
+            "  for i < 2 {\n"
+            "    for j < 3 {\n"
+            "      t0[3*i + j] = exp(a1[3*i + j])\n"
+            "    }\n"
+            "  }\n"
+            "  for i_1 < 2 {\n"
+            "    for l < 3 {\n"
+            "      a0[3*i_1 + l] = neg(t0[3*i_1 - l + 2])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    KEEPS(attention, "tile t0 q\nfission q");
+    KEEPS(attention, "split q 3 -> b v\ntile t0 v\nfission v\nclip r");
+}
+
+static void fission_is_refused_where_trips_meet(void) {
+    REFUSES(attention, "", "fission q", "a tile is defined");
+    REFUSES(two_things, "", "fission j", "does one thing only");
+    REFUSES("kernel \"next\" {\n" /* trip i reads what trip i - 1 has written */
+            "  arg a0 f32[8] read write\n"
+            "  local t0 f32[8]\n"
+            "  def t0 = f32(0)\n"
+            "  for i < 7 {\n"
+            "    t0[i + 1] = a0[i]\n"
+            "    a0[i] = t0[i]\n"
+            "  }\n"
+            "}\n",
+            "", "fission i", "may touch the same element");
+}
+
+/* ---- lay ------------------------------------------------------------------------------------- */
+
+static void lay_puts_rows_side_by_side(void) {
+    BECOMES(two_things, "lay t0 2",
+            "kernel \"two\" {\n"
+            "  arg a0 f32[6] write\n"
+            "  arg a1 f32[6] read\n"
+            "  local t0 f32[6]\n"
+            "  def t0\n"
+            "  for i < 2 {\n"
+            "    for j < 3 {\n"
+            "      t0[i + 2*j] = exp(a1[3*i + j])\n"
+            "    }\n"
+            "    for l < 3 {\n"
+            "      a0[3*i + l] = neg(t0[i - 2*l + 4])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    KEEPS(two_things, "lay t0 3\nlay t0 2");
+    KEEPS(two_things, "lay t0 6");
+    REFUSES(two_things, "", "lay t0 4", "no multiple");
+    REFUSES(two_things, "", "lay a1 2", "only a tile");
+}
+
+/* ---- clip ------------------------------------------------------------------------------------ */
+
+static void clip_leaves_out_what_is_off(void) {
+    BECOMES(from_here, "clip r",
+            "kernel \"from_here\" {\n"
+            "  arg a0 f32[7] write\n"
+            "  arg a1 f32[7] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 7 {\n"
+            "    def t0 = f32(0)\n"
+            "    for r < 7 - i {\n"
+            "      t0[0] += a1[i + r]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n");
+    KEEPS(attention, "clip r");
+    KEEPS(attention, "split q 2 -> b v\ntile t0 v\nfission v\nswap v_1 e\ntile t2 v_1\nclip r");
+    REFUSES(attention, "", "clip d", "may do something");
+    REFUSES(from_here, "clip r", "clip r", "may do something");
+    REFUSES(from_here, "split r 2 -> o v\nvec v", "clip v", "only a serial loop");
+}
+
+/* The sum reads scores up to its own query, so later ones need not be made. */
+static void clip_leaves_out_what_nobody_reads(void) {
+    BECOMES(attention, "clip r\nclip k",
+            "kernel \"attention\" {\n"
+            "  arg a0 f32[35] write\n"
+            "  arg a1 f32[35] read\n"
+            "  arg a2 f32[35] read\n"
+            "  arg a3 f32[35] read\n"
+            "  local t0 f32[7]\n"
+            "  reg t1 f32[1]\n"
+            "  reg t2 f32[1]\n"
+            "  for q < 7 {\n"
+            "    def t0\n"
+            "    for k < q + 1 {\n"
+            "      def t1 = f32(0)\n"
+            "      for d < 5 {\n"
+            "        t1[0] += mul(a1[d + 5*q], a2[d + 5*k])\n"
+            "      }\n"
+            "      t0[k] = exp(t1[0])\n"
+            "    }\n"
+            "    for e < 5 {\n"
+            "      def t2 = f32(0)\n"
+            "      for r < q + 1 {\n"
+            "        t2[0] += mul(t0[r], a3[e + 5*r])\n"
+            "      }\n"
+            "      a0[e + 5*q] = t2[0]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    KEEPS(attention, "split q 4 -> b v\ntile t0 v\nlay t0 4\nfission v\nswap v_1 e\ntile t2 v_1\n"
+                     "clip r\nswap v k\nclip k\nsplit k 2 -> ko ku\ntile t1 v\ntile t1 ku\nvec v");
+    REFUSES(attention, "", "clip k", "may do something");
+}
+
+/* ---- peel ------------------------------------------------------------------------------------ */
+
+static void peel_finds_full_trips_at_the_end(void) {
+    BECOMES("kernel \"block\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[36] read\n"
+            "  local t0 f32[4]\n"
+            "  def t0 = f32(0)\n"
+            "  for r < 9 {\n"
+            "    for v < 4 {\n"
+            "      t0[v; valid=(r - v >= 0)] += a1[4*r + v]\n"
+            "    }\n"
+            "  }\n"
+            "  for j < 4 {\n"
+            "    a0[j] = t0[j]\n"
+            "  }\n"
+            "}\n",
+            "peel r",
+            "kernel \"block\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[36] read\n"
+            "  local t0 f32[4]\n"
+            "  def t0 = f32(0)\n"
+            "  for r < 3 {\n"
+            "    for v < 4 {\n"
+            "      t0[v; valid=(r - v >= 0)] += a1[4*r + v]\n"
+            "    }\n"
+            "  }\n"
+            "  for r_1 < 6 {\n"
+            "    for v_1 < 4 {\n"
+            "      t0[v_1] += a1[4*r_1 + v_1 + 12]\n"
+            "    }\n"
+            "  }\n"
+            "  for j < 4 {\n"
+            "    a0[j] = t0[j]\n"
+            "  }\n"
+            "}\n");
+    REFUSES(from_here, "clip r", "peel r", "nothing in the loop is cut short");
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    heap_open(&ctx.heap, NULL, &ctx);
+    guard g;
+    guard_open(&ctx.heap, &g);
+    if (setjmp(g.at)) {
+        printf("raised: %s\n", ctx.error);
+        return 1;
+    }
+    RUN(fission_gives_each_statement_a_loop);
+    RUN(fission_is_refused_where_trips_meet);
+    RUN(lay_puts_rows_side_by_side);
+    RUN(clip_leaves_out_what_is_off);
+    RUN(clip_leaves_out_what_nobody_reads);
+    RUN(peel_finds_full_trips_at_the_end);
+    guard_close(&ctx.heap, &g);
+    CHECK_INT(ctx.heap.bytes, 0);
+    return test_end();
+}
