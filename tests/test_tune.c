@@ -153,11 +153,11 @@ static const wisdom_record *found(qn_ctx *qn) {
 /* ---- who wins -------------------------------------------------------------------------------- */
 
 static void the_faster_schedule_wins(void) {
-    qn_ctx *qn = play_open((play){.each = 1, .marked = "bypass", .marked_each = 0.5});
+    qn_ctx *qn = play_open((play){.each = 1, .marked = " par ", .marked_each = 0.5});
     tune_request q = request(twice, 4);
     tune(qn, &q);
     const wisdom_record *r = found(qn);
-    CHECK(strstr(r->schedule, "bypass a0"));
+    CHECK(strstr(r->schedule, "par "));
     CHECK_NEAR(r->ratio, 0.5, 1e-3, 0);
     CHECK(!r->regrouped);
     CHECK_INT(q.state.refused, 0);
@@ -228,7 +228,7 @@ static void tuning_goes_on_where_it_ended(void) {
     char folder[FILE_PATH], path[2 * FILE_PATH];
     if (!make_folder(folder)) return;
     snprintf(path, sizeof path, "%.590s/wisdom", folder);
-    const play p = {.each = 1, .marked = "bypass", .marked_each = 0.5};
+    const play p = {.each = 1, .marked = " par ", .marked_each = 0.5};
     int64_t tried = 0;
     bool done = false;
     double spent = 0;
@@ -258,7 +258,7 @@ static void tuning_goes_on_where_it_ended(void) {
     tune_request more = request(twice, 1000);
     tune(qn, &more);
     CHECK_INT(more.state.tried, 0); /* nothing is left to try */
-    CHECK(strstr(found(qn)->schedule, "bypass"));
+    CHECK(strstr(found(qn)->schedule, "par "));
     more.again = true;
     tune(qn, &more);
     CHECK(more.state.tried > 0);
@@ -272,11 +272,11 @@ static bool stop_when_half(void *user, const qn_tune_state *s) {
 }
 
 static void stopping_keeps_what_was_found(void) {
-    qn_ctx *qn = play_open((play){.each = 1, .marked = "bypass", .marked_each = 0.5});
+    qn_ctx *qn = play_open((play){.each = 1, .marked = " par ", .marked_each = 0.5});
     tune_request q = request(twice, 1000);
     q.going = stop_when_half;
     tune(qn, &q);
-    CHECK(strstr(found(qn)->schedule, "bypass"));
+    CHECK(strstr(found(qn)->schedule, "par "));
     CHECK(!found(qn)->done);
     qn_close(qn);
 }
@@ -288,14 +288,14 @@ static void near_shapes_are_where_the_search_begins(void) {
     for (char *c; (c = strstr(other, "600"));) memcpy(c, "750", 3);
     for (char *c; (c = strstr(other, "< 20"));) memcpy(c, "< 25", 4);
     for (int known = 0; known < 2; known++) {
-        qn_ctx *qn = play_open((play){.each = 1, .marked = "bypass", .marked_each = 0.5});
+        qn_ctx *qn = play_open((play){.each = 1, .marked = " par ", .marked_each = 0.5});
         tune_request q = request(twice, 2), near = request(other, 0.06);
         if (known) tune(qn, &q);
         played.compiled = 0;
         tune(qn, &near);
         const wisdom *w = wisdom_of(qn);
         CHECK_INT(w->count, known + 1);
-        CHECK_INT(strstr(w->at[w->count - 1].schedule, "bypass") != NULL, known);
+        CHECK_INT(strstr(w->at[w->count - 1].schedule, "par ") != NULL, known);
         qn_close(qn);
     }
 }

@@ -151,8 +151,9 @@ bool debug_on(const qn_ctx *qn, char letter); /* is this letter in QN_DEBUG? */
 /* ---- log.c -------------------------------------------------------------------------------- */
 
 void log_line(qn_ctx *qn, const char *fmt, ...)
-    QN_PRINTF(2, 3);        /* to the log callback, line by line */
-double clock_seconds(void); /* monotonic */
+    QN_PRINTF(2, 3);               /* to the log callback, line by line */
+double clock_seconds(void);        /* monotonic */
+double clock_thread_seconds(void); /* that the calling thread was given a processor */
 
 /* ---- folder.c ----------------------------------------------------------------------------- */
 

@@ -26,6 +26,7 @@ typedef struct tune_check {
     qn_ctx *qn;
     int args, vars, sets;
     uint8_t dtype[TUNE_ARGS], access[TUNE_ARGS];
+    double bytes; /* of all arguments of all sets */
     tune_set set[TUNE_SETS];
     uint8_t *spare; /* host memory as large as the largest argument and its guards */
     size_t spare_size;

@@ -13,9 +13,10 @@
 #include "run/tune.h"
 
 #include <math.h>
+#include <unistd.h>
 
 enum { GUARD = 128, PATTERN = 0xa5 };
-static const double most_bytes = 3.0 * (1 << 30); /* of all sets of a kernel */
+static const double most_bytes = 3.0 * (1 << 30); /* of all sets of a kernel, where there is room */
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
@@ -66,14 +67,23 @@ static double sizes_at(kern *k, const int64_t *var, size_t bytes[TUNE_ARGS]) {
     return all;
 }
 
+/* For one kernel: of the memory that is free, a part. */
+static double room_for_all(void) {
+    double bytes = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 3;
+    return bytes > 0 && bytes < most_bytes ? bytes : most_bytes;
+}
+
 static void add_set(tune_check *c, kern *k, const int64_t *var, bool edge, bool measured) {
     size_t bytes[TUNE_ARGS];
-    if (c->sets == TUNE_SETS || sizes_at(k, var, bytes) < 0) return;
+    double all = sizes_at(k, var, bytes);
+    if (c->sets == TUNE_SETS || all < 0) return;
+    if (c->sets >= 2 && c->bytes + all > room_for_all() / 3) return;
     for (int i = 0; i < c->sets; i++)
         if (c->set[i].edge == edge && !memcmp(c->set[i].var, var, (size_t)c->vars * sizeof *var)) {
             c->set[i].measured |= measured;
             return;
         }
+    c->bytes += all;
     tune_set *s = &c->set[c->sets++];
     *s = (tune_set){.edge = edge, .measured = measured};
     memcpy(s->var, var, (size_t)c->vars * sizeof *var);
@@ -94,7 +104,7 @@ static bool choose_sets(tune_check *c, kern *k) {
         lo[i] = sym_lo(k->syms, k->dim_var[i]);
         hi[i] = sym_hi(k->syms, k->dim_var[i]);
     }
-    double room = fixed ? most_bytes / 6 : most_bytes / 64, all;
+    double room = fixed ? room_for_all() / 6 : room_for_all() / 64, all;
     while ((all = sizes_at(k, hi, bytes)) < 0 || all > room) {
         bool smaller = false;
         for (int i = 0; i < c->vars; i++) {
@@ -102,6 +112,7 @@ static bool choose_sets(tune_check *c, kern *k) {
             smaller |= half < hi[i];
             hi[i] = half;
         }
+        if (!smaller && all >= 0 && all <= room_for_all() / 6) break; /* few sets, then */
         if (!smaller) return false;
     }
     for (int kind = 0; kind < 7; kind++) {

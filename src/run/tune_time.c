@@ -17,17 +17,25 @@ double tune_now(const tune_clock *t) {
     return t->now ? t->now(t->user) : clock_seconds();
 }
 
+/* A kernel on one thread is measured by what the processor gave to that thread: others that want
+ * the processor, too, do not count. Where several work, or a device of its own, it is the clock. */
+static double sample_now(const tune_timer *t) {
+    const run_state *r = t->check->qn->run;
+    bool alone = r->limits.threads == 1 && r->dev->host_memory && !r->limits.members;
+    return alone && !t->clock.now ? clock_thread_seconds() : tune_now(&t->clock);
+}
+
 /* Seconds of one run. */
 static double sample(const tune_timer *t, dev_program *p, int set, int runs) {
     run_state *r = t->check->qn->run;
     const tune_set *s = &t->check->set[set];
     dev_set d = {s->arg, s->var};
-    double start = tune_now(&t->clock);
+    double start = sample_now(t);
     for (int i = 0; i < runs; i++) {
         qn_code code = r->dev->launch(r->dev_state, p, 1, &d);
         if (code) raise_error(t->check->qn, code, "tuning: kernel %s failed", p->name);
     }
-    return (tune_now(&t->clock) - start) / runs;
+    return (sample_now(t) - start) / runs;
 }
 
 static int by_size(const void *a, const void *b) {

@@ -169,6 +169,21 @@ static bool read_schedule(reader *t, arena *a, wisdom_record *r) {
     return !t->expected;
 }
 
+/* "0123abcd 4567ef01": n numbers; there are many lines of them, so they are read by hand. */
+static bool read_hex_line(const char *line, uint32_t n, uint32_t *out) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (i && *line++ != ' ') return false;
+        uint32_t value = 0;
+        for (int digit = 0; digit < 8; digit++, line++) {
+            bool number = *line >= '0' && *line <= '9', letter = *line >= 'a' && *line <= 'f';
+            if (!number && !letter) return false;
+            value = value << 4 | (uint32_t)(number ? *line - '0' : *line - 'a' + 10);
+        }
+        out[i] = value;
+    }
+    return !*line;
+}
+
 static bool read_seen(reader *t, arena *a, wisdom_record *r) {
     if (!next_line(t)) return false;
     uint64_t n = strtoull(behind(t, 5), NULL, 10);
@@ -178,18 +193,11 @@ static bool read_seen(reader *t, arena *a, wisdom_record *r) {
     uint32_t *seen = arena_zeroed(a, (n + 1) * sizeof *seen);
     r->seens = (uint32_t)n;
     r->seen = seen;
-    for (uint32_t i = 0; i < n; i += SEEN_IN_LINE) {
-        char again[SEEN_IN_LINE * 9 + 1];
-        int length = 0;
-        if (!next_line(t)) return false;
-        for (uint32_t j = i; j < n && j < i + SEEN_IN_LINE; j++) {
-            seen[j] = (uint32_t)strtoul(behind(t, (size_t)length), NULL, 16);
-            length += snprintf(again + length, sizeof again - (size_t)length, "%s%08x",
-                               j > i ? " " : "", seen[j]);
-        }
-        if (!spelled(t, "numbers of eight digits", "%s", again)) return false;
+    for (uint32_t i = 0; i < n && next_line(t); i += SEEN_IN_LINE) {
+        uint32_t most = (uint32_t)n - i < SEEN_IN_LINE ? (uint32_t)n - i : SEEN_IN_LINE;
+        if (!read_hex_line(t->line, most, seen + i)) t->expected = "numbers of eight digits";
     }
-    return true;
+    return !t->expected;
 }
 
 static bool read_record(reader *t, arena *a, wisdom_record *r) {
