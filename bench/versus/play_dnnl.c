@@ -90,7 +90,8 @@ static void forget(void) {
     it.steps = 0;
 }
 
-static dnnl_memory_desc_t plain(int rank, const int64_t *dims, bool swapped) {
+static dnnl_memory_desc_t plain_of(dnnl_data_type_t type, int rank, const int64_t *dims,
+                                   bool swapped) {
     dnnl_memory_desc_t md;
     dnnl_dims_t size, stride;
     int64_t s = 1;
@@ -103,14 +104,18 @@ static dnnl_memory_desc_t plain(int rank, const int64_t *dims, bool swapped) {
         stride[rank - 1] = size[rank - 2];
         stride[rank - 2] = 1;
     }
-    api.memory_desc_init_by_strides(&md, rank, size, dnnl_f32, stride);
+    api.memory_desc_init_by_strides(&md, rank, size, type, stride);
     return md;
+}
+
+static dnnl_memory_desc_t plain(int rank, const int64_t *dims, bool swapped) {
+    return plain_of(dnnl_f32, rank, dims, swapped);
 }
 
 static dnnl_memory_desc_t any(dnnl_memory_desc_t md) {
     dnnl_dims_t dims;
     memcpy(dims, md.dims, sizeof dims);
-    api.memory_desc_init_by_tag(&md, md.ndims, dims, dnnl_f32, dnnl_format_tag_any);
+    api.memory_desc_init_by_tag(&md, md.ndims, dims, md.data_type, dnnl_format_tag_any);
     return md;
 }
 
@@ -153,11 +158,12 @@ static float *moved(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to
     return target;
 }
 
-static bool load_matmul(const int64_t *d, bool packed) {
+static bool load_matmul(const int64_t *d, dnnl_data_type_t type, bool packed) {
     int rank = d[0] > 1 ? 3 : 2;
     const int64_t a[] = {d[0], d[1], d[3]}, b[] = {d[0], d[3], d[2]}, o[] = {d[0], d[1], d[2]};
-    dnnl_memory_desc_t da = plain(rank, a + 3 - rank, false);
-    dnnl_memory_desc_t db = plain(rank, b + 3 - rank, d[4]), dc = plain(rank, o + 3 - rank, false);
+    dnnl_memory_desc_t da = plain_of(type, rank, a + 3 - rank, false);
+    dnnl_memory_desc_t db = plain_of(type, rank, b + 3 - rank, d[4]);
+    dnnl_memory_desc_t dc = plain(rank, o + 3 - rank, false);
     dnnl_memory_desc_t wanted = packed ? any(db) : db;
     dnnl_matmul_desc_t op;
     if (api.matmul_desc_init(&op, &da, &wanted, NULL, &dc)) return false;
@@ -246,9 +252,13 @@ static bool load_conv(const int64_t *d) {
 static bool load_primitive(const vs_case *c) {
     switch (c->kind) {
     case VS_GEMM:
-        return load_matmul(c->d, false);
+        return load_matmul(c->d, dnnl_f32, false);
     case VS_GEMM_PACKED:
-        return load_matmul(c->d, true);
+        return load_matmul(c->d, dnnl_f32, true);
+    case VS_GEMM_I8:
+        return load_matmul(c->d, dnnl_s8, c->d[5]);
+    case VS_GEMM_BF16:
+        return load_matmul(c->d, dnnl_bf16, c->d[5]);
     case VS_NEG:
         return load_eltwise(c, dnnl_eltwise_linear);
     case VS_EXP:
@@ -273,6 +283,18 @@ static bool load_primitive(const vs_case *c) {
     }
 }
 
+/* The numbers in a narrow type, in their own memory. */
+static void narrow(vs_kind kind, float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        if (kind == VS_GEMM_I8)
+            ((int8_t *)x)[i] = (int8_t)(x[i] * 127.f);
+        else if (kind == VS_GEMM_BF16)
+            ((uint16_t *)x)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+}
+
 static const char *load_dnnl(const vs_case *c) {
     if (it.sgemm && c->kind != VS_GEMM) return "products only";
     forget();
@@ -281,6 +303,7 @@ static const char *load_dnnl(const vs_case *c) {
         int64_t n = vs_input(c, i);
         it.in[i] = n ? vs_memory((size_t)n * 4) : NULL;
         if (n) vs_fill(it.in[i], (uint32_t)i, n);
+        narrow(c->kind, it.in[i], n);
     }
     it.out = vs_memory((size_t)vs_output(c) * 4);
     if (it.sgemm) return NULL;

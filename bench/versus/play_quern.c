@@ -77,7 +77,7 @@ static qn_tensor *product(const vs_case *c) {
         x = input(c, 0, 3 - skip, a + skip);
         y = input(c, 1, 3 - skip, b + skip);
     }
-    if (c->kind == VS_GEMM_PACKED) it.inputs = 1;
+    if (c->kind == VS_GEMM_PACKED || d[5]) it.inputs = 1;
     return qn_matmul(x, d[4] ? qn_transpose(y, -1, -2) : y);
 }
 
