@@ -546,6 +546,44 @@ static void components_live_in_one_place(void) {
 }
 
 /* What was tried and refused may have left 64 bits; that is no fault of the kernel's own sizes. */
+/* The formulas' two factors of a power of two are one instruction where there is one, and the bits
+ * stay: results from 0 over the smallest to infinity. */
+static void powers_of_two_scale_at_once(void) {
+    static const char *const form = "kernel \"%s\" {\n"
+                                    "  arg a0 %s[4096] read\n"
+                                    "  arg a1 %s[4096] write\n"
+                                    "  for i < %d {\n"
+                                    "    vec v < %d {\n"
+                                    "      a1[%d*i + v] = %s(mul(a0[%d*i + v], %s(%d)))\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    static const char *const functions[] = {"exp", "exp2", "erfc"};
+    for (int i = 0; i < 6; i++) {
+        const char *d = i < 3 ? "f32" : "f64", *f = functions[i % 3];
+        int lanes = i < 3 ? 16 : 8, by = i % 3 == 2 ? i < 3 ? 3 : 7 : i < 3 ? 40 : 300;
+        char text[400];
+        snprintf(text, sizeof text, form, f, d, d, 4096 / lanes, lanes, lanes, f, lanes, d, by);
+        kern *k = kern_parse(h.qn, text);
+        if (!k) FAIL("%s", qn_error(h.qn));
+        if (!k) continue;
+        kern_expand_math(k);
+        harness_run_kernel(&h, k, &(harness_case){.text = text, .seed = (uint64_t)i});
+        str ir;
+        str_open(&ir, &h.qn->heap);
+        emit_llvm *llvm = ((cpu *)h.cpu)->llvm;
+        if (h.compiler[0] == 'l' && cpu_wide()) {
+            emit_unit *u = emit_llvm_begin(llvm);
+            emit_llvm_add(u, k);
+            emit_llvm_text(u, &ir);
+            emit_llvm_drop(u);
+            CHECK(strstr(ir.s, "scalef"));
+        }
+        str_free(&ir);
+        kern_close(k);
+    }
+}
+
 static void an_earlier_overflow_is_not_the_launchs(void) {
     harness_case c = {.text = "kernel \"copy\" {\n arg a0 i32[50] write\n arg a1 i32[50] read\n"
                               " for i < 50 {\n a0[i] = a1[i]\n }\n}\n"};
@@ -568,6 +606,7 @@ static void every_test(void) {
     RUN(argmax_finds_the_first);
     RUN(column_reductions_agree);
     RUN(softmax_shape_agrees);
+    RUN(powers_of_two_scale_at_once);
     RUN(matmul_with_register_tiles_agrees);
     RUN(registers_read_across_agree);
     RUN(dots_of_words_agree);

@@ -216,6 +216,12 @@ val llvm_to_memory(llvm *s, int dtype, val x);
 val llvm_op(llvm *s, int op, int dtype, int in, const val *x);
 val llvm_convert(llvm *s, int to, int from, val x);
 
+/* ---- llvm_scale.c ---------------------------------------------------------------------------- */
+
+/* The expression as one instruction where it scales by a power of two, else none. Its arguments'
+ * values are known. */
+val llvm_scale(llvm *s, kexpr e);
+
 /* ---- llvm_memory.c: expressions, loads and stores -------------------------------------------- */
 
 void llvm_begin_statement(llvm *s); /* forget the last statement's values */

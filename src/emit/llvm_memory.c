@@ -382,6 +382,8 @@ static val node_value(llvm *s, kexpr id) {
     for (int i = 0; i < e.n; i++) x[i] = known(s, e.arg[i]);
     const kern_expr *last = kern_e(s->k, e.arg[e.n - 1]);
     if (e.op == OP_CAST && last->kind == KE_INDEX) return cast_index(s, &e, x[0]);
+    val scaled = e.op == OP_MUL && s->lane_var ? llvm_scale(s, id) : (val){0};
+    if (scaled.v) return scaled;
     return llvm_op(s, e.op, e.dtype, last->dtype, x);
 }
 
