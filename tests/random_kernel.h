@@ -488,7 +488,8 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         break;
     default:
         some_loop(k, c);
-        sprintf(line, "stage a%d %s %s %s%s", (int)below(s->args), a, b, chance(50) ? c : "",
+        sprintf(line, "stage a%d %s %s %s%s%s", (int)below(s->args), a, b, chance(70) ? "" : "+ ",
+                chance(50) ? c : "",
                 chance(80)   ? ""
                 : chance(50) ? " f32"
                              : " i32");

@@ -592,6 +592,48 @@ static void stage_packs_what_loops_will_load(void) {
             "}\n");
 }
 
+static const char windows[] =
+    "kernel \"windows\" {\n"
+    "  arg a0 f32[12] read\n"
+    "  arg a1 f32[3] read\n"
+    "  arg a2 f32[6] write\n"
+    "  local t0 f32[1]\n"
+    "  for i < 6 {\n"
+    "    def t0 = f32(0)\n"
+    "    for k < 3 {\n"
+    "      t0[0] += mul(a0[2*i - k + 1; valid=(2*i - k + 1 >= 0)], a1[k])\n"
+    "    }\n"
+    "    a2[i] = t0[0]\n"
+    "  }\n"
+    "}\n";
+
+static void stage_by_a_sum_copies_what_windows_share_once(void) {
+    BECOMES(windows, "split i 3 -> io ii\nstage a0 io ii + k",
+            "kernel \"windows\" {\n"
+            "  arg a0 f32[12] read\n"
+            "  arg a1 f32[3] read\n"
+            "  arg a2 f32[6] write\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[7]\n"
+            "  for io < 2 {\n"
+            "    def t1\n"
+            "    for ii_1 < 7 {\n"
+            "      t1[ii_1] = a0[ii_1 + 6*io - 1; valid=(ii_1 + 6*io - 1 >= 0)]\n"
+            "    }\n"
+            "    for ii < 3 {\n"
+            "      def t0 = f32(0)\n"
+            "      for k < 3 {\n"
+            "        t0[0] += mul(t1[2*ii - k + 2], a1[k])\n"
+            "      }\n"
+            "      a2[ii + 3*io] = t0[0]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    KEEPS(windows, "split i 6 -> io ii\nsplit ii 2 -> im in\nstage a0 io im + in + k");
+    REFUSES(windows, "pad i 4\nsplit i 4 -> io ii", "stage a0 io ii + k", "more than their sum");
+    REFUSES(windows, "split i 3 -> io ii", "stage a1 io ii + k", "exactly these loops");
+}
+
 static void stage_fills_the_edge_with_zeros(void) {
     BECOMES(product, "pad j 5\nsplit j 5 -> jo ji\nswap i jo\nstage a1 jo k ji",
             "kernel \"product\" {\n"
@@ -803,6 +845,7 @@ int main(int argc, char **argv) {
     RUN(multi_step_keeps_indices_with_their_values);
     RUN(multi_step_is_refused_where_the_tile_does_more);
     RUN(stage_packs_what_loops_will_load);
+    RUN(stage_by_a_sum_copies_what_windows_share_once);
     RUN(stage_fills_the_edge_with_zeros);
     RUN(stage_converts_what_is_only_used_converted);
     RUN(stage_is_refused_for_other_loops_stores_and_tiles);

@@ -29,6 +29,7 @@ X(move_nothing, MOVEMENT, "a movement that leaves everything in place is nothing
 X(move_iota, ON(RESHAPE) | ON(PERMUTE) | ON(EXPAND) | ON(SLICE) | ON(FLIP), "counting along an axis that was moved")
 X(iota_of_one, ON(IOTA), "counting to 1 is 0")
 X(reshape_twice, ON(RESHAPE), "only the last shape counts")
+X(reshape_of_expand, ON(RESHAPE), "axes of size 1 come and go below a repetition")
 X(permute_twice, ON(PERMUTE), "two permutations are one")
 X(expand_twice, ON(EXPAND), "two expansions are one")
 X(slice_twice, ON(SLICE), "a slice of a slice is a slice")

@@ -150,6 +150,27 @@ node_id rule_reshape_twice(graph *g, const graph_node *n) {
     return make_reshape(g, source_of(g, n->src[0]), n->shape);
 }
 
+/* Where a reshape only adds and drops axes of size 1, so that others see what is repeated. */
+node_id rule_reshape_of_expand(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_EXPAND)) return 0;
+    node_id x = source_of(g, n->src[0]);
+    int rank, wide;
+    const int64_t *to = graph_tuple_get(g, n->shape, &rank), *from = dims_of(g, x);
+    const int64_t *over = node_dims(g, n->src[0], &wide);
+    int64_t less[QN_MAX_RANK];
+    int j = 0;
+    for (int i = 0; i < rank; i++) {
+        less[i] = SYM_ONE;
+        if (to[i] == SYM_ONE) continue;
+        while (j < wide && over[j] == SYM_ONE) j++;
+        if (j == wide || over[j] != to[i]) return 0;
+        less[i] = from[j++];
+    }
+    for (; j < wide; j++)
+        if (over[j] != SYM_ONE) return 0;
+    return make_expand(g, make_reshape(g, x, graph_tuple(g, rank, less)), n->shape);
+}
+
 node_id rule_expand_twice(graph *g, const graph_node *n) {
     if (!rule_sees(g, n->src[0], OP_EXPAND)) return 0;
     return make_expand(g, source_of(g, n->src[0]), n->shape);

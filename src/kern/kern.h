@@ -391,8 +391,9 @@ int kern_find_dtype(const char *name);          /* -1: there is none */
 void kern_prune(kern *k);
 /* What a line said, as its row's pattern has it. */
 typedef struct transform_args {
-    kstmt loop[8];
+    kstmt loop[16];
     int loops;
+    uint32_t joined; /* bit i: loop i was joined to the one before by a "+" */
     kmem mem, mem2;
     int64_t number;
     const char *name[2]; /* for new loops; NULL: made up */
@@ -429,8 +430,8 @@ bool kern_ahead(kern *k, kstmt loop, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
 bool kern_fission(kern *k, kstmt loop, str *why);
 bool kern_lay(kern *k, kmem tile, int64_t rows, str *why);
-bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, int as, kern_scope scope,
-                str *why);                          /* as: a dtype, -1: as it is */
+bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, uint32_t joined, int as,
+                kern_scope scope, str *why);        /* as: a dtype, -1: as it is */
 int64_t kern_most_trips(const kern *k, kstmt loop); /* upper bound of the extent, INT64_MAX: none */
 /* A size for what every trip of the loop has its own of: the extent if it is known at launch, else
  * its upper bound; false when there is none worth it. */

@@ -439,6 +439,33 @@ static kexpr window(lower *l, const graph_node *x, const at *p) {
     return inside_or_zero(l, x, &src, cond);
 }
 
+/* Axes go in groups of equal sizes, so that one that stays as it is keeps its index: beyond an edge
+ * of it, too, where padding was found, a division would never be seen to be none. */
+static void reshape(lower *l, int rf, const sym *from, const sym *index, int rt, const sym *to,
+                    sym *out) {
+    sym_store *s = l->k->syms;
+    for (int i = 0, j = 0; i < rf || j < rt;) {
+        int i0 = i, j0 = j;
+        sym a = SYM_ONE, b = SYM_ONE;
+        if (i < rf) a = from[i++];
+        if (j < rt) b = to[j++];
+        while (a != b && (i < rf || j < rt)) {
+            bool grow_a = j >= rt || (i < rf && sym_hi(s, a) <= sym_hi(s, b));
+            if (grow_a)
+                a = sym_mul(s, a, from[i++]);
+            else
+                b = sym_mul(s, b, to[j++]);
+        }
+        if (a != b) { /* sizes that are equal and not seen to be: all at once */
+            unflatten(l, flatten(l, rf, from, index), rt, to, out);
+            return;
+        }
+        while (i0 < i && from[i0] == SYM_ONE) i0++;
+        while (j0 < j && to[j0] == SYM_ONE) out[j0++] = SYM_ZERO;
+        unflatten(l, flatten(l, i - i0, from + i0, index + i0), j - j0, to + j0, out + j0);
+    }
+}
+
 static kexpr move(lower *l, const graph_node *x, const at *p) {
     sym_store *s = l->k->syms;
     sym dim[QN_MAX_RANK], from[QN_MAX_RANK];
@@ -452,8 +479,7 @@ static kexpr move(lower *l, const graph_node *x, const at *p) {
     }
     switch (x->op) {
     case OP_RESHAPE:
-        unflatten(l, flatten(l, import_shape(l, x->shape, from), from, p->index), rank, dim,
-                  src.index);
+        reshape(l, import_shape(l, x->shape, from), from, p->index, rank, dim, src.index);
         break;
     case OP_PERMUTE:
         for (int i = 0; i < rank; i++) src.index[attr[i]] = p->index[i];

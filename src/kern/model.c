@@ -582,7 +582,8 @@ static void model_threads(model *m) {
                 row_loops(m, m->k->root), i = n;
             else
                 elementwise(m, roots[i]);
-        } else if (n > 1 || !(model_block(m, roots[i]) || model_contract(m, roots[i]))) {
+        } else if (n > 1 || !(model_block(m, roots[i]) || model_conv(m, roots[i]) ||
+                              model_contract(m, roots[i]))) {
             rows(m, roots[i]);
         }
     }

@@ -89,4 +89,10 @@ void model_copy_across(model *m, const model_chain *c, int deep);
 /* Schedule rows with products inside; false where the loop is none. */
 bool model_block(model *m, kstmt loop);
 
+/* ---- model_conv.c ---------------------------------------------------------------------------- */
+
+/* Schedule a contraction over windows, or one that has more loops than rows, columns and a sum;
+ * false where the loop is none. */
+bool model_conv(model *m, kstmt loop);
+
 #endif

@@ -103,6 +103,10 @@ static bool read_arg(kern *k, char letter, const char **p, transform_args *a, st
         t = next_token(&at);
         if (!*t.s || !strcmp(t.s, "reg") || !strcmp(t.s, "local")) break;
         if (kern_find_dtype(t.s) >= 0 && !kern_find_loop(k, t.s)) break;
+        if (!strcmp(t.s, "+") && a->loops > 1 && a->loops < (int)COUNT_OF(a->loop)) {
+            a->joined |= 1u << a->loops;
+            t = next_token(&at);
+        }
         if (!read_loop(k, t.s, a, why)) return false;
         *p = at;
     }

@@ -10,15 +10,28 @@
  * guard. The tile is indexed by j.. row-major in the order given. An invalid load gives 0, so the
  * tile holds 0 there and the loads from it are valid always. With a dtype named the tile has that
  * one and the copy converts; each of the loads must be an argument of a cast to it.
+ * stage a i j + k l   joins loops: what is loaded must depend on j and k by a sum s = m*j + n*k
+ * alone, and the tile has one axis for s. An element that several pairs (j, k) load is copied once:
+ * the windows of a convolution, which overlap, as the piece of the image that they lie in.
+ *
  * Legal where nothing inside i stores to a. The extents of j.. must be free of the loops inside
  * i. */
 #include "kern/kern.h"
 
+enum { STAGE_LOOPS = COUNT_OF(((transform_args *)0)->loop) };
+
 typedef struct staging {
     kern *k;
-    kmem from, to;
+    kmem from, tile;
     kexpr load, value; /* value: what is copied, the load or a cast of it */
-    sym index;         /* of the tile, by the variables of j.. */
+    int n;
+    const kstmt *loops;
+    uint32_t joined; /* bit i: loop i goes along the same axis as loop i - 1 */
+    sym index;       /* of the tile, by the variables of j.. */
+    sym place;       /* and by those of the tile's axes */
+    /* By loop: its variable, and that in terms of its axis. By an axis's first loop: */
+    sym from_var[STAGE_LOOPS], to[STAGE_LOOPS];
+    sym var[STAGE_LOOPS], sum[STAGE_LOOPS], extent[STAGE_LOOPS];
 } staging;
 
 static kexpr stage_rewriter(kern *k, const kern_expr *e, void *user) {
@@ -30,7 +43,7 @@ static kexpr stage_rewriter(kern *k, const kern_expr *e, void *user) {
                 e->load.valid == old.load.valid && !e->load.dyn && !e->load.guard;
     else
         meant = meant && e->op == OP_CAST && e->arg[0] == p->load;
-    return meant ? kern_load(k, p->to, p->index, SYM_TRUE, 0, 0) : kern_rebuild(k, e, NULL);
+    return meant ? kern_load(k, p->tile, p->index, SYM_TRUE, 0, 0) : kern_rebuild(k, e, NULL);
 }
 
 /* Is the load only ever converted to the dtype? Looks at the expressions of s's subtree. */
@@ -110,68 +123,145 @@ static bool find_load(staging *p, kstmt at, int n, const kstmt *loops, str *why)
     return p->load || kern_refuse(why, "no load of that memory uses exactly these loops");
 }
 
-/* Rooms and row-major index of the tile; its size. */
-static bool lay_out(staging *p, int n, const kstmt *loops, sym *size, str *why) {
+static int64_t divisor(int64_t a, int64_t b) {
+    if (a < 0) a = -a;
+    if (b < 0) b = -b;
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/* Loops first..last add up to an axis, in units of their steps' common divisor, from 0 up: `room`
+ * places. A loop that counts by one unit speaks for the others, which stand still, in the copy. */
+static bool add_up(staging *p, int first, int last, sym *room, str *why) {
     kern *k = p->k;
+    sym_store *s = k->syms;
+    sym index = kern_e(k, p->load)->load.index, rest, zero = SYM_ZERO, sum = SYM_ZERO;
+    int64_t times[STAGE_LOOPS], unit = 0;
+    int keep = -1;
+    p->extent[first] = *room = SYM_ONE;
+    for (int i = first; i <= last; i++) {
+        times[i] = 1;
+        if (first < last && !sym_split(s, index, p->from_var[i], &times[i], &rest))
+            return kern_refuse(why, "joined loops must move the load by constant steps");
+        unit = divisor(unit, times[i]);
+    }
+    if (!unit) return kern_refuse(why, "joined loops that do not move the load");
+    for (int i = first; i <= last; i++) {
+        sym trips;
+        if (!kern_room(k, p->loops[i], &trips))
+            return kern_refuse(why, "a loop's trips have no bound");
+        times[i] /= unit;
+        int64_t size = times[i] < 0 ? -times[i] : times[i];
+        if (size == 1) keep = i;
+        sym most = sym_sub(s, kern_s(k, p->loops[i])->l.extent, SYM_ONE);
+        if (times[i] < 0) zero = sym_add(s, zero, sym_scale(s, most, size));
+        p->extent[first] = sym_add(s, p->extent[first], sym_scale(s, most, size));
+        *room = sym_add(s, *room, sym_scale(s, sym_sub(s, trips, SYM_ONE), size));
+        sum = sym_add(s, sum, sym_scale(s, p->from_var[i], times[i]));
+        p->to[i] = SYM_ZERO;
+    }
+    if (keep < 0) return kern_refuse(why, "none of the joined loops moves the load by one unit");
+    p->sum[first] = sym_add(s, sum, zero);
+    p->var[first] = sym_loop(s, sym_name(s, p->from_var[first]), p->extent[first]);
+    p->to[keep] =
+        times[keep] < 0 ? sym_sub(s, zero, p->var[first]) : sym_sub(s, p->var[first], zero);
+    return true;
+}
+
+/* Rooms and row-major index of the tile; its size. */
+static bool lay_out(staging *p, sym *size, str *why) {
+    kern *k = p->k;
+    sym_store *s = k->syms;
     int64_t bytes = (int64_t)qn_dtype_size(kern_e(k, p->value)->dtype);
     *size = SYM_ONE;
-    p->index = SYM_ZERO;
-    for (int i = n; i-- > 0;) {
+    p->index = p->place = SYM_ZERO;
+    for (int i = 0; i < p->n; i++) p->from_var[i] = kern_s(k, p->loops[i])->l.var;
+    for (int i = p->n; i-- > 0;) {
+        int last = i;
         sym room;
-        if (!kern_room(k, loops[i], &room)) return kern_refuse(why, "a loop's trips have no bound");
-        sym step = sym_mul(k->syms, kern_s(k, loops[i])->l.var, *size);
-        p->index = sym_add(k->syms, p->index, step);
-        *size = sym_mul(k->syms, *size, room);
-        if (sym_overflowed(k->syms) || sym_hi(k->syms, *size) > KERN_TILE_BYTES / bytes)
+        while (p->joined >> i & 1) i--;
+        if (!add_up(p, i, last, &room, why)) return false;
+        p->index = sym_add(s, p->index, sym_mul(s, p->sum[i], *size));
+        p->place = sym_add(s, p->place, sym_mul(s, p->var[i], *size));
+        *size = sym_mul(s, *size, room);
+        if (sym_overflowed(s) || sym_hi(s, *size) > KERN_TILE_BYTES / bytes)
             return kern_refuse(why, "the tile would get too large");
     }
     return true;
 }
 
+/* Does the load depend on joined loops by their sums alone? */
+static bool by_sums(const staging *p, str *why) {
+    const kern_expr *e = kern_e(p->k, p->load);
+    sym_store *s = p->k->syms;
+    sym var[STAGE_LOOPS], sum[STAGE_LOOPS];
+    int n = 0;
+    if (!p->joined) return true;
+    for (int i = 0; i < p->n; i++)
+        if (!(p->joined >> i & 1)) var[n] = p->var[i], sum[n++] = p->sum[i];
+    const sym is[2] = {e->load.index, e->load.valid};
+    for (int i = 0; i < 2; i++) {
+        sym by_axis = sym_subst(s, is[i], p->n, p->from_var, p->to);
+        if (sym_subst(s, by_axis, n, var, sum) != is[i])
+            return kern_refuse(why, "the load depends on joined loops by more than their sum");
+    }
+    return true;
+}
+
 /* The copying nest, put in front of at's body. */
-static void copy_in(staging *p, kstmt at, int n, const kstmt *loops) {
+static void copy_in(staging *p, kstmt at) {
     kern *k = p->k;
     kstmt before = kern_s(k, at)->first, parent = at;
-    sym from[COUNT_OF(((transform_args *)0)->loop)], to[COUNT_OF(from)];
-    kstmt def = kern_def(k, at, p->to, 0);
+    sym old[STAGE_LOOPS], trip[STAGE_LOOPS], to[STAGE_LOOPS];
+    int axes = 0;
+    kstmt def = kern_def(k, at, p->tile, 0);
     kern_unlink(k, def);
     kern_insert(k, def, at, before);
-    for (int i = 0; i < n; i++) {
-        from[i] = kern_s(k, loops[i])->l.var;
-        kstmt loop = kern_loop(k, parent, KERN_SERIAL, sym_name(k->syms, from[i]),
-                               kern_s(k, loops[i])->l.extent);
-        if (i == 0) {
+    for (int i = 0; i < p->n; i++) {
+        if (p->joined >> i & 1) continue;
+        const char *name = sym_name(k->syms, p->from_var[i]);
+        kstmt loop = kern_loop(k, parent, KERN_SERIAL, name, p->extent[i]);
+        if (parent == at) {
             kern_unlink(k, loop);
             kern_insert(k, loop, at, before);
         }
-        to[i] = kern_s(k, loop)->l.var;
+        old[axes] = p->var[i];
+        trip[axes++] = kern_s(k, loop)->l.var;
         parent = loop;
     }
-    kexpr value = kern_subst_expr(k, p->value, n, from, to);
-    sym index = sym_subst(k->syms, p->index, n, from, to);
-    kern_store(k, parent, MONOID_SET, p->to, index, SYM_TRUE, value);
+    for (int i = 0; i < p->n; i++) to[i] = sym_subst(k->syms, p->to[i], axes, old, trip);
+    kexpr value = kern_subst_expr(k, p->value, p->n, p->from_var, to);
+    sym place = sym_subst(k->syms, p->place, axes, old, trip);
+    kern_store(k, parent, MONOID_SET, p->tile, place, SYM_TRUE, value);
 }
 
-bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, int as, kern_scope scope,
-                str *why) {
-    staging p = {.k = k, .from = arg};
+bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, uint32_t joined, int as,
+                kern_scope scope, str *why) {
     sym size;
     if (kern_m(k, arg)->scope != KERN_ARG) return kern_refuse(why, "only an argument is staged");
-    if (n < 1 || n > (int)COUNT_OF(((transform_args *)0)->loop))
-        return kern_refuse(why, "no loops to stage by");
+    if (n < 1 || n > STAGE_LOOPS || (joined & 1))
+        return kern_refuse(why, "no loops to stage by, or too many");
+    staging *p = arena_zeroed(&k->arena, sizeof *p);
+    *p = (staging){.k = k, .from = arg, .n = n, .loops = loops, .joined = joined};
     if (!kern_divisible(k, at, why)) return false;
-    if (!loops_allowed(k, at, n, loops, why) || !find_load(&p, at, n, loops, why)) return false;
-    if (as >= 0 && !only_converted(k, at, p.load, as))
+    if (!loops_allowed(k, at, n, loops, why) || !find_load(p, at, n, loops, why)) return false;
+    if (as >= 0 && !only_converted(k, at, p->load, as))
         return kern_refuse(why, "not each load of that memory is converted to that dtype");
-    p.value = as < 0 ? p.load : kern_cast(k, (qn_dtype)as, p.load);
-    if (!lay_out(&p, n, loops, &size, why)) return false;
-    p.to = kern_tile(k, KERN_LOCAL, kern_e(k, p.value)->dtype, size);
-    kern_rewrite(k, at, stage_rewriter, &p);
-    copy_in(&p, at, n, loops);
-    if (scope == KERN_REG && kern_in_registers(k, p.to, NULL)) kern_m(k, p.to)->scope = KERN_REG;
+    p->value = as < 0 ? p->load : kern_cast(k, (qn_dtype)as, p->load);
+    if (!lay_out(p, &size, why) || !by_sums(p, why)) return false;
+    p->tile = kern_tile(k, KERN_LOCAL, kern_e(k, p->value)->dtype, size);
+    kern_rewrite(k, at, stage_rewriter, p);
+    copy_in(p, at);
+    if (scope == KERN_REG && kern_in_registers(k, p->tile, NULL))
+        kern_m(k, p->tile)->scope = KERN_REG;
     return true;
 }
 
 bool transform_stage(kern *k, const transform_args *a, str *why) {
-    return kern_stage(k, a->mem, a->loop[0], a->loops - 1, a->loop + 1, a->dtype, a->scope, why);
+    return kern_stage(k, a->mem, a->loop[0], a->loops - 1, a->loop + 1, a->joined >> 1, a->dtype,
+                      a->scope, why);
 }

@@ -56,4 +56,5 @@ X(lay, "mn", transform_lay,
   "c = size / n")
 X(stage, "mlLds", transform_stage,
   "stage a0 i j k: at the top of i's body copy what j and k will load from a0 into a tile indexed "
-  "by (j, k); stage a0 i j k f32: converted, as each of these loads is")
+  "by (j, k); stage a0 i j + k: by their sum, one copy of what several pairs load; stage a0 i j k "
+  "f32: converted, as each of these loads is")
