@@ -104,9 +104,11 @@ int64_t vs_input(const vs_case *c, int i) {
     case VS_ATTENTION_CAUSAL:
         n[0] = n[1] = n[2] = d[0] * d[1] * d[2] * d[3];
         break;
-    case VS_CONV_GRAD:
+    case VS_CONV_DATA:
+    case VS_CONV_WEIGHTS:
         n[2] = d[0] * d[3] * (d[2] / d[5]) * (d[2] / d[5]); /* fall through */
     case VS_CONV:
+    case VS_CONV_LAST:
         n[0] = d[0] * d[1] * d[2] * d[2];
         n[1] = d[3] * d[1] / d[6] * d[4] * d[4];
         break;
@@ -208,23 +210,41 @@ static double expect_attention(const vs_case *c, int64_t i) {
     return scale * (weighted / sum - mean / sum * key / sum);
 }
 
-static double expect_conv(const int64_t *d, int64_t i) {
-    int64_t out = d[2] / d[5], x = i % out, y = i / out % out, o = i / out / out % d[3];
-    int64_t b = i / out / out / d[3], each = d[1] / d[6], first = o / (d[3] / d[6]) * each;
+static double expect_conv(const int64_t *d, int64_t i, bool last) {
+    int64_t out = d[2] / d[5], p = last ? i / d[3] : i, x = p % out, y = p / out % out;
+    int64_t o = last ? i % d[3] : i / out / out % d[3], b = i / out / out / d[3],
+            each = d[1] / d[6], first = o / (d[3] / d[6]) * each;
     double sum = 0;
     for (int64_t ch = 0; ch < each; ch++)
         for (int64_t u = 0; u < d[4]; u++)
             for (int64_t v = 0; v < d[4]; v++) {
                 int64_t r = y * d[5] + u - d[4] / 2, s = x * d[5] + v - d[4] / 2;
                 if (r < 0 || s < 0 || r >= d[2] || s >= d[2]) continue;
-                sum += at(0, ((b * d[1] + first + ch) * d[2] + r) * d[2] + s) *
+                int64_t image = b * d[1] * d[2] * d[2], place = r * d[2] + s, from = first + ch;
+                sum += at(0, image + (last ? place * d[1] + from : from * d[2] * d[2] + place)) *
                        at(1, ((o * each + ch) * d[4] + u) * d[4] + v);
             }
     return sum;
 }
 
-/* The gradient by x of a convolution of stride one in one group, for the outer gradient input 2. */
-static double expect_conv_grad(const int64_t *d, int64_t i) {
+/* The gradients by x and by the weights of a convolution of stride one in one group, for the outer
+ * gradient input 2. */
+static double expect_conv_weights(const int64_t *d, int64_t i) {
+    int64_t size = d[2], k = d[4], v = i % k, u = i / k % k, ch = i / k / k % d[1];
+    int64_t o = i / k / k / d[1];
+    double sum = 0;
+    for (int64_t b = 0; b < d[0]; b++)
+        for (int64_t y = 0; y < size; y++)
+            for (int64_t x = 0; x < size; x++) {
+                int64_t r = y + u - k / 2, s = x + v - k / 2;
+                if (r < 0 || s < 0 || r >= size || s >= size) continue;
+                sum += at(2, ((b * d[3] + o) * size + y) * size + x) *
+                       at(0, ((b * d[1] + ch) * size + r) * size + s);
+            }
+    return sum;
+}
+
+static double expect_conv_data(const int64_t *d, int64_t i) {
     int64_t size = d[2], x = i % size, y = i / size % size, ch = i / size / size % d[1];
     int64_t b = i / size / size / d[1];
     double sum = 0;
@@ -298,9 +318,12 @@ double vs_expected(const vs_case *c, int64_t i) {
     case VS_ATTENTION_CAUSAL_GRAD:
         return expect_attention(c, i);
     case VS_CONV:
-        return expect_conv(d, i);
-    case VS_CONV_GRAD:
-        return expect_conv_grad(d, i);
+    case VS_CONV_LAST:
+        return expect_conv(d, i, c->kind == VS_CONV_LAST);
+    case VS_CONV_DATA:
+        return expect_conv_data(d, i);
+    case VS_CONV_WEIGHTS:
+        return expect_conv_weights(d, i);
     case VS_MLP:
         return i ? NAN : expect_mlp(d);
     default:

@@ -27,11 +27,14 @@ X(ATTENTION, "attention", 4.0 * AT * d[2] * d[3], 3 * AT * d[3], AT *d[3], AT *d
 X(ATTENTION_CAUSAL, "attention_causal", 2.0 * AT * d[2] * d[3], 3 * AT * d[3], AT *d[3], AT *d[3])
 X(ATTENTION_GRAD, "attention_grad", 14.0 * AT * d[2] * d[3], 4 * AT * d[3], 4 * AT * d[3], AT *d[3])
 X(ATTENTION_CAUSAL_GRAD, "attention_causal_grad", 7.0 * AT * d[2] * d[3], 4 * AT * d[3], 4 * AT * d[3], AT *d[3])
-/* d = {batch, channels, size, out channels, window, stride, groups}, padding window / 2 */
+/* d = {batch, channels, size, out channels, window, stride, groups}, padding window / 2;
+ * CONV_LAST: channels last; CONV_DATA, CONV_WEIGHTS: the gradients, with a stride of 1 */
 #define CONV_OUT (N * d[3] * (double)(d[2] / d[5]) * (double)(d[2] / d[5]))
 #define CONV_IN  (N * d[1] * (double)d[2] * d[2] + (double)d[3] * d[1] / d[6] * d[4] * d[4])
 X(CONV, "conv", 2.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], CONV_IN, CONV_OUT, CONV_OUT)
-X(CONV_GRAD, "conv_grad", 6.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], 2 * CONV_IN + CONV_OUT, CONV_IN, N *d[1] * d[2] * d[2])
+X(CONV_LAST, "conv_last", 2.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], CONV_IN, CONV_OUT, CONV_OUT)
+X(CONV_DATA, "conv_data", 2.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], CONV_OUT, CONV_IN, N *d[1] * d[2] * d[2])
+X(CONV_WEIGHTS, "conv_weights", 2.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], CONV_IN + CONV_OUT, d[1], (double)d[3] * d[1] / d[6] * d[4] * d[4])
 /* d = {in, hidden, out, batch}: a step of gradient descent; checked are the losses of two steps */
 #define MLP_WEIGHTS ((double)d[0] * d[1] + (double)d[1] * d[2])
 X(MLP, "mlp", 2.0 * d[3] * (3 * MLP_WEIGHTS - RC), MLP_WEIGHTS * 2, MLP_WEIGHTS, 2)

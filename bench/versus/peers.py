@@ -20,6 +20,7 @@ except ImportError:
 
 MATRIX = ("gemm", "gemm_packed")
 ATTENTION = ("attention", "attention_causal", "attention_grad", "attention_causal_grad")
+CONV = ("conv", "conv_last", "conv_data", "conv_weights")
 
 
 def value(number, n):
@@ -54,10 +55,11 @@ def inputs(kind, d):
         return [array(0, *d[:2])]
     if kind in ATTENTION:
         return [array(i, *d[:4]) for i in range(4 if kind.endswith("grad") else 3)]
-    if kind in ("conv", "conv_grad"):
+    if kind in CONV:
         b, c, size, o, k, stride, groups = d
-        both = [array(0, b, c, size, size), array(1, o, c // groups, k, k)]
-        return both + ([array(2, b, o, size // stride, size // stride)] if kind == "conv_grad" else [])
+        image = [b, size, size, c] if kind == "conv_last" else [b, c, size, size]
+        both = [array(0, *image), array(1, o, c // groups, k, k)]
+        return both + ([array(2, b, o, size // stride, size // stride)] if kind in CONV[2:] else [])
     if kind == "mlp":
         zeros = [np.zeros(d[1], np.float32), np.zeros(d[2], np.float32)]
         return [array(0, d[0], d[1]) * np.float32(0.05), array(1, d[1], d[2]) * np.float32(0.05)] + \
@@ -71,7 +73,7 @@ class Numpy:
 
     def make(self, kind, d):
         x = inputs(kind, d)
-        if x is None or kind in ("gelu", "conv", "conv_grad", "gemm_packed", "mlp") + ATTENTION:
+        if x is None or kind in ("gelu", "gemm_packed", "mlp") + ATTENTION + CONV:
             return None
         shape = {"gemm": lambda: x[0].shape[:-1] + (d[2],), "transpose": lambda: (d[1], d[0]),
                  "sum_all": lambda: (1,), "sum_rows": lambda: (d[0],), "sum_columns": lambda: (d[1],)}
@@ -136,12 +138,13 @@ class Jax:
             return jnp.einsum("bhts,bhsd->bhtd", jax.nn.softmax(s), v)
         return f
 
-    def conv(self, d):
+    def conv(self, d, last=False):
+        image = "NHWC" if last else "NCHW"
         pad = d[4] // 2
         after = (d[2] // d[5] - 1) * d[5] + d[4] - d[2] - pad
         return lambda x, w: self.jax.lax.conv_general_dilated(
             x, w, (d[5], d[5]), [(pad, after)] * 2, feature_group_count=d[6],
-            dimension_numbers=("NCHW", "OIHW", "NCHW"))
+            dimension_numbers=(image, "OIHW", image))
 
     def layer_norm(self, x):
         y = x - x.mean(axis=1, keepdims=True)
@@ -154,8 +157,12 @@ class Jax:
         if kind in ATTENTION:
             f = self.attention("causal" in kind)
             return (lambda q, k, v, o: jax.vjp(f, q, k, v)[1](o)) if kind.endswith("grad") else f
-        if kind == "conv_grad":
-            return lambda x, w, o: jax.vjp(self.conv(d), x, w)[1](o)
+        if kind == "conv_data":
+            return lambda x, w, o: jax.vjp(lambda x: self.conv(d)(x, w), x)[1](o)[0]
+        if kind == "conv_weights":
+            return lambda x, w, o: jax.vjp(lambda w: self.conv(d)(x, w), w)[1](o)[0]
+        if kind in ("conv", "conv_last"):
+            return self.conv(d, kind == "conv_last")
         return {
             "neg": lambda x: -x, "dispatch": lambda x: x + x, "fma": lambda a, b, c: a * b + c,
             "exp": jnp.exp, "tanh": jnp.tanh,
@@ -163,7 +170,7 @@ class Jax:
             "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
             "sum_all": jnp.sum, "sum_rows": lambda x: x.sum(axis=1),
             "sum_columns": lambda x: x.sum(axis=0), "softmax": jax.nn.softmax,
-            "layer_norm": self.layer_norm, "transpose": lambda x: x.T, "conv": self.conv(d) if d[4] else None,
+            "layer_norm": self.layer_norm, "transpose": lambda x: x.T,
         }[kind]
 
     def mlp(self, x):
@@ -383,13 +390,20 @@ class Torch:
                     self.out = torch.autograd.grad(o, leaves, x[3])[0]
                 return backward
             run = lambda: f.scaled_dot_product_attention(*x, is_causal=causal)
-        elif kind == "conv_grad":
-            leaves = [v.requires_grad_() for v in x[:2]]
+        elif kind in ("conv_data", "conv_weights"):
+            leaf = x[kind == "conv_weights"].requires_grad_()
+            y = f.conv2d(x[0], x[1], padding=d[4] // 2, stride=d[5], groups=d[6])
 
             def backward():
-                y = f.conv2d(*leaves, padding=d[4] // 2, stride=d[5], groups=d[6])
-                self.out = torch.autograd.grad(y, leaves, x[2])[0]
+                self.out = torch.autograd.grad(y, leaf, x[2], retain_graph=True)[0]
             return backward
+        elif kind == "conv_last":
+            nchw = x[0].permute(0, 3, 1, 2)  # as PyTorch sees channels last
+
+            def forward():
+                y = f.conv2d(nchw, x[1], padding=d[4] // 2, stride=d[5], groups=d[6])
+                self.out = y.permute(0, 2, 3, 1)
+            return forward
         else:
             run = {
                 "gemm": lambda: torch.matmul(x[0], x[1].transpose(-1, -2) if d[4] else x[1]),

@@ -41,6 +41,8 @@
     X(reduction_desc_init)                                                                         \
     X(sgemm)                                                                                       \
     X(convolution_forward_desc_init)                                                               \
+    X(convolution_backward_data_desc_init)                                                         \
+    X(convolution_backward_weights_desc_init)                                                      \
     X(primitive_desc_destroy)                                                                      \
     X(primitive_destroy)                                                                           \
     X(memory_destroy)
@@ -218,35 +220,94 @@ static bool load_rows(const vs_case *c) {
            load_one(&sum, &md, &to);
 }
 
-/* Weights packed once; input and output in NCHW, moved to and from what the library prefers. */
-static bool load_conv(const int64_t *d) {
+/* The three tensors of a convolution: as they lie here, and as the library wants them. */
+typedef struct conv {
+    dnnl_memory_desc_t src, weights, dst, wants_src, wants_weights, wants_dst;
+    dnnl_dims_t stride, before, after;
+    dnnl_primitive_desc_t forward;
+} conv;
+
+static bool read_conv(const vs_case *c, conv *v) {
+    const int64_t *d = c->d;
     int64_t out = d[2] / d[5], pad = d[4] / 2, each = d[1] / d[6];
     int64_t after = (out - 1) * d[5] + d[4] - d[2] - pad;
-    const int64_t s[] = {d[0], d[1], d[2], d[2]}, o[] = {d[0], d[3], out, out};
-    const int64_t w[] = {d[6], d[3] / d[6], each, d[4], d[4]};
-    int grouped = d[6] > 1;
-    dnnl_memory_desc_t ms = plain(4, s, false), mo = plain(4, o, false);
-    dnnl_memory_desc_t mw = plain(4 + grouped, w + !grouped, false);
-    if (!grouped) mw = plain(4, (int64_t[]){d[3], each, d[4], d[4]}, false);
-    dnnl_memory_desc_t as = any(ms), ao = any(mo), aw = any(mw);
+    const dnnl_dims_t s = {d[0], d[1], d[2], d[2]}, o = {d[0], d[3], out, out};
+    const int64_t w[] = {d[6], d[3] / d[6], each, d[4], d[4]}, plain_w[] = {d[3], each, d[4], d[4]};
+    bool last = c->kind == VS_CONV_LAST, grad = c->kind != VS_CONV && !last;
+    dnnl_format_tag_t tag = last ? dnnl_nhwc : dnnl_nchw;
+    api.memory_desc_init_by_tag(&v->src, 4, s, dnnl_f32, tag);
+    api.memory_desc_init_by_tag(&v->dst, 4, o, dnnl_f32, tag);
+    v->weights = d[6] > 1 ? plain(5, w, false) : plain(4, plain_w, false);
+    v->wants_src = last ? v->src : any(v->src);
+    v->wants_dst = last ? v->dst : any(v->dst);
+    v->wants_weights = any(v->weights);
+    for (int i = 0; i < 2; i++) v->stride[i] = d[5], v->before[i] = pad, v->after[i] = after;
     dnnl_convolution_desc_t op;
-    if (api.convolution_forward_desc_init(&op, dnnl_forward_inference, dnnl_convolution_auto, &as,
-                                          &aw, NULL, &ao, (dnnl_dims_t){d[5], d[5]},
-                                          (dnnl_dims_t){pad, pad}, (dnnl_dims_t){after, after}))
+    if (api.convolution_forward_desc_init(
+            &op, grad ? dnnl_forward_training : dnnl_forward_inference, dnnl_convolution_direct,
+            &v->wants_src, &v->wants_weights, NULL, &v->wants_dst, v->stride, v->before, v->after))
         return false;
-    dnnl_primitive_desc_t pd = desc_of(&op);
-    if (!pd) return false;
-    as = *api.primitive_desc_query_md(pd, dnnl_query_src_md, 0);
-    aw = *api.primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    ao = *api.primitive_desc_query_md(pd, dnnl_query_dst_md, 0);
-    float *weights = moved(&mw, &aw, it.in[1], NULL, true), *from = it.in[0], *to = it.out;
-    if (!api.memory_desc_equal(&ms, &as)) from = moved(&ms, &as, it.in[0], NULL, false);
-    if (!api.memory_desc_equal(&mo, &ao)) to = vs_memory(api.memory_desc_get_size(&ao));
-    if (!weights || !from ||
-        !add(pd, 3, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
-             (const dnnl_memory_desc_t *[]){&as, &aw, &ao}, (float *[]){from, weights, to}))
+    v->forward = desc_of(&op);
+    return v->forward != NULL;
+}
+
+/* A memory to read in the layout wanted: as it lies, or brought there, in each call or once. */
+static float *wanted(const dnnl_memory_desc_t *here, const dnnl_memory_desc_t *want, float *data,
+                     bool once) {
+    return api.memory_desc_equal(here, want) ? data : moved(here, want, data, NULL, once);
+}
+
+/* The primitive and what brings its result to where it belongs. */
+static bool add_conv(dnnl_primitive_desc_t pd, const int *arg, const dnnl_memory_desc_t *a,
+                     const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *want,
+                     const dnnl_memory_desc_t *here, float *from_a, float *from_b) {
+    bool same = api.memory_desc_equal(here, want);
+    float *to = same ? it.out : vs_memory(api.memory_desc_get_size(want));
+    return from_a && from_b &&
+           add(pd, 3, arg, (const dnnl_memory_desc_t *[]){a, b, want},
+               (float *[]){from_a, from_b, to}) &&
+           (same || moved(want, here, to, it.out, false));
+}
+
+/* Weights packed once; images in NCHW or NHWC, moved to and from what the library prefers. */
+static bool load_conv(const vs_case *c) {
+    conv v;
+    if (!read_conv(c, &v)) return false;
+    dnnl_memory_desc_t s = *api.primitive_desc_query_md(v.forward, dnnl_query_src_md, 0);
+    dnnl_memory_desc_t w = *api.primitive_desc_query_md(v.forward, dnnl_query_weights_md, 0);
+    dnnl_memory_desc_t o = *api.primitive_desc_query_md(v.forward, dnnl_query_dst_md, 0);
+    float *weights = wanted(&v.weights, &w, it.in[1], true);
+    float *from = wanted(&v.src, &s, it.in[0], false);
+    return add_conv(v.forward, (int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}, &s, &w, &o,
+                    &v.dst, from, weights);
+}
+
+static bool load_conv_grad(const vs_case *c) {
+    conv v;
+    dnnl_convolution_desc_t op;
+    dnnl_primitive_desc_t pd;
+    bool data = c->kind == VS_CONV_DATA;
+    if (!read_conv(c, &v)) return false;
+    if (data ? api.convolution_backward_data_desc_init(&op, dnnl_convolution_direct, &v.wants_src,
+                                                       &v.wants_weights, &v.wants_dst, v.stride,
+                                                       v.before, v.after)
+             : api.convolution_backward_weights_desc_init(
+                   &op, dnnl_convolution_direct, &v.wants_src, &v.wants_weights, NULL, &v.wants_dst,
+                   v.stride, v.before, v.after))
         return false;
-    return to == it.out || moved(&ao, &mo, to, it.out, false);
+    if (api.primitive_desc_create(&pd, &op, NULL, it.engine, v.forward)) return false;
+    dnnl_memory_desc_t g = *api.primitive_desc_query_md(pd, dnnl_query_diff_dst_md, 0);
+    float *grad = wanted(&v.dst, &g, it.in[2], false);
+    if (data) {
+        dnnl_memory_desc_t w = *api.primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+        dnnl_memory_desc_t s = *api.primitive_desc_query_md(pd, dnnl_query_diff_src_md, 0);
+        return add_conv(pd, (int[]){DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC}, &g, &w,
+                        &s, &v.src, grad, wanted(&v.weights, &w, it.in[1], false));
+    }
+    dnnl_memory_desc_t s = *api.primitive_desc_query_md(pd, dnnl_query_src_md, 0);
+    dnnl_memory_desc_t w = *api.primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 0);
+    return add_conv(pd, (int[]){DNNL_ARG_DIFF_DST, DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS}, &g, &s, &w,
+                    &v.weights, grad, wanted(&v.src, &s, it.in[0], false));
 }
 
 static bool load_primitive(const vs_case *c) {
@@ -277,7 +338,11 @@ static bool load_primitive(const vs_case *c) {
     case VS_TRANSPOSE:
         return load_rows(c);
     case VS_CONV:
-        return load_conv(c->d);
+    case VS_CONV_LAST:
+        return load_conv(c);
+    case VS_CONV_DATA:
+    case VS_CONV_WEIGHTS:
+        return load_conv_grad(c);
     default:
         return false;
     }

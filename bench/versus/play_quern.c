@@ -140,6 +140,25 @@ static qn_tensor *gpt(const vs_case *c) {
     return qn_optimizer_step(it.optimizer, loss) ? NULL : loss;
 }
 
+/* Padding before as after but for a stride's remainder, so that the size divides by the stride. */
+static qn_tensor *convolution(const vs_case *c) {
+    const int64_t *d = c->d, first[] = {d[0], d[1], d[2], d[2]}, last[] = {d[0], d[2], d[2], d[1]};
+    const int64_t w[] = {d[3], d[1] / d[6], d[4], d[4]}, out[] = {d[0], d[3], d[2], d[2]};
+    int64_t pad = d[4] / 2, after = (d[2] / d[5] - 1) * d[5] + d[4] - d[2] - pad;
+    qn_conv_options o = {.stride = {d[5], d[5]},
+                         .before = {pad, pad},
+                         .after = {after, after},
+                         .groups = d[6],
+                         .channels_last = c->kind == VS_CONV_LAST};
+    if (after < 0) o.after[0] = o.after[1] = 0;
+    qn_tensor *x = input(c, 0, 4, o.channels_last ? last : first), *y, *g;
+    qn_tensor *weights = input(c, 1, 4, w);
+    y = qn_conv(x, weights, NULL, &o);
+    if (c->kind == VS_CONV || c->kind == VS_CONV_LAST) return y;
+    qn_tensor *seed = input(c, 2, 4, out);
+    return qn_grad(y, seed, 1, c->kind == VS_CONV_DATA ? &x : &weights, &g) ? NULL : g;
+}
+
 static void build(const vs_case *c) {
     const int64_t *d = c->d;
     qn_tensor *x;
@@ -197,6 +216,12 @@ static void build(const vs_case *c) {
     case VS_ATTENTION_GRAD:
     case VS_ATTENTION_CAUSAL_GRAD:
         attention(c);
+        break;
+    case VS_CONV:
+    case VS_CONV_LAST:
+    case VS_CONV_DATA:
+    case VS_CONV_WEIGHTS:
+        it.out[0] = convolution(c);
         break;
     case VS_MLP:
         it.out[0] = mlp(c);
