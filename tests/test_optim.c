@@ -231,6 +231,31 @@ static void the_rate_rises_then_falls_along_a_cosine(void) {
     CHECK_NEAR(qn_rate_cosine(2, 2, 0, 10, 5), 2, 1e-12, 0);
 }
 
+/* A slice of all of a parameter is another handle of the same value: the step's next run must find
+ * the value through the handle that is assigned. */
+static void a_static_step_follows_a_parameter_that_is_sliced_whole(void) {
+    const float start[3] = {8, 16, -32}, ones[3] = {1, 1, 1};
+    qn_ctx *qn = qn_open(NULL);
+    qn_tensor *one = qn_from(qn, QN_F32, 1, (int64_t[]){3}, ones), *alias[4], *out = NULL;
+    for (int i = 0; i < 4; i++)
+        alias[i] = qn_neg(one); /* handles before and after the parameter's */
+    qn_tensor *p = qn_from(qn, QN_F32, 1, (int64_t[]){3}, start);
+    qn_release(alias[1]);
+    qn_tensor *half = qn_mul(qn_slice(p, 0, 0, 3, 1), qn_like(p, 0.5));
+    qn_tensor *y = qn_add(half, one);
+    CHECK_INT(qn_assign(p, half), QN_OK);
+    qn_plan *plan = qn_compile(qn, 1, &one, 1, &y);
+    for (int run = 0; run < 3; run++) {
+        float got[3];
+        CHECK_INT(qn_run(plan, &one, &out), QN_OK);
+        CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
+        for (int i = 0; i < 3; i++) CHECK(got[i] == start[i] / (float)(2 << run) + 1);
+        qn_release(out);
+    }
+    qn_plan_free(plan);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(methods_follow_their_formulas);
@@ -240,5 +265,6 @@ int main(int argc, char **argv) {
     RUN(its_state_has_names);
     RUN(bad_settings_are_refused);
     RUN(the_rate_rises_then_falls_along_a_cosine);
+    RUN(a_static_step_follows_a_parameter_that_is_sliced_whole);
     return test_end();
 }

@@ -71,13 +71,14 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
     }
 }
 
-/* The handle through which a parameter will be found at each run: one that holds it now, or the one
- * whose pending assignment replaced it. */
+/* The handle through which a parameter will be found at each run: the one whose pending assignment
+ * replaces it, for that is where the next run's value will be; else one that holds it now. Others
+ * may hold it, too, such as a slice of all of it, and the assignment will not move them. */
 static qn_tensor *owner_of(qn_ctx *qn, node_id leaf) {
     graph *g = qn->graph;
+    for (uint32_t i = 0; i < g->pending_count; i++)
+        if (g->pending[i]->replaced == leaf) return g->pending[i];
     qn_tensor *t = graph_handle_of(g, leaf);
-    for (uint32_t i = 0; !t && i < g->pending_count; i++)
-        if (g->pending[i]->replaced == leaf) t = g->pending[i];
     if (!t)
         raise_error(qn, QN_EGRAPH,
                     "compile: the outputs depend on a value whose tensor was released; name it as "
