@@ -154,6 +154,7 @@ void log_line(qn_ctx *qn, const char *fmt, ...)
     QN_PRINTF(2, 3);               /* to the log callback, line by line */
 double clock_seconds(void);        /* monotonic */
 double clock_thread_seconds(void); /* that the calling thread was given a processor */
+double clock_processors(void);     /* used by all of the process's threads */
 
 /* ---- folder.c ----------------------------------------------------------------------------- */
 

@@ -36,14 +36,20 @@ void log_line(qn_ctx *qn, const char *fmt, ...) {
     heap_free(&qn->heap, large, size);
 }
 
-double clock_seconds(void) {
+static double read_clock(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double clock_seconds(void) {
+    return read_clock(CLOCK_MONOTONIC);
 }
 
 double clock_thread_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
+double clock_processors(void) {
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }

@@ -264,6 +264,7 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
 void plan_close(qn_ctx *qn, run_plan *p) {
     if (!p) return;
     for (uint32_t i = 0; i < p->packings; i++) buffer_unref(qn, p->packing[i].buffer);
+    if (debug_on(qn, 'x')) plan_log_times(qn, p);
     arena_free(&p->arena);
     heap_free(&qn->heap, p, sizeof *p);
 }

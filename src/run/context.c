@@ -75,10 +75,7 @@ qn_ctx *qn_open(const qn_options *options) {
 
 static void close_run(qn_ctx *qn) {
     run_state *r = qn->run;
-    for (uint32_t i = 0; i < r->plans; i++) {
-        if (debug_on(qn, 'x')) plan_log_times(qn, r->plan[i]);
-        plan_close(qn, r->plan[i]);
-    }
+    for (uint32_t i = 0; i < r->plans; i++) plan_close(qn, r->plan[i]);
     heap_free(&qn->heap, r->plan, (size_t)r->plan_cap * sizeof *r->plan);
     idset_free(&r->plan_set);
     if (r->dev_state) {

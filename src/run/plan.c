@@ -127,10 +127,13 @@ static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const ui
     for (uint32_t i = 0; i < p->launches; i++) {
         launch *l = &p->launch[i];
         fill(qn, p, l, leaf, out);
-        double start = timed ? clock_seconds() : 0;
+        double start = timed ? clock_seconds() : 0, used = timed ? clock_processors() : 0;
         qn_code code = r->dev->launch(r->dev_state, l->program, (int)l->sets, l->ready);
         if (code) raise_error(qn, code, "kernel %s failed", l->program->name);
-        if (timed) l->seconds += clock_seconds() - start;
+        if (timed) {
+            l->seconds += clock_seconds() - start;
+            l->processors += clock_processors() - used;
+        }
         l->runs++;
     }
     r->stats.kernels += p->launches;
@@ -165,19 +168,23 @@ void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out) {
     r->stats.run_seconds += clock_seconds() - start;
 }
 
-/* QN_DEBUG=x, when the context closes: each launch's mean time and share, in the order they run. */
+/* QN_DEBUG=x, when the plan goes: each launch's mean time, processor time and share, in the order
+ * they run. On a machine shared with others the processor time says more. */
 void plan_log_times(qn_ctx *qn, const run_plan *p) {
-    double total = 0;
-    for (uint32_t i = 0; i < p->launches; i++) total += p->launch[i].seconds;
+    double total = 0, used = 0;
+    for (uint32_t i = 0; i < p->launches; i++) {
+        total += p->launch[i].seconds;
+        used += p->launch[i].processors;
+    }
     for (uint32_t i = 0; i < p->launches; i++) {
         const launch *l = &p->launch[i];
         if (!l->runs) continue;
-        double each = l->seconds / (double)l->runs;
-        log_line(qn, "x %9.2f us %5.1f%% %5llu runs %3u sets  %s", each * 1e6,
-                 total > 0 ? 100 * l->seconds / total : 0, (unsigned long long)l->runs, l->sets,
+        double each = l->seconds / (double)l->runs, cpu = l->processors / (double)l->runs;
+        log_line(qn, "x %9.2f us %9.2f cpu %5.1f%% %5llu runs %3u sets  %s", each * 1e6, cpu * 1e6,
+                 used > 0 ? 100 * l->processors / used : 0, (unsigned long long)l->runs, l->sets,
                  l->program->name);
     }
     if (p->launches && p->launch[0].runs)
-        log_line(qn, "x plan of %u launches: %.3f ms a run", p->launches,
-                 total / (double)p->launch[0].runs * 1e3);
+        log_line(qn, "x plan of %u launches: %.3f ms a run, %.3f of processors", p->launches,
+                 total / (double)p->launch[0].runs * 1e3, used / (double)p->launch[0].runs * 1e3);
 }

@@ -85,7 +85,7 @@ typedef struct launch {
     dev_set *ready;   /* what the device is given; slices and values are filled before each run */
     dev_slice *slice; /* sets * program->args */
     int64_t *value;   /* sets * program->vars */
-    double seconds;   /* with QN_DEBUG=x */
+    double seconds, processors; /* with QN_DEBUG=x: passed, and used by all threads */
     uint64_t runs;
 } launch;
 
