@@ -231,11 +231,10 @@ void fuse_enter(fuse *fu, node_id n, const use *u) {
 static void store_node(fuse *fu, node_id n) {
     fuse_node *f = fuse_info(fu, n);
     uint32_t host = UINT32_MAX;
-    bool statistic = fuse_is_statistic(fu, node_at(fu->g, n));
-    for (uint32_t i = f->count; i-- > 0 && host == UINT32_MAX;) {
-        use u = f->uses[i];
-        if (statistic && !fu->group_[u.group]->rows) continue;
-        if (!can_host(fu, n, &f->uses[i])) continue;
+    for (uint32_t i = 2 * f->count; i-- > 0 && host == UINT32_MAX;) {
+        use u = f->uses[i % f->count];
+        bool blocks = fu->group_[u.group]->rows != 0; /* these have a row's scores at hand */
+        if (blocks != (i >= f->count) || !can_host(fu, n, &f->uses[i % f->count])) continue;
         host = u.group;
         group *k = fu->group_[host];
         add_chain(fu, k, fuse_closure(k, fuse_mask(&u)) & fuse_root_set(k));

@@ -1,6 +1,6 @@
 /* fuse_block.c - kernels over blocks of rows: attention and its gradients, without a score matrix.
  *
- * Scores are a contraction that is larger than what it is made of, queries by keys, and whatever is
+ * Scores are a contraction that is large beside what it is made of, queries by keys, and whatever is
  * computed from them element by element. To store them would take the memory that attention is
  * known for. But where a second contraction sums over them, each of its rows needs one row of
  * scores only: the kernel of that contraction may compute, for a block of rows at a time, the
@@ -10,17 +10,17 @@
  *   - scores, in loops over a row's keys, held in a tile where they are used twice,
  *   - statistics of rows.
  *
- * Several kernels may use the same scores, the gradients do; where the scores are much larger than
- * their operands each computes them for itself, with its own axis as the rows. That costs products
- * again, and never memory.
+ * Several kernels may use the same scores, the gradients do; then each computes them for itself,
+ * with its own axis as the rows. That costs products again, and never memory.
  *
  * fuse.c walks from consumers to producers. The statistics of scores are decided as late as
  * possible, so that the contraction that makes a kernel one of blocks comes first. */
 #include "plan/fuse.h"
 
 static const double block_row_bytes = 256 << 10; /* most of a row of scores in a block's tile */
-static const double worth_again = 4; /* scores this much larger than their operands are computed
-                                        again in a second kernel rather than stored */
+/* Least size of a contraction to that of its operands to be scores; less is asked of one in a
+ * batch, where each item has operands of its own: layers' weights are shared. */
+static const double least_ratio = 0.999, least_in_batch = 0.25;
 
 /* Bytes of a row of n's values, in a tile. */
 static bool row_fits(const fuse *fu, node_id n, uint32_t axes) {
@@ -39,6 +39,16 @@ static double factor_size(const fuse *fu, node_id n) {
     return least;
 }
 
+/* Is a factor, behind its views, scores? A sum over scores is no scores itself. */
+static bool is_of_scores(const fuse *fu, node_id n) {
+    for (;; n = node_at(fu->g, n)->src[0]) {
+        const graph_node *x = node_at(fu->g, n);
+        if (fuse_info(fu, n)->scores > 0) return true;
+        if (fuse_is_memory(x)) return false;
+        if (op_rows[x->op].class_ != CLASS_MOVE && x->op != OP_CAST) return false;
+    }
+}
+
 static double scores_of(const fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
     double most = 0, size = fuse_size(fu, n);
@@ -46,8 +56,11 @@ static double scores_of(const fuse *fu, node_id n) {
     if (op_rows[x->op].class_ == CLASS_REDUCE) {
         if (!fuse_is_heavy(fu, x)) return 0;
         const graph_node *m = fuse_product(fu, x);
-        double ratio = size / (factor_size(fu, m->src[0]) + factor_size(fu, m->src[1]) + 1);
-        return ratio >= 0.999 ? ratio : 0;
+        if (is_of_scores(fu, m->src[0]) || is_of_scores(fu, m->src[1])) return 0;
+        double a = factor_size(fu, m->src[0]), b = factor_size(fu, m->src[1]), depth;
+        depth = fuse_reduced_size(fu, x);
+        bool batch = a * b > 1.5 * size * depth * depth;
+        return size >= (batch ? least_in_batch : least_ratio) * (a + b) ? size / (a + b + 1) : 0;
     }
     bool passes = op_rows[x->op].class_ == CLASS_ELEM || x->op == OP_RESHAPE ||
                   x->op == OP_PERMUTE || x->op == OP_DETACH;
@@ -100,14 +113,6 @@ bool fuse_is_statistic(const fuse *fu, const graph_node *x) {
            fuse_info(fu, x->src[0])->scores > 0;
 }
 
-/* Is the node used by this kernel only, as far as is known, or worth computing again in others? */
-static bool may_recompute(const fuse *fu, node_id n, uint32_t number) {
-    const fuse_node *f = fuse_info(fu, n);
-    for (uint32_t i = 0; i < f->count; i++)
-        if (f->uses[i].group != number && f->scores < worth_again) return false;
-    return true;
-}
-
 /* May a block's kernel compute reduction x under loops m: a product of a row's own tile, or a
  * statistic of rows? */
 bool fuse_block_takes(const fuse *fu, const graph_node *x, uint32_t number, uint64_t m) {
@@ -115,7 +120,7 @@ bool fuse_block_takes(const fuse *fu, const graph_node *x, uint32_t number, uint
     if ((m & fuse_root_set(k)) != k->rows) return false;
     if (fuse_is_heavy(fu, x))
         return m != k->rows && fuse_info(fu, (node_id)(x - fu->g->node))->scores > 0;
-    return m == k->rows && fuse_is_statistic(fu, x) && may_recompute(fu, x->src[0], number);
+    return m == k->rows && fuse_is_statistic(fu, x);
 }
 
 /* The scores that a factor of a product is a view of, 0: none; v is the factor's use and becomes
@@ -215,7 +220,6 @@ bool fuse_decide_scores(fuse *fu, node_id n) {
     if (f->crowded || !f->count) return false;
     for (uint32_t i = 0; i < f->count; i++)
         if (!choose_for(fu, n, f->uses[i].group).possible) return false;
-    if (!may_recompute(fu, n, f->uses[0].group)) return false;
     uint32_t count = f->count;
     for (uint32_t i = 0; i < count; i++) {
         use u = f->uses[i];
