@@ -1,7 +1,7 @@
 /* fuse_block.c - kernels over blocks of rows: attention and its gradients, without a score matrix.
  *
- * Scores are a contraction that is large beside what it is made of, queries by keys, and whatever is
- * computed from them element by element. To store them would take the memory that attention is
+ * Scores are a contraction that is large beside what it is made of, queries by keys, and whatever
+ * is computed from them element by element. To store them would take the memory that attention is
  * known for. But where a second contraction sums over them, each of its rows needs one row of
  * scores only: the kernel of that contraction may compute, for a block of rows at a time, the
  * scores in a tile, statistics about the rows (the largest, the sum) in registers, and then its own
