@@ -300,6 +300,8 @@ static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     snprintf(along, sizeof along, form, "along", "2048*j + k");
     check_default(down, "carry t0", "multi_step");
     check_default(along, "multi_step t0", "carry");
+    check_default(along, "tile t0 u", "carry"); /* several rows at a time */
+    check_default(along, "prefetch a2", "prefetch a1");
 }
 
 /* Narrow operands go by words where the device multiplies them, equal bytes with an offset. */

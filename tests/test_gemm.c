@@ -17,6 +17,7 @@ static const product cases[] = {
     {1, 1, 1, 1, false, false},       {1, 1, 1, 0, false, false},
     {1, 5, 7, 0, false, false},       {1, 1, 70, 300, false, false},
     {1, 70, 1, 300, false, false},    {1, 1, 301, 77, false, true},
+    {1, 1, 36, 1027, false, true},    {1, 64, 1, 1100, false, false},
     {1, 2, 1100, 1100, false, false}, {1, 8, 600, 700, false, false},
     {1, 8, 600, 704, false, true},    {1, 7, 513, 1031, false, true},
     {1, 13, 31, 17, false, false},    {1, 14, 32, 16, false, false},

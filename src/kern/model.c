@@ -23,7 +23,10 @@
 
 enum {
     MOST_COPIES = 40, /* of a statement, by unrolling */
-    SLICE = 16        /* rows of a reduction down columns at a time */
+    SLICE = 16,       /* rows of a reduction down columns at a time */
+    ROWS = 4,         /* of a reduction along rows at a time, where they are */
+    PAGE = 4096,      /* bytes */
+    STREAMS = 4       /* times the second-level cache: what is larger streams from memory */
 };
 
 bool model_apply(model *m, const char *fmt, ...) {
@@ -492,6 +495,44 @@ static int contiguous_across(model *m, kstmt body, sym var) {
     return deep ? n : model_contiguous(m, body, var);
 }
 
+/* Does the reduction's row lie a page or more behind the last one? */
+static bool rows_in_pages(model *m, kstmt loop, kstmt red) {
+    kern_touch *t;
+    uint32_t n = kern_touches(m->k, red, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t down, size = (int64_t)qn_dtype_size(kern_m(m->k, t[i].mem)->dtype);
+        if (t[i].load && model_is_arg(m, &t[i]) &&
+            model_step(m, &t[i], model_at(m, loop)->l.var, &down) && down * size >= PAGE)
+            return true;
+    }
+    return false;
+}
+
+/* Long rows of one reduction are walked several at a time: memory streams from as many places at
+ * once, the processor's own prefetching ends at pages, and what all rows share is loaded once. */
+static bool several_rows(model *m, model_chain *c) {
+    kstmt red = only_reduction(m, c->body);
+    kmem tile = tile_in(m, c->body);
+    int id = m->next++;
+    int64_t n;
+    if (!red || !sym_is_const(m->k->syms, model_at(m, c->body)->l.extent, &n)) return false;
+    if (n % ROWS || n < 8 * ROWS || !rows_in_pages(m, c->body, red)) return false;
+    if (!model_apply(m, "split %s %d -> g%d u%d", c->name[c->n - 1], ROWS, id, id)) return false;
+    char inner[40];
+    snprintf(inner, sizeof inner, "u%d", id);
+    snprintf(c->name[c->n - 1], sizeof c->name[0], "g%d", id);
+    row_loops(m, model_find(m, inner));
+    model_apply(m, "tile t%d %s", kern_tile_number(m->k, tile), inner);
+    for (kmem i = 1; i < m->k->mems; i++) {
+        const kern_memory *mem = kern_m(m->k, i);
+        int64_t most = STREAMS * m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
+        if (mem->scope == KERN_ARG && mem->access == KERN_READ &&
+            sym_lo(m->k->syms, mem->size) > most)
+            model_apply(m, "prefetch a%d", mem->arg);
+    }
+    return true;
+}
+
 static void rows(model *m, kstmt loop) {
     model_chain c = model_chain_of(m, loop);
     int outer = -1, most = 0;
@@ -505,7 +546,7 @@ static void rows(model *m, kstmt loop) {
         parallel(m, c.name[0]);
         return;
     }
-    row_loops(m, c.body);
+    if (!several_rows(m, &c)) row_loops(m, c.body);
     widen_root(m, &c, 0);
     parallel(m, c.name[0]);
 }
