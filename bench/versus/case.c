@@ -133,6 +133,11 @@ float vs_value(uint32_t input, uint64_t i) {
     return (float)(h >> 8) / 8388608.f - 1.f;
 }
 
+/* Matrices of a GPT start with deviation 0.02; vectors as the model makes them. */
+float vs_gpt_weight(uint32_t parameter, uint64_t i) {
+    return 0.02f * 1.7320508f * vs_value(parameter, i);
+}
+
 void vs_fill(float *to, uint32_t input, int64_t n) {
     for (int64_t i = 0; i < n; i++) to[i] = vs_value(input, (uint64_t)i);
 }

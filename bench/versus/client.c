@@ -21,10 +21,10 @@ struct vs_client {
     char line[2048]; /* the last answer */
 };
 
-enum { PATIENCE_MS = 150000 };
+enum { PATIENCE_MS = 600000 };
 
 static const char *const names[] = {"quern", "openblas", "blis",        "onednn", "onednn-sgemm",
-                                    "numpy", "jax",      "onnxruntime", "torch"};
+                                    "numpy", "jax",      "onnxruntime", "torch",  "torch-compile"};
 enum { NATIVE = 5 }; /* the others are peers.py's */
 
 int vs_names(const char *const **out) {

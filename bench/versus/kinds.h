@@ -38,10 +38,10 @@ X(CONV_WEIGHTS, "conv_weights", 2.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], CONV
 /* d = {in, hidden, out, batch}: a step of gradient descent; checked are the losses of two steps */
 #define MLP_WEIGHTS ((double)d[0] * d[1] + (double)d[1] * d[2])
 X(MLP, "mlp", 2.0 * d[3] * (3 * MLP_WEIGHTS - RC), MLP_WEIGHTS * 2, MLP_WEIGHTS, 2)
-/* d = {vocabulary, context, layers, heads, width, batch}: a step of AdamW */
+/* d = {vocabulary, context, layers, heads, width, batch}: a step of AdamW; losses of ten steps */
 #define GPT_WEIGHTS (12.0 * d[2] * d[4] * d[4] + N * d[4])
 #define GPT_SCORES  (4.0 * d[2] * d[1] * d[4])
-X(GPT, "gpt", 3.0 * d[5] * d[1] * (2 * GPT_WEIGHTS + GPT_SCORES), 8 * GPT_WEIGHTS, 4 * GPT_WEIGHTS, 2)
+X(GPT, "gpt", 3.0 * d[5] * d[1] * (2 * GPT_WEIGHTS + GPT_SCORES), 8 * GPT_WEIGHTS, 4 * GPT_WEIGHTS, 10)
 X(DISPATCH, "dispatch", 16, 16, 16, 16)
 X(COMPILE, "compile", 0, 0, 0, 0)
 X(PLAN, "plan", 0, 0, 0, 0)

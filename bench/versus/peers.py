@@ -67,6 +67,40 @@ def inputs(kind, d):
     return None
 
 
+def gpt_weights(d):
+    """A GPT's parameters in src/nn/gpt.c's order, matrices as vs_gpt_weight of case.c has them."""
+    vocabulary, context, layers, _, width = d[:5]
+    norm, wide = [(width,), (width,)], 4 * width
+
+    def linear(rows, columns):
+        return [(rows, columns), (rows,)]
+    block = norm + linear(3 * width, width) + linear(width, width) + norm + linear(wide, width) + \
+        linear(width, wide)
+    shapes = [(vocabulary, width), (context, width)] + layers * block + norm + [(vocabulary, width)]
+    ones = {2 + 12 * i + j for i in range(layers) for j in (0, 6)} | {2 + 12 * layers}
+    scale = np.float32(0.02) * np.float32(1.7320508)
+    return [array(i, *shape) * scale if len(shape) > 1 else np.full(shape, i in ones, np.float32)
+            for i, shape in enumerate(shapes)]
+
+
+def gpt_ids(d):
+    """Tokens and their successors."""
+    ids = (np.arange(d[5] * d[1] + 1) * 7919 % d[0]).astype(np.int32)
+    return [v.reshape(d[5], d[1]) for v in (ids[:-1], ids[1:])]
+
+
+class Losses:
+    """The losses of the steps taken so far; who asks for later ones has them taken."""
+
+    def __init__(self, step, losses):
+        self.step, self.losses = step, losses
+
+    def get(self, i):
+        while len(self.losses) <= i:
+            self.step()
+        return float(self.losses[i])
+
+
 class Numpy:
     def __init__(self, threads):
         pass
@@ -188,43 +222,27 @@ class Jax:
         return step
 
     def gpt(self, d):
-        """src/nn/gpt.c's model and AdamW, from weights of the same distribution."""
+        """src/nn/gpt.c's model and AdamW."""
         jax, jnp = self.jax, self.jnp
-        vocabulary, context, layers, heads, width, batch = d[:6]
-        draw = np.random.default_rng(1)
-        deep = 0.02 / math.sqrt(2 * layers)
+        layers, heads, width, batch = d[2:6]
+        start, (ids, targets) = gpt_weights(d), gpt_ids(d)
 
-        def linear(rows, columns, scale=0.02):
-            return draw.normal(0, scale, (rows, columns)).astype(np.float32), np.zeros(columns, np.float32)
-
-        def norm():
-            return np.ones(width, np.float32), np.zeros(width, np.float32)
-        p = {"token": linear(vocabulary, width)[0], "position": linear(context, width)[0],
-             "norm": norm(), "head": linear(width, vocabulary)[0],
-             "blocks": [{"norm1": norm(), "qkv": linear(width, 3 * width), "out": linear(width, width, deep),
-                         "norm2": norm(), "up": linear(width, 4 * width),
-                         "down": linear(4 * width, width, deep)} for _ in range(layers)]}
-
-        def normed(x, n):
+        def normed(x, scale, shift):
             y = x - x.mean(-1, keepdims=True)
-            return y * jax.lax.rsqrt((y * y).mean(-1, keepdims=True) + 1e-5) * n[0] + n[1]
-
-        def dense(x, w):
-            return x @ w[0] + w[1]
+            return y * jax.lax.rsqrt((y * y).mean(-1, keepdims=True) + 1e-5) * scale + shift
 
         def loss(p, ids, targets):
-            x = p["token"][ids] + p["position"]
-            for b in p["blocks"]:
-                qkv = dense(normed(x, b["norm1"]), b["qkv"]).reshape(batch, context, 3, heads, -1)
+            x = p[0][ids] + p[1]
+            for b in (p[2 + 12 * i:14 + 12 * i] for i in range(layers)):
+                qkv = (normed(x, b[0], b[1]) @ b[2].T + b[3]).reshape(batch, d[1], 3, heads, -1)
                 q, k, v = jnp.transpose(qkv, (2, 0, 3, 1, 4))
                 y = self.attention(True)(q, k, v).transpose(0, 2, 1, 3).reshape(x.shape)
-                x = x + dense(y, b["out"])
-                hidden = jax.nn.gelu(dense(normed(x, b["norm2"]), b["up"]), approximate=False)
-                x = x + dense(hidden, b["down"])
-            logits = jax.nn.log_softmax(normed(x, p["norm"]) @ p["head"])
+                x = x + y @ b[4].T + b[5]
+                hidden = jax.nn.gelu(normed(x, b[6], b[7]) @ b[8].T + b[9], approximate=False)
+                x = x + hidden @ b[10].T + b[11]
+            logits = jax.nn.log_softmax(normed(x, p[-3], p[-2]) @ p[-1].T)
             return -jnp.take_along_axis(logits, targets[..., None], -1).mean()
 
-        @jax.jit
         def step(state, ids, targets):
             p, m, v, t = state
             value, g = jax.value_and_grad(loss)(p, ids, targets)
@@ -234,9 +252,8 @@ class Jax:
             a, b = 1e-3 / (1 - 0.9 ** t), 1 / (1 - 0.999 ** t)
             p = each(lambda w, m, v: w * (1 - 1e-5) - a * m / (jnp.sqrt(v * b) + 1e-8), p, m, v)
             return (p, m, v, t), value
-        zeros = jax.tree_util.tree_map(np.zeros_like, p)
-        ids = (np.arange(batch * context + 1) * 7919 % vocabulary).astype(np.int32)
-        return step, (p, zeros, zeros, np.float32(0)), [v.reshape(batch, context) for v in (ids[:-1], ids[1:])]
+        zeros = [np.zeros_like(v) for v in start]
+        return jax.jit(step, donate_argnums=0), (start, zeros, [v.copy() for v in zeros], np.float32(0)), [ids, targets]
 
     def train(self, step, start, data):
         state, losses = [self.jax.device_put(start)], []
@@ -244,9 +261,8 @@ class Jax:
 
         def train():
             state[0], loss = self.jax.block_until_ready(step(state[0], *data))
-            if len(losses) < 2:
-                losses.append(float(loss))
-                self.out = np.array((losses + [math.nan])[:2])
+            losses.append(loss)
+        self.out = Losses(train, losses)
         train()
         return train
 
@@ -350,30 +366,74 @@ class Onnxruntime:
 
 
 class Torch:
+    compiled = False
+
     def __init__(self, threads):
         import torch
         torch.set_num_threads(threads)
         self.torch = torch
+        self.fast = torch.compile if self.compiled else lambda f: f
+
+    def train(self, step):
+        losses = []
+
+        def train():
+            losses.append(step().detach())
+        self.out = Losses(train, losses)
+        train()
+        return train
 
     def mlp(self, x):
         torch = self.torch
         p = [v.clone().requires_grad_() for v in x[:4]]
-        labels, losses = x[5].long(), []
+        labels = x[5].long()
 
-        def train():
+        @self.fast
+        def loss_of(p):
             h = torch.relu(torch.addmm(p[2], x[4], p[0]))
-            loss = torch.nn.functional.cross_entropy(torch.addmm(p[3], h, p[1]), labels)
+            return torch.nn.functional.cross_entropy(torch.addmm(p[3], h, p[1]), labels)
+
+        def step():
+            loss = loss_of(p)
             grads = torch.autograd.grad(loss, p)
             with torch.no_grad():
                 torch._foreach_add_(p, grads, alpha=-0.1)
-            if len(losses) < 2:
-                losses.append(float(loss))
-                self.out = np.array((losses + [math.nan])[:2])
-        train()
-        return train
+            return loss
+        return self.train(step)
+
+    def gpt(self, d):
+        """src/nn/gpt.c's model with PyTorch's own attention and its AdamW of one kernel."""
+        torch, f = self.torch, self.torch.nn.functional
+        layers, heads, width, batch = d[2:6]
+        p = [torch.from_numpy(v).requires_grad_() for v in gpt_weights(d)]
+        ids, targets = (torch.from_numpy(v).long() for v in gpt_ids(d))
+        optimizer = torch.optim.AdamW(p, lr=1e-3, weight_decay=0.01, fused=True)
+
+        @self.fast
+        def loss_of(p):
+            x = f.embedding(ids, p[0]) + p[1]
+            for b in (p[2 + 12 * i:14 + 12 * i] for i in range(layers)):
+                qkv = f.linear(f.layer_norm(x, (width,), b[0], b[1]), b[2], b[3])
+                q, k, v = qkv.view(batch, d[1], 3, heads, -1).permute(2, 0, 3, 1, 4)
+                y = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+                x = x + f.linear(y.transpose(1, 2).reshape(x.shape), b[4], b[5])
+                hidden = f.gelu(f.linear(f.layer_norm(x, (width,), b[6], b[7]), b[8], b[9]))
+                x = x + f.linear(hidden, b[10], b[11])
+            logits = f.linear(f.layer_norm(x, (width,), p[-3], p[-2]), p[-1])
+            return f.cross_entropy(logits.view(-1, d[0]), targets.view(-1))
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_of(p)
+            loss.backward()
+            optimizer.step()
+            return loss
+        return self.train(step)
 
     def make(self, kind, d):
         torch = self.torch
+        if kind == "gpt":
+            return self.gpt(d)
         f, x = torch.nn.functional, inputs(kind, d)
         if x is None:
             return None
@@ -426,10 +486,21 @@ class Torch:
         return call
 
 
-PLAYERS = {"numpy": Numpy, "jax": Jax, "onnxruntime": Onnxruntime, "torch": Torch}
+class TorchCompile(Torch):
+    """Training steps only, their losses through torch.compile."""
+    compiled = True
+
+    def make(self, kind, d):
+        return super().make(kind, d) if kind in ("gpt", "mlp") else None
+
+
+PLAYERS = {"numpy": Numpy, "jax": Jax, "onnxruntime": Onnxruntime, "torch": Torch,
+           "torch-compile": TorchCompile}
 
 
 def elements(out, at):
+    if isinstance(out, Losses):
+        return [out.get(i) for i in at]
     if hasattr(out, "numpy"):
         out = out.numpy()
     flat = np.asarray(out).reshape(-1)

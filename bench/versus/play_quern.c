@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OUTPUTS = 4, LOSSES = 2 };
+enum { OUTPUTS = 4, LOSSES = 10 };
 
 static struct {
     qn_ctx *qn;
@@ -119,13 +119,28 @@ static qn_tensor *mlp(const vs_case *c) {
     return loss;
 }
 
+/* The weights that every player has. */
+static bool fill_gpt(const qn_module *m) {
+    for (int i = 0; i < qn_module_count(m); i++) {
+        qn_tensor *p = qn_module_parameters(m)[i];
+        if (qn_rank(p) < 2) continue;
+        size_t n = (size_t)(qn_dim(p, 0) * qn_dim(p, 1));
+        float *data = malloc(n * sizeof *data);
+        for (size_t j = 0; data && j < n; j++) data[j] = vs_gpt_weight((uint32_t)i, j);
+        bool ok = data && !qn_write(p, data, n * sizeof *data);
+        free(data);
+        if (!ok) return false;
+    }
+    return true;
+}
+
 static qn_tensor *gpt(const vs_case *c) {
     const int64_t *d = c->d, shape[] = {d[5], d[1]};
     qn_gpt_config config = {
         .vocabulary = d[0], .context = d[1], .layers = d[2], .heads = d[3], .width = d[4]};
     it.gpt = qn_gpt_new(it.qn, &config, 1);
     qn_module *m = it.gpt ? qn_gpt_module(it.gpt) : NULL;
-    if (!m) return NULL;
+    if (!m || !fill_gpt(m)) return NULL;
     qn_optimizer_options options = qn_optimizer_defaults(QN_ADAMW);
     it.optimizer = qn_optimizer_new(it.qn, &options, qn_module_count(m), qn_module_parameters(m));
     int32_t *ids = malloc((size_t)(d[5] * d[1] + 1) * sizeof *ids);
@@ -308,7 +323,11 @@ static const char *load_quern(const vs_case *c) {
 }
 
 static double value_quern(int64_t i) {
-    if (it.trains) return i < it.losses ? (double)it.loss[i] : (double)NAN;
+    if (it.trains) {
+        while (i >= it.losses && i < LOSSES)
+            if (!call_quern()) return (double)NAN;
+        return i < LOSSES ? (double)it.loss[i] : (double)NAN;
+    }
     if (!it.host) {
         size_t size = (size_t)it.size * 4;
         bool whole = qn_dtype_of(it.out[0]) == QN_I32;

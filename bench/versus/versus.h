@@ -37,10 +37,11 @@ bool vs_kind_named(const char *word, vs_kind *out);
 double vs_flops(const vs_case *c); /* with elementwise functions at two a vector instruction */
 double vs_read(const vs_case *c);  /* bytes that must be read at least */
 double vs_written(const vs_case *c);
-double vs_work(const vs_case *c);           /* what a report counts: flops, else bytes */
-int64_t vs_input(const vs_case *c, int i);  /* elements of input i, 0 past the last */
-int64_t vs_output(const vs_case *c);        /* elements of the output that is checked */
-float vs_value(uint32_t input, uint64_t i); /* element i of input number `input` */
+double vs_work(const vs_case *c);                    /* what a report counts: flops, else bytes */
+int64_t vs_input(const vs_case *c, int i);           /* elements of input i, 0 past the last */
+int64_t vs_output(const vs_case *c);                 /* elements of the output that is checked */
+float vs_value(uint32_t input, uint64_t i);          /* element i of input number `input` */
+float vs_gpt_weight(uint32_t parameter, uint64_t i); /* of the model's list, for matrices */
 void vs_fill(float *to, uint32_t input, int64_t n);
 /* Element i of the output by the definition, in double; NAN where players check each other. */
 double vs_expected(const vs_case *c, int64_t i);
