@@ -40,7 +40,9 @@ typedef struct played_program {
 
 static dev_program *played_compile(void *state, kern *k) {
     heap *h = &(*(qn_ctx **)state)->heap;
+    uint64_t fail_at = h->fail_at;
     str text;
+    h->fail_at = 0; /* what is played does not fail */
     str_open(&text, h);
     kern_print(k, &text);
     dev_program *base = interp_compile(state, k);
@@ -52,6 +54,7 @@ static dev_program *played_compile(void *state, kern *k) {
     bool marked = played.marked && strstr(text.s, played.marked);
     p->cost = !p->candidate ? 1 : marked ? played.marked_each : played.each;
     str_free(&text);
+    h->fail_at = fail_at;
     return &p->base.base;
 }
 
@@ -95,13 +98,29 @@ static double played_now(void *user) {
     return played.now;
 }
 
+/* Memory that is counted, to see that all of it comes back. */
+static int64_t live_bytes;
+
+static void *counted_alloc(void *user, size_t size, size_t align) {
+    (void)user;
+    live_bytes += (int64_t)size;
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void counted_free(void *user, void *p, size_t size) {
+    (void)user;
+    if (p) live_bytes -= (int64_t)size;
+    free(p);
+}
+
 static qn_ctx *play_open(play p) {
     static dev_table table;
     played = p;
     if (!(played.at_small_size > 0)) played.at_small_size = 1;
     if (!*played.place) snprintf(played.place, sizeof played.place, "a played machine");
     cache_log[0] = 0;
-    qn_ctx *qn = interp_open(&(qn_options){.log = keep_log}, 0);
+    qn_ctx *qn = interp_open(
+        &(qn_options){.log = keep_log, .alloc = counted_alloc, .free = counted_free}, 0);
     table = *qn->run->dev;
     table.compile = played_compile;
     table.unload = played_unload;
@@ -319,6 +338,34 @@ static void other_machines_wisdom_is_ignored(void) {
     remove_folder(folder);
 }
 
+static void tune_quietly(qn_ctx *qn, tune_request *q) {
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (!setjmp(g.at)) tune_kernel(qn, q);
+    guard_close(&qn->heap, &g);
+}
+
+/* One allocation fails, early or late: tuning ends or goes on without what it was for, and nothing
+ * is lost. */
+static void memory_that_runs_out_leaks_nothing(void) {
+    uint64_t seed = 3;
+    int errors = 0;
+    for (int i = 0; i < 60; i++) {
+        qn_ctx *qn = play_open((play){.each = 1, .marked = " par ", .marked_each = 0.5});
+        tune_request q = request(i % 2 ? twice : summed, 0.1);
+        int64_t at = i < 30 ? i : test_below(&seed, 4000);
+        qn->heap.fail_at = qn->heap.requests + 1 + (uint64_t)at;
+        tune_quietly(qn, &q);
+        qn_code code = qn_error_code(qn);
+        if (code != QN_OK && code != QN_ENOMEM) FAIL("allocation %d: %s", (int)at, qn_error(qn));
+        errors += code == QN_ENOMEM;
+        qn_close(qn);
+        if (live_bytes) FAIL("allocation %d: %lld bytes lost", (int)at, (long long)live_bytes);
+        live_bytes = 0;
+    }
+    CHECK(errors > 10);
+}
+
 /* ---- the real device ------------------------------------------------------------------------- */
 
 enum { ROWS = 96, COLUMNS = 200 };
@@ -481,6 +528,7 @@ int main(int argc, char **argv) {
     RUN(tuning_goes_on_where_it_ended);
     RUN(stopping_keeps_what_was_found);
     RUN(near_shapes_are_where_the_search_begins);
+    RUN(memory_that_runs_out_leaks_nothing);
     RUN(other_machines_wisdom_is_ignored);
     RUN(another_process_uses_what_was_tuned);
     RUN(results_do_not_depend_on_threads_after_tuning);
