@@ -271,6 +271,18 @@ QN_API int qn_module_save(const qn_module *m, const char *path, int pairs,
  * them or, on error, none. The file may hold more. */
 QN_API int qn_module_load(qn_module *m, qn_file *file);
 
+/* How windows go over the spatial axes of an image [N, C, spatial..]; one to three axes. What is 0
+ * counts as 1, but for padding. */
+typedef struct qn_conv_options {
+    int64_t stride[3];           /* from window to window; 0 in pooling: the window's size */
+    int64_t dilation[3];         /* from place to place in a window */
+    int64_t before[3], after[3]; /* zeros around the image (in max_pool, what loses) */
+    int64_t extra[3];            /* conv_transpose: places at the end that the stride leaves open */
+    int64_t groups;              /* each with its own channels; as many as channels: depthwise */
+    bool same;                   /* in place of before and after: ceil(n / stride) windows */
+    bool channels_last;          /* images are [N, spatial.., C]; weights are as ever */
+} qn_conv_options;
+
 /* Layers: made with parameters "<name>.weight" and so on in a module, applied by _forward. */
 
 /* x [..., in] -> x @ weight^T + bias [..., out]; weight [out, in] starts normal with deviation
@@ -281,6 +293,16 @@ typedef struct qn_linear_layer {
 QN_API qn_linear_layer qn_linear_new(qn_module *m, const char *name, int64_t in, int64_t out,
                                      bool bias, double scale);
 QN_API qn_tensor *qn_linear_forward(const qn_linear_layer *l, qn_tensor *x);
+
+/* An image [N, in, spatial..] (or as options say) -> conv with weight [out, in / groups, kernel..],
+ * which starts uniform within 1/sqrt(in / groups * places of the kernel), plus bias [out], zeros. */
+typedef struct qn_conv_layer {
+    qn_tensor *weight, *bias; /* bias NULL: none */
+    qn_conv_options options;
+} qn_conv_layer;
+QN_API qn_conv_layer qn_conv_new(qn_module *m, const char *name, int64_t in, int64_t out, int space,
+                                 const int64_t *kernel, bool bias, const qn_conv_options *options);
+QN_API qn_tensor *qn_conv_forward(const qn_conv_layer *l, qn_tensor *x);
 
 /* Integers [...] -> rows of weight [count, width], [..., width]. */
 typedef struct qn_embedding_layer {
@@ -426,18 +448,6 @@ typedef enum qn_pad_mode {
     QN_PAD_EDGE,         /* a a [a b c] c c */
     QN_PAD_CIRCULAR      /* b c [a b c] a b */
 } qn_pad_mode;
-
-/* How windows go over the spatial axes of an image [N, C, spatial..]; one to three axes. What is 0
- * counts as 1, but for padding. */
-typedef struct qn_conv_options {
-    int64_t stride[3];           /* from window to window; 0 in pooling: the window's size */
-    int64_t dilation[3];         /* from place to place in a window */
-    int64_t before[3], after[3]; /* zeros around the image (in max_pool, what loses) */
-    int64_t extra[3];            /* conv_transpose: places at the end that the stride leaves open */
-    int64_t groups;              /* each with its own channels; as many as channels: depthwise */
-    bool same;                   /* in place of before and after: ceil(n / stride) windows */
-    bool channels_last;          /* images are [N, spatial.., C]; weights are as ever */
-} qn_conv_options;
 
 /* How qn_scatter brings a new value and the one that is there together. */
 typedef enum qn_combine {

@@ -100,6 +100,35 @@ static void plain_attention(const double *qkv, int time, int width, int heads, b
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
+static void convolution_takes_its_weights_from_the_module(void) {
+    qn_ctx *qn = open_context();
+    uint64_t seed = 12;
+    qn_module *m = qn_module_new(qn, 1);
+    qn_conv_options options = {.stride = {2}, .groups = 2};
+    qn_conv_layer l = qn_conv_new(m, "l", 2, 2, 1, (int64_t[]){2}, true, &options);
+    CHECK_INT(qn_rank(l.weight), 3);
+    float start[4];
+    CHECK_INT(qn_read(l.weight, start, sizeof start), QN_OK);
+    for (int i = 0; i < 4; i++) CHECK(fabsf(start[i]) <= (float)sqrt(0.5) && start[i] != 0);
+    double *w = parameter_values(m, "l.weight", &seed), *b = parameter_values(m, "l.bias", &seed);
+    float values[10];
+    double y[4];
+    random_values(values, 10, &seed);
+    for (int i = 0; i < 4; i++) {
+        const float *x = values + i / 2 * 5 + i % 2 * 2;
+        y[i] = w[i / 2 * 2] * (double)x[0] + w[i / 2 * 2 + 1] * (double)x[1] + b[i / 2];
+    }
+    qn_tensor *t = qn_from(qn, QN_F32, 3, (int64_t[]){1, 2, 5}, values);
+    check_values(qn_conv_forward(&l, t), y, 4, 1e-5, 1e-6);
+    expect_fine(qn);
+    CHECK(!qn_conv_new(m, "odd", 3, 2, 1, (int64_t[]){2}, true, &options).weight);
+    CHECK_STR(qn_error(qn), "conv: 1 spatial axes, 3 channels in 2 groups");
+    qn_clear_error(qn);
+    free(w), free(b);
+    qn_module_free(m);
+    qn_close(qn);
+}
+
 static void linear_is_a_matrix_product_plus_bias(void) {
     qn_ctx *qn = open_context();
     uint64_t seed = 11;
@@ -520,6 +549,7 @@ static void batches_are_windows_of_their_part(void) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(linear_is_a_matrix_product_plus_bias);
+    RUN(convolution_takes_its_weights_from_the_module);
     RUN(norms_are_their_formulas);
     RUN(attention_is_its_formula);
     RUN(gpt_is_its_formula);

@@ -450,6 +450,20 @@ static double footprint(const conv *c, int f, int at, int skip) {
     return n;
 }
 
+/* The outermost loop in parts, for each of which the weights are packed once: as many as keep the
+ * threads busy. */
+static bool split_parts(conv *c) {
+    conv_loop *l = &c->loop[0];
+    int threads = c->m->limits->threads > 1 ? c->m->limits->threads : 1;
+    int64_t part = tiles_of(l->trips, 2 * threads);
+    while (part > 1 && l->trips % part) part--;
+    if (part < 2 || !model_apply(c->m, "split %s %lld -> pp900 in900", l->name, (long long)part))
+        return false;
+    l->trips = part;
+    snprintf(l->name, sizeof l->name, "in900");
+    return true;
+}
+
 static void share(conv *c, int first) {
     model *m = c->m;
     char root[40];
@@ -516,7 +530,12 @@ bool model_conv(model *m, kstmt loop) {
         model_apply(m, "split more_t %d -> u902 v902", m->lanes);
         model_apply(m, "split wait_t %d -> u903 v903", m->lanes);
     }
-    if (pack) pack_lanes(c, deep ? sum : panels ? "co900" : names[outer ? outer - 1 : 0]);
+    bool parts = pack && !deep && !panels && !outer && c->rows && split_parts(c);
+    if (pack)
+        pack_lanes(c, deep     ? sum
+                      : panels ? "co900"
+                      : parts  ? "pp900"
+                               : names[outer ? outer - 1 : 0]);
     if (c->load[c->a].valid != SYM_TRUE) cover_at(c, deep ? first : 0, names, deep);
     share(c, c->kept);
     return true;

@@ -34,6 +34,33 @@ qn_tensor *qn_linear_forward(const qn_linear_layer *l, qn_tensor *x) {
     return qn_linear(x, l->weight, l->bias);
 }
 
+/* ---- convolution -------------------------------------------------------------------------- */
+
+qn_conv_layer qn_conv_new(qn_module *m, const char *name, int64_t in, int64_t out, int space,
+                          const int64_t *kernel, bool bias, const qn_conv_options *options) {
+    qn_conv_layer l = {.bias = NULL};
+    if (options) l.options = *options;
+    int64_t groups = l.options.groups ? l.options.groups : 1, shape[5] = {out}, places = 1;
+    if (!m || !name) return l;
+    if (space < 1 || space > 3 || !kernel || groups < 1 || in % groups) {
+        fail(nn_context(m), QN_EARG, "conv: %d spatial axes, %lld channels in %lld groups", space,
+             (long long)in, (long long)groups);
+        return l;
+    }
+    shape[1] = in / groups;
+    for (int i = 0; i < space; i++) places *= shape[2 + i] = kernel[i];
+    double fan = (double)(shape[1] * places);
+    l.weight = parameter(m, name, "weight", space + 2, shape, QN_INIT_UNIFORM,
+                         1 / sqrt(fan > 0 ? fan : 1));
+    if (bias) l.bias = parameter(m, name, "bias", 1, &out, QN_INIT_ZEROS, 0);
+    if (bias && !l.bias) l.weight = NULL;
+    return l;
+}
+
+qn_tensor *qn_conv_forward(const qn_conv_layer *l, qn_tensor *x) {
+    return qn_conv(x, l->weight, l->bias, &l->options);
+}
+
 /* ---- embedding ---------------------------------------------------------------------------- */
 
 qn_embedding_layer qn_embedding_new(qn_module *m, const char *name, int64_t count, int64_t width,
