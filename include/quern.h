@@ -295,7 +295,7 @@ QN_API qn_linear_layer qn_linear_new(qn_module *m, const char *name, int64_t in,
 QN_API qn_tensor *qn_linear_forward(const qn_linear_layer *l, qn_tensor *x);
 
 /* An image [N, in, spatial..] (or as options say) -> conv with weight [out, in / groups, kernel..],
- * which starts uniform within 1/sqrt(in / groups * places of the kernel), plus bias [out], zeros. */
+ * which starts uniform within 1/sqrt(in / groups * places of the kernel), plus bias [out], 0. */
 typedef struct qn_conv_layer {
     qn_tensor *weight, *bias; /* bias NULL: none */
     qn_conv_options options;

@@ -479,6 +479,9 @@ static bool columns(model *m, model_chain *c, int i) {
     if (sliced) carry_slices(m, c->name[c->n - 1], number, id, step);
     if (in_rows && cut_parts(m, c->name[c->n - 1], id, 8 * step))
         model_apply(m, "tile t%d z%d", number, id);
+    char lanes[24];
+    snprintf(lanes, sizeof lanes, "v%d", id);
+    model_gather_once(m, c->name[0], lanes);
     return true;
 }
 

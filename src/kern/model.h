@@ -94,5 +94,8 @@ bool model_block(model *m, kstmt loop);
 /* Schedule a contraction over windows, or one that has more loops than rows, columns and a sum;
  * false where the loop is none. */
 bool model_conv(model *m, kstmt loop);
+/* What lanes gather from places apart, and other loops than the outermost do not move (the weights
+ * of a depthwise convolution), is copied once a trip of `root` in the order of the lanes. */
+void model_gather_once(model *m, const char *root, const char *lanes);
 
 #endif

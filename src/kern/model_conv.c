@@ -540,3 +540,36 @@ bool model_conv(model *m, kstmt loop) {
     share(c, c->kept);
     return true;
 }
+
+/* ---- depthwise ------------------------------------------------------------------------------- */
+
+void model_gather_once(model *m, const char *root, const char *lanes) {
+    kstmt top = model_find(m, root), vec = model_find(m, lanes);
+    kern_touch *t;
+    if (!top || !vec || !kern_inside(m->k, vec, top) || vec == top) return;
+    sym_store *s = m->k->syms;
+    sym var = model_at(m, vec)->l.var;
+    uint32_t n = kern_touches(m->k, vec, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t step;
+        if (!t[i].load || !model_is_arg(m, &t[i]) || t[i].dyn || t[i].guard) continue;
+        if (!model_step(m, &t[i], var, &step) || !step || step == 1) continue;
+        if (sym_uses(s, t[i].index, model_at(m, top)->l.var)) continue;
+        char loops[300] = "";
+        const char *name[LOOPS];
+        int used = 0;
+        int64_t again = 1;
+        for (kstmt p = vec; p != top && used < LOOPS; p = model_at(m, p)->parent) {
+            sym v = model_at(m, p)->l.var;
+            if (sym_uses(s, t[i].index, v) || sym_uses(s, t[i].valid, v))
+                name[used++] = model_name(m, p);
+            else if (model_trips(m, p) < (int64_t)1 << 30)
+                again *= model_trips(m, p) > 1 ? model_trips(m, p) : 1;
+        }
+        while (used-- > 0)
+            snprintf(loops + strlen(loops), sizeof loops - strlen(loops), " %s", name[used]);
+        if (again < 4) continue;
+        model_apply(m, "stage a%d %s%s", kern_m(m->k, t[i].mem)->arg, root, loops);
+        return;
+    }
+}
