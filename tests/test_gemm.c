@@ -197,9 +197,58 @@ static void products_of_narrow_numbers_are_summed_in_the_wider_type(void) {
             check_narrow(&narrow_cases[i], &dtypes[j]);
 }
 
+/* ---- what follows a sum with many arguments ---- */
+
+static void note_swap(void *user, const char *line) {
+    if (strstr(line, "swap rq900 cq900")) ++*(int *)user;
+}
+
+/* Two states and a value from x^T y, as an optimizer has them; what the schedule says of the order
+ * of tiles goes to *swaps. */
+static void step_behind_product(const char *device, float *out, int64_t k, int64_t m, int64_t n,
+                                int *swaps) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = device, .log = note_swap, .log_user = swaps});
+    int64_t count = m * n, most = (m > n ? m : n) * (k > m ? k : m);
+    float *data = malloc((size_t)most * sizeof *data);
+    for (int64_t i = 0; i < most; i++) data[i] = (float)(i * 37 % 101 - 50) / 64;
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){k, m}, data);
+    qn_tensor *y = qn_from(qn, QN_F32, 2, (int64_t[]){k, n}, data), *state[3];
+    for (int i = 0; i < 3; i++) state[i] = qn_from(qn, QN_F32, 2, (int64_t[]){m, n}, data);
+    qn_tensor *g = qn_matmul(qn_transpose(x, 0, 1), y);
+    qn_tensor *a = qn_add(qn_mul(state[0], qn_like(g, 0.5)), g);
+    qn_tensor *b = qn_add(qn_mul(state[1], qn_like(g, 0.25)), qn_mul(g, g));
+    qn_tensor *c = qn_sub(state[2], qn_div(a, qn_add(qn_sqrt(qn_abs(b)), qn_like(g, 1))));
+    qn_tensor *all[3] = {a, b, c};
+    CHECK_INT(qn_realize(all, 3), QN_OK);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(qn_read(all[i], out + i * count, (size_t)count * sizeof *out), QN_OK);
+    qn_close(qn);
+    free(data);
+}
+
+static void many_arguments_behind_a_sum_are_walked_along_rows(void) {
+    static const int64_t shape[][3] = {{64, 397, 211}, {70, 256, 384}, {33, 1, 50}, {64, 800, 17}};
+    setenv("QN_DEBUG", "k", 1);
+    for (int s = 0; s < 4; s++) {
+        int64_t k = shape[s][0], m = shape[s][1], n = shape[s][2];
+        float *got = malloc((size_t)(3 * m * n) * 4), *want = malloc((size_t)(3 * m * n) * 4);
+        int swaps = 0, bad = 0;
+        step_behind_product(NULL, got, k, m, n, &swaps);
+        if (s < 2) CHECK_INT(swaps, 0);
+        step_behind_product("ref", want, k, m, n, &swaps);
+        for (int64_t i = 0; i < 3 * m * n; i++)
+            bad += !(fabs(got[i] - want[i]) <= 1e-4 * (1 + fabs(want[i])));
+        CHECK_INT(bad, 0);
+        free(got);
+        free(want);
+    }
+    unsetenv("QN_DEBUG");
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(products_of_any_shape_agree_whatever_the_threads);
     RUN(products_of_narrow_numbers_are_summed_in_the_wider_type);
+    RUN(many_arguments_behind_a_sum_are_walked_along_rows);
     return test_end();
 }

@@ -36,6 +36,7 @@ enum {
     FEW_USES = 2,       /* of a panel of columns that is walked badly, to be worth packing */
     SOME_USES = 8,      /* of one that is not */
     LONG_FORMULA = 10,  /* operations behind a sum that are worth a loop */
+    MANY_STREAMS = 4,   /* arguments behind a sum that are better walked along than down */
     MOST_COLUMNS = 4 << 20 /* bytes of packed columns */
 };
 
@@ -169,6 +170,7 @@ typedef struct plan {
     int64_t row_parts, parts; /* of rows, of columns: the grid of work items */
     int64_t row_block;        /* row tiles in a block */
     bool pack_rows, pack_columns;
+    bool along; /* tiles go along a row first: all the part's columns serve it */
 } plan;
 
 static int64_t tiles_of(int64_t n, int64_t each) {
@@ -282,6 +284,26 @@ static void choose_columns(plan *p, const char *columns, bool divisible) {
     if (p->block > p->depth) p->block = p->depth;
 }
 
+/* What follows the sum reads and writes the elements of a tile, a vector or three of each row. Down
+ * the rows every tile has these on other pages; with many arguments (an optimizer's step behind a
+ * weight's gradient) that costs more than a panel of columns that comes from the second-level
+ * cache again for each tile of rows. */
+static bool many_streams(const plan *p, kstmt after) {
+    model *m = p->m;
+    bool *seen = arena_zeroed(&m->k->arena, m->k->mems);
+    int streams = 0;
+    for (kstmt s = after; s; s = model_at(m, s)->next) {
+        kern_touch *t;
+        uint32_t n = kern_touches(m->k, s, &t);
+        for (uint32_t i = 0; i < n; i++) {
+            if (seen[t[i].mem] || !model_is_arg(m, &t[i])) continue;
+            seen[t[i].mem] = true;
+            streams++;
+        }
+    }
+    return streams >= MANY_STREAMS;
+}
+
 /* The grid of parts, as many as there are threads: the most loaded one's time, what it packs
  * included, is the least. Then columns so that the packed ones are not too many, rows so that a
  * block fits. */
@@ -302,7 +324,8 @@ static void choose_parts(plan *p) {
         if (time < best * 0.999) best = time, p->row_parts = r, p->parts = c;
     }
     int64_t row = p->block * p->size;
-    int64_t most = MOST_COLUMNS / (row * nr) + 1, each = tiles_of(ct, p->parts);
+    int64_t room = p->along ? second_level(m) : MOST_COLUMNS;
+    int64_t most = room / (row * nr) + 1, each = tiles_of(ct, p->parts);
     if (each > most) p->parts *= tiles_of(each, most);
     rt = tiles_of(rt, p->row_parts);
     most = second_level(m) / (row * p->mr) + 1;
@@ -342,7 +365,7 @@ static bool build_loops(plan *p, const char *rows, const char *columns) {
     model_apply(m, "split co900 %lld -> cp900 cq900", (long long)tiles_of(ct, p->parts));
     model_apply(m, "swap rq900 cp900"); /* rp ic cp rq cq */
     model_apply(m, "swap ic900 cp900");
-    model_apply(m, "swap rq900 cq900");
+    if (!p->along) model_apply(m, "swap rq900 cq900");
     if (model_find(m, "ko900") && model_apply(m, "carry t%d ko900 ic900", number)) {
         model_apply(m, "split more_t %d -> u902 v902", m->lanes);
         model_apply(m, "split wait_t %d -> u903 v903", m->lanes);
@@ -467,7 +490,7 @@ static void pack_both(plan *p) {
     const char *outside = model_find(p->m, "ko900") ? "ko900" : "cp900";
     if (p->word > 1)
         pack_both_words(p, outside, blocks);
-    else if (p->pack_columns && blocks)
+    else if (p->pack_columns && (blocks || p->along))
         pack(p, p->b, outside, 4, (const char *[]){"cq900", p->sum, "u900", "v900"});
     else if (p->pack_columns)
         pack(p, p->b, "cq900", 3, (const char *[]){p->sum, "u900", "v900"});
@@ -579,6 +602,8 @@ bool model_contract(model *m, kstmt loop) {
     choose_row_packing(&p, rows);
     choose_tile(&p);
     choose_columns(&p, columns, divisible);
+    p.along = p.word == 1 && p.pack_columns && p.block == p.depth &&
+              many_streams(&p, model_at(m, red)->next);
     choose_parts(&p);
     if (!build_loops(&p, rows, columns)) return false;
     if (p.panel && p.rows <= p.mr && p.columns * p.depth * p.size > second_level(m))
