@@ -256,6 +256,28 @@ static void a_static_step_follows_a_parameter_that_is_sliced_whole(void) {
     qn_close(qn);
 }
 
+/* The same where the graph assigns nothing, but the parameter is written between runs. */
+static void a_static_graph_sees_what_is_written_to_a_sliced_parameter(void) {
+    const float before[3] = {8, 16, -32}, after[3] = {1, 2, 3}, ones[3] = {1, 1, 1};
+    qn_ctx *qn = qn_open(NULL);
+    qn_tensor *one = qn_from(qn, QN_F32, 1, (int64_t[]){3}, ones), *spare[4], *out = NULL;
+    for (int i = 0; i < 4; i++) spare[i] = qn_neg(one);
+    qn_tensor *p = qn_from(qn, QN_F32, 1, (int64_t[]){3}, before);
+    for (int i = 0; i < 4; i++) qn_release(spare[i]); /* the slice gets one of their places */
+    qn_tensor *y = qn_add(qn_slice(p, 0, 0, 3, 1), one);
+    qn_plan *plan = qn_compile(qn, 1, &one, 1, &y);
+    for (int run = 0; run < 2; run++) {
+        float got[3];
+        CHECK_INT(qn_run(plan, &one, &out), QN_OK);
+        CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
+        for (int i = 0; i < 3; i++) CHECK(got[i] == (run ? after : before)[i] + 1);
+        qn_release(out);
+        CHECK_INT(qn_write(p, after, sizeof after), QN_OK);
+    }
+    qn_plan_free(plan);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(methods_follow_their_formulas);
@@ -266,5 +288,6 @@ int main(int argc, char **argv) {
     RUN(bad_settings_are_refused);
     RUN(the_rate_rises_then_falls_along_a_cosine);
     RUN(a_static_step_follows_a_parameter_that_is_sliced_whole);
+    RUN(a_static_graph_sees_what_is_written_to_a_sliced_parameter);
     return test_end();
 }

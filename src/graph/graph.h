@@ -155,6 +155,7 @@ typedef struct graph {
     struct handle_block *handle_blocks;
     qn_tensor *free_handle;
     uint32_t handles;  /* live */
+    uint64_t made;     /* handles so far */
     qn_tensor **owned; /* handles of open scopes, innermost last */
     uint32_t owned_count, owned_cap;
     uint32_t *scope; /* start of each open scope in owned */
@@ -252,6 +253,7 @@ struct qn_tensor {
     uint32_t refs;
     uint32_t pending; /* 1 + place in graph.pending, 0: none */
     node_id replaced; /* while pending: the node it named before, with a reference */
+    uint64_t number;  /* in the order in which handles were made */
     qn_tensor *next_free;
 };
 
@@ -261,7 +263,7 @@ qn_tensor *tensor_make(graph *g, node_id n); /* the same, but raises */
 /* Point a handle at another node (assignment, realization). */
 void tensor_point(qn_tensor *t, node_id n);
 void tensor_settle(qn_tensor *t);                      /* it has no pending assignment any more */
-qn_tensor *graph_handle_of(const graph *g, node_id n); /* some live handle of n, or NULL; slow */
+qn_tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
 /* A composed function's frame: everything made inside dies at the end but the result, which moves
  * to the caller's scope. Errors inside name the outermost function.
  *     func_frame f = func_begin(qn_context(x), "softmax");  ...  return func_end(f, result); */

@@ -61,7 +61,8 @@ qn_tensor *tensor_make(graph *g, node_id n) {
                              sizeof(qn_tensor *));
     qn_tensor *t = g->free_handle;
     g->free_handle = t->next_free;
-    *t = (qn_tensor){.ctx = g->ctx, .node = n, .refs = g->scopes ? HANDLE_SCOPED : 1};
+    *t = (qn_tensor){.ctx = g->ctx, .node = n, .number = g->made++};
+    t->refs = g->scopes ? HANDLE_SCOPED : 1;
     if (g->scopes) g->owned[g->owned_count++] = t;
     node_ref(g, n);
     g->handles++;
@@ -98,10 +99,14 @@ static void handle_leave_pending(graph *g, const qn_tensor *t) {
 }
 
 qn_tensor *graph_handle_of(const graph *g, node_id n) {
+    qn_tensor *oldest = NULL;
     for (handle_block *b = g->handle_blocks; b; b = b->next)
-        for (int i = 0; i < HANDLES_A_BLOCK; i++)
-            if (b->handle[i].refs && b->handle[i].node == n) return &b->handle[i];
-    return NULL;
+        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
+            qn_tensor *t = &b->handle[i];
+            if (!t->refs || t->node != n) continue;
+            if (!oldest || t->number < oldest->number) oldest = t;
+        }
+    return oldest;
 }
 
 void tensor_settle(qn_tensor *t) {

@@ -72,8 +72,9 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
 }
 
 /* The handle through which a parameter will be found at each run: the one whose pending assignment
- * replaces it, for that is where the next run's value will be; else one that holds it now. Others
- * may hold it, too, such as a slice of all of it, and the assignment will not move them. */
+ * replaces it, for that is where the next run's value will be; else the first that was made of
+ * those that hold it now. Others may hold it, too, such as a slice of all of it, and an assignment
+ * will not move them. */
 static qn_tensor *owner_of(qn_ctx *qn, node_id leaf) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < g->pending_count; i++)
