@@ -174,7 +174,7 @@ static void scores_are_never_in_memory(void) {
         CHECK_INT(qn_grad(y[SEED], t[SEED], 3, t, y), QN_OK);
         qn_realize(y, INPUTS);
         qn_get_stats(qn, &both);
-        CHECK(both.kernels - forward.kernels <= 8);
+        CHECK_INT(both.kernels - forward.kernels, 6); /* those of k and v are one */
         if (both.planned_peak_bytes > 4 * HEADS * TIME * DEPTH * sizeof *zero)
             FAIL("gradients take %llu bytes beside what they are made of",
                  (unsigned long long)both.planned_peak_bytes);

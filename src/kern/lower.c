@@ -649,6 +649,28 @@ static void root_loops(lower *l, at *p) {
     }
 }
 
+/* A further root of the kernel, under the row loops that the first one has. */
+static void guest(lower *l, fuse_axes x, const at *root) {
+    sym dim[QN_MAX_RANK];
+    node_id n = x.node;
+    uint32_t rows = l->fk->rows;
+    at p = {.rank = node_shape(l, n, dim), .valid = SYM_TRUE};
+    l->depth = 1 + __builtin_popcount(rows);
+    for (int i = 0; i < p.rank; i++) {
+        p.index[i] = SYM_ZERO;
+        if (dim[i] == SYM_ONE) continue;
+        if (x.axes >> i & 1) {
+            p.index[i] = root->index[__builtin_ctz(rows)];
+            rows &= rows - 1;
+        } else {
+            p.index[i] = kern_s(l->k, open_loop(l, "g", (int)l->loops++, dim[i]))->l.var;
+        }
+    }
+    kmem m = argument(l, n, KERN_WRITE);
+    kexpr v = compute(l, n, &p);
+    kern_store(l->k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, n, &p), SYM_TRUE, v);
+}
+
 /* What a trace shows: the ops of the kernel, root last. */
 static const char *name_kernel(lower *l) {
     str s;
@@ -684,6 +706,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
         kexpr v = request(l, fk->root, &p);
         kern_store(k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, fk->root, &p), SYM_TRUE,
                    v);
+        for (uint32_t i = 0; i < fk->guests; i++) guest(l, fk->guest[i], &p);
     }
     k->name = name_kernel(l);
     if (sym_overflowed(k->syms))

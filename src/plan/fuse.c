@@ -56,7 +56,7 @@ static uint32_t open_group(fuse *fu, node_id root) {
     return u.group;
 }
 
-static void add_node(fuse *fu, node_id **list, uint32_t *n, uint32_t *cap, node_id x) {
+void fuse_add_node(fuse *fu, node_id **list, uint32_t *n, uint32_t *cap, node_id x) {
     for (uint32_t i = 0; i < *n; i++)
         if ((*list)[i] == x) return;
     *list = arena_grow(fu->a, *list, cap, *n + 1, sizeof **list);
@@ -72,6 +72,11 @@ static bool reaches(fuse *fu, uint32_t from, uint32_t to) {
     for (uint32_t i = 0; i < k->readers; i++)
         if (reaches(fu, k->reader[i], to)) return true;
     return false;
+}
+
+bool fuse_reaches(fuse *fu, uint32_t from, uint32_t to) {
+    fu->stamp++;
+    return reaches(fu, from, to);
 }
 
 /* Can the reductions of k, with one more that depends on root loops m, still be ordered? */
@@ -210,8 +215,7 @@ static bool can_host(fuse *fu, node_id n, const use *u) {
         if (&f->uses[i] != u && f->uses[i].group == u->group) return false;
     for (uint32_t i = 0; i < f->count; i++) {
         if (f->uses[i].group == u->group) continue;
-        fu->stamp++;
-        if (reaches(fu, f->uses[i].group, u->group)) return false;
+        if (fuse_reaches(fu, f->uses[i].group, u->group)) return false;
     }
     return true;
 }
@@ -242,14 +246,14 @@ static void store_node(fuse *fu, node_id n) {
     }
     if (host == UINT32_MAX) host = open_group(fu, n);
     group *k = fu->group_[host];
-    add_node(fu, &k->out, &k->outs, &k->out_cap, n);
+    fuse_add_node(fu, &k->out, &k->outs, &k->out_cap, n);
     fu->f->stored[fu->f->pos[n] - 1] = 1;
     for (uint32_t i = 0; i < f->count; i++) {
         uint32_t r = f->uses[i].group;
         if (r == host) continue;
         group *reader = fu->group_[r];
-        add_node(fu, &reader->in, &reader->ins, &reader->in_cap, n);
-        add_node(fu, &k->reader, &k->readers, &k->reader_cap, r);
+        fuse_add_node(fu, &reader->in, &reader->ins, &reader->in_cap, n);
+        fuse_add_node(fu, &k->reader, &k->readers, &k->reader_cap, r);
     }
 }
 
@@ -268,7 +272,7 @@ void fuse_hold(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t a
     fuse_open_axes(fu, k, node_at(fu->g, n)->shape, axes, around, &u);
     k->flat = false;
     k->held = arena_grow(fu->a, k->held, &k->held_cap, k->helds + 1, sizeof *k->held);
-    k->held[k->helds++] = (fuse_held){n, axes};
+    k->held[k->helds++] = (fuse_axes){n, axes};
     fuse_enter(fu, n, &u);
 }
 
@@ -279,7 +283,7 @@ static void decide(fuse *fu, node_id n) {
         fu->f->stored[fu->f->pos[n] - 1] = 1;
         for (uint32_t i = 0; i < f->count; i++) {
             group *r = fu->group_[f->uses[i].group];
-            add_node(fu, &r->in, &r->ins, &r->in_cap, n);
+            fuse_add_node(fu, &r->in, &r->ins, &r->in_cap, n);
         }
         return;
     }
@@ -381,6 +385,9 @@ static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
         (fuse_kernel){.root = k->root, .outs = k->outs, .ins = k->ins, .out = k->out, .in = k->in};
     out->helds = k->helds;
     out->held = k->held;
+    out->guests = k->guests;
+    out->guest = k->guest;
+    out->rows = fuse_root_axes(fu, k, k->rows);
     out->heavy = k->heavy;
     out->flat = k->flat && k->root_loops > 0;
     order_axes(fu, k, out);
@@ -389,14 +396,17 @@ static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
 /* Kahn's order over readers; among ready groups the one whose root comes first in the graph. */
 static void order_groups(fuse *fu, fusion *f) {
     uint32_t n = fu->groups, *waits = arena_zeroed(fu->a, (n + 1) * sizeof *waits), done = 0;
+    uint32_t live = 0;
     bool *taken = arena_zeroed(fu->a, n + 1);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        live += !fu->group_[i]->gone;
         for (uint32_t j = 0; j < fu->group_[i]->readers; j++) waits[fu->group_[i]->reader[j]]++;
+    }
     f->kernel = arena_alloc(fu->a, (n + 1) * sizeof *f->kernel);
-    while (done < n) {
+    while (done < live) {
         uint32_t best = UINT32_MAX;
         for (uint32_t i = n; i-- > 0;) { /* groups open from the last node to the first */
-            if (taken[i] || waits[i]) continue;
+            if (taken[i] || waits[i] || fu->group_[i]->gone) continue;
             best = i;
             break;
         }
@@ -407,7 +417,7 @@ static void order_groups(fuse *fu, fusion *f) {
         for (uint32_t j = 0; j < k->readers; j++) waits[k->reader[j]]--;
         finish_kernel(fu, k, &f->kernel[done++]);
     }
-    f->kernels = n;
+    f->kernels = live;
 }
 
 static void log_fusion(const fusion *f, arena *a) {
@@ -443,6 +453,7 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
     for (uint32_t i = 0; i < roots; i++) fuse_info(&fu, root[i])->is_root = true;
     fuse_mark_scores(&fu);
     decide_all(&fu);
+    fuse_merge_blocks(&fu);
     order_groups(&fu, f);
     if (debug_on(g->ctx, 'f')) log_fusion(f, a);
     return f;

@@ -30,9 +30,10 @@ typedef struct group { /* a kernel under construction */
     uint32_t readers, reader_cap;
     node_id *out, *in;
     uint32_t outs, out_cap, ins, in_cap;
-    fuse_held *held;
-    uint32_t helds, held_cap;
-    uint64_t rows; /* root loops over the rows of a block, 0: see Blocks */
+    fuse_axes *held, *guest;
+    uint32_t helds, held_cap, guests, guest_cap;
+    uint64_t rows; /* root loops over the rows of a block, 0: see fuse_block.c */
+    bool gone;     /* merged into another */
     bool heavy, flat, scatter;
     uint32_t seen; /* stamp of the cycle search */
 } group;
@@ -117,6 +118,8 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u);
 /* Can the reductions of k, with one more under root loops m, still be ordered? */
 bool fuse_fits_chain(const group *k, uint64_t m);
 double fuse_tile_size(const fuse *fu, node_id n, uint32_t axes);
+bool fuse_reaches(fuse *fu, uint32_t from, uint32_t to); /* is there a path along readers? */
+void fuse_add_node(fuse *fu, node_id **list, uint32_t *n, uint32_t *cap, node_id x); /* once */
 /* n becomes part of u's kernel, under u's loops. */
 void fuse_enter(fuse *fu, node_id n, const use *u);
 /* Compute n once under the loops `around` of a kernel, in loops of its own over the tile's axes. */
@@ -133,5 +136,9 @@ bool fuse_block_takes(const fuse *fu, const graph_node *x, uint32_t number, uint
 void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number);
 /* Scores that only blocks use are never in memory: true when that was decided for n. */
 bool fuse_decide_scores(fuse *fu, node_id n);
+/* Kernels over the same rows of the same scores become one. */
+void fuse_merge_blocks(fuse *fu);
+/* The root's axes whose loops are in the set, as bits. */
+uint32_t fuse_root_axes(const fuse *fu, const group *k, uint64_t loops);
 
 #endif

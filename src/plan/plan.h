@@ -18,11 +18,11 @@
 
 /* ---- fuse.c ---------------------------------------------------------------------------------- */
 
-/* A node whose values a kernel holds in a tile over these axes (as bits). */
-typedef struct fuse_held {
+/* A node and some of its axes, as bits. */
+typedef struct fuse_axes {
     node_id node;
     uint32_t axes;
-} fuse_held;
+} fuse_axes;
 
 typedef struct fuse_kernel {
     node_id root;
@@ -31,10 +31,12 @@ typedef struct fuse_kernel {
     uint32_t outs, ins;
     node_id *out; /* nodes it stores, the root first */
     node_id *in;  /* stored or leaf nodes it loads */
-    uint32_t helds;
-    fuse_held *held;
-    bool heavy; /* holds a contraction: its loops belong to the register tile */
-    bool flat;  /* every access is at the root's own index or a scalar: one loop, any length */
+    uint32_t helds, guests;
+    fuse_axes *held;  /* nodes that it holds in a tile over these axes */
+    fuse_axes *guest; /* further roots, and which axes are the rows */
+    uint32_t rows;    /* the root's axes, as bits, over the rows of a block; 0: no such kernel */
+    bool heavy;       /* holds a contraction: its loops belong to the register tile */
+    bool flat; /* every access is at the root's own index or a scalar: one loop, any length */
 } fuse_kernel;
 
 typedef struct fusion {
