@@ -220,6 +220,46 @@ static void peel_finds_full_trips_at_the_end(void) {
     REFUSES(from_here, "clip r", "peel r", "nothing in the loop is cut short");
 }
 
+/* ---- the default schedule -------------------------------------------------------------------- */
+
+/* Two products of a row, all that they read in memory, so that the row has no tile of its own. */
+static void blocks_of_rows_need_no_tile(void) {
+    static const char text[] = "kernel \"two products\" {\n"
+                               "  arg a0 f32[320] write\n"
+                               "  arg a1 f32[480] write\n"
+                               "  arg a2 f32[280] read\n"
+                               "  arg a3 f32[56] read\n"
+                               "  arg a4 f32[84] read\n"
+                               "  local t0 f32[1]\n"
+                               "  local t1 f32[1]\n"
+                               "  for i < 40 {\n"
+                               "    for j < 8 {\n"
+                               "      def t0 = f32(0)\n"
+                               "      for r < 7 {\n"
+                               "        t0[0] += mul(a2[7*i + r], a3[8*r + j])\n"
+                               "      }\n"
+                               "      a0[8*i + j] = t0[0]\n"
+                               "    }\n"
+                               "    for l < 12 {\n"
+                               "      def t1 = f32(0)\n"
+                               "      for s < 7 {\n"
+                               "        t1[0] += mul(a2[7*i + s], a4[12*s + l])\n"
+                               "      }\n"
+                               "      a1[12*i + l] = t1[0]\n"
+                               "    }\n"
+                               "  }\n"
+                               "}\n";
+    const kern_limits limits = {.vector_bytes = 64, .registers = 32, .l1 = 32 << 10, .threads = 1};
+    str lines;
+    str_open(&lines, &ctx.heap);
+    kern *k = parse(text);
+    kern_default_schedule(k, &limits, &lines);
+    CHECK(strstr(lines.s, "fission"));
+    KEEPS(text, lines.s);
+    kern_close(k);
+    str_free(&lines);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     heap_open(&ctx.heap, NULL, &ctx);
@@ -235,6 +275,7 @@ int main(int argc, char **argv) {
     RUN(clip_leaves_out_what_is_off);
     RUN(clip_leaves_out_what_nobody_reads);
     RUN(peel_finds_full_trips_at_the_end);
+    RUN(blocks_of_rows_need_no_tile);
     guard_close(&ctx.heap, &g);
     CHECK_INT(ctx.heap.bytes, 0);
     return test_end();

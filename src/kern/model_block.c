@@ -70,7 +70,8 @@ static bool is_block(const model *m, const model_chain *c) {
     return product && loops > 1;
 }
 
-/* All tiles of a row, to the block; false where that is not legal. */
+/* All tiles of a row, to the block; false where that is not legal. A row may have none: what it
+ * reads may all be in memory. */
 static bool grow_tiles(block *b, kstmt row, int rows) {
     model *m = b->m;
     kmem tile[64];
@@ -81,6 +82,7 @@ static bool grow_tiles(block *b, kstmt row, int rows) {
         tile[n] = model_at(m, s)->def.mem;
         size[n++] = kern_m(m->k, model_at(m, s)->def.mem)->size;
     }
+    if (!n) return true;
     int first = kern_tile_number(m->k, tile[0]);
     if (!model_apply(m, "tile t%d %s", first, b->v)) return false;
     if (!model_apply(m, "tile t%d %s", first, b->u)) return false;

@@ -86,7 +86,7 @@ bool fuse_fits_chain(const group *k, uint64_t m) {
     return true;
 }
 
-static void add_chain(fuse *fu, group *k, uint64_t m) {
+void fuse_add_chain(fuse *fu, group *k, uint64_t m) {
     k->chain = arena_grow(fu->a, k->chain, &k->chain_cap, k->chains + 1, sizeof *k->chain);
     k->chain[k->chains++] = m;
 }
@@ -224,7 +224,7 @@ void fuse_enter(fuse *fu, node_id n, const use *u) {
     const graph_node *x = node_at(fu->g, n);
     group *k = fu->group_[u->group];
     if (op_rows[x->op].class_ == CLASS_REDUCE) {
-        add_chain(fu, k, fuse_closure(k, fuse_mask(u)) & fuse_root_set(k));
+        fuse_add_chain(fu, k, fuse_closure(k, fuse_mask(u)) & fuse_root_set(k));
         if (fuse_is_heavy(fu, x)) k->heavy = true;
     }
     fuse_push_sources(fu, n, u);
@@ -241,7 +241,7 @@ static void store_node(fuse *fu, node_id n) {
         if (blocks != (i >= f->count) || !can_host(fu, n, &f->uses[i % f->count])) continue;
         host = u.group;
         group *k = fu->group_[host];
-        add_chain(fu, k, fuse_closure(k, fuse_mask(&u)) & fuse_root_set(k));
+        fuse_add_chain(fu, k, fuse_closure(k, fuse_mask(&u)) & fuse_root_set(k));
         fuse_enter(fu, n, &u);
     }
     if (host == UINT32_MAX) host = open_group(fu, n);
@@ -268,7 +268,7 @@ void fuse_hold(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t a
         u = f->uses[i];
         u.exact = exact;
     }
-    add_chain(fu, k, around);
+    fuse_add_chain(fu, k, around);
     fuse_open_axes(fu, k, node_at(fu->g, n)->shape, axes, around, &u);
     k->flat = false;
     k->held = arena_grow(fu->a, k->held, &k->held_cap, k->helds + 1, sizeof *k->held);

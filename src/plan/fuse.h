@@ -117,6 +117,7 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u);
 
 /* Can the reductions of k, with one more under root loops m, still be ordered? */
 bool fuse_fits_chain(const group *k, uint64_t m);
+void fuse_add_chain(fuse *fu, group *k, uint64_t m); /* something is computed under m alone */
 double fuse_tile_size(const fuse *fu, node_id n, uint32_t axes);
 bool fuse_reaches(fuse *fu, uint32_t from, uint32_t to); /* is there a path along readers? */
 void fuse_add_node(fuse *fu, node_id **list, uint32_t *n, uint32_t *cap, node_id x); /* once */

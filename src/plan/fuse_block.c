@@ -290,6 +290,7 @@ static void merge_into(fuse *fu, uint32_t to, uint32_t from) {
     group *a = fu->group_[to], *b = fu->group_[from];
     a->guest = arena_grow(fu->a, a->guest, &a->guest_cap, a->guests + 1, sizeof *a->guest);
     a->guest[a->guests++] = (fuse_axes){b->root, fuse_root_axes(fu, b, b->rows)};
+    fuse_add_chain(fu, a, a->rows); /* the guest needs them outermost */
     for (uint32_t i = 0; i < b->outs; i++)
         fuse_add_node(fu, &a->out, &a->outs, &a->out_cap, b->out[i]);
     for (uint32_t i = 0; i < b->ins; i++) fuse_add_node(fu, &a->in, &a->ins, &a->in_cap, b->in[i]);
@@ -314,7 +315,8 @@ void fuse_merge_blocks(fuse *fu) {
             const group *a = fu->group_[i], *b = fu->group_[j];
             if (a->gone || b->gone || b->guests || !b->rows || a->ops + b->ops > FUSE_MAX_OPS)
                 continue;
-            if (!same_rows(fu, a, b) || !share_scores(fu, i, j)) continue;
+            if (!fuse_fits_chain(a, a->rows) || !same_rows(fu, a, b) || !share_scores(fu, i, j))
+                continue;
             if (!fuse_reaches(fu, i, j) && !fuse_reaches(fu, j, i)) merge_into(fu, i, j);
         }
 }
