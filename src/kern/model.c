@@ -51,6 +51,15 @@ model_chain model_chain_of(const model *m, kstmt loop) {
     return c;
 }
 
+bool model_staged(const model *m, const char *where, model_chain *copy) {
+    kstmt s = model_at(m, model_find(m, where))->first;
+    for (; s; s = model_at(m, s)->next)
+        if (model_at(m, s)->kind == KS_DEF && model_at(m, s)->def.mem == m->k->mems - 1) break;
+    if (!s) return false;
+    *copy = model_chain_of(m, model_at(m, s)->next);
+    return true;
+}
+
 void model_chain_drop(model_chain *c, int i) {
     for (; i + 1 < c->n; i++) memcpy(c->name[i], c->name[i + 1], sizeof c->name[i]);
     c->n--;

@@ -43,6 +43,8 @@ int model_lanes(const model *m); /* of a vector of this kernel's widest elements
 /* Try a line; where it is legal it is part of the schedule. */
 bool model_apply(model *m, const char *fmt, ...) QN_PRINTF(2, 3);
 model_chain model_chain_of(const model *m, kstmt loop);
+/* The loops of the copy that the last `stage` made in that loop's body; false: none was made. */
+bool model_staged(const model *m, const char *where, model_chain *copy);
 void model_chain_drop(model_chain *c, int i);
 bool model_chain_swap(model *m, model_chain *c, int i);   /* loops i and i + 1 */
 void model_chain_inward(model *m, model_chain *c, int i); /* as far in as is legal */

@@ -120,12 +120,8 @@ static void stage_rows(model *m, const char *where, const char *sum) {
         bool turns = model_step(m, &t[i], model_at(m, loop)->l.var, &along) && along == 1;
         int arg = kern_m(m->k, t[i].mem)->arg;
         if (!model_apply(m, "stage a%d %s %s %s %s", arg, where, sum, u, v)) continue;
-        kstmt def = model_at(m, model_find(m, where))->first;
-        while (def &&
-               !(model_at(m, def)->kind == KS_DEF && model_at(m, def)->def.mem == m->k->mems - 1))
-            def = model_at(m, def)->next;
-        if (!def || !turns) continue;
-        model_chain c = model_chain_of(m, model_at(m, def)->next);
+        model_chain c;
+        if (!turns || !model_staged(m, where, &c)) continue;
         if (c.n == 3) model_copy_across(m, &c, 0);
     }
 }

@@ -410,12 +410,8 @@ static void pack_words(plan *p, const operand *o, const char *where, int n,
         snprintf(loops + strlen(loops), sizeof loops - strlen(loops), " %s", name[i]);
     }
     if (!model_apply(m, "stage a%d %s%s d900", kern_m(m->k, o->mem)->arg, where, loops)) return;
-    kstmt def = model_at(m, model_find(m, where))->first;
-    while (def &&
-           !(model_at(m, def)->kind == KS_DEF && model_at(m, def)->def.mem == m->k->mems - 1))
-        def = model_at(m, def)->next;
-    if (!def) return;
-    model_chain c = model_chain_of(m, model_at(m, def)->next);
+    model_chain c;
+    if (!model_staged(m, where, &c)) return;
     int id = m->next++;
     if (c.n < 2) return;
     if (!strcmp(name[n - 1], p->sum))
@@ -444,12 +440,8 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     if (o->as >= 0)
         snprintf(loops + strlen(loops), sizeof loops - strlen(loops), " %s", qn_dtype_name(o->as));
     if (!model_apply(m, "stage a%d %s%s", kern_m(m->k, o->mem)->arg, where, loops)) return;
-    kstmt def = model_at(m, model_find(m, where))->first;
-    while (def &&
-           !(model_at(m, def)->kind == KS_DEF && model_at(m, def)->def.mem == m->k->mems - 1))
-        def = model_at(m, def)->next;
-    if (!def) return;
-    model_chain c = model_chain_of(m, model_at(m, def)->next);
+    model_chain c;
+    if (!model_staged(m, where, &c)) return;
     if (along && last[0] == 'u') model_apply(m, "vec %s", c.name[c.n - 1]);
     if (across && c.n == count) model_copy_across(m, &c, deep);
 }

@@ -403,12 +403,8 @@ static void cover(conv *c, const char *where) {
     if (!loops[0] ||
         !model_apply(m, "stage a%d %s%s", kern_m(m->k, c->mem[c->a])->arg, where, loops))
         return;
-    kstmt def = model_at(m, model_find(m, where))->first;
-    while (def &&
-           !(model_at(m, def)->kind == KS_DEF && model_at(m, def)->def.mem == m->k->mems - 1))
-        def = model_at(m, def)->next;
-    if (!def) return;
-    model_chain copy = model_chain_of(m, model_at(m, def)->next);
+    model_chain copy;
+    if (!model_staged(m, where, &copy)) return;
     int id = m->next++;
     if (model_apply(m, "split %s %d -> x%d v%d", copy.name[copy.n - 1], m->lanes, id, id))
         model_apply(m, "peel x%d", id);

@@ -11,7 +11,8 @@
  *   - statistics of rows.
  *
  * Several kernels may use the same scores, the gradients do; then each computes them for itself,
- * with its own axis as the rows. That costs products again, and never memory.
+ * with its own axis as the rows. That costs products again, and never memory. Those with the same
+ * rows become one.
  *
  * fuse.c walks from consumers to producers. The statistics of scores are decided as late as
  * possible, so that the contraction that makes a kernel one of blocks comes first. */
@@ -39,16 +40,22 @@ static double factor_size(const fuse *fu, node_id n) {
     return least;
 }
 
-/* Is a factor, behind its views, scores? A sum over scores is no scores itself. */
-static bool is_of_scores(const fuse *fu, node_id n) {
-    for (;; n = node_at(fu->g, n)->src[0]) {
+/* The scores that a factor of a product is a view of, 0: none. With v, the factor's use, only where
+ * each of them is reached once; v becomes their use. */
+static node_id scores_behind(const fuse *fu, node_id factor, use *v) {
+    for (node_id n = factor;; n = node_at(fu->g, n)->src[0]) {
         const graph_node *x = node_at(fu->g, n);
-        if (fuse_info(fu, n)->scores > 0) return true;
-        if (fuse_is_memory(x)) return false;
-        if (op_rows[x->op].class_ != CLASS_MOVE && x->op != OP_CAST) return false;
+        if (fuse_info(fu, n)->scores > 0) return !v || v->exact ? n : 0;
+        if (fuse_is_memory(x)) return 0;
+        bool moves = op_rows[x->op].class_ == CLASS_MOVE;
+        if (!moves && x->op != OP_CAST) return 0;
+        if (!moves || !v) continue;
+        use w = *v;
+        fuse_move_use(fu, x, &w, v);
     }
 }
 
+/* A sum over scores is no scores itself. */
 static double scores_of(const fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
     double most = 0, size = fuse_size(fu, n);
@@ -56,7 +63,8 @@ static double scores_of(const fuse *fu, node_id n) {
     if (op_rows[x->op].class_ == CLASS_REDUCE) {
         if (!fuse_is_heavy(fu, x)) return 0;
         const graph_node *m = fuse_product(fu, x);
-        if (is_of_scores(fu, m->src[0]) || is_of_scores(fu, m->src[1])) return 0;
+        for (int i = 0; i < 2; i++)
+            if (scores_behind(fu, m->src[i], NULL)) return 0;
         double a = factor_size(fu, m->src[0]), b = factor_size(fu, m->src[1]), depth;
         depth = fuse_reduced_size(fu, x);
         bool batch = a * b > 1.5 * size * depth * depth;
@@ -121,23 +129,6 @@ bool fuse_block_takes(const fuse *fu, const graph_node *x, uint32_t number, uint
     if (fuse_is_heavy(fu, x))
         return m != k->rows && fuse_info(fu, (node_id)(x - fu->g->node))->scores > 0;
     return m == k->rows && fuse_is_statistic(fu, x);
-}
-
-/* The scores that a factor of a product is a view of, 0: none; v is the factor's use and becomes
- * theirs. */
-static node_id scores_behind(const fuse *fu, node_id factor, use *v) {
-    for (node_id n = factor;;) {
-        const graph_node *x = node_at(fu->g, n);
-        if (fuse_info(fu, n)->scores > 0) return v->exact ? n : 0;
-        if (fuse_is_memory(x)) return 0;
-        if (op_rows[x->op].class_ == CLASS_MOVE) {
-            use w = *v;
-            fuse_move_use(fu, x, &w, v);
-        } else if (x->op != OP_CAST) {
-            return 0;
-        }
-        n = x->src[0];
-    }
 }
 
 /* What the other factor has for one row must be small beside the scores, as it is read again for
