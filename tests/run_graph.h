@@ -55,7 +55,8 @@ static inline const int64_t *size_syms(qn_ctx *qn, const step *s, const qn_tenso
     if (s->op == OP_WINDOW) { /* an axis that is not repeated is as long as it is */
         int rank;
         const int64_t *dims = node_dims(qn->graph, from->node, &rank);
-        if (dims[s->attr[1]] != SYM_ONE) out[6] = dims[s->attr[1]];
+        sym by = (sym)dims[s->attr[1]]; /* 1 under this binding only: refused, not repeated */
+        if (by != SYM_ONE && shape_bound(qn->graph, by) == s->attr[6]) out[6] = by;
     }
     for (int d = 0; s->op == OP_SLICE && d < s->rank; d++) {
         int rank;
