@@ -66,6 +66,71 @@ static void softmax_holds_its_exponentials_in_a_tile(void) {
     free(zero);
 }
 
+/* Parallel loops of the kernels as they are scheduled. */
+static int pars;
+static void count_pars(void *user, const char *line) {
+    (void)user;
+    if (!strncmp(line, "k after ", 8)) scheduled = !strcmp(line, "k after schedule");
+    pars += scheduled && !strncmp(line, "  par ", 6);
+}
+
+static qn_tensor *negated(qn_tensor *x, qn_tensor *y) {
+    return qn_neg(qn_add(qn_reshape(x, 1, (int64_t[]){-1}), qn_like(y, 1)));
+}
+static qn_tensor *stepped(qn_tensor *x, qn_tensor *y) {
+    qn_tensor *m = qn_add(qn_mul(x, qn_like(x, 0.9)), y);
+    return qn_sub(x, qn_div(m, qn_add(qn_sqrt(qn_square(m)), qn_like(x, 1e-8))));
+}
+static qn_tensor *with_a_bias(qn_tensor *x, qn_tensor *y) {
+    return qn_add(x, qn_slice(y, 0, 0, 1, 1));
+}
+static qn_tensor *transposed(qn_tensor *x, qn_tensor *y) {
+    return qn_contiguous(qn_transpose(qn_add(x, y), 0, 1));
+}
+static qn_tensor *softened(qn_tensor *x, qn_tensor *y) {
+    return qn_softmax(qn_mul(x, y), 1);
+}
+static qn_tensor *softened_down(qn_tensor *x, qn_tensor *y) {
+    return qn_softmax(qn_mul(x, y), 0);
+}
+static qn_tensor *summed(qn_tensor *x, qn_tensor *y) {
+    return qn_sum(qn_reshape(qn_mul(x, y), 1, (int64_t[]){-1}), 0, false);
+}
+static qn_tensor *summed_down(qn_tensor *x, qn_tensor *y) {
+    return qn_sum(qn_mul(x, y), 0, false);
+}
+static qn_tensor *multiplied(qn_tensor *x, qn_tensor *y) {
+    return qn_matmul(x, qn_transpose(y, 0, 1));
+}
+
+/* Whatever is large is shared out among threads, flat kernels of any size too. */
+static void large_kernels_are_parallel(void) {
+    static const struct {
+        const char *name;
+        qn_tensor *(*make)(qn_tensor *x, qn_tensor *y);
+    } cases[] = {
+        {"negated", negated},       {"stepped", stepped},         {"with_a_bias", with_a_bias},
+        {"transposed", transposed}, {"softened", softened},       {"softened_down", softened_down},
+        {"summed", summed},         {"summed_down", summed_down}, {"multiplied", multiplied},
+    };
+    static const int64_t sizes[][2] = {{1024, 1024}, {1021, 1031}, {2048, 1500}};
+    enum { CASES = sizeof cases / sizeof *cases, SIZES = sizeof sizes / sizeof *sizes };
+    for (int i = 0; i < SIZES * CASES; i++) {
+        const int64_t *size = sizes[i / CASES];
+        qn_ctx *own = qn_open(&(qn_options){.device = "null", .log = count_pars});
+        float *zero = calloc((size_t)(size[0] * size[1]), sizeof *zero);
+        qn_tensor *x = qn_from(own, QN_F32, 2, size, zero),
+                  *y = qn_from(own, QN_F32, 2, size, zero);
+        free(zero);
+        qn_set(own, "debug", "k");
+        pars = 0;
+        qn_tensor *z = cases[i % CASES].make(x, y);
+        CHECK_INT(qn_realize(&z, 1), QN_OK);
+        if (!pars) FAIL("%s of %d", cases[i % CASES].name, (int)size[0]);
+        qn_close(own);
+    }
+}
+
 static void log_softmax_is_one_kernel(void) {
     CHECK_INT(kernels1(qn_log_softmax(matrix(64, 100), -1)), 1);
 }
@@ -191,6 +256,7 @@ int main(int argc, char **argv) {
     RUN(scoped_a_chain_of_twenty_elementwise_ops_is_one_kernel);
     RUN(scoped_softmax_is_one_kernel_on_any_axis);
     RUN(softmax_holds_its_exponentials_in_a_tile);
+    RUN(large_kernels_are_parallel);
     RUN(scoped_log_softmax_is_one_kernel);
     RUN(scoped_layer_norm_is_one_kernel);
     RUN(scoped_rms_norm_is_one_kernel);

@@ -224,8 +224,10 @@ static void vector_loop(model *m, const char *name, const char *outer, int64_t i
     char full[40];
     snprintf(full, sizeof full, "%s", outer);
     if (item_work && model_trips(m, model_find(m, outer)) > 2 * chunk &&
-        model_apply(m, "split %s %lld -> p%d q%d", outer, (long long)chunk, id, id))
+        model_apply(m, "split %s %lld -> p%d q%d", outer, (long long)chunk, id, id)) {
+        model_apply(m, "par p%d", id); /* before peel, which hides that trips are apart */
         snprintf(full, sizeof full, "q%d", id);
+    }
     model_apply(m, "peel %s", full);
     for (int copy = 0; copy < 2 && chains > 1; copy++) {
         char w[40];
@@ -234,7 +236,6 @@ static void vector_loop(model *m, const char *name, const char *outer, int64_t i
         int in = m->next++;
         model_apply(m, "split %s %d -> %c%d v%d", w, m->lanes, copy ? 'x' : 'u', in, in);
     }
-    if (item_work) model_apply(m, "par p%d", id);
 }
 
 /* Give the root loop enough work a trip and make it parallel. */
