@@ -139,10 +139,52 @@ static void gradients_of_rows_and_columns_agree_with_ref(void) {
     check_all(false, true);
 }
 
+/* ---- flat kernels that stream --------------------------------------------------------------- */
+
+static bool paged, past;
+static void see_pages(void *user, const char *line) {
+    (void)user;
+    paged |= !strncmp(line, "swap s", 6);
+    past |= !strncmp(line, "bypass a", 8);
+}
+
+/* Two arguments walk four pages at a time, four of them two. Values are exact. */
+static void streams_are_walked_by_pages_and_leave_nothing_out(void) {
+    static const int64_t rest[] = {0, 1, 67, 4095};
+    for (int i = 0; i < 8; i++) {
+        int64_t n = (1 << 23) + rest[i / 2];
+        qn_ctx *qn = qn_open(&(qn_options){.threads = 1 + i % 3, .log = see_pages});
+        qn_set(qn, "debug", "k");
+        paged = past = false;
+        float *x = malloc((size_t)n * sizeof *x), *y = malloc((size_t)n * sizeof *y);
+        for (int64_t e = 0; e < n; e++) x[e] = (float)(e % 8191);
+        qn_tensor *a = qn_from(qn, QN_F32, 1, &n, x), *z = qn_neg(a);
+        if (i % 2) {
+            for (int64_t e = 0; e < n; e++) y[e] = (float)(e % 127);
+            qn_tensor *b = qn_from(qn, QN_F32, 1, &n, y);
+            for (int64_t e = 0; e < n; e++) y[e] = (float)(e % 1021);
+            z = qn_sub(qn_mul(b, z), qn_from(qn, QN_F32, 1, &n, y));
+        }
+        if (qn_read(z, y, (size_t)n * sizeof *y)) FAIL("%s", qn_error(qn));
+        int bad = 0;
+        for (int64_t e = 0; e < n && bad < 3; e++) {
+            float want = i % 2 ? -x[e] * (float)(e % 127) - (float)(e % 1021) : -x[e];
+            if (y[e] == want) continue;
+            FAIL("%lld [%lld]: %g, not %g", (long long)n, (long long)e, y[e], want);
+            bad++;
+        }
+        CHECK(paged && past);
+        free(x);
+        free(y);
+        qn_close(qn);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(values_of_rows_and_columns_agree_with_ref);
     RUN(infinities_and_nan_stay_in_their_rows);
     RUN(gradients_of_rows_and_columns_agree_with_ref);
+    RUN(streams_are_walked_by_pages_and_leave_nothing_out);
     return test_end();
 }

@@ -220,6 +220,20 @@ static void peel_sets_full_trips_apart(void) {
             "}\n");
 }
 
+/* Items of blocks, the rest of each apart: no two of them meet, whatever n is. */
+static void peeling_leaves_parallel_trips_apart(void) {
+    KEEPS("kernel \"copy\" {\n"
+          "  dim n 3 100\n"
+          "  arg a0 f32[n] write\n"
+          "  arg a1 f32[n] read\n"
+          "  for i < n {\n"
+          "    a0[i] = a1[i]\n"
+          "  }\n"
+          "}\n",
+          "pad i 4\nsplit i 4 -> o w\nsplit o 3 -> p q\npar p\npeel q\nvec w\nvec w_1");
+    KEEPS(copy_10, "split i 4 -> o w\nsplit o 2 -> p q\npar p\npeel q");
+}
+
 static void peel_frees_full_trips_of_masks(void) {
     BECOMES(copy_10, "pad i 4\nsplit i 4 -> o n\npeel o",
             "kernel \"copy\" {\n"
@@ -803,6 +817,29 @@ static void refused_schedule_is_taken_back_whole(void) {
     str_free(&why);
 }
 
+/* Each line is legal by itself, but what it leaves is not to be proved. */
+static void unproved_schedule_is_taken_back_whole(void) {
+    static const char text[] = "kernel \"laid\" {\n"
+                               "  arg a0 i64[8] write\n"
+                               "  arg a1 i64[8] read\n"
+                               "  local t0 i64[8]\n"
+                               "  def t0\n"
+                               "  vec i < 8 {\n"
+                               "    t0[i] = a1[i]\n"
+                               "  }\n"
+                               "  for j < 8 {\n"
+                               "    a0[j] = t0[j]\n"
+                               "  }\n"
+                               "}\n";
+    kern *k = parse(text);
+    CHECK(kern_apply(k, "lay t0 2", NULL));
+    kern_close(k);
+    k = parse(text);
+    CHECK_INT(kern_schedule(k, "lay t0 2\n", NULL), -1);
+    check_text(__LINE__, k, text);
+    kern_close(k);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     heap_open(&ctx.heap, NULL, &ctx);
@@ -827,6 +864,7 @@ int main(int argc, char **argv) {
     RUN(pad_lets_sums_go_on_that_add_nothing);
     RUN(pad_is_refused_where_inner_trips_depend_on_the_loop);
     RUN(peel_sets_full_trips_apart);
+    RUN(peeling_leaves_parallel_trips_apart);
     RUN(peel_frees_full_trips_of_masks);
     RUN(peel_gives_the_rest_tiles_of_its_own);
     RUN(peel_is_refused_where_nothing_is_cut_short);
@@ -854,6 +892,7 @@ int main(int argc, char **argv) {
     RUN(words_have_two_or_four_parts_of_one_store);
     RUN(matrix_product_gets_its_register_tile);
     RUN(refused_schedule_is_taken_back_whole);
+    RUN(unproved_schedule_is_taken_back_whole);
     guard_close(&ctx.heap, &g);
     CHECK_INT(ctx.heap.bytes, 0);
     return test_end();

@@ -4,11 +4,11 @@
  * different elements? Two trips that share no element that one of them writes can be exchanged,
  * interleaved, or run at once.
  *
- * The proof. Let index = c*v + small in the loop's variable v, and let base be the least value of
- * the first store's small over the loops whose trips are free (those below `top` but v's own). If
- * every access to that memory has the same c and 0 <= small - base < |c|, then (index - base) / |c|
- * tells v, so an element belongs to one trip. Validity helps: a store that is off where j >= n has
- * small = j < n.
+ * The proof. Let c be the coefficient of the loop's variable v in the first store's index, small =
+ * index - c*v, and base the least value of the first store's small over the loops whose trips are
+ * free (those below `top` but v's own). If every access to that memory has 0 <= small - base < |c|,
+ * then (index - base) / |c| tells v, so an element belongs to one trip. Validity helps: a store
+ * that is off where j >= n has small = j < n.
  *
  * For a block of columns, index = n*i + c*v + small, the rows are in the way. But where all of
  * c*v + small lies within n numbers, the element's number modulo n tells it, whatever i is: the
@@ -132,9 +132,23 @@ static bool within(question *q, const kern_touch *t, sym lowest, sym a, sym high
            kern_prove(q->k, t->at, sym_sub(s, highest, a), n, fact);
 }
 
-/* index = coef*v + small, after dropping the free loops whose coefficient the modulus (if any)
- * divides; a computed offset must be such a multiple, too. */
-static bool reduce(question *q, const kern_touch *t, sym modulus, sym *coef, sym *small) {
+/* The coefficient of v. Where v stands within a minimum or a quotient, too, as peeling leaves it,
+ * the rest keeps it there: its bounds are proved for every v, and need not be the same for each. */
+static bool coefficient(const kern *k, sym index, sym var, sym *coef) {
+    sym rest;
+    if (kern_linear(k, index, var, coef, &rest)) return true;
+    sym_linear t = sym_terms(k->syms, index);
+    for (int i = 0; i < t.n; i++) {
+        if (t.term[i] != var) continue;
+        *coef = sym_const(k->syms, t.coef[i]);
+        return true;
+    }
+    return false;
+}
+
+/* The index without the free loops whose coefficient the modulus (if any) divides; a computed
+ * offset must be such a multiple, too. */
+static bool reduce(question *q, const kern_touch *t, sym modulus, sym *reduced) {
     const kern *k = q->k;
     sym_store *s = k->syms;
     sym index = t->index, c, rest;
@@ -150,15 +164,18 @@ static bool reduce(question *q, const kern_touch *t, sym modulus, sym *coef, sym
         if (kern_linear(k, index, l->l.var, &c, &rest) && sym_mod(s, c, modulus) == SYM_ZERO)
             index = rest;
     }
-    return kern_linear(k, index, q->var, coef, small);
+    *reduced = index;
+    return true;
 }
 
 /* Does index - modulus*(something) tell v, for every access of m? `first` is a store of it. */
 static bool apart_modulo(question *q, const kern_touch *t, uint32_t n, const kern_touch *first,
                          sym modulus) {
     sym_store *s = q->k->syms;
-    sym coef, small, base, c, end = sym_sub(s, kern_s(q->k, q->loop)->l.extent, SYM_ONE);
-    if (!reduce(q, first, modulus, &coef, &small) || coef == SYM_ZERO) return false;
+    sym coef, index, base, end = sym_sub(s, kern_s(q->k, q->loop)->l.extent, SYM_ONE);
+    if (!reduce(q, first, modulus, &index)) return false;
+    if (!coefficient(q->k, index, q->var, &coef) || coef == SYM_ZERO) return false;
+    sym trips = sym_mul(s, coef, q->var), small = sym_sub(s, index, trips);
     if (!kern_extreme(q->k, first->at, kern_s(q->k, q->top)->parent, small, false, &base))
         return false;
     if (sym_uses(s, base, q->var)) return false;
@@ -168,11 +185,12 @@ static bool apart_modulo(question *q, const kern_touch *t, uint32_t n, const ker
     sym least = falls ? sym_add(s, base, sym_mul(s, coef, end)) : base;
     for (uint32_t i = 0; i < n; i++) {
         if (t[i].mem != first->mem) continue;
-        if (!reduce(q, &t[i], modulus, &c, &small) || c != coef) return false;
+        if (!reduce(q, &t[i], modulus, &index)) return false;
+        small = sym_sub(s, index, trips);
         sym past = sym_sub(s, width, SYM_ONE);
         if (!within(q, &t[i], SYM_ZERO, sym_sub(s, small, base), past)) return false;
         if (modulus == SYM_ZERO) continue;
-        sym residue = sym_sub(s, sym_add(s, small, sym_mul(s, coef, q->var)), least);
+        sym residue = sym_sub(s, index, least);
         if (!within(q, &t[i], SYM_ZERO, residue, sym_sub(s, modulus, SYM_ONE))) return false;
     }
     return true;

@@ -412,6 +412,8 @@ bool kern_transform(kern *k, const char *line, str *why);
 bool kern_apply(kern *k, const char *line, str *why); /* without verifying the result */
 int kern_schedule(kern *k, const char *text,
                   str *why); /* lines applied, or -1 - (line that was refused) */
+/* The same for what the model has made and applied before, also where it is not to be proved. */
+int kern_replay(kern *k, const char *text, str *why);
 bool kern_split(kern *k, kstmt loop, int64_t factor, const char *outer, const char *inner,
                 str *why);
 bool kern_merge(kern *k, kstmt outer, kstmt inner, const char *name, str *why);

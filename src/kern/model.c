@@ -26,7 +26,8 @@ enum {
     SLICE = 16,       /* rows of a reduction down columns at a time */
     ROWS = 4,         /* of a reduction along rows at a time, where they are */
     PAGE = 4096,      /* bytes */
-    STREAMS = 4       /* times the second-level cache: what is larger streams from memory */
+    STREAMS = 4,      /* times the second-level cache: what is larger streams from memory */
+    PART_OF_L3 = 32 << 20
 };
 
 bool model_apply(model *m, const char *fmt, ...) {
@@ -206,29 +207,27 @@ void model_merge_in_step(model *m, model_chain *c) {
 
 /* ---- vectors and parallel trips -------------------------------------------------------------- */
 
+/* How many vectors of a statement's copies run side by side, for as many operations. */
+static int chains_of(const model *m, int ops, int64_t trips) {
+    int chains = ops <= 12 ? 4 : ops <= 40 ? 2 : 1;
+    while (chains > 1 && trips < (int64_t)chains * m->lanes * 2) chains /= 2;
+    return chains;
+}
+
 /* A loop along contiguous memory, without reductions: full trips of several vectors, then the rest.
  * Full trips are set apart before the inner split, so that their inner extents are constants.
- * `outer` names the loop over trips; with a chunk above 0 its trips are handed out in chunks. */
-static void vector_loop(model *m, const char *name, const char *outer, int64_t item_work) {
+ * `outer` names the loop over trips. */
+static void vector_loop(model *m, const char *name, const char *outer) {
     kstmt loop = model_find(m, name);
     int64_t n = model_trips(m, loop);
-    int id = m->next++, ops = model_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 40 ? 2 : 1;
+    int id = m->next++, chains = chains_of(m, model_ops(m, loop), n);
     bool constant = sym_is_const(m->k->syms, model_at(m, loop)->l.extent, NULL);
-    while (chains > 1 && n < (int64_t)chains * m->lanes * 2) chains /= 2;
     if (constant && n > 1 && n <= m->lanes && !(n & (n - 1)) && model_apply(m, "vec %s", name))
         return;
     if (!model_apply(m, "split %s %d -> %s %c%d", name, chains * m->lanes, outer,
                      chains > 1 ? 'w' : 'v', id))
         return;
-    int64_t chunk = item_work * 4 / (ops * chains * m->lanes + 1) + 1;
-    char full[40];
-    snprintf(full, sizeof full, "%s", outer);
-    if (item_work && model_trips(m, model_find(m, outer)) > 2 * chunk &&
-        model_apply(m, "split %s %lld -> p%d q%d", outer, (long long)chunk, id, id)) {
-        model_apply(m, "par p%d", id); /* before peel, which hides that trips are apart */
-        snprintf(full, sizeof full, "q%d", id);
-    }
-    model_apply(m, "peel %s", full);
+    model_apply(m, "peel %s", outer);
     for (int copy = 0; copy < 2 && chains > 1; copy++) {
         char w[40];
         snprintf(w, sizeof w, copy ? "w%d_1" : "w%d", id);
@@ -236,6 +235,56 @@ static void vector_loop(model *m, const char *name, const char *outer, int64_t i
         int in = m->next++;
         model_apply(m, "split %s %d -> %c%d v%d", w, m->lanes, copy ? 'x' : 'u', in, in);
     }
+}
+
+/* Pages of each argument that the only loop of a kernel walks side by side, 1 where what it touches
+ * does not stream from memory; `each` is the elements of a page. A core has few reads of memory
+ * under way by itself; the prefetching that has more of them ends at every page and begins again
+ * slowly. */
+static int pages_of(model *m, kstmt loop, int *each) {
+    int64_t n = sym_lo(m->k->syms, model_at(m, loop)->l.extent), bytes = 0;
+    int widest = 1, streams = 0;
+    for (kmem i = 1; i < m->k->mems; i++) {
+        const kern_memory *mem = kern_m(m->k, i);
+        int size = (int)qn_dtype_size(mem->dtype);
+        if (mem->scope != KERN_ARG || mem->size == SYM_ONE) continue;
+        bytes += n > INT32_MAX ? (int64_t)INT32_MAX * size : n * size;
+        if (size > widest) widest = size;
+        streams++;
+    }
+    *each = PAGE / widest;
+    if (bytes <= STREAMS * m->limits->l2) return 1;
+    return streams <= 3 ? 4 : streams <= 6 ? 2 : 1;
+}
+
+/* The only loop, along contiguous memory: whole blocks of several vectors, handed out in items of
+ * some blocks, and a last one under masks. Blocks are pages side by side where memory streams. */
+static void flat_loop(model *m, const char *name) {
+    kstmt loop = model_find(m, name);
+    int64_t n = model_trips(m, loop);
+    int id = m->next++, ops = model_ops(m, loop), chains = chains_of(m, ops, n), each;
+    int pages = pages_of(m, loop, &each), block = pages > 1 ? pages * each : chains * m->lanes;
+    int64_t chunk = MODEL_ITEM_WORK * 4 / (ops * (int64_t)block + 1) + 1, exact;
+    char whole[24];
+    bool constant = sym_is_const(m->k->syms, model_at(m, loop)->l.extent, &exact);
+    if ((!constant || exact % block) && !model_apply(m, "pad %s %d", name, block)) return;
+    if (!model_apply(m, "split %s %d -> o%d w%d", name, block, id, id)) return;
+    if (pages > 1) {
+        model_apply(m, "split w%d %d -> s%d l%d", id, each, id, id);
+        model_apply(m, "split l%d %d -> r%d w%d", id, chains * m->lanes, id, id);
+        model_apply(m, "swap s%d r%d", id, id);
+    }
+    if (chains > 1)
+        model_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
+    else
+        model_apply(m, "split w%d %d -> x%d v%d", id, m->lanes, id, id);
+    snprintf(whole, sizeof whole, "o%d", id);
+    if (model_trips(m, model_find(m, whole)) > 2 * chunk &&
+        model_apply(m, "split o%d %lld -> p%d q%d", id, (long long)chunk, id, id)) {
+        model_apply(m, "par p%d", id); /* before peel, which hides that trips are apart */
+        whole[0] = 'q';
+    }
+    model_apply(m, "peel %s", whole);
 }
 
 /* Give the root loop enough work a trip and make it parallel. */
@@ -308,11 +357,15 @@ static void elementwise(model *m, kstmt loop) {
         return;
     }
     model_chain_inward(m, &c, model_most_contiguous(m, &c));
+    if (c.n == 1 && model_trips(m, c.body) > 2 * m->lanes) {
+        flat_loop(m, c.name[0]);
+        return;
+    }
     char inner[40], o[24];
     memcpy(inner, c.name[c.n - 1], sizeof inner);
     snprintf(o, sizeof o, "o%d", m->next++);
     if (c.n > 1) widen_root(m, &c, 1);
-    vector_loop(m, inner, o, c.n > 1 ? 0 : MODEL_ITEM_WORK);
+    vector_loop(m, inner, o);
     if (c.n > 1) parallel(m, c.name[0]);
 }
 
@@ -378,7 +431,7 @@ static void row_loops(model *m, kstmt body) {
         }
         char o[24];
         snprintf(o, sizeof o, "o%d", m->next++);
-        vector_loop(m, c.name[c.n - 1], o, 0);
+        vector_loop(m, c.name[c.n - 1], o);
     }
 }
 
@@ -612,13 +665,15 @@ static void bind_named(model *m) {
         }
 }
 
-/* What is larger than half of the last cache would only push out what is needed sooner. */
+/* What is larger than half of the last cache would only push out what is needed sooner. Of a cache
+ * that many cores share, a program has a part. */
 static void bypass_caches(model *m) {
     int64_t most = m->limits->l3 ? m->limits->l3 / 2 : (int64_t)16 << 20;
+    if (most > PART_OF_L3) most = PART_OF_L3;
     for (kmem i = 1; i < m->k->mems; i++) {
         const kern_memory *mem = kern_m(m->k, i);
         if (mem->scope == KERN_ARG && mem->access == KERN_WRITE &&
-            sym_lo(m->k->syms, mem->size) > most / (int64_t)qn_dtype_size(mem->dtype))
+            sym_lo(m->k->syms, mem->size) >= most / (int64_t)qn_dtype_size(mem->dtype))
             model_apply(m, "bypass a%d", mem->arg);
     }
 }

@@ -218,8 +218,14 @@ static int each_line(kern *k, const char *text, bool (*apply)(kern *, const char
 int kern_schedule(kern *k, const char *text, str *why) {
     snapshot before = snapshot_take(k);
     int applied = each_line(k, text, kern_apply, why);
-    if (applied >= 0 && !verified(k, &before, NULL)) /* once more, slowly, to find the line */
+    if (applied >= 0 && !verified(k, &before, NULL)) { /* once more, slowly, to find the line */
+        before = snapshot_take(k);                     /* they had changed places */
         applied = each_line(k, text, kern_transform, why);
+    }
     if (applied < 0) snapshot_restore(k, &before);
     return applied;
+}
+
+int kern_replay(kern *k, const char *text, str *why) {
+    return each_line(k, text, kern_apply, why);
 }

@@ -49,8 +49,8 @@ static bool schedule_known(qn_ctx *qn, const program_entry *e, kern *k, const ch
     return true;
 }
 
-/* The schedule that is known to be best, else the default one, line by line; a refused line ends it
- * and is a note in the log. */
+/* The schedule that is known to be best, else the default one, whole. Where the default one cannot
+ * be proved sound it is used all the same, with a note in the log: none came from elsewhere. */
 static void schedule(qn_ctx *qn, const program_entry *e, kern *k) {
     if (!qn->knob[KNOB_SCHEDULE].number) return;
     str lines, why;
@@ -68,7 +68,8 @@ static void schedule(qn_ctx *qn, const program_entry *e, kern *k) {
     bool known = schedule_known(qn, e, k, lines.s ? lines.s : "");
     int done = lines.len && !known ? kern_schedule(k, lines.s, &why) : 0;
     if (done < 0 && debug_on(qn, 'k'))
-        log_line(qn, "k %s: schedule line %d refused: %s", k->name, -done, why.s ? why.s : "");
+        log_line(qn, "k %s: schedule line %d unproved: %s", k->name, -done, why.s ? why.s : "");
+    if (done < 0) kern_replay(k, lines.s, NULL);
     if (debug_on(qn, 'k') && lines.len && !known)
         log_line(qn, "k %s schedule:\n%s", k->name, lines.s);
     guard_close(&qn->heap, &g);
