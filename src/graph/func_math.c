@@ -310,12 +310,13 @@ qn_tensor *qn_gelu(qn_tensor *x) {
     return func_end(f, qn_mul(mul_number(x, 0.5), phi));
 }
 
+/* 0.5 x (1 + tanh(z)) is x / (1 + e^-2z): cheaper, and for x < 0 no difference from 1 is taken. */
 qn_tensor *qn_gelu_tanh(qn_tensor *x) {
     func_frame f = func_begin(qn_context(x), "gelu_tanh");
     x = func_float(x);
-    qn_tensor *cubic = add_number(mul_number(qn_mul(x, x), 0.044715), 1);
-    qn_tensor *t = qn_tanh(mul_number(qn_mul(x, cubic), 0.79788456080286535588));
-    return func_end(f, qn_mul(mul_number(x, 0.5), add_number(t, 1)));
+    double twice = 2 * 0.79788456080286535588; /* sqrt(2 / pi) */
+    qn_tensor *slope = add_number(mul_number(qn_mul(x, x), twice * 0.044715), twice);
+    return func_end(f, qn_mul(x, qn_sigmoid(qn_mul(x, slope))));
 }
 
 qn_tensor *qn_mish(qn_tensor *x) {
