@@ -584,6 +584,35 @@ static void powers_of_two_scale_at_once(void) {
     }
 }
 
+/* Loads stand before the stores beside them, but those of what was just stored. */
+static void what_is_stored_is_computed_first(void) {
+    static const char *const body[] = {
+        "kernel \"apart\" {\n arg a0 f32[64] write\n arg a1 f32[64] read\n"
+        " arg a2 f32[64] write\n arg a3 f32[64] read\n for i < 4 {\n vec v < 16 {\n"
+        "  a0[16*i + v] = add(a1[16*i + v], f32(1))\n"
+        "  a2[16*i + v] = add(a3[16*i + v], f32(2))\n }\n }\n}\n",
+        "kernel \"read\" {\n arg a0 f32[64] read write\n arg a1 f32[64] read\n"
+        " arg a2 f32[64] write\n for i < 4 {\n vec v < 16 {\n"
+        "  a0[16*i + v] = add(a1[16*i + v], f32(1))\n"
+        "  a2[16*i + v] = add(a0[16*i + v], f32(2))\n }\n }\n}\n"};
+    for (int i = 0; i < 2; i++) {
+        run((harness_case){.text = body[i]});
+        if (h.compiler[0] != 'l') continue;
+        kern *k = kern_parse(h.qn, body[i]);
+        str ir;
+        str_open(&ir, &h.qn->heap);
+        emit_unit *u = emit_llvm_begin(((cpu *)h.cpu)->llvm);
+        emit_llvm_add(u, k);
+        emit_llvm_text(u, &ir);
+        emit_llvm_drop(u);
+        const char *store = strstr(ir.s, "store <"), *load = strstr(ir.s, "load <");
+        while (load && strstr(load + 1, "load <")) load = strstr(load + 1, "load <");
+        CHECK(store && load && (load < store) == (i == 0));
+        str_free(&ir);
+        kern_close(k);
+    }
+}
+
 static void an_earlier_overflow_is_not_the_launchs(void) {
     harness_case c = {.text = "kernel \"copy\" {\n arg a0 i32[50] write\n arg a1 i32[50] read\n"
                               " for i < 50 {\n a0[i] = a1[i]\n }\n}\n"};
@@ -615,6 +644,7 @@ static void every_test(void) {
     RUN(in_place_updates_agree);
     RUN(tile_lives_begin_anew);
     RUN(roots_share_the_items);
+    RUN(what_is_stored_is_computed_first);
     RUN(writes_past_the_caches_arrive);
     RUN(facts_follow_the_variables);
     RUN(threads_share_large_launches);

@@ -40,7 +40,7 @@ struct emit_unit {
     int kernels;
 };
 
-enum { LLVM_LEVELS = 64, LLVM_BINDINGS = 64 };
+enum { LLVM_LEVELS = 64, LLVM_BINDINGS = 64, LLVM_STORES = 6 };
 
 /* A scalar, or a vector with one lane for each value of the VEC variable. v NULL: none. */
 typedef struct val {
@@ -228,7 +228,9 @@ void llvm_begin_statement(llvm *s); /* forget the last statement's values */
 val llvm_expr(llvm *s, kexpr e);
 /* out = combine(a, b) by the monoid's formula. */
 void llvm_combine(llvm *s, int m, const kmem *mem, const val *a, const val *b, val *out);
-void llvm_store(llvm *s, const kern_stmt *t);
+/* As many of these n statements, at least one and at most LLVM_STORES, as can be written together;
+ * how many those were. */
+int llvm_stores(llvm *s, const kern_stmt *const *t, int n);
 void llvm_define(llvm *s, kmem m, kexpr value);
 
 /* Words of 32 bits where a WORD loop's variable, bound to 0, counts their parts. */

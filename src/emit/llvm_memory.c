@@ -575,13 +575,38 @@ static void put(llvm *s, store *w, val dyn) {
     for (int i = 0; i < w->n; i++) note_written(s, t->store.mem[i]);
 }
 
-void llvm_store(llvm *s, const kern_stmt *t) {
-    if (llvm_reduced(s, t->store.valid) == SYM_FALSE) return; /* in this copy of an unrolled body */
-    llvm_begin_statement(s);
-    store w = {.t = t, .n = t->n};
-    for (int i = 0; i < w.n; i++) w.x[i] = llvm_expr(s, t->store.value[i]);
-    w.valid = llvm_and_mask(s, llvm_truth(s, t->store.valid), llvm_expr(s, t->store.guard));
-    put(s, &w, llvm_expr(s, t->store.dyn));
+/* Does the statement read what one of those before it stores? */
+static bool reads_stored(const llvm *s, const kern_stmt *const *t, int n) {
+    kexpr *slot[4];
+    kern_stmt last = *t[n];
+    int exprs = kern_stmt_exprs(&last, slot);
+    for (int e = 0; e < exprs; e++)
+        for (int i = 0; i < n; i++)
+            for (int c = 0; c < t[i]->n; c++)
+                if (kern_expr_reads(s->k, *slot[e], t[i]->store.mem[c])) return true;
+    return false;
+}
+
+/* What several statements store is computed first, as far as none reads what another stores. A
+ * processor tells a load from the stores before it by the last twelve bits of the address, and
+ * arguments often lie whole pages apart: an optimizer's load of the variance would wait until the
+ * mean of the same element is stored. */
+int llvm_stores(llvm *s, const kern_stmt *const *t, int n) {
+    store w[LLVM_STORES];
+    val dyn[LLVM_STORES];
+    int count = 0, taken = 0;
+    for (; taken < n && (!taken || !reads_stored(s, t, taken)); taken++) {
+        if (llvm_reduced(s, t[taken]->store.valid) == SYM_FALSE) continue; /* in this copy of it */
+        llvm_begin_statement(s);
+        store *x = &w[count];
+        *x = (store){.t = t[taken], .n = t[taken]->n};
+        for (int i = 0; i < x->n; i++) x->x[i] = llvm_expr(s, x->t->store.value[i]);
+        val valid = llvm_truth(s, x->t->store.valid);
+        x->valid = llvm_and_mask(s, valid, llvm_expr(s, x->t->store.guard));
+        dyn[count++] = llvm_expr(s, x->t->store.dyn);
+    }
+    for (int i = 0; i < count; i++) put(s, &w[i], dyn[i]);
+    return taken;
 }
 
 void llvm_store_value(llvm *s, const kern_stmt *t, val x) {

@@ -157,6 +157,20 @@ static void write_loop(llvm *s, kstmt loop) {
     if (maybe) llvm_close_guard(s, &g);
 }
 
+/* Stores that follow each other, from i on; the last one that was written. */
+static kstmt write_stores(llvm *s, kstmt i) {
+    kern_stmt copy[LLVM_STORES];
+    const kern_stmt *t[LLVM_STORES];
+    kstmt at[LLVM_STORES];
+    int n = 0;
+    for (; i && n < LLVM_STORES && kern_s(s->k, i)->kind == KS_STORE; i = kern_s(s->k, i)->next) {
+        copy[n] = *kern_s(s->k, i);
+        t[n] = &copy[n];
+        at[n++] = i;
+    }
+    return at[llvm_stores(s, t, n) - 1];
+}
+
 static void write_block(llvm *s, kstmt parent) {
     for (kstmt i = kern_s(s->k, parent)->first; i; i = kern_s(s->k, i)->next) {
         kern_stmt t = *kern_s(s->k, i);
@@ -165,7 +179,7 @@ static void write_block(llvm *s, kstmt parent) {
         } else if (t.kind == KS_DEF) {
             llvm_define(s, t.def.mem, t.def.value);
         } else if (t.kind == KS_STORE) {
-            llvm_store(s, &t);
+            i = write_stores(s, i);
         }
     }
 }
