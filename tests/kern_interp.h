@@ -226,7 +226,7 @@ static inline void interp_block(interp *t, kstmt first) {
             interp_loop(t, s);
         } else if (s->kind == KS_DEF) {
             interp_def(t, s);
-        } else if (s->kind == KS_BARRIER) {
+        } else if (s->kind == KS_BARRIER || s->kind == KS_FETCH) {
             continue;
         } else if (t->lane < 0) {
             interp_put p = interp_store(t, s);

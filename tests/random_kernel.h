@@ -399,12 +399,13 @@ static inline void some_carried(const kern *k, const char *tile, char *first, ch
     }
 }
 
+/* Long because it is a table: a line of each kind. */
 static inline void some_line(const subject *s, const kern *k, char line[160]) {
     static const int factor[] = {1, 2, 3, 4, 5, 7, 8, 16};
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(25)) {
+    switch (below(26)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -483,6 +484,10 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         sprintf(line, "lay %s %d", c, f);
         break;
     case 23:
+        some_loop(k, c);
+        sprintf(line, "fetch %s %s", a, c);
+        break;
+    case 24:
         some_loop(k, a);
         sprintf(line, "clip %s", a);
         break;

@@ -280,6 +280,68 @@ static void ahead_computes_what_no_trip_changes_once(void) {
     REFUSES(shares, "", "ahead j", "nothing in the loop");
 }
 
+static void fetch_asks_for_what_the_next_copy_reads(void) {
+    static const char *const panels = "kernel \"panels\" {\n"
+                                      "  arg a0 f32[16] write\n"
+                                      "  arg a1 f32[48] read\n"
+                                      "  local t0 f32[8]\n"
+                                      "  for p < 4 {\n"
+                                      "    def t0\n"
+                                      "    for i < 4 {\n"
+                                      "      unroll u < 2 {\n"
+                                      "        t0[2*i + u] = a1[3*i + 12*p + u]\n"
+                                      "      }\n"
+                                      "    }\n"
+                                      "    for j < 4 {\n"
+                                      "      a0[j + 4*p] = add(t0[2*j], t0[2*j + 1])\n"
+                                      "    }\n"
+                                      "  }\n"
+                                      "}\n";
+    BECOMES(panels, "fetch i j",
+            "kernel \"panels\" {\n"
+            "  arg a0 f32[16] write\n"
+            "  arg a1 f32[48] read\n"
+            "  local t0 f32[8]\n"
+            "  for p < 4 {\n"
+            "    def t0\n"
+            "    for i < 4 {\n"
+            "      unroll u < 2 {\n"
+            "        t0[2*i + u] = a1[3*i + 12*p + u]\n"
+            "      }\n"
+            "    }\n"
+            "    for j < 4 {\n"
+            "      a0[j + 4*p] = add(t0[2*j], t0[2*j + 1])\n"
+            "      fetch a1[3*j + 12*p + 12]\n"
+            "      fetch a1[3*j + 12*p + 13]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    REFUSES(panels, "", "fetch j i", "nothing that is copied");
+    REFUSES(panels, "", "fetch i u", "no loop that copies again");
+    REFUSES(panels, "", "fetch p j", "no loop that copies again");
+    REFUSES(panels, "vec j", "fetch i j", "lanes have nothing");
+    static const char *const form = "kernel \"product\" {\n"
+                                    "  arg a0 f32[196608] write\n"
+                                    "  arg a1 f32[%d] read\n"
+                                    "  arg a2 f32[%d] read\n"
+                                    "  local t0 f32[1]\n"
+                                    "  for i < 256 {\n"
+                                    "    for j < 768 {\n"
+                                    "      def t0 = f32(0)\n"
+                                    "      for k < %d {\n"
+                                    "        t0[0] += mul(a1[%d*i + k], a2[j + 768*k])\n"
+                                    "      }\n"
+                                    "      a0[768*i + j] = t0[0]\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    char deep[600], flat[600];
+    snprintf(deep, sizeof deep, form, 256 * 3072, 768 * 3072, 3072, 3072);
+    snprintf(flat, sizeof flat, form, 256 * 48, 768 * 48, 48, 48);
+    check_default(deep, "fetch ki900", "no such line");
+    check_default(flat, "stage a2 cq900", "fetch");
+}
+
 /* A vector times a matrix goes along the matrix's rows, in slices where the sum goes down. */
 static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     static const char *const form = "kernel \"%s\" {\n"
@@ -415,6 +477,7 @@ int main(int argc, char **argv) {
     RUN(turn_is_refused_for_more_than_a_copy);
     RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
     RUN(narrow_products_go_by_words);
+    RUN(fetch_asks_for_what_the_next_copy_reads);
     RUN(ahead_computes_what_no_trip_changes_once);
     RUN(softmax_down_columns_walks_rows);
     RUN(transpositions_are_turned);

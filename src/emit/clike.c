@@ -325,7 +325,7 @@ void clike_block(clike *c, kstmt parent) {
             write_define(c, t.def.mem, t.def.value);
         else if (t.kind == KS_STORE)
             write_store(c, &t);
-        else if (c->dialect->groups)
+        else if (t.kind == KS_BARRIER && c->dialect->groups)
             clike_line(c), str_addf(c->out, "%s\n", c->dialect->barrier);
     }
 }

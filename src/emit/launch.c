@@ -67,7 +67,7 @@ static sym block_work(kern *k, kstmt loop, double *most) {
     *most = 0;
     for (kstmt s = kern_s(k, loop)->first; s; s = kern_s(k, s)->next) {
         const kern_stmt *t = kern_s(k, s);
-        if (t->kind == KS_DEF || t->kind == KS_BARRIER) continue;
+        if (t->kind != KS_STORE && t->kind != KS_LOOP) continue;
         double inner = 1;
         if (t->kind == KS_STORE) {
             int64_t work = 1;

@@ -231,6 +231,7 @@ void llvm_combine(llvm *s, int m, const kmem *mem, const val *a, const val *b, v
 /* As many of these n statements, at least one and at most LLVM_STORES, as can be written together;
  * how many those were. */
 int llvm_stores(llvm *s, const kern_stmt *const *t, int n);
+void llvm_fetch(llvm *s, kmem arg, sym index); /* asks for the line it is in */
 void llvm_define(llvm *s, kmem m, kexpr value);
 
 /* Words of 32 bits where a WORD loop's variable, bound to 0, counts their parts. */

@@ -170,10 +170,10 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
     return reverse ? llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1).v : raw.v;
 }
 
-/* Ask for the line that is AHEAD bytes on; past the end of the argument that does nothing. */
-static void prefetch(llvm *s, const place *p, int level) {
-    val to = llvm_gep(s, p->pointer, 1, llvm_int(s, s->t_i64, AHEAD));
-    ll_value arg[4] = {to.v, llvm_int(s, s->t_i32, 0).v, llvm_int(s, s->t_i32, 3).v,
+/* Ask for the line there, to be in all caches (nearness 3) or from the second on (2); outside of
+ * the argument that does nothing. */
+static void prefetch(llvm *s, val at, int nearness, int level) {
+    ll_value arg[4] = {at.v, llvm_int(s, s->t_i32, 0).v, llvm_int(s, s->t_i32, nearness).v,
                        llvm_int(s, s->t_i32, 1).v};
     llvm_call(s, "llvm.prefetch", 1, &s->t_ptr, 4, arg, level, false);
 }
@@ -272,12 +272,17 @@ static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn, bool wor
         raw.v = lanes ? load_lanes(s, &p, t, mask, level) : load_scalar(s, &p, t, level);
         raw.vec = lanes;
         if (lanes && in_step(&p) && (kern_m(s->k, p.mem)->access & KERN_PREFETCH))
-            prefetch(s, &p, level);
+            prefetch(s, llvm_gep(s, p.pointer, 1, llvm_int(s, s->t_i64, AHEAD)), 3, level);
         *llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level) = raw;
     }
     val x = words ? raw : llvm_from_memory(s, e->dtype, raw);
     int dtype = words ? QN_I32 : e->dtype;
     return spread.v ? llvm_select(s, spread, x, llvm_constant(s, dtype, 0)) : x;
+}
+
+void llvm_fetch(llvm *s, kmem arg, sym index) {
+    place p = place_of(s, arg, index, (val){0});
+    prefetch(s, p.pointer, 2, s->depth);
 }
 
 static llvm_tile *register_of(llvm *s, kmem m, sym index, int64_t *group) {

@@ -180,6 +180,8 @@ static void write_block(llvm *s, kstmt parent) {
             llvm_define(s, t.def.mem, t.def.value);
         } else if (t.kind == KS_STORE) {
             i = write_stores(s, i);
+        } else if (t.kind == KS_FETCH) {
+            llvm_fetch(s, t.fetch.mem, t.fetch.index);
         }
     }
 }

@@ -406,6 +406,15 @@ static bool check_store(checker *c, kstmt s) {
     return check_lanes(c, s);
 }
 
+/* Only the address has to make sense: nothing is read there. */
+static bool check_fetch(checker *c, kstmt s) {
+    kmem m = kern_s(c->k, s)->fetch.mem;
+    if (!m || m >= c->k->mems || kern_m(c->k, m)->scope != KERN_ARG)
+        return REFUSE(c, s, "a fetch from no argument");
+    return check_vars(c, kern_s(c->k, s)->fetch.index, false) ||
+           REFUSE(c, s, "the index of a fetch uses variables of other loops");
+}
+
 static bool check_stmt(checker *c, kstmt s);
 
 static bool check_block(checker *c, kstmt parent) {
@@ -421,6 +430,7 @@ static bool check_stmt(checker *c, kstmt s) {
     int kind = kern_s(c->k, s)->kind;
     if (kind == KS_BARRIER) return true;
     if (kind == KS_DEF) return check_def(c, s);
+    if (kind == KS_FETCH) return check_fetch(c, s);
     if (kind == KS_STORE) return check_store(c, s);
     if (!check_loop(c, s)) return false;
     c->scope[c->depth++] = kern_s(c->k, s)->l.var;

@@ -118,7 +118,15 @@ typedef struct kern_expr {
     };
 } kern_expr;
 
-typedef enum kern_stmt_kind { KS_NONE, KS_LOOP, KS_DEF, KS_STORE, KS_BARRIER } kern_stmt_kind;
+/* FETCH asks for the line that an element of an argument is in; the index may be anything. */
+typedef enum kern_stmt_kind {
+    KS_NONE,
+    KS_LOOP,
+    KS_DEF,
+    KS_STORE,
+    KS_FETCH,
+    KS_BARRIER
+} kern_stmt_kind;
 typedef enum kern_loop_kind {
     KERN_SERIAL,
     KERN_PAR,
@@ -142,6 +150,10 @@ typedef struct kern_stmt {
             kmem mem;
             kexpr value;
         } def;
+        struct {
+            kmem mem;
+            sym index;
+        } fetch;
         struct {
             kmem mem[KERN_STATES];
             kexpr value[KERN_STATES];
@@ -215,6 +227,7 @@ sym kern_trip(const kern *k, kstmt loop);
 kstmt kern_def(kern *k, kstmt parent, kmem tile, kexpr value);
 kstmt kern_store(kern *k, kstmt parent, int how, kmem mem, sym index, sym valid, kexpr value);
 kstmt kern_store_n(kern *k, kstmt parent, const kern_stmt *store); /* the general form */
+kstmt kern_fetch(kern *k, kstmt parent, kmem arg, sym index);
 kstmt kern_barrier(kern *k, kstmt parent);
 kstmt kern_find_loop(const kern *k, const char *name); /* by variable name; 0: none */
 void kern_unlink(kern *k, kstmt s);
@@ -429,6 +442,7 @@ bool kern_offset(kern *k, kmem tile, kmem packed, kstmt at, str *why);
 bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why);
 bool kern_park(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_ahead(kern *k, kstmt loop, str *why);
+bool kern_fetch_next(kern *k, kstmt copy, kstmt use, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
 bool kern_fission(kern *k, kstmt loop, str *why);
 bool kern_lay(kern *k, kmem tile, int64_t rows, str *why);

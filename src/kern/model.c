@@ -697,6 +697,7 @@ static void model_threads(model *m) {
         }
     }
     bind_named(m);
+    if (m->copy[0]) model_apply(m, "fetch %s %s", m->copy, m->use);
     bypass_caches(m);
 }
 

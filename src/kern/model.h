@@ -16,6 +16,8 @@ typedef struct model {
     str *out;
     int lanes; /* of a vector of this kernel's elements */
     int next;  /* number for names */
+    char copy[40],
+        use[40]; /* loops: what the one copies from memory the other can ask for in time */
 } model;
 
 typedef struct model_chain { /* perfectly nested loops by name, outermost first */

@@ -31,6 +31,9 @@ enum {
     FAR = 2048,         /* bytes: rows this far apart have pages of their own */
     PACK_STRIDE = 1024, /* bytes: rows this far apart (or multiples) collide in the first cache */
     PANEL_RATE = 15,    /* bytes a cycle that reach the registers from the second-level cache */
+    CARRY = 4,          /* cycles that a vector of partial sums waits and comes back in */
+    BLOCKS = 3,         /* of a sum, from which on it is worth cutting */
+    LEAST_DEEP = 128,   /* rows of a panel of columns */
     MANY_COLUMNS = 24,  /* vectors of columns for which rows are copied element by element */
     SLICE = 32,         /* rows of a columns operand that only streams by */
     FEW_USES = 2,       /* of a panel of columns that is walked badly, to be worth packing */
@@ -234,6 +237,25 @@ static void choose_row_packing(plan *p, const char *rows) {
         p->pack_rows &= many;
 }
 
+/* Do all partial sums fit the second-level cache? Then they can wait there often. */
+static bool sums_fit(const plan *p) {
+    return p->rows * p->columns * p->size <= p->m->limits->l2 / 2;
+}
+
+/* How deep a panel of columns is that stays in the first-level cache, beside a tile of rows. */
+static int64_t panel_depth(const model *m, int64_t step) {
+    int64_t deep = m->limits->l1 * 7 / 10 / step / 16 * 16;
+    return deep < LEAST_DEEP ? LEAST_DEEP : deep;
+}
+
+/* Blocks of a sum, about so deep: equal ones where there are such. */
+static int64_t equal_blocks(int64_t depth, int64_t about) {
+    int64_t n = tiles_of(depth, about);
+    for (int64_t i = n * 4 / 5; i <= n * 3 / 2; i++)
+        if (i > 1 && depth % i == 0 && depth / i % 16 == 0) return depth / i;
+    return (tiles_of(depth, n) + 15) / 16 * 16;
+}
+
 /* Rows x vectors: least time for the whole, counting two multiply-adds and two loads a cycle, four
  * cycles of latency, what the second-level cache delivers, and padding. */
 static void choose_tile(plan *p) {
@@ -247,8 +269,12 @@ static void choose_tile(plan *p) {
             double fma = r * v / 2.0, load = (r + v) / 2.0, cycles = fma > load ? fma : load;
             if (cycles < 4) cycles = 4;
             int64_t step = (int64_t)v * m->limits->vector_bytes; /* of the panel of columns */
-            double stream = p->depth * step > m->limits->l1 ? (double)step / PANEL_RATE : 0;
-            if (cycles < stream) cycles = stream;
+            int64_t deep = panel_depth(m, step);
+            double stream = (double)step / PANEL_RATE, carried = CARRY * r * v / (double)deep;
+            bool cut = sums_fit(p) && p->depth > BLOCKS * deep;
+            if ((cut ? deep : p->depth) * step > m->limits->l1 * 3 / 4 && cycles < stream)
+                cycles = stream;
+            if (cut) cycles += carried;
             double tiles =
                 (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
             double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
@@ -275,9 +301,10 @@ static void choose_columns(plan *p, const char *columns, bool divisible) {
     if (!divisible) return;
     int64_t room = second_level(p->m), whole = room / (BLOCK_ROWS * p->size) / 16 * 16;
     if (whole < 16) whole = 16;
-    bool fits = p->rows * p->depth * p->size <= room && p->depth <= 3 * whole;
-    if (p->depth > whole + whole / 2 && !fits)
-        p->block = (tiles_of(p->depth, tiles_of(p->depth, whole)) + 15) / 16 * 16;
+    if (p->pack_columns && sums_fit(p))
+        whole = panel_depth(p->m, p->nv * p->m->limits->vector_bytes);
+    bool fits = p->rows * p->depth * p->size <= room && p->depth <= BLOCKS * whole;
+    if (p->depth > whole + whole / 2 && !fits) p->block = equal_blocks(p->depth, whole);
     if (uses == 1 && !p->pack_columns && !p->panel && apart(p, p->b, down) >= FAR &&
         p->depth > SLICE)
         p->block = SLICE;
@@ -443,6 +470,10 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     model_chain c;
     if (!model_staged(m, where, &c)) return;
     if (along && last[0] == 'u') model_apply(m, "vec %s", c.name[c.n - 1]);
+    if (along && !strcmp(where, "cq900") && p->columns * p->depth * p->size > m->limits->l2 / 4) {
+        snprintf(m->copy, sizeof m->copy, "%s", c.name[0]);
+        snprintf(m->use, sizeof m->use, "%s", p->sum);
+    }
     if (across && c.n == count) model_copy_across(m, &c, deep);
 }
 

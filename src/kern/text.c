@@ -222,6 +222,11 @@ static void print_stmt(printer *p, kstmt id) {
             print_expr(p, s->def.value);
         }
         str_add(p->out, "\n");
+    } else if (s->kind == KS_FETCH) {
+        str_add(p->out, "fetch ");
+        print_mem(p, s->fetch.mem);
+        print_place(p, s->fetch.index, SYM_TRUE, 0, 0);
+        str_add(p->out, "\n");
     } else if (s->kind == KS_BARRIER) {
         str_add(p->out, "barrier\n");
     } else {
@@ -579,6 +584,13 @@ static void parse_def(parser *t, kstmt parent) {
     if (!t->expected) kern_def(t->k, parent, m, value);
 }
 
+static void parse_fetch(parser *t, kstmt parent) {
+    kmem m = find_mem(t, parse_word(t).s);
+    place at = parse_place(t);
+    if (at.valid != SYM_TRUE || at.dyn || at.guard) expected(t, "only an index");
+    if (!t->expected) kern_fetch(t->k, parent, m, at.index);
+}
+
 /* Statements up to and with '}'. */
 static void parse_block(parser *t, kstmt parent) {
     while (!t->expected && !accept(t, '}')) {
@@ -599,6 +611,8 @@ static void parse_block(parser *t, kstmt parent) {
             parse_loop(t, parent, kind);
         else if (!strcmp(w.s, "barrier"))
             kern_barrier(t->k, parent);
+        else if (!strcmp(w.s, "fetch"))
+            parse_fetch(t, parent);
         else if (!strcmp(w.s, "def"))
             parse_def(t, parent);
         else

@@ -47,6 +47,8 @@ X(park, "ml", transform_park,
   "park t0 i: i reads t0, of which it only reads, from a copy in memory made in front of it")
 X(ahead, "l", transform_ahead,
   "ahead i: what costs something and no trip of i changes is computed once, into a tile")
+X(fetch, "ll", transform_fetch,
+  "fetch i j: j's trips ask for what i's, the next time round, will copy from memory")
 X(turn, "ll", transform_turn,
   "turn i j: what the two loops copy goes through a tile, to be stored the other way round")
 X(fission, "l", transform_fission,

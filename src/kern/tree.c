@@ -399,6 +399,10 @@ kstmt kern_def(kern *k, kstmt parent, kmem tile, kexpr value) {
     return add_stmt(k, (kern_stmt){.kind = KS_DEF, .def = {tile, value}}, parent);
 }
 
+kstmt kern_fetch(kern *k, kstmt parent, kmem arg, sym index) {
+    return add_stmt(k, (kern_stmt){.kind = KS_FETCH, .fetch = {arg, index}}, parent);
+}
+
 kstmt kern_barrier(kern *k, kstmt parent) {
     return add_stmt(k, (kern_stmt){.kind = KS_BARRIER}, parent);
 }
@@ -620,6 +624,7 @@ static void subst_all(kern *k, kstmt s, substitution *sub) {
     subst_loops(k, s, sub);
     for (kstmt t = s; t; t = kern_next(k, t, s)) {
         kern_stmt *st = kern_s(k, t);
+        if (st->kind == KS_FETCH) st->fetch.index = replaced(k, sub, st->fetch.index);
         if (st->kind != KS_STORE) continue;
         st->store.index = replaced(k, sub, st->store.index);
         st->store.valid = replaced(k, sub, st->store.valid);
