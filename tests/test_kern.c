@@ -307,6 +307,34 @@ static void passes_form_multiply_adds_and_registers(void) {
     kern_close(k);
 }
 
+/* The sum so far is in the tile, whether a lane adds to it or not: one instruction under a mask. */
+static void passes_load_masked_sums_whole(void) {
+    static const char text[] = "kernel \"masked\" {\n"
+                               "  arg a0 f32[8] write\n"
+                               "  arg a1 f32[40] read\n"
+                               "  local t0 f32[8]\n"
+                               "  def t0 = f32(0)\n"
+                               "  for r < 5 {\n"
+                               "    for v < 8 {\n"
+                               "      t0[v; valid=(v - r >= 0)] += mul(a1[8*r + v], a1[r])\n"
+                               "    }\n"
+                               "  }\n"
+                               "  for j < 8 {\n"
+                               "    a0[j] = t0[j]\n"
+                               "  }\n"
+                               "}\n";
+    kern *before = parse(text), *k = parse(text);
+    str s;
+    str_open(&s, &ctx.heap);
+    kern_passes(k);
+    kern_print(k, &s);
+    CHECK(strstr(s.s, "t0[v; valid=(-r + v >= 0)] = fma(a1[8*r + v], a1[r], t0[v])"));
+    check_same(__LINE__, before, k, NULL);
+    str_free(&s);
+    kern_close(before);
+    kern_close(k);
+}
+
 static void passes_leave_sums_across_lanes_alone(void) {
     static const char dot[] = "kernel \"dot\" {\n"
                               "  arg a0 f32[1] write\n"
@@ -371,6 +399,7 @@ int main(int argc, char **argv) {
     RUN(checker_rejects_registers_that_are_none);
     RUN(checker_rejects_broken_links);
     RUN(passes_form_multiply_adds_and_registers);
+    RUN(passes_load_masked_sums_whole);
     RUN(passes_leave_sums_across_lanes_alone);
     RUN(allocation_failures_leave_nothing_behind);
     guard_close(&ctx.heap, &g);

@@ -99,11 +99,13 @@ static place words_at(place p) {
     return p;
 }
 
-/* One pointer for each lane. */
-static val lane_pointers(llvm *s, const place *p) {
+/* One pointer for each lane, made beside the access: only there LLVM sees that they are one base
+ * and lanes, which the instruction has room for. */
+static val lane_pointers(llvm *s, const place *p, int level) {
     bool narrow = p->step * s->lanes == (int32_t)(p->step * s->lanes);
     val lanes =
         p->stride == STRIDE_ANY ? p->lanes : step_lanes(s, narrow ? s->t_i32 : s->t_i64, p->step);
+    if (lanes.level < level) lanes.level = level;
     return llvm_gep(s, p->pointer, p->size, lanes);
 }
 
@@ -148,7 +150,7 @@ static bool in_step(const place *p) {
 static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, int level) {
     ll_type t = llvm_vector(s, element, s->lanes);
     if (!in_step(p)) {
-        val pointers = lane_pointers(s, p);
+        val pointers = lane_pointers(s, p, level);
         ll_type types[2] = {t, s->L->TypeOf(pointers.v)};
         ll_value arg[4] = {pointers.v, alignment(s, p), full_mask(s, mask).v, s->L->ConstNull(t)};
         return llvm_call(s, "llvm.masked.gather", 2, types, 4, arg, level, true).v;
@@ -199,7 +201,7 @@ static void store_lanes(llvm *s, const place *p, val raw, val mask) {
     raw = llvm_splat(s, raw, s->lanes);
     if (mask.v) mask = full_mask(s, mask);
     if (!in_step(p)) {
-        val pointers = lane_pointers(s, p);
+        val pointers = lane_pointers(s, p, s->depth);
         ll_type types[2] = {s->L->TypeOf(raw.v), s->L->TypeOf(pointers.v)};
         ll_value arg[4] = {raw.v, pointers.v, alignment(s, p), full_mask(s, mask).v};
         llvm_call(s, "llvm.masked.scatter", 2, types, 4, arg, s->depth, true);

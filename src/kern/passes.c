@@ -37,14 +37,23 @@ static bool across_lanes(const kern *k, kstmt s) {
     return false;
 }
 
-/* t += a*b  becomes  t = fma(a, b, t): one rounding and one instruction. */
+/* Is the index inside the tile even where the access is off? Then what is there may be loaded. */
+static bool always_inside(const kern *k, kmem tile, sym index) {
+    sym left = sym_sub(k->syms, kern_m(k, tile)->size, index);
+    return sym_lo(k->syms, index) >= 0 && sym_lo(k->syms, left) >= 1;
+}
+
+/* t += a*b  becomes  t = fma(a, b, t): one rounding and one instruction, under a mask, too, as the
+ * sum so far needs none. */
 static void sum_of_products(kern *k, kstmt s) {
     kern_stmt *x = kern_s(k, s);
     if (x->kind != KS_STORE || x->monoid != MONOID_SUM || x->store.dyn || x->store.guard) return;
     if (kern_m(k, x->store.mem[0])->scope == KERN_ARG || across_lanes(k, s)) return;
     if (!is_product(k, x->store.value[0])) return;
     kexpr p = x->store.value[0];
-    kexpr old = kern_load(k, x->store.mem[0], x->store.index, x->store.valid, 0, 0);
+    bool inside = always_inside(k, x->store.mem[0], x->store.index);
+    sym valid = inside ? SYM_TRUE : x->store.valid;
+    kexpr old = kern_load(k, x->store.mem[0], x->store.index, valid, 0, 0);
     kexpr v = kern_op3(k, OP_FMA, kern_e(k, p)->arg[0], kern_e(k, p)->arg[1], old);
     x = kern_s(k, s);
     x->monoid = MONOID_SET;
