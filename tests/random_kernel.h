@@ -399,13 +399,28 @@ static inline void some_carried(const kern *k, const char *tile, char *first, ch
     }
 }
 
+/* Two loops one behind the other, definitions between them; else any. */
+static inline void some_neighbours(const kern *k, char *first, char *second) {
+    int n = 0;
+    some_loop(k, first);
+    some_loop(k, second);
+    for (kstmt c = k->root; (c = kern_next(k, c, k->root));) {
+        kstmt next = kern_s(k, c)->next;
+        while (next && kern_s(k, next)->kind == KS_DEF) next = kern_s(k, next)->next;
+        bool pair = kern_s(k, c)->kind == KS_LOOP && next && kern_s(k, next)->kind == KS_LOOP;
+        if (!pair || below(++n)) continue;
+        strcpy(first, sym_name(k->syms, kern_s(k, c)->l.var));
+        strcpy(second, sym_name(k->syms, kern_s(k, next)->l.var));
+    }
+}
+
 /* Long because it is a table: a line of each kind. */
 static inline void some_line(const subject *s, const kern *k, char line[160]) {
     static const int factor[] = {1, 2, 3, 4, 5, 7, 8, 16};
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(26)) {
+    switch (below(28)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -490,6 +505,15 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     case 24:
         some_loop(k, a);
         sprintf(line, "clip %s", a);
+        break;
+    case 25:
+        some_neighbours(k, a, b);
+        sprintf(line, "fuse %s %s", a, b);
+        break;
+    case 26:
+        some_tile(k, c, a);
+        some_loop(k, a);
+        sprintf(line, "confine %s %s", c, a);
         break;
     default:
         some_loop(k, c);

@@ -146,9 +146,11 @@ static void it_is_its_formula_on_devices_with_groups(void) {
     if (here) shapes_on("opencl", 5);
 }
 
+/* Rows longer than a slice that stays in the nearest cache, among them. */
 static void it_is_its_formula_over_several_blocks(void) {
-    static const problem large[] = {
-        {2, 131, 257, 24, 40, false}, {3, 200, 200, 32, 32, true}, {2, 96, 224, 33, 17, true}};
+    static const problem large[] = {{2, 131, 257, 24, 40, false}, {3, 200, 200, 32, 32, true},
+                                    {2, 96, 224, 33, 17, true},   {1, 70, 521, 16, 24, false},
+                                    {1, 389, 389, 17, 16, true},  {1, 300, 641, 32, 33, true}};
     qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
     for (int i = 0; i < (int)COUNT_OF(large); i++) check(qn, &large[i], i);
     qn_close(qn);
@@ -186,10 +188,10 @@ static void scores_are_never_in_memory(void) {
 /* Keys and values that a query does not see may hold anything: neither its result nor its gradient
  * knows. */
 static void what_is_hidden_takes_no_part(void) {
-    enum { TIME = 70, SHOWN = 41, DEPTH = 16, SIZE = TIME * DEPTH };
+    enum { TIME = 397, SHOWN = 201, DEPTH = 16, SIZE = TIME * DEPTH };
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f};
     qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
-    float x[3][SIZE], got[2][SIZE], want[2][SIZE];
+    static float x[3][SIZE], got[2][SIZE], want[2][SIZE];
     uint64_t seed = 5;
     for (int i = 0; i < 3 * SIZE; i++) x[i / SIZE][i % SIZE] = (float)(2 * test_uniform(&seed) - 1);
     for (int hide = 0; hide < 2; hide++) {

@@ -99,6 +99,109 @@ static void fission_is_refused_where_trips_meet(void) {
             "", "fission i", "may touch the same element");
 }
 
+/* ---- fuse and confine ------------------------------------------------------------------------ */
+
+/* Weights of a row, their sum, and a sum that needs both in its last block only. */
+static const char softly[] = "kernel \"softly\" {\n"
+                             "  arg a0 f32[1] write\n"
+                             "  arg a1 f32[12] read\n"
+                             "  local t0 f32[12]\n"
+                             "  local t1 f32[1]\n"
+                             "  local t2 f32[1]\n"
+                             "  for o < 1 {\n"
+                             "    def t0\n"
+                             "    def t1 = f32(0)\n"
+                             "    for i < 12 {\n"
+                             "      t0[i] = exp(a1[i])\n"
+                             "    }\n"
+                             "    for j < 12 {\n"
+                             "      t1[0] += t0[j]\n"
+                             "    }\n"
+                             "    for e < 1 {\n"
+                             "      def t2 = f32(0)\n"
+                             "      for r < 12 {\n"
+                             "        t2[0] += mul(t0[r], a1[r])\n"
+                             "      }\n"
+                             "      a0[e] = div(t2[0], t1[0])\n"
+                             "    }\n"
+                             "  }\n"
+                             "}\n";
+
+static void fuse_makes_one_loop_of_two(void) {
+    BECOMES("kernel \"behind\" {\n"
+            "  arg a0 f32[6] write\n"
+            "  arg a1 f32[6] read\n"
+            "  local t0 f32[6]\n"
+            "  local t1 f32[1]\n"
+            "  for o < 2 {\n"
+            "    def t0\n"
+            "    for i < 6 {\n"
+            "      t0[i] = exp(a1[i])\n"
+            "    }\n"
+            "    def t1 = f32(1)\n"
+            "    for j < 6 {\n"
+            "      a0[j] = add(t0[j], t1[0])\n"
+            "    }\n"
+            "  }\n"
+            "}\n",
+            "fuse i j\nconfine t0 i",
+            "kernel \"behind\" {\n"
+            "  arg a0 f32[6] write\n"
+            "  arg a1 f32[6] read\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[1]\n"
+            "  for o < 2 {\n"
+            "    def t1 = f32(1)\n"
+            "    for i < 6 {\n"
+            "      def t0\n"
+            "      t0[0] = exp(a1[i])\n"
+            "      a0[i] = add(t0[0], t1[0])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    KEEPS(softly, "fuse i j");
+}
+
+static void fuse_is_refused_where_a_later_trip_is_needed(void) {
+    REFUSES(two_things, "", "fuse j l", "may touch the same element"); /* backwards */
+    REFUSES(softly, "", "fuse j i", "not right behind");
+    REFUSES(softly, "", "fuse i e", "numbers of trips");
+    REFUSES(softly, "unroll j", "fuse i j", "serial");
+    REFUSES(softly, "fuse i j", "fuse i r", "not beside");
+    /* the second needs the whole sum of the first, not what it is so far */
+    REFUSES("kernel \"whole\" {\n"
+            "  arg a0 f32[8] write\n"
+            "  arg a1 f32[8] read\n"
+            "  local t0 f32[1]\n"
+            "  def t0 = f32(0)\n"
+            "  for i < 8 {\n"
+            "    t0[0] += a1[i]\n"
+            "  }\n"
+            "  for j < 8 {\n"
+            "    a0[j] = mul(a1[j], t0[0])\n"
+            "  }\n"
+            "}\n",
+            "", "fuse i j", "may touch the same element");
+}
+
+#define SLICES "fuse i j\nsplit r 4 -> c k\ncarry t2 c e\nsplit i 4 -> d l\nfuse d c"
+
+static void slices_of_a_row_are_made_and_summed_together(void) {
+    KEEPS(softly, SLICES); /* the division waits for the last slice, where the sum is whole */
+    KEEPS(softly, SLICES "\nconfine t0 d");
+    KEEPS(softly, "fuse i j\nsplit r 5 -> c k\ncarry t2 c e\nsplit i 5 -> d l\nfuse d c\n"
+                  "confine t0 d"); /* a last slice that is cut short */
+}
+
+static void confine_is_refused_where_trips_share_elements(void) {
+    REFUSES(softly, "fuse i j", "confine t0 i", "outside of the loop");
+    REFUSES(softly, SLICES, "confine t1 d", "does not step");
+    REFUSES(softly, SLICES, "confine t2 d", "not defined beside");
+    REFUSES(two_things, "fission i", "confine t0 i", "outside of the loop");
+    REFUSES(argmax, "multi_step t1 k\nfuse k k_1", "confine t2 k", "together with another");
+    REFUSES(two_things, "split j 1 -> jo ji", "confine t0 jo", "not defined beside");
+}
+
 /* ---- lay ------------------------------------------------------------------------------------- */
 
 static void lay_puts_rows_side_by_side(void) {
@@ -260,6 +363,53 @@ static void blocks_of_rows_need_no_tile(void) {
     str_free(&lines);
 }
 
+/* Rows of 300 scores: a slice of them is made, weighted and summed before the next. */
+static void long_rows_go_by_slices(void) {
+    static const char text[] =
+        "kernel \"long rows\" {\n"
+        "  arg a0 f32[264] write\n"
+        "  arg a1 f32[165] read\n"
+        "  arg a2 f32[1500] read\n"
+        "  arg a3 f32[2400] read\n"
+        "  local t0 f32[300]\n"
+        "  local t1 f32[1]\n"
+        "  local t2 f32[1]\n"
+        "  local t3 f32[1]\n"
+        "  for i < 33 {\n"
+        "    def t0\n"
+        "    for j < 300 {\n"
+        "      def t1 = f32(0)\n"
+        "      for d < 5 {\n"
+        "        t1[0] += mul(a1[5*i + d], a2[5*j + d])\n"
+        "      }\n"
+        "      t0[j] = exp(t1[0])\n"
+        "    }\n"
+        "    def t2 = f32(0)\n"
+        "    for l < 300 {\n"
+        "      t2[0; valid=(i - l + 267 >= 0)] += t0[l]\n"
+        "    }\n"
+        "    for e < 8 {\n"
+        "      def t3 = f32(0)\n"
+        "      for r < 300 {\n"
+        "        t3[0; valid=(i - r + 267 >= 0)] += mul(t0[r], a3[8*r + e])\n"
+        "      }\n"
+        "      a0[8*i + e] = div(t3[0], t2[0])\n"
+        "    }\n"
+        "  }\n"
+        "}\n";
+    const kern_limits limits = {.vector_bytes = 64, .registers = 32, .l1 = 32 << 10, .threads = 1};
+    str lines;
+    str_open(&lines, &ctx.heap);
+    kern *k = parse(text);
+    kern_default_schedule(k, &limits, &lines);
+    CHECK(strstr(lines.s, "fuse e"));
+    CHECK(strstr(lines.s, "carry"));
+    if (!strstr(lines.s, "confine t0")) FAIL("%s", lines.s);
+    KEEPS(text, lines.s);
+    kern_close(k);
+    str_free(&lines);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     heap_open(&ctx.heap, NULL, &ctx);
@@ -271,11 +421,16 @@ int main(int argc, char **argv) {
     }
     RUN(fission_gives_each_statement_a_loop);
     RUN(fission_is_refused_where_trips_meet);
+    RUN(fuse_makes_one_loop_of_two);
+    RUN(fuse_is_refused_where_a_later_trip_is_needed);
+    RUN(slices_of_a_row_are_made_and_summed_together);
+    RUN(confine_is_refused_where_trips_share_elements);
     RUN(lay_puts_rows_side_by_side);
     RUN(clip_leaves_out_what_is_off);
     RUN(clip_leaves_out_what_nobody_reads);
     RUN(peel_finds_full_trips_at_the_end);
     RUN(blocks_of_rows_need_no_tile);
+    RUN(long_rows_go_by_slices);
     guard_close(&ctx.heap, &g);
     CHECK_INT(ctx.heap.bytes, 0);
     return test_end();

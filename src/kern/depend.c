@@ -316,12 +316,12 @@ static bool halves_apart(kern *k, kstmt loop, const kern_touch *t, uint32_t n) {
     return fine;
 }
 
-bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why) {
+/* `known`: memories of which nothing is asked; those that were looked at are added. */
+static bool all_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, bool *known, str *why) {
     if (sym_hi(k->syms, kern_s(k, loop)->l.extent) <= 1) return true;
     kern_touch *t;
     uint32_t n = kern_touches(k, loop, &t);
     question q = {k, loop, top, kern_s(k, loop)->l.var};
-    bool *known = arena_zeroed(&k->arena, k->mems * sizeof *known);
     for (uint32_t i = 0; i < n; i++) {
         kmem m = t[i].mem;
         if (t[i].load || known[m]) continue;
@@ -337,6 +337,14 @@ bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why) 
                            arg ? kern_m(k, m)->arg : kern_tile_number(k, m));
     }
     return true;
+}
+
+bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why) {
+    return all_apart(k, loop, top, freedom, arena_zeroed(&k->arena, k->mems * sizeof(bool)), why);
+}
+
+bool kern_apart_but(kern *k, kstmt loop, bool *but, str *why) {
+    return all_apart(k, loop, loop, KERN_ANY_ORDER, but, why);
 }
 
 bool kern_divisible(const kern *k, kstmt block, str *why) {

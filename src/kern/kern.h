@@ -333,6 +333,9 @@ typedef enum kern_freedom { KERN_AT_ONCE, KERN_ANY_ORDER, KERN_LOCKSTEP } kern_f
  * far as that freedom needs it? Trips of the loops below `top` (an ancestor of loop, or loop
  * itself) may be any. */
 bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why);
+/* May trips of the loop run in any order, as far as other memories than but[] are concerned? Marks
+ * those that were looked at. */
+bool kern_apart_but(kern *k, kstmt loop, bool *but, str *why);
 /* The kernel's roots do not depend on each other. */
 bool kern_roots_apart(kern *k, str *why);
 /* May a transform add statements to this block? Not to the root of a kernel with parallel roots,
@@ -445,6 +448,8 @@ bool kern_ahead(kern *k, kstmt loop, str *why);
 bool kern_fetch_next(kern *k, kstmt copy, kstmt use, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
 bool kern_fission(kern *k, kstmt loop, str *why);
+bool kern_fuse(kern *k, kstmt first, kstmt second, str *why);
+bool kern_confine(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_lay(kern *k, kmem tile, int64_t rows, str *why);
 bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, uint32_t joined, int as,
                 kern_scope scope, str *why);        /* as: a dtype, -1: as it is */

@@ -24,12 +24,24 @@ enum {
     BLOCK_VECTORS = 2, /* of rows in a block */
     PRODUCT_TRIPS = 8, /* of a product's loop in a register tile */
     LEAF_TRIPS = 4,    /* of other loops taken together */
-    LEAST_DEPTH = 4    /* of a sum of products to be one */
+    LEAST_DEPTH = 4,   /* of a sum of products to be one */
+    L1_SHARE = 3,      /* part of the nearest cache for what passes from nest to nest */
+    MOST_NESTS = 64
 };
+
+typedef struct row_nest {
+    char root[40];   /* the outermost loop, below the blocks */
+    char sum[8][40]; /* of a product: its sums */
+    int sums, step;  /* step: trips of a row's loop in a trip of the root; 0: nothing is known */
+    bool slices;     /* the root goes through slices of the row */
+} row_nest;
 
 typedef struct block {
     model *m;
+    int rows;
     char u[40], v[40]; /* names of the block's loops in the nest that is looked at */
+    row_nest nest[MOST_NESTS];
+    int nests;
 } block;
 
 static bool divides(const model *m, int n, kstmt loop) {
@@ -127,16 +139,16 @@ static void stage_rows(model *m, const char *where, const char *sum) {
 }
 
 /* A register tile of the innermost loop's trips and the block; then its operands. */
-static void product_nest(block *b, const model_chain *c, int inner, const char *where) {
+static void product_nest(block *b, row_nest *p, const model_chain *c, int inner,
+                         const char *where) {
     model *m = b->m;
     kstmt body = model_find(m, b->v);
-    char sum[8][40];
-    int sums = 0, id = m->next++, number = 0;
+    int id = m->next++, number = 0;
     for (kstmt s = model_at(m, body)->first; s; s = model_at(m, s)->next) {
         if (model_at(m, s)->kind == KS_DEF) {
             number = kern_tile_number(m->k, model_at(m, s)->def.mem);
-        } else if (model_at(m, s)->kind == KS_LOOP && sums < 8) {
-            snprintf(sum[sums++], sizeof sum[0], "%s", model_name(m, s));
+        } else if (model_at(m, s)->kind == KS_LOOP && p->sums < 8) {
+            snprintf(p->sum[p->sums++], sizeof p->sum[0], "%s", model_name(m, s));
         }
     }
     int trips = PRODUCT_TRIPS;
@@ -149,23 +161,34 @@ static void product_nest(block *b, const model_chain *c, int inner, const char *
     if (!model_apply(m, "tile t%d %s", number, b->v)) return;
     model_apply(m, "tile t%d %s", number, b->u);
     model_apply(m, "tile t%d %s", number, u);
-    for (int i = 0; i < sums; i++) {
-        model_apply(m, "clip %s", sum[i]);
-        stage_rows(m, where, sum[i]);
+    for (int i = 0; i < p->sums; i++) {
+        model_apply(m, "clip %s", p->sum[i]);
+        stage_rows(m, where, p->sum[i]);
     }
-    for (int i = 0; i < sums; i++) model_apply(m, "peel %s", sum[i]);
+    snprintf(p->root, sizeof p->root, "o%d", id);
+    p->step = inner == 0 ? trips : 0;
 }
 
-static void leaf_nest(block *b, const model_chain *c, int inner) {
+/* Behind a product as many trips as that takes, so that the two can become one nest. */
+static void leaf_nest(block *b, row_nest *p, const model_chain *c, int inner, bool behind_product) {
     model *m = b->m;
-    int id = m->next++;
+    int id = m->next++, trips = behind_product ? PRODUCT_TRIPS : LEAF_TRIPS;
     int64_t n = model_trips(m, model_find(m, c->name[inner]));
-    if (n < LEAF_TRIPS) return;
-    model_apply(m, "split %s %d -> o%d u%d", c->name[inner], LEAF_TRIPS, id, id);
+    if (n < trips) return;
+    if (!model_apply(m, "split %s %d -> o%d u%d", c->name[inner], trips, id, id)) return;
+    snprintf(p->root, sizeof p->root, "o%d", id);
+    p->step = inner == 0 ? trips : 0;
 }
 
-static void block_nest(block *b, kstmt nest, const char *where) {
-    model_chain c = sink(b, nest);
+static bool is_product_nest(const block *b, const row_nest *p) {
+    return has_product(b->m, model_find(b->m, p->root));
+}
+
+static void block_nest(block *b, int number, const char *where) {
+    row_nest *p = &b->nest[number];
+    bool behind = number && is_product_nest(b, p - 1);
+    model_chain c = sink(b, model_find(b->m, p->root));
+    snprintf(p->root, sizeof p->root, "%s", c.name[0]);
     int inner = -1;
     for (int i = 0; i < c.n; i++)
         if (strcmp(c.name[i], b->u) != 0 && strcmp(c.name[i], b->v) != 0) inner = i;
@@ -173,9 +196,99 @@ static void block_nest(block *b, kstmt nest, const char *where) {
     if (inner < 0 || !sunk) return;
     model_apply(b->m, "clip %s", c.name[inner]);
     if (model_at(b->m, model_at(b->m, c.body)->first)->kind == KS_DEF)
-        product_nest(b, &c, inner, where);
+        product_nest(b, p, &c, inner, where);
     else if (!model_has_inner(b->m, c.body))
-        leaf_nest(b, &c, inner);
+        leaf_nest(b, p, &c, inner, behind);
+}
+
+/* ---- from nest to nest ----------------------------------------------------------------------- */
+
+static void drop_nest(block *b, int i) {
+    memmove(&b->nest[i], &b->nest[i + 1], (size_t)(--b->nests - i) * sizeof b->nest[0]);
+}
+
+/* Neighbours that take as many trips at once become one nest: a statistic is made of scores that
+ * are still in registers, or in the nearest cache. */
+static void fuse_neighbours(block *b) {
+    for (int i = 0; i + 1 < b->nests;) {
+        row_nest *p = &b->nest[i], *next = p + 1;
+        bool fits = p->step && p->step == next->step && !next->sums;
+        if (fits && model_apply(b->m, "fuse %s %s", p->root, next->root))
+            drop_nest(b, i + 1);
+        else
+            i++;
+    }
+}
+
+/* The loops that carry made to move partial sums are walked by vectors. */
+static void bind_moves(model *m, kstmt slices) {
+    char move[8][40];
+    int n = 0;
+    for (kstmt s = slices; (s = kern_next(m->k, s, slices)) && n < 8;) {
+        const char *name = model_name(m, model_at(m, s)->kind == KS_LOOP ? s : slices);
+        bool moves = !strncmp(name, "more", 4) || !strncmp(name, "wait", 4);
+        kstmt in = model_at(m, s)->kind == KS_LOOP && moves ? model_at(m, s)->first : 0;
+        if (in && model_at(m, in)->kind == KS_LOOP)
+            snprintf(move[n++], sizeof move[0], "%s", model_name(m, in));
+    }
+    for (int i = 0; i < n; i++) {
+        int id = m->next++;
+        model_apply(m, "split %s %d -> u%d v%d", move[i], m->lanes, id, id);
+    }
+}
+
+static int tile_of(const model *m, kstmt body) {
+    for (kstmt s = model_at(m, body)->first; s; s = model_at(m, s)->next)
+        if (model_at(m, s)->kind == KS_DEF) return kern_tile_number(m->k, model_at(m, s)->def.mem);
+    return -1;
+}
+
+/* A product that sums over a long row, and the nest in front that makes the row, go through slices
+ * of it together: a slice stays in the nearest cache while it is made, summed, and forgotten. */
+static void slice_nest(block *b, int i, int64_t slice) {
+    model *m = b->m;
+    row_nest *p = &b->nest[i], *made = p - 1;
+    if (p->sums != 1 || !made->step || slice % made->step) return;
+    if (model_trips(m, model_find(m, p->sum[0])) < 2 * slice) return;
+    int id = m->next++, tile = tile_of(m, model_find(m, p->root));
+    if (!model_apply(m, "split %s %lld -> c%d r%d", p->sum[0], (long long)slice, id, id)) return;
+    snprintf(p->sum[0], sizeof p->sum[0], "r%d", id);
+    if (!model_apply(m, "carry t%d c%d %s", tile, id, p->root)) return;
+    snprintf(p->root, sizeof p->root, "c%d", id);
+    p->slices = true;
+    p->step = 0;
+    bind_moves(m, model_find(m, p->root));
+    if (!model_apply(m, "split %s %lld -> e%d %s_", made->root, (long long)slice / made->step, id,
+                     made->root))
+        return;
+    snprintf(made->root, sizeof made->root, "e%d", id);
+    made->step = 0;
+    made->slices = true;
+}
+
+static void slice_rows(block *b, const char *rows) {
+    model *m = b->m;
+    int64_t l1 = m->limits->l1 ? m->limits->l1 : 32 << 10, slice = PRODUCT_TRIPS;
+    int64_t row = (int64_t)b->rows * (m->limits->vector_bytes / m->lanes);
+    while (2 * slice * row * L1_SHARE <= l1) slice *= 2;
+    for (int i = 1; i < b->nests; i++) slice_nest(b, i, slice);
+    for (int i = 0; i + 1 < b->nests;) {
+        row_nest *p = &b->nest[i], *next = p + 1;
+        if (!p->slices || !next->slices || !model_apply(m, "fuse %s %s", p->root, next->root)) {
+            i++;
+            continue;
+        }
+        for (int j = 0; j < next->sums && p->sums < 8; j++)
+            snprintf(p->sum[p->sums++], sizeof p->sum[0], "%s", next->sum[j]);
+        drop_nest(b, i + 1);
+    }
+    int tile[64], n = 0;
+    for (kstmt s = model_at(m, model_find(m, rows))->first; s && n < 64; s = model_at(m, s)->next)
+        if (model_at(m, s)->kind == KS_DEF)
+            tile[n++] = kern_tile_number(m->k, model_at(m, s)->def.mem);
+    for (int i = 0; i < b->nests; i++)
+        for (int j = 0; j < n && b->nest[i].slices; j++)
+            model_apply(m, "confine t%d %s", tile[j], b->nest[i].root);
 }
 
 /* The loops around the rows and the blocks of them become one, and parallel. */
@@ -193,12 +306,13 @@ static void share_blocks(model *m, model_chain *c) {
 
 bool model_block(model *m, kstmt loop) {
     model_chain c = model_chain_of(m, loop);
-    block b = {.m = m};
+    block b = {.m = m, .rows = m->lanes};
     char *rows = c.name[c.n - 1];
     int64_t trips = model_trips(m, c.body);
     if (!is_block(m, &c) || trips < m->lanes / 2) return false;
     int vectors = trips > m->lanes ? BLOCK_VECTORS : 1, block_rows = vectors * m->lanes,
         id = m->next++;
+    b.rows = block_rows;
     if (!divides(m, block_rows, c.body) && !model_apply(m, "pad %s %d", rows, block_rows))
         return false;
     snprintf(b.u, sizeof b.u, "u%d", id);
@@ -208,12 +322,15 @@ bool model_block(model *m, kstmt loop) {
     model_apply(m, "split w%d %d -> %s %s", id, m->lanes, b.u, b.v);
     if (grow_tiles(&b, model_find(m, b.v), block_rows) && model_apply(m, "fission %s", b.v))
         model_apply(m, "fission %s", b.u);
-    char nest[64][40];
-    int n = 0;
-    for (kstmt s = model_at(m, model_find(m, rows))->first; s && n < 64; s = model_at(m, s)->next)
+    for (kstmt s = model_at(m, model_find(m, rows))->first; s && b.nests < MOST_NESTS;
+         s = model_at(m, s)->next)
         if (model_at(m, s)->kind == KS_LOOP)
-            snprintf(nest[n++], sizeof nest[0], "%s", model_name(m, s));
-    while (n--) block_nest(&b, model_find(m, nest[n]), rows);
+            snprintf(b.nest[b.nests++].root, sizeof b.nest[0].root, "%s", model_name(m, s));
+    for (int i = b.nests; i--;) block_nest(&b, i, rows);
+    fuse_neighbours(&b);
+    slice_rows(&b, rows);
+    for (int i = 0; i < b.nests; i++)
+        for (int j = 0; j < b.nest[i].sums; j++) model_apply(m, "peel %s", b.nest[i].sum[j]);
     share_blocks(m, &c);
     return true;
 }

@@ -200,8 +200,9 @@ static void move_numbers(mover *v) {
 }
 
 static void move_out(mover *v) {
-    static const char *const names[] = {"stage", "turn",   "ahead", "park",  "bypass", "peel",
-                                        "carry", "unroll", "swap",  "merge", "pad",    "par"};
+    static const char *const names[] = {"stage", "turn",  "ahead",  "park", "bypass",
+                                        "peel",  "carry", "unroll", "swap", "merge",
+                                        "pad",   "par",   "fuse"};
     for (size_t j = 0; j < COUNT_OF(names); j++)
         for (int i = 0; i < v->s.n && !v->enough; i++)
             if (is(&v->s.at[i], names[j])) give_script(v, i, NULL);

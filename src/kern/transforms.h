@@ -53,6 +53,10 @@ X(turn, "ll", transform_turn,
   "turn i j: what the two loops copy goes through a tile, to be stored the other way round")
 X(fission, "l", transform_fission,
   "fission i: a loop of its own for each statement of i's body")
+X(fuse, "ll", transform_fuse,
+  "fuse i j: two loops of as many trips, j right behind i, become one")
+X(confine, "ml", transform_confine,
+  "confine t0 i: t0, of which each trip of i has elements of its own, is defined anew in each")
 X(lay, "mn", transform_lay,
   "lay t0 n: t0's n rows become n columns: element e moves to (e mod c) * n + e div c, "
   "c = size / n")
