@@ -342,6 +342,29 @@ static void fetch_asks_for_what_the_next_copy_reads(void) {
     check_default(flat, "stage a2 cq900", "fetch");
 }
 
+static void few_rows_go_along_the_sum(void) {
+    static const char *const form = "kernel \"product\" {\n"
+                                    "  arg a0 f32[%d] write\n"
+                                    "  arg a1 f32[%d] read\n"
+                                    "  arg a2 f32[786432] read\n"
+                                    "  local t0 f32[1]\n"
+                                    "  for i < %d {\n"
+                                    "    for j < 768 {\n"
+                                    "      def t0 = f32(0)\n"
+                                    "      for k < 1024 {\n"
+                                    "        t0[0] += mul(a1[1024*i + k], a2[1024*j + k])\n"
+                                    "      }\n"
+                                    "      a0[768*i + j] = t0[0]\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    char few[600], many[600];
+    snprintf(few, sizeof few, form, 8 * 768, 8 * 1024, 8);
+    snprintf(many, sizeof many, form, 40 * 768, 40 * 1024, 40);
+    check_default(few, "lay t1 16", "stage");
+    check_default(many, "stage a2", "lay");
+}
+
 /* A vector times a matrix goes along the matrix's rows, in slices where the sum goes down. */
 static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     static const char *const form = "kernel \"%s\" {\n"
@@ -478,6 +501,7 @@ int main(int argc, char **argv) {
     RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
     RUN(narrow_products_go_by_words);
     RUN(fetch_asks_for_what_the_next_copy_reads);
+    RUN(few_rows_go_along_the_sum);
     RUN(ahead_computes_what_no_trip_changes_once);
     RUN(softmax_down_columns_walks_rows);
     RUN(transpositions_are_turned);

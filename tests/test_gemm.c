@@ -32,6 +32,10 @@ static const product cases[] = {
     {7, 16, 16, 1, false, false},     {1, 1, 613, 701, false, false},
     {3, 1, 640, 100, false, false},   {1, 256, 2, 32, false, true},
     {1, 256, 2, 32, true, true},      {1, 300, 3, 40, true, true},
+    {1, 2, 601, 512, false, true},    {1, 5, 7, 256, false, true},
+    {1, 12, 130, 1040, false, true},  {3, 4, 132, 272, false, true},
+    {1, 13, 130, 1040, false, true},  {1, 37, 350, 1800, false, false},
+    {1, 64, 96, 2048, true, false},
 };
 
 static float *numbers(int64_t n, uint64_t seed) {
@@ -115,6 +119,7 @@ static const product narrow_cases[] = {
     {1, 300, 512, 40, true, true},   {1, 130, 100, 1030, false, false},
     {3, 29, 31, 36, false, true},    {1, 450, 40, 2200, false, false},
     {2, 65, 20, 900, true, false},   {1, 40, 1, 300, false, false},
+    {1, 4, 130, 512, false, true},   {3, 12, 33, 272, false, true},
 };
 
 /* Whole numbers over the dtype's range where it is an integer, small ones with a fraction else. */

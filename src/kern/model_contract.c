@@ -36,6 +36,7 @@ enum {
     LEAST_DEEP = 128,   /* rows of a panel of columns */
     MANY_COLUMNS = 24,  /* vectors of columns for which rows are copied element by element */
     SLICE = 32,         /* rows of a columns operand that only streams by */
+    FEW_ROWS = 12,      /* for which columns that lie along the sum are not worth packing */
     FEW_USES = 2,       /* of a panel of columns that is walked badly, to be worth packing */
     SOME_USES = 8,      /* of one that is not */
     LONG_FORMULA = 10,  /* operations behind a sum that are worth a loop */
@@ -521,6 +522,47 @@ static void pack_both(plan *p) {
         pack(p, p->a, "ic900", 3, (const char *[]){"rq900", p->sum, "u901"});
 }
 
+/* Few rows, and both operands lie along the sum: lanes go along it. Each vector of a column is
+ * loaded once, as it lies, for all rows, and nothing is packed; what the lanes have summed is added
+ * up at the end, and what follows is done element by element, so that must not be long. False: it
+ * is not such a product. */
+static bool few_rows(plan *p, const char *rows, const char *columns, int after) {
+    model *m = p->m;
+    kern *k = m->k;
+    int64_t r, n, deep;
+    if (p->word > 1 || p->panel || step_in(p, p->a, p->sum) != 1 || step_in(p, p->b, p->sum) != 1)
+        return false;
+    if (!sym_is_const(k->syms, model_at(m, model_find(m, rows))->l.extent, &r) ||
+        !sym_is_const(k->syms, model_at(m, model_find(m, columns))->l.extent, &n) ||
+        !sym_is_const(k->syms, model_at(m, model_find(m, p->sum))->l.extent, &deep))
+        return false;
+    if (r > FEW_ROWS || deep < (int64_t)m->lanes * m->lanes || deep % m->lanes || r * after > deep)
+        return false;
+    int64_t each = (m->limits->registers - 4) / r;
+    if (each > MANY_STREAMS) each = MANY_STREAMS;
+    while (each > 1 && n % each) each--;
+    int number = kern_tile_number(k, p->tile);
+    if (!model_apply(m, "split %s %lld -> cp900 u901", columns, (long long)each) ||
+        !model_apply(m, "swap %s cp900", rows) || !model_apply(m, "tile t%d u901", number) ||
+        !model_apply(m, "tile t%d %s", number, rows))
+        return true;
+    model_apply(m, "split %s %d -> ko900 v901", p->sum, m->lanes);
+    if (!model_apply(m, "multi_step t%d v901", number)) return true;
+    int wide = kern_tile_number(k, k->mems - 1);
+    model_apply(m, "swap v901 %s", rows);
+    model_apply(m, "swap v901 u901");
+    model_apply(m, "swap v901_1 v901_e");
+    model_apply(m, "lay t%d %d", wide, m->lanes);
+    model_apply(m, "vec v901");
+    model_apply(m, "vec v901_1");
+    model_apply(m, "unroll v901_e");
+    model_apply(m, "unroll %s", rows);
+    if (after < LONG_FORMULA) model_apply(m, "unroll %s_1", rows);
+    if (n * deep * p->size > second_level(m))
+        model_apply(m, "prefetch a%d", kern_m(k, p->b->mem)->arg);
+    return true;
+}
+
 /* The batch and the grid's loops become one, and parallel. */
 static void share(plan *p, const char *batch) {
     model *m = p->m;
@@ -622,6 +664,10 @@ bool model_contract(model *m, kstmt loop) {
     p.mr = p.nv = p.word = 1;
     p.panel = panel_width(&p, columns);
     if (divisible) choose_words(&p);
+    if (divisible && few_rows(&p, rows, columns, model_ops(m, model_at(m, red)->next))) {
+        share(&p, row == 1 ? x.c.name[0] : NULL);
+        return true;
+    }
     choose_row_packing(&p, rows);
     choose_tile(&p);
     choose_columns(&p, columns, divisible);
