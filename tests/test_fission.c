@@ -363,51 +363,69 @@ static void blocks_of_rows_need_no_tile(void) {
     str_free(&lines);
 }
 
+static const char long_rows[] =
+    "kernel \"long rows\" {\n"
+    "  arg a0 f32[520] write\n"
+    "  arg a1 f32[325] read\n"
+    "  arg a2 f32[1500] read\n"
+    "  arg a3 f32[2400] read\n"
+    "  local t0 f32[300]\n"
+    "  local t1 f32[1]\n"
+    "  local t2 f32[1]\n"
+    "  local t3 f32[1]\n"
+    "  for i < 65 {\n"
+    "    def t0\n"
+    "    for j < 300 {\n"
+    "      def t1 = f32(0)\n"
+    "      for d < 5 {\n"
+    "        t1[0] += mul(a1[5*i + d], a2[5*j + d])\n"
+    "      }\n"
+    "      t0[j] = exp(t1[0])\n"
+    "    }\n"
+    "    def t2 = f32(0)\n"
+    "    for l < 300 {\n"
+    "      t2[0; valid=(i - l + 267 >= 0)] += t0[l]\n"
+    "    }\n"
+    "    for e < 8 {\n"
+    "      def t3 = f32(0)\n"
+    "      for r < 300 {\n"
+    "        t3[0; valid=(i - r + 267 >= 0)] += mul(t0[r], a3[8*r + e])\n"
+    "      }\n"
+    "      a0[8*i + e] = div(t3[0], t2[0])\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
+
 /* Rows of 300 scores: a slice of them is made, weighted and summed before the next. */
 static void long_rows_go_by_slices(void) {
-    static const char text[] =
-        "kernel \"long rows\" {\n"
-        "  arg a0 f32[264] write\n"
-        "  arg a1 f32[165] read\n"
-        "  arg a2 f32[1500] read\n"
-        "  arg a3 f32[2400] read\n"
-        "  local t0 f32[300]\n"
-        "  local t1 f32[1]\n"
-        "  local t2 f32[1]\n"
-        "  local t3 f32[1]\n"
-        "  for i < 33 {\n"
-        "    def t0\n"
-        "    for j < 300 {\n"
-        "      def t1 = f32(0)\n"
-        "      for d < 5 {\n"
-        "        t1[0] += mul(a1[5*i + d], a2[5*j + d])\n"
-        "      }\n"
-        "      t0[j] = exp(t1[0])\n"
-        "    }\n"
-        "    def t2 = f32(0)\n"
-        "    for l < 300 {\n"
-        "      t2[0; valid=(i - l + 267 >= 0)] += t0[l]\n"
-        "    }\n"
-        "    for e < 8 {\n"
-        "      def t3 = f32(0)\n"
-        "      for r < 300 {\n"
-        "        t3[0; valid=(i - r + 267 >= 0)] += mul(t0[r], a3[8*r + e])\n"
-        "      }\n"
-        "      a0[8*i + e] = div(t3[0], t2[0])\n"
-        "    }\n"
-        "  }\n"
-        "}\n";
     const kern_limits limits = {.vector_bytes = 64, .registers = 32, .l1 = 32 << 10, .threads = 1};
     str lines;
     str_open(&lines, &ctx.heap);
-    kern *k = parse(text);
+    kern *k = parse(long_rows);
     kern_default_schedule(k, &limits, &lines);
     CHECK(strstr(lines.s, "fuse e"));
     CHECK(strstr(lines.s, "carry"));
     if (!strstr(lines.s, "confine t0")) FAIL("%s", lines.s);
-    KEEPS(text, lines.s);
+    KEEPS(long_rows, lines.s);
     kern_close(k);
     str_free(&lines);
+}
+
+/* The rows of keys and values are read for each block again; a larger block reads them less. */
+static void blocks_are_larger_where_reading_again_is_far(void) {
+    static const int64_t l2[] = {1 << 20, 8 << 10};
+    for (int i = 0; i < 2; i++) {
+        const kern_limits limits = {
+            .vector_bytes = 16, .registers = 32, .l1 = 4 << 10, .l2 = l2[i], .threads = 1};
+        str lines;
+        str_open(&lines, &ctx.heap);
+        kern *k = parse(long_rows);
+        kern_default_schedule(k, &limits, &lines);
+        CHECK(strstr(lines.s, i ? "split i 16" : "split i 8"));
+        KEEPS(long_rows, lines.s);
+        kern_close(k);
+        str_free(&lines);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -431,6 +449,7 @@ int main(int argc, char **argv) {
     RUN(peel_finds_full_trips_at_the_end);
     RUN(blocks_of_rows_need_no_tile);
     RUN(long_rows_go_by_slices);
+    RUN(blocks_are_larger_where_reading_again_is_far);
     guard_close(&ctx.heap, &g);
     CHECK_INT(ctx.heap.bytes, 0);
     return test_end();

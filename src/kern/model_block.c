@@ -21,8 +21,9 @@
 #include "kern/model.h"
 
 enum {
-    BLOCK_VECTORS = 2, /* of rows in a block */
-    PRODUCT_TRIPS = 8, /* of a product's loop in a register tile */
+    BLOCK_VECTORS = 2, /* of rows in a block, twice as many where that saves much reading */
+    TILE_VECTORS = 16, /* of a product's register tile, at most */
+    PRODUCT_TRIPS = 8, /* of a product's loop in it, at most */
     LEAF_TRIPS = 4,    /* of other loops taken together */
     LEAST_DEPTH = 4,   /* of a sum of products to be one */
     L1_SHARE = 3,      /* part of the nearest cache for what passes from nest to nest */
@@ -38,7 +39,7 @@ typedef struct row_nest {
 
 typedef struct block {
     model *m;
-    int rows;
+    int rows, trips;   /* of a block; of a product's loop in a register tile */
     char u[40], v[40]; /* names of the block's loops in the nest that is looked at */
     row_nest nest[MOST_NESTS];
     int nests;
@@ -151,7 +152,7 @@ static void product_nest(block *b, row_nest *p, const model_chain *c, int inner,
             snprintf(p->sum[p->sums++], sizeof p->sum[0], "%s", model_name(m, s));
         }
     }
-    int trips = PRODUCT_TRIPS;
+    int trips = b->trips;
     char u[24];
     snprintf(u, sizeof u, "u%d", id);
     if (!divides(m, trips, model_find(m, c->name[inner])) &&
@@ -172,7 +173,7 @@ static void product_nest(block *b, row_nest *p, const model_chain *c, int inner,
 /* Behind a product as many trips as that takes, so that the two can become one nest. */
 static void leaf_nest(block *b, row_nest *p, const model_chain *c, int inner, bool behind_product) {
     model *m = b->m;
-    int id = m->next++, trips = behind_product ? PRODUCT_TRIPS : LEAF_TRIPS;
+    int id = m->next++, trips = behind_product ? b->trips : LEAF_TRIPS;
     int64_t n = model_trips(m, model_find(m, c->name[inner]));
     if (n < trips) return;
     if (!model_apply(m, "split %s %d -> o%d u%d", c->name[inner], trips, id, id)) return;
@@ -304,15 +305,42 @@ static void share_blocks(model *m, model_chain *c) {
     if (model_trips(m, model_find(m, root)) > 1) model_apply(m, "par %s", root);
 }
 
+/* Bytes of arguments that each block of rows reads again, whatever its rows are. */
+static double read_again(const model *m, kstmt rows) {
+    kern_touch *t;
+    uint32_t n = kern_touches(m->k, rows, &t);
+    double bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sym row = model_at(m, rows)->l.var;
+        if (!t[i].load || !model_is_arg(m, &t[i]) || sym_uses(m->k->syms, t[i].index, row))
+            continue;
+        double size = (double)qn_dtype_size(kern_m(m->k, t[i].mem)->dtype);
+        for (kstmt l = t[i].at; l != rows; l = model_at(m, l)->parent)
+            if (model_at(m, l)->kind == KS_LOOP &&
+                sym_uses(m->k->syms, t[i].index, model_at(m, l)->l.var))
+                size *= (double)model_trips(m, l);
+        bytes += size;
+    }
+    return bytes;
+}
+
+/* More rows at once where what each block reads again does not stay in the second cache. */
+static int block_vectors(const model *m, kstmt rows) {
+    int64_t trips = model_trips(m, rows);
+    if (trips <= m->lanes) return 1;
+    bool far = m->limits->l2 && read_again(m, rows) >= (double)m->limits->l2;
+    return far && trips >= 8 * BLOCK_VECTORS * m->lanes ? 2 * BLOCK_VECTORS : BLOCK_VECTORS;
+}
+
 bool model_block(model *m, kstmt loop) {
     model_chain c = model_chain_of(m, loop);
     block b = {.m = m, .rows = m->lanes};
     char *rows = c.name[c.n - 1];
     int64_t trips = model_trips(m, c.body);
     if (!is_block(m, &c) || trips < m->lanes / 2) return false;
-    int vectors = trips > m->lanes ? BLOCK_VECTORS : 1, block_rows = vectors * m->lanes,
-        id = m->next++;
+    int vectors = block_vectors(m, c.body), block_rows = vectors * m->lanes, id = m->next++;
     b.rows = block_rows;
+    b.trips = TILE_VECTORS / vectors < PRODUCT_TRIPS ? TILE_VECTORS / vectors : PRODUCT_TRIPS;
     if (!divides(m, block_rows, c.body) && !model_apply(m, "pad %s %d", rows, block_rows))
         return false;
     snprintf(b.u, sizeof b.u, "u%d", id);
