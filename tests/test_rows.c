@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <unistd.h>
 
 typedef struct shape {
     int64_t rows, columns;
@@ -144,7 +145,7 @@ static void gradients_of_rows_and_columns_agree_with_ref(void) {
 static bool paged, past;
 static void see_pages(void *user, const char *line) {
     (void)user;
-    paged |= !strncmp(line, "swap s", 6);
+    paged |= !strncmp(line, "swap s", 6) || !strncmp(line, "swap us", 7);
     past |= !strncmp(line, "bypass a", 8);
 }
 
@@ -180,11 +181,28 @@ static void streams_are_walked_by_pages_and_leave_nothing_out(void) {
     }
 }
 
+/* Rows of pages that come from memory: the same values, and the same bits with all threads. */
+static void rows_that_stream_are_walked_in_parts(void) {
+    int64_t l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    const shape s = {(l2 > 0 ? l2 : 256 << 10) / 4096 + 1, 4096};
+    float *x = numbers(&s, false);
+    for (int i = 0; i < 4; i++) check(i, &s, 1, false, x);
+    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = see_pages});
+    qn_set(qn, "debug", "k");
+    paged = false;
+    qn_tensor *y = qn_softmax(qn_from(qn, QN_F32, 2, (int64_t[]){s.rows, s.columns}, x), 1);
+    CHECK_INT(qn_realize(&y, 1), QN_OK);
+    CHECK(paged);
+    free(x);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(values_of_rows_and_columns_agree_with_ref);
     RUN(infinities_and_nan_stay_in_their_rows);
     RUN(gradients_of_rows_and_columns_agree_with_ref);
     RUN(streams_are_walked_by_pages_and_leave_nothing_out);
+    RUN(rows_that_stream_are_walked_in_parts);
     return test_end();
 }

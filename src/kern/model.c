@@ -26,6 +26,7 @@ enum {
     SLICE = 16,       /* rows of a reduction down columns at a time */
     ROWS = 4,         /* of a reduction along rows at a time, where they are */
     PAGE = 4096,      /* bytes */
+    SIDE = 4,         /* pages of a stream side by side */
     STREAMS = 4,      /* times the second-level cache: what is larger streams from memory */
     PART_OF_L3 = 32 << 20
 };
@@ -254,7 +255,7 @@ static int pages_of(model *m, kstmt loop, int *each) {
     }
     *each = PAGE / widest;
     if (bytes <= STREAMS * m->limits->l2) return 1;
-    return streams <= 3 ? 4 : streams <= 6 ? 2 : 1;
+    return streams <= 3 ? SIDE : streams <= 6 ? SIDE / 2 : 1;
 }
 
 /* The only loop, along contiguous memory: whole blocks of several vectors, handed out in items of
@@ -386,6 +387,22 @@ static kmem reduced_tile(const model *m, kstmt leaf) {
     return kern_m(m->k, s->store.mem[0])->scope == KERN_ARG ? 0 : s->store.mem[0];
 }
 
+/* Does a row of what the loop reads come from memory, by itself some pages long? */
+static bool row_streams(model *m, kstmt loop) {
+    kern_touch *t;
+    uint32_t n = kern_touches(m->k, loop, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        const kern_memory *mem = kern_m(m->k, t[i].mem);
+        int64_t one, size = (int64_t)qn_dtype_size(mem->dtype);
+        if (t[i].load && model_is_arg(m, &t[i]) &&
+            model_step(m, &t[i], model_at(m, loop)->l.var, &one) && one == 1 &&
+            model_trips(m, loop) * size >= SIDE * PAGE &&
+            sym_lo(m->k->syms, mem->size) > STREAMS * m->limits->l2 / size)
+            return true;
+    }
+    return false;
+}
+
 static void reduction_loop(model *m, const char *name, kmem tile) {
     kstmt loop = model_find(m, name);
     int64_t n = model_trips(m, loop);
@@ -396,7 +413,15 @@ static void reduction_loop(model *m, const char *name, kmem tile) {
     int64_t exact;
     if (!sym_is_const(m->k->syms, model_at(m, loop)->l.extent, &exact) || exact % step)
         if (!model_apply(m, "pad %s %d", name, step)) return;
-    if (!model_apply(m, "split %s %d -> o%d w%d", name, step, id, id)) return;
+    char part[40];
+    snprintf(part, sizeof part, "%s", name);
+    bool parts = row_streams(m, loop) &&
+                 sym_is_const(m->k->syms, model_at(m, loop)->l.extent, &exact) &&
+                 exact % (SIDE * step) == 0 &&
+                 model_apply(m, "split %s %lld -> us%d l%d", name, (long long)exact / SIDE, id, id);
+    if (parts) snprintf(part, sizeof part, "l%d", id);
+    if (!model_apply(m, "split %s %d -> o%d w%d", part, step, id, id)) return;
+    if (parts) model_apply(m, "swap us%d o%d", id, id);
     if (chains > 1)
         model_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
     else
