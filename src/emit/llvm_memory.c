@@ -374,6 +374,19 @@ static val cast_index(llvm *s, const kern_expr *e, val whole) {
     return llvm_op(s, OP_CAST, e->dtype, QN_I32, &narrow);
 }
 
+/* where(a < b, 0, y), with masks in registers of their own: the other way round it is the
+ * instruction that makes y, with zeros for the other lanes. The comparison is turned as LLVM gives
+ * it the number that is left of 15. */
+static val zero_or(llvm *s, const kern_expr *e, const val x[3]) {
+    const kern_expr *zero = kern_e(s->k, e->arg[1]), *less = kern_e(s->k, e->arg[0]);
+    if (e->op != OP_WHERE || !s->owner->avx512 || !x[0].vec || !x[2].vec) return (val){0};
+    if (zero->kind != KE_CONST || zero->bits || !dtype_is_float((qn_dtype)e->dtype) ||
+        less->kind != KE_OP || less->op != OP_LT || kern_e(s->k, less->arg[0])->dtype != e->dtype)
+        return (val){0};
+    val no = llvm_compare_real(s, 15 - LL_OLT, known(s, less->arg[0]), known(s, less->arg[1]));
+    return llvm_select(s, no, x[2], x[1]);
+}
+
 static val node_value(llvm *s, kexpr id) {
     kern_expr e = *kern_e(s->k, id);
     if (e.kind == KE_CONST) return llvm_constant(s, e.dtype, e.bits);
@@ -391,6 +404,8 @@ static val node_value(llvm *s, kexpr id) {
     if (e.op == OP_CAST && last->kind == KE_INDEX) return cast_index(s, &e, x[0]);
     val scaled = e.op == OP_MUL && s->lane_var ? llvm_scale(s, id) : (val){0};
     if (scaled.v) return scaled;
+    val masked = zero_or(s, &e, x);
+    if (masked.v) return masked;
     return llvm_op(s, e.op, e.dtype, last->dtype, x);
 }
 
