@@ -500,7 +500,12 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         break;
     case 23:
         some_loop(k, c);
-        sprintf(line, "fetch %s %s", a, c);
+        if (chance(50))
+            sprintf(line, "fetch %s %s", a, c);
+        else if (some_neighbours(k, a, b), chance(80))
+            sprintf(line, "ask a%d %s %s", (int)below(s->args), a, b);
+        else
+            sprintf(line, "ask a%d %s %s", (int)below(s->args), a, c);
         break;
     case 24:
         some_loop(k, a);

@@ -226,6 +226,91 @@ static void tile_finds_names_that_waiting_loops_have_not(void) {
           "tile t0 i");
 }
 
+/* ---- ask ------------------------------------------------------------------------------------ */
+
+/* A product, and behind it a formula that reads and writes elements of its own. */
+static const char *product_behind(int i, int j, int k) {
+    static const char *const form = "kernel \"behind\" {\n"
+                                    "  arg a0 f32[%d] write\n"
+                                    "  arg a1 f32[%d] read\n"
+                                    "  arg a2 f32[%d] read\n"
+                                    "  arg a3 f32[%d] read\n"
+                                    "  arg a4 f32[%d] read\n"
+                                    "  arg a5 f32[%d] write\n"
+                                    "  local t0 f32[1]\n"
+                                    "  for i < %d {\n"
+                                    "    for j < %d {\n"
+                                    "      def t0 = f32(0)\n"
+                                    "      for k < %d {\n"
+                                    "        t0[0] += mul(a1[i + %d*k], a2[j + %d*k])\n"
+                                    "      }\n"
+                                    "      a0[%d*i + j] = mul(a3[%d*i + j], t0[0])\n"
+                                    "      a5[%d*i + j] = add(a4[%d*i + j], t0[0])\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    static char text[1200];
+    int n = i * j;
+    snprintf(text, sizeof text, form, n, k * i, k * j, n, n, n, i, j, k, i, j, j, j, j, j);
+    return text;
+}
+
+/* Two rows of 40 floats, three lines each, dealt out among the two blocks of the sum. */
+static void asking_is_shared_out_for_of_what_comes_behind(void) {
+    BECOMES(product_behind(4, 40, 6),
+            "split i 2 -> io u\nsplit j 40 -> jo v\nswap u jo\ntile t0 v\ntile t0 u\n"
+            "split k 3 -> f s\nask a3 f u_1\nask a0 f u_1",
+            "kernel \"behind\" {\n"
+            "  arg a0 f32[160] write\n"
+            "  arg a1 f32[24] read\n"
+            "  arg a2 f32[240] read\n"
+            "  arg a3 f32[160] read\n"
+            "  arg a4 f32[160] read\n"
+            "  arg a5 f32[160] write\n"
+            "  local t0 f32[80]\n"
+            "  for io < 2 {\n"
+            "    for jo < 1 {\n"
+            "      def t0 = f32(0)\n"
+            "      for f < 2 {\n"
+            "        unroll u_3 < 3 {\n"
+            "          fetch a0[40*f + 80*io + 16*u_3]\n"
+            "        }\n"
+            "        unroll u_2 < 3 {\n"
+            "          fetch a3[40*f + 80*io + 16*u_2]\n"
+            "        }\n"
+            "        for s < 3 {\n"
+            "          for u < 2 {\n"
+            "            for v < 40 {\n"
+            "              t0[40*u + v] += mul(a1[12*f + 2*io + 4*s + u], a2[120*f + 40*s + v])\n"
+            "            }\n"
+            "          }\n"
+            "        }\n"
+            "      }\n"
+            "      for u_1 < 2 {\n"
+            "        for v_1 < 40 {\n"
+            "          a0[80*io + 40*u_1 + v_1] = mul(a3[80*io + 40*u_1 + v_1], t0[40*u_1 + v_1])\n"
+            "          a5[80*io + 40*u_1 + v_1] = add(a4[80*io + 40*u_1 + v_1], t0[40*u_1 + v_1])\n"
+            "        }\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+}
+
+static void asking_keeps_results_where_it_points_past_the_end(void) {
+    KEEPS(product_behind(6, 40, 7), "split i 3 -> io u\nswap u j\ntile t0 u\nsplit k 4 -> f s\n"
+                                    "ask a3 f u_1\nask a5 f u_1\nunroll u\nunroll u_1");
+}
+
+static void asking_is_refused_where_the_place_is_not_known(void) {
+    const char *text = product_behind(4, 40, 6);
+    REFUSES(text, "", "ask a3 k j", "in the other");
+    REFUSES(text, "", "ask t0 k j", "only for an argument");
+    REFUSES(text, "tile t0 j", "ask a1 k j_1", "does not touch that");
+    REFUSES(text, "tile t0 j\nvec j", "ask a3 j j_1", "lanes and members");
+    REFUSES(row_sum, "", "ask a0 k i", "in the other");
+}
+
 /* ---- what the scheduler makes of them -------------------------------------------------------- */
 
 static void check_default(const char *text, const char *has, const char *has_not) {
@@ -389,6 +474,14 @@ static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     check_default(along, "prefetch a2", "prefetch a1");
 }
 
+/* Four streams behind a sum are asked for while it runs, where they are larger than a cache. */
+static void streams_behind_a_product_are_asked_for(void) {
+    check_default(product_behind(1024, 512, 256), "ask a3", "ask a1");
+    check_default(product_behind(1024, 512, 256), "ask a5", "ask a2");
+    check_default(product_behind(256, 512, 256), "swap", "ask");       /* streams of half a cache */
+    check_default(product_behind(8192, 512, 256), "ask a3", "ask a5"); /* a5 goes past them */
+}
+
 /* Narrow operands go by words where the device multiplies them, equal bytes with an offset. */
 static void narrow_products_go_by_words(void) {
     static const char *const form = "kernel \"%s\" {\n"
@@ -495,6 +588,10 @@ int main(int argc, char **argv) {
     RUN(tile_finds_names_that_waiting_loops_have_not);
     RUN(park_gives_a_loop_a_copy_to_read);
     RUN(park_is_refused_where_there_is_nothing_to_copy);
+    RUN(asking_is_shared_out_for_of_what_comes_behind);
+    RUN(asking_keeps_results_where_it_points_past_the_end);
+    RUN(asking_is_refused_where_the_place_is_not_known);
+    RUN(streams_behind_a_product_are_asked_for);
     RUN(turn_copies_through_a_tile);
     RUN(turn_keeps_copies_in_registers_and_edges);
     RUN(turn_is_refused_for_more_than_a_copy);

@@ -613,6 +613,28 @@ static void what_is_stored_is_computed_first(void) {
     }
 }
 
+/* Asking for lines changes nothing, wherever they are, and is no less than an instruction each. */
+static void fetches_are_written_and_change_nothing(void) {
+    static const char body[] =
+        "kernel \"ask\" {\n arg a0 f32[64] write\n arg a1 f32[64] read\n par i < 4 {\n"
+        " unroll u < 3 {\n fetch a1[16*i + 1000000*u]\n fetch a0[16*i - 64*u]\n }\n"
+        " vec v < 16 {\n a0[16*i + v] = neg(a1[16*i + v])\n }\n }\n}\n";
+    run((harness_case){.text = body});
+    if (h.compiler[0] != 'l') return;
+    kern *k = kern_parse(h.qn, body);
+    str ir;
+    str_open(&ir, &h.qn->heap);
+    emit_unit *u = emit_llvm_begin(((cpu *)h.cpu)->llvm);
+    emit_llvm_add(u, k);
+    emit_llvm_text(u, &ir);
+    emit_llvm_drop(u);
+    int calls = 0;
+    for (const char *c = ir.s; (c = strstr(c, "call void @llvm.prefetch")); c++) calls++;
+    CHECK_INT(calls, 6);
+    str_free(&ir);
+    kern_close(k);
+}
+
 static void an_earlier_overflow_is_not_the_launchs(void) {
     harness_case c = {.text = "kernel \"copy\" {\n arg a0 i32[50] write\n arg a1 i32[50] read\n"
                               " for i < 50 {\n a0[i] = a1[i]\n }\n}\n"};
@@ -645,6 +667,7 @@ static void every_test(void) {
     RUN(tile_lives_begin_anew);
     RUN(roots_share_the_items);
     RUN(what_is_stored_is_computed_first);
+    RUN(fetches_are_written_and_change_nothing);
     RUN(writes_past_the_caches_arrive);
     RUN(facts_follow_the_variables);
     RUN(threads_share_large_launches);

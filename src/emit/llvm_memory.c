@@ -174,8 +174,8 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
 
 /* Ask for the line there, to be in all caches (nearness 3) or from the second on (2); outside of
  * the argument that does nothing. */
-static void prefetch(llvm *s, val at, int nearness, int level) {
-    ll_value arg[4] = {at.v, llvm_int(s, s->t_i32, 0).v, llvm_int(s, s->t_i32, nearness).v,
+static void prefetch(llvm *s, val at, bool write, int nearness, int level) {
+    ll_value arg[4] = {at.v, llvm_int(s, s->t_i32, write).v, llvm_int(s, s->t_i32, nearness).v,
                        llvm_int(s, s->t_i32, 1).v};
     llvm_call(s, "llvm.prefetch", 1, &s->t_ptr, 4, arg, level, false);
 }
@@ -274,7 +274,7 @@ static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn, bool wor
         raw.v = lanes ? load_lanes(s, &p, t, mask, level) : load_scalar(s, &p, t, level);
         raw.vec = lanes;
         if (lanes && in_step(&p) && (kern_m(s->k, p.mem)->access & KERN_PREFETCH))
-            prefetch(s, llvm_gep(s, p.pointer, 1, llvm_int(s, s->t_i64, AHEAD)), 3, level);
+            prefetch(s, llvm_gep(s, p.pointer, 1, llvm_int(s, s->t_i64, AHEAD)), false, 3, level);
         *llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level) = raw;
     }
     val x = words ? raw : llvm_from_memory(s, e->dtype, raw);
@@ -284,7 +284,8 @@ static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn, bool wor
 
 void llvm_fetch(llvm *s, kmem arg, sym index) {
     place p = place_of(s, arg, index, (val){0});
-    prefetch(s, p.pointer, 2, s->depth);
+    bool write = kern_m(s->k, arg)->access & KERN_WRITE;
+    prefetch(s, p.pointer, write, 2, s->depth);
 }
 
 static llvm_tile *register_of(llvm *s, kmem m, sym index, int64_t *group) {

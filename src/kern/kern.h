@@ -445,6 +445,7 @@ bool kern_offset(kern *k, kmem tile, kmem packed, kstmt at, str *why);
 bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why);
 bool kern_park(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_ahead(kern *k, kstmt loop, str *why);
+bool kern_ask(kern *k, kmem mem, kstmt at, kstmt nest, str *why);
 bool kern_fetch_next(kern *k, kstmt copy, kstmt use, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
 bool kern_fission(kern *k, kstmt loop, str *why);

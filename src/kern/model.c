@@ -692,15 +692,17 @@ static void bind_named(model *m) {
 
 /* What is larger than half of the last cache would only push out what is needed sooner. Of a cache
  * that many cores share, a program has a part. */
-static void bypass_caches(model *m) {
+bool model_past_caches(const model *m, kmem i) {
     int64_t most = m->limits->l3 ? m->limits->l3 / 2 : (int64_t)16 << 20;
+    const kern_memory *mem = kern_m(m->k, i);
     if (most > PART_OF_L3) most = PART_OF_L3;
-    for (kmem i = 1; i < m->k->mems; i++) {
-        const kern_memory *mem = kern_m(m->k, i);
-        if (mem->scope == KERN_ARG && mem->access == KERN_WRITE &&
-            sym_lo(m->k->syms, mem->size) >= most / (int64_t)qn_dtype_size(mem->dtype))
-            model_apply(m, "bypass a%d", mem->arg);
-    }
+    return mem->scope == KERN_ARG && mem->access == KERN_WRITE &&
+           sym_lo(m->k->syms, mem->size) >= most / (int64_t)qn_dtype_size(mem->dtype);
+}
+
+static void bypass_caches(model *m) {
+    for (kmem i = 1; i < m->k->mems; i++)
+        if (model_past_caches(m, i)) model_apply(m, "bypass a%d", kern_m(m->k, i)->arg);
 }
 
 /* For a processor: vectors and threads. */

@@ -66,7 +66,9 @@ int model_contiguous(model *m, kstmt s, sym var);
 /* With loops inside, all together; with `own` (SYM_ZERO: all) of what moves with that variable. */
 int model_contiguous_inside(model *m, kstmt body, sym own);
 int model_most_contiguous(model *m, const model_chain *c); /* the chain's loop of most of them */
-bool model_has_inner(const model *m, kstmt loop);          /* more than stores in its body? */
+/* An argument that is written, and so large that it is to go past the caches. */
+bool model_past_caches(const model *m, kmem i);
+bool model_has_inner(const model *m, kstmt loop); /* more than stores in its body? */
 
 /* ---- model_move.c ---------------------------------------------------------------------------- */
 

@@ -41,6 +41,7 @@ enum {
     SOME_USES = 8,      /* of one that is not */
     LONG_FORMULA = 10,  /* operations behind a sum that are worth a loop */
     MANY_STREAMS = 4,   /* arguments behind a sum that are better walked along than down */
+    LEAST_BLOCK = 8,    /* steps of the sum between asking for one row's memory and the next's */
     MOST_COLUMNS = 4 << 20 /* bytes of packed columns */
 };
 
@@ -356,7 +357,7 @@ static void choose_parts(plan *p) {
     int64_t most = room / (row * nr) + 1, each = tiles_of(ct, p->parts);
     if (each > most) p->parts *= tiles_of(each, most);
     rt = tiles_of(rt, p->row_parts);
-    most = second_level(m) / (row * p->mr) + 1;
+    most = (p->along ? m->limits->l2 / 8 : second_level(m)) / (row * p->mr) + 1;
     p->row_block = tiles_of(rt, tiles_of(rt, most));
 }
 
@@ -478,8 +479,8 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     if (across && c.n == count) model_copy_across(m, &c, deep);
 }
 
-/* A long formula behind the sum is a loop over rows of accumulators in memory: see park. */
-static void park(plan *p) {
+/* The loop over rows of accumulators behind the finished sum; 0: there is none. */
+static kstmt behind_sum(const plan *p) {
     model *m = p->m;
     kstmt rest = model_find(m, "last");
     if (!rest)
@@ -487,7 +488,14 @@ static void park(plan *p) {
             if (model_at(m, s)->kind == KS_DEF && model_at(m, s)->def.mem == p->tile)
                 rest = model_at(m, s)->parent;
     rest = rest ? model_at(m, rest)->last : 0;
-    if (!rest || model_at(m, rest)->kind != KS_LOOP || model_ops(m, rest) < LONG_FORMULA) return;
+    return rest && model_at(m, rest)->kind == KS_LOOP ? rest : 0;
+}
+
+/* A long formula behind the sum is a loop over rows of accumulators in memory: see park. */
+static void park(plan *p) {
+    model *m = p->m;
+    kstmt rest = behind_sum(p);
+    if (!rest || model_ops(m, rest) < LONG_FORMULA) return;
     char rows[40];
     snprintf(rows, sizeof rows, "%s", model_name(m, rest));
     if (!model_apply(m, "park t%d %s", kern_tile_number(m->k, p->tile), rows)) return;
@@ -561,6 +569,31 @@ static bool few_rows(plan *p, const char *rows, const char *columns, int after) 
     if (n * deep * p->size > second_level(m))
         model_apply(m, "prefetch a%d", kern_m(k, p->b->mem)->arg);
     return true;
+}
+
+/* What the formula behind the sum reads and writes comes from memory, the operands of the sum from
+ * the caches. So a block of the sum for each row asks for the row's lines; for written ones, too,
+ * unless they go past the caches: a store waits for its line otherwise. */
+static void ask_for_streams(plan *p) {
+    model *m = p->m;
+    kstmt rest = behind_sum(p);
+    int64_t rows = rest ? model_trips(m, rest) : 0, each = rows > 0 ? tiles_of(p->depth, rows) : 0;
+    if (each < LEAST_BLOCK || p->block < p->depth) return;
+    char name[40];
+    snprintf(name, sizeof name, "%s", model_name(m, rest));
+    bool *seen = arena_zeroed(&m->k->arena, m->k->mems), split = false;
+    kern_touch *t;
+    uint32_t n = kern_touches(m->k, rest, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        const kern_memory *mem = kern_m(m->k, t[i].mem);
+        int64_t most = m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
+        if (seen[t[i].mem] || !model_is_arg(m, &t[i]) || sym_lo(m->k->syms, mem->size) <= most ||
+            model_past_caches(m, t[i].mem))
+            continue;
+        seen[t[i].mem] = true;
+        split = split || model_apply(m, "split %s %lld -> f900 s900", p->sum, (long long)each);
+        if (split) model_apply(m, "ask a%d f900 %s", mem->arg, name);
+    }
 }
 
 /* The batch and the grid's loops become one, and parallel. */
@@ -681,6 +714,7 @@ bool model_contract(model *m, kstmt loop) {
         park(&p);
         pack_both(&p);
     }
+    if (p.along) ask_for_streams(&p);
     share(&p, row == 1 ? x.c.name[0] : NULL);
     return true;
 }

@@ -49,6 +49,9 @@ X(ahead, "l", transform_ahead,
   "ahead i: what costs something and no trip of i changes is computed once, into a tile")
 X(fetch, "ll", transform_fetch,
   "fetch i j: j's trips ask for what i's, the next time round, will copy from memory")
+X(ask, "mll", transform_ask,
+  "ask a0 i j: i's trips ask for the lines of a0 that j, a loop behind, will touch, each for its "
+  "share")
 X(turn, "ll", transform_turn,
   "turn i j: what the two loops copy goes through a tile, to be stored the other way round")
 X(fission, "l", transform_fission,
