@@ -139,6 +139,35 @@ static void stage_rows(model *m, const char *where, const char *sum) {
     }
 }
 
+/* A result that lies along the product's loop, a row after the other, is turned in registers: whole
+ * pieces of rows are stored, not a number for each lane. */
+static void turn_result(const block *b, kstmt product) {
+    model *m = b->m;
+    kstmt end = model_at(m, product)->last;
+    if (!end || model_at(m, end)->kind != KS_LOOP || b->trips > m->lanes) return;
+    if (2 * b->trips < m->lanes) return; /* pieces so small would be more work than numbers */
+    model_chain c = model_chain_of(m, end);
+    kern_touch *t;
+    int64_t across, along;
+    if (c.n != 3 || model_trips(m, end) != b->trips) return;
+    kstmt store = model_at(m, c.body)->first;
+    uint32_t n = kern_touches(m->k, c.body, &t);
+    if (!n || store != model_at(m, c.body)->last || model_at(m, store)->kind != KS_STORE) return;
+    const kern_touch *to = &t[n - 1];
+    if (to->load || !model_is_arg(m, to) || to->dyn ||
+        !model_step(m, to, model_at(m, c.body)->l.var, &across) || across == 1 ||
+        !model_step(m, to, model_at(m, end)->l.var, &along) || along != 1 ||
+        !model_apply(m, "swap %s %s", c.name[0], c.name[1]) ||
+        !model_apply(m, "turn %s %s", c.name[0], c.name[2]))
+        return;
+    kstmt back = model_at(m, model_find(m, c.name[0]))->next;
+    char column[40], row[40];
+    snprintf(column, sizeof column, "%s", model_name(m, back));
+    snprintf(row, sizeof row, "%s", model_name(m, model_at(m, back)->first));
+    model_apply(m, "vec %s", row);
+    model_apply(m, "unroll %s", column);
+}
+
 /* A register tile of the innermost loop's trips and the block; then its operands. */
 static void product_nest(block *b, row_nest *p, const model_chain *c, int inner,
                          const char *where) {
@@ -168,6 +197,7 @@ static void product_nest(block *b, row_nest *p, const model_chain *c, int inner,
     }
     snprintf(p->root, sizeof p->root, "o%d", id);
     p->step = inner == 0 ? trips : 0;
+    turn_result(b, model_find(m, p->root));
 }
 
 /* Behind a product as many trips as that takes, so that the two can become one nest. */
