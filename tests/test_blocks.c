@@ -482,6 +482,12 @@ static void streams_behind_a_product_are_asked_for(void) {
     check_default(product_behind(8192, 512, 256), "ask a3", "ask a5"); /* a5 goes past them */
 }
 
+/* Panels of an operand from memory are filled side by side, of one in a cache each by itself. */
+static void panels_are_filled_side_by_side(void) {
+    check_default(product_behind(1024, 512, 256), "swap rq900_1 ", "swap cq900_1 ");
+    check_default(product_behind(512, 1024, 256), "swap cq900_1 ", "swap rq900_1 ");
+}
+
 /* Narrow operands go by words where the device multiplies them, equal bytes with an offset. */
 static void narrow_products_go_by_words(void) {
     static const char *const form = "kernel \"%s\" {\n"
@@ -591,6 +597,7 @@ int main(int argc, char **argv) {
     RUN(asking_is_shared_out_for_of_what_comes_behind);
     RUN(asking_keeps_results_where_it_points_past_the_end);
     RUN(asking_is_refused_where_the_place_is_not_known);
+    RUN(panels_are_filled_side_by_side);
     RUN(streams_behind_a_product_are_asked_for);
     RUN(turn_copies_through_a_tile);
     RUN(turn_keeps_copies_in_registers_and_edges);

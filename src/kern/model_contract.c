@@ -26,22 +26,23 @@
 #include "kern/model.h"
 
 enum {
-    BLOCK_ROWS = 384,   /* of a block, about; how deep it is follows from the cache */
-    APART = 256,        /* bytes: rows this far apart are no neighbours in a cache */
-    FAR = 2048,         /* bytes: rows this far apart have pages of their own */
-    PACK_STRIDE = 1024, /* bytes: rows this far apart (or multiples) collide in the first cache */
-    PANEL_RATE = 15,    /* bytes a cycle that reach the registers from the second-level cache */
-    CARRY = 4,          /* cycles that a vector of partial sums waits and comes back in */
-    BLOCKS = 3,         /* of a sum, from which on it is worth cutting */
-    LEAST_DEEP = 128,   /* rows of a panel of columns */
-    MANY_COLUMNS = 24,  /* vectors of columns for which rows are copied element by element */
-    SLICE = 32,         /* rows of a columns operand that only streams by */
-    FEW_ROWS = 12,      /* for which columns that lie along the sum are not worth packing */
-    FEW_USES = 2,       /* of a panel of columns that is walked badly, to be worth packing */
-    SOME_USES = 8,      /* of one that is not */
-    LONG_FORMULA = 10,  /* operations behind a sum that are worth a loop */
-    MANY_STREAMS = 4,   /* arguments behind a sum that are better walked along than down */
-    LEAST_BLOCK = 8,    /* steps of the sum between asking for one row's memory and the next's */
+    BLOCK_ROWS = 384,    /* of a block, about; how deep it is follows from the cache */
+    APART = 256,         /* bytes: rows this far apart are no neighbours in a cache */
+    FAR = 2048,          /* bytes: rows this far apart have pages of their own */
+    PACK_STRIDE = 1024,  /* bytes: rows this far apart (or multiples) collide in the first cache */
+    PANEL_RATE = 15,     /* bytes a cycle that reach the registers from the second-level cache */
+    CARRY = 4,           /* cycles that a vector of partial sums waits and comes back in */
+    BLOCKS = 3,          /* of a sum, from which on it is worth cutting */
+    LEAST_DEEP = 128,    /* rows of a panel of columns */
+    MANY_COLUMNS = 24,   /* vectors of columns for which rows are copied element by element */
+    SLICE = 32,          /* rows of a columns operand that only streams by */
+    FEW_ROWS = 12,       /* for which columns that lie along the sum are not worth packing */
+    FEW_USES = 2,        /* of a panel of columns that is walked badly, to be worth packing */
+    SOME_USES = 8,       /* of one that is not */
+    LONG_FORMULA = 10,   /* operations behind a sum that are worth a loop */
+    MANY_STREAMS = 4,    /* arguments behind a sum that are better walked along than down */
+    LEAST_BLOCK = 8,     /* steps of the sum between asking for one row's memory and the next's */
+    PANELS_AT_ONCE = 32, /* that are filled side by side */
     MOST_COLUMNS = 4 << 20 /* bytes of packed columns */
 };
 
@@ -449,6 +450,21 @@ static void pack_words(plan *p, const operand *o, const char *where, int n,
         model_apply(m, "vec %s", c.name[c.n - 2]);
 }
 
+/* A panel by itself takes a little of each row of the operand, and the next panel comes by all
+ * those pages again. Where they come from memory, several panels are filled at a time. */
+static void fill_side_by_side(plan *p, const operand *o, const model_chain *c) {
+    model *m = p->m;
+    const char *panels = c->name[0];
+    char few[48];
+    if ((o == p->a ? p->rows : p->columns) * p->depth * p->size <= m->limits->l2 / 2) return;
+    snprintf(few, sizeof few, "%s", panels);
+    if (model_trips(m, model_find(m, panels)) > PANELS_AT_ONCE) {
+        snprintf(few, sizeof few, "%s_f", panels);
+        if (!model_apply(m, "split %s %d -> %s_g %s", panels, PANELS_AT_ONCE, panels, few)) return;
+    }
+    model_apply(m, "swap %s %s", few, c->name[1]);
+}
+
 /* Stage an operand at a loop, by those of the listed loops that move it; the copy as vectors along
  * the source's contiguous direction: that of the last loop, or of the sum. */
 static void pack(plan *p, const operand *o, const char *where, int n, const char *const *name) {
@@ -472,6 +488,7 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     model_chain c;
     if (!model_staged(m, where, &c)) return;
     if (along && last[0] == 'u') model_apply(m, "vec %s", c.name[c.n - 1]);
+    if (along && deep == 1) fill_side_by_side(p, o, &c);
     if (along && !strcmp(where, "cq900") && p->columns * p->depth * p->size > m->limits->l2 / 4) {
         snprintf(m->copy, sizeof m->copy, "%s", c.name[0]);
         snprintf(m->use, sizeof m->use, "%s", p->sum);
