@@ -405,6 +405,7 @@ static void long_rows_go_by_slices(void) {
     kern_default_schedule(k, &limits, &lines);
     CHECK(strstr(lines.s, "fuse e"));
     CHECK(strstr(lines.s, "carry"));
+    CHECK(strstr(lines.s, "peel f")); /* weights no mask cuts short, apart */
     CHECK(strstr(lines.s, "turn u")); /* results are stored by pieces of rows */
     if (!strstr(lines.s, "confine t0")) FAIL("%s", lines.s);
     KEEPS(long_rows, lines.s);

@@ -33,6 +33,7 @@ enum {
 typedef struct row_nest {
     char root[40];   /* the outermost loop, below the blocks */
     char sum[8][40]; /* of a product: its sums */
+    char row[40];    /* a loop along the row that is more than a product; "": none */
     int sums, step;  /* step: trips of a row's loop in a trip of the root; 0: nothing is known */
     bool slices;     /* the root goes through slices of the row */
 } row_nest;
@@ -208,6 +209,7 @@ static void leaf_nest(block *b, row_nest *p, const model_chain *c, int inner, bo
     if (n < trips) return;
     if (!model_apply(m, "split %s %d -> o%d u%d", c->name[inner], trips, id, id)) return;
     snprintf(p->root, sizeof p->root, "o%d", id);
+    if (inner == 0) snprintf(p->row, sizeof p->row, "o%d", id);
     p->step = inner == 0 ? trips : 0;
 }
 
@@ -244,10 +246,12 @@ static void fuse_neighbours(block *b) {
     for (int i = 0; i + 1 < b->nests;) {
         row_nest *p = &b->nest[i], *next = p + 1;
         bool fits = p->step && p->step == next->step && !next->sums;
-        if (fits && model_apply(b->m, "fuse %s %s", p->root, next->root))
+        if (fits && model_apply(b->m, "fuse %s %s", p->root, next->root)) {
+            memcpy(p->row, p->root, sizeof p->row);
             drop_nest(b, i + 1);
-        else
+        } else {
             i++;
+        }
     }
 }
 
@@ -289,9 +293,10 @@ static void slice_nest(block *b, int i, int64_t slice) {
     p->slices = true;
     p->step = 0;
     bind_moves(m, model_find(m, p->root));
-    if (!model_apply(m, "split %s %lld -> e%d %s_", made->root, (long long)slice / made->step, id,
-                     made->root))
+    if (!model_apply(m, "split %s %lld -> e%d f%d", made->root, (long long)slice / made->step, id,
+                     id))
         return;
+    if (made->row[0]) snprintf(made->row, sizeof made->row, "f%d", id);
     snprintf(made->root, sizeof made->root, "e%d", id);
     made->step = 0;
     made->slices = true;
@@ -387,8 +392,10 @@ bool model_block(model *m, kstmt loop) {
     for (int i = b.nests; i--;) block_nest(&b, i, rows);
     fuse_neighbours(&b);
     slice_rows(&b, rows);
-    for (int i = 0; i < b.nests; i++)
+    for (int i = 0; i < b.nests; i++) {
         for (int j = 0; j < b.nest[i].sums; j++) model_apply(m, "peel %s", b.nest[i].sum[j]);
+        if (b.nest[i].row[0]) model_apply(m, "peel %s", b.nest[i].row);
+    }
     share_blocks(m, &c);
     return true;
 }
