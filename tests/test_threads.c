@@ -108,7 +108,7 @@ static void workers_wake_after_pauses(void) {
 static void late_part(void *arg, int thread, int64_t begin, int64_t end) {
     (void)begin;
     (void)end;
-    if (thread) usleep(300);
+    usleep(thread ? 300 : 100); /* the workers have begun when the caller is done */
     ((int *)arg)[thread * 16] = 1;
 }
 
@@ -121,6 +121,33 @@ static void the_caller_sleeps_for_late_workers(void) {
         pool_run(p, 3, late_part, done);
         CHECK_INT(done[0] + done[16] + done[32], 3);
     }
+    pool_close(p);
+}
+
+typedef struct caller {
+    pthread_t thread;
+    _Atomic int others; /* parts but the first that it did itself */
+    _Atomic int parts;
+} caller;
+
+static void note_who(void *arg, int thread, int64_t begin, int64_t end) {
+    caller *c = arg;
+    c->others += thread > 0 && pthread_equal(pthread_self(), c->thread);
+    c->parts += (int)(end - begin);
+}
+
+/* Workers that sleep take longer to wake than these parts take. */
+static void the_caller_does_what_nobody_has_begun(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    pool *p = pool_open(&qn.heap, 8);
+    caller c = {.thread = pthread_self()};
+    for (int i = 0; i < 200; i++) {
+        usleep(i % 10 ? 0 : 200);
+        pool_run(p, 8, note_who, &c);
+        CHECK_INT(c.parts, 8 * (i + 1));
+    }
+    CHECK(c.others > 0);
     pool_close(p);
 }
 
@@ -254,6 +281,7 @@ int main(int argc, char **argv) {
     RUN(many_fork_joins_in_a_row);
     RUN(workers_wake_after_pauses);
     RUN(the_caller_sleeps_for_late_workers);
+    RUN(the_caller_does_what_nobody_has_begun);
     RUN(pools_are_independent);
     RUN(pools_open_and_close_unused);
     RUN(without_memory_there_is_no_pool);

@@ -7,14 +7,15 @@
  * soon stops using processors.
  *
  * Fork. Each worker has a `state`: IDLE, GO or PARKED. The one who sends it to work exchanges GO
- * in, and if it finds PARKED there, wakes the sleeper; the worker sets IDLE before it begins.
+ * in, and if it finds PARKED there, wakes the sleeper; whoever changes GO to IDLE does the part.
  * Threads form a binary tree (t sends 2t+1 and 2t+2), so that many sleepers are woken in few steps,
- * and a job of fewer parts than threads disturbs only the workers it needs. Join. Every worker
- * counts `pending` down; whoever brings it to zero wakes the caller if its top bit says that it
- * parked.
+ * and a job of fewer parts than threads disturbs only the workers it needs. Join. The caller, its
+ * own part done, does what nobody has begun: on a busy machine a worker may not get a processor
+ * for longer than the job takes. Every worker counts `pending` down; whoever brings it to zero
+ * wakes the caller if its top bit says that it parked.
  *
- * Order: the job's fields are written before the caller's exchange and read after the worker's load
- * of GO (release and acquire, handed down the tree), and a worker's last use of them is before its
+ * Order: the job's fields are written before the caller's exchange and read after the change of GO
+ * (release and acquire, handed down the tree), and a worker's last use of them is before its
  * count-down; so the caller may write the next job once pending is zero.
  *
  * Workers take no signals (the program's handlers run on the program's threads) and no memory. */
@@ -128,25 +129,35 @@ static void pool_part(pool *p, int thread) {
     p->work(p->arg, thread, begin, begin + each + (thread < longer));
 }
 
-static uint32_t worker_wait(worker *w) {
-    uint32_t state = word_watch(&w->state, is_idle, w->pool->spin);
-    if (state == IDLE) {
-        if (atomic_compare_exchange_strong_explicit(&w->state, &state, PARKED, memory_order_acq_rel,
-                                                    memory_order_acquire))
-            state = PARKED;
-        while (state == PARKED) {
-            word_sleep(&w->state, PARKED);
-            state = atomic_load_explicit(&w->state, memory_order_acquire);
+/* The part of this thread is ours now, if nobody else has taken it. */
+static bool take_part(worker *w) {
+    uint32_t state = GO;
+    return atomic_compare_exchange_strong_explicit(&w->state, &state, IDLE, memory_order_acq_rel,
+                                                   memory_order_relaxed);
+}
+
+/* Until there is something to do (true) or no more (false). */
+static bool worker_wait(worker *w) {
+    for (;;) {
+        uint32_t state = word_watch(&w->state, is_idle, w->pool->spin);
+        if (state == IDLE) {
+            if (atomic_compare_exchange_strong_explicit(&w->state, &state, PARKED,
+                                                        memory_order_acq_rel, memory_order_acquire))
+                state = PARKED;
+            while (state == PARKED) {
+                word_sleep(&w->state, PARKED);
+                state = atomic_load_explicit(&w->state, memory_order_acquire);
+            }
         }
+        if (state == STOP) return false;
+        if (take_part(w)) return true;
     }
-    return state;
 }
 
 static void *worker_main(void *arg) {
     worker *w = arg;
     pool *p = w->pool;
-    while (worker_wait(w) != STOP) {
-        atomic_store_explicit(&w->state, IDLE, memory_order_relaxed);
+    while (worker_wait(w)) {
         pool_part(p, w->index);
         uint32_t before = atomic_fetch_sub_explicit(&p->pending, 1, memory_order_acq_rel);
         if (before == (1 | caller_parked)) word_wake(&p->pending);
@@ -155,6 +166,11 @@ static void *worker_main(void *arg) {
 }
 
 static void pool_join(pool *p) {
+    for (int t = 1; t < p->parts; t++) {
+        if (!take_part(&p->worker[t - 1])) continue;
+        pool_part(p, t); /* with its scratch, which nobody else uses now; its children come next */
+        atomic_fetch_sub_explicit(&p->pending, 1, memory_order_acq_rel);
+    }
     if (!is_pending(word_watch(&p->pending, is_pending, p->spin))) return;
     uint32_t now = atomic_fetch_or_explicit(&p->pending, caller_parked, memory_order_acq_rel);
     now |= caller_parked;
