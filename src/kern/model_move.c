@@ -7,6 +7,7 @@
  * Where whole vectors are written and nothing else is read, squares of a vector a side are loaded
  * along the one, turned in registers and stored along the other: as many lines are read side by
  * side as elements fill one, and each is written once, past the caches where the result is large.
+ * Where rows end within a vector, each two lines are written in turn.
  *
  * Else the operand that the innermost loop does not walk along is staged: its block is loaded in
  * whole vectors along its own direction, and their elements are turned or scattered into a tile
@@ -122,6 +123,35 @@ static void copy_turned(model *m, model_chain *c, const char *along, const char 
     }
 }
 
+/* The same where rows end within a vector, so that lines are cut between squares: some rows are
+ * written from end to end, and what one square begins of a line the next one completes in the
+ * nearest cache. Items of such rows are made parallel before full squares are set apart. */
+static void copy_turned_rows(model *m, model_chain *c, const char *along, const char *across) {
+    int id = m->next++;
+    if (!model_apply(m, "split %s %d -> a%d v%d", across, m->lanes, id, id)) return;
+    snprintf(c->name[c->n - 2], sizeof c->name[0], "a%d", id);
+    if (!model_apply(m, "split a%d 2 -> p%d q%d", id, id, id)) return;
+    snprintf(c->name[c->n - 2], sizeof c->name[0], "p%d", id);
+    c->body = model_find(m, c->name[c->n - 2]);
+    c->n--;
+    if (c->n == 1) model_apply(m, "par p%d", id);
+    model_apply(m, "peel q%d", id);
+    for (int rest = 0; rest < 2; rest++) {
+        const char *r = rest ? "_1" : "";
+        char y[40], v[40];
+        snprintf(v, sizeof v, "v%d%s", id, r);
+        snprintf(y, sizeof y, "%s%s", along, r);
+        if (!model_find(m, v)) continue;
+        if (!model_apply(m, "split %s %d -> y%d%s e%d%s", y, m->lanes, id, r, id, r)) continue;
+        model_apply(m, "swap %s y%d%s", v, id, r);
+        model_apply(m, "swap %s e%d%s", v, id, r);
+        model_apply(m, "peel y%d%s", id, r);
+        turn_nest(m, v);
+        snprintf(v, sizeof v, "v%d%s_1", id, r);
+        turn_nest(m, v);
+    }
+}
+
 /* One nest over a block: its loops have the number `id` and a suffix. */
 static void block(model *m, kmem operand, int id, const char *loop, const char *part) {
     char at[40], v[40];
@@ -153,8 +183,11 @@ static void cut(model *m, model_chain *c, kmem operand, const char *along, const
     int64_t n = model_trips(m, model_find(m, across));
     int id = m->next++, run = n < RUN ? (int)n : RUN;
     bool whole = model_trips(m, model_find(m, along)) % m->lanes == 0;
-    if (whole && turns(m, operand) && loads_only(m, c->body, operand)) {
-        copy_turned(m, c, along, across);
+    if (turns(m, operand) && loads_only(m, c->body, operand)) {
+        if (whole)
+            copy_turned(m, c, along, across);
+        else
+            copy_turned_rows(m, c, along, across);
         return;
     }
     const char *order[2] = {whole ? along : across, whole ? across : along};
