@@ -381,8 +381,8 @@ static val cast_index(llvm *s, const kern_expr *e, val whole) {
 static val zero_or(llvm *s, const kern_expr *e, const val x[3]) {
     const kern_expr *zero = kern_e(s->k, e->arg[1]), *less = kern_e(s->k, e->arg[0]);
     if (e->op != OP_WHERE || !s->owner->avx512 || !x[0].vec || !x[2].vec) return (val){0};
-    if (zero->kind != KE_CONST || zero->bits || !dtype_is_float(e->dtype) ||
-        less->kind != KE_OP || less->op != OP_LT || kern_e(s->k, less->arg[0])->dtype != e->dtype)
+    if (zero->kind != KE_CONST || zero->bits || !dtype_is_float(e->dtype) || less->kind != KE_OP ||
+        less->op != OP_LT || kern_e(s->k, less->arg[0])->dtype != e->dtype)
         return (val){0};
     val no = llvm_compare_real(s, 15 - LL_OLT, known(s, less->arg[0]), known(s, less->arg[1]));
     return llvm_select(s, no, x[2], x[1]);
