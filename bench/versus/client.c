@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,7 @@ static void set_environment(int threads) {
 static void become(const char *name, int threads, const int *to, const int *from) {
     char count[16], script[4096];
     set_environment(threads);
+    signal(SIGPIPE, SIG_DFL); /* which the director ignores */
     vs_pin(threads);
     dup2(to[0], 0);
     dup2(from[1], 1);

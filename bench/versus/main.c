@@ -9,6 +9,7 @@
 #include "versus.h"
 
 #include <math.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -340,6 +341,7 @@ int main(int argc, char **argv) {
     vs_options o = {.rounds = 7, .seconds = 25, .folder = "build/bench"};
     if (argc == 4 && !strcmp(argv[1], "--serve")) return vs_serve(argv[2], atoi(argv[3]));
     if (argc == 2 && !strcmp(argv[1], "--once")) return vs_once();
+    signal(SIGPIPE, SIG_IGN);     /* a player that was killed is one player less, and not the end */
     setenv("QN_CACHE", "off", 1); /* compiling is measured, too; warm starts name their folder */
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--list")) return list();
