@@ -172,10 +172,10 @@ typedef struct plan {
     int64_t panel;                             /* columns of a panel packed beforehand; 0: not */
     bool same_sign;                            /* of the bytes of both operands */
     int mr, nv;
-    int64_t block;            /* depth of a block of the sum */
-    int64_t row_parts, parts; /* of rows, of columns: the grid of work items */
-    int64_t row_block;        /* row tiles in a block */
-    bool pack_rows, pack_columns;
+    int64_t block;                        /* depth of a block of the sum */
+    int64_t row_parts, parts;             /* of rows, of columns: the grid of work items */
+    int64_t row_block;                    /* row tiles in a block */
+    bool pack_rows, pack_columns, beside; /* beside: columns lie side by side */
     bool along; /* tiles go along a row first: all the part's columns serve it */
 } plan;
 
@@ -251,12 +251,14 @@ static int64_t panel_depth(const model *m, int64_t step) {
     return deep < LEAST_DEEP ? LEAST_DEEP : deep;
 }
 
-/* Blocks of a sum, about so deep: equal ones where there are such. */
-static int64_t equal_blocks(int64_t depth, int64_t about) {
-    int64_t n = tiles_of(depth, about);
+/* The depth of blocks of the sum whose panels stay in the first-level cache; 0 where the sum is not
+ * worth cutting so, or has no equal blocks of whole vectors where columns have to be turned. */
+static int64_t short_blocks(const plan *p, int64_t step) {
+    int64_t deep = panel_depth(p->m, step), n = tiles_of(p->depth, deep);
+    if (!sums_fit(p) || p->depth <= BLOCKS * deep) return 0;
     for (int64_t i = n * 4 / 5; i <= n * 3 / 2; i++)
-        if (i > 1 && depth % i == 0 && depth / i % 16 == 0) return depth / i;
-    return (tiles_of(depth, n) + 15) / 16 * 16;
+        if (i > 1 && p->depth % (i * p->m->lanes) == 0) return p->depth / i;
+    return p->beside ? (tiles_of(p->depth, n) + 15) / 16 * 16 : 0;
 }
 
 /* Rows x vectors: least time for the whole, counting two multiply-adds and two loads a cycle, four
@@ -272,12 +274,11 @@ static void choose_tile(plan *p) {
             double fma = r * v / 2.0, load = (r + v) / 2.0, cycles = fma > load ? fma : load;
             if (cycles < 4) cycles = 4;
             int64_t step = (int64_t)v * m->limits->vector_bytes; /* of the panel of columns */
-            int64_t deep = panel_depth(m, step);
-            double stream = (double)step / PANEL_RATE, carried = CARRY * r * v / (double)deep;
-            bool cut = sums_fit(p) && p->depth > BLOCKS * deep;
-            if ((cut ? deep : p->depth) * step > m->limits->l1 * 3 / 4 && cycles < stream)
+            int64_t deep = short_blocks(p, step);
+            double stream = (double)step / PANEL_RATE;
+            if ((deep ? deep : p->depth) * step > m->limits->l1 * 3 / 4 && cycles < stream)
                 cycles = stream;
-            if (cut) cycles += carried;
+            if (deep) cycles += CARRY * r * v / (double)deep;
             double tiles =
                 (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
             double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
@@ -295,19 +296,21 @@ static int64_t second_level(const model *m) {
 /* Columns are packed where they are no vectors, or used often enough. Then the depth of a block:
  * deep sums in blocks; where rows are so few that the columns' operand only streams by, in slices
  * of few of its rows, which are contiguous, and not column by column across its pages. */
-static void choose_columns(plan *p, const char *columns, bool divisible) {
+static void choose_columns(plan *p, bool divisible) {
     int64_t down = step_in(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
     bool poor = collides(apart(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
-    int64_t least = step_in(p, p->b, columns) != 1 ? 1 : poor ? FEW_USES : SOME_USES;
+    int64_t least = !p->beside ? 1 : poor ? FEW_USES : SOME_USES;
     p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least && !p->panel;
     p->block = p->depth;
     if (!divisible) return;
     int64_t room = second_level(p->m), whole = room / (BLOCK_ROWS * p->size) / 16 * 16;
     if (whole < 16) whole = 16;
-    if (p->pack_columns && sums_fit(p))
-        whole = panel_depth(p->m, p->nv * p->m->limits->vector_bytes);
-    bool fits = p->rows * p->depth * p->size <= room && p->depth <= BLOCKS * whole;
-    if (p->depth > whole + whole / 2 && !fits) p->block = equal_blocks(p->depth, whole);
+    bool fits = p->rows * p->depth * p->size <= room && p->depth <= 3 * whole;
+    int64_t shorter = short_blocks(p, p->nv * p->m->limits->vector_bytes);
+    if (p->pack_columns && shorter)
+        p->block = shorter;
+    else if (p->depth > whole + whole / 2 && !fits)
+        p->block = (tiles_of(p->depth, tiles_of(p->depth, whole)) + 15) / 16 * 16;
     if (uses == 1 && !p->pack_columns && !p->panel && apart(p, p->b, down) >= FAR &&
         p->depth > SLICE)
         p->block = SLICE;
@@ -718,9 +721,10 @@ bool model_contract(model *m, kstmt loop) {
         share(&p, row == 1 ? x.c.name[0] : NULL);
         return true;
     }
+    p.beside = step_in(&p, p.b, columns) == 1;
     choose_row_packing(&p, rows);
     choose_tile(&p);
-    choose_columns(&p, columns, divisible);
+    choose_columns(&p, divisible);
     p.along = p.word == 1 && p.pack_columns && p.block == p.depth &&
               many_streams(&p, model_at(m, red)->next);
     choose_parts(&p);
