@@ -540,7 +540,7 @@ static void transpositions_are_turned(void) {
     } row[] = {{"f32", 256, 128, "turn", "stage"},
                {"i32", 257, 128, "turn", "stage"},
                {"f64", 100, 1024, "turn", "stage"},
-               {"f32", 1100, 1102, "stage", "park"},
+               {"f32", 1100, 1102, "turn", "stage"},
                {"bf16", 1024, 1024, "stage", "turn"}};
     for (size_t i = 0; i < COUNT_OF(row); i++) {
         char text[900];
