@@ -211,4 +211,26 @@ __attribute__((unused)) static const char recurrence[] = "kernel \"recurrence\" 
                                                          "  }\n"
                                                          "}\n";
 
+/* ---- a whole program ------------------------------------------------------------------------- */
+
+static inline void nothing_is_left_in_the_heap(void) {
+    CHECK_INT(ctx.heap.bytes, 0);
+}
+
+/* Runs the tests, and then looks what they left over; what raises ends the program. */
+static inline int run_raising(int argc, char **argv, void (*all)(void)) {
+    test_begin(argc, argv);
+    heap_open(&ctx.heap, NULL, &ctx);
+    guard g;
+    guard_open(&ctx.heap, &g);
+    if (setjmp(g.at)) {
+        printf("raised: %s\n", ctx.error);
+        return 1;
+    }
+    all();
+    guard_close(&ctx.heap, &g);
+    RUN(nothing_is_left_in_the_heap);
+    return test_end();
+}
+
 #endif

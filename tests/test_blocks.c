@@ -579,15 +579,7 @@ static void softmax_down_columns_walks_rows(void) {
     check_default(near, "tile t0 v", "ahead");
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    heap_open(&ctx.heap, NULL, &ctx);
-    guard g;
-    guard_open(&ctx.heap, &g);
-    if (setjmp(g.at)) {
-        printf("raised: %s\n", ctx.error);
-        return 1;
-    }
+static void all(void) {
     RUN(carry_lets_partial_sums_wait_between_blocks);
     RUN(carry_keeps_register_tiles_and_blocks_of_columns);
     RUN(carry_is_refused_where_blocks_would_see_a_difference);
@@ -609,7 +601,8 @@ int main(int argc, char **argv) {
     RUN(ahead_computes_what_no_trip_changes_once);
     RUN(softmax_down_columns_walks_rows);
     RUN(transpositions_are_turned);
-    guard_close(&ctx.heap, &g);
-    CHECK_INT(ctx.heap.bytes, 0);
-    return test_end();
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
 }

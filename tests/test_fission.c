@@ -430,15 +430,7 @@ static void blocks_are_larger_where_reading_again_is_far(void) {
     }
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    heap_open(&ctx.heap, NULL, &ctx);
-    guard g;
-    guard_open(&ctx.heap, &g);
-    if (setjmp(g.at)) {
-        printf("raised: %s\n", ctx.error);
-        return 1;
-    }
+static void all(void) {
     RUN(fission_gives_each_statement_a_loop);
     RUN(fission_is_refused_where_trips_meet);
     RUN(fuse_makes_one_loop_of_two);
@@ -452,7 +444,8 @@ int main(int argc, char **argv) {
     RUN(blocks_of_rows_need_no_tile);
     RUN(long_rows_go_by_slices);
     RUN(blocks_are_larger_where_reading_again_is_far);
-    guard_close(&ctx.heap, &g);
-    CHECK_INT(ctx.heap.bytes, 0);
-    return test_end();
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
 }

@@ -272,15 +272,7 @@ static void a_staged_operand_is_shared_by_the_group(void) {
     kern_close(k);
 }
 
-int main(int argc, char **argv) {
-    heap_open(&ctx.heap, NULL, &ctx);
-    test_begin(argc, argv);
-    guard g;
-    guard_open(&ctx.heap, &g);
-    if (setjmp(g.at)) {
-        printf("raised: %s\n", ctx.error);
-        return 1;
-    }
+static void all(void) {
     RUN(trips_that_are_apart_may_be_shared_by_members);
     RUN(trips_that_meet_may_not);
     RUN(thread_loops_of_a_nest_stand_directly_in_each_other);
@@ -293,6 +285,8 @@ int main(int argc, char **argv) {
     RUN(elements_that_stay_with_a_member_need_no_barrier);
     RUN(what_the_group_computes_every_member_keeps);
     RUN(a_staged_operand_is_shared_by_the_group);
-    guard_close(&ctx.heap, &g);
-    return test_end();
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
 }

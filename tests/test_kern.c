@@ -375,15 +375,7 @@ static void allocation_failures_leave_nothing_behind(void) {
     }
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    heap_open(&ctx.heap, NULL, &ctx);
-    guard g;
-    guard_open(&ctx.heap, &g);
-    if (setjmp(g.at)) {
-        printf("raised: %s\n", ctx.error);
-        return 1;
-    }
+static void all(void) {
     RUN(text_with_everything_comes_back_as_it_was);
     RUN(shared_and_deep_expressions_get_lines_of_their_own);
     RUN(bad_text_is_refused_with_line_and_expectation);
@@ -402,7 +394,8 @@ int main(int argc, char **argv) {
     RUN(passes_load_masked_sums_whole);
     RUN(passes_leave_sums_across_lanes_alone);
     RUN(allocation_failures_leave_nothing_behind);
-    guard_close(&ctx.heap, &g);
-    CHECK_INT(ctx.heap.bytes, 0);
-    return test_end();
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
 }

@@ -259,22 +259,15 @@ static void cost_prefers_what_is_better_for_sure(void) {
     CHECK(cost_of(large, "split i0 300 -> p q\npar p\n") > 1.1 * cost_of(large, "par i0\n"));
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    heap_open(&ctx.heap, NULL, &ctx);
-    guard g;
-    guard_open(&ctx.heap, &g);
-    if (setjmp(g.at)) {
-        printf("raised: %s\n", ctx.error);
-        return 1;
-    }
+static void all(void) {
     RUN(whatever_is_proposed_keeps_the_results);
     RUN(proposals_come_in_one_order);
     RUN(whoever_takes_them_may_stop);
     RUN(repair_leaves_out_what_is_illegal);
     RUN(the_twin_computes_in_double_precision);
     RUN(cost_prefers_what_is_better_for_sure);
-    guard_close(&ctx.heap, &g);
-    if (ctx.heap.bytes) FAIL("%llu bytes were not given back", (unsigned long long)ctx.heap.bytes);
-    return test_end();
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
 }

@@ -840,15 +840,7 @@ static void unproved_schedule_is_taken_back_whole(void) {
     kern_close(k);
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    heap_open(&ctx.heap, NULL, &ctx);
-    guard g;
-    guard_open(&ctx.heap, &g);
-    if (setjmp(g.at)) {
-        printf("raised: %s\n", ctx.error);
-        return 1;
-    }
+static void all(void) {
     RUN(split_by_a_divisor_gives_constant_extents);
     RUN(split_elsewhere_cuts_the_last_trip_short);
     RUN(split_is_refused_for_bound_loops_and_taken_names);
@@ -893,7 +885,8 @@ int main(int argc, char **argv) {
     RUN(matrix_product_gets_its_register_tile);
     RUN(refused_schedule_is_taken_back_whole);
     RUN(unproved_schedule_is_taken_back_whole);
-    guard_close(&ctx.heap, &g);
-    CHECK_INT(ctx.heap.bytes, 0);
-    return test_end();
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
 }
