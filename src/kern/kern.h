@@ -248,6 +248,7 @@ typedef kexpr (*kern_rewriter)(kern *k, const kern_expr *e, void *user);
 void kern_rewrite(kern *k, kstmt s, kern_rewriter f, void *user);
 kexpr kern_rewrite_expr(kern *k, kexpr e, kern_rewriter f, void *user);
 kexpr kern_rebuild(kern *k, const kern_expr *e, void *user);
+void kern_replace(kern *k, kstmt s, kexpr what, kexpr by); /* one expression by another */
 /* Rewrite every sym (indices, validity, extents) and expression of s's subtree by var := value. A
  * loop in it whose extent changes gets a new variable (of the same name) with the new extent. */
 void kern_subst(kern *k, kstmt s, int n, const sym *var, const sym *value);

@@ -62,6 +62,17 @@ bool model_staged(const model *m, const char *where, model_chain *copy) {
     return true;
 }
 
+bool model_turn(model *m, const char *outer, const char *inner) {
+    char row[40], column[40];
+    if (!model_apply(m, "turn %s %s", outer, inner)) return false;
+    kstmt back = model_at(m, model_find(m, outer))->next;
+    snprintf(column, sizeof column, "%s", model_name(m, back));
+    snprintf(row, sizeof row, "%s", model_name(m, model_at(m, back)->first));
+    model_apply(m, "vec %s", row);
+    model_apply(m, "unroll %s", column);
+    return true;
+}
+
 void model_chain_drop(model_chain *c, int i) {
     for (; i + 1 < c->n; i++) memcpy(c->name[i], c->name[i + 1], sizeof c->name[i]);
     c->n--;

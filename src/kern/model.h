@@ -16,8 +16,8 @@ typedef struct model {
     str *out;
     int lanes; /* of a vector of this kernel's elements */
     int next;  /* number for names */
-    char copy[40],
-        use[40]; /* loops: what the one copies from memory the other can ask for in time */
+    /* loops: what the one copies from memory the other can ask for in time */
+    char copy[40], use[40];
 } model;
 
 typedef struct model_chain { /* perfectly nested loops by name, outermost first */
@@ -47,6 +47,8 @@ bool model_apply(model *m, const char *fmt, ...) QN_PRINTF(2, 3);
 model_chain model_chain_of(const model *m, kstmt loop);
 /* The loops of the copy that the last `stage` made in that loop's body; false: none was made. */
 bool model_staged(const model *m, const char *where, model_chain *copy);
+/* A copy by the two loops goes through squares turned in registers; false: it cannot. */
+bool model_turn(model *m, const char *outer, const char *inner);
 void model_chain_drop(model_chain *c, int i);
 bool model_chain_swap(model *m, model_chain *c, int i);   /* loops i and i + 1 */
 void model_chain_inward(model *m, model_chain *c, int i); /* as far in as is legal */

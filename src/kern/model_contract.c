@@ -305,7 +305,7 @@ static void choose_columns(plan *p, bool divisible) {
     if (!divisible) return;
     int64_t room = second_level(p->m), whole = room / (BLOCK_ROWS * p->size) / 16 * 16;
     if (whole < 16) whole = 16;
-    bool fits = p->rows * p->depth * p->size <= room && p->depth <= 3 * whole;
+    bool fits = p->rows * p->depth * p->size <= room && p->depth <= BLOCKS * whole;
     int64_t shorter = short_blocks(p, p->nv * p->m->limits->vector_bytes);
     if (p->pack_columns && shorter)
         p->block = shorter;
@@ -410,7 +410,7 @@ static bool build_loops(plan *p, const char *rows, const char *columns) {
  * the sum for each of the inner loop's trips are turned in registers. */
 void model_copy_across(model *m, const model_chain *c, int deep) {
     int id = m->next++;
-    char inner[40], row[40], column[40];
+    char inner[40];
     const char *outer = c->name[c->n - 1];
     int64_t exact;
     kstmt sum = model_find(m, c->name[deep]);
@@ -419,14 +419,7 @@ void model_copy_across(model *m, const model_chain *c, int deep) {
     snprintf(inner, sizeof inner, "v%d", id);
     if (!model_apply(m, "split %s %d -> x%d %s", c->name[deep], m->lanes, id, inner)) return;
     for (int i = deep + 1; i < c->n; i++) model_apply(m, "swap %s %s", inner, c->name[i]);
-    if (whole && model_trips(m, model_find(m, outer)) <= m->lanes &&
-        model_apply(m, "turn %s %s", outer, inner)) {
-        kstmt back = model_at(m, model_find(m, outer))->next;
-        snprintf(column, sizeof column, "%s", model_name(m, back));
-        snprintf(row, sizeof row, "%s", model_name(m, model_at(m, back)->first));
-        model_apply(m, "vec %s", row);
-        model_apply(m, "unroll %s", column);
-    }
+    if (whole && model_trips(m, model_find(m, outer)) <= m->lanes) model_turn(m, outer, inner);
     model_apply(m, "vec %s", inner);
     model_apply(m, "unroll %s", outer);
 }

@@ -77,19 +77,12 @@ static bool turns(const model *m, kmem operand) {
 /* The nest y { v { .. } } loads along v and stores along y: vectors turned in registers, where all
  * of v's trips are sure to be. */
 static void turn_nest(model *m, const char *v) {
-    char y[40], row[40], column[40];
+    char y[40];
     kstmt inner = model_find(m, v);
     if (!inner) return;
     snprintf(y, sizeof y, "%s", model_name(m, model_at(m, inner)->parent));
     bool whole = sym_is_const(m->k->syms, model_at(m, inner)->l.extent, NULL);
-    if (whole && model_apply(m, "turn %s %s", y, v)) {
-        kstmt back = model_at(m, model_find(m, y))->next;
-        snprintf(column, sizeof column, "%s", model_name(m, back));
-        snprintf(row, sizeof row, "%s", model_name(m, model_at(m, back)->first));
-        model_apply(m, "vec %s", row);
-        model_apply(m, "unroll %s", column);
-        model_apply(m, "unroll %s", y);
-    }
+    if (whole && model_turn(m, y, v)) model_apply(m, "unroll %s", y);
     model_apply(m, "vec %s", v);
 }
 

@@ -182,16 +182,6 @@ kern *kern_packer(qn_ctx *qn, const kern_pack *p) {
     return k;
 }
 
-typedef struct replacing {
-    kexpr load, by;
-} replacing;
-
-static kexpr replace_rewriter(kern *k, const kern_expr *e, void *user) {
-    const replacing *r = user;
-    kexpr made = kern_rebuild(k, e, NULL);
-    return made == r->load ? r->by : made;
-}
-
 void kern_read_packed(kern *k, const kern_pack *p) {
     sym_store *s = k->syms;
     sym width = sym_const(s, p->width), parts = sym_const(s, p->parts);
@@ -200,6 +190,5 @@ void kern_read_packed(kern *k, const kern_pack *p) {
     at = sym_add(s, at, sym_scale(s, sym_mod(s, p->j, width), p->parts));
     at = sym_add(s, at, sym_mod(s, p->r, parts));
     kmem packed = kern_arg(k, (qn_dtype)p->dtype, sym_const(s, p->size), KERN_READ);
-    replacing r = {p->load, kern_load(k, packed, at, SYM_TRUE, 0, 0)};
-    kern_rewrite(k, p->update, replace_rewriter, &r);
+    kern_replace(k, p->update, p->load, kern_load(k, packed, at, SYM_TRUE, 0, 0));
 }

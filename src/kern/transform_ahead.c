@@ -57,16 +57,6 @@ static kexpr find(const looking *p, kexpr e) {
     return 0;
 }
 
-typedef struct replacing {
-    kexpr what, by;
-} replacing;
-
-static kexpr replace(kern *k, const kern_expr *e, void *user) {
-    const replacing *r = user;
-    kexpr same = kern_rebuild(k, e, NULL);
-    return same == r->what ? r->by : same;
-}
-
 static kexpr find_in(const looking *p) {
     for (kstmt s = p->loop; s; s = kern_next(p->k, s, p->loop)) {
         const kern_stmt *t = kern_s(p->k, s);
@@ -100,8 +90,7 @@ bool kern_ahead(kern *k, kstmt loop, str *why) {
         kstmt def = kern_def(k, kern_s(k, loop)->parent, m, e);
         kern_unlink(k, def);
         kern_insert(k, def, kern_s(k, loop)->parent, loop);
-        replacing r = {e, kern_load(k, m, SYM_ZERO, SYM_TRUE, 0, 0)};
-        kern_rewrite(k, loop, replace, &r);
+        kern_replace(k, loop, e, kern_load(k, m, SYM_ZERO, SYM_TRUE, 0, 0));
     }
     return n || kern_refuse(why, "nothing in the loop is worth computing ahead");
 }

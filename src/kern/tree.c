@@ -562,6 +562,21 @@ void kern_rewrite(kern *k, kstmt s, kern_rewriter f, void *user) {
     }
 }
 
+typedef struct replacement {
+    kexpr what, by;
+} replacement;
+
+static kexpr replace_rewriter(kern *k, const kern_expr *e, void *user) {
+    const replacement *r = user;
+    kexpr same = kern_rebuild(k, e, NULL);
+    return same == r->what ? r->by : same;
+}
+
+void kern_replace(kern *k, kstmt s, kexpr what, kexpr by) {
+    replacement r = {what, by};
+    kern_rewrite(k, s, replace_rewriter, &r);
+}
+
 typedef struct substitution {
     int n;
     uint32_t cap;
