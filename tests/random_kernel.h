@@ -420,7 +420,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(28)) {
+    switch (below(29)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -519,6 +519,10 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         some_tile(k, c, a);
         some_loop(k, a);
         sprintf(line, "confine %s %s", c, a);
+        break;
+    case 27:
+        some_loop(k, a);
+        sprintf(line, "collect %s", a);
         break;
     default:
         some_loop(k, c);

@@ -148,7 +148,8 @@ static void it_is_its_formula_on_devices_with_groups(void) {
 
 /* Rows longer than a slice that stays in the nearest cache, among them. */
 static void it_is_its_formula_over_several_blocks(void) {
-    static const problem large[] = {{2, 131, 257, 24, 40, false}, {3, 200, 200, 32, 32, true},
+    static const problem large[] = {{2, 131, 257, 24, 40, false}, {9, 300, 271, 24, 40, false},
+                                    {8, 389, 389, 33, 17, true},  {3, 200, 200, 32, 32, true},
                                     {2, 96, 224, 33, 17, true},   {1, 70, 521, 16, 24, false},
                                     {1, 389, 389, 17, 16, true},  {1, 300, 641, 32, 33, true}};
     qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
@@ -158,13 +159,14 @@ static void it_is_its_formula_over_several_blocks(void) {
 
 /* Sizes are those of GPT-2's heads; counted on the null device, which plans and runs nothing. */
 static void scores_are_never_in_memory(void) {
-    enum { HEADS = 4, TIME = 1024, DEPTH = 64 };
+    enum { HEADS = 8, TIME = 1024, DEPTH = 64 };
     float *zero = calloc(HEADS * TIME * DEPTH, sizeof *zero);
-    for (int causal = 0; causal < 2; causal++) {
+    for (int i = 0; i < 4; i++) {
+        int causal = i % 2, heads = i < 2 ? HEADS : HEADS / 2;
         qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
         qn_tensor *t[INPUTS], *y[INPUTS];
-        for (int i = 0; i < INPUTS; i++)
-            t[i] = qn_from(qn, QN_F32, 4, (int64_t[]){1, HEADS, TIME, DEPTH}, zero);
+        for (int k = 0; k < INPUTS; k++)
+            t[k] = qn_from(qn, QN_F32, 4, (int64_t[]){1, heads, TIME, DEPTH}, zero);
         qn_stats before, forward, both;
         qn_get_stats(qn, &before);
         y[SEED] = qn_attention(t[Q], t[K], t[V], causal);
@@ -176,8 +178,9 @@ static void scores_are_never_in_memory(void) {
         CHECK_INT(qn_grad(y[SEED], t[SEED], 3, t, y), QN_OK);
         qn_realize(y, INPUTS);
         qn_get_stats(qn, &both);
-        CHECK_INT(both.kernels - forward.kernels, 6); /* those of k and v are one */
-        if (both.planned_peak_bytes > 4 * HEADS * TIME * DEPTH * sizeof *zero)
+        /* those of k and v are one, and that of q with them where there are heads for threads */
+        CHECK_INT(both.kernels - forward.kernels, heads == HEADS ? 5 : 6);
+        if (both.planned_peak_bytes > 4 * (uint64_t)heads * TIME * DEPTH * sizeof *zero)
             FAIL("gradients take %llu bytes beside what they are made of",
                  (unsigned long long)both.planned_peak_bytes);
         qn_close(qn);
@@ -185,34 +188,44 @@ static void scores_are_never_in_memory(void) {
     free(zero);
 }
 
-/* Keys and values that a query does not see may hold anything: neither its result nor its gradient
- * knows. */
-static void what_is_hidden_takes_no_part(void) {
-    enum { TIME = 397, SHOWN = 201, DEPTH = 16, SIZE = TIME * DEPTH };
+/* With one head queries have a kernel of their own, with many it is one with keys and values. */
+static void hide_on(qn_ctx *qn, int heads) {
+    enum { TIME = 397, SHOWN = 201, DEPTH = 16, HEAD = TIME * DEPTH, HEADS = 9 };
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f};
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
-    static float x[3][SIZE], got[2][SIZE], want[2][SIZE];
+    static float x[3][HEADS * HEAD], got[2][HEADS * HEAD], want[2][HEADS * HEAD];
+    int size = heads * HEAD;
     uint64_t seed = 5;
-    for (int i = 0; i < 3 * SIZE; i++) x[i / SIZE][i % SIZE] = (float)(2 * test_uniform(&seed) - 1);
+    for (int i = 0; i < 3 * size; i++) x[i / size][i % size] = (float)(2 * test_uniform(&seed) - 1);
     for (int hide = 0; hide < 2; hide++) {
-        qn_tensor *in[3], *y[2];
+        int64_t shape[3] = {heads, TIME, DEPTH};
+        qn_tensor *in[3], *y[4];
         for (int i = 0; i < 3; i++) {
-            for (int k = SHOWN * DEPTH; k < SIZE && hide && i; k++) x[i][k] = odd[k % 4];
-            in[i] = qn_from(qn, QN_F32, 3, (int64_t[]){1, TIME, DEPTH}, x[i]);
+            for (int k = 0; k < size && hide && i; k++)
+                if (k % HEAD >= SHOWN * DEPTH) x[i][k] = odd[k % 4];
+            in[i] = qn_from(qn, QN_F32, 3, shape, x[i]);
         }
-        y[1] = qn_attention(in[0], in[1], in[2], true);
-        qn_tensor *ones = qn_ones(qn, QN_F32, 3, (int64_t[]){1, TIME, DEPTH});
-        CHECK_INT(qn_grad(y[1], ones, 1, in, y), QN_OK);
-        for (int i = 0; i < 2; i++) qn_read(y[i], hide ? got[i] : want[i], sizeof got[i]);
+        y[0] = qn_attention(in[0], in[1], in[2], true);
+        CHECK_INT(qn_grad(y[0], qn_ones(qn, QN_F32, 3, shape), 3, in, y + 1), QN_OK);
+        CHECK_INT(qn_realize(y, 4), QN_OK);
+        for (int i = 0; i < 2; i++)
+            qn_read(y[i], hide ? got[i] : want[i], (size_t)size * sizeof got[i][0]);
     }
     CHECK_INT(qn_error_code(qn), QN_OK);
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < SHOWN * DEPTH; i++)
-            if (got[k][i] != want[k][i]) {
-                FAIL("result %d: [%d] is %g, not %g", k, i, got[k][i], want[k][i]);
+        for (int i = 0; i < size; i++)
+            if (i % HEAD < SHOWN * DEPTH && got[k][i] != want[k][i]) {
+                FAIL("%d heads, result %d: [%d] is %g, not %g", heads, k, i, got[k][i], want[k][i]);
                 break;
             }
-    CHECK(isnan(got[0][SIZE - 1]) && isnan(got[1][SIZE - 1]));
+    CHECK(isnan(got[0][size - 1]) && isnan(got[1][size - 1]));
+}
+
+/* Keys and values that a query does not see may hold anything: neither its result nor its gradient
+ * knows. */
+static void what_is_hidden_takes_no_part(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
+    hide_on(qn, 1);
+    hide_on(qn, 9);
     qn_close(qn);
 }
 

@@ -1,5 +1,6 @@
 /* test_blocks.c - the transforms that contractions are blocked and packed with: sums in blocks
- * (carry), copies turned round in registers (turn), accumulators parked in memory (park); as in
+ * (carry), copies turned round in registers (turn), accumulators parked in memory (park), terms
+ * of one element added up first (collect); as in
  * test_transforms.c. */
 #include "kern_cases.h"
 
@@ -141,6 +142,71 @@ static void park_is_refused_where_there_is_nothing_to_copy(void) {
     REFUSES(product, "tile t0 j", "park t0 j", "stores to the tile");
     REFUSES(product, "", "park t0 i", "stores to the tile");
     REFUSES(row_sum, "split i 2 -> io ii\ntile t0 ii\nvec ii_1", "park a0 ii_1", "only a tile");
+}
+
+/* ---- collect -------------------------------------------------------------------------------- */
+
+/* Terms for elements that all trips of i share. */
+static const char pushed[] = "kernel \"pushed\" {\n"
+                             "  arg a0 f32[6] write\n"
+                             "  arg a1 f32[36] read\n"
+                             "  local t0 f32[6]\n"
+                             "  def t0 = f32(0)\n"
+                             "  for i < 6 {\n"
+                             "    for k < 6 {\n"
+                             "      t0[k; valid=(-i + k >= 0)] += a1[6*i + k]\n"
+                             "    }\n"
+                             "  }\n"
+                             "  for j < 6 {\n"
+                             "    a0[j] = t0[j]\n"
+                             "  }\n"
+                             "}\n";
+
+static void collect_adds_up_what_goes_to_one_element(void) {
+    BECOMES(pushed, "swap i k\ncollect i",
+            "kernel \"pushed\" {\n"
+            "  arg a0 f32[6] write\n"
+            "  arg a1 f32[36] read\n"
+            "  local t0 f32[6]\n"
+            "  reg t1 f32[1]\n"
+            "  def t0 = f32(0)\n"
+            "  for k < 6 {\n"
+            "    def t1 = f32(0)\n"
+            "    for i < 6 {\n"
+            "      t1[0; valid=(-i + k >= 0)] += a1[6*i + k]\n"
+            "    }\n"
+            "    t0[k] += t1[0]\n"
+            "  }\n"
+            "  for j < 6 {\n"
+            "    a0[j] = t0[j]\n"
+            "  }\n"
+            "}\n");
+    KEEPS(pushed, "split i 2 -> b u\nswap u k\ncollect u\ntile t1 k");
+    KEEPS(pushed, "split i 2 -> b u\nswap b u\nswap b k\nswap u k\ncollect u");
+    KEEPS(pushed, "pad k 4\nswap i k\ncollect i");
+}
+
+static void collect_is_refused_where_trips_choose(void) {
+    REFUSES(pushed, "", "collect i", "chooses the element");
+    REFUSES(pushed, "", "collect j", "just update one element");
+    REFUSES(pushed, "swap i k\nvec k", "collect i", "inside a vector loop");
+    REFUSES(pushed, "swap i k\nunroll i", "collect i", "only serial");
+    REFUSES(product, "", "collect i", "more than one thing");
+    REFUSES("kernel \"edge\" {\n"
+            "  arg a0 f32[6] write\n"
+            "  arg a1 f32[30] read\n"
+            "  local t0 f32[6]\n"
+            "  def t0 = f32(0)\n"
+            "  for k < 8 {\n"
+            "    for i < 5 {\n"
+            "      t0[k; valid=(-i - k + 5 >= 0)] += a1[6*i + k]\n"
+            "    }\n"
+            "  }\n"
+            "  for j < 6 {\n"
+            "    a0[j] = t0[j]\n"
+            "  }\n"
+            "}\n",
+            "", "collect i", "may lie outside");
 }
 
 /* ---- turn ----------------------------------------------------------------------------------- */
@@ -586,6 +652,8 @@ static void all(void) {
     RUN(tile_finds_names_that_waiting_loops_have_not);
     RUN(park_gives_a_loop_a_copy_to_read);
     RUN(park_is_refused_where_there_is_nothing_to_copy);
+    RUN(collect_adds_up_what_goes_to_one_element);
+    RUN(collect_is_refused_where_trips_choose);
     RUN(asking_is_shared_out_for_of_what_comes_behind);
     RUN(asking_keeps_results_where_it_points_past_the_end);
     RUN(asking_is_refused_where_the_place_is_not_known);

@@ -444,6 +444,7 @@ bool kern_multi_step(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_fold(kern *k, kstmt loop, str *why);
 bool kern_offset(kern *k, kmem tile, kmem packed, kstmt at, str *why);
 bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why);
+bool kern_collect(kern *k, kstmt loop, str *why);
 bool kern_park(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_ahead(kern *k, kstmt loop, str *why);
 bool kern_ask(kern *k, kmem mem, kstmt at, kstmt nest, str *why);

@@ -46,6 +46,7 @@ typedef struct lower {
     kstmt path[MAX_PATH];
     int depth;
     uint32_t loops; /* reduction loops made, for their names */
+    kmem *waiting;  /* the tile of sums of each of fk->share[] that has been summed up, else 0 */
     answer *known;
     uint32_t knowns, known_cap;
     idset known_set;
@@ -592,7 +593,39 @@ static bool hosted_here(const lower *l, node_id n) {
     return false;
 }
 
+/* Place in a tile of the axes that are no row of the kernel. */
+static sym own_place(lower *l, const fuse_share *x, int rank, const sym *dim, const sym *index) {
+    sym offset = SYM_ZERO;
+    for (int i = 0; i < rank; i++)
+        if (!x->row[i]) offset = sym_add(l->k->syms, sym_mul(l->k->syms, offset, dim[i]), index[i]);
+    return offset;
+}
+
+/* A contraction over the kernel's rows, when all of them have been there; 0: n is none. */
+static kexpr waiting_sum(lower *l, node_id n, const at *p) {
+    for (uint32_t s = 0; s < l->fk->shares; s++) {
+        const fuse_share *x = &l->fk->share[s];
+        if (x->sum != n || !l->waiting[s]) continue;
+        const graph_node *sum = node_at(l->g, n);
+        int axes, rank;
+        const int64_t *summed = graph_tuple_get(l->g, sum->attr, &axes);
+        sym dim[QN_MAX_RANK], index[QN_MAX_RANK];
+        rank = node_shape(l, sum->src[0], dim);
+        for (int i = 0, a = 0, kept = 0; i < rank; i++) {
+            bool gone = a < axes && summed[a] == i;
+            index[i] = gone ? SYM_ZERO : p->index[kept++];
+            a += gone;
+        }
+        sym at_ = own_place(l, x, rank, dim, index);
+        kexpr v = kern_load(l->k, l->waiting[s], at_, p->valid, 0, 0);
+        return kern_cast(l->k, sum->dtype, v);
+    }
+    return 0;
+}
+
 static kexpr fetch(lower *l, node_id n, const at *p) {
+    kexpr sum = waiting_sum(l, n, p);
+    if (sum) return sum;
     if (n == l->fk->root || !hosted_here(l, n)) {
         if (n != l->fk->root && fuse_is_stored(l->f, n))
             return kern_load(l->k, argument(l, n, KERN_READ), offset_of(l, n, p), p->valid, 0, 0);
@@ -671,6 +704,55 @@ static void guest(lower *l, fuse_axes x, const at *root) {
     kern_store(l->k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, n, &p), SYM_TRUE, v);
 }
 
+/* Index of row number `row`, from 1, of the kernel's root. */
+static sym row_index(const lower *l, const at *root, int row) {
+    uint32_t rows = l->fk->rows;
+    while (--row) rows &= rows - 1;
+    return root->index[__builtin_ctz(rows)];
+}
+
+/* Open the loops of the axes that are no rows; what is not a row of size 1 has index 0. */
+static void open_own(lower *l, at *p, const uint8_t *row, const at *root, const sym *dim) {
+    p->valid = SYM_TRUE;
+    for (int i = 0; i < p->rank; i++) {
+        p->index[i] = SYM_ZERO;
+        if (dim[i] == SYM_ONE) continue;
+        p->index[i] = row[i] ? row_index(l, root, row[i])
+                             : kern_s(l->k, open_loop(l, "g", (int)l->loops++, dim[i]))->l.var;
+    }
+}
+
+/* A further root that sums over the rows: in each of them its terms, behind them what is done with
+ * the sums, which wait in a tile in the loops around. */
+static void share(lower *l, uint32_t number, const at *root) {
+    const fuse_share *x = &l->fk->share[number];
+    const graph_node *sum = node_at(l->g, x->sum);
+    int around = __builtin_popcount(l->fk->rows); /* of the path: the root and all rows but one */
+    sym dim[QN_MAX_RANK], size = SYM_ONE;
+    at p = {.rank = node_shape(l, sum->src[0], dim)};
+    for (int i = 0; i < p.rank; i++)
+        if (!x->row[i]) size = sym_mul(l->k->syms, size, dim[i]);
+    state t = open_state(l, sum, around);
+    kern_memory *wide = kern_m(l->k, t.tile[0]);
+    wide->size = size;
+    wide->scope = KERN_LOCAL;
+    l->depth = around + 1;
+    open_own(l, &p, x->row, root, dim);
+    sym valid, place_ = own_place(l, x, p.rank, dim, p.index);
+    kexpr value = kern_cast(l->k, t.dtype[0], request(l, sum->src[0], &p));
+    value = update_value(l, &t, value, &valid);
+    kern_store(l->k, l->path[l->depth - 1], t.monoid, t.tile[0], place_, valid, value);
+
+    l->waiting[number] = t.tile[0];
+    l->depth = around;
+    at q = {.rank = node_shape(l, x->root, dim)};
+    open_own(l, &q, x->root_row, root, dim);
+    kmem m = argument(l, x->root, KERN_WRITE);
+    value = x->root == x->sum ? waiting_sum(l, x->sum, &q) : compute(l, x->root, &q);
+    kern_store(l->k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, x->root, &q), SYM_TRUE,
+               value);
+}
+
 /* What a trace shows: the ops of the kernel, root last. */
 static const char *name_kernel(lower *l) {
     str s;
@@ -688,6 +770,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
     lower *l = arena_zeroed(&k->arena, sizeof *l);
     *l = (lower){.qn = qn, .g = f->g, .f = f, .fk = fk, .k = k, .out = out};
     out->var = arena_zeroed(&k->arena, 64 * sizeof *out->var);
+    l->waiting = arena_zeroed(&k->arena, (fk->shares + 1) * sizeof *l->waiting);
     idset_open(&l->known_set, &qn->heap);
     l->path[l->depth++] = k->root;
     guard g;
@@ -707,6 +790,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
         kern_store(k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, fk->root, &p), SYM_TRUE,
                    v);
         for (uint32_t i = 0; i < fk->guests; i++) guest(l, fk->guest[i], &p);
+        for (uint32_t i = 0; i < fk->shares; i++) share(l, i, &p);
     }
     k->name = name_kernel(l);
     if (sym_overflowed(k->syms))

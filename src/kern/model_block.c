@@ -36,6 +36,7 @@ typedef struct row_nest {
     char row[40];    /* a loop along the row that is more than a product; "": none */
     int sums, step;  /* step: trips of a row's loop in a trip of the root; 0: nothing is known */
     bool slices;     /* the root goes through slices of the row */
+    bool shared;     /* adds to what the rows share */
 } row_nest;
 
 typedef struct block {
@@ -217,6 +218,55 @@ static bool is_product_nest(const block *b, const row_nest *p) {
     return has_product(b->m, model_find(b->m, p->root));
 }
 
+/* Terms for elements that the rows share, the gradient of queries where a row is a key: a block's
+ * are added up in a register tile of trips by vectors, the rows its sum. */
+static bool shares_element(const block *b, kstmt body) {
+    const model *m = b->m;
+    const kern_stmt *x = model_at(m, model_at(m, body)->first);
+    if (x->kind != KS_STORE || x->monoid == MONOID_SET || x->next) return false;
+    return !sym_uses(m->k->syms, x->store.index, model_at(m, model_find(m, b->u))->l.var) &&
+           !sym_uses(m->k->syms, x->store.index, model_at(m, model_find(m, b->v))->l.var);
+}
+
+/* The loop in vectors, its trips filled up to whole ones: "u.. v..", the loop of vectors first. */
+static bool split_lanes(model *m, const char *loop, int vectors, int id) {
+    kstmt s = model_find(m, loop);
+    int n = vectors * m->lanes;
+    if (!divides(m, n, s) && !model_apply(m, "pad %s %d", loop, n)) return false;
+    return model_apply(m, "split %s %d -> d%d w%d", loop, n, id, id) &&
+           model_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
+}
+
+static void shared_nest(block *b, row_nest *p, const model_chain *c) {
+    model *m = b->m;
+    const char *along = c->name[0], *across = c->name[1];
+    int id = m->next++, by = m->next++;
+    if (c->n != 4) return;
+    model_apply(m, "clip %s", along);
+    if (!model_apply(m, "collect %s", b->u)) return;
+    int vectors = model_trips(m, model_find(m, across)) > m->lanes ? BLOCK_VECTORS : 1;
+    char sum[24];
+    snprintf(sum, sizeof sum, "r%d", id);
+    if (!model_apply(m, "merge %s %s -> %s", b->u, b->v, sum)) return;
+    if (!divides(m, b->trips, model_find(m, along)) &&
+        !model_apply(m, "pad %s %d", along, b->trips))
+        return;
+    if (!model_apply(m, "split %s %d -> o%d u%d", along, b->trips, id, id) ||
+        !split_lanes(m, across, vectors, by) || !model_apply(m, "swap u%d d%d", id, by))
+        return;
+    char loop[3][24];
+    snprintf(loop[0], sizeof loop[0], "v%d", by);
+    snprintf(loop[1], sizeof loop[1], "u%d", by);
+    snprintf(loop[2], sizeof loop[2], "u%d", id);
+    kstmt body = model_find(m, loop[0]);
+    int tile = kern_tile_number(m->k, model_at(m, model_at(m, body)->first)->def.mem);
+    for (int i = 0; i < 3; i++) model_apply(m, "tile t%d %s", tile, loop[i]);
+    snprintf(p->sum[p->sums++], sizeof p->sum[0], "%s", sum);
+    snprintf(p->root, sizeof p->root, "o%d", id);
+    p->step = b->trips;
+    p->shared = true;
+}
+
 static void block_nest(block *b, int number, const char *where) {
     row_nest *p = &b->nest[number];
     bool behind = number && is_product_nest(b, p - 1);
@@ -230,6 +280,8 @@ static void block_nest(block *b, int number, const char *where) {
     model_apply(b->m, "clip %s", c.name[inner]);
     if (model_at(b->m, model_at(b->m, c.body)->first)->kind == KS_DEF)
         product_nest(b, p, &c, inner, where);
+    else if (shares_element(b, c.body))
+        shared_nest(b, p, &c);
     else if (!model_has_inner(b->m, c.body))
         leaf_nest(b, p, &c, inner, behind);
 }
@@ -245,7 +297,7 @@ static void drop_nest(block *b, int i) {
 static void fuse_neighbours(block *b) {
     for (int i = 0; i + 1 < b->nests;) {
         row_nest *p = &b->nest[i], *next = p + 1;
-        bool fits = p->step && p->step == next->step && !next->sums;
+        bool fits = p->step && p->step == next->step && !next->sums && !p->shared;
         if (fits && model_apply(b->m, "fuse %s %s", p->root, next->root)) {
             memcpy(p->row, p->root, sizeof p->row);
             drop_nest(b, i + 1);
@@ -278,12 +330,26 @@ static int tile_of(const model *m, kstmt body) {
     return -1;
 }
 
+/* The nest's trips in slices of a row. */
+static bool cut_root(block *b, row_nest *p, int64_t slice) {
+    model *m = b->m;
+    int id = m->next++;
+    if (!model_apply(m, "split %s %lld -> e%d f%d", p->root, (long long)slice / p->step, id, id))
+        return false;
+    if (p->row[0]) snprintf(p->row, sizeof p->row, "f%d", id);
+    snprintf(p->root, sizeof p->root, "e%d", id);
+    p->step = 0;
+    p->slices = true;
+    return true;
+}
+
 /* A product that sums over a long row, and the nest in front that makes the row, go through slices
  * of it together: a slice stays in the nearest cache while it is made, summed, and forgotten. */
 static void slice_nest(block *b, int i, int64_t slice) {
     model *m = b->m;
     row_nest *p = &b->nest[i], *made = p - 1;
-    if (p->sums != 1 || !made->step || slice % made->step) return;
+    if (p->shared && made->slices && slice % p->step == 0) cut_root(b, p, slice);
+    if (p->shared || p->sums != 1 || !made->step || slice % made->step) return;
     if (model_trips(m, model_find(m, p->sum[0])) < 2 * slice) return;
     int id = m->next++, tile = tile_of(m, model_find(m, p->root));
     if (!model_apply(m, "split %s %lld -> c%d r%d", p->sum[0], (long long)slice, id, id)) return;
@@ -293,13 +359,7 @@ static void slice_nest(block *b, int i, int64_t slice) {
     p->slices = true;
     p->step = 0;
     bind_moves(m, model_find(m, p->root));
-    if (!model_apply(m, "split %s %lld -> e%d f%d", made->root, (long long)slice / made->step, id,
-                     id))
-        return;
-    if (made->row[0]) snprintf(made->row, sizeof made->row, "f%d", id);
-    snprintf(made->root, sizeof made->root, "e%d", id);
-    made->step = 0;
-    made->slices = true;
+    cut_root(b, made, slice);
 }
 
 static void slice_rows(block *b, const char *rows) {
@@ -367,12 +427,45 @@ static int block_vectors(const model *m, kstmt rows) {
     return far && trips >= 8 * BLOCK_VECTORS * m->lanes ? 2 * BLOCK_VECTORS : BLOCK_VECTORS;
 }
 
+/* The loops down to the rows: where something is shared by all rows, they are a loop beside what is
+ * done with it. false: there are none. */
+static bool find_rows(const model *m, kstmt loop, model_chain *c) {
+    *c = model_chain_of(m, loop);
+    for (kstmt s = model_at(m, c->body)->first; s; s = model_at(m, s)->next) {
+        if (model_at(m, s)->kind != KS_LOOP) continue;
+        model_chain in = model_chain_of(m, s);
+        if (!is_block(m, &in) || c->n + in.n > MODEL_CHAIN) continue;
+        memcpy(c->name[c->n], in.name[0], (size_t)in.n * sizeof in.name[0]);
+        c->n += in.n;
+        c->body = in.body;
+        return true;
+    }
+    return is_block(m, c);
+}
+
+/* What is done beside the rows, by vectors. */
+static void beside_rows(model *m, const char *rows) {
+    kstmt around = model_at(m, model_find(m, rows))->parent;
+    char name[8][40];
+    int n = 0;
+    for (kstmt s = model_at(m, around)->first; s && n < 8; s = model_at(m, s)->next)
+        if (model_at(m, s)->kind == KS_LOOP && strcmp(model_name(m, s), rows) != 0)
+            snprintf(name[n++], sizeof name[0], "%s", model_name(m, s));
+    for (int i = 0; i < n; i++) {
+        model_chain c = model_chain_of(m, model_find(m, name[i]));
+        int id = m->next++;
+        if (model_has_inner(m, c.body)) continue;
+        model_apply(m, "split %s %d -> u%d v%d", c.name[c.n - 1], m->lanes, id, id);
+    }
+}
+
 bool model_block(model *m, kstmt loop) {
-    model_chain c = model_chain_of(m, loop);
+    model_chain c;
     block b = {.m = m, .rows = m->lanes};
+    if (!find_rows(m, loop, &c)) return false;
     char *rows = c.name[c.n - 1];
     int64_t trips = model_trips(m, c.body);
-    if (!is_block(m, &c) || trips < m->lanes / 2) return false;
+    if (trips < m->lanes / 2) return false;
     int vectors = block_vectors(m, c.body), block_rows = vectors * m->lanes, id = m->next++;
     b.rows = block_rows;
     b.trips = TILE_VECTORS / vectors < PRODUCT_TRIPS ? TILE_VECTORS / vectors : PRODUCT_TRIPS;
@@ -390,12 +483,15 @@ bool model_block(model *m, kstmt loop) {
         if (model_at(m, s)->kind == KS_LOOP)
             snprintf(b.nest[b.nests++].root, sizeof b.nest[0].root, "%s", model_name(m, s));
     for (int i = b.nests; i--;) block_nest(&b, i, rows);
+    for (int i = 0; i < b.nests; i++) /* not before what they read is clipped to what they read */
+        if (b.nest[i].shared) model_apply(m, "clip %s", b.nest[i].sum[0]);
     fuse_neighbours(&b);
     slice_rows(&b, rows);
     for (int i = 0; i < b.nests; i++) {
         for (int j = 0; j < b.nest[i].sums; j++) model_apply(m, "peel %s", b.nest[i].sum[j]);
         if (b.nest[i].row[0]) model_apply(m, "peel %s", b.nest[i].row);
     }
+    if (model_at(m, model_find(m, rows))->parent != m->k->root) beside_rows(m, rows);
     share_blocks(m, &c);
     return true;
 }

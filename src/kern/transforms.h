@@ -43,6 +43,8 @@ X(offset, "mml", transform_offset,
   "adds, the sum of the other factors, is summed at the top of i's body and taken off")
 X(carry, "mll", transform_carry,
   "carry t0 k i: k's blocks of a sum outside of i, t0's partial sums wait in a tile of memory")
+X(collect, "l", transform_collect,
+  "collect i: what i's trips add to one element they add to a tile, which is added to it once")
 X(park, "ml", transform_park,
   "park t0 i: i reads t0, of which it only reads, from a copy in memory made in front of it")
 X(ahead, "l", transform_ahead,

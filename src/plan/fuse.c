@@ -387,6 +387,8 @@ static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
     out->held = k->held;
     out->guests = k->guests;
     out->guest = k->guest;
+    out->shares = k->shares;
+    out->share = k->share;
     out->rows = fuse_root_axes(fu, k, k->rows);
     out->heavy = k->heavy;
     out->flat = k->flat && k->root_loops > 0;
@@ -438,9 +440,9 @@ static void log_fusion(const fusion *f, arena *a) {
 }
 
 fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
-                   const node_id *root, bool everything_stored) {
+                   const node_id *root, unsigned how) {
     fusion *f = arena_zeroed(a, sizeof *f);
-    fuse fu = {.g = g, .a = a, .f = f, .everything_stored = everything_stored};
+    fuse fu = {.g = g, .a = a, .f = f, .everything_stored = how & FUSE_NOTHING};
     f->g = g;
     f->nodes = nodes;
     f->order = order;
@@ -453,6 +455,7 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
     for (uint32_t i = 0; i < roots; i++) fuse_info(&fu, root[i])->is_root = true;
     fuse_mark_scores(&fu);
     decide_all(&fu);
+    if (how & FUSE_WIDE_TILES) fuse_share_blocks(&fu);
     fuse_merge_blocks(&fu);
     order_groups(&fu, f);
     if (debug_on(g->ctx, 'f')) log_fusion(f, a);

@@ -32,6 +32,8 @@ typedef struct group { /* a kernel under construction */
     uint32_t outs, out_cap, ins, in_cap;
     fuse_axes *held, *guest;
     uint32_t helds, held_cap, guests, guest_cap;
+    fuse_share *share; /* see fuse_share.c */
+    uint32_t shares, share_cap;
     uint64_t rows; /* root loops over the rows of a block, 0: see fuse_block.c */
     bool gone;     /* merged into another */
     bool heavy, flat, scatter;
@@ -137,9 +139,21 @@ bool fuse_block_takes(const fuse *fu, const graph_node *x, uint32_t number, uint
 void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number);
 /* Scores that only blocks use are never in memory: true when that was decided for n. */
 bool fuse_decide_scores(fuse *fu, node_id n);
+/* The scores that a factor of a product is a view of, 0: none. With v, the factor's use, only where
+ * each of them is reached once; v becomes their use. */
+node_id fuse_scores_behind(const fuse *fu, node_id factor, use *v);
+/* All that kernel `from` does, kernel `to` does. */
+void fuse_absorb(fuse *fu, uint32_t to, uint32_t from);
 /* Kernels over the same rows of the same scores become one. */
 void fuse_merge_blocks(fuse *fu);
 /* The root's axes whose loops are in the set, as bits. */
 uint32_t fuse_root_axes(const fuse *fu, const group *k, uint64_t loops);
+
+/* ---- fuse_share.c ---------------------------------------------------------------------------- */
+
+/* A kernel that sums over the rows of another, whose scores it uses, becomes part of that one. */
+void fuse_share_blocks(fuse *fu);
+/* What kernel `from` shares among its rows, kernel `to`, which has as many, does. */
+void fuse_move_shares(fuse *fu, group *to, const group *from);
 
 #endif

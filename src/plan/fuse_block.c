@@ -40,9 +40,7 @@ static double factor_size(const fuse *fu, node_id n) {
     return least;
 }
 
-/* The scores that a factor of a product is a view of, 0: none. With v, the factor's use, only where
- * each of them is reached once; v becomes their use. */
-static node_id scores_behind(const fuse *fu, node_id factor, use *v) {
+node_id fuse_scores_behind(const fuse *fu, node_id factor, use *v) {
     for (node_id n = factor;; n = node_at(fu->g, n)->src[0]) {
         const graph_node *x = node_at(fu->g, n);
         if (fuse_info(fu, n)->scores > 0) return !v || v->exact ? n : 0;
@@ -64,7 +62,7 @@ static double scores_of(const fuse *fu, node_id n) {
         if (!fuse_is_heavy(fu, x)) return 0;
         const graph_node *m = fuse_product(fu, x);
         for (int i = 0; i < 2; i++)
-            if (scores_behind(fu, m->src[i], NULL)) return 0;
+            if (fuse_scores_behind(fu, m->src[i], NULL)) return 0;
         double a = factor_size(fu, m->src[0]), b = factor_size(fu, m->src[1]), depth;
         depth = fuse_reduced_size(fu, x);
         bool batch = a * b > 1.5 * size * depth * depth;
@@ -142,7 +140,8 @@ void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number) {
         if (f->uses[i].group == number) u = &f->uses[i];
     if (!u || !m) return;
     use v[2] = {*u, *u};
-    node_id s[2] = {scores_behind(fu, m->src[0], &v[0]), scores_behind(fu, m->src[1], &v[1])};
+    node_id s[2] = {fuse_scores_behind(fu, m->src[0], &v[0]),
+                    fuse_scores_behind(fu, m->src[1], &v[1])};
     if (!s[0] == !s[1]) return;
     int side = s[0] ? 0 : 1;
     uint64_t rows = fuse_mask(&v[side]) & fuse_root_set(k);
@@ -277,11 +276,8 @@ static bool share_scores(const fuse *fu, uint32_t a, uint32_t b) {
     return any;
 }
 
-static void merge_into(fuse *fu, uint32_t to, uint32_t from) {
+void fuse_absorb(fuse *fu, uint32_t to, uint32_t from) {
     group *a = fu->group_[to], *b = fu->group_[from];
-    a->guest = arena_grow(fu->a, a->guest, &a->guest_cap, a->guests + 1, sizeof *a->guest);
-    a->guest[a->guests++] = (fuse_axes){b->root, fuse_root_axes(fu, b, b->rows)};
-    fuse_add_chain(fu, a, a->rows); /* the guest needs them outermost */
     for (uint32_t i = 0; i < b->outs; i++)
         fuse_add_node(fu, &a->out, &a->outs, &a->out_cap, b->out[i]);
     for (uint32_t i = 0; i < b->ins; i++) fuse_add_node(fu, &a->in, &a->ins, &a->in_cap, b->in[i]);
@@ -297,6 +293,15 @@ static void merge_into(fuse *fu, uint32_t to, uint32_t from) {
             if (fu->group_[i]->reader[j] == from) fu->group_[i]->reader[j] = to;
     b->gone = true;
     b->readers = 0;
+}
+
+static void merge_into(fuse *fu, uint32_t to, uint32_t from) {
+    group *a = fu->group_[to], *b = fu->group_[from];
+    a->guest = arena_grow(fu->a, a->guest, &a->guest_cap, a->guests + 1, sizeof *a->guest);
+    a->guest[a->guests++] = (fuse_axes){b->root, fuse_root_axes(fu, b, b->rows)};
+    fuse_add_chain(fu, a, a->rows); /* the guest needs them outermost */
+    fuse_move_shares(fu, a, b);
+    fuse_absorb(fu, to, from);
 }
 
 /* So the gradients of keys and of values make their scores once. */

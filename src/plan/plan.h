@@ -24,6 +24,15 @@ typedef struct fuse_axes {
     uint32_t axes;
 } fuse_axes;
 
+/* A further root whose contraction goes over one of the kernel's rows: its sums wait in a tile in
+ * the loops around that one. For each axis of what is summed, and of the root: 1 + which of the
+ * rows it is, 0: a loop of its own. */
+typedef struct fuse_share {
+    node_id root, sum;
+    uint8_t row[QN_MAX_RANK], root_row[QN_MAX_RANK];
+    uint8_t over; /* the row that is summed over */
+} fuse_share;
+
 typedef struct fuse_kernel {
     node_id root;
     uint8_t rank;               /* of the root */
@@ -34,9 +43,11 @@ typedef struct fuse_kernel {
     uint32_t helds, guests;
     fuse_axes *held;  /* nodes that it holds in a tile over these axes */
     fuse_axes *guest; /* further roots, and which axes are the rows */
-    uint32_t rows;    /* the root's axes, as bits, over the rows of a block; 0: no such kernel */
-    bool heavy;       /* holds a contraction: its loops belong to the register tile */
-    bool flat; /* every access is at the root's own index or a scalar: one loop, any length */
+    fuse_share *share;
+    uint32_t shares;
+    uint32_t rows; /* the root's axes, as bits, over the rows of a block; 0: no such kernel */
+    bool heavy;    /* holds a contraction: its loops belong to the register tile */
+    bool flat;     /* every access is at the root's own index or a scalar: one loop, any length */
 } fuse_kernel;
 
 typedef struct fusion {
@@ -49,9 +60,13 @@ typedef struct fusion {
     fuse_kernel *kernel; /* in an order that can run */
 } fusion;
 
-/* `everything_stored`: no fusion at all (knob fuse=0). Arena-owned; raises. */
+enum {
+    FUSE_NOTHING = 1,   /* every node is stored (knob fuse=0) */
+    FUSE_WIDE_TILES = 2 /* a worker may have tiles of megabytes: it is none of a group's members */
+};
+/* `how`: these, or'ed. Arena-owned; raises. */
 fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
-                   const node_id *root, bool everything_stored);
+                   const node_id *root, unsigned how);
 static inline bool fuse_is_stored(const fusion *f, node_id n) {
     return f->pos[n] && f->stored[f->pos[n] - 1];
 }
