@@ -142,11 +142,12 @@ static void gradients_of_rows_and_columns_agree_with_ref(void) {
 
 /* ---- flat kernels that stream --------------------------------------------------------------- */
 
-static bool paged, past;
+static bool paged, past, peeled;
 static void see_pages(void *user, const char *line) {
     (void)user;
     paged |= !strncmp(line, "swap s", 6) || !strncmp(line, "swap us", 7);
     past |= !strncmp(line, "bypass a", 8);
+    peeled |= !strncmp(line, "peel ", 5);
 }
 
 /* Two arguments walk four pages at a time, four of them two. Values are exact. */
@@ -181,6 +182,22 @@ static void streams_are_walked_by_pages_and_leave_nothing_out(void) {
     }
 }
 
+/* A formula so long that one block is work enough: its whole blocks are set apart all the same, for
+ * under masks nothing goes past the caches. */
+static void long_formulas_stream_without_masks(void) {
+    int64_t n = (1 << 23) + 5;
+    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = see_pages});
+    qn_set(qn, "debug", "k");
+    float *x = calloc((size_t)n, sizeof *x);
+    qn_tensor *y = qn_from(qn, QN_F32, 1, &n, x);
+    paged = past = peeled = false;
+    for (int i = 0; i < 5; i++) y = qn_erfc(qn_tanh(y));
+    CHECK_INT(qn_realize(&y, 1), QN_OK);
+    CHECK(paged && past && peeled);
+    free(x);
+    qn_close(qn);
+}
+
 /* Rows of pages that come from memory: the same values, and the same bits with all threads. */
 static void rows_that_stream_are_walked_in_parts(void) {
     int64_t l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -203,6 +220,7 @@ int main(int argc, char **argv) {
     RUN(infinities_and_nan_stay_in_their_rows);
     RUN(gradients_of_rows_and_columns_agree_with_ref);
     RUN(streams_are_walked_by_pages_and_leave_nothing_out);
+    RUN(long_formulas_stream_without_masks);
     RUN(rows_that_stream_are_walked_in_parts);
     return test_end();
 }

@@ -278,6 +278,7 @@ static void flat_loop(model *m, const char *name) {
     int pages = pages_of(m, loop, &each), block = pages > 1 ? pages * each : chains * m->lanes;
     int64_t chunk = MODEL_ITEM_WORK * 4 / (ops * (int64_t)block + 1) + 1, exact;
     char whole[24];
+    if (chunk < 2) chunk = 2; /* of one block nothing can be peeled */
     bool constant = sym_is_const(m->k->syms, model_at(m, loop)->l.extent, &exact);
     if ((!constant || exact % block) && !model_apply(m, "pad %s %d", name, block)) return;
     if (!model_apply(m, "split %s %d -> o%d w%d", name, block, id, id)) return;
