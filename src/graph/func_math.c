@@ -303,11 +303,12 @@ qn_tensor *qn_silu(qn_tensor *x) {
     return func_end(f, qn_mul(x, qn_sigmoid(x)));
 }
 
+/* With h = x/2, h (1 + erf(..)) is written h + h erf(..): one fma. */
 qn_tensor *qn_gelu(qn_tensor *x) {
     func_frame f = func_begin(qn_context(x), "gelu");
     x = func_float(x);
-    qn_tensor *phi = add_number(qn_erf(mul_number(x, 0.70710678118654752440)), 1);
-    return func_end(f, qn_mul(mul_number(x, 0.5), phi));
+    qn_tensor *half = mul_number(x, 0.5), *erf = qn_erf(mul_number(x, 0.70710678118654752440));
+    return func_end(f, qn_add(qn_mul(half, erf), half));
 }
 
 /* 0.5 x (1 + tanh(z)) is x / (1 + e^-2z): cheaper, and for x < 0 no difference from 1 is taken. */
