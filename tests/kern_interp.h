@@ -105,6 +105,11 @@ static inline scalar interp_expr(interp *t, kexpr id) {
     if (e->kind == KE_CONST) out = scalar_from_bits(e->dtype, e->bits);
     if (e->kind == KE_INDEX) out.i = interp_sym(t, e->index);
     if (e->kind == KE_LOAD) out = interp_load(t, e);
+    if (e->kind == KE_TABLE) {
+        const kern_table *c = &t->k->table[e->table.number];
+        uint64_t entry = (uint64_t)interp_expr(t, e->table.index).i % c->n;
+        out = scalar_from_bits(e->dtype, c->bits[entry]);
+    }
     if (e->kind == KE_OP) {
         for (int i = 0; i < e->n; i++) x[i] = interp_expr(t, e->arg[i]);
         if (!scalar_op(e->op, e->dtype, kern_e(t->k, e->arg[e->n - 1])->dtype, x, &out))

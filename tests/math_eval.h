@@ -3,7 +3,8 @@
  * emitter has to reproduce. It knows only those: an expression with a function is refused.
  *
  * Expressions are evaluated in blocks, in id order (arguments come first), each into its own
- * column. LOADs are the inputs: the memory's argument number says which array. */
+ * column. LOADs are the inputs: the memory's argument number says which array. TABLEs are looked
+ * up. */
 #ifndef QN_MATH_EVAL_H
 #define QN_MATH_EVAL_H
 #include "kern/kern.h"
@@ -21,8 +22,10 @@ typedef struct eval_program {
 static inline void eval_mark(const kern *k, kexpr e, bool *wanted) {
     if (wanted[e]) return;
     wanted[e] = true;
-    const kern_expr *x = kern_e(k, e);
-    for (int i = 0; x->kind == KE_OP && i < x->n; i++) eval_mark(k, x->arg[i], wanted);
+    kern_expr *x = kern_e(k, e);
+    kexpr *slot[3];
+    int args = x->kind == KE_LOAD ? 0 : kern_expr_args(x, slot);
+    for (int i = 0; i < args; i++) eval_mark(k, *slot[i], wanted);
 }
 
 static inline eval_program eval_open(const kern *k, kexpr root) {
@@ -265,6 +268,11 @@ static inline bool eval_run(eval_program *p, int n, const void *const *in, void 
             memcpy(last, in[kern_m(k, e->load.mem)->arg], (size_t)n * size);
         } else if (e->kind == KE_CONST) {
             for (int i = 0; i < n; i++) memcpy((char *)last + i * size, &e->bits, size);
+        } else if (e->kind == KE_TABLE) {
+            const kern_table *t = &k->table[e->table.number];
+            const uint32_t *index = p->column[e->table.index];
+            for (int i = 0; i < n; i++)
+                memcpy((char *)last + i * size, &t->bits[index[i] % t->n], size);
         } else {
             void *x[3];
             for (int i = 0; i < 3; i++) x[i] = p->column[e->arg[i < e->n ? i : 0]];

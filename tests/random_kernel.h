@@ -72,6 +72,15 @@ static inline kexpr some_op(kern *k, kexpr a, kexpr b) {
     return kern_op2(k, both[below(COUNT_OF(both))], a, b);
 }
 
+/* An entry of a table of small numbers. */
+static inline kexpr some_entry(kern *k, int dtype, sym at) {
+    uint64_t bits[KERN_ENTRIES];
+    int n = 1 << below(6);
+    for (int i = 0; i < n; i++) bits[i] = kern_e(k, kern_const_i(k, dtype, below(9)))->bits;
+    return kern_lookup(k, kern_table_of(k, dtype, n, bits),
+                       kern_cast(k, QN_U32, kern_index(k, at)));
+}
+
 static inline sym times(subject *s, sym a, sym b) {
     return sym_mul(s->k->syms, a, b);
 }
@@ -134,6 +143,7 @@ static inline void kernel_map(subject *s) {
     }
     if (chance(20)) x = kern_op2(k, OP_ADD, x, kern_cast(k, dtype, kern_index(k, var_of(s, j))));
     sym at = plus(s, times(s, var_of(s, i), m), var_of(s, j));
+    if (chance(10)) x = kern_op2(k, OP_SUB, x, some_entry(k, dtype, at));
     kern_store(k, j, MONOID_SET, out, at, SYM_TRUE, x);
 }
 

@@ -1,4 +1,5 @@
 /* test_emit.c - kernels given as text, compiled and run, against the interpreter of kernels. */
+#include "emit/llvm.h"
 #include "emit_harness.h"
 
 static harness h;
@@ -571,15 +572,104 @@ static void powers_of_two_scale_at_once(void) {
         harness_run_kernel(&h, k, &(harness_case){.text = text, .seed = (uint64_t)i});
         str ir;
         str_open(&ir, &h.qn->heap);
-        emit_llvm *llvm = ((cpu *)h.cpu)->llvm;
+        emit_llvm *owner = ((cpu *)h.cpu)->llvm;
         if (h.compiler[0] == 'l' && cpu_wide()) {
-            emit_unit *u = emit_llvm_begin(llvm);
+            emit_unit *u = emit_llvm_begin(owner);
             emit_llvm_add(u, k);
             emit_llvm_text(u, &ir);
             emit_llvm_drop(u);
             CHECK(strstr(ir.s, "scalef"));
         }
         str_free(&ir);
+        kern_close(k);
+    }
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* How often the kernel's IR holds the text. */
+static int count_in_ir(kern *k, const char *text) {
+    str ir;
+    int n = 0;
+    str_open(&ir, &h.qn->heap);
+    emit_unit *u = emit_llvm_begin(((cpu *)h.cpu)->llvm);
+    emit_llvm_add(u, k);
+    emit_llvm_text(u, &ir);
+    emit_llvm_drop(u);
+    for (const char *c = ir.s; (c = strstr(c, text)); c++) n++;
+    str_free(&ir);
+    return n;
+}
+
+/* Tables of 1, 2, 4, .. 32 entries, each looked up by numbers that are too large for it. */
+static void add_tables(str *text, int d) {
+    for (int t = 0; t < 6; t++) {
+        str_addf(text, " table c%d %s {", t, qn_dtype_name((qn_dtype)d));
+        for (int i = 0; i < 1 << t; i++) {
+            int v = d == QN_BOOL ? i * (i + 1) / 2 % 2 ^ (t == 1) : (37 * i + t) % 120;
+            str_addf(text, "%s%d%s", i ? ", " : "", v, dtype_is_float(d) ? ".5" : "");
+        }
+        str_add(text, "}\n");
+    }
+}
+
+static void run_tables(int d, int lanes) {
+    str text;
+    str_open(&text, &h.qn->heap);
+    str_add(&text, "kernel \"tables\" {\n dim n 1 4096\n arg a0 u32[n] read\n");
+    int tables = d == QN_BOOL ? 2 : 6;
+    for (int t = 0; t < tables; t++)
+        str_addf(&text, " arg a%d %s[n] write\n", t + 1, qn_dtype_name((qn_dtype)d));
+    if (d == QN_BOOL)
+        str_add(&text, " table c0 bool {1, 0, 0, 1}\n table c1 bool {1, 0}\n");
+    else
+        add_tables(&text, d);
+    if (lanes)
+        str_addf(&text, " par i < (n + %d)/%d {\n vec v < min(%d, n - %d*i) {\n", lanes - 1, lanes,
+                 lanes, lanes);
+    else
+        str_add(&text, " par i < n {\n");
+    char at[24];
+    snprintf(at, sizeof at, lanes ? "%d*i + v" : "i", lanes);
+    for (int t = 0; t < tables; t++)
+        str_addf(&text, "  a%d[%s] = lookup(c%d, a0[%s])\n", t + 1, at, t, at);
+    str_add(&text, lanes ? " }\n }\n}\n" : " }\n}\n");
+    run((harness_case){.text = text.s, .dim = {997}, .seed = (uint64_t)(d + lanes)});
+    str_free(&text);
+}
+
+/* All lane counts, with registers of 512 bits and, where there are such, of 256. */
+static void lookups_agree_on_every_dtype(void) {
+    static const int lanes[] = {0, 16, 11, 2, 8, 32, 64};
+    emit_llvm *owner = h.compiler[0] == 'l' ? ((cpu *)h.cpu)->llvm : NULL;
+    for (int wide = 0; wide < (owner && cpu_wide() ? 2 : 1); wide++) {
+        for (int d = 0; d < QN_DTYPE_COUNT; d++)
+            for (size_t i = 0; i < (is_cc ? 2 : COUNT_OF(lanes)); i++) run_tables(d, lanes[i]);
+        if (owner) owner->avx512 = !owner->avx512;
+    }
+    if (owner) owner->avx512 = cpu_wide();
+}
+
+/* tanh and erf look their coefficients up in registers: seven tables, nothing gathered, nothing
+ * divided. In double precision they do not. */
+static void functions_by_pieces_look_up_in_registers(void) {
+    static const char *const name[] = {"tanh", "erf"};
+    for (int i = 0; i < 4; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "kernel \"f\" {\n arg a0 %s[64] write\n arg a1 %s[64] read\n for i < 4 {\n"
+                 " vec v < 16 {\n a0[16*i + v] = %s(a1[16*i + v])\n }\n }\n}\n",
+                 i < 2 ? "f32" : "f64", i < 2 ? "f32" : "f64", name[i % 2]);
+        kern *k = kern_parse(h.qn, text);
+        kern_expand_math(k);
+        CHECK_INT(k->tables, i < 2 ? 7 : 0);
+        harness_run_kernel(&h, k, &(harness_case){.text = text});
+        if (h.compiler[0] == 'l' && i < 2) {
+            CHECK(count_in_ir(k, cpu_wide() ? "@llvm.x86.avx512.permvar" : "@llvm.x86.avx2.perm") >=
+                  7);
+            CHECK_INT(count_in_ir(k, "masked.gather"), 0);
+            CHECK_INT(count_in_ir(k, "fdiv"), 0);
+        }
         kern_close(k);
     }
 }
@@ -658,6 +748,8 @@ static void every_test(void) {
     RUN(column_reductions_agree);
     RUN(softmax_shape_agrees);
     RUN(powers_of_two_scale_at_once);
+    RUN(lookups_agree_on_every_dtype);
+    RUN(functions_by_pieces_look_up_in_registers);
     RUN(matmul_with_register_tiles_agrees);
     RUN(registers_read_across_agree);
     RUN(dots_of_words_agree);

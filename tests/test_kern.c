@@ -14,6 +14,8 @@ static void text_with_everything_comes_back_as_it_was(void) {
         "  local t1 f64[16]\n"
         "  reg t2 f32[2]\n"
         "  reg t3 i64[2]\n"
+        "  table c0 f32 {0.5, -0, inf, 0x7fc00001}\n"
+        "  table c1 u8 {7}\n"
         "  par i < 64 {\n"
         "    def t0 = f32(-inf)\n"
         "    def t1\n"
@@ -22,6 +24,7 @@ static void text_with_everything_comes_back_as_it_was(void) {
         "    for j < (n + 3)/4 {\n"
         "      unroll u < 2 {\n"
         "        (t2, t3)[u] argmin= a0[i*n; valid=(-2*j + n - u - 1 >= 0)], idx(2*j + u)\n"
+        "        t0[0] *= mul(lookup(c0, cast:u32(idx(j))), cast:f32(lookup(c1, u32(9))))\n"
         "      }\n"
         "      vec v < min(4, -4*j + n) {\n"
         "        let x0 = mul(a0[4*j + v + i*n], f32(1.5))\n"
@@ -76,6 +79,11 @@ static void bad_text_is_refused_with_line_and_expectation(void) {
         {"kernel \"x\" {\n arg a0 f32[1] write\n a0[0] = f32()\n}", "line 3", "number"},
         {"kernel \"x\" {\n arg a0 f32[1] write\n a0[0] = neg(f32(1)\n}", "line 4", "')'"},
         {"kernel \"x\" {\n for i < 4 {\n", "line 3", "statement"},
+        {"kernel \"x\" {\n table c0 f32 {1, 2, 3}\n}", "line 2", "power of two"},
+        {"kernel \"x\" {\n table c1 f32 {1, 2}\n}", "line 2", "numbered in order"},
+        {"kernel \"x\" {\n table c0 i8 {}\n}", "line 2", "number"},
+        {"kernel \"x\" {\n table c0 i8 {1 2}\n}", "line 2", "'}'"},
+        {"kernel \"x\" {\n arg a0 f32[1] write\n a0[0] = lookup(c0, u32(1)) }", "line 3", "table"},
         {"kernel \"x\" {\n}\nmore", "line 3", "end"},
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
@@ -244,6 +252,12 @@ static void checker_rejects_wrong_types(void) {
     REJECTS(HEAD " for i < 8 { a0[i; guard=a2[i]] = a1[i] } }", BROKEN, "guard");
     REJECTS(HEAD " for i < 8 { a0[i; dyn=cast:i32(a2[i])] = a1[i] } }", BROKEN, "offset");
     REJECTS(HEAD " local t0 f32[1]\n def t0 = i64(0) }", BROKEN, "another dtype");
+    REJECTS(HEAD " table c0 f32 {1, 2}\n for i < 8 { a0[i] = lookup(c0, cast:u32(a2[i])) } }",
+            SOUND, "");
+    REJECTS(HEAD " table c0 f32 {1, 2}\n for i < 8 { a0[i] = lookup(c0, a2[i]) } }", BROKEN,
+            "not u32");
+    REJECTS(HEAD " table c0 f16 {1, 2}\n for i < 8 { a0[i] = lookup(c0, cast:u32(a2[i])) } }",
+            BROKEN, "changes the dtype");
 }
 
 static void checker_rejects_registers_that_are_none(void) {

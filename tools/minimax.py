@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""minimax.py - derives the polynomials of src/kern/math_poly.h.
+"""minimax.py - derives the polynomials of src/kern/math_poly.h and math_piece.h.
 
-Usage: minimax.py [NAME...]        print the whole header, or only the rows of these names
-       minimax.py --check          derive all rows again and compare with the committed header
+Usage: minimax.py [NAME...]        print math_poly.h, or only the rows of these names
+       minimax.py --pieces         print math_piece.h
+       minimax.py --check          derive all rows again and compare with the committed headers
 Needs mpmath (pip install mpmath). The whole table takes a minute or two.
 
 Each row approximates a target g on [lo, hi] by a polynomial P, minimising the largest
@@ -17,10 +18,10 @@ a new exchange for those still free, which then make up for the rounding.
 
 import sys
 from mpmath import mp, mpf, matrix, lu_solve, chebyt, exp, log, log1p, expm1, sin, atan, tanh, erf
-from mpmath import erfc, sqrt, pi, cos, frexp, ldexp, nint, log10
+from mpmath import erfc, sqrt, pi, cos, frexp, ldexp, nint, log10, findroot
 
 mp.dps = 60
-HEADER = "src/kern/math_poly.h"
+HEADER, PIECES = "src/kern/math_poly.h", "src/kern/math_piece.h"
 BITS = {"F32": 24, "F64": 53}
 
 
@@ -173,16 +174,13 @@ def rows():
                   lambda f, high=high: (log1p(f) * LOG2E / f - high),
                   lambda f: f / (log1p(f) * LOG2E),
                   "log2(1+f) = f (fl(log2(e)) + P(f))", [low])
-    for fmt, degree in (("F32", 5), ("F64", 13)):
-        yield row("TANH", fmt, degree, TINY, mpf("0.766"),
-                  lambda u: (tanh(sqrt(u)) / sqrt(u) - 1) / u,
-                  lambda u: u * sqrt(u) / tanh(sqrt(u)), "tanh(x) = x + x u P(u), u = x^2")
+    yield row("TANH", "F64", 13, TINY, mpf("0.766"), lambda u: (tanh(sqrt(u)) / sqrt(u) - 1) / u,
+              lambda u: u * sqrt(u) / tanh(sqrt(u)), "tanh(x) = x + x u P(u), u = x^2")
     for fmt, degree in (("F32", 6), ("F64", 12)):
         yield row("ERF", fmt, degree, TINY, mpf("0.9"), lambda u: erf(sqrt(u)) / sqrt(u) - 1,
                   lambda u: sqrt(u) / erf(sqrt(u)), "erf(x) = x + x P(u), u = x^2")
-    for fmt, degree, hi in (("F32", 6, 4), ("F64", 18, 6)):
-        yield row("ERFC", fmt, degree, mpf("0.93"), mpf(hi), lambda t: log(erfc(t)) * LOG2E,
-                  lambda t: erfc(t) / erf(t) * LN2, "1 - erf(t) = 2^P(t); error relative to erf", [0])
+    yield row("ERFC", "F64", 18, mpf("0.93"), mpf(6), lambda t: log(erfc(t)) * LOG2E,
+              lambda t: erfc(t) / erf(t) * LN2, "1 - erf(t) = 2^P(t); error relative to erf", [0])
     for fmt, degree, k, hi in (("F32", 8, mpf("2.5"), "10.3"), ("F64", 21, mpf(4), "27.6")):
         def tail(v, k=k):
             t = 1 / v - k
@@ -206,6 +204,99 @@ def rows():
     yield row("ATANH", "F64", 7, TINY, mpf("0.02945"),
               lambda u: (log((1 + sqrt(u)) / (1 - sqrt(u))) / (2 * sqrt(u)) - 1 - u / 3) / u ** 2,
               lambda u: u ** 2, "atanh(s) = s + s u / 3 + s u^2 P(u), u = s^2")
+
+
+# ---- functions by pieces ------------------------------------------------------------------------
+
+ENTRIES, PIECE_DEGREE = 16, 5
+
+
+def pieces():
+    """Name, function, bits of the significand that number the pieces, factor, offset, largest t."""
+    yield "TANH", tanh, 2, mpf("1.65234375"), mpf(1), mpf("9.0625")
+    yield "ERF", erf, 3, mpf("0.951171875"), mpf("1.25"), mpf("3.9375")
+
+
+def borders(bits, factor, offset):
+    """Where the pieces begin, and last where they end: where factor t + offset, offset in [1, 2), is
+    a number of 1 + `bits` bits. With the number of the first piece."""
+    first = int(ldexp(offset - 1, bits))
+    grid = [ldexp(1 + mpf(i % 2**bits) / 2**bits, i // 2**bits)
+            for i in range(first, first + ENTRIES + 1)]
+    return [(s - offset) / factor for s in grid], first + (127 << bits)
+
+
+def exact_point(f, near, width):
+    """A float close to `near` whose value is a float to some 12 bits more: rounding it then costs
+    nothing. The search begins where the value is that float, which is not close where f is flat."""
+    value = rounded(f(near), 24)
+    x = rounded(findroot(lambda t: f(t) - value, near), 24)
+    step, best = ldexp(mpf(1), frexp(x)[1] - 24), None
+    for i in range(2048):
+        c = x + step * (i // 2 if i % 2 else -(i // 2))
+        off = abs(f(c) / rounded(f(c), 24) - 1)
+        if best is None or off < best[0]:
+            best = (off, c)
+    assert abs(best[1] - near) < width / 4
+    return best[1]
+
+
+def derive_piece(f, lo, hi):
+    """c, f(c) and P with f(t) = f(c) + (t - c) P(t - c). c is a zero of the error, in the middle if
+    f(c) <= lo lets it; where there is none, c is 0 and P stands for f(t)/t - 1."""
+    slack = mpf("1e-6")
+    zeros = [(lo + hi - (hi - lo) * cos(pi * (i + mpf(1) / 2) / (PIECE_DEGREE + 1))) / 2
+             for i in range(PIECE_DEGREE + 1)]
+    zeros = [z for z in zeros if f(z) < lo - 1e-4]
+    a, b = max(lo - slack, TINY), hi + slack
+    if zeros:
+        c = exact_point(f, min(zeros, key=lambda z: abs(z - (lo + hi) / 2)), hi - lo)
+        value = rounded(f(c), 24)
+        given = dict(lo=a - c, hi=b - c, target=lambda d: (f(c + d) - value) / d,
+                     weight=lambda d: d / f(c + d))
+    else:
+        c, value = mpf(0), None
+        given = dict(lo=a, hi=b, target=lambda t: f(t) / t - 1, weight=lambda t: t / f(t))
+    coefficients, worst = derive(dict(given, degree=PIECE_DEGREE - 1, format="F32"))
+    return [c, value] + coefficients, worst
+
+
+def render_piece(name, f, bits, factor, offset, most):
+    (edge, first), rows_of = borders(bits, factor, offset), [None] * ENTRIES
+    assert edge[-1] > most * (1 + mpf(2) ** -20)
+    worst = mpf(0)
+    for i in range(ENTRIES):
+        rows_of[(first + i) % ENTRIES], error = derive_piece(f, edge[i], min(edge[i + 1], most))
+        worst = max(worst, error)
+    lines = [f"/* error 2^{float(log10(worst) / log10(mpf(2))):.1f} */",
+             f"X({name}, {23 - bits}, {spelled(factor)}, {spelled(offset)}, {spelled(most)},"]
+    for column in range(PIECE_DEGREE + 2):
+        line = "  {"
+        for i, r in enumerate(rows_of):
+            word = ("INFINITY" if r[column] is None else spelled(r[column]))
+            word += "}" if i == ENTRIES - 1 else ","
+            if len(line) + len(word) + 1 > 98:
+                lines.append(line)
+                line = "  "
+            line += ("" if line in ("  {", "  ") else " ") + word
+        lines.append(line + (")" if column == PIECE_DEGREE + 1 else ","))
+    return "\n".join(lines) + "\n"
+
+
+PIECES_OPENING = """/* math_piece.h - functions by pieces, one row each. Generated by tools/minimax.py, which says how;
+ * `tools/minimax.py --check` derives them anew.
+ *
+ * X(NAME, shift, factor, offset, most, starts, values, coefficients of degree 0, .. 4)
+ *
+ * For t in [0, most] the piece's number is in the last 4 bits of the pattern of
+ * fma(t, factor, offset), shifted right: narrow pieces first, then wider ones. In a piece the
+ * function is value + d P(d), d = t - start; where start is 0 the value is infinity and stands for
+ * t. The error is that of the exact value with these coefficients, relative to the function. */
+"""
+
+
+def pieces_text():
+    return PIECES_OPENING + "".join("\n" + render_piece(*p) for p in pieces())
 
 
 def spelled(x):
@@ -245,6 +336,9 @@ OPENING = """/* math_poly.h - the polynomials of the mathematical functions, one
 
 def main(arguments):
     wanted = [a for a in arguments if not a.startswith("-")]
+    if "--pieces" in arguments:
+        sys.stdout.write(pieces_text())
+        return 0
     text = OPENING
     for r in rows():
         if wanted and r["name"] not in wanted:
@@ -256,9 +350,9 @@ def main(arguments):
     if wanted:
         return 0
     if "--check" in arguments:
-        with open(HEADER, encoding="utf-8") as header:
-            same = header.read() == text
-        print("minimax: the header matches" if same else "minimax: the header differs")
+        with open(HEADER, encoding="utf-8") as header, open(PIECES, encoding="utf-8") as other:
+            same = header.read() == text and other.read() == pieces_text()
+        print("minimax: the headers match" if same else "minimax: the headers differ")
         return 0 if same else 1
     sys.stdout.write(text)
     return 0

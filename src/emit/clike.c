@@ -108,6 +108,10 @@ static void print_node(clike *c, kexpr id) {
         str_add(c->out, ")");
     } else if (e.kind == KE_LOAD) {
         print_load(c, &e);
+    } else if (e.kind == KE_TABLE) {
+        clike_table(c, e.table.number);
+        print_expr(c, e.table.index);
+        str_addf(c->out, " & %d)]", c->k->table[e.table.number].n - 1);
     } else {
         print_op(c, &e);
     }
@@ -440,6 +444,7 @@ static const clike_dialect c99 = {
     .header = "#include <math.h>\n#include <stdint.h>\n\n",
     .global = "",
     .shared = "",
+    .table = "static const ",
     .unroll = "",
 };
 

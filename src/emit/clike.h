@@ -11,6 +11,7 @@ typedef struct clike_dialect {
     const char *header;  /* in front of everything */
     const char *global;  /* before the type of an argument's elements */
     const char *shared;  /* before a tile of a group */
+    const char *table;   /* before the type of constants outside of functions */
     const char *unroll;  /* the line before a loop to be unrolled; "": none */
     const char *barrier; /* the statement */
     bool groups;         /* THREAD loops are a group's members */
@@ -66,6 +67,9 @@ void clike_constant(clike *c, int dtype, uint64_t bits);
 /* The opening text of an operation's call, "add_i32("; its helper is defined when it is new. The
  * arguments follow, separated by commas, and ")". */
 void clike_call(clike *c, int op, int dtype, int in);
+/* The opening text of a lookup, "table0[(int)("; the table is defined when it is new. Compilers
+ * gather by numbers of 32 bits with signs in half of the time. */
+void clike_table(clike *c, uint32_t number);
 /* Opening texts of calls that convert between variables and memory. "" or "from_f16(". */
 const char *clike_load(clike *c, int dtype);
 const char *clike_store(clike *c, int dtype);

@@ -35,6 +35,7 @@ static const clike_dialect opencl = {
     .header = opencl_header,
     .global = "__global ",
     .shared = "__local ",
+    .table = "__constant ",
     .unroll = "#pragma unroll\n",
     .barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
     .groups = true,

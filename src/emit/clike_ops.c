@@ -112,6 +112,7 @@ static const char bf16_text[] =
     "static inline float nearest_bf16(float x) { return from_bf16(to_bf16(x)); }\n";
 
 enum { HELP_QUOTIENT = 1, HELP_BITS, HELP_ODD, HELP_F16, HELP_BF16, HELP_SHARED = 16 };
+#define HELP_TABLE (1u << 30) /* plus its number */
 
 /* Is the helper new? Then it is to be written now. */
 static bool needs(clike *c, uint32_t key) {
@@ -325,6 +326,23 @@ static void define(clike *c, int op, int dtype, int in) {
     str_add(h, ") {\n    return ");
     add_value(h, op, dtype, in, text);
     str_add(h, ";\n}\n");
+}
+
+void clike_table(clike *c, uint32_t number) {
+    const kern_table *t = &c->k->table[number];
+    if (needs(c, HELP_TABLE | number)) {
+        str *text = c->out;
+        c->out = &c->helpers;
+        str_addf(c->out, "%s%s table%u[%d] = {", c->dialect->table, clike_type(t->dtype), number,
+                 t->n);
+        for (int i = 0; i < t->n; i++) {
+            if (i) str_add(c->out, ", ");
+            clike_constant(c, t->dtype, t->bits[i]);
+        }
+        str_add(c->out, "};\n");
+        c->out = text;
+    }
+    str_addf(c->out, "table%u[(int)(", number);
 }
 
 void clike_call(clike *c, int op, int dtype, int in) {

@@ -46,6 +46,7 @@ static void place_block(scratch *p, kstmt loop) {
 static int64_t expr_work(const kern *k, kexpr e, int depth) {
     if (!e) return 0;
     const kern_expr *x = kern_e(k, e);
+    if (x->kind == KE_TABLE) return 1 + expr_work(k, x->table.index, depth + 1);
     if (x->kind != KE_OP) return x->kind == KE_LOAD;
     int64_t sum = 1;
     for (int i = 0; i < x->n && depth < 8; i++) sum += expr_work(k, x->arg[i], depth + 1);

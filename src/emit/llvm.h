@@ -140,7 +140,8 @@ enum llvm_tag {
     TAG_SHUFFLE,
     TAG_ZIP,
     TAG_SEAL,
-    TAG_VAR
+    TAG_VAR,
+    TAG_TABLE
 };
 
 /* The numbering's entry for a key; value.v is NULL when the instruction is still to be written. It
@@ -172,7 +173,10 @@ val llvm_call(llvm *s, const char *name, int types, ll_type *type, int n, ll_val
 val llvm_shuffle(llvm *s, val x, int lanes, int first, int step); /* lanes first, first+step, ... */
 /* Lanes of two vectors in turn, those of their first or second halves. */
 val llvm_zip(llvm *s, val x, val y, bool second);
-val llvm_lane(llvm *s, val x, int lane);                     /* x itself when it is a scalar */
+/* Lanes first, .., as many as given: those past the end of x are any. */
+val llvm_part(llvm *s, val x, int first, int lanes);
+val llvm_joined(llvm *s, val x, val y);  /* the lanes of both, one behind the other */
+val llvm_lane(llvm *s, val x, int lane); /* x itself when it is a scalar */
 val llvm_gep(llvm *s, val pointer, int64_t size, val index); /* pointer + size*index */
 /* An address or index on its way into the loops up to `level`: what LLVM sees there is a plain
  * value and not a recurrence over all the loops around, whose strength reduction takes longer than
@@ -221,6 +225,10 @@ val llvm_convert(llvm *s, int to, int from, val x);
 /* The expression as one instruction where it scales by a power of two, else none. Its arguments'
  * values are known. */
 val llvm_scale(llvm *s, kexpr e);
+
+/* ---- llvm_table.c ---------------------------------------------------------------------------- */
+
+val llvm_lookup(llvm *s, const kern_expr *e, val index);
 
 /* ---- llvm_memory.c: expressions, loads and stores -------------------------------------------- */
 

@@ -399,6 +399,7 @@ static val node_value(llvm *s, kexpr id) {
         if (kern_m(s->k, e.load.mem)->scope == KERN_REG) return load_register(s, &e, valid);
         return load_memory(s, &e, valid, known(s, e.load.dyn), false);
     }
+    if (e.kind == KE_TABLE) return llvm_lookup(s, &e, known(s, e.table.index));
     val x[3] = {{0}};
     for (int i = 0; i < e.n; i++) x[i] = known(s, e.arg[i]);
     const kern_expr *last = kern_e(s->k, e.arg[e.n - 1]);

@@ -250,6 +250,32 @@ val llvm_shuffle(llvm *s, val x, int lanes, int first, int step) {
     return *n;
 }
 
+static val shuffled(llvm *s, val x, val y, int lanes, const int *lane, uint64_t how) {
+    int level = deeper(x, y);
+    val *n = llvm_number(s, TAG_SHUFFLE, id(x.v), id(y.v), (uint64_t)lanes, how, level);
+    if (n->v) return *n;
+    ll_value from[KERN_LANES];
+    for (int i = 0; i < lanes; i++)
+        from[i] = s->L->ConstInt(s->t_i32, (unsigned long long)lane[i], 0);
+    llvm_at(s, level);
+    n->v = s->L->BuildShuffleVector(s->b, x.v, y.v, s->L->ConstVector(from, (unsigned)lanes), "");
+    n->vec = true;
+    return *n;
+}
+
+val llvm_part(llvm *s, val x, int first, int lanes) {
+    int all = llvm_lanes_of(s, x), lane[KERN_LANES];
+    if (lanes == all) return x;
+    for (int i = 0; i < lanes; i++) lane[i] = (first + i) % all;
+    return shuffled(s, x, x, lanes, lane, (uint64_t)first);
+}
+
+val llvm_joined(llvm *s, val x, val y) {
+    int lane[KERN_LANES], lanes = 2 * llvm_lanes_of(s, x);
+    for (int i = 0; i < lanes; i++) lane[i] = i;
+    return shuffled(s, x, y, lanes, lane, UINT64_MAX);
+}
+
 static ll_value zip_lanes(llvm *s, int lanes, bool second) {
     ll_value from[KERN_LANES];
     for (int i = 0; i < lanes; i++) {

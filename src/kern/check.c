@@ -142,6 +142,16 @@ static bool check_op(checker *c, kstmt s, const kern_expr *e) {
     return true;
 }
 
+static bool check_table(checker *c, kstmt s, const kern_expr *e) {
+    const kern *k = c->k;
+    if (e->table.number >= k->tables) return REFUSE(c, s, "a lookup in no table");
+    if (e->dtype != k->table[e->table.number].dtype)
+        return REFUSE(c, s, "a lookup changes the dtype");
+    if (kern_e(k, e->table.index)->dtype != QN_U32)
+        return REFUSE(c, s, "a lookup by what is not u32");
+    return true;
+}
+
 /* What is true of an expression wherever it stands. */
 static bool check_types(checker *c, kstmt s, kexpr id) {
     kern *k = c->k;
@@ -153,6 +163,7 @@ static bool check_types(checker *c, kstmt s, kexpr id) {
     if (e->dtype >= QN_DTYPE_COUNT) return REFUSE(c, s, "expression %u has no dtype", id);
     if (e->kind == KE_OP) return check_op(c, s, e);
     if (e->kind == KE_INDEX && e->dtype != QN_I64) return REFUSE(c, s, "an index that is not i64");
+    if (e->kind == KE_TABLE) return check_table(c, s, e);
     if (e->kind != KE_LOAD) return e->kind == KE_CONST || e->kind == KE_INDEX;
     if (e->load.mem == 0 || e->load.mem >= k->mems) return REFUSE(c, s, "a load of no memory");
     if (e->dtype != kern_m(k, e->load.mem)->dtype) return REFUSE(c, s, "a load changes the dtype");

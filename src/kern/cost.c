@@ -133,6 +133,8 @@ static void price_expr(pricer *p, kexpr e) {
         cycles = access_cycles(p, x->load.index, x->load.valid, x->load.dyn, x->load.mem, false);
     else if (x->kind == KE_OP)
         cycles = op_cycles(x->op) * wide;
+    else if (x->kind == KE_TABLE)
+        cycles = wide;
     charge(p, depth, cycles);
     kexpr *slot[3];
     kern_expr copy = *x;

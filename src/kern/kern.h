@@ -23,7 +23,8 @@
  * Expressions are hash-consed scalar DAGs, by the meaning of one index point. Operations are
  * graph/ops.h's ELEM rows. A LOAD whose valid or guard is false gives 0 and touches no memory. A
  * LOAD of a tile reads what is there when the statement runs; so does one of an argument that is
- * also stored to (in place): an expression id names a formula, not a value.
+ * also stored to (in place): an expression id names a formula, not a value. A TABLE is an entry of
+ * one of the kernel's tables, 2^n constants: the one that the last n bits of an u32 say.
  *
  * Loop kinds say how a loop runs, never what it computes:
  *   SERIAL  as written
@@ -78,6 +79,7 @@
 #define KERN_LANES      64        /* most lanes of a VEC loop */
 #define KERN_MEMBERS    1024      /* most members of a THREAD nest */
 #define KERN_TILE_BYTES (1 << 26) /* largest tile */
+#define KERN_ENTRIES    32        /* most entries of a table */
 
 typedef uint32_t kexpr;
 typedef uint32_t kmem;
@@ -101,7 +103,20 @@ typedef struct kern_memory {
     int arg;        /* position among the launch's buffers, for KERN_ARG */
 } kern_memory;
 
-typedef enum kern_expr_kind { KE_NONE, KE_CONST, KE_INDEX, KE_LOAD, KE_OP } kern_expr_kind;
+/* Constants to be looked up; `n` is a power of two. */
+typedef struct kern_table {
+    uint8_t dtype, n;
+    const uint64_t *bits; /* as in KE_CONST */
+} kern_table;
+
+typedef enum kern_expr_kind {
+    KE_NONE,
+    KE_CONST,
+    KE_INDEX,
+    KE_LOAD,
+    KE_OP,
+    KE_TABLE
+} kern_expr_kind;
 
 typedef struct kern_expr {
     uint8_t kind, op, dtype; /* op of KE_OP: graph op; dtype: of the result */
@@ -115,6 +130,10 @@ typedef struct kern_expr {
             sym index, valid;
             kexpr dyn, guard;
         } load;
+        struct { /* KE_TABLE */
+            uint32_t number;
+            kexpr index;
+        } table;
     };
 } kern_expr;
 
@@ -171,7 +190,8 @@ typedef struct kern {
     kern_memory *mem;
     kern_expr *expr;
     kern_stmt *stmt;
-    uint32_t mems, mem_cap, exprs, expr_cap, stmts, stmt_cap;
+    kern_table *table;
+    uint32_t mems, mem_cap, exprs, expr_cap, stmts, stmt_cap, tables, table_cap;
     idset expr_set;
     sym *dim_var; /* the dimension variables bound at launch, in order */
     int dim_vars;
@@ -198,6 +218,9 @@ kexpr kern_const_i(kern *k, qn_dtype dtype, int64_t value);
 kexpr kern_const_bits(kern *k, qn_dtype dtype, uint64_t bits);
 kexpr kern_index(kern *k, sym value);
 kexpr kern_load(kern *k, kmem mem, sym index, sym valid, kexpr dyn, kexpr when);
+/* The number of the table with these entries, n of them, a power of two up to KERN_ENTRIES. */
+uint32_t kern_table_of(kern *k, qn_dtype dtype, int n, const uint64_t *bits);
+kexpr kern_lookup(kern *k, uint32_t table, kexpr index);
 kexpr kern_intern(kern *k,
                   const kern_expr *e); /* as it stands; clear the struct before filling it */
 kexpr kern_op(kern *k, int op, qn_dtype dtype, int n, const kexpr *arg); /* dtype of the result */

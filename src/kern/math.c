@@ -54,6 +54,47 @@ kexpr math_at_least(const math *m, kexpr x, double c) {
     return math_where(m, math_lt(m, x, limit), limit, x);
 }
 
+/* ---- functions by pieces -------------------------------------------------------------------- */
+
+enum { PIECE_ENTRIES = 16, PIECE_COLUMNS = 7 };
+
+static const struct {
+    int shift;
+    double factor, offset, most;
+    double column[PIECE_COLUMNS][PIECE_ENTRIES]; /* start, value, coefficients */
+} pieces_rows[PIECES_COUNT] = {
+#define X(NAME, shift, factor, offset, most, ...)                                                  \
+    [PIECES_##NAME] = {shift, factor, offset, most, {__VA_ARGS__}},
+#include "kern/math_piece.h"
+#undef X
+};
+
+static kexpr math_column(const math *m, const double *value, kexpr index) {
+    uint64_t bits[PIECE_ENTRIES];
+    for (int i = 0; i < PIECE_ENTRIES; i++)
+        bits[i] = scalar_bits(m->dtype, (scalar){.f = value[i]});
+    return kern_lookup(m->k, kern_table_of(m->k, m->dtype, PIECE_ENTRIES, bits), index);
+}
+
+/* The smaller of t and the value where the piece begins: that is t itself where the piece is near 0
+ * and stands for f(t) - t, which then has few digits to lose; elsewhere the value is never more. */
+kexpr math_pieces(const math *m, int pieces, kexpr t) {
+    const double(*column)[PIECE_ENTRIES] = pieces_rows[pieces].column;
+    t = math_at_most(m, t, pieces_rows[pieces].most);
+    kexpr sum = math_fma(m, t, math_f(m, pieces_rows[pieces].factor),
+                         math_f(m, pieces_rows[pieces].offset));
+    kexpr index = math_shr(m, math_bits(m, sum), pieces_rows[pieces].shift);
+    kexpr d = math_sub(m, t, math_column(m, column[0], index));
+    kexpr value = math_column(m, column[1], index);
+    value = math_where(m, math_lt(m, value, t), value, t);
+    kexpr p = math_column(m, column[PIECE_COLUMNS - 1], index);
+    for (int i = PIECE_COLUMNS - 1; i-- > 2;)
+        p = math_fma(m, p, d, math_column(m, column[i], index));
+    return math_fma(m, p, d, value);
+}
+
+/* ---- signs and powers of two ----------------------------------------------------------------- */
+
 static kexpr math_sign(const math *m, kexpr x) {
     return math_and(m, math_bits(m, x), math_u(m, m->dtype == QN_F32 ? 1ull << 31 : 1ull << 63));
 }

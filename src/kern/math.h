@@ -3,7 +3,8 @@
  * A formula is a C expression over the helpers below, each of which makes one kernel expression in
  * the format of a `math`: the float dtype the function is computed in and the integers of its size.
  * Everything is branch-free: both sides of a WHERE are computed, so a formula's cost is the count
- * of its nodes, and every constant is in the expression, none in memory.
+ * of its nodes, and constants are in the expression, not in memory; functions by pieces look theirs
+ * up in tables, which a vector unit has in registers.
  *
  * Three habits of these files:
  *   Rounding to an integer: x + magic, with magic = 1.5 * 2^(mantissa bits), leaves the nearest
@@ -27,6 +28,14 @@ enum {
     POLY_COUNT
 };
 #define POLY(m, NAME) ((m)->dtype == QN_F32 ? POLY_##NAME##_F32 : POLY_##NAME##_F64)
+
+/* The functions of math_piece.h. */
+enum {
+#define X(NAME, ...) PIECES_##NAME,
+#include "kern/math_piece.h"
+#undef X
+    PIECES_COUNT
+};
 
 /* The format a function is computed in. */
 typedef struct math {
@@ -113,6 +122,9 @@ kexpr math_at_least(const math *m, kexpr x, double c); /* max(x, c), NaN stays *
 kexpr math_flip_sign(const math *m, kexpr y, kexpr x); /* y, negated where x has a sign */
 kexpr math_copy_sign(const math *m, kexpr y, kexpr x); /* the same for y >= 0 */
 
+/* An F32 function of t >= 0 by pieces; t is anything, past the last piece the function stays. */
+kexpr math_pieces(const math *m, int pieces, kexpr t);
+
 /* The integer nearest x*scale (scale 0: nearest x), by the magic constant. */
 typedef struct math_integer {
     kexpr value; /* as a float */
@@ -140,8 +152,8 @@ kexpr math_scale(const math *m, kexpr x, math_integer n);
     X(SIN, sin, 1, 0.51, 1.60, 41)                                                                 \
     X(COS, cos, 1, 0.51, 1.60, 39)                                                                 \
     X(ATAN, atan, 1, 0.98, 1.05, 29)                                                               \
-    X(TANH, tanh, 1, 0.98, 1.20, 29)                                                               \
-    X(ERF, erf, 1, 1.00, 1.05, 33)                                                                 \
+    X(TANH, tanh, 1, 0.85, 1.20, 22)                                                               \
+    X(ERF, erf, 1, 0.72, 1.05, 22)                                                                 \
     X(ERFC, erfc, 1, 2.30, 2.60, 65)                                                               \
     X(POW, pow, 2, 0.51, 0.95, 70)
 

@@ -4,9 +4,11 @@
  * constant is split in two, and the first fma is exact: n log(2)_hi has as many low zeros as r has
  * leading ones. e^r is a polynomial of degree 6 (F32) or 11 (F64).
  *
- * tanh and erf grow like x at 0 and approach 1, so they need two formulas: x + x^3 P(x^2) where x
- * is small, and 1 minus something small elsewhere, whose own error hardly counts. Both work on |x|
- * and get x's sign at the end, which is right for -0, too.
+ * tanh and erf grow like x at 0 and approach 1. In F32 they are 16 polynomials of degree 5, whose
+ * coefficients come from tables: a third less than two formulas and a choice cost, and no
+ * quotient. In F64 they are two formulas, x + x^3 P(x^2) where x is small, and 1 minus something
+ * small elsewhere, whose own error hardly counts. All work on |x| and get x's sign at the end,
+ * which is right for -0, too.
  *
  * erfc has its digits where erf has none left, so it is e^(-x^2) times a function that changes
  * slowly, and x^2 is exact in two parts: an error of it counts as often as it is large. */
@@ -82,34 +84,40 @@ kexpr math_expm1(const math *m, const kexpr *arg) {
 
 /* 1 - 2 / (e^2t + 1) for larger t. There the reduction needs no second constant: n is small where
  * the error of e^2t counts. */
-kexpr math_tanh(const math *m, const kexpr *arg) {
-    kexpr x = arg[0];
-    bool f32 = m->dtype == QN_F32;
-    kexpr t = math_abs(m, x), c = math_at_most(m, t, f32 ? 9.125 : 19.125); /* already 1 */
+static kexpr math_tanh_wide(const math *m, kexpr t) {
+    kexpr c = math_at_most(m, t, 19.125); /* already 1 */
     math_integer n = math_nearest(m, c, math_f(m, 2 * LOG2_E), m->bias);
     kexpr r = math_fma(m, n.value, math_f(m, -LN2 / 2), c);
     kexpr one = math_f(m, 1), s = math_pow2(m, n), e = math_poly_from(m, POLY(m, EXP), 1, 2, r);
     kexpr sum = math_fma(m, math_mul(m, s, r), e, math_add(m, s, one));
     kexpr far = math_sub(m, one, math_div(m, math_f(m, 2), sum));
     kexpr u = math_mul(m, t, t);
-    kexpr near = math_fma(m, math_mul(m, t, u), math_poly(m, POLY(m, TANH), u), t);
-    kexpr y = math_where(m, math_lt(m, t, math_f(m, 0.875)), near, far);
-    return math_copy_sign(m, y, x);
+    kexpr near = math_fma(m, math_mul(m, t, u), math_poly(m, POLY_TANH_F64, u), t);
+    return math_where(m, math_lt(m, t, math_f(m, 0.875)), near, far);
+}
+
+kexpr math_tanh(const math *m, const kexpr *arg) {
+    kexpr x = arg[0], t = math_abs(m, x);
+    bool f32 = m->dtype == QN_F32;
+    return math_copy_sign(m, f32 ? math_pieces(m, PIECES_TANH, t) : math_tanh_wide(m, t), x);
 }
 
 /* 1 - 2^(t G(t)) for larger t, where t G(t) approximates log2(erfc(t)); only its fraction is
  * rounded, by the fma that removes the integer. */
-kexpr math_erf(const math *m, const kexpr *arg) {
-    kexpr x = arg[0];
-    kexpr t = math_abs(m, x);
-    kexpr c = math_at_most(m, t, m->dtype == QN_F32 ? 4 : 6); /* already 1 */
-    kexpr g = math_poly_from(m, POLY(m, ERFC), 1, 1, c);
+static kexpr math_erf_wide(const math *m, kexpr t) {
+    kexpr c = math_at_most(m, t, 6); /* already 1 */
+    kexpr g = math_poly_from(m, POLY_ERFC_F64, 1, 1, c);
     math_integer n = math_nearest(m, c, g, m->bias);
     kexpr e = math_poly(m, POLY(m, EXP2), math_fma(m, c, g, math_neg(m, n.value)));
     kexpr far = math_fma(m, math_pow2(m, n), math_neg(m, e), math_f(m, 1));
     kexpr u = math_mul(m, t, t), near = math_fma(m, t, math_poly(m, POLY(m, ERF), u), t);
-    kexpr y = math_where(m, math_lt(m, t, math_f(m, 0.9375)), near, far);
-    return math_copy_sign(m, y, x);
+    return math_where(m, math_lt(m, t, math_f(m, 0.9375)), near, far);
+}
+
+kexpr math_erf(const math *m, const kexpr *arg) {
+    kexpr x = arg[0], t = math_abs(m, x);
+    bool f32 = m->dtype == QN_F32;
+    return math_copy_sign(m, f32 ? math_pieces(m, PIECES_ERF, t) : math_erf_wide(m, t), x);
 }
 
 /* erfc(t) e^(t^2) = v P(v) with v = 1/(t + K), as a value and what its rounding lost. It is steep

@@ -56,10 +56,6 @@ X(LOG2, F64, 21, 0x1.777d0ffda0d24p-56, -0x1.71547652b8303p-1, 0x1.ec709dc3a03ae
   -0x1.6e0ad63ab695ep-4, 0x1.4e68be2e9dd0bp-4, -0x1.4f8a67b948d08p-4, 0x1.81d68e3bfd823p-4,
   -0x1.62e5049107b06p-4, 0x1.35508e75e8e2ep-5)
 
-/* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.766], degree 5, error 2^-26.4 */
-X(TANH, F32, 6, -0x1.555518p-2, 0x1.1104a8p-3, -0x1.b86924p-5, 0x1.58524cp-6, -0x1.cadb4ap-8,
-  0x1.67341ap-10)
-
 /* tanh(x) = x + x u P(u), u = x^2; [1e-12, 0.766], degree 13, error 2^-57.6 */
 X(TANH, F64, 14, -0x1.5555555555537p-2, 0x1.111111110f4a9p-3, -0x1.ba1ba1b8f1609p-5,
   0x1.664f4851322fdp-6, -0x1.226e3078c4cb8p-7, 0x1.d6d32fdb89681p-9, -0x1.7d9c4c44a2a2fp-10,
@@ -75,10 +71,6 @@ X(ERF, F64, 13, 0x1.06eba8214db69p-3, -0x1.812746b037a2dp-2, 0x1.ce2f21a0464ebp-
   -0x1.b82ce313ab8cbp-6, 0x1.565bcd3e63ea5p-8, -0x1.c02dbd5a2c6dcp-11, 0x1.f9a44f131f004p-14,
   -0x1.f4ea7b957cd56p-17, 0x1.bb366730cf6b1p-20, -0x1.6b7dacdc43654p-23, 0x1.44472da94d1d4p-26,
   -0x1.900955e604eafp-29, 0x1.a88910713404cp-32)
-
-/* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 4], degree 6, error 2^-28.3 */
-X(ERFC, F32, 7, 0x0p+0, -0x1.a0cafcp+0, -0x1.d5967ep-1, -0x1.36f7ap-3, 0x1.0e6a28p-5,
-  -0x1.2fb09cp-8, 0x1.432ae8p-12)
 
 /* 1 - erf(t) = 2^P(t); error relative to erf; [0.93, 6], degree 18, error 2^-57.3 */
 X(ERFC, F64, 19, 0x0p+0, -0x1.a0be8375ca3f7p+0, -0x1.d63edc73fe061p-1, -0x1.2fa7ce5fe3afap-3,

@@ -83,6 +83,7 @@ void model_chain_drop(model_chain *c, int i) {
 static int expr_ops(const model *m, kexpr e, int limit) {
     if (!e || limit <= 0) return 0;
     const kern_expr *x = kern_e(m->k, e);
+    if (x->kind == KE_TABLE) return 1 + expr_ops(m, x->table.index, limit - 1);
     if (x->kind != KE_OP) return 0;
     int n = 1;
     switch (x->op) {

@@ -22,7 +22,8 @@
  * mem[index; valid=..; dyn=..; guard=..] with those of the three it has. A store of two components
  * names both memories: (t0, t1)[0] argmax= x, y. Constants are dtype(number), a float that no
  * number says dtype(0xbits); idx(..) is an index as a value; cast and bitcast carry their dtype:
- * cast:f32(x).
+ * cast:f32(x). Tables stand behind the memories, table c0 f32 {0.5, 1, 2, 4}, and lookup(c0, x) is
+ * an entry of one.
  *
  * Expressions are DAGs. What a statement uses more than once, or what would nest too deeply, gets a
  * line of its own before it: let x0 = mul(..). The names are the statement's own. */
@@ -62,23 +63,22 @@ static void print_mem(printer *p, kmem m) {
         str_addf(p->out, "t%d", kern_tile_number(p->k, m));
 }
 
-static void print_const(printer *p, const kern_expr *e) {
-    scalar v = scalar_from_bits(e->dtype, e->bits);
-    str_addf(p->out, "%s(", qn_dtype_name(e->dtype));
-    if (!dtype_is_float(e->dtype)) {
-        if (e->dtype == QN_U64)
-            str_addf(p->out, "%llu)", (unsigned long long)v.i);
+static void print_number(str *out, qn_dtype dtype, uint64_t bits) {
+    scalar v = scalar_from_bits(dtype, bits);
+    if (!dtype_is_float(dtype)) {
+        if (dtype == QN_U64)
+            str_addf(out, "%llu", (unsigned long long)v.i);
         else
-            str_addf(p->out, "%lld)", (long long)v.i);
+            str_addf(out, "%lld", (long long)v.i);
     } else if (v.f != v.f) {
-        str_addf(p->out, "0x%llx)", (unsigned long long)e->bits);
+        str_addf(out, "0x%llx", (unsigned long long)bits);
     } else {
         char text[40];
         for (int digits = 6; digits <= 17; digits++) {
             snprintf(text, sizeof text, "%.*g", digits, v.f);
             if (strtod(text, NULL) == v.f) break;
         }
-        str_addf(p->out, "%s)", text);
+        str_add(out, text);
     }
 }
 
@@ -105,7 +105,13 @@ static void print_place(printer *p, sym index, sym valid, kexpr dyn, kexpr when)
 static void print_node(printer *p, kexpr id) {
     const kern_expr *e = kern_e(p->k, id);
     if (e->kind == KE_CONST) {
-        print_const(p, e);
+        str_addf(p->out, "%s(", qn_dtype_name(e->dtype));
+        print_number(p->out, e->dtype, e->bits);
+        str_add(p->out, ")");
+    } else if (e->kind == KE_TABLE) {
+        str_addf(p->out, "lookup(c%u, ", e->table.number);
+        print_expr(p, e->table.index);
+        str_add(p->out, ")");
     } else if (e->kind == KE_INDEX) {
         str_add(p->out, "idx(");
         print_sym(p, e->index);
@@ -258,6 +264,15 @@ static void print_head(printer *p) {
                  mem->access & KERN_WRITE ? " write" : "",
                  mem->access & KERN_BYPASS ? " bypass" : "",
                  mem->access & KERN_PREFETCH ? " prefetch" : "");
+    }
+    for (uint32_t t = 0; t < k->tables; t++) {
+        const kern_table *table = &k->table[t];
+        str_addf(p->out, "  table c%u %s {", t, qn_dtype_name(table->dtype));
+        for (int i = 0; i < table->n; i++) {
+            if (i) str_add(p->out, ", ");
+            print_number(p->out, table->dtype, table->bits[i]);
+        }
+        str_add(p->out, "}\n");
     }
 }
 
@@ -423,7 +438,7 @@ static kexpr parse_load(parser *t, const char *name) {
     return t->expected ? 0 : kern_intern(t->k, &e);
 }
 
-static kexpr parse_const(parser *t, int dtype) {
+static kexpr parse_number(parser *t, int dtype) {
     char *end = NULL;
     kexpr e = 0;
     if (!peek(t)) return 0;
@@ -438,8 +453,28 @@ static kexpr parse_const(parser *t, int dtype) {
     }
     if (end == t->p) expected(t, "a number");
     t->p = end;
+    return e;
+}
+
+static kexpr parse_const(parser *t, int dtype) {
+    kexpr e = parse_number(t, dtype);
     need(t, ')', "')'");
     return e;
+}
+
+static kexpr parse_lookup(parser *t) {
+    word w = parse_word(t);
+    char *end;
+    unsigned long n = strtoul(w.s + (w.s[0] == 'c'), &end, 10);
+    if (w.s[0] != 'c' || !w.s[1] || *end || n >= t->k->tables) expected(t, "a table");
+    need(t, ',', "',' and the entry's number");
+    kexpr index = parse_expr(t);
+    need(t, ')', "')'");
+    if (t->expected) return 0;
+    kern_expr e = blank(KE_TABLE, t->k->table[n].dtype);
+    e.table.number = (uint32_t)n;
+    e.table.index = index;
+    return kern_intern(t->k, &e);
 }
 
 static int find_op(const char *name) {
@@ -498,6 +533,9 @@ static kexpr parse_expr(parser *t) {
         index.index = parse_sym(t);
         need(t, ')', "')'");
         e = t->expected ? 0 : kern_intern(t->k, &index);
+    } else if (next == '(' && !strcmp(w.s, "lookup")) {
+        t->p++;
+        e = parse_lookup(t);
     } else if (next == '(' || next == ':') {
         e = parse_op(t, w.s);
     } else {
@@ -678,6 +716,25 @@ static void parse_memory(parser *t, int scope) {
     if (kern_find_mem(t->k, name.s) != t->k->mems - 1) expected(t, "memories numbered in order");
 }
 
+static void parse_table(parser *t) {
+    word name = parse_word(t);
+    int dtype = parse_dtype(t), n = 0;
+    uint64_t bits[KERN_ENTRIES] = {0};
+    need(t, '{', "'{'");
+    do {
+        kexpr e = parse_number(t, dtype);
+        if (n == KERN_ENTRIES) expected(t, "fewer entries");
+        if (t->expected) return;
+        bits[n++] = kern_e(t->k, e)->bits;
+    } while (accept(t, ','));
+    need(t, '}', "'}'");
+    if (n & (n - 1)) expected(t, "entries in the number of a power of two");
+    if (t->expected) return;
+    char number[24];
+    snprintf(number, sizeof number, "c%u", kern_table_of(t->k, dtype, n, bits));
+    if (strcmp(name.s, number) != 0) expected(t, "different tables, numbered in order");
+}
+
 static void parse_kernel(parser *t) {
     if (strcmp(parse_word(t).s, "kernel") != 0) expected(t, "'kernel'");
     parse_name(t);
@@ -692,6 +749,8 @@ static void parse_kernel(parser *t) {
             parse_memory(t, scope);
         } else if (!strcmp(w.s, "dim")) {
             parse_dim(t);
+        } else if (!strcmp(w.s, "table")) {
+            parse_table(t);
         } else {
             t->p = at;
             break;

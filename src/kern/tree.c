@@ -77,6 +77,8 @@ static void clone_tables(kern *c, const kern *k) {
     c->mem = copy_rows(&c->arena, k->mem, k->mems, &c->mem_cap, sizeof *k->mem);
     c->expr = copy_rows(&c->arena, k->expr, k->exprs, &c->expr_cap, sizeof *k->expr);
     c->stmt = copy_rows(&c->arena, k->stmt, k->stmts, &c->stmt_cap, sizeof *k->stmt);
+    if (k->tables)
+        c->table = copy_rows(&c->arena, k->table, k->tables, &c->table_cap, sizeof *k->table);
     c->name = arena_printf(&c->arena, "%s", k->name);
     if (k->dim_vars) {
         c->dim_var = arena_alloc(&c->arena, k->dim_vars * sizeof *k->dim_var);
@@ -260,6 +262,29 @@ kexpr kern_load(kern *k, kmem mem, sym index, sym valid, kexpr dyn, kexpr when) 
     e.load.valid = valid;
     e.load.dyn = dyn;
     e.load.guard = when;
+    return kern_intern(k, &e);
+}
+
+uint32_t kern_table_of(kern *k, qn_dtype dtype, int n, const uint64_t *bits) {
+    size_t size = (size_t)n * sizeof *bits;
+    for (uint32_t t = 0; t < k->tables; t++)
+        if (k->table[t].dtype == dtype && k->table[t].n == n &&
+            !memcmp(k->table[t].bits, bits, size))
+            return t;
+    uint64_t *copy = arena_alloc(&k->arena, size);
+    memcpy(copy, bits, size);
+    k->table = arena_grow(&k->arena, k->table, &k->table_cap, k->tables + 1, sizeof *k->table);
+    k->table[k->tables] = (kern_table){(uint8_t)dtype, (uint8_t)n, copy};
+    return k->tables++;
+}
+
+kexpr kern_lookup(kern *k, uint32_t table, kexpr index) {
+    const kern_table *t = &k->table[table];
+    uint64_t bits;
+    if (const_bits(k, index, &bits)) return kern_const_bits(k, t->dtype, t->bits[bits % t->n]);
+    kern_expr e = blank(KE_TABLE, t->dtype);
+    e.table.number = table;
+    e.table.index = index;
     return kern_intern(k, &e);
 }
 
@@ -497,6 +522,7 @@ int kern_expr_args(kern_expr *e, kexpr *slot[3]) {
     int n = 0;
     if (e->kind == KE_OP)
         for (; n < e->n; n++) slot[n] = &e->arg[n];
+    if (e->kind == KE_TABLE) slot[n++] = &e->table.index;
     if (e->kind == KE_LOAD && e->load.dyn) slot[n++] = &e->load.dyn;
     if (e->kind == KE_LOAD && e->load.guard) slot[n++] = &e->load.guard;
     return n;
@@ -518,6 +544,8 @@ kexpr kern_rebuild(kern *k, const kern_expr *e, void *user) {
         return kern_load(k, e->load.mem, e->load.index, e->load.valid, e->load.dyn, e->load.guard);
     case KE_OP:
         return kern_op(k, e->op, e->dtype, e->n, e->arg);
+    case KE_TABLE:
+        return kern_lookup(k, e->table.number, e->table.index);
     default:
         return kern_intern(k, e);
     }

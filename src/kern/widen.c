@@ -34,6 +34,9 @@ static kexpr widen_expr(kern *k, const kern_expr *e, void *user) {
         if (e->op == OP_BITCAST) w->able = false;
         if (e->op == OP_CAST && narrow(e->dtype)) return kern_cast(k, QN_F64, e->arg[0]);
         return kern_op(k, e->op, narrow(e->dtype) ? QN_F64 : (qn_dtype)e->dtype, e->n, e->arg);
+    case KE_TABLE:
+        return narrow(e->dtype) ? kern_cast(k, QN_F64, kern_rebuild(k, e, NULL))
+                                : kern_rebuild(k, e, NULL);
     default:
         return kern_rebuild(k, e, NULL);
     }
