@@ -390,6 +390,41 @@ static void check_default(const char *text, const char *has, const char *has_not
     kern_close(k);
 }
 
+/* The packing of rows and of columns that lie along the sum, of blocks of it, too. */
+static void copies_are_turned_where_no_vector_ends_with_the_sum(void) {
+    static const struct {
+        int64_t m, n, k;
+        bool across; /* columns lie along the sum */
+        const char *has;
+    } product_[] = {{100, 500, 1000, true, "turn v"},
+                    {100, 500, 1000, true, "turn u"},
+                    {128, 512, 203, true, "turn v"},
+                    {128, 512, 784, false, "turn u"}};
+    for (int i = 0; i < (int)COUNT_OF(product_); i++) {
+        char text[800];
+        long long m = product_[i].m, n = product_[i].n, k = product_[i].k;
+        snprintf(text, sizeof text,
+                 "kernel \"product\" {\n"
+                 "  arg a0 f32[%lld] write\n"
+                 "  arg a1 f32[%lld] read\n"
+                 "  arg a2 f32[%lld] read\n"
+                 "  local t0 f32[1]\n"
+                 "  for i < %lld {\n"
+                 "    for j < %lld {\n"
+                 "      def t0 = f32(0)\n"
+                 "      for k < %lld {\n"
+                 "        t0[0] += mul(a1[%lld*i + k], a2[%lld*j + %lld*k])\n"
+                 "      }\n"
+                 "      a0[%lld*i + j] = t0[0]\n"
+                 "    }\n"
+                 "  }\n"
+                 "}\n",
+                 m * n, m * k, k * n, m, n, k, k, product_[i].across ? k : 1,
+                 product_[i].across ? 1 : n, n);
+        check_default(text, product_[i].has, "scatter");
+    }
+}
+
 static void ahead_computes_what_no_trip_changes_once(void) {
     static const char *const shares = "kernel \"shares\" {\n"
                                       "  arg a0 f32[35] read\n"
@@ -666,6 +701,7 @@ static void all(void) {
     RUN(narrow_products_go_by_words);
     RUN(fetch_asks_for_what_the_next_copy_reads);
     RUN(few_rows_go_along_the_sum);
+    RUN(copies_are_turned_where_no_vector_ends_with_the_sum);
     RUN(ahead_computes_what_no_trip_changes_once);
     RUN(softmax_down_columns_walks_rows);
     RUN(transpositions_are_turned);

@@ -406,22 +406,33 @@ static bool build_loops(plan *p, const char *rows, const char *columns) {
     return true;
 }
 
+/* The two innermost loops of a copy: vectors along its source, turned in registers if it can be. */
+static void copy_vectors(model *m, const char *outer, const char *inner, bool turned) {
+    if (turned && model_trips(m, model_find(m, outer)) <= m->lanes) model_turn(m, outer, inner);
+    model_apply(m, "vec %s", inner);
+    model_apply(m, "unroll %s", outer);
+}
+
 /* A copy whose source is contiguous along the sum, its target along the innermost loop: vectors of
- * the sum for each of the inner loop's trips are turned in registers. */
+ * the sum for each of the inner loop's trips are turned in registers; what is left over behind
+ * whole vectors is copied for itself. */
 void model_copy_across(model *m, const model_chain *c, int deep) {
+    sym_store *s = m->k->syms;
     int id = m->next++;
     char inner[40];
     const char *outer = c->name[c->n - 1];
-    int64_t exact;
-    kstmt sum = model_find(m, c->name[deep]);
-    bool whole =
-        sym_is_const(m->k->syms, model_at(m, sum)->l.extent, &exact) && exact % m->lanes == 0;
+    sym trips = model_at(m, model_find(m, c->name[deep]))->l.extent;
+    bool whole = sym_mod(s, trips, sym_const(s, m->lanes)) == SYM_ZERO;
     snprintf(inner, sizeof inner, "v%d", id);
     if (!model_apply(m, "split %s %d -> x%d %s", c->name[deep], m->lanes, id, inner)) return;
     for (int i = deep + 1; i < c->n; i++) model_apply(m, "swap %s %s", inner, c->name[i]);
-    if (whole && model_trips(m, model_find(m, outer)) <= m->lanes) model_turn(m, outer, inner);
-    model_apply(m, "vec %s", inner);
-    model_apply(m, "unroll %s", outer);
+    kstmt all = model_find(m, arena_printf(&m->k->arena, "x%d", id));
+    if (!whole && sym_lo(s, trips) >= m->lanes && model_apply(m, "peel x%d", id)) {
+        model_chain rest = model_chain_of(m, model_at(m, all)->next);
+        whole = true;
+        if (rest.n > 1) copy_vectors(m, rest.name[rest.n - 2], rest.name[rest.n - 1], false);
+    }
+    copy_vectors(m, outer, inner, whole);
 }
 
 /* Stage an operand of words: rows in their own order where they lie along the sum, and then vectors
