@@ -336,6 +336,23 @@ static int random_reduce(program *p, int x) {
     return reduce(p, ops[below(8)], x, 1 + (uint32_t)below((1 << p->step[x].rank) - 1));
 }
 
+/* Several results from the same memory: reductions over the same axes, or of none, of x or of what
+ * it makes with another. */
+static int random_siblings(program *p, const style *y, int x) {
+    static const int ops[] = {OP_SUM, OP_SUM, OP_MAX, OP_MIN, OP_ARGMAX}, with[] = {OP_MUL, OP_ADD};
+    if (x < 0 || !p->step[x].rank || p->step[x].big) return -1;
+    uint32_t mask = chance(20) ? 0 : 1 + (uint32_t)below((1 << p->step[x].rank) - 1);
+    int made = -1;
+    for (int n = 2 + (int)below(3); n > 0; n--) {
+        int of = x, other = chance(50) ? x : partner(p, y, x, p->step[x].dtype);
+        if ((!mask || chance(60)) && other >= 0)
+            of = add(p, op_step(with[below(2)], 2, x, other, 0));
+        if (of >= 0 && mask) of = reduce(p, ops[below(5)], of, mask);
+        if (of >= 0) made = of;
+    }
+    return made;
+}
+
 static int reshape(program *p, int x, int rank, const int64_t *dim) {
     step s = op_step(OP_RESHAPE, 1, x, 0, 0);
     s.rank = rank;
@@ -459,7 +476,8 @@ static void random_program(program *p, bool small) {
         else if ((kind -= y.move) < 0)
             made = chance(50) ? random_move(p, x) : x < 0 ? -1 : random_chain(p, x);
         else if ((kind -= y.reduce) < 0)
-            made = chance(60)   ? random_reduce(p, x)
+            made = chance(20)   ? random_siblings(p, &y, x)
+                   : chance(60) ? random_reduce(p, x)
                    : chance(50) ? random_matmul(p, &y, x)
                                 : random_normalisation(p, x);
         else

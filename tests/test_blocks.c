@@ -46,11 +46,70 @@ static void carry_keeps_register_tiles_and_blocks_of_columns(void) {
     KEEPS(row_sum, "carry t0 k i");
 }
 
+/* What one loop makes of a row waits together. */
+static const char two_of_a_row[] = "kernel \"two\" {\n"
+                                   "  arg a0 f32[4] write\n"
+                                   "  arg a1 f32[24] read\n"
+                                   "  arg a2 f32[4] write\n"
+                                   "  local t0 f32[1]\n"
+                                   "  local t1 f32[1]\n"
+                                   "  for i < 4 {\n"
+                                   "    def t0 = f32(0)\n"
+                                   "    def t1 = f32(-inf)\n"
+                                   "    for k < 6 {\n"
+                                   "      t0[0] += a1[6*i + k]\n"
+                                   "      t1[0] max= a1[6*i + k]\n"
+                                   "    }\n"
+                                   "    a0[i] = t0[0]\n"
+                                   "    a2[i] = t1[0]\n"
+                                   "  }\n"
+                                   "}\n";
+
+static void carry_takes_all_tiles_of_the_loop(void) {
+    BECOMES(two_of_a_row, "split k 4 -> ko ki\ncarry t1 ko i",
+            "kernel \"two\" {\n"
+            "  arg a0 f32[4] write\n"
+            "  arg a1 f32[24] read\n"
+            "  arg a2 f32[4] write\n"
+            "  local t0 f32[1]\n"
+            "  local t1 f32[1]\n"
+            "  local t2 f32[4]\n"
+            "  local t3 f32[4]\n"
+            "  def t2\n"
+            "  def t3\n"
+            "  for ko < 2 {\n"
+            "    for i < 4 {\n"
+            "      def t0 = f32(0)\n"
+            "      def t1 = f32(-inf)\n"
+            "      for ki < 2*min(-1, -2*ko) + 6 {\n"
+            "        t0[0] += a1[6*i + ki + 4*ko]\n"
+            "        t1[0] max= a1[6*i + ki + 4*ko]\n"
+            "      }\n"
+            "      for more < ko {\n"
+            "        t0[0] += t2[i]\n"
+            "        t1[0] max= t3[i]\n"
+            "      }\n"
+            "      for wait < 1 - ko {\n"
+            "        t2[i] = t0[0]\n"
+            "        t3[i] = t1[0]\n"
+            "      }\n"
+            "      for last < ko {\n"
+            "        a0[i] = t0[0]\n"
+            "        a2[i] = t1[0]\n"
+            "      }\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    KEEPS(two_of_a_row,
+          "split i 2 -> io ii\nsplit k 4 -> ko ki\ntile t0 ii\ncarry t0 ko io\nvec ii");
+    REFUSES(two_of_a_row, "multi_step t0 k", "carry t1 k i", "differ in size");
+}
+
 static void carry_is_refused_where_blocks_would_see_a_difference(void) {
     REFUSES(product, "", "carry t0 i j", "not defined beside");
     REFUSES(product, "", "carry t0 k k", "not defined in that loop");
     REFUSES(row_sum, "unroll i", "carry t0 k i", "not serial");
-    REFUSES(argmax, "", "carry t0 k i", "not the first after");
+    REFUSES(argmax, "", "carry t0 k i", "only updated by a monoid");
     REFUSES("kernel \"beside\" {\n"
             "  arg a0 f32[4] write\n"
             "  arg a1 f32[24] read\n"
@@ -683,6 +742,7 @@ static void softmax_down_columns_walks_rows(void) {
 static void all(void) {
     RUN(carry_lets_partial_sums_wait_between_blocks);
     RUN(carry_keeps_register_tiles_and_blocks_of_columns);
+    RUN(carry_takes_all_tiles_of_the_loop);
     RUN(carry_is_refused_where_blocks_would_see_a_difference);
     RUN(tile_finds_names_that_waiting_loops_have_not);
     RUN(park_gives_a_loop_a_copy_to_read);

@@ -301,8 +301,14 @@ typedef struct lowered {
  * it. */
 void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out);
 
+/* ---- join.c -------------------------------------------------------------------------------- */
+
+/* Reductions beside each other over as many elements of the same memory become one pass. */
+void kern_join(kern *k);
+
 /* ---- stages.c ------------------------------------------------------------------------------ */
 
+#define KERN_STAGED 8 /* most that two stages hand over: components of all states */
 /* What the first stage of a reduction gives to the second. */
 typedef struct kern_part {
     qn_dtype dtype;
@@ -312,7 +318,7 @@ typedef struct kern_part {
  * one after the other; both have one more argument than the kernel had for each part, behind the
  * others. Returns how many parts there are, 0: the kernel is none of that kind and stays. Raises.
  */
-int kern_stage_of_two(kern *k, int stage, kern_part part[KERN_STATES]);
+int kern_stage_of_two(kern *k, int stage, kern_part part[KERN_STAGED]);
 
 /* ---- bounds.c -------------------------------------------------------------------------------- */
 

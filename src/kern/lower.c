@@ -682,19 +682,20 @@ static void root_loops(lower *l, at *p) {
     }
 }
 
-/* A further root of the kernel, under the row loops that the first one has. */
+/* A further root of the kernel, under the loops that it shares with the first one. */
 static void guest(lower *l, fuse_axes x, const at *root) {
     sym dim[QN_MAX_RANK];
     node_id n = x.node;
-    uint32_t rows = l->fk->rows;
+    uint32_t common = l->fk->common;
     at p = {.rank = node_shape(l, n, dim), .valid = SYM_TRUE};
-    l->depth = 1 + __builtin_popcount(rows);
-    for (int i = 0; i < p.rank; i++) {
+    l->depth = 1 + (l->fk->flat ? 1 : __builtin_popcount(common));
+    if (l->fk->flat) p = *root;
+    for (int i = 0; i < p.rank && !l->fk->flat; i++) {
         p.index[i] = SYM_ZERO;
         if (dim[i] == SYM_ONE) continue;
         if (x.axes >> i & 1) {
-            p.index[i] = root->index[__builtin_ctz(rows)];
-            rows &= rows - 1;
+            p.index[i] = root->index[__builtin_ctz(common)];
+            common &= common - 1;
         } else {
             p.index[i] = kern_s(l->k, open_loop(l, "g", (int)l->loops++, dim[i]))->l.var;
         }
@@ -791,6 +792,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
                    v);
         for (uint32_t i = 0; i < fk->guests; i++) guest(l, fk->guest[i], &p);
         for (uint32_t i = 0; i < fk->shares; i++) share(l, i, &p);
+        if (!fk->heavy) kern_join(k);
     }
     k->name = name_kernel(l);
     if (sym_overflowed(k->syms))

@@ -25,6 +25,8 @@ enum {
     MOST_COPIES = 40, /* of a statement, by unrolling */
     SLICE = 16,       /* rows of a reduction down columns at a time */
     ROWS = 4,         /* of a reduction along rows at a time, where they are */
+    MOST_CHAINS = 8,  /* accumulators of all tiles that a loop along a row reduces into .. */
+    MOST_BESIDE = 16, /* .. and of all rows that are walked at a time */
     PAGE = 4096,      /* bytes */
     SIDE = 4,         /* pages of a stream side by side */
     STREAMS = 4,      /* times the second-level cache: what is larger streams from memory */
@@ -391,13 +393,16 @@ bool model_has_inner(const model *m, kstmt loop) {
     return false;
 }
 
-/* The only tile a leaf loop reduces into, 0 when it only stores. */
-static kmem reduced_tile(const model *m, kstmt leaf) {
-    const kern_stmt *s = model_at(m, model_at(m, leaf)->first);
-    if (model_at(m, leaf)->first != model_at(m, leaf)->last || s->kind != KS_STORE ||
-        s->monoid == MONOID_SET)
-        return 0;
-    return kern_m(m->k, s->store.mem[0])->scope == KERN_ARG ? 0 : s->store.mem[0];
+int model_reduced_tiles(const model *m, kstmt leaf, kmem tile[MODEL_TILES]) {
+    int n = 0;
+    for (kstmt s = model_at(m, leaf)->first; s; s = model_at(m, s)->next) {
+        const kern_stmt *x = model_at(m, s);
+        if (x->kind != KS_STORE || x->monoid == MONOID_SET || n == MODEL_TILES ||
+            kern_m(m->k, x->store.mem[0])->scope == KERN_ARG)
+            return 0;
+        tile[n++] = x->store.mem[0];
+    }
+    return n;
 }
 
 /* Does a row of what the loop reads come from memory, by itself some pages long? */
@@ -416,13 +421,17 @@ static bool row_streams(model *m, kstmt loop) {
     return false;
 }
 
-static void reduction_loop(model *m, const char *name, kmem tile) {
+/* An accumulator a lane and several chains, for each tile that the loop reduces into, in each of
+ * `rows` rows. */
+static void reduction_loop(model *m, const char *name, int rows, int tiles, const kmem *tile) {
     kstmt loop = model_find(m, name);
     int64_t n = model_trips(m, loop);
-    int id = m->next++, ops = model_ops(m, loop), chains = ops <= 6 ? 4 : 2;
-    while (chains > 1 && n < (int64_t)chains * m->lanes * 4) chains /= 2;
+    int id = m->next++, ops = model_ops(m, loop), chains = ops <= 6 * tiles ? 4 : 2;
+    while (chains > 1 && (n < (int64_t)chains * m->lanes * 4 || chains * tiles > MOST_CHAINS ||
+                          chains * tiles * rows > MOST_BESIDE))
+        chains /= 2;
     if (n < 4) return;
-    int step = chains * m->lanes, number = kern_tile_number(m->k, tile);
+    int step = chains * m->lanes;
     int64_t exact;
     if (!sym_is_const(m->k->syms, model_at(m, loop)->l.extent, &exact) || exact % step)
         if (!model_apply(m, "pad %s %d", name, step)) return;
@@ -439,16 +448,18 @@ static void reduction_loop(model *m, const char *name, kmem tile) {
         model_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
     else
         model_apply(m, "split w%d %d -> x%d v%d", id, m->lanes, id, id);
-    if (!model_apply(m, "multi_step t%d v%d", number, id)) return;
-    kmem wide = m->k->mems - 1;
-    if (chains > 1) model_apply(m, "multi_step t%d u%d", kern_tile_number(m->k, wide), id);
+    for (int i = 0; i < tiles; i++) {
+        if (!model_apply(m, "multi_step t%d v%d", kern_tile_number(m->k, tile[i]), id)) return;
+        kmem wide = m->k->mems - 1;
+        if (chains > 1) model_apply(m, "multi_step t%d u%d", kern_tile_number(m->k, wide), id);
+    }
     char o[24];
     snprintf(o, sizeof o, "o%d", id);
     peel(m, o);
 }
 
-/* Loops inside a row: each vectorised along itself. */
-static void row_loops(model *m, kstmt body) {
+/* Loops inside a row, `rows` of them at a time: each vectorised along itself. */
+static void row_loops(model *m, kstmt body, int rows) {
     char names[64][40];
     int n = 0;
     for (kstmt c = model_at(m, body)->first; c && n < 64; c = model_at(m, c)->next)
@@ -458,15 +469,16 @@ static void row_loops(model *m, kstmt body) {
         model_chain c = model_chain_of(m, model_find(m, names[i]));
         model_merge_in_step(m, &c);
         if (model_has_inner(m, c.body)) {
-            row_loops(m, c.body);
+            row_loops(m, c.body, rows);
             continue;
         }
-        kmem tile = reduced_tile(m, c.body);
-        if (!tile) model_chain_inward(m, &c, model_most_contiguous(m, &c));
-        if (tile) {
-            reduction_loop(m, c.name[c.n - 1], tile);
+        kmem tile[MODEL_TILES];
+        int tiles = model_reduced_tiles(m, c.body, tile);
+        if (tiles) {
+            reduction_loop(m, c.name[c.n - 1], rows, tiles, tile);
             continue;
         }
+        model_chain_inward(m, &c, model_most_contiguous(m, &c));
         char o[24];
         snprintf(o, sizeof o, "o%d", m->next++);
         vector_loop(m, c.name[c.n - 1], o);
@@ -482,17 +494,20 @@ int model_contiguous_inside(model *m, kstmt body, sym own) {
     return n;
 }
 
-/* Tiles defined directly in the loop's body; one of them moves them all. */
-static kmem tile_in(const model *m, kstmt loop) {
+/* Tiles defined directly in the loop's body, one of which moves them all; how many there are. */
+static int tiles_in(const model *m, kstmt loop, kmem *tile) {
+    int n = 0;
     for (kstmt c = model_at(m, loop)->first; c; c = model_at(m, c)->next)
-        if (model_at(m, c)->kind == KS_DEF) return model_at(m, c)->def.mem;
-    return 0;
+        if (model_at(m, c)->kind == KS_DEF && !n++) *tile = model_at(m, c)->def.mem;
+    return n;
 }
 
-/* The one reduction of a body that does nothing else but store its result: its loop, 0: none. */
+/* The one reduction, into tiles beside it, of a body that does nothing else but store the result:
+ * its loop, 0: none. */
 static kstmt only_reduction(const model *m, kstmt loop) {
-    kstmt def = model_at(m, loop)->first, red = model_at(m, def)->next;
-    if (model_at(m, def)->kind != KS_DEF || !red || model_at(m, red)->kind != KS_LOOP) return 0;
+    kstmt def = model_at(m, loop)->first, red = def;
+    while (red && model_at(m, red)->kind == KS_DEF) red = model_at(m, red)->next;
+    if (red == def || !red || model_at(m, red)->kind != KS_LOOP) return 0;
     if (model_has_inner(m, red)) return 0;
     for (kstmt s = model_at(m, red)->next; s; s = model_at(m, s)->next)
         if (model_at(m, s)->kind != KS_STORE) return 0;
@@ -551,8 +566,8 @@ static bool cut_parts(model *m, char c[40], int id, int64_t bytes) {
 }
 
 /* With slices of rows inside. */
-static void carry_slices(model *m, char c[40], int number, int id, int step) {
-    if (!cut_parts(m, c, id, 4 * step)) return;
+static void carry_slices(model *m, char c[40], int number, int id, int bytes) {
+    if (!cut_parts(m, c, id, bytes)) return;
     if (!model_apply(m, "carry t%d s%d z%d", number, id, id)) return;
     model_apply(m, "split more_t %d -> u9%d v9%d", m->lanes, id, id);
     model_apply(m, "split wait_t %d -> u8%d v8%d", m->lanes, id, id);
@@ -562,9 +577,10 @@ static void carry_slices(model *m, char c[40], int number, int id, int step) {
 static bool columns(model *m, model_chain *c, int i) {
     model_chain_inward(m, c, i);
     kstmt loop = model_find(m, c->name[c->n - 1]);
-    kmem tile = tile_in(m, loop);
+    kmem tile = 0;
     int64_t n = model_trips(m, loop);
     int id = m->next++, ops = model_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 32 ? 2 : 1;
+    int tiles = tiles_in(m, loop, &tile);
     while (chains > 1 && n < (int64_t)chains * m->lanes) chains /= 2;
     int step = chains * m->lanes, number = tile ? kern_tile_number(m->k, tile) : 0;
     int64_t exact;
@@ -577,7 +593,7 @@ static bool columns(model *m, model_chain *c, int i) {
     model_apply(m, "tile t%d v%d", number, id);
     model_apply(m, "tile t%d u%d", number, id);
     snprintf(c->name[c->n - 1], sizeof c->name[0], "c%d", id);
-    if (sliced) carry_slices(m, c->name[c->n - 1], number, id, step);
+    if (sliced) carry_slices(m, c->name[c->n - 1], number, id, 4 * step * tiles);
     if (in_rows && cut_parts(m, c->name[c->n - 1], id, 8 * step))
         model_apply(m, "tile t%d z%d", number, id);
     char lanes[24];
@@ -616,16 +632,17 @@ static bool rows_in_pages(model *m, kstmt loop, kstmt red) {
  * once, the processor's own prefetching ends at pages, and what all rows share is loaded once. */
 static bool several_rows(model *m, model_chain *c) {
     kstmt red = only_reduction(m, c->body);
-    kmem tile = tile_in(m, c->body);
+    kmem tile = 0;
     int id = m->next++;
     int64_t n;
+    tiles_in(m, c->body, &tile);
     if (!red || !sym_is_const(m->k->syms, model_at(m, c->body)->l.extent, &n)) return false;
     if (n % ROWS || n < 8 * ROWS || !rows_in_pages(m, c->body, red)) return false;
     if (!model_apply(m, "split %s %d -> g%d u%d", c->name[c->n - 1], ROWS, id, id)) return false;
     char inner[40];
     snprintf(inner, sizeof inner, "u%d", id);
     snprintf(c->name[c->n - 1], sizeof c->name[0], "g%d", id);
-    row_loops(m, model_find(m, inner));
+    row_loops(m, model_find(m, inner), ROWS);
     model_apply(m, "tile t%d %s", kern_tile_number(m->k, tile), inner);
     for (kmem i = 1; i < m->k->mems; i++) {
         const kern_memory *mem = kern_m(m->k, i);
@@ -650,16 +667,18 @@ static void rows(model *m, kstmt loop) {
         parallel(m, c.name[0]);
         return;
     }
-    if (!several_rows(m, &c)) row_loops(m, c.body);
+    if (!several_rows(m, &c)) row_loops(m, c.body, 1);
     widen_root(m, &c, 0);
     parallel(m, c.name[0]);
 }
 
 /* ---- the end of every schedule --------------------------------------------------------------- */
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && !strcmp(s + n - k, end);
+/* Is that a loop over a widened tile's elements, "x_e", perhaps with a number? */
+static bool over_elements(const char *name) {
+    for (const char *at = name; (at = strstr(at, "_e")); at++)
+        if (!at[2 + strspn(at + 2, "_0123456789")]) return true;
+    return false;
 }
 
 /* Does a loop below s run serially? Then unrolling s would only repeat that loop. */
@@ -694,9 +713,9 @@ static void bind_named(model *m) {
             int64_t n = model_trips(m, s);
             if (!pass && !strncmp(name, "d900", 4)) {
                 model_apply(m, "word %s", name);
-            } else if (!pass && (name[0] == 'v' || ends_with(name, "_e"))) {
+            } else if (!pass && (name[0] == 'v' || over_elements(name))) {
                 if (n >= 1 && n <= m->lanes) model_apply(m, "vec %s", name);
-            } else if (pass && name[0] == 'u' && !ends_with(name, "_e") && n <= 32 &&
+            } else if (pass && name[0] == 'u' && !over_elements(name) && n <= 32 &&
                        !serial_inside(m, s) && n * copies(m, s) <= MOST_COPIES) {
                 model_apply(m, "unroll %s", name);
             }
@@ -727,8 +746,9 @@ static void model_threads(model *m) {
     for (int i = 0; i < n; i++) {
         model_chain c = model_chain_of(m, roots[i]);
         if (!model_has_inner(m, c.body)) {
-            if (reduced_tile(m, c.body))
-                row_loops(m, m->k->root), i = n;
+            kmem tile[MODEL_TILES];
+            if (model_reduced_tiles(m, c.body, tile))
+                row_loops(m, m->k->root, 1), i = n;
             else
                 elementwise(m, roots[i]);
         } else if (n > 1 || !(model_block(m, roots[i]) || model_conv(m, roots[i]) ||

@@ -7,6 +7,7 @@
 
 enum {
     MODEL_CHAIN = 32,
+    MODEL_TILES = 8,        /* that one loop reduces into */
     MODEL_ITEM_WORK = 16384 /* operations in a parallel trip, at least */
 };
 
@@ -71,6 +72,9 @@ int model_most_contiguous(model *m, const model_chain *c); /* the chain's loop o
 /* An argument that is written, and so large that it is to go past the caches. */
 bool model_past_caches(const model *m, kmem i);
 bool model_has_inner(const model *m, kstmt loop); /* more than stores in its body? */
+/* The tiles that a leaf loop's statements reduce into, each once; 0 where one does something else.
+ */
+int model_reduced_tiles(const model *m, kstmt leaf, kmem tile[MODEL_TILES]);
 
 /* ---- model_move.c ---------------------------------------------------------------------------- */
 

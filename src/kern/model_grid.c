@@ -18,7 +18,6 @@
 enum {
     SIDE = 16,      /* members of a product's group along each side of its block */
     SHORT_ROW = 32, /* a row of this length at most is one member's work */
-    MOST_TILES = 8, /* tiles that one loop reduces into */
     FEW_ROWS = 64   /* outputs of column sums below which groups work together */
 };
 
@@ -128,20 +127,6 @@ static void flat(model *m, model_chain *c) {
 
 /* ---- cooperative ---------------------------------------------------------------------------- */
 
-/* The tiles that a leaf loop's statements reduce into, each once; 0 where one does something else.
- */
-static int reduced_tiles(const model *m, kstmt leaf, kmem tile[MOST_TILES]) {
-    int n = 0;
-    for (kstmt s = model_at(m, leaf)->first; s; s = model_at(m, s)->next) {
-        const kern_stmt *x = model_at(m, s);
-        if (x->kind != KS_STORE || x->monoid == MONOID_SET || n == MOST_TILES ||
-            kern_m(m->k, x->store.mem[0])->scope == KERN_ARG)
-            return 0;
-        tile[n++] = x->store.mem[0];
-    }
-    return n;
-}
-
 static bool begins_with(const char *s, const char *with) {
     return !strncmp(s, with, strlen(with));
 }
@@ -177,7 +162,7 @@ static void reduce_together(model *m, const char *name, int tiles, const kmem *t
 /* Share the loops in the body of `block` among a group. */
 static void cooperate(model *m, kstmt block) {
     char names[64][40];
-    kmem tile[MOST_TILES];
+    kmem tile[MODEL_TILES];
     int n = 0;
     for (kstmt c = model_at(m, block)->first; c && n < 64; c = model_at(m, c)->next)
         if (model_at(m, c)->kind == KS_LOOP)
@@ -186,7 +171,7 @@ static void cooperate(model *m, kstmt block) {
         model_chain c = model_chain_of(m, model_find(m, names[i]));
         model_merge_in_step(m, &c);
         bool inside = model_has_inner(m, c.body);
-        int tiles = inside ? 0 : reduced_tiles(m, c.body, tile);
+        int tiles = inside ? 0 : model_reduced_tiles(m, c.body, tile);
         if (tiles) {
             reduce_together(m, c.name[c.n - 1], tiles, tile);
             continue;

@@ -10,9 +10,10 @@
  *
  *   for i { def t   for p < parts { t op= w[parts*i + p] }   .. }
  *
- * This is legal by the monoid's row, for states of two components as well. Both are kernels like
- * any other and get schedules of their own. How many parts there are follows from sizes that are
- * constants, and not from the machine: results have the same bits whatever runs them. */
+ * This is legal by the monoid's row, for states of two components as well, and for several states
+ * that one loop makes. Both are kernels like any other and get schedules of their own. How many
+ * parts there are follows from sizes that are constants, and not from the machine: results have the
+ * same bits whatever runs them. */
 #include "kern/kern.h"
 
 enum {
@@ -24,11 +25,12 @@ enum {
 
 typedef struct staging {
     kern *k;
-    kstmt body;             /* where the reduction stands: the root, or the innermost output loop */
-    kstmt loop, update;     /* the reduction's outermost loop, its only statement */
-    kstmt cut;              /* which of its loops is cut into parts */
-    kmem to[KERN_STATES];   /* what it reduces into */
-    kmem part[KERN_STATES]; /* what the parts come to */
+    kstmt body;       /* where the reduction stands: the root, or the innermost output loop */
+    kstmt loop, leaf; /* the reduction's outermost loop, its innermost: updates only */
+    kstmt cut;        /* which of its loops is cut into parts */
+    int tiles;
+    kmem to[KERN_STAGED];   /* what it reduces into */
+    kmem part[KERN_STAGED]; /* what the parts come to */
     int64_t outputs, size;  /* of the reduction */
     int64_t parts, each;    /* trips of `cut` in a part */
     bool across;            /* neighbours in memory belong to different outputs */
@@ -60,27 +62,36 @@ static bool find_body(staging *p) {
     return true;
 }
 
-/* Loops in each other with one update of tiles of the body inside, and no other tile read: what a
- * part comes to then depends on the part alone. */
+/* An update of tiles that are defined in the body. */
+static bool read_update(staging *p, kstmt loop, kstmt update) {
+    kern *k = p->k;
+    const kern_stmt *u = kern_s(k, update);
+    if (u->kind != KS_STORE || u->monoid == MONOID_SET || u->store.dyn) return false;
+    if (p->tiles + u->n > KERN_STAGED) return false;
+    for (int i = 0; i < u->n; i++) {
+        bool defined = false;
+        p->to[p->tiles] = u->store.mem[i];
+        for (kstmt s = kern_s(k, p->body)->first; s && s != loop; s = kern_s(k, s)->next)
+            defined |= kern_s(k, s)->kind == KS_DEF && kern_s(k, s)->def.mem == u->store.mem[i];
+        if (!defined || kern_m(k, u->store.mem[i])->size != SYM_ONE) return false;
+        p->tiles++;
+    }
+    return true;
+}
+
+/* Loops in each other with updates of tiles of the body inside, and no other tile read: what a part
+ * comes to then depends on the part alone. */
 static bool read_reduction(staging *p, kstmt loop) {
     kern *k = p->k;
     p->size = 1;
-    for (p->update = loop; kern_s(k, p->update)->kind == KS_LOOP;
-         p->update = kern_s(k, p->update)->first) {
-        kstmt first = kern_s(k, p->update)->first;
-        if (!first || first != kern_s(k, p->update)->last ||
-            !constant_trips(k, p->update, &p->size, INT64_MAX / 2))
-            return false;
+    p->tiles = 0;
+    for (p->leaf = loop;; p->leaf = kern_s(k, p->leaf)->first) {
+        const kern_stmt *l = kern_s(k, p->leaf);
+        if (!l->first || !constant_trips(k, p->leaf, &p->size, INT64_MAX / 2)) return false;
+        if (l->first != l->last || kern_s(k, l->first)->kind != KS_LOOP) break;
     }
-    const kern_stmt *u = kern_s(k, p->update);
-    if (u->kind != KS_STORE || u->monoid == MONOID_SET || u->store.dyn) return false;
-    for (int i = 0; i < u->n; i++) {
-        bool defined = false;
-        p->to[i] = u->store.mem[i];
-        for (kstmt s = kern_s(k, p->body)->first; s && s != loop; s = kern_s(k, s)->next)
-            defined |= kern_s(k, s)->kind == KS_DEF && kern_s(k, s)->def.mem == p->to[i];
-        if (!defined || kern_m(k, p->to[i])->size != SYM_ONE) return false;
-    }
+    for (kstmt s = kern_s(k, p->leaf)->first; s; s = kern_s(k, s)->next)
+        if (!read_update(p, loop, s)) return false;
     kern_touch *t;
     uint32_t n = kern_touches(k, loop, &t);
     for (uint32_t i = 0; i < n; i++) {
@@ -111,9 +122,10 @@ static void choose_parts(staging *p) {
     kern *k = p->k;
     int64_t wanted = p->size * p->outputs / PART, longest = 0;
     if (wanted > MOST_PARTS) wanted = MOST_PARTS;
-    for (kstmt s = p->loop; s != p->update; s = kern_s(k, s)->first) {
+    for (kstmt s = p->loop;; s = kern_s(k, s)->first) {
         int64_t n = kern_most_trips(k, s);
         if (longest < wanted && n > longest) longest = n, p->cut = s;
+        if (s == p->leaf) break;
     }
     if (wanted > longest) wanted = longest;
     p->each = (longest + wanted - 1) / wanted;
@@ -148,11 +160,24 @@ static sym part_index(const staging *p, sym part) {
 }
 
 static void add_memories(staging *p, int access, kern_part *out) {
-    for (int i = 0; i < kern_s(p->k, p->update)->n; i++) {
+    for (int i = 0; i < p->tiles; i++) {
         qn_dtype d = (qn_dtype)kern_m(p->k, p->to[i])->dtype;
         out[i] = (kern_part){d, p->outputs * p->parts};
         p->part[i] = kern_arg(p->k, d, sym_const(p->k->syms, out[i].size), access);
     }
+}
+
+/* Component i of an update goes to a tile of the part, which is stored at the part's end. */
+static void keep_part(staging *p, kstmt update, int i, int number, sym index) {
+    kern *k = p->k;
+    qn_dtype d = (qn_dtype)kern_m(k, p->to[number])->dtype;
+    kmem s = kern_tile(k, KERN_LOCAL, d, SYM_ONE);
+    kstmt def = kern_def(k, p->loop, s, kern_identity(k, kern_s(k, update)->monoid, i, d));
+    kern_unlink(k, def);
+    kern_insert(k, def, p->loop, kern_s(k, p->loop)->first);
+    kern_s(k, update)->store.mem[i] = s;
+    kexpr value = kern_load(k, s, SYM_ZERO, SYM_TRUE, 0, 0);
+    kern_store(k, p->loop, MONOID_SET, p->part[number], index, SYM_TRUE, value);
 }
 
 static bool first_stage(staging *p) {
@@ -164,47 +189,43 @@ static bool first_stage(staging *p) {
         if (s != p->loop) kern_unlink(k, s);
     }
     if (!kern_split(k, p->loop, p->each, kern_fresh_name(k, "part"), NULL, NULL)) return false;
-    const kern_stmt u = *kern_s(k, p->update);
+    for (p->leaf = p->loop; only_loop(k, p->leaf);) p->leaf = kern_s(k, p->leaf)->first;
     sym index = part_index(p, kern_trip(k, p->loop));
-    for (int i = 0; i < u.n; i++) {
-        qn_dtype d = (qn_dtype)kern_m(k, p->to[i])->dtype;
-        kmem s = kern_tile(k, KERN_LOCAL, d, SYM_ONE);
-        kstmt def = kern_def(k, p->loop, s, kern_identity(k, u.monoid, i, d));
-        kern_unlink(k, def);
-        kern_insert(k, def, p->loop, kern_s(k, p->loop)->first);
-        kern_s(k, p->update)->store.mem[i] = s;
-        kexpr value = kern_load(k, s, SYM_ZERO, SYM_TRUE, 0, 0);
-        kern_store(k, p->loop, MONOID_SET, p->part[i], index, SYM_TRUE, value);
-    }
+    int number = 0;
+    for (kstmt s = kern_s(k, p->leaf)->first; s; s = kern_s(k, s)->next)
+        for (int i = 0; i < kern_s(k, s)->n; i++) keep_part(p, s, i, number++, index);
     return true;
 }
 
+/* The parts in place of what they are parts of: a loop over them for each update. */
 static void second_stage(staging *p) {
     kern *k = p->k;
-    kern_stmt u = *kern_s(k, p->update);
+    int number = 0;
     kstmt r = kern_loop(k, p->body, KERN_SERIAL, "part", sym_const(k->syms, p->parts));
     kern_unlink(k, r);
     kern_insert(k, r, p->body, p->loop);
     kern_unlink(k, p->loop);
-    kern_stmt store = {.kind = KS_STORE, .monoid = u.monoid, .n = u.n};
-    store.store.index = u.store.index;
-    store.store.valid = SYM_TRUE;
-    for (int i = 0; i < u.n; i++) {
-        store.store.mem[i] = u.store.mem[i];
-        store.store.value[i] =
-            kern_load(k, p->part[i], part_index(p, kern_trip(k, r)), SYM_TRUE, 0, 0);
+    for (kstmt s = kern_s(k, p->leaf)->first; s; s = kern_s(k, s)->next) {
+        kern_stmt u = *kern_s(k, s);
+        kern_stmt store = {.kind = KS_STORE, .monoid = u.monoid, .n = u.n};
+        store.store.index = u.store.index;
+        store.store.valid = SYM_TRUE;
+        for (int i = 0; i < u.n; i++) {
+            store.store.mem[i] = u.store.mem[i];
+            store.store.value[i] =
+                kern_load(k, p->part[number++], part_index(p, kern_trip(k, r)), SYM_TRUE, 0, 0);
+        }
+        kern_store_n(k, r, &store);
     }
-    kern_store_n(k, r, &store);
 }
 
-int kern_stage_of_two(kern *k, int stage, kern_part part[KERN_STATES]) {
+int kern_stage_of_two(kern *k, int stage, kern_part part[KERN_STAGED]) {
     staging p = {.k = k};
     if (!read_kernel(&p)) return 0;
-    int n = kern_s(k, p.update)->n;
     add_memories(&p, stage ? KERN_READ : KERN_WRITE, part);
     if (stage)
         second_stage(&p);
     else if (!first_stage(&p))
         raise_error(k->ctx, QN_EINTERNAL, "kernel %s: its reduction is in no parts", k->name);
-    return n;
+    return p.tiles;
 }

@@ -390,6 +390,7 @@ static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
     out->shares = k->shares;
     out->share = k->share;
     out->rows = fuse_root_axes(fu, k, k->rows);
+    out->common = fuse_root_axes(fu, k, k->common);
     out->heavy = k->heavy;
     out->flat = k->flat && k->root_loops > 0;
     order_axes(fu, k, out);
@@ -456,7 +457,7 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
     fuse_mark_scores(&fu);
     decide_all(&fu);
     if (how & FUSE_WIDE_TILES) fuse_share_blocks(&fu);
-    fuse_merge_blocks(&fu);
+    fuse_merge_siblings(&fu);
     order_groups(&fu, f);
     if (debug_on(g->ctx, 'f')) log_fusion(f, a);
     return f;

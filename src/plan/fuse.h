@@ -34,10 +34,13 @@ typedef struct group { /* a kernel under construction */
     uint32_t helds, held_cap, guests, guest_cap;
     fuse_share *share; /* see fuse_share.c */
     uint32_t shares, share_cap;
-    uint64_t rows; /* root loops over the rows of a block, 0: see fuse_block.c */
-    bool gone;     /* merged into another */
+    uint64_t rows;   /* root loops over the rows of a block, 0: see fuse_block.c */
+    uint64_t common; /* root loops that guests are in */
+    bool gone;       /* merged into another */
     bool heavy, flat, scatter;
-    uint32_t seen; /* stamp of the cycle search */
+    bool nested;           /* a reduction in a reduction */
+    double bytes, largest; /* that it touches: fuse_sibling.c */
+    uint32_t seen;         /* stamp of the cycle search */
 } group;
 
 typedef struct use {
@@ -142,10 +145,13 @@ bool fuse_decide_scores(fuse *fu, node_id n);
 /* The scores that a factor of a product is a view of, 0: none. With v, the factor's use, only where
  * each of them is reached once; v becomes their use. */
 node_id fuse_scores_behind(const fuse *fu, node_id factor, use *v);
+
+/* ---- fuse_sibling.c -------------------------------------------------------------------------- */
+
 /* All that kernel `from` does, kernel `to` does. */
 void fuse_absorb(fuse *fu, uint32_t to, uint32_t from);
-/* Kernels over the same rows of the same scores become one. */
-void fuse_merge_blocks(fuse *fu);
+/* Kernels that read the same memory under the same loops become one. */
+void fuse_merge_siblings(fuse *fu);
 /* The root's axes whose loops are in the set, as bits. */
 uint32_t fuse_root_axes(const fuse *fu, const group *k, uint64_t loops);
 

@@ -12,7 +12,7 @@
  *
  * Several kernels may use the same scores, the gradients do; then each computes them for itself,
  * with its own axis as the rows. That costs products again, and never memory. Those with the same
- * rows become one.
+ * rows become one (fuse_sibling.c).
  *
  * fuse.c walks from consumers to producers. The statistics of scores are decided as late as
  * possible, so that the contraction that makes a kernel one of blocks comes first. */
@@ -222,97 +222,4 @@ bool fuse_decide_scores(fuse *fu, node_id n) {
             fuse_hold(fu, n, u.group, fu->group_[u.group]->rows, c.axes);
     }
     return true;
-}
-
-/* ---- siblings -------------------------------------------------------------------------------- */
-
-uint32_t fuse_root_axes(const fuse *fu, const group *k, uint64_t loops) {
-    int rank;
-    uint32_t axes = 0;
-    const int64_t *dims = graph_tuple_get(fu->g, node_at(fu->g, k->root)->shape, &rank);
-    for (int i = 0, l = 0; i < rank; i++)
-        if ((sym)dims[i] != SYM_ONE && loops >> l++ & 1) axes |= 1u << i;
-    return axes;
-}
-
-/* Have two kernels as many rows, axis by axis? */
-static bool same_rows(const fuse *fu, const group *a, const group *b) {
-    uint32_t x = fuse_root_axes(fu, a, a->rows), y = fuse_root_axes(fu, b, b->rows);
-    int rank;
-    const int64_t *dims = graph_tuple_get(fu->g, node_at(fu->g, a->root)->shape, &rank);
-    const int64_t *other = graph_tuple_get(fu->g, node_at(fu->g, b->root)->shape, &rank);
-    for (; x && y; x &= x - 1, y &= y - 1)
-        if (dims[__builtin_ctz(x)] != other[__builtin_ctz(y)]) return false;
-    return !x && !y;
-}
-
-/* The numbers, among a kernel's rows, of the loops in the set. */
-static uint64_t row_numbers(const group *k, uint64_t loops) {
-    uint64_t numbers = 0;
-    int n = 0;
-    for (uint64_t r = k->rows; r; r &= r - 1, n++)
-        if (loops >> __builtin_ctzll(r) & 1) numbers |= 1ull << n;
-    return numbers;
-}
-
-static const use *use_in(const fuse_node *f, uint32_t number) {
-    for (uint32_t i = 0; i < f->count; i++)
-        if (f->uses[i].group == number) return &f->uses[i];
-    return NULL;
-}
-
-/* Do both use scores, and all they both use along the same rows? */
-static bool share_scores(const fuse *fu, uint32_t a, uint32_t b) {
-    bool any = false;
-    for (uint32_t i = 0; i < fu->f->nodes; i++) {
-        const fuse_node *f = &fu->node[i];
-        const use *u = f->scores > 0 ? use_in(f, a) : NULL, *v = u ? use_in(f, b) : NULL;
-        for (int axis = 0; v && axis < u->rank; axis++)
-            if (row_numbers(fu->group_[a], u->mask[axis]) !=
-                row_numbers(fu->group_[b], v->mask[axis]))
-                return false;
-        any |= v != NULL;
-    }
-    return any;
-}
-
-void fuse_absorb(fuse *fu, uint32_t to, uint32_t from) {
-    group *a = fu->group_[to], *b = fu->group_[from];
-    for (uint32_t i = 0; i < b->outs; i++)
-        fuse_add_node(fu, &a->out, &a->outs, &a->out_cap, b->out[i]);
-    for (uint32_t i = 0; i < b->ins; i++) fuse_add_node(fu, &a->in, &a->ins, &a->in_cap, b->in[i]);
-    for (uint32_t i = 0; i < b->readers; i++)
-        fuse_add_node(fu, &a->reader, &a->readers, &a->reader_cap, b->reader[i]);
-    for (uint32_t i = 0; i < b->helds; i++) { /* of one both hold, the first row counts */
-        a->held = arena_grow(fu->a, a->held, &a->held_cap, a->helds + 1, sizeof *a->held);
-        a->held[a->helds++] = b->held[i];
-    }
-    a->ops += b->ops;
-    for (uint32_t i = 0; i < fu->groups; i++)
-        for (uint32_t j = 0; j < fu->group_[i]->readers; j++)
-            if (fu->group_[i]->reader[j] == from) fu->group_[i]->reader[j] = to;
-    b->gone = true;
-    b->readers = 0;
-}
-
-static void merge_into(fuse *fu, uint32_t to, uint32_t from) {
-    group *a = fu->group_[to], *b = fu->group_[from];
-    a->guest = arena_grow(fu->a, a->guest, &a->guest_cap, a->guests + 1, sizeof *a->guest);
-    a->guest[a->guests++] = (fuse_axes){b->root, fuse_root_axes(fu, b, b->rows)};
-    fuse_add_chain(fu, a, a->rows); /* the guest needs them outermost */
-    fuse_move_shares(fu, a, b);
-    fuse_absorb(fu, to, from);
-}
-
-/* So the gradients of keys and of values make their scores once. */
-void fuse_merge_blocks(fuse *fu) {
-    for (uint32_t i = 0; i < fu->groups; i++)
-        for (uint32_t j = i + 1; fu->group_[i]->rows && j < fu->groups; j++) {
-            const group *a = fu->group_[i], *b = fu->group_[j];
-            if (a->gone || b->gone || b->guests || !b->rows || a->ops + b->ops > FUSE_MAX_OPS)
-                continue;
-            if (!fuse_fits_chain(a, a->rows) || !same_rows(fu, a, b) || !share_scores(fu, i, j))
-                continue;
-            if (!fuse_reaches(fu, i, j) && !fuse_reaches(fu, j, i)) merge_into(fu, i, j);
-        }
 }

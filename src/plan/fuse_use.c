@@ -245,6 +245,7 @@ static void reduce_use(fuse *fu, const graph_node *x, const use *u) {
     group *k = fu->group_[u->group];
     const graph_node *s = node_at(fu->g, x->src[0]);
     uint32_t axes = reduce_axes(fu->g, x);
+    k->nested |= (fuse_mask(u) & ~fuse_root_set(k)) != 0;
     use v = {.group = u->group, .exact = u->exact};
     int rank, kept = 0;
     graph_tuple_get(fu->g, s->shape, &rank);

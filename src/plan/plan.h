@@ -42,12 +42,13 @@ typedef struct fuse_kernel {
     node_id *in;  /* stored or leaf nodes it loads */
     uint32_t helds, guests;
     fuse_axes *held;  /* nodes that it holds in a tile over these axes */
-    fuse_axes *guest; /* further roots, and which axes are the rows */
+    fuse_axes *guest; /* further roots, and which of their axes have loops of the root's */
     fuse_share *share;
     uint32_t shares;
-    uint32_t rows; /* the root's axes, as bits, over the rows of a block; 0: no such kernel */
-    bool heavy;    /* holds a contraction: its loops belong to the register tile */
-    bool flat;     /* every access is at the root's own index or a scalar: one loop, any length */
+    uint32_t rows;   /* the root's axes, as bits, over the rows of a block; 0: no such kernel */
+    uint32_t common; /* the root's axes, as bits, whose loops the guests are in */
+    bool heavy;      /* holds a contraction: its loops belong to the register tile */
+    bool flat;       /* every access is at the root's own index or a scalar: one loop, any length */
 } fuse_kernel;
 
 typedef struct fusion {

@@ -47,7 +47,7 @@ static void make_slots(builder *b, uint32_t roots, const node_id *root) {
     run_plan *p = b->p;
     uint32_t stored = 0;
     for (uint32_t i = 0; i < b->f->nodes; i++) stored += b->f->stored[i];
-    uint32_t most = stored + (KERN_STATES + 1) * b->f->kernels;
+    uint32_t most = stored + (KERN_STAGED + 1) * b->f->kernels;
     p->slot = arena_zeroed(&p->arena, (most + 1) * sizeof *p->slot);
     p->leaf_slot = arena_alloc(&p->arena, (b->f->nodes + 1) * sizeof *p->leaf_slot);
     p->output_slot = arena_alloc(&p->arena, (roots + 1) * sizeof *p->output_slot);
@@ -114,7 +114,7 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch
         heap_unwind(&qn->heap);
     }
     lower_kernel(qn, b->f, fk, &low);
-    kern_part part[KERN_STATES];
+    kern_part part[KERN_STAGED];
     int parts = kern_stage_of_two(low.k, stage, part);
     *staged = parts > 0;
     if (stage) add_part_slots(b, parts, part);

@@ -113,7 +113,7 @@ static bool add_kernel(tune_list *l, const fusion *f, const fuse_kernel *fk, int
         kern_close(held->k);
         heap_unwind(&l->qn->heap);
     }
-    kern_part part[KERN_STATES];
+    kern_part part[KERN_STAGED];
     lower_kernel(l->qn, f, fk, &low);
     bool staged = kern_stage_of_two(low.k, stage, part) > 0;
     kern_print(low.k, &text);
