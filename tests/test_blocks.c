@@ -484,6 +484,26 @@ static void copies_are_turned_where_no_vector_ends_with_the_sum(void) {
     }
 }
 
+/* Two lines of what goes past the caches are written one behind the other. */
+static void large_transpositions_write_lines_in_pairs(void) {
+    for (int i = 0; i < 2; i++) {
+        char text[400];
+        long long n = i ? 4096 : 512;
+        snprintf(text, sizeof text,
+                 "kernel \"transposed\" {\n"
+                 "  arg a0 f32[%lld] write\n"
+                 "  arg a1 f32[%lld] read\n"
+                 "  for i < %lld {\n"
+                 "    for j < %lld {\n"
+                 "      a0[%lld*i + j] = a1[%lld*j + i]\n"
+                 "    }\n"
+                 "  }\n"
+                 "}\n",
+                 n * n, n * n, n, n, n, n);
+        check_default(text, i ? "split y1 2" : "turn e1 v1", i ? "split y1 4" : "split y1 2");
+    }
+}
+
 static void ahead_computes_what_no_trip_changes_once(void) {
     static const char *const shares = "kernel \"shares\" {\n"
                                       "  arg a0 f32[35] read\n"
@@ -762,6 +782,7 @@ static void all(void) {
     RUN(fetch_asks_for_what_the_next_copy_reads);
     RUN(few_rows_go_along_the_sum);
     RUN(copies_are_turned_where_no_vector_ends_with_the_sum);
+    RUN(large_transpositions_write_lines_in_pairs);
     RUN(ahead_computes_what_no_trip_changes_once);
     RUN(softmax_down_columns_walks_rows);
     RUN(transpositions_are_turned);

@@ -277,15 +277,16 @@ static void chains_of_up_to_six_moves(void) {
 }
 
 /* Two views of one array that differ meet in one kernel. */
-/* y[j,i] = x[i,j] + z[j,i] over sizes from which a transposition goes through a tile, and some that
- * its blocks do not divide. */
-static void transpose(qn_ctx *qn, int64_t rows, int64_t columns) {
+/* y[j,i] = x[i,j] + z[j,i], or without z, over sizes from which a transposition goes through a tile
+ * or past the caches, and some that its blocks do not divide. */
+static void transpose(qn_ctx *qn, int64_t rows, int64_t columns, bool plain) {
     size_t n = (size_t)(rows * columns), bytes = n * sizeof(float);
     float *x = malloc(bytes), *z = malloc(bytes), *y = calloc(n, sizeof *y);
-    for (size_t i = 0; i < n; i++) x[i] = (float)i, z[i] = (float)(i % 3);
+    for (size_t i = 0; i < n; i++) x[i] = (float)i, z[i] = plain ? 0 : (float)(i % 3);
     qn_tensor *tx = qn_from(qn, QN_F32, 2, (int64_t[]){rows, columns}, x);
     qn_tensor *tz = qn_from(qn, QN_F32, 2, (int64_t[]){columns, rows}, z);
-    qn_tensor *ty = qn_add(qn_permute(tx, 2, (int[]){1, 0}), tz);
+    qn_tensor *turned = qn_permute(tx, 2, (int[]){1, 0});
+    qn_tensor *ty = plain ? qn_contiguous(turned) : qn_add(turned, tz);
     CHECK_INT(qn_read(ty, y, bytes), QN_OK);
     int64_t wrong = 0;
     for (int64_t i = 0; i < rows; i++)
@@ -298,12 +299,13 @@ static void transpose(qn_ctx *qn, int64_t rows, int64_t columns) {
 }
 
 static void large_transpositions_go_through_a_tile(void) {
-    static const int64_t size[][2] = {{256, 512},  {1040, 272}, {300, 1100}, {1031, 259},
-                                      {2048, 17},  {17, 2048},  {1200, 16},  {2000, 2000},
-                                      {4099, 257}, {48, 1792}};
+    static const int64_t size[][2] = {{256, 512},  {1040, 272}, {300, 1100},  {1031, 259},
+                                      {2048, 17},  {17, 2048},  {1200, 16},   {2000, 2000},
+                                      {4099, 257}, {48, 1792},  {4128, 2056}, {4112, 2050}};
+    enum { LARGE = 10 }; /* past the caches from here on, copies and nothing else */
     for (size_t i = 0; i < COUNT_OF(size) && cpu; i++) {
         qn_scope s = qn_scope_begin(cpu);
-        transpose(cpu, size[i][0], size[i][1]);
+        transpose(cpu, size[i][0], size[i][1], i >= LARGE);
         qn_scope_end(cpu, s);
     }
 }

@@ -95,18 +95,28 @@ static bool loads_only(const model *m, kstmt body, kmem operand) {
     return model_at(m, body)->first == model_at(m, body)->last;
 }
 
+/* Is what the body stores past the caches? */
+static bool stores_past(const model *m, kstmt body) {
+    const kern_stmt *x = model_at(m, model_at(m, body)->first);
+    return x->kind == KS_STORE && model_past_caches(m, x->store.mem[0]);
+}
+
 /* A copy into whole lines, whatever is done to its elements on the way, needs no tile in memory:
- * squares of a vector a side are turned in registers, a run of them at a time. */
+ * squares of a vector a side are turned in registers, a run of them at a time. What goes past the
+ * caches goes two lines at a time, neighbours in memory: 4096^2 takes 0.8 of the time. */
 static void copy_turned(model *m, model_chain *c, const char *along, const char *across) {
     int id = m->next++;
+    int64_t lines = model_trips(m, model_find(m, along));
+    bool pairs = stores_past(m, c->body) && lines % (2 * m->lanes) == 0;
     if (!model_apply(m, "split %s %d -> a%d v%d", across, m->lanes, id, id)) return;
     snprintf(c->name[c->n - 2], sizeof c->name[0], "a%d", id);
     if (!model_apply(m, "split %s %d -> y%d e%d", along, m->lanes, id, id)) return;
     snprintf(c->name[c->n - 1], sizeof c->name[0], "y%d", id);
+    if (!model_apply(m, "swap v%d y%d", id, id) || !model_apply(m, "swap v%d e%d", id, id)) return;
+    if (pairs && model_apply(m, "split y%d 2 -> z%d n%d", id, id, id))
+        snprintf(c->name[c->n - 1], sizeof c->name[0], "z%d", id);
     c->body = model_find(m, c->name[c->n - 1]);
-    if (!model_apply(m, "swap v%d y%d", id, id) || !model_apply(m, "swap v%d e%d", id, id) ||
-        !model_apply(m, "swap a%d y%d", id, id))
-        return;
+    if (!model_apply(m, "swap a%d %s", id, c->name[c->n - 1])) return;
     model_chain_drop(c, c->n - 2);
     model_apply(m, "peel a%d", id);
     for (int rest = 0; rest < 2; rest++) {
