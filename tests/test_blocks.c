@@ -581,6 +581,26 @@ static void fetch_asks_for_what_the_next_copy_reads(void) {
             "    }\n"
             "  }\n"
             "}\n");
+    BECOMES(panels, "fetch i i",
+            "kernel \"panels\" {\n"
+            "  arg a0 f32[16] write\n"
+            "  arg a1 f32[48] read\n"
+            "  local t0 f32[8]\n"
+            "  for p < 4 {\n"
+            "    def t0\n"
+            "    for i < 4 {\n"
+            "      unroll u < 2 {\n"
+            "        t0[2*i + u] = a1[3*i + 12*p + u]\n"
+            "      }\n"
+            "      fetch a1[3*i + 12*p + 12]\n"
+            "      fetch a1[3*i + 12*p + 13]\n"
+            "    }\n"
+            "    for j < 4 {\n"
+            "      a0[j + 4*p] = add(t0[2*j], t0[2*j + 1])\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    REFUSES(panels, "", "fetch p p", "no loop that copies again");
     REFUSES(panels, "", "fetch j i", "nothing that is copied");
     REFUSES(panels, "", "fetch i u", "no loop that copies again");
     REFUSES(panels, "", "fetch p j", "no loop that copies again");

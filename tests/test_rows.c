@@ -142,12 +142,13 @@ static void gradients_of_rows_and_columns_agree_with_ref(void) {
 
 /* ---- flat kernels that stream --------------------------------------------------------------- */
 
-static bool paged, past, peeled;
+static bool paged, past, peeled, asked;
 static void see_pages(void *user, const char *line) {
     (void)user;
     paged |= !strncmp(line, "swap s", 6) || !strncmp(line, "swap us", 7);
     past |= !strncmp(line, "bypass a", 8);
     peeled |= !strncmp(line, "peel ", 5);
+    asked |= !strncmp(line, "fetch ", 6);
 }
 
 /* Two arguments walk four pages at a time, four of them two. Values are exact. */
@@ -198,7 +199,8 @@ static void long_formulas_stream_without_masks(void) {
     qn_close(qn);
 }
 
-/* Rows of pages that come from memory: the same values, and the same bits with all threads. */
+/* Rows of pages that come from memory: the same values, and the same bits with all threads. The
+ * next row is asked for while exponentials are computed. */
 static void rows_that_stream_are_walked_in_parts(void) {
     int64_t l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     const shape s = {(l2 > 0 ? l2 : 256 << 10) / 4096 + 1, 4096};
@@ -206,10 +208,10 @@ static void rows_that_stream_are_walked_in_parts(void) {
     for (int i = 0; i < 4; i++) check(i, &s, 1, false, x);
     qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = see_pages});
     qn_set(qn, "debug", "k");
-    paged = false;
+    paged = asked = false;
     qn_tensor *y = qn_softmax(qn_from(qn, QN_F32, 2, (int64_t[]){s.rows, s.columns}, x), 1);
     CHECK_INT(qn_realize(&y, 1), QN_OK);
-    CHECK(paged);
+    CHECK(paged && asked);
     free(x);
     qn_close(qn);
 }

@@ -30,7 +30,8 @@ enum {
     PAGE = 4096,      /* bytes */
     SIDE = 4,         /* pages of a stream side by side */
     STREAMS = 4,      /* times the second-level cache: what is larger streams from memory */
-    PART_OF_L3 = 32 << 20
+    PART_OF_L3 = 32 << 20,
+    COMPUTES = 10 /* operations an element, from which on memory would rest */
 };
 
 bool model_apply(model *m, const char *fmt, ...) {
@@ -462,6 +463,7 @@ static void reduction_loop(model *m, const char *name, int rows, int tiles, cons
 static void row_loops(model *m, kstmt body, int rows) {
     char names[64][40];
     int n = 0;
+    bool streamed = false;
     for (kstmt c = model_at(m, body)->first; c && n < 64; c = model_at(m, c)->next)
         if (model_at(m, c)->kind == KS_LOOP)
             snprintf(names[n++], sizeof names[0], "%s", model_name(m, c));
@@ -474,14 +476,22 @@ static void row_loops(model *m, kstmt body, int rows) {
         }
         kmem tile[MODEL_TILES];
         int tiles = model_reduced_tiles(m, c.body, tile);
+        if (!tiles) model_chain_inward(m, &c, model_most_contiguous(m, &c));
+        kstmt inner = model_find(m, c.name[c.n - 1]);
+        bool streams = row_streams(m, inner);
+        bool asks = streams && streamed && model_ops(m, inner) >= COMPUTES && !m->copy[0];
+        streamed |= streams;
         if (tiles) {
             reduction_loop(m, c.name[c.n - 1], rows, tiles, tile);
             continue;
         }
-        model_chain_inward(m, &c, model_most_contiguous(m, &c));
         char o[24];
         snprintf(o, sizeof o, "o%d", m->next++);
         vector_loop(m, c.name[c.n - 1], o);
+        if (asks) { /* memory would rest */
+            snprintf(m->copy, sizeof m->copy, "%s", o);
+            snprintf(m->use, sizeof m->use, "%s", o);
+        }
     }
 }
 

@@ -5,8 +5,9 @@
  *
  * A copy of what comes from far away waits for memory, and what follows it computes while memory
  * rests; asked for in time, the next copy's elements are in the second-level cache. p is the
- * innermost loop around both. Of a loop inside i every trip is fetched where it is unrolled, the
- * first where lanes or a line lie together.
+ * innermost loop around both. A loop that computes may ask for what it reads itself the next time
+ * round, and what others read before it. Of a loop inside i every trip is fetched where it is
+ * unrolled, the first where lanes or a line lie together.
  *
  * Legal but between the loops of a group's members: a fetch reads nothing, its address may lie
  * anywhere, and an emitter without such an instruction leaves it away. */
@@ -67,7 +68,8 @@ static void each_trip(fetching *f, const kern_touch *t, sym index, kstmt inner) 
 bool kern_fetch_next(kern *k, kstmt copy, kstmt use, str *why) {
     fetching f = {.k = k, .copy = copy, .use = use, .around = kern_s(k, copy)->parent};
     while (!kern_inside(k, use, f.around)) f.around = kern_s(k, f.around)->parent;
-    if (f.around == k->root || kern_inside(k, use, copy) || kern_inside(k, copy, use))
+    bool nested = use != copy && (kern_inside(k, use, copy) || kern_inside(k, copy, use));
+    if (f.around == k->root || nested)
         return kern_refuse(why, "the loops are in no loop that copies again");
     for (kstmt l = use; l; l = kern_s(k, l)->parent)
         if (kern_s(k, l)->loop == KERN_VEC || kern_s(k, l)->loop == KERN_WORD)

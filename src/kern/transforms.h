@@ -50,7 +50,7 @@ X(park, "ml", transform_park,
 X(ahead, "l", transform_ahead,
   "ahead i: what costs something and no trip of i changes is computed once, into a tile")
 X(fetch, "ll", transform_fetch,
-  "fetch i j: j's trips ask for what i's, the next time round, will copy from memory")
+  "fetch i j: j's trips ask for what i's, the next time round, will copy from memory; j may be i")
 X(ask, "mll", transform_ask,
   "ask a0 i j: i's trips ask for the lines of a0 that j, a loop behind, will touch, each for its "
   "share")
