@@ -165,6 +165,19 @@ static void a_product_of_narrow_operands_is_one_kernel(void) {
     CHECK_INT(kernels1(qn_matmul(qn_cast(x, QN_F32), qn_cast(y, QN_F32))), 1);
 }
 
+/* Between forward and backward stands what the next layer reads, and nothing else. */
+static void a_relu_keeps_its_result_for_the_gradient(void) {
+    enum { ROWS = 128, COLUMNS = 256 };
+    qn_tensor *w[2] = {matrix(COLUMNS, COLUMNS), matrix(COLUMNS, COLUMNS)}, *y[3];
+    qn_tensor *h = qn_relu(qn_matmul(matrix(ROWS, COLUMNS), w[0]));
+    y[2] = qn_sum_axes(qn_exp(qn_matmul(h, w[1])), 2, (int[]){0, 1}, false);
+    CHECK_INT(qn_grad(y[2], NULL, 2, w, y), QN_OK);
+    CHECK(kernels(3, y) > 0);
+    qn_stats s;
+    qn_get_stats(qn, &s);
+    CHECK_INT(s.planned_peak_bytes, 3 * ROWS * COLUMNS * sizeof(float)); /* h, exp, its gradient */
+}
+
 static void movement_between_elementwise_ops_adds_no_kernel(void) {
     qn_tensor *x = param(3, (int64_t[]){4, 6, 10});
     qn_tensor *y = qn_exp(qn_permute(qn_exp(x), 3, (int[]){2, 0, 1}));
@@ -241,6 +254,7 @@ SCOPED(rms_norm_is_one_kernel)
 SCOPED(cross_entropy_forward_is_one_kernel)
 SCOPED(matmul_bias_gelu_is_one_kernel)
 SCOPED(a_product_of_narrow_operands_is_one_kernel)
+SCOPED(a_relu_keeps_its_result_for_the_gradient)
 SCOPED(movement_between_elementwise_ops_adds_no_kernel)
 SCOPED(adamw_over_forty_parameters_is_at_most_four_kernels)
 SCOPED(a_product_used_twice_is_computed_once)
@@ -263,6 +277,7 @@ int main(int argc, char **argv) {
     RUN(scoped_cross_entropy_forward_is_one_kernel);
     RUN(scoped_matmul_bias_gelu_is_one_kernel);
     RUN(scoped_a_product_of_narrow_operands_is_one_kernel);
+    RUN(scoped_a_relu_keeps_its_result_for_the_gradient);
     RUN(scoped_movement_between_elementwise_ops_adds_no_kernel);
     RUN(scoped_adamw_over_forty_parameters_is_at_most_four_kernels);
     RUN(scoped_a_product_used_twice_is_computed_once);

@@ -254,8 +254,18 @@ static void rule_minimum(grad *c, node_id n, node_id g) {
     grad_extreme(c, n, g, false);
 }
 
+/* where(x <= k, k, x), a relu, is k just where it is no more than k: the result tells, which those
+ * behind it need, too, so x need not be kept for the gradient. */
+static node_id told_by_result(grad *c, node_id n) {
+    node_id condition = source(c, n, 0), k = source(c, n, 1);
+    const graph_node *le = node_at(c->g, condition);
+    bool told = le->op == OP_LE && !(le->flags & NODE_REALIZED) && le->src[0] == source(c, n, 2) &&
+                le->src[1] == k && node_at(c->g, k)->op == OP_CONST;
+    return told ? make2(c->g, OP_LE, n, k) : condition;
+}
+
 static void rule_where(grad *c, node_id n, node_id g) {
-    node_id condition = source(c, n, 0);
+    node_id condition = told_by_result(c, n);
     if (grad_wants(c, n, 1)) grad_add(c, n, 1, only(c, condition, g));
     if (grad_wants(c, n, 2)) grad_add(c, n, 2, choose(c, condition, number(c, g, 0), g));
 }
