@@ -190,7 +190,8 @@ pool *pool_open(heap *h, int threads); /* NULL when threads cannot be made: run 
 int pool_threads(const pool *p);       /* 1 for NULL */
 void pool_run(pool *p, int64_t n, pool_work work, void *arg);
 void pool_close(pool *p);
-int processors(void); /* processors this process may use */
+int processors(void);       /* processors this process may use */
+int processors_there(void); /* those of the machine */
 
 /* ---- the context --------------------------------------------------------------------------- */
 

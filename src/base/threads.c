@@ -253,9 +253,13 @@ static int processors_granted(int most) {
 }
 #endif
 
-int processors(void) {
+int processors_there(void) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    int count = online > 0 ? (int)online : 1;
+    return online > 1 ? (int)online : 1;
+}
+
+int processors(void) {
+    int count = processors_there();
 #ifdef __linux__
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) count = CPU_COUNT(&set);

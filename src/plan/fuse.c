@@ -178,7 +178,7 @@ double fuse_tile_size(const fuse *fu, node_id n, uint32_t axes) {
 static double hold_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
     const graph_node *x = node_at(fu->g, n);
     const fuse_node *f = fuse_info(fu, n);
-    if (!f->count || f->count > FUSE_MAX_USES || f->crowded || fu->everything_stored)
+    if (!f->count || f->count > FUSE_MAX_USES || f->crowded || fu->terms.everything_stored)
         return INFINITY;
     const group *k = fu->group_[f->uses[0].group];
     if (k->heavy || k->scatter || k->ops > FUSE_MAX_OPS ||
@@ -202,7 +202,7 @@ static bool can_host(fuse *fu, node_id n, const use *u) {
     group *k = fu->group_[u->group];
     uint64_t m = fuse_closure(k, fuse_mask(u));
     if (!u->exact || k->scatter || f->crowded || k->ops > FUSE_MAX_OPS) return false;
-    if (x->op == OP_SCATTER || fu->everything_stored) return false;
+    if (x->op == OP_SCATTER || fu->terms.everything_stored) return false;
     if (k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return false;
     double size = fuse_size(fu, n), t = fuse_trips(k, m);
     if (t < size * 0.999 || t > size * 1.001) return false;
@@ -298,9 +298,10 @@ static void decide(fuse *fu, node_id n) {
     }
     uint64_t around = 0;
     uint32_t axes = 0;
-    if (!store && !fu->everything_stored && f->scores > 0 && fuse_decide_scores(fu, n)) return;
-    if (!store && !view && ((!f->index_ops && !f->summed) || fu->everything_stored)) {
-        double extra = fu->everything_stored ? INFINITY : inline_extra(fu, n);
+    if (!store && !fu->terms.everything_stored && f->scores > 0 && fuse_decide_scores(fu, n))
+        return;
+    if (!store && !view && ((!f->index_ops && !f->summed) || fu->terms.everything_stored)) {
+        double extra = fu->terms.everything_stored ? INFINITY : inline_extra(fu, n);
         double held = hold_cost(fu, n, &around, &axes), stored = store_cost(fu, n);
         if (held < extra && held < stored) {
             fuse_hold(fu, n, f->uses[0].group, around, axes);
@@ -441,9 +442,9 @@ static void log_fusion(const fusion *f, arena *a) {
 }
 
 fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
-                   const node_id *root, unsigned how) {
+                   const node_id *root, fuse_terms terms) {
     fusion *f = arena_zeroed(a, sizeof *f);
-    fuse fu = {.g = g, .a = a, .f = f, .everything_stored = how & FUSE_NOTHING};
+    fuse fu = {.g = g, .a = a, .f = f, .terms = terms};
     f->g = g;
     f->nodes = nodes;
     f->order = order;
@@ -456,7 +457,7 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
     for (uint32_t i = 0; i < roots; i++) fuse_info(&fu, root[i])->is_root = true;
     fuse_mark_scores(&fu);
     decide_all(&fu);
-    if (how & FUSE_WIDE_TILES) fuse_share_blocks(&fu);
+    if (terms.workers) fuse_share_blocks(&fu);
     fuse_merge_siblings(&fu);
     order_groups(&fu, f);
     if (debug_on(g->ctx, 'f')) log_fusion(f, a);

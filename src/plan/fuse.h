@@ -71,7 +71,7 @@ typedef struct fuse {
     fuse_node *node; /* by place */
     group **group_;
     uint32_t groups, group_cap, stamp;
-    bool everything_stored;
+    fuse_terms terms;
 } fuse;
 
 static inline fuse_node *fuse_info(const fuse *fu, node_id n) {

@@ -13,7 +13,7 @@
  * them, batches and heads, of which there must be some. */
 #include "plan/fuse.h"
 
-static const double least_around = 8;       /* trips of the loops around the rows */
+static const double least_around = 8;       /* trips of the loops around the rows, or workers */
 static const double shared_bytes = 4 << 20; /* most for what the rows share */
 
 /* What one kernel would do for the other. */
@@ -182,7 +182,8 @@ static bool can_share(sharing *p) {
         !read_axes(p, x, u))
         return false;
     read_root(p);
-    return fuse_trips(p->host, p->around) >= least_around && fuse_fits_chain(p->host, p->around);
+    double workers = fu->terms.workers, least = workers > least_around ? workers : least_around;
+    return fuse_trips(p->host, p->around) >= least && fuse_fits_chain(p->host, p->around);
 }
 
 void fuse_move_shares(fuse *fu, group *to, const group *from) {

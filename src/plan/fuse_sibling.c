@@ -258,7 +258,7 @@ static void merge_readers(fuse *fu, node_id n) {
 }
 
 void fuse_merge_siblings(fuse *fu) {
-    if (fu->everything_stored) return;
+    if (fu->terms.everything_stored) return;
     merge_blocks(fu);
     for (uint32_t i = 0; i < fu->groups; i++) measure(fu, fu->group_[i]);
     for (uint32_t i = 0; i < fu->f->nodes; i++)

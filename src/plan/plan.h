@@ -61,13 +61,15 @@ typedef struct fusion {
     fuse_kernel *kernel; /* in an order that can run */
 } fusion;
 
-enum {
-    FUSE_NOTHING = 1,   /* every node is stored (knob fuse=0) */
-    FUSE_WIDE_TILES = 2 /* a worker may have tiles of megabytes: it is none of a group's members */
-};
-/* `how`: these, or'ed. Arena-owned; raises. */
+/* What of the device and the knobs kernels depend on: never the number of threads, or results
+ * would. */
+typedef struct fuse_terms {
+    bool everything_stored; /* no fusion at all (knob fuse=0) */
+    int workers; /* that a kernel should have items for; 0: none may have tiles of megabytes */
+} fuse_terms;
+/* Arena-owned; raises. */
 fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
-                   const node_id *root, unsigned how);
+                   const node_id *root, fuse_terms terms);
 static inline bool fuse_is_stored(const fusion *f, node_id n) {
     return f->pos[n] && f->stored[f->pos[n] - 1];
 }

@@ -20,9 +20,11 @@ bool node_is_memory(const graph_node *x) {
     return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
 }
 
-unsigned run_fuse_how(const qn_ctx *qn) {
-    unsigned nothing = qn->knob[KNOB_FUSE].number ? 0 : FUSE_NOTHING;
-    return nothing | (qn->run->limits.members < 2 ? FUSE_WIDE_TILES : 0);
+fuse_terms run_fuse_terms(const qn_ctx *qn) {
+    const kern_limits *l = &qn->run->limits;
+    fuse_terms t = {.everything_stored = !qn->knob[KNOB_FUSE].number};
+    if (l->members < 2) t.workers = l->threads ? processors_there() : 1;
+    return t;
 }
 
 static uint32_t slot_for(builder *b, node_id n) {
@@ -251,7 +253,7 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     p->key.word = arena_alloc(&p->arena, (size_t)key->words * sizeof *key->word + 4);
     memcpy(p->key.word, key->word, (size_t)key->words * sizeof *key->word);
     builder b = {.qn = qn, .g = qn->graph, .p = p, .lasting = lasting, .scratch = &scratch};
-    b.f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_how(qn));
+    b.f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_terms(qn));
     b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, roots, root);
     launch *all = arena_zeroed(&scratch, (b.f->kernels + 1) * sizeof *all);

@@ -112,7 +112,7 @@ typedef struct run_plan {
     void *memory;   /* the arena the slices were filled for */
 } run_plan;
 
-unsigned run_fuse_how(const qn_ctx *qn); /* what fuse_build is told of the device and the knobs */
+fuse_terms run_fuse_terms(const qn_ctx *qn);
 /* A plan for these roots (realized ones are not allowed). `lasting`, by place in the order: memory
  * that will hold the same value in most runs; NULL: none will. Raises. */
 run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
