@@ -82,6 +82,7 @@ X("train", "gpt2 124M step", GPT, 50304, 64, 12, 12, 768, 4)
 X("latency", "dispatch", DISPATCH, 16)
 X("latency", "kernel compile", COMPILE, 0)
 X("latency", "plan gpt2 step", PLAN, 0)
+X("latency", "fork-join", FORK_JOIN, 64, 8192)
 X("latency", "cold start", COLD_START, 0)
 X("latency", "warm start", WARM_START, 0)
 #undef GEMM_SHAPES

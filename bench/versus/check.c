@@ -34,6 +34,7 @@ static const struct {
     {"train", "gpt2", RATIO_MEAN, 1.33},
     {"latency", "kernel compile", SECONDS, 5e-3},
     {"latency", "plan gpt2", SECONDS, 50e-3},
+    {"latency", "fork-join", SECONDS, 2e-6},
     {"latency", "cold start", SECONDS, 150e-3},
     {"latency", "warm start", SECONDS, 30e-3},
 };

@@ -45,6 +45,7 @@ X(GPT, "gpt", 3.0 * d[5] * d[1] * (2 * GPT_WEIGHTS + GPT_SCORES), 8 * GPT_WEIGHT
 X(DISPATCH, "dispatch", 16, 16, 16, 16)
 X(COMPILE, "compile", 0, 0, 0, 0)
 X(PLAN, "plan", 0, 0, 0, 0)
+X(FORK_JOIN, "fork_join", 0, 0, 0, 0)
 X(COLD_START, "cold_start", 0, 0, 0, 0)
 X(WARM_START, "warm_start", 0, 0, 0, 0)
 #undef N

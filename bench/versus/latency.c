@@ -3,7 +3,8 @@
  * Cold and warm start are whole processes: the program starts itself, makes one training step of a
  * small network, and ends. Cold has an empty folder of compiled objects, warm the folder that a
  * cold one left. Planning is that of a GPT-2 of 124 million parameters on the device that computes
- * nothing. */
+ * nothing. What it costs to divide a kernel is measured by a chain of kernels that are just long
+ * enough to be divided. */
 #include "../limits.h"
 #include "quern.h"
 #include "versus.h"
@@ -90,6 +91,62 @@ static const char *step(const char *device, int threads, const qn_gpt_config *co
     return ok ? NULL : "the step failed";
 }
 
+/* A static graph that hands a value on through kernels of a microsecond or two, on some number of
+ * threads; what a thread reads in one it wrote in the last. */
+typedef struct chain {
+    qn_ctx *qn;
+    qn_tensor *in;
+    qn_plan *plan;
+} chain;
+
+static bool chain_open(chain *c, int threads, const vs_case *k) {
+    qn_options options = {.threads = threads};
+    setenv("QN_FUSE", "0", 1); /* each link is a kernel */
+    c->qn = qn_open(&options);
+    unsetenv("QN_FUSE");
+    c->in = noise(c->qn, 0, 1, k->d[1]);
+    qn_tensor *x = c->in;
+    for (int64_t i = 0; i < k->d[0]; i++) x = qn_tanh(x);
+    c->plan = qn_compile(c->qn, 1, &c->in, 1, &x);
+    return c->plan != NULL;
+}
+
+static double chain_run(const chain *c) {
+    double start = bench_now();
+    qn_tensor *out = NULL;
+    bool ok = !qn_run(c->plan, &c->in, &out);
+    double seconds = bench_now() - start;
+    qn_release(out);
+    return ok ? seconds : (double)NAN;
+}
+
+static void chain_close(chain *c) {
+    qn_plan_free(c->plan);
+    qn_close(c->qn);
+}
+
+/* A kernel's time on all threads, less its share of its time on one. So it also holds what half of
+ * a launch costs, and the wait for the slower of two halves. */
+static const char *time_fork(const vs_case *k, int threads, double *seconds) {
+    enum { RUNS = 201 };
+    static double alone[RUNS], shared[RUNS];
+    chain one = {0}, all = {0};
+    bool ok = chain_open(&one, 1, k) && chain_open(&all, threads, k);
+    for (int i = 0; ok && i < RUNS; i++) {
+        chain_run(&one);
+        alone[i] = chain_run(&one);
+        chain_run(&all); /* wakes the workers */
+        shared[i] = chain_run(&all);
+        ok = isfinite(alone[i] + shared[i]);
+    }
+    chain_close(&one);
+    chain_close(&all);
+    if (!ok) return "the chain does not run";
+    double share = bench_median(alone, RUNS) / threads;
+    *seconds = (bench_median(shared, RUNS) - share) / (double)k->d[0];
+    return NULL;
+}
+
 const char *vs_latency(const vs_case *c, int threads, double *seconds) {
     static const qn_gpt_config demo = {
         .vocabulary = 94, .context = 64, .layers = 4, .heads = 4, .width = 128};
@@ -110,6 +167,8 @@ const char *vs_latency(const vs_case *c, int threads, double *seconds) {
         why = step("null", threads, &gpt2, 4, 64, &stats);
         *seconds = stats.plan_seconds;
         return why;
+    case VS_FORK_JOIN:
+        return time_fork(c, threads, seconds);
     default:
         return "no such case";
     }

@@ -282,6 +282,7 @@ static int run_threads(const vs_options *o, int threads, vs_result *out) {
     for (int i = 0; i < vs_case_count && count < RESULTS && n; i++) {
         const vs_case *c = &vs_cases[i];
         bool own = c->kind >= VS_COMPILE;
+        if (c->kind == VS_FORK_JOIN && threads < 2) continue;
         if (o->family && !wanted(o->family, c->family)) continue;
         if (o->name && !strstr(c->name, o->name)) continue;
         out[count] = own ? measure_latency(c, o, threads) : measure(c, o, threads, n, clients);
