@@ -429,6 +429,7 @@ typedef struct qn_stats {
     uint64_t host_bytes;              /* everything taken from the allocator and not given back */
     double plan_seconds, compile_seconds, run_seconds;
     double compile_median; /* seconds to compile one kernel, to a quarter of a millisecond */
+    uint64_t waves;        /* the launches so far in rounds, each of those that ran side by side */
 } qn_stats;
 QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out);
 

@@ -51,6 +51,14 @@ static inline qn_code interp_launch(void *state, dev_program *program, int sets,
     return QN_OK;
 }
 
+/* Any order must do, so the last comes first. */
+static inline qn_code interp_launch_many(void *state, int n, const dev_launch *all) {
+    qn_code code = QN_OK;
+    for (int i = n - 1; i >= 0 && !code; i--)
+        code = interp_launch(state, all[i].program, (int)all[i].sets, all[i].set);
+    return code;
+}
+
 static inline void interp_limits(void *state, kern_limits *out) {
     (void)state;
     *out = (kern_limits){.vector_bytes = 32, .registers = 16, .threads = 2};
@@ -66,6 +74,7 @@ static const dev_table interp_device = {
     .compile = interp_compile,
     .unload = interp_unload,
     .launch = interp_launch,
+    .launch_many = interp_launch_many,
     .alloc = dev_host_alloc,
     .free = dev_host_free,
     .copy_in = dev_host_copy_in,

@@ -212,6 +212,45 @@ static void results_do_not_depend_on_threads(void) {
     CHECK_NEAR((double)y[0][0], sum, 1e-5, 1e-5);
 }
 
+/* More tasks than stand in line at once, of one item and of many, short and long. */
+static void launches_run_side_by_side(void) {
+    static const char *const items =
+        "kernel \"items\" {\n dim n 0 4096\n arg a0 f32[n] read write\n"
+        " par i < n {\n a0[i] += f32(1)\n }\n}\n";
+    static const char *const one =
+        "kernel \"one\" {\n arg a0 f32[64] read write\n for r < 500 {\n for i < 64 {\n"
+        " a0[i] += f32(1)\n }\n }\n}\n";
+    enum { SETS = 200, MOST = 4096 };
+    static _Alignas(64) float x[SETS][MOST], y[SETS][64];
+    for (int threads = 1; threads <= 4; threads++) {
+        opened o;
+        if (!open_scale(&o, threads, items)) {
+            SKIP("no compiler");
+            close_scale(&o);
+            return;
+        }
+        dev_program *p = compile_text(o.qn, &dev_cpu, o.state, one);
+        dev_slice many[SETS], single[SETS];
+        dev_set set[SETS], other[SETS];
+        int64_t n[SETS];
+        memset(x, 0, sizeof x), memset(y, 0, sizeof y);
+        for (int i = 0; i < SETS; i++) {
+            n[i] = i % 3 ? i : 20 * i;
+            many[i] = (dev_slice){x[i], 0, sizeof x[i]}, single[i] = (dev_slice){y[i], 0, 256};
+            set[i] = (dev_set){&many[i], &n[i]}, other[i] = (dev_set){&single[i], NULL};
+        }
+        dev_launch launch[] = {{p, 1, other}, {o.p, SETS, set}, {p, SETS - 1, other + 1}};
+        CHECK_INT(dev_cpu.launch_many(o.state, 3, launch), QN_OK);
+        for (int i = 0; i < SETS; i++) {
+            for (int j = 0; j < MOST; j++)
+                if (x[i][j] != (float)(j < n[i])) FAIL("set %d, element %d", i, j);
+            for (int j = 0; j < 64; j++) CHECK(y[i][j] == 500);
+        }
+        dev_cpu.unload(o.state, p);
+        close_scale(&o);
+    }
+}
+
 static void the_limits_are_this_machine(void) {
     opened o;
     if (!open_scale(&o, 2, scale_text)) {
@@ -285,6 +324,30 @@ static void memory_may_run_out_anywhere_with_cc(void) {
 }
 
 /* ---- null --------------------------------------------------- */
+
+/* The same memory for two launches that may run at the same time, once read and once written. */
+static void null_compares_what_runs_side_by_side(void) {
+    qn_ctx *qn = open_context(1);
+    void *null = open_device(qn, &dev_null);
+    dev_program *p = compile_text(qn, &dev_null, null, scale_text);
+    uint8_t *m = dev_null.alloc(null, 1024);
+    int64_t n = 16;
+    dev_slice arg[3] = {{m, 0, 64}, {m, 64, 64}, {m, 128, 64}};
+    dev_slice first[2] = {arg[0], arg[1]}, reads[2] = {arg[0], arg[2]}, after[2] = {arg[1], arg[2]};
+    dev_set set[3] = {{first, &n}, {reads, &n}, {after, &n}};
+    dev_launch beside[2] = {{p, 1, set}, {p, 1, set + 1}},
+               chain[2] = {{p, 1, set}, {p, 1, set + 2}};
+    CHECK_INT(dev_null.launch_many(null, 2, beside), QN_OK);
+    CHECK_INT(dev_null.launch_many(null, 2, chain), QN_EINTERNAL);
+    CHECK(strstr(qn_error(qn), "beside kernel scale"));
+    qn_clear_error(qn);
+    CHECK_INT(dev_null.launch(null, p, 2, (dev_set[]){set[0], set[2]}), QN_EINTERNAL);
+    qn_clear_error(qn);
+    dev_null.unload(null, p);
+    dev_null.free(null, m, 1024);
+    dev_null.close(null);
+    qn_close(qn);
+}
 
 static void null_checks_launches(void) {
     qn_ctx *qn = open_context(1);
@@ -360,10 +423,12 @@ int main(int argc, char **argv) {
     RUN(launches_are_checked);
     RUN(each_set_has_its_own_sizes);
     RUN(results_do_not_depend_on_threads);
+    RUN(launches_run_side_by_side);
     RUN(the_limits_are_this_machine);
     RUN(memory_may_run_out_anywhere_with_llvm);
     RUN(memory_may_run_out_anywhere_with_cc);
     RUN(null_checks_launches);
+    RUN(null_compares_what_runs_side_by_side);
     RUN(null_checks_copies_and_gives_zeros);
     RUN(null_refuses_bad_kernels);
     return test_end();

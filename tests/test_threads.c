@@ -124,6 +124,39 @@ static void the_caller_sleeps_for_late_workers(void) {
     pool_close(p);
 }
 
+typedef struct pieces {
+    _Atomic int done[100], all;
+    int n;
+} pieces;
+
+/* The first one waits for all others: whoever has it, the rest is done by somebody else. */
+static void note_piece(void *arg, int thread, int64_t begin, int64_t end) {
+    pieces *x = arg;
+    (void)thread;
+    for (int waits = 0; begin == 0 && x->all < x->n - 1 && waits < 100000; waits++) usleep(100);
+    if (begin == 0) CHECK_INT(x->all, x->n - 1);
+    CHECK_INT(end, begin + 1);
+    x->done[begin]++;
+    x->all++;
+}
+
+static void pieces_go_to_whoever_is_free(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    for (int threads = 2; threads <= 5; threads++) {
+        pool *p = pool_open(&qn.heap, threads);
+        for (int round = 0; round < 200; round++) {
+            pieces x = {.n = round % 101};
+            pool_share(p, x.n, note_piece, &x);
+            for (int i = 0; i < 100; i++) CHECK_INT(x.done[i], i < x.n);
+        }
+        pool_close(p);
+    }
+    pieces x = {.all = 6, .n = 7};
+    pool_share(NULL, 7, note_piece, &x); /* without a pool: in order */
+    CHECK_INT(x.all, 13);
+}
+
 typedef struct caller {
     pthread_t thread;
     _Atomic int others; /* parts but the first that it did itself */
@@ -282,6 +315,7 @@ int main(int argc, char **argv) {
     RUN(workers_wake_after_pauses);
     RUN(the_caller_sleeps_for_late_workers);
     RUN(the_caller_does_what_nobody_has_begun);
+    RUN(pieces_go_to_whoever_is_free);
     RUN(pools_are_independent);
     RUN(pools_open_and_close_unused);
     RUN(without_memory_there_is_no_pool);

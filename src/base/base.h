@@ -183,12 +183,15 @@ void folder_unlock(int lock);
 /* A pool for fork-join: pool_run calls work(arg, thread, begin, end) on disjoint ranges that cover
  * [0, n), on up to `threads` threads, the caller among them, and returns when all are done. Workers
  * spin briefly, then park. Which thread gets which range never changes what a range computes.
- * `work` must not raise, nor call pool_run on this pool; one thread at a time may call pool_run. */
+ * `work` must not raise, nor use this pool; one thread at a time may. */
 typedef struct pool pool;
 typedef void (*pool_work)(void *arg, int thread, int64_t begin, int64_t end);
 pool *pool_open(heap *h, int threads); /* NULL when threads cannot be made: run with one */
 int pool_threads(const pool *p);       /* 1 for NULL */
 void pool_run(pool *p, int64_t n, pool_work work, void *arg);
+/* The same by pieces that may differ much: work(arg, thread, i, i + 1) for each i, by whoever is
+ * free first. */
+void pool_share(pool *p, int64_t n, pool_work work, void *arg);
 void pool_close(pool *p);
 int processors(void);       /* processors this process may use */
 int processors_there(void); /* those of the machine */

@@ -14,6 +14,10 @@
  * for longer than the job takes. Every worker counts `pending` down; whoever brings it to zero
  * wakes the caller if its top bit says that it parked.
  *
+ * A job's parts are ranges of equal length, the same thread's the same every time, for the memory
+ * that it touched the last time is near it; or, for work of pieces that differ (pool_share), each
+ * part takes piece after piece until there are none.
+ *
  * Order: the job's fields are written before the caller's exchange and read after the change of GO
  * (release and acquire, handed down the tree), and a worker's last use of them is before its
  * count-down; so the caller may write the next job once pending is zero.
@@ -56,6 +60,8 @@ struct pool {
     void *arg;
     int64_t n;
     int parts;
+    bool shared;                          /* by pieces */
+    _Alignas(LINE) _Atomic int64_t piece; /* the next that nobody has */
     _Alignas(LINE) _Atomic uint32_t pending;
     _Alignas(LINE) worker worker[]; /* [t - 1] is thread t */
 };
@@ -119,11 +125,23 @@ static void pool_send(pool *p, int thread, uint32_t state) {
     if (atomic_exchange_explicit(word, state, memory_order_acq_rel) == PARKED) word_wake(word);
 }
 
+static void pool_pieces(pool *p, int thread) {
+    for (;;) {
+        int64_t i = atomic_fetch_add_explicit(&p->piece, 1, memory_order_relaxed);
+        if (i >= p->n) return;
+        p->work(p->arg, thread, i, i + 1);
+    }
+}
+
 /* Send on to this thread's children, then do this thread's part: near-equal contiguous ranges, the
  * first n % parts of them one longer. */
 static void pool_part(pool *p, int thread) {
     for (int child = 2 * thread + 1; child <= 2 * thread + 2; child++)
         if (child < p->parts) pool_send(p, child, GO);
+    if (p->shared) {
+        pool_pieces(p, thread);
+        return;
+    }
     int64_t each = p->n / p->parts, longer = p->n % p->parts;
     int64_t begin = each * thread + (thread < longer ? thread : longer);
     p->work(p->arg, thread, begin, begin + each + (thread < longer));
@@ -180,19 +198,31 @@ static void pool_join(pool *p) {
     }
 }
 
-void pool_run(pool *p, int64_t n, pool_work work, void *arg) {
-    if (n <= 0) return;
-    if (!p || n == 1) {
-        work(arg, 0, 0, n);
-        return;
-    }
+static void pool_fork(pool *p, int64_t n, bool shared, pool_work work, void *arg) {
     p->work = work;
     p->arg = arg;
     p->n = n;
     p->parts = n < p->threads ? (int)n : p->threads;
+    p->shared = shared;
+    if (shared) atomic_store_explicit(&p->piece, 0, memory_order_relaxed);
     atomic_store_explicit(&p->pending, (uint32_t)p->parts - 1, memory_order_relaxed);
     pool_part(p, 0);
     pool_join(p);
+}
+
+void pool_run(pool *p, int64_t n, pool_work work, void *arg) {
+    if (n <= 0) return;
+    if (p && n > 1)
+        pool_fork(p, n, false, work, arg);
+    else
+        work(arg, 0, 0, n);
+}
+
+void pool_share(pool *p, int64_t n, pool_work work, void *arg) {
+    if (p && n > 1)
+        pool_fork(p, n, true, work, arg);
+    else
+        for (int64_t i = 0; i < n; i++) work(arg, 0, i, i + 1);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */

@@ -6,24 +6,32 @@
  * come from the disk cache.
  *
  * A launch hands the kernel's work items to the thread pool in contiguous ranges; small ones run on
- * the calling thread, where waking another would cost more than it saves. Each thread has scratch
- * of its own, as large as any loaded program needs, so that launching allocates nothing. */
+ * the calling thread, where waking another would cost more than it saves. Several sets or launches
+ * are one line of items, cut into pieces of about equal work that the threads take one by one: ten
+ * kernels of a microsecond need one fork and one join. Each thread has scratch of its own, as large
+ * as any loaded program needs, and the line has room for some tasks, so that launching allocates
+ * nothing. */
 #include "dev/cpu.h"
 
 #include "dev/elf_load.h"
 
+#include <math.h>
 #include <unistd.h>
 
 /* Fewer scalar operations than this are done sooner than a second thread is at work. */
 static const int64_t least_shared_work = 1 << 16;
+enum {
+    PIECE_WORK = 1 << 14,  /* of a piece of several kernels' work, at least */
+    PIECES = 8,            /* for each thread, at most */
+    LEAST_POINTERS = 1024, /* arguments of a line's tasks */
+};
 
 typedef struct cpu_program {
     dev_program program;
     elf_image image;
     emit_kernel run;
     emit_facts *facts;
-    void **pointer; /* room for the arguments of a launch */
-    size_t size;    /* of this block, all the above included */
+    size_t size; /* of this block */
 } cpu_program;
 
 static int64_t system_number(int name, int64_t otherwise) {
@@ -59,6 +67,7 @@ static void cpu_close(void *state) {
     str_free(&c->record_key);
     str_free(&c->record);
     heap_free(&c->ctx->heap, c->scratch, c->scratch_each * (size_t)pool_threads(c->pool));
+    heap_free(&c->ctx->heap, c->pointer, c->pointers * sizeof *c->pointer);
     pool_close(c->pool);
     heap_free(&c->ctx->heap, c, sizeof *c);
 }
@@ -90,12 +99,10 @@ static void *cpu_open(qn_ctx *qn, str *why) {
 /* ---- programs ------------------------------------------------------------------------------- */
 
 static cpu_program *new_program(cpu *c, const kern *k) {
-    size_t args = (size_t)k->args, name = strlen(k->name) + 1;
-    size_t size = sizeof(cpu_program) + args * sizeof(void *) + name;
+    size_t name = strlen(k->name) + 1, size = sizeof(cpu_program) + name;
     cpu_program *p = heap_zeroed(&c->ctx->heap, size);
     p->size = size;
-    p->pointer = (void **)(p + 1);
-    char *text = memcpy(p->pointer + args, k->name, name);
+    char *text = memcpy(p + 1, k->name, name);
     p->program = (dev_program){.name = text, .args = k->args, .vars = k->dim_vars};
     return p;
 }
@@ -122,6 +129,19 @@ static bool grow_scratch(cpu *c, const cpu_program *p) {
     return true;
 }
 
+/* And a line long enough for its arguments. */
+static bool grow_line(cpu *c, const cpu_program *p) {
+    size_t need = (size_t)p->program.args;
+    if (need < LEAST_POINTERS) need = LEAST_POINTERS;
+    if (need <= c->pointers) return true;
+    void **grown = heap_try(&c->ctx->heap, need * sizeof *grown);
+    if (!grown) return false;
+    heap_free(&c->ctx->heap, c->pointer, c->pointers * sizeof *c->pointer);
+    c->pointer = grown;
+    c->pointers = need;
+    return true;
+}
+
 /* NULL, or why the object does not become a program. */
 static const char *load(cpu *c, cpu_program *p, const str *object, int number) {
     char text[EMIT_NAME];
@@ -133,7 +153,7 @@ static const char *load(cpu *c, cpu_program *p, const str *object, int number) {
     if (why) return why;
     memcpy(&p->run, &function, sizeof p->run);
     p->program.size = p->image.size;
-    return grow_scratch(c, p) ? NULL : elf_no_memory;
+    return grow_scratch(c, p) && grow_line(c, p) ? NULL : elf_no_memory;
 }
 
 static dev_program *make_program(cpu *c, const cpu_unit *u) {
@@ -196,35 +216,83 @@ static dev_program *cpu_compile_one(void *state, kern *k) {
 
 /* ---- launching ------------------------------------------------------------------------------ */
 
-typedef struct job {
-    const cpu_program *p;
-    const int64_t *vars;
-    uint8_t *scratch;
-    size_t scratch_each;
-} job;
+static void run_task(const cpu *c, const cpu_task *t, int thread, int64_t begin, int64_t end) {
+    uint8_t *own = c->scratch ? c->scratch + (size_t)thread * c->scratch_each : NULL;
+    if (begin < end) t->run(t->pointer, t->vars, own, begin, end);
+}
 
 static void run_items(void *arg, int thread, int64_t begin, int64_t end) {
-    const job *j = arg;
-    uint8_t *own = j->scratch ? j->scratch + (size_t)thread * j->scratch_each : NULL;
-    if (begin < end) j->p->run(j->p->pointer, j->vars, own, begin, end);
+    const cpu *c = arg;
+    run_task(c, &c->task[0], thread, begin, end);
+}
+
+/* The first item of the task that begins at or behind this point of the line's work. */
+static int64_t item_at(const cpu_task *t, double point) {
+    double items = (double)t->items, at = (point - t->begin) / t->work * items;
+    return at <= 0 ? 0 : at >= items ? t->items : (int64_t)ceil(at);
+}
+
+/* A piece has the items that begin in it. */
+static void run_piece(void *arg, int thread, int64_t begin, int64_t end) {
+    const cpu *c = arg;
+    double lo = c->work / c->pieces * (double)begin, hi = c->work / c->pieces * (double)end;
+    for (int i = 0; i < c->tasks; i++) {
+        const cpu_task *t = &c->task[i];
+        run_task(c, t, thread, item_at(t, lo), end == c->pieces ? t->items : item_at(t, hi));
+    }
+}
+
+/* Run what stands in line, and clear it. */
+static void run_line(cpu *c) {
+    double pieces = c->work / PIECE_WORK, most = PIECES * pool_threads(c->pool);
+    c->pieces = pieces < most ? (int)pieces : (int)most;
+    if (c->work < (double)least_shared_work || pool_threads(c->pool) == 1)
+        for (int i = 0; i < c->tasks; i++) run_task(c, &c->task[i], 0, 0, c->task[i].items);
+    else if (c->tasks == 1)
+        pool_run(c->pool, c->task[0].items, run_items, c);
+    else
+        pool_share(c->pool, c->pieces, run_piece, c);
+    c->tasks = 0;
+    c->line = 0;
+    c->work = 0;
+}
+
+static qn_code add_task(cpu *c, cpu_program *p, const dev_set *set) {
+    size_t args = (size_t)p->program.args;
+    qn_code code = dev_check_set(c->ctx, &p->program, p->facts, set);
+    if (code) return code;
+    if (c->tasks == CPU_TASKS || c->line + args > c->pointers) run_line(c);
+    int64_t items = p->facts->number[EMIT_ITEMS], work = p->facts->number[EMIT_WORK];
+    if (items < 1) return QN_OK;
+    cpu_task *t = &c->task[c->tasks++];
+    *t = (cpu_task){p->run,   c->pointer + c->line,
+                    set->var, items,
+                    c->work,  (double)(work < items ? items : work)};
+    c->line += args;
+    c->work += t->work;
+    for (size_t a = 0; a < args; a++)
+        t->pointer[a] = (char *)set->arg[a].memory + set->arg[a].offset;
+    return QN_OK;
+}
+
+static qn_code cpu_launch_many(void *state, int n, const dev_launch *launch) {
+    cpu *c = state;
+    qn_code code = QN_OK;
+    for (int i = 0; i < n; i++)
+        for (uint32_t s = 0; s < launch[i].sets && !code; s++)
+            code = add_task(c, (cpu_program *)launch[i].program, &launch[i].set[s]);
+    run_line(c);
+    return code;
 }
 
 static qn_code cpu_launch(void *state, dev_program *program, int sets, const dev_set *set) {
-    cpu *c = state;
-    cpu_program *p = (cpu_program *)program;
-    for (int i = 0; i < sets; i++) {
-        qn_code code = dev_check_set(c->ctx, program, p->facts, &set[i]);
-        if (code) return code;
-        for (int a = 0; a < program->args; a++)
-            p->pointer[a] = (char *)set[i].arg[a].memory + set[i].arg[a].offset;
-        job j = {p, set[i].var, c->scratch, c->scratch_each};
-        int64_t items = p->facts->number[EMIT_ITEMS];
-        if (items == 1 || p->facts->number[EMIT_WORK] < least_shared_work)
-            run_items(&j, 0, 0, items);
-        else
-            pool_run(c->pool, items, run_items, &j);
-    }
-    return QN_OK;
+    return cpu_launch_many(state, 1, &(dev_launch){program, (uint32_t)sets, set});
+}
+
+static int64_t cpu_work(void *state, dev_program *program, const int64_t *var) {
+    emit_facts *f = ((cpu_program *)program)->facts;
+    (void)state;
+    return !f->vars || emit_facts_at(f, var) ? f->number[EMIT_WORK] : INT64_MAX;
 }
 
 const dev_table dev_cpu = {
@@ -240,6 +308,8 @@ const dev_table dev_cpu = {
     .compile_many = cpu_compile_many,
     .unload = cpu_unload,
     .launch = cpu_launch,
+    .launch_many = cpu_launch_many,
+    .work = cpu_work,
     .alloc = dev_host_alloc,
     .free = dev_host_free,
     .copy_in = dev_host_copy_in,

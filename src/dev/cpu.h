@@ -13,12 +13,28 @@ typedef struct cpu_cache {
     uint64_t knob; /* hash of the knob's text it was opened for */
 } cpu_cache;
 
+/* A set of a launch that is to run. */
+typedef struct cpu_task {
+    emit_kernel run;
+    void **pointer; /* its arguments */
+    const int64_t *vars;
+    int64_t items;
+    double begin, work; /* within the line's */
+} cpu_task;
+enum { CPU_TASKS = 128 };
+
 typedef struct cpu {
     qn_ctx *ctx; /* first: dev_host_* look for it here */
     pool *pool;
     uint8_t *scratch;
     size_t scratch_each; /* bytes for one thread */
-    bool chosen;         /* how objects are made is known: by llvm, or if that is NULL, by cc */
+    /* what runs together: the line, see cpu.c */
+    cpu_task task[CPU_TASKS];
+    int tasks, pieces;
+    double work;
+    void **pointer;
+    size_t pointers, line; /* room; taken */
+    bool chosen;           /* how objects are made is known: by llvm, or if that is NULL, by cc */
     emit_llvm *llvm;
     cpu_cache cache;
     str here;               /* keys: processor and library; empty before a cache is on */

@@ -41,6 +41,13 @@ typedef struct dev_set {
     const int64_t *var;   /* values of the kernel's dim_vars, in order, within their bounds */
 } dev_set;
 
+/* A program and all the sets it is to be run for. */
+typedef struct dev_launch {
+    dev_program *program;
+    uint32_t sets;
+    const dev_set *set;
+} dev_launch;
+
 /* An array with known sizes. `data` is its first element, in index order; strides count elements,
  * and may be 0 (expand) or negative (flip). */
 typedef struct dev_array {
@@ -88,6 +95,11 @@ typedef struct dev_table {
     /* Run the program once for each set. What a set writes overlaps no other slice of the
      * launch. Results are there when it returns; without host_memory, at the next copy out. */
     qn_code (*launch)(void *state, dev_program *p, int sets, const dev_set *set);
+    /* Several launches side by side: what one writes overlaps no slice of another, either. NULL:
+     * this device does not gain by that. */
+    qn_code (*launch_many)(void *state, int n, const dev_launch *launch);
+    /* How many scalar operations the program is for these values, roughly. NULL: not known. */
+    int64_t (*work)(void *state, dev_program *p, const int64_t *var);
     qn_code (*eval)(void *state, const dev_node *node); /* unfused devices only */
 
     void *(*alloc)(void *state, size_t size); /* size 0 is fine; NULL: no memory left */

@@ -2,8 +2,9 @@
  *
  * It holds a launch against what was promised: the kernel is well formed, every variable lies in
  * its bounds, every argument lies in memory that is alive, inside of it, large enough and aligned,
- * and what is written overlaps nothing else. Memory is real and zero, so reading values back works
- * and gives zeros. Measuring everything but the kernels is the other use. */
+ * and what is written overlaps nothing else, of that set or of those that may run beside it. Memory
+ * is real and zero, so reading values back works and gives zeros. Measuring everything but the
+ * kernels is the other use. */
 #include "dev/dev.h"
 
 typedef struct null_block {
@@ -196,21 +197,50 @@ static qn_code check_arg(null_state *n, const null_program *p, const dev_set *se
     return QN_OK;
 }
 
-static qn_code null_launch(void *state, dev_program *program, int sets, const dev_set *set) {
-    null_state *n = state;
-    const null_program *p = (const null_program *)program;
-    for (int s = 0; s < sets; s++) {
-        for (int i = 0; i < p->program.vars; i++)
-            if (set[s].var[i] < sym_lo(p->syms, p->var[i]) ||
-                set[s].var[i] > sym_hi(p->syms, p->var[i]))
-                return fail(n->ctx, QN_ERANGE, "null: kernel %s: variable %d is %lld",
-                            p->program.name, i, (long long)set[s].var[i]);
-        for (int i = 0; i < p->program.args; i++) {
-            qn_code code = check_arg(n, p, &set[s], i);
-            if (code) return code;
-        }
-    }
+static qn_code check_set(null_state *n, const null_program *p, const dev_set *set) {
+    for (int i = 0; i < p->program.vars; i++)
+        if (set->var[i] < sym_lo(p->syms, p->var[i]) || set->var[i] > sym_hi(p->syms, p->var[i]))
+            return fail(n->ctx, QN_ERANGE, "null: kernel %s: variable %d is %lld", p->program.name,
+                        i, (long long)set->var[i]);
+    qn_code code = QN_OK;
+    for (int i = 0; i < p->program.args && !code; i++) code = check_arg(n, p, set, i);
+    return code;
+}
+
+/* Does a set write what another one, which may run at the same time, reads or writes? */
+static qn_code check_apart(null_state *n, const dev_launch *l, const dev_set *set,
+                           const dev_launch *other, const dev_set *touches) {
+    const null_program *p = (const null_program *)l->program;
+    for (int i = 0; i < p->program.args; i++)
+        for (int k = 0; k < other->program->args && (p->arg[i].access & KERN_WRITE); k++)
+            if (set->arg[i].size && touches->arg[k].size && overlap(&set->arg[i], &touches->arg[k]))
+                return fail(n->ctx, QN_EINTERNAL,
+                            "null: kernel %s writes argument %d beside kernel %s with argument %d",
+                            p->program.name, i, other->program->name, k);
     return QN_OK;
+}
+
+static qn_code check_beside(null_state *n, int launches, const dev_launch *all, const dev_launch *l,
+                            const dev_set *set) {
+    qn_code code = QN_OK;
+    for (int i = 0; i < launches; i++)
+        for (uint32_t s = 0; s < all[i].sets && !code; s++)
+            if (&all[i].set[s] != set) code = check_apart(n, l, set, &all[i], &all[i].set[s]);
+    return code;
+}
+
+static qn_code null_launch_many(void *state, int launches, const dev_launch *l) {
+    qn_code code = QN_OK;
+    for (int i = 0; i < launches; i++)
+        for (uint32_t s = 0; s < l[i].sets && !code; s++) {
+            code = check_set(state, (const null_program *)l[i].program, &l[i].set[s]);
+            if (!code) code = check_beside(state, launches, l, &l[i], &l[i].set[s]);
+        }
+    return code;
+}
+
+static qn_code null_launch(void *state, dev_program *program, int sets, const dev_set *set) {
+    return null_launch_many(state, 1, &(dev_launch){program, (uint32_t)sets, set});
 }
 
 const dev_table dev_null = {
@@ -223,6 +253,7 @@ const dev_table dev_null = {
     .compile = null_compile,
     .unload = null_unload,
     .launch = null_launch,
+    .launch_many = null_launch_many,
     .alloc = null_alloc,
     .free = null_free,
     .copy_in = null_copy_in,

@@ -52,7 +52,9 @@ typedef struct emit_facts {
     int vars, numbers;
     sym *var;        /* the kernel's dim_var, with their bounds */
     sym *fact;       /* of each number */
-    int64_t *number; /* as of the last emit_facts_at */
+    int64_t *number; /* as of the last emit_facts_at, */
+    int64_t *at;     /* which was for these values */
+    bool known;      /* and gave a value for each */
     size_t size;     /* of this block */
 } emit_facts;
 emit_facts *emit_facts_open(kern *k); /* raises */

@@ -41,48 +41,83 @@ static void place_block(scratch *p, kstmt loop) {
     p->used = before;
 }
 
-/* Operations of one evaluation, shared ones counted once for each use up to a few: the number only
- * decides whether waking other threads pays. */
-static int64_t expr_work(const kern *k, kexpr e, int depth) {
-    if (!e) return 0;
-    const kern_expr *x = kern_e(k, e);
-    if (x->kind == KE_TABLE) return 1 + expr_work(k, x->table.index, depth + 1);
+typedef struct counter {
+    kern *k;
+    uint32_t *seen; /* by expression: the last store that counted it */
+    uint32_t store;
+} counter;
+
+/* Operations of one evaluation, what is shared within it once. Deeper down none are counted. */
+static int64_t expr_work(counter *c, kexpr e, int depth) {
+    if (!e || c->seen[e] == c->store || depth > 500) return 0;
+    c->seen[e] = c->store;
+    const kern_expr *x = kern_e(c->k, e);
+    if (x->kind == KE_TABLE) return 1 + expr_work(c, x->table.index, depth + 1);
     if (x->kind != KE_OP) return x->kind == KE_LOAD;
     int64_t sum = 1;
-    for (int i = 0; i < x->n && depth < 8; i++) sum += expr_work(k, x->arg[i], depth + 1);
+    for (int i = 0; i < x->n; i++) sum += expr_work(c, x->arg[i], depth + 1);
     return sum;
 }
 
-static const double countless = 1e15;
+static const double countless = 4e18; /* that a number just holds */
 
-/* The loop's trips as far as dimension variables say; other variables count with their most. */
-static sym loop_trips(kern *k, sym extent) {
-    for (kstmt s = kern_next(k, k->root, k->root); s; s = kern_next(k, s, k->root))
-        if (kern_s(k, s)->kind == KS_LOOP && sym_uses(k->syms, extent, kern_s(k, s)->l.var))
-            return sym_const(k->syms, sym_hi(k->syms, extent));
-    return extent;
+/* The most trips; of the rest behind a peeled loop, min(c, a) - min(c, b), no more than a - b. */
+static int64_t most_trips(kern *k, sym extent) {
+    const sym_linear t = sym_terms(k->syms, extent);
+    const sym *left, *right;
+    int64_t most = sym_hi(k->syms, extent), c;
+    if (t.n != 2 || t.constant || t.coef[0] * t.coef[1] != -1) return most;
+    sym more = t.term[t.coef[0] < 0], less = t.term[t.coef[0] > 0];
+    if (sym_kind_of(k->syms, more) != SYM_MIN || sym_kind_of(k->syms, less) != SYM_MIN) return most;
+    if (sym_operands(k->syms, more, &left) != 2 || sym_operands(k->syms, less, &right) != 2)
+        return most;
+    const sym a[2] = {left[0], left[1]}, b[2] = {right[0], right[1]};
+    for (int i = 0; i < 4; i++) {
+        if (a[i & 1] != b[i >> 1] || !sym_is_const(k->syms, a[i & 1], &c)) continue;
+        int64_t rest = sym_hi(k->syms, sym_sub(k->syms, a[!(i & 1)], b[!(i >> 1)]));
+        if (rest < most) return rest > 0 ? rest : 0;
+    }
+    return most;
 }
 
-static sym block_work(kern *k, kstmt loop, double *most) {
+/* The loop's trips as far as dimension variables say. Where they depend on other loops' it is those
+ * of the first time, which the last part of something cut has at most, or the most there can be. */
+static sym loop_trips(kern *k, sym extent) {
+    sym first = extent;
+    for (kstmt s = kern_next(k, k->root, k->root); s; s = kern_next(k, s, k->root))
+        if (kern_s(k, s)->kind == KS_LOOP && sym_uses(k->syms, first, kern_s(k, s)->l.var))
+            first = sym_subst(k->syms, first, 1, &kern_s(k, s)->l.var, &(sym){SYM_ZERO});
+    int64_t most = first == extent ? 0 : most_trips(k, extent);
+    return most <= sym_hi(k->syms, first) ? first : sym_const(k->syms, most);
+}
+
+static int64_t store_work(counter *c, const kern_stmt *t) {
+    int64_t work = 1;
+    c->store++;
+    for (int i = 0; i < t->n; i++) work += expr_work(c, t->store.value[i], 0);
+    return work;
+}
+
+static sym block_work(counter *c, kstmt loop, double *most) {
+    sym_store *syms = c->k->syms;
     sym sum = SYM_ZERO;
     *most = 0;
-    for (kstmt s = kern_s(k, loop)->first; s; s = kern_s(k, s)->next) {
-        const kern_stmt *t = kern_s(k, s);
+    for (kstmt s = kern_s(c->k, loop)->first; s; s = kern_s(c->k, s)->next) {
+        const kern_stmt *t = kern_s(c->k, s);
         if (t->kind != KS_STORE && t->kind != KS_LOOP) continue;
         double inner = 1;
         if (t->kind == KS_STORE) {
-            int64_t work = 1;
-            for (int i = 0; i < t->n; i++) work += expr_work(k, t->store.value[i], 0);
-            sum = sym_add(k->syms, sum, sym_const(k->syms, work));
+            int64_t work = store_work(c, t);
+            sum = sym_add(syms, sum, sym_const(syms, work));
             inner = (double)work;
         } else {
-            sym trips = loop_trips(k, t->l.extent), body = block_work(k, s, &inner);
-            inner *= (double)sym_hi(k->syms, trips);
-            if (inner < countless) sum = sym_add(k->syms, sum, sym_mul(k->syms, trips, body));
+            sym trips = loop_trips(c->k, t->l.extent), body = block_work(c, s, &inner);
+            inner *= (double)sym_hi(syms, trips);
+            if (inner < countless) sum = sym_add(syms, sum, sym_mul(syms, trips, body));
         }
         *most += inner;
     }
-    return *most < countless ? sum : sym_const(k->syms, (int64_t)countless);
+    return *most < countless ? sum : sym_const(syms, (int64_t)countless);
 }
 
 void emit_launch_of(kern *k, arena *a, emit_launch *out) {
@@ -101,7 +136,8 @@ void emit_launch_of(kern *k, arena *a, emit_launch *out) {
         bool par = t->kind == KS_LOOP && t->loop == KERN_PAR;
         out->items = sym_add(k->syms, out->items, par ? t->l.extent : SYM_ONE);
     }
-    out->work = block_work(k, k->root, &most);
+    counter c = {k, arena_zeroed(a, k->exprs * sizeof *c.seen), 0};
+    out->work = block_work(&c, k->root, &most);
     if (sym_overflowed(k->syms))
         raise_error(k->ctx, QN_ERANGE, "kernel %s: its work items are more than 2^63", k->name);
 }
@@ -129,15 +165,15 @@ static void write_facts(emit_facts *f, kern *k, const emit_launch *launch) {
 emit_facts *emit_facts_open(kern *k) {
     heap *h = &k->ctx->heap;
     size_t vars = (size_t)k->dim_vars, numbers = EMIT_SIZES + (size_t)k->args;
-    size_t size =
-        sizeof(emit_facts) + numbers * (sizeof(int64_t) + sizeof(sym)) + vars * sizeof(sym);
+    size_t size = sizeof(emit_facts) + (numbers + vars) * (sizeof(int64_t) + sizeof(sym));
     emit_facts *f = heap_zeroed(h, size);
     f->h = h;
     f->size = size;
     f->vars = (int)vars;
     f->numbers = (int)numbers;
     f->number = (int64_t *)(f + 1);
-    f->fact = (sym *)(f->number + numbers);
+    f->at = f->number + numbers;
+    f->fact = (sym *)(f->at + vars);
     f->var = f->fact + numbers;
     arena own;
     arena_open(&own, h);
@@ -165,7 +201,11 @@ void emit_facts_close(emit_facts *f) {
 }
 
 bool emit_facts_at(emit_facts *f, const int64_t *value) {
+    size_t size = (size_t)f->vars * sizeof *value;
+    if (f->known && (!size || !memcmp(f->at, value, size))) return true;
+    f->known = false;
     for (int i = 0; i < f->numbers; i++)
         if (!sym_eval(f->syms, f->fact[i], f->vars, f->var, value, &f->number[i])) return false;
-    return true;
+    if (size) memcpy(f->at, value, size);
+    return f->known = true;
 }

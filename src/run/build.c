@@ -1,8 +1,4 @@
-/* build.c - a plan for a request: fuse, lower, compile, put launches in order, lay memory out.
- *
- * Launches of one program that do not depend on each other become one launch with several sets: an
- * optimizer's update of forty parameters is one kernel run forty times, not forty. A launch moves
- * only later, to its batch's last member, and only if nothing before that reads what it writes. */
+/* build.c - a plan for a request: fuse, lower, compile, and what each launch works on. */
 #include "run/run.h"
 
 typedef struct builder {
@@ -12,7 +8,6 @@ typedef struct builder {
     const fusion *f;
     uint32_t *slot_of; /* by place in the order: 1 + slot */
     const bool *lasting;
-    launch *first; /* by kernel: its first stage, with a set where it has two */
     arena *scratch;
 } builder;
 
@@ -136,91 +131,33 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch
     return programs_want(qn, low.k);
 }
 
-static void make_launches(builder *b, launch *all) {
-    uint32_t n = b->f->kernels, *id = arena_alloc(b->scratch, (2 * n + 1) * sizeof *id);
-    b->first = arena_zeroed(b->scratch, (n + 1) * sizeof *b->first);
-    for (uint32_t i = 0; i < n; i++) {
+/* One for each kernel of the fusion, or for each stage of it, in their order. */
+static void make_launches(builder *b) {
+    run_plan *p = b->p;
+    uint32_t n = 0, *id = arena_alloc(b->scratch, (2 * b->f->kernels + 1) * sizeof *id);
+    p->launch = arena_zeroed(&p->arena, (2 * b->f->kernels + 1) * sizeof *p->launch);
+    for (uint32_t i = 0; i < b->f->kernels; i++) {
         bool staged;
-        id[i] = make_launch(b, &b->f->kernel[i], 1, &all[i], &staged);
-        if (staged) id[n + i] = make_launch(b, &b->f->kernel[i], 0, &b->first[i], &staged);
+        launch last;
+        uint32_t of_last = make_launch(b, &b->f->kernel[i], 1, &last, &staged);
+        if (staged) {
+            id[n] = make_launch(b, &b->f->kernel[i], 0, &p->launch[n], &staged);
+            n++;
+        }
+        id[n] = of_last;
+        p->launch[n++] = last;
     }
     programs_compile(b->qn);
-    for (uint32_t i = 0; i < n; i++) {
-        all[i].program = program_at(b->qn, id[i]);
-        if (b->first[i].sets) b->first[i].program = program_at(b->qn, id[n + i]);
-    }
-    for (uint32_t i = 0; i < b->p->packings; i++)
-        b->p->packing[i].program = program_at(b->qn, b->p->packing[i].id);
+    for (uint32_t i = 0; i < n; i++) p->launch[i].program = program_at(b->qn, id[i]);
+    for (uint32_t i = 0; i < p->packings; i++)
+        p->packing[i].program = program_at(b->qn, p->packing[i].id);
+    p->launches = n;
 }
 
-/* ---- batches --------------------------------------------------------------------------------- */
-
-/* For each kernel the first later one that reads what it stores. */
-static uint32_t *first_uses(const builder *b) {
-    const fusion *f = b->f;
-    uint32_t *use = arena_alloc(b->scratch, (f->kernels + 1) * sizeof *use);
-    uint32_t *writer = arena_zeroed(b->scratch, (f->nodes + 1) * sizeof *writer); /* 1 + kernel */
-    for (uint32_t i = 0; i < f->kernels; i++) {
-        const fuse_kernel *k = &f->kernel[i];
-        use[i] = f->kernels;
-        for (uint32_t o = 0; o < k->outs; o++) writer[f->pos[k->out[o]] - 1] = i + 1;
-        for (uint32_t x = 0; x < k->ins; x++) {
-            uint32_t w = writer[f->pos[k->in[x]] - 1];
-            if (w && use[w - 1] > i) use[w - 1] = i;
-        }
-    }
-    return use;
-}
-
-/* Gather the sets of the launches `member` at the last of them. */
-static void gather(builder *b, launch *all, uint32_t n, const uint32_t *member) {
-    launch *at = &all[member[n - 1]];
-    launch_set *set = arena_alloc(&b->p->arena, n * sizeof *set);
-    for (uint32_t i = 0; i < n; i++) {
-        set[i] = all[member[i]].set[0];
-        all[member[i]].sets = 0;
-    }
-    at->set = set;
-    at->sets = n;
-}
-
-static void make_batches(builder *b, launch *all) {
-    uint32_t n = b->f->kernels, *use = first_uses(b);
-    uint32_t *member = arena_alloc(b->scratch, (n + 1) * sizeof *member);
-    bool *taken = arena_zeroed(b->scratch, n + 1);
-    for (uint32_t i = 0; i < n; i++) {
-        if (taken[i]) continue;
-        uint32_t members = 0, limit = use[i];
-        for (uint32_t j = i; j < limit; j++) {
-            if (taken[j] || all[j].program != all[i].program) continue;
-            if (j != i && (b->first[j].sets || b->first[i].sets)) continue;
-            member[members++] = j;
-            taken[j] = true;
-            if (use[j] < limit) limit = use[j];
-        }
-        if (members > 1) gather(b, all, members, member);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (b->first[i].sets) b->p->launch[b->p->launches++] = b->first[i];
-        if (all[i].sets) b->p->launch[b->p->launches++] = all[i];
-    }
-}
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-static void find_lifetimes(run_plan *p) {
-    for (uint32_t i = 0; i < p->launches; i++) {
-        const launch *l = &p->launch[i];
-        for (uint32_t s = 0; s < l->sets; s++)
-            for (int a = 0; a < l->program->args; a++) {
-                slot *x = &p->slot[l->set[s].slot[a]];
-                if (i < x->first) x->first = i;
-                if (i > x->last) x->last = i;
-            }
-    }
-}
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void make_ready(run_plan *p) {
+    p->side = arena_zeroed(&p->arena, (p->launches + 1) * sizeof *p->side);
     for (uint32_t i = 0; i < p->launches; i++) {
         launch *l = &p->launch[i];
         size_t args = (size_t)l->program->args, vars = (size_t)l->program->vars;
@@ -229,6 +166,7 @@ static void make_ready(run_plan *p) {
         l->value = arena_zeroed(&p->arena, (l->sets * vars + 1) * sizeof *l->value);
         for (uint32_t s = 0; s < l->sets; s++)
             l->ready[s] = (dev_set){l->slice + s * args, l->value + s * vars};
+        p->side[i] = (dev_launch){l->program, l->sets, l->ready};
     }
 }
 
@@ -256,12 +194,9 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     b.f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_terms(qn));
     b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, roots, root);
-    launch *all = arena_zeroed(&scratch, (b.f->kernels + 1) * sizeof *all);
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
-    p->launch = arena_zeroed(&p->arena, (2 * b.f->kernels + 1) * sizeof *p->launch);
-    make_launches(&b, all);
-    make_batches(&b, all);
-    find_lifetimes(p);
+    make_launches(&b);
+    waves_build(qn, p, &scratch);
     make_ready(p);
     guard_close(&qn->heap, &g);
     arena_free(&scratch);

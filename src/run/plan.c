@@ -121,22 +121,35 @@ static void pack_leaves(qn_ctx *qn, run_plan *p, const uint32_t *leaf) {
     }
 }
 
+/* QN_DEBUG=x: each launch alone. */
+static qn_code run_timed(run_state *r, launch *l) {
+    double start = clock_seconds(), used = clock_processors();
+    qn_code code = r->dev->launch(r->dev_state, l->program, (int)l->sets, l->ready);
+    l->seconds += clock_seconds() - start;
+    l->processors += clock_processors() - used;
+    return code;
+}
+
 static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *out) {
     run_state *r = qn->run;
     bool timed = debug_on(qn, 'x');
-    for (uint32_t i = 0; i < p->launches; i++) {
-        launch *l = &p->launch[i];
-        fill(qn, p, l, leaf, out);
-        double start = timed ? clock_seconds() : 0, used = timed ? clock_processors() : 0;
-        qn_code code = r->dev->launch(r->dev_state, l->program, (int)l->sets, l->ready);
-        if (code) raise_error(qn, code, "kernel %s failed", l->program->name);
-        if (timed) {
-            l->seconds += clock_seconds() - start;
-            l->processors += clock_processors() - used;
+    for (uint32_t w = 0, i = 0; w < p->waves; w++) {
+        qn_code code = QN_OK;
+        uint32_t from = i;
+        for (; i < p->wave[w] && !code; i++) {
+            fill(qn, p, &p->launch[i], leaf, out);
+            if (timed) code = run_timed(r, &p->launch[i]);
+            p->launch[i].runs++;
         }
-        l->runs++;
+        const dev_launch *l = &p->side[from];
+        if (!timed && i - from > 1)
+            code = r->dev->launch_many(r->dev_state, (int)(i - from), l);
+        else if (!timed)
+            code = r->dev->launch(r->dev_state, l->program, (int)l->sets, l->set);
+        if (code) raise_error(qn, code, "kernel %s failed", l->program->name);
     }
     r->stats.kernels += p->launches;
+    r->stats.waves += p->waves;
 }
 
 void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out) {
@@ -185,6 +198,7 @@ void plan_log_times(qn_ctx *qn, const run_plan *p) {
                  l->program->name);
     }
     if (p->launches && p->launch[0].runs)
-        log_line(qn, "x plan of %u launches: %.3f ms a run, %.3f of processors", p->launches,
-                 total / (double)p->launch[0].runs * 1e3, used / (double)p->launch[0].runs * 1e3);
+        log_line(qn, "x plan of %u launches in %u waves: %.3f ms a run, %.3f of processors",
+                 p->launches, p->waves, total / (double)p->launch[0].runs * 1e3,
+                 used / (double)p->launch[0].runs * 1e3);
 }

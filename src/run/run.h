@@ -69,7 +69,7 @@ typedef struct slot {
     uint32_t width;       /* bytes an element */
     size_t size;          /* bytes at the plan's current bindings */
     size_t offset;        /* TEMP: in the arena */
-    uint32_t first, last; /* launches between which it lives */
+    uint32_t first, last; /* waves between which it lives */
 } slot;
 
 typedef struct launch_set {
@@ -101,11 +101,13 @@ typedef struct packing {
 typedef struct run_plan {
     arena arena;
     plan_key key;
-    uint32_t leaves, outputs, slots, launches, packings;
+    uint32_t leaves, outputs, slots, launches, waves, packings;
     packing *packing;
     slot *slot;
     uint32_t *leaf_slot, *output_slot;
     launch *launch;
+    dev_launch *side; /* the launches as the device is given them */
+    uint32_t *wave;   /* by wave: its last launch + 1; see wave.c */
     int64_t arena_size;
     bool dynamic;   /* sizes depend on dimension variables */
     uint64_t bound; /* graph.binding + 1 at which sizes were computed; 0: never */
@@ -121,6 +123,12 @@ void plan_close(qn_ctx *qn, run_plan *p);
 /* Run on these leaf buffers; out[i] receives a new buffer each (one reference). Raises. */
 void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out);
 void plan_log_times(qn_ctx *qn, const run_plan *p);
+
+/* ---- wave.c: the order of launches ----------------------------------------------------------- */
+
+/* Put the launches, which have one set each and are in an order that can run, into waves and
+ * batches, and find the slots' lives. */
+void waves_build(qn_ctx *qn, run_plan *p, arena *scratch);
 
 /* ---- eval.c: devices that evaluate node by node --------------------------------------------- */
 

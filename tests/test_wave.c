@@ -1,0 +1,162 @@
+/* test_wave.c - launches side by side: independent branches of a graph become waves as deep as the
+ * branches are long, large kernels stay alone, and what runs together neither waits for each other
+ * nor shares memory. The interpreter runs a wave from its end, the null device compares what its
+ * launches touch. */
+#include "interp_device.h"
+#include "test.h"
+
+enum { BRANCHES = 8, DEPTH = 6, LENGTH = 100 };
+
+typedef struct counts {
+    uint64_t kernels, waves;
+} counts;
+
+static counts counted(qn_ctx *qn, qn_tensor **t, int n) {
+    qn_stats a, b;
+    qn_get_stats(qn, &a);
+    if (qn_realize(t, n)) FAIL("%s", qn_error(qn));
+    qn_get_stats(qn, &b);
+    return (counts){b.kernels - a.kernels, b.waves - a.waves};
+}
+
+static qn_tensor *numbers(qn_ctx *qn, int64_t n, float first) {
+    float *x = malloc((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = first + (float)(i % 50);
+    qn_tensor *t = qn_from(qn, QN_F32, 1, &n, x);
+    free(x);
+    return t;
+}
+
+static void make_branches(qn_ctx *qn, qn_tensor **t) {
+    for (int b = 0; b < BRANCHES; b++) {
+        t[b] = numbers(qn, LENGTH, (float)b);
+        for (int i = 0; i < DEPTH; i++) t[b] = (i + b) % 2 ? qn_add(t[b], t[b]) : qn_neg(t[b]);
+    }
+}
+
+static void check_branches(qn_tensor **t) {
+    float y[LENGTH];
+    for (int b = 0; b < BRANCHES; b++) {
+        CHECK_INT(qn_read(t[b], y, sizeof y), QN_OK);
+        for (int i = 0; i < LENGTH; i++) CHECK(y[i] == -8 * (float)(b + i % 50));
+    }
+}
+
+/* Each operation is a kernel. */
+static qn_ctx *open_unfused(const char *device, int threads) {
+    qn_options o = {.device = device, .threads = threads};
+    qn_ctx *qn = device ? qn_open(&o) : interp_open(&o, 0);
+    qn_set(qn, "fuse", "0");
+    return qn;
+}
+
+static void branches_run_side_by_side(void) {
+    static const struct {
+        const char *device;
+        int threads;
+    } cases[] = {{"cpu", 1}, {"cpu", 2}, {"cpu", 3}, {"null", 0}, {NULL, 0}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        qn_ctx *qn = open_unfused(cases[i].device, cases[i].threads);
+        if (!qn) {
+            SKIP("no device");
+            continue;
+        }
+        qn_tensor *t[BRANCHES];
+        make_branches(qn, t);
+        counts c = counted(qn, t, BRANCHES);
+        if (cases[i].threads == 1) {
+            CHECK_INT(c.waves, c.kernels);
+            CHECK(c.waves > DEPTH);
+        } else {
+            CHECK_INT(c.waves, DEPTH);
+        }
+        if (i != 3) check_branches(t);
+        qn_close(qn);
+    }
+}
+
+/* A sum of all branches is as deep as they are and what adding them takes. */
+static void what_waits_comes_later(void) {
+    qn_ctx *qn = open_unfused(NULL, 0);
+    qn_tensor *t[BRANCHES], *sum;
+    float y[LENGTH];
+    make_branches(qn, t);
+    for (int n = BRANCHES; n > 1; n /= 2)
+        for (int b = 0; b < n / 2; b++) t[b] = qn_add(t[b], t[n - 1 - b]);
+    sum = qn_mul(t[0], qn_sqrt(numbers(qn, LENGTH, 1)));
+    CHECK_INT(counted(qn, &sum, 1).waves, DEPTH + 4);
+    CHECK_INT(qn_read(sum, y, sizeof y), QN_OK);
+    for (int i = 0; i < LENGTH; i++) {
+        double want = -8.0 * (28 + 8 * (i % 50)) * sqrt(1.0 + i % 50);
+        CHECK_NEAR((double)y[i], want, 1e-3, 1e-6);
+    }
+    qn_close(qn);
+}
+
+static void large_kernels_stay_alone(void) {
+    for (int large = 0; large < 2; large++) {
+        qn_ctx *qn = open_unfused("cpu", 2);
+        if (!qn) {
+            SKIP("no compiler");
+            return;
+        }
+        qn_tensor *x = numbers(qn, large ? 1 << 21 : 1 << 10, 1);
+        qn_tensor *t[3] = {qn_neg(x), qn_sqrt(x), qn_add(x, x)};
+        counts c = counted(qn, t, 3);
+        CHECK_INT(c.kernels, 3);
+        CHECK_INT(c.waves, large ? 3 : 1);
+        qn_close(qn);
+    }
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static int waves_left;
+
+static qn_code failing_launches(void *state, int n, const dev_launch *all) {
+    if (waves_left-- == 0) return fail(*(qn_ctx **)state, QN_EDEVICE, "played: no such wave");
+    return interp_device.launch_many(state, n, all);
+}
+
+static int64_t live_bytes;
+
+static void *counted_alloc(void *user, size_t size, size_t align) {
+    (void)user;
+    live_bytes += (int64_t)size;
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void counted_free(void *user, void *p, size_t size) {
+    (void)user;
+    if (p) live_bytes -= (int64_t)size;
+    free(p);
+}
+
+static void a_wave_that_fails_leaves_nothing_behind(void) {
+    for (int at = 0; at < 3; at++) {
+        qn_ctx *qn = interp_open(&(qn_options){.alloc = counted_alloc, .free = counted_free}, 0);
+        dev_table table = *qn->run->dev;
+        table.launch_many = failing_launches;
+        qn->run->dev = &table;
+        qn_set(qn, "fuse", "0");
+        qn_tensor *t[BRANCHES];
+        make_branches(qn, t);
+        waves_left = at;
+        CHECK_INT(qn_realize(t, BRANCHES), QN_EDEVICE);
+        CHECK(strstr(qn_error(qn), "no such wave"));
+        qn_clear_error(qn);
+        waves_left = 100;
+        check_branches(t);
+        qn_close(qn);
+        CHECK_INT(live_bytes, 0);
+    }
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(branches_run_side_by_side);
+    RUN(what_waits_comes_later);
+    RUN(large_kernels_stay_alone);
+    RUN(a_wave_that_fails_leaves_nothing_behind);
+    return test_end();
+}
