@@ -15,8 +15,9 @@
  * wakes the caller if its top bit says that it parked.
  *
  * A job's parts are ranges of equal length, the same thread's the same every time, for the memory
- * that it touched the last time is near it; or, for work of pieces that differ (pool_share), each
- * part takes piece after piece until there are none.
+ * that it touched the last time is near it. For work of pieces that differ (pool_share) a thread
+ * takes its range piece by piece, and when that is done the pieces that others have left: so what
+ * follows on each other stays near, too, and nobody waits for one who got too much.
  *
  * Order: the job's fields are written before the caller's exchange and read after the change of GO
  * (release and acquire, handed down the tree), and a worker's last use of them is before its
@@ -45,6 +46,7 @@ static const double spin_seconds = 30e-6;
 
 typedef struct worker {
     _Alignas(LINE) _Atomic uint32_t state;
+    _Atomic int64_t taken; /* pieces of its range */
     int index;
     struct pool *pool;
     pthread_t thread;
@@ -61,7 +63,7 @@ struct pool {
     int64_t n;
     int parts;
     bool shared;                          /* by pieces */
-    _Alignas(LINE) _Atomic int64_t piece; /* the next that nobody has */
+    _Alignas(LINE) _Atomic int64_t taken; /* pieces of the caller's range */
     _Alignas(LINE) _Atomic uint32_t pending;
     _Alignas(LINE) worker worker[]; /* [t - 1] is thread t */
 };
@@ -125,26 +127,36 @@ static void pool_send(pool *p, int thread, uint32_t state) {
     if (atomic_exchange_explicit(word, state, memory_order_acq_rel) == PARKED) word_wake(word);
 }
 
+/* Near-equal contiguous ranges, the first n % parts of them one longer. */
+static int64_t range_begin(const pool *p, int thread) {
+    int64_t longer = p->n % p->parts;
+    return p->n / p->parts * thread + (thread < longer ? thread : longer);
+}
+
+static _Atomic int64_t *taken_of(pool *p, int thread) {
+    return thread ? &p->worker[thread - 1].taken : &p->taken;
+}
+
 static void pool_pieces(pool *p, int thread) {
-    for (;;) {
-        int64_t i = atomic_fetch_add_explicit(&p->piece, 1, memory_order_relaxed);
-        if (i >= p->n) return;
-        p->work(p->arg, thread, i, i + 1);
+    for (int k = 0; k < p->parts; k++) {
+        int whose = (thread + k) % p->parts;
+        _Atomic int64_t *taken = taken_of(p, whose);
+        int64_t begin = range_begin(p, whose), pieces = range_begin(p, whose + 1) - begin;
+        while (atomic_load_explicit(taken, memory_order_relaxed) < pieces) {
+            int64_t i = atomic_fetch_add_explicit(taken, 1, memory_order_relaxed);
+            if (i < pieces) p->work(p->arg, thread, begin + i, begin + i + 1);
+        }
     }
 }
 
-/* Send on to this thread's children, then do this thread's part: near-equal contiguous ranges, the
- * first n % parts of them one longer. */
+/* Send on to this thread's children, then do this thread's part. */
 static void pool_part(pool *p, int thread) {
     for (int child = 2 * thread + 1; child <= 2 * thread + 2; child++)
         if (child < p->parts) pool_send(p, child, GO);
-    if (p->shared) {
+    if (p->shared)
         pool_pieces(p, thread);
-        return;
-    }
-    int64_t each = p->n / p->parts, longer = p->n % p->parts;
-    int64_t begin = each * thread + (thread < longer ? thread : longer);
-    p->work(p->arg, thread, begin, begin + each + (thread < longer));
+    else
+        p->work(p->arg, thread, range_begin(p, thread), range_begin(p, thread + 1));
 }
 
 /* The part of this thread is ours now, if nobody else has taken it. */
@@ -204,7 +216,8 @@ static void pool_fork(pool *p, int64_t n, bool shared, pool_work work, void *arg
     p->n = n;
     p->parts = n < p->threads ? (int)n : p->threads;
     p->shared = shared;
-    if (shared) atomic_store_explicit(&p->piece, 0, memory_order_relaxed);
+    for (int t = 0; shared && t < p->parts; t++)
+        atomic_store_explicit(taken_of(p, t), 0, memory_order_relaxed);
     atomic_store_explicit(&p->pending, (uint32_t)p->parts - 1, memory_order_relaxed);
     pool_part(p, 0);
     pool_join(p);

@@ -18,8 +18,12 @@
 #include <math.h>
 #include <unistd.h>
 
-/* Fewer scalar operations than this are done sooner than a second thread is at work. */
-static const int64_t least_shared_work = 1 << 16;
+/* Fewer scalar operations than this, one or two microseconds, are done sooner than a second thread
+ * is at work. */
+static const int64_t least_shared_work = 1 << 17;
+/* For several launches it is this if the ones before ran on one thread, in whose cache then is what
+ * they wrote. */
+static const int64_t least_spread_work = 6 << 17;
 enum {
     PIECE_WORK = 1 << 14,  /* of a piece of several kernels' work, at least */
     PIECES = 8,            /* for each thread, at most */
@@ -246,7 +250,9 @@ static void run_piece(void *arg, int thread, int64_t begin, int64_t end) {
 static void run_line(cpu *c) {
     double pieces = c->work / PIECE_WORK, most = PIECES * pool_threads(c->pool);
     c->pieces = pieces < most ? (int)pieces : (int)most;
-    if (c->work < (double)least_shared_work || pool_threads(c->pool) == 1)
+    int64_t least = c->tasks > 1 && !c->spread ? least_spread_work : least_shared_work;
+    c->spread = c->work >= (double)least && pool_threads(c->pool) > 1;
+    if (!c->spread)
         for (int i = 0; i < c->tasks; i++) run_task(c, &c->task[i], 0, 0, c->task[i].items);
     else if (c->tasks == 1)
         pool_run(c->pool, c->task[0].items, run_items, c);

@@ -31,6 +31,7 @@ typedef struct cpu {
     /* what runs together: the line, see cpu.c */
     cpu_task task[CPU_TASKS];
     int tasks, pieces;
+    bool spread; /* the last line ran on several threads */
     double work;
     void **pointer;
     size_t pointers, line; /* room; taken */

@@ -91,10 +91,14 @@ static sym loop_trips(kern *k, sym extent) {
     return most <= sym_hi(k->syms, first) ? first : sym_const(k->syms, most);
 }
 
+/* A store to memory takes as long as a few other operations. */
 static int64_t store_work(counter *c, const kern_stmt *t) {
-    int64_t work = 1;
+    int64_t work = 0;
     c->store++;
-    for (int i = 0; i < t->n; i++) work += expr_work(c, t->store.value[i], 0);
+    for (int i = 0; i < t->n; i++) {
+        work += kern_m(c->k, t->store.mem[i])->scope == KERN_ARG ? 4 : 1;
+        work += expr_work(c, t->store.value[i], 0);
+    }
     return work;
 }
 
