@@ -23,7 +23,7 @@
 static const int64_t least_shared_work = 1 << 17;
 /* For several launches it is this if the ones before ran on one thread, in whose cache then is what
  * they wrote. */
-static const int64_t least_spread_work = 6 << 17;
+static const int64_t least_spread_work = 12 << 17;
 enum {
     PIECE_WORK = 1 << 14,  /* of a piece of several kernels' work, at least */
     PIECES = 8,            /* for each thread, at most */
