@@ -201,15 +201,15 @@ static bool worth_it(const fuse *fu, uint32_t i, uint32_t j) {
     const group *a = fu->group_[i], *b = fu->group_[j];
     double saved = 0, smaller = a->bytes < b->bytes ? a->bytes : b->bytes;
     double largest = a->largest > b->largest ? a->largest : b->largest;
-    for (uint32_t n = 0; n < a->ins; n++) {
+    int side_by_side =
+        streams(fu, a->ins, a->in, largest, NULL) + streams(fu, a->outs, a->out, largest, NULL) +
+        streams(fu, b->ins, b->in, largest, a) + streams(fu, b->outs, b->out, largest, NULL);
+    for (uint32_t n = 0; n < a->ins && side_by_side <= MOST_STREAMS; n++) {
         double bytes = bytes_of(fu, a->in[n]);
         if (bytes * TOO_LITTLE >= smaller && in_list(a->in[n], b->in, b->ins) &&
             reads_with(fu, a->in[n], i, j))
             saved += bytes;
     }
-    int side_by_side =
-        streams(fu, a->ins, a->in, largest, NULL) + streams(fu, a->outs, a->out, largest, NULL) +
-        streams(fu, b->ins, b->in, largest, a) + streams(fu, b->outs, b->out, largest, NULL);
     return 2 * saved >= smaller && side_by_side <= MOST_STREAMS;
 }
 
