@@ -23,6 +23,8 @@ static void text_with_everything_comes_back_as_it_was(void) {
         "    def t3 = i64(-9223372036854775808)\n"
         "    for j < (n + 3)/4 {\n"
         "      unroll u < 2 {\n"
+        "        let x0 = cast:f32(a1[i])\n"
+        "        a0[i*n; guard=lt(f32(1), x0)] = x0\n" /* and a bracket on the next line */
         "        (t2, t3)[u] argmin= a0[i*n; valid=(-2*j + n - u - 1 >= 0)], idx(2*j + u)\n"
         "        t0[0] *= mul(lookup(c0, cast:u32(idx(j))), cast:f32(lookup(c1, u32(9))))\n"
         "      }\n"

@@ -508,21 +508,22 @@ static kexpr parse_op(parser *t, const char *name) {
     return kern_intern(t->k, &e);
 }
 
-static kexpr parse_let(parser *t, const char *name) {
+static kexpr find_let(const parser *t, const char *name) { /* 0: it is none */
     char *end;
     unsigned long n = name[0] == 'x' ? strtoul(name + 1, &end, 10) : 0;
-    if (name[0] == 'x' && name[1] && !*end && n < t->lets) return t->let[n];
-    expected(t, "an expression");
-    return 0;
+    return name[0] == 'x' && name[1] && !*end && n < t->lets ? t->let[n] : 0;
 }
 
 static kexpr parse_expr(parser *t) {
     kexpr e = 0;
     if (++t->depth > DEEPEST_PARSED) expected(t, "less nesting");
     word w = parse_word(t);
+    kexpr let = find_let(t, w.s);
     int dtype = kern_find_dtype(w.s);
     char next = peek(t);
-    if (next == '[') {
+    if (let) { /* first: what comes next may be the next statement's "(" */
+        e = let;
+    } else if (next == '[') {
         e = parse_load(t, w.s);
     } else if (next == '(' && dtype >= 0) {
         t->p++;
@@ -539,7 +540,7 @@ static kexpr parse_expr(parser *t) {
     } else if (next == '(' || next == ':') {
         e = parse_op(t, w.s);
     } else {
-        e = parse_let(t, w.s);
+        expected(t, "an expression");
     }
     t->depth--;
     return e;
