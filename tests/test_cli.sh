@@ -124,6 +124,7 @@ check_fails other_seed_other_run cmp -s "$scratch/a" "$scratch/c"
 
 interrupt() { # Ctrl-C after the first step: saved, judged, status 0, long before the last step
     rm -f "$model"
+    : >"$scratch/stdout" # an earlier command's second step is none of this one's
     # shellcheck disable=SC2086
     "$quern" train --text "$text" --out "$model" $small --steps 100000000 --json >"$scratch/stdout" 2>&1 &
     process=$!
