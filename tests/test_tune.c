@@ -3,6 +3,7 @@
  * or only where NaNs are, at some sizes, behind the end. The results themselves are the
  * interpreter's. Then the real device: what was tuned is used by another process, and by no other
  * machine, and changes no result. */
+#include "books.h"
 #include "cache_harness.h"
 #include "interp_device.h"
 #include "run/tune.h"
@@ -98,20 +99,8 @@ static double played_now(void *user) {
     return played.now;
 }
 
-/* Memory that is counted, to see that all of it comes back. */
-static int64_t live_bytes;
-
-static void *counted_alloc(void *user, size_t size, size_t align) {
-    (void)user;
-    live_bytes += (int64_t)size;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void counted_free(void *user, void *p, size_t size) {
-    (void)user;
-    if (p) live_bytes -= (int64_t)size;
-    free(p);
-}
+/* To see that all memory comes back. */
+static books live;
 
 static qn_ctx *play_open(play p) {
     static dev_table table;
@@ -120,7 +109,9 @@ static qn_ctx *play_open(play p) {
     if (!*played.place) snprintf(played.place, sizeof played.place, "a played machine");
     cache_log[0] = 0;
     qn_ctx *qn = interp_open(
-        &(qn_options){.log = keep_log, .alloc = counted_alloc, .free = counted_free}, 0);
+        &(qn_options){
+            .log = keep_log, .alloc = books_alloc, .free = books_free, .alloc_user = &live},
+        0);
     table = *qn->run->dev;
     table.compile = played_compile;
     table.unload = played_unload;
@@ -360,8 +351,8 @@ static void memory_that_runs_out_leaks_nothing(void) {
         if (code != QN_OK && code != QN_ENOMEM) FAIL("allocation %d: %s", (int)at, qn_error(qn));
         errors += code == QN_ENOMEM;
         qn_close(qn);
-        if (live_bytes) FAIL("allocation %d: %lld bytes lost", (int)at, (long long)live_bytes);
-        live_bytes = 0;
+        if (live.bytes) FAIL("allocation %d: %lld bytes lost", (int)at, (long long)live.bytes);
+        live = (books){0};
     }
     CHECK(errors > 10);
 }

@@ -2,6 +2,7 @@
  * branches are long, large kernels stay alone, and what runs together neither waits for each other
  * nor shares memory. The interpreter runs a wave from its end, the null device compares what its
  * launches touch. */
+#include "books.h"
 #include "interp_device.h"
 #include "test.h"
 
@@ -118,23 +119,11 @@ static qn_code failing_launches(void *state, int n, const dev_launch *all) {
     return interp_device.launch_many(state, n, all);
 }
 
-static int64_t live_bytes;
-
-static void *counted_alloc(void *user, size_t size, size_t align) {
-    (void)user;
-    live_bytes += (int64_t)size;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void counted_free(void *user, void *p, size_t size) {
-    (void)user;
-    if (p) live_bytes -= (int64_t)size;
-    free(p);
-}
-
 static void a_wave_that_fails_leaves_nothing_behind(void) {
     for (int at = 0; at < 3; at++) {
-        qn_ctx *qn = interp_open(&(qn_options){.alloc = counted_alloc, .free = counted_free}, 0);
+        books b = {0};
+        qn_options o = {.alloc = books_alloc, .free = books_free, .alloc_user = &b};
+        qn_ctx *qn = interp_open(&o, 0);
         dev_table table = *qn->run->dev;
         table.launch_many = failing_launches;
         qn->run->dev = &table;
@@ -148,7 +137,7 @@ static void a_wave_that_fails_leaves_nothing_behind(void) {
         waves_left = 100;
         check_branches(t);
         qn_close(qn);
-        CHECK_INT(live_bytes, 0);
+        CHECK_INT(b.bytes, 0);
     }
 }
 

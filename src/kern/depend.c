@@ -358,6 +358,13 @@ bool kern_divisible(const kern *k, kstmt block, str *why) {
     return true;
 }
 
+bool kern_outside_vectors(const kern *k, kstmt block, str *why) {
+    for (kstmt s = block; s; s = kern_s(k, s)->parent)
+        if (kern_s(k, s)->loop == KERN_VEC)
+            return kern_refuse(why, "a tile cannot be defined inside a vector loop");
+    return true;
+}
+
 bool kern_roots_apart(kern *k, str *why) {
     kern_touch *t;
     uint32_t n = kern_touches(k, k->root, &t);

@@ -371,6 +371,8 @@ bool kern_roots_apart(kern *k, str *why);
 /* May a transform add statements to this block? Not to the root of a kernel with parallel roots,
  * nor between two loops of a THREAD nest. */
 bool kern_divisible(const kern *k, kstmt block, str *why);
+/* May it define a tile in this block, or do lanes of a vector loop run through it? */
+bool kern_outside_vectors(const kern *k, kstmt block, str *why);
 /* The tile keeps the rule for REG tiles (see above), whatever its scope is now, and so do those
  * that are stored together with it. */
 bool kern_in_registers(kern *k, kmem tile, str *why);

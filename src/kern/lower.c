@@ -682,45 +682,40 @@ static void root_loops(lower *l, at *p) {
     }
 }
 
-/* A further root of the kernel, under the loops that it shares with the first one. */
-static void guest(lower *l, fuse_axes x, const at *root) {
-    sym dim[QN_MAX_RANK];
-    node_id n = x.node;
-    uint32_t common = l->fk->common;
-    at p = {.rank = node_shape(l, n, dim), .valid = SYM_TRUE};
-    l->depth = 1 + (l->fk->flat ? 1 : __builtin_popcount(common));
-    if (l->fk->flat) p = *root;
-    for (int i = 0; i < p.rank && !l->fk->flat; i++) {
-        p.index[i] = SYM_ZERO;
-        if (dim[i] == SYM_ONE) continue;
-        if (x.axes >> i & 1) {
-            p.index[i] = root->index[__builtin_ctz(common)];
-            common &= common - 1;
-        } else {
-            p.index[i] = kern_s(l->k, open_loop(l, "g", (int)l->loops++, dim[i]))->l.var;
-        }
-    }
-    kmem m = argument(l, n, KERN_WRITE);
-    kexpr v = compute(l, n, &p);
-    kern_store(l->k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, n, &p), SYM_TRUE, v);
+/* Index of the root's axis number `which`, from 1, among those in the set. */
+static sym index_of_axis(const at *root, uint32_t set, int which) {
+    while (--which) set &= set - 1;
+    return root->index[__builtin_ctz(set)];
 }
 
-/* Index of row number `row`, from 1, of the kernel's root. */
-static sym row_index(const lower *l, const at *root, int row) {
-    uint32_t rows = l->fk->rows;
-    while (--row) rows &= rows - 1;
-    return root->index[__builtin_ctz(rows)];
-}
-
-/* Open the loops of the axes that are no rows; what is not a row of size 1 has index 0. */
-static void open_own(lower *l, at *p, const uint8_t *row, const at *root, const sym *dim) {
+/* Of a further root or what it sums: for each axis the root's index of the axis that `shared` says,
+ * from 1 and among those in the set, or a loop of its own; those of size 1 have none. */
+static void open_own(lower *l, at *p, const uint8_t *shared, const at *root, uint32_t set,
+                     const sym *dim) {
     p->valid = SYM_TRUE;
     for (int i = 0; i < p->rank; i++) {
         p->index[i] = SYM_ZERO;
         if (dim[i] == SYM_ONE) continue;
-        p->index[i] = row[i] ? row_index(l, root, row[i])
-                             : kern_s(l->k, open_loop(l, "g", (int)l->loops++, dim[i]))->l.var;
+        p->index[i] = shared[i] ? index_of_axis(root, set, shared[i])
+                                : kern_s(l->k, open_loop(l, "g", (int)l->loops++, dim[i]))->l.var;
     }
+}
+
+/* A further root of the kernel, under the loops that it shares with the first one. */
+static void guest(lower *l, fuse_axes x, const at *root) {
+    sym dim[QN_MAX_RANK];
+    uint8_t shared[QN_MAX_RANK] = {0};
+    at p = {.rank = node_shape(l, x.node, dim)};
+    for (int i = 0, n = 0; i < p.rank; i++)
+        if (x.axes >> i & 1) shared[i] = (uint8_t)++n;
+    l->depth = 1 + (l->fk->flat ? 1 : __builtin_popcount(l->fk->common));
+    if (l->fk->flat)
+        p = *root;
+    else
+        open_own(l, &p, shared, root, l->fk->common, dim);
+    kmem m = argument(l, x.node, KERN_WRITE);
+    kexpr v = compute(l, x.node, &p);
+    kern_store(l->k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, x.node, &p), SYM_TRUE, v);
 }
 
 /* A further root that sums over the rows: in each of them its terms, behind them what is done with
@@ -738,7 +733,7 @@ static void share(lower *l, uint32_t number, const at *root) {
     wide->size = size;
     wide->scope = KERN_LOCAL;
     l->depth = around + 1;
-    open_own(l, &p, x->row, root, dim);
+    open_own(l, &p, x->row, root, l->fk->rows, dim);
     sym valid, place_ = own_place(l, x, p.rank, dim, p.index);
     kexpr value = kern_cast(l->k, t.dtype[0], request(l, sum->src[0], &p));
     value = update_value(l, &t, value, &valid);
@@ -747,7 +742,7 @@ static void share(lower *l, uint32_t number, const at *root) {
     l->waiting[number] = t.tile[0];
     l->depth = around;
     at q = {.rank = node_shape(l, x->root, dim)};
-    open_own(l, &q, x->root_row, root, dim);
+    open_own(l, &q, x->root_row, root, l->fk->rows, dim);
     kmem m = argument(l, x->root, KERN_WRITE);
     value = x->root == x->sum ? waiting_sum(l, x->sum, &q) : compute(l, x->root, &q);
     kern_store(l->k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, x->root, &q), SYM_TRUE,

@@ -52,6 +52,11 @@ static bool divides(const model *m, int n, kstmt loop) {
     return sym_mod(s, model_at(m, loop)->l.extent, sym_const(s, n)) == SYM_ZERO;
 }
 
+/* The loop's trips filled up to a multiple. */
+static bool fill_up(model *m, const char *loop, int multiple) {
+    return divides(m, multiple, model_find(m, loop)) || model_apply(m, "pad %s %d", loop, multiple);
+}
+
 static bool is_product_sum(const model *m, kstmt s) {
     const kern_stmt *x = model_at(m, s);
     if (x->kind != KS_STORE || x->monoid != MONOID_SUM) return false;
@@ -186,9 +191,7 @@ static void product_nest(block *b, row_nest *p, const model_chain *c, int inner,
     int trips = b->trips;
     char u[24];
     snprintf(u, sizeof u, "u%d", id);
-    if (!divides(m, trips, model_find(m, c->name[inner])) &&
-        !model_apply(m, "pad %s %d", c->name[inner], trips))
-        return;
+    if (!fill_up(m, c->name[inner], trips)) return;
     if (!model_apply(m, "split %s %d -> o%d %s", c->name[inner], trips, id, u)) return;
     if (!model_apply(m, "tile t%d %s", number, b->v)) return;
     model_apply(m, "tile t%d %s", number, b->u);
@@ -230,10 +233,8 @@ static bool shares_element(const block *b, kstmt body) {
 
 /* The loop in vectors, its trips filled up to whole ones: "u.. v..", the loop of vectors first. */
 static bool split_lanes(model *m, const char *loop, int vectors, int id) {
-    kstmt s = model_find(m, loop);
     int n = vectors * m->lanes;
-    if (!divides(m, n, s) && !model_apply(m, "pad %s %d", loop, n)) return false;
-    return model_apply(m, "split %s %d -> d%d w%d", loop, n, id, id) &&
+    return fill_up(m, loop, n) && model_apply(m, "split %s %d -> d%d w%d", loop, n, id, id) &&
            model_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
 }
 
@@ -248,10 +249,8 @@ static void shared_nest(block *b, row_nest *p, const model_chain *c) {
     char sum[24];
     snprintf(sum, sizeof sum, "r%d", id);
     if (!model_apply(m, "merge %s %s -> %s", b->u, b->v, sum)) return;
-    if (!divides(m, b->trips, model_find(m, along)) &&
-        !model_apply(m, "pad %s %d", along, b->trips))
-        return;
-    if (!model_apply(m, "split %s %d -> o%d u%d", along, b->trips, id, id) ||
+    if (!fill_up(m, along, b->trips) ||
+        !model_apply(m, "split %s %d -> o%d u%d", along, b->trips, id, id) ||
         !split_lanes(m, across, vectors, by) || !model_apply(m, "swap u%d d%d", id, by))
         return;
     char loop[3][24];
@@ -469,8 +468,7 @@ bool model_block(model *m, kstmt loop) {
     int vectors = block_vectors(m, c.body), block_rows = vectors * m->lanes, id = m->next++;
     b.rows = block_rows;
     b.trips = TILE_VECTORS / vectors < PRODUCT_TRIPS ? TILE_VECTORS / vectors : PRODUCT_TRIPS;
-    if (!divides(m, block_rows, c.body) && !model_apply(m, "pad %s %d", rows, block_rows))
-        return false;
+    if (!fill_up(m, rows, block_rows)) return false;
     snprintf(b.u, sizeof b.u, "u%d", id);
     snprintf(b.v, sizeof b.v, "v%d", id);
     if (!model_apply(m, "split %s %d -> b%d w%d", rows, block_rows, id, id)) return false;

@@ -69,10 +69,7 @@ static kexpr find_in(const looking *p) {
 }
 
 static bool allowed(kern *k, kstmt loop, str *why) {
-    for (kstmt l = loop; l; l = kern_s(k, l)->parent)
-        if (kern_s(k, l)->kind == KS_LOOP && kern_s(k, l)->loop == KERN_VEC)
-            return kern_refuse(why, "a tile cannot be defined inside a vector loop");
-    return kern_divisible(k, kern_s(k, loop)->parent, why);
+    return kern_outside_vectors(k, loop, why) && kern_divisible(k, kern_s(k, loop)->parent, why);
 }
 
 bool kern_ahead(kern *k, kstmt loop, str *why) {

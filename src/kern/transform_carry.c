@@ -148,10 +148,8 @@ static bool allowed(carrying *p, kmem tile, str *why) {
     if (!find_tiles(p, tile, why) || !nested(p, why) || !only_updates(p, why) ||
         !from_identities(p, why))
         return false;
-    for (kstmt s = kern_s(k, p->first)->parent; s; s = kern_s(k, s)->parent)
-        if (kern_s(k, s)->loop == KERN_VEC)
-            return kern_refuse(why, "a tile cannot be defined inside a vector loop");
-    return kern_divisible(k, kern_s(k, p->first)->parent, why);
+    kstmt outside = kern_s(k, p->first)->parent;
+    return kern_outside_vectors(k, outside, why) && kern_divisible(k, outside, why);
 }
 
 /* for name < extent { for e { to[at + e] = or op= from[at' + e] } }   at the end of the body */

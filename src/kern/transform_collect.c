@@ -59,12 +59,10 @@ static bool stays_inside(kern *k, kstmt loop, const kern_stmt *x, sym valid, str
 
 bool kern_collect(kern *k, kstmt loop, str *why) {
     kstmt update = only_update(k, loop, why);
-    if (!update || !kern_divisible(k, kern_s(k, loop)->parent, why)) return false;
-    kern_stmt x = *kern_s(k, update);
     kstmt parent = kern_s(k, loop)->parent, behind = kern_s(k, loop)->next;
-    for (kstmt l = parent; l; l = kern_s(k, l)->parent)
-        if (kern_s(k, l)->loop == KERN_VEC)
-            return kern_refuse(why, "a tile cannot be defined inside a vector loop");
+    if (!update || !kern_divisible(k, parent, why) || !kern_outside_vectors(k, parent, why))
+        return false;
+    kern_stmt x = *kern_s(k, update);
     sym valid = without_trips(k, loop, x.store.valid);
     if (!stays_inside(k, loop, &x, valid, why)) return false;
     qn_dtype dtype = kern_m(k, x.store.mem[0])->dtype;

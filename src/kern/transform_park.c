@@ -35,10 +35,8 @@ static bool allowed(kern *k, kmem tile, kstmt loop, str *why) {
     for (kstmt s = loop; s; s = kern_next(k, s, loop))
         if (kern_s(k, s)->kind == KS_DEF && kern_s(k, s)->def.mem == tile)
             return kern_refuse(why, "the tile is defined in the loop");
-    for (kstmt l = kern_s(k, loop)->parent; l; l = kern_s(k, l)->parent)
-        if (kern_s(k, l)->loop == KERN_VEC)
-            return kern_refuse(why, "a tile cannot be defined inside a vector loop");
-    return (reads || kern_refuse(why, "the loop does not read the tile")) &&
+    return kern_outside_vectors(k, kern_s(k, loop)->parent, why) &&
+           (reads || kern_refuse(why, "the loop does not read the tile")) &&
            kern_divisible(k, kern_s(k, loop)->parent, why);
 }
 

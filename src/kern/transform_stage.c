@@ -92,9 +92,7 @@ static bool meant(const kern *k, const kern_touch *t, kstmt at, int n, const kst
 }
 
 static bool loops_allowed(kern *k, kstmt at, int n, const kstmt *loops, str *why) {
-    for (kstmt p = at; p; p = kern_s(k, p)->parent)
-        if (kern_s(k, p)->loop == KERN_VEC)
-            return kern_refuse(why, "a tile cannot be defined inside a vector loop");
+    if (!kern_outside_vectors(k, at, why)) return false;
     for (int i = 0; i < n; i++) {
         if (loops[i] == at || !kern_inside(k, loops[i], at) || listed(loops[i], i, loops))
             return kern_refuse(why, "the loops must be different ones inside that loop");

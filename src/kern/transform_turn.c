@@ -34,10 +34,7 @@ static bool allowed(kern *k, turning *p, str *why) {
         return kern_refuse(why, "the store is no plain copy");
     if (kern_expr_reads(k, s.store.value[0], s.store.mem[0]))
         return kern_refuse(why, "the loops read what they store");
-    for (kstmt l = o.parent; l; l = kern_s(k, l)->parent)
-        if (kern_s(k, l)->loop == KERN_VEC)
-            return kern_refuse(why, "a tile cannot be defined inside a vector loop");
-    if (!kern_divisible(k, o.parent, why)) return false;
+    if (!kern_outside_vectors(k, o.parent, why) || !kern_divisible(k, o.parent, why)) return false;
     if (!kern_room(k, p->outer, &p->rows) || !kern_room(k, p->inner, &p->columns))
         return kern_refuse(why, "a loop's trips have no bound");
     return kern_apart(k, p->outer, p->outer, KERN_ANY_ORDER, NULL) ||

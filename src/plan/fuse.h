@@ -86,6 +86,13 @@ static inline bool fuse_is_virtual(const graph_node *x) {
     return x->op == OP_CONST || x->op == OP_IOTA;
 }
 
+/* The first use of a node in that kernel, NULL: it has none. */
+static inline const use *fuse_use_in(const fuse_node *f, uint32_t number) {
+    for (uint32_t i = 0; i < f->count; i++)
+        if (f->uses[i].group == number) return &f->uses[i];
+    return NULL;
+}
+
 /* Loops that the use's index depends on. */
 static inline uint64_t fuse_mask(const use *u) {
     uint64_t m = 0;

@@ -44,17 +44,8 @@ static int row_loop(const group *k, int row) {
     return __builtin_ctzll(rows);
 }
 
-static const use *use_in(const fuse *fu, node_id n, uint32_t number) {
-    const fuse_node *f = fuse_info(fu, n);
-    for (uint32_t i = 0; i < f->count; i++)
-        if (f->uses[i].group == number) return &f->uses[i];
-    return NULL;
-}
-
 static uint32_t held_axes(const group *k, node_id n) {
-    for (uint32_t i = 0; i < k->helds; i++)
-        if (k->held[i].node == n) return k->held[i].axes;
-    return 0;
+    return fuse_axes_of(k->helds, k->held, n);
 }
 
 /* The one contraction behind a kernel's root, between them only what keeps each row in its place;
@@ -103,7 +94,7 @@ static bool find_held(sharing *p, node_id n, use *v) {
 /* Both use the same scores; each axis of them is a row of one and what the other goes through, or
  * a row of both. */
 static bool pair_loops(sharing *p, const use *mine) {
-    const use *its = use_in(p->fu, p->scores, p->host_number);
+    const use *its = fuse_use_in(fuse_info(p->fu, p->scores), p->host_number);
     uint32_t axes = held_axes(p->host, p->scores);
     if (!its || !axes || its->rank != mine->rank) return false;
     for (int a = 0; a < its->rank; a++) {
@@ -170,7 +161,7 @@ static bool can_share(sharing *p) {
     node_id sum = sum_behind(fu, p->other->root, p->other->root, &found);
     if (!sum || found != 1 || p->other->outs != 1) return false;
     const graph_node *x = node_at(fu->g, sum), *product = fuse_product(fu, x);
-    const use *u = use_in(fu, x->src[0], p->other_number);
+    const use *u = fuse_use_in(fuse_info(fu, x->src[0]), p->other_number);
     if (!u || !product || x->op != OP_SUM) return false;
     use v[2] = {*u, *u};
     node_id s[2] = {fuse_scores_behind(fu, product->src[0], &v[0]),

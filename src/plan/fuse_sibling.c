@@ -89,12 +89,6 @@ static uint64_t row_numbers(const group *k, uint64_t loops) {
     return numbers;
 }
 
-static const use *use_in(const fuse_node *f, uint32_t number) {
-    for (uint32_t i = 0; i < f->count; i++)
-        if (f->uses[i].group == number) return &f->uses[i];
-    return NULL;
-}
-
 /* Scores that more than one use has, by place. */
 typedef struct score_list {
     uint32_t *place, count;
@@ -112,7 +106,7 @@ static bool share_scores(const fuse *fu, const score_list *l, uint32_t a, uint32
     bool any = false;
     for (uint32_t i = 0; i < l->count; i++) {
         const fuse_node *f = &fu->node[l->place[i]];
-        const use *u = use_in(f, a), *v = u ? use_in(f, b) : NULL;
+        const use *u = fuse_use_in(f, a), *v = u ? fuse_use_in(f, b) : NULL;
         for (int axis = 0; v && axis < u->rank; axis++)
             if (row_numbers(fu->group_[a], u->mask[axis]) !=
                 row_numbers(fu->group_[b], v->mask[axis]))

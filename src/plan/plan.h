@@ -24,6 +24,13 @@ typedef struct fuse_axes {
     uint32_t axes;
 } fuse_axes;
 
+/* The axes that a list has for n: the first row counts; 0: it has none. */
+static inline uint32_t fuse_axes_of(uint32_t count, const fuse_axes *list, node_id n) {
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].node == n) return list[i].axes;
+    return 0;
+}
+
 /* A further root whose contraction goes over one of the kernel's rows: its sums wait in a tile in
  * the loops around that one. For each axis of what is summed, and of the root: 1 + which of the
  * rows it is, 0: a loop of its own. */
@@ -76,9 +83,7 @@ static inline bool fuse_is_stored(const fusion *f, node_id n) {
 
 /* Axes of the tile in which the kernel holds n's values; 0: it does not. */
 static inline uint32_t fuse_held_axes(const fuse_kernel *k, node_id n) {
-    for (uint32_t i = 0; i < k->helds; i++)
-        if (k->held[i].node == n) return k->held[i].axes;
-    return 0;
+    return fuse_axes_of(k->helds, k->held, n);
 }
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
