@@ -117,6 +117,102 @@ static void the_first_largest_and_nan_win_across_parts(void) {
     qn_close(qn);
 }
 
+typedef struct product_case {
+    int64_t batch, rows, columns, deep;
+    int turned; /* 1: the rows' operand, 2: the columns', each lies along its own */
+    int kernels;
+} product_case;
+
+static float element(const float *x, const product_case *c, bool turned, int64_t sides, int64_t b,
+                     int64_t i, int64_t k) {
+    return x[b * sides * c->deep + (turned ? k * sides + i : i * c->deep + k)];
+}
+
+static void check_product(qn_ctx *qn, const product_case *c) {
+    enum { MOST = 12000 };
+    static float got[MOST];
+    bool a_down = c->turned & 1, b_along = c->turned & 2;
+    float *a = values(c->batch * c->rows, c->deep, 1),
+          *b = values(c->batch * c->columns, c->deep, 2);
+    qn_tensor *x = qn_from(qn, QN_F32, 3,
+                           a_down ? (int64_t[]){c->batch, c->deep, c->rows}
+                                  : (int64_t[]){c->batch, c->rows, c->deep},
+                           a);
+    qn_tensor *y = qn_from(qn, QN_F32, 3,
+                           b_along ? (int64_t[]){c->batch, c->columns, c->deep}
+                                   : (int64_t[]){c->batch, c->deep, c->columns},
+                           b);
+    qn_tensor *p =
+        qn_matmul(a_down ? qn_transpose(x, 1, 2) : x, b_along ? qn_transpose(y, 1, 2) : y);
+    size_t size = (size_t)(c->batch * c->rows * c->columns) * sizeof *got;
+    CHECK_INT(launches(qn, qn_relu(p), got, size), c->kernels);
+    float *r = got;
+    for (int64_t n = 0; n < c->batch; n++)
+        for (int64_t i = 0; i < c->rows; i++)
+            for (int64_t j = 0; j < c->columns; j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < c->deep; k++)
+                    sum += (double)element(a, c, a_down, c->rows, n, i, k) *
+                           (double)element(b, c, !b_along, c->columns, n, j, k);
+                CHECK((double)*r++ == (sum > 0 ? sum : 0));
+            }
+    qn_release(x);
+    qn_release(y);
+    free(a);
+    free(b);
+}
+
+/* Tiles of rows by columns are what there is to hand out, not single outputs. */
+static void deep_products_of_few_rows_and_columns_are_made_in_two_stages(void) {
+    static const product_case of[] = {
+        {1, 16, 16, 40000, 0, 2}, {1, 16, 16, 40000, 1, 2}, {1, 17, 15, 40009, 2, 2},
+        {1, 3, 50, 65536, 3, 2},  {1, 40, 41, 20011, 0, 2}, {2, 24, 25, 16411, 1, 2},
+        {1, 96, 96, 17000, 0, 1}, {1, 8, 400, 16400, 2, 1}, /* tiles enough */
+        {1, 16, 16, 10000, 0, 1},                           /* not deep enough */
+    };
+    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) check_product(qn, &of[i]);
+    qn_close(qn);
+}
+
+/* Sums of products of bytes, which go by words of four where the machine has an instruction. */
+static void deep_products_of_bytes_are_made_in_two_stages(void) {
+    enum { M = 5, N = 33, K = 70001 };
+    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    uint64_t seed = 3;
+    int8_t *a = malloc((size_t)M * K), *b = malloc((size_t)N * K);
+    for (int i = 0; i < M * K; i++) a[i] = (int8_t)((int)test_below(&seed, 256) - 128);
+    for (int i = 0; i < N * K; i++) b[i] = (int8_t)((int)test_below(&seed, 256) - 128);
+    qn_tensor *x = qn_cast(qn_from(qn, QN_I8, 2, (int64_t[]){M, K}, a), QN_I32);
+    qn_tensor *y = qn_cast(qn_from(qn, QN_I8, 2, (int64_t[]){N, K}, b), QN_I32);
+    static int32_t got[M * N];
+    CHECK_INT(launches(qn, qn_matmul(x, qn_transpose(y, 0, 1)), got, sizeof got), 2);
+    for (int i = 0; i < M * N; i++) {
+        int32_t sum = 0;
+        for (int k = 0; k < K; k++) sum += a[i / N * K + k] * b[i % N * K + k];
+        CHECK_INT(got[i], sum);
+    }
+    free(a);
+    free(b);
+    qn_close(qn);
+}
+
+static void threads_change_no_bit_of_a_product(void) {
+    enum { M = 20, N = 21, K = 30011 };
+    float *x = malloc((size_t)(M + N) * K * sizeof *x), got[4][M * N];
+    uint64_t seed = 10;
+    for (int i = 0; i < (M + N) * K; i++) x[i] = (float)test_uniform(&seed) - 0.5f;
+    for (int i = 0; i < 4; i++) {
+        qn_ctx *qn = qn_open(&(qn_options){.threads = i + 1});
+        qn_tensor *a = qn_from(qn, QN_F32, 2, (int64_t[]){M, K}, x);
+        qn_tensor *b = qn_from(qn, QN_F32, 2, (int64_t[]){K, N}, x + M * K);
+        CHECK_INT(launches(qn, qn_matmul(a, b), got[i], sizeof got[i]), 2);
+        CHECK(!memcmp(got[i], got[0], sizeof got[i]));
+        qn_close(qn);
+    }
+    free(x);
+}
+
 static void threads_change_no_bit_of_a_sum(void) {
     enum { N = 1000003 };
     float *x = malloc(N * sizeof *x), sum[4];
@@ -137,6 +233,9 @@ int main(int argc, char **argv) {
     RUN(few_results_of_much_are_made_in_two_stages);
     RUN(what_comes_before_and_after_is_kept);
     RUN(the_first_largest_and_nan_win_across_parts);
+    RUN(deep_products_of_few_rows_and_columns_are_made_in_two_stages);
+    RUN(deep_products_of_bytes_are_made_in_two_stages);
+    RUN(threads_change_no_bit_of_a_product);
     RUN(threads_change_no_bit_of_a_sum);
     return test_end();
 }

@@ -11,17 +11,27 @@
  *   for i { def t   for p < parts { t op= w[parts*i + p] }   .. }
  *
  * This is legal by the monoid's row, for states of two components as well, and for several states
- * that one loop makes. Both are kernels like any other and get schedules of their own. How many
- * parts there are follows from sizes that are constants, and not from the machine: results have the
- * same bits whatever runs them. */
+ * that one loop makes. Both are kernels like any other and get schedules of their own: the first,
+ * of a product of few rows by few columns, that of a batch of products, with tiles of registers,
+ * which are what there is to hand out of it. How many parts there are follows from sizes that are
+ * constants, and not from the machine: results have the same bits whatever runs them. */
 #include "kern/kern.h"
 
 enum {
-    FEW = 16,       /* trips to hand out that are too few */
-    ACROSS = 64,    /* outputs side by side that one trip computes */
-    PART = 1 << 15, /* elements of a part, about */
-    MOST_PARTS = 256
+    FEW = 16,              /* trips to hand out that are too few */
+    ACROSS = 64,           /* outputs side by side that one trip computes */
+    TILE = 24,             /* rows, columns of a product that one computes, about */
+    MOST_OUTPUTS = 1 << 14 /* that are looked at: more are trips enough */
 };
+
+/* What a part of a reduction is: */
+typedef struct staged_form {
+    int64_t size;  /* its elements, about */
+    int64_t least; /* steps at least */
+    int64_t most;  /* parts of a reduction */
+} staged_form;
+
+static const staged_form plain = {1 << 15, 1, 256}, product = {1 << 20, 1 << 12, 32};
 
 typedef struct staging {
     kern *k;
@@ -33,7 +43,9 @@ typedef struct staging {
     kmem part[KERN_STAGED]; /* what the parts come to */
     int64_t outputs, size;  /* of the reduction */
     int64_t parts, each;    /* trips of `cut` in a part */
-    bool across;            /* neighbours in memory belong to different outputs */
+    const staged_form *form;
+    int64_t items; /* trips that there are to hand out as it is */
+    bool across;   /* neighbours in memory belong to different outputs */
 } staging;
 
 static bool only_loop(const kern *k, kstmt block) {
@@ -57,7 +69,7 @@ static bool find_body(staging *p) {
     p->outputs = 1;
     while (only_loop(p->k, p->body)) {
         p->body = kern_s(p->k, p->body)->first;
-        if (!constant_trips(p->k, p->body, &p->outputs, ACROSS * FEW)) return false;
+        if (!constant_trips(p->k, p->body, &p->outputs, MOST_OUTPUTS)) return false;
     }
     return true;
 }
@@ -103,9 +115,7 @@ static bool read_reduction(staging *p, kstmt loop) {
 }
 
 /* Does the reduction load what lies side by side for neighbouring outputs? */
-static bool goes_across(const staging *p) {
-    kern_touch *t;
-    uint32_t n = kern_touches(p->k, p->loop, &t);
+static bool goes_across(const staging *p, uint32_t n, const kern_touch *t) {
     for (uint32_t i = 0; i < n && p->body != p->k->root; i++) {
         sym rest;
         int64_t step;
@@ -117,19 +127,68 @@ static bool goes_across(const staging *p) {
     return false;
 }
 
+/* The loads, a bit for each, that a loop moves; all of them where they are too many. */
+static uint64_t moved_by(const staging *p, kstmt loop, uint32_t n, const kern_touch *t) {
+    uint64_t moved = n > 64 ? UINT64_MAX : 0;
+    for (uint32_t i = 0; i < n && i < 64; i++)
+        if (t[i].load && sym_uses(p->k->syms, t[i].index, kern_s(p->k, loop)->l.var))
+            moved |= (uint64_t)1 << i;
+    return moved;
+}
+
+/* Rows by columns: a loop over outputs moves some loads, and another others. Sets the trips that
+ * tiles of them are; those of loops that move both sides are a batch. */
+static bool is_product(staging *p, uint32_t n, const kern_touch *t) {
+    kern *k = p->k;
+    uint64_t side[2] = {0, 0};
+    for (kstmt s = p->body; s != k->root && !side[1]; s = kern_s(k, s)->parent)
+        for (kstmt r = kern_s(k, s)->parent; r != k->root && !side[1]; r = kern_s(k, r)->parent) {
+            uint64_t a = moved_by(p, s, n, t), b = moved_by(p, r, n, t);
+            if (a && b && !(a & b)) side[0] = a, side[1] = b;
+        }
+    if (!side[1]) return false;
+    int64_t trips[3] = {1, 1, 1}; /* of one side's, the other's, both sides' loops */
+    for (kstmt s = p->body; s != k->root; s = kern_s(k, s)->parent) {
+        uint64_t moved = moved_by(p, s, n, t);
+        trips[moved & side[0] ? moved & side[1] ? 2 : 0 : 1] *= kern_most_trips(k, s);
+    }
+    p->items = trips[2] * ((trips[0] + TILE - 1) / TILE) * ((trips[1] + TILE - 1) / TILE);
+    return true;
+}
+
+static void read_form(staging *p) {
+    kern_touch *t;
+    uint32_t n = kern_touches(p->k, p->loop, &t);
+    bool tiles = is_product(p, n, t);
+    p->form = tiles ? &product : &plain;
+    p->across = tiles || goes_across(p, n, t);
+    if (!tiles) p->items = p->outputs / (p->across ? ACROSS : 1);
+}
+
+/* Trips of a part, of so many parts, about: whole vectors, and as many in the last part as in the
+ * others where there is such a number. */
+static int64_t trips_of_part(int64_t trips, int64_t parts) {
+    int64_t each = (trips + parts - 1) / parts;
+    for (int64_t n = parts * 3 / 2; n > parts / 2 && each >= ACROSS; n--)
+        if (trips % n == 0 && trips / n % 16 == 0) return trips / n;
+    return each < ACROSS ? each : (each + ACROSS - 1) / ACROSS * ACROSS;
+}
+
 /* The outermost loop with trips enough to make the parts of, else the longest. */
 static void choose_parts(staging *p) {
     kern *k = p->k;
-    int64_t wanted = p->size * p->outputs / PART, longest = 0;
-    if (wanted > MOST_PARTS) wanted = MOST_PARTS;
+    int64_t wanted = p->size * p->outputs / p->form->size, longest = 0;
+    if (wanted > p->size / p->form->least) wanted = p->size / p->form->least;
+    if (wanted > p->form->most) wanted = p->form->most;
+    int64_t enough = p->form == &product && wanted > FEW ? FEW : wanted;
     for (kstmt s = p->loop;; s = kern_s(k, s)->first) {
         int64_t n = kern_most_trips(k, s);
-        if (longest < wanted && n > longest) longest = n, p->cut = s;
+        if (longest < enough && n > longest) longest = n, p->cut = s;
         if (s == p->leaf) break;
     }
     if (wanted > longest) wanted = longest;
-    p->each = (longest + wanted - 1) / wanted;
-    if (p->each >= ACROSS) p->each = (p->each + ACROSS - 1) / ACROSS * ACROSS; /* whole vectors */
+    if (wanted < 1) wanted = 1;
+    p->each = trips_of_part(longest, wanted);
     p->parts = (longest + p->each - 1) / p->each;
 }
 
@@ -138,9 +197,8 @@ static bool read_kernel(staging *p) {
     if (!find_body(p)) return false;
     for (kstmt s = kern_s(k, p->body)->first; s; s = kern_s(k, s)->next) {
         if (kern_s(k, s)->kind != KS_LOOP || !read_reduction(p, s)) continue;
-        p->across = goes_across(p);
-        if (p->outputs / (p->across ? ACROSS : 1) >= FEW || p->size < 8 * PART / p->outputs)
-            continue;
+        read_form(p);
+        if (p->items >= FEW || p->size < 8 * p->form->size / p->outputs) continue;
         choose_parts(p);
         if (p->parts >= FEW / 4) return true;
     }
