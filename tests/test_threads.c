@@ -278,6 +278,56 @@ static void processors_follow_the_affinity(void) {
 #endif
 }
 
+#ifdef __linux__
+typedef struct place {
+    pthread_t caller;
+    int home;
+    _Atomic int seen,
+        there; /* parts that workers did, those where the caller's processor is open */
+} place;
+
+static void note_place(void *arg, int thread, int64_t begin, int64_t end) {
+    place *x = arg;
+    cpu_set_t set;
+    (void)thread;
+    (void)begin;
+    (void)end;
+    usleep(pthread_equal(pthread_self(), x->caller) ? 200 : 0); /* by then workers have begun */
+    if (pthread_equal(pthread_self(), x->caller) || sched_getaffinity(0, sizeof set, &set)) return;
+    x->seen++;
+    x->there += CPU_ISSET((size_t)x->home, &set);
+}
+
+/* The caller moves over all processors; its workers sleep at times before the next job. */
+static void workers_keep_off_the_callers_processor(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    cpu_set_t old, one;
+    CHECK_INT(sched_getaffinity(0, sizeof old, &old), 0);
+    if (processors() < 2) {
+        SKIP("one processor");
+        return;
+    }
+    pool *p = pool_open(&qn.heap, 2);
+    place x = {.caller = pthread_self()};
+    for (int round = 0; round < 20; round++)
+        for (x.home = 0; x.home < 8; x.home++) {
+            if (!CPU_ISSET((size_t)x.home, &old)) continue;
+            CPU_ZERO(&one);
+            CPU_SET((size_t)x.home, &one);
+            CHECK_INT(sched_setaffinity(0, sizeof one, &one), 0);
+            for (int i = 0; i < 3; i++) {
+                usleep(i ? 0 : 500);
+                pool_run(p, 2, note_place, &x);
+            }
+        }
+    CHECK_INT(sched_setaffinity(0, sizeof old, &old), 0);
+    CHECK(x.seen > 0);
+    CHECK(x.there <= x.seen / 4); /* on many processors one may have moved while it watched */
+    pool_close(p);
+}
+#endif
+
 static void spin_a_while(void *arg, int thread, int64_t begin, int64_t end) {
     uint64_t *slot = (uint64_t *)arg + thread * 8, x = *slot;
     for (int64_t i = begin; i < end; i++) x = x * 6364136223846793005u + 1;
@@ -321,6 +371,9 @@ int main(int argc, char **argv) {
     RUN(without_memory_there_is_no_pool);
     RUN(fewer_threads_where_not_all_can_be_made);
     RUN(processors_follow_the_affinity);
+#ifdef __linux__
+    RUN(workers_keep_off_the_callers_processor);
+#endif
     RUN(the_price_of_a_fork_join_is_printed);
     return test_end();
 }

@@ -14,6 +14,11 @@
  * for longer than the job takes. Every worker counts `pending` down; whoever brings it to zero
  * wakes the caller if its top bit says that it parked.
  *
+ * Place. A system may put a thread that it wakes on the processor of the one who woke it, to spare
+ * another a start, and there a worker stands behind the very caller whose work it is to share, for
+ * milliseconds. So it is forbidden the processor that the caller began on: when it is woken and the
+ * caller has moved, and when it waited there. All others remain, for the system to choose from.
+ *
  * A job's parts are ranges of equal length, the same thread's the same every time, for the memory
  * that it touched the last time is near it. For work of pieces that differ (pool_share) a thread
  * takes its range piece by piece, and when that is done the pieces that others have left: so what
@@ -47,6 +52,8 @@ static const double spin_seconds = 30e-6;
 typedef struct worker {
     _Alignas(LINE) _Atomic uint32_t state;
     _Atomic int64_t taken; /* pieces of its range */
+    _Atomic int at;        /* the processor it was last seen on, -1: none */
+    int off;               /* the one it is kept off, -1: none */
     int index;
     struct pool *pool;
     pthread_t thread;
@@ -62,7 +69,11 @@ struct pool {
     void *arg;
     int64_t n;
     int parts;
-    bool shared;                          /* by pieces */
+    bool shared; /* by pieces */
+    int home;    /* the processor the caller began on, -1: any */
+#ifdef __linux__
+    cpu_set_t allowed; /* where threads may run */
+#endif
     _Alignas(LINE) _Atomic int64_t taken; /* pieces of the caller's range */
     _Alignas(LINE) _Atomic uint32_t pending;
     _Alignas(LINE) worker worker[]; /* [t - 1] is thread t */
@@ -120,11 +131,39 @@ static bool is_pending(uint32_t pending) {
     return (pending & ~caller_parked) != 0;
 }
 
+/* ---- where workers run ----------------------------------------------------------------------- */
+
+#ifdef __linux__
+static int processor_here(void) {
+    return sched_getcpu();
+}
+
+static void keep_off(worker *w, int processor) {
+    if (processor < 0 || w->off == processor) return;
+    cpu_set_t set = w->pool->allowed;
+    CPU_CLR((size_t)processor, &set);
+    w->off = processor;
+    if (CPU_COUNT(&set) > 0) pthread_setaffinity_np(w->thread, sizeof set, &set);
+}
+#else
+static int processor_here(void) {
+    return -1;
+}
+
+static void keep_off(worker *w, int processor) {
+    (void)w;
+    (void)processor;
+}
+#endif
+
 /* ---- fork, work, join ------------------------------------------------------------------------ */
 
 static void pool_send(pool *p, int thread, uint32_t state) {
-    _Atomic uint32_t *word = &p->worker[thread - 1].state;
-    if (atomic_exchange_explicit(word, state, memory_order_acq_rel) == PARKED) word_wake(word);
+    worker *w = &p->worker[thread - 1];
+    bool parked = atomic_exchange_explicit(&w->state, state, memory_order_acq_rel) == PARKED;
+    if (parked || atomic_load_explicit(&w->at, memory_order_relaxed) == p->home)
+        keep_off(w, p->home);
+    if (parked) word_wake(&w->state);
 }
 
 /* Near-equal contiguous ranges, the first n % parts of them one longer. */
@@ -168,6 +207,7 @@ static bool take_part(worker *w) {
 
 /* Until there is something to do (true) or no more (false). */
 static bool worker_wait(worker *w) {
+    atomic_store_explicit(&w->at, processor_here(), memory_order_relaxed);
     for (;;) {
         uint32_t state = word_watch(&w->state, is_idle, w->pool->spin);
         if (state == IDLE) {
@@ -188,6 +228,7 @@ static void *worker_main(void *arg) {
     worker *w = arg;
     pool *p = w->pool;
     while (worker_wait(w)) {
+        atomic_store_explicit(&w->at, processor_here(), memory_order_relaxed);
         pool_part(p, w->index);
         uint32_t before = atomic_fetch_sub_explicit(&p->pending, 1, memory_order_acq_rel);
         if (before == (1 | caller_parked)) word_wake(&p->pending);
@@ -216,6 +257,7 @@ static void pool_fork(pool *p, int64_t n, bool shared, pool_work work, void *arg
     p->n = n;
     p->parts = n < p->threads ? (int)n : p->threads;
     p->shared = shared;
+    p->home = p->spin > 0 ? processor_here() : -1;
     for (int t = 0; shared && t < p->parts; t++)
         atomic_store_explicit(taken_of(p, t), 0, memory_order_relaxed);
     atomic_store_explicit(&p->pending, (uint32_t)p->parts - 1, memory_order_relaxed);
@@ -251,12 +293,18 @@ pool *pool_open(heap *h, int threads) {
     p->size = size;
     p->threads = 1;
     p->spin = threads <= processors() ? spin_seconds : 0;
+    p->home = -1;
+#ifdef __linux__
+    sched_getaffinity(0, sizeof p->allowed, &p->allowed); /* failing leaves none */
+#endif
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     for (; p->threads < threads; p->threads++) {
         worker *w = &p->worker[p->threads - 1];
         w->index = p->threads;
+        w->off = -1;
+        atomic_store_explicit(&w->at, -1, memory_order_relaxed);
         w->pool = p;
         if (pthread_create(&w->thread, NULL, worker_main, w) != 0) break;
     }
