@@ -608,7 +608,7 @@ QN_API qn_tensor *qn_bitcast(qn_tensor *x, qn_dtype dtype);
 QN_API qn_tensor *qn_relu(qn_tensor *x);
 /* -1, 0 or 1; NaN stays [gen sign c1b29398 4db388e2] */
 QN_API qn_tensor *qn_sign(qn_tensor *x);
-/* 1 / (1 + e^-x) [gen sigmoid ec4829fe a3e72395] */
+/* 1 / (1 + e^-x) [gen sigmoid ff31747e a3e72395] */
 QN_API qn_tensor *qn_sigmoid(qn_tensor *x);
 /* log(sigmoid(x)) without overflow [gen log_sigmoid a5260cad ed746bd3] */
 QN_API qn_tensor *qn_log_sigmoid(qn_tensor *x);

@@ -163,6 +163,8 @@ static inline long double oracle_float(int op, qn_dtype d, long double x, long d
         return cosl(x);
     case OP_ATAN:
         return atanl(x);
+    case OP_SIGMOID:
+        return 1 / (1 + expl(-x));
     case OP_TANH:
         return tanhl(x);
     case OP_ERF:

@@ -18,6 +18,7 @@ static bool is_native(int op) {
     case OP_COS:
     case OP_ATAN:
     case OP_TANH:
+    case OP_SIGMOID:
     case OP_ERF:
     case OP_ERFC:
     case OP_POW:

@@ -455,6 +455,23 @@ static void large_arguments_give_no_nan(void) {
     close_graph(qn);
 }
 
+/* Of a half close to 1 the difference from 1 has few digits: 8 would have 4.9e-4. */
+static void the_slope_of_a_narrow_sigmoid_has_its_digits(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    double values[] = {-8, 4, 8}, slopes[] = {3.3524e-4, 0.017663, 3.3524e-4}, got;
+    for (int i = 0; i < 3; i++) {
+        qn_tensor *x = vector(qn, 1, &values[i]), *g;
+        CHECK(!qn_grad(qn_sigmoid(qn_cast(x, QN_F16)), NULL, 1, &x, &g));
+        eval_value v = eval(g);
+        got = eval_number(&v, 0);
+        CHECK_NEAR(got, slopes[i], 1e-3, 0);
+        free(v.v);
+    }
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
 static void shared_and_repeated_inputs_add_up(void) {
     qn_ctx *qn = open_graph();
     qn_scope s = qn_scope_begin(qn);
@@ -606,6 +623,7 @@ int main(int argc, char **argv) {
     RUN(composed_functions_twice);
     RUN(ties_share);
     RUN(large_arguments_give_no_nan);
+    RUN(the_slope_of_a_narrow_sigmoid_has_its_digits);
     RUN(shared_and_repeated_inputs_add_up);
     RUN(a_seed_scales);
     RUN(what_is_not_reached_gives_zeros);

@@ -76,12 +76,12 @@ val llvm_scale(llvm *s, kexpr e) {
     for (size_t i = 0; i < COUNT_OF(rows) && s->owner->avx512; i++) {
         if (kern_e(k, e)->dtype != rows[i].dtype || s->lanes != rows[i].lanes) continue;
         if (!two_factors(k, e, rows[i].mantissa, &x, &b) ||
-            !magic_sum(k, b, rows[i].magic, &sum, &magic) || !s->memo[x].vec || !s->memo[sum].vec)
+            !magic_sum(k, b, rows[i].magic, &sum, &magic) || !s->memo[sum].vec)
             continue;
         val n =
             llvm_op(s, OP_SUB, rows[i].dtype, rows[i].dtype,
                     (val[]){s->memo[sum], llvm_constant(s, rows[i].dtype, kern_e(k, magic)->bits)});
-        val from = s->memo[x];
+        val from = llvm_splat(s, s->memo[x], s->lanes);
         int level = from.level > n.level ? from.level : n.level;
         val all = llvm_int(s, rows[i].lanes == 16 ? s->t_i16 : s->t_i8, -1);
         ll_value arg[5] = {from.v, n.v, from.v, all.v, llvm_int(s, s->t_i32, 4).v};

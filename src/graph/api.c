@@ -74,6 +74,11 @@ qn_tensor *qn_tanh(qn_tensor *x) {
     return build_elem(OP_TANH, 1, &x);
 }
 
+/* [gen sigmoid ff31747e 3d2a47d9] */
+qn_tensor *qn_sigmoid(qn_tensor *x) {
+    return build_elem(OP_SIGMOID, 1, &x);
+}
+
 /* [gen erf a4055313 022edc02] */
 qn_tensor *qn_erf(qn_tensor *x) {
     return build_elem(OP_ERF, 1, &x);

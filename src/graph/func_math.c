@@ -272,15 +272,6 @@ qn_tensor *qn_relu(qn_tensor *x) {
     return func_end(f, qn_where(qn_le(x, zero), zero, x));
 }
 
-/* With e = e^-|x|, which cannot overflow: 1/(1+e) for x >= 0 and e/(1+e) below. */
-qn_tensor *qn_sigmoid(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "sigmoid");
-    x = func_float(x);
-    qn_tensor *negative = below(x, 0), *one = qn_like(x, 1);
-    qn_tensor *e = qn_exp(qn_where(negative, x, qn_neg(x)));
-    return func_end(f, qn_div(qn_where(negative, e, one), qn_add(one, e)));
-}
-
 /* log(1 + e^-|x|) */
 static qn_tensor *log1p_exp(qn_tensor *x) {
     return qn_log1p(qn_exp(qn_neg(qn_abs(x))));

@@ -33,7 +33,6 @@ X(TENSOR, bitcast, (qn_tensor *x, qn_dtype dtype), -, 0, 0, "the same bits as a 
 /* elementwise, one argument */
 X(UNARY, relu, (qn_tensor *x), x <= 0 ? 0 : x, -4, 4, "x above 0, else 0; derivative 0 at 0")
 X(UNARY, sign, (qn_tensor *x), (x > 0) - (x < 0), -4, 4, "-1, 0 or 1; NaN stays")
-X(UNARY, sigmoid, (qn_tensor *x), 1 / (1 + expl(-x)), -12, 12, "1 / (1 + e^-x)")
 X(UNARY, log_sigmoid, (qn_tensor *x), -log1pl(expl(-x)), -12, 12, "log(sigmoid(x)) without overflow")
 X(UNARY, rsqrt, (qn_tensor *x), 1 / sqrtl(x), 0.1, 8, "1 / sqrt(x)")
 X(UNARY, square, (qn_tensor *x), x * x, -4, 4, "x * x")

@@ -408,6 +408,8 @@ void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where n
 
 /* ---- rules.c, rules_move.c ------------------------------------------------------------------- */
 
+__extension__ typedef unsigned __int128 op_set; /* a bit for each operation */
+
 enum {
 #define X(name, ...) RULE_##name,
 #include "graph/rules.h"

@@ -298,15 +298,15 @@ node_id rule_needless_mark(graph *g, const graph_node *n) {
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-_Static_assert(OP_COUNT <= 64, "a set of operations is one word");
-#define ON(op)      ((uint64_t)1 << OP_##op)
+_Static_assert(OP_COUNT <= 128, "a set of operations is two words");
+#define ON(op)      ((op_set)1 << OP_##op)
 #define EVERYTHING  (~(ON(NONE) | ON(CONST) | ON(BUFFER)))
 #define ELEMENTWISE elementwise
 #define MOVEMENT                                                                                   \
     (ON(RESHAPE) | ON(PERMUTE) | ON(EXPAND) | ON(PAD) | ON(SLICE) | ON(WINDOW) | ON(FLIP))
 
-static const uint64_t elementwise = 0
-#define X(NAME, name, arity, CLASS, ...) | (uint64_t)(CLASS_##CLASS == CLASS_ELEM) << OP_##NAME
+static const op_set elementwise = 0
+#define X(NAME, name, arity, CLASS, ...) | (op_set)(CLASS_##CLASS == CLASS_ELEM) << OP_##NAME
 #include "graph/ops.h"
 #undef X
     ;
@@ -323,13 +323,14 @@ static const rule_row rule_rows[RULE_COUNT] = {
 };
 
 void rules_open(graph *g) {
-    const uint64_t ops[RULE_COUNT] = {
+    const op_set ops[RULE_COUNT] = {
 #define X(name, ops, doc) ops,
 #include "graph/rules.h"
 #undef X
     };
     for (int rule = 0; rule < RULE_COUNT; rule++)
-        for (int op = 1; op < OP_COUNT; op++) g->rules[op] |= (ops[rule] >> op & 1) << rule;
+        for (int op = 1; op < OP_COUNT; op++)
+            g->rules[op] |= (uint64_t)(ops[rule] >> op & 1) << rule;
 }
 
 node_id rules_apply(graph *g, const graph_node *n) {

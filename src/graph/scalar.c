@@ -31,6 +31,12 @@ static double float_min(double x, double y) {
     return x < y ? x : y;
 }
 
+/* The exponential cannot overflow, and nothing is lost of small results. */
+static double float_sigmoid(double x) {
+    double e = exp(-fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
 /* Exact: fmod has x's sign and no rounding; bringing it to y's side adds y once. */
 static double float_mod(double x, double y) {
     double r = fmod(x, y);

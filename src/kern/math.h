@@ -153,6 +153,7 @@ kexpr math_scale(const math *m, kexpr x, math_integer n);
     X(COS, cos, 1, 0.51, 1.60, 39)                                                                 \
     X(ATAN, atan, 1, 0.98, 1.05, 29)                                                               \
     X(TANH, tanh, 1, 0.85, 1.20, 22)                                                               \
+    X(SIGMOID, sigmoid, 1, 2.50, 2.50, 23)                                                         \
     X(ERF, erf, 1, 0.72, 1.05, 22)                                                                 \
     X(ERFC, erfc, 1, 2.30, 2.60, 65)                                                               \
     X(POW, pow, 2, 0.51, 0.95, 70)

@@ -82,6 +82,20 @@ kexpr math_expm1(const math *m, const kexpr *arg) {
     return math_where(m, near, x, math_add(m, half, half));
 }
 
+/* 2^n / (2^n + e^-r) with x = n log(2) + r. Past where the result is 1 n grows no further, so that
+ * nothing overflows; small results have all digits. */
+kexpr math_sigmoid(const math *m, const kexpr *arg) {
+    kexpr x = arg[0];
+    bool f32 = m->dtype == QN_F32;
+    kexpr gone = math_lt(m, x, math_f(m, f32 ? -104 : -746));    /* already 0 */
+    x = math_unless(m, gone, math_at_most(m, x, f32 ? 20 : 40)); /* already 1 */
+    math_integer n = math_nearest(m, x, math_f(m, LOG2_E), 2 * m->bias);
+    kexpr r = math_fma(m, n.value, math_ln2_low(m), math_exp_rest(m, x, n));
+    kexpr e = math_poly_from(m, POLY(m, EXP), 0, -1, r);
+    kexpr power = math_unless(m, gone, math_scale(m, math_f(m, 1), n));
+    return math_div(m, power, math_add(m, power, e));
+}
+
 /* 1 - 2 / (e^2t + 1) for larger t. There the reduction needs no second constant: n is small where
  * the error of e^2t counts. */
 static kexpr math_tanh_wide(const math *m, kexpr t) {

@@ -97,6 +97,7 @@ static int expr_ops(const model *m, kexpr e, int limit) {
         n = 12;
         break;
     case OP_TANH:
+    case OP_SIGMOID:
     case OP_ERF:
     case OP_EXPM1:
     case OP_LOG1P:

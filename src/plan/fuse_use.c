@@ -35,6 +35,7 @@ double fuse_op_cost(int op) {
     case OP_LOG2:
         return 10;
     case OP_TANH:
+    case OP_SIGMOID:
     case OP_ERF:
     case OP_EXPM1:
     case OP_LOG1P:
