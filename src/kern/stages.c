@@ -180,6 +180,7 @@ static void choose_parts(staging *p) {
     int64_t wanted = p->size * p->outputs / p->form->size, longest = 0;
     if (wanted > p->size / p->form->least) wanted = p->size / p->form->least;
     if (wanted > p->form->most) wanted = p->form->most;
+    if (wanted < 1) wanted = 1;
     int64_t enough = p->form == &product && wanted > FEW ? FEW : wanted;
     for (kstmt s = p->loop;; s = kern_s(k, s)->first) {
         int64_t n = kern_most_trips(k, s);
@@ -187,7 +188,6 @@ static void choose_parts(staging *p) {
         if (s == p->leaf) break;
     }
     if (wanted > longest) wanted = longest;
-    if (wanted < 1) wanted = 1;
     p->each = trips_of_part(longest, wanted);
     p->parts = (longest + p->each - 1) / p->each;
 }
