@@ -491,7 +491,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
         if (chance(70))
             sprintf(line, "word %s", b);
         else
-            sprintf(line, "prefetch a%d", (int)below(s->args));
+            sprintf(line, "prefetch a%d %d", (int)below(s->args), 1 << below(16));
         break;
     case 19: /* mostly refused: a packed tile of bytes is wanted */
         some_tile(k, c, a);

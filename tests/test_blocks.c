@@ -674,6 +674,29 @@ static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     check_default(along, "prefetch a2", "prefetch a1");
 }
 
+/* A long formula's loads ask for the block to come, as many pages on as are walked side by side. */
+static void a_long_formula_asks_for_what_it_streams(void) {
+    static const char *const form = "kernel \"%s\" {\n"
+                                    "  arg a0 f32[67108864] write\n"
+                                    "  arg a1 %s[67108864] read\n"
+                                    "  for i < %d {\n"
+                                    "    a0[i] = %s\n"
+                                    "  }\n"
+                                    "}\n";
+    static const struct {
+        const char *dtype, *value, *has, *has_not;
+        int trips;
+    } of[] = {{"f32", "exp(a1[i])", "prefetch a1 16384", "prefetch a0", 1 << 26},
+              {"bf16", "exp(cast:f32(a1[i]))", "prefetch a1 8192", "prefetch a0", 1 << 26},
+              {"f32", "neg(a1[i])", "swap s", "prefetch", 1 << 26},
+              {"f32", "exp(a1[i])", "split", "prefetch", 1 << 15}};
+    for (size_t i = 0; i < COUNT_OF(of); i++) {
+        char text[600];
+        snprintf(text, sizeof text, form, "stream", of[i].dtype, of[i].trips, of[i].value);
+        check_default(text, of[i].has, of[i].has_not);
+    }
+}
+
 /* Four streams behind a sum are asked for while it runs, where they are larger than a cache. */
 static void streams_behind_a_product_are_asked_for(void) {
     check_default(product_behind(1024, 512, 256), "ask a3", "ask a1");
@@ -793,6 +816,7 @@ static void all(void) {
     RUN(asking_keeps_results_where_it_points_past_the_end);
     RUN(asking_is_refused_where_the_place_is_not_known);
     RUN(panels_are_filled_side_by_side);
+    RUN(a_long_formula_asks_for_what_it_streams);
     RUN(streams_behind_a_product_are_asked_for);
     RUN(turn_copies_through_a_tile);
     RUN(turn_keeps_copies_in_registers_and_edges);

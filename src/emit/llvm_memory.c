@@ -13,7 +13,7 @@
  * because only there the address is known to be good. */
 #include "emit/llvm.h"
 
-enum { ZERO_BYTES = 8 * KERN_LANES, AHEAD = 4096 };
+enum { ZERO_BYTES = 8 * KERN_LANES };
 
 /* ---- places --------------------------------------------------------------------------------- */
 
@@ -273,8 +273,9 @@ static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn, bool wor
         ll_type t = words ? s->t_i32 : llvm_memory_type(s, e->dtype);
         raw.v = lanes ? load_lanes(s, &p, t, mask, level) : load_scalar(s, &p, t, level);
         raw.vec = lanes;
-        if (lanes && in_step(&p) && (kern_m(s->k, p.mem)->access & KERN_PREFETCH))
-            prefetch(s, llvm_gep(s, p.pointer, 1, llvm_int(s, s->t_i64, AHEAD)), false, 3, level);
+        int ahead = kern_m(s->k, p.mem)->ahead;
+        if (lanes && in_step(&p) && ahead)
+            prefetch(s, llvm_gep(s, p.pointer, 1, llvm_int(s, s->t_i64, ahead)), false, 3, level);
         *llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level) = raw;
     }
     val x = words ? raw : llvm_from_memory(s, e->dtype, raw);

@@ -79,6 +79,7 @@
 #define KERN_LANES      64        /* most lanes of a VEC loop */
 #define KERN_MEMBERS    1024      /* most members of a THREAD nest */
 #define KERN_TILE_BYTES (1 << 26) /* largest tile */
+#define KERN_AHEAD      (1 << 20) /* most bytes that memory is asked for ahead */
 #define KERN_ENTRIES    32        /* most entries of a table */
 
 typedef uint32_t kexpr;
@@ -86,14 +87,8 @@ typedef uint32_t kmem;
 typedef uint32_t kstmt;
 
 typedef enum kern_scope { KERN_ARG, KERN_LOCAL, KERN_REG } kern_scope;
-/* BYPASS: what is written need not stay in the caches. PREFETCH: what is read streams from memory,
- * and vectors are asked for some way ahead. */
-typedef enum kern_access {
-    KERN_READ = 1,
-    KERN_WRITE = 2,
-    KERN_BYPASS = 4,
-    KERN_PREFETCH = 8
-} kern_access;
+/* BYPASS: what is written need not stay in the caches. */
+typedef enum kern_access { KERN_READ = 1, KERN_WRITE = 2, KERN_BYPASS = 4 } kern_access;
 
 typedef struct kern_memory {
     uint8_t scope;  /* kern_scope */
@@ -101,6 +96,7 @@ typedef struct kern_memory {
     uint8_t dtype;  /* qn_dtype */
     sym size;       /* elements */
     int arg;        /* position among the launch's buffers, for KERN_ARG */
+    int ahead; /* bytes from a vector that is loaded to the one that is then asked for; 0: none */
 } kern_memory;
 
 /* Constants to be looked up; `n` is a power of two. */

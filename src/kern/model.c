@@ -27,7 +27,6 @@ enum {
     ROWS = 4,         /* of a reduction along rows at a time, where they are */
     MOST_CHAINS = 8,  /* accumulators of all tiles that a loop along a row reduces into .. */
     MOST_BESIDE = 16, /* .. and of all rows that are walked at a time */
-    PAGE = 4096,      /* bytes */
     SIDE = 4,         /* pages of a stream side by side */
     STREAMS = 4,      /* times the second-level cache: what is larger streams from memory */
     PART_OF_L3 = 32 << 20,
@@ -254,7 +253,7 @@ static void vector_loop(model *m, const char *name, const char *outer) {
     }
 }
 
-/* Pages of each argument that the only loop of a kernel walks side by side, 1 where what it touches
+/* Pages of each argument that the only loop of a kernel walks side by side, 0 where what it touches
  * does not stream from memory; `each` is the elements of a page. A core has few reads of memory
  * under way by itself; the prefetching that has more of them ends at every page and begins again
  * slowly. */
@@ -269,9 +268,20 @@ static int pages_of(model *m, kstmt loop, int *each) {
         if (size > widest) widest = size;
         streams++;
     }
-    *each = PAGE / widest;
-    if (bytes <= STREAMS * m->limits->l2) return 1;
+    *each = MODEL_PAGE / widest;
+    if (bytes <= STREAMS * m->limits->l2) return 0;
     return streams <= 3 ? SIDE : streams <= 6 ? SIDE / 2 : 1;
+}
+
+/* Where a formula is long, those loads that wait for memory leave no room for later ones to be
+ * begun: so each asks for the block to come, past the pages that the processor's prefetching knows.
+ */
+static void ask_for_next(model *m, int elements) {
+    for (kmem i = 1; i < m->k->mems; i++) {
+        const kern_memory *mem = kern_m(m->k, i);
+        if (mem->scope == KERN_ARG && (mem->access & KERN_READ) && mem->size != SYM_ONE)
+            model_apply(m, "prefetch a%d %d", mem->arg, elements * (int)qn_dtype_size(mem->dtype));
+    }
 }
 
 /* The only loop, along contiguous memory: whole blocks of several vectors, handed out in items of
@@ -287,6 +297,7 @@ static void flat_loop(model *m, const char *name) {
     bool constant = sym_is_const(m->k->syms, model_at(m, loop)->l.extent, &exact);
     if ((!constant || exact % block) && !model_apply(m, "pad %s %d", name, block)) return;
     if (!model_apply(m, "split %s %d -> o%d w%d", name, block, id, id)) return;
+    if (pages && ops >= COMPUTES) ask_for_next(m, pages * each);
     if (pages > 1) {
         model_apply(m, "split w%d %d -> s%d l%d", id, each, id, id);
         model_apply(m, "split l%d %d -> r%d w%d", id, chains * m->lanes, id, id);
@@ -416,7 +427,7 @@ static bool row_streams(model *m, kstmt loop) {
         int64_t one, size = (int64_t)qn_dtype_size(mem->dtype);
         if (t[i].load && model_is_arg(m, &t[i]) &&
             model_step(m, &t[i], model_at(m, loop)->l.var, &one) && one == 1 &&
-            model_trips(m, loop) * size >= SIDE * PAGE &&
+            model_trips(m, loop) * size >= SIDE * MODEL_PAGE &&
             sym_lo(m->k->syms, mem->size) > STREAMS * m->limits->l2 / size)
             return true;
     }
@@ -633,7 +644,7 @@ static bool rows_in_pages(model *m, kstmt loop, kstmt red) {
     for (uint32_t i = 0; i < n; i++) {
         int64_t down, size = (int64_t)qn_dtype_size(kern_m(m->k, t[i].mem)->dtype);
         if (t[i].load && model_is_arg(m, &t[i]) &&
-            model_step(m, &t[i], model_at(m, loop)->l.var, &down) && down * size >= PAGE)
+            model_step(m, &t[i], model_at(m, loop)->l.var, &down) && down * size >= MODEL_PAGE)
             return true;
     }
     return false;
@@ -660,7 +671,7 @@ static bool several_rows(model *m, model_chain *c) {
         int64_t most = STREAMS * m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
         if (mem->scope == KERN_ARG && mem->access == KERN_READ &&
             sym_lo(m->k->syms, mem->size) > most)
-            model_apply(m, "prefetch a%d", mem->arg);
+            model_apply(m, "prefetch a%d %d", mem->arg, MODEL_PAGE);
     }
     return true;
 }

@@ -8,6 +8,7 @@
 enum {
     MODEL_CHAIN = 32,
     MODEL_TILES = 8,        /* that one loop reduces into */
+    MODEL_PAGE = 4096,      /* bytes, to which the processor's own prefetching goes */
     MODEL_ITEM_WORK = 16384 /* operations in a parallel trip, at least */
 };
 

@@ -591,7 +591,7 @@ static bool few_rows(plan *p, const char *rows, const char *columns, int after) 
     model_apply(m, "unroll %s", rows);
     if (after < LONG_FORMULA) model_apply(m, "unroll %s_1", rows);
     if (n * deep * p->size > second_level(m))
-        model_apply(m, "prefetch a%d", kern_m(k, p->b->mem)->arg);
+        model_apply(m, "prefetch a%d %d", kern_m(k, p->b->mem)->arg, MODEL_PAGE);
     return true;
 }
 
@@ -734,7 +734,7 @@ bool model_contract(model *m, kstmt loop) {
     choose_parts(&p);
     if (!build_loops(&p, rows, columns)) return false;
     if (p.panel && p.rows <= p.mr && p.columns * p.depth * p.size > second_level(m))
-        model_apply(m, "prefetch a%d", kern_m(m->k, p.b->mem)->arg);
+        model_apply(m, "prefetch a%d %d", kern_m(m->k, p.b->mem)->arg, MODEL_PAGE);
     if (model_find(m, "cq900")) {
         park(&p);
         pack_both(&p);

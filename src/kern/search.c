@@ -63,10 +63,10 @@ static bool is(const line *l, const char *name) {
     return !strcmp(l->word[0], name);
 }
 
-/* Lines that only say how loops run, or past what they write. */
+/* Lines that only say how loops run, or past what they write and ahead of what they read. */
 static bool is_kind(const line *l) {
-    static const char *const kind[] = {"vec",    "unroll", "par",   "serial",
-                                       "thread", "word",   "bypass"};
+    static const char *const kind[] = {"vec",    "unroll", "par",    "serial",
+                                       "thread", "word",   "bypass", "prefetch"};
     for (size_t i = 0; i < COUNT_OF(kind); i++)
         if (is(l, kind[i])) return true;
     return false;
@@ -200,9 +200,9 @@ static void move_numbers(mover *v) {
 }
 
 static void move_out(mover *v) {
-    static const char *const names[] = {"stage", "turn",  "ahead",  "park", "bypass",
-                                        "peel",  "carry", "unroll", "swap", "merge",
-                                        "pad",   "par",   "fuse"};
+    static const char *const names[] = {"stage", "turn",  "ahead",  "park",    "bypass",
+                                        "peel",  "carry", "unroll", "swap",    "merge",
+                                        "pad",   "par",   "fuse",   "prefetch"};
     for (size_t j = 0; j < COUNT_OF(names); j++)
         for (int i = 0; i < v->s.n && !v->enough; i++)
             if (is(&v->s.at[i], names[j])) give_script(v, i, NULL);

@@ -260,10 +260,11 @@ static void print_head(printer *p) {
         print_mem(p, m);
         str_addf(p->out, " %s[", qn_dtype_name(mem->dtype));
         print_sym(p, mem->size);
-        str_addf(p->out, "]%s%s%s%s\n", mem->access & KERN_READ ? " read" : "",
+        str_addf(p->out, "]%s%s%s", mem->access & KERN_READ ? " read" : "",
                  mem->access & KERN_WRITE ? " write" : "",
-                 mem->access & KERN_BYPASS ? " bypass" : "",
-                 mem->access & KERN_PREFETCH ? " prefetch" : "");
+                 mem->access & KERN_BYPASS ? " bypass" : "");
+        if (mem->ahead) str_addf(p->out, " prefetch %d", mem->ahead);
+        str_add(p->out, "\n");
     }
     for (uint32_t t = 0; t < k->tables; t++) {
         const kern_table *table = &k->table[t];
@@ -691,6 +692,7 @@ static void parse_memory(parser *t, int scope) {
     sym size = parse_sym(t);
     need(t, ']', "']'");
     int access = 0;
+    int64_t ahead = 0;
     for (;;) {
         const char *at = t->p;
         int line = t->line;
@@ -702,18 +704,18 @@ static void parse_memory(parser *t, int scope) {
         else if (!strcmp(w.s, "bypass"))
             access |= KERN_BYPASS;
         else if (!strcmp(w.s, "prefetch"))
-            access |= KERN_PREFETCH;
+            ahead = parse_int(t);
         else {
             t->p = at;
             t->line = line;
             break;
         }
     }
+    if (ahead < 0 || ahead > KERN_AHEAD) expected(t, "bytes of which memory is asked for ahead");
     if (t->expected) return;
-    if (scope == KERN_ARG)
-        kern_arg(t->k, dtype, size, access);
-    else
-        kern_tile(t->k, scope, dtype, size);
+    kmem m = scope == KERN_ARG ? kern_arg(t->k, dtype, size, access)
+                               : kern_tile(t->k, scope, dtype, size);
+    kern_m(t->k, m)->ahead = (int)ahead;
     if (kern_find_mem(t->k, name.s) != t->k->mems - 1) expected(t, "memories numbered in order");
 }
 

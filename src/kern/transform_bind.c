@@ -119,6 +119,7 @@ bool transform_prefetch(kern *k, const transform_args *a, str *why) {
     kern_memory *m = kern_m(k, a->mem);
     if (m->scope != KERN_ARG || !(m->access & KERN_READ))
         return kern_refuse(why, "only an argument that is read is prefetched");
-    m->access |= KERN_PREFETCH;
+    if (a->number > KERN_AHEAD) return kern_refuse(why, "nothing is prefetched so far ahead");
+    m->ahead = (int)a->number;
     return true;
 }

@@ -27,8 +27,8 @@ X(word, "l", transform_word,
   "word i: 2 or 4 trips are the parts of words of 32 bits, copied or multiplied word by word")
 X(bypass, "m", transform_bypass,
   "bypass a0: what is written to a0, and never read here, goes past the caches where it can")
-X(prefetch, "m", transform_prefetch,
-  "prefetch a0: vectors of a0 are asked for before they are needed, as memory streams")
+X(prefetch, "mn", transform_prefetch,
+  "prefetch a0 4096: each load of a0 asks for what is so many bytes on, as memory streams")
 X(tile, "ml", transform_tile,
   "tile t0 i: t0, defined in i, gets an element for each trip of i, and i moves inside the loops "
   "that t0 lives through")
