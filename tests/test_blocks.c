@@ -449,6 +449,30 @@ static void check_default(const char *text, const char *has, const char *has_not
     kern_close(k);
 }
 
+/* A product of rows that lie along the sum and of columns that lie beside each other or `across`,
+ * along the sum. */
+static void product_of(char text[800], int64_t m, int64_t n, int64_t k, bool across) {
+    long long rows = m, columns = n, deep = k;
+    snprintf(text, 800,
+             "kernel \"product\" {\n"
+             "  arg a0 f32[%lld] write\n"
+             "  arg a1 f32[%lld] read\n"
+             "  arg a2 f32[%lld] read\n"
+             "  local t0 f32[1]\n"
+             "  for i < %lld {\n"
+             "    for j < %lld {\n"
+             "      def t0 = f32(0)\n"
+             "      for k < %lld {\n"
+             "        t0[0] += mul(a1[%lld*i + k], a2[%lld*j + %lld*k])\n"
+             "      }\n"
+             "      a0[%lld*i + j] = t0[0]\n"
+             "    }\n"
+             "  }\n"
+             "}\n",
+             rows * columns, rows * deep, deep * columns, rows, columns, deep, deep,
+             across ? deep : 1, across ? 1 : columns, columns);
+}
+
 /* The packing of rows and of columns that lie along the sum, of blocks of it, too. */
 static void copies_are_turned_where_no_vector_ends_with_the_sum(void) {
     static const struct {
@@ -457,29 +481,12 @@ static void copies_are_turned_where_no_vector_ends_with_the_sum(void) {
         const char *has;
     } product_[] = {{100, 500, 1000, true, "turn v"},
                     {100, 500, 1000, true, "turn u"},
+                    {100, 500, 1000, true, "swap x0 u900_2"}, /* to the ends of long rows */
                     {128, 512, 203, true, "turn v"},
                     {128, 512, 784, false, "turn u"}};
     for (int i = 0; i < (int)COUNT_OF(product_); i++) {
         char text[800];
-        long long m = product_[i].m, n = product_[i].n, k = product_[i].k;
-        snprintf(text, sizeof text,
-                 "kernel \"product\" {\n"
-                 "  arg a0 f32[%lld] write\n"
-                 "  arg a1 f32[%lld] read\n"
-                 "  arg a2 f32[%lld] read\n"
-                 "  local t0 f32[1]\n"
-                 "  for i < %lld {\n"
-                 "    for j < %lld {\n"
-                 "      def t0 = f32(0)\n"
-                 "      for k < %lld {\n"
-                 "        t0[0] += mul(a1[%lld*i + k], a2[%lld*j + %lld*k])\n"
-                 "      }\n"
-                 "      a0[%lld*i + j] = t0[0]\n"
-                 "    }\n"
-                 "  }\n"
-                 "}\n",
-                 m * n, m * k, k * n, m, n, k, k, product_[i].across ? k : 1,
-                 product_[i].across ? 1 : n, n);
+        product_of(text, product_[i].m, product_[i].n, product_[i].k, product_[i].across);
         check_default(text, product_[i].has, "scatter");
     }
 }
@@ -605,26 +612,72 @@ static void fetch_asks_for_what_the_next_copy_reads(void) {
     REFUSES(panels, "", "fetch i u", "no loop that copies again");
     REFUSES(panels, "", "fetch p j", "no loop that copies again");
     REFUSES(panels, "vec j", "fetch i j", "lanes have nothing");
-    static const char *const form = "kernel \"product\" {\n"
-                                    "  arg a0 f32[196608] write\n"
-                                    "  arg a1 f32[%d] read\n"
-                                    "  arg a2 f32[%d] read\n"
-                                    "  local t0 f32[1]\n"
-                                    "  for i < 256 {\n"
-                                    "    for j < 768 {\n"
-                                    "      def t0 = f32(0)\n"
-                                    "      for k < %d {\n"
-                                    "        t0[0] += mul(a1[%d*i + k], a2[j + 768*k])\n"
-                                    "      }\n"
-                                    "      a0[768*i + j] = t0[0]\n"
-                                    "    }\n"
-                                    "  }\n"
-                                    "}\n";
-    char deep[600], flat[600];
-    snprintf(deep, sizeof deep, form, 256 * 3072, 768 * 3072, 3072, 3072);
-    snprintf(flat, sizeof flat, form, 256 * 48, 768 * 48, 48, 48);
+    char deep[800], flat[800];
+    product_of(deep, 256, 768, 3072, false);
+    product_of(flat, 256, 768, 48, false);
     check_default(deep, "fetch ki900", "no such line");
     check_default(flat, "stage a2 cq900", "fetch");
+}
+
+static const char *const near_by = "kernel \"near\" {\n"
+                                   "  arg a0 f32[160] read\n"
+                                   "  arg a1 f32[2] write\n"
+                                   "  local t0 f32[80]\n"
+                                   "  for j < 2 {\n"
+                                   "    def t0 = f32(3)\n"
+                                   "    a1[j] = f32(1)\n"
+                                   "    for k < 4 {\n"
+                                   "      for u < 2 {\n"
+                                   "        a1[j] max= mul(t0[20*k + 7*u], a0[k + 40*u])\n"
+                                   "      }\n"
+                                   "    }\n"
+                                   "  }\n"
+                                   "}\n";
+
+/* What a trip moves on by is asked for line by line, rows of an operand each for itself. */
+static void near_asks_for_what_later_trips_load(void) {
+    BECOMES(near_by, "near t0 k 3\nnear a0 k 8",
+            "kernel \"near\" {\n"
+            "  arg a0 f32[160] read\n"
+            "  arg a1 f32[2] write\n"
+            "  local t0 f32[80]\n"
+            "  for j < 2 {\n"
+            "    def t0 = f32(3)\n"
+            "    a1[j] = f32(1)\n"
+            "    for k < 4 {\n"
+            "      for u < 2 {\n"
+            "        a1[j] max= mul(t0[20*k + 7*u], a0[k + 40*u])\n"
+            "      }\n"
+            "      fetch t0[20*k + 60]\n"
+            "      fetch t0[20*k + 76]\n"
+            "      fetch a0[k + 8]\n"
+            "      fetch a0[k + 48]\n"
+            "    }\n"
+            "  }\n"
+            "}\n");
+    KEEPS(near_by, "near t0 k 1\nnear a0 k 1000000\nunroll k\nvec u");
+    REFUSES(near_by, "", "near t0 j 8", "does not move on");
+    REFUSES(near_by, "", "near a1 u 8", "does not read that");
+    REFUSES(near_by, "vec u", "near t0 u 8", "lanes and members");
+}
+
+/* Panels of the second cache are asked for, those of the first not; of rows that are not packed and
+ * come from behind the second one their lines, in blocks that are long enough for that. */
+static void operands_that_are_not_near_are_asked_for(void) {
+    static const struct {
+        int m, n, k;
+        const char *has, *has_not;
+    } product_[] = {{512, 512, 512, "near t", "near a"},
+                    {512, 512, 128, "stage a2", "near"},
+                    {2048, 64, 512, "near a1 f900 4", "near t"},
+                    {2048, 64, 512, "split k 256 -> ko900", "near t"},
+                    {2048, 64, 100, "stage a2", "near"},
+                    {128, 64, 512, "stage a2", "near"}};
+    for (int i = 0; i < (int)COUNT_OF(product_); i++) {
+        char text[800];
+        product_of(text, product_[i].m, product_[i].n, product_[i].k, false);
+        check_default(text, product_[i].has, product_[i].has_not);
+    }
 }
 
 static void few_rows_go_along_the_sum(void) {
@@ -824,6 +877,8 @@ static void all(void) {
     RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
     RUN(narrow_products_go_by_words);
     RUN(fetch_asks_for_what_the_next_copy_reads);
+    RUN(near_asks_for_what_later_trips_load);
+    RUN(operands_that_are_not_near_are_asked_for);
     RUN(few_rows_go_along_the_sum);
     RUN(copies_are_turned_where_no_vector_ends_with_the_sum);
     RUN(large_transpositions_write_lines_in_pairs);

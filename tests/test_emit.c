@@ -707,9 +707,11 @@ static void what_is_stored_is_computed_first(void) {
 /* Asking for lines changes nothing, wherever they are, and is no less than an instruction each. */
 static void fetches_are_written_and_change_nothing(void) {
     static const char body[] =
-        "kernel \"ask\" {\n arg a0 f32[64] write\n arg a1 f32[64] read\n par i < 4 {\n"
+        "kernel \"ask\" {\n arg a0 f32[64] write\n arg a1 f32[64] read\n local t0 f32[32]\n"
+        " par i < 4 {\n"
         " unroll u < 3 {\n fetch a1[16*i + 1000000*u]\n fetch a0[16*i - 64*u]\n }\n"
-        " vec v < 16 {\n a0[16*i + v] = neg(a1[16*i + v])\n }\n }\n}\n";
+        " def t0\n for j < 16 {\n t0[j] = a1[16*i + j]\n fetch t0[j + 1000]\n }\n"
+        " vec v < 16 {\n a0[16*i + v] = neg(t0[v])\n }\n }\n}\n";
     run((harness_case){.text = body});
     if (h.compiler[0] != 'l') return;
     kern *k = kern_parse(h.qn, body);
@@ -721,7 +723,8 @@ static void fetches_are_written_and_change_nothing(void) {
     emit_llvm_drop(u);
     int calls = 0;
     for (const char *c = ir.s; (c = strstr(c, "call void @llvm.prefetch")); c++) calls++;
-    CHECK_INT(calls, 6);
+    CHECK_INT(calls, 7);
+    CHECK(strstr(ir.s, "i32 0, i32 3, i32 1)")); /* a tile comes to the first cache */
     str_free(&ir);
     kern_close(k);
 }

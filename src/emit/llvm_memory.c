@@ -283,10 +283,12 @@ static val load_memory(llvm *s, const kern_expr *e, val valid, val dyn, bool wor
     return spread.v ? llvm_select(s, spread, x, llvm_constant(s, dtype, 0)) : x;
 }
 
-void llvm_fetch(llvm *s, kmem arg, sym index) {
-    place p = place_of(s, arg, index, (val){0});
-    bool write = kern_m(s->k, arg)->access & KERN_WRITE;
-    prefetch(s, p.pointer, write, 2, s->depth);
+/* Of an argument from memory to the second cache, of a tile, which is there, to the first. */
+void llvm_fetch(llvm *s, kmem mem, sym index) {
+    place p = place_of(s, mem, index, (val){0});
+    const kern_memory *x = kern_m(s->k, mem);
+    bool argument = x->scope == KERN_ARG;
+    prefetch(s, p.pointer, argument && x->access & KERN_WRITE, argument ? 2 : 3, s->depth);
 }
 
 static llvm_tile *register_of(llvm *s, kmem m, sym index, int64_t *group) {

@@ -420,8 +420,8 @@ static bool check_store(checker *c, kstmt s) {
 /* Only the address has to make sense: nothing is read there. */
 static bool check_fetch(checker *c, kstmt s) {
     kmem m = kern_s(c->k, s)->fetch.mem;
-    if (!m || m >= c->k->mems || kern_m(c->k, m)->scope != KERN_ARG)
-        return REFUSE(c, s, "a fetch from no argument");
+    if (!m || m >= c->k->mems || kern_m(c->k, m)->scope == KERN_REG)
+        return REFUSE(c, s, "a fetch from no memory");
     return check_vars(c, kern_s(c->k, s)->fetch.index, false) ||
            REFUSE(c, s, "the index of a fetch uses variables of other loops");
 }

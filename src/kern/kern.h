@@ -133,7 +133,8 @@ typedef struct kern_expr {
     };
 } kern_expr;
 
-/* FETCH asks for the line that an element of an argument is in; the index may be anything. */
+/* FETCH asks for the line that an element of an argument is in, or of a LOCAL tile, to be in the
+ * first cache; the index may be anything. */
 typedef enum kern_stmt_kind {
     KS_NONE,
     KS_LOOP,
@@ -475,6 +476,7 @@ bool kern_collect(kern *k, kstmt loop, str *why);
 bool kern_park(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_ahead(kern *k, kstmt loop, str *why);
 bool kern_ask(kern *k, kmem mem, kstmt at, kstmt nest, str *why);
+bool kern_near(kern *k, kmem mem, kstmt loop, int64_t trips, str *why);
 bool kern_fetch_next(kern *k, kstmt copy, kstmt use, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
 bool kern_fission(kern *k, kstmt loop, str *why);

@@ -26,23 +26,28 @@
 #include "kern/model.h"
 
 enum {
-    BLOCK_ROWS = 384,    /* of a block, about; how deep it is follows from the cache */
-    APART = 256,         /* bytes: rows this far apart are no neighbours in a cache */
-    FAR = 2048,          /* bytes: rows this far apart have pages of their own */
-    PACK_STRIDE = 1024,  /* bytes: rows this far apart (or multiples) collide in the first cache */
-    PANEL_RATE = 15,     /* bytes a cycle that reach the registers from the second-level cache */
-    CARRY = 4,           /* cycles that a vector of partial sums waits and comes back in */
-    BLOCKS = 3,          /* of a sum, from which on it is worth cutting */
-    LEAST_DEEP = 128,    /* rows of a panel of columns */
-    MANY_COLUMNS = 24,   /* vectors of columns for which rows are copied element by element */
-    SLICE = 32,          /* rows of a columns operand that only streams by */
-    FEW_ROWS = 12,       /* for which columns that lie along the sum are not worth packing */
-    FEW_USES = 2,        /* of a panel of columns that is walked badly, to be worth packing */
-    SOME_USES = 8,       /* of one that is not */
-    LONG_FORMULA = 10,   /* operations behind a sum that are worth a loop */
-    MANY_STREAMS = 4,    /* arguments behind a sum that are better walked along than down */
-    LEAST_BLOCK = 8,     /* steps of the sum between asking for one row's memory and the next's */
-    PANELS_AT_ONCE = 32, /* that are filled side by side */
+    BLOCK_ROWS = 384,   /* of a block, about; how deep it is follows from the cache */
+    APART = 256,        /* bytes: rows this far apart are no neighbours in a cache */
+    FAR = 2048,         /* bytes: rows this far apart have pages of their own */
+    LONG_ROW = 512,     /* elements, of one that has pages of its own */
+    PACK_STRIDE = 1024, /* bytes: rows this far apart (or multiples) collide in the first cache */
+    PANEL_RATE = 20,    /* bytes a cycle that reach the registers from the second-level cache */
+    ROW_RATE = 16,      /* from behind it, of rows from afar */
+    CARRY = 4,          /* cycles that a vector of partial sums waits and comes back in */
+    BLOCKS = 3,         /* of a sum, from which on it is worth cutting */
+    LEAST_DEEP = 128,   /* rows of a panel of columns */
+    LONG_RUN = 256,     /* of one beside rows from afar, whose first lines are asked for too late */
+    MANY_COLUMNS = 24,  /* vectors of columns for which rows are copied element by element */
+    SLICE = 32,         /* rows of a columns operand that only streams by */
+    FEW_ROWS = 12,      /* for which columns that lie along the sum are not worth packing */
+    FEW_USES = 2,       /* of a panel of columns that is walked badly, to be worth packing */
+    SOME_USES = 8,      /* of one that is not */
+    LONG_FORMULA = 10,  /* operations behind a sum that are worth a loop */
+    MANY_STREAMS = 4,   /* arguments behind a sum that are better walked along than down */
+    LEAST_BLOCK = 8,    /* steps of the sum between asking for one row's memory and the next's */
+    NEAR = 8,           /* trips of the sum for which packed operands are asked ahead */
+    NEAR_LINES = 4,     /* the same for rows from afar, in lines */
+    PANELS_AT_ONCE = 32,   /* that are filled side by side */
     MOST_COLUMNS = 4 << 20 /* bytes of packed columns */
 };
 
@@ -176,7 +181,9 @@ typedef struct plan {
     int64_t row_parts, parts;             /* of rows, of columns: the grid of work items */
     int64_t row_block;                    /* row tiles in a block */
     bool pack_rows, pack_columns, beside; /* beside: columns lie side by side */
-    bool along; /* tiles go along a row first: all the part's columns serve it */
+    bool afar;      /* rows come from behind the second-level cache for each panel */
+    kmem packed[2]; /* tiles of rows, of columns; 0: not packed */
+    bool along;     /* tiles go along a row first: all the part's columns serve it */
 } plan;
 
 static int64_t tiles_of(int64_t n, int64_t each) {
@@ -245,17 +252,26 @@ static bool sums_fit(const plan *p) {
     return p->rows * p->columns * p->size <= p->m->limits->l2 / 2;
 }
 
+/* Do rows that are not packed come from behind the second-level cache each time that a panel of
+ * columns passes them? Of short ones the first lines would be all there are. */
+static bool rows_from_afar(const plan *p) {
+    int64_t l2 = p->m->limits->l2;
+    return l2 && !p->pack_rows && p->word == 1 && p->depth >= LEAST_DEEP &&
+           p->rows * p->depth * p->size >= l2 / 2 && step_in(p, p->a, p->sum) == 1;
+}
+
 /* How deep a panel of columns is that stays in the first-level cache, beside a tile of rows. */
-static int64_t panel_depth(const model *m, int64_t step) {
-    int64_t deep = m->limits->l1 * 7 / 10 / step / 16 * 16;
-    return deep < LEAST_DEEP ? LEAST_DEEP : deep;
+static int64_t panel_depth(const plan *p, int64_t step) {
+    int64_t deep = p->m->limits->l1 * 7 / 10 / step / 16 * 16;
+    int64_t least = p->afar ? LONG_RUN : LEAST_DEEP;
+    return deep < least ? least : deep;
 }
 
 /* The depth of blocks of the sum whose panels stay in the first-level cache; 0 where the sum is not
  * worth cutting so, or has no equal blocks of whole vectors where columns have to be turned. */
 static int64_t short_blocks(const plan *p, int64_t step) {
-    int64_t deep = panel_depth(p->m, step), n = tiles_of(p->depth, deep);
-    if (!sums_fit(p) || p->depth <= BLOCKS * deep) return 0;
+    int64_t deep = panel_depth(p, step), n = tiles_of(p->depth, deep);
+    if (!sums_fit(p) || p->depth <= (p->afar ? 1 : BLOCKS) * deep) return 0;
     for (int64_t i = n * 4 / 5; i <= n * 3 / 2; i++)
         if (i > 1 && p->depth % (i * p->m->lanes) == 0) return p->depth / i;
     return p->beside ? (tiles_of(p->depth, n) + 15) / 16 * 16 : 0;
@@ -278,6 +294,7 @@ static void choose_tile(plan *p) {
             double stream = (double)step / PANEL_RATE;
             if ((deep ? deep : p->depth) * step > m->limits->l1 * 3 / 4 && cycles < stream)
                 cycles = stream;
+            if (p->afar) cycles += (double)(r * p->size) / ROW_RATE;
             if (deep) cycles += CARRY * r * v / (double)deep;
             double tiles =
                 (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
@@ -335,6 +352,18 @@ static bool many_streams(const plan *p, kstmt after) {
         }
     }
     return streams >= MANY_STREAMS;
+}
+
+static int64_t panel_bytes(const plan *p) {
+    return p->block * p->nv * p->m->limits->vector_bytes;
+}
+
+/* Along a row first, a tile of rows from afar comes once, if it then stays in the first cache.
+ * Panels that do not stay there anyhow lose nothing, where all of them stay in the second. */
+static bool rows_come_once(const plan *p) {
+    const kern_limits *l = p->m->limits;
+    return p->afar && panel_bytes(p) > l->l1 && p->mr * p->depth * p->size <= l->l1 * 3 / 4 &&
+           p->columns * p->depth * p->size <= second_level(p->m);
 }
 
 /* The grid of parts, as many as there are threads: the most loaded one's time, what it packs
@@ -414,8 +443,9 @@ static void copy_vectors(model *m, const char *outer, const char *inner, bool tu
 }
 
 /* A copy whose source is contiguous along the sum, its target along the innermost loop: vectors of
- * the sum for each of the inner loop's trips are turned in registers; what is left over behind
- * whole vectors is copied for itself. */
+ * the sum for each of the inner loop's trips are turned in registers. Rows of half a page and more
+ * are walked to their ends, as few at a time as are turned, for a processor's own prefetching
+ * follows some dozen. What is left over behind whole vectors is copied for itself. */
 void model_copy_across(model *m, const model_chain *c, int deep) {
     sym_store *s = m->k->syms;
     int id = m->next++;
@@ -426,6 +456,8 @@ void model_copy_across(model *m, const model_chain *c, int deep) {
     snprintf(inner, sizeof inner, "v%d", id);
     if (!model_apply(m, "split %s %d -> x%d %s", c->name[deep], m->lanes, id, inner)) return;
     for (int i = deep + 1; i < c->n; i++) model_apply(m, "swap %s %s", inner, c->name[i]);
+    for (int i = deep + 1; i < c->n - 1 && sym_lo(s, trips) >= LONG_ROW; i++)
+        model_apply(m, "swap x%d %s", id, c->name[i]);
     kstmt all = model_find(m, arena_printf(&m->k->arena, "x%d", id));
     if (!whole && sym_lo(s, trips) >= m->lanes && model_apply(m, "peel x%d", id)) {
         model_chain rest = model_chain_of(m, model_at(m, all)->next);
@@ -492,6 +524,7 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     if (o->as >= 0)
         snprintf(loops + strlen(loops), sizeof loops - strlen(loops), " %s", qn_dtype_name(o->as));
     if (!model_apply(m, "stage a%d %s%s", kern_m(m->k, o->mem)->arg, where, loops)) return;
+    p->packed[o == p->b] = m->k->mems - 1;
     model_chain c;
     if (!model_staged(m, where, &c)) return;
     if (along && last[0] == 'u') model_apply(m, "vec %s", c.name[c.n - 1]);
@@ -541,6 +574,19 @@ static void pack_both_words(plan *p, const char *outside, bool blocks) {
         model_apply(p->m, "offset t%d t%d %s", kern_tile_number(p->m->k, p->tile), packed, where);
 }
 
+/* What comes from farther than the first cache is asked for ahead: rows from afar by lines, their
+ * sum in blocks of one; packed operands where a panel of columns is larger than that cache, and so
+ * comes from the second one for each tile of rows, and that tile beside it. */
+static void come_near(plan *p) {
+    model *m = p->m;
+    int64_t line = m->limits->vector_bytes / p->size;
+    if (p->afar && model_apply(m, "split %s %lld -> f900 s900", p->sum, (long long)line))
+        model_apply(m, "near a%d f900 %d", kern_m(m->k, p->a->mem)->arg, NEAR_LINES);
+    if (!p->packed[0] || !p->packed[1] || panel_bytes(p) <= m->limits->l1) return;
+    for (int i = 0; i < 2; i++)
+        model_apply(m, "near t%d %s %d", kern_tile_number(m->k, p->packed[i]), p->sum, NEAR);
+}
+
 static void pack_both(plan *p) {
     bool blocks = model_trips(p->m, model_find(p->m, "ic900")) > 1;
     const char *outside = model_find(p->m, "ko900") ? "ko900" : "cp900";
@@ -552,6 +598,7 @@ static void pack_both(plan *p) {
         pack(p, p->b, "cq900", 3, (const char *[]){p->sum, "u900", "v900"});
     if (p->pack_rows && p->word == 1)
         pack(p, p->a, "ic900", 3, (const char *[]){"rq900", p->sum, "u901"});
+    come_near(p);
 }
 
 /* Few rows, and both operands lie along the sum: lanes go along it. Each vector of a column is
@@ -727,10 +774,12 @@ bool model_contract(model *m, kstmt loop) {
     }
     p.beside = step_in(&p, p.b, columns) == 1;
     choose_row_packing(&p, rows);
+    p.afar = rows_from_afar(&p);
     choose_tile(&p);
     choose_columns(&p, divisible);
-    p.along = p.word == 1 && p.pack_columns && p.block == p.depth &&
-              many_streams(&p, model_at(m, red)->next);
+    bool whole = p.word == 1 && p.pack_columns && p.block == p.depth;
+    bool streams = whole && many_streams(&p, model_at(m, red)->next);
+    p.along = streams || (whole && rows_come_once(&p));
     choose_parts(&p);
     if (!build_loops(&p, rows, columns)) return false;
     if (p.panel && p.rows <= p.mr && p.columns * p.depth * p.size > second_level(m))
@@ -739,7 +788,7 @@ bool model_contract(model *m, kstmt loop) {
         park(&p);
         pack_both(&p);
     }
-    if (p.along) ask_for_streams(&p);
+    if (streams) ask_for_streams(&p);
     share(&p, row == 1 ? x.c.name[0] : NULL);
     return true;
 }

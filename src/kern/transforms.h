@@ -54,6 +54,8 @@ X(fetch, "ll", transform_fetch,
 X(ask, "mll", transform_ask,
   "ask a0 i j: i's trips ask for the lines of a0 that j, a loop behind, will touch, each for its "
   "share")
+X(near, "mln", transform_near,
+  "near t0 i 8: i's trips ask for what the 8th next will load of t0")
 X(turn, "ll", transform_turn,
   "turn i j: what the two loops copy goes through a tile, to be stored the other way round")
 X(fission, "l", transform_fission,
