@@ -409,18 +409,32 @@ static inline void some_carried(const kern *k, const char *tile, char *first, ch
     }
 }
 
-/* Two loops one behind the other, definitions between them; else any. */
+/* Two loops one behind the other, definitions between them and sometimes more; else any. */
 static inline void some_neighbours(const kern *k, char *first, char *second) {
     int n = 0;
     some_loop(k, first);
     some_loop(k, second);
     for (kstmt c = k->root; (c = kern_next(k, c, k->root));) {
         kstmt next = kern_s(k, c)->next;
-        while (next && kern_s(k, next)->kind == KS_DEF) next = kern_s(k, next)->next;
+        while (next && (kern_s(k, next)->kind == KS_DEF || chance(20)))
+            next = kern_s(k, next)->next;
         bool pair = kern_s(k, c)->kind == KS_LOOP && next && kern_s(k, next)->kind == KS_LOOP;
         if (!pair || below(++n)) continue;
         strcpy(first, sym_name(k->syms, kern_s(k, c)->l.var));
         strcpy(second, sym_name(k->syms, kern_s(k, next)->l.var));
+    }
+}
+
+/* A loop and one of its body that is not the first thing there; else any. */
+static inline void some_rotated(const kern *k, char *loop, char *first) {
+    int n = 0;
+    some_loop(k, loop);
+    some_loop(k, first);
+    for (kstmt c = k->root; (c = kern_next(k, c, k->root));) {
+        kstmt parent = kern_s(k, c)->parent, before = kern_s(k, c)->prev;
+        if (kern_s(k, c)->kind != KS_LOOP || parent == k->root || !before || below(++n)) continue;
+        strcpy(loop, sym_name(k->syms, kern_s(k, parent)->l.var));
+        strcpy(first, sym_name(k->syms, kern_s(k, c)->l.var));
     }
 }
 
@@ -430,7 +444,7 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
     some_nest(k, a, b);
-    switch (below(29)) {
+    switch (below(31)) {
     case 0:
     case 1:
         sprintf(line, "split %s %d", a, f);
@@ -533,6 +547,11 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     case 27:
         some_loop(k, a);
         sprintf(line, "collect %s", a);
+        break;
+    case 28:
+    case 29:
+        some_rotated(k, a, b);
+        sprintf(line, "rotate %s %s", a, b);
         break;
     default:
         some_loop(k, c);

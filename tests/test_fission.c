@@ -164,7 +164,7 @@ static void fuse_makes_one_loop_of_two(void) {
 
 static void fuse_is_refused_where_a_later_trip_is_needed(void) {
     REFUSES(two_things, "", "fuse j l", "may touch the same element"); /* backwards */
-    REFUSES(softly, "", "fuse j i", "not right behind");
+    REFUSES(softly, "", "fuse j i", "not behind");
     REFUSES(softly, "", "fuse i e", "numbers of trips");
     REFUSES(softly, "unroll j", "fuse i j", "serial");
     REFUSES(softly, "fuse i j", "fuse i r", "not beside");

@@ -54,11 +54,12 @@ static void count_exps(void *user, const char *line) {
     for (const char *at = line; scheduled && (at = strstr(at, "exp(")); at++) exps++;
 }
 
+/* Of few rows, which are not made in stages with copies of the formula. */
 static void softmax_holds_its_exponentials_in_a_tile(void) {
     qn_ctx *own = qn_open(&(qn_options){.device = "null", .log = count_exps});
     qn_set(own, "debug", "k");
-    float *zero = calloc(64 * 1024, sizeof *zero);
-    qn_tensor *y = qn_softmax(qn_from(own, QN_F32, 2, (int64_t[]){64, 1024}, zero), 1);
+    float *zero = calloc(8 * 1024, sizeof *zero);
+    qn_tensor *y = qn_softmax(qn_from(own, QN_F32, 2, (int64_t[]){8, 1024}, zero), 1);
     exps = 0;
     CHECK_INT(qn_realize(&y, 1), QN_OK);
     CHECK_INT(exps, 1);

@@ -143,12 +143,14 @@ static void gradients_of_rows_and_columns_agree_with_ref(void) {
 /* ---- flat kernels that stream --------------------------------------------------------------- */
 
 static bool paged, past, peeled, asked;
+static int rotated;
 static void see_pages(void *user, const char *line) {
     (void)user;
     paged |= !strncmp(line, "swap s", 6) || !strncmp(line, "swap us", 7);
     past |= !strncmp(line, "bypass a", 8);
     peeled |= !strncmp(line, "peel ", 5);
     asked |= !strncmp(line, "fetch ", 6);
+    rotated += !strncmp(line, "rotate ", 7);
 }
 
 /* Two arguments walk four pages at a time, four of them two. Values are exact. */
@@ -199,21 +201,48 @@ static void long_formulas_stream_without_masks(void) {
     qn_close(qn);
 }
 
+static void look(function f, const shape *s, const float *x) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = see_pages});
+    qn_set(qn, "debug", "k");
+    paged = asked = false;
+    rotated = 0;
+    qn_tensor *y = f(qn_from(qn, QN_F32, 2, (int64_t[]){s->rows, s->columns}, x), 1);
+    CHECK_INT(qn_realize(&y, 1), QN_OK);
+    qn_close(qn);
+}
+
 /* Rows of pages that come from memory: the same values, and the same bits with all threads. The
- * next row is asked for while exponentials are computed. */
+ * first reduction walks four pages at a time; where a row is stored while the next ones are read,
+ * the one after those is asked for. */
 static void rows_that_stream_are_walked_in_parts(void) {
     int64_t l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     const shape s = {(l2 > 0 ? l2 : 256 << 10) / 4096 + 1, 4096};
     float *x = numbers(&s, false);
     for (int i = 0; i < 4; i++) check(i, &s, 1, false, x);
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = see_pages});
-    qn_set(qn, "debug", "k");
-    paged = asked = false;
-    qn_tensor *y = qn_softmax(qn_from(qn, QN_F32, 2, (int64_t[]){s.rows, s.columns}, x), 1);
-    CHECK_INT(qn_realize(&y, 1), QN_OK);
-    CHECK(paged && asked);
+    look(softmax, &s, x);
+    CHECK(rotated == 2 && asked);
+    look(variance, &s, x);
+    CHECK(rotated == 0 && paged);
     free(x);
-    qn_close(qn);
+}
+
+/* Enough rows for the stages of several to run as one: whole chunks and not, columns around the
+ * vectors of a trip. */
+static void stages_of_several_rows_run_as_one(void) {
+    static const shape s[] = {{16, 64},  {17, 65},    {19, 127},  {31, 128}, {61, 96},
+                              {67, 101}, {128, 1003}, {131, 256}, {257, 63}, {1021, 64}};
+    for (size_t j = 0; j < sizeof s / sizeof *s; j++)
+        for (int odd = 0; odd < 2; odd++) {
+            float *x = numbers(&s[j], odd);
+            for (int i = 0; i < 4; i++) check(i, &s[j], 1, false, x);
+            check(0, &s[j], 1, true, x);
+            check(1, &s[j], 1, true, x);
+            look(softmax, &s[j], x);
+            CHECK_INT(rotated, s[j].columns < 64 ? 0 : 2);
+            look(log_softmax, &s[j], x);
+            CHECK_INT(rotated, s[j].columns < 64 ? 0 : 2);
+            free(x);
+        }
 }
 
 int main(int argc, char **argv) {
@@ -224,5 +253,6 @@ int main(int argc, char **argv) {
     RUN(streams_are_walked_by_pages_and_leave_nothing_out);
     RUN(long_formulas_stream_without_masks);
     RUN(rows_that_stream_are_walked_in_parts);
+    RUN(stages_of_several_rows_run_as_one);
     return test_end();
 }

@@ -453,6 +453,15 @@ typedef struct transform_row {
 extern const transform_row transform_rows[];
 extern const int transform_row_count;
 
+/* All statements and memories as they are, to go back to; expressions are only ever added. */
+typedef struct kern_tables {
+    kern_stmt *stmt;
+    kern_memory *mem;
+    uint32_t stmts, mems;
+} kern_tables;
+kern_tables kern_save(kern *k);
+void kern_restore(kern *k, const kern_tables *was);
+
 bool kern_transform(kern *k, const char *line, str *why);
 bool kern_apply(kern *k, const char *line, str *why); /* without verifying the result */
 int kern_schedule(kern *k, const char *text,
@@ -481,6 +490,7 @@ bool kern_fetch_next(kern *k, kstmt copy, kstmt use, str *why);
 bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why);
 bool kern_fission(kern *k, kstmt loop, str *why);
 bool kern_fuse(kern *k, kstmt first, kstmt second, str *why);
+bool kern_rotate(kern *k, kstmt loop, kstmt first, str *why);
 bool kern_confine(kern *k, kmem tile, kstmt loop, str *why);
 bool kern_lay(kern *k, kmem tile, int64_t rows, str *why);
 bool kern_stage(kern *k, kmem arg, kstmt at, int n, const kstmt *loops, uint32_t joined, int as,

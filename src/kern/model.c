@@ -10,7 +10,8 @@
  *   rows          loops around reductions and loops: softmax, norms, sums. Reductions along
  *                 contiguous memory get an accumulator a lane (multi_step) and several chains;
  *                 reductions across it vectorise the loop that walks memory contiguously, moved
- *                 inside them (tile), and go through far rows in slices (carry).
+ *                 inside them (tile), and go through far rows in slices (carry). The loops of
+ *                 several rows run as one where that pays: model_pipeline.c.
  *   contraction   a sum of products of two operands with loops of their own: model_contract.c.
  *
  * Names tell the rest: loops called v.. become vectors, loops called d900.. the parts of words, and
@@ -418,8 +419,7 @@ int model_reduced_tiles(const model *m, kstmt leaf, kmem tile[MODEL_TILES]) {
     return n;
 }
 
-/* Does a row of what the loop reads come from memory, by itself some pages long? */
-static bool row_streams(model *m, kstmt loop) {
+bool model_streams(model *m, kstmt loop, int64_t bytes) {
     kern_touch *t;
     uint32_t n = kern_touches(m->k, loop, &t);
     for (uint32_t i = 0; i < n; i++) {
@@ -427,7 +427,7 @@ static bool row_streams(model *m, kstmt loop) {
         int64_t one, size = (int64_t)qn_dtype_size(mem->dtype);
         if (t[i].load && model_is_arg(m, &t[i]) &&
             model_step(m, &t[i], model_at(m, loop)->l.var, &one) && one == 1 &&
-            model_trips(m, loop) * size >= SIDE * MODEL_PAGE &&
+            model_trips(m, loop) * size >= bytes &&
             sym_lo(m->k->syms, mem->size) > STREAMS * m->limits->l2 / size)
             return true;
     }
@@ -450,7 +450,7 @@ static void reduction_loop(model *m, const char *name, int rows, int tiles, cons
         if (!model_apply(m, "pad %s %d", name, step)) return;
     char part[40];
     snprintf(part, sizeof part, "%s", name);
-    bool parts = row_streams(m, loop) &&
+    bool parts = model_streams(m, loop, SIDE * MODEL_PAGE) &&
                  sym_is_const(m->k->syms, model_at(m, loop)->l.extent, &exact) &&
                  exact % (SIDE * step) == 0 &&
                  model_apply(m, "split %s %lld -> us%d l%d", name, (long long)exact / SIDE, id, id);
@@ -490,7 +490,7 @@ static void row_loops(model *m, kstmt body, int rows) {
         int tiles = model_reduced_tiles(m, c.body, tile);
         if (!tiles) model_chain_inward(m, &c, model_most_contiguous(m, &c));
         kstmt inner = model_find(m, c.name[c.n - 1]);
-        bool streams = row_streams(m, inner);
+        bool streams = model_streams(m, inner, SIDE * MODEL_PAGE);
         bool asks = streams && streamed && model_ops(m, inner) >= COMPUTES && !m->copy[0];
         streamed |= streams;
         if (tiles) {
@@ -689,6 +689,7 @@ static void rows(model *m, kstmt loop) {
         parallel(m, c.name[0]);
         return;
     }
+    if (model_pipeline(m, &c)) return;
     if (!several_rows(m, &c)) row_loops(m, c.body, 1);
     widen_root(m, &c, 0);
     parallel(m, c.name[0]);

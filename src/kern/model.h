@@ -77,6 +77,15 @@ bool model_has_inner(const model *m, kstmt loop); /* more than stores in its bod
  */
 int model_reduced_tiles(const model *m, kstmt leaf, kmem tile[MODEL_TILES]);
 
+/* Does a row of what the loop reads, so long or longer, come from memory? */
+bool model_streams(model *m, kstmt loop, int64_t bytes);
+
+/* ---- model_pipeline.c ------------------------------------------------------------------------ */
+
+/* Schedule rows, the loops of one after the other, so that the loops of several rows run as one;
+ * false where that does not pay or is not legal, and nothing has changed. */
+bool model_pipeline(model *m, model_chain *c);
+
 /* ---- model_move.c ---------------------------------------------------------------------------- */
 
 /* Cut the two innermost loops of a chain that reads along one loop and writes along another into

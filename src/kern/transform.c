@@ -147,14 +147,8 @@ bool kern_apply(kern *k, const char *line, str *why) {
     return kern_refuse(why, "there is no transform \"%s\"", name.s);
 }
 
-typedef struct snapshot {
-    kern_stmt *stmt;
-    kern_memory *mem;
-    uint32_t stmts, mems;
-} snapshot;
-
-static snapshot snapshot_take(kern *k) {
-    snapshot s = {.stmts = k->stmts, .mems = k->mems};
+kern_tables kern_save(kern *k) {
+    kern_tables s = {.stmts = k->stmts, .mems = k->mems};
     s.stmt = arena_alloc(&k->arena, s.stmts * sizeof *s.stmt);
     s.mem = arena_alloc(&k->arena, s.mems * sizeof *s.mem);
     memcpy(s.stmt, k->stmt, s.stmts * sizeof *s.stmt);
@@ -162,7 +156,7 @@ static snapshot snapshot_take(kern *k) {
     return s;
 }
 
-static void snapshot_restore(kern *k, const snapshot *s) {
+void kern_restore(kern *k, const kern_tables *s) {
     memcpy(k->stmt, s->stmt, s->stmts * sizeof *s->stmt);
     memcpy(k->mem, s->mem, s->mems * sizeof *s->mem);
     k->stmts = s->stmts;
@@ -170,23 +164,23 @@ static void snapshot_restore(kern *k, const snapshot *s) {
 }
 
 /* The tables as they are now and as they were change places. */
-static void snapshot_swap(kern *k, snapshot *s) {
-    snapshot now = snapshot_take(k);
-    snapshot_restore(k, s);
+static void swap_tables(kern *k, kern_tables *s) {
+    kern_tables now = kern_save(k);
+    kern_restore(k, s);
     *s = now;
 }
 
-/* Is what was done since the snapshot sound? If not it is undone. Of a kernel that could not be
+/* Is what was done since then sound? If not it is undone. Of a kernel that could not be
  * proved sound to begin with no more is asked than that no rule is broken. */
-static bool verified(kern *k, snapshot *before, str *why) {
+static bool verified(kern *k, kern_tables *before, str *why) {
     str doubt;
     str_open_in(&doubt, &k->arena);
     kern_verdict verdict = kern_verify(k, why ? &doubt : NULL);
     if (verdict == KERN_SOUND) return true;
-    snapshot_swap(k, before);
+    swap_tables(k, before);
     bool fine = verdict == KERN_UNPROVEN && kern_verify(k, NULL) == KERN_UNPROVEN;
     if (fine)
-        snapshot_swap(k, before);
+        swap_tables(k, before);
     else
         kern_refuse(why, "%s: %s",
                     verdict == KERN_BROKEN ? "this breaks a rule" : "not to be proved",
@@ -195,7 +189,7 @@ static bool verified(kern *k, snapshot *before, str *why) {
 }
 
 bool kern_transform(kern *k, const char *line, str *why) {
-    snapshot before = snapshot_take(k);
+    kern_tables before = kern_save(k);
     return kern_apply(k, line, why) && verified(k, &before, why);
 }
 
@@ -216,13 +210,13 @@ static int each_line(kern *k, const char *text, bool (*apply)(kern *, const char
 }
 
 int kern_schedule(kern *k, const char *text, str *why) {
-    snapshot before = snapshot_take(k);
+    kern_tables before = kern_save(k);
     int applied = each_line(k, text, kern_apply, why);
     if (applied >= 0 && !verified(k, &before, NULL)) { /* once more, slowly, to find the line */
-        before = snapshot_take(k);                     /* they had changed places */
+        before = kern_save(k);                         /* they had changed places */
         applied = each_line(k, text, kern_transform, why);
     }
-    if (applied < 0) snapshot_restore(k, &before);
+    if (applied < 0) kern_restore(k, &before);
     return applied;
 }
 

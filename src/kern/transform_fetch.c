@@ -7,20 +7,22 @@
  * rests; asked for in time, the next copy's elements are in the second-level cache. p is the
  * innermost loop around both. A loop that computes may ask for what it reads itself the next time
  * round, and what others read before it. Of a loop inside i every trip is fetched where it is
- * unrolled, the first where lanes or a line lie together.
+ * unrolled, the first where lanes or a line lie together. What it loads this time round anyway, a
+ * row that it seeks the largest of while it computes with the one before, is not asked for.
  *
  * Legal but between the loops of a group's members: a fetch reads nothing, its address may lie
  * anywhere, and an emitter without such an instruction leaves it away. */
 #include "kern/kern.h"
 
-enum { MOST_FETCHES = 8 };
+enum { MOST_FETCHES = 8, MOST_LOADED = 32 };
 
 typedef struct fetching {
     kern *k;
     kstmt copy, use, around;
-    int n;
-    kmem mem[MOST_FETCHES];
-    sym index[MOST_FETCHES];
+    sym trip;            /* of the loop around, whose loads are meant */
+    int n, most, loaded; /* the first so many are loaded this time */
+    kmem mem[MOST_LOADED + MOST_FETCHES];
+    sym index[MOST_LOADED + MOST_FETCHES];
 } fetching;
 
 /* Is the index of use's own loops, and those around? */
@@ -37,9 +39,9 @@ static bool in_scope(const fetching *f, sym index) {
 static void add_fetch(fetching *f, const kern_touch *t, sym index) {
     kern *k = f->k;
     sym var[2] = {kern_s(k, f->copy)->l.var, kern_s(k, f->around)->l.var};
-    sym by[2] = {kern_trip(k, f->use), sym_add(k->syms, kern_trip(k, f->around), SYM_ONE)};
+    sym by[2] = {kern_trip(k, f->use), f->trip};
     index = sym_subst(k->syms, index, 2, var, by);
-    if (!in_scope(f, index) || f->n == MOST_FETCHES) return;
+    if (!in_scope(f, index) || f->n == f->most) return;
     for (int i = 0; i < f->n; i++)
         if (f->mem[i] == t->mem && f->index[i] == index) return;
     f->mem[f->n] = t->mem;
@@ -59,14 +61,22 @@ static void each_trip(fetching *f, const kern_touch *t, sym index, kstmt inner) 
     sym var = l->l.var;
     if (l->loop == KERN_UNROLL && sym_uses(k->syms, index, var))
         sym_is_const(k->syms, l->l.extent, &n);
-    for (int64_t i = 0; i < n && f->n < MOST_FETCHES; i++) {
+    for (int64_t i = 0; i < n && f->n < f->most; i++) {
         sym at = sym_const(k->syms, i);
         each_trip(f, t, sym_subst(k->syms, index, 1, &var, &at), outer);
     }
 }
 
+static void each_load(fetching *f, const kern_touch *t, uint32_t n) {
+    kern *k = f->k;
+    for (uint32_t i = 0; i < n; i++)
+        if (t[i].load && kern_m(k, t[i].mem)->scope == KERN_ARG && !t[i].dyn && !t[i].guard)
+            each_trip(f, &t[i], t[i].index, kern_s(k, t[i].at)->parent);
+}
+
 bool kern_fetch_next(kern *k, kstmt copy, kstmt use, str *why) {
-    fetching f = {.k = k, .copy = copy, .use = use, .around = kern_s(k, copy)->parent};
+    fetching f = {
+        .k = k, .copy = copy, .use = use, .around = kern_s(k, copy)->parent, .most = MOST_LOADED};
     while (!kern_inside(k, use, f.around)) f.around = kern_s(k, f.around)->parent;
     bool nested = use != copy && (kern_inside(k, use, copy) || kern_inside(k, copy, use));
     if (f.around == k->root || nested)
@@ -76,16 +86,17 @@ bool kern_fetch_next(kern *k, kstmt copy, kstmt use, str *why) {
             return kern_refuse(why, "lanes have nothing to fetch");
     kern_touch *t;
     uint32_t n = kern_touches(k, copy, &t);
-    for (uint32_t i = 0; i < n; i++) {
-        const kern_memory *m = kern_m(k, t[i].mem);
-        if (t[i].load && m->scope == KERN_ARG && !t[i].dyn && !t[i].guard)
-            each_trip(&f, &t[i], t[i].index, kern_s(k, t[i].at)->parent);
-    }
-    kstmt made[MOST_FETCHES];
-    for (int i = 0; i < f.n; i++) made[i] = kern_fetch(k, use, f.mem[i], f.index[i]);
+    f.trip = kern_trip(k, f.around);
+    if (use == copy) each_load(&f, t, n);
+    f.loaded = f.n;
+    f.most = f.n + MOST_FETCHES;
+    f.trip = sym_add(k->syms, f.trip, SYM_ONE);
+    each_load(&f, t, n);
+    kstmt made[MOST_LOADED + MOST_FETCHES];
+    for (int i = f.loaded; i < f.n; i++) made[i] = kern_fetch(k, use, f.mem[i], f.index[i]);
     if (kern_nests_fit(k, why))
-        return f.n || kern_refuse(why, "nothing that is copied is known in time");
-    for (int i = 0; i < f.n; i++) kern_unlink(k, made[i]);
+        return f.n > f.loaded || kern_refuse(why, "nothing that is copied is known in time");
+    for (int i = f.loaded; i < f.n; i++) kern_unlink(k, made[i]);
     return false;
 }
 

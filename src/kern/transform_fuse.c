@@ -1,7 +1,6 @@
-/* transform_fuse.c - two loops, one right behind the other, become one; and tiles that then live
- * for a trip only.
+/* transform_fuse.c - two loops of one block become one; and tiles that then live for a trip only.
  *
- *   fuse i j     for i { A } for j { B }   becomes   for i { A; B }
+ *   fuse i j     for i { A } .. for j { B }   becomes   .. for i { A; B }   or   for i { A; B } ..
  *   confine t i  def t[n * c]; for i { t[c*i + ..] }   becomes   for i { def t[c]; t[..] }
  *
  * What is computed in one nest and used up in the next, the weights of a block of keys, is then
@@ -10,7 +9,8 @@
  * fuse is legal where the extents are the same and no trip of B needs a later one of A: what both
  * touch, and one stores to, belongs to the same trip or is only updated by one monoid. A part of B
  * that runs in the last trip only (carry makes such) comes after all of A in any case. Definitions
- * between the two go in front.
+ * between the two go in front. What else is between shares nothing that is stored to with the
+ * second loop, and the one loop stands in front of it, or with the first, and it stands behind.
  *
  * confine is legal where each element belongs to one trip, and nothing outside of the loop touches
  * the tile. */
@@ -73,12 +73,47 @@ static bool same_trips(kern *k, kstmt first, kstmt second, str *why) {
         return kern_refuse(why, "the loops have other numbers of trips");
     if (a->parent != b->parent) return kern_refuse(why, "the loops are not beside each other");
     for (kstmt s = a->next; s != second; s = kern_s(k, s)->next) {
-        if (!s || kern_s(k, s)->kind != KS_DEF)
-            return kern_refuse(why, "the second loop is not right behind the first");
+        if (!s) return kern_refuse(why, "the second loop is not behind the first");
         kern_touch *t;
-        if (kern_touches(k, s, &t))
+        if (kern_s(k, s)->kind == KS_DEF && kern_touches(k, s, &t))
             return kern_refuse(why, "a definition between the loops reads something");
     }
+    return true;
+}
+
+/* May the loop and the statement beside it change places? */
+static bool independent(kern *k, const kern_touch *t, uint32_t n, kstmt s) {
+    for (kstmt c = s; c; c = kern_next(k, c, s))
+        if (kern_s(k, c)->kind == KS_BARRIER) return false;
+    kern_touch *other;
+    uint32_t m = kern_touches(k, s, &other);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < m; j++)
+            if (t[i].mem == other[j].mem && !(t[i].load && other[j].load)) return false;
+    return true;
+}
+
+/* Definitions between the loops go in front of both, and then one loop to the other: the second up,
+ * else the first down. */
+static bool bring_together(kern *k, kstmt first, const kern_touch *a, uint32_t n, kstmt second,
+                           const kern_touch *b, uint32_t m, str *why) {
+    kstmt block = kern_s(k, first)->parent;
+    bool up = true, down = true;
+    for (kstmt s = kern_s(k, first)->next, next; s != second; s = next) {
+        next = kern_s(k, s)->next;
+        if (kern_s(k, s)->kind == KS_DEF) {
+            kern_unlink(k, s);
+            kern_insert(k, s, block, first);
+            continue;
+        }
+        up = up && independent(k, b, m, s);
+        down = down && independent(k, a, n, s);
+    }
+    if (!up && !down) return kern_refuse(why, "what is between the loops depends on both");
+    if (kern_s(k, first)->next == second) return true;
+    kstmt moved = up ? second : first, before = up ? kern_s(k, first)->next : second;
+    kern_unlink(k, moved);
+    kern_insert(k, moved, block, before);
     return true;
 }
 
@@ -88,15 +123,14 @@ bool kern_fuse(kern *k, kstmt first, kstmt second, str *why) {
     uint32_t n = kern_touches(k, first, &a), m = kern_touches(k, second, &b);
     bool *alone = arena_zeroed(&k->arena, k->mems * sizeof *alone);
     for (kmem i = 1; i < k->mems; i++) alone[i] = !touched(a, n, i) || !touched(b, m, i);
-    for (kstmt s = kern_s(k, first)->next, next; s != second; s = next) {
-        next = kern_s(k, s)->next;
-        kern_unlink(k, s);
-        kern_insert(k, s, kern_s(k, first)->parent, first);
-    }
     uint32_t stmts = k->stmts;
     size_t bytes = stmts * sizeof *k->stmt;
     kern_stmt *apart = arena_alloc(&k->arena, bytes), *done = arena_alloc(&k->arena, bytes);
     memcpy(apart, k->stmt, bytes);
+    if (!bring_together(k, first, a, n, second, b, m, why)) {
+        memcpy(k->stmt, apart, bytes);
+        return false;
+    }
     kstmt rest = kern_s(k, second)->first;
     join(k, first, second);
     memcpy(done, k->stmt, bytes);

@@ -61,7 +61,10 @@ X(turn, "ll", transform_turn,
 X(fission, "l", transform_fission,
   "fission i: a loop of its own for each statement of i's body")
 X(fuse, "ll", transform_fuse,
-  "fuse i j: two loops of as many trips, j right behind i, become one")
+  "fuse i j: two loops of as many trips, j behind i, become one; what is between waits or is done "
+  "before")
+X(rotate, "ll", transform_rotate,
+  "rotate i j: what i's body does in front of j is done for the next trip at the end of each")
 X(confine, "ml", transform_confine,
   "confine t0 i: t0, of which each trip of i has elements of its own, is defined anew in each")
 X(lay, "mn", transform_lay,
