@@ -110,6 +110,11 @@ QN_API int qn_set(qn_ctx *qn, const char *knob, const char *value);
 QN_API qn_scope qn_scope_begin(qn_ctx *qn);
 /* Release everything made since the matching begin but for what qn_keep() moved outward. */
 QN_API void qn_scope_end(qn_ctx *qn, qn_scope scope);
+/* End the scope as qn_scope_end() does, but hand `result` on to the scope around, as a function
+ * that makes a tensor of others does at its end. Returns what the caller goes on with: a handle of
+ * its own where `result` was made outside of the scope. NULL ends the scope, too, and returns NULL.
+ */
+QN_API qn_tensor *qn_scope_return(qn_ctx *qn, qn_scope scope, qn_tensor *result);
 /* Take a reference; returns its argument. A kept tensor needs one qn_release(). */
 QN_API qn_tensor *qn_keep(qn_tensor *t);
 QN_API void qn_release(qn_tensor *t);
@@ -430,6 +435,7 @@ typedef struct qn_stats {
     double plan_seconds, compile_seconds, run_seconds;
     double compile_median; /* seconds to compile one kernel, to a quarter of a millisecond */
     uint64_t waves;        /* the launches so far in rounds, each of those that ran side by side */
+    uint64_t replaced;     /* assigned values that were written over those they replace */
 } qn_stats;
 QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out);
 

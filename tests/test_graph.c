@@ -68,6 +68,34 @@ static void scopes_free_what_was_not_kept(void) {
     close_graph(qn);
 }
 
+static void a_scope_hands_on_what_a_function_returns(void) {
+    qn_ctx *qn = open_graph();
+    qn_tensor *x = leaf(qn, QN_F32, 1, (int64_t[]){4});
+    qn_scope outer = qn_scope_begin(qn), inner = qn_scope_begin(qn);
+    qn_tensor *y = unary(OP_LOG, unary(OP_EXP, x));
+    CHECK(qn_scope_return(qn, inner, y) == y);
+    CHECK_INT(qn->graph->handles, 2);
+    inner = qn_scope_begin(qn);
+    qn_tensor *same = qn_scope_return(qn, inner, y); /* made outside: a handle of its own */
+    CHECK(same && same != y && same->node == y->node);
+    inner = qn_scope_begin(qn);
+    unary(OP_SIN, y);
+    CHECK(!qn_scope_return(qn, inner, NULL));
+    CHECK_INT(qn->graph->handles, 3);
+    CHECK_INT(qn->code, QN_OK);
+    CHECK(!qn_scope_return(qn, 7, y) && qn->code == QN_EARG);
+    qn_clear_error(qn);
+    qn_scope_end(qn, outer);
+    CHECK_INT(qn->graph->handles, 1);
+    inner = qn_scope_begin(qn); /* with no scope around, the caller releases it */
+    y = qn_scope_return(qn, inner, unary(OP_EXP, x));
+    CHECK_INT(qn->graph->handles, 2);
+    qn_release(y);
+    qn_release(x);
+    CHECK_INT(qn->code, QN_OK);
+    close_graph(qn);
+}
+
 static void outside_scopes_the_caller_releases(void) {
     qn_ctx *qn = open_graph();
     qn_tensor *x = leaf(qn, QN_F32, 1, (int64_t[]){4}), *y = unary(OP_EXP, x);
@@ -504,6 +532,7 @@ int main(int argc, char **argv) {
     RUN(a_node_fits_in_64_bytes);
     RUN(equal_expressions_are_one_node);
     RUN(scopes_free_what_was_not_kept);
+    RUN(a_scope_hands_on_what_a_function_returns);
     RUN(outside_scopes_the_caller_releases);
     RUN(a_release_too_many_does_not_break_the_scope);
     RUN(scopes_left_open_end_with_the_outer);

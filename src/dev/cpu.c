@@ -27,6 +27,7 @@ static const int64_t least_spread_work = 12 << 17;
 enum {
     PIECE_WORK = 1 << 14,  /* of a piece of several kernels' work, at least */
     PIECES = 8,            /* for each thread, at most */
+    MOST_OVERS = 64,       /* pairs of a program */
     LEAST_POINTERS = 1024, /* arguments of a line's tasks */
 };
 
@@ -116,6 +117,7 @@ static void cpu_unload(void *state, dev_program *program) {
     cpu_program *p = (cpu_program *)program;
     elf_unload(&p->image);
     emit_facts_close(p->facts);
+    heap_free(&c->ctx->heap, p->program.over, (size_t)p->program.overs * sizeof(kern_over));
     heap_free(&c->ctx->heap, p, p->size);
 }
 
@@ -160,6 +162,16 @@ static const char *load(cpu *c, cpu_program *p, const str *object, int number) {
     return grow_scratch(c, p) && grow_line(c, p) ? NULL : elf_no_memory;
 }
 
+/* Once a launch is checked nothing of it can fail, so results may replace what they are made of. */
+static void find_overs(const cpu *c, dev_program *p, kern *k) {
+    kern_over over[MOST_OVERS];
+    int n = c->by_cc ? 0 : kern_overs(k, MOST_OVERS, over);
+    if (!n) return;
+    p->over = heap_alloc(&c->ctx->heap, (size_t)n * sizeof *over);
+    memcpy(p->over, over, (size_t)n * sizeof *over);
+    p->overs = n;
+}
+
 static dev_program *make_program(cpu *c, const cpu_unit *u) {
     cpu_program *p = new_program(c, u->k);
     guard g;
@@ -174,6 +186,7 @@ static dev_program *make_program(cpu *c, const cpu_unit *u) {
     const char *why = load(c, p, &u->holder->object, u->function);
     qn_code code = why == elf_no_memory ? QN_ENOMEM : QN_EDEVICE;
     if (why) raise_error(c->ctx, code, "kernel %s: %s", u->k->name, why);
+    find_overs(c, &p->program, u->k);
     p->program.cached = u->cached;
     p->program.seconds = u->seconds + clock_seconds() - start;
     guard_close(&c->ctx->heap, &g);

@@ -36,6 +36,7 @@ typedef struct cpu {
     void **pointer;
     size_t pointers, line; /* room; taken */
     bool chosen;           /* how objects are made is known: by llvm, or if that is NULL, by cc */
+    bool by_cc;            /* by cc, which is told that arguments do not overlap */
     emit_llvm *llvm;
     cpu_cache cache;
     str here;               /* keys: processor and library; empty before a cache is on */

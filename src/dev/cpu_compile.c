@@ -24,6 +24,7 @@ static bool choose(cpu *c, str *why) {
         char file[CPU_PATH];
         bool found = cpu_cc_find(c->ctx, file);
         if (found) cpu_key_cc(c->ctx, file, &c->compiler);
+        c->by_cc = found;
         if (found) return true;
         str_addf(why, "%sno C compiler \"%s\"", why->len ? "; " : "", c->ctx->knob[KNOB_CC].text);
     }

@@ -28,6 +28,8 @@ typedef struct dev_program {
     bool cached;      /* came from the disk cache, nothing was compiled */
     size_t size;      /* bytes of code and constants */
     double seconds;   /* that making it took; of several made side by side, its own */
+    int overs;        /* outputs that may be the same memory as inputs; 0 also where a launch */
+    kern_over *over;  /* may fail halfway */
 } dev_program;
 
 typedef struct dev_slice {

@@ -220,6 +220,19 @@ static qn_tensor *func_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
     return result;
 }
 
+qn_tensor *qn_scope_return(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
+    if (!qn || scope == 0) return NULL;
+    if (scope > qn->graph->scopes) {
+        fail(qn, QN_EARG, "scope_return: scope %u is not open", scope);
+        return NULL;
+    }
+    if (result && result->ctx == qn && result->refs) return func_pass(qn, scope, result);
+    if (result)
+        fail(qn, QN_EGRAPH, "scope_return: a tensor that was released, or another context's");
+    qn_scope_end(qn, scope);
+    return NULL;
+}
+
 qn_tensor *func_end(func_frame f, qn_tensor *result) {
     if (!f.qn) return NULL;
     if (f.outermost) f.qn->graph->func = NULL;

@@ -347,6 +347,12 @@ bool kern_apart_but(kern *k, kstmt loop, bool *but, str *why) {
     return all_apart(k, loop, loop, KERN_ANY_ORDER, but, why);
 }
 
+bool kern_apart_for(kern *k, kstmt loop, kmem m) {
+    bool *known = arena_zeroed(&k->arena, k->mems * sizeof(bool));
+    for (kmem i = 1; i < k->mems; i++) known[i] = i != m;
+    return all_apart(k, loop, loop, KERN_AT_ONCE, known, NULL);
+}
+
 bool kern_divisible(const kern *k, kstmt block, str *why) {
     for (kstmt s = kern_s(k, k->root)->first; s && block == k->root; s = kern_s(k, s)->next)
         if (kern_s(k, s)->loop == KERN_PAR)

@@ -87,8 +87,14 @@ typedef uint32_t kmem;
 typedef uint32_t kstmt;
 
 typedef enum kern_scope { KERN_ARG, KERN_LOCAL, KERN_REG } kern_scope;
-/* BYPASS: what is written need not stay in the caches. */
-typedef enum kern_access { KERN_READ = 1, KERN_WRITE = 2, KERN_BYPASS = 4 } kern_access;
+/* BYPASS: what is written need not stay in the caches. OVER: what is written is to lie where an
+ * input does. */
+typedef enum kern_access {
+    KERN_READ = 1,
+    KERN_WRITE = 2,
+    KERN_BYPASS = 4,
+    KERN_OVER = 8
+} kern_access;
 
 typedef struct kern_memory {
     uint8_t scope;  /* kern_scope */
@@ -317,6 +323,20 @@ typedef struct kern_part {
  */
 int kern_stage_of_two(kern *k, int stage, kern_part part[KERN_STAGED]);
 
+/* ---- over.c -------------------------------------------------------------------------------- */
+
+/* An output that may lie where an input does, by their numbers among the arguments. */
+typedef struct kern_over {
+    uint16_t out, in;
+} kern_over;
+/* Mark argument number `out` as one that is to lie over an input; it is then not for `bypass`. */
+void kern_write_over(kern *k, int out);
+/* Of a kernel as it is emitted: all such pairs of marked outputs, `most` of them. They are proofs;
+ * what cannot be proved is left out. */
+int kern_overs(kern *k, int most, kern_over *over);
+/* Of a kernel as it was lowered: put stores to outputs into the order that bears this best. */
+void kern_order_stores(kern *k);
+
 /* ---- bounds.c -------------------------------------------------------------------------------- */
 
 #define KERN_FACTS 16 /* most facts a proof looks at */
@@ -363,6 +383,8 @@ bool kern_apart(kern *k, kstmt loop, kstmt top, kern_freedom freedom, str *why);
 /* May trips of the loop run in any order, as far as other memories than but[] are concerned? Marks
  * those that were looked at. */
 bool kern_apart_but(kern *k, kstmt loop, bool *but, str *why);
+/* Do different trips of the loop touch different elements of that memory, one by one or at once? */
+bool kern_apart_for(kern *k, kstmt loop, kmem m);
 /* The kernel's roots do not depend on each other. */
 bool kern_roots_apart(kern *k, str *why);
 /* May a transform add statements to this block? Not to the root of a kernel with parallel roots,

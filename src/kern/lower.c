@@ -788,6 +788,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
         for (uint32_t i = 0; i < fk->guests; i++) guest(l, fk->guest[i], &p);
         for (uint32_t i = 0; i < fk->shares; i++) share(l, i, &p);
         if (!fk->heavy) kern_join(k);
+        kern_order_stores(k);
     }
     k->name = name_kernel(l);
     if (sym_overflowed(k->syms))

@@ -644,7 +644,7 @@ static bool few_rows(plan *p, const char *rows, const char *columns, int after) 
 
 /* What the formula behind the sum reads and writes comes from memory, the operands of the sum from
  * the caches. So a block of the sum for each row asks for the row's lines; for written ones, too,
- * unless they go past the caches: a store waits for its line otherwise. */
+ * unless they go past the caches or lie over inputs: a store waits for its line otherwise. */
 static void ask_for_streams(plan *p) {
     model *m = p->m;
     kstmt rest = behind_sum(p);
@@ -659,7 +659,7 @@ static void ask_for_streams(plan *p) {
         const kern_memory *mem = kern_m(m->k, t[i].mem);
         int64_t most = m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
         if (seen[t[i].mem] || !model_is_arg(m, &t[i]) || sym_lo(m->k->syms, mem->size) <= most ||
-            model_past_caches(m, t[i].mem))
+            model_past_caches(m, t[i].mem) || mem->access & KERN_OVER)
             continue;
         seen[t[i].mem] = true;
         split = split || model_apply(m, "split %s %lld -> f900 s900", p->sum, (long long)each);

@@ -37,6 +37,9 @@ enum { DEEPEST_PRINTED = 8, DEEPEST_PARSED = 64, INDENT = 2 };
 
 static const char *const loop_words[] = {"for", "par", "vec", "unroll", "thread", "word"};
 static const char *const scope_words[] = {"arg", "local", "reg"};
+enum { ACCESS_WORDS = 4 };
+static const char *const access_words[ACCESS_WORDS] = {"read", "write", "bypass",
+                                                       "over"}; /* by bit */
 
 /* ---- printing ------------------------------------------------------------------------------- */
 
@@ -260,9 +263,9 @@ static void print_head(printer *p) {
         print_mem(p, m);
         str_addf(p->out, " %s[", qn_dtype_name(mem->dtype));
         print_sym(p, mem->size);
-        str_addf(p->out, "]%s%s%s", mem->access & KERN_READ ? " read" : "",
-                 mem->access & KERN_WRITE ? " write" : "",
-                 mem->access & KERN_BYPASS ? " bypass" : "");
+        str_add(p->out, "]");
+        for (int i = 0; i < ACCESS_WORDS; i++)
+            if (mem->access >> i & 1) str_addf(p->out, " %s", access_words[i]);
         if (mem->ahead) str_addf(p->out, " prefetch %d", mem->ahead);
         str_add(p->out, "\n");
     }
@@ -697,15 +700,13 @@ static void parse_memory(parser *t, int scope) {
         const char *at = t->p;
         int line = t->line;
         word w = parse_word(t);
-        if (!strcmp(w.s, "read"))
-            access |= KERN_READ;
-        else if (!strcmp(w.s, "write"))
-            access |= KERN_WRITE;
-        else if (!strcmp(w.s, "bypass"))
-            access |= KERN_BYPASS;
-        else if (!strcmp(w.s, "prefetch"))
+        int i = 0;
+        while (i < ACCESS_WORDS && strcmp(w.s, access_words[i]) != 0) i++;
+        if (i < ACCESS_WORDS) {
+            access |= 1 << i;
+        } else if (!strcmp(w.s, "prefetch")) {
             ahead = parse_int(t);
-        else {
+        } else {
             t->p = at;
             t->line = line;
             break;

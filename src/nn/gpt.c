@@ -97,12 +97,17 @@ qn_tensor *qn_gpt_forward(const qn_gpt *gpt, qn_tensor *ids) {
     if (qn_rank(ids) != 2 || qn_dim(ids, 1) > gpt->config.context)
         return fail_null(gpt->ctx, QN_ESHAPE, "gpt: takes [batch, time] with time up to %lld",
                          (long long)gpt->config.context);
+    qn_scope scope = qn_scope_begin(gpt->ctx);
     qn_tensor *position = qn_slice(gpt->position.weight, 0, 0, qn_dim(ids, 1), 1);
     qn_tensor *x = qn_add(qn_embedding_forward(&gpt->token, ids), position);
     for (int64_t i = 0; i < gpt->config.layers; i++) x = qn_block_forward(&gpt->block[i], x);
-    return qn_linear_forward(&gpt->head, qn_norm_forward(&gpt->norm, x));
+    x = qn_linear_forward(&gpt->head, qn_norm_forward(&gpt->norm, x));
+    return qn_scope_return(gpt->ctx, scope, x);
 }
 
 qn_tensor *qn_gpt_loss(const qn_gpt *gpt, qn_tensor *ids, qn_tensor *targets) {
-    return qn_cross_entropy(qn_gpt_forward(gpt, ids), targets);
+    if (!gpt) return NULL;
+    qn_scope scope = qn_scope_begin(gpt->ctx);
+    qn_tensor *loss = qn_cross_entropy(qn_gpt_forward(gpt, ids), targets);
+    return qn_scope_return(gpt->ctx, scope, loss);
 }

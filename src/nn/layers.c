@@ -128,13 +128,15 @@ qn_tensor *qn_attention_forward(const qn_attention_layer *l, qn_tensor *x) {
     if (qn_rank(x) != 3)
         return fail_null(qn_context(x), QN_ESHAPE,
                          "attention: takes [batch, time, width], not %d axes", qn_rank(x));
+    qn_ctx *qn = qn_context(x);
+    qn_scope scope = qn_scope_begin(qn);
     qn_tensor *qkv = qn_linear_forward(&l->qkv, x);
-    if (!qkv) return NULL;
+    if (!qkv) return qn_scope_return(qn, scope, NULL);
     qn_tensor *y = qn_attention(head_split(qkv, 0, l->heads), head_split(qkv, 1, l->heads),
                                 head_split(qkv, 2, l->heads), l->causal);
     y = qn_permute(y, 4, (int[]){0, 2, 1, 3});
     y = qn_reshape(y, 3, (int64_t[]){qn_dim(x, 0), qn_dim(x, 1), qn_dim(x, 2)});
-    return qn_linear_forward(&l->out, y);
+    return qn_scope_return(qn, scope, qn_linear_forward(&l->out, y));
 }
 
 /* ---- transformer block -------------------------------------------------------------------- */
@@ -156,7 +158,10 @@ qn_block_layer qn_block_new(qn_module *m, const char *name, int64_t width, int64
 }
 
 qn_tensor *qn_block_forward(const qn_block_layer *l, qn_tensor *x) {
+    qn_ctx *qn = qn_context(x);
+    qn_scope scope = qn_scope_begin(qn);
     x = qn_add(x, qn_attention_forward(&l->attention, qn_norm_forward(&l->norm1, x)));
     qn_tensor *hidden = qn_linear_forward(&l->up, qn_norm_forward(&l->norm2, x));
-    return qn_add(x, qn_linear_forward(&l->down, qn_gelu(hidden)));
+    x = qn_add(x, qn_linear_forward(&l->down, qn_gelu(hidden)));
+    return qn_scope_return(qn, scope, x);
 }

@@ -207,6 +207,8 @@ static bool can_host(fuse *fu, node_id n, const use *u) {
     double size = fuse_size(fu, n), t = fuse_trips(k, m);
     if (t < size * 0.999 || t > size * 1.001) return false;
     if (k->heavy && m != fuse_root_set(k) && m != k->rows) return false;
+    if (!(m & fuse_root_set(k)) && fuse_trips(k, fuse_root_set(k)) > serial_work)
+        return false; /* what stands at its root would keep threads from sharing its loops */
     if ((m & ~fuse_root_set(k)) && size * f->cost > serial_work) return false;
     if (!fuse_fits_chain(k, m & fuse_root_set(k))) return false;
     if (op_rows[x->op].class_ == CLASS_REDUCE && !reduce_fits(fu, x, u->group, fuse_mask(u)))

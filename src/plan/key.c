@@ -4,6 +4,7 @@
  * nodes, so a plan built for one serves the other: its slots refer to leaves by their place in the
  * order. Nodes are written in dependency order; a source is its distance back, so that equal layers
  * look alike wherever they stand. Shapes and attributes are interned, their ids are their identity.
+ * What replaces what (`over`, as plans have it) is part of it: kernels differ by that.
  */
 #include "plan/plan.h"
 
@@ -12,8 +13,8 @@ static uint32_t node_words(const graph_node *x, bool leaf) {
 }
 
 plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
-                   const node_id *root) {
-    uint32_t words = 2 + roots, n = 0;
+                   const node_id *root, const uint32_t *over) {
+    uint32_t words = 2 + roots + (over ? roots : 0), n = 0;
     for (uint32_t i = 0; i < nodes; i++) {
         const graph_node *x = node_at(g, order[i]);
         words += node_words(x, (x->flags & NODE_REALIZED) || x->op == OP_BUFFER);
@@ -38,5 +39,6 @@ plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uin
         for (int s = 0; s < x->sources; s++) w[n++] = i - node_at(g, x->src[s])->mark;
     }
     for (uint32_t i = 0; i < roots; i++) w[n++] = node_at(g, root[i])->mark;
+    for (uint32_t i = 0; over && i < roots; i++) w[n++] = over[i];
     return (plan_key){w, n, hash_bytes(w, n * sizeof *w, 0)};
 }

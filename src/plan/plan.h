@@ -102,13 +102,14 @@ int64_t memory_layout(arena *a, uint32_t n, memory_block *block);
 /* ---- key.c ----------------------------------------------------------------------------------- */
 
 /* The structure of a request as words: equal words <=> the same plan serves. Leaves are numbered by
- * first appearance. */
+ * first appearance. `over`, by root: 1 + the leaf that nobody wants afterwards and in whose memory
+ * the value may lie, 0: none; NULL: none for any. */
 typedef struct plan_key {
     uint32_t *word;
     uint32_t words;
     uint64_t hash;
 } plan_key;
 plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
-                   const node_id *root);
+                   const node_id *root, const uint32_t *over);
 
 #endif

@@ -93,6 +93,12 @@ void buffer_ref(qn_ctx *qn, uint32_t b) {
     all(qn)->at[b].refs++;
 }
 
+void buffer_replace(qn_ctx *qn, uint32_t b) {
+    buffers *bs = all(qn);
+    bs->at[b].refs++;
+    bs->at[b].content = ++bs->contents;
+}
+
 void buffer_unref(qn_ctx *qn, uint32_t b) {
     buffers *bs = all(qn);
     if (!b || --bs->at[b].refs) return;

@@ -8,6 +8,7 @@ typedef struct builder {
     const fusion *f;
     uint32_t *slot_of; /* by place in the order: 1 + slot */
     const bool *lasting;
+    const uint32_t *over;
     arena *scratch;
 } builder;
 
@@ -96,6 +97,19 @@ static int64_t pack_apart(builder *b, const fuse_kernel *fk, lowered *low) {
     return -1;
 }
 
+/* Mark the outputs that will lie where arguments of the same kernel do. */
+static void mark_over(const builder *b, kern *k, uint32_t args, const uint32_t *slot_of_arg) {
+    for (uint32_t i = 0; b->over && i < args; i++) {
+        const slot *out = &b->p->slot[slot_of_arg[i]];
+        if (out->kind != SLOT_OUTPUT || !b->over[out->number]) continue;
+        for (uint32_t j = 0; j < args; j++) {
+            const slot *in = &b->p->slot[slot_of_arg[j]];
+            if (in->kind == SLOT_LEAF && in->number == b->over[out->number] - 1)
+                kern_write_over(k, (int)i);
+        }
+    }
+}
+
 /* Lower one kernel of the fusion into a launch with one set; returns its program's number. If it is
  * run in two stages, by kern_stage_of_two, it is the one asked for; the last comes first. */
 static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch *out,
@@ -122,6 +136,7 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch
     launch_set *s = out->set = arena_zeroed(a, sizeof *s);
     s->slot = arena_alloc(a, (args + 1) * sizeof *s->slot);
     for (uint32_t i = 0; i < low.args; i++) s->slot[i] = slot_for(b, low.arg[i]);
+    mark_over(b, low.k, low.args, s->slot);
     for (uint32_t i = low.args; i < args; i++)
         s->slot[i] = packed >= 0 ? (uint32_t)packed : b->p->slots - args + i;
     s->var = arena_alloc(a, (size_t)(low.vars + 1) * sizeof *s->var);
@@ -171,7 +186,8 @@ static void make_ready(run_plan *p) {
 }
 
 run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
-                     const node_id *root, const plan_key *key, const bool *lasting) {
+                     const node_id *root, const plan_key *key, const bool *lasting,
+                     const uint32_t *over) {
     arena scratch;
     arena_open(&scratch, &qn->heap);
     run_plan *volatile made = NULL;
@@ -190,13 +206,15 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     p->key = *key;
     p->key.word = arena_alloc(&p->arena, (size_t)key->words * sizeof *key->word + 4);
     memcpy(p->key.word, key->word, (size_t)key->words * sizeof *key->word);
-    builder b = {.qn = qn, .g = qn->graph, .p = p, .lasting = lasting, .scratch = &scratch};
+    builder b = {
+        .qn = qn, .g = qn->graph, .p = p, .lasting = lasting, .over = over, .scratch = &scratch};
     b.f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_terms(qn));
     b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, roots, root);
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
     make_launches(&b);
     waves_build(qn, p, &scratch);
+    plan_find_replacements(p);
     make_ready(p);
     guard_close(&qn->heap, &g);
     arena_free(&scratch);

@@ -152,7 +152,8 @@ static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const ui
     r->stats.waves += p->waves;
 }
 
-void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out) {
+/* Everything that can fail comes before the first launch, for that may replace what it reads. */
+void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *over, uint32_t *out) {
     run_state *r = qn->run;
     double start = clock_seconds();
     if (!p->bound || (p->dynamic && p->bound != qn->graph->binding + 1)) {
@@ -173,7 +174,10 @@ void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out) {
         heap_unwind(&qn->heap);
     }
     for (uint32_t i = 0; i < p->outputs; i++) {
-        out[i] = buffer_new(qn, p->slot[p->output_slot[i]].size);
+        bool replaces = over && over[i] && plan_replaces(p, i, over[i] - 1);
+        if (replaces) buffer_replace(qn, leaf[over[i] - 1]);
+        r->stats.replaced += replaces;
+        out[i] = replaces ? leaf[over[i] - 1] : buffer_new(qn, p->slot[p->output_slot[i]].size);
         made = i + 1;
     }
     run_launches(qn, p, leaf, out);

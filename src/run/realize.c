@@ -39,10 +39,10 @@ static bool same_key(const void *key, uint32_t id, const void *user) {
     return o->words == k->words && !memcmp(o->word, k->word, (size_t)k->words * sizeof *k->word);
 }
 
-static run_plan *plan_for(qn_ctx *qn, arena *a, const request *r) {
+static run_plan *plan_for(qn_ctx *qn, arena *a, const request *r, const uint32_t *over) {
     run_state *s = qn->run;
     double start = clock_seconds();
-    plan_key key = key_build(qn->graph, a, r->nodes, r->order, r->roots, r->root);
+    plan_key key = key_build(qn->graph, a, r->nodes, r->order, r->roots, r->root, over);
     uint32_t id = idset_find(&s->plan_set, key.hash, same_key, &key, s->plan);
     if (id) {
         s->stats.plan_hits++;
@@ -51,7 +51,7 @@ static run_plan *plan_for(qn_ctx *qn, arena *a, const request *r) {
     }
     s->plan = heap_grow(&qn->heap, s->plan, &s->plan_cap, s->plans + 1, sizeof *s->plan);
     double compile = s->stats.compile_seconds;
-    run_plan *p = plan_build(qn, r->nodes, r->order, r->roots, r->root, &key, NULL);
+    run_plan *p = plan_build(qn, r->nodes, r->order, r->roots, r->root, &key, NULL, over);
     s->plan[s->plans++] = p;
     idset_add(&s->plan_set, key.hash, s->plans);
     s->stats.plans++;
@@ -65,13 +65,14 @@ static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
         eval_run(qn, r->nodes, r->order, r->roots, r->root, out);
         return;
     }
-    run_plan *p = plan_for(qn, a, r);
+    uint32_t *over = choose_replaced(qn, a, r->nodes, r->order, r->roots, r->root);
+    run_plan *p = plan_for(qn, a, r, over);
     uint32_t *leaf = arena_alloc(a, (p->leaves + 1) * sizeof *leaf), leaves = 0;
     for (uint32_t i = 0; i < r->nodes; i++) {
         const graph_node *x = node_at(g, r->order[i]);
         if (node_is_memory(x)) leaf[leaves++] = x->buffer;
     }
-    plan_run(qn, p, leaf, out);
+    plan_run(qn, p, leaf, over, out);
 }
 
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {

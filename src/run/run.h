@@ -43,6 +43,7 @@ typedef struct buffers {
 
 uint32_t buffer_new(qn_ctx *qn, size_t size); /* refs 1; raises when there is no memory */
 void buffer_ref(qn_ctx *qn, uint32_t b);
+void buffer_replace(qn_ctx *qn, uint32_t b); /* it is about to hold another value; one more ref */
 void buffer_unref(qn_ctx *qn, uint32_t b);
 buffer *buffer_at(const qn_ctx *qn, uint32_t b);
 void buffers_trim(qn_ctx *qn); /* give every free block back to the device */
@@ -98,6 +99,12 @@ typedef struct packing {
     uint64_t content; /* of the leaf's buffer when it was packed */
 } packing;
 
+/* An output that may be the same memory as a leaf: its kernel bears it, and is the leaf's last
+ * reader. */
+typedef struct replacement {
+    uint32_t output, leaf;
+} replacement;
+
 typedef struct run_plan {
     arena arena;
     plan_key key;
@@ -105,6 +112,8 @@ typedef struct run_plan {
     packing *packing;
     slot *slot;
     uint32_t *leaf_slot, *output_slot;
+    replacement *replacement; /* in the order of outputs */
+    uint32_t replacements;
     launch *launch;
     dev_launch *side; /* the launches as the device is given them */
     uint32_t *wave;   /* by wave: its last launch + 1; see wave.c */
@@ -116,12 +125,15 @@ typedef struct run_plan {
 
 fuse_terms run_fuse_terms(const qn_ctx *qn);
 /* A plan for these roots (realized ones are not allowed). `lasting`, by place in the order: memory
- * that will hold the same value in most runs; NULL: none will. Raises. */
+ * that will hold the same value in most runs; NULL: none will. `over`, as for key_build: what
+ * most runs will ask for. Raises. */
 run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
-                     const node_id *root, const plan_key *key, const bool *lasting);
+                     const node_id *root, const plan_key *key, const bool *lasting,
+                     const uint32_t *over);
 void plan_close(qn_ctx *qn, run_plan *p);
-/* Run on these leaf buffers; out[i] receives a new buffer each (one reference). Raises. */
-void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, uint32_t *out);
+/* Run on these leaf buffers; out[i] receives a buffer each (one reference): a new one, or that of
+ * leaf over[i] - 1 where the plan can. Raises; then leaves are as they were. */
+void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *over, uint32_t *out);
 void plan_log_times(qn_ctx *qn, const run_plan *p);
 
 /* ---- wave.c: the order of launches ----------------------------------------------------------- */
@@ -129,6 +141,15 @@ void plan_log_times(qn_ctx *qn, const run_plan *p);
 /* Put the launches, which have one set each and are in an order that can run, into waves and
  * batches, and find the slots' lives. */
 void waves_build(qn_ctx *qn, run_plan *p, arena *scratch);
+
+/* ---- replace.c: new values where old ones lay ----------------------------------------------- */
+
+/* Find the plan's replacements; its waves are known. */
+void plan_find_replacements(run_plan *p);
+bool plan_replaces(const run_plan *p, uint32_t output, uint32_t leaf);
+/* `over`, as for key_build, of the pending assignments. */
+uint32_t *choose_replaced(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
+                          uint32_t roots, const node_id *root);
 
 /* ---- eval.c: devices that evaluate node by node --------------------------------------------- */
 

@@ -22,10 +22,15 @@ struct qn_plan {
     uint32_t assigned;
     qn_tensor **assign_to; /* handles that take a root's value after each run, kept */
     uint32_t *assign_root;
+    uint32_t *assign_leaf; /* 1 + the leaf whose value is replaced; 0: it is none */
     tuple_id *root_shape;
     uint8_t *root_dtype;
-    uint32_t *leaf_buffer, *root_buffer; /* of the run under way */
-    node_id *root_node;
+    /* of the run under way */
+    uint32_t *leaf_buffer, *root_buffer;
+    uint32_t *over;     /* by root, as plan_run has it */
+    node_id *root_node; /* the first `noded` are there */
+    uint32_t noded;
+    int handed; /* outputs that have handles */
 };
 
 typedef struct capture {
@@ -65,6 +70,7 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
     p->root_dtype = arena_alloc(a, p->roots + 1);
     p->root_buffer = arena_alloc(a, (p->roots + 1) * sizeof *p->root_buffer);
     p->root_node = arena_alloc(a, (p->roots + 1) * sizeof *p->root_node);
+    p->over = arena_zeroed(a, (p->roots + 1) * sizeof *p->over);
     for (uint32_t i = 0; i < p->roots; i++) {
         p->root_shape[i] = node_at(g, c->root[i])->shape;
         p->root_dtype[i] = node_at(g, c->root[i])->dtype;
@@ -107,6 +113,18 @@ static void name_leaves(capture *c, int n_in, qn_tensor *const *inputs) {
     }
 }
 
+/* Which leaf's value each assignment replaces: what most runs will ask for. */
+static void name_replaced(capture *c) {
+    qn_plan *p = c->p;
+    p->assign_leaf = arena_zeroed(&p->arena, (p->assigned + 1) * sizeof *p->assign_leaf);
+    for (uint32_t a = 0; a < p->assigned; a++)
+        for (uint32_t leaf = 0; leaf < p->leaves; leaf++)
+            if (p->leaf_owner[leaf] == p->assign_to[a]) {
+                p->assign_leaf[a] = leaf + 1;
+                p->over[p->assign_root[a]] = leaf + 1;
+            }
+}
+
 /* Parameters that no run of the plan assigns. */
 static bool *lasting_leaves(const capture *c) {
     const qn_plan *p = c->p;
@@ -142,9 +160,10 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     take_roots(c, n_out, outputs);
     c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, true, &c->order);
     name_leaves(c, n_in, inputs);
+    name_replaced(c);
     bool *lasting = lasting_leaves(c);
-    plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root);
-    p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key, lasting);
+    plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root, p->over);
+    p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key, lasting, p->over);
     pending_clear(g, true);
 }
 
@@ -225,39 +244,54 @@ static bool find_leaves(qn_plan *p, qn_tensor *const *inputs) {
     return true;
 }
 
-static void give_back(qn_plan *p, uint32_t from) {
-    for (uint32_t i = from; i < p->roots; i++) buffer_unref(p->qn, p->root_buffer[i]);
+static bool is_input(const qn_plan *p, uint32_t number) {
+    for (uint32_t i = 0; i < p->leaves; i++)
+        if (p->leaf_input[i] >= 0 && p->leaf_buffer[i] == number) return true;
+    return false;
 }
 
-/* Nodes for the new values, then handles: outputs get fresh ones, assigned parameters keep
- * theirs. */
-static int hand_out(qn_plan *p, qn_tensor **outputs) {
+/* New values may lie where those of assigned parameters do that only their handles hold. */
+static void find_replaced(qn_plan *p) {
+    for (uint32_t a = 0; a < p->assigned; a++) {
+        const graph_node *x = node_at(p->qn->graph, p->assign_to[a]->node);
+        bool alone = p->assign_leaf[a] && x->refs == 1 && buffer_at(p->qn, x->buffer)->refs == 1 &&
+                     !is_input(p, x->buffer);
+        p->over[p->assign_root[a]] = alone ? p->assign_leaf[a] : 0;
+    }
+}
+
+/* Nodes for the new values and the outputs' handles, before there are values: once these have
+ * replaced others nothing may fail any more. Raises. */
+static void make_results(qn_plan *p, qn_tensor **outputs) {
     qn_ctx *qn = p->qn;
     graph *g = qn->graph;
-    volatile uint32_t noded = 0;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        give_back(p, noded);
-        for (uint32_t i = 0; i < noded; i++) node_unref(g, p->root_node[i]);
-        return qn_error_code(qn);
-    }
-    for (uint32_t i = 0; i < p->roots; i++) {
-        p->root_node[i] =
-            node_buffer(g, (qn_dtype)p->root_dtype[i], p->root_shape[i], p->root_buffer[i]);
+    for (; p->noded < p->roots; p->noded++) {
+        uint32_t i = p->noded;
+        p->root_node[i] = node_buffer(g, (qn_dtype)p->root_dtype[i], p->root_shape[i], 0);
         node_ref(g, p->root_node[i]);
-        noded = i + 1;
     }
-    for (int i = 0; i < p->outputs; i++) {
-        outputs[i] = tensor_new(qn, p->root_node[p->output_root[i]]);
-        if (!outputs[i]) heap_unwind(&qn->heap);
+    for (; p->handed < p->outputs; p->handed++) {
+        outputs[p->handed] = tensor_new(qn, p->root_node[p->output_root[p->handed]]);
+        if (!outputs[p->handed]) heap_unwind(&qn->heap);
     }
+}
+
+/* Handles that are a scope's end with it. */
+static void drop_results(qn_plan *p, qn_tensor **outputs) {
+    for (int i = 0; i < p->handed; i++) {
+        if (!p->qn->graph->scopes) qn_release(outputs[i]);
+        outputs[i] = NULL;
+    }
+    for (uint32_t i = 0; i < p->noded; i++) node_unref(p->qn->graph, p->root_node[i]);
+}
+
+/* Outputs have fresh handles, assigned parameters keep theirs. */
+static void hand_out(qn_plan *p) {
+    graph *g = p->qn->graph;
+    for (uint32_t i = 0; i < p->roots; i++) node_at(g, p->root_node[i])->buffer = p->root_buffer[i];
     for (uint32_t i = 0; i < p->assigned; i++)
         tensor_point(p->assign_to[i], p->root_node[p->assign_root[i]]);
-    guard_close(&qn->heap, &gd);
     for (uint32_t i = 0; i < p->roots; i++) node_unref(g, p->root_node[i]);
-    return QN_OK;
 }
 
 int qn_run(qn_plan *p, qn_tensor *const *inputs, qn_tensor **outputs) {
@@ -265,14 +299,23 @@ int qn_run(qn_plan *p, qn_tensor *const *inputs, qn_tensor **outputs) {
     qn_ctx *qn = p->qn;
     if (!check_tensors(qn, "run", "input", p->inputs, inputs)) return qn_error_code(qn);
     if (p->outputs && !outputs) return fail(qn, QN_ENULL, "run: no place for the outputs");
+    p->noded = 0;
+    p->handed = 0;
     guard g;
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
+        drop_results(p, outputs);
         return qn_error_code(qn);
     }
-    int code = find_leaves(p, inputs) ? QN_OK : qn_error_code(qn);
-    if (!code) plan_run(qn, p->plan, p->leaf_buffer, p->root_buffer);
+    bool found = find_leaves(p, inputs);
+    if (found) {
+        find_replaced(p);
+        make_results(p, outputs);
+        plan_run(qn, p->plan, p->leaf_buffer, p->over, p->root_buffer);
+    }
     guard_close(&qn->heap, &g);
-    return code ? code : hand_out(p, outputs);
+    if (!found) return qn_error_code(qn);
+    hand_out(p);
+    return QN_OK;
 }

@@ -1,0 +1,133 @@
+/* replace.c - new values where old ones lay.
+ *
+ * An assignment gives a tensor a new value; that the old one's memory holds it is the planner's
+ * business, and nobody is to notice. Three things make it sound.
+ *
+ * The kernel bears it: kern_overs proves that no element is read after it was written. The plan
+ * bears it: that launch is the last one that reads the old value, and nothing beside it does. Both
+ * are found when a plan is built. And nobody wants the old value, which is asked at each run:
+ * the only holder of its node outside of this request is the assignment, and none of the request's
+ * nodes that stay alive as expressions is made of it - a tensor that somebody holds and has not
+ * asked for yet, say, is computed later, from the values of now. Under a tape, all values stay.
+ *
+ * Devices where a launch may fail halfway do not offer such pairs; so a run that fails leaves the
+ * old values, and can be asked for again. */
+#include "run/run.h"
+
+#include <stdlib.h>
+
+/* ---- of a plan ------------------------------------------------------------------------------- */
+
+/* How many arguments of a wave's launches are this slot. */
+static int uses_in_wave(const run_plan *p, uint32_t from, uint32_t to, uint32_t which) {
+    int uses = 0;
+    for (uint32_t i = from; i < to; i++)
+        for (uint32_t s = 0; s < p->launch[i].sets; s++)
+            for (int a = 0; a < p->launch[i].program->args; a++)
+                uses += p->launch[i].set[s].slot[a] == which;
+    return uses;
+}
+
+static void find_in_launch(run_plan *p, uint32_t wave, uint32_t from, uint32_t to, const launch *l,
+                           replacement *out) {
+    for (int i = 0; i < l->program->overs; i++)
+        for (uint32_t s = 0; s < l->sets; s++) {
+            uint32_t in = l->set[s].slot[l->program->over[i].in];
+            uint32_t to_slot = l->set[s].slot[l->program->over[i].out];
+            const slot *x = &p->slot[in], *y = &p->slot[to_slot];
+            if (x->kind != SLOT_LEAF || y->kind != SLOT_OUTPUT || x->last != wave ||
+                x->count != y->count || x->width != y->width ||
+                uses_in_wave(p, from, to, in) != 1 || uses_in_wave(p, from, to, to_slot) != 1)
+                continue;
+            out[p->replacements++] = (replacement){y->number, x->number};
+        }
+}
+
+static int by_output(const void *a, const void *b) {
+    const replacement *x = a, *y = b;
+    if (x->output != y->output) return x->output < y->output ? -1 : 1;
+    return x->leaf < y->leaf ? -1 : x->leaf > y->leaf;
+}
+
+void plan_find_replacements(run_plan *p) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < p->launches; i++)
+        most += p->launch[i].sets * (uint32_t)p->launch[i].program->overs;
+    if (!most) return;
+    p->replacement = arena_alloc(&p->arena, most * sizeof *p->replacement);
+    for (uint32_t w = 0, i = 0; w < p->waves; w++)
+        for (uint32_t from = i; i < p->wave[w]; i++)
+            find_in_launch(p, w, from, p->wave[w], &p->launch[i], p->replacement);
+    qsort(p->replacement, p->replacements, sizeof *p->replacement, by_output);
+}
+
+bool plan_replaces(const run_plan *p, uint32_t output, uint32_t leaf) {
+    replacement key = {output, leaf};
+    return bsearch(&key, p->replacement, p->replacements, sizeof key, by_output) != NULL;
+}
+
+/* ---- of a run -------------------------------------------------------------------------------- */
+
+typedef struct wants {
+    graph *g;
+    uint32_t nodes;
+    const node_id *order;
+    uint32_t *uses;   /* by place in the order: how many of the request's nodes it is a source of */
+    bool *root;       /* becomes memory */
+    bool *needed;     /* later, by what stays an expression */
+    uint32_t *number; /* of memory: among the leaves */
+} wants;
+
+static void count_uses(wants *w) {
+    uint32_t leaves = 0;
+    for (uint32_t i = 0; i < w->nodes; i++) node_at(w->g, w->order[i])->mark = i;
+    for (uint32_t i = 0; i < w->nodes; i++) {
+        const graph_node *x = node_at(w->g, w->order[i]);
+        if (node_is_memory(x)) {
+            w->number[i] = leaves++;
+            continue;
+        }
+        for (int s = 0; s < x->sources; s++) w->uses[node_at(w->g, x->src[s])->mark]++;
+    }
+}
+
+/* Sources come first in the order, so from its end: whoever is held, or needed by such a one. */
+static void find_needed(wants *w) {
+    for (uint32_t i = w->nodes; i-- > 0;) {
+        const graph_node *x = node_at(w->g, w->order[i]);
+        if (node_is_memory(x) || w->root[i]) continue;
+        if (!w->needed[i] && x->refs == w->uses[i]) continue;
+        for (int s = 0; s < x->sources; s++) w->needed[node_at(w->g, x->src[s])->mark] = true;
+    }
+}
+
+uint32_t *choose_replaced(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
+                          uint32_t roots, const node_id *root) {
+    graph *g = qn->graph;
+    if (!g->pending_count || g->tapes) return NULL;
+    uint32_t *over = arena_zeroed(a, (roots + 1) * sizeof *over);
+    wants w = {.g = g, .nodes = nodes, .order = order};
+    w.uses = arena_zeroed(a, (nodes + 1) * sizeof *w.uses);
+    w.root = arena_zeroed(a, nodes + 1);
+    w.needed = arena_zeroed(a, nodes + 1);
+    w.number = arena_zeroed(a, (nodes + 1) * sizeof *w.number);
+    count_uses(&w);
+    uint32_t *number = arena_zeroed(a, (nodes + 1) * sizeof *number); /* of a root, by place */
+    for (uint32_t i = 0; i < roots; i++) {
+        w.root[node_at(g, root[i])->mark] = true;
+        number[node_at(g, root[i])->mark] = i;
+    }
+    find_needed(&w);
+    for (uint32_t i = 0; i < g->pending_count; i++) {
+        const qn_tensor *t = g->pending[i];
+        const graph_node *old = node_at(g, t->replaced), *new = node_at(g, t->node);
+        if (!node_is_memory(old) || node_is_memory(new)) continue;
+        uint32_t place = old->mark;
+        if (place >= nodes || order[place] != t->replaced) continue; /* nothing reads it */
+        if (w.needed[place] || old->refs != w.uses[place] + 1 ||
+            buffer_at(qn, old->buffer)->refs != 1)
+            continue;
+        over[number[new->mark]] = 1 + w.number[place];
+    }
+    return over;
+}
