@@ -449,10 +449,13 @@ static void check_default(const char *text, const char *has, const char *has_not
     kern_close(k);
 }
 
-/* A product of rows that lie along the sum and of columns that lie beside each other or `across`,
- * along the sum. */
-static void product_of(char text[800], int64_t m, int64_t n, int64_t k, bool across) {
-    long long rows = m, columns = n, deep = k;
+enum { BESIDE, ALONG, PANELS }; /* how columns lie: along the sum, packed beforehand */
+
+static void product_of(char text[800], long long m, long long n, long long k, int columns) {
+    static const char *const form[] = {"j + %lld*k", "k + %lld*j", "32*k + j + %lld*(j/32)"};
+    const long long by[] = {n, k, 32 * k - 32};
+    char index[80];
+    snprintf(index, sizeof index, form[columns], by[columns]);
     snprintf(text, 800,
              "kernel \"product\" {\n"
              "  arg a0 f32[%lld] write\n"
@@ -463,30 +466,28 @@ static void product_of(char text[800], int64_t m, int64_t n, int64_t k, bool acr
              "    for j < %lld {\n"
              "      def t0 = f32(0)\n"
              "      for k < %lld {\n"
-             "        t0[0] += mul(a1[%lld*i + k], a2[%lld*j + %lld*k])\n"
+             "        t0[0] += mul(a1[%lld*i + k], a2[%s])\n"
              "      }\n"
              "      a0[%lld*i + j] = t0[0]\n"
              "    }\n"
              "  }\n"
              "}\n",
-             rows * columns, rows * deep, deep * columns, rows, columns, deep, deep,
-             across ? deep : 1, across ? 1 : columns, columns);
+             m * n, m * k, k * n, m, n, k, k, index, n);
 }
 
 /* The packing of rows and of columns that lie along the sum, of blocks of it, too. */
 static void copies_are_turned_where_no_vector_ends_with_the_sum(void) {
     static const struct {
-        int64_t m, n, k;
-        bool across; /* columns lie along the sum */
+        int m, n, k, columns;
         const char *has;
-    } product_[] = {{100, 500, 1000, true, "turn v"},
-                    {100, 500, 1000, true, "turn u"},
-                    {100, 500, 1000, true, "swap x0 u900_2"}, /* to the ends of long rows */
-                    {128, 512, 203, true, "turn v"},
-                    {128, 512, 784, false, "turn u"}};
+    } product_[] = {{100, 500, 1000, ALONG, "turn v"},
+                    {100, 500, 1000, ALONG, "turn u"},
+                    {100, 500, 1000, ALONG, "swap x0 u900_2"}, /* to the ends of long rows */
+                    {128, 512, 203, ALONG, "turn v"},
+                    {128, 512, 784, BESIDE, "turn u"}};
     for (int i = 0; i < (int)COUNT_OF(product_); i++) {
         char text[800];
-        product_of(text, product_[i].m, product_[i].n, product_[i].k, product_[i].across);
+        product_of(text, product_[i].m, product_[i].n, product_[i].k, product_[i].columns);
         check_default(text, product_[i].has, "scatter");
     }
 }
@@ -613,8 +614,8 @@ static void fetch_asks_for_what_the_next_copy_reads(void) {
     REFUSES(panels, "", "fetch p j", "no loop that copies again");
     REFUSES(panels, "vec j", "fetch i j", "lanes have nothing");
     char deep[800], flat[800];
-    product_of(deep, 256, 768, 3072, false);
-    product_of(flat, 256, 768, 48, false);
+    product_of(deep, 256, 768, 3072, BESIDE);
+    product_of(flat, 256, 768, 48, BESIDE);
     check_default(deep, "fetch ki900", "no such line");
     check_default(flat, "stage a2 cq900", "fetch");
 }
@@ -665,17 +666,18 @@ static void near_asks_for_what_later_trips_load(void) {
  * come from behind the second one their lines, in blocks that are long enough for that. */
 static void operands_that_are_not_near_are_asked_for(void) {
     static const struct {
-        int m, n, k;
+        int m, n, k, columns;
         const char *has, *has_not;
-    } product_[] = {{512, 512, 512, "near t", "near a"},
-                    {512, 512, 128, "stage a2", "near"},
-                    {2048, 64, 512, "near a1 f900 4", "near t"},
-                    {2048, 64, 512, "split k 256 -> ko900", "near t"},
-                    {2048, 64, 100, "stage a2", "near"},
-                    {128, 64, 512, "stage a2", "near"}};
+    } product_[] = {{512, 512, 512, BESIDE, "near t", "near a"},
+                    {512, 512, 128, BESIDE, "stage a2", "near"},
+                    {128, 768, 768, PANELS, "prefetch a2 1024", "stage a2"},
+                    {2048, 64, 512, BESIDE, "near a1 f900 4", "near t"},
+                    {2048, 64, 512, BESIDE, "split k 256 -> ko900", "near t"},
+                    {2048, 64, 100, BESIDE, "stage a2", "near"},
+                    {128, 64, 512, BESIDE, "stage a2", "near"}};
     for (int i = 0; i < (int)COUNT_OF(product_); i++) {
         char text[800];
-        product_of(text, product_[i].m, product_[i].n, product_[i].k, false);
+        product_of(text, product_[i].m, product_[i].n, product_[i].k, product_[i].columns);
         check_default(text, product_[i].has, product_[i].has_not);
     }
 }

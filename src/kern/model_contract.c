@@ -579,12 +579,17 @@ static void pack_both_words(plan *p, const char *outside, bool blocks) {
  * comes from the second one for each tile of rows, and that tile beside it. */
 static void come_near(plan *p) {
     model *m = p->m;
-    int64_t line = m->limits->vector_bytes / p->size;
+    int64_t line = m->limits->vector_bytes / p->size, step = p->nv * m->limits->vector_bytes;
     if (p->afar && model_apply(m, "split %s %lld -> f900 s900", p->sum, (long long)line))
         model_apply(m, "near a%d f900 %d", kern_m(m->k, p->a->mem)->arg, NEAR_LINES);
-    if (!p->packed[0] || !p->packed[1] || panel_bytes(p) <= m->limits->l1) return;
-    for (int i = 0; i < 2; i++)
-        model_apply(m, "near t%d %s %d", kern_tile_number(m->k, p->packed[i]), p->sum, NEAR);
+    if (!p->packed[0] || panel_bytes(p) <= m->limits->l1) return;
+    if (p->packed[1])
+        model_apply(m, "near t%d %s %d", kern_tile_number(m->k, p->packed[1]), p->sum, NEAR);
+    else if (p->panel && p->rows > p->mr)
+        model_apply(m, "prefetch a%d %lld", kern_m(m->k, p->b->mem)->arg, (long long)(NEAR * step));
+    else
+        return;
+    model_apply(m, "near t%d %s %d", kern_tile_number(m->k, p->packed[0]), p->sum, NEAR);
 }
 
 static void pack_both(plan *p) {
