@@ -326,6 +326,49 @@ static void workers_keep_off_the_callers_processor(void) {
     CHECK(x.there <= x.seen / 4); /* on many processors one may have moved while it watched */
     pool_close(p);
 }
+
+static void stay_at_home(void *arg, int thread, int64_t begin, int64_t end) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)((place *)arg)->home, &one);
+    if (!pthread_equal(pthread_self(), ((place *)arg)->caller))
+        sched_setaffinity(0, sizeof one, &one);
+    note_place(arg, thread, begin, end);
+}
+
+/* A worker is told from outside to run on one processor alone; the caller leaves that one and comes
+ * back. */
+static void workers_stay_where_others_have_put_them(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    cpu_set_t old, one, others;
+    CHECK_INT(sched_getaffinity(0, sizeof old, &old), 0);
+    if (processors() < 2) {
+        SKIP("one processor");
+        return;
+    }
+    place x = {.caller = pthread_self()};
+    while (!CPU_ISSET((size_t)x.home, &old)) x.home++;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)x.home, &one);
+    CPU_XOR(&others, &old, &one);
+    pool *p = pool_open(&qn.heap, 2);
+    CHECK_INT(sched_setaffinity(0, sizeof one, &one), 0);
+    for (int i = 0; i < 1000 && !x.seen; i++) {
+        usleep(500); /* it sleeps, so that nothing else is set while it does this */
+        pool_run(p, 2, stay_at_home, &x);
+    }
+    CHECK(x.seen > 0);
+    x.seen = x.there = 0;
+    for (int i = 0; i < 10; i++) {
+        CHECK_INT(sched_setaffinity(0, sizeof one, i % 2 ? &one : &others), 0);
+        usleep(500);
+        pool_run(p, 2, note_place, &x);
+    }
+    CHECK_INT(sched_setaffinity(0, sizeof old, &old), 0);
+    CHECK(x.seen > 0 && x.there == x.seen);
+    pool_close(p);
+}
 #endif
 
 static void spin_a_while(void *arg, int thread, int64_t begin, int64_t end) {
@@ -373,6 +416,7 @@ int main(int argc, char **argv) {
     RUN(processors_follow_the_affinity);
 #ifdef __linux__
     RUN(workers_keep_off_the_callers_processor);
+    RUN(workers_stay_where_others_have_put_them);
 #endif
     RUN(the_price_of_a_fork_join_is_printed);
     return test_end();

@@ -17,7 +17,8 @@
  * Place. A system may put a thread that it wakes on the processor of the one who woke it, to spare
  * another a start, and there a worker stands behind the very caller whose work it is to share, for
  * milliseconds. So it is forbidden the processor that the caller began on: when it is woken and the
- * caller has moved, and when it waited there. All others remain, for the system to choose from.
+ * caller has moved, and when it waited there. All others remain, for the system to choose from, of
+ * those that the worker began with, or that somebody has given it since.
  *
  * A job's parts are ranges of equal length, the same thread's the same every time, for the memory
  * that it touched the last time is near it. For work of pieces that differ (pool_share) a thread
@@ -54,6 +55,9 @@ typedef struct worker {
     _Atomic int64_t taken; /* pieces of its range */
     _Atomic int at;        /* the processor it was last seen on, -1: none */
     int off;               /* the one it is kept off, -1: none */
+#ifdef __linux__
+    cpu_set_t allowed, set; /* where it may run; without `off` */
+#endif
     int index;
     struct pool *pool;
     pthread_t thread;
@@ -69,11 +73,8 @@ struct pool {
     void *arg;
     int64_t n;
     int parts;
-    bool shared; /* by pieces */
-    int home;    /* the processor the caller began on, -1: any */
-#ifdef __linux__
-    cpu_set_t allowed; /* where threads may run */
-#endif
+    bool shared;                          /* by pieces */
+    int home;                             /* the processor the caller began on, -1: any */
     _Alignas(LINE) _Atomic int64_t taken; /* pieces of the caller's range */
     _Alignas(LINE) _Atomic uint32_t pending;
     _Alignas(LINE) worker worker[]; /* [t - 1] is thread t */
@@ -139,11 +140,15 @@ static int processor_here(void) {
 }
 
 static void keep_off(worker *w, int processor) {
+    cpu_set_t now;
     if (processor < 0 || w->off == processor) return;
-    cpu_set_t set = w->pool->allowed;
-    CPU_CLR((size_t)processor, &set);
     w->off = processor;
-    if (CPU_COUNT(&set) > 0) pthread_setaffinity_np(w->thread, sizeof set, &set);
+    if (pthread_getaffinity_np(w->thread, sizeof now, &now) != 0) return;
+    if (!CPU_EQUAL(&now, &w->set)) w->allowed = now; /* not what was set here */
+    w->set = w->allowed;
+    CPU_CLR((size_t)processor, &w->set);
+    if (CPU_COUNT(&w->set) == 0 || pthread_setaffinity_np(w->thread, sizeof w->set, &w->set) != 0)
+        w->set = now;
 }
 #else
 static int processor_here(void) {
@@ -161,8 +166,9 @@ static void keep_off(worker *w, int processor) {
 static void pool_send(pool *p, int thread, uint32_t state) {
     worker *w = &p->worker[thread - 1];
     bool parked = atomic_exchange_explicit(&w->state, state, memory_order_acq_rel) == PARKED;
-    if (parked || atomic_load_explicit(&w->at, memory_order_relaxed) == p->home)
-        keep_off(w, p->home);
+    bool behind = parked || atomic_load_explicit(&w->at, memory_order_relaxed) == p->home;
+    /* One that is to stop may be gone by now, and what is set for it would be set for us. */
+    if (behind && state == GO) keep_off(w, p->home);
     if (parked) word_wake(&w->state);
 }
 
@@ -294,9 +300,6 @@ pool *pool_open(heap *h, int threads) {
     p->threads = 1;
     p->spin = threads <= processors() ? spin_seconds : 0;
     p->home = -1;
-#ifdef __linux__
-    sched_getaffinity(0, sizeof p->allowed, &p->allowed); /* failing leaves none */
-#endif
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
