@@ -111,8 +111,10 @@ QN_API qn_scope qn_scope_begin(qn_ctx *qn);
 /* Release everything made since the matching begin but for what qn_keep() moved outward. */
 QN_API void qn_scope_end(qn_ctx *qn, qn_scope scope);
 /* End the scope as qn_scope_end() does, but hand `result` on to the scope around, as a function
- * that makes a tensor of others does at its end. Returns what the caller goes on with: a handle of
- * its own where `result` was made outside of the scope. NULL ends the scope, too, and returns NULL.
+ * that makes a tensor of others does at its end: what it made on the way, and left in the caller's
+ * scope, would keep old values from being written over (qn_assign). Returns what the caller goes on
+ * with: a handle of its own where `result` was made outside of the scope. NULL ends the scope, too,
+ * and returns NULL.
  */
 QN_API qn_tensor *qn_scope_return(qn_ctx *qn, qn_scope scope, qn_tensor *result);
 /* Take a reference; returns its argument. A kept tensor needs one qn_release(). */
@@ -170,7 +172,7 @@ QN_API void qn_tape_end(qn_tape *tape);
  * of the plan: each run makes them. Nothing is computed by this call. */
 QN_API qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                            qn_tensor *const *outputs);
-/* outputs[i] receives a fresh tensor each. */
+/* outputs[i] receives a fresh tensor each; after an error they are as they were. */
 QN_API int qn_run(qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs);
 QN_API void qn_plan_free(qn_plan *plan);
 

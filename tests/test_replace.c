@@ -65,6 +65,17 @@ static void an_element_that_is_read_elsewhere_is_not(void) {
               " arg a2 f32[1000] write\n for i < 1000 {\n a2[i] = a1[i]\n a0[i] = a1[i]\n }\n}\n",
               ""),
         1);
+    CHECK_INT(overs("kernel \"k\" {\n arg a0 f32[1000] write over\n arg a1 f32[1000] read\n"
+                    " arg a2 f32[4000] write\n for i < 200 {\n for j < 8 {\n"
+                    "  a2[8*i + j] = a1[4*i + j]\n"
+                    "  a0[4*i + j; valid=(-j + 3 >= 0)] = f32(1)\n }\n }\n}\n",
+                    ""),
+              0); /* where the store is off the element is the next trip's */
+    CHECK_INT(
+        overs("kernel \"k\" {\n arg a0 f32[1000] write over\n arg a1 f32[1000] read\n"
+              " arg a2 f32[1000] write\n for i < 1000 {\n a2[i] = a1[i]\n a0[i] = a1[i]\n }\n}\n",
+              "pad i 16\nsplit i 16 -> o v\nvec v\npar o"),
+        1);
     CHECK_INT(overs("kernel \"k\" {\n arg a0 f32[1000] write\n arg a1 f32[1000] read\n"
                     " for i < 1000 {\n a0[i] = a1[i]\n }\n}\n",
                     ""),
@@ -190,6 +201,28 @@ static void a_static_graph_replaces_its_parameters(void) {
     qn_close(qn);
 }
 
+static void a_run_that_fails_leaves_values_and_outputs(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_tensor *p = full(qn, 1), *x = full(qn, 2), *twice = qn_add(p, p);
+    qn_assign(p, qn_add(p, x));
+    qn_plan *plan = qn_compile(qn, 1, &x, 1, &twice);
+    int failed = 0;
+    for (uint64_t k = 1;; k++) {
+        qn_tensor *out = x;
+        qn->heap.fail_at = qn->heap.requests + k;
+        int code = qn_run(plan, &x, &out);
+        qn->heap.fail_at = 0;
+        if (!code) break;
+        failed++;
+        CHECK_INT(code, QN_ENOMEM);
+        CHECK(out == x && first_of(p) == 1);
+        qn_clear_error(qn);
+    }
+    CHECK(failed > 0 && first_of(p) == 3);
+    qn_plan_free(plan);
+    qn_close(qn);
+}
+
 /* ---- random programs ------------------------------------------------------------------------- */
 
 enum { TENSORS = 5, MOST_N = 3000, HELD = 3 };
@@ -301,6 +334,7 @@ int main(int argc, char **argv) {
     RUN(who_holds_the_old_value_keeps_it);
     RUN(under_a_tape_all_values_stay);
     RUN(a_static_graph_replaces_its_parameters);
+    RUN(a_run_that_fails_leaves_values_and_outputs);
     RUN(random_assignments_are_as_if_values_were_copied);
     return test_end();
 }

@@ -6,7 +6,8 @@
  * is asked of the tree as it will be emitted, after its schedule and all passes:
  *
  *   - every load of the input is followed by a store to the output at the same index, in the same
- *     block, or is in that store's own value: no trip reads what it has written,
+ *     block, or is in that store's own value, and not where that is off: no trip reads what it has
+ *     written,
  *   - different trips store different elements, and so do different stores: no trip reads what
  *     another one has written, however many threads there are,
  *   - stores are plain ones, and the output is never read.
@@ -26,13 +27,15 @@ typedef struct overlay {
     uint8_t *apart; /* by memory: 1: elements are stored once, 2: that is not known */
 } overlay;
 
-/* A store statement behind this one in its block (or it) that writes `out` at this index. */
+/* A store statement behind this one in its block (or it) that writes `out` at this index. Where a
+ * store is off the element may be another trip's, but nobody wants the store's own value there. */
 static bool stored_next(const overlay *o, const kern_touch *load, kmem out) {
     const kern *k = o->k;
     for (kstmt s = load->at; s; s = kern_s(k, s)->next) {
         const kern_stmt *x = kern_s(k, s);
         if (x->kind == KS_STORE && x->n == 1 && x->store.mem[0] == out)
-            return x->store.index == load->index && !x->store.dyn && !x->store.guard;
+            return x->store.index == load->index && !x->store.dyn && !x->store.guard &&
+                   (s == load->at || x->store.valid == SYM_TRUE || x->store.valid == load->valid);
     }
     return false;
 }

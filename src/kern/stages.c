@@ -99,7 +99,8 @@ static bool read_reduction(staging *p, kstmt loop) {
     p->tiles = 0;
     for (p->leaf = loop;; p->leaf = kern_s(k, p->leaf)->first) {
         const kern_stmt *l = kern_s(k, p->leaf);
-        if (!l->first || !constant_trips(k, p->leaf, &p->size, INT64_MAX / 2)) return false;
+        if (!l->first || !constant_trips(k, p->leaf, &p->size, INT64_MAX / MOST_OUTPUTS))
+            return false;
         if (l->first != l->last || kern_s(k, l->first)->kind != KS_LOOP) break;
     }
     for (kstmt s = kern_s(k, p->leaf)->first; s; s = kern_s(k, s)->next)

@@ -30,7 +30,8 @@ struct qn_plan {
     uint32_t *over;     /* by root, as plan_run has it */
     node_id *root_node; /* the first `noded` are there */
     uint32_t noded;
-    int handed; /* outputs that have handles */
+    qn_tensor **output; /* their handles, of which the first `handed` are there */
+    int handed;
 };
 
 typedef struct capture {
@@ -53,6 +54,7 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
     arena *a = &p->arena;
     c->root = arena_alloc(a, (size_t)(n_out + g->pending_count + 1) * sizeof *c->root);
     p->output_root = arena_alloc(a, (size_t)(n_out + 1) * sizeof *p->output_root);
+    p->output = arena_alloc(a, (size_t)(n_out + 1) * sizeof(qn_tensor *));
     for (int i = 0; i < n_out; i++) {
         if (node_is_memory(node_at(g, outputs[i]->node)))
             raise_error(p->qn, QN_EGRAPH, "compile: output %d is computed already", i);
@@ -262,7 +264,7 @@ static void find_replaced(qn_plan *p) {
 
 /* Nodes for the new values and the outputs' handles, before there are values: once these have
  * replaced others nothing may fail any more. Raises. */
-static void make_results(qn_plan *p, qn_tensor **outputs) {
+static void make_results(qn_plan *p) {
     qn_ctx *qn = p->qn;
     graph *g = qn->graph;
     for (; p->noded < p->roots; p->noded++) {
@@ -271,27 +273,25 @@ static void make_results(qn_plan *p, qn_tensor **outputs) {
         node_ref(g, p->root_node[i]);
     }
     for (; p->handed < p->outputs; p->handed++) {
-        outputs[p->handed] = tensor_new(qn, p->root_node[p->output_root[p->handed]]);
-        if (!outputs[p->handed]) heap_unwind(&qn->heap);
+        p->output[p->handed] = tensor_new(qn, p->root_node[p->output_root[p->handed]]);
+        if (!p->output[p->handed]) heap_unwind(&qn->heap);
     }
 }
 
 /* Handles that are a scope's end with it. */
-static void drop_results(qn_plan *p, qn_tensor **outputs) {
-    for (int i = 0; i < p->handed; i++) {
-        if (!p->qn->graph->scopes) qn_release(outputs[i]);
-        outputs[i] = NULL;
-    }
+static void drop_results(qn_plan *p) {
+    for (int i = 0; i < p->handed && !p->qn->graph->scopes; i++) qn_release(p->output[i]);
     for (uint32_t i = 0; i < p->noded; i++) node_unref(p->qn->graph, p->root_node[i]);
 }
 
 /* Outputs have fresh handles, assigned parameters keep theirs. */
-static void hand_out(qn_plan *p) {
+static void hand_out(qn_plan *p, qn_tensor **outputs) {
     graph *g = p->qn->graph;
     for (uint32_t i = 0; i < p->roots; i++) node_at(g, p->root_node[i])->buffer = p->root_buffer[i];
     for (uint32_t i = 0; i < p->assigned; i++)
         tensor_point(p->assign_to[i], p->root_node[p->assign_root[i]]);
     for (uint32_t i = 0; i < p->roots; i++) node_unref(g, p->root_node[i]);
+    for (int i = 0; i < p->outputs; i++) outputs[i] = p->output[i];
 }
 
 int qn_run(qn_plan *p, qn_tensor *const *inputs, qn_tensor **outputs) {
@@ -305,17 +305,17 @@ int qn_run(qn_plan *p, qn_tensor *const *inputs, qn_tensor **outputs) {
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
-        drop_results(p, outputs);
+        drop_results(p);
         return qn_error_code(qn);
     }
     bool found = find_leaves(p, inputs);
     if (found) {
         find_replaced(p);
-        make_results(p, outputs);
+        make_results(p);
         plan_run(qn, p->plan, p->leaf_buffer, p->over, p->root_buffer);
     }
     guard_close(&qn->heap, &g);
     if (!found) return qn_error_code(qn);
-    hand_out(p);
+    hand_out(p, outputs);
     return QN_OK;
 }
