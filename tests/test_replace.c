@@ -84,7 +84,8 @@ static void an_element_that_is_read_elsewhere_is_not(void) {
 
 static void a_store_in_the_last_of_some_trips_is_borne(void) {
     const char *text = "kernel \"k\" {\n arg a0 f32[64] write over\n arg a1 f32[64] read\n"
-                       " arg a2 f32[6400] read\n local t0 f32[64]\n for s < 10 {\n for j < 64 {\n"
+                       " arg a2 f32[6400] read\n local t0 f32[64]\n def t0 = f32(0)\n for s < 10 "
+                       "{\n for j < 64 {\n"
                        "  for r < 10 {\n t0[j] += a2[640*s + 64*r + j]\n }\n"
                        "  for last < %s {\n a0[j] = add(a1[j], t0[j])\n }\n }\n }\n}\n";
     char some[600];
@@ -239,19 +240,21 @@ typedef struct program {
     int helds;
 } program;
 
-/* The tensor's next value from others', by an operation on elements, along the row, or of all. */
+/* The tensor's next value from others', by an operation on elements, along the row, or of all. Sums
+ * and products wrap, as the library's do. */
 static value next_of(program *p, const value *a, const value *b) {
     value v = {.t = a->t};
     int n = p->n, which = (int)test_below(&p->seed, 6);
-    int32_t sum = 0;
-    for (int i = 0; i < n; i++) sum += b->x[i];
+    uint32_t sum = 0;
+    for (int i = 0; i < n; i++) sum += (uint32_t)b->x[i];
     for (int i = 0; i < n; i++) {
-        int32_t other = which == 0   ? b->x[i]
-                        : which == 1 ? b->x[n - 1 - i]
-                        : which == 2 ? sum
-                        : which == 3 ? b->x[0]
-                                     : 7;
-        v.x[i] = which == 4 ? a->x[i] * b->x[i] : which == 5 ? b->x[i] : a->x[i] + other;
+        uint32_t old = (uint32_t)a->x[i], by = (uint32_t)b->x[i];
+        uint32_t other = which == 0   ? by
+                         : which == 1 ? (uint32_t)b->x[n - 1 - i]
+                         : which == 2 ? sum
+                         : which == 3 ? (uint32_t)b->x[0]
+                                      : 7;
+        v.x[i] = (int32_t)(which == 4 ? old * by : which == 5 ? by : old + other);
     }
     qn_tensor *other = b->t;
     if (which == 1) other = qn_flip(b->t, 0);

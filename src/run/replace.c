@@ -63,7 +63,8 @@ void plan_find_replacements(run_plan *p) {
 
 bool plan_replaces(const run_plan *p, uint32_t output, uint32_t leaf) {
     replacement key = {output, leaf};
-    return bsearch(&key, p->replacement, p->replacements, sizeof key, by_output) != NULL;
+    return p->replacements &&
+           bsearch(&key, p->replacement, p->replacements, sizeof key, by_output) != NULL;
 }
 
 /* ---- of a run -------------------------------------------------------------------------------- */
