@@ -139,6 +139,8 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch
     mark_over(b, low.k, low.args, s->slot);
     for (uint32_t i = low.args; i < args; i++)
         s->slot[i] = packed >= 0 ? (uint32_t)packed : b->p->slots - args + i;
+    s->written = parts && !stage ? low.args : 0; /* a first stage has, but leaves, the outputs */
+    s->writes = parts && !stage ? (uint32_t)parts : fk->outs;
     s->var = arena_alloc(a, (size_t)(low.vars + 1) * sizeof *s->var);
     for (int i = 0; i < low.vars; i++) s->var[i] = low.var[i];
     s->length = b->p->slot[slot_for(b, fk->root)].count;

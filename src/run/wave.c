@@ -55,12 +55,9 @@ static double bytes_of(const waver *v, const launch *l) {
     return sum;
 }
 
-/* The launch that writes what is in a slot: the first that touches it. UINT32_MAX: none does. */
-static uint32_t writer_of(waver *v, uint32_t slot_number, uint32_t now) {
-    int kind = v->p->slot[slot_number].kind;
-    if (kind == SLOT_LEAF || kind == SLOT_PACK) return UINT32_MAX;
-    if (!v->writer[slot_number]) v->writer[slot_number] = now + 1;
-    return v->writer[slot_number] - 1;
+/* The launch among those before that writes what the argument is; UINT32_MAX: none does. */
+static uint32_t writer_of(const waver *v, const launch *l, int arg) {
+    return v->writer[l->set->slot[arg]] - 1;
 }
 
 static void choose_wave(waver *v, uint32_t i, bool together) {
@@ -69,7 +66,7 @@ static void choose_wave(waver *v, uint32_t i, bool together) {
     bool small = together && bytes <= room && is_small(v, l);
     uint32_t wave = small ? 0 : v->waves;
     for (int a = 0; a < l->program->args; a++) {
-        uint32_t from = writer_of(v, l->set->slot[a], i);
+        uint32_t from = writer_of(v, l, a);
         if (from < i && v->wave[from] >= wave) wave = v->wave[from] + 1;
     }
     while (wave < v->waves && v->room[wave] < bytes) wave++;
@@ -77,9 +74,11 @@ static void choose_wave(waver *v, uint32_t i, bool together) {
     v->room[wave] -= bytes;
     v->wave[i] = wave;
     for (int a = 0; a < l->program->args; a++) {
-        uint32_t from = writer_of(v, l->set->slot[a], i);
+        uint32_t from = writer_of(v, l, a);
         if (from < i && v->use[from] > wave) v->use[from] = wave;
     }
+    for (uint32_t a = 0; a < l->set->writes; a++)
+        v->writer[l->set->slot[l->set->written + a]] = i + 1;
 }
 
 /* Sort by waves; within one the order stays. */
