@@ -294,7 +294,7 @@ const char *kern_fresh_name(kern *k, const char *name); /* name, or name_1, ...:
 typedef struct lowered {
     kern *k;
     uint32_t args;
-    node_id *arg; /* whose memory each argument is; first those it stores, the root's first */
+    node_id *arg; /* whose memory each argument is, the root's first */
     int vars;
     int *var; /* graph->var number of each dimension variable, or LOWER_LENGTH: the root's numel */
 } lowered;

@@ -78,7 +78,7 @@ static int64_t pack_apart(builder *b, const fuse_kernel *fk, lowered *low) {
     kern_pack pack;
     bool able = fk->heavy && b->lasting && b->qn->run->limits.members < 2 &&
                 b->qn->knob[KNOB_SCHEDULE].number;
-    for (uint32_t i = fk->outs; able && i < low->args; i++) {
+    for (uint32_t i = 1; able && i < low->args; i++) {
         uint32_t place = b->f->pos[low->arg[i]] - 1;
         if (!b->lasting[place] || !kern_pack_of(low->k, (int)i, &b->qn->run->limits, &pack))
             continue;
@@ -107,6 +107,16 @@ static void mark_over(const builder *b, kern *k, uint32_t args, const uint32_t *
             if (in->kind == SLOT_LEAF && in->number == b->over[out->number] - 1)
                 kern_write_over(k, (int)i);
         }
+    }
+}
+
+/* Which arguments are stored to. A first stage has the kernel's outputs, but leaves them alone. */
+static void find_writes(kern *k, bool *writes) {
+    kern_touch *t;
+    uint32_t n = kern_touches(k, k->root, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        const kern_memory *m = kern_m(k, t[i].mem);
+        if (!t[i].load && m->scope == KERN_ARG) writes[m->arg] = true;
     }
 }
 
@@ -139,8 +149,8 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch
     mark_over(b, low.k, low.args, s->slot);
     for (uint32_t i = low.args; i < args; i++)
         s->slot[i] = packed >= 0 ? (uint32_t)packed : b->p->slots - args + i;
-    s->written = parts && !stage ? low.args : 0; /* a first stage has, but leaves, the outputs */
-    s->writes = parts && !stage ? (uint32_t)parts : fk->outs;
+    s->writes = arena_zeroed(a, args + 1);
+    find_writes(low.k, s->writes);
     s->var = arena_alloc(a, (size_t)(low.vars + 1) * sizeof *s->var);
     for (int i = 0; i < low.vars; i++) s->var[i] = low.var[i];
     s->length = b->p->slot[slot_for(b, fk->root)].count;

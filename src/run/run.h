@@ -74,10 +74,10 @@ typedef struct slot {
 } slot;
 
 typedef struct launch_set {
-    uint32_t *slot;           /* program->args of them */
-    uint32_t written, writes; /* the first that it writes, and how many, one after the other */
-    int *var;                 /* program->vars: graph variable numbers, or LOWER_LENGTH */
-    sym length;               /* what LOWER_LENGTH stands for */
+    uint32_t *slot; /* program->args of them */
+    bool *writes;   /* by argument */
+    int *var;       /* program->vars: graph variable numbers, or LOWER_LENGTH */
+    sym length;     /* what LOWER_LENGTH stands for */
 } launch_set;
 
 typedef struct launch {

@@ -77,8 +77,8 @@ static void choose_wave(waver *v, uint32_t i, bool together) {
         uint32_t from = writer_of(v, l, a);
         if (from < i && v->use[from] > wave) v->use[from] = wave;
     }
-    for (uint32_t a = 0; a < l->set->writes; a++)
-        v->writer[l->set->slot[l->set->written + a]] = i + 1;
+    for (int a = 0; a < l->program->args; a++)
+        if (l->set->writes[a]) v->writer[l->set->slot[a]] = i + 1;
 }
 
 /* Sort by waves; within one the order stays. */
