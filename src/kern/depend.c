@@ -302,17 +302,14 @@ static bool halves_apart(kern *k, kstmt loop, const kern_touch *t, uint32_t n) {
         if (w && (!width || w < width)) width = w;
     }
     if (!width || kern_s(k, loop)->loop > KERN_PAR) return false;
-    uint32_t stmts = k->stmts;
-    kern_stmt *before = arena_alloc(&k->arena, stmts * sizeof *before);
-    memcpy(before, k->stmt, stmts * sizeof *before);
+    kern_tables before = kern_save(k);
     bool fine = kern_split(k, loop, width, NULL, NULL, NULL);
     if (fine) {
         kstmt inner = kern_s(k, loop)->first;
         fine = kern_apart(k, loop, loop, KERN_AT_ONCE, NULL) &&
                kern_apart(k, inner, inner, KERN_AT_ONCE, NULL);
     }
-    memcpy(k->stmt, before, stmts * sizeof *before);
-    k->stmts = stmts;
+    kern_restore(k, &before);
     return fine;
 }
 

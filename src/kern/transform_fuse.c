@@ -123,21 +123,17 @@ bool kern_fuse(kern *k, kstmt first, kstmt second, str *why) {
     uint32_t n = kern_touches(k, first, &a), m = kern_touches(k, second, &b);
     bool *alone = arena_zeroed(&k->arena, k->mems * sizeof *alone);
     for (kmem i = 1; i < k->mems; i++) alone[i] = !touched(a, n, i) || !touched(b, m, i);
-    uint32_t stmts = k->stmts;
-    size_t bytes = stmts * sizeof *k->stmt;
-    kern_stmt *apart = arena_alloc(&k->arena, bytes), *done = arena_alloc(&k->arena, bytes);
-    memcpy(apart, k->stmt, bytes);
+    kern_tables apart = kern_save(k);
     if (!bring_together(k, first, a, n, second, b, m, why)) {
-        memcpy(k->stmt, apart, bytes);
+        kern_restore(k, &apart);
         return false;
     }
     kstmt rest = kern_s(k, second)->first;
     join(k, first, second);
-    memcpy(done, k->stmt, bytes);
+    kern_tables done = kern_save(k);
     take_last_out(k, first, rest);
     bool fine = kern_apart_but(k, first, alone, why);
-    memcpy(k->stmt, fine ? done : apart, bytes);
-    k->stmts = stmts;
+    kern_restore(k, fine ? &done : &apart);
     return fine;
 }
 

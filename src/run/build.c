@@ -226,7 +226,7 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
     make_launches(&b);
     waves_build(qn, p, &scratch);
-    plan_find_replacements(p);
+    plan_find_replacements(p, &scratch);
     make_ready(p);
     guard_close(&qn->heap, &g);
     arena_free(&scratch);

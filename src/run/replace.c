@@ -18,28 +18,24 @@
 
 /* ---- of a plan ------------------------------------------------------------------------------- */
 
-/* How many arguments of a wave's launches are this slot. */
-static int uses_in_wave(const run_plan *p, uint32_t from, uint32_t to, uint32_t which) {
-    int uses = 0;
+/* By slot: add `by` for each argument of a wave's launches that it is. */
+static void add_uses(const run_plan *p, uint32_t from, uint32_t to, int by, int *uses) {
     for (uint32_t i = from; i < to; i++)
         for (uint32_t s = 0; s < p->launch[i].sets; s++)
             for (int a = 0; a < p->launch[i].program->args; a++)
-                uses += p->launch[i].set[s].slot[a] == which;
-    return uses;
+                uses[p->launch[i].set[s].slot[a]] += by;
 }
 
-static void find_in_launch(run_plan *p, uint32_t wave, uint32_t from, uint32_t to, const launch *l,
-                           replacement *out) {
+static void find_in_launch(run_plan *p, uint32_t wave, const int *uses, const launch *l) {
     for (int i = 0; i < l->program->overs; i++)
         for (uint32_t s = 0; s < l->sets; s++) {
             uint32_t in = l->set[s].slot[l->program->over[i].in];
             uint32_t to_slot = l->set[s].slot[l->program->over[i].out];
             const slot *x = &p->slot[in], *y = &p->slot[to_slot];
             if (x->kind != SLOT_LEAF || y->kind != SLOT_OUTPUT || x->last != wave ||
-                x->count != y->count || x->width != y->width ||
-                uses_in_wave(p, from, to, in) != 1 || uses_in_wave(p, from, to, to_slot) != 1)
+                x->count != y->count || x->width != y->width || uses[in] != 1 || uses[to_slot] != 1)
                 continue;
-            out[p->replacements++] = (replacement){y->number, x->number};
+            p->replacement[p->replacements++] = (replacement){y->number, x->number};
         }
 }
 
@@ -49,15 +45,18 @@ static int by_output(const void *a, const void *b) {
     return x->leaf < y->leaf ? -1 : x->leaf > y->leaf;
 }
 
-void plan_find_replacements(run_plan *p) {
+void plan_find_replacements(run_plan *p, arena *scratch) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < p->launches; i++)
         most += p->launch[i].sets * (uint32_t)p->launch[i].program->overs;
     if (!most) return;
     p->replacement = arena_alloc(&p->arena, most * sizeof *p->replacement);
-    for (uint32_t w = 0, i = 0; w < p->waves; w++)
-        for (uint32_t from = i; i < p->wave[w]; i++)
-            find_in_launch(p, w, from, p->wave[w], &p->launch[i], p->replacement);
+    int *uses = arena_zeroed(scratch, (p->slots + 1) * sizeof *uses); /* in the wave at hand */
+    for (uint32_t w = 0, from = 0; w < p->waves; from = p->wave[w++]) {
+        add_uses(p, from, p->wave[w], 1, uses);
+        for (uint32_t i = from; i < p->wave[w]; i++) find_in_launch(p, w, uses, &p->launch[i]);
+        add_uses(p, from, p->wave[w], -1, uses);
+    }
     qsort(p->replacement, p->replacements, sizeof *p->replacement, by_output);
 }
 
@@ -74,7 +73,7 @@ typedef struct wants {
     uint32_t nodes;
     const node_id *order;
     uint32_t *uses;   /* by place in the order: how many of the request's nodes it is a source of */
-    bool *root;       /* becomes memory */
+    uint32_t *root;   /* what becomes memory: 1 + its number among the roots */
     bool *needed;     /* later, by what stays an expression */
     uint32_t *number; /* of memory: among the leaves */
 } wants;
@@ -109,16 +108,13 @@ uint32_t *choose_replaced(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *o
     uint32_t *over = arena_zeroed(a, (roots + 1) * sizeof *over);
     wants w = {.g = g, .nodes = nodes, .order = order};
     w.uses = arena_zeroed(a, (nodes + 1) * sizeof *w.uses);
-    w.root = arena_zeroed(a, nodes + 1);
+    w.root = arena_zeroed(a, (nodes + 1) * sizeof *w.root);
     w.needed = arena_zeroed(a, nodes + 1);
     w.number = arena_zeroed(a, (nodes + 1) * sizeof *w.number);
     count_uses(&w);
-    uint32_t *number = arena_zeroed(a, (nodes + 1) * sizeof *number); /* of a root, by place */
-    for (uint32_t i = 0; i < roots; i++) {
-        w.root[node_at(g, root[i])->mark] = true;
-        number[node_at(g, root[i])->mark] = i;
-    }
+    for (uint32_t i = 0; i < roots; i++) w.root[node_at(g, root[i])->mark] = i + 1;
     find_needed(&w);
+    bool any = false;
     for (uint32_t i = 0; i < g->pending_count; i++) {
         const qn_tensor *t = g->pending[i];
         const graph_node *old = node_at(g, t->replaced), *new = node_at(g, t->node);
@@ -128,7 +124,8 @@ uint32_t *choose_replaced(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *o
         if (w.needed[place] || old->refs != w.uses[place] + 1 ||
             buffer_at(qn, old->buffer)->refs != 1)
             continue;
-        over[number[new->mark]] = 1 + w.number[place];
+        over[w.root[new->mark] - 1] = 1 + w.number[place];
+        any = true;
     }
-    return over;
+    return any ? over : NULL;
 }

@@ -146,7 +146,7 @@ void waves_build(qn_ctx *qn, run_plan *p, arena *scratch);
 /* ---- replace.c: new values where old ones lay ----------------------------------------------- */
 
 /* Find the plan's replacements; its waves are known. */
-void plan_find_replacements(run_plan *p);
+void plan_find_replacements(run_plan *p, arena *scratch);
 bool plan_replaces(const run_plan *p, uint32_t output, uint32_t leaf);
 /* `over`, as for key_build, of the pending assignments. */
 uint32_t *choose_replaced(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,

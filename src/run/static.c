@@ -246,18 +246,18 @@ static bool find_leaves(qn_plan *p, qn_tensor *const *inputs) {
     return true;
 }
 
-static bool is_input(const qn_plan *p, uint32_t number) {
-    for (uint32_t i = 0; i < p->leaves; i++)
-        if (p->leaf_input[i] >= 0 && p->leaf_buffer[i] == number) return true;
+static bool is_input(const qn_plan *p, qn_tensor *const *inputs, uint32_t number) {
+    for (int i = 0; i < p->inputs; i++)
+        if (node_at(p->qn->graph, inputs[i]->node)->buffer == number) return true;
     return false;
 }
 
 /* New values may lie where those of assigned parameters do that only their handles hold. */
-static void find_replaced(qn_plan *p) {
+static void find_replaced(qn_plan *p, qn_tensor *const *inputs) {
     for (uint32_t a = 0; a < p->assigned; a++) {
         const graph_node *x = node_at(p->qn->graph, p->assign_to[a]->node);
         bool alone = p->assign_leaf[a] && x->refs == 1 && buffer_at(p->qn, x->buffer)->refs == 1 &&
-                     !is_input(p, x->buffer);
+                     !is_input(p, inputs, x->buffer);
         p->over[p->assign_root[a]] = alone ? p->assign_leaf[a] : 0;
     }
 }
@@ -310,7 +310,7 @@ int qn_run(qn_plan *p, qn_tensor *const *inputs, qn_tensor **outputs) {
     }
     bool found = find_leaves(p, inputs);
     if (found) {
-        find_replaced(p);
+        find_replaced(p, inputs);
         make_results(p);
         plan_run(qn, p->plan, p->leaf_buffer, p->over, p->root_buffer);
     }
