@@ -328,8 +328,7 @@ static void visit_unit(walk *w, kstmt s) {
         for (uint32_t j = 0; j < w->count && !wait; j++) wait = conflict(&w->now[j], &a[i]);
     if (wait) {
         kstmt parent = kern_s(w->k, s)->parent, b = kern_barrier(w->k, parent);
-        kern_unlink(w->k, b);
-        kern_insert(w->k, b, parent, s);
+        kern_move(w->k, b, parent, s);
         w->count = 0;
     }
     for (uint32_t i = 0; i < n; i++) add_access(w, a[i]);

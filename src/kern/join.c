@@ -124,8 +124,7 @@ static bool join(kern *k, nest *a, const nest *b) {
         !moves_up(k, a->loop[0], b) || !own_tiles(k, b, def, &defs))
         return false;
     for (int i = 0; i < defs; i++) {
-        kern_unlink(k, def[i]);
-        kern_insert(k, def[i], parent, a->loop[0]);
+        kern_move(k, def[i], parent, a->loop[0]);
     }
     sym from[DEEPEST], to[DEEPEST];
     for (int i = 0; i < b->depth; i++) {
@@ -134,8 +133,7 @@ static bool join(kern *k, nest *a, const nest *b) {
     }
     while (kern_s(k, b->leaf)->first) {
         kstmt s = kern_s(k, b->leaf)->first;
-        kern_unlink(k, s);
-        kern_insert(k, s, a->leaf, 0);
+        kern_move(k, s, a->leaf, 0);
         kern_subst(k, s, b->depth, from, to);
     }
     kern_unlink(k, b->loop[0]);

@@ -258,6 +258,7 @@ kstmt kern_barrier(kern *k, kstmt parent);
 kstmt kern_find_loop(const kern *k, const char *name); /* by variable name; 0: none */
 void kern_unlink(kern *k, kstmt s);
 void kern_insert(kern *k, kstmt s, kstmt parent, kstmt before); /* before 0: at the end */
+void kern_move(kern *k, kstmt s, kstmt parent, kstmt before);   /* unlink, and insert there */
 kstmt kern_copy(kern *k, kstmt s); /* deep copy, unlinked; loops keep their variables */
 /* Give every loop of s's subtree a variable of its own (with a fresh name) and every tile defined
  * in it a memory of its own: what makes a second copy legal beside the first. */

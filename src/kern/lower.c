@@ -189,8 +189,7 @@ static int depth_of(const lower *l, const at *p) {
 /* Move a statement just appended to path[depth-1] before the loop we come from. */
 static void place(lower *l, int depth, kstmt s) {
     if (depth >= l->depth) return;
-    kern_unlink(l->k, s);
-    kern_insert(l->k, s, l->path[depth - 1], l->path[depth]);
+    kern_move(l->k, s, l->path[depth - 1], l->path[depth]);
 }
 
 static kstmt open_loop(lower *l, const char *prefix, int number, sym extent) {
@@ -297,8 +296,7 @@ static kexpr reduce(lower *l, node_id n, const at *p) {
     open_axes(l, x, p, &src, &flat);
     kstmt first = l->depth > depth ? l->path[depth] : 0;
     if (first && depth < saved_depth) {
-        kern_unlink(l->k, first);
-        kern_insert(l->k, first, l->path[depth - 1], saved[depth]);
+        kern_move(l->k, first, l->path[depth - 1], saved[depth]);
     }
     kstmt parent = l->path[l->depth - 1];
     if (!first) l->depth = saved_depth; /* all axes have size 1: the source is placed as we are */
@@ -351,8 +349,7 @@ static kmem make_tile(lower *l, node_id n, const answer *key, uint32_t axes) {
     }
     kstmt first = l->path[depth];
     if (depth < saved_depth) {
-        kern_unlink(l->k, first);
-        kern_insert(l->k, first, l->path[depth - 1], saved[depth]);
+        kern_move(l->k, first, l->path[depth - 1], saved[depth]);
     }
     kstmt parent = l->path[l->depth - 1];
     kern_store(l->k, parent, MONOID_SET, tile, offset, SYM_TRUE, compute(l, n, &src));

@@ -163,8 +163,7 @@ static kstmt sort_stores(kern *k, kstmt first) {
         kstmt at = first;
         while (at != next && equals_read(k, at) >= equals_read(k, next)) at = kern_s(k, at)->next;
         if (at == next) continue;
-        kern_unlink(k, next);
-        kern_insert(k, next, parent, at);
+        kern_move(k, next, parent, at);
         if (at == first) first = next;
     }
     return end;

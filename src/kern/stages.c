@@ -232,8 +232,7 @@ static void keep_part(staging *p, kstmt update, int i, int number, sym index) {
     qn_dtype d = (qn_dtype)kern_m(k, p->to[number])->dtype;
     kmem s = kern_tile(k, KERN_LOCAL, d, SYM_ONE);
     kstmt def = kern_def(k, p->loop, s, kern_identity(k, kern_s(k, update)->monoid, i, d));
-    kern_unlink(k, def);
-    kern_insert(k, def, p->loop, kern_s(k, p->loop)->first);
+    kern_move(k, def, p->loop, kern_s(k, p->loop)->first);
     kern_s(k, update)->store.mem[i] = s;
     kexpr value = kern_load(k, s, SYM_ZERO, SYM_TRUE, 0, 0);
     kern_store(k, p->loop, MONOID_SET, p->part[number], index, SYM_TRUE, value);
@@ -261,8 +260,7 @@ static void second_stage(staging *p) {
     kern *k = p->k;
     int number = 0;
     kstmt r = kern_loop(k, p->body, KERN_SERIAL, "part", sym_const(k->syms, p->parts));
-    kern_unlink(k, r);
-    kern_insert(k, r, p->body, p->loop);
+    kern_move(k, r, p->body, p->loop);
     kern_unlink(k, p->loop);
     for (kstmt s = kern_s(k, p->leaf)->first; s; s = kern_s(k, s)->next) {
         kern_stmt u = *kern_s(k, s);

@@ -86,8 +86,7 @@ bool kern_ahead(kern *k, kstmt loop, str *why) {
     for (kexpr e; n < MOST_AHEAD && (e = find_in(&p)); n++) {
         kmem m = kern_tile(k, KERN_LOCAL, (qn_dtype)kern_e(k, e)->dtype, SYM_ONE);
         kstmt def = kern_def(k, kern_s(k, loop)->parent, m, e);
-        kern_unlink(k, def);
-        kern_insert(k, def, kern_s(k, loop)->parent, loop);
+        kern_move(k, def, kern_s(k, loop)->parent, loop);
         kern_replace(k, loop, e, kern_load(k, m, SYM_ZERO, SYM_TRUE, 0, 0));
     }
     return n || kern_refuse(why, "nothing in the loop is worth computing ahead");

@@ -81,8 +81,7 @@ static void fetch_load(asking *f, const kern_touch *t) {
     kstmt s = kern_fetch(k, parent, f->mem, sym_subst(k->syms, t->index, n, var, value));
     if (!top) top = s;
     kstmt first = kern_s(k, f->at)->first;
-    kern_unlink(k, top);
-    kern_insert(k, top, f->at, first);
+    kern_move(k, top, f->at, first);
 }
 
 /* What one trip of `at` would ask for; INT64_MAX: not to be known. */

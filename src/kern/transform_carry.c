@@ -183,8 +183,7 @@ static void close_body(const carrying *p, kstmt body, sym wide) {
     kern_unlink(k, p->blocks);
     while (kern_s(k, p->blocks)->first) {
         kstmt child = kern_s(k, p->blocks)->first;
-        kern_unlink(k, child);
-        kern_insert(k, child, body, after);
+        kern_move(k, child, body, after);
     }
     kstmt adding = move_all(p, body, "more", more, false, wide);
     if (!after) after = adding;
@@ -192,8 +191,7 @@ static void close_body(const carrying *p, kstmt body, sym wide) {
     kstmt last = kern_loop(k, body, KERN_SERIAL, "last", sym_sub(s, SYM_ONE, wait));
     for (kstmt next; after != adding; after = next) {
         next = kern_s(k, after)->next;
-        kern_unlink(k, after);
-        kern_insert(k, after, last, 0);
+        kern_move(k, after, last, 0);
     }
 }
 
@@ -206,12 +204,10 @@ bool kern_carry(kern *k, kmem tile, kstmt blocks, kstmt first, str *why) {
         p.wide[i] = kern_tile(k, KERN_LOCAL, kern_m(k, p.tile[i])->dtype, size);
     close_body(&p, p.body, index);
     kern_insert(k, blocks, outside, first);
-    kern_unlink(k, first);
-    kern_insert(k, first, blocks, 0);
+    kern_move(k, first, blocks, 0);
     for (int i = 0; i < p.tiles; i++) {
         kstmt def = kern_def(k, outside, p.wide[i], 0);
-        kern_unlink(k, def);
-        kern_insert(k, def, outside, blocks);
+        kern_move(k, def, outside, blocks);
         if (kern_m(k, p.tile[i])->scope == KERN_REG && !kern_in_registers(k, p.tile[i], NULL))
             kern_m(k, p.tile[i])->scope = KERN_LOCAL;
     }

@@ -68,14 +68,12 @@ bool kern_collect(kern *k, kstmt loop, str *why) {
     qn_dtype dtype = kern_m(k, x.store.mem[0])->dtype;
     kmem t = kern_tile(k, KERN_REG, dtype, SYM_ONE);
     kstmt def = kern_def(k, parent, t, kern_identity(k, x.monoid, 0, dtype));
-    kern_unlink(k, def);
-    kern_insert(k, def, parent, loop);
+    kern_move(k, def, parent, loop);
     kern_s(k, update)->store.mem[0] = t;
     kern_s(k, update)->store.index = SYM_ZERO;
     kexpr sum = kern_load(k, t, SYM_ZERO, SYM_TRUE, 0, 0);
     kstmt once = kern_store(k, parent, x.monoid, x.store.mem[0], x.store.index, valid, sum);
-    kern_unlink(k, once);
-    kern_insert(k, once, parent, behind);
+    kern_move(k, once, parent, behind);
     return true;
 }
 

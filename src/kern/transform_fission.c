@@ -22,10 +22,8 @@ bool kern_fission(kern *k, kstmt loop, str *why) {
     for (kstmt c = kern_s(k, l.first)->next, next; c; c = next) {
         next = kern_s(k, c)->next;
         kstmt own = kern_loop(k, l.parent, l.loop, sym_name(k->syms, l.l.var), l.l.extent);
-        kern_unlink(k, own);
-        kern_insert(k, own, l.parent, l.next);
-        kern_unlink(k, c);
-        kern_insert(k, c, own, 0);
+        kern_move(k, own, l.parent, l.next);
+        kern_move(k, c, own, 0);
         kern_subst(k, own, 1, &l.l.var, &kern_s(k, own)->l.var);
     }
     return true;

@@ -84,8 +84,7 @@ static void add_step(kern *k, kstmt before, const folding *f, const char *name, 
     sym_store *s = k->syms;
     kstmt parent = kern_s(k, before)->parent;
     kstmt r = kern_loop(k, parent, KERN_SERIAL, name, sym_const(s, n));
-    kern_unlink(k, r);
-    kern_insert(k, r, parent, before);
+    kern_move(k, r, parent, before);
     sym at = sym_add(s, f->base, kern_trip(k, r)), other = sym_add(s, at, sym_const(s, half));
     kern_stmt step = {.kind = KS_STORE, .monoid = f->store.monoid, .n = f->store.n};
     step.store.index = at;
@@ -109,8 +108,7 @@ bool kern_fold(kern *k, kstmt loop, str *why) {
     sym var = kern_s(k, loop)->l.var, zero = SYM_ZERO;
     kstmt store = kern_s(k, loop)->first;
     kern_subst(k, store, 1, &var, &zero);
-    kern_unlink(k, store);
-    kern_insert(k, store, kern_s(k, loop)->parent, loop);
+    kern_move(k, store, kern_s(k, loop)->parent, loop);
     kern_unlink(k, loop);
     for (int i = 0; i < f.store.n; i++)
         if (kern_m(k, f.from[i])->scope == KERN_REG && !kern_in_registers(k, f.from[i], NULL))

@@ -57,8 +57,7 @@ static void join(kern *k, kstmt first, kstmt second) {
     sym from = kern_s(k, second)->l.var, to = kern_s(k, first)->l.var;
     while (kern_s(k, second)->first) {
         kstmt c = kern_s(k, second)->first;
-        kern_unlink(k, c);
-        kern_insert(k, c, first, 0);
+        kern_move(k, c, first, 0);
         kern_subst(k, c, 1, &from, &to);
     }
     kern_unlink(k, second);
@@ -102,8 +101,7 @@ static bool bring_together(kern *k, kstmt first, const kern_touch *a, uint32_t n
     for (kstmt s = kern_s(k, first)->next, next; s != second; s = next) {
         next = kern_s(k, s)->next;
         if (kern_s(k, s)->kind == KS_DEF) {
-            kern_unlink(k, s);
-            kern_insert(k, s, block, first);
+            kern_move(k, s, block, first);
             continue;
         }
         up = up && independent(k, b, m, s);
@@ -112,8 +110,7 @@ static bool bring_together(kern *k, kstmt first, const kern_touch *a, uint32_t n
     if (!up && !down) return kern_refuse(why, "what is between the loops depends on both");
     if (kern_s(k, first)->next == second) return true;
     kstmt moved = up ? second : first, before = up ? kern_s(k, first)->next : second;
-    kern_unlink(k, moved);
-    kern_insert(k, moved, block, before);
+    kern_move(k, moved, block, before);
     return true;
 }
 
@@ -203,8 +200,7 @@ bool kern_confine(kern *k, kmem tile, kstmt loop, str *why) {
             x->store.index = sym_sub(k->syms, x->store.index, c.first);
     }
     kern_m(k, tile)->size = each;
-    kern_unlink(k, def);
-    kern_insert(k, def, loop, kern_s(k, loop)->first);
+    kern_move(k, def, loop, kern_s(k, loop)->first);
     return true;
 }
 

@@ -205,8 +205,7 @@ static void add_in(const offsetting *p, kstmt parent, kstmt before, int n, const
     index = sym_subst(k->syms, index, n, from, to);
     kstmt store = kern_store(k, in, MONOID_SUM, mem, index, SYM_TRUE, value);
     if (!first) first = store;
-    kern_unlink(k, first);
-    kern_insert(k, first, parent, before);
+    kern_move(k, first, parent, before);
 }
 
 /* def c = 0; for .. c[j] += 128*b   in front of the child of `at` that updates. */
@@ -214,8 +213,7 @@ static void sum_up(const offsetting *p, kmem c, sym index, kexpr other, int64_t 
     kern *k = p->k;
     kstmt child = child_of(k, p->at, p->update);
     kstmt def = kern_def(k, p->at, c, kern_const_i(k, QN_I32, 0));
-    kern_unlink(k, def);
-    kern_insert(k, def, p->at, child);
+    kern_move(k, def, p->at, child);
     kexpr value = kern_op2(k, OP_MUL, kern_const_i(k, QN_I32, number), other);
     add_in(p, p->at, child, p->loops, p->loop, c, index, value);
 }

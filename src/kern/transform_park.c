@@ -47,11 +47,9 @@ bool kern_park(kern *k, kmem tile, kstmt loop, str *why) {
     parking p = {tile, kern_tile(k, KERN_LOCAL, m.dtype, m.size)};
     kern_rewrite(k, loop, park_rewriter, &p);
     kstmt def = kern_def(k, parent, p.to, 0);
-    kern_unlink(k, def);
-    kern_insert(k, def, parent, loop);
+    kern_move(k, def, parent, loop);
     kstmt copy = kern_loop(k, parent, KERN_SERIAL, "park", m.size);
-    kern_unlink(k, copy);
-    kern_insert(k, copy, parent, loop);
+    kern_move(k, copy, parent, loop);
     sym e = kern_trip(k, copy);
     kern_store(k, copy, MONOID_SET, p.to, e, SYM_TRUE, kern_load(k, tile, e, SYM_TRUE, 0, 0));
     if (m.scope == KERN_REG && !kern_in_registers(k, tile, NULL))

@@ -45,11 +45,6 @@ static void find_tiles(rotating *r) {
     }
 }
 
-static void move(kern *k, kstmt s, kstmt parent, kstmt before) {
-    kern_unlink(k, s);
-    kern_insert(k, s, parent, before);
-}
-
 /* The first values of a tile that lives longer than a trip, where the trip begins to use it. */
 static void begin_at_use(const rotating *r, kstmt def, kexpr value) {
     kern *k = r->k;
@@ -64,11 +59,11 @@ static void begin_at_use(const rotating *r, kstmt def, kexpr value) {
     sym e = SYM_ZERO, size = kern_m(k, tile)->size;
     if (size != SYM_ONE) {
         in = kern_loop(k, in, KERN_SERIAL, "begin_e", size);
-        move(k, in, r->loop, use);
+        kern_move(k, in, r->loop, use);
         e = kern_trip(k, in);
     }
     kstmt set = kern_store(k, in, MONOID_SET, tile, e, SYM_TRUE, value);
-    if (size == SYM_ONE) move(k, set, r->loop, use);
+    if (size == SYM_ONE) kern_move(k, set, r->loop, use);
 }
 
 /* Definitions in front of `first`: of tiles that only what follows touches they go there, of those
@@ -82,14 +77,14 @@ static void place_tiles(rotating *r) {
         if (def->kind != KS_DEF || !r->late[def->def.mem]) continue;
         kmem tile = def->def.mem;
         if (!r->early[tile] && reads_nothing(k, s)) {
-            move(k, s, r->loop, behind);
+            kern_move(k, s, r->loop, behind);
             if (r->first == behind) r->first = s;
             continue;
         }
         kexpr value = def->def.value;
         if (value) begin_at_use(r, s, value);
         kern_s(k, s)->def.value = 0;
-        move(k, s, kern_s(k, r->loop)->parent, r->loop);
+        kern_move(k, s, kern_s(k, r->loop)->parent, r->loop);
     }
 }
 
@@ -106,7 +101,7 @@ static void single(const rotating *r, int from, int to, sym trip, kstmt before) 
     kern_rename(k, copy);
     sym var = kern_s(k, copy)->l.var;
     kern_subst(k, copy, 1, &var, &trip);
-    while (kern_s(k, copy)->first) move(k, kern_s(k, copy)->first, parent, copy);
+    while (kern_s(k, copy)->first) kern_move(k, kern_s(k, copy)->first, parent, copy);
     kern_unlink(k, copy);
 }
 
@@ -145,7 +140,7 @@ bool kern_rotate(kern *k, kstmt loop, kstmt first, str *why) {
     for (kstmt c = r.first; c; c = kern_s(k, c)->next) kern_subst(k, c, 1, &l.l.var, &trip);
     for (; number > 0; number--) {
         kstmt c = kern_s(k, loop)->first;
-        move(k, c, loop, 0);
+        kern_move(k, c, loop, 0);
         kern_subst(k, c, 1, &l.l.var, &following);
     }
     for (kmem m = 1; m < k->mems; m++)

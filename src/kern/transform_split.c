@@ -32,8 +32,7 @@ bool kern_split(kern *k, kstmt loop, int64_t factor, const char *outer, const ch
                          divides ? f : sym_min(s, f, rest));
     while (kern_s(k, loop)->first != in) {
         kstmt child = kern_s(k, loop)->first;
-        kern_unlink(k, child);
-        kern_insert(k, child, in, 0);
+        kern_move(k, child, in, 0);
     }
     sym value = sym_add(s, sym_scale(s, o, factor), kern_trip(k, in));
     kern_subst(k, in, 1, &l.l.var, &value);
@@ -81,8 +80,7 @@ bool kern_merge(kern *k, kstmt outer, kstmt inner, const char *name, str *why) {
     sym to[2] = {sym_div(s, m, width), sym_mod(s, m, width)};
     while (kern_s(k, inner)->first) {
         kstmt child = kern_s(k, inner)->first;
-        kern_unlink(k, child);
-        kern_insert(k, child, outer, inner);
+        kern_move(k, child, outer, inner);
     }
     kern_unlink(k, inner);
     for (kstmt c = kern_s(k, outer)->first; c; c = kern_s(k, c)->next)

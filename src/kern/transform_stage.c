@@ -217,15 +217,13 @@ static void copy_in(staging *p, kstmt at) {
     sym old[STAGE_LOOPS], trip[STAGE_LOOPS], to[STAGE_LOOPS];
     int axes = 0;
     kstmt def = kern_def(k, at, p->tile, 0);
-    kern_unlink(k, def);
-    kern_insert(k, def, at, before);
+    kern_move(k, def, at, before);
     for (int i = 0; i < p->n; i++) {
         if (p->joined >> i & 1) continue;
         const char *name = sym_name(k->syms, p->from_var[i]);
         kstmt loop = kern_loop(k, parent, KERN_SERIAL, name, p->extent[i]);
         if (parent == at) {
-            kern_unlink(k, loop);
-            kern_insert(k, loop, at, before);
+            kern_move(k, loop, at, before);
         }
         old[axes] = p->var[i];
         trip[axes++] = kern_s(k, loop)->l.var;

@@ -120,8 +120,7 @@ static kstmt new_wrapper(spreading *p, kstmt parent, kstmt before) {
     kstmt w =
         kern_loop(k, parent, p->loop.loop, sym_name(k->syms, p->loop.l.var), p->loop.l.extent);
     if (before) {
-        kern_unlink(k, w);
-        kern_insert(k, w, parent, before);
+        kern_move(k, w, parent, before);
     }
     if (!p->used) kern_s(k, w)->l.var = p->loop.l.var;
     p->used = true;
@@ -141,13 +140,11 @@ static void spread(spreading *p, const kstmt *list, uint32_t n, kstmt parent, ks
     for (uint32_t i = 0; i < n; i++) {
         if (!goes_inside(p, list[i])) {
             if (!p->wrapper) p->wrapper = new_wrapper(p, parent, before);
-            kern_unlink(k, list[i]);
-            kern_insert(k, list[i], p->wrapper, 0);
+            kern_move(k, list[i], p->wrapper, 0);
             continue;
         }
         close_wrapper(p);
-        kern_unlink(k, list[i]);
-        kern_insert(k, list[i], parent, before);
+        kern_move(k, list[i], parent, before);
         uint32_t m = 0;
         for (kstmt c = kern_s(k, list[i])->first; c; c = kern_s(k, c)->next) m++;
         kstmt *inner = arena_alloc(&k->arena, (m + 1) * sizeof *inner);
@@ -208,13 +205,11 @@ static void move_definitions(kern *k, kstmt loop, const kern_touch *t, uint32_t 
         if (!value_moves(k, loop, value, t, n)) {
             sym own = kern_s(k, loop)->l.var; /* the tile had one element */
             kstmt store = kern_store(k, loop, MONOID_SET, m, own, SYM_TRUE, value);
-            kern_unlink(k, store);
-            kern_insert(k, store, loop, c);
+            kern_move(k, store, loop, c);
             kern_s(k, c)->def.value = 0;
         }
         kern_m(k, m)->size = sym_mul(k->syms, room, kern_m(k, m)->size);
-        kern_unlink(k, c);
-        kern_insert(k, c, kern_s(k, loop)->parent, loop);
+        kern_move(k, c, kern_s(k, loop)->parent, loop);
     }
 }
 
@@ -297,8 +292,7 @@ static void combine_after(kern *k, kstmt loop, const stepping *p, sym room, sym 
     const char *name = sym_name(s, kern_s(k, loop)->l.var);
     kstmt parent = kern_s(k, p->around)->parent, next = kern_s(k, p->around)->next;
     kstmt r = kern_loop(k, parent, KERN_SERIAL, name, room), in = r;
-    kern_unlink(k, r);
-    kern_insert(k, r, parent, next);
+    kern_move(k, r, parent, next);
     sym e = SYM_ZERO, from;
     if (size != SYM_ONE) {
         in = kern_loop(k, r, KERN_SERIAL, arena_printf(&k->arena, "%s_e", name), size);
@@ -337,8 +331,7 @@ bool kern_multi_step(kern *k, kmem tile, kstmt loop, str *why) {
         p.to[i] = kern_tile(k, m.scope, m.dtype, sym_mul(k->syms, room, size));
         kexpr identity = kern_identity(k, u.monoid, i, m.dtype);
         kstmt def = kern_def(k, kern_s(k, p.around)->parent, p.to[i], identity);
-        kern_unlink(k, def);
-        kern_insert(k, def, kern_s(k, p.around)->parent, p.around);
+        kern_move(k, def, kern_s(k, p.around)->parent, p.around);
         kern_s(k, p.update)->store.mem[i] = p.to[i];
     }
     sym step = sym_mul(k->syms, kern_s(k, loop)->l.var, size);

@@ -53,12 +53,10 @@ bool kern_turn(kern *k, kstmt outer, kstmt inner, str *why) {
         return kern_refuse(why, "the tile would get too large");
     kmem tile = kern_tile(k, KERN_LOCAL, (qn_dtype)dtype, size);
     kstmt def = kern_def(k, o.parent, tile, 0);
-    kern_unlink(k, def);
-    kern_insert(k, def, o.parent, outer);
+    kern_move(k, def, o.parent, outer);
 
     kstmt column = kern_loop(k, o.parent, KERN_SERIAL, sym_name(y, i.l.var), i.l.extent);
-    kern_unlink(k, column);
-    kern_insert(k, column, o.parent, o.next);
+    kern_move(k, column, o.parent, o.next);
     kstmt row = kern_loop(k, column, KERN_SERIAL, sym_name(y, o.l.var), o.l.extent);
     sym from[2] = {o.l.var, i.l.var}, to[2] = {kern_trip(k, row), kern_trip(k, column)};
     sym at = sym_add(y, sym_mul(y, to[0], p.columns), to[1]);

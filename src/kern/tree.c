@@ -475,6 +475,12 @@ void kern_insert(kern *k, kstmt s, kstmt parent, kstmt before) {
         p->last = s;
 }
 
+void kern_move(kern *k, kstmt s, kstmt parent, kstmt before) {
+    if (before == s) before = kern_s(k, s)->next;
+    kern_unlink(k, s);
+    kern_insert(k, s, parent, before);
+}
+
 kstmt kern_next(const kern *k, kstmt s, kstmt top) {
     if (kern_s(k, s)->first) return kern_s(k, s)->first;
     while (s != top) {
