@@ -8,7 +8,11 @@
  * Ownership: a tensor made while a scope is open belongs to the innermost scope and dies at its
  * end, unless qn_keep() took a reference. Outside every scope a tensor belongs to the caller, who
  * releases it with qn_release(). A context may be used by one thread at a time; contexts are
- * independent of each other. */
+ * independent of each other.
+ *
+ * A tensor, tape, plan, module and so on that is gone, or is another open context's, is refused by
+ * every function with QN_EGRAPH, which names the function and the argument. What belongs to a
+ * context that was closed must not be used any more: that is not, and cannot be, noticed. */
 #ifndef QUERN_H
 #define QUERN_H
 
@@ -131,6 +135,7 @@ QN_API qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *s
 QN_API int64_t qn_var(qn_ctx *qn, const char *name, int64_t lo, int64_t hi);
 /* Bind a dimension variable for the runs that follow. */
 QN_API int qn_bind(qn_ctx *qn, int64_t var, int64_t value);
+/* The context t belongs to; NULL for NULL and for one that was released. */
 QN_API qn_ctx *qn_context(const qn_tensor *t);
 QN_API qn_dtype qn_dtype_of(const qn_tensor *t);
 QN_API int qn_rank(const qn_tensor *t);

@@ -258,11 +258,11 @@ static inline eval_value eval(qn_tensor *t) {
         FAIL("no tensor to evaluate");
         return none;
     }
-    graph *g = t->ctx->graph;
+    graph *g = tensor_ctx(t)->graph;
     arena a;
-    arena_open(&a, &t->ctx->heap);
+    arena_open(&a, &tensor_ctx(t)->heap);
     node_id *order;
-    uint32_t n = graph_order(g, &a, 1, &t->node, false, &order), base = g->mark_base;
+    uint32_t n = graph_order(g, &a, 1, &tensor_at(t)->node, false, &order), base = g->mark_base;
     eval_value *value = calloc(n, sizeof *value);
     for (uint32_t i = 0; i < n; i++) {
         const graph_node *node = node_at(g, order[i]);

@@ -30,7 +30,7 @@ static inline void free_values(values *v) {
 static inline sym size_like(qn_ctx *qn, const qn_tensor *from, int64_t value) {
     graph *g = qn->graph;
     int rank = 0;
-    const int64_t *dim = from ? node_dims(g, from->node, &rank) : NULL;
+    const int64_t *dim = from ? node_dims(g, tensor_at(from)->node, &rank) : NULL;
     for (int i = 0; i < rank; i++)
         if (shape_bound(g, (sym)dim[i]) == value) return (sym)dim[i];
     for (int i = 0; i + 1 < rank; i++)
@@ -54,13 +54,13 @@ static inline const int64_t *size_syms(qn_ctx *qn, const step *s, const qn_tenso
         out[i] = op_attr_is_size(s->op, i) ? (int64_t)sym_const(y, s->attr[i]) : s->attr[i];
     if (s->op == OP_WINDOW) { /* an axis that is not repeated is as long as it is */
         int rank;
-        const int64_t *dims = node_dims(qn->graph, from->node, &rank);
+        const int64_t *dims = node_dims(qn->graph, tensor_at(from)->node, &rank);
         sym by = (sym)dims[s->attr[1]]; /* 1 under this binding only: refused, not repeated */
         if (by != SYM_ONE && shape_bound(qn->graph, by) == s->attr[6]) out[6] = by;
     }
     for (int d = 0; s->op == OP_SLICE && d < s->rank; d++) {
         int rank;
-        sym n = (sym)node_dims(qn->graph, from->node, &rank)[d];
+        sym n = (sym)node_dims(qn->graph, tensor_at(from)->node, &rank)[d];
         if (sym_is_const(y, n, NULL) || s->attr[3 * d + 2] != 1) continue;
         int64_t left_out = shape_bound(qn->graph, n) - s->attr[3 * d + 1];
         out[3 * d + 1] = sym_sub(y, n, sym_const(y, left_out));
@@ -76,7 +76,7 @@ static inline int64_t leaf_size(qn_ctx *qn, int64_t value, int64_t var, int earl
     if (value == qn->graph->bound[0]) return var;
     for (int i = 0; i < earlier; i++) {
         int rank = 0;
-        const int64_t *dim = node_dims(qn->graph, t[i]->node, &rank);
+        const int64_t *dim = node_dims(qn->graph, tensor_at(t[i])->node, &rank);
         for (int d = 0; d < rank; d++)
             if (!sym_is_const(qn->graph->syms, (sym)dim[d], NULL) &&
                 shape_bound(qn->graph, (sym)dim[d]) == value)
@@ -159,7 +159,7 @@ static inline bool read_outputs(const program *p, qn_tensor *const *t, values *o
 
 /* An output that is an input (or a view that changes nothing) is there already. */
 static inline bool to_compute(qn_ctx *qn, const qn_tensor *t) {
-    return node_at(qn->graph, t->node)->op != OP_BUFFER;
+    return node_at(qn->graph, tensor_at(t)->node)->op != OP_BUFFER;
 }
 
 static inline bool run_static(qn_ctx *qn, const program *p, qn_tensor **t, values *out) {

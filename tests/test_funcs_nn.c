@@ -170,7 +170,7 @@ static void products_of_vectors_and_types(void) {
     CHECK_ERROR(qn_matmul(w, w), "matmul: [1, 2] and [1, 2] do not multiply");
     CHECK_ERROR(qn_matmul(w, qn_like(w, 1)),
                 "matmul: [1, 2] and [] do not multiply: a scalar is no matrix");
-    CHECK_ERROR(qn_matmul(w, NULL), "matmul: an argument is NULL");
+    CHECK_ERROR(qn_matmul(w, NULL), "matmul: y is NULL");
     CHECK_ERROR(qn_dot(w, x), "dot: [1, 2] and [2] are not two vectors");
     close_case();
 }
@@ -485,8 +485,8 @@ static void null_goes_through(void) {
     CHECK(!qn_dropout(NULL, 0.5, NULL) && !qn_mse_loss(NULL, NULL) && !qn_select(NULL, 0, 0));
     CHECK_INT(qn_split(NULL, 1, &n, 0, NULL), QN_ENULL);
     qn_tensor *x = qn_scalar(qn, QN_F32, 1);
-    CHECK_ERROR(qn_mse_loss(x, NULL), "mse_loss: an argument is NULL");
-    CHECK_ERROR(qn_einsum("a,a", 2, (qn_tensor *const[]){x, NULL}), "einsum: tensor 1");
+    CHECK_ERROR(qn_mse_loss(x, NULL), "mse_loss: y is NULL");
+    CHECK_ERROR(qn_einsum("a,a", 2, (qn_tensor *const[]){x, NULL}), "einsum: tensor 1 is NULL");
     close_case();
 }
 

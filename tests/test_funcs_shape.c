@@ -296,7 +296,7 @@ static void joining(void) {
     CHECK_INT(qn_dtype_of(qn_stack(2, mixed, 0)), QN_F64);
     CHECK_ERROR(qn_concat(2, (qn_tensor *const[]){a, b}, 0),
                 "concat: tensor 1 has another shape than the first");
-    CHECK_ERROR(qn_concat(2, (qn_tensor *const[]){a, NULL}, 0), "concat: an argument is NULL");
+    CHECK_ERROR(qn_concat(2, (qn_tensor *const[]){a, NULL}, 0), "concat: tensor 1 is NULL");
     close_case();
 }
 

@@ -394,12 +394,12 @@ static void nodes_over_no_elements_are_constants(void) {
     qn_tensor *x = qn_from(ref, QN_F32, 2, (int64_t[]){2, 0}, none);
     for (int i = 0; i < 4; i++) {
         qn_tensor *r = build_reduce(ops[i], x, 2, false);
-        CHECK_INT(node_at(ref->graph, r->node)->op, OP_CONST);
+        CHECK_INT(node_at(ref->graph, tensor_at(r)->node)->op, OP_CONST);
         CHECK_INT(qn_read(r, got, sizeof got), QN_OK);
         CHECK_NEAR(got[1], identity[i], 0, 0);
     }
     qn_tensor *y = build_elem(OP_EXP, 1, &x);
-    CHECK_INT(node_at(ref->graph, y->node)->op, OP_CONST);
+    CHECK_INT(node_at(ref->graph, tensor_at(y)->node)->op, OP_CONST);
     qn_scope_end(ref, scope);
     memset(&p, 0, sizeof p);
     check(&p, apply_move(&p, input(&p, QN_F32, 2, (int64_t[]){2, 0}), PAD));

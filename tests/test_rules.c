@@ -125,7 +125,7 @@ static qn_tensor *move_window(term *t, qn_tensor *x) {
     int axis = (int)test_below(&t->seed, rank);
     int by = (axis + 1 + (int)test_below(&t->seed, rank - 1)) % rank;
     int64_t slope = test_below(&t->seed, 7) - 3, n = qn_dim(x, by);
-    sym_store *s = x->ctx->graph->syms;
+    sym_store *s = tensor_ctx(x)->graph->syms;
     window_attr w = {axis, by, 1 + test_below(&t->seed, 3), slope ? slope : 1, 0, 0, 0};
     w.start = sym_const(s, test_below(&t->seed, 7) - 3);
     w.size = sym_const(s, test_below(&t->seed, 5));

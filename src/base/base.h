@@ -104,6 +104,16 @@ void idset_add(idset *s, uint64_t hash, uint32_t id); /* must not be there; rais
 void idset_remove(idset *s, uint64_t hash, uint32_t id);
 void idset_free(idset *s);
 
+/* ---- checked.c ---------------------------------------------------------------------------- */
+
+/* Sums and products of numbers from outside; what is beyond the range stays at its end. */
+int64_t sat_add(int64_t a, int64_t b);
+int64_t sat_sub(int64_t a, int64_t b);
+int64_t sat_mul(int64_t a, int64_t b);
+int64_t sat_neg(int64_t a);
+/* Bytes of an array of elements of `width` bytes; false: 2^63 and more. An empty one has none. */
+bool checked_bytes(int rank, const int64_t *size, size_t width, size_t *out);
+
 /* ---- str.c -------------------------------------------------------------------------------- */
 
 /* A growing text, always NUL-terminated once something was added; memory from a heap, or from an
@@ -196,6 +206,68 @@ void pool_close(pool *p);
 int processors(void);       /* processors this process may use */
 int processors_there(void); /* those of the machine */
 
+/* ---- handle.c: what public pointers point to ------------------------------------------------- */
+
+#define HANDLE_KINDS(X)                                                                            \
+    X(TENSOR, "tensor")                                                                            \
+    X(TAPE, "tape")                                                                                \
+    X(PLAN, "plan")                                                                                \
+    X(FILE, "file")                                                                                \
+    X(MODULE, "module")                                                                            \
+    X(OPTIMIZER, "optimizer")                                                                      \
+    X(GPT, "gpt")                                                                                  \
+    X(TEXT, "text")
+enum {
+    HANDLE_DEAD,
+#define X(NAME, name) HANDLE_##NAME,
+    HANDLE_KINDS(X)
+#undef X
+};
+
+typedef struct handle {
+    qn_ctx *ctx;         /* also of a dead one */
+    struct handle *next; /* dead: the one that died next */
+    void *object;        /* what it names, NULL for a tensor, which is the handle itself */
+    uint8_t kind, generation;
+} handle;
+typedef union handle_slot {
+    _Alignas(64) handle handle;
+    uint8_t bytes[64];
+} handle_slot;
+enum { HANDLES_A_BLOCK = 256 };
+typedef struct handle_block {
+    struct handle_block *next;
+    handle_slot slot[HANDLES_A_BLOCK];
+} handle_block;
+typedef struct handle_store {
+    handle_block *block;
+    handle *oldest, *newest; /* of the dead ones */
+    uint32_t dead, fresh;    /* how many; slots of the newest block not used yet */
+} handle_store;
+
+/* The handle that a public pointer names or named. */
+static inline handle *handle_at(const void *name) {
+    return (handle *)((uintptr_t)name & ~(uintptr_t)63);
+}
+static inline void *handle_name(const handle *h) {
+    return (void *)((uintptr_t)h | h->generation);
+}
+handle *handle_make(qn_ctx *qn, int kind, void *object); /* raises */
+void handle_drop(handle *h);                             /* what it names is gone */
+void handles_close(qn_ctx *qn);
+bool handle_is(const void *name, int kind); /* of a living one of that kind? */
+/* The handle named, alive and of this context (NULL: of whichever it has), or NULL: what is wrong
+ * with argument `arg` of `call` is reported. */
+handle *handle_check(qn_ctx *qn, const void *name, int kind, const char *call, const char *arg);
+/* All of a list, "<arg> 3" being the name of the fourth. */
+bool handles_are(qn_ctx *qn, int kind, int n, const void *const *name, const char *call,
+                 const char *arg);
+/* A public name for an object, NULL when there is no memory; the object behind one, NULL for NULL
+ * and, reported, for a stale one; the same, and it is to be freed. */
+void *object_open(qn_ctx *qn, int kind, void *object);
+void *object_of(const void *name, int kind, const char *call);
+void *object_close(void *name, int kind, const char *call);
+
 /* ---- the context --------------------------------------------------------------------------- */
 
 /* Owned by run/context.c; the other rooms reach only their own state through it. */
@@ -208,6 +280,7 @@ struct qn_ctx {
     void (*log)(void *user, const char *line);
     void *log_user;
     knob_value knob[KNOB_COUNT];
+    handle_store handles;
     struct graph *graph;   /* graph room */
     struct run_state *run; /* run room: plans, buffers, device, statistics */
 };

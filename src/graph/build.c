@@ -12,7 +12,8 @@
 
 typedef struct build_args {
     graph *g;
-    const char *name; /* of the operation, for errors */
+    const char *name;       /* of the operation, for errors */
+    const char *const *arg; /* of the tensors; NULL: x, y, z */
     int op, n;
     node_id x[3];
     qn_dtype dtype;
@@ -34,29 +35,20 @@ typedef node_id (*build_node)(graph *g, const build_args *a);
 /* Put the inputs into `a`, and the graph they live in. An error is reported where there is a
  * context to hold it, and NULL is not news where one is recorded already. */
 static bool build_enter(build_args *a, int n, qn_tensor *const *x) {
+    static const char *const usual[3] = {"x", "y", "z"};
+    const char *const *arg = a->arg ? a->arg : usual;
     qn_ctx *qn = NULL;
-    int missing = -1;
+    for (int i = 0; i < n && !qn; i++)
+        if (handle_is(x[i], HANDLE_TENSOR)) qn = tensor_ctx(x[i]);
+    if (qn) a->name = graph_name(qn, a->name);
     for (int i = 0; i < n; i++) {
-        if (!x[i])
-            missing = i;
-        else if (!qn)
-            qn = x[i]->ctx;
+        if (!x[i] && qn && qn->code) return false;
+        const tensor *t = tensor_of(qn, x[i], a->name, arg[i]);
+        if (!t) return false;
+        a->x[i] = t->node;
     }
-    if (!qn) return false;
     a->g = qn->graph;
     a->n = n;
-    a->name = graph_name(qn, a->name);
-    if (missing >= 0) {
-        if (qn->code == QN_OK) fail(qn, QN_ENULL, "%s: an argument is NULL", a->name);
-        return false;
-    }
-    for (int i = 0; i < n; i++) {
-        if (x[i]->ctx != qn)
-            return fail(qn, QN_EGRAPH, "%s: tensors of two contexts", a->name), false;
-        if (x[i]->refs == 0)
-            return fail(qn, QN_EGRAPH, "%s: a tensor that was released", a->name), false;
-        a->x[i] = x[i]->node;
-    }
     return true;
 }
 
@@ -123,9 +115,10 @@ static bool check_fits(graph *g, const char *name, tuple_id shape) {
 }
 
 bool build_axis(const qn_tensor *x, const char *op, int axis, int *out) {
+    if (!x || !tensor_of(NULL, x, op, "x")) return false;
     int rank = qn_rank(x);
     if (axis < -rank || axis >= rank) {
-        if (x) fail(x->ctx, QN_ERANGE, "%s: axis %d of a tensor of rank %d", op, axis, rank);
+        fail(tensor_ctx(x), QN_ERANGE, "%s: axis %d of a tensor of rank %d", op, axis, rank);
         return false;
     }
     *out = axis < 0 ? axis + rank : axis;
@@ -218,7 +211,7 @@ static bool check_dtype(qn_ctx *qn, const char *name, qn_dtype dtype) {
 
 qn_tensor *build_cast(qn_tensor *x, qn_dtype dtype, bool bits) {
     build_args a = {.name = bits ? "bitcast" : "cast", .dtype = dtype, .bits = bits};
-    if (!build_enter(&a, 1, &x) || !check_dtype(x->ctx, a.name, dtype)) return NULL;
+    if (!build_enter(&a, 1, &x) || !check_dtype(tensor_ctx(x), a.name, dtype)) return NULL;
     return build_run(&a, cast_node);
 }
 
@@ -305,7 +298,7 @@ static node_id permute_node(graph *g, const build_args *a) {
 qn_tensor *build_permute(qn_tensor *x, int n, const int *axes) {
     build_args a = {.name = "permute", .axes_given = n, .axes = axes};
     if (!build_enter(&a, 1, &x)) return NULL;
-    if (n > 0 && !axes) return fail_null(x->ctx, QN_ENULL, "%s: the axes are NULL", a.name);
+    if (n > 0 && !axes) return fail_null(tensor_ctx(x), QN_ENULL, "%s: the axes are NULL", a.name);
     return build_run(&a, permute_node);
 }
 
@@ -477,7 +470,7 @@ static node_id gather_node(graph *g, const build_args *a) {
 
 qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis) {
     qn_tensor *const both[2] = {x, index};
-    build_args a = {.name = "gather"};
+    build_args a = {.name = "gather", .arg = (const char *const[]){"x", "index"}};
     if (!build_enter(&a, 2, both) || !build_axis(x, a.name, axis, &a.axis)) return NULL;
     return build_run(&a, gather_node);
 }
@@ -516,9 +509,10 @@ static node_id scatter_node(graph *g, const build_args *a) {
 
 qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, int row) {
     qn_tensor *const all[3] = {x, index, src};
-    build_args a = {.name = "scatter", .row = row};
+    build_args a = {
+        .name = "scatter", .arg = (const char *const[]){"x", "index", "src"}, .row = row};
     if (!build_enter(&a, 3, all) || !build_axis(x, a.name, axis, &a.axis)) return NULL;
     if (row < 0 || row >= MONOID_COUNT)
-        return fail_null(x->ctx, QN_EARG, "%s: %d is no way to combine", a.name, row);
+        return fail_null(tensor_ctx(x), QN_EARG, "%s: %d is no way to combine", a.name, row);
     return build_run(&a, scatter_node);
 }

@@ -44,7 +44,7 @@ qn_tensor *func_expand(qn_tensor *x, int rank, const int64_t *dims) {
 static bool func_triples(const qn_tensor *x, const int64_t *p, int64_t *out) {
     int rank = qn_rank(x);
     for (int i = 0; i < rank; i++) {
-        if (!dims_from_user(x->ctx, "axis", 2, p + 3 * i, out + 3 * i)) return false;
+        if (!dims_from_user(tensor_ctx(x), "axis", 2, p + 3 * i, out + 3 * i)) return false;
         out[3 * i + 2] = p[3 * i + 2];
     }
     return true;
@@ -87,7 +87,7 @@ qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, 
 static bool windows_from_user(const qn_tensor *x, const func_windows *w, window_attr *out) {
     const int64_t sizes[3] = {w->before, w->count, w->size};
     int64_t v[3];
-    if (!x || !dims_from_user(x->ctx, "window", 3, sizes, v)) return false;
+    if (!x || !dims_from_user(tensor_ctx(x), "window", 3, sizes, v)) return false;
     *out = (window_attr){w->axis, w->by, w->stride, w->dilation, (sym)v[0], (sym)v[1], (sym)v[2]};
     return true;
 }
@@ -100,15 +100,27 @@ qn_tensor *func_window(qn_tensor *x, const func_windows *w) {
 qn_tensor *func_unwindow(qn_tensor *t, const func_windows *w, int64_t n) {
     window_attr a;
     int64_t size;
-    if (!windows_from_user(t, w, &a) || !dims_from_user(t->ctx, "window", 1, &n, &size))
+    if (!windows_from_user(t, w, &a) || !dims_from_user(tensor_ctx(t), "window", 1, &n, &size))
         return NULL;
     return build_unwindow(t, &a, true, (sym)size);
+}
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+qn_ctx *func_list_context(const char *call, int n, qn_tensor *const *xs) {
+    qn_ctx *qn = NULL;
+    for (int i = 0; xs && i < n && !qn; i++)
+        if (handle_is(xs[i], HANDLE_TENSOR)) qn = tensor_ctx(xs[i]);
+    if (qn) call = graph_name(qn, call);
+    for (int i = 0; xs && i < n; i++)
+        if (!xs[i] && qn && qn->code) return NULL; /* why is known */
+    return xs && tensors_of(qn, n, xs, call, "tensor") ? qn : NULL;
 }
 
 /* ---- axes ----------------------------------------------------------------------------------- */
 
 bool func_axis(const qn_tensor *x, int axis, int *out) {
-    return x && build_axis(x, graph_name(x->ctx, "axis"), axis, out);
+    return x && build_axis(x, graph_name(tensor_ctx(x), "axis"), axis, out);
 }
 
 bool func_mask(const qn_tensor *x, int axis, uint32_t *mask) {
@@ -123,12 +135,14 @@ bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask) {
     *mask = 0;
     if (!x || n < 0) return false;
     if (n > 0 && !axes)
-        return fail_null(x->ctx, QN_ENULL, "%s: the axes are NULL", graph_name(x->ctx, "axes"));
+        return fail_null(tensor_ctx(x), QN_ENULL, "%s: the axes are NULL",
+                         graph_name(tensor_ctx(x), "axes"));
     for (int i = 0; i < n; i++) {
         int axis;
         if (!func_axis(x, axes[i], &axis)) return false;
         if (*mask >> axis & 1) {
-            fail(x->ctx, QN_ERANGE, "%s: axis %d twice", graph_name(x->ctx, "axes"), axes[i]);
+            fail(tensor_ctx(x), QN_ERANGE, "%s: axis %d twice", graph_name(tensor_ctx(x), "axes"),
+                 axes[i]);
             return false;
         }
         *mask |= 1u << axis;
@@ -157,7 +171,7 @@ qn_tensor *func_truth(qn_tensor *x) {
 
 qn_tensor *func_integer(qn_tensor *x, int64_t value) {
     qn_dtype d = qn_dtype_of(x);
-    return x ? build_const(x->ctx, d, 0, (scalar){.i = dtype_wrap(d, value)}) : NULL;
+    return x ? build_const(tensor_ctx(x), d, 0, (scalar){.i = dtype_wrap(d, value)}) : NULL;
 }
 
 /* A size as a scalar of x's dtype. One that is not a constant is where an index arrives at it: the
@@ -165,8 +179,8 @@ qn_tensor *func_integer(qn_tensor *x, int64_t value) {
 qn_tensor *func_size(qn_tensor *x, int64_t size) {
     if (!x || size == DIM_BAD) return NULL;
     if (size >= 0) return qn_like(x, (double)size);
-    int64_t longer = dim_op(x->ctx, size, '+', 1);
-    qn_tensor *index = func_iota(x->ctx, QN_I64, 1, &longer, 0);
+    int64_t longer = dim_op(tensor_ctx(x), size, '+', 1);
+    qn_tensor *index = func_iota(tensor_ctx(x), QN_I64, 1, &longer, 0);
     index = func_reshape(func_slice_axis(index, 0, size, 1, 1), 0, NULL);
     return func_as(index, qn_dtype_of(x));
 }
@@ -174,29 +188,29 @@ qn_tensor *func_size(qn_tensor *x, int64_t size) {
 int64_t func_count(const qn_tensor *x, uint32_t mask) {
     int64_t count = 1;
     for (int i = 0; i < qn_rank(x); i++)
-        if (mask >> i & 1) count = dim_op(x->ctx, count, '*', qn_dim(x, i));
+        if (mask >> i & 1) count = dim_op(tensor_ctx(x), count, '*', qn_dim(x, i));
     return count;
 }
 
 qn_tensor *func_broadcast(qn_tensor *x, const qn_tensor *to) {
     if (!x || !to) return NULL;
-    return build_expand(x, node_at(to->ctx->graph, to->node)->shape);
+    return build_expand(x, node_at(tensor_ctx(to)->graph, tensor_at(to)->node)->shape);
 }
 
 /* Report "<function>: <x's shape> and <y's shape> <what>". */
 static void *fail_shapes(qn_ctx *qn, const qn_tensor *x, const qn_tensor *y, const char *what) {
     graph *g = qn->graph;
     g->text.len = 0;
-    shape_text(g, node_at(g, x->node)->shape, &g->text);
+    shape_text(g, node_at(g, tensor_at(x)->node)->shape, &g->text);
     str_add(&g->text, " and ");
-    shape_text(g, node_at(g, y->node)->shape, &g->text);
+    shape_text(g, node_at(g, tensor_at(y)->node)->shape, &g->text);
     return fail_null(qn, QN_ESHAPE, "%s: %s %s", graph_name(qn, "shapes"), g->text.s, what);
 }
 
 void *func_fail_shapes(const qn_tensor *x, const qn_tensor *y, const char *what) {
     guard gd;
-    guard_open(&x->ctx->heap, &gd);
-    if (!setjmp(gd.at)) fail_shapes(x->ctx, x, y, what);
-    guard_close(&x->ctx->heap, &gd);
+    guard_open(&tensor_ctx(x)->heap, &gd);
+    if (!setjmp(gd.at)) fail_shapes(tensor_ctx(x), x, y, what);
+    guard_close(&tensor_ctx(x)->heap, &gd);
     return NULL;
 }

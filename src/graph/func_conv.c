@@ -32,7 +32,7 @@ typedef struct conv {
 } conv;
 
 static void *conv_error(const qn_tensor *x, const char *what) {
-    return fail_null(x->ctx, QN_ESHAPE, "%s: %s", graph_name(x->ctx, "conv"), what);
+    return fail_null(tensor_ctx(x), QN_ESHAPE, "%s: %s", graph_name(tensor_ctx(x), "conv"), what);
 }
 
 /* Options with all defaults filled in; false: reported. */
@@ -76,7 +76,7 @@ static bool same_padding(conv *c, const qn_tensor *x) {
 
 /* How many windows there are; false: not even one fits. */
 static bool count_windows(conv *c, const qn_tensor *x) {
-    qn_ctx *qn = x->ctx;
+    qn_ctx *qn = tensor_ctx(x);
     if (c->o.same && !same_padding(c, x)) return false;
     for (int i = 0; i < c->space; i++) {
         int64_t around = c->o.before[i] + c->o.after[i], room;
@@ -209,7 +209,7 @@ static qn_tensor *convolve(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_co
 }
 
 qn_tensor *qn_conv(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options) {
-    func_frame f = func_begin(qn_context(x), "conv");
+    func_frame f = func_on("conv", ARG(x), ARG(w), OPTIONAL(b));
     if (!x || !w) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, w}));
     return func_end(f, convolve(x, w, b, options));
 }
@@ -229,19 +229,19 @@ static qn_tensor *conv_alike(int space, qn_tensor *x, qn_tensor *w, qn_tensor *b
 
 qn_tensor *qn_conv1d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding,
                      int64_t dilation, int64_t groups) {
-    func_frame f = func_begin(qn_context(x), "conv1d");
+    func_frame f = func_on("conv1d", ARG(x), ARG(w), OPTIONAL(b));
     return func_end(f, conv_alike(1, x, w, b, stride, padding, dilation, groups));
 }
 
 qn_tensor *qn_conv2d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding,
                      int64_t dilation, int64_t groups) {
-    func_frame f = func_begin(qn_context(x), "conv2d");
+    func_frame f = func_on("conv2d", ARG(x), ARG(w), OPTIONAL(b));
     return func_end(f, conv_alike(2, x, w, b, stride, padding, dilation, groups));
 }
 
 qn_tensor *qn_conv3d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding,
                      int64_t dilation, int64_t groups) {
-    func_frame f = func_begin(qn_context(x), "conv3d");
+    func_frame f = func_on("conv3d", ARG(x), ARG(w), OPTIONAL(b));
     return func_end(f, conv_alike(3, x, w, b, stride, padding, dilation, groups));
 }
 
@@ -249,7 +249,7 @@ qn_tensor *qn_conv3d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, i
 
 /* The places of the result, for which the image's are the windows. */
 static bool count_places(conv *c, const qn_tensor *x, int64_t *result) {
-    qn_ctx *qn = x->ctx;
+    qn_ctx *qn = tensor_ctx(x);
     if (c->o.same) return conv_error(x, "`same` is not for transposed convolutions"), false;
     for (int i = 0; i < c->space; i++) {
         int64_t step = dim_op(qn, dim_op(qn, c->n[i], '-', 1), '*', c->o.stride[i]);
@@ -285,7 +285,7 @@ static qn_tensor *convolve_transposed(qn_tensor *x, qn_tensor *w, qn_tensor *b,
 
 qn_tensor *qn_conv_transpose(qn_tensor *x, qn_tensor *w, qn_tensor *b,
                              const qn_conv_options *options) {
-    func_frame f = func_begin(qn_context(x), "conv_transpose");
+    func_frame f = func_on("conv_transpose", ARG(x), ARG(w), OPTIONAL(b));
     if (!x || !w) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, w}));
     return func_end(f, convolve_transposed(x, w, b, options));
 }
@@ -296,7 +296,9 @@ qn_tensor *qn_conv_transpose(qn_tensor *x, qn_tensor *w, qn_tensor *b,
 static qn_tensor *pool_windows(qn_tensor *x, const int64_t *size, const qn_conv_options *o,
                                double outside, conv *c, uint32_t *mask) {
     if (!read_options(c, x, qn_rank(x) - 2, o)) return NULL;
-    if (!size) return fail_null(x->ctx, QN_ENULL, "%s: no sizes", graph_name(x->ctx, "pool"));
+    if (!size)
+        return fail_null(tensor_ctx(x), QN_ENULL, "%s: no sizes",
+                         graph_name(tensor_ctx(x), "pool"));
     bool padded = false;
     for (int i = 0; i < c->space; i++) {
         c->kernel[i] = size[i];
@@ -308,7 +310,7 @@ static qn_tensor *pool_windows(qn_tensor *x, const int64_t *size, const qn_conv_
     *mask = 0;
     qn_tensor *inside = NULL;
     for (int i = 0; i < c->space; i++) padded |= c->o.before[i] || c->o.after[i];
-    if (padded && outside != 0) inside = func_broadcast(qn_scalar(x->ctx, QN_BOOL, 1), x);
+    if (padded && outside != 0) inside = func_broadcast(qn_scalar(tensor_ctx(x), QN_BOOL, 1), x);
     for (int i = 0; i < c->space; i++) {
         func_windows at = {first + 2 * i,  first + 2 * i + 1, c->o.stride[i], c->o.dilation[i],
                            c->o.before[i], c->places[i],      c->kernel[i]};
@@ -320,7 +322,7 @@ static qn_tensor *pool_windows(qn_tensor *x, const int64_t *size, const qn_conv_
 }
 
 qn_tensor *qn_max_pool(qn_tensor *x, const int64_t *size, const qn_conv_options *options) {
-    func_frame f = func_begin(qn_context(x), "max_pool");
+    func_frame f = func_on("max_pool", ARG(x));
     conv c;
     uint32_t mask;
     if (!x) return func_end(f, NULL);
@@ -332,7 +334,7 @@ qn_tensor *qn_max_pool(qn_tensor *x, const int64_t *size, const qn_conv_options 
 }
 
 qn_tensor *qn_avg_pool(qn_tensor *x, const int64_t *size, const qn_conv_options *options) {
-    func_frame f = func_begin(qn_context(x), "avg_pool");
+    func_frame f = func_on("avg_pool", ARG(x));
     conv c;
     uint32_t mask;
     x = func_float(x);

@@ -26,7 +26,7 @@ static qn_tensor *index_along(qn_tensor *index, int rank, int axis) {
 }
 
 qn_tensor *qn_take(qn_tensor *x, qn_tensor *index, int axis) {
-    func_frame f = func_begin(qn_context(x), "take");
+    func_frame f = func_on("take", ARG(x), ARG(index));
     if (!index || !func_axis(x, axis, &axis)) return func_end(f, build_gather(x, index, axis));
     int64_t flat[QN_MAX_RANK], shape[2 * QN_MAX_RANK];
     int rank = func_dims(x, flat), n = 0;
@@ -43,7 +43,7 @@ qn_tensor *qn_take(qn_tensor *x, qn_tensor *index, int axis) {
 }
 
 qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis) {
-    func_frame f = func_begin(qn_context(x), "take_along_axis");
+    func_frame f = func_on("take_along_axis", ARG(x), ARG(index));
     if (!index || !func_axis(x, axis, &axis)) return func_end(f, build_gather(x, index, axis));
     int64_t from[QN_MAX_RANK], to[QN_MAX_RANK];
     int rank = func_dims(x, from);
@@ -61,7 +61,7 @@ qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis) {
 }
 
 qn_tensor *qn_index_add(qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src) {
-    func_frame f = func_begin(qn_context(x), "index_add");
+    func_frame f = func_on("index_add", ARG(x), ARG(index), ARG(src));
     if (!index || !src || !func_axis(x, axis, &axis))
         return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));
     if (qn_rank(index) != 1 || qn_rank(src) != qn_rank(x))
@@ -74,18 +74,19 @@ qn_tensor *qn_index_add(qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src
 qn_tensor *func_is_class(qn_tensor *labels, int64_t classes) {
     if (!labels) return NULL;
     if (!dtype_is_int(qn_dtype_of(labels)))
-        return fail_null(labels->ctx, QN_EDTYPE, "%s: classes are integers, not %s",
-                         graph_name(labels->ctx, "index"), qn_dtype_name(qn_dtype_of(labels)));
-    qn_tensor *number = func_iota(labels->ctx, QN_I64, 1, &classes, 0);
+        return fail_null(tensor_ctx(labels), QN_EDTYPE, "%s: classes are integers, not %s",
+                         graph_name(tensor_ctx(labels), "index"),
+                         qn_dtype_name(qn_dtype_of(labels)));
+    qn_tensor *number = func_iota(tensor_ctx(labels), QN_I64, 1, &classes, 0);
     return qn_eq(qn_unsqueeze(func_as(labels, QN_I64), -1), number);
 }
 
 qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype) {
-    func_frame f = func_begin(qn_context(index), "one_hot");
+    func_frame f = func_on("one_hot", ARG(index));
     return func_end(f, qn_cast(func_is_class(index, classes), dtype));
 }
 
 qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index) {
-    func_frame f = func_begin(qn_context(weight), "embedding");
+    func_frame f = func_on("embedding", ARG(weight), ARG(index));
     return func_end(f, qn_take(weight, index, 0));
 }

@@ -6,26 +6,6 @@
  * on the index, not as data. */
 #include "graph/graph.h"
 
-/* The first tensor that is there, for its context. */
-static qn_ctx *join_ctx(int n, qn_tensor *const *xs) {
-    for (int i = 0; xs && i < n; i++)
-        if (xs[i]) return xs[i]->ctx;
-    return NULL;
-}
-
-static bool join_check(qn_ctx *qn, int n, qn_tensor *const *xs) {
-    for (int i = 0; i < n; i++) {
-        if (!xs[i]) {
-            if (qn->code == QN_OK)
-                fail(qn, QN_ENULL, "%s: an argument is NULL", graph_name(qn, ""));
-            return false;
-        }
-        if (xs[i]->ctx != qn)
-            return fail(qn, QN_EGRAPH, "%s: tensors of two contexts", graph_name(qn, "")), false;
-    }
-    return qn && n > 0;
-}
-
 /* Equal shapes but for the axis? */
 static bool join_fits(int n, qn_tensor *const *xs, int axis) {
     int64_t first[QN_MAX_RANK], other[QN_MAX_RANK];
@@ -34,8 +14,8 @@ static bool join_fits(int n, qn_tensor *const *xs, int axis) {
         bool same = func_dims(xs[i], other) == rank;
         for (int k = 0; same && k < rank; k++) same = k == axis || first[k] == other[k];
         if (same) continue;
-        fail(xs[0]->ctx, QN_ESHAPE, "%s: tensor %d has another shape than the first",
-             graph_name(xs[0]->ctx, ""), i);
+        fail(tensor_ctx(xs[0]), QN_ESHAPE, "%s: tensor %d has another shape than the first",
+             graph_name(tensor_ctx(xs[0]), ""), i);
         return false;
     }
     return true;
@@ -53,10 +33,9 @@ static qn_tensor *join_part(qn_tensor *x, qn_tensor *rest, int axis, int64_t bef
 }
 
 qn_tensor *qn_concat(int n, qn_tensor *const *xs, int axis) {
-    qn_ctx *qn = join_ctx(n, xs);
+    qn_ctx *qn = func_list_context("concat", n, xs);
     func_frame f = func_begin(qn, "concat");
-    if (!qn || !join_check(qn, n, xs) || !func_axis(xs[0], axis, &axis) || !join_fits(n, xs, axis))
-        return func_end(f, NULL);
+    if (!qn || !func_axis(xs[0], axis, &axis) || !join_fits(n, xs, axis)) return func_end(f, NULL);
     qn_dtype dtype = qn_dtype_of(xs[0]);
     int64_t total = 0, before = 0;
     for (int i = 0; i < n; i++) {
@@ -91,9 +70,9 @@ static qn_tensor *join_each(int n, qn_tensor *const *xs, int axis,
 }
 
 qn_tensor *qn_stack(int n, qn_tensor *const *xs, int axis) {
-    qn_ctx *qn = join_ctx(n, xs);
+    qn_ctx *qn = func_list_context("stack", n, xs);
     func_frame f = func_begin(qn, "stack");
-    if (!qn || !join_check(qn, n, xs) || !join_fits(n, xs, -1)) return func_end(f, NULL);
+    if (!qn || !join_fits(n, xs, -1)) return func_end(f, NULL);
     int rank = qn_rank(xs[0]), at = axis < 0 ? axis + rank + 1 : axis;
     if (at < 0 || at > rank)
         return func_end(f, fail_null(qn, QN_ERANGE, "stack: axis %d for rank %d", axis, rank));
@@ -112,16 +91,16 @@ static qn_tensor *at_least_vector(qn_tensor *x, int axis) {
 }
 
 qn_tensor *qn_vstack(int n, qn_tensor *const *xs) {
-    qn_ctx *qn = join_ctx(n, xs);
+    qn_ctx *qn = func_list_context("vstack", n, xs);
     func_frame f = func_begin(qn, "vstack");
-    if (!qn || !join_check(qn, n, xs)) return func_end(f, NULL);
+    if (!qn) return func_end(f, NULL);
     return func_end(f, join_each(n, xs, 0, as_row));
 }
 
 qn_tensor *qn_hstack(int n, qn_tensor *const *xs) {
-    qn_ctx *qn = join_ctx(n, xs);
+    qn_ctx *qn = func_list_context("hstack", n, xs);
     func_frame f = func_begin(qn, "hstack");
-    if (!qn || !join_check(qn, n, xs)) return func_end(f, NULL);
+    if (!qn) return func_end(f, NULL);
     return func_end(f, join_each(n, xs, qn_rank(xs[0]) > 1, at_least_vector));
 }
 
@@ -138,9 +117,10 @@ static int split_done(qn_ctx *qn, int n, qn_tensor **out, int made) {
 
 static int split_check(const qn_tensor *x, const char *name, int n, const void *sizes, void *out) {
     if (!x) return QN_ENULL;
+    if (!tensor_of(NULL, x, name, "x")) return QN_EGRAPH;
     if (!sizes || !out)
-        return fail(x->ctx, QN_ENULL, "%s: no sizes, or nowhere to put parts", name);
-    if (n < 1) return fail(x->ctx, QN_EARG, "%s: %d parts", name, n);
+        return fail(tensor_ctx(x), QN_ENULL, "%s: no sizes, or nowhere to put parts", name);
+    if (n < 1) return fail(tensor_ctx(x), QN_EARG, "%s: %d parts", name, n);
     return QN_OK;
 }
 
@@ -149,18 +129,19 @@ int qn_split(qn_tensor *x, int n, const int64_t *sizes, int axis, qn_tensor **ou
     if (code) return code;
     if (!build_axis(x, "split", axis, &axis)) return QN_ERANGE;
     int64_t start = 0;
-    for (int i = 0; i < n && start != DIM_BAD; i++) start = dim_op(x->ctx, start, '+', sizes[i]);
+    for (int i = 0; i < n && start != DIM_BAD; i++)
+        start = dim_op(tensor_ctx(x), start, '+', sizes[i]);
     if (start == DIM_BAD) return QN_ERANGE;
     if (start != qn_dim(x, axis))
-        return fail(x->ctx, QN_ESHAPE, "split: the sizes do not make up axis %d", axis);
+        return fail(tensor_ctx(x), QN_ESHAPE, "split: the sizes do not make up axis %d", axis);
     start = 0;
     for (; made < n; made++) {
-        func_frame f = func_begin(x->ctx, "split");
+        func_frame f = func_begin(tensor_ctx(x), "split");
         out[made] = func_end(f, func_slice_axis(x, axis, start, sizes[made], 1));
         if (!out[made]) break;
-        start = dim_op(x->ctx, start, '+', sizes[made]);
+        start = dim_op(tensor_ctx(x), start, '+', sizes[made]);
     }
-    return split_done(x->ctx, n, out, made);
+    return split_done(tensor_ctx(x), n, out, made);
 }
 
 int qn_chunk(qn_tensor *x, int n, int axis, qn_tensor **out) {
@@ -168,15 +149,16 @@ int qn_chunk(qn_tensor *x, int n, int axis, qn_tensor **out) {
     if (code) return code;
     if (!build_axis(x, "chunk", axis, &axis)) return QN_ERANGE;
     int64_t size = qn_dim(x, axis), start = 0;
-    if (size < 0) return fail(x->ctx, QN_ESHAPE, "chunk: the size of axis %d must be known", axis);
+    if (size < 0)
+        return fail(tensor_ctx(x), QN_ESHAPE, "chunk: the size of axis %d must be known", axis);
     for (; made < n; made++) {
         int64_t part = size / n + (made < size % n);
-        func_frame f = func_begin(x->ctx, "chunk");
+        func_frame f = func_begin(tensor_ctx(x), "chunk");
         out[made] = func_end(f, func_slice_axis(x, axis, start, part, 1));
         if (!out[made]) break;
         start += part;
     }
-    return split_done(x->ctx, n, out, made);
+    return split_done(tensor_ctx(x), n, out, made);
 }
 
 /* ---- repeating ------------------------------------------------------------------------------ */
@@ -185,9 +167,9 @@ int qn_chunk(qn_tensor *x, int n, int axis, qn_tensor **out) {
 static qn_tensor *repeat_axis(qn_tensor *x, int axis, int64_t times, bool each) {
     int64_t dims[QN_MAX_RANK + 1];
     if (!x || times == 1) return x;
-    if (times < 0 && !dim_is_code(x->ctx->graph, times))
-        return fail_null(x->ctx, QN_ERANGE, "%s: %lld times", graph_name(x->ctx, "repeat"),
-                         (long long)times);
+    if (times < 0 && !dim_is_code(tensor_ctx(x)->graph, times))
+        return fail_null(tensor_ctx(x), QN_ERANGE, "%s: %lld times",
+                         graph_name(tensor_ctx(x), "repeat"), (long long)times);
     x = qn_unsqueeze(x, each ? axis + 1 : axis);
     int rank = func_dims(x, dims);
     dims[each ? axis + 1 : axis] = times;
@@ -195,10 +177,10 @@ static qn_tensor *repeat_axis(qn_tensor *x, int axis, int64_t times, bool each) 
 }
 
 qn_tensor *qn_tile(qn_tensor *x, int n, const int64_t *times) {
-    func_frame f = func_begin(qn_context(x), "tile");
+    func_frame f = func_on("tile", ARG(x));
     if (!x) return func_end(f, NULL);
     if (n < 0 || n > QN_MAX_RANK || (n > 0 && !times))
-        return func_end(f, fail_null(x->ctx, QN_EARG, "tile: %d numbers", n));
+        return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "tile: %d numbers", n));
     while (x && qn_rank(x) < n) x = qn_unsqueeze(x, 0);
     int first = qn_rank(x) - n;
     for (int i = 0; i < n; i++) x = repeat_axis(x, first + i, times[i], false);
@@ -206,16 +188,16 @@ qn_tensor *qn_tile(qn_tensor *x, int n, const int64_t *times) {
 }
 
 qn_tensor *qn_repeat_interleave(qn_tensor *x, int64_t times, int axis) {
-    func_frame f = func_begin(qn_context(x), "repeat_interleave");
+    func_frame f = func_on("repeat_interleave", ARG(x));
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
     return func_end(f, repeat_axis(x, axis, times, true));
 }
 
 int qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out) {
-    qn_ctx *qn = join_ctx(n, xs);
+    qn_ctx *qn = func_list_context("meshgrid", n, xs);
     if (!qn) return QN_ENULL;
+    if (!out) return fail(qn, QN_ENULL, "meshgrid: out is NULL");
     if (n > QN_MAX_RANK) return fail(qn, QN_ERANGE, "meshgrid: %d axes", n);
-    if (!join_check(qn, n, xs)) return QN_ENULL;
     int64_t grid[QN_MAX_RANK];
     int made = 0;
     for (int i = 0; i < n; i++) {

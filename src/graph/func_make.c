@@ -25,20 +25,23 @@ qn_tensor *qn_scalar(qn_ctx *qn, qn_dtype dtype, double value) {
 }
 
 qn_tensor *qn_like(qn_tensor *x, double value) {
-    return qn_scalar(qn_context(x), qn_dtype_of(x), value);
+    const tensor *t = x ? tensor_of(NULL, x, "like", "x") : NULL;
+    return t ? qn_scalar(t->h.ctx, qn_dtype_of(x), value) : NULL;
 }
 
 qn_tensor *qn_full_like(qn_tensor *x, double value) {
-    func_frame f = func_begin(qn_context(x), "full_like");
+    func_frame f = func_on("full_like", ARG(x));
     return func_end(f, func_broadcast(qn_like(x, value), x));
 }
 
 qn_tensor *qn_zeros_like(qn_tensor *x) {
-    return qn_full_like(x, 0);
+    func_frame f = func_on("zeros_like", ARG(x));
+    return func_end(f, qn_full_like(x, 0));
 }
 
 qn_tensor *qn_ones_like(qn_tensor *x) {
-    return qn_full_like(x, 1);
+    func_frame f = func_on("ones_like", ARG(x));
+    return func_end(f, qn_full_like(x, 1));
 }
 
 qn_tensor *qn_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int axis) {

@@ -50,79 +50,83 @@ static double dtype_largest(qn_dtype d) {
 /* ---- comparisons and truth ------------------------------------------------------------------ */
 
 qn_tensor *qn_gt(qn_tensor *x, qn_tensor *y) {
-    return qn_lt(y, x);
+    func_frame f = func_on("gt", ARG(x), ARG(y));
+    return func_end(f, qn_lt(y, x));
 }
 
 qn_tensor *qn_ge(qn_tensor *x, qn_tensor *y) {
-    return qn_le(y, x);
+    func_frame f = func_on("ge", ARG(x), ARG(y));
+    return func_end(f, qn_le(y, x));
 }
 
 qn_tensor *qn_isnan(qn_tensor *x) {
-    return qn_ne(x, x);
+    func_frame f = func_on("isnan", ARG(x));
+    return func_end(f, qn_ne(x, x));
 }
 
 static qn_tensor *everywhere(qn_tensor *x, bool value) {
-    return x ? func_broadcast(qn_scalar(x->ctx, QN_BOOL, value), x) : NULL;
+    return x ? func_broadcast(qn_scalar(tensor_ctx(x), QN_BOOL, value), x) : NULL;
 }
 
 qn_tensor *qn_isinf(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "isinf");
+    func_frame f = func_on("isinf", ARG(x));
     if (!dtype_is_float(qn_dtype_of(x))) return func_end(f, everywhere(x, false));
     return func_end(f, qn_eq(qn_abs(x), qn_like(x, (double)INFINITY)));
 }
 
 qn_tensor *qn_isfinite(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "isfinite");
+    func_frame f = func_on("isfinite", ARG(x));
     if (!dtype_is_float(qn_dtype_of(x))) return func_end(f, everywhere(x, true));
     return func_end(f, below(qn_abs(x), (double)INFINITY));
 }
 
 qn_tensor *qn_logical_not(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "logical_not");
+    func_frame f = func_on("logical_not", ARG(x));
     return func_end(f, qn_not(func_truth(x)));
 }
 
 qn_tensor *qn_logical_and(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "logical_and");
+    func_frame f = func_on("logical_and", ARG(x), ARG(y));
     return func_end(f, qn_and(func_truth(x), func_truth(y)));
 }
 
 qn_tensor *qn_logical_or(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "logical_or");
+    func_frame f = func_on("logical_or", ARG(x), ARG(y));
     return func_end(f, qn_or(func_truth(x), func_truth(y)));
 }
 
 qn_tensor *qn_logical_xor(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "logical_xor");
+    func_frame f = func_on("logical_xor", ARG(x), ARG(y));
     return func_end(f, qn_xor(func_truth(x), func_truth(y)));
 }
 
 /* ---- powers, exponentials, angles ----------------------------------------------------------- */
 
 qn_tensor *qn_sign(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "sign");
+    func_frame f = func_on("sign", ARG(x));
     qn_tensor *s = qn_where(below(x, 0), qn_like(x, -1), x);
     return func_end(f, qn_detach(qn_where(above(x, 0), qn_like(x, 1), s)));
 }
 
 qn_tensor *qn_square(qn_tensor *x) {
-    return qn_mul(x, x);
+    func_frame f = func_on("square", ARG(x));
+    return func_end(f, qn_mul(x, x));
 }
 
 qn_tensor *qn_rsqrt(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "rsqrt");
+    func_frame f = func_on("rsqrt", ARG(x));
     return func_end(f, qn_reciprocal(qn_sqrt(x)));
 }
 
 qn_tensor *qn_log10(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "log10");
+    func_frame f = func_on("log10", ARG(x));
     return func_end(f, mul_number(qn_log(func_float(x)), 0.43429448190325182765));
 }
 
 /* Two to the third of the logarithm, then one step of Newton's, which makes it exact to
  * rounding. */
 qn_tensor *qn_cbrt(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "cbrt");
+    func_frame f = func_on("cbrt", ARG(x));
     x = func_float(x);
     qn_tensor *a = magnitude(x);
     qn_tensor *itself = qn_logical_or(qn_isinf(x), qn_eq(x, qn_like(x, 0)));
@@ -133,26 +137,26 @@ qn_tensor *qn_cbrt(qn_tensor *x) {
 }
 
 qn_tensor *qn_tan(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "tan");
+    func_frame f = func_on("tan", ARG(x));
     return func_end(f, qn_div(qn_sin(x), qn_cos(x)));
 }
 
 /* By expm1 both terms are small near 0 and nothing cancels. */
 qn_tensor *qn_sinh(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "sinh");
+    func_frame f = func_on("sinh", ARG(x));
     x = func_float(x);
     return func_end(f, mul_number(qn_sub(qn_expm1(x), qn_expm1(qn_neg(x))), 0.5));
 }
 
 qn_tensor *qn_cosh(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "cosh");
+    func_frame f = func_on("cosh", ARG(x));
     x = func_float(x);
     return func_end(f, mul_number(qn_add(qn_exp(x), qn_exp(qn_neg(x))), 0.5));
 }
 
 /* (1 - x)(1 + x) loses nothing near the ends, where 1 - x*x would. */
 qn_tensor *qn_asin(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "asin");
+    func_frame f = func_on("asin", ARG(x));
     x = func_float(x);
     qn_tensor *one = qn_like(x, 1);
     qn_tensor *side = qn_sqrt(qn_mul(qn_sub(one, x), qn_add(one, x)));
@@ -160,7 +164,7 @@ qn_tensor *qn_asin(qn_tensor *x) {
 }
 
 qn_tensor *qn_acos(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "acos");
+    func_frame f = func_on("acos", ARG(x));
     x = func_float(x);
     qn_tensor *one = qn_like(x, 1);
     qn_tensor *half = qn_atan(qn_sqrt(qn_div(qn_sub(one, x), qn_add(one, x))));
@@ -177,7 +181,7 @@ static qn_tensor *log_of_double(qn_tensor *x) {
 }
 
 qn_tensor *qn_asinh(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "asinh");
+    func_frame f = func_on("asinh", ARG(x));
     x = func_float(x);
     qn_tensor *a = magnitude(x), *near = qn_clamp(a, 0, inverse_far);
     qn_tensor *square = qn_mul(near, near);
@@ -188,7 +192,7 @@ qn_tensor *qn_asinh(qn_tensor *x) {
 }
 
 qn_tensor *qn_acosh(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "acosh");
+    func_frame f = func_on("acosh", ARG(x));
     x = func_float(x);
     qn_tensor *near = qn_clamp(x, 0, inverse_far); /* 0 gives NaN, too */
     qn_tensor *d = add_number(near, -1);
@@ -197,7 +201,7 @@ qn_tensor *qn_acosh(qn_tensor *x) {
 }
 
 qn_tensor *qn_atanh(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "atanh");
+    func_frame f = func_on("atanh", ARG(x));
     x = func_float(x);
     qn_tensor *ratio = qn_div(mul_number(x, 2), qn_sub(qn_like(x, 1), x));
     return func_end(f, mul_number(qn_log1p(ratio), 0.5));
@@ -206,7 +210,7 @@ qn_tensor *qn_atanh(qn_tensor *x) {
 /* The smaller of the two over the larger, so that the quotient is at most 1; infinities first
  * become the largest finite number, whose quotients are right. */
 qn_tensor *qn_atan2(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "atan2");
+    func_frame f = func_on("atan2", ARG(x), ARG(y));
     qn_tensor *both = qn_add(func_float(x), func_float(y)); /* for the common dtype and shape */
     double most = dtype_largest(qn_dtype_of(both));
     x = qn_clamp(func_as(func_float(x), qn_dtype_of(both)), -most, most);
@@ -222,7 +226,7 @@ qn_tensor *qn_atan2(qn_tensor *x, qn_tensor *y) {
 }
 
 qn_tensor *qn_hypot(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "hypot");
+    func_frame f = func_on("hypot", ARG(x), ARG(y));
     x = qn_abs(func_float(x));
     y = qn_abs(func_float(y));
     qn_tensor *large = qn_maximum(x, y), *small = qn_minimum(x, y);
@@ -234,7 +238,7 @@ qn_tensor *qn_hypot(qn_tensor *x, qn_tensor *y) {
 
 /* Floats by magnitude, where MOD is exact; integers by correcting MOD, which cannot overflow. */
 qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "rem");
+    func_frame f = func_on("rem", ARG(x), ARG(y));
     if (dtype_is_float(dtype_promote(qn_dtype_of(x), qn_dtype_of(y))))
         return func_end(f, with_sign_of(x, qn_mod(magnitude(x), qn_abs(y))));
     qn_tensor *r = qn_mod(x, y);
@@ -245,7 +249,7 @@ qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y) {
 
 /* Equal ones apart: there the difference of two infinities would be NaN. */
 qn_tensor *qn_logaddexp(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "logaddexp");
+    func_frame f = func_on("logaddexp", ARG(x), ARG(y));
     x = func_float(x);
     y = func_float(y);
     qn_tensor *same = qn_eq(x, y);
@@ -254,12 +258,12 @@ qn_tensor *qn_logaddexp(qn_tensor *x, qn_tensor *y) {
 }
 
 qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t) {
-    func_frame f = func_begin(qn_context(x), "lerp");
+    func_frame f = func_on("lerp", ARG(x), ARG(y), ARG(t));
     return func_end(f, qn_add(x, qn_mul(t, qn_sub(y, x))));
 }
 
 qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi) {
-    func_frame f = func_begin(qn_context(x), "clamp");
+    func_frame f = func_on("clamp", ARG(x));
     qn_tensor *y = qn_where(above(x, hi), qn_like(x, hi), x);
     return func_end(f, qn_where(below(x, lo), qn_like(x, lo), y));
 }
@@ -267,7 +271,7 @@ qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi) {
 /* ---- activations ---------------------------------------------------------------------------- */
 
 qn_tensor *qn_relu(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "relu");
+    func_frame f = func_on("relu", ARG(x));
     qn_tensor *zero = qn_like(x, 0);
     return func_end(f, qn_where(qn_le(x, zero), zero, x));
 }
@@ -278,25 +282,25 @@ static qn_tensor *log1p_exp(qn_tensor *x) {
 }
 
 qn_tensor *qn_softplus(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "softplus");
+    func_frame f = func_on("softplus", ARG(x));
     x = func_float(x);
     return func_end(f, qn_add(qn_maximum(x, qn_like(x, 0)), log1p_exp(x)));
 }
 
 qn_tensor *qn_log_sigmoid(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "log_sigmoid");
+    func_frame f = func_on("log_sigmoid", ARG(x));
     x = func_float(x);
     return func_end(f, qn_sub(qn_minimum(x, qn_like(x, 0)), log1p_exp(x)));
 }
 
 qn_tensor *qn_silu(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "silu");
+    func_frame f = func_on("silu", ARG(x));
     return func_end(f, qn_mul(x, qn_sigmoid(x)));
 }
 
 /* With h = x/2, h (1 + erf(..)) is written h + h erf(..): one fma. */
 qn_tensor *qn_gelu(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "gelu");
+    func_frame f = func_on("gelu", ARG(x));
     x = func_float(x);
     qn_tensor *half = mul_number(x, 0.5), *erf = qn_erf(mul_number(x, 0.70710678118654752440));
     return func_end(f, qn_add(qn_mul(half, erf), half));
@@ -304,7 +308,7 @@ qn_tensor *qn_gelu(qn_tensor *x) {
 
 /* 0.5 x (1 + tanh(z)) is x / (1 + e^-2z): cheaper, and for x < 0 no difference from 1 is taken. */
 qn_tensor *qn_gelu_tanh(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "gelu_tanh");
+    func_frame f = func_on("gelu_tanh", ARG(x));
     x = func_float(x);
     double twice = 2 * 0.79788456080286535588; /* sqrt(2 / pi) */
     qn_tensor *slope = add_number(mul_number(qn_mul(x, x), twice * 0.044715), twice);
@@ -312,27 +316,28 @@ qn_tensor *qn_gelu_tanh(qn_tensor *x) {
 }
 
 qn_tensor *qn_mish(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "mish");
+    func_frame f = func_on("mish", ARG(x));
     return func_end(f, qn_mul(x, qn_tanh(qn_softplus(x))));
 }
 
 qn_tensor *qn_relu6(qn_tensor *x) {
-    return qn_clamp(x, 0, 6);
+    func_frame f = func_on("relu6", ARG(x));
+    return func_end(f, qn_clamp(x, 0, 6));
 }
 
 qn_tensor *qn_hardsigmoid(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "hardsigmoid");
+    func_frame f = func_on("hardsigmoid", ARG(x));
     x = func_float(x);
     return func_end(f, mul_number(qn_clamp(add_number(x, 3), 0, 6), 1.0 / 6));
 }
 
 qn_tensor *qn_hardswish(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "hardswish");
+    func_frame f = func_on("hardswish", ARG(x));
     return func_end(f, qn_mul(x, qn_hardsigmoid(x)));
 }
 
 qn_tensor *qn_elu(qn_tensor *x, double alpha) {
-    func_frame f = func_begin(qn_context(x), "elu");
+    func_frame f = func_on("elu", ARG(x));
     x = func_float(x);
     qn_tensor *positive = above(x, 0);
     qn_tensor *curve = qn_expm1(qn_where(positive, qn_like(x, 0), x));
@@ -340,12 +345,12 @@ qn_tensor *qn_elu(qn_tensor *x, double alpha) {
 }
 
 qn_tensor *qn_selu(qn_tensor *x) {
-    func_frame f = func_begin(qn_context(x), "selu");
+    func_frame f = func_on("selu", ARG(x));
     return func_end(f, mul_number(qn_elu(x, 1.6732632423543772848), 1.0507009873554804934));
 }
 
 qn_tensor *qn_leaky_relu(qn_tensor *x, double slope) {
-    func_frame f = func_begin(qn_context(x), "leaky_relu");
+    func_frame f = func_on("leaky_relu", ARG(x));
     x = func_float(x);
     return func_end(f, qn_where(above(x, 0), x, mul_number(x, slope)));
 }

@@ -35,17 +35,17 @@ static int64_t infer_size(const qn_tensor *x, int rank, const int64_t *shape, in
                 drop_at(want, &m, i);
                 break;
             }
-    int64_t known = product(x->ctx, m, want), all = product(x->ctx, n, have);
+    int64_t known = product(tensor_ctx(x), m, want), all = product(tensor_ctx(x), n, have);
     if (known == 1 || known == DIM_BAD) return known == 1 ? all : DIM_BAD;
     if (known == 0) {
-        fail(x->ctx, QN_ESHAPE, "reshape: -1 could be any size next to a size 0");
+        fail(tensor_ctx(x), QN_ESHAPE, "reshape: -1 could be any size next to a size 0");
         return DIM_BAD;
     }
-    return dim_op(x->ctx, all, '/', known);
+    return dim_op(tensor_ctx(x), all, '/', known);
 }
 
 qn_tensor *qn_reshape(qn_tensor *x, int rank, const int64_t *shape) {
-    func_frame f = func_begin(qn_context(x), "reshape");
+    func_frame f = func_on("reshape", ARG(x));
     int64_t dims[QN_MAX_RANK];
     int hole = -1;
     if (!x || rank < 0 || rank > QN_MAX_RANK || !shape)
@@ -53,7 +53,7 @@ qn_tensor *qn_reshape(qn_tensor *x, int rank, const int64_t *shape) {
     for (int i = 0; i < rank; i++) {
         dims[i] = shape[i];
         if (dims[i] != -1) continue;
-        if (hole >= 0) return func_end(f, fail_null(x->ctx, QN_ESHAPE, "reshape: -1 twice"));
+        if (hole >= 0) return func_end(f, fail_null(tensor_ctx(x), QN_ESHAPE, "reshape: -1 twice"));
         hole = i;
     }
     if (hole >= 0) dims[hole] = infer_size(x, rank, dims, hole);
@@ -61,20 +61,21 @@ qn_tensor *qn_reshape(qn_tensor *x, int rank, const int64_t *shape) {
 }
 
 qn_tensor *qn_flatten(qn_tensor *x, int first, int last) {
-    func_frame f = func_begin(qn_context(x), "flatten");
+    func_frame f = func_on("flatten", ARG(x));
     if (qn_rank(x) == 0) return func_end(f, x ? func_reshape(x, 1, (int64_t[]){1}) : NULL);
     if (!func_axis(x, first, &first) || !func_axis(x, last, &last)) return func_end(f, NULL);
     if (first > last)
-        return func_end(f, fail_null(x->ctx, QN_EARG, "flatten: axis %d is after %d", first, last));
+        return func_end(
+            f, fail_null(tensor_ctx(x), QN_EARG, "flatten: axis %d is after %d", first, last));
     int64_t dims[QN_MAX_RANK];
     int rank = func_dims(x, dims);
-    dims[first] = product(x->ctx, last - first + 1, dims + first);
+    dims[first] = product(tensor_ctx(x), last - first + 1, dims + first);
     for (int i = last + 1; i < rank; i++) dims[first + i - last] = dims[i];
     return func_end(f, func_reshape(x, rank - (last - first), dims));
 }
 
 qn_tensor *qn_squeeze(qn_tensor *x, int axis) {
-    func_frame f = func_begin(qn_context(x), "squeeze");
+    func_frame f = func_on("squeeze", ARG(x));
     uint32_t mask;
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
     int64_t dims[QN_MAX_RANK];
@@ -83,20 +84,20 @@ qn_tensor *qn_squeeze(qn_tensor *x, int axis) {
         bool drop = (mask >> i & 1) && dims[i] == 1;
         if (!drop && axis != QN_ALL && (mask >> i & 1))
             return func_end(
-                f, fail_null(x->ctx, QN_ESHAPE, "squeeze: the size of axis %d is not 1", i));
+                f, fail_null(tensor_ctx(x), QN_ESHAPE, "squeeze: the size of axis %d is not 1", i));
         if (!drop) dims[n++] = dims[i];
     }
     return func_end(f, func_reshape(x, n, dims));
 }
 
 qn_tensor *qn_unsqueeze(qn_tensor *x, int axis) {
-    func_frame f = func_begin(qn_context(x), "unsqueeze");
+    func_frame f = func_on("unsqueeze", ARG(x));
     if (!x) return func_end(f, NULL);
     int64_t dims[QN_MAX_RANK + 1];
     int rank = func_dims(x, dims), at = axis < 0 ? axis + rank + 1 : axis;
     if (at < 0 || at > rank)
-        return func_end(f,
-                        fail_null(x->ctx, QN_ERANGE, "unsqueeze: axis %d for rank %d", axis, rank));
+        return func_end(
+            f, fail_null(tensor_ctx(x), QN_ERANGE, "unsqueeze: axis %d for rank %d", axis, rank));
     for (int i = rank; i > at; i--) dims[i] = dims[i - 1];
     dims[at] = 1;
     return func_end(f, func_reshape(x, rank + 1, dims));
@@ -107,7 +108,7 @@ qn_tensor *qn_permute(qn_tensor *x, int n, const int *axes) {
 }
 
 qn_tensor *qn_transpose(qn_tensor *x, int a, int b) {
-    func_frame f = func_begin(qn_context(x), "transpose");
+    func_frame f = func_on("transpose", ARG(x));
     if (!func_axis(x, a, &a) || !func_axis(x, b, &b)) return func_end(f, NULL);
     int axes[QN_MAX_RANK], rank = qn_rank(x);
     for (int i = 0; i < rank; i++) axes[i] = i == a ? b : i == b ? a : i;
@@ -115,7 +116,7 @@ qn_tensor *qn_transpose(qn_tensor *x, int a, int b) {
 }
 
 qn_tensor *qn_expand(qn_tensor *x, int rank, const int64_t *shape) {
-    func_frame f = func_begin(qn_context(x), "expand");
+    func_frame f = func_on("expand", ARG(x));
     int64_t dims[QN_MAX_RANK];
     int have = qn_rank(x);
     if (!x || rank < have || rank > QN_MAX_RANK || !shape)
@@ -130,7 +131,7 @@ qn_tensor *qn_expand(qn_tensor *x, int rank, const int64_t *shape) {
 /* ---- slicing -------------------------------------------------------------------------------- */
 
 qn_tensor *qn_flip(qn_tensor *x, int axis) {
-    func_frame f = func_begin(qn_context(x), "flip");
+    func_frame f = func_on("flip", ARG(x));
     uint32_t mask;
     return func_end(f, func_mask(x, axis, &mask) ? build_flip(x, mask) : NULL);
 }
@@ -159,14 +160,14 @@ static qn_tensor *slice_known(qn_tensor *x, int axis, int64_t n, int64_t start, 
 
 /* From the end, when negative and not a size's code. */
 static int64_t slice_place(const qn_tensor *x, int64_t n, int64_t place) {
-    bool from_end = place < 0 && !dim_is_code(x->ctx->graph, place);
-    return from_end ? dim_op(x->ctx, n, '-', -place) : place;
+    bool from_end = place < 0 && !dim_is_code(tensor_ctx(x)->graph, place);
+    return from_end ? dim_op(tensor_ctx(x), n, '-', -place) : place;
 }
 
 /* Sizes that are not constants: nothing is cut off, the slice must provably lie inside. */
 static qn_tensor *slice_symbolic(qn_tensor *x, int axis, int64_t n, int64_t start, int64_t stop,
                                  int64_t step) {
-    qn_ctx *qn = x->ctx;
+    qn_ctx *qn = tensor_ctx(x);
     start = slice_place(x, n, start);
     if (step > 0) {
         stop = stop == QN_END ? n : slice_place(x, n, stop);
@@ -182,10 +183,10 @@ static qn_tensor *slice_symbolic(qn_tensor *x, int axis, int64_t n, int64_t star
 }
 
 qn_tensor *qn_slice(qn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
-    func_frame f = func_begin(qn_context(x), "slice");
+    func_frame f = func_on("slice", ARG(x));
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
-    if (step == 0) return func_end(f, fail_null(x->ctx, QN_EARG, "slice: a step of 0"));
-    const graph *g = x->ctx->graph;
+    if (step == 0) return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "slice: a step of 0"));
+    const graph *g = tensor_ctx(x)->graph;
     int64_t n = qn_dim(x, axis);
     bool known = n >= 0 && !dim_is_code(g, start) && !dim_is_code(g, stop);
     return func_end(f, known ? slice_known(x, axis, n, start, stop, step)
@@ -201,21 +202,21 @@ static qn_tensor *select_at(qn_tensor *x, int axis, int64_t index) {
 }
 
 qn_tensor *qn_select(qn_tensor *x, int axis, int64_t index) {
-    func_frame f = func_begin(qn_context(x), "select");
+    func_frame f = func_on("select", ARG(x));
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
     return func_end(f, select_at(x, axis, slice_place(x, qn_dim(x, axis), index)));
 }
 
 qn_tensor *qn_roll(qn_tensor *x, int64_t shift, int axis) {
-    func_frame f = func_begin(qn_context(x), "roll");
+    func_frame f = func_on("roll", ARG(x));
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
     int64_t n = qn_dim(x, axis);
     if (n == 0) return func_end(f, x);
     if (n > 0) shift = (shift % n + n) % n;
-    bool back = shift < 0 && !dim_is_code(x->ctx->graph, shift);
-    int64_t moved = back ? -shift : dim_op(x->ctx, n, '-', shift); /* go from front to end */
+    bool back = shift < 0 && !dim_is_code(tensor_ctx(x)->graph, shift);
+    int64_t moved = back ? -shift : dim_op(tensor_ctx(x), n, '-', shift); /* go from front to end */
     qn_tensor *front = func_slice_axis(x, axis, 0, moved, 1);
-    qn_tensor *end = func_slice_axis(x, axis, moved, dim_op(x->ctx, n, '-', moved), 1);
+    qn_tensor *end = func_slice_axis(x, axis, moved, dim_op(tensor_ctx(x), n, '-', moved), 1);
     return func_end(f, qn_concat(2, (qn_tensor *const[]){end, front}, axis));
 }
 
@@ -224,7 +225,7 @@ qn_tensor *qn_roll(qn_tensor *x, int64_t shift, int axis) {
 /* Ones where pad puts x's elements: as bools, so that nothing is added to a value. */
 qn_tensor *func_inside(qn_tensor *x, const int64_t *lo_hi_interior) {
     if (!x) return NULL;
-    qn_tensor *yes = func_broadcast(qn_scalar(x->ctx, QN_BOOL, 1), x);
+    qn_tensor *yes = func_broadcast(qn_scalar(tensor_ctx(x), QN_BOOL, 1), x);
     return func_pad(yes, lo_hi_interior);
 }
 
@@ -236,7 +237,7 @@ static qn_tensor *pad_constant(qn_tensor *x, const int64_t *p, double value) {
 /* `count` elements to put before (or after) x along an axis. */
 static qn_tensor *pad_part(qn_tensor *x, int axis, int64_t count, bool before, qn_pad_mode mode) {
     int64_t n = qn_dim(x, axis), dims[QN_MAX_RANK];
-    qn_ctx *qn = x->ctx;
+    qn_ctx *qn = tensor_ctx(x);
     if (mode == QN_PAD_CIRCULAR)
         return func_slice_axis(x, axis, before ? dim_op(qn, n, '-', count) : 0, count, 1);
     if (mode == QN_PAD_REFLECT) {
@@ -264,23 +265,23 @@ static qn_tensor *pad_axis_from_itself(qn_tensor *x, int axis, int64_t before, i
 static qn_tensor *pad_crop(qn_tensor *x, int axis, int64_t *before_after) {
     int64_t cut[2] = {0, 0}, n = qn_dim(x, axis);
     for (int i = 0; i < 2; i++) {
-        if (before_after[i] >= 0 || dim_is_code(x->ctx->graph, before_after[i])) continue;
+        if (before_after[i] >= 0 || dim_is_code(tensor_ctx(x)->graph, before_after[i])) continue;
         cut[i] = -before_after[i];
         before_after[i] = 0;
     }
     if (!cut[0] && !cut[1]) return x;
-    int64_t left = dim_op(x->ctx, dim_op(x->ctx, n, '-', cut[0]), '-', cut[1]);
+    int64_t left = dim_op(tensor_ctx(x), dim_op(tensor_ctx(x), n, '-', cut[0]), '-', cut[1]);
     return func_slice_axis(x, axis, cut[0], left, 1);
 }
 
 qn_tensor *qn_pad(qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, double value) {
-    func_frame f = func_begin(qn_context(x), "pad");
+    func_frame f = func_on("pad", ARG(x));
     int64_t p[3 * QN_MAX_RANK] = {0};
     int rank = qn_rank(x);
     if (!x) return func_end(f, NULL);
-    if (!before_after) return func_end(f, fail_null(x->ctx, QN_ENULL, "pad: no numbers"));
+    if (!before_after) return func_end(f, fail_null(tensor_ctx(x), QN_ENULL, "pad: no numbers"));
     if (mode < QN_PAD_CONSTANT || mode > QN_PAD_CIRCULAR)
-        return func_end(f, fail_null(x->ctx, QN_EARG, "pad: no such mode"));
+        return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "pad: no such mode"));
     for (int i = 0; i < rank && x; i++) {
         p[3 * i] = before_after[2 * i];
         p[3 * i + 1] = before_after[2 * i + 1];
@@ -294,34 +295,34 @@ qn_tensor *qn_pad(qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, d
 /* ---- windows and diagonals ------------------------------------------------------------------ */
 
 qn_tensor *qn_unfold(qn_tensor *x, int axis, int64_t size, int64_t step) {
-    func_frame f = func_begin(qn_context(x), "unfold");
+    func_frame f = func_on("unfold", ARG(x));
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
     if (size < 1 || step < 1)
-        return func_end(f, fail_null(x->ctx, QN_EARG, "unfold: windows of %lld every %lld",
+        return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "unfold: windows of %lld every %lld",
                                      (long long)size, (long long)step));
-    int64_t n = qn_dim(x, axis), room = dim_op(x->ctx, n, '-', size);
-    int64_t windows = dim_op(x->ctx, dim_op(x->ctx, room, '/', step), '+', 1);
+    int64_t n = qn_dim(x, axis), room = dim_op(tensor_ctx(x), n, '-', size);
+    int64_t windows = dim_op(tensor_ctx(x), dim_op(tensor_ctx(x), room, '/', step), '+', 1);
     int rank = qn_rank(x);
     if (rank == QN_MAX_RANK || windows == DIM_BAD)
-        return func_end(
-            f, fail_null(x->ctx, QN_ERANGE, "unfold: windows of %lld do not fit", (long long)size));
+        return func_end(f, fail_null(tensor_ctx(x), QN_ERANGE, "unfold: windows of %lld do not fit",
+                                     (long long)size));
     func_windows w = {axis, rank, step, 1, 0, windows, size};
     return func_end(f, func_window(qn_unsqueeze(x, rank), &w));
 }
 
 /* In rows of n elements, i*(n+1) is the place of [i, i]. */
 qn_tensor *qn_diagonal(qn_tensor *x, int64_t offset) {
-    func_frame f = func_begin(qn_context(x), "diagonal");
+    func_frame f = func_on("diagonal", ARG(x));
     int64_t dims[QN_MAX_RANK];
     int rank = func_dims(x, dims);
     if (x && rank < 2)
-        return func_end(f, fail_null(x->ctx, QN_ESHAPE, "diagonal: rank %d, below 2", rank));
+        return func_end(f, fail_null(tensor_ctx(x), QN_ESHAPE, "diagonal: rank %d, below 2", rank));
     if (!x) return func_end(f, NULL);
     x = offset >= 0 ? qn_slice(x, -1, offset, QN_END, 1) : qn_slice(x, -2, -offset, QN_END, 1);
     int64_t rows = qn_dim(x, -2), columns = qn_dim(x, -1);
     if (!x || rows < 0 || columns < 0)
-        return func_end(f, x ? fail_null(x->ctx, QN_ESHAPE, "diagonal: the sizes must be known")
-                             : NULL);
+        return func_end(
+            f, x ? fail_null(tensor_ctx(x), QN_ESHAPE, "diagonal: the sizes must be known") : NULL);
     int64_t size = rows < columns ? rows : columns;
     x = qn_flatten(x, -2, -1);
     int64_t step = columns + 1;
@@ -333,23 +334,23 @@ static qn_tensor *triangle(qn_tensor *x, int64_t k, bool upper) {
     int64_t dims[QN_MAX_RANK];
     int rank = func_dims(x, dims);
     if (x && rank < 2)
-        return fail_null(x->ctx, QN_ESHAPE, "%s: rank %d, below 2", graph_name(x->ctx, "tri"),
-                         rank);
+        return fail_null(tensor_ctx(x), QN_ESHAPE, "%s: rank %d, below 2",
+                         graph_name(tensor_ctx(x), "tri"), rank);
     if (!x) return NULL;
-    qn_tensor *row = func_iota(x->ctx, QN_I64, 2, dims + rank - 2, 0);
-    qn_tensor *column = func_iota(x->ctx, QN_I64, 2, dims + rank - 2, 1);
+    qn_tensor *row = func_iota(tensor_ctx(x), QN_I64, 2, dims + rank - 2, 0);
+    qn_tensor *column = func_iota(tensor_ctx(x), QN_I64, 2, dims + rank - 2, 1);
     row = qn_add(row, qn_like(row, (double)k));
     qn_tensor *keep = upper ? qn_le(row, column) : qn_le(column, row);
     return qn_where(keep, x, qn_like(x, 0));
 }
 
 qn_tensor *qn_triu(qn_tensor *x, int64_t k) {
-    func_frame f = func_begin(qn_context(x), "triu");
+    func_frame f = func_on("triu", ARG(x));
     return func_end(f, triangle(x, k, true));
 }
 
 qn_tensor *qn_tril(qn_tensor *x, int64_t k) {
-    func_frame f = func_begin(qn_context(x), "tril");
+    func_frame f = func_on("tril", ARG(x));
     return func_end(f, triangle(x, k, false));
 }
 
@@ -361,7 +362,7 @@ static bool strided_inside(const qn_tensor *x, int rank, const int64_t *shape,
     int64_t lo = offset, hi = offset, n = func_count(x, (1u << qn_rank(x)) - 1);
     for (int i = 0; i < rank; i++) {
         int64_t reach;
-        if (shape[i] == 0 || n < 0 || dim_is_code(x->ctx->graph, shape[i])) return true;
+        if (shape[i] == 0 || n < 0 || dim_is_code(tensor_ctx(x)->graph, shape[i])) return true;
         if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
             __builtin_add_overflow(reach < 0 ? lo : hi, reach, reach < 0 ? &lo : &hi))
             return false;
@@ -371,16 +372,16 @@ static bool strided_inside(const qn_tensor *x, int rank, const int64_t *shape,
 
 qn_tensor *qn_as_strided(qn_tensor *x, int rank, const int64_t *shape, const int64_t *strides,
                          int64_t offset) {
-    func_frame f = func_begin(qn_context(x), "as_strided");
+    func_frame f = func_on("as_strided", ARG(x));
     if (!x) return func_end(f, NULL);
     if (rank > 0 && (!shape || !strides))
-        return func_end(f, fail_null(x->ctx, QN_ENULL, "as_strided: no shape or strides"));
-    qn_tensor *place = func_full(x->ctx, QN_I64, rank, shape, 0);
+        return func_end(f, fail_null(tensor_ctx(x), QN_ENULL, "as_strided: no shape or strides"));
+    qn_tensor *place = func_full(tensor_ctx(x), QN_I64, rank, shape, 0);
     if (!place) return func_end(f, NULL);
     if (!strided_inside(x, rank, shape, strides, offset))
-        return func_end(f, fail_null(x->ctx, QN_ERANGE, "as_strided: places outside x"));
+        return func_end(f, fail_null(tensor_ctx(x), QN_ERANGE, "as_strided: places outside x"));
     for (int i = 0; i < rank; i++) {
-        qn_tensor *index = func_iota(x->ctx, QN_I64, rank, shape, i);
+        qn_tensor *index = func_iota(tensor_ctx(x), QN_I64, rank, shape, i);
         place = qn_add(place, qn_mul(index, qn_like(index, (double)strides[i])));
     }
     place = qn_add(place, qn_like(place, (double)offset));

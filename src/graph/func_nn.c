@@ -20,7 +20,7 @@ static qn_tensor *below_largest(qn_tensor *x, uint32_t mask) {
 }
 
 qn_tensor *qn_softmax(qn_tensor *x, int axis) {
-    func_frame f = func_begin(qn_context(x), "softmax");
+    func_frame f = func_on("softmax", ARG(x));
     uint32_t mask;
     x = func_float(x);
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
@@ -30,7 +30,7 @@ qn_tensor *qn_softmax(qn_tensor *x, int axis) {
 }
 
 qn_tensor *qn_log_softmax(qn_tensor *x, int axis) {
-    func_frame f = func_begin(qn_context(x), "log_softmax");
+    func_frame f = func_on("log_softmax", ARG(x));
     uint32_t mask;
     x = func_float(x);
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
@@ -56,7 +56,7 @@ static qn_tensor *standardize(qn_tensor *x, double eps) {
 }
 
 qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps) {
-    func_frame f = func_begin(qn_context(x), "layer_norm");
+    func_frame f = func_on("layer_norm", ARG(x), OPTIONAL(gamma), OPTIONAL(beta));
     int axis;
     x = func_float(x);
     if (!func_axis(x, -1, &axis)) return func_end(f, NULL);
@@ -65,7 +65,7 @@ qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double
 }
 
 qn_tensor *qn_rms_norm(qn_tensor *x, qn_tensor *gamma, double eps) {
-    func_frame f = func_begin(qn_context(x), "rms_norm");
+    func_frame f = func_on("rms_norm", ARG(x), OPTIONAL(gamma));
     int axis;
     x = func_float(x);
     if (!func_axis(x, -1, &axis)) return func_end(f, NULL);
@@ -85,16 +85,16 @@ static qn_tensor *per_channel(qn_tensor *p, int rank) {
 
 qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tensor *beta,
                          double eps) {
-    func_frame f = func_begin(qn_context(x), "group_norm");
+    func_frame f = func_on("group_norm", ARG(x), OPTIONAL(gamma), OPTIONAL(beta));
     int64_t dims[QN_MAX_RANK];
     int rank = func_dims(x, dims);
     x = func_float(x);
     if (!x) return func_end(f, NULL);
     if (rank < 2 || groups < 1 || dims[1] % groups != 0)
-        return func_end(f, fail_null(x->ctx, QN_ESHAPE, "group_norm: %lld groups of the channels",
-                                     (long long)groups));
+        return func_end(f, fail_null(tensor_ctx(x), QN_ESHAPE,
+                                     "group_norm: %lld groups of the channels", (long long)groups));
     int64_t rest = func_count(x, (1u << rank) - 2);
-    const int64_t split[3] = {dims[0], groups, dim_op(x->ctx, rest, '/', groups)};
+    const int64_t split[3] = {dims[0], groups, dim_op(tensor_ctx(x), rest, '/', groups)};
     qn_tensor *y = func_reshape(func_widen(x), 3, split);
     y = y ? func_reshape(standardize(y, eps), rank, dims) : NULL;
     y = scale_shift(y, gamma ? per_channel(gamma, rank) : NULL,
@@ -107,8 +107,8 @@ qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tens
 /* Which keys a query sees, [queries, keys]: those not after it; the last query sees all. */
 static qn_tensor *not_later(qn_tensor *scores, int64_t queries, int64_t keys) {
     const int64_t shape[2] = {queries, keys};
-    qn_tensor *q = func_iota(scores->ctx, QN_I64, 2, shape, 0);
-    qn_tensor *k = func_iota(scores->ctx, QN_I64, 2, shape, 1);
+    qn_tensor *q = func_iota(tensor_ctx(scores), QN_I64, 2, shape, 0);
+    qn_tensor *k = func_iota(tensor_ctx(scores), QN_I64, 2, shape, 1);
     return qn_le(qn_add(k, func_size(k, queries)), qn_add(q, func_size(q, keys)));
 }
 
@@ -135,7 +135,7 @@ static qn_tensor *weigh(qn_tensor *scores, qn_tensor *v, bool causal) {
 }
 
 qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
-    func_frame f = func_begin(qn_context(q), "attention");
+    func_frame f = func_on("attention", ARG(q), ARG(k), ARG(v));
     if (!q || !k || !v) return func_end(f, build_elem(OP_FMA, 3, (qn_tensor *const[]){q, k, v}));
     if (qn_rank(q) < 2 || qn_rank(k) < 2 || qn_rank(v) < 2)
         return func_end(f, func_fail_shapes(q, k, "are below rank 2"));
@@ -148,12 +148,12 @@ qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
 }
 
 qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key) {
-    func_frame f = func_begin(qn_context(x), "dropout");
+    func_frame f = func_on("dropout", ARG(x), ARG(key));
     int64_t dims[QN_MAX_RANK];
     int rank = func_dims(x, dims);
     if (!x || p == 0) return func_end(f, x);
     if (!(p >= 0 && p <= 1))
-        return func_end(f, fail_null(x->ctx, QN_EARG, "dropout: %g is no probability", p));
+        return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "dropout: %g is no probability", p));
     qn_tensor *keep = qn_bernoulli(key, 1 - p, rank, dims), *zero = qn_like(x, 0);
     if (p == 1) return func_end(f, func_broadcast(zero, x));
     return func_end(f, qn_where(keep, mul_number(x, 1 / (1 - p)), zero));
@@ -176,7 +176,7 @@ static qn_tensor *pick_class(qn_tensor *x, qn_tensor *labels) {
 }
 
 qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels) {
-    func_frame f = func_begin(qn_context(logits), "cross_entropy");
+    func_frame f = func_on("cross_entropy", ARG(logits), ARG(labels));
     logits = func_float(logits);
     qn_tensor *wide = func_widen(logits);
     qn_tensor *picked = pick_class(wide, labels);
@@ -185,24 +185,24 @@ qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels) {
 }
 
 qn_tensor *qn_nll_loss(qn_tensor *log_p, qn_tensor *labels) {
-    func_frame f = func_begin(qn_context(log_p), "nll_loss");
+    func_frame f = func_on("nll_loss", ARG(log_p), ARG(labels));
     return func_end(f, qn_neg(mean_all(pick_class(func_float(log_p), labels))));
 }
 
 qn_tensor *qn_mse_loss(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "mse_loss");
+    func_frame f = func_on("mse_loss", ARG(x), ARG(y));
     qn_tensor *d = qn_sub(x, y);
     return func_end(f, mean_all(qn_mul(d, d)));
 }
 
 qn_tensor *qn_l1_loss(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "l1_loss");
+    func_frame f = func_on("l1_loss", ARG(x), ARG(y));
     return func_end(f, mean_all(qn_abs(qn_sub(x, y))));
 }
 
 /* With q = min(d, delta): q*q/2 + delta*(d - q). */
 qn_tensor *qn_huber_loss(qn_tensor *x, qn_tensor *y, double delta) {
-    func_frame f = func_begin(qn_context(x), "huber_loss");
+    func_frame f = func_on("huber_loss", ARG(x), ARG(y));
     qn_tensor *d = qn_abs(func_float(qn_sub(x, y)));
     qn_tensor *q = qn_minimum(d, qn_like(d, delta));
     qn_tensor *square = mul_number(qn_mul(q, q), 0.5);
@@ -210,6 +210,6 @@ qn_tensor *qn_huber_loss(qn_tensor *x, qn_tensor *y, double delta) {
 }
 
 qn_tensor *qn_bce_with_logits(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "bce_with_logits");
+    func_frame f = func_on("bce_with_logits", ARG(x), ARG(y));
     return func_end(f, mean_all(qn_sub(qn_softplus(x), qn_mul(x, y))));
 }

@@ -27,7 +27,7 @@ static qn_tensor *matmul(qn_tensor *x, qn_tensor *y) {
 }
 
 qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "matmul");
+    func_frame f = func_on("matmul", ARG(x), ARG(y));
     if (!x || !y) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, y}));
     if (qn_rank(x) == 0 || qn_rank(y) == 0)
         return func_end(f, func_fail_shapes(x, y, "do not multiply: a scalar is no matrix"));
@@ -41,7 +41,7 @@ qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y) {
 }
 
 qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b) {
-    func_frame f = func_begin(qn_context(x), "linear");
+    func_frame f = func_on("linear", ARG(x), ARG(w), OPTIONAL(b));
     qn_tensor *y = qn_matmul(x, qn_transpose(w, -1, -2));
     return func_end(f, b ? qn_add(y, b) : y);
 }
@@ -53,7 +53,7 @@ static bool are_vectors(const qn_tensor *x, const qn_tensor *y) {
 }
 
 qn_tensor *qn_dot(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "dot");
+    func_frame f = func_on("dot", ARG(x), ARG(y));
     if (!x || !y || !are_vectors(x, y)) return func_end(f, NULL);
     if (qn_dim(x, 0) != qn_dim(y, 0))
         return func_end(f, func_fail_shapes(x, y, "differ in length"));
@@ -61,7 +61,7 @@ qn_tensor *qn_dot(qn_tensor *x, qn_tensor *y) {
 }
 
 qn_tensor *qn_outer(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_begin(qn_context(x), "outer");
+    func_frame f = func_on("outer", ARG(x), ARG(y));
     if (!x || !y || !are_vectors(x, y)) return func_end(f, NULL);
     return func_end(f, qn_mul(qn_unsqueeze(x, 1), y));
 }
@@ -89,7 +89,7 @@ static qn_tensor *as_matrix(qn_tensor *x, int n, const int *axes, int64_t *out, 
 }
 
 qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_axes, const int *y_axes) {
-    func_frame f = func_begin(qn_context(x), "tensordot");
+    func_frame f = func_on("tensordot", ARG(x), ARG(y));
     int64_t shape[QN_MAX_RANK];
     int rank = 0;
     if (!x || !y) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, y}));
@@ -306,17 +306,12 @@ static qn_tensor *einsum(int n, einsum_term *term, const einsum_term *out) {
 enum { EINSUM_MOST = 16 };
 
 qn_tensor *qn_einsum(const char *spec, int n, qn_tensor *const *xs) {
-    qn_ctx *qn = NULL;
-    for (int i = 0; xs && i < n; i++)
-        if (xs[i]) qn = xs[i]->ctx;
+    qn_ctx *qn = func_list_context("einsum", n, xs);
     func_frame f = func_begin(qn, "einsum");
     if (!qn) return func_end(f, NULL);
     if (n > EINSUM_MOST || !spec)
         return func_end(
             f, fail_null(qn, QN_EARG, "einsum: no text, or more than %d tensors", EINSUM_MOST));
-    for (int i = 0; i < n; i++)
-        if (!xs[i] || xs[i]->ctx != qn)
-            return func_end(f, fail_null(qn, xs[i] ? QN_EGRAPH : QN_ENULL, "einsum: tensor %d", i));
     einsum_term term[EINSUM_MOST], out;
     if (!einsum_parse(spec, n, xs, term, &out))
         return func_end(

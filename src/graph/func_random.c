@@ -42,7 +42,7 @@ void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]) {
 static qn_tensor *pair(qn_tensor *a, qn_tensor *b) {
     if (!a || !b) return NULL;
     const int64_t two = 2;
-    qn_tensor *i = func_iota(a->ctx, QN_I32, 1, &two, 0);
+    qn_tensor *i = func_iota(tensor_ctx(a), QN_I32, 1, &two, 0);
     return qn_where(qn_eq(i, qn_like(i, 0)), a, b);
 }
 
@@ -55,7 +55,8 @@ qn_tensor *qn_key(qn_ctx *qn, uint64_t seed) {
 static bool key_words(qn_tensor *key, qn_tensor *out[2]) {
     if (!key) return false;
     if (qn_dtype_of(key) != QN_U32 || qn_rank(key) != 1 || qn_dim(key, 0) != 2) {
-        fail(key->ctx, QN_EARG, "%s: a key is u32 of shape [2]", graph_name(key->ctx, "key"));
+        fail(tensor_ctx(key), QN_EARG, "%s: a key is u32 of shape [2]",
+             graph_name(tensor_ctx(key), "key"));
         return false;
     }
     for (int i = 0; i < 2; i++) out[i] = qn_select(key, 0, i);
@@ -63,7 +64,7 @@ static bool key_words(qn_tensor *key, qn_tensor *out[2]) {
 }
 
 qn_tensor *qn_key_fold(qn_tensor *key, uint64_t data) {
-    func_frame f = func_begin(qn_context(key), "key_fold");
+    func_frame f = func_on("key_fold", ARG(key));
     qn_tensor *k[2];
     if (!key_words(key, k)) return func_end(f, NULL);
     qn_tensor *x[2] = {word(key, (uint32_t)data), word(key, (uint32_t)(data >> 32))};
@@ -77,10 +78,10 @@ qn_tensor *qn_key_fold(qn_tensor *key, uint64_t data) {
 static bool random_words(qn_tensor *key, int rank, const int64_t *shape, qn_tensor *out[2]) {
     qn_tensor *k[2], *zero;
     if (!key_words(key, k)) return false;
-    zero = func_full(key->ctx, QN_U32, rank, shape, 0);
+    zero = func_full(tensor_ctx(key), QN_U32, rank, shape, 0);
     if (!zero) return false;
     int64_t n = func_count(zero, (1u << rank) - 1);
-    qn_tensor *index = func_reshape(func_iota(key->ctx, QN_I64, 1, &n, 0), rank, shape);
+    qn_tensor *index = func_reshape(func_iota(tensor_ctx(key), QN_I64, 1, &n, 0), rank, shape);
     out[0] = qn_cast(index, QN_U32);
     out[1] = zero;
     if (n < 0 || n >> 32) out[1] = qn_cast(qn_shr(index, qn_like(index, 32)), QN_U32);
@@ -89,7 +90,7 @@ static bool random_words(qn_tensor *key, int rank, const int64_t *shape, qn_tens
 }
 
 qn_tensor *qn_random_bits(qn_tensor *key, int rank, const int64_t *shape) {
-    func_frame f = func_begin(qn_context(key), "random_bits");
+    func_frame f = func_on("random_bits", ARG(key));
     qn_tensor *bits[2];
     return func_end(f, random_words(key, rank, shape, bits) ? bits[0] : NULL);
 }
@@ -104,13 +105,13 @@ static qn_tensor *fraction(qn_tensor *x, int bits, qn_dtype dtype) {
 
 static bool float_wanted(qn_tensor *key, qn_dtype dtype) {
     if (!key || dtype_is_float(dtype)) return key;
-    fail(key->ctx, QN_EDTYPE, "%s: gives floats, not %s", graph_name(key->ctx, ""),
+    fail(tensor_ctx(key), QN_EDTYPE, "%s: gives floats, not %s", graph_name(tensor_ctx(key), ""),
          qn_dtype_name(dtype));
     return false;
 }
 
 qn_tensor *qn_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
-    func_frame f = func_begin(qn_context(key), "uniform");
+    func_frame f = func_on("uniform", ARG(key));
     qn_tensor *bits[2];
     if (!float_wanted(key, dtype) || !random_words(key, rank, shape, bits))
         return func_end(f, NULL);
@@ -126,7 +127,7 @@ qn_tensor *qn_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *s
 /* Box and Muller: a radius from one word, an angle from the other. The radius' uniform number is in
  * (0, 1], half a step or one step up, so that its logarithm is finite. */
 qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
-    func_frame f = func_begin(qn_context(key), "randn");
+    func_frame f = func_on("randn", ARG(key));
     qn_tensor *bits[2];
     if (!float_wanted(key, dtype) || !random_words(key, rank, shape, bits))
         return func_end(f, NULL);
@@ -142,11 +143,11 @@ qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *sha
 /* lo + floor(word * count / 2^32), in 64 bits. */
 qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, int rank,
                       const int64_t *shape) {
-    func_frame f = func_begin(qn_context(key), "randint");
+    func_frame f = func_on("randint", ARG(key));
     qn_tensor *bits[2];
     uint64_t count = (uint64_t)hi - (uint64_t)lo;
     if (key && (hi <= lo || count > (uint64_t)1 << 32))
-        return func_end(f, fail_null(key->ctx, QN_ERANGE, "randint: from %lld to %lld",
+        return func_end(f, fail_null(tensor_ctx(key), QN_ERANGE, "randint: from %lld to %lld",
                                      (long long)lo, (long long)hi));
     if (!random_words(key, rank, shape, bits)) return func_end(f, NULL);
     qn_tensor *x = qn_cast(bits[0], QN_U64);
@@ -156,10 +157,11 @@ qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, in
 }
 
 qn_tensor *qn_bernoulli(qn_tensor *key, double p, int rank, const int64_t *shape) {
-    func_frame f = func_begin(qn_context(key), "bernoulli");
+    func_frame f = func_on("bernoulli", ARG(key));
     qn_tensor *bits[2];
     if (key && !(p >= 0 && p <= 1))
-        return func_end(f, fail_null(key->ctx, QN_EARG, "bernoulli: %g is no probability", p));
+        return func_end(f,
+                        fail_null(tensor_ctx(key), QN_EARG, "bernoulli: %g is no probability", p));
     if (!random_words(key, rank, shape, bits)) return func_end(f, NULL);
     qn_tensor *top = qn_shr(bits[0], word(bits[0], 8));
     return func_end(f, qn_lt(top, word(top, (uint32_t)rint(ldexp(p, 24)))));

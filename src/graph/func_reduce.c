@@ -23,14 +23,14 @@ static qn_tensor *reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims
 }
 
 qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = func_begin(qn_context(x), op_rows[op].name);
+    func_frame f = func_on(op_rows[op].name, ARG(x));
     uint32_t mask;
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
     return func_end(f, reduce_mask(op, x, mask, keepdims));
 }
 
 qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims) {
-    func_frame f = func_begin(qn_context(x), op_rows[op].name);
+    func_frame f = func_on(op_rows[op].name, ARG(x));
     uint32_t mask;
     if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
     return func_end(f, reduce_mask(op, x, mask, keepdims));
@@ -62,19 +62,19 @@ static qn_tensor *spread(qn_tensor *x, uint32_t mask, double correction, bool ke
 }
 
 qn_tensor *qn_mean(qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = func_begin(qn_context(x), "mean");
+    func_frame f = func_on("mean", ARG(x));
     uint32_t mask;
     return func_end(f, func_mask(x, axis, &mask) ? func_mean(x, mask, keepdims) : NULL);
 }
 
 qn_tensor *qn_mean_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    func_frame f = func_begin(qn_context(x), "mean");
+    func_frame f = func_on("mean", ARG(x));
     uint32_t mask;
     return func_end(f, func_mask_of(x, n, axes, &mask) ? func_mean(x, mask, keepdims) : NULL);
 }
 
 qn_tensor *qn_variance(qn_tensor *x, int axis, double correction, bool keepdims) {
-    func_frame f = func_begin(qn_context(x), "variance");
+    func_frame f = func_on("variance", ARG(x));
     uint32_t mask;
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
     return func_end(f, spread(x, mask, correction, keepdims));
@@ -82,14 +82,14 @@ qn_tensor *qn_variance(qn_tensor *x, int axis, double correction, bool keepdims)
 
 qn_tensor *qn_variance_axes(qn_tensor *x, int n, const int *axes, double correction,
                             bool keepdims) {
-    func_frame f = func_begin(qn_context(x), "variance");
+    func_frame f = func_on("variance", ARG(x));
     uint32_t mask;
     if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
     return func_end(f, spread(x, mask, correction, keepdims));
 }
 
 qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims) {
-    func_frame f = func_begin(qn_context(x), "std");
+    func_frame f = func_on("std", ARG(x));
     return func_end(f, qn_sqrt(qn_variance(x, axis, correction, keepdims)));
 }
 
@@ -98,7 +98,7 @@ qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims) {
 /* Of bools the largest says whether any is true, and the smallest whether all are; of none, the
  * identities say false and true. */
 static qn_tensor *reduce_truth(int op, const char *name, qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = func_begin(qn_context(x), name);
+    func_frame f = func_on(name, ARG(x));
     uint32_t mask;
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
     return func_end(f, build_reduce(op, func_truth(x), mask, keepdims));
@@ -132,7 +132,7 @@ static qn_tensor *norm_mask(qn_tensor *x, double p, uint32_t mask, bool keepdims
 }
 
 qn_tensor *qn_norm(qn_tensor *x, double p, int axis, bool keepdims) {
-    func_frame f = func_begin(qn_context(x), "norm");
+    func_frame f = func_on("norm", ARG(x));
     uint32_t mask;
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
     return func_end(f, norm_mask(func_float(x), p, mask, keepdims));
@@ -141,7 +141,7 @@ qn_tensor *qn_norm(qn_tensor *x, double p, int axis, bool keepdims) {
 /* The largest is taken off first and added again. It is a constant for the gradient, since any
  * constant gives the same value; an infinite one is left where it is. */
 qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = func_begin(qn_context(x), "logsumexp");
+    func_frame f = func_on("logsumexp", ARG(x));
     uint32_t mask;
     x = func_float(x);
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);

@@ -13,6 +13,8 @@
  * call is refused. Tensors that were assigned are meant to be leaves. */
 #include "graph/graph.h"
 
+#include <stdio.h>
+
 static uint32_t grad_place(const grad *c, node_id n) {
     return c->g->node[n].mark - c->g->mark_base;
 }
@@ -101,11 +103,11 @@ typedef struct grad_call {
 } grad_call;
 
 static node_id grad_seed(graph *g, const grad_call *q) {
-    const graph_node *y = node_at(g, q->y->node);
+    const graph_node *y = node_at(g, tensor_at(q->y)->node);
     qn_dtype dtype = (qn_dtype)y->dtype;
     tuple_id shape = y->shape, wider;
     if (!q->seed) return make_number(g, dtype, shape, 1);
-    node_id seed = q->seed->node;
+    node_id seed = tensor_at(q->seed)->node;
     if (!shape_broadcast(g, g->node[seed].shape, shape, &wider) || wider != shape) {
         func_fail_shapes(q->y, q->seed, "differ: the seed has y's shape");
         return 0;
@@ -115,10 +117,10 @@ static node_id grad_seed(graph *g, const grad_call *q) {
 
 static void grad_run(graph *g, grad_call *q) {
     grad c = {.g = g, .a = &q->arena};
-    node_id y = q->y->node, seed = grad_seed(g, q);
+    node_id y = tensor_at(q->y)->node, seed = grad_seed(g, q);
     if (!seed) return;
     node_id *x = arena_alloc(c.a, ((size_t)q->n + 1) * sizeof *x);
-    for (int i = 0; i < q->n; i++) x[i] = q->x[i]->node;
+    for (int i = 0; i < q->n; i++) x[i] = tensor_at(q->x[i])->node;
     c.count = graph_order(g, c.a, 1, &y, false, &c.order);
     c.wanted = arena_zeroed(c.a, c.count * sizeof *c.wanted);
     c.sum = arena_zeroed(c.a, c.count * sizeof *c.sum);
@@ -140,22 +142,22 @@ static void grad_guarded(graph *g, grad_call *q) {
 }
 
 static int grad_check(qn_ctx *qn, const char *what, int i, const qn_tensor *t) {
-    if (!t) return fail(qn, QN_ENULL, "grad: %s %d is NULL", what, i);
-    if (t->ctx != qn) return fail(qn, QN_EGRAPH, "grad: tensors of two contexts");
-    if (t->refs == 0) return fail(qn, QN_EGRAPH, "grad: a tensor that was released");
+    char name[32];
+    snprintf(name, sizeof name, i < 0 ? "%s" : "%s %d", what, i);
+    if (!tensor_of(qn, t, "grad", name)) return t ? QN_EGRAPH : QN_ENULL;
     if (!dtype_is_float(qn_dtype_of(t)))
-        return fail(qn, QN_EDTYPE, "grad: %s %d is %s; only floats have gradients", what, i,
+        return fail(qn, QN_EDTYPE, "grad: %s is %s; only floats have gradients", name,
                     qn_dtype_name(qn_dtype_of(t)));
     return QN_OK;
 }
 
 int qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out) {
     if (!y) return QN_ENULL;
-    qn_ctx *qn = y->ctx;
+    qn_ctx *qn = tensor_ctx(y);
     if (n < 0 || (n > 0 && (!x || !out))) return fail(qn, QN_ENULL, "grad: no place for results");
     for (int i = 0; i < n; i++) out[i] = NULL;
-    int code = grad_check(qn, "y", 0, y);
-    if (!code && seed) code = grad_check(qn, "seed", 0, seed);
+    int code = grad_check(qn, "y", -1, y);
+    if (!code && seed) code = grad_check(qn, "seed", -1, seed);
     for (int i = 0; i < n && !code; i++) code = grad_check(qn, "x", i, x[i]);
     if (code || n == 0) return code;
     grad_call q = {.y = y, .seed = seed, .n = n, .x = x, .out = out};

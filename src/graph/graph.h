@@ -19,7 +19,8 @@
 #include "base/base.h"
 #include "graph/sym.h"
 
-typedef uint32_t node_id;  /* 0: none */
+typedef uint32_t node_id; /* 0: none */
+typedef struct tensor tensor;
 typedef uint32_t tuple_id; /* 0: the empty tuple (also the shape of a scalar) */
 
 typedef enum graph_op {
@@ -152,20 +153,18 @@ typedef struct graph {
     idset consed;
     struct graph_tuples *tuples;
     /* handles */
-    struct handle_block *handle_blocks;
-    qn_tensor *free_handle;
-    uint32_t handles;  /* live */
-    uint64_t made;     /* handles so far */
-    qn_tensor **owned; /* handles of open scopes, innermost last */
+    uint32_t handles; /* live */
+    uint64_t made;    /* handles so far */
+    tensor **owned;   /* handles of open scopes, innermost last */
     uint32_t owned_count, owned_cap;
     uint32_t *scope; /* start of each open scope in owned */
     uint32_t scopes, scope_cap;
-    qn_tensor **pending; /* assigned, not yet realized, in order */
+    tensor **pending; /* assigned, not yet realized, in order */
     uint32_t pending_count, pending_cap;
-    uint32_t tapes;  /* open ones */
-    qn_tape *tape;   /* all of them, linked */
-    uint64_t serial; /* numbers for BUFFER nodes */
-    node_id *loose;  /* nodes made since the last graph_settle: nobody may hold them yet */
+    uint32_t tapes;    /* open ones */
+    struct tape *tape; /* all of them, linked */
+    uint64_t serial;   /* numbers for BUFFER nodes */
+    node_id *loose;    /* nodes made since the last graph_settle: nobody may hold them yet */
     uint32_t loose_count, loose_cap;
     uint32_t mark_base, mark_next; /* see graph_mark */
     uint64_t rules[OP_COUNT];      /* sets of rules tried for an operation */
@@ -247,31 +246,66 @@ bool shape_broadcast(graph *g, tuple_id a, tuple_id b,
 
 /* ---- tensor.c: handles and scopes ------------------------------------------------------------ */
 
-struct qn_tensor {
-    qn_ctx *ctx;
+/* What a qn_tensor * names (base/handle.c); the type itself is never completed, so that a name
+ * cannot be taken for what it names. */
+struct tensor {
+    handle h;
     node_id node;
     uint32_t refs;
     uint32_t pending; /* 1 + place in graph.pending, 0: none */
     node_id replaced; /* while pending: the node it named before, with a reference */
     uint64_t number;  /* in the order in which handles were made */
-    qn_tensor *next_free;
 };
+_Static_assert(sizeof(tensor) <= sizeof(handle_slot), "a tensor is a handle");
+
+/* Unchecked, for names that an entry point has looked at. */
+static inline tensor *tensor_at(const qn_tensor *t) {
+    return (tensor *)handle_at(t);
+}
+static inline qn_ctx *tensor_ctx(const qn_tensor *t) {
+    return handle_at(t)->ctx;
+}
+/* Argument `arg` of a call as a living tensor of this context (NULL: of its own), or NULL after an
+ * error that names both. */
+static inline tensor *tensor_of(qn_ctx *qn, const qn_tensor *t, const char *call, const char *arg) {
+    return (tensor *)handle_check(qn, t, HANDLE_TENSOR, call, arg);
+}
+static inline bool tensors_of(qn_ctx *qn, int n, qn_tensor *const *t, const char *call,
+                              const char *arg) {
+    return handles_are(qn, HANDLE_TENSOR, n, (const void *const *)t, call, arg);
+}
 
 qn_tensor *tensor_new(qn_ctx *qn,
                       node_id n);            /* owned by the innermost scope; NULL: out of memory */
 qn_tensor *tensor_make(graph *g, node_id n); /* the same, but raises */
 /* Point a handle at another node (assignment, realization). */
-void tensor_point(qn_tensor *t, node_id n);
-void tensor_settle(qn_tensor *t);                      /* it has no pending assignment any more */
-qn_tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
+void tensor_point(tensor *t, node_id n);
+void tensor_settle(tensor *t);                      /* it has no pending assignment any more */
+tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
+tensor *tensor_keep(tensor *t);                     /* qn_keep and qn_release, unchecked */
+void tensor_drop(tensor *t);
 /* A composed function's frame: everything made inside dies at the end but the result, which moves
  * to the caller's scope. Errors inside name the outermost function.
- *     func_frame f = func_begin(qn_context(x), "softmax");  ...  return func_end(f, result); */
+ *     func_frame f = func_on("softmax", ARG(x));  ...  return func_end(f, result);
+ * The arguments are checked here once. One that is stale or another context's is reported and
+ * becomes NULL, and so does the result; the function goes on as for any NULL. */
 typedef struct func_frame {
     qn_ctx *qn;
     qn_scope scope;
-    bool outermost;
+    bool outermost, failed;
 } func_frame;
+typedef struct func_arg {
+    qn_tensor **t;
+    const char *name;
+    bool optional; /* may be NULL */
+} func_arg;
+#define ARG(x)                                                                                     \
+    { &(x), #x, false }
+#define OPTIONAL(x)                                                                                \
+    { &(x), #x, true }
+#define func_on(name, ...)                                                                         \
+    func_begin_on(name, COUNT_OF(((func_arg[]){__VA_ARGS__})), (func_arg[]){__VA_ARGS__})
+func_frame func_begin_on(const char *name, size_t n, const func_arg *arg);
 func_frame func_begin(qn_ctx *qn, const char *name); /* qn NULL: everything gives NULL */
 qn_tensor *func_end(func_frame f, qn_tensor *result);
 void tensor_close(graph *g);
@@ -354,6 +388,8 @@ bool build_axis(const qn_tensor *x, const char *op, int axis,
 
 /* All take NULL for "failed before" and pass it on; sizes are the user's (see shape.c). */
 int func_dims(const qn_tensor *x, int64_t *dims); /* the rank; dims: QN_MAX_RANK places */
+/* The context of a list of tensors that all are alive and of it, else NULL, and that is reported */
+qn_ctx *func_list_context(const char *call, int n, qn_tensor *const *xs);
 qn_tensor *func_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, double value);
 qn_tensor *func_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, int axis);
 qn_tensor *func_reshape(qn_tensor *x, int rank, const int64_t *dims);

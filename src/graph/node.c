@@ -67,7 +67,7 @@ void graph_close(qn_ctx *qn) {
     str_free(&g->text);
     heap_free(h, g->node, g->node_cap * sizeof *g->node);
     heap_free(h, g->loose, g->loose_cap * sizeof *g->loose);
-    heap_free(h, g->pending, g->pending_cap * sizeof(qn_tensor *));
+    heap_free(h, g->pending, g->pending_cap * sizeof(tensor *));
     heap_free(h, g->var, g->var_cap * sizeof *g->var);
     heap_free(h, g->bound, g->bound_cap * sizeof *g->bound);
     heap_free(h, g->dim, g->dim_cap * sizeof *g->dim);

@@ -226,51 +226,56 @@ void shape_text(const graph *g, tuple_id shape, str *out) {
     str_add(out, "]");
 }
 
-static graph *shape_graph(const qn_tensor *t) {
-    return t && t->refs ? t->ctx->graph : NULL;
+/* What t names, or NULL; a stale one is reported. */
+static const tensor *shape_tensor(const qn_tensor *t, const char *call) {
+    return t ? tensor_of(NULL, t, call, "t") : NULL;
 }
 
-qn_dtype qn_dtype_of(const qn_tensor *t) {
-    graph *g = shape_graph(t);
-    return g ? (qn_dtype)node_at(g, t->node)->dtype : QN_BOOL;
+qn_dtype qn_dtype_of(const qn_tensor *name) {
+    const tensor *t = shape_tensor(name, "dtype_of");
+    return t ? (qn_dtype)node_at(t->h.ctx->graph, t->node)->dtype : QN_BOOL;
 }
 
-int qn_rank(const qn_tensor *t) {
-    graph *g = shape_graph(t);
-    return g ? node_rank(g, t->node) : 0;
+int qn_rank(const qn_tensor *name) {
+    const tensor *t = shape_tensor(name, "rank");
+    return t ? node_rank(t->h.ctx->graph, t->node) : 0;
 }
 
-int64_t qn_dim(const qn_tensor *t, int axis) {
-    graph *g = shape_graph(t);
-    if (!g || !build_axis(t, "dim", axis, &axis)) return 0;
+int64_t qn_dim(const qn_tensor *name, int axis) {
+    const tensor *t = shape_tensor(name, "dim");
+    if (!t || !build_axis(name, "dim", axis, &axis)) return 0;
+    qn_ctx *qn = t->h.ctx;
     int rank;
-    const int64_t *dims = node_dims(g, t->node, &rank);
+    const int64_t *dims = node_dims(qn->graph, t->node, &rank);
     int64_t value;
-    if (sym_is_const(g->syms, (sym)dims[axis], &value)) return value;
+    if (sym_is_const(qn->graph->syms, (sym)dims[axis], &value)) return value;
     guard gd;
-    guard_open(&t->ctx->heap, &gd);
+    guard_open(&qn->heap, &gd);
     if (setjmp(gd.at)) {
-        guard_close(&t->ctx->heap, &gd);
+        guard_close(&qn->heap, &gd);
         return 0;
     }
-    value = dim_code(g, (sym)dims[axis]);
-    guard_close(&t->ctx->heap, &gd);
+    value = dim_code(qn->graph, (sym)dims[axis]);
+    guard_close(&qn->heap, &gd);
     return value;
 }
 
-int64_t qn_numel(const qn_tensor *t) {
-    graph *g = shape_graph(t);
-    if (!g) return 0;
+int64_t qn_numel(const qn_tensor *name) {
+    const tensor *t = shape_tensor(name, "numel");
+    if (!t) return 0;
+    qn_ctx *qn = t->h.ctx;
     int rank;
-    const int64_t *dims = node_dims(g, t->node, &rank);
+    const int64_t *dims = node_dims(qn->graph, t->node, &rank);
     int64_t product = 1;
+    bool none = false;
     for (int i = 0; i < rank; i++) {
-        int64_t size = shape_bound(g, (sym)dims[i]);
-        if (size < 0) return fail(t->ctx, QN_EARG, "numel: axis %d is of an unbound size", i), 0;
+        int64_t size = shape_bound(qn->graph, (sym)dims[i]);
+        if (size < 0) return fail(qn, QN_EARG, "numel: axis %d is of an unbound size", i), 0;
+        none |= size == 0;
         if (__builtin_mul_overflow(product, size, &product))
-            return fail(t->ctx, QN_ERANGE, "numel: more than 2^63 elements"), 0;
+            return fail(qn, QN_ERANGE, "numel: more than 2^63 elements"), 0;
     }
-    return product;
+    return none ? 0 : product;
 }
 
 /* ---- broadcasting --------------------------------------------------------------------------- */

@@ -3,8 +3,7 @@
  * A handle names a node and counts its holders. Its count has two parts: references the user took
  * or was given, and one flag, HANDLE_SCOPED, for the scope it was made in. It is dead when neither
  * is left. Telling them apart is what makes a release too many an error and not a handle that dies
- * under its scope. Handles live in blocks that stay until the context is closed, so a dead one can
- * be recognised by its count of 0 until its slot is used again.
+ * under its scope. A dead one is recognised by the rules of base/handle.c.
  *
  * A scope is the number of handles there were when it began; ending it releases those above. A
  * composed function opens one for its temporaries and moves its result outward. Scopes are numbered
@@ -13,60 +12,40 @@
  * were left open. */
 #include "graph/graph.h"
 
-enum { HANDLES_A_BLOCK = 256 };
 static const uint32_t HANDLE_SCOPED = 1u << 31;
 
-typedef struct handle_block {
-    struct handle_block *next;
-    qn_tensor handle[HANDLES_A_BLOCK];
-} handle_block;
-
-struct qn_tape {
+typedef struct tape {
     qn_ctx *ctx;
-    qn_tape *next;
-};
+    struct tape *next;
+} tape;
 
 void tensor_close(graph *g) {
     heap *h = &g->ctx->heap;
-    while (g->handle_blocks) {
-        handle_block *b = g->handle_blocks;
-        g->handle_blocks = b->next;
-        heap_free(h, b, sizeof *b);
-    }
     while (g->tape) {
-        qn_tape *t = g->tape;
+        tape *t = g->tape;
         g->tape = t->next;
         heap_free(h, t, sizeof *t);
     }
-    heap_free(h, g->owned, g->owned_cap * sizeof(qn_tensor *));
+    heap_free(h, g->owned, g->owned_cap * sizeof(tensor *));
     heap_free(h, g->scope, g->scope_cap * sizeof *g->scope);
+    handles_close(g->ctx);
 }
 
 /* ---- handles -------------------------------------------------------------------------------- */
 
-static void handles_more(graph *g) {
-    handle_block *b = heap_zeroed(&g->ctx->heap, sizeof *b);
-    b->next = g->handle_blocks;
-    g->handle_blocks = b;
-    for (int i = HANDLES_A_BLOCK; i-- > 0;) {
-        b->handle[i].next_free = g->free_handle;
-        g->free_handle = &b->handle[i];
-    }
-}
-
 qn_tensor *tensor_make(graph *g, node_id n) {
-    if (!g->free_handle) handles_more(g);
     if (g->scopes)
-        g->owned = heap_grow(&g->ctx->heap, g->owned, &g->owned_cap, g->owned_count + 1,
-                             sizeof(qn_tensor *));
-    qn_tensor *t = g->free_handle;
-    g->free_handle = t->next_free;
-    *t = (qn_tensor){.ctx = g->ctx, .node = n, .number = g->made++};
+        g->owned =
+            heap_grow(&g->ctx->heap, g->owned, &g->owned_cap, g->owned_count + 1, sizeof(tensor *));
+    tensor *t = (tensor *)handle_make(g->ctx, HANDLE_TENSOR, NULL);
+    t->node = n;
+    t->number = g->made++;
+    t->pending = t->replaced = 0;
     t->refs = g->scopes ? HANDLE_SCOPED : 1;
     if (g->scopes) g->owned[g->owned_count++] = t;
     node_ref(g, n);
     g->handles++;
-    return t;
+    return handle_name(&t->h);
 }
 
 qn_tensor *tensor_new(qn_ctx *qn, node_id n) {
@@ -81,8 +60,8 @@ qn_tensor *tensor_new(qn_ctx *qn, node_id n) {
     return t;
 }
 
-void tensor_point(qn_tensor *t, node_id n) {
-    graph *g = t->ctx->graph;
+void tensor_point(tensor *t, node_id n) {
+    graph *g = t->h.ctx->graph;
     node_id old = t->node;
     node_ref(g, n);
     t->node = n;
@@ -90,7 +69,7 @@ void tensor_point(qn_tensor *t, node_id n) {
 }
 
 /* The order of the assignments that stay is kept. */
-static void handle_leave_pending(graph *g, const qn_tensor *t) {
+static void handle_leave_pending(graph *g, const tensor *t) {
     for (uint32_t i = t->pending; i < g->pending_count; i++) {
         g->pending[i - 1] = g->pending[i];
         g->pending[i - 1]->pending = i;
@@ -98,56 +77,66 @@ static void handle_leave_pending(graph *g, const qn_tensor *t) {
     g->pending_count--;
 }
 
-qn_tensor *graph_handle_of(const graph *g, node_id n) {
-    qn_tensor *oldest = NULL;
-    for (handle_block *b = g->handle_blocks; b; b = b->next)
+tensor *graph_handle_of(const graph *g, node_id n) {
+    tensor *oldest = NULL;
+    for (handle_block *b = g->ctx->handles.block; b; b = b->next)
         for (int i = 0; i < HANDLES_A_BLOCK; i++) {
-            qn_tensor *t = &b->handle[i];
-            if (!t->refs || t->node != n) continue;
+            tensor *t = (tensor *)&b->slot[i].handle;
+            if (t->h.kind != HANDLE_TENSOR || t->node != n) continue;
             if (!oldest || t->number < oldest->number) oldest = t;
         }
     return oldest;
 }
 
-void tensor_settle(qn_tensor *t) {
+void tensor_settle(tensor *t) {
     if (!t->pending) return;
-    handle_leave_pending(t->ctx->graph, t);
-    node_unref(t->ctx->graph, t->replaced);
-    node_is_state(t->ctx->graph, t->node);
+    graph *g = t->h.ctx->graph;
+    handle_leave_pending(g, t);
+    node_unref(g, t->replaced);
+    node_is_state(g, t->node);
     t->pending = t->replaced = 0;
 }
 
-static void handle_die(graph *g, qn_tensor *t) {
+static void handle_die(graph *g, tensor *t) {
     tensor_settle(t);
     node_unref(g, t->node);
-    *t = (qn_tensor){.ctx = t->ctx, .next_free = g->free_handle};
-    g->free_handle = t;
+    handle_drop(&t->h);
     g->handles--;
 }
 
-static void handle_leave_scope(graph *g, qn_tensor *t) {
+static void handle_leave_scope(graph *g, tensor *t) {
     t->refs &= ~HANDLE_SCOPED;
     if (t->refs == 0) handle_die(g, t);
 }
 
-qn_ctx *qn_context(const qn_tensor *t) {
-    return t ? t->ctx : NULL;
-}
-
-qn_tensor *qn_keep(qn_tensor *t) {
-    if (!t) return NULL;
-    if (t->refs == 0) return fail_null(t->ctx, QN_EGRAPH, "keep: a tensor that was released");
+tensor *tensor_keep(tensor *t) {
     t->refs++;
     return t;
 }
 
+void tensor_drop(tensor *t) {
+    if (--t->refs == 0) handle_die(t->h.ctx->graph, t);
+}
+
+qn_ctx *qn_context(const qn_tensor *t) {
+    const tensor *x = t ? tensor_of(NULL, t, "context", "t") : NULL;
+    return x ? x->h.ctx : NULL;
+}
+
+qn_tensor *qn_keep(qn_tensor *t) {
+    tensor *x = t ? tensor_of(NULL, t, "keep", "t") : NULL;
+    if (!x) return NULL;
+    tensor_keep(x);
+    return t;
+}
+
 void qn_release(qn_tensor *t) {
-    if (!t) return;
-    if ((t->refs & ~HANDLE_SCOPED) == 0) {
-        fail(t->ctx, QN_EGRAPH, "release: a tensor nobody kept, or released already");
-        return;
-    }
-    if (--t->refs == 0) handle_die(t->ctx->graph, t);
+    tensor *x = t ? tensor_of(NULL, t, "release", "t") : NULL;
+    if (!x) return;
+    if ((x->refs & ~HANDLE_SCOPED) == 0)
+        fail(x->h.ctx, QN_EGRAPH, "release: a tensor nobody kept; its scope will release it");
+    else
+        tensor_drop(x);
 }
 
 /* ---- scopes --------------------------------------------------------------------------------- */
@@ -190,8 +179,32 @@ func_frame func_begin(qn_ctx *qn, const char *name) {
     return f;
 }
 
+/* The context of the first argument that is alive; the others must be of it, too. */
+static qn_ctx *func_context(size_t n, const func_arg *arg) {
+    for (size_t i = 0; i < n; i++)
+        if (handle_is(*arg[i].t, HANDLE_TENSOR)) return tensor_ctx(*arg[i].t);
+    return NULL;
+}
+
+func_frame func_begin_on(const char *name, size_t n, const func_arg *arg) {
+    qn_ctx *qn = func_context(n, arg);
+    const char *call = qn ? graph_name(qn, name) : name;
+    bool failed = false;
+    for (size_t i = 0; i < n; i++) {
+        const qn_tensor *t = *arg[i].t;
+        if (!t && arg[i].optional) continue;
+        if (!t && qn && qn->code) continue; /* why is known */
+        if (tensor_of(qn, t, call, arg[i].name)) continue;
+        *arg[i].t = NULL;
+        failed = true;
+    }
+    func_frame f = func_begin(qn, name);
+    f.failed = failed;
+    return f;
+}
+
 /* Take t out of the scopes from `start` on; false when no such scope owns it. */
-static bool func_take(graph *g, uint32_t start, const qn_tensor *t) {
+static bool func_take(graph *g, uint32_t start, const tensor *t) {
     for (uint32_t i = g->owned_count; i-- > start;) {
         if (g->owned[i] != t) continue;
         g->owned[i] = g->owned[--g->owned_count];
@@ -204,8 +217,9 @@ static bool func_take(graph *g, uint32_t start, const qn_tensor *t) {
  * may release what a function returns. */
 static qn_tensor *func_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
     graph *g = qn->graph;
-    if (!func_take(g, g->scope[scope - 1], result)) {
-        node_id n = result->node;
+    tensor *t = tensor_at(result);
+    if (!func_take(g, g->scope[scope - 1], t)) {
+        node_id n = t->node;
         node_ref(g, n);
         qn_scope_end(qn, scope);
         result = tensor_new(qn, n);
@@ -214,9 +228,9 @@ static qn_tensor *func_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
     }
     qn_scope_end(qn, scope);
     if (g->scopes)
-        g->owned[g->owned_count++] = result; /* its old place there is free */
+        g->owned[g->owned_count++] = t; /* its old place there is free */
     else
-        result->refs = (result->refs & ~HANDLE_SCOPED) + 1;
+        t->refs = (t->refs & ~HANDLE_SCOPED) + 1;
     return result;
 }
 
@@ -226,9 +240,8 @@ qn_tensor *qn_scope_return(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
         fail(qn, QN_EARG, "scope_return: scope %u is not open", scope);
         return NULL;
     }
-    if (result && result->ctx == qn && result->refs) return func_pass(qn, scope, result);
-    if (result)
-        fail(qn, QN_EGRAPH, "scope_return: a tensor that was released, or another context's");
+    if (result && tensor_of(qn, result, "scope_return", "result"))
+        return func_pass(qn, scope, result);
     qn_scope_end(qn, scope);
     return NULL;
 }
@@ -237,7 +250,7 @@ qn_tensor *func_end(func_frame f, qn_tensor *result) {
     if (!f.qn) return NULL;
     if (f.outermost) f.qn->graph->func = NULL;
     if (!f.scope) return NULL; /* no memory for a scope: reported */
-    if (result) return func_pass(f.qn, f.scope, result);
+    if (result && !f.failed) return func_pass(f.qn, f.scope, result);
     qn_scope_end(f.qn, f.scope);
     return NULL;
 }
@@ -246,22 +259,26 @@ qn_tensor *func_end(func_frame f, qn_tensor *result) {
 
 qn_tape *qn_tape_begin(qn_ctx *qn) {
     if (!qn) return NULL;
-    qn_tape *tape = heap_try(&qn->heap, sizeof *tape);
-    if (!tape) return fail_null(qn, QN_ENOMEM, "out of memory opening a tape");
-    *tape = (qn_tape){.ctx = qn, .next = qn->graph->tape};
-    qn->graph->tape = tape;
+    tape *t = heap_try(&qn->heap, sizeof *t);
+    if (!t) return fail_null(qn, QN_ENOMEM, "out of memory opening a tape");
+    qn_tape *name = object_open(qn, HANDLE_TAPE, t);
+    if (!name) {
+        heap_free(&qn->heap, t, sizeof *t);
+        return NULL;
+    }
+    *t = (tape){.ctx = qn, .next = qn->graph->tape};
+    qn->graph->tape = t;
     qn->graph->tapes++;
-    return tape;
+    return name;
 }
 
-void qn_tape_end(qn_tape *tape) {
-    if (!tape) return;
-    qn_ctx *qn = tape->ctx;
-    graph *g = qn->graph;
-    qn_tape **link = &g->tape;
-    while (*link && *link != tape) link = &(*link)->next;
-    if (!*link) return;
-    *link = tape->next;
-    heap_free(&qn->heap, tape, sizeof *tape);
+void qn_tape_end(qn_tape *name) {
+    tape *t = object_close(name, HANDLE_TAPE, "tape_end");
+    if (!t) return;
+    graph *g = t->ctx->graph;
+    tape **link = &g->tape;
+    while (*link != t) link = &(*link)->next;
+    *link = t->next;
+    heap_free(&g->ctx->heap, t, sizeof *t);
     if (--g->tapes == 0) graph_forget_history(g);
 }

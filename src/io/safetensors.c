@@ -49,7 +49,7 @@ typedef struct entry {
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-struct qn_file {
+typedef struct file {
     qn_ctx *ctx;
     char *path;
     size_t path_size;
@@ -59,16 +59,15 @@ struct qn_file {
     const json *header, *metadata;
     entry *entry; /* in the header's order, without the metadata */
     uint32_t count;
-};
+} file;
 
 /* A fault at byte `at` of the header. */
-QN_NORETURN static void header_bad(const qn_file *f, size_t at, const char *name,
-                                   const char *what) {
+QN_NORETURN static void header_bad(const file *f, size_t at, const char *name, const char *what) {
     raise_error(f->ctx, QN_EFORMAT, "%s: at byte %zu: %s%.80s%s%s", f->path, SIZE_FIELD + at,
                 name ? "tensor \"" : "", name ? name : "", name ? "\": " : "", what);
 }
 
-static void read_shape(const qn_file *f, entry *e, const json *shape) {
+static void read_shape(const file *f, entry *e, const json *shape) {
     if (!shape || shape->kind != JSON_ARRAY) header_bad(f, e->at, e->name, "no shape");
     if (shape->count > QN_MAX_RANK)
         header_bad(f, shape->at, e->name, "more axes than the 8 that Quern has");
@@ -79,7 +78,7 @@ static void read_shape(const qn_file *f, entry *e, const json *shape) {
             header_bad(f, dim->at, e->name, "a size that is not a whole number from 0 on");
 }
 
-static void read_offsets(const qn_file *f, entry *e, const json *offsets) {
+static void read_offsets(const file *f, entry *e, const json *offsets) {
     int64_t begin, end;
     if (!offsets || offsets->kind != JSON_ARRAY || offsets->count != 2)
         header_bad(f, e->at, e->name, "no data_offsets");
@@ -94,7 +93,7 @@ static void read_offsets(const qn_file *f, entry *e, const json *offsets) {
 
 /* Shape and dtype must need exactly the bytes the offsets give. A size of 0 makes the product 0
  * whatever the others are, so it is looked for first. */
-static void check_size(const qn_file *f, const entry *e) {
+static void check_size(const file *f, const entry *e) {
     uint64_t bytes = qn_dtype_size(e->dtype);
     for (int i = 0; i < e->rank; i++)
         if (e->shape[i] == 0) bytes = 0;
@@ -105,7 +104,7 @@ static void check_size(const qn_file *f, const entry *e) {
         header_bad(f, e->at, e->name, "data_offsets that do not fit its shape and dtype");
 }
 
-static void read_entry(const qn_file *f, entry *e, const json *v) {
+static void read_entry(const file *f, entry *e, const json *v) {
     *e = (entry){.name = v->key, .at = v->at};
     if (strlen(v->key) != v->key_size) header_bad(f, v->at, v->key, "a name with a zero byte");
     if (v->kind != JSON_OBJECT) header_bad(f, v->at, v->key, "not an object");
@@ -129,7 +128,7 @@ static int by_offset(const void *a, const void *b) {
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-static void check_cover(qn_file *f) {
+static void check_cover(file *f) {
     const entry **sorted = arena_alloc(&f->a, (f->count + 1) * sizeof *sorted);
     for (uint32_t i = 0; i < f->count; i++) sorted[i] = &f->entry[i];
     qsort(sorted, f->count, sizeof *sorted, by_offset);
@@ -146,7 +145,7 @@ static void check_cover(qn_file *f) {
                     (unsigned long long)(f->data_at + end));
 }
 
-static void check_metadata(const qn_file *f) {
+static void check_metadata(const file *f) {
     if (!f->metadata) return;
     if (f->metadata->kind != JSON_OBJECT)
         header_bad(f, f->metadata->at, NULL, "__metadata__ is not an object");
@@ -156,7 +155,7 @@ static void check_metadata(const qn_file *f) {
 }
 
 /* The header's text into the arena; sets data_at and data_size. */
-static char *read_header(qn_file *f, uint64_t file_size, size_t *size) {
+static char *read_header(file *f, uint64_t file_size, size_t *size) {
     uint64_t claimed;
     if (file_size < SIZE_FIELD)
         raise_error(f->ctx, QN_EFORMAT, "%s: %llu bytes are too few for a safetensors file",
@@ -175,7 +174,7 @@ static char *read_header(qn_file *f, uint64_t file_size, size_t *size) {
 }
 
 static void load_work(void *arg) {
-    qn_file *f = arg;
+    file *f = arg;
     uint64_t file_size;
     size_t size;
     f->fd = file_open(f->ctx, f->path, &file_size);
@@ -192,26 +191,7 @@ static void load_work(void *arg) {
     check_cover(f);
 }
 
-qn_file *qn_load(qn_ctx *qn, const char *path) {
-    if (!qn) return NULL;
-    if (!path) return fail_null(qn, QN_ENULL, "load: no path");
-    qn_file *f = heap_try(&qn->heap, sizeof *f);
-    size_t path_size = strlen(path) + 1;
-    char *copy = f ? heap_try(&qn->heap, path_size) : NULL;
-    if (!copy) {
-        heap_free(&qn->heap, f, sizeof *f);
-        return fail_null(qn, QN_ENOMEM, "%s: out of memory", path);
-    }
-    *f = (qn_file){.ctx = qn, .path = memcpy(copy, path, path_size), .path_size = path_size};
-    f->fd = -1;
-    arena_open(&f->a, &qn->heap);
-    if (io_guarded(qn, load_work, f) == QN_OK) return f;
-    qn_file_close(f);
-    return NULL;
-}
-
-void qn_file_close(qn_file *f) {
-    if (!f) return;
+static void file_close(file *f) {
     heap *h = &f->ctx->heap;
     if (f->fd >= 0) close(f->fd);
     arena_free(&f->a);
@@ -219,15 +199,42 @@ void qn_file_close(qn_file *f) {
     heap_free(h, f, sizeof *f);
 }
 
-int qn_file_count(const qn_file *f) {
+qn_file *qn_load(qn_ctx *qn, const char *path) {
+    if (!qn) return NULL;
+    if (!path) return fail_null(qn, QN_ENULL, "load: no path");
+    file *f = heap_try(&qn->heap, sizeof *f);
+    size_t path_size = strlen(path) + 1;
+    char *copy = f ? heap_try(&qn->heap, path_size) : NULL;
+    if (!copy) {
+        heap_free(&qn->heap, f, sizeof *f);
+        return fail_null(qn, QN_ENOMEM, "%s: out of memory", path);
+    }
+    *f = (file){.ctx = qn, .path = memcpy(copy, path, path_size), .path_size = path_size};
+    f->fd = -1;
+    arena_open(&f->a, &qn->heap);
+    bool good = io_guarded(qn, load_work, f) == QN_OK;
+    qn_file *known = good ? object_open(qn, HANDLE_FILE, f) : NULL;
+    if (!known) file_close(f);
+    return known;
+}
+
+void qn_file_close(qn_file *known) {
+    file *f = object_close(known, HANDLE_FILE, "file_close");
+    if (f) file_close(f);
+}
+
+int qn_file_count(const qn_file *known) {
+    const file *f = object_of(known, HANDLE_FILE, "file_count");
     return f ? (int)f->count : 0;
 }
 
-const char *qn_file_name(const qn_file *f, int i) {
+const char *qn_file_name(const qn_file *known, int i) {
+    const file *f = object_of(known, HANDLE_FILE, "file_name");
     return f && i >= 0 && (uint32_t)i < f->count ? f->entry[i].name : NULL;
 }
 
-const char *qn_file_text(const qn_file *f, const char *key) {
+const char *qn_file_text(const qn_file *known, const char *key) {
+    const file *f = object_of(known, HANDLE_FILE, "file_text");
     const json *v = f && key && f->metadata ? json_member(f->metadata, key) : NULL;
     return v ? v->text : NULL;
 }
@@ -239,7 +246,8 @@ static bool bools_fine(const uint8_t *p, uint64_t n) {
     return true;
 }
 
-qn_tensor *qn_file_tensor(qn_file *f, const char *name) {
+qn_tensor *qn_file_tensor(qn_file *known, const char *name) {
+    file *f = object_of(known, HANDLE_FILE, "file_tensor");
     if (!f) return NULL;
     if (!name) return fail_null(f->ctx, QN_ENULL, "%s: no name given", f->path);
     const json *v = json_member(f->header, name);
@@ -292,7 +300,7 @@ static void describe(saver *s, int i, entry *e) {
     qn_tensor *t = s->tensors[i];
     const graph *g = s->ctx->graph;
     *e = (entry){.name = s->names[i], .dtype = qn_dtype_of(t)};
-    const int64_t *dims = node_dims(g, t->node, &e->rank);
+    const int64_t *dims = node_dims(g, tensor_at(t)->node, &e->rank);
     for (int k = 0; k < e->rank; k++) {
         e->shape[k] = shape_bound(g, (sym)dims[k]);
         if (e->shape[k] < 0)
@@ -404,11 +412,7 @@ int qn_save(qn_ctx *qn, const char *path, int n, const char *const *names,
     if (n < 0 || pairs < 0) return fail(qn, QN_EARG, "save: a negative count");
     if ((n && (!names || !tensors)) || (pairs && !metadata))
         return fail(qn, QN_ENULL, "save: NULL where a list is needed");
-    for (int i = 0; i < n; i++) {
-        if (!tensors[i]) return fail(qn, QN_ENULL, "save: tensor %d is NULL", i);
-        if (qn_context(tensors[i]) != qn)
-            return fail(qn, QN_EGRAPH, "save: tensor %d belongs to another context", i);
-    }
+    if (!tensors_of(qn, n, tensors, "save", "tensor")) return qn_error_code(qn);
     saver s = {.ctx = qn,
                .n = n,
                .pairs = pairs,

@@ -11,7 +11,7 @@
 static const double init_scale = 0.02;
 enum { PARAMETERS = 5, BLOCK_PARAMETERS = 12 }; /* in the model's ends, in each block */
 
-struct qn_gpt {
+typedef struct gpt {
     qn_ctx *ctx;
     qn_gpt_config config;
     size_t size; /* of this block of memory */
@@ -20,7 +20,7 @@ struct qn_gpt {
     qn_norm_layer norm;
     qn_linear_layer head;
     qn_block_layer block[];
-};
+} gpt;
 
 static bool config_fine(qn_ctx *qn, const qn_gpt_config *c) {
     static const int64_t most = 1 << 24;
@@ -40,74 +40,87 @@ static bool config_fine(qn_ctx *qn, const qn_gpt_config *c) {
 }
 
 /* False when a parameter could not be made. */
-static bool add_layers(qn_gpt *gpt) {
-    qn_module *m = gpt->module;
-    const qn_gpt_config *c = &gpt->config;
+static bool add_layers(gpt *t) {
+    qn_module *m = t->module;
+    const qn_gpt_config *c = &t->config;
     double out_scale = init_scale / sqrt(2.0 * (double)c->layers);
-    gpt->token = qn_embedding_new(m, "token", c->vocabulary, c->width, init_scale);
-    gpt->position = qn_embedding_new(m, "position", c->context, c->width, init_scale);
+    t->token = qn_embedding_new(m, "token", c->vocabulary, c->width, init_scale);
+    t->position = qn_embedding_new(m, "position", c->context, c->width, init_scale);
     for (int64_t i = 0; i < c->layers; i++) {
         char name[32];
         snprintf(name, sizeof name, "block.%lld", (long long)i);
-        gpt->block[i] = qn_block_new(m, name, c->width, c->heads, true, init_scale, out_scale);
+        t->block[i] = qn_block_new(m, name, c->width, c->heads, true, init_scale, out_scale);
     }
-    gpt->norm = qn_layer_norm_new(m, "norm", c->width);
-    gpt->head = qn_linear_new(m, "head", c->width, c->vocabulary, false, init_scale);
+    t->norm = qn_layer_norm_new(m, "norm", c->width);
+    t->head = qn_linear_new(m, "head", c->width, c->vocabulary, false, init_scale);
     return qn_module_count(m) == PARAMETERS + c->layers * BLOCK_PARAMETERS;
+}
+
+static void gpt_close(gpt *t) {
+    if (handle_is(t->module, HANDLE_MODULE)) qn_module_free(t->module);
+    heap_free(&t->ctx->heap, t, t->size);
+}
+
+static gpt *gpt_of(const qn_gpt *known, const char *call) {
+    return object_of(known, HANDLE_GPT, call);
 }
 
 qn_gpt *qn_gpt_new(qn_ctx *qn, const qn_gpt_config *config, uint64_t seed) {
     if (!qn) return NULL;
-    if (!config) return fail_null(qn, QN_ENULL, "gpt: no configuration");
+    if (!config) return fail_null(qn, QN_ENULL, "gpt_new: config is NULL");
     if (!config_fine(qn, config)) return NULL;
-    size_t size = sizeof(qn_gpt) + (size_t)config->layers * sizeof(qn_block_layer);
-    qn_gpt *gpt = heap_try(&qn->heap, size);
-    if (!gpt) return fail_null(qn, QN_ENOMEM, "gpt: out of memory");
-    memset(gpt, 0, size);
-    gpt->ctx = qn;
-    gpt->config = *config;
-    gpt->size = size;
-    gpt->module = qn_module_new(qn, seed);
-    if (gpt->module) {
-        add_layers(gpt);
-        if (gpt->head.weight &&
-            qn_realize(qn_module_parameters(gpt->module), qn_module_count(gpt->module)) == QN_OK)
-            return gpt;
-    }
-    qn_gpt_free(gpt);
-    return NULL;
+    size_t size = sizeof(gpt) + (size_t)config->layers * sizeof(qn_block_layer);
+    gpt *t = heap_try(&qn->heap, size);
+    if (!t) return fail_null(qn, QN_ENOMEM, "gpt: out of memory");
+    memset(t, 0, size);
+    t->ctx = qn;
+    t->config = *config;
+    t->size = size;
+    t->module = qn_module_new(qn, seed);
+    bool made = t->module && add_layers(t) && t->head.weight &&
+                !qn_realize(qn_module_parameters(t->module), qn_module_count(t->module));
+    qn_gpt *known = made ? object_open(qn, HANDLE_GPT, t) : NULL;
+    if (!known) gpt_close(t);
+    return known;
 }
 
-void qn_gpt_free(qn_gpt *gpt) {
-    if (!gpt) return;
-    qn_module_free(gpt->module);
-    heap_free(&gpt->ctx->heap, gpt, gpt->size);
+void qn_gpt_free(qn_gpt *known) {
+    gpt *t = object_close(known, HANDLE_GPT, "gpt_free");
+    if (t) gpt_close(t);
 }
 
-qn_module *qn_gpt_module(const qn_gpt *gpt) {
-    return gpt ? gpt->module : NULL;
+qn_module *qn_gpt_module(const qn_gpt *known) {
+    const gpt *t = gpt_of(known, "gpt_module");
+    return t ? t->module : NULL;
 }
 
-qn_gpt_config qn_gpt_shape(const qn_gpt *gpt) {
-    return gpt ? gpt->config : (qn_gpt_config){0};
+qn_gpt_config qn_gpt_shape(const qn_gpt *known) {
+    const gpt *t = gpt_of(known, "gpt_shape");
+    return t ? t->config : (qn_gpt_config){0};
 }
 
-qn_tensor *qn_gpt_forward(const qn_gpt *gpt, qn_tensor *ids) {
-    if (!gpt || !ids) return NULL;
-    if (qn_rank(ids) != 2 || qn_dim(ids, 1) > gpt->config.context)
-        return fail_null(gpt->ctx, QN_ESHAPE, "gpt: takes [batch, time] with time up to %lld",
-                         (long long)gpt->config.context);
-    qn_scope scope = qn_scope_begin(gpt->ctx);
-    qn_tensor *position = qn_slice(gpt->position.weight, 0, 0, qn_dim(ids, 1), 1);
-    qn_tensor *x = qn_add(qn_embedding_forward(&gpt->token, ids), position);
-    for (int64_t i = 0; i < gpt->config.layers; i++) x = qn_block_forward(&gpt->block[i], x);
-    x = qn_linear_forward(&gpt->head, qn_norm_forward(&gpt->norm, x));
-    return qn_scope_return(gpt->ctx, scope, x);
+static qn_tensor *forward(const gpt *t, const char *call, qn_tensor *ids) {
+    if (!handle_check(t->ctx, ids, HANDLE_TENSOR, call, "ids")) return NULL;
+    if (qn_rank(ids) != 2 || qn_dim(ids, 1) > t->config.context)
+        return fail_null(t->ctx, QN_ESHAPE, "gpt: takes [batch, time] with time up to %lld",
+                         (long long)t->config.context);
+    qn_scope scope = qn_scope_begin(t->ctx);
+    qn_tensor *position = qn_slice(t->position.weight, 0, 0, qn_dim(ids, 1), 1);
+    qn_tensor *x = qn_add(qn_embedding_forward(&t->token, ids), position);
+    for (int64_t i = 0; i < t->config.layers; i++) x = qn_block_forward(&t->block[i], x);
+    x = qn_linear_forward(&t->head, qn_norm_forward(&t->norm, x));
+    return qn_scope_return(t->ctx, scope, x);
 }
 
-qn_tensor *qn_gpt_loss(const qn_gpt *gpt, qn_tensor *ids, qn_tensor *targets) {
-    if (!gpt) return NULL;
-    qn_scope scope = qn_scope_begin(gpt->ctx);
-    qn_tensor *loss = qn_cross_entropy(qn_gpt_forward(gpt, ids), targets);
-    return qn_scope_return(gpt->ctx, scope, loss);
+qn_tensor *qn_gpt_forward(const qn_gpt *known, qn_tensor *ids) {
+    const gpt *t = gpt_of(known, "gpt_forward");
+    return t ? forward(t, "gpt_forward", ids) : NULL;
+}
+
+qn_tensor *qn_gpt_loss(const qn_gpt *known, qn_tensor *ids, qn_tensor *targets) {
+    const gpt *t = gpt_of(known, "gpt_loss");
+    if (!t || !handle_check(t->ctx, targets, HANDLE_TENSOR, "gpt_loss", "targets")) return NULL;
+    qn_scope scope = qn_scope_begin(t->ctx);
+    qn_tensor *loss = qn_cross_entropy(forward(t, "gpt_loss", ids), targets);
+    return qn_scope_return(t->ctx, scope, loss);
 }

@@ -17,6 +17,15 @@ static qn_tensor *parameter(qn_module *m, const char *name, const char *part, in
     return qn_module_parameter(m, full, QN_F32, rank, shape, init, scale);
 }
 
+/* The context of a _forward; NULL where x is none, or no layer is given, which is reported. */
+static qn_ctx *enter(const void *layer, const qn_tensor *x, const char *call) {
+    const handle *h = x ? handle_check(NULL, x, HANDLE_TENSOR, call, "x") : NULL;
+    if (!h) return NULL;
+    if (layer) return h->ctx;
+    fail(h->ctx, QN_ENULL, "%s: the layer is NULL", call);
+    return NULL;
+}
+
 /* ---- linear ------------------------------------------------------------------------------- */
 
 qn_linear_layer qn_linear_new(qn_module *m, const char *name, int64_t in, int64_t out, bool bias,
@@ -31,7 +40,7 @@ qn_linear_layer qn_linear_new(qn_module *m, const char *name, int64_t in, int64_
 }
 
 qn_tensor *qn_linear_forward(const qn_linear_layer *l, qn_tensor *x) {
-    return qn_linear(x, l->weight, l->bias);
+    return enter(l, x, "linear_forward") ? qn_linear(x, l->weight, l->bias) : NULL;
 }
 
 /* ---- convolution -------------------------------------------------------------------------- */
@@ -48,8 +57,8 @@ qn_conv_layer qn_conv_new(qn_module *m, const char *name, int64_t in, int64_t ou
         return l;
     }
     shape[1] = in / groups;
-    for (int i = 0; i < space; i++) places *= shape[2 + i] = kernel[i];
-    double fan = (double)(shape[1] * places);
+    for (int i = 0; i < space; i++) places = sat_mul(places, shape[2 + i] = kernel[i]);
+    double fan = (double)shape[1] * (double)places;
     l.weight = parameter(m, name, "weight", space + 2, shape, QN_INIT_UNIFORM,
                          1 / sqrt(fan > 0 ? fan : 1));
     if (bias) l.bias = parameter(m, name, "bias", 1, &out, QN_INIT_ZEROS, 0);
@@ -58,7 +67,7 @@ qn_conv_layer qn_conv_new(qn_module *m, const char *name, int64_t in, int64_t ou
 }
 
 qn_tensor *qn_conv_forward(const qn_conv_layer *l, qn_tensor *x) {
-    return qn_conv(x, l->weight, l->bias, &l->options);
+    return enter(l, x, "conv_forward") ? qn_conv(x, l->weight, l->bias, &l->options) : NULL;
 }
 
 /* ---- embedding ---------------------------------------------------------------------------- */
@@ -70,7 +79,7 @@ qn_embedding_layer qn_embedding_new(qn_module *m, const char *name, int64_t coun
 }
 
 qn_tensor *qn_embedding_forward(const qn_embedding_layer *l, qn_tensor *ids) {
-    return qn_embedding(l->weight, ids);
+    return enter(l, ids, "embedding_forward") ? qn_embedding(l->weight, ids) : NULL;
 }
 
 /* ---- norms -------------------------------------------------------------------------------- */
@@ -91,7 +100,7 @@ qn_norm_layer qn_rms_norm_new(qn_module *m, const char *name, int64_t width) {
 }
 
 qn_tensor *qn_norm_forward(const qn_norm_layer *l, qn_tensor *x) {
-    if (!l->weight) return NULL;
+    if (!enter(l, x, "norm_forward") || !l->weight) return NULL;
     return l->bias ? qn_layer_norm(x, l->weight, l->bias, l->epsilon)
                    : qn_rms_norm(x, l->weight, l->epsilon);
 }
@@ -109,7 +118,7 @@ qn_attention_layer qn_attention_new(qn_module *m, const char *name, int64_t widt
         return l;
     }
     if (nn_name(m, part, name, "qkv"))
-        l.qkv = qn_linear_new(m, part, width, 3 * width, true, scale);
+        l.qkv = qn_linear_new(m, part, width, sat_mul(3, width), true, scale);
     if (nn_name(m, part, name, "out"))
         l.out = qn_linear_new(m, part, width, width, true, out_scale);
     return l;
@@ -124,11 +133,12 @@ static qn_tensor *head_split(qn_tensor *qkv, int i, int64_t heads) {
 }
 
 qn_tensor *qn_attention_forward(const qn_attention_layer *l, qn_tensor *x) {
-    if (!x || !l->qkv.weight) return NULL;
+    qn_ctx *qn = enter(l, x, "attention_forward");
+    if (!qn || !l->qkv.weight) return NULL;
     if (qn_rank(x) != 3)
-        return fail_null(qn_context(x), QN_ESHAPE,
-                         "attention: takes [batch, time, width], not %d axes", qn_rank(x));
-    qn_ctx *qn = qn_context(x);
+        return fail_null(qn, QN_ESHAPE, "attention: takes [batch, time, width], not %d axes",
+                         qn_rank(x));
+    if (l->heads < 1) return fail_null(qn, QN_EARG, "attention: %lld heads", (long long)l->heads);
     qn_scope scope = qn_scope_begin(qn);
     qn_tensor *qkv = qn_linear_forward(&l->qkv, x);
     if (!qkv) return qn_scope_return(qn, scope, NULL);
@@ -151,14 +161,15 @@ qn_block_layer qn_block_new(qn_module *m, const char *name, int64_t width, int64
         l.attention = qn_attention_new(m, part, width, heads, causal, scale, out_scale);
     if (nn_name(m, part, name, "norm2")) l.norm2 = qn_layer_norm_new(m, part, width);
     if (nn_name(m, part, name, "mlp.up"))
-        l.up = qn_linear_new(m, part, width, 4 * width, true, scale);
+        l.up = qn_linear_new(m, part, width, sat_mul(4, width), true, scale);
     if (nn_name(m, part, name, "mlp.down"))
-        l.down = qn_linear_new(m, part, 4 * width, width, true, out_scale);
+        l.down = qn_linear_new(m, part, sat_mul(4, width), width, true, out_scale);
     return l;
 }
 
 qn_tensor *qn_block_forward(const qn_block_layer *l, qn_tensor *x) {
-    qn_ctx *qn = qn_context(x);
+    qn_ctx *qn = enter(l, x, "block_forward");
+    if (!qn) return NULL;
     qn_scope scope = qn_scope_begin(qn);
     x = qn_add(x, qn_attention_forward(&l->attention, qn_norm_forward(&l->norm1, x)));
     qn_tensor *hidden = qn_linear_forward(&l->up, qn_norm_forward(&l->norm2, x));

@@ -12,57 +12,73 @@
 #include <math.h>
 #include <stdio.h>
 
-struct qn_module {
+typedef struct module {
     qn_ctx *ctx;
     uint64_t seed;
     arena a;
     const char **name;
     qn_tensor **parameter;
     uint32_t count, name_cap, parameter_cap;
-};
+} module;
 
-qn_ctx *nn_context(const qn_module *m) {
+static module *module_of(const qn_module *m, const char *call) {
+    return object_of(m, HANDLE_MODULE, call);
+}
+
+qn_ctx *nn_context(const qn_module *known) {
+    const module *m = module_of(known, "module");
     return m ? m->ctx : NULL;
 }
 
-qn_module *qn_module_new(qn_ctx *qn, uint64_t seed) {
-    if (!qn) return NULL;
-    qn_module *m = heap_try(&qn->heap, sizeof *m);
-    if (!m) return fail_null(qn, QN_ENOMEM, "module: out of memory");
-    *m = (qn_module){.ctx = qn, .seed = seed};
-    arena_open(&m->a, &qn->heap);
-    return m;
-}
-
-void qn_module_free(qn_module *m) {
-    if (!m) return;
+static void module_close(module *m) {
     heap *h = &m->ctx->heap;
-    for (uint32_t i = 0; i < m->count; i++) qn_release(m->parameter[i]);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (handle_is(m->parameter[i], HANDLE_TENSOR)) qn_release(m->parameter[i]);
     heap_free(h, m->parameter, m->parameter_cap * sizeof *m->parameter);
     heap_free(h, m->name, m->name_cap * sizeof *m->name);
     arena_free(&m->a);
     heap_free(h, m, sizeof *m);
 }
 
-int qn_module_count(const qn_module *m) {
+qn_module *qn_module_new(qn_ctx *qn, uint64_t seed) {
+    if (!qn) return NULL;
+    module *m = heap_try(&qn->heap, sizeof *m);
+    if (!m) return fail_null(qn, QN_ENOMEM, "module: out of memory");
+    *m = (module){.ctx = qn, .seed = seed};
+    arena_open(&m->a, &qn->heap);
+    qn_module *known = object_open(qn, HANDLE_MODULE, m);
+    if (!known) module_close(m);
+    return known;
+}
+
+void qn_module_free(qn_module *known) {
+    module *m = object_close(known, HANDLE_MODULE, "module_free");
+    if (m) module_close(m);
+}
+
+int qn_module_count(const qn_module *known) {
+    const module *m = module_of(known, "module_count");
     return m ? (int)m->count : 0;
 }
 
-const char *qn_module_name(const qn_module *m, int i) {
+const char *qn_module_name(const qn_module *known, int i) {
+    const module *m = module_of(known, "module_name");
     return m && i >= 0 && (uint32_t)i < m->count ? m->name[i] : NULL;
 }
 
-qn_tensor *const *qn_module_parameters(const qn_module *m) {
+qn_tensor *const *qn_module_parameters(const qn_module *known) {
+    const module *m = module_of(known, "module_parameters");
     return m ? m->parameter : NULL;
 }
 
-static int module_index(const qn_module *m, const char *name) {
+static int module_index(const module *m, const char *name) {
     for (uint32_t i = 0; i < m->count; i++)
         if (strcmp(m->name[i], name) == 0) return (int)i;
     return -1;
 }
 
-qn_tensor *qn_module_find(const qn_module *m, const char *name) {
+qn_tensor *qn_module_find(const qn_module *known, const char *name) {
+    const module *m = module_of(known, "module_find");
     int i = m && name ? module_index(m, name) : -1;
     return i < 0 ? NULL : m->parameter[i];
 }
@@ -70,21 +86,21 @@ qn_tensor *qn_module_find(const qn_module *m, const char *name) {
 bool nn_name(qn_module *m, char out[NN_NAME_MOST], const char *name, const char *part) {
     int n = snprintf(out, NN_NAME_MOST, "%s%s%s", name, *name ? "." : "", part);
     if (n >= 0 && n < NN_NAME_MOST) return true;
-    fail(m->ctx, QN_EARG, "module: the name \"%.40s...\" is too long", name);
+    fail(nn_context(m), QN_EARG, "module: the name \"%.40s...\" is too long", name);
     return false;
 }
 
 /* ---- adding ------------------------------------------------------------------------------- */
 
 typedef struct addition {
-    qn_module *m;
+    module *m;
     const char *name;
     qn_tensor *value;
 } addition;
 
 static void add_work(void *arg) {
     addition *x = arg;
-    qn_module *m = x->m;
+    module *m = x->m;
     heap *h = &m->ctx->heap;
     m->name = heap_grow(h, m->name, &m->name_cap, m->count + 1, sizeof *m->name);
     m->parameter =
@@ -93,13 +109,14 @@ static void add_work(void *arg) {
     m->parameter[m->count++] = qn_keep(x->value);
 }
 
-qn_tensor *qn_module_add(qn_module *m, const char *name, qn_tensor *value) {
-    if (!m || !value) return NULL;
+qn_tensor *qn_module_add(qn_module *known, const char *name, qn_tensor *value) {
+    module *m = module_of(known, "module_add");
+    if (!m) return NULL;
+    if (!value && m->ctx->code) return NULL; /* why is known */
     if (!name || !*name || strlen(name) >= NN_NAME_MOST)
         return fail_null(m->ctx, QN_EARG, "module: a parameter needs a name of 1 to %d bytes",
                          NN_NAME_MOST - 1);
-    if (qn_context(value) != m->ctx)
-        return fail_null(m->ctx, QN_EGRAPH, "module: \"%s\" belongs to another context", name);
+    if (!tensor_of(m->ctx, value, "module_add", "value")) return NULL;
     if (module_index(m, name) >= 0)
         return fail_null(m->ctx, QN_EARG, "module: there is a parameter \"%s\" already", name);
     addition x = {m, name, value};
@@ -125,7 +142,7 @@ qn_tensor *nn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, d
 }
 
 /* The key is data and no constant, so that all parameters of a shape share one kernel. */
-static qn_tensor *draw(qn_module *m, const char *name, qn_dtype dtype, int rank,
+static qn_tensor *draw(const module *m, const char *name, qn_dtype dtype, int rank,
                        const int64_t *shape, qn_init init, double scale) {
     if (init == QN_INIT_ZEROS || init == QN_INIT_ONES)
         return nn_full(m->ctx, dtype, rank, shape, init == QN_INIT_ONES);
@@ -142,20 +159,24 @@ static qn_tensor *draw(qn_module *m, const char *name, qn_dtype dtype, int rank,
     return fail_null(m->ctx, QN_EARG, "module: \"%s\": no such initial value", name);
 }
 
-qn_tensor *qn_module_parameter(qn_module *m, const char *name, qn_dtype dtype, int rank,
+qn_tensor *qn_module_parameter(qn_module *known, const char *name, qn_dtype dtype, int rank,
                                const int64_t *shape, qn_init init, double scale) {
+    const module *m = module_of(known, "module_parameter");
     if (!m || !name) return NULL;
-    qn_scope s = qn_scope_begin(m->ctx);
+    qn_ctx *qn = m->ctx;
+    qn_scope s = qn_scope_begin(qn);
     qn_tensor *t = draw(m, name, dtype, rank, shape, init, scale);
-    t = qn_module_add(m, name, t);
-    qn_scope_end(m->ctx, s);
+    t = qn_module_add(known, name, t);
+    qn_scope_end(qn, s);
     return t;
 }
 
 /* ---- checkpoints -------------------------------------------------------------------------- */
 
-int qn_module_save(const qn_module *m, const char *path, int pairs, const char *const *metadata) {
-    if (!m) return QN_ENULL;
+int qn_module_save(const qn_module *known, const char *path, int pairs,
+                   const char *const *metadata) {
+    const module *m = module_of(known, "module_save");
+    if (!m) return known ? QN_EGRAPH : QN_ENULL;
     return qn_save(m->ctx, path, (int)m->count, m->name, m->parameter, pairs, metadata);
 }
 
@@ -166,7 +187,7 @@ static bool same_shape(const qn_tensor *a, const qn_tensor *b) {
 }
 
 /* Read and compare all, then assign all: an assignment of values that fit cannot half succeed. */
-static int load_values(qn_module *m, qn_file *file, qn_tensor **value) {
+static int load_values(const module *m, qn_file *file, qn_tensor **value) {
     for (uint32_t i = 0; i < m->count; i++) {
         value[i] = qn_file_tensor(file, m->name[i]);
         if (!value[i]) return qn_error_code(m->ctx);
@@ -181,8 +202,11 @@ static int load_values(qn_module *m, qn_file *file, qn_tensor **value) {
     return m->count ? qn_realize(m->parameter, (int)m->count) : QN_OK;
 }
 
-int qn_module_load(qn_module *m, qn_file *file) {
-    if (!m || !file) return m ? fail(m->ctx, QN_ENULL, "module: no file to load") : QN_ENULL;
+int qn_module_load(qn_module *known, qn_file *file) {
+    const module *m = module_of(known, "module_load");
+    if (!m) return known ? QN_EGRAPH : QN_ENULL;
+    if (!handle_check(m->ctx, file, HANDLE_FILE, "module_load", "file"))
+        return qn_error_code(m->ctx);
     size_t size = (m->count + 1) * sizeof(qn_tensor *);
     qn_tensor **value = heap_try(&m->ctx->heap, size);
     if (!value) return fail(m->ctx, QN_ENOMEM, "module: out of memory");

@@ -160,7 +160,7 @@ const char *qn_method_name(qn_method method) {
 
 /* ---- making one --------------------------------------------------------------------------- */
 
-struct qn_optimizer {
+typedef struct optimizer {
     qn_ctx *ctx;
     qn_optimizer_options options;
     int n, states; /* parameters; state tensors of each */
@@ -171,7 +171,7 @@ struct qn_optimizer {
     qn_tensor **state;     /* [n][states] */
     qn_tensor **gradient;  /* [n], while a step is recorded */
     qn_tensor **fresh;     /* [n][1 + states], likewise: what is assigned */
-};
+} optimizer;
 
 static bool options_fine(qn_ctx *qn, const qn_optimizer_options *o) {
     const double values[] = {o->rate,    o->momentum,     o->beta1, o->beta2,
@@ -196,7 +196,7 @@ static qn_dtype state_dtype(const qn_tensor *p) {
 }
 
 /* State tensor `k` of parameter `i`, zeros under the name "<i>.<k>". */
-static qn_tensor *new_state(qn_optimizer *o, int i, int k) {
+static qn_tensor *new_state(optimizer *o, int i, int k) {
     qn_tensor *p = o->parameter[i];
     int64_t shape[QN_MAX_RANK];
     char name[32];
@@ -206,16 +206,22 @@ static qn_tensor *new_state(qn_optimizer *o, int i, int k) {
                                0);
 }
 
-static bool add_state(qn_optimizer *o, qn_tensor *const *parameters) {
+static int set_rate(optimizer *o, double rate) {
+    if (!isfinite(rate) || rate < 0)
+        return fail(o->ctx, QN_ERANGE, "optimizer: a rate of %g", rate);
+    float value = (float)rate;
+    return qn_write(o->rate, &value, sizeof value);
+}
+
+static bool add_state(optimizer *o, qn_tensor *const *parameters) {
+    if (!handles_are(o->ctx, HANDLE_TENSOR, o->n, (const void *const *)parameters, "optimizer",
+                     "parameter"))
+        return false;
     o->module = qn_module_new(o->ctx, 0);
     o->rate = qn_module_parameter(o->module, "rate", QN_F32, 0, NULL, QN_INIT_ZEROS, 0);
     o->count = qn_module_parameter(o->module, "count", QN_F32, 0, NULL, QN_INIT_ZEROS, 0);
-    if (!o->count || qn_optimizer_set_rate(o, o->options.rate)) return false;
+    if (!o->count || set_rate(o, o->options.rate)) return false;
     for (int i = 0; i < o->n; i++) {
-        if (!parameters[i]) {
-            fail(o->ctx, QN_ENULL, "optimizer: parameter %d is NULL", i);
-            return false;
-        }
         if (qn_dtype_of(parameters[i]) < QN_F16) {
             fail(o->ctx, QN_EDTYPE, "optimizer: parameter %d is %s, not a float", i,
                  qn_dtype_name(qn_dtype_of(parameters[i])));
@@ -228,6 +234,13 @@ static bool add_state(qn_optimizer *o, qn_tensor *const *parameters) {
     return true;
 }
 
+static void optimizer_close(optimizer *o) {
+    for (int i = 0; i < o->n; i++)
+        if (handle_is(o->parameter[i], HANDLE_TENSOR)) qn_release(o->parameter[i]);
+    if (handle_is(o->module, HANDLE_MODULE)) qn_module_free(o->module);
+    heap_free(&o->ctx->heap, o, o->size);
+}
+
 qn_optimizer *qn_optimizer_new(qn_ctx *qn, const qn_optimizer_options *options, int n,
                                qn_tensor *const *parameters) {
     if (!qn) return NULL;
@@ -237,38 +250,33 @@ qn_optimizer *qn_optimizer_new(qn_ctx *qn, const qn_optimizer_options *options, 
     int states = methods[options->method].states;
     if (methods[options->method].momentum_state && options->momentum == 0) states--;
     size_t lists = (size_t)n * (size_t)(3 + 2 * states);
-    size_t size = sizeof(qn_optimizer) + lists * sizeof(qn_tensor *);
-    qn_optimizer *o = heap_try(&qn->heap, size);
+    size_t size = sizeof(optimizer) + lists * sizeof(qn_tensor *);
+    optimizer *o = heap_try(&qn->heap, size);
     if (!o) return fail_null(qn, QN_ENOMEM, "optimizer: out of memory");
     memset(o, 0, size);
-    *o = (qn_optimizer){.ctx = qn, .options = *options, .n = n, .states = states, .size = size};
+    *o = (optimizer){.ctx = qn, .options = *options, .n = n, .states = states, .size = size};
     o->parameter = (qn_tensor **)(o + 1);
     o->gradient = o->parameter + n;
     o->state = o->gradient + n;
     o->fresh = o->state + n * states;
-    if (add_state(o, parameters)) return o;
-    qn_optimizer_free(o);
-    return NULL;
+    qn_optimizer *known = add_state(o, parameters) ? object_open(qn, HANDLE_OPTIMIZER, o) : NULL;
+    if (!known) optimizer_close(o);
+    return known;
 }
 
-void qn_optimizer_free(qn_optimizer *o) {
-    if (!o) return;
-    for (int i = 0; i < o->n; i++)
-        if (o->parameter[i]) qn_release(o->parameter[i]);
-    qn_module_free(o->module);
-    heap_free(&o->ctx->heap, o, o->size);
+void qn_optimizer_free(qn_optimizer *known) {
+    optimizer *o = object_close(known, HANDLE_OPTIMIZER, "optimizer_free");
+    if (o) optimizer_close(o);
 }
 
-qn_module *qn_optimizer_state(const qn_optimizer *o) {
+qn_module *qn_optimizer_state(const qn_optimizer *known) {
+    const optimizer *o = object_of(known, HANDLE_OPTIMIZER, "optimizer_state");
     return o ? o->module : NULL;
 }
 
-int qn_optimizer_set_rate(qn_optimizer *o, double rate) {
-    if (!o) return QN_ENULL;
-    if (!isfinite(rate) || rate < 0)
-        return fail(o->ctx, QN_ERANGE, "optimizer: a rate of %g", rate);
-    float value = (float)rate;
-    return qn_write(o->rate, &value, sizeof value);
+int qn_optimizer_set_rate(qn_optimizer *known, double rate) {
+    optimizer *o = object_of(known, HANDLE_OPTIMIZER, "optimizer_set_rate");
+    return o ? set_rate(o, rate) : known ? QN_EGRAPH : QN_ENULL;
 }
 
 /* ---- a step ------------------------------------------------------------------------------- */
@@ -279,7 +287,7 @@ static qn_tensor *unbias(qn_tensor *t, double beta) {
 }
 
 /* Scale gradients down so that the norm of all of them together is at most `clip`. */
-static void clip_gradients(qn_optimizer *o) {
+static void clip_gradients(optimizer *o) {
     if (o->options.clip == 0) return;
     qn_tensor *total = NULL;
     for (int i = 0; i < o->n; i++) {
@@ -295,7 +303,7 @@ static void clip_gradients(qn_optimizer *o) {
 }
 
 /* Record parameter `i`'s update into o->fresh. */
-static void update_one(qn_optimizer *o, step *s, int i) {
+static void update_one(optimizer *o, step *s, int i) {
     qn_tensor *p = o->parameter[i], **fresh = o->fresh + (size_t)i * (size_t)(1 + o->states);
     qn_tensor *state[STATES_MOST] = {0};
     qn_dtype dtype = state_dtype(p);
@@ -308,7 +316,7 @@ static void update_one(qn_optimizer *o, step *s, int i) {
 }
 
 /* Assign only when every update could be recorded: a step is taken whole or not at all. */
-static int assign_all(qn_optimizer *o, qn_tensor *count) {
+static int assign_all(optimizer *o, qn_tensor *count) {
     int each = 1 + o->states, code = QN_OK;
     for (int i = 0; i < o->n * each; i++)
         if (!o->fresh[i]) return qn_error_code(o->ctx);
@@ -321,13 +329,12 @@ static int assign_all(qn_optimizer *o, qn_tensor *count) {
     return code ? code : qn_assign(o->count, count);
 }
 
-int qn_optimizer_apply(qn_optimizer *o, qn_tensor *const *gradients) {
-    if (!o) return QN_ENULL;
+static int apply(optimizer *o, qn_tensor *const *gradients) {
     if (!gradients) return fail(o->ctx, QN_ENULL, "optimizer: no gradients");
-    for (int i = 0; i < o->n; i++) {
-        if (!gradients[i]) return fail(o->ctx, QN_ENULL, "optimizer: gradient %d is NULL", i);
-        o->gradient[i] = gradients[i];
-    }
+    if (!handles_are(o->ctx, HANDLE_TENSOR, o->n, (const void *const *)gradients, "optimizer",
+                     "gradient"))
+        return qn_error_code(o->ctx);
+    for (int i = 0; i < o->n; i++) o->gradient[i] = gradients[i];
     qn_scope scope = qn_scope_begin(o->ctx);
     qn_tensor *count = qn_add(o->count, qn_like(o->count, 1));
     step s = {.o = &o->options, .rate = o->rate};
@@ -342,11 +349,19 @@ int qn_optimizer_apply(qn_optimizer *o, qn_tensor *const *gradients) {
     return code;
 }
 
-int qn_optimizer_step(qn_optimizer *o, qn_tensor *loss) {
-    if (!o || !loss) return o ? fail(o->ctx, QN_ENULL, "optimizer: no loss") : QN_ENULL;
+int qn_optimizer_apply(qn_optimizer *known, qn_tensor *const *gradients) {
+    optimizer *o = object_of(known, HANDLE_OPTIMIZER, "optimizer_apply");
+    return o ? apply(o, gradients) : known ? QN_EGRAPH : QN_ENULL;
+}
+
+int qn_optimizer_step(qn_optimizer *known, qn_tensor *loss) {
+    optimizer *o = object_of(known, HANDLE_OPTIMIZER, "optimizer_step");
+    if (!o) return known ? QN_EGRAPH : QN_ENULL;
+    if (!handle_check(o->ctx, loss, HANDLE_TENSOR, "optimizer_step", "loss"))
+        return loss ? QN_EGRAPH : QN_ENULL;
     qn_scope scope = qn_scope_begin(o->ctx);
     int code = qn_grad(loss, NULL, o->n, o->parameter, o->gradient);
-    if (code == QN_OK) code = qn_optimizer_apply(o, o->gradient);
+    if (code == QN_OK) code = apply(o, o->gradient);
     qn_scope_end(o->ctx, scope);
     return code;
 }

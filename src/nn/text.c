@@ -13,13 +13,13 @@
 
 enum { CODE_POINTS = 0x110000, STRAY = 0xdc00 };
 
-struct qn_text {
+typedef struct text {
     qn_ctx *ctx;
     int32_t *id;               /* [size]: the text as numbers */
     int64_t size, room, train; /* characters; allocated; of them for training */
     uint32_t *character;       /* [vocabulary], ascending */
     int vocabulary;
-};
+} text;
 
 /* The character at s, its bytes in *length. */
 static uint32_t decode(const unsigned char *s, size_t left, int *length) {
@@ -37,7 +37,7 @@ static uint32_t decode(const unsigned char *s, size_t left, int *length) {
 }
 
 /* Number the characters that occur, in order; the map's entries become their numbers. */
-static bool number_characters(qn_text *t, int32_t *map) {
+static bool number_characters(text *t, int32_t *map) {
     for (int c = 0; c < CODE_POINTS; c++)
         if (map[c]) t->vocabulary++;
     t->character = heap_try(&t->ctx->heap, (size_t)t->vocabulary * sizeof *t->character);
@@ -51,8 +51,8 @@ static bool number_characters(qn_text *t, int32_t *map) {
     return true;
 }
 
-static bool read_text(qn_text *t, const char *text, size_t size, int32_t *map) {
-    const unsigned char *s = (const unsigned char *)text;
+static bool read_text(text *t, const char *from, size_t size, int32_t *map) {
+    const unsigned char *s = (const unsigned char *)from;
     int length;
     t->room = (int64_t)size;
     t->id = heap_try(&t->ctx->heap, size * sizeof *t->id);
@@ -67,52 +67,67 @@ static bool read_text(qn_text *t, const char *text, size_t size, int32_t *map) {
     return true;
 }
 
-qn_text *qn_text_new(qn_ctx *qn, const char *text, size_t size, double held_out) {
-    if (!qn) return NULL;
-    if (!text) return fail_null(qn, QN_ENULL, "text: NULL given");
-    if (size == 0) return fail_null(qn, QN_EARG, "text: an empty text");
-    if (!(held_out >= 0 && held_out < 1))
-        return fail_null(qn, QN_ERANGE, "text: %g of it cannot be held out", held_out);
-    qn_text *t = heap_try(&qn->heap, sizeof *t);
-    size_t map_size = CODE_POINTS * sizeof(int32_t);
-    int32_t *map = t ? heap_try(&qn->heap, map_size) : NULL;
-    bool fine = map != NULL;
-    if (t) *t = (qn_text){.ctx = qn};
-    if (fine) {
-        memset(map, 0, map_size);
-        fine = read_text(t, text, size, map);
-        t->train = t->size - (int64_t)((double)t->size * held_out);
-    }
-    heap_free(&qn->heap, map, map_size);
-    if (fine) return t;
-    qn_text_free(t);
-    return fail_null(qn, QN_ENOMEM, "text: out of memory for %zu bytes of text", size);
-}
-
-void qn_text_free(qn_text *t) {
-    if (!t) return;
+static void text_close(text *t) {
     heap *h = &t->ctx->heap;
     heap_free(h, t->id, (size_t)t->room * sizeof *t->id);
     heap_free(h, t->character, (size_t)t->vocabulary * sizeof *t->character);
     heap_free(h, t, sizeof *t);
 }
 
-int64_t qn_text_size(const qn_text *t, bool held_out) {
-    if (!t) return 0;
+static const text *text_of(const qn_text *known, const char *call) {
+    return object_of(known, HANDLE_TEXT, call);
+}
+
+qn_text *qn_text_new(qn_ctx *qn, const char *from, size_t size, double held_out) {
+    if (!qn) return NULL;
+    if (!from) return fail_null(qn, QN_ENULL, "text: NULL given");
+    if (size == 0) return fail_null(qn, QN_EARG, "text: an empty text");
+    if (!(held_out >= 0 && held_out < 1))
+        return fail_null(qn, QN_ERANGE, "text: %g of it cannot be held out", held_out);
+    text *t = heap_try(&qn->heap, sizeof *t);
+    size_t map_size = CODE_POINTS * sizeof(int32_t);
+    int32_t *map = t ? heap_try(&qn->heap, map_size) : NULL;
+    bool fine = map != NULL;
+    if (t) *t = (text){.ctx = qn};
+    if (fine) {
+        memset(map, 0, map_size);
+        fine = read_text(t, from, size, map);
+        t->train = t->size - (int64_t)((double)t->size * held_out);
+    }
+    heap_free(&qn->heap, map, map_size);
+    qn_text *known = fine ? object_open(qn, HANDLE_TEXT, t) : NULL;
+    if (known) return known;
+    if (t) text_close(t);
+    return fail_null(qn, QN_ENOMEM, "text: out of memory for %zu bytes of text", size);
+}
+
+void qn_text_free(qn_text *known) {
+    text *t = object_close(known, HANDLE_TEXT, "text_free");
+    if (t) text_close(t);
+}
+
+static int64_t part_size(const text *t, bool held_out) {
     return held_out ? t->size - t->train : t->train;
 }
 
-int qn_text_vocabulary(const qn_text *t, const uint32_t **characters) {
+int64_t qn_text_size(const qn_text *known, bool held_out) {
+    const text *t = text_of(known, "text_size");
+    return t ? part_size(t, held_out) : 0;
+}
+
+int qn_text_vocabulary(const qn_text *known, const uint32_t **characters) {
+    const text *t = text_of(known, "text_vocabulary");
     if (characters) *characters = t ? t->character : NULL;
     return t ? t->vocabulary : 0;
 }
 
-int qn_text_ids(const qn_text *t, int64_t from, int64_t count, int32_t *ids) {
-    if (!t) return QN_ENULL;
+int qn_text_ids(const qn_text *known, int64_t from, int64_t count, int32_t *ids) {
+    const text *t = text_of(known, "text_ids");
+    if (!t) return known ? QN_EGRAPH : QN_ENULL;
     if (count && !ids) return fail(t->ctx, QN_ENULL, "text: no place for the numbers");
     if (from < 0 || count < 0 || from > t->size || count > t->size - from)
         return fail(t->ctx, QN_ERANGE, "text: no characters [%lld, %lld) in %lld", (long long)from,
-                    (long long)(from + count), (long long)t->size);
+                    (long long)sat_add(from, count), (long long)t->size);
     if (count) memcpy(ids, t->id + from, (size_t)count * sizeof *ids);
     return QN_OK;
 }
@@ -125,12 +140,13 @@ static uint64_t drawn(uint64_t seed, uint64_t counter) {
     return z ^ (z >> 31);
 }
 
-int qn_text_batch(const qn_text *t, bool held_out, uint64_t seed, uint64_t index, int rows,
+int qn_text_batch(const qn_text *known, bool held_out, uint64_t seed, uint64_t index, int rows,
                   int context, int32_t *ids, int32_t *targets) {
-    if (!t) return QN_ENULL;
+    const text *t = text_of(known, "text_batch");
+    if (!t) return known ? QN_EGRAPH : QN_ENULL;
     if (!ids || !targets) return fail(t->ctx, QN_ENULL, "text: no place for a batch");
     if (rows < 1 || context < 1) return fail(t->ctx, QN_ERANGE, "text: an empty batch");
-    int64_t begin = held_out ? t->train : 0, part = qn_text_size(t, held_out);
+    int64_t begin = held_out ? t->train : 0, part = part_size(t, held_out);
     int64_t windows = held_out ? (part - 1) / context : part - context;
     if (part <= context)
         return fail(t->ctx, QN_ERANGE, "text: a part of %lld characters has no window of %d",

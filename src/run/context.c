@@ -92,7 +92,7 @@ static void close_run(qn_ctx *qn) {
 
 void qn_close(qn_ctx *qn) {
     if (!qn) return;
-    while (qn->run && qn->graph && qn->run->statics) qn_plan_free(qn->run->statics);
+    if (qn->run && qn->graph) statics_close(qn);
     if (qn->graph) {
         qn->graph->drop_buffer = NULL; /* the buffers go as a whole, below */
         graph_close(qn);

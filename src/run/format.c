@@ -28,7 +28,7 @@ static void print_axis(printer *p, int axis, int64_t at) {
         print_element(p, at);
         return;
     }
-    int64_t n = p->dim[axis], half = (p->limit + 1) / 2;
+    int64_t n = p->dim[axis], half = p->limit / 2 + p->limit % 2;
     bool cut = n > p->limit && p->limit > 0;
     str_add(p->out, "[");
     for (int64_t i = 0; i < n; i++) {
@@ -45,22 +45,32 @@ static void print_axis(printer *p, int axis, int64_t at) {
     str_add(p->out, "]");
 }
 
-static void print_tensor(qn_tensor *t, int limit, void *data) {
-    qn_ctx *qn = t->ctx;
-    printer p = {.out = &qn->run->text, .dtype = qn_dtype_of(t), .limit = limit, .data = data};
+static void print_tensor(qn_tensor *name, int limit, void *data) {
+    const tensor *t = tensor_at(name);
+    qn_ctx *qn = t->h.ctx;
+    const graph_node *x = node_at(qn->graph, t->node);
+    printer p = {.out = &qn->run->text, .dtype = (qn_dtype)x->dtype, .limit = limit, .data = data};
     const int64_t *d = node_dims(qn->graph, t->node, &p.rank);
     for (int i = 0; i < p.rank; i++) p.dim[i] = shape_bound(qn->graph, (sym)d[i]);
-    print_axis(&p, 0, 0);
+    bool none = false;
+    for (int i = 0; i < p.rank; i++) none |= p.dim[i] == 0;
+    if (none)
+        str_add(p.out, "[]"); /* however many rows of nothing there are */
+    else
+        print_axis(&p, 0, 0);
     str_addf(p.out, " %s", qn_dtype_name(p.dtype));
-    shape_text(qn->graph, node_at(qn->graph, t->node)->shape, p.out);
+    shape_text(qn->graph, x->shape, p.out);
 }
 
 const char *qn_format(qn_tensor *t, int limit) {
     if (!t) return "";
-    qn_ctx *qn = t->ctx;
+    qn_ctx *qn = tensor_ctx(t);
+    if (!tensor_of(NULL, t, "format", "t")) return "";
     int64_t n = qn_numel(t);
     if (n < 0) return fail(qn, QN_ESHAPE, "format: a dimension variable is not bound"), "";
-    size_t size = (size_t)n * qn_dtype_size(qn_dtype_of(t));
+    size_t size;
+    if (!checked_bytes(1, &n, qn_dtype_size(qn_dtype_of(t)), &size) || size > PTRDIFF_MAX - 8)
+        return fail(qn, QN_ERANGE, "format: a value beyond 2^63 bytes"), "";
     void *data = heap_try(&qn->heap, size + 8);
     if (!data) return fail(qn, QN_ENOMEM, "format: no memory for %zu bytes", size), "";
     str *out = &qn->run->text;

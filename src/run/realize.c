@@ -21,7 +21,7 @@ static void add_root(const graph *g, request *r, node_id n) {
 
 void pending_clear(graph *g, bool undo) {
     for (uint32_t i = 0; i < g->pending_count; i++) {
-        qn_tensor *t = g->pending[i];
+        tensor *t = g->pending[i];
         t->pending = 0;
         if (undo)
             tensor_point(t, t->replaced);
@@ -115,32 +115,47 @@ static qn_code realize_guarded(qn_ctx *qn, uint32_t n, const node_id *node) {
     return QN_OK;
 }
 
+/* The bytes of a value at the current bindings; false: there are too many, or it is not known. */
+static bool host_size(qn_ctx *qn, const char *call, tuple_id shape, int dtype, size_t *out) {
+    graph *g = qn->graph;
+    int rank;
+    const int64_t *dims = graph_tuple_get(g, shape, &rank);
+    int64_t size[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        size[i] = shape_bound(g, (sym)dims[i]);
+        if (size[i] < 0)
+            return fail(qn, QN_ESHAPE, "%s: the size of axis %d is not bound", call, i), false;
+    }
+    if (!checked_bytes(rank, size, qn_dtype_size((qn_dtype)dtype), out))
+        return fail(qn, QN_ERANGE, "%s: a value beyond 2^63 bytes", call), false;
+    return true;
+}
+
 int qn_realize(qn_tensor *const *ts, int n) {
     node_id few[32];
-    qn_ctx *qn = NULL;
     if (n < 0 || (n && !ts)) return QN_EARG;
-    for (int i = 0; i < n; i++) {
-        if (!ts[i]) return QN_ENULL;
-        if (qn && ts[i]->ctx != qn)
-            return fail(qn, QN_EGRAPH, "realize: tensor %d belongs to another context", i);
-        qn = ts[i]->ctx;
-    }
     if (!n) return QN_OK;
+    if (!ts[0]) return QN_ENULL;
+    qn_ctx *qn = tensor_ctx(ts[0]);
+    if (!tensors_of(qn, n, ts, "realize", "tensor")) return qn_error_code(qn);
     node_id *node = n <= 32 ? few : heap_try(&qn->heap, (size_t)n * sizeof *node);
     if (!node) return fail(qn, QN_ENOMEM, "realize: no memory for %d tensors", n);
-    for (int i = 0; i < n; i++) node[i] = ts[i]->node;
+    for (int i = 0; i < n; i++) node[i] = tensor_at(ts[i])->node;
     qn_code code = realize_guarded(qn, (uint32_t)n, node);
     if (node != few) heap_free(&qn->heap, node, (size_t)n * sizeof *node);
     return code;
 }
 
-int qn_read(qn_tensor *t, void *out, size_t size) {
-    if (!t) return QN_ENULL;
-    qn_ctx *qn = t->ctx;
+int qn_read(qn_tensor *name, void *out, size_t size) {
+    if (!name) return QN_ENULL;
+    qn_ctx *qn = tensor_ctx(name);
+    const tensor *t = tensor_of(NULL, name, "read", "t");
+    if (!t) return QN_EGRAPH;
     if (!out) return fail(qn, QN_ENULL, "read: no place to read to");
-    int64_t n = qn_numel(t);
-    if (n < 0) return fail(qn, QN_ESHAPE, "read: a dimension variable is not bound");
-    size_t need = (size_t)n * qn_dtype_size(qn_dtype_of(t));
+    size_t need;
+    if (!host_size(qn, "read", node_at(qn->graph, t->node)->shape,
+                   node_at(qn->graph, t->node)->dtype, &need))
+        return qn_error_code(qn);
     if (size < need)
         return fail(qn, QN_ERANGE, "read: the value has %zu bytes, the buffer %zu", need, size);
     qn_code code = realize_guarded(qn, 1, &t->node);
@@ -173,17 +188,6 @@ static node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void 
     return n;
 }
 
-static bool host_size(qn_ctx *qn, tuple_id shape, qn_dtype dtype, size_t *out) {
-    int64_t n, bytes;
-    graph *g = qn->graph;
-    if (!sym_eval(g->syms, shape_numel(g, shape), (int)g->vars, g->var, g->bound, &n) || n < 0)
-        return fail(qn, QN_ESHAPE, "from: a dimension variable is not bound"), false;
-    if (__builtin_mul_overflow(n, (int64_t)qn_dtype_size(dtype), &bytes))
-        return fail(qn, QN_ERANGE, "from: %lld elements are too many", (long long)n), false;
-    *out = (size_t)bytes;
-    return true;
-}
-
 qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data) {
     if (!qn) return NULL;
     tuple_id dims;
@@ -198,7 +202,8 @@ qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, c
         return NULL;
     }
     qn_tensor *t = NULL;
-    if (shape_from_user(qn, "from", rank, shape, &dims) && host_size(qn, dims, dtype, &size)) {
+    if (shape_from_user(qn, "from", rank, shape, &dims) &&
+        host_size(qn, "from", dims, (int)dtype, &size)) {
         if (size && !data)
             fail(qn, QN_ENULL, "from: no data for %zu bytes", size);
         else
@@ -211,20 +216,20 @@ qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, c
 
 /* Remember that t's value is an effect: the next run computes it in any case. What it replaces is
  * held until then, so that a static graph can take the assignment back. */
-static void add_pending(graph *g, qn_tensor *t) {
+static void add_pending(graph *g, tensor *t) {
     g->pending[g->pending_count++] = t;
     t->pending = g->pending_count;
     t->replaced = t->node;
     node_ref(g, t->node);
 }
 
-int qn_assign(qn_tensor *t, qn_tensor *value) {
-    if (!t || !value) return QN_ENULL;
-    qn_ctx *qn = t->ctx;
+int qn_assign(qn_tensor *name, qn_tensor *from) {
+    qn_ctx *qn = name ? tensor_ctx(name) : from ? tensor_ctx(from) : NULL;
+    tensor *t = tensor_of(qn, name, "assign", "t");
+    const tensor *value = t ? tensor_of(qn, from, "assign", "value") : NULL;
+    if (!value) return name && from ? QN_EGRAPH : QN_ENULL;
     graph *g = qn->graph;
     const graph_node *a = node_at(g, t->node), *b = node_at(g, value->node);
-    if (value->ctx != qn)
-        return fail(qn, QN_EGRAPH, "assign: the value belongs to another context");
     if (a->dtype != b->dtype)
         return fail(qn, QN_EDTYPE, "assign: the tensor is %s, the value %s",
                     qn_dtype_name((qn_dtype)a->dtype), qn_dtype_name((qn_dtype)b->dtype));
@@ -258,9 +263,11 @@ int qn_assign(qn_tensor *t, qn_tensor *value) {
     return QN_OK;
 }
 
-int qn_write(qn_tensor *t, const void *data, size_t size) {
-    if (!t) return QN_ENULL;
-    qn_ctx *qn = t->ctx;
+int qn_write(qn_tensor *name, const void *data, size_t size) {
+    if (!name) return QN_ENULL;
+    qn_ctx *qn = tensor_ctx(name);
+    tensor *t = tensor_of(NULL, name, "write", "t");
+    if (!t) return QN_EGRAPH;
     graph *g = qn->graph;
     guard gd;
     guard_open(&qn->heap, &gd);
@@ -272,7 +279,7 @@ int qn_write(qn_tensor *t, const void *data, size_t size) {
     const graph_node *x = node_at(g, t->node);
     size_t need = 0;
     qn_code code = QN_OK;
-    if (!host_size(qn, x->shape, (qn_dtype)x->dtype, &need))
+    if (!host_size(qn, "write", x->shape, x->dtype, &need))
         code = qn_error_code(qn);
     else if (need != size)
         code = fail(qn, QN_ERANGE, "write: the tensor has %zu bytes, the data %zu", need, size);

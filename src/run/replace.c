@@ -116,7 +116,7 @@ uint32_t *choose_replaced(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *o
     find_needed(&w);
     bool any = false;
     for (uint32_t i = 0; i < g->pending_count; i++) {
-        const qn_tensor *t = g->pending[i];
+        const tensor *t = g->pending[i];
         const graph_node *old = node_at(g, t->replaced), *new = node_at(g, t->node);
         if (!node_is_memory(old) || node_is_memory(new)) continue;
         uint32_t place = old->mark;

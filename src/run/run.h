@@ -166,6 +166,10 @@ void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
 void pending_clear(graph *g, bool undo);
 bool node_is_memory(const graph_node *x);
 
+/* ---- static.c ------------------------------------------------------------------------------- */
+
+void statics_close(qn_ctx *qn); /* every static graph that is still open */
+
 /* ---- context.c ------------------------------------------------------------------------------ */
 
 struct program_cache;
@@ -185,7 +189,7 @@ typedef struct run_state {
     idset plan_set;
     run_plan **plan;
     uint32_t plans, plan_cap;
-    qn_plan *statics; /* static graphs still open */
+    struct static_plan *statics; /* static graphs still open */
     void *arena_memory;
     size_t arena_size;
     uint32_t compile_times[COMPILE_BUCKETS]; /* kernels by time, COMPILE_BUCKET seconds each */

@@ -6,9 +6,10 @@
  * part of the plan: each run computes them and points their handles at the new values. */
 #include "run/run.h"
 
-struct qn_plan {
+typedef struct static_plan {
     qn_ctx *qn;
-    qn_plan *next, **link; /* among the context's open static graphs */
+    qn_plan *name;                    /* by which the user knows it */
+    struct static_plan *next, **link; /* among the context's open static graphs */
     arena arena;
     run_plan *plan;
     int inputs, outputs;
@@ -32,10 +33,10 @@ struct qn_plan {
     uint32_t noded;
     qn_tensor **output; /* their handles, of which the first `handed` are there */
     int handed;
-};
+} static_plan;
 
 typedef struct capture {
-    qn_plan *p;
+    static_plan *p;
     node_id *root, *order;
     uint32_t nodes;
 } capture;
@@ -49,24 +50,24 @@ static uint32_t root_number(capture *c, node_id n) {
 
 /* Roots: the outputs, then what pending assignments need. */
 static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
-    qn_plan *p = c->p;
+    static_plan *p = c->p;
     graph *g = p->qn->graph;
     arena *a = &p->arena;
     c->root = arena_alloc(a, (size_t)(n_out + g->pending_count + 1) * sizeof *c->root);
     p->output_root = arena_alloc(a, (size_t)(n_out + 1) * sizeof *p->output_root);
     p->output = arena_alloc(a, (size_t)(n_out + 1) * sizeof(qn_tensor *));
     for (int i = 0; i < n_out; i++) {
-        if (node_is_memory(node_at(g, outputs[i]->node)))
+        if (node_is_memory(node_at(g, tensor_at(outputs[i])->node)))
             raise_error(p->qn, QN_EGRAPH, "compile: output %d is computed already", i);
-        p->output_root[i] = (int)root_number(c, outputs[i]->node);
+        p->output_root[i] = (int)root_number(c, tensor_at(outputs[i])->node);
     }
     p->assign_to = arena_alloc(a, (g->pending_count + 1) * sizeof *p->assign_to);
     p->assign_root = arena_alloc(a, (g->pending_count + 1) * sizeof *p->assign_root);
     for (uint32_t i = 0; i < g->pending_count; i++) {
-        qn_tensor *t = g->pending[i];
+        tensor *t = g->pending[i];
         if (node_is_memory(node_at(g, t->node))) continue;
         p->assign_root[p->assigned] = root_number(c, t->node);
-        p->assign_to[p->assigned++] = qn_keep(t);
+        p->assign_to[p->assigned++] = handle_name(&tensor_keep(t)->h);
     }
     p->root_shape = arena_alloc(a, (p->roots + 1) * sizeof *p->root_shape);
     p->root_dtype = arena_alloc(a, p->roots + 1);
@@ -83,11 +84,11 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
  * replaces it, for that is where the next run's value will be; else the first that was made of
  * those that hold it now. Others may hold it, too, such as a slice of all of it, and an assignment
  * will not move them. */
-static qn_tensor *owner_of(qn_ctx *qn, node_id leaf) {
+static tensor *owner_of(qn_ctx *qn, node_id leaf) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < g->pending_count; i++)
         if (g->pending[i]->replaced == leaf) return g->pending[i];
-    qn_tensor *t = graph_handle_of(g, leaf);
+    tensor *t = graph_handle_of(g, leaf);
     if (!t)
         raise_error(qn, QN_EGRAPH,
                     "compile: the outputs depend on a value whose tensor was released; name it as "
@@ -96,7 +97,7 @@ static qn_tensor *owner_of(qn_ctx *qn, node_id leaf) {
 }
 
 static void name_leaves(capture *c, int n_in, qn_tensor *const *inputs) {
-    qn_plan *p = c->p;
+    static_plan *p = c->p;
     graph *g = p->qn->graph;
     size_t n = (size_t)c->nodes + 1;
     p->leaf_input = arena_alloc(&p->arena, n * sizeof *p->leaf_input);
@@ -110,14 +111,15 @@ static void name_leaves(capture *c, int n_in, qn_tensor *const *inputs) {
         p->leaf_input[leaf] = -1;
         p->leaf_shape[leaf] = x->shape;
         for (int j = 0; j < n_in; j++)
-            if (inputs[j]->node == c->order[i]) p->leaf_input[leaf] = j;
-        if (p->leaf_input[leaf] < 0) p->leaf_owner[leaf] = qn_keep(owner_of(p->qn, c->order[i]));
+            if (tensor_at(inputs[j])->node == c->order[i]) p->leaf_input[leaf] = j;
+        if (p->leaf_input[leaf] < 0)
+            p->leaf_owner[leaf] = handle_name(&tensor_keep(owner_of(p->qn, c->order[i]))->h);
     }
 }
 
 /* Which leaf's value each assignment replaces: what most runs will ask for. */
 static void name_replaced(capture *c) {
-    qn_plan *p = c->p;
+    static_plan *p = c->p;
     p->assign_leaf = arena_zeroed(&p->arena, (p->assigned + 1) * sizeof *p->assign_leaf);
     for (uint32_t a = 0; a < p->assigned; a++)
         for (uint32_t leaf = 0; leaf < p->leaves; leaf++)
@@ -129,7 +131,7 @@ static void name_replaced(capture *c) {
 
 /* Parameters that no run of the plan assigns. */
 static bool *lasting_leaves(const capture *c) {
-    const qn_plan *p = c->p;
+    const static_plan *p = c->p;
     bool *lasting = arena_zeroed(&c->p->arena, c->nodes + 1);
     uint32_t leaf = 0;
     for (uint32_t i = 0; i < c->nodes; i++) {
@@ -144,7 +146,7 @@ static bool *lasting_leaves(const capture *c) {
 
 static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_out,
                           qn_tensor *const *outputs) {
-    qn_plan *p = c->p;
+    static_plan *p = c->p;
     qn_ctx *qn = p->qn;
     graph *g = qn->graph;
     p->inputs = n_in;
@@ -152,7 +154,7 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     p->input_shape = arena_alloc(&p->arena, (size_t)(n_in + 1) * sizeof *p->input_shape);
     p->input_dtype = arena_alloc(&p->arena, (size_t)n_in + 1);
     for (int i = 0; i < n_in; i++) {
-        const graph_node *x = node_at(g, inputs[i]->node);
+        const graph_node *x = node_at(g, tensor_at(inputs[i])->node);
         if (!node_is_memory(x))
             raise_error(qn, QN_EGRAPH, "compile: input %d is an expression; give a realized tensor",
                         i);
@@ -172,12 +174,30 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
 static bool check_tensors(qn_ctx *qn, const char *call, const char *what, int n,
                           qn_tensor *const *t) {
     if (n < 0 || (n && !t)) return fail(qn, QN_EARG, "%s: bad list of %ss", call, what), false;
-    for (int i = 0; i < n; i++) {
-        if (!t[i]) return fail(qn, QN_ENULL, "%s: %s %d is NULL", call, what, i), false;
-        if (t[i]->ctx != qn)
-            return fail(qn, QN_EGRAPH, "%s: %s %d is another context's", call, what, i), false;
-    }
-    return true;
+    return tensors_of(qn, n, t, call, what);
+}
+
+static void static_close(static_plan *p) {
+    qn_ctx *qn = p->qn;
+    if (p->name) object_close(p->name, HANDLE_PLAN, "plan_free");
+    for (uint32_t i = 0; p->leaf_owner && i < p->leaves; i++)
+        if (handle_is(p->leaf_owner[i], HANDLE_TENSOR)) qn_release(p->leaf_owner[i]);
+    for (uint32_t i = 0; i < p->assigned; i++)
+        if (handle_is(p->assign_to[i], HANDLE_TENSOR)) qn_release(p->assign_to[i]);
+    plan_close(qn, p->plan);
+    *p->link = p->next;
+    if (p->next) p->next->link = p->link;
+    arena_free(&p->arena);
+    heap_free(&qn->heap, p, sizeof *p);
+}
+
+void statics_close(qn_ctx *qn) {
+    while (qn->run->statics) static_close(qn->run->statics);
+}
+
+void qn_plan_free(qn_plan *name) {
+    static_plan *p = object_of(name, HANDLE_PLAN, "plan_free");
+    if (p) static_close(p);
 }
 
 qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
@@ -187,15 +207,15 @@ qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
         return NULL;
     if (qn->run->dev->unfused)
         return fail_null(qn, QN_EDEVICE, "compile: device %s has no plans", qn->run->dev->name);
-    qn_plan *volatile made = NULL;
+    static_plan *volatile made = NULL;
     guard g;
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
-        qn_plan_free(made);
+        if (made) static_close(made);
         return NULL;
     }
-    qn_plan *p = heap_zeroed(&qn->heap, sizeof *p);
+    static_plan *p = heap_zeroed(&qn->heap, sizeof *p);
     p->qn = qn;
     arena_open(&p->arena, &qn->heap);
     p->next = qn->run->statics;
@@ -203,31 +223,20 @@ qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
     if (p->next) p->next->link = &p->next;
     qn->run->statics = p;
     made = p;
+    p->name = handle_name(handle_make(qn, HANDLE_PLAN, p));
     capture c = {.p = p};
     capture_graph(&c, n_in, inputs, n_out, outputs);
     guard_close(&qn->heap, &g);
-    return p;
-}
-
-void qn_plan_free(qn_plan *p) {
-    if (!p) return;
-    qn_ctx *qn = p->qn;
-    for (uint32_t i = 0; p->leaf_owner && i < p->leaves; i++)
-        if (p->leaf_owner[i]) qn_release(p->leaf_owner[i]);
-    for (uint32_t i = 0; i < p->assigned; i++) qn_release(p->assign_to[i]);
-    plan_close(qn, p->plan);
-    *p->link = p->next;
-    if (p->next) p->next->link = p->link;
-    arena_free(&p->arena);
-    heap_free(&qn->heap, p, sizeof *p);
+    return p->name;
 }
 
 /* Which buffer each leaf is this time; anything that does not fit what was compiled is an error. */
-static bool find_leaves(qn_plan *p, qn_tensor *const *inputs) {
+static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
     qn_ctx *qn = p->qn;
     graph *g = qn->graph;
+    if (!tensors_of(qn, (int)p->assigned, p->assign_to, "run", "assigned parameter")) return false;
     for (int i = 0; i < p->inputs; i++) {
-        const graph_node *x = node_at(g, inputs[i]->node);
+        const graph_node *x = node_at(g, tensor_at(inputs[i])->node);
         if (x->shape != p->input_shape[i] || x->dtype != p->input_dtype[i])
             return fail(qn, QN_ESHAPE, "run: input %d has another shape or dtype than compiled", i),
                    false;
@@ -237,7 +246,10 @@ static bool find_leaves(qn_plan *p, qn_tensor *const *inputs) {
         if (g->pending_count) realize_nodes(qn, 0, NULL);
     }
     for (uint32_t i = 0; i < p->leaves; i++) {
-        const qn_tensor *t = p->leaf_input[i] >= 0 ? inputs[p->leaf_input[i]] : p->leaf_owner[i];
+        const tensor *t = p->leaf_input[i] >= 0
+                              ? tensor_at(inputs[p->leaf_input[i]])
+                              : tensor_of(qn, p->leaf_owner[i], "run", "a parameter");
+        if (!t) return false;
         const graph_node *x = node_at(g, t->node);
         if (!node_is_memory(x) || x->shape != p->leaf_shape[i])
             return fail(qn, QN_EGRAPH, "run: a parameter was changed into something else"), false;
@@ -246,16 +258,16 @@ static bool find_leaves(qn_plan *p, qn_tensor *const *inputs) {
     return true;
 }
 
-static bool is_input(const qn_plan *p, qn_tensor *const *inputs, uint32_t number) {
+static bool is_input(const static_plan *p, qn_tensor *const *inputs, uint32_t number) {
     for (int i = 0; i < p->inputs; i++)
-        if (node_at(p->qn->graph, inputs[i]->node)->buffer == number) return true;
+        if (node_at(p->qn->graph, tensor_at(inputs[i])->node)->buffer == number) return true;
     return false;
 }
 
 /* New values may lie where those of assigned parameters do that only their handles hold. */
-static void find_replaced(qn_plan *p, qn_tensor *const *inputs) {
+static void find_replaced(static_plan *p, qn_tensor *const *inputs) {
     for (uint32_t a = 0; a < p->assigned; a++) {
-        const graph_node *x = node_at(p->qn->graph, p->assign_to[a]->node);
+        const graph_node *x = node_at(p->qn->graph, tensor_at(p->assign_to[a])->node);
         bool alone = p->assign_leaf[a] && x->refs == 1 && buffer_at(p->qn, x->buffer)->refs == 1 &&
                      !is_input(p, inputs, x->buffer);
         p->over[p->assign_root[a]] = alone ? p->assign_leaf[a] : 0;
@@ -264,7 +276,7 @@ static void find_replaced(qn_plan *p, qn_tensor *const *inputs) {
 
 /* Nodes for the new values and the outputs' handles, before there are values: once these have
  * replaced others nothing may fail any more. Raises. */
-static void make_results(qn_plan *p) {
+static void make_results(static_plan *p) {
     qn_ctx *qn = p->qn;
     graph *g = qn->graph;
     for (; p->noded < p->roots; p->noded++) {
@@ -279,23 +291,24 @@ static void make_results(qn_plan *p) {
 }
 
 /* Handles that are a scope's end with it. */
-static void drop_results(qn_plan *p) {
+static void drop_results(static_plan *p) {
     for (int i = 0; i < p->handed && !p->qn->graph->scopes; i++) qn_release(p->output[i]);
     for (uint32_t i = 0; i < p->noded; i++) node_unref(p->qn->graph, p->root_node[i]);
 }
 
 /* Outputs have fresh handles, assigned parameters keep theirs. */
-static void hand_out(qn_plan *p, qn_tensor **outputs) {
+static void hand_out(static_plan *p, qn_tensor **outputs) {
     graph *g = p->qn->graph;
     for (uint32_t i = 0; i < p->roots; i++) node_at(g, p->root_node[i])->buffer = p->root_buffer[i];
     for (uint32_t i = 0; i < p->assigned; i++)
-        tensor_point(p->assign_to[i], p->root_node[p->assign_root[i]]);
+        tensor_point(tensor_at(p->assign_to[i]), p->root_node[p->assign_root[i]]);
     for (uint32_t i = 0; i < p->roots; i++) node_unref(g, p->root_node[i]);
     for (int i = 0; i < p->outputs; i++) outputs[i] = p->output[i];
 }
 
-int qn_run(qn_plan *p, qn_tensor *const *inputs, qn_tensor **outputs) {
-    if (!p) return QN_ENULL;
+int qn_run(qn_plan *name, qn_tensor *const *inputs, qn_tensor **outputs) {
+    static_plan *p = object_of(name, HANDLE_PLAN, "run");
+    if (!p) return name ? QN_EGRAPH : QN_ENULL;
     qn_ctx *qn = p->qn;
     if (!check_tensors(qn, "run", "input", p->inputs, inputs)) return qn_error_code(qn);
     if (p->outputs && !outputs) return fail(qn, QN_ENULL, "run: no place for the outputs");

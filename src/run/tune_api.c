@@ -128,9 +128,9 @@ static void add_tensors(tune_list *l, int n, qn_tensor *const *t) {
     node_id *root = arena_alloc(&l->a, (size_t)(n + 1) * sizeof *root), *order;
     uint32_t roots = 0;
     for (int i = 0; i < n; i++) {
-        bool there = node_is_memory(node_at(qn->graph, t[i]->node));
-        for (uint32_t j = 0; j < roots; j++) there |= root[j] == t[i]->node;
-        if (!there) root[roots++] = t[i]->node;
+        bool there = node_is_memory(node_at(qn->graph, tensor_at(t[i])->node));
+        for (uint32_t j = 0; j < roots; j++) there |= root[j] == tensor_at(t[i])->node;
+        if (!there) root[roots++] = tensor_at(t[i])->node;
     }
     uint32_t nodes = graph_order(qn->graph, &l->a, (int)roots, root, true, &order);
     const fusion *f = fuse_build(qn->graph, &l->a, nodes, order, roots, root, run_fuse_terms(qn));
@@ -197,10 +197,9 @@ static int tune_guarded(qn_ctx *qn, int n, qn_tensor *const *t, const char *text
 }
 
 int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options) {
-    if (!qn || (n && !tensors)) return QN_ENULL;
-    for (int i = 0; i < n; i++)
-        if (!tensors[i] || tensors[i]->ctx != qn)
-            return fail(qn, QN_ENULL, "tune: tensor %d is not there, or another context's", i);
+    if (!qn) return QN_ENULL;
+    if (n < 0 || (n && !tensors)) return fail(qn, QN_EARG, "tune: bad list of tensors");
+    if (!tensors_of(qn, n, tensors, "tune", "tensor")) return qn_error_code(qn);
     if (!good_options(qn, options)) return qn_error_code(qn);
     return tune_guarded(qn, n, tensors, NULL, options);
 }

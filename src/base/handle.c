@@ -1,0 +1,133 @@
+/* handle.c - what the user holds: names of things in a context that stay checkable when those are
+ * gone.
+ *
+ * A public pointer to a tensor, a tape, a plan and so on is the address of a handle, 64 bytes that
+ * stay until the context is closed, with a generation in the six low bits, which the address leaves
+ * free. When what it names dies the handle's generation moves on, so a pointer from before is known
+ * to be stale by one look at memory that is still there, and says which context is to hear of it.
+ * Dead handles are used again first in, first out, and only when HANDLES_LATE of them wait: a stale
+ * pointer is taken for a living one only after 64 * HANDLES_LATE more deaths, and then by chance.
+ *
+ * Entry points turn a public pointer into what it names once, by handle_check() or object_of();
+ * behind them code works on that. A pointer that never was one, and any use after qn_close, cannot
+ * be told and are undefined. */
+#include "base/base.h"
+
+#include <stdio.h>
+
+enum { HANDLES_LATE = 1024, GENERATIONS = 64 };
+_Static_assert(sizeof(handle_slot) == GENERATIONS, "the generation lies in an address' low bits");
+
+static const char *const kind_name[] = {[HANDLE_DEAD] = "nothing",
+#define X(NAME, name) [HANDLE_##NAME] = name,
+                                        HANDLE_KINDS(X)
+#undef X
+};
+
+/* ---- making and dropping -------------------------------------------------------------------- */
+
+static void handles_more(qn_ctx *qn) {
+    handle_block *b = heap_zeroed(&qn->heap, sizeof *b);
+    b->next = qn->handles.block;
+    qn->handles.block = b;
+    qn->handles.fresh = HANDLES_A_BLOCK;
+}
+
+handle *handle_make(qn_ctx *qn, int kind, void *object) {
+    handle_store *s = &qn->handles;
+    handle *h = s->oldest;
+    bool late = s->dead >= HANDLES_LATE;
+    if (!late && !s->fresh) handles_more(qn);
+    if (late) {
+        s->oldest = h->next;
+        s->dead--;
+    } else {
+        h = &s->block->slot[HANDLES_A_BLOCK - s->fresh--].handle;
+    }
+    h->ctx = qn;
+    h->object = object;
+    h->next = NULL;
+    h->kind = (uint8_t)kind;
+    return h;
+}
+
+void handle_drop(handle *h) {
+    handle_store *s = &h->ctx->handles;
+    h->kind = HANDLE_DEAD;
+    h->generation = (uint8_t)((h->generation + 1) % GENERATIONS);
+    h->object = NULL;
+    h->next = NULL;
+    if (s->dead++)
+        s->newest->next = h;
+    else
+        s->oldest = h;
+    s->newest = h;
+}
+
+void handles_close(qn_ctx *qn) {
+    while (qn->handles.block) {
+        handle_block *b = qn->handles.block;
+        qn->handles.block = b->next;
+        heap_free(&qn->heap, b, sizeof *b);
+    }
+    qn->handles = (handle_store){0};
+}
+
+/* ---- checking ------------------------------------------------------------------------------- */
+
+bool handle_is(const void *name, int kind) {
+    if (!name) return false;
+    const handle *h = handle_at(name);
+    return h->kind == kind && h->generation == ((uintptr_t)name & (GENERATIONS - 1));
+}
+
+handle *handle_check(qn_ctx *qn, const void *name, int kind, const char *call, const char *arg) {
+    if (!name) {
+        fail(qn, QN_ENULL, "%s: %s is NULL", call, arg);
+        return NULL;
+    }
+    handle *h = handle_at(name);
+    if (!qn) qn = h->ctx;
+    if (handle_is(name, kind)) {
+        if (h->ctx == qn) return h;
+        fail(qn, QN_EGRAPH, "%s: %s belongs to another context", call, arg);
+    } else {
+        fail(qn, QN_EGRAPH, "%s: %s is a %s that was released", call, arg, kind_name[kind]);
+    }
+    return NULL;
+}
+
+bool handles_are(qn_ctx *qn, int kind, int n, const void *const *name, const char *call,
+                 const char *arg) {
+    for (int i = 0; i < n; i++) {
+        char text[64];
+        if (handle_is(name[i], kind) && handle_at(name[i])->ctx == qn) continue;
+        snprintf(text, sizeof text, "%s %d", arg, i);
+        return handle_check(qn, name[i], kind, call, text);
+    }
+    return true;
+}
+
+void *object_open(qn_ctx *qn, int kind, void *object) {
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        return NULL;
+    }
+    void *name = handle_name(handle_make(qn, kind, object));
+    guard_close(&qn->heap, &g);
+    return name;
+}
+
+void *object_of(const void *name, int kind, const char *call) {
+    if (!name) return NULL;
+    const handle *h = handle_check(NULL, name, kind, call, kind_name[kind]);
+    return h ? h->object : NULL;
+}
+
+void *object_close(void *name, int kind, const char *call) {
+    void *object = object_of(name, kind, call);
+    if (object) handle_drop(handle_at(name));
+    return object;
+}
