@@ -125,6 +125,10 @@ QN_API qn_tensor *qn_scope_return(qn_ctx *qn, qn_scope scope, qn_tensor *result)
 QN_API qn_tensor *qn_keep(qn_tensor *t);
 QN_API void qn_release(qn_tensor *t);
 
+/* What errors call t, such as its name in a module; copied. NULL: nothing. */
+QN_API int qn_set_name(qn_tensor *t, const char *name);
+QN_API const char *qn_name(const qn_tensor *t); /* NULL: none was given */
+
 /* ---- tensors ---------------------------------------------------------------------------- */
 
 /* A tensor holding a copy of `data` (row-major, prod(shape) elements of dtype). */
@@ -150,8 +154,12 @@ QN_API const char *qn_dtype_name(qn_dtype dtype);
 QN_API int qn_read(qn_tensor *t, void *out, size_t size);
 /* Compute these tensors (and every pending assignment) now, in one plan. */
 QN_API int qn_realize(qn_tensor *const *ts, int n);
-/* t takes the value of `value` (same shape and dtype): an ordered effect. Readers recorded before
- * keep the old value; where nobody does, the planner may write in place. */
+/* t takes the value of `value` (same shape and dtype): an ordered effect. A tensor's values are
+ * versions: what was recorded before keeps the old one, and where nothing does the new one is
+ * written in its place. Gradients end at an assignment: t is a leaf. t is a variable, that is a
+ * tensor in memory (qn_from, read, realized, assigned before) or a first value made of no data; or
+ * a view of one by slices, reshapes, permutations and flips, which then gets a new version with
+ * these places overwritten, and t shows them. Anything else is refused (QN_EGRAPH). */
 QN_API int qn_assign(qn_tensor *t, qn_tensor *value);
 /* Overwrite t's value by data from the caller; as qn_assign of qn_from. */
 QN_API int qn_write(qn_tensor *t, const void *data, size_t size);
@@ -162,10 +170,16 @@ QN_API const char *qn_format(qn_tensor *t, int limit);
 /* ---- autograd --------------------------------------------------------------------------- */
 
 /* out[i] = d sum(y) / d x[i] as new graph nodes, differentiable again. `seed` is the upstream
- * gradient of y's shape or NULL for ones. An x that y does not depend on gives zeros. */
+ * gradient of y's shape or NULL for ones. An x that y does not depend on gives zeros; of an x that
+ * was assigned to since y was recorded it is the gradient of the version that y uses.
+ *
+ * A gradient is right or an error (QN_EGRAPH). Reading a value changes nothing. What a gradient
+ * needs may be gone, though: the old value of a tensor that was assigned to, once y is computed;
+ * and, while no tape is open, history and released data beyond knob history. The error names the
+ * tensor and where that came about. Outputs of qn_run have no history: detach them. */
 QN_API int qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out);
-/* While a tape is open, realized tensors keep their history, so they can still be differentiated.
- * Closing it drops every node that nobody else holds. */
+/* While a tape is open, every value is kept that something recorded was made of, those of tensors
+ * that were assigned to since, too, and history has no bounds. */
 QN_API qn_tape *qn_tape_begin(qn_ctx *qn);
 QN_API void qn_tape_end(qn_tape *tape);
 

@@ -514,20 +514,50 @@ static void what_is_not_reached_gives_zeros(void) {
     close_graph(qn);
 }
 
-static void dropped_history_is_an_error(void) {
+static void a_value_that_was_computed_keeps_its_history(void) {
     qn_ctx *qn = open_graph();
     qn_scope s = qn_scope_begin(qn);
-    qn_tensor *x = vector(qn, 1, (double[]){3}), *y = qn_mul(x, x), *z = qn_exp(y), *g;
+    qn_tensor *x = vector(qn, 1, (double[]){3}), *y = qn_mul(x, x), *z = qn_mul(y, x), *g;
     graph_realized(qn->graph, tensor_at(y)->node, 0);
-    CHECK_INT(qn_grad(y, NULL, 1, &x, &g), QN_EGRAPH);
-    CHECK(g == NULL);
-    CHECK_STR(qn_error(qn), "grad: y was computed already, or is data, and its history dropped; "
-                            "open a tape before, or detach it");
-    qn_clear_error(qn);
+    grad_of_sum(z, x, (double[]){27}, 1);
+    grad_of_sum(z, y, (double[]){3}, 1);
+    graph_realized(qn->graph, tensor_at(z)->node, 0);
+    grad_of_sum(z, x, (double[]){27}, 1);
+    CHECK_INT(qn_grad(qn_detach(z), NULL, 1, &x, &g), QN_OK);
+    CHECK_INT(qn_grad(x, NULL, 1, &y, &g), QN_EGRAPH);
+    CHECK_STR(qn_error(qn),
+              "grad: f64[1], which is y, is data or was assigned to: it has no history");
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+/* As after knob history: y forgot that it is x*x. */
+static void lost_history_is_an_error_where_it_matters(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *x = vector(qn, 1, (double[]){3}), *y = qn_mul(x, x), *z = qn_mul(y, x), *g;
+    graph_realized(qn->graph, tensor_at(y)->node, 0);
+    qn->knob[KNOB_HISTORY].number = 0;
+    qn_release(qn_keep(vector(qn, 1, NULL)));
+    qn_tensor *held = qn_exp(vector(qn, 1, NULL));
+    graph_realized(qn->graph, tensor_at(held)->node, 0);
+    qn_scope inner = qn_scope_begin(qn);
+    qn_tensor *tail = vector(qn, 1, NULL), *head = qn_exp(tail);
+    qn_keep(head);
+    graph_realized(qn->graph, tensor_at(head)->node, 0);
+    qn_scope_end(qn, inner);
+    QN_AT(qn);
+    history_trim(qn->graph);
     CHECK_INT(qn_grad(z, NULL, 1, &x, &g), QN_EGRAPH);
+    CHECK(g == NULL);
+    CHECK(strstr(qn_error(qn), "f64[1] lies on the way, and how it was computed was cut off at ") !=
+          NULL);
     qn_clear_error(qn);
     CHECK_INT(qn_grad(z, NULL, 1, &y, &g), QN_OK); /* of y itself it is a function */
-    CHECK_INT(qn_grad(qn_detach(z), NULL, 1, &x, &g), QN_OK);
+    CHECK_VALUES(g, 1, (double[]){3}, 0);
+    qn_tensor *young = vector(qn, 1, (double[]){5}); /* y cannot depend on it */
+    grad_of_sum(qn_mul(young, y), young, (double[]){3}, 1); /* y's buffer here is x's */
+    qn_release(head);
     qn_scope_end(qn, s);
     close_graph(qn);
 }
@@ -539,25 +569,42 @@ static void assigned_and_initialised_tensors_are_leaves(void) {
     qn_tensor *drawn = qn_randn(qn_key(qn, 1), QN_F64, 1, (int64_t[]){1});
     graph_realized(qn->graph, tensor_at(drawn)->node, 0);
     CHECK_INT(qn_grad(qn_mul(x, drawn), NULL, 1, &unused, &g), QN_OK);
-    qn_tensor *stepped = qn_mul(x, x);
-    graph_realized(qn->graph, tensor_at(stepped)->node, 0);
-    CHECK_INT(qn_grad(qn_exp(stepped), NULL, 1, &unused, &g), QN_EGRAPH);
+    qn_tensor *state = vector(qn, 1, (double[]){2});
+    tensor_renew(tensor_at(state), node_version(qn->graph, tensor_at(qn_mul(x, x))->node));
+    grad_of_sum(qn_mul(state, x), x, (double[]){9}, 1); /* state is 9, and no function of x */
+    grad_of_sum(qn_mul(state, x), state, (double[]){3}, 1);
+    CHECK_INT(qn_grad(state, NULL, 1, &x, &g), QN_EGRAPH);
     qn_clear_error(qn);
-    node_is_state(qn->graph, tensor_at(stepped)->node);
-    CHECK_INT(qn_grad(qn_exp(stepped), NULL, 1, &unused, &g), QN_OK);
     qn_scope_end(qn, s);
     close_graph(qn);
 }
 
-static void a_tape_keeps_the_way(void) {
+static void what_was_recorded_keeps_its_version(void) {
     qn_ctx *qn = open_graph();
     qn_scope s = qn_scope_begin(qn);
-    qn_tensor *x = vector(qn, 1, (double[]){3});
-    qn_tape *tape = qn_tape_begin(qn);
-    qn_tensor *y = qn_mul(x, x);
-    graph_realized(qn->graph, tensor_at(y)->node, 0);
-    grad_of_sum(qn_mul(y, y), x, (double[]){108}, 1); /* 4 x^3, through the realized square */
-    qn_tape_end(tape);
+    qn_tensor *w = vector(qn, 1, (double[]){3}), *y = qn_mul(w, w), *g;
+    tensor_renew(tensor_at(w), node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){5}))->node));
+    grad_of_sum(y, w, (double[]){6}, 1);
+    qn_tensor *z = qn_mul(y, w); /* of both: w is the one it is now */
+    grad_of_sum(z, w, (double[]){9}, 1);
+    tensor_renew(tensor_at(w), node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){7}))->node));
+    qn_set_name(w, "w");
+    CHECK_INT(qn_grad(z, NULL, 1, &w, &g), QN_EGRAPH);
+    CHECK_STR(qn_error(qn), "grad: f64[1] \"w\" was assigned to since y was recorded, and y uses "
+                            "more than one of its values; record y after the assignment");
+    qn_clear_error(qn);
+    qn_scope_end(qn, s);
+    close_graph(qn);
+}
+
+static void a_constant_that_was_assigned_to_is_not_guessed(void) {
+    qn_ctx *qn = open_graph();
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *w = qn_zeros(qn, QN_F64, 1, (int64_t[]){1}), *same = qn_zeros_like(w), *g;
+    qn_tensor *y = qn_mul(same, vector(qn, 1, (double[]){5}));
+    tensor_renew(tensor_at(w), node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){7}))->node));
+    CHECK_INT(qn_grad(qn_exp(y), NULL, 1, &w, &g), QN_EGRAPH);
+    qn_clear_error(qn);
     qn_scope_end(qn, s);
     close_graph(qn);
 }
@@ -628,9 +675,11 @@ int main(int argc, char **argv) {
     RUN(shared_and_repeated_inputs_add_up);
     RUN(a_seed_scales);
     RUN(what_is_not_reached_gives_zeros);
-    RUN(dropped_history_is_an_error);
+    RUN(a_value_that_was_computed_keeps_its_history);
+    RUN(lost_history_is_an_error_where_it_matters);
     RUN(assigned_and_initialised_tensors_are_leaves);
-    RUN(a_tape_keeps_the_way);
+    RUN(what_was_recorded_keeps_its_version);
+    RUN(a_constant_that_was_assigned_to_is_not_guessed);
     RUN(wrong_arguments_are_reported);
     RUN(every_failing_allocation_is_survived);
     return test_end();

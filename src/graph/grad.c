@@ -7,10 +7,17 @@
  * differentiated again.
  *
  * Only floats have gradients: ways through integers, bools, DETACH and rows without a rule end
- * there. They also end at a realized tensor that has forgotten its history. That one is a leaf
- * like any other where it was meant to be one, as a parameter is; but if an x is not reached at
- * all and such a leaf once was computed from data, the zeros would most likely be wrong, and the
- * call is refused. Tensors that were assigned are meant to be leaves. */
+ * there. So do those through a tensor that was assigned to: an assignment stores a number, as an
+ * optimizer's step does, and its tensor is a leaf.
+ *
+ * A gradient is right or an error. Three things could make it another number:
+ *
+ * - A tensor that was assigned to since y was recorded. Its handle names a later version than y
+ *   uses; the gradient is that of the version y uses, if it is one.
+ * - A value on the way that is LOST: how it was computed has been cut off (history.c). What is older
+ *   than every x cannot depend on one, so it is not even looked at.
+ * - A value that is GONE but wanted by a rule. Whether one is, the counts of history.c say when the
+ *   results get their handles. */
 #include "graph/graph.h"
 
 #include <stdio.h>
@@ -35,43 +42,143 @@ void grad_add(grad *c, node_id n, int source, node_id value) {
 
 /* ---- the way there -------------------------------------------------------------------------- */
 
-static bool grad_passes(const graph_node *n) {
-    return dtype_is_float(n->dtype) && op_rows[n->op].differentiable;
+/* The nodes below y that are not older than `born`, and which of them gradients come to. */
+static void grad_look(grad *c, node_id y, uint32_t born) {
+    c->count = graph_order_history(c->g, c->a, y, born, &c->order);
+    c->met = arena_zeroed(c->a, c->count * sizeof *c->met);
+    c->met[c->count - 1] = true;
+    for (uint32_t i = c->count; i-- > 0;) {
+        const graph_node *node = node_at(c->g, c->order[i]);
+        if (!c->met[i] || !node_differentiable(node)) continue;
+        for (int k = 0; k < node->sources; k++) {
+            bool below = node_at(c->g, node->src[k])->mark >= c->g->mark_base;
+            if (below) c->met[grad_place(c, node->src[k])] = true;
+        }
+    }
+}
+
+static bool grad_meets(const grad *c, node_id n) {
+    return c->g->node[n].mark >= c->g->mark_base && c->met[grad_place(c, n)];
 }
 
 /* Which nodes lie on a way from an x to y. */
 static void grad_mark(grad *c, int n, const node_id *x) {
+    c->wanted = arena_zeroed(c->a, c->count * sizeof *c->wanted);
+    for (int k = 0; k < n; k++)
+        if (grad_meets(c, x[k])) c->wanted[grad_place(c, x[k])] = true;
     for (uint32_t i = 0; i < c->count; i++) {
         const graph_node *node = node_at(c->g, c->order[i]);
-        for (int k = 0; grad_passes(node) && k < node->sources; k++)
-            if (c->wanted[grad_place(c, node->src[k])]) c->wanted[i] = true;
-        for (int k = 0; k < n; k++)
-            if (x[k] == c->order[i]) c->wanted[i] = true;
+        for (int k = 0; c->met[i] && node_differentiable(node) && k < node->sources; k++)
+            if (grad_reaches(c, node->src[k])) c->wanted[i] = true;
     }
 }
 
-/* Is there, on a way gradients take from y, a value whose history was dropped? */
-static bool grad_lost(const grad *c, node_id y) {
-    bool *met = arena_zeroed(c->a, c->count * sizeof *met);
-    met[grad_place(c, y)] = true;
-    for (uint32_t i = c->count; i-- > 0;) {
+static uint32_t grad_oldest(const grad *c, int n, const node_id *x) {
+    uint32_t born = UINT32_MAX;
+    for (int i = 0; i < n; i++)
+        if (c->g->node[x[i]].born < born) born = c->g->node[x[i]].born;
+    return born;
+}
+
+/* "f32[2] "w"" and the rest, as an error. */
+static bool grad_fail(const grad *c, node_id about, const char *fmt, ...) {
+    va_list args;
+    char text[400];
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    str s;
+    str_open_in(&s, c->a);
+    tensor_describe(c->g, about, &s);
+    fail(c->g->ctx, QN_EGRAPH, "grad: %s%s", s.s, text);
+    return false;
+}
+
+static const char *grad_at(const grad *c, node_id n) {
+    int line;
+    const char *file = graph_place_text(c->g, c->g->node[n].attr, &line);
+    return file ? arena_printf(c->a, " at %s:%d", file, line) : "";
+}
+
+/* ---- versions ------------------------------------------------------------------------------- */
+
+/* The version of x, which was assigned to since, that y uses; x itself where it uses none. */
+static bool grad_version(const grad *c, node_id *x) {
+    uint32_t variable = c->g->node[*x].variable;
+    node_id found = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
         const graph_node *node = node_at(c->g, c->order[i]);
-        if (!met[i]) continue;
-        if ((node->flags & NODE_LOST) && !c->wanted[i]) return true;
-        for (int k = 0; grad_passes(node) && k < node->sources; k++)
-            met[grad_place(c, node->src[k])] = true;
+        if (!c->met[i] || !node->variable) continue;
+        if (node->variable == VARIABLE_SHARED || (node->variable == variable && found))
+            return grad_fail(c, *x,
+                             " was assigned to since y was recorded, and y uses more than one of "
+                             "its values; record y after the assignment");
+        if (node->variable == variable) found = c->order[i];
     }
+    if (found && c->g->node[found].op == OP_CONST)
+        return grad_fail(c, *x,
+                         " was a constant, which other tensors share, and was assigned to since y "
+                         "was recorded; record y after the assignment");
+    if (found) *x = found;
+    return true;
+}
+
+/* Look at what lies below y, and find what y uses of each x. */
+static bool grad_find(grad *c, node_id y, int n, node_id *x) {
+    bool missed = false;
+    grad_look(c, y, grad_oldest(c, n, x));
+    for (int i = 0; i < n; i++) missed |= c->g->node[x[i]].variable && !grad_meets(c, x[i]);
+    if (!missed) return true;
+    grad_look(c, y, 0);
+    for (int i = 0; i < n; i++)
+        if (c->g->node[x[i]].variable && !grad_meets(c, x[i]) && !grad_version(c, &x[i]))
+            return false;
+    return true;
+}
+
+/* ---- what is lost --------------------------------------------------------------------------- */
+
+static bool grad_is_x(node_id node, int n, const node_id *x) {
+    for (int i = 0; i < n; i++)
+        if (x[i] == node) return true;
     return false;
 }
 
-static bool grad_check_history(grad *c, node_id y, int n, const node_id *x) {
-    bool missed = false;
-    for (int i = 0; i < n; i++) missed |= !grad_reaches(c, x[i]);
-    bool leaf = c->g->node[y].op == OP_BUFFER && !c->wanted[c->count - 1];
-    if (!leaf && !(missed && grad_lost(c, y))) return true;
-    fail(c->g->ctx, QN_EGRAPH, "grad: %s and its history dropped; open a tape before, or detach it",
-         leaf ? "y was computed already, or is data," : "a value on the way was computed already");
-    return false;
+static bool grad_fail_lost(const grad *c, node_id n) {
+    if (c->g->node[n].flags & NODE_RAN)
+        return grad_fail(c, n, " lies on the way and is an output of qn_run, which has no history; "
+                               "detach it, or compute it without a plan");
+    return grad_fail(c, n,
+                     " lies on the way, and how it was computed was cut off%s, for history is kept "
+                     "up to knob history; detach it, open a tape, or raise the knob",
+                     grad_at(c, n));
+}
+
+/* Is the history there that the gradients would take? */
+static bool grad_check_history(const grad *c, node_id y, int n, const node_id *x) {
+    uint32_t born = grad_oldest(c, n, x);
+    for (uint32_t i = 0; i < c->count; i++) {
+        const graph_node *node = node_at(c->g, c->order[i]);
+        if (!c->met[i] || !(node->flags & NODE_LOST) || node->born < born) continue;
+        if (!grad_is_x(c->order[i], n, x)) return grad_fail_lost(c, c->order[i]);
+    }
+    const graph_node *node = node_at(c->g, y);
+    bool stored = node->op == OP_BUFFER || (node->op == OP_DETACH && node->bits);
+    if (!stored || grad_is_x(y, n, x)) return true;
+    return grad_fail(c, y, ", which is y, is data or was assigned to: it has no history");
+}
+
+static bool grad_fail_gone(const grad *c, node_id n) {
+    uint8_t flags = c->g->node[n].flags;
+    if (!(flags & NODE_OLD))
+        return grad_fail(c, n,
+                         ": its value is needed and gone; its tensor was released, and knob "
+                         "history keeps no more; keep the tensor, open a tape, or raise the knob");
+    return grad_fail(c, n, ": the value it had before it was assigned to%s is needed and gone%s",
+                     grad_at(c, n),
+                     flags & NODE_TAPED
+                         ? ", for the tape ended that kept it; take the gradient before its end"
+                         : "; record y after the assignment, or open a tape before it");
 }
 
 /* ---- the way back --------------------------------------------------------------------------- */
@@ -80,7 +187,7 @@ static void grad_walk(grad *c, node_id y, node_id seed) {
     c->sum[grad_place(c, y)] = seed;
     for (uint32_t i = c->count; i-- > 0;) {
         node_id n = c->order[i];
-        if (!c->wanted[i] || !c->sum[i] || !grad_passes(node_at(c->g, n))) continue;
+        if (!c->wanted[i] || !c->sum[i] || !node_differentiable(node_at(c->g, n))) continue;
         grad_rules[c->g->node[n].op](c, n, c->sum[i]);
     }
 }
@@ -99,7 +206,8 @@ typedef struct grad_call {
     qn_tensor *const *x;
     qn_tensor **out;
     arena arena;
-    int made; /* handles in out */
+    int made;  /* handles in out */
+    bool gone; /* they need a value that is not there any more */
 } grad_call;
 
 static node_id grad_seed(graph *g, const grad_call *q) {
@@ -121,17 +229,19 @@ static void grad_run(graph *g, grad_call *q) {
     if (!seed) return;
     node_id *x = arena_alloc(c.a, ((size_t)q->n + 1) * sizeof *x);
     for (int i = 0; i < q->n; i++) x[i] = tensor_at(q->x[i])->node;
-    c.count = graph_order(g, c.a, 1, &y, false, &c.order);
-    c.wanted = arena_zeroed(c.a, c.count * sizeof *c.wanted);
-    c.sum = arena_zeroed(c.a, c.count * sizeof *c.sum);
+    if (!grad_find(&c, y, q->n, x)) return;
     grad_mark(&c, q->n, x);
     if (!grad_check_history(&c, y, q->n, x)) return;
+    c.sum = arena_zeroed(c.a, c.count * sizeof *c.sum);
     grad_walk(&c, y, seed);
+    g->gone = 0;
     for (int i = 0; i < q->n; i++) {
         node_id result = grad_result(&c, x[i]);
         q->out[i] = tensor_make(g, result);
         q->made++;
     }
+    q->gone = g->gone != 0;
+    if (q->gone) grad_fail_gone(&c, g->gone);
 }
 
 static void grad_guarded(graph *g, grad_call *q) {
@@ -165,9 +275,9 @@ int qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor
     grad_guarded(qn->graph, &q);
     arena_free(&q.arena);
     graph_settle(qn->graph);
-    if (q.made == n) return QN_OK;
+    if (q.made == n && !q.gone) return QN_OK;
     for (int i = 0; i < q.made; i++) {
-        if (!qn->graph->scopes) qn_release(out[i]);
+        tensor_forget(tensor_at(out[i]));
         out[i] = NULL;
     }
     return qn->code ? (int)qn->code : QN_EINTERNAL;

@@ -326,19 +326,13 @@ static void rule_pad(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, make_slice(c->g, make_pad(c->g, g, cut), slice));
 }
 
-/* And SLICE undone is PAD: what the slice left out at the end is what start and extent leave. */
+/* And SLICE undone is PAD. */
 static void rule_slice(grad *c, node_id n, node_id g) {
     int rank, count;
     const int64_t *dims = node_dims(c->g, source(c, n, 0), &rank);
     const int64_t *p = graph_tuple_get(c->g, c->g->node[n].attr, &count);
-    sym_store *s = c->g->syms;
     int64_t pad[3 * QN_MAX_RANK];
-    for (int i = 0; i < rank; i++) {
-        const int64_t apart[3] = {p[3 * i], SYM_ZERO, p[3 * i + 2] - 1};
-        pad[3 * i] = p[3 * i];
-        pad[3 * i + 1] = sym_sub(s, (sym)dims[i], padded_size(s, (sym)p[3 * i + 1], apart));
-        pad[3 * i + 2] = p[3 * i + 2] - 1;
-    }
+    slice_undone(c->g, p, rank, dims, pad);
     grad_add(c, n, 0, make_pad(c->g, g, pad));
 }
 

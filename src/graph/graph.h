@@ -4,8 +4,9 @@
  * the same node (hash-consing), so common subexpressions never exist twice. Nodes are 32-bit ids in
  * one array, reference-counted by their consumers, by handles and by plans under way; a node whose
  * count falls to zero releases its sources at once. A node that was realized carries a buffer and
- * is a leaf for every later computation; unless a tape is open it also forgets its sources then,
- * leaves the hash-cons set and becomes a BUFFER node in place (graph_realized).
+ * is a leaf for every later computation; its sources are then its history, which gradients walk,
+ * and which history.c keeps within bounds. A second count, of who may still ask for the value, says
+ * when its buffer can go.
  *
  * Shapes and attributes are interned tuples of int64. A shape's entries are syms of graph->syms, so
  * sizes may be expressions over dimension variables; attributes that are sizes are syms, too (see
@@ -129,20 +130,31 @@ enum {
     NODE_CONSED = 2,   /* in the hash-cons set */
     NODE_DATA = 4,     /* a BUFFER, or computed from one by way of floats */
     NODE_LOST = 8,     /* a BUFFER that was computed from data and forgot how */
-    NODE_STATE = 16    /* was assigned to a tensor, so it is no loss that it forgets: see grad.c */
+    NODE_TAPED = 16,   /* GONE, when a tape ended that had kept it */
+    NODE_RAN = 16,     /* LOST, for it is an output of qn_run */
+    NODE_OLD = 32,     /* a BUFFER whose tensor was assigned to since */
+    NODE_GONE = 64,    /* a BUFFER without its value; attr: where that came about (graph_place) */
+    NODE_LISTED = 128  /* among what history may lose: see history.c */
 };
+#define VARIABLE_SHARED UINT32_MAX
 
 typedef struct graph_node {
     uint8_t op, dtype, sources, flags;
     uint32_t refs;
-    uint32_t hash;
+    uint32_t needs; /* who may still ask for the value: see history.c */
     tuple_id shape;
-    tuple_id attr;
+    tuple_id attr;   /* BUFFER: where it became OLD or LOST, as graph_place() has it */
     uint32_t buffer; /* run's buffer number when realized */
     uint32_t mark;   /* of the last traversal that came by (graph_mark) */
     node_id src[3];
-    uint64_t bits; /* CONST: the value's bit pattern; BUFFER: a number of its own */
+    node_id prev, next; /* in the list of what history may lose, and in lists of the moment */
+    uint32_t variable;  /* the tensor whose value it was or is, by qn_tensor.variable; 0: of none
+                           that was assigned to, VARIABLE_SHARED: of several */
+    uint32_t born;      /* younger than its sources */
+    uint64_t bits;      /* CONST: the value's bit pattern; BUFFER, and DETACH as a version: a number
+                           of its own */
 } graph_node;
+_Static_assert(sizeof(graph_node) == 64, "a node is one line of the cache");
 
 typedef struct graph {
     qn_ctx *ctx;
@@ -161,10 +173,16 @@ typedef struct graph {
     uint32_t scopes, scope_cap;
     tensor **pending; /* assigned, not yet realized, in order */
     uint32_t pending_count, pending_cap;
-    uint32_t tapes;    /* open ones */
-    struct tape *tape; /* all of them, linked */
-    uint64_t serial;   /* numbers for BUFFER nodes */
-    node_id *loose;    /* nodes made since the last graph_settle: nobody may hold them yet */
+    uint32_t tapes;      /* open ones */
+    struct tape *tape;   /* all of them, linked */
+    uint64_t serial;     /* numbers for BUFFER nodes and versions */
+    uint32_t born;       /* the youngest node's */
+    uint32_t variables;  /* numbers given to tensors that were assigned to */
+    uint32_t idle;       /* nodes whose value nobody needs */
+    size_t idle_bytes;   /* values of leaves among them */
+    node_id gone;        /* a GONE leaf whose value was asked for, since somebody cleared this */
+    struct graph_places *places;
+    node_id *loose; /* nodes made since the last graph_settle: nobody may hold them yet */
     uint32_t loose_count, loose_cap;
     uint32_t mark_base, mark_next; /* see graph_mark */
     uint64_t rules[OP_COUNT];      /* sets of rules tried for an operation */
@@ -180,6 +198,7 @@ typedef struct graph {
     uint32_t dims, dim_cap;
     /* run's hook: a realized node died or was dropped */
     void (*drop_buffer)(qn_ctx *qn, uint32_t buffer);
+    size_t (*buffer_bytes)(const qn_ctx *qn, uint32_t buffer);
 } graph;
 
 /* All functions of this section but the getters raise when memory is out. */
@@ -206,12 +225,36 @@ void node_unref(graph *g, node_id n); /* frees at zero, without recursion in dep
 void node_drop(graph *g, node_id n);  /* free it if nobody holds it */
 /* Free every node made since the last call that nobody holds: the end of each constructor. */
 void graph_settle(graph *g);
-/* The node's value now lies in `buffer`. Without an open tape it becomes a BUFFER; CONST and IOTA
- * stay what they are, for rules see through them. */
+/* The value of a tensor that x is assigned to: x without its history, and never the same node as
+ * another tensor's value. */
+node_id node_version(graph *g, node_id x);
+void node_forget(graph *g, node_id n); /* a realized node becomes a BUFFER */
+uint32_t graph_mark(graph *g);         /* begin a traversal: see order.c */
+
+/* ---- history.c: whose values are needed, and what of the past is kept ------------------------ */
+
+/* One more, or one less, who may ask for n's value. Neither needs memory. */
+void value_need(graph *g, node_id n);
+void value_drop(graph *g, node_id n);
+/* The node's value now lies in `buffer`. What gradients pass keeps its sources; CONST and IOTA stay
+ * what they are, for rules see through them. */
 void graph_realized(graph *g, node_id n, uint32_t buffer);
-void node_is_state(graph *g, node_id n); /* it was assigned */
-uint32_t graph_mark(graph *g);           /* begin a traversal: see order.c */
-void graph_forget_history(graph *g);     /* at the last tape's end: realized nodes become BUFFERs */
+bool node_differentiable(const graph_node *n); /* do gradients pass it? */
+size_t graph_value_bytes(const graph *g, const graph_node *n);
+void history_trim(graph *g);               /* to knob history; nothing while a tape is open */
+void history_unlist(graph *g, node_id n);  /* it dies, or becomes a BUFFER */
+void history_tape_ended(graph *g);         /* the last one */
+/* n is, or was, the value of the tensor with that number. */
+void node_is_version(graph *g, node_id n, uint32_t variable);
+/* Its tensor is about to be given another value, there. */
+void node_is_old(graph *g, node_id n, uint32_t place);
+/* The user's place as qn_at() told it, and any other text with a number, as a number: 0 where it is
+ * not known, or there is no memory for it, which is no error. */
+uint32_t graph_place(graph *g);
+uint32_t graph_place_of(graph *g, const char *text, int line);
+const char *graph_place_text(const graph *g, uint32_t place, int *line); /* NULL of 0 */
+void graph_places_open(graph *g);
+void graph_places_close(graph *g);
 
 /* ---- shape.c --------------------------------------------------------------------------------- */
 
@@ -253,8 +296,10 @@ struct tensor {
     node_id node;
     uint32_t refs;
     uint32_t pending; /* 1 + place in graph.pending, 0: none */
-    node_id replaced; /* while pending: the node it named before, with a reference */
-    uint64_t number;  /* in the order in which handles were made */
+    node_id replaced;  /* while pending: the node it named before, with a reference and a need */
+    uint32_t place;    /* while pending: where it was assigned to */
+    uint32_t variable; /* a number of its own once it was assigned to */
+    uint64_t number;   /* in the order in which handles were made */
 };
 _Static_assert(sizeof(tensor) <= sizeof(handle_slot), "a tensor is a handle");
 
@@ -278,9 +323,16 @@ static inline bool tensors_of(qn_ctx *qn, int n, qn_tensor *const *t, const char
 qn_tensor *tensor_new(qn_ctx *qn,
                       node_id n);            /* owned by the innermost scope; NULL: out of memory */
 qn_tensor *tensor_make(graph *g, node_id n); /* the same, but raises */
-/* Point a handle at another node (assignment, realization). */
+void tensor_forget(tensor *t); /* one just made: it dies, whoever owns it */
+/* Point a handle at another node. */
 void tensor_point(tensor *t, node_id n);
-void tensor_settle(tensor *t);                      /* it has no pending assignment any more */
+/* Its value is n's from now on, a version of the tensor as the one before it was. The old one is
+ * not marked as such: see tensor_settle. */
+void tensor_renew(tensor *t, node_id n);
+/* It has no pending assignment any more; `done`: what it replaces is old now. */
+void tensor_settle(tensor *t, bool done);
+/* "f32[3, 4] \"weight\"" of the tensor that n is or was a value of, as far as it is known. */
+void tensor_describe(const graph *g, node_id n, str *out);
 tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
 tensor *tensor_keep(tensor *t);                     /* qn_keep and qn_release, unchecked */
 void tensor_drop(tensor *t);
@@ -330,6 +382,9 @@ node_id make_broadcast(graph *g, node_id x, tuple_id shape); /* also of lower ra
 node_id make_permute(graph *g, node_id x, const int *axes);
 node_id make_pad(graph *g, node_id x, const int64_t *lo_hi_interior);
 node_id make_slice(graph *g, node_id x, const int64_t *start_size_step);
+/* The padding by which a slice's elements come back to where they were; dims: of its source. */
+void slice_undone(graph *g, const int64_t *start_size_step, int rank, const int64_t *dims,
+                  int64_t *lo_hi_interior);
 /* What WINDOW's attributes say: r[.. i .. j ..] = x[.. start + stride*i + slope*j .. j ..], where i
  * goes along `axis` and j along `by`, of which x has `length` or one. */
 typedef struct window_attr {
@@ -434,7 +489,8 @@ typedef struct grad {
     arena *a;
     uint32_t count;
     node_id *order, *sum; /* sum: the gradient gathered so far, 0: none */
-    bool *wanted;         /* lies on a way from an x to y */
+    bool *met;            /* lies on a way that gradients take from y */
+    bool *wanted;         /* and on one from an x */
 } grad;
 /* The rule of a row: pass g, the gradient of n, on to n's sources. */
 typedef void grad_rule(grad *c, node_id n, node_id g);
@@ -462,11 +518,11 @@ bool rule_sees(const graph *g, node_id n, int op); /* is it that op, and not rea
 
 /* ---- order.c --------------------------------------------------------------------------------- */
 
-/* Nodes reachable from `roots` in dependency order (sources first) into an arena array; realized
- * nodes are leaves when `stop_at_realized`. No recursion in depth. Until the next traversal, a
- * node of the result has mark - g->mark_base as its place, and all others a mark below mark_base.
- */
-uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, bool stop_at_realized,
-                     node_id **out);
+/* Nodes reachable from `roots` in dependency order (sources first) into an arena array. Realized
+ * nodes are leaves. No recursion in depth. Until the next traversal, a node of the result has mark
+ * - g->mark_base as its place, and all others a mark below mark_base. */
+uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out);
+/* The same through history; leaves are what is older than `born`. */
+uint32_t graph_order_history(graph *g, arena *a, node_id root, uint32_t born, node_id **out);
 
 #endif

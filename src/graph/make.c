@@ -128,6 +128,17 @@ node_id make_pad(graph *g, node_id x, const int64_t *p) {
 }
 
 /* p: start, size (syms) and step (a number) for each axis. */
+/* What the slice left out at the end is what start and extent leave. */
+void slice_undone(graph *g, const int64_t *slice, int rank, const int64_t *dims, int64_t *pad) {
+    sym_store *s = g->syms;
+    for (int i = 0; i < 3 * rank; i += 3) {
+        const int64_t apart[3] = {slice[i], SYM_ZERO, slice[i + 2] - 1};
+        pad[i] = slice[i];
+        pad[i + 1] = sym_sub(s, (sym)dims[i / 3], padded_size(s, (sym)slice[i + 1], apart));
+        pad[i + 2] = slice[i + 2] - 1;
+    }
+}
+
 node_id make_slice(graph *g, node_id x, const int64_t *p) {
     int rank = node_rank(g, x);
     int64_t v[QN_MAX_RANK];

@@ -1,4 +1,4 @@
-/* node.c - the node store: interned tuples, hash-consing, reference counts, realization.
+/* node.c - the node store: interned tuples, hash-consing, reference counts.
  *
  * Making a node asks the rules first, then the hash-cons set, and only then takes a slot: a free
  * one through a list linked by src[0], else a new one at the array's end. There is no allocation
@@ -8,13 +8,8 @@
  * hold. A fresh node has none; it is on the list of loose nodes until graph_settle(), which every
  * constructor calls last, also when it was unwound, so that intermediate results nobody took do not
  * stay. When a count falls to zero the node leaves the set and joins a list of the dying, linked
- * through its hash, which is needed no more; freeing a chain of a million nodes takes neither
- * recursion nor memory.
- *
- * Realization. A node whose value lies in a buffer is a leaf. Without an open tape it becomes a
- * BUFFER at once, and its sources are released: this is what bounds the memory of a training loop.
- * With one it keeps its sources, and stays in the set: the same expression written again finds the
- * value.
+ * through `next`; freeing a chain of a million nodes takes neither recursion nor memory. Whether a
+ * value is needed is counted beside that, in history.c.
  *
  * Marks. A traversal gets numbers of its own from graph_mark(); a node's mark is either one of them
  * or stale. So nothing is ever cleared, also when a traversal is given up half-way, but for once in
@@ -53,6 +48,7 @@ void graph_open(qn_ctx *qn) {
     g->node[g->nodes++] = (graph_node){.op = OP_NONE};
     /* The outermost scope opens without memory: should an inner one not, its handles are owned. */
     g->scope = heap_grow(h, NULL, &g->scope_cap, 1, sizeof *g->scope);
+    graph_places_open(g);
 }
 
 /* Everything goes, whatever is still held; the device's buffers are the run room's to free. */
@@ -65,6 +61,7 @@ void graph_close(qn_ctx *qn) {
     sym_close(g->syms);
     idset_free(&g->consed);
     str_free(&g->text);
+    graph_places_close(g);
     heap_free(h, g->node, g->node_cap * sizeof *g->node);
     heap_free(h, g->loose, g->loose_cap * sizeof *g->loose);
     heap_free(h, g->pending, g->pending_cap * sizeof(tensor *));
@@ -156,6 +153,11 @@ static node_id node_next(const graph *g) {
     return g->free_node ? g->free_node : g->nodes;
 }
 
+static void everything_is_old(graph *g) {
+    for (node_id id = 1; id < g->nodes; id++) g->node[id].born = 0;
+    g->born = 1;
+}
+
 /* Put `n` into the slot node_next() named. A reused slot's mark is stale, as it should be. */
 static node_id node_take(graph *g, const graph_node *n) {
     node_id id = node_next(g);
@@ -163,7 +165,9 @@ static node_id node_take(graph *g, const graph_node *n) {
         g->free_node = g->node[id].src[0];
     else
         g->nodes++;
+    if (++g->born == 0) everything_is_old(g);
     g->node[id] = *n;
+    g->node[id].born = g->born;
     for (int i = 0; i < n->sources; i++) {
         graph_node *source = &g->node[n->src[i]];
         source->refs++;
@@ -171,6 +175,7 @@ static node_id node_take(graph *g, const graph_node *n) {
     }
     g->loose[g->loose_count++] = id;
     g->live++;
+    g->idle++;
     return id;
 }
 
@@ -189,7 +194,6 @@ node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const
     uint32_t hash = node_hash(&node);
     node_id same = idset_find(&g->consed, hash, node_same, &node, g);
     if (same) return same;
-    node.hash = hash;
     node_reserve(g);
     idset_add(&g->consed, hash, node_next(g));
     return node_take(g, &node);
@@ -205,6 +209,17 @@ node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape, uint32_t buffer) {
                                       .bits = ++g->serial});
 }
 
+node_id node_version(graph *g, node_id x) {
+    node_reserve(g);
+    const graph_node *n = &g->node[x];
+    return node_take(g, &(graph_node){.op = OP_DETACH,
+                                      .dtype = n->dtype,
+                                      .sources = 1,
+                                      .shape = n->shape,
+                                      .src = {x},
+                                      .bits = ++g->serial});
+}
+
 /* ---- counting and freeing ------------------------------------------------------------------- */
 
 void node_ref(graph *g, node_id n) {
@@ -214,8 +229,9 @@ void node_ref(graph *g, node_id n) {
 /* Move a node without references to the list of the dying. */
 static void node_condemn(graph *g, node_id id, node_id *dying) {
     graph_node *n = &g->node[id];
-    if (n->flags & NODE_CONSED) idset_remove(&g->consed, n->hash, id);
-    n->hash = *dying;
+    if (n->flags & NODE_CONSED) idset_remove(&g->consed, node_hash(n), id);
+    history_unlist(g, id);
+    n->next = *dying;
     *dying = id;
 }
 
@@ -225,15 +241,17 @@ static void node_die(graph *g, node_id id) {
     while (dying) {
         id = dying;
         graph_node *n = &g->node[id];
-        dying = n->hash;
+        dying = n->next;
         for (int i = 0; i < n->sources; i++)
             if (--g->node[n->src[i]].refs == 0) node_condemn(g, n->src[i], &dying);
         if ((n->flags & NODE_REALIZED) && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
         n->op = OP_NONE;
         n->sources = n->flags = 0;
+        n->next = 0;
         n->src[0] = g->free_node;
         g->free_node = id;
         g->live--;
+        g->idle--;
     }
 }
 
@@ -249,14 +267,12 @@ void graph_settle(graph *g) {
     while (g->loose_count) node_drop(g, g->loose[--g->loose_count]);
 }
 
-/* ---- realization ---------------------------------------------------------------------------- */
-
-static void node_forget(graph *g, node_id id) {
+void node_forget(graph *g, node_id id) {
     graph_node *n = &g->node[id];
     node_id src[3] = {n->src[0], n->src[1], n->src[2]};
     int sources = n->sources;
-    if (n->flags & NODE_CONSED) idset_remove(&g->consed, n->hash, id);
-    if ((n->flags & (NODE_DATA | NODE_STATE)) == NODE_DATA) n->flags |= NODE_LOST;
+    history_unlist(g, id);
+    if (n->flags & NODE_CONSED) idset_remove(&g->consed, node_hash(n), id);
     n->flags |= NODE_DATA;
     n->flags &= (uint8_t)~NODE_CONSED;
     n->op = OP_BUFFER;
@@ -265,28 +281,6 @@ static void node_forget(graph *g, node_id id) {
     n->attr = 0;
     n->bits = ++g->serial;
     for (int i = 0; i < sources; i++) node_unref(g, src[i]);
-}
-
-void graph_realized(graph *g, node_id id, uint32_t buffer) {
-    graph_node *n = &g->node[id];
-    if ((n->flags & NODE_REALIZED) && n->buffer != buffer && g->drop_buffer)
-        g->drop_buffer(g->ctx, n->buffer);
-    n->flags |= NODE_REALIZED;
-    n->buffer = buffer;
-    if (!g->tapes && op_rows[n->op].class_ != CLASS_LEAF) node_forget(g, id);
-}
-
-void node_is_state(graph *g, node_id n) {
-    g->node[n].flags |= NODE_STATE;
-    g->node[n].flags &= (uint8_t)~NODE_LOST;
-}
-
-/* Freeing sources may free nodes at higher numbers, too: each is looked at as it then is. */
-void graph_forget_history(graph *g) {
-    for (node_id id = 1; id < g->nodes; id++) {
-        graph_node *n = &g->node[id];
-        if ((n->flags & NODE_REALIZED) && op_rows[n->op].class_ != CLASS_LEAF) node_forget(g, id);
-    }
 }
 
 /* ---- marks ---------------------------------------------------------------------------------- */

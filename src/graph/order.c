@@ -13,7 +13,8 @@ typedef struct order_entry {
 typedef struct order {
     graph *g;
     arena *a;
-    bool stop;
+    bool history;  /* go on below realized nodes */
+    uint32_t born; /* but not below what is older */
     uint32_t base, count, cap, depth, depth_cap;
     node_id *out;
     order_entry *stack;
@@ -40,7 +41,7 @@ static void order_walk(order *o) {
     while (o->depth) {
         order_entry *top = &o->stack[o->depth - 1];
         const graph_node *n = &o->g->node[top->node];
-        bool leaf = o->stop && (n->flags & NODE_REALIZED);
+        bool leaf = o->history ? n->born < o->born : (n->flags & NODE_REALIZED) != 0;
         if (!leaf && top->next < n->sources) {
             node_id source = n->src[top->next++];
             if (!order_seen(o, source)) order_push(o, source);
@@ -51,14 +52,21 @@ static void order_walk(order *o) {
     }
 }
 
-uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, bool stop_at_realized,
-                     node_id **out) {
-    order o = {.g = g, .a = a, .stop = stop_at_realized, .base = graph_mark(g)};
+uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out) {
+    order o = {.g = g, .a = a, .base = graph_mark(g)};
     for (int i = 0; i < n; i++) {
         if (order_seen(&o, roots[i])) continue;
         order_push(&o, roots[i]);
         order_walk(&o);
     }
+    *out = o.out;
+    return o.count;
+}
+
+uint32_t graph_order_history(graph *g, arena *a, node_id root, uint32_t born, node_id **out) {
+    order o = {.g = g, .a = a, .history = true, .born = born, .base = graph_mark(g)};
+    order_push(&o, root);
+    order_walk(&o);
     *out = o.out;
     return o.count;
 }

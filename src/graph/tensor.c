@@ -40,10 +40,11 @@ qn_tensor *tensor_make(graph *g, node_id n) {
     tensor *t = (tensor *)handle_make(g->ctx, HANDLE_TENSOR, NULL);
     t->node = n;
     t->number = g->made++;
-    t->pending = t->replaced = 0;
+    t->pending = t->replaced = t->place = t->variable = 0;
     t->refs = g->scopes ? HANDLE_SCOPED : 1;
     if (g->scopes) g->owned[g->owned_count++] = t;
     node_ref(g, n);
+    value_need(g, n);
     g->handles++;
     return handle_name(&t->h);
 }
@@ -64,8 +65,18 @@ void tensor_point(tensor *t, node_id n) {
     graph *g = t->h.ctx->graph;
     node_id old = t->node;
     node_ref(g, n);
+    value_need(g, n);
     t->node = n;
+    value_drop(g, old);
     node_unref(g, old);
+}
+
+void tensor_renew(tensor *t, node_id n) {
+    graph *g = t->h.ctx->graph;
+    if (!t->variable) t->variable = ++g->variables;
+    node_is_version(g, t->node, t->variable);
+    node_is_version(g, n, t->variable);
+    tensor_point(t, n);
 }
 
 /* The order of the assignments that stay is kept. */
@@ -88,17 +99,54 @@ tensor *graph_handle_of(const graph *g, node_id n) {
     return oldest;
 }
 
-void tensor_settle(tensor *t) {
+void tensor_settle(tensor *t, bool done) {
     if (!t->pending) return;
     graph *g = t->h.ctx->graph;
+    node_id old = t->replaced;
     handle_leave_pending(g, t);
-    node_unref(g, t->replaced);
-    node_is_state(g, t->node);
     t->pending = t->replaced = 0;
+    if (done) node_is_old(g, old, t->place);
+    value_drop(g, old);
+    node_unref(g, old);
+}
+
+int qn_set_name(qn_tensor *name, const char *text) {
+    if (!name) return QN_ENULL;
+    tensor *t = tensor_of(NULL, name, "set_name", "t");
+    if (!t) return QN_EGRAPH;
+    t->h.label = text ? graph_place_of(t->h.ctx->graph, text, 0) : 0;
+    return text && !t->h.label ? fail(t->h.ctx, QN_ENOMEM, "set_name: out of memory") : QN_OK;
+}
+
+const char *qn_name(const qn_tensor *name) {
+    const tensor *t = name ? tensor_of(NULL, name, "name", "t") : NULL;
+    return t ? graph_place_text(t->h.ctx->graph, t->h.label, NULL) : NULL;
+}
+
+/* Slow: for errors. */
+static const char *name_of(const graph *g, node_id n) {
+    uint32_t variable = g->node[n].variable;
+    if (variable == VARIABLE_SHARED) variable = 0;
+    for (handle_block *b = g->ctx->handles.block; b; b = b->next)
+        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
+            const tensor *t = (const tensor *)&b->slot[i].handle;
+            if (t->h.kind != HANDLE_TENSOR || !t->h.label) continue;
+            if (t->node == n || (variable && t->variable == variable))
+                return graph_place_text(g, t->h.label, NULL);
+        }
+    return NULL;
+}
+
+void tensor_describe(const graph *g, node_id n, str *out) {
+    const char *name = name_of(g, n);
+    str_add(out, qn_dtype_name((qn_dtype)g->node[n].dtype));
+    shape_text(g, g->node[n].shape, out);
+    if (name) str_addf(out, " \"%s\"", name);
 }
 
 static void handle_die(graph *g, tensor *t) {
-    tensor_settle(t);
+    tensor_settle(t, false);
+    value_drop(g, t->node);
     node_unref(g, t->node);
     handle_drop(&t->h);
     g->handles--;
@@ -107,6 +155,16 @@ static void handle_die(graph *g, tensor *t) {
 static void handle_leave_scope(graph *g, tensor *t) {
     t->refs &= ~HANDLE_SCOPED;
     if (t->refs == 0) handle_die(g, t);
+}
+
+void tensor_forget(tensor *t) {
+    graph *g = t->h.ctx->graph;
+    for (uint32_t i = g->owned_count; i-- > 0;)
+        if (g->owned[i] == t) {
+            g->owned[i] = g->owned[--g->owned_count];
+            break;
+        }
+    handle_die(g, t);
 }
 
 tensor *tensor_keep(tensor *t) {
@@ -221,8 +279,10 @@ static qn_tensor *func_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
     if (!func_take(g, g->scope[scope - 1], t)) {
         node_id n = t->node;
         node_ref(g, n);
+        value_need(g, n);
         qn_scope_end(qn, scope);
         result = tensor_new(qn, n);
+        value_drop(g, n);
         node_unref(g, n);
         return result;
     }
@@ -280,5 +340,5 @@ void qn_tape_end(qn_tape *name) {
     while (*link != t) link = &(*link)->next;
     *link = t->next;
     heap_free(&g->ctx->heap, t, sizeof *t);
-    if (--g->tapes == 0) graph_forget_history(g);
+    if (--g->tapes == 0) history_tape_ended(g);
 }

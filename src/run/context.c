@@ -8,6 +8,10 @@ static void drop_buffer(qn_ctx *qn, uint32_t b) {
     buffer_unref(qn, b);
 }
 
+static size_t buffer_bytes(const qn_ctx *qn, uint32_t b) {
+    return buffer_at(qn, b)->held;
+}
+
 /* The device by name; "cpu" falls back to the oracle where no compiler can be had, and says so. */
 static bool open_device(qn_ctx *qn, const char *name) {
     run_state *r = qn->run;
@@ -44,6 +48,7 @@ static bool open_rooms(qn_ctx *qn, const qn_options *options) {
     if (ok) {
         graph_open(qn);
         qn->graph->drop_buffer = drop_buffer;
+        qn->graph->buffer_bytes = buffer_bytes;
         qn->run = heap_zeroed(&qn->heap, sizeof *qn->run);
         idset_open(&qn->run->plan_set, &qn->heap);
         str_open(&qn->run->text, &qn->heap);

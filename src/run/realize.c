@@ -1,34 +1,59 @@
 /* realize.c - values on demand: the one path from nodes to numbers.
  *
  * A request is the nodes asked for plus every pending assignment. Its structure is looked up among
- * the plans; a new structure is planned. When the plan has run, each root carries its buffer and,
- * without a tape, forgets how it came about. */
+ * the plans; a new structure is planned. What is computed is the values behind DETACH, which is
+ * also what versions of assigned tensors are: both get the same buffer. */
 #include "run/run.h"
 
 typedef struct request {
-    node_id *root;
+    node_id *asked; /* nodes that shall carry buffers, */
+    uint32_t askeds;
+    node_id *root; /* and what of it has to be computed */
     uint32_t roots;
     node_id *order;
     uint32_t nodes;
 } request;
 
+node_id node_behind(const graph *g, node_id n) {
+    while (rule_sees(g, n, OP_DETACH)) n = g->node[n].src[0];
+    return n;
+}
+
 static void add_root(const graph *g, request *r, node_id n) {
+    if (node_is_memory(node_at(g, n))) return;
+    r->asked[r->askeds++] = n;
+    n = node_behind(g, n);
     if (node_is_memory(node_at(g, n))) return;
     for (uint32_t i = 0; i < r->roots; i++)
         if (r->root[i] == n) return;
     r->root[r->roots++] = n;
 }
 
+/* What was computed is there before anybody shares it: then no value is let go too soon. */
+static void take_values(qn_ctx *qn, const request *r, const uint32_t *out) {
+    graph *g = qn->graph;
+    for (uint32_t i = 0; i < r->askeds; i++) value_need(g, r->asked[i]);
+    for (uint32_t i = 0; i < r->roots; i++) graph_realized(g, r->root[i], out[i]);
+    for (uint32_t i = 0; i < r->askeds; i++) {
+        if (g->node[r->asked[i]].flags & NODE_REALIZED) continue;
+        uint32_t b = g->node[node_behind(g, r->asked[i])].buffer;
+        buffer_ref(qn, b);
+        graph_realized(g, r->asked[i], b);
+    }
+}
+
 void pending_clear(graph *g, bool undo) {
     for (uint32_t i = 0; i < g->pending_count; i++) {
         tensor *t = g->pending[i];
         t->pending = 0;
-        if (undo)
-            tensor_point(t, t->replaced);
-        else
-            node_is_state(g, t->node);
-        node_unref(g, t->replaced);
+        node_id old = t->replaced;
         t->replaced = 0;
+        if (undo)
+            tensor_point(t, old);
+        else
+            node_is_old(g, old, t->place);
+        value_drop(g, old);
+        node_unref(g, old);
     }
     g->pending_count = 0;
 }
@@ -88,15 +113,19 @@ void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
     }
     request r = {0};
     r.root = arena_alloc(&a, (size_t)(n + g->pending_count + 1) * sizeof *r.root);
+    r.asked = arena_alloc(&a, (size_t)(n + g->pending_count + 1) * sizeof *r.asked);
     for (uint32_t i = 0; i < n; i++) add_root(g, &r, node[i]);
     for (uint32_t i = 0; i < g->pending_count; i++) add_root(g, &r, g->pending[i]->node);
+    uint32_t *out = NULL;
     if (r.roots) {
-        r.nodes = graph_order(g, &a, (int)r.roots, r.root, true, &r.order);
-        uint32_t *out = arena_alloc(&a, r.roots * sizeof *out);
+        r.nodes = graph_order(g, &a, (int)r.roots, r.root, &r.order);
+        out = arena_alloc(&a, r.roots * sizeof *out);
         compute(qn, &a, &r, out);
-        for (uint32_t i = 0; i < r.roots; i++) graph_realized(g, r.root[i], out[i]);
     }
+    take_values(qn, &r, out);
     pending_clear(g, false);
+    for (uint32_t i = 0; i < r.askeds; i++) value_drop(g, r.asked[i]);
+    history_trim(g);
     guard_close(&qn->heap, &gd);
     arena_free(&a);
 }
@@ -116,7 +145,7 @@ static qn_code realize_guarded(qn_ctx *qn, uint32_t n, const node_id *node) {
 }
 
 /* The bytes of a value at the current bindings; false: there are too many, or it is not known. */
-static bool host_size(qn_ctx *qn, const char *call, tuple_id shape, int dtype, size_t *out) {
+bool host_size(qn_ctx *qn, const char *call, tuple_id shape, int dtype, size_t *out) {
     graph *g = qn->graph;
     int rank;
     const int64_t *dims = graph_tuple_get(g, shape, &rank);
@@ -165,131 +194,4 @@ int qn_read(qn_tensor *name, void *out, size_t size) {
         return fail(qn, QN_ESHAPE, "read: the value was computed for other bindings (%zu bytes)",
                     b->size);
     return qn->run->dev->copy_out(qn->run->dev_state, b->memory, 0, out, need);
-}
-
-static node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data,
-                         size_t size) {
-    uint32_t b = buffer_new(qn, size);
-    qn_code code =
-        qn->run->dev->copy_in(qn->run->dev_state, buffer_at(qn, b)->memory, 0, data, size);
-    if (code) {
-        buffer_unref(qn, b);
-        raise_error(qn, code, "the device did not take %zu bytes", size);
-    }
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        buffer_unref(qn, b);
-        heap_unwind(&qn->heap);
-    }
-    node_id n = node_buffer(qn->graph, dtype, shape, b);
-    guard_close(&qn->heap, &g);
-    return n;
-}
-
-qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data) {
-    if (!qn) return NULL;
-    tuple_id dims;
-    size_t size = 0;
-    if ((unsigned)dtype >= QN_DTYPE_COUNT)
-        return fail_null(qn, QN_EDTYPE, "from: %d is not a dtype", (int)dtype);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        graph_settle(qn->graph);
-        return NULL;
-    }
-    qn_tensor *t = NULL;
-    if (shape_from_user(qn, "from", rank, shape, &dims) &&
-        host_size(qn, "from", dims, (int)dtype, &size)) {
-        if (size && !data)
-            fail(qn, QN_ENULL, "from: no data for %zu bytes", size);
-        else
-            t = tensor_new(qn, node_from(qn, dtype, dims, data, size));
-    }
-    guard_close(&qn->heap, &g);
-    graph_settle(qn->graph);
-    return t;
-}
-
-/* Remember that t's value is an effect: the next run computes it in any case. What it replaces is
- * held until then, so that a static graph can take the assignment back. */
-static void add_pending(graph *g, tensor *t) {
-    g->pending[g->pending_count++] = t;
-    t->pending = g->pending_count;
-    t->replaced = t->node;
-    node_ref(g, t->node);
-}
-
-int qn_assign(qn_tensor *name, qn_tensor *from) {
-    qn_ctx *qn = name ? tensor_ctx(name) : from ? tensor_ctx(from) : NULL;
-    tensor *t = tensor_of(qn, name, "assign", "t");
-    const tensor *value = t ? tensor_of(qn, from, "assign", "value") : NULL;
-    if (!value) return name && from ? QN_EGRAPH : QN_ENULL;
-    graph *g = qn->graph;
-    const graph_node *a = node_at(g, t->node), *b = node_at(g, value->node);
-    if (a->dtype != b->dtype)
-        return fail(qn, QN_EDTYPE, "assign: the tensor is %s, the value %s",
-                    qn_dtype_name((qn_dtype)a->dtype), qn_dtype_name((qn_dtype)b->dtype));
-    str s;
-    guard gd;
-    str_open(&s, &qn->heap);
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        str_free(&s);
-        return qn_error_code(qn);
-    }
-    if (a->shape != b->shape) {
-        str_add(&s, "assign: the tensor is ");
-        shape_text(g, a->shape, &s);
-        str_add(&s, ", the value ");
-        shape_text(g, b->shape, &s);
-        qn_code code = fail(qn, QN_ESHAPE, "%s", s.s);
-        str_free(&s);
-        guard_close(&qn->heap, &gd);
-        return code;
-    }
-    g->pending =
-        heap_grow(&qn->heap, g->pending, &g->pending_cap, g->pending_count + 1, sizeof *g->pending);
-    if (node_is_memory(node_at(g, value->node)))
-        tensor_settle(t);
-    else if (!t->pending)
-        add_pending(g, t);
-    tensor_point(t, value->node);
-    guard_close(&qn->heap, &gd);
-    return QN_OK;
-}
-
-int qn_write(qn_tensor *name, const void *data, size_t size) {
-    if (!name) return QN_ENULL;
-    qn_ctx *qn = tensor_ctx(name);
-    tensor *t = tensor_of(NULL, name, "write", "t");
-    if (!t) return QN_EGRAPH;
-    graph *g = qn->graph;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        graph_settle(g);
-        return qn_error_code(qn);
-    }
-    const graph_node *x = node_at(g, t->node);
-    size_t need = 0;
-    qn_code code = QN_OK;
-    if (!host_size(qn, "write", x->shape, x->dtype, &need))
-        code = qn_error_code(qn);
-    else if (need != size)
-        code = fail(qn, QN_ERANGE, "write: the tensor has %zu bytes, the data %zu", need, size);
-    else if (size && !data)
-        code = fail(qn, QN_ENULL, "write: no data for %zu bytes", size);
-    else {
-        tensor_point(t, node_from(qn, (qn_dtype)x->dtype, x->shape, data, size));
-        tensor_settle(t);
-    }
-    guard_close(&qn->heap, &gd);
-    graph_settle(g);
-    return code;
 }

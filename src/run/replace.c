@@ -5,10 +5,10 @@
  *
  * The kernel bears it: kern_overs proves that no element is read after it was written. The plan
  * bears it: that launch is the last one that reads the old value, and nothing beside it does. Both
- * are found when a plan is built. And nobody wants the old value, which is asked at each run:
- * the only holder of its node outside of this request is the assignment, and none of the request's
- * nodes that stay alive as expressions is made of it - a tensor that somebody holds and has not
- * asked for yet, say, is computed later, from the values of now. Under a tape, all values stay.
+ * are found when a plan is built. And nobody needs the old value, which is asked at each run:
+ * outside of this request only the assignment does, and none of the request's nodes that stay
+ * expressions is made of it - a tensor that somebody holds and has not asked for yet, say, is
+ * computed later, from the values of now. Under a tape, all values stay.
  *
  * Devices where a launch may fail halfway do not offer such pairs; so a run that fails leaves the
  * old values, and can be asked for again. */
@@ -96,7 +96,7 @@ static void find_needed(wants *w) {
     for (uint32_t i = w->nodes; i-- > 0;) {
         const graph_node *x = node_at(w->g, w->order[i]);
         if (node_is_memory(x) || w->root[i]) continue;
-        if (!w->needed[i] && x->refs == w->uses[i]) continue;
+        if (!w->needed[i] && x->needs == w->uses[i]) continue;
         for (int s = 0; s < x->sources; s++) w->needed[node_at(w->g, x->src[s])->mark] = true;
     }
 }
@@ -117,11 +117,12 @@ uint32_t *choose_replaced(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *o
     bool any = false;
     for (uint32_t i = 0; i < g->pending_count; i++) {
         const tensor *t = g->pending[i];
-        const graph_node *old = node_at(g, t->replaced), *new = node_at(g, t->node);
+        const graph_node *old = node_at(g, t->replaced);
+        const graph_node *new = node_at(g, node_behind(g, t->node));
         if (!node_is_memory(old) || node_is_memory(new)) continue;
         uint32_t place = old->mark;
         if (place >= nodes || order[place] != t->replaced) continue; /* nothing reads it */
-        if (w.needed[place] || old->refs != w.uses[place] + 1 ||
+        if (w.needed[place] || old->needs != w.uses[place] + 1 ||
             buffer_at(qn, old->buffer)->refs != 1)
             continue;
         over[w.root[new->mark] - 1] = 1 + w.number[place];

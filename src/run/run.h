@@ -162,9 +162,18 @@ void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, 
 
 /* Compute these nodes and every pending assignment; afterwards each is realized. Raises. */
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
+/* The bytes of a value at the current bindings; false: there are too many, or it is not known,
+ * which is reported. */
+bool host_size(qn_ctx *qn, const char *call, tuple_id shape, int dtype, size_t *out);
 /* The pending assignments are done; or, with `undo`, handles name what they named before. */
 void pending_clear(graph *g, bool undo);
 bool node_is_memory(const graph_node *x);
+node_id node_behind(const graph *g, node_id n); /* what computes its value: not DETACH */
+
+/* ---- assign.c ------------------------------------------------------------------------------- */
+
+/* A BUFFER that holds this data; its size was checked. Raises. */
+node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size);
 
 /* ---- static.c ------------------------------------------------------------------------------- */
 

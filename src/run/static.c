@@ -31,6 +31,8 @@ typedef struct static_plan {
     uint32_t *over;     /* by root, as plan_run has it */
     node_id *root_node; /* the first `noded` are there */
     uint32_t noded;
+    node_id *assign_node; /* likewise: no tensor's value is the same node as another's */
+    uint32_t versioned;
     qn_tensor **output; /* their handles, of which the first `handed` are there */
     int handed;
 } static_plan;
@@ -57,16 +59,19 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
     p->output_root = arena_alloc(a, (size_t)(n_out + 1) * sizeof *p->output_root);
     p->output = arena_alloc(a, (size_t)(n_out + 1) * sizeof(qn_tensor *));
     for (int i = 0; i < n_out; i++) {
-        if (node_is_memory(node_at(g, tensor_at(outputs[i])->node)))
+        node_id n = node_behind(g, tensor_at(outputs[i])->node);
+        if (node_is_memory(node_at(g, n)))
             raise_error(p->qn, QN_EGRAPH, "compile: output %d is computed already", i);
-        p->output_root[i] = (int)root_number(c, tensor_at(outputs[i])->node);
+        p->output_root[i] = (int)root_number(c, n);
     }
     p->assign_to = arena_alloc(a, (g->pending_count + 1) * sizeof *p->assign_to);
     p->assign_root = arena_alloc(a, (g->pending_count + 1) * sizeof *p->assign_root);
+    p->assign_node = arena_alloc(a, (g->pending_count + 1) * sizeof *p->assign_node);
     for (uint32_t i = 0; i < g->pending_count; i++) {
         tensor *t = g->pending[i];
-        if (node_is_memory(node_at(g, t->node))) continue;
-        p->assign_root[p->assigned] = root_number(c, t->node);
+        node_id n = node_behind(g, t->node);
+        if (node_is_memory(node_at(g, n))) continue;
+        p->assign_root[p->assigned] = root_number(c, n);
         p->assign_to[p->assigned++] = handle_name(&tensor_keep(t)->h);
     }
     p->root_shape = arena_alloc(a, (p->roots + 1) * sizeof *p->root_shape);
@@ -162,7 +167,7 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
         p->input_dtype[i] = x->dtype;
     }
     take_roots(c, n_out, outputs);
-    c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, true, &c->order);
+    c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, &c->order);
     name_leaves(c, n_in, inputs);
     name_replaced(c);
     bool *lasting = lasting_leaves(c);
@@ -268,22 +273,27 @@ static bool is_input(const static_plan *p, qn_tensor *const *inputs, uint32_t nu
 static void find_replaced(static_plan *p, qn_tensor *const *inputs) {
     for (uint32_t a = 0; a < p->assigned; a++) {
         const graph_node *x = node_at(p->qn->graph, tensor_at(p->assign_to[a])->node);
-        bool alone = p->assign_leaf[a] && x->refs == 1 && buffer_at(p->qn, x->buffer)->refs == 1 &&
+        bool alone = p->assign_leaf[a] && x->needs == 1 && buffer_at(p->qn, x->buffer)->refs == 1 &&
                      !is_input(p, inputs, x->buffer);
         p->over[p->assign_root[a]] = alone ? p->assign_leaf[a] : 0;
     }
+}
+
+static node_id make_result(const static_plan *p, uint32_t root) {
+    graph *g = p->qn->graph;
+    node_id n = node_buffer(g, (qn_dtype)p->root_dtype[root], p->root_shape[root], 0);
+    node_ref(g, n);
+    return n;
 }
 
 /* Nodes for the new values and the outputs' handles, before there are values: once these have
  * replaced others nothing may fail any more. Raises. */
 static void make_results(static_plan *p) {
     qn_ctx *qn = p->qn;
-    graph *g = qn->graph;
-    for (; p->noded < p->roots; p->noded++) {
-        uint32_t i = p->noded;
-        p->root_node[i] = node_buffer(g, (qn_dtype)p->root_dtype[i], p->root_shape[i], 0);
-        node_ref(g, p->root_node[i]);
-    }
+    for (; p->noded < p->roots; p->noded++)
+        p->root_node[p->noded] = make_result(p, p->noded);
+    for (; p->versioned < p->assigned; p->versioned++)
+        p->assign_node[p->versioned] = make_result(p, p->assign_root[p->versioned]);
     for (; p->handed < p->outputs; p->handed++) {
         p->output[p->handed] = tensor_new(qn, p->root_node[p->output_root[p->handed]]);
         if (!p->output[p->handed]) heap_unwind(&qn->heap);
@@ -294,14 +304,28 @@ static void make_results(static_plan *p) {
 static void drop_results(static_plan *p) {
     for (int i = 0; i < p->handed && !p->qn->graph->scopes; i++) qn_release(p->output[i]);
     for (uint32_t i = 0; i < p->noded; i++) node_unref(p->qn->graph, p->root_node[i]);
+    for (uint32_t i = 0; i < p->versioned; i++) node_unref(p->qn->graph, p->assign_node[i]);
 }
 
-/* Outputs have fresh handles, assigned parameters keep theirs. */
+/* Outputs have fresh handles, assigned parameters keep theirs. How an output was computed no
+ * gradient can find out: floats are LOST. */
 static void hand_out(static_plan *p, qn_tensor **outputs) {
     graph *g = p->qn->graph;
-    for (uint32_t i = 0; i < p->roots; i++) node_at(g, p->root_node[i])->buffer = p->root_buffer[i];
-    for (uint32_t i = 0; i < p->assigned; i++)
-        tensor_point(tensor_at(p->assign_to[i]), p->root_node[p->assign_root[i]]);
+    uint32_t place = graph_place(g);
+    for (uint32_t i = 0; i < p->roots; i++) {
+        graph_node *n = node_at(g, p->root_node[i]);
+        n->buffer = p->root_buffer[i];
+        if (dtype_is_float(n->dtype)) n->flags |= NODE_LOST | NODE_RAN;
+    }
+    for (uint32_t i = 0; i < p->assigned; i++) {
+        uint32_t b = p->root_buffer[p->assign_root[i]];
+        tensor *t = tensor_at(p->assign_to[i]);
+        buffer_ref(p->qn, b);
+        node_at(g, p->assign_node[i])->buffer = b;
+        node_is_old(g, t->node, place);
+        tensor_renew(t, p->assign_node[i]);
+        node_unref(g, p->assign_node[i]);
+    }
     for (uint32_t i = 0; i < p->roots; i++) node_unref(g, p->root_node[i]);
     for (int i = 0; i < p->outputs; i++) outputs[i] = p->output[i];
 }
@@ -313,6 +337,7 @@ int qn_run(qn_plan *name, qn_tensor *const *inputs, qn_tensor **outputs) {
     if (!check_tensors(qn, "run", "input", p->inputs, inputs)) return qn_error_code(qn);
     if (p->outputs && !outputs) return fail(qn, QN_ENULL, "run: no place for the outputs");
     p->noded = 0;
+    p->versioned = 0;
     p->handed = 0;
     guard g;
     guard_open(&qn->heap, &g);

@@ -132,7 +132,7 @@ static void add_tensors(tune_list *l, int n, qn_tensor *const *t) {
         for (uint32_t j = 0; j < roots; j++) there |= root[j] == tensor_at(t[i])->node;
         if (!there) root[roots++] = tensor_at(t[i])->node;
     }
-    uint32_t nodes = graph_order(qn->graph, &l->a, (int)roots, root, true, &order);
+    uint32_t nodes = graph_order(qn->graph, &l->a, (int)roots, root, &order);
     const fusion *f = fuse_build(qn->graph, &l->a, nodes, order, roots, root, run_fuse_terms(qn));
     for (uint32_t i = 0; i < f->kernels; i++)
         if (add_kernel(l, f, &f->kernel[i], 1)) add_kernel(l, f, &f->kernel[i], 0);

@@ -1,0 +1,257 @@
+/* assign.c - values from outside, and other values for tensors.
+ *
+ * A tensor's values are versions. Assigning makes the next one: the handle names a node of its own
+ * from then on, and what was recorded before keeps the node it was recorded with. An expression
+ * that is assigned is computed with the next run in any case; until then what it replaces is held,
+ * so that a static graph can take the assignment back. Gradients end at an assignment (grad.c).
+ *
+ * Only variables can be assigned to: tensors that lie in memory, or whose first value was made of
+ * no data. Assigning to a view of one gives that one a new version with the view's places
+ * overwritten, and the view's handle then sees the same place of it. Views that show an element
+ * more than once, or what is no element, are refused, and so are results of operations: nobody
+ * could see what they were given. */
+#include "run/run.h"
+
+#include <stdio.h>
+
+/* ---- from outside --------------------------------------------------------------------------- */
+
+node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size) {
+    uint32_t b = buffer_new(qn, size);
+    qn_code code =
+        qn->run->dev->copy_in(qn->run->dev_state, buffer_at(qn, b)->memory, 0, data, size);
+    if (code) {
+        buffer_unref(qn, b);
+        raise_error(qn, code, "the device did not take %zu bytes", size);
+    }
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        buffer_unref(qn, b);
+        heap_unwind(&qn->heap);
+    }
+    node_id n = node_buffer(qn->graph, dtype, shape, b);
+    guard_close(&qn->heap, &g);
+    return n;
+}
+
+qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data) {
+    if (!qn) return NULL;
+    tuple_id dims;
+    size_t size = 0;
+    if ((unsigned)dtype >= QN_DTYPE_COUNT)
+        return fail_null(qn, QN_EDTYPE, "from: %d is not a dtype", (int)dtype);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        graph_settle(qn->graph);
+        return NULL;
+    }
+    qn_tensor *t = NULL;
+    if (shape_from_user(qn, "from", rank, shape, &dims) && host_size(qn, "from", dims, (int)dtype, &size)) {
+        if (size && !data)
+            fail(qn, QN_ENULL, "from: no data for %zu bytes", size);
+        else
+            t = tensor_new(qn, node_from(qn, dtype, dims, data, size));
+    }
+    guard_close(&qn->heap, &g);
+    graph_settle(qn->graph);
+    return t;
+}
+
+/* ---- another value -------------------------------------------------------------------------- */
+
+/* Remember that t's value is an effect. */
+static void add_pending(graph *g, tensor *t, uint32_t place) {
+    g->pending[g->pending_count++] = t;
+    t->pending = g->pending_count;
+    t->replaced = t->node;
+    t->place = place;
+    node_ref(g, t->node);
+    value_need(g, t->node);
+}
+
+/* What is there already is a value at once, in the same buffer. */
+static void take_memory(tensor *t, node_id value, uint32_t place) {
+    qn_ctx *qn = t->h.ctx;
+    const graph_node *v = node_at(qn->graph, value);
+    uint32_t b = v->buffer;
+    node_id n = node_buffer(qn->graph, (qn_dtype)v->dtype, v->shape, b);
+    buffer_ref(qn, b);
+    if (t->pending)
+        tensor_settle(t, true);
+    else
+        node_is_old(qn->graph, t->node, place);
+    tensor_renew(t, n);
+}
+
+/* Raises; then nothing has changed. */
+static void assign_node(tensor *t, node_id value) {
+    qn_ctx *qn = t->h.ctx;
+    graph *g = qn->graph;
+    uint32_t place = graph_place(g);
+    if (value == t->node) return;
+    if (node_is_memory(node_at(g, value))) {
+        take_memory(t, value, place);
+        return;
+    }
+    g->pending =
+        heap_grow(&qn->heap, g->pending, &g->pending_cap, g->pending_count + 1, sizeof *g->pending);
+    node_id version = node_version(g, value);
+    if (!t->pending) add_pending(g, t, place);
+    tensor_renew(t, version);
+}
+
+/* ---- views ---------------------------------------------------------------------------------- */
+
+static bool is_value(const graph *g, node_id n) {
+    const graph_node *x = node_at(g, n);
+    return node_is_memory(x) || (x->op == OP_DETACH && x->bits);
+}
+
+static bool refuse(const tensor *t, const char *fmt, ...) QN_PRINTF(2, 3);
+static bool refuse(const tensor *t, const char *fmt, ...) {
+    graph *g = t->h.ctx->graph;
+    va_list args;
+    char text[300];
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    g->text.len = 0;
+    tensor_describe(g, t->node, &g->text);
+    return fail(t->h.ctx, QN_EGRAPH, "%s: %s %s", graph_name(t->h.ctx, "assign"), g->text.s, text), false;
+}
+
+/* The tensor t is a view of; NULL, with an error, where it cannot be written through. */
+static tensor *view_owner(tensor *t) {
+    graph *g = t->h.ctx->graph;
+    node_id n = t->node;
+    while (!is_value(g, n)) {
+        const graph_node *x = node_at(g, n);
+        const char *name = op_rows[x->op].name;
+        if (op_rows[x->op].class_ != CLASS_MOVE)
+            return refuse(t, "is a view of a result of %s, which is no variable", name), NULL;
+        if (x->op == OP_EXPAND || x->op == OP_PAD || x->op == OP_WINDOW)
+            return refuse(t, "is a view by %s, whose elements are not one place each", name), NULL;
+        n = x->src[0];
+    }
+    tensor *owner = graph_handle_of(g, n);
+    if (!owner)
+        refuse(t, "is a view of a tensor that was assigned to since, or released: take it again");
+    return owner;
+}
+
+/* What the source of view v is with `value` in the view's place. */
+static node_id view_undone(graph *g, node_id v, node_id value) {
+    const graph_node x = *node_at(g, v);
+    int rank, n, inverse[QN_MAX_RANK];
+    const int64_t *dims = node_dims(g, x.src[0], &rank);
+    const int64_t *attr = graph_tuple_get(g, x.attr, &n);
+    int64_t pad[3 * QN_MAX_RANK];
+    switch (x.op) {
+    case OP_RESHAPE:
+        return make_reshape(g, value, node_at(g, x.src[0])->shape);
+    case OP_PERMUTE:
+        for (int i = 0; i < n; i++) inverse[attr[i]] = i;
+        return make_permute(g, value, inverse);
+    case OP_FLIP:
+        return make_flip(g, value, node_axes(g, v));
+    default:
+        slice_undone(g, attr, rank, dims, pad);
+        node_id yes = make_number(g, QN_BOOL, x.shape, 1);
+        return make3(g, OP_WHERE, make_pad(g, yes, pad), make_pad(g, value, pad), x.src[0]);
+    }
+}
+
+/* The view again, of another source. */
+static node_id view_of(graph *g, node_id v, node_id base, node_id instead) {
+    if (v == base) return instead;
+    const graph_node x = *node_at(g, v);
+    node_id from = view_of(g, x.src[0], base, instead);
+    return node_make(g, x.op, (qn_dtype)x.dtype, x.shape, 1, &from, x.attr, 0);
+}
+
+static bool assign_view(tensor *t, node_id value) {
+    graph *g = t->h.ctx->graph;
+    tensor *owner = view_owner(t);
+    if (!owner) return false;
+    node_id base = owner->node, view = t->node;
+    for (node_id v = view; v != base; v = g->node[v].src[0]) value = view_undone(g, v, value);
+    node_ref(g, base); /* view_of() asks which node it was */
+    assign_node(owner, value);
+    tensor_point(t, view_of(g, view, base, owner->node));
+    node_unref(g, base);
+    return true;
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+static bool assign_fits(const tensor *t, const tensor *value) {
+    qn_ctx *qn = t->h.ctx;
+    graph *g = qn->graph;
+    const graph_node *a = node_at(g, t->node), *b = node_at(g, value->node);
+    if (a->dtype != b->dtype)
+        return fail(qn, QN_EDTYPE, "assign: the tensor is %s, the value %s",
+                    qn_dtype_name((qn_dtype)a->dtype), qn_dtype_name((qn_dtype)b->dtype)),
+               false;
+    if (a->shape == b->shape) return true;
+    g->text.len = 0;
+    str_add(&g->text, "assign: the tensor is ");
+    shape_text(g, a->shape, &g->text);
+    str_add(&g->text, ", the value ");
+    shape_text(g, b->shape, &g->text);
+    return fail(qn, QN_ESHAPE, "%s", g->text.s), false;
+}
+
+/* The value fits. Raises. */
+static bool assign_value(tensor *t, node_id value) {
+    graph *g = t->h.ctx->graph;
+    const graph_node *x = node_at(g, t->node);
+    bool made = op_rows[x->op].class_ == CLASS_LEAF || !(x->flags & NODE_DATA);
+    if (is_value(g, t->node) || made) return assign_node(t, value), true;
+    if (op_rows[x->op].class_ == CLASS_MOVE) return assign_view(t, value);
+    return refuse(t, "is the result of %s, which nothing else would see; assign to a variable, or "
+                     "realize it before",
+                  op_rows[x->op].name);
+}
+
+int qn_assign(qn_tensor *name, qn_tensor *from) {
+    qn_ctx *qn = name ? tensor_ctx(name) : from ? tensor_ctx(from) : NULL;
+    tensor *t = tensor_of(qn, name, "assign", "t");
+    const tensor *value = t ? tensor_of(qn, from, "assign", "value") : NULL;
+    if (!value) return name && from ? QN_EGRAPH : QN_ENULL;
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    bool done = !setjmp(gd.at) && assign_fits(t, value) && assign_value(t, value->node);
+    guard_close(&qn->heap, &gd);
+    graph_settle(qn->graph);
+    return done ? QN_OK : (int)qn_error_code(qn);
+}
+
+/* Of t's shape and dtype. Raises. */
+static bool write_checked(tensor *t, const void *data, size_t size) {
+    qn_ctx *qn = t->h.ctx;
+    const graph_node x = *node_at(qn->graph, t->node);
+    size_t need = 0;
+    if (!host_size(qn, "write", x.shape, x.dtype, &need)) return false;
+    if (need != size)
+        return fail(qn, QN_ERANGE, "write: the tensor has %zu bytes, the data %zu", need, size),
+               false;
+    if (size && !data) return fail(qn, QN_ENULL, "write: no data for %zu bytes", size), false;
+    return assign_value(t, node_from(qn, (qn_dtype)x.dtype, x.shape, data, size));
+}
+
+int qn_write(qn_tensor *name, const void *data, size_t size) {
+    if (!name) return QN_ENULL;
+    qn_ctx *qn = tensor_ctx(name);
+    tensor *t = tensor_of(NULL, name, "write", "t");
+    if (!t) return QN_EGRAPH;
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    bool done = !setjmp(gd.at) && write_checked(t, data, size);
+    guard_close(&qn->heap, &gd);
+    graph_settle(qn->graph);
+    return done ? QN_OK : (int)qn_error_code(qn);
+}

@@ -1,0 +1,387 @@
+/* test_versions.c - values as versions: gradients after reads, assignments, steps and tapes, on the
+ * processor and on the oracle. A gradient is right or an error; and what nobody can ask for takes
+ * no memory. Expected values are worked out by hand. */
+#include "quern.h"
+#include "test.h"
+
+static const char *const devices[] = {"cpu", "ref"};
+static qn_ctx *on(const char *device) {
+    return qn_open(&(qn_options){.threads = 1, .device = device});
+}
+
+static qn_tensor *number(qn_ctx *qn, double v) {
+    float f = (float)v;
+    return qn_from(qn, QN_F32, 1, (int64_t[]){1}, &f);
+}
+
+static double value(qn_tensor *t) {
+    float f = NAN;
+    if (qn_read(t, &f, sizeof f)) FAIL("%s", qn_error(qn_context(t)));
+    return f;
+}
+
+/* dy/dx; NaN after an error, which is left for the caller to look at. */
+static double slope(qn_tensor *y, qn_tensor *x) {
+    qn_tensor *g;
+    qn_scope s = qn_scope_begin(qn_context(y));
+    double v = qn_grad(y, NULL, 1, &x, &g) ? NAN : value(g);
+    qn_scope_end(qn_context(y), s);
+    return v;
+}
+
+static void expect_error(qn_ctx *qn, const char *part) {
+    if (!strstr(qn_error(qn), part)) FAIL("\"%s\" does not say \"%s\"", qn_error(qn), part);
+    CHECK_INT(qn_error_code(qn), QN_EGRAPH);
+    qn_clear_error(qn);
+}
+
+static qn_stats stats_of(qn_ctx *qn) {
+    qn_stats s;
+    qn_get_stats(qn, &s);
+    return s;
+}
+
+#define EACH_DEVICE(qn)                                                                            \
+    for (size_t d_ = 0; d_ < 2; d_++)                                                              \
+        for (qn_ctx *qn = on(devices[d_]); qn; qn_close(qn), qn = NULL)
+
+/* ---- reads ---------------------------------------------------------------------------------- */
+
+static void a_gradient_through_a_read_value_is_whole(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *x = number(qn, 3), *y = qn_mul(x, x), *z = qn_mul(y, x);
+        CHECK_NEAR(value(y), 9, 0, 0);
+        CHECK_NEAR(slope(z, x), 27, 0, 0);
+        CHECK_NEAR(value(z), 27, 0, 0);
+        CHECK_NEAR(slope(z, x), 27, 0, 0);
+        qn_release(y); /* its value is computed again */
+        CHECK_NEAR(slope(z, x), 27, 0, 0);
+        qn_tensor *g;
+        CHECK_INT(qn_grad(z, NULL, 1, &x, &g), QN_OK);
+        CHECK_NEAR(value(g), 27, 0, 0);
+        CHECK_NEAR(slope(g, x), 18, 0, 0);
+    }
+}
+
+static void released_data_is_there_for_a_gradient(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *w = number(qn, 2), *x = number(qn, 5);
+        qn_tensor *y = qn_mul(qn_mul(w, w), x);
+        qn_release(x);
+        CHECK_NEAR(value(y), 20, 0, 0);
+        CHECK_NEAR(slope(y, w), 20, 0, 0);
+    }
+}
+
+static void what_history_dropped_is_an_error(void) {
+    EACH_DEVICE(qn) {
+        CHECK_INT(qn_set(qn, "history", "0"), QN_OK);
+        qn_tensor *w = number(qn, 2), *x = number(qn, 5), *b = number(qn, 1);
+        qn_tensor *h = qn_mul(w, x), *y = qn_add(h, b), *z = qn_mul(y, y);
+        qn_release(x);
+        qn_release(h);
+        qn_release(y);
+        value(z);
+        CHECK(isnan(slope(z, w)));
+        expect_error(qn, "f32[1] lies on the way, and how it was computed was cut off");
+        CHECK(isnan(slope(qn_mul(z, b), b))); /* z is a function of b, too */
+        expect_error(qn, "cut off");
+        CHECK_NEAR(slope(qn_mul(z, z), z), 242, 0, 0);
+        qn_tensor *young = number(qn, 1);
+        CHECK_NEAR(slope(qn_mul(z, young), young), 121, 0, 0);
+    }
+}
+
+/* ---- assignments ---------------------------------------------------------------------------- */
+
+static void a_recorded_loss_keeps_the_value_it_was_recorded_with(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *w = number(qn, 3), *loss = qn_mul(w, w), *other = number(qn, 10);
+        qn_assign(w, other);
+        CHECK_NEAR(slope(loss, w), 6, 0, 0);
+        CHECK_NEAR(value(w), 10, 0, 0);
+        CHECK_NEAR(slope(loss, w), 6, 0, 0); /* loss is not computed yet, so 3 is still there */
+        CHECK_NEAR(value(loss), 9, 0, 0);
+        CHECK(isnan(slope(loss, w)));
+        expect_error(qn, "the value it had before it was assigned to");
+        CHECK_NEAR(slope(qn_mul(w, w), w), 20, 0, 0);
+        CHECK_NEAR(value(other), 10, 0, 0);
+    }
+}
+
+static void a_written_tensor_is_a_version_too(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *w = number(qn, 3), *loss = qn_mul(w, w);
+        float ten = 10;
+        qn_write(w, &ten, sizeof ten);
+        CHECK_NEAR(slope(loss, w), 6, 0, 0);
+        CHECK_NEAR(value(loss), 9, 0, 0);
+        qn_at(qn, "train.c", 12);
+        qn_write(w, &ten, sizeof ten);
+        CHECK(isnan(slope(loss, w)));
+        expect_error(qn, "before it was assigned to");
+        qn_at(qn, NULL, 0);
+    }
+}
+
+static void an_error_says_where_a_tensor_was_assigned_to(void) {
+    EACH_DEVICE(qn) {
+        qn_module *m = qn_module_new(qn, 0);
+        qn_tensor *w = qn_module_parameter(m, "weight", QN_F32, 1, (int64_t[]){1}, QN_INIT_ONES, 0);
+        qn_tensor *loss = qn_mul(w, w);
+        qn_at(qn, "train.c", 12);
+        qn_assign(w, qn_mul(w, qn_like(w, 2)));
+        qn_at(qn, "train.c", 13);
+        qn_tensor *both[] = {loss, w};
+        qn_realize(both, 2);
+        CHECK(isnan(slope(loss, w)));
+        expect_error(qn, "train.c:13: grad: f32[1] \"weight\": the value it had before it was "
+                         "assigned to at train.c:12 is needed and gone; record y after");
+        qn_module_free(m);
+    }
+}
+
+static void two_optimizers_take_the_gradients_that_were_recorded(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *w = number(qn, 3);
+        qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
+        o.rate = 0.5;
+        qn_optimizer *a = qn_optimizer_new(qn, &o, 1, &w), *b = qn_optimizer_new(qn, &o, 1, &w);
+        qn_tensor *first = qn_mul(w, w), *second = qn_mul(qn_mul(w, w), w);
+        CHECK_INT(qn_optimizer_step(a, first), QN_OK);  /* - 0.5 * 6 */
+        CHECK_INT(qn_optimizer_step(b, second), QN_OK); /* - 0.5 * 27 */
+        CHECK_NEAR(value(w), 3 - 3 - 13.5, 0, 0);
+        qn_optimizer_free(a);
+        qn_optimizer_free(b);
+    }
+}
+
+static void a_second_step_on_one_loss_is_its_gradient_or_an_error(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *w = number(qn, 3), *loss = qn_mul(w, w);
+        qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
+        o.rate = 0.5;
+        qn_optimizer *a = qn_optimizer_new(qn, &o, 1, &w);
+        CHECK_INT(qn_optimizer_step(a, loss), QN_OK);
+        CHECK_INT(qn_optimizer_step(a, loss), QN_OK);
+        CHECK_NEAR(value(w), -3, 0, 0);
+        CHECK_NEAR(value(loss), 9, 0, 0);
+        CHECK_INT(qn_optimizer_step(a, loss), QN_EGRAPH);
+        expect_error(qn, "needed and gone");
+        CHECK_NEAR(value(w), -3, 0, 0);
+        qn_optimizer_free(a);
+    }
+}
+
+static void one_value_of_two_tensors_is_two_variables(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *a = number(qn, 1), *b = number(qn, 2), *zero = number(qn, 0);
+        qn_tensor *sum = qn_add(zero, number(qn, 4));
+        qn_assign(a, sum);
+        qn_assign(b, sum);
+        qn_tensor *y = qn_add(qn_mul(a, a), qn_mul(qn_like(b, 3), b));
+        CHECK_NEAR(slope(y, a), 8, 0, 0);
+        CHECK_NEAR(value(y), 28, 0, 0);
+        CHECK_NEAR(slope(y, b), 3, 0, 0);
+        qn_assign(a, zero);
+        qn_assign(b, zero);
+        y = qn_add(a, qn_mul(qn_like(b, 3), b));
+        CHECK_NEAR(slope(y, a), 1, 0, 0);
+        CHECK_NEAR(slope(y, b), 3, 0, 0);
+    }
+}
+
+static void averages_and_statistics_stay_out_of_gradients(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *w = number(qn, 2), *mean = number(qn, 0);
+        for (int i = 0; i < 3; i++) {
+            qn_tensor *h = qn_mul(w, w);
+            qn_assign(mean, qn_add(qn_mul(mean, qn_like(mean, 0.5)), qn_mul(h, qn_like(h, 0.5))));
+            qn_tensor *loss = qn_mul(qn_sub(h, mean), w); /* w^3 - mean w */
+            double m = 4 * (1 - pow(0.5, i + 1));
+            CHECK_NEAR(slope(loss, w), 12 - m, 1e-6, 0);
+            CHECK_NEAR(value(loss), 8 - 2 * m, 1e-6, 0);
+            CHECK_NEAR(slope(loss, w), 12 - m, 1e-6, 0);
+        }
+    }
+}
+
+/* ---- tapes and plans ------------------------------------------------------------------------ */
+
+static void a_tape_keeps_what_was_assigned_over(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *w = number(qn, 3);
+        qn_tape *tape = qn_tape_begin(qn);
+        qn_tensor *loss = qn_mul(w, w);
+        value(loss);
+        qn_assign(w, qn_mul(w, qn_like(w, 2)));
+        CHECK_NEAR(value(w), 6, 0, 0);
+        CHECK_NEAR(slope(loss, w), 6, 0, 0);
+        qn_tape_end(tape);
+        CHECK(isnan(slope(loss, w)));
+        expect_error(qn, "the tape ended that kept it");
+    }
+}
+
+static void outputs_of_a_plan_have_no_history(void) {
+    qn_ctx *qn = on("cpu");
+    qn_tensor *w = number(qn, 3), *x = number(qn, 5), *y = qn_mul(w, x), *out;
+    qn_plan *plan = qn_compile(qn, 1, &x, 1, &y);
+    CHECK_INT(qn_run(plan, &x, &out), QN_OK);
+    CHECK(isnan(slope(qn_mul(out, w), w)));
+    expect_error(qn, "is an output of qn_run, which has no history; detach it");
+    CHECK_NEAR(slope(qn_mul(qn_detach(out), w), w), 15, 0, 0);
+    CHECK_NEAR(slope(qn_mul(out, out), out), 30, 0, 0);
+    qn_plan_free(plan);
+    qn_close(qn);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static void rounds_of_reading_take_no_memory(void) {
+    EACH_DEVICE(qn) {
+        qn_set(qn, "history", "1");
+        qn_tensor *x = number(qn, 1);
+        uint64_t bytes = 0, host = 0;
+        for (int i = 0; i < 60000; i++) {
+            qn_scope s = qn_scope_begin(qn);
+            qn_tensor *y = qn_mul(x, qn_like(x, i & 1 ? 0.5 : 2));
+            value(y);
+            qn_release(x);
+            x = qn_keep(y);
+            qn_scope_end(qn, s);
+            if (i == 30000) bytes = stats_of(qn).bytes, host = stats_of(qn).host_bytes;
+        }
+        CHECK_INT(stats_of(qn).bytes, bytes);
+        CHECK(stats_of(qn).host_bytes <= host + 65536);
+    }
+}
+
+enum { LARGE = 1 << 20 };
+
+static qn_tensor *large(qn_ctx *qn, double v) {
+    static float x[LARGE];
+    for (int i = 0; i < LARGE; i++) x[i] = (float)v;
+    return qn_from(qn, QN_F32, 1, (int64_t[]){LARGE}, x);
+}
+
+static void a_step_whose_loss_lives_on_holds_one_copy_of_the_parameters(void) {
+    qn_ctx *qn = on("cpu");
+    qn_tensor *w = large(qn, 1), *loss = NULL;
+    qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
+    qn_optimizer *a = qn_optimizer_new(qn, &o, 1, &w);
+    uint64_t before = stats_of(qn).bytes;
+    for (int i = 0; i < 4; i++) {
+        qn_scope s = qn_scope_begin(qn);
+        qn_scope model = qn_scope_begin(qn);
+        qn_tensor *next = qn_scope_return(qn, model, qn_sum(qn_mul(w, w), QN_ALL, false));
+        CHECK_INT(qn_optimizer_step(a, next), QN_OK);
+        float f;
+        CHECK_INT(qn_read(next, &f, sizeof f), QN_OK);
+        qn_release(loss);
+        loss = qn_keep(next);
+        qn_scope_end(qn, s);
+    }
+    CHECK_INT(stats_of(qn).replaced, 8); /* the parameter and the count of steps */
+    CHECK(stats_of(qn).peak_bytes < before + 4 * LARGE / 2);
+    CHECK(stats_of(qn).bytes < before + 4 * LARGE / 2);
+    qn_optimizer_free(a);
+    qn_close(qn);
+}
+
+static void kept_losses_do_not_keep_old_parameters(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *w = large(qn, 1), *loss[8];
+        uint64_t before = stats_of(qn).bytes;
+        for (int i = 0; i < 8; i++) {
+            qn_scope s = qn_scope_begin(qn);
+            float f;
+            loss[i] = qn_keep(qn_sum(qn_mul(w, w), QN_ALL, false));
+            CHECK_INT(qn_read(loss[i], &f, sizeof f), QN_OK);
+            CHECK_INT(qn_assign(w, large(qn, 2)), QN_OK);
+            qn_scope_end(qn, s);
+        }
+        CHECK(stats_of(qn).bytes < before + 4 * LARGE / 2);
+        CHECK(isnan(slope(loss[0], w)));
+        expect_error(qn, "needed and gone");
+    }
+}
+
+/* ---- views ---------------------------------------------------------------------------------- */
+
+static void read_floats(qn_tensor *t, int n, const float *want) {
+    float x[64];
+    if (qn_read(t, x, sizeof x)) FAIL("%s", qn_error(qn_context(t)));
+    for (int i = 0; i < n; i++) CHECK_NEAR(x[i], want[i], 0, 0);
+}
+
+static qn_tensor *counting(qn_ctx *qn, int64_t rows, int64_t columns) {
+    float x[64];
+    for (int i = 0; i < rows * columns; i++) x[i] = (float)i;
+    return qn_from(qn, QN_F32, 2, (int64_t[]){rows, columns}, x);
+}
+
+static void an_assignment_to_a_view_is_one_to_what_it_shows(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *x = counting(qn, 3, 4), *before = qn_mul(x, qn_like(x, 1));
+        qn_tensor *row = qn_slice(x, 0, 1, 2, 1), *ten = qn_full_like(row, 10);
+        CHECK_INT(qn_assign(row, ten), QN_OK);
+        read_floats(x, 12, (float[]){0, 1, 2, 3, 10, 10, 10, 10, 8, 9, 10, 11});
+        read_floats(row, 4, (float[]){10, 10, 10, 10});
+        read_floats(before, 12, (float[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+        qn_tensor *turned = qn_transpose(x, 0, 1);
+        qn_tensor *part = qn_slice(qn_slice(turned, 0, 3, QN_END, -2), 1, 0, 2, 1); /* [2, 2] */
+        CHECK_INT(qn_write(part, (float[]){-1, -2, -3, -4}, 16), QN_OK);
+        read_floats(x, 12, (float[]){0, -3, 2, -1, 10, -4, 10, -2, 8, 9, 10, 11});
+        read_floats(part, 4, (float[]){-1, -2, -3, -4});
+        qn_tensor *flat = qn_reshape(x, 1, (int64_t[]){12});
+        CHECK_INT(qn_assign(qn_slice(flat, 0, 10, 12, 1), number(qn, 0)), QN_ESHAPE);
+        qn_clear_error(qn);
+    }
+}
+
+static void a_view_of_an_old_value_is_refused(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *x = counting(qn, 2, 2), *row = qn_slice(x, 0, 0, 1, 1);
+        qn_assign(x, counting(qn, 2, 2));
+        CHECK_INT(qn_assign(row, qn_full_like(row, 1)), QN_EGRAPH);
+        expect_error(qn, "take it again");
+        row = qn_slice(x, 0, 0, 1, 1);
+        qn_tensor *wide = qn_expand(row, 2, (int64_t[]){3, 2});
+        CHECK_INT(qn_assign(wide, qn_full_like(wide, 1)), QN_EGRAPH);
+        expect_error(qn, "is a view by expand, whose elements are not one place each");
+        qn_tensor *sum = qn_add(x, x);
+        CHECK_INT(qn_assign(sum, x), QN_EGRAPH);
+        expect_error(qn, "is the result of add, which nothing else would see");
+        CHECK_INT(qn_assign(qn_slice(sum, 0, 0, 1, 1), row), QN_EGRAPH);
+        expect_error(qn, "is a view of a result of add, which is no variable");
+        qn_realize(&sum, 1);
+        CHECK_INT(qn_assign(sum, x), QN_OK);
+        read_floats(sum, 4, (float[]){0, 1, 2, 3});
+        qn_tensor *zeros = qn_zeros(qn, QN_F32, 2, (int64_t[]){2, 2});
+        CHECK_INT(qn_assign(zeros, x), QN_OK);
+        read_floats(zeros, 4, (float[]){0, 1, 2, 3});
+    }
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(a_gradient_through_a_read_value_is_whole);
+    RUN(released_data_is_there_for_a_gradient);
+    RUN(what_history_dropped_is_an_error);
+    RUN(a_recorded_loss_keeps_the_value_it_was_recorded_with);
+    RUN(a_written_tensor_is_a_version_too);
+    RUN(an_error_says_where_a_tensor_was_assigned_to);
+    RUN(two_optimizers_take_the_gradients_that_were_recorded);
+    RUN(a_second_step_on_one_loss_is_its_gradient_or_an_error);
+    RUN(one_value_of_two_tensors_is_two_variables);
+    RUN(averages_and_statistics_stay_out_of_gradients);
+    RUN(a_tape_keeps_what_was_assigned_over);
+    RUN(outputs_of_a_plan_have_no_history);
+    RUN(rounds_of_reading_take_no_memory);
+    RUN(a_step_whose_loss_lives_on_holds_one_copy_of_the_parameters);
+    RUN(kept_losses_do_not_keep_old_parameters);
+    RUN(an_assignment_to_a_view_is_one_to_what_it_shows);
+    RUN(a_view_of_an_old_value_is_refused);
+    return test_end();
+}
