@@ -813,6 +813,10 @@ QN_API qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis);
 /* x with slice i of src added to slice index[i]; index has rank 1 [gen index_add bad3f67b 5e7f5f44]
  * */
 QN_API qn_tensor *qn_index_add(qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src);
+/* x with src, of x's rank and dtype, in place of the elements from start[axis] on; qn_assign(cache,
+ * qn_update_slice(cache, new, start)) writes into the cache's own memory where nothing else needs
+ * it [gen update_slice 9fc25fb0 84ff6ef0] */
+QN_API qn_tensor *qn_update_slice(qn_tensor *x, qn_tensor *src, const int64_t *start);
 /* a new last axis with 1 at the index, 0 elsewhere [gen one_hot 0241379e 111775d6] */
 QN_API qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype);
 /* rows of weight at indices of any shape [gen embedding 96df46d8 d53dab62] */

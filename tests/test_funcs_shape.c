@@ -351,6 +351,11 @@ static void indexing(void) {
     CHECK_IS(qn_scatter(x, at, src, 0, QN_COMBINE_SET), 2, DIMS(3, 2), 0, 9, 2, 3, 9, 5);
     CHECK_IS(qn_scatter(x, at, src, 0, QN_COMBINE_MAX), 2, DIMS(3, 2), 0, 9, 2, 3, 9, 5);
     CHECK_IS(qn_one_hot(rows, 3, QN_I8), 2, DIMS(3, 3), 0, 0, 1, 1, 0, 0, 0, 0, 1);
+    CHECK_IS(qn_update_slice(x, src, DIMS(1, 0)), 2, DIMS(3, 2), 0, 1, 9, 9, 4, 5);
+    CHECK_ERROR(qn_update_slice(x, src, DIMS(3, 0)),
+                "update_slice: 1 elements from 3 on do not fit axis 0 of 3");
+    CHECK_ERROR(qn_update_slice(x, rows, DIMS(0, 0)),
+                "update_slice: [3, 2] and [3] differ in rank");
     CHECK_ERROR(qn_one_hot(x, 3, QN_I8), "one_hot: classes are integers, not f32");
     CHECK_ERROR(qn_take(x, x, 0), "take: indices are integers, not f32");
     close_case();

@@ -555,7 +555,7 @@ static void lost_history_is_an_error_where_it_matters(void) {
     qn_clear_error(qn);
     CHECK_INT(qn_grad(z, NULL, 1, &y, &g), QN_OK); /* of y itself it is a function */
     CHECK_VALUES(g, 1, (double[]){3}, 0);
-    qn_tensor *young = vector(qn, 1, (double[]){5}); /* y cannot depend on it */
+    qn_tensor *young = vector(qn, 1, (double[]){5});        /* y cannot depend on it */
     grad_of_sum(qn_mul(young, y), young, (double[]){3}, 1); /* y's buffer here is x's */
     qn_release(head);
     qn_scope_end(qn, s);
@@ -583,11 +583,13 @@ static void what_was_recorded_keeps_its_version(void) {
     qn_ctx *qn = open_graph();
     qn_scope s = qn_scope_begin(qn);
     qn_tensor *w = vector(qn, 1, (double[]){3}), *y = qn_mul(w, w), *g;
-    tensor_renew(tensor_at(w), node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){5}))->node));
+    tensor_renew(tensor_at(w),
+                 node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){5}))->node));
     grad_of_sum(y, w, (double[]){6}, 1);
     qn_tensor *z = qn_mul(y, w); /* of both: w is the one it is now */
     grad_of_sum(z, w, (double[]){9}, 1);
-    tensor_renew(tensor_at(w), node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){7}))->node));
+    tensor_renew(tensor_at(w),
+                 node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){7}))->node));
     qn_set_name(w, "w");
     CHECK_INT(qn_grad(z, NULL, 1, &w, &g), QN_EGRAPH);
     CHECK_STR(qn_error(qn), "grad: f64[1] \"w\" was assigned to since y was recorded, and y uses "
@@ -602,7 +604,8 @@ static void a_constant_that_was_assigned_to_is_not_guessed(void) {
     qn_scope s = qn_scope_begin(qn);
     qn_tensor *w = qn_zeros(qn, QN_F64, 1, (int64_t[]){1}), *same = qn_zeros_like(w), *g;
     qn_tensor *y = qn_mul(same, vector(qn, 1, (double[]){5}));
-    tensor_renew(tensor_at(w), node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){7}))->node));
+    tensor_renew(tensor_at(w),
+                 node_version(qn->graph, tensor_at(vector(qn, 1, (double[]){7}))->node));
     CHECK_INT(qn_grad(qn_exp(y), NULL, 1, &w, &g), QN_EGRAPH);
     qn_clear_error(qn);
     qn_scope_end(qn, s);

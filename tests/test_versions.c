@@ -307,6 +307,35 @@ static void kept_losses_do_not_keep_old_parameters(void) {
     }
 }
 
+/* A cache of keys: one row a step, in the cache's own memory. */
+static void a_cache_is_written_in_place(void) {
+    for (int views = 0; views < 2; views++) {
+        qn_ctx *qn = on("cpu");
+        qn_tensor *cache = large(qn, 0);
+        qn_tensor *rows = qn_reshape(cache, 2, (int64_t[]){1024, LARGE / 1024});
+        qn_realize(&cache, 1);
+        uint64_t before = stats_of(qn).peak_bytes;
+        for (int64_t i = 0; i < 3; i++) {
+            qn_scope s = qn_scope_begin(qn);
+            qn_tensor *row = qn_full(qn, QN_F32, 1, (int64_t[]){1024}, (double)i + 1);
+            if (views)
+                CHECK_INT(qn_assign(qn_slice(cache, 0, i * 1024, (i + 1) * 1024, 1), row), QN_OK);
+            else
+                CHECK_INT(qn_assign(cache, qn_update_slice(cache, row, (int64_t[]){i * 1024})),
+                          QN_OK);
+            qn_scope_end(qn, s);
+            if (!i) qn_release(rows); /* a view of an older value: from now on nothing needs it */
+            CHECK_INT(qn_realize(&cache, 1), QN_OK);
+        }
+        CHECK_INT(stats_of(qn).replaced, 3);
+        CHECK(stats_of(qn).peak_bytes < before + 4 * LARGE / 2);
+        static float x[LARGE];
+        CHECK_INT(qn_read(cache, x, sizeof x), QN_OK);
+        CHECK(x[0] == 1 && x[1024] == 2 && x[2048] == 3 && x[3071] == 3 && x[3072] == 0);
+        qn_close(qn);
+    }
+}
+
 /* ---- views ---------------------------------------------------------------------------------- */
 
 static void read_floats(qn_tensor *t, int n, const float *want) {
@@ -381,6 +410,7 @@ int main(int argc, char **argv) {
     RUN(rounds_of_reading_take_no_memory);
     RUN(a_step_whose_loss_lives_on_holds_one_copy_of_the_parameters);
     RUN(kept_losses_do_not_keep_old_parameters);
+    RUN(a_cache_is_written_in_place);
     RUN(an_assignment_to_a_view_is_one_to_what_it_shows);
     RUN(a_view_of_an_old_value_is_refused);
     return test_end();

@@ -23,7 +23,7 @@ X(TUNE, "tune", NUMBER, "0",
 X(WISDOM, "wisdom", PATH, "on",
   "where schedules that tuning found are kept: on: in the folder of QN_CACHE; off: nowhere, none "
   "being used; or a file, as a path with a slash")
-X(HISTORY, "history", NUMBER, "64",
+X(HISTORY, "history", NUMBER, "32",
   "MiB of history that is kept for gradients while no tape is open: the nodes values were computed "
   "by, and data whose tensor was released; the oldest goes first")
 X(SCHEDULE, "schedule", NUMBER, "1",

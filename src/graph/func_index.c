@@ -70,6 +70,39 @@ qn_tensor *qn_index_add(qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src
     return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));
 }
 
+static bool update_fits(const qn_tensor *x, const qn_tensor *src, const int64_t *start) {
+    qn_ctx *qn = tensor_ctx(x);
+    if (qn_rank(x) != qn_rank(src)) return func_fail_shapes(x, src, "differ in rank"), false;
+    if (qn_dtype_of(x) != qn_dtype_of(src))
+        return fail(qn, QN_EDTYPE, "%s: x is %s, src %s", graph_name(qn, "update_slice"),
+                    qn_dtype_name(qn_dtype_of(x)), qn_dtype_name(qn_dtype_of(src))),
+               false;
+    for (int i = 0; i < qn_rank(x); i++) {
+        int64_t n = qn_dim(x, i), size = qn_dim(src, i);
+        if (n < 0 || size < 0 || start[i] < -1) continue; /* sizes of later: PAD checks them */
+        if (start[i] < 0 || size > n || start[i] > n - size)
+            return fail(qn, QN_ERANGE, "%s: %lld elements from %lld on do not fit axis %d of %lld",
+                        graph_name(qn, "update_slice"), (long long)size, (long long)start[i], i,
+                        (long long)n),
+                   false;
+    }
+    return true;
+}
+
+qn_tensor *qn_update_slice(qn_tensor *x, qn_tensor *src, const int64_t *start) {
+    func_frame f = func_on("update_slice", ARG(x), ARG(src));
+    if (x && src && !start) fail(f.qn, QN_ENULL, "update_slice: start is NULL");
+    if (!x || !src || !start || !update_fits(x, src, start)) return func_end(f, NULL);
+    int64_t p[3 * QN_MAX_RANK];
+    for (int i = 0; i < qn_rank(x); i++) {
+        p[3 * i] = start[i];
+        int64_t after = dim_op(f.qn, qn_dim(x, i), '-', start[i]);
+        p[3 * i + 1] = dim_op(f.qn, after, '-', qn_dim(src, i));
+        p[3 * i + 2] = 0;
+    }
+    return func_end(f, qn_where(func_inside(src, p), func_pad(src, p), x));
+}
+
 /* Bool: is this class the label? [..] integers give [.., classes]. */
 qn_tensor *func_is_class(qn_tensor *labels, int64_t classes) {
     if (!labels) return NULL;

@@ -133,6 +133,10 @@ X(TENSOR, scatter, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, qn
 X(TENSOR, take, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "x at the indices along an axis, which is replaced by index's axes")
 X(TENSOR, take_along_axis, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "gather, broadcasting x and index on the other axes")
 X(TENSOR, index_add, (qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src), -, 0, 0, "x with slice i of src added to slice index[i]; index has rank 1")
+X(TENSOR, update_slice, (qn_tensor *x, qn_tensor *src, const int64_t *start), -, 0, 0,
+  "x with src, of x's rank and dtype, in place of the elements from start[axis] on; "
+  "qn_assign(cache, qn_update_slice(cache, new, start)) writes into the cache's own memory where "
+  "nothing else needs it")
 X(TENSOR, one_hot, (qn_tensor *index, int64_t classes, qn_dtype dtype), -, 0, 0, "a new last axis with 1 at the index, 0 elsewhere")
 X(TENSOR, embedding, (qn_tensor *weight, qn_tensor *index), -, 0, 0, "rows of weight at indices of any shape")
 

@@ -14,7 +14,7 @@
  *
  * - A tensor that was assigned to since y was recorded. Its handle names a later version than y
  *   uses; the gradient is that of the version y uses, if it is one.
- * - A value on the way that is LOST: how it was computed has been cut off (history.c). What is older
+ * - A value on the way that is LOST: how it was computed was cut off (history.c). What is older
  *   than every x cannot depend on one, so it is not even looked at.
  * - A value that is GONE but wanted by a rule. Whether one is, the counts of history.c say when the
  *   results get their handles. */
@@ -146,8 +146,9 @@ static bool grad_is_x(node_id node, int n, const node_id *x) {
 
 static bool grad_fail_lost(const grad *c, node_id n) {
     if (c->g->node[n].flags & NODE_RAN)
-        return grad_fail(c, n, " lies on the way and is an output of qn_run, which has no history; "
-                               "detach it, or compute it without a plan");
+        return grad_fail(c, n,
+                         " lies on the way and is an output of qn_run, which has no history; "
+                         "detach it, or compute it without a plan");
     return grad_fail(c, n,
                      " lies on the way, and how it was computed was cut off%s, for history is kept "
                      "up to knob history; detach it, open a tape, or raise the knob",
@@ -174,11 +175,10 @@ static bool grad_fail_gone(const grad *c, node_id n) {
         return grad_fail(c, n,
                          ": its value is needed and gone; its tensor was released, and knob "
                          "history keeps no more; keep the tensor, open a tape, or raise the knob");
-    return grad_fail(c, n, ": the value it had before it was assigned to%s is needed and gone%s",
-                     grad_at(c, n),
-                     flags & NODE_TAPED
-                         ? ", for the tape ended that kept it; take the gradient before its end"
-                         : "; record y after the assignment, or open a tape before it");
+    return grad_fail(
+        c, n, ": the value it had before it was assigned to%s is needed and gone%s", grad_at(c, n),
+        flags & NODE_TAPED ? ", for the tape ended that kept it; take the gradient before its end"
+                           : "; record y after the assignment, or open a tape before it");
 }
 
 /* ---- the way back --------------------------------------------------------------------------- */
@@ -261,6 +261,20 @@ static int grad_check(qn_ctx *qn, const char *what, int i, const qn_tensor *t) {
     return QN_OK;
 }
 
+/* Two constants of equal value are one node, and have no gradients of their own. */
+static int grad_check_constants(qn_ctx *qn, int n, qn_tensor *const *x) {
+    for (int i = 0; i < n; i++) {
+        node_id n = tensor_at(x[i])->node;
+        if (node_at(qn->graph, n)->op != OP_CONST) continue;
+        for (int j = 0; j < i; j++)
+            if (x[i] != x[j] && tensor_at(x[j])->node == n)
+                return fail(qn, QN_EGRAPH,
+                            "grad: x %d and x %d are the same constant; make them with qn_from", j,
+                            i);
+    }
+    return QN_OK;
+}
+
 int qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out) {
     if (!y) return QN_ENULL;
     qn_ctx *qn = tensor_ctx(y);
@@ -269,6 +283,7 @@ int qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor
     int code = grad_check(qn, "y", -1, y);
     if (!code && seed) code = grad_check(qn, "seed", -1, seed);
     for (int i = 0; i < n && !code; i++) code = grad_check(qn, "x", i, x[i]);
+    if (!code) code = grad_check_constants(qn, n, x);
     if (code || n == 0) return code;
     grad_call q = {.y = y, .seed = seed, .n = n, .x = x, .out = out};
     arena_open(&q.arena, &qn->heap);

@@ -173,14 +173,14 @@ typedef struct graph {
     uint32_t scopes, scope_cap;
     tensor **pending; /* assigned, not yet realized, in order */
     uint32_t pending_count, pending_cap;
-    uint32_t tapes;      /* open ones */
-    struct tape *tape;   /* all of them, linked */
-    uint64_t serial;     /* numbers for BUFFER nodes and versions */
-    uint32_t born;       /* the youngest node's */
-    uint32_t variables;  /* numbers given to tensors that were assigned to */
-    uint32_t idle;       /* nodes whose value nobody needs */
-    size_t idle_bytes;   /* values of leaves among them */
-    node_id gone;        /* a GONE leaf whose value was asked for, since somebody cleared this */
+    uint32_t tapes;     /* open ones */
+    struct tape *tape;  /* all of them, linked */
+    uint64_t serial;    /* numbers for BUFFER nodes and versions */
+    uint32_t born;      /* the youngest node's */
+    uint32_t variables; /* numbers given to tensors that were assigned to */
+    uint32_t idle;      /* nodes whose value nobody needs */
+    size_t idle_bytes;  /* values of leaves among them */
+    node_id gone;       /* a GONE leaf whose value was asked for, since somebody cleared this */
     struct graph_places *places;
     node_id *loose; /* nodes made since the last graph_settle: nobody may hold them yet */
     uint32_t loose_count, loose_cap;
@@ -241,9 +241,9 @@ void value_drop(graph *g, node_id n);
 void graph_realized(graph *g, node_id n, uint32_t buffer);
 bool node_differentiable(const graph_node *n); /* do gradients pass it? */
 size_t graph_value_bytes(const graph *g, const graph_node *n);
-void history_trim(graph *g);               /* to knob history; nothing while a tape is open */
-void history_unlist(graph *g, node_id n);  /* it dies, or becomes a BUFFER */
-void history_tape_ended(graph *g);         /* the last one */
+void history_trim(graph *g);              /* to knob history; nothing while a tape is open */
+void history_unlist(graph *g, node_id n); /* it dies, or becomes a BUFFER */
+void history_tape_ended(graph *g);        /* the last one */
 /* n is, or was, the value of the tensor with that number. */
 void node_is_version(graph *g, node_id n, uint32_t variable);
 /* Its tensor is about to be given another value, there. */
@@ -295,7 +295,7 @@ struct tensor {
     handle h;
     node_id node;
     uint32_t refs;
-    uint32_t pending; /* 1 + place in graph.pending, 0: none */
+    uint32_t pending;  /* 1 + place in graph.pending, 0: none */
     node_id replaced;  /* while pending: the node it named before, with a reference and a need */
     uint32_t place;    /* while pending: where it was assigned to */
     uint32_t variable; /* a number of its own once it was assigned to */
@@ -323,7 +323,7 @@ static inline bool tensors_of(qn_ctx *qn, int n, qn_tensor *const *t, const char
 qn_tensor *tensor_new(qn_ctx *qn,
                       node_id n);            /* owned by the innermost scope; NULL: out of memory */
 qn_tensor *tensor_make(graph *g, node_id n); /* the same, but raises */
-void tensor_forget(tensor *t); /* one just made: it dies, whoever owns it */
+void tensor_forget(tensor *t);               /* one just made: it dies, whoever owns it */
 /* Point a handle at another node. */
 void tensor_point(tensor *t, node_id n);
 /* Its value is n's from now on, a version of the tensor as the one before it was. The old one is

@@ -13,9 +13,9 @@
  * An open tape keeps them all until it ends.
  *
  * History is bounded by the bytes of what nobody needs: nodes, and leaves that wait. The list holds
- * what can be cut, oldest first: values with history, which then become leaves that are LOST, and
- * leaves that wait, which then are GONE. A gradient that would have to pass a LOST leaf or wants a
- * value that is GONE is an error (grad.c), never another number.
+ * what can be cut, oldest first: what was computed, and leaves that wait. Cut, the first become
+ * leaves that are LOST, and what has no value then is GONE. A gradient that would have to pass a
+ * LOST leaf or wants a value that is GONE is an error (grad.c), never another number.
  *
  * Marks of time. `born` counts nodes as they are made, sources before users: what is older than a
  * tensor cannot depend on it. Should the counter overflow, all nodes there are become equally old,
@@ -52,6 +52,10 @@ size_t graph_value_bytes(const graph *g, const graph_node *n) {
     return g->buffer_bytes ? g->buffer_bytes(g->ctx, n->buffer) : 0;
 }
 
+static size_t history_most(const graph *g) {
+    return (size_t)g->ctx->knob[KNOB_HISTORY].number << 20;
+}
+
 /* ---- values that nobody needs --------------------------------------------------------------- */
 
 static void value_free(graph *g, graph_node *n) {
@@ -69,25 +73,23 @@ static void leaf_gone(graph *g, node_id id) {
 static void value_idle(graph *g, node_id id) {
     graph_node *n = &g->node[id];
     if (g->tapes) return;
-    if (n->op != OP_BUFFER) {
-        history_unlist(g, id);
+    if (n->op != OP_BUFFER)
         value_free(g, n);
-    } else if (n->flags & NODE_OLD) {
+    else if ((n->flags & NODE_OLD) || graph_value_bytes(g, n) > history_most(g))
         leaf_gone(g, id);
-    } else {
+    else
         list_add(g, id);
-    }
 }
 
 /* ---- needs ---------------------------------------------------------------------------------- */
 
-/* Nodes whose sources have yet to be told are linked through `next`: they have no value, so they
- * are not in the list. */
+/* Nodes whose sources have yet to be told are linked through `next`: what is needed and has no
+ * value is not in the list, for it cannot be cut. */
 static void wake(graph *g, node_id id, node_id *todo) {
     graph_node *n = &g->node[id];
     if (n->needs++) return;
     g->idle--;
-    if (n->op == OP_BUFFER) history_unlist(g, id);
+    if (n->op == OP_BUFFER || !(n->flags & NODE_REALIZED)) history_unlist(g, id);
     if (n->flags & NODE_GONE) g->gone = id;
     if ((n->flags & NODE_REALIZED) || !n->sources) return;
     n->next = *todo;
@@ -143,10 +145,11 @@ void graph_realized(graph *g, node_id id, uint32_t buffer) {
     if (had || op_rows[n->op].class_ == CLASS_LEAF) return;
     if (n->needs)
         for (int i = 0; i < n->sources; i++) value_drop(g, n->src[i]);
-    if (node_differentiable(n))
-        list_add(g, id);
-    else if (!g->tapes)
+    if (node_differentiable(n)) {
+        if (!(n->flags & NODE_LISTED)) list_add(g, id);
+    } else if (!g->tapes) {
         node_forget(g, id);
+    }
 }
 
 /* A value becomes a leaf, and a gradient that comes by there would be wrong. */
@@ -156,12 +159,12 @@ static void history_cut(graph *g, node_id id) {
     node_forget(g, id);
     n->attr = graph_place(g);
     if (lost) n->flags |= NODE_LOST;
+    if (!(n->flags & NODE_REALIZED)) n->flags |= NODE_GONE;
 }
 
 void history_trim(graph *g) {
     if (g->tapes) return;
-    size_t most = (size_t)g->ctx->knob[KNOB_HISTORY].number << 20;
-    while (g->node[0].next && (size_t)g->idle * NODE_COST + g->idle_bytes > most) {
+    while (g->node[0].next && (size_t)g->idle * NODE_COST + g->idle_bytes > history_most(g)) {
         node_id id = g->node[0].next;
         if (g->node[id].op == OP_BUFFER)
             leaf_gone(g, id);

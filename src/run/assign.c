@@ -50,7 +50,8 @@ qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, c
         return NULL;
     }
     qn_tensor *t = NULL;
-    if (shape_from_user(qn, "from", rank, shape, &dims) && host_size(qn, "from", dims, (int)dtype, &size)) {
+    if (shape_from_user(qn, "from", rank, shape, &dims) &&
+        host_size(qn, "from", dims, (int)dtype, &size)) {
         if (size && !data)
             fail(qn, QN_ENULL, "from: no data for %zu bytes", size);
         else
@@ -121,7 +122,8 @@ static bool refuse(const tensor *t, const char *fmt, ...) {
     va_end(args);
     g->text.len = 0;
     tensor_describe(g, t->node, &g->text);
-    return fail(t->h.ctx, QN_EGRAPH, "%s: %s %s", graph_name(t->h.ctx, "assign"), g->text.s, text), false;
+    return fail(t->h.ctx, QN_EGRAPH, "%s: %s %s", graph_name(t->h.ctx, "assign"), g->text.s, text),
+           false;
 }
 
 /* The tensor t is a view of; NULL, with an error, where it cannot be written through. */
@@ -212,8 +214,9 @@ static bool assign_value(tensor *t, node_id value) {
     bool made = op_rows[x->op].class_ == CLASS_LEAF || !(x->flags & NODE_DATA);
     if (is_value(g, t->node) || made) return assign_node(t, value), true;
     if (op_rows[x->op].class_ == CLASS_MOVE) return assign_view(t, value);
-    return refuse(t, "is the result of %s, which nothing else would see; assign to a variable, or "
-                     "realize it before",
+    return refuse(t,
+                  "is the result of %s, which nothing else would see; assign to a variable, or "
+                  "realize it before",
                   op_rows[x->op].name);
 }
 

@@ -290,8 +290,7 @@ static node_id make_result(const static_plan *p, uint32_t root) {
  * replaced others nothing may fail any more. Raises. */
 static void make_results(static_plan *p) {
     qn_ctx *qn = p->qn;
-    for (; p->noded < p->roots; p->noded++)
-        p->root_node[p->noded] = make_result(p, p->noded);
+    for (; p->noded < p->roots; p->noded++) p->root_node[p->noded] = make_result(p, p->noded);
     for (; p->versioned < p->assigned; p->versioned++)
         p->assign_node[p->versioned] = make_result(p, p->assign_root[p->versioned]);
     for (; p->handed < p->outputs; p->handed++) {
