@@ -142,11 +142,9 @@ static void unknown_knobs_and_bad_values_are_errors(void) {
 }
 
 static void a_gradient_without_history_is_an_error(void) {
-    qn_tensor *x = matrix(2, 2), *y = qn_sum(qn_exp(x), QN_ALL, false), *g = NULL;
-    float v;
-    CHECK_INT(qn_read(y, &v, sizeof v), QN_OK);
+    qn_tensor *x = matrix(2, 2), *y = matrix(2, 2), *g = NULL;
     CHECK(qn_grad(y, NULL, 1, &x, &g) < 0);
-    EXPECT(QN_EGRAPH, "grad", NULL, NULL);
+    EXPECT(QN_EGRAPH, "grad", "f32[2, 2], which is y, is data", NULL);
 }
 
 static void the_context_works_after_errors(void) {

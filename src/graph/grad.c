@@ -264,10 +264,10 @@ static int grad_check(qn_ctx *qn, const char *what, int i, const qn_tensor *t) {
 /* Two constants of equal value are one node, and have no gradients of their own. */
 static int grad_check_constants(qn_ctx *qn, int n, qn_tensor *const *x) {
     for (int i = 0; i < n; i++) {
-        node_id n = tensor_at(x[i])->node;
-        if (node_at(qn->graph, n)->op != OP_CONST) continue;
+        node_id same = tensor_at(x[i])->node;
+        if (node_at(qn->graph, same)->op != OP_CONST) continue;
         for (int j = 0; j < i; j++)
-            if (x[i] != x[j] && tensor_at(x[j])->node == n)
+            if (x[i] != x[j] && tensor_at(x[j])->node == same)
                 return fail(qn, QN_EGRAPH,
                             "grad: x %d and x %d are the same constant; make them with qn_from", j,
                             i);
