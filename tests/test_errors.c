@@ -144,7 +144,7 @@ static void unknown_knobs_and_bad_values_are_errors(void) {
 static void a_gradient_without_history_is_an_error(void) {
     qn_tensor *x = matrix(2, 2), *y = matrix(2, 2), *g = NULL;
     CHECK(qn_grad(y, NULL, 1, &x, &g) < 0);
-    EXPECT(QN_EGRAPH, "grad", "f32[2, 2], which is y, is data", NULL);
+    EXPECT(QN_EGRAPH, "grad", "f32[2, 2], which is y, has no history", NULL);
 }
 
 static void the_context_works_after_errors(void) {

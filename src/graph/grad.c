@@ -42,9 +42,9 @@ void grad_add(grad *c, node_id n, int source, node_id value) {
 
 /* ---- the way there -------------------------------------------------------------------------- */
 
-/* The nodes below y that are not older than `born`, and which of them gradients come to. */
-static void grad_look(grad *c, node_id y, uint32_t born) {
-    c->count = graph_order_history(c->g, c->a, y, born, &c->order);
+/* The nodes below y, and which of them gradients come to. */
+static void grad_look(grad *c, node_id y) {
+    c->count = graph_order_history(c->g, c->a, y, c->born, &c->order);
     c->met = arena_zeroed(c->a, c->count * sizeof *c->met);
     c->met[c->count - 1] = true;
     for (uint32_t i = c->count; i-- > 0;) {
@@ -123,13 +123,17 @@ static bool grad_version(const grad *c, node_id *x) {
     return true;
 }
 
-/* Look at what lies below y, and find what y uses of each x. */
+/* Look at what lies below y, and find what y uses of each x. What is older than every x is no
+ * function of one; but where an x was assigned to and y does not use what it is now, y may use what
+ * it was at any time. */
 static bool grad_find(grad *c, node_id y, int n, node_id *x) {
+    c->born = grad_oldest(c, n, x);
+    grad_look(c, y);
     bool missed = false;
-    grad_look(c, y, grad_oldest(c, n, x));
     for (int i = 0; i < n; i++) missed |= c->g->node[x[i]].variable && !grad_meets(c, x[i]);
     if (!missed) return true;
-    grad_look(c, y, 0);
+    c->born = 0;
+    grad_look(c, y);
     for (int i = 0; i < n; i++)
         if (c->g->node[x[i]].variable && !grad_meets(c, x[i]) && !grad_version(c, &x[i]))
             return false;
@@ -157,16 +161,16 @@ static bool grad_fail_lost(const grad *c, node_id n) {
 
 /* Is the history there that the gradients would take? */
 static bool grad_check_history(const grad *c, node_id y, int n, const node_id *x) {
-    uint32_t born = grad_oldest(c, n, x);
     for (uint32_t i = 0; i < c->count; i++) {
         const graph_node *node = node_at(c->g, c->order[i]);
-        if (!c->met[i] || !(node->flags & NODE_LOST) || node->born < born) continue;
+        if (!c->met[i] || !(node->flags & NODE_LOST) || node->born < c->born) continue;
         if (!grad_is_x(c->order[i], n, x)) return grad_fail_lost(c, c->order[i]);
     }
     const graph_node *node = node_at(c->g, y);
-    bool stored = node->op == OP_BUFFER || (node->op == OP_DETACH && node->bits);
+    bool stored = node->op == OP_BUFFER || node->op == OP_DETACH;
     if (!stored || grad_is_x(y, n, x)) return true;
-    return grad_fail(c, y, ", which is y, is data or was assigned to: it has no history");
+    return grad_fail(c, y,
+                     ", which is y, has no history: it is data, detached, or was assigned to");
 }
 
 static bool grad_fail_gone(const grad *c, node_id n) {

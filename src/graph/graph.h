@@ -487,7 +487,7 @@ void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func_random.c *
 typedef struct grad {
     graph *g;
     arena *a;
-    uint32_t count;
+    uint32_t count, born; /* what is older than `born` is no function of an x */
     node_id *order, *sum; /* sum: the gradient gathered so far, 0: none */
     bool *met;            /* lies on a way that gradients take from y */
     bool *wanted;         /* and on one from an x */

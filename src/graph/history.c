@@ -77,7 +77,7 @@ static void value_idle(graph *g, node_id id) {
         value_free(g, n);
     else if ((n->flags & NODE_OLD) || graph_value_bytes(g, n) > history_most(g))
         leaf_gone(g, id);
-    else
+    else if (!(n->flags & NODE_LISTED)) /* it is, where it waited before the tape began */
         list_add(g, id);
 }
 
