@@ -1,7 +1,7 @@
 /* fuzz_history.c - gradients among reads, assignments, releases and tapes, against dual numbers.
  *
- *     fuzz_history [programs] [seed] [device]        default 20000 programs from seed 1, on ref, and
- *                                                    a twentieth of them on cpu
+ *     fuzz_history [programs] [seed] [device]    default 20000 programs from seed 1, on ref, and
+ *                                                a twentieth of them on cpu
  *
  * A program makes, computes, reads, assigns to, writes and releases tensors of one number in random
  * order, with tapes now and then. Beside it runs a model that knows of each tensor its value and

@@ -223,6 +223,30 @@ static void a_tape_keeps_what_was_assigned_over(void) {
     }
 }
 
+static void a_tape_keeps_what_a_plan_assigns_over(void) {
+    qn_ctx *qn = on("cpu");
+    qn_tensor *w = number(qn, 3), *x = number(qn, 5);
+    qn_assign(w, qn_mul(w, x));
+    qn_plan *plan = qn_compile(qn, 1, &x, 0, NULL);
+    qn_tape *tape = qn_tape_begin(qn);
+    qn_tensor *loss = qn_mul(qn_mul(w, w), w);
+    CHECK_NEAR(value(loss), 27, 0, 0);
+    CHECK_INT(qn_run(plan, &x, NULL), QN_OK);
+    CHECK_NEAR(value(w), 15, 0, 0);
+    CHECK_NEAR(slope(loss, w), 27, 0, 0);
+    qn_tape_end(tape);
+    CHECK(isnan(slope(loss, w)));
+    expect_error(qn, "the tape ended that kept it");
+    uint64_t before = stats_of(qn).replaced;
+    CHECK_INT(qn_run(plan, &x, NULL), QN_OK);
+    CHECK_INT(stats_of(qn).replaced, before + 1);
+    CHECK_NEAR(value(w), 75, 0, 0);
+    CHECK(isnan(slope(loss, w)));
+    qn_clear_error(qn);
+    qn_plan_free(plan);
+    qn_close(qn);
+}
+
 static void outputs_of_a_plan_have_no_history(void) {
     qn_ctx *qn = on("cpu");
     qn_tensor *w = number(qn, 3), *x = number(qn, 5), *y = qn_mul(w, x), *out;
@@ -406,6 +430,7 @@ int main(int argc, char **argv) {
     RUN(one_value_of_two_tensors_is_two_variables);
     RUN(averages_and_statistics_stay_out_of_gradients);
     RUN(a_tape_keeps_what_was_assigned_over);
+    RUN(a_tape_keeps_what_a_plan_assigns_over);
     RUN(outputs_of_a_plan_have_no_history);
     RUN(rounds_of_reading_take_no_memory);
     RUN(a_step_whose_loss_lives_on_holds_one_copy_of_the_parameters);

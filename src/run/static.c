@@ -269,12 +269,13 @@ static bool is_input(const static_plan *p, qn_tensor *const *inputs, uint32_t nu
     return false;
 }
 
-/* New values may lie where those of assigned parameters do that only their handles hold. */
+/* New values may lie where those of assigned parameters do that only their handles need; a tape
+ * keeps them all. */
 static void find_replaced(static_plan *p, qn_tensor *const *inputs) {
     for (uint32_t a = 0; a < p->assigned; a++) {
         const graph_node *x = node_at(p->qn->graph, tensor_at(p->assign_to[a])->node);
-        bool alone = p->assign_leaf[a] && x->needs == 1 && buffer_at(p->qn, x->buffer)->refs == 1 &&
-                     !is_input(p, inputs, x->buffer);
+        bool alone = p->assign_leaf[a] && !p->qn->graph->tapes && x->needs == 1 &&
+                     buffer_at(p->qn, x->buffer)->refs == 1 && !is_input(p, inputs, x->buffer);
         p->over[p->assign_root[a]] = alone ? p->assign_leaf[a] : 0;
     }
 }
