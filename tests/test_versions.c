@@ -226,10 +226,13 @@ static void a_tape_keeps_what_was_assigned_over(void) {
 static void a_tape_keeps_what_a_plan_assigns_over(void) {
     qn_ctx *qn = on("cpu");
     qn_tensor *w = number(qn, 3), *x = number(qn, 5);
+    qn_scope s = qn_scope_begin(qn);
     qn_assign(w, qn_mul(w, x));
     qn_plan *plan = qn_compile(qn, 1, &x, 0, NULL);
+    qn_scope_end(qn, s);
     qn_tape *tape = qn_tape_begin(qn);
-    qn_tensor *loss = qn_mul(qn_mul(w, w), w);
+    s = qn_scope_begin(qn);
+    qn_tensor *loss = qn_scope_return(qn, s, qn_mul(qn_mul(w, w), w));
     CHECK_NEAR(value(loss), 27, 0, 0);
     CHECK_INT(qn_run(plan, &x, NULL), QN_OK);
     CHECK_NEAR(value(w), 15, 0, 0);
