@@ -277,9 +277,11 @@ static long fuzz(long programs, uint64_t first, const char *device) {
         qn_close(qn);
         qn = qn_open(&(qn_options){.threads = 1, .device = device});
     }
+    qn_stats s;
+    qn_get_stats(qn, &s);
     qn_close(qn);
-    printf("%s: %ld gradients, %ld of them refused; %ld reads\n", device, gradients, refused,
-           reads);
+    printf("%s: %ld gradients, %ld of them refused; %ld reads; %" PRIu64 " values replaced\n",
+           device, gradients, refused, reads, s.replaced);
     return failed;
 }
 
