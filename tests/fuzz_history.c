@@ -117,6 +117,18 @@ static void assign(model *m, const model *value) {
     bare |= !tapes;
 }
 
+/* As an optimizer does it: m becomes a function of itself that nobody holds. */
+static void update(model *m) {
+    if (!m->t || m->version < 0 || versions == VERSIONS) return;
+    qn_scope s = qn_scope_begin(qn);
+    if (qn_assign(m->t, qn_tanh(m->t)))
+        snprintf(trouble, sizeof trouble, "update: %s", qn_error(qn));
+    qn_scope_end(qn, s);
+    become_leaf(m, tanh(m->value));
+    assigned = true;
+    bare |= !tapes;
+}
+
 static void write(model *m, double v) {
     if (!m->t || m->version < 0 || versions == VERSIONS) return;
     if (qn_write(m->t, &v, sizeof v)) {
@@ -191,6 +203,8 @@ static void act(const action *p) {
         make_node(p->kind % 6, a, b, c);
     else if (p->kind < 60)
         read(a);
+    else if (p->kind < 63)
+        update(a);
     else if (p->kind < 66)
         assign(a, b);
     else if (p->kind < 70)
