@@ -85,6 +85,119 @@ static void products_beyond_63_bits_are_errors(void) {
     qn_clear_error(qn);
 }
 
+/* The sanitizers say whether any of these overflows. */
+static void numbers_at_the_ends_of_64_bits_are_fine_or_errors(void) {
+    static const int64_t ends[] = {INT64_MIN, INT64_MIN + 1, -((int64_t)1 << 62), -1,       0,
+                                   1,         INT64_MAX / 2, INT64_MAX - 1,       INT64_MAX};
+    enum { ENDS = sizeof ends / sizeof *ends };
+    float *zero = calloc(64, sizeof *zero);
+    qn_tensor *m = matrix(3, 4), *image = qn_from(qn, QN_F32, 4, (int64_t[]){1, 1, 4, 4}, zero);
+    qn_tensor *w = qn_from(qn, QN_F32, 4, (int64_t[]){1, 1, 2, 2}, zero);
+    qn_tensor *i = qn_iota(qn, QN_I64, 1, (int64_t[]){3}, 0), *key = qn_key(qn, 1);
+    free(zero);
+    for (int a = 0; a < ENDS; a++) {
+        int64_t v = ends[a];
+        for (int b = 0; b < ENDS; b++) {
+            int64_t u = ends[b];
+            for (int c = 0; c < ENDS; c++) qn_slice(m, 1, v, u, ends[c]);
+            qn_pad(m, (int64_t[]){v, u, u, v}, QN_PAD_CONSTANT, 1);
+            qn_pad(m, (int64_t[]){v, u, 0, 0}, QN_PAD_REFLECT, 0);
+            qn_unfold(m, 1, v, u);
+            qn_as_strided(m, 1, (int64_t[]){v}, (int64_t[]){u}, v);
+            qn_randint(key, QN_I64, v, u, 1, (int64_t[]){2});
+            qn_bind(qn, v, u);
+            qn_var(qn, "n", v, u);
+            qn_eye(qn, QN_F32, v, u);
+            for (int field = 0; field < 6; field++) {
+                qn_conv_options o = {.groups = field == 5 ? v : 0, .same = b % 2};
+                int64_t *of[5] = {o.stride, o.dilation, o.before, o.after, o.extra};
+                if (field < 5) of[field][0] = v, of[(field + 1) % 5][1] = u;
+                qn_conv(image, w, NULL, &o);
+                qn_conv_transpose(image, w, NULL, &o);
+                qn_max_pool(image, (int64_t[]){2, u}, &o);
+                qn_avg_pool(image, (int64_t[]){v, 2}, &o);
+            }
+        }
+        qn_select(m, 0, v);
+        qn_roll(m, v, 1);
+        qn_diagonal(m, v);
+        qn_triu(m, v);
+        qn_tril(m, v);
+        qn_repeat_interleave(m, v, 0);
+        qn_tile(m, 2, (int64_t[]){v, 2});
+        qn_one_hot(i, v, QN_F32);
+        qn_group_norm(image, v, NULL, NULL, 1e-5);
+        qn_linspace(qn, QN_F32, 0, 1, v);
+        qn_conv2d(image, w, NULL, v, v, v, v);
+        qn_reshape(m, 2, (int64_t[]){v, -1});
+        qn_expand(m, 2, (int64_t[]){v, 4});
+    }
+    qn_clear_error(qn);
+    CHECK_INT(qn_dim(qn_slice(m, 1, INT64_MIN, INT64_MAX - 1, 1), 1), 4);
+    CHECK_INT(qn_dim(qn_slice(m, 1, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1), 1), 1);
+    float v[12];
+    CHECK_INT(qn_read(qn_roll(m, INT64_MIN, 1), v, sizeof v), QN_OK);
+}
+
+static void sizes_of_variables_at_the_end_of_64_bits_are_fine(void) {
+    int64_t n = qn_var(qn, "n", INT64_MAX - 3, INT64_MAX);
+    CHECK(n != 0);
+    qn_tensor *x = qn_zeros(qn, QN_F32, 1, &n);
+    CHECK_INT(qn_dim(x, 0), n);
+    qn_clear_error(qn);
+}
+
+/* A value of 2^63 bytes and more is an error wherever it would be made. */
+static void values_too_large_for_any_memory_are_errors(void) {
+    static const char *const devices[] = {"ref", "cpu"};
+    for (int d = 0; d < 2; d++) {
+        qn_ctx *ctx = qn_open(&(qn_options){.device = devices[d]});
+        for (int bits = 57; bits < 63; bits++) {
+            int64_t n = (int64_t)1 << bits;
+            qn_tensor *x = qn_ones(ctx, QN_F64, 1, &n);
+            CHECK(qn_realize(&x, 1) < 0);
+            CHECK(qn_error_code(ctx) == QN_ENOMEM || qn_error_code(ctx) == QN_ERANGE);
+            qn_clear_error(ctx);
+            CHECK_STR(qn_format(x, 4), "");
+            qn_clear_error(ctx);
+            CHECK_INT(qn_read(x, &n, sizeof n), QN_ERANGE);
+            qn_clear_error(ctx);
+            qn_release(x);
+            x = qn_ones(ctx, QN_F64, 3, (int64_t[]){1, 1, 4});
+            qn_tensor *y =
+                qn_max_pool(x, &n, &(qn_conv_options){.before = {n / 2}, .after = {n / 2}});
+            /* ref holds the windows; a compiled loop would only be long */
+            CHECK(y && (d || qn_realize(&y, 1) < 0));
+            qn_clear_error(ctx);
+            qn_release(y);
+            qn_release(x);
+        }
+        qn_close(ctx);
+    }
+}
+
+static void an_array_of_nothing_is_short_however_long(void) {
+    const int64_t huge[2] = {(int64_t)1 << 60, 0};
+    CHECK_STR(qn_format(qn_zeros(qn, QN_F32, 2, huge), 0), "[] f32[1152921504606846976, 0]");
+    CHECK_STR(qn_format(qn_zeros(qn, QN_F32, 2, (int64_t[]){2, 0}), INT32_MAX), "[] f32[2, 0]");
+}
+
+static void layers_that_are_null_are_errors(void) {
+    qn_tensor *x = matrix(2, 2);
+    CHECK(!qn_linear_forward(NULL, x));
+    EXPECT(QN_ENULL, "linear_forward", "layer", "NULL");
+    CHECK(!qn_conv_forward(NULL, x));
+    EXPECT(QN_ENULL, "conv_forward", NULL, NULL);
+    CHECK(!qn_embedding_forward(NULL, x));
+    EXPECT(QN_ENULL, "embedding_forward", NULL, NULL);
+    CHECK(!qn_norm_forward(NULL, x));
+    EXPECT(QN_ENULL, "norm_forward", NULL, NULL);
+    CHECK(!qn_attention_forward(NULL, x));
+    EXPECT(QN_ENULL, "attention_forward", NULL, NULL);
+    CHECK(!qn_block_forward(NULL, x));
+    EXPECT(QN_ENULL, "block_forward", NULL, NULL);
+}
+
 static void negative_sizes_and_ranks_are_errors(void) {
     float one = 1;
     CHECK(!qn_from(qn, QN_F32, 1, (int64_t[]){-1}, &one));
@@ -171,6 +284,11 @@ static void with_scope(const char *name, void (*fn)(void)) {
     T(null_gives_null_and_an_error)                                                                \
     T(axes_out_of_range_are_errors)                                                                \
     T(products_beyond_63_bits_are_errors)                                                          \
+    T(numbers_at_the_ends_of_64_bits_are_fine_or_errors)                                           \
+    T(sizes_of_variables_at_the_end_of_64_bits_are_fine)                                           \
+    T(values_too_large_for_any_memory_are_errors)                                                  \
+    T(an_array_of_nothing_is_short_however_long)                                                   \
+    T(layers_that_are_null_are_errors)                                                             \
     T(negative_sizes_and_ranks_are_errors)                                                         \
     T(reading_into_a_short_buffer_writes_nothing)                                                  \
     T(assigning_another_shape_or_dtype_is_an_error)                                                \

@@ -188,6 +188,11 @@ bool folder_replace(int folder, const char *name, const char *fresh, const void 
 int folder_lock(int folder, const char *name, double seconds); /* -1: not within so long */
 void folder_unlock(int lock);
 
+/* ---- library.c ---------------------------------------------------------------------------- */
+
+bool library_loading(void); /* can this program load any, or is it a static one? */
+void *library_open(const char *name, int flags, str *why); /* dlopen; NULL and why. Raises */
+
 /* ---- threads.c ---------------------------------------------------------------------------- */
 
 /* A pool for fork-join: pool_run calls work(arg, thread, begin, end) on disjoint ranges that cover
@@ -202,7 +207,7 @@ void pool_run(pool *p, int64_t n, pool_work work, void *arg);
 /* The same by pieces that may differ much: work(arg, thread, i, i + 1) for each i, by whoever is
  * free first. */
 void pool_share(pool *p, int64_t n, pool_work work, void *arg);
-void pool_close(pool *p);
+void pool_close(pool *p);   /* in a forked child, which has no workers, only memory is freed */
 int processors(void);       /* processors this process may use */
 int processors_there(void); /* those of the machine */
 
@@ -274,7 +279,8 @@ void *object_close(void *name, int kind, const char *call);
 /* Owned by run/context.c; the other rooms reach only their own state through it. */
 struct qn_ctx {
     heap heap;
-    qn_code code; /* first error, QN_OK when none */
+    qn_code code;      /* first error, QN_OK when none */
+    uint32_t failures; /* so far, also those behind the first */
     char error[1024];
     const char *at_file; /* the user's place, from qn_at */
     int at_line;

@@ -331,6 +331,7 @@ bool dev_view(const dev_node *node, dev_array *view) {
 /* Source element s of an axis goes to lo + s*(interior + 1); negative lo and hi crop. */
 static void eval_pad(const dev_node *node) {
     dev_array to = node->out, from = node->src[0];
+    if (!array_count(&to)) return;
     memset(to.data, 0, (size_t)array_count(&to) * qn_dtype_size(to.dtype));
     for (int d = 0; d < to.rank; d++) {
         int64_t lo = node->attr[3 * d], step = node->attr[3 * d + 2] + 1, s = 0, end = from.dim[d];
@@ -351,6 +352,7 @@ static void eval_window(const dev_node *node) {
     const int64_t *p = node->attr, axis = p[0], by = p[1];
     int64_t n = from.dim[axis];
     bool repeated = from.dim[by] == 1;
+    if (!array_count(&to)) return;
     memset(to.data, 0, (size_t)array_count(&to) * qn_dtype_size(to.dtype));
     to.dim[by] = from.dim[by] = 1;
     from.stride[axis] *= p[2];
@@ -562,10 +564,13 @@ static qn_code eval_contraction(heap *h, const dev_node *node) {
     int64_t rows = g[ROWS].count, cols = g[COLS].count, inner = g[INNER].count;
     int64_t panels = (cols + COLUMNS - 1) / COLUMNS, batches = g[BATCH].count;
     if (!array_count(out)) return QN_OK;
-    size_t size = sizeof(scalar) * (size_t)(rows * inner + panels * COLUMNS * inner) +
-                  sizeof(int64_t) * (size_t)(rows + cols);
-    scalar *row = heap_try(h, size);
-    if (!row) return fail(h->ctx, QN_ENOMEM, "no memory for a contraction of %zu bytes", size);
+    const int64_t scratch[2] = {sat_add(sat_add(rows, sat_mul(panels, COLUMNS)), 2),
+                                sat_add(inner, 1)};
+    size_t size; /* rows of both operands, and their places */
+    scalar *row = checked_bytes(2, scratch, sizeof(scalar), &size) ? heap_try(h, size) : NULL;
+    if (!row)
+        return fail(h->ctx, QN_ENOMEM, "no memory for a contraction over %lld terms",
+                    (long long)inner);
     scalar *panel = row + rows * inner, sum[COLUMNS];
     int64_t *row_at = (int64_t *)(panel + panels * COLUMNS * inner), *col_at = row_at + rows;
     group none = {.rank = 0};

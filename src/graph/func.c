@@ -133,7 +133,10 @@ bool func_mask(const qn_tensor *x, int axis, uint32_t *mask) {
 
 bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask) {
     *mask = 0;
-    if (!x || n < 0) return false;
+    if (!x) return false;
+    if (n < 0)
+        return fail_null(tensor_ctx(x), QN_EARG, "%s: %d axes", graph_name(tensor_ctx(x), "axes"),
+                         n);
     if (n > 0 && !axes)
         return fail_null(tensor_ctx(x), QN_ENULL, "%s: the axes are NULL",
                          graph_name(tensor_ctx(x), "axes"));

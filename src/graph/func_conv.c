@@ -56,7 +56,7 @@ static bool read_options(conv *c, const qn_tensor *x, int space, const qn_conv_o
 
 /* The extent of a window: first place to last. */
 static int64_t reach(const conv *c, int i) {
-    return c->o.dilation[i] * (c->kernel[i] - 1) + 1;
+    return sat_add(sat_mul(c->o.dilation[i], c->kernel[i] - 1), 1);
 }
 
 /* Paddings that make ceil(n / stride) windows, the odd one behind. */
@@ -65,8 +65,8 @@ static bool same_padding(conv *c, const qn_tensor *x) {
         int64_t n = c->n[i], stride = c->o.stride[i];
         if (n < 0 && stride > 1)
             return conv_error(x, "`same` with a stride needs sizes that are known"), false;
-        int64_t total = stride == 1 ? reach(c, i) - 1
-                                    : ((n + stride - 1) / stride - 1) * stride + reach(c, i) - n;
+        int64_t last = n > 0 ? (n - 1) / stride * stride : -stride; /* where that window begins */
+        int64_t total = stride == 1 ? reach(c, i) - 1 : sat_sub(sat_add(last, reach(c, i)), n);
         if (total < 0) total = 0;
         c->o.before[i] = total / 2;
         c->o.after[i] = total - total / 2;
@@ -79,8 +79,8 @@ static bool count_windows(conv *c, const qn_tensor *x) {
     qn_ctx *qn = tensor_ctx(x);
     if (c->o.same && !same_padding(c, x)) return false;
     for (int i = 0; i < c->space; i++) {
-        int64_t around = c->o.before[i] + c->o.after[i], room;
-        if (c->n[i] >= 0 && c->n[i] + around < reach(c, i))
+        int64_t around = sat_add(c->o.before[i], c->o.after[i]), room;
+        if (c->n[i] >= 0 && sat_add(c->n[i], around) < reach(c, i))
             return conv_error(x, "the window is larger than the padded image"), false;
         room = dim_op(qn, dim_op(qn, c->n[i], '+', around), '-', reach(c, i));
         c->places[i] = dim_op(qn, dim_op(qn, room, '/', c->o.stride[i]), '+', 1);
@@ -182,7 +182,7 @@ static bool read_shapes(conv *c, qn_tensor *x, qn_tensor *w, const qn_conv_optio
         if (c->kernel[i] == 0) return conv_error(x, "an empty window"), false;
     }
     if (!known) return conv_error(x, "channels and weights must have known sizes"), false;
-    if (first % c->groups || channels != (transposed ? first : second * c->groups))
+    if (first % c->groups || channels != (transposed ? first : sat_mul(second, c->groups)))
         return func_fail_shapes(x, w, "do not fit: other channels, or groups that do not divide"),
                false;
     c->in = transposed ? first / c->groups : second;
@@ -253,11 +253,11 @@ static bool count_places(conv *c, const qn_tensor *x, int64_t *result) {
     if (c->o.same) return conv_error(x, "`same` is not for transposed convolutions"), false;
     for (int i = 0; i < c->space; i++) {
         int64_t step = dim_op(qn, dim_op(qn, c->n[i], '-', 1), '*', c->o.stride[i]);
-        int64_t most = dim_op(qn, step, '+', reach(c, i) + c->o.extra[i]);
+        int64_t most = dim_op(qn, step, '+', sat_add(reach(c, i), c->o.extra[i]));
         if (c->o.extra[i] >= c->o.stride[i] && c->o.extra[i] >= c->o.dilation[i])
             return conv_error(x, "extra places beyond stride and dilation"), false;
         c->places[i] = c->n[i];
-        result[i] = dim_op(qn, most, '-', c->o.before[i] + c->o.after[i]);
+        result[i] = dim_op(qn, most, '-', sat_add(c->o.before[i], c->o.after[i]));
         if (result[i] == DIM_BAD) return false;
     }
     return true;

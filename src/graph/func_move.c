@@ -144,13 +144,13 @@ static int64_t clamped(int64_t v, int64_t lo, int64_t hi) {
 static qn_tensor *slice_known(qn_tensor *x, int axis, int64_t n, int64_t start, int64_t stop,
                               int64_t step) {
     int64_t lo = step > 0 ? 0 : -1, hi = step > 0 ? n : n - 1, size;
-    start = clamped(start < 0 ? start + n : start, lo, hi);
+    start = clamped(start < 0 ? sat_add(start, n) : start, lo, hi);
     if (stop == QN_END)
         stop = step > 0 ? n : -1;
     else
-        stop = clamped(stop < 0 ? stop + n : stop, lo, hi);
+        stop = clamped(stop < 0 ? sat_add(stop, n) : stop, lo, hi);
     int64_t length = step > 0 ? stop - start : start - stop;
-    int64_t stride = step > 0 ? step : step == INT64_MIN ? INT64_MAX : -step;
+    int64_t stride = step > 0 ? step : sat_neg(step);
     size = length > 0 ? (length - 1) / stride + 1 : 0;
     if (size <= 1) stride = 1;
     if (step > 0 || size == 0) return func_slice_axis(x, axis, size ? start : 0, size, stride);
@@ -161,7 +161,7 @@ static qn_tensor *slice_known(qn_tensor *x, int axis, int64_t n, int64_t start, 
 /* From the end, when negative and not a size's code. */
 static int64_t slice_place(const qn_tensor *x, int64_t n, int64_t place) {
     bool from_end = place < 0 && !dim_is_code(tensor_ctx(x)->graph, place);
-    return from_end ? dim_op(tensor_ctx(x), n, '-', -place) : place;
+    return from_end ? dim_op(tensor_ctx(x), n, '-', sat_neg(place)) : place;
 }
 
 /* Sizes that are not constants: nothing is cut off, the slice must provably lie inside. */
@@ -175,11 +175,12 @@ static qn_tensor *slice_symbolic(qn_tensor *x, int axis, int64_t n, int64_t star
         if (step > 1) size = dim_op(qn, dim_op(qn, size, '+', step - 1), '/', step);
         return func_slice_axis(x, axis, start, size, step);
     }
-    int64_t last = stop == QN_END ? 0 : dim_op(qn, slice_place(x, n, stop), '+', 1);
-    int64_t trips = dim_op(qn, dim_op(qn, start, '-', last), '/', -step);
+    int64_t stride = sat_neg(step), last = 0;
+    if (stop != QN_END) last = dim_op(qn, slice_place(x, n, stop), '+', 1);
+    int64_t trips = dim_op(qn, dim_op(qn, start, '-', last), '/', stride);
     int64_t size = dim_op(qn, trips, '+', 1);
-    start = dim_op(qn, start, '-', dim_op(qn, trips, '*', -step));
-    return build_flip(func_slice_axis(x, axis, start, size, -step), 1u << axis);
+    start = dim_op(qn, start, '-', dim_op(qn, trips, '*', stride));
+    return build_flip(func_slice_axis(x, axis, start, size, stride), 1u << axis);
 }
 
 qn_tensor *qn_slice(qn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
@@ -212,9 +213,10 @@ qn_tensor *qn_roll(qn_tensor *x, int64_t shift, int axis) {
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
     int64_t n = qn_dim(x, axis);
     if (n == 0) return func_end(f, x);
-    if (n > 0) shift = (shift % n + n) % n;
+    if (n > 0) shift = shift % n + (shift % n < 0 ? n : 0);
     bool back = shift < 0 && !dim_is_code(tensor_ctx(x)->graph, shift);
-    int64_t moved = back ? -shift : dim_op(tensor_ctx(x), n, '-', shift); /* go from front to end */
+    int64_t moved =
+        back ? sat_neg(shift) : dim_op(tensor_ctx(x), n, '-', shift); /* go from front to end */
     qn_tensor *front = func_slice_axis(x, axis, 0, moved, 1);
     qn_tensor *end = func_slice_axis(x, axis, moved, dim_op(tensor_ctx(x), n, '-', moved), 1);
     return func_end(f, qn_concat(2, (qn_tensor *const[]){end, front}, axis));
@@ -266,7 +268,7 @@ static qn_tensor *pad_crop(qn_tensor *x, int axis, int64_t *before_after) {
     int64_t cut[2] = {0, 0}, n = qn_dim(x, axis);
     for (int i = 0; i < 2; i++) {
         if (before_after[i] >= 0 || dim_is_code(tensor_ctx(x)->graph, before_after[i])) continue;
-        cut[i] = -before_after[i];
+        cut[i] = sat_neg(before_after[i]);
         before_after[i] = 0;
     }
     if (!cut[0] && !cut[1]) return x;
@@ -318,14 +320,15 @@ qn_tensor *qn_diagonal(qn_tensor *x, int64_t offset) {
     if (x && rank < 2)
         return func_end(f, fail_null(tensor_ctx(x), QN_ESHAPE, "diagonal: rank %d, below 2", rank));
     if (!x) return func_end(f, NULL);
-    x = offset >= 0 ? qn_slice(x, -1, offset, QN_END, 1) : qn_slice(x, -2, -offset, QN_END, 1);
+    x = offset >= 0 ? qn_slice(x, -1, offset, QN_END, 1)
+                    : qn_slice(x, -2, sat_neg(offset), QN_END, 1);
     int64_t rows = qn_dim(x, -2), columns = qn_dim(x, -1);
     if (!x || rows < 0 || columns < 0)
         return func_end(
             f, x ? fail_null(tensor_ctx(x), QN_ESHAPE, "diagonal: the sizes must be known") : NULL);
     int64_t size = rows < columns ? rows : columns;
     x = qn_flatten(x, -2, -1);
-    int64_t step = columns + 1;
+    int64_t step = sat_add(columns, 1);
     return func_end(f, x ? func_slice_axis(x, rank - 2, 0, size, size > 1 ? step : 1) : NULL);
 }
 

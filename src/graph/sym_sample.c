@@ -22,10 +22,12 @@ void sample_var(const sym_store *s, sym_node *x) {
             if (!(extent->sampled >> k & 1) || extent->sample[k] < 1) continue;
             hi = extent->sample[k] - 1;
         }
-        if (lo == INT64_MIN) lo = (hi < 0 ? hi : 0) - SAMPLE_SPAN;
-        if (hi == INT64_MAX) hi = (lo > 0 ? lo : 0) + SAMPLE_SPAN;
+        if (lo == INT64_MIN) lo = sat_sub(hi < 0 ? hi : 0, SAMPLE_SPAN);
+        if (hi == INT64_MAX) hi = sat_add(lo > 0 ? lo : 0, SAMPLE_SPAN);
         uint64_t width = (uint64_t)hi - (uint64_t)lo + 1, at = hash_mix(x->self, (uint64_t)k);
-        x->sample[k] = k == 0 ? lo : k == 1 ? hi : lo + (int64_t)(width ? at % width : 0);
+        x->sample[k] = k == 0   ? lo
+                       : k == 1 ? hi
+                                : (int64_t)((uint64_t)lo + (width ? at % width : at));
         x->sampled |= (uint8_t)(1 << k);
     }
 }

@@ -8,7 +8,7 @@
 enum { ALIGN = 64 };
 
 static int64_t aligned(int64_t n) {
-    return (n + ALIGN - 1) / ALIGN * ALIGN;
+    return sat_add(n, ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* Insertion into a list sorted by offset keeps the scan for a gap one pass. */
@@ -18,8 +18,8 @@ static int64_t lowest_gap(const memory_block *block, const uint32_t *placed, uin
     for (uint32_t i = 0; i < n; i++) {
         const memory_block *o = &block[placed[i]];
         if (o->last < b->first || o->first > b->last) continue;
-        if (o->offset >= at + aligned(b->size)) break;
-        int64_t end = o->offset + aligned(o->size);
+        if (o->offset >= sat_add(at, aligned(b->size))) break;
+        int64_t end = sat_add(o->offset, aligned(o->size));
         if (end > at) at = end;
     }
     return at;
@@ -44,7 +44,8 @@ int64_t memory_layout(arena *a, uint32_t n, memory_block *block) {
     for (uint32_t i = 0; i < n; i++) {
         memory_block *b = &block[order[i]];
         b->offset = lowest_gap(block, placed, i, b);
-        if (b->offset + aligned(b->size) > total) total = b->offset + aligned(b->size);
+        int64_t end = sat_add(b->offset, aligned(b->size));
+        if (end > total) total = end;
         uint32_t j = i;
         for (; j && block[placed[j - 1]].offset > b->offset; j--) placed[j] = placed[j - 1];
         placed[j] = order[i];

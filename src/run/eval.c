@@ -41,10 +41,11 @@ static void shape_array(const evaluator *e, const graph_node *x, dev_array *a) {
     dev_dense(a);
 }
 
-static size_t array_bytes(const dev_array *a) {
-    size_t n = qn_dtype_size(a->dtype);
-    for (int i = 0; i < a->rank; i++) n *= (size_t)a->dim[i];
-    return n;
+static size_t array_bytes(const evaluator *e, int op, const dev_array *a) {
+    size_t bytes;
+    if (!checked_bytes(a->rank, a->dim, qn_dtype_size(a->dtype), &bytes))
+        raise_error(e->qn, QN_ERANGE, "%s: a value beyond 2^63 bytes", op_rows[op].name);
+    return bytes;
 }
 
 /* Attributes as numbers: sizes are syms, all else is plain. */
@@ -92,7 +93,7 @@ static void evaluate(evaluator *e, uint32_t i) {
         v->held = HELD_VIEW;
         return;
     }
-    v->buffer = buffer_new(e->qn, array_bytes(&n.out));
+    v->buffer = buffer_new(e->qn, array_bytes(e, x->op, &n.out));
     v->held = HELD_MEMORY;
     n.out.data = buffer_at(e->qn, v->buffer)->memory;
     v->array = n.out;
