@@ -5,6 +5,7 @@
 
 #include "dev/cpu.h"
 #include "dev/elf_load.h"
+#include "device_here.h"
 #include "kern_interp.h"
 #include "test.h"
 
@@ -26,6 +27,7 @@ static inline void harness_log(void *user, const char *line) {
 static inline bool harness_open(harness *h, const char *compiler, int threads) {
     qn_options options = {.device = "ref", .threads = threads, .log = harness_log};
     h->compiler = compiler;
+    if (compiler[0] == 'o' && !device_here(compiler)) return false;
     h->qn = qn_open(&options);
     if (!h->qn) return false;
     h->dev = compiler[0] == 'o' ? &dev_opencl : &dev_cpu;

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device_here.h"
 #include "interp_device.h"
 #include "shrink_graph.h"
 
@@ -547,6 +548,7 @@ static bool open_contexts(fuzzer *f) {
     close_contexts(f);
     engine by = modes[f->mode].by;
     if (by == ON_OPENCL) o.device = "opencl";
+    if (by == ON_OPENCL && !device_here(o.device)) return false;
     f->qn = by >= INTERPRETED ? interp_open(&o, by == BY_GROUPS ? 8 : 0) : qn_open(&o);
     f->ref = qn_open(&ref);
     if (f->qn && modes[f->mode].knob) qn_set(f->qn, modes[f->mode].knob, modes[f->mode].value);

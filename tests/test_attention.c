@@ -1,6 +1,7 @@
 /* test_attention.c - attention as kernels over blocks of rows: against its formula in plain loops,
  * at odd shapes, with what a mask hides, and that no score matrix is ever in memory. */
 #include "base/base.h"
+#include "device_here.h"
 #include "quern.h"
 #include "test.h"
 
@@ -140,10 +141,7 @@ static void it_is_its_formula_at_odd_shapes(void) {
 }
 
 static void it_is_its_formula_on_devices_with_groups(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "opencl"});
-    bool here = qn && qn_error_code(qn) == QN_OK;
-    qn_close(qn);
-    if (here) shapes_on("opencl", 5);
+    if (device_here("opencl")) shapes_on("opencl", 5);
 }
 
 /* Rows longer than a slice that stays in the nearest cache, among them. */

@@ -28,6 +28,13 @@ check help status_is 0 "$quern" --help
 check version status_is 0 "$quern" --version
 check devices status_is 0 "$quern" devices
 check devices_lists_the_oracle grep -q '^ref ' "$scratch/stdout"
+# A driver that ends its process is a device that is not there.
+echo 'void abort(void); static void __attribute__((constructor)) end(void) { abort(); }' >"$scratch/end.c"
+if ${CC:-cc} -shared -fPIC -o "$scratch/end.so" "$scratch/end.c"; then
+    check devices_survives_a_driver status_is 0 env QN_OPENCL_LIBRARY="$scratch/end.so" "$quern" devices
+    check devices_names_the_driver grep -q '^opencl .*ends the process' "$scratch/stdout"
+    check devices_goes_on_behind_it grep -q '^null ' "$scratch/stdout"
+fi
 check no_command status_is 2 "$quern"
 check unknown_command status_is 2 "$quern" fly
 for command in train generate tune wisdom devices; do

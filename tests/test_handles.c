@@ -6,7 +6,6 @@
 
 #include "api.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 static qn_ctx *qn, *other;
@@ -279,6 +278,31 @@ static void handles_that_come_and_go_take_no_more_memory(void) {
     CHECK_INT(after.handles, before.handles);
 }
 
+/* ---- forked children ------------------------------------------------------------------------ */
+
+static bool close_it(const void *ctx) {
+    qn_close((qn_ctx *)(uintptr_t)ctx);
+    return true;
+}
+
+/* The child has no workers: it frees its copy of the memory. The parent goes on. */
+static void a_forked_child_closes_its_copy_of_a_context(void) {
+    static const char *const devices[] = {"cpu", "ref", "null"};
+    for (int d = 0; d < 3; d++) {
+        qn_ctx *ctx = qn_open(&(qn_options){.device = devices[d], .threads = 4});
+        for (int round = 0; round < 3; round++) {
+            float v[4] = {0};
+            qn_tensor *x = vector(ctx), *y = qn_add(x, x);
+            CHECK_INT(qn_read(y, v, sizeof v), QN_OK);
+            CHECK(d == 2 || v[3] == 8);
+            CHECK(test_apart(close_it, ctx));
+            qn_release(x);
+            qn_release(y);
+        }
+        qn_close(ctx);
+    }
+}
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 static bool has_row(const char *name, size_t length) {
@@ -324,6 +348,7 @@ int main(int argc, char **argv) {
     RUN(releasing_what_others_hold_is_no_crash);
     RUN(stale_names_stay_known_while_thousands_come_and_go);
     RUN(handles_that_come_and_go_take_no_more_memory);
+    RUN(a_forked_child_closes_its_copy_of_a_context);
     qn_close(other);
     qn_close(qn);
     return test_end();

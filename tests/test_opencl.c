@@ -4,6 +4,7 @@
 #include "emit_harness.h"
 #include "run/run.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +46,61 @@ static void a_missing_platform_is_a_missing_device(void) {
     bool library = !is_missing("QN_OPENCL", "", "no library");
     CHECK(is_missing("QN_OPENCL", "77:3", library ? "no usable device 77:3" : "no library"));
     CHECK(is_missing("OCL_ICD_VENDORS", "/nonexistent/", library ? "no OpenCL" : "no library"));
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+enum { SIDE_BY_SIDE = 8 };
+
+static void *open_and_compute(void *good) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "opencl"});
+    float v = 0;
+    qn_tensor *t = qn_add(qn_ones(qn, QN_F32, 0, NULL), qn_ones(qn, QN_F32, 0, NULL));
+    *(bool *)good = qn && qn_read(t, &v, sizeof v) == QN_OK && v == 2;
+    qn_close(qn);
+    return NULL;
+}
+
+static bool opens_side_by_side(const void *nothing) {
+    (void)nothing;
+    pthread_t thread[SIDE_BY_SIDE];
+    bool good[SIDE_BY_SIDE] = {false}, all = true;
+    for (int i = 0; i < SIDE_BY_SIDE; i++)
+        pthread_create(&thread[i], NULL, open_and_compute, &good[i]);
+    for (int i = 0; i < SIDE_BY_SIDE; i++) pthread_join(thread[i], NULL), all = all && good[i];
+    return all;
+}
+
+/* In a process where nobody has called OpenCL before. */
+static void threads_open_contexts_side_by_side(void) {
+    if (!device_here("opencl")) {
+        SKIP("no OpenCL device here");
+        return;
+    }
+    for (int i = 0; i < 3; i++) CHECK(test_apart(opens_side_by_side, NULL));
+}
+
+static bool close_in_child(const void *qn) {
+    qn_close((qn_ctx *)(uintptr_t)qn);
+    return true;
+}
+
+static bool child_closes(const void *nothing) {
+    (void)nothing;
+    float v;
+    qn_ctx *qn = qn_open(&(qn_options){.device = "opencl"});
+    qn_tensor *t = qn_exp(qn_ones(qn, QN_F32, 0, NULL));
+    bool good = qn_read(t, &v, sizeof v) == QN_OK && test_apart(close_in_child, qn);
+    qn_close(qn);
+    return good;
+}
+
+static void a_forked_child_closes_its_copy(void) {
+    if (!device_here("opencl")) {
+        SKIP("no OpenCL device here");
+        return;
+    }
+    CHECK(test_apart(child_closes, NULL));
 }
 
 /* ---- kernels -------------------------------------------------------------------------------- */
@@ -237,6 +293,8 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_missing_library_is_a_missing_device); /* before the library is in this process */
     RUN(a_missing_platform_is_a_missing_device);
+    RUN(threads_open_contexts_side_by_side);
+    RUN(a_forked_child_closes_its_copy);
     if (harness_open(&h, "opencl", 1)) {
         RUN(members_wait_at_barriers);
         RUN(tiles_live_where_members_find_them);

@@ -68,6 +68,7 @@ struct pool {
     size_t size; /* of this block */
     int threads; /* the caller included */
     double spin; /* seconds to watch before sleeping */
+    pid_t owner; /* the process that the workers are threads of */
     /* the job */
     pool_work work;
     void *arg;
@@ -298,6 +299,7 @@ pool *pool_open(heap *h, int threads) {
     p->h = h;
     p->size = size;
     p->threads = 1;
+    p->owner = getpid();
     p->spin = threads <= processors() ? spin_seconds : 0;
     p->home = -1;
     sigset_t all, old;
@@ -323,8 +325,9 @@ int pool_threads(const pool *p) {
 
 void pool_close(pool *p) {
     if (!p) return;
-    for (int t = 1; t < p->threads; t++) pool_send(p, t, STOP);
-    for (int t = 1; t < p->threads; t++) pthread_join(p->worker[t - 1].thread, NULL);
+    int threads = p->owner == getpid() ? p->threads : 1; /* a fork copies its caller alone */
+    for (int t = 1; t < threads; t++) pool_send(p, t, STOP);
+    for (int t = 1; t < threads; t++) pthread_join(p->worker[t - 1].thread, NULL);
     heap_free(p->h, p, p->size);
 }
 

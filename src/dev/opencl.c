@@ -18,7 +18,9 @@
 #include "emit/emit.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum {
     MOST_DEVICES = 16, /* platforms, and devices of each, that are looked at */
@@ -37,6 +39,7 @@ typedef struct opencl {
     uint32_t units;
     bool doubles, rounds; /* has them; divides and takes roots as IEEE says */
     uint32_t queued;      /* launches since the queue was empty */
+    pid_t owner;          /* the process that opened it */
 } opencl;
 
 typedef struct opencl_program {
@@ -77,11 +80,8 @@ static qn_code failed(opencl *o, const char *what, const char *name, int32_t cod
 
 static bool load_library(opencl *o, str *why) {
     const char *name = o->ctx->knob[KNOB_OPENCL_LIBRARY].text;
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL), *f;
-    if (!library) {
-        str_addf(why, "no library \"%s\"", name);
-        return false;
-    }
+    void *library = library_open(name, RTLD_NOW | RTLD_LOCAL, why), *f;
+    if (!library) return false;
     const char *missing = NULL;
 #define X(function, returns, parameters)                                                           \
     f = dlsym(library, "cl" #function);                                                            \
@@ -152,11 +152,18 @@ static void read_limits(opencl *o) {
                  o->doubles ? "" : ", no doubles");
 }
 
+/* In a forked child the runtime's threads are missing, and waiting for them would not end. */
+static bool is_ours(const opencl *o) {
+    return o->owner == getpid();
+}
+
 static void opencl_close(void *state) {
     opencl *o = state;
-    if (o->queue) o->cl.Finish(o->queue);
-    if (o->queue) o->cl.ReleaseCommandQueue(o->queue);
-    if (o->context) o->cl.ReleaseContext(o->context);
+    if (o->queue && is_ours(o)) {
+        o->cl.Finish(o->queue);
+        o->cl.ReleaseCommandQueue(o->queue);
+    }
+    if (o->context && is_ours(o)) o->cl.ReleaseContext(o->context);
     heap_free(&o->ctx->heap, o, sizeof *o);
 }
 
@@ -173,17 +180,25 @@ static bool open_queue(opencl *o, str *why) {
     return false;
 }
 
+/* The loader of OpenCL's drivers sets itself up at its first call, without a lock of its own, so
+ * contexts that are opened side by side take turns. It is the process's, and so is this. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
 static void *opencl_open(qn_ctx *qn, str *why) {
     opencl *o = heap_zeroed(&qn->heap, sizeof *o);
     o->ctx = qn;
+    o->owner = getpid();
     guard g;
     guard_open(&qn->heap, &g);
+    pthread_mutex_lock(&opening);
     if (setjmp(g.at)) {
+        pthread_mutex_unlock(&opening);
         guard_close(&qn->heap, &g);
         opencl_close(o);
         heap_unwind(&qn->heap);
     }
     bool able = open_queue(o, why);
+    pthread_mutex_unlock(&opening);
     guard_close(&qn->heap, &g);
     if (able) return o;
     opencl_close(o);
@@ -217,8 +232,8 @@ static opencl_program *new_program(opencl *o, const kern *k) {
 static void opencl_unload(void *state, dev_program *program) {
     opencl *o = state;
     opencl_program *p = (opencl_program *)program;
-    if (p->kernel) o->cl.ReleaseKernel(p->kernel);
-    if (p->built) o->cl.ReleaseProgram(p->built);
+    if (p->kernel && is_ours(o)) o->cl.ReleaseKernel(p->kernel);
+    if (p->built && is_ours(o)) o->cl.ReleaseProgram(p->built);
     emit_facts_close(p->facts);
     heap_free(&o->ctx->heap, p, p->size);
 }
@@ -354,7 +369,7 @@ static void *opencl_alloc(void *state, size_t size) {
 static void opencl_free(void *state, void *memory, size_t size) {
     opencl *o = state;
     (void)size;
-    if (memory) o->cl.ReleaseMemObject(memory);
+    if (memory && is_ours(o)) o->cl.ReleaseMemObject(memory);
 }
 
 static qn_code opencl_copy_in(void *state, void *memory, size_t offset, const void *from,

@@ -39,6 +39,10 @@ static void load_library(void) {
     load_failure = "kernels are compiled for x86-64 only";
     return;
 #endif
+    if (!library_loading()) {
+        load_failure = "a static program loads no libLLVM";
+        return;
+    }
     for (size_t i = 0; i < COUNT_OF(libraries); i++) {
         void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_LOCAL);
         if (!library) continue;

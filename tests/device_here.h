@@ -1,0 +1,18 @@
+/* device_here.h - is a device there to be tested? Asked in a process of its own, since a driver may
+ * end the process that opens it. */
+#ifndef DEVICE_HERE_H
+#define DEVICE_HERE_H
+
+#include "quern.h"
+#include "test.h"
+
+static inline bool device_opens(const void *name) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = name});
+    return qn && qn_error_code(qn) == QN_OK;
+}
+
+static inline bool device_here(const char *name) {
+    return test_apart(device_opens, name);
+}
+
+#endif
