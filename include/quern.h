@@ -90,7 +90,8 @@ typedef struct qn_options {
 
 /* Open a context, or NULL when there is no memory or no such device. `options` may be NULL. */
 QN_API qn_ctx *qn_open(const qn_options *options);
-/* Free the context and everything made in it; every tensor of it becomes invalid. NULL is fine. */
+/* Free the context and everything made in it; every tensor of it becomes invalid. NULL is fine. In
+ * a forked child closing is all that may be done with a context of its parent. */
 QN_API void qn_close(qn_ctx *qn);
 /* The first error's text since the last qn_clear_error(), "" when there was none. */
 QN_API const char *qn_error(const qn_ctx *qn);

@@ -28,7 +28,9 @@ static void error_ellipsis(char *text, size_t size) {
 }
 
 static void error_record(qn_ctx *qn, qn_code code, const char *fmt, va_list args) {
-    if (!qn || qn->code != QN_OK) return;
+    if (!qn) return;
+    qn->failures++;
+    if (qn->code != QN_OK) return;
     char text[sizeof qn->error] = "";
     size_t used = 0;
     if (qn->at_file) {

@@ -339,12 +339,14 @@ void tensor_drop(tensor *t);
 /* A composed function's frame: everything made inside dies at the end but the result, which moves
  * to the caller's scope. Errors inside name the outermost function.
  *     func_frame f = func_on("softmax", ARG(x));  ...  return func_end(f, result);
- * The arguments are checked here once. One that is stale or another context's is reported and
- * becomes NULL, and so does the result; the function goes on as for any NULL. */
+ * The arguments are checked here once; one that is stale or another context's is reported and
+ * becomes NULL. Where anything failed, in here or inside, the result is NULL: an optional argument
+ * that could not be had is not one that was not given. */
 typedef struct func_frame {
     qn_ctx *qn;
     qn_scope scope;
-    bool outermost, failed;
+    uint32_t failures; /* of the context, when it began */
+    bool outermost;
 } func_frame;
 typedef struct func_arg {
     qn_tensor **t;

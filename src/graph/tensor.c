@@ -231,6 +231,7 @@ void qn_scope_end(qn_ctx *qn, qn_scope scope) {
 func_frame func_begin(qn_ctx *qn, const char *name) {
     func_frame f = {.qn = qn};
     if (!qn) return f;
+    f.failures = qn->failures;
     f.scope = qn_scope_begin(qn);
     f.outermost = qn->graph->func == NULL;
     if (f.outermost) qn->graph->func = name;
@@ -247,17 +248,16 @@ static qn_ctx *func_context(size_t n, const func_arg *arg) {
 func_frame func_begin_on(const char *name, size_t n, const func_arg *arg) {
     qn_ctx *qn = func_context(n, arg);
     const char *call = qn ? graph_name(qn, name) : name;
-    bool failed = false;
+    uint32_t failures = qn ? qn->failures : 0;
     for (size_t i = 0; i < n; i++) {
         const qn_tensor *t = *arg[i].t;
         if (!t && arg[i].optional) continue;
         if (!t && qn && qn->code) continue; /* why is known */
         if (tensor_of(qn, t, call, arg[i].name)) continue;
         *arg[i].t = NULL;
-        failed = true;
     }
     func_frame f = func_begin(qn, name);
-    f.failed = failed;
+    f.failures = failures;
     return f;
 }
 
@@ -310,7 +310,7 @@ qn_tensor *func_end(func_frame f, qn_tensor *result) {
     if (!f.qn) return NULL;
     if (f.outermost) f.qn->graph->func = NULL;
     if (!f.scope) return NULL; /* no memory for a scope: reported */
-    if (result && !f.failed) return func_pass(f.qn, f.scope, result);
+    if (result && f.failures == f.qn->failures) return func_pass(f.qn, f.scope, result);
     qn_scope_end(f.qn, f.scope);
     return NULL;
 }
