@@ -129,7 +129,7 @@ static void update(model *m) {
     bare |= !tapes;
 }
 
-static void write(model *m, double v) {
+static void overwrite(model *m, double v) {
     if (!m->t || m->version < 0 || versions == VERSIONS) return;
     if (qn_write(m->t, &v, sizeof v)) {
         snprintf(trouble, sizeof trouble, "write: %s", qn_error(qn));
@@ -140,7 +140,7 @@ static void write(model *m, double v) {
     bare |= !tapes;
 }
 
-static void read(const model *m) {
+static void look(const model *m) {
     double v = NAN;
     if (!m->t) return;
     reads++;
@@ -202,13 +202,13 @@ static void act(const action *p) {
     else if (p->kind < 50)
         make_node(p->kind % 6, a, b, c);
     else if (p->kind < 60)
-        read(a);
+        look(a);
     else if (p->kind < 63)
         update(a);
     else if (p->kind < 66)
         assign(a, b);
     else if (p->kind < 70)
-        write(a, p->v);
+        overwrite(a, p->v);
     else if (p->kind < 80)
         a->t ? drop(a) : (void)0;
     else if (p->kind < 97)
