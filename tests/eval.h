@@ -152,8 +152,20 @@ static inline bool eval_wins(int op, qn_dtype d, scalar a, scalar b) {
     return larger ? a.i > b.i : a.i < b.i;
 }
 
-static inline void eval_reduce(const graph *g, const graph_node *n, const eval_value *x,
+/* Element k of what reduction n reduces; false: it is masked. A product is rounded here, so that a
+ * sum has one value whether it was made a sum of products or not. */
+static inline bool eval_term(const graph_node *n, const eval_value *const *x, int64_t k,
+                             scalar *out) {
+    *out = x[0]->v[k];
+    if (n->op != OP_SUM_PRODUCT) return true;
+    const scalar both[2] = {x[0]->v[k], x[1]->v[k]};
+    CHECK(scalar_op(OP_MUL, x[0]->dtype, x[0]->dtype, both, out));
+    return n->sources < 3 || x[2]->v[k].i;
+}
+
+static inline void eval_reduce(const graph *g, const graph_node *n, const eval_value *const *src,
                                eval_value *r) {
+    const eval_value *x = src[0];
     int count, m = 0;
     const int64_t *axes = graph_tuple_get(g, n->attr, &count);
     bool index = n->op == OP_ARGMAX || n->op == OP_ARGMIN;
@@ -184,7 +196,8 @@ static inline void eval_reduce(const graph *g, const graph_node *n, const eval_v
                 best[o] = x->v[k];
             }
         } else {
-            scalar both[2] = {r->v[o], x->v[k]};
+            scalar both[2] = {r->v[o]};
+            if (!eval_term(n, src, k, &both[1])) continue;
             CHECK(scalar_op(combine, r->dtype, r->dtype, both, &r->v[o]));
         }
     }
@@ -242,7 +255,7 @@ static inline void eval_node(const graph *g, const graph_node *n, const eval_val
             r->v[i] = eval_from(g, n, x[0], r, i, &from) ? x[0]->v[from] : eval_zero(r->dtype);
         break;
     case CLASS_REDUCE:
-        eval_reduce(g, n, x[0], r);
+        eval_reduce(g, n, x, r);
         break;
     case CLASS_INDEX:
         eval_indexed(g, n, x, r);

@@ -421,10 +421,11 @@ static inline oracle_value oracle_reduced(const dev_node *n, int64_t flat, long 
     const dev_array *s = &n->src[0];
     qn_dtype d = s->dtype;
     int64_t total = oracle_count(s->rank, s->dim), at[QN_MAX_RANK], kept[QN_MAX_RANK];
-    int by = n->op == OP_SUM    ? MONOID_SUM
-             : n->op == OP_PROD ? MONOID_PROD
-             : n->op == OP_MAX  ? MONOID_MAX
-                                : MONOID_MIN;
+    bool product = n->op == OP_SUM_PRODUCT;
+    int by = n->op == OP_SUM || product ? MONOID_SUM
+             : n->op == OP_PROD         ? MONOID_PROD
+             : n->op == OP_MAX          ? MONOID_MAX
+                                        : MONOID_MIN;
     bool arg = n->op == OP_ARGMAX || n->op == OP_ARGMIN;
     oracle_value v = oracle_empty(n->op, d), best = v;
     int64_t place = 0;
@@ -439,7 +440,8 @@ static inline oracle_value oracle_reduced(const dev_node *n, int64_t flat, long 
         }
         if (oracle_flat(n->out.rank, n->out.dim, kept) != flat) continue;
         oracle_value e = oracle_get(d, s->data, i);
-        if (n->sources == 2) {
+        if (n->sources == 3 && !oracle_get(QN_BOOL, n->src[2].data, i).i) continue;
+        if (product) {
             oracle_value f = oracle_get(d, n->src[1].data, i);
             e.f *= f.f, e.i = oracle_wrap(d, oracle_times(e.i, f.i));
         }

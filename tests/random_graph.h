@@ -302,7 +302,14 @@ static inline bool infer_move(step *s, const step *x) {
     return s->op != OP_RESHAPE || step_count(s) == step_count(x);
 }
 
-static inline bool infer_reduce(step *s, const step *x, bool ranges) {
+static inline bool same_array(const step *a, const step *b) {
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           !memcmp(a->dim, b->dim, sizeof(int64_t) * (size_t)a->rank);
+}
+
+static inline bool infer_reduce(step *s, const step *const *src, bool ranges) {
+    const step *x = src[0];
+    step term = *x;
     int64_t n = 1;
     uint32_t mask = 0;
     for (int a = 0; a < s->attrs; a++) {
@@ -316,11 +323,13 @@ static inline bool infer_reduce(step *s, const step *x, bool ranges) {
         else
             s->dim[s->rank++] = x->dim[d];
     }
-    bool arg = op_rows[s->op].types == TYPES_TO;
+    bool arg = op_rows[s->op].types == TYPES_TO, product = s->op == OP_SUM_PRODUCT;
     s->dtype = arg ? QN_I64 : x->dtype;
     if (!step_takes(s->op, x->dtype) || !s->attrs) return false;
+    if (product && !same_array(x, src[1])) return false;
     if (!ranges) return n > 0 || !arg;
-    if (!arg) return merged_range(s, s->op, x, n);
+    if (product && !product_range(&term, x, src[1])) return false;
+    if (!arg) return merged_range(s, product ? OP_SUM : s->op, &term, n);
     return n > 0 && x->err == 0 && settle(s, 0, (double)n, 0, 0);
 }
 
@@ -393,7 +402,7 @@ static inline bool infer_step(program *p, int i, bool ranges) {
             ok = infer_move(s, x[0]);
             break;
         case CLASS_REDUCE:
-            ok = infer_reduce(s, x[0], ranges);
+            ok = infer_reduce(s, x, ranges);
             break;
         default:
             ok = infer_index(s, x, ranges);

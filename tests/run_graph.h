@@ -136,6 +136,7 @@ static inline qn_tensor *build_step(qn_ctx *qn, const step *s, qn_tensor *const 
     }
     for (int a = 0; a < s->attrs; a++) mask |= 1u << s->attr[a];
     if (s->op == OP_FLIP) return build_flip(x[0], mask);
+    if (s->op == OP_SUM_PRODUCT) return build_reduce(OP_SUM, build_elem(OP_MUL, 2, x), mask, false);
     if (op_rows[s->op].class_ == CLASS_REDUCE) return build_reduce(s->op, x[0], mask, false);
     if (op_rows[s->op].class_ == CLASS_MARK) return build_mark(s->op, x[0]);
     return build_elem(s->op, s->sources, x);

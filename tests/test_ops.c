@@ -175,7 +175,7 @@ static bool add_row(program *p, int op, qn_dtype d, int rank, int64_t *dim) {
     if (op == OP_BITCAST &&
         (qn_dtype_size(s.dtype) != qn_dtype_size(d) || s.dtype == QN_BOOL || d == QN_BOOL))
         return false;
-    if (op == OP_PROD || op == OP_SUM) like.wide = false;
+    if (op == OP_PROD || op == OP_SUM || op == OP_SUM_PRODUCT) like.wide = false;
     if (op == OP_PROD) like.special = false;
     for (int k = 0; k < row->arity; k++) {
         step cond = {.lo = 0, .hi = 1};

@@ -234,7 +234,7 @@ static void random_node(int op, qn_dtype d, dev_node *n, int64_t *attr) {
     if (row->class_ == CLASS_MOVE) s = random_move(n, attr);
     if (row->class_ == CLASS_REDUCE) {
         s = random_reduce(n, attr);
-        if (op == OP_SUM && test_below(&seed, 2)) n->sources = 2;
+        if (op == OP_SUM_PRODUCT && test_below(&seed, 2)) n->sources = 3;
         if (op == OP_PROD) special = false;
     }
     if (op == OP_IOTA || row->class_ == CLASS_INDEX) {
@@ -251,8 +251,8 @@ static void random_node(int op, qn_dtype d, dev_node *n, int64_t *attr) {
     while (op == OP_BITCAST && (qn_dtype_size(n->dtype) != qn_dtype_size(d) || n->dtype == QN_BOOL))
         n->dtype = (qn_dtype)test_below(&seed, QN_DTYPE_COUNT);
     for (int k = 0; k < n->sources; k++) {
-        bool first_bool = row->types == TYPES_SELECT && k == 0;
-        n->src[k] = random_array(first_bool ? QN_BOOL : d, s.rank, s.dim, lo, hi, special);
+        bool is_bool = (row->types == TYPES_SELECT && k == 0) || (k == 2 && op == OP_SUM_PRODUCT);
+        n->src[k] = random_array(is_bool ? QN_BOOL : d, s.rank, s.dim, lo, hi, special);
     }
     if (row->class_ == CLASS_INDEX) {
         int64_t axis = attr[0], along = op == OP_GATHER ? n->out.dim[axis] : random_dim(3);
@@ -359,7 +359,7 @@ static void check_matmul(qn_dtype d, int64_t b, int64_t m, int64_t k, int64_t n)
     int64_t attr[] = {2};
     dev_array x = random_array(d, 3, (int64_t[]){b, m, k}, -1, 1, false);
     dev_array y = random_array(d, 3, (int64_t[]){b, k, n}, -1, 1, false);
-    dev_node node = {.op = OP_SUM, .dtype = d, .attrs = 1, .attr = attr, .sources = 2};
+    dev_node node = {.op = OP_SUM_PRODUCT, .dtype = d, .attrs = 1, .attr = attr, .sources = 2};
     node.src[0] = expanded(x, 3, n), node.src[1] = expanded(y, 1, m);
     node.out = new_array(d, 3, (int64_t[]){b, m, n});
     CHECK_INT(dev_ref.eval(ref, &node), QN_OK);
@@ -391,7 +391,7 @@ static void a_contraction_without_memory_is_an_error(void) {
     seed = 3;
     int64_t attr[] = {1};
     dev_array x = random_array(QN_F32, 2, (int64_t[]){4, 5}, -1, 1, false);
-    dev_node node = {.op = OP_SUM, .dtype = QN_F32, .attrs = 1, .attr = attr, .sources = 2};
+    dev_node node = {.op = OP_SUM_PRODUCT, .dtype = QN_F32, .attrs = 1, .attr = attr, .sources = 2};
     node.src[0] = expanded(x, 2, 3), node.src[1] = expanded(x, 0, 4);
     node.src[1].dim[1] = 5, node.src[1].dim[2] = 3, node.src[1].stride[1] = 1,
     node.src[1].stride[2] = 1;

@@ -157,12 +157,42 @@ static qn_tensor *masked(qn_tensor *condition, qn_tensor *x) {
     return qn_where(condition, x, qn_like(x, 0));
 }
 
+/* x times another, perhaps where a condition on places holds, perhaps moved. */
+static qn_tensor *product(term *t, qn_tensor *x, uint32_t *mask) {
+    x = qn_mul(x, pick(t));
+    if (!x) return NULL;
+    if (qn_rank(x) && qn_numel(x) && test_below(&t->seed, 3) == 0) {
+        tuple_id shape = t->qn->graph->node[x->node].shape;
+        qn_tensor *place = build_iota(t->qn, QN_I32, shape, 0);
+        x = masked(qn_lt(place, qn_like(place, 1)), x);
+    }
+    if (test_below(&t->seed, 2)) {
+        int op = OP_RESHAPE + (int)test_below(&t->seed, 7);
+        x = movement(t, op, x);
+    }
+    if (x) *mask &= (1u << qn_rank(x)) - 1;
+    return x;
+}
+
+/* The sum of x times another of its shape, perhaps where a condition holds. */
+static qn_tensor *sum_product(term *t, qn_tensor *x, uint32_t mask) {
+    graph *g = t->qn->graph;
+    qn_tensor *y = qn_add(x, x), *here = test_below(&t->seed, 2) ? qn_le(x, y) : NULL;
+    if (!y || !mask) return NULL;
+    node_id n = make_sum_product(g, x->node, y->node, here ? here->node : 0, mask);
+    qn_tensor *sum = tensor_new(t->qn, n);
+    graph_settle(g);
+    return sum;
+}
+
 static qn_tensor *reduction(term *t, int op, qn_tensor *x) {
     uint32_t mask = (uint32_t)test_below(&t->seed, 1 << qn_rank(x));
     if (op == OP_SUM && test_below(&t->seed, 4) == 0 && qn_numel(x)) /* the same along an axis */
         x = masked(qn_lt(qn_like(x, 1), build_reduce(OP_MAX, x, mask, true)), x);
+    if (op == OP_SUM_PRODUCT) return sum_product(t, x, mask);
+    if (op == OP_SUM && test_below(&t->seed, 2) == 0) x = product(t, x, &mask);
     bool index = op == OP_ARGMAX || op == OP_ARGMIN;
-    if (index && qn_numel(x) == 0) return NULL;
+    if (!x || (index && qn_numel(x) == 0)) return NULL;
     return build_reduce(op, x, mask, test_below(&t->seed, 2));
 }
 

@@ -137,7 +137,7 @@ class Op:
             return [(self.name, params, f"build_elem(OP_{self.enum}, {self.arity}, {array})")]
         if self.class_ == "MARK":
             return [(self.name, ["qn_tensor *x"], f"build_mark(OP_{self.enum}, x)")]
-        if self.class_ == "REDUCE":
+        if self.class_ == "REDUCE" and self.arity == 1:
             one = (self.name, ["qn_tensor *x", "int axis", "bool keepdims"],
                    f"func_reduce(OP_{self.enum}, x, axis, keepdims)")
             several = (self.name + "_axes",

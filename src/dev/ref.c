@@ -7,10 +7,9 @@
  *
  * Two liberties keep it quick enough to train a small model on. A source is an array with element
  * strides, so that most movement ops are another view of the same memory (dev_view: expand is
- * stride 0, flip a negative one) and nothing is copied. And a SUM given two sources is the sum of
- * their product: a matmul written as expand, multiply, sum never materialises the product, whose
- * axes fall into four groups by which source they move: both (batch), one (rows), the other
- * (columns), or reduced. Products and sums of such a contraction stay in double.
+ * stride 0, flip a negative one) and nothing is copied. And the axes of a SUM_PRODUCT fall into four
+ * groups by which source they move: both (batch), one (rows), the other (columns), or reduced, so
+ * that it is a product of matrices. Its products and sums stay in double.
  *
  * Every loop has the same shape: a walk yields the offsets of the next few elements in row-major
  * order of some axes, load and store convert chunks of them, and the op works on dense chunks. */
@@ -449,14 +448,27 @@ static void fold_ints(int op, bool is_unsigned, const scalar *v, int64_t n, int6
     }
 }
 
-/* With two sources: of their product, which is not rounded in between. */
+/* Of a SUM_PRODUCT: the products, not rounded in between, where `here` (NULL: everywhere). */
+static void fold_products(qn_dtype dtype, const scalar *x, const scalar *y, const scalar *here,
+                          int64_t n, partial *p) {
+    for (int64_t i = 0; i < n; i++) {
+        if (here && !here[i].i) continue;
+        if (dtype == QN_F64)
+            p->sum += (long double)x[i].f * (long double)y[i].f;
+        else if (dtype_is_float(dtype))
+            p->value.f += x[i].f * y[i].f;
+        else
+            p->value.i = (int64_t)((uint64_t)p->value.i + (uint64_t)x[i].i * (uint64_t)y[i].i);
+    }
+}
+
 static void eval_reduce(const dev_node *node) {
     qn_dtype in = node->src[0].dtype;
     int op = node->op;
     bool floats = dtype_is_float(in), arg = op == OP_ARGMAX || op == OP_ARGMIN;
-    dev_array a[2];
-    walk w[2];
-    scalar x[2][CHUNK];
+    dev_array a[3];
+    walk w[3];
+    scalar x[3][CHUNK];
     for (int k = 0; k < node->sources; k++) a[k] = kept_first(node, k), w[k] = walk_array(&a[k]);
     int64_t results = array_count(&node->out), length = 1;
     for (int d = a[0].rank - node->attrs; d < a[0].rank; d++) length *= a[0].dim[d];
@@ -466,18 +478,14 @@ static void eval_reduce(const dev_node *node) {
         for (int64_t done = 0, n; done < length; done += n) {
             n = length - done < CHUNK ? length - done : CHUNK;
             for (int k = 0; k < node->sources; k++) load_next(&a[k], &w[k], n, x[k]);
-            for (int64_t i = 0; node->sources == 2 && i < n; i++) {
-                if (floats)
-                    x[0][i].f *= x[1][i].f;
-                else
-                    x[0][i].i = (int64_t)((uint64_t)x[0][i].i * (uint64_t)x[1][i].i);
-            }
-            if (floats)
+            if (op == OP_SUM_PRODUCT)
+                fold_products(in, x[0], x[1], node->sources == 3 ? x[2] : NULL, n, &p);
+            else if (floats)
                 fold_floats(op, in, x[0], n, done, &p);
             else
                 fold_ints(op, dtype_is_unsigned(in), x[0], n, done, &p);
         }
-        if (floats && op == OP_SUM && in == QN_F64) p.value.f = (double)p.sum;
+        if (monoid_of_reduction(op) == MONOID_SUM && in == QN_F64) p.value.f = (double)p.sum;
         if (arg) p.value.i = p.index;
         if (arg && dtype_is_float(node->dtype)) p.value.f = (double)p.index;
         store(&node->out, r, 1, &p.value);

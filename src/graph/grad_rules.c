@@ -22,18 +22,6 @@ static node_id number(const grad *c, node_id n, double v) {
     return make_number(c->g, (qn_dtype)c->g->node[n].dtype, shape_of(c, n), v);
 }
 
-/* Is n made of nothing but places and constants? */
-static bool is_of_places(const grad *c, node_id n, int depth) {
-    const graph_node *x = node_at(c->g, n);
-    if (x->op == OP_CONST || x->op == OP_IOTA) return true;
-    int class_ = op_rows[x->op].class_;
-    if ((x->flags & NODE_REALIZED) || !depth) return false;
-    if (class_ != CLASS_ELEM && class_ != CLASS_MOVE) return false;
-    for (int i = 0; i < x->sources; i++)
-        if (!is_of_places(c, x->src[i], depth - 1)) return false;
-    return true;
-}
-
 /* g is where(condition, *inner, 0), perhaps seen through a few views, and the condition is one on
  * places: the gradient of what a mask hides. */
 static bool is_masked(const grad *c, node_id g, node_id *condition, node_id *inner) {
@@ -47,7 +35,7 @@ static bool is_masked(const grad *c, node_id g, node_id *condition, node_id *inn
     }
     if (x->op != OP_WHERE || (x->flags & NODE_REALIZED)) return false;
     const graph_node *zero = node_at(c->g, x->src[2]);
-    if (zero->op != OP_CONST || zero->bits || !is_of_places(c, x->src[0], 8)) return false;
+    if (zero->op != OP_CONST || zero->bits || !rule_of_places(c->g, x->src[0], 8)) return false;
     *condition = x->src[0];
     *inner = x->src[1];
     while (views--) {
@@ -97,10 +85,10 @@ static node_id only(const grad *c, node_id condition, node_id a) {
     return choose(c, condition, a, number(c, a, 0));
 }
 
-/* A sum that is not taken in less than f32. */
+/* A sum that is not taken in less than f32; of products it never is. */
 static node_id sum_over(const grad *c, node_id x, uint32_t mask) {
     qn_dtype d = (qn_dtype)c->g->node[x].dtype;
-    bool narrow = d == QN_F16 || d == QN_BF16;
+    bool narrow = (d == QN_F16 || d == QN_BF16) && !rule_sees(c->g, x, OP_MUL);
     node_id sum = make_reduce(c->g, OP_SUM, narrow ? make_cast(c->g, x, QN_F32) : x, mask);
     return make_cast(c->g, sum, d);
 }
@@ -353,6 +341,14 @@ static void rule_flip(grad *c, node_id n, node_id g) {
 
 static void rule_sum(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, make_unreduce(c->g, g, shape_of(c, source(c, n, 0)), node_axes(c->g, n)));
+}
+
+/* sum of x*y where the condition holds: there g times the other factor. */
+static void rule_sum_product(grad *c, node_id n, node_id g) {
+    tuple_id shape = shape_of(c, source(c, n, 0));
+    g = make_unreduce(c->g, g, shape, node_axes(c->g, n));
+    if (c->g->node[n].sources == 3) g = only(c, source(c, n, 2), g);
+    rule_mul(c, n, g);
 }
 
 /* The gradient of a product of factors is g times the product of the others. For a factor that is

@@ -85,7 +85,7 @@ static node_id rearranged(const unwind *u, node_id v, tuple_id over, int axis, i
 
 static node_id sum_over(graph *g, node_id x, uint32_t mask) {
     qn_dtype d = (qn_dtype)g->node[x].dtype;
-    bool narrow = d == QN_F16 || d == QN_BF16;
+    bool narrow = (d == QN_F16 || d == QN_BF16) && !rule_sees(g, x, OP_MUL);
     return make_cast(g, make_reduce(g, OP_SUM, narrow ? make_cast(g, x, QN_F32) : x, mask), d);
 }
 
@@ -148,15 +148,15 @@ static node_id widened(graph *g, node_id x, int axis, tuple_id over) {
     return make_expand(g, x, graph_tuple(g, rank, v));
 }
 
-/* For t = sum over `axes` of a*b, as in a convolution. 0: it is no such product. */
-static node_id push_product(const unwind *u, node_id t, int axis, int by, uint32_t axes,
+/* For a sum over `axes` of the product of n's two sources, as in a convolution. 0: they are not
+ * such that the window moves one of them. */
+static node_id push_product(const unwind *u, node_id n, int axis, int by, uint32_t axes,
                             tuple_id shape) {
     graph *g = u->g;
-    if (!rule_sees(g, t, OP_MUL)) return 0;
-    tuple_id over = g->node[t].shape;
+    tuple_id over = g->node[g->node[n].src[0]].shape;
     for (int side = 0; side < 2; side++) {
-        node_id a = narrowed(g, g->node[t].src[side], by);
-        node_id b = narrowed(g, g->node[t].src[1 - side], axis);
+        node_id a = narrowed(g, g->node[n].src[side], by);
+        node_id b = narrowed(g, g->node[n].src[1 - side], axis);
         if (!a || !b) continue;
         a = widened(g, a, axis, over);
         b = widened(g, b, by, over);
@@ -191,15 +191,15 @@ static node_id push(const unwind *u, node_id t, int axis, int by) {
     switch (n->op) {
     case OP_MUL:
         return push_product(u, t, axis, by, 0, shape);
-    case OP_SUM: {
+    case OP_SUM_PRODUCT: {
         uint32_t axes = node_axes(g, t);
-        for (int i = 0; i < 32; i++) { /* to axes of the source */
+        if (n->sources == 3) return 0;
+        for (int i = 0; i < 32; i++) { /* to axes of the sources */
             if (!(axes >> i & 1)) continue;
             axis += i <= axis;
             by += i <= by;
         }
-        if (rule_sees(g, x, OP_CAST)) x = g->node[x].src[0];
-        return push_product(u, x, axis, by, axes, shape);
+        return push_product(u, t, axis, by, axes, shape);
     }
     case OP_CAST:
         x = push(u, x, axis, by);

@@ -398,6 +398,7 @@ node_id make_window(graph *g, node_id x, const window_attr *w);
 window_attr node_window(const graph *g, const graph_node *n);
 node_id make_flip(graph *g, node_id x, uint32_t axis_mask);
 node_id make_reduce(graph *g, int op, node_id x, uint32_t axis_mask);
+node_id make_sum_product(graph *g, node_id a, node_id b, node_id here, uint32_t axis_mask);
 node_id make_unreduce(graph *g, node_id x, tuple_id shape, uint32_t axis_mask);
 node_id make_gather(graph *g, node_id x, node_id index, int axis);
 node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int monoid_row);
@@ -514,6 +515,7 @@ enum {
 node_id rules_apply(graph *g, const graph_node *n);
 void rules_open(graph *g);
 bool rule_sees(const graph *g, node_id n, int op); /* is it that op, and not realized? */
+bool rule_of_places(const graph *g, node_id n, int depth); /* made of IOTA and CONST only? */
 #define X(name, ...) node_id rule_##name(graph *g, const graph_node *n);
 #include "graph/rules.h"
 #undef X

@@ -205,6 +205,18 @@ node_id make_reduce(graph *g, int op, node_id x, uint32_t mask) {
     return node_make(g, op, dtype, shape, 1, &x, axes_tuple(g, mask), 0);
 }
 
+/* The sum over the axes of a*b where `here` holds; 0: everywhere. */
+node_id make_sum_product(graph *g, node_id a, node_id b, node_id here, uint32_t mask) {
+    qn_dtype dtype = dtype_of(g, a);
+    if (!mask) {
+        node_id p = make2(g, OP_MUL, a, b);
+        return here ? make3(g, OP_WHERE, here, p, make_number(g, dtype, shape_of(g, a), 0)) : p;
+    }
+    tuple_id shape = reduced_shape(g, shape_of(g, a), mask, false);
+    return node_make(g, OP_SUM_PRODUCT, dtype, shape, here ? 3 : 2, (const node_id[]){a, b, here},
+                     axes_tuple(g, mask), 0);
+}
+
 /* Undo what reducing over `mask` did to the shape: repeat x along those axes of `shape`. */
 node_id make_unreduce(graph *g, node_id x, tuple_id shape, uint32_t mask) {
     return make_expand(g, make_reshape(g, x, reduced_shape(g, shape, mask, true)), shape);

@@ -40,6 +40,7 @@ const monoid_row monoid_rows[MONOID_COUNT] = {
 int monoid_of_reduction(int op) {
     switch (op) {
     case OP_SUM:
+    case OP_SUM_PRODUCT:
         return MONOID_SUM;
     case OP_PROD:
         return MONOID_PROD;

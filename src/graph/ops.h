@@ -90,6 +90,9 @@ X(FLIP, "flip", 1, MOVE, ANY, -, -, flip, -4, 4, "axes in reverse order")
 
 /* reductions over sorted axes, which the result lacks; empty ones give the identity */
 X(SUM, "sum", 1, REDUCE, NUM, -, -, sum, -4, 4, "sum over axes")
+X(SUM_PRODUCT, "sum_product", 2, REDUCE, NUM, -, -, sum_product, -4, 4,
+  "sum over axes of x*y, where a bool third source holds, if there is one; the products are not "
+  "rounded. Made of every sum of a product")
 X(PROD, "prod", 1, REDUCE, NUM, -, -, prod, 0.5, 2, "product over axes")
 X(MAX, "max", 1, REDUCE, ANY, -, -, max, -4, 4, "largest over axes; NaN when one is there")
 X(MIN, "min", 1, REDUCE, ANY, -, -, min, -4, 4, "smallest over axes; NaN when one is there")

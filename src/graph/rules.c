@@ -23,6 +23,17 @@ bool rule_sees(const graph *g, node_id n, int op) {
     return node->op == op && !(node->flags & NODE_REALIZED);
 }
 
+bool rule_of_places(const graph *g, node_id n, int depth) {
+    const graph_node *x = node_at(g, n);
+    if (x->op == OP_CONST || x->op == OP_IOTA) return true;
+    int class_ = op_rows[x->op].class_;
+    if ((x->flags & NODE_REALIZED) || !depth) return false;
+    if (class_ != CLASS_ELEM && class_ != CLASS_MOVE) return false;
+    for (int i = 0; i < x->sources; i++)
+        if (!rule_of_places(g, x->src[i], depth - 1)) return false;
+    return true;
+}
+
 static bool is_constant(const graph *g, node_id n) {
     return g->node[n].op == OP_CONST;
 }

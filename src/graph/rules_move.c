@@ -335,8 +335,12 @@ node_id rule_reduce_one(graph *g, const graph_node *n) {
     for (int i = 0; i < QN_MAX_RANK; i++)
         if ((mask >> i & 1) && dims[i] == SYM_ONE) ones |= 1u << i;
     if (!ones) return 0;
-    x = make_reshape(g, x, reduced_shape(g, g->node[x].shape, ones, false));
-    return make_reduce(g, n->op, x, mask_without(mask, ones));
+    tuple_id shape = reduced_shape(g, g->node[x].shape, ones, false);
+    uint32_t left = mask_without(mask, ones);
+    if (n->op != OP_SUM_PRODUCT) return make_reduce(g, n->op, make_reshape(g, x, shape), left);
+    node_id src[3] = {0};
+    for (int i = 0; i < n->sources; i++) src[i] = make_reshape(g, n->src[i], shape);
+    return make_sum_product(g, src[0], src[1], src[2], left);
 }
 
 /* The product of the sizes of axes, a constant of at least 1, or 0. */
@@ -448,4 +452,65 @@ node_id rule_sum_of_choice(graph *g, const graph_node *n) {
     condition = make_reshape(g, condition, graph_tuple(g, rank, dims));
     condition = make_expand(g, condition, n->shape);
     return make3(g, OP_WHERE, condition, sum, make_number(g, (qn_dtype)n->dtype, n->shape, 0));
+}
+
+/* An axis that is repeated and stays: all its places have the same result. */
+node_id rule_reduce_repeated(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_EXPAND)) return 0;
+    node_id x = source_of(g, n->src[0]);
+    int rank;
+    const int64_t *from = dims_of(g, x), *to = node_dims(g, n->src[0], &rank);
+    int64_t less[QN_MAX_RANK];
+    uint32_t mask = mask_of(g, n);
+    bool repeats = false;
+    for (int i = 0; i < rank; i++) {
+        bool stays = !(mask >> i & 1);
+        repeats |= stays && from[i] != to[i];
+        less[i] = stays ? from[i] : to[i];
+    }
+    if (!repeats) return 0;
+    x = make_expand(g, x, graph_tuple(g, rank, less));
+    return make_expand(g, make_reduce(g, n->op, x, mask), n->shape);
+}
+
+/* ---- sums of products ----------------------------------------------------------------------- */
+
+enum { MOST_VIEWS = 8 };
+
+/* Behind the views of x, which are noted, the outermost first: a*b, or where(here, a*b, 0) with a
+ * condition on places. False: there is no such thing. */
+static bool find_product(const graph *g, node_id x, node_id *view, int *views, node_id src[3]) {
+    const op_set through = (op_set)1 << OP_RESHAPE | (op_set)1 << OP_PERMUTE |
+                           (op_set)1 << OP_SLICE | (op_set)1 << OP_FLIP;
+    src[2] = 0;
+    for (*views = 0; through >> g->node[x].op & 1; x = source_of(g, x)) {
+        if (*views == MOST_VIEWS || !rule_sees(g, x, g->node[x].op)) return false;
+        view[(*views)++] = x;
+    }
+    if (rule_sees(g, x, OP_WHERE)) {
+        const graph_node *choice = node_at(g, x), *zero = node_at(g, choice->src[2]);
+        if (zero->op != OP_CONST || zero->bits || !rule_of_places(g, choice->src[0], 8))
+            return false;
+        src[2] = choice->src[0];
+        x = choice->src[1];
+    }
+    if (!rule_sees(g, x, OP_MUL)) return false;
+    src[0] = g->node[x].src[0];
+    src[1] = g->node[x].src[1];
+    return true;
+}
+
+/* The product is rounded where something else uses it, and not in the sum. */
+node_id rule_sum_of_product(graph *g, const graph_node *n) {
+    node_id view[MOST_VIEWS], src[3];
+    int views;
+    if (!find_product(g, n->src[0], view, &views, src)) return 0;
+    while (views--) {
+        const graph_node v = *node_at(g, view[views]);
+        for (int i = 0; i < 3; i++)
+            if (src[i])
+                src[i] = node_make(g, v.op, (qn_dtype)g->node[src[i]].dtype, v.shape, 1, &src[i],
+                                   v.attr, 0);
+    }
+    return make_sum_product(g, src[0], src[1], src[2], mask_of(g, n));
 }

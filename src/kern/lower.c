@@ -283,6 +283,34 @@ static kexpr update_value(lower *l, const state *t, kexpr value, sym *valid) {
     return t->n == 1 && place_of(l, x.arg[0], valid) ? x.arg[1] : value;
 }
 
+/* x, a product perhaps, with the rounding that is its node's: in an update by SUM a product that
+ * stands for itself is not rounded (passes.c). */
+static kexpr rounded(lower *l, kexpr value) {
+    const kern_expr x = *kern_e(l->k, value);
+    if (x.kind != KE_OP || !dtype_is_float(x.dtype)) return value;
+    if (x.op == OP_WHERE)
+        return kern_op3(l->k, OP_WHERE, x.arg[0], rounded(l, x.arg[1]), rounded(l, x.arg[2]));
+    if (x.op != OP_MUL) return value;
+    qn_dtype whole = qn_dtype_size(x.dtype) == 8 ? QN_U64 : QN_U32;
+    return kern_op(l->k, OP_BITCAST, x.dtype, 1,
+                   (kexpr[]){kern_op(l->k, OP_BITCAST, whole, 1, &value)});
+}
+
+/* What reduction x adds up at that place of its sources, and where it does. */
+static kexpr term_of(lower *l, const graph_node *x, const state *t, const at *p, sym *valid) {
+    kexpr a = kern_cast(l->k, t->dtype[0], request(l, x->src[0], p));
+    if (x->op != OP_SUM_PRODUCT) {
+        a = update_value(l, t, a, valid);
+        return x->op == OP_SUM ? rounded(l, a) : a;
+    }
+    kexpr b = kern_cast(l->k, t->dtype[0], request(l, x->src[1], p));
+    kexpr product = kern_op2(l->k, OP_MUL, a, b);
+    if (x->sources == 3)
+        product = kern_op3(l->k, OP_WHERE, request(l, x->src[2], p), product,
+                           kern_const_bits(l->k, t->dtype[0], 0));
+    return update_value(l, t, product, valid);
+}
+
 static kexpr reduce(lower *l, node_id n, const at *p) {
     const graph_node *x = node_at(l->g, n);
     kstmt saved[MAX_PATH];
@@ -300,12 +328,10 @@ static kexpr reduce(lower *l, node_id n, const at *p) {
     }
     kstmt parent = l->path[l->depth - 1];
     if (!first) l->depth = saved_depth; /* all axes have size 1: the source is placed as we are */
-    kern_stmt store = {.kind = KS_STORE,
-                       .monoid = (uint8_t)t.monoid,
-                       .n = (uint8_t)t.n,
-                       .store = {.valid = SYM_TRUE}};
-    kexpr value = kern_cast(l->k, t.dtype[0], request(l, x->src[0], &src));
-    store.store.value[0] = update_value(l, &t, value, &store.store.valid);
+    kern_stmt store = {.kind = KS_STORE, .monoid = (uint8_t)t.monoid, .n = (uint8_t)t.n};
+    sym valid;
+    store.store.value[0] = term_of(l, x, &t, &src, &valid);
+    store.store.valid = valid;
     if (t.n > 1) store.store.value[1] = kern_index(l->k, flat);
     for (int i = 0; i < t.n; i++) store.store.mem[i] = t.tile[i];
     kstmt s = kern_store_n(l->k, parent, &store);
@@ -732,8 +758,7 @@ static void share(lower *l, uint32_t number, const at *root) {
     l->depth = around + 1;
     open_own(l, &p, x->row, root, l->fk->rows, dim);
     sym valid, place_ = own_place(l, x, p.rank, dim, p.index);
-    kexpr value = kern_cast(l->k, t.dtype[0], request(l, sum->src[0], &p));
-    value = update_value(l, &t, value, &valid);
+    kexpr value = term_of(l, sum, &t, &p, &valid);
     kern_store(l->k, l->path[l->depth - 1], t.monoid, t.tile[0], place_, valid, value);
 
     l->waiting[number] = t.tile[0];

@@ -13,21 +13,6 @@ static bool is_product(const kern *k, kexpr e) {
     return x->kind == KE_OP && x->op == OP_MUL && (x->dtype == QN_F32 || x->dtype == QN_F64);
 }
 
-static kexpr fma_rewriter(kern *k, const kern_expr *e, void *user) {
-    (void)user;
-    if (e->kind != KE_OP || (e->op != OP_ADD && e->op != OP_SUB)) return kern_rebuild(k, e, NULL);
-    kexpr a = e->arg[0], b = e->arg[1];
-    bool sub = e->op == OP_SUB;
-    if (is_product(k, a)) {
-        kexpr c = sub ? kern_op1(k, OP_NEG, b) : b;
-        return kern_op3(k, OP_FMA, kern_e(k, a)->arg[0], kern_e(k, a)->arg[1], c);
-    }
-    if (!is_product(k, b)) return kern_rebuild(k, e, NULL);
-    kexpr x = kern_e(k, b)->arg[0], y = kern_e(k, b)->arg[1];
-    if (sub) x = kern_op1(k, OP_NEG, x);
-    return kern_op3(k, OP_FMA, x, y, a);
-}
-
 /* Do the lanes around s all update one element? Then its sum is across lanes. */
 static bool across_lanes(const kern *k, kstmt s) {
     const kern_stmt *x = kern_s(k, s);
@@ -44,25 +29,45 @@ static bool always_inside(const kern *k, kmem tile, sym index) {
 }
 
 /* t += a*b  becomes  t = fma(a, b, t): one rounding and one instruction, under a mask, too, as the
- * sum so far needs none. */
+ * sum so far needs none. Also where(c, a*b, 0), which is where(c, fma(a, b, t), t) then. */
 static void sum_of_products(kern *k, kstmt s) {
     kern_stmt *x = kern_s(k, s);
     if (x->kind != KS_STORE || x->monoid != MONOID_SUM || x->store.dyn || x->store.guard) return;
     if (kern_m(k, x->store.mem[0])->scope == KERN_ARG || across_lanes(k, s)) return;
-    if (!is_product(k, x->store.value[0])) return;
-    kexpr p = x->store.value[0];
+    kexpr p = x->store.value[0], here = 0;
+    const kern_expr *e = kern_e(k, p);
+    if (e->kind == KE_OP && e->op == OP_WHERE) {
+        const kern_expr *other = kern_e(k, e->arg[2]);
+        if (other->kind != KE_CONST || other->bits) return;
+        here = e->arg[0];
+        p = e->arg[1];
+    }
+    if (!is_product(k, p)) return;
     bool inside = always_inside(k, x->store.mem[0], x->store.index);
     sym valid = inside ? SYM_TRUE : x->store.valid;
     kexpr old = kern_load(k, x->store.mem[0], x->store.index, valid, 0, 0);
     kexpr v = kern_op3(k, OP_FMA, kern_e(k, p)->arg[0], kern_e(k, p)->arg[1], old);
+    if (here) v = kern_op3(k, OP_WHERE, here, v, old);
     x = kern_s(k, s);
     x->monoid = MONOID_SET;
     x->store.value[0] = v;
 }
 
+/* The bits of the bits of x. */
+static kexpr bits_rewriter(kern *k, const kern_expr *e, void *user) {
+    (void)user;
+    if (e->kind == KE_OP && e->op == OP_BITCAST) {
+        const kern_expr *bits = kern_e(k, e->arg[0]);
+        if (bits->kind == KE_OP && bits->op == OP_BITCAST &&
+            kern_e(k, bits->arg[0])->dtype == e->dtype)
+            return bits->arg[0];
+    }
+    return kern_rebuild(k, e, NULL);
+}
+
 static void form_fma(kern *k) {
-    kern_rewrite(k, k->root, fma_rewriter, NULL);
     for (kstmt s = k->root; s; s = kern_next(k, s, k->root)) sum_of_products(k, s);
+    kern_rewrite(k, k->root, bits_rewriter, NULL);
 }
 
 /* ---- registers ------------------------------------------------------------------------------- */

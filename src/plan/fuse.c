@@ -99,8 +99,7 @@ static bool reduce_fits(const fuse *fu, const graph_node *x, uint32_t number, ui
     if (k->heavy) return k->rows && fuse_block_takes(fu, x, number, m);
     if (fuse_is_heavy(fu, x))
         return !k->reduces && k->ops <= FUSE_MAX_EPILOGUE && m == fuse_root_set(k);
-    double work =
-        fuse_trips(k, m) * (fuse_reduced_size(fu, x) + 1) * fuse_info(fu, x->src[0])->cost;
+    double work = fuse_trips(k, m) * (fuse_reduced_size(fu, x) + 1) * fuse_term_cost(fu, x);
     if (fuse_trips(k, m & fuse_root_set(k)) < few_items && work > serial_work) return false;
     return fuse_fits_chain(k, m & fuse_root_set(k));
 }
@@ -302,7 +301,7 @@ static void decide(fuse *fu, node_id n) {
     uint32_t axes = 0;
     if (!store && !fu->terms.everything_stored && f->scores > 0 && fuse_decide_scores(fu, n))
         return;
-    if (!store && !view && ((!f->index_ops && !f->summed) || fu->terms.everything_stored)) {
+    if (!store && !view && (!f->index_ops || fu->terms.everything_stored)) {
         double extra = fu->terms.everything_stored ? INFINITY : inline_extra(fu, n);
         double held = hold_cost(fu, n, &around, &axes), stored = store_cost(fu, n);
         if (held < extra && held < stored) {

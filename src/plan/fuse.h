@@ -20,6 +20,14 @@ typedef struct fuse_loop {
     uint64_t outer; /* loops that enclose it */
 } fuse_loop;
 
+typedef struct use {
+    uint32_t group;
+    uint8_t rank;
+    bool exact; /* every element of the node is reached, none twice by different paths of the index
+                 */
+    uint64_t mask[QN_MAX_RANK];
+} use;
+
 typedef struct group { /* a kernel under construction */
     node_id root;
     uint32_t loops, reduces, ops, root_loops;
@@ -35,6 +43,8 @@ typedef struct group { /* a kernel under construction */
     fuse_share *share; /* see fuse_share.c */
     uint32_t shares, share_cap;
     uint64_t rows;   /* root loops over the rows of a block, 0: see fuse_block.c */
+    use reduced;     /* of the sources of the last reduction that was entered */
+    use terms;       /* and of that of the contraction whose rows they are */
     uint64_t common; /* root loops that guests are in */
     bool gone;       /* merged into another */
     bool heavy, flat, scatter;
@@ -42,14 +52,6 @@ typedef struct group { /* a kernel under construction */
     double bytes, largest; /* that it touches: fuse_sibling.c */
     uint32_t seen;         /* stamp of the cycle search */
 } group;
-
-typedef struct use {
-    uint32_t group;
-    uint8_t rank;
-    bool exact; /* every element of the node is reached, none twice by different paths of the index
-                 */
-    uint64_t mask[QN_MAX_RANK];
-} use;
 
 typedef struct fuse_node {
     use *uses;
@@ -59,7 +61,6 @@ typedef struct fuse_node {
                       of what is computed from one by element: see fuse_block.c */
     bool must_store, is_root, crowded;
     uint8_t index_ops; /* operations on nothing but places and constants, 0: it is no such thing */
-    bool summed;       /* the product of a contraction, or on its way to the sum: never stored */
     bool late;         /* its turn has been put off */
     uint32_t waits;    /* consumers that are not decided yet */
 } fuse_node;
@@ -110,12 +111,12 @@ double fuse_dim_size(const graph *g, sym dim); /* elements, at most */
 double fuse_size(const fuse *fu, node_id n);
 double fuse_reduced_size(const fuse *fu, const graph_node *x); /* elements to one of the result */
 double fuse_op_cost(int op);
+/* Cost of one element of what a reduction reduces. */
+double fuse_term_cost(const fuse *fu, const graph_node *x);
 /* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
 double fuse_node_cost(const fuse *fu, const graph_node *x);
 /* A contraction: a sum of products of two operands that repeat over its space. */
 bool fuse_is_heavy(const fuse *fu, const graph_node *x);
-/* The product that a sum is over, perhaps cast, or only where a condition on places holds. */
-const graph_node *fuse_product(const fuse *fu, const graph_node *x);
 uint64_t fuse_closure(const group *k, uint64_t m); /* with all loops around them */
 double fuse_trips(const group *k, uint64_t m);     /* of all these, and the loops around them */
 /* Loops for some axes of `shape`, inside `outer`, as masks of u; false: out of loops. */

@@ -60,10 +60,9 @@ static double scores_of(const fuse *fu, node_id n) {
     if (fuse_is_memory(x)) return 0;
     if (op_rows[x->op].class_ == CLASS_REDUCE) {
         if (!fuse_is_heavy(fu, x)) return 0;
-        const graph_node *m = fuse_product(fu, x);
         for (int i = 0; i < 2; i++)
-            if (fuse_scores_behind(fu, m->src[i], NULL)) return 0;
-        double a = factor_size(fu, m->src[0]), b = factor_size(fu, m->src[1]), depth;
+            if (fuse_scores_behind(fu, x->src[i], NULL)) return 0;
+        double a = factor_size(fu, x->src[0]), b = factor_size(fu, x->src[1]), depth;
         depth = fuse_reduced_size(fu, x);
         bool batch = a * b > 1.5 * size * depth * depth;
         return size >= (batch ? least_in_batch : least_ratio) * (a + b) ? size / (a + b + 1) : 0;
@@ -92,22 +91,9 @@ static uint8_t index_ops_of(const fuse *fu, const graph_node *x) {
     return n <= FUSE_MAX_INDEX_OPS ? (uint8_t)n : 0;
 }
 
-/* From a contraction's source to the product. */
-static void mark_summed(fuse *fu, const graph_node *x) {
-    const graph_node *product = fuse_product(fu, x);
-    for (node_id n = x->src[0];;) {
-        const graph_node *m = node_at(fu->g, n);
-        fuse_info(fu, n)->summed = true;
-        if (m == product) return;
-        n = m->src[m->op == OP_WHERE];
-    }
-}
-
 void fuse_mark_scores(fuse *fu) {
     for (uint32_t i = 0; i < fu->f->nodes; i++) {
         node_id n = fu->f->order[i];
-        const graph_node *x = node_at(fu->g, n);
-        if (!fuse_is_memory(x) && fuse_is_heavy(fu, x)) mark_summed(fu, x);
         fu->node[i].scores = scores_of(fu, n);
         fu->node[i].index_ops = index_ops_of(fu, node_at(fu->g, n));
     }
@@ -115,8 +101,11 @@ void fuse_mark_scores(fuse *fu) {
 
 /* A reduction of scores to something about each row. */
 bool fuse_is_statistic(const fuse *fu, const graph_node *x) {
-    return op_rows[x->op].class_ == CLASS_REDUCE && !fuse_is_memory(x) && !fuse_is_heavy(fu, x) &&
-           fuse_info(fu, x->src[0])->scores > 0;
+    if (op_rows[x->op].class_ != CLASS_REDUCE || fuse_is_memory(x) || fuse_is_heavy(fu, x))
+        return false;
+    bool scores = false;
+    for (int i = 0; i < x->sources; i++) scores |= fuse_info(fu, x->src[i])->scores > 0;
+    return scores;
 }
 
 /* May a block's kernel compute reduction x under loops m: a product of a row's own tile, or a
@@ -133,15 +122,11 @@ bool fuse_block_takes(const fuse *fu, const graph_node *x, uint32_t number, uint
  * each block of rows. */
 void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number) {
     group *k = fu->group_[number];
-    const fuse_node *f = fuse_info(fu, x->src[0]);
-    const graph_node *m = fuse_product(fu, x);
-    const use *u = NULL;
-    for (uint32_t i = 0; i < f->count; i++)
-        if (f->uses[i].group == number) u = &f->uses[i];
-    if (!u || !m) return;
+    const use *u = &k->reduced;
+    if (x->op != OP_SUM_PRODUCT) return;
     use v[2] = {*u, *u};
-    node_id s[2] = {fuse_scores_behind(fu, m->src[0], &v[0]),
-                    fuse_scores_behind(fu, m->src[1], &v[1])};
+    node_id s[2] = {fuse_scores_behind(fu, x->src[0], &v[0]),
+                    fuse_scores_behind(fu, x->src[1], &v[1])};
     if (!s[0] == !s[1]) return;
     int side = s[0] ? 0 : 1;
     uint64_t rows = fuse_mask(&v[side]) & fuse_root_set(k);
@@ -149,7 +134,9 @@ void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number) {
     if (!rows || rows == fuse_root_set(k) || !fuse_fits_chain(k, rows)) return;
     for (uint64_t l = (fuse_mask(u) | fuse_root_set(k)) & ~rows; l; l &= l - 1)
         slice *= k->loop[__builtin_ctzll(l)].extent;
-    if (slice * 8 <= fuse_size(fu, s[side])) k->rows = rows;
+    if (slice * 8 > fuse_size(fu, s[side])) return;
+    k->rows = rows;
+    k->terms = *u;
 }
 
 /* The axes of the tile of a row of scores n in a block's kernel; false when there can be none. */

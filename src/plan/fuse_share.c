@@ -160,12 +160,11 @@ static bool can_share(sharing *p) {
     int found = 0;
     node_id sum = sum_behind(fu, p->other->root, p->other->root, &found);
     if (!sum || found != 1 || p->other->outs != 1) return false;
-    const graph_node *x = node_at(fu->g, sum), *product = fuse_product(fu, x);
-    const use *u = fuse_use_in(fuse_info(fu, x->src[0]), p->other_number);
-    if (!u || !product || x->op != OP_SUM) return false;
+    const graph_node *x = node_at(fu->g, sum);
+    const use *u = &p->other->terms;
     use v[2] = {*u, *u};
-    node_id s[2] = {fuse_scores_behind(fu, product->src[0], &v[0]),
-                    fuse_scores_behind(fu, product->src[1], &v[1])};
+    node_id s[2] = {fuse_scores_behind(fu, x->src[0], &v[0]),
+                    fuse_scores_behind(fu, x->src[1], &v[1])};
     if (!s[0] == !s[1]) return false;
     p->s.root = p->other->root;
     p->s.sum = sum;

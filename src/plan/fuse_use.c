@@ -61,23 +61,27 @@ double fuse_reduced_size(const fuse *fu, const graph_node *x) {
     return fuse_size(fu, x->src[0]) / (tuple_size(fu->g, x->shape) + 1e-300);
 }
 
+static double source_cost(const fuse *fu, node_id n) {
+    bool reduced = op_rows[node_at(fu->g, n)->op].class_ == CLASS_REDUCE;
+    return reduced ? load : fuse_info(fu, n)->cost;
+}
+
+/* Of what a reduction reduces, one element: a sum of products multiplies first. */
+double fuse_term_cost(const fuse *fu, const graph_node *x) {
+    double cost = x->op == OP_SUM_PRODUCT ? x->sources - 1 : 0;
+    for (int i = 0; i < x->sources; i++) cost += source_cost(fu, x->src[i]);
+    return cost;
+}
+
 /* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
 double fuse_node_cost(const fuse *fu, const graph_node *x) {
     int c = op_rows[x->op].class_;
     if (c == CLASS_LEAF) return x->op == OP_BUFFER ? load : 0;
     if (x->flags & NODE_REALIZED) return load;
-    double cost = c == CLASS_ELEM ? fuse_op_cost(x->op) : 0;
-    for (int i = 0; i < x->sources; i++) {
-        const graph_node *s = node_at(fu->g, x->src[i]);
-        cost += op_rows[s->op].class_ == CLASS_REDUCE ? load : fuse_info(fu, x->src[i])->cost;
-    }
+    double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x->op) : 0);
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
     if (c == CLASS_INDEX) cost += 4;
     return cost < 1e18 ? cost : 1e18;
-}
-
-static bool is_zero(const fuse *fu, node_id n) {
-    return node_at(fu->g, n)->op == OP_CONST && !node_at(fu->g, n)->bits;
 }
 
 /* Does the operand repeat elements over the product's index space? */
@@ -90,25 +94,11 @@ static bool is_broadcast(const fuse *fu, node_id n, double size) {
     }
 }
 
-/* The product that x sums, perhaps cast, or only where a condition on places holds. */
-const graph_node *fuse_product(const fuse *fu, const graph_node *x) {
-    const graph_node *m = node_at(fu->g, x->src[0]);
-    for (; !fuse_is_memory(m);) {
-        if (m->op == OP_CAST)
-            m = node_at(fu->g, m->src[0]);
-        else if (m->op == OP_WHERE && fuse_info(fu, m->src[0])->index_ops && is_zero(fu, m->src[2]))
-            m = node_at(fu->g, m->src[1]);
-        else
-            break;
-    }
-    return m->op == OP_MUL && !fuse_is_memory(m) ? m : NULL;
-}
-
 bool fuse_is_heavy(const fuse *fu, const graph_node *x) {
-    const graph_node *m = x->op == OP_SUM ? fuse_product(fu, x) : NULL;
-    if (!m) return false;
+    if (x->op != OP_SUM_PRODUCT) return false;
+    if (x->sources == 3 && !fuse_info(fu, x->src[2])->index_ops) return false;
     double size = fuse_size(fu, x->src[0]);
-    return is_broadcast(fu, m->src[0], size) && is_broadcast(fu, m->src[1], size);
+    return is_broadcast(fu, x->src[0], size) && is_broadcast(fu, x->src[1], size);
 }
 
 /* ---- loops and uses -------------------------------------------------------------------------- */
@@ -254,7 +244,8 @@ static void reduce_use(fuse *fu, const graph_node *x, const use *u) {
         if (!(axes >> i & 1)) v.mask[i] = u->mask[kept++];
     if (!fuse_open_axes(fu, k, s->shape, axes, fuse_closure(k, fuse_mask(u)), &v))
         k->loops = FUSE_MAX_LOOPS;
-    add_use(fu, x->src[0], &v);
+    k->reduced = v;
+    for (int i = 0; i < x->sources; i++) add_use(fu, x->src[i], &v);
 }
 
 /* The kernel computes a scatter: its source and index have loops of their own, after the copy. */

@@ -1,18 +1,17 @@
 /* eval.c - devices that evaluate node by node (the oracle).
  *
  * Nodes are evaluated in dependency order into memory of their own; movement that is only another
- * look at the source's memory stays a view, and a product that only sums use is never stored. A
- * value's memory is given back after its last use. */
+ * look at the source's memory stays a view. A value's memory is given back after its last use. */
 #include "run/run.h"
 
-typedef enum held { HELD_NOTHING, HELD_MEMORY, HELD_VIEW, HELD_PRODUCT } held;
+typedef enum held { HELD_NOTHING, HELD_MEMORY, HELD_VIEW } held;
 
 typedef struct value {
     dev_array array;
     uint32_t uses;   /* consumers still to come, plus one for a root */
     uint32_t buffer; /* of HELD_MEMORY */
     uint8_t held;
-    bool root, only_sums;
+    bool root;
 } value;
 
 typedef struct evaluator {
@@ -61,7 +60,7 @@ static void release(evaluator *e, uint32_t i) {
     if (--v->uses) return;
     const graph_node *x = node_at(e->g, e->order[i]);
     if (v->held == HELD_MEMORY) buffer_unref(e->qn, v->buffer);
-    if (v->held == HELD_VIEW || v->held == HELD_PRODUCT)
+    if (v->held == HELD_VIEW)
         for (int s = 0; s < x->sources; s++) release(e, node_at(e->g, x->src[s])->mark);
     v->held = HELD_NOTHING;
 }
@@ -79,16 +78,7 @@ static void evaluate(evaluator *e, uint32_t i) {
     n.attrs = attributes(e, x, attr);
     n.sources = x->sources;
     shape_array(e, x, &n.out);
-    if (x->op == OP_MUL && v->only_sums && !v->root) {
-        v->held = HELD_PRODUCT;
-        v->array = n.out;
-        return;
-    }
-    const value *product = x->op == OP_SUM ? value_of(e, x->src[0]) : NULL;
-    if (product && product->held != HELD_PRODUCT) product = NULL;
-    const graph_node *from = product ? node_at(e->g, x->src[0]) : x;
-    n.sources = from->sources;
-    for (int s = 0; s < n.sources; s++) n.src[s] = value_of(e, from->src[s])->array;
+    for (int s = 0; s < n.sources; s++) n.src[s] = value_of(e, x->src[s])->array;
     if (!v->root && dev_view(&n, &v->array)) {
         v->held = HELD_VIEW;
         return;
@@ -104,21 +94,14 @@ static void evaluate(evaluator *e, uint32_t i) {
 }
 
 static void count_uses(evaluator *e, uint32_t roots, const node_id *root) {
-    for (uint32_t i = 0; i < e->nodes; i++) {
-        node_at(e->g, e->order[i])->mark = i;
-        e->value[i].only_sums = true;
-    }
+    for (uint32_t i = 0; i < e->nodes; i++) node_at(e->g, e->order[i])->mark = i;
     for (uint32_t i = 0; i < e->nodes; i++) {
         const graph_node *x = node_at(e->g, e->order[i]);
         if (node_is_memory(x)) {
             e->value[i].uses = 1; /* its buffer is the node's, not ours */
             continue;
         }
-        for (int s = 0; s < x->sources; s++) {
-            value *v = value_of(e, x->src[s]);
-            v->uses++;
-            if (x->op != OP_SUM) v->only_sums = false;
-        }
+        for (int s = 0; s < x->sources; s++) value_of(e, x->src[s])->uses++;
     }
     for (uint32_t i = 0; i < roots; i++) {
         value_of(e, root[i])->root = true;
