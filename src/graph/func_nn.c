@@ -42,6 +42,7 @@ qn_tensor *qn_log_softmax(qn_tensor *x, int axis) {
 /* ---- normalisation -------------------------------------------------------------------------- */
 
 static qn_tensor *scale_shift(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta) {
+    if (gamma && beta) return qn_fma(x, gamma, beta);
     if (gamma) x = qn_mul(x, gamma);
     if (beta) x = qn_add(x, beta);
     return x;
@@ -117,15 +118,17 @@ static qn_tensor *only(qn_tensor *seen, qn_tensor *x, double other) {
     return qn_where(seen, x, qn_like(x, other));
 }
 
-/* sum over keys of e^(score - largest) * v, divided by the sum of the weights: once for each number
- * of the result, not for each score. What is not seen takes no part: its terms are left out, where
- * a weight of 0 would still multiply. */
-static qn_tensor *weigh(qn_tensor *scores, qn_tensor *v, bool causal) {
+/* sum over keys of e^(scale (score - largest)) * v, divided by the sum of the weights: once for each
+ * number of the result, not for each score. The largest is taken off before anything is rounded by
+ * scaling, so no weight is above 1. What is not seen takes no part: its terms are left out, where a
+ * weight of 0 would still multiply. */
+static qn_tensor *weigh(qn_tensor *scores, qn_tensor *scale, qn_tensor *v, bool causal) {
     uint32_t mask;
     if (!func_mask(scores, -1, &mask)) return NULL;
     qn_tensor *seen = causal ? not_later(scores, qn_dim(scores, -2), qn_dim(scores, -1)) : NULL;
     qn_tensor *shown = causal ? only(seen, scores, -(double)INFINITY) : scores;
-    qn_tensor *e = qn_exp(qn_sub(scores, qn_detach(build_reduce(OP_MAX, shown, mask, true))));
+    qn_tensor *below = qn_sub(scores, qn_detach(build_reduce(OP_MAX, shown, mask, true)));
+    qn_tensor *e = qn_exp(qn_mul(below, scale));
     qn_tensor *weight = build_reduce(OP_SUM, causal ? only(seen, e, 0) : e, mask, true);
     if (!causal) return qn_div(qn_matmul(e, v), weight);
     qn_tensor *p = qn_mul(qn_unsqueeze(e, -2), qn_unsqueeze(qn_transpose(v, -1, -2), -3));
@@ -143,8 +146,8 @@ qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
     qn_tensor *wide = func_widen(func_float(q));
     qn_tensor *depth = func_size(wide, qn_dim(q, -1));
     qn_tensor *scores = qn_matmul(wide, qn_transpose(k, -1, -2));
-    scores = qn_mul(scores, qn_rsqrt(depth));
-    return func_end(f, func_as(weigh(scores, func_widen(func_float(v)), causal), d));
+    qn_tensor *out = weigh(scores, qn_rsqrt(depth), func_widen(func_float(v)), causal);
+    return func_end(f, func_as(out, d));
 }
 
 qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key) {

@@ -33,13 +33,23 @@ static qn_tensor *scaled(qn_tensor *x, double factor) {
     return qn_mul(x, qn_like(x, factor));
 }
 
+/* x * factor + y, rounded once */
+static qn_tensor *scaled_plus(qn_tensor *x, double factor, qn_tensor *y) {
+    return qn_fma(x, qn_like(x, factor), y);
+}
+
 /* beta * old + (1 - beta) * new */
 static qn_tensor *blend(double beta, qn_tensor *old, qn_tensor *new) {
-    return qn_add(scaled(old, beta), scaled(new, 1 - beta));
+    return scaled_plus(old, beta, scaled(new, 1 - beta));
 }
 
 static qn_tensor *plus_decay(const step *s, qn_tensor *g, qn_tensor *p) {
-    return s->decay == 0 ? g : qn_add(g, scaled(p, s->decay));
+    return s->decay == 0 ? g : scaled_plus(p, s->decay, g);
+}
+
+/* p - rate * direction */
+static qn_tensor *moved(const step *s, qn_tensor *p, qn_tensor *direction) {
+    return qn_fma(qn_neg(s->rate), direction, p);
 }
 
 /* p * (1 - rate * decay) */
@@ -53,10 +63,10 @@ static qn_tensor *decayed(const step *s, qn_tensor *p) {
 static qn_tensor *update_sgd(const step *s, qn_tensor *p, qn_tensor *g, qn_tensor **state) {
     g = plus_decay(s, g, p);
     if (s->o->momentum != 0) {
-        state[0] = qn_add(scaled(state[0], s->o->momentum), g);
-        g = s->o->nesterov ? qn_add(g, scaled(state[0], s->o->momentum)) : state[0];
+        state[0] = scaled_plus(state[0], s->o->momentum, g);
+        g = s->o->nesterov ? scaled_plus(state[0], s->o->momentum, g) : state[0];
     }
-    return qn_sub(p, qn_mul(s->rate, g));
+    return moved(s, p, g);
 }
 
 /* Kingma and Ba 2015: the direction is mean / (deviation + epsilon), both corrected for their start
@@ -70,34 +80,34 @@ static qn_tensor *adam_direction(const step *s, qn_tensor *g, qn_tensor **state)
 }
 
 static qn_tensor *update_adam(const step *s, qn_tensor *p, qn_tensor *g, qn_tensor **state) {
-    return qn_sub(p, qn_mul(s->rate, adam_direction(s, plus_decay(s, g, p), state)));
+    return moved(s, p, adam_direction(s, plus_decay(s, g, p), state));
 }
 
 /* Loshchilov and Hutter 2019: decay apart from the gradient. */
 static qn_tensor *update_adamw(const step *s, qn_tensor *p, qn_tensor *g, qn_tensor **state) {
-    return qn_sub(decayed(s, p), qn_mul(s->rate, adam_direction(s, g, state)));
+    return moved(s, decayed(s, p), adam_direction(s, g, state));
 }
 
 static qn_tensor *update_rmsprop(const step *s, qn_tensor *p, qn_tensor *g, qn_tensor **state) {
     g = plus_decay(s, g, p);
     state[0] = blend(s->o->beta2, state[0], qn_mul(g, g));
     g = qn_div(g, qn_add(qn_sqrt(state[0]), qn_like(g, s->o->epsilon)));
-    if (s->o->momentum != 0) g = state[1] = qn_add(scaled(state[1], s->o->momentum), g);
-    return qn_sub(p, qn_mul(s->rate, g));
+    if (s->o->momentum != 0) g = state[1] = scaled_plus(state[1], s->o->momentum, g);
+    return moved(s, p, g);
 }
 
 static qn_tensor *update_adagrad(const step *s, qn_tensor *p, qn_tensor *g, qn_tensor **state) {
     g = plus_decay(s, g, p);
-    state[0] = qn_add(state[0], qn_mul(g, g));
+    state[0] = qn_fma(g, g, state[0]);
     g = qn_div(g, qn_add(qn_sqrt(state[0]), qn_like(g, s->o->epsilon)));
-    return qn_sub(p, qn_mul(s->rate, g));
+    return moved(s, p, g);
 }
 
 /* Chen et al. 2023: the sign of one blend moves the parameter, another blend is kept. */
 static qn_tensor *update_lion(const step *s, qn_tensor *p, qn_tensor *g, qn_tensor **state) {
     qn_tensor *direction = qn_sign(blend(s->o->beta1, state[0], g));
     state[0] = blend(s->o->beta2, state[0], g);
-    return qn_sub(decayed(s, p), qn_mul(s->rate, direction));
+    return moved(s, decayed(s, p), direction);
 }
 
 static const struct {
