@@ -1,0 +1,348 @@
+/* test_one_value.c - a node has one value, wherever and however often it is computed.
+ *
+ * What a*b is does not depend on who uses it: no kernel joins a product and a sum of different
+ * nodes to one rounding, so differences of equal things are 0 on every device, fused or not. The
+ * one operation that does not round its products is the sum of a product, and that is a node of
+ * the graph. Values are compared bit by bit; what is expected is IEEE arithmetic by hand. */
+#include <unistd.h>
+
+#include "graph/graph.h"
+#include "quern.h"
+#include "test.h"
+
+enum { ROWS = 37, COLUMNS = 53, ELEMENTS = ROWS * COLUMNS };
+
+static const struct {
+    const char *name, *device, *compiler, *fuse, *schedule;
+} ways[] = {
+    {"cpu", "cpu", "", "1", "1"},
+    {"cpu, unfused", "cpu", "", "0", "1"},
+    {"cpu, unscheduled", "cpu", "", "1", "0"},
+    {"cc", "cpu", "cc", "1", "1"},
+    {"opencl", "opencl", "", "1", "1"},
+    {"ref", "ref", "", "1", "1"},
+};
+
+static const char *way; /* the one under way */
+static bool slow;       /* by a compiler that takes its time */
+
+static qn_ctx *open_way(size_t i) {
+    way = ways[i].name;
+    slow = ways[i].compiler[0] || !strcmp(ways[i].device, "opencl");
+    if (ways[i].compiler[0])
+        setenv("QN_CPU", ways[i].compiler, 1);
+    else
+        unsetenv("QN_CPU");
+    qn_ctx *qn = qn_open(&(qn_options){.device = ways[i].device});
+    unsetenv("QN_CPU");
+    if (qn) qn_set(qn, "fuse", ways[i].fuse);
+    if (qn) qn_set(qn, "schedule", ways[i].schedule);
+    return qn;
+}
+
+/* The test in every way that there is here. */
+static void in_every_way(void (*test)(qn_ctx *qn)) {
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        qn_ctx *qn = open_way(i);
+        if (!qn) continue;
+        test(qn);
+        if (qn_error_code(qn) != QN_OK) FAIL("%s: %s", way, qn_error(qn));
+        qn_close(qn);
+    }
+}
+
+/* Values whose products have to be rounded, of both signs and many magnitudes. */
+static qn_tensor *noise(qn_ctx *qn, qn_dtype d, int seed) {
+    const int64_t shape[2] = {ROWS, COLUMNS};
+    static double v[ELEMENTS];
+    uint64_t state = (uint64_t)seed;
+    for (int i = 0; i < ELEMENTS; i++) v[i] = (test_uniform(&state) - 0.5) * (double)(1 + i % 7);
+    return qn_cast(qn_from(qn, QN_F64, 2, shape, v), d);
+}
+
+static bool read_all(qn_tensor *t, int64_t n, double *out) {
+    if (!t || qn_numel(t) != n || n > ELEMENTS) return false;
+    return qn_read(qn_cast(t, QN_F64), out, (size_t)n * sizeof *out) == QN_OK;
+}
+
+static void expect_zeros(const char *what, qn_tensor *t) {
+    static double v[ELEMENTS];
+    int64_t n = qn_numel(t), wrong = 0;
+    if (!read_all(t, n, v)) {
+        FAIL("%s: %s cannot be read", way, what);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) wrong += v[i] != 0;
+    if (wrong) FAIL("%s: %s: %lld of %lld are not 0", way, what, (long long)wrong, (long long)n);
+}
+
+static void expect_range(const char *what, qn_tensor *t, double lo, double hi) {
+    static double v[ELEMENTS];
+    int64_t n = qn_numel(t);
+    if (!read_all(t, n, v)) {
+        FAIL("%s: %s cannot be read", way, what);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (v[i] >= lo && v[i] <= hi) continue;
+        FAIL("%s: %s is %.17g, outside [%g, %g]", way, what, v[i], lo, hi);
+        return;
+    }
+}
+
+/* ---- products and differences ---------------------------------------------------------------- */
+
+static void check_products(qn_ctx *qn) {
+    static const qn_dtype types[] = {QN_F32, QN_F64, QN_F16, QN_BF16};
+    for (size_t i = 0; i < sizeof types / sizeof *types && !(slow && i); i++) {
+        qn_tensor *a = noise(qn, types[i], 3), *b = noise(qn, types[i], 5), *p = qn_mul(a, b);
+        expect_zeros("p - b*a", qn_sub(p, qn_mul(b, a)));
+        expect_zeros("b*a - p", qn_sub(qn_mul(b, a), p));
+        expect_zeros("p + -b*a", qn_add(p, qn_mul(qn_neg(b), a)));
+        expect_zeros("p - contiguous(p)", qn_sub(p, qn_contiguous(p)));
+        expect_zeros("p - detach(p)", qn_sub(p, qn_detach(p)));
+        expect_zeros("sqrt(p - b*a)", qn_sqrt(qn_sub(p, qn_mul(b, a))));
+        qn_tensor *below = qn_sub(p, qn_max(p, 1, true));
+        expect_range("p - max(p)", below, -1e30, 0);
+        expect_zeros("max(p - max(p))", qn_max(below, 1, false));
+        expect_range("sqrt(max(p) - p)", qn_sqrt(qn_neg(below)), 0, 1e30);
+    }
+}
+
+static void a_product_is_what_it_is_wherever_it_is_used(void) {
+    in_every_way(check_products);
+}
+
+static void check_read_products(qn_ctx *qn) {
+    static double first[ELEMENTS];
+    qn_tensor *a = noise(qn, QN_F32, 7), *b = noise(qn, QN_F32, 11), *p = qn_mul(a, b);
+    qn_tensor *minus = qn_sub(qn_mul(b, a), qn_like(a, 0.37)); /* p inside, before p is stored */
+    qn_tensor *sum = qn_add(minus, qn_like(a, 0.37));
+    CHECK(read_all(sum, ELEMENTS, first) && read_all(p, ELEMENTS, first));
+    expect_zeros("stored p - b*a", qn_sub(p, qn_mul(b, a)));
+    expect_zeros("p's difference", qn_sub(minus, qn_sub(p, qn_like(a, 0.37))));
+}
+
+static void a_stored_product_is_the_computed_one(void) {
+    in_every_way(check_read_products);
+}
+
+static void check_product_gradients(qn_ctx *qn) {
+    qn_tensor *x = noise(qn, QN_F32, 13), *c = noise(qn, QN_F32, 17), *g, *h;
+    qn_tape *tape = qn_tape_begin(qn);
+    qn_tensor *y = qn_mul(qn_mul(x, c), c); /* dy/dx = c*c */
+    CHECK_INT(qn_grad(qn_sum(y, QN_ALL, false), NULL, 1, &x, &g), QN_OK);
+    expect_zeros("dy/dx - c*c", qn_sub(g, qn_mul(c, c)));
+    qn_tensor *cube = qn_mul(qn_mul(x, x), x);
+    CHECK_INT(qn_grad(qn_sum(cube, QN_ALL, false), NULL, 1, &x, &g), QN_OK);
+    CHECK_INT(qn_grad(qn_sum(g, QN_ALL, false), NULL, 1, &x, &h), QN_OK);
+    expect_zeros("d2/dx2 - itself stored", qn_sub(h, qn_contiguous(h)));
+    qn_tape_end(tape);
+}
+
+static void gradients_of_products_have_one_value(void) {
+    in_every_way(check_product_gradients);
+}
+
+/* ---- functions that rely on it --------------------------------------------------------------- */
+
+/* x*c to 1e30, as a temperature makes it. */
+static qn_tensor *scaled_scores(qn_ctx *qn, double c) {
+    return qn_mul(noise(qn, QN_F32, 19), qn_scalar(qn, QN_F32, c));
+}
+
+static void check_softmax(qn_ctx *qn) {
+    for (double c = 1; c < 2e30; c *= 1e5) {
+        const float number = (float)c;
+        qn_tensor *x = noise(qn, QN_F32, 19), *k = qn_from(qn, QN_F32, 0, NULL, &number), *g[2];
+        qn_tape *tape = qn_tape_begin(qn);
+        qn_tensor *p = qn_softmax(qn_mul(x, k), 1), *log_p = qn_log_softmax(qn_mul(x, k), 1);
+        qn_tensor *const in[2] = {x, k};
+        expect_range("softmax(x*c)", p, 0, 1);
+        expect_range("sum of softmax(x*c)", qn_sum(p, 1, false), 0.99999, 1.00001);
+        expect_range("log_softmax(x*c)", log_p, -1e38, 0);
+        qn_tensor *loss = qn_sum(qn_mul(p, noise(qn, QN_F32, 23)), QN_ALL, false);
+        CHECK_INT(qn_grad(loss, NULL, 2, in, g), QN_OK);
+        expect_range("gradient of softmax(x*c)", g[0], -1e38, 1e38);
+        expect_range("gradient for c", g[1], -1e38, 1e38);
+        qn_tape_end(tape);
+    }
+}
+
+static void softmax_of_large_products_is_finite_and_at_most_1(void) {
+    in_every_way(check_softmax);
+}
+
+static void check_one_class(qn_ctx *qn) {
+    const int64_t shape[2] = {ELEMENTS, 1};
+    qn_tensor *x = qn_reshape(scaled_scores(qn, 37.3), 2, shape), *g;
+    qn_tape *tape = qn_tape_begin(qn);
+    expect_zeros("log_softmax of one class", qn_log_softmax(x, 1));
+    expect_zeros("softmax of one class, less 1",
+                 qn_sub(qn_softmax(x, 1), qn_scalar(qn, QN_F32, 1)));
+    qn_tensor *w = noise(qn, QN_F32, 29), *y = qn_mul(x, qn_reshape(w, 2, shape));
+    CHECK_INT(qn_grad(qn_sum(qn_log_softmax(y, 1), QN_ALL, false), NULL, 1, &w, &g), QN_OK);
+    expect_zeros("gradient of one class", g);
+    qn_tape_end(tape);
+}
+
+static void one_class_is_certain(void) {
+    in_every_way(check_one_class);
+}
+
+static void check_norm_of_one(qn_ctx *qn) {
+    const int64_t shape[2] = {ELEMENTS, 1}, one[1] = {1};
+    const float gamma = 1.7f, beta = -0.3f;
+    qn_tensor *x = qn_reshape(scaled_scores(qn, 1e3), 2, shape);
+    qn_tensor *weight = qn_from(qn, QN_F32, 1, one, &gamma);
+    qn_tensor *bias = qn_from(qn, QN_F32, 1, one, &beta);
+    expect_zeros("layer_norm of width 1, less its bias",
+                 qn_sub(qn_layer_norm(x, weight, bias, 1e-5), bias));
+    expect_zeros("layer_norm of width 1", qn_layer_norm(x, NULL, NULL, 1e-5));
+    expect_zeros("variance of one", qn_variance(x, 1, 0, false));
+}
+
+static void a_norm_of_width_1_is_its_bias(void) {
+    in_every_way(check_norm_of_one);
+}
+
+static void check_attention(qn_ctx *qn) {
+    const int64_t shape[3] = {1, ROWS, COLUMNS}, keys[3] = {1, ROWS, COLUMNS};
+    qn_tensor *q = qn_reshape(scaled_scores(qn, 1e15), 3, shape);
+    qn_tensor *k = qn_reshape(scaled_scores(qn, 1e14), 3, keys);
+    qn_tensor *v = qn_full(qn, QN_F32, 3, keys, 1);
+    for (int causal = 0; causal < 2; causal++)
+        expect_range("attention of ones", qn_attention(q, k, v, causal), 0.99999, 1.00001);
+}
+
+static void attention_of_large_scores_is_a_mean(void) {
+    in_every_way(check_attention);
+}
+
+/* ---- sums of products ------------------------------------------------------------------------ */
+
+/* Terms -p and a*b, where p is a*b rounded: in this order the sum without rounding in between is
+ * what rounding took off, and with it is 0. */
+typedef struct cancelling {
+    qn_tensor *a, *b;
+    double left;
+} cancelling;
+
+enum { SIDE = 16 };
+
+static cancelling cancel(qn_ctx *qn) {
+    const float x = 1.0f + 0x1p-13f, y = 1.0f - 0x1p-12f, p = x * y;
+    const int64_t a_shape[3] = {SIDE, 1, 2}, b_shape[3] = {1, SIDE, 2};
+    float a[SIDE][2], b[SIDE][2];
+    for (int i = 0; i < SIDE; i++) a[i][0] = -p, a[i][1] = x, b[i][0] = 1, b[i][1] = y;
+    return (cancelling){qn_from(qn, QN_F32, 3, a_shape, a), qn_from(qn, QN_F32, 3, b_shape, b),
+                        (double)x * (double)y - (double)p};
+}
+
+static void expect_all(const char *what, qn_tensor *t, double want) {
+    double v[SIDE * SIDE];
+    if (!read_all(t, SIDE * SIDE, v)) {
+        FAIL("%s: %s cannot be read", way, what);
+        return;
+    }
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        if (v[i] == want) continue;
+        FAIL("%s: %s is %a, expected %a", way, what, v[i], want);
+        return;
+    }
+}
+
+/* A condition on places that always holds, and that no rule knows to. */
+static qn_tensor *always(qn_tensor *p) {
+    qn_tensor *place = qn_iota(qn_context(p), QN_I32, 3, (int64_t[]){SIDE, SIDE, 2}, 0);
+    return qn_le(place, qn_like(place, SIDE));
+}
+
+static void check_sums(qn_ctx *qn) {
+    cancelling c = cancel(qn);
+    CHECK(c.left != 0);
+    qn_tensor *p = qn_mul(c.a, c.b), *zero = qn_like(p, 0);
+    expect_all("sum(a*b)", qn_sum(p, 2, false), c.left);
+    expect_all("matmul", qn_matmul(qn_squeeze(c.a, 1), qn_transpose(qn_squeeze(c.b, 0), 0, 1)),
+               c.left);
+    expect_all("sum(where(place, a*b, 0))", qn_sum(qn_where(always(p), p, zero), 2, false), c.left);
+    qn_tensor *odd = qn_ne(qn_iota(qn, QN_I32, 3, (int64_t[]){SIDE, SIDE, 2}, 0),
+                           qn_scalar(qn, QN_I32, SIDE)); /* that no index form says */
+    expect_all("sum(where(other place, a*b, 0))", qn_sum(qn_where(odd, p, zero), 2, false), c.left);
+    qn_tensor *turned = qn_permute(p, 3, (int[]){1, 2, 0});
+    expect_all("sum(permute(a*b))", qn_sum(turned, 1, false), c.left);
+    expect_all("sum(flip(a*b))", qn_sum(qn_flip(qn_flip(p, 1), 0), 2, false), c.left);
+    const int64_t flat[2] = {SIDE * SIDE, 2};
+    expect_all("sum(reshape(a*b))", qn_sum(qn_reshape(p, 2, flat), 1, false), c.left);
+    expect_all("sum(contiguous(a*b))", qn_sum(qn_contiguous(p), 2, false), 0);
+    expect_all("sum(detach(a*b))", qn_sum(qn_detach(p), 2, false), 0);
+    qn_tensor *known = qn_le(c.a, qn_like(c.a, 8)); /* on values */
+    expect_all("sum(where(value, a*b, 0))", qn_sum(qn_where(known, p, zero), 2, false), 0);
+    qn_tensor *half = qn_slice(p, 0, 0, SIDE / 2, 1);
+    half = qn_sum(half, 2, false);
+    expect_all("sum(slice(a*b))",
+               qn_add(qn_unsqueeze(half, 0), qn_full(qn, QN_F32, 3, (int64_t[]){2, 1, 1}, 0)),
+               c.left);
+}
+
+static void the_sum_of_a_product_alone_does_not_round_it(void) {
+    in_every_way(check_sums);
+}
+
+static void check_other_consumers(qn_ctx *qn) {
+    cancelling c = cancel(qn);
+    qn_tensor *p = qn_mul(c.a, c.b), *both[2];
+    both[0] = qn_sum(p, 2, false);
+    both[1] = qn_sub(p, qn_contiguous(qn_mul(c.b, c.a)));
+    CHECK_INT(qn_realize(both, 2), QN_OK);
+    expect_all("a sum beside its product", both[0], c.left);
+    expect_zeros("a product beside its sum", both[1]);
+}
+
+static void a_product_with_another_consumer_gives_it_the_rounded_value(void) {
+    in_every_way(check_other_consumers);
+}
+
+/* d/da of sum(where(place, a*b, 0)) is b, and of its square 2 s b, by hand. */
+static void check_sum_gradients(qn_ctx *qn) {
+    cancelling c = cancel(qn);
+    qn_tape *tape = qn_tape_begin(qn);
+    qn_tensor *p = qn_mul(c.a, c.b), *place = always(p), *zero = qn_like(p, 0), *g, *h;
+    qn_tensor *s = qn_sum(qn_where(place, p, zero), 2, false);
+    CHECK_INT(qn_grad(qn_sum(s, QN_ALL, false), NULL, 1, &c.a, &g), QN_OK);
+    qn_tensor *want =
+        qn_sum(qn_mul(c.b, qn_full(qn, QN_F32, 3, (int64_t[]){SIDE, SIDE, 2}, 1)), 1, true);
+    expect_zeros("d sum(a*b) - sum(b)", qn_sub(g, want));
+    qn_tensor *square = qn_sum(qn_mul(s, s), QN_ALL, false);
+    CHECK_INT(qn_grad(square, NULL, 1, &c.a, &g), QN_OK);
+    CHECK_INT(qn_grad(qn_sum(g, QN_ALL, false), NULL, 1, &c.b, &h), QN_OK);
+    double v[SIDE * 2], w[SIDE * 2];
+    CHECK(read_all(h, SIDE * 2, v));
+    /* sum over i of 2 s[i, j] b[j, k]: by b[j, k] it is sum over i of 2 s + 2 a[i, k] (b0 + b1) */
+    double a[2], b[2], sum = c.left;
+    CHECK(read_all(c.a, SIDE * 2, w));
+    a[0] = w[0], a[1] = w[1];
+    CHECK(read_all(c.b, SIDE * 2, w));
+    b[0] = w[0], b[1] = w[1];
+    for (int k = 0; k < 2; k++) CHECK_NEAR(v[k], SIDE * 2 * (sum + a[k] * (b[0] + b[1])), 1e-5, 0);
+    qn_tape_end(tape);
+}
+
+static void a_sum_of_products_has_gradients_of_any_order(void) {
+    in_every_way(check_sum_gradients);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(a_product_is_what_it_is_wherever_it_is_used);
+    RUN(a_stored_product_is_the_computed_one);
+    RUN(gradients_of_products_have_one_value);
+    RUN(softmax_of_large_products_is_finite_and_at_most_1);
+    RUN(one_class_is_certain);
+    RUN(a_norm_of_width_1_is_its_bias);
+    RUN(attention_of_large_scores_is_a_mean);
+    RUN(the_sum_of_a_product_alone_does_not_round_it);
+    RUN(a_product_with_another_consumer_gives_it_the_rounded_value);
+    RUN(a_sum_of_products_has_gradients_of_any_order);
+    return test_end();
+}
