@@ -5,7 +5,8 @@
  * Graph i of a run depends on seed + i and the mode only, so `fuzz_graph 1 <its seed> <mode>`
  * repeats it. Modes are the whole compiler on the CPU, the same without schedules, without
  * fusion, as static graphs, an interpreter of kernel trees, which is quick for small graphs, the
- * same with kernels run by work groups, and OpenCL; without one given they take turns. Without
+ * same with kernels run by work groups, and OpenCL; without one given they take turns. Those that
+ * begin with bits compare with the CPU without fusion instead, and bit by bit. Without
  * arguments as many graphs are run as fit into a minute. A failing graph is made smaller and
  * printed as calls; `apart` gives each graph a process, so that a crash can be made smaller, too.
  * What is generated: elementwise rows over all dtypes, chains of up to six movement ops,
@@ -399,6 +400,37 @@ static int random_matmul(program *p, const style *y, int x) {
     return product < 0 ? -1 : reduce(p, OP_SUM, product, 1u << (r - 1));
 }
 
+/* A product that is used more than once, or summed behind views or a mask on places. */
+static int random_products(program *p, const style *y, int x) {
+    if (x < 0 || p->step[x].big || p->step[x].dtype == QN_BOOL) return -1;
+    qn_dtype d = p->step[x].dtype;
+    int other = partner(p, y, x, d), product, zero, made = -1;
+    if (other < 0 || (product = add(p, op_step(OP_MUL, 2, x, other, 0))) < 0) return -1;
+    if (chance(40)) {
+        int again = add(p, op_step(OP_MUL, 2, other, x, 0));
+        if (again >= 0 && chance(30)) again = add(p, op_step(OP_CONTIGUOUS, 1, again, 0, 0));
+        int both = chance(50) ? OP_SUB : OP_ADD;
+        if (again >= 0) made = add(p, op_step(both, 2, product, again, 0));
+        if (chance(50)) return made;
+    }
+    int rank = p->step[product].rank;
+    if (rank && chance(40) && (zero = number(p, d, 0)) >= 0) {
+        step place = {.op = OP_IOTA, .dtype = QN_I32, .rank = rank, .attrs = 1, .grid = 0};
+        memcpy(place.dim, p->step[product].dim, sizeof place.dim);
+        place.attr[0] = below(rank);
+        int i = add(p, place), half = number(p, QN_I32, (double)place.dim[place.attr[0]] / 2);
+        int seen =
+            i < 0 || half < 0 ? -1 : add(p, op_step(chance(70) ? OP_LT : OP_NE, 2, i, half, 0));
+        int masked = seen < 0 ? -1 : add(p, op_step(OP_WHERE, 3, seen, product, zero));
+        if (masked >= 0) product = masked;
+    }
+    if (chance(50)) product = random_chain(p, product);
+    if (chance(10)) product = add(p, op_step(OP_DETACH, 1, product, 0, 0));
+    if (product < 0 || !p->step[product].rank) return made;
+    int sum = reduce(p, OP_SUM, product, 1 + (uint32_t)below((1 << p->step[product].rank) - 1));
+    return sum < 0 ? made : sum;
+}
+
 /* exp(x - max) / sum, or (x - mean) / sqrt(variance + 1). */
 static int random_normalisation(program *p, int x) {
     if (x < 0 || !p->step[x].rank || !dtype_is_float(p->step[x].dtype)) return -1;
@@ -478,6 +510,7 @@ static void random_program(program *p, bool small) {
             made = chance(50) ? random_move(p, x) : x < 0 ? -1 : random_chain(p, x);
         else if ((kind -= y.reduce) < 0)
             made = chance(20)   ? random_siblings(p, &y, x)
+                   : chance(20) ? random_products(p, &y, x)
                    : chance(60) ? random_reduce(p, x)
                    : chance(50) ? random_matmul(p, &y, x)
                                 : random_normalisation(p, x);
@@ -501,7 +534,13 @@ static void random_program(program *p, bool small) {
 /* ---- running ------------------------------------------------------------------------------- */
 
 /* Ways to run: the whole compiler, parts of it switched off, the interpreter of kernel trees. */
-typedef enum engine { ON_CPU, ON_OPENCL, INTERPRETED, BY_GROUPS } engine; /* INTERPRETED: small */
+typedef enum engine {
+    ON_CPU,
+    BY_CC,
+    ON_OPENCL,
+    INTERPRETED,
+    BY_GROUPS
+} engine; /* INTERPRETED: small */
 static const struct {
     const char *name, *knob, *value;
     engine by;
@@ -515,7 +554,12 @@ static const struct {
              {"symbolic-interp", NULL, NULL, INTERPRETED, SYMBOLIC},
              {"groups", NULL, NULL, BY_GROUPS, EFFECTS},
              {"symbolic-groups", NULL, NULL, BY_GROUPS, SYMBOLIC},
-             {"opencl", NULL, NULL, ON_OPENCL, EFFECTS}};
+             {"opencl", NULL, NULL, ON_OPENCL, EFFECTS},
+             {"bits", NULL, NULL, ON_CPU, BITS},
+             {"bits-unscheduled", "schedule", "0", ON_CPU, BITS_ALL},
+             {"bits-interp", "schedule", "0", INTERPRETED, BITS_ALL},
+             {"bits-cc", NULL, NULL, BY_CC, BITS},
+             {"bits-opencl", NULL, NULL, ON_OPENCL, BITS}};
 
 typedef struct fuzzer {
     qn_ctx *qn, *ref;
@@ -547,11 +591,18 @@ static bool open_contexts(fuzzer *f) {
     qn_options o = {.device = "cpu", .log = show_line}, ref = {.device = "ref"};
     close_contexts(f);
     engine by = modes[f->mode].by;
+    bool bits = modes[f->mode].how >= BITS;
     if (by == ON_OPENCL) o.device = "opencl";
     if (by == ON_OPENCL && !device_here(o.device)) return false;
+    if (by == BY_CC) setenv("QN_CPU", "cc", 1);
     f->qn = by >= INTERPRETED ? interp_open(&o, by == BY_GROUPS ? 8 : 0) : qn_open(&o);
-    f->ref = qn_open(&ref);
+    if (by == BY_CC) unsetenv("QN_CPU");
+    if (bits) ref.device = "cpu";
+    f->ref = bits && by == INTERPRETED ? interp_open(&ref, 0) : qn_open(&ref);
     if (f->qn && modes[f->mode].knob) qn_set(f->qn, modes[f->mode].knob, modes[f->mode].value);
+    if (f->ref && bits && modes[f->mode].knob)
+        qn_set(f->ref, modes[f->mode].knob, modes[f->mode].value);
+    if (f->ref && bits) qn_set(f->ref, "fuse", "0");
     f->var = f->qn && modes[f->mode].how == SYMBOLIC ? qn_var(f->qn, "t", LEAST, MOST) : 0;
     return f->qn && f->ref;
 }
@@ -624,25 +675,37 @@ static void one_graph(fuzzer *f, uint64_t seed) {
     print_program(&p);
 }
 
+static int find_mode(const char *name) {
+    for (int m = 0; m < (int)COUNT_OF(modes); m++)
+        if (!strcmp(name, modes[m].name)) return m;
+    return -1;
+}
+
+/* Many small graphs, fused against unfused, bit by bit. */
+static void compare_bits(fuzzer *f, uint64_t seed, int64_t graphs) {
+    f->mode = find_mode("bits-interp");
+    if (!open_contexts(f)) f->failed = 5, puts("no context");
+    for (int64_t i = 0; i < graphs && f->failed < 5; i++) one_graph(f, seed + (uint64_t)i);
+}
+
 /* fuzz_graph [graphs [seed [mode [apart]]]] */
 int main(int argc, char **argv) {
     fuzzer *f = &fuzz;
-    enum { BLOCK = 250, FEW = 8 }; /* graphs between two mode changes, and two fresh contexts */
+    enum { BLOCK = 250, FEW = 8 }; /* graphs between two mode changes; where a kernel takes long */
     int64_t graphs = argc > 1 ? atoll(argv[1]) : INT64_MAX;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
-    int only = -1;
-    for (int m = 0; argc > 3 && m < (int)COUNT_OF(modes); m++)
-        if (!strcmp(argv[3], modes[m].name)) only = m;
+    int only = argc > 3 ? find_mode(argv[3]) : -1;
     f->apart = argc > 4;
     test_begin(1, argv);
     signal(SIGSEGV, crashed), signal(SIGABRT, crashed), signal(SIGFPE, crashed);
     bool slow = false, skip = false;
     double start = clock_seconds(), limit = argc > 1 ? INFINITY : 60;
+    if (argc == 1) compare_bits(f, 1000000, 5000);
     for (int64_t i = 0; i < graphs && f->failed < 5 && clock_seconds() - start < limit; i++) {
         if (i % BLOCK == 0) {
             f->mode = only >= 0 ? only : (int)(i / BLOCK % (int64_t)COUNT_OF(modes));
             bool opened = f->apart || open_contexts(f);
-            slow = only < 0 && modes[f->mode].by == ON_OPENCL; /* some hundred ms a kernel */
+            slow = only < 0 && (modes[f->mode].by == ON_OPENCL || modes[f->mode].by == BY_CC);
             skip = !opened && slow;
             if (skip) puts("no OpenCL device here");
             if (!opened && !skip) f->failed = 5, puts("no context");

@@ -149,8 +149,10 @@ static inline bool read_step(const step *s, qn_tensor *t, values *out, int i) {
 }
 
 /* How a program is run: as a pure expression, with assignments by qn_assign and values read on the
- * way, as a static graph of its inputs, or with one size a dimension variable. */
-typedef enum way { PURE, EFFECTS, STATIC, SYMBOLIC } way;
+ * way, as a static graph of its inputs, or with one size a dimension variable. And twice with
+ * effects, to be compared bit by bit: BITS but for what comes of a sum or product of floats, which
+ * a schedule may regroup; BITS_ALL where no schedule does. */
+typedef enum way { PURE, EFFECTS, STATIC, SYMBOLIC, BITS, BITS_ALL } way;
 
 static inline bool read_outputs(const program *p, qn_tensor *const *t, values *out) {
     for (int i = 0; i < p->steps; i++)
@@ -255,17 +257,42 @@ static inline verdict leaks(qn_ctx *qn) {
                  (unsigned long long)s.buffers);
 }
 
-static inline verdict same_values(const program *p, const values *a, const values *b) {
+/* But the payload of a NaN. */
+static inline bool same_bits(const step *s, const void *a, const void *b, int64_t i) {
+    size_t size = qn_dtype_size(s->dtype);
+    if (!memcmp((const char *)a + (size_t)i * size, (const char *)b + (size_t)i * size, size))
+        return true;
+    return dtype_is_float(s->dtype) && isnan(dtype_get_f(s->dtype, a, i)) &&
+           isnan(dtype_get_f(s->dtype, b, i));
+}
+
+/* The steps that come of floats that were added or multiplied up. */
+static inline void find_regrouped(const program *p, bool *regrouped) {
     for (int i = 0; i < p->steps; i++) {
         const step *s = &p->step[i];
+        int row = op_rows[s->op].class_ == CLASS_REDUCE ? monoid_of_reduction(s->op) : MONOID_SET;
+        if (s->op == OP_SCATTER) row = (int)s->attr[1];
+        bool floats = s->sources && dtype_is_float(p->step[s->src[0]].dtype);
+        regrouped[i] = floats && (row == MONOID_SUM || row == MONOID_PROD);
+        for (int k = 0; k < s->sources; k++) regrouped[i] |= regrouped[s->src[k]];
+    }
+}
+
+static inline verdict same_values(const program *p, const values *a, const values *b, way how) {
+    bool regrouped[STEPS] = {false};
+    if (how == BITS) find_regrouped(p, regrouped);
+    for (int i = 0; i < p->steps; i++) {
+        const step *s = &p->step[i];
+        bool bits = how >= BITS && !regrouped[i];
         int64_t n = a->at[i] && b->at[i] ? step_count(s) : 0;
         for (int64_t e = 0; e < n; e++) {
-            if (same_element(s, a->at[i], b->at[i], e)) continue;
+            if (bits ? same_bits(s, a->at[i], b->at[i], e) : same_element(s, a->at[i], b->at[i], e))
+                continue;
             return blame(i, "t%d[%lld] is %.17g (%lld), the reference has %.17g (%lld), allowed %g",
                          i, (long long)e, dtype_get_f(s->dtype, a->at[i], e),
                          (long long)dtype_get_i(s->dtype, a->at[i], e),
                          dtype_get_f(s->dtype, b->at[i], e),
-                         (long long)dtype_get_i(s->dtype, b->at[i], e), 2 * s->err);
+                         (long long)dtype_get_i(s->dtype, b->at[i], e), bits ? 0 : 2 * s->err);
         }
     }
     return (verdict){.failed = false};
@@ -276,14 +303,14 @@ static inline verdict compare_once(qn_ctx *qn, qn_ctx *ref, const program *p, wa
     memset(&a, 0, sizeof a), memset(&b, 0, sizeof b);
     verdict v = {.failed = false};
     if (how == SYMBOLIC && qn_bind(qn, p->var, p->size)) return blame(-1, "bind: %s", qn_error(qn));
-    bool ran = run_program(qn, p, how, &a);
+    bool ran = run_program(qn, p, how >= BITS ? EFFECTS : how, &a);
     /* Not every graph is one for all values of a variable. */
     bool suits = ran || how != SYMBOLIC || !a.refused;
     if (!ran && suits) v = blame(-1, "error: %s", qn_error(qn));
-    if (suits && !v.failed && !run_program(ref, p, PURE, &b))
+    if (suits && !v.failed && !run_program(ref, p, how >= BITS ? EFFECTS : PURE, &b))
         v = blame(-1, "reference: %s", qn_error(ref));
     qn_clear_error(qn), qn_clear_error(ref);
-    if (!v.failed && suits) v = same_values(p, &a, &b);
+    if (!v.failed && suits) v = same_values(p, &a, &b, how);
     free_values(&a), free_values(&b);
     if (!v.failed) v = leaks(qn);
     if (!v.failed) v = leaks(ref);

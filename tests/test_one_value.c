@@ -144,6 +144,25 @@ static void gradients_of_products_have_one_value(void) {
     in_every_way(check_product_gradients);
 }
 
+/* Of the places 0 to 8: a kernel that reads one of them knows it. */
+static void check_places(qn_ctx *qn) {
+    qn_tensor *(*const of[])(qn_tensor *) = {qn_exp,   qn_atan,    qn_tanh, qn_sin,       qn_erf,
+                                             qn_log1p, qn_sigmoid, qn_sqrt, qn_reciprocal};
+    const int64_t shape[1] = {9};
+    qn_tensor *place = qn_iota(qn, QN_F32, 1, shape, 0), *known[9], *read[9];
+    for (int i = 0; i < 9; i++) {
+        qn_tensor *y = of[i](qn_add(place, qn_scalar(qn, QN_F32, 0.7)));
+        known[i] = qn_slice(y, 0, i, i + 1, 1);
+        read[i] = qn_slice(qn_contiguous(y), 0, i, i + 1, 1);
+    }
+    qn_realize(known, 9);
+    for (int i = 0; i < 9; i++) expect_zeros("f(place)", qn_sub(known[i], read[i]));
+}
+
+static void a_function_has_one_value_also_of_what_a_kernel_knows(void) {
+    in_every_way(check_places);
+}
+
 /* ---- functions that rely on it --------------------------------------------------------------- */
 
 /* x*c to 1e30, as a temperature makes it. */
@@ -337,6 +356,7 @@ int main(int argc, char **argv) {
     RUN(a_product_is_what_it_is_wherever_it_is_used);
     RUN(a_stored_product_is_the_computed_one);
     RUN(gradients_of_products_have_one_value);
+    RUN(a_function_has_one_value_also_of_what_a_kernel_knows);
     RUN(softmax_of_large_products_is_finite_and_at_most_1);
     RUN(one_class_is_certain);
     RUN(a_norm_of_width_1_is_its_bias);

@@ -533,6 +533,7 @@ bool kern_room(const kern *k, kstmt loop, sym *out);
  * before and after. */
 void kern_passes(kern *k);
 void kern_expand_math(kern *k); /* math.c */
+bool kern_expands(int op, int dtype);
 kexpr kern_expand_op(kern *k, int op, qn_dtype dtype,
                      const kexpr *arg); /* math.c; 0: op is native */
 

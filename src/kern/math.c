@@ -135,8 +135,12 @@ static const math_function functions[OP_COUNT] = {
 #undef X
 };
 
+bool kern_expands(int op, int dtype) {
+    return functions[op] && dtype_is_float(dtype);
+}
+
 kexpr kern_expand_op(kern *k, int op, qn_dtype dtype, const kexpr *arg) {
-    if (!functions[op] || !dtype_is_float(dtype)) return 0;
+    if (!kern_expands(op, dtype)) return 0;
     math m = math_format(k, dtype);
     kexpr x[2] = {0};
     for (int i = 0; i < op_rows[op].arity; i++) x[i] = kern_cast(k, m.dtype, arg[i]);

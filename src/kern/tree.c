@@ -288,9 +288,12 @@ kexpr kern_lookup(kern *k, uint32_t table, kexpr index) {
     return kern_intern(k, &e);
 }
 
-/* The op on constants, or 0. */
+/* The op on constants, or 0. Not where the C library and the device may differ: a node's value is
+ * not to depend on what its kernel knows. */
 static kexpr fold(kern *k, int op, qn_dtype dtype, int n, const kexpr *arg) {
     uint64_t bits = 0;
+    if (kern_expands(op, dtype)) return 0;
+    if (dtype_is_float(dtype) && (op == OP_MOD || op == OP_FLOOR_DIV)) return 0;
     scalar x[3], out;
     for (int i = 0; i < n; i++) {
         if (!const_bits(k, arg[i], &bits)) return 0;
