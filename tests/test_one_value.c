@@ -149,14 +149,14 @@ static void check_places(qn_ctx *qn) {
     qn_tensor *(*const of[])(qn_tensor *) = {qn_exp,   qn_atan,    qn_tanh, qn_sin,       qn_erf,
                                              qn_log1p, qn_sigmoid, qn_sqrt, qn_reciprocal};
     const int64_t shape[1] = {9};
-    qn_tensor *place = qn_iota(qn, QN_F32, 1, shape, 0), *known[9], *read[9];
-    for (int i = 0; i < 9; i++) {
-        qn_tensor *y = of[i](qn_add(place, qn_scalar(qn, QN_F32, 0.7)));
-        known[i] = qn_slice(y, 0, i, i + 1, 1);
-        read[i] = qn_slice(qn_contiguous(y), 0, i, i + 1, 1);
+    qn_tensor *place = qn_iota(qn, QN_F32, 1, shape, 0);
+    for (int i = 0; i < (slow ? 2 : 9); i++) {
+        qn_tensor *y = of[i](qn_add(place, qn_scalar(qn, QN_F32, 1)));
+        for (int at = 0; at < (slow ? 1 : 4); at++) {
+            qn_tensor *known = qn_slice(y, 0, at, at + 1, 1);
+            expect_zeros("f(place)", qn_sub(known, qn_slice(qn_contiguous(y), 0, at, at + 1, 1)));
+        }
     }
-    qn_realize(known, 9);
-    for (int i = 0; i < 9; i++) expect_zeros("f(place)", qn_sub(known[i], read[i]));
 }
 
 static void a_function_has_one_value_also_of_what_a_kernel_knows(void) {
