@@ -299,7 +299,7 @@ static void checker_rejects_broken_links(void) {
 static void passes_form_multiply_adds_and_registers(void) {
     kern *before = parse(product), *k = parse(product);
     CHECK(kern_schedule(k, "tile t0 j\nvec j\nvec j_1\n", NULL) == 3);
-    kern_passes(k);
+    kern_passes(k, NULL);
     check_text(__LINE__, k,
                "kernel \"product\" {\n"
                "  arg a0 f32[35] read\n"
@@ -323,6 +323,55 @@ static void passes_form_multiply_adds_and_registers(void) {
     kern_close(k);
 }
 
+static void without_fma_sums_multiply_and_add(void) {
+    kern *before = parse(product), *k = parse(product);
+    str s;
+    str_open(&s, &ctx.heap);
+    kern_passes(k, &(kern_limits){.no_fma = true});
+    kern_print(k, &s);
+    CHECK(!strstr(s.s, "fma"));
+    CHECK(strstr(s.s, "+= mul(a0[7*i + k], a1[j + 8*k])"));
+    check_same(__LINE__, before, k, NULL);
+    str_free(&s);
+    kern_close(before);
+    kern_close(k);
+}
+
+/* Only the product that is the term itself is one of the sum's: neither one in a sum of two, nor one
+ * that is rounded by way of its bits. */
+static void passes_contract_nothing_but_sums_of_products(void) {
+    static const char text[] =
+        "kernel \"sums\" {\n"
+        "  arg a0 f32[4] write\n"
+        "  arg a1 f32[40] read\n"
+        "  reg t0 f32[1]\n"
+        "  reg t1 f32[1]\n"
+        "  reg t2 f32[1]\n"
+        "  def t0 = f32(0)\n"
+        "  def t1 = f32(0)\n"
+        "  def t2 = f32(0)\n"
+        "  for r < 5 {\n"
+        "    t0[0] += add(mul(a1[r], a1[r + 8]), a1[r + 16])\n"
+        "    t1[0] += bitcast:f32(bitcast:u32(mul(a1[r], a1[r + 8])))\n"
+        "    t2[0] += where(lt(a1[r], f32(1)), mul(a1[r], a1[r + 8]), f32(0))\n"
+        "  }\n"
+        "  a0[0] = t0[0]\n"
+        "  a0[1] = t1[0]\n"
+        "  a0[2] = sub(mul(a1[0], a1[1]), t2[0])\n"
+        "}\n";
+    kern *k = parse(text);
+    str s;
+    str_open(&s, &ctx.heap);
+    kern_passes(k, NULL);
+    kern_print(k, &s);
+    CHECK(strstr(s.s, "t0[0] += add(mul("));
+    CHECK(strstr(s.s, "t1[0] += mul("));
+    CHECK(strstr(s.s, "fma(a1[r], a1[r + 8], t2[0]), t2[0])"));
+    CHECK(strstr(s.s, "a0[2] = sub(mul(a1[0], a1[1]), t2[0])"));
+    str_free(&s);
+    kern_close(k);
+}
+
 /* The sum so far is in the tile, whether a lane adds to it or not: one instruction under a mask. */
 static void passes_load_masked_sums_whole(void) {
     static const char text[] = "kernel \"masked\" {\n"
@@ -342,7 +391,7 @@ static void passes_load_masked_sums_whole(void) {
     kern *before = parse(text), *k = parse(text);
     str s;
     str_open(&s, &ctx.heap);
-    kern_passes(k);
+    kern_passes(k, NULL);
     kern_print(k, &s);
     CHECK(strstr(s.s, "t0[v; valid=(-r + v >= 0)] = fma(a1[8*r + v], a1[r], t0[v])"));
     check_same(__LINE__, before, k, NULL);
@@ -363,7 +412,7 @@ static void passes_leave_sums_across_lanes_alone(void) {
                               "  a0[0] = t0[0]\n"
                               "}\n";
     kern *k = parse(dot);
-    kern_passes(k);
+    kern_passes(k, NULL);
     check_text(__LINE__, k, dot);
     kern_close(k);
 }
@@ -408,6 +457,8 @@ static void all(void) {
     RUN(checker_rejects_broken_links);
     RUN(passes_form_multiply_adds_and_registers);
     RUN(passes_load_masked_sums_whole);
+    RUN(without_fma_sums_multiply_and_add);
+    RUN(passes_contract_nothing_but_sums_of_products);
     RUN(passes_leave_sums_across_lanes_alone);
     RUN(allocation_failures_leave_nothing_behind);
 }

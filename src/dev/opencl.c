@@ -38,6 +38,7 @@ typedef struct opencl {
     uint64_t local; /* bytes that it shares */
     uint32_t units;
     bool doubles, rounds; /* has them; divides and takes roots as IEEE says */
+    bool fma;             /* multiplies and adds in one rounding */
     uint32_t queued;      /* launches since the queue was empty */
     pid_t owner;          /* the process that opened it */
 } opencl;
@@ -145,6 +146,7 @@ static void read_limits(opencl *o) {
     o->units = (uint32_t)device_number(o, d, CL_COMPUTE_UNITS);
     o->doubles = device_number(o, d, CL_DOUBLE_CONFIG) != 0;
     o->rounds = device_number(o, d, CL_FLOAT_CONFIG) & CL_ROUNDED_DIVISION;
+    o->fma = device_number(o, d, CL_FLOAT_CONFIG) & CL_FUSED_MULTIPLY_ADD;
     o->cl.GetDeviceInfo(d, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
     if (debug_on(o->ctx, 'e'))
         log_line(o->ctx, "e opencl: %s, %u units, groups of %zu sharing %llu bytes%s", name,
@@ -211,6 +213,7 @@ static void opencl_limits(void *state, kern_limits *out) {
     out->members = 1;
     while (out->members < MEMBERS && 2 * (size_t)out->members <= o->members) out->members *= 2;
     out->group_bytes = (int64_t)o->local;
+    out->no_fma = !o->fma;
 }
 
 /* ---- programs ------------------------------------------------------------------------------- */

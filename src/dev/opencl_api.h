@@ -40,7 +40,7 @@ enum cl_device_info {
     CL_DEVICE_NAME = 0x102b,
     CL_DOUBLE_CONFIG = 0x1032
 };
-enum cl_float_config { CL_ROUNDED_DIVISION = 1 << 7 };
+enum cl_float_config { CL_FUSED_MULTIPLY_ADD = 1 << 5, CL_ROUNDED_DIVISION = 1 << 7 };
 enum cl_kernel_info { CL_KERNEL_MEMBERS = 0x11b0 };
 enum { CL_READ_WRITE = 1, CL_BUILD_LOG = 0x1183 };
 

@@ -3,7 +3,12 @@
  * kern_passes() is the table of contents: each pass is a function over the tree that keeps what the
  * kernel computes. QN_DEBUG=k prints the kernel after each pass that changed it; under QN_CHECK the
  * checker runs between them. Common subexpressions need no pass (expressions are hash-consed), nor
- * do invariants (an emitter builds each value at the outermost place its variables allow). */
+ * do invariants (an emitter builds each value at the outermost place its variables allow).
+ *
+ * What is contracted to a multiply-add is said by the tree, and by nothing else: the product that a
+ * store adds up by SUM, itself or where a condition holds. It stands for a SUM_PRODUCT of the graph.
+ * A product that a plain SUM adds up is rounded, which lowering says by the bits of its bits. No
+ * other product is joined with a sum, so a node has one value wherever it is computed. */
 #include "kern/kern.h"
 
 /* ---- multiply-add ---------------------------------------------------------------------------- */
@@ -67,6 +72,10 @@ static kexpr bits_rewriter(kern *k, const kern_expr *e, void *user) {
 
 static void form_fma(kern *k) {
     for (kstmt s = k->root; s; s = kern_next(k, s, k->root)) sum_of_products(k, s);
+}
+
+/* What kept a product from being one of a sum's has done so. */
+static void drop_bits(kern *k) {
     kern_rewrite(k, k->root, bits_rewriter, NULL);
 }
 
@@ -84,15 +93,17 @@ static void to_registers(kern *k) {
 typedef struct pass {
     const char *name;
     void (*run)(kern *k);
+    bool fma; /* only for targets that have it */
 } pass;
 
 /* Products are joined with sums before the functions are expanded: the formulas of math*.c have
  * each rounding where they need it. */
 static const pass passes[] = {
-    {"form_fma", form_fma},
-    {"expand_math", kern_expand_math},
-    {"to_registers", to_registers},
-    {"place_barriers", kern_place_barriers},
+    {"form_fma", form_fma, true},
+    {"drop_bits", drop_bits, false},
+    {"expand_math", kern_expand_math, false},
+    {"to_registers", to_registers, false},
+    {"place_barriers", kern_place_barriers, false},
 };
 
 static void show(kern *k, const char *after) {
@@ -114,10 +125,11 @@ static void check(kern *k, const char *after) {
 #endif
 }
 
-void kern_passes(kern *k) {
+void kern_passes(kern *k, const kern_limits *limits) {
     show(k, "schedule");
     check(k, "schedule");
     for (size_t i = 0; i < COUNT_OF(passes); i++) {
+        if (passes[i].fma && limits && limits->no_fma) continue;
         passes[i].run(k);
         show(k, passes[i].name);
         check(k, passes[i].name);
