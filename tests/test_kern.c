@@ -337,8 +337,8 @@ static void without_fma_sums_multiply_and_add(void) {
     kern_close(k);
 }
 
-/* Only the product that is the term itself is one of the sum's: neither one in a sum of two, nor one
- * that is rounded by way of its bits. */
+/* Only the product that is the term itself is one of the sum's: neither one in a sum of two, nor
+ * one that is rounded by way of its bits. */
 static void passes_contract_nothing_but_sums_of_products(void) {
     static const char text[] =
         "kernel \"sums\" {\n"

@@ -7,9 +7,9 @@
  *
  * Two liberties keep it quick enough to train a small model on. A source is an array with element
  * strides, so that most movement ops are another view of the same memory (dev_view: expand is
- * stride 0, flip a negative one) and nothing is copied. And the axes of a SUM_PRODUCT fall into four
- * groups by which source they move: both (batch), one (rows), the other (columns), or reduced, so
- * that it is a product of matrices. Its products and sums stay in double.
+ * stride 0, flip a negative one) and nothing is copied. And the axes of a SUM_PRODUCT fall into
+ * four groups by which source they move: both (batch), one (rows), the other (columns), or reduced,
+ * so that it is a product of matrices. Its products and sums stay in double.
  *
  * Every loop has the same shape: a walk yields the offsets of the next few elements in row-major
  * order of some axes, load and store convert chunks of them, and the op works on dense chunks. */

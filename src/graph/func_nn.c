@@ -118,10 +118,10 @@ static qn_tensor *only(qn_tensor *seen, qn_tensor *x, double other) {
     return qn_where(seen, x, qn_like(x, other));
 }
 
-/* sum over keys of e^(scale (score - largest)) * v, divided by the sum of the weights: once for each
- * number of the result, not for each score. The largest is taken off before anything is rounded by
- * scaling, so no weight is above 1. What is not seen takes no part: its terms are left out, where a
- * weight of 0 would still multiply. */
+/* sum over keys of e^(scale (score - largest)) * v, divided by the sum of the weights: once for
+ * each number of the result, not for each score. The largest is taken off before anything is
+ * rounded by scaling, so no weight is above 1. What is not seen takes no part: its terms are left
+ * out, where a weight of 0 would still multiply. */
 static qn_tensor *weigh(qn_tensor *scores, qn_tensor *scale, qn_tensor *v, bool causal) {
     uint32_t mask;
     if (!func_mask(scores, -1, &mask)) return NULL;

@@ -514,7 +514,7 @@ enum {
 /* Another existing or simpler node of the same value as the node about to be made, or 0. */
 node_id rules_apply(graph *g, const graph_node *n);
 void rules_open(graph *g);
-bool rule_sees(const graph *g, node_id n, int op); /* is it that op, and not realized? */
+bool rule_sees(const graph *g, node_id n, int op);         /* is it that op, and not realized? */
 bool rule_of_places(const graph *g, node_id n, int depth); /* made of IOTA and CONST only? */
 #define X(name, ...) node_id rule_##name(graph *g, const graph_node *n);
 #include "graph/rules.h"

@@ -6,9 +6,9 @@
  * do invariants (an emitter builds each value at the outermost place its variables allow).
  *
  * What is contracted to a multiply-add is said by the tree, and by nothing else: the product that a
- * store adds up by SUM, itself or where a condition holds. It stands for a SUM_PRODUCT of the graph.
- * A product that a plain SUM adds up is rounded, which lowering says by the bits of its bits. No
- * other product is joined with a sum, so a node has one value wherever it is computed. */
+ * store adds up by SUM, itself or where a condition holds. It stands for a SUM_PRODUCT of the
+ * graph. A product that a plain SUM adds up is rounded, which lowering says by the bits of its
+ * bits. No other product is joined with a sum, so a node has one value wherever it is computed. */
 #include "kern/kern.h"
 
 /* ---- multiply-add ---------------------------------------------------------------------------- */
