@@ -162,7 +162,7 @@ static qn_tensor *product(term *t, qn_tensor *x, uint32_t *mask) {
     x = qn_mul(x, pick(t));
     if (!x) return NULL;
     if (qn_rank(x) && qn_numel(x) && test_below(&t->seed, 3) == 0) {
-        tuple_id shape = t->qn->graph->node[x->node].shape;
+        tuple_id shape = t->qn->graph->node[tensor_at(x)->node].shape;
         qn_tensor *place = build_iota(t->qn, QN_I32, shape, 0);
         x = masked(qn_lt(place, qn_like(place, 1)), x);
     }
@@ -179,7 +179,8 @@ static qn_tensor *sum_product(term *t, qn_tensor *x, uint32_t mask) {
     graph *g = t->qn->graph;
     qn_tensor *y = qn_add(x, x), *here = test_below(&t->seed, 2) ? qn_le(x, y) : NULL;
     if (!y || !mask) return NULL;
-    node_id n = make_sum_product(g, x->node, y->node, here ? here->node : 0, mask);
+    node_id n = make_sum_product(g, tensor_at(x)->node, tensor_at(y)->node,
+                                 here ? tensor_at(here)->node : 0, mask);
     qn_tensor *sum = tensor_new(t->qn, n);
     graph_settle(g);
     return sum;
