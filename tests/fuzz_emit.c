@@ -80,7 +80,7 @@ static bool holds(uint64_t seed, char lines[][160], int n, bool cc, str *what) {
     char error[200] = "";
     kern *k = kern_clone(s.k);
     for (int i = 0; i < n; i++) kern_transform(k, lines[i], NULL);
-    kern_passes(k, NULL);
+    kern_passes(k);
     bool fine = run(&s, s.k, false, seed, want, count, error);
     if (!fine) str_addf(what, "does not run: %s", error);
     if (fine && by_llvm.cpu) fine = try_compiler(&by_llvm, k, &s, seed, want, count, what);
@@ -99,7 +99,7 @@ static void report(uint64_t seed, char lines[][160], int n, const char *what) {
     for (int i = 0; i < n; i++) printf("  %s\n", lines[i]);
     make(&s, seed);
     for (int i = 0; i < n; i++) kern_transform(s.k, lines[i], NULL);
-    kern_passes(s.k, NULL);
+    kern_passes(s.k);
     kern_print(s.k, &text);
     printf("kernel:\n%s", text.s);
     for (int i = 0; i < s.k->dim_vars; i++) printf("dim %d is %lld\n", i, (long long)s.dim[i]);

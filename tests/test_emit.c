@@ -541,7 +541,7 @@ static void components_live_in_one_place(void) {
                  " for j < 8 {\n a0[j] = %s\n }\n}\n",
                  read[i], read[i + 1]);
         kern *k = kern_parse(h.qn, text);
-        kern_passes(k, NULL);
+        kern_passes(k);
         harness_run_kernel(&h, k, &(harness_case){.text = text});
         kern_close(k);
     }

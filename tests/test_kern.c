@@ -299,7 +299,7 @@ static void checker_rejects_broken_links(void) {
 static void passes_form_multiply_adds_and_registers(void) {
     kern *before = parse(product), *k = parse(product);
     CHECK(kern_schedule(k, "tile t0 j\nvec j\nvec j_1\n", NULL) == 3);
-    kern_passes(k, NULL);
+    kern_passes(k);
     check_text(__LINE__, k,
                "kernel \"product\" {\n"
                "  arg a0 f32[35] read\n"
@@ -327,7 +327,8 @@ static void without_fma_sums_multiply_and_add(void) {
     kern *before = parse(product), *k = parse(product);
     str s;
     str_open(&s, &ctx.heap);
-    kern_passes(k, &(kern_limits){.no_fma = true});
+    k->no_fma = true;
+    kern_passes(k);
     kern_print(k, &s);
     CHECK(!strstr(s.s, "fma"));
     CHECK(strstr(s.s, "+= mul(a0[7*i + k], a1[j + 8*k])"));
@@ -362,7 +363,7 @@ static void passes_contract_nothing_but_sums_of_products(void) {
     kern *k = parse(text);
     str s;
     str_open(&s, &ctx.heap);
-    kern_passes(k, NULL);
+    kern_passes(k);
     kern_print(k, &s);
     CHECK(strstr(s.s, "t0[0] += add(mul("));
     CHECK(strstr(s.s, "t1[0] += mul("));
@@ -391,7 +392,7 @@ static void passes_load_masked_sums_whole(void) {
     kern *before = parse(text), *k = parse(text);
     str s;
     str_open(&s, &ctx.heap);
-    kern_passes(k, NULL);
+    kern_passes(k);
     kern_print(k, &s);
     CHECK(strstr(s.s, "t0[v; valid=(-r + v >= 0)] = fma(a1[8*r + v], a1[r], t0[v])"));
     check_same(__LINE__, before, k, NULL);
@@ -412,7 +413,7 @@ static void passes_leave_sums_across_lanes_alone(void) {
                               "  a0[0] = t0[0]\n"
                               "}\n";
     kern *k = parse(dot);
-    kern_passes(k, NULL);
+    kern_passes(k);
     check_text(__LINE__, k, dot);
     kern_close(k);
 }

@@ -144,7 +144,7 @@ static void agrees(const char *text, const char *lines) {
     if (!k || kern_schedule(k, lines, &why) < 0)
         FAIL("%s", why.s ? why.s : qn_error(h.qn));
     else
-        kern_passes(k, NULL);
+        kern_passes(k);
     str_free(&why);
     if (!test_state.bad) {
         harness_case c = {.dim = {70}, .rel = 1e-5, .plain = true, .seed = 3};

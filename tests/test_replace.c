@@ -18,7 +18,7 @@ static int overs(const char *text, const char *schedule) {
     if (!setjmp(g.at)) {
         kern *k = kern_parse(qn, text);
         if (k && kern_schedule(k, schedule, NULL) >= 0) {
-            kern_passes(k, NULL);
+            kern_passes(k);
             n = kern_overs(k, 8, over);
         }
         if (k) kern_close(k);

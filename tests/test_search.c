@@ -213,7 +213,7 @@ static double cost_of(const char *text, const char *schedule) {
     str_open(&why, &ctx.heap);
     kern *k = parse(text);
     if (*schedule && kern_schedule(k, schedule, &why) < 0) FAIL("%s: %s", schedule, why.s);
-    kern_passes(k, NULL);
+    kern_passes(k);
     double cycles = kern_cost(k, &limits).cycles;
     kern_close(k);
     str_free(&why);

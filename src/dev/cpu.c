@@ -54,9 +54,6 @@ static void cpu_limits(void *state, kern_limits *out) {
                          .l3 = system_number(_SC_LEVEL3_CACHE_SIZE, 0),
                          .threads = pool_threads(c->pool),
                          .dots = cpu_dots(c)};
-#if defined(__x86_64__)
-    out->no_fma = !__builtin_cpu_supports("fma");
-#endif
 }
 
 static void cpu_describe(void *state, str *out) {

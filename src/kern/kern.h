@@ -201,6 +201,7 @@ typedef struct kern {
     int args;      /* buffers a launch gives */
     kstmt root;    /* a LOOP of extent 1 and no variable whose children are the top statements */
     bool borrowed; /* syms belong to the kernel this one was cloned from */
+    bool no_fma;   /* products in sums are rounded: as in kern_limits */
 } kern;
 
 /* ---- tree.c: making and walking ------------------------------------------------------------- */
@@ -528,11 +529,10 @@ bool kern_room(const kern *k, kstmt loop, sym *out);
 
 /* ---- passes.c -------------------------------------------------------------------------------- */
 
-typedef struct kern_limits kern_limits; /* see model.c */
-/* After scheduling: everything done to a kernel before it is emitted, for a device of these limits
- * (NULL: one with all instructions). Raises QN_EINTERNAL under QN_CHECK where a pass, or the kernel
- * that came in, breaks a promise. QN_DEBUG=k prints the kernel before and after. */
-void kern_passes(kern *k, const kern_limits *limits);
+/* After scheduling: everything done to a kernel before it is emitted. Raises QN_EINTERNAL under
+ * QN_CHECK where a pass, or the kernel that came in, breaks a promise. QN_DEBUG=k prints the kernel
+ * before and after. */
+void kern_passes(kern *k);
 void kern_expand_math(kern *k); /* math.c */
 bool kern_expands(int op, int dtype);
 kexpr kern_expand_op(kern *k, int op, qn_dtype dtype,
@@ -541,7 +541,7 @@ kexpr kern_expand_op(kern *k, int op, qn_dtype dtype,
 /* ---- model.c --------------------------------------------------------------------------------- */
 
 /* What a device tells the scheduler. */
-struct kern_limits {
+typedef struct kern_limits {
     int vector_bytes;   /* width of a vector register, e.g. 64 */
     int registers;      /* vector registers */
     int64_t l1, l2, l3; /* bytes; 0 when unknown */
@@ -549,8 +549,8 @@ struct kern_limits {
     int members;         /* most of a work group; 0: items have no groups (the above counts) */
     int64_t group_bytes; /* of memory that a group shares */
     int dots;            /* kern_dot bits: instructions worth using */
-    bool no_fma;         /* sums of products multiply and add, in two roundings */
-};
+    bool no_fma;         /* no multiply-add in one instruction: a product in a sum is rounded */
+} kern_limits;
 
 /* Dot instructions: products of the parts of words, added to a sum of 32 bits. A row says which
  * parts, how many, and for LLVM the instruction's name. */

@@ -71,6 +71,7 @@ static kexpr bits_rewriter(kern *k, const kern_expr *e, void *user) {
 }
 
 static void form_fma(kern *k) {
+    if (k->no_fma) return;
     for (kstmt s = k->root; s; s = kern_next(k, s, k->root)) sum_of_products(k, s);
 }
 
@@ -93,17 +94,16 @@ static void to_registers(kern *k) {
 typedef struct pass {
     const char *name;
     void (*run)(kern *k);
-    bool fma; /* only for targets that have it */
 } pass;
 
 /* Products are joined with sums before the functions are expanded: the formulas of math*.c have
  * each rounding where they need it. */
 static const pass passes[] = {
-    {"form_fma", form_fma, true},
-    {"drop_bits", drop_bits, false},
-    {"expand_math", kern_expand_math, false},
-    {"to_registers", to_registers, false},
-    {"place_barriers", kern_place_barriers, false},
+    {"form_fma", form_fma},
+    {"drop_bits", drop_bits},
+    {"expand_math", kern_expand_math},
+    {"to_registers", to_registers},
+    {"place_barriers", kern_place_barriers},
 };
 
 static void show(kern *k, const char *after) {
@@ -125,11 +125,10 @@ static void check(kern *k, const char *after) {
 #endif
 }
 
-void kern_passes(kern *k, const kern_limits *limits) {
+void kern_passes(kern *k) {
     show(k, "schedule");
     check(k, "schedule");
     for (size_t i = 0; i < COUNT_OF(passes); i++) {
-        if (passes[i].fma && limits && limits->no_fma) continue;
         passes[i].run(k);
         show(k, passes[i].name);
         check(k, passes[i].name);

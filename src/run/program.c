@@ -149,7 +149,8 @@ static void compile(qn_ctx *qn, program_cache *c, arena *a) {
         double start = clock_seconds();
         k[i] = e[i].waiting;
         schedule(qn, &e[i], k[i]);
-        kern_passes(k[i], &qn->run->limits);
+        k[i]->no_fma = qn->run->limits.no_fma;
+        kern_passes(k[i]);
         e[i].seconds = clock_seconds() - start;
     }
     dev_compile_many(qn->run->dev, qn->run->dev_state, &qn->heap, n, k, p);

@@ -142,7 +142,8 @@ static void consider_work(guarded_call *c) {
     kern_print(c->k, &tree);
     uint64_t hash = hash_bytes(tree.s, tree.len, 7);
     if (idset_find(&t->trees, hash, same_tree, &hash, t)) return;
-    kern_passes(c->k, &t->qn->run->limits);
+    c->k->no_fma = t->qn->run->limits.no_fma;
+    kern_passes(c->k);
     kern_price price = kern_cost(c->k, &t->qn->run->limits);
     bool first = !t->count;
     if (first) t->items = (int64_t)price.items;
@@ -224,7 +225,8 @@ static void compile_work(guarded_call *g) {
         else
             str_add(&legal, c->lines[i]);
         if (legal.len) kern_schedule(c->k[i], legal.s, NULL);
-        kern_passes(c->k[i], &t->qn->run->limits);
+        c->k[i]->no_fma = t->qn->run->limits.no_fma;
+        kern_passes(c->k[i]);
     }
     dev_compile_many(t->qn->run->dev, t->qn->run->dev_state, &t->qn->heap, c->n, c->k, c->out);
     g->done = true;

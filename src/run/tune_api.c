@@ -45,7 +45,8 @@ static double cycles_of(qn_ctx *qn, const char *text) {
     str_open_in(&lines, &k->arena);
     kern_default_schedule(k, &qn->run->limits, &lines);
     if (lines.len) kern_schedule(k, lines.s, NULL);
-    kern_passes(k, &qn->run->limits);
+    k->no_fma = qn->run->limits.no_fma;
+    kern_passes(k);
     double cycles = kern_cost(k, &qn->run->limits).cycles;
     guard_close(&qn->heap, &g);
     kern_close(k);
