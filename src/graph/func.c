@@ -4,8 +4,10 @@
  * helper gives NULL (or false, or DIM_BAD) when something failed, and takes NULL in silence, so a
  * function is one expression after another, and the first error is what the user reads.
  *
- * Half-precision floats are computed in f32 where many numbers come together (func_widen): a sum
- * in 11 bits is worth nothing. The compiler fuses the casts away. */
+ * Half-precision floats are computed in f32 and rounded once, at the end (func_floats): each
+ * operation in 11 or 8 bits would lose as much as the whole function may. A gradient takes the same
+ * way back: it is gathered in f32 at the cast of the argument, and rounded there. The casts are
+ * elementwise nodes like any others, so they are part of the kernel, and nothing wide is stored. */
 #include "graph/graph.h"
 
 int func_dims(const qn_tensor *x, int64_t *dims) {
@@ -154,6 +156,19 @@ bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask) {
 }
 
 /* ---- numbers -------------------------------------------------------------------------------- */
+
+/* The arguments of a function of floats, as it computes with them: in their common dtype, integers
+ * among themselves as f32, halves as f32. func_end rounds the result to the common dtype. A
+ * function that calls another one gives it what it computes with, so that only the outermost
+ * rounds. Missing arguments stay missing. */
+void func_floats(func_frame *f, int n, qn_tensor **x) {
+    qn_dtype common = QN_BOOL;
+    for (int i = 0; i < n; i++)
+        if (x[i]) common = dtype_promote(common, qn_dtype_of(x[i]));
+    if (!dtype_is_float(common)) common = QN_F32;
+    for (int i = 0; i < n; i++) x[i] = func_as(x[i], common == QN_F64 ? QN_F64 : QN_F32);
+    f->dtype = common;
+}
 
 qn_tensor *func_float(qn_tensor *x) {
     return x && !dtype_is_float(qn_dtype_of(x)) ? qn_cast(x, QN_F32) : x;

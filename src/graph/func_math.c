@@ -115,12 +115,14 @@ qn_tensor *qn_square(qn_tensor *x) {
 
 qn_tensor *qn_rsqrt(qn_tensor *x) {
     func_frame f = func_on("rsqrt", ARG(x));
+    func_floats(&f, 1, &x);
     return func_end(f, qn_reciprocal(qn_sqrt(x)));
 }
 
 qn_tensor *qn_log10(qn_tensor *x) {
     func_frame f = func_on("log10", ARG(x));
-    return func_end(f, mul_number(qn_log(func_float(x)), 0.43429448190325182765));
+    func_floats(&f, 1, &x);
+    return func_end(f, mul_number(qn_log(x), 0.43429448190325182765));
 }
 
 /* Two to the third of the logarithm, then one step of Newton's, which makes it exact to
@@ -138,19 +140,20 @@ qn_tensor *qn_cbrt(qn_tensor *x) {
 
 qn_tensor *qn_tan(qn_tensor *x) {
     func_frame f = func_on("tan", ARG(x));
+    func_floats(&f, 1, &x);
     return func_end(f, qn_div(qn_sin(x), qn_cos(x)));
 }
 
 /* By expm1 both terms are small near 0 and nothing cancels. */
 qn_tensor *qn_sinh(qn_tensor *x) {
     func_frame f = func_on("sinh", ARG(x));
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     return func_end(f, mul_number(qn_sub(qn_expm1(x), qn_expm1(qn_neg(x))), 0.5));
 }
 
 qn_tensor *qn_cosh(qn_tensor *x) {
     func_frame f = func_on("cosh", ARG(x));
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     return func_end(f, mul_number(qn_add(qn_exp(x), qn_exp(qn_neg(x))), 0.5));
 }
 
@@ -259,7 +262,9 @@ qn_tensor *qn_logaddexp(qn_tensor *x, qn_tensor *y) {
 
 qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t) {
     func_frame f = func_on("lerp", ARG(x), ARG(y), ARG(t));
-    return func_end(f, qn_add(x, qn_mul(t, qn_sub(y, x))));
+    qn_tensor *v[] = {x, y, t};
+    func_floats(&f, 3, v);
+    return func_end(f, qn_add(v[0], qn_mul(v[2], qn_sub(v[1], v[0]))));
 }
 
 qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi) {
@@ -295,13 +300,14 @@ qn_tensor *qn_log_sigmoid(qn_tensor *x) {
 
 qn_tensor *qn_silu(qn_tensor *x) {
     func_frame f = func_on("silu", ARG(x));
+    func_floats(&f, 1, &x);
     return func_end(f, qn_mul(x, qn_sigmoid(x)));
 }
 
 /* With h = x/2, h (1 + erf(..)) is written h + h erf(..): one fma. */
 qn_tensor *qn_gelu(qn_tensor *x) {
     func_frame f = func_on("gelu", ARG(x));
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     qn_tensor *half = mul_number(x, 0.5), *erf = qn_erf(mul_number(x, 0.70710678118654752440));
     return func_end(f, qn_add(qn_mul(half, erf), half));
 }
@@ -309,7 +315,7 @@ qn_tensor *qn_gelu(qn_tensor *x) {
 /* 0.5 x (1 + tanh(z)) is x / (1 + e^-2z): cheaper, and for x < 0 no difference from 1 is taken. */
 qn_tensor *qn_gelu_tanh(qn_tensor *x) {
     func_frame f = func_on("gelu_tanh", ARG(x));
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     double twice = 2 * 0.79788456080286535588; /* sqrt(2 / pi) */
     qn_tensor *slope = add_number(mul_number(qn_mul(x, x), twice * 0.044715), twice);
     return func_end(f, qn_mul(x, qn_sigmoid(qn_mul(x, slope))));
@@ -317,6 +323,7 @@ qn_tensor *qn_gelu_tanh(qn_tensor *x) {
 
 qn_tensor *qn_mish(qn_tensor *x) {
     func_frame f = func_on("mish", ARG(x));
+    func_floats(&f, 1, &x);
     return func_end(f, qn_mul(x, qn_tanh(qn_softplus(x))));
 }
 
@@ -327,18 +334,19 @@ qn_tensor *qn_relu6(qn_tensor *x) {
 
 qn_tensor *qn_hardsigmoid(qn_tensor *x) {
     func_frame f = func_on("hardsigmoid", ARG(x));
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     return func_end(f, mul_number(qn_clamp(add_number(x, 3), 0, 6), 1.0 / 6));
 }
 
 qn_tensor *qn_hardswish(qn_tensor *x) {
     func_frame f = func_on("hardswish", ARG(x));
+    func_floats(&f, 1, &x);
     return func_end(f, qn_mul(x, qn_hardsigmoid(x)));
 }
 
 qn_tensor *qn_elu(qn_tensor *x, double alpha) {
     func_frame f = func_on("elu", ARG(x));
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     qn_tensor *positive = above(x, 0);
     qn_tensor *curve = qn_expm1(qn_where(positive, qn_like(x, 0), x));
     return func_end(f, qn_where(positive, x, mul_number(curve, alpha)));
@@ -346,11 +354,12 @@ qn_tensor *qn_elu(qn_tensor *x, double alpha) {
 
 qn_tensor *qn_selu(qn_tensor *x) {
     func_frame f = func_on("selu", ARG(x));
+    func_floats(&f, 1, &x);
     return func_end(f, mul_number(qn_elu(x, 1.6732632423543772848), 1.0507009873554804934));
 }
 
 qn_tensor *qn_leaky_relu(qn_tensor *x, double slope) {
     func_frame f = func_on("leaky_relu", ARG(x));
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     return func_end(f, qn_where(above(x, 0), x, mul_number(x, slope)));
 }

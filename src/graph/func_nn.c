@@ -1,8 +1,7 @@
 /* func_nn.c - what neural networks are made of, and their losses.
  *
  * Every function here is meant to become one kernel, and is written without regard to that: each
- * reduction stands for itself, and the planner fuses. Halves are computed in f32 and rounded at the
- * end. */
+ * reduction stands for itself, and the planner fuses. */
 #include "graph/graph.h"
 
 #include <math.h>
@@ -22,21 +21,21 @@ static qn_tensor *below_largest(qn_tensor *x, uint32_t mask) {
 qn_tensor *qn_softmax(qn_tensor *x, int axis) {
     func_frame f = func_on("softmax", ARG(x));
     uint32_t mask;
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    qn_tensor *e = qn_exp(below_largest(func_widen(x), mask));
+    qn_tensor *e = qn_exp(below_largest(x, mask));
     qn_tensor *sum = build_reduce(OP_SUM, e, mask, true);
-    return func_end(f, func_as(qn_mul(e, qn_reciprocal(sum)), qn_dtype_of(x)));
+    return func_end(f, qn_mul(e, qn_reciprocal(sum)));
 }
 
 qn_tensor *qn_log_softmax(qn_tensor *x, int axis) {
     func_frame f = func_on("log_softmax", ARG(x));
     uint32_t mask;
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    qn_tensor *z = below_largest(func_widen(x), mask);
+    qn_tensor *z = below_largest(x, mask);
     qn_tensor *sum = build_reduce(OP_SUM, qn_exp(z), mask, true);
-    return func_end(f, func_as(qn_sub(z, qn_log(sum)), qn_dtype_of(x)));
+    return func_end(f, qn_sub(z, qn_log(sum)));
 }
 
 /* ---- normalisation -------------------------------------------------------------------------- */
@@ -59,21 +58,19 @@ static qn_tensor *standardize(qn_tensor *x, double eps) {
 qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps) {
     func_frame f = func_on("layer_norm", ARG(x), OPTIONAL(gamma), OPTIONAL(beta));
     int axis;
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     if (!func_axis(x, -1, &axis)) return func_end(f, NULL);
-    qn_tensor *y = scale_shift(standardize(func_widen(x), eps), gamma, beta);
-    return func_end(f, func_as(y, qn_dtype_of(x)));
+    return func_end(f, scale_shift(standardize(x, eps), gamma, beta));
 }
 
 qn_tensor *qn_rms_norm(qn_tensor *x, qn_tensor *gamma, double eps) {
     func_frame f = func_on("rms_norm", ARG(x), OPTIONAL(gamma));
     int axis;
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     if (!func_axis(x, -1, &axis)) return func_end(f, NULL);
-    qn_tensor *wide = func_widen(x);
-    qn_tensor *square = func_mean(qn_mul(wide, wide), 1u << axis, true);
-    qn_tensor *y = qn_mul(wide, qn_rsqrt(qn_add(square, qn_like(square, eps))));
-    return func_end(f, func_as(scale_shift(y, gamma, NULL), qn_dtype_of(x)));
+    qn_tensor *square = func_mean(qn_mul(x, x), 1u << axis, true);
+    qn_tensor *y = qn_mul(x, qn_rsqrt(qn_add(square, qn_like(square, eps))));
+    return func_end(f, scale_shift(y, gamma, NULL));
 }
 
 /* A parameter of shape [C], to be broadcast over [N, C, ...] of this rank. */
@@ -89,18 +86,18 @@ qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tens
     func_frame f = func_on("group_norm", ARG(x), OPTIONAL(gamma), OPTIONAL(beta));
     int64_t dims[QN_MAX_RANK];
     int rank = func_dims(x, dims);
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     if (!x) return func_end(f, NULL);
     if (rank < 2 || groups < 1 || dims[1] % groups != 0)
         return func_end(f, fail_null(tensor_ctx(x), QN_ESHAPE,
                                      "group_norm: %lld groups of the channels", (long long)groups));
     int64_t rest = func_count(x, (1u << rank) - 2);
     const int64_t split[3] = {dims[0], groups, dim_op(tensor_ctx(x), rest, '/', groups)};
-    qn_tensor *y = func_reshape(func_widen(x), 3, split);
+    qn_tensor *y = func_reshape(x, 3, split);
     y = y ? func_reshape(standardize(y, eps), rank, dims) : NULL;
     y = scale_shift(y, gamma ? per_channel(gamma, rank) : NULL,
                     beta ? per_channel(beta, rank) : NULL);
-    return func_end(f, func_as(y, qn_dtype_of(x)));
+    return func_end(f, y);
 }
 
 /* ---- attention ------------------------------------------------------------------------------ */
@@ -142,12 +139,11 @@ qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
     if (!q || !k || !v) return func_end(f, build_elem(OP_FMA, 3, (qn_tensor *const[]){q, k, v}));
     if (qn_rank(q) < 2 || qn_rank(k) < 2 || qn_rank(v) < 2)
         return func_end(f, func_fail_shapes(q, k, "are below rank 2"));
-    qn_dtype d = qn_dtype_of(func_float(q));
-    qn_tensor *wide = func_widen(func_float(q));
-    qn_tensor *depth = func_size(wide, qn_dim(q, -1));
-    qn_tensor *scores = qn_matmul(wide, qn_transpose(k, -1, -2));
-    qn_tensor *out = weigh(scores, qn_rsqrt(depth), func_widen(func_float(v)), causal);
-    return func_end(f, func_as(out, d));
+    qn_tensor *x[] = {q, k, v};
+    func_floats(&f, 3, x);
+    qn_tensor *depth = func_size(x[0], qn_dim(q, -1));
+    qn_tensor *scores = qn_matmul(x[0], qn_transpose(x[1], -1, -2));
+    return func_end(f, weigh(scores, qn_rsqrt(depth), x[2], causal));
 }
 
 qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key) {
@@ -157,6 +153,7 @@ qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key) {
     if (!x || p == 0) return func_end(f, x);
     if (!(p >= 0 && p <= 1))
         return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "dropout: %g is no probability", p));
+    func_floats(&f, 1, &x);
     qn_tensor *keep = qn_bernoulli(key, 1 - p, rank, dims), *zero = qn_like(x, 0);
     if (p == 1) return func_end(f, func_broadcast(zero, x));
     return func_end(f, qn_where(keep, mul_number(x, 1 / (1 - p)), zero));
@@ -178,29 +175,38 @@ static qn_tensor *pick_class(qn_tensor *x, qn_tensor *labels) {
     return picked ? build_reduce(OP_SUM, picked, 1u << (qn_rank(x) - 1), false) : NULL;
 }
 
+/* -log_softmax at the label. The largest comes off the label's logit, too, before anything is
+ * rounded: the difference of two large numbers would have few digits. */
 qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels) {
     func_frame f = func_on("cross_entropy", ARG(logits), ARG(labels));
-    logits = func_float(logits);
-    qn_tensor *wide = func_widen(logits);
-    qn_tensor *picked = pick_class(wide, labels);
-    qn_tensor *loss = picked ? mean_all(qn_sub(qn_logsumexp(wide, -1, false), picked)) : NULL;
-    return func_end(f, func_as(loss, qn_dtype_of(logits)));
+    uint32_t mask;
+    func_floats(&f, 1, &logits);
+    if (!func_mask(logits, -1, &mask)) return func_end(f, NULL);
+    qn_tensor *z = below_largest(logits, mask), *picked = pick_class(z, labels);
+    if (!picked) return func_end(f, NULL);
+    qn_tensor *sum = build_reduce(OP_SUM, qn_exp(z), mask, false);
+    return func_end(f, mean_all(qn_sub(qn_log(sum), picked)));
 }
 
 qn_tensor *qn_nll_loss(qn_tensor *log_p, qn_tensor *labels) {
     func_frame f = func_on("nll_loss", ARG(log_p), ARG(labels));
-    return func_end(f, qn_neg(mean_all(pick_class(func_float(log_p), labels))));
+    func_floats(&f, 1, &log_p);
+    return func_end(f, qn_neg(mean_all(pick_class(log_p, labels))));
 }
 
 qn_tensor *qn_mse_loss(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("mse_loss", ARG(x), ARG(y));
-    qn_tensor *d = qn_sub(x, y);
+    qn_tensor *v[] = {x, y};
+    func_floats(&f, 2, v);
+    qn_tensor *d = qn_sub(v[0], v[1]);
     return func_end(f, mean_all(qn_mul(d, d)));
 }
 
 qn_tensor *qn_l1_loss(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("l1_loss", ARG(x), ARG(y));
-    return func_end(f, mean_all(qn_abs(qn_sub(x, y))));
+    qn_tensor *v[] = {x, y};
+    func_floats(&f, 2, v);
+    return func_end(f, mean_all(qn_abs(qn_sub(v[0], v[1]))));
 }
 
 /* With q = min(d, delta): q*q/2 + delta*(d - q). */

@@ -143,12 +143,11 @@ qn_tensor *qn_norm(qn_tensor *x, double p, int axis, bool keepdims) {
 qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims) {
     func_frame f = func_on("logsumexp", ARG(x));
     uint32_t mask;
-    x = func_float(x);
+    func_floats(&f, 1, &x);
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    qn_tensor *wide = func_widen(x);
-    qn_tensor *most = qn_detach(build_reduce(OP_MAX, wide, mask, true));
+    qn_tensor *most = qn_detach(build_reduce(OP_MAX, x, mask, true));
     most = qn_where(qn_isfinite(most), most, qn_like(most, 0));
-    qn_tensor *sum = build_reduce(OP_SUM, qn_exp(qn_sub(wide, most)), mask, keepdims);
+    qn_tensor *sum = build_reduce(OP_SUM, qn_exp(qn_sub(x, most)), mask, keepdims);
     if (!keepdims) most = build_reduce(OP_MAX, most, mask, false); /* sizes 1: only drops them */
-    return func_end(f, func_as(qn_add(qn_log(sum), most), qn_dtype_of(x)));
+    return func_end(f, qn_add(qn_log(sum), most));
 }

@@ -31,13 +31,41 @@ static bool grad_reaches(const grad *c, node_id n) {
 }
 
 bool grad_wants(const grad *c, node_id n, int source) {
+    if (n == c->wide) n = c->narrow;
     return grad_reaches(c, c->g->node[n].src[source]);
 }
 
 void grad_add(grad *c, node_id n, int source, node_id value) {
     if (!grad_wants(c, n, source)) return;
-    node_id *sum = &c->sum[grad_place(c, c->g->node[n].src[source])];
+    node_id to = c->g->node[n == c->wide ? c->narrow : n].src[source];
+    value = make_cast(c->g, value, (qn_dtype)c->g->node[to].dtype);
+    node_id *sum = &c->sum[grad_place(c, to)];
     *sum = *sum ? make2(c->g, OP_ADD, *sum, value) : value;
+}
+
+/* A derivative of a half takes several operations, each of which would round to 11 or 8 bits:
+ * 1 - y*y of a tanh near 1 keeps none of them. So the rule runs on the same operation in f32, and
+ * what it gives each source is rounded once. Operations on numbers of all kinds have derivatives
+ * of one rounding, and need no detour. */
+static void grad_apply(grad *c, node_id n, node_id g) {
+    const graph_node *x = node_at(c->g, n);
+    int op = x->op, sources = x->sources;
+    bool half = x->dtype == QN_F16 || x->dtype == QN_BF16;
+    if (!half || op_rows[op].class_ != CLASS_ELEM || op_rows[op].types != TYPES_FLOAT) {
+        grad_rules[op](c, n, g);
+        return;
+    }
+    node_id src[3] = {x->src[0], x->src[1], x->src[2]};
+    for (int i = 0; i < sources; i++) src[i] = make_cast(c->g, src[i], QN_F32);
+    node_id wide = make_elem(c->g, op, sources, src);
+    if (c->g->node[wide].op != op) { /* a rule made something else of it */
+        grad_rules[op](c, n, g);
+        return;
+    }
+    c->narrow = n;
+    c->wide = wide;
+    grad_rules[op](c, wide, make_cast(c->g, g, QN_F32));
+    c->narrow = c->wide = 0;
 }
 
 /* ---- the way there -------------------------------------------------------------------------- */
@@ -192,7 +220,7 @@ static void grad_walk(grad *c, node_id y, node_id seed) {
     for (uint32_t i = c->count; i-- > 0;) {
         node_id n = c->order[i];
         if (!c->wanted[i] || !c->sum[i] || !node_differentiable(node_at(c->g, n))) continue;
-        grad_rules[c->g->node[n].op](c, n, c->sum[i]);
+        grad_apply(c, n, c->sum[i]);
     }
 }
 

@@ -155,13 +155,9 @@ static void rule_tanh(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, mul(c, g, slope));
 }
 
-/* s (1 - s), in no less than f32: of a narrow s close to 1 the difference would have few digits. */
 static void rule_sigmoid(grad *c, node_id n, node_id g) {
-    qn_dtype d = (qn_dtype)c->g->node[n].dtype;
-    bool narrow = d == QN_F16 || d == QN_BF16;
-    node_id s = narrow ? make1(c->g, OP_SIGMOID, make_cast(c->g, source(c, n, 0), QN_F32)) : n;
-    node_id slope = mul(c, s, make2(c->g, OP_SUB, number(c, s, 1), s));
-    grad_add(c, n, 0, mul(c, g, make_cast(c->g, slope, d)));
+    node_id slope = mul(c, n, make2(c->g, OP_SUB, number(c, n, 1), n));
+    grad_add(c, n, 0, mul(c, g, slope));
 }
 
 /* 2/sqrt(pi) * e^(-x*x) */

@@ -341,12 +341,14 @@ void tensor_drop(tensor *t);
  *     func_frame f = func_on("softmax", ARG(x));  ...  return func_end(f, result);
  * The arguments are checked here once; one that is stale or another context's is reported and
  * becomes NULL. Where anything failed, in here or inside, the result is NULL: an optional argument
- * that could not be had is not one that was not given. */
+ * that could not be had is not one that was not given. func_floats says in which dtype the function
+ * computes; func_end then gives the result the dtype it is asked for. */
 typedef struct func_frame {
     qn_ctx *qn;
     qn_scope scope;
     uint32_t failures; /* of the context, when it began */
     bool outermost;
+    qn_dtype dtype; /* of the result; QN_BOOL: as it comes */
 } func_frame;
 typedef struct func_arg {
     qn_tensor **t;
@@ -362,6 +364,7 @@ typedef struct func_arg {
 func_frame func_begin_on(const char *name, size_t n, const func_arg *arg);
 func_frame func_begin(qn_ctx *qn, const char *name); /* qn NULL: everything gives NULL */
 qn_tensor *func_end(func_frame f, qn_tensor *result);
+void func_floats(func_frame *f, int n, qn_tensor **x); /* func.c */
 void tensor_close(graph *g);
 
 /* ---- make.c: nodes from nodes, unchecked ----------------------------------------------------- */
@@ -494,6 +497,7 @@ typedef struct grad {
     node_id *order, *sum; /* sum: the gradient gathered so far, 0: none */
     bool *met;            /* lies on a way that gradients take from y */
     bool *wanted;         /* and on one from an x */
+    node_id narrow, wide; /* the half whose rule runs, and the f32 node it runs on: grad_apply */
 } grad;
 /* The rule of a row: pass g, the gradient of n, on to n's sources. */
 typedef void grad_rule(grad *c, node_id n, node_id g);

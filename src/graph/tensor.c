@@ -308,6 +308,7 @@ qn_tensor *qn_scope_return(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
 
 qn_tensor *func_end(func_frame f, qn_tensor *result) {
     if (!f.qn) return NULL;
+    if (f.dtype != QN_BOOL) result = func_as(result, f.dtype);
     if (f.outermost) f.qn->graph->func = NULL;
     if (!f.scope) return NULL; /* no memory for a scope: reported */
     if (result && f.failures == f.qn->failures) return func_pass(f.qn, f.scope, result);

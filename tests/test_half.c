@@ -1,0 +1,217 @@
+/* test_half.c - functions of f16 and bf16: computed in f32 inside and rounded once, values and
+ * gradients, and no trace of the casts in what is launched and stored. Values are those of the
+ * function in f32 (which test_accuracy holds against libm), rounded by the graph's own cast;
+ * launches and memory are counted on the null device. */
+#include "quern.h"
+#include "test.h"
+
+#include <math.h>
+
+#define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
+
+static const qn_dtype halves[] = {QN_F16, QN_BF16};
+
+/* ---- the functions -------------------------------------------------------------------------- */
+
+static qn_tensor *elu(qn_tensor *x) {
+    return qn_elu(x, 0.7);
+}
+static qn_tensor *leaky_relu(qn_tensor *x) {
+    return qn_leaky_relu(x, 0.01);
+}
+static qn_tensor *lerp(qn_tensor *x) {
+    return qn_lerp(x, qn_flip(x, 0), qn_like(x, 0.25));
+}
+static qn_tensor *softmax(qn_tensor *x) {
+    return qn_softmax(x, -1);
+}
+static qn_tensor *log_softmax(qn_tensor *x) {
+    return qn_log_softmax(x, -1);
+}
+static qn_tensor *logsumexp(qn_tensor *x) {
+    return qn_logsumexp(x, -1, false);
+}
+static qn_tensor *layer_norm(qn_tensor *x) {
+    return qn_layer_norm(x, NULL, NULL, 1e-5);
+}
+static qn_tensor *rms_norm(qn_tensor *x) {
+    return qn_rms_norm(x, NULL, 1e-5);
+}
+static qn_tensor *mse_loss(qn_tensor *x) {
+    return qn_mse_loss(x, qn_flip(x, 0));
+}
+static qn_tensor *l1_loss(qn_tensor *x) {
+    return qn_l1_loss(x, qn_flip(x, 0));
+}
+
+typedef struct function {
+    const char *name;
+    qn_tensor *(*f)(qn_tensor *);
+    double lo, hi;
+} function;
+
+static const function elementwise[] = {
+    {"silu", qn_silu, -12, 12},
+    {"gelu", qn_gelu, -6, 6},
+    {"gelu_tanh", qn_gelu_tanh, -6, 6},
+    {"mish", qn_mish, -12, 12},
+    {"hardswish", qn_hardswish, -4, 4},
+    {"hardsigmoid", qn_hardsigmoid, -4, 4},
+    {"selu", qn_selu, -4, 4},
+    {"elu", elu, -4, 4},
+    {"leaky_relu", leaky_relu, -4, 4},
+    {"lerp", lerp, -4, 4},
+    {"rsqrt", qn_rsqrt, 0.01, 9},
+    {"log10", qn_log10, 0.01, 90},
+    {"tan", qn_tan, -1.5, 1.5},
+    {"sinh", qn_sinh, -8, 8},
+    {"cosh", qn_cosh, -8, 8},
+    {"tanh", qn_tanh, -5, 5},
+    {"sigmoid", qn_sigmoid, -9, 9},
+    {"exp", qn_exp, -9, 9},
+    {"reciprocal", qn_reciprocal, 0.2, 9},
+    {"sqrt", qn_sqrt, 0.01, 9},
+    {"erf", qn_erf, -3, 3},
+    {"atan", qn_atan, -9, 9},
+};
+static const function by_rows[] = {
+    {"softmax", softmax, -9, 9},       {"log_softmax", log_softmax, -9, 9},
+    {"logsumexp", logsumexp, -9, 9},   {"layer_norm", layer_norm, -4, 4},
+    {"rms_norm", rms_norm, -4, 4},     {"mse_loss", mse_loss, -300, 300},
+    {"l1_loss", l1_loss, -4, 4},
+};
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+enum { ROWS = 8, COLUMNS = 64, COUNT = ROWS * COLUMNS };
+
+/* The values of f or, where asked, its gradient, of x in `dtype`, as f32. */
+static void values(qn_ctx *qn, const function *f, qn_tensor *x, bool gradient, int n, float *out) {
+    qn_tape *tape = qn_tape_begin(qn);
+    qn_tensor *y = f->f(x), *g = NULL;
+    if (gradient) CHECK_INT(qn_grad(y, NULL, 1, &x, &g), QN_OK);
+    qn_tensor *r = qn_cast(gradient ? g : y, QN_F32);
+    CHECK_INT(qn_read(r, out, (size_t)n * sizeof *out), QN_OK);
+    CHECK_STR(qn_error(qn), "");
+    qn_tape_end(tape);
+}
+
+static void check_rounded_once(qn_ctx *qn, const function *f, qn_dtype d, bool gradient) {
+    qn_scope s = qn_scope_begin(qn);
+    float v[COUNT], got[COUNT], want[COUNT];
+    uint64_t seed = 7;
+    for (int i = 0; i < COUNT; i++) v[i] = (float)(f->lo + (f->hi - f->lo) * test_uniform(&seed));
+    qn_tensor *x = qn_cast(qn_from(qn, QN_F32, 2, (int64_t[]){ROWS, COLUMNS}, v), d);
+    qn_realize(&x, 1);
+    qn_tensor *wide = qn_cast(x, QN_F32);
+    qn_realize(&wide, 1);
+    int n = gradient ? COUNT : (int)qn_numel(f->f(x));
+    values(qn, f, x, gradient, n, got);
+    values(qn, f, wide, gradient, n, want);
+    qn_tensor *rounded = qn_cast(qn_cast(qn_from(qn, QN_F32, 1, (int64_t[]){n}, want), d), QN_F32);
+    CHECK_INT(qn_read(rounded, want, (size_t)n * sizeof *want), QN_OK);
+    int wrong = 0;
+    for (int i = 0; i < n; i++)
+        if (!(got[i] == want[i] || (isnan(got[i]) && isnan(want[i]))) && !wrong++)
+            FAIL("%s of %s%s: number %d is %a, of f32 rounded once %a", f->name, qn_dtype_name(d),
+                 gradient ? ", gradient" : "", i, (double)got[i], (double)want[i]);
+    qn_scope_end(qn, s);
+}
+
+static void check_all(bool gradient) {
+    qn_ctx *qn = qn_open(NULL);
+    for (int k = 0; k < LENGTH(halves); k++) {
+        for (int i = 0; i < LENGTH(elementwise); i++)
+            check_rounded_once(qn, &elementwise[i], halves[k], gradient);
+        for (int i = 0; i < LENGTH(by_rows); i++)
+            check_rounded_once(qn, &by_rows[i], halves[k], gradient);
+    }
+    qn_close(qn);
+}
+
+static void functions_of_halves_are_those_of_f32_rounded_once(void) {
+    check_all(false);
+}
+
+static void gradients_of_halves_are_those_of_f32_rounded_once(void) {
+    check_all(true);
+}
+
+/* ---- launches and memory -------------------------------------------------------------------- */
+
+typedef struct cost {
+    uint64_t kernels, arena;
+} cost;
+
+/* Of a function and its gradient, asked for together. */
+static cost cost_of(qn_ctx *qn, const function *f, qn_dtype d) {
+    qn_stats before, after;
+    qn_scope s = qn_scope_begin(qn);
+    qn_tape *tape = qn_tape_begin(qn);
+    const int64_t shape[2] = {256, 1024};
+    static char zero[256 * 1024 * sizeof(float)];
+    qn_tensor *x = qn_from(qn, d, 2, shape, zero);
+    qn_tensor *out[2] = {f->f(x), NULL};
+    CHECK_INT(qn_grad(out[0], NULL, 1, &x, &out[1]), QN_OK);
+    qn_get_stats(qn, &before);
+    CHECK_INT(qn_realize(out, 2), QN_OK);
+    qn_get_stats(qn, &after);
+    qn_tape_end(tape);
+    qn_scope_end(qn, s);
+    return (cost){after.kernels - before.kernels, after.planned_peak_bytes};
+}
+
+static void check_no_trace(qn_ctx *qn, const function *f) {
+    cost wide = cost_of(qn, f, QN_F32);
+    for (int k = 0; k < LENGTH(halves); k++) {
+        cost narrow = cost_of(qn, f, halves[k]);
+        if (narrow.kernels > wide.kernels)
+            FAIL("%s of %s takes %d kernels, of f32 %d", f->name, qn_dtype_name(halves[k]),
+                 (int)narrow.kernels, (int)wide.kernels);
+        if (narrow.arena > wide.arena / 2 + 8192)
+            FAIL("%s of %s takes %d bytes, of f32 %d", f->name, qn_dtype_name(halves[k]),
+                 (int)narrow.arena, (int)wide.arena);
+    }
+}
+
+static void casts_of_halves_add_no_kernel_and_no_wide_intermediate(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    for (int i = 0; i < LENGTH(elementwise); i++) check_no_trace(qn, &elementwise[i]);
+    for (int i = 0; i < LENGTH(by_rows); i++) check_no_trace(qn, &by_rows[i]);
+    qn_close(qn);
+}
+
+/* A user's own chain with its gradient: what is kept for the way back is kept narrow. */
+static void chains_of_halves_keep_nothing_wide(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    uint64_t arena[2];
+    for (int k = 0; k < 2; k++) {
+        qn_dtype d = k ? QN_BF16 : QN_F32;
+        qn_stats after;
+        const int64_t shape[2] = {256, 256};
+        qn_tensor *w = qn_contiguous(qn_ones(qn, d, 2, shape));
+        qn_tensor *x = qn_contiguous(qn_full(qn, d, 2, shape, 0.5)), *g;
+        qn_realize((qn_tensor *[]){w, x}, 2);
+        qn_tape *tape = qn_tape_begin(qn);
+        qn_tensor *y = x;
+        for (int i = 0; i < 3; i++)
+            y = qn_add(qn_gelu(qn_matmul(qn_layer_norm(y, NULL, NULL, 1e-5), w)), y);
+        CHECK_INT(qn_grad(y, NULL, 1, &w, &g), QN_OK);
+        CHECK_INT(qn_realize(&g, 1), QN_OK);
+        qn_get_stats(qn, &after);
+        arena[k] = after.planned_peak_bytes;
+        qn_tape_end(tape);
+    }
+    if (arena[1] > arena[0] / 2 + arena[0] / 16)
+        FAIL("in bf16 the arena is %d bytes, in f32 %d", (int)arena[1], (int)arena[0]);
+    qn_close(qn);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(functions_of_halves_are_those_of_f32_rounded_once);
+    RUN(gradients_of_halves_are_those_of_f32_rounded_once);
+    RUN(casts_of_halves_add_no_kernel_and_no_wide_intermediate);
+    RUN(chains_of_halves_keep_nothing_wide);
+    return test_end();
+}
