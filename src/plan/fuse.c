@@ -35,6 +35,7 @@ static const double store_load = 16;       /* cost of storing and loading an ele
 static const double held_bytes = 64 << 10; /* most for one trip of the loops around a tile */
 static const double launch = 40000;        /* cost of one more kernel */
 static const double serial_work = 2e6; /* most worth doing in a kernel that cannot be parallel */
+static const double half_cost = 400;   /* most worth doing again, an element, to store no f32 */
 static const double few_items = 8;     /* outer loops with fewer trips than this are not parallel */
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -133,6 +134,13 @@ static double inline_extra(fuse *fu, node_id n) {
         evals += k->heavy && !k->rows && is_widening(fu, x) ? size : fuse_trips(k, m);
     }
     return (evals - size) * f->cost;
+}
+
+/* What a function of halves computes with is in f32, twice as many bytes as what it is made of:
+ * where it is needed again, for a gradient, it is computed again. */
+static bool is_never_wide(fuse *fu, node_id n, double extra) {
+    const fuse_node *f = fuse_info(fu, n);
+    return f->of_halves && f->cost <= half_cost && extra <= 4 * half_cost * fuse_size(fu, n);
 }
 
 static double store_cost(const fuse *fu, node_id n) {
@@ -308,7 +316,7 @@ static void decide(fuse *fu, node_id n) {
             fuse_hold(fu, n, f->uses[0].group, around, axes);
             return;
         }
-        store = extra > stored;
+        store = extra > stored && !is_never_wide(fu, n, extra);
     }
     if (store) {
         store_node(fu, n);
@@ -453,8 +461,10 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
     f->stored = arena_zeroed(a, nodes + 1);
     fu.node = arena_zeroed(a, (nodes + 1) * sizeof *fu.node);
     for (uint32_t i = 0; i < nodes; i++) f->pos[order[i]] = i + 1;
-    for (uint32_t i = 0; i < nodes; i++)
+    for (uint32_t i = 0; i < nodes; i++) {
         fu.node[i].cost = fuse_node_cost(&fu, node_at(g, order[i]));
+        fu.node[i].of_halves = fuse_is_of_halves(&fu, node_at(g, order[i]));
+    }
     for (uint32_t i = 0; i < roots; i++) fuse_info(&fu, root[i])->is_root = true;
     fuse_mark_scores(&fu);
     decide_all(&fu);

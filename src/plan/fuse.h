@@ -62,6 +62,7 @@ typedef struct fuse_node {
     bool must_store, is_root, crowded;
     uint8_t index_ops; /* operations on nothing but places and constants, 0: it is no such thing */
     bool late;         /* its turn has been put off */
+    bool of_halves;    /* wide, but made of halves and little else: see fuse_is_of_halves */
     uint32_t waits;    /* consumers that are not decided yet */
 } fuse_node;
 
@@ -115,6 +116,8 @@ double fuse_op_cost(int op);
 double fuse_term_cost(const fuse *fu, const graph_node *x);
 /* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
 double fuse_node_cost(const fuse *fu, const graph_node *x);
+/* Is x, in f32, computed element by element from f16 or bf16, and from what is few? */
+bool fuse_is_of_halves(const fuse *fu, const graph_node *x);
 /* A contraction: a sum of products of two operands that repeat over its space. */
 bool fuse_is_heavy(const fuse *fu, const graph_node *x);
 uint64_t fuse_closure(const group *k, uint64_t m); /* with all loops around them */

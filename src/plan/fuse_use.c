@@ -84,6 +84,27 @@ double fuse_node_cost(const fuse *fu, const graph_node *x) {
     return cost < 1e18 ? cost : 1e18;
 }
 
+static bool is_half(int dtype) {
+    return dtype == QN_F16 || dtype == QN_BF16;
+}
+
+bool fuse_is_of_halves(const fuse *fu, const graph_node *x) {
+    static const double few = 1 / 8.0;
+    bool found = false;
+    if (fuse_is_memory(x) || op_rows[x->op].class_ != CLASS_ELEM) return false;
+    if (x->dtype != QN_F32 && x->dtype != QN_BOOL) return false;
+    for (int i = 0; i < x->sources; i++) {
+        node_id n = x->src[i];
+        const graph_node *s = node_at(fu->g, n);
+        while (!fuse_is_memory(s) && (op_rows[s->op].class_ == CLASS_MOVE || s->op == OP_DETACH))
+            s = node_at(fu->g, n = s->src[0]);
+        if (fuse_is_virtual(s) || fuse_size(fu, n) <= few * tuple_size(fu->g, x->shape)) continue;
+        if (!is_half(s->dtype) && !fuse_info(fu, n)->of_halves) return false;
+        found = true;
+    }
+    return found;
+}
+
 /* Does the operand repeat elements over the product's index space? */
 static bool is_broadcast(const fuse *fu, node_id n, double size) {
     for (;;) {
