@@ -646,7 +646,7 @@ QN_API qn_tensor *qn_rsqrt(qn_tensor *x);
 QN_API qn_tensor *qn_square(qn_tensor *x);
 /* logarithm to base 10 [gen log10 e487fea4 353d5182] */
 QN_API qn_tensor *qn_log10(qn_tensor *x);
-/* cube root, with x's sign [gen cbrt 0d1dd9fa 3d6748d5] */
+/* cube root, with x's sign [gen cbrt 644f0c13 3d6748d5] */
 QN_API qn_tensor *qn_cbrt(qn_tensor *x);
 /* tangent of radians [gen tan 8b93b215 97532d17] */
 QN_API qn_tensor *qn_tan(qn_tensor *x);
@@ -654,15 +654,15 @@ QN_API qn_tensor *qn_tan(qn_tensor *x);
 QN_API qn_tensor *qn_sinh(qn_tensor *x);
 /* hyperbolic cosine [gen cosh fec500c8 b858a7c8] */
 QN_API qn_tensor *qn_cosh(qn_tensor *x);
-/* arc sine; NaN outside [-1, 1] [gen asin 39d2893b 55089d64] */
+/* arc sine; NaN outside [-1, 1] [gen asin 0c45b8d1 55089d64] */
 QN_API qn_tensor *qn_asin(qn_tensor *x);
-/* arc cosine; NaN outside [-1, 1] [gen acos 4e29e455 ed695db4] */
+/* arc cosine; NaN outside [-1, 1] [gen acos de1f4276 ed695db4] */
 QN_API qn_tensor *qn_acos(qn_tensor *x);
-/* inverse of sinh [gen asinh 4037d93a cd28ceeb] */
+/* inverse of sinh [gen asinh 984ea457 cd28ceeb] */
 QN_API qn_tensor *qn_asinh(qn_tensor *x);
-/* inverse of cosh; NaN below 1 [gen acosh 9a1a1064 14ca2647] */
+/* inverse of cosh; NaN below 1 [gen acosh b4cc28df 14ca2647] */
 QN_API qn_tensor *qn_acosh(qn_tensor *x);
-/* inverse of tanh [gen atanh a498424a eed9dcf8] */
+/* inverse of tanh; NaN outside [-1, 1] [gen atanh 75925d39 6b7aca8c] */
 QN_API qn_tensor *qn_atanh(qn_tensor *x);
 /* bool: is x not a number? [gen isnan bab41ceb 6d61c768] */
 QN_API qn_tensor *qn_isnan(qn_tensor *x);
@@ -678,7 +678,7 @@ QN_API qn_tensor *qn_silu(qn_tensor *x);
 QN_API qn_tensor *qn_gelu(qn_tensor *x);
 /* gelu's approximation by tanh, as in GPT-2 [gen gelu_tanh 0f9b8101 ddddfe5a] */
 QN_API qn_tensor *qn_gelu_tanh(qn_tensor *x);
-/* log(1 + e^x) without overflow [gen softplus 5f982830 11b6ed88] */
+/* log(1 + e^x) without overflow [gen softplus fa928d7f 11b6ed88] */
 QN_API qn_tensor *qn_softplus(qn_tensor *x);
 /* x * tanh(softplus(x)) [gen mish 5f50d2b5 ac1c489b] */
 QN_API qn_tensor *qn_mish(qn_tensor *x);
@@ -708,11 +708,11 @@ QN_API qn_tensor *qn_logical_or(qn_tensor *x, qn_tensor *y);
 QN_API qn_tensor *qn_logical_xor(qn_tensor *x, qn_tensor *y);
 /* remainder with x's sign, C's % and fmod; integers by 0 give x [gen rem 7b7473c0 1fd988ad] */
 QN_API qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y);
-/* angle of the point (y, x): atan(x / y) in the right quadrant [gen atan2 6ed158c1 60459ad4] */
+/* angle of the point (y, x): atan(x / y) in the right quadrant [gen atan2 24399854 60459ad4] */
 QN_API qn_tensor *qn_atan2(qn_tensor *x, qn_tensor *y);
-/* sqrt(x*x + y*y) without overflow [gen hypot b6c7de6e 8f1144a0] */
+/* sqrt(x*x + y*y) without overflow [gen hypot 72ef1bce 8f1144a0] */
 QN_API qn_tensor *qn_hypot(qn_tensor *x, qn_tensor *y);
-/* log(e^x + e^y) without overflow [gen logaddexp 7dbf50c7 26d3b292] */
+/* log(e^x + e^y) without overflow [gen logaddexp e42f8c82 26d3b292] */
 QN_API qn_tensor *qn_logaddexp(qn_tensor *x, qn_tensor *y);
 /* x + t * (y - x) [gen lerp a893eab2 fb1bb93c] */
 QN_API qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t);

@@ -163,6 +163,26 @@ static inline long double oracle_float(int op, qn_dtype d, long double x, long d
         return cosl(x);
     case OP_ATAN:
         return atanl(x);
+    case OP_ASIN:
+        return asinl(x);
+    case OP_ACOS:
+        return acosl(x);
+    case OP_ASINH:
+        return asinhl(x);
+    case OP_ACOSH:
+        return acoshl(x);
+    case OP_ATANH:
+        return atanhl(x);
+    case OP_CBRT:
+        return cbrtl(x);
+    case OP_ATAN2:
+        return atan2l(x, y);
+    case OP_HYPOT:
+        return hypotl(x, y);
+    case OP_SOFTPLUS:
+        return fmaxl(x, 0) + log1pl(expl(-fabsl(x)));
+    case OP_LOGADDEXP:
+        return oracle_pick(x, y, true) + log1pl(x == y ? 1 : expl(-fabsl(x - y)));
     case OP_SIGMOID:
         return 1 / (1 + expl(-x));
     case OP_TANH:
@@ -512,6 +532,13 @@ static inline oracle_value oracle_node(const dev_node *n, int64_t flat, double *
             x[k] = oracle_get(n->src[k].dtype, n->src[k].data, flat);
         *ulps = 0.5001; /* double libm, then one rounding */
         if (n->dtype == QN_F64) *ulps = n->op == OP_ERFC ? 5 : 2; /* what glibc states */
+        if (n->op == OP_LOGADDEXP) { /* its two terms cancel where it is near 0 */
+            long double most = fmaxl(x[0].f, x[1].f);
+            v = oracle_elem(n->op, n->dtype, n->src[1].dtype, x);
+            most = ldexpl(oracle_ulp(QN_F64, most), 2) / oracle_ulp(n->dtype, v.f);
+            if (isfinite(most)) *ulps += (double)most;
+            return v;
+        }
         return oracle_elem(n->op, n->dtype, n->src[n->sources - 1].dtype, x);
     case CLASS_MOVE:
     case CLASS_MARK:

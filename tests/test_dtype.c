@@ -272,15 +272,22 @@ static long double sigmoidl(long double x) {
     return 1 / (1 + expl(-x));
 }
 
+static long double softplusl(long double x) {
+    return log1pl(expl(x));
+}
+
 static void float_rows_agree_with_long_double(void) {
     static const struct {
         int op;
         long double (*one)(long double);
-    } row[] = {{OP_SQRT, sqrtl},  {OP_EXP, expl},     {OP_EXP2, exp2l},   {OP_EXPM1, expm1l},
-               {OP_LOG, logl},    {OP_LOG2, log2l},   {OP_LOG1P, log1pl}, {OP_SIN, sinl},
-               {OP_COS, cosl},    {OP_ATAN, atanl},   {OP_TANH, tanhl},   {OP_SIGMOID, sigmoidl},
-               {OP_ERF, erfl},    {OP_ERFC, erfcl},   {OP_FLOOR, floorl}, {OP_CEIL, ceill},
-               {OP_ROUND, rintl}, {OP_TRUNC, truncl}, {OP_ABS, fabsl}};
+    } row[] = {
+        {OP_SQRT, sqrtl},         {OP_EXP, expl},     {OP_EXP2, exp2l},       {OP_EXPM1, expm1l},
+        {OP_LOG, logl},           {OP_LOG2, log2l},   {OP_LOG1P, log1pl},     {OP_SIN, sinl},
+        {OP_COS, cosl},           {OP_ATAN, atanl},   {OP_ASIN, asinl},       {OP_ACOS, acosl},
+        {OP_ASINH, asinhl},       {OP_ACOSH, acoshl}, {OP_ATANH, atanhl},     {OP_CBRT, cbrtl},
+        {OP_SOFTPLUS, softplusl}, {OP_TANH, tanhl},   {OP_SIGMOID, sigmoidl}, {OP_ERF, erfl},
+        {OP_ERFC, erfcl},         {OP_FLOOR, floorl}, {OP_CEIL, ceill},       {OP_ROUND, rintl},
+        {OP_TRUNC, truncl},       {OP_ABS, fabsl}};
     uint64_t seed = 3;
     for (size_t r = 0; r < COUNT_OF(row); r++) {
         const op_row *o = &op_rows[row[r].op];

@@ -1,6 +1,7 @@
 /* test_emit.c - kernels given as text, compiled and run, against the interpreter of kernels. */
 #include "emit/llvm.h"
 #include "emit_harness.h"
+#include "kern/math.h"
 
 static harness h;
 static bool is_cc;     /* this compiler is slower: fewer of the same */
@@ -8,20 +9,9 @@ static int most_forms; /* of loops around the operations */
 
 static bool is_native(int op) {
     switch (op) {
-    case OP_EXP:
-    case OP_EXP2:
-    case OP_EXPM1:
-    case OP_LOG:
-    case OP_LOG2:
-    case OP_LOG1P:
-    case OP_SIN:
-    case OP_COS:
-    case OP_ATAN:
-    case OP_TANH:
-    case OP_SIGMOID:
-    case OP_ERF:
-    case OP_ERFC:
-    case OP_POW:
+#define X(OP, ...) case OP_##OP:
+        MATH_FUNCTIONS(X)
+#undef X
         return false;
     default:
         return op_rows[op].class_ == CLASS_ELEM;

@@ -43,6 +43,21 @@ static qn_tensor *mse_loss(qn_tensor *x) {
 static qn_tensor *l1_loss(qn_tensor *x) {
     return qn_l1_loss(x, qn_flip(x, 0));
 }
+static qn_tensor *deviation(qn_tensor *x) {
+    return qn_std(x, -1, 1, false);
+}
+static qn_tensor *norm2(qn_tensor *x) {
+    return qn_norm(x, 2, -1, false);
+}
+static qn_tensor *norm3(qn_tensor *x) {
+    return qn_norm(x, 3, -1, false);
+}
+static qn_tensor *huber(qn_tensor *x) {
+    return qn_huber_loss(x, qn_flip(x, 0), 1);
+}
+static qn_tensor *bce(qn_tensor *x) {
+    return qn_bce_with_logits(x, qn_like(x, 0.25));
+}
 
 typedef struct function {
     const char *name;
@@ -73,12 +88,22 @@ static const function elementwise[] = {
     {"sqrt", qn_sqrt, 0.01, 9},
     {"erf", qn_erf, -3, 3},
     {"atan", qn_atan, -9, 9},
+    {"asin", qn_asin, -1, 1},
+    {"acos", qn_acos, -1, 1},
+    {"asinh", qn_asinh, -60000, 60000},
+    {"acosh", qn_acosh, 1, 60000},
+    {"atanh", qn_atanh, -1, 1},
+    {"cbrt", qn_cbrt, -90, 90},
+    {"softplus", qn_softplus, -12, 12},
+    {"log_sigmoid", qn_log_sigmoid, -12, 12},
 };
 static const function by_rows[] = {
     {"softmax", softmax, -9, 9},     {"log_softmax", log_softmax, -9, 9},
     {"logsumexp", logsumexp, -9, 9}, {"layer_norm", layer_norm, -4, 4},
     {"rms_norm", rms_norm, -4, 4},   {"mse_loss", mse_loss, -300, 300},
-    {"l1_loss", l1_loss, -4, 4},
+    {"l1_loss", l1_loss, -4, 4},     {"std", deviation, -4, 4},
+    {"norm 2", norm2, -40, 40},      {"norm 3", norm3, -4, 4},
+    {"huber", huber, -4, 4},         {"bce", bce, -9, 9},
 };
 
 /* ---- values --------------------------------------------------------------------------------- */

@@ -17,8 +17,8 @@ a new exchange for those still free, which then make up for the rounding.
 """
 
 import sys
-from mpmath import mp, mpf, matrix, lu_solve, chebyt, exp, log, log1p, expm1, sin, atan, tanh, erf
-from mpmath import erfc, sqrt, pi, cos, frexp, ldexp, nint, log10, findroot
+from mpmath import mp, mpf, matrix, lu_solve, chebyt, exp, log, log1p, expm1, sin, asin, atan, tanh, erf
+from mpmath import cbrt, erfc, sqrt, pi, cos, frexp, ldexp, nint, log10, findroot
 
 mp.dps = 60
 HEADER, PIECES = "src/kern/math_poly.h", "src/kern/math_piece.h"
@@ -191,6 +191,12 @@ def rows():
     for fmt, degree in (("F32", 8), ("F64", 19)):
         yield row("ATAN", fmt, degree, TINY, mpf(1), lambda u: (atan(sqrt(u)) / sqrt(u) - 1) / u,
                   lambda u: u * sqrt(u) / atan(sqrt(u)), "atan(z) = z + z u P(u), u = z^2")
+    for fmt, degree in (("F32", 5), ("F64", 12)):
+        yield row("ASIN", fmt, degree, TINY, mpf("0.25"), lambda u: (asin(sqrt(u)) / sqrt(u) - 1) / u,
+                  lambda u: u * sqrt(u) / asin(sqrt(u)), "asin(z) = z + z u P(u), u = z^2")
+    for fmt in ("F32", "F64"):
+        yield row("CBRT", fmt, 6, mpf("0.375"), mpf(3), cbrt, lambda v: 1 / cbrt(v),
+                  "cbrt(v), to begin with")
     # In double arithmetic for float results: errors well below 2^-24 suffice.
     yield row("SIN_PI", "F64", 5, TINY, mpf("0.2501"), lambda u: sin(pi * sqrt(u)) / sqrt(u),
               lambda u: sqrt(u) / sin(pi * sqrt(u)), "sin(pi f) = f P(u), u = f^2; for F32")

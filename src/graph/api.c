@@ -24,6 +24,11 @@ qn_tensor *qn_sqrt(qn_tensor *x) {
     return build_elem(OP_SQRT, 1, &x);
 }
 
+/* [gen cbrt 644f0c13 40399fb3] */
+qn_tensor *qn_cbrt(qn_tensor *x) {
+    return build_elem(OP_CBRT, 1, &x);
+}
+
 /* [gen exp 652a1ca7 744117c5] */
 qn_tensor *qn_exp(qn_tensor *x) {
     return build_elem(OP_EXP, 1, &x);
@@ -64,9 +69,34 @@ qn_tensor *qn_cos(qn_tensor *x) {
     return build_elem(OP_COS, 1, &x);
 }
 
+/* [gen asin 0c45b8d1 cd31078c] */
+qn_tensor *qn_asin(qn_tensor *x) {
+    return build_elem(OP_ASIN, 1, &x);
+}
+
+/* [gen acos de1f4276 a3d03742] */
+qn_tensor *qn_acos(qn_tensor *x) {
+    return build_elem(OP_ACOS, 1, &x);
+}
+
 /* [gen atan 8dd9ea6a b358d68c] */
 qn_tensor *qn_atan(qn_tensor *x) {
     return build_elem(OP_ATAN, 1, &x);
+}
+
+/* [gen asinh 984ea457 8bcc433e] */
+qn_tensor *qn_asinh(qn_tensor *x) {
+    return build_elem(OP_ASINH, 1, &x);
+}
+
+/* [gen acosh b4cc28df c93acf1f] */
+qn_tensor *qn_acosh(qn_tensor *x) {
+    return build_elem(OP_ACOSH, 1, &x);
+}
+
+/* [gen atanh 75925d39 8f555299] */
+qn_tensor *qn_atanh(qn_tensor *x) {
+    return build_elem(OP_ATANH, 1, &x);
 }
 
 /* [gen tanh e0d32543 f2430992] */
@@ -77,6 +107,11 @@ qn_tensor *qn_tanh(qn_tensor *x) {
 /* [gen sigmoid ff31747e 3d2a47d9] */
 qn_tensor *qn_sigmoid(qn_tensor *x) {
     return build_elem(OP_SIGMOID, 1, &x);
+}
+
+/* [gen softplus fa928d7f 50edb8f6] */
+qn_tensor *qn_softplus(qn_tensor *x) {
+    return build_elem(OP_SOFTPLUS, 1, &x);
 }
 
 /* [gen erf a4055313 022edc02] */
@@ -147,6 +182,21 @@ qn_tensor *qn_mod(qn_tensor *x, qn_tensor *y) {
 /* [gen pow eb10cd1b a0f35ba4] */
 qn_tensor *qn_pow(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_POW, 2, (qn_tensor *const[]){x, y});
+}
+
+/* [gen atan2 24399854 3bae28ca] */
+qn_tensor *qn_atan2(qn_tensor *x, qn_tensor *y) {
+    return build_elem(OP_ATAN2, 2, (qn_tensor *const[]){x, y});
+}
+
+/* [gen hypot 72ef1bce b5fdfd78] */
+qn_tensor *qn_hypot(qn_tensor *x, qn_tensor *y) {
+    return build_elem(OP_HYPOT, 2, (qn_tensor *const[]){x, y});
+}
+
+/* [gen logaddexp e42f8c82 6985137f] */
+qn_tensor *qn_logaddexp(qn_tensor *x, qn_tensor *y) {
+    return build_elem(OP_LOGADDEXP, 2, (qn_tensor *const[]){x, y});
 }
 
 /* [gen maximum 932cf56f 6bdff845] */

@@ -6,7 +6,6 @@
  * first. */
 #include "graph/graph.h"
 
-#include <float.h>
 #include <math.h>
 
 static qn_tensor *add_number(qn_tensor *x, double v) {
@@ -32,19 +31,6 @@ static qn_tensor *magnitude(qn_tensor *x) {
 
 static qn_tensor *with_sign_of(qn_tensor *x, qn_tensor *y) {
     return qn_where(below(x, 0), qn_neg(y), y);
-}
-
-static double dtype_largest(qn_dtype d) {
-    switch (d) {
-    case QN_F16:
-        return 65504;
-    case QN_BF16:
-        return 0x1.fep127;
-    case QN_F32:
-        return FLT_MAX;
-    default:
-        return DBL_MAX;
-    }
 }
 
 /* ---- comparisons and truth ------------------------------------------------------------------ */
@@ -125,19 +111,6 @@ qn_tensor *qn_log10(qn_tensor *x) {
     return func_end(f, mul_number(qn_log(x), 0.43429448190325182765));
 }
 
-/* Two to the third of the logarithm, then one step of Newton's, which makes it exact to
- * rounding. */
-qn_tensor *qn_cbrt(qn_tensor *x) {
-    func_frame f = func_on("cbrt", ARG(x));
-    x = func_float(x);
-    qn_tensor *a = magnitude(x);
-    qn_tensor *itself = qn_logical_or(qn_isinf(x), qn_eq(x, qn_like(x, 0)));
-    a = qn_where(itself, qn_like(x, 1), a);
-    qn_tensor *y = qn_exp2(mul_number(qn_log2(a), 1.0 / 3));
-    y = qn_sub(y, mul_number(qn_sub(y, qn_div(a, qn_mul(y, y))), 1.0 / 3));
-    return func_end(f, qn_where(itself, x, with_sign_of(x, y)));
-}
-
 qn_tensor *qn_tan(qn_tensor *x) {
     func_frame f = func_on("tan", ARG(x));
     func_floats(&f, 1, &x);
@@ -157,88 +130,6 @@ qn_tensor *qn_cosh(qn_tensor *x) {
     return func_end(f, mul_number(qn_add(qn_exp(x), qn_exp(qn_neg(x))), 0.5));
 }
 
-/* (1 - x)(1 + x) loses nothing near the ends, where 1 - x*x would. */
-qn_tensor *qn_asin(qn_tensor *x) {
-    func_frame f = func_on("asin", ARG(x));
-    x = func_float(x);
-    qn_tensor *one = qn_like(x, 1);
-    qn_tensor *side = qn_sqrt(qn_mul(qn_sub(one, x), qn_add(one, x)));
-    return func_end(f, qn_atan(qn_div(x, side)));
-}
-
-qn_tensor *qn_acos(qn_tensor *x) {
-    func_frame f = func_on("acos", ARG(x));
-    x = func_float(x);
-    qn_tensor *one = qn_like(x, 1);
-    qn_tensor *half = qn_atan(qn_sqrt(qn_div(qn_sub(one, x), qn_add(one, x))));
-    return func_end(f, mul_number(half, 2));
-}
-
-/* Beyond this both inverse functions are log(2x) to every float's precision. */
-static const double inverse_far = 0x1p28;
-
-/* log(2x), kept finite for the small x it is not taken for. */
-static qn_tensor *log_of_double(qn_tensor *x) {
-    qn_tensor *far = qn_maximum(x, qn_like(x, 1));
-    return add_number(qn_log(far), 0.69314718055994530942);
-}
-
-qn_tensor *qn_asinh(qn_tensor *x) {
-    func_frame f = func_on("asinh", ARG(x));
-    x = func_float(x);
-    qn_tensor *a = magnitude(x), *near = qn_clamp(a, 0, inverse_far);
-    qn_tensor *square = qn_mul(near, near);
-    qn_tensor *root = add_number(qn_sqrt(add_number(square, 1)), 1);
-    qn_tensor *y = qn_log1p(qn_add(near, qn_div(square, root)));
-    y = qn_where(above(a, inverse_far), log_of_double(a), y);
-    return func_end(f, with_sign_of(x, y));
-}
-
-qn_tensor *qn_acosh(qn_tensor *x) {
-    func_frame f = func_on("acosh", ARG(x));
-    x = func_float(x);
-    qn_tensor *near = qn_clamp(x, 0, inverse_far); /* 0 gives NaN, too */
-    qn_tensor *d = add_number(near, -1);
-    qn_tensor *y = qn_log1p(qn_add(d, qn_sqrt(qn_mul(d, add_number(near, 1)))));
-    return func_end(f, qn_where(above(x, inverse_far), log_of_double(x), y));
-}
-
-qn_tensor *qn_atanh(qn_tensor *x) {
-    func_frame f = func_on("atanh", ARG(x));
-    x = func_float(x);
-    qn_tensor *ratio = qn_div(mul_number(x, 2), qn_sub(qn_like(x, 1), x));
-    return func_end(f, mul_number(qn_log1p(ratio), 0.5));
-}
-
-/* The smaller of the two over the larger, so that the quotient is at most 1; infinities first
- * become the largest finite number, whose quotients are right. */
-qn_tensor *qn_atan2(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_on("atan2", ARG(x), ARG(y));
-    qn_tensor *both = qn_add(func_float(x), func_float(y)); /* for the common dtype and shape */
-    double most = dtype_largest(qn_dtype_of(both));
-    x = qn_clamp(func_as(func_float(x), qn_dtype_of(both)), -most, most);
-    y = qn_clamp(func_as(func_float(y), qn_dtype_of(both)), -most, most);
-    qn_tensor *steep = qn_lt(qn_abs(y), qn_abs(x));
-    qn_tensor *up = qn_where(steep, y, x), *down = qn_where(steep, x, y);
-    down = qn_where(qn_eq(down, qn_like(x, 0)), qn_like(x, 1), down);
-    qn_tensor *angle = qn_atan(qn_div(up, down));
-    qn_tensor *back = qn_where(below(x, 0), qn_like(x, -M_PI), qn_like(x, M_PI));
-    back = qn_where(below(y, 0), back, qn_like(x, 0));
-    qn_tensor *quarter = with_sign_of(x, qn_like(x, M_PI / 2));
-    return func_end(f, qn_where(steep, qn_sub(quarter, angle), qn_add(angle, back)));
-}
-
-qn_tensor *qn_hypot(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_on("hypot", ARG(x), ARG(y));
-    x = qn_abs(func_float(x));
-    y = qn_abs(func_float(y));
-    qn_tensor *large = qn_maximum(x, y), *small = qn_minimum(x, y);
-    qn_tensor *plain = qn_logical_or(qn_isinf(large), qn_eq(large, qn_like(large, 0)));
-    qn_tensor *ratio = qn_div(small, qn_where(plain, qn_like(large, 1), large));
-    ratio = qn_where(plain, qn_like(ratio, 0), ratio);
-    return func_end(f, qn_mul(large, qn_sqrt(add_number(qn_mul(ratio, ratio), 1))));
-}
-
 /* Floats by magnitude, where MOD is exact; integers by correcting MOD, which cannot overflow. */
 qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("rem", ARG(x), ARG(y));
@@ -248,16 +139,6 @@ qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y) {
     qn_tensor *differ = qn_xor(below(x, 0), below(y, 0));
     differ = qn_and(differ, qn_ne(r, qn_like(r, 0)));
     return func_end(f, qn_where(differ, qn_sub(r, y), r));
-}
-
-/* Equal ones apart: there the difference of two infinities would be NaN. */
-qn_tensor *qn_logaddexp(qn_tensor *x, qn_tensor *y) {
-    func_frame f = func_on("logaddexp", ARG(x), ARG(y));
-    x = func_float(x);
-    y = func_float(y);
-    qn_tensor *same = qn_eq(x, y);
-    qn_tensor *distance = qn_where(same, qn_like(x, 0), qn_abs(qn_sub(x, y)));
-    return func_end(f, qn_add(qn_maximum(x, y), qn_log1p(qn_exp(qn_neg(distance)))));
 }
 
 qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t) {
@@ -281,21 +162,10 @@ qn_tensor *qn_relu(qn_tensor *x) {
     return func_end(f, qn_where(qn_le(x, zero), zero, x));
 }
 
-/* log(1 + e^-|x|) */
-static qn_tensor *log1p_exp(qn_tensor *x) {
-    return qn_log1p(qn_exp(qn_neg(qn_abs(x))));
-}
-
-qn_tensor *qn_softplus(qn_tensor *x) {
-    func_frame f = func_on("softplus", ARG(x));
-    x = func_float(x);
-    return func_end(f, qn_add(qn_maximum(x, qn_like(x, 0)), log1p_exp(x)));
-}
-
 qn_tensor *qn_log_sigmoid(qn_tensor *x) {
     func_frame f = func_on("log_sigmoid", ARG(x));
-    x = func_float(x);
-    return func_end(f, qn_sub(qn_minimum(x, qn_like(x, 0)), log1p_exp(x)));
+    func_floats(&f, 1, &x);
+    return func_end(f, qn_neg(qn_softplus(qn_neg(x))));
 }
 
 qn_tensor *qn_silu(qn_tensor *x) {

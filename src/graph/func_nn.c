@@ -209,16 +209,21 @@ qn_tensor *qn_l1_loss(qn_tensor *x, qn_tensor *y) {
     return func_end(f, mean_all(qn_abs(qn_sub(v[0], v[1]))));
 }
 
-/* With q = min(d, delta): q*q/2 + delta*(d - q). */
+/* With q = d within [-delta, delta]: q (d - q/2), smooth where d is 0. */
 qn_tensor *qn_huber_loss(qn_tensor *x, qn_tensor *y, double delta) {
     func_frame f = func_on("huber_loss", ARG(x), ARG(y));
-    qn_tensor *d = qn_abs(func_float(qn_sub(x, y)));
-    qn_tensor *q = qn_minimum(d, qn_like(d, delta));
-    qn_tensor *square = mul_number(qn_mul(q, q), 0.5);
-    return func_end(f, mean_all(qn_add(square, mul_number(qn_sub(d, q), delta))));
+    qn_tensor *v[] = {x, y};
+    func_floats(&f, 2, v);
+    qn_tensor *d = qn_sub(v[0], v[1]), *q = qn_clamp(d, -delta, delta);
+    return func_end(f, mean_all(qn_mul(q, qn_sub(d, mul_number(q, 0.5)))));
 }
 
+/* Neither term is below 0 for y in [0, 1], so nothing cancels. */
 qn_tensor *qn_bce_with_logits(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("bce_with_logits", ARG(x), ARG(y));
-    return func_end(f, mean_all(qn_sub(qn_softplus(x), qn_mul(x, y))));
+    qn_tensor *v[] = {x, y};
+    func_floats(&f, 2, v);
+    qn_tensor *yes = qn_mul(v[1], qn_softplus(qn_neg(v[0])));
+    qn_tensor *no = qn_mul(qn_sub(qn_like(yes, 1), v[1]), qn_softplus(v[0]));
+    return func_end(f, mean_all(qn_add(yes, no)));
 }

@@ -88,9 +88,21 @@ qn_tensor *qn_variance_axes(qn_tensor *x, int n, const int *axes, double correct
     return func_end(f, spread(x, mask, correction, keepdims));
 }
 
+/* The p-th root of a sum of p-th powers. Where it is 0 its derivative is 0: there infinity would
+ * meet the 0 of what the sum is made of. */
+static qn_tensor *root_of_sum(qn_tensor *sum, double p) {
+    qn_tensor *flat = qn_eq(sum, qn_like(sum, p > 0 ? 0 : (double)INFINITY));
+    qn_tensor *rest = qn_where(flat, qn_like(sum, 1), sum);
+    rest = p == 2 ? qn_sqrt(rest) : qn_pow(rest, qn_like(sum, 1 / p));
+    return qn_where(flat, qn_like(sum, 0), rest);
+}
+
 qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims) {
     func_frame f = func_on("std", ARG(x));
-    return func_end(f, qn_sqrt(qn_variance(x, axis, correction, keepdims)));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    return func_end(f, root_of_sum(spread(x, mask, correction, keepdims), 2));
 }
 
 /* ---- truth ---------------------------------------------------------------------------------- */
@@ -117,25 +129,20 @@ qn_tensor *qn_all(qn_tensor *x, int axis, bool keepdims) {
 static qn_tensor *norm_mask(qn_tensor *x, double p, uint32_t mask, bool keepdims) {
     if (p == 0) {
         qn_tensor *there = qn_cast(qn_ne(x, qn_like(x, 0)), qn_dtype_of(x));
-        return reduce_mask(OP_SUM, there, mask, keepdims);
+        return build_reduce(OP_SUM, there, mask, keepdims);
     }
     if (isinf(p)) return build_reduce(p > 0 ? OP_MAX : OP_MIN, qn_abs(x), mask, keepdims);
-    if (p == 1) return reduce_mask(OP_SUM, qn_abs(x), mask, keepdims);
-    qn_tensor *wide = func_widen(x);
-    if (p == 2) {
-        qn_tensor *sum = build_reduce(OP_SUM, qn_mul(wide, wide), mask, keepdims);
-        return func_as(qn_sqrt(sum), qn_dtype_of(x));
-    }
-    qn_tensor *powers = qn_pow(qn_abs(wide), qn_like(wide, p));
-    qn_tensor *sum = build_reduce(OP_SUM, powers, mask, keepdims);
-    return func_as(qn_pow(sum, qn_like(sum, 1 / p)), qn_dtype_of(x));
+    if (p == 1) return build_reduce(OP_SUM, qn_abs(x), mask, keepdims);
+    qn_tensor *powers = p == 2 ? qn_mul(x, x) : qn_pow(qn_abs(x), qn_like(x, p));
+    return root_of_sum(build_reduce(OP_SUM, powers, mask, keepdims), p);
 }
 
 qn_tensor *qn_norm(qn_tensor *x, double p, int axis, bool keepdims) {
     func_frame f = func_on("norm", ARG(x));
     uint32_t mask;
+    func_floats(&f, 1, &x);
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    return func_end(f, norm_mask(func_float(x), p, mask, keepdims));
+    return func_end(f, norm_mask(x, p, mask, keepdims));
 }
 
 /* The largest is taken off first and added again. It is a constant for the gradient, since any

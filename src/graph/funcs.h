@@ -37,15 +37,9 @@ X(UNARY, log_sigmoid, (qn_tensor *x), -log1pl(expl(-x)), -12, 12, "log(sigmoid(x
 X(UNARY, rsqrt, (qn_tensor *x), 1 / sqrtl(x), 0.1, 8, "1 / sqrt(x)")
 X(UNARY, square, (qn_tensor *x), x * x, -4, 4, "x * x")
 X(UNARY, log10, (qn_tensor *x), log10l(x), 0.1, 100, "logarithm to base 10")
-X(UNARY, cbrt, (qn_tensor *x), cbrtl(x), 0.1, 30, "cube root, with x's sign")
 X(UNARY, tan, (qn_tensor *x), tanl(x), -1.4, 1.4, "tangent of radians")
 X(UNARY, sinh, (qn_tensor *x), sinhl(x), -4, 4, "hyperbolic sine")
 X(UNARY, cosh, (qn_tensor *x), coshl(x), -4, 4, "hyperbolic cosine")
-X(UNARY, asin, (qn_tensor *x), asinl(x), -0.95, 0.95, "arc sine; NaN outside [-1, 1]")
-X(UNARY, acos, (qn_tensor *x), acosl(x), -0.95, 0.95, "arc cosine; NaN outside [-1, 1]")
-X(UNARY, asinh, (qn_tensor *x), asinhl(x), -8, 8, "inverse of sinh")
-X(UNARY, acosh, (qn_tensor *x), acoshl(x), 1.1, 8, "inverse of cosh; NaN below 1")
-X(UNARY, atanh, (qn_tensor *x), atanhl(x), -0.95, 0.95, "inverse of tanh")
 X(UNARY, isnan, (qn_tensor *x), isnan(x), -4, 4, "bool: is x not a number?")
 X(UNARY, isinf, (qn_tensor *x), isinf(x) != 0, -4, 4, "bool: is x an infinity?")
 X(UNARY, isfinite, (qn_tensor *x), isfinite(x), -4, 4, "bool: neither infinite nor NaN?")
@@ -54,7 +48,6 @@ X(UNARY, silu, (qn_tensor *x), x / (1 + expl(-x)), -8, 8, "x * sigmoid(x), also 
 X(UNARY, gelu, (qn_tensor *x), x / 2 * (1 + erfl(x / sqrtl(2))), -4, 4, "x * Phi(x) by the error function")
 X(UNARY, gelu_tanh, (qn_tensor *x), x / 2 * (1 + tanhl(0.7978845608028653559L * (x + 0.044715L * x * x * x))), -4, 4,
   "gelu's approximation by tanh, as in GPT-2")
-X(UNARY, softplus, (qn_tensor *x), log1pl(expl(x)), -12, 12, "log(1 + e^x) without overflow")
 X(UNARY, mish, (qn_tensor *x), x * tanhl(log1pl(expl(x))), -6, 6, "x * tanh(softplus(x))")
 X(UNARY, relu6, (qn_tensor *x), fminl(fmaxl(x, 0), 6), -8, 8, "x clamped to [0, 6]")
 X(UNARY, hardswish, (qn_tensor *x), x * fminl(fmaxl(x + 3, 0), 6) / 6, -4, 4, "x * relu6(x + 3) / 6")
@@ -71,9 +64,6 @@ X(BINARY, logical_and, (qn_tensor *x, qn_tensor *y), x != 0 && y != 0, -4, 4, "b
 X(BINARY, logical_or, (qn_tensor *x, qn_tensor *y), x != 0 || y != 0, -4, 4, "bool: either non-zero")
 X(BINARY, logical_xor, (qn_tensor *x, qn_tensor *y), (x != 0) != (y != 0), -4, 4, "bool: exactly one non-zero")
 X(BINARY, rem, (qn_tensor *x, qn_tensor *y), fmodl(x, y), 0.5, 8, "remainder with x's sign, C's % and fmod; integers by 0 give x")
-X(BINARY, atan2, (qn_tensor *x, qn_tensor *y), atan2l(x, y), -4, 4, "angle of the point (y, x): atan(x / y) in the right quadrant")
-X(BINARY, hypot, (qn_tensor *x, qn_tensor *y), hypotl(x, y), -4, 4, "sqrt(x*x + y*y) without overflow")
-X(BINARY, logaddexp, (qn_tensor *x, qn_tensor *y), logl(expl(x) + expl(y)), -4, 4, "log(e^x + e^y) without overflow")
 X(TENSOR, lerp, (qn_tensor *x, qn_tensor *y, qn_tensor *t), -, 0, 0, "x + t * (y - x)")
 
 /* reductions: axis QN_ALL means every axis; keepdims leaves reduced axes with size 1 */

@@ -1,10 +1,14 @@
 /* grad_rules.c - how each row of ops.h passes a gradient on to its sources.
  *
  * A rule gets its node n, whose value it may use, and the gradient g of n, of n's shape and
- * dtype. It gives each source a gradient of that source's shape and dtype. Where the derivative
- * does not exist the rules choose: 0 for |x| at 0; for maximum, minimum and the reductions MAX
- * and MIN an equal share for each that attains the value. Formulas use n itself where that saves
- * work: e^x is its own derivative. */
+ * dtype. It gives each source a gradient of that source's shape and dtype. Formulas use n itself
+ * where that saves work: e^x is its own derivative. docs/gradients.md says what holds at ties,
+ * kinks and bounds.
+ *
+ * A gradient is differentiated again, so a formula must be one expression wherever the function is
+ * smooth: a WHERE between two halves has no derivative of its own at their border, and loses what
+ * lies in the half that was not taken. So choices stand only at kinks and at single points, where
+ * they keep 0/0, inf/inf and 0 times infinity out. */
 #include "graph/graph.h"
 
 #include <math.h>
@@ -93,6 +97,41 @@ static node_id sum_over(const grad *c, node_id x, uint32_t mask) {
     return make_cast(c->g, sum, d);
 }
 
+/* ---- slopes --------------------------------------------------------------------------------- */
+
+/* Source i of n gets g * slope, or g / divisor. */
+static void by_slope(grad *c, node_id n, int i, node_id g, node_id slope) {
+    grad_add(c, n, i, mul(c, g, slope));
+}
+
+static void by_divisor(grad *c, node_id n, int i, node_id g, node_id divisor) {
+    grad_add(c, n, i, divide(c, g, divisor));
+}
+
+static node_id equals(const grad *c, node_id x, double v) {
+    return make2(c->g, OP_EQ, x, number(c, x, v));
+}
+
+static node_id is_nan(const grad *c, node_id x) {
+    return make2(c->g, OP_NE, x, x);
+}
+
+static node_id is_endless(const grad *c, node_id x) {
+    return equals(c, make1(c->g, OP_ABS, x), (double)INFINITY);
+}
+
+/* x, but `most` and -most beyond: there the slope is 0, and times an infinite x it would be NaN. */
+static node_id within(const grad *c, node_id x, double most) {
+    node_id hi = number(c, x, most), lo = number(c, x, -most);
+    x = choose(c, make2(c->g, OP_LT, hi, x), hi, x);
+    return choose(c, make2(c->g, OP_LT, x, lo), lo, x);
+}
+
+/* 1 - x * x with one rounding: near 1 it has all digits. */
+static node_id one_less_square(const grad *c, node_id x) {
+    return make3(c->g, OP_FMA, negative(c, x), x, number(c, x, 1));
+}
+
 /* ---- elementwise, one source ---------------------------------------------------------------- */
 
 static void rule_neg(grad *c, node_id n, node_id g) {
@@ -102,7 +141,8 @@ static void rule_neg(grad *c, node_id n, node_id g) {
 static void rule_abs(grad *c, node_id n, node_id g) {
     node_id x = source(c, n, 0), zero = number(c, x, 0);
     node_id below = make2(c->g, OP_LT, x, zero), above = make2(c->g, OP_LT, zero, x);
-    grad_add(c, n, 0, choose(c, above, g, only(c, below, negative(c, g))));
+    node_id other = only(c, is_nan(c, x), mul(c, g, x));
+    grad_add(c, n, 0, choose(c, above, g, choose(c, below, negative(c, g), other)));
 }
 
 static void rule_reciprocal(grad *c, node_id n, node_id g) {
@@ -110,7 +150,7 @@ static void rule_reciprocal(grad *c, node_id n, node_id g) {
 }
 
 static void rule_sqrt(grad *c, node_id n, node_id g) {
-    grad_add(c, n, 0, divide(c, scaled(c, g, 0.5), n));
+    by_divisor(c, n, 0, scaled(c, g, 0.5), n);
 }
 
 static void rule_exp(grad *c, node_id n, node_id g) {
@@ -121,8 +161,9 @@ static void rule_exp2(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, scaled(c, mul(c, g, n), M_LN2));
 }
 
+/* e^x, of which n + 1 has lost the digits where it is small. */
 static void rule_expm1(grad *c, node_id n, node_id g) {
-    grad_add(c, n, 0, mul(c, g, plus(c, n, 1)));
+    grad_add(c, n, 0, mul(c, g, make1(c->g, OP_EXP, source(c, n, 0))));
 }
 
 static void rule_log(grad *c, node_id n, node_id g) {
@@ -130,11 +171,11 @@ static void rule_log(grad *c, node_id n, node_id g) {
 }
 
 static void rule_log2(grad *c, node_id n, node_id g) {
-    grad_add(c, n, 0, divide(c, g, scaled(c, source(c, n, 0), M_LN2)));
+    by_divisor(c, n, 0, g, scaled(c, source(c, n, 0), M_LN2));
 }
 
 static void rule_log1p(grad *c, node_id n, node_id g) {
-    grad_add(c, n, 0, divide(c, g, plus(c, source(c, n, 0), 1)));
+    by_divisor(c, n, 0, g, plus(c, source(c, n, 0), 1));
 }
 
 static void rule_sin(grad *c, node_id n, node_id g) {
@@ -145,32 +186,68 @@ static void rule_cos(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, negative(c, mul(c, g, make1(c->g, OP_SIN, source(c, n, 0)))));
 }
 
+static void rule_asin(grad *c, node_id n, node_id g) {
+    node_id square = one_less_square(c, source(c, n, 0));
+    by_divisor(c, n, 0, g, make1(c->g, OP_SQRT, square));
+}
+
+static void rule_acos(grad *c, node_id n, node_id g) {
+    rule_asin(c, n, negative(c, g));
+}
+
 static void rule_atan(grad *c, node_id n, node_id g) {
     node_id x = source(c, n, 0);
-    grad_add(c, n, 0, divide(c, g, plus(c, mul(c, x, x), 1)));
+    x = within(c, x, c->g->node[x].dtype == QN_F64 ? 0x1p600 : 0x1p70);
+    by_divisor(c, n, 0, g, plus(c, mul(c, x, x), 1));
+}
+
+static void rule_asinh(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    by_divisor(c, n, 0, g, make2(c->g, OP_HYPOT, x, number(c, x, 1)));
+}
+
+/* By two roots, for x*x overflows; one under the other, for their product at 1 is 0, and its
+ * derivative 0 times infinity. */
+static void rule_acosh(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    node_id below = make1(c->g, OP_SQRT, plus(c, x, -1));
+    node_id above = make1(c->g, OP_SQRT, plus(c, x, 1));
+    by_slope(c, n, 0, g, divide(c, make1(c->g, OP_RECIPROCAL, below), above));
+}
+
+static void rule_atanh(grad *c, node_id n, node_id g) {
+    by_divisor(c, n, 0, g, one_less_square(c, source(c, n, 0)));
+}
+
+/* 1 / (3 n n), one n after the other: the derivative of n n at 0 is 0, and would meet infinity. */
+static void rule_cbrt(grad *c, node_id n, node_id g) {
+    by_slope(c, n, 0, g, divide(c, make1(c->g, OP_RECIPROCAL, scaled(c, n, 3)), n));
 }
 
 static void rule_tanh(grad *c, node_id n, node_id g) {
-    node_id slope = make2(c->g, OP_SUB, number(c, n, 1), mul(c, n, n));
-    grad_add(c, n, 0, mul(c, g, slope));
+    by_slope(c, n, 0, g, one_less_square(c, n));
 }
 
 static void rule_sigmoid(grad *c, node_id n, node_id g) {
-    node_id slope = mul(c, n, make2(c->g, OP_SUB, number(c, n, 1), n));
-    grad_add(c, n, 0, mul(c, g, slope));
+    by_slope(c, n, 0, g, mul(c, n, make2(c->g, OP_SUB, number(c, n, 1), n)));
+}
+
+static void rule_softplus(grad *c, node_id n, node_id g) {
+    grad_add(c, n, 0, mul(c, g, make1(c->g, OP_SIGMOID, source(c, n, 0))));
 }
 
 /* 2/sqrt(pi) * e^(-x*x) */
 static node_id bell(const grad *c, node_id x) {
+    x = within(c, x, 30);
     return scaled(c, make1(c->g, OP_EXP, negative(c, mul(c, x, x))), M_2_SQRTPI);
 }
 
 static void rule_erf(grad *c, node_id n, node_id g) {
-    grad_add(c, n, 0, mul(c, g, bell(c, source(c, n, 0))));
+    by_slope(c, n, 0, g, bell(c, source(c, n, 0)));
 }
 
 static void rule_erfc(grad *c, node_id n, node_id g) {
-    grad_add(c, n, 0, negative(c, mul(c, g, bell(c, source(c, n, 0)))));
+    by_slope(c, n, 0, g, negative(c, bell(c, source(c, n, 0))));
 }
 
 static void rule_cast(grad *c, node_id n, node_id g) {
@@ -211,32 +288,81 @@ static void rule_mod(grad *c, node_id n, node_id g) {
     grad_add(c, n, 1, negative(c, mul(c, g, times)));
 }
 
-/* y * x^(y-1), which is 0 for y = 0 whatever x is, and x^y * log(x), which is 0 for x = 0. */
-static void rule_pow(grad *c, node_id n, node_id g) {
-    node_id x = source(c, n, 0), y = source(c, n, 1);
-    if (grad_wants(c, n, 0)) {
-        node_id slope = mul(c, y, make2(c->g, OP_POW, x, plus(c, y, -1)));
-        node_id flat = make2(c->g, OP_EQ, y, number(c, y, 0));
-        grad_add(c, n, 0, choose(c, flat, number(c, g, 0), mul(c, g, slope)));
-    }
-    if (grad_wants(c, n, 1)) {
-        node_id empty = make2(c->g, OP_EQ, x, number(c, x, 0));
-        node_id base = choose(c, empty, number(c, x, 1), x);
-        grad_add(c, n, 1, mul(c, g, mul(c, n, make1(c->g, OP_LOG, base))));
-    }
+/* y * x^(y-1), which is 0 for y = 0 also where x is 0 (0 times infinity) or NaN (x^0 is 1). */
+static node_id power_slope(const grad *c, node_id x, node_id y) {
+    node_id slope = mul(c, y, make2(c->g, OP_POW, x, plus(c, y, -1)));
+    node_id bad = make2(c->g, OP_OR, equals(c, x, 0), is_nan(c, x));
+    return choose(c, make2(c->g, OP_AND, equals(c, y, 0), bad), number(c, slope, 0), slope);
 }
 
-/* For `first` the part of g where a is strictly on the winning side, and half where both are. */
-static node_id winner_share(grad *c, node_id wins, node_id ties, node_id g) {
-    return choose(c, wins, g, only(c, ties, scaled(c, g, 0.5)));
+/* x^y * log(x), which is 0 where x^y is, although the logarithm is infinite at 0 and at infinity;
+ * at 0^0, too. */
+static node_id exponent_slope(const grad *c, node_id x, node_id y, node_id power) {
+    node_id zeros = make2(c->g, OP_AND, equals(c, x, 0), equals(c, y, 0));
+    node_id flat = make2(c->g, OP_OR, equals(c, power, 0), zeros);
+    flat = make2(c->g, OP_AND, flat, make2(c->g, OP_LE, number(c, x, 0), x));
+    node_id slope = mul(c, power, make1(c->g, OP_LOG, x));
+    return choose(c, flat, number(c, slope, 0), slope);
+}
+
+static void rule_pow(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0), y = source(c, n, 1);
+    if (grad_wants(c, n, 0)) by_slope(c, n, 0, g, power_slope(c, x, y));
+    if (grad_wants(c, n, 1)) by_slope(c, n, 1, g, exponent_slope(c, x, y, n));
+}
+
+/* x / h, 0 at the origin. Where x alone is infinite it is 1 or -1. */
+static node_id unit(const grad *c, node_id x, node_id y, node_id h) {
+    node_id origin = equals(c, h, 0), zero = number(c, x, 0), one = number(c, x, 1);
+    node_id u = only(c, make1(c->g, OP_NOT, origin), divide(c, x, choose(c, origin, one, h)));
+    node_id finite = make2(c->g, OP_LT, make1(c->g, OP_ABS, y), number(c, y, (double)INFINITY));
+    node_id alone = make2(c->g, OP_AND, is_endless(c, x), finite);
+    node_id side = choose(c, make2(c->g, OP_LT, x, zero), number(c, x, -1), one);
+    return choose(c, alone, side, u);
+}
+
+static void rule_hypot(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0), y = source(c, n, 1), h = n;
+    if (grad_wants(c, n, 0)) by_slope(c, n, 0, g, unit(c, x, y, h));
+    if (grad_wants(c, n, 1)) by_slope(c, n, 1, g, unit(c, y, x, h));
+}
+
+/* The angle's slopes are x / h^2 and -y / h^2; 0 at the origin and at infinity. */
+static void rule_atan2(grad *c, node_id n, node_id g) {
+    node_id y = source(c, n, 0), x = source(c, n, 1);
+    node_id h = make2(c->g, OP_HYPOT, x, y);
+    node_id ends = make2(c->g, OP_OR, equals(c, h, 0), is_endless(c, h));
+    node_id inside = make1(c->g, OP_NOT, ends);
+    h = choose(c, ends, number(c, h, 1), h);
+    if (grad_wants(c, n, 0)) by_slope(c, n, 0, g, only(c, inside, divide(c, divide(c, x, h), h)));
+    if (grad_wants(c, n, 1))
+        by_slope(c, n, 1, g, only(c, inside, negative(c, divide(c, divide(c, y, h), h))));
+}
+
+/* sigmoid of the distance, which two equal infinities have none of: they share. */
+static void rule_logaddexp(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0), y = source(c, n, 1);
+    node_id same = make2(c->g, OP_AND, make2(c->g, OP_EQ, x, y), is_endless(c, x));
+    node_id apart = choose(c, same, number(c, x, 0), make2(c->g, OP_SUB, x, y));
+    by_slope(c, n, 0, g, make1(c->g, OP_SIGMOID, apart));
+    if (grad_wants(c, n, 1)) by_slope(c, n, 1, g, make1(c->g, OP_SIGMOID, negative(c, apart)));
+}
+
+/* The part of g where this one is strictly on the winning side, half where both are, and NaN where
+ * the value is. */
+static node_id winner_share(grad *c, node_id n, node_id wins, node_id loses, node_id ties,
+                            node_id g) {
+    node_id other = choose(c, ties, scaled(c, g, 0.5), mul(c, g, n));
+    return choose(c, wins, g, choose(c, loses, number(c, g, 0), other));
 }
 
 static void grad_extreme(grad *c, node_id n, node_id g, bool larger) {
     node_id x = source(c, n, 0), y = source(c, n, 1);
     node_id below = make2(c->g, OP_LT, x, y), above = make2(c->g, OP_LT, y, x);
     node_id ties = make2(c->g, OP_EQ, x, y);
-    grad_add(c, n, 0, winner_share(c, larger ? above : below, ties, g));
-    grad_add(c, n, 1, winner_share(c, larger ? below : above, ties, g));
+    node_id first = larger ? above : below, second = larger ? below : above;
+    grad_add(c, n, 0, winner_share(c, n, first, second, ties, g));
+    grad_add(c, n, 1, winner_share(c, n, second, first, ties, g));
 }
 
 static void rule_maximum(grad *c, node_id n, node_id g) {
@@ -400,6 +526,12 @@ static void rule_prod(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, product_gradient(c, x, each));
 }
 
+/* NaN where the value is, whoever it is from; nothing is there elsewhere. */
+static node_id where_nan(const grad *c, node_id n, node_id g) {
+    return only(c, is_nan(c, n), mul(c, g, n));
+}
+
+/* An equal share for each that attains the value. */
 static void rule_attained(grad *c, node_id n, node_id g) {
     node_id x = source(c, n, 0);
     tuple_id shape = shape_of(c, x);
@@ -407,7 +539,8 @@ static void rule_attained(grad *c, node_id n, node_id g) {
     node_id here = make2(c->g, OP_EQ, x, make_unreduce(c->g, n, shape, mask));
     node_id count = sum_over(c, only(c, here, number(c, x, 1)), mask);
     node_id share = make_unreduce(c->g, divide(c, g, count), shape, mask);
-    grad_add(c, n, 0, only(c, here, share));
+    node_id rest = make_unreduce(c->g, where_nan(c, n, g), shape, mask);
+    grad_add(c, n, 0, choose(c, here, share, rest));
 }
 
 static void rule_max(grad *c, node_id n, node_id g) {
@@ -448,9 +581,12 @@ static void grad_scatter_extreme(grad *c, node_id n, node_id g, node_id index, i
     node_id won = make2(c->g, OP_EQ, src, make_gather(c->g, n, index, axis));
     node_id count = only(c, kept, number(c, x, 1));
     count = make_scatter(c->g, count, index, only(c, won, number(c, src, 1)), axis, MONOID_SUM);
-    node_id share = divide(c, g, count);
-    if (grad_wants(c, n, 0)) grad_add(c, n, 0, only(c, kept, share));
-    if (grad_wants(c, n, 2)) grad_add(c, n, 2, only(c, won, make_gather(c->g, share, index, axis)));
+    node_id share = divide(c, g, count), rest = where_nan(c, n, g);
+    if (grad_wants(c, n, 0)) grad_add(c, n, 0, choose(c, kept, share, rest));
+    if (!grad_wants(c, n, 2)) return;
+    share = make_gather(c->g, share, index, axis);
+    rest = make_gather(c->g, rest, index, axis);
+    grad_add(c, n, 2, choose(c, won, share, rest));
 }
 
 /* As rule_prod, the factors being x's own element and those of src. */

@@ -27,6 +27,7 @@ X(NEG, "neg", 1, ELEM, NUM, -x, (T)(0 - (uint64_t)x), neg, -4, 4, "-x")
 X(ABS, "abs", 1, ELEM, NUM, fabs(x), x < 0 ? (T)(0 - (uint64_t)x) : x, abs, -4, 4, "absolute value")
 X(RECIPROCAL, "reciprocal", 1, ELEM, FLOAT, 1.0 / x, -, reciprocal, 0.25, 4, "1 / x")
 X(SQRT, "sqrt", 1, ELEM, FLOAT, sqrt(x), -, sqrt, 0.1, 8, "square root; NaN below 0")
+X(CBRT, "cbrt", 1, ELEM, FLOAT, cbrt(x), -, cbrt, 0.1, 30, "cube root, with x's sign")
 X(EXP, "exp", 1, ELEM, FLOAT, exp(x), -, exp, -8, 8, "e^x")
 X(EXP2, "exp2", 1, ELEM, FLOAT, exp2(x), -, exp2, -8, 8, "2^x")
 X(EXPM1, "expm1", 1, ELEM, FLOAT, expm1(x), -, expm1, -4, 4, "e^x - 1, exact near 0")
@@ -35,9 +36,17 @@ X(LOG2, "log2", 1, ELEM, FLOAT, log2(x), -, log2, 0.1, 16, "logarithm to base 2"
 X(LOG1P, "log1p", 1, ELEM, FLOAT, log1p(x), -, log1p, -0.9, 8, "log(1 + x), exact near 0")
 X(SIN, "sin", 1, ELEM, FLOAT, sin(x), -, sin, -8, 8, "sine of radians")
 X(COS, "cos", 1, ELEM, FLOAT, cos(x), -, cos, -8, 8, "cosine of radians")
+X(ASIN, "asin", 1, ELEM, FLOAT, asin(x), -, asin, -0.95, 0.95, "arc sine; NaN outside [-1, 1]")
+X(ACOS, "acos", 1, ELEM, FLOAT, acos(x), -, acos, -0.95, 0.95, "arc cosine; NaN outside [-1, 1]")
 X(ATAN, "atan", 1, ELEM, FLOAT, atan(x), -, atan, -8, 8, "arc tangent in radians")
+X(ASINH, "asinh", 1, ELEM, FLOAT, asinh(x), -, asinh, -8, 8, "inverse of sinh")
+X(ACOSH, "acosh", 1, ELEM, FLOAT, acosh(x), -, acosh, 1.1, 8, "inverse of cosh; NaN below 1")
+X(ATANH, "atanh", 1, ELEM, FLOAT, atanh(x), -, atanh, -0.95, 0.95,
+  "inverse of tanh; NaN outside [-1, 1]")
 X(TANH, "tanh", 1, ELEM, FLOAT, tanh(x), -, tanh, -4, 4, "hyperbolic tangent")
 X(SIGMOID, "sigmoid", 1, ELEM, FLOAT, float_sigmoid(x), -, sigmoid, -8, 8, "1 / (1 + e^-x)")
+X(SOFTPLUS, "softplus", 1, ELEM, FLOAT, float_softplus(x), -, softplus, -12, 12,
+  "log(1 + e^x) without overflow")
 X(ERF, "erf", 1, ELEM, FLOAT, erf(x), -, erf, -3, 3, "error function")
 X(ERFC, "erfc", 1, ELEM, FLOAT, erfc(x), -, erfc, -3, 6, "1 - erf(x), exact where that is small")
 X(FLOOR, "floor", 1, ELEM, FLOAT, floor(x), -, NONE, -8, 8, "largest integer not above x")
@@ -58,6 +67,12 @@ X(FLOOR_DIV, "floor_div", 2, ELEM, NUM, floor(x / y), int_floor_div(x, y), NONE,
 X(MOD, "mod", 2, ELEM, NUM, float_mod(x, y), int_mod(x, y), mod, 0.5, 8,
   "x - y*floor(x / y), with y's sign; integers by 0 give 0")
 X(POW, "pow", 2, ELEM, FLOAT, pow(x, y), -, pow, 0.2, 3, "x to the power y, as IEEE pow")
+X(ATAN2, "atan2", 2, ELEM, FLOAT, atan2(x, y), -, atan2, -4, 4,
+  "angle of the point (y, x): atan(x / y) in the right quadrant")
+X(HYPOT, "hypot", 2, ELEM, FLOAT, hypot(x, y), -, hypot, -4, 4,
+  "sqrt(x*x + y*y) without overflow")
+X(LOGADDEXP, "logaddexp", 2, ELEM, FLOAT, float_logaddexp(x, y), -, logaddexp, 0, 4,
+  "log(e^x + e^y) without overflow")
 X(MAXIMUM, "maximum", 2, ELEM, ANY, float_max(x, y), x > y ? x : y, maximum, -4, 4,
   "the larger; NaN when either is")
 X(MINIMUM, "minimum", 2, ELEM, ANY, float_min(x, y), x < y ? x : y, minimum, -4, 4,

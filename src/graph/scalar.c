@@ -37,6 +37,17 @@ static double float_sigmoid(double x) {
     return (x < 0 ? e : 1) / (1 + e);
 }
 
+static double float_softplus(double x) {
+    return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
+
+/* The two terms cancel where the result is near 0. */
+static double float_logaddexp(double x, double y) {
+    double most = x < y ? y : x, least = x < y ? x : y;
+    long double apart = x == y ? 0 : (long double)most - (long double)least;
+    return (double)((long double)most + log1pl(expl(-apart)));
+}
+
 /* Exact: fmod has x's sign and no rounding; bringing it to y's side adds y once. */
 static double float_mod(double x, double y) {
     double r = fmod(x, y);

@@ -137,11 +137,16 @@ kexpr math_pow2(const math *m, math_integer n); /* 2^n, n with offset bias, -bia
  * below the normal range are rounded once. */
 kexpr math_scale(const math *m, kexpr x, math_integer n);
 
-/* ---- the functions: math_exp.c math_log.c math_trig.c math_pow.c ----------------------------- */
+/* x = 2^k (1 + f): f, and k as a float; 1 + f is in [sqrt(1/2), sqrt(2)), or without `root` in
+ * [3/4, 3/2). Rubbish for what is not positive and finite. */
+kexpr math_split(const math *m, kexpr x, bool root, kexpr *k);
+
+/* ---- the functions: math_exp.c math_log.c math_trig.c math_inverse.c math_root.c math_pow.c -- */
 
 /* X(OP, name, sources, error in F32, error in F64, cost in F32): the largest errors in units in the
  * last place of the result; the count of operations, bitcasts aside. tests/test_math.c holds the
- * formulas to both. */
+ * formulas to both. The two terms of logaddexp cancel where it is near 0: its units are those of
+ * the larger term in F64, and in F32 those of its 2^-29, where that is more than the result. */
 #define MATH_FUNCTIONS(X)                                                                          \
     X(EXP, exp, 1, 0.90, 0.90, 21)                                                                 \
     X(EXP2, exp2, 1, 0.90, 0.90, 20)                                                               \
@@ -151,7 +156,17 @@ kexpr math_scale(const math *m, kexpr x, math_integer n);
     X(LOG1P, log1p, 1, 0.95, 0.95, 30)                                                             \
     X(SIN, sin, 1, 0.51, 1.60, 41)                                                                 \
     X(COS, cos, 1, 0.51, 1.60, 39)                                                                 \
+    X(ASIN, asin, 1, 0.60, 0.60, 33)                                                               \
+    X(ACOS, acos, 1, 0.60, 0.60, 41)                                                               \
     X(ATAN, atan, 1, 0.98, 1.05, 29)                                                               \
+    X(ASINH, asinh, 1, 1.75, 1.70, 44)                                                             \
+    X(ACOSH, acosh, 1, 1.90, 2.00, 41)                                                             \
+    X(ATANH, atanh, 1, 1.65, 1.65, 42)                                                             \
+    X(CBRT, cbrt, 1, 0.51, 0.51, 53)                                                               \
+    X(SOFTPLUS, softplus, 1, 1.55, 1.60, 56)                                                       \
+    X(ATAN2, atan2, 2, 1.30, 1.20, 52)                                                             \
+    X(HYPOT, hypot, 2, 0.51, 1.20, 12)                                                             \
+    X(LOGADDEXP, logaddexp, 2, 1.60, 2.60, 89)                                                     \
     X(TANH, tanh, 1, 0.85, 1.20, 22)                                                               \
     X(SIGMOID, sigmoid, 1, 2.50, 2.50, 23)                                                         \
     X(ERF, erf, 1, 0.72, 1.05, 22)                                                                 \

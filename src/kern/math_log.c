@@ -34,7 +34,7 @@ static math_fields math_fields_of(const math *m, kexpr x, uint64_t low_end, kexp
 }
 
 /* x = 2^k (1 + f) */
-static kexpr math_split(const math *m, kexpr x, bool root, kexpr *k) {
+kexpr math_split(const math *m, kexpr x, bool root, kexpr *k) {
     uint64_t low_end = math_low_end(m, root);
     bool f32 = m->dtype == QN_F32;
     kexpr small = math_lt(m, x, math_f(m, f32 ? 0x1p-126 : 0x1p-1022));

@@ -103,6 +103,24 @@ X(ATAN, F64, 20, -0x1.5555555555526p-2, 0x1.99999999955b3p-3, -0x1.249249237f563
   0x1.d7b85e1ab222bp-8, -0x1.7a389760626cfp-9, 0x1.b3f9150b3cb2ep-11, -0x1.3f3493ae451e9p-13,
   0x1.bbea7b74a6d9fp-17)
 
+/* asin(z) = z + z u P(u), u = z^2; [1e-12, 0.25], degree 5, error 2^-31.7 */
+X(ASIN, F32, 6, 0x1.55554cp-3, 0x1.3338acp-4, 0x1.6ca75ap-5, 0x1.04d25cp-5, 0x1.d532cap-7,
+  0x1.34bc3p-5)
+
+/* asin(z) = z + z u P(u), u = z^2; [1e-12, 0.25], degree 12, error 2^-59.9 */
+X(ASIN, F64, 13, 0x1.5555555555577p-3, 0x1.333333332e12fp-4, 0x1.6db6db7212893p-5,
+  0x1.f1c71a94e584ap-6, 0x1.6e8bdee1b7998p-6, 0x1.1c49f0434f442p-6, 0x1.ca1f8fbdb310bp-7,
+  0x1.7585778d34574p-7, 0x1.613cedf52b321p-7, 0x1.e5f0003b6cfd5p-9, 0x1.639e1035377bbp-6,
+  -0x1.57ffafcaf80adp-6, 0x1.0b4767438aabep-5)
+
+/* cbrt(v), to begin with; [0.375, 3], degree 6, error 2^-11.8 */
+X(CBRT, F32, 7, 0x1.9a50eap-2, 0x1.2635eap+0, -0x1.fee286p-1, 0x1.518078p-1, -0x1.0cefa2p-2,
+  0x1.cbb8ecp-5, -0x1.428756p-8)
+
+/* cbrt(v), to begin with; [0.375, 3], degree 6, error 2^-11.8 */
+X(CBRT, F64, 7, 0x1.9a50e9b853717p-2, 0x1.2635e98e67e1bp+0, -0x1.fee280e9c6fdcp-1,
+  0x1.518070e0c8351p-1, -0x1.0cefa74bd1fcep-2, 0x1.cbb939a92056fp-5, -0x1.4287e6ac941bap-8)
+
 /* sin(pi f) = f P(u), u = f^2; for F32; [1e-12, 0.2501], degree 5, error 2^-35.5 */
 X(SIN_PI, F64, 6, 0x1.921fb5441e33cp+1, -0x1.4abbce4f1112ap+2, 0x1.466bbfbfa809dp+1,
   -0x1.32d1117b71913p-1, 0x1.500fe2bae642bp-4, -0x1.cc320943f0047p-8)

@@ -106,6 +106,16 @@ static int expr_ops(const model *m, kexpr e, int limit) {
     case OP_ATAN:
         n = 24;
         break;
+    case OP_ASIN:
+    case OP_ACOS:
+    case OP_ASINH:
+    case OP_ACOSH:
+    case OP_ATANH:
+    case OP_SOFTPLUS:
+    case OP_CBRT:
+    case OP_ATAN2:
+    case OP_HYPOT:
+    case OP_LOGADDEXP:
     case OP_ERFC:
     case OP_POW:
         n = 48;

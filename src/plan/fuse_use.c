@@ -43,6 +43,16 @@ double fuse_op_cost(int op) {
     case OP_COS:
     case OP_ATAN:
         return 20;
+    case OP_ASIN:
+    case OP_ACOS:
+    case OP_ASINH:
+    case OP_ACOSH:
+    case OP_ATANH:
+    case OP_SOFTPLUS:
+    case OP_CBRT:
+    case OP_ATAN2:
+    case OP_HYPOT:
+    case OP_LOGADDEXP:
     case OP_ERFC:
     case OP_POW:
         return 40;
