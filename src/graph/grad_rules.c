@@ -7,8 +7,9 @@
  *
  * A gradient is differentiated again, so a formula must be one expression wherever the function is
  * smooth: a WHERE between two halves has no derivative of its own at their border, and loses what
- * lies in the half that was not taken. So choices stand only at kinks and at single points, where
- * they keep 0/0, inf/inf and 0 times infinity out. */
+ * lies in the half that was not taken. So choices stand only at kinks and at single points, and
+ * there they choose arguments, not results: what is not chosen still gets the gradient 0, which
+ * times an infinite slope would be NaN. */
 #include "graph/graph.h"
 
 #include <math.h>
@@ -141,7 +142,7 @@ static void rule_neg(grad *c, node_id n, node_id g) {
 static void rule_abs(grad *c, node_id n, node_id g) {
     node_id x = source(c, n, 0), zero = number(c, x, 0);
     node_id below = make2(c->g, OP_LT, x, zero), above = make2(c->g, OP_LT, zero, x);
-    node_id other = only(c, is_nan(c, x), mul(c, g, x));
+    node_id other = only(c, is_nan(c, x), mul(c, g, n));
     grad_add(c, n, 0, choose(c, above, g, choose(c, below, negative(c, g), other)));
 }
 
@@ -288,21 +289,22 @@ static void rule_mod(grad *c, node_id n, node_id g) {
     grad_add(c, n, 1, negative(c, mul(c, g, times)));
 }
 
-/* y * x^(y-1), which is 0 for y = 0 also where x is 0 (0 times infinity) or NaN (x^0 is 1). */
+/* y * x^(y-1). Where y is 0 that is 0 also at x = 0, where it would be 0 times infinity, and for NaN,
+ * whose power is 1: 1 stands there for x. */
 static node_id power_slope(const grad *c, node_id x, node_id y) {
-    node_id slope = mul(c, y, make2(c->g, OP_POW, x, plus(c, y, -1)));
     node_id bad = make2(c->g, OP_OR, equals(c, x, 0), is_nan(c, x));
-    return choose(c, make2(c->g, OP_AND, equals(c, y, 0), bad), number(c, slope, 0), slope);
+    x = choose(c, make2(c->g, OP_AND, equals(c, y, 0), bad), number(c, x, 1), x);
+    return mul(c, y, make2(c->g, OP_POW, x, plus(c, y, -1)));
 }
 
-/* x^y * log(x), which is 0 where x^y is, although the logarithm is infinite at 0 and at infinity;
- * at 0^0, too. */
+/* x^y * log(x). It is 0 where x^y is, although the logarithm is infinite at 0 and at infinity, and
+ * at 0^0: there the logarithm is that of 1. */
 static node_id exponent_slope(const grad *c, node_id x, node_id y, node_id power) {
     node_id zeros = make2(c->g, OP_AND, equals(c, x, 0), equals(c, y, 0));
     node_id flat = make2(c->g, OP_OR, equals(c, power, 0), zeros);
     flat = make2(c->g, OP_AND, flat, make2(c->g, OP_LE, number(c, x, 0), x));
-    node_id slope = mul(c, power, make1(c->g, OP_LOG, x));
-    return choose(c, flat, number(c, slope, 0), slope);
+    node_id base = choose(c, flat, number(c, x, 1), x);
+    return mul(c, power, make1(c->g, OP_LOG, base));
 }
 
 static void rule_pow(grad *c, node_id n, node_id g) {
@@ -314,11 +316,11 @@ static void rule_pow(grad *c, node_id n, node_id g) {
 /* x / h, 0 at the origin. Where x alone is infinite it is 1 or -1. */
 static node_id unit(const grad *c, node_id x, node_id y, node_id h) {
     node_id origin = equals(c, h, 0), zero = number(c, x, 0), one = number(c, x, 1);
-    node_id u = only(c, make1(c->g, OP_NOT, origin), divide(c, x, choose(c, origin, one, h)));
     node_id finite = make2(c->g, OP_LT, make1(c->g, OP_ABS, y), number(c, y, (double)INFINITY));
     node_id alone = make2(c->g, OP_AND, is_endless(c, x), finite);
     node_id side = choose(c, make2(c->g, OP_LT, x, zero), number(c, x, -1), one);
-    return choose(c, alone, side, u);
+    x = choose(c, origin, zero, choose(c, alone, side, x));
+    return divide(c, x, choose(c, make2(c->g, OP_OR, origin, alone), one, h));
 }
 
 static void rule_hypot(grad *c, node_id n, node_id g) {
@@ -327,16 +329,19 @@ static void rule_hypot(grad *c, node_id n, node_id g) {
     if (grad_wants(c, n, 1)) by_slope(c, n, 1, g, unit(c, y, x, h));
 }
 
-/* The angle's slopes are x / h^2 and -y / h^2; 0 at the origin and at infinity. */
+/* The angle's slopes are x / h^2 and -y / h^2; 0 at the origin and at infinity, where zeros over 1
+ * stand for them. */
 static void rule_atan2(grad *c, node_id n, node_id g) {
-    node_id y = source(c, n, 0), x = source(c, n, 1);
-    node_id h = make2(c->g, OP_HYPOT, x, y);
-    node_id ends = make2(c->g, OP_OR, equals(c, h, 0), is_endless(c, h));
-    node_id inside = make1(c->g, OP_NOT, ends);
-    h = choose(c, ends, number(c, h, 1), h);
-    if (grad_wants(c, n, 0)) by_slope(c, n, 0, g, only(c, inside, divide(c, divide(c, x, h), h)));
-    if (grad_wants(c, n, 1))
-        by_slope(c, n, 1, g, only(c, inside, negative(c, divide(c, divide(c, y, h), h))));
+    node_id y = source(c, n, 0), x = source(c, n, 1), zero = number(c, x, 0);
+    node_id origin = make2(c->g, OP_AND, equals(c, x, 0), equals(c, y, 0));
+    node_id far = make2(c->g, OP_OR, is_endless(c, x), is_endless(c, y));
+    node_id known = make2(c->g, OP_AND, make2(c->g, OP_EQ, x, x), make2(c->g, OP_EQ, y, y));
+    node_id flat = make2(c->g, OP_OR, origin, make2(c->g, OP_AND, far, known));
+    x = choose(c, flat, zero, x);
+    y = choose(c, flat, zero, y);
+    node_id h = choose(c, flat, number(c, x, 1), make2(c->g, OP_HYPOT, x, y));
+    if (grad_wants(c, n, 0)) by_slope(c, n, 0, g, divide(c, divide(c, x, h), h));
+    if (grad_wants(c, n, 1)) by_slope(c, n, 1, g, negative(c, divide(c, divide(c, y, h), h)));
 }
 
 /* sigmoid of the distance, which two equal infinities have none of: they share. */

@@ -1,0 +1,200 @@
+/* test_special.c - first and second derivatives at special points: zeros of both signs, tiny and
+ * large numbers, ties, kinks, bounds of domains, infinities and NaN, on ref and cpu, in f32 and
+ * f64. Elementwise functions are compared with the table of tools/special.py, all others with
+ * values worked out by hand here. docs/gradients.md has the conventions.
+ *
+ * Every row of ops.h and funcs.h that has a derivative must be in one of the tables, so a new one
+ * fails here until someone has said what holds at its special points. */
+#include "graph/graph.h"
+#include "test.h"
+
+#include <float.h>
+
+#define UNSAID (-12345.0) /* no derivative here is that number */
+
+/* ---- the table of elementwise functions ------------------------------------------------------ */
+
+typedef struct special_row {
+    const char *name;
+    int arity, numbers;
+    bool loose;
+    const double *v; /* for each point: arguments, then derivatives */
+} special_row;
+
+#define ONE(name, loose, ...) static const double one_##name[] = {__VA_ARGS__};
+#define TWO(name, ...)        static const double two_##name[] = {__VA_ARGS__};
+#include "special_points.h"
+#undef ONE
+#undef TWO
+
+static const special_row special_rows[] = {
+#define ONE(name, loose, ...) {#name, 1, COUNT_OF(one_##name), loose, one_##name},
+#define TWO(name, ...)        {#name, 2, COUNT_OF(two_##name), true, two_##name},
+#include "special_points.h"
+#undef ONE
+#undef TWO
+};
+
+static int row_stride(const special_row *r) {
+    return r->arity == 1 ? 3 : 7;
+}
+
+/* ---- the functions by name ------------------------------------------------------------------- */
+
+typedef struct function {
+    const char *name;
+    int arity, op;
+    qn_tensor *(*unary)(qn_tensor *);
+    qn_tensor *(*binary)(qn_tensor *, qn_tensor *);
+} function;
+
+static qn_tensor *elu(qn_tensor *x) {
+    return qn_elu(x, 0.75);
+}
+
+static qn_tensor *leaky_relu(qn_tensor *x) {
+    return qn_leaky_relu(x, 0.25);
+}
+
+static qn_tensor *clamp(qn_tensor *x) {
+    return qn_clamp(x, -1, 2);
+}
+
+#define UNARY_FUNC(name)  1, 0, qn_##name, NULL
+#define BINARY_FUNC(name) 2, 0, NULL, qn_##name
+#define TENSOR_FUNC(name) 0, 0, NULL, NULL
+#define STATUS_FUNC(name) 0, 0, NULL, NULL
+static const function public_functions[] = {
+#define X(KIND, name, params, ORACLE, lo, hi, doc) {#name, KIND##_FUNC(name)},
+#include "graph/funcs.h"
+#undef X
+};
+static const function wrapped[] = {
+    {"elu", 1, 0, elu, NULL}, {"leaky_relu", 1, 0, leaky_relu, NULL}, {"clamp", 1, 0, clamp, NULL}};
+
+static bool find_function(const char *name, function *out) {
+    for (size_t i = 0; i < COUNT_OF(wrapped); i++)
+        if (!strcmp(wrapped[i].name, name)) return *out = wrapped[i], true;
+    for (size_t i = 0; i < COUNT_OF(public_functions); i++)
+        if (!strcmp(public_functions[i].name, name) && public_functions[i].arity)
+            return *out = public_functions[i], true;
+    for (int op = 1; op < OP_COUNT; op++)
+        if (!strcmp(op_rows[op].name, name))
+            return *out = (function){name, op_rows[op].arity, op, NULL, NULL}, true;
+    return false;
+}
+
+static qn_tensor *apply(const function *f, qn_tensor *const *x) {
+    if (f->op) return build_elem(f->op, f->arity, x);
+    return f->arity == 1 ? f->unary(x[0]) : f->binary(x[0], x[1]);
+}
+
+/* ---- devices and numbers --------------------------------------------------------------------- */
+
+static qn_ctx *context[2];
+static const char *const device_name[2] = {"ref", "cpu"};
+
+static qn_tensor *tensor_of(qn_ctx *qn, qn_dtype d, int64_t n, const double *v) {
+    float narrow[128];
+    if (n > (int64_t)COUNT_OF(narrow)) return NULL;
+    for (int64_t i = 0; i < n; i++) narrow[i] = (float)v[i];
+    return qn_from(qn, d, 1, &n, d == QN_F32 ? (const void *)narrow : v);
+}
+
+static bool read_numbers(qn_tensor *t, int64_t n, double *out) {
+    float narrow[128];
+    bool f32 = qn_dtype_of(t) == QN_F32;
+    size_t size = (size_t)n * (f32 ? sizeof *narrow : sizeof *out);
+    if (qn_read(t, f32 ? (void *)narrow : out, size)) return false;
+    for (int64_t i = 0; f32 && i < n; i++) out[i] = (double)narrow[i];
+    return true;
+}
+
+/* `want` as the dtype has it; the smallest numbers and the largest are given some room. */
+static bool is_right(qn_dtype d, double got, double want, bool loose) {
+    bool f32 = d == QN_F32;
+    if (want == UNSAID) return true;
+    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
+    double rel = f32 ? 4e-6 : 1e-14, least = f32 ? (double)FLT_MIN : DBL_MIN;
+    double most = f32 ? (double)FLT_MAX : DBL_MAX;
+    if (fabs(want) > most || isinf(got)) {
+        bool near = fabs(want) > most * 0.9 && fabs(got) > most * 0.9;
+        return near && signbit(got) == signbit(want);
+    }
+    return fabs(got - want) <= rel * fabs(want) + 4 * least + (loose ? rel : 0);
+}
+
+/* ---- elementwise ----------------------------------------------------------------------------- */
+
+enum { POINTS = 128, MOST = 6 };
+
+typedef struct grid {
+    int points, derivatives;
+    double x[2][POINTS], want[MOST][POINTS];
+} grid;
+
+/* d/dx, d/dy, d2/dx2, d2/dxdy from the first, d2/dydx from the second, d2/dy2 */
+static grid grid_of(const special_row *r) {
+    grid g = {.points = r->numbers / row_stride(r), .derivatives = r->arity == 1 ? 2 : MOST};
+    static const int column[MOST] = {0, 1, 2, 3, 3, 4};
+    CHECK(g.points <= POINTS && r->numbers == g.points * row_stride(r));
+    for (int i = 0; i < g.points; i++) {
+        const double *v = r->v + (size_t)i * (size_t)row_stride(r);
+        for (int k = 0; k < r->arity; k++) g.x[k][i] = v[k];
+        for (int k = 0; k < g.derivatives; k++) g.want[k][i] = v[r->arity + column[k]];
+    }
+    return g;
+}
+
+static bool derive(const function *f, qn_tensor **x, qn_tensor **d) {
+    if (qn_grad(apply(f, x), NULL, f->arity, x, d)) return false;
+    for (int i = 0; i < f->arity; i++)
+        if (qn_grad(d[i], NULL, f->arity, x, d + f->arity * (i + 1))) return false;
+    return true;
+}
+
+static void check_points(const special_row *r, int device, qn_dtype dtype) {
+    static const char *const names[2][MOST] = {
+        {"first", "second"}, {"d/dx", "d/dy", "d2/dx2", "d2/dxdy", "d2/dydx", "d2/dy2"}};
+    qn_ctx *qn = context[device];
+    function f;
+    if (!find_function(r->name, &f)) {
+        FAIL("%s is no function", r->name);
+        return;
+    }
+    static grid g;
+    g = grid_of(r);
+    qn_scope scope = qn_scope_begin(qn);
+    qn_tensor *x[2], *d[MOST] = {NULL};
+    for (int k = 0; k < f.arity; k++) x[k] = tensor_of(qn, dtype, g.points, g.x[k]);
+    qn_tape *tape = qn_tape_begin(qn);
+    bool made = derive(&f, x, d) && !qn_realize(d, g.derivatives);
+    if (!made) FAIL("%s: %s", r->name, qn_error(qn));
+    for (int k = 0; made && k < g.derivatives; k++) {
+        double got[POINTS];
+        CHECK(read_numbers(d[k], g.points, got));
+        for (int i = 0; i < g.points; i++) {
+            if (is_right(dtype, got[i], g.want[k][i], r->loose)) continue;
+            FAIL("%s, %s: %s of %s at %g%s%g is %.9g, expected %.9g", device_name[device],
+                 qn_dtype_name(dtype), names[f.arity - 1][k], r->name, g.x[0][i],
+                 f.arity > 1 ? ", " : " / ", g.x[f.arity - 1][i], got[i], g.want[k][i]);
+        }
+    }
+    qn_tape_end(tape);
+    qn_scope_end(qn, scope);
+}
+
+static void elementwise_functions_at_special_points(void) {
+    for (size_t i = 0; i < COUNT_OF(special_rows); i++)
+        for (int device = 0; device < 2; device++)
+            for (int f32 = 0; f32 < 2 && context[device]; f32++)
+                check_points(&special_rows[i], device, f32 ? QN_F32 : QN_F64);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    for (int i = 0; i < 2; i++) context[i] = qn_open(&(qn_options){.device = device_name[i]});
+    RUN(elementwise_functions_at_special_points);
+    for (int i = 0; i < 2; i++) qn_close(context[i]);
+    return test_end();
+}
