@@ -191,10 +191,199 @@ static void elementwise_functions_at_special_points(void) {
                 check_points(&special_rows[i], device, f32 ? QN_F32 : QN_F64);
 }
 
+/* ---- functions of whole vectors, by hand ------------------------------------------------------ */
+
+enum { LONGEST = 4 };
+
+typedef struct vector_case {
+    const char *name;
+    qn_tensor *(*f)(qn_tensor *x);
+    int n;
+    double x[LONGEST];
+    double first[LONGEST];  /* the gradient of f's sum */
+    double second[LONGEST]; /* the gradient of the sum of (i + 1) * first[i] */
+} vector_case;
+
+#define VECTOR(function, expression)                                                               \
+    static qn_tensor *function(qn_tensor *x) {                                                     \
+        return expression;                                                                         \
+    }
+
+static qn_tensor *zeros_then_ones(qn_tensor *x) { /* the targets 1, 0 */
+    return qn_cast(
+        qn_eq(qn_iota(x->ctx, QN_I32, 1, (int64_t[]){2}, 0), qn_scalar(x->ctx, QN_I32, 0)),
+        qn_dtype_of(x));
+}
+
+static qn_tensor *indices(qn_tensor *x) {
+    return qn_iota(x->ctx, QN_I32, 1, (int64_t[]){2}, 0);
+}
+
+VECTOR(sum, qn_sum(x, 0, false))
+VECTOR(prod, qn_prod(x, 0, false))
+VECTOR(max, qn_max(x, 0, false))
+VECTOR(min, qn_min(x, 0, false))
+VECTOR(mean, qn_mean(x, 0, false))
+VECTOR(variance, qn_variance(x, 0, 0, false))
+VECTOR(deviation, qn_std(x, 0, 0, false))
+VECTOR(norm2, qn_norm(x, 2, 0, false))
+VECTOR(norm1, qn_norm(x, 1, 0, false))
+VECTOR(norm3, qn_norm(x, 3, 0, false))
+VECTOR(norm_half, qn_norm(x, 0.5, 0, false))
+VECTOR(norm_inverse, qn_norm(x, -1, 0, false))
+VECTOR(norm_most, qn_norm(x, (double)INFINITY, 0, false))
+VECTOR(norm_least, qn_norm(x, -(double)INFINITY, 0, false))
+VECTOR(norm_count, qn_norm(x, 0, 0, false))
+VECTOR(logsumexp, qn_logsumexp(x, 0, false))
+VECTOR(huber, qn_huber_loss(x, qn_like(x, 0), 1))
+VECTOR(bce, qn_bce_with_logits(x, zeros_then_ones(x)))
+VECTOR(l1, qn_l1_loss(x, qn_like(x, 0)))
+VECTOR(mse, qn_mse_loss(x, qn_like(x, 0)))
+VECTOR(cross_entropy, qn_cross_entropy(x, qn_scalar(x->ctx, QN_I32, 1)))
+VECTOR(max_pool, qn_max_pool(qn_reshape(x, 3, (int64_t[]){1, 1, 4}), (int64_t[]){2}, NULL))
+VECTOR(scatter_max, qn_scatter(x, indices(x), qn_ones_like(x), 0, QN_COMBINE_MAX))
+VECTOR(scatter_prod, qn_scatter(x, indices(x), qn_full_like(x, 3), 0, QN_COMBINE_PROD))
+VECTOR(where, qn_where(qn_lt(x, qn_like(x, 1)), qn_mul(x, x), qn_like(x, 5)))
+VECTOR(fma_, qn_fma(x, x, x))
+VECTOR(lerp, qn_lerp(x, qn_like(x, 3), qn_like(x, 0.25)))
+
+#define INF ((double)INFINITY)
+static const vector_case vector_cases[] = {
+    {"sum", sum, 2, {INF, 1}, {1, 1}, {0, 0}},
+    {"prod", prod, 3, {0, 2, 3}, {6, 0, 0}, {12, 3, 2}},
+    {"prod", prod, 3, {0, 0, 3}, {0, 0, 0}, {6, 3, 0}},
+    {"prod", prod, 2, {NAN, 2}, {NAN, NAN}, {UNSAID, UNSAID}},
+    {"max", max, 3, {1, 3, 3}, {0, 0.5, 0.5}, {0, 0, 0}},
+    {"max", max, 2, {0.0, -0.0}, {0.5, 0.5}, {0, 0}},
+    {"max", max, 2, {INF, 1}, {1, 0}, {0, 0}},
+    {"max", max, 2, {-INF, -INF}, {0.5, 0.5}, {0, 0}},
+    {"max", max, 2, {NAN, 1}, {NAN, NAN}, {UNSAID, UNSAID}},
+    {"min", min, 3, {1, 1, 3}, {0.5, 0.5, 0}, {0, 0, 0}},
+    {"min", min, 2, {1, NAN}, {NAN, NAN}, {UNSAID, UNSAID}},
+    {"mean", mean, 2, {1, 1}, {0.5, 0.5}, {0, 0}},
+    {"variance", variance, 2, {2, 2}, {0, 0}, {-0.5, 0.5}},
+    {"std", deviation, 3, {2, 2, 2}, {0, 0, 0}, {0, 0, 0}},
+    {"std", deviation, 2, {1, -1}, {0.5, -0.5}, {0, 0}},
+    {"std", deviation, 2, {NAN, 1}, {NAN, NAN}, {NAN, NAN}},
+    {"norm", norm2, 3, {0, 0.0, -0.0}, {0, 0, 0}, {0, 0, 0}},
+    {"norm", norm2, 2, {3, 4}, {0.6, 0.8}, {-0.064, 0.048}},
+    {"norm", norm2, 2, {0, 2}, {0, 1}, {0.5, 0}},
+    {"norm", norm2, 2, {NAN, 1}, {NAN, NAN}, {NAN, NAN}},
+    {"norm", norm1, 3, {0, -2, 3}, {0, -1, 1}, {0, 0, 0}},
+    {"norm", norm1, 2, {NAN, 1}, {NAN, 1}, {UNSAID, 0}},
+    {"norm", norm3, 2, {0, 0}, {0, 0}, {0, 0}},
+    {"norm", norm3, 2, {0, -2}, {0, -1}, {0, 0}},
+    {"norm", norm_half, 2, {0, 0}, {0, 0}, {0, 0}},
+    {"norm", norm_inverse, 2, {0, 1}, {0, 0}, {0, 0}},
+    {"norm", norm_inverse, 2, {1, 1}, {0.25, 0.25}, {0.25, -0.25}},
+    {"norm", norm_most, 2, {0, 0}, {0, 0}, {0, 0}},
+    {"norm", norm_most, 3, {1, -3, 3}, {0, -0.5, 0.5}, {0, 0, 0}},
+    {"norm", norm_most, 2, {NAN, 1}, {NAN, UNSAID}, {UNSAID, UNSAID}},
+    {"norm", norm_least, 3, {1, -1, 3}, {0.5, -0.5, 0}, {0, 0, 0}},
+    {"norm", norm_count, 2, {0, 2}, {0, 0}, {0, 0}},
+    {"logsumexp", logsumexp, 2, {0, 0}, {0.5, 0.5}, {-0.25, 0.25}},
+    {"logsumexp", logsumexp, 2, {-INF, 0}, {0, 1}, {0, 0}},
+    {"logsumexp", logsumexp, 2, {NAN, 0}, {NAN, NAN}, {NAN, NAN}},
+    {"huber_loss", huber, 4, {0, 0.5, 1, -3}, {0, 0.125, 0.25, -0.25}, {0.25, 0.5, 0.75, 0}},
+    {"huber_loss", huber, 2, {INF, NAN}, {0.5, NAN}, {0, UNSAID}},
+    {"bce_with_logits", bce, 2, {0, 0}, {-0.25, 0.25}, {0.125, 0.25}},
+    {"bce_with_logits", bce, 2, {-800, 800}, {-0.5, 0.5}, {0, 0}},
+    {"bce_with_logits", bce, 2, {800, -800}, {0, 0}, {0, 0}},
+    {"bce_with_logits", bce, 2, {NAN, 0}, {NAN, 0.25}, {NAN, 0.25}},
+    {"l1_loss", l1, 2, {0, -2}, {0, -0.5}, {0, 0}},
+    {"mse_loss", mse, 2, {0, 2}, {0, 2}, {1, 2}},
+    {"cross_entropy", cross_entropy, 2, {0, 0}, {0.5, -0.5}, {-0.25, 0.25}},
+    {"cross_entropy", cross_entropy, 2, {10000, 0}, {1, -1}, {0, 0}},
+    {"max_pool", max_pool, 4, {1, 1, 0, -2}, {0.5, 0.5, 1, 0}, {0, 0, 0, 0}},
+    {"scatter", scatter_max, 2, {1, 2}, {0.5, 1}, {0, 0}},
+    {"scatter", scatter_max, 2, {NAN, 0}, {NAN, 0}, {UNSAID, 0}},
+    {"scatter", scatter_prod, 2, {0, 2}, {3, 3}, {0, 0}},
+    {"where", where, 3, {0, 1, INF}, {0, 0, NAN}, {2, 0, 0}},
+    {"fma", fma_, 3, {0, -0.0, 2}, {1, 1, 5}, {2, 4, 6}},
+    {"lerp", lerp, 2, {0, 2}, {0.75, 0.75}, {0, 0}},
+};
+
+static void check_vector(const vector_case *v, int device, qn_dtype dtype) {
+    static const char *const order[2] = {"first", "second"};
+    qn_ctx *qn = context[device];
+    double weight[LONGEST] = {1, 2, 3, 4}, got[LONGEST];
+    qn_scope scope = qn_scope_begin(qn);
+    qn_tape *tape = qn_tape_begin(qn);
+    qn_tensor *x = tensor_of(qn, dtype, v->n, v->x), *d[2] = {NULL};
+    qn_tensor *w = tensor_of(qn, dtype, v->n, weight);
+    bool made = !qn_grad(v->f(x), NULL, 1, &x, &d[0]) && !qn_grad(d[0], w, 1, &x, &d[1]);
+    if (!made) FAIL("%s: %s", v->name, qn_error(qn));
+    for (int k = 0; k < 2 && made; k++) {
+        const double *want = k ? v->second : v->first;
+        CHECK(read_numbers(d[k], v->n, got));
+        for (int i = 0; i < v->n; i++)
+            if (!is_right(dtype, got[i], want[i], true))
+                FAIL("%s, %s: %s[%d] of %s at {%g, %g, ..} is %.9g, expected %.9g",
+                     device_name[device], qn_dtype_name(dtype), order[k], i, v->name, v->x[0],
+                     v->x[1], got[i], want[i]);
+    }
+    qn_tape_end(tape);
+    qn_scope_end(qn, scope);
+}
+
+static void functions_of_vectors_at_special_points(void) {
+    for (size_t i = 0; i < COUNT_OF(vector_cases); i++)
+        for (int device = 0; device < 2; device++)
+            for (int f32 = 0; f32 < 2 && context[device]; f32++)
+                check_vector(&vector_cases[i], device, f32 ? QN_F32 : QN_F64);
+}
+
+/* ---- nobody is left out ----------------------------------------------------------------------- */
+
+/* Without special points: linear, or smooth wherever they are defined, or made of functions that
+ * are in a table; and those that have no derivative. */
+static const char *const plain[] = {
+    "cast", "bitcast", "reshape", "permute", "expand", "pad", "slice", "window", "flip", "gather",
+    "contiguous", "transpose", "select", "as_strided", "roll", "squeeze", "unsqueeze", "flatten",
+    "unfold", "diagonal", "triu", "tril", "concat", "stack", "vstack", "hstack", "tile",
+    "repeat_interleave", "take", "take_along_axis", "index_add", "embedding", "matmul", "dot",
+    "outer", "tensordot", "einsum", "linear", "conv", "conv1d", "conv2d", "conv3d",
+    "conv_transpose", "avg_pool", "mean_axes", "variance_axes", "softmax", "log_softmax",
+    "layer_norm", "rms_norm", "group_norm", "attention", "dropout", "nll_loss",
+    /* of no derivative */
+    "full", "zeros", "ones", "scalar", "like", "full_like", "zeros_like", "ones_like", "iota",
+    "arange", "linspace", "eye", "any", "all", "one_hot", "key", "key_fold", "random_bits",
+    "uniform", "randn", "randint", "bernoulli", "isnan", "isinf", "isfinite", "logical_not", "gt",
+    "ge", "logical_and", "logical_or", "logical_xor"};
+
+static bool is_tabled(const char *name) {
+    for (size_t i = 0; i < COUNT_OF(special_rows); i++)
+        if (!strcmp(special_rows[i].name, name)) return true;
+    for (size_t i = 0; i < COUNT_OF(vector_cases); i++)
+        if (!strcmp(vector_cases[i].name, name)) return true;
+    for (size_t i = 0; i < COUNT_OF(plain); i++)
+        if (!strcmp(plain[i], name)) return true;
+    return false;
+}
+
+static void every_function_has_a_row(void) {
+    static const char *const names[] = {
+#define X(KIND, name, ...) KIND##_NAME(#name),
+#define UNARY_NAME(name)   name
+#define BINARY_NAME(name)  name
+#define TENSOR_NAME(name)  name
+#define STATUS_NAME(name)  NULL /* split, chunk, meshgrid: views */
+#include "graph/funcs.h"
+#undef X
+    };
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (names[i] && !is_tabled(names[i])) FAIL("%s has no special points", names[i]);
+    for (int op = 1; op < OP_COUNT; op++)
+        if (op_rows[op].differentiable && !is_tabled(op_rows[op].name))
+            FAIL("%s has no special points", op_rows[op].name);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     for (int i = 0; i < 2; i++) context[i] = qn_open(&(qn_options){.device = device_name[i]});
     RUN(elementwise_functions_at_special_points);
+    RUN(functions_of_vectors_at_special_points);
+    RUN(every_function_has_a_row);
     for (int i = 0; i < 2; i++) qn_close(context[i]);
     return test_end();
 }
