@@ -4,6 +4,7 @@
  * ONE(name, loose, x, first, second, ..)  loose: to an absolute error of a few units of 1
  * TWO(name, x, y, d/dx, d/dy, d2/dx2, d2/dxdy, d2/dy2, ..)  UNSAID: anything may stand there */
 
+/* clang-format off */
 ONE(neg, 0, 0, -1, 0, -0.0, -1, 0, 7.888609052210118e-31, -1, 0, -7.888609052210118e-31, -1, 0,
   0.5, -1, 0, -0.5, -1, 0, 1, -1, 0, -1, -1, 0, 2, -1, 0, -2, -1, 0, 20, -1, 0, -20, -1, 0,
   1.1805916207174113e+21, -1, 0, -1.1805916207174113e+21, -1, 0, INFINITY, -1, 0, -INFINITY, -1, 0,

@@ -191,7 +191,7 @@ static void elementwise_functions_at_special_points(void) {
                 check_points(&special_rows[i], device, f32 ? QN_F32 : QN_F64);
 }
 
-/* ---- functions of whole vectors, by hand ------------------------------------------------------ */
+/* ---- functions of whole vectors, by hand ----------------------------------------------------- */
 
 enum { LONGEST = 4 };
 
@@ -333,7 +333,7 @@ static void functions_of_vectors_at_special_points(void) {
                 check_vector(&vector_cases[i], device, f32 ? QN_F32 : QN_F64);
 }
 
-/* ---- nobody is left out ----------------------------------------------------------------------- */
+/* ---- nobody is left out ---------------------------------------------------------------------- */
 
 /* Without special points: linear, or smooth wherever they are defined, or made of functions that
  * are in a table; and those that have no derivative. */

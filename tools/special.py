@@ -298,7 +298,8 @@ OPENING = """/* special_points.h - first and second derivatives at special point
  *
  * ONE(name, loose, x, first, second, ..)  loose: to an absolute error of a few units of 1
  * TWO(name, x, y, d/dx, d/dy, d2/dx2, d2/dxdy, d2/dy2, ..)  UNSAID: anything may stand there */
-"""
+
+/* clang-format off */"""
 
 
 def packed(head, numbers):

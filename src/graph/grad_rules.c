@@ -289,8 +289,8 @@ static void rule_mod(grad *c, node_id n, node_id g) {
     grad_add(c, n, 1, negative(c, mul(c, g, times)));
 }
 
-/* y * x^(y-1). Where y is 0 that is 0 also at x = 0, where it would be 0 times infinity, and for NaN,
- * whose power is 1: 1 stands there for x. */
+/* y * x^(y-1). Where y is 0 that is 0 also at x = 0, where it would be 0 times infinity, and for
+ * NaN, whose power is 1: 1 stands there for x. */
 static node_id power_slope(const grad *c, node_id x, node_id y) {
     node_id bad = make2(c->g, OP_OR, equals(c, x, 0), is_nan(c, x));
     x = choose(c, make2(c->g, OP_AND, equals(c, y, 0), bad), number(c, x, 1), x);
