@@ -358,7 +358,7 @@ SUBJECT(norm_half, qn_norm(x[0], 0.5, 0, true))
 SUBJECT(norm_inverse, qn_norm(x[0], -1, 0, false))
 SUBJECT(mean_axes, qn_mean_axes(qn_mul(x[0], x[0]), 2, (int[]){0, 2}, false))
 SUBJECT(variance_axes, qn_variance_axes(x[0], 2, (int[]){2, 0}, 1, true))
-SUBJECT(nll, qn_nll_loss(qn_mul(x[0], x[0]), labels(x[0]->ctx)))
+SUBJECT(nll, qn_nll_loss(qn_mul(x[0], x[0]), labels(tensor_ctx(x[0]))))
 SUBJECT(mse, qn_mse_loss(x[0], x[1]))
 SUBJECT(l1, qn_l1_loss(x[0], x[1]))
 SUBJECT(dot, qn_dot(x[0], x[1]))
@@ -369,10 +369,11 @@ SUBJECT(tril, qn_tril(qn_mul(x[0], x[0]), -1))
 SUBJECT(stack, qn_stack(2, (qn_tensor *const[]){qn_mul(x[0], x[1]), x[1]}, 1))
 SUBJECT(tile, qn_tile(qn_mul(x[0], x[0]), 3, (int64_t[]){2, 1, 3}))
 SUBJECT(repeat_interleave, qn_repeat_interleave(qn_mul(x[0], x[0]), 3, 1))
-SUBJECT(take, qn_take(qn_mul(x[0], x[0]), indices(x[0]->ctx, some_indices, 4, 3), 0))
+SUBJECT(take, qn_take(qn_mul(x[0], x[0]), indices(tensor_ctx(x[0]), some_indices, 4, 3), 0))
 SUBJECT(take_along_axis,
-        qn_take_along_axis(qn_mul(x[0], x[0]), indices(x[0]->ctx, some_indices, 4, 1), 0))
-SUBJECT(index_add, qn_index_add(qn_mul(x[0], x[0]), 0, labels(x[0]->ctx), qn_exp(x[1])))
+        qn_take_along_axis(qn_mul(x[0], x[0]), indices(tensor_ctx(x[0]), some_indices, 4, 1), 0))
+SUBJECT(index_add, qn_index_add(qn_mul(x[0], x[0]), 0, labels(tensor_ctx(x[0])), qn_exp(x[1])))
+SUBJECT(update_slice, qn_update_slice(qn_mul(x[0], x[0]), qn_exp(x[1]), (int64_t[]){1, 2}))
 SUBJECT(pad_constant, qn_pad(qn_mul(x[0], x[0]), padding, QN_PAD_CONSTANT, 2))
 SUBJECT(pad_edge, qn_pad(qn_mul(x[0], x[0]), padding, QN_PAD_EDGE, 0))
 SUBJECT(pad_circular, qn_pad(qn_mul(x[0], x[0]), padding, QN_PAD_CIRCULAR, 0))
@@ -471,6 +472,7 @@ static const subject composed[] = {
     {"take", take, 0, 1, -4, 4, {2}, {{4, 3}}},
     {"take_along_axis", take_along_axis, 0, 1, -4, 4, {2}, {{4, 3}}},
     {"index_add", index_add, 0, 2, -2, 2, {2, 2}, {{4, 2}, {3, 2}}},
+    {"update_slice", update_slice, 0, 2, -2, 2, {2, 2}, {{3, 4}, {2, 2}}},
     {"pad constant", pad_constant, 0, 1, -4, 4, {2}, {{3, 4}}},
     {"pad edge", pad_edge, 0, 1, -4, 4, {2}, {{3, 4}}},
     {"pad circular", pad_circular, 0, 1, -4, 4, {2}, {{3, 4}}},

@@ -94,7 +94,7 @@ static qn_tensor *apply(const function *f, qn_tensor *const *x) {
 static qn_ctx *context[2];
 static const char *const device_name[2] = {"ref", "cpu"};
 
-static qn_tensor *tensor_of(qn_ctx *qn, qn_dtype d, int64_t n, const double *v) {
+static qn_tensor *numbers_of(qn_ctx *qn, qn_dtype d, int64_t n, const double *v) {
     float narrow[128];
     if (n > (int64_t)COUNT_OF(narrow)) return NULL;
     for (int64_t i = 0; i < n; i++) narrow[i] = (float)v[i];
@@ -166,7 +166,7 @@ static void check_points(const special_row *r, int device, qn_dtype dtype) {
     g = grid_of(r);
     qn_scope scope = qn_scope_begin(qn);
     qn_tensor *x[2], *d[MOST] = {NULL};
-    for (int k = 0; k < f.arity; k++) x[k] = tensor_of(qn, dtype, g.points, g.x[k]);
+    for (int k = 0; k < f.arity; k++) x[k] = numbers_of(qn, dtype, g.points, g.x[k]);
     qn_tape *tape = qn_tape_begin(qn);
     bool made = derive(&f, x, d) && !qn_realize(d, g.derivatives);
     if (!made) FAIL("%s: %s", r->name, qn_error(qn));
@@ -210,13 +210,13 @@ typedef struct vector_case {
     }
 
 static qn_tensor *zeros_then_ones(qn_tensor *x) { /* the targets 1, 0 */
-    return qn_cast(
-        qn_eq(qn_iota(x->ctx, QN_I32, 1, (int64_t[]){2}, 0), qn_scalar(x->ctx, QN_I32, 0)),
-        qn_dtype_of(x));
+    return qn_cast(qn_eq(qn_iota(tensor_ctx(x), QN_I32, 1, (int64_t[]){2}, 0),
+                         qn_scalar(tensor_ctx(x), QN_I32, 0)),
+                   qn_dtype_of(x));
 }
 
 static qn_tensor *indices(qn_tensor *x) {
-    return qn_iota(x->ctx, QN_I32, 1, (int64_t[]){2}, 0);
+    return qn_iota(tensor_ctx(x), QN_I32, 1, (int64_t[]){2}, 0);
 }
 
 VECTOR(sum, qn_sum(x, 0, false))
@@ -239,7 +239,7 @@ VECTOR(huber, qn_huber_loss(x, qn_like(x, 0), 1))
 VECTOR(bce, qn_bce_with_logits(x, zeros_then_ones(x)))
 VECTOR(l1, qn_l1_loss(x, qn_like(x, 0)))
 VECTOR(mse, qn_mse_loss(x, qn_like(x, 0)))
-VECTOR(cross_entropy, qn_cross_entropy(x, qn_scalar(x->ctx, QN_I32, 1)))
+VECTOR(cross_entropy, qn_cross_entropy(x, qn_scalar(tensor_ctx(x), QN_I32, 1)))
 VECTOR(max_pool, qn_max_pool(qn_reshape(x, 3, (int64_t[]){1, 1, 4}), (int64_t[]){2}, NULL))
 VECTOR(scatter_max, qn_scatter(x, indices(x), qn_ones_like(x), 0, QN_COMBINE_MAX))
 VECTOR(scatter_prod, qn_scatter(x, indices(x), qn_full_like(x, 3), 0, QN_COMBINE_PROD))
@@ -309,8 +309,8 @@ static void check_vector(const vector_case *v, int device, qn_dtype dtype) {
     double weight[LONGEST] = {1, 2, 3, 4}, got[LONGEST];
     qn_scope scope = qn_scope_begin(qn);
     qn_tape *tape = qn_tape_begin(qn);
-    qn_tensor *x = tensor_of(qn, dtype, v->n, v->x), *d[2] = {NULL};
-    qn_tensor *w = tensor_of(qn, dtype, v->n, weight);
+    qn_tensor *x = numbers_of(qn, dtype, v->n, v->x), *d[2] = {NULL};
+    qn_tensor *w = numbers_of(qn, dtype, v->n, weight);
     bool made = !qn_grad(v->f(x), NULL, 1, &x, &d[0]) && !qn_grad(d[0], w, 1, &x, &d[1]);
     if (!made) FAIL("%s: %s", v->name, qn_error(qn));
     for (int k = 0; k < 2 && made; k++) {
@@ -341,8 +341,8 @@ static const char *const plain[] = {
     "cast", "bitcast", "reshape", "permute", "expand", "pad", "slice", "window", "flip", "gather",
     "contiguous", "transpose", "select", "as_strided", "roll", "squeeze", "unsqueeze", "flatten",
     "unfold", "diagonal", "triu", "tril", "concat", "stack", "vstack", "hstack", "tile",
-    "repeat_interleave", "take", "take_along_axis", "index_add", "embedding", "matmul", "dot",
-    "outer", "tensordot", "einsum", "linear", "conv", "conv1d", "conv2d", "conv3d",
+    "repeat_interleave", "take", "take_along_axis", "index_add", "update_slice", "embedding",
+    "matmul", "dot", "outer", "tensordot", "einsum", "linear", "conv", "conv1d", "conv2d", "conv3d",
     "conv_transpose", "avg_pool", "mean_axes", "variance_axes", "softmax", "log_softmax",
     "layer_norm", "rms_norm", "group_norm", "attention", "dropout", "nll_loss",
     /* of no derivative */
