@@ -245,6 +245,9 @@ VECTOR(scatter_max, qn_scatter(x, indices(x), qn_ones_like(x), 0, QN_COMBINE_MAX
 VECTOR(scatter_prod, qn_scatter(x, indices(x), qn_full_like(x, 3), 0, QN_COMBINE_PROD))
 VECTOR(where, qn_where(qn_lt(x, qn_like(x, 1)), qn_mul(x, x), qn_like(x, 5)))
 VECTOR(fma_, qn_fma(x, x, x))
+VECTOR(square_of_max, qn_square(qn_max(x, 0, false)))
+VECTOR(square_of_maximum, qn_square(qn_maximum(x, qn_like(x, 1))))
+VECTOR(square_of_abs, qn_square(qn_abs(x)))
 VECTOR(lerp, qn_lerp(x, qn_like(x, 3), qn_like(x, 0.25)))
 
 #define INF ((double)INFINITY)
@@ -300,6 +303,10 @@ static const vector_case vector_cases[] = {
     {"scatter", scatter_prod, 2, {0, 2}, {3, 3}, {0, 0}},
     {"where", where, 3, {0, 1, INF}, {0, 0, NAN}, {2, 0, 0}},
     {"fma", fma_, 3, {0, -0.0, 2}, {1, 1, 5}, {2, 4, 6}},
+    {"square of max", square_of_max, 2, {INF, 1}, {INF, 0}, {2, 0}},
+    {"square of max", square_of_max, 2, {3, 3}, {3, 3}, {1.5, 1.5}},
+    {"square of maximum", square_of_maximum, 3, {INF, 0, 2}, {INF, 0, 4}, {2, 0, 6}},
+    {"square of abs", square_of_abs, 3, {INF, -INF, -2}, {INF, -INF, -4}, {2, 4, 6}},
     {"lerp", lerp, 2, {0, 2}, {0.75, 0.75}, {0, 0}},
 };
 

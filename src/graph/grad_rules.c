@@ -121,6 +121,12 @@ static node_id is_endless(const grad *c, node_id x) {
     return equals(c, make1(c->g, OP_ABS, x), (double)INFINITY);
 }
 
+/* g times NaN where n is NaN, else 0. The factor is finite elsewhere, for second derivatives. */
+static node_id where_nan(const grad *c, node_id n, node_id g) {
+    node_id bad = is_nan(c, n);
+    return only(c, bad, mul(c, g, choose(c, bad, n, number(c, n, 1))));
+}
+
 /* x, but `most` and -most beyond: there the slope is 0, and times an infinite x it would be NaN. */
 static node_id within(const grad *c, node_id x, double most) {
     node_id hi = number(c, x, most), lo = number(c, x, -most);
@@ -142,7 +148,7 @@ static void rule_neg(grad *c, node_id n, node_id g) {
 static void rule_abs(grad *c, node_id n, node_id g) {
     node_id x = source(c, n, 0), zero = number(c, x, 0);
     node_id below = make2(c->g, OP_LT, x, zero), above = make2(c->g, OP_LT, zero, x);
-    node_id other = only(c, is_nan(c, x), mul(c, g, n));
+    node_id other = where_nan(c, n, g);
     grad_add(c, n, 0, choose(c, above, g, choose(c, below, negative(c, g), other)));
 }
 
@@ -353,21 +359,16 @@ static void rule_logaddexp(grad *c, node_id n, node_id g) {
     if (grad_wants(c, n, 1)) by_slope(c, n, 1, g, make1(c->g, OP_SIGMOID, negative(c, apart)));
 }
 
-/* The part of g where this one is strictly on the winning side, half where both are, and NaN where
- * the value is. */
-static node_id winner_share(grad *c, node_id n, node_id wins, node_id loses, node_id ties,
-                            node_id g) {
-    node_id other = choose(c, ties, scaled(c, g, 0.5), mul(c, g, n));
-    return choose(c, wins, g, choose(c, loses, number(c, g, 0), other));
-}
-
+/* g for the winner, half of it for both where they tie, and NaN where the value is. The factor is
+ * finite where there is a winner, for second derivatives. */
 static void grad_extreme(grad *c, node_id n, node_id g, bool larger) {
-    node_id x = source(c, n, 0), y = source(c, n, 1);
+    node_id x = source(c, n, 0), y = source(c, n, 1), none = number(c, g, 0);
     node_id below = make2(c->g, OP_LT, x, y), above = make2(c->g, OP_LT, y, x);
-    node_id ties = make2(c->g, OP_EQ, x, y);
-    node_id first = larger ? above : below, second = larger ? below : above;
-    grad_add(c, n, 0, winner_share(c, n, first, second, ties, g));
-    grad_add(c, n, 1, winner_share(c, n, second, first, ties, g));
+    node_id tie = choose(c, make2(c->g, OP_EQ, x, y), number(c, n, 0.5), n);
+    node_id decided = make2(c->g, OP_OR, below, above);
+    node_id share = mul(c, g, choose(c, decided, number(c, n, 1), tie));
+    grad_add(c, n, 0, choose(c, larger ? below : above, none, share));
+    grad_add(c, n, 1, choose(c, larger ? above : below, none, share));
 }
 
 static void rule_maximum(grad *c, node_id n, node_id g) {
@@ -529,11 +530,6 @@ static void rule_prod(grad *c, node_id n, node_id g) {
         make_unreduce(c->g, p.whole, shape, mask), make_unreduce(c->g, p.single, shape, mask),
         make_unreduce(c->g, p.pair, shape, mask), make_unreduce(c->g, p.sum, shape, mask)};
     grad_add(c, n, 0, product_gradient(c, x, each));
-}
-
-/* NaN where the value is, whoever it is from; nothing is there elsewhere. */
-static node_id where_nan(const grad *c, node_id n, node_id g) {
-    return only(c, is_nan(c, n), mul(c, g, n));
 }
 
 /* An equal share for each that attains the value. */
