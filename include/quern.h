@@ -646,7 +646,7 @@ QN_API qn_tensor *qn_rsqrt(qn_tensor *x);
 QN_API qn_tensor *qn_square(qn_tensor *x);
 /* logarithm to base 10 [gen log10 e487fea4 353d5182] */
 QN_API qn_tensor *qn_log10(qn_tensor *x);
-/* cube root, with x's sign [gen cbrt 644f0c13 3d6748d5] */
+/* cube root, with x's sign [gen cbrt 8d6b2e30 3d6748d5] */
 QN_API qn_tensor *qn_cbrt(qn_tensor *x);
 /* tangent of radians [gen tan 8b93b215 97532d17] */
 QN_API qn_tensor *qn_tan(qn_tensor *x);
@@ -658,11 +658,11 @@ QN_API qn_tensor *qn_cosh(qn_tensor *x);
 QN_API qn_tensor *qn_asin(qn_tensor *x);
 /* arc cosine; NaN outside [-1, 1] [gen acos de1f4276 ed695db4] */
 QN_API qn_tensor *qn_acos(qn_tensor *x);
-/* inverse of sinh [gen asinh 984ea457 cd28ceeb] */
+/* inverse of sinh [gen asinh a2ad074f cd28ceeb] */
 QN_API qn_tensor *qn_asinh(qn_tensor *x);
-/* inverse of cosh; NaN below 1 [gen acosh b4cc28df 14ca2647] */
+/* inverse of cosh; NaN below 1 [gen acosh a2cc2104 14ca2647] */
 QN_API qn_tensor *qn_acosh(qn_tensor *x);
-/* inverse of tanh; NaN outside [-1, 1] [gen atanh 75925d39 6b7aca8c] */
+/* inverse of tanh; NaN outside [-1, 1] [gen atanh fcf2acf0 6b7aca8c] */
 QN_API qn_tensor *qn_atanh(qn_tensor *x);
 /* bool: is x not a number? [gen isnan bab41ceb 6d61c768] */
 QN_API qn_tensor *qn_isnan(qn_tensor *x);

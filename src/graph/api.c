@@ -24,7 +24,7 @@ qn_tensor *qn_sqrt(qn_tensor *x) {
     return build_elem(OP_SQRT, 1, &x);
 }
 
-/* [gen cbrt 644f0c13 40399fb3] */
+/* [gen cbrt 8d6b2e30 40399fb3] */
 qn_tensor *qn_cbrt(qn_tensor *x) {
     return build_elem(OP_CBRT, 1, &x);
 }
@@ -84,17 +84,17 @@ qn_tensor *qn_atan(qn_tensor *x) {
     return build_elem(OP_ATAN, 1, &x);
 }
 
-/* [gen asinh 984ea457 8bcc433e] */
+/* [gen asinh a2ad074f 8bcc433e] */
 qn_tensor *qn_asinh(qn_tensor *x) {
     return build_elem(OP_ASINH, 1, &x);
 }
 
-/* [gen acosh b4cc28df c93acf1f] */
+/* [gen acosh a2cc2104 c93acf1f] */
 qn_tensor *qn_acosh(qn_tensor *x) {
     return build_elem(OP_ACOSH, 1, &x);
 }
 
-/* [gen atanh 75925d39 8f555299] */
+/* [gen atanh fcf2acf0 8f555299] */
 qn_tensor *qn_atanh(qn_tensor *x) {
     return build_elem(OP_ATANH, 1, &x);
 }

@@ -4,7 +4,8 @@
  * and one each for int64_t and uint64_t, with a loop over the elements in each case, so that the
  * oracle runs long arrays through the same code that folds one constant. Float results are computed
  * in double and rounded once to the dtype, which for + - * / and sqrt gives exactly the dtype's own
- * correctly rounded result. Integers are computed in 64 bits and wrapped; since every row is a
+ * correctly rounded result; where the C library's double is off by several units, the row asks for
+ * its long double. Integers are computed in 64 bits and wrapped; since every row is a
  * function of the wrapped values only, that is the narrower type's arithmetic.
  *
  * A row without a formula has "-" there. Each formula is followed by "- 0", which leaves a value as
