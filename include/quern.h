@@ -517,11 +517,11 @@ QN_API qn_tensor *qn_sin(qn_tensor *x);
 QN_API qn_tensor *qn_cos(qn_tensor *x);
 /* arc tangent in radians [gen atan 8dd9ea6a 0da390a5] */
 QN_API qn_tensor *qn_atan(qn_tensor *x);
-/* hyperbolic tangent [gen tanh e0d32543 d2cc0b77] */
+/* hyperbolic tangent [gen tanh 1ab91792 d2cc0b77] */
 QN_API qn_tensor *qn_tanh(qn_tensor *x);
 /* error function [gen erf a4055313 eb5d4f5f] */
 QN_API qn_tensor *qn_erf(qn_tensor *x);
-/* 1 - erf(x), exact where that is small [gen erfc f0d83cdd 7ab31e2d] */
+/* 1 - erf(x), exact where that is small [gen erfc e41d288d 7ab31e2d] */
 QN_API qn_tensor *qn_erfc(qn_tensor *x);
 /* largest integer not above x [gen floor f7bb1551 bb49a372] */
 QN_API qn_tensor *qn_floor(qn_tensor *x);

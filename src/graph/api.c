@@ -99,7 +99,7 @@ qn_tensor *qn_atanh(qn_tensor *x) {
     return build_elem(OP_ATANH, 1, &x);
 }
 
-/* [gen tanh e0d32543 f2430992] */
+/* [gen tanh 1ab91792 f2430992] */
 qn_tensor *qn_tanh(qn_tensor *x) {
     return build_elem(OP_TANH, 1, &x);
 }
@@ -119,7 +119,7 @@ qn_tensor *qn_erf(qn_tensor *x) {
     return build_elem(OP_ERF, 1, &x);
 }
 
-/* [gen erfc f0d83cdd 995940bb] */
+/* [gen erfc e41d288d 995940bb] */
 qn_tensor *qn_erfc(qn_tensor *x) {
     return build_elem(OP_ERFC, 1, &x);
 }

@@ -43,12 +43,12 @@ X(ASINH, "asinh", 1, ELEM, FLOAT, (double)asinhl(x), -, asinh, -8, 8, "inverse o
 X(ACOSH, "acosh", 1, ELEM, FLOAT, (double)acoshl(x), -, acosh, 1.1, 8, "inverse of cosh; NaN below 1")
 X(ATANH, "atanh", 1, ELEM, FLOAT, (double)atanhl(x), -, atanh, -0.95, 0.95,
   "inverse of tanh; NaN outside [-1, 1]")
-X(TANH, "tanh", 1, ELEM, FLOAT, tanh(x), -, tanh, -4, 4, "hyperbolic tangent")
+X(TANH, "tanh", 1, ELEM, FLOAT, (double)tanhl(x), -, tanh, -4, 4, "hyperbolic tangent")
 X(SIGMOID, "sigmoid", 1, ELEM, FLOAT, float_sigmoid(x), -, sigmoid, -8, 8, "1 / (1 + e^-x)")
 X(SOFTPLUS, "softplus", 1, ELEM, FLOAT, float_softplus(x), -, softplus, -12, 12,
   "log(1 + e^x) without overflow")
 X(ERF, "erf", 1, ELEM, FLOAT, erf(x), -, erf, -3, 3, "error function")
-X(ERFC, "erfc", 1, ELEM, FLOAT, erfc(x), -, erfc, -3, 6, "1 - erf(x), exact where that is small")
+X(ERFC, "erfc", 1, ELEM, FLOAT, (double)erfcl(x), -, erfc, -3, 6, "1 - erf(x), exact where that is small")
 X(FLOOR, "floor", 1, ELEM, FLOAT, floor(x), -, NONE, -8, 8, "largest integer not above x")
 X(CEIL, "ceil", 1, ELEM, FLOAT, ceil(x), -, NONE, -8, 8, "smallest integer not below x")
 X(ROUND, "round", 1, ELEM, FLOAT, rint(x), -, NONE, -8, 8, "nearest integer, ties to even")

@@ -34,12 +34,12 @@ static double float_min(double x, double y) {
 
 /* The exponential cannot overflow, and nothing is lost of small results. */
 static double float_sigmoid(double x) {
-    double e = exp(-fabs(x));
-    return (x < 0 ? e : 1) / (1 + e);
+    long double e = expl(-fabsl(x));
+    return (double)((x < 0 ? e : 1) / (1 + e));
 }
 
 static double float_softplus(double x) {
-    return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+    return (double)((x > 0 ? x : 0) + log1pl(expl(-fabsl(x))));
 }
 
 /* The two terms cancel where the result is near 0. */
