@@ -261,10 +261,22 @@ static inline void *handle_name(const handle *h) {
 handle *handle_make(qn_ctx *qn, int kind, void *object); /* raises */
 void handle_drop(handle *h);                             /* what it names is gone */
 void handles_close(qn_ctx *qn);
-bool handle_is(const void *name, int kind); /* of a living one of that kind? */
-/* The handle named, alive and of this context (NULL: of whichever it has), or NULL: what is wrong
- * with argument `arg` of `call` is reported. */
-handle *handle_check(qn_ctx *qn, const void *name, int kind, const char *call, const char *arg);
+/* Of a living one of that kind? */
+static inline bool handle_is(const void *name, int kind) {
+    if (!name) return false;
+    const handle *h = handle_at(name);
+    return h->kind == kind && h->generation == ((uintptr_t)name & 63);
+}
+/* Report what is wrong with argument `arg` of `call`. */
+void handle_refuse(qn_ctx *qn, const void *name, int kind, const char *call, const char *arg);
+/* The handle named, alive and of this context (NULL: of whichever it has), or NULL: then it is
+ * reported. */
+static inline handle *handle_check(qn_ctx *qn, const void *name, int kind, const char *call,
+                                   const char *arg) {
+    if (handle_is(name, kind) && (!qn || handle_at(name)->ctx == qn)) return handle_at(name);
+    handle_refuse(qn, name, kind, call, arg);
+    return NULL;
+}
 /* All of a list, "<arg> 3" being the name of the fourth. */
 bool handles_are(qn_ctx *qn, int kind, int n, const void *const *name, const char *call,
                  const char *arg);

@@ -76,26 +76,14 @@ void handles_close(qn_ctx *qn) {
 
 /* ---- checking ------------------------------------------------------------------------------- */
 
-bool handle_is(const void *name, int kind) {
-    if (!name) return false;
-    const handle *h = handle_at(name);
-    return h->kind == kind && h->generation == ((uintptr_t)name & (GENERATIONS - 1));
-}
-
-handle *handle_check(qn_ctx *qn, const void *name, int kind, const char *call, const char *arg) {
-    if (!name) {
+void handle_refuse(qn_ctx *qn, const void *name, int kind, const char *call, const char *arg) {
+    if (!qn && name) qn = handle_at(name)->ctx;
+    if (!name)
         fail(qn, QN_ENULL, "%s: %s is NULL", call, arg);
-        return NULL;
-    }
-    handle *h = handle_at(name);
-    if (!qn) qn = h->ctx;
-    if (handle_is(name, kind)) {
-        if (h->ctx == qn) return h;
+    else if (handle_is(name, kind))
         fail(qn, QN_EGRAPH, "%s: %s belongs to another context", call, arg);
-    } else {
+    else
         fail(qn, QN_EGRAPH, "%s: %s is a %s that was released", call, arg, kind_name[kind]);
-    }
-    return NULL;
 }
 
 bool handles_are(qn_ctx *qn, int kind, int n, const void *const *name, const char *call,
