@@ -547,6 +547,12 @@ QN_API qn_tensor *qn_floor_div(qn_tensor *x, qn_tensor *y);
 QN_API qn_tensor *qn_mod(qn_tensor *x, qn_tensor *y);
 /* x to the power y, as IEEE pow [gen pow eb10cd1b d513577a] */
 QN_API qn_tensor *qn_pow(qn_tensor *x, qn_tensor *y);
+/* x * sigmoid(y) with all digits of small results; for y below -174 (f64: -1416) 0 of a finite x
+ * [gen mul_sigmoid bef06604 2ab71f83] */
+QN_API qn_tensor *qn_mul_sigmoid(qn_tensor *x, qn_tensor *y);
+/* x * Phi(y), Phi the normal distribution function, with all digits of small results; for y below
+ * -18.6875 (f64: -53) 0 of a finite x [gen mul_ndtr 1c425e4e e541210d] */
+QN_API qn_tensor *qn_mul_ndtr(qn_tensor *x, qn_tensor *y);
 /* the larger; NaN when either is [gen maximum 932cf56f b0438cb2] */
 QN_API qn_tensor *qn_maximum(qn_tensor *x, qn_tensor *y);
 /* the smaller; NaN when either is [gen minimum acf450e8 a26930a6] */

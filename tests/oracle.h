@@ -213,6 +213,11 @@ static inline long double oracle_float(int op, qn_dtype d, long double x, long d
         return oracle_mod(x, y);
     case OP_POW:
         return powl(x, y);
+    case OP_MUL_SIGMOID:
+        return x / (1 + expl(isfinite(y) ? fminl(-y, 2000) : -y));
+    case OP_MUL_NDTR:
+        if (isfinite(y)) y = fmaxl(y, -60);
+        return x * (erfcl(-y * 0.70710678118654752440084L) / 2);
     case OP_MAXIMUM:
         return oracle_pick(x, y, true);
     case OP_MINIMUM:

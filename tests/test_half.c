@@ -110,6 +110,11 @@ static const function by_rows[] = {
 
 enum { ROWS = 8, COLUMNS = 64, COUNT = ROWS * COLUMNS };
 
+/* In f32 it has digits that it does without in halves: test_accuracy judges it there. */
+static bool is_other_formula(const function *f) {
+    return f->f == qn_gelu_tanh;
+}
+
 /* The values of f or, where asked, its gradient, of x in `dtype`, as f32. */
 static void values(qn_ctx *qn, const function *f, qn_tensor *x, bool gradient, int n, float *out) {
     qn_tape *tape = qn_tape_begin(qn);
@@ -147,7 +152,8 @@ static void check_all(bool gradient) {
     qn_ctx *qn = qn_open(NULL);
     for (int k = 0; k < LENGTH(halves); k++) {
         for (int i = 0; i < LENGTH(elementwise); i++)
-            check_rounded_once(qn, &elementwise[i], halves[k], gradient);
+            if (!is_other_formula(&elementwise[i]))
+                check_rounded_once(qn, &elementwise[i], halves[k], gradient);
         for (int i = 0; i < LENGTH(by_rows); i++)
             check_rounded_once(qn, &by_rows[i], halves[k], gradient);
     }

@@ -48,6 +48,32 @@ static double logaddexp(double x, double y) {
     return (double)logaddexpl(x, y);
 }
 
+/* In the wider type either way: the second factor may be too small for a double. */
+static double mul_sigmoid(double x, double y) {
+    if (y < -174 && isfinite(x)) return x * 0;
+    return (double)((wide)x / (1 + expl(isfinite(y) ? fmin(-y, 11000) : -y)));
+}
+
+static wide mul_sigmoidl(wide x, wide y) {
+    if (y < -1416 && isfinite(x)) return x * 0;
+    return x / (1 + expl(isfinite(y) ? fminl(-y, 11000) : -y));
+}
+
+static wide mul_ndtr_wide(wide x, wide y) {
+    if (isfinite(y)) y = fmaxl(y, -100);
+    wide c = M_SQRT1_2l, t = -y * c, lost = fmal(-y, c, -t);
+    wide q = erfcl(t) / 2;
+    return x * (t > 1 && !isinf(t) ? fmal(q, -(t + sqrtl(t * t + 2)) * lost, q) : q);
+}
+
+static double mul_ndtr(double x, double y) {
+    return y < -18.6875 && isfinite(x) ? x * 0 : (double)mul_ndtr_wide(x, y);
+}
+
+static wide mul_ndtrl(wide x, wide y) {
+    return y < -53 && isfinite(x) ? x * 0 : mul_ndtr_wide(x, y);
+}
+
 #define ORACLE_1(name) .one32 = name, .one64 = name##l
 #define ORACLE_2(name) .two32 = name, .two64 = name##l
 #define ROW(OP, name_, sources_, error32, error64, cost_)                                          \

@@ -42,25 +42,25 @@ static bool two_factors(const kern *k, kexpr e, int mantissa, kexpr *x, kexpr *b
     return false;
 }
 
-/* b are the bits of a sum with the number that leaves n + twice the bias in its last ones. */
-static bool magic_sum(const kern *k, kexpr b, double magic, kexpr *sum, kexpr *constant) {
+/* b are the bits of a sum with the number that leaves n + twice the bias in its last ones; one that
+ * is a little more leaves a little more, and is the same sum. */
+static bool magic_sum(const kern *k, kexpr b, double magic, kexpr *sum) {
     const kern_expr *cast = op_of(k, b, OP_BITCAST);
     if (!cast) return false;
     *sum = cast->arg[0];
     const kern_expr *s = kern_e(k, *sum);
     if (s->kind != KE_OP || (s->op != OP_ADD && s->op != OP_FMA)) return false;
-    *constant = s->arg[s->n - 1];
-    const kern_expr *c = kern_e(k, *constant);
+    const kern_expr *c = kern_e(k, s->arg[s->n - 1]);
     if (c->kind != KE_CONST) return false;
     if (c->dtype == QN_F64) {
         double v;
         memcpy(&v, &c->bits, sizeof v);
-        return v == magic;
+        return v >= magic && v < magic + 8;
     }
     float v;
     uint32_t bits = (uint32_t)c->bits;
     memcpy(&v, &bits, sizeof v);
-    return (double)v == magic;
+    return (double)v >= magic && (double)v < magic + 8;
 }
 
 static const struct {
@@ -71,16 +71,16 @@ static const struct {
             {QN_F64, 8, 52, 0x1.8p52 + 2 * 1023, "llvm.x86.avx512.mask.scalef.pd.512"}};
 
 val llvm_scale(llvm *s, kexpr e) {
-    kexpr x, b, sum, magic;
+    kexpr x, b, sum;
     const kern *k = s->k;
     for (size_t i = 0; i < COUNT_OF(rows) && s->owner->avx512; i++) {
         if (kern_e(k, e)->dtype != rows[i].dtype || s->lanes != rows[i].lanes) continue;
         if (!two_factors(k, e, rows[i].mantissa, &x, &b) ||
-            !magic_sum(k, b, rows[i].magic, &sum, &magic) || !s->memo[sum].vec)
+            !magic_sum(k, b, rows[i].magic, &sum) || !s->memo[sum].vec)
             continue;
-        val n =
-            llvm_op(s, OP_SUB, rows[i].dtype, rows[i].dtype,
-                    (val[]){s->memo[sum], llvm_constant(s, rows[i].dtype, kern_e(k, magic)->bits)});
+        uint64_t magic = scalar_bits((qn_dtype)rows[i].dtype, (scalar){.f = rows[i].magic});
+        val n = llvm_op(s, OP_SUB, rows[i].dtype, rows[i].dtype,
+                        (val[]){s->memo[sum], llvm_constant(s, rows[i].dtype, magic)});
         val from = llvm_splat(s, s->memo[x], s->lanes);
         int level = from.level > n.level ? from.level : n.level;
         val all = llvm_int(s, rows[i].lanes == 16 ? s->t_i16 : s->t_i8, -1);

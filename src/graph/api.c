@@ -199,6 +199,16 @@ qn_tensor *qn_logaddexp(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_LOGADDEXP, 2, (qn_tensor *const[]){x, y});
 }
 
+/* [gen mul_sigmoid bef06604 a3b01083] */
+qn_tensor *qn_mul_sigmoid(qn_tensor *x, qn_tensor *y) {
+    return build_elem(OP_MUL_SIGMOID, 2, (qn_tensor *const[]){x, y});
+}
+
+/* [gen mul_ndtr 1c425e4e 675ab343] */
+qn_tensor *qn_mul_ndtr(qn_tensor *x, qn_tensor *y) {
+    return build_elem(OP_MUL_NDTR, 2, (qn_tensor *const[]){x, y});
+}
+
 /* [gen maximum 932cf56f 6bdff845] */
 qn_tensor *qn_maximum(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_MAXIMUM, 2, (qn_tensor *const[]){x, y});

@@ -243,18 +243,20 @@ static void rule_softplus(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, mul(c, g, make1(c->g, OP_SIGMOID, source(c, n, 0))));
 }
 
-/* 2/sqrt(pi) * e^(-x*x) */
-static node_id bell(const grad *c, node_id x) {
-    x = within(c, x, 30);
-    return scaled(c, make1(c->g, OP_EXP, negative(c, mul(c, x, x))), M_2_SQRTPI);
+/* c e^(k x^2), k a power of two: what x*x loses counts as often as the exponent is large. */
+static node_id bell(const grad *c, node_id x, double k, double factor) {
+    x = within(c, x, 50);
+    node_id square = mul(c, x, x), lost = make3(c->g, OP_FMA, x, x, negative(c, square));
+    node_id e = make1(c->g, OP_EXP, scaled(c, square, k));
+    return scaled(c, make3(c->g, OP_FMA, e, scaled(c, lost, k), e), factor);
 }
 
 static void rule_erf(grad *c, node_id n, node_id g) {
-    by_slope(c, n, 0, g, bell(c, source(c, n, 0)));
+    by_slope(c, n, 0, g, bell(c, source(c, n, 0), -1, M_2_SQRTPI));
 }
 
 static void rule_erfc(grad *c, node_id n, node_id g) {
-    by_slope(c, n, 0, g, negative(c, bell(c, source(c, n, 0))));
+    by_slope(c, n, 0, g, negative(c, bell(c, source(c, n, 0), -1, M_2_SQRTPI)));
 }
 
 static void rule_cast(grad *c, node_id n, node_id g) {
@@ -357,6 +359,23 @@ static void rule_logaddexp(grad *c, node_id n, node_id g) {
     node_id apart = choose(c, same, number(c, x, 0), make2(c->g, OP_SUB, x, y));
     by_slope(c, n, 0, g, make1(c->g, OP_SIGMOID, apart));
     if (grad_wants(c, n, 1)) by_slope(c, n, 1, g, make1(c->g, OP_SIGMOID, negative(c, apart)));
+}
+
+/* s(y), and x s(y) (1 - s(y)): each product with its digits where s(y) alone has few. */
+static void rule_mul_sigmoid(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0), y = source(c, n, 1);
+    if (grad_wants(c, n, 0)) grad_add(c, n, 0, times(c, OP_MUL_SIGMOID, g, y));
+    if (!grad_wants(c, n, 1)) return;
+    node_id part = times(c, OP_MUL_SIGMOID, mul(c, g, x), y);
+    grad_add(c, n, 1, make2(c->g, OP_MUL_SIGMOID, part, negative(c, y)));
+}
+
+/* Phi(y), and x times the normal density at y. */
+static void rule_mul_ndtr(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0), y = source(c, n, 1);
+    if (grad_wants(c, n, 0)) grad_add(c, n, 0, times(c, OP_MUL_NDTR, g, y));
+    if (grad_wants(c, n, 1))
+        grad_add(c, n, 1, mul(c, mul(c, g, x), bell(c, y, -0.5, 0.39894228040143267794)));
 }
 
 /* g for the winner, half of it for both where they tie, and NaN where the value is. The factor is

@@ -73,6 +73,11 @@ X(HYPOT, "hypot", 2, ELEM, FLOAT, hypot(x, y), -, hypot, -4, 4,
   "sqrt(x*x + y*y) without overflow")
 X(LOGADDEXP, "logaddexp", 2, ELEM, FLOAT, float_logaddexp(x, y), -, logaddexp, 0, 4,
   "log(e^x + e^y) without overflow")
+X(MUL_SIGMOID, "mul_sigmoid", 2, ELEM, FLOAT, float_mul_sigmoid(x, y), -, mul_sigmoid, -4, 4,
+  "x * sigmoid(y) with all digits of small results; for y below -174 (f64: -1416) 0 of a finite x")
+X(MUL_NDTR, "mul_ndtr", 2, ELEM, FLOAT, float_mul_ndtr(x, y), -, mul_ndtr, -4, 4,
+  "x * Phi(y), Phi the normal distribution function, with all digits of small results; for y below "
+  "-18.6875 (f64: -53) 0 of a finite x")
 X(MAXIMUM, "maximum", 2, ELEM, ANY, float_max(x, y), x > y ? x : y, maximum, -4, 4,
   "the larger; NaN when either is")
 X(MINIMUM, "minimum", 2, ELEM, ANY, float_min(x, y), x < y ? x : y, minimum, -4, 4,

@@ -16,6 +16,7 @@
  * the dtype. */
 #include "graph/graph.h"
 
+#include <float.h>
 #include <math.h>
 
 /* ---- functions the rows use ----------------------------------------------------------------- */
@@ -47,6 +48,18 @@ static double float_logaddexp(double x, double y) {
     double most = x < y ? y : x, least = x < y ? x : y;
     long double apart = x == y ? 0 : (long double)most - (long double)least;
     return (double)((long double)most + log1pl(expl(-apart)));
+}
+
+/* Products whose second factor may be too small for a double: in what is wider, or a few units off.
+ * It is never 0 where y is finite. */
+static double float_mul_sigmoid(double x, double y) {
+    if (y < -2000 && y >= -DBL_MAX) y = -2000;
+    return (double)((long double)x / (1 + expl(-(long double)y)));
+}
+
+static double float_mul_ndtr(double x, double y) {
+    if (y < -60 && y >= -DBL_MAX) y = -60;
+    return (double)((long double)x * (erfcl(-(long double)y * 0.70710678118654752440084L) / 2));
 }
 
 /* Exact: fmod has x's sign and no rounding; bringing it to y's side adds y once. */

@@ -56,15 +56,15 @@ kexpr math_at_least(const math *m, kexpr x, double c) {
 
 /* ---- functions by pieces -------------------------------------------------------------------- */
 
-enum { PIECE_ENTRIES = 16, PIECE_COLUMNS = 7 };
+enum { PIECE_ENTRIES = 16, PIECE_COLUMNS = 8 };
 
 static const struct {
-    int shift;
+    int degree, shift;
     double factor, offset, most;
     double column[PIECE_COLUMNS][PIECE_ENTRIES]; /* start, value, coefficients */
 } pieces_rows[PIECES_COUNT] = {
-#define X(NAME, shift, factor, offset, most, ...)                                                  \
-    [PIECES_##NAME] = {shift, factor, offset, most, {__VA_ARGS__}},
+#define X(NAME, degree, shift, factor, offset, most, ...)                                          \
+    [PIECES_##NAME] = {degree, shift, factor, offset, most, {__VA_ARGS__}},
 #include "kern/math_piece.h"
 #undef X
 };
@@ -76,21 +76,36 @@ static kexpr math_column(const math *m, const double *value, kexpr index) {
     return kern_lookup(m->k, kern_table_of(m->k, m->dtype, PIECE_ENTRIES, bits), index);
 }
 
-/* The smaller of t and the value where the piece begins: that is t itself where the piece is near 0
- * and stands for f(t) - t, which then has few digits to lose; elsewhere the value is never more. */
-kexpr math_pieces(const math *m, int pieces, kexpr t) {
+/* The value where the piece begins and what is added to it; t becomes the place in the piece. */
+static kexpr math_piece(const math *m, int pieces, kexpr t, kexpr *value, kexpr *d) {
     const double(*column)[PIECE_ENTRIES] = pieces_rows[pieces].column;
-    t = math_at_most(m, t, pieces_rows[pieces].most);
+    int last = pieces_rows[pieces].degree + 1;
     kexpr sum = math_fma(m, t, math_f(m, pieces_rows[pieces].factor),
                          math_f(m, pieces_rows[pieces].offset));
     kexpr index = math_shr(m, math_bits(m, sum), pieces_rows[pieces].shift);
-    kexpr d = math_sub(m, t, math_column(m, column[0], index));
-    kexpr value = math_column(m, column[1], index);
+    *d = math_sub(m, t, math_column(m, column[0], index));
+    *value = math_column(m, column[1], index);
+    kexpr p = math_column(m, column[last], index);
+    for (int i = last; i-- > 2;) p = math_fma(m, p, *d, math_column(m, column[i], index));
+    return p;
+}
+
+/* The smaller of t and the value where the piece begins: that is t itself where the piece is near 0
+ * and stands for f(t) - t, which then has few digits to lose; elsewhere the value is never more. */
+kexpr math_pieces(const math *m, int pieces, kexpr t) {
+    kexpr value, d;
+    t = math_at_most(m, t, pieces_rows[pieces].most);
+    kexpr p = math_piece(m, pieces, t, &value, &d);
     value = math_where(m, math_lt(m, value, t), value, t);
-    kexpr p = math_column(m, column[PIECE_COLUMNS - 1], index);
-    for (int i = PIECE_COLUMNS - 1; i-- > 2;)
-        p = math_fma(m, p, d, math_column(m, column[i], index));
     return math_fma(m, p, d, value);
+}
+
+/* For functions that do not grow like t, with what the last rounding lost. t is at most the row's
+ * largest. */
+kexpr math_pieces_at(const math *m, int pieces, kexpr t, kexpr *rest) {
+    kexpr value, d, p = math_piece(m, pieces, t, &value, &d), sum = math_fma(m, p, d, value);
+    *rest = math_fma(m, p, d, math_sub(m, value, sum));
+    return sum;
 }
 
 /* ---- signs and powers of two ----------------------------------------------------------------- */

@@ -124,6 +124,7 @@ kexpr math_copy_sign(const math *m, kexpr y, kexpr x); /* the same for y >= 0 */
 
 /* An F32 function of t >= 0 by pieces; t is anything, past the last piece the function stays. */
 kexpr math_pieces(const math *m, int pieces, kexpr t);
+kexpr math_pieces_at(const math *m, int pieces, kexpr t, kexpr *rest);
 
 /* The integer nearest x*scale (scale 0: nearest x), by the magic constant. */
 typedef struct math_integer {
@@ -154,8 +155,8 @@ kexpr math_split(const math *m, kexpr x, bool root, kexpr *k);
     X(LOG, log, 1, 0.95, 0.95, 28)                                                                 \
     X(LOG2, log2, 1, 0.95, 1.00, 29)                                                               \
     X(LOG1P, log1p, 1, 0.95, 0.95, 30)                                                             \
-    X(SIN, sin, 1, 0.51, 1.60, 41)                                                                 \
-    X(COS, cos, 1, 0.51, 1.60, 39)                                                                 \
+    X(SIN, sin, 1, 0.51, 0.90, 41)                                                                 \
+    X(COS, cos, 1, 0.51, 0.90, 39)                                                                 \
     X(ASIN, asin, 1, 0.60, 0.60, 33)                                                               \
     X(ACOS, acos, 1, 0.60, 0.60, 41)                                                               \
     X(ATAN, atan, 1, 0.98, 1.05, 29)                                                               \
@@ -168,9 +169,11 @@ kexpr math_split(const math *m, kexpr x, bool root, kexpr *k);
     X(HYPOT, hypot, 2, 0.51, 1.20, 12)                                                             \
     X(LOGADDEXP, logaddexp, 2, 1.60, 2.60, 89)                                                     \
     X(TANH, tanh, 1, 0.85, 1.20, 22)                                                               \
-    X(SIGMOID, sigmoid, 1, 2.50, 2.50, 23)                                                         \
+    X(SIGMOID, sigmoid, 1, 1.60, 1.60, 26)                                                         \
     X(ERF, erf, 1, 0.72, 1.05, 22)                                                                 \
-    X(ERFC, erfc, 1, 2.30, 2.60, 65)                                                               \
+    X(ERFC, erfc, 1, 1.80, 2.00, 65)                                                               \
+    X(MUL_SIGMOID, mul_sigmoid, 2, 1.60, 1.60, 48)                                                 \
+    X(MUL_NDTR, mul_ndtr, 2, 2.00, 3.00, 64)                                                       \
     X(POW, pow, 2, 0.51, 0.95, 70)
 
 #define X(OP, name, sources, ...) kexpr math_##name(const math *m, const kexpr *x);

@@ -82,18 +82,51 @@ kexpr math_expm1(const math *m, const kexpr *arg) {
     return math_where(m, near, x, math_add(m, half, half));
 }
 
+/* e^-r - 1 where y = n log(2) + r. */
+static kexpr math_exp_less(const math *m, math_integer n, kexpr y, kexpr *r) {
+    *r = math_fma(m, n.value, math_ln2_low(m), math_exp_rest(m, y, n));
+    return math_poly_from(m, POLY(m, EXP), 1, -1, *r);
+}
+
+/* a + b + small, where one of a and b is at least the other and small is less than it: what a + b
+ * loses goes to the small one, so that there is one rounding. */
+static kexpr math_sum_of_powers(const math *m, kexpr a, kexpr b, kexpr r, kexpr p) {
+    kexpr sum = math_add(m, a, b), lost = math_sub(m, a, math_sub(m, sum, b));
+    return math_add(m, sum, math_fma(m, r, p, lost));
+}
+
 /* 2^n / (2^n + e^-r) with x = n log(2) + r. Past where the result is 1 n grows no further, so that
  * nothing overflows; small results have all digits. */
 kexpr math_sigmoid(const math *m, const kexpr *arg) {
-    kexpr x = arg[0];
+    kexpr x = arg[0], r;
     bool f32 = m->dtype == QN_F32;
     kexpr gone = math_lt(m, x, math_f(m, f32 ? -104 : -746));    /* already 0 */
     x = math_unless(m, gone, math_at_most(m, x, f32 ? 20 : 40)); /* already 1 */
     math_integer n = math_nearest(m, x, math_f(m, LOG2_E), 2 * m->bias);
-    kexpr r = math_fma(m, n.value, math_ln2_low(m), math_exp_rest(m, x, n));
-    kexpr e = math_poly_from(m, POLY(m, EXP), 0, -1, r);
+    kexpr p = math_exp_less(m, n, x, &r);
     kexpr power = math_unless(m, gone, math_scale(m, math_f(m, 1), n));
-    return math_div(m, power, math_add(m, power, e));
+    return math_div(m, power, math_sum_of_powers(m, power, math_f(m, 1), r, p));
+}
+
+/* x / (2^n + e^-r) times 2^n where y < 0, which rounds once more only where the result is too small
+ * to have all digits; there the sum is doubled and n one more, or the quotient could overflow.
+ * Elsewhere x / (1 + 2^-n e^-r). Where nothing is left of a finite x the result is x 0. */
+kexpr math_mul_sigmoid(const math *m, const kexpr *arg) {
+    kexpr x = arg[0], y = arg[1], zero = math_f(m, 0), one = math_f(m, 1), two = math_f(m, 2), r;
+    bool f32 = m->dtype == QN_F32;
+    kexpr gone = math_lt(m, y, math_f(m, f32 ? -174 : -1416)), low = math_lt(m, y, zero);
+    kexpr c = math_at_most(m, y, f32 ? 20 : 40); /* already x */
+    c = math_where(m, gone, math_mul(m, y, zero), c);
+    math_integer n = math_nearest(m, c, math_f(m, LOG2_E), 2 * m->bias + 1);
+    kexpr p = math_exp_less(m, n, c, &r);
+    kexpr power = math_scale(m, one, n); /* 2^(n + 1) */
+    uint64_t both = f32 ? 255ull << 23 : 2047ull << 52;
+    kexpr inverse = math_from_bits(m, math_sub(m, math_u(m, both), math_bits(m, power)));
+    kexpr a = math_where(m, low, power, one), b = math_where(m, low, two, inverse);
+    kexpr sum = math_sum_of_powers(m, a, b, math_mul(m, b, r), p), q = math_div(m, x, sum);
+    kexpr finite = math_lt(m, math_abs(m, x), math_f(m, INFINITY));
+    kexpr product = math_where(m, low, math_scale(m, q, n), q);
+    return math_where(m, math_and(m, gone, finite), math_mul(m, x, zero), product);
 }
 
 /* 1 - 2 / (e^2t + 1) for larger t. There the reduction needs no second constant: n is small where
@@ -165,9 +198,65 @@ kexpr math_erfc(const math *m, const kexpr *arg) {
     math_integer n = math_nearest(m, square, math_f(m, LOG2_E), 2 * m->bias);
     more = math_fma(m, n.value, math_ln2_low(m), math_sub(m, more, low));
     kexpr r = math_add(m, math_exp_rest(m, square, n), more);
-    kexpr e = math_mul(m, r, math_poly_from(m, POLY(m, EXP), 1, 1, r)); /* e^r - 1 */
+    kexpr slope = math_poly_from(m, POLY(m, EXP), 1, 1, r), e = math_mul(m, r, slope);
+    if (m->dtype == QN_F64) /* what rounding e^r - 1 lost */
+        rest = math_fma(m, tail, math_fma(m, r, slope, math_neg(m, e)), rest);
     kexpr far = math_scale(m, math_add(m, tail, math_fma(m, tail, e, rest)), n);
     kexpr other = math_sub(m, math_f(m, 2), far);
     far = math_where(m, math_lt(m, x, math_f(m, 0)), other, far);
     return math_where(m, math_lt(m, t, math_f(m, 0.75)), near, far);
+}
+
+/* e^(t^2/2) times what the normal distribution leaves beyond t, less what rounding it lost; in F64
+ * half of erfc's tail of t / sqrt(2), which falls about like 1 / (z + 0.886): what is lost of z goes
+ * to the exponent, too. */
+static kexpr math_ndtr_tail(const math *m, kexpr t, kexpr *rest, kexpr *more) {
+    *more = 0;
+    if (m->dtype == QN_F32) return math_pieces_at(m, PIECES_NDTR_TAIL, t, rest);
+    kexpr c = math_f(m, 0x1.6a09e667f3bcdp-1), low = math_f(m, -0x1.bdd3413b26456p-55);
+    kexpr z = math_mul(m, t, c), lost = math_fma(m, t, low, math_fma(m, t, c, math_neg(m, z)));
+    kexpr tail = math_erfc_tail(m, z, rest, more), half = math_f(m, 0.5);
+    *more = math_sub(m, *more, math_div(m, lost, math_add(m, z, math_f(m, 0.886))));
+    *rest = math_mul(m, *rest, half);
+    return math_mul(m, tail, half);
+}
+
+/* Where erfc's tail is not defined: 1/2 - erf(t / sqrt(2)) / 2, as in math_erfc. */
+static kexpr math_ndtr_near(const math *m, kexpr t, kexpr u) {
+    kexpr c = math_f(m, 0x1.6a09e667f3bcdp-2), low = math_f(m, -0x1.bdd3413b26456p-56);
+    kexpr z = math_mul(m, t, c), lost = math_fma(m, t, low, math_fma(m, t, c, math_neg(m, z)));
+    kexpr quarter = math_f(m, 0.25), p = math_poly(m, POLY_ERF_F64, math_mul(m, u, math_f(m, 0.5)));
+    kexpr erf = math_fma(m, z, p, math_sub(m, z, quarter));
+    return math_sub(m, quarter, math_fma(m, lost, math_f(m, 0.9), erf));
+}
+
+/* x Phi(y): with q = Phi(-|y|) = e^(-y^2/2) W(|y|) it is x q or x - x q, and nothing is taken from 1
+ * where the result is small. y^2 is exact in two parts. 2^n comes last, so that only results too
+ * small for all digits are rounded once more. */
+kexpr math_mul_ndtr(const math *m, const kexpr *arg) {
+    kexpr x = arg[0], y = arg[1], zero = math_f(m, 0), half = math_f(m, -0.5), rest, more;
+    bool f32 = m->dtype == QN_F32;
+    double most = f32 ? 18.6875 : 53;
+    kexpr t = math_abs(m, y), gone = math_lt(m, math_f(m, most), t);
+    t = math_where(m, gone, math_mul(m, t, zero), t);
+    kexpr u = math_mul(m, t, t), u_low = math_fma(m, t, t, math_neg(m, u));
+    kexpr z = math_mul(m, u, half), tail = math_ndtr_tail(m, t, &rest, &more);
+    math_integer n = math_nearest(m, z, math_f(m, LOG2_E), 2 * m->bias);
+    kexpr low = math_mul(m, n.value, math_ln2_low(m));
+    if (more) low = math_add(m, low, more);
+    kexpr r = math_add(m, math_exp_rest(m, z, n), math_fma(m, u_low, half, low));
+    kexpr e = math_mul(m, r, math_poly_from(m, POLY(m, EXP), 1, 1, r));
+    kexpr q = math_add(m, tail, math_fma(m, tail, e, rest));
+    kexpr product = math_scale(m, math_mul(m, x, q), n);
+    if (!f32) {
+        kexpr near = math_mul(m, x, math_ndtr_near(m, t, u));
+        product = math_where(m, math_lt(m, u, math_f(m, 1.125)), near, product);
+    }
+    kexpr size = math_abs(m, x), infinity = math_f(m, INFINITY);
+    kexpr none = math_and(m, gone, math_lt(m, size, infinity));
+    kexpr whole = math_and(m, math_eq(m, size, infinity), math_eq(m, t, t));
+    whole = math_or(m, gone, whole);
+    kexpr left = math_where(m, none, math_mul(m, x, zero), product);
+    kexpr right = math_sub(m, x, math_where(m, whole, zero, product));
+    return math_where(m, math_lt(m, y, zero), left, math_copy_sign(m, right, x));
 }

@@ -162,12 +162,18 @@ static kexpr math_sin_f64(const math *m, kexpr t, uint64_t shift) {
     kexpr r_low = math_fma(m, v_high, pi, math_neg(m, r));
     r_low = math_fma(m, v_high, math_f(m, 0x1.1a62633145c07p-116), r_low);
     r_low = math_fma(m, v_low, pi, r_low);
-    /* r + r^3 P(r^2) + r_low cos(r), the cosine roughly; so is the slope that corrects u. */
+    /* r + r^3 P(r^2) + r_low cos(r), the cosine roughly; so is the slope that corrects u. The term
+     * of r^3 is up to 0.4 of r: it and the sum of both are taken with what rounding loses of them. */
     kexpr u = math_mul(m, r, r), cosine = math_fma(m, u, math_f(m, -0.405), math_f(m, 1));
     kexpr u_low = math_fma(m, r, r, math_neg(m, u));
-    kexpr y = math_mul(m, u_low, math_f(m, -0.14));
-    y = math_fma(m, u, math_poly(m, POLY_SIN_F64, u), y);
-    y = math_add(m, r, math_fma(m, r, y, math_mul(m, r_low, cosine)));
+    kexpr first = math_f(m, math_poly_first(POLY_SIN_F64)), cube = math_mul(m, u, first);
+    kexpr less = math_fma(m, u_low, first, math_fma(m, u, first, math_neg(m, cube)));
+    kexpr high_order = math_poly_from(m, POLY_SIN_F64, 1, 1, u);
+    less = math_fma(m, math_mul(m, u, u), high_order, less);
+    kexpr term = math_mul(m, r, cube), term_low = math_fma(m, r, cube, math_neg(m, term));
+    kexpr sum = math_add(m, r, term), sum_low = math_sub(m, term, math_sub(m, sum, r));
+    less = math_fma(m, r, less, math_fma(m, r_low, cosine, math_add(m, term_low, sum_low)));
+    kexpr y = math_add(m, sum, less);
     y = math_from_bits(m, math_xor(m, math_bits(m, y), sign));
     return math_where(m, math_lt(m, t, math_f(m, INFINITY)), y, math_sub(m, t, t));
 }

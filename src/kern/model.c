@@ -98,6 +98,7 @@ static int expr_ops(const model *m, kexpr e, int limit) {
         break;
     case OP_TANH:
     case OP_SIGMOID:
+    case OP_MUL_SIGMOID:
     case OP_ERF:
     case OP_EXPM1:
     case OP_LOG1P:
@@ -117,6 +118,7 @@ static int expr_ops(const model *m, kexpr e, int limit) {
     case OP_HYPOT:
     case OP_LOGADDEXP:
     case OP_ERFC:
+    case OP_MUL_NDTR:
     case OP_POW:
         n = 48;
         break;

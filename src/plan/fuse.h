@@ -9,7 +9,7 @@ enum {
     FUSE_MAX_LOOPS = 64,    /* of one kernel: a set of loops is a word */
     FUSE_MAX_USES = 8,      /* distinct uses of a node before it is simply stored */
     FUSE_MAX_OPS = 500,     /* operations in one kernel: bounds compile time */
-    FUSE_MAX_EPILOGUE = 24, /* operations after a contraction: repeated over its register tile */
+    FUSE_MAX_EPILOGUE = 64, /* operations after a contraction: repeated over its register tile */
     FUSE_MAX_INDEX_OPS = 8  /* operations on places that are never worth storing */
 };
 

@@ -36,6 +36,7 @@ double fuse_op_cost(int op) {
         return 10;
     case OP_TANH:
     case OP_SIGMOID:
+    case OP_MUL_SIGMOID:
     case OP_ERF:
     case OP_EXPM1:
     case OP_LOG1P:
@@ -54,6 +55,7 @@ double fuse_op_cost(int op) {
     case OP_HYPOT:
     case OP_LOGADDEXP:
     case OP_ERFC:
+    case OP_MUL_NDTR:
     case OP_POW:
         return 40;
     case OP_DIV:
