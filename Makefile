@@ -90,6 +90,14 @@ style:  ## check the house rules
 gen-check:  ## check that generated regions are up to date and unedited
 	@python3 tools/gen.py --check
 
+# A sweep of all floats takes hours: it goes on where it was, SECONDS at a time.
+STEP    ?= 1
+SECONDS ?= 600
+accuracy: $(BUILD)/tests/test_accuracy  ## measure errors of functions (STEP=1, SECONDS=600) into docs/accuracy.md
+	@$(BUILD)/tests/test_accuracy --sweep docs/accuracy.tally $(STEP) $(SECONDS) || test $$? = 2
+	@$(BUILD)/tests/test_accuracy --table docs/accuracy.tally > $(BUILD)/accuracy.md
+	@cp $(BUILD)/accuracy.md docs/accuracy.md
+
 symbols: all  ## check what the shared library takes and gives
 	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) include/quern.h
 
@@ -126,5 +134,5 @@ help:  ## this list
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 FORCE:
-.PHONY: all tests test examples bench bench-peers bench-check demo setup style gen-check symbols \
+.PHONY: accuracy all tests test examples bench bench-peers bench-check demo setup style gen-check symbols \
     valgrind install uninstall clean help

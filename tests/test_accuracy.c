@@ -1,0 +1,374 @@
+/* test_accuracy.c - how many units in the last place (ulp) the elementwise functions are off, on the
+ * device that QN_DEVICE names, against libm in a wider type (accuracy_oracle.h).
+ *
+ *   test_accuracy                 as a test: f16 and bf16 whole, samples of f32 and f64; no entry
+ *                                 may be above its row's bound
+ *   test_accuracy --sweep FILE STEP SECONDS
+ *                                 every STEP-th float, function by function, in 256 ranges; each that is
+ *                                 done is a line of FILE, and what is there is not done again
+ *   test_accuracy --table FILE    docs/accuracy.md from such a file, all halves and the samples
+ *
+ * Infinities, NaN and the signs of zeros must be equal. An overflow counts as the power of two after
+ * the largest number. The unit is that of the true value. */
+#include "quern.h"
+#include "test.h"
+
+#include <tgmath.h>
+#include <time.h>
+
+#define REAL         double
+#define ORACLE(name) name##_d
+#include "accuracy_oracle.h"
+#undef REAL
+#undef ORACLE
+#define REAL         long double
+#define ORACLE(name) name##_l
+#include "accuracy_oracle.h"
+#undef REAL
+#undef ORACLE
+
+#define LENGTH(a) ((int)(sizeof(a) / sizeof *(a)))
+
+typedef long double wide;
+
+static qn_tensor *elu(qn_tensor *x) {
+    return qn_elu(x, 1.25);
+}
+static qn_tensor *leaky_relu(qn_tensor *x) {
+    return qn_leaky_relu(x, 0.125);
+}
+
+typedef struct row {
+    const char *name;
+    qn_tensor *(*one)(qn_tensor *);
+    qn_tensor *(*two)(qn_tensor *, qn_tensor *);
+    double (*one_d)(double), (*two_d)(double, double);
+    wide (*one_l)(wide), (*two_l)(wide, wide);
+    double bound32, bound64;
+} row;
+
+/* U: the oracle is above; L: it is libm's; 2: of two arguments. */
+#define U(name, f, b32, b64)  {#name, f, NULL, name##_d, NULL, name##_l, NULL, b32, b64},
+#define L(name, f, b32, b64)  {#name, f, NULL, (name), NULL, name##l, NULL, b32, b64},
+#define U2(name, f, b32, b64) {#name, NULL, f, NULL, name##_d, NULL, name##_l, b32, b64},
+#define L2(name, f, b32, b64) {#name, NULL, f, NULL, (name), NULL, name##l, b32, b64},
+
+static const row rows[] = {
+    /* primitives */
+    U(reciprocal, qn_reciprocal, 0.501, 0.501) L(sqrt, qn_sqrt, 0.501, 0.501) L(exp, qn_exp, 1, 1)
+        L(exp2, qn_exp2, 1, 1) L(expm1, qn_expm1, 1, 1.2) L(log, qn_log, 1, 1)
+            L(log2, qn_log2, 1, 1) L(log1p, qn_log1p, 1, 1) L(sin, qn_sin, 1, 1)
+                L(cos, qn_cos, 1, 1) L(atan, qn_atan, 1, 1) L(tanh, qn_tanh, 1, 1.1)
+                    U(sigmoid, qn_sigmoid, 1.6, 1.6) L(erf, qn_erf, 1, 1) L(erfc, qn_erfc, 1.8, 2)
+                        L2(pow, qn_pow, 1, 1) U2(mul_sigmoid, qn_mul_sigmoid, 2, 2)
+                            U2(mul_ndtr, qn_mul_ndtr, 2, 3) U2(div, qn_div, 0.501, 0.501)
+                                U2(mod, qn_mod, 0.501, 0.501)
+    /* composed */
+    U(relu, qn_relu, 0, 0) U(relu6, qn_relu6, 0, 0) U(sign, qn_sign, 0, 0)
+        U(square, qn_square, 0.501, 0.501) U(rsqrt, qn_rsqrt, 2, 2) L(log10, qn_log10, 2, 2)
+            L(cbrt, qn_cbrt, 2, 2) L(tan, qn_tan, 2, 2) L(sinh, qn_sinh, 2, 2)
+                L(cosh, qn_cosh, 2, 2) L(asin, qn_asin, 2, 2) L(acos, qn_acos, 2, 2)
+                    L(asinh, qn_asinh, 2, 2) L(acosh, qn_acosh, 2, 2) L(atanh, qn_atanh, 2, 2)
+                        U(silu, qn_silu, 2, 2) U(gelu, qn_gelu, 2, 2)
+                            U(gelu_tanh, qn_gelu_tanh, 2, 2.5) U(softplus, qn_softplus, 2, 2)
+                                U(log_sigmoid, qn_log_sigmoid, 2, 2) U(mish, qn_mish, 2, 2.8)
+                                    U(hardsigmoid, qn_hardsigmoid, 2, 2)
+                                        U(hardswish, qn_hardswish, 2, 2) U(elu, elu, 2, 2)
+                                            U(selu, qn_selu, 2, 2) U(leaky_relu, leaky_relu, 2, 2)
+                                                L2(atan2, qn_atan2, 2, 2) L2(hypot, qn_hypot, 2, 2)
+                                                    U2(logaddexp, qn_logaddexp, 2, 4096)
+                                                        U2(rem, qn_rem, 0.501, 0.501)};
+#undef U
+#undef L
+#undef U2
+#undef L2
+
+/* ---- units in the last place ---------------------------------------------------------------- */
+
+typedef struct format {
+    qn_dtype dtype;
+    int bits, lowest, highest; /* 2^lowest: smallest subnormal; 2^highest: the first to overflow */
+    double half;               /* what a half's bound is more than that of its f32 rounded */
+} format;
+
+static const format formats[] = {{QN_F16, 11, -24, 16, 0},
+                                 {QN_BF16, 8, -133, 128, 0},
+                                 {QN_F32, 24, -149, 128, 0},
+                                 {QN_F64, 53, -1074, 1024, 0}};
+enum { F16, BF16, F32, F64 };
+
+static double ulps(const format *f, wide got, wide want) {
+    wide over = ldexpl(1, f->highest);
+    int e;
+    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : (double)INFINITY;
+    if (signbit(want) != signbit(got)) return (double)INFINITY;
+    if (want == 0) return got == 0 ? 0 : (double)INFINITY;
+    if (isinf(want) && isinf(got)) return 0;
+    want = fminl(fabsl(want), over);
+    got = fminl(fabsl(got), over);
+    frexpl(want, &e);
+    e = e - f->bits > f->lowest ? e - f->bits : f->lowest;
+    return (double)ldexpl(fabsl(got - want), -e);
+}
+
+typedef struct worst {
+    double error, at[2], got;
+    wide want;
+} worst;
+
+/* ---- one block on the device ---------------------------------------------------------------- */
+
+enum { BLOCK = 1 << 16 };
+
+static qn_ctx *qn;
+
+typedef union element {
+    uint64_t bits;
+    double f64;
+    float f32;
+} element;
+
+static double number(qn_dtype d, const void *p, int i) {
+    if (d == QN_F64) return ((const double *)p)[i];
+    if (d == QN_F32) return (double)((const float *)p)[i];
+    uint16_t h = ((const uint16_t *)p)[i];
+    if (d == QN_BF16) {
+        uint32_t b = (uint32_t)h << 16;
+        float v;
+        memcpy(&v, &b, sizeof v);
+        return (double)v;
+    }
+    int e = h >> 10 & 31, m = h & 1023;
+    double v = e == 31 ? (m ? (double)NAN : (double)INFINITY)
+               : e     ? ldexp(1024 + m, e - 25)
+                       : ldexp((double)m, -24);
+    return h >> 15 ? -v : v;
+}
+
+/* Is the result the float nearest to the true value? Then no other can be further ahead. */
+static bool nearest(qn_dtype d, const void *p, int i, double want) {
+    float v = (float)want;
+    return d == QN_F32 && memcmp((const float *)p + i, &v, sizeof v) == 0;
+}
+
+/* Values of r at the n elements of x (and y), which are in `f`'s format. */
+static void judge(const row *r, const format *f, int n, const void *x, const void *y, worst *w) {
+    static char out[BLOCK * 8];
+    qn_scope s = qn_scope_begin(qn);
+    const int64_t shape = n;
+    qn_tensor *a = qn_from(qn, f->dtype, 1, &shape, x);
+    qn_tensor *v = r->one ? r->one(a) : r->two(a, qn_from(qn, f->dtype, 1, &shape, y));
+    if (qn_read(v, out, (size_t)n * qn_dtype_size(f->dtype))) FAIL("%s: %s", r->name, qn_error(qn));
+    qn_clear_error(qn);
+    qn_scope_end(qn, s);
+    for (int i = 0; i < n; i++) {
+        double p = number(f->dtype, x, i), q = y ? number(f->dtype, y, i) : 0;
+        double got = number(f->dtype, out, i);
+        wide want;
+        if (f->dtype == QN_F64)
+            want = r->one ? r->one_l((wide)p) : r->two_l((wide)p, (wide)q);
+        else
+            want = (wide)(r->one ? r->one_d(p) : r->two_d(p, q));
+        if (w->error >= 0.5 && nearest(f->dtype, out, i, (double)want)) continue;
+        double e = ulps(f, (wide)got, want);
+        if (e > w->error) *w = (worst){e, {p, q}, got, want};
+    }
+}
+
+/* ---- which elements ------------------------------------------------------------------------- */
+
+static uint64_t seed;
+
+/* All halves; of pairs of them, where the second goes with the first. */
+static worst whole_halves(const row *r, const format *f) {
+    static uint16_t x[BLOCK], y[BLOCK];
+    worst w = {0};
+    for (int k = 0; k < (r->one ? 1 : 24); k++) {
+        for (int i = 0; i < BLOCK; i++) {
+            x[i] = (uint16_t)i;
+            y[i] = (uint16_t)(k < 12 ? i + (k - 6) * (k - 6) * (k - 6) : (int)test_rand(&seed));
+        }
+        judge(r, f, BLOCK, x, r->one ? NULL : y, &w);
+    }
+    return w;
+}
+
+/* Every step-th float of a range of patterns. */
+static worst floats(const row *r, uint64_t from, uint64_t to, uint64_t step) {
+    static uint32_t x[BLOCK];
+    worst w = {0};
+    while (from < to) {
+        int n = 0;
+        for (; n < BLOCK && from < to; from += step) x[n++] = (uint32_t)from;
+        judge(r, &formats[F32], n, x, NULL, &w);
+    }
+    return w;
+}
+
+/* A number of either sign: any pattern, near a power of two, or of moderate size. */
+static uint64_t draw(const format *f) {
+    uint64_t bits = test_rand(&seed);
+    element e = {.bits = bits};
+    if (bits & 0x100000) return f->dtype == QN_F64 ? bits : bits & 0xffffffff;
+    double v = ldexp(test_uniform(&seed) * 2 - 1, (int)test_below(&seed, 12) - 2);
+    if (f->dtype == QN_F64) {
+        e.f64 = v;
+    } else {
+        e.bits = 0;
+        e.f32 = (float)v;
+    }
+    return e.bits;
+}
+
+static worst drawn(const row *r, const format *f, int blocks) {
+    static union {
+        uint32_t narrow[BLOCK];
+        uint64_t wide_[BLOCK];
+    } x, y;
+    worst w = {0};
+    for (int k = 0; k < blocks; k++) {
+        for (int i = 0; i < BLOCK; i++) {
+            uint64_t a = draw(f), b = draw(f);
+            if (f->dtype == QN_F64)
+                x.wide_[i] = a, y.wide_[i] = b;
+            else
+                x.narrow[i] = (uint32_t)a, y.narrow[i] = (uint32_t)b;
+        }
+        judge(r, f, BLOCK, &x, r->one ? NULL : &y, &w);
+    }
+    return w;
+}
+
+/* ---- as a test ------------------------------------------------------------------------------ */
+
+static double bound_of(const row *r, const format *f) {
+    if (f->dtype == QN_F64) return r->bound64;
+    if (f->dtype == QN_F32) return r->bound32;
+    return r->bound32 <= 0.51 ? r->bound32 : 0.51;
+}
+
+static void hold(const row *r, const format *f, worst w) {
+    if (w.error > bound_of(r, f))
+        FAIL("%s of %s is %.3g ulp off at %a, %a: %a, not %La", r->name, qn_dtype_name(f->dtype),
+             w.error, w.at[0], w.at[1], w.got, w.want);
+}
+
+static void every_half_is_rounded_once(void) {
+    for (int i = 0; i < LENGTH(rows); i++)
+        for (int k = F16; k <= BF16; k++)
+            hold(&rows[i], &formats[k], whole_halves(&rows[i], &formats[k]));
+}
+
+/* A prime step, so that significands of all kinds come up at every exponent. */
+static void floats_stay_within_their_bounds(void) {
+    for (int i = 0; i < LENGTH(rows); i++)
+        hold(&rows[i], &formats[F32],
+             rows[i].one ? floats(&rows[i], 0, (uint64_t)1 << 32, 16411)
+                         : drawn(&rows[i], &formats[F32], 4));
+}
+
+static void doubles_stay_within_their_bounds(void) {
+    for (int i = 0; i < LENGTH(rows); i++)
+        hold(&rows[i], &formats[F64], drawn(&rows[i], &formats[F64], 2));
+}
+
+/* ---- the tally of a sweep, and the table ---------------------------------------------------- */
+
+enum { RANGES = 256 };
+
+typedef struct tally {
+    bool done[RANGES];
+    double floats; /* how many were judged */
+    worst w;
+} tally;
+
+/* Lines of function, range, step, error, argument, result. */
+static void tally_read(const char *path, tally t[LENGTH(rows)]) {
+    FILE *file = fopen(path, "r");
+    char name[64];
+    int range;
+    double step, error, at, got;
+    while (file &&
+           fscanf(file, "%63s %d %lf %lf %lf %lf", name, &range, &step, &error, &at, &got) == 6)
+        for (int i = 0; i < LENGTH(rows); i++) {
+            if (strcmp(name, rows[i].name) || range < 0 || range >= RANGES) continue;
+            t[i].done[range] = true;
+            t[i].floats += 0x1p24 / step;
+            if (error > t[i].w.error) t[i].w = (worst){error, {at, 0}, got, 0};
+        }
+    if (file) fclose(file);
+}
+
+static int sweep(const char *path, uint64_t step, double seconds) {
+    static tally t[LENGTH(rows)];
+    time_t from = time(NULL);
+    tally_read(path, t);
+    FILE *file = fopen(path, "a");
+    if (!file || !step) return 1;
+    for (int i = 0; i < LENGTH(rows); i++)
+        for (int r = 0; rows[i].one && r < RANGES; r++) {
+            if (t[i].done[r]) continue;
+            if (difftime(time(NULL), from) > seconds) return fclose(file) ? 1 : 2;
+            worst w = floats(&rows[i], (uint64_t)r << 24, (uint64_t)(r + 1) << 24, step);
+            fprintf(file, "%s %d %d %.4f %a %a\n", rows[i].name, r, (int)step, w.error, w.at[0],
+                    w.got);
+            fflush(file);
+        }
+    return fclose(file) ? 1 : 0;
+}
+
+static const struct {
+    const char *name, *why;
+} reasons[] = {
+    {"gelu_tanh", "f64: the sum of the sigmoid's denominator and two products round"},
+    {"mish", "f64: as gelu_tanh, and the factor beside it"},
+    {"logaddexp", "f64: near 0 the two terms cancel, and there is nothing wider"},
+};
+
+static int table(const char *path) {
+    static tally t[LENGTH(rows)];
+    tally_read(path, t);
+    printf(
+        "# Accuracy\n\nThe largest errors in units of the true value's last place (ulp), on `cpu`, "
+        "against libm in a wider type;\n`make accuracy` measures again. Halves: all of one "
+        "argument, "
+        "1.5 M pairs of two. f32: every\n`step`-th of 2^32 (1: all), pairs 0.26 M. f64: 0.13 M "
+        "drawn. "
+        "Infinities, NaN and the signs of zeros\nare always those of the true value.\n\n");
+    printf("| function | f16 | bf16 | f32 | of floats | at | f64 | at |\n");
+    printf("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    for (int i = 0; i < LENGTH(rows); i++) {
+        worst f32 = t[i].floats > 0 ? t[i].w : drawn(&rows[i], &formats[F32], 4);
+        worst f64 = drawn(&rows[i], &formats[F64], 2);
+        printf("| `%s` | %.3f | %.3f | %.3f | %.2g | %a", rows[i].name,
+               whole_halves(&rows[i], &formats[F16]).error,
+               whole_halves(&rows[i], &formats[BF16]).error, f32.error,
+               t[i].floats > 0 ? t[i].floats : 4.0 * BLOCK, f32.at[0]);
+        if (rows[i].two) printf(", %a", f32.at[1]);
+        printf(" | %.3f | %a", f64.error, f64.at[0]);
+        if (rows[i].two) printf(", %a", f64.at[1]);
+        printf(" |\n");
+    }
+    printf("\nAbove 2:\n\n");
+    for (int i = 0; i < LENGTH(reasons); i++)
+        printf("- `%s`, %s.\n", reasons[i].name, reasons[i].why);
+    return test_state.bad;
+}
+
+int main(int argc, char **argv) {
+    int code = -1;
+    test_begin(argc, argv);
+    qn = qn_open(NULL);
+    if (argc == 5 && !strcmp(argv[1], "--sweep"))
+        code = sweep(argv[2], strtoull(argv[3], NULL, 10), atof(argv[4]));
+    if (argc == 3 && !strcmp(argv[1], "--table")) code = table(argv[2]);
+    if (code >= 0) {
+        qn_close(qn);
+        return code;
+    }
+    RUN(every_half_is_rounded_once);
+    RUN(floats_stay_within_their_bounds);
+    RUN(doubles_stay_within_their_bounds);
+    qn_close(qn);
+    return test_end();
+}
