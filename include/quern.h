@@ -523,13 +523,13 @@ QN_API qn_tensor *qn_tanh(qn_tensor *x);
 QN_API qn_tensor *qn_erf(qn_tensor *x);
 /* 1 - erf(x), exact where that is small [gen erfc e41d288d 7ab31e2d] */
 QN_API qn_tensor *qn_erfc(qn_tensor *x);
-/* largest integer not above x [gen floor f7bb1551 bb49a372] */
+/* largest integer not above x; integers stay [gen floor 8af6b97f b0feb25d] */
 QN_API qn_tensor *qn_floor(qn_tensor *x);
-/* smallest integer not below x [gen ceil b33e1b32 a4749c2c] */
+/* smallest integer not below x; integers stay [gen ceil 9b3feb49 a1459f93] */
 QN_API qn_tensor *qn_ceil(qn_tensor *x);
-/* nearest integer, ties to even [gen round c0021483 a27b250d] */
+/* nearest integer, ties to even; integers stay [gen round 037b4650 8259848f] */
 QN_API qn_tensor *qn_round(qn_tensor *x);
-/* x without its fraction [gen trunc bc294ad9 a845cfe9] */
+/* x without its fraction; integers stay [gen trunc 962e620d 4a2339d3] */
 QN_API qn_tensor *qn_trunc(qn_tensor *x);
 /* every bit inverted; logical not for bool [gen not 1c4d550c 4343da43] */
 QN_API qn_tensor *qn_not(qn_tensor *x);
@@ -545,7 +545,8 @@ QN_API qn_tensor *qn_div(qn_tensor *x, qn_tensor *y);
 QN_API qn_tensor *qn_floor_div(qn_tensor *x, qn_tensor *y);
 /* x - y*floor(x / y), with y's sign; integers by 0 give 0 [gen mod bc2392b8 632bca49] */
 QN_API qn_tensor *qn_mod(qn_tensor *x, qn_tensor *y);
-/* x to the power y, as IEEE pow [gen pow eb10cd1b d513577a] */
+/* x to the power y, as IEEE pow; integers exactly, wrapped, to a negative power without the
+ * fraction: 0 but for 1 and -1 [gen pow bb676a8f 28b94527] */
 QN_API qn_tensor *qn_pow(qn_tensor *x, qn_tensor *y);
 /* x * sigmoid(y) with all digits of small results; for y below -174 (f64: -1416) 0 of a finite x
  * [gen mul_sigmoid bef06604 2ab71f83] */
@@ -607,16 +608,18 @@ QN_API qn_tensor *qn_argmin_axes(qn_tensor *x, int n, const int *axes, bool keep
 QN_API qn_tensor *qn_contiguous(qn_tensor *x);
 /* the value without its history [gen detach 144d6844 7f69ccbe] */
 QN_API qn_tensor *qn_detach(qn_tensor *x);
-/* `value` converted to dtype at every index [gen full 8d643940 387c1a47] */
+/* `value` in dtype at every index; an error where an integer dtype does not hold it
+ * [gen full 4809283a 93611dfc] */
 QN_API qn_tensor *qn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value);
 /* zeros [gen zeros 971ce0eb cc30f2d0] */
 QN_API qn_tensor *qn_zeros(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape);
 /* ones [gen ones 9cb4b4f6 078df6cc] */
 QN_API qn_tensor *qn_ones(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape);
-/* a tensor of rank 0 [gen scalar 64512a9b 175d91ee] */
+/* a tensor of rank 0; an error where an integer dtype does not hold the value
+ * [gen scalar d91b9850 ae4e9848] */
 QN_API qn_tensor *qn_scalar(qn_ctx *qn, qn_dtype dtype, double value);
-/* a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)) [gen like e768e654 b1d7a1c3]
- * */
+/* a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)); an error where an integer
+ * dtype does not hold the value [gen like 6e18e755 3b466daf] */
 QN_API qn_tensor *qn_like(qn_tensor *x, double value);
 /* `value` in x's dtype and shape [gen full_like d2cd3ba4 091991c9] */
 QN_API qn_tensor *qn_full_like(qn_tensor *x, double value);
@@ -636,7 +639,7 @@ QN_API qn_tensor *qn_eye(qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t colum
 /* another dtype: rounded to nearest even, wrapped, or truncated and clamped (NaN gives 0); bool: x
  * != 0 [gen cast 02bd2e36 8df51dc3] */
 QN_API qn_tensor *qn_cast(qn_tensor *x, qn_dtype dtype);
-/* the same bits as a dtype of equal size [gen bitcast f1662d5e b91847bd] */
+/* the same bits as a dtype of equal size; as bool: not 0 [gen bitcast d365b7ff c017cbee] */
 QN_API qn_tensor *qn_bitcast(qn_tensor *x, qn_dtype dtype);
 /* x above 0, else 0; derivative 0 at 0 [gen relu 2ab5dd47 9aeae1dc] */
 QN_API qn_tensor *qn_relu(qn_tensor *x);
@@ -700,7 +703,8 @@ QN_API qn_tensor *qn_selu(qn_tensor *x);
 QN_API qn_tensor *qn_elu(qn_tensor *x, double alpha);
 /* x above 0, else slope * x [gen leaky_relu 0965995e 0c5b8047] */
 QN_API qn_tensor *qn_leaky_relu(qn_tensor *x, double slope);
-/* x within [lo, hi]; NaN stays [gen clamp 2e29db4b d8ce9d53] */
+/* the smaller of hi and the larger of lo and x; NaN stays, but is no bound; integers keep to the
+ * integers within [gen clamp 0c215e27 27d81da3] */
 QN_API qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi);
 /* bool: x > y [gen gt 8272118f 6d1cd40a] */
 QN_API qn_tensor *qn_gt(qn_tensor *x, qn_tensor *y);
@@ -917,7 +921,8 @@ QN_API qn_tensor *qn_random_bits(qn_tensor *key, int rank, const int64_t *shape)
 QN_API qn_tensor *qn_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape);
 /* normal floats, mean 0 and variance 1 (Box-Muller) [gen randn eccdbc19 e5c4b537] */
 QN_API qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape);
-/* integers in [lo, hi), at most 2^32 different ones [gen randint 341160c7 983b1e6b] */
+/* integers in [lo, hi), at most 2^32 different ones, all of which the dtype holds
+ * [gen randint 6b8e1e18 f577babb] */
 QN_API qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, int rank,
                              const int64_t *shape);
 /* bool: true with probability p [gen bernoulli e85c9f58 da10920e] */

@@ -124,22 +124,22 @@ qn_tensor *qn_erfc(qn_tensor *x) {
     return build_elem(OP_ERFC, 1, &x);
 }
 
-/* [gen floor f7bb1551 20369394] */
+/* [gen floor 8af6b97f 20369394] */
 qn_tensor *qn_floor(qn_tensor *x) {
     return build_elem(OP_FLOOR, 1, &x);
 }
 
-/* [gen ceil b33e1b32 4434aefc] */
+/* [gen ceil 9b3feb49 4434aefc] */
 qn_tensor *qn_ceil(qn_tensor *x) {
     return build_elem(OP_CEIL, 1, &x);
 }
 
-/* [gen round c0021483 b5d577c8] */
+/* [gen round 037b4650 b5d577c8] */
 qn_tensor *qn_round(qn_tensor *x) {
     return build_elem(OP_ROUND, 1, &x);
 }
 
-/* [gen trunc bc294ad9 005cbdc1] */
+/* [gen trunc 962e620d 005cbdc1] */
 qn_tensor *qn_trunc(qn_tensor *x) {
     return build_elem(OP_TRUNC, 1, &x);
 }
@@ -179,7 +179,7 @@ qn_tensor *qn_mod(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_MOD, 2, (qn_tensor *const[]){x, y});
 }
 
-/* [gen pow eb10cd1b a0f35ba4] */
+/* [gen pow bb676a8f a0f35ba4] */
 qn_tensor *qn_pow(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_POW, 2, (qn_tensor *const[]){x, y});
 }

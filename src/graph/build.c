@@ -200,7 +200,10 @@ static node_id cast_node(graph *g, const build_args *a) {
              qn_dtype_name(a->dtype));
         return 0;
     }
-    return make_bitcast(g, a->x[0], a->dtype);
+    if (a->dtype != QN_BOOL || type_of(g, a->x[0]) == QN_BOOL)
+        return make_bitcast(g, a->x[0], a->dtype);
+    tuple_id shape = g->node[a->x[0]].shape; /* a bool has two values, a byte 256 */
+    return make2(g, OP_NE, a->x[0], make_number(g, type_of(g, a->x[0]), shape, 0));
 }
 
 static bool check_dtype(qn_ctx *qn, const char *name, qn_dtype dtype) {

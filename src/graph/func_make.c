@@ -3,8 +3,20 @@
 
 #include <math.h>
 
+/* An integer dtype holds whole numbers of its range only. */
+static bool holds(qn_ctx *qn, const char *name, qn_dtype dtype, double value) {
+    if (!qn || !dtype_is_int(dtype)) return qn;
+    double back = dtype_is_unsigned(dtype) ? (double)(uint64_t)scalar_number(dtype, value).i
+                                           : (double)scalar_number(dtype, value).i;
+    int bits = 8 * (int)qn_dtype_size(dtype) - !dtype_is_unsigned(dtype);
+    if (back == value && value < ldexp(1, bits)) return true;
+    fail(qn, QN_ERANGE, "%s: %.17g is no %s", graph_name(qn, name), value, qn_dtype_name(dtype));
+    return false;
+}
+
 qn_tensor *qn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value) {
     func_frame f = func_begin(qn, "full");
+    if (!holds(qn, "full", dtype, value)) return func_end(f, NULL);
     return func_end(f, func_full(qn, dtype, rank, shape, value));
 }
 
@@ -21,12 +33,14 @@ qn_tensor *qn_ones(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape) {
 qn_tensor *qn_scalar(qn_ctx *qn, qn_dtype dtype, double value) {
     if (!qn) return NULL;
     if (!qn_dtype_size(dtype)) return fail_null(qn, QN_EDTYPE, "scalar: no such dtype");
+    if (!holds(qn, "scalar", dtype, value)) return NULL;
     return build_const(qn, dtype, 0, scalar_number(dtype, value));
 }
 
 qn_tensor *qn_like(qn_tensor *x, double value) {
     const tensor *t = x ? tensor_of(NULL, x, "like", "x") : NULL;
-    return t ? qn_scalar(t->h.ctx, qn_dtype_of(x), value) : NULL;
+    if (!t || !holds(t->h.ctx, "like", qn_dtype_of(x), value)) return NULL;
+    return qn_scalar(t->h.ctx, qn_dtype_of(x), value);
 }
 
 qn_tensor *qn_full_like(qn_tensor *x, double value) {

@@ -190,10 +190,20 @@ qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t) {
     return func_end(f, qn_add(v[0], qn_mul(v[2], qn_sub(v[1], v[0]))));
 }
 
+/* A bound in x's dtype; of integers the last one within, or the last one of the dtype. */
+static qn_tensor *bound_of(qn_tensor *x, double v, bool upper) {
+    qn_dtype d = qn_dtype_of(x);
+    if (!x || dtype_is_float(d)) return qn_like(x, v);
+    return build_const(tensor_ctx(x), d, 0, scalar_number(d, upper ? floor(v) : ceil(v)));
+}
+
 qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi) {
     func_frame f = func_on("clamp", ARG(x));
-    qn_tensor *y = qn_where(above(x, hi), qn_like(x, hi), x);
-    return func_end(f, qn_where(below(x, lo), qn_like(x, lo), y));
+    if (x && (isnan(lo) || isnan(hi)))
+        return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "clamp: between %g and %g", lo, hi));
+    qn_tensor *least = bound_of(x, lo, false), *most = bound_of(x, hi, true);
+    qn_tensor *y = qn_where(qn_lt(x, least), least, x);
+    return func_end(f, qn_where(qn_lt(most, y), most, y));
 }
 
 /* ---- activations ---------------------------------------------------------------------------- */

@@ -332,6 +332,15 @@ qn_tensor *qn_diagonal(qn_tensor *x, int64_t offset) {
     return func_end(f, x ? func_slice_axis(x, rank - 2, 0, size, size > 1 ? step : 1) : NULL);
 }
 
+/* The larger of the last two sizes, at most. */
+static int64_t dim_most(const qn_tensor *x) {
+    graph *g = tensor_ctx(x)->graph;
+    int rank;
+    const int64_t *dims = node_dims(g, tensor_at(x)->node, &rank);
+    int64_t a = sym_hi(g->syms, (sym)dims[rank - 2]), b = sym_hi(g->syms, (sym)dims[rank - 1]);
+    return a > b ? a : b;
+}
+
 /* x where (column - row) compares with k, else 0. */
 static qn_tensor *triangle(qn_tensor *x, int64_t k, bool upper) {
     int64_t dims[QN_MAX_RANK];
@@ -342,7 +351,9 @@ static qn_tensor *triangle(qn_tensor *x, int64_t k, bool upper) {
     if (!x) return NULL;
     qn_tensor *row = func_iota(tensor_ctx(x), QN_I64, 2, dims + rank - 2, 0);
     qn_tensor *column = func_iota(tensor_ctx(x), QN_I64, 2, dims + rank - 2, 1);
-    row = qn_add(row, qn_like(row, (double)k));
+    if (k > INT32_MAX && k > dim_most(x)) k = dim_most(x); /* no sum overflows */
+    if (k < INT32_MIN && k < -dim_most(x)) k = -dim_most(x);
+    row = qn_add(row, func_integer(row, k));
     qn_tensor *keep = upper ? qn_le(row, column) : qn_le(column, row);
     return qn_where(keep, x, qn_like(x, 0));
 }

@@ -140,6 +140,27 @@ qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *sha
     return func_end(f, func_as(x, dtype));
 }
 
+/* Does the dtype hold all of [lo, hi)? Floats do up to where they have gaps. */
+static bool range_held(qn_ctx *qn, qn_dtype dtype, int64_t lo, int64_t hi) {
+    int bits = 8 * (int)qn_dtype_size(dtype);
+    int64_t most = INT64_MAX, least = 0;
+    if (dtype_is_float(dtype))
+        most = (int64_t)1 << (dtype == QN_F64   ? 53
+                              : dtype == QN_F32 ? 24
+                              : dtype == QN_F16 ? 11
+                                                : 8);
+    else if (dtype == QN_BOOL)
+        most = 1;
+    else if (bits < 64)
+        most = ((int64_t)1 << (dtype_is_unsigned(dtype) ? bits : bits - 1)) - 1;
+    if (dtype_is_float(dtype)) least = -most;
+    if (dtype_is_int(dtype) && !dtype_is_unsigned(dtype)) least = -most - 1;
+    if (lo >= least && hi - 1 <= most) return true;
+    fail(qn, QN_ERANGE, "randint: %s does not hold all from %lld to %lld", qn_dtype_name(dtype),
+         (long long)lo, (long long)hi - 1);
+    return false;
+}
+
 /* lo + floor(word * count / 2^32), in 64 bits. */
 qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, int rank,
                       const int64_t *shape) {
@@ -149,6 +170,7 @@ qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, in
     if (key && (hi <= lo || count > (uint64_t)1 << 32))
         return func_end(f, fail_null(tensor_ctx(key), QN_ERANGE, "randint: from %lld to %lld",
                                      (long long)lo, (long long)hi));
+    if (key && !range_held(tensor_ctx(key), dtype, lo, hi)) return func_end(f, NULL);
     if (!random_words(key, rank, shape, bits)) return func_end(f, NULL);
     qn_tensor *x = qn_cast(bits[0], QN_U64);
     x = qn_shr(qn_mul(x, qn_like(x, (double)count)), qn_like(x, 32));

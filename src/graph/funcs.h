@@ -10,11 +10,11 @@
  *   lo hi   the domain tests draw from */
 
 /* making */
-X(TENSOR, full, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value), -, 0, 0, "`value` converted to dtype at every index")
+X(TENSOR, full, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value), -, 0, 0, "`value` in dtype at every index; an error where an integer dtype does not hold it")
 X(TENSOR, zeros, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "zeros")
 X(TENSOR, ones, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "ones")
-X(TENSOR, scalar, (qn_ctx *qn, qn_dtype dtype, double value), -, 0, 0, "a tensor of rank 0")
-X(TENSOR, like, (qn_tensor *x, double value), -, 0, 0, "a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2))")
+X(TENSOR, scalar, (qn_ctx *qn, qn_dtype dtype, double value), -, 0, 0, "a tensor of rank 0; an error where an integer dtype does not hold the value")
+X(TENSOR, like, (qn_tensor *x, double value), -, 0, 0, "a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)); an error where an integer dtype does not hold the value")
 X(TENSOR, full_like, (qn_tensor *x, double value), -, 0, 0, "`value` in x's dtype and shape")
 X(TENSOR, zeros_like, (qn_tensor *x), -, 0, 0, "zeros in x's dtype and shape")
 X(TENSOR, ones_like, (qn_tensor *x), -, 0, 0, "ones in x's dtype and shape")
@@ -28,7 +28,7 @@ X(TENSOR, eye, (qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns), -, 0
 X(TENSOR, cast, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
   "another dtype: rounded to nearest even, wrapped, or truncated and clamped (NaN gives 0); "
   "bool: x != 0")
-X(TENSOR, bitcast, (qn_tensor *x, qn_dtype dtype), -, 0, 0, "the same bits as a dtype of equal size")
+X(TENSOR, bitcast, (qn_tensor *x, qn_dtype dtype), -, 0, 0, "the same bits as a dtype of equal size; as bool: not 0")
 
 /* elementwise, one argument */
 X(UNARY, relu, (qn_tensor *x), x <= 0 ? 0 : x, -4, 4, "x above 0, else 0; derivative 0 at 0")
@@ -55,7 +55,7 @@ X(UNARY, hardsigmoid, (qn_tensor *x), fminl(fmaxl(x + 3, 0), 6) / 6, -4, 4, "rel
 X(UNARY, selu, (qn_tensor *x), 1.0507009873554805L * (x > 0 ? x : 1.6732632423543772L * expm1l(x)), -4, 4, "scaled elu, constants of Klambauer et al. 2017")
 X(TENSOR, elu, (qn_tensor *x, double alpha), -, 0, 0, "x above 0, else alpha * (e^x - 1)")
 X(TENSOR, leaky_relu, (qn_tensor *x, double slope), -, 0, 0, "x above 0, else slope * x")
-X(TENSOR, clamp, (qn_tensor *x, double lo, double hi), -, 0, 0, "x within [lo, hi]; NaN stays")
+X(TENSOR, clamp, (qn_tensor *x, double lo, double hi), -, 0, 0, "the smaller of hi and the larger of lo and x; NaN stays, but is no bound; integers keep to the integers within")
 
 /* elementwise, two arguments and more */
 X(BINARY, gt, (qn_tensor *x, qn_tensor *y), x > y, -4, 4, "bool: x > y")
@@ -194,5 +194,5 @@ X(TENSOR, uniform, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *sha
   "floats in [0, 1), every multiple of the dtype's epsilon alike (f64: 53 bits)")
 X(TENSOR, randn, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "normal floats, mean 0 and variance 1 (Box-Muller)")
 X(TENSOR, randint, (qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, int rank, const int64_t *shape), -, 0, 0,
-  "integers in [lo, hi), at most 2^32 different ones")
+  "integers in [lo, hi), at most 2^32 different ones, all of which the dtype holds")
 X(TENSOR, bernoulli, (qn_tensor *key, double p, int rank, const int64_t *shape), -, 0, 0, "bool: true with probability p")

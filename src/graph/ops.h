@@ -7,7 +7,8 @@
  *          copy; REDUCE over attribute axes, which are dropped; INDEX moved by computed indices;
  *          MARK an identity that means something to a later stage
  *   TYPES  which dtypes it takes and gives (graph/dtype.c):
- *            FLOAT float, same out; NUM int or float, same out; INT integers, same; BITS bool and
+ *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no bools,
+ *            as in the array API: cast, or use AND, OR and XOR; INT integers, same; BITS bool and
  *            integers, same; ANY every dtype, same; CMP any equal pair, bool out; SELECT bool, then
  *            an equal pair; TO out dtype is an attribute; NONE decided by the constructor
  *   F      its value for floats, in double, of x, y, z ("-": not defined for floats)
@@ -49,13 +50,13 @@ X(SOFTPLUS, "softplus", 1, ELEM, FLOAT, float_softplus(x), -, softplus, -12, 12,
   "log(1 + e^x) without overflow")
 X(ERF, "erf", 1, ELEM, FLOAT, erf(x), -, erf, -3, 3, "error function")
 X(ERFC, "erfc", 1, ELEM, FLOAT, (double)erfcl(x), -, erfc, -3, 6, "1 - erf(x), exact where that is small")
-X(FLOOR, "floor", 1, ELEM, FLOAT, floor(x), -, NONE, -8, 8, "largest integer not above x")
-X(CEIL, "ceil", 1, ELEM, FLOAT, ceil(x), -, NONE, -8, 8, "smallest integer not below x")
-X(ROUND, "round", 1, ELEM, FLOAT, rint(x), -, NONE, -8, 8, "nearest integer, ties to even")
-X(TRUNC, "trunc", 1, ELEM, FLOAT, trunc(x), -, NONE, -8, 8, "x without its fraction")
+X(FLOOR, "floor", 1, ELEM, NUM, floor(x), x, NONE, -8, 8, "largest integer not above x; integers stay")
+X(CEIL, "ceil", 1, ELEM, NUM, ceil(x), x, NONE, -8, 8, "smallest integer not below x; integers stay")
+X(ROUND, "round", 1, ELEM, NUM, rint(x), x, NONE, -8, 8, "nearest integer, ties to even; integers stay")
+X(TRUNC, "trunc", 1, ELEM, NUM, trunc(x), x, NONE, -8, 8, "x without its fraction; integers stay")
 X(NOT, "not", 1, ELEM, BITS, -, ~x, NONE, 0, 0, "every bit inverted; logical not for bool")
 X(CAST, "cast", 1, ELEM, TO, x, x, cast, -8, 8, "the value in another dtype, rounded or wrapped")
-X(BITCAST, "bitcast", 1, ELEM, TO, -, -, NONE, -8, 8, "the same bits as a dtype of equal size")
+X(BITCAST, "bitcast", 1, ELEM, TO, -, -, NONE, -8, 8, "the same bits as a dtype of equal size; as bool: not 0")
 
 /* elementwise, two sources */
 X(ADD, "add", 2, ELEM, NUM, x + y, (T)((uint64_t)x + (uint64_t)y), add, -4, 4, "x + y")
@@ -66,7 +67,9 @@ X(FLOOR_DIV, "floor_div", 2, ELEM, NUM, floor(x / y), int_floor_div(x, y), NONE,
   "floor(x / y); integers by 0 give 0")
 X(MOD, "mod", 2, ELEM, NUM, float_mod(x, y), int_mod(x, y), mod, 0.5, 8,
   "x - y*floor(x / y), with y's sign; integers by 0 give 0")
-X(POW, "pow", 2, ELEM, FLOAT, pow(x, y), -, pow, 0.2, 3, "x to the power y, as IEEE pow")
+X(POW, "pow", 2, ELEM, NUM, pow(x, y), int_pow(x, y), pow, 0.2, 3,
+  "x to the power y, as IEEE pow; integers exactly, wrapped, to a negative power without the "
+  "fraction: 0 but for 1 and -1")
 X(ATAN2, "atan2", 2, ELEM, FLOAT, atan2(x, y), -, atan2, -4, 4,
   "angle of the point (y, x): atan(x / y) in the right quadrant")
 X(HYPOT, "hypot", 2, ELEM, FLOAT, hypot(x, y), -, hypot, -4, 4,

@@ -163,7 +163,7 @@ node_id rule_undone(graph *g, const graph_node *n) {
     return rule_sees(g, n->src[0], n->op) ? g->node[n->src[0]].src[0] : 0;
 }
 
-/* Rounding what is whole already, and |(|x|)| and |-x|, but for unsigned numbers, which wrap. */
+/* Rounding what is whole already, as integers are, and |(|x|)| and |-x|, but for unsigned numbers, which wrap. */
 node_id rule_repeated(graph *g, const graph_node *n) {
     node_id x = n->src[0];
     if (n->op == OP_ABS) {
@@ -171,6 +171,7 @@ node_id rule_repeated(graph *g, const graph_node *n) {
             return make1(g, OP_ABS, g->node[x].src[0]);
         return rule_sees(g, x, OP_ABS) ? x : 0;
     }
+    if (!is_float(n)) return x;
     bool whole = rule_sees(g, x, OP_FLOOR) || rule_sees(g, x, OP_CEIL) ||
                  rule_sees(g, x, OP_ROUND) || rule_sees(g, x, OP_TRUNC);
     return whole ? x : 0;
@@ -206,7 +207,7 @@ node_id rule_divide_by_power(graph *g, const graph_node *n) {
 node_id rule_small_power(graph *g, const graph_node *n) {
     node_id x = n->src[0];
     if (is_number(g, n->src[1], 2)) return make2(g, OP_MUL, x, x);
-    if (is_number(g, n->src[1], -1)) return make1(g, OP_RECIPROCAL, x);
+    if (is_float(n) && is_number(g, n->src[1], -1)) return make1(g, OP_RECIPROCAL, x);
     return is_number(g, n->src[1], 0) ? number_like(g, n, 1) : 0;
 }
 

@@ -90,6 +90,19 @@ static uint64_t unsigned_mod(uint64_t x, uint64_t y) {
     return y ? x % y : 0;
 }
 
+static uint64_t unsigned_pow(uint64_t x, uint64_t y) {
+    uint64_t r = 1;
+    for (; y; y >>= 1, x *= x)
+        if (y & 1) r *= x;
+    return r;
+}
+
+static int64_t signed_pow(int64_t x, int64_t y) {
+    if (y >= 0) return (int64_t)unsigned_pow((uint64_t)x, (uint64_t)y);
+    if (x == -1) return y & 1 ? -1 : 1;
+    return x == 1;
+}
+
 /* A negative count is, as an unsigned one, past every width. */
 static int64_t signed_shl(int64_t x, int64_t y) {
     return (uint64_t)y < 64 ? (int64_t)((uint64_t)x << y) : 0;
@@ -138,6 +151,7 @@ static void scalar_floats(int op, int64_t n, const scalar *a, const scalar *b, c
 #define int_mod       signed_mod
 #define int_shl       signed_shl
 #define int_shr       signed_shr
+#define int_pow       signed_pow
 static void scalar_signed(int op, int64_t n, const scalar *a, const scalar *b, const scalar *c,
                           scalar *out) {
     typedef int64_t T;
@@ -159,11 +173,13 @@ static void scalar_signed(int op, int64_t n, const scalar *a, const scalar *b, c
 #undef int_mod
 #undef int_shl
 #undef int_shr
+#undef int_pow
 
 #define int_floor_div unsigned_floor_div
 #define int_mod       unsigned_mod
 #define int_shl       unsigned_shl
 #define int_shr       unsigned_shr
+#define int_pow       unsigned_pow
 static void scalar_unsigned(int op, int64_t n, const scalar *a, const scalar *b, const scalar *c,
                             scalar *out) {
     typedef uint64_t T;

@@ -155,6 +155,7 @@ bool kern_expands(int op, int dtype) {
 }
 
 kexpr kern_expand_op(kern *k, int op, qn_dtype dtype, const kexpr *arg) {
+    if (op == OP_POW && !dtype_is_float(dtype)) return math_int_pow(k, dtype, arg[0], arg[1]);
     if (!kern_expands(op, dtype)) return 0;
     math m = math_format(k, dtype);
     kexpr x[2] = {0};

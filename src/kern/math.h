@@ -176,6 +176,7 @@ kexpr math_split(const math *m, kexpr x, bool root, kexpr *k);
     X(MUL_NDTR, mul_ndtr, 2, 2.00, 3.00, 64)                                                       \
     X(POW, pow, 2, 0.51, 0.95, 70)
 
+kexpr math_int_pow(kern *k, qn_dtype dtype, kexpr x, kexpr y); /* math_pow.c */
 #define X(OP, name, sources, ...) kexpr math_##name(const math *m, const kexpr *x);
 MATH_FUNCTIONS(X)
 #undef X

@@ -7,7 +7,9 @@
  * With log2(0) = -inf and log2(inf) = inf the formula gives most of Annex F's special cases by
  * itself, if an infinite y is first made finite but huge (so that it does not meet log2(1) = 0).
  * What remains: 1 where y = 0 or x = 1; the sign of x where y is odd; NaN where x is negative and
- * finite and y no integer. */
+ * finite and y no integer.
+ *
+ * Integers are squared, once for each bit of the exponent. */
 #include "kern/math.h"
 
 /* m 2^e = |x| as k and the float in [sqrt(1/2), sqrt(2)). x is a normal F64. */
@@ -149,4 +151,32 @@ kexpr math_pow(const math *m, const kexpr *arg) {
     p = math_where(m, bad, math_f(m, NAN), p);
     kexpr unit = kern_op2(m->k, OP_OR, math_eq(m, y, zero), math_eq(m, x, one));
     return math_where(m, unit, one, p);
+}
+
+/* ---- integers ------------------------------------------------------------------------------- */
+
+/* To a negative power 1 and -1 stay what they are, and 0 is what is left of all others. */
+static kexpr math_int_inverse(kern *k, qn_dtype dtype, kexpr x, kexpr odd) {
+    kexpr one = kern_const_i(k, dtype, 1), less = kern_const_i(k, dtype, -1);
+    kexpr sign = kern_op3(k, OP_WHERE, odd, less, one);
+    kexpr rest =
+        kern_op3(k, OP_WHERE, kern_op2(k, OP_EQ, x, less), sign, kern_const_i(k, dtype, 0));
+    return kern_op3(k, OP_WHERE, kern_op2(k, OP_EQ, x, one), one, rest);
+}
+
+kexpr math_int_pow(kern *k, qn_dtype dtype, kexpr x, kexpr y) {
+    int bits = 8 * (int)qn_dtype_size(dtype) - !dtype_is_unsigned(dtype);
+    kexpr zero = kern_const_i(k, dtype, 0), r = kern_const_i(k, dtype, 1), power = x, odd = 0;
+    for (int i = 0; i < bits; i++) {
+        kexpr bit = kern_op2(k, OP_AND, y, kern_const_bits(k, dtype, (uint64_t)1 << i));
+        kexpr there = kern_op2(k, OP_NE, bit, zero);
+        if (i)
+            power = kern_op2(k, OP_MUL, power, power);
+        else
+            odd = there;
+        r = kern_op3(k, OP_WHERE, there, kern_op2(k, OP_MUL, r, power), r);
+    }
+    if (dtype_is_unsigned(dtype)) return r;
+    kexpr below = kern_op2(k, OP_LT, y, zero);
+    return kern_op3(k, OP_WHERE, below, math_int_inverse(k, dtype, x, odd), r);
 }
