@@ -523,13 +523,13 @@ QN_API qn_tensor *qn_tanh(qn_tensor *x);
 QN_API qn_tensor *qn_erf(qn_tensor *x);
 /* 1 - erf(x), exact where that is small [gen erfc e41d288d 7ab31e2d] */
 QN_API qn_tensor *qn_erfc(qn_tensor *x);
-/* largest integer not above x; integers stay [gen floor 8af6b97f b0feb25d] */
+/* largest integer not above x; integers stay [gen floor a1f52b14 b0feb25d] */
 QN_API qn_tensor *qn_floor(qn_tensor *x);
-/* smallest integer not below x; integers stay [gen ceil 9b3feb49 a1459f93] */
+/* smallest integer not below x; integers stay [gen ceil 628b0f61 a1459f93] */
 QN_API qn_tensor *qn_ceil(qn_tensor *x);
-/* nearest integer, ties to even; integers stay [gen round 037b4650 8259848f] */
+/* nearest integer, ties to even; integers stay [gen round b1ed4aa7 8259848f] */
 QN_API qn_tensor *qn_round(qn_tensor *x);
-/* x without its fraction; integers stay [gen trunc 962e620d 4a2339d3] */
+/* x without its fraction; integers stay [gen trunc 6b5bc2b8 4a2339d3] */
 QN_API qn_tensor *qn_trunc(qn_tensor *x);
 /* every bit inverted; logical not for bool [gen not 1c4d550c 4343da43] */
 QN_API qn_tensor *qn_not(qn_tensor *x);
@@ -897,6 +897,9 @@ QN_API qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key);
 /* mean of -log_softmax(logits, -1) at the labels: [.., C] logits, [..] integers
  * [gen cross_entropy bc52b7f8 6021d615] */
 QN_API qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels);
+/* cross_entropy over the labels that are not `ignore`; NaN where there is none
+ * [gen cross_entropy_ignoring 6dbdd24c dd373e8a] */
+QN_API qn_tensor *qn_cross_entropy_ignoring(qn_tensor *logits, qn_tensor *labels, int64_t ignore);
 /* mean of -log_p at the labels [gen nll_loss 5751db32 587de93f] */
 QN_API qn_tensor *qn_nll_loss(qn_tensor *log_p, qn_tensor *labels);
 /* mean of (x - y)^2 [gen mse_loss 61c2dd79 5d42e13f] */

@@ -254,6 +254,11 @@ static inline oracle_int oracle_integer(int op, qn_dtype d, oracle_int x, oracle
         return -x;
     case OP_ABS:
         return x < 0 ? -x : x;
+    case OP_FLOOR:
+    case OP_CEIL:
+    case OP_ROUND:
+    case OP_TRUNC:
+        return x;
     case OP_NOT:
         return -1 - x;
     case OP_ADD:

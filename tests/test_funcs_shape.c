@@ -52,7 +52,7 @@ static void check_shape(qn_tensor *t, int rank, const int64_t *dims) {
 
 static void making_from_nothing(void) {
     open_case();
-    CHECK_IS(qn_full(qn, QN_I8, 1, DIMS(2), 3.7), 1, DIMS(2), 3, 3);
+    CHECK_IS(qn_full(qn, QN_I8, 1, DIMS(2), 3), 1, DIMS(2), 3, 3);
     CHECK_IS(qn_zeros(qn, QN_F64, 0, NULL), 0, NULL, 0);
     CHECK_IS(qn_ones(qn, QN_BOOL, 1, DIMS(1)), 1, DIMS(1), 1);
     CHECK_IS(qn_arange(qn, QN_I64, 2, 11, 3), 1, DIMS(3), 2, 5, 8);
@@ -344,7 +344,7 @@ static void indexing(void) {
     CHECK_IS(qn_take(x, qn_scalar(qn, QN_I32, 1), 1), 1, DIMS(3), 1, 3, 5);
     CHECK_IS(qn_gather(x, at, 0), 2, DIMS(1, 2), 4, 1);
     CHECK_IS(qn_take_along_axis(x, qn_reshape(at, 2, DIMS(2, 1)), 0), 2, DIMS(2, 2), 4, 5, 0, 1);
-    CHECK_IS(qn_gather(x, qn_full(qn, QN_I32, 2, DIMS(1, 2), -1), 0), 2, DIMS(1, 2), 0, 0);
+    CHECK_IS(qn_gather(x, leaf_of(qn, QN_I32, 2, DIMS(1, 2), LIST(-1, 3)), 0), 2, DIMS(1, 2), 0, 0);
     qn_tensor *rows = leaf_of(qn, QN_I32, 1, DIMS(3), LIST(2, 0, 2));
     CHECK_IS(qn_index_add(qn_zeros_like(x), 0, rows, x), 2, DIMS(3, 2), 2, 3, 0, 0, 4, 6);
     qn_tensor *src = qn_full(qn, QN_F32, 2, DIMS(1, 2), 9);

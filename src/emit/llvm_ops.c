@@ -326,6 +326,7 @@ val llvm_op(llvm *s, int op, int dtype, int in, const val *x) {
     default:
         break;
     }
+    if (!real && intrinsic[op]) return x[0]; /* integers are whole */
     if (!intrinsic[op])
         raise_error(s->ctx, QN_EINTERNAL, "kernel %s: %s must be expanded before it is emitted",
                     s->k->name, op_rows[op].name);

@@ -124,22 +124,22 @@ qn_tensor *qn_erfc(qn_tensor *x) {
     return build_elem(OP_ERFC, 1, &x);
 }
 
-/* [gen floor 8af6b97f 20369394] */
+/* [gen floor a1f52b14 20369394] */
 qn_tensor *qn_floor(qn_tensor *x) {
     return build_elem(OP_FLOOR, 1, &x);
 }
 
-/* [gen ceil 9b3feb49 4434aefc] */
+/* [gen ceil 628b0f61 4434aefc] */
 qn_tensor *qn_ceil(qn_tensor *x) {
     return build_elem(OP_CEIL, 1, &x);
 }
 
-/* [gen round 037b4650 b5d577c8] */
+/* [gen round b1ed4aa7 b5d577c8] */
 qn_tensor *qn_round(qn_tensor *x) {
     return build_elem(OP_ROUND, 1, &x);
 }
 
-/* [gen trunc 962e620d 005cbdc1] */
+/* [gen trunc 6b5bc2b8 005cbdc1] */
 qn_tensor *qn_trunc(qn_tensor *x) {
     return build_elem(OP_TRUNC, 1, &x);
 }

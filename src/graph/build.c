@@ -467,8 +467,51 @@ static bool check_index(graph *g, const build_args *a) {
     return fits;
 }
 
+/* An index that is known must lie in its axis; another one is checked when it is computed, under
+ * QN_CHECK. 0 after an error. */
+static node_id as_index(graph *g, const char *name, node_id index, sym size) {
+    const graph_node *x = node_at(g, index);
+    int64_t most = sym_hi(g->syms, size), last = -1;
+    int rank, count;
+    const int64_t *dims = node_dims(g, index, &rank);
+    for (int i = 0; i < rank; i++)
+        if (sym_lo(g->syms, (sym)dims[i]) < 1) return index; /* perhaps there is none */
+    if (x->op == OP_CONST) last = scalar_from_bits((qn_dtype)x->dtype, x->bits).i;
+    if (x->op == OP_IOTA)
+        last = sym_lo(g->syms, (sym)dims[graph_tuple_get(g, x->attr, &count)[0]]) - 1;
+    bool known = x->op == OP_CONST || x->op == OP_IOTA;
+    if (known && (last < 0 || last >= most)) {
+        if (dtype_is_unsigned(x->dtype))
+            fail(g->ctx, QN_ERANGE, "%s: index %llu of an axis of %lld", name,
+                 (unsigned long long)last, (long long)most);
+        else
+            fail(g->ctx, QN_ERANGE, "%s: index %lld of an axis of %lld", name, (long long)last,
+                 (long long)most);
+        return 0;
+    }
+    bool check = g->ctx->knob[KNOB_CHECK].number != 0 && x->op != OP_CONST;
+    return check ? make_checked(g, index, size, name) : index;
+}
+
+static node_id index_node(graph *g, const build_args *a) {
+    return as_index(g, a->name, a->x[0], (sym)a->shape);
+}
+
+qn_tensor *build_index(qn_tensor *index, int64_t size) {
+    build_args a = {.name = "index"};
+    int64_t dim;
+    if (!build_enter(&a, 1, &index) || !dims_from_user(tensor_ctx(index), "index", 1, &size, &dim))
+        return NULL;
+    a.shape = (tuple_id)dim;
+    return build_run(&a, index_node);
+}
+
 static node_id gather_node(graph *g, const build_args *a) {
-    return check_index(g, a) ? make_gather(g, a->x[0], a->x[1], a->axis) : 0;
+    int rank;
+    if (!check_index(g, a)) return 0;
+    sym size = (sym)node_dims(g, a->x[0], &rank)[a->axis];
+    node_id index = as_index(g, a->name, a->x[1], size);
+    return index ? make_gather(g, a->x[0], index, a->axis) : 0;
 }
 
 qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis) {
@@ -507,7 +550,9 @@ static node_id scatter_node(graph *g, const build_args *a) {
              type_name(g, src), type_name(g, x), monoid_rows[a->row].name);
         return 0;
     }
-    return make_scatter(g, x, index, make_cast(g, src, dtype), a->axis, a->row);
+    int rank;
+    index = as_index(g, a->name, index, (sym)node_dims(g, x, &rank)[a->axis]);
+    return index ? make_scatter(g, x, index, make_cast(g, src, dtype), a->axis, a->row) : 0;
 }
 
 qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, int row) {

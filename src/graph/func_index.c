@@ -110,6 +110,8 @@ qn_tensor *func_is_class(qn_tensor *labels, int64_t classes) {
         return fail_null(tensor_ctx(labels), QN_EDTYPE, "%s: classes are integers, not %s",
                          graph_name(tensor_ctx(labels), "index"),
                          qn_dtype_name(qn_dtype_of(labels)));
+    labels = build_index(labels, classes);
+    if (!labels) return NULL;
     qn_tensor *number = func_iota(tensor_ctx(labels), QN_I64, 1, &classes, 0);
     return qn_eq(qn_unsqueeze(func_as(labels, QN_I64), -1), number);
 }

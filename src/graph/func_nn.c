@@ -175,17 +175,36 @@ static qn_tensor *pick_class(qn_tensor *x, qn_tensor *labels) {
     return picked ? build_reduce(OP_SUM, picked, 1u << (qn_rank(x) - 1), false) : NULL;
 }
 
-/* -log_softmax at the label. The largest comes off the label's logit, too, before anything is
+/* -log_softmax at each label. The largest comes off the label's logit, too, before anything is
  * rounded: the difference of two large numbers would have few digits. */
+static qn_tensor *label_losses(qn_tensor *logits, qn_tensor *labels) {
+    uint32_t mask;
+    if (!func_mask(logits, -1, &mask)) return NULL;
+    qn_tensor *z = below_largest(logits, mask), *picked = pick_class(z, labels);
+    if (!picked) return NULL;
+    return qn_sub(qn_log(build_reduce(OP_SUM, qn_exp(z), mask, false)), picked);
+}
+
 qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels) {
     func_frame f = func_on("cross_entropy", ARG(logits), ARG(labels));
-    uint32_t mask;
     func_floats(&f, 1, &logits);
-    if (!func_mask(logits, -1, &mask)) return func_end(f, NULL);
-    qn_tensor *z = below_largest(logits, mask), *picked = pick_class(z, labels);
-    if (!picked) return func_end(f, NULL);
-    qn_tensor *sum = build_reduce(OP_SUM, qn_exp(z), mask, false);
-    return func_end(f, mean_all(qn_sub(qn_log(sum), picked)));
+    return func_end(f, mean_all(label_losses(logits, labels)));
+}
+
+/* What is ignored counts as class 0, and then not at all. */
+qn_tensor *qn_cross_entropy_ignoring(qn_tensor *logits, qn_tensor *labels, int64_t ignore) {
+    func_frame f = func_on("cross_entropy_ignoring", ARG(logits), ARG(labels));
+    uint32_t all = (1u << qn_rank(labels)) - 1;
+    func_floats(&f, 1, &logits);
+    qn_tensor *wide =
+        labels && dtype_is_int(qn_dtype_of(labels)) ? func_as(labels, QN_I64) : labels;
+    qn_tensor *keep = qn_ne(wide, func_integer(wide, ignore));
+    qn_tensor *safe = qn_where(keep, wide, func_integer(wide, 0));
+    qn_tensor *loss = label_losses(logits, safe);
+    if (!loss) return func_end(f, NULL);
+    loss = qn_where(keep, loss, qn_like(loss, 0));
+    qn_tensor *count = build_reduce(OP_SUM, func_as(keep, qn_dtype_of(loss)), all, false);
+    return func_end(f, qn_div(build_reduce(OP_SUM, loss, all, false), count));
 }
 
 qn_tensor *qn_nll_loss(qn_tensor *log_p, qn_tensor *labels) {

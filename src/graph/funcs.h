@@ -115,7 +115,8 @@ X(TENSOR, tile, (qn_tensor *x, int n, const int64_t *times), -, 0, 0, "the whole
 X(TENSOR, repeat_interleave, (qn_tensor *x, int64_t times, int axis), -, 0, 0, "each element repeated along an axis")
 X(STATUS, meshgrid, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0, "n vectors expanded to their common grid, the first along axis 0")
 
-/* computed indices: negative ones are not special, those outside give 0 or are dropped */
+/* computed indices: negative ones are not special; those outside are an error where they are known
+ * when the graph is made and under QN_CHECK, else give 0 or are dropped */
 X(TENSOR, gather, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "x[.., index[..], ..] along an axis; index has x's shape on all others")
 X(TENSOR, scatter, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, qn_combine combine), -, 0, 0,
   "x with src[..] combined into place index[..] along an axis; with QN_COMBINE_SET the last "
@@ -179,6 +180,8 @@ X(TENSOR, attention, (qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal), -,
   "+ Tk - Tq")
 X(TENSOR, dropout, (qn_tensor *x, double p, qn_tensor *key), -, 0, 0, "zeros with probability p, the rest times 1 / (1-p)")
 X(TENSOR, cross_entropy, (qn_tensor *logits, qn_tensor *labels), -, 0, 0, "mean of -log_softmax(logits, -1) at the labels: [.., C] logits, [..] integers")
+X(TENSOR, cross_entropy_ignoring, (qn_tensor *logits, qn_tensor *labels, int64_t ignore), -, 0, 0,
+  "cross_entropy over the labels that are not `ignore`; NaN where there is none")
 X(TENSOR, nll_loss, (qn_tensor *log_p, qn_tensor *labels), -, 0, 0, "mean of -log_p at the labels")
 X(TENSOR, mse_loss, (qn_tensor *x, qn_tensor *y), -, 0, 0, "mean of (x - y)^2")
 X(TENSOR, l1_loss, (qn_tensor *x, qn_tensor *y), -, 0, 0, "mean of |x - y|")

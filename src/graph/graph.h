@@ -403,6 +403,11 @@ node_id make_flip(graph *g, node_id x, uint32_t axis_mask);
 node_id make_reduce(graph *g, int op, node_id x, uint32_t axis_mask);
 node_id make_sum_product(graph *g, node_id a, node_id b, node_id here, uint32_t axis_mask);
 node_id make_unreduce(graph *g, node_id x, tuple_id shape, uint32_t axis_mask);
+/* index, marked to be checked when it is computed: a DETACH with the size of the axis and the name
+ * of the operation (a literal) as attributes. What sees through DETACH sees through it. */
+node_id make_checked(graph *g, node_id index, sym size, const char *name);
+/* Is it such a mark? Then of which operation and size. */
+const char *node_checked(const graph *g, const graph_node *n, sym *size);
 node_id make_gather(graph *g, node_id x, node_id index, int axis);
 node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int monoid_row);
 tuple_id reduced_shape(graph *g, tuple_id shape, uint32_t axis_mask, bool keep);
@@ -442,6 +447,9 @@ qn_tensor *build_reduce(int op, qn_tensor *x, uint32_t axis_mask, bool keepdims)
 qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis);
 qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, int monoid);
 qn_tensor *build_mark(int op, qn_tensor *x);
+/* index as an index of an axis of `size` (the user's): an error where it is known and outside, and
+ * under QN_CHECK marked to be checked when it is computed. */
+qn_tensor *build_index(qn_tensor *index, int64_t size);
 bool build_axis(const qn_tensor *x, const char *op, int axis,
                 int *out); /* negative axes; reports */
 

@@ -232,6 +232,20 @@ uint32_t node_axes(const graph *g, node_id x) {
 
 /* ---- computed indices ----------------------------------------------------------------------- */
 
+node_id make_checked(graph *g, node_id index, sym size, const char *name) {
+    const int64_t attr[2] = {size, (int64_t)(intptr_t)name};
+    return node_make(g, OP_DETACH, dtype_of(g, index), shape_of(g, index), 1, &index,
+                     graph_tuple(g, 2, attr), 0);
+}
+
+const char *node_checked(const graph *g, const graph_node *n, sym *size) {
+    if (n->op != OP_DETACH || !n->attr) return NULL;
+    int count;
+    const int64_t *attr = graph_tuple_get(g, n->attr, &count);
+    *size = (sym)attr[0];
+    return (const char *)(intptr_t)attr[1];
+}
+
 node_id make_gather(graph *g, node_id x, node_id index, int axis) {
     int64_t attr = axis;
     return node_make(g, OP_GATHER, dtype_of(g, x), shape_of(g, index), 2,

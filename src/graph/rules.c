@@ -304,6 +304,7 @@ node_id rule_cast_iota(graph *g, const graph_node *n) {
  * tensor (a DETACH with a number) is one to differentiate by. */
 node_id rule_needless_mark(graph *g, const graph_node *n) {
     const graph_node *x = node_at(g, n->src[0]);
+    if (n->attr) return 0; /* an index to be checked */
     if ((x->op == n->op && !x->bits) || x->op == OP_CONST) return n->src[0];
     if (n->op == OP_CONTIGUOUS) return x->flags & NODE_REALIZED ? n->src[0] : 0;
     return !is_float(n) || x->op == OP_IOTA ? n->src[0] : 0;

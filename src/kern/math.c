@@ -154,8 +154,23 @@ bool kern_expands(int op, int dtype) {
     return functions[op] && dtype_is_float(dtype);
 }
 
+/* Integers are whole already. */
+static kexpr math_int_op(kern *k, int op, qn_dtype dtype, const kexpr *arg) {
+    switch (op) {
+    case OP_FLOOR:
+    case OP_CEIL:
+    case OP_ROUND:
+    case OP_TRUNC:
+        return arg[0];
+    case OP_POW:
+        return math_int_pow(k, dtype, arg[0], arg[1]);
+    default:
+        return 0;
+    }
+}
+
 kexpr kern_expand_op(kern *k, int op, qn_dtype dtype, const kexpr *arg) {
-    if (op == OP_POW && !dtype_is_float(dtype)) return math_int_pow(k, dtype, arg[0], arg[1]);
+    if (!dtype_is_float(dtype)) return math_int_op(k, op, dtype, arg);
     if (!kern_expands(op, dtype)) return 0;
     math m = math_format(k, dtype);
     kexpr x[2] = {0};

@@ -172,7 +172,7 @@ kexpr math_split(const math *m, kexpr x, bool root, kexpr *k);
     X(SIGMOID, sigmoid, 1, 1.60, 1.60, 26)                                                         \
     X(ERF, erf, 1, 0.72, 1.05, 22)                                                                 \
     X(ERFC, erfc, 1, 1.80, 2.00, 65)                                                               \
-    X(MUL_SIGMOID, mul_sigmoid, 2, 1.60, 1.60, 48)                                                 \
+    X(MUL_SIGMOID, mul_sigmoid, 2, 1.80, 1.80, 48)                                                 \
     X(MUL_NDTR, mul_ndtr, 2, 2.00, 3.00, 64)                                                       \
     X(POW, pow, 2, 0.51, 0.95, 70)
 

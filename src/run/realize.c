@@ -12,6 +12,8 @@ typedef struct request {
     uint32_t roots;
     node_id *order;
     uint32_t nodes;
+    checks checks; /* of indices; their roots come after `wanted` ones */
+    uint32_t wanted;
 } request;
 
 node_id node_behind(const graph *g, node_id n) {
@@ -33,7 +35,7 @@ static void add_root(const graph *g, request *r, node_id n) {
 static void take_values(qn_ctx *qn, const request *r, const uint32_t *out) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < r->askeds; i++) value_need(g, r->asked[i]);
-    for (uint32_t i = 0; i < r->roots; i++) graph_realized(g, r->root[i], out[i]);
+    for (uint32_t i = 0; i < r->wanted; i++) graph_realized(g, r->root[i], out[i]);
     for (uint32_t i = 0; i < r->askeds; i++) {
         if (g->node[r->asked[i]].flags & NODE_REALIZED) continue;
         uint32_t b = g->node[node_behind(g, r->asked[i])].buffer;
@@ -90,7 +92,8 @@ static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
         eval_run(qn, r->nodes, r->order, r->roots, r->root, out);
         return;
     }
-    uint32_t *over = choose_replaced(qn, a, r->nodes, r->order, r->roots, r->root);
+    uint32_t *over = NULL;
+    if (!r->checks.checks) over = choose_replaced(qn, a, r->nodes, r->order, r->roots, r->root);
     run_plan *p = plan_for(qn, a, r, over);
     uint32_t *leaf = arena_alloc(a, (p->leaves + 1) * sizeof *leaf), leaves = 0;
     for (uint32_t i = 0; i < r->nodes; i++) {
@@ -100,31 +103,49 @@ static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
     plan_run(qn, p, leaf, over, out);
 }
 
+/* Indices that are to be checked make the request larger. */
+static void check_indices(qn_ctx *qn, arena *a, request *r) {
+    graph *g = qn->graph;
+    uint32_t most = checks_count(g, r->nodes, r->order);
+    r->wanted = r->roots;
+    if (!most) return;
+    node_id *root = arena_alloc(a, (r->roots + 2 * (size_t)most) * sizeof *root);
+    memcpy(root, r->root, r->roots * sizeof *root);
+    r->root = root;
+    checks_add(&r->checks, qn, a, r->nodes, r->order, &r->roots, r->root);
+    r->nodes = graph_order(g, a, (int)r->roots, r->root, &r->order);
+}
+
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
     graph *g = qn->graph;
     arena a;
     arena_open(&a, &qn->heap);
+    request *r = arena_zeroed(&a, sizeof *r);
     guard gd;
     guard_open(&qn->heap, &gd);
     if (setjmp(gd.at)) {
         guard_close(&qn->heap, &gd);
+        checks_let_go(&r->checks, qn);
         arena_free(&a);
         heap_unwind(&qn->heap);
     }
-    request r = {0};
-    r.root = arena_alloc(&a, (size_t)(n + g->pending_count + 1) * sizeof *r.root);
-    r.asked = arena_alloc(&a, (size_t)(n + g->pending_count + 1) * sizeof *r.asked);
-    for (uint32_t i = 0; i < n; i++) add_root(g, &r, node[i]);
-    for (uint32_t i = 0; i < g->pending_count; i++) add_root(g, &r, g->pending[i]->node);
+    r->root = arena_alloc(&a, (size_t)(n + g->pending_count + 1) * sizeof *r->root);
+    r->asked = arena_alloc(&a, (size_t)(n + g->pending_count + 1) * sizeof *r->asked);
+    for (uint32_t i = 0; i < n; i++) add_root(g, r, node[i]);
+    for (uint32_t i = 0; i < g->pending_count; i++) add_root(g, r, g->pending[i]->node);
     uint32_t *out = NULL;
-    if (r.roots) {
-        r.nodes = graph_order(g, &a, (int)r.roots, r.root, &r.order);
-        out = arena_alloc(&a, r.roots * sizeof *out);
-        compute(qn, &a, &r, out);
+    if (r->roots) {
+        r->nodes = graph_order(g, &a, (int)r->roots, r->root, &r->order);
+        check_indices(qn, &a, r);
+        out = arena_alloc(&a, r->roots * sizeof *out);
+        compute(qn, &a, r, out);
+        checks_judge(&r->checks, qn, r->roots, out);
+        for (uint32_t i = r->wanted; i < r->roots; i++) buffer_unref(qn, out[i]);
+        checks_let_go(&r->checks, qn);
     }
-    take_values(qn, &r, out);
+    take_values(qn, r, out);
     pending_clear(g, false);
-    for (uint32_t i = 0; i < r.askeds; i++) value_drop(g, r.asked[i]);
+    for (uint32_t i = 0; i < r->askeds; i++) value_drop(g, r->asked[i]);
     history_trim(g);
     guard_close(&qn->heap, &gd);
     arena_free(&a);

@@ -59,6 +59,30 @@ void programs_forget(qn_ctx *qn);  /* what is wanted and not there */
 dev_program *program_at(const qn_ctx *qn, uint32_t id);
 void programs_close(qn_ctx *qn);
 
+/* ---- check.c: QN_CHECK ---------------------------------------------------------------------- */
+
+/* One marked index; `root`: of its smallest and largest value, among the roots. */
+typedef struct index_check {
+    const char *name;
+    sym size;
+    uint8_t dtype;
+    node_id node[2];
+    uint32_t root[2];
+} index_check;
+typedef struct checks {
+    index_check *check;
+    uint32_t checks;
+} checks;
+
+uint32_t checks_count(const graph *g, uint32_t nodes, const node_id *order);
+/* Two roots more for each marked index of these nodes, held until checks_let_go. `root` has room for
+ * checks_count of them twice. Raises. */
+void checks_add(checks *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
+                uint32_t *roots, node_id *root);
+void checks_let_go(checks *c, qn_ctx *qn);
+/* `out`: the roots' buffers. Where an index is outside they are let go, and it raises. */
+void checks_judge(const checks *c, qn_ctx *qn, uint32_t roots, const uint32_t *out);
+
 /* ---- build.c, plan.c: plans ----------------------------------------------------------------- */
 
 typedef enum slot_kind { SLOT_LEAF, SLOT_OUTPUT, SLOT_TEMP, SLOT_PACK } slot_kind;

@@ -26,6 +26,7 @@ typedef struct static_plan {
     uint32_t *assign_leaf; /* 1 + the leaf whose value is replaced; 0: it is none */
     tuple_id *root_shape;
     uint8_t *root_dtype;
+    checks checks; /* of indices */
     /* of the run under way */
     uint32_t *leaf_buffer, *root_buffer;
     uint32_t *over;     /* by root, as plan_run has it */
@@ -48,6 +49,20 @@ static uint32_t root_number(capture *c, node_id n) {
         if (c->root[i] == n) return i;
     c->root[c->p->roots] = n;
     return c->p->roots++;
+}
+
+/* And last what tells whether indices are inside. */
+static void take_checks(capture *c) {
+    static_plan *p = c->p;
+    graph *g = p->qn->graph;
+    node_id *order, *root;
+    uint32_t nodes = graph_order(g, &p->arena, (int)p->roots, c->root, &order);
+    uint32_t most = checks_count(g, nodes, order);
+    if (!most) return;
+    root = arena_alloc(&p->arena, (p->roots + 2 * (size_t)most) * sizeof *root);
+    memcpy(root, c->root, p->roots * sizeof *root);
+    c->root = root;
+    checks_add(&p->checks, p->qn, &p->arena, nodes, order, &p->roots, root);
 }
 
 /* Roots: the outputs, then what pending assignments need. */
@@ -74,6 +89,7 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
         p->assign_root[p->assigned] = root_number(c, n);
         p->assign_to[p->assigned++] = handle_name(&tensor_keep(t)->h);
     }
+    take_checks(c);
     p->root_shape = arena_alloc(a, (p->roots + 1) * sizeof *p->root_shape);
     p->root_dtype = arena_alloc(a, p->roots + 1);
     p->root_buffer = arena_alloc(a, (p->roots + 1) * sizeof *p->root_buffer);
@@ -173,6 +189,7 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     bool *lasting = lasting_leaves(c);
     plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root, p->over);
     p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key, lasting, p->over);
+    checks_let_go(&p->checks, qn);
     pending_clear(g, true);
 }
 
@@ -184,6 +201,7 @@ static bool check_tensors(qn_ctx *qn, const char *call, const char *what, int n,
 
 static void static_close(static_plan *p) {
     qn_ctx *qn = p->qn;
+    checks_let_go(&p->checks, qn);
     if (p->name) object_close(p->name, HANDLE_PLAN, "plan_free");
     for (uint32_t i = 0; p->leaf_owner && i < p->leaves; i++)
         if (handle_is(p->leaf_owner[i], HANDLE_TENSOR)) qn_release(p->leaf_owner[i]);
@@ -274,8 +292,9 @@ static bool is_input(const static_plan *p, qn_tensor *const *inputs, uint32_t nu
 static void find_replaced(static_plan *p, qn_tensor *const *inputs) {
     for (uint32_t a = 0; a < p->assigned; a++) {
         const graph_node *x = node_at(p->qn->graph, tensor_at(p->assign_to[a])->node);
-        bool alone = p->assign_leaf[a] && !p->qn->graph->tapes && x->needs == 1 &&
-                     buffer_at(p->qn, x->buffer)->refs == 1 && !is_input(p, inputs, x->buffer);
+        bool alone = !p->checks.checks && p->assign_leaf[a] && !p->qn->graph->tapes &&
+                     x->needs == 1 && buffer_at(p->qn, x->buffer)->refs == 1 &&
+                     !is_input(p, inputs, x->buffer);
         p->over[p->assign_root[a]] = alone ? p->assign_leaf[a] : 0;
     }
 }
@@ -351,6 +370,7 @@ int qn_run(qn_plan *name, qn_tensor *const *inputs, qn_tensor **outputs) {
         find_replaced(p, inputs);
         make_results(p);
         plan_run(qn, p->plan, p->leaf_buffer, p->over, p->root_buffer);
+        checks_judge(&p->checks, qn, p->roots, p->root_buffer);
     }
     guard_close(&qn->heap, &g);
     if (!found) return qn_error_code(qn);

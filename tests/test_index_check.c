@@ -1,0 +1,233 @@
+/* test_index_check.c - indices and labels outside their axis: an error where they are known, and with
+ * QN_CHECK wherever they are computed, on every device, in a read and in a compiled graph. */
+#include "quern.h"
+#include "test.h"
+
+#define LENGTH(a)  ((int)(sizeof(a) / sizeof *(a)))
+#define SHAPE(...) ((const int64_t[]){__VA_ARGS__})
+
+static qn_ctx *qn;
+
+static const char *error(void) {
+    const char *text = qn_error(qn);
+    const char *said = strstr(text, ": index ");
+    return said || !*text ? text : "another error";
+}
+
+/* An index of five indices 0, last, 1, 0, 2, data or computed from it. */
+static qn_tensor *indices(int64_t last, bool computed) {
+    const int64_t v[5] = {0, last, 1, 0, 2};
+    int64_t less[5];
+    for (int i = 0; i < 5; i++) less[i] = v[i] - 7;
+    qn_tensor *x = qn_from(qn, QN_I64, 1, SHAPE(5), computed ? less : v);
+    return computed ? qn_add(x, qn_like(x, 7)) : x;
+}
+
+static qn_tensor *use_gather(qn_tensor *x, qn_tensor *i) {
+    return qn_gather(qn_reshape(x, 1, SHAPE(3)), i, 0);
+}
+static qn_tensor *use_take(qn_tensor *x, qn_tensor *i) {
+    return qn_take(qn_reshape(x, 2, SHAPE(3, 1)), i, 0);
+}
+static qn_tensor *use_embedding(qn_tensor *x, qn_tensor *i) {
+    return qn_embedding(qn_reshape(x, 2, SHAPE(3, 1)), i);
+}
+static qn_tensor *use_scatter(qn_tensor *x, qn_tensor *i) {
+    qn_tensor *src = qn_cast(i, QN_F32);
+    return qn_scatter(qn_reshape(x, 1, SHAPE(3)), i, src, 0, QN_COMBINE_SUM);
+}
+static qn_tensor *use_index_add(qn_tensor *x, qn_tensor *i) {
+    return qn_index_add(qn_reshape(x, 1, SHAPE(3)), 0, i, qn_cast(i, QN_F32));
+}
+static qn_tensor *use_one_hot(qn_tensor *x, qn_tensor *i) {
+    (void)x;
+    return qn_one_hot(i, 3, QN_F32);
+}
+static qn_tensor *use_cross_entropy(qn_tensor *x, qn_tensor *i) {
+    return qn_cross_entropy(qn_expand(qn_reshape(x, 2, SHAPE(1, 3)), 2, SHAPE(5, 3)), i);
+}
+static qn_tensor *use_nll_loss(qn_tensor *x, qn_tensor *i) {
+    return qn_nll_loss(qn_expand(qn_reshape(x, 2, SHAPE(1, 3)), 2, SHAPE(5, 3)), i);
+}
+
+static const struct {
+    const char *name;
+    qn_tensor *(*use)(qn_tensor *, qn_tensor *);
+} uses[] = {{"gather", use_gather},
+            {"take", use_take},
+            {"embedding", use_embedding},
+            {"scatter", use_scatter},
+            {"index_add", use_index_add},
+            {"one_hot", use_one_hot},
+            {"cross_entropy", use_cross_entropy},
+            {"nll_loss", use_nll_loss}};
+
+static qn_tensor *values(void) {
+    return qn_from(qn, QN_F32, 1, SHAPE(3), (const float[]){0.5f, -1, 2});
+}
+
+/* ---- when the graph is made ----------------------------------------------------------------- */
+
+static void known_indices_outside_are_errors_at_once(void) {
+    qn = qn_open(&(qn_options){.device = "ref"});
+    for (int k = 0; k < LENGTH(uses); k++) {
+        char want[100];
+        qn_tensor *i = qn_full(qn, QN_I32, 1, SHAPE(5), 3), *x = values();
+        CHECK(uses[k].use(x, i) == NULL);
+        snprintf(want, sizeof want, "%s: index 3 of an axis of 3", uses[k].name);
+        CHECK_STR(qn_error(qn), want);
+        qn_clear_error(qn);
+        CHECK(uses[k].use(x, qn_full(qn, QN_I32, 1, SHAPE(5), -1)) == NULL);
+        qn_clear_error(qn);
+        CHECK(uses[k].use(x, qn_full(qn, QN_I32, 1, SHAPE(5), 2)) != NULL);
+    }
+    CHECK(qn_one_hot(qn_iota(qn, QN_I64, 1, SHAPE(4), 0), 3, QN_F32) == NULL);
+    CHECK_STR(qn_error(qn), "one_hot: index 3 of an axis of 3");
+    qn_close(qn);
+}
+
+/* ---- when it is run ------------------------------------------------------------------------- */
+
+static int read_all(qn_tensor *y) {
+    float out[64];
+    return qn_read(y, out, sizeof out);
+}
+
+static void check_use(int k, int64_t last, bool computed, bool checked) {
+    char want[100];
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *y = uses[k].use(values(), indices(last, computed));
+    snprintf(want, sizeof want, "%s: index %lld of an axis of 3", uses[k].name, (long long)last);
+    bool bad = checked && (last < 0 || last > 2);
+    int code = read_all(y);
+    CHECK_INT(code, bad ? QN_ERANGE : QN_OK);
+    CHECK_STR(error(), bad ? want : "");
+    qn_clear_error(qn);
+    qn_scope_end(qn, s);
+}
+
+static void check_device(const char *device) {
+    static const int64_t last[] = {2, 3, -1, INT64_MAX, INT64_MIN + 8, (int64_t)1 << 32};
+    for (int checked = 0; checked < 2; checked++) {
+        setenv("QN_CHECK", checked ? "1" : "0", 1);
+        qn = qn_open(&(qn_options){.device = device});
+        for (int k = 0; k < LENGTH(uses); k++)
+            for (int i = 0; i < LENGTH(last); i++)
+                for (int computed = 0; computed < 2; computed++)
+                    check_use(k, last[i], computed, checked);
+        qn_close(qn);
+    }
+    unsetenv("QN_CHECK");
+}
+
+static void indices_are_checked_on_cpu(void) {
+    check_device("cpu");
+}
+
+static void indices_are_checked_on_ref(void) {
+    check_device("ref");
+}
+
+static void indices_are_checked_through_the_c_compiler(void) {
+    setenv("QN_CPU", "cc", 1);
+    setenv("QN_CHECK", "1", 1);
+    qn = qn_open(&(qn_options){.device = "cpu"});
+    check_use(0, 3, true, true);
+    check_use(6, -1, false, true);
+    qn_close(qn);
+    unsetenv("QN_CPU");
+    unsetenv("QN_CHECK");
+}
+
+static void indices_are_checked_on_opencl(void) {
+    setenv("QN_CHECK", "1", 1);
+    qn = qn_open(&(qn_options){.device = "opencl"});
+    if (!qn) {
+        SKIP("no OpenCL device here");
+    } else {
+        check_use(0, 3, true, true);
+        check_use(6, -1, false, true);
+        qn_close(qn);
+    }
+    unsetenv("QN_CHECK");
+}
+
+/* null has no values to check: it plans the checks and runs nothing. */
+static void null_plans_and_finds_nothing(void) {
+    setenv("QN_CHECK", "1", 1);
+    qn = qn_open(&(qn_options){.device = "null"});
+    CHECK_INT(read_all(use_gather(values(), indices(9, true))), QN_OK);
+    qn_close(qn);
+    unsetenv("QN_CHECK");
+}
+
+static void compiled_graphs_check_each_run(void) {
+    setenv("QN_CHECK", "1", 1);
+    qn = qn_open(NULL);
+    qn_tensor *i = indices(2, false), *out = NULL, *w = values();
+    qn_tensor *y = qn_embedding(qn_reshape(w, 2, SHAPE(3, 1)), i);
+    qn_assign(w, qn_mul(w, qn_like(w, 2)));
+    qn_plan *p = qn_compile(qn, 1, &i, 1, &y);
+    CHECK(p != NULL);
+    qn_tensor *bad = indices(5, false), *good = indices(1, false);
+    float v[3];
+    CHECK_INT(qn_run(p, &good, &out), QN_OK);
+    CHECK_INT(qn_run(p, &bad, &out), QN_ERANGE);
+    CHECK_STR(qn_error(qn), "embedding: index 5 of an axis of 3");
+    qn_clear_error(qn);
+    CHECK_INT(qn_read(w, v, sizeof v), QN_OK);
+    CHECK(v[2] == 4); /* of two runs one counts */
+    CHECK_INT(qn_run(p, &good, &out), QN_OK);
+    qn_plan_free(p);
+    qn_close(qn);
+    unsetenv("QN_CHECK");
+}
+
+/* What fails has changed nothing, and gradients are checked by the same marks. */
+static void a_failed_run_gives_no_value(void) {
+    setenv("QN_CHECK", "1", 1);
+    qn = qn_open(NULL);
+    qn_tape *tape = qn_tape_begin(qn);
+    qn_tensor *w = qn_reshape(values(), 2, SHAPE(3, 1)), *g, *state = values();
+    qn_tensor *y = qn_embedding(w, indices(-4, true));
+    CHECK_INT(qn_grad(y, NULL, 1, &w, &g), QN_OK);
+    CHECK_INT(read_all(g), QN_ERANGE);
+    CHECK_STR(qn_error(qn), "embedding: index -4 of an axis of 3");
+    qn_clear_error(qn);
+    qn_tape_end(tape);
+    qn_assign(state, qn_add(state, qn_gather(state, qn_slice(indices(8, true), 0, 0, 3, 1), 0)));
+    CHECK_INT(read_all(state), QN_ERANGE);
+    qn_clear_error(qn);
+    qn_close(qn);
+    unsetenv("QN_CHECK");
+}
+
+static void ignored_labels_do_not_count(void) {
+    setenv("QN_CHECK", "1", 1);
+    qn = qn_open(NULL);
+    const float x[6] = {20000, 20001, 0, 1, 3, 3};
+    qn_tensor *logits = qn_from(qn, QN_F32, 2, SHAPE(3, 2), x);
+    qn_tensor *labels = qn_from(qn, QN_I32, 1, SHAPE(3), (const int32_t[]){1, -100, 0});
+    float loss;
+    CHECK_INT(qn_read(qn_cross_entropy_ignoring(logits, labels, -100), &loss, sizeof loss), QN_OK);
+    CHECK_NEAR((double)loss, (log1p(exp(-1.0)) + log(2.0)) / 2, 1e-7,
+               0); /* [20000, 20001]: .31326 */
+    CHECK_INT(qn_read(qn_cross_entropy(logits, labels), &loss, sizeof loss), QN_ERANGE);
+    CHECK_STR(qn_error(qn), "cross_entropy: index -100 of an axis of 2");
+    qn_close(qn);
+    unsetenv("QN_CHECK");
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(known_indices_outside_are_errors_at_once);
+    RUN(indices_are_checked_on_cpu);
+    RUN(indices_are_checked_on_ref);
+    RUN(indices_are_checked_through_the_c_compiler);
+    RUN(indices_are_checked_on_opencl);
+    RUN(null_plans_and_finds_nothing);
+    RUN(compiled_graphs_check_each_run);
+    RUN(a_failed_run_gives_no_value);
+    RUN(ignored_labels_do_not_count);
+    return test_end();
+}
