@@ -133,7 +133,8 @@ static inline long double oracle_pick(long double x, long double y, bool larger)
     return (larger ? x > y : x < y) ? x : y;
 }
 
-/* The row's exact value; a row that is not here has the value its column F gives in double. */
+/* The row's exact value; a row that is not here has the value its column F gives in double.
+ * Long because there is a case for each operation. */
 static inline long double oracle_float(int op, qn_dtype d, long double x, long double y,
                                        long double z) {
     switch (op) {

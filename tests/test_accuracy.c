@@ -1,12 +1,13 @@
-/* test_accuracy.c - how many units in the last place (ulp) the elementwise functions are off, on the
- * device that QN_DEVICE names, against libm in a wider type (accuracy_oracle.h).
+/* test_accuracy.c - how many units in the last place (ulp) the elementwise functions are off, on
+ * the device that QN_DEVICE names, against libm in a wider type (accuracy_oracle.h).
  *
- *   test_accuracy                 as a test: f16 and bf16 whole, samples of f32 and f64; no entry
- *                                 may be above its row's bound
+ *   test_accuracy           as a test: f16 and bf16 whole, samples of f32 and f64; no entry may be
+ *                           above its row's bound
  *   test_accuracy --sweep FILE STEP SECONDS
- *                                 every STEP-th float, function by function, in 256 ranges; each that is
- *                                 done is a line of FILE, and what is there is not done again
- *   test_accuracy --table FILE    docs/accuracy.md from such a file, all halves and the samples
+ *                           every STEP-th float, function by function, in 256 ranges; each that is
+ *                           done is a line of FILE, and what is there is not done again
+ *   test_accuracy --table FILE
+ *                           docs/accuracy.md from such a file, all halves and the samples
  *
  * Infinities, NaN and the signs of zeros must be equal. An overflow counts as the power of two after
  * the largest number. The unit is that of the true value. */

@@ -1,5 +1,5 @@
-/* test_index_check.c - indices and labels outside their axis: an error where they are known, and with
- * QN_CHECK wherever they are computed, on every device, in a read and in a compiled graph. */
+/* test_index_check.c - indices and labels outside their axis: an error where they are known, and
+ * with QN_CHECK wherever they are computed, on every device, in a read and in a compiled graph. */
 #include "quern.h"
 #include "test.h"
 

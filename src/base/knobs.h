@@ -30,5 +30,6 @@ X(SCHEDULE, "schedule", NUMBER, "1",
   "0 runs every kernel unscheduled, as lowered (for finding faults)")
 X(FUSE, "fuse", NUMBER, "1", "0 materialises every node (for finding faults)")
 X(CHECK, "check", NUMBER, "0",
-  "1 checks every index that is computed (gather, scatter, take, embedding, labels of losses) when it "
-  "is used, on every device: one outside is an error of the read or run that names operation and value")
+  "1 checks every index that is computed (gather, scatter, take, embedding, labels of losses) when "
+  "it is used, on every device: one outside is an error of the read or run that names operation "
+  "and value")

@@ -75,8 +75,8 @@ val llvm_scale(llvm *s, kexpr e) {
     const kern *k = s->k;
     for (size_t i = 0; i < COUNT_OF(rows) && s->owner->avx512; i++) {
         if (kern_e(k, e)->dtype != rows[i].dtype || s->lanes != rows[i].lanes) continue;
-        if (!two_factors(k, e, rows[i].mantissa, &x, &b) ||
-            !magic_sum(k, b, rows[i].magic, &sum) || !s->memo[sum].vec)
+        if (!two_factors(k, e, rows[i].mantissa, &x, &b) || !magic_sum(k, b, rows[i].magic, &sum) ||
+            !s->memo[sum].vec)
             continue;
         uint64_t magic = scalar_bits((qn_dtype)rows[i].dtype, (scalar){.f = rows[i].magic});
         val n = llvm_op(s, OP_SUB, rows[i].dtype, rows[i].dtype,

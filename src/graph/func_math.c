@@ -137,8 +137,8 @@ qn_tensor *qn_tan(qn_tensor *x) {
     return func_end(f, qn_div(qn_sin(x), qn_cos(x)));
 }
 
-/* e^|x| / 2 for large x, which is finite for longer than e^|x|: e^(|x| - c) times e^c / 2, where c is
- * such that the difference is exact and the factor nearly a number of the dtype. */
+/* e^|x| / 2 for large x, which is finite for longer than e^|x|: e^(|x| - c) times e^c / 2, where c
+ * is such that the difference is exact and the factor nearly a number of the dtype. */
 static qn_tensor *half_exp(qn_tensor *a) {
     bool wide = qn_dtype_of(a) == QN_F64;
     double c = wide ? 0x1.660000004467cp+8 : 0x1.69de9cp+5;
@@ -167,8 +167,8 @@ qn_tensor *qn_cosh(qn_tensor *x) {
     return func_end(f, qn_where(is_far, half_exp(a), near));
 }
 
-/* Floats by magnitude, where MOD is exact; a zero x keeps its sign. Integers by correcting MOD, which
- * cannot overflow. */
+/* Floats by magnitude, where MOD is exact; a zero x keeps its sign. Integers by correcting MOD,
+ * which cannot overflow. */
 qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("rem", ARG(x), ARG(y));
     if (dtype_is_float(dtype_promote(qn_dtype_of(x), qn_dtype_of(y)))) {

@@ -10,11 +10,14 @@
  *   lo hi   the domain tests draw from */
 
 /* making */
-X(TENSOR, full, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value), -, 0, 0, "`value` in dtype at every index; an error where an integer dtype does not hold it")
+X(TENSOR, full, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value), -, 0, 0,
+  "`value` in dtype at every index; an error where an integer dtype does not hold it")
 X(TENSOR, zeros, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "zeros")
 X(TENSOR, ones, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "ones")
 X(TENSOR, scalar, (qn_ctx *qn, qn_dtype dtype, double value), -, 0, 0, "a tensor of rank 0; an error where an integer dtype does not hold the value")
-X(TENSOR, like, (qn_tensor *x, double value), -, 0, 0, "a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)); an error where an integer dtype does not hold the value")
+X(TENSOR, like, (qn_tensor *x, double value), -, 0, 0,
+  "a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)); an error where an integer "
+  "dtype does not hold the value")
 X(TENSOR, full_like, (qn_tensor *x, double value), -, 0, 0, "`value` in x's dtype and shape")
 X(TENSOR, zeros_like, (qn_tensor *x), -, 0, 0, "zeros in x's dtype and shape")
 X(TENSOR, ones_like, (qn_tensor *x), -, 0, 0, "ones in x's dtype and shape")
@@ -55,7 +58,9 @@ X(UNARY, hardsigmoid, (qn_tensor *x), fminl(fmaxl(x + 3, 0), 6) / 6, -4, 4, "rel
 X(UNARY, selu, (qn_tensor *x), 1.0507009873554805L * (x > 0 ? x : 1.6732632423543772L * expm1l(x)), -4, 4, "scaled elu, constants of Klambauer et al. 2017")
 X(TENSOR, elu, (qn_tensor *x, double alpha), -, 0, 0, "x above 0, else alpha * (e^x - 1)")
 X(TENSOR, leaky_relu, (qn_tensor *x, double slope), -, 0, 0, "x above 0, else slope * x")
-X(TENSOR, clamp, (qn_tensor *x, double lo, double hi), -, 0, 0, "the smaller of hi and the larger of lo and x; NaN stays, but is no bound; integers keep to the integers within")
+X(TENSOR, clamp, (qn_tensor *x, double lo, double hi), -, 0, 0,
+  "the smaller of hi and the larger of lo and x; NaN stays, but is no bound; integers keep to the "
+  "integers within")
 
 /* elementwise, two arguments and more */
 X(BINARY, gt, (qn_tensor *x, qn_tensor *y), x > y, -4, 4, "bool: x > y")

@@ -7,9 +7,9 @@
  *          copy; REDUCE over attribute axes, which are dropped; INDEX moved by computed indices;
  *          MARK an identity that means something to a later stage
  *   TYPES  which dtypes it takes and gives (graph/dtype.c):
- *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no bools,
- *            as in the array API: cast, or use AND, OR and XOR; INT integers, same; BITS bool and
- *            integers, same; ANY every dtype, same; CMP any equal pair, bool out; SELECT bool, then
+ *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no
+ *            bools, as in the array API: cast, or use AND, OR and XOR; INT integers, same; BITS
+ *            bool and integers, same; ANY every dtype, same; CMP any equal pair, bool out; SELECT bool, then
  *            an equal pair; TO out dtype is an attribute; NONE decided by the constructor
  *   F      its value for floats, in double, of x, y, z ("-": not defined for floats)
  *   I      its value for integers, in T = int64_t or uint64_t, of x, y, z; wraps to the dtype

@@ -163,7 +163,8 @@ node_id rule_undone(graph *g, const graph_node *n) {
     return rule_sees(g, n->src[0], n->op) ? g->node[n->src[0]].src[0] : 0;
 }
 
-/* Rounding what is whole already, as integers are, and |(|x|)| and |-x|, but for unsigned numbers, which wrap. */
+/* Rounding what is whole already, as integers are, and |(|x|)| and |-x|, but for unsigned numbers,
+ * which wrap. */
 node_id rule_repeated(graph *g, const graph_node *n) {
     node_id x = n->src[0];
     if (n->op == OP_ABS) {

@@ -208,8 +208,8 @@ kexpr math_erfc(const math *m, const kexpr *arg) {
 }
 
 /* e^(t^2/2) times what the normal distribution leaves beyond t, less what rounding it lost; in F64
- * half of erfc's tail of t / sqrt(2), which falls about like 1 / (z + 0.886): what is lost of z goes
- * to the exponent, too. */
+ * half of erfc's tail of t / sqrt(2), which falls about like 1 / (z + 0.886): what is lost of z
+ * goes to the exponent, too. */
 static kexpr math_ndtr_tail(const math *m, kexpr t, kexpr *rest, kexpr *more) {
     *more = 0;
     if (m->dtype == QN_F32) return math_pieces_at(m, PIECES_NDTR_TAIL, t, rest);
@@ -230,8 +230,8 @@ static kexpr math_ndtr_near(const math *m, kexpr t, kexpr u) {
     return math_sub(m, quarter, math_fma(m, lost, math_f(m, 0.9), erf));
 }
 
-/* x Phi(y): with q = Phi(-|y|) = e^(-y^2/2) W(|y|) it is x q or x - x q, and nothing is taken from 1
- * where the result is small. y^2 is exact in two parts. 2^n comes last, so that only results too
+/* x Phi(y): with q = Phi(-|y|) = e^(-y^2/2) W(|y|) it is x q or x - x q, and nothing is taken from
+ * 1 where the result is small. y^2 is exact in two parts. 2^n comes last, so that only results too
  * small for all digits are rounded once more. */
 kexpr math_mul_ndtr(const math *m, const kexpr *arg) {
     kexpr x = arg[0], y = arg[1], zero = math_f(m, 0), half = math_f(m, -0.5), rest, more;

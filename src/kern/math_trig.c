@@ -163,7 +163,7 @@ static kexpr math_sin_f64(const math *m, kexpr t, uint64_t shift) {
     r_low = math_fma(m, v_high, math_f(m, 0x1.1a62633145c07p-116), r_low);
     r_low = math_fma(m, v_low, pi, r_low);
     /* r + r^3 P(r^2) + r_low cos(r), the cosine roughly; so is the slope that corrects u. The term
-     * of r^3 is up to 0.4 of r: it and the sum of both are taken with what rounding loses of them. */
+     * of r^3 is up to 0.4 of r: it and the sum of both are taken with what rounding loses. */
     kexpr u = math_mul(m, r, r), cosine = math_fma(m, u, math_f(m, -0.405), math_f(m, 1));
     kexpr u_low = math_fma(m, r, r, math_neg(m, u));
     kexpr first = math_f(m, math_poly_first(POLY_SIN_F64)), cube = math_mul(m, u, first);

@@ -75,8 +75,8 @@ typedef struct checks {
 } checks;
 
 uint32_t checks_count(const graph *g, uint32_t nodes, const node_id *order);
-/* Two roots more for each marked index of these nodes, held until checks_let_go. `root` has room for
- * checks_count of them twice. Raises. */
+/* Two roots more for each marked index of these nodes, held until checks_let_go. `root` has room
+ * for twice checks_count of them. Raises. */
 void checks_add(checks *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
                 uint32_t *roots, node_id *root);
 void checks_let_go(checks *c, qn_ctx *qn);
