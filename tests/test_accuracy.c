@@ -9,8 +9,8 @@
  *   test_accuracy --table FILE
  *                           docs/accuracy.md from such a file, all halves and the samples
  *
- * Infinities, NaN and the signs of zeros must be equal. An overflow counts as the power of two after
- * the largest number. The unit is that of the true value. */
+ * Infinities, NaN and the signs of zeros must be equal. An overflow counts as the power of two
+ * after the largest number. The unit is that of the true value. */
 #include "quern.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
 /* test_integers.c - functions of integers and bools on every device that computes: they stay
- * integers, wrap as the hardware does, and what an integer dtype does not hold is an error. Expected
- * values are C's own arithmetic, or worked out by hand. */
+ * integers, wrap as the hardware does, and what an integer dtype does not hold is an error.
+ * Expected values are C's own arithmetic, or worked out by hand. */
 #include "quern.h"
 #include "test.h"
 
