@@ -564,7 +564,7 @@ static void powers_of_two_scale_at_once(void) {
         str ir;
         str_open(&ir, &h.qn->heap);
         emit_llvm *owner = ((cpu *)h.cpu)->llvm;
-        if (h.compiler[0] == 'l' && cpu_wide()) {
+        if (h.compiler[0] == 'l' && ((cpu *)h.cpu)->isa.avx512) {
             emit_unit *u = emit_llvm_begin(owner);
             emit_llvm_add(u, k);
             emit_llvm_text(u, &ir);
@@ -633,12 +633,12 @@ static void run_tables(int d, int lanes) {
 static void lookups_agree_on_every_dtype(void) {
     static const int lanes[] = {0, 16, 11, 2, 8, 32, 64};
     emit_llvm *owner = h.compiler[0] == 'l' ? ((cpu *)h.cpu)->llvm : NULL;
-    for (int wide = 0; wide < (owner && cpu_wide() ? 2 : 1); wide++) {
+    for (int wide = 0; wide < (owner && ((cpu *)h.cpu)->isa.avx512 ? 2 : 1); wide++) {
         for (int d = 0; d < QN_DTYPE_COUNT; d++)
             for (size_t i = 0; i < (is_cc ? 2 : COUNT_OF(lanes)); i++) run_tables(d, lanes[i]);
-        if (owner) owner->avx512 = !owner->avx512;
+        if (owner) owner->isa.avx512 = !owner->isa.avx512;
     }
-    if (owner) owner->avx512 = cpu_wide();
+    if (owner) owner->isa.avx512 = ((cpu *)h.cpu)->isa.avx512;
 }
 
 /* tanh and erf look their coefficients up in registers: seven tables, nothing gathered, nothing
@@ -656,7 +656,7 @@ static void functions_by_pieces_look_up_in_registers(void) {
         CHECK_INT(k->tables, i < 2 ? 7 : 0);
         harness_run_kernel(&h, k, &(harness_case){.text = text});
         if (h.compiler[0] == 'l' && i < 2) {
-            CHECK(count_in_ir(k, cpu_wide() ? "@llvm.x86.avx512.permvar" : "@llvm.x86.avx2.perm") >=
+            CHECK(count_in_ir(k, ((cpu *)h.cpu)->isa.avx512 ? "@llvm.x86.avx512.permvar" : "@llvm.x86.avx2.perm") >=
                   7);
             CHECK_INT(count_in_ir(k, "masked.gather"), 0);
             CHECK_INT(count_in_ir(k, "fdiv"), 0);

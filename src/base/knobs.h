@@ -9,6 +9,12 @@ X(THREADS, "threads", NUMBER, "0",
   "threads of the CPU device; 0: the processors this process may use")
 X(CPU, "cpu", TEXT, "",
   "how CPU kernels are compiled: llvm, cc, or empty for the first that works")
+X(LLVM, "llvm", TEXT, "",
+  "which libLLVM compiles kernels: a version from 15 to 22, or a library's file, as a path with a "
+  "slash; empty: the newest that is installed")
+X(ISA, "isa", TEXT, "",
+  "the most instructions that CPU kernels may use: x86-64, x86-64-v2, x86-64-v3 or x86-64-v4; "
+  "empty: all that the processor has")
 X(CC, "cc", TEXT, "cc", "the C compiler used by QN_CPU=cc")
 X(OPENCL, "opencl", TEXT, "",
   "which OpenCL device, platform:device by number; empty: the first GPU, else what there is")

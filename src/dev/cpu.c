@@ -46,9 +46,8 @@ static int64_t system_number(int name, int64_t otherwise) {
 
 static void cpu_limits(void *state, kern_limits *out) {
     cpu *c = state;
-    bool wide = cpu_wide();
-    *out = (kern_limits){.vector_bytes = wide ? 64 : 32,
-                         .registers = wide ? 32 : 16,
+    *out = (kern_limits){.vector_bytes = emit_isa_bytes(&c->isa),
+                         .registers = c->isa.avx512 ? 32 : 16,
                          .l1 = system_number(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
                          .l2 = system_number(_SC_LEVEL2_CACHE_SIZE, 256 << 10),
                          .l3 = system_number(_SC_LEVEL3_CACHE_SIZE, 0),
@@ -57,8 +56,7 @@ static void cpu_limits(void *state, kern_limits *out) {
 }
 
 static void cpu_describe(void *state, str *out) {
-    (void)state;
-    cpu_key_processor(out);
+    cpu_key_processor(state, out);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */

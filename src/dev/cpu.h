@@ -38,6 +38,7 @@ typedef struct cpu {
     bool chosen;           /* how objects are made is known: by llvm, or if that is NULL, by cc */
     bool by_cc;            /* by cc, which is told that arguments do not overlap */
     emit_llvm *llvm;
+    emit_isa isa; /* what kernels may use */
     cpu_cache cache;
     str here;               /* keys: processor and library; empty before a cache is on */
     str compiler;           /* keys: the compiler, as far as it is known */
@@ -64,10 +65,9 @@ void cpu_compile(cpu *c, int n, cpu_unit *unit);
 
 /* ---- cpu_key.c: all raise -------------------------------------------------------------------- */
 
-bool cpu_wide(void);              /* are there vectors of 512 bits? */
 int cpu_dots(const cpu *c);       /* which of kern_dots are sooner done than multiply-adds: bits */
-void cpu_key_processor(str *key); /* its name, and what tells it from others */
-void cpu_key_here(str *key);
+void cpu_key_processor(const cpu *c, str *key); /* its name, and what tells it from others */
+void cpu_key_here(const cpu *c, str *key);
 void cpu_key_llvm(const char *file, str *compiler); /* replaces the text, as the next */
 void cpu_key_cc(qn_ctx *qn, const char *file, str *compiler);
 /* Set the compiler's key to that of the libLLVM found last; false: it is to be looked for. */
@@ -78,7 +78,9 @@ void cpu_key_record(cpu *c, bool found); /* it was looked for: the compiler's ke
 
 enum { CPU_PATH = 1024 };
 bool cpu_cc_find(qn_ctx *qn, char file[CPU_PATH]); /* is the program of knob cc there, and where? */
-void cpu_cc_compile(qn_ctx *qn, const char *name, const str *text, str *object); /* raises */
+/* Raises. */
+void cpu_cc_compile(qn_ctx *qn, const emit_isa *isa, const char *name, const str *text,
+                    str *object);
 
 /* ---- cpu_cache.c ----------------------------------------------------------------------------- */
 

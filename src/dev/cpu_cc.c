@@ -25,6 +25,7 @@ typedef struct run {
     qn_ctx *ctx;
     char folder[PATH_SIZE];
     char command[PATH_SIZE]; /* knob cc, cut into words */
+    char march[32];
     char *word[MOST_WORDS + 1];
     int words;
 } run;
@@ -58,10 +59,9 @@ bool cpu_cc_find(qn_ctx *qn, char file[CPU_PATH]) {
     return false;
 }
 
-static void add_flags(run *r, char *source, char *object) {
+static void add_flags(run *r, const emit_isa *isa, char *source, char *object) {
     static const char *const flags[] = {"-std=c99",
                                         "-O3",
-                                        "-march=native",
                                         "-ffp-contract=off",
                                         "-fwrapv", /* gcc 12 counts the trips of some cut loops
                                                       wrongly when it may assume no overflow */
@@ -77,7 +77,9 @@ static void add_flags(run *r, char *source, char *object) {
     for (size_t i = 0; i < COUNT_OF(flags); i++) r->word[r->words++] = (char *)flags[i];
     r->word[r->words++] = object;
     r->word[r->words++] = source;
-    if (cpu_wide()) r->word[r->words++] = (char *)"-mprefer-vector-width=512";
+    snprintf(r->march, sizeof r->march, "-march=%s", isa->cpu ? isa->cpu : "native");
+    r->word[r->words++] = r->march;
+    if (isa->avx512) r->word[r->words++] = (char *)"-mprefer-vector-width=512";
     r->word[r->words] = NULL;
 }
 
@@ -166,7 +168,7 @@ static int spawn_and_wait(run *r, const char *log) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void compile(run *r, const char *name, const str *text, str *object, str *said) {
+static void compile(run *r, const emit_isa *isa, const char *name, const str *text, str *object, str *said) {
     char source[PATH_SIZE], result[PATH_SIZE], log[PATH_SIZE];
     if (!open_folder(r))
         raise_error(r->ctx, QN_EIO, "kernel %s: no folder for the C compiler in %s", name,
@@ -175,7 +177,7 @@ static void compile(run *r, const char *name, const str *text, str *object, str 
     path_of(r, object_file, result);
     path_of(r, log_file, log);
     split_command(r);
-    add_flags(r, source, result);
+    add_flags(r, isa, source, result);
     if (!write_file(source, text))
         raise_error(r->ctx, QN_EIO, "kernel %s: cannot write %s", name, source);
     int status = spawn_and_wait(r, log);
@@ -186,7 +188,8 @@ static void compile(run *r, const char *name, const str *text, str *object, str 
                 (int)line, said->s ? said->s : "");
 }
 
-void cpu_cc_compile(qn_ctx *qn, const char *name, const str *text, str *object) {
+void cpu_cc_compile(qn_ctx *qn, const emit_isa *isa, const char *name, const str *text,
+                    str *object) {
     heap *h = &qn->heap;
     run *r = heap_zeroed(h, sizeof *r);
     r->ctx = qn;
@@ -201,7 +204,7 @@ void cpu_cc_compile(qn_ctx *qn, const char *name, const str *text, str *object) 
         heap_free(h, r, sizeof *r);
         heap_unwind(h);
     }
-    compile(r, name, text, object, &said);
+    compile(r, isa, name, text, object, &said);
     guard_close(h, &g);
     close_folder(r);
     str_free(&said);

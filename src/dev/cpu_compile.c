@@ -15,7 +15,7 @@ static bool choose(cpu *c, str *why) {
     bool any = !*wanted, cc = !strcmp(wanted, "cc"), llvm = !strcmp(wanted, "llvm");
     c->chosen = true;
     if (any || llvm) {
-        c->llvm = emit_llvm_open(c->ctx, why);
+        c->llvm = emit_llvm_open(c->ctx, &c->isa, why);
         if (c->llvm) cpu_key_llvm(emit_llvm_file(c->llvm), &c->compiler);
         if (c->cache.on) cpu_key_record(c, c->llvm != NULL);
         if (c->llvm) return true;
@@ -36,8 +36,9 @@ static bool choose(cpu *c, str *why) {
 bool cpu_choose_compiler(cpu *c, str *why) {
 #if defined(__x86_64__)
     const char *wanted = c->ctx->knob[KNOB_CPU].text;
+    if (!emit_isa_of(c->ctx->knob[KNOB_ISA].text, &c->isa, why)) return false;
     cpu_cache_open(c->ctx, &c->cache);
-    if (c->cache.on) cpu_key_here(&c->here);
+    if (c->cache.on) cpu_key_here(c, &c->here);
     bool wait = c->cache.on && (!*wanted || !strcmp(wanted, "llvm")) && cpu_key_recall(c);
     return wait || choose(c, why);
 #else
@@ -53,7 +54,7 @@ static void follow_cache_knob(cpu *c) {
     if (cpu_cache_is(c->ctx, &c->cache)) return;
     cpu_cache_close(&c->cache);
     cpu_cache_open(c->ctx, &c->cache);
-    if (c->cache.on && !c->here.len) cpu_key_here(&c->here);
+    if (c->cache.on && !c->here.len) cpu_key_here(c, &c->here);
 }
 
 /* ---- compiling ------------------------------------------------------------------------------ */
@@ -78,7 +79,7 @@ static bool look_up(cpu *c, cpu_unit *u) {
 static void compile_by_cc(cpu *c, cpu_unit *u) {
     emit_c99(u->k, &u->text);
     if (debug_on(c->ctx, 'c')) log_line(c->ctx, "c %s", u->text.s);
-    cpu_cc_compile(c->ctx, u->k->name, &u->text, &u->object);
+    cpu_cc_compile(c->ctx, &c->isa, u->k->name, &u->text, &u->object);
 }
 
 /* A module takes some hundred KiB a kernel until its object is made: not too many at once. A module

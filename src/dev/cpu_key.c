@@ -19,26 +19,14 @@
 #include <cpuid.h>
 #endif
 
-bool cpu_wide(void) {
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq");
-#else
-    return false;
-#endif
-}
-
 /* Intel's Sapphire Rapids takes a dot of bf16 in the time of four multiply-adds of f32, which is
  * half the speed of converted operands; AMD's cores in that of one. */
 int cpu_dots(const cpu *c) {
     int dots = 0;
-#if defined(__x86_64__)
-    bool vnni = __builtin_cpu_supports("avx512vnni"), bf16 = __builtin_cpu_supports("avx512bf16");
-    if (!cpu_wide() || !strcmp(c->ctx->knob[KNOB_CPU].text, "cc")) return 0;
+    bool bf16 = c->isa.bf16 && !c->isa.slow_bf16;
+    if (!strcmp(c->ctx->knob[KNOB_CPU].text, "cc")) return 0;
     for (int i = 0; i < KERN_DOTS; i++)
-        if (kern_dots[i].sum == QN_I32 ? vnni : bf16 && !__builtin_cpu_is("intel")) dots |= 1 << i;
-#endif
-    (void)c;
+        if (kern_dots[i].sum == QN_I32 ? c->isa.vnni : bf16) dots |= 1 << i;
     return dots;
 }
 
@@ -60,19 +48,20 @@ static void add_name(str *key) {
 }
 
 /* What it is, and of the wide registers whether the system saves them. */
-static void add_processor(str *key) {
+static void add_processor(const cpu *c, str *key) {
     str_add(key, "processor");
 #if defined(__x86_64__)
     static const unsigned leaf[] = {0, 1, 7, 0xd, 0x80000002, 0x80000003, 0x80000004};
     for (size_t i = 0; i < COUNT_OF(leaf); i++) {
-        unsigned a = 0, b = 0, c = 0, d = 0;
-        __get_cpuid_count(leaf[i], leaf[i] == 0xd, &a, &b, &c, &d);
-        if (leaf[i] == 1) b = 0, c &= ~(1u << 27); /* which core this is; what the system enabled */
-        if (leaf[i] == 0xd) b = 0;
-        str_addf(key, " %x.%x.%x.%x", a, b, c, d);
+        unsigned r[4] = {0};
+        __get_cpuid_count(leaf[i], leaf[i] == 0xd, &r[0], &r[1], &r[2], &r[3]);
+        if (leaf[i] == 1) r[1] = 0, r[2] &= ~(1u << 27); /* which core this is; what the system enabled */
+        if (leaf[i] == 0xd) r[1] = 0;
+        str_addf(key, " %x.%x.%x.%x", r[0], r[1], r[2], r[3]);
     }
-    str_addf(key, " avx %d avx512 %d", !!__builtin_cpu_supports("avx2"), cpu_wide());
 #endif
+    str_add(key, " isa ");
+    emit_isa_tell(&c->isa, key);
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */
@@ -138,13 +127,13 @@ static void add_library(str *key) {
                  s.st_mtim.tv_nsec);
 }
 
-void cpu_key_processor(str *key) {
+void cpu_key_processor(const cpu *c, str *key) {
     add_name(key);
-    add_processor(key);
+    add_processor(c, key);
 }
 
-void cpu_key_here(str *key) {
-    add_processor(key);
+void cpu_key_here(const cpu *c, str *key) {
+    add_processor(c, key);
     str_add(key, "\n");
     add_library(key);
     str_add(key, "\n");
@@ -166,11 +155,12 @@ void cpu_key_cc(qn_ctx *qn, const char *file, str *compiler) {
 
 /* ---- the record of libLLVM ------------------------------------------------------------------ */
 
-/* The loader looks for libLLVM where the environment says, too. */
+/* The loader looks for the libLLVM that the knob names where the environment says, too. */
 static void set_record_key(cpu *c) {
     const char *path = secure_getenv("LD_LIBRARY_PATH");
     c->record_key.len = 0;
-    str_addf(&c->record_key, "%slibLLVM last found\n%s\n", c->here.s, path ? path : "");
+    str_addf(&c->record_key, "%slibLLVM last found\n%s\n%s\n", c->here.s, path ? path : "",
+             c->ctx->knob[KNOB_LLVM].text);
 }
 
 /* Sets the compiler's key to that of the libLLVM found last; false: it is to be looked for. */

@@ -62,13 +62,31 @@ void emit_facts_close(emit_facts *f); /* NULL is fine */
 /* Evaluate the numbers for values of the variables; allocates nothing. false: one has no value. */
 bool emit_facts_at(emit_facts *f, const int64_t *value);
 
+/* ---- isa.c ----------------------------------------------------------------------------------- */
+
+/* The instructions that kernels may use. */
+typedef struct emit_isa {
+    const char *cpu; /* the level that knob isa gives, as LLVM and C compilers call it; NULL: all */
+    bool sse41, avx2, fma, f16c;
+    bool avx512;     /* vectors of 512 bits, all lane sizes, short ones, too */
+    bool vnni, bf16; /* dot instructions; */
+    bool slow_bf16;  /* of bf16 no sooner done than multiply-adds */
+} emit_isa;
+/* What the processor has, up to the level that `limit` names ("": all of it). false, with the
+ * reason in `why`: there is no such level. */
+bool emit_isa_of(const char *limit, emit_isa *out, str *why);
+int emit_isa_bytes(const emit_isa *isa); /* of a vector register */
+void emit_isa_tell(const emit_isa *isa, str *out);
+
 /* ---- llvm_*.c -------------------------------------------------------------------------------- */
 
 typedef struct emit_llvm emit_llvm;
-/* libLLVM is loaded when the first one is opened and stays loaded. NULL, with the reason in `why`:
- * there is no libLLVM of the right version, or no such target. Raises only QN_ENOMEM. */
-emit_llvm *emit_llvm_open(qn_ctx *qn, str *why);
-const char *emit_llvm_file(const emit_llvm *e); /* the library it was loaded from */
+/* The libLLVM that knob llvm asks for is loaded when the first one is opened and stays loaded.
+ * NULL, with the reason in `why`: there is none of a version we can use, or no such target. Raises
+ * only QN_ENOMEM. */
+emit_llvm *emit_llvm_open(qn_ctx *qn, const emit_isa *isa, str *why);
+const char *emit_llvm_file(const emit_llvm *e);      /* the library it was loaded from */
+void emit_llvm_tell(const emit_llvm *e, str *out);   /* which, and why none of the newer ones */
 void emit_llvm_close(emit_llvm *e);             /* NULL is fine */
 /* An object for this machine's processor in steps, so that the long one can run on several threads.
  * `begin` opens one, `add` reads a kernel into it and gives its number there, both raise; `run`

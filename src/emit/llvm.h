@@ -20,8 +20,10 @@ struct emit_llvm {
     const llvm_api *L;
     ll_target target;
     ll_machine machine[EMIT_LANES];    /* made when a lane is first used */
-    bool avx512, dots[KERN_DOTS];      /* dots: of vectors of 512 bits and less */
-    char triple[128], *cpu, *features; /* LLVM's messages */
+    emit_isa isa;
+    bool dots[KERN_DOTS];              /* of vectors of 512 bits and less */
+    char triple[128], *cpu, *features; /* LLVM's messages: what it says of the host */
+    const char *told;                  /* why no newer library is used */
 };
 
 /* A module on its way to an object: the functions of one or several kernels, and what they share.
@@ -168,8 +170,6 @@ val llvm_cast(llvm *s, int opcode, val x, ll_type element); /* x itself when it 
 val llvm_negate(llvm *s, val x);
 /* An intrinsic overloaded on x's type alone, of n operands of that type. */
 val llvm_intrinsic(llvm *s, const char *name, int n, const val *x);
-val llvm_call(llvm *s, const char *name, int types, ll_type *type, int n, ll_value *arg, int level,
-              bool vec); /* any intrinsic; not numbered, written at level */
 val llvm_shuffle(llvm *s, val x, int lanes, int first, int step); /* lanes first, first+step, ... */
 /* Lanes of two vectors in turn, those of their first or second halves. */
 val llvm_zip(llvm *s, val x, val y, bool second);
@@ -183,6 +183,16 @@ val llvm_gep(llvm *s, val pointer, int64_t size, val index); /* pointer + size*i
  * all of code generation; hoisting has done that work. */
 val llvm_sealed(llvm *s, val x, int level);
 val llvm_and_mask(llvm *s, val x, val y); /* either may be none */
+
+/* ---- llvm_intrinsic.c ------------------------------------------------------------------------ */
+
+/* Any intrinsic; not numbered, written at level. Operands are cast in place where this LLVM wants
+ * another type of the same bits. */
+val llvm_call(llvm *s, const char *name, int types, ll_type *type, int n, ll_value *arg, int level,
+              bool vec);
+/* A masked access, by the operands that all versions have; the one numbered `pointer` is aligned. */
+val llvm_call_masked(llvm *s, const char *name, ll_type *type, int n, const ll_value *arg,
+                     int pointer, int64_t align, int level);
 
 /* ---- llvm_index.c: the index algebra --------------------------------------------------------- */
 

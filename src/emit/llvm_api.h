@@ -2,12 +2,19 @@
  *
  * X(name, returns, parameters): LLVM<name> is looked up in the shared library when it is loaded. No
  * header or import library of LLVM is needed to build. Enumerators have the C API's stable
- * values. */
+ * values.
+ *
+ * The functions are those that every version from LLVM_OLDEST to LLVM_NEWEST has, with these
+ * prototypes: 15 is the first whose pointers have no element type by default. Where versions differ
+ * is said in two places: GetVersion is missing in 15 (llvm_load.c), and some intrinsics changed their
+ * operands (llvm_intrinsic.c). */
 #ifndef QN_LLVM_API_H
 #define QN_LLVM_API_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+enum { LLVM_OLDEST = 15, LLVM_NEWEST = 22 };
 
 typedef struct ll_context *ll_context;
 typedef struct ll_module *ll_module;
@@ -70,7 +77,6 @@ enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
 
 /* clang-format off */
 #define LLVM_API(X)                                                                                \
-    X(GetVersion, void, (unsigned *, unsigned *, unsigned *))                                      \
     X(InitializeX86TargetInfo, void, (void))                                                       \
     X(InitializeX86Target, void, (void))                                                           \
     X(InitializeX86TargetMC, void, (void))                                                         \
@@ -99,14 +105,15 @@ enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
     X(VerifyModule, int, (ll_module, int, char **))                                                \
     X(IntTypeInContext, ll_type, (ll_context, unsigned))                                           \
     X(HalfTypeInContext, ll_type, (ll_context))                                                    \
-    X(BFloatTypeInContext, ll_type, (ll_context))                                                  \
     X(FloatTypeInContext, ll_type, (ll_context))                                                   \
     X(DoubleTypeInContext, ll_type, (ll_context))                                                  \
     X(VoidTypeInContext, ll_type, (ll_context))                                                    \
     X(PointerTypeInContext, ll_type, (ll_context, unsigned))                                       \
     X(VectorType, ll_type, (ll_type, unsigned))                                                    \
-    X(ArrayType2, ll_type, (ll_type, uint64_t))                                                    \
+    X(ArrayType, ll_type, (ll_type, unsigned))                                                     \
     X(FunctionType, ll_type, (ll_type, ll_type *, unsigned, int))                                  \
+    X(CountParamTypes, unsigned, (ll_type))                                                        \
+    X(GetParamTypes, void, (ll_type, ll_type *))                                                   \
     X(GetVectorSize, unsigned, (ll_type))                                                          \
     X(GetElementType, ll_type, (ll_type))                                                          \
     X(TypeOf, ll_type, (ll_value))                                                                 \
@@ -117,6 +124,7 @@ enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
     X(GetEnumAttributeKindForName, unsigned, (const char *, size_t))                               \
     X(CreateEnumAttribute, ll_attribute, (ll_context, unsigned, uint64_t))                         \
     X(AddAttributeAtIndex, void, (ll_value, unsigned, ll_attribute))                               \
+    X(AddCallSiteAttribute, void, (ll_value, unsigned, ll_attribute))                              \
     X(AddGlobal, ll_value, (ll_module, ll_type, const char *))                                     \
     X(SetInitializer, void, (ll_value, ll_value))                                                  \
     X(SetGlobalConstant, void, (ll_value, int))                                                    \
@@ -167,7 +175,10 @@ enum { LL_RETURN_STATUS = 2, LL_FUNCTION_INDEX = -1, LL_PRIVATE = 9 };
     X(BuildCall2, ll_value, (ll_builder, ll_type, ll_value, ll_value *, unsigned, const char *))
 /* clang-format on */
 
+/* A library; GetVersion is looked up by hand. */
 typedef struct llvm_api {
+    unsigned major, minor, patch; /* 15: the others are not known */
+    void (*get_version)(unsigned *, unsigned *, unsigned *);
 #define X(name, returns, parameters) returns(*name) parameters;
     LLVM_API(X)
 #undef X

@@ -68,7 +68,7 @@ static void add_dynamic(llvm *s, place *p, llvm_index *x, val dyn) {
 static bool may_bypass(const llvm *s, const place *p, sym index) {
     int64_t bytes = p->size * s->lanes;
     if (!(kern_m(s->k, p->mem)->access & KERN_BYPASS) || p->stride != STRIDE_CONSTANT) return false;
-    if (p->step != 1 || s->lanes != s->width || (bytes != 64 && bytes != 32)) return false;
+    if (p->step != 1 || s->lanes != s->width || (bytes != 64 && bytes != 32 && bytes != 16)) return false;
     sym_linear t = sym_terms(s->syms, index);
     if (t.constant % s->lanes) return false;
     for (int i = 0; i < t.n; i++)
@@ -122,7 +122,7 @@ static val any_lane(llvm *s, val mask) {
 
 static ll_value zeros(llvm *s) {
     if (s->unit->zeros) return s->unit->zeros;
-    ll_type t = s->L->ArrayType2(s->t_i8, ZERO_BYTES);
+    ll_type t = s->L->ArrayType(s->t_i8, ZERO_BYTES);
     s->unit->zeros = s->L->AddGlobal(s->module, t, "zeros");
     s->L->SetInitializer(s->unit->zeros, s->L->ConstNull(t));
     s->L->SetGlobalConstant(s->unit->zeros, 1);
@@ -137,10 +137,6 @@ static val or_zeros(llvm *s, val condition, val pointer) {
 
 /* ---- moving between memory and values -------------------------------------------------------- */
 
-static ll_value alignment(llvm *s, const place *p) {
-    return s->L->ConstInt(s->t_i32, (unsigned long long)p->align, 0);
-}
-
 /* Do lanes lie side by side? Words that overlap do not. */
 static bool in_step(const place *p) {
     return p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1) && !p->overlap;
@@ -152,8 +148,8 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
     if (!in_step(p)) {
         val pointers = lane_pointers(s, p, level);
         ll_type types[2] = {t, s->L->TypeOf(pointers.v)};
-        ll_value arg[4] = {pointers.v, alignment(s, p), full_mask(s, mask).v, s->L->ConstNull(t)};
-        return llvm_call(s, "llvm.masked.gather", 2, types, 4, arg, level, true).v;
+        ll_value arg[3] = {pointers.v, full_mask(s, mask).v, s->L->ConstNull(t)};
+        return llvm_call_masked(s, "llvm.masked.gather", types, 3, arg, 0, p->align, level).v;
     }
     val from = p->pointer;
     bool reverse = p->step == -1;
@@ -162,8 +158,8 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
     val raw = {.level = level, .vec = true};
     if (mask.v) {
         ll_type types[2] = {t, s->t_ptr};
-        ll_value arg[4] = {from.v, alignment(s, p), mask.v, s->L->ConstNull(t)};
-        raw = llvm_call(s, "llvm.masked.load", 2, types, 4, arg, level, true);
+        ll_value arg[3] = {from.v, mask.v, s->L->ConstNull(t)};
+        raw = llvm_call_masked(s, "llvm.masked.load", types, 3, arg, 0, p->align, level);
     } else {
         llvm_at(s, level);
         raw.v = s->L->BuildLoad2(s->b, t, from.v, "");
@@ -203,8 +199,8 @@ static void store_lanes(llvm *s, const place *p, val raw, val mask) {
     if (!in_step(p)) {
         val pointers = lane_pointers(s, p, s->depth);
         ll_type types[2] = {s->L->TypeOf(raw.v), s->L->TypeOf(pointers.v)};
-        ll_value arg[4] = {raw.v, pointers.v, alignment(s, p), full_mask(s, mask).v};
-        llvm_call(s, "llvm.masked.scatter", 2, types, 4, arg, s->depth, true);
+        ll_value arg[3] = {raw.v, pointers.v, full_mask(s, mask).v};
+        llvm_call_masked(s, "llvm.masked.scatter", types, 3, arg, 1, p->align, s->depth);
         return;
     }
     val to = p->pointer;
@@ -215,8 +211,8 @@ static void store_lanes(llvm *s, const place *p, val raw, val mask) {
     }
     if (mask.v) {
         ll_type types[2] = {s->L->TypeOf(raw.v), s->t_ptr};
-        ll_value arg[4] = {raw.v, to.v, alignment(s, p), mask.v};
-        llvm_call(s, "llvm.masked.store", 2, types, 4, arg, s->depth, true);
+        ll_value arg[3] = {raw.v, to.v, mask.v};
+        llvm_call_masked(s, "llvm.masked.store", types, 3, arg, 1, p->align, s->depth);
         return;
     }
     llvm_at(s, s->depth);
@@ -383,7 +379,7 @@ static val cast_index(llvm *s, const kern_expr *e, val whole) {
  * it the number that is left of 15. */
 static val zero_or(llvm *s, const kern_expr *e, const val x[3]) {
     const kern_expr *zero = kern_e(s->k, e->arg[1]), *less = kern_e(s->k, e->arg[0]);
-    if (e->op != OP_WHERE || !s->owner->avx512 || !x[0].vec || !x[2].vec) return (val){0};
+    if (e->op != OP_WHERE || !s->owner->isa.avx512 || !x[0].vec || !x[2].vec) return (val){0};
     if (zero->kind != KE_CONST || zero->bits || !dtype_is_float(e->dtype) || less->kind != KE_OP ||
         less->op != OP_LT || kern_e(s->k, less->arg[0])->dtype != e->dtype)
         return (val){0};

@@ -73,7 +73,7 @@ static const struct {
 val llvm_scale(llvm *s, kexpr e) {
     kexpr x, b, sum;
     const kern *k = s->k;
-    for (size_t i = 0; i < COUNT_OF(rows) && s->owner->avx512; i++) {
+    for (size_t i = 0; i < COUNT_OF(rows) && s->owner->isa.avx512; i++) {
         if (kern_e(k, e)->dtype != rows[i].dtype || s->lanes != rows[i].lanes) continue;
         if (!two_factors(k, e, rows[i].mantissa, &x, &b) || !magic_sum(k, b, rows[i].magic, &sum) ||
             !s->memo[sum].vec)

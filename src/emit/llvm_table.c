@@ -47,14 +47,14 @@ static val chosen(llvm *s, const kern_table *t, val index, int first, int n) {
 }
 
 static val by_registers(llvm *s, const kern_table *t, val index, int lanes) {
-    int width = s->owner->avx512 ? 16 : 8;
+    int width = s->owner->isa.avx512 ? 16 : 8;
     if (lanes > width) {
         val low = by_registers(s, t, llvm_part(s, index, 0, lanes / 2), lanes / 2);
         val high = by_registers(s, t, llvm_part(s, index, lanes / 2, lanes / 2), lanes / 2);
         return llvm_joined(s, low, high);
     }
     index = llvm_part(s, index, 0, width);
-    return llvm_part(s, s->owner->avx512 ? permuted(s, t, index) : chosen(s, t, index, 0, t->n), 0,
+    return llvm_part(s, s->owner->isa.avx512 ? permuted(s, t, index) : chosen(s, t, index, 0, t->n), 0,
                      lanes);
 }
 
@@ -84,10 +84,9 @@ static val by_memory(llvm *s, const kern_expr *e, const kern_table *t, val index
     if (from.vec) {
         int lanes = llvm_lanes_of(s, from);
         ll_type type[2] = {llvm_vector(s, element, lanes), s->L->TypeOf(from.v)};
-        ll_value arg[4] = {from.v, llvm_int(s, s->t_i32, size).v,
-                           llvm_splat(s, llvm_int(s, s->t_i1, 1), lanes).v,
+        ll_value arg[3] = {from.v, llvm_splat(s, llvm_int(s, s->t_i1, 1), lanes).v,
                            s->L->ConstNull(type[0])};
-        raw = llvm_call(s, "llvm.masked.gather", 2, type, 4, arg, raw.level, true);
+        raw = llvm_call_masked(s, "llvm.masked.gather", type, 3, arg, 0, size, raw.level);
     } else {
         llvm_at(s, raw.level);
         raw.v = s->L->BuildLoad2(s->b, element, from.v, "");
@@ -101,7 +100,8 @@ val llvm_lookup(llvm *s, const kern_expr *e, val index) {
     uint64_t at = (uint64_t)(uintptr_t)index.v;
     val *known = llvm_number(s, TAG_TABLE, e->table.number, at, 0, 0, index.level);
     if (known->v) return *known;
-    bool words = t->dtype == QN_F32 || t->dtype == QN_I32 || t->dtype == QN_U32;
+    bool words = s->owner->isa.avx2 &&
+                 (t->dtype == QN_F32 || t->dtype == QN_I32 || t->dtype == QN_U32);
     val made = index.vec && words ? by_registers(s, t, index, llvm_lanes_of(s, index))
                                   : by_memory(s, e, t, index);
     *llvm_number(s, TAG_TABLE, e->table.number, at, 0, 0, index.level) = made;

@@ -203,8 +203,10 @@ static void begin_function(llvm *s, const char *name, int n, ll_type *parameter)
     unsigned nounwind = s->L->GetEnumAttributeKindForName("nounwind", 8);
     s->L->AddAttributeAtIndex(s->function, (unsigned)LL_FUNCTION_INDEX,
                               s->L->CreateEnumAttribute(s->context, nounwind, 0));
-    attribute(s, "prefer-vector-width", s->owner->avx512 ? "512" : "256");
-    attribute(s, "min-legal-vector-width", s->owner->avx512 ? "512" : "256");
+    char bits[8];
+    snprintf(bits, sizeof bits, "%d", 8 * emit_isa_bytes(&s->owner->isa));
+    attribute(s, "prefer-vector-width", bits);
+    attribute(s, "min-legal-vector-width", bits);
     s->here = llvm_block(s, "entry");
     s->depth = 0;
     s->level[0] = (llvm_level){.serial = ++s->serial};

@@ -209,15 +209,6 @@ val llvm_negate(llvm *s, val x) {
     return *n;
 }
 
-val llvm_call(llvm *s, const char *name, int types, ll_type *type, int n, ll_value *arg, int level,
-              bool vec) {
-    unsigned which = s->L->LookupIntrinsicID(name, strlen(name));
-    ll_value f = s->L->GetIntrinsicDeclaration(s->module, which, type, (size_t)types);
-    ll_type signature = s->L->IntrinsicGetType(s->context, which, type, (size_t)types);
-    llvm_at(s, level);
-    return (val){s->L->BuildCall2(s->b, signature, f, arg, (unsigned)n, ""), level, vec};
-}
-
 val llvm_intrinsic(llvm *s, const char *name, int n, const val *x) {
     val a[3] = {x[0]};
     int level = 0;
@@ -307,7 +298,7 @@ val llvm_zip(llvm *s, val x, val y, bool second) {
     n->vec = true;
     llvm_at(s, level);
     ll_type element = s->L->GetElementType(s->L->TypeOf(x.v));
-    if (s->owner->avx512 && lanes == 16 && (element == s->t_float || element == s->t_i32)) {
+    if (s->owner->isa.avx512 && lanes == 16 && (element == s->t_float || element == s->t_i32)) {
         ll_value arg[3] = {x.v, NULL, y.v};
         /* one for each level: from outermost it would take a register of every loop inside */
         val *index = llvm_number(s, TAG_ZIP, 0, (uint64_t)level, second, 1, level);

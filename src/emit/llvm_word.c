@@ -134,22 +134,13 @@ static bool find_dot(const word *w, const kern_stmt *t, dot *d) {
     return false;
 }
 
-/* Words as the instruction's operand type. */
-static ll_value operand(llvm *s, const dot *d, val x) {
-    x = llvm_splat(s, x, s->lanes);
-    if (d->row->sum == QN_I32) return x.v;
-    ll_type pairs = llvm_vector(s, s->L->BFloatTypeInContext(s->context), 2 * s->lanes);
-    llvm_at(s, x.level);
-    return s->L->BuildCast(s->b, LL_BITCAST, x.v, pairs, "");
-}
-
 static void write_dot(const word *w, const kern_stmt *t, const dot *d) {
     llvm *s = w->s;
     kexpr old = kern_load(s->k, t->store.mem[0], t->store.index, t->store.valid, 0, 0);
     llvm_begin_statement(s);
     val left = words_of(w, d->left), right = words_of(w, d->right);
     val sum = llvm_splat(s, llvm_expr(s, old), s->lanes);
-    ll_value arg[3] = {sum.v, operand(s, d, left), operand(s, d, right)};
+    ll_value arg[3] = {sum.v, llvm_splat(s, left, s->lanes).v, llvm_splat(s, right, s->lanes).v};
     int level = sum.level > left.level ? sum.level : left.level;
     if (right.level > level) level = right.level;
     char name[64];
