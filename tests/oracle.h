@@ -133,6 +133,13 @@ static inline long double oracle_pick(long double x, long double y, bool larger)
     return (larger ? x > y : x < y) ? x : y;
 }
 
+/* A sum that was rounded moves by a last place to where the exact one is: it must not seem to lie
+ * halfway between two narrow values. */
+static inline long double oracle_fma(long double x, long double y, long double z) {
+    long double p = x * y, r = fmal(x, y, z), t = r - p, e = (p - (r - t)) + (z - t);
+    return e > 0 ? nextafterl(r, INFINITY) : e < 0 ? nextafterl(r, -INFINITY) : r;
+}
+
 /* The row's exact value; a row that is not here has the value its column F gives in double.
  * Long because there is a case for each operation. */
 static inline long double oracle_float(int op, qn_dtype d, long double x, long double y,
@@ -232,7 +239,7 @@ static inline long double oracle_float(int op, qn_dtype d, long double x, long d
     case OP_NE:
         return x != y;
     case OP_FMA:
-        return fmal(x, y, z);
+        return oracle_fma(x, y, z);
     default:
         break;
     }

@@ -326,6 +326,19 @@ static void float_arithmetic_is_ieee(void) {
     CHECK(signbit(fold(OP_CEIL, QN_F64, -0.5, 0, 0)));
 }
 
+/* (1 + 2^-4)^2 = 1 + 2^-3 + 2^-8 lies halfway between two values of bf16; a tiny third operand says
+ * which is nearer, though no double can hold the sum. */
+static void narrow_multiply_adds_round_once(void) {
+    double x = 1 + 0x1p-4, down = 1 + 0x1p-3, up = down + 0x1p-7;
+    CHECK_NEAR(fold(OP_FMA, QN_BF16, x, x, 0x1p-100), up, 0, 0);
+    CHECK_NEAR(fold(OP_FMA, QN_BF16, x, x, -0x1p-100), down, 0, 0);
+    CHECK_NEAR(fold(OP_FMA, QN_BF16, -x, x, 0x1p-100), -down, 0, 0);
+    CHECK_NEAR(fold(OP_FMA, QN_BF16, -x, x, -0x1p-100), -up, 0, 0);
+    CHECK_NEAR(fold(OP_FMA, QN_BF16, x, x, 0), down, 0, 0);
+    CHECK_NEAR(fold(OP_FMA, QN_BF16, 1e30, 1e30, -INFINITY), -INFINITY, 0, 0);
+    CHECK(isnan(fold(OP_FMA, QN_BF16, INFINITY, 1, -INFINITY)));
+}
+
 static void modulo_has_the_divisors_sign(void) {
     CHECK_NEAR(fold(OP_MOD, QN_F64, 5.5, 2, 0), 1.5, 0, 0);
     CHECK_NEAR(fold(OP_MOD, QN_F64, -5.5, 2, 0), 0.5, 0, 0);
@@ -472,6 +485,7 @@ int main(int argc, char **argv) {
     RUN(floats_become_integers_clamped);
     RUN(float_rows_agree_with_long_double);
     RUN(float_arithmetic_is_ieee);
+    RUN(narrow_multiply_adds_round_once);
     RUN(modulo_has_the_divisors_sign);
     RUN(integer_rows_agree_with_128_bits);
     RUN(shifts_past_the_width);

@@ -65,7 +65,7 @@ void cpu_compile(cpu *c, int n, cpu_unit *unit);
 
 /* ---- cpu_key.c: all raise -------------------------------------------------------------------- */
 
-int cpu_dots(const cpu *c);       /* which of kern_dots are sooner done than multiply-adds: bits */
+int cpu_dots(const cpu *c); /* which of kern_dots are sooner done than multiply-adds: bits */
 void cpu_key_processor(const cpu *c, str *key); /* its name, and what tells it from others */
 void cpu_key_here(const cpu *c, str *key);
 void cpu_key_llvm(const char *file, str *compiler); /* replaces the text, as the next */

@@ -168,7 +168,8 @@ static int spawn_and_wait(run *r, const char *log) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void compile(run *r, const emit_isa *isa, const char *name, const str *text, str *object, str *said) {
+static void compile(run *r, const emit_isa *isa, const char *name, const str *text, str *object,
+                    str *said) {
     char source[PATH_SIZE], result[PATH_SIZE], log[PATH_SIZE];
     if (!open_folder(r))
         raise_error(r->ctx, QN_EIO, "kernel %s: no folder for the C compiler in %s", name,

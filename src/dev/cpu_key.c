@@ -55,7 +55,8 @@ static void add_processor(const cpu *c, str *key) {
     for (size_t i = 0; i < COUNT_OF(leaf); i++) {
         unsigned r[4] = {0};
         __get_cpuid_count(leaf[i], leaf[i] == 0xd, &r[0], &r[1], &r[2], &r[3]);
-        if (leaf[i] == 1) r[1] = 0, r[2] &= ~(1u << 27); /* which core this is; what the system enabled */
+        if (leaf[i] == 1)
+            r[1] = 0, r[2] &= ~(1u << 27); /* which core this is; what the system enabled */
         if (leaf[i] == 0xd) r[1] = 0;
         str_addf(key, " %x.%x.%x.%x", r[0], r[1], r[2], r[3]);
     }

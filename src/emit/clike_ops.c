@@ -84,6 +84,14 @@ static const char odd_text[] =
     "    float f = (float)x;\n"
     "    uint32_t b = bits_of(f), low = fabs((double)f) > fabs(x);\n"
     "    return (double)f == x || x != x ? f : float_of((b - low) | 1);\n"
+    "}\n"
+    "/* The same of x*y + z, whose product is exact: of the sum and its error. */\n"
+    "static inline float fma_odd(double x, double y, double z) {\n"
+    "    double p = x * y, s = p + z, t = s - p, e = (p - (s - t)) + (z - t);\n"
+    "    float f = (float)s;\n"
+    "    double d = (double)f - s;\n"
+    "    uint32_t b = bits_of(f), low = s > 0 ? d > e : d < e;\n"
+    "    return d > e || d < e ? float_of((b - low) | 1) : f;\n"
     "}\n";
 
 static const char f16_text[] =
@@ -197,7 +205,7 @@ static const char *formula_of(int op, int in) {
             return in == QN_F16    ? "floor@(nearest_f16(x / y))"
                    : in == QN_BF16 ? "floor@(nearest_bf16(x / y))"
                                    : "floor@(x / y)";
-        if (op == OP_FMA && is_narrow(in)) return "to_odd(fma((double)x, (double)y, (double)z))";
+        if (op == OP_FMA && is_narrow(in)) return "fma_odd((double)x, (double)y, (double)z)";
         return op == OP_MOD ? real_remainder : formula[op].real;
     }
     if (op == OP_FLOOR_DIV) return is_unsigned ? "y ? (T)(x / y) : 0" : signed_quotient;

@@ -85,9 +85,9 @@ typedef struct emit_llvm emit_llvm;
  * NULL, with the reason in `why`: there is none of a version we can use, or no such target. Raises
  * only QN_ENOMEM. */
 emit_llvm *emit_llvm_open(qn_ctx *qn, const emit_isa *isa, str *why);
-const char *emit_llvm_file(const emit_llvm *e);      /* the library it was loaded from */
-void emit_llvm_tell(const emit_llvm *e, str *out);   /* which, and why none of the newer ones */
-void emit_llvm_close(emit_llvm *e);             /* NULL is fine */
+const char *emit_llvm_file(const emit_llvm *e);    /* the library it was loaded from */
+void emit_llvm_tell(const emit_llvm *e, str *out); /* which, and why none of the newer ones */
+void emit_llvm_close(emit_llvm *e);                /* NULL is fine */
 /* An object for this machine's processor in steps, so that the long one can run on several threads.
  * `begin` opens one, `add` reads a kernel into it and gives its number there, both raise; `run`
  * uses nothing of the context's and may run on any thread, as long as no other uses the same lane

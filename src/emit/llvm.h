@@ -19,7 +19,7 @@ struct emit_llvm {
     qn_ctx *ctx;
     const llvm_api *L;
     ll_target target;
-    ll_machine machine[EMIT_LANES];    /* made when a lane is first used */
+    ll_machine machine[EMIT_LANES]; /* made when a lane is first used */
     emit_isa isa;
     bool dots[KERN_DOTS];              /* of vectors of 512 bits and less */
     char triple[128], *cpu, *features; /* LLVM's messages: what it says of the host */
@@ -229,6 +229,12 @@ val llvm_from_memory(llvm *s, int dtype, val raw);
 val llvm_to_memory(llvm *s, int dtype, val x);
 val llvm_op(llvm *s, int op, int dtype, int in, const val *x);
 val llvm_convert(llvm *s, int to, int from, val x);
+
+/* ---- llvm_soft.c: for processors that lack the instruction ----------------------------------- */
+
+val llvm_soft_from_half(llvm *s, val raw); /* i16 to float, */
+val llvm_soft_to_half(llvm *s, val x);     /* and back */
+val llvm_soft_fma_odd(llvm *s, val x, val y, val z);
 
 /* ---- llvm_scale.c ---------------------------------------------------------------------------- */
 

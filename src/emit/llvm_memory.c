@@ -68,7 +68,8 @@ static void add_dynamic(llvm *s, place *p, llvm_index *x, val dyn) {
 static bool may_bypass(const llvm *s, const place *p, sym index) {
     int64_t bytes = p->size * s->lanes;
     if (!(kern_m(s->k, p->mem)->access & KERN_BYPASS) || p->stride != STRIDE_CONSTANT) return false;
-    if (p->step != 1 || s->lanes != s->width || (bytes != 64 && bytes != 32 && bytes != 16)) return false;
+    if (p->step != 1 || s->lanes != s->width || (bytes != 64 && bytes != 32 && bytes != 16))
+        return false;
     sym_linear t = sym_terms(s->syms, index);
     if (t.constant % s->lanes) return false;
     for (int i = 0; i < t.n; i++)

@@ -47,10 +47,19 @@ static val masked_bits(llvm *s, val x, int64_t mask) {
     return llvm_binary(s, LL_AND, x, llvm_int_like(s, x, mask));
 }
 
+static val from_half(llvm *s, val raw) {
+    if (!s->owner->isa.f16c) return llvm_soft_from_half(s, raw);
+    return llvm_cast(s, LL_FPEXT, llvm_cast(s, LL_BITCAST, raw, s->t_half), s->t_float);
+}
+
+static val to_half(llvm *s, val x) {
+    if (!s->owner->isa.f16c) return llvm_soft_to_half(s, x);
+    return llvm_cast(s, LL_BITCAST, llvm_cast(s, LL_FPTRUNC, x, s->t_half), s->t_i16);
+}
+
 val llvm_from_memory(llvm *s, int dtype, val raw) {
     if (dtype == QN_BOOL) return llvm_compare(s, LL_NE, raw, llvm_int_like(s, raw, 0));
-    if (dtype == QN_F16)
-        return llvm_cast(s, LL_FPEXT, llvm_cast(s, LL_BITCAST, raw, s->t_half), s->t_float);
+    if (dtype == QN_F16) return from_half(s, raw);
     if (dtype != QN_BF16) return raw;
     val wide = llvm_cast(s, LL_ZEXT, raw, s->t_i32);
     wide = llvm_binary(s, LL_SHL, wide, llvm_int_like(s, wide, 16));
@@ -59,8 +68,7 @@ val llvm_from_memory(llvm *s, int dtype, val raw) {
 
 val llvm_to_memory(llvm *s, int dtype, val x) {
     if (dtype == QN_BOOL) return llvm_cast(s, LL_ZEXT, x, s->t_i8);
-    if (dtype == QN_F16)
-        return llvm_cast(s, LL_BITCAST, llvm_cast(s, LL_FPTRUNC, x, s->t_half), s->t_i16);
+    if (dtype == QN_F16) return to_half(s, x);
     if (dtype != QN_BF16) return x;
     val wide = llvm_cast(s, LL_BITCAST, x, s->t_i32);
     wide = llvm_binary(s, LL_LSHR, wide, llvm_int_like(s, wide, 16));
@@ -86,8 +94,7 @@ static val round_bf16(llvm *s, val x) {
 /* A float to the nearest value of f16 or bf16; other dtypes' values pass. */
 static val rounded(llvm *s, int dtype, val x) {
     if (dtype == QN_BF16) return round_bf16(s, x);
-    if (dtype != QN_F16) return x;
-    return llvm_cast(s, LL_FPEXT, llvm_cast(s, LL_FPTRUNC, x, s->t_half), s->t_float);
+    return dtype == QN_F16 ? from_half(s, to_half(s, x)) : x;
 }
 
 /* A double as float, rounding to odd: rounding that once more is as good as rounding once. */
@@ -277,11 +284,14 @@ static val shifted(llvm *s, int op, int dtype, val x, val y) {
     return llvm_select(s, inside, r, llvm_int_like(s, r, 0));
 }
 
+/* Of narrow floats the sum in double precision is rounded to odd: to nearest it may come to lie
+ * halfway between two of them. */
 static val fused(llvm *s, int dtype, const val *x) {
-    if (dtype == QN_F32 || dtype == QN_F64) return llvm_intrinsic(s, "llvm.fma", 3, x);
+    bool native = s->owner->isa.fma;
+    if (dtype == QN_F64 || (native && dtype == QN_F32)) return llvm_intrinsic(s, "llvm.fma", 3, x);
     val wide[3];
     for (int i = 0; i < 3; i++) wide[i] = llvm_cast(s, LL_FPEXT, x[i], s->t_double);
-    return from_double(s, dtype, llvm_intrinsic(s, "llvm.fma", 3, wide));
+    return from_double(s, dtype, llvm_soft_fma_odd(s, wide[0], wide[1], wide[2]));
 }
 
 val llvm_op(llvm *s, int op, int dtype, int in, const val *x) {
@@ -330,5 +340,7 @@ val llvm_op(llvm *s, int op, int dtype, int in, const val *x) {
     if (!intrinsic[op])
         raise_error(s->ctx, QN_EINTERNAL, "kernel %s: %s must be expanded before it is emitted",
                     s->k->name, op_rows[op].name);
-    return rounded(s, dtype, llvm_intrinsic(s, intrinsic[op], 1, x));
+    /* without the instruction the library is called, which older ones have no roundeven in */
+    const char *name = op == OP_ROUND && !s->owner->isa.sse41 ? "llvm.rint" : intrinsic[op];
+    return rounded(s, dtype, llvm_intrinsic(s, name, 1, x));
 }

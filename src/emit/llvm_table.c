@@ -54,8 +54,8 @@ static val by_registers(llvm *s, const kern_table *t, val index, int lanes) {
         return llvm_joined(s, low, high);
     }
     index = llvm_part(s, index, 0, width);
-    return llvm_part(s, s->owner->isa.avx512 ? permuted(s, t, index) : chosen(s, t, index, 0, t->n), 0,
-                     lanes);
+    return llvm_part(s, s->owner->isa.avx512 ? permuted(s, t, index) : chosen(s, t, index, 0, t->n),
+                     0, lanes);
 }
 
 /* ---- in memory ------------------------------------------------------------------------------- */
@@ -100,8 +100,8 @@ val llvm_lookup(llvm *s, const kern_expr *e, val index) {
     uint64_t at = (uint64_t)(uintptr_t)index.v;
     val *known = llvm_number(s, TAG_TABLE, e->table.number, at, 0, 0, index.level);
     if (known->v) return *known;
-    bool words = s->owner->isa.avx2 &&
-                 (t->dtype == QN_F32 || t->dtype == QN_I32 || t->dtype == QN_U32);
+    bool words =
+        s->owner->isa.avx2 && (t->dtype == QN_F32 || t->dtype == QN_I32 || t->dtype == QN_U32);
     val made = index.vec && words ? by_registers(s, t, index, llvm_lanes_of(s, index))
                                   : by_memory(s, e, t, index);
     *llvm_number(s, TAG_TABLE, e->table.number, at, 0, 0, index.level) = made;

@@ -267,12 +267,29 @@ static bool bitcast_all(qn_dtype to, qn_dtype from, int64_t n, const scalar *x, 
     return true;
 }
 
+/* x*y + z, whose product is exact, rounded to odd: rounding that once more is as good as rounding
+ * once. Rounding the sum to nearest is not: it may come to lie halfway between two narrow values. */
+static double fma_odd(double x, double y, double z) {
+    double p = x * y, sum = p + z, from_z = sum - p;
+    double error = (p - (sum - from_z)) + (z - from_z);
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    if (bits % 2 || !(error > 0 || error < 0)) return sum;
+    bits += (error > 0) == (sum > 0) ? 1 : UINT64_MAX;
+    memcpy(&sum, &bits, sizeof bits);
+    return sum;
+}
+
 /* The two rows that round within. */
 static bool inner_rounding(int op, qn_dtype dtype, int64_t n, const scalar *x, const scalar *y,
                            const scalar *z, scalar *out) {
     if (op == OP_FMA && dtype == QN_F32) {
         for (int64_t i = 0; i < n; i++)
             out[i].f = (double)fmaf((float)x[i].f, (float)y[i].f, (float)z[i].f);
+        return true;
+    }
+    if (op == OP_FMA && dtype != QN_F64) {
+        for (int64_t i = 0; i < n; i++) out[i].f = fma_odd(x[i].f, y[i].f, z[i].f);
         return true;
     }
     if (op != OP_FLOOR_DIV) return false;
