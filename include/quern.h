@@ -106,6 +106,10 @@ QN_API void qn_at(qn_ctx *qn, const char *file, int line);
 QN_API const char *qn_version(void);
 /* Name and one-line description of device `i`; false past the last. */
 QN_API bool qn_device(int i, const char **name, const char **description);
+/* What the context's device runs on, a line for each fact: its processor, the instructions its
+ * kernels may use, which compiler makes them and why no other. "" where there is nothing to say.
+ * Valid until the next call of this or of qn_format(). NULL only with an error. */
+QN_API const char *qn_device_facts(qn_ctx *qn);
 /* Set a knob (a QN_* row of docs/knobs.md, without prefix, lower case): qn_set(qn, "debug", "x").
  */
 QN_API int qn_set(qn_ctx *qn, const char *knob, const char *value);

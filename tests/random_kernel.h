@@ -565,12 +565,13 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
 }
 
 static inline void default_schedule(const kern *k, uint64_t seed, str *out) {
-    static const kern_limits processor[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7},
-                                            {32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0, 0},
-                                            {64, 32, 1 << 10, 4 << 10, 0, 3, 0, 0, 7},
-                                            {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7}},
-                             grid[] = {{16, 16, 0, 0, 0, 1, 8, 1 << 12, 0},
-                                       {16, 16, 0, 0, 0, 1, 256, 1 << 15, 0}};
+    static const kern_limits processor[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false},
+                                            {32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0, 0,
+                                             false},
+                                            {64, 32, 1 << 10, 4 << 10, 0, 3, 0, 0, 7, false},
+                                            {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7, false}},
+                             grid[] = {{16, 16, 0, 0, 0, 1, 8, 1 << 12, 0, false},
+                                       {16, 16, 0, 0, 0, 1, 256, 1 << 15, 0, false}};
     const kern_limits *limits = seed % 2 ? &processor[seed / 3 % 4] : &grid[seed / 6 % 2];
     kern_default_schedule(k, limits, out);
 }

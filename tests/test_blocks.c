@@ -439,7 +439,7 @@ static void asking_is_refused_where_the_place_is_not_known(void) {
 /* ---- what the scheduler makes of them -------------------------------------------------------- */
 
 static void check_default(const char *text, const char *has, const char *has_not) {
-    static const kern_limits limits = {64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7};
+    static const kern_limits limits = {64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false};
     kern *k = parse(text);
     str s;
     str_open(&s, &ctx.heap);

@@ -98,11 +98,14 @@ echo 'kernel "x" { oops' >"$scratch/bad"
 check bad_kernel status_is 1 tuned tune --kernels "$scratch/bad"
 check no_kernels status_is 1 tuned tune --kernels "$scratch/nowhere"
 check no_case status_is 1 tuned tune --case nothing_like_that
-interrupted_tuning() {
-    QN_CACHE=off QN_WISDOM=$wisdom "$quern" tune --case softmax_128 --threads 1 --seconds 100 \
-        >"$scratch/stdout" 2>"$scratch/stderr" &
+interrupted_tuning() { # Ctrl-C once a candidate was measured
+    QN_CACHE=off QN_WISDOM=$wisdom QN_DEBUG=s "$quern" tune --case softmax_128 --threads 1 \
+        --seconds 1000 >"$scratch/stdout" 2>"$scratch/stderr" &
     pid=$!
-    sleep 3
+    for _ in $(seq 600); do
+        grep -q ' measured, ' "$scratch/stderr" && break
+        sleep 0.1
+    done
     kill -INT $pid
     wait $pid
 }

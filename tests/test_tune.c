@@ -509,8 +509,42 @@ static void every_kernel_of_a_plan_is_tuned(void) {
     qn_close(qn);
 }
 
+/* One of 300 elements beside one of 100,000: what it gets does not depend on how few cycles it is
+ * thought to take. */
+static void small_kernels_have_a_share(void) {
+    double share[3], all = 0;
+    const double cycles[3] = {100000, 1, 40000};
+    tune_shares(3, cycles, 1, share);
+    for (int i = 0; i < 3; i++) all += share[i];
+    CHECK_NEAR(all, 1, 1e-12, 0);
+    CHECK(share[1] >= 0.25 / 3);
+    CHECK_NEAR(share[0] - share[2], 0.75 * 60000 / 140001, 1e-9, 0);
+}
+
+static void too_many_kernels_share_by_their_size(void) {
+    enum { N = 300 };
+    double share[N], cycles[N], all = 0, least = 1;
+    int n = 0;
+    for (int i = 0; i < N; i++) cycles[i] = 1000 + i * 37 % N;
+    tune_shares(N, cycles, 1, share);
+    for (int i = 0; i < N; i++) {
+        bool small = cycles[i] < 1000 + N - 20;
+        all += share[i];
+        n += share[i] > 0;
+        CHECK(!small || !(share[i] > 0));
+        if (share[i] > 0 && share[i] < least) least = share[i];
+    }
+    CHECK(n >= 15 && n <= 20);
+    CHECK_NEAR(all, 1, 1e-12, 0);
+    CHECK(least >= 0.05);
+    tune_shares(N, cycles, 0.001, share);
+    for (int i = 0; i < N; i++) CHECK(!(share[i] > 0));
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
+    RUN(small_kernels_have_a_share);
+    RUN(too_many_kernels_share_by_their_size);
     RUN(the_faster_schedule_wins);
     RUN(nothing_wins_that_is_not_faster);
     RUN(wrong_candidates_never_win);

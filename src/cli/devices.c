@@ -4,12 +4,21 @@
  * opened in a process of its own, and one that does not come back is said to be so. */
 #include "cli/cli.h"
 
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+static void print_facts(const char *facts) {
+    for (size_t n; facts && *facts; facts += n + (facts[n] == '\n')) {
+        n = strcspn(facts, "\n");
+        printf("         %.*s\n", (int)n, facts);
+    }
+}
 
 static void show(const char *name, const char *about) {
     qn_ctx *qn = qn_open(&(qn_options){.device = name});
     printf("%-8s %s%s\n", name, about, qn ? "" : " (does not open here)");
+    print_facts(qn_device_facts(qn));
     qn_close(qn);
 }
 

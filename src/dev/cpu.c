@@ -52,11 +52,22 @@ static void cpu_limits(void *state, kern_limits *out) {
                          .l2 = system_number(_SC_LEVEL2_CACHE_SIZE, 256 << 10),
                          .l3 = system_number(_SC_LEVEL3_CACHE_SIZE, 0),
                          .threads = pool_threads(c->pool),
-                         .dots = cpu_dots(c)};
+                         .dots = cpu_dots(c),
+                         .no_fma = !c->isa.fma};
 }
 
 static void cpu_describe(void *state, str *out) {
     cpu_key_processor(state, out);
+}
+
+static void cpu_tell(void *state, str *out) {
+    cpu *c = state;
+    cpu_key_name(out);
+    str_add(out, "instructions: ");
+    emit_isa_tell(&c->isa, out);
+    str_addf(out, "\nthreads: %d\nkernels: ", pool_threads(c->pool));
+    cpu_tell_compiler(c, out);
+    str_add(out, "\n");
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -66,6 +77,7 @@ static void cpu_close(void *state) {
     emit_llvm_close(c->llvm);
     cpu_cache_close(&c->cache);
     str_free(&c->here);
+    str_free(&c->no_llvm);
     str_free(&c->compiler);
     str_free(&c->record_key);
     str_free(&c->record);
@@ -80,6 +92,7 @@ static void *cpu_open(qn_ctx *qn, str *why) {
     c->ctx = qn;
     c->cache.folder = -1;
     str_open(&c->here, &qn->heap);
+    str_open(&c->no_llvm, &qn->heap);
     str_open(&c->compiler, &qn->heap);
     str_open(&c->record_key, &qn->heap);
     str_open(&c->record, &qn->heap);
@@ -321,6 +334,7 @@ const dev_table dev_cpu = {
     .close = cpu_close,
     .limits = cpu_limits,
     .describe = cpu_describe,
+    .tell = cpu_tell,
     .compile = cpu_compile_one,
     .compile_many = cpu_compile_many,
     .unload = cpu_unload,

@@ -41,6 +41,7 @@ typedef struct cpu {
     emit_isa isa; /* what kernels may use */
     cpu_cache cache;
     str here;               /* keys: processor and library; empty before a cache is on */
+    str no_llvm;            /* why there is none */
     str compiler;           /* keys: the compiler, as far as it is known */
     str record_key, record; /* which libLLVM the cache says was found last */
 } cpu;
@@ -49,6 +50,7 @@ typedef struct cpu {
 
 /* Find out how objects are made here; false with the reason in `why`. */
 bool cpu_choose_compiler(cpu *c, str *why);
+void cpu_tell_compiler(cpu *c, str *out); /* which it is, and why no other; raises */
 /* One kernel on its way to an object. The caller gives `k` and opens and frees the strings. */
 typedef struct cpu_unit {
     kern *k;
@@ -65,7 +67,8 @@ void cpu_compile(cpu *c, int n, cpu_unit *unit);
 
 /* ---- cpu_key.c: all raise -------------------------------------------------------------------- */
 
-int cpu_dots(const cpu *c); /* which of kern_dots are sooner done than multiply-adds: bits */
+int cpu_dots(const cpu *c);  /* which of kern_dots are sooner done than multiply-adds: bits */
+void cpu_key_name(str *key); /* the processor's name and a line's end */
 void cpu_key_processor(const cpu *c, str *key); /* its name, and what tells it from others */
 void cpu_key_here(const cpu *c, str *key);
 void cpu_key_llvm(const char *file, str *compiler); /* replaces the text, as the next */

@@ -10,12 +10,15 @@
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
+/* Where it is chosen `why` may have been added to: why LLVM is not it. */
 static bool choose(cpu *c, str *why) {
     const char *wanted = c->ctx->knob[KNOB_CPU].text;
     bool any = !*wanted, cc = !strcmp(wanted, "cc"), llvm = !strcmp(wanted, "llvm");
     c->chosen = true;
     if (any || llvm) {
         c->llvm = emit_llvm_open(c->ctx, &c->isa, why);
+        c->no_llvm.len = 0;
+        if (!c->llvm) str_add(&c->no_llvm, why->s ? why->s : "");
         if (c->llvm) cpu_key_llvm(emit_llvm_file(c->llvm), &c->compiler);
         if (c->cache.on) cpu_key_record(c, c->llvm != NULL);
         if (c->llvm) return true;
@@ -47,6 +50,28 @@ bool cpu_choose_compiler(cpu *c, str *why) {
     str_add(why, "kernels are compiled for x86-64 only");
     return false;
 #endif
+}
+
+void cpu_tell_compiler(cpu *c, str *out) {
+    str why;
+    str_open(&why, &c->ctx->heap);
+    guard g;
+    guard_open(&c->ctx->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&c->ctx->heap, &g);
+        str_free(&why);
+        heap_unwind(&c->ctx->heap);
+    }
+    bool able = c->chosen || choose(c, &why);
+    if (!able)
+        str_addf(out, "none (%s)", why.s);
+    else if (c->llvm)
+        emit_llvm_tell(c->llvm, out);
+    else
+        str_addf(out, "the C compiler, %s (%s)", c->ctx->knob[KNOB_CC].text,
+                 c->no_llvm.len ? c->no_llvm.s : "QN_CPU=cc");
+    guard_close(&c->ctx->heap, &g);
+    str_free(&why);
 }
 
 /* The knob may be turned while the device is open. */

@@ -33,7 +33,7 @@ int cpu_dots(const cpu *c) {
 /* ---- the processor -------------------------------------------------------------------------- */
 
 /* As it calls itself. */
-static void add_name(str *key) {
+void cpu_key_name(str *key) {
 #if defined(__x86_64__)
     char name[49] = "";
     for (unsigned i = 0; i < 3; i++) {
@@ -129,7 +129,7 @@ static void add_library(str *key) {
 }
 
 void cpu_key_processor(const cpu *c, str *key) {
-    add_name(key);
+    cpu_key_name(key);
     add_processor(c, key);
 }
 

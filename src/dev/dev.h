@@ -86,6 +86,8 @@ typedef struct dev_table {
     /* What kernels run on: a line for people, then whatever tells it from others. NULL: what was
      * measured here is worth nothing another time. Raises. */
     void (*describe)(void *state, str *out);
+    /* What a person may want to know of it, in lines. NULL: nothing. Raises. */
+    void (*tell)(void *state, str *out);
 
     /* The kernel is checked and scheduled; it may be closed afterwards. Its statements stay as they
      * are, its expressions and symbols may grow. Raises. */

@@ -116,6 +116,23 @@ bool qn_device(int i, const char **name, const char **description) {
     return true;
 }
 
+const char *qn_device_facts(qn_ctx *qn) {
+    if (!qn) return NULL;
+    run_state *r = qn->run;
+    str_free(&r->text);
+    str_open(&r->text, &qn->heap);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        return NULL;
+    }
+    str_add(&r->text, "");
+    if (r->dev->tell) r->dev->tell(r->dev_state, &r->text);
+    guard_close(&qn->heap, &g);
+    return r->text.s;
+}
+
 int qn_set(qn_ctx *qn, const char *name, const char *value) {
     if (!qn) return QN_ENULL;
     guard g;

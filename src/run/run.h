@@ -227,7 +227,7 @@ typedef struct run_state {
     size_t arena_size;
     uint32_t compile_times[COMPILE_BUCKETS]; /* kernels by time, COMPILE_BUCKET seconds each */
     qn_stats stats;
-    str text; /* of qn_format */
+    str text; /* of qn_format and qn_device_facts */
 } run_state;
 
 #endif

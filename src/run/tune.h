@@ -93,6 +93,9 @@ qn_code tune_kernel(qn_ctx *qn, tune_request *q);
 
 /* ---- tune_api.c ------------------------------------------------------------------------------ */
 
+/* Each kernel's share of the seconds, most of it by the cycles it takes. Where there are too many
+ * kernels for a share to be worth while, the smallest get none and the others all of it. */
+void tune_shares(int n, const double *cycles, double seconds, double *share);
 /* Spend what is left of knob tune on these kernels, which are about to be compiled. What goes wrong
  * is over with it: it is no error. */
 void tune_first_seen(qn_ctx *qn, int n, const char *const *text);

@@ -1,13 +1,16 @@
 /* tune_api.c - which kernels are tuned, and for how long: those of a request, those given as text,
  * and, by knob tune, those that any program compiles.
  *
- * Time goes where time is spent: each kernel's share of the seconds is its share of what the cost
- * model says that all of them take; what would get next to nothing is left alone. */
+ * Time goes where time is spent: three quarters of a kernel's share of the seconds are its share of
+ * what the cost model says that all of them take. The last quarter is the same for all, for the
+ * model may be wrong, and a small kernel is soon tuned. What would get next to nothing is left
+ * alone. Shares do not depend on anything measured, so the same demand twice finds all done. */
 #include "run/tune.h"
 
 #include <stdio.h>
 
 static const double least_share = 0.05; /* seconds */
+static const double even_part = 0.25;   /* of the time is the same for each kernel */
 
 typedef struct tune_list {
     qn_ctx *qn;
@@ -71,28 +74,50 @@ static bool still_going(void *user, const qn_tune_state *state) {
     return !g->stopped;
 }
 
+/* The kernel with the least cycles that has a share; of equal ones the last. */
+static int smallest(int n, const double *cycles, const double *share) {
+    int least = -1;
+    for (int i = 0; i < n; i++)
+        if (share[i] > 0 && (least < 0 || cycles[i] <= cycles[least])) least = i;
+    return least;
+}
+
+void tune_shares(int n, const double *cycles, double seconds, double *share) {
+    for (int i = 0; i < n; i++) share[i] = 1;
+    for (int kept = n; kept > 0; kept--) {
+        double all = 0;
+        for (int i = 0; i < n; i++) all += share[i] > 0 ? cycles[i] : 0;
+        for (int i = 0; i < n; i++)
+            if (share[i] > 0)
+                share[i] = seconds * (even_part / kept + (1 - even_part) * cycles[i] / all);
+        int least = smallest(n, cycles, share);
+        if (share[least] >= least_share) return;
+        share[least] = 0;
+    }
+}
+
 static qn_code tune_all(tune_list *l, const qn_tune_options *o) {
     qn_ctx *qn = l->qn;
-    double all = 0;
     if (!wisdom_of(qn)) return fail(qn, QN_EARG, "tune: no wisdom is kept here (QN_WISDOM)");
     l->cycles = arena_alloc(&l->a, (l->n + 1) * sizeof *l->cycles);
+    double *share = arena_alloc(&l->a, (l->n + 1) * sizeof *share);
     for (uint32_t i = 0; i < l->n; i++) {
         l->cycles[i] = cycles_of(qn, l->text[i]);
         if (!(l->cycles[i] > 0)) return qn_error_code(qn);
-        all += l->cycles[i];
     }
+    tune_shares((int)l->n, l->cycles, o->seconds, share);
     going_on going = {.o = o};
     for (uint32_t i = 0; i < l->n && !going.stopped; i++) {
         tune_request q = {
             .text = l->text[i],
             .size = strlen(l->text[i]),
-            .seconds = o->seconds * l->cycles[i] / all,
+            .seconds = share[i],
             .same_bits = o->same_bits,
             .again = o->again,
             .going = still_going,
             .user = &going,
             .state = {.name = name_in(&l->a, l->text[i]), .kernel = (int)i, .kernels = (int)l->n}};
-        if (q.seconds < least_share) continue;
+        if (!(q.seconds > 0)) continue;
         qn_code code = tune_kernel(qn, &q);
         if (code) return code;
     }
