@@ -1,6 +1,6 @@
 # Quern's build. `make` builds the library and the command; `make help` lists the rest.
 CC      ?= cc
-BUILD   ?= build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-san)$(if $(DEBUG),-debug)
+BUILD   ?= build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-san)$(if $(TSAN),-tsan)$(if $(DEBUG),-debug)
 PREFIX  ?= /usr/local
 VERSION := 0.1.0
 SONAME  := libquern.so.0
@@ -10,7 +10,7 @@ WARN   := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prot
 CFLAGS ?= -O2 -g
 comma  := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all \
-          -fno-omit-frame-pointer)
+          -fno-omit-frame-pointer) $(if $(TSAN),-fsanitize=thread)
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off -pthread \
           $(WARN) -Iinclude -Isrc $(if $(SAN)$(DEBUG),-DQN_CHECK,-DNDEBUG) $(SANFLAGS) $(CFLAGS)
 LDLIBS := -lm -ldl -pthread $(SANFLAGS)
@@ -43,7 +43,7 @@ $(BUILD)/libquern.a: $(LIBOBJ) $(BUILD)/sources
 
 $(BUILD)/$(SONAME): $(LIBOBJ) $(BUILD)/sources src/quern.map
 	@echo "  ld $@"; $(CC) -shared -Wl,-soname,$(SONAME) -Wl,--build-id -Wl,--version-script=src/quern.map \
-	    $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(LIBOBJ) $(LDLIBS)
+	    $(if $(SAN)$(TSAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(LIBOBJ) $(LDLIBS)
 
 $(BUILD)/quern: $(CLIOBJ) $(BUILD)/libquern.a
 	@echo "  ld $@"; $(CC) -o $@ $^ $(LDLIBS)
@@ -130,7 +130,7 @@ clean:  ## remove every build folder
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1\t\2/p' Makefile | expand -t 12
-	@echo "variables: CC, CFLAGS, PREFIX, DESTDIR, SAN=1 (sanitizers), DEBUG=1 (internal checks)"
+	@echo "variables: CC, CFLAGS, PREFIX, DESTDIR, SAN=1 (sanitizers), TSAN=1 (of threads), DEBUG=1 (internal checks)"
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 FORCE:

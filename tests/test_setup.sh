@@ -32,7 +32,7 @@ says() { # says TEXT: the set-up succeeds and its words hold TEXT
     cat "$scratch/said"
     grep -q -- "$1" "$scratch/said"
 }
-silent() { [ -z "$(run_setup 2>&1 | grep -v 'libLLVM\|OpenCL')" ]; }
+silent() { [ -z "$(run_setup 2>&1 | grep -v 'libLLVM\|OpenCL\|none of\|  [a-z]*: ')" ]; }
 asked() { grep -q -- "$1" "$scratch/asked"; }
 not_asked() { ! asked "$1"; }
 
@@ -43,11 +43,14 @@ check_fails fails_without_a_compiler run_setup
 machine cc make ar
 check goes_on_without_python says 'going on without python3'
 machine cc make ar
-check says_what_is_missing_and_why says 'missing: python3 (runs the checks'
+check says_what_is_missing_and_why says 'missing: python (runs the checks'
+check says_how_packages_are_called says '  dnf:.*python3'
+check says_how_arch_calls_them says '  pacman:.*python$'
+check fails_on_no_machine_without_a_manager says 'none of apt dnf pacman apk brew is here'
 
 machine cc make ar python3
 option=--checks
-check gets_valgrind_for_the_checks_only says 'missing: valgrind libc6-dbg (runs'
+check gets_valgrind_for_the_checks_only says 'missing: valgrind (runs'
 machine cc make ar python3 valgrind
 check is_silent_where_valgrind_is_there silent
 option=
@@ -65,6 +68,28 @@ if [ "$(id -u)" -eq 0 ]; then
     machine cc make ar
     apt 'exit 100' 1.0
     check goes_on_when_installing_fails says 'going on without python3'
+    # Another manager than apt is asked in its own words.
+    manager() { # manager NAME COMMAND: NAME records what it is asked; COMMAND is what it should be
+        machine make ar python3
+        printf '#!/bin/sh\necho "%s $*" >>%s/asked\n[ $1 = %s ] || exit 0\n' "$1" "$scratch" "$2" \
+            >"$scratch/bin/$1"
+        printf 'printf "#!/bin/sh\\nexit 0\\n" >%s/bin/cc; %s +x %s/bin/cc\n' "$scratch" \
+            "$(command -v chmod)" "$scratch" >>"$scratch/bin/$1"
+        chmod +x "$scratch/bin/$1"
+        rm -f "$scratch/asked"
+    }
+    manager dnf install
+    check installs_by_dnf says 'installing:.*gcc glibc-devel'
+    check asks_dnf_for_it asked '^dnf install -y .*gcc glibc-devel'
+    manager pacman -S
+    check installs_by_pacman says 'installing:.*gcc'
+    check asks_pacman_for_it asked '^pacman -S --noconfirm --needed gcc'
+    manager apk add
+    check installs_by_apk says 'installing:.*gcc musl-dev'
+    check asks_apk_for_it asked '^apk add gcc musl-dev'
+    manager brew install
+    check installs_by_brew says 'installing:.*gcc'
+    check asks_brew_for_it asked '^brew install gcc'
 else
     skip installing "not root"
 fi

@@ -1,0 +1,164 @@
+/* function_cases.h - arguments for every function of quern.h's generated prototypes, one row each:
+ * X(name, lo, hi, call). test_everywhere.c runs the calls and fails where a function has no row.
+ *
+ * In a call IN(4, 6) is a new input of that shape in the dtype under test, numbers from lo to hi
+ * (what integers can be had of them); INDEX(5, 4, 6) has whole numbers from 0 to 4; DIMS and AXES
+ * are lists; `a` are the arguments of test_everywhere.c. */
+#define M IN(4, 6)
+
+#define UNARY_ROWS(X)                                                                              \
+    X(neg, -4, 4)                                                                                  \
+    X(abs, -4, 4)                                                                                  \
+    X(reciprocal, 0.25, 4)                                                                         \
+    X(sqrt, 0.1, 8)                                                                                \
+    X(exp, -8, 8)                                                                                  \
+    X(exp2, -8, 8)                                                                                 \
+    X(expm1, -4, 4)                                                                                \
+    X(log, 0.1, 16)                                                                                \
+    X(log2, 0.1, 16)                                                                               \
+    X(log1p, -0.9, 8)                                                                              \
+    X(sin, -8, 8)                                                                                  \
+    X(cos, -8, 8)                                                                                  \
+    X(atan, -8, 8)                                                                                 \
+    X(tanh, -4, 4)                                                                                 \
+    X(sigmoid, -8, 8)                                                                              \
+    X(erf, -3, 3)                                                                                  \
+    X(erfc, -3, 6)                                                                                 \
+    X(floor, -8, 8)                                                                                \
+    X(ceil, -8, 8)                                                                                 \
+    X(round, -8, 8)                                                                                \
+    X(trunc, -8, 8)                                                                                \
+    X(not, -8, 8)                                                                                  \
+    X(contiguous, -4, 4)                                                                           \
+    X(detach, -4, 4)                                                                               \
+    X(zeros_like, -4, 4)                                                                           \
+    X(ones_like, -4, 4)
+
+#define BINARY_ROWS(X)                                                                             \
+    X(add, -4, 4)                                                                                  \
+    X(sub, -4, 4)                                                                                  \
+    X(mul, -4, 4)                                                                                  \
+    X(div, 0.25, 4)                                                                                \
+    X(floor_div, 0.5, 8)                                                                           \
+    X(mod, 0.5, 8)                                                                                 \
+    X(pow, 0.2, 3)                                                                                 \
+    X(maximum, -4, 4)                                                                              \
+    X(minimum, -4, 4)                                                                              \
+    X(lt, -4, 4)                                                                                   \
+    X(le, -4, 4)                                                                                   \
+    X(eq, -4, 4)                                                                                   \
+    X(ne, -4, 4)                                                                                   \
+    X(and, -8, 8)                                                                                  \
+    X(or, -8, 8)                                                                                   \
+    X(xor, -8, 8)                                                                                  \
+    X(shl, 0, 8)                                                                                   \
+    X(shr, 0, 8)
+
+#define FUNCTION_CASES(X)                                                                          \
+    X(where, -4, 4, qn_where(qn_lt(M, M), M, M))                                                   \
+    X(fma, -4, 4, qn_fma(M, M, M))                                                                 \
+    X(sum, -4, 4, qn_sum(M, 1, false))                                                             \
+    X(sum_axes, -4, 4, qn_sum_axes(IN(3, 4, 5), 2, AXES(0, 2), true))                              \
+    X(prod, 0.5, 2, qn_prod(M, 0, true))                                                           \
+    X(prod_axes, 0.5, 2, qn_prod_axes(IN(3, 4, 2), 2, AXES(0, 2), false))                          \
+    X(max, -4, 4, qn_max(M, 1, false))                                                             \
+    X(max_axes, -4, 4, qn_max_axes(IN(3, 4, 5), 2, AXES(1, 2), false))                             \
+    X(min, -4, 4, qn_min(M, -2, true))                                                             \
+    X(min_axes, -4, 4, qn_min_axes(IN(3, 4, 5), 2, AXES(0, 1), false))                             \
+    X(argmax, -4, 4, qn_argmax(M, 1, false))                                                       \
+    X(argmax_axes, -4, 4, qn_argmax_axes(IN(3, 4, 5), 2, AXES(0, 2), false))                       \
+    X(argmin, -4, 4, qn_argmin(M, QN_ALL, false))                                                  \
+    X(argmin_axes, -4, 4, qn_argmin_axes(IN(3, 4, 5), 2, AXES(0, 2), true))                        \
+    X(full, 0, 0, qn_full(a->qn, a->d, 2, DIMS(3, 4), 2.5))                                        \
+    X(zeros, 0, 0, qn_zeros(a->qn, a->d, 2, DIMS(3, 4)))                                           \
+    X(ones, 0, 0, qn_ones(a->qn, a->d, 2, DIMS(3, 4)))                                             \
+    X(scalar, 0, 0, qn_scalar(a->qn, a->d, 3))                                                     \
+    X(like, -4, 4, qn_add(M, qn_like(M, 1)))                                                       \
+    X(full_like, -4, 4, qn_add(M, qn_full_like(M, 1)))                                             \
+    X(iota, 0, 0, qn_iota(a->qn, a->d, 2, DIMS(3, 4), 1))                                          \
+    X(arange, 0, 0, qn_arange(a->qn, a->d, 1, 9, 2))                                               \
+    X(linspace, 0, 0, qn_linspace(a->qn, a->d, 0, 6, 7))                                           \
+    X(eye, 0, 0, qn_eye(a->qn, a->d, 4, 5))                                                        \
+    X(cast, -4, 4, qn_cast(qn_cast(M, QN_F64), a->d))                                              \
+    X(bitcast, -4, 4, qn_bitcast(M, a->bits))                                                      \
+    X(elu, -4, 4, qn_elu(M, 1.5))                                                                  \
+    X(leaky_relu, -4, 4, qn_leaky_relu(M, 0.1))                                                    \
+    X(clamp, -4, 4, qn_clamp(M, 1, 3))                                                             \
+    X(lerp, -4, 4, qn_lerp(M, M, M))                                                               \
+    X(mean, -4, 4, qn_mean(M, 0, false))                                                           \
+    X(mean_axes, -4, 4, qn_mean_axes(IN(3, 4, 5), 2, AXES(0, 2), true))                            \
+    X(variance, -4, 4, qn_variance(M, 1, 1, false))                                                \
+    X(variance_axes, -4, 4, qn_variance_axes(IN(3, 4, 5), 2, AXES(0, 2), 0, true))                 \
+    X(std, -4, 4, qn_std(M, 1, 1, true))                                                           \
+    X(any, -1, 1, qn_any(M, 1, false))                                                             \
+    X(all, -1, 1, qn_all(M, 1, false))                                                             \
+    X(norm, 0.5, 4, qn_add(qn_norm(M, 3, 1, false), qn_norm(M, 1, 1, false)))                      \
+    X(logsumexp, -4, 4, qn_logsumexp(M, 1, false))                                                 \
+    X(reshape, -4, 4, qn_reshape(M, 3, DIMS(2, -1, 3)))                                            \
+    X(permute, -4, 4, qn_permute(IN(2, 3, 4), 3, AXES(2, 0, 1)))                                   \
+    X(transpose, -4, 4, qn_transpose(M, 0, 1))                                                     \
+    X(expand, -4, 4, qn_expand(IN(4, 1), 3, DIMS(2, 4, 5)))                                        \
+    X(slice, -4, 4, qn_slice(M, 1, -1, 0, -2))                                                     \
+    X(select, -4, 4, qn_select(M, 1, -2))                                                          \
+    X(flip, -4, 4, qn_flip(M, QN_ALL))                                                             \
+    X(as_strided, -4, 4, qn_as_strided(M, 2, DIMS(3, 4), DIMS(5, 2), 1))                           \
+    X(pad, -4, 4,                                                                                  \
+      qn_add(qn_pad(M, DIMS(1, 2, 2, 1), QN_PAD_REFLECT, 0),                                       \
+             qn_pad(M, DIMS(2, 1, 1, 2), QN_PAD_CONSTANT, 1)))                                     \
+    X(roll, -4, 4, qn_roll(M, 2, 1))                                                               \
+    X(squeeze, -4, 4, qn_squeeze(IN(4, 1, 3), 1))                                                  \
+    X(unsqueeze, -4, 4, qn_unsqueeze(M, 1))                                                        \
+    X(flatten, -4, 4, qn_flatten(IN(2, 3, 4), 0, 1))                                               \
+    X(unfold, -4, 4, qn_unfold(M, 1, 3, 2))                                                        \
+    X(diagonal, -4, 4, qn_diagonal(M, 1))                                                          \
+    X(triu, -4, 4, qn_triu(M, -1))                                                                 \
+    X(tril, -4, 4, qn_tril(M, 1))                                                                  \
+    X(concat, -4, 4, qn_concat(3, LIST(M, IN(4, 2), M), 1))                                        \
+    X(stack, -4, 4, qn_stack(3, LIST(M, M, M), 1))                                                 \
+    X(vstack, -4, 4, qn_vstack(2, LIST(M, IN(6))))                                                 \
+    X(hstack, -4, 4, qn_hstack(2, LIST(M, IN(4, 3))))                                              \
+    X(split, -4, 4, split_of(M))                                                                   \
+    X(chunk, -4, 4, chunk_of(IN(4, 7)))                                                            \
+    X(tile, -4, 4, qn_tile(M, 2, DIMS(2, 3)))                                                      \
+    X(repeat_interleave, -4, 4, qn_repeat_interleave(M, 3, 1))                                     \
+    X(meshgrid, -4, 4, meshgrid_of(IN(3), IN(4)))                                                  \
+    X(gather, -4, 4, qn_gather(M, INDEX(7, 4, 3), 1))                                              \
+    X(scatter, -4, 4, qn_scatter(M, INDEX(7, 4, 3), IN(4, 3), 1, QN_COMBINE_SUM))                  \
+    X(take, -4, 4, qn_take(M, INDEX(6, 2, 3), 1))                                                  \
+    X(take_along_axis, -4, 4, qn_take_along_axis(M, INDEX(4, 2, 1), 0))                            \
+    X(index_add, -4, 4, qn_index_add(M, 1, INDEX(6, 3), IN(4, 3)))                                 \
+    X(one_hot, 0, 0, qn_one_hot(INDEX(6, 4), 5, a->d))                                             \
+    X(embedding, -4, 4, qn_embedding(M, INDEX(4, 2, 3)))                                           \
+    X(matmul, -2, 2, qn_matmul(IN(2, 5, 7), IN(7, 3)))                                             \
+    X(dot, -2, 2, qn_dot(IN(9), IN(9)))                                                            \
+    X(outer, -2, 2, qn_outer(IN(4), IN(5)))                                                        \
+    X(tensordot, -2, 2, qn_tensordot(IN(3, 4, 5), IN(5, 2, 3), 2, AXES(0, 2), AXES(2, 0)))         \
+    X(einsum, -2, 2, qn_einsum("bij,bjk->bik", 2, LIST(IN(2, 3, 4), IN(2, 4, 3))))                 \
+    X(linear, -2, 2, qn_linear(IN(4, 6), IN(5, 6), IN(5)))                                         \
+    X(conv, -2, 2, qn_conv(IN(2, 3, 7, 6), IN(4, 3, 3, 2), IN(4), NULL))                           \
+    X(conv1d, -2, 2, qn_conv1d(IN(2, 4, 9), IN(6, 2, 3), IN(6), 2, 1, 1, 2))                       \
+    X(conv2d, -2, 2, qn_conv2d(IN(1, 2, 6, 7), IN(3, 2, 3, 3), NULL, 1, 2, 2, 1))                  \
+    X(conv3d, -2, 2, qn_conv3d(IN(1, 2, 4, 5, 4), IN(2, 2, 2, 2, 2), IN(2), 1, 0, 1, 1))           \
+    X(conv_transpose, -2, 2, qn_conv_transpose(IN(1, 3, 4, 5), IN(3, 2, 3, 2), IN(2), NULL))       \
+    X(max_pool, -4, 4, qn_max_pool(IN(1, 2, 6, 6), DIMS(2, 3), NULL))                              \
+    X(avg_pool, -4, 4, qn_avg_pool(IN(1, 2, 6, 6), DIMS(2, 3), NULL))                              \
+    X(softmax, -4, 4, qn_softmax(M, 1))                                                            \
+    X(log_softmax, -4, 4, qn_log_softmax(M, 0))                                                    \
+    X(layer_norm, -4, 4, qn_layer_norm(M, IN(6), IN(6), 1e-3))                                     \
+    X(rms_norm, -4, 4, qn_rms_norm(M, IN(6), 1e-3))                                                \
+    X(group_norm, -4, 4, qn_group_norm(IN(2, 4, 5), 2, IN(4), IN(4), 1e-3))                        \
+    X(attention, -2, 2, qn_attention(IN(2, 5, 4), IN(2, 5, 4), IN(2, 5, 4), true))                 \
+    X(dropout, -4, 4, qn_dropout(M, 0.5, qn_key(a->qn, 7)))                                        \
+    X(cross_entropy, -4, 4, qn_cross_entropy(M, INDEX(6, 4)))                                      \
+    X(nll_loss, -4, -0.1, qn_nll_loss(M, INDEX(6, 4)))                                             \
+    X(mse_loss, -4, 4, qn_mse_loss(M, M))                                                          \
+    X(l1_loss, -4, 4, qn_l1_loss(M, M))                                                            \
+    X(huber_loss, -4, 4, qn_huber_loss(M, M, 1.5))                                                 \
+    X(bce_with_logits, 0.1, 0.9, qn_bce_with_logits(M, M))                                         \
+    X(key, 0, 0, qn_key(a->qn, 0x123456789abcdefull))                                              \
+    X(key_fold, 0, 0, qn_key_fold(qn_key(a->qn, 3), 1ull << 40))                                   \
+    X(random_bits, 0, 0, qn_random_bits(qn_key(a->qn, 3), 2, DIMS(5, 7)))                          \
+    X(uniform, 0, 0, qn_uniform(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                            \
+    X(randn, 0, 0, qn_randn(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                                \
+    X(randint, 0, 0, qn_randint(qn_key(a->qn, 3), a->d, 1, 100, 2, DIMS(5, 7)))                    \
+    X(bernoulli, 0, 0, qn_bernoulli(qn_key(a->qn, 3), 0.3, 2, DIMS(5, 7)))
