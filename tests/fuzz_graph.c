@@ -695,6 +695,12 @@ int main(int argc, char **argv) {
     int64_t graphs = argc > 1 ? atoll(argv[1]) : INT64_MAX;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
     int only = argc > 3 ? find_mode(argv[3]) : -1;
+    if (argc > 3 && only < 0) {
+        printf("no mode \"%s\"; there are:", argv[3]);
+        for (size_t m = 0; m < COUNT_OF(modes); m++) printf(" %s", modes[m].name);
+        puts("");
+        return 2;
+    }
     f->apart = argc > 4;
     test_begin(1, argv);
     signal(SIGSEGV, crashed), signal(SIGABRT, crashed), signal(SIGFPE, crashed);

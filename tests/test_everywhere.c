@@ -6,8 +6,9 @@
  * compared likewise, and on `ref` in f64 with central differences. Elementwise functions are held
  * against their row's oracle. A function that the header declares and no row calls is a failure.
  *
- * Kernels take the C compiler and OpenCL 0.1 s and more each: there f32 is tried, with the gradients
- * of every fourth function; with QN_TEST_ALL=1 in the environment everything, in some minutes. */
+ * Kernels take the C compiler and OpenCL 0.1 s and more each: there f32 is tried, with the
+ * gradients of every fourth function; with QN_TEST_ALL=1 in the environment everything, in some
+ * minutes. */
 #include "graph/graph.h"
 #include "quern.h"
 #include "test.h"

@@ -65,7 +65,7 @@ only() { # only LEVEL TABOO
 }
 if command -v objdump >/dev/null && command -v python3 >/dev/null; then
     check x86_64_v3_has_no_512_bits only x86-64-v3 '%zmm|%k[1-7]'
-    check x86_64_v2_has_no_avx only x86-64-v2 '%ymm|%zmm|	v[a-z]+ps|vfmadd|vcvtph2ps'
+    check x86_64_v2_has_no_avx only x86-64-v2 '%ymm|%zmm|[[:space:]]v[a-z]+ps|vfmadd|vcvtph2ps'
     check x86_64_has_no_sse4 only x86-64 '%ymm|roundps|blendv|pmulld|pminsd|pshufb|popcnt'
 else
     skip code_of_levels "no objdump or python3"

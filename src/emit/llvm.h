@@ -190,7 +190,7 @@ val llvm_and_mask(llvm *s, val x, val y); /* either may be none */
  * another type of the same bits. */
 val llvm_call(llvm *s, const char *name, int types, ll_type *type, int n, ll_value *arg, int level,
               bool vec);
-/* A masked access, by the operands that all versions have; the one numbered `pointer` is aligned. */
+/* A masked access, by the operands that all versions have; that number `pointer` is aligned. */
 val llvm_call_masked(llvm *s, const char *name, ll_type *type, int n, const ll_value *arg,
                      int pointer, int64_t align, int level);
 

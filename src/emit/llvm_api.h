@@ -5,9 +5,9 @@
  * values.
  *
  * The functions are those that every version from LLVM_OLDEST to LLVM_NEWEST has, with these
- * prototypes: 15 is the first whose pointers have no element type by default. Where versions differ
- * is said in two places: GetVersion is missing in 15 (llvm_load.c), and some intrinsics changed their
- * operands (llvm_intrinsic.c). */
+ * prototypes: 15 is the first whose pointers have no element type by default. Where versions
+ * differ is said in two places: GetVersion is missing in 15 (llvm_load.c), and some intrinsics
+ * changed their operands (llvm_intrinsic.c). */
 #ifndef QN_LLVM_API_H
 #define QN_LLVM_API_H
 

@@ -2,10 +2,10 @@
  *
  * An intrinsic's name stays, its operands need not. What changed between the versions that
  * llvm_api.h allows is read off the intrinsic's own signature rather than off the version:
- *   - The dot instructions took words of 32 bits and take their parts, of bf16 since 16, of integers
- *     since 22. Both have the same bits, so an operand of another type is cast to the one wanted.
- *   - The masked loads and stores had the alignment as an operand behind the pointer; since 22 it is
- *     an attribute of the pointer. There is then one operand less. */
+ *   - The dot instructions took words of 32 bits and take their parts, of bf16 since 16, of
+ *     integers since 22. Both have the same bits, so an operand of another type is cast.
+ *   - The masked loads and stores had the alignment as an operand behind the pointer; since 22 it
+ *     is an attribute of the pointer. There is then one operand less. */
 #include "emit/llvm.h"
 
 enum { MOST_OPERANDS = 8 };

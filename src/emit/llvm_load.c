@@ -4,9 +4,9 @@
  * cache, runs without it. Any version from LLVM_OLDEST to LLVM_NEWEST will do; of those that the
  * loader finds the newest is taken, unless knob llvm names a version or a file.
  *
- * A library's table of functions is filled once in a process, because LLVM's own registry of targets
- * is the process's; after that the table never changes. So each demand, as the knob has it, is
- * answered once, under a lock, and contexts with different demands each have their own library;
+ * A library's table of functions is filled once in a process, because LLVM's own registry of
+ * targets is the process's; after that the table never changes. So each demand, as the knob has it,
+ * is answered once, under a lock, and contexts with different demands each have their own library;
  * LLVM's symbols carry their version, so several can be loaded. None is unloaded: it holds
  * thread-local and static state of its own that would not come back. */
 #include "emit/llvm.h"

@@ -22,7 +22,7 @@ static val shift(llvm *s, int opcode, val x, int by) {
     return llvm_binary(s, opcode, x, llvm_int_like(s, x, by));
 }
 
-/* With the exponent's bits where f32 has them a half is 2^-112 of its value, subnormal ones, too. */
+/* With the exponent's bits where f32 has them a half is 2^-112 of its value, subnormal or not. */
 val llvm_soft_from_half(llvm *s, val raw) {
     val h = llvm_cast(s, LL_ZEXT, raw, s->t_i32);
     val sign = shift(s, LL_SHL, and_bits(s, h, 0x8000), 16);

@@ -268,7 +268,7 @@ static bool bitcast_all(qn_dtype to, qn_dtype from, int64_t n, const scalar *x, 
 }
 
 /* x*y + z, whose product is exact, rounded to odd: rounding that once more is as good as rounding
- * once. Rounding the sum to nearest is not: it may come to lie halfway between two narrow values. */
+ * once. Rounding to nearest is not: the sum may come to lie halfway between two narrow values. */
 static double fma_odd(double x, double y, double z) {
     double p = x * y, sum = p + z, from_z = sum - p;
     double error = (p - (sum - from_z)) + (z - from_z);
