@@ -127,6 +127,7 @@
     X(take, -4, 4, qn_take(M, INDEX(6, 2, 3), 1))                                                  \
     X(take_along_axis, -4, 4, qn_take_along_axis(M, INDEX(4, 2, 1), 0))                            \
     X(index_add, -4, 4, qn_index_add(M, 1, INDEX(6, 3), IN(4, 3)))                                 \
+    X(update_slice, -4, 4, qn_update_slice(M, IN(2, 3), DIMS(1, 2)))                               \
     X(one_hot, 0, 0, qn_one_hot(INDEX(6, 4), 5, a->d))                                             \
     X(embedding, -4, 4, qn_embedding(M, INDEX(4, 2, 3)))                                           \
     X(matmul, -2, 2, qn_matmul(IN(2, 5, 7), IN(7, 3)))                                             \

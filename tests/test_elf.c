@@ -144,7 +144,7 @@ static void refuses(const char *source, const char *reason) {
     guard g;
     guard_open(&h.qn->heap, &g);
     if (!setjmp(g.at)) {
-        cpu_cc_compile(h.qn, "test", &text, &object);
+        cpu_cc_compile(h.qn, &(emit_isa){.cpu = NULL}, "test", &text, &object);
         const char *why = load_copy(object.s, object.len);
         CHECK_STR(why ? why : "loads", reason);
     } else {
@@ -187,7 +187,7 @@ static void tables_of_addresses_are_relocated(void) {
     str_add(&text, "static const char a[] = \"one\", b[] = \"two\";"
                    "static const char *const table[] = {a, b};"
                    "const char *kernel(int i) { return table[i]; }");
-    cpu_cc_compile(h.qn, "test", &text, &object);
+    cpu_cc_compile(h.qn, &(emit_isa){.cpu = NULL}, "test", &text, &object);
     void *function[1];
     elf_image image;
     const char *why = elf_load(&h.qn->heap, object.s, object.len, 1, names, function, &image);

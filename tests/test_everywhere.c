@@ -250,13 +250,13 @@ static double weight(int64_t i) {
     return 0.5 + (double)(i * 7 % 11) / 8;
 }
 
-static qn_tensor *weights(qn_tensor *y, int64_t n) {
-    int64_t dim[QN_MAX_RANK];
+static qn_tensor *weights(qn_ctx *qn, qn_tensor *y) {
+    int64_t dim[QN_MAX_RANK], n = qn_numel(y);
     double *x = calloc((size_t)n + 1, sizeof *x);
     int rank = qn_rank(y);
     for (int i = 0; i < rank; i++) dim[i] = qn_dim(y, i);
     for (int64_t i = 0; i < n; i++) x[i] = weight(i);
-    qn_tensor *w = from_doubles(y->ctx, qn_dtype_of(y), rank, dim, n, x);
+    qn_tensor *w = from_doubles(qn, qn_dtype_of(y), rank, dim, n, x);
     free(x);
     return w;
 }
@@ -264,7 +264,7 @@ static qn_tensor *weights(qn_tensor *y, int64_t n) {
 static void take_gradients(args *a, qn_tensor *y, outcome *o) {
     qn_tensor *out[LEAVES] = {NULL};
     if (!a->leaves || !dtype_is_float(a->d) || !dtype_is_float(qn_dtype_of(y))) return;
-    int code = qn_grad(y, weights(y, qn_numel(y)), a->leaves, a->leaf, out);
+    int code = qn_grad(y, weights(a->qn, y), a->leaves, a->leaf, out);
     o->gradients = a->leaves;
     for (int i = 0; i < a->leaves; i++) {
         if (code) o->gradient[i].code = (qn_code)code;
@@ -382,6 +382,11 @@ static double nudged_sum(const function_case *c, int leaf, int64_t element, doub
     return sum;
 }
 
+/* They end in a detach: once read they are data, and a gradient of that is refused. */
+static bool cut_off(const char *name) {
+    return !strcmp(name, "detach") || !strcmp(name, "sign");
+}
+
 static void gradients_are_central_differences(void) {
     const double h = 1e-6;
     int checked = 0;
@@ -392,7 +397,9 @@ static void gradients_are_central_differences(void) {
         if (!strcmp(c->name, "detach")) continue; /* which is about having no gradient */
         run(c, &a, true, &o);
         for (int i = 0; i < o.gradients; i++) {
-            CHECK_INT(o.gradient[i].code, QN_OK);
+            bool refused_it = o.gradient[i].code == QN_EGRAPH && cut_off(c->name);
+            if (o.gradient[i].code && !refused_it)
+                FAIL("%s's gradient by input %d: code %d", c->name, i, (int)o.gradient[i].code);
             for (int64_t k = 0; k < o.gradient[i].n; k += 1 + o.gradient[i].n / 4) {
                 double up = nudged_sum(c, i, k, h), down = nudged_sum(c, i, k, -h);
                 checked++;
