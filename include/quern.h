@@ -462,6 +462,10 @@ typedef struct qn_stats {
     double compile_median; /* seconds to compile one kernel, to a quarter of a millisecond */
     uint64_t waves;        /* the launches so far in rounds, each of those that ran side by side */
     uint64_t replaced;     /* assigned values that were written over those they replace */
+    /* Kept now: plans for the next time (knob plan_memory), compiled kernels (knob program_memory),
+     * those of static graphs among them; what they take; how many had to go so far. */
+    uint64_t plans_kept, plan_bytes, plans_evicted;
+    uint64_t programs, program_bytes, programs_evicted;
 } qn_stats;
 QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out);
 

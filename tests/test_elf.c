@@ -44,22 +44,26 @@ static void drop_object(str *object) {
 
 static const char *const names[] = {EMIT_KERNEL};
 
+static code_store *pages(void) {
+    return &((cpu *)h.cpu)->code;
+}
+
 /* The copy ends where its memory ends, so that a sanitizer sees reads past it. */
 static const char *load_copy(const void *data, size_t size) {
     void *function[1], *copy = malloc(size ? size : 1);
     memcpy(copy, data, size);
-    elf_image image;
-    const char *why = elf_load(&h.qn->heap, copy, size, 1, names, function, &image);
-    CHECK(why ? !image.base : function[0] && image.base);
-    elf_unload(&image);
+    code_room room;
+    const char *why = elf_load(pages(), copy, size, 1, names, function, &room);
+    CHECK(why ? !room.slab : function[0] && room.slab);
+    code_give(pages(), &room);
     free(copy);
     return why;
 }
 
 static void check_runs(const str *object) {
     void *function[1];
-    elf_image image;
-    const char *why = elf_load(&h.qn->heap, object->s, object->len, 1, names, function, &image);
+    code_room room;
+    const char *why = elf_load(pages(), object->s, object->len, 1, names, function, &room);
     if (why) {
         FAIL("%s", why);
         return;
@@ -74,7 +78,7 @@ static void check_runs(const str *object) {
     run(args, &n, scratch, 1, 2);
     run(args, &n, scratch, 0, 1);
     for (int i = 0; i < 20; i++) CHECK(out[i] == fmodf((float)i + 1, 3));
-    elf_unload(&image);
+    code_give(pages(), &room);
 }
 
 static void truncations_are_refused(const str *object) {
@@ -189,8 +193,8 @@ static void tables_of_addresses_are_relocated(void) {
                    "const char *kernel(int i) { return table[i]; }");
     cpu_cc_compile(h.qn, &(emit_isa){.cpu = NULL}, "test", &text, &object);
     void *function[1];
-    elf_image image;
-    const char *why = elf_load(&h.qn->heap, object.s, object.len, 1, names, function, &image);
+    code_room room;
+    const char *why = elf_load(pages(), object.s, object.len, 1, names, function, &room);
     if (why) {
         FAIL("%s", why);
     } else {
@@ -199,7 +203,7 @@ static void tables_of_addresses_are_relocated(void) {
         CHECK_STR(pick(0), "one");
         CHECK_STR(pick(1), "two");
     }
-    elf_unload(&image);
+    code_give(pages(), &room);
     str_free(&text);
     str_free(&object);
     harness_close(&h);
@@ -253,9 +257,9 @@ static size_t check_times(const cpu_unit *u, float factor) {
     const char *one = name;
     const str *object = &u->holder->object;
     void *function, *args[] = {in, out};
-    elf_image image;
+    code_room room;
     emit_name(u->function, name);
-    const char *why = elf_load(&h.qn->heap, object->s, object->len, 1, &one, &function, &image);
+    const char *why = elf_load(pages(), object->s, object->len, 1, &one, &function, &room);
     if (why) FAIL("%s", why);
     if (why) return 0;
     emit_kernel run;
@@ -264,22 +268,22 @@ static size_t check_times(const cpu_unit *u, float factor) {
     run(args, NULL, NULL, 0, 1);
     for (int i = 0; i < FLOATS; i++)
         if (out[i] != (float)i * factor) FAIL("%g, not %g", out[i], (float)i * factor);
-    size_t size = image.size;
-    elf_unload(&image);
+    size_t size = room.text_size + room.data_size;
+    code_give(pages(), &room);
     return size;
 }
 
 static void of_kernels_compiled_together_each_is_loaded_alone(void) {
     if (!harness_open(&h, "llvm", 1)) SKIP("no LLVM");
-    cpu_unit many[TOGETHER] = {{0}}, one = {.k = long_kernel(2)};
-    for (int i = 0; i < TOGETHER; i++) many[i].k = long_kernel(i + 2);
+    cpu_unit many[TOGETHER] = {{0}}, one = {.k = long_kernel(3)};
+    for (int i = 0; i < TOGETHER; i++) many[i].k = long_kernel(i + 3);
     if (compile_units(TOGETHER, many) && compile_units(1, &one)) {
-        size_t alone = check_times(&one, 2);
+        size_t alone = check_times(&one, 3);
         CHECK(one.object.len > 4096);
         for (int i = 0; i < TOGETHER; i++) {
             CHECK(many[i].holder == &many[0]);
             CHECK_INT(many[i].function, i);
-            CHECK_INT(check_times(&many[i], (float)(i + 2)), alone);
+            CHECK_INT(check_times(&many[i], (float)(i + 3)), alone);
         }
     }
     free_units(TOGETHER, many);

@@ -473,7 +473,7 @@ static void facts_follow_the_variables(void) {
     for (int64_t n = 1; n <= 4096; n = 3 * n + 1) {
         CHECK(emit_facts_at(f, &n));
         CHECK_INT(f->number[EMIT_ITEMS], (n + 15) / 16);
-        CHECK_INT(f->number[EMIT_SCRATCH], 256);
+        CHECK_INT(f->scratch, 256);
         CHECK_INT(f->number[EMIT_SIZES], 4 * n);
         CHECK_INT(f->number[EMIT_SIZES + 1], 16 * n);
         CHECK(f->number[EMIT_WORK] >= n);

@@ -114,6 +114,24 @@ int64_t sat_neg(int64_t a);
 /* Bytes of an array of elements of `width` bytes; false: 2^63 and more. An empty one has none. */
 bool checked_bytes(int rank, const int64_t *size, size_t width, size_t *out);
 
+/* ---- lru.c -------------------------------------------------------------------------------- */
+
+/* Ids from 1 on in the order in which they were last used; each operation takes a few stores. */
+typedef struct lru_link {
+    uint32_t older, newer; /* itself: not in the list */
+} lru_link;
+typedef struct lru {
+    heap *h;
+    lru_link *at; /* by id; 0: where the list begins and ends */
+    uint32_t cap;
+} lru;
+void lru_open(lru *l, heap *h);
+void lru_reserve(lru *l, uint32_t id); /* room for it; raises. The others need it, and do not */
+void lru_use(lru *l, uint32_t id);     /* it is the last one used now, whether it was in the list */
+void lru_remove(lru *l, uint32_t id);  /* nothing where it is not in the list */
+uint32_t lru_oldest(const lru *l);     /* 0: the list is empty */
+void lru_free(lru *l);
+
 /* ---- str.c -------------------------------------------------------------------------------- */
 
 /* A growing text, always NUL-terminated once something was added; memory from a heap, or from an

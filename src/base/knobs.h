@@ -32,6 +32,12 @@ X(WISDOM, "wisdom", PATH, "on",
 X(HISTORY, "history", NUMBER, "32",
   "MiB of history that is kept for gradients while no tape is open: the nodes values were computed "
   "by, and data whose tensor was released; the oldest goes first")
+X(PLAN_MEMORY, "plan_memory", NUMBER, "64",
+  "MiB that plans kept for the next time may take: the one used longest ago goes first. Static "
+  "graphs are not counted")
+X(PROGRAM_MEMORY, "program_memory", NUMBER, "128",
+  "MiB that compiled kernels may take: the one used longest ago goes first. Those of static graphs "
+  "are not counted")
 X(SCHEDULE, "schedule", NUMBER, "1",
   "0 runs every kernel unscheduled, as lowered (for finding faults)")
 X(FUSE, "fuse", NUMBER, "1", "0 materialises every node (for finding faults)")

@@ -33,7 +33,7 @@ enum {
 
 typedef struct cpu_program {
     dev_program program;
-    elf_image image;
+    code_room room;
     emit_kernel run;
     emit_facts *facts;
     size_t size; /* of this block */
@@ -84,6 +84,7 @@ static void cpu_close(void *state) {
     heap_free(&c->ctx->heap, c->scratch, c->scratch_each * (size_t)pool_threads(c->pool));
     heap_free(&c->ctx->heap, c->pointer, c->pointers * sizeof *c->pointer);
     pool_close(c->pool);
+    code_close(&c->code);
     heap_free(&c->ctx->heap, c, sizeof *c);
 }
 
@@ -91,6 +92,7 @@ static void *cpu_open(qn_ctx *qn, str *why) {
     cpu *c = heap_zeroed(&qn->heap, sizeof *c);
     c->ctx = qn;
     c->cache.folder = -1;
+    code_open(&c->code, &qn->heap);
     str_open(&c->here, &qn->heap);
     str_open(&c->no_llvm, &qn->heap);
     str_open(&c->compiler, &qn->heap);
@@ -126,7 +128,7 @@ static cpu_program *new_program(cpu *c, const kern *k) {
 static void cpu_unload(void *state, dev_program *program) {
     cpu *c = state;
     cpu_program *p = (cpu_program *)program;
-    elf_unload(&p->image);
+    code_give(&c->code, &p->room);
     emit_facts_close(p->facts);
     heap_free(&c->ctx->heap, p->program.over, (size_t)p->program.overs * sizeof(kern_over));
     heap_free(&c->ctx->heap, p, p->size);
@@ -134,9 +136,7 @@ static void cpu_unload(void *state, dev_program *program) {
 
 /* Make every thread's scratch at least as large as the program wants. */
 static bool grow_scratch(cpu *c, const cpu_program *p) {
-    int64_t scratch;
-    sym_is_const(p->facts->syms, p->facts->fact[EMIT_SCRATCH], &scratch);
-    size_t each = (size_t)scratch, threads = (size_t)pool_threads(c->pool);
+    size_t each = (size_t)p->facts->scratch, threads = (size_t)pool_threads(c->pool);
     if (each <= c->scratch_each) return true;
     uint8_t *grown = each <= SIZE_MAX / threads ? heap_try(&c->ctx->heap, each * threads) : NULL;
     if (!grown) return false;
@@ -165,12 +165,9 @@ static const char *load(cpu *c, cpu_program *p, const str *object, int number) {
     const char *name = text;
     void *function;
     emit_name(number, text);
-    const char *why =
-        elf_load(&c->ctx->heap, object->s, object->len, 1, &name, &function, &p->image);
-    if (why) return why;
-    memcpy(&p->run, &function, sizeof p->run);
-    p->program.size = p->image.size;
-    return grow_scratch(c, p) && grow_line(c, p) ? NULL : elf_no_memory;
+    const char *why = elf_load(&c->code, object->s, object->len, 1, &name, &function, &p->room);
+    if (!why) memcpy(&p->run, &function, sizeof p->run);
+    return why;
 }
 
 /* Once a launch is checked nothing of it can fail, so results may replace what they are made of. */
@@ -184,6 +181,7 @@ static void find_overs(const cpu *c, dev_program *p, kern *k) {
 }
 
 static dev_program *make_program(cpu *c, const cpu_unit *u) {
+    uint64_t before = c->ctx->heap.bytes;
     cpu_program *p = new_program(c, u->k);
     guard g;
     guard_open(&c->ctx->heap, &g);
@@ -198,6 +196,9 @@ static dev_program *make_program(cpu *c, const cpu_unit *u) {
     qn_code code = why == elf_no_memory ? QN_ENOMEM : QN_EDEVICE;
     if (why) raise_error(c->ctx, code, "kernel %s: %s", u->k->name, why);
     find_overs(c, &p->program, u->k);
+    p->program.size = (size_t)(c->ctx->heap.bytes - before) + p->room.text_size + p->room.data_size;
+    if (!grow_scratch(c, p) || !grow_line(c, p))
+        raise_error(c->ctx, QN_ENOMEM, "kernel %s: no memory for its scratch", u->k->name);
     p->program.cached = u->cached;
     p->program.seconds = u->seconds + clock_seconds() - start;
     guard_close(&c->ctx->heap, &g);

@@ -2,6 +2,7 @@
 #ifndef QN_CPU_H
 #define QN_CPU_H
 
+#include "dev/code.h"
 #include "dev/dev.h"
 #include "emit/emit.h"
 
@@ -26,6 +27,7 @@ enum { CPU_TASKS = 128 };
 typedef struct cpu {
     qn_ctx *ctx; /* first: dev_host_* look for it here */
     pool *pool;
+    code_store code;
     uint8_t *scratch;
     size_t scratch_each; /* bytes for one thread */
     /* what runs together: the line, see cpu.c */

@@ -26,7 +26,7 @@ typedef struct dev_program {
     const char *name; /* the kernel's, owned by the program */
     int args, vars;   /* what each set of a launch gives */
     bool cached;      /* came from the disk cache, nothing was compiled */
-    size_t size;      /* bytes of code and constants */
+    size_t size;      /* bytes that it takes: code, constants, what stands beside them */
     double seconds;   /* that making it took; of several made side by side, its own */
     int overs;        /* outputs that may be the same memory as inputs; 0 also where a launch */
     kern_over *over;  /* may fail halfway */

@@ -3,24 +3,21 @@
  * What a compiler writes for one kernel is small: a section of code, some of constants, and
  * relocations that say where one refers to the other. Linking that is a page of work, so every
  * object takes the same way, whoever made it and whenever: the sections that the wanted functions
- * need are laid out in one mapping, first the executable ones, then the read-only ones, relocations
- * are applied, and the pages are sealed, code executable, the rest readable. No page is ever
- * writable and executable at once.
+ * need are laid out, the executable ones in pages of code, the read-only ones in pages of constants
+ * (code.c), relocations are applied, and the pages are sealed.
  *
  * Kernels have no state of their own: an object with writable data or thread-local storage is
  * refused. They may call the few functions of externals[] and nothing else; a call goes through a
- * stub in the image, since the C library may lie further away than a 32-bit displacement reaches.
+ * stub among the code, since the C library may lie further away than a 32-bit displacement reaches.
  *
  * An object may come from a file, so nothing in it is believed: every offset, size, index and
  * relocated place is checked against what it must lie in. A corrupt object is an error, or loads as
- * what it says; it never makes the loader itself read or write outside object and image. */
+ * what it says; it never makes the loader itself read or write outside object and pages. */
 #include "dev/elf_load.h"
 
 #include <elf.h>
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Functions that compilers call on their own, and those of the maths library that stand in for
  * instructions old processors lack. */
@@ -41,16 +38,18 @@ enum { STUB = 16, MOST_SECTIONS = 4096 };
 static const size_t most_bytes = (size_t)1 << 30;
 
 typedef struct loader {
-    heap *h;
+    code_store *store;
     const uint8_t *object;
     size_t size;
     const Elf64_Shdr *section; /* aligned copy of the section headers */
     size_t sections;
-    size_t *at;   /* where each section lies in the image; NOWHERE: not loaded */
+    size_t *at;   /* where each section lies, from the image on; NOWHERE: not loaded */
     bool *needed; /* sections that the functions asked for lie in or refer to */
-    uint8_t *image;
-    size_t text_end, image_size, stubs, slots; /* stubs and slots: one for each external */
-    const uint8_t *symbols;                    /* the symbol table; may be unaligned */
+    bool calls;   /* those refer to externals */
+    code_room room;
+    uint8_t *image;         /* the room's base */
+    size_t stubs, slots;    /* one for each external, where there are calls */
+    const uint8_t *symbols; /* the symbol table; may be unaligned */
     size_t symbol_count;
     const char *strings;
     size_t strings_size;
@@ -84,7 +83,7 @@ static const char *read_header(loader *l) {
         return "bad section table";
     l->sections = e.e_shnum;
     size_t headers = l->sections * sizeof(Elf64_Shdr), places = l->sections * sizeof *l->at;
-    uint8_t *memory = heap_try(l->h, headers_size(l));
+    uint8_t *memory = heap_try(l->store->h, headers_size(l));
     if (!memory) return elf_no_memory;
     memcpy(memory, l->object + e.e_shoff, headers);
     l->section = (const Elf64_Shdr *)memory;
@@ -149,7 +148,10 @@ static bool need_targets(loader *l, const Elf64_Shdr *relocations) {
         Elf64_Rela r;
         memcpy(&r, l->object + relocations->sh_offset + k * sizeof r, sizeof r);
         size_t symbol = ELF64_R_SYM(r.r_info);
-        if (symbol < l->symbol_count) more |= need(l, symbol_at(l, symbol).st_shndx);
+        if (symbol >= l->symbol_count) continue;
+        Elf64_Sym s = symbol_at(l, symbol);
+        if (s.st_shndx == SHN_UNDEF) l->calls = true;
+        more |= need(l, s.st_shndx);
     }
     return more;
 }
@@ -191,32 +193,43 @@ static const char *lay_out(loader *l, bool executable, size_t *end) {
     return NULL;
 }
 
-static const char *map_image(loader *l) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), end = 0;
-    const char *why = lay_out(l, true, &end);
-    if (why) return why;
-    l->stubs = round_up(end, STUB);
-    l->text_end = round_up(l->stubs + COUNT_OF(externals) * STUB, page);
-    l->slots = end = l->text_end;
-    end += COUNT_OF(externals) * 8;
-    if ((why = lay_out(l, false, &end))) return why;
-    l->image_size = round_up(end, page);
-    void *p = mmap(NULL, l->image_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return "no memory for the code";
-    l->image = p;
+/* From places among the code and among the constants to places from the image on. */
+static void place(loader *l) {
     for (size_t i = 0; i < l->sections; i++)
-        if (l->at[i] != NOWHERE && l->section[i].sh_type != SHT_NOBITS)
-            memcpy(l->image + l->at[i], l->object + l->section[i].sh_offset, l->section[i].sh_size);
+        if (l->at[i] != NOWHERE)
+            l->at[i] += l->section[i].sh_flags & SHF_EXECINSTR ? l->room.text : l->room.data;
+    l->stubs += l->room.text;
+    l->slots += l->room.data;
+    l->image = l->room.base;
+}
+
+static void write_calls(const loader *l) {
     static const uint8_t jump[6] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *next(%rip) */
     for (size_t i = 0; i < COUNT_OF(externals); i++) {
         memcpy(l->image + l->stubs + i * STUB, jump, sizeof jump);
         memcpy(l->image + l->stubs + i * STUB + sizeof jump, &externals[i].function, 8);
         memcpy(l->image + l->slots + i * 8, &externals[i].function, 8);
     }
+}
+
+static const char *map_image(loader *l) {
+    size_t text = 0, data = l->calls ? COUNT_OF(externals) * 8 : 0;
+    const char *why = lay_out(l, true, &text);
+    if (why || (why = lay_out(l, false, &data))) return why;
+    if (l->calls) {
+        l->stubs = round_up(text, STUB);
+        text = l->stubs + COUNT_OF(externals) * STUB;
+    }
+    if (!code_take(l->store, text, data, &l->room)) return elf_no_memory;
+    place(l);
+    for (size_t i = 0; i < l->sections; i++)
+        if (l->at[i] != NOWHERE && l->section[i].sh_type != SHT_NOBITS)
+            memcpy(l->image + l->at[i], l->object + l->section[i].sh_offset, l->section[i].sh_size);
+    if (l->calls) write_calls(l);
     return NULL;
 }
 
-/* Where a symbol lies in the image. `external` is its row, or -1. */
+/* Where a symbol lies, from the image on. `external` is its row, or -1. */
 static const char *resolve(const loader *l, size_t index, size_t *at, int *external) {
     if (index >= l->symbol_count) return "a relocation names no symbol";
     Elf64_Sym s = symbol_at(l, index);
@@ -314,23 +327,15 @@ static const char *load(loader *l, int n, const char *const *name, void **functi
     if ((why = map_image(l)) || (why = relocate_all(l)) ||
         (why = find_functions(l, n, name, function)))
         return why;
-    if (mprotect(l->image, l->text_end, PROT_READ | PROT_EXEC) ||
-        mprotect(l->image + l->text_end, l->image_size - l->text_end, PROT_READ))
-        return "the system refuses executable memory";
-    return NULL;
+    return code_seal(&l->room) ? NULL : "the system refuses executable memory";
 }
 
-const char *elf_load(heap *h, const void *object, size_t size, int n, const char *const *name,
-                     void **function, elf_image *image) {
-    loader l = {.h = h, .object = object, .size = size};
+const char *elf_load(code_store *c, const void *object, size_t size, int n, const char *const *name,
+                     void **function, code_room *room) {
+    loader l = {.store = c, .object = object, .size = size};
     const char *why = load(&l, n, name, function);
-    if (l.section) heap_free(h, (void *)l.section, headers_size(&l));
-    if (why && l.image) munmap(l.image, l.image_size);
-    *image = why ? (elf_image){0} : (elf_image){l.image, l.image_size};
+    if (l.section) heap_free(c->h, (void *)l.section, headers_size(&l));
+    if (why) code_give(c, &l.room);
+    *room = l.room;
     return why;
-}
-
-void elf_unload(elf_image *image) {
-    if (image->base) munmap(image->base, image->size);
-    *image = (elf_image){0};
 }

@@ -143,6 +143,7 @@ static dev_program *null_compile(void *state, kern *k) {
     null_state *n = state;
     heap *h = &n->ctx->heap;
     size_t vars = (size_t)k->dim_vars, args = (size_t)k->args, name = strlen(k->name) + 1;
+    uint64_t before = h->bytes;
     size_t size = sizeof(null_program) + args * sizeof(null_arg) + vars * sizeof(sym) + name;
     null_program *p = heap_zeroed(h, size);
     p->size = size;
@@ -164,6 +165,7 @@ static dev_program *null_compile(void *state, kern *k) {
     describe(p, k);
     guard_close(h, &g);
     str_free(&why);
+    p->program.size = (size_t)(h->bytes - before);
     return &p->program;
 }
 

@@ -297,13 +297,13 @@ static void make_program(opencl *o, kern *k, opencl_program *p, str *text) {
     if (debug_on(o->ctx, 'c')) log_line(o->ctx, "c %s", text->s);
     check_needs(o, k, text);
     p->members = (size_t)kern_members(k);
-    p->program.size = text->len;
     build(o, p, text);
     p->program.seconds = clock_seconds() - start;
 }
 
 static dev_program *opencl_compile(void *state, kern *k) {
     opencl *o = state;
+    uint64_t before = o->ctx->heap.bytes;
     opencl_program *p = new_program(o, k);
     str text;
     str_open(&text, &o->ctx->heap);
@@ -317,7 +317,9 @@ static dev_program *opencl_compile(void *state, kern *k) {
     }
     make_program(o, k, p, &text);
     guard_close(&o->ctx->heap, &g);
+    p->program.size = text.len; /* what the driver keeps is not known; it began as this */
     str_free(&text);
+    p->program.size += (size_t)(o->ctx->heap.bytes - before);
     return &p->program;
 }
 

@@ -7,9 +7,9 @@
  *
  *   kernel(args, vars, scratch, begin, end)   runs the work items [begin, end), which is not empty.
  *       args[i] points to argument i, vars[i] is the value of dim_var[i]; scratch has
- *       EMIT_SCRATCH bytes, 64-byte aligned, of this call alone. Items are the trips of all root
- *       PAR loops, concatenated; a root that is no PAR loop is one item, and a kernel without PAR
- *       loops is one item as a whole. Items may run in any order and at the same time.
+ *       emit_facts.scratch bytes, 64-byte aligned, of this call alone. Items are the trips of all
+ *       root PAR loops, concatenated; a root that is no PAR loop is one item, and a kernel without
+ *       PAR loops is one item as a whole. Items may run in any order and at the same time.
  *
  * The tree is a checked one (kern_check), with the transcendental operations expanded. Arguments
  * that the kernel writes overlap no other argument.
@@ -42,14 +42,15 @@ void emit_launch_of(kern *k, arena *a, emit_launch *out); /* raises */
 
 /* The numbers of a launch. EMIT_WORK: scalar operations of all of it, roughly. From EMIT_SIZES on:
  * bytes that each argument must have at least. */
-enum { EMIT_ITEMS, EMIT_WORK, EMIT_SCRATCH, EMIT_SIZES };
+enum { EMIT_ITEMS, EMIT_WORK, EMIT_SIZES };
 
 /* The kernel's facts in a store of their own, so that they outlive it. Without dimension variables
  * the numbers are there from the beginning. */
 typedef struct emit_facts {
     heap *h;
-    sym_store *syms;
+    sym_store *syms; /* NULL: without variables */
     int vars, numbers;
+    int64_t scratch; /* bytes for each thread */
     sym *var;        /* the kernel's dim_var, with their bounds */
     sym *fact;       /* of each number */
     int64_t *number; /* as of the last emit_facts_at, */

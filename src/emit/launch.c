@@ -149,7 +149,7 @@ void emit_launch_of(kern *k, arena *a, emit_launch *out) {
 /* ---- facts that outlive the kernel ----------------------------------------------------------- */
 
 static void write_facts(emit_facts *f, kern *k, const emit_launch *launch) {
-    sym fact[EMIT_SIZES] = {launch->items, launch->work, sym_const(k->syms, launch->scratch)};
+    sym fact[EMIT_SIZES] = {launch->items, launch->work};
     for (int i = 0; i < f->vars; i++)
         f->var[i] = sym_var(f->syms, sym_name(k->syms, k->dim_var[i]),
                             sym_lo(k->syms, k->dim_var[i]), sym_hi(k->syms, k->dim_var[i]));
@@ -164,6 +164,9 @@ static void write_facts(emit_facts *f, kern *k, const emit_launch *launch) {
     }
     if (!f->vars && !emit_facts_at(f, NULL))
         raise_error(k->ctx, QN_EINTERNAL, "kernel %s: a launch without numbers", k->name);
+    if (f->vars) return;
+    sym_close(f->syms); /* the numbers are all that will be asked for */
+    f->syms = NULL;
 }
 
 emit_facts *emit_facts_open(kern *k) {
@@ -192,6 +195,7 @@ emit_facts *emit_facts_open(kern *k) {
     f->syms = sym_open(h);
     emit_launch launch;
     emit_launch_of(k, &own, &launch);
+    f->scratch = launch.scratch;
     write_facts(f, k, &launch);
     guard_close(h, &g);
     arena_free(&own);

@@ -23,6 +23,12 @@ fuse_terms run_fuse_terms(const qn_ctx *qn) {
     return t;
 }
 
+/* A program's number; its reference is the plan's. */
+static uint32_t want(builder *b, kern *k) {
+    uint32_t id = programs_want(b->qn, k);
+    return b->p->program[b->p->programs++] = id;
+}
+
 static uint32_t slot_for(builder *b, node_id n) {
     return b->slot_of[b->f->pos[n] - 1] - 1;
 }
@@ -85,7 +91,7 @@ static int64_t pack_apart(builder *b, const fuse_kernel *fk, lowered *low) {
         slot *leaf = &p->slot[slot_for(b, low->arg[i])];
         packing *made = &p->packing[p->packings];
         *made = (packing){.leaf = leaf->number, .size = (size_t)pack.size * leaf->width};
-        made->id = programs_want(b->qn, kern_packer(b->qn, &pack));
+        made->id = want(b, kern_packer(b->qn, &pack));
         kern_read_packed(low->k, &pack);
         p->slot[p->slots++] = (slot){.kind = SLOT_PACK,
                                      .number = p->packings++,
@@ -155,7 +161,7 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch
     for (int i = 0; i < low.vars; i++) s->var[i] = low.var[i];
     s->length = b->p->slot[slot_for(b, fk->root)].count;
     guard_close(&qn->heap, &g);
-    return programs_want(qn, low.k);
+    return want(b, low.k);
 }
 
 /* One for each kernel of the fusion, or for each stage of it, in their order. */
@@ -208,8 +214,8 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
         arena_free(&scratch);
-        programs_forget(qn);
         plan_close(qn, made);
+        programs_forget(qn);
         heap_unwind(&qn->heap);
     }
     run_plan *p = heap_zeroed(&qn->heap, sizeof *p);
@@ -224,6 +230,7 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, roots, root);
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
+    p->program = arena_alloc(&p->arena, (3 * b.f->kernels + 1) * sizeof *p->program);
     make_launches(&b);
     waves_build(qn, p, &scratch);
     plan_find_replacements(p, &scratch);
@@ -233,10 +240,19 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     return p;
 }
 
+void plan_pin(qn_ctx *qn, run_plan *p) {
+    for (uint32_t i = 0; i < p->programs; i++) program_pin(qn, p->program[i], true);
+    p->pinned = true;
+}
+
 void plan_close(qn_ctx *qn, run_plan *p) {
     if (!p) return;
     for (uint32_t i = 0; i < p->packings; i++) buffer_unref(qn, p->packing[i].buffer);
     if (debug_on(qn, 'x')) plan_log_times(qn, p);
+    for (uint32_t i = 0; i < p->programs; i++) {
+        if (p->pinned) program_pin(qn, p->program[i], false);
+        program_release(qn, p->program[i]);
+    }
     arena_free(&p->arena);
     heap_free(&qn->heap, p, sizeof *p);
 }

@@ -50,7 +50,6 @@ static bool open_rooms(qn_ctx *qn, const qn_options *options) {
         qn->graph->drop_buffer = drop_buffer;
         qn->graph->buffer_bytes = buffer_bytes;
         qn->run = heap_zeroed(&qn->heap, sizeof *qn->run);
-        idset_open(&qn->run->plan_set, &qn->heap);
         str_open(&qn->run->text, &qn->heap);
         const char *name =
             options && options->device ? options->device : qn->knob[KNOB_DEVICE].text;
@@ -80,9 +79,7 @@ qn_ctx *qn_open(const qn_options *options) {
 
 static void close_run(qn_ctx *qn) {
     run_state *r = qn->run;
-    for (uint32_t i = 0; i < r->plans; i++) plan_close(qn, r->plan[i]);
-    heap_free(&qn->heap, r->plan, (size_t)r->plan_cap * sizeof *r->plan);
-    idset_free(&r->plan_set);
+    plans_close(qn);
     if (r->dev_state) {
         programs_close(qn);
         wisdom_close(qn);

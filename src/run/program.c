@@ -4,23 +4,33 @@
  * its hash, decides equality. A kernel is scheduled, put through the passes and given to the device
  * only when its text is new, and then not at once: a plan asks for all its kernels first
  * (programs_want), so that the device can compile them side by side (programs_compile). An entry
- * that still waits holds its kernel; entries that wait are the last ones. */
+ * that still waits holds its kernel.
+ *
+ * Each plan that launches a program has a reference to it. A program without any is kept, for the
+ * next plan may want it, until programs take more than they may (knob program_memory): then those
+ * go first that were wanted by no plan for longest. Those of static graphs stay as long as these
+ * do, and are not counted: else a large model would leave no room for anything beside it. */
 #include "run/run.h"
 #include "run/tune.h"
 
 typedef struct program_entry {
     char *text;
-    uint32_t length;
+    uint32_t length, refs, next_free;
+    uint32_t pins; /* static graphs that have it */
     uint64_t hash;
     kern *waiting; /* until it is compiled */
     dev_program *program;
+    size_t bytes;   /* counted for it */
     double seconds; /* schedule and passes */
 } program_entry;
 
 typedef struct program_cache {
-    program_entry *at;
-    uint32_t count, cap, compiled; /* at[0 .. compiled) have programs */
+    program_entry *at; /* by id; 0 is none */
+    uint32_t count, cap, free;
+    uint32_t *waiting; /* ids of those that wait, in the order in which they were wanted */
+    uint32_t waits, wait_cap;
     idset set;
+    lru idle; /* compiled, and no plan's */
 } program_cache;
 
 typedef struct text_key {
@@ -30,7 +40,7 @@ typedef struct text_key {
 
 static bool same_text(const void *key, uint32_t id, const void *user) {
     const text_key *k = key;
-    const program_entry *e = &((const program_cache *)user)->at[id - 1];
+    const program_entry *e = &((const program_cache *)user)->at[id];
     return e->length == k->length && !memcmp(e->text, k->text, k->length);
 }
 
@@ -38,6 +48,8 @@ static program_cache *cache_of(qn_ctx *qn) {
     if (qn->run->programs) return qn->run->programs;
     program_cache *c = heap_zeroed(&qn->heap, sizeof *c);
     idset_open(&c->set, &qn->heap);
+    lru_open(&c->idle, &qn->heap);
+    c->count = 1;
     return qn->run->programs = c;
 }
 
@@ -81,13 +93,25 @@ static void schedule(qn_ctx *qn, const program_entry *e, kern *k) {
 
 /* Make an entry for a kernel whose text is new; the entry owns the kernel and the text. */
 static uint32_t add(qn_ctx *qn, program_cache *c, kern *k, const text_key *key, uint64_t hash) {
-    c->at = heap_grow(&qn->heap, c->at, &c->cap, c->count + 1, sizeof *c->at);
-    char *kept = heap_alloc(&qn->heap, (size_t)key->length + 1);
+    heap *h = &qn->heap;
+    uint32_t id = c->free ? c->free : c->count;
+    c->at = heap_grow(h, c->at, &c->cap, c->count + 1, sizeof *c->at);
+    c->waiting = heap_grow(h, c->waiting, &c->wait_cap, c->waits + 1, sizeof *c->waiting);
+    lru_reserve(&c->idle, id);
+    idset_add(&c->set, hash, id);
+    char *kept = heap_try(h, (size_t)key->length + 1);
+    if (!kept) {
+        idset_remove(&c->set, hash, id);
+        raise_error(qn, QN_ENOMEM, "no memory for the text of kernel %s", k->name);
+    }
     memcpy(kept, key->text, (size_t)key->length + 1);
-    c->at[c->count++] = (program_entry){kept, key->length, hash, NULL, NULL, 0};
-    idset_add(&c->set, hash, c->count);
-    c->at[c->count - 1].waiting = k;
-    return c->count;
+    if (c->free)
+        c->free = c->at[id].next_free;
+    else
+        c->count++;
+    c->at[id] = (program_entry){.text = kept, .length = key->length, .hash = hash, .waiting = k};
+    c->waiting[c->waits++] = id;
+    return id;
 }
 
 uint32_t programs_want(qn_ctx *qn, kern *k) {
@@ -108,23 +132,54 @@ uint32_t programs_want(qn_ctx *qn, kern *k) {
     uint32_t id = idset_find(&c->set, hash, same_text, &key, c);
     bool found = id != 0;
     if (!found) id = add(qn, c, k, &key, hash);
+    c->at[id].refs++;
+    lru_remove(&c->idle, id);
     guard_close(&qn->heap, &g);
     str_free(&text);
     if (found) kern_close(k);
     return id;
 }
 
-static void drop_last(qn_ctx *qn, program_cache *c) {
-    program_entry *e = &c->at[--c->count];
-    idset_remove(&c->set, e->hash, c->count + 1);
+static void drop(qn_ctx *qn, program_cache *c, uint32_t id) {
+    program_entry *e = &c->at[id];
+    run_state *r = qn->run;
+    idset_remove(&c->set, e->hash, id);
+    lru_remove(&c->idle, id);
     kern_close(e->waiting);
-    if (e->program) qn->run->dev->unload(qn->run->dev_state, e->program);
+    if (e->program) {
+        r->stats.programs--;
+        r->stats.program_bytes -= e->bytes;
+        r->dev->unload(r->dev_state, e->program);
+    }
     heap_free(&qn->heap, e->text, (size_t)e->length + 1);
+    *e = (program_entry){.next_free = c->free};
+    c->free = id;
 }
 
 void programs_forget(qn_ctx *qn) {
     program_cache *c = qn->run->programs;
-    while (c && c->count > c->compiled) drop_last(qn, c);
+    while (c && c->waits) drop(qn, c, c->waiting[--c->waits]);
+}
+
+void program_release(qn_ctx *qn, uint32_t id) {
+    program_cache *c = qn->run->programs;
+    program_entry *e = &c->at[id];
+    if (--e->refs == 0 && e->program) lru_use(&c->idle, id);
+}
+
+void program_pin(qn_ctx *qn, uint32_t id, bool on) {
+    program_entry *e = &qn->run->programs->at[id];
+    if (on && e->pins++ == 0) qn->run->pinned_bytes += e->bytes;
+    if (!on && --e->pins == 0) qn->run->pinned_bytes -= e->bytes;
+}
+
+bool programs_evict(qn_ctx *qn) {
+    program_cache *c = qn->run->programs;
+    uint32_t id = c ? lru_oldest(&c->idle) : 0;
+    if (!id) return false;
+    drop(qn, c, id);
+    qn->run->stats.programs_evicted++;
+    return true;
 }
 
 /* ---- compiling ------------------------------------------------------------------------------ */
@@ -135,37 +190,44 @@ static void count_compile(qn_ctx *qn, double seconds) {
     qn->run->stats.compiles++;
 }
 
+static void add_compiled(qn_ctx *qn, program_entry *e, dev_program *p) {
+    e->program = p;
+    e->bytes = sizeof *e + e->length + p->size;
+    qn->run->stats.programs++;
+    qn->run->stats.program_bytes += e->bytes;
+    if (!p->cached) count_compile(qn, e->seconds + p->seconds);
+}
+
 static void compile(qn_ctx *qn, program_cache *c, arena *a) {
-    int n = (int)(c->count - c->compiled);
-    program_entry *e = c->at + c->compiled;
+    int n = (int)c->waits;
     if (qn->knob[KNOB_TUNE].number) {
         const char **text = arena_alloc(a, (size_t)n * sizeof *text);
-        for (int i = 0; i < n; i++) text[i] = e[i].text;
+        for (int i = 0; i < n; i++) text[i] = c->at[c->waiting[i]].text;
         tune_first_seen(qn, n, text);
     }
     kern **k = arena_alloc(a, (size_t)n * sizeof *k);
     dev_program **p = arena_alloc(a, (size_t)n * sizeof *p);
     for (int i = 0; i < n; i++) {
+        program_entry *e = &c->at[c->waiting[i]];
         double start = clock_seconds();
-        k[i] = e[i].waiting;
-        schedule(qn, &e[i], k[i]);
+        k[i] = e->waiting;
+        schedule(qn, e, k[i]);
         k[i]->no_fma = qn->run->limits.no_fma;
         kern_passes(k[i]);
-        e[i].seconds = clock_seconds() - start;
+        e->seconds = clock_seconds() - start;
     }
     dev_compile_many(qn->run->dev, qn->run->dev_state, &qn->heap, n, k, p);
     for (int i = 0; i < n; i++) {
-        e[i].program = p[i];
-        e[i].waiting = NULL;
+        add_compiled(qn, &c->at[c->waiting[i]], p[i]);
+        c->at[c->waiting[i]].waiting = NULL;
         kern_close(k[i]);
-        if (!p[i]->cached) count_compile(qn, e[i].seconds + p[i]->seconds);
     }
-    c->compiled = c->count;
+    c->waits = 0;
 }
 
 void programs_compile(qn_ctx *qn) {
     program_cache *c = qn->run->programs;
-    if (!c || c->count == c->compiled) return;
+    if (!c || !c->waits) return;
     double start = clock_seconds();
     arena a;
     arena_open(&a, &qn->heap);
@@ -183,14 +245,17 @@ void programs_compile(qn_ctx *qn) {
 }
 
 dev_program *program_at(const qn_ctx *qn, uint32_t id) {
-    return qn->run->programs->at[id - 1].program;
+    return qn->run->programs->at[id].program;
 }
 
 void programs_close(qn_ctx *qn) {
     program_cache *c = qn->run->programs;
     if (!c) return;
-    while (c->count) drop_last(qn, c);
+    for (uint32_t id = 1; id < c->count; id++)
+        if (c->at[id].text) drop(qn, c, id);
     idset_free(&c->set);
+    lru_free(&c->idle);
+    heap_free(&qn->heap, c->waiting, (size_t)c->wait_cap * sizeof *c->waiting);
     heap_free(&qn->heap, c->at, (size_t)c->cap * sizeof *c->at);
     heap_free(&qn->heap, c, sizeof *c);
     qn->run->programs = NULL;

@@ -60,32 +60,6 @@ void pending_clear(graph *g, bool undo) {
     g->pending_count = 0;
 }
 
-static bool same_key(const void *key, uint32_t id, const void *user) {
-    const plan_key *k = key;
-    const plan_key *o = &((run_plan *const *)user)[id - 1]->key;
-    return o->words == k->words && !memcmp(o->word, k->word, (size_t)k->words * sizeof *k->word);
-}
-
-static run_plan *plan_for(qn_ctx *qn, arena *a, const request *r, const uint32_t *over) {
-    run_state *s = qn->run;
-    double start = clock_seconds();
-    plan_key key = key_build(qn->graph, a, r->nodes, r->order, r->roots, r->root, over);
-    uint32_t id = idset_find(&s->plan_set, key.hash, same_key, &key, s->plan);
-    if (id) {
-        s->stats.plan_hits++;
-        s->stats.plan_seconds += clock_seconds() - start;
-        return s->plan[id - 1];
-    }
-    s->plan = heap_grow(&qn->heap, s->plan, &s->plan_cap, s->plans + 1, sizeof *s->plan);
-    double compile = s->stats.compile_seconds;
-    run_plan *p = plan_build(qn, r->nodes, r->order, r->roots, r->root, &key, NULL, over);
-    s->plan[s->plans++] = p;
-    idset_add(&s->plan_set, key.hash, s->plans);
-    s->stats.plans++;
-    s->stats.plan_seconds += clock_seconds() - start - (s->stats.compile_seconds - compile);
-    return p;
-}
-
 static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
     graph *g = qn->graph;
     if (qn->run->dev->unfused) {
@@ -94,7 +68,8 @@ static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
     }
     uint32_t *over = NULL;
     if (!r->checks.checks) over = choose_replaced(qn, a, r->nodes, r->order, r->roots, r->root);
-    run_plan *p = plan_for(qn, a, r, over);
+    plan_key key = key_build(g, a, r->nodes, r->order, r->roots, r->root, over);
+    run_plan *p = plans_get(qn, r->nodes, r->order, r->roots, r->root, &key, over);
     uint32_t *leaf = arena_alloc(a, (p->leaves + 1) * sizeof *leaf), leaves = 0;
     for (uint32_t i = 0; i < r->nodes; i++) {
         const graph_node *x = node_at(g, r->order[i]);

@@ -51,12 +51,15 @@ void buffers_close(qn_ctx *qn);
 
 /* ---- program.c: compiled kernels, kept by their text ---------------------------------------- */
 
-/* The number under which a lowered kernel's program will be; takes the kernel over, whatever
- * happens. Raises. */
+/* The number under which a lowered kernel's program will be, with a reference to it; takes the
+ * kernel over, whatever happens. Raises. */
 uint32_t programs_want(qn_ctx *qn, kern *k);
 void programs_compile(qn_ctx *qn); /* all that are wanted and not yet there; raises */
-void programs_forget(qn_ctx *qn);  /* what is wanted and not there */
+void programs_forget(qn_ctx *qn);  /* what is wanted and not there, its references given back */
 dev_program *program_at(const qn_ctx *qn, uint32_t id);
+void program_release(qn_ctx *qn, uint32_t id);      /* the reference */
+void program_pin(qn_ctx *qn, uint32_t id, bool on); /* a static graph has it: not counted */
+bool programs_evict(qn_ctx *qn); /* the one without references for longest; false: all have some */
 void programs_close(qn_ctx *qn);
 
 /* ---- check.c: QN_CHECK ---------------------------------------------------------------------- */
@@ -132,8 +135,10 @@ typedef struct replacement {
 
 typedef struct run_plan {
     arena arena;
+    size_t bytes; /* counted for it */
     plan_key key;
-    uint32_t leaves, outputs, slots, launches, waves, packings;
+    uint32_t leaves, outputs, slots, launches, waves, packings, programs;
+    uint32_t *program; /* numbers of those it launches, a reference each */
     packing *packing;
     slot *slot;
     uint32_t *leaf_slot, *output_slot;
@@ -143,6 +148,7 @@ typedef struct run_plan {
     dev_launch *side; /* the launches as the device is given them */
     uint32_t *wave;   /* by wave: its last launch + 1; see wave.c */
     int64_t arena_size;
+    bool pinned;    /* a static graph's */
     bool dynamic;   /* sizes depend on dimension variables */
     uint64_t bound; /* graph.binding + 1 at which sizes were computed; 0: never */
     void *memory;   /* the arena the slices were filled for */
@@ -155,11 +161,22 @@ fuse_terms run_fuse_terms(const qn_ctx *qn);
 run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
                      const node_id *root, const plan_key *key, const bool *lasting,
                      const uint32_t *over);
+void plan_pin(qn_ctx *qn, run_plan *p); /* it is a static graph's */
 void plan_close(qn_ctx *qn, run_plan *p);
 /* Run on these leaf buffers; out[i] receives a buffer each (one reference): a new one, or that of
  * leaf over[i] - 1 where the plan can. Raises; then leaves are as they were. */
 void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *over, uint32_t *out);
 void plan_log_times(qn_ctx *qn, const run_plan *p);
+
+/* ---- plans.c: plans kept for the next time -------------------------------------------------- */
+
+/* The plan of this structure, as plan_build's; it lives until the next call. Raises. */
+run_plan *plans_get(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots, const node_id *root,
+                    const plan_key *key, const uint32_t *over);
+/* Let go what was used longest ago until plans and programs take no more than they may; not what
+ * static graphs have, nor `in_use`. */
+void plans_trim(qn_ctx *qn, const run_plan *in_use);
+void plans_close(qn_ctx *qn);
 
 /* ---- wave.c: the order of launches ----------------------------------------------------------- */
 
@@ -206,6 +223,7 @@ void statics_close(qn_ctx *qn); /* every static graph that is still open */
 /* ---- context.c ------------------------------------------------------------------------------ */
 
 struct program_cache;
+struct plan_cache;
 struct wisdom;
 
 enum { COMPILE_BUCKETS = 400 };
@@ -219,9 +237,8 @@ typedef struct run_state {
     struct program_cache *programs;
     double tuned;          /* seconds of knob tune that are spent */
     struct wisdom *wisdom; /* NULL: not asked yet; see wisdom.h */
-    idset plan_set;
-    run_plan **plan;
-    uint32_t plans, plan_cap;
+    struct plan_cache *plans;
+    uint64_t pinned_bytes;       /* of programs that static graphs have */
     struct static_plan *statics; /* static graphs still open */
     void *arena_memory;
     size_t arena_size;

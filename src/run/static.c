@@ -189,6 +189,7 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     bool *lasting = lasting_leaves(c);
     plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root, p->over);
     p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key, lasting, p->over);
+    plan_pin(qn, p->plan);
     checks_let_go(&p->checks, qn);
     pending_clear(g, true);
 }
@@ -220,7 +221,10 @@ void statics_close(qn_ctx *qn) {
 
 void qn_plan_free(qn_plan *name) {
     static_plan *p = object_of(name, HANDLE_PLAN, "plan_free");
-    if (p) static_close(p);
+    if (!p) return;
+    qn_ctx *qn = p->qn;
+    static_close(p);
+    plans_trim(qn, NULL);
 }
 
 qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
@@ -250,6 +254,7 @@ qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
     capture c = {.p = p};
     capture_graph(&c, n_in, inputs, n_out, outputs);
     guard_close(&qn->heap, &g);
+    plans_trim(qn, NULL);
     return p->name;
 }
 
