@@ -319,6 +319,44 @@ static void kernels_of_other_constants_take_flat_memory(void) {
     constants("cpu", times(600, 10000), true);
 }
 
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static void shapes(const char *device, int64_t n) {
+    qn_ctx *qn = open_on(device, "1", "1");
+    if (!qn) {
+        SKIP("no such device");
+        return;
+    }
+    int64_t half = 0, host = 0;
+    for (int64_t i = 0; i < n && !test_state.bad; i++) {
+        qn_scope s = qn_scope_begin(qn);
+        qn_tensor *x = qn_full(qn, QN_F32, 2, (const int64_t[]){2000 + i, 3}, 0.5);
+        qn_tensor *y =
+            qn_sum(qn_slice(qn_reshape(qn_neg(x), 1, (const int64_t[]){-1}), 0, 5, 5000 + i, 1),
+                   QN_ALL, false);
+        float got = 0;
+        CHECK(!qn_read(y, &got, sizeof got));
+        if (strcmp(device, "null")) CHECK(got == -0.5f * (float)(4995 + i));
+        qn_scope_end(qn, s);
+        if (i == n / 2) half = resident(), host = (int64_t)stats_of(qn).host_bytes;
+    }
+    qn_stats t = stats_of(qn);
+    printf("%s: %lld shapes: resident %+lld KiB in the second half, heap %+lld KiB\n", device,
+           (long long)n, (long long)(resident() - half) / 1024,
+           (long long)((int64_t)t.host_bytes - host) / 1024);
+    CHECK((int64_t)t.host_bytes - host <= 64 << 10);
+    CHECK(resident() - half <= 2 << 20);
+    qn_close(qn);
+}
+
+static void other_shapes_take_flat_memory_on_ref(void) {
+    shapes("ref", times(4000, 40000));
+}
+
+static void other_shapes_take_flat_memory_on_null(void) {
+    shapes("null", times(3000, 40000));
+}
+
 int main(int argc, char **argv) {
     is_long = argc > 1 && !strcmp(argv[1], "long");
     argv[is_long] = argv[0];
@@ -330,5 +368,8 @@ int main(int argc, char **argv) {
     RUN(a_large_program_has_a_mapping_of_its_own);
     RUN(graphs_of_other_constants_take_flat_memory);
     RUN(kernels_of_other_constants_take_flat_memory);
+
+    RUN(other_shapes_take_flat_memory_on_ref);
+    RUN(other_shapes_take_flat_memory_on_null);
     return test_end();
 }

@@ -208,10 +208,20 @@ static inline graph_node *node_at(const graph *g, node_id n) {
     return &g->node[n];
 }
 
-tuple_id graph_tuple(graph *g, int n, const int64_t *v); /* interned; raises */
-const int64_t *graph_tuple_get(const graph *g, tuple_id t,
-                               int *n); /* valid while the graph lives */
+/* ---- tuple.c --------------------------------------------------------------------------------- */
+
+void graph_tuples_open(graph *g); /* raises */
 void graph_tuples_close(graph *g);
+tuple_id graph_tuple(graph *g, int n, const int64_t *v);            /* interned; raises */
+const int64_t *graph_tuple_get(const graph *g, tuple_id t, int *n); /* valid as long as the id */
+/* Tuples and constant sizes that no node has, nor anyone who says so between begin and end, are
+ * forgotten. Only between requests, and only when it is due. */
+bool graph_sweep_due(const graph *g);
+void graph_sweep_begin(graph *g);
+void graph_keep(graph *g, tuple_id t);
+void graph_sweep_end(graph *g);
+
+/* ---- node.c ---------------------------------------------------------------------------------- */
 
 /* The one way to make a node: rules (rules.c) first, then hash-consing. Sources' counts are raised
  * by the new node; the result's own count is not (0 for a fresh one): link it or node_drop it.

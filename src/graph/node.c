@@ -1,4 +1,4 @@
-/* node.c - the node store: interned tuples, hash-consing, reference counts.
+/* node.c - the node store: hash-consing, reference counts.
  *
  * Making a node asks the rules first, then the hash-cons set, and only then takes a slot: a free
  * one through a list linked by src[0], else a new one at the array's end. There is no allocation
@@ -16,18 +16,6 @@
  * 2^32 marks. */
 #include "graph/graph.h"
 
-typedef struct tuple_row {
-    const int64_t *v;
-    uint32_t n;
-} tuple_row;
-
-struct graph_tuples {
-    arena values;
-    tuple_row *row;
-    uint32_t count, cap;
-    idset set;
-};
-
 /* ---- opening and closing -------------------------------------------------------------------- */
 
 void graph_open(qn_ctx *qn) {
@@ -38,12 +26,8 @@ void graph_open(qn_ctx *qn) {
     str_open(&g->text, h);
     g->mark_base = g->mark_next = 1;
     rules_open(g);
-    g->tuples = heap_zeroed(h, sizeof *g->tuples);
-    arena_open(&g->tuples->values, h);
-    idset_open(&g->tuples->set, h);
+    graph_tuples_open(g);
     g->syms = sym_open(h);
-    g->tuples->row = heap_grow(h, NULL, &g->tuples->cap, 1, sizeof *g->tuples->row);
-    g->tuples->row[g->tuples->count++] = (tuple_row){.n = 0}; /* the empty tuple is id 0 */
     g->node = heap_grow(h, NULL, &g->node_cap, 1, sizeof *g->node);
     g->node[g->nodes++] = (graph_node){.op = OP_NONE};
     /* The outermost scope opens without memory: should an inner one not, its handles are owned. */
@@ -70,50 +54,6 @@ void graph_close(qn_ctx *qn) {
     heap_free(h, g->dim, g->dim_cap * sizeof *g->dim);
     heap_free(h, g, sizeof *g);
     qn->graph = NULL;
-}
-
-void graph_tuples_close(graph *g) {
-    struct graph_tuples *t = g->tuples;
-    if (!t) return;
-    arena_free(&t->values);
-    idset_free(&t->set);
-    heap_free(&g->ctx->heap, t->row, t->cap * sizeof *t->row);
-    heap_free(&g->ctx->heap, t, sizeof *t);
-    g->tuples = NULL;
-}
-
-/* ---- tuples --------------------------------------------------------------------------------- */
-
-typedef struct tuple_key {
-    const int64_t *v;
-    uint32_t n;
-} tuple_key;
-
-static bool tuple_same(const void *key, uint32_t id, const void *user) {
-    const tuple_key *k = key;
-    const tuple_row *row = &((const struct graph_tuples *)user)->row[id];
-    return row->n == k->n && memcmp(row->v, k->v, k->n * sizeof *k->v) == 0;
-}
-
-tuple_id graph_tuple(graph *g, int n, const int64_t *v) {
-    if (n == 0) return 0;
-    struct graph_tuples *t = g->tuples;
-    tuple_key key = {v, (uint32_t)n};
-    uint64_t hash = hash_bytes(v, (size_t)n * sizeof *v, 0);
-    tuple_id id = idset_find(&t->set, hash, tuple_same, &key, t);
-    if (id) return id;
-    t->row = heap_grow(&g->ctx->heap, t->row, &t->cap, t->count + 1, sizeof *t->row);
-    int64_t *copy = arena_alloc(&t->values, (size_t)n * sizeof *v);
-    memcpy(copy, v, (size_t)n * sizeof *v);
-    idset_add(&t->set, hash, t->count);
-    t->row[t->count] = (tuple_row){copy, (uint32_t)n};
-    return t->count++;
-}
-
-const int64_t *graph_tuple_get(const graph *g, tuple_id t, int *n) {
-    const tuple_row *row = &g->tuples->row[t];
-    *n = (int)row->n;
-    return row->v;
 }
 
 /* ---- making --------------------------------------------------------------------------------- */

@@ -88,16 +88,39 @@ static bool const_same(const void *key, uint32_t id, const void *user) {
     return x->kind == SYM_CONST && x->constant == *(const int64_t *)key;
 }
 
-static sym const_make(sym_store *s, int64_t value) {
-    uint64_t hash = hash_mix((uint64_t)value, SYM_CONST);
-    sym found = idset_find(&s->set, hash, const_same, &value, s);
-    if (found) return found;
-    sym_node *x = node_new(s, SYM_CONST, 0);
+static uint64_t const_hash(int64_t value) {
+    return hash_mix((uint64_t)value, SYM_CONST);
+}
+
+static void const_set(sym_node *x, int64_t value) {
     x->constant = x->lo = x->hi = value;
     x->n = 0;
     for (int k = 0; k < SYM_SAMPLES; k++) x->sample[k] = value;
     x->sampled = (1 << SYM_SAMPLES) - 1;
-    return node_done(s, x, hash, x->self != SYM_ZERO);
+}
+
+/* The place of a constant that went; ids of constants may be in any order. */
+static sym const_again(sym_store *s, int64_t value, uint64_t hash) {
+    sym_node *x = s->node[s->free_const];
+    idset_add(&s->set, hash, x->self);
+    s->free_const = x->extent;
+    x->extent = SYM_ZERO;
+    x->life = CONST_LIVE;
+    const_set(x, value);
+    s->consts++;
+    return x->self;
+}
+
+static sym const_make(sym_store *s, int64_t value) {
+    uint64_t hash = const_hash(value);
+    sym found = idset_find(&s->set, hash, const_same, &value, s);
+    if (found) return found;
+    if (s->free_const) return const_again(s, value, hash);
+    sym_node *x = node_new(s, SYM_CONST, 0);
+    const_set(x, value);
+    sym id = node_done(s, x, hash, x->self != SYM_ZERO);
+    s->consts++;
+    return id;
 }
 
 sym sym_const(sym_store *s, int64_t value) {
@@ -132,6 +155,49 @@ sym sym_loop(sym_store *s, const char *name, sym extent) {
     int64_t hi = sym_hi(s, extent);
     return var_make(s, name, 0, hi == INT64_MAX ? hi : hi < 1 ? 0 : hi - 1, extent);
 }
+
+/* ---- sweeping ------------------------------------------------------------------------------- */
+
+/* The store's own: 0, 1, the small ones, and what expressions of variables are made of. Operands
+ * have smaller ids than what is made of them, but for constants, whose ids are used again. */
+void sym_sweep_begin(sym_store *s) {
+    for (int i = 0; i < SYM_MEMO; i++) s->memo[i].a = SYM_ZERO;
+    sym_keep(s, SYM_ZERO);
+    sym_keep(s, SYM_ONE);
+    for (size_t i = 0; i < COUNT_OF(s->small); i++) sym_keep(s, s->small[i]);
+    for (sym id = 0; id < s->count; id++) {
+        const sym_node *x = s->node[id];
+        if (x->kind == SYM_CONST) continue;
+        sym_keep(s, x->extent);
+        for (int i = 0; i < x->operands; i++) sym_keep(s, x->operand[i]);
+    }
+}
+
+void sym_keep(sym_store *s, int64_t id) {
+    if (id < 0 || id >= s->count) return;
+    sym_node *x = s->node[id];
+    if (x->kind == SYM_CONST && x->life == CONST_LIVE) x->life = CONST_KEPT;
+}
+
+void sym_sweep_end(sym_store *s) {
+    for (sym id = 0; id < s->count; id++) {
+        sym_node *x = s->node[id];
+        if (x->kind != SYM_CONST || x->life == CONST_FREE) continue;
+        bool kept = x->life == CONST_KEPT;
+        x->life = kept ? CONST_LIVE : CONST_FREE;
+        if (kept) continue;
+        idset_remove(&s->set, const_hash(x->constant), id);
+        x->extent = s->free_const;
+        s->free_const = id;
+        s->consts--;
+    }
+}
+
+uint32_t sym_consts(const sym_store *s) {
+    return s->consts;
+}
+
+/* ---- nodes of operands ---------------------------------------------------------------------- */
 
 typedef struct node_key {
     sym_kind kind;

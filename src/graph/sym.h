@@ -89,6 +89,14 @@ sym_kind sym_kind_of(const sym_store *s, sym a);
 /* Operands: DIV (e, d), MIN/MAX/AND (a, b, ...), GE0 (e), PRODUCT (atoms...); n is returned. */
 int sym_operands(const sym_store *s, sym a, const sym **operand);
 
+/* Constants that nobody says to keep between begin and end are forgotten, their ids used for later
+ * ones. What expressions of variables are made of stays, as these do. An id that is none is fine.
+ */
+void sym_sweep_begin(sym_store *s);
+void sym_keep(sym_store *s, int64_t id);
+void sym_sweep_end(sym_store *s);
+uint32_t sym_consts(const sym_store *s); /* how many constants there are */
+
 /* Replace variables from[i] by to[i] all at once and renormalise. */
 sym sym_subst(sym_store *s, sym a, int n, const sym *from, const sym *to);
 /* Copy an expression into another store; variables are mapped by the pairs from[i] (in src) ->

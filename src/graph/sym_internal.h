@@ -52,7 +52,10 @@ typedef struct sym_node {
     uint8_t kind;
     uint8_t flags;
     uint8_t sampled; /* bit per sample: is there a value? Not where a loop is empty */
+    uint8_t life;    /* CONST: see sym_sweep_begin */
 } sym_node;
+
+enum { CONST_LIVE, CONST_KEPT, CONST_FREE }; /* sym_node.life */
 
 enum { SYM_SMALL_LO = -16, SYM_SMALL_HI = 1024, SYM_MEMO = 256, SYM_DEPTH_MAX = 500 };
 
@@ -61,7 +64,8 @@ struct sym_store {
     arena arena;
     sym_node **node;
     uint32_t count, cap;
-    uint32_t vars;
+    uint32_t vars, consts;
+    sym free_const; /* 0: none; linked by `extent` */
     idset set;
     bool overflow;
     sym small[SYM_SMALL_HI - SYM_SMALL_LO + 1]; /* 0: not made yet */

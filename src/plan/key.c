@@ -42,3 +42,13 @@ plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uin
     for (uint32_t i = 0; over && i < roots; i++) w[n++] = over[i];
     return (plan_key){w, n, hash_bytes(w, n * sizeof *w, 0)};
 }
+
+/* The words of a node's head say how many follow; see key_build. */
+void key_keep(graph *g, const plan_key *key) {
+    for (uint32_t i = 0, at = 2; i < key->word[0]; i++) {
+        uint32_t op = key->word[at] & 0xff, sources = key->word[at] >> 16;
+        graph_keep(g, key->word[at + 1]);
+        graph_keep(g, key->word[at + 2]);
+        at += 3 + (op == OP_CONST ? 2 : sources);
+    }
+}

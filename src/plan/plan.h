@@ -111,5 +111,6 @@ typedef struct plan_key {
 } plan_key;
 plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
                    const node_id *root, const uint32_t *over);
+void key_keep(graph *g, const plan_key *key); /* the tuples in it stay: see graph_keep */
 
 #endif

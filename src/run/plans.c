@@ -134,6 +134,12 @@ run_plan *plans_get(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots, 
     return p;
 }
 
+void plans_keep(qn_ctx *qn) {
+    const plan_cache *c = qn->run->plans;
+    for (uint32_t id = 1; c && id < c->count; id++)
+        if (c->at[id]) plan_keep(qn, c->at[id]);
+}
+
 void plans_close(qn_ctx *qn) {
     plan_cache *c = qn->run->plans;
     if (!c) return;

@@ -93,6 +93,7 @@ static void check_indices(qn_ctx *qn, arena *a, request *r) {
 
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
     graph *g = qn->graph;
+    sweep_if_due(qn);
     arena a;
     arena_open(&a, &qn->heap);
     request *r = arena_zeroed(&a, sizeof *r);

@@ -176,7 +176,14 @@ run_plan *plans_get(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots, 
 /* Let go what was used longest ago until plans and programs take no more than they may; not what
  * static graphs have, nor `in_use`. */
 void plans_trim(qn_ctx *qn, const run_plan *in_use);
+void plans_keep(qn_ctx *qn); /* what they refer to stays: see sweep.c */
 void plans_close(qn_ctx *qn);
+
+/* ---- sweep.c: shapes that nobody uses any more ----------------------------------------------- */
+
+void sweep_if_due(qn_ctx *qn); /* at the beginning of a request */
+void plan_keep(qn_ctx *qn, const run_plan *p);
+void statics_keep(qn_ctx *qn); /* static.c */
 
 /* ---- wave.c: the order of launches ----------------------------------------------------------- */
 

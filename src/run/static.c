@@ -219,6 +219,16 @@ void statics_close(qn_ctx *qn) {
     while (qn->run->statics) static_close(qn->run->statics);
 }
 
+void statics_keep(qn_ctx *qn) {
+    graph *g = qn->graph;
+    for (const static_plan *p = qn->run->statics; p; p = p->next) {
+        for (int i = 0; i < p->inputs; i++) graph_keep(g, p->input_shape[i]);
+        for (uint32_t i = 0; i < p->leaves; i++) graph_keep(g, p->leaf_shape[i]);
+        for (uint32_t i = 0; i < p->roots; i++) graph_keep(g, p->root_shape[i]);
+        plan_keep(qn, p->plan);
+    }
+}
+
 void qn_plan_free(qn_plan *name) {
     static_plan *p = object_of(name, HANDLE_PLAN, "plan_free");
     if (!p) return;
