@@ -3,7 +3,8 @@
  * Everything hangs off a context. Operations record nodes of a lazy graph; reading a value compiles
  * what it needs into few kernels and runs them. Constructors return a tensor or NULL; NULL in gives
  * NULL out, and the first error stays in the context until qn_clear_error(). Calls with effects
- * return 0 or a negative code of enum qn_code. The library never aborts, exits or prints.
+ * return 0 or a negative code of enum qn_code. The library never aborts or exits, and prints
+ * nothing but what knob debug asks for and what qn_options.log tells of.
  *
  * Ownership: a tensor made while a scope is open belongs to the innermost scope and dies at its
  * end, unless qn_keep() took a reference. Outside every scope a tensor belongs to the caller, who
@@ -82,14 +83,24 @@ typedef struct qn_options {
     void *(*alloc)(void *user, size_t size, size_t align); /* NULL: the C library */
     void (*free)(void *user, void *p, size_t size);
     void *alloc_user;
-    void (*log)(void *user, const char *line); /* receives QN_DEBUG lines; NULL: nothing is kept */
+    /* Receives what knob debug asks for, and what one should know that is no error: that another
+     * device runs than was asked for, that a variable of the environment is not used. NULL: that
+     * goes to standard error. */
+    void (*log)(void *user, const char *line);
     void *log_user;
-    const char *device; /* "cpu", "ref" or "null"; NULL: $QN_DEVICE, else "cpu" */
+    const char *device; /* "cpu", "opencl", "ref" or "null"; NULL: $QN_DEVICE, else "cpu" */
     int threads;        /* 0: $QN_THREADS, else the processors this process may use */
+    char *error;        /* NULL, or where qn_open writes why it returns NULL, "" when it does not */
+    size_t error_size;  /* bytes there; 512 hold most reasons */
 } qn_options;
 
-/* Open a context, or NULL when there is no memory or no such device. `options` may be NULL. */
+/* Open a context, or NULL when there is no memory, no such device, or a knob that is none; see
+ * qn_options.error. `options` may be NULL. */
 QN_API qn_ctx *qn_open(const qn_options *options);
+/* The device that the context runs on. Where "cpu" finds no compiler, and none was asked for by
+ * knob cpu, it is "ref", the slow oracle: `why`, unless NULL, then receives the reason, else NULL.
+ */
+QN_API const char *qn_device_of(const qn_ctx *qn, const char **why);
 /* Free the context and everything made in it; every tensor of it becomes invalid. NULL is fine. In
  * a forked child closing is all that may be done with a context of its parent. */
 QN_API void qn_close(qn_ctx *qn);
@@ -111,7 +122,8 @@ QN_API bool qn_device(int i, const char **name, const char **description);
  * Valid until the next call of this or of qn_format(). NULL only with an error. */
 QN_API const char *qn_device_facts(qn_ctx *qn);
 /* Set a knob (a QN_* row of docs/knobs.md, without prefix, lower case): qn_set(qn, "debug", "x").
- */
+ * QN_EARG, naming what there is, for an unknown one, a value that it does not take, and one that is
+ * read when a context is opened. */
 QN_API int qn_set(qn_ctx *qn, const char *knob, const char *value);
 
 /* ---- lifetimes -------------------------------------------------------------------------- */

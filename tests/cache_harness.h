@@ -211,7 +211,7 @@ static inline int use_kernel(qn_ctx *qn, void *state, int k) {
 static inline int use_cached(const char *cache, const char *cc, int k) {
     qn_ctx *qn = open_with(cache);
     if (!qn) return -1;
-    if (cc) qn_set(qn, "cpu", "cc"), qn_set(qn, "cc", cc);
+    if (cc) knobs_set(qn, "cpu", "cc"), knobs_set(qn, "cc", cc);
     void *state = open_cpu(qn);
     int cached = state ? use_kernel(qn, state, k) : -1;
     if (state) dev_cpu.close(state);

@@ -31,7 +31,7 @@ static inline bool harness_open(harness *h, const char *compiler, int threads) {
     h->qn = qn_open(&options);
     if (!h->qn) return false;
     h->dev = compiler[0] == 'o' ? &dev_opencl : &dev_cpu;
-    if (h->dev == &dev_cpu) qn_set(h->qn, "cpu", compiler);
+    if (h->dev == &dev_cpu) knobs_set(h->qn, "cpu", compiler);
     str why;
     str_open(&why, &h->qn->heap);
     h->cpu = h->dev->open(h->qn, &why);

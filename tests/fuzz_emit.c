@@ -137,7 +137,7 @@ static void open_devices(void) {
     by_cc = (harness){.qn = ctx, .compiler = "cc"};
     str why;
     str_open(&why, &ctx->heap);
-    qn_set(ctx, "cpu", "cc");
+    knobs_set(ctx, "cpu", "cc");
     by_cc.cpu = dev_cpu.open(ctx, &why);
     str_free(&why);
 }

@@ -67,11 +67,11 @@ static bool triples(void *state, dev_program *p, int64_t n) {
 
 static void unknown_compilers_are_refused(void) {
     qn_ctx *qn = open_context(1);
-    qn_set(qn, "cpu", "fortran");
-    CHECK(!open_device(qn, &dev_cpu));
-    CHECK(strstr(logged, "\"fortran\""));
-    qn_set(qn, "cpu", "cc");
-    qn_set(qn, "cc", "no-such-compiler-here");
+    CHECK_INT(knobs_set(qn, "cpu", "fortran"), QN_EARG);
+    CHECK(strstr(qn_error(qn), "\"fortran\""));
+    qn_clear_error(qn);
+    knobs_set(qn, "cpu", "cc");
+    knobs_set(qn, "cc", "no-such-compiler-here");
     CHECK(!open_device(qn, &dev_cpu));
     CHECK(strstr(logged, "no C compiler \"no-such-compiler-here\""));
     CHECK_INT(qn_error_code(qn), QN_OK);
@@ -105,8 +105,8 @@ static void a_compiler_that_fails_is_an_error_and_leaves_nothing(void) {
     }
     setenv("TMPDIR", folder, 1);
     qn_ctx *qn = open_context(1);
-    qn_set(qn, "cpu", "cc");
-    qn_set(qn, "cc", "false");
+    knobs_set(qn, "cpu", "cc");
+    knobs_set(qn, "cc", "false");
     void *state = open_device(qn, &dev_cpu);
     CHECK(state && !compile_text(qn, &dev_cpu, state, scale_text));
     CHECK_INT(qn_error_code(qn), QN_EDEVICE);
@@ -276,7 +276,7 @@ typedef struct outcome {
 
 static outcome run_out(const char *compiler, uint64_t n) {
     qn_ctx *qn = open_context(2);
-    qn_set(qn, "cpu", compiler);
+    knobs_set(qn, "cpu", compiler);
     uint64_t bytes = qn->heap.bytes, requests = qn->heap.requests;
     void *volatile state = NULL;
     dev_program *volatile p = NULL;

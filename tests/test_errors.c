@@ -262,7 +262,7 @@ static void tensors_of_another_context_are_errors(void) {
 static void unknown_knobs_and_bad_values_are_errors(void) {
     CHECK(qn_set(qn, "speed", "11") < 0);
     EXPECT(QN_EARG, "speed", NULL, NULL);
-    CHECK(qn_set(qn, "threads", "many") < 0);
+    CHECK(qn_set(qn, "tune", "many") < 0);
     EXPECT(QN_EARG, "many", NULL, NULL);
 }
 

@@ -205,9 +205,11 @@ def ops_tables():
 
 
 def knobs_table():
-    lines = [[f"`QN_{a[0]}`", a[2].lower(), f"`{literal(a[3])}`" if literal(a[3]) else "",
-              literal(a[4])] for _, a in rows("src/base/knobs.h")]
-    yield table("knobs", ["variable", "kind", "default", ""], lines)
+    when = {"ANY": "any time", "OPEN": "before"}
+    lines = [[f"`QN_{a[0]}`", a[2].lower(), when[a[3]],
+              f"`{literal(a[4])}`" if literal(a[4]) else "", literal(a[5])]
+             for _, a in rows("src/base/knobs.h")]
+    yield table("knobs", ["variable", "kind", "set", "default", ""], lines)
 
 
 OUTPUTS = [("include/quern.h", header), ("src/graph/api.c", wrappers), ("docs/ops.md", ops_tables),

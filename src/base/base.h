@@ -151,6 +151,14 @@ void str_addn(str *t, const char *text, size_t n);
 void str_addf(str *t, const char *fmt, ...) QN_PRINTF(2, 3);
 void str_free(str *t);
 
+/* ---- near.c ------------------------------------------------------------------------------ */
+
+/* How many letters must be changed, added, left out or exchanged with their neighbours to make one
+ * name of the other; names of 64 letters and more are compared as far as that. */
+int text_distance(const char *a, const char *b);
+/* Is that so few that one may be meant by the other? */
+bool text_is_near(const char *a, const char *b);
+
 /* ---- error.c ------------------------------------------------------------------------------ */
 
 /* Record the first error: text is "<where>: <message>" with the user's file and line when known.
@@ -162,7 +170,7 @@ QN_NORETURN void raise_error(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_
 /* ---- knobs.c: rows in knobs.h -------------------------------------------------------------- */
 
 typedef enum knob {
-#define X(NAME, name, kind, def, doc) KNOB_##NAME,
+#define X(NAME, name, kind, when, def, doc) KNOB_##NAME,
 #include "base/knobs.h"
 #undef X
     KNOB_COUNT
@@ -173,13 +181,16 @@ typedef struct knob_value {
 } knob_value;
 int knobs_open(qn_ctx *qn); /* defaults, then the environment's QN_* */
 int knobs_set(qn_ctx *qn, const char *name, const char *value);
+int knobs_set_late(qn_ctx *qn, const char *name, const char *value); /* the context is open */
+void knobs_note_unknown(qn_ctx *qn); /* tell of QN_* variables that are no knobs */
 void knobs_close(qn_ctx *qn);
 bool debug_on(const qn_ctx *qn, char letter); /* is this letter in QN_DEBUG? */
 
 /* ---- log.c -------------------------------------------------------------------------------- */
 
-void log_line(qn_ctx *qn, const char *fmt, ...)
-    QN_PRINTF(2, 3);               /* to the log callback, line by line */
+/* To the log callback, or where there is none to standard error, line by line. For what QN_DEBUG
+ * asks for, and what a user must know and is no error. */
+void log_line(qn_ctx *qn, const char *fmt, ...) QN_PRINTF(2, 3);
 double clock_seconds(void);        /* monotonic */
 double clock_thread_seconds(void); /* that the calling thread was given a processor */
 double clock_processors(void);     /* used by all of the process's threads */

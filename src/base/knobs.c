@@ -2,32 +2,37 @@
  *
  * A NUMBER is a whole number from 0 on, in decimal digits only; anything else is an error that
  * names what was given, for a typing mistake must not pass for a 0. A PATH has a slash in it, or is
- * on or off: a word alone is a mistake, too. An environment variable set to nothing
- * counts as not set; a program that runs with more rights than its caller reads none, for the
- * knobs name files and programs.
+ * on or off: a word alone is a mistake, too. LETTERS are some of those that mean something, a
+ * COMPILER is one of a few words. An environment variable set to nothing counts as not set; a
+ * program that runs with more rights than its caller reads none, for the knobs name files and
+ * programs. The environment is not this library's alone, so a QN_* variable that is no knob is told
+ * of in the log, and is no error.
  *
  * Invariant: a knob's text is either its row's default or a copy from the context's heap. */
 #include "base/base.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-typedef enum { NUMBER, TEXT, PATH } knob_kind;
+typedef enum { NUMBER, TEXT, PATH, LETTERS, COMPILER } knob_kind;
+typedef enum { ANY, OPEN } knob_when;
 
 typedef struct knob_row {
     const char *name, *environment;
     knob_kind kind;
+    knob_when when;
     const char *def;
 } knob_row;
 
 static const knob_row rows[KNOB_COUNT] = {
-#define X(NAME, name, kind, def, doc) {name, "QN_" #NAME, kind, def},
+#define X(NAME, name, kind, when, def, doc) {name, "QN_" #NAME, kind, when, def},
 #include "base/knobs.h"
 #undef X
 };
 
 static const char known[] =
-#define X(NAME, name, kind, def, doc) " " name
+#define X(NAME, name, kind, when, def, doc) " " name
 #include "base/knobs.h"
 #undef X
     ;
@@ -45,6 +50,20 @@ static bool is_path(const char *text) {
     return strchr(text, '/') || !strcmp(text, "on") || !strcmp(text, "off");
 }
 
+/* NULL, or what a text of this kind is. */
+static const char *knob_wants(knob_kind kind, const char *text) {
+    switch (kind) {
+    case PATH:
+        return is_path(text) ? NULL : "on, off, or a path with a slash in it";
+    case LETTERS:
+        return text[strspn(text, "gafmkrscxe")] ? "letters out of g a f m k r s c x e" : NULL;
+    case COMPILER:
+        return !*text || !strcmp(text, "llvm") || !strcmp(text, "cc") ? NULL : "llvm, cc or empty";
+    default:
+        return NULL;
+    }
+}
+
 static void knob_drop(qn_ctx *qn, int k) {
     char *text = (char *)(uintptr_t)qn->knob[k].text;
     if (text && text != rows[k].def) heap_free(&qn->heap, text, strlen(text) + 1);
@@ -57,9 +76,8 @@ static int knob_assign(qn_ctx *qn, int k, const char *as, const char *value) {
         if (knob_parse(value, &qn->knob[k].number)) return QN_OK;
         return fail(qn, QN_EARG, "%s takes a whole number from 0 on, not \"%s\"", as, value);
     }
-    if (rows[k].kind == PATH && !is_path(value))
-        return fail(qn, QN_EARG, "%s is on, off, or a path with a slash in it, not \"%s\"", as,
-                    value);
+    const char *wants = knob_wants(rows[k].kind, value);
+    if (wants) return fail(qn, QN_EARG, "%s is %s, not \"%s\"", as, wants, value);
     size_t size = strlen(value) + 1;
     char *copy = heap_try(&qn->heap, size);
     if (!copy) return fail(qn, QN_ENOMEM, "out of memory setting %s", as);
@@ -83,11 +101,60 @@ int knobs_open(qn_ctx *qn) {
     return QN_OK;
 }
 
+/* KNOB_COUNT: there is none of this name, and that is reported. */
+static int knob_find(qn_ctx *qn, const char *name) {
+    int k = 0, near = KNOB_COUNT;
+    while (k < KNOB_COUNT && strcmp(rows[k].name, name) != 0) k++;
+    if (k < KNOB_COUNT) return k;
+    for (int i = 0; i < KNOB_COUNT && near == KNOB_COUNT; i++)
+        if (text_is_near(name, rows[i].name)) near = i;
+    fail(qn, QN_EARG, "no knob \"%.100s\"%s%s%s; there are%s", name,
+         near < KNOB_COUNT ? ", but \"" : "", near < KNOB_COUNT ? rows[near].name : "",
+         near < KNOB_COUNT ? "\"" : "", known);
+    return KNOB_COUNT;
+}
+
 int knobs_set(qn_ctx *qn, const char *name, const char *value) {
     if (!name || !value) return fail(qn, QN_ENULL, "a knob needs a name and a value");
-    for (int k = 0; k < KNOB_COUNT; k++)
-        if (strcmp(rows[k].name, name) == 0) return knob_assign(qn, k, name, value);
-    return fail(qn, QN_EARG, "no knob \"%.100s\"; there are%s", name, known);
+    int k = knob_find(qn, name);
+    return k < KNOB_COUNT ? knob_assign(qn, k, name, value) : QN_EARG;
+}
+
+int knobs_set_late(qn_ctx *qn, const char *name, const char *value) {
+    if (!name || !value) return fail(qn, QN_ENULL, "a knob needs a name and a value");
+    int k = knob_find(qn, name);
+    if (k == KNOB_COUNT) return QN_EARG;
+    if (rows[k].when == OPEN)
+        return fail(qn, QN_EARG,
+                    "%s is read when a context is opened, and this one is: set %s before qn_open",
+                    name, rows[k].environment);
+    return knob_assign(qn, k, name, value);
+}
+
+/* The tools around the library have variables of their own. */
+static bool is_tools(const char *name, size_t length) {
+    static const char *const begin[] = {"QN_BENCH_", "QN_TEST_"};
+    for (size_t i = 0; i < COUNT_OF(begin); i++)
+        if (length >= strlen(begin[i]) && !strncmp(name, begin[i], strlen(begin[i]))) return true;
+    return false;
+}
+
+void knobs_note_unknown(qn_ctx *qn) {
+    for (char **e = environ; e && *e; e++) {
+        size_t length = strcspn(*e, "=");
+        char name[64];
+        if (strncmp(*e, "QN_", 3) || length >= sizeof name || is_tools(*e, length)) continue;
+        memcpy(name, *e, length);
+        name[length] = 0;
+        const knob_row *same = NULL, *near = NULL;
+        for (int k = 0; k < KNOB_COUNT; k++) {
+            if (!strcmp(name, rows[k].environment)) same = &rows[k];
+            if (!near && text_is_near(name + 3, rows[k].environment + 3)) near = &rows[k];
+        }
+        if (!same)
+            log_line(qn, "%s is no knob and changes nothing%s%s", name, near ? "; there is " : "",
+                     near ? near->environment : "");
+    }
 }
 
 void knobs_close(qn_ctx *qn) {

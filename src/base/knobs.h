@@ -1,47 +1,49 @@
 /* knobs.h - every QN_* environment knob, one row each; docs/knobs.md is generated from here.
- * X(NAME, name, kind, default, doc)   kind: NUMBER, TEXT or PATH
- * (with a slash in it, or on or off) */
-X(DEBUG, "debug", TEXT, "",
+ * X(NAME, name, kind, when, default, doc)   kind: NUMBER, TEXT, PATH (with a slash in it, or on or
+ * off), LETTERS, COMPILER; when: qn_set() may change it at ANY time, or it is read when a context
+ * is OPENed and setting it later is an error */
+X(DEBUG, "debug", LETTERS, ANY, "",
   "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s search, "
   "c source, x timings, e devices")
-X(DEVICE, "device", TEXT, "cpu", "the device contexts open by default: cpu, opencl, ref or null")
-X(THREADS, "threads", NUMBER, "0",
+X(DEVICE, "device", TEXT, OPEN, "cpu",
+  "the device contexts open by default: cpu, opencl, ref or null")
+X(THREADS, "threads", NUMBER, OPEN, "0",
   "threads of the CPU device; 0: the processors this process may use")
-X(CPU, "cpu", TEXT, "",
+X(CPU, "cpu", COMPILER, OPEN, "",
   "how CPU kernels are compiled: llvm, cc, or empty for the first that works")
-X(LLVM, "llvm", TEXT, "",
+X(LLVM, "llvm", TEXT, OPEN, "",
   "which libLLVM compiles kernels: a version from 15 to 22, or a library's file, as a path with a "
   "slash; empty: the newest that is installed")
-X(ISA, "isa", TEXT, "",
+X(ISA, "isa", TEXT, OPEN, "",
   "the most instructions that CPU kernels may use: x86-64, x86-64-v2, x86-64-v3 or x86-64-v4; "
   "empty: all that the processor has")
-X(CC, "cc", TEXT, "cc", "the C compiler used by QN_CPU=cc")
-X(OPENCL, "opencl", TEXT, "",
+X(CC, "cc", TEXT, OPEN, "cc", "the C compiler used by QN_CPU=cc")
+X(OPENCL, "opencl", TEXT, OPEN, "",
   "which OpenCL device, platform:device by number; empty: the first GPU, else what there is")
-X(OPENCL_LIBRARY, "opencl_library", TEXT, "libOpenCL.so.1",
+X(OPENCL_LIBRARY, "opencl_library", TEXT, OPEN, "libOpenCL.so.1",
   "the OpenCL library that is loaded at run time")
-X(CACHE, "cache", PATH, "on",
+X(CACHE, "cache", PATH, ANY, "on",
   "where compiled kernels are kept: on: in $XDG_CACHE_HOME/quern or ~/.cache/quern; off: nowhere; "
   "or a folder, as a path with a slash, that is only the user's (mode 0700)")
-X(TUNE, "tune", NUMBER, "0",
+X(TUNE, "tune", NUMBER, ANY, "0",
   "seconds to spend on better schedules for the kernels this process compiles; what is found is "
   "kept as wisdom")
-X(WISDOM, "wisdom", PATH, "on",
+X(WISDOM, "wisdom", PATH, ANY, "on",
   "where schedules that tuning found are kept: on: in the folder of QN_CACHE; off: nowhere, none "
   "being used; or a file, as a path with a slash")
-X(HISTORY, "history", NUMBER, "32",
+X(HISTORY, "history", NUMBER, ANY, "32",
   "MiB of history that is kept for gradients while no tape is open: the nodes values were computed "
   "by, and data whose tensor was released; the oldest goes first")
-X(PLAN_MEMORY, "plan_memory", NUMBER, "64",
+X(PLAN_MEMORY, "plan_memory", NUMBER, ANY, "64",
   "MiB that plans kept for the next time may take: the one used longest ago goes first. Static "
   "graphs are not counted")
-X(PROGRAM_MEMORY, "program_memory", NUMBER, "128",
+X(PROGRAM_MEMORY, "program_memory", NUMBER, ANY, "128",
   "MiB that compiled kernels may take: the one used longest ago goes first. Those of static graphs "
   "are not counted")
-X(SCHEDULE, "schedule", NUMBER, "1",
+X(SCHEDULE, "schedule", NUMBER, ANY, "1",
   "0 runs every kernel unscheduled, as lowered (for finding faults)")
-X(FUSE, "fuse", NUMBER, "1", "0 materialises every node (for finding faults)")
-X(CHECK, "check", NUMBER, "0",
+X(FUSE, "fuse", NUMBER, ANY, "1", "0 materialises every node (for finding faults)")
+X(CHECK, "check", NUMBER, ANY, "0",
   "1 checks every index that is computed (gather, scatter, take, embedding, labels of losses) when "
   "it is used, on every device: one outside is an error of the read or run that names operation "
   "and value")

@@ -1,25 +1,40 @@
 /* log.c - lines for the caller's log callback, and the clock they are timed with.
  *
- * The library never prints; what QN_DEBUG asks for goes to the callback, one line a call, without
- * the newline. A text of several lines, such as a kernel's source, is handed over line by line.
- * Where there is no memory for a long text its beginning is given: logging never fails anything. */
+ * What QN_DEBUG asks for goes to the callback, one line a call, without the newline; where there is
+ * none it goes to standard error, one write a line, so that the lines of several contexts stay
+ * whole. Nothing else is ever printed but what a user must know and is no error: that a context
+ * runs on another device than was asked for, or that a variable of the environment is not used. A
+ * text of several lines, such as a kernel's source, is handed over line by line. Where there is no
+ * memory for a long text its beginning is given: logging never fails anything. */
 #include "base/base.h"
 
 #include <stdio.h>
+#include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
-static void log_split(qn_ctx *qn, char *text) {
+static void log_one(const qn_ctx *qn, const char *line) {
+    if (qn->log) {
+        qn->log(qn->log_user, line);
+        return;
+    }
+    struct iovec part[3] = {
+        {(char *)"quern: ", 7}, {(char *)line, strlen(line)}, {(char *)"\n", 1}};
+    ssize_t done = writev(STDERR_FILENO, part, 3);
+    (void)done; /* nobody is there to be told */
+}
+
+static void log_split(const qn_ctx *qn, char *text) {
     for (;;) {
         char *end = strchr(text, '\n');
         if (end) *end = 0;
-        qn->log(qn->log_user, text);
+        log_one(qn, text);
         if (!end || !end[1]) return;
         text = end + 1;
     }
 }
 
 void log_line(qn_ctx *qn, const char *fmt, ...) {
-    if (!qn->log) return;
     char small[512] = "";
     va_list args;
     va_start(args, fmt);

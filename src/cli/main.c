@@ -42,23 +42,16 @@ double cli_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void log_to_stderr(void *user, const char *line) {
-    (void)user;
-    fprintf(stderr, "%s\n", line);
-}
-
 qn_ctx *cli_open(const char *command, const char *device) {
     return cli_open_threads(command, device, 0);
 }
 
 qn_ctx *cli_open_threads(const char *command, const char *device, int threads) {
-    qn_options options = {.device = device, .threads = threads, .log = log_to_stderr};
+    char why[512];
+    qn_options options = {
+        .device = device, .threads = threads, .error = why, .error_size = sizeof why};
     qn_ctx *qn = qn_open(&options);
-    if (!qn)
-        cli_failed(command,
-                   device ? "cannot open the device \"%s\"; see: quern devices"
-                          : "cannot open a device%s; see: quern devices",
-                   device ? device : "");
+    if (!qn) cli_failed(command, "%s; see: quern devices", why);
     return qn;
 }
 

@@ -215,11 +215,23 @@ static bool grad_fail_gone(const grad *c, node_id n) {
 
 /* ---- the way back --------------------------------------------------------------------------- */
 
+/* QN_DEBUG=a: whose rule is applied, and to a gradient made by which operation. Raises. */
+static void grad_log(grad *c, node_id n) {
+    graph *g = c->g;
+    str s;
+    str_open_in(&s, c->a);
+    str_addf(&s, "a %s %s", op_rows[g->node[n].op].name, qn_dtype_name((qn_dtype)g->node[n].dtype));
+    shape_text(g, g->node[n].shape, &s);
+    log_line(g->ctx, "%s, its gradient %s", s.s,
+             op_rows[g->node[c->sum[grad_place(c, n)]].op].name);
+}
+
 static void grad_walk(grad *c, node_id y, node_id seed) {
     c->sum[grad_place(c, y)] = seed;
     for (uint32_t i = c->count; i-- > 0;) {
         node_id n = c->order[i];
         if (!c->wanted[i] || !c->sum[i] || !node_differentiable(node_at(c->g, n))) continue;
+        if (debug_on(c->g->ctx, 'a')) grad_log(c, n);
         grad_apply(c, n, c->sum[i]);
     }
 }

@@ -550,5 +550,7 @@ bool rule_of_places(const graph *g, node_id n, int depth); /* made of IOTA and C
 uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out);
 /* The same through history; leaves are what is older than `born`. */
 uint32_t graph_order_history(graph *g, arena *a, node_id root, uint32_t born, node_id **out);
+/* The nodes of such an order, which was the last traversal, to the log. */
+void graph_log(graph *g, arena *a, uint32_t nodes, const node_id *node);
 
 #endif

@@ -52,6 +52,22 @@ static void order_walk(order *o) {
     }
 }
 
+/* QN_DEBUG=g: one line a node, "g   3 add f32[2, t] of 1, 2". Raises. */
+void graph_log(graph *g, arena *a, uint32_t nodes, const node_id *node) {
+    for (uint32_t i = 0; i < nodes; i++) {
+        const graph_node *x = node_at(g, node[i]);
+        bool memory = (x->flags & NODE_REALIZED) != 0;
+        str s;
+        str_open_in(&s, a);
+        str_addf(&s, "g %4u %s %s", i, op_rows[x->op].name, qn_dtype_name((qn_dtype)x->dtype));
+        shape_text(g, x->shape, &s);
+        for (int k = 0; k < x->sources && !memory; k++)
+            str_addf(&s, "%s%u", k ? ", " : " of ", node_at(g, x->src[k])->mark - g->mark_base);
+        if (memory) str_add(&s, ", computed");
+        log_line(g->ctx, "%s", s.s);
+    }
+}
+
 uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out) {
     order o = {.g = g, .a = a, .base = graph_mark(g)};
     for (int i = 0; i < n; i++) {

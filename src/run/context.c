@@ -12,28 +12,45 @@ static size_t buffer_bytes(const qn_ctx *qn, uint32_t b) {
     return buffer_at(qn, b)->held;
 }
 
-/* The device by name; "cpu" falls back to the oracle where no compiler can be had, and says so. */
+/* Report that there is no such device, and which there are. */
+static bool no_device(qn_ctx *qn, const char *name) {
+    str *text = &qn->run->text;
+    for (int i = 0; dev_at(i); i++) str_addf(text, "%s %s", i ? "," : "", dev_at(i)->name);
+    fail(qn, QN_EDEVICE, "no device is called \"%.100s\"; there are%s", name, text->s);
+    str_free(text);
+    return false;
+}
+
+/* "cpu" without a compiler becomes the oracle, a thousand times slower: that is said in the log and
+ * by qn_device_of(). Where a compiler was asked for by its name it is an error. */
+static void fall_back(qn_ctx *qn, const str *why) {
+    run_state *r = qn->run;
+    str_add(&r->fallback, why->s ? why->s : "cannot be opened");
+    log_line(qn, "device cpu: %s; the oracle (ref) runs instead, much slower", r->fallback.s);
+    r->dev = &dev_ref;
+    str_free(&r->text);
+    r->dev_state = dev_ref.open(qn, &r->text);
+}
+
 static bool open_device(qn_ctx *qn, const char *name) {
     run_state *r = qn->run;
     const dev_table *dev = dev_find(name);
-    if (!dev) {
-        fail(qn, QN_EDEVICE, "no device is called \"%s\"", name);
-        return false;
-    }
+    if (!dev) return no_device(qn, name);
     str *why = &r->text; /* freed with the context where opening raises */
     r->dev = dev;
     r->dev_state = dev->open(qn, why);
-    if (!r->dev_state && dev == &dev_cpu) {
-        log_line(qn, "e cpu: %s; the oracle (ref) runs instead",
-                 why->s ? why->s : "cannot be opened");
-        r->dev = &dev_ref;
-        r->dev_state = dev_ref.open(qn, why);
-    }
+    if (!r->dev_state && dev == &dev_cpu && !*qn->knob[KNOB_CPU].text) fall_back(qn, why);
     if (!r->dev_state)
         fail(qn, QN_EDEVICE, "device %s: %s", name, why->s ? why->s : "cannot be opened");
     str_free(why);
     if (r->dev_state && r->dev->limits) r->dev->limits(r->dev_state, &r->limits);
     return r->dev_state != NULL;
+}
+
+const char *qn_device_of(const qn_ctx *qn, const char **why) {
+    const run_state *r = qn ? qn->run : NULL;
+    if (why) *why = r && r->fallback.len ? r->fallback.s : NULL;
+    return r ? r->dev->name : NULL;
 }
 
 static bool open_rooms(qn_ctx *qn, const qn_options *options) {
@@ -51,6 +68,8 @@ static bool open_rooms(qn_ctx *qn, const qn_options *options) {
         qn->graph->buffer_bytes = buffer_bytes;
         qn->run = heap_zeroed(&qn->heap, sizeof *qn->run);
         str_open(&qn->run->text, &qn->heap);
+        str_open(&qn->run->fallback, &qn->heap);
+        knobs_note_unknown(qn);
         const char *name =
             options && options->device ? options->device : qn->knob[KNOB_DEVICE].text;
         ok = open_device(qn, name && *name ? name : "cpu");
@@ -59,10 +78,20 @@ static bool open_rooms(qn_ctx *qn, const qn_options *options) {
     return ok;
 }
 
+/* Into the caller's room, as much as it holds. */
+static void tell_why(const qn_options *options, const char *why) {
+    if (!options || !options->error || !options->error_size) return;
+    size_t n = strlen(why), most = options->error_size - 1;
+    if (n > most) n = most;
+    memcpy(options->error, why, n);
+    options->error[n] = 0;
+}
+
 qn_ctx *qn_open(const qn_options *options) {
     heap first;
     heap_open(&first, options, NULL);
     qn_ctx *qn = heap_try(&first, sizeof *qn);
+    tell_why(options, qn ? "" : "no memory for a context");
     if (!qn) return NULL;
     memset(qn, 0, sizeof *qn);
     qn->heap = first;
@@ -72,7 +101,8 @@ qn_ctx *qn_open(const qn_options *options) {
         qn->log_user = options->log_user;
     }
     if (open_rooms(qn, options)) return qn;
-    if (qn->log && qn->code) log_line(qn, "%s", qn_error(qn));
+    tell_why(options, qn_error(qn));
+    if (qn->log || debug_on(qn, 'e')) log_line(qn, "%s", qn_error(qn));
     qn_close(qn);
     return NULL;
 }
@@ -88,6 +118,7 @@ static void close_run(qn_ctx *qn) {
         r->dev->close(r->dev_state);
     }
     str_free(&r->text);
+    str_free(&r->fallback);
     heap_free(&qn->heap, r, sizeof *r);
     qn->run = NULL;
 }
@@ -138,7 +169,7 @@ int qn_set(qn_ctx *qn, const char *name, const char *value) {
         guard_close(&qn->heap, &g);
         return qn_error_code(qn);
     }
-    int code = knobs_set(qn, name, value);
+    int code = knobs_set_late(qn, name, value);
     guard_close(&qn->heap, &g);
     return code;
 }

@@ -18,6 +18,24 @@ static void find_sizes(qn_ctx *qn, run_plan *p) {
     }
 }
 
+/* QN_DEBUG=m: what the temporaries share an arena by, and what lies elsewhere. */
+static void log_memory(qn_ctx *qn, const run_plan *p, uint32_t n, const uint32_t *which) {
+    size_t bytes[SLOT_PACK + 1] = {0};
+    for (uint32_t i = 0; i < p->slots; i++) bytes[p->slot[i].kind] += p->slot[i].size;
+    log_line(qn,
+             "m plan of %u launches in %u waves: %zu bytes of leaves, %zu of outputs, %zu packed",
+             p->launches, p->waves, bytes[SLOT_LEAF], bytes[SLOT_OUTPUT], bytes[SLOT_PACK]);
+    log_line(qn, "m %u temporaries of %zu bytes in an arena of %lld", n, bytes[SLOT_TEMP],
+             (long long)p->arena_size);
+    for (uint32_t i = 0; i < n; i++) {
+        const slot *s = &p->slot[which[i]];
+        log_line(qn, "m   %zu bytes at %zu, waves %u to %u", s->size, s->offset, s->first, s->last);
+    }
+    for (uint32_t i = 0; i < p->replacements; i++)
+        log_line(qn, "m   output %u may lie where leaf %u does", p->replacement[i].output,
+                 p->replacement[i].leaf);
+}
+
 /* Lay the temporaries out for the sizes at hand. */
 static void lay_out(qn_ctx *qn, run_plan *p) {
     arena a;
@@ -39,6 +57,7 @@ static void lay_out(qn_ctx *qn, run_plan *p) {
     }
     p->arena_size = memory_layout(&a, n, block);
     for (uint32_t i = 0; i < n; i++) p->slot[which[i]].offset = (size_t)block[i].offset;
+    if (debug_on(qn, 'm')) log_memory(qn, p, n, which);
     guard_close(&qn->heap, &g);
     arena_free(&a);
 }

@@ -19,10 +19,22 @@ typedef struct plan_cache {
     lru used;
 } plan_cache;
 
-static bool same_key(const void *key, uint32_t id, const void *user) {
-    const plan_key *k = key;
-    const plan_key *o = &((const plan_cache *)user)->at[id]->key;
-    return o->words == k->words && !memcmp(o->word, k->word, (size_t)k->words * sizeof *k->word);
+typedef struct wanted {
+    const plan_key *key;
+    int mode;
+} wanted;
+
+static bool same_plan(const void *what, uint32_t id, const void *user) {
+    const wanted *w = what;
+    const run_plan *p = ((const plan_cache *)user)->at[id];
+    const plan_key *k = w->key, *o = &p->key;
+    return p->mode == w->mode && o->words == k->words &&
+           !memcmp(o->word, k->word, (size_t)k->words * sizeof *k->word);
+}
+
+/* The knobs that plans depend on; they may be set at any time. */
+static int mode_of(const qn_ctx *qn) {
+    return (qn->knob[KNOB_FUSE].number != 0) + 2 * (qn->knob[KNOB_SCHEDULE].number != 0);
 }
 
 static plan_cache *cache_of(qn_ctx *qn) {
@@ -94,6 +106,7 @@ static void keep(qn_ctx *qn, plan_cache *c, uint32_t id, run_plan *p) {
     c->at[id] = p;
     lru_use(&c->used, id);
     p->bytes = sizeof *p + p->arena.total;
+    p->mode = mode_of(qn);
     qn->run->stats.plans_kept++;
     qn->run->stats.plan_bytes += p->bytes;
 }
@@ -120,7 +133,7 @@ run_plan *plans_get(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots, 
     qn_stats *s = &qn->run->stats;
     plan_cache *c = cache_of(qn);
     double start = clock_seconds(), compile = s->compile_seconds;
-    uint32_t id = idset_find(&c->set, key->hash, same_key, key, c);
+    uint32_t id = idset_find(&c->set, key->hash, same_plan, &(wanted){key, mode_of(qn)}, c);
     run_plan *p;
     if (id) {
         p = c->at[id];

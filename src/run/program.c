@@ -16,7 +16,8 @@
 typedef struct program_entry {
     char *text;
     uint32_t length, refs, next_free;
-    uint32_t pins; /* static graphs that have it */
+    uint32_t pins;  /* static graphs that have it */
+    bool scheduled; /* knob schedule, which may be set at any time, was not 0 */
     uint64_t hash;
     kern *waiting; /* until it is compiled */
     dev_program *program;
@@ -36,12 +37,14 @@ typedef struct program_cache {
 typedef struct text_key {
     const char *text;
     uint32_t length;
+    bool scheduled;
 } text_key;
 
 static bool same_text(const void *key, uint32_t id, const void *user) {
     const text_key *k = key;
     const program_entry *e = &((const program_cache *)user)->at[id];
-    return e->length == k->length && !memcmp(e->text, k->text, k->length);
+    return e->scheduled == k->scheduled && e->length == k->length &&
+           !memcmp(e->text, k->text, k->length);
 }
 
 static program_cache *cache_of(qn_ctx *qn) {
@@ -64,7 +67,7 @@ static bool schedule_known(qn_ctx *qn, const program_entry *e, kern *k, const ch
 /* The schedule that is known to be best, else the default one, whole. Where the default one cannot
  * be proved sound it is used all the same, with a note in the log: none came from elsewhere. */
 static void schedule(qn_ctx *qn, const program_entry *e, kern *k) {
-    if (!qn->knob[KNOB_SCHEDULE].number) return;
+    if (!e->scheduled) return;
     str lines, why;
     str_open(&lines, &qn->heap);
     str_open(&why, &qn->heap);
@@ -110,6 +113,7 @@ static uint32_t add(qn_ctx *qn, program_cache *c, kern *k, const text_key *key, 
     else
         c->count++;
     c->at[id] = (program_entry){.text = kept, .length = key->length, .hash = hash, .waiting = k};
+    c->at[id].scheduled = key->scheduled;
     c->waiting[c->waits++] = id;
     return id;
 }
@@ -127,7 +131,7 @@ uint32_t programs_want(qn_ctx *qn, kern *k) {
     }
     kern_print(k, &text);
     program_cache *c = cache_of(qn);
-    text_key key = {text.s, text.len};
+    text_key key = {text.s, text.len, qn->knob[KNOB_SCHEDULE].number != 0};
     uint64_t hash = hash_bytes(key.text, key.length, 0);
     uint32_t id = idset_find(&c->set, hash, same_text, &key, c);
     bool found = id != 0;

@@ -112,6 +112,10 @@ void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
     uint32_t *out = NULL;
     if (r->roots) {
         r->nodes = graph_order(g, &a, (int)r->roots, r->root, &r->order);
+        if (debug_on(qn, 'g')) {
+            log_line(qn, "g a request for %u values, of %u nodes", r->roots, r->nodes);
+            graph_log(g, &a, r->nodes, r->order);
+        }
         check_indices(qn, &a, r);
         out = arena_alloc(&a, r->roots * sizeof *out);
         compute(qn, &a, r, out);

@@ -136,6 +136,7 @@ typedef struct replacement {
 typedef struct run_plan {
     arena arena;
     size_t bytes; /* counted for it */
+    int mode;     /* of the knobs that it was built under */
     plan_key key;
     uint32_t leaves, outputs, slots, launches, waves, packings, programs;
     uint32_t *program; /* numbers of those it launches, a reference each */
@@ -251,7 +252,8 @@ typedef struct run_state {
     size_t arena_size;
     uint32_t compile_times[COMPILE_BUCKETS]; /* kernels by time, COMPILE_BUCKET seconds each */
     qn_stats stats;
-    str text; /* of qn_format and qn_device_facts */
+    str text;     /* of qn_format and qn_device_facts */
+    str fallback; /* why this is not the device that was asked for; empty: it is */
 } run_state;
 
 #endif
