@@ -167,11 +167,11 @@ static void products_of_vectors_and_types(void) {
     CHECK_INT(qn_dtype_of(qn_matmul(qn_cast(x, QN_F16), y)), QN_F16);
     qn_tensor *w = leaf_of(qn, QN_F32, 2, DIMS(1, 2), LIST(10, 100));
     CHECK_VALUES(qn_linear(x, w, qn_like(w, 7)), 1, LIST(437), 0);
-    CHECK_ERROR(qn_matmul(w, w), "matmul: [1, 2] and [1, 2] do not multiply");
-    CHECK_ERROR(qn_matmul(w, qn_like(w, 1)),
-                "matmul: [1, 2] and [] do not multiply: a scalar is no matrix");
+    CHECK_ERROR(qn_matmul(w, w),
+                "matmul: x [1, 2], y [1, 2]: x's last axis and y's last but one do not multiply");
+    CHECK_ERROR(qn_matmul(w, qn_like(w, 1)), "matmul: x [1, 2], y []: a scalar is no matrix");
     CHECK_ERROR(qn_matmul(w, NULL), "matmul: y is NULL");
-    CHECK_ERROR(qn_dot(w, x), "dot: [1, 2] and [2] are not two vectors");
+    CHECK_ERROR(qn_dot(w, x), "dot: x [1, 2], y [2]: these are not two vectors");
     close_case();
 }
 
@@ -187,7 +187,7 @@ static void sums_over_pairs_of_axes(void) {
     CHECK_VALUES(qn_tensordot(x, y, 2, AXES(1, 2), AXES(2, 0)), 4, want, 1e-13);
     CHECK_INT(qn_rank(qn_tensordot(x, x, 0, NULL, NULL)), 6);
     CHECK_ERROR(qn_tensordot(x, y, 1, AXES(0), AXES(0)),
-                "tensordot: [2, 3, 4] and [4, 2, 3] differ on axes to sum over");
+                "tensordot: x [2, 3, 4], y [4, 2, 3]: x's axis 0 and y's axis 0 differ");
     close_case();
 }
 
@@ -258,11 +258,13 @@ static void einsum_implies_outputs_and_dots(void) {
     CHECK_INT(qn_dim(qn_einsum("ba", 1, &y), 0), 3); /* letters in alphabetical order */
     CHECK_INT(qn_rank(qn_einsum("...j->...", 1, &x)), 2);
     CHECK_INT(qn_rank(qn_einsum("i...->...i", 1, &x)), 3);
-    CHECK_ERROR(qn_einsum("ij,jk->im", 2, xy), "einsum: \"ij,jk->im\" does not fit 2 tensors");
-    CHECK_ERROR(qn_einsum("ij", 2, xy), "einsum: \"ij\" does not fit 2 tensors");
-    CHECK_ERROR(qn_einsum("ij?->i", 1, &y), "einsum: \"ij?->i\" does not fit 1 tensors");
+    CHECK_ERROR(qn_einsum("ij,jk->im", 2, xy),
+                "einsum: \"ij,jk->im\": tensor 0 has rank 3, which \"ij\" does not fit");
+    CHECK_ERROR(qn_einsum("ij", 2, xy), "einsum: \"ij\" is for 1 tensors, not 2");
+    CHECK_ERROR(qn_einsum("ij?->i", 1, &y),
+                "einsum: \"ij?->i\": tensor 0 has rank 2, which \"ij?\" does not fit");
     CHECK_ERROR(qn_einsum("ii", 1, &y),
-                "einsum: [4, 3] and [4, 3] has axes of one letter and two sizes");
+                "einsum: \"ii\": letter i is 4 in tensor 0 and 3 in tensor 0");
     close_case();
 }
 
@@ -309,11 +311,12 @@ static void norms_of_rows(void) {
     eval_value w = eval(whole), all = eval(qn_group_norm(image, 1, NULL, NULL, 1e-5));
     for (int i = 0; i < 12; i++) CHECK_NEAR(all.v[i].f, w.v[i].f, 1e-6, 1e-6);
     free(w.v), free(all.v);
-    CHECK_ERROR(qn_group_norm(image, 3, NULL, NULL, 1e-5), "group_norm: 3 groups of the channels");
+    CHECK_ERROR(qn_group_norm(image, 3, NULL, NULL, 1e-5),
+                "group_norm: x [1, 4, 3]: its channels, axis 1, in 3 groups");
     CHECK_ERROR(qn_layer_norm(qn_like(x, 1), NULL, NULL, 0),
                 "layer_norm: axis -1 of a tensor of rank 0");
     CHECK_ERROR(qn_layer_norm(x, leaf(qn, QN_F32, 1, DIMS(5)), NULL, 0),
-                "layer_norm: [3, 4] and [5] do not broadcast");
+                "layer_norm: x [3, 4], gamma [5]: gamma has the size of x's last axis, 4");
     close_case();
 }
 
@@ -366,7 +369,8 @@ static void losses(void) {
     CHECK_VALUES(qn_huber_loss(a, b, 0.7), 1, &huber, 1e-13);
     CHECK_VALUES(qn_bce_with_logits(a, b), 1, &bce, 1e-13);
     CHECK_ERROR(qn_cross_entropy(logits, a),
-                "cross_entropy: [2, 2, 3] and [4] must be [.., classes] and [..]");
+                "cross_entropy: logits [2, 2, 3], labels [4]: there is one label for each row of "
+                "logits, whose last axis is the classes");
     CHECK_ERROR(qn_cross_entropy(logits, qn_cast(labels, QN_F32)),
                 "cross_entropy: classes are integers, not f32");
     close_case();

@@ -295,7 +295,7 @@ static void joining(void) {
     qn_tensor *mixed[2] = {qn_scalar(qn, QN_I32, 1), qn_scalar(qn, QN_F64, 0.5)};
     CHECK_INT(qn_dtype_of(qn_stack(2, mixed, 0)), QN_F64);
     CHECK_ERROR(qn_concat(2, (qn_tensor *const[]){a, b}, 0),
-                "concat: tensor 1 has another shape than the first");
+                "concat: tensor 0 [2, 2], tensor 1 [2, 1]: shapes must be equal but for axis 0");
     CHECK_ERROR(qn_concat(2, (qn_tensor *const[]){a, NULL}, 0), "concat: tensor 1 is NULL");
     close_case();
 }
@@ -355,7 +355,7 @@ static void indexing(void) {
     CHECK_ERROR(qn_update_slice(x, src, DIMS(3, 0)),
                 "update_slice: 1 elements from 3 on do not fit axis 0 of 3");
     CHECK_ERROR(qn_update_slice(x, rows, DIMS(0, 0)),
-                "update_slice: [3, 2] and [3] differ in rank");
+                "update_slice: x [3, 2], src [3]: their ranks must be equal");
     CHECK_ERROR(qn_one_hot(x, 3, QN_I8), "one_hot: classes are integers, not f32");
     CHECK_ERROR(qn_take(x, x, 0), "take: indices are integers, not f32");
     close_case();

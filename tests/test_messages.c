@@ -226,6 +226,143 @@ static void a_callback_takes_what_would_be_printed(void) {
     CHECK(lines >= 3);
 }
 
+/* ---- misuse: a table ------------------------------------------------------------------------- */
+
+static qn_ctx *qn;
+
+static qn_tensor *f32(int rank, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return qn_zeros(qn, QN_F32, rank, (int64_t[]){a, b, c, d});
+}
+static qn_tensor *i32(int rank, int64_t a, int64_t b) {
+    return qn_zeros(qn, QN_I32, rank, (int64_t[]){a, b});
+}
+#define V(a)          f32(1, a, 0, 0, 0)
+#define M(a, b)       f32(2, a, b, 0, 0)
+#define T(a, b, c)    f32(3, a, b, c, 0)
+#define I(a, b, c, d) f32(4, a, b, c, d)
+#define LIST(...)     ((qn_tensor *const[]){__VA_ARGS__})
+
+/* X(call, words that its error holds) */
+#define CASES(X)                                                                                   \
+    X(qn_einsum("ij,jk->ik", 2, LIST(M(2, 3), M(4, 5))), "einsum", "letter j", "3 in tensor 0",    \
+      "4 in tensor 1")                                                                             \
+    X(qn_einsum("ii", 1, LIST(M(2, 3))), "letter i", "2 in tensor 0", "3 in tensor 0")             \
+    X(qn_einsum("ij,jK", 2, LIST(M(2, 3), M(9, 5))), "letter j", "3", "9")                         \
+    X(qn_einsum("iK,Kj", 2, LIST(M(2, 3), M(9, 5))), "letter K", "3", "9")                         \
+    X(qn_einsum("ij,jk->il", 2, LIST(M(2, 3), M(3, 5))), "output", "\"il\"")                       \
+    X(qn_einsum("ij,jk->ik", 2, LIST(T(2, 3, 1), M(3, 5))), "tensor 0 has rank 3", "\"ij\"")       \
+    X(qn_einsum("ij,jk->ik", 1, LIST(M(2, 3))), "for 2 tensors, not 1")                            \
+    X(qn_einsum(NULL, 1, LIST(M(2, 3))), "einsum", "spec is NULL")                                 \
+    X(qn_cross_entropy(M(4, 10), i32(1, 5, 0)), "cross_entropy", "logits [4, 10]", "labels [5]")   \
+    X(qn_cross_entropy(M(4, 10), i32(1, 1, 0)), "logits [4, 10]", "labels [1]")                    \
+    X(qn_cross_entropy(M(4, 10), i32(2, 4, 1)), "logits [4, 10]", "labels [4, 1]")                 \
+    X(qn_cross_entropy(M(4, 10), NULL), "cross_entropy: labels is NULL")                           \
+    X(qn_cross_entropy(NULL, i32(1, 5, 0)), "cross_entropy: logits is NULL")                       \
+    X(qn_nll_loss(M(4, 10), i32(1, 3, 0)), "nll_loss", "log_p [4, 10]", "labels [3]")              \
+    X(qn_layer_norm(M(4, 10), V(9), NULL, 1e-5), "layer_norm", "x [4, 10]", "gamma [9]", "10")     \
+    X(qn_layer_norm(M(4, 10), NULL, V(9), 1e-5), "layer_norm", "x [4, 10]", "beta [9]")            \
+    X(qn_layer_norm(M(4, 1), V(9), NULL, 1e-5), "layer_norm", "x [4, 1]", "gamma [9]")             \
+    X(qn_rms_norm(M(4, 10), V(9), 1e-5), "rms_norm", "x [4, 10]", "gamma [9]")                     \
+    X(qn_group_norm(T(2, 6, 4), 4, NULL, NULL, 1e-5), "group_norm", "x [2, 6, 4]", "4 groups")     \
+    X(qn_group_norm(T(2, 6, 4), 3, V(5), NULL, 1e-5), "x [2, 6, 4]", "gamma [5]")                  \
+    X(qn_concat(2, LIST(M(2, 3), M(2, 4)), 0), "concat", "tensor 0 [2, 3]", "tensor 1 [2, 4]")     \
+    X(qn_concat(3, LIST(M(2, 3), M(2, 3), V(3)), 0), "tensor 2 [3]", "axis 0")                     \
+    X(qn_concat(2, LIST(M(2, 3), NULL), 0), "concat", "tensor 1 is NULL")                          \
+    X(qn_stack(2, LIST(M(2, 3), M(2, 4)), 0), "stack", "tensor 0 [2, 3]", "tensor 1 [2, 4]")       \
+    X(qn_conv2d(I(1, 3, 8, 8), I(5, 4, 3, 3), NULL, 1, 0, 1, 1), "conv2d", "x [1, 3, 8, 8]",       \
+      "w [5, 4, 3, 3]", "x has 3 channels", "w takes 4")                                           \
+    X(qn_conv2d(I(1, 4, 8, 8), I(5, 2, 3, 3), NULL, 1, 0, 1, 2), "w's axis 0, 5", "2 groups")      \
+    X(qn_conv2d(I(1, 3, 8, 8), I(5, 3, 3, 3), V(4), 1, 0, 1, 1), "conv2d", "b [4]", "5 channels")  \
+    X(qn_conv2d(I(1, 3, 8, 8), I(5, 3, 9, 3), NULL, 1, 0, 1, 1), "x [1, 3, 8, 8]", "9 places",     \
+      "spatial axis 0", "8")                                                                       \
+    X(qn_conv2d(I(1, 3, 8, 8), I(5, 3, 3, 3), NULL, -2, 0, 1, 1), "stride[0] is -2")               \
+    X(qn_conv2d(T(1, 3, 8), I(5, 3, 3, 3), NULL, 1, 0, 1, 1), "conv2d", "x [1, 3, 8]", "rank 4")   \
+    X(qn_conv2d(I(1, 3, 8, 8), NULL, NULL, 1, 0, 1, 1), "conv2d: w is NULL")                       \
+    X(qn_conv_transpose(I(1, 3, 8, 8), I(4, 3, 3, 3), NULL, NULL), "conv_transpose",               \
+      "x [1, 3, 8, 8]", "w [4, 3, 3, 3]")                                                          \
+    X(qn_max_pool(I(1, 3, 8, 8), (int64_t[]){9, 2}, NULL), "max_pool", "9 places", "8")            \
+    X(qn_linear(M(4, 3), M(5, 4), NULL), "linear", "x [4, 3]", "w [5, 4]")                         \
+    X(qn_linear(M(4, 3), M(5, 3), V(4)), "linear", "w [5, 3]", "b [4]")                            \
+    X(qn_linear(M(4, 3), M(1, 3), V(4)), "linear", "w [1, 3]", "b [4]")                            \
+    X(qn_linear(M(4, 3), NULL, V(4)), "linear: w is NULL")                                         \
+    X(qn_matmul(M(4, 3), M(5, 4)), "matmul", "x [4, 3]", "y [5, 4]")                               \
+    X(qn_attention(M(4, 8), M(5, 7), M(5, 7), false), "attention", "q [4, 8]", "k [5, 7]")         \
+    X(qn_attention(M(4, 8), M(5, 8), M(6, 8), false), "attention", "k [5, 8]", "v [6, 8]")         \
+    X(qn_attention(M(4, 8), M(5, 8), NULL, false), "attention: v is NULL")                         \
+    X(qn_tensordot(M(3, 4), M(4, 5), 1, (int[]){0}, (int[]){0}), "x [3, 4]", "y [4, 5]", "axis 0") \
+    X(qn_index_add(M(3, 4), 0, i32(1, 2, 0), M(3, 4)), "index_add", "src [3, 4]", "index [2]")     \
+    X(qn_add(M(3, 4), NULL), "add: y is NULL")                                                     \
+    X(qn_add(NULL, M(3, 4)), "add: x is NULL")                                                     \
+    X(qn_where(M(3, 4), M(3, 4), NULL), "where: z is NULL")                                        \
+    X(qn_gather(M(3, 4), NULL, 0), "gather: index is NULL")                                        \
+    X(qn_dropout(M(3, 4), .5, NULL), "dropout: key is NULL")
+
+static void misuse_names_the_argument_and_the_shapes(void) {
+    qn = open_why("ref");
+#define X(call, ...)                                                                               \
+    {                                                                                              \
+        const char *words[] = {__VA_ARGS__};                                                       \
+        qn_scope s = qn_scope_begin(qn);                                                           \
+        if (call) FAIL("no error: %s", #call);                                                     \
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++) SAYS(qn_error(qn), words[i]);    \
+        qn_clear_error(qn);                                                                        \
+        qn_scope_end(qn, s);                                                                       \
+    }
+    CASES(X)
+#undef X
+    qn_close(qn);
+}
+
+static void what_broadcasts_still_does(void) {
+    qn = open_why("ref");
+    qn_scope s = qn_scope_begin(qn);
+    CHECK(qn_einsum("...i,...i->...", 2, LIST(M(2, 3), M(1, 3))));
+    CHECK(qn_layer_norm(M(4, 10), M(4, 10), f32(0, 0, 0, 0, 0), 1e-5));
+    CHECK(qn_linear(M(4, 3), M(5, 3), f32(0, 0, 0, 0, 0)));
+    CHECK_STR(qn_error(qn), "");
+    qn_scope_end(qn, s);
+    qn_close(qn);
+}
+
+static void a_mistyped_parameter_name_is_named_where_it_hurts(void) {
+    qn = open_why("ref");
+    qn_module *m = qn_module_new(qn, 1);
+    qn_linear_new(m, "fc", 3, 5, true, 0);
+    qn_linear_new(m, "head", 5, 2, true, 0);
+    qn_tensor *x = qn_zeros(qn, QN_F32, 2, (int64_t[]){4, 3});
+    qn_tensor *w = qn_module_find(m, "fc.wieght"), *b = qn_module_find(m, "fc.bias");
+    CHECK(!w && b);
+    CHECK_STR(qn_error(qn), "");
+    CHECK(!qn_linear(x, w, b));
+    SAYS(qn_error(qn), "linear: w is NULL");
+    SAYS(qn_error(qn), "\"fc.wieght\"");
+    SAYS(qn_error(qn), "there is \"fc.weight\"");
+    qn_clear_error(qn);
+    CHECK(!qn_add(x, NULL));
+    CHECK(!has(qn_error(qn), "wieght"));
+    qn_release(x);
+    qn_module_free(m);
+    qn_close(qn);
+}
+
+static void a_tensor_that_is_not_in_a_file_has_neighbours(void) {
+    char path[] = "/tmp/quern-messages-XXXXXX";
+    int file = mkstemp(path);
+    qn = open_why("ref");
+    qn_module *m = qn_module_new(qn, 1);
+    qn_linear_new(m, "fc", 3, 5, true, 0);
+    CHECK(file >= 0 && !qn_module_save(m, path, 0, NULL));
+    qn_file *f = qn_load(qn, path);
+    CHECK(!qn_file_tensor(f, "fc.waight"));
+    SAYS(qn_error(qn), "\"fc.waight\"");
+    SAYS(qn_error(qn), "\"fc.weight\"");
+    qn_file_close(f);
+    qn_module_free(m);
+    qn_close(qn);
+    close(file);
+    unlink(path);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(open_gives_its_reason);
@@ -236,5 +373,9 @@ int main(int argc, char **argv) {
     RUN(a_knob_that_changes_plans_changes_them_at_once);
     RUN(debug_letters_print_without_a_callback);
     RUN(a_callback_takes_what_would_be_printed);
+    RUN(misuse_names_the_argument_and_the_shapes);
+    RUN(what_broadcasts_still_does);
+    RUN(a_mistyped_parameter_name_is_named_where_it_hurts);
+    RUN(a_tensor_that_is_not_in_a_file_has_neighbours);
     return test_end();
 }

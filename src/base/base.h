@@ -158,6 +158,15 @@ void str_free(str *t);
 int text_distance(const char *a, const char *b);
 /* Is that so few that one may be meant by the other? */
 bool text_is_near(const char *a, const char *b);
+/* The nearest of many names, nearest first: begin with {.wanted = ..}, offer each. */
+enum { NEAREST = 3 };
+typedef struct nearest {
+    const char *wanted, *name[NEAREST];
+    int n, distance[NEAREST];
+} nearest;
+void nearest_offer(nearest *x, const char *name);
+/* `"a", "b"`, or "nothing" where none was offered; into `text`, which is returned. */
+const char *nearest_text(const nearest *x, char *text, size_t size);
 
 /* ---- error.c ------------------------------------------------------------------------------ */
 
@@ -323,6 +332,7 @@ struct qn_ctx {
     qn_code code;      /* first error, QN_OK when none */
     uint32_t failures; /* so far, also those behind the first */
     char error[1024];
+    char missing[300]; /* of the last look-up that gave NULL, for the error that follows from it */
     const char *at_file; /* the user's place, from qn_at */
     int at_line;
     void (*log)(void *user, const char *line);

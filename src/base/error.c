@@ -2,7 +2,10 @@
  *
  * Only the first error since qn_clear_error() is kept: what follows it is mostly its consequence.
  * The text is put together in a buffer of its own before it is recorded, so that an argument may
- * point into the text being replaced, and one too long for the record ends in "...". */
+ * point into the text being replaced, and one too long for the record ends in "...".
+ *
+ * A look-up that finds nothing gives NULL and is no error, but what it was asked for is noted
+ * (qn->missing): where a NULL is an error next, that is most often why. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -41,7 +44,13 @@ static void error_record(qn_ctx *qn, qn_code code, const char *fmt, va_list args
         used = n > 0 ? (size_t)n : 0;
     }
     int n = vsnprintf(text + used, sizeof text - used, fmt, args);
-    if (n > 0 && (size_t)n >= sizeof text - used) error_ellipsis(text, sizeof text);
+    if (n > 0) used += (size_t)n;
+    if (code == QN_ENULL && qn->missing[0] && used < sizeof text) {
+        n = snprintf(text + used, sizeof text - used, "; %s", qn->missing);
+        if (n > 0) used += (size_t)n;
+    }
+    if (used >= sizeof text) error_ellipsis(text, sizeof text);
+    qn->missing[0] = 0;
     memcpy(qn->error, text, sizeof text);
     qn->code = code == QN_OK ? QN_EINTERNAL : code;
 }
@@ -82,6 +91,7 @@ void qn_clear_error(qn_ctx *qn) {
     if (!qn) return;
     qn->code = QN_OK;
     qn->error[0] = 0;
+    qn->missing[0] = 0;
 }
 
 const char *qn_code_text(qn_code code) {

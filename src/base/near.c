@@ -1,6 +1,8 @@
 /* near.c - names that may have been meant: mistyped ones, for error texts. */
 #include "base/base.h"
 
+#include <stdio.h>
+
 enum { NEAR_MOST = 64 };
 
 /* Row by row over the letters of `a`: the least number of changes that make a[0..i) of b[0..j).
@@ -27,4 +29,29 @@ int text_distance(const char *a, const char *b) {
 bool text_is_near(const char *a, const char *b) {
     size_t length = strlen(a) < strlen(b) ? strlen(a) : strlen(b);
     return text_distance(a, b) <= 1 + (int)(length < NEAR_MOST ? length : NEAR_MOST) / 4;
+}
+
+void nearest_offer(nearest *x, const char *name) {
+    int distance = text_distance(x->wanted, name), i = x->n;
+    if (i == NEAREST && distance >= x->distance[i - 1]) return;
+    if (i == NEAREST)
+        i--;
+    else
+        x->n++;
+    for (; i > 0 && x->distance[i - 1] > distance; i--) {
+        x->distance[i] = x->distance[i - 1];
+        x->name[i] = x->name[i - 1];
+    }
+    x->distance[i] = distance;
+    x->name[i] = name;
+}
+
+const char *nearest_text(const nearest *x, char *text, size_t size) {
+    size_t used = 0;
+    snprintf(text, size, "nothing");
+    for (int i = 0; i < x->n && used < size; i++) {
+        int n = snprintf(text + used, size - used, "%s\"%.80s\"", i ? ", " : "", x->name[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return text;
 }

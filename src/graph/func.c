@@ -10,6 +10,8 @@
  * elementwise nodes like any others, so they are part of the kernel, and nothing wide is stored. */
 #include "graph/graph.h"
 
+#include <stdio.h>
+
 int func_dims(const qn_tensor *x, int64_t *dims) {
     int rank = qn_rank(x);
     for (int i = 0; i < rank; i++) dims[i] = qn_dim(x, i);
@@ -215,20 +217,61 @@ qn_tensor *func_broadcast(qn_tensor *x, const qn_tensor *to) {
     return build_expand(x, node_at(tensor_ctx(to)->graph, tensor_at(to)->node)->shape);
 }
 
-/* Report "<function>: <x's shape> and <y's shape> <what>". */
-static void *fail_shapes(qn_ctx *qn, const qn_tensor *x, const qn_tensor *y, const char *what) {
+bool func_fits(const qn_tensor *p, const qn_tensor *x) {
+    qn_ctx *qn = tensor_ctx(x);
     graph *g = qn->graph;
-    g->text.len = 0;
-    shape_text(g, node_at(g, tensor_at(x)->node)->shape, &g->text);
-    str_add(&g->text, " and ");
-    shape_text(g, node_at(g, tensor_at(y)->node)->shape, &g->text);
-    return fail_null(qn, QN_ESHAPE, "%s: %s %s", graph_name(qn, "shapes"), g->text.s, what);
+    tuple_id shape = node_at(g, tensor_at(x)->node)->shape, wider;
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    bool fits = !setjmp(gd.at) &&
+                shape_broadcast(g, node_at(g, tensor_at(p)->node)->shape, shape, &wider) &&
+                wider == shape;
+    guard_close(&qn->heap, &gd);
+    return fits;
 }
 
-void *func_fail_shapes(const qn_tensor *x, const qn_tensor *y, const char *what) {
+/* ---- errors --------------------------------------------------------------------------------- */
+
+/* Between opening and closing nothing else may use the graph's text. */
+static void unfit(qn_ctx *qn, const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
+                  const char *why) {
+    graph *g = qn->graph;
+    g->text.len = 0;
+    str_addf(&g->text, "%s ", a);
+    shape_text(g, node_at(g, tensor_at(x)->node)->shape, &g->text);
+    if (y) {
+        str_addf(&g->text, ", %s ", b);
+        shape_text(g, node_at(g, tensor_at(y)->node)->shape, &g->text);
+    }
+    fail(qn, QN_ESHAPE, "%s: %s: %s", graph_name(qn, "shapes"), g->text.s, why);
+}
+
+void *func_unfit(const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
+                 const char *fmt, ...) {
+    char why[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
     guard gd;
     guard_open(&tensor_ctx(x)->heap, &gd);
-    if (!setjmp(gd.at)) fail_shapes(tensor_ctx(x), x, y, what);
+    if (!setjmp(gd.at)) unfit(tensor_ctx(x), a, x, b, y, why);
     guard_close(&tensor_ctx(x)->heap, &gd);
     return NULL;
+}
+
+const char *func_dim_text(const qn_tensor *x, int axis, char text[FUNC_DIM_TEXT]) {
+    graph *g = tensor_ctx(x)->graph;
+    int rank;
+    const int64_t *dims = node_dims(g, tensor_at(x)->node, &rank);
+    guard gd;
+    text[0] = 0;
+    guard_open(&g->ctx->heap, &gd);
+    if (!setjmp(gd.at)) {
+        g->text.len = 0;
+        sym_print(g->syms, (sym)dims[axis < 0 ? axis + rank : axis], &g->text);
+        snprintf(text, FUNC_DIM_TEXT, "%s", g->text.s);
+    }
+    guard_close(&g->ctx->heap, &gd);
+    return text;
 }

@@ -32,7 +32,13 @@ typedef struct conv {
 } conv;
 
 static void *conv_error(const qn_tensor *x, const char *what) {
-    return fail_null(tensor_ctx(x), QN_ESHAPE, "%s: %s", graph_name(tensor_ctx(x), "conv"), what);
+    return func_unfit("x", x, NULL, NULL, "%s", what);
+}
+
+/* An option that is below what it must be at least; false. */
+static bool conv_below(const qn_tensor *x, const char *option, int axis, int64_t value) {
+    func_unfit("x", x, NULL, NULL, "%s[%d] is %lld", option, axis, (long long)value);
+    return false;
 }
 
 /* Options with all defaults filled in; false: reported. */
@@ -40,18 +46,20 @@ static bool read_options(conv *c, const qn_tensor *x, int space, const qn_conv_o
     c->o = o ? *o : (qn_conv_options){0};
     c->space = space;
     if (space < 1 || space > SPACE)
-        return conv_error(x, "there are 1 to 3 spatial axes beside N and C"), false;
+        return conv_error(x, "there must be 1 to 3 spatial axes beside N and C"), false;
     if (!c->o.groups) c->o.groups = 1;
     c->groups = c->o.groups;
     for (int i = 0; i < space; i++) {
         if (!c->o.stride[i]) c->o.stride[i] = 1;
         if (!c->o.dilation[i]) c->o.dilation[i] = 1;
         c->n[i] = qn_dim(x, (c->o.channels_last ? 1 : 2) + i);
-        if (c->o.stride[i] < 1 || c->o.dilation[i] < 1 || c->o.before[i] < 0 || c->o.after[i] < 0 ||
-            c->o.extra[i] < 0)
-            return conv_error(x, "a stride, a dilation or a padding below 0"), false;
+        if (c->o.stride[i] < 1) return conv_below(x, "stride", i, c->o.stride[i]);
+        if (c->o.dilation[i] < 1) return conv_below(x, "dilation", i, c->o.dilation[i]);
+        if (c->o.before[i] < 0) return conv_below(x, "before", i, c->o.before[i]);
+        if (c->o.after[i] < 0) return conv_below(x, "after", i, c->o.after[i]);
+        if (c->o.extra[i] < 0) return conv_below(x, "extra", i, c->o.extra[i]);
     }
-    return c->groups >= 1 || (conv_error(x, "less than one group"), false);
+    return c->groups >= 1 || conv_below(x, "groups", 0, c->groups);
 }
 
 /* The extent of a window: first place to last. */
@@ -81,7 +89,11 @@ static bool count_windows(conv *c, const qn_tensor *x) {
     for (int i = 0; i < c->space; i++) {
         int64_t around = sat_add(c->o.before[i], c->o.after[i]), room;
         if (c->n[i] >= 0 && sat_add(c->n[i], around) < reach(c, i))
-            return conv_error(x, "the window is larger than the padded image"), false;
+            return func_unfit("x", x, NULL, NULL,
+                              "the window reaches over %lld places of spatial axis %d, which has "
+                              "%lld with its padding",
+                              (long long)reach(c, i), i, (long long)sat_add(c->n[i], around)),
+                   false;
         room = dim_op(qn, dim_op(qn, c->n[i], '+', around), '-', reach(c, i));
         c->places[i] = dim_op(qn, dim_op(qn, room, '/', c->o.stride[i]), '+', 1);
         if (c->places[i] == DIM_BAD) return false;
@@ -158,7 +170,8 @@ static qn_tensor *finish(const conv *c, qn_tensor *y, int64_t channels, const in
     y = func_reshape(y, rank, dims);
     if (bias) {
         if (qn_rank(bias) != 1 || qn_dim(bias, 0) != channels)
-            return func_fail_shapes(y, bias, "do not fit: the bias has one number a channel");
+            return func_unfit("b", bias, NULL, NULL, "it has one number for each of %lld channels",
+                              (long long)channels);
         for (int i = 0; i < rank; i++) ones[i] = i == channel ? channels : 1;
         y = qn_add(y, func_reshape(func_widen(bias), rank, ones));
     }
@@ -171,8 +184,7 @@ static bool read_shapes(conv *c, qn_tensor *x, qn_tensor *w, const qn_conv_optio
                         bool transposed) {
     int rank = qn_rank(x);
     if (!read_options(c, x, rank - 2, o)) return false;
-    if (qn_rank(w) != rank)
-        return func_fail_shapes(x, w, "do not fit: image and weights differ in rank"), false;
+    if (qn_rank(w) != rank) return func_unfit("x", x, "w", w, "their ranks must be equal"), false;
     int64_t channels = qn_dim(x, c->o.channels_last ? rank - 1 : 1);
     int64_t first = qn_dim(w, 0), second = qn_dim(w, 1);
     bool known = channels >= 0 && first >= 0 && second >= 0;
@@ -182,8 +194,14 @@ static bool read_shapes(conv *c, qn_tensor *x, qn_tensor *w, const qn_conv_optio
         if (c->kernel[i] == 0) return conv_error(x, "an empty window"), false;
     }
     if (!known) return conv_error(x, "channels and weights must have known sizes"), false;
-    if (first % c->groups || channels != (transposed ? first : sat_mul(second, c->groups)))
-        return func_fail_shapes(x, w, "do not fit: other channels, or groups that do not divide"),
+    if (first % c->groups)
+        return func_unfit("x", x, "w", w, "w's axis 0, %lld, does not divide into %lld groups",
+                          (long long)first, (long long)c->groups),
+               false;
+    int64_t takes = transposed ? first : sat_mul(second, c->groups);
+    if (channels != takes)
+        return func_unfit("x", x, "w", w, "x has %lld channels, w takes %lld (groups: %lld)",
+                          (long long)channels, (long long)takes, (long long)c->groups),
                false;
     c->in = transposed ? first / c->groups : second;
     c->out = transposed ? second : first / c->groups;
@@ -218,7 +236,8 @@ qn_tensor *qn_conv(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_optio
 static qn_tensor *conv_alike(int space, qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride,
                              int64_t padding, int64_t dilation, int64_t groups) {
     if (!x || !w) return build_elem(OP_MUL, 2, (qn_tensor *const[]){x, w});
-    if (qn_rank(x) != space + 2) return conv_error(x, "the image has another rank");
+    if (qn_rank(x) != space + 2)
+        return func_unfit("x", x, NULL, NULL, "an image has rank %d here", space + 2);
     qn_conv_options o = {.groups = groups};
     for (int i = 0; i < space; i++) {
         o.stride[i] = stride, o.dilation[i] = dilation;

@@ -48,7 +48,7 @@ qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis) {
     int64_t from[QN_MAX_RANK], to[QN_MAX_RANK];
     int rank = func_dims(x, from);
     if (func_dims(index, to) != rank)
-        return func_end(f, func_fail_shapes(x, index, "differ in rank"));
+        return func_end(f, func_unfit("x", x, "index", index, "their ranks must be equal"));
     for (int i = 0; i < rank; i++) {
         if (i == axis || from[i] == to[i]) continue;
         if (from[i] == 1)
@@ -65,14 +65,19 @@ qn_tensor *qn_index_add(qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src
     if (!index || !src || !func_axis(x, axis, &axis))
         return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));
     if (qn_rank(index) != 1 || qn_rank(src) != qn_rank(x))
-        return func_end(f, func_fail_shapes(src, index, "must be slices of x and a vector"));
+        return func_end(
+            f, func_unfit("src", src, "index", index, "src must be slices of x, index a vector"));
+    if (qn_dim(index, 0) != qn_dim(src, axis))
+        return func_end(f, func_unfit("src", src, "index", index,
+                                      "there is one index for each slice along axis %d", axis));
     index = func_broadcast(index_along(index, qn_rank(x), axis), src);
     return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));
 }
 
 static bool update_fits(const qn_tensor *x, const qn_tensor *src, const int64_t *start) {
     qn_ctx *qn = tensor_ctx(x);
-    if (qn_rank(x) != qn_rank(src)) return func_fail_shapes(x, src, "differ in rank"), false;
+    if (qn_rank(x) != qn_rank(src))
+        return func_unfit("x", x, "src", src, "their ranks must be equal"), false;
     if (qn_dtype_of(x) != qn_dtype_of(src))
         return fail(qn, QN_EDTYPE, "%s: x is %s, src %s", graph_name(qn, "update_slice"),
                     qn_dtype_name(qn_dtype_of(x)), qn_dtype_name(qn_dtype_of(src))),

@@ -6,7 +6,9 @@
  * on the index, not as data. */
 #include "graph/graph.h"
 
-/* Equal shapes but for the axis? */
+#include <stdio.h>
+
+/* Equal shapes but for the axis (-1: on all)? */
 static bool join_fits(int n, qn_tensor *const *xs, int axis) {
     int64_t first[QN_MAX_RANK], other[QN_MAX_RANK];
     int rank = func_dims(xs[0], first);
@@ -14,8 +16,13 @@ static bool join_fits(int n, qn_tensor *const *xs, int axis) {
         bool same = func_dims(xs[i], other) == rank;
         for (int k = 0; same && k < rank; k++) same = k == axis || first[k] == other[k];
         if (same) continue;
-        fail(tensor_ctx(xs[0]), QN_ESHAPE, "%s: tensor %d has another shape than the first",
-             graph_name(tensor_ctx(xs[0]), ""), i);
+        char name[32];
+        snprintf(name, sizeof name, "tensor %d", i);
+        if (axis < 0)
+            func_unfit("tensor 0", xs[0], name, xs[i], "shapes must be equal");
+        else
+            func_unfit("tensor 0", xs[0], name, xs[i], "shapes must be equal but for axis %d",
+                       axis);
         return false;
     }
     return true;

@@ -40,6 +40,15 @@ qn_tensor *qn_log_softmax(qn_tensor *x, int axis) {
 
 /* ---- normalisation -------------------------------------------------------------------------- */
 
+/* A parameter of a norm does not make x larger. */
+static bool norm_takes(const qn_tensor *x, const char *name, const qn_tensor *p) {
+    char width[FUNC_DIM_TEXT];
+    if (!x || !p || !qn_rank(x) || func_fits(p, x)) return true;
+    func_unfit("x", x, name, p, "%s has the size of x's last axis, %s", name,
+               func_dim_text(x, -1, width));
+    return false;
+}
+
 static qn_tensor *scale_shift(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta) {
     if (gamma && beta) return qn_fma(x, gamma, beta);
     if (gamma) x = qn_mul(x, gamma);
@@ -58,6 +67,7 @@ static qn_tensor *standardize(qn_tensor *x, double eps) {
 qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps) {
     func_frame f = func_on("layer_norm", ARG(x), OPTIONAL(gamma), OPTIONAL(beta));
     int axis;
+    if (!norm_takes(x, "gamma", gamma) || !norm_takes(x, "beta", beta)) return func_end(f, NULL);
     func_floats(&f, 1, &x);
     if (!func_axis(x, -1, &axis)) return func_end(f, NULL);
     return func_end(f, scale_shift(standardize(x, eps), gamma, beta));
@@ -66,6 +76,7 @@ qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double
 qn_tensor *qn_rms_norm(qn_tensor *x, qn_tensor *gamma, double eps) {
     func_frame f = func_on("rms_norm", ARG(x), OPTIONAL(gamma));
     int axis;
+    if (!norm_takes(x, "gamma", gamma)) return func_end(f, NULL);
     func_floats(&f, 1, &x);
     if (!func_axis(x, -1, &axis)) return func_end(f, NULL);
     qn_tensor *square = func_mean(qn_mul(x, x), 1u << axis, true);
@@ -81,6 +92,12 @@ static qn_tensor *per_channel(qn_tensor *p, int rank) {
     return func_reshape(p, rank, dims);
 }
 
+static bool channel_takes(const qn_tensor *x, const char *name, const qn_tensor *p) {
+    if (!p || (qn_rank(p) == 1 && qn_dim(p, 0) == qn_dim(x, 1))) return true;
+    func_unfit("x", x, name, p, "%s has one number for each channel of x", name);
+    return false;
+}
+
 qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tensor *beta,
                          double eps) {
     func_frame f = func_on("group_norm", ARG(x), OPTIONAL(gamma), OPTIONAL(beta));
@@ -88,9 +105,11 @@ qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tens
     int rank = func_dims(x, dims);
     func_floats(&f, 1, &x);
     if (!x) return func_end(f, NULL);
-    if (rank < 2 || groups < 1 || dims[1] % groups != 0)
-        return func_end(f, fail_null(tensor_ctx(x), QN_ESHAPE,
-                                     "group_norm: %lld groups of the channels", (long long)groups));
+    if (rank < 2 || groups < 1 || dims[1] < 0 || dims[1] % groups != 0)
+        return func_end(f, func_unfit("x", x, NULL, NULL, "its channels, axis 1, in %lld groups",
+                                      (long long)groups));
+    if (!channel_takes(x, "gamma", gamma) || !channel_takes(x, "beta", beta))
+        return func_end(f, NULL);
     int64_t rest = func_count(x, (1u << rank) - 2);
     const int64_t split[3] = {dims[0], groups, dim_op(tensor_ctx(x), rest, '/', groups)};
     qn_tensor *y = func_reshape(x, 3, split);
@@ -138,7 +157,12 @@ qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
     func_frame f = func_on("attention", ARG(q), ARG(k), ARG(v));
     if (!q || !k || !v) return func_end(f, build_elem(OP_FMA, 3, (qn_tensor *const[]){q, k, v}));
     if (qn_rank(q) < 2 || qn_rank(k) < 2 || qn_rank(v) < 2)
-        return func_end(f, func_fail_shapes(q, k, "are below rank 2"));
+        return func_end(f, func_unfit("q", q, qn_rank(k) < 2 ? "k" : "v", qn_rank(k) < 2 ? k : v,
+                                      "all are [.., T, D]"));
+    if (qn_dim(q, -1) != qn_dim(k, -1))
+        return func_end(f, func_unfit("q", q, "k", k, "their last axes must be equal"));
+    if (qn_dim(k, -2) != qn_dim(v, -2))
+        return func_end(f, func_unfit("k", k, "v", v, "there is one value for each key"));
     qn_tensor *x[] = {q, k, v};
     func_floats(&f, 3, x);
     qn_tensor *depth = func_size(x[0], qn_dim(q, -1));
@@ -165,11 +189,20 @@ static qn_tensor *mean_all(qn_tensor *x) {
     return x ? func_mean(x, (1u << qn_rank(x)) - 1, false) : NULL;
 }
 
+static bool labels_fit(const char *name, const qn_tensor *x, const qn_tensor *labels) {
+    if (!x || !labels) return false;
+    int rank = qn_rank(labels);
+    bool fits = qn_rank(x) == rank + 1;
+    for (int i = 0; fits && i < rank; i++) fits = qn_dim(x, i) == qn_dim(labels, i);
+    if (!fits)
+        func_unfit(name, x, "labels", labels,
+                   "there is one label for each row of %s, whose last axis is the classes", name);
+    return fits;
+}
+
 /* x[.., label[..]] as a sum over the classes, of which all but one term are 0. */
 static qn_tensor *pick_class(qn_tensor *x, qn_tensor *labels) {
     if (!x || !labels) return NULL;
-    if (qn_rank(x) != qn_rank(labels) + 1)
-        return func_fail_shapes(x, labels, "must be [.., classes] and [..]");
     qn_tensor *here = func_is_class(labels, qn_dim(x, -1));
     qn_tensor *picked = qn_where(here, x, qn_like(x, 0));
     return picked ? build_reduce(OP_SUM, picked, 1u << (qn_rank(x) - 1), false) : NULL;
@@ -187,6 +220,7 @@ static qn_tensor *label_losses(qn_tensor *logits, qn_tensor *labels) {
 
 qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels) {
     func_frame f = func_on("cross_entropy", ARG(logits), ARG(labels));
+    if (!labels_fit("logits", logits, labels)) return func_end(f, NULL);
     func_floats(&f, 1, &logits);
     return func_end(f, mean_all(label_losses(logits, labels)));
 }
@@ -194,6 +228,7 @@ qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels) {
 /* What is ignored counts as class 0, and then not at all. */
 qn_tensor *qn_cross_entropy_ignoring(qn_tensor *logits, qn_tensor *labels, int64_t ignore) {
     func_frame f = func_on("cross_entropy_ignoring", ARG(logits), ARG(labels));
+    if (!labels_fit("logits", logits, labels)) return func_end(f, NULL);
     uint32_t all = (1u << qn_rank(labels)) - 1;
     func_floats(&f, 1, &logits);
     qn_tensor *wide =
@@ -209,6 +244,7 @@ qn_tensor *qn_cross_entropy_ignoring(qn_tensor *logits, qn_tensor *labels, int64
 
 qn_tensor *qn_nll_loss(qn_tensor *log_p, qn_tensor *labels) {
     func_frame f = func_on("nll_loss", ARG(log_p), ARG(labels));
+    if (!labels_fit("log_p", log_p, labels)) return func_end(f, NULL);
     func_floats(&f, 1, &log_p);
     return func_end(f, qn_neg(mean_all(pick_class(log_p, labels))));
 }

@@ -20,7 +20,8 @@ static qn_tensor *sum_of_products(qn_tensor *x, qn_tensor *y, int summed) {
 
 /* x: [.., M, K], y: [.., K, N] */
 static qn_tensor *matmul(qn_tensor *x, qn_tensor *y) {
-    if (qn_dim(x, -1) != qn_dim(y, -2)) return func_fail_shapes(x, y, "do not multiply");
+    if (qn_dim(x, -1) != qn_dim(y, -2))
+        return func_unfit("x", x, "y", y, "x's last axis and y's last but one do not multiply");
     x = qn_unsqueeze(x, -2);
     y = qn_unsqueeze(qn_transpose(y, -1, -2), -3);
     return sum_of_products(x, y, 1);
@@ -30,7 +31,7 @@ qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("matmul", ARG(x), ARG(y));
     if (!x || !y) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, y}));
     if (qn_rank(x) == 0 || qn_rank(y) == 0)
-        return func_end(f, func_fail_shapes(x, y, "do not multiply: a scalar is no matrix"));
+        return func_end(f, func_unfit("x", x, "y", y, "a scalar is no matrix"));
     bool row = qn_rank(x) == 1, column = qn_rank(y) == 1;
     if (row) x = qn_unsqueeze(x, 0);
     if (column) y = qn_unsqueeze(y, 1);
@@ -42,13 +43,20 @@ qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y) {
 
 qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b) {
     func_frame f = func_on("linear", ARG(x), ARG(w), OPTIONAL(b));
+    char in[FUNC_DIM_TEXT];
+    if (!x || !w) return func_end(f, NULL);
+    if (qn_rank(w) != 2 || qn_rank(x) == 0 || qn_dim(x, -1) != qn_dim(w, 1))
+        return func_end(f, func_unfit("x", x, "w", w, "w is [out, in], and x's last axis is %s",
+                                      qn_rank(x) ? func_dim_text(x, -1, in) : "none"));
     qn_tensor *y = qn_matmul(x, qn_transpose(w, -1, -2));
+    if (b && y && !func_fits(b, y))
+        return func_end(f, func_unfit("w", w, "b", b, "b has one number for each row of w"));
     return func_end(f, b ? qn_add(y, b) : y);
 }
 
 static bool are_vectors(const qn_tensor *x, const qn_tensor *y) {
     if (qn_rank(x) == 1 && qn_rank(y) == 1) return true;
-    func_fail_shapes(x, y, "are not two vectors");
+    func_unfit("x", x, "y", y, "these are not two vectors");
     return false;
 }
 
@@ -56,7 +64,7 @@ qn_tensor *qn_dot(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("dot", ARG(x), ARG(y));
     if (!x || !y || !are_vectors(x, y)) return func_end(f, NULL);
     if (qn_dim(x, 0) != qn_dim(y, 0))
-        return func_end(f, func_fail_shapes(x, y, "differ in length"));
+        return func_end(f, func_unfit("x", x, "y", y, "their lengths differ"));
     return func_end(f, sum_of_products(x, y, 1));
 }
 
@@ -80,7 +88,7 @@ static qn_tensor *as_matrix(qn_tensor *x, int n, const int *axes, int64_t *out, 
         if (*rank < QN_MAX_RANK)
             out[(*rank)++] = qn_dim(x, i);
         else
-            return func_fail_shapes(x, x, "give a product of too high a rank");
+            return func_unfit("x", x, NULL, NULL, "the product's rank is above %d", QN_MAX_RANK);
     }
     for (int i = 0; i < n; i++) order[m + i] = func_axis(x, axes[i], &axis) ? axis : 0;
     uint32_t all = (1u << qn_rank(x)) - 1;
@@ -95,7 +103,8 @@ qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_axes, co
     if (!x || !y) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, y}));
     for (int i = 0; i < n && x_axes && y_axes; i++)
         if (qn_dim(x, x_axes[i]) != qn_dim(y, y_axes[i]))
-            return func_end(f, func_fail_shapes(x, y, "differ on axes to sum over"));
+            return func_end(f, func_unfit("x", x, "y", y, "x's axis %d and y's axis %d differ",
+                                          x_axes[i], y_axes[i]));
     qn_tensor *a = as_matrix(x, n, x_axes, shape, &rank);
     qn_tensor *b = as_matrix(y, n, y_axes, shape, &rank);
     if (!a || !b) return func_end(f, NULL);
@@ -175,23 +184,67 @@ static bool output_implied(int n, const einsum_term *term, int dots, einsum_term
     return true;
 }
 
-static bool einsum_parse(const char *spec, int n, qn_tensor *const *xs, einsum_term *term,
+/* Why a text does not fit: the term that is wrong, what stands there, what its tensor has. */
+static bool einsum_refuse(qn_ctx *qn, const char *spec, const char *term, int i, qn_tensor *x) {
+    int length = (int)strcspn(term, ",-");
+    if (x)
+        fail(qn, QN_EARG, "einsum: \"%.100s\": tensor %d has rank %d, which \"%.*s\" does not fit",
+             spec, i, qn_rank(x), length, term);
+    else
+        fail(qn, QN_EARG,
+             "einsum: \"%.100s\": the output, \"%.40s\", has a letter that is in no "
+             "tensor, or one twice, or is no term",
+             spec, term);
+    return false;
+}
+
+static bool einsum_parse(const char *text, int n, qn_tensor *const *xs, einsum_term *term,
                          einsum_term *out) {
-    int dots = 0;
+    qn_ctx *qn = tensor_ctx(xs[0]);
+    const char *at = text;
+    int dots = 0, terms = 1;
     uint64_t known = 0;
+    for (const char *p = text; *p && *p != '-'; p++) terms += *p == ',';
+    if (terms != n)
+        return fail(qn, QN_EARG, "einsum: \"%.100s\" is for %d tensors, not %d", text, terms, n),
+               false;
     for (int i = 0; i < n; i++) {
+        const char *begin = at;
         term[i].x = xs[i];
-        if (!term_parse(&spec, qn_rank(xs[i]), 0, &term[i])) return false;
-        if (i + 1 < n && *spec++ != ',') return false;
+        if (!term_parse(&at, qn_rank(xs[i]), 0, &term[i]) || (i + 1 < n && *at++ != ','))
+            return einsum_refuse(qn, text, begin, i, xs[i]);
         known |= term_labels(&term[i]);
     }
     while (known >> (LETTERS + dots) & 1) dots++;
-    if (*spec == 0) return output_implied(n, term, dots, out);
-    if (strncmp(spec, "->", 2) != 0) return false;
-    spec += 2;
-    if (!term_parse(&spec, -1, dots, out) || *spec) return false;
-    uint64_t set = term_labels(out);
-    return (set & ~known) == 0 && __builtin_popcountll(set) == out->n;
+    if (*at == 0) return output_implied(n, term, dots, out) || einsum_refuse(qn, text, "", 0, NULL);
+    if (strncmp(at, "->", 2) != 0) return einsum_refuse(qn, text, at, 0, NULL);
+    at += 2;
+    const char *begin = at;
+    bool good = term_parse(&at, -1, dots, out) && !*at;
+    uint64_t set = good ? term_labels(out) : 0;
+    good = good && (set & ~known) == 0 && __builtin_popcountll(set) == out->n;
+    return good || einsum_refuse(qn, text, begin, 0, NULL);
+}
+
+/* One letter stands for one size; axes under an ellipsis broadcast. */
+static bool einsum_sizes(const char *text, int n, const einsum_term *term) {
+    int first_term[LETTERS], first_axis[LETTERS];
+    for (int i = 0; i < LETTERS; i++) first_term[i] = -1;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < term[i].n; k++) {
+            int label = term[i].label[k];
+            if (label >= LETTERS) continue;
+            if (first_term[label] < 0) first_term[label] = i, first_axis[label] = k;
+            int t = first_term[label], a = first_axis[label];
+            if (qn_dim(term[t].x, a) == qn_dim(term[i].x, k)) continue;
+            char x[FUNC_DIM_TEXT], y[FUNC_DIM_TEXT];
+            fail(tensor_ctx(term[0].x), QN_ESHAPE,
+                 "einsum: \"%.100s\": letter %c is %s in tensor %d and %s in tensor %d", text,
+                 label < 26 ? 'a' + label : 'A' + label - 26, func_dim_text(term[t].x, a, x), t,
+                 func_dim_text(term[i].x, k, y), i);
+            return false;
+        }
+    return true;
 }
 
 /* Take the diagonal over two axes of one label until none repeats. */
@@ -201,10 +254,6 @@ static void term_diagonals(einsum_term *t) {
         for (int j = i + 1; j < t->n; j++)
             if (t->label[j] == t->label[i]) twin = j;
         if (twin < 0) continue;
-        if (qn_dim(t->x, i) != qn_dim(t->x, twin)) {
-            t->x = func_fail_shapes(t->x, t->x, "has axes of one letter and two sizes");
-            return;
-        }
         uint8_t label[QN_MAX_RANK];
         for (int k = 0; k < t->n; k++)
             if (k != i && k != twin) order[m++] = k;
@@ -278,7 +327,8 @@ static void term_multiply(einsum_term *a, einsum_term *b, uint64_t keep) {
     int kept = n;
     if (n <= QN_MAX_RANK) n = labels_add(label, n, a, in_a & in_b & ~keep);
     if (n > QN_MAX_RANK) {
-        a->x = func_fail_shapes(a->x, b->x, "give a product of too high a rank");
+        a->x = func_unfit("a factor", a->x, "another", b->x, "the product's rank is above %d",
+                          QN_MAX_RANK);
         return;
     }
     qn_tensor *x = term_spread(a, n, label), *y = term_spread(b, n, label);
@@ -309,12 +359,12 @@ qn_tensor *qn_einsum(const char *spec, int n, qn_tensor *const *xs) {
     qn_ctx *qn = func_list_context("einsum", n, xs);
     func_frame f = func_begin(qn, "einsum");
     if (!qn) return func_end(f, NULL);
-    if (n > EINSUM_MOST || !spec)
-        return func_end(
-            f, fail_null(qn, QN_EARG, "einsum: no text, or more than %d tensors", EINSUM_MOST));
+    if (!spec) return func_end(f, fail_null(qn, QN_ENULL, "einsum: spec is NULL"));
+    if (n > EINSUM_MOST)
+        return func_end(f,
+                        fail_null(qn, QN_EARG, "einsum: %d tensors, more than %d", n, EINSUM_MOST));
     einsum_term term[EINSUM_MOST], out;
-    if (!einsum_parse(spec, n, xs, term, &out))
-        return func_end(
-            f, fail_null(qn, QN_EARG, "einsum: \"%.100s\" does not fit %d tensors", spec, n));
+    if (!einsum_parse(spec, n, xs, term, &out) || !einsum_sizes(spec, n, term))
+        return func_end(f, NULL);
     return func_end(f, einsum(n, term, &out));
 }

@@ -261,7 +261,7 @@ static node_id grad_seed(graph *g, const grad_call *q) {
     if (!q->seed) return make_number(g, dtype, shape, 1);
     node_id seed = tensor_at(q->seed)->node;
     if (!shape_broadcast(g, g->node[seed].shape, shape, &wider) || wider != shape) {
-        func_fail_shapes(q->y, q->seed, "differ: the seed has y's shape");
+        func_unfit("y", q->y, "seed", q->seed, "the seed has y's shape");
         return 0;
     }
     return make_broadcast(g, make_cast(g, seed, dtype), shape);

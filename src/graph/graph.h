@@ -497,7 +497,12 @@ qn_tensor *func_integer(qn_tensor *x, int64_t v);      /* a scalar of x's intege
 qn_tensor *func_size(qn_tensor *x, int64_t size);      /* a size as a scalar of x's dtype */
 int64_t func_count(const qn_tensor *x, uint32_t mask); /* product of these axes' sizes */
 qn_tensor *func_inside(qn_tensor *x, const int64_t *lo_hi_interior); /* bool: where PAD puts x */
-void *func_fail_shapes(const qn_tensor *x, const qn_tensor *y, const char *what); /* NULL */
+bool func_fits(const qn_tensor *p, const qn_tensor *x); /* does p broadcast to x's shape? */
+/* Report "<function>: <a> <x's shape>, <b> <y's shape>: <why>"; y may be NULL. Gives NULL. */
+void *func_unfit(const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
+                 const char *fmt, ...) QN_PRINTF(5, 6);
+enum { FUNC_DIM_TEXT = 48 };
+const char *func_dim_text(const qn_tensor *x, int axis, char text[FUNC_DIM_TEXT]);
 
 qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims); /* func_reduce.c */
 qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims);

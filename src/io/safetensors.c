@@ -246,13 +246,20 @@ static bool bools_fine(const uint8_t *p, uint64_t n) {
     return true;
 }
 
+static void *no_tensor(const file *f, const char *name) {
+    char near[300];
+    nearest x = {.wanted = name};
+    for (uint32_t i = 0; i < f->count; i++) nearest_offer(&x, f->entry[i].name);
+    return fail_null(f->ctx, QN_EARG, "%s: no tensor \"%.80s\" in it; there is %s", f->path, name,
+                     nearest_text(&x, near, sizeof near));
+}
+
 qn_tensor *qn_file_tensor(qn_file *known, const char *name) {
     file *f = object_of(known, HANDLE_FILE, "file_tensor");
     if (!f) return NULL;
     if (!name) return fail_null(f->ctx, QN_ENULL, "%s: no name given", f->path);
     const json *v = json_member(f->header, name);
-    if (!v || v == f->metadata)
-        return fail_null(f->ctx, QN_EARG, "%s: no tensor \"%.80s\" in it", f->path, name);
+    if (!v || v == f->metadata) return no_tensor(f, name);
     bool after = f->metadata && v->index > f->metadata->index;
     const entry *e = &f->entry[v->index - after];
     size_t size = (size_t)(e->end - e->begin);

@@ -77,9 +77,18 @@ static int module_index(const module *m, const char *name) {
     return -1;
 }
 
+static void note_missing(const module *m, const char *name) {
+    char near[200];
+    nearest x = {.wanted = name};
+    for (uint32_t i = 0; i < m->count; i++) nearest_offer(&x, m->name[i]);
+    snprintf(m->ctx->missing, sizeof m->ctx->missing, "module_find found no \"%.60s\", there is %s",
+             name, nearest_text(&x, near, sizeof near));
+}
+
 qn_tensor *qn_module_find(const qn_module *known, const char *name) {
     const module *m = module_of(known, "module_find");
     int i = m && name ? module_index(m, name) : -1;
+    if (i < 0 && m) note_missing(m, name ? name : "");
     return i < 0 ? NULL : m->parameter[i];
 }
 
