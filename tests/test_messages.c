@@ -363,6 +363,111 @@ static void a_tensor_that_is_not_in_a_file_has_neighbours(void) {
     unlink(path);
 }
 
+/* ---- dimension variables --------------------------------------------------------------------- */
+
+static void an_unbound_variable_is_named(void) {
+    static const char *const devices[] = {"ref", "null"};
+    for (int d = 0; d < 2; d++) {
+        float v[64] = {0};
+        qn = open_why(devices[d]);
+        qn_scope s = qn_scope_begin(qn);
+        int64_t time = qn_var(qn, "time", 1, 100), batch = qn_var(qn, "batch", 1, 100);
+        CHECK(!qn_from(qn, QN_F32, 2, (int64_t[]){3, time}, v));
+        SAYS(qn_error(qn), "from: axis 1 depends on time, which is not bound");
+        qn_clear_error(qn);
+        qn_tensor *x = qn_exp(qn_zeros(qn, QN_F32, 2, (int64_t[]){time, batch}));
+        CHECK_INT(qn_numel(x), 0);
+        SAYS(qn_error(qn), "time");
+        qn_clear_error(qn);
+        CHECK(!qn_bind(qn, time, 4));
+        CHECK(qn_read(x, v, sizeof v) < 0);
+        SAYS(qn_error(qn), "batch");
+        qn_clear_error(qn);
+        CHECK_INT(qn_realize((qn_tensor *const[]){qn_sum(qn_add(x, V(1)), QN_ALL, false)}, 1),
+                  QN_ESHAPE);
+        SAYS(qn_error(qn), "batch");
+        CHECK(!has(qn_error(qn), "time"));
+        qn_clear_error(qn);
+        qn_scope_end(qn, s);
+        qn_close(qn);
+    }
+}
+
+static qn_tensor *ramp(int rank, const int64_t *shape) {
+    return numbers(qn, rank, shape);
+}
+
+/* softmax over the last axis and a sum over it all, of 2 t + 1 columns. */
+static void data_that_is_fed_in_binds(void) {
+    qn = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    if (!strcmp(qn_device_of(qn, NULL), "ref")) {
+        qn_close(qn);
+        SKIP("no compiler");
+        return;
+    }
+    qn_scope s = qn_scope_begin(qn);
+    int64_t t = qn_var(qn, "t", 1, 50);
+    CHECK(!qn_bind(qn, t, 3));
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){t, 4}, (float[12]){0});
+    qn_tensor *w = qn_from(qn, QN_F32, 1, (int64_t[]){t}, (float[3]){0});
+    qn_tensor *y[2] = {qn_mul(qn_softmax(x, 1), qn_unsqueeze(w, 1)), qn_sum(x, QN_ALL, false)};
+    qn_tensor *both[2] = {x, w};
+    qn_plan *p = qn_compile(qn, 2, both, 2, y);
+    if (!p) FAIL("%s", qn_error(qn));
+    for (int64_t n = 1; p && n <= 50; n += 7) {
+        float got[200], want[200], total;
+        qn_tensor *in[2] = {ramp(2, (int64_t[]){n, 4}), ramp(1, (int64_t[]){n})}, *out[2];
+        if (qn_run(p, in, out)) FAIL("%s", qn_error(qn));
+        CHECK_INT(qn_dim(out[0], 0), n);
+        CHECK(!qn_read(out[0], got, (size_t)n * 16));
+        CHECK(!qn_read(qn_mul(qn_softmax(in[0], 1), qn_unsqueeze(in[1], 1)), want, (size_t)n * 16));
+        for (int64_t i = 0; i < 4 * n; i++) CHECK_NEAR(got[i], want[i], 1e-6, 1e-7);
+        double sum = 0;
+        for (int64_t i = 0; i < 4 * n; i++) sum += (double)(i % 7) / 8;
+        CHECK(!qn_read(out[1], &total, sizeof total));
+        CHECK_NEAR(total, sum, 1e-6, 0);
+    }
+    qn_tensor *in[2] = {ramp(2, (int64_t[]){5, 4}), ramp(1, (int64_t[]){6})}, *out[2];
+    CHECK(qn_run(p, in, out) < 0);
+    SAYS(qn_error(qn), "input 0 gives t = 5, input 1 6");
+    qn_clear_error(qn);
+    in[1] = ramp(1, (int64_t[]){51});
+    CHECK(qn_run(p, in, out) < 0);
+    SAYS(qn_error(qn), "t = 51");
+    SAYS(qn_error(qn), "[1, 50]");
+    qn_clear_error(qn);
+    in[0] = ramp(2, (int64_t[]){5, 3});
+    CHECK(qn_run(p, in, out) < 0);
+    SAYS(qn_error(qn), "[5, 3]");
+    SAYS(qn_error(qn), "[t, 4]");
+    qn_clear_error(qn);
+    CHECK_INT(qn_numel(x), 50 / 7 * 7 * 4 + 4); /* as the last run that fitted bound it */
+    qn_scope_end(qn, s);
+    qn_plan_free(p);
+    qn_close(qn);
+}
+
+static void sizes_made_of_variables_are_checked(void) {
+    qn = qn_open(&(qn_options){.device = "null"});
+    qn_scope s = qn_scope_begin(qn);
+    int64_t t = qn_var(qn, "t", 1, 50);
+    CHECK(!qn_bind(qn, t, 3));
+    qn_tensor *x = qn_from(qn, QN_F32, 1, (int64_t[]){t}, (float[3]){0});
+    qn_tensor *two[2] = {x, x}, *twice = qn_concat(2, two, 0);
+    qn_tensor *z = qn_from(qn, QN_F32, 1, (int64_t[]){qn_dim(twice, 0)}, (float[6]){0});
+    qn_tensor *y = qn_add(twice, z), *both[2] = {x, z}, *out = NULL;
+    qn_plan *p = qn_compile(qn, 2, both, 1, &y);
+    qn_tensor *in[2] = {ramp(1, (int64_t[]){5}), ramp(1, (int64_t[]){10})};
+    CHECK(!qn_run(p, in, &out));
+    CHECK_INT(qn_dim(out, 0), 10);
+    in[1] = ramp(1, (int64_t[]){11});
+    CHECK(qn_run(p, in, &out) < 0);
+    SAYS(qn_error(qn), "input 1: axis 0 is 11, where 2*t is");
+    qn_scope_end(qn, s);
+    qn_plan_free(p);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(open_gives_its_reason);
@@ -377,5 +482,8 @@ int main(int argc, char **argv) {
     RUN(what_broadcasts_still_does);
     RUN(a_mistyped_parameter_name_is_named_where_it_hurts);
     RUN(a_tensor_that_is_not_in_a_file_has_neighbours);
+    RUN(an_unbound_variable_is_named);
+    RUN(data_that_is_fed_in_binds);
+    RUN(sizes_made_of_variables_are_checked);
     return test_end();
 }

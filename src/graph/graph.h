@@ -297,6 +297,26 @@ void shape_text(const graph *g, tuple_id shape, str *out); /* "[2, t, 64]" */
 bool shape_broadcast(graph *g, tuple_id a, tuple_id b,
                      tuple_id *out); /* NumPy's rule; false: do not fit */
 
+/* ---- bind.c: variables by data --------------------------------------------------------------- */
+
+const char *shape_unbound(const graph *g, sym size); /* a variable in it without value, or NULL */
+/* What a run's inputs say. `from`: 1 + the input that said it, 0: it is as bound before. */
+typedef struct shape_binding {
+    uint32_t vars;
+    int64_t *value;
+    int *from;
+    bool any;
+} shape_binding;
+void bind_begin(const graph *g, shape_binding *b);
+/* Input `number` of a call, made for `shape`, is `given`: take the variables' values, and when all
+ * inputs are taken check the other sizes. false: reported. Raise. */
+bool bind_shape(graph *g, const char *call, int number, shape_binding *b, tuple_id shape,
+                tuple_id given);
+bool bind_check(graph *g, const char *call, int number, const shape_binding *b, tuple_id shape,
+                tuple_id given);
+void bind_end(graph *g, const shape_binding *b); /* as qn_bind of each */
+tuple_id shape_now(graph *g, tuple_id shape);    /* with what is bound; raises */
+
 /* ---- tensor.c: handles and scopes ------------------------------------------------------------ */
 
 /* What a qn_tensor * names (base/handle.c); the type itself is never completed, so that a name

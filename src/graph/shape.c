@@ -270,7 +270,10 @@ int64_t qn_numel(const qn_tensor *name) {
     bool none = false;
     for (int i = 0; i < rank; i++) {
         int64_t size = shape_bound(qn->graph, (sym)dims[i]);
-        if (size < 0) return fail(qn, QN_EARG, "numel: axis %d is of an unbound size", i), 0;
+        if (size < 0)
+            return fail(qn, QN_EARG, "numel: axis %d depends on %s, which is not bound", i,
+                        shape_unbound(qn->graph, (sym)dims[i])),
+                   0;
         none |= size == 0;
         if (__builtin_mul_overflow(product, size, &product))
             return fail(qn, QN_ERANGE, "numel: more than 2^63 elements"), 0;

@@ -27,9 +27,9 @@ static value *value_of(const evaluator *e, node_id n) {
 }
 
 static int64_t bound(const evaluator *e, sym s) {
-    int64_t n = shape_bound(e->g, s);
-    if (n < 0 && !sym_eval(e->g->syms, s, (int)e->g->vars, e->g->var, e->g->bound, &n))
-        raise_error(e->qn, QN_ESHAPE, "a size depends on a dimension variable that is not bound");
+    if (shape_unbound(e->g, s)) raise_unbound(e->qn, s);
+    int64_t n = 0; /* a start or a padding may be negative */
+    sym_eval(e->g->syms, s, (int)e->g->vars, e->g->var, e->g->bound, &n);
     return n;
 }
 

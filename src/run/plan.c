@@ -5,13 +5,32 @@
  * allocated but the outputs, and those come from free lists once the loop is warm. */
 #include "run/run.h"
 
+QN_NORETURN void raise_unbound(qn_ctx *qn, sym size) {
+    const char *name = shape_unbound(qn->graph, size);
+    raise_error(qn, QN_ESHAPE, "a size depends on %s, which is not bound: see qn_bind",
+                name ? name : "a dimension variable");
+}
+
+/* A kernel may go over a variable's range though no value has a size of it: a sum, say. */
+static void check_variables(qn_ctx *qn, const run_plan *p) {
+    const graph *g = qn->graph;
+    for (uint32_t i = 0; i < p->launches; i++)
+        for (uint32_t s = 0; s < p->launch[i].sets; s++)
+            for (int v = 0; v < p->launch[i].program->vars; v++) {
+                int var = p->launch[i].set[s].var[v];
+                if (var != LOWER_LENGTH && g->bound[var] < 0) raise_unbound(qn, g->var[var]);
+            }
+}
+
 static void find_sizes(qn_ctx *qn, run_plan *p) {
     graph *g = qn->graph;
+    check_variables(qn, p);
     for (uint32_t i = 0; i < p->slots; i++) {
         slot *s = &p->slot[i];
         int64_t n, bytes;
-        if (!sym_eval(g->syms, s->count, (int)g->vars, g->var, g->bound, &n) || n < 0)
-            raise_error(qn, QN_ESHAPE, "a size depends on a dimension variable that is not bound");
+        if (shape_unbound(g, s->count) ||
+            !sym_eval(g->syms, s->count, (int)g->vars, g->var, g->bound, &n) || n < 0)
+            raise_unbound(qn, s->count);
         if (__builtin_mul_overflow(n, (int64_t)s->width, &bytes))
             raise_error(qn, QN_ERANGE, "a tensor of %lld elements is too large", (long long)n);
         s->size = (size_t)bytes;

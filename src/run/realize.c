@@ -154,7 +154,9 @@ bool host_size(qn_ctx *qn, const char *call, tuple_id shape, int dtype, size_t *
     for (int i = 0; i < rank; i++) {
         size[i] = shape_bound(g, (sym)dims[i]);
         if (size[i] < 0)
-            return fail(qn, QN_ESHAPE, "%s: the size of axis %d is not bound", call, i), false;
+            return fail(qn, QN_ESHAPE, "%s: axis %d depends on %s, which is not bound", call, i,
+                        shape_unbound(g, (sym)dims[i])),
+                   false;
     }
     if (!checked_bytes(rank, size, qn_dtype_size((qn_dtype)dtype), out))
         return fail(qn, QN_ERANGE, "%s: a value beyond 2^63 bytes", call), false;

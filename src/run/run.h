@@ -168,6 +168,7 @@ void plan_close(qn_ctx *qn, run_plan *p);
  * leaf over[i] - 1 where the plan can. Raises; then leaves are as they were. */
 void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *over, uint32_t *out);
 void plan_log_times(qn_ctx *qn, const run_plan *p);
+QN_NORETURN void raise_unbound(qn_ctx *qn, sym size); /* it has a variable without value */
 
 /* ---- plans.c: plans kept for the next time -------------------------------------------------- */
 

@@ -14,6 +14,7 @@ typedef struct static_plan {
     run_plan *plan;
     int inputs, outputs;
     tuple_id *input_shape;
+    shape_binding binding;
     uint8_t *input_dtype;
     uint32_t leaves, roots;
     int *leaf_input;        /* by leaf: input number, or -1 */
@@ -174,6 +175,9 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     p->outputs = n_out;
     p->input_shape = arena_alloc(&p->arena, (size_t)(n_in + 1) * sizeof *p->input_shape);
     p->input_dtype = arena_alloc(&p->arena, (size_t)n_in + 1);
+    p->binding.value = arena_alloc(&p->arena, (g->vars + 1) * sizeof *p->binding.value);
+    p->binding.from = arena_alloc(&p->arena, (g->vars + 1) * sizeof *p->binding.from);
+    p->binding.vars = g->vars;
     for (int i = 0; i < n_in; i++) {
         const graph_node *x = node_at(g, tensor_at(inputs[i])->node);
         if (!node_is_memory(x))
@@ -268,6 +272,22 @@ qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
     return p->name;
 }
 
+/* Dimension variables are what the inputs' shapes say. Raises. */
+static bool bind_inputs(static_plan *p, qn_tensor *const *inputs) {
+    graph *g = p->qn->graph;
+    shape_binding *b = &p->binding;
+    bool fits = true;
+    bind_begin(g, b);
+    for (int i = 0; fits && i < p->inputs; i++)
+        fits = bind_shape(g, "run", i, b, p->input_shape[i],
+                          node_at(g, tensor_at(inputs[i])->node)->shape);
+    for (int i = 0; fits && i < p->inputs; i++)
+        fits = bind_check(g, "run", i, b, p->input_shape[i],
+                          node_at(g, tensor_at(inputs[i])->node)->shape);
+    if (fits) bind_end(g, b);
+    return fits;
+}
+
 /* Which buffer each leaf is this time; anything that does not fit what was compiled is an error. */
 static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
     qn_ctx *qn = p->qn;
@@ -275,10 +295,13 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
     if (!tensors_of(qn, (int)p->assigned, p->assign_to, "run", "assigned parameter")) return false;
     for (int i = 0; i < p->inputs; i++) {
         const graph_node *x = node_at(g, tensor_at(inputs[i])->node);
-        if (x->shape != p->input_shape[i] || x->dtype != p->input_dtype[i])
-            return fail(qn, QN_ESHAPE, "run: input %d has another shape or dtype than compiled", i),
+        if (x->dtype != p->input_dtype[i])
+            return fail(qn, QN_EDTYPE, "run: input %d is %s, compiled was %s", i,
+                        qn_dtype_name((qn_dtype)x->dtype),
+                        qn_dtype_name((qn_dtype)p->input_dtype[i])),
                    false;
     }
+    if (!bind_inputs(p, inputs)) return false;
     if (g->pending_count || p->inputs) { /* inputs may be expressions; earlier effects come first */
         if (qn_realize(inputs, p->inputs)) return false;
         if (g->pending_count) realize_nodes(qn, 0, NULL);
@@ -289,7 +312,8 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
                               : tensor_of(qn, p->leaf_owner[i], "run", "a parameter");
         if (!t) return false;
         const graph_node *x = node_at(g, t->node);
-        if (!node_is_memory(x) || x->shape != p->leaf_shape[i])
+        bool fits = p->leaf_input[i] >= 0 || x->shape == p->leaf_shape[i];
+        if (!node_is_memory(x) || !fits)
             return fail(qn, QN_EGRAPH, "run: a parameter was changed into something else"), false;
         p->leaf_buffer[i] = x->buffer;
     }
@@ -314,20 +338,28 @@ static void find_replaced(static_plan *p, qn_tensor *const *inputs) {
     }
 }
 
-static node_id make_result(const static_plan *p, uint32_t root) {
+static node_id make_result(const static_plan *p, uint32_t root, tuple_id shape) {
     graph *g = p->qn->graph;
-    node_id n = node_buffer(g, (qn_dtype)p->root_dtype[root], p->root_shape[root], 0);
+    node_id n = node_buffer(g, (qn_dtype)p->root_dtype[root], shape, 0);
     node_ref(g, n);
     return n;
+}
+
+/* Where data said what variables are, outputs have sizes as that has: the next run's may differ.
+ * Assigned tensors keep their shape. */
+static node_id make_output(const static_plan *p, uint32_t root) {
+    tuple_id shape = p->root_shape[root];
+    return make_result(p, root, p->binding.any ? shape_now(p->qn->graph, shape) : shape);
 }
 
 /* Nodes for the new values and the outputs' handles, before there are values: once these have
  * replaced others nothing may fail any more. Raises. */
 static void make_results(static_plan *p) {
     qn_ctx *qn = p->qn;
-    for (; p->noded < p->roots; p->noded++) p->root_node[p->noded] = make_result(p, p->noded);
+    for (; p->noded < p->roots; p->noded++) p->root_node[p->noded] = make_output(p, p->noded);
     for (; p->versioned < p->assigned; p->versioned++)
-        p->assign_node[p->versioned] = make_result(p, p->assign_root[p->versioned]);
+        p->assign_node[p->versioned] = make_result(p, p->assign_root[p->versioned],
+                                                   p->root_shape[p->assign_root[p->versioned]]);
     for (; p->handed < p->outputs; p->handed++) {
         p->output[p->handed] = tensor_new(qn, p->root_node[p->output_root[p->handed]]);
         if (!p->output[p->handed]) heap_unwind(&qn->heap);
