@@ -151,8 +151,9 @@ QN_API const char *qn_name(const qn_tensor *t); /* NULL: none was given */
 /* A tensor holding a copy of `data` (row-major, prod(shape) elements of dtype). */
 QN_API qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
                           const void *data);
-/* A dimension variable: a size in [lo, hi] bound at run time by the data that is fed in. Use its
- * value as a dim wherever a shape is given (values below -1 denote variables). 0 on error. */
+/* A dimension variable: a size in [lo, hi] bound at run time by the data that is fed in (qn_run),
+ * or by qn_bind. Use its value as a dim wherever a shape is given (values below -1 denote
+ * variables). 0 on error. */
 QN_API int64_t qn_var(qn_ctx *qn, const char *name, int64_t lo, int64_t hi);
 /* Bind a dimension variable for the runs that follow. */
 QN_API int qn_bind(qn_ctx *qn, int64_t var, int64_t value);
@@ -205,10 +206,13 @@ QN_API void qn_tape_end(qn_tape *tape);
 /* One plan computing `outputs` from `inputs`, replayed by qn_run. Inputs must be realized tensors
  * (qn_from); everything else the outputs depend on is a parameter, a realized tensor that is read
  * anew at each run, so qn_assign and qn_write on it are seen. Assignments pending now become part
- * of the plan: each run makes them. Nothing is computed by this call. */
+ * of the plan: each run makes them. Nothing is computed by this call but first values of modules'
+ * parameters that were not yet. */
 QN_API qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                            qn_tensor *const *outputs);
-/* outputs[i] receives a fresh tensor each; after an error they are as they were. */
+/* outputs[i] receives a fresh tensor each; after an error they are as they were. An input compiled
+ * for a shape with dimension variables takes data of any sizes in their ranges: variables that are
+ * a size of their own are bound to the data's, as by qn_bind; all inputs must agree. */
 QN_API int qn_run(qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs);
 QN_API void qn_plan_free(qn_plan *plan);
 

@@ -546,6 +546,77 @@ static void batches_are_windows_of_their_part(void) {
     qn_close(qn);
 }
 
+/* ---- compiled while fresh -------------------------------------------------------------------- */
+
+/* Two modules of one seed are alike: one is computed before it is compiled, the other is not. */
+static void a_fresh_module_compiles(void) {
+    qn_ctx *own = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    if (strcmp(qn_device_of(own, NULL), "cpu")) {
+        qn_close(own);
+        SKIP("no compiler");
+        return;
+    }
+    qn_scope s = qn_scope_begin(own);
+    float data[8] = {1, -2, 3, 4, .5, 6, -7, 8}, got[6], want[6];
+    qn_tensor *x = qn_from(own, QN_F32, 2, (int64_t[]){2, 4}, data), *out;
+    qn_module *m[2] = {qn_module_new(own, 7), qn_module_new(own, 7)};
+    qn_linear_layer l[2];
+    for (int i = 0; i < 2; i++) l[i] = qn_linear_new(m[i], "fc", 4, 3, true, 0);
+    CHECK(!qn_read(qn_linear_forward(&l[0], x), want, sizeof want));
+    qn_tensor *y = qn_linear_forward(&l[1], x);
+    qn_plan *p = qn_compile(own, 1, &x, 1, &y);
+    if (!p) FAIL("%s", qn_error(own));
+    CHECK(p && !qn_run(p, &x, &out) && !qn_read(out, got, sizeof got));
+    CHECK(!memcmp(got, want, sizeof got));
+    CHECK(!qn_write(l[1].weight, (float[12]){0}, 48)); /* what is a parameter is read anew */
+    CHECK(p && !qn_run(p, &x, &out) && !qn_read(out, got, sizeof got));
+    for (int i = 0; i < 6; i++) CHECK(got[i] == 0);
+    qn_plan_free(p);
+    qn_scope_end(own, s);
+    qn_module_free(m[0]);
+    qn_module_free(m[1]);
+    qn_close(own);
+}
+
+/* A training step recorded on fresh parameters: compiling makes no step, each run makes one. */
+static void a_step_of_a_fresh_module_compiles(void) {
+    qn_ctx *own = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    if (strcmp(qn_device_of(own, NULL), "cpu")) {
+        qn_close(own);
+        SKIP("no compiler");
+        return;
+    }
+    qn_scope s = qn_scope_begin(own);
+    float data[4] = {1, -2, 3, .5f}, w[4], first[4], loss;
+    qn_tensor *x = qn_from(own, QN_F32, 2, (int64_t[]){1, 4}, data), *out;
+    qn_module *m = qn_module_new(own, 3), *same = qn_module_new(own, 3);
+    qn_linear_layer l = qn_linear_new(m, "fc", 4, 1, false, 0);
+    CHECK(!qn_read(qn_linear_new(same, "fc", 4, 1, false, 0).weight, first, sizeof first));
+    qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
+    o.rate = 0.25;
+    o.momentum = o.weight_decay = 0;
+    qn_optimizer *sgd = qn_optimizer_new(own, &o, 1, qn_module_parameters(m));
+    qn_tensor *y = qn_sum(qn_linear_forward(&l, x), QN_ALL, false);
+    CHECK(!qn_optimizer_step(sgd, y));
+    qn_plan *p = qn_compile(own, 1, &x, 1, &y);
+    if (!p) FAIL("%s", qn_error(own));
+    CHECK(!qn_read(l.weight, w, sizeof w) && !memcmp(w, first, sizeof w));
+    for (int step = 1; p && step <= 3; step++) {
+        CHECK(!qn_run(p, &x, &out) && !qn_read(out, &loss, sizeof loss));
+        double expected = 0; /* of the weights before: each step takes rate * x off them */
+        for (int i = 0; i < 4; i++) expected += data[i] * (first[i] - .25 * (step - 1) * data[i]);
+        CHECK_NEAR(loss, expected, 1e-5, 1e-5);
+        CHECK(!qn_read(l.weight, w, sizeof w));
+        for (int i = 0; i < 4; i++) CHECK_NEAR(w[i], first[i] - .25 * step * data[i], 1e-5, 1e-6);
+    }
+    qn_plan_free(p);
+    qn_optimizer_free(sgd);
+    qn_scope_end(own, s);
+    qn_module_free(m);
+    qn_module_free(same);
+    qn_close(own);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(linear_is_a_matrix_product_plus_bias);
@@ -560,5 +631,7 @@ int main(int argc, char **argv) {
     RUN(modules_load_all_or_nothing);
     RUN(text_is_numbered_by_characters);
     RUN(batches_are_windows_of_their_part);
+    RUN(a_fresh_module_compiles);
+    RUN(a_step_of_a_fresh_module_compiles);
     return test_end();
 }

@@ -272,6 +272,7 @@ typedef struct handle {
     struct handle *next; /* dead: the one that died next */
     void *object;        /* what it names, NULL for a tensor, which is the handle itself */
     uint8_t kind, generation;
+    bool initial;   /* a tensor that is a parameter: its first value may not be computed yet */
     uint32_t label; /* what errors call it, as whoever made it has it; 0: nothing */
 } handle;
 typedef union handle_slot {

@@ -48,6 +48,7 @@ handle *handle_make(qn_ctx *qn, int kind, void *object) {
     h->object = object;
     h->next = NULL;
     h->kind = (uint8_t)kind;
+    h->initial = false;
     h->label = 0;
     return h;
 }

@@ -363,6 +363,8 @@ void tensor_renew(tensor *t, node_id n);
 void tensor_settle(tensor *t, bool done);
 /* "f32[3, 4] \"weight\"" of the tensor that n is or was a value of, as far as it is known. */
 void tensor_describe(const graph *g, node_id n, str *out);
+/* The nodes of parameters' first values that are not computed, into an arena array; raises. */
+uint32_t tensors_initial(graph *g, arena *a, node_id **node);
 tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
 tensor *tensor_keep(tensor *t);                     /* qn_keep and qn_release, unchecked */
 void tensor_drop(tensor *t);

@@ -88,6 +88,24 @@ static void handle_leave_pending(graph *g, const tensor *t) {
     g->pending_count--;
 }
 
+/* A parameter that is assigned to, pending, has its first value still: that is what the assignment
+ * replaces. */
+uint32_t tensors_initial(graph *g, arena *a, node_id **node) {
+    uint32_t n = 0, cap = 0;
+    *node = NULL;
+    for (handle_block *b = g->ctx->handles.block; b; b = b->next)
+        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
+            tensor *t = (tensor *)&b->slot[i].handle;
+            if (t->h.kind != HANDLE_TENSOR || !t->h.initial) continue;
+            node_id first = t->pending ? t->replaced : t->node;
+            t->h.initial = !(g->node[first].flags & NODE_REALIZED);
+            if (!t->h.initial) continue;
+            *node = arena_grow(a, *node, &cap, n + 1, sizeof **node);
+            (*node)[n++] = first;
+        }
+    return n;
+}
+
 tensor *graph_handle_of(const graph *g, node_id n) {
     tensor *oldest = NULL;
     for (handle_block *b = g->ctx->handles.block; b; b = b->next)

@@ -14,6 +14,7 @@ typedef struct request {
     uint32_t nodes;
     checks checks; /* of indices; their roots come after `wanted` ones */
     uint32_t wanted;
+    bool effects; /* pending assignments are part of it */
 } request;
 
 node_id node_behind(const graph *g, node_id n) {
@@ -67,7 +68,8 @@ static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
         return;
     }
     uint32_t *over = NULL;
-    if (!r->checks.checks) over = choose_replaced(qn, a, r->nodes, r->order, r->roots, r->root);
+    if (r->effects && !r->checks.checks)
+        over = choose_replaced(qn, a, r->nodes, r->order, r->roots, r->root);
     plan_key key = key_build(g, a, r->nodes, r->order, r->roots, r->root, over);
     run_plan *p = plans_get(qn, r->nodes, r->order, r->roots, r->root, &key, over);
     uint32_t *leaf = arena_alloc(a, (p->leaves + 1) * sizeof *leaf), leaves = 0;
@@ -91,8 +93,9 @@ static void check_indices(qn_ctx *qn, arena *a, request *r) {
     r->nodes = graph_order(g, a, (int)r->roots, r->root, &r->order);
 }
 
-void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
+static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     graph *g = qn->graph;
+    const uint32_t pending = effects ? g->pending_count : 0;
     sweep_if_due(qn);
     arena a;
     arena_open(&a, &qn->heap);
@@ -105,10 +108,11 @@ void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
         arena_free(&a);
         heap_unwind(&qn->heap);
     }
-    r->root = arena_alloc(&a, (size_t)(n + g->pending_count + 1) * sizeof *r->root);
-    r->asked = arena_alloc(&a, (size_t)(n + g->pending_count + 1) * sizeof *r->asked);
+    r->effects = effects;
+    r->root = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *r->root);
+    r->asked = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *r->asked);
     for (uint32_t i = 0; i < n; i++) add_root(g, r, node[i]);
-    for (uint32_t i = 0; i < g->pending_count; i++) add_root(g, r, g->pending[i]->node);
+    for (uint32_t i = 0; i < pending; i++) add_root(g, r, g->pending[i]->node);
     uint32_t *out = NULL;
     if (r->roots) {
         r->nodes = graph_order(g, &a, (int)r->roots, r->root, &r->order);
@@ -124,10 +128,31 @@ void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
         checks_let_go(&r->checks, qn);
     }
     take_values(qn, r, out);
-    pending_clear(g, false);
+    if (effects) pending_clear(g, false);
     for (uint32_t i = 0; i < r->askeds; i++) value_drop(g, r->asked[i]);
     history_trim(g);
     guard_close(&qn->heap, &gd);
+    arena_free(&a);
+}
+
+void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
+    realize(qn, n, node, true);
+}
+
+void realize_initial(qn_ctx *qn) {
+    arena a;
+    arena_open(&a, &qn->heap);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        arena_free(&a);
+        heap_unwind(&qn->heap);
+    }
+    node_id *node;
+    uint32_t n = tensors_initial(qn->graph, &a, &node);
+    if (n) realize(qn, n, node, false);
+    guard_close(&qn->heap, &g);
     arena_free(&a);
 }
 

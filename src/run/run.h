@@ -212,6 +212,7 @@ void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, 
 
 /* Compute these nodes and every pending assignment; afterwards each is realized. Raises. */
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
+void realize_initial(qn_ctx *qn); /* the first values of parameters, without assignments; raises */
 /* The bytes of a value at the current bindings; false: there are too many, or it is not known,
  * which is reported. */
 bool host_size(qn_ctx *qn, const char *call, tuple_id shape, int dtype, size_t *out);

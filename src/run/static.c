@@ -266,6 +266,7 @@ qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
     made = p;
     p->name = handle_name(handle_make(qn, HANDLE_PLAN, p));
     capture c = {.p = p};
+    realize_initial(qn);
     capture_graph(&c, n_in, inputs, n_out, outputs);
     guard_close(&qn->heap, &g);
     plans_trim(qn, NULL);
