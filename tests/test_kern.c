@@ -236,8 +236,9 @@ static void checker_rejects_loop_kinds_out_of_place(void) {
     REJECTS(HEAD " local t0 f32[1]\n vec i < 8 { def t0 } }", BROKEN, "inside a vector loop");
     REJECTS(HEAD " unroll i < n { a0[0] = f32(1) } }", BROKEN, "no constant extent");
     REJECTS(HEAD " vec i < 65 { a0[0] = f32(1) } }", BROKEN, "lane count");
-    REJECTS(HEAD " vec i < 4 { a0[0] = f32(1) } }", UNPROVEN, "same element");
-    REJECTS(HEAD " vec i < 4 { for j < i + 1 { a0[i + j] = f32(1) } } }", UNPROVEN, "");
+    REJECTS(HEAD " vec i < 4 { a0[0] = f32(1) } }", BROKEN, "all lanes store to one element");
+    REJECTS(HEAD " vec i < 4 { for j < i + 1 { a0[i + j] = f32(1) } } }", BROKEN,
+            "differ in trips");
     REJECTS(HEAD " par i < 8 { a0[0] = f32(1) } }", UNPROVEN, "same element");
     REJECTS(HEAD " par i < 4 { a0[i] = f32(1) } for j < 4 { a0[j + 4] = f32(2) } }", BROKEN,
             "depend on each other");
@@ -246,7 +247,7 @@ static void checker_rejects_loop_kinds_out_of_place(void) {
 }
 
 static void checker_rejects_wrong_types(void) {
-    REJECTS(HEAD " for i < 8 { a0[i] = a2[i] } }", BROKEN, "changes the dtype");
+    REJECTS(HEAD " for i < 8 { a0[i] = a2[i] } }", BROKEN, "a store of i64 to a memory of f32");
     REJECTS(HEAD " for i < 8 { a0[i] = add(a1[i], cast:f64(a1[i])) } }", BROKEN,
             "different dtypes");
     REJECTS(HEAD " for i < 8 { a0[i] = exp(a2[i]) } }", BROKEN, "exp of i64");
@@ -259,7 +260,7 @@ static void checker_rejects_wrong_types(void) {
     REJECTS(HEAD " table c0 f32 {1, 2}\n for i < 8 { a0[i] = lookup(c0, a2[i]) } }", BROKEN,
             "not u32");
     REJECTS(HEAD " table c0 f16 {1, 2}\n for i < 8 { a0[i] = lookup(c0, cast:u32(a2[i])) } }",
-            BROKEN, "changes the dtype");
+            BROKEN, "a store of f16 to a memory of f32");
 }
 
 static void checker_rejects_registers_that_are_none(void) {

@@ -6,9 +6,14 @@
  * be right. One walk, statement by statement in the order they run; `state` of a tile says whether
  * its life has begun, ended or not.
  *
+ * What cannot be proved is only noted, and the walk goes on: a rule that is broken further down is
+ * the graver verdict.
+ *
  * A computed offset (dyn) is bounded by the guard: both become index expressions in which every
  * value that is no integer arithmetic (a loaded index, say) stands as one unknown, and the guard's
- * comparisons are facts about them. */
+ * comparisons are facts about them. What a guard compares may wrap, where whole numbers do not: so
+ * in a guard a sum or product that could leave 64 bits is an unknown, too. In the offset it need
+ * not be: an index that is right modulo 2^64 and inside its memory is right. */
 #include "kern/kern.h"
 
 enum { MOST_UNKNOWNS = 8, MOST_DEPTH = 64 };
@@ -23,7 +28,8 @@ typedef struct checker {
     uint8_t *wanted;  /* of expressions, within one statement; all 0 in between */
     sym scope[MOST_DEPTH];
     int depth;
-    bool unproven; /* what failed was a proof */
+    bool unproven;  /* a proof failed; `why` has the first one that did */
+    uint32_t begin; /* of the reason in `why` */
 } checker;
 
 static const char *place_name(checker *c, kstmt s) {
@@ -33,9 +39,21 @@ static const char *place_name(checker *c, kstmt s) {
 
 #define REFUSE(c, s, ...) (complain(c, s), kern_refuse((c)->why, __VA_ARGS__))
 
-/* "in i0: " before the reason. */
+/* "line 7, in i0: " before the reason, which takes the place of a doubt. */
 static void complain(checker *c, kstmt s) {
-    kern_refuse(c->why, "in %s, statement %u: ", place_name(c, s), s);
+    if (c->unproven && c->why && c->why->len) c->why->s[c->why->len = c->begin] = 0;
+    if (kern_s(c->k, s)->line)
+        kern_refuse(c->why, "line %u, in %s: ", kern_s(c->k, s)->line, place_name(c, s));
+    else
+        kern_refuse(c->why, "in %s, statement %u: ", place_name(c, s), s);
+}
+
+/* Something is not proved: where to write what, if it is the first. */
+static str *doubt(checker *c, kstmt s) {
+    str *why = c->unproven ? NULL : c->why;
+    if (why) complain(c, s);
+    c->unproven = true;
+    return why;
 }
 
 /* ---- links ---------------------------------------------------------------------------------- */
@@ -46,7 +64,7 @@ static bool check_links(checker *c) {
     for (kmem m = 1; m < k->mems; m++) {
         const kern_memory *mem = kern_m(k, m);
         if (mem->scope > KERN_REG || mem->dtype >= QN_DTYPE_COUNT)
-            return kern_refuse(c->why, "memory %u has no such scope or dtype", m);
+            return kern_refuse(c->why, "memory %u has no scope or dtype that there is", m);
     }
     for (kstmt s = k->root; s;) {
         if (s >= k->stmts || c->reached[s])
@@ -101,6 +119,31 @@ static bool check_vars(checker *c, sym a, bool only_dims) {
     return n > 0;
 }
 
+/* May what lies in floors, minima and comparisons leave 64 bits? Sums and products are right modulo
+ * 2^64, so what is proved of them holds; these are not, and a validity would lie. */
+static bool stays_small(const sym_store *s, sym a) {
+    const sym *part;
+    sym_kind kind = sym_kind_of(s, a);
+    if (kind == SYM_CONST || kind == SYM_VAR) return true;
+    bool sum = kind == SYM_SUM, linear = sum || kind == SYM_PRODUCT || kind == SYM_AND;
+    sym_linear t = sym_terms(s, a);
+    int n = sum ? t.n : sym_operands(s, a, &part);
+    for (int i = 0; i < n; i++) {
+        sym x = sum ? t.term[i] : part[i];
+        if (!linear && (sym_lo(s, x) == INT64_MIN || sym_hi(s, x) == INT64_MAX)) return false;
+        if (!stays_small(s, x)) return false;
+    }
+    return true;
+}
+
+static void check_small(checker *c, kstmt s, sym a) {
+    if (stays_small(c->k->syms, a)) return;
+    str *why = doubt(c, s);
+    if (!why) return;
+    str_add(why, "may leave 64 bits: ");
+    sym_print(c->k->syms, a, why);
+}
+
 /* ---- expressions ---------------------------------------------------------------------------- */
 
 static bool types_fit(int types, int d) {
@@ -118,28 +161,48 @@ static bool types_fit(int types, int d) {
     }
 }
 
+static const char *types_name(int types) {
+    static const char *const names[] = {[TYPES_FLOAT] = "floats",
+                                        [TYPES_NUM] = "numbers",
+                                        [TYPES_INT] = "integers",
+                                        [TYPES_BITS] = "integers or bool"};
+    return names[types];
+}
+
 static bool check_op(checker *c, kstmt s, const kern_expr *e) {
     kern *k = c->k;
     if (e->op == OP_NONE || e->op >= OP_COUNT || op_rows[e->op].class_ != CLASS_ELEM)
         return REFUSE(c, s, "operation %d is not elementwise", e->op);
     const op_row *row = &op_rows[e->op];
-    if (e->n != row->arity) return REFUSE(c, s, "%s has %d arguments", row->name, e->n);
+    if (e->n != row->arity)
+        return REFUSE(c, s, "%s has %d arguments, not %d", row->name, e->n, row->arity);
     int first = kern_e(k, e->arg[0])->dtype, last = kern_e(k, e->arg[e->n - 1])->dtype;
     if (row->types == TYPES_TO) {
         bool same = qn_dtype_size(first) == qn_dtype_size(e->dtype);
-        if (e->op == OP_BITCAST && !same) return REFUSE(c, s, "bitcast changes the size");
+        if (e->op == OP_BITCAST && !same)
+            return REFUSE(c, s, "bitcast of %s to %s, whose sizes differ",
+                          qn_dtype_name((qn_dtype)first), qn_dtype_name((qn_dtype)e->dtype));
         return true;
     }
     if (row->types == TYPES_SELECT && first != QN_BOOL)
         return REFUSE(c, s, "%s chooses by a value that is not bool", row->name);
     for (int i = row->types == TYPES_SELECT; i < e->n; i++)
         if (kern_e(k, e->arg[i])->dtype != last)
-            return REFUSE(c, s, "%s of different dtypes", row->name);
+            return REFUSE(c, s, "%s of different dtypes, %s and %s", row->name,
+                          qn_dtype_name((qn_dtype)kern_e(k, e->arg[i])->dtype),
+                          qn_dtype_name((qn_dtype)last));
     if (!types_fit(row->types, last))
-        return REFUSE(c, s, "%s of %s", row->name, qn_dtype_name(last));
+        return REFUSE(c, s, "%s of %s, which takes %s", row->name, qn_dtype_name((qn_dtype)last),
+                      types_name(row->types));
     if (e->dtype != kern_op_dtype(k, e->op, e->arg))
         return REFUSE(c, s, "%s gives %s", row->name, qn_dtype_name(e->dtype));
     return true;
+}
+
+/* Emitters take the pattern as it stands. */
+static bool bits_fit(int dtype, uint64_t bits) {
+    size_t size = qn_dtype_size((qn_dtype)dtype);
+    return dtype == QN_BOOL ? bits <= 1 : size == 8 || !(bits >> (8 * size));
 }
 
 static bool check_table(checker *c, kstmt s, const kern_expr *e) {
@@ -164,6 +227,8 @@ static bool check_types(checker *c, kstmt s, kexpr id) {
     if (e->kind == KE_OP) return check_op(c, s, e);
     if (e->kind == KE_INDEX && e->dtype != QN_I64) return REFUSE(c, s, "an index that is not i64");
     if (e->kind == KE_TABLE) return check_table(c, s, e);
+    if (e->kind == KE_CONST && !bits_fit(e->dtype, e->bits))
+        return REFUSE(c, s, "a constant of more bits than %s has", qn_dtype_name(e->dtype));
     if (e->kind != KE_LOAD) return e->kind == KE_CONST || e->kind == KE_INDEX;
     if (e->load.mem == 0 || e->load.mem >= k->mems) return REFUSE(c, s, "a load of no memory");
     if (e->dtype != kern_m(k, e->load.mem)->dtype) return REFUSE(c, s, "a load changes the dtype");
@@ -176,19 +241,24 @@ typedef struct unknowns {
     kexpr expr[MOST_UNKNOWNS];
     sym var[MOST_UNKNOWNS];
     int n;
+    bool exact; /* sums that may wrap are unknowns */
 } unknowns;
+
+static const int64_t most_known = INT64_MAX / 4; /* of an unknown; more than this may wrap */
 
 static bool to_sym(checker *c, unknowns *u, kexpr e, sym *out);
 
+static bool is_unknown(const unknowns *u, kexpr e, sym *out) {
+    for (int i = 0; i < u->n; i++)
+        if (u->expr[i] == e) return *out = u->var[i], true;
+    return false;
+}
+
 static bool unknown(checker *c, unknowns *u, kexpr e, sym *out) {
-    for (int i = 0; i < u->n; i++) {
-        if (u->expr[i] != e) continue;
-        *out = u->var[i];
-        return true;
-    }
+    if (is_unknown(u, e, out)) return true;
     if (u->n == MOST_UNKNOWNS) return false;
     bool small = qn_dtype_size(kern_e(c->k, e)->dtype) < 8;
-    int64_t most = small ? (int64_t)UINT32_MAX : INT64_MAX / 4;
+    int64_t most = small ? (int64_t)UINT32_MAX : most_known;
     u->expr[u->n] = e;
     u->var[u->n] = *out = sym_var(c->k->syms, "unknown", -most - 1, most);
     u->n++;
@@ -217,11 +287,13 @@ static bool to_sym(checker *c, unknowns *u, kexpr id, sym *out) {
     }
     if (!arithmetic || (e->op != OP_ADD && e->op != OP_SUB && e->op != OP_MUL))
         return unknown(c, u, id, out);
+    if (is_unknown(u, id, out)) return true;
     int op = e->op;
     kexpr right = e->arg[1];
     if (!to_sym(c, u, e->arg[0], &a) || !to_sym(c, u, right, &b)) return false;
     *out = op == OP_ADD ? sym_add(s, a, b) : op == OP_SUB ? sym_sub(s, a, b) : sym_mul(s, a, b);
-    return true;
+    bool may_wrap = sym_lo(s, *out) < -most_known - 1 || sym_hi(s, *out) > most_known;
+    return u->exact && may_wrap ? unknown(c, u, id, out) : true;
 }
 
 /* The comparisons a guard is made of. */
@@ -242,14 +314,18 @@ static int guard_facts(checker *c, unknowns *u, kexpr id, int n, sym fact[KERN_F
     return n;
 }
 
+/* false: broken; a bound that is not proved is a doubt. */
 static bool check_bounds(checker *c, kstmt s, kmem m, sym index, sym valid, kexpr dyn,
                          kexpr guarded) {
     kern *k = c->k;
+    check_small(c, s, index);
+    check_small(c, s, valid);
     sym fact[KERN_FACTS], offset;
-    unknowns u = {.n = 0};
+    unknowns u = {.exact = true};
     int n = kern_facts(k, valid, fact);
     if (valid == SYM_FALSE) return true;
     if (guarded) n = guard_facts(c, &u, guarded, n, fact);
+    u.exact = false;
     if (dyn) {
         if (!to_sym(c, &u, dyn, &offset)) return REFUSE(c, s, "an offset that is no integer");
         index = sym_add(k->syms, index, offset);
@@ -257,14 +333,13 @@ static bool check_bounds(checker *c, kstmt s, kmem m, sym index, sym valid, kexp
     sym room = sym_sub(k->syms, sym_sub(k->syms, kern_m(k, m)->size, SYM_ONE), index);
     bool low = kern_prove(k, s, index, n, fact);
     if (low && kern_prove(k, s, room, n, fact)) return true;
-    c->unproven = true;
-    if (!c->why) return false;
-    complain(c, s);
-    str_add(c->why, low ? "past the end may be " : "below 0 may be ");
-    sym_print(k->syms, index, c->why);
-    str_add(c->why, " of ");
-    sym_print(k->syms, kern_m(k, m)->size, c->why);
-    return false;
+    str *why = doubt(c, s);
+    if (!why) return true;
+    str_add(why, low ? "past the end may be " : "below 0 may be ");
+    sym_print(k->syms, index, why);
+    str_add(why, " of ");
+    sym_print(k->syms, kern_m(k, m)->size, why);
+    return true;
 }
 
 /* ---- accesses ------------------------------------------------------------------------------- */
@@ -330,9 +405,10 @@ static kstmt vec_around(checker *c, kstmt s) {
     return 0;
 }
 
-static bool check_apart(checker *c, kstmt loop, kern_freedom freedom) {
-    c->unproven = !kern_apart(c->k, loop, loop, freedom, c->why);
-    return !c->unproven;
+static void check_apart(checker *c, kstmt loop, kern_freedom freedom) {
+    if (kern_apart(c->k, loop, loop, freedom, NULL)) return;
+    str *why = doubt(c, loop);
+    if (why) kern_apart(c->k, loop, loop, freedom, why);
 }
 
 static bool check_loop(checker *c, kstmt s) {
@@ -351,8 +427,6 @@ static bool check_loop(checker *c, kstmt s) {
     if (t->loop > KERN_WORD) return REFUSE(c, s, "a loop of no kind");
     if (t->loop == KERN_PAR && t->parent != k->root)
         return REFUSE(c, s, "a parallel loop inside another");
-    if (t->loop == KERN_PAR && !check_apart(c, s, KERN_AT_ONCE)) return false;
-    if (t->loop == KERN_THREAD && !check_apart(c, s, KERN_AT_ONCE)) return false;
     if (t->loop == KERN_UNROLL && !sym_is_const(k->syms, t->l.extent, &n))
         return REFUSE(c, s, "an unrolled loop of no constant extent");
     if (t->loop == KERN_WORD && (!sym_is_const(k->syms, t->l.extent, &n) || (n != 2 && n != 4)))
@@ -362,8 +436,10 @@ static bool check_loop(checker *c, kstmt s) {
         return REFUSE(c, s, "lanes of a vector loop differ in trips");
     if (t->loop == KERN_VEC && (most < 1 || most > KERN_LANES))
         return REFUSE(c, s, "a vector loop of no possible lane count");
-    if (t->loop == KERN_VEC && !check_apart(c, s, KERN_LOCKSTEP)) return false;
     if (c->depth == MOST_DEPTH) return REFUSE(c, s, "loops nest too deep");
+    check_small(c, s, t->l.extent);
+    if (t->loop == KERN_PAR || t->loop == KERN_THREAD) check_apart(c, s, KERN_AT_ONCE);
+    if (t->loop == KERN_VEC) check_apart(c, s, KERN_LOCKSTEP);
     return true;
 }
 
@@ -405,8 +481,11 @@ static bool check_store(checker *c, kstmt s) {
     for (int i = 0; i < t.n; i++) {
         kmem m = t.store.mem[i];
         if (m == 0 || m >= k->mems) return REFUSE(c, s, "a store to no memory");
-        if (kern_e(k, t.store.value[i])->dtype != kern_m(k, m)->dtype)
-            return REFUSE(c, s, "a store changes the dtype");
+        if (i && m == t.store.mem[0]) return REFUSE(c, s, "both components in one memory");
+        int from = kern_e(k, t.store.value[i])->dtype, to = kern_m(k, m)->dtype;
+        if (from != to)
+            return REFUSE(c, s, "a store of %s to a memory of %s", qn_dtype_name((qn_dtype)from),
+                          qn_dtype_name((qn_dtype)to));
         if ((kern_m(k, m)->scope == KERN_REG) != (kern_m(k, t.store.mem[0])->scope == KERN_REG))
             return REFUSE(c, s, "components in registers and in memory");
         if (!check_access(c, s, m, true, t.store.index, t.store.valid, t.store.dyn, t.store.guard))
@@ -414,6 +493,10 @@ static bool check_store(checker *c, kstmt s) {
     }
     if (states == 2 && kern_m(k, t.store.mem[1])->dtype != QN_I64)
         return REFUSE(c, s, "an index component that is not i64");
+    int by = monoid_rows[t.monoid].combine, dtype = kern_m(k, t.store.mem[0])->dtype;
+    if (t.monoid != MONOID_SET && !types_fit(op_rows[by].types, dtype))
+        return REFUSE(c, s, "%s of %s, which takes %s", monoid_rows[t.monoid].name,
+                      qn_dtype_name((qn_dtype)dtype), types_name(op_rows[by].types));
     return check_lanes(c, s);
 }
 
@@ -454,8 +537,13 @@ static bool check_memories(checker *c) {
     kern *k = c->k;
     bool par = false;
     for (kmem m = 1; m < k->mems; m++) {
-        if (!check_vars(c, kern_m(k, m)->size, true))
-            return kern_refuse(c->why, "memory %u has no size known at launch", m);
+        const kern_memory *x = kern_m(k, m);
+        int number = x->scope == KERN_ARG ? x->arg : kern_tile_number(k, m);
+        const char *letter = x->scope == KERN_ARG ? "a" : "t";
+        if (!check_vars(c, x->size, true))
+            return kern_refuse(c->why, "%s%d has no size known at launch", letter, number);
+        if (sym_hi(k->syms, x->size) < 0)
+            return kern_refuse(c->why, "%s%d has a size below 0", letter, number);
         if (kern_m(k, m)->scope == KERN_REG && !kern_in_registers(k, m, c->why)) return false;
     }
     for (kstmt s = kern_s(k, k->root)->first; s; s = kern_s(k, s)->next)
@@ -463,15 +551,35 @@ static bool check_memories(checker *c) {
     return kern_nests_fit(k, c->why) && (!par || kern_roots_apart(k, c->why));
 }
 
+/* What emitters take as it stands, used or not. */
+static bool check_tables(checker *c) {
+    for (uint32_t i = 0; i < c->k->tables; i++) {
+        const kern_table *t = &c->k->table[i];
+        if (t->n < 1 || t->n > KERN_ENTRIES || (t->n & (t->n - 1)))
+            return kern_refuse(c->why, "c%u has no power of two of entries", i);
+        for (int j = 0; j < t->n; j++)
+            if (!bits_fit(t->dtype, t->bits[j]))
+                return kern_refuse(c->why, "c%u has an entry that does not fit its dtype", i);
+    }
+    return true;
+}
+
 kern_verdict kern_verify(const kern *kernel, str *why) {
     kern *k = (kern *)(uintptr_t)kernel;
-    checker c = {.k = k, .why = why};
+    checker c = {.k = k, .why = why, .begin = why ? why->len : 0};
     c.state = arena_zeroed(&k->arena, k->mems);
     c.known = arena_zeroed(&k->arena, k->exprs);
     c.reached = arena_zeroed(&k->arena, k->stmts);
     c.wanted = arena_zeroed(&k->arena, k->exprs);
-    if (check_links(&c) && check_memories(&c) && check_block(&c, k->root)) return KERN_SOUND;
-    return c.unproven ? KERN_UNPROVEN : KERN_BROKEN;
+    if (!check_links(&c)) return KERN_BROKEN;
+    str doubts;
+    str_open_in(&doubts, &k->arena);
+    if (!kern_moderate(k, &doubts)) {
+        kern_refuse(why, "%s", doubts.s);
+        return KERN_TOO_MUCH;
+    }
+    if (!check_tables(&c) || !check_memories(&c) || !check_block(&c, k->root)) return KERN_BROKEN;
+    return c.unproven ? KERN_UNPROVEN : KERN_SOUND;
 }
 
 bool kern_check(const kern *k, str *why) {

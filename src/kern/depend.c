@@ -372,14 +372,15 @@ bool kern_roots_apart(kern *k, str *why) {
     kern_touch *t;
     uint32_t n = kern_touches(k, k->root, &t);
     kstmt *root = arena_alloc(&k->arena, (n + 1) * sizeof *root);
+    kstmt *storing = arena_zeroed(&k->arena, k->mems * sizeof *storing); /* a root that does */
     for (uint32_t i = 0; i < n; i++) {
         root[i] = t[i].at;
         while (kern_s(k, root[i])->parent != k->root) root[i] = kern_s(k, root[i])->parent;
+        if (!t[i].load) storing[t[i].mem] = root[i];
     }
     for (uint32_t i = 0; i < n; i++)
-        for (uint32_t j = 0; j < n && !t[i].load; j++)
-            if (root[i] != root[j] && t[i].mem == t[j].mem)
-                return kern_refuse(why, "the kernel's root statements depend on each other");
+        if (storing[t[i].mem] && storing[t[i].mem] != root[i])
+            return kern_refuse(why, "the kernel's root statements depend on each other");
     for (kstmt s = kern_s(k, k->root)->first; s; s = kern_s(k, s)->next)
         if (kern_s(k, s)->kind != KS_LOOP)
             return kern_refuse(why, "a statement at the root is not part of any loop");

@@ -81,6 +81,7 @@
 #define KERN_TILE_BYTES (1 << 26) /* largest tile */
 #define KERN_AHEAD      (1 << 20) /* most bytes that memory is asked for ahead */
 #define KERN_ENTRIES    32        /* most entries of a table */
+#define KERN_NAME       64        /* bytes of a name of a loop or dimension, with its end */
 
 typedef uint32_t kexpr;
 typedef uint32_t kmem;
@@ -163,6 +164,7 @@ typedef struct kern_stmt {
     uint8_t loop;                          /* LOOP: kern_loop_kind */
     uint8_t monoid;                        /* STORE */
     uint8_t n;                             /* STORE: components */
+    uint32_t line;                         /* of the text it was read from; 0: of none */
     kstmt parent, next, prev, first, last; /* tree; first/last: children of a LOOP */
     union {
         struct {
@@ -288,6 +290,7 @@ qn_dtype kern_op_dtype(const kern *k, int op,
 int kern_tile_number(const kern *k, kmem m);         /* "t3" is the tile with number 3 */
 kmem kern_find_mem(const kern *k, const char *name); /* "a0", "t3"; 0: none */
 bool kern_name_taken(const kern *k, const char *name);
+bool kern_name_reserved(const char *name);              /* means something in index expressions */
 const char *kern_fresh_name(kern *k, const char *name); /* name, or name_1, ...: free */
 
 /* ---- lower.c ------------------------------------------------------------------------------ */
@@ -436,15 +439,40 @@ void kern_place_barriers(kern *k);
  */
 bool kern_check(const kern *k, str *why);
 /* The same, telling a promise that is broken from one that could only not be proved: bounds of an
- * access, independence of a loop's trips. */
-typedef enum kern_verdict { KERN_SOUND, KERN_UNPROVEN, KERN_BROKEN } kern_verdict;
+ * access, independence of a loop's trips; and from a kernel that is right, but too much: to compile
+ * it would take too long, or to run it once. The reason is the gravest one's. */
+typedef enum kern_verdict { KERN_SOUND, KERN_UNPROVEN, KERN_TOO_MUCH, KERN_BROKEN } kern_verdict;
 kern_verdict kern_verify(const kern *k, str *why);
 
-/* ---- text.c ---------------------------------------------------------------------------------- */
+/* ---- bulk.c ---------------------------------------------------------------------------------- */
 
-void kern_print(const kern *k, str *out);       /* parses back to the same print */
+/* What a kernel has at most that is verified. What the compiler makes by itself is not held to
+ * these: they are far from what it makes, and there to end what would never end. */
+#define KERN_STATEMENTS  4096        /* as written: proofs compare accesses with each other */
+#define KERN_EXPRESSIONS (1 << 16)   /* as written */
+#define KERN_DEEP        2048        /* expressions in expressions: some walks recurse */
+#define KERN_ACCESSES    4096        /* loads and stores, each once a statement */
+#define KERN_MEMORIES    1024        /* arguments and tiles */
+#define KERN_INDEX_PARTS 512         /* of an index expression in text, floors and minima opened */
+#define KERN_COPIES      (1 << 14)   /* of statements, once unrolled */
+#define KERN_CODE        (1 << 18)   /* operations in them: LLVM takes some 20 us for each */
+#define KERN_REGISTERS   1024        /* of all REG tiles: each loop has a phi for each it changes */
+#define KERN_ARG_BYTES   (1LL << 46) /* of an argument, where sizes are smallest */
+#define KERN_STEPS       (1LL << 44) /* statements run at least: an hour and more */
+bool kern_moderate(kern *k, str *why);
+
+/* ---- text.c, parse.c ------------------------------------------------------------------------- */
+
+enum { KERN_LOOP_KINDS = KERN_WORD + 1, KERN_SCOPES = KERN_REG + 1, KERN_ACCESS_WORDS = 4 };
+extern const char *const kern_loop_words[KERN_LOOP_KINDS]; /* what text calls them */
+extern const char *const kern_scope_words[KERN_SCOPES];
+extern const char *const kern_access_words[KERN_ACCESS_WORDS]; /* by bit */
+void kern_print(const kern *k, str *out);                      /* parses back to the same print */
 kern *kern_parse(qn_ctx *qn, const char *text); /* NULL with an error: line and what was expected */
-int kern_find_dtype(const char *name);          /* -1: there is none */
+/* Text of unknown origin, which begins at that line of what it is part of: parsed, and verified to
+ * be sound and of moderate size; else NULL with an error. */
+kern *kern_read(qn_ctx *qn, const char *text, size_t size, int line);
+int kern_find_dtype(const char *name); /* -1: there is none */
 
 /* ---- transform_*.c: rows in transforms.h ----------------------------------------------------- */
 

@@ -81,7 +81,7 @@ static void print_line(const line *l, str *out) {
 
 bool kern_repair(kern *k, const char *lines, str *legal) {
     arena *a = &k->arena;
-    bool was_sound = kern_verify(k, NULL) == KERN_SOUND;
+    kern_verdict before = kern_verify(k, NULL);
     while (*lines) {
         size_t n = strcspn(lines, "\n");
         const char *one = arena_printf(a, "%.*s", (int)n, lines);
@@ -89,7 +89,7 @@ bool kern_repair(kern *k, const char *lines, str *legal) {
         lines += n + (lines[n] == '\n');
     }
     kern_verdict verdict = kern_verify(k, NULL);
-    return verdict == KERN_SOUND || (verdict == KERN_UNPROVEN && !was_sound);
+    return verdict == KERN_SOUND || (verdict != KERN_BROKEN && verdict == before);
 }
 
 /* ---- seeds ----------------------------------------------------------------------------------- */

@@ -22,21 +22,23 @@ const transform_row transform_rows[] = {
 const int transform_row_count = COUNT_OF(transform_rows);
 
 typedef struct token {
-    char s[64];
+    char s[KERN_NAME];
 } token;
 
-/* The next word of the line, "" at its end. What follows '#' is a comment. */
+/* The next word of the line, "" at its end. What follows '#' is a comment. A word that is longer
+ * than any name is none: a part of it might be another's. */
 static token next_token(const char **p) {
     token t = {""};
     size_t n = 0;
     while (**p == ' ' || **p == '\t' || **p == '\r') (*p)++;
     if (**p == '#') *p += strcspn(*p, "\n");
-    while (**p && !isspace((unsigned char)**p)) {
-        if (n + 1 < sizeof t.s) t.s[n++] = **p;
-        (*p)++;
+    bool fits = true;
+    for (; **p && !isspace((unsigned char)**p); (*p)++) {
+        fits &= n + 1 < sizeof t.s;
+        if (fits) t.s[n++] = **p;
     }
     t.s[n] = 0;
-    return t;
+    return fits ? t : (token){"?"};
 }
 
 static bool is_name(const char *s) {
@@ -59,7 +61,7 @@ static bool read_names(kern *k, const char **p, int n, transform_args *a, str *w
     *p = at;
     for (int i = 0; i < n; i++) {
         token t = next_token(p);
-        if (!is_name(t.s) || !strcmp(t.s, "min") || !strcmp(t.s, "max"))
+        if (!is_name(t.s) || kern_name_reserved(t.s))
             return kern_refuse(why, "expected a name, not \"%s\"", t.s);
         if (kern_name_taken(k, t.s)) return kern_refuse(why, "the name %s is taken", t.s);
         a->name[i] = arena_printf(&k->arena, "%s", t.s);
@@ -170,21 +172,22 @@ static void swap_tables(kern *k, kern_tables *s) {
     *s = now;
 }
 
-/* Is what was done since then sound? If not it is undone. Of a kernel that could not be
- * proved sound to begin with no more is asked than that no rule is broken. */
+/* Is what was done since then sound? If not it is undone. Of a kernel that was no
+ * better to begin with, not proved sound or too large, no more is asked than that it stays so. */
 static bool verified(kern *k, kern_tables *before, str *why) {
     str doubt;
     str_open_in(&doubt, &k->arena);
+    static const char *const because[] = {[KERN_UNPROVEN] = "not to be proved",
+                                          [KERN_TOO_MUCH] = "too much",
+                                          [KERN_BROKEN] = "this breaks a rule"};
     kern_verdict verdict = kern_verify(k, why ? &doubt : NULL);
     if (verdict == KERN_SOUND) return true;
     swap_tables(k, before);
-    bool fine = verdict == KERN_UNPROVEN && kern_verify(k, NULL) == KERN_UNPROVEN;
+    bool fine = verdict != KERN_BROKEN && kern_verify(k, NULL) == verdict;
     if (fine)
         swap_tables(k, before);
     else
-        kern_refuse(why, "%s: %s",
-                    verdict == KERN_BROKEN ? "this breaks a rule" : "not to be proved",
-                    doubt.s ? doubt.s : "");
+        kern_refuse(why, "%s: %s", because[verdict], doubt.s ? doubt.s : "");
     return fine;
 }
 

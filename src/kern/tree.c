@@ -113,17 +113,24 @@ bool kern_name_taken(const kern *k, const char *name) {
     return kern_find_loop(k, name) != 0;
 }
 
+bool kern_name_reserved(const char *name) {
+    return !strcmp(name, "min") || !strcmp(name, "max") || !strcmp(name, "and");
+}
+
+/* Of a name that needs a number behind it no more is kept, so that all of it fits. */
+enum { SHORTENED = 48 };
+
 /* `name` as an identifier of the text form, or name_1, name_2, ... : the first that is free. */
 const char *kern_fresh_name(kern *k, const char *name) {
     const char *letter = isalpha((unsigned char)name[0]) ? "" : "v";
-    int most = strlen(name) > 56 ? 48 : 56; /* splits of merges of splits of .. */
+    size_t length = strlen(letter) + strlen(name);
+    int most = length < KERN_NAME ? KERN_NAME - 1 : SHORTENED; /* splits of merges of splits .. */
     char *plain = arena_printf(&k->arena, "%s%.*s", letter, most, name);
     for (char *c = plain; *c; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
-    bool reserved = !strcmp(plain, "min") || !strcmp(plain, "max") || !strcmp(plain, "and");
-    if (!reserved && !kern_name_taken(k, plain)) return plain;
+    if (!kern_name_reserved(plain) && !kern_name_taken(k, plain)) return plain;
     for (int i = 1;; i++) {
-        const char *tried = arena_printf(&k->arena, "%s_%d", plain, i);
+        const char *tried = arena_printf(&k->arena, "%.*s_%d", SHORTENED, plain, i);
         if (!kern_name_taken(k, tried)) return tried;
     }
 }

@@ -174,11 +174,11 @@ static const char *next_kernel(const char *text) {
 }
 
 static void add_texts(tune_list *l, const char *text) {
+    int line = 1;
     while (*text) {
         const char *end = next_kernel(text);
-        const char *one = arena_printf(&l->a, "%.*s", (int)(end - text), text);
-        if (one[strspn(one, " \t\r\n")]) {
-            kern *k = kern_parse(l->qn, one);
+        if (text + strspn(text, " \t\r\n") < end) {
+            kern *k = kern_read(l->qn, text, (size_t)(end - text), line);
             if (!k) heap_unwind(&l->qn->heap);
             str s;
             str_open_in(&s, &l->a);
@@ -186,7 +186,7 @@ static void add_texts(tune_list *l, const char *text) {
             kern_close(k);
             add_text(l, s.s);
         }
-        text = end;
+        for (; text < end; text++) line += *text == '\n';
     }
 }
 
