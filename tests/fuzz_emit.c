@@ -72,7 +72,7 @@ static bool try_compiler(harness *h, kern *k, const subject *s, uint64_t seed, v
     return fine;
 }
 
-static bool holds(uint64_t seed, char lines[][160], int n, bool cc, str *what) {
+static bool holds(uint64_t seed, char lines[][256], int n, bool cc, str *what) {
     subject s;
     make(&s, seed);
     void *want[MOST_ARGS];
@@ -91,7 +91,7 @@ static bool holds(uint64_t seed, char lines[][160], int n, bool cc, str *what) {
     return fine;
 }
 
-static void report(uint64_t seed, char lines[][160], int n, const char *what) {
+static void report(uint64_t seed, char lines[][256], int n, const char *what) {
     subject s;
     str text;
     str_open(&text, &ctx->heap);
@@ -108,7 +108,7 @@ static void report(uint64_t seed, char lines[][160], int n, const char *what) {
 }
 
 static bool one_case(uint64_t seed, bool cc) {
-    static char lines[MOST_LINES + 1][160], fewer[MOST_LINES + 1][160];
+    static char lines[MOST_LINES + 1][256], fewer[MOST_LINES + 1][256];
     str what, other;
     str_open(&what, &ctx->heap);
     str_open(&other, &ctx->heap);

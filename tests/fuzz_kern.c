@@ -31,7 +31,7 @@ static bool same_text(const kern *k, str *what) {
 }
 
 /* Apply the lines that are legal; after each everything must hold. `used` counts them. */
-static bool follows(const subject *s, kern *k, char lines[][160], int n, int *used, str *what) {
+static bool follows(const subject *s, kern *k, char lines[][256], int n, int *used, str *what) {
     str why;
     str_open(&why, &ctx->heap);
     bool fine = true;
@@ -72,7 +72,7 @@ static bool accepted(const kern *k, uint64_t seed, str *what) {
     return done >= 0;
 }
 
-static bool holds(uint64_t seed, char lines[][160], int n, int *used, str *what) {
+static bool holds(uint64_t seed, char lines[][256], int n, int *used, str *what) {
     subject s;
     make(&s, seed);
     void *x[MOST_ARGS], *y[MOST_ARGS];
@@ -103,7 +103,7 @@ static bool holds(uint64_t seed, char lines[][160], int n, int *used, str *what)
     return fine;
 }
 
-static void report(uint64_t seed, char lines[][160], int n, const char *what) {
+static void report(uint64_t seed, char lines[][256], int n, const char *what) {
     subject s;
     str text;
     str_open(&text, &ctx->heap);
@@ -121,7 +121,7 @@ static void report(uint64_t seed, char lines[][160], int n, const char *what) {
 }
 
 static bool one_case(uint64_t seed, int *lines_used) {
-    static char lines[MOST_LINES + 1][160];
+    static char lines[MOST_LINES + 1][256];
     str what;
     str_open(&what, &ctx->heap);
     int n = some_schedule(seed, lines), used = 0;
@@ -137,7 +137,7 @@ static bool one_case(uint64_t seed, int *lines_used) {
     }
     *lines_used += used;
     for (int i = n - 1; !fine && i >= 0; i--) { /* do without line i? */
-        static char fewer[MOST_LINES + 1][160];
+        static char fewer[MOST_LINES + 1][256];
         str other;
         str_open(&other, &ctx->heap);
         memcpy(fewer, lines, sizeof fewer);

@@ -16,6 +16,7 @@
 #include "kern/kern.h"
 
 enum { INTERP_VARS = 64 };
+#define INTERP_LONG "too many steps"
 
 typedef struct interp {
     kern *k;
@@ -28,7 +29,9 @@ typedef struct interp {
     int64_t lanes;
     scalar *memo;
     uint32_t *stamp, now;
-    uint64_t steps;  /* statements run */
+    uint64_t steps;  /* statements and trips run, */
+    uint64_t most;   /* and how many may be; 0: any */
+    uint8_t spoil;   /* what bytes of undefined elements are; of bool the last bit */
     kern_home *home; /* of a kernel whose items are run by groups; NULL: plainly */
     int64_t members, member;
     uint8_t **copies; /* of repeated tiles, all members' */
@@ -94,7 +97,7 @@ static inline scalar interp_load(interp *t, const kern_expr *e) {
     if (interp_sym(t, e->load.valid) == 0) return none;
     if (e->load.guard && !interp_expr(t, e->load.guard).i) return none;
     int64_t index = interp_sym(t, e->load.index);
-    if (e->load.dyn) index += interp_expr(t, e->load.dyn).i;
+    if (e->load.dyn) index = (int64_t)((uint64_t)index + (uint64_t)interp_expr(t, e->load.dyn).i);
     return interp_get(t, e->load.mem, index);
 }
 
@@ -130,7 +133,8 @@ static inline interp_put interp_store(interp *t, const kern_stmt *s) {
         return p;
     }
     p.index = interp_sym(t, s->store.index);
-    if (s->store.dyn) p.index += interp_expr(t, s->store.dyn).i;
+    if (s->store.dyn)
+        p.index = (int64_t)((uint64_t)p.index + (uint64_t)interp_expr(t, s->store.dyn).i);
     for (int i = 0; i < s->n; i++) p.value[i] = interp_expr(t, s->store.value[i]);
     return p;
 }
@@ -189,8 +193,9 @@ static inline void interp_def(interp *t, const kern_stmt *s) {
         past = from + t->home[m].each < past ? from + t->home[m].each : past;
     }
     for (int64_t i = from; i < past && !together; i++)
-        memset((char *)t->mem[m] + (size_t)i * qn_dtype_size(d), d == QN_BOOL ? 1 : 0xff,
-               qn_dtype_size(d));
+        memset((char *)t->mem[m] + (size_t)i * qn_dtype_size(d),
+               d == QN_BOOL ? t->spoil & 1 : t->spoil, qn_dtype_size(d));
+    t->steps += (uint64_t)(past > from ? past - from : 0);
     if (!s->def.value) return;
     t->now++;
     scalar v = interp_expr(t, s->def.value);
@@ -217,6 +222,7 @@ static inline void interp_loop(interp *t, const kern_stmt *s) {
     } else {
         bool back = t->kinds && s->loop == KERN_PAR;
         for (int64_t i = 0; i < n && !t->error[0]; i++) {
+            if (t->steps++ > t->most && t->most) interp_fail(t, INTERP_LONG, n, 0);
             t->value[place] = back ? n - 1 - i : i;
             interp_block(t, s->first);
         }
@@ -287,7 +293,8 @@ static inline kstmt interp_step(interp *t, kstmt s, kstmt block) {
     const kern_stmt *x = kern_s(t->k, s);
     if (x->kind == KS_LOOP && x->loop == KERN_THREAD) {
         interp_nest(t, s);
-    } else if (x->kind == KS_LOOP && t->vars < INTERP_VARS && interp_sym(t, x->l.extent) > 0) {
+    } else if (x->kind == KS_LOOP && x->first && t->vars < INTERP_VARS &&
+               interp_sym(t, x->l.extent) > 0) {
         t->var[t->vars] = x->l.var;
         t->value[t->vars++] = 0;
         return x->first;
@@ -380,10 +387,10 @@ static inline void interp_groups(interp *t) {
 }
 
 /* Run the kernel on buffers arg[0..], with its dimension variables at dim[0..]. false: error text
- * in `error`. */
-static inline bool interp_run(kern *k, bool kinds, const int64_t *dim, void *const *arg,
-                              char error[200]) {
-    interp t = {.k = k, .kinds = kinds, .lane = -1};
+ * in `error`. `most` steps, 0: any number; `spoil`: see there. */
+static inline bool interp_run_most(kern *k, bool kinds, const int64_t *dim, void *const *arg,
+                                   uint64_t most, uint8_t spoil, char error[200]) {
+    interp t = {.k = k, .kinds = kinds, .lane = -1, .most = most, .spoil = spoil};
     t.mem = calloc(k->mems, sizeof *t.mem);
     t.size = calloc(k->mems, sizeof *t.size);
     t.memo = calloc(k->exprs, sizeof *t.memo);
@@ -409,6 +416,11 @@ static inline bool interp_run(kern *k, bool kinds, const int64_t *dim, void *con
     free(t.stamp);
     memcpy(error, t.error, sizeof t.error);
     return !t.error[0];
+}
+
+static inline bool interp_run(kern *k, bool kinds, const int64_t *dim, void *const *arg,
+                              char error[200]) {
+    return interp_run_most(k, kinds, dim, arg, 0, 0xff, error);
 }
 
 #endif

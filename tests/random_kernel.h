@@ -439,7 +439,7 @@ static inline void some_rotated(const kern *k, char *loop, char *first) {
 }
 
 /* Long because it is a table: a line of each kind. */
-static inline void some_line(const subject *s, const kern *k, char line[160]) {
+static inline void some_line(const subject *s, const kern *k, char line[256]) {
     static const int factor[] = {1, 2, 3, 4, 5, 7, 8, 16};
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
@@ -447,119 +447,119 @@ static inline void some_line(const subject *s, const kern *k, char line[160]) {
     switch (below(31)) {
     case 0:
     case 1:
-        sprintf(line, "split %s %d", a, f);
+        snprintf(line, 256, "split %s %d", a, f);
         break;
     case 2:
-        sprintf(line, "merge %s %s", a, b);
+        snprintf(line, 256, "merge %s %s", a, b);
         break;
     case 3:
     case 4:
-        sprintf(line, "swap %s %s", a, b);
+        snprintf(line, 256, "swap %s %s", a, b);
         break;
     case 5:
-        sprintf(line, "pad %s %d", a, f);
+        snprintf(line, 256, "pad %s %d", a, f);
         break;
     case 6:
-        sprintf(line, "peel %s", a);
+        snprintf(line, 256, "peel %s", a);
         break;
     case 7:
-        sprintf(line, "%s %s", chance(80) ? "par" : "serial", a);
+        snprintf(line, 256, "%s %s", chance(80) ? "par" : "serial", a);
         break;
     case 8:
-        sprintf(line, "vec %s", a);
+        snprintf(line, 256, "vec %s", a);
         break;
     case 9:
-        sprintf(line, "unroll %s", a);
+        snprintf(line, 256, "unroll %s", a);
         break;
     case 10:
         some_tile(k, c, a);
-        sprintf(line, "tile %s %s", c, a);
+        snprintf(line, 256, "tile %s %s", c, a);
         break;
     case 11:
         some_tile(k, c, a);
         some_loop(k, b);
-        sprintf(line, "multi_step %s %s", c, b);
+        snprintf(line, 256, "multi_step %s %s", c, b);
         break;
     case 12:
     case 13:
-        sprintf(line, "thread %s", a);
+        snprintf(line, 256, "thread %s", a);
         break;
     case 14:
         some_loop(k, a);
-        sprintf(line, "fold %s", a);
+        snprintf(line, 256, "fold %s", a);
         break;
     case 15: /* mostly a split sum beside its tile, whose loop may go inside */
         some_tile(k, c, a);
         some_carried(k, c, a, b);
-        sprintf(line, "carry %s %s %s", c, b, a);
+        snprintf(line, 256, "carry %s %s %s", c, b, a);
         break;
     case 16:
-        sprintf(line, "turn %s %s", a, b);
+        snprintf(line, 256, "turn %s %s", a, b);
         break;
     case 17:
         some_tile(k, c, a);
         some_loop(k, b);
-        sprintf(line, "park %s %s", c, b);
+        snprintf(line, 256, "park %s %s", c, b);
         break;
     case 18:
         if (chance(70))
-            sprintf(line, "word %s", b);
+            snprintf(line, 256, "word %s", b);
         else
-            sprintf(line, "prefetch a%d %d", (int)below(s->args), 1 << below(16));
+            snprintf(line, 256, "prefetch a%d %d", (int)below(s->args), 1 << below(16));
         break;
     case 19: /* mostly refused: a packed tile of bytes is wanted */
         some_tile(k, c, a);
-        sprintf(line, "offset %s t%d %s", c, (int)below(4), a);
+        snprintf(line, 256, "offset %s t%d %s", c, (int)below(4), a);
         break;
     case 20:
         some_loop(k, a);
-        sprintf(line, "ahead %s", a);
+        snprintf(line, 256, "ahead %s", a);
         break;
     case 21:
-        sprintf(line, "fission %s", a);
+        snprintf(line, 256, "fission %s", a);
         break;
     case 22:
         some_tile(k, c, a);
-        sprintf(line, "lay %s %d", c, f);
+        snprintf(line, 256, "lay %s %d", c, f);
         break;
     case 23:
         some_loop(k, c);
         if (chance(50))
-            sprintf(line, "fetch %s %s", a, c);
+            snprintf(line, 256, "fetch %s %s", a, c);
         else if (some_neighbours(k, a, b), chance(80))
-            sprintf(line, "ask a%d %s %s", (int)below(s->args), a, b);
+            snprintf(line, 256, "ask a%d %s %s", (int)below(s->args), a, b);
         else
-            sprintf(line, "ask a%d %s %s", (int)below(s->args), a, c);
+            snprintf(line, 256, "ask a%d %s %s", (int)below(s->args), a, c);
         break;
     case 24:
         some_loop(k, a);
-        sprintf(line, "clip %s", a);
+        snprintf(line, 256, "clip %s", a);
         break;
     case 25:
         some_neighbours(k, a, b);
-        sprintf(line, "fuse %s %s", a, b);
+        snprintf(line, 256, "fuse %s %s", a, b);
         break;
     case 26:
         some_tile(k, c, a);
         some_loop(k, a);
-        sprintf(line, "confine %s %s", c, a);
+        snprintf(line, 256, "confine %s %s", c, a);
         break;
     case 27:
         some_loop(k, a);
-        sprintf(line, "collect %s", a);
+        snprintf(line, 256, "collect %s", a);
         break;
     case 28:
     case 29:
         some_rotated(k, a, b);
-        sprintf(line, "rotate %s %s", a, b);
+        snprintf(line, 256, "rotate %s %s", a, b);
         break;
     default:
         some_loop(k, c);
-        sprintf(line, "stage a%d %s %s %s%s%s", (int)below(s->args), a, b, chance(70) ? "" : "+ ",
-                chance(50) ? c : "",
-                chance(80)   ? ""
-                : chance(50) ? " f32"
-                             : " i32");
+        snprintf(line, 256, "stage a%d %s %s %s%s%s", (int)below(s->args), a, b,
+                 chance(70) ? "" : "+ ", chance(50) ? c : "",
+                 chance(80)   ? ""
+                 : chance(50) ? " f32"
+                              : " i32");
         break;
     }
 }
@@ -577,7 +577,7 @@ static inline void default_schedule(const kern *k, uint64_t seed, str *out) {
 }
 
 /* Lines made one by one, each for the kernel as the lines before left it. */
-static inline int default_lines(const kern *k, uint64_t seed, char lines[][160]) {
+static inline int default_lines(const kern *k, uint64_t seed, char lines[][256]) {
     int n = 0;
     str text;
     str_open(&text, &ctx->heap);
@@ -589,7 +589,7 @@ static inline int default_lines(const kern *k, uint64_t seed, char lines[][160])
     return n;
 }
 
-static inline int some_schedule(uint64_t seed, char lines[][160]) {
+static inline int some_schedule(uint64_t seed, char lines[][256]) {
     subject s;
     make(&s, seed);
     int n = 0;

@@ -166,6 +166,15 @@ static void a_guard_of_sums_that_may_wrap_proves_nothing(void) {
                " lt(a2[i], i64(8)))]\n }\n}\n");
 }
 
+static void the_least_number_is_not_divided_by_minus_one(void) {
+    REFUSES(
+        "kernel \"x\" {\n arg a0 f32[40] read write\n arg a1 i32[9] read\n arg a2 f32[9] read\n"
+        " for i < 9 {\n for j < 5 {\n let x0 = cast:i64(a1[i])\n"
+        " a0[j; dyn=mul(x0, i64(-9223372036854775808)); guard=and(le(i64(0), x0), lt(x0, i64(8)))]"
+        " max= a2[j]\n }\n }\n}\n",
+        "line 7", "not to be proved");
+}
+
 /* ---- how much it is ------------------------------------------------------------------------- */
 
 static void what_would_never_end_is_refused_with_its_number(void) {
@@ -207,6 +216,52 @@ static void long_chains_of_lines_are_refused_before_anything_recurses(void) {
     str_add(&text, "\n}\n");
     REFUSES(text.s, "", "");
     str_free(&text);
+}
+
+/* A line for each sum of the last with itself: as a tree it would be 2^100 of them. */
+static void what_shares_everything_is_looked_at_once(void) {
+    static const char *const uses[] = {"a0[0; dyn=x100] = f32(1)",
+                                       "a0[0; guard=lt(x100, i64(1))] = f32(1)",
+                                       "a0[0; dyn=x100] += f32(1)"};
+    for (size_t u = 0; u < COUNT_OF(uses); u++) {
+        str text;
+        str_open(&text, &ctx.heap);
+        str_add(&text, HEAD " par i < 8 {\n let x0 = a2[i]\n");
+        for (int i = 0; i < 100; i++) str_addf(&text, "let x%d = add(x%d, x%d)\n", i + 1, i, i);
+        str_addf(&text, "%s\n }\n}\n", uses[u]);
+        REFUSES(text.s, "", u == 1 ? "same element" : "offset");
+        str_free(&text);
+    }
+    str text;
+    str_open(&text, &ctx.heap);
+    str_add(&text, HEAD " for i < 8 {\n let x0 = a3[i]\n");
+    for (int i = 0; i < 100; i++) str_addf(&text, "let x%d = and(x%d, x%d)\n", i + 1, i, i);
+    str_add(&text, "a0[i; guard=x100] = f32(1)\n }\n}\n");
+    READS(text.s);
+    str_free(&text);
+}
+
+/* A product of two such: is it one of loads? */
+static void the_model_looks_at_shared_formulas_once(void) {
+    static const kern_limits limits = {64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7};
+    str text;
+    str_open(&text, &ctx.heap);
+    str_add(&text,
+            "kernel \"x\" {\n arg a0 f32[4096] write\n arg a1 f32[4096] read\n"
+            " arg a2 f32[4096] read\n local t0 f32[1]\n for i < 64 {\n for j < 64 {\n"
+            " def t0 = f32(0)\n for k < 64 {\n let x0 = a1[64*i + k]\n let x1 = a2[64*k + j]\n");
+    for (int i = 0; i < 100; i++) str_addf(&text, "let x%d = mul(x%d, x%d)\n", i + 2, i, i);
+    str_add(&text, "t0[0] += mul(x100, x101)\n }\n a0[64*i + j] = t0[0]\n }\n }\n}\n");
+    kern *k = kern_read(&ctx, text.s, text.len, 1);
+    str_free(&text);
+    if (k) {
+        kern_default_schedule(k, &limits, &text);
+        kern_cost(k, &limits);
+    } else {
+        FAIL("%s", ctx.error);
+    }
+    str_free(&text);
+    kern_close(k);
 }
 
 /* A sum of many multiplied by itself again and again has more terms than anything can hold. */
@@ -309,8 +364,11 @@ int main(int argc, char **argv) {
     RUN(a_barrier_stands_where_all_members_come);
     RUN(a_condition_that_may_wrap_proves_nothing);
     RUN(a_guard_of_sums_that_may_wrap_proves_nothing);
+    RUN(the_least_number_is_not_divided_by_minus_one);
     RUN(what_would_never_end_is_refused_with_its_number);
     RUN(long_chains_of_lines_are_refused_before_anything_recurses);
+    RUN(what_shares_everything_is_looked_at_once);
+    RUN(the_model_looks_at_shared_formulas_once);
     RUN(products_of_sums_are_refused_before_they_are_multiplied_out);
     RUN(names_of_63_characters_come_back_and_longer_ones_are_refused);
     RUN(a_zero_byte_is_refused_wherever_it_stands);

@@ -28,6 +28,13 @@ typedef struct option {
     const char *takes, *help; /* takes: NULL for flags */
 } option;
 
+/* What is wrong, and with which argument. */
+typedef struct option_mistake {
+    const char *what, *argument;
+} option_mistake;
+/* As options_parse below, without a word: -1, EXIT_DONE where help is wanted, or EXIT_USAGE with the mistake. */
+int options_read(const option *rows, int count, int argc, char **argv, void *values,
+                 option_mistake *mistake);
 /* Parse "--name value", "--name=value" and "--flag" into `values`. Returns -1 to go on, or the exit
  * status when there is nothing more to do (--help shown, or a mistake reported). */
 int options_parse(const char *command, const char *about, const option *rows, int count, int argc,

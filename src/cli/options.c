@@ -1,4 +1,4 @@
-/* options.c - command-line options from a table: parsing, checking, and the help text.
+/* options.c - command-line options from a table: reading, checking, and the help text.
  *
  * A command describes its options as rows; the same rows parse the arguments, check their ranges
  * and print --help, so none of the three can disagree with another. */
@@ -55,31 +55,41 @@ static const char *store(const option *row, const char *text, char *values) {
     return NULL;
 }
 
-int options_parse(const char *command, const char *about, const option *rows, int count, int argc,
-                  char **argv, void *values) {
+/* Notes what is wrong with it, if anything. */
+static int read_one(const option *row, const char *text, int argc, char **argv, int *i,
+                    void *values, option_mistake *m) {
+    if (row->kind == OPTION_FLAG) {
+        if (text) m->what = "takes no value";
+        memcpy((char *)values + row->at, &(bool){true}, sizeof(bool));
+        return m->what ? EXIT_USAGE : -1;
+    }
+    if (!text && *i + 1 == argc) m->what = "needs a value";
+    if (!text && !m->what) text = argv[++*i];
+    if (!m->what) m->what = store(row, text, values);
+    return m->what ? EXIT_USAGE : -1;
+}
+
+int options_read(const option *rows, int count, int argc, char **argv, void *values,
+                 option_mistake *m) {
+    *m = (option_mistake){.what = NULL};
     for (int i = 0; i < argc; i++) {
-        const char *argument = argv[i];
-        if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0) {
-            print_help(command, about, rows, count);
-            return EXIT_DONE;
-        }
-        if (strncmp(argument, "--", 2) != 0)
-            return mistaken(command, "not an option, and nothing else is taken", argument);
-        size_t length = strcspn(argument + 2, "=");
-        const char *text = argument[2 + length] ? argument + 3 + length : NULL;
-        const option *row = find_row(rows, count, argument + 2, length);
-        if (!row) return mistaken(command, "no such option", argument);
-        if (row->kind == OPTION_FLAG) {
-            if (text) return mistaken(command, "takes no value", argument);
-            memcpy((char *)values + row->at, &(bool){true}, sizeof(bool));
-            continue;
-        }
-        if (!text) {
-            if (i + 1 == argc) return mistaken(command, "needs a value", argument);
-            text = argv[++i];
-        }
-        const char *wrong = store(row, text, values);
-        if (wrong) return mistaken(command, wrong, argument);
+        m->argument = argv[i];
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return EXIT_DONE;
+        m->what = "not an option, and nothing else is taken";
+        if (strncmp(argv[i], "--", 2) != 0) return EXIT_USAGE;
+        size_t length = strcspn(argv[i] + 2, "=");
+        const char *text = argv[i][2 + length] ? argv[i] + 3 + length : NULL;
+        const option *row = find_row(rows, count, argv[i] + 2, length);
+        m->what = row ? NULL : "no such option";
+        if (!row || read_one(row, text, argc, argv, &i, values, m) >= 0) return EXIT_USAGE;
     }
     return -1;
+}
+
+int options_parse(const char *command, const char *about, const option *rows, int count, int argc,
+                  char **argv, void *values) {
+    option_mistake m;
+    int status = options_read(rows, count, argc, argv, values, &m);
+    if (status == EXIT_DONE) print_help(command, about, rows, count);
+    return status == EXIT_USAGE ? mistaken(command, m.what, m.argument) : status;
 }

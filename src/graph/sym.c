@@ -528,6 +528,12 @@ int64_t sym_gcd(int64_t a, int64_t b) {
     return x > INT64_MAX ? (int64_t)(x / 2) : (int64_t)x;
 }
 
+bool sym_quotient(int64_t a, int64_t by, int64_t *q) {
+    if (by == 0 || (a == INT64_MIN && by == -1) || a % by != 0) return false;
+    *q = a / by;
+    return true;
+}
+
 bool factor_of(const sym_store *s, sym a, factor *out) {
     sym_linear x = sym_terms(s, a);
     if (x.n == 0) *out = (factor){x.constant, SYM_ONE};
@@ -540,10 +546,7 @@ factor factor_gcd(sym_store *s, factor a, factor b) {
 }
 
 bool factor_quotient(sym_store *s, factor a, factor by, factor *out) {
-    if (by.k == 0 || (a.k == INT64_MIN && by.k == -1) || a.k % by.k != 0) return false;
-    if (!mono_quotient(s, a.m, by.m, &out->m)) return false;
-    out->k = a.k / by.k;
-    return true;
+    return sym_quotient(a.k, by.k, &out->k) && mono_quotient(s, a.m, by.m, &out->m);
 }
 
 void form_add_times(form *f, const sym_linear *x, factor t) {

@@ -105,6 +105,11 @@ sym sym_import(sym_store *dst, const sym_store *src, sym a, int n, const sym *fr
 /* Value under var[i] = value[i]; an unbound variable makes it false. */
 bool sym_eval(const sym_store *s, sym a, int n, const sym *var, const int64_t *value, int64_t *out);
 
+/* Of two numbers: the common divisor of their magnitudes, >= 0, where 2^63 counts as 2^62; is
+ * q*by == a for a q that 64 bits hold? */
+int64_t sym_gcd(int64_t a, int64_t b);
+bool sym_quotient(int64_t a, int64_t by, int64_t *q);
+
 /* Text, e.g. "512*i0 + i1", "(i0 + 3)/4", "i0 - 4*(i0/4)"; parses back with sym_parse, which looks
  * variables up by name among var[0..n) and advances *text past the expression; false on bad text.
  */

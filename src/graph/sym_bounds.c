@@ -181,10 +181,11 @@ static bool relax_constant(relaxed *x, int i, const sym_node *d, int64_t n) {
     x->slack = range_scale(x->slack, times);
     if (f->overflow || bad) return false;
     int64_t q = f->coef[i] / n;
+    if (q == INT64_MIN) return false;
     form_drop(f, i);
     form_add(f, d->operand[0], q);
     x->slack = range_add(x->slack, range_scale((range){0, n - 1}, -q));
-    return !f->overflow && q != INT64_MIN;
+    return !f->overflow;
 }
 
 /* Replace q*t*floor(a/t), q constant, for a symbolic divisor t: its monomials times the division
@@ -196,8 +197,8 @@ static bool relax_symbolic(relaxed *x, const sym_node *d) {
     sym first;
     if (!mono_mul(s, t.term[0], d->self, &first)) return false;
     int at = form_find(f, first);
-    if (at < 0 || f->coef[at] % t.coef[0] != 0) return false;
-    int64_t q = f->coef[at] / t.coef[0];
+    int64_t q;
+    if (at < 0 || !sym_quotient(f->coef[at], t.coef[0], &q) || q == INT64_MIN) return false;
     form part, whole;
     form_copy(&whole, f);
     form_open(&part, s);
@@ -209,7 +210,7 @@ static bool relax_symbolic(relaxed *x, const sym_node *d) {
             return false;
     }
     form_add(&whole, d->operand[0], q);
-    if (whole.overflow || q == INT64_MIN) return false;
+    if (whole.overflow) return false;
     form_copy(f, &whole);
     int64_t most = sym_hi(s, d->operand[1]);
     range m = {0, most == INT64_MAX ? most : most - 1};

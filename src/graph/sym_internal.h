@@ -144,7 +144,6 @@ static inline bool factor_is_one(factor x) {
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
-int64_t sym_gcd(int64_t a, int64_t b); /* >= 0, of the magnitudes; 2^63 counts as 2^62 */
 static inline int64_t floor_div(int64_t a, int64_t b) { /* b > 0 */
     int64_t q = a / b;
     return q - (a % b < 0);

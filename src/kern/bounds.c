@@ -196,9 +196,8 @@ static bool by_fact(proof *p, sym t, int f) {
         if (i >= a.n) return false;
         int j = 0;
         while (j < b.n && b.term[j] != a.term[i]) j++;
-        if (j == b.n || a.coef[i] % b.coef[j] != 0) continue;
-        int64_t c = a.coef[i] / b.coef[j];
-        if (c <= 0 || c == tried) continue;
+        int64_t c;
+        if (j == b.n || !sym_quotient(a.coef[i], b.coef[j], &c) || c <= 0 || c == tried) continue;
         tried = c;
         if (prove(p, sym_sub(s, t, sym_scale(s, fact, c)), f + 1)) return true;
     }
@@ -233,14 +232,7 @@ static int64_t floor_step(const sym_store *s, sym a, sym v) {
         sym_linear e = sym_terms(s, part[0]);
         if (!sym_is_const(s, part[1], &d) || d > INT32_MAX) continue;
         for (int j = 0; j < e.n; j++) {
-            int64_t x = d, y = e.coef[j] < 0 ? -e.coef[j] : e.coef[j];
-            if (e.term[j] != v) continue;
-            while (y > 0) {
-                int64_t rest = x % y;
-                x = y;
-                y = rest;
-            }
-            return d / x;
+            if (e.term[j] == v) return d / sym_gcd(d, e.coef[j]);
         }
     }
     return 0;
@@ -326,15 +318,15 @@ static bool by_product(proof *p, sym t, int f) {
         if (i >= a.n) return false;
         if (sym_kind_of(s, a.term[i]) != SYM_PRODUCT) continue;
         int n = sym_operands(s, a.term[i], &part), at = -1, j = -1;
+        int64_t c = 0;
         if (n > 4) continue;
         for (int k = 0; k < n && at < 0; k++)
             for (j = 0; j < b.n; j++)
-                if (b.term[j] == part[k] && a.coef[i] % b.coef[j] == 0) {
+                if (b.term[j] == part[k] && sym_quotient(a.coef[i], b.coef[j], &c)) {
                     at = k;
                     break;
                 }
-        int64_t c = at < 0 ? 0 : a.coef[i] / b.coef[j];
-        if (c <= 0) continue;
+        if (at < 0 || c <= 0) continue;
         sym op[4], q = sym_const(s, c);
         memcpy(op, part, (size_t)n * sizeof *op);
         for (int k = 0; k < n; k++)

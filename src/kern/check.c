@@ -16,7 +16,7 @@
  * not be: an index that is right modulo 2^64 and inside its memory is right. */
 #include "kern/kern.h"
 
-enum { MOST_UNKNOWNS = 8, MOST_DEPTH = 64 };
+enum { MOST_UNKNOWNS = 8, MOST_DEPTH = 64, MOST_LOOKS = 256 };
 typedef enum life { UNBORN, LIVE, OVER } life;
 
 typedef struct checker {
@@ -242,6 +242,7 @@ typedef struct unknowns {
     sym var[MOST_UNKNOWNS];
     int n;
     bool exact; /* sums that may wrap are unknowns */
+    int looks;  /* at expressions, of which a formula may have few and a tree of it 2^many */
 } unknowns;
 
 static const int64_t most_known = INT64_MAX / 4; /* of an unknown; more than this may wrap */
@@ -271,6 +272,7 @@ static bool to_sym(checker *c, unknowns *u, kexpr id, sym *out) {
     const kern_expr *e = kern_e(c->k, id);
     sym a, b;
     if (!dtype_is_int(e->dtype)) return false;
+    if (++u->looks > MOST_LOOKS) return unknown(c, u, id, out);
     if (e->kind == KE_CONST) {
         *out = sym_const(s, scalar_from_bits(e->dtype, e->bits).i);
         return true;
@@ -300,7 +302,7 @@ static bool to_sym(checker *c, unknowns *u, kexpr id, sym *out) {
 static int guard_facts(checker *c, unknowns *u, kexpr id, int n, sym fact[KERN_FACTS]) {
     const kern_expr *e = kern_e(c->k, id);
     sym a, b;
-    if (e->kind != KE_OP || n >= KERN_FACTS) return n;
+    if (e->kind != KE_OP || n >= KERN_FACTS || ++u->looks > MOST_LOOKS) return n;
     kexpr left = e->arg[0], right = e->arg[1];
     if (e->op == OP_AND) {
         n = guard_facts(c, u, left, n, fact);

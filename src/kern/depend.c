@@ -89,10 +89,13 @@ uint32_t kern_touches(kern *k, kstmt s, kern_touch **out) {
 
 /* ---- different trips, different elements ---------------------------------------------------- */
 
-/* The largest d known to divide the integer expression (0: it is 0). */
-static int64_t divisor(const kern *k, kexpr e) {
+enum { MOST_LOOKS = 256 };
+
+/* The largest d known to divide the integer expression (0: it is 0). A formula is looked at in so
+ * many places and no more: what shares much is a tree of 2^many. */
+static int64_t divisor_of(const kern *k, kexpr e, int *looks) {
     const kern_expr *x = kern_e(k, e);
-    if (x->dtype != QN_I64) return 1;
+    if (x->dtype != QN_I64 || ++*looks > MOST_LOOKS) return 1;
     if (x->kind == KE_CONST) {
         int64_t v = scalar_from_bits(QN_I64, x->bits).i;
         return v == INT64_MIN ? 1 : v < 0 ? -v : v;
@@ -103,19 +106,18 @@ static int64_t divisor(const kern *k, kexpr e) {
     }
     if (x->kind != KE_OP) return 1;
     if (x->op == OP_MUL) {
-        int64_t a = divisor(k, x->arg[0]), b = divisor(k, x->arg[1]), product;
+        int64_t a = divisor_of(k, x->arg[0], looks), b = divisor_of(k, x->arg[1], looks), product;
         return __builtin_mul_overflow(a, b, &product) ? 1 : product;
     }
     if (x->op == OP_ADD || x->op == OP_SUB) {
-        int64_t a = divisor(k, x->arg[0]), b = divisor(k, x->arg[1]);
-        while (b) {
-            int64_t r = a % b;
-            a = b;
-            b = r;
-        }
-        return a;
+        return sym_gcd(divisor_of(k, x->arg[0], looks), divisor_of(k, x->arg[1], looks));
     }
     return 1;
+}
+
+static int64_t divisor(const kern *k, kexpr e) {
+    int looks = 0;
+    return divisor_of(k, e, &looks);
 }
 
 typedef struct question {

@@ -285,6 +285,7 @@ void kern_subst(kern *k, kstmt s, int n, const sym *var, const sym *value);
 kexpr kern_subst_expr(kern *k, kexpr e, int n, const sym *var, const sym *value);
 bool kern_expr_uses(const kern *k, kexpr e, sym var); /* through its syms */
 bool kern_expr_reads(const kern *k, kexpr e, kmem mem);
+bool kern_expr_takes(const kern *k, kexpr e, kexpr part); /* is it made of it by operations? */
 qn_dtype kern_op_dtype(const kern *k, int op,
                        const kexpr *arg);            /* by the row's TYPES; not for TO */
 int kern_tile_number(const kern *k, kmem m);         /* "t3" is the tile with number 3 */

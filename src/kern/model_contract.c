@@ -66,21 +66,13 @@ typedef struct contraction {
     operand a, b;
 } contraction;
 
-static bool expr_touches(const model *m, kexpr e, const kern_touch *t) {
-    if (!e) return false;
-    if (e == t->load) return true;
-    const kern_expr *x = kern_e(m->k, e);
-    for (int i = 0; x->kind == KE_OP && i < x->n; i++)
-        if (expr_touches(m, x->arg[i], t)) return true;
-    return false;
-}
-
 /* The operand's one load of an argument; plain when the whole factor is that load. */
 static bool read_operand(model *m, kstmt store, kexpr factor, operand *o) {
     kern_touch *t;
     uint32_t n = kern_touches(m->k, store, &t), found = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (!t[i].load || !expr_touches(m, factor, &t[i]) || !model_is_arg(m, &t[i])) continue;
+        if (!t[i].load || !kern_expr_takes(m->k, factor, t[i].load) || !model_is_arg(m, &t[i]))
+            continue;
         o->touch = t[i];
         o->mem = t[i].mem;
         found++;
@@ -204,7 +196,7 @@ static int64_t step_in(const plan *p, const operand *o, const char *name) {
         kexpr factor = e->arg[o->side];
         uint32_t n = kern_touches(m->k, s, &t);
         for (uint32_t i = 0; i < n; i++)
-            if (t[i].load && t[i].mem == o->mem && expr_touches(m, factor, &t[i]))
+            if (t[i].load && t[i].mem == o->mem && kern_expr_takes(m->k, factor, t[i].load))
                 return model_step(m, &t[i], model_at(m, model_find(m, name))->l.var, &step)
                            ? step
                            : INT64_MAX;

@@ -52,20 +52,12 @@ typedef struct conv {
 
 /* ---- what is there --------------------------------------------------------------------------- */
 
-static bool touches(const model *m, kexpr e, kexpr load) {
-    if (e == load) return true;
-    const kern_expr *x = kern_e(m->k, e);
-    for (int i = 0; x->kind == KE_OP && i < x->n; i++)
-        if (touches(m, x->arg[i], load)) return true;
-    return false;
-}
-
 /* The one load of a factor, which may be converted. */
 static bool read_factor(conv *c, kstmt store, kexpr factor, int f) {
     kern_touch *t;
     uint32_t n = kern_touches(c->m->k, store, &t), found = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (!t[i].load || !touches(c->m, factor, t[i].load)) continue;
+        if (!t[i].load || !kern_expr_takes(c->m->k, factor, t[i].load)) continue;
         c->load[f] = t[i];
         found++;
     }

@@ -121,17 +121,6 @@ static bool find_load(staging *p, kstmt at, int n, const kstmt *loops, str *why)
     return p->load || kern_refuse(why, "no load of that memory uses exactly these loops");
 }
 
-static int64_t divisor(int64_t a, int64_t b) {
-    if (a < 0) a = -a;
-    if (b < 0) b = -b;
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
-
 /* Loops first..last add up to an axis, in units of their steps' common divisor, from 0 up: `room`
  * places. A loop that counts by one unit speaks for the others, which stand still, in the copy. */
 static bool add_up(staging *p, int first, int last, sym *room, str *why) {
@@ -145,7 +134,7 @@ static bool add_up(staging *p, int first, int last, sym *room, str *why) {
         times[i] = 1;
         if (first < last && !sym_split(s, index, p->from_var[i], &times[i], &rest))
             return kern_refuse(why, "joined loops must move the load by constant steps");
-        unit = divisor(unit, times[i]);
+        unit = sym_gcd(unit, times[i]);
     }
     if (!unit) return kern_refuse(why, "joined loops that do not move the load");
     for (int i = first; i <= last; i++) {

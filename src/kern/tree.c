@@ -743,6 +743,7 @@ void kern_rename(kern *k, kstmt s) {
 typedef struct question {
     sym var;
     kmem mem;
+    kexpr part; /* not 0: not to be looked for in offsets and guards of loads, nor in lookups */
 } question;
 typedef bool (*answer)(const kern *k, const kern_expr *e, question q);
 
@@ -758,7 +759,7 @@ static bool any_expr(const kern *k, kexpr e, answer yes, question q) {
     for (kexpr i = e; i > 0 && !found; i--) {
         if (!wanted[i]) continue;
         kexpr *slot[3];
-        int args = kern_expr_args(&k->expr[i], slot);
+        int args = q.part && k->expr[i].kind != KE_OP ? 0 : kern_expr_args(&k->expr[i], slot);
         for (int a = 0; a < args; a++) wanted[*slot[a]] = 1;
         found = yes(k, &k->expr[i], q);
     }
@@ -783,4 +784,12 @@ bool kern_expr_uses(const kern *k, kexpr e, sym var) {
 
 bool kern_expr_reads(const kern *k, kexpr e, kmem mem) {
     return any_expr(k, e, reads_mem, (question){.mem = mem});
+}
+
+static bool is_part(const kern *k, const kern_expr *e, question q) {
+    return e == &k->expr[q.part];
+}
+
+bool kern_expr_takes(const kern *k, kexpr e, kexpr part) {
+    return part && part <= e && any_expr(k, e, is_part, (question){.part = part});
 }

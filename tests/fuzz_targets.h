@@ -1,0 +1,546 @@
+/* fuzz_targets.h - what is done with bytes from anywhere, one function for each kind of input, for
+ * fuzz_parse (mutation by seed) and cover_parse (libFuzzer).
+ *
+ * A target takes any bytes. What it must not do is crash, hang or leak, which the sanitizers, the
+ * caller's clock and the heap's count see; and what it accepts must be what it says:
+ *
+ *   json         a tree whose texts are UTF-8 and whose members are found by their names
+ *   safetensors  a file through qn_load; every tensor of it can be read, or says why not
+ *   wisdom       what was read prints, and reads, as the same
+ *   kernel       text that is sound prints, and reads, as the same
+ *   schedule     the first byte chooses a kernel, the rest are lines; what is accepted leaves it
+ *                sound, what is refused as it was
+ *   options      arguments one a line, the first naming a command or a knob
+ *   interp       kernel text, a line "%", schedule lines: what is sound never leaves its memories
+ *                when the interpreter runs it, also with loops run as their kinds allow, and what
+ *                holds no floating sums gives the same under the schedule to the bit
+ *   llvm         the same text compiled and run, against the interpreter */
+#ifndef QN_FUZZ_TARGETS_H
+#define QN_FUZZ_TARGETS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/options.c" /* the command is no part of the library */
+#include "dev/cpu.h"
+#include "io/io.h"
+#include "run/wisdom.h"
+
+#include "kern_interp.h"
+#include "test.h"
+
+enum { FUZZ_ARGS = 16, FUZZ_DIMS = 8, FUZZ_ELEMENTS = 20000, FUZZ_STEPS = 200000 };
+
+/* What happened, for the tally. */
+typedef struct fuzz_counts {
+    uint64_t inputs, accepted, lines, compared;
+} fuzz_counts;
+
+static fuzz_counts fuzz_seen;
+static qn_ctx *fuzz_ctx; /* of the kinds that need no device */
+
+/* A finding that no sanitizer would see. */
+#define FOUND(...) (printf("found: "), printf(__VA_ARGS__), printf("\n"), fflush(stdout), abort())
+
+static inline void fuzz_forget(qn_ctx *qn) {
+    qn->code = QN_OK;
+    qn->error[0] = 0;
+}
+
+static inline qn_ctx *fuzz_plain(void) {
+    if (fuzz_ctx) return fuzz_ctx;
+    fuzz_ctx = calloc(1, sizeof *fuzz_ctx);
+    heap_open(&fuzz_ctx->heap, NULL, fuzz_ctx);
+    return fuzz_ctx;
+}
+
+/* ---- json ----------------------------------------------------------------------------------- */
+
+static inline void fuzz_walk(const json *v, int depth) {
+    int64_t number;
+    json_int(v, &number);
+    if (depth > 70) FOUND("json nests deeper than it may");
+    if (v->kind == JSON_STRING && !json_utf8(v->text, v->text_size)) FOUND("a text is not UTF-8");
+    for (const json *m = v->first; m; m = m->next) {
+        if (v->kind == JSON_OBJECT && strlen(m->key) == m->key_size && json_member(v, m->key) != m)
+            FOUND("a member is not found by its name");
+        fuzz_walk(m, depth + 1);
+    }
+}
+
+static inline void fuzz_json(const uint8_t *data, size_t size) {
+    json_fault fault;
+    arena a;
+    arena_open(&a, &fuzz_plain()->heap);
+    const json *v = json_parse(&a, (const char *)data, size, &fault);
+    if (v) fuzz_walk(v, 0);
+    if (!v && fault.at > size) FOUND("a fault behind the end");
+    fuzz_seen.accepted += v != NULL;
+    arena_free(&a);
+}
+
+/* ---- safetensors ---------------------------------------------------------------------------- */
+
+static inline void fuzz_safetensors(const uint8_t *data, size_t size) {
+    static qn_ctx *qn;
+    static int file = -1;
+    static char path[64];
+    if (!qn) {
+        qn = qn_open(&(qn_options){.device = "ref", .threads = 1});
+        file = memfd_create("fuzz", MFD_CLOEXEC);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    }
+    if (ftruncate(file, 0) || pwrite(file, data, size, 0) != (ssize_t)size) FOUND("no file");
+    uint64_t before = qn->heap.bytes;
+    qn_scope s = qn_scope_begin(qn);
+    qn_file *f = qn_load(qn, path);
+    if (!f && qn_error_code(qn) != QN_EFORMAT) FOUND("refused by code %d", qn_error_code(qn));
+    for (int i = 0; i < qn_file_count(f) && i < 8; i++) {
+        qn_clear_error(qn);
+        qn_tensor *t = qn_file_tensor(f, qn_file_name(f, i));
+        if (!t && qn_error_code(qn) != QN_EFORMAT) FOUND("no tensor: %s", qn_error(qn));
+        if (t && qn_numel(t) < 0) FOUND("a tensor of no size");
+    }
+    qn_file_text(f, "format");
+    fuzz_seen.accepted += f != NULL;
+    qn_file_close(f);
+    qn_scope_end(qn, s);
+    qn_clear_error(qn);
+    if (fuzz_seen.inputs > 4096 && qn->heap.bytes > before + (1 << 20)) FOUND("memory is kept");
+}
+
+/* ---- wisdom --------------------------------------------------------------------------------- */
+
+static inline void fuzz_wisdom(const uint8_t *data, size_t size) {
+    qn_ctx *qn = fuzz_plain();
+    wisdom w, again;
+    str one, two;
+    wisdom_open(&w, &qn->heap);
+    wisdom_open(&again, &qn->heap);
+    str_open(&one, &qn->heap);
+    str_open(&two, &qn->heap);
+    if (wisdom_parse(qn, "text", (const char *)data, size, &w)) {
+        fuzz_seen.accepted++;
+        wisdom_print(&w, &one);
+        if (!wisdom_parse(qn, "text", one.s, one.len, &again)) FOUND("%s", qn->error);
+        wisdom_print(&again, &two);
+        if (strcmp(one.s, two.s) != 0) FOUND("wisdom does not come back");
+    } else if (qn->code != QN_EFORMAT) {
+        FOUND("refused by code %d", qn->code);
+    }
+    fuzz_forget(qn);
+    str_free(&one);
+    str_free(&two);
+    wisdom_free(&w);
+    wisdom_free(&again);
+}
+
+/* ---- kernels -------------------------------------------------------------------------------- */
+
+static inline void fuzz_same_text(kern *k) {
+    qn_ctx *qn = k->ctx;
+    str one, two;
+    str_open(&one, &qn->heap);
+    str_open(&two, &qn->heap);
+    kern_print(k, &one);
+    kern *again = kern_parse(qn, one.s);
+    if (!again) FOUND("does not parse again: %s in\n%s", qn->error, one.s);
+    kern_print(again, &two);
+    if (strcmp(one.s, two.s) != 0) FOUND("prints\n%s and then\n%s", one.s, two.s);
+    kern_close(again);
+    str_free(&one);
+    str_free(&two);
+}
+
+/* NULL: it is refused, as it should be with an error. */
+static inline kern *fuzz_read(qn_ctx *qn, const uint8_t *data, size_t size) {
+    kern *k = kern_read(qn, (const char *)data, size, 1);
+    if (!k && qn->code != QN_EFORMAT) FOUND("refused by code %d: %s", qn->code, qn->error);
+    if (!k && !strstr(qn->error, "kernel text, ")) FOUND("an error of no text: %s", qn->error);
+    fuzz_forget(qn);
+    fuzz_seen.accepted += k != NULL;
+    return k;
+}
+
+static inline void fuzz_kernel(const uint8_t *data, size_t size) {
+    kern *k = fuzz_read(fuzz_plain(), data, size);
+    if (k) fuzz_same_text(k);
+    kern_close(k);
+}
+
+/* ---- schedules ------------------------------------------------------------------------------ */
+
+/* The kernels that lines are applied to; fuzz_parse gives them. */
+static const char *const *fuzz_kernels;
+static int fuzz_kernel_count;
+
+/* A clone; its original is made anew now and then, since both share symbols, which only grow. */
+static inline kern *fuzz_clone(int i) {
+    static kern *kept[64];
+    static int uses[64];
+    if (kept[i] && uses[i]++ > 100) {
+        kern_close(kept[i]);
+        kept[i] = NULL;
+        uses[i] = 0;
+    }
+    if (!kept[i]) kept[i] = kern_read(fuzz_plain(), fuzz_kernels[i], strlen(fuzz_kernels[i]), 1);
+    if (!kept[i]) FOUND("the corpus' kernel %d: %s", i, fuzz_plain()->error);
+    return kern_clone(kept[i]);
+}
+
+static inline char *fuzz_lines(const uint8_t *data, size_t size) {
+    char *lines = malloc(size + 1);
+    memcpy(lines, data, size);
+    lines[size] = 0;
+    return lines;
+}
+
+static inline void fuzz_schedule(const uint8_t *data, size_t size) {
+    qn_ctx *qn = fuzz_plain();
+    if (!size) return;
+    kern *k = fuzz_clone(data[0] % fuzz_kernel_count);
+    char *lines = fuzz_lines(data + 1, size - 1);
+    str why, before, after;
+    str_open(&why, &qn->heap);
+    str_open(&before, &qn->heap);
+    str_open(&after, &qn->heap);
+    kern_print(k, &before);
+    int applied = kern_schedule(k, lines, &why);
+    if (applied < 0) {
+        kern_print(k, &after);
+        if (strcmp(before.s, after.s) != 0) FOUND("a refused schedule changed it to\n%s", after.s);
+        if (!why.len) FOUND("refused without a reason");
+    } else if (applied > 0) {
+        fuzz_seen.accepted++;
+        fuzz_seen.lines += (uint64_t)applied;
+        if (!kern_check(k, &why)) FOUND("not sound any more: %s", why.s);
+        fuzz_same_text(k);
+    }
+    str_free(&why);
+    str_free(&before);
+    str_free(&after);
+    free(lines);
+    kern_close(k);
+}
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+typedef struct fuzz_values {
+    const char *text;
+    int64_t whole;
+    double number;
+    bool flag;
+    uint64_t end;
+} fuzz_values;
+
+static const option fuzz_rows[] = {
+    {"text", OPTION_TEXT, offsetof(fuzz_values, text), 0, 0, "FILE", "a text"},
+    {"steps", OPTION_WHOLE, offsetof(fuzz_values, whole), 1, 1e9, "N", "a whole number"},
+    {"seed", OPTION_WHOLE, offsetof(fuzz_values, whole), 0, 9e15, "N", "a large one"},
+    {"lr", OPTION_NUMBER, offsetof(fuzz_values, number), 0, 10, "X", "a number"},
+    {"json", OPTION_FLAG, offsetof(fuzz_values, flag), 0, 0, NULL, "a flag"},
+};
+
+static inline void fuzz_knob(qn_ctx *qn, const char *name, const char *value) {
+    bool fine = qn_set(qn, name, value) == QN_OK;
+    if (!fine && !qn_error(qn)[0]) FOUND("a knob is refused without a reason");
+    fuzz_seen.accepted += fine;
+    qn_clear_error(qn);
+}
+
+static inline void fuzz_options(const uint8_t *data, size_t size) {
+    static qn_ctx *qn;
+    char *text = fuzz_lines(data, size), *argv[64];
+    int argc = 0;
+    if (!qn) qn = qn_open(&(qn_options){.device = "null", .threads = 1});
+    for (char *p = text; p <= text + size && argc < 63; p += strlen(p) + 1) {
+        p[strcspn(p, "\n")] = 0;
+        argv[argc++] = p;
+    }
+    argv[argc] = NULL;
+    fuzz_values v = {.whole = 1, .number = 1, .end = 0x5a5a5a5a};
+    option_mistake m;
+    if (size && text[0] == 'Q' && argc >= 2) {
+        fuzz_knob(qn, argv[0] + 1, argv[1]);
+    } else {
+        int status = options_read(fuzz_rows, COUNT_OF(fuzz_rows), argc - 1, argv + 1, &v, &m);
+        if (status == EXIT_USAGE && (!m.what || !m.argument)) FOUND("a mistake without a name");
+        if (v.whole < 0 || v.whole > 9000000000000000 || !(v.number >= 0 && v.number <= 10))
+            FOUND("a number out of range");
+        fuzz_seen.accepted += status == -1 && argc > 1;
+    }
+    if (v.end != 0x5a5a5a5a) FOUND("more was written than there is");
+    free(text);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+typedef struct fuzz_run {
+    kern *k;
+    int64_t dim[FUZZ_DIMS], count[FUZZ_ARGS];
+    uint8_t dtype[FUZZ_ARGS];
+    size_t bytes;
+} fuzz_run;
+
+static inline void fuzz_fill(int d, void *p, int64_t n, uint64_t *seed) {
+    static const int64_t odd[] = {INT64_MAX, INT64_MIN, INT64_MAX - 1, -1, INT32_MAX, 1 << 20};
+    static const double strange[] = {NAN, INFINITY, -INFINITY, -0.0, 1e30, 1e-40};
+    for (int64_t i = 0; i < n; i++) {
+        bool rare = !test_below(seed, 16);
+        double f = rare ? strange[test_below(seed, 6)] : (double)(test_below(seed, 33) - 16) / 8;
+        int64_t v = rare ? odd[test_below(seed, 6)] : test_below(seed, 24) - 2;
+        if (dtype_is_float(d))
+            dtype_set_f((qn_dtype)d, p, i, f);
+        else
+            dtype_set_i((qn_dtype)d, p, i, v);
+    }
+}
+
+/* Sizes for a run that is not too much; false: there are none. */
+static inline bool fuzz_sizes(fuzz_run *r, kern *k, uint64_t *seed) {
+    int64_t elements = 0;
+    *r = (fuzz_run){.k = k};
+    if (k->args > FUZZ_ARGS || k->dim_vars > FUZZ_DIMS) return false;
+    for (int i = 0; i < k->dim_vars; i++) {
+        int64_t lo = sym_lo(k->syms, k->dim_var[i]), hi = sym_hi(k->syms, k->dim_var[i]);
+        int64_t room = hi - lo > 9 ? 10 : hi - lo + 1;
+        r->dim[i] = lo + test_below(seed, room);
+    }
+    for (kmem m = 1; m < k->mems; m++) {
+        const kern_memory *x = kern_m(k, m);
+        int64_t n;
+        if (!sym_eval(k->syms, x->size, k->dim_vars, k->dim_var, r->dim, &n)) return false;
+        if (n < 0 || n > FUZZ_ELEMENTS || (elements += n) > FUZZ_ELEMENTS) return false;
+        if (x->scope != KERN_ARG) continue;
+        r->count[x->arg] = n;
+        r->dtype[x->arg] = x->dtype;
+    }
+    return true;
+}
+
+static inline void fuzz_buffers(const fuzz_run *r, uint64_t seed, void *out[FUZZ_ARGS]) {
+    for (int a = 0; a < r->k->args; a++) {
+        out[a] = malloc((size_t)r->count[a] * 8 + 8);
+        fuzz_fill(r->dtype[a], out[a], r->count[a], &seed);
+    }
+}
+
+/* false: too long. Any other error is a finding: the kernel was said to be sound. */
+static inline bool fuzz_interp_once(const fuzz_run *r, kern *k, bool kinds, uint8_t spoil,
+                                    uint64_t seed, void *out[FUZZ_ARGS]) {
+    char error[200];
+    fuzz_buffers(r, seed, out);
+    if (interp_run_most(k, kinds, r->dim, out, FUZZ_STEPS, spoil, error)) return true;
+    if (!strstr(error, INTERP_LONG)) FOUND("a sound kernel does this: %s", error);
+    return false;
+}
+
+static inline void fuzz_release(const fuzz_run *r, void *out[FUZZ_ARGS]) {
+    for (int a = 0; a < r->k->args; a++) free(out[a]);
+}
+
+static inline bool fuzz_same_number(int d, const void *a, const void *b, int64_t i) {
+    if (!dtype_is_float(d)) return dtype_get_i((qn_dtype)d, a, i) == dtype_get_i((qn_dtype)d, b, i);
+    double x = dtype_get_f((qn_dtype)d, a, i), y = dtype_get_f((qn_dtype)d, b, i);
+    return (isnan(x) && isnan(y)) || (x == y && signbit(x) == signbit(y));
+}
+
+static inline bool fuzz_equal(const fuzz_run *r, void *const *x, void *const *y, int *arg,
+                              int64_t *at) {
+    for (*arg = 0; *arg < r->k->args; ++*arg)
+        for (*at = 0; *at < r->count[*arg]; ++*at)
+            if (!fuzz_same_number(r->dtype[*arg], x[*arg], y[*arg], *at)) return false;
+    return true;
+}
+
+/* Floating sums and products depend on their order; so does what a zero's sign or a NaN's order
+ * decides: bits are only compared where there is none. */
+static inline bool fuzz_ordered(const kern *k) {
+    for (kstmt s = k->root; s; s = kern_next(k, s, k->root)) {
+        const kern_stmt *t = kern_s(k, s);
+        if (t->kind == KS_STORE && t->monoid != MONOID_SET &&
+            dtype_is_float(kern_m(k, t->store.mem[0])->dtype))
+            return true;
+    }
+    return false;
+}
+
+/* What it leaves does not depend on elements that were never stored. */
+static inline bool fuzz_defined(const fuzz_run *r, kern *k, uint64_t seed) {
+    void *x[FUZZ_ARGS], *y[FUZZ_ARGS];
+    int arg;
+    int64_t at;
+    bool ran = fuzz_interp_once(r, k, false, 0xff, seed, x);
+    ran &= fuzz_interp_once(r, k, false, 0x02, seed, y);
+    bool same = ran && fuzz_equal(r, x, y, &arg, &at);
+    fuzz_release(r, x);
+    fuzz_release(r, y);
+    return same;
+}
+
+static inline void fuzz_compare(const fuzz_run *r, kern *a, kern *b, bool kinds, uint64_t seed) {
+    void *x[FUZZ_ARGS], *y[FUZZ_ARGS];
+    int arg;
+    int64_t at;
+    bool ran = fuzz_interp_once(r, a, false, 0xff, seed, x);
+    ran &= fuzz_interp_once(r, b, kinds, 0xff, seed, y);
+    if (ran && !fuzz_equal(r, x, y, &arg, &at)) {
+        str text;
+        str_open(&text, &b->ctx->heap);
+        kern_print(b, &text);
+        FOUND("a%d[%lld] differs in\n%s", arg, (long long)at, text.s);
+    }
+    fuzz_release(r, x);
+    fuzz_release(r, y);
+    fuzz_seen.compared += ran;
+}
+
+/* The text before a line "%", the lines behind it. */
+static inline size_t fuzz_divide(const uint8_t *data, size_t size) {
+    for (size_t i = 0; i + 2 < size; i++)
+        if (data[i] == '\n' && data[i + 1] == '%' && data[i + 2] == '\n') return i + 1;
+    return size;
+}
+
+/* The model's own schedule, and its price. */
+static inline int fuzz_default(kern *k, uint64_t seed) {
+    static const kern_limits of[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7},
+                                     {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7},
+                                     {16, 16, 0, 0, 0, 1, 8, 1 << 12, 0}};
+    const kern_limits *limits = &of[seed % COUNT_OF(of)];
+    str lines;
+    str_open_in(&lines, &k->arena);
+    kern_default_schedule(k, limits, &lines);
+    int n = lines.len ? kern_schedule(k, lines.s, NULL) : 0;
+    kern_cost(k, limits);
+    return n;
+}
+
+static inline void fuzz_interp(const uint8_t *data, size_t size) {
+    size_t end = fuzz_divide(data, size);
+    kern *k = fuzz_read(fuzz_plain(), data, end);
+    uint64_t seed = hash_bytes(data, size, 1);
+    fuzz_run r;
+    if (k && fuzz_sizes(&r, k, &seed) && fuzz_defined(&r, k, seed)) {
+        kern *after = kern_clone(k);
+        char *lines =
+            fuzz_lines(data + (end < size ? end + 2 : end), end < size ? size - end - 2 : 0);
+        int n = seed % 4 ? kern_schedule(after, lines, NULL) : fuzz_default(after, seed >> 8);
+        if (n > 0) fuzz_seen.lines += (uint64_t)n;
+        kern_place_barriers(after);
+        if (fuzz_ordered(k)) {
+            void *x[FUZZ_ARGS];
+            fuzz_seen.compared += fuzz_interp_once(&r, after, true, 0xff, seed, x);
+            fuzz_release(&r, x);
+        } else {
+            fuzz_compare(&r, k, after, true, seed);
+        }
+        free(lines);
+        kern_close(after);
+    }
+    kern_close(k);
+}
+
+/* ---- llvm ----------------------------------------------------------------------------------- */
+
+enum { FUZZ_GUARD = 128 };
+
+static inline void fuzz_launch(const fuzz_run *r, kern *k, void *device, uint64_t seed,
+                               void *const *want) {
+    void *got[FUZZ_ARGS], *data[FUZZ_ARGS];
+    dev_slice slice[FUZZ_ARGS];
+    int arg;
+    int64_t at;
+    fuzz_buffers(r, seed, data);
+    for (int a = 0; a < k->args; a++) {
+        size_t bytes = (size_t)r->count[a] * qn_dtype_size((qn_dtype)r->dtype[a]);
+        size_t whole = (bytes + 63) / 64 * 64 + 2 * FUZZ_GUARD;
+        uint8_t *p = aligned_alloc(64, whole);
+        memset(p, 0xa5, whole);
+        memcpy(p + FUZZ_GUARD, data[a], bytes);
+        slice[a] = (dev_slice){p, FUZZ_GUARD, bytes};
+        got[a] = p + FUZZ_GUARD;
+    }
+    dev_program *p = dev_cpu.compile(device, k);
+    dev_set set = {slice, r->dim};
+    if (dev_cpu.launch(device, p, 1, &set)) FOUND("no launch: %s", qn_error(k->ctx));
+    dev_cpu.unload(device, p);
+    for (int a = 0; a < k->args; a++) {
+        const uint8_t *q = slice[a].memory;
+        for (size_t i = 0; i < FUZZ_GUARD; i++)
+            if (q[i] != 0xa5 || q[FUZZ_GUARD + slice[a].size + i] != 0xa5)
+                FOUND("writes past the ends of a%d", a);
+    }
+    if (want && !fuzz_equal(r, want, got, &arg, &at))
+        FOUND("a%d[%lld] is %g, not %g", arg, (long long)at,
+              dtype_get_f(r->dtype[arg], got[arg], at), dtype_get_f(r->dtype[arg], want[arg], at));
+    fuzz_seen.compared += want != NULL;
+    for (int a = 0; a < k->args; a++) free(slice[a].memory);
+    fuzz_release(r, data);
+}
+
+static kern *fuzz_open; /* so that what raises can be closed */
+
+static inline void fuzz_compiled(qn_ctx *qn, void *device, const uint8_t *data, size_t size) {
+    size_t end = fuzz_divide(data, size), begin = end < size ? end + 2 : end;
+    kern *k = fuzz_open = fuzz_read(qn, data, end);
+    uint64_t seed = hash_bytes(data, size, 1);
+    fuzz_run r;
+    if (!k || !fuzz_sizes(&r, k, &seed) || !fuzz_defined(&r, k, seed)) return;
+    char *lines = fuzz_lines(data + begin, size - begin);
+    void *want[FUZZ_ARGS];
+    int n = kern_schedule(k, lines, NULL);
+    if (n > 0) fuzz_seen.lines += (uint64_t)n;
+    free(lines);
+    kern_passes(k);
+    if (fuzz_interp_once(&r, k, false, 0xff, seed, want))
+        fuzz_launch(&r, k, device, seed, fuzz_ordered(k) ? NULL : want);
+    fuzz_release(&r, want);
+}
+
+static inline void fuzz_llvm(const uint8_t *data, size_t size) {
+    static qn_ctx *qn;
+    static void *device;
+    if (!qn) {
+        str why;
+        qn = qn_open(&(qn_options){.device = "ref", .threads = 2});
+        qn_set(qn, "cpu", "llvm");
+        str_open(&why, &qn->heap);
+        device = dev_cpu.open(qn, &why);
+        if (!device) printf("no llvm: %s\n", why.s ? why.s : "");
+        str_free(&why);
+    }
+    if (!device) return;
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (!setjmp(g.at)) {
+        fuzz_compiled(qn, device, data, size);
+    } else {
+        if (qn->code == QN_EINTERNAL) FOUND("%s", qn->error);
+        fuzz_forget(qn);
+    }
+    guard_close(&qn->heap, &g);
+    kern_close(fuzz_open);
+    fuzz_open = NULL;
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+typedef struct fuzz_kind {
+    const char *name;
+    void (*run)(const uint8_t *data, size_t size);
+    int quick; /* inputs of a short run */
+} fuzz_kind;
+
+static const fuzz_kind fuzz_kinds[] = {
+    {"json", fuzz_json, 40000},        {"safetensors", fuzz_safetensors, 15000},
+    {"wisdom", fuzz_wisdom, 10000},    {"kernel", fuzz_kernel, 6000},
+    {"schedule", fuzz_schedule, 4000}, {"options", fuzz_options, 40000},
+    {"interp", fuzz_interp, 1500},     {"llvm", fuzz_llvm, 150},
+};
+enum { FUZZ_KINDS = COUNT_OF(fuzz_kinds) };
+
+#endif
