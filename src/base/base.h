@@ -221,8 +221,6 @@ typedef struct folder_file {
 uint8_t *folder_read(heap *h, int folder, const char *name, size_t most, folder_file *about);
 bool folder_append(int file, const void *data, size_t size);
 bool folder_allows(uint64_t size); /* may this process write files so large? */
-/* Write `fresh`, then give it its name. Who calls holds a lock: `fresh` is nobody else's. */
-bool folder_replace(int folder, const char *name, const char *fresh, const void *data, size_t size);
 int folder_lock(int folder, const char *name, double seconds); /* -1: not within so long */
 void folder_unlock(int lock);
 
@@ -230,6 +228,32 @@ void folder_unlock(int lock);
 
 bool library_loading(void); /* can this program load any, or is it a static one? */
 void *library_open(const char *name, int flags, str *why); /* dlopen; NULL and why. Raises */
+
+/* ---- write.c -------------------------------------------------------------------------------- */
+
+/* A file on its way. */
+typedef struct file_write_to {
+    int folder, file; /* the caller's; -1: none */
+    bool there;       /* something is to be replaced that had */
+    unsigned mode, user, group;
+    char name[256], fresh[256]; /* in the folder: the final one, the one so far */
+} file_write_to;
+/* What may be replaced: a regular file that may be written to, or, where the folder is ours alone
+ * and anything else is rubbish, whatever there is. */
+typedef enum file_over { FILE_OVER_FILE, FILE_OVER_ANYTHING } file_over;
+/* The path behind the symbolic links that the path's last part is; false, with errno. */
+bool file_resolve(const char *path, char out[FOLDER_PATH]);
+/* Open the path's folder, and say its last part; -1, with errno. */
+int file_folder(const char *path, char folder[FOLDER_PATH], const char **name);
+/* Make it; then write to w->file; then put it in place, or drop it. What is new gets that mode less
+ * the user's mask. false, with why and errno, and nothing is left behind. */
+bool file_begin(file_write_to *w, int folder, const char *name, file_over over, int mode,
+                const char **why);
+bool file_finish(file_write_to *w, bool sync, const char **why);
+void file_drop(file_write_to *w); /* also what was finished: does nothing then */
+/* All of that at once. */
+bool folder_replace(int folder, const char *name, int mode, const void *data, size_t size,
+                    const char **why);
 
 /* ---- threads.c ---------------------------------------------------------------------------- */
 

@@ -1,8 +1,7 @@
 /* folder.c - files that processes share in a folder: how caches and wisdom lie on the disk.
  *
  * A folder is held open while it is used: what was looked at is what is read and written, whatever
- * happens to its name afterwards. A file is written under another name and renamed, so that a
- * reader sees a whole file or none. What is read is a plain file of bounded size, or it is not
+ * happens to its name afterwards. Files are written by write.c. What is read is a plain file of bounded size, or it is not
  * there; who may have written it is for the caller to ask. Nothing here records an error, raises or
  * waits for ever: disks may be full, homes read-only, and other writers stopped. */
 #include "base/base.h"
@@ -92,18 +91,6 @@ bool folder_allows(uint64_t size) {
     struct rlimit limit;
     return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
            size <= limit.rlim_cur;
-}
-
-bool folder_replace(int folder, const char *name, const char *fresh, const void *data,
-                    size_t size) {
-    if (!folder_allows(size)) return false;
-    unlinkat(folder, fresh, 0); /* of a writer that was killed */
-    int f = openat(folder, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (f < 0) return false;
-    bool good = folder_append(f, data, size);
-    good = !close(f) && good && !renameat(folder, fresh, folder, name);
-    if (!good) unlinkat(folder, fresh, 0);
-    return good;
 }
 
 /* A lock of the open file, which ends with its holder, however that ends. Whoever holds it long was

@@ -118,23 +118,10 @@ bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object, 
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* A file whose name no other writer has: process, time and context make it unlikely, O_EXCL
- * impossible. */
-static int open_fresh(const cpu_cache *c, const char *name, char fresh[NAME_SIZE]) {
-    struct timespec now;
-    for (int i = 0; i < 8; i++) {
-        clock_gettime(CLOCK_REALTIME, &now);
-        uint64_t bits = hash_mix((uint64_t)getpid() << 32 ^ (uint64_t)now.tv_sec,
-                                 (uint64_t)now.tv_nsec ^ (uintptr_t)c ^ (uint64_t)i << 48);
-        snprintf(fresh, NAME_SIZE, "%.34s.%016llx", name, (unsigned long long)bits);
-        int f = openat(c->folder, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (f >= 0 || errno != EEXIST) return f;
-    }
-    return -1;
-}
-
 void cpu_cache_put(qn_ctx *qn, cpu_cache *c, const str *key, const str *object, int function) {
-    char name[NAME_SIZE], fresh[NAME_SIZE];
+    char name[NAME_SIZE];
+    const char *why;
+    file_write_to w;
     header h = {.key_size = key->len,
                 .object_size = object->len,
                 .function = (uint64_t)function,
@@ -144,10 +131,9 @@ void cpu_cache_put(qn_ctx *qn, cpu_cache *c, const str *key, const str *object, 
     memcpy(h.magic, magic, sizeof magic);
     if (!c->tidied) cpu_cache_tidy(qn, c);
     file_name(key, name);
-    int f = open_fresh(c, name, fresh);
-    if (f < 0) return;
-    bool good = folder_append(f, &h, sizeof h) && folder_append(f, key->s, key->len) &&
-                folder_append(f, object->s, object->len);
-    good = !close(f) && good;
-    if (!good || renameat(c->folder, fresh, c->folder, name)) unlinkat(c->folder, fresh, 0);
+    if (!file_begin(&w, c->folder, name, FILE_OVER_ANYTHING, 0600, &why)) return;
+    if (folder_append(w.file, &h, sizeof h) && folder_append(w.file, key->s, key->len) &&
+        folder_append(w.file, object->s, object->len))
+        file_finish(&w, false, &why);
+    file_drop(&w);
 }

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HOUR = 3600, NAME_LENGTH = 34, FRESH_LENGTH = NAME_LENGTH + 17 };
+enum { HOUR = 3600, NAME_LENGTH = 34, SALT = 16, FRESH_LENGTH = NAME_LENGTH + 1 + SALT + 5 };
 static const int64_t most_bytes = (int64_t)256 << 20;
 static const char *const stamp = ".tidied";
 
@@ -31,9 +31,9 @@ typedef struct entries {
     bool lost; /* no memory for all of them */
 } entries;
 
-/* "0123456789abcdef0123456789abcdef.o", and what writers put behind that. */
+/* "0123456789abcdef0123456789abcdef.o", and what writers (base/write.c) put behind that. */
 static bool is_hex(const char *s, size_t n) {
-    return strspn(s, "0123456789abcdef") == n;
+    return strspn(s, "0123456789abcdef") >= n;
 }
 
 static bool is_object(const char *name) {
@@ -42,8 +42,8 @@ static bool is_object(const char *name) {
 
 static bool is_unfinished(const char *name) {
     return strlen(name) == FRESH_LENGTH && is_hex(name, NAME_LENGTH - 2) &&
-           !memcmp(name + NAME_LENGTH - 2, ".o.", 3) &&
-           is_hex(name + NAME_LENGTH + 1, FRESH_LENGTH - NAME_LENGTH - 1);
+           !memcmp(name + NAME_LENGTH - 2, ".o.", 3) && is_hex(name + NAME_LENGTH + 1, SALT) &&
+           !strcmp(name + FRESH_LENGTH - 5, ".part");
 }
 
 static void add(heap *h, entries *e, const char *name, const struct stat *s) {

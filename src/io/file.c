@@ -1,99 +1,49 @@
 /* file.c - whole files in and out.
  *
- * A file is written beside its final place under a name of its own, brought to the disk, and then
- * renamed: whoever opens the name finds the old file or the new one, never a part, also after a
- * crash. Reading uses positioned reads rather than a mapping: a mapped file that another process
+ * Writing is base/write.c's, brought to the disk before it gets its name, so that after a crash,
+ * too, there is the old file or the new one. Reading uses positioned reads rather than a mapping: a mapped file that another process
  * cuts short would end ours by a signal, a read merely fails. */
 #include "io/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-enum { CREATE_TRIES = 100 };
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static int file_failed(file_writer *w, const char *doing) {
-    return fail(w->ctx, QN_EIO, "%s: %s: %s", w->path, doing, strerror(errno));
+static int file_failed(file_writer *w, const char *why) {
+    return fail(w->ctx, QN_EIO, "%s: %s: %s", w->path, why, strerror(errno));
 }
 
-/* The mode is 0666 less the user's mask, as for any other file of theirs; that is why this is not
- * mkstemp, whose files only their owner may read. */
 int file_create(file_writer *w, qn_ctx *qn, const char *path) {
-    *w = (file_writer){.ctx = qn, .path = path, .fd = -1};
-    w->temporary_size = strlen(path) + 32;
-    w->temporary = heap_try(&qn->heap, w->temporary_size);
-    if (!w->temporary) return fail(qn, QN_ENOMEM, "%s: out of memory", path);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t salt = hash_mix((uint64_t)now.tv_sec, (uint64_t)now.tv_nsec ^ (uint64_t)getpid());
-    for (int i = 0; i < CREATE_TRIES && w->fd < 0; i++) {
-        salt = hash_mix(salt, (uint64_t)i);
-        snprintf(w->temporary, w->temporary_size, "%s.%016llx.part", path,
-                 (unsigned long long)salt);
-        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd < 0 && errno != EEXIST && errno != EINTR) break;
-    }
-    if (w->fd >= 0) return QN_OK;
-    int code = file_failed(w, "cannot create a file there");
+    char end[FOLDER_PATH], folder[FOLDER_PATH];
+    const char *name, *why = "its folder cannot be opened";
+    *w = (file_writer){.ctx = qn, .path = path, .to = {.folder = -1, .file = -1}};
+    if (!file_resolve(path, end)) return file_failed(w, "its links lead nowhere");
+    int at = file_folder(end, folder, &name);
+    if (at < 0) return file_failed(w, why);
+    if (file_begin(&w->to, at, name, FILE_OVER_FILE, 0666, &why)) return QN_OK;
+    int code = file_failed(w, why);
     file_abandon(w);
     return code;
 }
 
 int file_write(file_writer *w, const void *data, size_t size) {
-    const char *at = data;
-    while (size) {
-        ssize_t n = write(w->fd, at, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return file_failed(w, "cannot write");
-        at += n;
-        size -= (size_t)n;
-    }
-    return QN_OK;
-}
-
-/* Bring a rename to the disk. Some file systems cannot sync a folder; the rename stands anyway. */
-static void sync_folder(file_writer *w) {
-    char *folder = w->temporary; /* no longer needed as a name */
-    char *slash = strrchr(folder, '/');
-    if (slash) slash[slash == folder] = 0;
-    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    fsync(fd);
-    close(fd);
+    return folder_append(w->to.file, data, size) ? QN_OK : file_failed(w, "cannot write");
 }
 
 int file_commit(file_writer *w) {
-    int code = QN_OK;
-    if (fsync(w->fd) != 0 && errno != EINVAL && errno != EROFS)
-        code = file_failed(w, "cannot bring it to the disk");
-    if (close(w->fd) != 0 && code == QN_OK && errno != EINTR)
-        code = file_failed(w, "cannot close it");
-    w->fd = -1;
-    if (code == QN_OK && rename(w->temporary, w->path) != 0)
-        code = file_failed(w, "cannot put it in place");
-    if (code == QN_OK) {
-        sync_folder(w);
-    } else {
-        unlink(w->temporary);
-    }
-    heap_free(&w->ctx->heap, w->temporary, w->temporary_size);
-    w->temporary = NULL;
+    const char *why;
+    int code = file_finish(&w->to, true, &why) ? QN_OK : file_failed(w, why);
+    file_abandon(w);
     return code;
 }
 
 void file_abandon(file_writer *w) {
-    if (w->fd >= 0) {
-        close(w->fd);
-        unlink(w->temporary);
-    }
-    w->fd = -1;
-    if (w->temporary) heap_free(&w->ctx->heap, w->temporary, w->temporary_size);
-    w->temporary = NULL;
+    file_drop(&w->to);
+    if (w->to.folder >= 0) close(w->to.folder);
+    w->to.folder = -1;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

@@ -65,9 +65,7 @@ bool json_utf8(const char *text, size_t size); /* well-formed? */
 typedef struct file_writer {
     qn_ctx *ctx;
     const char *path;
-    char *temporary; /* owned */
-    size_t temporary_size;
-    int fd; /* -1: closed */
+    file_write_to to; /* its folder is owned */
 } file_writer;
 int file_create(file_writer *w, qn_ctx *qn, const char *path);
 int file_write(file_writer *w, const void *data, size_t size);

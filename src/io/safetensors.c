@@ -426,7 +426,7 @@ int qn_save(qn_ctx *qn, const char *path, int n, const char *const *names,
                .names = names,
                .metadata = metadata,
                .tensors = tensors,
-               .file = {.ctx = qn, .path = path, .fd = -1}};
+               .file = {.ctx = qn, .path = path, .to = {.folder = -1, .file = -1}}};
     arena_open(&s.a, &qn->heap);
     str_open(&s.header, &qn->heap);
     int code = io_guarded(qn, save_work, &s);

@@ -162,15 +162,20 @@ typedef struct place {
     char name[256];
 } place;
 
-/* The folder and the name of a path; false where it has none. */
+/* The folder and the name of a path, behind its links; false where it has none. */
 static bool open_path(const char *path, place *p) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char folder[FOLDER_PATH];
-    int n = slash ? (int)(slash - path) + 1 : 2;
-    snprintf(folder, sizeof folder, "%.*s", n, slash ? path : "./");
-    if (!*name || strlen(name) + 8 > sizeof p->name || n >= FOLDER_PATH) return false;
-    snprintf(p->name, sizeof p->name, "%s", name);
-    p->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char end[FOLDER_PATH], folder[FOLDER_PATH];
+    const char *name;
+    p->folder = -1;
+    if (!file_resolve(path, end)) return false;
+    int at = file_folder(end, folder, &name);
+    if (at >= 0 && strlen(name) + 8 <= sizeof p->name) {
+        memcpy(p->name, name, strlen(name) + 1);
+        p->folder = at;
+    } else if (at >= 0) {
+        close(at);
+        errno = ENAMETOOLONG;
+    }
     return p->folder >= 0;
 }
 
@@ -275,15 +280,15 @@ void wisdom_close(qn_ctx *qn) {
 
 /* Under the lock. */
 static qn_code merge(qn_ctx *qn, const place *p, wisdom *w, str *text) {
-    char fresh[300];
+    const char *why;
     state found = read_place(qn, p, w);
     if (found == FOREIGN)
         return fail(qn, QN_EFORMAT, "%s is there, and is not wisdom of this version", p->name);
     if (found == UNREAD) return fail(qn, QN_EIO, "wisdom %s: cannot be read", p->name);
     wisdom_print(w, text);
-    snprintf(fresh, sizeof fresh, "%s.part", p->name);
-    if (folder_replace(p->folder, p->name, fresh, text->s, text->len)) return QN_OK;
-    return fail(qn, QN_EIO, "wisdom %s: cannot be written: %s", p->name, strerror(errno));
+    if (folder_replace(p->folder, p->name, p->named ? 0666 : 0600, text->s, text->len, &why))
+        return QN_OK;
+    return fail(qn, QN_EIO, "wisdom %s: cannot be written: %s: %s", p->name, why, strerror(errno));
 }
 
 qn_code wisdom_save(qn_ctx *qn) {
@@ -345,17 +350,17 @@ bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out) {
 
 static qn_code export_to(qn_ctx *qn, const char *path, str *text) {
     place p = {.folder = -1};
-    char fresh[300];
+    const char *why = "its folder cannot be opened";
     wisdom *w = wisdom_of(qn);
     if (!w) return fail(qn, QN_EARG, "wisdom: there is none with QN_WISDOM=off, or on this device");
     wisdom_print(w, text);
     errno = 0;
     bool good = open_path(path, &p);
-    snprintf(fresh, sizeof fresh, "%s.part", p.name);
-    good = good && folder_replace(p.folder, p.name, fresh, text->s, text->len);
-    const char *why = strerror(errno);
+    good = good && folder_replace(p.folder, p.name, 0666, text->s, text->len, &why);
+    const char *because = strerror(errno);
     if (p.folder >= 0) close(p.folder);
-    return good ? QN_OK : fail(qn, QN_EIO, "wisdom %s: cannot be written: %s", path, why);
+    return good ? QN_OK
+                : fail(qn, QN_EIO, "wisdom %s: cannot be written: %s: %s", path, why, because);
 }
 
 int qn_wisdom_export(qn_ctx *qn, const char *path) {
