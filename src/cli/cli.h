@@ -66,6 +66,19 @@ typedef struct model {
     qn_gpt_config config;
 } model;
 int model_save(const model *m, const char *path, double held_out_loss);
+/* How far a training is: what is saved with its model, so that another process can go on. */
+typedef struct model_progress {
+    qn_optimizer *optimizer;
+    int64_t steps;
+    double seconds;
+    float *loss; /* of each step so far; room for steps_most of them */
+    int64_t steps_most;
+} model_progress;
+int model_save_progress(const model *m, const char *path, const model_progress *p);
+/* Into a model of the same sizes and characters, and its optimizer; all, or a code with an error. */
+int model_load_progress(const model *m, const char *path, model_progress *p);
+/* Can a file be put there? A code with an error. */
+int model_may_save(qn_ctx *qn, const char *path);
 bool model_load(model *m, qn_ctx *qn, const char *path); /* reports on failure */
 void model_close(model *m);
 
@@ -76,6 +89,10 @@ qn_ctx *cli_open_threads(const char *command, const char *device, int threads);
 /* "quern COMMAND: text" on standard error; returns EXIT_FAILED. */
 int cli_failed(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 double cli_seconds(void); /* monotonic */
+/* The handler is for the first SIGINT or SIGTERM; the next one ends the process. */
+void cli_on_interrupt(void (*handler)(int signal_number));
+/* A whole file, of any kind, in memory from malloc, with a NUL behind it; NULL, and errno. */
+char *cli_read_file(const char *path, size_t *size);
 
 int command_train(int argc, char **argv);
 int command_generate(int argc, char **argv);

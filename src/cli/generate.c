@@ -201,8 +201,7 @@ int command_generate(int argc, char **argv) {
     }
     generator g = {.o = &o, .qn = cli_open("generate", o.device), .state = (uint64_t)o.seed};
     if (!g.qn) return EXIT_FAILED;
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
+    cli_on_interrupt(on_interrupt);
     status = model_load(&g.model, g.qn, o.model) ? run(&g) : EXIT_FAILED;
     free(g.window);
     free(g.logits);

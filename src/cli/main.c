@@ -1,7 +1,10 @@
 /* main.c - the command `quern`: finds the command named first and hands it the rest. */
 #include "cli/cli.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -42,6 +45,44 @@ double cli_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+void cli_on_interrupt(void (*handler)(int signal_number)) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESETHAND | SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+char *cli_read_file(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    char *text = NULL;
+    size_t room = 0;
+    *size = 0;
+    while (file && !feof(file) && !ferror(file)) {
+        if (*size + 1 >= room) {
+            room = room ? room * 2 : 1 << 16;
+            char *grown = realloc(text, room);
+            if (!grown) break;
+            text = grown;
+        }
+        *size += fread(text + *size, 1, room - 1 - *size, file);
+    }
+    bool fine = file && feof(file) && !ferror(file);
+    int because = errno ? errno : ENOMEM;
+    if (file) fclose(file);
+    if (fine) text[*size] = 0;
+    if (fine) return text;
+    free(text);
+    errno = because;
+    return NULL;
+}
+
+/* What could not be written is a failure, whatever the command thinks. */
+static int output_written(int status) {
+    bool fine = !ferror(stdout);
+    if (!fclose(stdout) && fine) return status;
+    fprintf(stderr, "quern: standard output: %s\n", strerror(errno ? errno : EIO));
+    return status == EXIT_DONE ? EXIT_FAILED : status;
+}
+
 qn_ctx *cli_open(const char *command, const char *device) {
     return cli_open_threads(command, device, 0);
 }
@@ -55,7 +96,7 @@ qn_ctx *cli_open_threads(const char *command, const char *device, int threads) {
     return qn;
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_usage(stdout);
@@ -70,4 +111,8 @@ int main(int argc, char **argv) {
     if (*name) fprintf(stderr, "quern: no command \"%s\"\n", name);
     print_usage(stderr);
     return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    return output_written(run(argc, argv));
 }

@@ -3,6 +3,9 @@
  * The weights are a plain safetensors file; what else it takes to use them is in its metadata:
  * "quern.model" says what it is, "quern.config" the sizes as a JSON object, "quern.characters" the
  * vocabulary as a JSON list of code points, and "quern.held_out_loss" what the training reached.
+ * A checkpoint of a training under way has the optimizer's state besides, under "optimizer.", the
+ * losses so far as "losses", and in "quern.progress" the steps and seconds; it is a model, too.
+ *
  * None of it is believed before it is checked: sizes within bounds, characters ascending, and the
  * weights' shapes must be those that the sizes ask for. */
 #include "cli/cli.h"
@@ -15,14 +18,19 @@ static const char model_kind[] = "character gpt 1";
 
 /* ---- saving ------------------------------------------------------------------------------- */
 
-typedef struct texts {
-    str config, characters, loss;
+enum { PAIRS = 6 }; /* of metadata */
+
+typedef struct saving {
+    str config, characters, loss, progress;
     const model *m;
     double held_out_loss;
-} texts;
+    const model_progress *p; /* NULL: the model alone */
+    qn_ctx *qn;
+    const char *path;
+    arena a;
+} saving;
 
-static void write_texts(void *arg) {
-    texts *t = arg;
+static void write_texts(saving *t) {
     const qn_gpt_config *c = &t->m->config;
     str_addf(&t->config, "{\"context\":%lld,\"layers\":%lld,\"heads\":%lld,\"width\":%lld}",
              (long long)c->context, (long long)c->layers, (long long)c->heads, (long long)c->width);
@@ -34,30 +42,85 @@ static void write_texts(void *arg) {
     } else {
         str_add(&t->loss, "unknown");
     }
+    if (t->p)
+        str_addf(&t->progress, "{\"steps\":%lld,\"seconds\":%.3f}", (long long)t->p->steps,
+                 t->p->seconds);
 }
 
-int model_save(const model *m, const char *path, double held_out_loss) {
-    qn_module *module = qn_gpt_module(m->gpt);
-    qn_ctx *qn = qn_context(qn_module_parameters(module)[0]);
-    texts t = {.m = m, .held_out_loss = held_out_loss};
-    str_open(&t.config, &qn->heap);
-    str_open(&t.characters, &qn->heap);
-    str_open(&t.loss, &qn->heap);
-    int code = io_guarded(qn, write_texts, &t);
+static void open_texts(saving *t) {
+    arena_open(&t->a, &t->qn->heap);
+    str_open_in(&t->config, &t->a);
+    str_open_in(&t->characters, &t->a);
+    str_open_in(&t->loss, &t->a);
+    str_open_in(&t->progress, &t->a);
+}
+
+static const char *optimizer_name(arena *a, const qn_module *state, int i) {
+    return arena_printf(a, "optimizer.%s", qn_module_name(state, i));
+}
+
+/* The parameters, and with progress the optimizer's state and the losses so far. */
+static void save_work(void *arg) {
+    saving *t = arg;
+    write_texts(t);
+    qn_module *m = qn_gpt_module(t->m->gpt);
+    qn_module *state = t->p ? qn_optimizer_state(t->p->optimizer) : NULL;
+    int n = qn_module_count(m), more = state ? qn_module_count(state) : 0;
+    size_t room = (size_t)(n + more + 1);
+    const char **name = arena_alloc(&t->a, room * sizeof *name);
+    qn_tensor **tensor = arena_alloc(&t->a, room * sizeof *tensor);
+    for (int i = 0; i < n; i++) {
+        name[i] = qn_module_name(m, i);
+        tensor[i] = qn_module_parameters(m)[i];
+    }
+    for (int i = 0; i < more; i++) {
+        name[n + i] = optimizer_name(&t->a, state, i);
+        tensor[n + i] = qn_module_parameters(state)[i];
+    }
+    n += more;
+    if (state) {
+        name[n] = "losses";
+        tensor[n++] = qn_from(t->qn, QN_F32, 1, &t->p->steps, t->p->loss);
+    }
     const char *const metadata[] = {"format",
                                     "pt",
                                     "quern.model",
                                     model_kind,
                                     "quern.config",
-                                    t.config.s,
+                                    t->config.s,
                                     "quern.characters",
-                                    t.characters.s,
+                                    t->characters.s,
                                     "quern.held_out_loss",
-                                    t.loss.s};
-    if (!code) code = qn_module_save(module, path, COUNT_OF(metadata) / 2, metadata);
-    str_free(&t.config);
-    str_free(&t.characters);
-    str_free(&t.loss);
+                                    t->loss.s,
+                                    "quern.progress",
+                                    t->progress.s};
+    if (qn_save(t->qn, t->path, n, name, tensor, PAIRS - !state, metadata))
+        heap_unwind(&t->qn->heap);
+}
+
+static int save(const model *m, const char *path, double held_out_loss, const model_progress *p) {
+    qn_ctx *qn = qn_context(qn_module_parameters(qn_gpt_module(m->gpt))[0]);
+    saving t = {.m = m, .held_out_loss = held_out_loss, .p = p, .qn = qn, .path = path};
+    qn_scope scope = qn_scope_begin(qn);
+    open_texts(&t);
+    int code = io_guarded(qn, save_work, &t);
+    arena_free(&t.a);
+    qn_scope_end(qn, scope);
+    return code;
+}
+
+int model_save(const model *m, const char *path, double held_out_loss) {
+    return save(m, path, held_out_loss, NULL);
+}
+
+int model_save_progress(const model *m, const char *path, const model_progress *p) {
+    return save(m, path, NAN, p);
+}
+
+int model_may_save(qn_ctx *qn, const char *path) {
+    file_writer w;
+    int code = file_create(&w, qn, path);
+    if (!code) file_abandon(&w);
     return code;
 }
 
@@ -112,6 +175,88 @@ static void read_model(void *arg) {
             not_a_model(r, "quern.characters");
         r->m->character[i++] = (uint32_t)value;
     }
+}
+
+/* ---- going on ----------------------------------------------------------------------------- */
+
+typedef struct resuming {
+    saving t; /* what this model's texts would be */
+    qn_file *file;
+    model_progress *p;
+} resuming;
+
+QN_NORETURN static void does_not_fit(const resuming *r, const char *what) {
+    raise_error(r->t.qn, QN_EFORMAT, "%s: no checkpoint of this training: %s", r->t.path, what);
+}
+
+static void same_text(const resuming *r, const char *key, const char *own) {
+    const char *text = qn_file_text(r->file, key);
+    if (!text || strcmp(text, own) != 0) does_not_fit(r, key);
+}
+
+/* A tensor's value into memory from the arena; its numel must be that. */
+static void *read_value(resuming *r, const char *name, qn_dtype dtype, int64_t numel) {
+    qn_tensor *t = qn_file_tensor(r->file, name);
+    if (!t) heap_unwind(&r->t.qn->heap);
+    if (qn_dtype_of(t) != dtype || qn_numel(t) != numel) does_not_fit(r, name);
+    size_t size = (size_t)numel * qn_dtype_size(dtype);
+    void *data = arena_alloc(&r->t.a, size + 1);
+    if (qn_read(t, data, size)) heap_unwind(&r->t.qn->heap);
+    return data;
+}
+
+static void read_progress(resuming *r) {
+    json_fault fault;
+    const char *text = qn_file_text(r->file, "quern.progress");
+    const json *v = text ? json_parse(&r->t.a, text, strlen(text), &fault) : NULL;
+    const json *seconds = json_member(v, "seconds");
+    if (!v || !json_int(json_member(v, "steps"), &r->p->steps) || r->p->steps < 1 || !seconds ||
+        seconds->kind != JSON_NUMBER)
+        does_not_fit(r, "quern.progress");
+    r->p->seconds = strtod(seconds->text, NULL);
+    if (!(r->p->seconds >= 0 && r->p->seconds < 1e12)) does_not_fit(r, "quern.progress");
+    if (r->p->steps > r->p->steps_most)
+        raise_error(r->t.qn, QN_EARG, "%s: it has %lld steps already, more than --steps", r->t.path,
+                    (long long)r->p->steps);
+}
+
+/* All is read before anything is changed. */
+static void resume_work(void *arg) {
+    resuming *r = arg;
+    write_texts(&r->t);
+    r->file = qn_load(r->t.qn, r->t.path);
+    if (!r->file) heap_unwind(&r->t.qn->heap);
+    same_text(r, "quern.model", model_kind);
+    same_text(r, "quern.config", r->t.config.s);
+    same_text(r, "quern.characters", r->t.characters.s);
+    read_progress(r);
+    qn_module *state = qn_optimizer_state(r->p->optimizer);
+    int n = qn_module_count(state);
+    void **value = arena_alloc(&r->t.a, (size_t)n * sizeof *value);
+    for (int i = 0; i < n; i++) {
+        const qn_tensor *p = qn_module_parameters(state)[i];
+        value[i] = read_value(r, optimizer_name(&r->t.a, state, i), qn_dtype_of(p), qn_numel(p));
+    }
+    float *loss = read_value(r, "losses", QN_F32, r->p->steps);
+    if (qn_module_load(qn_gpt_module(r->t.m->gpt), r->file)) heap_unwind(&r->t.qn->heap);
+    for (int i = 0; i < n; i++) {
+        qn_tensor *p = qn_module_parameters(state)[i];
+        size_t size = (size_t)qn_numel(p) * qn_dtype_size(qn_dtype_of(p));
+        if (qn_write(p, value[i], size)) heap_unwind(&r->t.qn->heap);
+    }
+    memcpy(r->p->loss, loss, (size_t)r->p->steps * sizeof *loss);
+}
+
+int model_load_progress(const model *m, const char *path, model_progress *p) {
+    qn_ctx *qn = qn_context(qn_module_parameters(qn_gpt_module(m->gpt))[0]);
+    resuming r = {.t = {.m = m, .held_out_loss = NAN, .qn = qn, .path = path}, .p = p};
+    qn_scope scope = qn_scope_begin(qn);
+    open_texts(&r.t);
+    int code = io_guarded(qn, resume_work, &r);
+    arena_free(&r.t.a);
+    qn_file_close(r.file);
+    qn_scope_end(qn, scope);
+    return code;
 }
 
 bool model_load(model *m, qn_ctx *qn, const char *path) {

@@ -6,21 +6,25 @@
  * record the same graph, so they share one plan. The learning rate warms up and falls along a
  * cosine of how far the run is, by steps or by time, whichever is further.
  *
- * Ctrl-C ends the steps, not the command: what is trained so far is judged and saved. A second one
- * ends it at once. */
+ * Ctrl-C, or SIGTERM, ends the steps, not the command: what is trained so far is judged and saved.
+ * A second one ends it at once. Now and then a checkpoint is written beside the model's place, from
+ * which --resume goes on as if nothing had been: batches follow from the seed and the step. It goes
+ * when the model is there. */
 #include "cli/cli.h"
 
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct train_options {
     const char *text, *out, *device;
     int64_t steps, seed, batch, context, layers, width, heads, warmup;
-    double seconds, rate, weight_decay, clip, held_out;
-    bool json;
+    double seconds, rate, weight_decay, clip, held_out, checkpoint;
+    bool json, resume;
 } train_options;
 
 #define AT(member) offsetof(train_options, member)
@@ -42,6 +46,9 @@ static const option rows[] = {
      "part of the text kept for judging (0.1)"},
     {"seed", OPTION_WHOLE, AT(seed), 0, 9e15, "N", "the same seed gives the same run (1)"},
     {"device", OPTION_TEXT, AT(device), 0, 0, "NAME", "cpu, or another of quern devices"},
+    {"checkpoint", OPTION_NUMBER, AT(checkpoint), 0, 1e9, "S",
+     "seconds between checkpoints; 0: none (60)"},
+    {"resume", OPTION_FLAG, AT(resume), 0, 0, NULL, "go on from the checkpoint of --out"},
     {"json", OPTION_FLAG, AT(json), 0, 0, NULL, "print one JSON object a line instead"},
 };
 
@@ -54,7 +61,8 @@ typedef struct trainer {
     int32_t *ids, *targets;
     float *loss; /* of every step */
     int64_t steps;
-    double begun; /* when the steps began */
+    double begun, saved; /* when the steps began, and the last checkpoint was written */
+    char *checkpoint;    /* its path; owned */
     progress progress;
 } trainer;
 
@@ -67,33 +75,13 @@ static void on_interrupt(int signal_number) {
 
 /* ---- the text ----------------------------------------------------------------------------- */
 
-/* A whole file, of any kind, in memory from malloc. */
-static char *read_file(const char *path, size_t *size) {
-    FILE *file = fopen(path, "rb");
-    char *text = NULL;
-    size_t room = 0;
-    *size = 0;
-    while (file && !feof(file) && !ferror(file)) {
-        if (*size == room) {
-            room = room ? room * 2 : 1 << 16;
-            char *grown = realloc(text, room);
-            if (!grown) break;
-            text = grown;
-        }
-        *size += fread(text + *size, 1, room - *size, file);
-    }
-    bool fine = file && feof(file) && !ferror(file);
-    if (!fine) cli_failed("train", "%s: %s", path, strerror(errno ? errno : ENOMEM));
-    if (file) fclose(file);
-    if (fine) return text;
-    free(text);
-    return NULL;
-}
-
 static bool open_text(trainer *t) {
     size_t size;
-    char *text = read_file(t->o->text, &size);
-    if (!text) return false;
+    char *text = cli_read_file(t->o->text, &size);
+    if (!text) {
+        cli_failed("train", "%s: %s", t->o->text, strerror(errno));
+        return false;
+    }
     t->text = qn_text_new(t->qn, text, size, t->o->held_out);
     free(text);
     if (!t->text) {
@@ -225,11 +213,36 @@ static void show_step(trainer *t, bool last) {
     progress_show(&t->progress, part, last, text);
 }
 
+/* A disk that is full costs a checkpoint, not the training. */
+static void save_checkpoint(trainer *t) {
+    model_progress p = {
+        .optimizer = t->optimizer, .steps = t->steps, .seconds = elapsed(t), .loss = t->loss};
+    if (model_save_progress(&t->model, t->checkpoint, &p)) {
+        cli_failed("train", "no checkpoint: %s", qn_error(t->qn));
+        qn_clear_error(t->qn);
+    }
+    t->saved = cli_seconds();
+}
+
+static bool resume(trainer *t) {
+    model_progress p = {.optimizer = t->optimizer, .loss = t->loss, .steps_most = t->o->steps};
+    if (!t->o->resume && !access(t->checkpoint, F_OK))
+        fprintf(stderr, "%s is there, of an earlier training; --resume would go on from it\n",
+                t->checkpoint);
+    if (!t->o->resume) return true;
+    if (model_load_progress(&t->model, t->checkpoint, &p)) {
+        cli_failed("train", "%s", qn_error(t->qn));
+        return false;
+    }
+    t->steps = p.steps;
+    t->begun -= p.seconds;
+    return true;
+}
+
 static int train(trainer *t) {
     const train_options *o = t->o;
-    t->begun = cli_seconds();
     progress_begin(&t->progress);
-    for (bool last = false; !last;) {
+    for (bool last = t->steps == o->steps; !last;) {
         if (qn_text_batch(t->text, false, (uint64_t)o->seed, (uint64_t)t->steps, (int)o->batch,
                           (int)o->context, t->ids, t->targets) < 0 ||
             run_batch(t, true, &t->loss[t->steps]))
@@ -240,6 +253,8 @@ static int train(trainer *t) {
                               (long long)t->steps);
         last = interrupted || t->steps == o->steps || (o->seconds > 0 && elapsed(t) >= o->seconds);
         show_step(t, last);
+        if (o->checkpoint > 0 && !last && cli_seconds() - t->saved >= o->checkpoint)
+            save_checkpoint(t);
     }
     return EXIT_DONE;
 }
@@ -276,6 +291,7 @@ static int finish(trainer *t) {
     double held_out, seconds = elapsed(t);
     if (!judge(t, &held_out) || model_save(&t->model, t->o->out, held_out))
         return cli_failed("train", "%s", qn_error(t->qn));
+    if (t->o->checkpoint > 0 || t->o->resume) unlink(t->checkpoint);
     if (t->o->json) {
         char loss[32] = "null";
         if (isfinite(held_out)) snprintf(loss, sizeof loss, "%.9g", held_out);
@@ -295,11 +311,27 @@ static int finish(trainer *t) {
     return EXIT_DONE;
 }
 
+/* Before hours are spent: can the results be put where they are to go? */
+static bool may_save(trainer *t) {
+    size_t size = strlen(t->o->out) + sizeof ".checkpoint";
+    t->checkpoint = malloc(size);
+    if (t->checkpoint) snprintf(t->checkpoint, size, "%s.checkpoint", t->o->out);
+    if (!t->checkpoint)
+        cli_failed("train", "out of memory");
+    else if (model_may_save(t->qn, t->o->out) ||
+             (t->o->checkpoint > 0 && model_may_save(t->qn, t->checkpoint)))
+        cli_failed("train", "%s", qn_error(t->qn));
+    else
+        return true;
+    return false;
+}
+
 static int run(trainer *t) {
-    if (!open_text(t) || !open_model(t)) return EXIT_FAILED;
+    if (!may_save(t) || !open_text(t) || !open_model(t)) return EXIT_FAILED;
     announce(t);
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND | SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
+    t->begun = t->saved = cli_seconds();
+    if (!resume(t)) return EXIT_FAILED;
+    cli_on_interrupt(on_interrupt);
     int status = train(t);
     return status == EXIT_DONE ? finish(t) : status;
 }
@@ -317,7 +349,8 @@ int command_train(int argc, char **argv) {
                        .rate = 2e-3,
                        .weight_decay = 0.1,
                        .clip = 1,
-                       .held_out = 0.1};
+                       .held_out = 0.1,
+                       .checkpoint = 60};
     int status = options_parse("train", "Train a character-level GPT on a text and save it.", rows,
                                sizeof rows / sizeof rows[0], argc, argv, &o);
     if (status >= 0) return status;
@@ -331,6 +364,7 @@ int command_train(int argc, char **argv) {
     qn_optimizer_free(t.optimizer);
     model_close(&t.model);
     qn_text_free(t.text);
+    free(t.checkpoint);
     free(t.ids);
     free(t.targets);
     free(t.loss);

@@ -6,6 +6,7 @@
  * seconds is passed over. */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -171,28 +172,16 @@ static bool on_progress(void *user, const qn_tune_state *s) {
     return !interrupted;
 }
 
-static char *read_all(const char *path) {
-    FILE *f = fopen(path, "rb");
-    size_t size = 0, room = 1 << 16;
-    char *text = f ? malloc(room) : NULL;
-    while (text) {
-        size += fread(text + size, 1, room - 1 - size, f);
-        if (size < room - 1) break;
-        char *grown = realloc(text, room *= 2);
-        if (!grown) free(text);
-        text = grown;
-    }
-    if (text) text[size] = 0;
-    if (f && (ferror(f) | fclose(f))) {
-        free(text);
-        text = NULL;
-    }
-    return text;
-}
-
 static int tune_file(qn_ctx *qn, const char *path, const qn_tune_options *o, tuning *t) {
-    char *text = read_all(path);
-    if (!text) return cli_failed("tune", "%s cannot be read", path);
+    size_t size;
+    char *text = cli_read_file(path, &size), *nul = text ? memchr(text, 0, size) : NULL;
+    if (!text) return cli_failed("tune", "%s: %s", path, strerror(errno));
+    if (nul) {
+        int line = 1;
+        for (const char *p = text; p < nul; p++) line += *p == '\n';
+        free(text);
+        return cli_failed("tune", "%s: line %d: a NUL byte, which is in no text", path, line);
+    }
     t->title = "kernel";
     t->share = 1;
     int code = qn_tune_text(qn, text, o);
@@ -235,8 +224,7 @@ int command_tune(int argc, char **argv) {
     if (o.list) return EXIT_DONE;
     qn_ctx *qn = cli_open_threads("tune", o.device, (int)o.threads);
     if (!qn) return EXIT_FAILED;
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
+    cli_on_interrupt(on_interrupt);
     tuning t = {.share = 1};
     qn_tune_options options = {.seconds = o.seconds,
                                .same_bits = o.same_bits,

@@ -1,0 +1,148 @@
+#!/bin/sh
+# test_cli_files.sh BUILD - what the command does to files and with signals: where results are to go is
+# looked at before hours are spent, a training that is killed goes on from its checkpoint as if nothing
+# had been, what cannot be written is said, and text that nothing can be made of is refused.
+. tests/test.sh
+build=$1
+quern=$build/quern
+small="--layers 1 --width 16 --heads 2 --context 16 --batch 4 --seed 3"
+text=$scratch/text
+model=$scratch/model.safetensors
+i=0
+while [ $i -lt 60 ]; do
+    echo "line $i of a text in which every line says its number, $i, twice."
+    i=$((i + 1))
+done >"$text"
+
+status_is() { # status_is WANTED COMMAND...: and something is said on standard error unless 0
+    wanted=$1
+    shift
+    "$@" >"$scratch/stdout" 2>"$scratch/stderr"
+    got=$?
+    cat "$scratch/stdout" "$scratch/stderr"
+    [ $got -eq "$wanted" ] && { [ "$wanted" -eq 0 ] || [ -s "$scratch/stderr" ]; }
+}
+says() { grep -q "$1" "$scratch/stderr" || { cat "$scratch/stderr" && false; }; }
+# shellcheck disable=SC2086
+train() { "$quern" train --text "$text" --out "$model" $small "$@"; }
+waits_for() { # waits_for FILE PATTERN
+    for _ in $(seq 200); do
+        grep -q "$2" "$1" 2>/dev/null && return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+# Where the model is to go. A text that does not exist would be noticed later.
+refuses_out() { # refuses_out OUT
+    status_is 1 "$quern" train --text "$scratch/absent" --out "$1" && ! says absent >/dev/null
+}
+mkdir "$scratch/folder"
+mkfifo "$scratch/pipe"
+check out_is_a_folder refuses_out "$scratch/folder"
+check out_is_in_no_folder refuses_out "$scratch/no/place"
+check out_is_a_device refuses_out /dev/full
+check says_that_it_is_a_device says 'it is a device'
+check out_is_a_pipe refuses_out "$scratch/pipe"
+mkdir "$scratch/folder/m.checkpoint"
+check its_checkpoint_is_a_folder refuses_out "$scratch/folder/m"
+check and_nothing_is_left sh -c "! ls -a $scratch $scratch/folder | grep part"
+ln -s real.safetensors "$scratch/link.safetensors"
+# shellcheck disable=SC2086
+check out_is_a_link status_is 0 "$quern" train --text "$text" --out "$scratch/link.safetensors" $small --steps 2
+check the_link_stays sh -c "[ -L $scratch/link.safetensors ] && [ -s $scratch/real.safetensors ]"
+chmod 640 "$scratch/real.safetensors"
+# shellcheck disable=SC2086
+check again status_is 0 "$quern" train --text "$text" --out "$scratch/link.safetensors" $small --steps 2
+check the_mode_stays sh -c "[ \$(stat -c %a $scratch/real.safetensors) = 640 ]"
+
+# Standard output that takes nothing.
+for command in "--help" "--version" "devices" "train --help" "tune --list"; do
+    # shellcheck disable=SC2086
+    check "full_output_of_$(echo "$command" | tr -d ' -')" status_is 1 sh -c "$quern $command >/dev/full"
+done
+check says_why_it_is_not_written says 'standard output: No space'
+check full_output_of_json status_is 1 sh -c "$quern train --text $text --out $model $small --steps 2 --json >/dev/full"
+check full_output_of_generate status_is 1 sh -c "$quern generate --model $model --length 3 >/dev/full"
+check closed_output status_is 1 sh -c "$quern --version >&-"
+
+# A signal to end.
+ended_by() { # ended_by SIGNAL
+    rm -f "$model"
+    : >"$scratch/stdout"
+    train --steps 100000000 --json >"$scratch/stdout" 2>&1 &
+    waits_for "$scratch/stdout" '"step":2,' || return 1
+    kill -"$1" "$(pgrep -P $! -x quern || echo $!)"
+    wait $! || return 1
+    [ -s "$model" ] && tail -n 1 "$scratch/stdout" | grep -q '"interrupted":true' &&
+        ! [ -e "$model.checkpoint" ]
+}
+check int_saves ended_by INT
+check term_saves ended_by TERM
+
+# Killed after some checkpoints; what goes on from there comes to the very same model.
+losses() { grep -o '"step":[0-9]*,"loss":[0-9.e+-]*' "$1"; }
+killed_and_resumed() {
+    train --steps 600 --json >"$scratch/whole" 2>/dev/null || return 1
+    cp "$model" "$scratch/wanted" && rm "$model"
+    for round in 1 2 3; do
+        [ "$round" = 1 ] && again="" || again=--resume
+        # shellcheck disable=SC2086
+        train --steps 600 --json --checkpoint 0.001 $again >"$scratch/part$round" 2>"$scratch/stderr" &
+        waits_for "$scratch/part$round" "\"step\":$((round * 60))," || return 1
+        kill -KILL "$(pgrep -P $! -x quern || echo $!)"
+        wait $!
+        [ -s "$model.checkpoint" ] && ! [ -e "$model" ] || return 1
+    done
+    "$quern" generate --model "$model.checkpoint" --length 3 >/dev/null || return 1
+    train --steps 600 --json --resume >"$scratch/rest" 2>"$scratch/stderr" || return 1
+    losses "$scratch/whole" >"$scratch/a"
+    losses "$scratch/rest" >"$scratch/b"
+    [ -s "$scratch/b" ] && tail -n "$(wc -l <"$scratch/b")" "$scratch/a" | cmp - "$scratch/b" &&
+        cmp "$model" "$scratch/wanted" && ! [ -e "$model.checkpoint" ]
+}
+check killed_training_goes_on_as_if_nothing_had_been killed_and_resumed
+check no_checkpoint status_is 1 train --steps 5 --resume
+cp "$model" "$model.checkpoint"
+check a_model_is_no_checkpoint status_is 1 train --steps 50 --resume
+check says_what_it_lacks says 'quern.progress'
+checkpoint_of() { # one that is left by --steps 20, killed
+    rm -f "$model.checkpoint"
+    train --steps 100000 --json --checkpoint 0.001 >"$scratch/stdout" 2>&1 &
+    waits_for "$scratch/stdout" '"step":9,' || return 1
+    kill -KILL "$(pgrep -P $! -x quern || echo $!)"
+    wait $!
+    [ -s "$model.checkpoint" ]
+}
+check leaves_a_checkpoint checkpoint_of
+check of_other_sizes status_is 1 train --steps 50 --resume --width 32
+check says_that_sizes_differ says 'quern.config'
+check with_more_steps status_is 1 train --steps 3 --resume
+head -c 2000 "$model.checkpoint" >"$scratch/cut"
+cp "$scratch/cut" "$model.checkpoint"
+check cut_short status_is 1 train --steps 50 --resume
+rm -f "$model.checkpoint"
+
+# Kernels as text.
+bad_kernel() { # bad_kernel PATTERN, the text on standard input
+    cat >"$scratch/bad"
+    QN_WISDOM=$scratch/wisdom timeout 20 "$quern" tune --kernels "$scratch/bad" --seconds 1 --threads 1 \
+        >"$scratch/stdout" 2>"$scratch/stderr"
+    [ $? -eq 1 ] && says "$1"
+}
+kernel() { # kernel STATEMENT
+    printf 'kernel "x" {\n arg a0 f32[8] write\n arg a1 i64[8] read\n for i0 < 8 {\n  %s\n }\n}\n' "$1"
+}
+bad() { # bad NAME PATTERN STATEMENT
+    kernel "$3" | bad_kernel "$2" >"$scratch/.out" 2>&1
+    outcome "$1" $? -eq
+}
+bad past_the_end 'line 5.*past the end' 'a0[i0 + 100000000000] = f32(1)'
+bad of_two_dtypes 'line 5.*i64 and f32' 'a0[i0] = cast:f32(add(a1[i0], f32(1)))'
+bad unrolled_for_ever 'line 5.*100000000' 'unroll u < 100000000 { a0[i0] = f32(1) }'
+bad run_for_ever 'line 6.*steps' 'for j < 1000000000 {
+ for k < 1000000000 { a0[i0] = f32(1) } }'
+printf 'kernel "x" {\n arg a0 f32[8] write\n for i < 8 {\n a0[i] = f32(1)\n }\n}\n\000' >"$scratch/nul"
+check a_zero_byte status_is 1 "$quern" tune --kernels "$scratch/nul"
+check says_where_it_is says 'line 7: a NUL'
+test_end
