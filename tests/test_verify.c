@@ -135,6 +135,34 @@ static void definitions_come_once_and_before_use(void) {
     REFUSES(HEAD " for i < 8 {\n a0[i; valid=i; valid=i] = a1[i]\n }\n}\n", "line 8", "each once");
 }
 
+/* An offset that was never stored may be bounded by a guard and still be another number. */
+static void elements_are_stored_before_they_are_read(void) {
+#define TILE(stored, read)                                                                         \
+    HEAD " local t0 i64[8]\n for i < 8 {\n def t0\n " stored "\n a0[i] = cast:f32(" read           \
+         ")\n }\n}\n"
+    READS(TILE("for j < 8 {\n t0[j] = a2[j]\n }", "t0[i]"));
+    READS(TILE("for j < 2 {\n for k < 4 {\n t0[4*j + k] = a2[k]\n }\n }", "t0[i]"));
+    READS(TILE("for j < 2 {\n for k < 4 {\n t0[j + 2*k] = a2[k]\n }\n }", "t0[i]"));
+    READS(TILE("for j < 8 {\n t0[j] = a2[j]\n a3[j] = lt(t0[j], i64(1))\n }", "t0[i]"));
+    READS(HEAD " local t0 f32[n]\n def t0\n for i < n {\n t0[i] = f32(1)\n }\n for j < n {\n"
+               " t0[j] += f32(1)\n }\n}\n");
+    REFUSES(TILE("", "t0[i]"), "line 9", "nothing was stored");
+    REFUSES(TILE("for j < 7 {\n t0[j] = a2[j]\n }", "t0[i]"), "line 9", "nothing was stored");
+    REFUSES(TILE("for j < 4 {\n t0[2*j] = a2[j]\n }", "t0[i]"), "line 9", "nothing was stored");
+    REFUSES(TILE("for j < 8 {\n t0[j; guard=a3[j]] = a2[j]\n }", "t0[i]"), "line 9", "nothing");
+    REFUSES(TILE("for j < 8 {\n t0[j; valid=(j - n >= 0)] = a2[j]\n }", "t0[i]"), "line 9",
+            "nothing");
+    REFUSES(TILE("for j < 8 {\n t0[j] = t0[7 - j]\n }", "t0[i]"), "line 9", "nothing");
+    REFUSES(TILE("for j < 8 {\n t0[j] = add(t0[j], i64(1))\n }", "t0[i]"), "line 9", "nothing");
+    REFUSES(TILE("for j < 8 {\n t0[j] += a2[j]\n }", "t0[i]"), "line 9", "nothing");
+    REFUSES(TILE("for j < 1 {\n t0[0] = t0[i]\n }\n for k < 8 {\n t0[k] = a2[k]\n }", "t0[i]"),
+            "line 9", "nothing");
+    REFUSES(HEAD " reg t0 i64[1]\n for i < 8 {\n def t0\n a0[i] = a1[0; dyn=t0[0]; guard=and(le("
+                 "i64(0), t0[0]), lt(t0[0], i64(8)))]\n }\n}\n",
+            "line 9", "nothing was stored");
+#undef TILE
+}
+
 static void a_barrier_stands_where_all_members_come(void) {
     REFUSES(HEAD " for i < 2 {\n thread j < 4 {\n barrier\n a0[4*i + j] = f32(1)\n }\n }\n}\n", "",
             "wait in a thread loop");
@@ -361,6 +389,7 @@ int main(int argc, char **argv) {
     RUN(a_wrong_number_of_arguments_is_refused);
     RUN(numbers_fit_their_dtypes);
     RUN(definitions_come_once_and_before_use);
+    RUN(elements_are_stored_before_they_are_read);
     RUN(a_barrier_stands_where_all_members_come);
     RUN(a_condition_that_may_wrap_proves_nothing);
     RUN(a_guard_of_sums_that_may_wrap_proves_nothing);

@@ -462,6 +462,11 @@ kern_verdict kern_verify(const kern *k, str *why);
 #define KERN_STEPS       (1LL << 44) /* statements run at least: an hour and more */
 bool kern_moderate(kern *k, str *why);
 
+/* ---- stored.c -------------------------------------------------------------------------------- */
+
+/* Is what is read of tiles without a first value provably stored before? */
+bool kern_stored_first(kern *k, str *why);
+
 /* ---- text.c, parse.c ------------------------------------------------------------------------- */
 
 enum { KERN_LOOP_KINDS = KERN_WORD + 1, KERN_SCOPES = KERN_REG + 1, KERN_ACCESS_WORDS = 4 };

@@ -579,9 +579,9 @@ static bool verified(kern *k) {
     str why;
     str_open_in(&why, &k->arena);
     kern_verdict verdict = kern_verify(k, &why);
-    if (verdict == KERN_SOUND) return true;
+    if (verdict == KERN_SOUND && kern_stored_first(k, &why)) return true;
     fail(k->ctx, QN_EFORMAT, "kernel text, %s%s", why.s ? why.s : "no reason",
-         verdict == KERN_UNPROVEN ? " (not to be proved)" : "");
+         verdict <= KERN_UNPROVEN ? " (not to be proved)" : "");
     return false;
 }
 
