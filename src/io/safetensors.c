@@ -92,15 +92,19 @@ static void read_offsets(const file *f, entry *e, const json *offsets) {
 }
 
 /* Shape and dtype must need exactly the bytes the offsets give. A size of 0 makes the product 0
- * whatever the others are, so it is looked for first. */
+ * whatever the others are; but they, too, must be those of a tensor. */
 static void check_size(const file *f, const entry *e) {
-    uint64_t bytes = qn_dtype_size(e->dtype);
-    for (int i = 0; i < e->rank; i++)
-        if (e->shape[i] == 0) bytes = 0;
-    for (int i = 0; i < e->rank; i++)
-        if (__builtin_mul_overflow(bytes, (uint64_t)e->shape[i], &bytes))
-            header_bad(f, e->at, e->name, "a shape whose size is past 2^64");
-    if (bytes != e->end - e->begin)
+    int64_t elements = 1;
+    uint64_t bytes;
+    bool none = false;
+    for (int i = 0; i < e->rank; i++) {
+        none |= e->shape[i] == 0;
+        if (e->shape[i] && __builtin_mul_overflow(elements, e->shape[i], &elements))
+            header_bad(f, e->at, e->name, "a shape of more than 2^63 elements");
+    }
+    if (__builtin_mul_overflow((uint64_t)elements, qn_dtype_size(e->dtype), &bytes))
+        header_bad(f, e->at, e->name, "a shape whose size is past 2^64");
+    if ((none ? 0 : bytes) != e->end - e->begin)
         header_bad(f, e->at, e->name, "data_offsets that do not fit its shape and dtype");
 }
 
