@@ -1,6 +1,7 @@
 # Quern's build. `make` builds the library and the command; `make help` lists the rest.
 CC      ?= cc
-BUILD   ?= build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-san)$(if $(TSAN),-tsan)$(if $(DEBUG),-debug)
+BUILD   ?= build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-san)$(if $(TSAN),-tsan)$(if $(DEBUG),-debug)$(if \
+          $(COVER),-cover)
 PREFIX  ?= /usr/local
 VERSION := 0.1.0
 SONAME  := libquern.so.0
@@ -9,8 +10,8 @@ WARN   := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prot
           -Wmissing-prototypes -Wpointer-arith -Wundef -Wvla -Werror
 CFLAGS ?= -O2 -g
 comma  := ,
-SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all \
-          -fno-omit-frame-pointer) $(if $(TSAN),-fsanitize=thread)
+SANFLAGS := $(if $(SAN)$(COVER),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all \
+          -fno-omit-frame-pointer) $(if $(TSAN),-fsanitize=thread)$(if $(COVER), -fsanitize=fuzzer-no-link)
 ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off -pthread \
           $(WARN) -Iinclude -Isrc $(if $(SAN)$(DEBUG),-DQN_CHECK,-DNDEBUG) $(SANFLAGS) $(CFLAGS)
 LDLIBS := -lm -ldl -pthread $(SANFLAGS)
@@ -62,6 +63,19 @@ tests: all $(TESTS) $(EXAMPLES)  ## build the test programs
 test: setup  ## set up, build and run every test; ends with "N passed, N failed, N skipped"
 	@$(MAKE) --no-print-directory tests
 	@sh tools/run_tests.sh $(BUILD) $(TESTS) $(SCRIPTS)
+
+soak: tools/soak.sh  ## fuzz every parser under sanitizers for SOAK_SECONDS, and keep the tally
+	@$(MAKE) --no-print-directory SAN=1 build-san/tests/fuzz_parse
+	@nice sh tools/soak.sh build-san
+
+cover:  ## the same by coverage, with clang and libFuzzer, for COVER_SECONDS
+	@$(MAKE) --no-print-directory CC=clang COVER=1 BUILD=build-cover build-cover/tests/fuzz_parse \
+	    build-cover/tests/cover_parse
+	@nice sh tools/cover.sh build-cover
+
+$(BUILD)/tests/cover_parse: tests/cover_parse.c $(BUILD)/libquern.a
+	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d -fsanitize=fuzzer $< -o $@ \
+	    $(BUILD)/libquern.a $(LDLIBS)
 
 examples: $(EXAMPLES)  ## build the lessons of examples/
 
@@ -134,5 +148,5 @@ help:  ## this list
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 FORCE:
-.PHONY: accuracy all tests test examples bench bench-peers bench-check demo setup style gen-check symbols \
+.PHONY: accuracy all tests test soak cover examples bench bench-peers bench-check demo setup style gen-check symbols \
     valgrind install uninstall clean help

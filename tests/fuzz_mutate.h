@@ -26,8 +26,7 @@ typedef struct bytes {
 static const char *const json_texts[] = {
     "{\"a\":[1,2.5,-3e7,true,false,null],\"b\":{\"c\":\"x\\n\\u00e9\\ud83d\\ude00\"},\"\":0}",
     "[[[[[[[[]]]]]]]]",
-    "{\"__metadata__\":{\"format\":\"pt\"},\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],"
-    "\"data_offsets\":[0,24]}}",
+    "{\"__metadata__\":{\"format\":\"pt\"},\"w\":{\"dtype\":\"F32\",\"data_offsets\":[0,24]}}",
     "\"\xc3\xa9\xf0\x9f\x98\x80 \\\"\\\\\\/\\b\\f\\n\\r\\t\"",
     "-0.125e+10",
 };

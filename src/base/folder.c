@@ -1,9 +1,10 @@
 /* folder.c - files that processes share in a folder: how caches and wisdom lie on the disk.
  *
  * A folder is held open while it is used: what was looked at is what is read and written, whatever
- * happens to its name afterwards. Files are written by write.c. What is read is a plain file of bounded size, or it is not
- * there; who may have written it is for the caller to ask. Nothing here records an error, raises or
- * waits for ever: disks may be full, homes read-only, and other writers stopped. */
+ * happens to its name afterwards. Files are written by write.c. What is read is a plain file of
+ * bounded size, or it is not there; who may have written it is for the caller to ask. Nothing here
+ * records an error, raises or waits for ever: disks may be full, homes read-only, and other writers
+ * stopped. */
 #include "base/base.h"
 
 #include <errno.h>

@@ -32,7 +32,8 @@ typedef struct option {
 typedef struct option_mistake {
     const char *what, *argument;
 } option_mistake;
-/* As options_parse below, without a word: -1, EXIT_DONE where help is wanted, or EXIT_USAGE with the mistake. */
+/* As options_parse below, without a word: -1, EXIT_DONE where help is wanted, or EXIT_USAGE with
+ * the mistake. */
 int options_read(const option *rows, int count, int argc, char **argv, void *values,
                  option_mistake *mistake);
 /* Parse "--name value", "--name=value" and "--flag" into `values`. Returns -1 to go on, or the exit
@@ -75,7 +76,8 @@ typedef struct model_progress {
     int64_t steps_most;
 } model_progress;
 int model_save_progress(const model *m, const char *path, const model_progress *p);
-/* Into a model of the same sizes and characters, and its optimizer; all, or a code with an error. */
+/* Into a model of the same sizes and characters, and its optimizer; all, or a code with an error.
+ */
 int model_load_progress(const model *m, const char *path, model_progress *p);
 /* Can a file be put there? A code with an error. */
 int model_may_save(qn_ctx *qn, const char *path);

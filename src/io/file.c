@@ -1,8 +1,8 @@
 /* file.c - whole files in and out.
  *
  * Writing is base/write.c's, brought to the disk before it gets its name, so that after a crash,
- * too, there is the old file or the new one. Reading uses positioned reads rather than a mapping: a mapped file that another process
- * cuts short would end ours by a signal, a read merely fails. */
+ * too, there is the old file or the new one. Reading uses positioned reads rather than a mapping: a
+ * mapped file that another process cuts short would end ours by a signal, a read merely fails. */
 #include "io/io.h"
 
 #include <errno.h>

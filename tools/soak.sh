@@ -1,0 +1,84 @@
+#!/bin/sh
+# soak.sh BUILD - run tests/fuzz_parse until each kind of input has had its number of seeds, or
+# SOAK_SECONDS (600) are over, and keep the tally in tests/soak.tally: a line for each kind with what has
+# been run of it so far. The next run goes on behind the last seed; where a file that the kind goes
+# through has changed since (the line's hash), it begins again. SOAK_KINDS says which kinds (all).
+build=$1
+tally=${SOAK_TALLY:-tests/soak.tally}
+end=$(($(date +%s) + ${SOAK_SECONDS:-600}))
+fuzz=$build/tests/fuzz_parse
+syms="src/graph/sym*.c src/graph/sym*.h src/graph/scalar.c src/graph/dtype.c"
+text="src/kern/parse.c src/kern/text.c src/kern/tree.c src/kern/check.c src/kern/bulk.c src/kern/bounds.c
+    src/kern/stored.c src/kern/depend.c src/kern/group.c src/kern/kern.h $syms"
+lines="$text src/kern/transform*.c src/kern/transforms.h"
+
+# KIND INPUTS COLUMN CHUNK FILES: COLUMN says what of it is counted: inputs, or what was compared
+kinds() {
+    echo "json 10000000 inputs 400000 src/io/json.c"
+    echo "safetensors 10000000 inputs 200000 src/io/safetensors.c src/io/json.c src/io/file.c"
+    echo "wisdom 10000000 inputs 100000 src/run/wisdom_text.c src/run/wisdom.c"
+    echo "kernel 10000000 inputs 100000 $text"
+    echo "schedule 10000000 inputs 100000 $lines"
+    echo "options 10000000 inputs 500000 src/cli/options.c src/base/knobs.c src/base/knobs.h"
+    echo "interp 200000 compared 10000 $lines src/kern/model*.c src/kern/cost.c"
+    echo "llvm 50000 compared 4000 $lines src/kern/passes.c src/kern/math*.c src/emit/l*.c"
+}
+
+hash_of() { # of the files, and of how inputs are made
+    cat "$@" tests/fuzz_targets.h tests/fuzz_mutate.h tests/random_kernel.h tests/kern_interp.h |
+        sha1sum | cut -c1-12
+}
+field() { # field KIND HASH COLUMN: a number of the kind's line, 0 where it is of other code
+    awk -v k="$1" -v h="$2" -v c="$3" '$1 == k && $2 == h { n = $c } END { print n + 0 }' "$tally" 2>/dev/null ||
+        echo 0
+}
+
+write_line() { # write_line KIND HASH NEXT INPUTS ACCEPTED LINES COMPARED FINDINGS
+    {
+        echo "# what make soak has run: kind, hash of its code, next seed, inputs, accepted, schedule"
+        echo "# lines, compared, findings, commit; with sanitizers"
+        grep -v '^#' "$tally" 2>/dev/null | awk -v k="$1" '$1 != k'
+        echo "$* $(git rev-parse --short HEAD 2>/dev/null)"
+    } >"$tally.new" && mv "$tally.new" "$tally"
+}
+
+run_chunk() { # run_chunk KIND HASH COUNT: one more line of results, added up
+    next=$(field "$1" "$2" 3)
+    [ "$next" -gt 0 ] || next=1
+    out=$("$fuzz" "$1" "$next" "$3")
+    status=$?
+    echo "$out"
+    # shellcheck disable=SC2046
+    set -- "$1" "$2" "$3" $(echo "$out" | tail -n 1 | tr -cs '0-9' ' ')
+    write_line "$1" "$2" $((next + $3)) $(($(field "$1" "$2" 4) + $6)) $(($(field "$1" "$2" 5) + $7)) \
+        $(($(field "$1" "$2" 6) + $8)) $(($(field "$1" "$2" 7) + $9)) \
+        $(($(field "$1" "$2" 8) + ${10}))
+    return $status
+}
+
+bad=0
+left=1
+while [ $left -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
+    left=0
+    kinds | {
+        while read -r kind wanted by chunk files; do
+            case " ${SOAK_KINDS:-$kind} " in *" $kind "*) ;; *) continue ;; esac
+            # shellcheck disable=SC2086
+            hash=$(hash_of $files)
+            column=4
+            [ "$by" = compared ] && column=7
+            [ "$(field "$kind" "$hash" $column)" -ge "$wanted" ] && continue
+            [ "$(date +%s)" -ge "$end" ] && exit 3
+            run_chunk "$kind" "$hash" "$chunk" || exit 1
+            touch "$tally.more"
+        done
+    }
+    status=$?
+    [ $status -eq 1 ] && bad=1
+    [ $status -eq 0 ] || break
+    [ -e "$tally.more" ] && left=1
+    rm -f "$tally.more"
+done
+rm -f "$tally.more"
+cat "$tally"
+exit $bad
