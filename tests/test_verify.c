@@ -203,6 +203,13 @@ static void the_least_number_is_not_divided_by_minus_one(void) {
         "line 7", "not to be proved");
 }
 
+/* What such a variable is sampled at leaves 64 bits; the sanitizers saw it. */
+static void a_dimension_may_be_as_large_as_numbers_get(void) {
+    READS("kernel \"x\" {\n dim n 9223372036854775807 9223372036854775807\n}\n");
+    READS("kernel \"x\" {\n dim n 9223372036854775000 9223372036854775807\n arg a0 f32[8] write\n"
+          " for i < min(n, 8) {\n a0[i] = f32(1)\n }\n}\n");
+}
+
 /* ---- how much it is ------------------------------------------------------------------------- */
 
 static void what_would_never_end_is_refused_with_its_number(void) {
@@ -394,6 +401,7 @@ int main(int argc, char **argv) {
     RUN(a_condition_that_may_wrap_proves_nothing);
     RUN(a_guard_of_sums_that_may_wrap_proves_nothing);
     RUN(the_least_number_is_not_divided_by_minus_one);
+    RUN(a_dimension_may_be_as_large_as_numbers_get);
     RUN(what_would_never_end_is_refused_with_its_number);
     RUN(long_chains_of_lines_are_refused_before_anything_recurses);
     RUN(what_shares_everything_is_looked_at_once);
