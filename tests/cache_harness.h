@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HASH_NAME = 34, FRESH_NAME = 51, HEADER = 40, FILE_PATH = 600 };
+enum { HASH_NAME = 34, FRESH_NAME = 56, HEADER = 40, FILE_PATH = 600 };
 
 static char cache_log[4000];
 
@@ -89,7 +89,8 @@ static inline void count_one(const char *folder, const char *name, void *user) {
     if (n == HASH_NAME && !strcmp(name + n - 2, ".o")) {
         c->objects++;
         if (!lstat(path, &s)) c->bytes += s.st_size;
-    } else if (n == FRESH_NAME && strspn(name + 34, ".0123456789abcdef") == 17) {
+    } else if (n == FRESH_NAME && strspn(name + 34, ".0123456789abcdef") == 18 &&
+               !strcmp(name + n - 5, ".part")) {
         c->unfinished++;
     } else if (strcmp(name, ".tidied")) {
         c->others++;

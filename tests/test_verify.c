@@ -219,6 +219,7 @@ static void what_would_never_end_is_refused_with_its_number(void) {
     REFUSES(HEAD " for i < 100000000 {\n for j < 100000000 {\n a0[0] = f32(1)\n }\n }\n}\n",
             "line 8", "steps of one run");
     REFUSES(HEAD " for i < 100000000 {\n for j < 100000000 {\n }\n }\n}\n", "line 8", "steps");
+    REFUSES(HEAD " for i < -9223372036854775808 {\n }\n}\n", "line 7", "an extent below 0");
     REFUSES(HEAD " local t0 f32[100000000]\n def t0\n}\n", "", "bytes of t0: 400000000; at most");
     REFUSES(HEAD " local t0 f32[n*100000000]\n def t0\n}\n", "", "bytes of t0");
     REFUSES(HEAD " reg t0 f32[100000]\n def t0\n}\n", "", "registers of tiles: 100000");

@@ -13,15 +13,18 @@ text="src/kern/parse.c src/kern/text.c src/kern/tree.c src/kern/check.c src/kern
 lines="$text src/kern/transform*.c src/kern/transforms.h"
 
 # KIND INPUTS COLUMN CHUNK FILES: COLUMN says what of it is counted: inputs, or what was compared
-kinds() {
-    echo "json 10000000 inputs 400000 src/io/json.c"
-    echo "safetensors 10000000 inputs 200000 src/io/safetensors.c src/io/json.c src/io/file.c"
-    echo "wisdom 10000000 inputs 100000 src/run/wisdom_text.c src/run/wisdom.c"
-    echo "kernel 10000000 inputs 100000 $text"
-    echo "schedule 10000000 inputs 100000 $lines"
-    echo "options 10000000 inputs 500000 src/cli/options.c src/base/knobs.c src/base/knobs.h"
-    echo "interp 200000 compared 10000 $lines src/kern/model*.c src/kern/cost.c"
-    echo "llvm 50000 compared 4000 $lines src/kern/passes.c src/kern/math*.c src/emit/l*.c"
+kinds() { # unquoted: names of files, found and on one line
+    # shellcheck disable=SC2086
+    {
+        echo json 10000000 inputs 400000 src/io/json.c
+        echo safetensors 10000000 inputs 200000 src/io/safetensors.c src/io/json.c src/io/file.c
+        echo wisdom 10000000 inputs 100000 src/run/wisdom_text.c src/run/wisdom.c
+        echo kernel 10000000 inputs 100000 $text
+        echo schedule 10000000 inputs 100000 $lines
+        echo options 10000000 inputs 500000 src/cli/options.c src/base/knobs.c src/base/knobs.h
+        echo interp 200000 compared 10000 $lines src/kern/model*.c src/kern/cost.c
+        echo llvm 50000 compared 4000 $lines src/kern/passes.c src/kern/math*.c src/emit/l*.c
+    }
 }
 
 hash_of() { # of the files, and of how inputs are made

@@ -238,9 +238,10 @@ typedef struct file_write_to {
     unsigned mode, user, group;
     char name[256], fresh[256]; /* in the folder: the final one, the one so far */
 } file_write_to;
-/* What may be replaced: a regular file that may be written to, or, where the folder is ours alone
- * and anything else is rubbish, whatever there is. */
-typedef enum file_over { FILE_OVER_FILE, FILE_OVER_ANYTHING } file_over;
+/* What may be replaced: a regular file that may be written to; the same by who holds a lock, so that
+ * what a killed writer left can be swept up; or, where the folder is ours alone and anything else is
+ * rubbish, whatever there is. */
+typedef enum file_over { FILE_OVER_FILE, FILE_OVER_LOCKED, FILE_OVER_ANYTHING } file_over;
 /* The path behind the symbolic links that the path's last part is; false, with errno. */
 bool file_resolve(const char *path, char out[FOLDER_PATH]);
 /* Open the path's folder, and say its last part; -1, with errno. */
@@ -252,8 +253,8 @@ bool file_begin(file_write_to *w, int folder, const char *name, file_over over, 
 bool file_finish(file_write_to *w, bool sync, const char **why);
 void file_drop(file_write_to *w); /* also what was finished: does nothing then */
 /* All of that at once. */
-bool folder_replace(int folder, const char *name, int mode, const void *data, size_t size,
-                    const char **why);
+bool folder_replace(int folder, const char *name, file_over over, int mode, const void *data,
+                    size_t size, const char **why);
 
 /* ---- threads.c ---------------------------------------------------------------------------- */
 

@@ -103,6 +103,12 @@ static void make_name(file_write_to *w, uint64_t salt) {
     snprintf(w->fresh, sizeof w->fresh, "%.200s.%016llx.part", w->name, (unsigned long long)salt);
 }
 
+/* Whoever holds the lock is the only writer: what has this name is a killed one's. */
+static void leave_no_other(file_write_to *w) {
+    snprintf(w->fresh, sizeof w->fresh, "%.250s.part", w->name);
+    unlinkat(w->folder, w->fresh, 0);
+}
+
 bool file_begin(file_write_to *w, int folder, const char *name, file_over over, int mode,
                 const char **why) {
     *w = (file_write_to){.folder = folder, .file = -1};
@@ -111,12 +117,15 @@ bool file_begin(file_write_to *w, int folder, const char *name, file_over over, 
     if (strlen(name) >= sizeof w->name) return false;
     memcpy(w->name, name, strlen(name) + 1);
     *why = "a file cannot be made beside it";
-    if (over == FILE_OVER_FILE && !may_replace(w, why)) return false;
+    if (over != FILE_OVER_ANYTHING && !may_replace(w, why)) return false;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     uint64_t salt = hash_mix((uint64_t)now.tv_sec, (uint64_t)now.tv_nsec ^ (uint64_t)getpid());
     for (int i = 0; i < CREATE_TRIES && w->file < 0; i++) {
-        make_name(w, salt = hash_mix(salt, (uint64_t)i));
+        if (over == FILE_OVER_LOCKED)
+            leave_no_other(w);
+        else
+            make_name(w, salt = hash_mix(salt, (uint64_t)i));
         w->file = openat(folder, w->fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                          w->there ? 0600 : (mode_t)mode);
         if (w->file < 0 && errno != EEXIST && errno != EINTR) return false;
@@ -154,13 +163,12 @@ void file_drop(file_write_to *w) {
     errno = because;
 }
 
-bool folder_replace(int folder, const char *name, int mode, const void *data, size_t size,
-                    const char **why) {
+bool folder_replace(int folder, const char *name, file_over over, int mode, const void *data,
+                    size_t size, const char **why) {
     file_write_to w;
     *why = "it would be larger than files of this process may be";
     errno = EFBIG;
-    if (!folder_allows(size) || !file_begin(&w, folder, name, FILE_OVER_FILE, mode, why))
-        return false;
+    if (!folder_allows(size) || !file_begin(&w, folder, name, over, mode, why)) return false;
     *why = "cannot write";
     if (folder_append(w.file, data, size)) return file_finish(&w, false, why);
     file_drop(&w);

@@ -199,10 +199,9 @@ static bool check_op(checker *c, kstmt s, const kern_expr *e) {
     return true;
 }
 
-/* Emitters take the pattern as it stands. */
+/* Of a wider pattern emitters take the low bits; a bool is 0 or 1. */
 static bool bits_fit(int dtype, uint64_t bits) {
-    size_t size = qn_dtype_size((qn_dtype)dtype);
-    return dtype == QN_BOOL ? bits <= 1 : size == 8 || !(bits >> (8 * size));
+    return dtype != QN_BOOL || bits <= 1;
 }
 
 static bool check_table(checker *c, kstmt s, const kern_expr *e) {
@@ -228,7 +227,7 @@ static bool check_types(checker *c, kstmt s, kexpr id) {
     if (e->kind == KE_INDEX && e->dtype != QN_I64) return REFUSE(c, s, "an index that is not i64");
     if (e->kind == KE_TABLE) return check_table(c, s, e);
     if (e->kind == KE_CONST && !bits_fit(e->dtype, e->bits))
-        return REFUSE(c, s, "a constant of more bits than %s has", qn_dtype_name(e->dtype));
+        return REFUSE(c, s, "a bool that is neither 0 nor 1");
     if (e->kind != KE_LOAD) return e->kind == KE_CONST || e->kind == KE_INDEX;
     if (e->load.mem == 0 || e->load.mem >= k->mems) return REFUSE(c, s, "a load of no memory");
     if (e->dtype != kern_m(k, e->load.mem)->dtype) return REFUSE(c, s, "a load changes the dtype");
@@ -427,6 +426,7 @@ static bool check_loop(checker *c, kstmt s) {
     if (kern_find_loop(k, sym_name(k->syms, t->l.var)) != s)
         return REFUSE(c, s, "a second loop of this name");
     if (t->loop > KERN_WORD) return REFUSE(c, s, "a loop of no kind");
+    if (most < 0) return REFUSE(c, s, "an extent below 0");
     if (t->loop == KERN_PAR && t->parent != k->root)
         return REFUSE(c, s, "a parallel loop inside another");
     if (t->loop == KERN_UNROLL && !sym_is_const(k->syms, t->l.extent, &n))

@@ -120,7 +120,8 @@ static void flat(model *m, model_chain *c) {
     int first = c->n - 1;
     int64_t trips = model_trips(m, model_find(m, c->name[first]));
     while (first > 0 && trips < m->limits->members)
-        trips *= model_trips(m, model_find(m, c->name[--first]));
+        if (__builtin_mul_overflow(trips, model_trips(m, model_find(m, c->name[--first])), &trips))
+            trips = INT64_MAX;
     while (!flatten(m, c, first) && first + 1 < c->n) first++;
     items(m, c, c->n);
 }
