@@ -110,8 +110,8 @@ qn_tensor *qn_logical_xor(qn_tensor *x, qn_tensor *y) {
 
 qn_tensor *qn_sign(qn_tensor *x) {
     func_frame f = func_on("sign", ARG(x));
-    qn_tensor *s = qn_where(below(x, 0), qn_like(x, -1), x);
-    return func_end(f, qn_detach(qn_where(above(x, 0), qn_like(x, 1), s)));
+    qn_tensor *rest = qn_where(below(x, 0), qn_like(x, -1), qn_detach(x)); /* 0 and NaN stay */
+    return func_end(f, qn_where(above(x, 0), qn_like(x, 1), rest));
 }
 
 qn_tensor *qn_square(qn_tensor *x) {
