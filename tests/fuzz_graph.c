@@ -705,8 +705,8 @@ int main(int argc, char **argv) {
     test_begin(1, argv);
     signal(SIGSEGV, crashed), signal(SIGABRT, crashed), signal(SIGFPE, crashed);
     bool slow = false, skip = false;
+    if (argc == 1) compare_bits(f, 1000000, 4000);
     double start = clock_seconds(), limit = argc > 1 ? INFINITY : 60;
-    if (argc == 1) compare_bits(f, 1000000, 5000);
     for (int64_t i = 0; i < graphs && f->failed < 5 && clock_seconds() - start < limit; i++) {
         if (i % BLOCK == 0) {
             f->mode = only >= 0 ? only : (int)(i / BLOCK % (int64_t)COUNT_OF(modes));
