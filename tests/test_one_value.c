@@ -194,6 +194,31 @@ static void softmax_of_large_products_is_finite_and_at_most_1(void) {
     in_every_way(check_softmax);
 }
 
+/* softmax(x*c) and its gradient for x. */
+static bool softmax_values(const char *fuse, const char *schedule, float c, double *out) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
+    qn_tensor *x = noise(qn, QN_F32, 19), *k = qn_from(qn, QN_F32, 0, NULL, &c), *g;
+    qn_set(qn, "fuse", fuse), qn_set(qn, "schedule", schedule);
+    qn_tensor *p = qn_softmax(qn_mul(x, k), 1);
+    qn_tensor *loss = qn_sum(qn_mul(p, noise(qn, QN_F32, 23)), QN_ALL, false);
+    bool ok = qn_grad(loss, NULL, 1, &x, &g) == QN_OK && read_all(p, ELEMENTS, out) &&
+              read_all(g, ELEMENTS, out + ELEMENTS);
+    qn_close(qn);
+    return ok;
+}
+
+static void softmax_has_the_same_bits_fused_and_not(void) {
+    static double fused[2 * ELEMENTS], apart[2 * ELEMENTS];
+    for (float c = 1; c < 2e30f; c *= 1e6f)
+        for (int scheduled = 0; scheduled < 2; scheduled++) {
+            const char *schedule = scheduled ? "1" : "0";
+            CHECK(softmax_values("1", schedule, c, fused));
+            CHECK(softmax_values("0", schedule, c, apart));
+            if (!memcmp(fused, apart, sizeof fused)) continue;
+            FAIL("c = %g, schedule %s: fused and unfused differ", (double)c, schedule);
+        }
+}
+
 static void check_one_class(qn_ctx *qn) {
     const int64_t shape[2] = {ELEMENTS, 1};
     qn_tensor *x = qn_reshape(scaled_scores(qn, 37.3), 2, shape), *g;
@@ -360,6 +385,7 @@ int main(int argc, char **argv) {
     RUN(gradients_of_products_have_one_value);
     RUN(a_function_has_one_value_also_of_what_a_kernel_knows);
     RUN(softmax_of_large_products_is_finite_and_at_most_1);
+    RUN(softmax_has_the_same_bits_fused_and_not);
     RUN(one_class_is_certain);
     RUN(a_norm_of_width_1_is_its_bias);
     RUN(attention_of_large_scores_is_a_mean);
