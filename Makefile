@@ -109,7 +109,8 @@ STEP    ?= 1
 SECONDS ?= 600
 accuracy: $(BUILD)/tests/test_accuracy  ## measure errors of functions (STEP=1, SECONDS=600) into docs/accuracy.md
 	@$(BUILD)/tests/test_accuracy --sweep docs/accuracy.tally $(STEP) $(SECONDS) || test $$? = 2
-	@$(BUILD)/tests/test_accuracy --table docs/accuracy.tally > $(BUILD)/accuracy.md
+	@$(BUILD)/tests/test_accuracy --table docs/accuracy.tally \
+	    "$$(date +%F) at $$(git rev-parse --short HEAD)" > $(BUILD)/accuracy.md
 	@cp $(BUILD)/accuracy.md docs/accuracy.md
 
 symbols: all  ## check what the shared library takes and gives
