@@ -352,6 +352,8 @@ static const char *const plain[] = {
     "matmul", "dot", "outer", "tensordot", "einsum", "linear", "conv", "conv1d", "conv2d", "conv3d",
     "conv_transpose", "avg_pool", "mean_axes", "variance_axes", "softmax", "log_softmax",
     "layer_norm", "rms_norm", "group_norm", "attention", "dropout", "nll_loss",
+    /* smooth: tested by differences */
+    "mul_sigmoid", "mul_ndtr", "cross_entropy_ignoring",
     /* of no derivative */
     "full", "zeros", "ones", "scalar", "like", "full_like", "zeros_like", "ones_like", "iota",
     "arange", "linspace", "eye", "any", "all", "one_hot", "key", "key_fold", "random_bits",
