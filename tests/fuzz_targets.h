@@ -407,9 +407,9 @@ static inline size_t fuzz_divide(const uint8_t *data, size_t size) {
 
 /* The model's own schedule, and its price. */
 static inline int fuzz_default(kern *k, uint64_t seed) {
-    static const kern_limits of[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7},
-                                     {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7},
-                                     {16, 16, 0, 0, 0, 1, 8, 1 << 12, 0}};
+    static const kern_limits of[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false},
+                                     {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7, false},
+                                     {16, 16, 0, 0, 0, 1, 8, 1 << 12, 0, false}};
     const kern_limits *limits = &of[seed % COUNT_OF(of)];
     str lines;
     str_open_in(&lines, &k->arena);

@@ -279,7 +279,13 @@ static void what_shares_everything_is_looked_at_once(void) {
 
 /* A product of two such: is it one of loads? */
 static void the_model_looks_at_shared_formulas_once(void) {
-    static const kern_limits limits = {64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7};
+    static const kern_limits limits = {.vector_bytes = 64,
+                                       .registers = 32,
+                                       .l1 = 32 << 10,
+                                       .l2 = 1 << 20,
+                                       .l3 = 8 << 20,
+                                       .threads = 2,
+                                       .dots = 7};
     str text;
     str_open(&text, &ctx.heap);
     str_add(&text,
