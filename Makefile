@@ -64,19 +64,6 @@ test: setup  ## set up, build and run every test; ends with "N passed, N failed,
 	@$(MAKE) --no-print-directory tests
 	@sh tools/run_tests.sh $(BUILD) $(TESTS) $(SCRIPTS)
 
-soak: tools/soak.sh  ## fuzz every parser under sanitizers for SOAK_SECONDS, and keep the tally
-	@$(MAKE) --no-print-directory SAN=1 build-san/tests/fuzz_parse
-	@nice sh tools/soak.sh build-san
-
-cover:  ## the same by coverage, with clang and libFuzzer, for COVER_SECONDS
-	@$(MAKE) --no-print-directory CC=clang COVER=1 BUILD=build-cover build-cover/tests/fuzz_parse \
-	    build-cover/tests/cover_parse
-	@nice sh tools/cover.sh build-cover
-
-$(BUILD)/tests/cover_parse: tests/cover_parse.c $(BUILD)/libquern.a
-	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d -fsanitize=fuzzer $< -o $@ \
-	    $(BUILD)/libquern.a $(LDLIBS)
-
 examples: $(EXAMPLES)  ## build the lessons of examples/
 
 bench: all $(BENCH)  ## run the benchmarks
@@ -107,12 +94,6 @@ gen-check:  ## check that generated regions are up to date and unedited
 # A sweep of all floats takes hours: it goes on where it was, SECONDS at a time.
 STEP    ?= 1
 SECONDS ?= 600
-accuracy: $(BUILD)/tests/test_accuracy  ## measure errors of functions (STEP=1, SECONDS=600) into docs/accuracy.md
-	@$(BUILD)/tests/test_accuracy --sweep docs/accuracy.tally $(STEP) $(SECONDS) || test $$? = 2
-	@$(BUILD)/tests/test_accuracy --table docs/accuracy.tally \
-	    "$$(date +%F) at $$(git rev-parse --short HEAD)" > $(BUILD)/accuracy.md
-	@cp $(BUILD)/accuracy.md docs/accuracy.md
-
 symbols: all  ## check what the shared library takes and gives
 	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) include/quern.h
 
@@ -144,10 +125,11 @@ clean:  ## remove every build folder
 	rm -rf build build-*
 
 help:  ## this list
-	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1\t\2/p' Makefile | expand -t 12
+	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1\t\2/p' Makefile tools/proofs.mk | expand -t 12
 	@echo "variables: CC, CFLAGS, PREFIX, DESTDIR, SAN=1 (sanitizers), TSAN=1 (of threads), DEBUG=1 (internal checks)"
 
+include tools/proofs.mk
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 FORCE:
-.PHONY: accuracy all tests test soak cover examples bench bench-peers bench-check demo setup style gen-check symbols \
+.PHONY: all tests test examples bench bench-peers bench-check demo setup style gen-check symbols \
     valgrind install uninstall clean help

@@ -21,6 +21,13 @@
     X(cos, -8, 8)                                                                                  \
     X(atan, -8, 8)                                                                                 \
     X(tanh, -4, 4)                                                                                 \
+    X(cbrt, 0.1, 30)                                                                               \
+    X(asin, -0.95, 0.95)                                                                           \
+    X(acos, -0.95, 0.95)                                                                           \
+    X(asinh, -8, 8)                                                                                \
+    X(acosh, 1.1, 8)                                                                               \
+    X(atanh, -0.95, 0.95)                                                                          \
+    X(softplus, -8, 8)                                                                             \
     X(sigmoid, -8, 8)                                                                              \
     X(erf, -3, 3)                                                                                  \
     X(erfc, -3, 6)                                                                                 \
@@ -35,6 +42,11 @@
     X(ones_like, -4, 4)
 
 #define BINARY_ROWS(X)                                                                             \
+    X(mul_sigmoid, -4, 4)                                                                          \
+    X(mul_ndtr, -4, 4)                                                                             \
+    X(atan2, 0.5, 4)                                                                               \
+    X(hypot, 0.5, 4)                                                                               \
+    X(logaddexp, -4, 4)                                                                            \
     X(add, -4, 4)                                                                                  \
     X(sub, -4, 4)                                                                                  \
     X(mul, -4, 4)                                                                                  \
@@ -151,6 +163,7 @@
     X(attention, -2, 2, qn_attention(IN(2, 5, 4), IN(2, 5, 4), IN(2, 5, 4), true))                 \
     X(dropout, -4, 4, qn_dropout(M, 0.5, qn_key(a->qn, 7)))                                        \
     X(cross_entropy, -4, 4, qn_cross_entropy(M, INDEX(6, 4)))                                      \
+    X(cross_entropy_ignoring, -4, 4, qn_cross_entropy_ignoring(M, INDEX(6, 4), 2))                 \
     X(nll_loss, -4, -0.1, qn_nll_loss(M, INDEX(6, 4)))                                             \
     X(mse_loss, -4, 4, qn_mse_loss(M, M))                                                          \
     X(l1_loss, -4, 4, qn_l1_loss(M, M))                                                            \

@@ -83,19 +83,19 @@ check term_saves ended_by TERM
 # Killed after some checkpoints; what goes on from there comes to the very same model.
 losses() { grep -o '"step":[0-9]*,"loss":[0-9.e+-]*' "$1"; }
 killed_and_resumed() {
-    train --steps 600 --json >"$scratch/whole" 2>/dev/null || return 1
+    train --steps 4000 --json >"$scratch/whole" 2>/dev/null || return 1
     cp "$model" "$scratch/wanted" && rm "$model"
     for round in 1 2 3; do
         [ "$round" = 1 ] && again="" || again=--resume
         # shellcheck disable=SC2086
-        train --steps 600 --json --checkpoint 0.001 $again >"$scratch/part$round" 2>"$scratch/stderr" &
+        train --steps 4000 --json --checkpoint 0.001 $again >"$scratch/part$round" 2>"$scratch/stderr" &
         waits_for "$scratch/part$round" "\"step\":$((round * 60))," || return 1
         kill -KILL "$(pgrep -P $! -x quern || echo $!)"
         wait $!
         [ -s "$model.checkpoint" ] && ! [ -e "$model" ] || return 1
     done
     "$quern" generate --model "$model.checkpoint" --length 3 >/dev/null || return 1
-    train --steps 600 --json --resume >"$scratch/rest" 2>"$scratch/stderr" || return 1
+    train --steps 4000 --json --resume >"$scratch/rest" 2>"$scratch/stderr" || return 1
     losses "$scratch/whole" >"$scratch/a"
     losses "$scratch/rest" >"$scratch/b"
     [ -s "$scratch/b" ] && tail -n "$(wc -l <"$scratch/b")" "$scratch/a" | cmp - "$scratch/b" &&

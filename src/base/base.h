@@ -238,9 +238,9 @@ typedef struct file_write_to {
     unsigned mode, user, group;
     char name[256], fresh[256]; /* in the folder: the final one, the one so far */
 } file_write_to;
-/* What may be replaced: a regular file that may be written to; the same by who holds a lock, so that
- * what a killed writer left can be swept up; or, where the folder is ours alone and anything else is
- * rubbish, whatever there is. */
+/* What may be replaced: a regular file that may be written to; the same by who holds a lock, so
+ * that what a killed writer left can be swept up; or, where the folder is ours alone and anything
+ * else is rubbish, whatever there is. */
 typedef enum file_over { FILE_OVER_FILE, FILE_OVER_LOCKED, FILE_OVER_ANYTHING } file_over;
 /* The path behind the symbolic links that the path's last part is; false, with errno. */
 bool file_resolve(const char *path, char out[FOLDER_PATH]);

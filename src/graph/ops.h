@@ -10,7 +10,7 @@
  *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no
  *            bools, as in the array API: cast, or use AND, OR and XOR; INT integers, same; BITS
  *            bool and integers, same; ANY every dtype, same; CMP any equal pair, bool out; SELECT
- *            bool, then an equal pair; TO out dtype is an attribute; NONE decided by the constructor
+ *            bool, then an equal pair; TO out dtype is an attribute; NONE the constructor decides
  *   F      its value for floats, in double, of x, y, z ("-": not defined for floats)
  *   I      its value for integers, in T = int64_t or uint64_t, of x, y, z; wraps to the dtype
  *   GRAD   its rule in grad_rules.c: rule_<GRAD>; NONE where there is no derivative, or it is 0

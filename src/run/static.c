@@ -75,9 +75,10 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
     p->output_root = arena_alloc(a, (size_t)(n_out + 1) * sizeof *p->output_root);
     p->output = arena_alloc(a, (size_t)(n_out + 1) * sizeof(qn_tensor *));
     for (int i = 0; i < n_out; i++) {
-        node_id n = node_behind(g, tensor_at(outputs[i])->node);
-        if (node_is_memory(node_at(g, n)))
+        node_id named = tensor_at(outputs[i])->node, n = node_behind(g, named);
+        if (node_is_memory(node_at(g, named)))
             raise_error(p->qn, QN_EGRAPH, "compile: output %d is computed already", i);
+        if (node_is_memory(node_at(g, n))) n = named; /* a copy of it */
         p->output_root[i] = (int)root_number(c, n);
     }
     p->assign_to = arena_alloc(a, (g->pending_count + 1) * sizeof *p->assign_to);

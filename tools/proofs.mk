@@ -1,0 +1,21 @@
+# Proofs that take longer than a test may: included by the Makefile.
+soak: tools/soak.sh  ## fuzz every parser under sanitizers for SOAK_SECONDS, and keep the tally
+	@$(MAKE) --no-print-directory SAN=1 build-san/tests/fuzz_parse
+	@nice sh tools/soak.sh build-san
+
+cover:  ## the same by coverage, with clang and libFuzzer, for COVER_SECONDS
+	@$(MAKE) --no-print-directory CC=clang COVER=1 BUILD=build-cover build-cover/tests/fuzz_parse \
+	    build-cover/tests/cover_parse
+	@nice sh tools/cover.sh build-cover
+
+$(BUILD)/tests/cover_parse: tests/cover_parse.c $(BUILD)/libquern.a
+	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d -fsanitize=fuzzer $< -o $@ \
+	    $(BUILD)/libquern.a $(LDLIBS)
+
+accuracy: $(BUILD)/tests/test_accuracy  ## measure errors of functions (STEP=1, SECONDS=600) into docs/accuracy.md
+	@$(BUILD)/tests/test_accuracy --sweep docs/accuracy.tally $(STEP) $(SECONDS) || test $$? = 2
+	@$(BUILD)/tests/test_accuracy --table docs/accuracy.tally \
+	    "$$(date +%F) at $$(git rev-parse --short HEAD)" > $(BUILD)/accuracy.md
+	@cp $(BUILD)/accuracy.md docs/accuracy.md
+
+.PHONY: soak cover accuracy
