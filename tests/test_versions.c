@@ -92,6 +92,34 @@ static void what_history_dropped_is_an_error(void) {
     }
 }
 
+/* The mask of a largest's gradient compares it with what it is of; kernels may group the sums in
+ * that differently. Each row of the gradient of the largest is that of one row of log_softmax:
+ * it sums to 0, and is not 0 throughout. */
+static void a_largest_of_sums_is_found_again(void) {
+    for (int k = 0; k < 8; k++) {
+        qn_ctx *qn = on("cpu");
+        uint64_t seed = (uint64_t)k;
+        float v[125], g[125];
+        for (int i = 0; i < 125; i++) v[i] = (float)test_uniform(&seed) * 4 - 2;
+        qn_tensor *x = qn_from(qn, QN_F32, 3, (int64_t[]){5, 5, 5}, v), *dx;
+        qn_tensor *f = k & 1 ? qn_log_softmax(x, -1) : qn_layer_norm(x, NULL, NULL, 0.1);
+        qn_tensor *y = qn_max(f, 1, true), *weigh = qn_mul(y, y);
+        if (k & 2) CHECK_INT(qn_realize(&y, 1), QN_OK);
+        CHECK_INT(qn_grad(weigh, NULL, 1, &x, &dx), QN_OK);
+        CHECK_INT(qn_read(dx, g, sizeof g), QN_OK);
+        qn_ctx *ref = on("ref");
+        qn_tensor *z = qn_from(ref, QN_F32, 3, (int64_t[]){5, 5, 5}, v), *dz;
+        f = k & 1 ? qn_log_softmax(z, -1) : qn_layer_norm(z, NULL, NULL, 0.1);
+        y = qn_max(f, 1, true);
+        CHECK_INT(qn_grad(qn_mul(y, y), NULL, 1, &z, &dz), QN_OK);
+        float want[125];
+        CHECK_INT(qn_read(dz, want, sizeof want), QN_OK);
+        for (int i = 0; i < 125; i++) CHECK_NEAR(g[i], want[i], 1e-3, 1e-3);
+        qn_close(ref);
+        qn_close(qn);
+    }
+}
+
 /* ---- assignments ---------------------------------------------------------------------------- */
 
 static void a_recorded_loss_keeps_the_value_it_was_recorded_with(void) {
@@ -425,6 +453,7 @@ int main(int argc, char **argv) {
     RUN(a_gradient_through_a_read_value_is_whole);
     RUN(released_data_is_there_for_a_gradient);
     RUN(what_history_dropped_is_an_error);
+    RUN(a_largest_of_sums_is_found_again);
     RUN(a_recorded_loss_keeps_the_value_it_was_recorded_with);
     RUN(a_written_tensor_is_a_version_too);
     RUN(an_error_says_where_a_tensor_was_assigned_to);

@@ -551,15 +551,42 @@ static void rule_prod(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, product_gradient(c, x, each));
 }
 
+/* Is a sum of floats computed for n? Kernels may group it differently, so that its last bits are
+ * another kernel's. Looks at so many nodes; what is more than that counts as one. */
+static bool is_of_sums(const grad *c, node_id n, int *nodes) {
+    const graph_node *x = node_at(c->g, n);
+    if ((x->flags & NODE_REALIZED) || op_rows[x->op].class_ == CLASS_LEAF) return false;
+    if (x->op == OP_CONTIGUOUS || !dtype_is_float(x->dtype)) return false;
+    bool sum = op_rows[x->op].class_ == CLASS_REDUCE && x->op != OP_MAX && x->op != OP_MIN;
+    if (sum || x->op == OP_SCATTER || --*nodes < 0) return true;
+    for (int i = 0; i < x->sources; i++)
+        if (is_of_sums(c, x->src[i], nodes)) return true;
+    return false;
+}
+
+/* x as one value, where it is compared with what was made of it: stored, where two kernels could
+ * compute two. What is stored is what movements look at, not each look. */
+static node_id one_value(const grad *c, node_id x) {
+    const graph_node n = *node_at(c->g, x);
+    int nodes = 64;
+    if (op_rows[n.op].class_ == CLASS_MOVE && !(n.flags & NODE_REALIZED)) {
+        node_id from = one_value(c, n.src[0]);
+        if (from == n.src[0]) return x;
+        return node_make(c->g, n.op, (qn_dtype)n.dtype, n.shape, 1, &from, n.attr, 0);
+    }
+    return is_of_sums(c, x, &nodes) ? make_mark(c->g, OP_CONTIGUOUS, x) : x;
+}
+
 /* An equal share for each that attains the value. */
 static void rule_attained(grad *c, node_id n, node_id g) {
-    node_id x = source(c, n, 0);
+    node_id x = one_value(c, source(c, n, 0));
     tuple_id shape = shape_of(c, x);
     uint32_t mask = node_axes(c->g, n);
-    node_id here = make2(c->g, OP_EQ, x, make_unreduce(c->g, n, shape, mask));
+    node_id most = x == source(c, n, 0) ? n : make_reduce(c->g, c->g->node[n].op, x, mask);
+    node_id here = make2(c->g, OP_EQ, x, make_unreduce(c->g, most, shape, mask));
     node_id count = sum_over(c, only(c, here, number(c, x, 1)), mask);
     node_id share = make_unreduce(c->g, divide(c, g, count), shape, mask);
-    node_id rest = make_unreduce(c->g, where_nan(c, n, g), shape, mask);
+    node_id rest = make_unreduce(c->g, where_nan(c, most, g), shape, mask);
     grad_add(c, n, 0, choose(c, here, share, rest));
 }
 
@@ -596,12 +623,17 @@ static void grad_scatter_set(grad *c, node_id n, node_id g, node_id index, int a
 
 /* An equal share of g for each that attains the value: x's own element and those of src. */
 static void grad_scatter_extreme(grad *c, node_id n, node_id g, node_id index, int axis) {
-    node_id x = source(c, n, 0), src = source(c, n, 2);
-    node_id kept = make2(c->g, OP_EQ, x, n);
-    node_id won = make2(c->g, OP_EQ, src, make_gather(c->g, n, index, axis));
+    node_id x = one_value(c, source(c, n, 0)), src = one_value(c, source(c, n, 2));
+    node_id most = n;
+    if (x != source(c, n, 0) || src != source(c, n, 2)) {
+        int count, row = (int)graph_tuple_get(c->g, c->g->node[n].attr, &count)[1];
+        most = make_scatter(c->g, x, index, src, axis, row);
+    }
+    node_id kept = make2(c->g, OP_EQ, x, most);
+    node_id won = make2(c->g, OP_EQ, src, make_gather(c->g, most, index, axis));
     node_id count = only(c, kept, number(c, x, 1));
     count = make_scatter(c->g, count, index, only(c, won, number(c, src, 1)), axis, MONOID_SUM);
-    node_id share = divide(c, g, count), rest = where_nan(c, n, g);
+    node_id share = divide(c, g, count), rest = where_nan(c, most, g);
     if (grad_wants(c, n, 0)) grad_add(c, n, 0, choose(c, kept, share, rest));
     if (!grad_wants(c, n, 2)) return;
     share = make_gather(c->g, share, index, axis);
