@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""compare.py - every public function against NumPy, PyTorch, SciPy and mpmath.
+
+Usage: compare.py [--device NAME] [--seed N] [--only NAME[,NAME]] [--part PART[,PART]] [--count N]
+                  [--library PATH]
+
+Every row of ops.h and funcs.h, every dtype it takes, special values and random ones, first and
+second derivatives, and random graphs. Prints each difference with the bits of its arguments and the
+options that repeat it, then counts. Ends with status 1 when a difference is not explained by a row
+of conventions.py, or a public function has neither counterpart nor reason.
+"""
+
+import argparse
+import os
+import sys
+import time
+import zlib
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import quern  # noqa: E402
+from judge import Account, Case  # noqa: E402
+
+PARTS = ["elementwise", "arrays", "networks", "gradients", "training", "graphs"]
+
+
+def public_functions():
+    """Names without qn_ of the tables' rows, and of the whole header."""
+    gen = quern.table_parser()
+    rows = [name for name, *_ in gen.regions_of_ops()] + [f[2] for f in gen.funcs()]
+    header = quern.prototypes(os.path.join(quern.ROOT, "include", "quern.h"))
+    return rows, [name[3:] for name in header]
+
+
+def missing(tables):
+    """Functions that nothing is compared with and that have no reason."""
+    from conventions import NOT_COMPARED
+    known = set().union(*tables.values()) | set(NOT_COMPARED)
+    rows, header = public_functions()
+    return [n for n in dict.fromkeys(rows + header) if n not in known]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="functions, by commas")
+    parser.add_argument("--part", default=",".join(PARTS))
+    parser.add_argument("--count", type=int, default=200, help="random graphs")
+    parser.add_argument("--shown", type=int, default=3, help="differences printed of one kind")
+    parser.add_argument("--library", default=os.path.join(quern.ROOT, "build", "libquern.so.0"))
+    args = parser.parse_args()
+    np.seterr(all="ignore")
+    os.environ.setdefault("QN_CACHE", "off")
+    tables = {part: __import__(part).table() for part in PARTS}
+    only = [name for name in args.only.split(",") if name]
+    account = Account(args.device, args.seed, args.shown)
+    q = quern.Quern(args.library, args.device, os.path.join(quern.ROOT, "include", "quern.h"))
+    absent = 0
+    for name in [] if only else missing(tables):
+        print(f"not compared: {name}")
+        absent += 1
+    for part in args.part.split(","):
+        start = time.time()
+        for name, run in tables[part].items():
+            if not only or name in only:
+                rng = np.random.default_rng([args.seed, zlib.crc32(f"{part} {name}".encode())])
+                account.count = args.count
+                try:
+                    run(q, account, rng)
+                except quern.QuernError as e:
+                    account.fail(Case(name, "", part), f"stopped: {e}")
+        print(f"{part}: {sum(account.compared.values())} comparisons so far, "
+              f"{time.time() - start:.1f} s", flush=True)
+    total = account.summary()
+    q.close()
+    return 1 if total or absent else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""tables.py - the outside counterparts of elementwise functions.
+
+A row: plain (on float64 or integer arrays), real (on mpmath numbers; None where plain is exact or
+rounded correctly in float64), the ulps that the function may be off (0: rounded correctly), the
+dtypes it takes (f floats, i integers, b bool), what it gives (same, float: integers give f32, bool,
+second: the dtype of the last arguments) and, of sums that cancel, the magnitude of its terms.
+Primitives take their dtypes from ops.h.
+"""
+
+import mpmath
+import numpy as np
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+from mpmath import mpf
+from quern import table_parser
+
+TYPES = {"FLOAT": ("fib", "float"), "NUM": ("fi", "same"), "INT": ("i", "same"), "BITS": ("ib", "same"),
+         "ANY": ("fib", "same"), "CMP": ("fib", "bool"), "SELECT": ("fib", "second")}
+
+
+class Row:
+    def __init__(self, plain, real=None, ulp=0, takes="fib", gives="float", slack=None, grad=True):
+        self.plain, self.real, self.ulp = plain, real, ulp
+        self.takes, self.gives, self.slack, self.grad = takes, gives, slack, grad
+
+
+def torch_of(function):
+    """PyTorch's function on arrays; without PyTorch special values go unknown."""
+    def call(*args):
+        if torch is None:
+            return np.full(np.shape(args[0]), np.nan)
+        return function(*[torch.from_numpy(np.array(a)) for a in args]).numpy()
+    return call
+
+
+def one(plain, real):
+    """A primitive that may be off by one ulp."""
+    return Row(plain, real, 1)
+
+
+def two(plain, real, **more):
+    return Row(plain, real, 2, **more)
+
+
+def bounded(x, lo, hi):
+    return min(max(x, lo), hi)
+
+
+def floor_div(x, y):
+    return np.floor(x / y) if x.dtype.kind == "f" else np.floor_divide(x, y)
+
+
+def shift(left):
+    """By Python's integers: a count that is negative or past the width shifts everything out."""
+    def call(x, y):
+        out = []
+        width = 8 * x.dtype.itemsize
+        for a, b in zip(x.tolist(), y.tolist()):
+            b = width if b < 0 or b > width else b
+            out.append((a << b) & (2 ** width - 1) if left else a >> b)
+        if left and x.dtype.kind == "i":
+            out = [v - 2 ** width if v >> (width - 1) else v for v in out]
+        return np.array(out, dtype=x.dtype)
+    return call
+
+
+def real_pow(x, y):
+    return mpmath.power(x, y) if x > 0 or y == int(y) else None
+
+
+def real_gelu(x):
+    return x * mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+
+def real_gelu_tanh(x):
+    u = mpmath.sqrt(2 / mpmath.pi) * (x + mpf("0.044715") * x ** 3)
+    return x / (1 + mpmath.exp(-2 * u))
+
+
+def real_selu(x):
+    return mpf("1.0507009873554805") * (x if x > 0 else mpf("1.6732632423543772") * mpmath.expm1(x))
+
+
+def real_softplus(x):
+    return mpmath.log1p(mpmath.exp(x))
+
+
+def real_log_sum(x, y):
+    return max(x, y) + mpmath.log1p(mpmath.exp(-abs(x - y)))
+
+
+nn = torch.nn.functional if torch else None
+PRIMITIVES = {
+    "neg": Row(np.negative), "abs": Row(np.abs), "reciprocal": Row(lambda x: 1 / x),
+    "sqrt": Row(np.sqrt), "exp": one(np.exp, mpmath.exp), "exp2": one(np.exp2, lambda x: mpf(2) ** x),
+    "expm1": one(np.expm1, mpmath.expm1), "log": one(np.log, mpmath.log),
+    "log2": one(np.log2, lambda x: mpmath.log(x) / mpmath.log(2)),
+    "log1p": one(np.log1p, mpmath.log1p), "sin": one(np.sin, mpmath.sin), "cos": one(np.cos, mpmath.cos),
+    "atan": one(np.arctan, mpmath.atan), "tanh": one(np.tanh, mpmath.tanh),
+    "sigmoid": one(torch_of(lambda x: x.sigmoid()), lambda x: 1 / (1 + mpmath.exp(-x))),
+    "erf": one(torch_of(lambda x: x.erf()), mpmath.erf),
+    "erfc": one(torch_of(lambda x: x.erfc()), mpmath.erfc),
+    "floor": Row(np.floor), "ceil": Row(np.ceil), "round": Row(np.rint), "trunc": Row(np.trunc),
+    "not": Row(np.invert), "add": Row(np.add), "sub": Row(np.subtract), "mul": Row(np.multiply),
+    "div": Row(np.divide), "floor_div": Row(floor_div), "mod": Row(np.mod),
+    "pow": one(np.power, real_pow), "maximum": Row(np.maximum), "minimum": Row(np.minimum),
+    "lt": Row(np.less), "le": Row(np.less_equal), "eq": Row(np.equal), "ne": Row(np.not_equal),
+    "and": Row(np.bitwise_and), "or": Row(np.bitwise_or), "xor": Row(np.bitwise_xor),
+    "shl": Row(shift(True)), "shr": Row(shift(False)),
+    "where": Row(np.where), "fma": Row(lambda x, y, z: x * y + z, lambda x, y, z: x * y + z),
+    "cbrt": one(np.cbrt, lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x))),
+    "asin": one(np.arcsin, mpmath.asin), "acos": one(np.arccos, mpmath.acos),
+    "asinh": one(np.arcsinh, mpmath.asinh), "acosh": one(np.arccosh, mpmath.acosh),
+    "atanh": one(np.arctanh, mpmath.atanh), "atan2": one(np.arctan2, mpmath.atan2),
+    "softplus": one(torch_of(lambda x: torch.logaddexp(x, x * 0)), real_softplus),
+    "hypot": one(np.hypot, mpmath.hypot), "logaddexp": one(np.logaddexp, real_log_sum),
+    "mul_sigmoid": one(torch_of(lambda x, y: x * y.sigmoid()), lambda x, y: x / (1 + mpmath.exp(-y))),
+    "mul_ndtr": one(torch_of(lambda x, y: x * torch.special.ndtr(y)),
+                    lambda x, y: x * mpmath.erfc(-y / mpmath.sqrt(2)) / 2),
+}
+
+COMPOSED = {
+    "relu": Row(lambda x: np.where(np.isnan(x), x, np.where(x > 0, x, 0)), takes="fi", gives="same"),
+    "sign": Row(np.sign, takes="fi", gives="same"),
+    "log_sigmoid": two(torch_of(lambda x: nn.logsigmoid(x)), lambda x: -real_softplus(-x)),
+    "rsqrt": two(lambda x: 1 / np.sqrt(x), lambda x: 1 / mpmath.sqrt(x)),
+    "square": Row(lambda x: x * x, takes="fi", gives="same"),
+    "log10": two(np.log10, mpmath.log10), "tan": two(np.tan, mpmath.tan),
+    "sinh": two(np.sinh, mpmath.sinh), "cosh": two(np.cosh, mpmath.cosh),
+    "isnan": Row(np.isnan, gives="bool"), "isinf": Row(np.isinf, gives="bool"),
+    "isfinite": Row(np.isfinite, gives="bool"), "logical_not": Row(np.logical_not, gives="bool"),
+    "silu": two(torch_of(lambda x: nn.silu(x)), lambda x: x / (1 + mpmath.exp(-x))),
+    "gelu": two(torch_of(lambda x: nn.gelu(x)), real_gelu),
+    "gelu_tanh": two(torch_of(lambda x: nn.gelu(x, approximate="tanh")), real_gelu_tanh),
+    "mish": two(torch_of(lambda x: nn.mish(x)), lambda x: x * mpmath.tanh(real_softplus(x))),
+    "relu6": Row(lambda x: np.clip(x, 0, 6), takes="fi", gives="same"),
+    "hardswish": two(torch_of(lambda x: nn.hardswish(x)), lambda x: x * bounded(x + 3, 0, 6) / 6),
+    "hardsigmoid": two(torch_of(lambda x: nn.hardsigmoid(x)), lambda x: bounded(x + 3, 0, 6) / 6),
+    "selu": two(torch_of(lambda x: nn.selu(x)), real_selu),
+    "elu": two(lambda x, a: np.where(x > 0, x, np.where(x < 0, a * np.expm1(x), x)),
+               lambda x, a: x if x > 0 else a * mpmath.expm1(x)),
+    "leaky_relu": two(lambda x, a: np.where(x > 0, x, a * x), lambda x, a: x if x > 0 else a * x),
+    "clamp": Row(lambda x, lo, hi: np.clip(x, lo, hi), takes="fi", gives="same"),
+    "gt": Row(np.greater, gives="bool"), "ge": Row(np.greater_equal, gives="bool"),
+    "logical_and": Row(np.logical_and, gives="bool"), "logical_or": Row(np.logical_or, gives="bool"),
+    "logical_xor": Row(np.logical_xor, gives="bool"),
+    "rem": Row(np.fmod, takes="fi", gives="same"),
+    "lerp": Row(lambda x, y, t: x + t * (y - x), lambda x, y, t: x + t * (y - x), 2, "fi",
+                slack=lambda x, y, t: 4 * (np.abs(x) + np.abs(t) * (np.abs(x) + np.abs(y)))),
+}
+OPTIONS = {"elu": [(1.0,), (0.25,)], "leaky_relu": [(0.01,), (0.5,)],
+           "clamp": [(-1.0, 2.0), (0.0, 6.0), (-np.inf, 1.0)]}
+ARITY = {"gt": 2, "ge": 2, "logical_and": 2, "logical_or": 2, "logical_xor": 2, "rem": 2, "lerp": 3,
+         "hypot": 2, "atan2": 2, "logaddexp": 2}
+
+
+def collect():
+    """The rows by arity. A primitive's types are those of ops.h; what went from funcs.h to ops.h,
+    or is in neither, follows the tree."""
+    gen = table_parser()
+    ops = {op.name: op for op in (gen.Op(args) for _, args in gen.rows("src/graph/ops.h"))}
+    functions = {name for _, _, name, _, _ in gen.funcs()}
+    found = {1: {}, 2: {}, 3: {}}
+    for name, row in {**PRIMITIVES, **COMPOSED}.items():
+        op = ops.get(name)
+        if op and op.class_ == "ELEM":
+            row.takes, row.gives = TYPES[op.types]
+            row.grad = op.row[7] != "NONE"
+            found[op.arity][name] = row
+        elif name in functions:
+            row.ulp = 2 if row.real and row.ulp == 1 else row.ulp
+            row.grad = "bool" != row.gives and name != "sign"
+            found[ARITY.get(name, 1)][name] = row
+    return found
+
+
+FOUND = collect()
+UNARY, BINARY, TERNARY = FOUND[1], FOUND[2], FOUND[3]
