@@ -3,7 +3,8 @@
 A row: plain (on float64 or integer arrays), real (on mpmath numbers; None where plain is exact or
 rounded correctly in float64), the ulps that the function may be off (0: rounded correctly), the
 dtypes it takes (f floats, i integers, b bool), what it gives (same, float: integers give f32, bool,
-second: the dtype of the last arguments) and, of sums that cancel, the magnitude of its terms.
+second: the dtype of the last arguments), of sums that cancel the magnitude of the terms, and what
+is done after rounding to the dtype.
 Primitives take their dtypes from ops.h.
 """
 
@@ -23,9 +24,9 @@ TYPES = {"FLOAT": ("fib", "float"), "NUM": ("fi", "same"), "INT": ("i", "same"),
 
 
 class Row:
-    def __init__(self, plain, real=None, ulp=0, takes="fib", gives="float", slack=None, grad=True):
-        self.plain, self.real, self.ulp = plain, real, ulp
-        self.takes, self.gives, self.slack, self.grad = takes, gives, slack, grad
+    def __init__(self, plain, real=None, ulp=0, takes="fib", gives="float", slack=None, after=None):
+        self.plain, self.real, self.ulp, self.after = plain, real, ulp, after
+        self.takes, self.gives, self.slack, self.grad = takes, gives, slack, True
 
 
 def torch_of(function):
@@ -50,8 +51,16 @@ def bounded(x, lo, hi):
     return min(max(x, lo), hi)
 
 
-def floor_div(x, y):
-    return np.floor(x / y) if x.dtype.kind == "f" else np.floor_divide(x, y)
+def clip(x, lo, hi):
+    """Of integers by bounds brought into their range."""
+    if x.dtype.kind == "f":
+        return np.clip(x, lo, hi)
+    info = np.iinfo(np.uint8 if x.dtype == bool else x.dtype)
+    return np.clip(x, *[int(min(max(b, info.min), info.max)) for b in (lo, hi)]).astype(x.dtype)
+
+
+def quotient(x, y):
+    return x / y if x.dtype.kind == "f" else np.floor_divide(x, y)
 
 
 def shift(left):
@@ -66,6 +75,11 @@ def shift(left):
             out = [v - 2 ** width if v >> (width - 1) else v for v in out]
         return np.array(out, dtype=x.dtype)
     return call
+
+
+def plain_fma(x, y, z):
+    """A product that overflows in float64 is finite beside an infinite z."""
+    return np.where(np.isfinite(x) & np.isfinite(y) & np.isinf(z), z, x * y + z)
 
 
 def real_pow(x, y):
@@ -106,17 +120,17 @@ PRIMITIVES = {
     "erfc": one(torch_of(lambda x: x.erfc()), mpmath.erfc),
     "floor": Row(np.floor), "ceil": Row(np.ceil), "round": Row(np.rint), "trunc": Row(np.trunc),
     "not": Row(np.invert), "add": Row(np.add), "sub": Row(np.subtract), "mul": Row(np.multiply),
-    "div": Row(np.divide), "floor_div": Row(floor_div), "mod": Row(np.mod),
+    "div": Row(np.divide), "floor_div": Row(quotient, after=np.floor), "mod": Row(np.mod),
     "pow": one(np.power, real_pow), "maximum": Row(np.maximum), "minimum": Row(np.minimum),
     "lt": Row(np.less), "le": Row(np.less_equal), "eq": Row(np.equal), "ne": Row(np.not_equal),
     "and": Row(np.bitwise_and), "or": Row(np.bitwise_or), "xor": Row(np.bitwise_xor),
     "shl": Row(shift(True)), "shr": Row(shift(False)),
-    "where": Row(np.where), "fma": Row(lambda x, y, z: x * y + z, lambda x, y, z: x * y + z),
+    "where": Row(np.where), "fma": Row(plain_fma, lambda x, y, z: x * y + z),
     "cbrt": one(np.cbrt, lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x))),
     "asin": one(np.arcsin, mpmath.asin), "acos": one(np.arccos, mpmath.acos),
     "asinh": one(np.arcsinh, mpmath.asinh), "acosh": one(np.arccosh, mpmath.acosh),
     "atanh": one(np.arctanh, mpmath.atanh), "atan2": one(np.arctan2, mpmath.atan2),
-    "softplus": one(torch_of(lambda x: torch.logaddexp(x, x * 0)), real_softplus),
+    "softplus": one(torch_of(lambda x: torch.logaddexp(x, torch.zeros_like(x))), real_softplus),
     "hypot": one(np.hypot, mpmath.hypot), "logaddexp": one(np.logaddexp, real_log_sum),
     "mul_sigmoid": one(torch_of(lambda x, y: x * y.sigmoid()), lambda x, y: x / (1 + mpmath.exp(-y))),
     "mul_ndtr": one(torch_of(lambda x, y: x * torch.special.ndtr(y)),
@@ -124,8 +138,8 @@ PRIMITIVES = {
 }
 
 COMPOSED = {
-    "relu": Row(lambda x: np.where(np.isnan(x), x, np.where(x > 0, x, 0)), takes="fi", gives="same"),
-    "sign": Row(np.sign, takes="fi", gives="same"),
+    "relu": Row(lambda x: np.where(np.isnan(x), x, np.where(x > 0, x, 0)), gives="same"),
+    "sign": Row(lambda x: x if x.dtype == bool else np.sign(x), gives="same"),
     "log_sigmoid": two(torch_of(lambda x: nn.logsigmoid(x)), lambda x: -real_softplus(-x)),
     "rsqrt": two(lambda x: 1 / np.sqrt(x), lambda x: 1 / mpmath.sqrt(x)),
     "square": Row(lambda x: x * x, takes="fi", gives="same"),
@@ -137,19 +151,19 @@ COMPOSED = {
     "gelu": two(torch_of(lambda x: nn.gelu(x)), real_gelu),
     "gelu_tanh": two(torch_of(lambda x: nn.gelu(x, approximate="tanh")), real_gelu_tanh),
     "mish": two(torch_of(lambda x: nn.mish(x)), lambda x: x * mpmath.tanh(real_softplus(x))),
-    "relu6": Row(lambda x: np.clip(x, 0, 6), takes="fi", gives="same"),
+    "relu6": Row(lambda x: clip(x, 0, 6), gives="same"),
     "hardswish": two(torch_of(lambda x: nn.hardswish(x)), lambda x: x * bounded(x + 3, 0, 6) / 6),
     "hardsigmoid": two(torch_of(lambda x: nn.hardsigmoid(x)), lambda x: bounded(x + 3, 0, 6) / 6),
     "selu": two(torch_of(lambda x: nn.selu(x)), real_selu),
     "elu": two(lambda x, a: np.where(x > 0, x, np.where(x < 0, a * np.expm1(x), x)),
                lambda x, a: x if x > 0 else a * mpmath.expm1(x)),
     "leaky_relu": two(lambda x, a: np.where(x > 0, x, a * x), lambda x, a: x if x > 0 else a * x),
-    "clamp": Row(lambda x, lo, hi: np.clip(x, lo, hi), takes="fi", gives="same"),
+    "clamp": Row(clip, gives="same"),
     "gt": Row(np.greater, gives="bool"), "ge": Row(np.greater_equal, gives="bool"),
     "logical_and": Row(np.logical_and, gives="bool"), "logical_or": Row(np.logical_or, gives="bool"),
     "logical_xor": Row(np.logical_xor, gives="bool"),
     "rem": Row(np.fmod, takes="fi", gives="same"),
-    "lerp": Row(lambda x, y, t: x + t * (y - x), lambda x, y, t: x + t * (y - x), 2, "fi",
+    "lerp": Row(lambda x, y, t: x + t * (y - x), lambda x, y, t: x + t * (y - x), 2, "fi", "same",
                 slack=lambda x, y, t: 4 * (np.abs(x) + np.abs(t) * (np.abs(x) + np.abs(y)))),
 }
 OPTIONS = {"elu": [(1.0,), (0.25,)], "leaky_relu": [(0.01,), (0.5,)],
