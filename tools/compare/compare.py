@@ -2,7 +2,7 @@
 """compare.py - every public function against NumPy, PyTorch, SciPy and mpmath.
 
 Usage: compare.py [--device NAME] [--seed N] [--only NAME[,NAME]] [--part PART[,PART]] [--count N]
-                  [--library PATH]
+                  [--tree PATH] [--library PATH]
 
 Every row of ops.h and funcs.h, every dtype it takes, special values and random ones, first and
 second derivatives, and random graphs. Prints each difference with the bits of its arguments and the
@@ -49,8 +49,11 @@ def main():
     parser.add_argument("--part", default=",".join(PARTS))
     parser.add_argument("--count", type=int, default=200, help="random graphs")
     parser.add_argument("--shown", type=int, default=3, help="differences printed of one kind")
-    parser.add_argument("--library", default=os.path.join(quern.ROOT, "build", "libquern.so.0"))
+    parser.add_argument("--tree", default=quern.ROOT, help="whose tables, header and build")
+    parser.add_argument("--library", help="another build than the tree's")
     args = parser.parse_args()
+    quern.ROOT = os.path.abspath(args.tree)
+    args.library = args.library or os.path.join(quern.ROOT, "build", "libquern.so.0")
     np.seterr(all="ignore")
     os.environ.setdefault("QN_CACHE", "off")
     tables = {part: __import__(part).table() for part in PARTS}

@@ -24,9 +24,9 @@ LEAST = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
 ALL, END = -2147483648, 2 ** 63 - 1
 
 
-def table_parser(root=ROOT):
+def table_parser():
     """tools/gen.py of the tree whose tables are read."""
-    spec = importlib.util.spec_from_file_location("gen", os.path.join(root, "tools", "gen.py"))
+    spec = importlib.util.spec_from_file_location("gen", os.path.join(ROOT, "tools", "gen.py"))
     gen = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(gen)
     return gen
