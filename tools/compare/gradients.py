@@ -58,9 +58,12 @@ def derivative(function, args, orders, direction=0):
 
 
 def kink(real, args, orders):
-    """Do the derivatives of both sides differ?"""
-    sides = [derivative(real, args, orders, d) for d in (-1, 1)]
-    return None in sides or abs(sides[0] - sides[1]) > abs(sides[0]) * mpmath.mpf(2) ** -200
+    """Do the derivatives of both sides differ, or the first ones?"""
+    for some in ([min(n, 1) for n in orders], orders):
+        sides = [derivative(real, args, some, d) for d in (-1, 1)]
+        if None in sides or abs(sides[0] - sides[1]) > abs(sides[0]) * mpmath.mpf(2) ** -200:
+            return True
+    return False
 
 
 def derivative_of_first(q, g, t):

@@ -59,6 +59,11 @@ def clip(x, lo, hi):
     return np.clip(x, *[int(min(max(b, info.min), info.max)) for b in (lo, hi)]).astype(x.dtype)
 
 
+def remainder(x, y):
+    """fmod; integers by 0 give x, as docs/ops.md says."""
+    return np.fmod(x, y) if x.dtype.kind == "f" else np.where(y == 0, x, np.fmod(x, y))
+
+
 def quotient(x, y):
     return x / y if x.dtype.kind == "f" else np.floor_divide(x, y)
 
@@ -162,7 +167,7 @@ COMPOSED = {
     "gt": Row(np.greater, gives="bool"), "ge": Row(np.greater_equal, gives="bool"),
     "logical_and": Row(np.logical_and, gives="bool"), "logical_or": Row(np.logical_or, gives="bool"),
     "logical_xor": Row(np.logical_xor, gives="bool"),
-    "rem": Row(np.fmod, takes="fi", gives="same"),
+    "rem": Row(remainder, takes="fi", gives="same"),
     "lerp": Row(lambda x, y, t: x + t * (y - x), lambda x, y, t: x + t * (y - x), 2, "fi", "same",
                 slack=lambda x, y, t: 4 * (np.abs(x) + np.abs(t) * (np.abs(x) + np.abs(y)))),
 }
