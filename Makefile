@@ -78,6 +78,10 @@ bench-peers: all $(BUILD)/bench/peers  ## compare with other libraries (BENCH_AR
 bench-check: all $(BUILD)/bench/peers  ## the same, and hold it against the floors
 	@$(BUILD)/bench/peers -o $(BUILD)/bench --check $(BENCH_ARGS)
 
+COMPARE_PYTHON ?= python3
+compare: all  ## compare every function with NumPy, PyTorch and mpmath, where installed (COMPARE_ARGS=...)
+	@$(COMPARE_PYTHON) tools/compare/compare.py --library $(BUILD)/$(SONAME) $(COMPARE_ARGS)
+
 demo: setup  ## train a small GPT on this source tree (DEMO_TEXT=file for another text) and sample it
 	@$(MAKE) --no-print-directory all
 	@sh tools/demo.sh $(BUILD) "$(DEMO_TEXT)"
@@ -131,5 +135,5 @@ help:  ## this list
 include tools/proofs.mk
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 FORCE:
-.PHONY: all tests test examples bench bench-peers bench-check demo setup style gen-check symbols \
+.PHONY: all tests test examples bench bench-peers bench-check compare demo setup style gen-check symbols \
     valgrind install uninstall clean help

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """compare.py - every public function against NumPy, PyTorch, SciPy and mpmath.
 
-Usage: compare.py [--device NAME] [--seed N] [--only NAME[,NAME]] [--part PART[,PART]] [--count N]
+Usage: compare.py [--device NAME] [--seed N] [--only NAME[,NAME]] [--part PART[,PART]] [--count N] [--first N]
                   [--tree PATH] [--library PATH]
 
 Every row of ops.h and funcs.h, every dtype it takes, special values and random ones, first and
@@ -48,6 +48,7 @@ def main():
     parser.add_argument("--only", default="", help="functions, by commas")
     parser.add_argument("--part", default=",".join(PARTS))
     parser.add_argument("--count", type=int, default=200, help="random graphs")
+    parser.add_argument("--first", type=int, default=0, help="number of the first random graph")
     parser.add_argument("--shown", type=int, default=3, help="differences printed of one kind")
     parser.add_argument("--tree", default=quern.ROOT, help="whose tables, header and build")
     parser.add_argument("--library", help="another build than the tree's")
@@ -69,7 +70,7 @@ def main():
         for name, run in tables[part].items():
             if not only or name in only:
                 rng = np.random.default_rng([args.seed, zlib.crc32(f"{part} {name}".encode())])
-                account.count = args.count
+                account.count, account.first = args.count, args.first
                 try:
                     run(q, account, rng)
                 except quern.QuernError as e:

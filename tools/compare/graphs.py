@@ -268,7 +268,7 @@ def run(q, account, rng):
     if torch is None:
         account.skip("graphs", "PyTorch is not installed")
         return
-    for number in range(account.count):
+    for number in range(account.first, account.first + account.count):
         one(q, account, account.seed, number, ["f64", "f32"][number % 2])
 
 
