@@ -60,6 +60,12 @@ CONVENTIONS = [
     ("sign", ("value",), zeros, "a zero keeps its sign, as in JAX"),
     ("maximum minimum max min max_axes min_axes max_pool scatter", ("value",), zeros,
      "zeros of both signs are equal: either is the larger"),
+    ("log_sigmoid", ("value",), lambda case, args, got, want: zeros(case, args, got, want) and args == (math.inf,),
+     "log_sigmoid(infinity) is -0, the limit from below; PyTorch has 0"),
+    ("silu gelu gelu_tanh mish hardswish", ("value",), lambda case, args, got, want: is_nan(want) and got == 0
+     and args == (-math.inf,), "the limit -0 at -infinity, where PyTorch multiplies it by 0"),
+    ("mul_sigmoid mul_ndtr", ("value",), lambda case, args, got, want: is_nan(want) and math.isinf(got)
+     and math.isfinite(args[1]), "an infinity times a weight above 0, which PyTorch rounds to 0"),
     ("relu6 hardsigmoid hardswish", DERIVATIVES, at(0, 3, 6),
      "at a bound the derivative is that of the inside; PyTorch has 0 or that of a side"),
     ("clamp", DERIVATIVES, at(0, 1, 2, 6), "at a bound the derivative is 1; PyTorch 2.15 has 0"),

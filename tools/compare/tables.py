@@ -87,6 +87,16 @@ def plain_fma(x, y, z):
     return np.where(np.isfinite(x) & np.isfinite(y) & np.isinf(z), z, x * y + z)
 
 
+def power(x, y):
+    """Integers wrap; to a negative power only 1 and -1 are not 0."""
+    if x.dtype.kind == "f":
+        return np.power(x, y)
+    bits = 8 * x.dtype.itemsize
+    out = [pow(a, b, 2 ** bits) if b >= 0 else a ** (b & 1) if a in (1, -1) else 0
+           for a, b in zip(x.tolist(), y.tolist())]
+    return np.array([v % 2 ** bits for v in out], dtype=f"u{x.dtype.itemsize}").astype(x.dtype)
+
+
 def real_pow(x, y):
     return mpmath.power(x, y) if x > 0 or y == int(y) else None
 
@@ -118,27 +128,27 @@ PRIMITIVES = {
     "sqrt": Row(np.sqrt), "exp": one(np.exp, mpmath.exp), "exp2": one(np.exp2, lambda x: mpf(2) ** x),
     "expm1": one(np.expm1, mpmath.expm1), "log": one(np.log, mpmath.log),
     "log2": one(np.log2, lambda x: mpmath.log(x) / mpmath.log(2)),
-    "log1p": one(np.log1p, mpmath.log1p), "sin": one(np.sin, mpmath.sin), "cos": one(np.cos, mpmath.cos),
+    "log1p": one(np.log1p, mpmath.log1p), "sin": two(np.sin, mpmath.sin), "cos": two(np.cos, mpmath.cos),
     "atan": one(np.arctan, mpmath.atan), "tanh": one(np.tanh, mpmath.tanh),
-    "sigmoid": one(torch_of(lambda x: x.sigmoid()), lambda x: 1 / (1 + mpmath.exp(-x))),
+    "sigmoid": two(torch_of(lambda x: x.sigmoid()), lambda x: 1 / (1 + mpmath.exp(-x))),
     "erf": one(torch_of(lambda x: x.erf()), mpmath.erf),
-    "erfc": one(torch_of(lambda x: x.erfc()), mpmath.erfc),
-    "floor": Row(np.floor), "ceil": Row(np.ceil), "round": Row(np.rint), "trunc": Row(np.trunc),
+    "erfc": two(torch_of(lambda x: x.erfc()), mpmath.erfc),
+    "floor": Row(np.floor), "ceil": Row(np.ceil), "round": Row(np.round), "trunc": Row(np.trunc),
     "not": Row(np.invert), "add": Row(np.add), "sub": Row(np.subtract), "mul": Row(np.multiply),
     "div": Row(np.divide), "floor_div": Row(quotient, after=np.floor), "mod": Row(np.mod),
-    "pow": one(np.power, real_pow), "maximum": Row(np.maximum), "minimum": Row(np.minimum),
+    "pow": one(power, real_pow), "maximum": Row(np.maximum), "minimum": Row(np.minimum),
     "lt": Row(np.less), "le": Row(np.less_equal), "eq": Row(np.equal), "ne": Row(np.not_equal),
     "and": Row(np.bitwise_and), "or": Row(np.bitwise_or), "xor": Row(np.bitwise_xor),
     "shl": Row(shift(True)), "shr": Row(shift(False)),
     "where": Row(np.where), "fma": Row(plain_fma, lambda x, y, z: x * y + z),
     "cbrt": one(np.cbrt, lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x))),
     "asin": one(np.arcsin, mpmath.asin), "acos": one(np.arccos, mpmath.acos),
-    "asinh": one(np.arcsinh, mpmath.asinh), "acosh": one(np.arccosh, mpmath.acosh),
+    "asinh": two(np.arcsinh, mpmath.asinh), "acosh": two(np.arccosh, mpmath.acosh),
     "atanh": one(np.arctanh, mpmath.atanh), "atan2": one(np.arctan2, mpmath.atan2),
-    "softplus": one(torch_of(lambda x: torch.logaddexp(x, torch.zeros_like(x))), real_softplus),
+    "softplus": two(torch_of(lambda x: torch.logaddexp(x, torch.zeros_like(x))), real_softplus),
     "hypot": one(np.hypot, mpmath.hypot), "logaddexp": one(np.logaddexp, real_log_sum),
-    "mul_sigmoid": one(torch_of(lambda x, y: x * y.sigmoid()), lambda x, y: x / (1 + mpmath.exp(-y))),
-    "mul_ndtr": one(torch_of(lambda x, y: x * torch.special.ndtr(y)),
+    "mul_sigmoid": two(torch_of(lambda x, y: x * y.sigmoid()), lambda x, y: x / (1 + mpmath.exp(-y))),
+    "mul_ndtr": two(torch_of(lambda x, y: x * torch.special.ndtr(y)),
                     lambda x, y: x * mpmath.erfc(-y / mpmath.sqrt(2)) / 2),
 }
 
@@ -168,7 +178,7 @@ COMPOSED = {
     "logical_and": Row(np.logical_and, gives="bool"), "logical_or": Row(np.logical_or, gives="bool"),
     "logical_xor": Row(np.logical_xor, gives="bool"),
     "rem": Row(remainder, takes="fi", gives="same"),
-    "lerp": Row(lambda x, y, t: x + t * (y - x), lambda x, y, t: x + t * (y - x), 2, "fi", "same",
+    "lerp": Row(lambda x, y, t: x + t * (y - x), lambda x, y, t: x + t * (y - x), 2,
                 slack=lambda x, y, t: 4 * (np.abs(x) + np.abs(t) * (np.abs(x) + np.abs(y)))),
 }
 OPTIONS = {"elu": [(1.0,), (0.25,)], "leaky_relu": [(0.01,), (0.5,)],
