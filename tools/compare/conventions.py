@@ -6,13 +6,14 @@ arguments (where there is one element each), what came and what was expected.
 """
 
 import math
+import re
 
 DERIVATIVES = ("gradient", "second")
 EPSILON = {"f16": 2.0 ** -10, "bf16": 2.0 ** -7, "f32": 2.0 ** -23, "f64": 2.0 ** -52}
 
 
 def number(v):
-    return not isinstance(v, (str, type(None)))
+    return v is not None
 
 
 def is_nan(v):
@@ -82,11 +83,12 @@ CONVENTIONS = [
      "the limit at an infinity, where PyTorch's formula gives NaN"),
     ("maximum minimum logaddexp atan2 hypot pow", DERIVATIVES, with_nan,
      "a NaN argument gives NaN by both; PyTorch has numbers there"),
+    ("abs", DERIVATIVES, with_nan, "a NaN argument gives NaN; PyTorch has 0 there"),
     ("acosh", DERIVATIVES, outside(lambda x: x >= 1),
      "outside of the domain the value is NaN and a derivative is what the formula gives"),
     ("asin acos atanh", DERIVATIVES, outside(lambda x: -1 <= x <= 1),
      "outside of the domain the value is NaN and a derivative is what the formula gives"),
-    ("expm1 tanh sigmoid elu selu silu mish gelu_tanh", DERIVATIVES, of_the_value,
+    ("expm1 tanh sigmoid softplus log_sigmoid elu selu silu mish gelu_tanh", DERIVATIVES, of_the_value,
      "derivatives are formed of the value (y + 1, 1 - y^2, y (1 - y)), as in PyTorch: off by ulps of "
      "the terms, not of the difference"),
 ]
@@ -118,9 +120,23 @@ REASONS = {
 NOT_COMPARED = {name: reason for reason, names in REASONS.items() for name in names.split()}
 
 
+def refusal(case, text):
+    """Numbers that an integer dtype has not are refused."""
+    match = re.search(r": (\S+) is no ([iu])(\d+)", text)
+    if not match or case.name not in ("full", "scalar", "like", "full_like"):
+        return None
+    value, width = float(match[1]), int(match[3])
+    low, high = (-2.0 ** (width - 1), 2.0 ** (width - 1)) if match[2] == "i" else (0, 2.0 ** width)
+    if value == math.inf or not low <= value < high or value != math.floor(value):
+        return "a number that the dtype has not is refused"
+    return None
+
+
 def explained(case, args, got, want):
     if not number(got):
         return None
+    if isinstance(got, str):
+        return refusal(case, got)
     for names, orders, test, reason in CONVENTIONS:
         if case.order in orders and case.name in names.split() and test(case, args, got, want):
             return reason

@@ -336,9 +336,23 @@ def bce(x, y):
     return terms, np.abs(terms) + np.abs(x)
 
 
+def ignoring(q, account, rng, name):
+    """Labels equal to the ignored one count neither in the sum nor in the number."""
+    for dtype in FLOATS:
+        for ignored in (-100, 1):
+            x, y = normal(dtype, (6, 4), rng, 3), rng.integers(0, 4, 6)
+            y[rng.integers(0, 6, 2)] = ignored
+            v, kept = x.numbers(), y != ignored
+            terms, size = cross_entropy(v[kept], y[kept])
+            want = np.mean(terms) if kept.any() else np.nan
+            slack = 12 * accumulator(dtype) * np.mean(size) + epsilon(dtype) * abs(want)
+            near(q, account, name, dtype, [x, Value.of("i64", y)], lambda a, b: q.call(name, a, b, ignored),
+                 want, slack, rng, f"{ignored}")
+
+
 ROWS = {
-    "matmul": matmul, "dot": dot, "outer": outer, "tensordot": tensordot, "einsum": einsum,
-    "linear": linear, "conv": conv, "conv1d": conv_fixed(1), "conv2d": conv_fixed(2),
+    "cross_entropy_ignoring": ignoring, "matmul": matmul, "dot": dot, "outer": outer,
+    "tensordot": tensordot, "einsum": einsum, "linear": linear, "conv": conv, "conv1d": conv_fixed(1), "conv2d": conv_fixed(2),
     "conv3d": conv_fixed(3), "conv_transpose": conv_transpose, "max_pool": pool(True),
     "avg_pool": pool(False), "softmax": softmax(False), "log_softmax": softmax(True),
     "layer_norm": norms("layer"), "rms_norm": norms("rms"), "group_norm": norms("group"),
@@ -347,7 +361,8 @@ ROWS = {
     "mse_loss": loss(lambda x, y: ((x - y) ** 2, (x - y) ** 2)),
     "l1_loss": loss(lambda x, y: (np.abs(x - y), np.abs(x - y))),
     "huber_loss": loss(huber, options=(1.0,)),
-    "bce_with_logits": loss(bce, (1, 5, 50), y_values=lambda rng, s: rng.integers(0, 2, s)), **RANDOMS}
+    "bce_with_logits": loss(bce, (1, 5, 50), y_values=lambda rng, s: rng.integers(0, 2, s)),
+    **RANDOMS}
 WITH_TORCH = {"conv", "conv1d", "conv2d", "conv3d", "conv_transpose", "max_pool", "avg_pool"}
 
 
