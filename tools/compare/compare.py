@@ -16,7 +16,11 @@ import sys
 import time
 import zlib
 
-import numpy as np
+try:
+    import mpmath  # noqa: F401
+    import numpy as np
+except ImportError as e:
+    sys.exit(f"compare: {e}: needs NumPy and mpmath; PyTorch adds gradients, convolutions and graphs")
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import quern  # noqa: E402
@@ -68,7 +72,7 @@ def main():
     for part in args.part.split(","):
         start = time.time()
         for name, run in tables[part].items():
-            if (not only or name in only) and (name in public or name in ("graphs", "optimizers")):
+            if (not only or name in only) and (name in public or name in ("graphs", "optimizers", "promotion")):
                 rng = np.random.default_rng([args.seed, zlib.crc32(f"{part} {name}".encode())])
                 account.count, account.first = args.count, args.first
                 try:

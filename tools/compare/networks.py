@@ -352,7 +352,8 @@ def ignoring(q, account, rng, name):
 
 ROWS = {
     "cross_entropy_ignoring": ignoring, "matmul": matmul, "dot": dot, "outer": outer,
-    "tensordot": tensordot, "einsum": einsum, "linear": linear, "conv": conv, "conv1d": conv_fixed(1), "conv2d": conv_fixed(2),
+    "tensordot": tensordot, "einsum": einsum, "linear": linear, "conv": conv,
+    "conv1d": conv_fixed(1), "conv2d": conv_fixed(2),
     "conv3d": conv_fixed(3), "conv_transpose": conv_transpose, "max_pool": pool(True),
     "avg_pool": pool(False), "softmax": softmax(False), "log_softmax": softmax(True),
     "layer_norm": norms("layer"), "rms_norm": norms("rms"), "group_norm": norms("group"),
