@@ -65,6 +65,9 @@ CONVENTIONS = [
      "log_sigmoid(infinity) is -0, the limit from below; PyTorch has 0"),
     ("silu gelu gelu_tanh mish hardswish", ("value",), lambda case, args, got, want: is_nan(want) and got == 0
      and args == (-math.inf,), "the limit -0 at -infinity, where PyTorch multiplies it by 0"),
+    ("lerp", ("value",), lambda case, args, got, want: math.isinf(got) and case.dtype != "f16" and
+     abs(args[2]) * abs(args[1] - args[0]) > (2.0 ** 1023 if case.dtype == "f64" else 2.0 ** 127),
+     "the formula is x + t * (y - x), whose product overflows"),
     ("mul_sigmoid mul_ndtr", ("value",), lambda case, args, got, want: is_nan(want) and math.isinf(got)
      and math.isfinite(args[1]), "an infinity times a weight above 0, which PyTorch rounds to 0"),
     ("relu6 hardsigmoid hardswish", DERIVATIVES, at(0, 3, 6),
