@@ -171,7 +171,7 @@ static void gradient(const model *y, const model *x) {
     double v = NAN, want = self ? 1 : by >= 0 ? y->by[by] : 0;
     gradients++;
     if (qn_grad(y->t, NULL, 1, of, &g)) {
-        bool may = by == -2 || (y->stored && !self) || cut || bare;
+        bool may = by == -2 || cut || bare;
         if (!may || qn_error_code(qn) != QN_EGRAPH)
             snprintf(trouble, sizeof trouble, "grad: %s", qn_error(qn));
         refused++;

@@ -159,6 +159,12 @@ static void clamps(void) {
     check_values("clamp", qn_clamp(x, 0.5, 2.5), QN_I8, 5, (const int64_t[]){1, 1, 1, 2, 2});
     check_values("no clamp", qn_clamp(x, -(double)INFINITY, 1e9), QN_I8, 5, v);
     check_values("crossed bounds", qn_clamp(x, 5, 1), QN_I8, 5, (const int64_t[]){1, 1, 1, 1, 1});
+    qn_tensor *bools = qn_cast(vector(2, (const int64_t[]){0, 1}), QN_BOOL);
+    check_values("of bools", qn_clamp(bools, -1, 2), QN_BOOL, 2, (const int64_t[]){0, 1});
+    check_values("bools above", qn_clamp(bools, 0.5, 2), QN_BOOL, 2, (const int64_t[]){1, 1});
+    check_values("bools below", qn_clamp(bools, -INFINITY, 0), QN_BOOL, 2, (const int64_t[]){0, 0});
+    qn_tensor *bytes = qn_cast(vector(3, (const int64_t[]){0, 1, 200}), QN_U8);
+    check_values("sign", qn_sign(bytes), QN_U8, 3, (const int64_t[]){0, 1, 1});
     REFUSED(qn_clamp(x, (double)NAN, 1), "clamp: between nan and 1");
     REFUSED(qn_clamp(qn_cast(x, QN_F32), 0, (double)NAN), "clamp: between 0 and nan");
 }

@@ -291,6 +291,30 @@ static void outputs_of_a_plan_have_no_history(void) {
     qn_close(qn);
 }
 
+/* ---- values at the edges -------------------------------------------------------------------- */
+
+static void edges_that_others_found(void) {
+    EACH_DEVICE(qn) {
+        float inf = INFINITY;
+        qn_tensor *x = qn_from(qn, QN_F32, 1, (int64_t[]){1}, &inf);
+        CHECK(value(qn_gelu_tanh(x)) == INFINITY);
+        qn_tensor *a = number(qn, 0.3), *b = number(qn, 0.001); /* fl(0.3) = 299 fl(0.001) + .. */
+        CHECK_NEAR(slope(qn_mod(a, b), b), -299, 0, 0);
+        CHECK_NEAR(slope(qn_mod(number(qn, 7), b), b), -floor(7.0 / (double)0.001f), 0, 0);
+    }
+}
+
+/* 4096 + 1 - 4096 is 1; where the product is rounded to f16 first, it is 0. */
+static void a_linear_layer_of_halves_rounds_once(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *w = qn_full(qn, QN_F32, 2, (int64_t[]){1, 2}, 1), *b = number(qn, -4096);
+        float v[2] = {4096, 1};
+        qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){1, 2}, v);
+        qn_tensor *y = qn_linear(qn_cast(x, QN_F16), qn_cast(w, QN_F16), qn_cast(b, QN_F16));
+        CHECK_NEAR(value(qn_reshape(qn_cast(y, QN_F32), 1, (int64_t[]){1})), 1, 0, 0);
+    }
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static void rounds_of_reading_take_no_memory(void) {
@@ -464,6 +488,8 @@ int main(int argc, char **argv) {
     RUN(a_tape_keeps_what_was_assigned_over);
     RUN(a_tape_keeps_what_a_plan_assigns_over);
     RUN(outputs_of_a_plan_have_no_history);
+    RUN(edges_that_others_found);
+    RUN(a_linear_layer_of_halves_rounds_once);
     RUN(rounds_of_reading_take_no_memory);
     RUN(a_step_whose_loss_lives_on_holds_one_copy_of_the_parameters);
     RUN(kept_losses_do_not_keep_old_parameters);

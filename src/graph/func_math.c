@@ -110,6 +110,8 @@ qn_tensor *qn_logical_xor(qn_tensor *x, qn_tensor *y) {
 
 qn_tensor *qn_sign(qn_tensor *x) {
     func_frame f = func_on("sign", ARG(x));
+    if (x && (dtype_is_unsigned(qn_dtype_of(x)) || qn_dtype_of(x) == QN_BOOL))
+        return func_end(f, qn_where(above(x, 0), qn_like(x, 1), x));
     qn_tensor *rest = qn_where(below(x, 0), qn_like(x, -1), qn_detach(x)); /* 0 and NaN stay */
     return func_end(f, qn_where(above(x, 0), qn_like(x, 1), rest));
 }
@@ -194,6 +196,7 @@ qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t) {
 static qn_tensor *bound_of(qn_tensor *x, double v, bool upper) {
     qn_dtype d = qn_dtype_of(x);
     if (!x || dtype_is_float(d)) return qn_like(x, v);
+    if (d == QN_BOOL) v = upper ? v >= 1 : v > 0;
     return build_const(tensor_ctx(x), d, 0, scalar_number(d, upper ? floor(v) : ceil(v)));
 }
 
@@ -266,7 +269,8 @@ qn_tensor *qn_gelu_tanh(qn_tensor *x) {
         lost = add_number(lost, wide ? -0x1.cbc0d30ebfd15p-54 : slope - (double)(float)slope);
         lost = qn_fma(x, lost, lost_of_product(x, w, z));
         lost = qn_where(below(z, 0), lost, qn_like(x, 0));
-        y = qn_fma(y, qn_detach(qn_where(above(x, -50), lost, qn_like(x, 0))), y);
+        lost = qn_detach(qn_where(above(x, -50), lost, qn_like(x, 0)));
+        y = qn_where(below(z, 0), qn_fma(y, lost, y), y); /* infinity times 0 is none */
     }
     return func_end(f, qn_mul_sigmoid(y, z));
 }

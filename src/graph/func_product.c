@@ -48,10 +48,13 @@ qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b) {
     if (qn_rank(w) != 2 || qn_rank(x) == 0 || qn_dim(x, -1) != qn_dim(w, 1))
         return func_end(f, func_unfit("x", x, "w", w, "w is [out, in], and x's last axis is %s",
                                       qn_rank(x) ? func_dim_text(x, -1, in) : "none"));
-    qn_tensor *y = qn_matmul(x, qn_transpose(w, -1, -2));
+    qn_tensor *v[] = {x, w, b};
+    qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(w));
+    if (d == QN_F16 || d == QN_BF16) func_floats(&f, b ? 3 : 2, v); /* the sum is rounded once */
+    qn_tensor *y = qn_matmul(v[0], qn_transpose(v[1], -1, -2));
     if (b && y && !func_fits(b, y))
         return func_end(f, func_unfit("w", w, "b", b, "b has one number for each row of w"));
-    return func_end(f, b ? qn_add(y, b) : y);
+    return func_end(f, b ? qn_add(y, v[2]) : y);
 }
 
 static bool are_vectors(const qn_tensor *x, const qn_tensor *y) {

@@ -290,10 +290,14 @@ static void rule_div(grad *c, node_id n, node_id g) {
     if (grad_wants(c, n, 1)) grad_add(c, n, 1, negative(c, mul(c, part, n)));
 }
 
+/* How often y was taken off x: floor(x / y) would be that of a quotient that was rounded. */
 static void rule_mod(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, g);
     if (!grad_wants(c, n, 1)) return;
-    node_id times = make2(c->g, OP_FLOOR_DIV, source(c, n, 0), source(c, n, 1));
+    node_id x = source(c, n, 0), y = source(c, n, 1);
+    node_id whole = make2(c->g, OP_DIV, make2(c->g, OP_SUB, x, n), y);
+    node_id times =
+        choose(c, is_nan(c, whole), make2(c->g, OP_FLOOR_DIV, x, y), make1(c->g, OP_ROUND, whole));
     grad_add(c, n, 1, negative(c, mul(c, g, times)));
 }
 
