@@ -168,6 +168,27 @@ static void a_step_goes_down_the_gradient_of_the_loss(void) {
     qn_close(qn);
 }
 
+/* 0.1 is not the f32 nearest to it. */
+static void parameters_of_f64_are_stepped_in_f64(void) {
+    for (int method = 0; method < QN_METHOD_COUNT; method++) {
+        qn_ctx *qn = qn_open(NULL);
+        qn_optimizer_options o = qn_optimizer_defaults((qn_method)method);
+        double start = 0.75, got = 0;
+        o.rate = 0.1;
+        element e = {.p = start};
+        qn_tensor *p = qn_from(qn, QN_F64, 1, (int64_t[]){1}, &start);
+        qn_optimizer *optimizer = qn_optimizer_new(qn, &o, 1, &p);
+        for (int t = 1; t <= 5; t++) {
+            plain_step(&o, o.weight_decay, t, 2 * e.p, &e);
+            CHECK_INT(qn_optimizer_step(optimizer, qn_mul(p, p)), QN_OK);
+        }
+        CHECK_INT(qn_read(p, &got, sizeof got), QN_OK);
+        CHECK_NEAR(got, e.p, 1e-13, 0);
+        qn_optimizer_free(optimizer);
+        qn_close(qn);
+    }
+}
+
 static void its_state_has_names(void) {
     qn_ctx *qn = qn_open(NULL);
     qn_tensor *p = qn_from(qn, QN_F32, 1, (int64_t[]){3}, (float[]){1, 2, 3});
@@ -284,6 +305,7 @@ int main(int argc, char **argv) {
     RUN(momentum_is_kept_where_asked);
     RUN(gradients_are_clipped_by_their_common_norm);
     RUN(a_step_goes_down_the_gradient_of_the_loss);
+    RUN(parameters_of_f64_are_stepped_in_f64);
     RUN(its_state_has_names);
     RUN(bad_settings_are_refused);
     RUN(the_rate_rises_then_falls_along_a_cosine);

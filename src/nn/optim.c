@@ -220,6 +220,7 @@ static int set_rate(optimizer *o, double rate) {
     if (!isfinite(rate) || rate < 0)
         return fail(o->ctx, QN_ERANGE, "optimizer: a rate of %g", rate);
     float value = (float)rate;
+    if (qn_dtype_of(o->rate) == QN_F64) return qn_write(o->rate, &rate, sizeof rate);
     return qn_write(o->rate, &value, sizeof value);
 }
 
@@ -228,8 +229,11 @@ static bool add_state(optimizer *o, qn_tensor *const *parameters) {
                      "parameter"))
         return false;
     o->module = qn_module_new(o->ctx, 0);
-    o->rate = qn_module_parameter(o->module, "rate", QN_F32, 0, NULL, QN_INIT_ZEROS, 0);
-    o->count = qn_module_parameter(o->module, "count", QN_F32, 0, NULL, QN_INIT_ZEROS, 0);
+    qn_dtype dtype = QN_F32; /* of what all steps share */
+    for (int i = 0; i < o->n; i++)
+        if (qn_dtype_of(parameters[i]) == QN_F64) dtype = QN_F64;
+    o->rate = qn_module_parameter(o->module, "rate", dtype, 0, NULL, QN_INIT_ZEROS, 0);
+    o->count = qn_module_parameter(o->module, "count", dtype, 0, NULL, QN_INIT_ZEROS, 0);
     if (!o->count || set_rate(o, o->options.rate)) return false;
     for (int i = 0; i < o->n; i++) {
         if (qn_dtype_of(parameters[i]) < QN_F16) {
@@ -313,11 +317,15 @@ static void clip_gradients(optimizer *o) {
 }
 
 /* Record parameter `i`'s update into o->fresh. */
-static void update_one(optimizer *o, step *s, int i) {
+static void update_one(optimizer *o, const step *shared, int i) {
+    step own = *shared, *s = &own;
     qn_tensor *p = o->parameter[i], **fresh = o->fresh + (size_t)i * (size_t)(1 + o->states);
     qn_tensor *state[STATES_MOST] = {0};
     qn_dtype dtype = state_dtype(p);
     for (int k = 0; k < o->states; k++) state[k] = o->state[i * o->states + k];
+    s->rate = qn_cast(s->rate, dtype);
+    if (s->unbias1) s->unbias1 = qn_cast(s->unbias1, dtype);
+    if (s->unbias2) s->unbias2 = qn_cast(s->unbias2, dtype);
     s->decay = qn_rank(p) < o->options.decay_rank ? 0 : o->options.weight_decay;
     qn_tensor *next = methods[o->options.method].update(s, qn_cast(p, dtype),
                                                         qn_cast(o->gradient[i], dtype), state);
