@@ -110,7 +110,8 @@ REASONS = {
     "compared by random graphs and training": "realize assign write optimizer_defaults optimizer_new "
     "optimizer_free optimizer_step",
     "contexts, handles, names and texts: no value (tests/test_handles.c, test_errors.c)": "code_text at version "
-    "device device_of device_facts set scope_return keep release set_name name context numel dtype_size dtype_name format get_stats",
+    "device device_of device_facts set "
+    "scope_return keep release set_name name context numel dtype_size dtype_name format get_stats",
     "symbolic sizes and static graphs: the same kernels (tests/test_stages.c, fuzz_graph)": "var bind compile run "
     "plan_free",
     "a tape changes no value (tests/test_versions.c)": "tape_begin tape_end",
