@@ -257,6 +257,7 @@ qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
         if (made) static_close(made);
         return NULL;
     }
+    realize_initial(qn); /* runs, and may sweep, so before there is a graph that lacks its plan */
     static_plan *p = heap_zeroed(&qn->heap, sizeof *p);
     p->qn = qn;
     arena_open(&p->arena, &qn->heap);
@@ -267,7 +268,6 @@ qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
     made = p;
     p->name = handle_name(handle_make(qn, HANDLE_PLAN, p));
     capture c = {.p = p};
-    realize_initial(qn);
     capture_graph(&c, n_in, inputs, n_out, outputs);
     guard_close(&qn->heap, &g);
     plans_trim(qn, NULL);
