@@ -66,14 +66,6 @@ qn_tensor *func_slice(qn_tensor *x, const int64_t *start_size_step) {
     return build_slice(x, qn_rank(x), p);
 }
 
-qn_tensor *func_pad_axis(qn_tensor *x, int axis, int64_t lo, int64_t hi) {
-    int64_t p[3 * QN_MAX_RANK] = {0};
-    if (!x) return NULL;
-    p[3 * axis] = lo;
-    p[3 * axis + 1] = hi;
-    return func_pad(x, p);
-}
-
 qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, int64_t step) {
     int64_t p[3 * QN_MAX_RANK];
     if (!x) return NULL;

@@ -235,11 +235,6 @@ qn_tensor *qn_gelu(qn_tensor *x) {
     return func_end(f, qn_mul_ndtr(not_below(x, -50), x));
 }
 
-/* a b rounded, whatever it is added to. */
-static qn_tensor *rounded_product(qn_tensor *a, qn_tensor *b) {
-    return qn_fma(a, b, qn_like(a, -0.0));
-}
-
 /* What rounding lost of the product a b and of the sum a + b. */
 static qn_tensor *lost_of_product(qn_tensor *a, qn_tensor *b, qn_tensor *product) {
     return qn_fma(a, b, qn_neg(product));
@@ -258,8 +253,8 @@ qn_tensor *qn_gelu_tanh(qn_tensor *x) {
     func_frame f = func_on("gelu_tanh", ARG(x));
     func_floats(&f, 1, &x);
     qn_tensor *c = qn_like(x, bend), *k = qn_like(x, slope), *y = not_below(x, -50);
-    qn_tensor *square = rounded_product(x, x), *rise = rounded_product(square, c);
-    qn_tensor *w = qn_add(rise, k), *z = rounded_product(x, w);
+    qn_tensor *square = qn_mul(x, x), *rise = qn_mul(square, c);
+    qn_tensor *w = qn_add(rise, k), *z = qn_mul(x, w);
     if (f.dtype == QN_F32 || f.dtype == QN_F64) {
         bool wide = f.dtype == QN_F64;
         qn_tensor *lost = qn_add(lost_of_product(square, c, rise), lost_of_sum(rise, k, w));

@@ -497,7 +497,6 @@ qn_tensor *func_reshape(qn_tensor *x, int rank, const int64_t *dims);
 qn_tensor *func_expand(qn_tensor *x, int rank, const int64_t *dims);
 qn_tensor *func_pad(qn_tensor *x, const int64_t *lo_hi_interior);
 qn_tensor *func_slice(qn_tensor *x, const int64_t *start_size_step);
-qn_tensor *func_pad_axis(qn_tensor *x, int axis, int64_t lo, int64_t hi);
 qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, int64_t step);
 qn_tensor *func_broadcast(qn_tensor *x, const qn_tensor *to); /* to the shape of another */
 /* Windows along `axis`, the first of them beginning `before` places before it, their places along
