@@ -16,13 +16,13 @@ ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off
           $(WARN) -Iinclude -Isrc $(if $(SAN)$(DEBUG),-DQN_CHECK,-DNDEBUG) $(SANFLAGS) $(CFLAGS)
 LDLIBS := -lm -ldl -pthread $(SANFLAGS)
 
-ROOMS  := base graph plan kern emit dev run io nn
-LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c))
+ROOMS  := base machine sym graph grad func plan ir lower transform math schedule emit dev run tune io nn
+LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c src/$(r)/*/*.c))
 LIBOBJ := $(LIBSRC:%.c=$(BUILD)/%.o)
 CLIOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/*.c))
 programs = $(patsubst $(1)/%.c,$(BUILD)/$(1)/%,$(wildcard $(foreach p,$(2),$(1)/$(p))))
-TESTS    := $(call programs,tests,test_*.c fuzz_*.c)
-SCRIPTS  := $(wildcard tests/test_*.sh)
+TESTS    := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(wildcard tests/*/test_*.c tests/*/fuzz_*.c)))
+SCRIPTS  := $(wildcard tests/*/test_*.sh)
 BENCH    := $(call programs,bench,bench_*.c)
 VERSUS   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/versus/*.c))
 EXAMPLES := $(call programs,examples,[0-9]*.c)
@@ -56,7 +56,16 @@ $(BUILD)/$(1)/%: $(1)/%.c $(BUILD)/libquern.a
 	@echo "  cc $$<"; $$(CC) $$(ALL_CFLAGS) -I$(1) -MMD -MP -MT $$@ -MF $$@.d $$< -o $$@ \
 	    $(BUILD)/libquern.a $$(LDLIBS)
 endef
-$(foreach d,tests bench examples,$(eval $(call program,$(d))))
+$(foreach d,bench examples,$(eval $(call program,$(d))))
+
+# Tests stand in the folder of the room they test; their programs lie side by side.
+vpath test_%.c $(wildcard tests/*)
+vpath fuzz_%.c $(wildcard tests/*)
+vpath cover_%.c $(wildcard tests/*)
+$(BUILD)/tests/%: %.c $(BUILD)/libquern.a
+	@mkdir -p $(@D)
+	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d $< -o $@ \
+	    $(BUILD)/libquern.a $(LDLIBS)
 
 tests: all $(TESTS) $(EXAMPLES)  ## build the test programs
 

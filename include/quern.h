@@ -476,7 +476,7 @@ typedef struct qn_stats {
     uint64_t host_bytes;              /* everything taken from the allocator and not given back */
     double plan_seconds, compile_seconds, run_seconds;
     double compile_median; /* seconds to compile one kernel, to a quarter of a millisecond */
-    uint64_t waves;        /* the launches so far in rounds, each of those that ran side by side */
+    uint64_t levels;       /* the launches so far in rounds, each of those that ran side by side */
     uint64_t replaced;     /* assigned values that were written over those they replace */
     /* Kept now: plans for the next time (knob plan_memory), compiled kernels (knob program_memory),
      * those of static graphs among them; what they take; how many had to go so far. */
@@ -490,7 +490,7 @@ QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out);
 /* Broadcasting is NumPy's; dtypes promote as the array API says, and an integer with a float gives
  * the float's type. Functions that have no meaning for integers take them as f32. Axes may be
  * negative. Sizes may be codes from qn_var() and qn_dim(). The prototypes follow the rows of
- * src/graph/ops.h and src/graph/funcs.h (tools/gen.py). */
+ * src/graph/ops.h and src/func/funcs.h (tools/gen.py). */
 
 #define QN_ALL (-2147483647 - 1) /* for an axis: every axis */
 #define QN_END INT64_MAX         /* for the stop of a slice: as far as it goes */

@@ -5,7 +5,7 @@
 #ifndef QN_CACHE_HARNESS_H
 #define QN_CACHE_HARNESS_H
 
-#include "dev/cpu.h"
+#include "dev/cpu/cpu.h"
 #include "test.h"
 
 #include <dirent.h>
@@ -179,13 +179,13 @@ static inline bool multiplies(void *state, dev_program *p, int k) {
 }
 
 static inline dev_program *compile_text(qn_ctx *qn, void *state, const char *text) {
-    kern *volatile k = kern_parse(qn, text);
+    kernel *volatile k = ir_parse(qn, text);
     dev_program *volatile p = NULL;
     guard g;
     guard_open(&qn->heap, &g);
     if (!setjmp(g.at)) p = k ? dev_cpu.compile(state, k) : NULL;
     guard_close(&qn->heap, &g);
-    kern_close(k);
+    ir_close(k);
     return p;
 }
 

@@ -3,10 +3,10 @@
 #ifndef QN_EMIT_HARNESS_H
 #define QN_EMIT_HARNESS_H
 
-#include "dev/cpu.h"
-#include "dev/elf_load.h"
+#include "dev/cpu/cpu.h"
+#include "dev/cpu/elf_load.h"
 #include "device_here.h"
-#include "kern_interp.h"
+#include "ir_interp.h"
 #include "test.h"
 
 enum { HARNESS_ARGS = 48, HARNESS_GUARD = 128 };
@@ -93,12 +93,12 @@ typedef struct harness_buffers {
     int n;
 } harness_buffers;
 
-static inline void harness_make(kern *k, const harness_case *c, harness_buffers *b) {
+static inline void harness_make(kernel *k, const harness_case *c, harness_buffers *b) {
     uint64_t seed = c->seed + 12345;
     b->n = k->args;
-    for (kmem m = 1; m < k->mems; m++) {
-        const kern_memory *mem = kern_m(k, m);
-        if (mem->scope != KERN_ARG) continue;
+    for (mem_id m = 1; m < k->mems; m++) {
+        const ir_memory *mem = ir_m(k, m);
+        if (mem->scope != MEM_ARG) continue;
         int a = mem->arg;
         b->dtype[a] = mem->dtype;
         sym_eval(k->syms, mem->size, k->dim_vars, k->dim_var, c->dim, &b->count[a]);
@@ -109,7 +109,7 @@ static inline void harness_make(kern *k, const harness_case *c, harness_buffers 
         memset(b->want[a], 0xa5, whole);
         uint8_t *data = b->want[a] + HARNESS_GUARD;
         bool is_index = c->index && mem->dtype == QN_I64;
-        if (mem->access & KERN_READ)
+        if (mem->access & ACCESS_READ)
             harness_fill(mem->dtype, data, b->count[a], &seed, is_index ? c->index : 0);
         for (int64_t i = 0; i < b->count[a] && c->plain && dtype_is_float(mem->dtype); i++)
             dtype_set_f(mem->dtype, data, i, 8 * test_uniform(&seed) - 4);
@@ -117,7 +117,7 @@ static inline void harness_make(kern *k, const harness_case *c, harness_buffers 
     }
 }
 
-static inline void harness_compare(kern *k, const harness_case *c, const harness_buffers *b,
+static inline void harness_compare(kernel *k, const harness_case *c, const harness_buffers *b,
                                    const char *who) {
     for (int a = 0; a < b->n; a++) {
         int bad = 0;
@@ -168,7 +168,8 @@ static inline qn_code harness_on_device(harness *h, dev_program *p, const int64_
     return code;
 }
 
-static inline void harness_launch(harness *h, kern *k, const harness_case *c, harness_buffers *b) {
+static inline void harness_launch(harness *h, kernel *k, const harness_case *c,
+                                  harness_buffers *b) {
     guard g;
     guard_open(&h->qn->heap, &g);
     if (setjmp(g.at)) {
@@ -184,7 +185,7 @@ static inline void harness_launch(harness *h, kern *k, const harness_case *c, ha
     harness_compare(k, c, b, h->compiler);
 }
 
-static inline void harness_run_kernel(harness *h, kern *k, const harness_case *c) {
+static inline void harness_run_kernel(harness *h, kernel *k, const harness_case *c) {
     harness_buffers b = {.n = 0};
     harness_make(k, c, &b);
     void *want[HARNESS_ARGS];
@@ -199,7 +200,7 @@ static inline void harness_run_kernel(harness *h, kern *k, const harness_case *c
 }
 
 static inline void harness_run(harness *h, const harness_case *c) {
-    kern *k = kern_parse(h->qn, c->text);
+    kernel *k = ir_parse(h->qn, c->text);
     if (!k) {
         FAIL("%s in\n%s", qn_error(h->qn), c->text);
         qn_clear_error(h->qn);
@@ -207,10 +208,10 @@ static inline void harness_run(harness *h, const harness_case *c) {
     }
     str why;
     str_open(&why, &h->qn->heap);
-    if (!kern_check(k, &why)) FAIL("%s in\n%s", why.s ? why.s : "", c->text);
+    if (!ir_check(k, &why)) FAIL("%s in\n%s", why.s ? why.s : "", c->text);
     str_free(&why);
     harness_run_kernel(h, k, c);
-    kern_close(k);
+    ir_close(k);
 }
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "fuzz_targets.h"
 #include "random_kernel.h"
+#include "transform/transform.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -89,15 +90,16 @@ static const char *const kernel_texts[] = {
 };
 static const char *const line_texts[] = {
     "split i 4 -> io ii\nvec ii\npar io\n",
-    "split k 2\ntile t0 j\nswap j k\nunroll k\n",
+    "split k 2\naccumulate t0 j\nswap j k\nunroll k\n",
     "stage a1 i k j\npad j 4\npeel i\n",
     "merge i j -> m\nsplit m 8\npar m\n",
-    "multi_step t0 k\nfold k\n",
-    "thread j\nbypass a0\nprefetch a1 4096\n",
-    "carry t0 k i\nconfine t0 i\nlay t0 2\n",
-    "fission i\nfuse i j\nrotate i j\ncollect i\nahead i\nclip i\n",
+    "rfactor t0 k\ntree_reduce k\n",
+    "thread j\nnontemporal a0\nprefetch_distance a1 4096\n",
+    "block_reduction t0 k i\nfold_storage t0 i\ntransform_layout t0 2\n",
+    "fission i\nfuse i j\nshift i j\nprivatize i\nhoist i\ntrim i\n",
     "# nothing\n\nserial i\n",
-    "offset t0 t1 i\npark t0 i\nfetch i j\nask a0 i j\nnear t0 i 8\nturn i j\nword j\n",
+    "offset t0 t1 i\nspill t0 i\nprefetch_next i j\nprefetch_nest a0 i j\nprefetch_trip t0 i "
+    "8\ntranspose i j\nword j\n",
 };
 static const char *const option_texts[] = {
     "train\n--text\nfile\n--steps=20\n--lr\n0.5\n--json\n",
@@ -109,33 +111,141 @@ static const char *const option_texts[] = {
     "Qtune\n10\n",
 };
 static const char *const words[] = {
-    "f32",        "f64",          "i32",       "i64",     "u8",
-    "bool",       "bf16",         "f16",       "read",    "write",
-    "over",       "bypass",       "prefetch",  "arg",     "local",
-    "reg",        "dim",          "table",     "kernel",  "for",
-    "par",        "vec",          "unroll",    "thread",  "word",
-    "def",        "let",          "x0",        "x1",      "barrier",
-    "fetch",      "valid",        "dyn",       "guard",   "min",
-    "max",        "and",          "add",       "sub",     "mul",
-    "div",        "mod",          "floor_div", "shl",     "shr",
-    "where",      "fma",          "lt",        "le",      "eq",
-    "ne",         "or",           "xor",       "not",     "cast:i32",
-    "cast:f32",   "bitcast:f32",  "exp",       "log",     "sqrt",
-    "tanh",       "erf",          "pow",       "maximum", "lookup",
-    "idx",        "c0",           "a0",        "a1",      "a2",
-    "t0",         "t1",           "i",         "j",       "k",
-    "n",          "io",           "ii",        "+=",      "*=",
-    "max=",       "&=",           "argmax=",   "=",       "inf",
-    "-inf",       "nan",          "split",     "merge",   "swap",
-    "pad",        "peel",         "clip",      "serial",  "tile",
-    "multi_step", "fold",         "carry",     "collect", "park",
-    "ahead",      "near",         "turn",      "fission", "fuse",
-    "rotate",     "confine",      "lay",       "stage",   "->",
-    "+",          "schedule",     "seen",      "ratio",   "end",
-    "sum",        "same",         "done",      "open",    "dtype",
-    "shape",      "data_offsets", "F32",       "I8",      "__metadata__",
-    "true",       "null",         "--steps",   "--lr",    "--json",
-    "--help",     "cpu",          "on",        "off",
+    "f32",
+    "f64",
+    "i32",
+    "i64",
+    "u8",
+    "bool",
+    "bf16",
+    "f16",
+    "read",
+    "write",
+    "inplace",
+    "nontemporal",
+    "prefetch_distance",
+    "prefetch",
+    "arg",
+    "local",
+    "reg",
+    "dim",
+    "table",
+    "kernel",
+    "for",
+    "par",
+    "vec",
+    "unroll",
+    "thread",
+    "word",
+    "def",
+    "let",
+    "x0",
+    "x1",
+    "barrier",
+    "prefetch_next",
+    "valid",
+    "dyn",
+    "guard",
+    "min",
+    "max",
+    "and",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "mod",
+    "floor_div",
+    "shl",
+    "shr",
+    "where",
+    "fma",
+    "lt",
+    "le",
+    "eq",
+    "ne",
+    "or",
+    "xor",
+    "not",
+    "cast:i32",
+    "cast:f32",
+    "bitcast:f32",
+    "exp",
+    "log",
+    "sqrt",
+    "tanh",
+    "erf",
+    "pow",
+    "maximum",
+    "lookup",
+    "idx",
+    "c0",
+    "a0",
+    "a1",
+    "a2",
+    "t0",
+    "t1",
+    "i",
+    "j",
+    "k",
+    "n",
+    "io",
+    "ii",
+    "+=",
+    "*=",
+    "max=",
+    "&=",
+    "argmax=",
+    "=",
+    "inf",
+    "-inf",
+    "nan",
+    "split",
+    "merge",
+    "swap",
+    "pad",
+    "peel",
+    "trim",
+    "serial",
+    "accumulate",
+    "rfactor",
+    "tree_reduce",
+    "block_reduction",
+    "privatize",
+    "spill",
+    "hoist",
+    "prefetch_trip",
+    "transpose",
+    "fission",
+    "fuse",
+    "shift",
+    "fold_storage",
+    "transform_layout",
+    "stage",
+    "->",
+    "+",
+    "schedule",
+    "seen",
+    "ratio",
+    "end",
+    "sum",
+    "same",
+    "done",
+    "open",
+    "dtype",
+    "shape",
+    "data_offsets",
+    "F32",
+    "I8",
+    "__metadata__",
+    "true",
+    "null",
+    "--steps",
+    "--lr",
+    "--json",
+    "--help",
+    "cpu",
+    "on",
+    "off",
 };
 static const char *const numbers[] = {
     "0",
@@ -403,10 +513,10 @@ static void kernel_text(bytes *b) {
     make(&s, kept);
     rng = kept ^ 0x5bd1e995;
     str_open(&text, &ctx->heap);
-    kern_print(s.k, &text);
+    ir_print(s.k, &text);
     if (text.len < MUTATE_ROOM / 2) take(b, text.s);
     str_free(&text);
-    kern_close(s.k);
+    ir_close(s.k);
 }
 
 static void some_kernel(bytes *b) {
@@ -440,19 +550,19 @@ static void lines_for(bytes *b, str *out) {
     subject s = {.args = 3};
     str why;
     b->at[b->n] = 0;
-    s.k = kern_read(ctx, (const char *)b->at, b->n, 1);
+    s.k = ir_read(ctx, (const char *)b->at, b->n, 1);
     fuzz_forget(ctx);
     if (!s.k) return;
     str_open(&why, &ctx->heap);
     for (int64_t tries = below(30); tries > 0; tries--) {
         char line[256];
-        if (!kern_s(s.k, s.k->root)->first) break;
+        if (!ir_s(s.k, s.k->root)->first) break;
         some_line(&s, s.k, line);
         str_free(&why);
-        if (kern_transform(s.k, line, &why)) str_addf(out, "%s\n", line);
+        if (transform_line(s.k, line, &why)) str_addf(out, "%s\n", line);
     }
     str_free(&why);
-    kern_close(s.k);
+    ir_close(s.k);
 }
 
 static void some_run(bytes *b) {

@@ -25,11 +25,14 @@
 
 #include "cli/cli.h"
 #include "cli/options.c" /* the command is no part of the library */
-#include "dev/cpu.h"
+#include "dev/cpu/cpu.h"
 #include "io/io.h"
-#include "run/wisdom.h"
+#include "run/run.h"
+#include "schedule/schedule.h"
+#include "schedule/wisdom/wisdom.h"
+#include "transform/transform.h"
 
-#include "kern_interp.h"
+#include "ir_interp.h"
 #include "test.h"
 
 enum { FUZZ_ARGS = 16, FUZZ_DIMS = 8, FUZZ_ELEMENTS = 20000, FUZZ_STEPS = 200000 };
@@ -140,24 +143,24 @@ static inline void fuzz_wisdom(const uint8_t *data, size_t size) {
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
-static inline void fuzz_same_text(kern *k) {
+static inline void fuzz_same_text(kernel *k) {
     qn_ctx *qn = k->ctx;
     str one, two;
     str_open(&one, &qn->heap);
     str_open(&two, &qn->heap);
-    kern_print(k, &one);
-    kern *again = kern_parse(qn, one.s);
+    ir_print(k, &one);
+    kernel *again = ir_parse(qn, one.s);
     if (!again) FOUND("does not parse again: %s in\n%s", qn->error, one.s);
-    kern_print(again, &two);
+    ir_print(again, &two);
     if (strcmp(one.s, two.s) != 0) FOUND("prints\n%s and then\n%s", one.s, two.s);
-    kern_close(again);
+    ir_close(again);
     str_free(&one);
     str_free(&two);
 }
 
 /* NULL: it is refused, as it should be with an error. */
-static inline kern *fuzz_read(qn_ctx *qn, const uint8_t *data, size_t size) {
-    kern *k = kern_read(qn, (const char *)data, size, 1);
+static inline kernel *fuzz_read(qn_ctx *qn, const uint8_t *data, size_t size) {
+    kernel *k = ir_read(qn, (const char *)data, size, 1);
     if (!k && qn->code != QN_EFORMAT) FOUND("refused by code %d: %s", qn->code, qn->error);
     if (!k && !strstr(qn->error, "kernel text, ")) FOUND("an error of no text: %s", qn->error);
     fuzz_forget(qn);
@@ -166,9 +169,9 @@ static inline kern *fuzz_read(qn_ctx *qn, const uint8_t *data, size_t size) {
 }
 
 static inline void fuzz_kernel(const uint8_t *data, size_t size) {
-    kern *k = fuzz_read(fuzz_plain(), data, size);
+    kernel *k = fuzz_read(fuzz_plain(), data, size);
     if (k) fuzz_same_text(k);
-    kern_close(k);
+    ir_close(k);
 }
 
 /* ---- schedules ------------------------------------------------------------------------------ */
@@ -178,17 +181,17 @@ static const char *const *fuzz_kernels;
 static int fuzz_kernel_count;
 
 /* A clone; its original is made anew now and then, since both share symbols, which only grow. */
-static inline kern *fuzz_clone(int i) {
-    static kern *kept[64];
+static inline kernel *fuzz_clone(int i) {
+    static kernel *kept[64];
     static int uses[64];
     if (kept[i] && uses[i]++ > 100) {
-        kern_close(kept[i]);
+        ir_close(kept[i]);
         kept[i] = NULL;
         uses[i] = 0;
     }
-    if (!kept[i]) kept[i] = kern_read(fuzz_plain(), fuzz_kernels[i], strlen(fuzz_kernels[i]), 1);
+    if (!kept[i]) kept[i] = ir_read(fuzz_plain(), fuzz_kernels[i], strlen(fuzz_kernels[i]), 1);
     if (!kept[i]) FOUND("the corpus' kernel %d: %s", i, fuzz_plain()->error);
-    return kern_clone(kept[i]);
+    return ir_clone(kept[i]);
 }
 
 static inline char *fuzz_lines(const uint8_t *data, size_t size) {
@@ -201,29 +204,29 @@ static inline char *fuzz_lines(const uint8_t *data, size_t size) {
 static inline void fuzz_schedule(const uint8_t *data, size_t size) {
     qn_ctx *qn = fuzz_plain();
     if (!size) return;
-    kern *k = fuzz_clone(data[0] % fuzz_kernel_count);
+    kernel *k = fuzz_clone(data[0] % fuzz_kernel_count);
     char *lines = fuzz_lines(data + 1, size - 1);
     str why, before, after;
     str_open(&why, &qn->heap);
     str_open(&before, &qn->heap);
     str_open(&after, &qn->heap);
-    kern_print(k, &before);
-    int applied = kern_schedule(k, lines, &why);
+    ir_print(k, &before);
+    int applied = transform_lines(k, lines, &why);
     if (applied < 0) {
-        kern_print(k, &after);
+        ir_print(k, &after);
         if (strcmp(before.s, after.s) != 0) FOUND("a refused schedule changed it to\n%s", after.s);
         if (!why.len) FOUND("refused without a reason");
     } else if (applied > 0) {
         fuzz_seen.accepted++;
         fuzz_seen.lines += (uint64_t)applied;
-        if (!kern_check(k, &why)) FOUND("not sound any more: %s", why.s);
+        if (!ir_check(k, &why)) FOUND("not sound any more: %s", why.s);
         fuzz_same_text(k);
     }
     str_free(&why);
     str_free(&before);
     str_free(&after);
     free(lines);
-    kern_close(k);
+    ir_close(k);
 }
 
 /* ---- options -------------------------------------------------------------------------------- */
@@ -279,7 +282,7 @@ static inline void fuzz_options(const uint8_t *data, size_t size) {
 /* ---- running -------------------------------------------------------------------------------- */
 
 typedef struct fuzz_run {
-    kern *k;
+    kernel *k;
     int64_t dim[FUZZ_DIMS], count[FUZZ_ARGS];
     uint8_t dtype[FUZZ_ARGS];
     size_t bytes;
@@ -300,7 +303,7 @@ static inline void fuzz_fill(int d, void *p, int64_t n, uint64_t *seed) {
 }
 
 /* Sizes for a run that is not too much; false: there are none. */
-static inline bool fuzz_sizes(fuzz_run *r, kern *k, uint64_t *seed) {
+static inline bool fuzz_sizes(fuzz_run *r, kernel *k, uint64_t *seed) {
     int64_t elements = 0;
     *r = (fuzz_run){.k = k};
     if (k->args > FUZZ_ARGS || k->dim_vars > FUZZ_DIMS) return false;
@@ -309,12 +312,12 @@ static inline bool fuzz_sizes(fuzz_run *r, kern *k, uint64_t *seed) {
         int64_t room = hi - lo > 9 ? 10 : hi - lo + 1;
         r->dim[i] = lo + test_below(seed, room);
     }
-    for (kmem m = 1; m < k->mems; m++) {
-        const kern_memory *x = kern_m(k, m);
+    for (mem_id m = 1; m < k->mems; m++) {
+        const ir_memory *x = ir_m(k, m);
         int64_t n;
         if (!sym_eval(k->syms, x->size, k->dim_vars, k->dim_var, r->dim, &n)) return false;
         if (n < 0 || n > FUZZ_ELEMENTS || (elements += n) > FUZZ_ELEMENTS) return false;
-        if (x->scope != KERN_ARG) continue;
+        if (x->scope != MEM_ARG) continue;
         r->count[x->arg] = n;
         r->dtype[x->arg] = x->dtype;
     }
@@ -329,7 +332,7 @@ static inline void fuzz_buffers(const fuzz_run *r, uint64_t seed, void *out[FUZZ
 }
 
 /* false: too long. Any other error is a finding: the kernel was said to be sound. */
-static inline bool fuzz_interp_once(const fuzz_run *r, kern *k, bool kinds, uint8_t spoil,
+static inline bool fuzz_interp_once(const fuzz_run *r, kernel *k, bool kinds, uint8_t spoil,
                                     uint64_t seed, void *out[FUZZ_ARGS]) {
     char error[200];
     fuzz_buffers(r, seed, out);
@@ -358,18 +361,18 @@ static inline bool fuzz_equal(const fuzz_run *r, void *const *x, void *const *y,
 
 /* Floating sums and products depend on their order; so does what a zero's sign or a NaN's order
  * decides: bits are only compared where there is none. */
-static inline bool fuzz_ordered(const kern *k) {
-    for (kstmt s = k->root; s; s = kern_next(k, s, k->root)) {
-        const kern_stmt *t = kern_s(k, s);
-        if (t->kind == KS_STORE && t->monoid != MONOID_SET &&
-            dtype_is_float(kern_m(k, t->store.mem[0])->dtype))
+static inline bool fuzz_ordered(const kernel *k) {
+    for (stmt_id s = k->root; s; s = ir_next(k, s, k->root)) {
+        const ir_stmt *t = ir_s(k, s);
+        if (t->kind == STMT_STORE && t->monoid != MONOID_SET &&
+            dtype_is_float(ir_m(k, t->store.mem[0])->dtype))
             return true;
     }
     return false;
 }
 
 /* What it leaves does not depend on elements that were never stored. */
-static inline bool fuzz_defined(const fuzz_run *r, kern *k, uint64_t seed) {
+static inline bool fuzz_defined(const fuzz_run *r, kernel *k, uint64_t seed) {
     void *x[FUZZ_ARGS], *y[FUZZ_ARGS];
     int arg;
     int64_t at;
@@ -381,7 +384,8 @@ static inline bool fuzz_defined(const fuzz_run *r, kern *k, uint64_t seed) {
     return same;
 }
 
-static inline void fuzz_compare(const fuzz_run *r, kern *a, kern *b, bool kinds, uint64_t seed) {
+static inline void fuzz_compare(const fuzz_run *r, kernel *a, kernel *b, bool kinds,
+                                uint64_t seed) {
     void *x[FUZZ_ARGS], *y[FUZZ_ARGS];
     int arg;
     int64_t at;
@@ -390,7 +394,7 @@ static inline void fuzz_compare(const fuzz_run *r, kern *a, kern *b, bool kinds,
     if (ran && !fuzz_equal(r, x, y, &arg, &at)) {
         str text;
         str_open(&text, &b->ctx->heap);
-        kern_print(b, &text);
+        ir_print(b, &text);
         FOUND("a%d[%lld] differs in\n%s", arg, (long long)at, text.s);
     }
     fuzz_release(r, x);
@@ -406,31 +410,31 @@ static inline size_t fuzz_divide(const uint8_t *data, size_t size) {
 }
 
 /* The model's own schedule, and its price. */
-static inline int fuzz_default(kern *k, uint64_t seed) {
-    static const kern_limits of[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false},
-                                     {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7, false},
-                                     {16, 16, 0, 0, 0, 1, 8, 1 << 12, 0, false}};
-    const kern_limits *limits = &of[seed % COUNT_OF(of)];
+static inline int fuzz_default(kernel *k, uint64_t seed) {
+    static const machine of[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false},
+                                 {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7, false},
+                                 {16, 16, 0, 0, 0, 1, 8, 1 << 12, 0, false}};
+    const machine *limits = &of[seed % COUNT_OF(of)];
     str lines;
     str_open_in(&lines, &k->arena);
-    kern_default_schedule(k, limits, &lines);
-    int n = lines.len ? kern_schedule(k, lines.s, NULL) : 0;
-    kern_cost(k, limits);
+    schedule_default(k, limits, &lines);
+    int n = lines.len ? transform_lines(k, lines.s, NULL) : 0;
+    schedule_price_of(k, limits);
     return n;
 }
 
 static inline void fuzz_interp(const uint8_t *data, size_t size) {
     size_t end = fuzz_divide(data, size);
-    kern *k = fuzz_read(fuzz_plain(), data, end);
+    kernel *k = fuzz_read(fuzz_plain(), data, end);
     uint64_t seed = hash_bytes(data, size, 1);
     fuzz_run r;
     if (k && fuzz_sizes(&r, k, &seed) && fuzz_defined(&r, k, seed)) {
-        kern *after = kern_clone(k);
+        kernel *after = ir_clone(k);
         char *lines =
             fuzz_lines(data + (end < size ? end + 2 : end), end < size ? size - end - 2 : 0);
-        int n = seed % 4 ? kern_schedule(after, lines, NULL) : fuzz_default(after, seed >> 8);
+        int n = seed % 4 ? transform_lines(after, lines, NULL) : fuzz_default(after, seed >> 8);
         if (n > 0) fuzz_seen.lines += (uint64_t)n;
-        kern_place_barriers(after);
+        ir_place_barriers(after);
         if (fuzz_ordered(k)) {
             void *x[FUZZ_ARGS];
             fuzz_seen.compared += fuzz_interp_once(&r, after, true, 0xff, seed, x);
@@ -439,16 +443,16 @@ static inline void fuzz_interp(const uint8_t *data, size_t size) {
             fuzz_compare(&r, k, after, true, seed);
         }
         free(lines);
-        kern_close(after);
+        ir_close(after);
     }
-    kern_close(k);
+    ir_close(k);
 }
 
 /* ---- llvm ----------------------------------------------------------------------------------- */
 
 enum { FUZZ_GUARD = 128 };
 
-static inline void fuzz_launch(const fuzz_run *r, kern *k, void *device, uint64_t seed,
+static inline void fuzz_launch(const fuzz_run *r, kernel *k, void *device, uint64_t seed,
                                void *const *want) {
     void *got[FUZZ_ARGS], *data[FUZZ_ARGS];
     dev_slice slice[FUZZ_ARGS];
@@ -482,20 +486,20 @@ static inline void fuzz_launch(const fuzz_run *r, kern *k, void *device, uint64_
     fuzz_release(r, data);
 }
 
-static kern *fuzz_open; /* so that what raises can be closed */
+static kernel *fuzz_open; /* so that what raises can be closed */
 
 static inline void fuzz_compiled(qn_ctx *qn, void *device, const uint8_t *data, size_t size) {
     size_t end = fuzz_divide(data, size), begin = end < size ? end + 2 : end;
-    kern *k = fuzz_open = fuzz_read(qn, data, end);
+    kernel *k = fuzz_open = fuzz_read(qn, data, end);
     uint64_t seed = hash_bytes(data, size, 1);
     fuzz_run r;
     if (!k || !fuzz_sizes(&r, k, &seed) || !fuzz_defined(&r, k, seed)) return;
     char *lines = fuzz_lines(data + begin, size - begin);
     void *want[FUZZ_ARGS];
-    int n = kern_schedule(k, lines, NULL);
+    int n = transform_lines(k, lines, NULL);
     if (n > 0) fuzz_seen.lines += (uint64_t)n;
     free(lines);
-    kern_passes(k);
+    run_passes(k);
     if (fuzz_interp_once(&r, k, false, 0xff, seed, want))
         fuzz_launch(&r, k, device, seed, fuzz_ordered(k) ? NULL : want);
     fuzz_release(&r, want);
@@ -523,7 +527,7 @@ static inline void fuzz_llvm(const uint8_t *data, size_t size) {
         fuzz_forget(qn);
     }
     guard_close(&qn->heap, &g);
-    kern_close(fuzz_open);
+    ir_close(fuzz_open);
     fuzz_open = NULL;
 }
 

@@ -1,28 +1,29 @@
-/* interp_device.h - a device for tests that runs kernel trees by kern_interp.h: the whole way but
+/* interp_device.h - a device for tests that runs kernel trees by ir_interp.h: the whole way but
  * the emitter, with every access checked against its memory and parallel trips run in another
  * order. A program is the kernel's text parsed again, so text must say all there is to a kernel. It
  * needs no compiler, so it is the way to run very many small graphs. */
 #ifndef QN_INTERP_DEVICE_H
 #define QN_INTERP_DEVICE_H
 
-#include "kern_interp.h"
+#include "ir_interp.h"
 #include "run/run.h"
+#include "schedule/schedule.h"
 
 typedef struct interp_program {
     dev_program base;
-    kern *k;
+    kernel *k;
 } interp_program;
 
-static inline dev_program *interp_compile(void *state, kern *k) {
+static inline dev_program *interp_compile(void *state, kernel *k) {
     heap *h = &(*(qn_ctx **)state)->heap;
     str text;
     str_open(&text, h);
-    kern_print(k, &text);
-    kern *copy = kern_parse(h->ctx, text.s);
+    ir_print(k, &text);
+    kernel *copy = ir_parse(h->ctx, text.s);
     str_free(&text);
     interp_program *p = copy ? heap_try(h, sizeof *p) : NULL;
     if (!p) {
-        kern_close(copy);
+        ir_close(copy);
         raise_error(h->ctx, copy ? QN_ENOMEM : QN_EINTERNAL, "interp: cannot keep %s", k->name);
     }
     *p = (interp_program){.k = copy};
@@ -32,7 +33,7 @@ static inline dev_program *interp_compile(void *state, kern *k) {
 
 static inline void interp_unload(void *state, dev_program *program) {
     heap *h = &(*(qn_ctx **)state)->heap;
-    kern_close(((interp_program *)program)->k);
+    ir_close(((interp_program *)program)->k);
     heap_free(h, program, sizeof(interp_program));
 }
 
@@ -59,9 +60,9 @@ static inline qn_code interp_launch_many(void *state, int n, const dev_launch *a
     return code;
 }
 
-static inline void interp_limits(void *state, kern_limits *out) {
+static inline void interp_limits(void *state, machine *out) {
     (void)state;
-    *out = (kern_limits){.vector_bytes = 32, .registers = 16, .threads = 2};
+    *out = (machine){.vector_bytes = 32, .registers = 16, .threads = 2};
     out->l1 = 32 << 10, out->l2 = 1 << 20, out->l3 = 8 << 20;
 }
 

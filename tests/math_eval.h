@@ -7,34 +7,34 @@
  * up. */
 #ifndef QN_MATH_EVAL_H
 #define QN_MATH_EVAL_H
-#include "kern/kern.h"
+#include "ir/ir.h"
 #include "test.h"
 
 #define EVAL_BLOCK 512
 
 typedef struct eval_program {
-    const kern *k;
+    const kernel *k;
     int n;
-    kexpr *order;  /* what the root is made of, in id order */
-    void **column; /* by expression id */
+    expr_id *order; /* what the root is made of, in id order */
+    void **column;  /* by expression id */
 } eval_program;
 
-static inline void eval_mark(const kern *k, kexpr e, bool *wanted) {
+static inline void eval_mark(const kernel *k, expr_id e, bool *wanted) {
     if (wanted[e]) return;
     wanted[e] = true;
-    kern_expr *x = kern_e(k, e);
-    kexpr *slot[3];
-    int args = x->kind == KE_LOAD ? 0 : kern_expr_args(x, slot);
+    ir_expr *x = ir_e(k, e);
+    expr_id *slot[3];
+    int args = x->kind == EXPR_LOAD ? 0 : ir_expr_args(x, slot);
     for (int i = 0; i < args; i++) eval_mark(k, *slot[i], wanted);
 }
 
-static inline eval_program eval_open(const kern *k, kexpr root) {
+static inline eval_program eval_open(const kernel *k, expr_id root) {
     eval_program p = {.k = k};
     bool *wanted = calloc(k->exprs, 1);
     p.order = malloc(k->exprs * sizeof *p.order);
     p.column = calloc(k->exprs, sizeof *p.column);
     eval_mark(k, root, wanted);
-    for (kexpr e = 1; e < k->exprs; e++) {
+    for (expr_id e = 1; e < k->exprs; e++) {
         if (!wanted[e]) continue;
         p.order[p.n++] = e;
         p.column[e] = aligned_alloc(64, EVAL_BLOCK * 8);
@@ -224,8 +224,8 @@ static inline bool eval_cast(int from, int to, int n, void *r, void **x) {
     return false;
 }
 
-static inline bool eval_op(const kern *k, const kern_expr *e, int n, void *r, void **x) {
-    int from = kern_e(k, e->arg[e->n - 1])->dtype;
+static inline bool eval_op(const kernel *k, const ir_expr *e, int n, void *r, void **x) {
+    int from = ir_e(k, e->arg[e->n - 1])->dtype;
     size_t size = qn_dtype_size(e->dtype);
     switch (e->op) {
     case OP_BITCAST:
@@ -257,19 +257,19 @@ static inline bool eval_op(const kern *k, const kern_expr *e, int n, void *r, vo
 }
 
 /* out[i] = root(in[0][i], in[1][i]) for n <= EVAL_BLOCK; false: an operation that is not native. */
-static inline bool eval_run(eval_program *p, int n, const void *const *in, void *out) {
-    const kern *k = p->k;
+static inline bool eval_points(eval_program *p, int n, const void *const *in, void *out) {
+    const kernel *k = p->k;
     void *last = NULL;
     for (int at = 0; at < p->n; at++) {
-        const kern_expr *e = kern_e(k, p->order[at]);
+        const ir_expr *e = ir_e(k, p->order[at]);
         size_t size = qn_dtype_size(e->dtype);
         last = p->column[p->order[at]];
-        if (e->kind == KE_LOAD) {
-            memcpy(last, in[kern_m(k, e->load.mem)->arg], (size_t)n * size);
-        } else if (e->kind == KE_CONST) {
+        if (e->kind == EXPR_LOAD) {
+            memcpy(last, in[ir_m(k, e->load.mem)->arg], (size_t)n * size);
+        } else if (e->kind == EXPR_CONST) {
             for (int i = 0; i < n; i++) memcpy((char *)last + i * size, &e->bits, size);
-        } else if (e->kind == KE_TABLE) {
-            const kern_table *t = &k->table[e->table.number];
+        } else if (e->kind == EXPR_TABLE) {
+            const ir_table *t = &k->table[e->table.number];
             const uint32_t *index = p->column[e->table.index];
             for (int i = 0; i < n; i++)
                 memcpy((char *)last + i * size, &t->bits[index[i] % t->n], size);
@@ -282,7 +282,7 @@ static inline bool eval_run(eval_program *p, int n, const void *const *in, void 
             }
         }
     }
-    memcpy(out, last, (size_t)n * qn_dtype_size(kern_e(k, p->order[p->n - 1])->dtype));
+    memcpy(out, last, (size_t)n * qn_dtype_size(ir_e(k, p->order[p->n - 1])->dtype));
     return true;
 }
 #endif

@@ -5,8 +5,10 @@
 #ifndef QN_RANDOM_KERNEL_H
 #define QN_RANDOM_KERNEL_H
 
-#include "kern_interp.h"
+#include "ir_interp.h"
+#include "schedule/schedule.h"
 #include "test.h"
+#include "transform/transform.h"
 
 enum { MOST_LINES = 100, MOST_ARGS = 6, MOST_DIMS = 4 };
 
@@ -24,11 +26,11 @@ static inline bool chance(int percent) {
 /* ---- kernels -------------------------------------------------------------------------------- */
 
 typedef struct subject {
-    kern *k;
+    kernel *k;
     int64_t dim[MOST_DIMS]; /* values of the dimension variables */
     int64_t bound[MOST_ARGS];
     int args;
-    kmem arg[MOST_ARGS];
+    mem_id arg[MOST_ARGS];
     int64_t index_below; /* i32 and i64 arguments hold values in [-1, index_below]; 0: any */
 } subject;
 
@@ -49,7 +51,7 @@ static inline int64_t some_extent(int64_t most) {
 static inline sym some_size(subject *s, int64_t value) {
     if (!chance(15) || value == 0) return sym_const(s->k->syms, value);
     s->dim[s->k->dim_vars] = value;
-    return kern_dim_var(s->k, "n", 1, value + below(20));
+    return ir_dim_var(s->k, "n", 1, value + below(20));
 }
 
 static inline int some_dtype(void) {
@@ -57,28 +59,27 @@ static inline int some_dtype(void) {
     return d[below(COUNT_OF(d))];
 }
 
-static inline kmem some_arg(subject *s, int dtype, sym size, int access) {
-    s->arg[s->args++] = kern_arg(s->k, dtype, size, access);
+static inline mem_id some_arg(subject *s, int dtype, sym size, int access) {
+    s->arg[s->args++] = ir_arg(s->k, dtype, size, access);
     return s->arg[s->args - 1];
 }
 
 /* An unary or binary op that keeps values tame. */
-static inline kexpr some_op(kern *k, kexpr a, kexpr b) {
+static inline expr_id some_op(kernel *k, expr_id a, expr_id b) {
     static const int both[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAXIMUM, OP_MINIMUM};
-    bool f = dtype_is_float(kern_e(k, a)->dtype);
-    if (f && chance(10)) return kern_op1(k, OP_TANH, a);
-    if (chance(15)) return kern_op3(k, OP_WHERE, kern_op2(k, OP_LT, a, b), a, b);
-    if (chance(20)) return kern_op1(k, OP_ABS, a);
-    return kern_op2(k, both[below(COUNT_OF(both))], a, b);
+    bool f = dtype_is_float(ir_e(k, a)->dtype);
+    if (f && chance(10)) return ir_op1(k, OP_TANH, a);
+    if (chance(15)) return ir_op3(k, OP_WHERE, ir_op2(k, OP_LT, a, b), a, b);
+    if (chance(20)) return ir_op1(k, OP_ABS, a);
+    return ir_op2(k, both[below(COUNT_OF(both))], a, b);
 }
 
 /* An entry of a table of small numbers. */
-static inline kexpr some_entry(kern *k, int dtype, sym at) {
-    uint64_t bits[KERN_ENTRIES];
+static inline expr_id some_entry(kernel *k, int dtype, sym at) {
+    uint64_t bits[IR_ENTRIES];
     int n = 1 << below(6);
-    for (int i = 0; i < n; i++) bits[i] = kern_e(k, kern_const_i(k, dtype, below(9)))->bits;
-    return kern_lookup(k, kern_table_of(k, dtype, n, bits),
-                       kern_cast(k, QN_U32, kern_index(k, at)));
+    for (int i = 0; i < n; i++) bits[i] = ir_e(k, ir_const_i(k, dtype, below(9)))->bits;
+    return ir_lookup(k, ir_table_of(k, dtype, n, bits), ir_cast(k, QN_U32, ir_index(k, at)));
 }
 
 static inline sym times(subject *s, sym a, sym b) {
@@ -87,100 +88,100 @@ static inline sym times(subject *s, sym a, sym b) {
 static inline sym plus(subject *s, sym a, sym b) {
     return sym_add(s->k->syms, a, b);
 }
-static inline sym var_of(subject *s, kstmt loop) {
-    return kern_trip(s->k, loop);
+static inline sym var_of(subject *s, stmt_id loop) {
+    return ir_trip(s->k, loop);
 }
 
 /* A load of a fresh argument seen at (i, j) of an n x m grid through some view. */
-static inline kexpr some_view(subject *s, int dtype, sym i, sym n, sym j, sym m) {
-    kern *k = s->k;
+static inline expr_id some_view(subject *s, int dtype, sym i, sym n, sym j, sym m) {
+    kernel *k = s->k;
     sym_store *y = k->syms;
     sym one = SYM_ONE, total = times(s, n, m), flat = plus(s, times(s, i, m), j);
     int how = (int)below(7);
     if (how == 5 && !sym_is_const(y, total, NULL)) how = 6;
     switch (how) {
     case 0: /* transposed */
-        return kern_load(k, some_arg(s, dtype, total, KERN_READ), plus(s, times(s, j, n), i),
-                         SYM_TRUE, 0, 0);
+        return ir_load(k, some_arg(s, dtype, total, ACCESS_READ), plus(s, times(s, j, n), i),
+                       SYM_TRUE, 0, 0);
     case 1: /* a row for all */
-        return kern_load(k, some_arg(s, dtype, m, KERN_READ), j, SYM_TRUE, 0, 0);
+        return ir_load(k, some_arg(s, dtype, m, ACCESS_READ), j, SYM_TRUE, 0, 0);
     case 2: /* a column for all */
-        return kern_load(k, some_arg(s, dtype, n, KERN_READ), i, SYM_TRUE, 0, 0);
+        return ir_load(k, some_arg(s, dtype, n, ACCESS_READ), i, SYM_TRUE, 0, 0);
     case 3: { /* padded by 2 in front: outside of the smaller one is 0 */
         sym two = sym_const(y, 2), from = sym_sub(y, j, two);
         sym size = sym_max(y, sym_sub(y, m, two), SYM_ZERO);
         sym at = plus(s, times(s, i, size), from);
-        return kern_load(k, some_arg(s, dtype, times(s, n, size), KERN_READ), at,
-                         sym_and(y, sym_ge0(y, from), sym_lt(y, from, size)), 0, 0);
+        return ir_load(k, some_arg(s, dtype, times(s, n, size), ACCESS_READ), at,
+                       sym_and(y, sym_ge0(y, from), sym_lt(y, from, size)), 0, 0);
     }
     case 4: { /* flipped */
         sym back = sym_sub(y, sym_sub(y, m, one), j);
-        return kern_load(k, some_arg(s, dtype, total, KERN_READ), plus(s, times(s, i, m), back),
-                         SYM_TRUE, 0, 0);
+        return ir_load(k, some_arg(s, dtype, total, ACCESS_READ), plus(s, times(s, i, m), back),
+                       SYM_TRUE, 0, 0);
     }
     case 5: { /* reshaped through 3 columns, transposed there */
         sym c = sym_const(y, 3), rows = sym_div(y, plus(s, total, sym_const(y, 2)), c);
         sym at = plus(s, times(s, sym_mod(y, flat, c), rows), sym_div(y, flat, c));
-        return kern_load(k, some_arg(s, dtype, times(s, rows, c), KERN_READ), at, SYM_TRUE, 0, 0);
+        return ir_load(k, some_arg(s, dtype, times(s, rows, c), ACCESS_READ), at, SYM_TRUE, 0, 0);
     }
     default:
-        return kern_load(k, some_arg(s, dtype, total, KERN_READ), flat, SYM_TRUE, 0, 0);
+        return ir_load(k, some_arg(s, dtype, total, ACCESS_READ), flat, SYM_TRUE, 0, 0);
     }
 }
 
 static inline void kernel_map(subject *s) {
-    kern *k = s->k;
+    kernel *k = s->k;
     int dtype = some_dtype();
     sym n = some_size(s, some_extent(20)), m = some_size(s, some_extent(40));
-    kmem out = some_arg(s, dtype, times(s, n, m), KERN_WRITE);
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n), j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    kexpr x = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
-    kexpr y = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
+    mem_id out = some_arg(s, dtype, times(s, n, m), ACCESS_WRITE);
+    stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n), j = ir_loop(k, i, LOOP_SERIAL, "j", m);
+    expr_id x = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
+    expr_id y = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
     for (int64_t ops = 1 + below(4); ops > 0; ops--) {
-        kexpr z = some_op(k, x, y);
+        expr_id z = some_op(k, x, y);
         y = chance(50) ? x : y;
         x = z;
     }
-    if (chance(20)) x = kern_op2(k, OP_ADD, x, kern_cast(k, dtype, kern_index(k, var_of(s, j))));
+    if (chance(20)) x = ir_op2(k, OP_ADD, x, ir_cast(k, dtype, ir_index(k, var_of(s, j))));
     sym at = plus(s, times(s, var_of(s, i), m), var_of(s, j));
-    if (chance(10)) x = kern_op2(k, OP_SUB, x, some_entry(k, dtype, at));
-    kern_store(k, j, MONOID_SET, out, at, SYM_TRUE, x);
+    if (chance(10)) x = ir_op2(k, OP_SUB, x, some_entry(k, dtype, at));
+    ir_store(k, j, MONOID_SET, out, at, SYM_TRUE, x);
 }
 
 /* out[i] = f(reduce over j), rows or columns, any monoid. */
 static inline void kernel_reduction(subject *s) {
-    kern *k = s->k;
+    kernel *k = s->k;
     int how = 1 + (int)below(MONOID_COUNT - 1), states = monoid_rows[how].states;
     int dtype = how == MONOID_AND || how == MONOID_OR ? QN_I32 : some_dtype();
     if (how == MONOID_PROD && dtype_is_float(dtype)) dtype = QN_I32;
     sym n = some_size(s, some_extent(20)), m = some_size(s, some_extent(60));
-    kmem out[2] = {some_arg(s, dtype, n, KERN_WRITE), 0}, t[2] = {0, 0};
-    if (states == 2) out[1] = some_arg(s, QN_I64, n, KERN_WRITE);
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n);
+    mem_id out[2] = {some_arg(s, dtype, n, ACCESS_WRITE), 0}, t[2] = {0, 0};
+    if (states == 2) out[1] = some_arg(s, QN_I64, n, ACCESS_WRITE);
+    stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n);
     for (int c = 0; c < states; c++) {
         int d = c ? QN_I64 : dtype;
-        t[c] = kern_tile(k, KERN_LOCAL, d, SYM_ONE);
-        kern_def(k, i, t[c], kern_identity(k, how, c, d));
+        t[c] = ir_tile(k, MEM_LOCAL, d, SYM_ONE);
+        ir_def(k, i, t[c], ir_identity(k, how, c, d));
     }
-    kstmt j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    kexpr x = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
+    stmt_id j = ir_loop(k, i, LOOP_SERIAL, "j", m);
+    expr_id x = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
     if (how != MONOID_PROD && chance(40)) x = some_op(k, x, x);
-    kern_stmt u = {.kind = KS_STORE, .monoid = (uint8_t)how, .n = (uint8_t)states};
+    ir_stmt u = {.kind = STMT_STORE, .monoid = (uint8_t)how, .n = (uint8_t)states};
     u.store.mem[0] = t[0];
     u.store.mem[1] = t[1];
     u.store.value[0] = x;
-    u.store.value[1] = states == 2 ? kern_index(k, var_of(s, j)) : 0;
+    u.store.value[1] = states == 2 ? ir_index(k, var_of(s, j)) : 0;
     u.store.valid = SYM_TRUE;
-    kern_store_n(k, j, &u);
+    ir_store_n(k, j, &u);
     for (int c = 0; c < states; c++) {
-        kexpr v = kern_load(k, t[c], SYM_ZERO, SYM_TRUE, 0, 0);
-        if (!c && chance(30)) v = kern_op1(k, OP_ABS, v);
-        kern_store(k, i, MONOID_SET, out[c], var_of(s, i), SYM_TRUE, v);
+        expr_id v = ir_load(k, t[c], SYM_ZERO, SYM_TRUE, 0, 0);
+        if (!c && chance(30)) v = ir_op1(k, OP_ABS, v);
+        ir_store(k, i, MONOID_SET, out[c], var_of(s, i), SYM_TRUE, v);
     }
 }
 
 static inline void kernel_product(subject *s) {
-    kern *k = s->k;
+    kernel *k = s->k;
     sym_store *y = k->syms;
     static const uint8_t narrow[] = {QN_BF16, QN_F16, QN_I8, QN_U8};
     int dtype = chance(70) ? QN_F32 : QN_I32, half = dtype == QN_F32 ? 0 : 2;
@@ -188,104 +189,105 @@ static inline void kernel_product(subject *s) {
     int right = chance(50) ? left : chance(50) ? dtype : narrow[half + below(2)];
     sym b = sym_const(y, chance(70) ? 1 : 1 + below(3)), n = some_size(s, some_extent(16));
     sym m = some_size(s, some_extent(20)), r = some_size(s, some_extent(half ? 24 : 14));
-    kmem c = some_arg(s, dtype, times(s, b, times(s, n, m)), KERN_WRITE);
-    kmem a = some_arg(s, left, times(s, b, times(s, n, r)), KERN_READ);
-    kmem w = some_arg(s, right, times(s, b, times(s, r, m)), KERN_READ);
-    kmem bias = some_arg(s, dtype, m, KERN_READ), t = kern_tile(k, KERN_LOCAL, dtype, SYM_ONE);
-    kstmt top = 0;
+    mem_id c = some_arg(s, dtype, times(s, b, times(s, n, m)), ACCESS_WRITE);
+    mem_id a = some_arg(s, left, times(s, b, times(s, n, r)), ACCESS_READ);
+    mem_id w = some_arg(s, right, times(s, b, times(s, r, m)), ACCESS_READ);
+    mem_id bias = some_arg(s, dtype, m, ACCESS_READ), t = ir_tile(k, MEM_LOCAL, dtype, SYM_ONE);
+    stmt_id top = 0;
     sym at = SYM_ZERO;
     if (b != SYM_ONE) {
-        top = kern_loop(k, 0, KERN_SERIAL, "b", b);
+        top = ir_loop(k, 0, LOOP_SERIAL, "b", b);
         at = var_of(s, top);
     }
-    kstmt i = kern_loop(k, top, KERN_SERIAL, "i", n), j = kern_loop(k, i, KERN_SERIAL, "j", m);
+    stmt_id i = ir_loop(k, top, LOOP_SERIAL, "i", n), j = ir_loop(k, i, LOOP_SERIAL, "j", m);
     sym vi = var_of(s, i), vj = var_of(s, j);
-    kern_def(k, j, t, kern_identity(k, MONOID_SUM, 0, dtype));
-    kstmt q = kern_loop(k, j, KERN_SERIAL, "k", r);
+    ir_def(k, j, t, ir_identity(k, MONOID_SUM, 0, dtype));
+    stmt_id q = ir_loop(k, j, LOOP_SERIAL, "k", r);
     sym vq = var_of(s, q);
     sym ai = chance(30) ? plus(s, times(s, vq, n), vi) : plus(s, times(s, vi, r), vq);
     sym wi = chance(30) ? plus(s, times(s, vj, r), vq) : plus(s, times(s, vq, m), vj);
     ai = plus(s, ai, times(s, at, times(s, n, r)));
     wi = plus(s, wi, times(s, at, times(s, r, m)));
-    kexpr x = kern_cast(k, (qn_dtype)dtype, kern_load(k, a, ai, SYM_TRUE, 0, 0));
-    kexpr z = kern_cast(k, (qn_dtype)dtype, kern_load(k, w, wi, SYM_TRUE, 0, 0));
-    kern_store(k, q, MONOID_SUM, t, SYM_ZERO, SYM_TRUE, kern_op2(k, OP_MUL, x, z));
-    kexpr v = kern_load(k, t, SYM_ZERO, SYM_TRUE, 0, 0);
-    if (chance(60)) v = kern_op2(k, OP_ADD, v, kern_load(k, bias, vj, SYM_TRUE, 0, 0));
-    if (chance(30)) v = kern_op1(k, OP_ABS, v);
+    expr_id x = ir_cast(k, (qn_dtype)dtype, ir_load(k, a, ai, SYM_TRUE, 0, 0));
+    expr_id z = ir_cast(k, (qn_dtype)dtype, ir_load(k, w, wi, SYM_TRUE, 0, 0));
+    ir_store(k, q, MONOID_SUM, t, SYM_ZERO, SYM_TRUE, ir_op2(k, OP_MUL, x, z));
+    expr_id v = ir_load(k, t, SYM_ZERO, SYM_TRUE, 0, 0);
+    if (chance(60)) v = ir_op2(k, OP_ADD, v, ir_load(k, bias, vj, SYM_TRUE, 0, 0));
+    if (chance(30)) v = ir_op1(k, OP_ABS, v);
     sym ci = plus(s, plus(s, times(s, vi, m), vj), times(s, at, times(s, n, m)));
-    kern_store(k, j, MONOID_SET, c, ci, SYM_TRUE, v);
+    ir_store(k, j, MONOID_SET, c, ci, SYM_TRUE, v);
 }
 
 /* Over rows, or over columns: maximum, sum of exponentials, quotient; the exponentials staged in a
  * tile or computed twice. */
 static inline void kernel_softmax(subject *s) {
-    kern *k = s->k;
+    kernel *k = s->k;
     sym n = some_size(s, some_extent(12)), m = some_size(s, some_extent(40));
     sym size = times(s, n, m);
     bool columns = chance(30), stage = chance(40);
-    kmem out = some_arg(s, QN_F32, size, KERN_WRITE), in = some_arg(s, QN_F32, size, KERN_READ);
-    kmem max = kern_tile(k, KERN_LOCAL, QN_F32, SYM_ONE);
-    kmem sum = kern_tile(k, KERN_LOCAL, QN_F32, SYM_ONE);
-    kmem e = stage ? kern_tile(k, KERN_LOCAL, QN_F32, m) : 0;
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n), j;
+    mem_id out = some_arg(s, QN_F32, size, ACCESS_WRITE),
+           in = some_arg(s, QN_F32, size, ACCESS_READ);
+    mem_id max = ir_tile(k, MEM_LOCAL, QN_F32, SYM_ONE);
+    mem_id sum = ir_tile(k, MEM_LOCAL, QN_F32, SYM_ONE);
+    mem_id e = stage ? ir_tile(k, MEM_LOCAL, QN_F32, m) : 0;
+    stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n), j;
     sym vi = var_of(s, i), at, w = columns ? n : SYM_ONE, h = columns ? SYM_ONE : m;
-    kexpr x, y, le = 0, lm = kern_load(k, max, SYM_ZERO, SYM_TRUE, 0, 0);
-    kern_def(k, i, max, kern_identity(k, MONOID_MAX, 0, QN_F32));
-    j = kern_loop(k, i, KERN_SERIAL, "j", m);
+    expr_id x, y, le = 0, lm = ir_load(k, max, SYM_ZERO, SYM_TRUE, 0, 0);
+    ir_def(k, i, max, ir_identity(k, MONOID_MAX, 0, QN_F32));
+    j = ir_loop(k, i, LOOP_SERIAL, "j", m);
     at = plus(s, times(s, vi, h), times(s, var_of(s, j), w));
-    x = kern_load(k, in, at, SYM_TRUE, 0, 0);
-    kern_store(k, j, MONOID_MAX, max, SYM_ZERO, SYM_TRUE, x);
-    if (stage) kern_def(k, i, e, 0);
-    kern_def(k, i, sum, kern_const_f(k, QN_F32, 0));
-    j = kern_loop(k, i, KERN_SERIAL, "j", m);
+    x = ir_load(k, in, at, SYM_TRUE, 0, 0);
+    ir_store(k, j, MONOID_MAX, max, SYM_ZERO, SYM_TRUE, x);
+    if (stage) ir_def(k, i, e, 0);
+    ir_def(k, i, sum, ir_const_f(k, QN_F32, 0));
+    j = ir_loop(k, i, LOOP_SERIAL, "j", m);
     at = plus(s, times(s, vi, h), times(s, var_of(s, j), w));
-    x = kern_op1(k, OP_EXP, kern_op2(k, OP_SUB, kern_load(k, in, at, SYM_TRUE, 0, 0), lm));
+    x = ir_op1(k, OP_EXP, ir_op2(k, OP_SUB, ir_load(k, in, at, SYM_TRUE, 0, 0), lm));
     if (stage) {
-        kern_store(k, j, MONOID_SET, e, var_of(s, j), SYM_TRUE, x);
-        x = kern_load(k, e, var_of(s, j), SYM_TRUE, 0, 0);
+        ir_store(k, j, MONOID_SET, e, var_of(s, j), SYM_TRUE, x);
+        x = ir_load(k, e, var_of(s, j), SYM_TRUE, 0, 0);
     }
-    kern_store(k, j, MONOID_SUM, sum, SYM_ZERO, SYM_TRUE, x);
-    j = kern_loop(k, i, KERN_SERIAL, "j", m);
+    ir_store(k, j, MONOID_SUM, sum, SYM_ZERO, SYM_TRUE, x);
+    j = ir_loop(k, i, LOOP_SERIAL, "j", m);
     at = plus(s, times(s, vi, h), times(s, var_of(s, j), w));
-    y = kern_op1(k, OP_EXP, kern_op2(k, OP_SUB, kern_load(k, in, at, SYM_TRUE, 0, 0), lm));
-    if (stage) le = kern_load(k, e, var_of(s, j), SYM_TRUE, 0, 0);
-    y = kern_op2(k, OP_DIV, stage ? le : y, kern_load(k, sum, SYM_ZERO, SYM_TRUE, 0, 0));
-    kern_store(k, j, MONOID_SET, out, at, SYM_TRUE, y);
+    y = ir_op1(k, OP_EXP, ir_op2(k, OP_SUB, ir_load(k, in, at, SYM_TRUE, 0, 0), lm));
+    if (stage) le = ir_load(k, e, var_of(s, j), SYM_TRUE, 0, 0);
+    y = ir_op2(k, OP_DIV, stage ? le : y, ir_load(k, sum, SYM_ZERO, SYM_TRUE, 0, 0));
+    ir_store(k, j, MONOID_SET, out, at, SYM_TRUE, y);
 }
 
 /* out[index[i]*m + j] op= x[i*m + j] where the index is inside. */
 static inline void kernel_scatter(subject *s) {
-    kern *k = s->k;
+    kernel *k = s->k;
     int how = chance(60) ? MONOID_SUM : chance(50) ? MONOID_MAX : MONOID_SET;
     sym n = some_size(s, some_extent(16)), rows = sym_const(k->syms, 1 + below(9));
     sym m = sym_const(k->syms, 1 + below(12));
-    kmem out = some_arg(s, QN_F32, times(s, rows, m), KERN_READ | KERN_WRITE);
-    kmem index = some_arg(s, chance(50) ? QN_I64 : QN_I32, n, KERN_READ);
-    kmem x = some_arg(s, QN_F32, times(s, n, m), KERN_READ);
+    mem_id out = some_arg(s, QN_F32, times(s, rows, m), ACCESS_READ | ACCESS_WRITE);
+    mem_id index = some_arg(s, chance(50) ? QN_I64 : QN_I32, n, ACCESS_READ);
+    mem_id x = some_arg(s, QN_F32, times(s, n, m), ACCESS_READ);
     s->index_below = sym_hi(k->syms, rows);
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n), j = kern_loop(k, i, KERN_SERIAL, "j", m);
-    kexpr at = kern_cast(k, QN_I64, kern_load(k, index, var_of(s, i), SYM_TRUE, 0, 0));
-    kern_stmt st = {.kind = KS_STORE, .monoid = (uint8_t)how, .n = 1};
+    stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n), j = ir_loop(k, i, LOOP_SERIAL, "j", m);
+    expr_id at = ir_cast(k, QN_I64, ir_load(k, index, var_of(s, i), SYM_TRUE, 0, 0));
+    ir_stmt st = {.kind = STMT_STORE, .monoid = (uint8_t)how, .n = 1};
     st.store.mem[0] = out;
     st.store.value[0] =
-        kern_load(k, x, plus(s, times(s, var_of(s, i), m), var_of(s, j)), SYM_TRUE, 0, 0);
+        ir_load(k, x, plus(s, times(s, var_of(s, i), m), var_of(s, j)), SYM_TRUE, 0, 0);
     st.store.index = var_of(s, j);
     st.store.valid = SYM_TRUE;
-    st.store.dyn = kern_op2(k, OP_MUL, at, kern_index(k, m));
-    st.store.guard = kern_op2(k, OP_AND, kern_op2(k, OP_LE, kern_const_i(k, QN_I64, 0), at),
-                              kern_op2(k, OP_LT, at, kern_index(k, rows)));
-    kern_store_n(k, j, &st);
+    st.store.dyn = ir_op2(k, OP_MUL, at, ir_index(k, m));
+    st.store.guard = ir_op2(k, OP_AND, ir_op2(k, OP_LE, ir_const_i(k, QN_I64, 0), at),
+                            ir_op2(k, OP_LT, at, ir_index(k, rows)));
+    ir_store_n(k, j, &st);
 }
 
 /* In place, with or without a dependence between trips; the order of trips may matter. */
 static inline void kernel_in_place(subject *s) {
-    kern *k = s->k;
+    kernel *k = s->k;
     int64_t shift = chance(50) ? 0 : 1 + below(3), step = 1 + below(3);
     sym n = sym_const(k->syms, 1 + below(30)), m = sym_const(k->syms, 1 + below(4));
     sym size = sym_scale(k->syms, plus(s, n, sym_const(k->syms, 4)), 4);
-    kmem a = some_arg(s, QN_I32, size, KERN_READ | KERN_WRITE);
-    kstmt i = kern_loop(k, 0, KERN_SERIAL, "i", n), j = kern_loop(k, i, KERN_SERIAL, "j", m);
+    mem_id a = some_arg(s, QN_I32, size, ACCESS_READ | ACCESS_WRITE);
+    stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n), j = ir_loop(k, i, LOOP_SERIAL, "j", m);
     sym at = sym_scale(k->syms, var_of(s, i), step);
     if (chance(60)) at = plus(s, at, var_of(s, j));
     sym from = plus(s, at, sym_const(k->syms, shift));
@@ -294,10 +296,10 @@ static inline void kernel_in_place(subject *s) {
         at = from;
         from = swap;
     }
-    kexpr v = kern_load(k, a, from, SYM_TRUE, 0, 0);
-    v = kern_op2(k, OP_ADD, kern_op2(k, OP_MUL, v, kern_const_i(k, QN_I32, 3)),
-                 kern_cast(k, QN_I32, kern_index(k, var_of(s, j))));
-    kern_store(k, j, chance(70) ? MONOID_SET : MONOID_SUM, a, at, SYM_TRUE, v);
+    expr_id v = ir_load(k, a, from, SYM_TRUE, 0, 0);
+    v = ir_op2(k, OP_ADD, ir_op2(k, OP_MUL, v, ir_const_i(k, QN_I32, 3)),
+               ir_cast(k, QN_I32, ir_index(k, var_of(s, j))));
+    ir_store(k, j, chance(70) ? MONOID_SET : MONOID_SUM, a, at, SYM_TRUE, v);
 }
 
 static void (*const makers[])(subject *) = {kernel_map,     kernel_reduction, kernel_product,
@@ -306,16 +308,16 @@ static void (*const makers[])(subject *) = {kernel_map,     kernel_reduction, ke
 static inline void make(subject *s, uint64_t seed) {
     rng = seed;
     size_factor = by_default(seed) ? 1 + seed / 9 % 4 : 1;
-    *s = (subject){.k = kern_open(ctx)};
+    *s = (subject){.k = ir_open(ctx)};
     makers[below(COUNT_OF(makers))](s);
     if (chance(10) && s->args <= 2) makers[chance(50) ? 0 : 1](s); /* a second root */
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-static inline void fill(const kern *k, kmem m, void *p, int64_t n, int64_t index_below,
+static inline void fill(const kernel *k, mem_id m, void *p, int64_t n, int64_t index_below,
                         uint64_t seed) {
-    int d = kern_m(k, m)->dtype;
+    int d = ir_m(k, m)->dtype;
     uint64_t r = seed * 31 + m;
     for (int64_t i = 0; i < n; i++) {
         int64_t v = test_below(&r, 33) - 16;
@@ -329,10 +331,10 @@ static inline void fill(const kern *k, kmem m, void *p, int64_t n, int64_t index
 }
 
 /* Run on the seed's data; results in s-independent buffers out[arg], sizes in count. */
-static inline bool run(const subject *s, kern *k, bool kinds, uint64_t seed, void *out[],
+static inline bool run(const subject *s, kernel *k, bool kinds, uint64_t seed, void *out[],
                        int64_t count[], char error[200]) {
     for (int a = 0; a < s->args; a++) {
-        if (!sym_eval(s->k->syms, kern_m(s->k, s->arg[a])->size, s->k->dim_vars, s->k->dim_var,
+        if (!sym_eval(s->k->syms, ir_m(s->k, s->arg[a])->size, s->k->dim_vars, s->k->dim_var,
                       s->dim, &count[a]))
             return false;
         out[a] = malloc((size_t)count[a] * 8 + 8);
@@ -343,7 +345,7 @@ static inline bool run(const subject *s, kern *k, bool kinds, uint64_t seed, voi
 
 static inline bool equal(const subject *s, void *x[], void *y[], const int64_t count[], str *what) {
     for (int a = 0; a < s->args; a++) {
-        int d = kern_m(s->k, s->arg[a])->dtype;
+        int d = ir_m(s->k, s->arg[a])->dtype;
         for (int64_t i = 0; i < count[a]; i++) {
             double p = dtype_is_float(d) ? dtype_get_f(d, x[a], i) : 0;
             double q = dtype_is_float(d) ? dtype_get_f(d, y[a], i) : 0;
@@ -361,85 +363,82 @@ static inline bool equal(const subject *s, void *x[], void *y[], const int64_t c
 
 /* ---- schedules ------------------------------------------------------------------------------ */
 
-static inline void some_loop(const kern *k, char *out) {
+static inline void some_loop(const kernel *k, char *out) {
     int n = 0;
-    kstmt pick = 0;
-    for (kstmt c = k->root; (c = kern_next(k, c, k->root));)
-        if (kern_s(k, c)->kind == KS_LOOP && below(++n) == 0) pick = c;
-    strcpy(out, pick ? sym_name(k->syms, kern_s(k, pick)->l.var) : "none");
+    stmt_id pick = 0;
+    for (stmt_id c = k->root; (c = ir_next(k, c, k->root));)
+        if (ir_s(k, c)->kind == STMT_LOOP && below(++n) == 0) pick = c;
+    strcpy(out, pick ? sym_name(k->syms, ir_s(k, pick)->l.var) : "none");
 }
 
 /* The loop inside another, where it is the only child. */
-static inline void some_nest(const kern *k, char *outer, char *inner) {
+static inline void some_nest(const kernel *k, char *outer, char *inner) {
     some_loop(k, outer);
-    kstmt o = kern_find_loop(k, outer);
-    kstmt i = o ? kern_s(k, o)->first : 0;
-    if (i && kern_s(k, i)->kind == KS_LOOP)
-        strcpy(inner, sym_name(k->syms, kern_s(k, i)->l.var));
+    stmt_id o = ir_find_loop(k, outer);
+    stmt_id i = o ? ir_s(k, o)->first : 0;
+    if (i && ir_s(k, i)->kind == STMT_LOOP)
+        strcpy(inner, sym_name(k->syms, ir_s(k, i)->l.var));
     else
         some_loop(k, inner);
 }
 
 /* A loop of whose body some tile is a part, and that tile. */
-static inline void some_tile(const kern *k, char *tile, char *loop) {
+static inline void some_tile(const kernel *k, char *tile, char *loop) {
     int n = 0;
-    kstmt pick = 0;
-    for (kstmt c = k->root; (c = kern_next(k, c, k->root));)
-        if (kern_s(k, c)->kind == KS_DEF && below(++n) == 0) pick = c;
+    stmt_id pick = 0;
+    for (stmt_id c = k->root; (c = ir_next(k, c, k->root));)
+        if (ir_s(k, c)->kind == STMT_DEF && below(++n) == 0) pick = c;
     some_loop(k, loop);
     strcpy(tile, "t0");
     if (!pick) return;
-    sprintf(tile, "t%d", kern_tile_number(k, kern_s(k, pick)->def.mem));
-    kstmt p = kern_s(k, pick)->parent;
-    if (p != k->root && chance(60)) strcpy(loop, sym_name(k->syms, kern_s(k, p)->l.var));
+    sprintf(tile, "t%d", ir_tile_number(k, ir_s(k, pick)->def.mem));
+    stmt_id p = ir_s(k, pick)->parent;
+    if (p != k->root && chance(60)) strcpy(loop, sym_name(k->syms, ir_s(k, p)->l.var));
 }
 
 /* Where a loop follows the tile's definition: that one as blocks of a sum, and a loop around. */
-static inline void some_carried(const kern *k, const char *tile, char *first, char *blocks) {
+static inline void some_carried(const kernel *k, const char *tile, char *first, char *blocks) {
     some_loop(k, blocks);
-    for (kstmt c = k->root; (c = kern_next(k, c, k->root));) {
-        kstmt next = kern_s(k, c)->next, p = kern_s(k, c)->parent;
-        if (kern_s(k, c)->kind != KS_DEF || kern_s(k, c)->def.mem != kern_find_mem(k, tile))
-            continue;
-        if (!next || kern_s(k, next)->kind != KS_LOOP || chance(10)) return;
-        strcpy(blocks, sym_name(k->syms, kern_s(k, next)->l.var));
-        while (p != k->root && kern_s(k, p)->parent != k->root && chance(50))
-            p = kern_s(k, p)->parent;
-        if (p != k->root) strcpy(first, sym_name(k->syms, kern_s(k, p)->l.var));
+    for (stmt_id c = k->root; (c = ir_next(k, c, k->root));) {
+        stmt_id next = ir_s(k, c)->next, p = ir_s(k, c)->parent;
+        if (ir_s(k, c)->kind != STMT_DEF || ir_s(k, c)->def.mem != ir_find_mem(k, tile)) continue;
+        if (!next || ir_s(k, next)->kind != STMT_LOOP || chance(10)) return;
+        strcpy(blocks, sym_name(k->syms, ir_s(k, next)->l.var));
+        while (p != k->root && ir_s(k, p)->parent != k->root && chance(50)) p = ir_s(k, p)->parent;
+        if (p != k->root) strcpy(first, sym_name(k->syms, ir_s(k, p)->l.var));
     }
 }
 
 /* Two loops one behind the other, definitions between them and sometimes more; else any. */
-static inline void some_neighbours(const kern *k, char *first, char *second) {
+static inline void some_neighbours(const kernel *k, char *first, char *second) {
     int n = 0;
     some_loop(k, first);
     some_loop(k, second);
-    for (kstmt c = k->root; (c = kern_next(k, c, k->root));) {
-        kstmt next = kern_s(k, c)->next;
-        while (next && (kern_s(k, next)->kind == KS_DEF || chance(20)))
-            next = kern_s(k, next)->next;
-        bool pair = kern_s(k, c)->kind == KS_LOOP && next && kern_s(k, next)->kind == KS_LOOP;
+    for (stmt_id c = k->root; (c = ir_next(k, c, k->root));) {
+        stmt_id next = ir_s(k, c)->next;
+        while (next && (ir_s(k, next)->kind == STMT_DEF || chance(20))) next = ir_s(k, next)->next;
+        bool pair = ir_s(k, c)->kind == STMT_LOOP && next && ir_s(k, next)->kind == STMT_LOOP;
         if (!pair || below(++n)) continue;
-        strcpy(first, sym_name(k->syms, kern_s(k, c)->l.var));
-        strcpy(second, sym_name(k->syms, kern_s(k, next)->l.var));
+        strcpy(first, sym_name(k->syms, ir_s(k, c)->l.var));
+        strcpy(second, sym_name(k->syms, ir_s(k, next)->l.var));
     }
 }
 
 /* A loop and one of its body that is not the first thing there; else any. */
-static inline void some_rotated(const kern *k, char *loop, char *first) {
+static inline void some_rotated(const kernel *k, char *loop, char *first) {
     int n = 0;
     some_loop(k, loop);
     some_loop(k, first);
-    for (kstmt c = k->root; (c = kern_next(k, c, k->root));) {
-        kstmt parent = kern_s(k, c)->parent, before = kern_s(k, c)->prev;
-        if (kern_s(k, c)->kind != KS_LOOP || parent == k->root || !before || below(++n)) continue;
-        strcpy(loop, sym_name(k->syms, kern_s(k, parent)->l.var));
-        strcpy(first, sym_name(k->syms, kern_s(k, c)->l.var));
+    for (stmt_id c = k->root; (c = ir_next(k, c, k->root));) {
+        stmt_id parent = ir_s(k, c)->parent, before = ir_s(k, c)->prev;
+        if (ir_s(k, c)->kind != STMT_LOOP || parent == k->root || !before || below(++n)) continue;
+        strcpy(loop, sym_name(k->syms, ir_s(k, parent)->l.var));
+        strcpy(first, sym_name(k->syms, ir_s(k, c)->l.var));
     }
 }
 
 /* Long because it is a table: a line of each kind. */
-static inline void some_line(const subject *s, const kern *k, char line[256]) {
+static inline void some_line(const subject *s, const kernel *k, char line[256]) {
     static const int factor[] = {1, 2, 3, 4, 5, 7, 8, 16};
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
@@ -473,12 +472,12 @@ static inline void some_line(const subject *s, const kern *k, char line[256]) {
         break;
     case 10:
         some_tile(k, c, a);
-        snprintf(line, 256, "tile %s %s", c, a);
+        snprintf(line, 256, "accumulate %s %s", c, a);
         break;
     case 11:
         some_tile(k, c, a);
         some_loop(k, b);
-        snprintf(line, 256, "multi_step %s %s", c, b);
+        snprintf(line, 256, "rfactor %s %s", c, b);
         break;
     case 12:
     case 13:
@@ -486,26 +485,26 @@ static inline void some_line(const subject *s, const kern *k, char line[256]) {
         break;
     case 14:
         some_loop(k, a);
-        snprintf(line, 256, "fold %s", a);
+        snprintf(line, 256, "tree_reduce %s", a);
         break;
     case 15: /* mostly a split sum beside its tile, whose loop may go inside */
         some_tile(k, c, a);
         some_carried(k, c, a, b);
-        snprintf(line, 256, "carry %s %s %s", c, b, a);
+        snprintf(line, 256, "block_reduction %s %s %s", c, b, a);
         break;
     case 16:
-        snprintf(line, 256, "turn %s %s", a, b);
+        snprintf(line, 256, "transpose %s %s", a, b);
         break;
     case 17:
         some_tile(k, c, a);
         some_loop(k, b);
-        snprintf(line, 256, "park %s %s", c, b);
+        snprintf(line, 256, "spill %s %s", c, b);
         break;
     case 18:
         if (chance(70))
             snprintf(line, 256, "word %s", b);
         else
-            snprintf(line, 256, "prefetch a%d %d", (int)below(s->args), 1 << below(16));
+            snprintf(line, 256, "prefetch_distance a%d %d", (int)below(s->args), 1 << below(16));
         break;
     case 19: /* mostly refused: a packed tile of bytes is wanted */
         some_tile(k, c, a);
@@ -513,27 +512,27 @@ static inline void some_line(const subject *s, const kern *k, char line[256]) {
         break;
     case 20:
         some_loop(k, a);
-        snprintf(line, 256, "ahead %s", a);
+        snprintf(line, 256, "hoist %s", a);
         break;
     case 21:
         snprintf(line, 256, "fission %s", a);
         break;
     case 22:
         some_tile(k, c, a);
-        snprintf(line, 256, "lay %s %d", c, f);
+        snprintf(line, 256, "transform_layout %s %d", c, f);
         break;
     case 23:
         some_loop(k, c);
         if (chance(50))
-            snprintf(line, 256, "fetch %s %s", a, c);
+            snprintf(line, 256, "prefetch_next %s %s", a, c);
         else if (some_neighbours(k, a, b), chance(80))
-            snprintf(line, 256, "ask a%d %s %s", (int)below(s->args), a, b);
+            snprintf(line, 256, "prefetch_nest a%d %s %s", (int)below(s->args), a, b);
         else
-            snprintf(line, 256, "ask a%d %s %s", (int)below(s->args), a, c);
+            snprintf(line, 256, "prefetch_nest a%d %s %s", (int)below(s->args), a, c);
         break;
     case 24:
         some_loop(k, a);
-        snprintf(line, 256, "clip %s", a);
+        snprintf(line, 256, "trim %s", a);
         break;
     case 25:
         some_neighbours(k, a, b);
@@ -542,16 +541,16 @@ static inline void some_line(const subject *s, const kern *k, char line[256]) {
     case 26:
         some_tile(k, c, a);
         some_loop(k, a);
-        snprintf(line, 256, "confine %s %s", c, a);
+        snprintf(line, 256, "fold_storage %s %s", c, a);
         break;
     case 27:
         some_loop(k, a);
-        snprintf(line, 256, "collect %s", a);
+        snprintf(line, 256, "privatize %s", a);
         break;
     case 28:
     case 29:
         some_rotated(k, a, b);
-        snprintf(line, 256, "rotate %s %s", a, b);
+        snprintf(line, 256, "shift %s %s", a, b);
         break;
     default:
         some_loop(k, c);
@@ -564,20 +563,19 @@ static inline void some_line(const subject *s, const kern *k, char line[256]) {
     }
 }
 
-static inline void default_schedule(const kern *k, uint64_t seed, str *out) {
-    static const kern_limits processor[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false},
-                                            {32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0, 0,
-                                             false},
-                                            {64, 32, 1 << 10, 4 << 10, 0, 3, 0, 0, 7, false},
-                                            {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7, false}},
-                             grid[] = {{16, 16, 0, 0, 0, 1, 8, 1 << 12, 0, false},
-                                       {16, 16, 0, 0, 0, 1, 256, 1 << 15, 0, false}};
-    const kern_limits *limits = seed % 2 ? &processor[seed / 3 % 4] : &grid[seed / 6 % 2];
-    kern_default_schedule(k, limits, out);
+static inline void default_schedule(const kernel *k, uint64_t seed, str *out) {
+    static const machine processor[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false},
+                                        {32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0, 0, false},
+                                        {64, 32, 1 << 10, 4 << 10, 0, 3, 0, 0, 7, false},
+                                        {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7, false}},
+                         grid[] = {{16, 16, 0, 0, 0, 1, 8, 1 << 12, 0, false},
+                                   {16, 16, 0, 0, 0, 1, 256, 1 << 15, 0, false}};
+    const machine *limits = seed % 2 ? &processor[seed / 3 % 4] : &grid[seed / 6 % 2];
+    schedule_default(k, limits, out);
 }
 
 /* Lines made one by one, each for the kernel as the lines before left it. */
-static inline int default_lines(const kern *k, uint64_t seed, char lines[][256]) {
+static inline int default_lines(const kernel *k, uint64_t seed, char lines[][256]) {
     int n = 0;
     str text;
     str_open(&text, &ctx->heap);
@@ -595,7 +593,7 @@ static inline int some_schedule(uint64_t seed, char lines[][256]) {
     int n = 0;
     if (by_default(seed)) {
         n = default_lines(s.k, seed, lines);
-        kern_close(s.k);
+        ir_close(s.k);
         return n;
     }
     str why;
@@ -604,13 +602,13 @@ static inline int some_schedule(uint64_t seed, char lines[][256]) {
     for (int tries = 0; tries < 72 && n < wanted; tries++) {
         some_line(&s, s.k, lines[n]);
         str_free(&why);
-        if (kern_transform(s.k, lines[n], &why) || (why.s && strstr(why.s, "breaks")))
+        if (transform_line(s.k, lines[n], &why) || (why.s && strstr(why.s, "breaks")))
             n++;
         else if (why.s && strstr(why.s, "not to be proved"))
             unproven++;
     }
     str_free(&why);
-    kern_close(s.k);
+    ir_close(s.k);
     return n;
 }
 

@@ -4,7 +4,7 @@
 Usage: gen.py [--check] [--force] [--accept] [NAME...]
 
 Generated are regions of ordinary files, one for each row: prototypes with their comments in
-include/quern.h, the bodies of src/graph/api.c that only name a row, and the tables of docs/ops.md
+include/quern.h, the bodies of src/func/api.c that only name a row, and the tables of docs/ops.md
 and docs/knobs.md. They are committed. A region is a comment holding a marker
     [gen NAME INPUT OUTPUT]
 with checksums of the row it came from and of the text it was given, and all lines from there to
@@ -156,7 +156,7 @@ def regions_of_ops():
 
 
 def funcs():
-    for heading, (kind, name, params, oracle, lo, hi, doc) in rows("src/graph/funcs.h"):
+    for heading, (kind, name, params, oracle, lo, hi, doc) in rows("src/func/funcs.h"):
         yield heading, kind, name, [p.strip() for p in params[1:-1].split(",")], literal(doc)
 
 
@@ -212,7 +212,7 @@ def knobs_table():
     yield table("knobs", ["variable", "kind", "set", "default", ""], lines)
 
 
-OUTPUTS = [("include/quern.h", header), ("src/graph/api.c", wrappers), ("docs/ops.md", ops_tables),
+OUTPUTS = [("include/quern.h", header), ("src/func/api.c", wrappers), ("docs/ops.md", ops_tables),
            ("docs/knobs.md", knobs_table)]
 
 # ---- regions -------------------------------------------------------------------------------------

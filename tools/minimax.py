@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""minimax.py - derives the polynomials of src/kern/math_poly.h and math_piece.h.
+"""minimax.py - derives the polynomials of src/math/poly.h and math_piece.h.
 
 Usage: minimax.py [NAME...]        print math_poly.h, or only the rows of these names
        minimax.py --pieces         print math_piece.h
@@ -21,7 +21,7 @@ from mpmath import mp, mpf, matrix, lu_solve, chebyt, exp, log, log1p, expm1, si
 from mpmath import cbrt, erfc, sqrt, pi, cos, frexp, ldexp, nint, log10, findroot
 
 mp.dps = 60
-HEADER, PIECES = "src/kern/math_poly.h", "src/kern/math_piece.h"
+HEADER, PIECES = "src/math/poly.h", "src/math/piece.h"
 BITS = {"F32": 24, "F64": 53}
 
 

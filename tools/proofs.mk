@@ -8,7 +8,7 @@ cover:  ## the same by coverage, with clang and libFuzzer, for COVER_SECONDS
 	    build-cover/tests/cover_parse
 	@nice sh tools/cover.sh build-cover
 
-$(BUILD)/tests/cover_parse: tests/cover_parse.c $(BUILD)/libquern.a
+$(BUILD)/tests/cover_parse: tests/ir/cover_parse.c $(BUILD)/libquern.a
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d -fsanitize=fuzzer $< -o $@ \
 	    $(BUILD)/libquern.a $(LDLIBS)
 

@@ -23,7 +23,7 @@ has_compiler() {
     ${CC:-cc} -o "$scratch/probe" "$scratch/probe.c" -lm >"$scratch/log" 2>&1
 }
 
-# Where src/emit/llvm_load.c finds them: the folders of the loader, and those of versions.
+# Where src/emit/llvm/load.c finds them: the folders of the loader, and those of versions.
 has_llvm() {
     for v in $llvm_versions; do
         for file in /usr/lib/*/libLLVM-$v.so* /usr/lib/*/libLLVM.so.$v* /usr/lib/libLLVM-$v.so* \

@@ -7,10 +7,10 @@ build=$1
 tally=${SOAK_TALLY:-tests/soak.tally}
 end=$(($(date +%s) + ${SOAK_SECONDS:-600}))
 fuzz=$build/tests/fuzz_parse
-syms="src/graph/sym*.c src/graph/sym*.h src/graph/scalar.c src/graph/dtype.c"
-text="src/kern/parse.c src/kern/text.c src/kern/tree.c src/kern/check.c src/kern/bulk.c src/kern/bounds.c
-    src/kern/stored.c src/kern/depend.c src/kern/group.c src/kern/kern.h $syms"
-lines="$text src/kern/transform*.c src/kern/transforms.h"
+syms="src/sym/*.c src/sym/*.h src/graph/scalar.c src/graph/dtype.c"
+text="src/ir/parse.c src/ir/text.c src/ir/tree.c src/ir/check.c src/ir/bulk.c src/ir/bounds.c
+    src/ir/stored.c src/ir/depend.c src/ir/workgroup.c src/ir/ir.h $syms"
+lines="$text src/ir/loops.c src/transform/*.c src/transform/transforms.h"
 
 # KIND INPUTS COLUMN CHUNK FILES: COLUMN says what of it is counted: inputs, or what was compared
 kinds() { # unquoted: names of files, found and on one line
@@ -18,17 +18,17 @@ kinds() { # unquoted: names of files, found and on one line
     {
         echo json 10000000 inputs 400000 src/io/json.c
         echo safetensors 10000000 inputs 200000 src/io/safetensors.c src/io/json.c src/io/file.c
-        echo wisdom 10000000 inputs 100000 src/run/wisdom_text.c src/run/wisdom.c
+        echo wisdom 10000000 inputs 100000 src/schedule/wisdom/text.c src/schedule/wisdom/wisdom.c
         echo kernel 10000000 inputs 100000 $text
         echo schedule 10000000 inputs 100000 $lines
         echo options 10000000 inputs 500000 src/cli/options.c src/base/knobs.c src/base/knobs.h
-        echo interp 200000 compared 10000 $lines src/kern/model*.c src/kern/cost.c
-        echo llvm 50000 compared 4000 $lines src/kern/passes.c src/kern/math*.c src/emit/l*.c
+        echo interp 200000 compared 10000 $lines src/schedule/*.c
+        echo llvm 50000 compared 4000 $lines src/run/passes.c src/math/*.c src/emit/*.c src/emit/llvm/*.c
     }
 }
 
 hash_of() { # of the files, and of how inputs are made
-    cat "$@" tests/fuzz_targets.h tests/fuzz_mutate.h tests/random_kernel.h tests/kern_interp.h |
+    cat "$@" tests/fuzz_targets.h tests/fuzz_mutate.h tests/random_kernel.h tests/ir_interp.h |
         sha1sum | cut -c1-12
 }
 field() { # field KIND HASH COLUMN: a number of the kind's line, 0 where it is of other code

@@ -13,7 +13,8 @@ import subprocess
 import sys
 
 # A room may include the rooms before it, and itself.
-ROOMS = ["base", "graph", "plan", "kern", "emit", "dev", "run", "io", "nn", "cli"]
+ROOMS = ["base", "machine", "sym", "graph", "grad", "func", "plan", "ir", "lower", "transform", "math",
+         "schedule", "emit", "dev", "run", "tune", "io", "nn", "cli"]
 FOLDERS = ["src", "include", "tests", "bench", "examples", "tools", "docs", "python", ".ci"]
 C_LIKE = (".c", ".h")
 TEXT_LIKE = C_LIKE + (".py", ".sh", ".md", ".1", ".in", ".mk")

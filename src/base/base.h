@@ -26,7 +26,7 @@
 #define QN_NORETURN          __attribute__((noreturn))
 #define COUNT_OF(a)          (sizeof(a) / sizeof((a)[0]))
 
-/* ---- heap.c ------------------------------------------------------------------------------- */
+/* ---- heap.c ---------------------------------------------------------------------------------- */
 
 typedef struct guard {
     jmp_buf at;
@@ -64,7 +64,7 @@ QN_NORETURN void heap_unwind(heap *h); /* to the innermost guard; the error is r
 void guard_open(heap *h, guard *g);
 void guard_close(heap *h, guard *g);
 
-/* ---- arena.c ------------------------------------------------------------------------------ */
+/* ---- arena.c --------------------------------------------------------------------------------- */
 
 /* Bump allocation; freed whole. Pointers stay valid until arena_free. */
 typedef struct arena {
@@ -81,7 +81,7 @@ void *arena_grow(arena *a, void *data, uint32_t *cap, uint32_t need, size_t elem
 char *arena_printf(arena *a, const char *fmt, ...) QN_PRINTF(2, 3);
 void arena_free(arena *a);
 
-/* ---- hash.c ------------------------------------------------------------------------------- */
+/* ---- hash.c ---------------------------------------------------------------------------------- */
 
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 uint64_t hash_mix(uint64_t a, uint64_t b);
@@ -104,7 +104,7 @@ void idset_add(idset *s, uint64_t hash, uint32_t id); /* must not be there; rais
 void idset_remove(idset *s, uint64_t hash, uint32_t id);
 void idset_free(idset *s);
 
-/* ---- checked.c ---------------------------------------------------------------------------- */
+/* ---- checked.c ------------------------------------------------------------------------------- */
 
 /* Sums and products of numbers from outside; what is beyond the range stays at its end. */
 int64_t sat_add(int64_t a, int64_t b);
@@ -114,7 +114,7 @@ int64_t sat_neg(int64_t a);
 /* Bytes of an array of elements of `width` bytes; false: 2^63 and more. An empty one has none. */
 bool checked_bytes(int rank, const int64_t *size, size_t width, size_t *out);
 
-/* ---- lru.c -------------------------------------------------------------------------------- */
+/* ---- lru.c ----------------------------------------------------------------------------------- */
 
 /* Ids from 1 on in the order in which they were last used; each operation takes a few stores. */
 typedef struct lru_link {
@@ -132,7 +132,7 @@ void lru_remove(lru *l, uint32_t id);  /* nothing where it is not in the list */
 uint32_t lru_oldest(const lru *l);     /* 0: the list is empty */
 void lru_free(lru *l);
 
-/* ---- str.c -------------------------------------------------------------------------------- */
+/* ---- str.c ----------------------------------------------------------------------------------- */
 
 /* A growing text, always NUL-terminated once something was added; memory from a heap, or from an
  * arena, which suits short texts that nobody wants to free where something raises. What is added
@@ -151,7 +151,7 @@ void str_addn(str *t, const char *text, size_t n);
 void str_addf(str *t, const char *fmt, ...) QN_PRINTF(2, 3);
 void str_free(str *t);
 
-/* ---- near.c ------------------------------------------------------------------------------ */
+/* ---- near.c ---------------------------------------------------------------------------------- */
 
 /* How many letters must be changed, added, left out or exchanged with their neighbours to make one
  * name of the other; names of 64 letters and more are compared as far as that. */
@@ -168,7 +168,7 @@ void nearest_offer(nearest *x, const char *name);
 /* `"a", "b"`, or "nothing" where none was offered; into `text`, which is returned. */
 const char *nearest_text(const nearest *x, char *text, size_t size);
 
-/* ---- error.c ------------------------------------------------------------------------------ */
+/* ---- error.c --------------------------------------------------------------------------------- */
 
 /* Record the first error: text is "<where>: <message>" with the user's file and line when known.
  * All return what was given, not what was recorded first. */
@@ -176,7 +176,7 @@ qn_code fail(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
 void *fail_null(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
 QN_NORETURN void raise_error(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
 
-/* ---- knobs.c: rows in knobs.h -------------------------------------------------------------- */
+/* ---- knobs.c: rows in knobs.h ---------------------------------------------------------------- */
 
 typedef enum knob {
 #define X(NAME, name, kind, when, def, doc) KNOB_##NAME,
@@ -195,7 +195,7 @@ void knobs_note_unknown(qn_ctx *qn); /* tell of QN_* variables that are no knobs
 void knobs_close(qn_ctx *qn);
 bool debug_on(const qn_ctx *qn, char letter); /* is this letter in QN_DEBUG? */
 
-/* ---- log.c -------------------------------------------------------------------------------- */
+/* ---- log.c ----------------------------------------------------------------------------------- */
 
 /* To the log callback, or where there is none to standard error, line by line. For what QN_DEBUG
  * asks for, and what a user must know and is no error. */
@@ -204,7 +204,7 @@ double clock_seconds(void);        /* monotonic */
 double clock_thread_seconds(void); /* that the calling thread was given a processor */
 double clock_processors(void);     /* used by all of the process's threads */
 
-/* ---- folder.c ----------------------------------------------------------------------------- */
+/* ---- folder.c -------------------------------------------------------------------------------- */
 
 enum { FOLDER_PATH = 1024 };
 /* quern's folder among the user's caches; its parent is made. false: there is no such place. */
@@ -224,12 +224,12 @@ bool folder_allows(uint64_t size); /* may this process write files so large? */
 int folder_lock(int folder, const char *name, double seconds); /* -1: not within so long */
 void folder_unlock(int lock);
 
-/* ---- library.c ---------------------------------------------------------------------------- */
+/* ---- library.c ------------------------------------------------------------------------------- */
 
 bool library_loading(void); /* can this program load any, or is it a static one? */
 void *library_open(const char *name, int flags, str *why); /* dlopen; NULL and why. Raises */
 
-/* ---- write.c -------------------------------------------------------------------------------- */
+/* ---- write.c --------------------------------------------------------------------------------- */
 
 /* A file on its way. */
 typedef struct file_write_to {
@@ -256,7 +256,7 @@ void file_drop(file_write_to *w); /* also what was finished: does nothing then *
 bool folder_replace(int folder, const char *name, file_over over, int mode, const void *data,
                     size_t size, const char **why);
 
-/* ---- threads.c ---------------------------------------------------------------------------- */
+/* ---- threads.c ------------------------------------------------------------------------------- */
 
 /* A pool for fork-join: pool_run calls work(arg, thread, begin, end) on disjoint ranges that cover
  * [0, n), on up to `threads` threads, the caller among them, and returns when all are done. Workers
@@ -350,7 +350,7 @@ void *object_open(qn_ctx *qn, int kind, void *object);
 void *object_of(const void *name, int kind, const char *call);
 void *object_close(void *name, int kind, const char *call);
 
-/* ---- the context --------------------------------------------------------------------------- */
+/* ---- the context ----------------------------------------------------------------------------- */
 
 /* Owned by run/context.c; the other rooms reach only their own state through it. */
 struct qn_ctx {
@@ -366,6 +366,7 @@ struct qn_ctx {
     knob_value knob[KNOB_COUNT];
     handle_store handles;
     struct graph *graph;   /* graph room */
+    struct wisdom *wisdom; /* schedule room; NULL: none is kept of this device */
     struct run_state *run; /* run room: plans, buffers, device, statistics */
 };
 

@@ -15,7 +15,7 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* ---- options.c ---------------------------------------------------------------------------- */
+/* ---- options.c ------------------------------------------------------------------------------- */
 
 typedef enum option_kind { OPTION_TEXT, OPTION_WHOLE, OPTION_NUMBER, OPTION_FLAG } option_kind;
 
@@ -41,7 +41,7 @@ int options_read(const option *rows, int count, int argc, char **argv, void *val
 int options_parse(const char *command, const char *about, const option *rows, int count, int argc,
                   char **argv, void *values);
 
-/* ---- terminal.c --------------------------------------------------------------------------- */
+/* ---- terminal.c ------------------------------------------------------------------------------ */
 
 int terminal_columns(void); /* of standard error; 80 where it is none */
 bool terminal_is(FILE *stream);
@@ -59,7 +59,7 @@ void progress_show(progress *p, double done, bool last, const char *text);
 /* Draw values against their index, averaged into the columns there are. */
 void terminal_curve(FILE *out, const float *value, int64_t count, const char *title);
 
-/* ---- model.c: what a checkpoint of `quern train` holds ------------------------------------- */
+/* ---- model.c: what a checkpoint of `quern train` holds --------------------------------------- */
 
 typedef struct model {
     qn_gpt *gpt;
@@ -84,7 +84,7 @@ int model_may_save(qn_ctx *qn, const char *path);
 bool model_load(model *m, qn_ctx *qn, const char *path); /* reports on failure */
 void model_close(model *m);
 
-/* ---- commands ------------------------------------------------------------------------------ */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 qn_ctx *cli_open(const char *command, const char *device); /* reports on failure, as the next */
 qn_ctx *cli_open_threads(const char *command, const char *device, int threads);

@@ -19,17 +19,17 @@
 
 #include "base/base.h"
 #include "emit/emit.h"
-#include "kern/kern.h"
+#include "lower/lower.h"
 
 /* A program made by a device's compile; each device's own struct begins with this. */
 typedef struct dev_program {
-    const char *name; /* the kernel's, owned by the program */
-    int args, vars;   /* what each set of a launch gives */
-    bool cached;      /* came from the disk cache, nothing was compiled */
-    size_t size;      /* bytes that it takes: code, constants, what stands beside them */
-    double seconds;   /* that making it took; of several made side by side, its own */
-    int overs;        /* outputs that may be the same memory as inputs; 0 also where a launch */
-    kern_over *over;  /* may fail halfway */
+    const char *name;   /* the kernel's, owned by the program */
+    int args, vars;     /* what each set of a launch gives */
+    bool cached;        /* came from the disk cache, nothing was compiled */
+    size_t size;        /* bytes that it takes: code, constants, what stands beside them */
+    double seconds;     /* that making it took; of several made side by side, its own */
+    int inplaces;       /* outputs that may be the same memory as inputs; 0 also where a launch */
+    inplace_pair *over; /* may fail halfway */
 } dev_program;
 
 typedef struct dev_slice {
@@ -82,7 +82,7 @@ typedef struct dev_table {
 
     void *(*open)(qn_ctx *qn, str *why); /* NULL: cannot be used here; raises only QN_ENOMEM */
     void (*close)(void *state);          /* every program unloaded and memory freed before */
-    void (*limits)(void *state, kern_limits *out);
+    void (*limits)(void *state, machine *out);
     /* What kernels run on: a line for people, then whatever tells it from others. NULL: what was
      * measured here is worth nothing another time. Raises. */
     void (*describe)(void *state, str *out);
@@ -91,10 +91,10 @@ typedef struct dev_table {
 
     /* The kernel is checked and scheduled; it may be closed afterwards. Its statements stay as they
      * are, its expressions and symbols may grow. Raises. */
-    dev_program *(*compile)(void *state, kern *k);
+    dev_program *(*compile)(void *state, kernel *k);
     /* Several at once, side by side. Fills in out[i] one by one; where it raises, what it has
      * filled in is the caller's. NULL: there is no better way than one after the other. */
-    void (*compile_many)(void *state, int n, kern *const *k, dev_program **out);
+    void (*compile_many)(void *state, int n, kernel *const *k, dev_program **out);
     void (*unload)(void *state, dev_program *p);
     /* Run the program once for each set. What a set writes overlaps no other slice of the
      * launch. Results are there when it returns; without host_memory, at the next copy out. */
@@ -124,7 +124,7 @@ bool dev_view(const dev_node *node, dev_array *view);
 /* ---- registry.c ------------------------------------------------------------------------------ */
 
 /* Compile n kernels the best way the device has; raises, and then none is left. */
-void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kern *const *k,
+void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kernel *const *k,
                       dev_program **out);
 
 const dev_table *dev_at(int i);              /* NULL past the last */

@@ -44,14 +44,14 @@ static void null_close(void *state) {
     heap_free(&n->ctx->heap, n, sizeof *n);
 }
 
-static void null_limits(void *state, kern_limits *out) {
+static void null_limits(void *state, machine *out) {
     (void)state;
-    *out = (kern_limits){.vector_bytes = 64,
-                         .registers = 32,
-                         .l1 = 32 << 10,
-                         .l2 = 1 << 20,
-                         .l3 = 16 << 20,
-                         .threads = 4};
+    *out = (machine){.vector_bytes = 64,
+                     .registers = 32,
+                     .l1 = 32 << 10,
+                     .l2 = 1 << 20,
+                     .l3 = 16 << 20,
+                     .threads = 4};
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -121,25 +121,25 @@ static void null_unload(void *state, dev_program *program) {
     heap_free(&n->ctx->heap, p, p->size);
 }
 
-static void check_kernel(null_state *n, const kern *k, str *why) {
-    if (kern_verify(k, why) == KERN_BROKEN)
+static void check_kernel(null_state *n, const kernel *k, str *why) {
+    if (ir_verify(k, why) == VERDICT_BROKEN)
         raise_error(n->ctx, QN_EINTERNAL, "kernel %s: %s", k->name, why->s ? why->s : "");
 }
 
-static void describe(null_program *p, const kern *k) {
+static void describe(null_program *p, const kernel *k) {
     p->syms = sym_open(&k->ctx->heap);
     for (int i = 0; i < k->dim_vars; i++)
         p->var[i] = sym_var(p->syms, sym_name(k->syms, k->dim_var[i]),
                             sym_lo(k->syms, k->dim_var[i]), sym_hi(k->syms, k->dim_var[i]));
-    for (kmem m = 1; m < k->mems; m++) {
-        const kern_memory *mem = kern_m(k, m);
-        if (mem->scope != KERN_ARG) continue;
+    for (mem_id m = 1; m < k->mems; m++) {
+        const ir_memory *mem = ir_m(k, m);
+        if (mem->scope != MEM_ARG) continue;
         sym size = sym_import(p->syms, k->syms, mem->size, k->dim_vars, k->dim_var, p->var);
         p->arg[mem->arg] = (null_arg){size, (uint8_t)qn_dtype_size(mem->dtype), mem->access};
     }
 }
 
-static dev_program *null_compile(void *state, kern *k) {
+static dev_program *null_compile(void *state, kernel *k) {
     null_state *n = state;
     heap *h = &n->ctx->heap;
     size_t vars = (size_t)k->dim_vars, args = (size_t)k->args, name = strlen(k->name) + 1;
@@ -191,7 +191,7 @@ static qn_code check_arg(null_state *n, const null_program *p, const dev_set *se
         return fail(n->ctx, QN_EINTERNAL,
                     "null: kernel %s: argument %d has %zu bytes for %lld elements", p->program.name,
                     i, a->size, (long long)elements);
-    for (int k = 0; k < p->program.args && (p->arg[i].access & KERN_WRITE); k++)
+    for (int k = 0; k < p->program.args && (p->arg[i].access & ACCESS_WRITE); k++)
         if (k != i && a->size && set->arg[k].size && overlap(a, &set->arg[k]))
             return fail(n->ctx, QN_EINTERNAL,
                         "null: kernel %s: argument %d is written and overlaps %d", p->program.name,
@@ -214,7 +214,7 @@ static qn_code check_apart(null_state *n, const dev_launch *l, const dev_set *se
                            const dev_launch *other, const dev_set *touches) {
     const null_program *p = (const null_program *)l->program;
     for (int i = 0; i < p->program.args; i++)
-        for (int k = 0; k < other->program->args && (p->arg[i].access & KERN_WRITE); k++)
+        for (int k = 0; k < other->program->args && (p->arg[i].access & ACCESS_WRITE); k++)
             if (set->arg[i].size && touches->arg[k].size && overlap(&set->arg[i], &touches->arg[k]))
                 return fail(n->ctx, QN_EINTERNAL,
                             "null: kernel %s writes argument %d beside kernel %s with argument %d",

@@ -732,9 +732,9 @@ static void ref_close(void *state) {
     heap_free(&s->ctx->heap, s, sizeof *s);
 }
 
-static void ref_limits(void *state, kern_limits *out) {
+static void ref_limits(void *state, machine *out) {
     (void)state;
-    *out = (kern_limits){.vector_bytes = 8, .registers = 16, .threads = 1};
+    *out = (machine){.vector_bytes = 8, .registers = 16, .threads = 1};
 }
 
 const dev_table dev_ref = {

@@ -16,7 +16,7 @@ const dev_table *dev_find(const char *name) {
     return NULL;
 }
 
-void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kern *const *k,
+void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kernel *const *k,
                       dev_program **out) {
     for (int i = 0; i < n; i++) out[i] = NULL;
     guard g;

@@ -1,5 +1,5 @@
 /* emit.h - from a kernel's tree to code: an object file through LLVM, or C99 text, or the text of a
- * language of devices with work groups (see clike_group.c below).
+ * language of devices with work groups (see emit/clike/workgroup.c below).
  *
  * The first two give the same function; what a launch must know besides, how many items there are
  * and how large each argument must be, is a few expressions over the dimension variables, which
@@ -11,7 +11,7 @@
  *       root PAR loops, concatenated; a root that is no PAR loop is one item, and a kernel without
  *       PAR loops is one item as a whole. Items may run in any order and at the same time.
  *
- * The tree is a checked one (kern_check), with the transcendental operations expanded. Arguments
+ * The tree is a checked one (ir_check), with the transcendental operations expanded. Arguments
  * that the kernel writes overlap no other argument.
  *
  * An emitter adds expressions and symbols to the kernel's stores, and never changes a statement. */
@@ -19,7 +19,7 @@
 #define QN_EMIT_H
 
 #include "base/base.h"
-#include "kern/kern.h"
+#include "ir/ir.h"
 
 #define EMIT_KERNEL "kernel"
 enum { EMIT_NAME = 24 };
@@ -35,10 +35,10 @@ typedef struct emit_launch {
     bool parallel; /* some root is a PAR loop: each root has items of its own */
     sym items, work;
     int64_t scratch;       /* bytes */
-    const int64_t *offset; /* of each LOCAL tile in scratch; by kmem */
-    const kstmt *def;      /* each tile's DEF; by kmem */
+    const int64_t *offset; /* of each LOCAL tile in scratch; by mem_id */
+    const stmt_id *def;    /* each tile's DEF; by mem_id */
 } emit_launch;
-void emit_launch_of(kern *k, arena *a, emit_launch *out); /* raises */
+void emit_launch_of(kernel *k, arena *a, emit_launch *out); /* raises */
 
 /* The numbers of a launch. EMIT_WORK: scalar operations of all of it, roughly. From EMIT_SIZES on:
  * bytes that each argument must have at least. */
@@ -58,8 +58,8 @@ typedef struct emit_facts {
     bool known;      /* and gave a value for each */
     size_t size;     /* of this block */
 } emit_facts;
-emit_facts *emit_facts_open(kern *k); /* raises */
-void emit_facts_close(emit_facts *f); /* NULL is fine */
+emit_facts *emit_facts_open(kernel *k); /* raises */
+void emit_facts_close(emit_facts *f);   /* NULL is fine */
 /* Evaluate the numbers for values of the variables; allocates nothing. false: one has no value. */
 bool emit_facts_at(emit_facts *f, const int64_t *value);
 
@@ -97,7 +97,7 @@ void emit_llvm_close(emit_llvm *e);                /* NULL is fine */
 enum { EMIT_LANES = 64 };
 typedef struct emit_unit emit_unit;
 emit_unit *emit_llvm_begin(emit_llvm *e);
-int emit_llvm_add(emit_unit *u, kern *k);
+int emit_llvm_add(emit_unit *u, kernel *k);
 void emit_llvm_run(emit_unit *u, int lane);
 void emit_llvm_end(emit_unit *u, str *out);
 void emit_llvm_text(emit_unit *u, str *out); /* LLVM's textual IR, before `run`; raises */
@@ -105,16 +105,16 @@ void emit_llvm_drop(emit_unit *u);           /* NULL is fine */
 
 /* ---- clike.c --------------------------------------------------------------------------------- */
 
-void emit_c99(kern *k, str *out); /* one translation unit; raises */
+void emit_c99(kernel *k, str *out); /* one translation unit; raises */
 
-/* ---- clike_group.c --------------------------------------------------------------------------- */
+/* ---- emit/clike/workgroup.c ------------------------------------------------------------------ */
 
 /* A kernel whose barriers are placed, as OpenCL C; raises. The function is called
  * EMIT_GROUP_KERNEL. Its parameters are, of each argument, the buffer and the element where the
  * slice begins (an int64_t), then the values of dim_var; it is launched with as many groups as
- * there are items and always kern_members() in each. */
+ * there are items and always ir_members() in each. */
 #define EMIT_GROUP_KERNEL "quern"
-void emit_opencl(kern *k, str *out);
+void emit_opencl(kernel *k, str *out);
 bool emit_uses_double(const str *text);
 
 #endif

@@ -12,18 +12,18 @@ static const int64_t most_scratch = (int64_t)1 << 30;
 enum { LINE = 64 };
 
 typedef struct scratch {
-    kern *k;
+    kernel *k;
     int64_t *offset;
-    kstmt *def;
+    stmt_id *def;
     int64_t used, most;
 } scratch;
 
-static void place_tile(scratch *p, kstmt s) {
-    kmem m = kern_s(p->k, s)->def.mem;
+static void place_tile(scratch *p, stmt_id s) {
+    mem_id m = ir_s(p->k, s)->def.mem;
     p->def[m] = s;
-    if (kern_m(p->k, m)->scope != KERN_LOCAL) return;
-    int64_t elements = sym_hi(p->k->syms, kern_m(p->k, m)->size);
-    int64_t room = most_scratch - p->used, size = (int64_t)qn_dtype_size(kern_m(p->k, m)->dtype);
+    if (ir_m(p->k, m)->scope != MEM_LOCAL) return;
+    int64_t elements = sym_hi(p->k->syms, ir_m(p->k, m)->size);
+    int64_t room = most_scratch - p->used, size = (int64_t)qn_dtype_size(ir_m(p->k, m)->dtype);
     if (elements < 0 || elements > room / size - LINE)
         raise_error(p->k->ctx, QN_EDEVICE, "kernel %s: a tile of %lld elements is too large",
                     p->k->name, (long long)elements);
@@ -32,28 +32,28 @@ static void place_tile(scratch *p, kstmt s) {
     if (p->used > p->most) p->most = p->used;
 }
 
-static void place_block(scratch *p, kstmt loop) {
+static void place_block(scratch *p, stmt_id loop) {
     int64_t before = p->used;
-    for (kstmt s = kern_s(p->k, loop)->first; s; s = kern_s(p->k, s)->next) {
-        if (kern_s(p->k, s)->kind == KS_DEF) place_tile(p, s);
-        if (kern_s(p->k, s)->kind == KS_LOOP) place_block(p, s);
+    for (stmt_id s = ir_s(p->k, loop)->first; s; s = ir_s(p->k, s)->next) {
+        if (ir_s(p->k, s)->kind == STMT_DEF) place_tile(p, s);
+        if (ir_s(p->k, s)->kind == STMT_LOOP) place_block(p, s);
     }
     p->used = before;
 }
 
 typedef struct counter {
-    kern *k;
+    kernel *k;
     uint32_t *seen; /* by expression: the last store that counted it */
     uint32_t store;
 } counter;
 
 /* Operations of one evaluation, what is shared within it once. Deeper down none are counted. */
-static int64_t expr_work(counter *c, kexpr e, int depth) {
+static int64_t expr_work(counter *c, expr_id e, int depth) {
     if (!e || c->seen[e] == c->store || depth > 500) return 0;
     c->seen[e] = c->store;
-    const kern_expr *x = kern_e(c->k, e);
-    if (x->kind == KE_TABLE) return 1 + expr_work(c, x->table.index, depth + 1);
-    if (x->kind != KE_OP) return x->kind == KE_LOAD;
+    const ir_expr *x = ir_e(c->k, e);
+    if (x->kind == EXPR_TABLE) return 1 + expr_work(c, x->table.index, depth + 1);
+    if (x->kind != EXPR_OP) return x->kind == EXPR_LOAD;
     int64_t sum = 1;
     for (int i = 0; i < x->n; i++) sum += expr_work(c, x->arg[i], depth + 1);
     return sum;
@@ -62,7 +62,7 @@ static int64_t expr_work(counter *c, kexpr e, int depth) {
 static const double countless = 4e18; /* that a number just holds */
 
 /* The most trips; of the rest behind a peeled loop, min(c, a) - min(c, b), no more than a - b. */
-static int64_t most_trips(kern *k, sym extent) {
+static int64_t most_trips(kernel *k, sym extent) {
     const sym_linear t = sym_terms(k->syms, extent);
     const sym *left, *right;
     int64_t most = sym_hi(k->syms, extent), c;
@@ -82,35 +82,35 @@ static int64_t most_trips(kern *k, sym extent) {
 
 /* The loop's trips as far as dimension variables say. Where they depend on other loops' it is those
  * of the first time, which the last part of something cut has at most, or the most there can be. */
-static sym loop_trips(kern *k, sym extent) {
+static sym loop_trips(kernel *k, sym extent) {
     sym first = extent;
-    for (kstmt s = kern_next(k, k->root, k->root); s; s = kern_next(k, s, k->root))
-        if (kern_s(k, s)->kind == KS_LOOP && sym_uses(k->syms, first, kern_s(k, s)->l.var))
-            first = sym_subst(k->syms, first, 1, &kern_s(k, s)->l.var, &(sym){SYM_ZERO});
+    for (stmt_id s = ir_next(k, k->root, k->root); s; s = ir_next(k, s, k->root))
+        if (ir_s(k, s)->kind == STMT_LOOP && sym_uses(k->syms, first, ir_s(k, s)->l.var))
+            first = sym_subst(k->syms, first, 1, &ir_s(k, s)->l.var, &(sym){SYM_ZERO});
     int64_t most = first == extent ? 0 : most_trips(k, extent);
     return most <= sym_hi(k->syms, first) ? first : sym_const(k->syms, most);
 }
 
 /* A store to memory takes as long as a few other operations. */
-static int64_t store_work(counter *c, const kern_stmt *t) {
+static int64_t store_work(counter *c, const ir_stmt *t) {
     int64_t work = 0;
     c->store++;
     for (int i = 0; i < t->n; i++) {
-        work += kern_m(c->k, t->store.mem[i])->scope == KERN_ARG ? 4 : 1;
+        work += ir_m(c->k, t->store.mem[i])->scope == MEM_ARG ? 4 : 1;
         work += expr_work(c, t->store.value[i], 0);
     }
     return work;
 }
 
-static sym block_work(counter *c, kstmt loop, double *most) {
+static sym block_work(counter *c, stmt_id loop, double *most) {
     sym_store *syms = c->k->syms;
     sym sum = SYM_ZERO;
     *most = 0;
-    for (kstmt s = kern_s(c->k, loop)->first; s; s = kern_s(c->k, s)->next) {
-        const kern_stmt *t = kern_s(c->k, s);
-        if (t->kind != KS_STORE && t->kind != KS_LOOP) continue;
+    for (stmt_id s = ir_s(c->k, loop)->first; s; s = ir_s(c->k, s)->next) {
+        const ir_stmt *t = ir_s(c->k, s);
+        if (t->kind != STMT_STORE && t->kind != STMT_LOOP) continue;
         double inner = 1;
-        if (t->kind == KS_STORE) {
+        if (t->kind == STMT_STORE) {
             int64_t work = store_work(c, t);
             sum = sym_add(syms, sum, sym_const(syms, work));
             inner = (double)work;
@@ -124,7 +124,7 @@ static sym block_work(counter *c, kstmt loop, double *most) {
     return *most < countless ? sum : sym_const(syms, (int64_t)countless);
 }
 
-void emit_launch_of(kern *k, arena *a, emit_launch *out) {
+void emit_launch_of(kernel *k, arena *a, emit_launch *out) {
     scratch p = {.k = k};
     (void)sym_overflowed(k->syms); /* a mark left by what was tried and refused */
     p.offset = arena_zeroed(a, k->mems * sizeof *p.offset);
@@ -132,12 +132,12 @@ void emit_launch_of(kern *k, arena *a, emit_launch *out) {
     place_block(&p, k->root);
     double most;
     *out = (emit_launch){.offset = p.offset, .def = p.def, .scratch = p.most};
-    for (kstmt s = kern_s(k, k->root)->first; s; s = kern_s(k, s)->next)
-        out->parallel |= kern_s(k, s)->kind == KS_LOOP && kern_s(k, s)->loop == KERN_PAR;
+    for (stmt_id s = ir_s(k, k->root)->first; s; s = ir_s(k, s)->next)
+        out->parallel |= ir_s(k, s)->kind == STMT_LOOP && ir_s(k, s)->loop == LOOP_PAR;
     out->items = out->parallel ? SYM_ZERO : SYM_ONE;
-    for (kstmt s = kern_s(k, k->root)->first; s && out->parallel; s = kern_s(k, s)->next) {
-        const kern_stmt *t = kern_s(k, s);
-        bool par = t->kind == KS_LOOP && t->loop == KERN_PAR;
+    for (stmt_id s = ir_s(k, k->root)->first; s && out->parallel; s = ir_s(k, s)->next) {
+        const ir_stmt *t = ir_s(k, s);
+        bool par = t->kind == STMT_LOOP && t->loop == LOOP_PAR;
         out->items = sym_add(k->syms, out->items, par ? t->l.extent : SYM_ONE);
     }
     counter c = {k, arena_zeroed(a, k->exprs * sizeof *c.seen), 0};
@@ -148,16 +148,16 @@ void emit_launch_of(kern *k, arena *a, emit_launch *out) {
 
 /* ---- facts that outlive the kernel ----------------------------------------------------------- */
 
-static void write_facts(emit_facts *f, kern *k, const emit_launch *launch) {
+static void write_facts(emit_facts *f, kernel *k, const emit_launch *launch) {
     sym fact[EMIT_SIZES] = {launch->items, launch->work};
     for (int i = 0; i < f->vars; i++)
         f->var[i] = sym_var(f->syms, sym_name(k->syms, k->dim_var[i]),
                             sym_lo(k->syms, k->dim_var[i]), sym_hi(k->syms, k->dim_var[i]));
     for (int i = 0; i < EMIT_SIZES; i++)
         f->fact[i] = sym_import(f->syms, k->syms, fact[i], f->vars, k->dim_var, f->var);
-    for (kmem m = 1; m < k->mems; m++) {
-        const kern_memory *mem = kern_m(k, m);
-        if (mem->scope != KERN_ARG) continue;
+    for (mem_id m = 1; m < k->mems; m++) {
+        const ir_memory *mem = ir_m(k, m);
+        if (mem->scope != MEM_ARG) continue;
         sym size = sym_import(f->syms, k->syms, mem->size, f->vars, k->dim_var, f->var);
         f->fact[EMIT_SIZES + mem->arg] =
             sym_scale(f->syms, size, (int64_t)qn_dtype_size(mem->dtype));
@@ -169,7 +169,7 @@ static void write_facts(emit_facts *f, kern *k, const emit_launch *launch) {
     f->syms = NULL;
 }
 
-emit_facts *emit_facts_open(kern *k) {
+emit_facts *emit_facts_open(kernel *k) {
     heap *h = &k->ctx->heap;
     size_t vars = (size_t)k->dim_vars, numbers = EMIT_SIZES + (size_t)k->args;
     size_t size = sizeof(emit_facts) + (numbers + vars) * (sizeof(int64_t) + sizeof(sym));

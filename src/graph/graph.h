@@ -18,7 +18,7 @@
 #define QN_GRAPH_H
 
 #include "base/base.h"
-#include "graph/sym.h"
+#include "sym/sym.h"
 
 typedef uint32_t node_id; /* 0: none */
 typedef struct tensor tensor;
@@ -368,35 +368,11 @@ uint32_t tensors_initial(graph *g, arena *a, node_id **node);
 tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
 tensor *tensor_keep(tensor *t);                     /* qn_keep and qn_release, unchecked */
 void tensor_drop(tensor *t);
-/* A composed function's frame: everything made inside dies at the end but the result, which moves
- * to the caller's scope. Errors inside name the outermost function.
- *     func_frame f = func_on("softmax", ARG(x));  ...  return func_end(f, result);
- * The arguments are checked here once; one that is stale or another context's is reported and
- * becomes NULL. Where anything failed, in here or inside, the result is NULL: an optional argument
- * that could not be had is not one that was not given. func_floats says in which dtype the function
- * computes; func_end then gives the result the dtype it is asked for. */
-typedef struct func_frame {
-    qn_ctx *qn;
-    qn_scope scope;
-    uint32_t failures; /* of the context, when it began */
-    bool outermost;
-    qn_dtype dtype; /* of the result; QN_BOOL: as it comes */
-} func_frame;
-typedef struct func_arg {
-    qn_tensor **t;
-    const char *name;
-    bool optional; /* may be NULL */
-} func_arg;
-#define ARG(x)                                                                                     \
-    { &(x), #x, false }
-#define OPTIONAL(x)                                                                                \
-    { &(x), #x, true }
-#define func_on(name, ...)                                                                         \
-    func_begin_on(name, COUNT_OF(((func_arg[]){__VA_ARGS__})), (func_arg[]){__VA_ARGS__})
-func_frame func_begin_on(const char *name, size_t n, const func_arg *arg);
-func_frame func_begin(qn_ctx *qn, const char *name); /* qn NULL: everything gives NULL */
-qn_tensor *func_end(func_frame f, qn_tensor *result);
-void func_floats(func_frame *f, int n, qn_tensor **x); /* func.c */
+/* End the scope and give its caller the result; a result made outside gets a handle of its own. */
+qn_tensor *scope_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result);
+/* Report "<function>: <a> <x's shape>, <b> <y's shape>: <why>"; y may be NULL. Gives NULL. */
+void *tensor_unfit(const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
+                   const char *fmt, ...) QN_PRINTF(5, 6);
 void tensor_close(graph *g);
 
 /* ---- make.c: nodes from nodes, unchecked ----------------------------------------------------- */
@@ -447,7 +423,7 @@ sym padded_size(sym_store *s, sym n, const int64_t *lo_hi_interior); /* of one a
 bool op_attr_is_size(int op, int i);           /* is an operation's i-th attribute a sym? */
 uint32_t node_axes(const graph *g, node_id x); /* a reduction's or flip's axes as a mask */
 
-/* ---- grad_window.c: windows undone ----------------------------------------------------------- */
+/* ---- unwindow.c: windows undone -------------------------------------------------------------- */
 
 /* What windows w of an axis of n places gather, given back to where they saw it: the sum of t over
  * all windows' places that see one; `repeated`: the places along w's other axis are summed, too
@@ -484,70 +460,6 @@ qn_tensor *build_mark(int op, qn_tensor *x);
 qn_tensor *build_index(qn_tensor *index, int64_t size);
 bool build_axis(const qn_tensor *x, const char *op, int axis,
                 int *out); /* negative axes; reports */
-
-/* ---- func.c: helpers of the composed functions ----------------------------------------------- */
-
-/* All take NULL for "failed before" and pass it on; sizes are the user's (see shape.c). */
-int func_dims(const qn_tensor *x, int64_t *dims); /* the rank; dims: QN_MAX_RANK places */
-/* The context of a list of tensors that all are alive and of it, else NULL, and that is reported */
-qn_ctx *func_list_context(const char *call, int n, qn_tensor *const *xs);
-qn_tensor *func_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, double value);
-qn_tensor *func_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, int axis);
-qn_tensor *func_reshape(qn_tensor *x, int rank, const int64_t *dims);
-qn_tensor *func_expand(qn_tensor *x, int rank, const int64_t *dims);
-qn_tensor *func_pad(qn_tensor *x, const int64_t *lo_hi_interior);
-qn_tensor *func_slice(qn_tensor *x, const int64_t *start_size_step);
-qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, int64_t step);
-qn_tensor *func_broadcast(qn_tensor *x, const qn_tensor *to); /* to the shape of another */
-/* Windows along `axis`, the first of them beginning `before` places before it, their places along
- * `by`, which x has with size 1; and undone: t, to an axis of n places, `by` summed. */
-typedef struct func_windows {
-    int axis, by;
-    int64_t stride, dilation, before, count, size;
-} func_windows;
-qn_tensor *func_window(qn_tensor *x, const func_windows *w);
-qn_tensor *func_unwindow(qn_tensor *t, const func_windows *w, int64_t n);
-bool func_axis(const qn_tensor *x, int axis, int *out);       /* negative axes; reports */
-bool func_mask(const qn_tensor *x, int axis, uint32_t *mask); /* of an axis or QN_ALL; reports */
-bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask);
-qn_tensor *func_float(qn_tensor *x);                   /* integers and bools as f32 */
-qn_tensor *func_widen(qn_tensor *x);                   /* f16 and bf16 as f32 */
-qn_tensor *func_as(qn_tensor *x, qn_dtype dtype);      /* cast where it differs */
-qn_tensor *func_truth(qn_tensor *x);                   /* bool: not 0 */
-qn_tensor *func_integer(qn_tensor *x, int64_t v);      /* a scalar of x's integer dtype */
-qn_tensor *func_size(qn_tensor *x, int64_t size);      /* a size as a scalar of x's dtype */
-int64_t func_count(const qn_tensor *x, uint32_t mask); /* product of these axes' sizes */
-qn_tensor *func_inside(qn_tensor *x, const int64_t *lo_hi_interior); /* bool: where PAD puts x */
-bool func_fits(const qn_tensor *p, const qn_tensor *x); /* does p broadcast to x's shape? */
-/* Report "<function>: <a> <x's shape>, <b> <y's shape>: <why>"; y may be NULL. Gives NULL. */
-void *func_unfit(const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
-                 const char *fmt, ...) QN_PRINTF(5, 6);
-enum { FUNC_DIM_TEXT = 48 };
-const char *func_dim_text(const qn_tensor *x, int axis, char text[FUNC_DIM_TEXT]);
-
-qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims); /* func_reduce.c */
-qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims);
-qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
-qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* func_index.c */
-void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func_random.c */
-
-/* ---- grad.c, grad_rules.c -------------------------------------------------------------------- */
-
-/* One differentiation under way. Arrays go by a node's place in `order`. */
-typedef struct grad {
-    graph *g;
-    arena *a;
-    uint32_t count, born; /* what is older than `born` is no function of an x */
-    node_id *order, *sum; /* sum: the gradient gathered so far, 0: none */
-    bool *met;            /* lies on a way that gradients take from y */
-    bool *wanted;         /* and on one from an x */
-    node_id narrow, wide; /* the half whose rule runs, and the f32 node it runs on: grad_apply */
-} grad;
-/* The rule of a row: pass g, the gradient of n, on to n's sources. */
-typedef void grad_rule(grad *c, node_id n, node_id g);
-extern grad_rule *const grad_rules[OP_COUNT]; /* NULL: no gradient */
-bool grad_wants(const grad *c, node_id n, int source);
-void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where not wanted */
 
 /* ---- rules.c, rules_move.c ------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
  *            bool, then an equal pair; TO out dtype is an attribute; NONE the constructor decides
  *   F      its value for floats, in double, of x, y, z ("-": not defined for floats)
  *   I      its value for integers, in T = int64_t or uint64_t, of x, y, z; wraps to the dtype
- *   GRAD   its rule in grad_rules.c: rule_<GRAD>; NONE where there is no derivative, or it is 0
+ *   GRAD   its rule in grad/rules.c: rule_<GRAD>; NONE where there is no derivative, or it is 0
  *   lo hi  the domain tests draw from (floats)
  * Rows of CLASS other than ELEM have "-" for F and I; their meaning is dev/ref's plain loops.
  * The reductions' identity and combine are rows of graph/monoids.h. */

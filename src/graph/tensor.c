@@ -12,6 +12,8 @@
  * were left open. */
 #include "graph/graph.h"
 
+#include <stdio.h>
+
 static const uint32_t HANDLE_SCOPED = 1u << 31;
 
 typedef struct tape {
@@ -244,43 +246,8 @@ void qn_scope_end(qn_ctx *qn, qn_scope scope) {
     while (g->owned_count > start) handle_leave_scope(g, g->owned[--g->owned_count]);
 }
 
-/* ---- the frame of a composed function ------------------------------------------------------- */
-
-func_frame func_begin(qn_ctx *qn, const char *name) {
-    func_frame f = {.qn = qn};
-    if (!qn) return f;
-    f.failures = qn->failures;
-    f.scope = qn_scope_begin(qn);
-    f.outermost = qn->graph->func == NULL;
-    if (f.outermost) qn->graph->func = name;
-    return f;
-}
-
-/* The context of the first argument that is alive; the others must be of it, too. */
-static qn_ctx *func_context(size_t n, const func_arg *arg) {
-    for (size_t i = 0; i < n; i++)
-        if (handle_is(*arg[i].t, HANDLE_TENSOR)) return tensor_ctx(*arg[i].t);
-    return NULL;
-}
-
-func_frame func_begin_on(const char *name, size_t n, const func_arg *arg) {
-    qn_ctx *qn = func_context(n, arg);
-    const char *call = qn ? graph_name(qn, name) : name;
-    uint32_t failures = qn ? qn->failures : 0;
-    for (size_t i = 0; i < n; i++) {
-        const qn_tensor *t = *arg[i].t;
-        if (!t && arg[i].optional) continue;
-        if (!t && qn && qn->code) continue; /* why is known */
-        if (tensor_of(qn, t, call, arg[i].name)) continue;
-        *arg[i].t = NULL;
-    }
-    func_frame f = func_begin(qn, name);
-    f.failures = failures;
-    return f;
-}
-
 /* Take t out of the scopes from `start` on; false when no such scope owns it. */
-static bool func_take(graph *g, uint32_t start, const tensor *t) {
+static bool scope_take(graph *g, uint32_t start, const tensor *t) {
     for (uint32_t i = g->owned_count; i-- > start;) {
         if (g->owned[i] != t) continue;
         g->owned[i] = g->owned[--g->owned_count];
@@ -291,10 +258,10 @@ static bool func_take(graph *g, uint32_t start, const tensor *t) {
 
 /* A result that was made outside, such as the argument itself, gets a handle of its own: the caller
  * may release what a function returns. */
-static qn_tensor *func_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
+qn_tensor *scope_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
     graph *g = qn->graph;
     tensor *t = tensor_at(result);
-    if (!func_take(g, g->scope[scope - 1], t)) {
+    if (!scope_take(g, g->scope[scope - 1], t)) {
         node_id n = t->node;
         node_ref(g, n);
         value_need(g, n);
@@ -319,18 +286,38 @@ qn_tensor *qn_scope_return(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
         return NULL;
     }
     if (result && tensor_of(qn, result, "scope_return", "result"))
-        return func_pass(qn, scope, result);
+        return scope_pass(qn, scope, result);
     qn_scope_end(qn, scope);
     return NULL;
 }
 
-qn_tensor *func_end(func_frame f, qn_tensor *result) {
-    if (!f.qn) return NULL;
-    if (f.dtype != QN_BOOL) result = func_as(result, f.dtype);
-    if (f.outermost) f.qn->graph->func = NULL;
-    if (!f.scope) return NULL; /* no memory for a scope: reported */
-    if (result && f.failures == f.qn->failures) return func_pass(f.qn, f.scope, result);
-    qn_scope_end(f.qn, f.scope);
+/* ---- errors --------------------------------------------------------------------------------- */
+
+/* Between opening and closing nothing else may use the graph's text. */
+static void unfit(qn_ctx *qn, const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
+                  const char *why) {
+    graph *g = qn->graph;
+    g->text.len = 0;
+    str_addf(&g->text, "%s ", a);
+    shape_text(g, node_at(g, tensor_at(x)->node)->shape, &g->text);
+    if (y) {
+        str_addf(&g->text, ", %s ", b);
+        shape_text(g, node_at(g, tensor_at(y)->node)->shape, &g->text);
+    }
+    fail(qn, QN_ESHAPE, "%s: %s: %s", graph_name(qn, "shapes"), g->text.s, why);
+}
+
+void *tensor_unfit(const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
+                   const char *fmt, ...) {
+    char why[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    guard gd;
+    guard_open(&tensor_ctx(x)->heap, &gd);
+    if (!setjmp(gd.at)) unfit(tensor_ctx(x), a, x, b, y, why);
+    guard_close(&tensor_ctx(x)->heap, &gd);
     return NULL;
 }
 

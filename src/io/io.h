@@ -10,13 +10,13 @@
 
 #include "base/base.h"
 
-/* ---- guarded.c ---------------------------------------------------------------------------- */
+/* ---- guarded.c ------------------------------------------------------------------------------- */
 
 /* Run work(arg) under a guard: QN_OK, or the code of the error it raised. What `work` changes lies
  * behind `arg`, never in the caller's locals, so nothing is lost when it unwinds. */
 int io_guarded(qn_ctx *qn, void (*work)(void *arg), void *arg);
 
-/* ---- json.c ------------------------------------------------------------------------------- */
+/* ---- json.c ---------------------------------------------------------------------------------- */
 
 typedef enum json_kind {
     JSON_NULL,
@@ -58,7 +58,7 @@ bool json_int(const json *v, int64_t *out);
 void json_quote(str *out, const char *text);
 bool json_utf8(const char *text, size_t size); /* well-formed? */
 
-/* ---- file.c ------------------------------------------------------------------------------- */
+/* ---- file.c ---------------------------------------------------------------------------------- */
 
 /* A file that replaces `path` when it is complete: open, write, then commit or abandon. Each
  * returns a code after recording an error. */

@@ -22,8 +22,8 @@
  *    chain of sets (kernel.chain); the loop order follows from the chain;
  *  - a hosted output must be reached at every one of its elements exactly once, with no second use
  * at another index in that kernel, and no other reader of it may lead back to the host (a cycle);
- *  - a contraction (heavy: a product of two broadcast operands summed) owns its kernel's loops:
- * they become a register tile, so nothing else may be reduced beside it.
+ *  - - a contraction (has_contraction: a product of two broadcast operands summed) owns its
+ *    kernel's loops: they become a register tile, so nothing else may be reduced beside it.
  *
  * Cost: units of one vector operation on one element. store_load is what a write and a read back
  * cost in those units (from measured cache bandwidth), launch what a separate kernel costs. */
@@ -51,9 +51,9 @@ static uint32_t open_group(fuse *fu, node_id root) {
     fuse_open_axes(fu, k, node_at(fu->g, root)->shape, ~0u, 0, &u);
     for (uint32_t i = 0; i < k->loops; i++) k->loop[i].outer = 0; /* the order is still free */
     k->root_loops = k->loops;
-    k->heavy = fuse_is_heavy(fu, node_at(fu->g, root));
+    k->has_contraction = fuse_has_contraction(fu, node_at(fu->g, root));
     fuse_push_sources(fu, root, &u);
-    if (k->heavy) fuse_find_rows(fu, node_at(fu->g, root), u.group);
+    if (k->has_contraction) fuse_find_rows(fu, node_at(fu->g, root), u.group);
     return u.group;
 }
 
@@ -97,8 +97,8 @@ static bool reduce_fits(const fuse *fu, const graph_node *x, uint32_t number, ui
     const group *k = fu->group_[number];
     if (k->scatter) return false;
     m = fuse_closure(k, m);
-    if (k->heavy) return k->rows && fuse_block_takes(fu, x, number, m);
-    if (fuse_is_heavy(fu, x))
+    if (k->has_contraction) return k->rows && fuse_attention_takes(fu, x, number, m);
+    if (fuse_has_contraction(fu, x))
         return !k->reduces && k->ops <= FUSE_MAX_EPILOGUE && m == fuse_root_set(k);
     double work = fuse_trips(k, m) * (fuse_reduced_size(fu, x) + 1) * fuse_term_cost(fu, x);
     if (fuse_trips(k, m & fuse_root_set(k)) < few_items && work > serial_work) return false;
@@ -124,14 +124,14 @@ static double inline_extra(fuse *fu, node_id n) {
     bool reduce = op_rows[x->op].class_ == CLASS_REDUCE;
     double size = fuse_size(fu, n), evals = 0;
     if (f->count > FUSE_MAX_USES || f->crowded) return INFINITY;
-    if (reduce && fuse_is_heavy(fu, x) && f->count > 1) return INFINITY;
+    if (reduce && fuse_has_contraction(fu, x) && f->count > 1) return INFINITY;
     for (uint32_t i = 0; i < f->count; i++) {
         const group *k = fu->group_[f->uses[i].group];
         uint64_t m = fuse_mask(&f->uses[i]);
         if (k->ops > FUSE_MAX_OPS || k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return INFINITY;
         if (reduce && !reduce_fits(fu, x, f->uses[i].group, m)) return INFINITY;
-        if (reduce && fuse_is_heavy(fu, x) && !f->uses[i].exact) return INFINITY;
-        evals += k->heavy && !k->rows && is_widening(fu, x) ? size : fuse_trips(k, m);
+        if (reduce && fuse_has_contraction(fu, x) && !f->uses[i].exact) return INFINITY;
+        evals += k->has_contraction && !k->rows && is_widening(fu, x) ? size : fuse_trips(k, m);
     }
     return (evals - size) * f->cost;
 }
@@ -188,7 +188,7 @@ static double hold_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
     if (!f->count || f->count > FUSE_MAX_USES || f->crowded || fu->terms.everything_stored)
         return INFINITY;
     const group *k = fu->group_[f->uses[0].group];
-    if (k->heavy || k->scatter || k->ops > FUSE_MAX_OPS ||
+    if (k->has_contraction || k->scatter || k->ops > FUSE_MAX_OPS ||
         k->loops >= FUSE_MAX_LOOPS - 2 * QN_MAX_RANK)
         return INFINITY;
     if (op_rows[x->op].class_ == CLASS_REDUCE || !common_loops(fu, f, m)) return INFINITY;
@@ -213,7 +213,7 @@ static bool can_host(fuse *fu, node_id n, const use *u) {
     if (k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return false;
     double size = fuse_size(fu, n), t = fuse_trips(k, m);
     if (t < size * 0.999 || t > size * 1.001) return false;
-    if (k->heavy && m != fuse_root_set(k) && m != k->rows) return false;
+    if (k->has_contraction && m != fuse_root_set(k) && m != k->rows) return false;
     if (!(m & fuse_root_set(k)) && fuse_trips(k, fuse_root_set(k)) > serial_work)
         return false; /* what stands at its root would keep threads from sharing its loops */
     if ((m & ~fuse_root_set(k)) && size * f->cost > serial_work) return false;
@@ -234,10 +234,10 @@ void fuse_enter(fuse *fu, node_id n, const use *u) {
     group *k = fu->group_[u->group];
     if (op_rows[x->op].class_ == CLASS_REDUCE) {
         fuse_add_chain(fu, k, fuse_closure(k, fuse_mask(u)) & fuse_root_set(k));
-        if (fuse_is_heavy(fu, x)) k->heavy = true;
+        if (fuse_has_contraction(fu, x)) k->has_contraction = true;
     }
     fuse_push_sources(fu, n, u);
-    if (op_rows[x->op].class_ == CLASS_REDUCE && k->heavy && !k->rows)
+    if (op_rows[x->op].class_ == CLASS_REDUCE && k->has_contraction && !k->rows)
         fuse_find_rows(fu, x, u->group);
 }
 
@@ -267,7 +267,7 @@ static void store_node(fuse *fu, node_id n) {
 }
 
 /* Compute n once under the loops `around` of a kernel, in loops of its own over the tile's axes. */
-void fuse_hold(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t axes) {
+void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t axes) {
     const fuse_node *f = fuse_info(fu, n);
     group *k = fu->group_[number];
     use u = {.group = UINT32_MAX};
@@ -280,8 +280,9 @@ void fuse_hold(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t a
     fuse_add_chain(fu, k, around);
     fuse_open_axes(fu, k, node_at(fu->g, n)->shape, axes, around, &u);
     k->flat = false;
-    k->held = arena_grow(fu->a, k->held, &k->held_cap, k->helds + 1, sizeof *k->held);
-    k->held[k->helds++] = (fuse_axes){n, axes};
+    k->buffered =
+        arena_grow(fu->a, k->buffered, &k->held_cap, k->buffered_count + 1, sizeof *k->buffered);
+    k->buffered[k->buffered_count++] = (fuse_axes){n, axes};
     fuse_enter(fu, n, &u);
 }
 
@@ -311,9 +312,9 @@ static void decide(fuse *fu, node_id n) {
         return;
     if (!store && !view && (!f->index_ops || fu->terms.everything_stored)) {
         double extra = fu->terms.everything_stored ? INFINITY : inline_extra(fu, n);
-        double held = hold_cost(fu, n, &around, &axes), stored = store_cost(fu, n);
-        if (held < extra && held < stored) {
-            fuse_hold(fu, n, f->uses[0].group, around, axes);
+        double buffered = hold_cost(fu, n, &around, &axes), stored = store_cost(fu, n);
+        if (buffered < extra && buffered < stored) {
+            fuse_buffer(fu, n, f->uses[0].group, around, axes);
             return;
         }
         store = extra > stored && !is_never_wide(fu, n, extra);
@@ -393,15 +394,15 @@ static void order_axes(const fuse *fu, const group *k, fuse_kernel *out) {
 static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
     *out =
         (fuse_kernel){.root = k->root, .outs = k->outs, .ins = k->ins, .out = k->out, .in = k->in};
-    out->helds = k->helds;
-    out->held = k->held;
-    out->guests = k->guests;
-    out->guest = k->guest;
+    out->buffered_count = k->buffered_count;
+    out->buffered = k->buffered;
+    out->siblings = k->siblings;
+    out->sibling = k->sibling;
     out->shares = k->shares;
     out->share = k->share;
     out->rows = fuse_root_axes(fu, k, k->rows);
     out->common = fuse_root_axes(fu, k, k->common);
-    out->heavy = k->heavy;
+    out->has_contraction = k->has_contraction;
     out->flat = k->flat && k->root_loops > 0;
     order_axes(fu, k, out);
 }
@@ -439,7 +440,8 @@ static void log_fusion(const fusion *f, arena *a) {
         const fuse_kernel *k = &f->kernel[i];
         str s;
         str_open_in(&s, a);
-        str_addf(&s, "f kernel %u%s%s:", i, k->heavy ? " heavy" : "", k->flat ? " flat" : "");
+        str_addf(&s, "f kernel %u%s%s:", i, k->has_contraction ? " heavy" : "",
+                 k->flat ? " flat" : "");
         for (uint32_t j = 0; j < k->outs; j++) {
             str_addf(&s, " %s#%u", op_rows[node_at(g, k->out[j])->op].name, k->out[j]);
             shape_text(g, node_at(g, k->out[j])->shape, &s);
@@ -468,7 +470,7 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
     for (uint32_t i = 0; i < roots; i++) fuse_info(&fu, root[i])->is_root = true;
     fuse_mark_scores(&fu);
     decide_all(&fu);
-    if (terms.workers) fuse_share_blocks(&fu);
+    if (terms.workers) fuse_share_attention(&fu);
     fuse_merge_siblings(&fu);
     order_groups(&fu, f);
     if (debug_on(g->ctx, 'f')) log_fusion(f, a);

@@ -38,18 +38,18 @@ typedef struct group { /* a kernel under construction */
     uint32_t readers, reader_cap;
     node_id *out, *in;
     uint32_t outs, out_cap, ins, in_cap;
-    fuse_axes *held, *guest;
-    uint32_t helds, held_cap, guests, guest_cap;
-    fuse_share *share; /* see fuse_share.c */
+    fuse_axes *buffered, *sibling;
+    uint32_t buffered_count, held_cap, siblings, guest_cap;
+    fuse_share *share; /* see share.c */
     uint32_t shares, share_cap;
-    uint64_t rows;   /* root loops over the rows of a block, 0: see fuse_block.c */
+    uint64_t rows;   /* root loops over the rows of a block, 0: see attention.c */
     use reduced;     /* of the sources of the last reduction that was entered */
     use terms;       /* and of that of the contraction whose rows they are */
-    uint64_t common; /* root loops that guests are in */
+    uint64_t common; /* root loops that siblings are in */
     bool gone;       /* merged into another */
-    bool heavy, flat, scatter;
+    bool has_contraction, flat, scatter;
     bool nested;           /* a reduction in a reduction */
-    double bytes, largest; /* that it touches: fuse_sibling.c */
+    double bytes, largest; /* that it touches: sibling.c */
     uint32_t seen;         /* stamp of the cycle search */
 } group;
 
@@ -58,7 +58,7 @@ typedef struct fuse_node {
     uint32_t count, cap;
     double cost;   /* to compute one element, sources loaded */
     double scores; /* how much larger a contraction is than what it is made of, where it is; also
-                      of what is computed from one by element: see fuse_block.c */
+                      of what is computed from one by element: see attention.c */
     bool must_store, is_root, crowded;
     uint8_t index_ops; /* operations on nothing but places and constants, 0: it is no such thing */
     bool late;         /* its turn has been put off */
@@ -106,7 +106,7 @@ static inline uint64_t fuse_root_set(const group *k) {
     return k->root_loops >= 64 ? ~0ull : (1ull << k->root_loops) - 1;
 }
 
-/* ---- fuse_use.c ------------------------------------------------------------------------------ */
+/* ---- use.c ----------------------------------------------------------------------------------- */
 
 double fuse_dim_size(const graph *g, sym dim); /* elements, at most */
 double fuse_size(const fuse *fu, node_id n);
@@ -119,7 +119,7 @@ double fuse_node_cost(const fuse *fu, const graph_node *x);
 /* Is x, in f32, computed element by element from f16 or bf16, and from what is few? */
 bool fuse_is_of_halves(const fuse *fu, const graph_node *x);
 /* A contraction: a sum of products of two operands that repeat over its space. */
-bool fuse_is_heavy(const fuse *fu, const graph_node *x);
+bool fuse_has_contraction(const fuse *fu, const graph_node *x);
 uint64_t fuse_closure(const group *k, uint64_t m); /* with all loops around them */
 double fuse_trips(const group *k, uint64_t m);     /* of all these, and the loops around them */
 /* Loops for some axes of `shape`, inside `outer`, as masks of u; false: out of loops. */
@@ -140,15 +140,15 @@ void fuse_add_node(fuse *fu, node_id **list, uint32_t *n, uint32_t *cap, node_id
 /* n becomes part of u's kernel, under u's loops. */
 void fuse_enter(fuse *fu, node_id n, const use *u);
 /* Compute n once under the loops `around` of a kernel, in loops of its own over the tile's axes. */
-void fuse_hold(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t axes);
+void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t axes);
 
-/* ---- fuse_block.c ---------------------------------------------------------------------------- */
+/* ---- attention.c ----------------------------------------------------------------------------- */
 
 void fuse_mark_scores(fuse *fu);
 /* A reduction of scores to something about each row. */
 bool fuse_is_statistic(const fuse *fu, const graph_node *x);
 /* May kernel `number`, one of blocks, compute reduction x under loops m? */
-bool fuse_block_takes(const fuse *fu, const graph_node *x, uint32_t number, uint64_t m);
+bool fuse_attention_takes(const fuse *fu, const graph_node *x, uint32_t number, uint64_t m);
 /* Contraction x has become part of a kernel: does it sum over rows of scores? */
 void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number);
 /* Scores that only blocks use are never in memory: true when that was decided for n. */
@@ -157,7 +157,7 @@ bool fuse_decide_scores(fuse *fu, node_id n);
  * each of them is reached once; v becomes their use. */
 node_id fuse_scores_behind(const fuse *fu, node_id factor, use *v);
 
-/* ---- fuse_sibling.c -------------------------------------------------------------------------- */
+/* ---- sibling.c ------------------------------------------------------------------------------- */
 
 /* All that kernel `from` does, kernel `to` does. */
 void fuse_absorb(fuse *fu, uint32_t to, uint32_t from);
@@ -166,10 +166,10 @@ void fuse_merge_siblings(fuse *fu);
 /* The root's axes whose loops are in the set, as bits. */
 uint32_t fuse_root_axes(const fuse *fu, const group *k, uint64_t loops);
 
-/* ---- fuse_share.c ---------------------------------------------------------------------------- */
+/* ---- share.c --------------------------------------------------------------------------------- */
 
 /* A kernel that sums over the rows of another, whose scores it uses, becomes part of that one. */
-void fuse_share_blocks(fuse *fu);
+void fuse_share_attention(fuse *fu);
 /* What kernel `from` shares among its rows, kernel `to`, which has as many, does. */
 void fuse_move_shares(fuse *fu, group *to, const group *from);
 

@@ -1,14 +1,14 @@
 /* plan.h - which kernels, which memory.
  *
  * fuse.c decides for every node of a request where it is computed: INLINE (again in each consumer's
- * expression; reductions: in a register at a loop of the consumer), HELD (in a tile of each kernel
- * that uses it), or STORED by some kernel. One kernel has a root node, whose axes are its outer
- * loops, and stores any number of further nodes it passes on its way (hosted outputs). The result
- * is a list of kernels in an order that can run. memory.c lays the temporaries' lifetimes out in
- * one arena. key.c names a request by its structure, so that a training loop that rebuilds its
- * graph finds its plan again.
+ * expression; reductions: in a register at a loop of the consumer), BUFFERED (in a tile of each
+ * kernel that uses it), or STORED by some kernel. One kernel has a root node, whose axes are its
+ * outer loops, and stores any number of further nodes it passes on its way (hosted outputs). The
+ * result is a list of kernels in an order that can run. memory.c lays the temporaries' lifetimes
+ * out in one arena. key.c names a request by its structure, so that a training loop that rebuilds
+ * its graph finds its plan again.
  *
- * A fusion refers to live nodes and is used up at once: kern/lower.c turns each kernel into a loop
+ * A fusion refers to live nodes and is used up at once: lower/lower.c turns each kernel into a loop
  * tree. What is kept (run room) refers to slots only, never to nodes. */
 #ifndef QN_PLAN_H
 #define QN_PLAN_H
@@ -47,15 +47,15 @@ typedef struct fuse_kernel {
     uint32_t outs, ins;
     node_id *out; /* nodes it stores, the root first */
     node_id *in;  /* stored or leaf nodes it loads */
-    uint32_t helds, guests;
-    fuse_axes *held;  /* nodes that it holds in a tile over these axes */
-    fuse_axes *guest; /* further roots, and which of their axes have loops of the root's */
+    uint32_t buffered_count, siblings;
+    fuse_axes *buffered; /* nodes that it holds in a tile over these axes */
+    fuse_axes *sibling;  /* further roots, and which of their axes have loops of the root's */
     fuse_share *share;
     uint32_t shares;
     uint32_t rows;   /* the root's axes, as bits, over the rows of a block; 0: no such kernel */
-    uint32_t common; /* the root's axes, as bits, whose loops the guests are in */
-    bool heavy;      /* holds a contraction: its loops belong to the register tile */
-    bool flat;       /* every access is at the root's own index or a scalar: one loop, any length */
+    uint32_t common; /* the root's axes, as bits, whose loops the siblings are in */
+    bool has_contraction; /* holds a contraction: its loops belong to the register tile */
+    bool flat; /* every access is at the root's own index or a scalar: one loop, any length */
 } fuse_kernel;
 
 typedef struct fusion {
@@ -82,8 +82,8 @@ static inline bool fuse_is_stored(const fusion *f, node_id n) {
 }
 
 /* Axes of the tile in which the kernel holds n's values; 0: it does not. */
-static inline uint32_t fuse_held_axes(const fuse_kernel *k, node_id n) {
-    return fuse_axes_of(k->helds, k->held, n);
+static inline uint32_t fuse_buffered_axes(const fuse_kernel *k, node_id n) {
+    return fuse_axes_of(k->buffered_count, k->buffered, n);
 }
 
 /* ---- memory.c -------------------------------------------------------------------------------- */

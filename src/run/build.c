@@ -17,14 +17,14 @@ bool node_is_memory(const graph_node *x) {
 }
 
 fuse_terms run_fuse_terms(const qn_ctx *qn) {
-    const kern_limits *l = &qn->run->limits;
+    const machine *l = &qn->run->limits;
     fuse_terms t = {.everything_stored = !qn->knob[KNOB_FUSE].number};
     if (l->members < 2) t.workers = l->threads ? processors_there() : 1;
     return t;
 }
 
 /* A program's number; its reference is the plan's. */
-static uint32_t want(builder *b, kern *k) {
+static uint32_t want(builder *b, kernel *k) {
     uint32_t id = programs_want(b->qn, k);
     return b->p->program[b->p->programs++] = id;
 }
@@ -51,7 +51,7 @@ static void make_slots(builder *b, uint32_t roots, const node_id *root) {
     run_plan *p = b->p;
     uint32_t stored = 0;
     for (uint32_t i = 0; i < b->f->nodes; i++) stored += b->f->stored[i];
-    uint32_t most = stored + (KERN_STAGED + 1) * b->f->kernels;
+    uint32_t most = stored + (SPLIT_PARTS + 1) * b->f->kernels;
     p->slot = arena_zeroed(&p->arena, (most + 1) * sizeof *p->slot);
     p->leaf_slot = arena_alloc(&p->arena, (b->f->nodes + 1) * sizeof *p->leaf_slot);
     p->output_slot = arena_alloc(&p->arena, (roots + 1) * sizeof *p->output_slot);
@@ -69,7 +69,7 @@ static void make_slots(builder *b, uint32_t roots, const node_id *root) {
 }
 
 /* Temporaries that the first of two stages writes and the second reads. */
-static void add_part_slots(builder *b, int n, const kern_part *part) {
+static void add_part_slots(builder *b, int n, const split_part *part) {
     for (int i = 0; i < n; i++)
         b->p->slot[b->p->slots++] = (slot){.kind = SLOT_TEMP,
                                            .count = sym_const(b->g->syms, part[i].size),
@@ -81,18 +81,18 @@ static void add_part_slots(builder *b, int n, const kern_part *part) {
  * that, as one more argument. */
 static int64_t pack_apart(builder *b, const fuse_kernel *fk, lowered *low) {
     run_plan *p = b->p;
-    kern_pack pack;
-    bool able = fk->heavy && b->lasting && b->qn->run->limits.members < 2 &&
+    prepack pack;
+    bool able = fk->has_contraction && b->lasting && b->qn->run->limits.members < 2 &&
                 b->qn->knob[KNOB_SCHEDULE].number;
     for (uint32_t i = 1; able && i < low->args; i++) {
         uint32_t place = b->f->pos[low->arg[i]] - 1;
-        if (!b->lasting[place] || !kern_pack_of(low->k, (int)i, &b->qn->run->limits, &pack))
+        if (!b->lasting[place] || !prepack_find(low->k, (int)i, &b->qn->run->limits, &pack))
             continue;
         slot *leaf = &p->slot[slot_for(b, low->arg[i])];
         packing *made = &p->packing[p->packings];
         *made = (packing){.leaf = leaf->number, .size = (size_t)pack.size * leaf->width};
-        made->id = want(b, kern_packer(b->qn, &pack));
-        kern_read_packed(low->k, &pack);
+        made->id = want(b, prepack_kernel(b->qn, &pack));
+        prepack_read(low->k, &pack);
         p->slot[p->slots++] = (slot){.kind = SLOT_PACK,
                                      .number = p->packings++,
                                      .count = sym_const(b->g->syms, pack.size),
@@ -104,30 +104,30 @@ static int64_t pack_apart(builder *b, const fuse_kernel *fk, lowered *low) {
 }
 
 /* Mark the outputs that will lie where arguments of the same kernel do. */
-static void mark_over(const builder *b, kern *k, uint32_t args, const uint32_t *slot_of_arg) {
+static void mark_over(const builder *b, kernel *k, uint32_t args, const uint32_t *slot_of_arg) {
     for (uint32_t i = 0; b->over && i < args; i++) {
         const slot *out = &b->p->slot[slot_of_arg[i]];
         if (out->kind != SLOT_OUTPUT || !b->over[out->number]) continue;
         for (uint32_t j = 0; j < args; j++) {
             const slot *in = &b->p->slot[slot_of_arg[j]];
             if (in->kind == SLOT_LEAF && in->number == b->over[out->number] - 1)
-                kern_write_over(k, (int)i);
+                inplace_mark(k, (int)i);
         }
     }
 }
 
 /* Which arguments are stored to. A first stage has the kernel's outputs, but leaves them alone. */
-static void find_writes(kern *k, bool *writes) {
-    kern_touch *t;
-    uint32_t n = kern_touches(k, k->root, &t);
+static void find_writes(kernel *k, bool *writes) {
+    ir_access *t;
+    uint32_t n = ir_accesses(k, k->root, &t);
     for (uint32_t i = 0; i < n; i++) {
-        const kern_memory *m = kern_m(k, t[i].mem);
-        if (!t[i].load && m->scope == KERN_ARG) writes[m->arg] = true;
+        const ir_memory *m = ir_m(k, t[i].mem);
+        if (!t[i].load && m->scope == MEM_ARG) writes[m->arg] = true;
     }
 }
 
 /* Lower one kernel of the fusion into a launch with one set; returns its program's number. If it is
- * run in two stages, by kern_stage_of_two, it is the one asked for; the last comes first. */
+ * run in two stages, by split_reduction, it is the one asked for; the last comes first. */
 static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch *out,
                             bool *staged) {
     qn_ctx *qn = b->qn;
@@ -137,12 +137,12 @@ static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
-        kern_close(held->k);
+        ir_close(held->k);
         heap_unwind(&qn->heap);
     }
     lower_kernel(qn, b->f, fk, &low);
-    kern_part part[KERN_STAGED];
-    int parts = kern_stage_of_two(low.k, stage, part);
+    split_part part[SPLIT_PARTS];
+    int parts = split_reduction(low.k, stage, part);
     *staged = parts > 0;
     if (stage) add_part_slots(b, parts, part);
     int64_t packed = parts ? -1 : pack_apart(b, fk, &low);
@@ -232,8 +232,8 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
     p->program = arena_alloc(&p->arena, (3 * b.f->kernels + 1) * sizeof *p->program);
     make_launches(&b);
-    waves_build(qn, p, &scratch);
-    plan_find_replacements(p, &scratch);
+    levels_build(qn, p, &scratch);
+    plan_find_donations(p, &scratch);
     make_ready(p);
     guard_close(&qn->heap, &g);
     arena_free(&scratch);

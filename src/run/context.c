@@ -1,6 +1,6 @@
 /* context.c - opening and closing the context, its device, its knobs and its numbers. */
 #include "run/run.h"
-#include "run/wisdom.h"
+#include "schedule/wisdom/wisdom.h"
 
 #include <stdlib.h>
 
@@ -32,6 +32,10 @@ static void fall_back(qn_ctx *qn, const str *why) {
     r->dev_state = dev_ref.open(qn, &r->text);
 }
 
+static void describe_device(qn_ctx *qn, str *out) {
+    qn->run->dev->describe(qn->run->dev_state, out);
+}
+
 static bool open_device(qn_ctx *qn, const char *name) {
     run_state *r = qn->run;
     const dev_table *dev = dev_find(name);
@@ -44,6 +48,7 @@ static bool open_device(qn_ctx *qn, const char *name) {
         fail(qn, QN_EDEVICE, "device %s: %s", name, why->s ? why->s : "cannot be opened");
     str_free(why);
     if (r->dev_state && r->dev->limits) r->dev->limits(r->dev_state, &r->limits);
+    if (r->dev_state && r->dev->describe) wisdom_attach(qn, r->dev->name, describe_device);
     return r->dev_state != NULL;
 }
 

@@ -42,17 +42,18 @@ static void log_memory(qn_ctx *qn, const run_plan *p, uint32_t n, const uint32_t
     size_t bytes[SLOT_PACK + 1] = {0};
     for (uint32_t i = 0; i < p->slots; i++) bytes[p->slot[i].kind] += p->slot[i].size;
     log_line(qn,
-             "m plan of %u launches in %u waves: %zu bytes of leaves, %zu of outputs, %zu packed",
-             p->launches, p->waves, bytes[SLOT_LEAF], bytes[SLOT_OUTPUT], bytes[SLOT_PACK]);
+             "m plan of %u launches in %u levels: %zu bytes of leaves, %zu of outputs, %zu packed",
+             p->launches, p->levels, bytes[SLOT_LEAF], bytes[SLOT_OUTPUT], bytes[SLOT_PACK]);
     log_line(qn, "m %u temporaries of %zu bytes in an arena of %lld", n, bytes[SLOT_TEMP],
              (long long)p->arena_size);
     for (uint32_t i = 0; i < n; i++) {
         const slot *s = &p->slot[which[i]];
-        log_line(qn, "m   %zu bytes at %zu, waves %u to %u", s->size, s->offset, s->first, s->last);
+        log_line(qn, "m   %zu bytes at %zu, levels %u to %u", s->size, s->offset, s->first,
+                 s->last);
     }
-    for (uint32_t i = 0; i < p->replacements; i++)
-        log_line(qn, "m   output %u may lie where leaf %u does", p->replacement[i].output,
-                 p->replacement[i].leaf);
+    for (uint32_t i = 0; i < p->donations; i++)
+        log_line(qn, "m   output %u may lie where leaf %u does", p->donation[i].output,
+                 p->donation[i].leaf);
 }
 
 /* Lay the temporaries out for the sizes at hand. */
@@ -171,10 +172,10 @@ static qn_code run_timed(run_state *r, launch *l) {
 static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *out) {
     run_state *r = qn->run;
     bool timed = debug_on(qn, 'x');
-    for (uint32_t w = 0, i = 0; w < p->waves; w++) {
+    for (uint32_t w = 0, i = 0; w < p->levels; w++) {
         qn_code code = QN_OK;
         uint32_t from = i;
-        for (; i < p->wave[w] && !code; i++) {
+        for (; i < p->level[w] && !code; i++) {
             fill(qn, p, &p->launch[i], leaf, out);
             if (timed) code = run_timed(r, &p->launch[i]);
             p->launch[i].runs++;
@@ -187,7 +188,7 @@ static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const ui
         if (code) raise_error(qn, code, "kernel %s failed", l->program->name);
     }
     r->stats.kernels += p->launches;
-    r->stats.waves += p->waves;
+    r->stats.levels += p->levels;
 }
 
 /* Everything that can fail comes before the first launch, for that may replace what it reads. */
@@ -212,7 +213,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *ove
         heap_unwind(&qn->heap);
     }
     for (uint32_t i = 0; i < p->outputs; i++) {
-        bool replaces = over && over[i] && plan_replaces(p, i, over[i] - 1);
+        bool replaces = over && over[i] && plan_donates(p, i, over[i] - 1);
         if (replaces) buffer_replace(qn, leaf[over[i] - 1]);
         r->stats.replaced += replaces;
         out[i] = replaces ? leaf[over[i] - 1] : buffer_new(qn, p->slot[p->output_slot[i]].size);
@@ -240,7 +241,7 @@ void plan_log_times(qn_ctx *qn, const run_plan *p) {
                  l->program->name);
     }
     if (p->launches && p->launch[0].runs)
-        log_line(qn, "x plan of %u launches in %u waves: %.3f ms a run, %.3f of processors",
-                 p->launches, p->waves, total / (double)p->launch[0].runs * 1e3,
+        log_line(qn, "x plan of %u launches in %u levels: %.3f ms a run, %.3f of processors",
+                 p->launches, p->levels, total / (double)p->launch[0].runs * 1e3,
                  used / (double)p->launch[0].runs * 1e3);
 }

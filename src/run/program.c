@@ -11,7 +11,7 @@
  * go first that were wanted by no plan for longest. Those of static graphs stay as long as these
  * do, and are not counted: else a large model would leave no room for anything beside it. */
 #include "run/run.h"
-#include "run/tune.h"
+#include "schedule/wisdom/wisdom.h"
 
 typedef struct program_entry {
     char *text;
@@ -19,7 +19,7 @@ typedef struct program_entry {
     uint32_t pins;  /* static graphs that have it */
     bool scheduled; /* knob schedule, which may be set at any time, was not 0 */
     uint64_t hash;
-    kern *waiting; /* until it is compiled */
+    kernel *waiting; /* until it is compiled */
     dev_program *program;
     size_t bytes;   /* counted for it */
     double seconds; /* schedule and passes */
@@ -57,16 +57,16 @@ static program_cache *cache_of(qn_ctx *qn) {
 }
 
 /* What tuning has found for this kernel; false where there is nothing, or it is refused. */
-static bool schedule_known(qn_ctx *qn, const program_entry *e, kern *k, const char *standard) {
-    const wisdom_record *r = wisdom_find(qn, e->text, e->length, standard);
-    if (!r || !*r->schedule || kern_schedule(k, r->schedule, NULL) < 0) return false;
+static bool schedule_known(qn_ctx *qn, const program_entry *e, kernel *k, const char *standard) {
+    const wisdom_record *r = wisdom_find(qn, e->text, e->length, standard, qn->run->limits.threads);
+    if (!r || !*r->schedule || transform_lines(k, r->schedule, NULL) < 0) return false;
     if (debug_on(qn, 'k')) log_line(qn, "k %s schedule, tuned:\n%s", k->name, r->schedule);
     return true;
 }
 
 /* The schedule that is known to be best, else the default one, whole. Where the default one cannot
  * be proved sound it is used all the same, with a note in the log: none came from elsewhere. */
-static void schedule(qn_ctx *qn, const program_entry *e, kern *k) {
+static void schedule(qn_ctx *qn, const program_entry *e, kernel *k) {
     if (!e->scheduled) return;
     str lines, why;
     str_open(&lines, &qn->heap);
@@ -79,12 +79,12 @@ static void schedule(qn_ctx *qn, const program_entry *e, kern *k) {
         str_free(&why);
         heap_unwind(&qn->heap);
     }
-    kern_default_schedule(k, &qn->run->limits, &lines);
+    schedule_default(k, &qn->run->limits, &lines);
     bool known = schedule_known(qn, e, k, lines.s ? lines.s : "");
-    int done = lines.len && !known ? kern_schedule(k, lines.s, &why) : 0;
+    int done = lines.len && !known ? transform_lines(k, lines.s, &why) : 0;
     if (done < 0 && debug_on(qn, 'k'))
         log_line(qn, "k %s: schedule line %d unproved: %s", k->name, -done, why.s ? why.s : "");
-    if (done < 0) kern_replay(k, lines.s, NULL);
+    if (done < 0) transform_replay(k, lines.s, NULL);
     if (debug_on(qn, 'k') && lines.len && !known)
         log_line(qn, "k %s schedule:\n%s", k->name, lines.s);
     guard_close(&qn->heap, &g);
@@ -95,7 +95,7 @@ static void schedule(qn_ctx *qn, const program_entry *e, kern *k) {
 /* ---- wanting -------------------------------------------------------------------------------- */
 
 /* Make an entry for a kernel whose text is new; the entry owns the kernel and the text. */
-static uint32_t add(qn_ctx *qn, program_cache *c, kern *k, const text_key *key, uint64_t hash) {
+static uint32_t add(qn_ctx *qn, program_cache *c, kernel *k, const text_key *key, uint64_t hash) {
     heap *h = &qn->heap;
     uint32_t id = c->free ? c->free : c->count;
     c->at = heap_grow(h, c->at, &c->cap, c->count + 1, sizeof *c->at);
@@ -118,7 +118,7 @@ static uint32_t add(qn_ctx *qn, program_cache *c, kern *k, const text_key *key, 
     return id;
 }
 
-uint32_t programs_want(qn_ctx *qn, kern *k) {
+uint32_t programs_want(qn_ctx *qn, kernel *k) {
     str text;
     guard g;
     str_open(&text, &qn->heap);
@@ -126,10 +126,10 @@ uint32_t programs_want(qn_ctx *qn, kern *k) {
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
         str_free(&text);
-        kern_close(k);
+        ir_close(k);
         heap_unwind(&qn->heap);
     }
-    kern_print(k, &text);
+    ir_print(k, &text);
     program_cache *c = cache_of(qn);
     text_key key = {text.s, text.len, qn->knob[KNOB_SCHEDULE].number != 0};
     uint64_t hash = hash_bytes(key.text, key.length, 0);
@@ -140,7 +140,7 @@ uint32_t programs_want(qn_ctx *qn, kern *k) {
     lru_remove(&c->idle, id);
     guard_close(&qn->heap, &g);
     str_free(&text);
-    if (found) kern_close(k);
+    if (found) ir_close(k);
     return id;
 }
 
@@ -149,7 +149,7 @@ static void drop(qn_ctx *qn, program_cache *c, uint32_t id) {
     run_state *r = qn->run;
     idset_remove(&c->set, e->hash, id);
     lru_remove(&c->idle, id);
-    kern_close(e->waiting);
+    ir_close(e->waiting);
     if (e->program) {
         r->stats.programs--;
         r->stats.program_bytes -= e->bytes;
@@ -207,9 +207,9 @@ static void compile(qn_ctx *qn, program_cache *c, arena *a) {
     if (qn->knob[KNOB_TUNE].number) {
         const char **text = arena_alloc(a, (size_t)n * sizeof *text);
         for (int i = 0; i < n; i++) text[i] = c->at[c->waiting[i]].text;
-        tune_first_seen(qn, n, text);
+        run_hooks.first_seen(qn, n, text);
     }
-    kern **k = arena_alloc(a, (size_t)n * sizeof *k);
+    kernel **k = arena_alloc(a, (size_t)n * sizeof *k);
     dev_program **p = arena_alloc(a, (size_t)n * sizeof *p);
     for (int i = 0; i < n; i++) {
         program_entry *e = &c->at[c->waiting[i]];
@@ -217,14 +217,14 @@ static void compile(qn_ctx *qn, program_cache *c, arena *a) {
         k[i] = e->waiting;
         schedule(qn, e, k[i]);
         k[i]->no_fma = qn->run->limits.no_fma;
-        kern_passes(k[i]);
+        run_passes(k[i]);
         e->seconds = clock_seconds() - start;
     }
     dev_compile_many(qn->run->dev, qn->run->dev_state, &qn->heap, n, k, p);
     for (int i = 0; i < n; i++) {
         add_compiled(qn, &c->at[c->waiting[i]], p[i]);
         c->at[c->waiting[i]].waiting = NULL;
-        kern_close(k[i]);
+        ir_close(k[i]);
     }
     c->waits = 0;
 }

@@ -69,7 +69,7 @@ static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
     }
     uint32_t *over = NULL;
     if (r->effects && !r->checks.checks)
-        over = choose_replaced(qn, a, r->nodes, r->order, r->roots, r->root);
+        over = choose_donated(qn, a, r->nodes, r->order, r->roots, r->root);
     plan_key key = key_build(g, a, r->nodes, r->order, r->roots, r->root, over);
     run_plan *p = plans_get(qn, r->nodes, r->order, r->roots, r->root, &key, over);
     uint32_t *leaf = arena_alloc(a, (p->leaves + 1) * sizeof *leaf), leaves = 0;

@@ -10,10 +10,12 @@
 #include "base/base.h"
 #include "dev/dev.h"
 #include "graph/graph.h"
-#include "kern/kern.h"
+#include "lower/lower.h"
+#include "math/math.h"
 #include "plan/plan.h"
+#include "schedule/schedule.h"
 
-/* ---- buffer.c: memory that holds realized values -------------------------------------------- */
+/* ---- buffer.c: memory that holds realized values --------------------------------------------- */
 
 /* Buffers are numbers (0: none). Memory comes from the device in size classes and goes back to
  * a free list, so a training loop asks the device for nothing after its first step. Each node
@@ -49,11 +51,11 @@ buffer *buffer_at(const qn_ctx *qn, uint32_t b);
 void buffers_trim(qn_ctx *qn); /* give every free block back to the device */
 void buffers_close(qn_ctx *qn);
 
-/* ---- program.c: compiled kernels, kept by their text ---------------------------------------- */
+/* ---- program.c: compiled kernels, kept by their text ----------------------------------------- */
 
 /* The number under which a lowered kernel's program will be, with a reference to it; takes the
  * kernel over, whatever happens. Raises. */
-uint32_t programs_want(qn_ctx *qn, kern *k);
+uint32_t programs_want(qn_ctx *qn, kernel *k);
 void programs_compile(qn_ctx *qn); /* all that are wanted and not yet there; raises */
 void programs_forget(qn_ctx *qn);  /* what is wanted and not there, its references given back */
 dev_program *program_at(const qn_ctx *qn, uint32_t id);
@@ -62,7 +64,22 @@ void program_pin(qn_ctx *qn, uint32_t id, bool on); /* a static graph has it: no
 bool programs_evict(qn_ctx *qn); /* the one without references for longest; false: all have some */
 void programs_close(qn_ctx *qn);
 
-/* ---- check.c: QN_CHECK ---------------------------------------------------------------------- */
+/* ---- passes.c -------------------------------------------------------------------------------- */
+
+/* After scheduling: everything done to a kernel before it is emitted. Raises QN_EINTERNAL under
+ * QN_CHECK where a pass, or the kernel that came in, breaks a promise. QN_DEBUG=k prints the kernel
+ * before and after. */
+void run_passes(kernel *k);
+
+/* What later rooms do when asked; constant, and defined by them. */
+typedef struct run_later {
+    /* Tune these kernels, which are about to be compiled, for what is left of knob tune. What goes
+     * wrong is no error. */
+    void (*first_seen)(qn_ctx *qn, int n, const char *const *text);
+} run_later;
+extern const run_later run_hooks; /* tune/api.c */
+
+/* ---- check.c: QN_CHECK ----------------------------------------------------------------------- */
 
 /* One marked index; `root`: of its smallest and largest value, among the roots. */
 typedef struct index_check {
@@ -86,7 +103,7 @@ void checks_let_go(checks *c, qn_ctx *qn);
 /* `out`: the roots' buffers. Where an index is outside they are let go, and it raises. */
 void checks_judge(const checks *c, qn_ctx *qn, uint32_t roots, const uint32_t *out);
 
-/* ---- build.c, plan.c: plans ----------------------------------------------------------------- */
+/* ---- build.c, plan.c: plans ------------------------------------------------------------------ */
 
 typedef enum slot_kind { SLOT_LEAF, SLOT_OUTPUT, SLOT_TEMP, SLOT_PACK } slot_kind;
 
@@ -97,7 +114,7 @@ typedef struct slot {
     uint32_t width;       /* bytes an element */
     size_t size;          /* bytes at the plan's current bindings */
     size_t offset;        /* TEMP: in the arena */
-    uint32_t first, last; /* waves between which it lives */
+    uint32_t first, last; /* levels between which it lives */
 } slot;
 
 typedef struct launch_set {
@@ -129,25 +146,25 @@ typedef struct packing {
 
 /* An output that may be the same memory as a leaf: its kernel bears it, and is the leaf's last
  * reader. */
-typedef struct replacement {
+typedef struct donation {
     uint32_t output, leaf;
-} replacement;
+} donation;
 
 typedef struct run_plan {
     arena arena;
     size_t bytes; /* counted for it */
     int mode;     /* of the knobs that it was built under */
     plan_key key;
-    uint32_t leaves, outputs, slots, launches, waves, packings, programs;
+    uint32_t leaves, outputs, slots, launches, levels, packings, programs;
     uint32_t *program; /* numbers of those it launches, a reference each */
     packing *packing;
     slot *slot;
     uint32_t *leaf_slot, *output_slot;
-    replacement *replacement; /* in the order of outputs */
-    uint32_t replacements;
+    donation *donation; /* in the order of outputs */
+    uint32_t donations;
     launch *launch;
     dev_launch *side; /* the launches as the device is given them */
-    uint32_t *wave;   /* by wave: its last launch + 1; see wave.c */
+    uint32_t *level;  /* by level: its last launch + 1; see level.c */
     int64_t arena_size;
     bool pinned;    /* a static graph's */
     bool dynamic;   /* sizes depend on dimension variables */
@@ -170,7 +187,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *ove
 void plan_log_times(qn_ctx *qn, const run_plan *p);
 QN_NORETURN void raise_unbound(qn_ctx *qn, sym size); /* it has a variable without value */
 
-/* ---- plans.c: plans kept for the next time -------------------------------------------------- */
+/* ---- plans.c: plans kept for the next time --------------------------------------------------- */
 
 /* The plan of this structure, as plan_build's; it lives until the next call. Raises. */
 run_plan *plans_get(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots, const node_id *root,
@@ -187,28 +204,28 @@ void sweep_if_due(qn_ctx *qn); /* at the beginning of a request */
 void plan_keep(qn_ctx *qn, const run_plan *p);
 void statics_keep(qn_ctx *qn); /* static.c */
 
-/* ---- wave.c: the order of launches ----------------------------------------------------------- */
+/* ---- level.c: the order of launches ---------------------------------------------------------- */
 
-/* Put the launches, which have one set each and are in an order that can run, into waves and
+/* Put the launches, which have one set each and are in an order that can run, into levels and
  * batches, and find the slots' lives. */
-void waves_build(qn_ctx *qn, run_plan *p, arena *scratch);
+void levels_build(qn_ctx *qn, run_plan *p, arena *scratch);
 
-/* ---- replace.c: new values where old ones lay ----------------------------------------------- */
+/* ---- donate.c: new values where old ones lay ------------------------------------------------- */
 
-/* Find the plan's replacements; its waves are known. */
-void plan_find_replacements(run_plan *p, arena *scratch);
-bool plan_replaces(const run_plan *p, uint32_t output, uint32_t leaf);
+/* Find the plan's replacements; its levels are known. */
+void plan_find_donations(run_plan *p, arena *scratch);
+bool plan_donates(const run_plan *p, uint32_t output, uint32_t leaf);
 /* `over`, as for key_build, of the pending assignments. */
-uint32_t *choose_replaced(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
-                          uint32_t roots, const node_id *root);
+uint32_t *choose_donated(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
+                         const node_id *root);
 
-/* ---- eval.c: devices that evaluate node by node --------------------------------------------- */
+/* ---- eval.c: devices that evaluate node by node ---------------------------------------------- */
 
 /* Compute the roots on an unfused device; buffer[i] receives root i's buffer. Raises. */
 void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, const node_id *root,
               uint32_t *buffer);
 
-/* ---- realize.c ------------------------------------------------------------------------------ */
+/* ---- realize.c ------------------------------------------------------------------------------- */
 
 /* Compute these nodes and every pending assignment; afterwards each is realized. Raises. */
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
@@ -221,20 +238,19 @@ void pending_clear(graph *g, bool undo);
 bool node_is_memory(const graph_node *x);
 node_id node_behind(const graph *g, node_id n); /* what computes its value: not DETACH */
 
-/* ---- assign.c ------------------------------------------------------------------------------- */
+/* ---- assign.c -------------------------------------------------------------------------------- */
 
 /* A BUFFER that holds this data; its size was checked. Raises. */
 node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size);
 
-/* ---- static.c ------------------------------------------------------------------------------- */
+/* ---- static.c -------------------------------------------------------------------------------- */
 
 void statics_close(qn_ctx *qn); /* every static graph that is still open */
 
-/* ---- context.c ------------------------------------------------------------------------------ */
+/* ---- context.c ------------------------------------------------------------------------------- */
 
 struct program_cache;
 struct plan_cache;
-struct wisdom;
 
 enum { COMPILE_BUCKETS = 400 };
 #define COMPILE_BUCKET 0.25e-3
@@ -242,11 +258,10 @@ enum { COMPILE_BUCKETS = 400 };
 typedef struct run_state {
     const dev_table *dev;
     void *dev_state;
-    kern_limits limits;
+    machine limits;
     buffers buffers;
     struct program_cache *programs;
-    double tuned;          /* seconds of knob tune that are spent */
-    struct wisdom *wisdom; /* NULL: not asked yet; see wisdom.h */
+    double tuned; /* seconds of knob tune that are spent */
     struct plan_cache *plans;
     uint64_t pinned_bytes;       /* of programs that static graphs have */
     struct static_plan *statics; /* static graphs still open */

@@ -109,23 +109,23 @@ REASONS = {
     "rank dim read grad",
     "compared by random graphs and training": "realize assign write optimizer_defaults optimizer_new "
     "optimizer_free optimizer_step",
-    "contexts, handles, names and texts: no value (tests/test_handles.c, test_errors.c)": "code_text at version "
+    "contexts, handles, names and texts: no value (tests/base/test_handles.c, test_errors.c)": "code_text at version "
     "device device_of device_facts set "
     "scope_return keep release set_name name context numel dtype_size dtype_name format get_stats",
-    "symbolic sizes and static graphs: the same kernels (tests/test_stages.c, fuzz_graph)": "var bind compile run "
+    "symbolic sizes and static graphs: the same kernels (test_split_reduction, fuzz_graph)": "var bind compile run "
     "plan_free",
-    "a tape changes no value (tests/test_versions.c)": "tape_begin tape_end",
-    "tuning checks results itself (tests/test_tune.c)": "tune tune_text wisdom_at wisdom_export wisdom_import",
-    "files (tests/test_io.c reads what safetensors wrote)": "save load file_count file_name file_tensor file_text "
+    "a tape changes no value (tests/grad/test_versions.c)": "tape_begin tape_end",
+    "tuning checks results itself (tests/tune/test_tune.c)": "tune tune_text wisdom_at wisdom_export wisdom_import",
+    "files (tests/io/test_io.c reads what safetensors wrote)": "save load file_count file_name file_tensor file_text "
     "file_close module_save module_load",
-    "layers only call functions compared here (tests/test_nn.c, bench/versus checks GPT losses against PyTorch)":
+    "layers only call functions compared here (tests/nn/test_nn.c, bench/versus checks GPT losses against PyTorch)":
     "module_new module_free module_parameter module_add module_count module_name module_parameters module_find "
     "linear_new linear_forward conv_new conv_forward embedding_new embedding_forward layer_norm_new rms_norm_new "
     "norm_forward attention_new attention_forward block_new block_forward gpt_new gpt_free gpt_module gpt_shape "
     "gpt_forward gpt_loss",
-    "parts of a step (tests/test_optim.c)": "method_name optimizer_apply optimizer_set_rate optimizer_state "
+    "parts of a step (tests/nn/test_optim.c)": "method_name optimizer_apply optimizer_set_rate optimizer_state "
     "rate_cosine",
-    "texts as data have no counterpart (tests/test_train.c)": "text_new text_free text_size text_vocabulary text_ids "
+    "texts as data have no counterpart (test_train)": "text_new text_free text_size text_vocabulary text_ids "
     "text_batch",
 }
 NOT_COMPARED = {name: reason for reason, names in REASONS.items() for name in names.split()}

@@ -1,0 +1,349 @@
+/* cpu.c - the processor this process runs on.
+ *
+ * A kernel becomes an object file, by LLVM in this process or by the C compiler in another one, and
+ * the object becomes a program: pages of code (elf_load.c) with one function (emit.h), beside the
+ * facts of its launch. Where the object came from makes no difference afterwards, so it may as well
+ * come from the disk cache.
+ *
+ * A launch hands the kernel's work items to the thread pool in contiguous ranges; small ones run on
+ * the calling thread, where waking another would cost more than it saves. Several sets or launches
+ * are one line of items, cut into pieces of about equal work that the threads take one by one: ten
+ * kernels of a microsecond need one fork and one join. Each thread has scratch of its own, as large
+ * as any loaded program needs, and the line has room for some tasks, so that launching allocates
+ * nothing. */
+#include "dev/cpu/cpu.h"
+
+#include "dev/cpu/elf_load.h"
+
+#include <math.h>
+#include <unistd.h>
+
+/* Fewer scalar operations than this, one or two microseconds, are done sooner than a second thread
+ * is at work. */
+static const int64_t least_shared_work = 1 << 17;
+/* For several launches it is this if the ones before ran on one thread, in whose cache then is what
+ * they wrote. */
+static const int64_t least_spread_work = 12 << 17;
+enum {
+    PIECE_WORK = 1 << 14,  /* of a piece of several kernels' work, at least */
+    PIECES = 8,            /* for each thread, at most */
+    MOST_OVERS = 64,       /* pairs of a program */
+    LEAST_POINTERS = 1024, /* arguments of a line's tasks */
+};
+
+typedef struct cpu_program {
+    dev_program program;
+    code_room room;
+    emit_kernel run;
+    emit_facts *facts;
+    size_t size; /* of this block */
+} cpu_program;
+
+static int64_t system_number(int name, int64_t otherwise) {
+    long n = sysconf(name);
+    return n > 0 ? n : otherwise;
+}
+
+static void cpu_limits(void *state, machine *out) {
+    cpu *c = state;
+    *out = (machine){.vector_bytes = emit_isa_bytes(&c->isa),
+                     .registers = c->isa.avx512 ? 32 : 16,
+                     .l1 = system_number(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
+                     .l2 = system_number(_SC_LEVEL2_CACHE_SIZE, 256 << 10),
+                     .l3 = system_number(_SC_LEVEL3_CACHE_SIZE, 0),
+                     .threads = pool_threads(c->pool),
+                     .dots = cpu_dots(c),
+                     .no_fma = !c->isa.fma};
+}
+
+static void cpu_describe(void *state, str *out) {
+    cpu_key_processor(state, out);
+}
+
+static void cpu_tell(void *state, str *out) {
+    cpu *c = state;
+    cpu_key_name(out);
+    str_add(out, "instructions: ");
+    emit_isa_tell(&c->isa, out);
+    str_addf(out, "\nthreads: %d\nkernels: ", pool_threads(c->pool));
+    cpu_tell_compiler(c, out);
+    str_add(out, "\n");
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static void cpu_close(void *state) {
+    cpu *c = state;
+    emit_llvm_close(c->llvm);
+    cpu_cache_close(&c->cache);
+    str_free(&c->here);
+    str_free(&c->no_llvm);
+    str_free(&c->compiler);
+    str_free(&c->record_key);
+    str_free(&c->record);
+    heap_free(&c->ctx->heap, c->scratch, c->scratch_each * (size_t)pool_threads(c->pool));
+    heap_free(&c->ctx->heap, c->pointer, c->pointers * sizeof *c->pointer);
+    pool_close(c->pool);
+    code_close(&c->code);
+    heap_free(&c->ctx->heap, c, sizeof *c);
+}
+
+static void *cpu_open(qn_ctx *qn, str *why) {
+    cpu *c = heap_zeroed(&qn->heap, sizeof *c);
+    c->ctx = qn;
+    c->cache.folder = -1;
+    code_open(&c->code, &qn->heap);
+    str_open(&c->here, &qn->heap);
+    str_open(&c->no_llvm, &qn->heap);
+    str_open(&c->compiler, &qn->heap);
+    str_open(&c->record_key, &qn->heap);
+    str_open(&c->record, &qn->heap);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        cpu_close(c);
+        heap_unwind(&qn->heap);
+    }
+    int threads = (int)qn->knob[KNOB_THREADS].number;
+    c->pool = pool_open(&qn->heap, threads > 0 ? threads : processors());
+    bool able = cpu_choose_compiler(c, why);
+    guard_close(&qn->heap, &g);
+    if (able) return c;
+    cpu_close(c);
+    return NULL;
+}
+
+/* ---- programs ------------------------------------------------------------------------------- */
+
+static cpu_program *new_program(cpu *c, const kernel *k) {
+    size_t name = strlen(k->name) + 1, size = sizeof(cpu_program) + name;
+    cpu_program *p = heap_zeroed(&c->ctx->heap, size);
+    p->size = size;
+    char *text = memcpy(p + 1, k->name, name);
+    p->program = (dev_program){.name = text, .args = k->args, .vars = k->dim_vars};
+    return p;
+}
+
+static void cpu_unload(void *state, dev_program *program) {
+    cpu *c = state;
+    cpu_program *p = (cpu_program *)program;
+    code_give(&c->code, &p->room);
+    emit_facts_close(p->facts);
+    heap_free(&c->ctx->heap, p->program.over, (size_t)p->program.inplaces * sizeof(inplace_pair));
+    heap_free(&c->ctx->heap, p, p->size);
+}
+
+/* Make every thread's scratch at least as large as the program wants. */
+static bool grow_scratch(cpu *c, const cpu_program *p) {
+    size_t each = (size_t)p->facts->scratch, threads = (size_t)pool_threads(c->pool);
+    if (each <= c->scratch_each) return true;
+    uint8_t *grown = each <= SIZE_MAX / threads ? heap_try(&c->ctx->heap, each * threads) : NULL;
+    if (!grown) return false;
+    heap_free(&c->ctx->heap, c->scratch, c->scratch_each * threads);
+    c->scratch = grown;
+    c->scratch_each = each;
+    return true;
+}
+
+/* And a line long enough for its arguments. */
+static bool grow_line(cpu *c, const cpu_program *p) {
+    size_t need = (size_t)p->program.args;
+    if (need < LEAST_POINTERS) need = LEAST_POINTERS;
+    if (need <= c->pointers) return true;
+    void **grown = heap_try(&c->ctx->heap, need * sizeof *grown);
+    if (!grown) return false;
+    heap_free(&c->ctx->heap, c->pointer, c->pointers * sizeof *c->pointer);
+    c->pointer = grown;
+    c->pointers = need;
+    return true;
+}
+
+/* NULL, or why the object does not become a program. */
+static const char *load(cpu *c, cpu_program *p, const str *object, int number) {
+    char text[EMIT_NAME];
+    const char *name = text;
+    void *function;
+    emit_name(number, text);
+    const char *why = elf_load(&c->code, object->s, object->len, 1, &name, &function, &p->room);
+    if (!why) memcpy(&p->run, &function, sizeof p->run);
+    return why;
+}
+
+/* Once a launch is checked nothing of it can fail, so results may replace what they are made of. */
+static void find_overs(const cpu *c, dev_program *p, kernel *k) {
+    inplace_pair over[MOST_OVERS];
+    int n = c->by_cc ? 0 : inplace_pairs(k, MOST_OVERS, over);
+    if (!n) return;
+    p->over = heap_alloc(&c->ctx->heap, (size_t)n * sizeof *over);
+    memcpy(p->over, over, (size_t)n * sizeof *over);
+    p->inplaces = n;
+}
+
+static dev_program *make_program(cpu *c, const cpu_unit *u) {
+    uint64_t before = c->ctx->heap.bytes;
+    cpu_program *p = new_program(c, u->k);
+    guard g;
+    guard_open(&c->ctx->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&c->ctx->heap, &g);
+        cpu_unload(c, &p->program);
+        heap_unwind(&c->ctx->heap);
+    }
+    double start = clock_seconds();
+    p->facts = emit_facts_open(u->k);
+    const char *why = load(c, p, &u->holder->object, u->function);
+    qn_code code = why == elf_no_memory ? QN_ENOMEM : QN_EDEVICE;
+    if (why) raise_error(c->ctx, code, "kernel %s: %s", u->k->name, why);
+    find_overs(c, &p->program, u->k);
+    p->program.size = (size_t)(c->ctx->heap.bytes - before) + p->room.text_size + p->room.data_size;
+    if (!grow_scratch(c, p) || !grow_line(c, p))
+        raise_error(c->ctx, QN_ENOMEM, "kernel %s: no memory for its scratch", u->k->name);
+    p->program.cached = u->cached;
+    p->program.seconds = u->seconds + clock_seconds() - start;
+    guard_close(&c->ctx->heap, &g);
+    return &p->program;
+}
+
+static void free_units(heap *h, int n, cpu_unit *unit) {
+    for (int i = 0; i < n; i++) {
+        str_free(&unit[i].key);
+        str_free(&unit[i].text);
+        str_free(&unit[i].object);
+    }
+    heap_free(h, unit, (size_t)n * sizeof *unit);
+}
+
+static void cpu_compile_many(void *state, int n, kernel *const *k, dev_program **out) {
+    cpu *c = state;
+    heap *h = &c->ctx->heap;
+    cpu_unit *unit = heap_zeroed(h, (size_t)n * sizeof *unit);
+    for (int i = 0; i < n; i++) {
+        unit[i].k = k[i];
+        str_open(&unit[i].key, h);
+        str_open(&unit[i].text, h);
+        str_open(&unit[i].object, h);
+    }
+    guard g;
+    guard_open(h, &g);
+    if (setjmp(g.at)) {
+        guard_close(h, &g);
+        free_units(h, n, unit);
+        heap_unwind(h);
+    }
+    cpu_compile(c, n, unit);
+    for (int i = 0; i < n; i++) out[i] = make_program(c, &unit[i]);
+    guard_close(h, &g);
+    free_units(h, n, unit);
+}
+
+static dev_program *cpu_compile_one(void *state, kernel *k) {
+    dev_program *p = NULL;
+    cpu_compile_many(state, 1, &k, &p);
+    return p;
+}
+
+/* ---- launching ------------------------------------------------------------------------------ */
+
+static void run_task(const cpu *c, const cpu_task *t, int thread, int64_t begin, int64_t end) {
+    uint8_t *own = c->scratch ? c->scratch + (size_t)thread * c->scratch_each : NULL;
+    if (begin < end) t->run(t->pointer, t->vars, own, begin, end);
+}
+
+static void run_items(void *arg, int thread, int64_t begin, int64_t end) {
+    const cpu *c = arg;
+    run_task(c, &c->task[0], thread, begin, end);
+}
+
+/* The first item of the task that begins at or behind this point of the line's work. */
+static int64_t item_at(const cpu_task *t, double point) {
+    double items = (double)t->items, at = (point - t->begin) / t->work * items;
+    return at <= 0 ? 0 : at >= items ? t->items : (int64_t)ceil(at);
+}
+
+/* A piece has the items that begin in it. */
+static void run_piece(void *arg, int thread, int64_t begin, int64_t end) {
+    const cpu *c = arg;
+    double lo = c->work / c->pieces * (double)begin, hi = c->work / c->pieces * (double)end;
+    for (int i = 0; i < c->tasks; i++) {
+        const cpu_task *t = &c->task[i];
+        run_task(c, t, thread, item_at(t, lo), end == c->pieces ? t->items : item_at(t, hi));
+    }
+}
+
+/* Run what stands in line, and clear it. */
+static void run_line(cpu *c) {
+    double pieces = c->work / PIECE_WORK, most = PIECES * pool_threads(c->pool);
+    c->pieces = pieces < most ? (int)pieces : (int)most;
+    int64_t least = c->tasks > 1 && !c->spread ? least_spread_work : least_shared_work;
+    c->spread = c->work >= (double)least && pool_threads(c->pool) > 1;
+    if (!c->spread)
+        for (int i = 0; i < c->tasks; i++) run_task(c, &c->task[i], 0, 0, c->task[i].items);
+    else if (c->tasks == 1)
+        pool_run(c->pool, c->task[0].items, run_items, c);
+    else
+        pool_share(c->pool, c->pieces, run_piece, c);
+    c->tasks = 0;
+    c->line = 0;
+    c->work = 0;
+}
+
+static qn_code add_task(cpu *c, cpu_program *p, const dev_set *set) {
+    size_t args = (size_t)p->program.args;
+    qn_code code = dev_check_set(c->ctx, &p->program, p->facts, set);
+    if (code) return code;
+    if (c->tasks == CPU_TASKS || c->line + args > c->pointers) run_line(c);
+    int64_t items = p->facts->number[EMIT_ITEMS], work = p->facts->number[EMIT_WORK];
+    if (items < 1) return QN_OK;
+    cpu_task *t = &c->task[c->tasks++];
+    *t = (cpu_task){p->run,   c->pointer + c->line,
+                    set->var, items,
+                    c->work,  (double)(work < items ? items : work)};
+    c->line += args;
+    c->work += t->work;
+    for (size_t a = 0; a < args; a++)
+        t->pointer[a] = (char *)set->arg[a].memory + set->arg[a].offset;
+    return QN_OK;
+}
+
+static qn_code cpu_launch_many(void *state, int n, const dev_launch *launch) {
+    cpu *c = state;
+    qn_code code = QN_OK;
+    for (int i = 0; i < n; i++)
+        for (uint32_t s = 0; s < launch[i].sets && !code; s++)
+            code = add_task(c, (cpu_program *)launch[i].program, &launch[i].set[s]);
+    run_line(c);
+    return code;
+}
+
+static qn_code cpu_launch(void *state, dev_program *program, int sets, const dev_set *set) {
+    return cpu_launch_many(state, 1, &(dev_launch){program, (uint32_t)sets, set});
+}
+
+static int64_t cpu_work(void *state, dev_program *program, const int64_t *var) {
+    emit_facts *f = ((cpu_program *)program)->facts;
+    (void)state;
+    return !f->vars || emit_facts_at(f, var) ? f->number[EMIT_WORK] : INT64_MAX;
+}
+
+const dev_table dev_cpu = {
+    .name = "cpu",
+    .description = "this machine's processor, kernels compiled by LLVM or the C compiler",
+    .host_memory = true,
+    .executes = true,
+    .open = cpu_open,
+    .close = cpu_close,
+    .limits = cpu_limits,
+    .describe = cpu_describe,
+    .tell = cpu_tell,
+    .compile = cpu_compile_one,
+    .compile_many = cpu_compile_many,
+    .unload = cpu_unload,
+    .launch = cpu_launch,
+    .launch_many = cpu_launch_many,
+    .work = cpu_work,
+    .alloc = dev_host_alloc,
+    .free = dev_host_free,
+    .copy_in = dev_host_copy_in,
+    .copy_out = dev_host_copy_out,
+};

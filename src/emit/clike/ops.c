@@ -1,0 +1,364 @@
+/* ops.c - the ELEM rows of graph/ops.h in C.
+ *
+ * Each operation that a kernel uses on a dtype becomes one small function, add_i32, written from a
+ * row of the table below: T is the dtype's C type, U the unsigned type its arithmetic is done in
+ * (wrapping, and never promoted to a signed int), W its bits, @ the suffix of maths functions. The
+ * few that C spells the same for every float are written in place.
+ *
+ * f16 and bf16 are floats in variables, as in emit/llvm/ops.c, and rounded after each operation by
+ * functions that need nothing of the compiler but 32-bit integers and IEEE floats. */
+#include "emit/clike/clike.h"
+
+/* ---- types ---------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *variable, *memory, *wrapping;
+} types[QN_DTYPE_COUNT] = {
+    [QN_BOOL] = {"uint8_t", "uint8_t", "uint32_t"},
+    [QN_I8] = {"int8_t", "int8_t", "uint32_t"},
+    [QN_I16] = {"int16_t", "int16_t", "uint32_t"},
+    [QN_I32] = {"int32_t", "int32_t", "uint32_t"},
+    [QN_I64] = {"int64_t", "int64_t", "uint64_t"},
+    [QN_U8] = {"uint8_t", "uint8_t", "uint32_t"},
+    [QN_U16] = {"uint16_t", "uint16_t", "uint32_t"},
+    [QN_U32] = {"uint32_t", "uint32_t", "uint32_t"},
+    [QN_U64] = {"uint64_t", "uint64_t", "uint64_t"},
+    [QN_F16] = {"float", "uint16_t", ""},
+    [QN_BF16] = {"float", "uint16_t", ""},
+    [QN_F32] = {"float", "float", ""},
+    [QN_F64] = {"double", "double", ""},
+};
+
+const char *clike_type(int dtype) {
+    return types[dtype].variable;
+}
+
+const char *clike_memory_type(int dtype) {
+    return types[dtype].memory;
+}
+
+static bool is_narrow(int dtype) {
+    return dtype == QN_F16 || dtype == QN_BF16;
+}
+
+void clike_constant(clike *c, int dtype, uint64_t bits) {
+    scalar v = scalar_from_bits((qn_dtype)dtype, bits);
+    const char *f = dtype == QN_F64 ? "" : "f";
+    if (!dtype_is_float(dtype)) {
+        if (dtype == QN_U64)
+            str_addf(c->out, "UINT64_C(%llu)", (unsigned long long)v.i);
+        else if (v.i == INT64_MIN)
+            str_add(c->out, "INT64_MIN");
+        else
+            str_addf(c->out, "(%s)%lld", clike_type(dtype), (long long)v.i);
+    } else if (v.f != v.f) {
+        str_add(c->out, "NAN");
+    } else if (v.f - v.f != 0) {
+        str_add(c->out, v.f < 0 ? "(-INFINITY)" : "INFINITY");
+    } else if (v.f == (double)(int)v.f && v.f != 0) {
+        str_addf(c->out, "%d.0%s", (int)v.f, f);
+    } else {
+        str_addf(c->out, "%a%s", v.f, f);
+    }
+}
+
+/* ---- helpers -------------------------------------------------------------------------------- */
+
+static const char quotient_text[] =
+    "static inline int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }\n"
+    "static inline int64_t most(int64_t x, int64_t y) { return x > y ? x : y; }\n"
+    "static inline int64_t floor_quotient(int64_t x, int64_t y) {\n"
+    "    int64_t q = x / y;\n"
+    "    return q - (x < q * y);\n"
+    "}\n";
+
+static const char bits_text[] =
+    "static inline uint32_t bits_of(float x) {\n"
+    "    union { float x; uint32_t b; } v;\n    v.x = x;\n    return v.b;\n}\n"
+    "static inline float float_of(uint32_t b) {\n"
+    "    union { float x; uint32_t b; } v;\n    v.b = b;\n    return v.x;\n}\n";
+
+static const char odd_text[] =
+    "/* Round to odd: rounding the result once more is as good as rounding x. */\n"
+    "static inline float to_odd(double x) {\n"
+    "    float f = (float)x;\n"
+    "    uint32_t b = bits_of(f), low = fabs((double)f) > fabs(x);\n"
+    "    return (double)f == x || x != x ? f : float_of((b - low) | 1);\n"
+    "}\n"
+    "/* The same of x*y + z, whose product is exact: of the sum and its error. */\n"
+    "static inline float fma_odd(double x, double y, double z) {\n"
+    "    double p = x * y, s = p + z, t = s - p, e = (p - (s - t)) + (z - t);\n"
+    "    float f = (float)s;\n"
+    "    double d = (double)f - s;\n"
+    "    uint32_t b = bits_of(f), low = s > 0 ? d > e : d < e;\n"
+    "    return d > e || d < e ? float_of((b - low) | 1) : f;\n"
+    "}\n";
+
+static const char f16_text[] =
+    "static inline uint16_t to_f16(float x) {\n"
+    "    uint32_t b = bits_of(x), a = b & 0x7fffffff, r;\n"
+    "    uint32_t small = bits_of(float_of(a) + 0.5f) - 0x3f000000;\n"
+    "    uint32_t normal = (a + 0xfff + (a >> 13 & 1) - 0x38000000) >> 13;\n"
+    "    r = a < 0x38800000 ? small : a >= 0x47800000 ? 0x7c00 : normal;\n"
+    "    r = a > 0x7f800000 ? 0x7e00 | (a >> 13 & 0x3ff) : r;\n"
+    "    return (uint16_t)(r | (b >> 16 & 0x8000));\n"
+    "}\n"
+    "static inline float from_f16(uint16_t h) {\n"
+    "    uint32_t a = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;\n"
+    "    uint32_t normal = a + 0x38000000 + (a >= 0x0f800000 ? 0x38000000 : 0);\n"
+    "    uint32_t small = bits_of((float)(int32_t)(h & 0x3ff) * 0x1p-24f);\n"
+    "    return float_of((a < 0x00800000 ? small : normal) | sign);\n"
+    "}\n"
+    "static inline float nearest_f16(float x) { return from_f16(to_f16(x)); }\n";
+
+static const char bf16_text[] =
+    "static inline uint16_t to_bf16(float x) {\n"
+    "    uint32_t b = bits_of(x), r = b + 0x7fff + (b >> 16 & 1);\n"
+    "    return (uint16_t)((x != x ? b | 0x400000 : r) >> 16);\n"
+    "}\n"
+    "static inline float from_bf16(uint16_t h) { return float_of((uint32_t)h << 16); }\n"
+    "static inline float nearest_bf16(float x) { return from_bf16(to_bf16(x)); }\n";
+
+enum { HELP_QUOTIENT = 1, HELP_BITS, HELP_ODD, HELP_F16, HELP_BF16, HELP_SHARED = 16 };
+#define HELP_TABLE (1u << 30) /* plus its number */
+
+/* Is the helper new? Then it is to be written now. */
+static bool needs(clike *c, uint32_t key) {
+    for (int i = 0; i < c->helper_count; i++)
+        if (c->helper[i] == key) return false;
+    if (c->helper_count == CLIKE_HELPERS)
+        raise_error(c->k->ctx, QN_EDEVICE, "kernel %s: too many kinds of operations", c->k->name);
+    c->helper[c->helper_count++] = key;
+    return true;
+}
+
+static void need_text(clike *c, uint32_t key, const char *text) {
+    if (needs(c, key)) str_add(&c->helpers, text);
+}
+
+static void need_dtype(clike *c, int dtype) {
+    if (!is_narrow(dtype)) return;
+    need_text(c, HELP_BITS, bits_text);
+    need_text(c, dtype == QN_F16 ? HELP_F16 : HELP_BF16, dtype == QN_F16 ? f16_text : bf16_text);
+}
+
+void clike_need_quotient(clike *c) {
+    need_text(c, HELP_QUOTIENT, quotient_text);
+}
+
+const char *clike_load(clike *c, int dtype) {
+    need_dtype(c, dtype);
+    return dtype == QN_F16 ? "from_f16(" : dtype == QN_BF16 ? "from_bf16(" : "(";
+}
+
+const char *clike_store(clike *c, int dtype) {
+    need_dtype(c, dtype);
+    return dtype == QN_F16 ? "to_f16(" : dtype == QN_BF16 ? "to_bf16(" : "(";
+}
+
+/* ---- operations ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *real, *whole;
+} formula[OP_COUNT] = {
+    [OP_NEG] = {"-x", "(T)(0 - (U)x)"},
+    [OP_ABS] = {"fabs@(x)", "x < 0 ? (T)(0 - (U)x) : x"},
+    [OP_RECIPROCAL] = {"1 / x", NULL},
+    [OP_SQRT] = {"sqrt@(x)", NULL},
+    [OP_FLOOR] = {"floor@(x)", "x"},
+    [OP_CEIL] = {"ceil@(x)", "x"},
+    [OP_ROUND] = {"rint@(x)", "x"},
+    [OP_TRUNC] = {"trunc@(x)", "x"},
+    [OP_NOT] = {NULL, "(T)~x"},
+    [OP_ADD] = {"x + y", "(T)((U)x + (U)y)"},
+    [OP_SUB] = {"x - y", "(T)((U)x - (U)y)"},
+    [OP_MUL] = {"x * y", "(T)((U)x * (U)y)"},
+    [OP_DIV] = {"x / y", NULL},
+    [OP_MAXIMUM] = {"x != x ? x : x > y ? x : y", "x > y ? x : y"},
+    [OP_MINIMUM] = {"x != x ? x : x < y ? x : y", "x < y ? x : y"},
+    [OP_LT] = {"x < y", "x < y"},
+    [OP_LE] = {"x <= y", "x <= y"},
+    [OP_EQ] = {"x == y", "x == y"},
+    [OP_NE] = {"x != y", "x != y"},
+    [OP_AND] = {NULL, "(T)(x & y)"},
+    [OP_OR] = {NULL, "(T)(x | y)"},
+    [OP_XOR] = {NULL, "(T)(x ^ y)"},
+    [OP_SHL] = {NULL, "(U)y < W ? (T)((U)x << ((U)y & (W - 1))) : 0"},
+    [OP_SHR] = {NULL, "(T)(x >> ((U)y < W ? y : W - 1))"},
+    [OP_WHERE] = {"x ? y : z", "x ? y : z"},
+    [OP_FMA] = {"fma@(x, y, z)", NULL},
+};
+static const char unsigned_shift[] = "(U)y < W ? (T)(x >> (y & (W - 1))) : 0";
+static const char signed_quotient[] = "y == 0 ? 0 : y == -1 ? (T)(0 - (U)x) : "
+                                      "(T)(x / y - (x % y != 0 && (x % y < 0) != (y < 0)))";
+static const char signed_remainder[] =
+    "y == 0 || y == -1 ? 0 : "
+    "(T)(x % y + (x % y != 0 && (x % y < 0) != (y < 0) ? y : 0))";
+static const char real_remainder[] =
+    "fmod@(x, y) == 0 ? copysign@((T)0, y) : (fmod@(x, y) < 0) != (y < 0) "
+    "? fmod@(x, y) + y : fmod@(x, y)";
+
+static const char *formula_of(int op, int in) {
+    bool is_unsigned = dtype_is_unsigned(in);
+    if (dtype_is_float(in)) {
+        if (op == OP_FLOOR_DIV)
+            return in == QN_F16    ? "floor@(nearest_f16(x / y))"
+                   : in == QN_BF16 ? "floor@(nearest_bf16(x / y))"
+                                   : "floor@(x / y)";
+        if (op == OP_FMA && is_narrow(in)) return "fma_odd((double)x, (double)y, (double)z)";
+        return op == OP_MOD ? real_remainder : formula[op].real;
+    }
+    if (op == OP_FLOOR_DIV) return is_unsigned ? "y ? (T)(x / y) : 0" : signed_quotient;
+    if (op == OP_MOD) return is_unsigned ? "y ? (T)(x % y) : 0" : signed_remainder;
+    if (op == OP_SHR && is_unsigned) return unsigned_shift;
+    if (op == OP_ABS && is_unsigned) return "x";
+    if (op == OP_NOT && in == QN_BOOL) return "!x";
+    return formula[op].whole;
+}
+
+/* The formula with its letters replaced. */
+static void add_formula(str *out, const char *text, int in) {
+    for (const char *p = text; *p; p++) {
+        bool word = (p > text && (p[-1] == '_' || (p[-1] >= 'a' && p[-1] <= 'z'))) ||
+                    (p[1] >= 'a' && p[1] <= 'z') || p[1] == '_';
+        if (*p == '@')
+            str_add(out, in == QN_F64 ? "" : "f");
+        else if (*p == 'T' && !word)
+            str_add(out, types[in].variable);
+        else if (*p == 'U' && !word)
+            str_add(out, types[in].wrapping);
+        else if (*p == 'W' && !word)
+            str_addf(out, "%d", 8 * (int)qn_dtype_size((qn_dtype)in));
+        else
+            str_addn(out, p, 1);
+    }
+}
+
+/* ---- conversions ---------------------------------------------------------------------------- */
+
+/* Saturating truncation. 2^(bits - 1) and 2^bits are exact floats, the largest integer is not. */
+static void float_to_integer(str *out, int to, int from) {
+    int bits = 8 * (int)qn_dtype_size((qn_dtype)to);
+    const char *u = dtype_is_unsigned(to) ? "U" : "", *f = from == QN_F64 ? "" : "f";
+    str_add(out, "x != x ? 0 : ");
+    if (dtype_is_unsigned(to))
+        str_addf(out, "x <= 0 ? 0 : x >= 0x1p%d%s ? ", bits, f);
+    else
+        str_addf(out, "x <= -0x1p%d%s ? INT%d_MIN : x >= 0x1p%d%s ? ", bits - 1, f, bits, bits - 1,
+                 f);
+    str_addf(out, "%sINT%d_MAX : (%s)x", u, bits, clike_type(to));
+}
+
+static void integer_to_float(str *out, int to, int from) {
+    bool wide = qn_dtype_size((qn_dtype)from) == 8;
+    if (to != QN_BF16 || qn_dtype_size((qn_dtype)from) < 4) {
+        str_addf(out, "(%s)x", clike_type(to));
+    } else if (!wide) {
+        str_add(out, "to_odd((double)x)");
+    } else {
+        const char *large =
+            dtype_is_unsigned(from) ? "x >> 53" : "((uint64_t)x + ((uint64_t)1 << 53)) >> 54";
+        str_addf(out, "to_odd((double)(%s && (x & 0xfff) ? (%s)((x & ~(%s)0xfff) | 0x800) : x))",
+                 large, clike_type(from), clike_type(from));
+    }
+}
+
+static void conversion(str *out, int to, int from) {
+    if (to == QN_BOOL)
+        str_add(out, "x != 0");
+    else if (dtype_is_float(to) && !dtype_is_float(from))
+        integer_to_float(out, to, from);
+    else if (is_narrow(to) && from == QN_F64)
+        str_add(out, "to_odd(x)");
+    else if (dtype_is_float(from) && !dtype_is_float(to))
+        float_to_integer(out, to, from);
+    else
+        str_addf(out, "(%s)x", clike_type(to));
+}
+
+static void define_bitcast(clike *c, int to, int from) {
+    str_addf(&c->helpers,
+             "static inline %s bitcast_%s_%s(%s x) {\n    union { %s x; %s y; } v;\n"
+             "    v.x = %sx);\n    return %sv.y)%s;\n}\n",
+             clike_type(to), qn_dtype_name((qn_dtype)from), qn_dtype_name((qn_dtype)to),
+             clike_type(from), clike_memory_type(from), clike_memory_type(to), clike_store(c, from),
+             clike_load(c, to), to == QN_BOOL ? " != 0" : "");
+}
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+bool clike_infix(int op, int dtype, const char **sign) {
+    static const char *const signs[OP_COUNT] = {
+        [OP_ADD] = "+", [OP_SUB] = "-", [OP_MUL] = "*", [OP_DIV] = "/",
+        [OP_LT] = "<",  [OP_LE] = "<=", [OP_EQ] = "==", [OP_NE] = "!=",
+    };
+    bool compares = op_rows[op].types == TYPES_CMP;
+    *sign = signs[op];
+    return signs[op] && (compares || dtype == QN_F32 || dtype == QN_F64);
+}
+
+/* Does an operation with a narrow result go through a double, and so through to_odd()? */
+static bool rounds_twice(int op, int to, int from) {
+    bool wide = qn_dtype_size((qn_dtype)from) >= 4;
+    if (op != OP_CAST) return op == OP_FMA;
+    return from == QN_F64 || (to == QN_BF16 && wide && !dtype_is_float(from));
+}
+
+/* The function's value: the conversion or formula, rounded to a narrow type. */
+static void add_value(str *h, int op, int dtype, int in, const char *text) {
+    if (is_narrow(dtype)) str_addf(h, "nearest_%s(", qn_dtype_name((qn_dtype)dtype));
+    if (op == OP_CAST)
+        conversion(h, dtype, in);
+    else
+        add_formula(h, text, in);
+    if (is_narrow(dtype)) str_add(h, ")");
+}
+
+static void define(clike *c, int op, int dtype, int in) {
+    if (op == OP_BITCAST) {
+        define_bitcast(c, dtype, in);
+        return;
+    }
+    const char *text = op == OP_CAST ? "" : formula_of(op, in), *type = clike_type(in);
+    if (!text)
+        raise_error(c->k->ctx, QN_EINTERNAL, "kernel %s: %s must be expanded before it is emitted",
+                    c->k->name, op_rows[op].name);
+    str *h = &c->helpers;
+    need_text(c, HELP_BITS, bits_text);
+    if (is_narrow(dtype) && rounds_twice(op, dtype, in)) need_text(c, HELP_ODD, odd_text);
+    str_addf(h, "static inline %s %s_", clike_type(dtype), op_rows[op].name);
+    str_addf(h, "%s", qn_dtype_name((qn_dtype)in));
+    if (op == OP_CAST) str_addf(h, "_%s", qn_dtype_name((qn_dtype)dtype));
+    for (int i = 0; i < op_rows[op].arity; i++)
+        str_addf(h, "%s%s %c", i ? ", " : "(", op == OP_WHERE && !i ? "uint8_t" : type, "xyz"[i]);
+    str_add(h, ") {\n    return ");
+    add_value(h, op, dtype, in, text);
+    str_add(h, ";\n}\n");
+}
+
+void clike_table(clike *c, uint32_t number) {
+    const ir_table *t = &c->k->table[number];
+    if (needs(c, HELP_TABLE | number)) {
+        str *text = c->out;
+        c->out = &c->helpers;
+        str_addf(c->out, "%s%s table%u[%d] = {", c->dialect->table, clike_type(t->dtype), number,
+                 t->n);
+        for (int i = 0; i < t->n; i++) {
+            if (i) str_add(c->out, ", ");
+            clike_constant(c, t->dtype, t->bits[i]);
+        }
+        str_add(c->out, "};\n");
+        c->out = text;
+    }
+    str_addf(c->out, "table%u[(int)(", number);
+}
+
+void clike_call(clike *c, int op, int dtype, int in) {
+    need_dtype(c, dtype);
+    need_dtype(c, in);
+    uint32_t key = (uint32_t)op << 16 | (uint32_t)dtype << 8 | (uint32_t)in | 1u << 31;
+    if (needs(c, key)) define(c, op, dtype, in);
+    str_addf(c->out, "%s_%s", op_rows[op].name, qn_dtype_name((qn_dtype)in));
+    if (op == OP_CAST || op == OP_BITCAST) str_addf(c->out, "_%s", qn_dtype_name((qn_dtype)dtype));
+    str_add(c->out, "(");
+}

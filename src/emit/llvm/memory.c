@@ -1,0 +1,689 @@
+/* memory.c - expressions, loads, stores and registers.
+ *
+ * An access is a pointer and a way to move with the lanes: not at all (one scalar for all lanes),
+ * by a constant step (1: a vector move, -1: one reversed, others: gather and scatter), or anyhow
+ * (gather and scatter by a vector of indices).
+ *
+ * Switched-off loads. Scalars and whole vectors are loaded from a constant of zeros instead, which
+ * costs a select and no branch; single lanes by a mask. Stores are masked, or branched around.
+ *
+ * Where a load may stand. Its value depends on its address, and on what was written: a memory's
+ * `written` is the deepest open level that writes it, and its `version` tells values of before and
+ * after a write apart. Besides, code that may be skipped (level.maybe) keeps its loads inside,
+ * because only there the address is known to be good. */
+#include "emit/llvm/llvm.h"
+
+enum { ZERO_BYTES = 8 * IR_LANES };
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+typedef struct place {
+    mem_id mem;
+    int64_t size, align; /* bytes of an element; what its address is a multiple of */
+    val pointer;         /* without the lanes' part */
+    llvm_stride stride;
+    int64_t step;
+    val lanes;
+    bool bypass;  /* whole vectors here may be written past the caches */
+    bool overlap; /* words at distances that are no words */
+} place;
+
+static val base_pointer(llvm *s, mem_id m) {
+    const ir_memory *mem = ir_m(s->k, m);
+    if (mem->scope == MEM_LOCAL)
+        return llvm_gep(s, s->scratch, 1, llvm_int(s, s->t_i64, s->launch.offset[m]));
+    val *n = llvm_number(s, TAG_VAR, (uint64_t)mem->arg, 1, 0, 0, 0);
+    if (n->v) return *n;
+    llvm_at(s, 0);
+    ll_value at = s->L->ConstInt(s->t_i64, (unsigned long long)mem->arg, 0);
+    ll_value p = s->L->BuildGEP2(s->b, s->t_ptr, s->args.v, &at, 1, "");
+    n->v = s->L->BuildLoad2(s->b, s->t_ptr, p, "");
+    return *n;
+}
+
+static val step_lanes(llvm *s, ll_type t, int64_t step) {
+    ll_value lane[IR_LANES];
+    for (int i = 0; i < s->lanes; i++) lane[i] = llvm_int(s, t, step * i).v;
+    return (val){s->L->ConstVector(lane, (unsigned)s->lanes), 0, true};
+}
+
+/* A dynamic index moves the pointer, or where it varies with the lanes, each lane. */
+static void add_dynamic(llvm *s, place *p, llvm_index *x, val dyn) {
+    if (!dyn.vec) {
+        int at = x->terms++;
+        for (; at && x->term[at - 1].level > dyn.level; at--) x->term[at] = x->term[at - 1];
+        x->term[at] = dyn;
+        return;
+    }
+    if (p->stride == STRIDE_CONSTANT)
+        dyn = llvm_binary(s, LL_ADD, dyn, step_lanes(s, s->t_i64, p->step));
+    if (p->stride == STRIDE_ANY)
+        dyn = llvm_binary(s, LL_ADD, dyn, llvm_cast(s, LL_SEXT, p->lanes, s->t_i64));
+    p->stride = STRIDE_ANY;
+    p->lanes = dyn;
+}
+
+/* A store past the caches writes whole vectors at multiples of their size: are all terms of the
+ * index but the lanes' own such multiples? Arguments begin on cache lines. */
+static bool may_bypass(const llvm *s, const place *p, sym index) {
+    int64_t bytes = p->size * s->lanes;
+    if (!(ir_m(s->k, p->mem)->access & ACCESS_NONTEMPORAL) || p->stride != STRIDE_CONSTANT)
+        return false;
+    if (p->step != 1 || s->lanes != s->width || (bytes != 64 && bytes != 32 && bytes != 16))
+        return false;
+    sym_linear t = sym_terms(s->syms, index);
+    if (t.constant % s->lanes) return false;
+    for (int i = 0; i < t.n; i++)
+        if (t.term[i] != s->lane_var && t.coef[i] % s->lanes) return false;
+    return true;
+}
+
+static place place_of(llvm *s, mem_id m, sym index, val dyn) {
+    llvm_index x;
+    llvm_index_of(s, index, &x);
+    int64_t size = (int64_t)qn_dtype_size(ir_m(s->k, m)->dtype);
+    place p = {m, size, size, base_pointer(s, m), x.stride, x.step, x.lanes, false, false};
+    p.bypass = !dyn.v && may_bypass(s, &p, index);
+    if (dyn.v) add_dynamic(s, &p, &x, dyn);
+    for (int i = 0; i < x.terms; i++) p.pointer = llvm_gep(s, p.pointer, p.size, x.term[i]);
+    if (x.constant) p.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, x.constant));
+    return p;
+}
+
+/* The words of 32 bits that begin at the place's elements. */
+static place words_at(place p) {
+    if (p.stride == STRIDE_CONSTANT && p.step * p.size % 4 == 0) {
+        p.step = p.step * p.size / 4;
+        p.size = 4;
+    } else {
+        p.overlap = true;
+    }
+    return p;
+}
+
+/* One pointer for each lane, made beside the access: only there LLVM sees that they are one base
+ * and lanes, which the instruction has room for. */
+static val lane_pointers(llvm *s, const place *p, int level) {
+    bool narrow = p->step * s->lanes == (int32_t)(p->step * s->lanes);
+    val lanes =
+        p->stride == STRIDE_ANY ? p->lanes : step_lanes(s, narrow ? s->t_i32 : s->t_i64, p->step);
+    if (lanes.level < level) lanes.level = level;
+    return llvm_gep(s, p->pointer, p->size, lanes);
+}
+
+/* ---- masks ---------------------------------------------------------------------------------- */
+
+static val full_mask(llvm *s, val mask) {
+    return llvm_splat(s, mask.v ? mask : llvm_int(s, s->t_i1, 1), s->lanes);
+}
+
+static val any_lane(llvm *s, val mask) {
+    ll_type t = s->L->TypeOf(mask.v);
+    return llvm_call(s, "llvm.vector.reduce.or", 1, &t, 1, &mask.v, mask.level, false);
+}
+
+static ll_value zeros(llvm *s) {
+    if (s->unit->zeros) return s->unit->zeros;
+    ll_type t = s->L->ArrayType(s->t_i8, ZERO_BYTES);
+    s->unit->zeros = s->L->AddGlobal(s->module, t, "zeros");
+    s->L->SetInitializer(s->unit->zeros, s->L->ConstNull(t));
+    s->L->SetGlobalConstant(s->unit->zeros, 1);
+    s->L->SetLinkage(s->unit->zeros, LL_PRIVATE);
+    s->L->SetAlignment(s->unit->zeros, 64);
+    return s->unit->zeros;
+}
+
+static val or_zeros(llvm *s, val condition, val pointer) {
+    return condition.v ? llvm_select(s, condition, pointer, (val){.v = zeros(s)}) : pointer;
+}
+
+/* ---- moving between memory and values -------------------------------------------------------- */
+
+/* Do lanes lie side by side? Words that overlap do not. */
+static bool in_step(const place *p) {
+    return p->stride == STRIDE_CONSTANT && (p->step == 1 || p->step == -1) && !p->overlap;
+}
+
+/* The instructions of a vector load, raw, written at `level`. `mask`: none, or lanes. */
+static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, int level) {
+    ll_type t = llvm_vector(s, element, s->lanes);
+    if (!in_step(p)) {
+        val pointers = lane_pointers(s, p, level);
+        ll_type types[2] = {t, s->L->TypeOf(pointers.v)};
+        ll_value arg[3] = {pointers.v, full_mask(s, mask).v, s->L->ConstNull(t)};
+        return llvm_call_masked(s, "llvm.masked.gather", types, 3, arg, 0, p->align, level).v;
+    }
+    val from = p->pointer;
+    bool reverse = p->step == -1;
+    if (reverse) from = llvm_gep(s, from, p->size, llvm_int(s, s->t_i64, 1 - s->lanes));
+    if (reverse && mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
+    val raw = {.level = level, .vec = true};
+    if (mask.v) {
+        ll_type types[2] = {t, s->t_ptr};
+        ll_value arg[3] = {from.v, mask.v, s->L->ConstNull(t)};
+        raw = llvm_call_masked(s, "llvm.masked.load", types, 3, arg, 0, p->align, level);
+    } else {
+        llvm_at(s, level);
+        raw.v = s->L->BuildLoad2(s->b, t, from.v, "");
+        s->L->SetAlignment(raw.v, (unsigned)p->align);
+    }
+    return reverse ? llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1).v : raw.v;
+}
+
+/* Ask for the line there, to be in all caches (nearness 3) or from the second on (2); outside of
+ * the argument that does nothing. */
+static void prefetch(llvm *s, val at, bool write, int nearness, int level) {
+    ll_value arg[4] = {at.v, llvm_int(s, s->t_i32, write).v, llvm_int(s, s->t_i32, nearness).v,
+                       llvm_int(s, s->t_i32, 1).v};
+    llvm_call(s, "llvm.prefetch", 1, &s->t_ptr, 4, arg, level, false);
+}
+
+static ll_value load_scalar(llvm *s, const place *p, ll_type element, int level) {
+    llvm_at(s, level);
+    ll_value raw = s->L->BuildLoad2(s->b, element, p->pointer.v, "");
+    s->L->SetAlignment(raw, (unsigned)p->align);
+    return raw;
+}
+
+static void bypass(llvm *s, ll_value store, int64_t bytes) {
+    static const char name[] = "nontemporal";
+    unsigned kind = s->L->GetMDKindIDInContext(s->context, name, sizeof name - 1);
+    ll_metadata one = s->L->ValueAsMetadata(s->L->ConstInt(s->t_i32, 1, 0));
+    ll_metadata node = s->L->MDNodeInContext2(s->context, &one, 1);
+    s->L->SetMetadata(store, kind, s->L->MetadataAsValue(s->context, node));
+    s->L->SetAlignment(store, (unsigned)bytes);
+    s->bypasses = true;
+}
+
+static void store_lanes(llvm *s, const place *p, val raw, val mask) {
+    raw = llvm_splat(s, raw, s->lanes);
+    if (mask.v) mask = full_mask(s, mask);
+    if (!in_step(p)) {
+        val pointers = lane_pointers(s, p, s->depth);
+        ll_type types[2] = {s->L->TypeOf(raw.v), s->L->TypeOf(pointers.v)};
+        ll_value arg[3] = {raw.v, pointers.v, full_mask(s, mask).v};
+        llvm_call_masked(s, "llvm.masked.scatter", types, 3, arg, 1, p->align, s->depth);
+        return;
+    }
+    val to = p->pointer;
+    if (p->step == -1) {
+        to = llvm_gep(s, to, p->size, llvm_int(s, s->t_i64, 1 - s->lanes));
+        raw = llvm_shuffle(s, raw, s->lanes, s->lanes - 1, -1);
+        if (mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
+    }
+    if (mask.v) {
+        ll_type types[2] = {s->L->TypeOf(raw.v), s->t_ptr};
+        ll_value arg[3] = {raw.v, to.v, mask.v};
+        llvm_call_masked(s, "llvm.masked.store", types, 3, arg, 1, p->align, s->depth);
+        return;
+    }
+    llvm_at(s, s->depth);
+    ll_value store = s->L->BuildStore(s->b, raw.v, to.v);
+    if (p->bypass)
+        bypass(s, store, p->size * s->lanes);
+    else
+        s->L->SetAlignment(store, (unsigned)p->align);
+}
+
+static void store_scalar(llvm *s, const place *p, val raw) {
+    llvm_at(s, s->depth);
+    s->L->SetAlignment(s->L->BuildStore(s->b, raw.v, p->pointer.v), (unsigned)p->align);
+}
+
+/* ---- loads as expressions ------------------------------------------------------------------- */
+
+static int load_level(const llvm *s, const place *p, val mask) {
+    int level = p->pointer.level;
+    if (p->stride == STRIDE_ANY && p->lanes.level > level) level = p->lanes.level;
+    if (mask.v && mask.level > level) level = mask.level;
+    if (s->written[p->mem] > level) level = s->written[p->mem];
+    for (int i = s->depth; i > level; i--)
+        if (s->level[i].maybe) return i;
+    return level;
+}
+
+static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words) {
+    place p = place_of(s, e->load.mem, e->load.index, dyn);
+    if (words) p = words_at(p);
+    bool lanes = p.stride != STRIDE_NONE;
+    val mask = {0}, spread = {0}, whole = valid;
+    if (valid.vec) {
+        whole = (val){0};
+        if (lanes)
+            mask = valid;
+        else
+            spread = valid, whole = any_lane(s, valid);
+    }
+    if (lanes) mask = llvm_and_mask(s, mask, s->mask);
+    bool plain = in_step(&p) && p.step == 1 && !mask.v;
+    if (lanes && !plain && whole.v)
+        mask = full_mask(s, llvm_and_mask(s, mask, whole));
+    else
+        p.pointer = or_zeros(s, whole, p.pointer);
+    int level = load_level(s, &p, mask);
+    uint64_t kind = (uint64_t)e->load.mem << 32 | (uint64_t)p.stride << 16 |
+                    (uint64_t)(lanes ? s->lanes : 0) | (uint64_t)words << 12;
+    uint64_t moved = p.stride == STRIDE_ANY ? (uint64_t)(uintptr_t)p.lanes.v : (uint64_t)p.step;
+    uint64_t key = hash_mix(s->version[e->load.mem], (uint64_t)(uintptr_t)mask.v);
+    val *n = llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level);
+    val raw = *n;
+    if (!raw.v) {
+        ll_type t = words ? s->t_i32 : llvm_memory_type(s, e->dtype);
+        raw.v = lanes ? load_lanes(s, &p, t, mask, level) : load_scalar(s, &p, t, level);
+        raw.vec = lanes;
+        int ahead = ir_m(s->k, p.mem)->ahead;
+        if (lanes && in_step(&p) && ahead)
+            prefetch(s, llvm_gep(s, p.pointer, 1, llvm_int(s, s->t_i64, ahead)), false, 3, level);
+        *llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level) = raw;
+    }
+    val x = words ? raw : llvm_from_memory(s, e->dtype, raw);
+    int dtype = words ? QN_I32 : e->dtype;
+    return spread.v ? llvm_select(s, spread, x, llvm_constant(s, dtype, 0)) : x;
+}
+
+/* Of an argument from memory to the second cache, of a tile, which is there, to the first. */
+void llvm_fetch(llvm *s, mem_id mem, sym index) {
+    place p = place_of(s, mem, index, (val){0});
+    const ir_memory *x = ir_m(s->k, mem);
+    bool argument = x->scope == MEM_ARG;
+    prefetch(s, p.pointer, argument && x->access & ACCESS_WRITE, argument ? 2 : 3, s->depth);
+}
+
+static llvm_tile *register_of(llvm *s, mem_id m, sym index, int64_t *group) {
+    llvm_index x;
+    llvm_tile *t = &s->tile[m];
+    llvm_index_of(s, index, &x);
+    *group = x.constant / t->lanes;
+    bool lanes = x.stride == STRIDE_CONSTANT && x.step == 1;
+    if (x.terms || x.constant < 0 || x.constant % t->lanes || *group >= t->groups ||
+        (t->vec ? !lanes : x.stride != STRIDE_NONE))
+        raise_error(s->ctx, QN_EINTERNAL, "kernel %s: a register tile's index is no register",
+                    s->k->name);
+    return t;
+}
+
+static ll_type register_type(llvm *s, mem_id m) {
+    ll_type t = llvm_type(s, ir_m(s->k, m)->dtype);
+    return s->tile[m].vec ? llvm_vector(s, t, s->tile[m].padded) : t;
+}
+
+/* Elements of different registers as one vector. Taking two registers' lanes in turn moves each
+ * element's place, the bits of its register's number and of its lane in a row, by one bit round, so
+ * that after as many rounds as a number has bits the two have changed places. Values that columns
+ * share are found again by their numbers. */
+static val column(llvm *s, mem_id m, int number, int round) {
+    const llvm_tile *t = &s->tile[m];
+    val x = {.v = s->L->GetPoison(register_type(s, m)), .vec = true};
+    if (!round) return number < t->groups && t->group[number].v ? t->group[number] : x;
+    val low = column(s, m, number / 2, round - 1);
+    val high = column(s, m, number / 2 + (int)t->lanes / 2, round - 1);
+    if (low.v == x.v && high.v == x.v) return x;
+    if (low.v == x.v) low = high; /* no operand that is undefined */
+    if (high.v == x.v) high = low;
+    return llvm_zip(s, low, high, number % 2);
+}
+
+static bool is_column(llvm *s, mem_id m, sym index, int *number) {
+    llvm_index x;
+    llvm_index_of(s, index, &x);
+    *number = (int)x.constant;
+    return s->tile[m].vec && x.stride == STRIDE_CONSTANT && x.step > 1;
+}
+
+static val load_register(llvm *s, const ir_expr *e, val valid) {
+    int64_t group;
+    int number;
+    if (is_column(s, e->load.mem, e->load.index, &number)) {
+        int lanes = (int)s->tile[e->load.mem].lanes;
+        val x = column(s, e->load.mem, number, __builtin_ctz((unsigned)lanes));
+        if (s->lanes < lanes) x = llvm_shuffle(s, x, s->lanes, 0, 1);
+        return valid.v ? llvm_select(s, valid, x, llvm_constant(s, e->dtype, 0)) : x;
+    }
+    llvm_tile *t = register_of(s, e->load.mem, e->load.index, &group);
+    val x = t->group[group];
+    if (!x.v) x = (val){.v = s->L->GetPoison(register_type(s, e->load.mem)), .vec = t->vec};
+    return valid.v ? llvm_select(s, valid, x, llvm_constant(s, e->dtype, 0)) : x;
+}
+
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+void llvm_begin_statement(llvm *s) {
+    s->stamp++;
+    if (s->k->exprs <= s->memo_cap) return;
+    uint32_t cap = 2 * s->k->exprs;
+    s->memo = arena_alloc(&s->arena, cap * sizeof *s->memo);
+    s->memo_stamp = arena_zeroed(&s->arena, cap * sizeof *s->memo_stamp);
+    s->stack = arena_alloc(&s->arena, 4 * cap * sizeof *s->stack);
+    s->memo_cap = cap;
+}
+
+static val known(const llvm *s, expr_id e) {
+    return e ? s->memo[e] : (val){0};
+}
+
+static val index_value(llvm *s, sym a) {
+    a = llvm_reduced(s, a);
+    if (!llvm_sym_varies(s, a)) return llvm_sym(s, a);
+    return llvm_cast(s, LL_SEXT, llvm_sym_lanes(s, a, llvm_sym_fits(s, a) ? 32 : 64), s->t_i64);
+}
+
+/* An index that fits in 32 bits is converted from there: vectors of i64 are slow to convert. */
+static val cast_index(llvm *s, const ir_expr *e, val whole) {
+    sym a = llvm_reduced(s, ir_e(s->k, e->arg[0])->index);
+    if (!llvm_sym_varies(s, a) || !llvm_sym_fits(s, a))
+        return llvm_op(s, OP_CAST, e->dtype, QN_I64, &whole);
+    val narrow = llvm_sym_lanes(s, a, 32);
+    return llvm_op(s, OP_CAST, e->dtype, QN_I32, &narrow);
+}
+
+/* where(a < b, 0, y), with masks in registers of their own: the other way round it is the
+ * instruction that makes y, with zeros for the other lanes. The comparison is turned as LLVM gives
+ * it the number that is left of 15. */
+static val zero_or(llvm *s, const ir_expr *e, const val x[3]) {
+    const ir_expr *zero = ir_e(s->k, e->arg[1]), *less = ir_e(s->k, e->arg[0]);
+    if (e->op != OP_WHERE || !s->owner->isa.avx512 || !x[0].vec || !x[2].vec) return (val){0};
+    if (zero->kind != EXPR_CONST || zero->bits || !dtype_is_float(e->dtype) ||
+        less->kind != EXPR_OP || less->op != OP_LT || ir_e(s->k, less->arg[0])->dtype != e->dtype)
+        return (val){0};
+    val no = llvm_compare_real(s, 15 - LL_OLT, known(s, less->arg[0]), known(s, less->arg[1]));
+    return llvm_select(s, no, x[2], x[1]);
+}
+
+static val node_value(llvm *s, expr_id id) {
+    ir_expr e = *ir_e(s->k, id);
+    if (e.kind == EXPR_CONST) return llvm_constant(s, e.dtype, e.bits);
+    if (e.kind == EXPR_INDEX) return index_value(s, e.index);
+    if (e.kind == EXPR_LOAD) {
+        if (!e.load.mem) return s->placeholder[e.load.index];
+        if (llvm_reduced(s, e.load.valid) == SYM_FALSE) return llvm_constant(s, e.dtype, 0);
+        val valid = llvm_and_mask(s, llvm_truth(s, e.load.valid), known(s, e.load.guard));
+        if (ir_m(s->k, e.load.mem)->scope == MEM_REG) return load_register(s, &e, valid);
+        return load_memory(s, &e, valid, known(s, e.load.dyn), false);
+    }
+    if (e.kind == EXPR_TABLE) return llvm_lookup(s, &e, known(s, e.table.index));
+    val x[3] = {{0}};
+    for (int i = 0; i < e.n; i++) x[i] = known(s, e.arg[i]);
+    const ir_expr *last = ir_e(s->k, e.arg[e.n - 1]);
+    if (e.op == OP_CAST && last->kind == EXPR_INDEX) return cast_index(s, &e, x[0]);
+    val scaled = e.op == OP_MUL && s->lane_var ? llvm_scale(s, id) : (val){0};
+    if (scaled.v) return scaled;
+    val masked = zero_or(s, &e, x);
+    if (masked.v) return masked;
+    return llvm_op(s, e.op, e.dtype, last->dtype, x);
+}
+
+/* Sources before users, without recursion: a chain of operations may be thousands long. */
+val llvm_expr(llvm *s, expr_id root) {
+    if (!root) return (val){0};
+    uint32_t n = 0;
+    s->stack[n++] = root;
+    while (n) {
+        expr_id e = s->stack[n - 1], *slot[3];
+        if (s->memo_stamp[e] == s->stamp) {
+            n--;
+            continue;
+        }
+        uint32_t before = n;
+        int args = ir_expr_args(ir_e(s->k, e), slot);
+        for (int i = 0; i < args; i++)
+            if (*slot[i] && s->memo_stamp[*slot[i]] != s->stamp) s->stack[n++] = *slot[i];
+        if (n > before) continue;
+        s->memo[e] = node_value(s, e);
+        s->memo_stamp[e] = s->stamp;
+        n--;
+    }
+    return s->memo[root];
+}
+
+val llvm_load_words(llvm *s, expr_id load) {
+    ir_expr e = *ir_e(s->k, load);
+    return load_memory(s, &e, llvm_truth(s, e.load.valid), (val){0}, true);
+}
+
+/* ---- monoids -------------------------------------------------------------------------------- */
+
+/* Formulas of several components come from ir_combine, written about loads of no memory. */
+static expr_id placeholder(llvm *s, int i, int dtype) {
+    ir_expr e;
+    memset(&e, 0, sizeof e);
+    e.kind = EXPR_LOAD;
+    e.dtype = (uint8_t)dtype;
+    e.load.index = (sym)i;
+    e.load.valid = SYM_TRUE;
+    return ir_intern(s->k, &e);
+}
+
+void llvm_combine(llvm *s, int m, const mem_id *mem, const val *a, const val *b, val *out) {
+    int n = monoid_rows[m].states;
+    if (n == 1) {
+        int dtype = ir_m(s->k, mem[0])->dtype;
+        val x[2] = {a[0], b[0]};
+        out[0] = m == MONOID_SET ? b[0] : llvm_op(s, monoid_rows[m].combine, dtype, dtype, x);
+        return;
+    }
+    expr_id left[IR_STATES] = {0}, right[IR_STATES] = {0}, result[IR_STATES] = {0};
+    for (int i = 0; i < n; i++) {
+        left[i] = placeholder(s, i, ir_m(s->k, mem[i])->dtype);
+        right[i] = placeholder(s, n + i, ir_m(s->k, mem[i])->dtype);
+        s->placeholder[i] = a[i];
+        s->placeholder[n + i] = b[i];
+    }
+    ir_combine(s->k, m, left, right, result);
+    llvm_begin_statement(s);
+    for (int i = 0; i < n; i++) out[i] = llvm_expr(s, result[i]);
+}
+
+/* All active lanes of each component merged into one scalar, halving the lanes. */
+static void across_lanes(llvm *s, int m, const mem_id *mem, val mask, val *x) {
+    int n = monoid_rows[m].states;
+    for (int i = 0; i < n; i++) {
+        int dtype = ir_m(s->k, mem[i])->dtype;
+        x[i] = llvm_splat(s, x[i], s->lanes);
+        const ir_expr *e = ir_e(s->k, ir_identity(s->k, m, i, (qn_dtype)dtype));
+        if (mask.v) x[i] = llvm_select(s, mask, x[i], llvm_constant(s, dtype, e->bits));
+    }
+    for (int lanes = s->lanes / 2; lanes; lanes /= 2) {
+        val low[IR_STATES], high[IR_STATES];
+        for (int i = 0; i < n; i++) {
+            low[i] = lanes > 1 ? llvm_shuffle(s, x[i], lanes, 0, 1) : llvm_lane(s, x[i], 0);
+            high[i] = lanes > 1 ? llvm_shuffle(s, x[i], lanes, lanes, 1) : llvm_lane(s, x[i], 1);
+        }
+        llvm_combine(s, m, mem, low, high, x);
+    }
+}
+
+/* ---- stores --------------------------------------------------------------------------------- */
+
+typedef struct store {
+    const ir_stmt *t;
+    int n;
+    val x[IR_STATES]; /* what is stored or merged in */
+    val valid;        /* scalar or lanes or none, without the VEC loop's mask */
+} store;
+
+/* Merge lanes into a scalar where the target is one. Leaves the scalar condition in valid. */
+static void reduce_lanes(llvm *s, store *w) {
+    if (!s->lane_var || w->t->monoid == MONOID_SET) return;
+    val lanes = s->mask, whole = w->valid;
+    if (w->valid.vec) {
+        lanes = llvm_and_mask(s, w->valid, s->mask);
+        whole = any_lane(s, lanes);
+    }
+    across_lanes(s, w->t->monoid, w->t->store.mem, lanes, w->x);
+    w->valid = whole;
+}
+
+static void store_registers(llvm *s, store *w) {
+    val old[IR_STATES] = {{0}}, out[IR_STATES];
+    llvm_tile *tile[IR_STATES];
+    int64_t group = 0;
+    for (int i = 0; i < w->n; i++) {
+        mem_id m = w->t->store.mem[i];
+        tile[i] = register_of(s, m, w->t->store.index, &group);
+        old[i] = tile[i]->group[group];
+        if (!old[i].v)
+            old[i] = (val){.v = s->L->GetPoison(register_type(s, m)), .vec = tile[i]->vec};
+    }
+    bool spread = w->valid.vec;
+    if (!tile[0]->vec) reduce_lanes(s, w);
+    if (!tile[0]->vec && spread) w->valid = (val){0}; /* no lane: the identity is merged in */
+    val mask = w->valid;
+    if (tile[0]->vec) mask = llvm_and_mask(s, mask, s->mask);
+    llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
+    for (int i = 0; i < w->n; i++) {
+        if (mask.v) out[i] = llvm_select(s, mask, out[i], old[i]);
+        if (tile[i]->vec) out[i] = llvm_splat(s, out[i], tile[i]->padded);
+        tile[i]->group[group] = out[i];
+    }
+}
+
+static int dtype_at(const llvm *s, const store *w, int i) {
+    return ir_m(s->k, w->t->store.mem[i])->dtype;
+}
+
+/* mem = combine(mem, x) at scalar places. */
+static void update_scalar(llvm *s, store *w, const place *p) {
+    val old[IR_STATES] = {{0}}, out[IR_STATES];
+    for (int i = 0; i < w->n; i++) {
+        ll_type t = llvm_memory_type(s, dtype_at(s, w, i));
+        if (w->t->monoid == MONOID_SET) continue;
+        val raw = {load_scalar(s, &p[i], t, s->depth), s->depth, false};
+        old[i] = llvm_from_memory(s, dtype_at(s, w, i), raw);
+    }
+    llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
+    for (int i = 0; i < w->n; i++)
+        store_scalar(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]));
+}
+
+static void store_one(llvm *s, store *w, const place *p) {
+    reduce_lanes(s, w);
+    if (w->x[0].vec || w->valid.vec)
+        raise_error(s->ctx, QN_EINTERNAL, "kernel %s: lanes stored to one place", s->k->name);
+    llvm_guard g;
+    if (w->valid.v) llvm_open_guard(s, w->valid, &g);
+    update_scalar(s, w, p);
+    if (w->valid.v) llvm_close_guard(s, &g);
+}
+
+static void store_vector(llvm *s, store *w, const place *p) {
+    val old[IR_STATES] = {{0}}, out[IR_STATES];
+    val mask = llvm_and_mask(s, w->valid, s->mask);
+    if (mask.v) mask = full_mask(s, mask);
+    for (int i = 0; i < w->n; i++) {
+        ll_type t = llvm_memory_type(s, dtype_at(s, w, i));
+        if (w->t->monoid == MONOID_SET) continue;
+        val raw = {load_lanes(s, &p[i], t, mask, s->depth), s->depth, true};
+        old[i] = llvm_from_memory(s, dtype_at(s, w, i), raw);
+    }
+    llvm_combine(s, w->t->monoid, w->t->store.mem, old, w->x, out);
+    for (int i = 0; i < w->n; i++)
+        store_lanes(s, &p[i], llvm_to_memory(s, dtype_at(s, w, i), out[i]), mask);
+}
+
+static void note_written(llvm *s, mem_id m) {
+    s->version[m]++;
+    s->written[m] = s->depth;
+}
+
+static void put(llvm *s, store *w, val dyn) {
+    const ir_stmt *t = w->t;
+    if (ir_m(s->k, t->store.mem[0])->scope == MEM_REG) {
+        store_registers(s, w);
+        return;
+    }
+    place p[IR_STATES];
+    for (int i = 0; i < w->n; i++) p[i] = place_of(s, t->store.mem[i], t->store.index, dyn);
+    if (p[0].stride == STRIDE_NONE)
+        store_one(s, w, p);
+    else
+        store_vector(s, w, p); /* a VEC loop's lanes never meet in one place */
+    for (int i = 0; i < w->n; i++) note_written(s, t->store.mem[i]);
+}
+
+/* Does the statement read what one of those before it stores? */
+static bool reads_stored(const llvm *s, const ir_stmt *const *t, int n) {
+    expr_id *slot[4];
+    ir_stmt last = *t[n];
+    int exprs = ir_stmt_exprs(&last, slot);
+    for (int e = 0; e < exprs; e++)
+        for (int i = 0; i < n; i++)
+            for (int c = 0; c < t[i]->n; c++)
+                if (ir_expr_reads(s->k, *slot[e], t[i]->store.mem[c])) return true;
+    return false;
+}
+
+/* What several statements store is computed first, as far as none reads what another stores. A
+ * processor tells a load from the stores before it by the last twelve bits of the address, and
+ * arguments often lie whole pages apart: an optimizer's load of the variance would wait until the
+ * mean of the same element is stored. */
+int llvm_stores(llvm *s, const ir_stmt *const *t, int n) {
+    store w[LLVM_STORES];
+    val dyn[LLVM_STORES];
+    int count = 0, taken = 0;
+    for (; taken < n && (!taken || !reads_stored(s, t, taken)); taken++) {
+        if (llvm_reduced(s, t[taken]->store.valid) == SYM_FALSE) continue; /* in this copy of it */
+        llvm_begin_statement(s);
+        store *x = &w[count];
+        *x = (store){.t = t[taken], .n = t[taken]->n};
+        for (int i = 0; i < x->n; i++) x->x[i] = llvm_expr(s, x->t->store.value[i]);
+        val valid = llvm_truth(s, x->t->store.valid);
+        x->valid = llvm_and_mask(s, valid, llvm_expr(s, x->t->store.guard));
+        dyn[count++] = llvm_expr(s, x->t->store.dyn);
+    }
+    for (int i = 0; i < count; i++) put(s, &w[i], dyn[i]);
+    return taken;
+}
+
+void llvm_store_value(llvm *s, const ir_stmt *t, val x) {
+    store w = {.t = t, .n = 1, .x = {x}, .valid = llvm_truth(s, t->store.valid)};
+    put(s, &w, (val){0});
+}
+
+void llvm_store_words(llvm *s, const ir_stmt *t, val words) {
+    val valid = llvm_truth(s, t->store.valid);
+    place p = words_at(place_of(s, t->store.mem[0], t->store.index, (val){0}));
+    if (p.stride == STRIDE_NONE) {
+        llvm_guard g;
+        if (valid.v) llvm_open_guard(s, valid, &g);
+        store_scalar(s, &p, words);
+        if (valid.v) llvm_close_guard(s, &g);
+    } else {
+        store_lanes(s, &p, words, llvm_and_mask(s, valid, s->mask));
+    }
+    note_written(s, t->store.mem[0]);
+}
+
+/* ---- tiles ---------------------------------------------------------------------------------- */
+
+static void define_registers(llvm *s, mem_id m, val x) {
+    llvm_tile *t = &s->tile[m];
+    if (t->vec && x.v) x = llvm_splat(s, x, t->padded);
+    for (int64_t i = 0; i < t->groups; i++) t->group[i] = x;
+}
+
+/* Fill a LOCAL tile by whole vectors; its memory is a multiple of a cache line. */
+static void fill(llvm *s, mem_id m, val x) {
+    int dtype = ir_m(s->k, m)->dtype;
+    int64_t size = (int64_t)qn_dtype_size((qn_dtype)dtype), lanes = 64 / size;
+    int64_t n = (sym_hi(s->syms, ir_m(s->k, m)->size) + lanes - 1) / lanes;
+    val raw = llvm_splat(s, llvm_to_memory(s, dtype, x), (int)lanes), base = base_pointer(s, m);
+    if (!n) return;
+    llvm_loop l;
+    llvm_open_loop(s, llvm_int(s, s->t_i64, 0), llvm_int(s, s->t_i64, n * 64), 64, NULL, &l);
+    val at = llvm_gep(s, base, 1, l.var);
+    llvm_at(s, s->depth);
+    s->L->SetAlignment(s->L->BuildStore(s->b, raw.v, at.v), 64);
+    llvm_close_loop(s, &l);
+}
+
+void llvm_define(llvm *s, mem_id m, expr_id value) {
+    llvm_begin_statement(s);
+    val x = llvm_expr(s, value);
+    if (ir_m(s->k, m)->scope == MEM_REG) {
+        define_registers(s, m, x);
+        return;
+    }
+    if (x.v) fill(s, m, x);
+    s->version[m]++;
+    s->written[m] = s->depth;
+}

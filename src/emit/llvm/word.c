@@ -1,0 +1,179 @@
+/* word.c - WORD loops: two or four parts of a word at once.
+ *
+ * With the loop's variable bound to 0 its accesses say where words begin. A value of parts becomes
+ * one of words where it is made of loads of adjacent parts, constants and bitwise operations;
+ * anything else is computed part by part and put together. Then a copy stores words, and a sum of
+ * products is a dot instruction (ir/dot.c), if the processor has it for vectors of so many lanes.
+ * What is none of these is left to be unrolled. */
+#include "emit/llvm/llvm.h"
+
+#include <stdio.h>
+
+typedef struct word {
+    llvm *s;
+    sym part; /* the loop's variable */
+    int parts;
+} word;
+
+/* ---- values of words ------------------------------------------------------------------------- */
+
+/* Do the loop's trips go through adjacent elements, all of them valid or none? */
+static bool adjacent(const word *w, sym index, sym valid) {
+    int64_t step;
+    sym rest;
+    sym_store *y = w->s->syms;
+    return sym_split(y, index, w->part, &step, &rest) && step == 1 && !sym_uses(y, rest, w->part) &&
+           !sym_uses(y, valid, w->part);
+}
+
+static bool fits_words(const word *w, int dtype) {
+    return dtype != QN_BOOL && (int)qn_dtype_size((qn_dtype)dtype) * w->parts == 4;
+}
+
+/* Can the value be computed by words, without taking them apart? */
+static bool whole(const word *w, expr_id id) {
+    const ir_expr *e = ir_e(w->s->k, id);
+    if (!fits_words(w, e->dtype)) return false;
+    if (e->kind == EXPR_CONST) return true;
+    if (e->kind == EXPR_LOAD)
+        return e->load.mem && !e->load.dyn && !e->load.guard &&
+               ir_m(w->s->k, e->load.mem)->scope != MEM_REG &&
+               adjacent(w, e->load.index, e->load.valid);
+    if (e->kind != EXPR_OP) return false;
+    switch (e->op) {
+    case OP_BITCAST:
+    case OP_NOT:
+        return whole(w, e->arg[0]);
+    case OP_XOR:
+    case OP_AND:
+    case OP_OR:
+        return whole(w, e->arg[0]) && whole(w, e->arg[1]);
+    default:
+        return false;
+    }
+}
+
+static val repeated(const word *w, const ir_expr *e) {
+    int bits = 32 / w->parts;
+    uint64_t all = 0;
+    for (int i = 0; i < w->parts; i++) all |= (e->bits & ((1ull << bits) - 1)) << (bits * i);
+    return llvm_int(w->s, w->s->t_i32, (int32_t)(uint32_t)all);
+}
+
+static val whole_value(const word *w, expr_id id) {
+    ir_expr e = *ir_e(w->s->k, id);
+    if (e.kind == EXPR_CONST) return repeated(w, &e);
+    if (e.kind == EXPR_LOAD) return llvm_load_words(w->s, id);
+    val x = whole_value(w, e.arg[0]);
+    if (e.op == OP_BITCAST) return x;
+    if (e.op == OP_NOT) return llvm_binary(w->s, LL_XOR, x, llvm_int_like(w->s, x, -1));
+    int opcode = e.op == OP_XOR ? LL_XOR : e.op == OP_AND ? LL_AND : LL_OR;
+    return llvm_binary(w->s, opcode, x, whole_value(w, e.arg[1]));
+}
+
+/* Part by part: the i-th shifted to its place. */
+static val assembled(const word *w, expr_id id) {
+    llvm *s = w->s;
+    int dtype = ir_e(s->k, id)->dtype, bits = 32 / w->parts;
+    val all = {0};
+    for (int i = 0; i < w->parts; i++) {
+        llvm_unbind(s);
+        llvm_bind_constant(s, w->part, i);
+        llvm_begin_statement(s);
+        val x = llvm_to_memory(s, dtype, llvm_expr(s, id));
+        x = llvm_cast(s, LL_ZEXT, x, s->t_i32);
+        if (i) x = llvm_binary(s, LL_SHL, x, llvm_int_like(s, x, bits * i));
+        all = i ? llvm_binary(s, LL_OR, all, x) : x;
+    }
+    llvm_unbind(s);
+    llvm_bind_constant(s, w->part, 0);
+    llvm_begin_statement(s);
+    return all;
+}
+
+static val words_of(const word *w, expr_id id) {
+    return whole(w, id) ? whole_value(w, id) : assembled(w, id);
+}
+
+/* ---- dot instructions ------------------------------------------------------------------------ */
+
+typedef struct dot {
+    const ir_dot *row;
+    expr_id left, right; /* parts */
+} dot;
+
+/* The parts behind a factor, as that dtype; 0: it is none. */
+static expr_id parts_of(kernel *k, expr_id factor, int dtype, int sum) {
+    const ir_expr *e = ir_e(k, factor);
+    if (e->kind == EXPR_OP && e->op == OP_CAST && e->dtype == sum)
+        return ir_e(k, e->arg[0])->dtype == dtype ? e->arg[0] : 0;
+    if (e->kind != EXPR_CONST || sum != QN_I32) return 0;
+    int64_t value = scalar_from_bits(QN_I32, e->bits).i;
+    return dtype_wrap((qn_dtype)dtype, value) == value ? ir_const_i(k, (qn_dtype)dtype, value) : 0;
+}
+
+static bool find_dot(const word *w, const ir_stmt *t, dot *d) {
+    llvm *s = w->s;
+    expr_id f[2];
+    if (!ir_is_dot(s->k, t, f) || sym_uses(s->syms, t->store.index, w->part) ||
+        sym_uses(s->syms, t->store.valid, w->part))
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (ir_expr_reads(s->k, f[i], t->store.mem[0])) return false;
+    if (!s->lane_var || !llvm_sym_varies(s, t->store.index)) return false;
+    if (s->lanes != 4 && s->lanes != 8 && s->lanes != 16) return false;
+    int sum = ir_m(s->k, t->store.mem[0])->dtype;
+    for (int i = 0; i < 2 * IR_DOTS; i++) {
+        d->row = &ir_dots[i / 2];
+        if (!s->owner->dots[i / 2] || d->row->parts != w->parts || d->row->sum != sum) continue;
+        d->left = parts_of(s->k, f[i % 2], d->row->left, sum);
+        d->right = parts_of(s->k, f[1 - i % 2], d->row->right, sum);
+        if (d->left && d->right) return true;
+    }
+    return false;
+}
+
+static void write_dot(const word *w, const ir_stmt *t, const dot *d) {
+    llvm *s = w->s;
+    expr_id old = ir_load(s->k, t->store.mem[0], t->store.index, t->store.valid, 0, 0);
+    llvm_begin_statement(s);
+    val left = words_of(w, d->left), right = words_of(w, d->right);
+    val sum = llvm_splat(s, llvm_expr(s, old), s->lanes);
+    ll_value arg[3] = {sum.v, llvm_splat(s, left, s->lanes).v, llvm_splat(s, right, s->lanes).v};
+    int level = sum.level > left.level ? sum.level : left.level;
+    if (right.level > level) level = right.level;
+    char name[64];
+    snprintf(name, sizeof name, "%s.%d", d->row->name, 32 * s->lanes);
+    ir_stmt set = *t;
+    set.monoid = MONOID_SET;
+    llvm_store_value(s, &set, llvm_call(s, name, 0, NULL, 3, arg, level, true));
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+static bool is_copy(const word *w, const ir_stmt *t) {
+    const ir_memory *m = ir_m(w->s->k, t->store.mem[0]);
+    return t->kind == STMT_STORE && t->monoid == MONOID_SET && t->n == 1 && !t->store.dyn &&
+           !t->store.guard && m->scope != MEM_REG && fits_words(w, m->dtype) &&
+           adjacent(w, t->store.index, t->store.valid) &&
+           (!w->s->lane_var || llvm_sym_varies(w->s, t->store.index)) &&
+           !ir_expr_reads(w->s->k, t->store.value[0], t->store.mem[0]);
+}
+
+bool llvm_word(llvm *s, stmt_id loop, int parts) {
+    const ir_stmt *l = ir_s(s->k, loop);
+    ir_stmt t = *ir_s(s->k, l->first);
+    word w = {s, l->l.var, parts};
+    dot d;
+    if (!l->first || l->first != l->last || t.kind != STMT_STORE) return false;
+    bool copy = is_copy(&w, &t);
+    if (!copy && !find_dot(&w, &t, &d)) return false;
+    llvm_bind_constant(s, w.part, 0);
+    llvm_begin_statement(s);
+    if (copy && llvm_reduced(s, t.store.valid) != SYM_FALSE)
+        llvm_store_words(s, &t, words_of(&w, t.store.value[0]));
+    else if (!copy && llvm_reduced(s, t.store.valid) != SYM_FALSE)
+        write_dot(&w, &t, &d);
+    llvm_unbind(s);
+    return true;
+}

@@ -1,0 +1,82 @@
+/* func.h - what composed functions are written with. */
+#ifndef QN_FUNC_H
+#define QN_FUNC_H
+
+#include "graph/graph.h"
+
+/* ---- frame.c --------------------------------------------------------------------------------- */
+
+/* A composed function's frame: everything made inside dies at the end but the result, which moves
+ * to the caller's scope. Errors inside name the outermost function.
+ *     func_frame f = func_on("softmax", ARG(x));  ...  return func_end(f, result);
+ * The arguments are checked here once; one that is stale or another context's is reported and
+ * becomes NULL. Where anything failed, in here or inside, the result is NULL: an optional argument
+ * that could not be had is not one that was not given. func_floats says in which dtype the function
+ * computes; func_end then gives the result the dtype it is asked for. */
+typedef struct func_frame {
+    qn_ctx *qn;
+    qn_scope scope;
+    uint32_t failures; /* of the context, when it began */
+    bool outermost;
+    qn_dtype dtype; /* of the result; QN_BOOL: as it comes */
+} func_frame;
+typedef struct func_arg {
+    qn_tensor **t;
+    const char *name;
+    bool optional; /* may be NULL */
+} func_arg;
+#define ARG(x)                                                                                     \
+    { &(x), #x, false }
+#define OPTIONAL(x)                                                                                \
+    { &(x), #x, true }
+#define func_on(name, ...)                                                                         \
+    func_begin_on(name, COUNT_OF(((func_arg[]){__VA_ARGS__})), (func_arg[]){__VA_ARGS__})
+func_frame func_begin_on(const char *name, size_t n, const func_arg *arg);
+func_frame func_begin(qn_ctx *qn, const char *name); /* qn NULL: everything gives NULL */
+qn_tensor *func_end(func_frame f, qn_tensor *result);
+void func_floats(func_frame *f, int n, qn_tensor **x); /* func.c */
+
+/* ---- func.c: helpers of the composed functions ----------------------------------------------- */
+
+/* All take NULL for "failed before" and pass it on; sizes are the user's (see shape.c). */
+int func_dims(const qn_tensor *x, int64_t *dims); /* the rank; dims: QN_MAX_RANK places */
+/* The context of a list of tensors that all are alive and of it, else NULL, and that is reported */
+qn_ctx *func_list_context(const char *call, int n, qn_tensor *const *xs);
+qn_tensor *func_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, double value);
+qn_tensor *func_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, int axis);
+qn_tensor *func_reshape(qn_tensor *x, int rank, const int64_t *dims);
+qn_tensor *func_expand(qn_tensor *x, int rank, const int64_t *dims);
+qn_tensor *func_pad(qn_tensor *x, const int64_t *lo_hi_interior);
+qn_tensor *func_slice(qn_tensor *x, const int64_t *start_size_step);
+qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, int64_t step);
+qn_tensor *func_broadcast(qn_tensor *x, const qn_tensor *to); /* to the shape of another */
+/* Windows along `axis`, the first of them beginning `before` places before it, their places along
+ * `by`, which x has with size 1; and undone: t, to an axis of n places, `by` summed. */
+typedef struct func_windows {
+    int axis, by;
+    int64_t stride, dilation, before, count, size;
+} func_windows;
+qn_tensor *func_window(qn_tensor *x, const func_windows *w);
+qn_tensor *func_unwindow(qn_tensor *t, const func_windows *w, int64_t n);
+bool func_axis(const qn_tensor *x, int axis, int *out);       /* negative axes; reports */
+bool func_mask(const qn_tensor *x, int axis, uint32_t *mask); /* of an axis or QN_ALL; reports */
+bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask);
+qn_tensor *func_float(qn_tensor *x);                   /* integers and bools as f32 */
+qn_tensor *func_widen(qn_tensor *x);                   /* f16 and bf16 as f32 */
+qn_tensor *func_as(qn_tensor *x, qn_dtype dtype);      /* cast where it differs */
+qn_tensor *func_truth(qn_tensor *x);                   /* bool: not 0 */
+qn_tensor *func_integer(qn_tensor *x, int64_t v);      /* a scalar of x's integer dtype */
+qn_tensor *func_size(qn_tensor *x, int64_t size);      /* a size as a scalar of x's dtype */
+int64_t func_count(const qn_tensor *x, uint32_t mask); /* product of these axes' sizes */
+qn_tensor *func_inside(qn_tensor *x, const int64_t *lo_hi_interior); /* bool: where PAD puts x */
+bool func_fits(const qn_tensor *p, const qn_tensor *x); /* does p broadcast to x's shape? */
+enum { FUNC_DIM_TEXT = 48 };
+const char *func_dim_text(const qn_tensor *x, int axis, char text[FUNC_DIM_TEXT]);
+
+qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims); /* func/reduce.c */
+qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims);
+qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
+qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* func/index.c */
+void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func/random.c */
+
+#endif

@@ -1,0 +1,190 @@
+/* random.c - random numbers as functions of a key and an index.
+ *
+ * Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1,
+ * 2, 3; 2011) turns a key and a counter of two words each into two words. The counter is the flat
+ * index of an element, so numbers do not depend on the device, the order or the number of threads,
+ * and a mask that is needed again is computed again. There is no state: who wants other numbers
+ * takes another key. A key is data like any other. Made by qn_key it is a constant; fed in as a
+ * tensor it may change from run to run of one plan. */
+#include "func/func.h"
+
+#include <math.h>
+
+static qn_tensor *word(qn_tensor *x, uint32_t v) {
+    return qn_like(x, v);
+}
+
+static qn_tensor *rotated(qn_tensor *x, int by) {
+    return qn_or(qn_shl(x, word(x, (uint32_t)by)), qn_shr(x, word(x, (uint32_t)(32 - by))));
+}
+
+/* x: the counter's two words, then the result's; key: two words. All u32. */
+void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]) {
+    static const uint8_t rotation[8] = {13, 15, 26, 6, 17, 29, 16, 24};
+    qn_tensor *parity = qn_xor(qn_xor(key[0], key[1]), word(key[0], 0x1bd11bda));
+    qn_tensor *const schedule[3] = {key[0], key[1], parity};
+    x[0] = qn_add(x[0], key[0]);
+    x[1] = qn_add(x[1], key[1]);
+    for (int round = 0; round < 20; round++) {
+        x[0] = qn_add(x[0], x[1]);
+        x[1] = qn_xor(rotated(x[1], rotation[round % 8]), x[0]);
+        if (round % 4 != 3) continue;
+        uint32_t turn = (uint32_t)round / 4 + 1;
+        qn_tensor *more = schedule[(turn + 1) % 3];
+        x[0] = qn_add(x[0], schedule[turn % 3]);
+        x[1] = qn_add(x[1], qn_add(more, word(more, turn)));
+    }
+}
+
+/* ---- keys ----------------------------------------------------------------------------------- */
+
+/* [a, b] of two scalars. */
+static qn_tensor *pair(qn_tensor *a, qn_tensor *b) {
+    if (!a || !b) return NULL;
+    const int64_t two = 2;
+    qn_tensor *i = func_iota(tensor_ctx(a), QN_I32, 1, &two, 0);
+    return qn_where(qn_eq(i, qn_like(i, 0)), a, b);
+}
+
+qn_tensor *qn_key(qn_ctx *qn, uint64_t seed) {
+    func_frame f = func_begin(qn, "key");
+    qn_tensor *low = qn_scalar(qn, QN_U32, (double)(uint32_t)seed);
+    return func_end(f, pair(low, qn_scalar(qn, QN_U32, (double)(seed >> 32))));
+}
+
+static bool key_words(qn_tensor *key, qn_tensor *out[2]) {
+    if (!key) return false;
+    if (qn_dtype_of(key) != QN_U32 || qn_rank(key) != 1 || qn_dim(key, 0) != 2) {
+        fail(tensor_ctx(key), QN_EARG, "%s: a key is u32 of shape [2]",
+             graph_name(tensor_ctx(key), "key"));
+        return false;
+    }
+    for (int i = 0; i < 2; i++) out[i] = qn_select(key, 0, i);
+    return out[0] && out[1];
+}
+
+qn_tensor *qn_key_fold(qn_tensor *key, uint64_t data) {
+    func_frame f = func_on("key_fold", ARG(key));
+    qn_tensor *k[2];
+    if (!key_words(key, k)) return func_end(f, NULL);
+    qn_tensor *x[2] = {word(key, (uint32_t)data), word(key, (uint32_t)(data >> 32))};
+    func_threefry(k, x);
+    return func_end(f, pair(x[0], x[1]));
+}
+
+/* ---- bits ----------------------------------------------------------------------------------- */
+
+/* Two words for every index of the shape. */
+static bool random_words(qn_tensor *key, int rank, const int64_t *shape, qn_tensor *out[2]) {
+    qn_tensor *k[2], *zero;
+    if (!key_words(key, k)) return false;
+    zero = func_full(tensor_ctx(key), QN_U32, rank, shape, 0);
+    if (!zero) return false;
+    int64_t n = func_count(zero, (1u << rank) - 1);
+    qn_tensor *index = func_reshape(func_iota(tensor_ctx(key), QN_I64, 1, &n, 0), rank, shape);
+    out[0] = qn_cast(index, QN_U32);
+    out[1] = zero;
+    if (n < 0 || n >> 32) out[1] = qn_cast(qn_shr(index, qn_like(index, 32)), QN_U32);
+    func_threefry(k, out);
+    return out[0] && out[1];
+}
+
+qn_tensor *qn_random_bits(qn_tensor *key, int rank, const int64_t *shape) {
+    func_frame f = func_on("random_bits", ARG(key));
+    qn_tensor *bits[2];
+    return func_end(f, random_words(key, rank, shape, bits) ? bits[0] : NULL);
+}
+
+/* ---- distributions -------------------------------------------------------------------------- */
+
+/* The upper `bits` bits as a float in [0, 1). */
+static qn_tensor *fraction(qn_tensor *x, int bits, qn_dtype dtype) {
+    qn_tensor *top = qn_shr(x, word(x, (uint32_t)(32 - bits)));
+    return qn_mul(qn_cast(top, dtype), qn_scalar(qn_context(x), dtype, ldexp(1, -bits)));
+}
+
+static bool float_wanted(qn_tensor *key, qn_dtype dtype) {
+    if (!key || dtype_is_float(dtype)) return key;
+    fail(tensor_ctx(key), QN_EDTYPE, "%s: gives floats, not %s", graph_name(tensor_ctx(key), ""),
+         qn_dtype_name(dtype));
+    return false;
+}
+
+qn_tensor *qn_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
+    func_frame f = func_on("uniform", ARG(key));
+    qn_tensor *bits[2];
+    if (!float_wanted(key, dtype) || !random_words(key, rank, shape, bits))
+        return func_end(f, NULL);
+    if (dtype != QN_F64) {
+        int width = dtype == QN_F32 ? 24 : dtype == QN_F16 ? 11 : 8;
+        return func_end(f, qn_cast(fraction(bits[0], width, QN_F32), dtype));
+    }
+    qn_tensor *low = fraction(bits[1], 26, QN_F64);
+    low = qn_mul(low, qn_like(low, 0x1p-27));
+    return func_end(f, qn_add(fraction(bits[0], 27, QN_F64), low));
+}
+
+/* Box and Muller: a radius from one word, an angle from the other. The radius' uniform number is in
+ * (0, 1], half a step or one step up, so that its logarithm is finite. */
+qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
+    func_frame f = func_on("randn", ARG(key));
+    qn_tensor *bits[2];
+    if (!float_wanted(key, dtype) || !random_words(key, rank, shape, bits))
+        return func_end(f, NULL);
+    qn_dtype wide = dtype == QN_F64 ? QN_F64 : QN_F32;
+    int width = wide == QN_F64 ? 32 : 24;
+    qn_tensor *u = fraction(bits[0], width, wide), *v = fraction(bits[1], width, wide);
+    u = qn_add(u, qn_like(u, ldexp(1, wide == QN_F64 ? -33 : -24)));
+    qn_tensor *radius = qn_sqrt(qn_mul(qn_log(u), qn_like(u, -2)));
+    qn_tensor *x = qn_mul(radius, qn_cos(qn_mul(v, qn_like(v, 2 * M_PI))));
+    return func_end(f, func_as(x, dtype));
+}
+
+/* Does the dtype hold all of [lo, hi)? Floats do up to where they have gaps. */
+static bool range_held(qn_ctx *qn, qn_dtype dtype, int64_t lo, int64_t hi) {
+    int bits = 8 * (int)qn_dtype_size(dtype);
+    int64_t most = INT64_MAX, least = 0;
+    if (dtype_is_float(dtype))
+        most = (int64_t)1 << (dtype == QN_F64   ? 53
+                              : dtype == QN_F32 ? 24
+                              : dtype == QN_F16 ? 11
+                                                : 8);
+    else if (dtype == QN_BOOL)
+        most = 1;
+    else if (bits < 64)
+        most = ((int64_t)1 << (dtype_is_unsigned(dtype) ? bits : bits - 1)) - 1;
+    if (dtype_is_float(dtype)) least = -most;
+    if (dtype_is_int(dtype) && !dtype_is_unsigned(dtype)) least = -most - 1;
+    if (lo >= least && hi - 1 <= most) return true;
+    fail(qn, QN_ERANGE, "randint: %s does not hold all from %lld to %lld", qn_dtype_name(dtype),
+         (long long)lo, (long long)hi - 1);
+    return false;
+}
+
+/* lo + floor(word * count / 2^32), in 64 bits. */
+qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, int rank,
+                      const int64_t *shape) {
+    func_frame f = func_on("randint", ARG(key));
+    qn_tensor *bits[2];
+    uint64_t count = (uint64_t)hi - (uint64_t)lo;
+    if (key && (hi <= lo || count > (uint64_t)1 << 32))
+        return func_end(f, fail_null(tensor_ctx(key), QN_ERANGE, "randint: from %lld to %lld",
+                                     (long long)lo, (long long)hi));
+    if (key && !range_held(tensor_ctx(key), dtype, lo, hi)) return func_end(f, NULL);
+    if (!random_words(key, rank, shape, bits)) return func_end(f, NULL);
+    qn_tensor *x = qn_cast(bits[0], QN_U64);
+    x = qn_shr(qn_mul(x, qn_like(x, (double)count)), qn_like(x, 32));
+    x = qn_cast(x, QN_I64);
+    return func_end(f, qn_cast(qn_add(x, func_integer(x, lo)), dtype));
+}
+
+qn_tensor *qn_bernoulli(qn_tensor *key, double p, int rank, const int64_t *shape) {
+    func_frame f = func_on("bernoulli", ARG(key));
+    qn_tensor *bits[2];
+    if (key && !(p >= 0 && p <= 1))
+        return func_end(f,
+                        fail_null(tensor_ctx(key), QN_EARG, "bernoulli: %g is no probability", p));
+    if (!random_words(key, rank, shape, bits)) return func_end(f, NULL);
+    qn_tensor *top = qn_shr(bits[0], word(bits[0], 8));
+    return func_end(f, qn_lt(top, word(top, (uint32_t)rint(ldexp(p, 24)))));
+}

@@ -1,0 +1,160 @@
+/* reduce.c - reductions, primitive and composed.
+ *
+ * The public form of every reduction takes one axis or QN_ALL, some also a list of axes; both
+ * end in a mask of axes. Sums and products of integers are taken in 64 bits, as the array API
+ * asks, and those of half-precision floats in f32. Mean and variance are separate reductions
+ * over the same axes, which the planner puts into one kernel. */
+#include "func/func.h"
+
+#include <math.h>
+
+/* What sums and products of this dtype are computed in. */
+static qn_dtype sum_dtype(qn_dtype d) {
+    if (dtype_is_float(d)) return d == QN_F64 ? QN_F64 : QN_F32;
+    return dtype_is_unsigned(d) ? QN_U64 : QN_I64;
+}
+
+static qn_tensor *reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims) {
+    if (!x) return NULL;
+    if (op_rows[op].types != TYPES_NUM) return build_reduce(op, x, mask, keepdims);
+    qn_dtype d = qn_dtype_of(x);
+    qn_tensor *r = build_reduce(op, func_as(x, sum_dtype(d)), mask, keepdims);
+    return dtype_is_float(d) ? func_as(r, d) : r;
+}
+
+qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims) {
+    func_frame f = func_on(op_rows[op].name, ARG(x));
+    uint32_t mask;
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    return func_end(f, reduce_mask(op, x, mask, keepdims));
+}
+
+qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims) {
+    func_frame f = func_on(op_rows[op].name, ARG(x));
+    uint32_t mask;
+    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
+    return func_end(f, reduce_mask(op, x, mask, keepdims));
+}
+
+/* ---- mean and variance ---------------------------------------------------------------------- */
+
+qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims) {
+    x = func_float(x);
+    if (!x) return NULL;
+    qn_tensor *wide = func_widen(x);
+    qn_tensor *sum = build_reduce(OP_SUM, wide, mask, keepdims);
+    return func_as(qn_div(sum, func_size(wide, func_count(x, mask))), qn_dtype_of(x));
+}
+
+/* Around the mean, in two passes: the textbook's single pass cancels. */
+static qn_tensor *spread(qn_tensor *x, uint32_t mask, double correction, bool keepdims) {
+    x = func_float(x);
+    if (!x) return NULL;
+    qn_tensor *wide = func_widen(x);
+    qn_tensor *d = qn_sub(wide, func_mean(wide, mask, true));
+    qn_tensor *sum = build_reduce(OP_SUM, qn_mul(d, d), mask, keepdims);
+    qn_tensor *count = func_size(wide, func_count(x, mask));
+    if (correction != 0) {
+        count = qn_sub(count, qn_like(count, correction));
+        count = qn_maximum(count, qn_like(count, 0));
+    }
+    return func_as(qn_div(sum, count), qn_dtype_of(x));
+}
+
+qn_tensor *qn_mean(qn_tensor *x, int axis, bool keepdims) {
+    func_frame f = func_on("mean", ARG(x));
+    uint32_t mask;
+    return func_end(f, func_mask(x, axis, &mask) ? func_mean(x, mask, keepdims) : NULL);
+}
+
+qn_tensor *qn_mean_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
+    func_frame f = func_on("mean", ARG(x));
+    uint32_t mask;
+    return func_end(f, func_mask_of(x, n, axes, &mask) ? func_mean(x, mask, keepdims) : NULL);
+}
+
+qn_tensor *qn_variance(qn_tensor *x, int axis, double correction, bool keepdims) {
+    func_frame f = func_on("variance", ARG(x));
+    uint32_t mask;
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    return func_end(f, spread(x, mask, correction, keepdims));
+}
+
+qn_tensor *qn_variance_axes(qn_tensor *x, int n, const int *axes, double correction,
+                            bool keepdims) {
+    func_frame f = func_on("variance", ARG(x));
+    uint32_t mask;
+    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
+    return func_end(f, spread(x, mask, correction, keepdims));
+}
+
+/* The p-th root of a sum of p-th powers. Where it is 0 its derivative is 0: there infinity would
+ * meet the 0 of what the sum is made of. */
+static qn_tensor *root_of_sum(qn_tensor *sum, double p) {
+    qn_tensor *flat = qn_eq(sum, qn_like(sum, p > 0 ? 0 : (double)INFINITY));
+    qn_tensor *rest = qn_where(flat, qn_like(sum, 1), sum);
+    rest = p == 2 ? qn_sqrt(rest) : qn_pow(rest, qn_like(sum, 1 / p));
+    return qn_where(flat, qn_like(sum, 0), rest);
+}
+
+qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims) {
+    func_frame f = func_on("std", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    return func_end(f, root_of_sum(spread(x, mask, correction, keepdims), 2));
+}
+
+/* ---- truth ---------------------------------------------------------------------------------- */
+
+/* Of bools the largest says whether any is true, and the smallest whether all are; of none, the
+ * identities say false and true. */
+static qn_tensor *reduce_truth(int op, const char *name, qn_tensor *x, int axis, bool keepdims) {
+    func_frame f = func_on(name, ARG(x));
+    uint32_t mask;
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    return func_end(f, build_reduce(op, func_truth(x), mask, keepdims));
+}
+
+qn_tensor *qn_any(qn_tensor *x, int axis, bool keepdims) {
+    return reduce_truth(OP_MAX, "any", x, axis, keepdims);
+}
+
+qn_tensor *qn_all(qn_tensor *x, int axis, bool keepdims) {
+    return reduce_truth(OP_MIN, "all", x, axis, keepdims);
+}
+
+/* ---- norms and logarithms of sums ----------------------------------------------------------- */
+
+static qn_tensor *norm_mask(qn_tensor *x, double p, uint32_t mask, bool keepdims) {
+    if (p == 0) {
+        qn_tensor *there = qn_cast(qn_ne(x, qn_like(x, 0)), qn_dtype_of(x));
+        return build_reduce(OP_SUM, there, mask, keepdims);
+    }
+    if (isinf(p)) return build_reduce(p > 0 ? OP_MAX : OP_MIN, qn_abs(x), mask, keepdims);
+    if (p == 1) return build_reduce(OP_SUM, qn_abs(x), mask, keepdims);
+    qn_tensor *powers = p == 2 ? qn_mul(x, x) : qn_pow(qn_abs(x), qn_like(x, p));
+    return root_of_sum(build_reduce(OP_SUM, powers, mask, keepdims), p);
+}
+
+qn_tensor *qn_norm(qn_tensor *x, double p, int axis, bool keepdims) {
+    func_frame f = func_on("norm", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    return func_end(f, norm_mask(x, p, mask, keepdims));
+}
+
+/* The largest is taken off first and added again. It is a constant for the gradient, since any
+ * constant gives the same value; an infinite one is left where it is. */
+qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims) {
+    func_frame f = func_on("logsumexp", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+    qn_tensor *most = qn_detach(build_reduce(OP_MAX, x, mask, true));
+    most = qn_where(qn_isfinite(most), most, qn_like(most, 0));
+    qn_tensor *sum = build_reduce(OP_SUM, qn_exp(qn_sub(x, most)), mask, keepdims);
+    if (!keepdims) most = build_reduce(OP_MAX, most, mask, false); /* sizes 1: only drops them */
+    return func_end(f, qn_add(qn_log(sum), most));
+}

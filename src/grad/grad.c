@@ -1,0 +1,339 @@
+/* grad.c - gradients: from a graph to a graph.
+ *
+ * The nodes below y are walked once in dependency order to find those that lie on a way from an x
+ * to y, and once backward, each passing the sum of what its users gave it on to its sources by the
+ * rule of its row in ops.h (rules.c). So a shared node is visited once, nothing is computed
+ * for what does not depend on any x, and since rules make ordinary nodes, a gradient can be
+ * differentiated again.
+ *
+ * Only floats have gradients: ways through integers, bools, DETACH and rows without a rule end
+ * there. So do those through a tensor that was assigned to: an assignment stores a number, as an
+ * optimizer's step does, and its tensor is a leaf.
+ *
+ * A gradient is right or an error. Three things could make it another number:
+ *
+ * - A tensor that was assigned to since y was recorded. Its handle names a later version than y
+ *   uses; the gradient is that of the version y uses, if it is one.
+ * - A value on the way that is LOST: how it was computed was cut off (history.c). What is older
+ *   than every x cannot depend on one, so it is not even looked at.
+ * - A value that is GONE but wanted by a rule. Whether one is, the counts of history.c say when the
+ *   results get their handles. */
+#include "grad/grad.h"
+
+#include <stdio.h>
+
+static uint32_t grad_place(const grad *c, node_id n) {
+    return c->g->node[n].mark - c->g->mark_base;
+}
+
+static bool grad_reaches(const grad *c, node_id n) {
+    return c->g->node[n].mark >= c->g->mark_base && c->wanted[grad_place(c, n)];
+}
+
+bool grad_wants(const grad *c, node_id n, int source) {
+    if (n == c->wide) n = c->narrow;
+    return grad_reaches(c, c->g->node[n].src[source]);
+}
+
+void grad_add(grad *c, node_id n, int source, node_id value) {
+    if (!grad_wants(c, n, source)) return;
+    node_id to = c->g->node[n == c->wide ? c->narrow : n].src[source];
+    value = make_cast(c->g, value, (qn_dtype)c->g->node[to].dtype);
+    node_id *sum = &c->sum[grad_place(c, to)];
+    *sum = *sum ? make2(c->g, OP_ADD, *sum, value) : value;
+}
+
+/* A derivative of a half takes several operations, each of which would round to 11 or 8 bits:
+ * 1 - y*y of a tanh near 1 keeps none of them. So the rule runs on the same operation in f32, and
+ * what it gives each source is rounded once. Operations on numbers of all kinds have derivatives
+ * of one rounding, and need no detour. */
+static void grad_apply(grad *c, node_id n, node_id g) {
+    const graph_node *x = node_at(c->g, n);
+    int op = x->op, sources = x->sources;
+    bool half = x->dtype == QN_F16 || x->dtype == QN_BF16;
+    if (!half || op_rows[op].class_ != CLASS_ELEM || op_rows[op].types != TYPES_FLOAT) {
+        grad_rules[op](c, n, g);
+        return;
+    }
+    node_id src[3] = {x->src[0], x->src[1], x->src[2]};
+    for (int i = 0; i < sources; i++) src[i] = make_cast(c->g, src[i], QN_F32);
+    node_id wide = make_elem(c->g, op, sources, src);
+    if (c->g->node[wide].op != op) { /* a rule made something else of it */
+        grad_rules[op](c, n, g);
+        return;
+    }
+    c->narrow = n;
+    c->wide = wide;
+    grad_rules[op](c, wide, make_cast(c->g, g, QN_F32));
+    c->narrow = c->wide = 0;
+}
+
+/* ---- the way there -------------------------------------------------------------------------- */
+
+/* The nodes below y, and which of them gradients come to. */
+static void grad_look(grad *c, node_id y) {
+    c->count = graph_order_history(c->g, c->a, y, c->born, &c->order);
+    c->met = arena_zeroed(c->a, c->count * sizeof *c->met);
+    c->met[c->count - 1] = true;
+    for (uint32_t i = c->count; i-- > 0;) {
+        const graph_node *node = node_at(c->g, c->order[i]);
+        if (!c->met[i] || !node_differentiable(node)) continue;
+        for (int k = 0; k < node->sources; k++) {
+            bool below = node_at(c->g, node->src[k])->mark >= c->g->mark_base;
+            if (below) c->met[grad_place(c, node->src[k])] = true;
+        }
+    }
+}
+
+static bool grad_meets(const grad *c, node_id n) {
+    return c->g->node[n].mark >= c->g->mark_base && c->met[grad_place(c, n)];
+}
+
+/* Which nodes lie on a way from an x to y. */
+static void grad_mark(grad *c, int n, const node_id *x) {
+    c->wanted = arena_zeroed(c->a, c->count * sizeof *c->wanted);
+    for (int k = 0; k < n; k++)
+        if (grad_meets(c, x[k])) c->wanted[grad_place(c, x[k])] = true;
+    for (uint32_t i = 0; i < c->count; i++) {
+        const graph_node *node = node_at(c->g, c->order[i]);
+        for (int k = 0; c->met[i] && node_differentiable(node) && k < node->sources; k++)
+            if (grad_reaches(c, node->src[k])) c->wanted[i] = true;
+    }
+}
+
+static uint32_t grad_oldest(const grad *c, int n, const node_id *x) {
+    uint32_t born = UINT32_MAX;
+    for (int i = 0; i < n; i++)
+        if (c->g->node[x[i]].born < born) born = c->g->node[x[i]].born;
+    return born;
+}
+
+/* "f32[2] "w"" and the rest, as an error. */
+static bool grad_fail(const grad *c, node_id about, const char *fmt, ...) {
+    va_list args;
+    char text[400];
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    str s;
+    str_open_in(&s, c->a);
+    tensor_describe(c->g, about, &s);
+    fail(c->g->ctx, QN_EGRAPH, "grad: %s%s", s.s, text);
+    return false;
+}
+
+static const char *grad_at(const grad *c, node_id n) {
+    int line;
+    const char *file = graph_place_text(c->g, c->g->node[n].attr, &line);
+    return file ? arena_printf(c->a, " at %s:%d", file, line) : "";
+}
+
+/* ---- versions ------------------------------------------------------------------------------- */
+
+/* The version of x, which was assigned to since, that y uses; x itself where it uses none. */
+static bool grad_version(const grad *c, node_id *x) {
+    uint32_t variable = c->g->node[*x].variable;
+    node_id found = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        const graph_node *node = node_at(c->g, c->order[i]);
+        if (!c->met[i] || !node->variable) continue;
+        if (node->variable == VARIABLE_SHARED || (node->variable == variable && found))
+            return grad_fail(c, *x,
+                             " was assigned to since y was recorded, and y uses more than one of "
+                             "its values; record y after the assignment");
+        if (node->variable == variable) found = c->order[i];
+    }
+    if (found && c->g->node[found].op == OP_CONST)
+        return grad_fail(c, *x,
+                         " was a constant, which other tensors share, and was assigned to since y "
+                         "was recorded; record y after the assignment");
+    if (found) *x = found;
+    return true;
+}
+
+/* Look at what lies below y, and find what y uses of each x. What is older than every x is no
+ * function of one; but where an x was assigned to and y does not use what it is now, y may use what
+ * it was at any time. */
+static bool grad_find(grad *c, node_id y, int n, node_id *x) {
+    c->born = grad_oldest(c, n, x);
+    grad_look(c, y);
+    bool missed = false;
+    for (int i = 0; i < n; i++) missed |= c->g->node[x[i]].variable && !grad_meets(c, x[i]);
+    if (!missed) return true;
+    c->born = 0;
+    grad_look(c, y);
+    for (int i = 0; i < n; i++)
+        if (c->g->node[x[i]].variable && !grad_meets(c, x[i]) && !grad_version(c, &x[i]))
+            return false;
+    return true;
+}
+
+/* ---- what is lost --------------------------------------------------------------------------- */
+
+static bool grad_is_x(node_id node, int n, const node_id *x) {
+    for (int i = 0; i < n; i++)
+        if (x[i] == node) return true;
+    return false;
+}
+
+static bool grad_fail_lost(const grad *c, node_id n) {
+    if (c->g->node[n].flags & NODE_RAN)
+        return grad_fail(c, n,
+                         " lies on the way and is an output of qn_run, which has no history; "
+                         "detach it, or compute it without a plan");
+    return grad_fail(c, n,
+                     " lies on the way, and how it was computed was cut off%s, for history is kept "
+                     "up to knob history; detach it, open a tape, or raise the knob",
+                     grad_at(c, n));
+}
+
+/* Is the history there that the gradients would take? */
+static bool grad_check_history(const grad *c, int n, const node_id *x) {
+    for (uint32_t i = 0; i < c->count; i++) {
+        const graph_node *node = node_at(c->g, c->order[i]);
+        if (!c->met[i] || !(node->flags & NODE_LOST) || node->born < c->born) continue;
+        if (!grad_is_x(c->order[i], n, x)) return grad_fail_lost(c, c->order[i]);
+    }
+    return true;
+}
+
+static bool grad_fail_gone(const grad *c, node_id n) {
+    uint8_t flags = c->g->node[n].flags;
+    if (!(flags & NODE_OLD))
+        return grad_fail(c, n,
+                         ": its value is needed and gone; its tensor was released, and knob "
+                         "history keeps no more; keep the tensor, open a tape, or raise the knob");
+    return grad_fail(
+        c, n, ": the value it had before it was assigned to%s is needed and gone%s", grad_at(c, n),
+        flags & NODE_TAPED ? ", for the tape ended that kept it; take the gradient before its end"
+                           : "; record y after the assignment, or open a tape before it");
+}
+
+/* ---- the way back --------------------------------------------------------------------------- */
+
+/* QN_DEBUG=a: whose rule is applied, and to a gradient made by which operation. Raises. */
+static void grad_log(grad *c, node_id n) {
+    graph *g = c->g;
+    str s;
+    str_open_in(&s, c->a);
+    str_addf(&s, "a %s %s", op_rows[g->node[n].op].name, qn_dtype_name((qn_dtype)g->node[n].dtype));
+    shape_text(g, g->node[n].shape, &s);
+    log_line(g->ctx, "%s, its gradient %s", s.s,
+             op_rows[g->node[c->sum[grad_place(c, n)]].op].name);
+}
+
+static void grad_walk(grad *c, node_id y, node_id seed) {
+    c->sum[grad_place(c, y)] = seed;
+    for (uint32_t i = c->count; i-- > 0;) {
+        node_id n = c->order[i];
+        if (!c->wanted[i] || !c->sum[i] || !node_differentiable(node_at(c->g, n))) continue;
+        if (debug_on(c->g->ctx, 'a')) grad_log(c, n);
+        grad_apply(c, n, c->sum[i]);
+    }
+}
+
+static node_id grad_result(grad *c, node_id x) {
+    node_id sum = grad_reaches(c, x) ? c->sum[grad_place(c, x)] : 0;
+    const graph_node *n = node_at(c->g, x);
+    return sum ? sum : make_number(c->g, (qn_dtype)n->dtype, n->shape, 0);
+}
+
+/* ---- the public call ------------------------------------------------------------------------ */
+
+typedef struct grad_call {
+    qn_tensor *y, *seed;
+    int n;
+    qn_tensor *const *x;
+    qn_tensor **out;
+    arena arena;
+    int made;  /* handles in out */
+    bool gone; /* they need a value that is not there any more */
+} grad_call;
+
+static node_id grad_seed(graph *g, const grad_call *q) {
+    const graph_node *y = node_at(g, tensor_at(q->y)->node);
+    qn_dtype dtype = (qn_dtype)y->dtype;
+    tuple_id shape = y->shape, wider;
+    if (!q->seed) return make_number(g, dtype, shape, 1);
+    node_id seed = tensor_at(q->seed)->node;
+    if (!shape_broadcast(g, g->node[seed].shape, shape, &wider) || wider != shape) {
+        tensor_unfit("y", q->y, "seed", q->seed, "the seed has y's shape");
+        return 0;
+    }
+    return make_broadcast(g, make_cast(g, seed, dtype), shape);
+}
+
+static void grad_run(graph *g, grad_call *q) {
+    grad c = {.g = g, .a = &q->arena};
+    node_id y = tensor_at(q->y)->node, seed = grad_seed(g, q);
+    if (!seed) return;
+    node_id *x = arena_alloc(c.a, ((size_t)q->n + 1) * sizeof *x);
+    for (int i = 0; i < q->n; i++) x[i] = tensor_at(q->x[i])->node;
+    if (!grad_find(&c, y, q->n, x)) return;
+    grad_mark(&c, q->n, x);
+    if (!grad_check_history(&c, q->n, x)) return;
+    c.sum = arena_zeroed(c.a, c.count * sizeof *c.sum);
+    grad_walk(&c, y, seed);
+    g->gone = 0;
+    for (int i = 0; i < q->n; i++) {
+        node_id result = grad_result(&c, x[i]);
+        q->out[i] = tensor_make(g, result);
+        q->made++;
+    }
+    q->gone = g->gone != 0;
+    if (q->gone) grad_fail_gone(&c, g->gone);
+}
+
+static void grad_guarded(graph *g, grad_call *q) {
+    guard gd;
+    guard_open(&g->ctx->heap, &gd);
+    if (!setjmp(gd.at)) grad_run(g, q);
+    guard_close(&g->ctx->heap, &gd);
+}
+
+static int grad_check(qn_ctx *qn, const char *what, int i, const qn_tensor *t) {
+    char name[32];
+    snprintf(name, sizeof name, i < 0 ? "%s" : "%s %d", what, i);
+    if (!tensor_of(qn, t, "grad", name)) return t ? QN_EGRAPH : QN_ENULL;
+    if (!dtype_is_float(qn_dtype_of(t)))
+        return fail(qn, QN_EDTYPE, "grad: %s is %s; only floats have gradients", name,
+                    qn_dtype_name(qn_dtype_of(t)));
+    return QN_OK;
+}
+
+/* Two constants of equal value are one node, and have no gradients of their own. */
+static int grad_check_constants(qn_ctx *qn, int n, qn_tensor *const *x) {
+    for (int i = 0; i < n; i++) {
+        node_id same = tensor_at(x[i])->node;
+        if (node_at(qn->graph, same)->op != OP_CONST) continue;
+        for (int j = 0; j < i; j++)
+            if (x[i] != x[j] && tensor_at(x[j])->node == same)
+                return fail(qn, QN_EGRAPH,
+                            "grad: x %d and x %d are the same constant; make them with qn_from", j,
+                            i);
+    }
+    return QN_OK;
+}
+
+int qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out) {
+    if (!y) return QN_ENULL;
+    qn_ctx *qn = tensor_ctx(y);
+    if (n < 0 || (n > 0 && (!x || !out))) return fail(qn, QN_ENULL, "grad: no place for results");
+    for (int i = 0; i < n; i++) out[i] = NULL;
+    int code = grad_check(qn, "y", -1, y);
+    if (!code && seed) code = grad_check(qn, "seed", -1, seed);
+    for (int i = 0; i < n && !code; i++) code = grad_check(qn, "x", i, x[i]);
+    if (!code) code = grad_check_constants(qn, n, x);
+    if (code || n == 0) return code;
+    grad_call q = {.y = y, .seed = seed, .n = n, .x = x, .out = out};
+    arena_open(&q.arena, &qn->heap);
+    grad_guarded(qn->graph, &q);
+    arena_free(&q.arena);
+    graph_settle(qn->graph);
+    if (q.made == n && !q.gone) return QN_OK;
+    for (int i = 0; i < q.made; i++) {
+        tensor_forget(tensor_at(out[i]));
+        out[i] = NULL;
+    }
+    return qn->code ? (int)qn->code : QN_EINTERNAL;
+}

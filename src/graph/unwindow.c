@@ -1,0 +1,244 @@
+/* unwindow.c - the gradient of WINDOW, as windows again and never as a scatter.
+ *
+ * For r[i, j] = x[start + stride*i + slope*j] the gradient of x[p] is the sum of t[i, j] over all
+ * (i, j) that look at p. With stride 1 that is a window of t with the slope turned around,
+ *
+ *     sum over j of  t[p - start - slope*j, j]
+ *
+ * With a larger stride and slope 1 let j = stride*m + r: then p - start = stride*(i + m) + r, so
+ * that the places p of one remainder r see only the j of that remainder:
+ *
+ *     y[q, r] = sum over m of  t[q - m, stride*m + r]     and  p = start + stride*q + r
+ *
+ * and no zeros are computed with. Any other stride sees t with zeros between its elements.
+ *
+ * What makes this a convolution. In one, t = sum(a * b) with a (the output's gradient) the same for
+ * all j and b (the weights) the same for all i. As an array t is as large as all windows together,
+ * so it must not come to be: the window moves into the sum and onto a, b is rearranged, and both
+ * sums become one. The result is again a sum of products of two broadcast operands, and the next
+ * window's gradient goes on from there. Zeros beyond the edges of `a` are multiplied by b: as with
+ * padding, weights that are infinite give NaN there. */
+#include "graph/graph.h"
+
+/* The movement: what the array is over, and how its two axes are rearranged. */
+typedef struct unwind {
+    graph *g;
+    window_attr w;
+    sym n;      /* places of x along the axis */
+    bool phase; /* by remainders of the stride */
+    sym steps;  /* m, when phase */
+    sym room;   /* q, when phase */
+} unwind;
+
+/* An axis in two, whose sizes are given. */
+static node_id split_axis(graph *g, node_id x, int axis, sym outer, sym inner) {
+    int rank;
+    int64_t v[QN_MAX_RANK];
+    const int64_t *dims = node_dims(g, x, &rank);
+    for (int i = 0; i <= rank; i++)
+        v[i] = i == axis ? outer : i == axis + 1 ? inner : dims[i - (i > axis)];
+    return make_reshape(g, x, graph_tuple(g, rank + 1, v));
+}
+
+static node_id pad_axis(graph *g, node_id x, int axis, sym lo, sym hi, int64_t interior) {
+    int64_t p[3 * QN_MAX_RANK] = {0};
+    p[3 * axis] = lo;
+    p[3 * axis + 1] = hi;
+    p[3 * axis + 2] = interior;
+    return make_pad(g, x, p);
+}
+
+/* What is summed is over [.. p .. j ..], or [.. q .. m, r ..]: the shape of what was `from`. */
+static tuple_id shape_inside(const unwind *u, tuple_id from, int axis, int by) {
+    int rank, n = 0;
+    int64_t v[QN_MAX_RANK];
+    const int64_t *dims = graph_tuple_get(u->g, from, &rank);
+    for (int i = 0; i < rank; i++) {
+        bool outer = u->phase && i == by;
+        v[n++] = i == axis ? (u->phase ? u->room : u->n) : outer ? u->steps : dims[i];
+        if (outer) v[n++] = sym_const(u->g->syms, u->w.stride);
+    }
+    return graph_tuple(u->g, n, v);
+}
+
+/* v, which can be expanded to the shape `over`, rearranged to be summed. It moves with one of the
+ * two axes or with both. */
+static node_id rearranged(const unwind *u, node_id v, tuple_id over, int axis, int by,
+                          bool has_axis, bool has_by) {
+    graph *g = u->g;
+    sym_store *s = g->syms;
+    int64_t stride = u->w.stride;
+    window_attr w = {axis, by, 1, -u->w.slope, SYM_ZERO, u->n, u->w.length};
+    w.start = sym_sub(s, SYM_ZERO, u->w.start);
+    if (u->phase) {
+        sym whole = sym_scale(s, u->steps, stride);
+        if (has_by) v = pad_axis(g, v, by, SYM_ZERO, sym_sub(s, whole, u->w.length), 0);
+        v = split_axis(g, v, by, has_by ? u->steps : SYM_ONE,
+                       has_by ? sym_const(s, stride) : SYM_ONE);
+        w = (window_attr){axis + (axis > by), by, 1, -1, SYM_ZERO, u->room, u->steps};
+    } else if (has_axis && stride > 1) {
+        v = pad_axis(g, v, axis, SYM_ZERO, SYM_ZERO, stride - 1);
+    }
+    if (has_axis) v = make_window(g, v, &w);
+    return make_expand(g, v, shape_inside(u, over, axis, by));
+}
+
+static node_id sum_over(graph *g, node_id x, uint32_t mask) {
+    qn_dtype d = (qn_dtype)g->node[x].dtype;
+    bool narrow = (d == QN_F16 || d == QN_BF16) && !rule_sees(g, x, OP_MUL);
+    return make_cast(g, make_reduce(g, OP_SUM, narrow ? make_cast(g, x, QN_F32) : x, mask), d);
+}
+
+/* What was rearranged, summed over the windows' places and over `axes` of it, which are those of
+ * the array before: its axes, p in place of the windows, the other of size 1. */
+static node_id summed(const unwind *u, node_id v, int axis, int by, uint32_t axes, tuple_id shape) {
+    graph *g = u->g;
+    sym_store *s = g->syms;
+    int rank, order[QN_MAX_RANK], n = 0, at = 0;
+    if (!u->phase) return make_reshape(g, sum_over(g, v, axes | 1u << by), shape);
+    uint32_t low = axes & ((2u << by) - 1), mask = low | 1u << by | (axes & ~low) << 1;
+    int from = axis + (axis > by), q = 0, r = 0;
+    for (int i = 0, to = 0; i < node_rank(g, v); i++) {
+        if (mask >> i & 1) continue;
+        if (i == from) q = to;
+        if (i == by + 1) r = to;
+        to++;
+    }
+    v = sum_over(g, v, mask);
+    const int64_t *dims = node_dims(g, v, &rank);
+    int64_t merged[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        if (i == r) continue;
+        if (i == q) at = n;
+        order[n++] = i;
+        if (i == q) order[n++] = r;
+    }
+    for (int i = 0, k = 0; i < rank - 1; i++, k++) {
+        merged[i] = dims[order[k]];
+        if (i == at) merged[i] = sym_mul(s, (sym)dims[q], (sym)dims[r]), k++;
+    }
+    v = make_reshape(g, make_permute(g, v, order), graph_tuple(g, rank - 1, merged));
+    sym after = sym_sub(s, sym_sub(s, u->n, u->w.start), (sym)merged[at]);
+    return make_reshape(g, pad_axis(g, v, at, u->w.start, after, 0), shape);
+}
+
+/* The shape of t with the windows' axis as x has it, the other of size 1. */
+static tuple_id shape_after(const unwind *u, node_id t, int axis, int by) {
+    int rank;
+    int64_t v[QN_MAX_RANK];
+    const int64_t *dims = node_dims(u->g, t, &rank);
+    for (int i = 0; i < rank; i++) v[i] = i == axis ? u->n : i == by ? SYM_ONE : dims[i];
+    return graph_tuple(u->g, rank, v);
+}
+
+/* What x repeats, where that is of size 1 on an axis; 0: it is not. */
+static node_id narrowed(graph *g, node_id x, int axis) {
+    int rank;
+    if (rule_sees(g, x, OP_EXPAND)) x = g->node[x].src[0];
+    return node_dims(g, x, &rank)[axis] == SYM_ONE ? x : 0;
+}
+
+/* x repeated along an axis as `over` has it. */
+static node_id widened(graph *g, node_id x, int axis, tuple_id over) {
+    int rank;
+    int64_t v[QN_MAX_RANK];
+    const int64_t *dims = node_dims(g, x, &rank);
+    for (int i = 0; i < rank; i++) v[i] = dims[i];
+    v[axis] = graph_tuple_get(g, over, &rank)[axis];
+    return make_expand(g, x, graph_tuple(g, rank, v));
+}
+
+/* For a sum over `axes` of the product of n's two sources, as in a convolution. 0: they are not
+ * such that the window moves one of them. */
+static node_id push_product(const unwind *u, node_id n, int axis, int by, uint32_t axes,
+                            tuple_id shape) {
+    graph *g = u->g;
+    tuple_id over = g->node[g->node[n].src[0]].shape;
+    for (int side = 0; side < 2; side++) {
+        node_id a = narrowed(g, g->node[n].src[side], by);
+        node_id b = narrowed(g, g->node[n].src[1 - side], axis);
+        if (!a || !b) continue;
+        a = widened(g, a, axis, over);
+        b = widened(g, b, by, over);
+        a = rearranged(u, a, over, axis, by, true, false);
+        b = rearranged(u, b, over, axis, by, false, true);
+        node_id product = side ? make2(g, OP_MUL, b, a) : make2(g, OP_MUL, a, b);
+        return summed(u, product, axis, by, axes, shape);
+    }
+    return 0;
+}
+
+/* The axis of y that stands where `axis` of x stands, y being x reshaped; -1: none. */
+static int same_axis(graph *g, node_id x, int axis, node_id y) {
+    int rank;
+    const int64_t *from = node_dims(g, x, &rank), *to = node_dims(g, y, &rank);
+    sym before = shape_product(g, axis, from);
+    for (int i = 0; i < rank; i++)
+        if (to[i] == from[axis] && shape_product(g, i, to) == before) return i;
+    return -1;
+}
+
+/* The gradient for t, moved into what t is made of: through movements of other axes and a sum onto
+ * a product's factors. 0: there is no such product. */
+static node_id push(const unwind *u, node_id t, int axis, int by) {
+    graph *g = u->g;
+    tuple_id shape = shape_after(u, t, axis, by);
+    const graph_node *n = node_at(g, t);
+    if (n->flags & NODE_REALIZED) return 0;
+    node_id x = n->sources ? n->src[0] : 0;
+    int count;
+    const int64_t *attr = graph_tuple_get(g, n->attr, &count);
+    switch (n->op) {
+    case OP_MUL:
+        return push_product(u, t, axis, by, 0, shape);
+    case OP_SUM_PRODUCT: {
+        uint32_t axes = node_axes(g, t);
+        if (n->sources == 3) return 0;
+        for (int i = 0; i < 32; i++) { /* to axes of the sources */
+            if (!(axes >> i & 1)) continue;
+            axis += i <= axis;
+            by += i <= by;
+        }
+        return push_product(u, t, axis, by, axes, shape);
+    }
+    case OP_CAST:
+        x = push(u, x, axis, by);
+        return x ? make_cast(g, x, (qn_dtype)g->node[t].dtype) : 0;
+    case OP_RESHAPE: {
+        int a = same_axis(g, t, axis, x), b = same_axis(g, t, by, x);
+        x = a >= 0 && b >= 0 && a != b ? push(u, x, a, b) : 0;
+        return x ? make_reshape(g, x, shape) : 0;
+    }
+    case OP_PERMUTE: {
+        int order[QN_MAX_RANK];
+        for (int i = 0; i < count; i++) order[i] = (int)attr[i];
+        x = push(u, x, order[axis], order[by]);
+        return x ? make_permute(g, x, order) : 0;
+    }
+    case OP_PAD: {
+        int64_t p[3 * QN_MAX_RANK];
+        memcpy(p, attr, (size_t)count * sizeof *p);
+        for (int i = 0; i < 3; i++)
+            if (p[3 * axis + i] || p[3 * by + i]) return 0;
+        x = push(u, x, axis, by);
+        return x ? make_pad(g, x, p) : 0;
+    }
+    default:
+        return 0;
+    }
+}
+
+node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool repeated) {
+    sym_store *s = g->syms;
+    unwind u = {.g = g, .w = *w, .n = n};
+    u.phase = repeated && w->stride > 1 && w->slope == 1 && node_rank(g, t) + 3 <= QN_MAX_RANK;
+    if (u.phase) {
+        sym more = sym_add(s, w->length, sym_const(s, w->stride - 1));
+        u.steps = sym_div(s, more, sym_const(s, w->stride));
+        u.room = sym_sub(s, sym_add(s, w->size, u.steps), SYM_ONE);
+    }
+    node_id inside = repeated ? push(&u, t, w->axis, w->by) : 0;
+    if (inside) return inside;
+    node_id all = rearranged(&u, t, g->node[t].shape, w->axis, w->by, true, true);
+    return repeated ? summed(&u, all, w->axis, w->by, 0, shape_after(&u, t, w->axis, w->by)) : all;
+}

@@ -1,0 +1,42 @@
+/* dot.c - dot instructions: which there are, and which statements they can be.
+ *
+ * A dot instruction takes words of 32 bits, multiplies their parts pairwise and adds the products
+ * to a sum. In a tree that is a WORD loop around t[i] += a*b whose factors are parts of words:
+ * there is no operation for it, so a plain reading keeps its meaning, and a device without the
+ * instruction runs the parts one after the other. One of two factors of bytes is unsigned and one
+ * signed, as the instruction has it; transform/offset.c makes it so. */
+#include "ir/ir.h"
+
+const ir_dot ir_dots[IR_DOTS] = {
+    {QN_U8, QN_I8, QN_I32, 4, "llvm.x86.avx512.vpdpbusd"},
+    {QN_I16, QN_I16, QN_I32, 2, "llvm.x86.avx512.vpdpwssd"},
+    {QN_BF16, QN_BF16, QN_F32, 2, "llvm.x86.avx512bf16.dpbf16ps"},
+};
+
+static bool is_byte(int dtype) {
+    return dtype == QN_I8 || dtype == QN_U8;
+}
+
+int ir_dot_of(int left, int right, int sum) {
+    for (int i = 0; i < IR_DOTS; i++) {
+        const ir_dot *d = &ir_dots[i];
+        bool bytes = is_byte(d->left) && is_byte(left) && is_byte(right);
+        if (d->sum == sum && (bytes || (d->left == left && d->right == right))) return i;
+    }
+    return -1;
+}
+
+bool ir_is_dot(const kernel *k, const ir_stmt *store, expr_id factor[2]) {
+    if (store->kind != STMT_STORE || store->n != 1 || store->store.dyn || store->store.guard)
+        return false;
+    const ir_expr *e = ir_e(k, store->store.value[0]);
+    if (e->kind != EXPR_OP) return false;
+    factor[0] = e->arg[0];
+    factor[1] = e->arg[1];
+    if (store->monoid == MONOID_SUM) return e->op == OP_MUL;
+    if (store->monoid != MONOID_SET || e->op != OP_FMA) return false;
+    const ir_expr *old = ir_e(k, e->arg[2]);
+    return old->kind == EXPR_LOAD && old->load.mem == store->store.mem[0] &&
+           old->load.index == store->store.index && old->load.valid == store->store.valid &&
+           !old->load.dyn && !old->load.guard;
+}

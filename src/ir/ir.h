@@ -1,0 +1,484 @@
+/* ir.h - one kernel as a loop tree: making, walking, printing, proving.
+ *
+ * A kernel is a tree of statements (imperfect nests allowed) over memories. What it computes is
+ * what a plain reading of the tree does, one statement after the other, one trip after the other.
+ *
+ * Memories are arguments (buffers given at launch) and tiles (values living at a scope: REG
+ * registers, LOCAL scratch of the thread). A memory is a flat array; all indices are flat element
+ * offsets, in sym's normal form over loop variables and the kernel's dimension variables. Sizes are
+ * over dimension variables only.
+ *
+ * Statements
+ *   LOOP   body once for each value of its variable in [0, extent)
+ *   DEF    start of a tile's life, which ends with the enclosing loop's trip: every element becomes
+ *          `value` (0: undefined). A tile has one DEF, and every access lies behind it in the same
+ *          block or below.
+ *   STORE  mem[index] = combine(mem[index], value) by a monoid; SET just stores. With several
+ *          components all values are computed before any is written, each to its own memory at the
+ *          same index. `valid` (sym truth) and `guard` (bool expression) switch it off; dyn (i64
+ *          expression) is added to index.
+ *   BARRIER  no member of a work group goes on before all have come here. Computes nothing; lies
+ *          outside THREAD loops, and not at the root beside a PAR loop.
+ *
+ * Expressions are hash-consed scalar DAGs, by the meaning of one index point. Operations are
+ * graph/ops.h's ELEM rows. A LOAD whose valid or guard is false gives 0 and touches no memory. A
+ * LOAD of a tile reads what is there when the statement runs; so does one of an argument that is
+ * also stored to (in place): an expression id names a formula, not a value. A TABLE is an entry of
+ * one of the kernel's tables, 2^n constants: the one that the last n bits of an u32 say.
+ *
+ * Loop kinds say how a loop runs, never what it computes:
+ *   SERIAL  as written
+ *   PAR     the launch's work items. Root loops only. Where one root is PAR, every root is a loop,
+ *           the roots do not depend on each other, and a root that is not PAR is one item; the
+ *           launch's items are all roots' items, concatenated. A kernel without PAR is one item.
+ *   VEC     all values of the variable at once, as lanes of vectors. The lane count is the extent's
+ *           constant upper bound, in [1, IR_LANES]; where the extent is not constant, lanes at or
+ *           past it do nothing (a masked tail). Loops inside it are shared by the lanes, so their
+ *           extents are free of its variable. At most one VEC loop on a path, no DEF inside one.
+ *   UNROLL  body repeated with the variable a constant; the extent is a constant.
+ *   THREAD  trips run at once by the members of a work group: see below.
+ *   WORD    2 or 4 trips, the parts of words of 32 bits where instructions take words: a store of
+ *           adjacent parts becomes one of words, t += a*b with parts of words for a and b a dot
+ *           instruction. Where there is none, and for anything else, it is UNROLL.
+ * What depends on the VEC variable is a vector, all else is scalar; nothing is exploded and
+ * re-packed. In a VEC loop, a STORE by a monoid whose index and dyn do not depend on the variable
+ * is a horizontal reduction (the value counts once for each active lane); a SET's index or dyn
+ * always depends on it.
+ *
+ * A dot instruction adds in an order of its own and may take bf16 numbers below 2^-126, and sums of
+ * their products below it, for 0; with integers it is exact, wrapping as they do.
+ *
+ * A REG tile lives in registers: with UNROLL and WORD variables as constants every access's index
+ * is a constant, or every access's index is constant + VEC variable, the lane count is one and the
+ * same and the constant is a multiple of it (then each such vector is a register). A load may also
+ * read across registers of 2^n lanes, at most as many of them: index lanes*VEC variable + constant
+ * below lanes.
+ *
+ * Work groups. On a device that has them an item is run by a group of members, numbered from 0.
+ * THREAD loops directly inside each other are one nest: the outer one does nothing but the inner
+ * one, and member number v*(most trips of the inner) + w runs the trips (v, w). No THREAD loop lies
+ * in another nest or in a VEC loop, and a nest has at most IR_MEMBERS members. Trips of a THREAD
+ * loop never touch an element that another one stores to. What stands outside the nests is done
+ * once for the group, and all loops around them make the same trips for all members. Where
+ * a tile lives then follows from how it is used (ir_tile_storage), and where members must wait is
+ * found by a pass (ir_place_barriers), so transforms need to know nothing of either. An emitter
+ * without groups takes THREAD for SERIAL and BARRIER for nothing.
+ *
+ * Nothing here knows a machine. Everything of a kernel lives in one arena; ids are dense; id 0 is
+ * "none". Names of loops and dimension variables differ from each other within a kernel. Errors
+ * raise. */
+#ifndef QN_IR_H
+#define QN_IR_H
+
+#include "base/base.h"
+#include "graph/graph.h"
+#include "sym/sym.h"
+
+#define IR_STATES         2         /* components a monoid's state can have */
+#define IR_LANES          64        /* most lanes of a VEC loop */
+#define IR_MEMBERS        1024      /* most members of a THREAD nest */
+#define IR_TILE_BYTES     (1 << 26) /* largest tile */
+#define IR_PREFETCH_BYTES (1 << 20) /* most bytes that memory is asked for ahead */
+#define IR_ENTRIES        32        /* most entries of a table */
+#define IR_NAME           64        /* bytes of a name of a loop or dimension, with its end */
+
+typedef uint32_t expr_id;
+typedef uint32_t mem_id;
+typedef uint32_t stmt_id;
+
+typedef enum mem_scope { MEM_ARG, MEM_LOCAL, MEM_REG } mem_scope;
+/* BYPASS: what is written need not stay in the caches. OVER: what is written is to lie where an
+ * input does. */
+typedef enum arg_access {
+    ACCESS_READ = 1,
+    ACCESS_WRITE = 2,
+    ACCESS_NONTEMPORAL = 4,
+    ACCESS_INPLACE = 8
+} arg_access;
+
+typedef struct ir_memory {
+    uint8_t scope;  /* mem_scope */
+    uint8_t access; /* of arguments: arg_access bits */
+    uint8_t dtype;  /* qn_dtype */
+    sym size;       /* elements */
+    int arg;        /* position among the launch's buffers, for MEM_ARG */
+    int ahead; /* bytes from a vector that is loaded to the one that is then asked for; 0: none */
+} ir_memory;
+
+/* Constants to be looked up; `n` is a power of two. */
+typedef struct ir_table {
+    uint8_t dtype, n;
+    const uint64_t *bits; /* as in EXPR_CONST */
+} ir_table;
+
+typedef enum expr_kind {
+    EXPR_NONE,
+    EXPR_CONST,
+    EXPR_INDEX,
+    EXPR_LOAD,
+    EXPR_OP,
+    EXPR_TABLE
+} expr_kind;
+
+typedef struct ir_expr {
+    uint8_t kind, op, dtype; /* op of EXPR_OP: graph op; dtype: of the result */
+    uint8_t n;               /* arguments of EXPR_OP */
+    union {
+        uint64_t bits;  /* EXPR_CONST: the value in its dtype's bit pattern, zero-extended */
+        sym index;      /* EXPR_INDEX: this integer, dtype I64 */
+        expr_id arg[3]; /* EXPR_OP */
+        struct {        /* EXPR_LOAD */
+            mem_id mem;
+            sym index, valid;
+            expr_id dyn, guard;
+        } load;
+        struct { /* EXPR_TABLE */
+            uint32_t number;
+            expr_id index;
+        } table;
+    };
+} ir_expr;
+
+/* FETCH asks for the line that an element of an argument is in, or of a LOCAL tile, to be in the
+ * first cache; the index may be anything. */
+typedef enum stmt_kind {
+    STMT_NONE,
+    STMT_LOOP,
+    STMT_DEF,
+    STMT_STORE,
+    STMT_PREFETCH,
+    STMT_BARRIER
+} stmt_kind;
+typedef enum loop_kind {
+    LOOP_SERIAL,
+    LOOP_PAR,
+    LOOP_VEC,
+    LOOP_UNROLL,
+    LOOP_THREAD,
+    LOOP_WORD
+} loop_kind;
+
+typedef struct ir_stmt {
+    uint8_t kind;
+    uint8_t loop;                            /* LOOP: loop_kind */
+    uint8_t monoid;                          /* STORE */
+    uint8_t n;                               /* STORE: components */
+    uint32_t line;                           /* of the text it was read from; 0: of none */
+    stmt_id parent, next, prev, first, last; /* tree; first/last: children of a LOOP */
+    union {
+        struct {
+            sym var, extent; /* extent may use outer variables; may be 0 */
+        } l;
+        struct {
+            mem_id mem;
+            expr_id value;
+        } def;
+        struct {
+            mem_id mem;
+            sym index;
+        } prefetch;
+        struct {
+            mem_id mem[IR_STATES];
+            expr_id value[IR_STATES];
+            sym index, valid;
+            expr_id dyn, guard;
+        } store;
+    };
+} ir_stmt;
+
+typedef struct kernel {
+    qn_ctx *ctx;
+    arena arena;
+    sym_store *syms;
+    const char *name; /* for traces: what it computes, e.g. "max.exp.sum.div_4096x4096" */
+    ir_memory *mem;
+    ir_expr *expr;
+    ir_stmt *stmt;
+    ir_table *table;
+    uint32_t mems, mem_cap, exprs, expr_cap, stmts, stmt_cap, tables, table_cap;
+    idset expr_set;
+    sym *dim_var; /* the dimension variables bound at launch, in order */
+    int dim_vars;
+    int args;      /* buffers a launch gives */
+    stmt_id root;  /* a LOOP of extent 1 and no variable whose children are the top statements */
+    bool borrowed; /* syms belong to the kernel this one was cloned from */
+    bool no_fma;   /* products in sums are rounded: as in machine */
+} kernel;
+
+/* ---- tree.c: making and walking -------------------------------------------------------------- */
+
+kernel *ir_open(qn_ctx *qn);       /* raises */
+void ir_close(kernel *k);          /* NULL is fine */
+kernel *ir_clone(const kernel *k); /* shares k's syms: to be closed before k */
+
+sym ir_dim_var(kernel *k, const char *name, int64_t lo, int64_t hi);
+mem_id ir_arg(kernel *k, qn_dtype dtype, sym size, int access); /* arg numbers follow the calls */
+mem_id ir_tile(kernel *k, mem_scope scope, qn_dtype dtype, sym size);
+
+/* Expressions, simplified by constant folding (node fold rules are the graph's; here only what
+ * substitution uncovers: constants, x+0 of integers, where(const)). All ops take equal dtypes as
+ * their row's TYPES says. */
+expr_id ir_const_f(kernel *k, qn_dtype dtype, double value);
+expr_id ir_const_i(kernel *k, qn_dtype dtype, int64_t value);
+expr_id ir_const_bits(kernel *k, qn_dtype dtype, uint64_t bits);
+expr_id ir_index(kernel *k, sym value);
+expr_id ir_load(kernel *k, mem_id mem, sym index, sym valid, expr_id dyn, expr_id when);
+/* The number of the table with these entries, n of them, a power of two up to IR_ENTRIES. */
+uint32_t ir_table_of(kernel *k, qn_dtype dtype, int n, const uint64_t *bits);
+expr_id ir_lookup(kernel *k, uint32_t table, expr_id index);
+expr_id ir_intern(kernel *k,
+                  const ir_expr *e); /* as it stands; clear the struct before filling it */
+expr_id ir_op(kernel *k, int op, qn_dtype dtype, int n,
+              const expr_id *arg);            /* dtype of the result */
+expr_id ir_op1(kernel *k, int op, expr_id a); /* result dtype by the row's TYPES */
+expr_id ir_op2(kernel *k, int op, expr_id a, expr_id b);
+expr_id ir_op3(kernel *k, int op, expr_id a, expr_id b, expr_id c);
+expr_id ir_cast(kernel *k, qn_dtype dtype, expr_id a); /* a itself when it has that dtype */
+expr_id ir_identity(kernel *k, int m, int component, qn_dtype dtype);
+/* out = combine(a, b), each with as many components as monoid_rows[m] has states. */
+void ir_combine(kernel *k, int m, const expr_id *a, const expr_id *b, expr_id *out);
+static inline ir_expr *ir_e(const kernel *k, expr_id e) {
+    return &k->expr[e];
+}
+static inline ir_stmt *ir_s(const kernel *k, stmt_id s) {
+    return &k->stmt[s];
+}
+static inline ir_memory *ir_m(const kernel *k, mem_id m) {
+    return &k->mem[m];
+}
+
+/* Statements are appended to `parent` (0: the root). A loop's name (NULL: "i") gets a suffix where
+ * it is taken. */
+stmt_id ir_loop(kernel *k, stmt_id parent, loop_kind kind, const char *name, sym extent);
+/* What to write for a loop's variable: the variable, or 0 where there is at most one trip, so that
+ * indices stay in one normal form. */
+sym ir_trip(const kernel *k, stmt_id loop);
+stmt_id ir_def(kernel *k, stmt_id parent, mem_id tile, expr_id value);
+stmt_id ir_store(kernel *k, stmt_id parent, int how, mem_id mem, sym index, sym valid,
+                 expr_id value);
+stmt_id ir_store_n(kernel *k, stmt_id parent, const ir_stmt *store); /* the general form */
+stmt_id ir_prefetch(kernel *k, stmt_id parent, mem_id arg, sym index);
+stmt_id ir_barrier(kernel *k, stmt_id parent);
+stmt_id ir_find_loop(const kernel *k, const char *name); /* by variable name; 0: none */
+void ir_unlink(kernel *k, stmt_id s);
+void ir_insert(kernel *k, stmt_id s, stmt_id parent, stmt_id before); /* before 0: at the end */
+void ir_move(kernel *k, stmt_id s, stmt_id parent, stmt_id before);   /* unlink, and insert there */
+stmt_id ir_copy(kernel *k, stmt_id s); /* deep copy, unlinked; loops keep their variables */
+/* Give every loop of s's subtree a variable of its own (with a fresh name) and every tile defined
+ * in it a memory of its own: what makes a second copy legal beside the first. */
+void ir_rename(kernel *k, stmt_id s);
+/* The next statement after s in the subtree of top, parents first; 0 at the end. */
+stmt_id ir_next(const kernel *k, stmt_id s, stmt_id top);
+bool ir_inside(const kernel *k, stmt_id s,
+               stmt_id loop);                    /* is loop an ancestor of s, or s itself? */
+int ir_stmt_exprs(ir_stmt *s, expr_id *slot[4]); /* where s holds expressions */
+int ir_expr_args(ir_expr *e, expr_id *slot[3]);  /* where e holds expressions */
+/* Rewrite every expression of s's subtree (or one expression) from its leaves up: f is given each
+ * node with its arguments rewritten and returns what takes its place; ir_rebuild is the f that
+ * changes nothing but folds. */
+typedef expr_id (*ir_rewriter)(kernel *k, const ir_expr *e, void *user);
+void ir_rewrite(kernel *k, stmt_id s, ir_rewriter f, void *user);
+expr_id ir_rewrite_expr(kernel *k, expr_id e, ir_rewriter f, void *user);
+expr_id ir_rebuild(kernel *k, const ir_expr *e, void *user);
+void ir_replace(kernel *k, stmt_id s, expr_id what, expr_id by); /* one expression by another */
+/* Rewrite every sym (indices, validity, extents) and expression of s's subtree by var := value. A
+ * loop in it whose extent changes gets a new variable (of the same name) with the new extent. */
+void ir_subst(kernel *k, stmt_id s, int n, const sym *var, const sym *value);
+expr_id ir_subst_expr(kernel *k, expr_id e, int n, const sym *var, const sym *value);
+bool ir_expr_uses(const kernel *k, expr_id e, sym var); /* through its syms */
+bool ir_expr_reads(const kernel *k, expr_id e, mem_id mem);
+bool ir_expr_takes(const kernel *k, expr_id e, expr_id part); /* is it made of it by operations? */
+qn_dtype ir_op_dtype(const kernel *k, int op,
+                     const expr_id *arg);              /* by the row's TYPES; not for TO */
+int ir_tile_number(const kernel *k, mem_id m);         /* "t3" is the tile with number 3 */
+mem_id ir_find_mem(const kernel *k, const char *name); /* "a0", "t3"; 0: none */
+bool ir_name_taken(const kernel *k, const char *name);
+bool ir_name_reserved(const char *name);                /* means something in index expressions */
+const char *ir_fresh_name(kernel *k, const char *name); /* name, or name_1, ...: free */
+/* Do devices compute it by an expansion, and not by an instruction? */
+bool ir_expands(int op, int dtype);
+
+/* ---- bounds.c -------------------------------------------------------------------------------- */
+
+#define IR_FACTS 16 /* most facts a proof looks at */
+
+/* Does target >= 0 hold whenever statement `at` runs, given that each fact is >= 0? true is a
+ * proof, false means unknown. */
+bool ir_prove(const kernel *k, stmt_id at, sym target, int facts, const sym *fact);
+/* What the truth value says, as expressions that are >= 0; at most IR_FACTS of them. */
+int ir_facts(const kernel *k, sym truth, sym fact[IR_FACTS]);
+/* Extents in which floors and minima nest deeper than this are refused: nothing could be proved of
+ * them, and no sensible schedule makes them. */
+#define IR_INVOLVED 2
+bool ir_plain(const kernel *k, sym extent, str *why);
+#define IR_PARTS 6
+/* a = the least of these: its min terms opened. At most IR_PARTS of them; a is at most each. */
+int ir_least_of(const kernel *k, sym a, sym part[IR_PARTS]);
+/* The least (or largest) value of a over the loops of at's ancestors strictly below `top`, as an
+ * expression free of their variables; false when a is not monotone in one of them. */
+bool ir_extreme(const kernel *k, stmt_id at, stmt_id top, sym a, bool largest, sym *out);
+/* a = coef*var + rest with both free of var; the coefficient may be an expression. */
+bool ir_linear(const kernel *k, sym a, sym var, sym *coef, sym *rest);
+
+/* ---- depend.c -------------------------------------------------------------------------------- */
+
+/* One load or store of a memory by a statement. */
+typedef struct ir_access {
+    stmt_id at;
+    mem_id mem;
+    expr_id load; /* the LOAD, 0 for a store */
+    uint8_t monoid;
+    sym index, valid;
+    expr_id dyn, guard;
+} ir_access;
+/* Every access of the subtree of s (each LOAD once a statement), in an array of k's arena. */
+uint32_t ir_accesses(kernel *k, stmt_id s, ir_access **out);
+/* How trips of a loop are to run, if not one after the other: at once, by different workers; in any
+ * order, so that a memory that is only updated by one monoid may be shared; in lockstep, so that
+ * only one that all of them update at the same index may be. */
+typedef enum loop_freedom { FREEDOM_AT_ONCE, FREEDOM_ANY_ORDER, FREEDOM_LOCKSTEP } loop_freedom;
+/* Do different trips of `loop` touch different elements of each memory they share and store to, as
+ * far as that freedom needs it? Trips of the loops below `top` (an ancestor of loop, or loop
+ * itself) may be any. */
+bool ir_no_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom freedom, str *why);
+/* May trips of the loop run in any order, as far as other memories than but[] are concerned? Marks
+ * those that were looked at. */
+bool ir_no_carried_but(kernel *k, stmt_id loop, bool *but, str *why);
+/* Do different trips of the loop touch different elements of that memory, one by one or at once? */
+bool ir_no_carried_for(kernel *k, stmt_id loop, mem_id m);
+/* The kernel's roots do not depend on each other. */
+bool ir_roots_independent(kernel *k, str *why);
+/* May a transform add statements to this block? Not to the root of a kernel with parallel roots,
+ * nor between two loops of a THREAD nest. */
+bool ir_divisible(const kernel *k, stmt_id block, str *why);
+/* May it define a tile in this block, or do lanes of a vector loop run through it? */
+bool ir_outside_vectors(const kernel *k, stmt_id block, str *why);
+/* The tile keeps the rule for REG tiles (see above), whatever its scope is now, and so do those
+ * that are stored together with it. */
+bool ir_in_registers(kernel *k, mem_id tile, str *why);
+/* The lanes of each of its registers then, 0: scalars; -1 where it does not keep the rule. */
+int64_t ir_register_lanes(kernel *k, mem_id tile, str *why);
+bool ir_refuse(str *why, const char *fmt, ...) QN_PRINTF(2, 3); /* false */
+
+/* ---- workgroup.c ----------------------------------------------------------------------------- */
+
+bool ir_has_threads(const kernel *k); /* has it THREAD loops? */
+int64_t ir_members(const kernel *k);  /* of the largest nest; 1 without THREAD loops */
+stmt_id ir_thread_nest(const kernel *k,
+                       stmt_id s); /* the outermost THREAD loop around s, or s; 0: none */
+int64_t ir_nest_size(const kernel *k,
+                     stmt_id nest); /* members, INT64_MAX: too many; 1 of no nest */
+/* Is every THREAD loop where it may be? */
+bool ir_nests_fit(const kernel *k, str *why);
+/* How many members one trip of a nest's loop stands for: those of the loops inside it. */
+int64_t ir_nest_step(const kernel *k, stmt_id loop);
+/* Where a tile of a kernel with THREAD loops lives, by how it is used. */
+typedef enum tile_place {
+    PLACE_SHARED,      /* one for the group */
+    PLACE_PRIVATE,     /* defined in a nest: each member has its own */
+    PLACE_DISTRIBUTED, /* every index is each*member + rest, rest in [0, each): a member keeps its
+                          `each` elements */
+    PLACE_REPLICATED   /* small, stored only outside nests: every member has a copy and does
+                     what changes it, all with the same values */
+} tile_place;
+typedef struct tile_storage {
+    tile_place place;
+    int64_t each; /* elements at that place, at most */
+} tile_storage;
+tile_storage *ir_tile_storage(kernel *k); /* by mem_id, of k's arena */
+int64_t ir_shared_bytes(kernel *k);       /* of all tiles that a group shares, at most */
+/* Take out the barriers there are and put in those that are needed. */
+void ir_place_barriers(kernel *k);
+
+/* ---- check.c --------------------------------------------------------------------------------- */
+
+/* Everything the essay promises, and that every access provably or by its validity lies inside its
+ * memory. Returns false with the reason in `why` (may be NULL). Runs between passes under QN_CHECK.
+ */
+bool ir_check(const kernel *k, str *why);
+/* The same, telling a promise that is broken from one that could only not be proved: bounds of an
+ * access, independence of a loop's trips; and from a kernel that is right, but too much: to compile
+ * it would take too long, or to run it once. The reason is the gravest one's. */
+typedef enum ir_verdict {
+    VERDICT_SOUND,
+    VERDICT_UNPROVEN,
+    VERDICT_TOO_MUCH,
+    VERDICT_BROKEN
+} ir_verdict;
+ir_verdict ir_verify(const kernel *k, str *why);
+
+/* ---- bulk.c ---------------------------------------------------------------------------------- */
+
+/* What a kernel has at most that is verified. What the compiler makes by itself is not held to
+ * these: they are far from what it makes, and there to end what would never end. */
+#define IR_STATEMENTS  4096        /* as written: proofs compare accesses with each other */
+#define IR_EXPRESSIONS (1 << 16)   /* as written */
+#define IR_DEEP        2048        /* expressions in expressions: some walks recurse */
+#define IR_ACCESSES    4096        /* loads and stores, each once a statement */
+#define IR_MEMORIES    1024        /* arguments and tiles */
+#define IR_INDEX_PARTS 512         /* of an index expression in text, floors and minima opened */
+#define IR_COPIES      (1 << 14)   /* of statements, once unrolled */
+#define IR_CODE        (1 << 18)   /* operations in them: LLVM takes some 20 us for each */
+#define IR_REGISTERS   1024        /* of all REG tiles: each loop has a phi for each it changes */
+#define IR_ARG_BYTES   (1LL << 46) /* of an argument, where sizes are smallest */
+#define IR_STEPS       (1LL << 44) /* statements run at least: an hour and more */
+bool ir_moderate(kernel *k, str *why);
+
+/* ---- stored.c -------------------------------------------------------------------------------- */
+
+/* Is what is read of tiles without a first value provably stored before? */
+bool ir_stored_first(kernel *k, str *why);
+
+/* ---- text.c, parse.c ------------------------------------------------------------------------- */
+
+enum { LOOP_KINDS = LOOP_WORD + 1, MEM_SCOPES = MEM_REG + 1, ARG_ACCESS_WORDS = 4 };
+extern const char *const loop_words[LOOP_KINDS]; /* what text calls them */
+extern const char *const mem_scope_words[MEM_SCOPES];
+extern const char *const arg_access_words[ARG_ACCESS_WORDS]; /* by bit */
+void ir_print(const kernel *k, str *out);                    /* parses back to the same print */
+kernel *ir_parse(qn_ctx *qn, const char *text); /* NULL with an error: line and what was expected */
+/* Text of unknown origin, which begins at that line of what it is part of: parsed, and verified to
+ * be sound and of moderate size; else NULL with an error. */
+kernel *ir_read(qn_ctx *qn, const char *text, size_t size, int line);
+int ir_find_dtype(const char *name); /* -1: there is none */
+
+/* ---- loops.c --------------------------------------------------------------------------------- */
+
+/* All statements and memories as they are, to go back to; expressions are only ever added. */
+typedef struct ir_saved {
+    ir_stmt *stmt;
+    ir_memory *mem;
+    uint32_t stmts, mems;
+} ir_saved;
+ir_saved ir_save(kernel *k);
+void ir_restore(kernel *k, const ir_saved *was);
+
+/* Split a loop; exchange two of which the inner is all that the outer does. Proofs and lowering use
+ * them, too: see transforms.h. */
+bool ir_split(kernel *k, stmt_id loop, int64_t factor, const char *outer, const char *inner,
+              str *why);
+bool ir_swap(kernel *k, stmt_id outer, stmt_id inner, str *why);
+int64_t ir_most_trips(const kernel *k,
+                      stmt_id loop); /* upper bound of the extent, INT64_MAX: none */
+/* A size for what every trip of the loop has its own of: the extent if it is known at launch, else
+ * its upper bound; false when there is none worth it. */
+bool ir_known_extent(const kernel *k, stmt_id loop, sym *out);
+
+/* ---- dot.c ----------------------------------------------------------------------------------- */
+
+/* Dot instructions: products of the parts of words, added to a sum of 32 bits. A row says which
+ * parts, how many, and for LLVM the instruction's name. */
+enum { IR_DOTS = 3 };
+typedef struct ir_dot {
+    uint8_t left, right, sum; /* dtypes */
+    int parts;
+    const char *name;
+} ir_dot;
+extern const ir_dot ir_dots[IR_DOTS];
+/* The row number for products of these dtypes, -1: none; one whose `left` is not of the right sign
+ * (offset makes it so) counts. */
+int ir_dot_of(int left, int right, int sum);
+/* Is the statement t[i] += a*b, in the form of its monoid or of an fma? The factors. */
+bool ir_is_dot(const kernel *k, const ir_stmt *store, expr_id factor[2]);
+
+#endif

@@ -1,0 +1,80 @@
+/* lower.h - from the planner's kernels to loop trees, and what is decided of them before they are
+ * scheduled. */
+#ifndef QN_LOWER_H
+#define QN_LOWER_H
+
+#include "ir/ir.h"
+#include "machine/machine.h"
+#include "plan/plan.h"
+
+/* ---- lower.c --------------------------------------------------------------------------------- */
+
+/* A kernel of a fusion as an unscheduled tree, and what its launch must be given. */
+typedef struct lowered {
+    kernel *k;
+    uint32_t args;
+    node_id *arg; /* whose memory each argument is, the root's first */
+    int vars;
+    int *var; /* graph->var number of each dimension variable, or LOWER_LENGTH: the root's numel */
+} lowered;
+#define LOWER_LENGTH (-1)
+
+/* Raises; `out->k` is set before anything can raise after it is open, so the caller can close
+ * it. */
+void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out);
+
+/* ---- fuse_reductions.c ----------------------------------------------------------------------- */
+
+/* Reductions beside each other over as many elements of the same memory become one pass. */
+void fuse_reductions(kernel *k);
+
+/* ---- split_reduction.c ----------------------------------------------------------------------- */
+
+#define SPLIT_PARTS 8 /* most that two stages hand over: components of all states */
+/* What the first stage of a reduction gives to the second. */
+typedef struct split_part {
+    qn_dtype dtype;
+    int64_t size; /* elements */
+} split_part;
+/* A lowered kernel that reduces much to few elements becomes its own stage number 0 or 1, to be run
+ * one after the other; both have one more argument than the kernel had for each part, behind the
+ * others. Returns how many parts there are, 0: the kernel is none of that kind and stays. Raises.
+ */
+int split_reduction(kernel *k, int stage, split_part part[SPLIT_PARTS]);
+
+/* ---- inplace.c ------------------------------------------------------------------------------- */
+
+/* An output that may lie where an input does, by their numbers among the arguments. */
+typedef struct inplace_pair {
+    uint16_t out, in;
+} inplace_pair;
+/* Mark argument number `out` as one that is to lie over an input; it is then not for `bypass`. */
+void inplace_mark(kernel *k, int out);
+/* Of a kernel as it is emitted: all such pairs of marked outputs, `most` of them. They are proofs;
+ * what cannot be proved is left out. */
+int inplace_pairs(kernel *k, int most, inplace_pair *over);
+/* Of a kernel as it was lowered: put stores to outputs into the order that bears this best. */
+void inplace_order_stores(kernel *k);
+
+/* ---- prepack.c ------------------------------------------------------------------------------- */
+
+/* How an operand of a product is kept in panels of columns. */
+typedef struct prepack {
+    int arg, dtype;
+    int64_t source, size;                     /* elements of the operand, of its panels */
+    int64_t columns, rows, column, row, base; /* a[j, r] = arg[column*j + row*r + base] */
+    int64_t panels, words, width, parts;      /* the panels' dimensions */
+    stmt_id update;                           /* in the product's tree: the sum's statement, */
+    expr_id load;                             /* the operand's load, and its variables */
+    sym j, r;
+} prepack;
+/* Is the lowered kernel a product whose columns' operand is that argument, and worth packing
+ * beforehand? */
+bool prepack_find(kernel *k, int arg, const machine *limits, prepack *out);
+/* The kernel that packs: argument 0 from argument 1. Raises. */
+kernel *prepack_kernel(qn_ctx *qn, const prepack *p);
+/* The product reads the panels, a further argument behind its others; the operand itself it reads
+ * no more. */
+void prepack_read(kernel *k, const prepack *p);
+
+#endif

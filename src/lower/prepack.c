@@ -1,0 +1,196 @@
+/* prepack.c - a product's second operand in the order in which it will be read, made beforehand.
+ *
+ * Packing costs as much as a few rows of a product. Where the operand is the same each time, a
+ * weight, one kernel packs it once and the product reads what that has stored:
+ *
+ *   a[j, r], columns j < n and a sum over r   ->   b[j / W][r][j % W]
+ *
+ * panels of W columns, W vectors' width, zeros behind the last column; for dot instructions with
+ * the parts of words together, b[j / W][r / P][j % W][r % P]. The product stays the kernel it was
+ * but for the index of that load, from which the model sees panels of columns
+ * (schedule/contraction.c) and any other device or schedule may read it as well. Elements keep
+ * their dtype.
+ *
+ * Who may pack what, and when it is to be done again, is the planner's business. */
+#include "lower/lower.h"
+
+enum {
+    LEAST = 16,     /* steps of the sum for which panels are worth it */
+    SOME_ROWS = 10, /* fewer go along rows of columns as well without */
+    MOST_ROWS = 512 /* more of them hide what packing costs */
+};
+
+typedef struct reading {
+    kernel *k;
+    stmt_id chain[QN_MAX_RANK * 2], sum,
+        update;        /* loops over outputs, over the sum, its statement */
+    int loops, column; /* column: which of the loops is j */
+    int side;          /* which factor the operand is */
+    int64_t rows;      /* outputs of a column */
+} reading;
+
+static bool constant_extent(const kernel *k, stmt_id loop, int64_t *n) {
+    return ir_s(k, loop)->kind == STMT_LOOP && ir_s(k, loop)->loop == LOOP_SERIAL &&
+           sym_is_const(k->syms, ir_s(k, loop)->l.extent, n);
+}
+
+/* Loops in each other around   def t; for r { t += a*b } .. */
+static bool read_product(reading *p) {
+    kernel *k = p->k;
+    int64_t n;
+    expr_id f[2];
+    stmt_id s = ir_s(k, k->root)->first;
+    for (; s && s == ir_s(k, ir_s(k, s)->parent)->last && constant_extent(k, s, &n);
+         s = ir_s(k, s)->first) {
+        if (p->loops == (int)COUNT_OF(p->chain)) return false;
+        p->chain[p->loops++] = s;
+    }
+    if (!s || !p->loops || ir_s(k, s)->kind != STMT_DEF) return false;
+    p->sum = ir_s(k, s)->next;
+    if (!p->sum || !constant_extent(k, p->sum, &n) || n < LEAST) return false;
+    p->update = ir_s(k, p->sum)->first;
+    const ir_stmt *u = ir_s(k, p->update);
+    return p->update && p->update == ir_s(k, p->sum)->last && ir_is_dot(k, u, f) &&
+           u->monoid == MONOID_SUM && u->store.mem[0] == ir_s(k, s)->def.mem;
+}
+
+/* The argument's only access, a plain load that is one factor, converted perhaps; 0: it is not. */
+static expr_id read_load(reading *p, int arg) {
+    kernel *k = p->k;
+    ir_access *t;
+    uint32_t n = ir_accesses(k, k->root, &t);
+    expr_id load = 0, f[2];
+    for (uint32_t i = 0; i < n; i++) {
+        const ir_memory *m = ir_m(k, t[i].mem);
+        if (m->scope != MEM_ARG || m->arg != arg) continue;
+        if (load || !t[i].load || t[i].at != p->update || t[i].dyn || t[i].guard ||
+            t[i].valid != SYM_TRUE)
+            return 0;
+        load = t[i].load;
+    }
+    ir_is_dot(k, ir_s(k, p->update), f);
+    for (p->side = 0; load && p->side < 2; p->side++) {
+        const ir_expr *e = ir_e(k, f[p->side]);
+        if (f[p->side] == load || (e->kind == EXPR_OP && e->op == OP_CAST && e->arg[0] == load))
+            return load;
+    }
+    return 0;
+}
+
+/* index = base + column*j + row*r, all constants, with j the loop along the output's memory. */
+static bool read_index(reading *p, sym index, prepack *out) {
+    kernel *k = p->k;
+    sym rest;
+    int64_t step, n;
+    p->rows = 1;
+    stmt_id store = ir_s(k, p->sum)->next;
+    if (!store || ir_s(k, store)->kind != STMT_STORE) return false;
+    if (!sym_split(k->syms, index, ir_s(k, p->sum)->l.var, &out->row, &index)) return false;
+    p->column = -1;
+    for (int i = 0; i < p->loops; i++) {
+        sym var = ir_s(k, p->chain[i])->l.var;
+        if (sym_uses(k->syms, index, var)) {
+            if (p->column >= 0) return false;
+            p->column = i;
+        } else {
+            constant_extent(k, p->chain[i], &n);
+            p->rows = n > 0 && p->rows <= MOST_ROWS ? p->rows * n : MOST_ROWS + 1;
+        }
+    }
+    if (p->column < 0 || p->rows < 2 || p->rows > MOST_ROWS) return false;
+    sym j = ir_s(k, p->chain[p->column])->l.var;
+    if (!sym_split(k->syms, index, j, &out->column, &rest)) return false;
+    return sym_is_const(k->syms, rest, &out->base) &&
+           sym_split(k->syms, ir_s(k, store)->store.index, j, &step, &rest) && step == 1;
+}
+
+/* Is the operand's other factor of other loops? And the parts of words, 1: none. */
+static bool read_other(const reading *p, const machine *limits, prepack *out) {
+    kernel *k = p->k;
+    expr_id f[2];
+    ir_is_dot(k, ir_s(k, p->update), f);
+    const ir_expr *other = ir_e(k, f[!p->side]);
+    int sum = ir_m(k, ir_s(k, p->update)->store.mem[0])->dtype;
+    out->parts = 1;
+    if (ir_expr_uses(k, f[!p->side], ir_s(k, p->chain[p->column])->l.var)) return false;
+    if (other->kind == EXPR_OP && other->op == OP_CAST &&
+        ir_e(k, other->arg[0])->kind == EXPR_LOAD && ir_e(k, f[p->side])->kind == EXPR_OP) {
+        int row = ir_dot_of(ir_e(k, other->arg[0])->dtype, out->dtype, sum);
+        if (row >= 0 && (limits->dots >> row & 1)) out->parts = ir_dots[row].parts;
+    }
+    if (out->column == 1 && out->parts == 1 && p->rows < SOME_ROWS) return false;
+    int64_t lanes = limits->vector_bytes / (int64_t)qn_dtype_size((qn_dtype)sum);
+    out->width = (p->rows <= 6 ? 4 : p->rows <= 9 ? 3 : 2) * (lanes > 16 ? 16 : lanes);
+    return lanes >= 2;
+}
+
+bool prepack_find(kernel *k, int arg, const machine *limits, prepack *out) {
+    reading p = {.k = k};
+    *out = (prepack){.arg = arg};
+    if (!read_product(&p)) return false;
+    out->load = read_load(&p, arg);
+    if (!out->load) return false;
+    const ir_expr e = *ir_e(k, out->load);
+    out->dtype = e.dtype;
+    if (!sym_is_const(k->syms, ir_m(k, e.load.mem)->size, &out->source)) return false;
+    if (!read_index(&p, e.load.index, out) || !read_other(&p, limits, out)) return false;
+    constant_extent(k, p.chain[p.column], &out->columns);
+    constant_extent(k, p.sum, &out->rows);
+    if (out->columns < out->width) return false;
+    out->panels = (out->columns + out->width - 1) / out->width;
+    out->words = (out->rows + out->parts - 1) / out->parts;
+    out->size = out->panels * out->words * out->width * out->parts;
+    out->update = p.update;
+    out->j = ir_s(k, p.chain[p.column])->l.var;
+    out->r = ir_s(k, p.sum)->l.var;
+    return true;
+}
+
+/* ---- the two kernels ------------------------------------------------------------------------- */
+
+kernel *prepack_kernel(qn_ctx *qn, const prepack *p) {
+    kernel *k = ir_open(qn);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        ir_close(k);
+        heap_unwind(&qn->heap);
+    }
+    sym_store *s = k->syms;
+    k->name = "pack";
+    mem_id to = ir_arg(k, (qn_dtype)p->dtype, sym_const(s, p->size), ACCESS_WRITE);
+    mem_id from = ir_arg(k, (qn_dtype)p->dtype, sym_const(s, p->source), ACCESS_READ);
+    const int64_t extent[4] = {p->panels, p->words, p->width, p->parts};
+    static const char *const name[4] = {"p", "q", "w", "d"};
+    sym trip[4], at = SYM_ZERO;
+    stmt_id in = 0;
+    for (int i = 0; i < 4; i++) {
+        trip[i] = SYM_ZERO;
+        at = sym_scale(s, at, extent[i]);
+        if (extent[i] == 1) continue;
+        in = ir_loop(k, in, LOOP_SERIAL, name[i], sym_const(s, extent[i]));
+        trip[i] = ir_trip(k, in);
+        at = sym_add(s, at, trip[i]);
+    }
+    sym j = sym_add(s, sym_scale(s, trip[0], p->width), trip[2]);
+    sym r = sym_add(s, sym_scale(s, trip[1], p->parts), trip[3]);
+    sym index = sym_add(s, sym_scale(s, j, p->column), sym_scale(s, r, p->row));
+    sym valid =
+        sym_and(s, sym_lt(s, j, sym_const(s, p->columns)), sym_lt(s, r, sym_const(s, p->rows)));
+    index = sym_add(s, index, sym_const(s, p->base));
+    ir_store(k, in, MONOID_SET, to, at, SYM_TRUE, ir_load(k, from, index, valid, 0, 0));
+    guard_close(&qn->heap, &g);
+    return k;
+}
+
+void prepack_read(kernel *k, const prepack *p) {
+    sym_store *s = k->syms;
+    sym width = sym_const(s, p->width), parts = sym_const(s, p->parts);
+    sym at = sym_scale(s, sym_div(s, p->j, width), p->words * p->width * p->parts);
+    at = sym_add(s, at, sym_scale(s, sym_div(s, p->r, parts), p->width * p->parts));
+    at = sym_add(s, at, sym_scale(s, sym_mod(s, p->j, width), p->parts));
+    at = sym_add(s, at, sym_mod(s, p->r, parts));
+    mem_id packed = ir_arg(k, (qn_dtype)p->dtype, sym_const(s, p->size), ACCESS_READ);
+    ir_replace(k, p->update, p->load, ir_load(k, packed, at, SYM_TRUE, 0, 0));
+}

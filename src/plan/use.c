@@ -1,0 +1,345 @@
+/* use.c - who uses what under which loops: how an index travels from a node to its sources.
+ *
+ * A use is (kernel, for each axis the set of that kernel's loops its index depends on). Walking up
+ * from a use to the node's sources, an elementwise node passes it on, a movement moves the axes'
+ * sets, and a reduction opens loops for the axes it sums. Sizes count the most that dimension
+ * variables allow. */
+#include "plan/fuse.h"
+
+static const double load = 2; /* cost of a load in an inlined expression */
+
+/* ---- small questions ------------------------------------------------------------------------- */
+
+double fuse_dim_size(const graph *g, sym dim) {
+    return (double)sym_hi(g->syms, dim);
+}
+
+static double tuple_size(const graph *g, tuple_id shape) {
+    int rank;
+    const int64_t *d = graph_tuple_get(g, shape, &rank);
+    double n = 1;
+    for (int i = 0; i < rank; i++) n *= fuse_dim_size(g, (sym)d[i]);
+    return n;
+}
+
+double fuse_size(const fuse *fu, node_id n) {
+    return tuple_size(fu->g, node_at(fu->g, n)->shape);
+}
+
+/* What one element of an op costs beside its sources. */
+double fuse_op_cost(int op) {
+    switch (op) {
+    case OP_EXP:
+    case OP_EXP2:
+    case OP_LOG:
+    case OP_LOG2:
+        return 10;
+    case OP_TANH:
+    case OP_SIGMOID:
+    case OP_MUL_SIGMOID:
+    case OP_ERF:
+    case OP_EXPM1:
+    case OP_LOG1P:
+    case OP_SIN:
+    case OP_COS:
+    case OP_ATAN:
+        return 20;
+    case OP_ASIN:
+    case OP_ACOS:
+    case OP_ASINH:
+    case OP_ACOSH:
+    case OP_ATANH:
+    case OP_SOFTPLUS:
+    case OP_CBRT:
+    case OP_ATAN2:
+    case OP_HYPOT:
+    case OP_LOGADDEXP:
+    case OP_ERFC:
+    case OP_MUL_NDTR:
+    case OP_POW:
+        return 40;
+    case OP_DIV:
+    case OP_RECIPROCAL:
+    case OP_SQRT:
+    case OP_MOD:
+    case OP_FLOOR_DIV:
+        return 5;
+    default:
+        return 1;
+    }
+}
+
+double fuse_reduced_size(const fuse *fu, const graph_node *x) {
+    return fuse_size(fu, x->src[0]) / (tuple_size(fu->g, x->shape) + 1e-300);
+}
+
+static double source_cost(const fuse *fu, node_id n) {
+    bool reduced = op_rows[node_at(fu->g, n)->op].class_ == CLASS_REDUCE;
+    return reduced ? load : fuse_info(fu, n)->cost;
+}
+
+/* Of what a reduction reduces, one element: a sum of products multiplies first. */
+double fuse_term_cost(const fuse *fu, const graph_node *x) {
+    double cost = x->op == OP_SUM_PRODUCT ? x->sources - 1 : 0;
+    for (int i = 0; i < x->sources; i++) cost += source_cost(fu, x->src[i]);
+    return cost;
+}
+
+/* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
+double fuse_node_cost(const fuse *fu, const graph_node *x) {
+    int c = op_rows[x->op].class_;
+    if (c == CLASS_LEAF) return x->op == OP_BUFFER ? load : 0;
+    if (x->flags & NODE_REALIZED) return load;
+    double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x->op) : 0);
+    if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
+    if (c == CLASS_INDEX) cost += 4;
+    return cost < 1e18 ? cost : 1e18;
+}
+
+static bool is_half(int dtype) {
+    return dtype == QN_F16 || dtype == QN_BF16;
+}
+
+bool fuse_is_of_halves(const fuse *fu, const graph_node *x) {
+    static const double few = 1 / 8.0;
+    bool found = false;
+    if (fuse_is_memory(x) || op_rows[x->op].class_ != CLASS_ELEM) return false;
+    if (x->dtype != QN_F32 && x->dtype != QN_BOOL) return false;
+    for (int i = 0; i < x->sources; i++) {
+        node_id n = x->src[i];
+        const graph_node *s = node_at(fu->g, n);
+        while (!fuse_is_memory(s) && (op_rows[s->op].class_ == CLASS_MOVE || s->op == OP_DETACH))
+            s = node_at(fu->g, n = s->src[0]);
+        if (fuse_is_virtual(s) || fuse_size(fu, n) <= few * tuple_size(fu->g, x->shape)) continue;
+        if (!is_half(s->dtype) && !fuse_info(fu, n)->of_halves) return false;
+        found = true;
+    }
+    return found;
+}
+
+/* Does the operand repeat elements over the product's index space? */
+static bool is_broadcast(const fuse *fu, node_id n, double size) {
+    for (;;) {
+        const graph_node *x = node_at(fu->g, n);
+        if (fuse_size(fu, n) < 0.75 * size) return true;
+        if (fuse_is_memory(x) || op_rows[x->op].class_ != CLASS_MOVE) return false;
+        n = x->src[0];
+    }
+}
+
+bool fuse_has_contraction(const fuse *fu, const graph_node *x) {
+    if (x->op != OP_SUM_PRODUCT) return false;
+    if (x->sources == 3 && !fuse_info(fu, x->src[2])->index_ops) return false;
+    double size = fuse_size(fu, x->src[0]);
+    return is_broadcast(fu, x->src[0], size) && is_broadcast(fu, x->src[1], size);
+}
+
+/* ---- loops and uses -------------------------------------------------------------------------- */
+
+uint64_t fuse_closure(const group *k, uint64_t m) {
+    for (uint64_t todo = m; todo; todo &= todo - 1) m |= k->loop[__builtin_ctzll(todo)].outer;
+    return m;
+}
+
+double fuse_trips(const group *k, uint64_t m) {
+    double n = 1;
+    for (m = fuse_closure(k, m); m; m &= m - 1) n *= k->loop[__builtin_ctzll(m)].extent;
+    return n;
+}
+
+static bool same_use(const use *a, const use *b) {
+    if (a->group != b->group || a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->mask[i] != b->mask[i]) return false;
+    return true;
+}
+
+static void add_use(fuse *fu, node_id n, const use *u) {
+    fuse_node *x = fuse_info(fu, n);
+    for (uint32_t i = 0; i < x->count; i++) {
+        if (!same_use(&x->uses[i], u)) continue;
+        x->uses[i].exact &= u->exact;
+        return;
+    }
+    if (x->count >= 4 * FUSE_MAX_USES && !fuse_is_memory(node_at(fu->g, n))) {
+        x->crowded = true; /* stored in any case: only the kernels matter from here on */
+        for (uint32_t i = 0; i < x->count; i++)
+            if (x->uses[i].group == u->group) {
+                x->uses[i].exact = false;
+                return;
+            }
+    }
+    x->uses = arena_grow(fu->a, x->uses, &x->cap, x->count + 1, sizeof *x->uses);
+    x->uses[x->count++] = *u;
+}
+
+static int new_loop(group *k, double extent, uint64_t outer) {
+    if (k->loops >= FUSE_MAX_LOOPS) return -1;
+    k->loop[k->loops] = (fuse_loop){extent, outer};
+    return (int)k->loops++;
+}
+
+/* ---- how an index travels from a node to its sources ----------------------------------------- */
+
+/* Axes of `from` (the result) that share elements with axes of `to` (the source) under reshape form
+ * groups with equal products; a source axis depends on the loops of its whole group. */
+static void reshape_use(const fuse *fu, const graph_node *x, const use *u, use *v) {
+    int rf, rt;
+    const int64_t *from = graph_tuple_get(fu->g, x->shape, &rf);
+    const int64_t *to = graph_tuple_get(fu->g, node_at(fu->g, x->src[0])->shape, &rt);
+    sym_store *s = fu->g->syms;
+    for (int i = 0, j = 0; i < rf || j < rt;) {
+        int i0 = i, j0 = j;
+        uint64_t m = 0;
+        sym a = SYM_ONE, b = SYM_ONE;
+        if (i < rf) a = (sym)from[i], m |= u->mask[i++];
+        if (j < rt) b = (sym)to[j++];
+        while (a != b && (i < rf || j < rt)) {
+            bool grow_a = j >= rt || (i < rf && sym_hi(s, a) <= sym_hi(s, b));
+            if (grow_a) {
+                a = sym_mul(s, a, (sym)from[i]);
+                m |= u->mask[i++];
+            } else {
+                b = sym_mul(s, b, (sym)to[j++]);
+            }
+        }
+        (void)i0;
+        for (int t = j0; t < j; t++) v->mask[t] = (sym)to[t] == SYM_ONE ? 0 : m;
+    }
+    v->rank = (uint8_t)rt;
+}
+
+void fuse_move_use(const fuse *fu, const graph_node *x, const use *u, use *v) {
+    *v = *u;
+    int rank, n;
+    const int64_t *dims = graph_tuple_get(fu->g, node_at(fu->g, x->src[0])->shape, &rank);
+    const int64_t *attr = graph_tuple_get(fu->g, x->attr, &n);
+    switch (x->op) {
+    case OP_RESHAPE:
+        reshape_use(fu, x, u, v);
+        break;
+    case OP_PERMUTE:
+        for (int i = 0; i < rank; i++) v->mask[attr[i]] = u->mask[i];
+        break;
+    case OP_EXPAND:
+        for (int i = 0; i < rank; i++)
+            if ((sym)dims[i] == SYM_ONE) v->mask[i] = 0;
+        break;
+    case OP_WINDOW:
+        v->mask[attr[0]] |= u->mask[attr[1]];
+        v->exact = false;
+        break;
+    case OP_PAD:
+    case OP_SLICE:
+        v->exact = false;
+        break;
+    default:
+        break;
+    }
+    for (int i = 0; i < rank && i < v->rank; i++)
+        if ((sym)dims[i] == SYM_ONE) v->mask[i] = 0;
+}
+
+/* Loops for some axes of `shape`, as masks; false when the kernel is out of loops. */
+bool fuse_open_axes(fuse *fu, group *k, tuple_id shape, uint32_t axes, uint64_t outer, use *u) {
+    int rank;
+    const int64_t *dims = graph_tuple_get(fu->g, shape, &rank);
+    u->rank = (uint8_t)rank;
+    for (int i = 0; i < rank; i++) {
+        if (!(axes >> i & 1)) continue;
+        u->mask[i] = 0;
+        if ((sym)dims[i] == SYM_ONE) continue;
+        int l = new_loop(k, fuse_dim_size(fu->g, (sym)dims[i]), outer);
+        if (l < 0) return false;
+        u->mask[i] = 1ull << l;
+        outer |= u->mask[i];
+    }
+    return true;
+}
+
+static uint32_t reduce_axes(const graph *g, const graph_node *x) {
+    int n;
+    const int64_t *axes = graph_tuple_get(g, x->attr, &n);
+    uint32_t m = 0;
+    for (int i = 0; i < n; i++) m |= 1u << axes[i];
+    return m;
+}
+
+static void reduce_use(fuse *fu, const graph_node *x, const use *u) {
+    group *k = fu->group_[u->group];
+    const graph_node *s = node_at(fu->g, x->src[0]);
+    uint32_t axes = reduce_axes(fu->g, x);
+    k->nested |= (fuse_mask(u) & ~fuse_root_set(k)) != 0;
+    use v = {.group = u->group, .exact = u->exact};
+    int rank, kept = 0;
+    graph_tuple_get(fu->g, s->shape, &rank);
+    for (int i = 0; i < rank; i++)
+        if (!(axes >> i & 1)) v.mask[i] = u->mask[kept++];
+    if (!fuse_open_axes(fu, k, s->shape, axes, fuse_closure(k, fuse_mask(u)), &v))
+        k->loops = FUSE_MAX_LOOPS;
+    k->reduced = v;
+    for (int i = 0; i < x->sources; i++) add_use(fu, x->src[i], &v);
+}
+
+/* The kernel computes a scatter: its source and index have loops of their own, after the copy. */
+static void scatter_use(fuse *fu, const graph_node *x, const use *u) {
+    group *k = fu->group_[u->group];
+    add_use(fu, x->src[0], u);
+    use v = {.group = u->group, .exact = true};
+    tuple_id shape = node_at(fu->g, x->src[1])->shape;
+    fuse_open_axes(fu, k, shape, ~0u, 0, &v);
+    add_use(fu, x->src[1], &v);
+    add_use(fu, x->src[2], &v);
+}
+
+/* Does a movement keep every element's row-major place? */
+static bool keeps_order(const fuse *fu, const graph_node *x) {
+    if (x->op == OP_RESHAPE || fuse_size(fu, x->src[0]) == 1) return true;
+    if (x->op != OP_PERMUTE) return false;
+    int rank;
+    const int64_t *p = graph_tuple_get(fu->g, x->attr, &rank);
+    const int64_t *dims = graph_tuple_get(fu->g, node_at(fu->g, x->src[0])->shape, &rank);
+    int64_t before = -1;
+    for (int i = 0; i < rank; i++) {
+        if ((sym)dims[p[i]] == SYM_ONE) continue;
+        if (p[i] < before) return false;
+        before = p[i];
+    }
+    return true;
+}
+
+/* Node n is computed in u's kernel under u's loops: tell its sources. */
+void fuse_push_sources(fuse *fu, node_id n, const use *u) {
+    const graph_node *x = node_at(fu->g, n);
+    group *k = fu->group_[u->group];
+    use v;
+    k->ops++;
+    switch (op_rows[x->op].class_) {
+    case CLASS_MOVE: {
+        if (x->op == OP_PAD || x->op == OP_WINDOW || !keeps_order(fu, x)) k->flat = false;
+        fuse_move_use(fu, x, u, &v);
+        add_use(fu, x->src[0], &v);
+        break;
+    }
+    case CLASS_REDUCE:
+        k->flat = false;
+        k->reduces++;
+        reduce_use(fu, x, u);
+        break;
+    case CLASS_INDEX:
+        k->flat = false;
+        if (x->op == OP_SCATTER) {
+            scatter_use(fu, x, u);
+            break;
+        }
+        v = *u;
+        v.exact = false;
+        fuse_info(fu, x->src[0])->must_store = true;
+        add_use(fu, x->src[0], &v);
+        add_use(fu, x->src[1], u);
+        break;
+    default:
+        if (x->op == OP_IOTA) k->flat = false;
+        for (int i = 0; i < x->sources; i++) add_use(fu, x->src[i], u);
+    }
+}

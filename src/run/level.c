@@ -1,0 +1,164 @@
+/* level.c - the order of launches: what waits for nothing of each other runs side by side.
+ *
+ * Levels. The threads share a launch's work, and between launches they wait for each other. Where a
+ * launch takes a few microseconds that waiting costs as much as it does, and where it has work for
+ * one thread the others have none. So a plan runs in levels: the launches of one are given to the
+ * device together, and only between levels is there anything to wait for. A small launch goes into
+ * the first level behind those that it waits for, of the levels of small ones; branches of a graph
+ * that were planned one after the other so come to run side by side, as many of them as fit in half
+ * of the second-level cache: what one level writes the next one reads. A large launch is a level of
+ * its own: it keeps all threads busy anyhow, and moving it would keep more memory alive. On one
+ * thread every launch is a level.
+ *
+ * Batches. Launches of one program that do not depend on each other become one launch with several
+ * sets: an optimizer's update of forty parameters is one kernel run forty times, not forty. A
+ * launch moves only later, to its batch's last member, and only if nothing before that reads what
+ * it writes.
+ *
+ * Temporaries live from level to level, so what runs together never shares memory. */
+#include "run/run.h"
+
+/* Operations from which on a launch is large: some ten times what a fork and a join cost. */
+static const int64_t large_work = 1 << 21;
+
+typedef struct waver {
+    qn_ctx *qn;
+    run_plan *p;
+    arena *scratch;
+    uint32_t *writer; /* by slot: 1 + the launch that writes it */
+    uint32_t *level;  /* by launch, as they came */
+    uint32_t *use;    /* by launch: the first level that reads what it writes */
+    double *room;     /* by level: bytes of more launches that may come in */
+    uint32_t levels;
+} waver;
+
+/* Is a launch small for all lengths that there may be? */
+static bool is_small(const waver *v, const launch *l) {
+    const run_state *r = v->qn->run;
+    const graph *g = v->qn->graph;
+    if (!r->dev->work) return true;
+    int64_t *var = arena_alloc(v->scratch, ((size_t)l->program->vars + 1) * sizeof *var);
+    for (int i = 0; i < l->program->vars; i++) {
+        int of = l->set->var[i];
+        var[i] = sym_hi(g->syms, of == LOWER_LENGTH ? l->set->length : g->var[of]);
+    }
+    return r->dev->work(r->dev_state, l->program, var) < large_work;
+}
+
+/* What it touches, at most. */
+static double bytes_of(const waver *v, const launch *l) {
+    double sum = 0;
+    for (int a = 0; a < l->program->args; a++) {
+        const slot *x = &v->p->slot[l->set->slot[a]];
+        sum += (double)sym_hi(v->qn->graph->syms, x->count) * x->width;
+    }
+    return sum;
+}
+
+/* The launch among those before that writes what the argument is; UINT32_MAX: none does. */
+static uint32_t writer_of(const waver *v, const launch *l, int arg) {
+    return v->writer[l->set->slot[arg]] - 1;
+}
+
+static void choose_wave(waver *v, uint32_t i, bool together) {
+    const launch *l = &v->p->launch[i];
+    double bytes = bytes_of(v, l), room = (double)v->qn->run->limits.l2 / 2;
+    bool small = together && bytes <= room && is_small(v, l);
+    uint32_t level = small ? 0 : v->levels;
+    for (int a = 0; a < l->program->args; a++) {
+        uint32_t from = writer_of(v, l, a);
+        if (from < i && v->level[from] >= level) level = v->level[from] + 1;
+    }
+    while (level < v->levels && v->room[level] < bytes) level++;
+    if (level == v->levels) v->room[v->levels++] = small ? room : -1;
+    v->room[level] -= bytes;
+    v->level[i] = level;
+    for (int a = 0; a < l->program->args; a++) {
+        uint32_t from = writer_of(v, l, a);
+        if (from < i && v->use[from] > level) v->use[from] = level;
+    }
+    for (int a = 0; a < l->program->args; a++)
+        if (l->set->writes[a]) v->writer[l->set->slot[a]] = i + 1;
+}
+
+/* Sort by levels; within one the order stays. */
+static uint32_t *sorted(const waver *v) {
+    uint32_t n = v->p->launches, *at = arena_zeroed(v->scratch, (v->levels + 1) * sizeof *at);
+    uint32_t *order = arena_alloc(v->scratch, (n + 1) * sizeof *order);
+    for (uint32_t i = 0; i < n; i++) at[v->level[i] + 1]++;
+    for (uint32_t w = 0; w < v->levels; w++) at[w + 1] += at[w];
+    for (uint32_t i = 0; i < n; i++) order[at[v->level[i]]++] = i;
+    return order;
+}
+
+/* Gather the sets of the launches `member` at the last of them. */
+static void gather(waver *v, uint32_t n, const uint32_t *member) {
+    launch *all = v->p->launch, *at = &all[member[n - 1]];
+    launch_set *set = arena_alloc(&v->p->arena, n * sizeof *set);
+    for (uint32_t i = 0; i < n; i++) {
+        set[i] = all[member[i]].set[0];
+        all[member[i]].sets = 0;
+    }
+    at->set = set;
+    at->sets = n;
+}
+
+static void make_batches(waver *v, const uint32_t *order) {
+    const launch *all = v->p->launch;
+    uint32_t n = v->p->launches, *member = arena_alloc(v->scratch, (n + 1) * sizeof *member);
+    bool *taken = arena_zeroed(v->scratch, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t members = 0, limit = v->use[order[i]];
+        for (uint32_t j = i; j < n && !taken[order[i]]; j++) {
+            uint32_t x = order[j];
+            if (v->level[x] >= limit) break;
+            if (taken[x] || all[x].program != all[order[i]].program) continue;
+            member[members++] = x;
+            if (v->use[x] < limit) limit = v->use[x];
+        }
+        for (uint32_t k = 0; k < members; k++) taken[member[k]] = true;
+        if (members > 1) gather(v, members, member);
+    }
+}
+
+/* The launches in their order, without those that went into another one, and where levels end. */
+static void settle(waver *v, const uint32_t *order) {
+    run_plan *p = v->p;
+    uint32_t n = p->launches;
+    launch *was = arena_alloc(v->scratch, (n + 1) * sizeof *was);
+    memcpy(was, p->launch, n * sizeof *was);
+    p->level = arena_alloc(&p->arena, (v->levels + 1) * sizeof *p->level);
+    p->launches = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (was[order[i]].sets) p->launch[p->launches++] = was[order[i]];
+        bool last = i + 1 == n || v->level[order[i + 1]] != v->level[order[i]];
+        bool any = p->launches > (p->levels ? p->level[p->levels - 1] : 0);
+        if (last && any) p->level[p->levels++] = p->launches;
+    }
+}
+
+static void find_lives(run_plan *p) {
+    for (uint32_t w = 0, i = 0; w < p->levels; w++)
+        for (; i < p->level[w]; i++)
+            for (uint32_t s = 0; s < p->launch[i].sets; s++)
+                for (int a = 0; a < p->launch[i].program->args; a++) {
+                    slot *x = &p->slot[p->launch[i].set[s].slot[a]];
+                    if (w < x->first) x->first = w;
+                    if (w > x->last) x->last = w;
+                }
+}
+
+void levels_build(qn_ctx *qn, run_plan *p, arena *scratch) {
+    waver v = {.qn = qn, .p = p, .scratch = scratch};
+    v.writer = arena_zeroed(scratch, (p->slots + 1) * sizeof *v.writer);
+    v.level = arena_zeroed(scratch, (p->launches + 1) * sizeof *v.level);
+    v.use = arena_alloc(scratch, (p->launches + 1) * sizeof *v.use);
+    memset(v.use, 0xff, (p->launches + 1) * sizeof *v.use);
+    v.room = arena_zeroed(scratch, (p->launches + 1) * sizeof *v.room);
+    bool together = qn->run->dev->launch_many && qn->run->limits.threads > 1;
+    for (uint32_t i = 0; i < p->launches; i++) choose_wave(&v, i, together);
+    const uint32_t *order = sorted(&v);
+    make_batches(&v, order);
+    settle(&v, order);
+    find_lives(p);
+}

@@ -1,0 +1,336 @@
+/* cost.c - how long a scheduled kernel takes, by counting.
+ *
+ * The estimate is for choosing which candidates are worth compiling (search.c), so it has to put
+ * good schedules before bad ones; its cycles are no promise. Three things are counted:
+ *
+ *   work     Every expression is built at the outermost place its variables allow, so it counts
+ *            once for each trip of the loops up to the deepest it uses. What depends on the vector
+ *            variable is as many instructions as there are registers in its lanes; loads that walk
+ *            in steps, and stores that do, count for each lane. A loop that carries a sum takes the
+ *            latency of its chain at least.
+ *   traffic  Of each cache: the outermost loop whose whole working set fits is filled once each
+ *            time that loop is run. What fits in none comes from memory.
+ *   rest     Trips of loops, items of the launch, registers beyond those there are.
+ *
+ * Work and traffic overlap in part. Threads divide what shares of the parallel trips allow. */
+#include "schedule/schedule.h"
+
+enum { DEEPEST = 48, LINE = 64, LATENCY = 4, CACHES = 3 };
+
+/* Cycles for a byte that comes from the second cache, the third, and memory. */
+static const double rate[CACHES] = {1.0 / 24, 1.0 / 8, 1.0 / 4};
+
+typedef struct level {
+    stmt_id loop;
+    double trips;   /* average ones of an outermost loop that is cut are not known: the most */
+    double work;    /* cycles of one trip, of what is not in an inner serial loop */
+    bool carries;   /* a chain from trip to trip */
+    double working; /* bytes touched by all trips */
+    double held;    /* vector registers of tiles used in a trip, inner loops not counted */
+} level;
+
+typedef struct pricer {
+    scheduler m;
+    level at[DEEPEST];
+    int n;           /* loops around the statement, outermost first */
+    double *working; /* by stmt_id, of loops */
+    double traffic[CACHES];
+    double all, parallel; /* cycles; trips of the parallel roots */
+    double copies;
+    uint8_t *seen; /* by expr_id: counted for this statement */
+} pricer;
+
+static bool is_serial(const pricer *p, int i) {
+    uint8_t kind = ir_s(p->m.k, p->at[i].loop)->loop;
+    return kind == LOOP_SERIAL || kind == LOOP_PAR || kind == LOOP_THREAD;
+}
+
+static sym var_of(const pricer *p, int i) {
+    return ir_s(p->m.k, p->at[i].loop)->l.var;
+}
+
+/* The vector loop around, -1: none. */
+static int vector_level(const pricer *p) {
+    for (int i = p->n - 1; i >= 0; i--)
+        if (ir_s(p->m.k, p->at[i].loop)->loop == LOOP_VEC) return i;
+    return -1;
+}
+
+static double registers_of(const pricer *p, int vector, int dtype) {
+    double bytes = p->at[vector].trips * (double)qn_dtype_size((qn_dtype)dtype);
+    double n = bytes / p->m.limits->vector_bytes;
+    return n < 1 ? 1 : n;
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static double op_cycles(int op) {
+    switch (op) {
+    case OP_DIV:
+    case OP_SQRT:
+    case OP_RECIPROCAL:
+        return 10;
+    case OP_MOD:
+    case OP_FLOOR_DIV:
+        return 40;
+    default:
+        return 0.6;
+    }
+}
+
+/* An access by lanes: whole vectors, one element for all, or one by one. */
+static double access_cycles(const pricer *p, sym index, sym valid, expr_id dyn, mem_id mem,
+                            bool store) {
+    const ir_memory *x = ir_m(p->m.k, mem);
+    int vector = vector_level(p);
+    sym_store *s = p->m.k->syms;
+    if (x->scope == MEM_REG) return 0;
+    double one = store ? 1 : 0.5, masked = valid == SYM_TRUE ? 1 : 2;
+    if (vector < 0) return one * masked;
+    sym var = var_of(p, vector), rest;
+    int64_t step = 0;
+    bool moves = sym_uses(s, index, var), by_value = dyn && ir_expr_uses(p->m.k, dyn, var);
+    if (!moves && !by_value) return one * masked;
+    if (!by_value && sym_split(s, index, var, &step, &rest) && step == 1)
+        return one * masked * registers_of(p, vector, x->dtype);
+    return (store ? 2.0 : 1.2) * p->at[vector].trips;
+}
+
+/* The deepest loop whose variable the expression itself uses, or that its value may change in. */
+static int depth_of(const pricer *p, expr_id e) {
+    const kernel *k = p->m.k;
+    const ir_expr *x = ir_e(k, e);
+    bool changes = x->kind == EXPR_LOAD && ir_m(k, x->load.mem)->scope != MEM_ARG;
+    if (changes) return p->n - 1;
+    for (int i = p->n - 1; i >= 0; i--)
+        if (ir_expr_uses(k, e, var_of(p, i))) return i;
+    return -1;
+}
+
+/* Add cycles of something that depends on loops up to `depth`: to the innermost serial loop at or
+ * above it, times the copies that unrolled loops between make. */
+static void charge(pricer *p, int depth, double cycles) {
+    int i = depth;
+    for (; i >= 0 && !is_serial(p, i); i--)
+        if (ir_s(p->m.k, p->at[i].loop)->loop == LOOP_UNROLL) cycles *= p->at[i].trips;
+    if (i >= 0)
+        p->at[i].work += cycles;
+    else
+        p->all += cycles;
+}
+
+static void price_expr(pricer *p, expr_id e) {
+    kernel *k = p->m.k;
+    if (!e || p->seen[e]) return;
+    p->seen[e] = 1;
+    const ir_expr *x = ir_e(k, e);
+    if (x->kind == EXPR_CONST) return;
+    int depth = depth_of(p, e), vector = vector_level(p);
+    double wide = 1, cycles = 0.6;
+    if (vector >= 0 && ir_expr_uses(k, e, var_of(p, vector)))
+        wide = registers_of(p, vector, x->dtype);
+    if (x->kind == EXPR_LOAD)
+        cycles = access_cycles(p, x->load.index, x->load.valid, x->load.dyn, x->load.mem, false);
+    else if (x->kind == EXPR_OP)
+        cycles = op_cycles(x->op) * wide;
+    else if (x->kind == EXPR_TABLE)
+        cycles = wide;
+    charge(p, depth, cycles);
+    expr_id *slot[3];
+    ir_expr copy = *x;
+    int n = ir_expr_args(&copy, slot);
+    for (int i = 0; i < n; i++) price_expr(p, *slot[i]);
+}
+
+/* Does the store update what an earlier trip of an innermost serial loop stored? */
+static void find_chain(pricer *p, const ir_stmt *x) {
+    kernel *k = p->m.k;
+    bool updates = x->monoid != MONOID_SET;
+    for (int i = 0; i < x->n; i++) updates |= ir_expr_reads(k, x->store.value[i], x->store.mem[i]);
+    for (int i = p->n - 1; i >= 0 && updates; i--) {
+        if (!is_serial(p, i)) continue;
+        p->at[i].carries |= !sym_uses(k->syms, x->store.index, var_of(p, i));
+        return;
+    }
+}
+
+static void price_store(pricer *p, const ir_stmt *x) {
+    kernel *k = p->m.k;
+    int vector = vector_level(p);
+    memset(p->seen, 0, k->exprs);
+    for (int i = 0; i < x->n; i++) {
+        int dtype = ir_m(k, x->store.mem[i])->dtype;
+        double wide = vector >= 0 ? registers_of(p, vector, dtype) : 1;
+        price_expr(p, x->store.value[i]);
+        charge(
+            p, p->n - 1,
+            access_cycles(p, x->store.index, x->store.valid, x->store.dyn, x->store.mem[i], true));
+        if (x->monoid != MONOID_SET) charge(p, p->n - 1, 0.6 * wide);
+        bool across = vector >= 0 && !sym_uses(k->syms, x->store.index, var_of(p, vector)) &&
+                      x->monoid != MONOID_SET;
+        if (across) charge(p, p->n - 1, 12 * wide);
+        if (ir_m(k, x->store.mem[i])->scope != MEM_REG) continue;
+        double registers = wide;
+        for (int j = p->n - 1; j >= 0 && !is_serial(p, j); j--)
+            if (ir_s(k, p->at[j].loop)->loop == LOOP_UNROLL &&
+                sym_uses(k->syms, x->store.index, var_of(p, j)))
+                registers *= p->at[j].trips;
+        for (int j = p->n - 1; j >= 0; j--)
+            if (is_serial(p, j)) {
+                p->at[j].held += registers;
+                break;
+            }
+    }
+    price_expr(p, x->store.dyn);
+    price_expr(p, x->store.guard);
+    find_chain(p, x);
+    double copies = 1;
+    for (int i = p->n - 1; i >= 0; i--)
+        if (ir_s(k, p->at[i].loop)->loop == LOOP_UNROLL) copies *= p->at[i].trips;
+    p->copies += copies;
+}
+
+/* ---- traffic --------------------------------------------------------------------------------- */
+
+/* Bytes of an access in all trips of the loops from `from` inward; whole lines. */
+static double reach(const pricer *p, const ir_access *t, const stmt_id *loop, const double *trips,
+                    int from, int n) {
+    sym_store *s = p->m.k->syms;
+    double elements = 1, run = 1, size = (double)qn_dtype_size(ir_m(p->m.k, t->mem)->dtype);
+    for (int i = from; i < n; i++) {
+        sym var = ir_s(p->m.k, loop[i])->l.var, rest;
+        int64_t step;
+        bool by_value = t->dyn && ir_expr_uses(p->m.k, t->dyn, var);
+        if (!by_value && !sym_uses(s, t->index, var)) continue;
+        elements *= trips[i];
+        if (!by_value && sym_split(s, t->index, var, &step, &rest) && step >= 1 &&
+            (double)step <= run)
+            run *= trips[i];
+    }
+    double line = run * size > LINE ? run * size : LINE;
+    double all = size * (double)sym_hi(s, ir_m(p->m.k, t->mem)->size);
+    double bytes = elements / run * line;
+    return bytes < all ? bytes : all;
+}
+
+/* The loops around a statement, outermost first. */
+static int loops_around(const pricer *p, stmt_id at, stmt_id loop[DEEPEST], double trips[DEEPEST]) {
+    const kernel *k = p->m.k;
+    int n = 0;
+    for (stmt_id s = ir_s(k, at)->parent; s && s != k->root && n < DEEPEST; s = ir_s(k, s)->parent)
+        loop[n++] = s;
+    for (int i = 0; i < n / 2; i++) {
+        stmt_id s = loop[i];
+        loop[i] = loop[n - 1 - i];
+        loop[n - 1 - i] = s;
+    }
+    for (int i = 0; i < n; i++) {
+        int64_t t = schedule_trips(&p->m, loop[i]);
+        trips[i] = t < 1 ? 1 : t > 1 << 30 ? 1 << 30 : (double)t;
+    }
+    return n;
+}
+
+static bool counts(const pricer *p, const ir_access *t, uint32_t i, uint32_t n) {
+    if (ir_m(p->m.k, t[i].mem)->scope == MEM_REG) return false;
+    for (uint32_t j = i + 1; j < n; j++) /* the same again: a later copy stands for it */
+        if (t[j].mem == t[i].mem && t[j].index == t[i].index && t[j].at == t[i].at &&
+            !t[j].load == !t[i].load)
+            return false;
+    return true;
+}
+
+static void find_traffic(pricer *p) {
+    kernel *k = p->m.k;
+    ir_access *t;
+    uint32_t n = ir_accesses(k, k->root, &t);
+    stmt_id loop[DEEPEST];
+    double trips[DEEPEST];
+    const int64_t cache[CACHES] = {p->m.limits->l1, p->m.limits->l2, p->m.limits->l3};
+    for (uint32_t i = 0; i < n; i++) {
+        int depth = loops_around(p, t[i].at, loop, trips);
+        for (int d = 0; d < depth && counts(p, t, i, n); d++)
+            p->working[loop[d]] += reach(p, &t[i], loop, trips, d, depth);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        int depth = loops_around(p, t[i].at, loop, trips);
+        bool around = t[i].load == 0 && !(ir_m(k, t[i].mem)->access & ACCESS_NONTEMPORAL);
+        if (!counts(p, t, i, n)) continue;
+        for (int c = 0; c < CACHES; c++) {
+            int d = 0;
+            double times = around ? 2 : 1; /* a line is read before it is written in part */
+            while (d < depth && p->working[loop[d]] > (double)cache[c]) times *= trips[d++];
+            if (d == 0) continue; /* all of it fits: it may be there from before */
+            p->traffic[c] += times * reach(p, &t[i], loop, trips, d, depth);
+        }
+    }
+}
+
+/* ---- the tree -------------------------------------------------------------------------------- */
+
+static void price_block(pricer *p, stmt_id block);
+
+static void price_loop(pricer *p, stmt_id loop) {
+    if (p->n == DEEPEST) return;
+    int64_t trips = schedule_trips(&p->m, loop);
+    level *v = &p->at[p->n++];
+    *v = (level){.loop = loop, .trips = trips < 1 ? 1 : trips > 1 << 30 ? 1 << 30 : (double)trips};
+    price_block(p, loop);
+    int self = --p->n;
+    if (!is_serial(p, self)) return;
+    double spilled = v->held + 3 - p->m.limits->registers;
+    if (spilled > 0) v->work += 1.5 * spilled;
+    if (v->carries && v->work < LATENCY) v->work = LATENCY;
+    bool par = ir_s(p->m.k, loop)->loop == LOOP_PAR;
+    if (par) p->parallel += v->trips;
+    charge(p, self - 1, v->trips * (v->work + (par ? 40 : 1)));
+}
+
+static void price_block(pricer *p, stmt_id block) {
+    const kernel *k = p->m.k;
+    for (stmt_id s = ir_s(k, block)->first; s; s = ir_s(k, s)->next) {
+        const ir_stmt *x = ir_s(k, s);
+        if (x->kind == STMT_LOOP) price_loop(p, s);
+        if (x->kind == STMT_STORE) price_store(p, x);
+        if (x->kind == STMT_DEF && x->def.value)
+            charge(p, p->n - 1,
+                   0.5 * (double)sym_hi(k->syms, ir_m(k, x->def.mem)->size) /
+                       (p->m.limits->vector_bytes / 4));
+    }
+}
+
+schedule_price schedule_price_of(kernel *k, const machine *limits) {
+    arena a;
+    arena_open(&a, &k->ctx->heap);
+    guard g;
+    guard_open(&k->ctx->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&k->ctx->heap, &g);
+        arena_free(&a);
+        heap_unwind(&k->ctx->heap);
+    }
+    pricer *p = arena_zeroed(&a, sizeof *p);
+    p->m = (scheduler){.k = k, .limits = limits};
+    p->seen = arena_zeroed(&a, k->exprs + 1);
+    p->working = arena_zeroed(&a, k->stmts * sizeof *p->working);
+    price_block(p, k->root);
+    find_traffic(p);
+    double share = 1;
+    if (p->parallel > 1 && limits->threads > 1) {
+        double each = p->parallel / limits->threads;
+        int64_t most = (int64_t)each + (each > (double)(int64_t)each);
+        share = (double)most / p->parallel;
+    }
+    double work = p->all * share, moved = 0;
+    for (int c = 0; c < CACHES; c++)
+        moved += p->traffic[c] * rate[c] * (c == CACHES - 1 && share < 0.7 ? 0.7 : share);
+    double most = work > moved ? work : moved, least = work > moved ? moved : work;
+    schedule_price price = {.cycles = most + 0.3 * least,
+                            .work = work,
+                            .moved = moved,
+                            .copies = p->copies,
+                            .items = p->parallel};
+    guard_close(&k->ctx->heap, &g);
+    arena_free(&a);
+    return price;
+}

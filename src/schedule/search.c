@@ -1,0 +1,373 @@
+/* search.c - which schedules lie beside a schedule: the candidates that tuning compiles and
+ * measures (tune/tune.c). Nothing here runs anything.
+ *
+ * A state is a schedule, lines on the unscheduled kernel. Two things give new ones:
+ *
+ *   seeds   What the model would do on another machine: with fewer registers, narrower vectors,
+ *           caches and thread counts that are halves and doubles of the real ones. Each is a
+ *           schedule with all its decisions in step.
+ *   moves   One change of the lines: another number of a split (a padding in front of it goes
+ *           along), a line left out, a line put in where the loops are as they will be and only
+ *           their kinds are still to come: a swap, a split to unroll, a staging. Not a way past the
+ *           caches: a kernel measured alone gains by it what its reader loses.
+ *
+ * A change can make later lines illegal, since they name loops that are no more. So a candidate is
+ * repaired: what cannot be applied is left out, and what is left is the schedule. Two candidates
+ * that come to the same tree are the same. The order of moves is fixed, so that a search that goes
+ * on another day goes on where it was. */
+#include "schedule/schedule.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { WORDS = 14, WORD = 40, MOST_LINES = 256, MOST_LOOPS = 64 };
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+typedef struct line {
+    int n;
+    char word[WORDS][WORD];
+} line;
+
+typedef struct script {
+    line at[MOST_LINES];
+    int n;
+} script;
+
+static void read_line(const char *p, size_t size, line *l) {
+    l->n = 0;
+    for (size_t i = 0; i < size && p[i] != '#';) {
+        if (isspace((unsigned char)p[i])) {
+            i++;
+            continue;
+        }
+        size_t n = 0;
+        while (i + n < size && !isspace((unsigned char)p[i + n])) n++;
+        if (l->n < WORDS) snprintf(l->word[l->n++], WORD, "%.*s", (int)n, p + i);
+        i += n;
+    }
+}
+
+static void read_script(const char *text, script *s) {
+    s->n = 0;
+    while (*text && s->n < MOST_LINES) {
+        size_t n = strcspn(text, "\n");
+        read_line(text, n, &s->at[s->n]);
+        s->n += s->at[s->n].n > 0;
+        text += n + (text[n] == '\n');
+    }
+}
+
+static bool is(const line *l, const char *name) {
+    return !strcmp(l->word[0], name);
+}
+
+/* Lines that only say how loops run, or past what they write and ahead of what they read. */
+static bool is_kind(const line *l) {
+    static const char *const kind[] = {"vec",    "unroll", "par",         "serial",
+                                       "thread", "word",   "nontemporal", "prefetch_distance"};
+    for (size_t i = 0; i < COUNT_OF(kind); i++)
+        if (is(l, kind[i])) return true;
+    return false;
+}
+
+static void print_line(const line *l, str *out) {
+    for (int i = 0; i < l->n; i++) str_addf(out, i ? " %s" : "%s", l->word[i]);
+    str_add(out, "\n");
+}
+
+/* ---- repair ---------------------------------------------------------------------------------- */
+
+bool search_repair(kernel *k, const char *lines, str *legal) {
+    arena *a = &k->arena;
+    ir_verdict before = ir_verify(k, NULL);
+    while (*lines) {
+        size_t n = strcspn(lines, "\n");
+        const char *one = arena_printf(a, "%.*s", (int)n, lines);
+        if (n && transform_apply(k, one, NULL)) str_addf(legal, "%s\n", one);
+        lines += n + (lines[n] == '\n');
+    }
+    ir_verdict verdict = ir_verify(k, NULL);
+    return verdict == VERDICT_SOUND || (verdict != VERDICT_BROKEN && verdict == before);
+}
+
+/* ---- seeds ----------------------------------------------------------------------------------- */
+
+void search_seeds(const kernel *k, const machine *limits, search_taker take, void *user) {
+    static const struct {
+        int registers, vector, l1, l2, threads; /* of 4 */
+    } other[] = {{4, 4, 4, 4, 4}, {3, 4, 4, 4, 4},  {2, 4, 4, 4, 4}, {4, 2, 4, 4, 4},
+                 {2, 2, 4, 4, 4}, {4, 4, 2, 4, 4},  {4, 4, 8, 4, 4}, {4, 4, 16, 4, 4},
+                 {4, 4, 4, 2, 4}, {4, 4, 4, 1, 4},  {4, 4, 4, 8, 4}, {4, 4, 4, 16, 4},
+                 {4, 4, 4, 4, 8}, {4, 4, 4, 4, 16}, {4, 4, 4, 4, 2}, {4, 4, 1, 1, 4},
+                 {3, 4, 8, 8, 4}};
+    str lines;
+    str_open(&lines, &k->ctx->heap);
+    guard g;
+    guard_open(&k->ctx->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&k->ctx->heap, &g);
+        str_free(&lines);
+        heap_unwind(&k->ctx->heap);
+    }
+    for (size_t i = 0; i < COUNT_OF(other); i++) {
+        machine l = *limits;
+        l.registers = l.registers * other[i].registers / 4;
+        l.vector_bytes = l.vector_bytes * other[i].vector / 4;
+        l.l1 = l.l1 * other[i].l1 / 4;
+        l.l2 = l.l2 * other[i].l2 / 4;
+        l.threads = l.threads * other[i].threads / 4;
+        if (l.threads < 1) l.threads = 1;
+        lines.len = 0;
+        str_add(&lines, "");
+        schedule_default(k, &l, &lines);
+        if (!take(user, lines.s)) break;
+    }
+    guard_close(&k->ctx->heap, &g);
+    str_free(&lines);
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+typedef struct mover {
+    scheduler m; /* the kernel with the lines in front of `tail` applied */
+    script s;
+    int tail; /* the first of the last lines that only say kinds */
+    str out;
+    search_taker take;
+    void *user;
+    bool enough;
+} mover;
+
+static void give(mover *v) {
+    if (!v->enough) v->enough = !v->take(v->user, v->out.s ? v->out.s : "");
+}
+
+/* The script, with line `skip` left out (-1: none), and lines `put` in front of the tail. */
+static void give_script(mover *v, int skip, const char *put) {
+    v->out.len = 0;
+    str_add(&v->out, "");
+    for (int i = 0; i <= v->s.n; i++) {
+        if (i == v->tail && put) str_add(&v->out, put);
+        if (i < v->s.n && i != skip) print_line(&v->s.at[i], &v->out);
+    }
+    give(v);
+}
+
+/* The padding in front of split number i that was made for it; -1: none. */
+static int padding_of(const script *s, int i) {
+    for (int j = i - 1; j >= 0; j--)
+        if (is(&s->at[j], "pad") && !strcmp(s->at[j].word[1], s->at[i].word[1])) return j;
+    return -1;
+}
+
+static void with_number(mover *v, int i, int64_t now, int64_t next) {
+    line *split = &v->s.at[i], kept = *split;
+    int at = padding_of(&v->s, i);
+    line *pad = at >= 0 ? &v->s.at[at] : NULL, kept_pad = {.n = 0};
+    if (next < 1 || next == now) return;
+    if (pad) {
+        kept_pad = *pad;
+        int64_t multiple = strtoll(pad->word[2], NULL, 10) / now;
+        snprintf(pad->word[2], WORD, "%lld", (long long)(next * (multiple < 1 ? 1 : multiple)));
+    }
+    snprintf(split->word[2], WORD, "%lld", (long long)next);
+    give_script(v, -1, NULL);
+    *split = kept;
+    if (pad) *pad = kept_pad;
+}
+
+/* Doubles, halves and neighbours; tiles of whole vectors stay so. */
+static void move_numbers(mover *v) {
+    int lanes = v->m.lanes;
+    for (int i = 0; i < v->s.n && !v->enough; i++) {
+        if (!is(&v->s.at[i], "split") || v->s.at[i].n < 3) continue;
+        int64_t n = strtoll(v->s.at[i].word[2], NULL, 10);
+        if (n < 1) continue;
+        bool vector = v->s.at[i].n >= 6 && v->s.at[i].word[5][0] == 'v';
+        int64_t step = n > lanes && n % lanes == 0 ? lanes : 1;
+        const int64_t next[] = {n * 2,        n / 2, n + step, n - step,  n + 2 * step,
+                                n - 2 * step, n * 4, n / 4,    n * 3 / 2, n * 3 / 4};
+        size_t most = vector ? 2 : COUNT_OF(next);
+        for (size_t j = 0; j < most; j++) {
+            bool fits = step == 1 || (next[j] > 0 && next[j] % lanes == 0);
+            bool first = true;
+            for (size_t l = 0; l < j; l++) first &= next[l] != next[j];
+            if (fits && first) with_number(v, i, n, next[j]);
+        }
+    }
+}
+
+static void move_out(mover *v) {
+    static const char *const names[] = {
+        "stage",  "transpose", "hoist", "spill", "nontemporal", "peel", "block_reduction",
+        "unroll", "swap",      "merge", "pad",   "par",         "fuse", "prefetch_distance"};
+    for (size_t j = 0; j < COUNT_OF(names); j++)
+        for (int i = 0; i < v->s.n && !v->enough; i++)
+            if (is(&v->s.at[i], names[j])) give_script(v, i, NULL);
+}
+
+static stmt_id *loops_of(mover *v, int *n) {
+    kernel *k = v->m.k;
+    stmt_id *loop = arena_alloc(&k->arena, MOST_LOOPS * sizeof *loop);
+    *n = 0;
+    for (stmt_id s = k->root; (s = ir_next(k, s, k->root)) && *n < MOST_LOOPS;)
+        if (ir_s(k, s)->kind == STMT_LOOP) loop[(*n)++] = s;
+    return loop;
+}
+
+/* Is the loop one that the last lines bind? */
+static bool bound_later(const mover *v, const char *name) {
+    for (int i = v->tail; i < v->s.n; i++)
+        if (v->s.at[i].n > 1 && !strcmp(v->s.at[i].word[1], name)) return true;
+    return false;
+}
+
+static bool innermost(const scheduler *m, stmt_id loop) {
+    for (stmt_id s = loop; (s = ir_next(m->k, s, loop));)
+        if (schedule_at(m, s)->kind == STMT_LOOP) return false;
+    return true;
+}
+
+/* Trips inside bound loops only: then the loop runs serially around straight code. */
+static bool around_straight(const mover *v, stmt_id loop) {
+    for (stmt_id s = loop; (s = ir_next(v->m.k, s, loop));)
+        if (schedule_at(&v->m, s)->kind == STMT_LOOP && !bound_later(v, schedule_name(&v->m, s)))
+            return false;
+    return true;
+}
+
+static void put(mover *v, const char *fmt, ...) QN_PRINTF(2, 3);
+static void put(mover *v, const char *fmt, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    give_script(v, -1, text);
+}
+
+static void move_loops(mover *v) {
+    int n, id = 700 + v->s.n;
+    stmt_id *loop = loops_of(v, &n);
+    for (int i = 0; i < n && !v->enough; i++) {
+        const scheduler *m = &v->m;
+        const char *name = schedule_name(m, loop[i]);
+        const ir_stmt *x = schedule_at(m, loop[i]);
+        int64_t trips = schedule_trips(m, loop[i]);
+        if (x->loop != LOOP_SERIAL || bound_later(v, name)) continue;
+        if (around_straight(v, loop[i])) {
+            if (trips <= 16) put(v, "unroll %s\n", name);
+            for (int f = 2; f <= 8 && f < trips; f *= 2)
+                put(v, "split %s %d -> x%d u%d\nunroll u%d\n", name, f, id, id, id);
+        }
+        if (innermost(m, loop[i]) && trips > 1)
+            put(v, "split %s %d -> x%d v%d\nvec v%d\n", name, m->lanes, id, id, id);
+        if (x->parent == m->k->root && trips > 1) {
+            put(v, "par %s\n", name);
+            for (int c = 2; c <= 16 && c < trips; c *= 2)
+                put(v, "split %s %d -> p%d q%d\npar p%d\n", name, c, id, id, id);
+        }
+        stmt_id child = x->first;
+        if (child && child == x->last && schedule_at(m, child)->kind == STMT_LOOP)
+            put(v, "swap %s %s\n", name, schedule_name(m, child));
+    }
+}
+
+/* What copies into a tile that was just staged: its innermost loop by vectors. */
+static void add_copy_kind(mover *v, kernel *staged, const char *where, str *lines) {
+    stmt_id at = ir_find_loop(staged, where), def = at ? ir_s(staged, at)->first : 0;
+    while (def &&
+           !(ir_s(staged, def)->kind == STMT_DEF && ir_s(staged, def)->def.mem == staged->mems - 1))
+        def = ir_s(staged, def)->next;
+    stmt_id loop = def ? ir_s(staged, def)->next : 0;
+    if (!loop || ir_s(staged, loop)->kind != STMT_LOOP) return;
+    for (stmt_id c = ir_s(staged, loop)->first; c && ir_s(staged, c)->kind == STMT_LOOP;
+         c = ir_s(staged, c)->first)
+        loop = c;
+    const char *name = sym_name(staged->syms, ir_s(staged, loop)->l.var);
+    int64_t trips = ir_most_trips(staged, loop);
+    int id = 800 + v->s.n;
+    if (trips == v->m.lanes)
+        str_addf(lines, "vec %s\n", name);
+    else
+        str_addf(lines, "split %s %d -> x%d v%d\nvec v%d\n", name, v->m.lanes, id, id, id);
+}
+
+/* Copy of an argument at loop[at], by the loops inside that move it. */
+static void stage_at(mover *v, const ir_access *t, const stmt_id *loop, int at, int n) {
+    scheduler *m = &v->m;
+    char lines[400];
+    double bytes = (double)qn_dtype_size(ir_m(m->k, t->mem)->dtype);
+    int moving = 0, idle = 0;
+    int used = snprintf(lines, sizeof lines, "stage a%d %s", ir_m(m->k, t->mem)->arg,
+                        schedule_name(m, loop[at]));
+    for (int i = at + 1; i < n && used < 300; i++) {
+        bool moves = sym_uses(m->k->syms, t->index, schedule_at(m, loop[i])->l.var);
+        int64_t trips = schedule_trips(m, loop[i]);
+        idle += !moves && trips > 1;
+        if (!moves || trips < 2) continue;
+        moving++;
+        bytes *= (double)trips;
+        used +=
+            snprintf(lines + used, sizeof lines - (size_t)used, " %s", schedule_name(m, loop[i]));
+    }
+    if (!moving || !idle || bytes > 4 * (double)m->limits->l2) return;
+    str all;
+    str_open_in(&all, &m->k->arena);
+    kernel *staged = ir_clone(m->k);
+    bool legal = transform_apply(staged, lines, NULL);
+    str_addf(&all, "%s\n", lines);
+    if (legal) add_copy_kind(v, staged, schedule_name(m, loop[at]), &all);
+    ir_close(staged);
+    if (legal) give_script(v, -1, all.s);
+}
+
+static void move_staging(mover *v) {
+    kernel *k = v->m.k;
+    ir_access *t;
+    uint32_t n = ir_accesses(k, k->root, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        stmt_id loop[MOST_LOOPS];
+        int depth = 0, first = 0;
+        bool again = false;
+        if (!t[i].load || !schedule_is_arg(&v->m, &t[i]) || t[i].dyn || t[i].guard) continue;
+        for (uint32_t j = 0; j < i; j++) again |= t[j].load && t[j].mem == t[i].mem;
+        if (again) continue;
+        for (stmt_id s = ir_s(k, t[i].at)->parent; s != k->root && depth < MOST_LOOPS;
+             s = ir_s(k, s)->parent)
+            loop[depth++] = s;
+        for (int j = 0; j < depth / 2; j++) {
+            stmt_id s = loop[j];
+            loop[j] = loop[depth - 1 - j];
+            loop[depth - 1 - j] = s;
+        }
+        for (int at = first; at + 1 < depth && !v->enough; at++)
+            if (!bound_later(v, schedule_name(&v->m, loop[at])))
+                stage_at(v, &t[i], loop, at, depth);
+    }
+}
+
+void search_moves(kernel *k, const char *lines, const machine *limits, search_taker take,
+                  void *user) {
+    mover *v = arena_zeroed(&k->arena, sizeof *v);
+    v->m = (scheduler){.k = k, .limits = limits};
+    v->m.lanes = schedule_lanes(&v->m);
+    v->take = take;
+    v->user = user;
+    str_open_in(&v->out, &k->arena);
+    read_script(lines, &v->s);
+    for (v->tail = v->s.n; v->tail > 0 && is_kind(&v->s.at[v->tail - 1]);) v->tail--;
+    str one;
+    str_open_in(&one, &k->arena);
+    for (int i = 0; i < v->tail; i++) {
+        one.len = 0;
+        print_line(&v->s.at[i], &one);
+        transform_apply(k, one.s, NULL);
+    }
+    move_numbers(v);
+    move_out(v);
+    move_loops(v);
+    move_staging(v);
+}

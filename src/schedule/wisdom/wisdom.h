@@ -1,0 +1,82 @@
+/* wisdom.h - what tuning has found out: a record for each kernel, its text form, and where it is
+ * kept. tune.c makes records, program.c asks for them. */
+#ifndef QN_WISDOM_H
+#define QN_WISDOM_H
+
+#include "base/base.h"
+
+/* Which kernel a record is about, on which machine, and against what it was measured. */
+typedef struct wisdom_key {
+    uint64_t kernel[2]; /* hashes of the lowered kernel's text */
+    uint64_t place;     /* of what the device says it is, and of the library's version */
+    uint64_t standard;  /* of the default schedule that it was compared with */
+    int64_t threads;    /* 0: whatever their number */
+} wisdom_key;
+
+typedef struct wisdom_record {
+    wisdom_key key;
+    uint64_t family; /* of the kernel's text without its numbers: shapes near to each other */
+    int64_t round;   /* how often it was tuned: the last word is that of the last round */
+    int64_t tried;   /* candidates measured, in all rounds */
+    double spent;    /* seconds of tuning, in all rounds */
+    double ratio;    /* measured time / that of the default schedule */
+    bool regrouped;  /* sums are in another order than the default schedule's */
+    bool done;       /* nothing is left to try */
+    uint32_t
+        seens; /* candidates that were measured, as far as somebody is to go on; by their trees */
+    const uint32_t *seen;
+    const char *name, *place, *schedule; /* for people; for people; lines, "" for the default's */
+} wisdom_record;
+
+typedef void wisdom_describe(qn_ctx *qn, str *out); /* what a device says it is; raises */
+
+typedef struct wisdom {
+    arena text; /* of the records' strings */
+    uint32_t count, cap;
+    wisdom_record *at;
+    idset set;      /* of keys */
+    uint64_t place; /* this device, this library */
+    char place_name[128];
+    bool read; /* the file was looked at */
+    uint64_t knobs;
+    const char *device;
+    wisdom_describe *describe;
+} wisdom;
+
+enum { WISDOM_SEEN = 4096 }; /* most of them */
+
+/* ---- text.c: all raise ----------------------------------------------------------------------- */
+
+void wisdom_print(const wisdom *w, str *out);
+bool wisdom_is(const void *text, size_t size); /* does it say that it is of this version? */
+/* Every record of the text is added to `w`; or none is, and the error says in which line. */
+bool wisdom_parse(qn_ctx *qn, const char *from, const char *text, size_t size, wisdom *w);
+
+/* ---- wisdom.c -------------------------------------------------------------------------------- */
+
+void wisdom_open(wisdom *w, heap *h);
+void wisdom_free(wisdom *w);
+/* Keep the record unless there is a better one of the same key; the strings are copied. Raises. */
+void wisdom_add(qn_ctx *qn, wisdom *w, const wisdom_record *r);
+/* All of them, or, where it raises, none. */
+void wisdom_add_all(qn_ctx *qn, wisdom *w, uint32_t n, const wisdom_record *r);
+const wisdom_record *wisdom_at(const wisdom *w, const wisdom_key *key); /* NULL: none */
+
+/* Give the context wisdom of its own, about kernels on that device; without there is none.
+ * Raises. */
+void wisdom_attach(qn_ctx *qn, const char *device, wisdom_describe *describe);
+/* The context's own, with what the file of knob wisdom holds; NULL where there is to be none.
+ * Raises. */
+wisdom *wisdom_of(qn_ctx *qn);
+/* What is known of this kernel under this default schedule, run on so many threads. Raises. */
+const wisdom_record *wisdom_find(qn_ctx *qn, const char *text, size_t size, const char *standard,
+                                 int threads);
+wisdom_key wisdom_key_of(const wisdom *w, const char *text, size_t size, const char *standard,
+                         int64_t threads);
+uint64_t wisdom_family(const char *text, size_t size);
+/* Merge what is known here into the file, and the other way round. QN_EIO, with the error recorded
+ * only where the user named the file. Raises. */
+qn_code wisdom_save(qn_ctx *qn);
+void wisdom_close(qn_ctx *qn);
+
+#endif

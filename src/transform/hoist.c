@@ -1,0 +1,99 @@
+/* hoist.c - what no trip of a loop changes, computed in front of it.
+ *
+ * ahead i    for i { .. f(t[x]) .. }  becomes  def s = f(t[x])   for i { .. s[0] .. }
+ *
+ * An emitter hoists such a value by itself, as far as its operands allow. Where another loop is to
+ * be moved into this one, lanes of columns into a loop down rows, that would be nowhere: f would be
+ * computed for every element. As a tile it grows with the tiles it is made of. Only what costs more
+ * than a load is worth it: quotients, roots, and what becomes a formula.
+ *
+ * Legal everywhere: what is taken reads tiles only, none that the loop stores to or defines. */
+#include "transform/transform.h"
+
+enum { MOST_AHEAD = 8 };
+
+typedef struct looking {
+    kernel *k;
+    stmt_id loop;
+    const bool *changed; /* by mem_id: the loop stores to it or defines it */
+} looking;
+
+static bool costly(int op) {
+    static const uint8_t ops[] = {
+        OP_RECIPROCAL, OP_SQRT,        OP_EXP,       OP_EXP2,  OP_EXPM1,    OP_LOG,     OP_LOG2,
+        OP_LOG1P,      OP_SIN,         OP_COS,       OP_ATAN,  OP_TANH,     OP_SIGMOID, OP_ERF,
+        OP_ERFC,       OP_DIV,         OP_FLOOR_DIV, OP_MOD,   OP_POW,      OP_CBRT,    OP_ASIN,
+        OP_ACOS,       OP_ASINH,       OP_ACOSH,     OP_ATANH, OP_SOFTPLUS, OP_ATAN2,   OP_HYPOT,
+        OP_LOGADDEXP,  OP_MUL_SIGMOID, OP_MUL_NDTR};
+    for (size_t i = 0; i < COUNT_OF(ops); i++)
+        if (ops[i] == op) return true;
+    return false;
+}
+
+/* Is it the same in all trips? `cost`: is something costly in it, and a tile? */
+static bool constant(const looking *p, expr_id e, bool *cost, bool *tile) {
+    const ir_expr *x = ir_e(p->k, e);
+    if (x->kind == EXPR_CONST) return true;
+    if (x->kind == EXPR_LOAD) {
+        *tile = true;
+        return ir_m(p->k, x->load.mem)->scope != MEM_ARG && !p->changed[x->load.mem] &&
+               !x->load.dyn && !x->load.guard && x->load.valid == SYM_TRUE &&
+               sym_is_const(p->k->syms, x->load.index, NULL);
+    }
+    if (x->kind != EXPR_OP) return false;
+    *cost |= costly(x->op);
+    for (int i = 0; i < x->n; i++)
+        if (!constant(p, x->arg[i], cost, tile)) return false;
+    return true;
+}
+
+/* The first such expression in e, as much of it as there is; 0: none. */
+static expr_id find(const looking *p, expr_id e) {
+    bool cost = false, tile = false;
+    const ir_expr *x = ir_e(p->k, e);
+    if (!e || x->kind != EXPR_OP) return 0;
+    if (constant(p, e, &cost, &tile)) return cost && tile ? e : 0;
+    for (int i = 0; i < x->n; i++) {
+        expr_id found = find(p, x->arg[i]);
+        if (found) return found;
+    }
+    return 0;
+}
+
+static expr_id find_in(const looking *p) {
+    for (stmt_id s = p->loop; s; s = ir_next(p->k, s, p->loop)) {
+        const ir_stmt *t = ir_s(p->k, s);
+        for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) {
+            expr_id found = find(p, t->store.value[i]);
+            if (found) return found;
+        }
+    }
+    return 0;
+}
+
+static bool allowed(kernel *k, stmt_id loop, str *why) {
+    return ir_outside_vectors(k, loop, why) && ir_divisible(k, ir_s(k, loop)->parent, why);
+}
+
+bool transform_hoist(kernel *k, stmt_id loop, str *why) {
+    if (!allowed(k, loop, why)) return false;
+    bool *changed = arena_zeroed(&k->arena, k->mems + MOST_AHEAD);
+    for (stmt_id s = loop; s; s = ir_next(k, s, loop)) {
+        const ir_stmt *t = ir_s(k, s);
+        if (t->kind == STMT_DEF) changed[t->def.mem] = true;
+        for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) changed[t->store.mem[i]] = true;
+    }
+    looking p = {k, loop, changed};
+    int n = 0;
+    for (expr_id e; n < MOST_AHEAD && (e = find_in(&p)); n++) {
+        mem_id m = ir_tile(k, MEM_LOCAL, (qn_dtype)ir_e(k, e)->dtype, SYM_ONE);
+        stmt_id def = ir_def(k, ir_s(k, loop)->parent, m, e);
+        ir_move(k, def, ir_s(k, loop)->parent, loop);
+        ir_replace(k, loop, e, ir_load(k, m, SYM_ZERO, SYM_TRUE, 0, 0));
+    }
+    return n || ir_refuse(why, "nothing in the loop is worth computing ahead");
+}
+
+bool apply_hoist(kernel *k, const transform_args *a, str *why) {
+    return transform_hoist(k, a->loop[0], why);
+}

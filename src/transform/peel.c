@@ -1,0 +1,120 @@
+/* peel.c - the trips where nothing is cut short apart from those at the edge.
+ *
+ *   peel i    for i < e {..}  becomes  for i < full {..}  for i_1 < e - full {..}
+ *
+ * with i + full in the second. A trip is full when no inner extent min(f, n - f*i) is below f and
+ * no access's validity n - 1 - i*f - .. >= 0 fails; both are linear in i with a negative
+ * coefficient once the inner variables stand at their worst, so the full trips come first and their
+ * number is a floor division. Where all conditions rise with i the full trips come last, behind
+ * those that are cut short. Conditions of any other shape stay masked in both parts. The order of
+ * trips does not change: always legal. The copy's loops get fresh names (i_1) and its tiles fresh
+ * memories. */
+#include "transform/transform.h"
+
+typedef struct peeling {
+    kernel *k;
+    stmt_id loop;
+    sym var, full; /* trips in front of where conditions that fall with var begin to fail */
+    sym late;      /* trips until those that rise with it hold */
+    bool falls, rises;
+} peeling;
+
+/* The trips in which condition >= 0: the first ones, or the last. */
+static void first_trips(peeling *p, sym condition) {
+    sym_store *s = p->k->syms;
+    int64_t c;
+    sym rest;
+    if (!sym_split(s, condition, p->var, &c, &rest) || c == 0 || c == INT64_MIN) return;
+    if (c > 0) {
+        sym start = sym_sub(s, sym_const(s, c - 1), rest);
+        p->late = sym_max(s, p->late, sym_div(s, start, sym_const(s, c)));
+        p->rises = true;
+        return;
+    }
+    sym count = sym_div(s, sym_add(s, rest, sym_const(s, -c)), sym_const(s, -c));
+    if (!ir_prove(p->k, ir_s(p->k, p->loop)->parent, count, 0, NULL))
+        count = sym_max(s, count, SYM_ZERO);
+    p->full = sym_min(s, p->full, count);
+    p->falls = true;
+}
+
+/* An inner extent min(a, b) with b falling in i: b >= a, whatever the loops between do. */
+static void extent_trips(peeling *p, stmt_id loop) {
+    sym_store *s = p->k->syms;
+    sym bound[IR_PARTS], worst;
+    int n = ir_least_of(p->k, ir_s(p->k, loop)->l.extent, bound);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            if (sym_uses(s, bound[i], p->var) && !sym_uses(s, bound[j], p->var) &&
+                ir_extreme(p->k, ir_s(p->k, loop)->parent, p->loop, sym_sub(s, bound[i], bound[j]),
+                           false, &worst))
+                first_trips(p, worst);
+}
+
+static void find_full(peeling *p) {
+    kernel *k = p->k;
+    for (stmt_id c = p->loop; (c = ir_next(k, c, p->loop));)
+        if (ir_s(k, c)->kind == STMT_LOOP && sym_uses(k->syms, ir_s(k, c)->l.extent, p->var))
+            extent_trips(p, c);
+    ir_access *t;
+    uint32_t n = ir_accesses(k, p->loop, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        sym fact[IR_FACTS], worst;
+        int facts = ir_facts(k, t[i].valid, fact);
+        for (int f = 0; f < facts; f++)
+            if (sym_uses(k->syms, fact[f], p->var) &&
+                ir_extreme(k, t[i].at, p->loop, fact[f], false, &worst))
+                first_trips(p, worst);
+    }
+}
+
+/* An extent like e - min(e, ..): nobody can say how many of these trips are full. */
+static bool is_rest(const kernel *k, sym extent) {
+    sym_linear t = sym_terms(k->syms, extent);
+    for (int i = 0; i < t.n; i++) {
+        sym_kind kind = sym_kind_of(k->syms, t.term[i]);
+        if (t.coef[i] < 0 && (kind == SYM_MIN || kind == SYM_MAX || kind == SYM_DIV)) return true;
+    }
+    return false;
+}
+
+bool transform_peel(kernel *k, stmt_id loop, str *why) {
+    sym_store *s = k->syms;
+    ir_stmt l = *ir_s(k, loop);
+    if (l.loop != LOOP_SERIAL) return ir_refuse(why, "only a serial loop can be peeled");
+    if (!ir_divisible(k, l.parent, why)) return false;
+    for (stmt_id p = l.parent; p; p = ir_s(k, p)->parent)
+        if (ir_s(k, p)->loop == LOOP_VEC)
+            return ir_refuse(why, "lanes of a vector loop would differ in trips");
+    if (is_rest(k, l.l.extent)) return ir_refuse(why, "the loop is what a peeling left");
+    peeling p = {k, loop, l.l.var, l.l.extent, SYM_ZERO, false, false};
+    find_full(&p);
+    if (!p.falls && p.rises) p.full = sym_min(s, p.late, l.l.extent);
+    if ((!p.falls && !p.rises) || p.full == l.l.extent)
+        return ir_refuse(why, "nothing in the loop is cut short");
+    if (sym_hi(s, p.full) <= 0)
+        return ir_refuse(why, "%s trip of the loop is cut short", p.falls ? "every" : "no");
+    sym left = sym_sub(s, l.l.extent, p.full);
+    if (!ir_plain(k, p.full, why) || !ir_plain(k, left, why)) return false;
+
+    stmt_id copy = ir_copy(k, loop);
+    ir_insert(k, copy, l.parent, l.next);
+    ir_rename(k, copy);
+    sym same = ir_s(k, copy)->l.var;
+    sym rest = sym_loop(s, sym_name(s, same), left);
+    ir_s(k, copy)->l.var = rest;
+    ir_s(k, copy)->l.extent = left;
+    sym shifted = sym_add(s, p.full, ir_trip(k, copy));
+    ir_subst(k, copy, 1, &same, &shifted);
+
+    sym first = sym_loop(s, sym_name(s, l.l.var), p.full);
+    ir_s(k, loop)->l.var = first;
+    ir_s(k, loop)->l.extent = p.full;
+    first = ir_trip(k, loop);
+    ir_subst(k, loop, 1, &l.l.var, &first);
+    return true;
+}
+
+bool apply_peel(kernel *k, const transform_args *a, str *why) {
+    return transform_peel(k, a->loop[0], why);
+}

@@ -1,0 +1,87 @@
+/* prefetch_trip.c - what a loop loads some trips later, asked for ahead.
+ *
+ * near t0 i 8    for i { .. t[c*i + x] .. }
+ *        becomes for i { .. t[c*i + x] ..  fetch t[c*i + 8*c] }
+ *
+ * A packed operand comes from the second-level cache, in order, and a processor's own prefetching
+ * into the first one lags behind a loop that takes a line or three in a dozen cycles: it computes
+ * while it waits, as far as it looks ahead, but each line occupies a place of what is under way.
+ * Rows that are not packed may come from farther away, several in one page, which that prefetching
+ * does not tell apart; there i is a block of the sum, a line long.
+ *
+ * What one trip moves on by is asked for whole, a line at a time. Loops inside that move by less
+ * than that stay in it; those that move by more, rows of an operand, are places of their own.
+ *
+ * Legal where every load of the memory in the loop moves on evenly with it, forward, and the loop
+ * is no vector: a fetch reads nothing, its address may lie anywhere. */
+#include "transform/transform.h"
+
+enum { LINE = 64, MOST_LINES = 32 };
+
+typedef struct nearing {
+    kernel *k;
+    mem_id mem;
+    stmt_id loop;
+    int64_t step; /* elements by which a trip moves on */
+    int n;
+    sym at[MOST_LINES];
+} nearing;
+
+static bool add_lines(nearing *f, sym index) {
+    int64_t line = LINE / (int64_t)qn_dtype_size(ir_m(f->k, f->mem)->dtype);
+    for (int64_t e = 0; e < f->step; e += line) {
+        sym at = sym_add(f->k->syms, index, sym_const(f->k->syms, e));
+        bool known = false;
+        for (int i = 0; i < f->n; i++) known |= f->at[i] == at;
+        if (known) continue;
+        if (f->n == MOST_LINES) return false;
+        f->at[f->n++] = at;
+    }
+    return true;
+}
+
+/* The places that the load's index has in one trip, by the loops from `inner` out. */
+static bool add_places(nearing *f, sym index, stmt_id inner) {
+    sym_store *s = f->k->syms;
+    if (inner == f->loop) return add_lines(f, index);
+    const ir_stmt *l = ir_s(f->k, inner);
+    stmt_id outer = l->parent;
+    sym var = l->l.var, rest;
+    int64_t step = 0, trips = 1;
+    if (!sym_uses(s, index, var)) return add_places(f, index, outer);
+    if (!sym_split(s, index, var, &step, &rest)) return false;
+    if (step <= -f->step || step >= f->step) {
+        if (!sym_is_const(s, l->l.extent, &trips) || trips > MOST_LINES) return false;
+    }
+    for (int64_t i = 0; i < trips; i++) {
+        sym trip = sym_const(s, i);
+        if (!add_places(f, sym_subst(s, index, 1, &var, &trip), outer)) return false;
+    }
+    return true;
+}
+
+bool transform_prefetch_trip(kernel *k, mem_id mem, stmt_id loop, int64_t trips, str *why) {
+    nearing f = {.k = k, .mem = mem, .loop = loop};
+    ir_stmt l = *ir_s(k, loop);
+    if (l.loop == LOOP_VEC || l.loop == LOOP_WORD || l.loop == LOOP_THREAD)
+        return ir_refuse(why, "lanes and members ask for nothing on their own");
+    ir_access *t;
+    uint32_t n = ir_accesses(k, loop, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        sym rest;
+        if (!t[i].load || t[i].mem != mem) continue;
+        if (t[i].dyn || !sym_split(k->syms, t[i].index, l.l.var, &f.step, &rest) || f.step <= 0)
+            return ir_refuse(why, "the loop does not move on in it");
+        if (!add_places(&f, t[i].index, ir_s(k, t[i].at)->parent))
+            return ir_refuse(why, "too many places, or none that is known");
+    }
+    if (!f.n) return ir_refuse(why, "the loop does not read that");
+    sym ahead = sym_add(k->syms, l.l.var, sym_const(k->syms, trips));
+    for (int i = 0; i < f.n; i++)
+        ir_prefetch(k, loop, mem, sym_subst(k->syms, f.at[i], 1, &l.l.var, &ahead));
+    return true;
+}
+
+bool apply_prefetch_trip(kernel *k, const transform_args *a, str *why) {
+    return transform_prefetch_trip(k, a->mem, a->loop[0], a->number, why);
+}

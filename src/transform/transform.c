@@ -1,0 +1,212 @@
+/* transform.c - schedules: lines of text, each applied by the row of transforms.h that it names.
+ *
+ * A line is read by its row's pattern into transform_args, so a transform is one function over
+ * statements and names, and adding one is a file and a row. The typed entry points of ir/ir.h
+ * (ir_split and so on) are what C callers use; the rows' functions only unpack.
+ *
+ * A line may come from a file or a person. It can be legal and yet lead to indices nobody can prove
+ * anything about (splits of splits by primes, peeled); so the result is verified, and taken back
+ * where a proof fails. Expressions are only ever added, so what there is to take back is the tables
+ * of statements and memories. */
+#include "transform/transform.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const transform_row transform_rows[] = {
+#define X(name, pattern, function, doc) {#name, pattern, function, doc},
+#include "transform/transforms.h"
+#undef X
+};
+const int transform_row_count = COUNT_OF(transform_rows);
+
+typedef struct token {
+    char s[IR_NAME];
+} token;
+
+/* The next word of the line, "" at its end. What follows '#' is a comment. A word that is longer
+ * than any name is none: a part of it might be another's. */
+static token next_token(const char **p) {
+    token t = {""};
+    size_t n = 0;
+    while (**p == ' ' || **p == '\t' || **p == '\r') (*p)++;
+    if (**p == '#') *p += strcspn(*p, "\n");
+    bool fits = true;
+    for (; **p && !isspace((unsigned char)**p); (*p)++) {
+        fits &= n + 1 < sizeof t.s;
+        if (fits) t.s[n++] = **p;
+    }
+    t.s[n] = 0;
+    return fits ? t : (token){"?"};
+}
+
+static bool is_name(const char *s) {
+    if (!isalpha((unsigned char)*s)) return false;
+    while (isalnum((unsigned char)*s) || *s == '_') s++;
+    return *s == 0;
+}
+
+static bool read_loop(kernel *k, const char *word, transform_args *a, str *why) {
+    stmt_id loop = is_name(word) ? ir_find_loop(k, word) : 0;
+    if (!loop) return ir_refuse(why, "there is no loop \"%s\"", word);
+    if (a->loops == COUNT_OF(a->loop)) return ir_refuse(why, "too many loops");
+    a->loop[a->loops++] = loop;
+    return true;
+}
+
+static bool read_names(kernel *k, const char **p, int n, transform_args *a, str *why) {
+    const char *at = *p;
+    if (strcmp(next_token(&at).s, "->") != 0) return true;
+    *p = at;
+    for (int i = 0; i < n; i++) {
+        token t = next_token(p);
+        if (!is_name(t.s) || ir_name_reserved(t.s))
+            return ir_refuse(why, "expected a name, not \"%s\"", t.s);
+        if (ir_name_taken(k, t.s)) return ir_refuse(why, "the name %s is taken", t.s);
+        a->name[i] = arena_printf(&k->arena, "%s", t.s);
+        if (i && !strcmp(a->name[0], a->name[1])) return ir_refuse(why, "two loops of one name");
+    }
+    return true;
+}
+
+/* One letter of a pattern. */
+static bool read_arg(kernel *k, char letter, const char **p, transform_args *a, str *why) {
+    const char *at = *p;
+    token t = next_token(&at);
+    char *end;
+    switch (letter) {
+    case '1':
+    case '2':
+        return read_names(k, p, letter - '0', a, why);
+    case 's':
+        if (strcmp(t.s, "reg") != 0 && strcmp(t.s, "local") != 0) return true;
+        a->scope = t.s[0] == 'r' ? MEM_REG : MEM_LOCAL;
+        break;
+    case 'd':
+        a->dtype = ir_find_dtype(t.s);
+        if (a->dtype < 0) return true;
+        break;
+    case 'm':
+        *(a->mem ? &a->mem2 : &a->mem) = ir_find_mem(k, t.s);
+        if (!ir_find_mem(k, t.s)) return ir_refuse(why, "there is no memory \"%s\"", t.s);
+        break;
+    case 'n':
+        a->number = strtoll(t.s, &end, 10);
+        if (!*t.s || *end || a->number < 1)
+            return ir_refuse(why, "expected a number from 1 up, not \"%s\"", t.s);
+        break;
+    default:
+        if (!read_loop(k, t.s, a, why)) return false;
+        break;
+    }
+    *p = at;
+    while (letter == 'L') { /* as many more as there are */
+        t = next_token(&at);
+        if (!*t.s || !strcmp(t.s, "reg") || !strcmp(t.s, "local")) break;
+        if (ir_find_dtype(t.s) >= 0 && !ir_find_loop(k, t.s)) break;
+        if (!strcmp(t.s, "+") && a->loops > 1 && a->loops < (int)COUNT_OF(a->loop)) {
+            a->joined |= 1u << a->loops;
+            t = next_token(&at);
+        }
+        if (!read_loop(k, t.s, a, why)) return false;
+        *p = at;
+    }
+    return true;
+}
+
+void transform_prune(kernel *k) {
+    for (stmt_id s = ir_s(k, k->root)->first, next; s; s = next) {
+        next = ir_next(k, s, k->root);
+        const ir_stmt *t = ir_s(k, s);
+        bool idle =
+            t->kind == STMT_STORE ? t->store.valid == SYM_FALSE : t->kind == STMT_LOOP && !t->first;
+        if (!idle) continue;
+        stmt_id parent = t->parent, after = s;
+        while (after != k->root && !ir_s(k, after)->next) after = ir_s(k, after)->parent;
+        next = after == k->root ? 0 : ir_s(k, after)->next;
+        ir_unlink(k, s);
+        if (parent != k->root && !ir_s(k, parent)->first) next = parent;
+    }
+}
+
+bool transform_apply(kernel *k, const char *line, str *why) {
+    const char *p = line;
+    token name = next_token(&p);
+    if (!*name.s) return true;
+    for (int i = 0; i < transform_row_count; i++) {
+        const transform_row *row = &transform_rows[i];
+        if (strcmp(row->name, name.s) != 0) continue;
+        transform_args a = {.scope = MEM_LOCAL, .dtype = -1};
+        for (const char *c = row->pattern; *c; c++)
+            if (!read_arg(k, *c, &p, &a, why)) return false;
+        token rest = next_token(&p);
+        if (*rest.s) return ir_refuse(why, "%s takes no \"%s\"", name.s, rest.s);
+        if (!row->apply(k, &a, why)) return false;
+        transform_prune(k);
+        return true;
+    }
+    return ir_refuse(why, "there is no transform \"%s\"", name.s);
+}
+
+/* The tables as they are now and as they were change places. */
+static void swap_tables(kernel *k, ir_saved *s) {
+    ir_saved now = ir_save(k);
+    ir_restore(k, s);
+    *s = now;
+}
+
+/* Is what was done since then sound? If not it is undone. Of a kernel that was no
+ * better to begin with, not proved sound or too large, no more is asked than that it stays so. */
+static bool verified(kernel *k, ir_saved *before, str *why) {
+    str doubt;
+    str_open_in(&doubt, &k->arena);
+    static const char *const because[] = {[VERDICT_UNPROVEN] = "not to be proved",
+                                          [VERDICT_TOO_MUCH] = "too much",
+                                          [VERDICT_BROKEN] = "this breaks a rule"};
+    ir_verdict verdict = ir_verify(k, why ? &doubt : NULL);
+    if (verdict == VERDICT_SOUND) return true;
+    swap_tables(k, before);
+    bool fine = verdict != VERDICT_BROKEN && ir_verify(k, NULL) == verdict;
+    if (fine)
+        swap_tables(k, before);
+    else
+        ir_refuse(why, "%s: %s", because[verdict], doubt.s ? doubt.s : "");
+    return fine;
+}
+
+bool transform_line(kernel *k, const char *line, str *why) {
+    ir_saved before = ir_save(k);
+    return transform_apply(k, line, why) && verified(k, &before, why);
+}
+
+/* Line by line with `apply`. */
+static int each_line(kernel *k, const char *text, bool (*apply)(kernel *, const char *, str *),
+                     str *why) {
+    int number = 0, applied = 0;
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        const char *line = arena_printf(&k->arena, "%.*s", (int)n, text), *word = line;
+        bool empty = !*next_token(&word).s;
+        if (!apply(k, line, why)) return -1 - number;
+        applied += !empty;
+        number++;
+        text += n + (text[n] == '\n');
+    }
+    return applied;
+}
+
+int transform_lines(kernel *k, const char *text, str *why) {
+    ir_saved before = ir_save(k);
+    int applied = each_line(k, text, transform_apply, why);
+    if (applied >= 0 && !verified(k, &before, NULL)) { /* once more, slowly, to find the line */
+        before = ir_save(k);                           /* they had changed places */
+        applied = each_line(k, text, transform_line, why);
+    }
+    if (applied < 0) ir_restore(k, &before);
+    return applied;
+}
+
+int transform_replay(kernel *k, const char *text, str *why) {
+    return each_line(k, text, transform_apply, why);
+}

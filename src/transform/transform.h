@@ -1,0 +1,73 @@
+/* transform.h - changes of a loop tree that keep what it computes. */
+#ifndef QN_TRANSFORM_H
+#define QN_TRANSFORM_H
+
+#include "ir/ir.h"
+
+/* ---- transform.c, a file for each row of transforms.h ---------------------------------------- */
+
+/* Each is legal or refused (false, nothing changed, reason in why), each keeps the result (floating
+ * sums may be reassociated). A schedule is a list of them as text, one a line; empty lines and what
+ * follows '#' are skipped. What each takes and does is told by its row in transforms.h and in full
+ * where it is written.
+ *
+ * transform_line and transform_lines take back what leaves a kernel that ir_verify cannot prove
+ * sound, after the line or after the whole schedule; the typed functions leave that to the
+ * caller. */
+/* Take out stores that are never valid and loops that do nothing. */
+void transform_prune(kernel *k);
+/* What a line said, as its row's pattern has it. */
+typedef struct transform_args {
+    stmt_id loop[16];
+    int loops;
+    uint32_t joined; /* bit i: loop i was joined to the one before by a "+" */
+    mem_id mem, mem2;
+    int64_t number;
+    const char *name[2]; /* for new loops; NULL: made up */
+    int dtype;           /* -1: none was named */
+    int scope;           /* mem_scope; MEM_LOCAL unless the line ends with "reg" */
+} transform_args;
+typedef struct transform_row {
+    const char *name, *pattern;
+    bool (*apply)(kernel *k, const transform_args *a, str *why);
+    const char *doc;
+} transform_row;
+extern const transform_row transform_rows[];
+extern const int transform_row_count;
+
+bool transform_line(kernel *k, const char *line, str *why);
+bool transform_apply(kernel *k, const char *line, str *why); /* without verifying the result */
+int transform_lines(kernel *k, const char *text,
+                    str *why); /* lines applied, or -1 - (line that was refused) */
+/* The same for what the model has made and applied before, also where it is not to be proved. */
+int transform_replay(kernel *k, const char *text, str *why);
+bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name, str *why);
+bool transform_pad(kernel *k, stmt_id loop, int64_t multiple, str *why);
+bool transform_peel(kernel *k, stmt_id loop, str *why);
+bool transform_trim(kernel *k, stmt_id loop, str *why);
+bool transform_bind(kernel *k, stmt_id loop, loop_kind kind, str *why);
+bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, str *why);
+bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why);
+bool transform_tree_reduce(kernel *k, stmt_id loop, str *why);
+bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, str *why);
+bool transform_block_reduction(kernel *k, mem_id tile, stmt_id blocks, stmt_id first, str *why);
+bool transform_privatize(kernel *k, stmt_id loop, str *why);
+bool transform_spill(kernel *k, mem_id tile, stmt_id loop, str *why);
+bool transform_hoist(kernel *k, stmt_id loop, str *why);
+bool transform_prefetch_nest(kernel *k, mem_id mem, stmt_id at, stmt_id nest, str *why);
+bool transform_prefetch_trip(kernel *k, mem_id mem, stmt_id loop, int64_t trips, str *why);
+bool transform_prefetch_next(kernel *k, stmt_id copy, stmt_id use, str *why);
+bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, str *why);
+bool transform_fission(kernel *k, stmt_id loop, str *why);
+bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why);
+bool transform_shift(kernel *k, stmt_id loop, stmt_id first, str *why);
+bool transform_fold_storage(kernel *k, mem_id tile, stmt_id loop, str *why);
+bool transform_layout(kernel *k, mem_id tile, int64_t rows, str *why);
+bool transform_stage(kernel *k, mem_id arg, stmt_id at, int n, const stmt_id *loops,
+                     uint32_t joined, int as, mem_scope scope,
+                     str *why); /* as: a dtype, -1: as it is */
+#define X(name, pattern, function, doc) bool function(kernel *k, const transform_args *a, str *why);
+#include "transform/transforms.h"
+#undef X
+
+#endif

@@ -1,0 +1,121 @@
+/* tree_reduce.c - a tile combined in halves instead of one element after the other.
+ *
+ *   fold r    for r < 8 { t op= w[r] }
+ *     becomes for r_1 < 4 { w[r_1] op= w[r_1 + 4] }
+ *             for r_2 < 2 { w[r_2] op= w[r_2 + 2] }
+ *             for r_3 < 1 { w[r_3] op= w[r_3 + 1] }    ->    w[0] op= w[1]
+ *             t op= w[0]
+ *
+ * The trips of each new loop touch different elements, so members of a group can share them: eight
+ * steps where there were 256. It is what `multi_step` leaves behind that is folded. The monoid is
+ * associative and commutative, so the result stays (floating sums are reassociated).
+ * Legal where r's extent is a constant, its one statement updates by a monoid something that r does
+ * not choose, by w[r + base] without a condition, and nobody reads w afterwards: its definition
+ * stands beside r, and no access comes behind r. */
+#include "transform/transform.h"
+
+enum { MOST_FOLDED = 65536 };
+
+typedef struct folding {
+    ir_stmt store;
+    mem_id from[IR_STATES];
+    sym base;
+    int64_t count;
+} folding;
+
+/* The store's value number i is w[r + base], plainly. */
+static bool read_value(kernel *k, folding *f, sym var, int i, str *why) {
+    const ir_expr *e = ir_e(k, f->store.store.value[i]);
+    sym base;
+    int64_t step;
+    if (e->kind != EXPR_LOAD || ir_m(k, e->load.mem)->scope == MEM_ARG || e->load.dyn ||
+        e->load.guard || e->load.valid != SYM_TRUE)
+        return ir_refuse(why, "what is combined is no element of a tile");
+    if (!sym_split(k->syms, e->load.index, var, &step, &base) || step != 1 ||
+        (i && base != f->base))
+        return ir_refuse(why, "the loop does not walk the tile element by element");
+    for (int c = 0; c < i; c++)
+        if (f->from[c] == e->load.mem) return ir_refuse(why, "two components are one tile");
+    for (int c = 0; c < f->store.n; c++)
+        if (f->store.store.mem[c] == e->load.mem)
+            return ir_refuse(why, "the tile is combined into itself");
+    f->from[i] = e->load.mem;
+    f->base = base;
+    return true;
+}
+
+/* w begins its life in the same block, and ends it with the loop. */
+static bool read_last(kernel *k, stmt_id loop, mem_id w, str *why) {
+    stmt_id parent = ir_s(k, loop)->parent;
+    bool defined = false;
+    for (stmt_id s = ir_s(k, parent)->first; s != loop; s = ir_s(k, s)->next)
+        defined |= ir_s(k, s)->kind == STMT_DEF && ir_s(k, s)->def.mem == w;
+    if (!defined) return ir_refuse(why, "the tile is not defined beside the loop");
+    for (stmt_id s = ir_s(k, loop)->next; s; s = ir_s(k, s)->next) {
+        ir_access *t;
+        uint32_t n = ir_accesses(k, s, &t);
+        for (uint32_t i = 0; i < n; i++)
+            if (t[i].mem == w) return ir_refuse(why, "the tile is used behind the loop");
+    }
+    return true;
+}
+
+static bool read_loop(kernel *k, stmt_id loop, folding *f, str *why) {
+    const ir_stmt l = *ir_s(k, loop);
+    if (l.loop != LOOP_SERIAL && l.loop != LOOP_UNROLL)
+        return ir_refuse(why, "only a serial or unrolled loop can be folded");
+    if (!l.first || l.first != l.last || ir_s(k, l.first)->kind != STMT_STORE)
+        return ir_refuse(why, "the loop does more than one store");
+    f->store = *ir_s(k, l.first);
+    if (f->store.monoid == MONOID_SET || sym_uses(k->syms, f->store.store.index, l.l.var) ||
+        f->store.store.valid != SYM_TRUE || f->store.store.dyn || f->store.store.guard)
+        return ir_refuse(why, "the loop does not just update one element");
+    if (!sym_is_const(k->syms, l.l.extent, &f->count) || f->count < 1 || f->count > MOST_FOLDED)
+        return ir_refuse(why, "the loop has no constant number of trips to fold");
+    for (int i = 0; i < f->store.n; i++)
+        if (!read_value(k, f, l.l.var, i, why) || !read_last(k, loop, f->from[i], why))
+            return false;
+    return ir_divisible(k, l.parent, why);
+}
+
+/* for r < n { w[r] op= w[r + half] } in front of the loop. */
+static void add_step(kernel *k, stmt_id before, const folding *f, const char *name, int64_t half,
+                     int64_t n) {
+    sym_store *s = k->syms;
+    stmt_id parent = ir_s(k, before)->parent;
+    stmt_id r = ir_loop(k, parent, LOOP_SERIAL, name, sym_const(s, n));
+    ir_move(k, r, parent, before);
+    sym at = sym_add(s, f->base, ir_trip(k, r)), other = sym_add(s, at, sym_const(s, half));
+    ir_stmt step = {.kind = STMT_STORE, .monoid = f->store.monoid, .n = f->store.n};
+    step.store.index = at;
+    step.store.valid = SYM_TRUE;
+    for (int i = 0; i < step.n; i++) {
+        step.store.mem[i] = f->from[i];
+        step.store.value[i] = ir_load(k, f->from[i], other, SYM_TRUE, 0, 0);
+    }
+    ir_store_n(k, r, &step);
+}
+
+bool transform_tree_reduce(kernel *k, stmt_id loop, str *why) {
+    folding f = {.base = SYM_ZERO};
+    if (!read_loop(k, loop, &f, why)) return false;
+    const char *name = sym_name(k->syms, ir_s(k, loop)->l.var);
+    for (int64_t n = f.count; n > 1;) {
+        int64_t half = (n + 1) / 2;
+        add_step(k, loop, &f, name, half, n - half);
+        n = half;
+    }
+    sym var = ir_s(k, loop)->l.var, zero = SYM_ZERO;
+    stmt_id store = ir_s(k, loop)->first;
+    ir_subst(k, store, 1, &var, &zero);
+    ir_move(k, store, ir_s(k, loop)->parent, loop);
+    ir_unlink(k, loop);
+    for (int i = 0; i < f.store.n; i++)
+        if (ir_m(k, f.from[i])->scope == MEM_REG && !ir_in_registers(k, f.from[i], NULL))
+            ir_m(k, f.from[i])->scope = MEM_LOCAL;
+    return true;
+}
+
+bool apply_tree_reduce(kernel *k, const transform_args *a, str *why) {
+    return transform_tree_reduce(k, a->loop[0], why);
+}

@@ -1,0 +1,131 @@
+/* trim.c - only the trips that do something.
+ *
+ *   clip i    for i < e { .. }   becomes   for i < hi - lo { .. }   with lo + i for i
+ *
+ * A trip does nothing when each of its stores is off, by its validity, or stores to an element of a
+ * tile that nobody reads. Under a causal mask the sums over keys are off past the query; in a block
+ * of queries past its last one; once those loops are clipped, nobody reads the scores behind, so
+ * that the loop which makes them is clipped in turn, and masked blocks are not computed at all.
+ *
+ * Both bounds are linear: of a condition v <= rest, or rest <= v, with rest at its widest over the
+ * loops inside; of a tile's index c*v + rest, against the least and largest index of all loads of
+ * it. What cannot be bounded so keeps the trips it has. Trips that do something stay in their
+ * order: always legal. */
+#include "transform/transform.h"
+
+typedef struct clipping {
+    kernel *k;
+    stmt_id loop;
+    sym var, lo, hi; /* trips in [lo, hi) may do something */
+    bool any;        /* there was a store */
+} clipping;
+
+/* Trips in which a condition holds, some time. */
+static void bound_by(clipping *c, stmt_id at, sym condition, sym *lo, sym *hi) {
+    sym_store *s = c->k->syms;
+    int64_t coef;
+    sym rest, widest;
+    if (!sym_split(s, condition, c->var, &coef, &rest)) return;
+    if (coef == -1 && ir_extreme(c->k, at, c->loop, rest, true, &widest))
+        *hi = sym_min(s, *hi, sym_add(s, widest, SYM_ONE));
+    rest = sym_scale(s, rest, -1);
+    if (coef == 1 && ir_extreme(c->k, at, c->loop, rest, false, &widest))
+        *lo = sym_max(s, *lo, widest);
+}
+
+/* The loop, or root, in whose block the tile is defined; 0: it is no tile. */
+static stmt_id home_of(const kernel *k, mem_id tile) {
+    for (stmt_id s = k->root; s; s = ir_next(k, s, k->root))
+        if (ir_s(k, s)->kind == STMT_DEF && ir_s(k, s)->def.mem == tile) return ir_s(k, s)->parent;
+    return 0;
+}
+
+/* The least and the largest index at which a tile is read, in terms of the loops around it. */
+static bool read_range(kernel *k, mem_id tile, stmt_id home, sym *least, sym *most) {
+    ir_access *t;
+    uint32_t n = ir_accesses(k, home, &t);
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++) {
+        sym a, b;
+        if (t[i].mem != tile) continue;
+        if (t[i].dyn || (!t[i].load && t[i].monoid != MONOID_SET)) return false;
+        if (!t[i].load) continue;
+        if (!ir_extreme(k, t[i].at, home, t[i].index, false, &a)) return false;
+        if (!ir_extreme(k, t[i].at, home, t[i].index, true, &b)) return false;
+        *least = any ? sym_min(k->syms, *least, a) : a;
+        *most = any ? sym_max(k->syms, *most, b) : b;
+        any = true;
+    }
+    return any;
+}
+
+/* Trips that store to elements which are read. */
+static void bound_by_reads(clipping *c, stmt_id at, sym *lo, sym *hi) {
+    kernel *k = c->k;
+    sym_store *s = k->syms;
+    const ir_stmt x = *ir_s(k, at);
+    int64_t coef;
+    sym rest, least, most, below, above;
+    stmt_id home = home_of(k, x.store.mem[0]);
+    if (!home || !ir_inside(k, c->loop, home) || home == c->loop) return;
+    if (x.n != 1 || x.monoid != MONOID_SET || x.store.dyn) return;
+    if (!sym_split(s, x.store.index, c->var, &coef, &rest) || coef < 1) return;
+    if (!read_range(k, x.store.mem[0], home, &least, &most)) return;
+    if (!ir_extreme(k, at, home, rest, false, &below)) return;
+    if (!ir_extreme(k, at, home, rest, true, &above)) return;
+    if (sym_uses(s, below, c->var) || sym_uses(s, above, c->var)) return;
+    sym by = sym_const(s, coef);
+    *hi = sym_min(s, *hi, sym_add(s, sym_div(s, sym_sub(s, most, below), by), SYM_ONE));
+    sym up = sym_add(s, sym_sub(s, least, above), sym_const(s, coef - 1));
+    *lo = sym_max(s, *lo, sym_div(s, up, by));
+}
+
+/* What a trip does to a tile of its own matters only through what it does to others. */
+static bool is_own(const clipping *c, stmt_id at) {
+    const ir_stmt *x = ir_s(c->k, at);
+    for (int i = 0; i < x->n; i++) {
+        stmt_id home = home_of(c->k, x->store.mem[i]);
+        if (!home || !ir_inside(c->k, home, c->loop)) return false;
+    }
+    return true;
+}
+
+static void add_store(clipping *c, stmt_id at) {
+    kernel *k = c->k;
+    if (is_own(c, at)) return;
+    sym fact[IR_FACTS], lo = SYM_ZERO, hi = ir_s(k, c->loop)->l.extent;
+    int n = ir_facts(k, ir_s(k, at)->store.valid, fact);
+    for (int i = 0; i < n; i++) bound_by(c, at, fact[i], &lo, &hi);
+    bound_by_reads(c, at, &lo, &hi);
+    c->lo = c->any ? sym_min(k->syms, c->lo, lo) : lo;
+    c->hi = c->any ? sym_max(k->syms, c->hi, hi) : hi;
+    c->any = true;
+}
+
+bool transform_trim(kernel *k, stmt_id loop, str *why) {
+    sym_store *s = k->syms;
+    ir_stmt l = *ir_s(k, loop);
+    if (l.kind != STMT_LOOP || l.loop != LOOP_SERIAL)
+        return ir_refuse(why, "only a serial loop can be clipped");
+    for (stmt_id p = l.parent; p; p = ir_s(k, p)->parent)
+        if (ir_s(k, p)->loop == LOOP_VEC)
+            return ir_refuse(why, "lanes of a vector loop would differ in trips");
+    clipping c = {.k = k, .loop = loop, .var = l.l.var};
+    for (stmt_id p = loop; (p = ir_next(k, p, loop));)
+        if (ir_s(k, p)->kind == STMT_STORE) add_store(&c, p);
+    if (!c.any || (c.lo == SYM_ZERO && c.hi == l.l.extent))
+        return ir_refuse(why, "every trip of the loop may do something");
+    sym extent = sym_sub(s, c.hi, c.lo);
+    if (sym_lo(s, extent) < 0 && !ir_prove(k, l.parent, extent, 0, NULL))
+        extent = sym_max(s, extent, SYM_ZERO);
+    if (!ir_plain(k, extent, why) || !ir_plain(k, c.lo, why)) return false;
+    ir_s(k, loop)->l.var = sym_loop(s, sym_name(s, l.l.var), extent);
+    ir_s(k, loop)->l.extent = extent;
+    sym shifted = sym_add(s, c.lo, ir_trip(k, loop));
+    ir_subst(k, loop, 1, &l.l.var, &shifted);
+    return true;
+}
+
+bool apply_trim(kernel *k, const transform_args *a, str *why) {
+    return transform_trim(k, a->loop[0], why);
+}

@@ -1,0 +1,272 @@
+/* api.c - which kernels are tuned, and for how long: those of a request, those given as text,
+ * and, by knob tune, those that any program compiles.
+ *
+ * Time goes where time is spent: three quarters of a kernel's share of the seconds are its share of
+ * what the cost model says that all of them take. The last quarter is the same for all, for the
+ * model may be wrong, and a small kernel is soon tuned. What would get next to nothing is left
+ * alone. Shares do not depend on anything measured, so the same demand twice finds all done. */
+#include "tune/tune.h"
+
+#include <stdio.h>
+
+static const double least_share = 0.05; /* seconds */
+static const double even_part = 0.25;   /* of the time is the same for each kernel */
+
+typedef struct tune_list {
+    qn_ctx *qn;
+    arena a;
+    uint32_t n, cap;
+    const char **text;
+    double *cycles;
+} tune_list;
+
+static void list_open(tune_list *l, qn_ctx *qn) {
+    *l = (tune_list){.qn = qn};
+    arena_open(&l->a, &qn->heap);
+}
+
+static void add_text(tune_list *l, const char *text) {
+    for (uint32_t i = 0; i < l->n; i++)
+        if (!strcmp(l->text[i], text)) return;
+    l->text = arena_grow(&l->a, l->text, &l->cap, l->n + 1, sizeof *l->text);
+    l->text[l->n++] = text;
+}
+
+/* What the default schedule is expected to take; 0: the text is no kernel, and an error says why.
+ * Raises. */
+static double cycles_of(qn_ctx *qn, const char *text) {
+    kernel *volatile k = ir_parse(qn, text);
+    if (!k) return 0;
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        ir_close(k);
+        heap_unwind(&qn->heap);
+    }
+    str lines;
+    str_open_in(&lines, &k->arena);
+    schedule_default(k, &qn->run->limits, &lines);
+    if (lines.len) transform_lines(k, lines.s, NULL);
+    k->no_fma = qn->run->limits.no_fma;
+    run_passes(k);
+    double cycles = schedule_price_of(k, &qn->run->limits).cycles;
+    guard_close(&qn->heap, &g);
+    ir_close(k);
+    return cycles > 1 ? cycles : 1;
+}
+
+/* The kernel's name, from the text's first line. */
+static const char *name_in(arena *a, const char *text) {
+    const char *begin = strchr(text, '"');
+    size_t n = begin ? strcspn(begin + 1, "\"\n") : 0;
+    return arena_printf(a, "%.*s", (int)(n < 200 ? n : 200), begin ? begin + 1 : "");
+}
+
+typedef struct going_on {
+    const qn_tune_options *o;
+    bool stopped;
+} going_on;
+
+static bool still_going(void *user, const qn_tune_state *state) {
+    going_on *g = user;
+    if (g->o->going && !g->o->going(g->o->user, state)) g->stopped = true;
+    return !g->stopped;
+}
+
+/* The kernel with the least cycles that has a share; of equal ones the last. */
+static int smallest(int n, const double *cycles, const double *share) {
+    int least = -1;
+    for (int i = 0; i < n; i++)
+        if (share[i] > 0 && (least < 0 || cycles[i] <= cycles[least])) least = i;
+    return least;
+}
+
+void tune_shares(int n, const double *cycles, double seconds, double *share) {
+    for (int i = 0; i < n; i++) share[i] = 1;
+    for (int kept = n; kept > 0; kept--) {
+        double all = 0;
+        for (int i = 0; i < n; i++) all += share[i] > 0 ? cycles[i] : 0;
+        for (int i = 0; i < n; i++)
+            if (share[i] > 0)
+                share[i] = seconds * (even_part / kept + (1 - even_part) * cycles[i] / all);
+        int least = smallest(n, cycles, share);
+        if (share[least] >= least_share) return;
+        share[least] = 0;
+    }
+}
+
+static qn_code tune_all(tune_list *l, const qn_tune_options *o) {
+    qn_ctx *qn = l->qn;
+    if (!wisdom_of(qn)) return fail(qn, QN_EARG, "tune: no wisdom is kept here (QN_WISDOM)");
+    l->cycles = arena_alloc(&l->a, (l->n + 1) * sizeof *l->cycles);
+    double *share = arena_alloc(&l->a, (l->n + 1) * sizeof *share);
+    for (uint32_t i = 0; i < l->n; i++) {
+        l->cycles[i] = cycles_of(qn, l->text[i]);
+        if (!(l->cycles[i] > 0)) return qn_error_code(qn);
+    }
+    tune_shares((int)l->n, l->cycles, o->seconds, share);
+    going_on going = {.o = o};
+    for (uint32_t i = 0; i < l->n && !going.stopped; i++) {
+        tune_request q = {
+            .text = l->text[i],
+            .size = strlen(l->text[i]),
+            .seconds = share[i],
+            .same_bits = o->same_bits,
+            .again = o->again,
+            .going = still_going,
+            .user = &going,
+            .state = {.name = name_in(&l->a, l->text[i]), .kernel = (int)i, .kernels = (int)l->n}};
+        if (!(q.seconds > 0)) continue;
+        qn_code code = tune_kernel(qn, &q);
+        if (code) return code;
+    }
+    return QN_OK;
+}
+
+/* ---- from tensors ---------------------------------------------------------------------------- */
+
+/* As build.c lowers it; true: it is run in two stages. */
+static bool add_kernel(tune_list *l, const fusion *f, const fuse_kernel *fk, int stage) {
+    lowered low = {0};
+    lowered *volatile held = &low;
+    str text;
+    str_open_in(&text, &l->a);
+    guard g;
+    guard_open(&l->qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&l->qn->heap, &g);
+        ir_close(held->k);
+        heap_unwind(&l->qn->heap);
+    }
+    split_part part[SPLIT_PARTS];
+    lower_kernel(l->qn, f, fk, &low);
+    bool staged = split_reduction(low.k, stage, part) > 0;
+    ir_print(low.k, &text);
+    guard_close(&l->qn->heap, &g);
+    ir_close(low.k);
+    add_text(l, text.s);
+    return staged;
+}
+
+static void add_tensors(tune_list *l, int n, qn_tensor *const *t) {
+    qn_ctx *qn = l->qn;
+    node_id *root = arena_alloc(&l->a, (size_t)(n + 1) * sizeof *root), *order;
+    uint32_t roots = 0;
+    for (int i = 0; i < n; i++) {
+        bool there = node_is_memory(node_at(qn->graph, tensor_at(t[i])->node));
+        for (uint32_t j = 0; j < roots; j++) there |= root[j] == tensor_at(t[i])->node;
+        if (!there) root[roots++] = tensor_at(t[i])->node;
+    }
+    uint32_t nodes = graph_order(qn->graph, &l->a, (int)roots, root, &order);
+    const fusion *f = fuse_build(qn->graph, &l->a, nodes, order, roots, root, run_fuse_terms(qn));
+    for (uint32_t i = 0; i < f->kernels; i++)
+        if (add_kernel(l, f, &f->kernel[i], 1)) add_kernel(l, f, &f->kernel[i], 0);
+}
+
+/* ---- from text ------------------------------------------------------------------------------- */
+
+/* Kernels begin at lines that begin so. */
+static const char *next_kernel(const char *text) {
+    for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n')
+        if (!strncmp(p, "kernel ", 7) && p > text) return p;
+    return text + strlen(text);
+}
+
+static void add_texts(tune_list *l, const char *text) {
+    int line = 1;
+    while (*text) {
+        const char *end = next_kernel(text);
+        if (text + strspn(text, " \t\r\n") < end) {
+            kernel *k = ir_read(l->qn, text, (size_t)(end - text), line);
+            if (!k) heap_unwind(&l->qn->heap);
+            str s;
+            str_open_in(&s, &l->a);
+            ir_print(k, &s); /* as the compiler would have it */
+            ir_close(k);
+            add_text(l, s.s);
+        }
+        for (; text < end; text++) line += *text == '\n';
+    }
+}
+
+/* ---- the public functions -------------------------------------------------------------------- */
+
+static bool good_options(qn_ctx *qn, const qn_tune_options *o) {
+    const dev_table *dev = qn->run->dev;
+    if (!o || !(o->seconds > 0))
+        return fail(qn, QN_EARG, "tune: how many seconds must be said, and above 0"), false;
+    if (dev->unfused || !dev->executes)
+        return fail(qn, QN_EDEVICE, "tune: device %s runs no kernels", dev->name), false;
+    return true;
+}
+
+static int tune_guarded(qn_ctx *qn, int n, qn_tensor *const *t, const char *text,
+                        const qn_tune_options *o) {
+    tune_list l;
+    list_open(&l, qn);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        arena_free(&l.a);
+        return qn_error_code(qn);
+    }
+    if (text)
+        add_texts(&l, text);
+    else
+        add_tensors(&l, n, t);
+    int code = tune_all(&l, o);
+    guard_close(&qn->heap, &g);
+    arena_free(&l.a);
+    return code;
+}
+
+int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options) {
+    if (!qn) return QN_ENULL;
+    if (n < 0 || (n && !tensors)) return fail(qn, QN_EARG, "tune: bad list of tensors");
+    if (!tensors_of(qn, n, tensors, "tune", "tensor")) return qn_error_code(qn);
+    if (!good_options(qn, options)) return qn_error_code(qn);
+    return tune_guarded(qn, n, tensors, NULL, options);
+}
+
+int qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options) {
+    if (!qn || !text) return QN_ENULL;
+    if (!good_options(qn, options)) return qn_error_code(qn);
+    return tune_guarded(qn, 0, NULL, text, options);
+}
+
+/* ---- knob tune ------------------------------------------------------------------------------- */
+
+static bool keep_going(void *user, const qn_tune_state *state) {
+    (void)user;
+    (void)state;
+    return true;
+}
+
+static void first_seen(qn_ctx *qn, tune_list *l, int n, const char *const *text) {
+    double start = clock_seconds();
+    qn_tune_options o = {.seconds = (double)qn->knob[KNOB_TUNE].number - qn->run->tuned,
+                         .going = keep_going};
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (!setjmp(g.at)) {
+        for (int i = 0; i < n; i++) add_text(l, text[i]);
+        if (o.seconds > 0) tune_all(l, &o);
+    }
+    guard_close(&qn->heap, &g);
+    qn->run->tuned += clock_seconds() - start;
+    if (qn->code && debug_on(qn, 's')) log_line(qn, "s %s", qn_error(qn));
+    qn_clear_error(qn);
+}
+
+static void tune_first_seen(qn_ctx *qn, int n, const char *const *text) {
+    const dev_table *dev = qn->run->dev;
+    tune_list l;
+    if (qn->code || dev->unfused || !dev->executes || !qn->knob[KNOB_SCHEDULE].number) return;
+    list_open(&l, qn);
+    first_seen(qn, &l, n, text);
+    arena_free(&l.a);
+}
+
+const run_later run_hooks = {.first_seen = tune_first_seen};

@@ -1,0 +1,753 @@
+/* test_base.c - memory, errors, hashing, text, knobs and log of the base room. What a table or a
+ * text should hold comes from a naive model beside it; counters come from an allocator that keeps
+ * its own books. */
+#include <pthread.h>
+
+#include "books.h"
+
+/* ---- heap ------------------------------------------------------------------------------------ */
+
+static void heap_counts_bytes_peak_and_requests(void) {
+    bench b;
+    bench_open(&b);
+    heap *h = &b.qn.heap;
+    void *p = heap_try(h, 100), *q = heap_try(h, 1000);
+    CHECK_INT(h->bytes, 1100);
+    heap_free(h, p, 100);
+    CHECK_INT(h->bytes, 1000);
+    void *r = heap_try(h, 7);
+    CHECK_INT(h->bytes, 1007);
+    CHECK_INT(h->peak, 1100);
+    CHECK_INT(h->requests, 3);
+    CHECK_INT(b.books.bytes, 1007);
+    heap_free(h, q, 1000);
+    heap_free(h, r, 7);
+    heap_free(h, NULL, 50);
+    void *none = heap_try(h, 0);
+    CHECK(none != NULL);
+    heap_free(h, none, 0);
+    bench_check(&b);
+}
+
+static void default_heap_is_aligned(void) {
+    qn_ctx qn = {0};
+    heap_open(&qn.heap, NULL, &qn);
+    for (size_t size = 1; size < 300; size++) {
+        void *p = heap_try(&qn.heap, size);
+        CHECK_INT((uintptr_t)p % 64, 0);
+        memset(p, 1, size);
+        heap_free(&qn.heap, p, size);
+    }
+    CHECK(heap_try(&qn.heap, SIZE_MAX) == NULL);
+    CHECK(heap_try(&qn.heap, SIZE_MAX - 10) == NULL);
+    CHECK_INT(qn.heap.bytes, 0);
+}
+
+static void allocator_without_free_is_accepted(void) {
+    books kept = {0};
+    qn_ctx qn = {0};
+    qn_options options = {.alloc = books_alloc, .alloc_user = &kept};
+    heap_open(&qn.heap, &options, &qn);
+    void *p = heap_try(&qn.heap, 200);
+    CHECK(p != NULL);
+    heap_free(&qn.heap, p, 200);
+    CHECK_INT(qn.heap.bytes, 0);
+    CHECK_INT(kept.blocks, 1);
+    books_free(&kept, p, 200);
+}
+
+static void heap_fails_at_the_request_asked_for(void) {
+    bench b;
+    bench_open(&b);
+    heap *h = &b.qn.heap;
+    h->fail_at = h->requests + 3;
+    void *p[5];
+    for (int i = 0; i < 5; i++) {
+        p[i] = heap_try(h, 10);
+        CHECK_INT(p[i] == NULL, i == 2);
+    }
+    CHECK_INT(h->bytes, 40);
+    for (int i = 0; i < 5; i++) heap_free(h, p[i], 10);
+    bench_check(&b);
+}
+
+static void heap_alloc_unwinds_to_the_guard(void) {
+    bench b;
+    bench_open(&b);
+    heap *h = &b.qn.heap;
+    volatile int reached = 0;
+    guard g;
+    guard_open(h, &g);
+    if (setjmp(g.at)) {
+        guard_close(h, &g);
+        reached += 10;
+    } else {
+        h->fail_at = h->requests + 1;
+        reached++;
+        heap_alloc(h, 10);
+        reached += 100;
+        guard_close(h, &g);
+    }
+    CHECK_INT(reached, 11);
+    CHECK_INT(qn_error_code(&b.qn), QN_ENOMEM);
+    bench_check(&b);
+}
+
+static void heap_zeroed_is_clear(void) {
+    bench b;
+    bench_open(&b);
+    unsigned char *p = heap_zeroed(&b.qn.heap, 777);
+    int set = 0;
+    for (int i = 0; i < 777; i++) set += p[i] != 0;
+    CHECK_INT(set, 0);
+    heap_free(&b.qn.heap, p, 777);
+    bench_check(&b);
+}
+
+static void heap_grow_keeps_what_was_there(void) {
+    bench b;
+    bench_open(&b);
+    heap *h = &b.qn.heap;
+    int64_t *data = NULL;
+    uint32_t cap = 0, moves = 0;
+    for (uint32_t i = 0; i < 10000; i++) {
+        uint32_t before = cap;
+        data = heap_grow(h, data, &cap, i + 1, sizeof *data);
+        moves += cap != before;
+        CHECK(cap > i);
+        data[i] = (int64_t)i * i;
+    }
+    for (int64_t i = 0; i < 10000; i++) CHECK_INT(data[i], i * i);
+    CHECK(moves <= 12); /* doubling: 8 to 16384 */
+    CHECK_INT(h->bytes, (uint64_t)cap * sizeof *data);
+    heap_free(h, data, cap * sizeof *data);
+    bench_check(&b);
+}
+
+static void heap_grow_raises_and_leaves_the_array(void) {
+    bench b;
+    bench_open(&b);
+    heap *h = &b.qn.heap;
+    uint32_t cap = 0;
+    uint32_t *const data = heap_grow(h, NULL, &cap, 4, sizeof *data);
+    for (uint32_t i = 0; i < cap; i++) data[i] = i;
+    uint32_t before = cap;
+    volatile int raised = 0;
+    for (volatile int k = 0; k < 2; k++) {
+        guard g;
+        guard_open(h, &g);
+        if (setjmp(g.at) == 0) {
+            if (k == 0) h->fail_at = h->requests + 1;
+            heap_grow(h, data, &cap, k == 0 ? 100 : UINT32_MAX, k == 0 ? 4 : SIZE_MAX / 4);
+        } else {
+            raised++;
+        }
+        guard_close(h, &g);
+    }
+    CHECK_INT(raised, 2);
+    CHECK_INT(cap, before);
+    for (uint32_t i = 0; i < before; i++) CHECK_INT(data[i], i);
+    heap_free(h, data, cap * sizeof *data);
+    bench_check(&b);
+}
+
+/* ---- guards ---------------------------------------------------------------------------------- */
+
+static void raise_inside(qn_ctx *qn, int depth) {
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        raise_error(qn, QN_ERANGE, "again from depth %d", depth);
+    }
+    if (depth == 0) raise_error(qn, QN_ESHAPE, "the first of them");
+    if (depth > 0) raise_inside(qn, depth - 1);
+    guard_close(&qn->heap, &g);
+}
+
+static void raising_from_a_catcher_goes_outward(void) {
+    bench b;
+    bench_open(&b);
+    volatile int caught = 0;
+    guard g;
+    guard_open(&b.qn.heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&b.qn.heap, &g);
+        caught = 1;
+    } else {
+        raise_inside(&b.qn, 5);
+    }
+    CHECK_INT(caught, 1);
+    CHECK_INT(qn_error_code(&b.qn), QN_ESHAPE);
+    CHECK_STR(qn_error(&b.qn), "the first of them");
+    bench_check(&b);
+}
+
+/* Closing an outer guard also drops inner ones that were jumped over. */
+static void closing_a_guard_drops_those_inside(void) {
+    bench b;
+    bench_open(&b);
+    guard outer, middle, inner;
+    guard_open(&b.qn.heap, &outer);
+    if (setjmp(outer.at) == 0) {
+        guard_open(&b.qn.heap, &middle);
+        guard_open(&b.qn.heap, &inner);
+        CHECK(b.qn.heap.top == &inner);
+        longjmp(outer.at, 1);
+    }
+    guard_close(&b.qn.heap, &outer);
+    bench_check(&b);
+}
+
+static void *unguarded(void *arg) {
+    bench *b = arg;
+    b->qn.heap.fail_at = b->qn.heap.requests + 1;
+    heap_alloc(&b->qn.heap, 10);
+    return arg;
+}
+
+static void raising_without_a_guard_ends_only_the_thread(void) {
+    bench b;
+    bench_open(&b);
+    pthread_t thread;
+    void *result = &b;
+    CHECK_INT(pthread_create(&thread, NULL, unguarded, &b), 0);
+    CHECK_INT(pthread_join(thread, &result), 0);
+    CHECK(result == NULL);
+    CHECK_INT(qn_error_code(&b.qn), QN_ENOMEM);
+    bench_check(&b);
+}
+
+/* ---- arena ----------------------------------------------------------------------------------- */
+
+typedef struct piece {
+    unsigned char *p;
+    size_t size;
+} piece;
+
+static void arena_pieces_are_apart_aligned_and_stay(void) {
+    enum { N = 3000 };
+    static piece pieces[N];
+    uint64_t seed = 11;
+    bench b;
+    bench_open(&b);
+    arena a;
+    arena_open(&a, &b.qn.heap);
+    for (int i = 0; i < N; i++) {
+        size_t size = (size_t)test_below(&seed, test_below(&seed, 50) ? 200 : 300000);
+        pieces[i] = (piece){arena_alloc(&a, size), size};
+        CHECK_INT((uintptr_t)pieces[i].p % 16, 0);
+        memset(pieces[i].p, i & 255, size);
+    }
+    for (int i = 0; i < N; i++)
+        for (size_t j = 0; j < pieces[i].size; j++)
+            if (pieces[i].p[j] != (i & 255)) {
+                FAIL("piece %d was overwritten at %zu", i, j);
+                break;
+            }
+    CHECK_INT(a.total, b.qn.heap.bytes);
+    arena_free(&a);
+    CHECK_INT(a.total, 0);
+    bench_check(&b);
+    memset(arena_alloc(&a, 40), 1, 40); /* usable again */
+    arena_free(&a);
+    bench_check(&b);
+}
+
+static void arena_takes_few_blocks(void) {
+    bench b;
+    bench_open(&b);
+    arena a;
+    arena_open(&a, &b.qn.heap);
+    arena_free(&a); /* an empty one took nothing */
+    CHECK_INT(b.qn.heap.requests, 0);
+    for (int i = 0; i < 1 << 14; i++) arena_alloc(&a, 1008);
+    /* 16 MiB: blocks of 4 KiB to 1 MiB, then 1 MiB each; what was asked and little more. */
+    CHECK(b.books.blocks <= 8 + 16 + 1);
+    CHECK(b.books.bytes < (16 << 20) + (2 << 20));
+    int64_t before = b.books.blocks;
+    void *large = arena_alloc(&a, 5 << 20);
+    CHECK_INT(b.books.blocks, before + 1);
+    memset(large, 1, 5 << 20);
+    void *small = arena_alloc(&a, 16); /* the block in use is still used */
+    CHECK(small != NULL);
+    CHECK_INT(b.books.blocks, before + 1);
+    arena_free(&a);
+    bench_check(&b);
+}
+
+static void arena_makes_text_arrays_and_zeroes(void) {
+    bench b;
+    bench_open(&b);
+    arena a;
+    arena_open(&a, &b.qn.heap);
+    CHECK_STR(arena_printf(&a, "%s has %d of %.2f", "x", 12, 0.5), "x has 12 of 0.50");
+    CHECK_STR(arena_printf(&a, "%s", ""), "");
+    char *wide = arena_printf(&a, "%*d", 5000, 7);
+    CHECK_INT(strlen(wide), 5000);
+    CHECK_INT(wide[4999], '7');
+    uint32_t cap = 0, *data = NULL;
+    for (uint32_t i = 0; i < 5000; i++) {
+        data = arena_grow(&a, data, &cap, i + 1, sizeof *data);
+        data[i] = i * 3;
+    }
+    for (uint32_t i = 0; i < 5000; i++) CHECK_INT(data[i], i * 3);
+    unsigned char *clear = arena_zeroed(&a, 999);
+    int set = 0;
+    for (int i = 0; i < 999; i++) set += clear[i] != 0;
+    CHECK_INT(set, 0);
+    arena_free(&a);
+    bench_check(&b);
+}
+
+static void arena_refuses_impossible_sizes(void) {
+    bench b;
+    bench_open(&b);
+    arena a;
+    arena_open(&a, &b.qn.heap);
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 20, (size_t)1 << 63};
+    volatile int raised = 0;
+    for (volatile int i = 0; i < 3; i++) {
+        guard g;
+        guard_open(&b.qn.heap, &g);
+        if (setjmp(g.at) == 0)
+            arena_alloc(&a, sizes[i]);
+        else
+            raised++;
+        guard_close(&b.qn.heap, &g);
+    }
+    CHECK_INT(raised, 3);
+    arena_free(&a);
+    bench_check(&b);
+}
+
+/* ---- str ------------------------------------------------------------------------------------- */
+
+static void str_agrees_with_a_plain_buffer(void) {
+    static char expected[400000];
+    size_t length = 0;
+    uint64_t seed = 21;
+    bench b;
+    bench_open(&b);
+    str t;
+    str_open(&t, &b.qn.heap);
+    str_add(&t, "");
+    CHECK_STR(t.s, "");
+    for (int i = 0; i < 5000; i++) {
+        char piece_[64];
+        int n = (int)test_below(&seed, 60);
+        for (int j = 0; j < n; j++) piece_[j] = (char)('a' + test_below(&seed, 26));
+        piece_[n] = 0;
+        size_t before = length;
+        switch (i % 3) {
+        case 0:
+            str_add(&t, piece_);
+            length += (size_t)sprintf(expected + length, "%s", piece_);
+            break;
+        case 1:
+            str_addn(&t, piece_, (size_t)n / 2);
+            length += (size_t)sprintf(expected + length, "%.*s", n / 2, piece_);
+            break;
+        default:
+            str_addf(&t, "%d<%s>", i, piece_);
+            length += (size_t)sprintf(expected + length, "%d<%s>", i, piece_);
+        }
+        if (t.len != length || strcmp(t.s + before, expected + before) != 0) FAIL("step %d", i);
+        CHECK(t.len < t.cap);
+    }
+    CHECK_STR(t.s, expected);
+    str_free(&t);
+    CHECK(t.s == NULL);
+    str_addf(&t, "%s", ""); /* first addition formatted and empty */
+    CHECK_STR(t.s, "");
+    str_addf(&t, "%*d", 3000, 1);
+    CHECK_INT(t.len, 3000);
+    str_free(&t);
+    bench_check(&b);
+}
+
+/* Formatted additions of every length to every fill, so that each just fits or just does not. */
+static void str_formats_at_every_fill(void) {
+    bench b;
+    bench_open(&b);
+    for (int fill = 0; fill < 20; fill++)
+        for (int n = 1; n < 40; n++) {
+            str t;
+            str_open(&t, &b.qn.heap);
+            for (int i = 0; i < fill; i++) str_addn(&t, "x", 1);
+            str_addf(&t, "%0*d", n, 7);
+            CHECK_INT(t.len, fill + n);
+            CHECK_INT(strlen(t.s), fill + n);
+            CHECK_INT(t.s[t.len - 1], '7');
+            str_free(&t);
+        }
+    bench_check(&b);
+}
+
+static void str_raises_and_keeps_its_text(void) {
+    bench b;
+    bench_open(&b);
+    heap *h = &b.qn.heap;
+    static str t;
+    str_open(&t, h);
+    str_add(&t, "abc");
+    volatile int raised = 0;
+    for (volatile int k = 0; k < 3; k++) {
+        guard g;
+        guard_open(h, &g);
+        if (setjmp(g.at) == 0) {
+            if (k < 2) h->fail_at = h->requests + 1;
+            if (k == 0) str_addf(&t, "%100d", 1);
+            if (k == 1) str_add(&t, "a text that is longer than the first room");
+            if (k == 2) str_addn(&t, "x", (size_t)UINT32_MAX - 3);
+        } else {
+            raised++;
+        }
+        guard_close(h, &g);
+        CHECK_STR(t.s, "abc");
+        CHECK_INT(t.len, 3);
+    }
+    CHECK_INT(raised, 3);
+    str_free(&t);
+    bench_check(&b);
+}
+
+/* ---- every request failing in turn ----------------------------------------------------------- */
+
+typedef struct work {
+    arena a;
+    idset s;
+    str t;
+    uint32_t *data;
+    uint32_t cap;
+} work;
+
+static void work_all(bench *b, work *w) {
+    for (uint32_t i = 1; i <= 500; i++) {
+        memset(arena_alloc(&w->a, i * 3), 1, i * 3);
+        idset_add(&w->s, hash_mix(i, 0), i);
+        str_addf(&w->t, "%u,", i);
+        w->data = heap_grow(&b->qn.heap, w->data, &w->cap, i, sizeof *w->data);
+        w->data[i - 1] = i;
+        if (i % 100 == 0) arena_zeroed(&w->a, 100000);
+        if (i % 50 == 0) arena_printf(&w->a, "%u", i);
+    }
+}
+
+static bool work_guarded(bench *b) {
+    heap *h = &b->qn.heap;
+    work w = {0};
+    arena_open(&w.a, h);
+    idset_open(&w.s, h);
+    str_open(&w.t, h);
+    work *volatile at = &w;
+    volatile bool done = false;
+    guard g;
+    guard_open(h, &g);
+    if (setjmp(g.at) == 0) {
+        work_all(b, at);
+        done = true;
+    }
+    guard_close(h, &g);
+    arena_free(&at->a);
+    idset_free(&at->s);
+    str_free(&at->t);
+    heap_free(h, at->data, at->cap * sizeof *at->data);
+    return done;
+}
+
+static void every_request_may_fail(void) {
+    int failures = 0;
+    for (uint64_t k = 1;; k++) {
+        bench b;
+        bench_open(&b);
+        b.qn.heap.fail_at = k;
+        bool done = work_guarded(&b);
+        bench_check(&b);
+        CHECK_INT(qn_error_code(&b.qn), done ? QN_OK : QN_ENOMEM);
+        CHECK_INT(done, k > b.qn.heap.requests);
+        if (done) break;
+        failures++;
+    }
+    CHECK(failures > 30);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void the_first_error_is_kept(void) {
+    qn_ctx qn = {0};
+    CHECK_STR(qn_error(&qn), "");
+    CHECK_INT(qn_error_code(&qn), QN_OK);
+    CHECK_INT(fail(&qn, QN_ESHAPE, "add: %d and %d", 3, 4), QN_ESHAPE);
+    CHECK(fail_null(&qn, QN_EDTYPE, "later") == NULL);
+    CHECK_INT(fail(&qn, QN_EIO, "later still"), QN_EIO);
+    CHECK_STR(qn_error(&qn), "add: 3 and 4");
+    CHECK_INT(qn_error_code(&qn), QN_ESHAPE);
+    qn_clear_error(&qn);
+    CHECK_STR(qn_error(&qn), "");
+    CHECK_INT(qn_error_code(&qn), QN_OK);
+    CHECK(fail_null(&qn, QN_EDTYPE, "a fresh one") == NULL);
+    CHECK_STR(qn_error(&qn), "a fresh one");
+}
+
+static void errors_name_the_users_place(void) {
+    qn_ctx qn = {0};
+    qn_at(&qn, "schedule/schedule.c", 42);
+    fail(&qn, QN_EARG, "no %s", "such thing");
+    CHECK_STR(qn_error(&qn), "schedule/schedule.c:42: no such thing");
+    qn_clear_error(&qn);
+    fail(&qn, QN_EARG, "the place stays");
+    CHECK_STR(qn_error(&qn), "schedule/schedule.c:42: the place stays");
+    qn_clear_error(&qn);
+    qn_at(&qn, NULL, 0);
+    fail(&qn, QN_EARG, "no place");
+    CHECK_STR(qn_error(&qn), "no place");
+}
+
+static void long_errors_are_cut_not_overflown(void) {
+    static char wide[5000];
+    struct {
+        qn_ctx qn;
+        char after[64];
+    } held;
+    for (size_t n = 1000; n < 1100; n++) {
+        memset(&held, 0, sizeof held);
+        memset(held.after, 0x5a, sizeof held.after);
+        memset(wide, 'w', n);
+        wide[n] = 0;
+        fail(&held.qn, QN_EARG, "%s", wide);
+        size_t got = strlen(held.qn.error);
+        CHECK_INT(got, n < sizeof held.qn.error ? n : sizeof held.qn.error - 1);
+        CHECK_INT(strncmp(held.qn.error, wide, got - 3), 0);
+        CHECK_STR(held.qn.error + got - 3, n < sizeof held.qn.error ? "www" : "...");
+        CHECK(held.qn.at_file == NULL);
+    }
+    /* two-byte characters stay whole at either parity */
+    for (int shift = 0; shift < 2; shift++) {
+        memset(&held, 0, sizeof held);
+        for (int i = 0; i < 2000; i++) memcpy(wide + 2 * i, "\xc3\xa9", 3);
+        fail(&held.qn, QN_EARG, "%s%s", shift ? "x" : "", wide);
+        size_t got = strlen(held.qn.error);
+        CHECK_STR(held.qn.error + got - 3, "...");
+        CHECK_INT((unsigned char)held.qn.error[got - 4], 0xa9);
+    }
+    /* a path longer than the whole record leaves room for the message */
+    memset(&held, 0, sizeof held);
+    memset(wide, 'p', 3000);
+    memcpy(wide + 2994, "/end.c", 7);
+    qn_at(&held.qn, wide, 7);
+    fail(&held.qn, QN_EARG, "the message");
+    CHECK(strstr(held.qn.error, "ppp/end.c:7: the message") != NULL);
+    CHECK(strlen(held.qn.error) < 300);
+}
+
+static void an_error_may_quote_the_last_one(void) {
+    qn_ctx qn = {0};
+    fail(&qn, QN_EARG, "inner");
+    qn.code = QN_OK;
+    fail(&qn, QN_EIO, "outer: %s", qn_error(&qn));
+    CHECK_STR(qn_error(&qn), "outer: inner");
+}
+
+static void calls_without_a_context_are_harmless(void) {
+    CHECK_INT(qn_error_code(NULL), QN_ENULL);
+    CHECK(qn_error(NULL)[0] != 0);
+    qn_clear_error(NULL);
+    qn_at(NULL, "f", 1);
+    CHECK_INT(fail(NULL, QN_EIO, "nobody hears"), QN_EIO);
+    CHECK(fail_null(NULL, QN_EIO, "nobody hears") == NULL);
+}
+
+static void every_code_has_its_text(void) {
+    for (int i = 0; i >= QN_EINTERNAL; i--)
+        for (int j = 0; j > i; j--)
+            CHECK(strcmp(qn_code_text((qn_code)i), qn_code_text((qn_code)j)) != 0);
+    CHECK_STR(qn_code_text(QN_ENOMEM), "out of memory");
+    CHECK_STR(qn_code_text(QN_OK), "no error");
+    const char *unknown = "an unknown code";
+    CHECK_STR(qn_code_text((qn_code)1), unknown);
+    CHECK_STR(qn_code_text((qn_code)(QN_EINTERNAL - 1)), unknown);
+    CHECK_STR(qn_code_text((qn_code)INT32_MIN), unknown);
+    CHECK_STR(qn_code_text((qn_code)INT32_MAX), unknown);
+}
+
+static void version_is_that_of_the_header(void) {
+    char text[64];
+    sprintf(text, "%d.%d.%d", QN_VERSION_MAJOR, QN_VERSION_MINOR, QN_VERSION_PATCH);
+    CHECK_STR(qn_version(), text);
+}
+
+/* ---- knobs ----------------------------------------------------------------------------------- */
+
+static void clear_environment(void) {
+#define X(NAME, name, kind, when, def, doc) unsetenv("QN_" #NAME);
+#include "base/knobs.h"
+#undef X
+}
+
+static void knobs_start_as_their_rows_say(void) {
+    clear_environment();
+    bench b;
+    bench_open(&b);
+    CHECK_INT(knobs_open(&b.qn), QN_OK);
+    CHECK_STR(b.qn.knob[KNOB_DEVICE].text, "cpu");
+    CHECK_STR(b.qn.knob[KNOB_DEBUG].text, "");
+    CHECK_INT(b.qn.knob[KNOB_THREADS].number, 0);
+    CHECK_INT(b.qn.knob[KNOB_FUSE].number, 1);
+    CHECK_INT(b.qn.heap.requests, 0);
+    knobs_close(&b.qn);
+    bench_check(&b);
+}
+
+static void knobs_read_the_environment(void) {
+    clear_environment();
+    bench b;
+    bench_open(&b);
+    setenv("QN_THREADS", "3", 1);
+    setenv("QN_DEVICE", "ref", 1);
+    setenv("QN_FUSE", "", 1); /* set to nothing: not set */
+    CHECK_INT(knobs_open(&b.qn), QN_OK);
+    setenv("QN_DEVICE", "changed", 1);
+    CHECK_INT(b.qn.knob[KNOB_THREADS].number, 3);
+    CHECK_STR(b.qn.knob[KNOB_DEVICE].text, "ref");
+    CHECK_INT(b.qn.knob[KNOB_FUSE].number, 1);
+    knobs_close(&b.qn);
+    setenv("QN_THREADS", "many", 1);
+    CHECK_INT(knobs_open(&b.qn), QN_EARG);
+    CHECK(strstr(qn_error(&b.qn), "QN_THREADS") && strstr(qn_error(&b.qn), "\"many\""));
+    knobs_close(&b.qn);
+    bench_check(&b);
+    clear_environment();
+}
+
+static void knobs_set_own_their_texts(void) {
+    clear_environment();
+    bench b;
+    bench_open(&b);
+    CHECK_INT(knobs_open(&b.qn), QN_OK);
+    char value[16] = "gx";
+    CHECK_INT(knobs_set(&b.qn, "debug", value), QN_OK);
+    strcpy(value, "mm");
+    CHECK_STR(b.qn.knob[KNOB_DEBUG].text, "gx");
+    CHECK(debug_on(&b.qn, 'g') && debug_on(&b.qn, 'x') && !debug_on(&b.qn, 'm'));
+    CHECK(!debug_on(&b.qn, 0));
+    CHECK_INT(knobs_set(&b.qn, "debug", b.qn.knob[KNOB_DEBUG].text), QN_OK); /* itself */
+    CHECK_STR(b.qn.knob[KNOB_DEBUG].text, "gx");
+    CHECK_INT(knobs_set(&b.qn, "debug", ""), QN_OK);
+    CHECK(!debug_on(&b.qn, 'g'));
+    b.qn.heap.fail_at = b.qn.heap.requests + 1;
+    CHECK_INT(knobs_set(&b.qn, "cc", "gcc"), QN_ENOMEM);
+    CHECK_STR(b.qn.knob[KNOB_CC].text, "cc");
+    knobs_close(&b.qn);
+    bench_check(&b);
+}
+
+static void knobs_numbers_are_strict(void) {
+    clear_environment();
+    bench b;
+    bench_open(&b);
+    CHECK_INT(knobs_open(&b.qn), QN_OK);
+    CHECK_INT(knobs_set(&b.qn, "threads", "9223372036854775807"), QN_OK);
+    CHECK(b.qn.knob[KNOB_THREADS].number == INT64_MAX);
+    CHECK_INT(knobs_set(&b.qn, "threads", "007"), QN_OK);
+    static const char *const bad[] = {"",    " 1",  "1 ",  "-1",  "+1",
+                                      "0x1", "1e3", "two", "1.0", "9223372036854775808"};
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        char quoted[64];
+        sprintf(quoted, "\"%s\"", bad[i]);
+        qn_clear_error(&b.qn);
+        CHECK_INT(knobs_set(&b.qn, "threads", bad[i]), QN_EARG);
+        CHECK(strstr(qn_error(&b.qn), quoted) && strstr(qn_error(&b.qn), "threads"));
+        CHECK_INT(b.qn.knob[KNOB_THREADS].number, 7);
+    }
+    knobs_close(&b.qn);
+    bench_check(&b);
+}
+
+static void unknown_knobs_list_the_known(void) {
+    clear_environment();
+    bench b;
+    bench_open(&b);
+    CHECK_INT(knobs_open(&b.qn), QN_OK);
+    CHECK_INT(knobs_set(&b.qn, "thread", "1"), QN_EARG);
+#define X(NAME, name, kind, when, def, doc) CHECK(strstr(qn_error(&b.qn), " " name) != NULL);
+#include "base/knobs.h"
+#undef X
+    CHECK(strstr(qn_error(&b.qn), "\"thread\"") != NULL);
+    qn_clear_error(&b.qn);
+    CHECK_INT(knobs_set(&b.qn, NULL, "1"), QN_ENULL);
+    CHECK_INT(knobs_set(&b.qn, "cc", NULL), QN_ENULL);
+    knobs_close(&b.qn);
+    bench_check(&b);
+}
+
+/* ---- log ------------------------------------------------------------------------------------- */
+
+static char logged[20000];
+static int logged_lines;
+
+static void keep_line(void *user, const char *line) {
+    CHECK(user == logged);
+    strcat(logged, line);
+    strcat(logged, "|");
+    logged_lines++;
+}
+
+static void log_gives_one_line_a_call(void) {
+    bench b;
+    bench_open(&b);
+    b.qn.log = keep_line;
+    b.qn.log_user = logged;
+    logged[0] = 0;
+    log_line(&b.qn, "one %d", 1);
+    log_line(&b.qn, "two\nthree\n\nfour\n");
+    log_line(&b.qn, "%s", "");
+    CHECK_STR(logged, "one 1|two|three||four||");
+    logged[0] = 0;
+    log_line(&b.qn, "%*d", 9000, 5);
+    CHECK_INT(strlen(logged), 9001);
+    CHECK_INT(logged[8999], '5');
+    logged[0] = 0;
+    b.qn.heap.fail_at = b.qn.heap.requests + 1;
+    log_line(&b.qn, "begin%*d", 9000, 5);
+    CHECK(strncmp(logged, "begin", 5) == 0 && strlen(logged) < 9000);
+    CHECK_INT(qn_error_code(&b.qn), QN_OK);
+    bench_check(&b);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(heap_counts_bytes_peak_and_requests);
+    RUN(default_heap_is_aligned);
+    RUN(allocator_without_free_is_accepted);
+    RUN(heap_fails_at_the_request_asked_for);
+    RUN(heap_alloc_unwinds_to_the_guard);
+    RUN(heap_zeroed_is_clear);
+    RUN(heap_grow_keeps_what_was_there);
+    RUN(heap_grow_raises_and_leaves_the_array);
+    RUN(raising_from_a_catcher_goes_outward);
+    RUN(closing_a_guard_drops_those_inside);
+    RUN(raising_without_a_guard_ends_only_the_thread);
+    RUN(arena_pieces_are_apart_aligned_and_stay);
+    RUN(arena_takes_few_blocks);
+    RUN(arena_makes_text_arrays_and_zeroes);
+    RUN(arena_refuses_impossible_sizes);
+    RUN(str_agrees_with_a_plain_buffer);
+    RUN(str_formats_at_every_fill);
+    RUN(str_raises_and_keeps_its_text);
+    RUN(every_request_may_fail);
+    RUN(the_first_error_is_kept);
+    RUN(errors_name_the_users_place);
+    RUN(long_errors_are_cut_not_overflown);
+    RUN(an_error_may_quote_the_last_one);
+    RUN(calls_without_a_context_are_harmless);
+    RUN(every_code_has_its_text);
+    RUN(version_is_that_of_the_header);
+    RUN(knobs_start_as_their_rows_say);
+    RUN(knobs_read_the_environment);
+    RUN(knobs_set_own_their_texts);
+    RUN(knobs_numbers_are_strict);
+    RUN(unknown_knobs_list_the_known);
+    RUN(log_gives_one_line_a_call);
+    return test_end();
+}

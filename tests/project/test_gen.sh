@@ -1,0 +1,119 @@
+#!/bin/sh
+# test_gen.sh BUILD - the generator of regions, on a copy of the files it reads and writes: rows that
+# change, come and go change their regions and nothing else; what was edited by hand is noticed and
+# kept until one says otherwise; --check changes nothing and fails where a run would do something.
+. tests/test.sh
+command -v python3 >/dev/null || {
+    skip gen "no python3"
+    test_end
+    exit
+}
+
+tree=$scratch/tree
+ops=$tree/src/graph/ops.h
+header=$tree/include/quern.h
+fresh() { # a copy that is up to date
+    rm -rf "$tree"
+    mkdir -p "$tree/tools" "$tree/include" "$tree/docs" "$tree/src/graph" "$tree/src/func" \
+        "$tree/src/base"
+    cp tools/gen.py "$tree/tools"
+    cp include/quern.h "$tree/include"
+    cp docs/ops.md docs/knobs.md "$tree/docs"
+    cp src/graph/ops.h "$tree/src/graph"
+    cp src/func/funcs.h src/func/api.c "$tree/src/func"
+    cp src/base/knobs.h "$tree/src/base"
+    rm -rf "$scratch/before"
+    cp -r "$tree" "$scratch/before"
+}
+gen() { python3 "$tree/tools/gen.py" "$@"; }
+says() { # says TEXT OPTION...: what gen prints holds TEXT; its status does not matter
+    text=$1
+    shift
+    gen "$@" >"$scratch/.said" 2>&1
+    cat "$scratch/.said"
+    grep -qF -- "$text" "$scratch/.said"
+}
+edit() { # edit FILE SED-SCRIPT: fails where nothing changes
+    cp "$1" "$scratch/.was"
+    sed -E "$2" "$scratch/.was" >"$1"
+    ! cmp -s "$1" "$scratch/.was"
+}
+same() { diff -r "$scratch/before" "$tree"; }
+changed_lines() { # changed_lines FILE: how many lines of FILE differ from the first copy
+    diff "$scratch/before/$1" "$tree/$1" | grep -c '^[<>]'
+}
+has() { grep -qF -- "$2" "$tree/$1"; }
+lacks() { ! has "$1" "$2"; }
+
+check passes_this_tree python3 tools/gen.py --check
+fresh
+check a_run_without_changes_writes_nothing says '0 regions written, 0 left as edited'
+check leaves_every_byte same
+
+# A changed row
+check_row() { edit "$ops" 's/"square root; NaN below 0"/"the root of x"/'; }
+check changes_a_row check_row
+cp -r "$tree" "$scratch/stale"
+check_fails check_fails_on_a_stale_region gen --check
+check check_names_the_stale_region says 'include/quern.h: sqrt' --check
+check check_writes_nothing diff -r "$scratch/stale" "$tree"
+rm -rf "$scratch/stale"
+check writes_the_changed_row says 'include/quern.h: sqrt'
+check the_prototype_has_the_new_words has include/quern.h '/* the root of x [gen sqrt '
+check the_table_has_the_new_words has docs/ops.md '| the root of x |'
+check only_that_region_changed [ "$(changed_lines include/quern.h)" -eq 2 ]
+check is_up_to_date_then gen --check
+
+# Rows that come and go
+fresh
+check adds_a_row edit "$ops" \
+    's/^X\(EXP2, .*/X(EXP10, "exp10", 1, ELEM, FLOAT, pow(10, x), -, NONE, -4, 4, "10^x")\n&/'
+check_fails check_fails_on_a_missing_region gen --check
+check writes_the_new_row says 'src/func/api.c: exp10 (new)'
+check the_new_prototype_is_there has include/quern.h 'qn_tensor *qn_exp10(qn_tensor *x);'
+after() { # after FIRST SECOND: the regions follow each other
+    grep -oE '\[gen [a-z0-9_]+' "$header" | grep -A1 -xF "[gen $1" | grep -qxF "[gen $2"
+}
+check it_stands_behind_the_row_before_it after exp exp10
+check is_up_to_date_with_it gen --check
+check removes_the_row edit "$ops" '/^X\(EXP10,/d'
+check takes_the_region_away says 'include/quern.h: exp10 (gone)'
+check the_prototype_is_gone lacks include/quern.h exp10
+check nothing_else_is_gone [ "$(changed_lines include/quern.h)" -eq 0 ]
+
+# Edits by hand
+fresh
+check edits_a_region edit "$header" 's/(qn_tensor \*qn_sqrt\(qn_tensor \*)x\)/\1number)/'
+check_fails check_fails_on_an_edited_region gen --check
+check names_the_edited_region says 'sqrt: edited by hand'
+check keeps_the_edit has include/quern.h 'qn_sqrt(qn_tensor *number)'
+check changes_its_row_too check_row
+check keeps_the_edit_and_says_so says 'sqrt: edited by hand'
+check the_edit_stays_when_its_row_changes has include/quern.h 'qn_sqrt(qn_tensor *number)'
+check force_of_another_name_keeps_it says 'sqrt: edited by hand' --force exp
+check force_writes_it_anew says 'include/quern.h: sqrt' --force sqrt
+check the_edit_is_gone has include/quern.h 'qn_sqrt(qn_tensor *x)'
+check is_up_to_date_after_force gen --check
+
+fresh
+edit "$header" 's/(qn_tensor \*qn_sqrt\(qn_tensor \*)x\)/\1number)/'
+check accept_takes_the_edit says 'include/quern.h: sqrt' --accept sqrt
+check the_marker_says_kept grep -q '\[gen sqrt .* kept\]' "$header"
+check an_accepted_edit_is_up_to_date gen --check
+check_row
+check_fails a_changed_row_fails_the_accepted_edit gen --check
+check an_accepted_edit_is_kept_nevertheless says 'kept as edited, but its row changed'
+check the_accepted_words_stay has include/quern.h 'qn_sqrt(qn_tensor *number)'
+
+# An edited region whose row goes; text between the regions
+fresh
+edit "$header" 's/(qn_tensor \*qn_sqrt\(qn_tensor \*)x\)/\1number)/'
+edit "$ops" '/^X\(SQRT,/d'
+check an_edited_region_outlives_its_row says 'sqrt: edited, and its row is gone'
+check its_words_stay has include/quern.h 'qn_sqrt(qn_tensor *number)'
+fresh
+check writes_between_regions edit "$header" 's/^\/\* error function \[gen erf /\/* by hand *\/\n\n&/'
+check text_between_regions_is_nobodys_business gen --check
+check refuses_an_unknown_option sh -c "! python3 '$tree/tools/gen.py' --nonsense"
+
+test_end

@@ -1,0 +1,60 @@
+#!/bin/sh
+# test_style.sh BUILD - the style checker passes this tree and finds each fault it is there to find:
+# a rule that never fires would be no rule.
+. tests/test.sh
+command -v python3 >/dev/null || {
+    skip style "no python3"
+    test_end
+    exit
+}
+
+tree() { # a small clean tree to spoil
+    rm -rf "$scratch/tree"
+    mkdir -p "$scratch/tree/src/graph" "$scratch/tree/src/cli" "$scratch/tree/docs"
+    cat >"$scratch/tree/src/graph/good.c" <<'END'
+/* good.c - a file without fault. */
+#include "base/base.h"
+END
+    cp .clang-format "$scratch/tree"
+}
+style() { python3 tools/style.py "$scratch/tree"; }
+finds() { # finds NAME TEXT: the checker fails, and its words hold TEXT
+    style >"$scratch/.out" 2>&1 && { echo "style found nothing" >>"$scratch/.out"; return 1; }
+    grep -q -- "$1" "$scratch/.out"
+}
+spoil() { # spoil NAME FILE LINE TEXT
+    tree
+    mkdir -p "$(dirname "$scratch/tree/$2")"
+    [ -f "$scratch/tree/$2" ] || printf '/* %s - a file. */\n' "$(basename "$2")" >"$scratch/tree/$2"
+    printf '%s\n' "$3" >>"$scratch/tree/$2"
+    check "$1" finds "$4"
+}
+
+check passes_this_tree python3 tools/style.py
+tree
+check passes_a_clean_tree style
+spoil finds_a_later_room src/graph/good.c '#include "ir/ir.h"' 'may not include'
+spoil finds_an_include_without_room src/graph/good.c '#include "local.h"' 'must name its room'
+spoil finds_an_unknown_room src/cellar/a.c 'int a;' 'no such room'
+spoil finds_abort src/graph/good.c 'static void f(void) { abort(); }' 'must not call abort'
+spoil finds_printing src/graph/good.c 'static void f(void) { printf("x"); }' 'must not call printf'
+spoil finds_stderr src/graph/good.c 'static void f(void) { fputs("x", stderr); }' 'must not print'
+spoil finds_unfinished_work docs/a.md "$(printf 'TO%s: more' DO)" 'unfinished'
+spoil finds_long_lines src/graph/good.c "/* $(printf '%0100d' 0) */" 'columns'
+spoil finds_tabs src/graph/good.c "$(printf '\tint a;')" 'a tab'
+spoil finds_trailing_space src/graph/good.c 'int a; ' 'space at the end'
+spoil finds_long_functions src/graph/good.c "$(echo 'int f(void) {'; yes '    f();' | head -n 100; echo '}')" \
+    'a function of'
+spoil finds_long_files src/graph/good.c "$(yes 'extern int a;' | head -n 1000)" 'a file has at most'
+tree
+echo 'int a;' >"$scratch/tree/src/graph/bare.c"
+check finds_a_missing_essay finds 'a file opens with'
+tree
+printf '/* main.c - the command. */\nstatic void f(void) {\n    puts("x");\n}\n' >"$scratch/tree/src/cli/main.c"
+check lets_the_command_print style
+if command -v clang-format >/dev/null && clang-format --version | grep -q 'version 14\.'; then
+    spoil finds_other_formatting src/graph/good.c 'int   a;' 'clang-format'
+else
+    skip finds_other_formatting "no clang-format 14"
+fi
+test_end
