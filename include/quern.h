@@ -223,8 +223,9 @@ QN_API void qn_plan_free(qn_plan *plan);
  * with NaNs, infinities, zeros of both signs and denormal numbers, and when it was measured to be
  * faster beyond what repetition varies. A schedule may group a sum in another way, which changes
  * its last bits as another machine would; never does the number of threads decide that. What is
- * found counts for kernels compiled from then on, here and, by knob wisdom, in later processes; it
- * goes on where it ended. Knob tune does the same in any program, for the kernels it compiles. */
+ * found counts from then on, here, for graphs that ran before, too, and, by knob wisdom, in later
+ * processes; it goes on where it ended. Knob tune does the same in any program, for the kernels it
+ * compiles. */
 typedef struct qn_tune_state {
     const char *name;        /* of the kernel, with its shape */
     int kernel, kernels;     /* its number, from 0; how many there are */
@@ -242,6 +243,9 @@ typedef struct qn_tune_options {
 } qn_tune_options;
 /* Tune the kernels that computing these tensors would launch; nothing is computed. */
 QN_API int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options);
+/* Tune the kernels that running this static graph launches, those that lay out its weights among
+ * them. Runs from then on use what was found. */
+QN_API int qn_tune_plan(qn_plan *plan, const qn_tune_options *options);
 /* Tune kernels given as text, as QN_DEBUG=k prints them when they are lowered: one after the other.
  * QN_EFORMAT names the line. */
 QN_API int qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options);

@@ -199,17 +199,16 @@ typedef struct kernel {
     idset expr_set;
     sym *dim_var; /* the dimension variables bound at launch, in order */
     int dim_vars;
-    int args;      /* buffers a launch gives */
-    stmt_id root;  /* a LOOP of extent 1 and no variable whose children are the top statements */
-    bool borrowed; /* syms belong to the kernel this one was cloned from */
-    bool no_fma;   /* products in sums are rounded: as in machine */
+    int args;     /* buffers a launch gives */
+    stmt_id root; /* a LOOP of extent 1 and no variable whose children are the top statements */
+    bool no_fma;  /* products in sums are rounded: as in machine */
 } kernel;
 
 /* ---- tree.c: making and walking -------------------------------------------------------------- */
 
 kernel *ir_open(qn_ctx *qn);       /* raises */
 void ir_close(kernel *k);          /* NULL is fine */
-kernel *ir_clone(const kernel *k); /* shares k's syms: to be closed before k */
+kernel *ir_clone(const kernel *k); /* shares k's syms */
 
 sym ir_dim_var(kernel *k, const char *name, int64_t lo, int64_t hi);
 mem_id ir_arg(kernel *k, qn_dtype dtype, sym size, int access); /* arg numbers follow the calls */

@@ -58,7 +58,7 @@ void ir_close(kernel *k) {
     if (!k) return;
     heap *h = &k->ctx->heap;
     idset_free(&k->expr_set);
-    if (!k->borrowed) sym_close(k->syms);
+    sym_close(k->syms);
     arena_free(&k->arena);
     heap_free(h, k, sizeof *k);
 }
@@ -80,6 +80,10 @@ static void clone_tables(kernel *c, const kernel *k) {
     c->stmt = copy_rows(&c->arena, k->stmt, k->stmts, &c->stmt_cap, sizeof *k->stmt);
     if (k->tables)
         c->table = copy_rows(&c->arena, k->table, k->tables, &c->table_cap, sizeof *k->table);
+    for (uint32_t i = 0; i < k->tables; i++) {
+        size_t size = k->table[i].n * sizeof *k->table[i].bits;
+        c->table[i].bits = memcpy(arena_alloc(&c->arena, size), k->table[i].bits, size);
+    }
     c->name = arena_printf(&c->arena, "%s", k->name);
     if (k->dim_vars) {
         c->dim_var = arena_alloc(&c->arena, k->dim_vars * sizeof *k->dim_var);
@@ -92,7 +96,7 @@ kernel *ir_clone(const kernel *k) {
     heap *h = &k->ctx->heap;
     kernel *c = heap_alloc(h, sizeof *c);
     *c = *k;
-    c->borrowed = true;
+    c->syms = sym_share(k->syms);
     ir_begin(c);
     guard g;
     guard_open(h, &g);

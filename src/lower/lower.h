@@ -36,11 +36,11 @@ typedef struct split_part {
     qn_dtype dtype;
     int64_t size; /* elements */
 } split_part;
-/* A lowered kernel that reduces much to few elements becomes its own stage number 0 or 1, to be run
- * one after the other; both have one more argument than the kernel had for each part, behind the
- * others. Returns how many parts there are, 0: the kernel is none of that kind and stays. Raises.
- */
-int split_reduction(kernel *k, int stage, split_part part[SPLIT_PARTS]);
+/* A lowered kernel that reduces much to few elements becomes its own second stage; `first`, set
+ * before anything can raise, is then the one to be run before it, else NULL. Both have one more
+ * argument than the kernel had for each part, behind the others. Returns how many parts there are,
+ * 0: the kernel is none of that kind and stays. Raises. */
+int split_reduction(kernel *k, kernel **first, split_part part[SPLIT_PARTS]);
 
 /* ---- inplace.c ------------------------------------------------------------------------------- */
 

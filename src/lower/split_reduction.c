@@ -275,13 +275,16 @@ static void second_stage(staging *p) {
     }
 }
 
-int split_reduction(kernel *k, int stage, split_part part[SPLIT_PARTS]) {
+int split_reduction(kernel *k, kernel **first, split_part part[SPLIT_PARTS]) {
     staging p = {.k = k};
+    *first = NULL;
     if (!read_kernel(&p)) return 0;
-    add_memories(&p, stage ? ACCESS_READ : ACCESS_WRITE, part);
-    if (stage)
-        second_stage(&p);
-    else if (!first_stage(&p))
+    staging q = p; /* the clone's statements have the same ids */
+    q.k = *first = ir_clone(k);
+    add_memories(&p, ACCESS_READ, part);
+    second_stage(&p);
+    add_memories(&q, ACCESS_WRITE, part);
+    if (!first_stage(&q))
         raise_error(k->ctx, QN_EINTERNAL, "kernel %s: its reduction is in no parts", k->name);
     return p.tiles;
 }

@@ -7,8 +7,7 @@ typedef struct builder {
     run_plan *p;
     const fusion *f;
     uint32_t *slot_of; /* by place in the order: 1 + slot */
-    const bool *lasting;
-    const uint32_t *over;
+    compile_terms terms;
     arena *scratch;
 } builder;
 
@@ -77,45 +76,6 @@ static void add_part_slots(builder *b, int n, const split_part *part) {
                                            .first = UINT32_MAX};
 }
 
-/* A weight of a product is packed once: the number of its slot's packing, or -1. The product reads
- * that, as one more argument. */
-static int64_t pack_apart(builder *b, const fuse_kernel *fk, lowered *low) {
-    run_plan *p = b->p;
-    prepack pack;
-    bool able = fk->has_contraction && b->lasting && b->qn->run->limits.members < 2 &&
-                b->qn->knob[KNOB_SCHEDULE].number;
-    for (uint32_t i = 1; able && i < low->args; i++) {
-        uint32_t place = b->f->pos[low->arg[i]] - 1;
-        if (!b->lasting[place] || !prepack_find(low->k, (int)i, &b->qn->run->limits, &pack))
-            continue;
-        slot *leaf = &p->slot[slot_for(b, low->arg[i])];
-        packing *made = &p->packing[p->packings];
-        *made = (packing){.leaf = leaf->number, .size = (size_t)pack.size * leaf->width};
-        made->id = want(b, prepack_kernel(b->qn, &pack));
-        prepack_read(low->k, &pack);
-        p->slot[p->slots++] = (slot){.kind = SLOT_PACK,
-                                     .number = p->packings++,
-                                     .count = sym_const(b->g->syms, pack.size),
-                                     .width = leaf->width,
-                                     .first = UINT32_MAX};
-        return p->slots - 1;
-    }
-    return -1;
-}
-
-/* Mark the outputs that will lie where arguments of the same kernel do. */
-static void mark_over(const builder *b, kernel *k, uint32_t args, const uint32_t *slot_of_arg) {
-    for (uint32_t i = 0; b->over && i < args; i++) {
-        const slot *out = &b->p->slot[slot_of_arg[i]];
-        if (out->kind != SLOT_OUTPUT || !b->over[out->number]) continue;
-        for (uint32_t j = 0; j < args; j++) {
-            const slot *in = &b->p->slot[slot_of_arg[j]];
-            if (in->kind == SLOT_LEAF && in->number == b->over[out->number] - 1)
-                inplace_mark(k, (int)i);
-        }
-    }
-}
-
 /* Which arguments are stored to. A first stage has the kernel's outputs, but leaves them alone. */
 static void find_writes(kernel *k, bool *writes) {
     ir_access *t;
@@ -126,42 +86,83 @@ static void find_writes(kernel *k, bool *writes) {
     }
 }
 
-/* Lower one kernel of the fusion into a launch with one set; returns its program's number. If it is
- * run in two stages, by split_reduction, it is the one asked for; the last comes first. */
-static uint32_t make_launch(builder *b, const fuse_kernel *fk, int stage, launch *out,
-                            bool *staged) {
+/* A tree as a launch with one set. Behind the lowered kernel's arguments come `extra` slots, the
+ * last that were added. */
+static void make_launch(builder *b, const fuse_kernel *fk, const lowered *low, kernel *k,
+                        uint32_t extra, launch *out) {
+    arena *a = &b->p->arena;
+    uint32_t args = low->args + extra;
+    *out = (launch){.sets = 1};
+    launch_set *s = out->set = arena_zeroed(a, sizeof *s);
+    s->slot = arena_alloc(a, (args + 1) * sizeof *s->slot);
+    for (uint32_t i = 0; i < low->args; i++) s->slot[i] = slot_for(b, low->arg[i]);
+    for (uint32_t i = 0; i < extra; i++) s->slot[low->args + i] = b->p->slots - extra + i;
+    s->writes = arena_zeroed(a, args + 1);
+    find_writes(k, s->writes);
+    s->var = arena_alloc(a, (size_t)(low->vars + 1) * sizeof *s->var);
+    for (int i = 0; i < low->vars; i++) s->var[i] = low->var[i];
+    s->length = b->p->slot[slot_for(b, fk->root)].count;
+}
+
+/* The weight that the kernel reads packed, and the panels' slot. */
+static void add_packing(builder *b, kernel_forms *f) {
+    run_plan *p = b->p;
+    const slot *leaf = &p->slot[slot_for(b, f->low.arg[f->packed])];
+    kernel *k = f->packer;
+    packing *made = &p->packing[p->packings];
+    *made = (packing){.leaf = leaf->number, .size = (size_t)f->pack.size * leaf->width};
+    f->packer = NULL;
+    made->id = want(b, k);
+    p->slot[p->slots++] = (slot){.kind = SLOT_PACK,
+                                 .number = p->packings++,
+                                 .count = sym_const(b->g->syms, f->pack.size),
+                                 .width = leaf->width,
+                                 .first = UINT32_MAX};
+}
+
+static uint32_t give(builder *b, kernel **k) {
+    kernel *given = *k;
+    *k = NULL;
+    return want(b, given);
+}
+
+/* The launches of one kernel of the fusion, in their order, and their programs' numbers. */
+static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uint32_t *id) {
+    kernel_forms kept = {.low = {0}}, *volatile held = &kept, *f = &kept;
     qn_ctx *qn = b->qn;
-    lowered low = {0};
-    lowered *volatile held = &low;
     guard g;
     guard_open(&qn->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&qn->heap, &g);
-        ir_close(held->k);
+        kernel_forms_close(held);
         heap_unwind(&qn->heap);
     }
-    lower_kernel(qn, b->f, fk, &low);
-    split_part part[SPLIT_PARTS];
-    int parts = split_reduction(low.k, stage, part);
-    *staged = parts > 0;
-    if (stage) add_part_slots(b, parts, part);
-    int64_t packed = parts ? -1 : pack_apart(b, fk, &low);
-    uint32_t args = low.args + (uint32_t)parts + (packed >= 0);
-    arena *a = &b->p->arena;
-    *out = (launch){.sets = 1};
-    launch_set *s = out->set = arena_zeroed(a, sizeof *s);
-    s->slot = arena_alloc(a, (args + 1) * sizeof *s->slot);
-    for (uint32_t i = 0; i < low.args; i++) s->slot[i] = slot_for(b, low.arg[i]);
-    mark_over(b, low.k, low.args, s->slot);
-    for (uint32_t i = low.args; i < args; i++)
-        s->slot[i] = packed >= 0 ? (uint32_t)packed : b->p->slots - args + i;
-    s->writes = arena_zeroed(a, args + 1);
-    find_writes(low.k, s->writes);
-    s->var = arena_alloc(a, (size_t)(low.vars + 1) * sizeof *s->var);
-    for (int i = 0; i < low.vars; i++) s->var[i] = low.var[i];
-    s->length = b->p->slot[slot_for(b, fk->root)].count;
+    compile_lower(qn, &b->terms, fk, f);
+    add_part_slots(b, f->parts, f->part);
+    if (f->packer) add_packing(b, f);
+    uint32_t n = 0, extra = (uint32_t)f->parts + (f->packed > 0);
+    if (f->first) make_launch(b, fk, &f->low, f->first, extra, &out[n++]);
+    make_launch(b, fk, &f->low, f->low.k, extra, &out[n]);
+    id[n] = give(b, &f->low.k);
+    if (n) id[0] = give(b, &f->first);
     guard_close(&qn->heap, &g);
-    return want(b, low.k);
+    return n + 1;
+}
+
+/* The programs as they are now: a better one may have taken a program's place. */
+static void look_up(qn_ctx *qn, run_plan *p) {
+    for (uint32_t i = 0; i < p->launches; i++)
+        p->launch[i].program = program_at(qn, p->launch[i].id);
+    for (uint32_t i = 0; i < p->packings; i++)
+        p->packing[i].program = program_at(qn, p->packing[i].id);
+    p->renewed = qn->run->renewed;
+}
+
+void plan_renew(qn_ctx *qn, run_plan *p) {
+    look_up(qn, p);
+    for (uint32_t i = 0; i < p->launches; i++) p->side[i].program = p->launch[i].program;
+    p->donations = 0;
+    plan_find_donations(p, &p->arena);
 }
 
 /* One for each kernel of the fusion, or for each stage of it, in their order. */
@@ -169,22 +170,12 @@ static void make_launches(builder *b) {
     run_plan *p = b->p;
     uint32_t n = 0, *id = arena_alloc(b->scratch, (2 * b->f->kernels + 1) * sizeof *id);
     p->launch = arena_zeroed(&p->arena, (2 * b->f->kernels + 1) * sizeof *p->launch);
-    for (uint32_t i = 0; i < b->f->kernels; i++) {
-        bool staged;
-        launch last;
-        uint32_t of_last = make_launch(b, &b->f->kernel[i], 1, &last, &staged);
-        if (staged) {
-            id[n] = make_launch(b, &b->f->kernel[i], 0, &p->launch[n], &staged);
-            n++;
-        }
-        id[n] = of_last;
-        p->launch[n++] = last;
-    }
+    for (uint32_t i = 0; i < b->f->kernels; i++)
+        n += add_launches(b, &b->f->kernel[i], &p->launch[n], &id[n]);
     programs_compile(b->qn);
-    for (uint32_t i = 0; i < n; i++) p->launch[i].program = program_at(b->qn, id[i]);
-    for (uint32_t i = 0; i < p->packings; i++)
-        p->packing[i].program = program_at(b->qn, p->packing[i].id);
+    for (uint32_t i = 0; i < n; i++) p->launch[i].id = id[i];
     p->launches = n;
+    look_up(b->qn, p);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -224,9 +215,10 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     p->key = *key;
     p->key.word = arena_alloc(&p->arena, (size_t)key->words * sizeof *key->word + 4);
     memcpy(p->key.word, key->word, (size_t)key->words * sizeof *key->word);
-    builder b = {
-        .qn = qn, .g = qn->graph, .p = p, .lasting = lasting, .over = over, .scratch = &scratch};
+    builder b = {.qn = qn, .g = qn->graph, .p = p, .scratch = &scratch};
     b.f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_terms(qn));
+    b.terms = (compile_terms){
+        .f = b.f, .roots = roots, .root = root, .donated = over, .lasting = lasting};
     b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, roots, root);
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);

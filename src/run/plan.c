@@ -195,6 +195,7 @@ static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const ui
 void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *over, uint32_t *out) {
     run_state *r = qn->run;
     double start = clock_seconds();
+    if (p->renewed != r->renewed) plan_renew(qn, p);
     if (!p->bound || (p->dynamic && p->bound != qn->graph->binding + 1)) {
         find_sizes(qn, p);
         lay_out(qn, p);

@@ -11,7 +11,6 @@
  * go first that were wanted by no plan for longest. Those of static graphs stay as long as these
  * do, and are not counted: else a large model would leave no room for anything beside it. */
 #include "run/run.h"
-#include "schedule/wisdom/wisdom.h"
 
 typedef struct program_entry {
     char *text;
@@ -54,42 +53,6 @@ static program_cache *cache_of(qn_ctx *qn) {
     lru_open(&c->idle, &qn->heap);
     c->count = 1;
     return qn->run->programs = c;
-}
-
-/* What tuning has found for this kernel; false where there is nothing, or it is refused. */
-static bool schedule_known(qn_ctx *qn, const program_entry *e, kernel *k, const char *standard) {
-    const wisdom_record *r = wisdom_find(qn, e->text, e->length, standard, qn->run->limits.threads);
-    if (!r || !*r->schedule || transform_lines(k, r->schedule, NULL) < 0) return false;
-    if (debug_on(qn, 'k')) log_line(qn, "k %s schedule, tuned:\n%s", k->name, r->schedule);
-    return true;
-}
-
-/* The schedule that is known to be best, else the default one, whole. Where the default one cannot
- * be proved sound it is used all the same, with a note in the log: none came from elsewhere. */
-static void schedule(qn_ctx *qn, const program_entry *e, kernel *k) {
-    if (!e->scheduled) return;
-    str lines, why;
-    str_open(&lines, &qn->heap);
-    str_open(&why, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        str_free(&lines);
-        str_free(&why);
-        heap_unwind(&qn->heap);
-    }
-    schedule_default(k, &qn->run->limits, &lines);
-    bool known = schedule_known(qn, e, k, lines.s ? lines.s : "");
-    int done = lines.len && !known ? transform_lines(k, lines.s, &why) : 0;
-    if (done < 0 && debug_on(qn, 'k'))
-        log_line(qn, "k %s: schedule line %d unproved: %s", k->name, -done, why.s ? why.s : "");
-    if (done < 0) transform_replay(k, lines.s, NULL);
-    if (debug_on(qn, 'k') && lines.len && !known)
-        log_line(qn, "k %s schedule:\n%s", k->name, lines.s);
-    guard_close(&qn->heap, &g);
-    str_free(&lines);
-    str_free(&why);
 }
 
 /* ---- wanting -------------------------------------------------------------------------------- */
@@ -215,9 +178,8 @@ static void compile(qn_ctx *qn, program_cache *c, arena *a) {
         program_entry *e = &c->at[c->waiting[i]];
         double start = clock_seconds();
         k[i] = e->waiting;
-        schedule(qn, e, k[i]);
-        k[i]->no_fma = qn->run->limits.no_fma;
-        run_passes(k[i]);
+        if (e->scheduled) compile_schedule(qn, k[i], e->text, e->length);
+        compile_passes(qn, k[i]);
         e->seconds = clock_seconds() - start;
     }
     dev_compile_many(qn->run->dev, qn->run->dev_state, &qn->heap, n, k, p);
@@ -250,6 +212,52 @@ void programs_compile(qn_ctx *qn) {
 
 dev_program *program_at(const qn_ctx *qn, uint32_t id) {
     return qn->run->programs->at[id].program;
+}
+
+const char *program_text(const qn_ctx *qn, uint32_t id) {
+    return qn->run->programs->at[id].text;
+}
+
+/* ---- renewing -------------------------------------------------------------------------------- */
+
+static void replace_program(qn_ctx *qn, program_entry *e, dev_program *p) {
+    run_state *r = qn->run;
+    size_t was = e->bytes;
+    r->stats.programs--;
+    r->stats.program_bytes -= was;
+    r->dev->unload(r->dev_state, e->program);
+    add_compiled(qn, e, p);
+    if (e->pins) r->pinned_bytes += e->bytes - was;
+    r->renewed++;
+}
+
+static void renew(qn_ctx *qn, program_entry *e) {
+    double start = clock_seconds();
+    kernel *k = ir_parse(qn, e->text), *volatile held = k;
+    if (!k) heap_unwind(&qn->heap);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        ir_close(held);
+        heap_unwind(&qn->heap);
+    }
+    dev_program *p;
+    compile_schedule(qn, k, e->text, e->length);
+    compile_passes(qn, k);
+    e->seconds = clock_seconds() - start;
+    dev_compile_many(qn->run->dev, qn->run->dev_state, &qn->heap, 1, &k, &p);
+    guard_close(&qn->heap, &g);
+    ir_close(k);
+    replace_program(qn, e, p);
+}
+
+void programs_renew(qn_ctx *qn, const char *text) {
+    program_cache *c = qn->run->programs;
+    if (!c) return;
+    text_key key = {text, (uint32_t)strlen(text), true};
+    uint32_t id = idset_find(&c->set, hash_bytes(text, key.length, 0), same_text, &key, c);
+    if (id && c->at[id].program) renew(qn, &c->at[id]);
 }
 
 void programs_close(qn_ctx *qn) {

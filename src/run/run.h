@@ -51,6 +51,38 @@ buffer *buffer_at(const qn_ctx *qn, uint32_t b);
 void buffers_trim(qn_ctx *qn); /* give every free block back to the device */
 void buffers_close(qn_ctx *qn);
 
+/* ---- compile.c: the way of one kernel --------------------------------------------------------- */
+
+/* What of a request its kernels depend on. */
+typedef struct compile_terms {
+    const fusion *f;
+    uint32_t roots;
+    const node_id *root;
+    const uint32_t *donated; /* by root, as for key_build; NULL: none is */
+    const bool *lasting; /* by place in the order: memory with the same value in most runs; NULL */
+} compile_terms;
+
+/* A kernel of a fusion as it is scheduled: one tree, or two to be run one after the other. */
+typedef struct kernel_forms {
+    lowered low; /* what stores the kernel's outputs */
+    kernel
+        *first; /* run before it; NULL: none. Both have the parts as arguments behind the others */
+    int parts;
+    split_part part[SPLIT_PARTS];
+    kernel *packer;  /* lays out argument number `packed`, once; NULL: none. Then the panels are */
+    uint32_t packed; /* one more argument of `low` */
+    prepack pack;
+} kernel_forms;
+
+/* `out` is empty, and to be closed also where this raises. Each tree in it that is given away is to
+ * be replaced by NULL. */
+void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, kernel_forms *out);
+void kernel_forms_close(kernel_forms *f);
+/* Apply the schedule that is known to be best for the tree, which prints as `text`, else the
+ * default one. Raises. */
+void compile_schedule(qn_ctx *qn, kernel *k, const char *text, size_t size);
+void compile_passes(qn_ctx *qn, kernel *k); /* raises */
+
 /* ---- program.c: compiled kernels, kept by their text ----------------------------------------- */
 
 /* The number under which a lowered kernel's program will be, with a reference to it; takes the
@@ -59,6 +91,10 @@ uint32_t programs_want(qn_ctx *qn, kernel *k);
 void programs_compile(qn_ctx *qn); /* all that are wanted and not yet there; raises */
 void programs_forget(qn_ctx *qn);  /* what is wanted and not there, its references given back */
 dev_program *program_at(const qn_ctx *qn, uint32_t id);
+const char *program_text(const qn_ctx *qn, uint32_t id);
+/* A better schedule is known for the kernel with this text: where there is a program of it, it is
+ * compiled anew, and plans find it at their next run. Raises; then the old one stays. */
+void programs_renew(qn_ctx *qn, const char *text);
 void program_release(qn_ctx *qn, uint32_t id);      /* the reference */
 void program_pin(qn_ctx *qn, uint32_t id, bool on); /* a static graph has it: not counted */
 bool programs_evict(qn_ctx *qn); /* the one without references for longest; false: all have some */
@@ -126,6 +162,7 @@ typedef struct launch_set {
 
 typedef struct launch {
     dev_program *program;
+    uint32_t id; /* the program's number */
     uint32_t sets;
     launch_set *set;
     dev_set *ready;   /* what the device is given; slices and values are filled before each run */
@@ -166,10 +203,11 @@ typedef struct run_plan {
     dev_launch *side; /* the launches as the device is given them */
     uint32_t *level;  /* by level: its last launch + 1; see level.c */
     int64_t arena_size;
-    bool pinned;    /* a static graph's */
-    bool dynamic;   /* sizes depend on dimension variables */
-    uint64_t bound; /* graph.binding + 1 at which sizes were computed; 0: never */
-    void *memory;   /* the arena the slices were filled for */
+    bool pinned;      /* a static graph's */
+    bool dynamic;     /* sizes depend on dimension variables */
+    uint64_t renewed; /* run_state.renewed when programs were looked up */
+    uint64_t bound;   /* graph.binding + 1 at which sizes were computed; 0: never */
+    void *memory;     /* the arena the slices were filled for */
 } run_plan;
 
 fuse_terms run_fuse_terms(const qn_ctx *qn);
@@ -179,7 +217,8 @@ fuse_terms run_fuse_terms(const qn_ctx *qn);
 run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
                      const node_id *root, const plan_key *key, const bool *lasting,
                      const uint32_t *over);
-void plan_pin(qn_ctx *qn, run_plan *p); /* it is a static graph's */
+void plan_renew(qn_ctx *qn, run_plan *p); /* programs were replaced since it was built; raises */
+void plan_pin(qn_ctx *qn, run_plan *p);   /* it is a static graph's */
 void plan_close(qn_ctx *qn, run_plan *p);
 /* Run on these leaf buffers; out[i] receives a buffer each (one reference): a new one, or that of
  * leaf over[i] - 1 where the plan can. Raises; then leaves are as they were. */
@@ -246,6 +285,8 @@ node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, 
 /* ---- static.c -------------------------------------------------------------------------------- */
 
 void statics_close(qn_ctx *qn); /* every static graph that is still open */
+/* The plan that a static graph runs; NULL: it is none, which is reported. */
+const run_plan *static_plan_at(qn_plan *name, const char *call, qn_ctx **qn);
 
 /* ---- context.c ------------------------------------------------------------------------------- */
 
@@ -261,7 +302,8 @@ typedef struct run_state {
     machine limits;
     buffers buffers;
     struct program_cache *programs;
-    double tuned; /* seconds of knob tune that are spent */
+    uint64_t renewed; /* how often programs were replaced by better ones */
+    double tuned;     /* seconds of knob tune that are spent */
     struct plan_cache *plans;
     uint64_t pinned_bytes;       /* of programs that static graphs have */
     struct static_plan *statics; /* static graphs still open */

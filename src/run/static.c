@@ -234,6 +234,12 @@ void statics_keep(qn_ctx *qn) {
     }
 }
 
+const run_plan *static_plan_at(qn_plan *name, const char *call, qn_ctx **qn) {
+    const static_plan *p = object_of(name, HANDLE_PLAN, call);
+    if (p) *qn = p->qn;
+    return p ? p->plan : NULL;
+}
+
 void qn_plan_free(qn_plan *name) {
     static_plan *p = object_of(name, HANDLE_PLAN, "plan_free");
     if (!p) return;

@@ -61,6 +61,7 @@ enum { SYM_SMALL_LO = -16, SYM_SMALL_HI = 1024, SYM_MEMO = 256, SYM_DEPTH_MAX = 
 
 struct sym_store {
     heap *heap;
+    uint32_t owners; /* beside the first */
     arena arena;
     sym_node **node;
     uint32_t count, cap;

@@ -36,8 +36,13 @@ sym_store *sym_open(heap *h) {
     return s;
 }
 
+sym_store *sym_share(sym_store *s) {
+    s->owners++;
+    return s;
+}
+
 void sym_close(sym_store *s) {
-    if (!s) return;
+    if (!s || s->owners--) return;
     heap *h = s->heap;
     idset_free(&s->set);
     heap_free(h, s->node, s->cap * sizeof *s->node);

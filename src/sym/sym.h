@@ -29,9 +29,10 @@ typedef struct sym_store sym_store;
 #define SYM_TRUE  SYM_ONE
 #define SYM_FALSE SYM_ZERO
 
-sym_store *sym_open(heap *h);      /* raises; owns an arena, freed whole by sym_close */
-void sym_close(sym_store *s);      /* NULL is fine */
-bool sym_overflowed(sym_store *s); /* since the last call; clears the mark */
+sym_store *sym_open(heap *h);       /* raises; owns an arena, freed whole by sym_close */
+sym_store *sym_share(sym_store *s); /* one more owner of it */
+void sym_close(sym_store *s);       /* the last owner frees it; NULL is fine */
+bool sym_overflowed(sym_store *s);  /* since the last call; clears the mark */
 
 sym sym_const(sym_store *s, int64_t value);
 /* A fresh variable in [lo, hi]. `name` is for dumps (copied); two calls give two variables. */

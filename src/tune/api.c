@@ -48,8 +48,7 @@ static double cycles_of(qn_ctx *qn, const char *text) {
     str_open_in(&lines, &k->arena);
     schedule_default(k, &qn->run->limits, &lines);
     if (lines.len) transform_lines(k, lines.s, NULL);
-    k->no_fma = qn->run->limits.no_fma;
-    run_passes(k);
+    compile_passes(qn, k);
     double cycles = schedule_price_of(k, &qn->run->limits).cycles;
     guard_close(&qn->heap, &g);
     ir_close(k);
@@ -120,48 +119,60 @@ static qn_code tune_all(tune_list *l, const qn_tune_options *o) {
         if (!(q.seconds > 0)) continue;
         qn_code code = tune_kernel(qn, &q);
         if (code) return code;
+        programs_renew(qn, q.text);
     }
     return QN_OK;
 }
 
 /* ---- from tensors ---------------------------------------------------------------------------- */
 
-/* As build.c lowers it; true: it is run in two stages. */
-static bool add_kernel(tune_list *l, const fusion *f, const fuse_kernel *fk, int stage) {
-    lowered low = {0};
-    lowered *volatile held = &low;
+static void add_tree(tune_list *l, const kernel *k) {
     str text;
+    if (!k) return;
     str_open_in(&text, &l->a);
+    ir_print(k, &text);
+    add_text(l, text.s);
+}
+
+/* Every tree that a kernel of the fusion comes to. */
+static void add_kernel(tune_list *l, const compile_terms *t, const fuse_kernel *fk) {
+    kernel_forms kept = {.low = {0}}, *volatile held = &kept;
     guard g;
     guard_open(&l->qn->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&l->qn->heap, &g);
-        ir_close(held->k);
+        kernel_forms_close(held);
         heap_unwind(&l->qn->heap);
     }
-    split_part part[SPLIT_PARTS];
-    lower_kernel(l->qn, f, fk, &low);
-    bool staged = split_reduction(low.k, stage, part) > 0;
-    ir_print(low.k, &text);
+    compile_lower(l->qn, t, fk, &kept);
+    add_tree(l, kept.packer);
+    add_tree(l, kept.first);
+    add_tree(l, kept.low.k);
     guard_close(&l->qn->heap, &g);
-    ir_close(low.k);
-    add_text(l, text.s);
-    return staged;
+    kernel_forms_close(&kept);
 }
 
+static void add_root(const graph *g, node_id *root, uint32_t *roots, node_id n) {
+    n = node_behind(g, n);
+    bool there = node_is_memory(node_at(g, n));
+    for (uint32_t j = 0; j < *roots; j++) there |= root[j] == n;
+    if (!there) root[(*roots)++] = n;
+}
+
+/* The request that computing them would be: with every pending assignment, as realize.c has it. */
 static void add_tensors(tune_list *l, int n, qn_tensor *const *t) {
     qn_ctx *qn = l->qn;
-    node_id *root = arena_alloc(&l->a, (size_t)(n + 1) * sizeof *root), *order;
+    graph *g = qn->graph;
+    size_t most = (size_t)n + g->pending_count + 1;
+    node_id *root = arena_alloc(&l->a, most * sizeof *root), *order;
     uint32_t roots = 0;
-    for (int i = 0; i < n; i++) {
-        bool there = node_is_memory(node_at(qn->graph, tensor_at(t[i])->node));
-        for (uint32_t j = 0; j < roots; j++) there |= root[j] == tensor_at(t[i])->node;
-        if (!there) root[roots++] = tensor_at(t[i])->node;
-    }
-    uint32_t nodes = graph_order(qn->graph, &l->a, (int)roots, root, &order);
-    const fusion *f = fuse_build(qn->graph, &l->a, nodes, order, roots, root, run_fuse_terms(qn));
-    for (uint32_t i = 0; i < f->kernels; i++)
-        if (add_kernel(l, f, &f->kernel[i], 1)) add_kernel(l, f, &f->kernel[i], 0);
+    for (int i = 0; i < n; i++) add_root(g, root, &roots, tensor_at(t[i])->node);
+    for (uint32_t i = 0; i < g->pending_count; i++) add_root(g, root, &roots, g->pending[i]->node);
+    uint32_t nodes = graph_order(g, &l->a, (int)roots, root, &order);
+    const uint32_t *donated = choose_donated(qn, &l->a, nodes, order, roots, root);
+    const fusion *f = fuse_build(g, &l->a, nodes, order, roots, root, run_fuse_terms(qn));
+    compile_terms terms = {.f = f, .roots = roots, .root = root, .donated = donated};
+    for (uint32_t i = 0; i < f->kernels; i++) add_kernel(l, &terms, &f->kernel[i]);
 }
 
 /* ---- from text ------------------------------------------------------------------------------- */
@@ -201,8 +212,15 @@ static bool good_options(qn_ctx *qn, const qn_tune_options *o) {
     return true;
 }
 
-static int tune_guarded(qn_ctx *qn, int n, qn_tensor *const *t, const char *text,
-                        const qn_tune_options *o) {
+/* What is to be tuned: tensors, a plan or text. */
+typedef struct tune_what {
+    int n;
+    qn_tensor *const *t;
+    const run_plan *plan;
+    const char *text;
+} tune_what;
+
+static int tune_guarded(qn_ctx *qn, const tune_what *what, const qn_tune_options *o) {
     tune_list l;
     list_open(&l, qn);
     guard g;
@@ -212,10 +230,10 @@ static int tune_guarded(qn_ctx *qn, int n, qn_tensor *const *t, const char *text
         arena_free(&l.a);
         return qn_error_code(qn);
     }
-    if (text)
-        add_texts(&l, text);
-    else
-        add_tensors(&l, n, t);
+    if (what->text) add_texts(&l, what->text);
+    for (uint32_t i = 0; what->plan && i < what->plan->programs; i++)
+        add_text(&l, arena_printf(&l.a, "%s", program_text(qn, what->plan->program[i])));
+    if (what->t) add_tensors(&l, what->n, what->t);
     int code = tune_all(&l, o);
     guard_close(&qn->heap, &g);
     arena_free(&l.a);
@@ -227,13 +245,21 @@ int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options 
     if (n < 0 || (n && !tensors)) return fail(qn, QN_EARG, "tune: bad list of tensors");
     if (!tensors_of(qn, n, tensors, "tune", "tensor")) return qn_error_code(qn);
     if (!good_options(qn, options)) return qn_error_code(qn);
-    return tune_guarded(qn, n, tensors, NULL, options);
+    return tune_guarded(qn, &(tune_what){.n = n, .t = tensors}, options);
+}
+
+int qn_tune_plan(qn_plan *plan, const qn_tune_options *options) {
+    qn_ctx *qn = NULL;
+    const run_plan *p = static_plan_at(plan, "tune_plan", &qn);
+    if (!p) return plan ? QN_EGRAPH : QN_ENULL;
+    if (!good_options(qn, options)) return qn_error_code(qn);
+    return tune_guarded(qn, &(tune_what){.plan = p}, options);
 }
 
 int qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options) {
     if (!qn || !text) return QN_ENULL;
     if (!good_options(qn, options)) return qn_error_code(qn);
-    return tune_guarded(qn, 0, NULL, text, options);
+    return tune_guarded(qn, &(tune_what){.text = text}, options);
 }
 
 /* ---- knob tune ------------------------------------------------------------------------------- */

@@ -142,8 +142,7 @@ static void consider_work(guarded_call *c) {
     ir_print(c->k, &tree);
     uint64_t hash = hash_bytes(tree.s, tree.len, 7);
     if (idset_find(&t->trees, hash, same_tree, &hash, t)) return;
-    c->k->no_fma = t->qn->run->limits.no_fma;
-    run_passes(c->k);
+    compile_passes(t->qn, c->k);
     schedule_price price = schedule_price_of(c->k, &t->qn->run->limits);
     bool first = !t->count;
     if (first) t->items = (int64_t)price.items;
@@ -225,8 +224,7 @@ static void compile_work(guarded_call *g) {
         else
             str_add(&legal, c->lines[i]);
         if (legal.len) transform_lines(c->k[i], legal.s, NULL);
-        c->k[i]->no_fma = t->qn->run->limits.no_fma;
-        run_passes(c->k[i]);
+        compile_passes(t->qn, c->k[i]);
     }
     dev_compile_many(t->qn->run->dev, t->qn->run->dev_state, &t->qn->heap, c->n, c->k, c->out);
     g->done = true;

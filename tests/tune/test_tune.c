@@ -509,6 +509,63 @@ static void every_kernel_of_a_plan_is_tuned(void) {
     qn_close(qn);
 }
 
+/* Is something known of this kernel under its default schedule? */
+static bool is_known(qn_ctx *qn, const char *text) {
+    str lines;
+    str_open(&lines, &qn->heap);
+    str_add(&lines, "");
+    kernel *k = ir_parse(qn, text);
+    if (k) schedule_default(k, &qn->run->limits, &lines);
+    bool known = k && wisdom_find(qn, text, strlen(text), lines.s, qn->run->limits.threads);
+    ir_close(k);
+    str_free(&lines);
+    return known;
+}
+
+/* A weight that lasts and one that is trained: what is tuned is what runs, packed panels and values
+ * over old ones included, and it is what runs afterwards. */
+static void a_static_graph_is_tuned_as_it_runs(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.threads = 1, .log = keep_log});
+    if (!qn || !qn->run->dev->executes || qn->run->dev->unfused) {
+        SKIP("no compiler");
+        qn_close(qn);
+        return;
+    }
+    enum { BATCH_ROWS = 48, IN = 256, OUT = 192 };
+    float *data = calloc(IN * OUT, sizeof *data), loss[3];
+    for (int i = 0; i < IN * OUT; i++) data[i] = (float)(i % 17 - 8) / 64;
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){BATCH_ROWS, IN}, data);
+    qn_tensor *fixed = qn_from(qn, QN_F32, 2, (int64_t[]){IN, OUT}, data);
+    qn_tensor *w = qn_from(qn, QN_F32, 1, (int64_t[]){OUT}, data), *out;
+    qn_tensor *y = qn_mul(qn_relu(qn_matmul(x, fixed)), w);
+    y = qn_mean(qn_mul(y, y), QN_ALL, false);
+    qn_optimizer_options sgd = qn_optimizer_defaults(QN_ADAMW);
+    qn_optimizer *o = qn_optimizer_new(qn, &sgd, 1, &w);
+    CHECK_INT(qn_optimizer_step(o, y), QN_OK);
+    qn_plan *plan = qn_compile(qn, 1, &x, 1, &y);
+    const run_plan *p = static_plan_at(plan, "test", &qn);
+    CHECK(p && p->packings == 1);
+    bool over = false;
+    for (uint32_t i = 0; p && i < p->programs; i++) {
+        over |= strstr(program_text(qn, p->program[i]), " inplace") != NULL;
+        CHECK(!is_known(qn, program_text(qn, p->program[i])));
+    }
+    CHECK(over);
+    for (int i = 0; i < 3 && p; i++) {
+        if (i == 1) CHECK_INT(qn_tune_plan(plan, &(qn_tune_options){.seconds = 2}), QN_OK);
+        CHECK_INT(qn_run(plan, &x, &out), QN_OK);
+        qn_read(out, &loss[i], sizeof loss[i]);
+        CHECK(p->renewed == qn->run->renewed);
+    }
+    CHECK_INT(qn->run->renewed, p ? p->programs : 0);
+    for (uint32_t i = 0; p && i < p->programs; i++)
+        CHECK(is_known(qn, program_text(qn, p->program[i])));
+    CHECK(loss[1] < loss[0] && loss[2] < loss[1]);
+    CHECK_INT(qn_tune_plan(NULL, NULL), QN_ENULL);
+    free(data);
+    qn_close(qn);
+}
+
 /* One of 300 elements beside one of 100,000: what it gets does not depend on how few cycles it is
  * thought to take. */
 static void small_kernels_have_a_share(void) {
@@ -559,5 +616,6 @@ int main(int argc, char **argv) {
     RUN(results_do_not_depend_on_threads_after_tuning);
     RUN(kernels_are_tuned_as_text);
     RUN(every_kernel_of_a_plan_is_tuned);
+    RUN(a_static_graph_is_tuned_as_it_runs);
     return test_end();
 }

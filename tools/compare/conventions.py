@@ -115,7 +115,7 @@ REASONS = {
     "symbolic sizes and static graphs: the same kernels (test_split_reduction, fuzz_graph)": "var bind compile run "
     "plan_free",
     "a tape changes no value (tests/grad/test_versions.c)": "tape_begin tape_end",
-    "tuning checks results itself (tests/tune/test_tune.c)": "tune tune_text wisdom_at wisdom_export wisdom_import",
+    "tuning checks results itself (test_tune)": "tune tune_text tune_plan wisdom_at wisdom_export wisdom_import",
     "files (tests/io/test_io.c reads what safetensors wrote)": "save load file_count file_name file_tensor file_text "
     "file_close module_save module_load",
     "layers only call functions compared here (tests/nn/test_nn.c, bench/versus checks GPT losses against PyTorch)":

@@ -1,0 +1,110 @@
+/* compile.c - the way of one kernel, from the planner's to a program.
+ *
+ *     compile_lower        what the kernel computes
+ *       lower_kernel         a loop tree
+ *       split_reduction      much to few: two trees, one after the other
+ *       prepack              a constant operand is laid out once, by a kernel of its own
+ *       inplace_mark         outputs that are to lie where dying inputs do
+ *     compile_schedule     how it computes it
+ *       wisdom_find          the schedule that tuning found for this tree, else
+ *       schedule_default     the cheapest that is known without trying
+ *     compile_passes       what every tree goes through before it is emitted
+ *     dev_compile_many     code
+ *
+ * Plans, static graphs and tuning all come this way. Between the first two stands the tree's text:
+ * by it a program is found again, and what was tuned is looked up; so it is all that a kernel's
+ * code depends on, beside the device and the knobs. */
+#include "run/run.h"
+#include "schedule/wisdom/wisdom.h"
+
+/* ---- lower ----------------------------------------------------------------------------------- */
+
+/* Is the node a weight that lasts from run to run? */
+static bool lasts(const compile_terms *t, node_id n) {
+    return t->lasting && t->lasting[t->f->pos[n] - 1];
+}
+
+/* The operand of a product that lasts is read from panels, a further argument. */
+static void pack_weight(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk,
+                        kernel_forms *out) {
+    const machine *limits = &qn->run->limits;
+    bool able = fk->has_contraction && limits->members < 2 && qn->knob[KNOB_SCHEDULE].number;
+    for (uint32_t i = 1; able && i < out->low.args; i++) {
+        if (!lasts(t, out->low.arg[i]) || !prepack_find(out->low.k, (int)i, limits, &out->pack))
+            continue;
+        out->packed = i;
+        out->packer = prepack_kernel(qn, &out->pack);
+        prepack_read(out->low.k, &out->pack);
+        return;
+    }
+}
+
+/* Is the node leaf number `leaf` of the request? */
+static bool is_leaf(const fusion *f, node_id n, uint32_t leaf) {
+    uint32_t number = 0, place = f->pos[n] - 1;
+    if (!node_is_memory(node_at(f->g, n))) return false;
+    for (uint32_t i = 0; i < place; i++) number += node_is_memory(node_at(f->g, f->order[i]));
+    return number == leaf;
+}
+
+/* Outputs that may lie over a leaf that the same kernel reads. */
+static void mark_inplace(const compile_terms *t, kernel_forms *out) {
+    const lowered *low = &out->low;
+    for (uint32_t r = 0; t->donated && r < t->roots; r++) {
+        uint32_t to = 0;
+        while (to < low->args && low->arg[to] != t->root[r]) to++;
+        if (!t->donated[r] || to == low->args) continue;
+        for (uint32_t i = 0; i < low->args; i++) {
+            if (!is_leaf(t->f, low->arg[i], t->donated[r] - 1)) continue;
+            inplace_mark(low->k, (int)to);
+            if (out->first) inplace_mark(out->first, (int)to);
+        }
+    }
+}
+
+void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, kernel_forms *out) {
+    lower_kernel(qn, t->f, fk, &out->low);
+    out->parts = split_reduction(out->low.k, &out->first, out->part);
+    if (!out->parts) pack_weight(qn, t, fk, out);
+    mark_inplace(t, out);
+}
+
+void kernel_forms_close(kernel_forms *f) {
+    ir_close(f->first);
+    ir_close(f->packer);
+    ir_close(f->low.k);
+    *f = (kernel_forms){.low = {0}};
+}
+
+/* ---- schedule -------------------------------------------------------------------------------- */
+
+/* What tuning has found for this kernel; false where there is nothing, or it is refused. */
+static bool schedule_known(qn_ctx *qn, kernel *k, const char *text, size_t size,
+                           const char *standard) {
+    const wisdom_record *r = wisdom_find(qn, text, size, standard, qn->run->limits.threads);
+    if (!r || !*r->schedule || transform_lines(k, r->schedule, NULL) < 0) return false;
+    if (debug_on(qn, 'k')) log_line(qn, "k %s schedule, tuned:\n%s", k->name, r->schedule);
+    return true;
+}
+
+/* Where the default one cannot be proved sound it is used all the same, with a note in the log:
+ * none came from elsewhere. */
+void compile_schedule(qn_ctx *qn, kernel *k, const char *text, size_t size) {
+    str lines, why;
+    str_open_in(&lines, &k->arena);
+    str_open_in(&why, &k->arena);
+    schedule_default(k, &qn->run->limits, &lines);
+    if (schedule_known(qn, k, text, size, lines.s ? lines.s : "") || !lines.len) return;
+    int done = transform_lines(k, lines.s, &why);
+    if (done < 0 && debug_on(qn, 'k'))
+        log_line(qn, "k %s: schedule line %d unproved: %s", k->name, -done, why.s ? why.s : "");
+    if (done < 0) transform_replay(k, lines.s, NULL);
+    if (debug_on(qn, 'k')) log_line(qn, "k %s schedule:\n%s", k->name, lines.s);
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+void compile_passes(qn_ctx *qn, kernel *k) {
+    k->no_fma = qn->run->limits.no_fma;
+    run_passes(k);
+}
