@@ -116,15 +116,21 @@ static bool is_widening(const fuse *fu, const graph_node *x) {
     return narrow && fuse_is_memory(s);
 }
 
-/* What computing n anew at each use costs more than computing it once; infinite where it cannot be.
- */
+/* Do the last bits of x depend on how a schedule groups its terms? */
+static bool is_regrouped(const graph_node *x) {
+    bool sums = x->op == OP_SUM || x->op == OP_SUM_PRODUCT || x->op == OP_PROD;
+    return sums && dtype_is_float(x->dtype);
+}
+
+/* What computing n anew at each use costs more than computing it once; infinite where it cannot be:
+ * what one kernel adds up in its way another would add up in its own, and a node has one value. */
 static double inline_extra(fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
     fuse_node *f = fuse_info(fu, n);
     bool reduce = op_rows[x->op].class_ == CLASS_REDUCE;
     double size = fuse_size(fu, n), evals = 0;
     if (f->count > FUSE_MAX_USES || f->crowded) return INFINITY;
-    if (reduce && fuse_has_contraction(fu, x) && f->count > 1) return INFINITY;
+    if (reduce && f->count > 1 && (is_regrouped(x) || fuse_has_contraction(fu, x))) return INFINITY;
     for (uint32_t i = 0; i < f->count; i++) {
         const group *k = fu->group_[f->uses[i].group];
         uint64_t m = fuse_mask(&f->uses[i]);

@@ -6,7 +6,8 @@
  * repeats it. Modes are the whole compiler on the CPU, the same without schedules, without
  * fusion, as static graphs, an interpreter of kernel trees, which is quick for small graphs, the
  * same with kernels run by work groups, and OpenCL; without one given they take turns. Those that
- * begin with bits compare with the CPU without fusion instead, and bit by bit. Without
+ * begin with bits compare with the CPU without fusion instead, and bit by bit; those with once
+ * also compare values with what is stored of them in the same run, which has to be the same. Without
  * arguments as many graphs are run as fit into a minute. A failing graph is made smaller and
  * printed as calls; `apart` gives each graph a process, so that a crash can be made smaller, too.
  * What is generated: elementwise rows over all dtypes, chains of up to six movement ops,
@@ -555,6 +556,10 @@ static const struct {
              {"groups", NULL, NULL, BY_GROUPS, EFFECTS},
              {"symbolic-groups", NULL, NULL, BY_GROUPS, SYMBOLIC},
              {"opencl", NULL, NULL, ON_OPENCL, EFFECTS},
+             {"once", NULL, NULL, ON_CPU, ONCE},
+             {"once-interp", NULL, NULL, INTERPRETED, ONCE},
+             {"once-cc", NULL, NULL, BY_CC, ONCE},
+             {"once-opencl", NULL, NULL, ON_OPENCL, ONCE},
              {"bits", NULL, NULL, ON_CPU, BITS},
              {"bits-unscheduled", "schedule", "0", ON_CPU, BITS_ALL},
              {"bits-interp", "schedule", "0", INTERPRETED, BITS_ALL},

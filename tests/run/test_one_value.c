@@ -378,6 +378,73 @@ static void a_sum_of_products_has_gradients_of_any_order(void) {
     in_every_way(check_sum_gradients);
 }
 
+/* ---- sums that several kernels need ----------------------------------------------------------- */
+
+/* x beside what is stored of it: alone, spread over other loops, summed once more. */
+static void expect_once(const char *what, qn_tensor *x) {
+    qn_tensor *rest = qn_sub(x, qn_contiguous(x));
+    expect_zeros(what, rest);
+    qn_tensor *wide = qn_unsqueeze(x, -1), *line = noise(qn_context(x), qn_dtype_of(x), 31);
+    line = qn_slice(line, 0, 0, 1, 1);
+    if (qn_numel(x) * COLUMNS > ELEMENTS) return;
+    qn_tensor *here = qn_mul(wide, line), *there = qn_mul(qn_unsqueeze(qn_contiguous(x), -1), line);
+    expect_zeros(what, qn_max(qn_abs(qn_sub(here, there)), QN_ALL, false));
+}
+
+static void check_sums_once(qn_ctx *qn) {
+    static const qn_dtype types[] = {QN_F32, QN_F64, QN_F16, QN_BF16};
+    for (size_t i = 0; i < sizeof types / sizeof *types && !(slow && i); i++) {
+        qn_tensor *x = noise(qn, types[i], 37), *y = noise(qn, types[i], 41);
+        for (int axis = 0; axis < 2; axis++) {
+            qn_tensor *sum = qn_sum(x, axis, false), *dot = qn_sum(qn_mul(x, y), axis, false);
+            expect_once("a sum", sum);
+            expect_once("a sum of products", dot);
+            expect_once("a sum with its rows around it", qn_add(x, qn_sum(x, axis, true)));
+            expect_once("a product",
+                        qn_prod(qn_add(qn_mul(x, qn_like(x, 0.01)), qn_like(x, 1)), axis, false));
+            expect_once("a softmax", qn_softmax(x, axis));
+            expect_once("a variance", qn_variance(y, axis, 1, false));
+            qn_tensor *table = qn_sub(qn_unsqueeze(dot, 0), qn_unsqueeze(dot, 1));
+            qn_tensor *place = qn_iota(qn, QN_I32, 2, (int64_t[]){qn_numel(dot), qn_numel(dot)}, 0);
+            qn_tensor *same = qn_eq(place, qn_transpose(place, 0, 1));
+            expect_zeros("differences of a sum and itself",
+                         qn_max(qn_abs(qn_where(same, table, qn_like(table, 0))), QN_ALL, false));
+        }
+        expect_once("a sum of all", qn_sum(x, QN_ALL, false));
+        expect_once("a norm", qn_layer_norm(x, NULL, NULL, 1e-5));
+        qn_tensor *m = qn_matmul(x, qn_transpose(y, 0, 1));
+        expect_once("a matmul", m);
+        expect_once("a matmul's row sums", qn_sum(m, 1, false));
+    }
+}
+
+/* What kernels with other loops make of a sum, and of what is stored of it. */
+static void check_sums_elsewhere(qn_ctx *qn) {
+    static const int64_t shapes[][3] = {{1, 16, 7},  {64, 3, 7},  {7, 33, 7},
+                                        {3, 16, 16}, {7, 1, 17},  {17, 17, 1},
+                                        {7, 3, 64},  {1, 100, 7}, {3, 33, 17}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && !(slow && i > 2); i++)
+        for (int axis = 0; axis < 3 && !(slow && axis < 2); axis++) {
+            const int64_t *d = shapes[i], n = d[0] * d[1] * d[2];
+            qn_tensor *flat = qn_reshape(noise(qn, QN_F32, 43), 1, (int64_t[]){ELEMENTS});
+            qn_tensor *x = qn_reshape(qn_slice(flat, 0, 0, n, 1), 3, d);
+            qn_realize(&x, 1);
+            qn_tensor *sum = qn_sum(x, axis, true), *stored = qn_contiguous(sum);
+            int along = axis == 1 ? 0 : 1;
+            int64_t some = 1 + d[along] / 2;
+            qn_tensor *part = qn_slice(sum, along, 0, some, 1);
+            expect_zeros("part of a sum", qn_sub(part, qn_slice(stored, along, 0, some, 1)));
+            expect_zeros("a sum turned", qn_sub(qn_flip(sum, along), qn_flip(stored, along)));
+            qn_tensor *most = qn_max(qn_mul(sum, x), along, false);
+            expect_zeros("a sum's largest", qn_sub(most, qn_max(qn_mul(stored, x), along, false)));
+        }
+}
+
+static void a_sum_that_several_kernels_need_has_one_value(void) {
+    in_every_way(check_sums_once);
+    in_every_way(check_sums_elsewhere);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_product_is_what_it_is_wherever_it_is_used);
@@ -392,5 +459,6 @@ int main(int argc, char **argv) {
     RUN(the_sum_of_a_product_alone_does_not_round_it);
     RUN(a_product_with_another_consumer_gives_it_the_rounded_value);
     RUN(a_sum_of_products_has_gradients_of_any_order);
+    RUN(a_sum_that_several_kernels_need_has_one_value);
     return test_end();
 }
