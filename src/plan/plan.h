@@ -86,6 +86,13 @@ static inline uint32_t fuse_buffered_axes(const fuse_kernel *k, node_id n) {
     return fuse_axes_of(k->buffered_count, k->buffered, n);
 }
 
+/* ---- sequence.c ------------------------------------------------------------------------------ */
+
+/* Put the kernels into an order that needs little memory at once. `over`, by root: as for
+ * key_build. Raises. */
+void fuse_sequence(fusion *f, arena *scratch, uint32_t roots, const node_id *root,
+                   const uint32_t *over);
+
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
 /* A temporary: live from launch `first` to launch `last`, both included. */

@@ -216,9 +216,11 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     p->key.word = arena_alloc(&p->arena, (size_t)key->words * sizeof *key->word + 4);
     memcpy(p->key.word, key->word, (size_t)key->words * sizeof *key->word);
     builder b = {.qn = qn, .g = qn->graph, .p = p, .scratch = &scratch};
-    b.f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_terms(qn));
-    b.terms = (compile_terms){
-        .f = b.f, .roots = roots, .root = root, .donated = over, .lasting = lasting};
+    fusion *f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_terms(qn));
+    fuse_sequence(f, &scratch, roots, root, over);
+    b.f = f;
+    b.terms =
+        (compile_terms){.f = f, .roots = roots, .root = root, .donated = over, .lasting = lasting};
     b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, roots, root);
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
