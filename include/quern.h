@@ -486,6 +486,9 @@ typedef struct qn_stats {
      * those of static graphs among them; what they take; how many had to go so far. */
     uint64_t plans_kept, plan_bytes, plans_evicted;
     uint64_t programs, program_bytes, programs_evicted;
+    /* Values that can be computed again: what those take that are kept (knob kept_memory), and how
+     * many had to go so far. */
+    uint64_t kept_bytes, kept_given_up;
 } qn_stats;
 QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out);
 

@@ -34,6 +34,9 @@ X(WISDOM, "wisdom", PATH, ANY, "on",
 X(HISTORY, "history", NUMBER, ANY, "32",
   "MiB of history that is kept for gradients while no tape is open: the nodes values were computed "
   "by, and data whose tensor was released; the oldest goes first")
+X(KEPT_MEMORY, "kept_memory", NUMBER, ANY, "1024",
+  "MiB that values may take which handles hold and which can be computed again: the one used "
+  "longest ago goes first, and all go before memory runs out. 0 keeps none")
 X(PLAN_MEMORY, "plan_memory", NUMBER, ANY, "64",
   "MiB that plans kept for the next time may take: the one used longest ago goes first. Static "
   "graphs are not counted")

@@ -137,14 +137,19 @@ enum {
     NODE_LISTED = 128  /* among what history may lose: see history.c */
 };
 #define VARIABLE_SHARED UINT32_MAX
+enum { HOLDERS_MANY = 15 }; /* so many or more: for good */
 
 typedef struct graph_node {
-    uint8_t op, dtype, sources, flags;
+    uint8_t op, dtype;
+    uint8_t sources : 2;
+    uint8_t holders : 4;  /* handles that name it, at most HOLDERS_MANY */
+    uint8_t computed : 1; /* by a request that did not keep the value */
+    uint8_t flags;
     uint32_t refs;
     uint32_t needs; /* who may still ask for the value: see history.c */
     tuple_id shape;
     tuple_id attr;   /* BUFFER: where it became OLD or LOST, as graph_place() has it */
-    uint32_t buffer; /* run's buffer number when realized */
+    uint32_t buffer; /* run's buffer number when realized; else of a value kept, see run/kept.c */
     uint32_t mark;   /* of the last traversal that came by (graph_mark) */
     node_id src[3];
     node_id prev, next; /* in the list of what history may lose, and in lists of the moment */
@@ -246,6 +251,9 @@ uint32_t graph_mark(graph *g);         /* begin a traversal: see order.c */
 /* One more, or one less, who may ask for n's value. Neither needs memory. */
 void value_need(graph *g, node_id n);
 void value_drop(graph *g, node_id n);
+/* A handle names n, or does not any more. */
+void node_hold(graph *g, node_id n);
+void node_let_go(graph *g, node_id n);
 /* The node's value now lies in `buffer`. What gradients pass keeps its sources; CONST and IOTA stay
  * what they are, for rules see through them. */
 void graph_realized(graph *g, node_id n, uint32_t buffer);
@@ -486,6 +494,8 @@ bool rule_of_places(const graph *g, node_id n, int depth); /* made of IOTA and C
  * nodes are leaves. No recursion in depth. Until the next traversal, a node of the result has mark
  * - g->mark_base as its place, and all others a mark below mark_base. */
 uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out);
+/* The same, and values that are kept are leaves, too. */
+uint32_t graph_order_kept(graph *g, arena *a, int n, const node_id *roots, node_id **out);
 /* The same through history; leaves are what is older than `born`. */
 uint32_t graph_order_history(graph *g, arena *a, node_id root, uint32_t born, node_id **out);
 /* The nodes of such an order, which was the last traversal, to the log. */

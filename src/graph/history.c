@@ -64,6 +64,13 @@ static void value_free(graph *g, graph_node *n) {
     n->buffer = 0;
 }
 
+/* What was kept for the next request that wants it goes with the last who needs it. */
+static void kept_free(graph *g, graph_node *n) {
+    if ((n->flags & NODE_REALIZED) || !n->buffer) return;
+    if (g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
+    n->buffer = 0;
+}
+
 static void leaf_gone(graph *g, node_id id) {
     history_unlist(g, id);
     value_free(g, &g->node[id]);
@@ -111,12 +118,23 @@ static void rest(graph *g, node_id id, node_id *todo) {
     graph_node *n = &g->node[id];
     if (--n->needs) return;
     g->idle++;
+    kept_free(g, n);
     if (n->flags & NODE_REALIZED) {
         value_idle(g, id);
     } else if (n->sources) {
         n->next = *todo;
         *todo = id;
     }
+}
+
+void node_hold(graph *g, node_id id) {
+    graph_node *n = &g->node[id];
+    if (n->holders < HOLDERS_MANY) n->holders++;
+}
+
+void node_let_go(graph *g, node_id id) {
+    graph_node *n = &g->node[id];
+    if (n->holders < HOLDERS_MANY) n->holders--;
 }
 
 void value_drop(graph *g, node_id id) {
@@ -140,6 +158,7 @@ void graph_realized(graph *g, node_id id, uint32_t buffer) {
     graph_node *n = &g->node[id];
     bool had = (n->flags & NODE_REALIZED) != 0;
     if (had && n->buffer != buffer && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
+    kept_free(g, n);
     n->flags |= NODE_REALIZED;
     n->buffer = buffer;
     if (had || op_rows[n->op].class_ == CLASS_LEAF) return;

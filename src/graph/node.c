@@ -123,7 +123,7 @@ node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const
                   tuple_id attr, uint64_t bits) {
     graph_node node = {.op = (uint8_t)op,
                        .dtype = (uint8_t)dtype,
-                       .sources = (uint8_t)n,
+                       .sources = (unsigned)n & 3,
                        .flags = NODE_CONSED,
                        .shape = shape,
                        .attr = attr,
@@ -184,9 +184,11 @@ static void node_die(graph *g, node_id id) {
         dying = n->next;
         for (int i = 0; i < n->sources; i++)
             if (--g->node[n->src[i]].refs == 0) node_condemn(g, n->src[i], &dying);
-        if ((n->flags & NODE_REALIZED) && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
+        if (n->buffer && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
+        n->buffer = 0;
         n->op = OP_NONE;
-        n->sources = n->flags = 0;
+        n->sources = 0;
+        n->flags = 0;
         n->next = 0;
         n->src[0] = g->free_node;
         g->free_node = id;

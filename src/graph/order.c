@@ -14,6 +14,7 @@ typedef struct order {
     graph *g;
     arena *a;
     bool history;  /* go on below realized nodes */
+    bool kept;     /* but not below values that are kept */
     uint32_t born; /* but not below what is older */
     uint32_t base, count, cap, depth, depth_cap;
     node_id *out;
@@ -41,7 +42,8 @@ static void order_walk(order *o) {
     while (o->depth) {
         order_entry *top = &o->stack[o->depth - 1];
         const graph_node *n = &o->g->node[top->node];
-        bool leaf = o->history ? n->born < o->born : (n->flags & NODE_REALIZED) != 0;
+        bool leaf =
+            o->history ? n->born < o->born : (n->flags & NODE_REALIZED) || (o->kept && n->buffer);
         if (!leaf && top->next < n->sources) {
             node_id source = n->src[top->next++];
             if (!order_seen(o, source)) order_push(o, source);
@@ -68,8 +70,9 @@ void graph_log(graph *g, arena *a, uint32_t nodes, const node_id *node) {
     }
 }
 
-uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out) {
-    order o = {.g = g, .a = a, .base = graph_mark(g)};
+static uint32_t order_from(graph *g, arena *a, bool kept, int n, const node_id *roots,
+                           node_id **out) {
+    order o = {.g = g, .a = a, .kept = kept, .base = graph_mark(g)};
     for (int i = 0; i < n; i++) {
         if (order_seen(&o, roots[i])) continue;
         order_push(&o, roots[i]);
@@ -77,6 +80,14 @@ uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **
     }
     *out = o.out;
     return o.count;
+}
+
+uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out) {
+    return order_from(g, a, false, n, roots, out);
+}
+
+uint32_t graph_order_kept(graph *g, arena *a, int n, const node_id *roots, node_id **out) {
+    return order_from(g, a, true, n, roots, out);
 }
 
 uint32_t graph_order_history(graph *g, arena *a, node_id root, uint32_t born, node_id **out) {

@@ -47,6 +47,7 @@ qn_tensor *tensor_make(graph *g, node_id n) {
     if (g->scopes) g->owned[g->owned_count++] = t;
     node_ref(g, n);
     value_need(g, n);
+    node_hold(g, n);
     g->handles++;
     return handle_name(&t->h);
 }
@@ -68,7 +69,9 @@ void tensor_point(tensor *t, node_id n) {
     node_id old = t->node;
     node_ref(g, n);
     value_need(g, n);
+    node_hold(g, n);
     t->node = n;
+    node_let_go(g, old);
     value_drop(g, old);
     node_unref(g, old);
 }
@@ -166,6 +169,7 @@ void tensor_describe(const graph *g, node_id n, str *out) {
 
 static void handle_die(graph *g, tensor *t) {
     tensor_settle(t, false);
+    node_let_go(g, t->node);
     value_drop(g, t->node);
     node_unref(g, t->node);
     handle_drop(&t->h);

@@ -31,7 +31,6 @@
 
 #include <math.h>
 
-static const double store_load = 16;       /* cost of storing and loading an element */
 static const double held_bytes = 64 << 10; /* most for one trip of the loops around a tile */
 static const double launch = 40000;        /* cost of one more kernel */
 static const double serial_work = 2e6; /* most worth doing in a kernel that cannot be parallel */
@@ -153,7 +152,7 @@ static double store_cost(const fuse *fu, node_id n) {
     const fuse_node *f = fuse_info(fu, n);
     bool one_group = true;
     for (uint32_t i = 1; i < f->count; i++) one_group &= f->uses[i].group == f->uses[0].group;
-    return fuse_size(fu, n) * store_load + (one_group ? 2 : 1) * launch;
+    return fuse_size(fu, n) * PLAN_STORE_LOAD + (one_group ? 2 : 1) * launch;
 }
 
 /* The loops that enclose all uses of n; false when they are not of one kernel. */

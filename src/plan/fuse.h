@@ -111,7 +111,6 @@ static inline uint64_t fuse_root_set(const group *k) {
 double fuse_dim_size(const graph *g, sym dim); /* elements, at most */
 double fuse_size(const fuse *fu, node_id n);
 double fuse_reduced_size(const fuse *fu, const graph_node *x); /* elements to one of the result */
-double fuse_op_cost(int op);
 /* Cost of one element of what a reduction reduces. */
 double fuse_term_cost(const fuse *fu, const graph_node *x);
 /* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */

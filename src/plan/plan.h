@@ -86,6 +86,12 @@ static inline uint32_t fuse_buffered_axes(const fuse_kernel *k, node_id n) {
     return fuse_axes_of(k->buffered_count, k->buffered, n);
 }
 
+/* ---- use.c ----------------------------------------------------------------------------------- */
+
+/* What one element of an operation costs beside its sources, in vector operations. */
+double fuse_op_cost(int op);
+#define PLAN_STORE_LOAD 16.0 /* what storing an element and loading it again costs, likewise */
+
 /* ---- sequence.c ------------------------------------------------------------------------------ */
 
 /* Put the kernels into an order that needs little memory at once. `over`, by root: as for

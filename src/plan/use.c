@@ -26,7 +26,6 @@ double fuse_size(const fuse *fu, node_id n) {
     return tuple_size(fu->g, node_at(fu->g, n)->shape);
 }
 
-/* What one element of an op costs beside its sources. */
 double fuse_op_cost(int op) {
     switch (op) {
     case OP_EXP:

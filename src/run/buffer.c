@@ -58,6 +58,7 @@ static void make_room(qn_ctx *qn) {
     buffers *bs = all(qn);
     heap *h = &qn->heap;
     if (!bs->free) bs->at = heap_grow(h, bs->at, &bs->cap, bs->count + 2, sizeof *bs->at);
+    lru_reserve(&qn->run->kept, bs->count + 1);
     if (bs->blocks >= bs->count + 1) return;
     bs->block = heap_grow(h, bs->block, &bs->block_cap, bs->blocks + 1, sizeof *bs->block);
     bs->block[bs->blocks++] = (free_block){NULL, bs->unused_block};
@@ -70,9 +71,11 @@ uint32_t buffer_new(qn_ctx *qn, size_t size) {
     uint32_t class_ = size_class(size, &held);
     make_room(qn);
     void *memory = block_take(qn, class_, held);
-    if (!memory) {
+    while (!memory) {
+        bool more = kept_give_up(qn);
         buffers_trim(qn);
         memory = qn->run->dev->alloc(qn->run->dev_state, held);
+        if (!more) break;
     }
     if (!memory)
         raise_error(qn, QN_ENOMEM, "the device has no memory for a tensor of %zu bytes", size);
@@ -103,6 +106,7 @@ void buffer_unref(qn_ctx *qn, uint32_t b) {
     buffers *bs = all(qn);
     if (!b || --bs->at[b].refs) return;
     buffer *x = &bs->at[b];
+    kept_forget(qn, b);
     bs->live--;
     bs->bytes -= x->held;
     block_return(qn, x->memory, x->size, x->held);

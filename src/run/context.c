@@ -72,6 +72,8 @@ static bool open_rooms(qn_ctx *qn, const qn_options *options) {
         qn->graph->drop_buffer = drop_buffer;
         qn->graph->buffer_bytes = buffer_bytes;
         qn->run = heap_zeroed(&qn->heap, sizeof *qn->run);
+        lru_open(&qn->run->kept, &qn->heap);
+        qn->run->requests = 1;
         str_open(&qn->run->text, &qn->heap);
         str_open(&qn->run->fallback, &qn->heap);
         knobs_note_unknown(qn);
@@ -122,6 +124,7 @@ static void close_run(qn_ctx *qn) {
         buffers_close(qn);
         r->dev->close(r->dev_state);
     }
+    lru_free(&r->kept);
     str_free(&r->text);
     str_free(&r->fallback);
     heap_free(&qn->heap, r, sizeof *r);

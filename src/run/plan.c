@@ -90,7 +90,8 @@ static void need_arena(qn_ctx *qn, size_t size) {
     r->arena_size = 0;
     size_t held = size < 64 ? 64 : (size + 63) / 64 * 64;
     void *m = r->dev->alloc(r->dev_state, held);
-    if (!m) {
+    for (bool more = true; !m && more;) {
+        more = kept_give_up(qn);
         buffers_trim(qn);
         m = r->dev->alloc(r->dev_state, held);
     }

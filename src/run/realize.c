@@ -12,8 +12,9 @@ typedef struct request {
     uint32_t roots;
     node_id *order;
     uint32_t nodes;
-    checks checks; /* of indices; their roots come after `wanted` ones */
-    uint32_t wanted;
+    checks checks;          /* of indices; their roots come after `wanted` ones */
+    uint32_t wanted, named; /* the first `named` of these were asked for, the others are kept */
+    kept_values kept;
     bool effects; /* pending assignments are part of it */
 } request;
 
@@ -26,7 +27,7 @@ static void add_root(const graph *g, request *r, node_id n) {
     if (node_is_memory(node_at(g, n))) return;
     r->asked[r->askeds++] = n;
     n = node_behind(g, n);
-    if (node_is_memory(node_at(g, n))) return;
+    if (node_is_memory(node_at(g, n)) || node_at(g, n)->buffer) return;
     for (uint32_t i = 0; i < r->roots; i++)
         if (r->root[i] == n) return;
     r->root[r->roots++] = n;
@@ -36,11 +37,13 @@ static void add_root(const graph *g, request *r, node_id n) {
 static void take_values(qn_ctx *qn, const request *r, const uint32_t *out) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < r->askeds; i++) value_need(g, r->asked[i]);
-    for (uint32_t i = 0; i < r->wanted; i++) graph_realized(g, r->root[i], out[i]);
+    for (uint32_t i = 0; i < r->named; i++) graph_realized(g, r->root[i], out[i]);
+    kept_take(qn, r->nodes, r->order, r->wanted - r->named, r->root + r->named, out + r->named);
     for (uint32_t i = 0; i < r->askeds; i++) {
         if (g->node[r->asked[i]].flags & NODE_REALIZED) continue;
         uint32_t b = g->node[node_behind(g, r->asked[i])].buffer;
         buffer_ref(qn, b);
+        if (node_at(g, r->asked[i])->buffer == b) kept_forget(qn, b);
         graph_realized(g, r->asked[i], b);
     }
 }
@@ -104,6 +107,8 @@ static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     guard_open(&qn->heap, &gd);
     if (setjmp(gd.at)) {
         guard_close(&qn->heap, &gd);
+        kept_hide(qn, &r->kept);
+        kept_done(qn);
         checks_let_go(&r->checks, qn);
         arena_free(&a);
         heap_unwind(&qn->heap);
@@ -115,7 +120,10 @@ static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     for (uint32_t i = 0; i < pending; i++) add_root(g, r, g->pending[i]->node);
     uint32_t *out = NULL;
     if (r->roots) {
-        r->nodes = graph_order(g, &a, (int)r->roots, r->root, &r->order);
+        r->nodes = graph_order_kept(g, &a, (int)r->roots, r->root, &r->order);
+        kept_show(qn, &a, &r->kept, r->nodes, r->order);
+        r->named = r->roots;
+        r->roots = kept_choose(qn, &a, r->nodes, r->order, r->roots, &r->root);
         if (debug_on(qn, 'g')) {
             log_line(qn, "g a request for %u values, of %u nodes", r->roots, r->nodes);
             graph_log(g, &a, r->nodes, r->order);
@@ -123,6 +131,7 @@ static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
         check_indices(qn, &a, r);
         out = arena_alloc(&a, r->roots * sizeof *out);
         compute(qn, &a, r, out);
+        kept_hide(qn, &r->kept);
         checks_judge(&r->checks, qn, r->roots, out);
         for (uint32_t i = r->wanted; i < r->roots; i++) buffer_unref(qn, out[i]);
         checks_let_go(&r->checks, qn);
@@ -131,6 +140,7 @@ static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     if (effects) pending_clear(g, false);
     for (uint32_t i = 0; i < r->askeds; i++) value_drop(g, r->asked[i]);
     history_trim(g);
+    kept_done(qn);
     guard_close(&qn->heap, &gd);
     arena_free(&a);
 }

@@ -25,6 +25,8 @@ typedef struct buffer {
     void *memory;
     size_t size, held; /* bytes of the value; bytes of its size class */
     uint32_t refs, next_free;
+    node_id keeper; /* whose value it is, where it may be given up: kept.c */
+    uint64_t used;  /* by which request it was last used, then */
 } buffer;
 
 enum { SIZE_CLASSES = 512 };
@@ -99,6 +101,29 @@ void program_release(qn_ctx *qn, uint32_t id);      /* the reference */
 void program_pin(qn_ctx *qn, uint32_t id, bool on); /* a static graph has it: not counted */
 bool programs_evict(qn_ctx *qn); /* the one without references for longest; false: all have some */
 void programs_close(qn_ctx *qn);
+
+/* ---- kept.c: values kept for the next request that wants them -------------------------------- */
+
+typedef struct kept_values {
+    node_id *node;
+    uint32_t nodes;
+} kept_values;
+
+/* The request's nodes whose values are kept look like memory until kept_hide. Raises. */
+void kept_show(qn_ctx *qn, arena *a, kept_values *k, uint32_t nodes, const node_id *order);
+void kept_hide(qn_ctx *qn, kept_values *k);
+/* Add to the roots what is to be kept, and say how many these are then. The order is that of the
+ * last traversal. Raises. */
+uint32_t kept_choose(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
+                     node_id **root);
+/* The request has computed these nodes, and n of them into buffers to be kept, which are taken
+ * over. */
+void kept_take(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t n, const node_id *node,
+               const uint32_t *out);
+void kept_done(qn_ctx *qn);               /* a request is over */
+void kept_forget(qn_ctx *qn, uint32_t b); /* buffer b holds no such value any more */
+/* Let the one go that was used longest ago; false: there is none, but for the request at hand. */
+bool kept_give_up(qn_ctx *qn);
 
 /* ---- passes.c -------------------------------------------------------------------------------- */
 
@@ -301,6 +326,8 @@ typedef struct run_state {
     void *dev_state;
     machine limits;
     buffers buffers;
+    lru kept; /* by buffer: see kept.c */
+    uint64_t requests;
     struct program_cache *programs;
     uint64_t renewed; /* how often programs were replaced by better ones */
     double tuned;     /* seconds of knob tune that are spent */
