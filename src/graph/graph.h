@@ -144,6 +144,7 @@ typedef struct graph_node {
     uint8_t sources : 2;
     uint8_t holders : 4;  /* handles that name it, at most HOLDERS_MANY */
     uint8_t computed : 1; /* by a request that did not keep the value */
+    uint8_t given_up : 1; /* had a value, and will be computed again: see run/kept.c */
     uint8_t flags;
     uint32_t refs;
     uint32_t needs; /* who may still ask for the value: see history.c */
@@ -184,6 +185,7 @@ typedef struct graph {
     uint32_t born;      /* the youngest node's */
     uint32_t variables; /* numbers given to tensors that were assigned to */
     uint32_t idle;      /* nodes whose value nobody needs */
+    uint32_t given_up;  /* nodes that are so */
     size_t idle_bytes;  /* values of leaves among them */
     node_id gone;       /* a GONE leaf whose value was asked for, since somebody cleared this */
     struct graph_places *places;
@@ -251,6 +253,9 @@ uint32_t graph_mark(graph *g);         /* begin a traversal: see order.c */
 /* One more, or one less, who may ask for n's value. Neither needs memory. */
 void value_need(graph *g, node_id n);
 void value_drop(graph *g, node_id n);
+/* Can n, which was computed, be computed again, by few nodes? And let its value go, until then. */
+bool value_regainable(const graph *g, node_id n);
+void value_give_up(graph *g, node_id n);
 /* A handle names n, or does not any more. */
 void node_hold(graph *g, node_id n);
 void node_let_go(graph *g, node_id n);

@@ -159,6 +159,8 @@ void graph_realized(graph *g, node_id id, uint32_t buffer) {
     bool had = (n->flags & NODE_REALIZED) != 0;
     if (had && n->buffer != buffer && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
     kept_free(g, n);
+    g->given_up -= n->given_up;
+    n->given_up = 0;
     n->flags |= NODE_REALIZED;
     n->buffer = buffer;
     if (had || op_rows[n->op].class_ == CLASS_LEAF) return;
@@ -169,6 +171,36 @@ void graph_realized(graph *g, node_id id, uint32_t buffer) {
     } else if (!g->tapes) {
         node_forget(g, id);
     }
+}
+
+bool value_regainable(const graph *g, node_id id) {
+    enum { MOST = 32 };
+    node_id seen[MOST];
+    int count = 0;
+    if (!g->node[id].needs || !g->node[id].sources) return false;
+    seen[count++] = id;
+    for (int at = 0; at < count; at++) {
+        const graph_node *n = &g->node[seen[at]];
+        for (int i = 0; i < n->sources; i++) {
+            const graph_node *s = &g->node[n->src[i]];
+            bool there = (s->flags & NODE_REALIZED) || s->op == OP_CONST || s->op == OP_IOTA;
+            int k = 0;
+            while (k < count && seen[k] != n->src[i]) k++;
+            if (there || k < count) continue;
+            if (s->op == OP_BUFFER || count == MOST) return false;
+            seen[count++] = n->src[i];
+        }
+    }
+    return true;
+}
+
+void value_give_up(graph *g, node_id id) {
+    graph_node *n = &g->node[id];
+    history_unlist(g, id);
+    value_free(g, n);
+    n->given_up = 1;
+    g->given_up++;
+    for (int i = 0; i < n->sources; i++) value_need(g, n->src[i]);
 }
 
 /* A value becomes a leaf, and a gradient that comes by there would be wrong. */

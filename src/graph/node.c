@@ -187,6 +187,8 @@ static void node_die(graph *g, node_id id) {
         if (n->buffer && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
         n->buffer = 0;
         n->op = OP_NONE;
+        g->given_up -= n->given_up;
+        n->given_up = 0;
         n->sources = 0;
         n->flags = 0;
         n->next = 0;

@@ -109,7 +109,7 @@ static void assign_node(tensor *t, node_id value) {
 
 static bool is_value(const graph *g, node_id n) {
     const graph_node *x = node_at(g, n);
-    return node_is_memory(x) || (x->op == OP_DETACH && x->bits);
+    return node_is_memory(x) || x->given_up || (x->op == OP_DETACH && x->bits);
 }
 
 static bool refuse(const tensor *t, const char *fmt, ...) QN_PRINTF(2, 3);

@@ -31,8 +31,8 @@ static bool is_kept(const graph_node *x) {
 }
 
 void kept_forget(qn_ctx *qn, uint32_t b) {
+    if (!b || !buffer_at(qn, b)->keeper) return;
     buffer *x = buffer_at(qn, b);
-    if (!x->keeper) return;
     lru_remove(&qn->run->kept, b);
     x->keeper = 0;
     qn->run->stats.kept_bytes -= x->held;
@@ -51,13 +51,37 @@ bool kept_give_up(qn_ctx *qn) {
     uint32_t b = lru_oldest(&qn->run->kept);
     if (!b || buffer_at(qn, b)->used == qn->run->requests) return false;
     graph_node *n = node_at(g, buffer_at(qn, b)->keeper);
-    bool has_it = is_kept(n) && n->buffer == b; /* else others hold that memory, for another use */
+    node_id id = buffer_at(qn, b)->keeper;
+    bool alone = n->buffer == b && buffer_at(qn, b)->refs == 1; /* else others hold that memory */
     kept_forget(qn, b);
-    if (!has_it) return true;
-    n->buffer = 0;
+    if (alone && is_kept(n)) {
+        n->buffer = 0;
+        buffer_unref(qn, b);
+    } else if (alone && value_regainable(g, id)) {
+        value_give_up(g, id);
+    } else {
+        return true;
+    }
     qn->run->stats.kept_given_up++;
-    buffer_unref(qn, b);
     return true;
+}
+
+void kept_use(qn_ctx *qn, uint32_t b) {
+    if (!b) return;
+    buffer_at(qn, b)->used = qn->run->requests;
+    if (buffer_at(qn, b)->keeper) lru_use(&qn->run->kept, b);
+}
+
+void kept_read(qn_ctx *qn, node_id n) {
+    const graph_node *x = node_at(qn->graph, n);
+    bool version = x->op == OP_DETACH && x->bits;
+    if (!x->sources || version || !x->buffer || graph_value_bytes(qn->graph, x) > most_bytes(qn))
+        return;
+    if (buffer_at(qn, x->buffer)->keeper)
+        kept_use(qn, x->buffer);
+    else
+        keep(qn, n, x->buffer);
+    kept_done(qn);
 }
 
 /* ---- while a request runs -------------------------------------------------------------------- */
@@ -66,11 +90,10 @@ void kept_show(qn_ctx *qn, arena *a, kept_values *k, uint32_t nodes, const node_
     k->node = arena_alloc(a, (nodes + 1) * sizeof *k->node);
     for (uint32_t i = 0; i < nodes; i++) {
         graph_node *x = node_at(qn->graph, order[i]);
+        if (x->buffer) kept_use(qn, x->buffer);
         if (!is_kept(x)) continue;
         x->flags |= NODE_REALIZED;
         k->node[k->nodes++] = order[i];
-        buffer_at(qn, x->buffer)->used = qn->run->requests;
-        lru_use(&qn->run->kept, x->buffer);
     }
 }
 

@@ -203,6 +203,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *ove
         p->bound = qn->graph->binding + 1;
     }
     check_leaves(qn, p, leaf);
+    for (uint32_t i = 0; i < p->leaves; i++) kept_use(qn, leaf[i]);
     pack_leaves(qn, p, leaf);
     need_arena(qn, (size_t)p->arena_size);
     r->stats.planned_peak_bytes = (uint64_t)p->arena_size;

@@ -96,7 +96,7 @@ static void check_indices(qn_ctx *qn, arena *a, request *r) {
     r->nodes = graph_order(g, a, (int)r->roots, r->root, &r->order);
 }
 
-static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
+static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     graph *g = qn->graph;
     const uint32_t pending = effects ? g->pending_count : 0;
     sweep_if_due(qn);
@@ -145,8 +145,44 @@ static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     arena_free(&a);
 }
 
+/* What was given up is computed by a request of its own, as it was before: so its sums are grouped
+ * as they were. */
+static void regain(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
+    graph *g = qn->graph;
+    uint32_t nodes, lost = 0, count = 0;
+    node_id *order, *root;
+    const uint32_t pending = effects ? g->pending_count : 0;
+    arena a;
+    arena_open(&a, &qn->heap);
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    if (setjmp(gd.at)) {
+        guard_close(&qn->heap, &gd);
+        arena_free(&a);
+        heap_unwind(&qn->heap);
+    }
+    root = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *root);
+    for (uint32_t i = 0; i < n; i++) root[count++] = node[i];
+    for (uint32_t i = 0; i < pending; i++) root[count++] = g->pending[i]->node;
+    nodes = graph_order_kept(g, &a, (int)count, root, &order);
+    for (uint32_t i = 0; i < nodes; i++)
+        if (node_at(g, order[i])->given_up) order[lost++] = order[i];
+    for (uint32_t i = 0; i < lost; i++) run_request(qn, 1, &order[i], false);
+    guard_close(&qn->heap, &gd);
+    arena_free(&a);
+}
+
+static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
+    if (qn->graph->given_up) regain(qn, n, node, effects);
+    run_request(qn, n, node, effects);
+}
+
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node) {
     realize(qn, n, node, true);
+}
+
+void realize_given_up(qn_ctx *qn, node_id n) {
+    if (qn->graph->given_up) regain(qn, 1, &n, false);
 }
 
 void realize_initial(qn_ctx *qn) {
@@ -209,6 +245,7 @@ int qn_realize(qn_tensor *const *ts, int n) {
     if (!node) return fail(qn, QN_ENOMEM, "realize: no memory for %d tensors", n);
     for (int i = 0; i < n; i++) node[i] = tensor_at(ts[i])->node;
     qn_code code = realize_guarded(qn, (uint32_t)n, node);
+    for (int i = 0; i < n && !code; i++) kept_forget(qn, node_at(qn->graph, node[i])->buffer);
     if (node != few) heap_free(&qn->heap, node, (size_t)n * sizeof *node);
     return code;
 }
@@ -231,5 +268,7 @@ int qn_read(qn_tensor *name, void *out, size_t size) {
     if (b->size != need)
         return fail(qn, QN_ESHAPE, "read: the value was computed for other bindings (%zu bytes)",
                     b->size);
-    return qn->run->dev->copy_out(qn->run->dev_state, b->memory, 0, out, need);
+    code = qn->run->dev->copy_out(qn->run->dev_state, b->memory, 0, out, need);
+    if (!code) kept_read(qn, t->node);
+    return code;
 }

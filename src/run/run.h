@@ -120,6 +120,9 @@ uint32_t kept_choose(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
  * over. */
 void kept_take(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t n, const node_id *node,
                const uint32_t *out);
+/* n was read: its value may be given up, too, if it can be computed again. */
+void kept_read(qn_ctx *qn, node_id n);
+void kept_use(qn_ctx *qn, uint32_t b);    /* buffer b is used by the request at hand */
 void kept_done(qn_ctx *qn);               /* a request is over */
 void kept_forget(qn_ctx *qn, uint32_t b); /* buffer b holds no such value any more */
 /* Let the one go that was used longest ago; false: there is none, but for the request at hand. */
@@ -293,6 +296,7 @@ void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, 
 
 /* Compute these nodes and every pending assignment; afterwards each is realized. Raises. */
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
+void realize_given_up(qn_ctx *qn, node_id n); /* of what n is made of, and itself; raises */
 void realize_initial(qn_ctx *qn); /* the first values of parameters, without assignments; raises */
 /* The bytes of a value at the current bindings; false: there are too many, or it is not known,
  * which is reported. */

@@ -133,6 +133,7 @@ static void name_leaves(capture *c, int n_in, qn_tensor *const *inputs) {
         uint32_t leaf = p->leaves++;
         p->leaf_input[leaf] = -1;
         p->leaf_shape[leaf] = x->shape;
+        kept_forget(p->qn, x->buffer);
         for (int j = 0; j < n_in; j++)
             if (tensor_at(inputs[j])->node == c->order[i]) p->leaf_input[leaf] = j;
         if (p->leaf_input[leaf] < 0)
@@ -248,6 +249,15 @@ void qn_plan_free(qn_plan *name) {
     plans_trim(qn, NULL);
 }
 
+/* Values that were read are leaves, as if they had not been given up. Raises. */
+static void regain_all(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
+                       qn_tensor *const *outputs) {
+    for (int i = 0; i < n_in; i++) realize_given_up(qn, tensor_at(inputs[i])->node);
+    for (int i = 0; i < n_out; i++) realize_given_up(qn, tensor_at(outputs[i])->node);
+    for (uint32_t i = 0; i < qn->graph->pending_count; i++)
+        realize_given_up(qn, qn->graph->pending[i]->node);
+}
+
 qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                     qn_tensor *const *outputs) {
     if (!qn || !check_tensors(qn, "compile", "input", n_in, inputs) ||
@@ -264,6 +274,7 @@ qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
         return NULL;
     }
     realize_initial(qn); /* runs, and may sweep, so before there is a graph that lacks its plan */
+    regain_all(qn, n_in, inputs, n_out, outputs);
     static_plan *p = heap_zeroed(&qn->heap, sizeof *p);
     p->qn = qn;
     arena_open(&p->arena, &qn->heap);
@@ -319,6 +330,7 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
                               ? tensor_at(inputs[p->leaf_input[i]])
                               : tensor_of(qn, p->leaf_owner[i], "run", "a parameter");
         if (!t) return false;
+        if (node_at(g, t->node)->given_up) realize_nodes(qn, 1, &t->node);
         const graph_node *x = node_at(g, t->node);
         bool fits = p->leaf_input[i] >= 0 || x->shape == p->leaf_shape[i];
         if (!node_is_memory(x) || !fits)
