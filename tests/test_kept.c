@@ -2,6 +2,7 @@
  *
  * Launches are counted. What is kept must be no other value, make no gradient, version or refusal
  * another one, stay within its bound and go before memory runs out. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "quern.h"
@@ -199,6 +200,51 @@ static void a_static_graph_has_its_parameters_back(void) {
     qn_close(qn);
 }
 
+/* A table of places and a function of a weight are computed in the first run, and again when the
+ * weight has another value: by hand. */
+static void a_static_graph_computes_once_what_its_inputs_do_not_change(void) {
+    qn_ctx *qn = qn_open(NULL);
+    enum { WIDE = 64 };
+    static float v[WIDE * WIDE];
+    qn_tensor *x = noise(qn, 1, WIDE, 20), *w = noise(qn, WIDE, WIDE, 21), *out;
+    qn_tensor *place = qn_iota(qn, QN_F32, 2, (int64_t[]){WIDE, WIDE}, 0);
+    qn_tensor *table = qn_sum(qn_sin(qn_exp(qn_mul(place, number(qn, 0.01f)))), 0, true);
+    qn_tensor *bent = qn_tanh(qn_exp(qn_mul(w, w)));
+    qn_tensor *z = qn_add(qn_mul(qn_matmul(x, bent), table), qn_matmul(x, w));
+    qn_plan *p = qn_compile(qn, 1, &x, 1, &z);
+    CHECK(p != NULL);
+    uint64_t of_run[6];
+    for (int run = 0; p && run < 6; run++) {
+        uint64_t before = kernels_so_far(qn);
+        if (run == 3) {
+            for (int i = 0; i < WIDE * WIDE; i++) v[i] = (float)(i % 7) * 0.1f;
+            CHECK_INT(qn_write(w, v, sizeof v), QN_OK);
+        }
+        CHECK_INT(qn_run(p, &x, &out), QN_OK);
+        of_run[run] = kernels_so_far(qn) - before;
+        float row[WIDE], in[WIDE];
+        CHECK_INT(qn_read(out, row, sizeof row), QN_OK);
+        CHECK_INT(qn_read(x, in, sizeof in), QN_OK);
+        CHECK_INT(qn_read(w, v, sizeof v), QN_OK);
+        for (int j = 0; j < WIDE; j++) {
+            double a = 0, b = 0, t = 0;
+            for (int i = 0; i < WIDE; i++) {
+                double u = (double)v[i * WIDE + j];
+                a += (double)in[i] * tanh(exp(u * u));
+                b += (double)in[i] * u;
+                t += sin(exp(0.01 * i));
+            }
+            CHECK_NEAR((double)row[j], a * t + b, 1e-4, 1e-3);
+        }
+    }
+    CHECK(of_run[0] > of_run[1]);
+    CHECK_INT((int64_t)of_run[2], (int64_t)of_run[1]);
+    CHECK(of_run[3] > of_run[1]);
+    CHECK_INT((int64_t)of_run[5], (int64_t)of_run[1]);
+    qn_plan_free(p);
+    qn_close(qn);
+}
+
 /* What was made of a tensor keeps its value when that is assigned to, also where it is kept; what
  * is made of it afterwards has the new one's. */
 static void an_assignment_leaves_what_is_kept_as_it_was(void) {
@@ -371,6 +417,7 @@ int main(int argc, char **argv) {
     RUN(gradients_and_refusals_are_those_of_an_expression);
     RUN(a_static_graph_sees_its_inputs);
     RUN(a_static_graph_has_its_parameters_back);
+    RUN(a_static_graph_computes_once_what_its_inputs_do_not_change);
     RUN(an_assignment_leaves_what_is_kept_as_it_was);
     RUN(what_depends_on_a_dimension_variable_is_computed_for_each_binding);
     RUN(a_training_step_keeps_no_activations);

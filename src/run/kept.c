@@ -115,6 +115,21 @@ static double elements(graph *g, const graph_node *x) {
     return (double)shape_numel_hi(g, x->shape);
 }
 
+double node_work(graph *g, const graph_node *x) {
+    int class_ = op_rows[x->op].class_;
+    if (node_is_memory(x)) return 0;
+    if (class_ == CLASS_REDUCE) return elements(g, node_at(g, x->src[0]));
+    bool works = class_ == CLASS_ELEM || class_ == CLASS_INDEX;
+    return works ? elements(g, x) * fuse_op_cost(x->op) : 0;
+}
+
+node_id node_shown(const graph *g, node_id n) {
+    const graph_node *x = node_at(g, n);
+    while (!node_is_memory(x) && (op_rows[x->op].class_ == CLASS_MOVE || x->op == OP_DETACH))
+        x = node_at(g, n = x->src[0]);
+    return n;
+}
+
 static void look(choice *c, graph *g, uint32_t place) {
     const graph_node *x = node_at(g, c->order[place]);
     int class_ = op_rows[x->op].class_;
@@ -125,17 +140,7 @@ static void look(choice *c, graph *g, uint32_t place) {
         c->old[place] |= c->old[from];
         c->edge[from] |= !x->computed;
     }
-    if (class_ == CLASS_REDUCE) c->work[place] += elements(g, node_at(g, x->src[0]));
-    if (class_ == CLASS_ELEM || class_ == CLASS_INDEX)
-        c->work[place] += elements(g, x) * fuse_op_cost(x->op);
-}
-
-/* What a view shows. */
-static node_id shown(const graph *g, node_id n) {
-    const graph_node *x = node_at(g, n);
-    while (!node_is_memory(x) && (op_rows[x->op].class_ == CLASS_MOVE || x->op == OP_DETACH))
-        x = node_at(g, n = x->src[0]);
-    return n;
+    c->work[place] += node_work(g, x);
 }
 
 static bool worth_it(const choice *c, graph *g, node_id n, size_t most) {
@@ -164,7 +169,7 @@ uint32_t kept_choose(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
     for (uint32_t i = 0; i < nodes; i++) {
         const graph_node *x = node_at(g, order[i]);
         if (!c.edge[i] || !x->computed || !x->holders || node_is_memory(x)) continue;
-        node_id want = shown(g, order[i]);
+        node_id want = node_shown(g, order[i]);
         if (!worth_it(&c, g, want, most)) continue;
         bool there = false;
         for (uint32_t r = 0; r < n && !there; r++) there = (*root)[r] == want;

@@ -112,6 +112,9 @@ typedef struct kept_values {
 /* The request's nodes whose values are kept look like memory until kept_hide. Raises. */
 void kept_show(qn_ctx *qn, arena *a, kept_values *k, uint32_t nodes, const node_id *order);
 void kept_hide(qn_ctx *qn, kept_values *k);
+/* Operations on elements that x alone takes, as fuse_op_cost has them; and what a view shows. */
+double node_work(graph *g, const graph_node *x);
+node_id node_shown(const graph *g, node_id n);
 /* Add to the roots what is to be kept, and say how many these are then. The order is that of the
  * last traversal. Raises. */
 uint32_t kept_choose(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
@@ -311,11 +314,36 @@ node_id node_behind(const graph *g, node_id n); /* what computes its value: not 
 /* A BUFFER that holds this data; its size was checked. Raises. */
 node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size);
 
+/* ---- constants.c ----------------------------------------------------------------------------- */
+
+/* What a static graph computes once. */
+typedef struct constants {
+    run_plan *plan; /* NULL: there is nothing such */
+    uint32_t values, leaves, shown;
+    node_id *node;           /* of the values, while the graph is compiled */
+    qn_tensor **owner;       /* of the leaves, kept */
+    uint64_t *content;       /* of the leaves' buffers, as they were */
+    uint32_t *leaf, *buffer; /* buffer: of the values; 0: not computed yet */
+} constants;
+
+/* Choose them among the nodes of the last traversal, make their plan, and let them look like memory
+ * until constants_hide. `lasting`, by place: memory that will hold the same value in most runs.
+ * Raises. */
+void constants_find(constants *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
+                    const bool *lasting, uint32_t roots, const node_id *root);
+void constants_hide(constants *c, const graph *g);
+int constants_number(const constants *c, node_id n); /* which of them n is, or -1 */
+/* Compute them, where that has to be; false: reported. Raises. */
+bool constants_make(constants *c, qn_ctx *qn);
+void constants_drop(constants *c, qn_ctx *qn);
+void constants_close(constants *c, qn_ctx *qn);
+
 /* ---- static.c -------------------------------------------------------------------------------- */
 
 void statics_close(qn_ctx *qn); /* every static graph that is still open */
 /* The plan that a static graph runs; NULL: it is none, which is reported. */
 const run_plan *static_plan_at(qn_plan *name, const char *call, qn_ctx **qn);
+tensor *static_owner(qn_ctx *qn, node_id leaf); /* by which a parameter is found; raises */
 
 /* ---- context.c ------------------------------------------------------------------------------- */
 

@@ -27,7 +27,9 @@ typedef struct static_plan {
     uint32_t *assign_leaf; /* 1 + the leaf whose value is replaced; 0: it is none */
     tuple_id *root_shape;
     uint8_t *root_dtype;
-    checks checks; /* of indices */
+    constants constants;
+    int *leaf_constant; /* by leaf: which of these it is, or -1 */
+    checks checks;      /* of indices */
     /* of the run under way */
     uint32_t *leaf_buffer, *root_buffer;
     uint32_t *over;     /* by root, as plan_run has it */
@@ -107,7 +109,7 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
  * replaces it, for that is where the next run's value will be; else the first that was made of
  * those that hold it now. Others may hold it, too, such as a slice of all of it, and an assignment
  * will not move them. */
-static tensor *owner_of(qn_ctx *qn, node_id leaf) {
+tensor *static_owner(qn_ctx *qn, node_id leaf) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < g->pending_count; i++)
         if (g->pending[i]->replaced == leaf) return g->pending[i];
@@ -127,17 +129,20 @@ static void name_leaves(capture *c, int n_in, qn_tensor *const *inputs) {
     p->leaf_owner = arena_zeroed(&p->arena, n * sizeof *p->leaf_owner);
     p->leaf_shape = arena_alloc(&p->arena, n * sizeof *p->leaf_shape);
     p->leaf_buffer = arena_alloc(&p->arena, n * sizeof *p->leaf_buffer);
+    p->leaf_constant = arena_alloc(&p->arena, n * sizeof *p->leaf_constant);
     for (uint32_t i = 0; i < c->nodes; i++) {
         const graph_node *x = node_at(g, c->order[i]);
         if (!node_is_memory(x)) continue;
         uint32_t leaf = p->leaves++;
         p->leaf_input[leaf] = -1;
         p->leaf_shape[leaf] = x->shape;
+        p->leaf_constant[leaf] = constants_number(&p->constants, c->order[i]);
+        if (p->leaf_constant[leaf] >= 0) continue;
         kept_forget(p->qn, x->buffer);
         for (int j = 0; j < n_in; j++)
             if (tensor_at(inputs[j])->node == c->order[i]) p->leaf_input[leaf] = j;
         if (p->leaf_input[leaf] < 0)
-            p->leaf_owner[leaf] = handle_name(&tensor_keep(owner_of(p->qn, c->order[i]))->h);
+            p->leaf_owner[leaf] = handle_name(&tensor_keep(static_owner(p->qn, c->order[i]))->h);
     }
 }
 
@@ -160,12 +165,31 @@ static bool *lasting_leaves(const capture *c) {
     uint32_t leaf = 0;
     for (uint32_t i = 0; i < c->nodes; i++) {
         if (!node_is_memory(node_at(p->qn->graph, c->order[i]))) continue;
-        lasting[i] = p->leaf_owner[leaf] != NULL;
+        lasting[i] = p->leaf_owner[leaf] || p->leaf_constant[leaf] >= 0;
         for (uint32_t a = 0; a < p->assigned; a++)
             if (p->assign_to[a] == p->leaf_owner[leaf]) lasting[i] = false;
         leaf++;
     }
     return lasting;
+}
+
+/* The same before leaves have names. */
+static void find_constants(capture *c, int n_in, qn_tensor *const *inputs) {
+    static_plan *p = c->p;
+    graph *g = p->qn->graph;
+    bool *lasting = arena_zeroed(&p->arena, c->nodes + 1);
+    for (uint32_t i = 0; i < c->nodes; i++) {
+        if (!node_is_memory(node_at(g, c->order[i]))) continue;
+        lasting[i] = true;
+        for (int j = 0; j < n_in; j++)
+            if (tensor_at(inputs[j])->node == c->order[i]) lasting[i] = false;
+        qn_tensor *owner = lasting[i] ? handle_name(&static_owner(p->qn, c->order[i])->h) : NULL;
+        for (uint32_t a = 0; a < p->assigned; a++)
+            if (p->assign_to[a] == owner) lasting[i] = false;
+    }
+    constants_find(&p->constants, p->qn, &p->arena, c->nodes, c->order, lasting, p->roots, c->root);
+    if (p->constants.values)
+        c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, &c->order);
 }
 
 static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_out,
@@ -190,12 +214,14 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     }
     take_roots(c, n_out, outputs);
     c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, &c->order);
+    find_constants(c, n_in, inputs);
     name_leaves(c, n_in, inputs);
     name_replaced(c);
     bool *lasting = lasting_leaves(c);
     plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root, p->over);
     p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key, lasting, p->over);
     plan_pin(qn, p->plan);
+    constants_hide(&p->constants, g);
     checks_let_go(&p->checks, qn);
     pending_clear(g, true);
 }
@@ -208,6 +234,7 @@ static bool check_tensors(qn_ctx *qn, const char *call, const char *what, int n,
 
 static void static_close(static_plan *p) {
     qn_ctx *qn = p->qn;
+    constants_close(&p->constants, qn);
     checks_let_go(&p->checks, qn);
     if (p->name) object_close(p->name, HANDLE_PLAN, "plan_free");
     for (uint32_t i = 0; p->leaf_owner && i < p->leaves; i++)
@@ -232,6 +259,7 @@ void statics_keep(qn_ctx *qn) {
         for (uint32_t i = 0; i < p->leaves; i++) graph_keep(g, p->leaf_shape[i]);
         for (uint32_t i = 0; i < p->roots; i++) graph_keep(g, p->root_shape[i]);
         plan_keep(qn, p->plan);
+        if (p->constants.plan) plan_keep(qn, p->constants.plan);
     }
 }
 
@@ -325,7 +353,12 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
         if (qn_realize(inputs, p->inputs)) return false;
         if (g->pending_count) realize_nodes(qn, 0, NULL);
     }
+    if (!constants_make(&p->constants, qn)) return false;
     for (uint32_t i = 0; i < p->leaves; i++) {
+        if (p->leaf_constant[i] >= 0) {
+            p->leaf_buffer[i] = p->constants.buffer[p->leaf_constant[i]];
+            continue;
+        }
         const tensor *t = p->leaf_input[i] >= 0
                               ? tensor_at(inputs[p->leaf_input[i]])
                               : tensor_of(qn, p->leaf_owner[i], "run", "a parameter");

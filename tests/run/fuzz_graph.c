@@ -7,9 +7,10 @@
  * fusion, as static graphs, an interpreter of kernel trees, which is quick for small graphs, the
  * same with kernels run by work groups, and OpenCL; without one given they take turns. Those that
  * begin with bits compare with the CPU without fusion instead, and bit by bit; those with once
- * also compare values with what is stored of them in the same run, which has to be the same. Without
- * arguments as many graphs are run as fit into a minute. A failing graph is made smaller and
- * printed as calls; `apart` gives each graph a process, so that a crash can be made smaller, too.
+ * also compare values with what is stored of them in the same run, which has to be the same.
+ * Without arguments as many graphs are run as fit into a minute. A failing graph is made smaller
+ * and printed as calls; `apart` gives each graph a process, so that a crash can be made smaller,
+ * too.
  * What is generated: elementwise rows over all dtypes, chains of up to six movement ops,
  * reductions, matmuls, softmax and
  * normalisations, gather and scatter, casts, shared subexpressions, several outputs read one by

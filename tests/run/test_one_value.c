@@ -378,7 +378,7 @@ static void a_sum_of_products_has_gradients_of_any_order(void) {
     in_every_way(check_sum_gradients);
 }
 
-/* ---- sums that several kernels need ----------------------------------------------------------- */
+/* ---- sums that several kernels need ---------------------------------------------------------- */
 
 /* x beside what is stored of it: alone, spread over other loops, summed once more. */
 static void expect_once(const char *what, qn_tensor *x) {
