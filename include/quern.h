@@ -170,7 +170,8 @@ QN_API const char *qn_dtype_name(qn_dtype dtype);
 /* Compute what is needed and copy the value out, row-major; `size` is the buffer's size in bytes
  * and must hold the whole value, else QN_ERANGE and nothing is written. */
 QN_API int qn_read(qn_tensor *t, void *out, size_t size);
-/* Compute these tensors (and every pending assignment) now, in one plan. */
+/* Compute these tensors (and every pending assignment) now, in one plan. For speed nobody needs to:
+ * what requests compute again while a handle holds it is kept (knob kept_memory). */
 QN_API int qn_realize(qn_tensor *const *ts, int n);
 /* t takes the value of `value` (same shape and dtype): an ordered effect. A tensor's values are
  * versions: what was recorded before keeps the old one, and where nothing does the new one is

@@ -25,8 +25,8 @@
  *  - - a contraction (has_contraction: a product of two broadcast operands summed) owns its
  *    kernel's loops: they become a register tile, so nothing else may be reduced beside it.
  *
- * Cost: units of one vector operation on one element. store_load is what a write and a read back
- * cost in those units (from measured cache bandwidth), launch what a separate kernel costs. */
+ * Cost: units of one vector operation on one element. PLAN_STORE_LOAD is what a write and a read
+ * back cost in those units (from measured cache bandwidth), launch what a separate kernel costs. */
 #include "plan/fuse.h"
 
 #include <math.h>

@@ -69,6 +69,7 @@ static void evaluate(evaluator *e, uint32_t i) {
     const graph_node *x = node_at(e->g, e->order[i]);
     value *v = &e->value[i];
     if (node_is_memory(x)) {
+        kept_use(e->qn, x->buffer);
         shape_array(e, x, &v->array);
         v->array.data = buffer_at(e->qn, x->buffer)->memory;
         return;

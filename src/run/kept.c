@@ -86,15 +86,18 @@ void kept_read(qn_ctx *qn, node_id n) {
 
 /* ---- while a request runs -------------------------------------------------------------------- */
 
-void kept_show(qn_ctx *qn, arena *a, kept_values *k, uint32_t nodes, const node_id *order) {
-    k->node = arena_alloc(a, (nodes + 1) * sizeof *k->node);
+bool kept_show(qn_ctx *qn, arena *a, kept_values *k, uint32_t nodes, const node_id *order) {
+    bool again = false;
     for (uint32_t i = 0; i < nodes; i++) {
         graph_node *x = node_at(qn->graph, order[i]);
-        if (x->buffer) kept_use(qn, x->buffer);
-        if (!is_kept(x)) continue;
+        if (x->flags & NODE_REALIZED) continue;
+        again |= x->computed && x->holders;
+        if (!x->buffer) continue;
+        if (!k->node) k->node = arena_alloc(a, (nodes + 1) * sizeof *k->node);
         x->flags |= NODE_REALIZED;
         k->node[k->nodes++] = order[i];
     }
+    return again;
 }
 
 void kept_hide(qn_ctx *qn, kept_values *k) {
@@ -189,7 +192,7 @@ void kept_take(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t n, con
     graph *g = qn->graph;
     for (uint32_t i = 0; i < nodes; i++) {
         graph_node *x = node_at(g, order[i]);
-        if (op_rows[x->op].class_ != CLASS_LEAF) x->computed = 1;
+        if (x->sources) x->computed = 1;
     }
     for (uint32_t i = 0; i < n; i++) {
         graph_node *x = node_at(g, node[i]);

@@ -134,7 +134,9 @@ static void fill(const qn_ctx *qn, const run_plan *p, launch *l, const uint32_t 
 static void check_leaves(qn_ctx *qn, const run_plan *p, const uint32_t *leaf) {
     for (uint32_t i = 0; i < p->leaves; i++) {
         const slot *s = &p->slot[p->leaf_slot[i]];
-        const buffer *b = buffer_at(qn, leaf[i]);
+        buffer *b = buffer_at(qn, leaf[i]);
+        b->used = qn->run->requests;
+        if (b->keeper) kept_use(qn, leaf[i]);
         if (b->size != s->size)
             raise_error(qn, QN_ESHAPE,
                         "a tensor of %zu bytes was fed where the bound dimensions need %zu",
@@ -203,7 +205,6 @@ void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *ove
         p->bound = qn->graph->binding + 1;
     }
     check_leaves(qn, p, leaf);
-    for (uint32_t i = 0; i < p->leaves; i++) kept_use(qn, leaf[i]);
     pack_leaves(qn, p, leaf);
     need_arena(qn, (size_t)p->arena_size);
     r->stats.planned_peak_bytes = (uint64_t)p->arena_size;

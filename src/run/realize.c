@@ -121,9 +121,9 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
     uint32_t *out = NULL;
     if (r->roots) {
         r->nodes = graph_order_kept(g, &a, (int)r->roots, r->root, &r->order);
-        kept_show(qn, &a, &r->kept, r->nodes, r->order);
+        bool again = kept_show(qn, &a, &r->kept, r->nodes, r->order);
         r->named = r->roots;
-        r->roots = kept_choose(qn, &a, r->nodes, r->order, r->roots, &r->root);
+        if (again) r->roots = kept_choose(qn, &a, r->nodes, r->order, r->roots, &r->root);
         if (debug_on(qn, 'g')) {
             log_line(qn, "g a request for %u values, of %u nodes", r->roots, r->nodes);
             graph_log(g, &a, r->nodes, r->order);

@@ -109,8 +109,9 @@ typedef struct kept_values {
     uint32_t nodes;
 } kept_values;
 
-/* The request's nodes whose values are kept look like memory until kept_hide. Raises. */
-void kept_show(qn_ctx *qn, arena *a, kept_values *k, uint32_t nodes, const node_id *order);
+/* The request's nodes whose values are kept look like memory until kept_hide. Is there something
+ * that was computed before, for kept_choose? Raises. */
+bool kept_show(qn_ctx *qn, arena *a, kept_values *k, uint32_t nodes, const node_id *order);
 void kept_hide(qn_ctx *qn, kept_values *k);
 /* Operations on elements that x alone takes, as fuse_op_cost has them; and what a view shows. */
 double node_work(graph *g, const graph_node *x);
