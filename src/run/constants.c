@@ -39,7 +39,8 @@ static bool among(node_id n, uint32_t count, const node_id *list) {
     return false;
 }
 
-static void choose(finder *f, constants *c, uint32_t nodes, uint32_t roots, const node_id *root) {
+static void choose(finder *f, static_constants *c, uint32_t nodes, uint32_t roots,
+                   const node_id *root) {
     graph *g = f->g;
     double room = (double)((size_t)g->ctx->knob[KNOB_KEPT_MEMORY].number << 20);
     for (uint32_t r = 0; r < roots; r++) /* they are computed in each run, so not constants */
@@ -59,7 +60,7 @@ static void choose(finder *f, constants *c, uint32_t nodes, uint32_t roots, cons
     }
 }
 
-static void make_plan(constants *c, qn_ctx *qn, arena *a) {
+static void make_plan(static_constants *c, qn_ctx *qn, arena *a) {
     graph *g = qn->graph;
     node_id *order;
     uint32_t nodes = graph_order(g, a, (int)c->values, c->node, &order);
@@ -77,7 +78,7 @@ static void make_plan(constants *c, qn_ctx *qn, arena *a) {
     plan_pin(qn, c->plan);
 }
 
-void constants_find(constants *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
+void constants_find(static_constants *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
                     const bool *lasting, uint32_t roots, const node_id *root) {
     graph *g = qn->graph;
     finder f = {.g = g, .order = order};
@@ -93,17 +94,17 @@ void constants_find(constants *c, qn_ctx *qn, arena *a, uint32_t nodes, const no
     for (; c->shown < c->values; c->shown++) node_at(g, c->node[c->shown])->flags |= NODE_REALIZED;
 }
 
-void constants_hide(constants *c, const graph *g) {
+void constants_hide(static_constants *c, const graph *g) {
     while (c->shown) node_at(g, c->node[--c->shown])->flags &= (uint8_t)~NODE_REALIZED;
 }
 
-int constants_number(const constants *c, node_id n) {
+int constants_number(const static_constants *c, node_id n) {
     for (uint32_t i = 0; i < c->values; i++)
         if (c->node[i] == n) return (int)i;
     return -1;
 }
 
-bool constants_make(constants *c, qn_ctx *qn) {
+bool constants_make(static_constants *c, qn_ctx *qn) {
     bool there = c->values && c->buffer[0];
     for (uint32_t i = 0; i < c->leaves; i++) {
         const tensor *t = tensor_of(qn, c->owner[i], "run", "a parameter");
@@ -122,14 +123,14 @@ bool constants_make(constants *c, qn_ctx *qn) {
     return true;
 }
 
-void constants_drop(constants *c, qn_ctx *qn) {
+void constants_drop(static_constants *c, qn_ctx *qn) {
     for (uint32_t i = 0; c->buffer && i < c->values; i++) {
         buffer_unref(qn, c->buffer[i]);
         c->buffer[i] = 0;
     }
 }
 
-void constants_close(constants *c, qn_ctx *qn) {
+void constants_close(static_constants *c, qn_ctx *qn) {
     constants_hide(c, qn->graph);
     constants_drop(c, qn);
     for (uint32_t i = 0; i < c->leaves; i++)

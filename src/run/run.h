@@ -318,26 +318,26 @@ node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, 
 /* ---- constants.c ----------------------------------------------------------------------------- */
 
 /* What a static graph computes once. */
-typedef struct constants {
+typedef struct static_constants {
     run_plan *plan; /* NULL: there is nothing such */
     uint32_t values, leaves, shown;
     node_id *node;           /* of the values, while the graph is compiled */
     qn_tensor **owner;       /* of the leaves, kept */
     uint64_t *content;       /* of the leaves' buffers, as they were */
     uint32_t *leaf, *buffer; /* buffer: of the values; 0: not computed yet */
-} constants;
+} static_constants;
 
 /* Choose them among the nodes of the last traversal, make their plan, and let them look like memory
  * until constants_hide. `lasting`, by place: memory that will hold the same value in most runs.
  * Raises. */
-void constants_find(constants *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
+void constants_find(static_constants *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
                     const bool *lasting, uint32_t roots, const node_id *root);
-void constants_hide(constants *c, const graph *g);
-int constants_number(const constants *c, node_id n); /* which of them n is, or -1 */
+void constants_hide(static_constants *c, const graph *g);
+int constants_number(const static_constants *c, node_id n); /* which of them n is, or -1 */
 /* Compute them, where that has to be; false: reported. Raises. */
-bool constants_make(constants *c, qn_ctx *qn);
-void constants_drop(constants *c, qn_ctx *qn);
-void constants_close(constants *c, qn_ctx *qn);
+bool constants_make(static_constants *c, qn_ctx *qn);
+void constants_drop(static_constants *c, qn_ctx *qn);
+void constants_close(static_constants *c, qn_ctx *qn);
 
 /* ---- static.c -------------------------------------------------------------------------------- */
 

@@ -27,7 +27,7 @@ typedef struct static_plan {
     uint32_t *assign_leaf; /* 1 + the leaf whose value is replaced; 0: it is none */
     tuple_id *root_shape;
     uint8_t *root_dtype;
-    constants constants;
+    static_constants constants;
     int *leaf_constant; /* by leaf: which of these it is, or -1 */
     checks checks;      /* of indices */
     /* of the run under way */
