@@ -53,7 +53,7 @@ buffer *buffer_at(const qn_ctx *qn, uint32_t b);
 void buffers_trim(qn_ctx *qn); /* give every free block back to the device */
 void buffers_close(qn_ctx *qn);
 
-/* ---- compile.c: the way of one kernel --------------------------------------------------------- */
+/* ---- compile.c: the way of one kernel -------------------------------------------------------- */
 
 /* What of a request its kernels depend on. */
 typedef struct compile_terms {
