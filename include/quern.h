@@ -580,12 +580,6 @@ QN_API qn_tensor *qn_mod(qn_tensor *x, qn_tensor *y);
 /* x to the power y, as IEEE pow; integers exactly, wrapped, to a negative power without the
  * fraction: 0 but for 1 and -1 [gen pow bb676a8f 28b94527] */
 QN_API qn_tensor *qn_pow(qn_tensor *x, qn_tensor *y);
-/* x * sigmoid(y) with all digits of small results; for y below -174 (f64: -1416) 0 of a finite x
- * [gen mul_sigmoid bef06604 2ab71f83] */
-QN_API qn_tensor *qn_mul_sigmoid(qn_tensor *x, qn_tensor *y);
-/* x * Phi(y), Phi the normal distribution function, with all digits of small results; for y below
- * -18.6875 (f64: -53) 0 of a finite x [gen mul_ndtr 1c425e4e e541210d] */
-QN_API qn_tensor *qn_mul_ndtr(qn_tensor *x, qn_tensor *y);
 /* the larger; NaN when either is [gen maximum 932cf56f b0438cb2] */
 QN_API qn_tensor *qn_maximum(qn_tensor *x, qn_tensor *y);
 /* the smaller; NaN when either is [gen minimum acf450e8 a26930a6] */
@@ -691,9 +685,9 @@ QN_API qn_tensor *qn_log10(qn_tensor *x);
 QN_API qn_tensor *qn_cbrt(qn_tensor *x);
 /* tangent of radians [gen tan 8b93b215 97532d17] */
 QN_API qn_tensor *qn_tan(qn_tensor *x);
-/* hyperbolic sine [gen sinh 9c64e3fe 3e8d0f13] */
+/* hyperbolic sine [gen sinh 2c067ea3 3e8d0f13] */
 QN_API qn_tensor *qn_sinh(qn_tensor *x);
-/* hyperbolic cosine [gen cosh fec500c8 b858a7c8] */
+/* hyperbolic cosine [gen cosh f7900350 b858a7c8] */
 QN_API qn_tensor *qn_cosh(qn_tensor *x);
 /* arc sine; NaN outside [-1, 1] [gen asin 0c45b8d1 55089d64] */
 QN_API qn_tensor *qn_asin(qn_tensor *x);
@@ -713,15 +707,22 @@ QN_API qn_tensor *qn_isinf(qn_tensor *x);
 QN_API qn_tensor *qn_isfinite(qn_tensor *x);
 /* bool: is x zero? [gen logical_not 9473996b b112ae1c] */
 QN_API qn_tensor *qn_logical_not(qn_tensor *x);
-/* x * sigmoid(x), also called swish [gen silu 6321bb50 48c2fdef] */
+/* x * sigmoid(x), also called swish [gen silu 7f2920b9 48c2fdef] */
 QN_API qn_tensor *qn_silu(qn_tensor *x);
-/* x * Phi(x) by the error function [gen gelu 4b2942f7 0d7e3349] */
+/* derivative of silu [gen silu_slope 08695c7c 4e581085] */
+QN_API qn_tensor *qn_silu_slope(qn_tensor *x);
+/* x * Phi(x), Phi the normal distribution function [gen gelu 8d244612 dee8a5bf] */
 QN_API qn_tensor *qn_gelu(qn_tensor *x);
-/* gelu's approximation by tanh, as in GPT-2 [gen gelu_tanh 0f9b8101 ddddfe5a] */
+/* derivative of gelu: Phi(x) + x * e^(-x*x/2) / sqrt(2*pi) [gen gelu_slope a054cf57 37d76a96] */
+QN_API qn_tensor *qn_gelu_slope(qn_tensor *x);
+/* gelu's approximation by tanh, as in GPT-2: x * sigmoid(sqrt(8/pi) * (x + 0.044715 * x^3))
+ * [gen gelu_tanh af9995ff e14594e3] */
 QN_API qn_tensor *qn_gelu_tanh(qn_tensor *x);
+/* derivative of gelu_tanh [gen gelu_tanh_slope 8003a757 9a388dc7] */
+QN_API qn_tensor *qn_gelu_tanh_slope(qn_tensor *x);
 /* log(1 + e^x) without overflow [gen softplus fa928d7f 11b6ed88] */
 QN_API qn_tensor *qn_softplus(qn_tensor *x);
-/* x * tanh(softplus(x)) [gen mish 5f50d2b5 ac1c489b] */
+/* x * tanh(softplus(x)) [gen mish 0e7185ce ac1c489b] */
 QN_API qn_tensor *qn_mish(qn_tensor *x);
 /* x clamped to [0, 6] [gen relu6 cf67064a c6437af8] */
 QN_API qn_tensor *qn_relu6(qn_tensor *x);

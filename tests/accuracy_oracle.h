@@ -6,17 +6,17 @@
  * to first order: the relative error of e^z is the absolute one of z. */
 
 /* e^-(t + d) and the like: f(t) corrected by f'(t) / f(t) = slope for the small d. */
-static REAL ORACLE(corrected)(REAL f, REAL slope, REAL d) {
+static inline REAL ORACLE(corrected)(REAL f, REAL slope, REAL d) {
     return fma(f, slope * d, f);
 }
 
-static REAL ORACLE(sigmoid)(REAL x) {
+static inline REAL ORACLE(sigmoid)(REAL x) {
     REAL e = exp(-fabs(x));
     return (x < 0 ? e : (REAL)1) / (1 + e);
 }
 
 /* erfc(-x / sqrt(2)) / 2. The quotient is t + d. */
-static REAL ORACLE(ndtr)(REAL x) {
+static inline REAL ORACLE(ndtr)(REAL x) {
     const REAL c = (REAL)M_SQRT1_2l, c_low = (REAL)(M_SQRT1_2l - (long double)c);
     REAL t = -x * c, d = fma(-x, c, -t) - x * c_low;
     if (!isfinite(t)) return t < 0 ? 1 : isnan(t) ? t : 0;
@@ -24,121 +24,136 @@ static REAL ORACLE(ndtr)(REAL x) {
     return ORACLE(corrected)(erfc(t) / 2, slope, t > 1 ? d : 0);
 }
 
-static REAL ORACLE(mul_ndtr)(REAL x, REAL y) {
-    REAL least = sizeof(REAL) == 8 ? (REAL)-18.6875 : (REAL)-53;
-    if (y < least && isfinite(x)) return x * 0;
-    return x * ORACLE(ndtr)(isinf(y) || !(y < least) ? y : least);
-}
-
-/* The second factor may be too small for a double. */
-static REAL ORACLE(mul_sigmoid)(REAL x, REAL y) {
-    REAL least = sizeof(REAL) == 8 ? (REAL)-174 : (REAL)-1416;
-    if (y < least && isfinite(x)) return x * 0;
-    if (y < least && isfinite(y)) y = least;
-    return (REAL)((long double)x / (1 + exp(-(long double)y)));
-}
-
-static REAL ORACLE(gelu)(REAL x) {
+static inline REAL ORACLE(gelu)(REAL x) {
     if (isinf(x)) return x > 0 ? x : (REAL)-0.0;
     return x * ORACLE(ndtr)(x);
 }
 
-/* x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)), the argument as z + d. */
-static REAL ORACLE(gelu_tanh)(REAL x) {
+/* Phi(x) + x phi(x), phi(x) = e^-(x^2/2) / sqrt(2 pi); right of 0 what is left of 1. */
+static inline REAL ORACLE(gelu_slope)(REAL x) {
+    if (x > 0) return 1 - ORACLE(gelu_slope)(-x);
+    if (x < (sizeof(REAL) == 8 ? -20 : -45)) return (REAL)-0.0;
+    REAL u = x * x / 2, u_low = fma(x, x, -2 * u) / 2;
+    REAL phi = ORACLE(corrected)(exp(-u), -1, u_low) * (REAL)0.39894228040143267793994605993438L;
+    return ORACLE(ndtr)(x) + x * phi;
+}
+
+/* sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)), the argument as z + d. */
+static inline REAL ORACLE(gelu_tanh_sigmoid)(REAL x) {
     const REAL k = (REAL)1.5957691216057307117597842397375L, c = (REAL)0.044715L;
     const REAL k_low = (REAL)(1.5957691216057307117597842397375L - (long double)k);
     const REAL c_low = (REAL)(0.044715L - (long double)c);
-    if (fabs(x) > 200) return x > 0 ? x : isnan(x) ? x : (REAL)-0.0;
     REAL u = x * x, u_low = fma(x, x, -u);
     REAL b = c * u, b_low = fma(c, u, -b), p = b + 1, part = p - b;
     REAL p_low = (b - (p - part)) + (1 - part) + b_low + c_low * u + c * u_low;
     REAL kx = k * x, kx_low = fma(k, x, -kx) + k_low * x;
     REAL z = kx * p, d = fma(kx, p, -z) + kx_low * p + kx * p_low;
     REAL s = ORACLE(sigmoid)(z);
-    return x * ORACLE(corrected)(s, z < 0 ? 1 - s : 0, z < 0 ? d : 0);
+    return ORACLE(corrected)(s, z < 0 ? 1 - s : 0, z < 0 ? d : 0);
+}
+
+static inline REAL ORACLE(gelu_tanh)(REAL x) {
+    if (fabs(x) > 200) return x > 0 ? x : isnan(x) ? x : (REAL)-0.0;
+    return x * ORACLE(gelu_tanh_sigmoid)(x);
+}
+
+/* With the sigmoid s of z: s + x s (1 - s) z'. */
+static inline REAL ORACLE(gelu_tanh_slope)(REAL x) {
+    if (x > 0) return 1 - ORACLE(gelu_tanh_slope)(-x);
+    if (x < (sizeof(REAL) == 8 ? -20 : -24)) return (REAL)-0.0;
+    REAL s = ORACLE(gelu_tanh_sigmoid)(x), c = (REAL)(3 * 0.044715L);
+    REAL rise = (REAL)1.5957691216057307117597842397375L * (1 + c * x * x);
+    return s + s * (x * rise * (1 - s));
 }
 
 /* x tanh(log(1 + e^x)) = x n / (n + 2) with n = e^x (e^x + 2). */
-static REAL ORACLE(mish)(REAL x) {
+static inline REAL ORACLE(mish)(REAL x) {
     if (x > 60) return x;
     REAL e = exp(x), n = e * (e + 2);
     return isinf(x) ? (REAL)-0.0 : x * (n / (n + 2));
 }
 
-static REAL ORACLE(silu)(REAL x) {
+static inline REAL ORACLE(silu)(REAL x) {
     return x == -(REAL)INFINITY ? (REAL)-0.0 : x * ORACLE(sigmoid)(x);
 }
 
-static REAL ORACLE(softplus)(REAL x) {
+static inline REAL ORACLE(silu_slope)(REAL x) {
+    if (x > 0) return 1 - ORACLE(silu_slope)(-x);
+    if (x < (sizeof(REAL) == 8 ? -700 : -5000)) return (REAL)-0.0;
+    REAL s = ORACLE(sigmoid)(x);
+    return s + s * (x * (1 - s));
+}
+
+static inline REAL ORACLE(softplus)(REAL x) {
     return x > 60 ? x : log1p(exp(x));
 }
 
-static REAL ORACLE(log_sigmoid)(REAL x) {
+static inline REAL ORACLE(log_sigmoid)(REAL x) {
     return x < -60 ? x : -log1p(exp(-x));
 }
 
-static REAL ORACLE(relu6)(REAL x) {
+static inline REAL ORACLE(relu6)(REAL x) {
     return x < 0 ? 0 : x > 6 ? 6 : x;
 }
 
-static REAL ORACLE(hardsigmoid)(REAL x) {
+static inline REAL ORACLE(hardsigmoid)(REAL x) {
     return x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6;
 }
 
-static REAL ORACLE(hardswish)(REAL x) {
+static inline REAL ORACLE(hardswish)(REAL x) {
     return x <= -3 ? (x == x ? (REAL)-0.0 : x) : x >= 3 ? x : x * (x + 3) / 6;
 }
 
-static REAL ORACLE(elu)(REAL x) {
+static inline REAL ORACLE(elu)(REAL x) {
     return x > 0 ? x : (REAL)1.25 * expm1(x);
 }
 
-static REAL ORACLE(selu)(REAL x) {
+static inline REAL ORACLE(selu)(REAL x) {
     return (REAL)1.0507009873554804934193349852946L *
            (x > 0 ? x : (REAL)1.6732632423543772848170429916717L * expm1(x));
 }
 
-static REAL ORACLE(leaky_relu)(REAL x) {
+static inline REAL ORACLE(leaky_relu)(REAL x) {
     return x > 0 ? x : x * (REAL)0.125;
 }
 
-static REAL ORACLE(relu)(REAL x) {
+static inline REAL ORACLE(relu)(REAL x) {
     return x > 0 ? x : isnan(x) ? x : 0;
 }
 
-static REAL ORACLE(sign)(REAL x) {
+static inline REAL ORACLE(sign)(REAL x) {
     return x > 0 ? 1 : x < 0 ? -1 : x;
 }
 
-static REAL ORACLE(rsqrt)(REAL x) {
+static inline REAL ORACLE(rsqrt)(REAL x) {
     return 1 / sqrt(x);
 }
 
-static REAL ORACLE(reciprocal)(REAL x) {
+static inline REAL ORACLE(reciprocal)(REAL x) {
     return 1 / x;
 }
 
-static REAL ORACLE(rem)(REAL x, REAL y) {
+static inline REAL ORACLE(rem)(REAL x, REAL y) {
     return fmod(x, y);
 }
 
 /* The remainder with y's sign. */
-static REAL ORACLE(mod)(REAL x, REAL y) {
+static inline REAL ORACLE(mod)(REAL x, REAL y) {
     REAL r = fmod(x, y);
     if (r == 0) return copysign((REAL)0, y);
     return (r < 0) != (y < 0) ? r + y : r;
 }
 
-static REAL ORACLE(div)(REAL x, REAL y) {
+static inline REAL ORACLE(div)(REAL x, REAL y) {
     return x / y;
 }
 
-static REAL ORACLE(logaddexp)(REAL x, REAL y) {
+static inline REAL ORACLE(logaddexp)(REAL x, REAL y) {
     if (x == y) return x + (REAL)M_LN2l;
     REAL most = x > y ? x : y, d = -fabs(x - y);
     return isnan(x) || isnan(y) ? x + y : most + log1p(exp(d));
 }
 
-static REAL ORACLE(square)(REAL x) {
+static inline REAL ORACLE(square)(REAL x) {
     return x * x;
 }

@@ -31,6 +31,15 @@
     X(sigmoid, -8, 8)                                                                              \
     X(erf, -3, 3)                                                                                  \
     X(erfc, -3, 6)                                                                                 \
+    X(silu, -8, 8)                                                                                 \
+    X(silu_slope, -8, 8)                                                                           \
+    X(gelu, -4, 4)                                                                                 \
+    X(gelu_slope, -4, 4)                                                                           \
+    X(gelu_tanh, -4, 4)                                                                            \
+    X(gelu_tanh_slope, -4, 4)                                                                      \
+    X(sinh, -4, 4)                                                                                 \
+    X(cosh, -4, 4)                                                                                 \
+    X(mish, -6, 6)                                                                                 \
     X(floor, -8, 8)                                                                                \
     X(ceil, -8, 8)                                                                                 \
     X(round, -8, 8)                                                                                \
@@ -42,8 +51,6 @@
     X(ones_like, -4, 4)
 
 #define BINARY_ROWS(X)                                                                             \
-    X(mul_sigmoid, -4, 4)                                                                          \
-    X(mul_ndtr, -4, 4)                                                                             \
     X(atan2, 0.5, 4)                                                                               \
     X(hypot, 0.5, 4)                                                                               \
     X(logaddexp, -4, 4)                                                                            \

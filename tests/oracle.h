@@ -140,6 +140,29 @@ static inline long double oracle_fma(long double x, long double y, long double z
     return e > 0 ? nextafterl(r, INFINITY) : e < 0 ? nextafterl(r, -INFINITY) : r;
 }
 
+/* By the textbook's formulas, whose limits at infinities are 0 and x, of slopes 0 and 1. */
+static inline long double oracle_activation(int op, long double x) {
+    const long double k = 1.59576912160573071176L, z = k * (x + 0.044715L * x * x * x);
+    bool slope = op == OP_SILU_SLOPE || op == OP_GELU_SLOPE || op == OP_GELU_TANH_SLOPE;
+    if (fabsl(x) > 2000) return x < 0 ? -0.0L : slope ? 1 : x;
+    switch (op) {
+    case OP_SILU:
+        return x / (1 + expl(-x));
+    case OP_SILU_SLOPE:
+        return (1 + x / (1 + expl(x))) / (1 + expl(-x));
+    case OP_GELU:
+        return x * (erfcl(-x / sqrtl(2)) / 2);
+    case OP_GELU_SLOPE:
+        return erfcl(-x / sqrtl(2)) / 2 + x * expl(-x * x / 2) / sqrtl(2 * 3.14159265358979323846L);
+    case OP_GELU_TANH:
+        return x / (1 + expl(-z));
+    case OP_GELU_TANH_SLOPE:
+        return (1 + x * k * (1 + 0.134145L * x * x) / (1 + expl(z))) / (1 + expl(-z));
+    default:
+        return x * tanhl(log1pl(expl(x)));
+    }
+}
+
 /* The row's exact value; a row that is not here has the value its column F gives in double.
  * Long because there is a case for each operation. */
 static inline long double oracle_float(int op, qn_dtype d, long double x, long double y,
@@ -199,6 +222,18 @@ static inline long double oracle_float(int op, qn_dtype d, long double x, long d
         return erfl(x);
     case OP_ERFC:
         return erfcl(x);
+    case OP_SINH:
+        return sinhl(x);
+    case OP_COSH:
+        return coshl(x);
+    case OP_SILU:
+    case OP_SILU_SLOPE:
+    case OP_GELU:
+    case OP_GELU_SLOPE:
+    case OP_GELU_TANH:
+    case OP_GELU_TANH_SLOPE:
+    case OP_MISH:
+        return oracle_activation(op, x);
     case OP_FLOOR:
         return floorl(x);
     case OP_CEIL:
@@ -221,11 +256,6 @@ static inline long double oracle_float(int op, qn_dtype d, long double x, long d
         return oracle_mod(x, y);
     case OP_POW:
         return powl(x, y);
-    case OP_MUL_SIGMOID:
-        return x / (1 + expl(isfinite(y) ? fminl(-y, 2000) : -y));
-    case OP_MUL_NDTR:
-        if (isfinite(y)) y = fmaxl(y, -60);
-        return x * (erfcl(-y * 0.70710678118654752440084L) / 2);
     case OP_MAXIMUM:
         return oracle_pick(x, y, true);
     case OP_MINIMUM:

@@ -123,7 +123,7 @@ def alternation(error, n):
 
 def derive(row):
     fit = Fit(row["target"], row["weight"], row["lo"], row["hi"], row["degree"])
-    bits, refits = BITS[row["format"]], 8
+    bits, refits = BITS[row["format"]], row.get("refits", 8)
     given = row.get("given", [])
     for i in range(row["degree"] + 1):
         if i < len(given):
@@ -137,6 +137,11 @@ def derive(row):
     return fit.fixed, max(abs(e) for e in fit.errors([]))
 
 
+def mills(t):
+    """e^(t^2/2) times what the normal distribution leaves beyond t."""
+    return exp(t * t / 2) * erfc(t / sqrt(mpf(2))) / 2
+
+
 # ---- the rows -----------------------------------------------------------------------------------
 
 LN2, LOG2E, TINY = log(mpf(2)), 1 / log(mpf(2)), mpf(10) ** -12
@@ -144,9 +149,9 @@ HALF_LN2 = LN2 / 2 + mpf("1e-5")
 SQRT_HALF = sqrt(mpf("0.5"))
 
 
-def row(name, fmt, degree, lo, hi, target, weight, form, given=()):
+def row(name, fmt, degree, lo, hi, target, weight, form, given=(), refits=8):
     return dict(name=name, format=fmt, degree=degree, lo=lo, hi=hi, target=target, weight=weight,
-                form=form, given=list(given))
+                form=form, given=list(given), refits=refits)
 
 
 def log2e_parts(fmt):
@@ -188,6 +193,10 @@ def rows():
         yield row("ERFC_TAIL", fmt, degree, 1 / (mpf(hi) + k), 1 / (mpf("0.74") + k), tail,
                   lambda v, tail=tail: 1 / tail(v),
                   f"erfc(t) = e^(-t^2) v P(v), v = 1/(t + {float(k):g})")
+    def ndtr(v):
+        return mills(1 / v - 5) / v
+    yield row("NDTR_TAIL", "F64", 21, 1 / mpf(44), 1 / mpf("6.05"), ndtr, lambda v: 1 / ndtr(v),
+              "Phi(-t) = e^(-t^2/2) v P(v), v = 1/(t + 5)", refits=22)
     for fmt, degree in (("F32", 8), ("F64", 19)):
         yield row("ATAN", fmt, degree, TINY, mpf(1), lambda u: (atan(sqrt(u)) / sqrt(u) - 1) / u,
                   lambda u: u * sqrt(u) / atan(sqrt(u)), "atan(z) = z + z u P(u), u = z^2")
@@ -217,16 +226,27 @@ def rows():
 ENTRIES = 16
 
 
-def ndtr_tail(t):
-    return exp(t * t / 2) * erfc(t / sqrt(mpf(2))) / 2
+# gelu.c has 2^-n for e^(-n GRID/2), which is e^(-GELU n GRID/2).
+GRID = mpf("1.375")
+GELU = 2 * LN2 / GRID
+
+
+def gelu_tail(t):
+    return t * mills(t) * exp((GELU - 1) * t * t / 2)
+
+
+def gelu_slope_tail(t):
+    return (mills(t) - t / sqrt(2 * pi)) * exp((GELU - 1) * t * t / 2)
 
 
 def pieces():
     """Name, degree, function, bits of the significand that number the pieces, factor, offset,
-    largest t, and whether the function grows like t at 0."""
-    yield "TANH", 5, tanh, 2, mpf("1.65234375"), mpf(1), mpf("9.0625"), True
-    yield "ERF", 5, erf, 3, mpf("0.951171875"), mpf("1.25"), mpf("3.9375"), True
-    yield "NDTR_TAIL", 6, ndtr_tail, 2, mpf("0.79296875"), mpf(1), mpf("18.75"), False
+    largest t, and whether the function grows like t at 0, where value and start are 0 then; None
+    says that it does and is computed as t and a bit less."""
+    yield "TANH", 5, tanh, 2, mpf("1.65234375"), mpf(1), mpf("9.0625"), None
+    yield "ERF", 5, erf, 3, mpf("0.951171875"), mpf("1.25"), mpf("3.9375"), None
+    yield "GELU", 5, gelu_tail, 2, mpf("1.296875"), mpf("1.25"), mpf("14.4375"), True
+    yield "GELU_SLOPE", 5, gelu_slope_tail, 2, mpf("1.796875"), mpf("1.75"), mpf("14.5625"), False
 
 
 def borders(bits, factor, offset):
@@ -254,22 +274,29 @@ def exact_point(f, near, width):
 
 
 def derive_piece(f, degree, lo, hi, like_t):
-    """c, f(c) and P with f(t) = f(c) + (t - c) P(t - c). c is a zero of the error, in the middle if
-    f(c) <= lo lets it, which is asked of a function that grows like t; where there is none, c is 0
-    and P stands for f(t)/t - 1."""
+    """c, f(c) and P with f(t) = f(c) + (t - c) P(t - c). c is where f is 0, or else a zero of the
+    error, in the middle if f(c) <= lo lets it, which is asked where `like_t` is None; where there
+    is none, c is 0 and P stands for f(t)/t - 1."""
     slack = mpf("1e-6")
     zeros = [(lo + hi - (hi - lo) * cos(pi * (i + mpf(1) / 2) / (degree + 1))) / 2
              for i in range(degree + 1)]
-    zeros = [z for z in zeros if not like_t or f(z) < lo - 1e-4]
+    zeros = [z for z in zeros if like_t is not None or f(z) < lo - 1e-4]
     a, b = max(lo - slack, TINY), hi + slack
-    if zeros:
+    if like_t and lo < slack:
+        c = value = mpf(0)
+    elif f(a) * f(b) < 0:
+        c = rounded(findroot(f, (lo + hi) / 2), 24)
+        value = rounded(f(c), 24)
+    elif zeros:
         c = exact_point(f, min(zeros, key=lambda z: abs(z - (lo + hi) / 2)), hi - lo)
         value = rounded(f(c), 24)
-        given = dict(lo=a - c, hi=b - c, target=lambda d: (f(c + d) - value) / d,
-                     weight=lambda d: d / f(c + d))
     else:
         c, value = mpf(0), None
+    if value is None:
         given = dict(lo=a, hi=b, target=lambda t: f(t) / t - 1, weight=lambda t: t / f(t))
+    else:
+        given = dict(lo=a - c, hi=b - c, target=lambda d: (f(c + d) - value) / d,
+                     weight=lambda d: d / f(c + d))
     coefficients, worst = derive(dict(given, degree=degree - 1, format="F32"))
     return [c, value] + coefficients, worst
 
@@ -304,8 +331,9 @@ PIECES_OPENING = """/* math_piece.h - functions by pieces, one row each. Generat
  * For t in [0, most] the piece's number is in the last 4 bits of the pattern of
  * fma(t, factor, offset), shifted right: narrow pieces first, then wider ones. In a piece the
  * function is value + d P(d), d = t - start; where start is 0 the value is infinity and stands for
- * t. NDTR_TAIL is e^(t^2/2) times what the normal distribution leaves beyond t. The error is that
- * of the exact value with these coefficients, relative to the function. */
+ * t. GELU and GELU_SLOPE are e^(K t^2/2) times -gelu(-t) and the slope of gelu at -t, with the K of
+ * gelu.c. The error is that of the exact value with these coefficients, relative to the
+ * function. */
 """
 
 

@@ -12,7 +12,7 @@ docs/gradients.md, written down here by hand.
 
 import sys
 from mpmath import mp, mpf, exp, log, sin, cos, tan, sinh, cosh, tanh, sqrt, cbrt, erf, erfc, pi
-from mpmath import asin, acos, atan, asinh, acosh, atanh, expm1, log1p, sech, isnan, isinf
+from mpmath import diff, asin, acos, atan, asinh, acosh, atanh, expm1, log1p, sech, isnan, isinf
 
 mp.dps = 60
 HEADER = "tests/special_points.h"
@@ -155,11 +155,20 @@ unary("selu", lambda x: SCALE if x > 0 else SCALE * ALPHA * exp(x),
       lambda x: mpf(0) if x > 0 else SCALE * ALPHA * exp(x), ends=[(SCALE, mpf(0)), ZERO])
 unary("clamp", lambda x: mpf(1 if -1 <= x <= 2 else 0), lambda x: mpf(0), ends=[ZERO, ZERO], nan=ONE)
 unary("silu", lambda x: sigmoid(x) * (1 + x * sigmoid(-x)),
-      lambda x: sigmoid(x) * sigmoid(-x) * (2 + x * (sigmoid(-x) - sigmoid(x))), points=small, loose=True)
-unary("gelu", lambda x: cdf(x) + x * phi(x), lambda x: phi(x) * (2 - x * x), points=small, loose=True)
+      lambda x: sigmoid(x) * sigmoid(-x) * (2 + x * (sigmoid(-x) - sigmoid(x))), points=small, loose=True,
+      ends=[ONE, ZERO])
+unary("silu_slope", lambda x: sigmoid(x) * sigmoid(-x) * (2 + x * (sigmoid(-x) - sigmoid(x))),
+      lambda x: diff(lambda t: t * sigmoid(t), x, 3), points=small, loose=True, ends=[ZERO, ZERO])
+unary("gelu", lambda x: cdf(x) + x * phi(x), lambda x: phi(x) * (2 - x * x), points=small, loose=True,
+      ends=[ONE, ZERO])
+unary("gelu_slope", lambda x: phi(x) * (2 - x * x), lambda x: phi(x) * (x ** 3 - 4 * x), points=small,
+      loose=True, ends=[ZERO, ZERO])
 unary("gelu_tanh", lambda x: gelu_tanh_parts(x)[0], lambda x: gelu_tanh_parts(x)[1], points=small,
-      loose=True)
-unary("mish", lambda x: mish_parts(x)[0], lambda x: mish_parts(x)[1], points=small, loose=True)
+      loose=True, ends=[ONE, ZERO])
+unary("gelu_tanh_slope", lambda x: gelu_tanh_parts(x)[1],
+      lambda x: diff(lambda t: gelu_tanh_parts(t)[0], x, 2), points=small, loose=True, ends=[ZERO, ZERO])
+unary("mish", lambda x: mish_parts(x)[0], lambda x: mish_parts(x)[1], points=small, loose=True,
+      ends=[ONE, ZERO])
 
 # ---- two arguments: d/dx, d/dy, d2/dx2, d2/dxdy, d2/dy2 -------------------------------------------
 

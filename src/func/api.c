@@ -99,6 +99,16 @@ qn_tensor *qn_atanh(qn_tensor *x) {
     return build_elem(OP_ATANH, 1, &x);
 }
 
+/* [gen sinh 2c067ea3 93d194a6] */
+qn_tensor *qn_sinh(qn_tensor *x) {
+    return build_elem(OP_SINH, 1, &x);
+}
+
+/* [gen cosh f7900350 4c35771f] */
+qn_tensor *qn_cosh(qn_tensor *x) {
+    return build_elem(OP_COSH, 1, &x);
+}
+
 /* [gen tanh 1ab91792 f2430992] */
 qn_tensor *qn_tanh(qn_tensor *x) {
     return build_elem(OP_TANH, 1, &x);
@@ -122,6 +132,41 @@ qn_tensor *qn_erf(qn_tensor *x) {
 /* [gen erfc e41d288d 995940bb] */
 qn_tensor *qn_erfc(qn_tensor *x) {
     return build_elem(OP_ERFC, 1, &x);
+}
+
+/* [gen silu 7f2920b9 1b911451] */
+qn_tensor *qn_silu(qn_tensor *x) {
+    return build_elem(OP_SILU, 1, &x);
+}
+
+/* [gen silu_slope 08695c7c 8a668269] */
+qn_tensor *qn_silu_slope(qn_tensor *x) {
+    return build_elem(OP_SILU_SLOPE, 1, &x);
+}
+
+/* [gen gelu 8d244612 699aecd3] */
+qn_tensor *qn_gelu(qn_tensor *x) {
+    return build_elem(OP_GELU, 1, &x);
+}
+
+/* [gen gelu_slope a054cf57 4327719f] */
+qn_tensor *qn_gelu_slope(qn_tensor *x) {
+    return build_elem(OP_GELU_SLOPE, 1, &x);
+}
+
+/* [gen gelu_tanh af9995ff 45c7cc12] */
+qn_tensor *qn_gelu_tanh(qn_tensor *x) {
+    return build_elem(OP_GELU_TANH, 1, &x);
+}
+
+/* [gen gelu_tanh_slope 8003a757 79db32af] */
+qn_tensor *qn_gelu_tanh_slope(qn_tensor *x) {
+    return build_elem(OP_GELU_TANH_SLOPE, 1, &x);
+}
+
+/* [gen mish 0e7185ce 92fd3e3e] */
+qn_tensor *qn_mish(qn_tensor *x) {
+    return build_elem(OP_MISH, 1, &x);
 }
 
 /* [gen floor a1f52b14 20369394] */
@@ -197,16 +242,6 @@ qn_tensor *qn_hypot(qn_tensor *x, qn_tensor *y) {
 /* [gen logaddexp e42f8c82 6985137f] */
 qn_tensor *qn_logaddexp(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_LOGADDEXP, 2, (qn_tensor *const[]){x, y});
-}
-
-/* [gen mul_sigmoid bef06604 a3b01083] */
-qn_tensor *qn_mul_sigmoid(qn_tensor *x, qn_tensor *y) {
-    return build_elem(OP_MUL_SIGMOID, 2, (qn_tensor *const[]){x, y});
-}
-
-/* [gen mul_ndtr 1c425e4e 675ab343] */
-qn_tensor *qn_mul_ndtr(qn_tensor *x, qn_tensor *y) {
-    return build_elem(OP_MUL_NDTR, 2, (qn_tensor *const[]){x, y});
 }
 
 /* [gen maximum 932cf56f 6bdff845] */

@@ -34,14 +34,10 @@ static qn_tensor *below(qn_tensor *x, double v) {
     return qn_lt(x, qn_like(x, v));
 }
 
-/* x, but no less or no more than v; NaN stays. Where a function's tail is 0, the infinite x must
+/* x, but no less than v; NaN stays. Where a function's tail is 0, the infinite x must
  * not be multiplied by it. */
 static qn_tensor *not_below(qn_tensor *x, double v) {
     return qn_where(below(x, v), qn_like(x, v), x);
-}
-
-static qn_tensor *not_above(qn_tensor *x, double v) {
-    return qn_where(above(x, v), qn_like(x, v), x);
 }
 
 /* |x| with the derivative 1 at 0, for functions odd in x. */
@@ -139,36 +135,6 @@ qn_tensor *qn_tan(qn_tensor *x) {
     return func_end(f, qn_div(qn_sin(x), qn_cos(x)));
 }
 
-/* e^|x| / 2 for large x, which is finite for longer than e^|x|: e^(|x| - c) times e^c / 2, where c
- * is such that the difference is exact and the factor nearly a number of the dtype. */
-static qn_tensor *half_exp(qn_tensor *a) {
-    bool wide = qn_dtype_of(a) == QN_F64;
-    double c = wide ? 0x1.660000004467cp+8 : 0x1.69de9cp+5;
-    double factor = wide ? 0x1.66401cc162e0bp+515 : 0x1.32388cp+64;
-    return mul_number(qn_exp(add_number(a, -c)), factor);
-}
-
-/* By expm1 nothing cancels near 0. */
-qn_tensor *qn_sinh(qn_tensor *x) {
-    func_frame f = func_on("sinh", ARG(x));
-    func_floats(&f, 1, &x);
-    double far = qn_dtype_of(x) == QN_F64 ? 359 : 46;
-    qn_tensor *a = magnitude(x), *is_far = above(a, far);
-    qn_tensor *e = qn_expm1(qn_where(is_far, qn_like(x, far), a));
-    qn_tensor *near = mul_number(qn_add(e, qn_div(e, add_number(e, 1))), 0.5);
-    return func_end(f, with_sign_of(x, qn_where(is_far, half_exp(a), near)));
-}
-
-qn_tensor *qn_cosh(qn_tensor *x) {
-    func_frame f = func_on("cosh", ARG(x));
-    func_floats(&f, 1, &x);
-    double far = qn_dtype_of(x) == QN_F64 ? 359 : 46;
-    qn_tensor *a = magnitude(x), *is_far = above(a, far);
-    qn_tensor *e = mul_number(qn_exp(qn_where(is_far, qn_like(x, far), a)), 0.5);
-    qn_tensor *near = qn_add(e, qn_div(qn_like(x, 0.25), e));
-    return func_end(f, qn_where(is_far, half_exp(a), near));
-}
-
 /* Floats by magnitude, where MOD is exact; a zero x keeps its sign. Integers by correcting MOD,
  * which cannot overflow. */
 qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y) {
@@ -221,64 +187,6 @@ qn_tensor *qn_log_sigmoid(qn_tensor *x) {
     func_frame f = func_on("log_sigmoid", ARG(x));
     func_floats(&f, 1, &x);
     return func_end(f, qn_neg(qn_softplus(qn_neg(x))));
-}
-
-qn_tensor *qn_silu(qn_tensor *x) {
-    func_frame f = func_on("silu", ARG(x));
-    func_floats(&f, 1, &x);
-    return func_end(f, qn_mul_sigmoid(not_below(x, -800), x));
-}
-
-qn_tensor *qn_gelu(qn_tensor *x) {
-    func_frame f = func_on("gelu", ARG(x));
-    func_floats(&f, 1, &x);
-    return func_end(f, qn_mul_ndtr(not_below(x, -50), x));
-}
-
-/* What rounding lost of the product a b and of the sum a + b. */
-static qn_tensor *lost_of_product(qn_tensor *a, qn_tensor *b, qn_tensor *product) {
-    return qn_fma(a, b, qn_neg(product));
-}
-
-static qn_tensor *lost_of_sum(qn_tensor *a, qn_tensor *b, qn_tensor *sum) {
-    qn_tensor *part = qn_sub(sum, a);
-    return qn_add(qn_sub(a, qn_sub(sum, part)), qn_sub(b, part));
-}
-
-/* 0.5 x (1 + tanh(z)) is x / (1 + e^-2z): cheaper, and for x < 0 no difference from 1 is taken. The
- * relative error of the small results is the absolute one of 2z, which is up to a hundred: what
- * rounding loses of 2z is multiplied to x there. Halves have no digits that would show it. */
-qn_tensor *qn_gelu_tanh(qn_tensor *x) {
-    static const double slope = 1.5957691216057308, bend = 0.07135481627260025; /* sqrt(8 / pi) */
-    func_frame f = func_on("gelu_tanh", ARG(x));
-    func_floats(&f, 1, &x);
-    qn_tensor *c = qn_like(x, bend), *k = qn_like(x, slope), *y = not_below(x, -50);
-    qn_tensor *square = qn_mul(x, x), *rise = qn_mul(square, c);
-    qn_tensor *w = qn_add(rise, k), *z = qn_mul(x, w);
-    if (f.dtype == QN_F32 || f.dtype == QN_F64) {
-        bool wide = f.dtype == QN_F64;
-        qn_tensor *lost = qn_add(lost_of_product(square, c, rise), lost_of_sum(rise, k, w));
-        lost = qn_fma(c, lost_of_product(x, x, square), lost);
-        lost = qn_fma(square,
-                      qn_like(x, wide ? -0x1.6c843a29d1c70p-61 : bend - (double)(float)bend), lost);
-        lost = add_number(lost, wide ? -0x1.cbc0d30ebfd15p-54 : slope - (double)(float)slope);
-        lost = qn_fma(x, lost, lost_of_product(x, w, z));
-        lost = qn_where(below(z, 0), lost, qn_like(x, 0));
-        lost = qn_detach(qn_where(above(x, -50), lost, qn_like(x, 0)));
-        y = qn_where(below(z, 0), qn_fma(y, lost, y), y); /* infinity times 0 is none */
-    }
-    return func_end(f, qn_mul_sigmoid(y, z));
-}
-
-/* With e = e^x, tanh(log(1 + e)) = sigmoid(x) (1 + e / (e^2 + 2e + 2)): the sum loses nothing, and
- * is 1 where e^2 is infinite. */
-qn_tensor *qn_mish(qn_tensor *x) {
-    func_frame f = func_on("mish", ARG(x));
-    func_floats(&f, 1, &x);
-    qn_tensor *e = qn_exp(not_above(x, 40));
-    qn_tensor *more = qn_div(e, add_number(qn_mul(e, add_number(e, 2)), 2));
-    qn_tensor *y = not_below(x, -800);
-    return func_end(f, qn_mul_sigmoid(qn_fma(y, more, y), x));
 }
 
 qn_tensor *qn_relu6(qn_tensor *x) {

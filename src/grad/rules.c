@@ -231,6 +231,14 @@ static void rule_cbrt(grad *c, node_id n, node_id g) {
     by_slope(c, n, 0, g, divide(c, make1(c->g, OP_RECIPROCAL, scaled(c, n, 3)), n));
 }
 
+static void rule_sinh(grad *c, node_id n, node_id g) {
+    by_slope(c, n, 0, g, make1(c->g, OP_COSH, source(c, n, 0)));
+}
+
+static void rule_cosh(grad *c, node_id n, node_id g) {
+    by_slope(c, n, 0, g, make1(c->g, OP_SINH, source(c, n, 0)));
+}
+
 static void rule_tanh(grad *c, node_id n, node_id g) {
     by_slope(c, n, 0, g, one_less_square(c, n));
 }
@@ -257,6 +265,63 @@ static void rule_erf(grad *c, node_id n, node_id g) {
 
 static void rule_erfc(grad *c, node_id n, node_id g) {
     by_slope(c, n, 0, g, negative(c, bell(c, source(c, n, 0), -1, M_2_SQRTPI)));
+}
+
+static void rule_silu(grad *c, node_id n, node_id g) {
+    by_slope(c, n, 0, g, make1(c->g, OP_SILU_SLOPE, source(c, n, 0)));
+}
+
+/* s(z) s(-z) and 1 - 2 s(z), s being the sigmoid: its first derivative, and what the second is of
+ * that. */
+static node_id sigmoid_slope(const grad *c, node_id z, node_id *bend) {
+    node_id s = make1(c->g, OP_SIGMOID, z);
+    *bend = plus(c, scaled(c, s, -2), 1);
+    return mul(c, s, make1(c->g, OP_SIGMOID, negative(c, z)));
+}
+
+/* s (1 - s) (2 + x (1 - 2 s)) */
+static void rule_silu_slope(grad *c, node_id n, node_id g) {
+    node_id x = within(c, source(c, n, 0), 1000), bend, slope = sigmoid_slope(c, x, &bend);
+    by_slope(c, n, 0, g, mul(c, slope, make3(c->g, OP_FMA, x, bend, number(c, x, 2))));
+}
+
+static void rule_gelu(grad *c, node_id n, node_id g) {
+    by_slope(c, n, 0, g, make1(c->g, OP_GELU_SLOPE, source(c, n, 0)));
+}
+
+/* (2 - x^2) e^(-x^2/2) / sqrt(2 pi) */
+static void rule_gelu_slope(grad *c, node_id n, node_id g) {
+    node_id x = within(c, source(c, n, 0), 50), square = mul(c, x, x);
+    node_id bend = make2(c->g, OP_SUB, number(c, x, 2), square);
+    by_slope(c, n, 0, g, mul(c, bend, bell(c, x, -0.5, 0.39894228040143267794)));
+}
+
+static void rule_gelu_tanh(grad *c, node_id n, node_id g) {
+    by_slope(c, n, 0, g, make1(c->g, OP_GELU_TANH_SLOPE, source(c, n, 0)));
+}
+
+/* With z = k (x + b x^3) and s its sigmoid: s (1 - s) (2 z' + x (z'' + z'^2 (1 - 2 s))). */
+static void rule_gelu_tanh_slope(grad *c, node_id n, node_id g) {
+    static const double k = 1.5957691216057308, b = 0.07135481627260025;
+    node_id x = within(c, source(c, n, 0), 50), square = mul(c, x, x);
+    node_id z = mul(c, x, plus(c, scaled(c, square, b), k));
+    node_id rise = plus(c, scaled(c, square, 3 * b), k), bend, slope = sigmoid_slope(c, z, &bend);
+    node_id inner = make3(c->g, OP_FMA, mul(c, rise, rise), bend, scaled(c, x, 6 * b));
+    by_slope(c, n, 0, g, mul(c, slope, make3(c->g, OP_FMA, x, inner, scaled(c, rise, 2))));
+}
+
+/* With n = e^x and a = n + n^2/2: a / (1 + a) + x (n + n^2) / (1 + a)^2. Beyond the bounds that is
+ * 0 or 1. */
+static void rule_mish(grad *c, node_id n, node_id g) {
+    node_id x = source(c, n, 0);
+    bool wide = c->g->node[x].dtype == QN_F64;
+    node_id hi = number(c, x, wide ? 50 : 25), lo = number(c, x, wide ? -800 : -120);
+    x = choose(c, make2(c->g, OP_LT, hi, x), hi, x);
+    x = choose(c, make2(c->g, OP_LT, x, lo), lo, x);
+    node_id e = make1(c->g, OP_EXP, x), square = mul(c, e, e);
+    node_id a = make3(c->g, OP_FMA, square, number(c, x, 0.5), e), sum = plus(c, a, 1);
+    node_id rise = divide(c, make2(c->g, OP_ADD, e, square), sum);
+    by_slope(c, n, 0, g, divide(c, make3(c->g, OP_FMA, x, rise, a), sum));
 }
 
 static void rule_cast(grad *c, node_id n, node_id g) {
@@ -363,23 +428,6 @@ static void rule_logaddexp(grad *c, node_id n, node_id g) {
     node_id apart = choose(c, same, number(c, x, 0), make2(c->g, OP_SUB, x, y));
     by_slope(c, n, 0, g, make1(c->g, OP_SIGMOID, apart));
     if (grad_wants(c, n, 1)) by_slope(c, n, 1, g, make1(c->g, OP_SIGMOID, negative(c, apart)));
-}
-
-/* s(y), and x s(y) (1 - s(y)): each product with its digits where s(y) alone has few. */
-static void rule_mul_sigmoid(grad *c, node_id n, node_id g) {
-    node_id x = source(c, n, 0), y = source(c, n, 1);
-    if (grad_wants(c, n, 0)) grad_add(c, n, 0, times(c, OP_MUL_SIGMOID, g, y));
-    if (!grad_wants(c, n, 1)) return;
-    node_id part = times(c, OP_MUL_SIGMOID, mul(c, g, x), y);
-    grad_add(c, n, 1, make2(c->g, OP_MUL_SIGMOID, part, negative(c, y)));
-}
-
-/* Phi(y), and x times the normal density at y. */
-static void rule_mul_ndtr(grad *c, node_id n, node_id g) {
-    node_id x = source(c, n, 0), y = source(c, n, 1);
-    if (grad_wants(c, n, 0)) grad_add(c, n, 0, times(c, OP_MUL_NDTR, g, y));
-    if (grad_wants(c, n, 1))
-        grad_add(c, n, 1, mul(c, mul(c, g, x), bell(c, y, -0.5, 0.39894228040143267794)));
 }
 
 /* g for the winner, half of it for both where they tie, and NaN where the value is. The factor is

@@ -44,12 +44,26 @@ X(ASINH, "asinh", 1, ELEM, FLOAT, (double)asinhl(x), -, asinh, -8, 8, "inverse o
 X(ACOSH, "acosh", 1, ELEM, FLOAT, (double)acoshl(x), -, acosh, 1.1, 8, "inverse of cosh; NaN below 1")
 X(ATANH, "atanh", 1, ELEM, FLOAT, (double)atanhl(x), -, atanh, -0.95, 0.95,
   "inverse of tanh; NaN outside [-1, 1]")
+X(SINH, "sinh", 1, ELEM, FLOAT, (double)sinhl(x), -, sinh, -4, 4, "hyperbolic sine")
+X(COSH, "cosh", 1, ELEM, FLOAT, (double)coshl(x), -, cosh, -4, 4, "hyperbolic cosine")
 X(TANH, "tanh", 1, ELEM, FLOAT, (double)tanhl(x), -, tanh, -4, 4, "hyperbolic tangent")
 X(SIGMOID, "sigmoid", 1, ELEM, FLOAT, float_sigmoid(x), -, sigmoid, -8, 8, "1 / (1 + e^-x)")
 X(SOFTPLUS, "softplus", 1, ELEM, FLOAT, float_softplus(x), -, softplus, -12, 12,
   "log(1 + e^x) without overflow")
 X(ERF, "erf", 1, ELEM, FLOAT, erf(x), -, erf, -3, 3, "error function")
 X(ERFC, "erfc", 1, ELEM, FLOAT, (double)erfcl(x), -, erfc, -3, 6, "1 - erf(x), exact where that is small")
+X(SILU, "silu", 1, ELEM, FLOAT, float_silu(x), -, silu, -8, 8, "x * sigmoid(x), also called swish")
+X(SILU_SLOPE, "silu_slope", 1, ELEM, FLOAT, float_silu_slope(x), -, silu_slope, -8, 8,
+  "derivative of silu")
+X(GELU, "gelu", 1, ELEM, FLOAT, float_gelu(x), -, gelu, -4, 4,
+  "x * Phi(x), Phi the normal distribution function")
+X(GELU_SLOPE, "gelu_slope", 1, ELEM, FLOAT, float_gelu_slope(x), -, gelu_slope, -4, 4,
+  "derivative of gelu: Phi(x) + x * e^(-x*x/2) / sqrt(2*pi)")
+X(GELU_TANH, "gelu_tanh", 1, ELEM, FLOAT, float_gelu_tanh(x), -, gelu_tanh, -4, 4,
+  "gelu's approximation by tanh, as in GPT-2: x * sigmoid(sqrt(8/pi) * (x + 0.044715 * x^3))")
+X(GELU_TANH_SLOPE, "gelu_tanh_slope", 1, ELEM, FLOAT, float_gelu_tanh_slope(x), -, gelu_tanh_slope,
+  -4, 4, "derivative of gelu_tanh")
+X(MISH, "mish", 1, ELEM, FLOAT, float_mish(x), -, mish, -6, 6, "x * tanh(softplus(x))")
 X(FLOOR, "floor", 1, ELEM, NUM, floor(x), +x, NONE, -8, 8, "largest integer not above x; integers stay")
 X(CEIL, "ceil", 1, ELEM, NUM, ceil(x), +x, NONE, -8, 8, "smallest integer not below x; integers stay")
 X(ROUND, "round", 1, ELEM, NUM, rint(x), +x, NONE, -8, 8, "nearest integer, ties to even; integers stay")
@@ -76,11 +90,6 @@ X(HYPOT, "hypot", 2, ELEM, FLOAT, hypot(x, y), -, hypot, -4, 4,
   "sqrt(x*x + y*y) without overflow")
 X(LOGADDEXP, "logaddexp", 2, ELEM, FLOAT, float_logaddexp(x, y), -, logaddexp, 0, 4,
   "log(e^x + e^y) without overflow")
-X(MUL_SIGMOID, "mul_sigmoid", 2, ELEM, FLOAT, float_mul_sigmoid(x, y), -, mul_sigmoid, -4, 4,
-  "x * sigmoid(y) with all digits of small results; for y below -174 (f64: -1416) 0 of a finite x")
-X(MUL_NDTR, "mul_ndtr", 2, ELEM, FLOAT, float_mul_ndtr(x, y), -, mul_ndtr, -4, 4,
-  "x * Phi(y), Phi the normal distribution function, with all digits of small results; for y below "
-  "-18.6875 (f64: -53) 0 of a finite x")
 X(MAXIMUM, "maximum", 2, ELEM, ANY, float_max(x, y), x > y ? x : y, maximum, -4, 4,
   "the larger; NaN when either is")
 X(MINIMUM, "minimum", 2, ELEM, ANY, float_min(x, y), x < y ? x : y, minimum, -4, 4,

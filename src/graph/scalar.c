@@ -50,16 +50,46 @@ static double float_logaddexp(double x, double y) {
     return (double)((long double)most + log1pl(expl(-apart)));
 }
 
-/* Products whose second factor may be too small for a double: in what is wider, or a few units off.
- * It is never 0 where y is finite. */
-static double float_mul_sigmoid(double x, double y) {
-    if (y < -2000 && y >= -DBL_MAX) y = -2000;
-    return (double)((long double)x / (1 + expl(-(long double)y)));
+/* Right of 0 as what is taken off x, or off 1, so that only the left needs digits. */
+static double float_silu(double x) {
+    long double t = fminl(fabsl(x), 2000);
+    return (double)((x < 0 ? -0.0L : (long double)x) - t / (1 + expl(t)));
 }
 
-static double float_mul_ndtr(double x, double y) {
-    if (y < -60 && y >= -DBL_MAX) y = -60;
-    return (double)((long double)x * (erfcl(-(long double)y * 0.70710678118654752440084L) / 2));
+static double float_silu_slope(double x) {
+    long double t = fminl(fabsl(x), 2000), e = expl(t), h = (1 - t * (e / (1 + e))) / (1 + e);
+    return isnan(x) ? x : (double)(x < 0 ? h : 1 - h);
+}
+
+static double float_gelu(double x) {
+    long double t = fminl(fabsl(x), 60);
+    long double h = t * (erfcl(t * 0.70710678118654752440084L) / 2);
+    return (double)((x < 0 ? -0.0L : (long double)x) - h);
+}
+
+static double float_gelu_slope(double x) {
+    long double t = fminl(fabsl(x), 60), c = 0.3989422804014326779399L;
+    long double h = erfcl(t * 0.70710678118654752440084L) / 2 - t * c * expl(-t * t / 2);
+    return isnan(x) ? x : (double)(x < 0 ? h : 1 - h);
+}
+
+static double float_gelu_tanh(double x) {
+    long double t = fminl(fabsl(x), 40);
+    long double z = 1.5957691216057307117598L * (t + 0.044715L * t * t * t);
+    return (double)((x < 0 ? -0.0L : (long double)x) - t / (1 + expl(z)));
+}
+
+static double float_gelu_tanh_slope(double x) {
+    long double t = fminl(fabsl(x), 40), k = 1.5957691216057307117598L;
+    long double e = expl(k * (t + 0.044715L * t * t * t)), q = 1 / (1 + e);
+    long double h = q * (1 - t * k * (1 + 3 * 0.044715L * t * t) * (1 - q));
+    return isnan(x) ? x : (double)(x < 0 ? h : 1 - h);
+}
+
+/* tanh(log(1 + n)) = a / (1 + a) with a = n + n^2/2. */
+static double float_mish(double x) {
+    long double n = expl(fminl(x, 1000)), a = n + n * n / 2;
+    return x > 1000 ? x : (double)((x < -2000 ? -2000 : (long double)x) * (a / (1 + a)));
 }
 
 /* Exact: fmod has x's sign and no rounding; bringing it to y's side adds y once. */

@@ -5,8 +5,9 @@
 
 /* X(OP, name, sources, error in F32, error in F64, cost in F32): the largest errors in units in the
  * last place of the result; the count of operations, bitcasts aside. tests/math/test_math.c holds
- * the formulas to both. The two terms of logaddexp cancel where it is near 0: its units are those
- * of the larger term in F64, and in F32 those of its 2^-29, where that is more than the result. */
+ * the formulas to both. The units of the slopes are those of the larger of their two terms. The two
+ * terms of logaddexp cancel where it is near 0: its units are those of the larger one in F64, and
+ * in F32 those of its 2^-29, where that is more than the result. */
 #define MATH_FUNCTIONS(X)                                                                          \
     X(EXP, exp, 1, 0.90, 0.90, 21)                                                                 \
     X(EXP2, exp2, 1, 0.90, 0.90, 20)                                                               \
@@ -27,12 +28,19 @@
     X(ATAN2, atan2, 2, 1.30, 1.20, 52)                                                             \
     X(HYPOT, hypot, 2, 0.51, 1.20, 12)                                                             \
     X(LOGADDEXP, logaddexp, 2, 1.60, 2.60, 89)                                                     \
+    X(SINH, sinh, 1, 2.00, 2.00, 70)                                                               \
+    X(COSH, cosh, 1, 2.00, 2.00, 60)                                                               \
     X(TANH, tanh, 1, 0.85, 1.20, 22)                                                               \
     X(SIGMOID, sigmoid, 1, 1.60, 1.60, 26)                                                         \
     X(ERF, erf, 1, 0.72, 1.05, 22)                                                                 \
     X(ERFC, erfc, 1, 1.80, 2.00, 65)                                                               \
-    X(MUL_SIGMOID, mul_sigmoid, 2, 1.80, 1.80, 48)                                                 \
-    X(MUL_NDTR, mul_ndtr, 2, 2.00, 3.00, 64)                                                       \
+    X(MISH, mish, 1, 2.00, 2.00, 52)                                                               \
+    X(SILU, silu, 1, 2.00, 2.00, 23)                                                               \
+    X(SILU_SLOPE, silu_slope, 1, 3.20, 3.20, 28)                                                   \
+    X(GELU, gelu, 1, 2.00, 2.00, 34)                                                               \
+    X(GELU_SLOPE, gelu_slope, 1, 2.00, 5.00, 36)                                                   \
+    X(GELU_TANH, gelu_tanh, 1, 2.00, 2.00, 33)                                                     \
+    X(GELU_TANH_SLOPE, gelu_tanh_slope, 1, 5.00, 5.00, 41)                                         \
     X(POW, pow, 2, 0.51, 0.95, 70)
 
 #endif

@@ -32,6 +32,14 @@ static expr_id math_unless(const math *m, expr_id gone, expr_id x) {
     return math_where(m, gone, math_f(m, 0), x);
 }
 
+/* x = n log(2) + r, n with an offset, and e = e^r - 1. */
+math_integer math_exp_parts(const math *m, expr_id x, int offset, expr_id *e) {
+    math_integer n = math_nearest(m, x, math_f(m, LOG2_E), offset);
+    expr_id r = math_fma(m, n.value, math_ln2_low(m), math_exp_rest(m, x, n));
+    *e = math_mul(m, r, math_poly_from(m, POLY(m, EXP), 1, 1, r));
+    return n;
+}
+
 expr_id math_exp(const math *m, const expr_id *arg) {
     expr_id x = arg[0];
     bool f32 = m->dtype == QN_F32;
@@ -108,25 +116,56 @@ expr_id math_sigmoid(const math *m, const expr_id *arg) {
     return math_div(m, power, math_sum_of_powers(m, power, math_f(m, 1), r, p));
 }
 
-/* x / (2^n + e^-r) times 2^n where y < 0, which rounds once more only where the result is too small
- * to have all digits; there the sum is doubled and n one more, or the quotient could overflow.
- * Elsewhere x / (1 + 2^-n e^-r). Where nothing is left of a finite x the result is x 0. */
-expr_id math_mul_sigmoid(const math *m, const expr_id *arg) {
-    expr_id x = arg[0], y = arg[1], zero = math_f(m, 0), one = math_f(m, 1), two = math_f(m, 2), r;
+/* x a / (1 + a) with a = n + n^2/2, n = e^x = 2^k (1 + e): a is 2^k w with w = c + e b,
+ * c = 1 + 2^(k-1) being exact where that counts. What w, x w and 1 + a lose goes to the quotient's
+ * one correction. 2^k comes last, away by `scale` from where floats end. */
+expr_id math_mish(const math *m, const expr_id *arg) {
     bool f32 = m->dtype == QN_F32;
-    expr_id gone = math_lt(m, y, math_f(m, f32 ? -174 : -1416)), low = math_lt(m, y, zero);
-    expr_id c = math_at_most(m, y, f32 ? 20 : 40); /* already x */
-    c = math_where(m, gone, math_mul(m, y, zero), c);
-    math_integer n = math_nearest(m, c, math_f(m, LOG2_E), 2 * m->bias + 1);
-    expr_id p = math_exp_less(m, n, c, &r);
-    expr_id power = math_scale(m, one, n); /* 2^(n + 1) */
-    uint64_t both = f32 ? 255ull << 23 : 2047ull << 52;
-    expr_id inverse = math_from_bits(m, math_sub(m, math_u(m, both), math_bits(m, power)));
-    expr_id a = math_where(m, low, power, one), b = math_where(m, low, two, inverse);
-    expr_id sum = math_sum_of_powers(m, a, b, math_mul(m, b, r), p), q = math_div(m, x, sum);
-    expr_id finite = math_lt(m, math_abs(m, x), math_f(m, INFINITY));
-    expr_id product = math_where(m, low, math_scale(m, q, n), q);
-    return math_where(m, math_and(m, gone, finite), math_mul(m, x, zero), product);
+    int scale = f32 ? 49 : 80;
+    expr_id one = math_f(m, 1), e, x = math_at_least(m, arg[0], f32 ? -110 : -760);
+    x = math_at_most(m, x, f32 ? 20 : 40); /* already x */
+    math_integer k = math_exp_parts(m, x, m->bias + scale, &e);
+    expr_id power = math_pow2(m, k), n = math_mul(m, power, math_f(m, ldexp(1, -scale))),
+            t = math_abs(m, x);
+    expr_id half = math_mul(m, power, math_f(m, ldexp(1, -scale - 1))), c = math_add(m, half, one);
+    expr_id b = math_fma(m, half, e, math_add(m, c, half)), w = math_fma(m, e, b, c);
+    expr_id w_lost = math_fma(m, e, b, math_sub(m, c, w)), sum = math_fma(m, n, w, one);
+    expr_id sum_lost = math_fma(m, n, w, math_sub(m, one, sum)), p = math_mul(m, t, w);
+    expr_id p_lost = math_fma(m, t, w_lost, math_fma(m, t, w, math_neg(m, p)));
+    expr_id inverse = ir_op1(m->k, OP_RECIPROCAL, sum), q = math_mul(m, p, inverse);
+    expr_id rest = math_add(m, math_fma(m, math_neg(m, q), sum, p), p_lost);
+    rest = math_fma(m, math_neg(m, q), sum_lost, rest);
+    q = math_mul(m, math_fma(m, rest, inverse, q), power);
+    q = math_copy_sign(m, math_mul(m, q, math_f(m, ldexp(1, -scale))), arg[0]);
+    return math_where(m, math_lt(m, math_f(m, f32 ? 20 : 40), arg[0]), arg[0], q);
+}
+
+/* e^t / 2 for large t, which is finite for longer than e^t: e^(t - c) times e^c / 2, where c is
+ * such that the difference is exact and the factor nearly a number of the format. */
+static expr_id math_half_exp(const math *m, expr_id t) {
+    bool f32 = m->dtype == QN_F32;
+    expr_id less = math_sub(m, t, math_f(m, f32 ? 0x1.69de9cp+5 : 0x1.660000004467cp+8));
+    return math_mul(m, math_exp(m, &less),
+                    math_f(m, f32 ? 0x1.32388cp+64 : 0x1.66401cc162e0bp+515));
+}
+
+/* With e = e^t - 1: (e + e / (e + 1)) / 2, and as e less something small where e is. */
+expr_id math_sinh(const math *m, const expr_id *arg) {
+    expr_id x = arg[0], t = math_abs(m, x), far = math_f(m, m->dtype == QN_F32 ? 46 : 359);
+    expr_id is_far = math_lt(m, far, t), near = math_where(m, is_far, far, t);
+    expr_id e = math_expm1(m, &near), q = math_div(m, e, math_add(m, e, math_f(m, 1)));
+    expr_id half = math_mul(m, e, math_f(m, 0.5)), late = math_fma(m, q, math_f(m, 0.5), half);
+    expr_id early = math_fma(m, math_neg(m, half), q, e);
+    near = math_where(m, math_lt(m, math_f(m, 1), e), late, early);
+    return math_copy_sign(m, math_where(m, is_far, math_half_exp(m, t), near), x);
+}
+
+expr_id math_cosh(const math *m, const expr_id *arg) {
+    expr_id x = arg[0], t = math_abs(m, x), far = math_f(m, m->dtype == QN_F32 ? 46 : 359);
+    expr_id is_far = math_lt(m, far, t), near = math_where(m, is_far, far, t);
+    expr_id e = math_mul(m, math_exp(m, &near), math_f(m, 0.5));
+    near = math_add(m, e, math_div(m, math_f(m, 0.25), e));
+    return math_where(m, is_far, math_half_exp(m, t), near);
 }
 
 /* 1 - 2 / (e^2t + 1) for larger t. There the reduction needs no second constant: n is small where
@@ -178,7 +217,7 @@ static expr_id math_erfc_tail(const math *m, expr_id t, expr_id *rest, expr_id *
     expr_id error = math_fma(m, back, lost, math_fma(m, back, sum, math_f(m, 1)));
     expr_id slope = math_fma(m, v, math_f(m, f32 ? 5.1 : 13.2), math_f(m, f32 ? 0.84 : 0.7));
     *more = math_mul(m, error, slope);
-    expr_id first = math_f(m, math_poly_first(POLY(m, ERFC_TAIL)));
+    expr_id first = math_f(m, math_poly_at(POLY(m, ERFC_TAIL), 0));
     expr_id q = math_poly_from(m, POLY(m, ERFC_TAIL), 1, 1, v), p = math_fma(m, q, v, first);
     expr_id tail = math_mul(m, v, p), p_rest = math_fma(m, q, v, math_sub(m, first, p));
     *rest = math_fma(m, v, p_rest, math_fma(m, v, p, math_neg(m, tail)));
@@ -205,59 +244,4 @@ expr_id math_erfc(const math *m, const expr_id *arg) {
     expr_id other = math_sub(m, math_f(m, 2), far);
     far = math_where(m, math_lt(m, x, math_f(m, 0)), other, far);
     return math_where(m, math_lt(m, t, math_f(m, 0.75)), near, far);
-}
-
-/* e^(t^2/2) times what the normal distribution leaves beyond t, less what rounding it lost; in F64
- * half of erfc's tail of t / sqrt(2), which falls about like 1 / (z + 0.886): what is lost of z
- * goes to the exponent, too. */
-static expr_id math_ndtr_tail(const math *m, expr_id t, expr_id *rest, expr_id *more) {
-    *more = 0;
-    if (m->dtype == QN_F32) return math_pieces_at(m, PIECES_NDTR_TAIL, t, rest);
-    expr_id c = math_f(m, 0x1.6a09e667f3bcdp-1), low = math_f(m, -0x1.bdd3413b26456p-55);
-    expr_id z = math_mul(m, t, c), lost = math_fma(m, t, low, math_fma(m, t, c, math_neg(m, z)));
-    expr_id tail = math_erfc_tail(m, z, rest, more), half = math_f(m, 0.5);
-    *more = math_sub(m, *more, math_div(m, lost, math_add(m, z, math_f(m, 0.886))));
-    *rest = math_mul(m, *rest, half);
-    return math_mul(m, tail, half);
-}
-
-/* Where erfc's tail is not defined: 1/2 - erf(t / sqrt(2)) / 2, as in math_erfc. */
-static expr_id math_ndtr_near(const math *m, expr_id t, expr_id u) {
-    expr_id c = math_f(m, 0x1.6a09e667f3bcdp-2), low = math_f(m, -0x1.bdd3413b26456p-56);
-    expr_id z = math_mul(m, t, c), lost = math_fma(m, t, low, math_fma(m, t, c, math_neg(m, z)));
-    expr_id quarter = math_f(m, 0.25),
-            p = math_poly(m, POLY_ERF_F64, math_mul(m, u, math_f(m, 0.5)));
-    expr_id erf = math_fma(m, z, p, math_sub(m, z, quarter));
-    return math_sub(m, quarter, math_fma(m, lost, math_f(m, 0.9), erf));
-}
-
-/* x Phi(y): with q = Phi(-|y|) = e^(-y^2/2) W(|y|) it is x q or x - x q, and nothing is taken from
- * 1 where the result is small. y^2 is exact in two parts. 2^n comes last, so that only results too
- * small for all digits are rounded once more. */
-expr_id math_mul_ndtr(const math *m, const expr_id *arg) {
-    expr_id x = arg[0], y = arg[1], zero = math_f(m, 0), half = math_f(m, -0.5), rest, more;
-    bool f32 = m->dtype == QN_F32;
-    double most = f32 ? 18.6875 : 53;
-    expr_id t = math_abs(m, y), gone = math_lt(m, math_f(m, most), t);
-    t = math_where(m, gone, math_mul(m, t, zero), t);
-    expr_id u = math_mul(m, t, t), u_low = math_fma(m, t, t, math_neg(m, u));
-    expr_id z = math_mul(m, u, half), tail = math_ndtr_tail(m, t, &rest, &more);
-    math_integer n = math_nearest(m, z, math_f(m, LOG2_E), 2 * m->bias);
-    expr_id low = math_mul(m, n.value, math_ln2_low(m));
-    if (more) low = math_add(m, low, more);
-    expr_id r = math_add(m, math_exp_rest(m, z, n), math_fma(m, u_low, half, low));
-    expr_id e = math_mul(m, r, math_poly_from(m, POLY(m, EXP), 1, 1, r));
-    expr_id q = math_add(m, tail, math_fma(m, tail, e, rest));
-    expr_id product = math_scale(m, math_mul(m, x, q), n);
-    if (!f32) {
-        expr_id near = math_mul(m, x, math_ndtr_near(m, t, u));
-        product = math_where(m, math_lt(m, u, math_f(m, 1.125)), near, product);
-    }
-    expr_id size = math_abs(m, x), infinity = math_f(m, INFINITY);
-    expr_id none = math_and(m, gone, math_lt(m, size, infinity));
-    expr_id whole = math_and(m, math_eq(m, size, infinity), math_eq(m, t, t));
-    whole = math_or(m, gone, whole);
-    expr_id left = math_where(m, none, math_mul(m, x, zero), product);
-    expr_id right = math_sub(m, x, math_where(m, whole, zero, product));
-    return math_where(m, math_lt(m, y, zero), left, math_copy_sign(m, right, x));
 }

@@ -40,8 +40,8 @@ expr_id math_poly(const math *m, int poly, expr_id x) {
     return math_poly_from(m, poly, 0, 1, x);
 }
 
-double math_poly_first(int poly) {
-    return polynomials[poly].c[0];
+double math_poly_at(int poly, int i) {
+    return polynomials[poly].c[i];
 }
 
 expr_id math_at_most(const math *m, expr_id x, double c) {
@@ -100,12 +100,14 @@ expr_id math_pieces(const math *m, int pieces, expr_id t) {
     return math_fma(m, p, d, value);
 }
 
-/* For functions that do not grow like t, with what the last rounding lost. t is at most the row's
- * largest. */
-expr_id math_pieces_at(const math *m, int pieces, expr_id t, expr_id *rest) {
-    expr_id value, d, p = math_piece(m, pieces, t, &value, &d), sum = math_fma(m, p, d, value);
-    *rest = math_fma(m, p, d, math_sub(m, value, sum));
-    return sum;
+double math_pieces_most(int pieces) {
+    return pieces_rows[pieces].most;
+}
+
+/* For functions whose value is 0 where a piece begins at 0. t is at most the row's largest. */
+expr_id math_pieces_of(const math *m, int pieces, expr_id t) {
+    expr_id value, d, p = math_piece(m, pieces, t, &value, &d);
+    return math_fma(m, p, d, value);
 }
 
 /* ---- signs and powers of two ----------------------------------------------------------------- */

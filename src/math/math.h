@@ -54,7 +54,7 @@ math math_format(kernel *k, qn_dtype dtype);
 expr_id math_poly(const math *m, int poly, expr_id x);
 /* The sum over i >= from of c[i] step^i x^(i - from). */
 expr_id math_poly_from(const math *m, int poly, int from, double step, expr_id x);
-double math_poly_first(int poly); /* c[0] */
+double math_poly_at(int poly, int i); /* c[i] */
 
 static inline expr_id math_f(const math *m, double v) {
     return ir_const_f(m->k, m->dtype, v);
@@ -125,7 +125,8 @@ expr_id math_copy_sign(const math *m, expr_id y, expr_id x); /* the same for y >
 
 /* An F32 function of t >= 0 by pieces; t is anything, past the last piece the function stays. */
 expr_id math_pieces(const math *m, int pieces, expr_id t);
-expr_id math_pieces_at(const math *m, int pieces, expr_id t, expr_id *rest);
+expr_id math_pieces_of(const math *m, int pieces, expr_id t); /* t at most the largest */
+double math_pieces_most(int pieces);
 
 /* The integer nearest x*scale (scale 0: nearest x), by the magic constant. */
 typedef struct math_integer {
@@ -143,7 +144,9 @@ expr_id math_scale(const math *m, expr_id x, math_integer n);
  * [3/4, 3/2). Rubbish for what is not positive and finite. */
 expr_id math_split(const math *m, expr_id x, bool root, expr_id *k);
 
-/* ---- the functions: exp.c log.c trig.c inverse.c root.c pow.c -------------------------------- */
+math_integer math_exp_parts(const math *m, expr_id x, int offset, expr_id *e); /* exp.c */
+
+/* ---- the functions: exp.c log.c trig.c inverse.c root.c pow.c gelu.c ------------------------ */
 
 expr_id math_int_pow(kernel *k, qn_dtype dtype, expr_id x, expr_id y); /* pow.c */
 #define X(OP, name, sources, ...) expr_id math_##name(const math *m, const expr_id *x);

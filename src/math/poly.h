@@ -91,6 +91,14 @@ X(ERFC_TAIL, F64, 22, 0x1.20dd750426b2p-1, 0x1.20dd75050f159p+1, 0x1.17d6893ca92
   0x1.4ed594e52eddp+26, 0x1.46a50ac67d867p+29, -0x1.5114a6b4886a9p+32, 0x1.3f3c3abf36ad7p+34,
   -0x1.55937b8c4faebp+35, 0x1.8ce68e629e8dap+35, -0x1.88be19826edc4p+34)
 
+/* Phi(-t) = e^(-t^2/2) v P(v), v = 1/(t + 5); [0.0227273, 0.165289], degree 21, error 2^-60.8 */
+X(NDTR_TAIL, F64, 22, 0x1.9884533d52bfdp-2, 0x1.fea568073614bp+0, 0x1.32633edd7a6a6p+3,
+  0x1.5f11ac5abe0b1p+5, 0x1.7d64506da3bb2p+7, 0x1.84edd46c98f19p+9, 0x1.6f6ca0e2a58cfp+11,
+  0x1.35cde5f894f94p+13, 0x1.f4083ade96bc3p+14, 0x1.125b836241059p+14, 0x1.adcb3125a3709p+19,
+  -0x1.4cf975ecbf24p+23, 0x1.a1cb4c41de07dp+26, -0x1.c5facf1fb351cp+29, 0x1.7477babab333bp+32,
+  -0x1.d701ab09f544dp+34, 0x1.b20c45f7b06dap+36, -0x1.fca3cde873445p+37, 0x1.04586673850aep+38,
+  0x1.1e63e4edcb26bp+38, -0x1.15470f225e8e6p+40, 0x1.d16f1e027f0cfp+39)
+
 /* atan(z) = z + z u P(u), u = z^2; [1e-12, 1], degree 8, error 2^-28.5 */
 X(ATAN, F32, 9, -0x1.55553ep-2, 0x1.9991e4p-3, -0x1.242088p-3, 0x1.c08c84p-4, -0x1.580a3p-4,
   0x1.da2f96p-5, -0x1.fd8d58p-6, 0x1.643a6ep-7, -0x1.d38b46p-10)

@@ -166,7 +166,7 @@ static expr_id math_sin_f64(const math *m, expr_id t, uint64_t shift) {
      * of r^3 is up to 0.4 of r: it and the sum of both are taken with what rounding loses. */
     expr_id u = math_mul(m, r, r), cosine = math_fma(m, u, math_f(m, -0.405), math_f(m, 1));
     expr_id u_low = math_fma(m, r, r, math_neg(m, u));
-    expr_id first = math_f(m, math_poly_first(POLY_SIN_F64)), cube = math_mul(m, u, first);
+    expr_id first = math_f(m, math_poly_at(POLY_SIN_F64, 0)), cube = math_mul(m, u, first);
     expr_id less = math_fma(m, u_low, first, math_fma(m, u, first, math_neg(m, cube)));
     expr_id high_order = math_poly_from(m, POLY_SIN_F64, 1, 1, u);
     less = math_fma(m, math_mul(m, u, u), high_order, less);

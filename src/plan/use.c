@@ -35,26 +35,33 @@ double fuse_op_cost(int op) {
         return 10;
     case OP_TANH:
     case OP_SIGMOID:
-    case OP_MUL_SIGMOID:
     case OP_ERF:
     case OP_EXPM1:
     case OP_LOG1P:
     case OP_SIN:
     case OP_COS:
     case OP_ATAN:
+    case OP_SILU:
+    case OP_SILU_SLOPE:
+    case OP_GELU:
+    case OP_GELU_SLOPE:
+    case OP_GELU_TANH:
+    case OP_GELU_TANH_SLOPE:
         return 20;
     case OP_ASIN:
     case OP_ACOS:
     case OP_ASINH:
     case OP_ACOSH:
     case OP_ATANH:
+    case OP_SINH:
+    case OP_COSH:
     case OP_SOFTPLUS:
+    case OP_MISH:
     case OP_CBRT:
     case OP_ATAN2:
     case OP_HYPOT:
     case OP_LOGADDEXP:
     case OP_ERFC:
-    case OP_MUL_NDTR:
     case OP_POW:
         return 40;
     case OP_DIV:

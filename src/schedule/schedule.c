@@ -100,13 +100,18 @@ static int expr_ops(const scheduler *m, expr_id e, int limit) {
         break;
     case OP_TANH:
     case OP_SIGMOID:
-    case OP_MUL_SIGMOID:
     case OP_ERF:
     case OP_EXPM1:
     case OP_LOG1P:
     case OP_SIN:
     case OP_COS:
     case OP_ATAN:
+    case OP_SILU:
+    case OP_SILU_SLOPE:
+    case OP_GELU:
+    case OP_GELU_SLOPE:
+    case OP_GELU_TANH:
+    case OP_GELU_TANH_SLOPE:
         n = 24;
         break;
     case OP_ASIN:
@@ -114,13 +119,15 @@ static int expr_ops(const scheduler *m, expr_id e, int limit) {
     case OP_ASINH:
     case OP_ACOSH:
     case OP_ATANH:
+    case OP_SINH:
+    case OP_COSH:
     case OP_SOFTPLUS:
+    case OP_MISH:
     case OP_CBRT:
     case OP_ATAN2:
     case OP_HYPOT:
     case OP_LOGADDEXP:
     case OP_ERFC:
-    case OP_MUL_NDTR:
     case OP_POW:
         n = 48;
         break;

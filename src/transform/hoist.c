@@ -19,12 +19,25 @@ typedef struct looking {
 } looking;
 
 static bool costly(int op) {
-    static const uint8_t ops[] = {
-        OP_RECIPROCAL, OP_SQRT,        OP_EXP,       OP_EXP2,  OP_EXPM1,    OP_LOG,     OP_LOG2,
-        OP_LOG1P,      OP_SIN,         OP_COS,       OP_ATAN,  OP_TANH,     OP_SIGMOID, OP_ERF,
-        OP_ERFC,       OP_DIV,         OP_FLOOR_DIV, OP_MOD,   OP_POW,      OP_CBRT,    OP_ASIN,
-        OP_ACOS,       OP_ASINH,       OP_ACOSH,     OP_ATANH, OP_SOFTPLUS, OP_ATAN2,   OP_HYPOT,
-        OP_LOGADDEXP,  OP_MUL_SIGMOID, OP_MUL_NDTR};
+    static const uint8_t ops[] = {OP_RECIPROCAL, OP_SQRT,
+                                  OP_EXP,        OP_EXP2,
+                                  OP_EXPM1,      OP_LOG,
+                                  OP_LOG2,       OP_LOG1P,
+                                  OP_SIN,        OP_COS,
+                                  OP_ATAN,       OP_TANH,
+                                  OP_SIGMOID,    OP_ERF,
+                                  OP_ERFC,       OP_DIV,
+                                  OP_FLOOR_DIV,  OP_MOD,
+                                  OP_POW,        OP_CBRT,
+                                  OP_ASIN,       OP_ACOS,
+                                  OP_ASINH,      OP_ACOSH,
+                                  OP_ATANH,      OP_SOFTPLUS,
+                                  OP_ATAN2,      OP_HYPOT,
+                                  OP_LOGADDEXP,  OP_SINH,
+                                  OP_COSH,       OP_MISH,
+                                  OP_SILU,       OP_SILU_SLOPE,
+                                  OP_GELU,       OP_GELU_SLOPE,
+                                  OP_GELU_TANH,  OP_GELU_TANH_SLOPE};
     for (size_t i = 0; i < COUNT_OF(ops); i++)
         if (ops[i] == op) return true;
     return false;

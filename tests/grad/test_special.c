@@ -353,7 +353,7 @@ static const char *const plain[] = {
     "conv_transpose", "avg_pool", "mean_axes", "variance_axes", "softmax", "log_softmax",
     "layer_norm", "rms_norm", "group_norm", "attention", "dropout", "nll_loss",
     /* smooth: tested by differences */
-    "mul_sigmoid", "mul_ndtr", "cross_entropy_ignoring", "sum_product",
+    "cross_entropy_ignoring", "sum_product",
     /* of no derivative */
     "full", "zeros", "ones", "scalar", "like", "full_like", "zeros_like", "ones_like", "iota",
     "arange", "linspace", "eye", "any", "all", "one_hot", "key", "key_fold", "random_bits",

@@ -200,6 +200,10 @@ static double compiled_error(const dev_node *n, oracle_value v, long double bulk
         MATH_FUNCTIONS(X)
 #undef X
     };
+    bool slope = n->op == OP_SILU_SLOPE || n->op == OP_GELU_SLOPE || n->op == OP_GELU_TANH_SLOPE;
+    if (slope && fabsl(v.f) < 0.5L) /* in units of the larger of two terms */
+        return error[n->op][n->dtype == QN_F64] *
+               (double)(oracle_ulp(n->dtype, 0.5L) / oracle_ulp(n->dtype, v.f));
     if (op_rows[n->op].class_ == CLASS_ELEM) return error[n->op][n->dtype == QN_F64];
     int64_t elements = oracle_count(n->src[0].rank, n->src[0].dim);
     if (n->op == OP_PROD) return (double)elements;

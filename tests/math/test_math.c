@@ -8,6 +8,7 @@
 #include "math_eval.h"
 #include "run/run.h"
 
+#include <tgmath.h>
 #include <time.h>
 
 typedef long double wide;
@@ -49,31 +50,27 @@ static double logaddexp(double x, double y) {
     return (double)logaddexpl(x, y);
 }
 
-/* In the wider type either way: the second factor may be too small for a double. */
-static double mul_sigmoid(double x, double y) {
-    if (y < -174 && isfinite(x)) return x * 0;
-    return (double)((wide)x / (1 + expl(isfinite(y) ? fmin(-y, 11000) : -y)));
-}
+#define REAL          long double
+#define ORACLE(name_) oracle_##name_
+#include "accuracy_oracle.h"
+#undef REAL
+#undef ORACLE
 
-static wide mul_sigmoidl(wide x, wide y) {
-    if (y < -1416 && isfinite(x)) return x * 0;
-    return x / (1 + expl(isfinite(y) ? fminl(-y, 11000) : -y));
-}
-
-static wide mul_ndtr_wide(wide x, wide y) {
-    if (isfinite(y)) y = fmaxl(y, -100);
-    wide c = M_SQRT1_2l, t = -y * c, lost = fmal(-y, c, -t);
-    wide q = erfcl(t) / 2;
-    return x * (t > 1 && !isinf(t) ? fmal(q, -(t + sqrtl(t * t + 2)) * lost, q) : q);
-}
-
-static double mul_ndtr(double x, double y) {
-    return y < -18.6875 && isfinite(x) ? x * 0 : (double)mul_ndtr_wide(x, y);
-}
-
-static wide mul_ndtrl(wide x, wide y) {
-    return y < -53 && isfinite(x) ? x * 0 : mul_ndtr_wide(x, y);
-}
+/* In the wider type either way. */
+#define BY_ORACLE(name_)                                                                           \
+    static wide name_##l(wide x) {                                                                 \
+        return oracle_##name_(x);                                                                  \
+    }                                                                                              \
+    static double name_(double x) {                                                                \
+        return (double)oracle_##name_(x);                                                          \
+    }
+BY_ORACLE(silu)
+BY_ORACLE(silu_slope)
+BY_ORACLE(gelu)
+BY_ORACLE(gelu_slope)
+BY_ORACLE(gelu_tanh)
+BY_ORACLE(gelu_tanh_slope)
+BY_ORACLE(mish)
 
 #define ORACLE_1(name) .one32 = name, .one64 = name##l
 #define ORACLE_2(name) .two32 = name, .two64 = name##l
@@ -145,6 +142,17 @@ static void subject_close(subject *s) {
     ir_close(s->k);
 }
 
+/* Where two terms cancel the larger one counts; of logaddexp F32 has 29 bits to spare. */
+static double larger_term(const struct format *f, int op, double x, double y, wide want) {
+    if (op == OP_LOGADDEXP) return fmax(x, y) * (f->dtype == QN_F32 ? 0x1p-29 : 1);
+    bool slope = op == OP_GELU_SLOPE || op == OP_GELU_TANH_SLOPE || op == OP_SILU_SLOPE;
+    if (!slope || !(x < 0 && x > -2)) return 0;
+    wide term = op == OP_GELU_SLOPE   ? oracle_ndtr(x)
+                : op == OP_SILU_SLOPE ? oracle_sigmoid(x)
+                                      : oracle_gelu_tanh_sigmoid(x);
+    return (double)fmax(term, term - want);
+}
+
 static void judge(subject *s, double x, double y, double got) {
     const row *r = s->r;
     wide want;
@@ -153,9 +161,7 @@ static void judge(subject *s, double x, double y, double got) {
     else
         want = r->sources == 2 ? r->two64(x, y) : r->one64(x);
     /* What the wider oracle does not round to zero or infinity, the format does. */
-    /* Where the two terms cancel the larger one counts; F32 has 29 bits to spare. */
-    double larger = r->op != OP_LOGADDEXP ? 0 : fmax(x, y) * (s->f->dtype == QN_F32 ? 0x1p-29 : 1);
-    double e = error_in_units(s->f, got, want, larger);
+    double e = error_in_units(s->f, got, want, (wide)larger_term(s->f, r->op, x, y, want));
     if (e > s->worst || isinf(e)) {
         s->worst = e;
         s->at[0] = x;

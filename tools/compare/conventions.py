@@ -68,8 +68,6 @@ CONVENTIONS = [
     ("lerp", ("value",), lambda case, args, got, want: math.isinf(got) and case.dtype != "f16" and
      abs(args[2]) * abs(args[1] - args[0]) > (2.0 ** 1023 if case.dtype == "f64" else 2.0 ** 127),
      "the formula is x + t * (y - x), whose product overflows"),
-    ("mul_sigmoid mul_ndtr", ("value",), lambda case, args, got, want: is_nan(want) and math.isinf(got)
-     and math.isfinite(args[1]), "an infinity times a weight above 0, which PyTorch rounds to 0"),
     ("relu6 hardsigmoid hardswish", DERIVATIVES, at(0, 3, 6),
      "at a bound the derivative is that of the inside; PyTorch has 0 or that of a side"),
     ("clamp", DERIVATIVES, at(0, 1, 2, 6), "at a bound the derivative is 1; PyTorch 2.15 has 0"),
@@ -82,7 +80,8 @@ CONVENTIONS = [
     ("pow", ("second",), at_zeros(0.0, math.inf),
      "second derivatives at x = 0 are the formula's, or 0, where PyTorch has NaN"),
     ("asinh acosh atan tanh sigmoid softplus log_sigmoid erf erfc reciprocal rsqrt log log2 log10 log1p "
-     "sqrt cbrt selu elu exp exp2 expm1 silu gelu mish mul_ndtr mul_sigmoid", DERIVATIVES, limit(0.0, 1.0),
+     "sqrt cbrt selu elu exp exp2 expm1 silu gelu "
+     "gelu_slope gelu_tanh gelu_tanh_slope silu_slope mish", DERIVATIVES, limit(0.0, 1.0),
      "the limit at an infinity, where PyTorch's formula gives NaN"),
     ("maximum minimum logaddexp atan2 hypot pow", DERIVATIVES, with_nan,
      "a NaN argument gives NaN by both; PyTorch has numbers there"),
@@ -92,7 +91,7 @@ CONVENTIONS = [
      "NaN passes, by the branch that keeps x; PyTorch has 0"),
     ("mod rem", DERIVATIVES, lambda case, args, got, want: len(args) > 1 and args[1] == 0,
      "by 0 the value is NaN, and a derivative is what the formula gives"),
-    ("hypot logaddexp mul_sigmoid", DERIVATIVES, lambda case, args, got, want: of_the_value(case, args, got, want),
+    ("hypot logaddexp", DERIVATIVES, lambda case, args, got, want: of_the_value(case, args, got, want),
      "second derivatives are formed of first ones (1 - p^2, p (1 - p)): off by ulps of the terms"),
     ("acosh", DERIVATIVES, outside(lambda x: x >= 1),
      "outside of the domain the value is NaN and a derivative is what the formula gives"),

@@ -12,7 +12,7 @@ import numpy as np
 
 from judge import Case, error_ulps, is_real, ulp
 from quern import QuernError, Value, epsilon
-from tables import BINARY, OPTIONS, UNARY
+from tables import BINARY, OPTIONS, UNARY, torch_gelu_slope, torch_gelu_tanh_slope, torch_silu_slope
 from vectors import VECTORS
 
 try:
@@ -147,8 +147,8 @@ def torch_function(name, options):
                "hardsigmoid": lambda x: torch.nn.functional.relu6(x + 3) / 6,
                "hardswish": lambda x: x * torch.nn.functional.relu6(x + 3) / 6,
                "rem": torch.fmod, "mod": torch.remainder, "neg": torch.neg,
-               "mul_sigmoid": lambda x, y: x * torch.sigmoid(y),
-               "mul_ndtr": lambda x, y: x * torch.special.ndtr(y),
+               "silu_slope": torch_silu_slope,
+               "gelu_slope": torch_gelu_slope, "gelu_tanh_slope": torch_gelu_tanh_slope,
                "elu": lambda x: torch.nn.functional.elu(x, *options),
                "leaky_relu": lambda x: torch.nn.functional.leaky_relu(x, *options),
                "clamp": lambda x: torch.clamp(x, *options)}

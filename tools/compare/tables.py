@@ -8,6 +8,8 @@ is done after rounding to the dtype.
 Primitives take their dtypes from ops.h.
 """
 
+import math
+
 import mpmath
 import numpy as np
 
@@ -109,6 +111,36 @@ def real_gelu_tanh(x):
     return x / (1 + mpmath.exp(-2 * u))
 
 
+def torch_silu_slope(x):
+    s = torch.sigmoid(x)
+    return s * (1 + x * (1 - s))
+
+
+def real_silu_slope(x):
+    return (1 + x / (1 + mpmath.exp(x))) / (1 + mpmath.exp(-x))
+
+
+def torch_gelu_slope(x):
+    return torch.special.ndtr(x) + x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def torch_gelu_tanh_slope(x):
+    k = math.sqrt(8 / math.pi)
+    s = torch.sigmoid(k * (x + 0.044715 * x ** 3))
+    return s + x * s * (1 - s) * k * (1 + 3 * 0.044715 * x * x)
+
+
+def real_gelu_slope(x):
+    bell = mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mpmath.pi)
+    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2 + x * bell
+
+
+def real_gelu_tanh_slope(x):
+    k = mpmath.sqrt(8 / mpmath.pi)
+    s = 1 / (1 + mpmath.exp(-k * (x + mpf("0.044715") * x ** 3)))
+    return s + x * s * (1 - s) * k * (1 + 3 * mpf("0.044715") * x * x)
+
+
 def real_selu(x):
     return mpf("1.0507009873554805") * (x if x > 0 else mpf("1.6732632423543772") * mpmath.expm1(x))
 
@@ -146,9 +178,14 @@ PRIMITIVES = {
     "atanh": one(np.arctanh, mpmath.atanh), "atan2": one(np.arctan2, mpmath.atan2),
     "softplus": two(torch_of(lambda x: torch.logaddexp(x, torch.zeros_like(x))), real_softplus),
     "hypot": one(np.hypot, mpmath.hypot), "logaddexp": one(np.logaddexp, real_log_sum),
-    "mul_sigmoid": two(torch_of(lambda x, y: x * y.sigmoid()), lambda x, y: x / (1 + mpmath.exp(-y))),
-    "mul_ndtr": two(torch_of(lambda x, y: x * torch.special.ndtr(y)),
-                    lambda x, y: x * mpmath.erfc(-y / mpmath.sqrt(2)) / 2),
+    "mish": two(torch_of(lambda x: nn.mish(x)), lambda x: x * mpmath.tanh(real_softplus(x))),
+    "sinh": two(np.sinh, mpmath.sinh), "cosh": two(np.cosh, mpmath.cosh),
+    "silu": two(torch_of(lambda x: nn.silu(x)), lambda x: x / (1 + mpmath.exp(-x))),
+    "silu_slope": two(torch_of(torch_silu_slope), real_silu_slope),
+    "gelu": two(torch_of(lambda x: nn.gelu(x)), real_gelu),
+    "gelu_tanh": two(torch_of(lambda x: nn.gelu(x, approximate="tanh")), real_gelu_tanh),
+    "gelu_slope": two(torch_of(torch_gelu_slope), real_gelu_slope),
+    "gelu_tanh_slope": two(torch_of(torch_gelu_tanh_slope), real_gelu_tanh_slope),
 }
 
 COMPOSED = {
@@ -158,13 +195,8 @@ COMPOSED = {
     "rsqrt": two(lambda x: 1 / np.sqrt(x), lambda x: 1 / mpmath.sqrt(x)),
     "square": Row(lambda x: x * x, takes="fi", gives="same"),
     "log10": two(np.log10, mpmath.log10), "tan": two(np.tan, mpmath.tan),
-    "sinh": two(np.sinh, mpmath.sinh), "cosh": two(np.cosh, mpmath.cosh),
     "isnan": Row(np.isnan, gives="bool"), "isinf": Row(np.isinf, gives="bool"),
     "isfinite": Row(np.isfinite, gives="bool"), "logical_not": Row(np.logical_not, gives="bool"),
-    "silu": two(torch_of(lambda x: nn.silu(x)), lambda x: x / (1 + mpmath.exp(-x))),
-    "gelu": two(torch_of(lambda x: nn.gelu(x)), real_gelu),
-    "gelu_tanh": two(torch_of(lambda x: nn.gelu(x, approximate="tanh")), real_gelu_tanh),
-    "mish": two(torch_of(lambda x: nn.mish(x)), lambda x: x * mpmath.tanh(real_softplus(x))),
     "relu6": Row(lambda x: clip(x, 0, 6), gives="same"),
     "hardswish": two(torch_of(lambda x: nn.hardswish(x)), lambda x: x * bounded(x + 3, 0, 6) / 6),
     "hardsigmoid": two(torch_of(lambda x: nn.hardsigmoid(x)), lambda x: bounded(x + 3, 0, 6) / 6),
