@@ -32,22 +32,34 @@ typedef node_id (*build_node)(graph *g, const build_args *a);
 
 /* ---- what all constructors share ------------------------------------------------------------ */
 
-/* Put the inputs into `a`, and the graph they live in. An error is reported where there is a
- * context to hold it, and NULL is not news where one is recorded already. */
-static bool build_enter(build_args *a, int n, qn_tensor *const *x) {
+/* Why build_enter() refuses. An error is reported where there is a context to hold it, and NULL is
+ * not news where one is recorded already. */
+static bool build_refuse(const build_args *a, int n, qn_tensor *const *x) {
     static const char *const usual[3] = {"x", "y", "z"};
     const char *const *arg = a->arg ? a->arg : usual;
     qn_ctx *qn = NULL;
     for (int i = 0; i < n && !qn; i++)
         if (handle_is(x[i], HANDLE_TENSOR)) qn = tensor_ctx(x[i]);
-    if (qn) a->name = graph_name(qn, a->name);
+    const char *name = qn ? graph_name(qn, a->name) : a->name;
     for (int i = 0; i < n; i++) {
         if (!x[i] && qn && qn->code) return false;
-        const tensor *t = tensor_of(qn, x[i], a->name, arg[i]);
-        if (!t) return false;
+        if (!tensor_of(qn, x[i], name, arg[i])) return false;
+    }
+    return false;
+}
+
+/* Put the inputs into `a`, and the graph they live in: each handle is looked at once. */
+static inline bool build_enter(build_args *a, int n, qn_tensor *const *x) {
+    qn_ctx *qn = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!handle_is(x[i], HANDLE_TENSOR)) return build_refuse(a, n, x);
+        const tensor *t = (const tensor *)handle_at(x[i]);
+        if (i && t->h.ctx != qn) return build_refuse(a, n, x);
+        qn = t->h.ctx;
         a->x[i] = t->node;
     }
     a->g = qn->graph;
+    a->name = graph_name(qn, a->name);
     a->n = n;
     return true;
 }
@@ -182,10 +194,12 @@ static node_id elem_node(graph *g, const build_args *a) {
     node_id x[3];
     for (int i = 0; i < a->n; i++) {
         bool condition = i == 0 && op_rows[a->op].types == TYPES_SELECT;
-        x[i] = condition ? a->x[i] : make_cast(g, a->x[i], dtype);
-        x[i] = make_broadcast(g, x[i], shape);
+        x[i] = a->x[i];
+        if (!condition && type_of(g, x[i]) != dtype) x[i] = make_cast(g, x[i], dtype);
+        if (g->node[x[i]].shape != shape) x[i] = make_broadcast(g, x[i], shape);
     }
-    return make_elem(g, a->op, a->n, x);
+    if (op_rows[a->op].types == TYPES_CMP) dtype = QN_BOOL;
+    return node_make(g, a->op, dtype, shape, a->n, x, 0, 0);
 }
 
 qn_tensor *build_elem(int op, int n, qn_tensor *const *x) {

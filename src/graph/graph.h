@@ -153,11 +153,15 @@ typedef struct graph_node {
     uint32_t buffer; /* run's buffer number when realized; else of a value kept, see run/kept.c */
     uint32_t mark;   /* of the last traversal that came by (graph_mark) */
     node_id src[3];
-    node_id prev, next; /* in the list of what history may lose, and in lists of the moment */
-    uint32_t variable;  /* the tensor whose value it was or is, by qn_tensor.variable; 0: of none
+    union {
+        node_id prev;  /* in the list of what history may lose */
+        uint32_t hash; /* CONSED and not in that list: its key */
+    };
+    node_id next;      /* in that list, and in lists of the moment */
+    uint32_t variable; /* the tensor whose value it was or is, by qn_tensor.variable; 0: of none
                            that was assigned to, VARIABLE_SHARED: of several */
-    uint32_t born;      /* younger than its sources */
-    uint64_t bits;      /* CONST: the value's bit pattern; BUFFER, and DETACH as a version: a number
+    uint32_t born;     /* younger than its sources */
+    uint64_t bits;     /* CONST: the value's bit pattern; BUFFER, and DETACH as a version: a number
                            of its own */
 } graph_node;
 _Static_assert(sizeof(graph_node) == 64, "a node is one line of the cache");
@@ -235,9 +239,12 @@ void graph_sweep_end(graph *g);
  * Callers have checked types and shapes. */
 node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
                   tuple_id attr, uint64_t bits);
+uint32_t node_hash(const graph_node *n);
 node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape,
                     uint32_t buffer); /* a fresh BUFFER leaf */
-void node_ref(graph *g, node_id n);
+static inline void node_ref(graph *g, node_id n) {
+    g->node[n].refs++;
+}
 void node_unref(graph *g, node_id n); /* frees at zero, without recursion in depth */
 void node_drop(graph *g, node_id n);  /* free it if nobody holds it */
 /* Free every node made since the last call that nobody holds: the end of each constructor. */
@@ -251,8 +258,17 @@ uint32_t graph_mark(graph *g);         /* begin a traversal: see order.c */
 /* ---- history.c: whose values are needed, and what of the past is kept ------------------------ */
 
 /* One more, or one less, who may ask for n's value. Neither needs memory. */
-void value_need(graph *g, node_id n);
-void value_drop(graph *g, node_id n);
+void value_wake(graph *g, node_id n); /* the first */
+void value_rest(graph *g, node_id n); /* the last */
+static inline void value_need(graph *g, node_id n) {
+    if (g->node[n].needs)
+        g->node[n].needs++;
+    else
+        value_wake(g, n);
+}
+static inline void value_drop(graph *g, node_id n) {
+    if (--g->node[n].needs == 0) value_rest(g, n);
+}
 /* Can n, which was computed, be computed again, by few nodes? And let its value go, until then. */
 bool value_regainable(const graph *g, node_id n);
 void value_give_up(graph *g, node_id n);
@@ -264,9 +280,13 @@ void node_let_go(graph *g, node_id n);
 void graph_realized(graph *g, node_id n, uint32_t buffer);
 bool node_differentiable(const graph_node *n); /* do gradients pass it? */
 size_t graph_value_bytes(const graph *g, const graph_node *n);
-void history_trim(graph *g);              /* to knob history; nothing while a tape is open */
-void history_unlist(graph *g, node_id n); /* it dies, or becomes a BUFFER */
-void history_tape_ended(graph *g);        /* the last one */
+void history_trim(graph *g); /* to knob history; nothing while a tape is open */
+void history_take_out(graph *g, node_id id);
+/* It dies, or becomes a BUFFER. */
+static inline void history_unlist(graph *g, node_id id) {
+    if (g->node[id].flags & NODE_LISTED) history_take_out(g, id);
+}
+void history_tape_ended(graph *g); /* the last one */
 /* n is, or was, the value of the tensor with that number. */
 void node_is_version(graph *g, node_id n, uint32_t variable);
 /* Its tensor is about to be given another value, there. */

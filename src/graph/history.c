@@ -38,12 +38,12 @@ static void list_add(graph *g, node_id id) {
     if (n->op == OP_BUFFER) g->idle_bytes += graph_value_bytes(g, n);
 }
 
-void history_unlist(graph *g, node_id id) {
+void history_take_out(graph *g, node_id id) {
     graph_node *n = &g->node[id];
-    if (!(n->flags & NODE_LISTED)) return;
     g->node[n->prev].next = n->next;
     g->node[n->next].prev = n->prev;
-    n->prev = n->next = 0;
+    n->next = 0;
+    n->hash = node_hash(n);
     n->flags &= (uint8_t)~NODE_LISTED;
     if (n->op == OP_BUFFER) g->idle_bytes -= graph_value_bytes(g, n);
 }
@@ -91,40 +91,43 @@ static void value_idle(graph *g, node_id id) {
 /* ---- needs ---------------------------------------------------------------------------------- */
 
 /* Nodes whose sources have yet to be told are linked through `next`: what is needed and has no
- * value is not in the list, for it cannot be cut. */
-static void wake(graph *g, node_id id, node_id *todo) {
+ * value is not in the list, for it cannot be cut. Is this one of them? */
+static inline bool wakes_sources(graph *g, node_id id) {
     graph_node *n = &g->node[id];
-    if (n->needs++) return;
+    n->needs = 1;
     g->idle--;
+    if (!(n->flags & (NODE_REALIZED | NODE_GONE | NODE_LISTED))) return n->sources; /* as usual */
     if (n->op == OP_BUFFER || !(n->flags & NODE_REALIZED)) history_unlist(g, id);
     if (n->flags & NODE_GONE) g->gone = id;
-    if ((n->flags & NODE_REALIZED) || !n->sources) return;
-    n->next = *todo;
-    *todo = id;
+    return !(n->flags & NODE_REALIZED) && n->sources;
 }
 
-void value_need(graph *g, node_id id) {
-    node_id todo = 0;
-    wake(g, id, &todo);
-    while (todo) {
-        graph_node *n = &g->node[todo];
-        todo = n->next;
-        n->next = 0;
-        for (int i = 0; i < n->sources; i++) wake(g, n->src[i], &todo);
+void value_wake(graph *g, node_id id) {
+    if (!wakes_sources(g, id)) return;
+    for (node_id todo = 0;;) {
+        const graph_node *n = &g->node[id];
+        for (int i = 0; i < n->sources; i++) {
+            graph_node *source = &g->node[n->src[i]];
+            if (source->needs) {
+                source->needs++;
+            } else if (wakes_sources(g, n->src[i])) {
+                source->next = todo;
+                todo = n->src[i];
+            }
+        }
+        if (!(id = todo)) return;
+        todo = g->node[id].next;
+        g->node[id].next = 0;
     }
 }
 
-static void rest(graph *g, node_id id, node_id *todo) {
+static inline bool rests_sources(graph *g, node_id id) {
     graph_node *n = &g->node[id];
-    if (--n->needs) return;
     g->idle++;
     kept_free(g, n);
-    if (n->flags & NODE_REALIZED) {
-        value_idle(g, id);
-    } else if (n->sources) {
-        n->next = *todo;
-        *todo = id;
-    }
+    if (!(n->flags & NODE_REALIZED)) return n->sources;
+    value_idle(g, id);
+    return false;
 }
 
 void node_hold(graph *g, node_id id) {
@@ -137,14 +140,19 @@ void node_let_go(graph *g, node_id id) {
     if (n->holders < HOLDERS_MANY) n->holders--;
 }
 
-void value_drop(graph *g, node_id id) {
-    node_id todo = 0;
-    rest(g, id, &todo);
-    while (todo) {
-        graph_node *n = &g->node[todo];
-        todo = n->next;
-        n->next = 0;
-        for (int i = 0; i < n->sources; i++) rest(g, n->src[i], &todo);
+void value_rest(graph *g, node_id id) {
+    if (!rests_sources(g, id)) return;
+    for (node_id todo = 0;;) {
+        const graph_node *n = &g->node[id];
+        for (int i = 0; i < n->sources; i++) {
+            graph_node *source = &g->node[n->src[i]];
+            if (--source->needs || !rests_sources(g, n->src[i])) continue;
+            source->next = todo;
+            todo = n->src[i];
+        }
+        if (!(id = todo)) return;
+        todo = g->node[id].next;
+        g->node[id].next = 0;
     }
 }
 

@@ -67,7 +67,7 @@ static inline uint64_t fold(uint64_t a, uint64_t b) {
 }
 
 /* Making a node is the commonest thing of all; hash_bytes() would take a fifth of its time. */
-static uint32_t node_hash(const graph_node *n) {
+uint32_t node_hash(const graph_node *n) {
     uint64_t what = (uint64_t)n->op | (uint64_t)n->dtype << 8 | (uint64_t)n->shape << 32;
     uint64_t from =
         fold(n->src[0] | (uint64_t)n->src[1] << 32, n->src[2] | (uint64_t)n->attr << 32);
@@ -85,8 +85,10 @@ static bool node_same(const void *key, uint32_t id, const void *user) {
 /* Room for one more node and its place among the loose; afterwards taking a slot cannot fail. */
 static void node_reserve(graph *g) {
     heap *h = &g->ctx->heap;
-    if (!g->free_node) g->node = heap_grow(h, g->node, &g->node_cap, g->nodes + 1, sizeof *g->node);
-    g->loose = heap_grow(h, g->loose, &g->loose_cap, g->loose_count + 1, sizeof *g->loose);
+    if (!g->free_node && g->nodes == g->node_cap)
+        g->node = heap_grow(h, g->node, &g->node_cap, g->nodes + 1, sizeof *g->node);
+    if (g->loose_count == g->loose_cap)
+        g->loose = heap_grow(h, g->loose, &g->loose_cap, g->loose_count + 1, sizeof *g->loose);
 }
 
 static node_id node_next(const graph *g) {
@@ -134,6 +136,7 @@ node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const
     uint32_t hash = node_hash(&node);
     node_id same = idset_find(&g->consed, hash, node_same, &node, g);
     if (same) return same;
+    node.hash = hash;
     node_reserve(g);
     idset_add(&g->consed, hash, node_next(g));
     return node_take(g, &node);
@@ -162,15 +165,11 @@ node_id node_version(graph *g, node_id x) {
 
 /* ---- counting and freeing ------------------------------------------------------------------- */
 
-void node_ref(graph *g, node_id n) {
-    g->node[n].refs++;
-}
-
 /* Move a node without references to the list of the dying. */
 static void node_condemn(graph *g, node_id id, node_id *dying) {
     graph_node *n = &g->node[id];
-    if (n->flags & NODE_CONSED) idset_remove(&g->consed, node_hash(n), id);
     history_unlist(g, id);
+    if (n->flags & NODE_CONSED) idset_remove(&g->consed, n->hash, id);
     n->next = *dying;
     *dying = id;
 }
@@ -216,7 +215,7 @@ void node_forget(graph *g, node_id id) {
     node_id src[3] = {n->src[0], n->src[1], n->src[2]};
     int sources = n->sources;
     history_unlist(g, id);
-    if (n->flags & NODE_CONSED) idset_remove(&g->consed, node_hash(n), id);
+    if (n->flags & NODE_CONSED) idset_remove(&g->consed, n->hash, id);
     n->flags |= NODE_DATA;
     n->flags &= (uint8_t)~NODE_CONSED;
     n->op = OP_BUFFER;

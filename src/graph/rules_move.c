@@ -44,7 +44,8 @@ node_id rule_empty(graph *g, const graph_node *n) {
     if (is_empty(g, n->shape)) return constant_like(g, n, 0);
     if (!n->sources) return 0;
     if (n->op == OP_SCATTER) return is_empty(g, g->node[n->src[1]].shape) ? n->src[0] : 0;
-    if (!is_empty(g, g->node[n->src[0]].shape)) return 0;
+    tuple_id shape = g->node[n->src[0]].shape;
+    if (shape == n->shape || !is_empty(g, shape)) return 0;
     if (n->op == OP_PAD || n->op == OP_WINDOW || n->op == OP_GATHER) return constant_like(g, n, 0);
     if (op_rows[n->op].class_ != CLASS_REDUCE || op_rows[n->op].types == TYPES_TO) return 0;
     scalar identity = scalar_identity(monoid_of_reduction(n->op), (qn_dtype)n->dtype);
