@@ -155,7 +155,7 @@ qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t) {
     func_frame f = func_on("lerp", ARG(x), ARG(y), ARG(t));
     qn_tensor *v[] = {x, y, t};
     func_floats(&f, 3, v);
-    return func_end(f, qn_add(v[0], qn_mul(v[2], qn_sub(v[1], v[0]))));
+    return func_end(f, qn_fma(v[2], qn_sub(v[1], v[0]), v[0]));
 }
 
 /* A bound in x's dtype; of integers the last one within, or the last one of the dtype. */

@@ -68,6 +68,15 @@ CONVENTIONS = [
     ("lerp", ("value",), lambda case, args, got, want: math.isinf(got) and case.dtype != "f16" and
      abs(args[2]) * abs(args[1] - args[0]) > (2.0 ** 1023 if case.dtype == "f64" else 2.0 ** 127),
      "the formula is x + t * (y - x), whose product overflows"),
+    ("silu_slope gelu_slope gelu_tanh_slope", ("value",) + DERIVATIVES, of_the_value,
+     "two terms that cancel where the slope is 0: off by ulps of the terms"),
+    ("gelu_tanh_slope", ("second",), lambda case, args, got, want: number(want) and not is_nan(want) and
+     abs(got - want) <= 64 * EPSILON.get(case.dtype, 0) * (1 + abs(args[0])),
+     "a third derivative, of the sigmoid's powers, which cancel where it is large"),
+    ("silu_slope gelu_slope gelu_tanh_slope", ("value",) + DERIVATIVES, limit(0.0, 1.0),
+     "the limits at infinities, where the formula gives NaN"),
+    ("rem", DERIVATIVES, lambda case, args, got, want: is_nan(got) and math.isinf(args[0]),
+     "an infinite x has no remainder and no derivative; PyTorch has an infinity"),
     ("relu6 hardsigmoid hardswish", DERIVATIVES, at(0, 3, 6),
      "at a bound the derivative is that of the inside; PyTorch has 0 or that of a side"),
     ("clamp", DERIVATIVES, at(0, 1, 2, 6), "at a bound the derivative is 1; PyTorch 2.15 has 0"),
