@@ -245,7 +245,7 @@ def pieces():
     says that it does and is computed as t and a bit less."""
     yield "TANH", 5, tanh, 2, mpf("1.65234375"), mpf(1), mpf("9.0625"), None
     yield "ERF", 5, erf, 3, mpf("0.951171875"), mpf("1.25"), mpf("3.9375"), None
-    yield "GELU", 5, gelu_tail, 2, mpf("1.296875"), mpf("1.25"), mpf("14.4375"), True
+    yield "GELU", 6, gelu_tail, 2, mpf("1.296875"), mpf("1.25"), mpf("14.4375"), True
     yield "GELU_SLOPE", 5, gelu_slope_tail, 2, mpf("1.796875"), mpf("1.75"), mpf("14.5625"), False
 
 

@@ -37,7 +37,7 @@
     X(MISH, mish, 1, 2.00, 2.00, 52)                                                               \
     X(SILU, silu, 1, 2.00, 2.00, 23)                                                               \
     X(SILU_SLOPE, silu_slope, 1, 3.20, 3.20, 28)                                                   \
-    X(GELU, gelu, 1, 2.00, 2.00, 34)                                                               \
+    X(GELU, gelu, 1, 2.25, 2.00, 36)                                                               \
     X(GELU_SLOPE, gelu_slope, 1, 2.00, 5.00, 36)                                                   \
     X(GELU_TANH, gelu_tanh, 1, 2.00, 2.00, 33)                                                     \
     X(GELU_TANH_SLOPE, gelu_tanh_slope, 1, 5.00, 5.00, 41)                                         \
