@@ -775,8 +775,8 @@ QN_API qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdim
 QN_API qn_tensor *qn_any(qn_tensor *x, int axis, bool keepdims);
 /* bool: is every element non-zero? [gen all 18b4e94c 65288b99] */
 QN_API qn_tensor *qn_all(qn_tensor *x, int axis, bool keepdims);
-/* (sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero
- * [gen norm 8704c274 3617536c] */
+/* (sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero; powers are not scaled:
+ * f32 overflows from about 1e19 for p = 2, as in PyTorch [gen norm e6ee56ec d9149015] */
 QN_API qn_tensor *qn_norm(qn_tensor *x, double p, int axis, bool keepdims);
 /* log(sum e^x) without overflow [gen logsumexp 886f778a a71ed0e1] */
 QN_API qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims);

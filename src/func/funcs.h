@@ -73,7 +73,8 @@ X(TENSOR, variance_axes, (qn_tensor *x, int n, const int *axes, double correctio
 X(TENSOR, std, (qn_tensor *x, int axis, double correction, bool keepdims), -, 0, 0, "square root of the variance")
 X(TENSOR, any, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "bool: is any element non-zero?")
 X(TENSOR, all, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "bool: is every element non-zero?")
-X(TENSOR, norm, (qn_tensor *x, double p, int axis, bool keepdims), -, 0, 0, "(sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero")
+X(TENSOR, norm, (qn_tensor *x, double p, int axis, bool keepdims), -, 0, 0, "(sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero; "
+  "powers are not scaled: f32 overflows from about 1e19 for p = 2, as in PyTorch")
 X(TENSOR, logsumexp, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "log(sum e^x) without overflow")
 
 /* movement: no element is copied or computed */
