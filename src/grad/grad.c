@@ -2,9 +2,9 @@
  *
  * The nodes below y are walked once in dependency order to find those that lie on a way from an x
  * to y, and once backward, each passing the sum of what its users gave it on to its sources by the
- * rule of its row in ops.h (rules.c). So a shared node is visited once, nothing is computed
- * for what does not depend on any x, and since rules make ordinary nodes, a gradient can be
- * differentiated again.
+ * rule of its row in ops.h (rules.c). So a shared node is visited once (but see apart.c),
+ * nothing is computed for what does not depend on any x, and since rules make ordinary nodes, a
+ * gradient can be differentiated again.
  *
  * Only floats have gradients: ways through integers, bools, DETACH and rows without a rule end
  * there. So do those through a tensor that was assigned to: an assignment stores a number, as an
@@ -39,8 +39,8 @@ void grad_add(grad *c, node_id n, int source, node_id value) {
     if (!grad_wants(c, n, source)) return;
     node_id to = c->g->node[n == c->wide ? c->narrow : n].src[source];
     value = make_cast(c->g, value, (qn_dtype)c->g->node[to].dtype);
-    node_id *sum = &c->sum[grad_place(c, to)];
-    *sum = *sum ? make2(c->g, OP_ADD, *sum, value) : value;
+    uint32_t place = grad_place(c, to);
+    if (!grad_keep_apart(c, to, place, value)) grad_include(c, &c->sum[place], value);
 }
 
 /* A derivative of a half takes several operations, each of which would round to 11 or 8 bits:
@@ -212,28 +212,33 @@ static bool grad_fail_gone(const grad *c, node_id n) {
 /* ---- the way back --------------------------------------------------------------------------- */
 
 /* QN_DEBUG=a: whose rule is applied, and to a gradient made by which operation. Raises. */
-static void grad_log(grad *c, node_id n) {
+static void grad_log(grad *c, node_id n, node_id gradient) {
     graph *g = c->g;
     str s;
     str_open_in(&s, c->a);
     str_addf(&s, "a %s %s", op_rows[g->node[n].op].name, qn_dtype_name((qn_dtype)g->node[n].dtype));
     shape_text(g, g->node[n].shape, &s);
-    log_line(g->ctx, "%s, its gradient %s", s.s,
-             op_rows[g->node[c->sum[grad_place(c, n)]].op].name);
+    log_line(g->ctx, "%s, its gradient %s", s.s, op_rows[g->node[gradient].op].name);
+}
+
+static void grad_pass(grad *c, node_id n, node_id g) {
+    if (debug_on(c->g->ctx, 'a')) grad_log(c, n, g);
+    grad_apply(c, n, g);
 }
 
 static void grad_walk(grad *c, node_id y, node_id seed) {
     c->sum[grad_place(c, y)] = seed;
     for (uint32_t i = c->count; i-- > 0;) {
         node_id n = c->order[i];
-        if (!c->wanted[i] || !c->sum[i] || !node_differentiable(node_at(c->g, n))) continue;
-        if (debug_on(c->g->ctx, 'a')) grad_log(c, n);
-        grad_apply(c, n, c->sum[i]);
+        if (!c->wanted[i] || !node_differentiable(node_at(c->g, n))) continue;
+        if (c->sum[i]) grad_pass(c, n, c->sum[i]);
+        for (const grad_part *part = c->parts[i].first; part; part = part->next)
+            grad_pass(c, n, part->value);
     }
 }
 
 static node_id grad_result(grad *c, node_id x) {
-    node_id sum = grad_reaches(c, x) ? c->sum[grad_place(c, x)] : 0;
+    node_id sum = grad_reaches(c, x) ? grad_whole(c, grad_place(c, x)) : 0;
     const graph_node *n = node_at(c->g, x);
     return sum ? sum : make_number(c->g, (qn_dtype)n->dtype, n->shape, 0);
 }
@@ -273,6 +278,7 @@ static void grad_run(graph *g, grad_call *q) {
     grad_mark(&c, q->n, x);
     if (!grad_check_history(&c, q->n, x)) return;
     c.sum = arena_zeroed(c.a, c.count * sizeof *c.sum);
+    c.parts = arena_zeroed(c.a, c.count * sizeof *c.parts);
     grad_walk(&c, y, seed);
     g->gone = 0;
     for (int i = 0; i < q->n; i++) {

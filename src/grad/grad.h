@@ -6,12 +6,23 @@
 
 /* ---- grad.c, rules.c ------------------------------------------------------------------------- */
 
+/* Terms of a gradient that are passed on one by one: apart.c. */
+typedef struct grad_part {
+    node_id value;
+    struct grad_part *next;
+} grad_part;
+
+typedef struct grad_parts {
+    grad_part *first, *last;
+} grad_parts;
+
 /* One differentiation under way. Arrays go by a node's place in `order`. */
 typedef struct grad {
     graph *g;
     arena *a;
     uint32_t count, born; /* what is older than `born` is no function of an x */
     node_id *order, *sum; /* sum: the gradient gathered so far, 0: none */
+    grad_parts *parts;    /* by place: what of it is kept apart */
     bool *met;            /* lies on a way that gradients take from y */
     bool *wanted;         /* and on one from an x */
     node_id narrow, wide; /* the half whose rule runs, and the f32 node it runs on: grad_apply */
@@ -21,5 +32,12 @@ typedef void grad_rule(grad *c, node_id n, node_id g);
 extern grad_rule *const grad_rules[OP_COUNT]; /* NULL: no gradient */
 bool grad_wants(const grad *c, node_id n, int source);
 void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where not wanted */
+
+/* ---- apart.c --------------------------------------------------------------------------------- */
+
+/* Keep a term of the gradient of node `to` apart, if it is one that should be: true. */
+bool grad_keep_apart(grad *c, node_id to, uint32_t place, node_id value);
+void grad_include(grad *c, node_id *sum, node_id value); /* add to a sum, 0: nothing yet */
+node_id grad_whole(grad *c, uint32_t place);             /* all terms added, 0: none */
 
 #endif

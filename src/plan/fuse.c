@@ -148,6 +148,30 @@ static bool is_never_wide(fuse *fu, node_id n, double extra) {
     return f->of_halves && f->cost <= half_cost && extra <= 4 * half_cost * fuse_size(fu, n);
 }
 
+/* Is n made by element of a contraction that only it uses, and would it be computed in a kernel
+ * that has a contraction of its own? One of the two has to be stored, and it costs the same: so it
+ * is n, behind whose contraction the rest of n is done. Of a sum of many contractions each kernel
+ * then adds one to what the one before it stored. */
+static bool is_partial_sum(const fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    const fuse_node *f = fuse_info(fu, n);
+    if (fu->terms.everything_stored || op_rows[x->op].class_ != CLASS_ELEM) return false;
+    if (f->count != 1 || !f->uses[0].exact || !fu->group_[f->uses[0].group]->has_contraction)
+        return false;
+    for (int i = 0; i < x->sources; i++) {
+        node_id s = x->src[i];
+        const graph_node *y = node_at(fu->g, s);
+        for (; (y->op == OP_RESHAPE || y->op == OP_PERMUTE) && !fuse_is_memory(y) &&
+               fuse_info(fu, s)->waits == 1;
+             y = node_at(fu->g, s))
+            s = y->src[0];
+        if (fuse_is_memory(y) || !fuse_has_contraction(fu, y) || fuse_info(fu, s)->waits != 1)
+            continue;
+        if (fuse_size(fu, s) == fuse_size(fu, n)) return true;
+    }
+    return false;
+}
+
 static double store_cost(const fuse *fu, node_id n) {
     const fuse_node *f = fuse_info(fu, n);
     bool one_group = true;
@@ -246,10 +270,11 @@ void fuse_enter(fuse *fu, node_id n, const use *u) {
         fuse_find_rows(fu, x, u->group);
 }
 
-static void store_node(fuse *fu, node_id n) {
+/* Store n, in a kernel that passes it, or in one of its own, which it is if `apart`. */
+static void store_node(fuse *fu, node_id n, bool apart) {
     fuse_node *f = fuse_info(fu, n);
     uint32_t host = UINT32_MAX;
-    for (uint32_t i = 2 * f->count; i-- > 0 && host == UINT32_MAX;) {
+    for (uint32_t i = apart ? 0 : 2 * f->count; i-- > 0 && host == UINT32_MAX;) {
         use u = f->uses[i % f->count];
         bool blocks = fu->group_[u.group]->rows != 0; /* these have a row's scores at hand */
         if (blocks != (i >= f->count) || !can_host(fu, n, &f->uses[i % f->count])) continue;
@@ -311,6 +336,7 @@ static void decide(fuse *fu, node_id n) {
             if (x->op == OP_IOTA) fu->group_[f->uses[i].group]->flat = false;
         return;
     }
+    bool partial = false;
     uint64_t around = 0;
     uint32_t axes = 0;
     if (!store && !fu->terms.everything_stored && f->scores > 0 && fuse_decide_scores(fu, n))
@@ -323,9 +349,10 @@ static void decide(fuse *fu, node_id n) {
             return;
         }
         store = extra > stored && !is_never_wide(fu, n, extra);
+        partial = !store && is_partial_sum(fu, n);
     }
-    if (store) {
-        store_node(fu, n);
+    if (store || partial) {
+        store_node(fu, n, partial);
         return;
     }
     for (uint32_t i = 0; i < f->count; i++) {

@@ -1,0 +1,320 @@
+/* test_shared.c - gradients of what is used several times, each time in a contraction: a weight of
+ * several batches of equal size, of the steps of a recurrent network, of two convolutions, an x of
+ * several projections. Each use gives one contraction, and each but the first adds it to what there
+ * is: kernels, contractions among them and temporary memory are counted on the device null; values
+ * and second derivatives are compared with sums in double precision, written out here. */
+#include "quern.h"
+#include "test.h"
+
+enum { MOST = 80 };
+
+/* ---- what the planner makes ------------------------------------------------------------------ */
+
+static int heavy, light;
+static void count_kernels(void *user, const char *line) {
+    (void)user;
+    if (strncmp(line, "f kernel ", 9)) return;
+    if (strstr(line, " heavy"))
+        heavy++;
+    else
+        light++;
+}
+
+static qn_ctx *open_null(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = count_kernels});
+    qn_set(qn, "debug", "f");
+    heavy = light = 0;
+    return qn;
+}
+
+static qn_tensor *zeros(qn_ctx *qn, int rank, const int64_t *shape) {
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= shape[i];
+    float *zero = calloc((size_t)n + 1, sizeof *zero);
+    qn_tensor *t = qn_from(qn, QN_F32, rank, shape, zero);
+    free(zero);
+    return t;
+}
+
+static qn_tensor *matrix(qn_ctx *qn, int64_t r, int64_t c) {
+    return zeros(qn, 2, (int64_t[]){r, c});
+}
+
+static uint64_t planned(qn_ctx *qn, int n, qn_tensor *const *t) {
+    CHECK_INT(qn_realize(t, n), QN_OK);
+    qn_stats stats;
+    qn_get_stats(qn, &stats);
+    return stats.planned_peak_bytes;
+}
+
+/* The sum of y * g over all uses y = x w' of a weight. */
+static qn_tensor *loss_of(int n, qn_tensor *const *x, qn_tensor *w, qn_tensor *const *g) {
+    qn_tensor *loss = NULL;
+    for (int i = 0; i < n; i++) {
+        qn_tensor *l = qn_sum(qn_mul(qn_linear(x[i], w, NULL), g[i]), QN_ALL, false);
+        loss = loss ? qn_add(loss, l) : l;
+    }
+    return loss;
+}
+
+static void each_use_is_one_contraction_added_to_those_before(void) {
+    qn_ctx *qn = open_null();
+    qn_tensor *w = matrix(qn, 96, 160), *x[MOST], *g[MOST], *dw;
+    for (int i = 0; i < 64; i++) x[i] = matrix(qn, 32, 160), g[i] = matrix(qn, 32, 96);
+    CHECK_INT(qn_grad(loss_of(64, x, w, g), NULL, 1, &w, &dw), QN_OK);
+    uint64_t bytes = planned(qn, 1, &dw);
+    CHECK_INT(heavy, 64);
+    CHECK_INT(light, 0);
+    CHECK(bytes <= 2 * 4 * 96 * 160); /* one that is read, one that is written */
+    qn_close(qn);
+}
+
+/* Batches of other sizes and tensors of another rank see the weight in another way. */
+static void so_are_uses_of_all_shapes(void) {
+    qn_ctx *qn = open_null();
+    qn_tensor *w = matrix(qn, 96, 160), *dw;
+    qn_tensor *x[] = {matrix(qn, 32, 160), matrix(qn, 32, 160), matrix(qn, 33, 160),
+                      zeros(qn, 3, (int64_t[]){4, 32, 160}), zeros(qn, 3, (int64_t[]){4, 32, 160})};
+    qn_tensor *g[] = {matrix(qn, 32, 96), matrix(qn, 32, 96), matrix(qn, 33, 96),
+                      zeros(qn, 3, (int64_t[]){4, 32, 96}), zeros(qn, 3, (int64_t[]){4, 32, 96})};
+    qn_tensor *loss = loss_of(5, x, w, g);
+    loss = qn_add(loss, qn_sum(qn_mul(qn_matmul(g[0], w), x[0]), QN_ALL, false));
+    CHECK_INT(qn_grad(loss, NULL, 1, &w, &dw), QN_OK);
+    planned(qn, 1, &dw);
+    CHECK_INT(heavy, 6);
+    CHECK_INT(light, 0);
+    qn_close(qn);
+}
+
+static void an_x_of_three_projections_has_three_contractions(void) {
+    qn_ctx *qn = open_null();
+    qn_tensor *x = zeros(qn, 3, (int64_t[]){4, 32, 96}), *dx, *loss = NULL;
+    for (int i = 0; i < 3; i++) {
+        qn_tensor *y = qn_linear(x, matrix(qn, 96, 96), NULL);
+        qn_tensor *l = qn_sum(qn_mul(y, zeros(qn, 3, (int64_t[]){4, 32, 96})), QN_ALL, false);
+        loss = loss ? qn_add(loss, l) : l;
+    }
+    CHECK_INT(qn_grad(loss, NULL, 1, &x, &dx), QN_OK);
+    planned(qn, 1, &dx);
+    CHECK_INT(heavy, 3);
+    CHECK_INT(light, 0);
+    qn_close(qn);
+}
+
+/* The windows of x are 9 times as large as it is, and stay away from memory. */
+static void an_x_of_two_convolutions_has_two(void) {
+    qn_ctx *qn = open_null();
+    qn_tensor *x = zeros(qn, 4, (int64_t[]){2, 32, 24, 24}), *dx, *loss = NULL;
+    for (int i = 0; i < 2; i++) {
+        qn_tensor *w = zeros(qn, 4, (int64_t[]){32, 32, 3, 3});
+        qn_tensor *y = qn_conv2d(x, w, NULL, 1, 1, 1, 1);
+        qn_tensor *l = qn_sum(qn_mul(y, zeros(qn, 4, (int64_t[]){2, 32, 24, 24})), QN_ALL, false);
+        loss = loss ? qn_add(loss, l) : l;
+    }
+    CHECK_INT(qn_grad(loss, NULL, 1, &x, &dx), QN_OK);
+    uint64_t bytes = planned(qn, 1, &dx);
+    CHECK_INT(heavy, 2);
+    CHECK(bytes <= 4 * 4 * 2 * 32 * 24 * 24);
+    qn_close(qn);
+}
+
+/* What repeats nothing is added first: one kernel, one pass over its memory. */
+static void products_that_repeat_nothing_are_added_first(void) {
+    qn_ctx *qn = open_null();
+    qn_tensor *scale = zeros(qn, 1, (int64_t[]){160}), *loss = NULL, *ds;
+    for (int i = 0; i < 4; i++) {
+        qn_tensor *y = qn_mul(qn_mul(matrix(qn, 32, 160), scale), matrix(qn, 32, 160));
+        qn_tensor *l = qn_sum(y, QN_ALL, false);
+        loss = loss ? qn_add(loss, l) : l;
+    }
+    CHECK_INT(qn_grad(loss, NULL, 1, &scale, &ds), QN_OK);
+    planned(qn, 1, &ds);
+    CHECK_INT(heavy + light, 1);
+    qn_close(qn);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+typedef struct array {
+    int64_t n, r, c;
+    float *v;
+} array;
+
+static array random_array(int64_t r, int64_t c, uint64_t *seed) {
+    array a = {r * c, r, c, malloc((size_t)(r * c) * sizeof(float))};
+    for (int64_t i = 0; i < a.n; i++) a.v[i] = (float)(test_uniform(seed) * 2 - 1);
+    return a;
+}
+
+static qn_tensor *tensor_of(qn_ctx *qn, array a) {
+    return qn_from(qn, QN_F32, 2, (int64_t[]){a.r, a.c}, a.v);
+}
+
+static void compare(qn_tensor *t, const double *want, int64_t n, double rel) {
+    float *got = calloc((size_t)n, sizeof *got);
+    double largest = 0;
+    CHECK_INT(qn_read(t, got, (size_t)n * sizeof *got), QN_OK);
+    for (int64_t i = 0; i < n; i++) largest = fmax(largest, fabs(want[i]));
+    for (int64_t i = 0; i < n && !test_state.bad; i++)
+        CHECK_NEAR(got[i], want[i], rel, rel * largest);
+    free(got);
+}
+
+static const char *const devices[] = {"cpu", "ref"};
+
+/* dw = sum of g_i' x_i; of the loss |dw|^2 the gradient by x_i is 2 g_i dw. */
+static void values_and_second_derivatives_are_those_of_the_sum(void) {
+    enum { USES = 7, ROWS = 9, IN = 37, OUT = 29 };
+    for (int d = 0; d < 2; d++) {
+        uint64_t seed = 11;
+        qn_ctx *qn = qn_open(&(qn_options){.device = devices[d]});
+        array x[USES], g[USES], w = random_array(OUT, IN, &seed);
+        qn_tensor *tx[USES], *tg[USES], *tw = tensor_of(qn, w), *dw, *dx[USES];
+        double want[OUT * IN] = {0};
+        for (int i = 0; i < USES; i++) {
+            tx[i] = tensor_of(qn, x[i] = random_array(ROWS, IN, &seed));
+            tg[i] = tensor_of(qn, g[i] = random_array(ROWS, OUT, &seed));
+            for (int b = 0; b < ROWS; b++)
+                for (int o = 0; o < OUT; o++)
+                    for (int k = 0; k < IN; k++)
+                        want[o * IN + k] += (double)g[i].v[b * OUT + o] * x[i].v[b * IN + k];
+        }
+        CHECK_INT(qn_grad(loss_of(USES, tx, tw, tg), NULL, 1, &tw, &dw), QN_OK);
+        qn_tensor *square = qn_sum(qn_mul(dw, dw), QN_ALL, false);
+        CHECK_INT(qn_grad(square, NULL, USES, tx, dx), QN_OK);
+        compare(dw, want, OUT * IN, 2e-6);
+        for (int i = 0; i < USES; i++) {
+            double second[ROWS * IN] = {0};
+            for (int b = 0; b < ROWS; b++)
+                for (int o = 0; o < OUT; o++)
+                    for (int k = 0; k < IN; k++)
+                        second[b * IN + k] += 2.0 * g[i].v[b * OUT + o] * want[o * IN + k];
+            compare(dx[i], second, ROWS * IN, 5e-6);
+            free(x[i].v);
+            free(g[i].v);
+        }
+        free(w.v);
+        qn_close(qn);
+    }
+}
+
+/* h = tanh(x_t wx' + h wh'), the loss the sum of the last h: back through time by hand. */
+static void a_recurrent_network_has_the_gradients_of_its_steps(void) {
+    enum { STEPS = 9, ROWS = 5, WIDE = 21 };
+    for (int d = 0; d < 2; d++) {
+        uint64_t seed = 5;
+        qn_ctx *qn = qn_open(&(qn_options){.device = devices[d]});
+        array wx = random_array(WIDE, WIDE, &seed), wh = random_array(WIDE, WIDE, &seed);
+        array x = random_array(STEPS * ROWS, WIDE, &seed);
+        for (int i = 0; i < WIDE * WIDE; i++) wx.v[i] *= 0.2f, wh.v[i] *= 0.2f;
+        static double h[STEPS + 1][ROWS][WIDE], dh[ROWS][WIDE], da[ROWS][WIDE];
+        static double want_x[WIDE * WIDE], want_h[WIDE * WIDE];
+        memset(want_x, 0, sizeof want_x);
+        memset(want_h, 0, sizeof want_h);
+        qn_tensor *all = tensor_of(qn, x), *w[2] = {tensor_of(qn, wx), tensor_of(qn, wh)}, *dw[2];
+        qn_tensor *state = matrix(qn, ROWS, WIDE);
+        for (int t = 0; t < STEPS; t++) {
+            qn_tensor *now = qn_slice(all, 0, (int64_t)t * ROWS, (int64_t)(t + 1) * ROWS, 1);
+            state = qn_tanh(qn_add(qn_linear(now, w[0], NULL), qn_linear(state, w[1], NULL)));
+            for (int b = 0; b < ROWS; b++)
+                for (int o = 0; o < WIDE; o++) {
+                    double a = 0;
+                    for (int k = 0; k < WIDE; k++)
+                        a += (double)x.v[(t * ROWS + b) * WIDE + k] * wx.v[o * WIDE + k] +
+                             h[t][b][k] * wh.v[o * WIDE + k];
+                    h[t + 1][b][o] = tanh(a);
+                }
+        }
+        for (int b = 0; b < ROWS; b++)
+            for (int o = 0; o < WIDE; o++) dh[b][o] = 1;
+        for (int t = STEPS; t-- > 0;) {
+            for (int b = 0; b < ROWS; b++)
+                for (int o = 0; o < WIDE; o++)
+                    da[b][o] = dh[b][o] * (1 - h[t + 1][b][o] * h[t + 1][b][o]);
+            memset(dh, 0, sizeof dh);
+            for (int b = 0; b < ROWS; b++)
+                for (int o = 0; o < WIDE; o++)
+                    for (int k = 0; k < WIDE; k++) {
+                        want_x[o * WIDE + k] += da[b][o] * x.v[(t * ROWS + b) * WIDE + k];
+                        want_h[o * WIDE + k] += da[b][o] * h[t][b][k];
+                        dh[b][k] += da[b][o] * wh.v[o * WIDE + k];
+                    }
+        }
+        CHECK_INT(qn_grad(qn_sum(state, QN_ALL, false), NULL, 2, w, dw), QN_OK);
+        compare(dw[0], want_x, WIDE * WIDE, 5e-6);
+        compare(dw[1], want_h, WIDE * WIDE, 5e-6);
+        free(wx.v);
+        free(wh.v);
+        free(x.v);
+        qn_close(qn);
+    }
+}
+
+/* The gradient of the repeated tensor itself, of which there is a handle, is the whole sum. */
+static void a_repeated_tensor_has_the_sum_of_its_uses(void) {
+    for (int d = 0; d < 2; d++) {
+        qn_ctx *qn = qn_open(&(qn_options){.device = devices[d]});
+        float a[] = {1, 2, 3}, b[] = {5, 7}, c[] = {-1, 4, 0.5f}, e[] = {2, 3};
+        qn_tensor *w = qn_from(qn, QN_F32, 2, (int64_t[]){1, 1}, (float[]){3});
+        qn_tensor *wide = qn_expand(w, 2, (int64_t[]){3, 2}), *x[] = {wide, w}, *dx[2];
+        qn_tensor *ta = qn_from(qn, QN_F32, 2, (int64_t[]){3, 1}, a);
+        qn_tensor *tb = qn_from(qn, QN_F32, 2, (int64_t[]){1, 2}, b);
+        qn_tensor *tc = qn_from(qn, QN_F32, 2, (int64_t[]){3, 1}, c);
+        qn_tensor *te = qn_from(qn, QN_F32, 2, (int64_t[]){1, 2}, e);
+        qn_tensor *y = qn_add(qn_mul(qn_mul(wide, ta), tb), qn_mul(qn_mul(wide, tc), te));
+        double want[6], sum = 0;
+        for (int i = 0; i < 6; i++)
+            sum += want[i] = (double)a[i / 2] * b[i % 2] + (double)c[i / 2] * e[i % 2];
+        CHECK_INT(qn_grad(qn_sum(y, QN_ALL, false), NULL, 2, x, dx), QN_OK);
+        compare(dx[0], want, 6, 1e-6);
+        compare(dx[1], &sum, 1, 1e-6);
+        qn_close(qn);
+    }
+}
+
+/* dx of two convolutions: each place of y gives to the 9 places that it saw. */
+static void two_convolutions_give_x_both_their_gradients(void) {
+    enum { C = 3, O = 4, N = 7, SIZE = N * N };
+    for (int d = 0; d < 2; d++) {
+        uint64_t seed = 3;
+        qn_ctx *qn = qn_open(&(qn_options){.device = devices[d]});
+        array x = random_array(C, SIZE, &seed), w[2], g[2];
+        double want[C * SIZE] = {0};
+        qn_tensor *tx = qn_from(qn, QN_F32, 4, (int64_t[]){1, C, N, N}, x.v), *loss = NULL, *dx;
+        for (int i = 0; i < 2; i++) {
+            w[i] = random_array(O, C * 9, &seed);
+            g[i] = random_array(O, SIZE, &seed);
+            qn_tensor *tw = qn_from(qn, QN_F32, 4, (int64_t[]){O, C, 3, 3}, w[i].v);
+            qn_tensor *tg = qn_from(qn, QN_F32, 4, (int64_t[]){1, O, N, N}, g[i].v);
+            qn_tensor *y = qn_conv2d(tx, tw, NULL, 1, 1, 1, 1);
+            qn_tensor *l = qn_sum(qn_mul(y, tg), QN_ALL, false);
+            loss = loss ? qn_add(loss, l) : l;
+            for (int at = 0; at < O * C * SIZE * 9; at++) {
+                int k = at % 9, p = at / 9 % SIZE, c = at / 9 / SIZE % C, o = at / 9 / SIZE / C;
+                int row = p / N + k / 3 - 1, column = p % N + k % 3 - 1;
+                if (row < 0 || row >= N || column < 0 || column >= N) continue;
+                want[c * SIZE + row * N + column] +=
+                    (double)g[i].v[o * SIZE + p] * w[i].v[(o * C + c) * 9 + k];
+            }
+        }
+        CHECK_INT(qn_grad(loss, NULL, 1, &tx, &dx), QN_OK);
+        compare(dx, want, C * SIZE, 2e-6);
+        for (int i = 0; i < 2; i++) free(w[i].v), free(g[i].v);
+        free(x.v);
+        qn_close(qn);
+    }
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(each_use_is_one_contraction_added_to_those_before);
+    RUN(so_are_uses_of_all_shapes);
+    RUN(an_x_of_three_projections_has_three_contractions);
+    RUN(an_x_of_two_convolutions_has_two);
+    RUN(products_that_repeat_nothing_are_added_first);
+    RUN(values_and_second_derivatives_are_those_of_the_sum);
+    RUN(a_recurrent_network_has_the_gradients_of_its_steps);
+    RUN(a_repeated_tensor_has_the_sum_of_its_uses);
+    RUN(two_convolutions_give_x_both_their_gradients);
+    return test_end();
+}
