@@ -606,13 +606,13 @@ QN_API qn_tensor *qn_shr(qn_tensor *x, qn_tensor *y);
 QN_API qn_tensor *qn_where(qn_tensor *x, qn_tensor *y, qn_tensor *z);
 /* x*y + z with one rounding [gen fma 8773c8ed 279fb4a8] */
 QN_API qn_tensor *qn_fma(qn_tensor *x, qn_tensor *y, qn_tensor *z);
-/* sum over axes [gen sum f6ec2ddd 4aa48729] */
+/* sum over axes; of what is repeated n times n*x, rounded once [gen sum f94f00f7 c5eefbbb] */
 QN_API qn_tensor *qn_sum(qn_tensor *x, int axis, bool keepdims);
-/* as sum, over n axes [gen sum_axes f6ec2ddd c493e027] */
+/* as sum, over n axes [gen sum_axes f94f00f7 c493e027] */
 QN_API qn_tensor *qn_sum_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
-/* product over axes [gen prod 5e191ffe fbc9888d] */
+/* product over axes; of what is repeated n times x^n [gen prod 559f0698 0bcb02ac] */
 QN_API qn_tensor *qn_prod(qn_tensor *x, int axis, bool keepdims);
-/* as prod, over n axes [gen prod_axes 5e191ffe 7cbae544] */
+/* as prod, over n axes [gen prod_axes 559f0698 7cbae544] */
 QN_API qn_tensor *qn_prod_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
 /* largest over axes; NaN when one is there [gen max 3c551fe8 33f5fecb] */
 QN_API qn_tensor *qn_max(qn_tensor *x, int axis, bool keepdims);

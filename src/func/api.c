@@ -309,22 +309,22 @@ qn_tensor *qn_fma(qn_tensor *x, qn_tensor *y, qn_tensor *z) {
     return build_elem(OP_FMA, 3, (qn_tensor *const[]){x, y, z});
 }
 
-/* [gen sum f6ec2ddd 1994a712] */
+/* [gen sum f94f00f7 1994a712] */
 qn_tensor *qn_sum(qn_tensor *x, int axis, bool keepdims) {
     return func_reduce(OP_SUM, x, axis, keepdims);
 }
 
-/* [gen sum_axes f6ec2ddd bc63c020] */
+/* [gen sum_axes f94f00f7 bc63c020] */
 qn_tensor *qn_sum_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
     return func_reduce_axes(OP_SUM, x, n, axes, keepdims);
 }
 
-/* [gen prod 5e191ffe 9e603ab5] */
+/* [gen prod 559f0698 9e603ab5] */
 qn_tensor *qn_prod(qn_tensor *x, int axis, bool keepdims) {
     return func_reduce(OP_PROD, x, axis, keepdims);
 }
 
-/* [gen prod_axes 5e191ffe 90229967] */
+/* [gen prod_axes 559f0698 90229967] */
 qn_tensor *qn_prod_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
     return func_reduce_axes(OP_PROD, x, n, axes, keepdims);
 }

@@ -121,11 +121,12 @@ X(WINDOW, "window", 1, MOVE, ANY, -, -, window, -4, 4,
 X(FLIP, "flip", 1, MOVE, ANY, -, -, flip, -4, 4, "axes in reverse order")
 
 /* reductions over sorted axes, which the result lacks; empty ones give the identity */
-X(SUM, "sum", 1, REDUCE, NUM, -, -, sum, -4, 4, "sum over axes")
+X(SUM, "sum", 1, REDUCE, NUM, -, -, sum, -4, 4,
+  "sum over axes; of what is repeated n times n*x, rounded once")
 X(SUM_PRODUCT, "sum_product", 2, REDUCE, NUM, -, -, sum_product, -4, 4,
   "sum over axes of x*y, where a bool third source holds, if there is one; the products are not "
   "rounded. Made of every sum of a product")
-X(PROD, "prod", 1, REDUCE, NUM, -, -, prod, 0.5, 2, "product over axes")
+X(PROD, "prod", 1, REDUCE, NUM, -, -, prod, 0.5, 2, "product over axes; of what is repeated n times x^n")
 X(MAX, "max", 1, REDUCE, ANY, -, -, max, -4, 4, "largest over axes; NaN when one is there")
 X(MIN, "min", 1, REDUCE, ANY, -, -, min, -4, 4, "smallest over axes; NaN when one is there")
 X(ARGMAX, "argmax", 1, REDUCE, TO, -, -, NONE, -4, 4, "first index of the largest, in the flat order of axes")

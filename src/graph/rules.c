@@ -6,9 +6,9 @@
  * makes the term smaller or moves towards a leaf, which is why this ends.
  *
  * Values are kept exactly, in IEEE's sense: x + 0 is not x for floats (-0 + 0 is 0), but x + -0 and
- * x - 0 are; 0 * x is not 0 (infinity, NaN), and sums are never reordered. What may change is the
- * sign of a zero sum of one element, and whether a constant was computed by the C library or by the
- * device.
+ * x - 0 are; 0 * x is not 0 (infinity, NaN), and sums are never reordered, but that of what is
+ * repeated one is reduced (rules_repeat.c). What may change is the sign of a zero sum of equal
+ * elements, and whether a constant was computed by the C library or by the device.
  *
  * A node that was realized is not looked into: its value is there, and what it was computed from
  * may not be. */

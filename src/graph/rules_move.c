@@ -6,8 +6,6 @@
  * for all values of the variables. */
 #include "graph/graph.h"
 
-#include <math.h>
-
 static const int64_t *dims_of(const graph *g, node_id n) {
     int rank;
     return node_dims(g, n, &rank);
@@ -170,6 +168,14 @@ node_id rule_reshape_of_expand(graph *g, const graph_node *n) {
     for (; j < wide; j++)
         if (over[j] != SYM_ONE) return 0;
     return make_expand(g, make_reshape(g, x, graph_tuple(g, rank, less)), n->shape);
+}
+
+node_id rule_permute_of_expand(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_EXPAND)) return 0;
+    int rank, axes[QN_MAX_RANK];
+    const int64_t *p = graph_tuple_get(g, n->attr, &rank);
+    for (int i = 0; i < rank; i++) axes[i] = (int)p[i];
+    return make_expand(g, make_permute(g, source_of(g, n->src[0]), axes), n->shape);
 }
 
 node_id rule_expand_twice(graph *g, const graph_node *n) {
@@ -344,64 +350,6 @@ node_id rule_reduce_one(graph *g, const graph_node *n) {
     return make_sum_product(g, src[0], src[1], src[2], left);
 }
 
-/* The product of the sizes of axes, a constant of at least 1, or 0. */
-static int64_t known_count(const graph *g, const int64_t *dims, uint32_t mask) {
-    int64_t count = 1, size;
-    for (int i = 0; i < QN_MAX_RANK; i++) {
-        if (!(mask >> i & 1)) continue;
-        if (!sym_is_const(g->syms, (sym)dims[i], &size) || size < 1) return 0;
-        if (__builtin_mul_overflow(count, size, &count)) return 0;
-    }
-    return count;
-}
-
-node_id rule_reduce_expanded(graph *g, const graph_node *n) {
-    if (!rule_sees(g, n->src[0], OP_EXPAND)) return 0;
-    if (n->op == OP_SUM && dtype_is_float(n->dtype)) return 0;
-    node_id x = source_of(g, n->src[0]);
-    int rank;
-    const int64_t *from = dims_of(g, x), *to = node_dims(g, n->src[0], &rank);
-    int64_t less[QN_MAX_RANK];
-    uint32_t mask = mask_of(g, n), equal = 0;
-    for (int i = 0; i < rank; i++) {
-        bool repeats = (mask >> i & 1) && from[i] == SYM_ONE && to[i] != SYM_ONE &&
-                       sym_lo(g->syms, (sym)to[i]) >= 1;
-        if (repeats) equal |= 1u << i;
-        less[i] = repeats ? SYM_ONE : to[i];
-    }
-    int64_t times = known_count(g, to, equal);
-    if (!equal || (n->op == OP_SUM && !times)) return 0;
-    node_id r = make_reduce(g, n->op, make_expand(g, x, graph_tuple(g, rank, less)), mask);
-    if (n->op != OP_SUM) return r;
-    scalar factor = {.i = dtype_wrap((qn_dtype)n->dtype, times)};
-    return make2(g, OP_MUL, r, make_const(g, (qn_dtype)n->dtype, n->shape, factor));
-}
-
-/* Is count * v a whole number that the dtype counts to without rounding? Then so are all the sums
- * on the way, in any order. */
-static bool sum_is_exact(qn_dtype d, double v, int64_t count) {
-    double most = d == QN_F16 ? 0x1p11 : d == QN_BF16 ? 0x1p8 : d == QN_F32 ? 0x1p24 : 0x1p53;
-    return v == trunc(v) && !(v == 0 && signbit(v)) && fabs(v) * (double)count <= most;
-}
-
-node_id rule_reduce_constant(graph *g, const graph_node *n) {
-    const graph_node *x = node_at(g, n->src[0]);
-    int64_t count = known_count(g, dims_of(g, n->src[0]), mask_of(g, n));
-    if (x->op != OP_CONST || !count) return 0;
-    qn_dtype d = (qn_dtype)n->dtype;
-    scalar v = scalar_from_bits(d, x->bits), r;
-    if (n->op == OP_MAX || n->op == OP_MIN) return constant_like(g, n, x->bits);
-    bool whole = !dtype_is_float(d);
-    if (n->op == OP_PROD) return (whole ? v.i == 1 : v.f == 1) ? constant_like(g, n, x->bits) : 0;
-    if (whole)
-        r.i = dtype_wrap(d, (int64_t)((uint64_t)v.i * (uint64_t)count));
-    else if (sum_is_exact(d, v.f, count))
-        r.f = v.f * (double)count;
-    else
-        return 0;
-    return make_const(g, d, n->shape, r);
-}
-
 /* The axes of an inner reduction as axes of its source, together with the outer ones. */
 node_id rule_reduce_twice(graph *g, const graph_node *n) {
     bool sum = n->op == OP_SUM || n->op == OP_PROD;
@@ -453,25 +401,6 @@ node_id rule_sum_of_choice(graph *g, const graph_node *n) {
     condition = make_reshape(g, condition, graph_tuple(g, rank, dims));
     condition = make_expand(g, condition, n->shape);
     return make3(g, OP_WHERE, condition, sum, make_number(g, (qn_dtype)n->dtype, n->shape, 0));
-}
-
-/* An axis that is repeated and stays: all its places have the same result. */
-node_id rule_reduce_repeated(graph *g, const graph_node *n) {
-    if (!rule_sees(g, n->src[0], OP_EXPAND)) return 0;
-    node_id x = source_of(g, n->src[0]);
-    int rank;
-    const int64_t *from = dims_of(g, x), *to = node_dims(g, n->src[0], &rank);
-    int64_t less[QN_MAX_RANK];
-    uint32_t mask = mask_of(g, n);
-    bool repeats = false;
-    for (int i = 0; i < rank; i++) {
-        bool stays = !(mask >> i & 1);
-        repeats |= stays && from[i] != to[i];
-        less[i] = stays ? from[i] : to[i];
-    }
-    if (!repeats) return 0;
-    x = make_expand(g, x, graph_tuple(g, rank, less));
-    return make_expand(g, make_reduce(g, n->op, x, mask), n->shape);
 }
 
 /* ---- sums of products ----------------------------------------------------------------------- */
