@@ -148,28 +148,11 @@ static bool is_never_wide(fuse *fu, node_id n, double extra) {
     return f->of_halves && f->cost <= half_cost && extra <= 4 * half_cost * fuse_size(fu, n);
 }
 
-/* Is n made by element of a contraction that only it uses, and would it be computed in a kernel
- * that has a contraction of its own? One of the two has to be stored, and it costs the same: so it
- * is n, behind whose contraction the rest of n is done. Of a sum of many contractions each kernel
- * then adds one to what the one before it stored. */
+/* Would n be computed in a kernel that has a contraction of its own, or will have one? */
 static bool is_partial_sum(const fuse *fu, node_id n) {
-    const graph_node *x = node_at(fu->g, n);
     const fuse_node *f = fuse_info(fu, n);
-    if (fu->terms.everything_stored || op_rows[x->op].class_ != CLASS_ELEM) return false;
-    if (f->count != 1 || !f->uses[0].exact || !fu->group_[f->uses[0].group]->has_contraction)
-        return false;
-    for (int i = 0; i < x->sources; i++) {
-        node_id s = x->src[i];
-        const graph_node *y = node_at(fu->g, s);
-        for (; (y->op == OP_RESHAPE || y->op == OP_PERMUTE) && !fuse_is_memory(y) &&
-               fuse_info(fu, s)->waits == 1;
-             y = node_at(fu->g, s))
-            s = y->src[0];
-        if (fuse_is_memory(y) || !fuse_has_contraction(fu, y) || fuse_info(fu, s)->waits != 1)
-            continue;
-        if (fuse_size(fu, s) == fuse_size(fu, n)) return true;
-    }
-    return false;
+    if (fu->terms.everything_stored || !f->sums || f->count != 1 || !f->uses[0].exact) return false;
+    return f->added || fu->group_[f->uses[0].group]->has_contraction;
 }
 
 static double store_cost(const fuse *fu, node_id n) {
@@ -373,12 +356,44 @@ static void count_consumers(fuse *fu) {
     }
 }
 
+/* What is computed by element and used once, behind reshapes and permutations that are, too. */
+static node_id sole_source(const fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    while (!fuse_is_memory(x) && (x->op == OP_RESHAPE || x->op == OP_PERMUTE)) {
+        if (fuse_info(fu, n)->waits != 1) return 0;
+        x = node_at(fu->g, n = x->src[0]);
+    }
+    return fuse_is_memory(x) || fuse_is_virtual(x) || fuse_info(fu, n)->waits != 1 ? 0 : n;
+}
+
+/* A node made by element of a contraction that only it uses, in a kernel that has another one: one
+ * of the two has to be stored, and it costs the same. So it is the node, behind whose contraction
+ * the rest of it is done: of a sum of many contractions each kernel then adds one to what the one
+ * before it stored. */
+static void mark_sums(fuse *fu) {
+    const fusion *f = fu->f;
+    for (uint32_t i = 0; i < f->nodes; i++) {
+        const graph_node *x = node_at(fu->g, f->order[i]);
+        if (fuse_is_memory(x) || op_rows[x->op].class_ != CLASS_ELEM) continue;
+        for (int s = 0; s < x->sources; s++) {
+            node_id y = sole_source(fu, x->src[s]);
+            if (!y || fuse_size(fu, y) != fuse_size(fu, f->order[i])) continue;
+            fu->node[i].sums |= fuse_has_contraction(fu, node_at(fu->g, y));
+        }
+        for (int s = 0; s < x->sources && fu->node[i].sums; s++) {
+            node_id y = sole_source(fu, x->src[s]);
+            if (y) fuse_info(fu, y)->added = true;
+        }
+    }
+}
+
 /* From the last node to the first, so that all consumers come before what they consume; but
  * statistics of scores wait for as long as possible, so that they find the blocks' kernels. */
 static void decide_all(fuse *fu) {
     const fusion *f = fu->f;
     bool *done = arena_zeroed(fu->a, f->nodes + 1);
     count_consumers(fu);
+    mark_sums(fu);
     for (uint32_t top = f->nodes; top;) {
         uint32_t late = 0;
         for (uint32_t i = top; i-- > 0;) {

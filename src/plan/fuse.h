@@ -63,6 +63,8 @@ typedef struct fuse_node {
     uint8_t index_ops; /* operations on nothing but places and constants, 0: it is no such thing */
     bool late;         /* its turn has been put off */
     bool of_halves;    /* wide, but made of halves and little else: see fuse_is_of_halves */
+    bool sums;         /* made by element of a contraction that only it uses */
+    bool added;        /* only one such uses it: see mark_sums */
     uint32_t waits;    /* consumers that are not decided yet */
 } fuse_node;
 
