@@ -71,6 +71,7 @@ typedef struct prepack {
 /* Is the lowered kernel a product whose columns' operand is that argument, and worth packing
  * beforehand? */
 bool prepack_find(kernel *k, int arg, const machine *limits, prepack *out);
+bool prepack_alike(const prepack *a, const prepack *b); /* are the panels the same? */
 /* The kernel that packs: argument 0 from argument 1. Raises. */
 kernel *prepack_kernel(qn_ctx *qn, const prepack *p);
 /* The product reads the panels, a further argument behind its others; the operand itself it reads

@@ -146,6 +146,12 @@ bool prepack_find(kernel *k, int arg, const machine *limits, prepack *out) {
     return true;
 }
 
+bool prepack_alike(const prepack *a, const prepack *b) {
+    return a->dtype == b->dtype && a->source == b->source && a->columns == b->columns &&
+           a->rows == b->rows && a->column == b->column && a->row == b->row && a->base == b->base &&
+           a->width == b->width && a->parts == b->parts;
+}
+
 /* ---- the two kernels ------------------------------------------------------------------------- */
 
 kernel *prepack_kernel(qn_ctx *qn, const prepack *p) {

@@ -1,6 +1,12 @@
 /* build.c - a plan for a request: fuse, lower, compile, and what each launch works on. */
 #include "run/run.h"
 
+/* A leaf in panels, and the slot they are in. */
+typedef struct panels {
+    uint32_t place, slot;
+    prepack pack;
+} panels;
+
 typedef struct builder {
     qn_ctx *qn;
     graph *g;
@@ -9,6 +15,8 @@ typedef struct builder {
     uint32_t *slot_of; /* by place in the order: 1 + slot */
     compile_terms terms;
     arena *scratch;
+    panels *panels;
+    uint32_t packs, pack_cap;
 } builder;
 
 bool node_is_memory(const graph_node *x) {
@@ -86,17 +94,17 @@ static void find_writes(kernel *k, bool *writes) {
     }
 }
 
-/* A tree as a launch with one set. Behind the lowered kernel's arguments come `extra` slots, the
- * last that were added. */
+/* A tree as a launch with one set. Behind the lowered kernel's arguments come `extra` slots, from
+ * number `from` on. */
 static void make_launch(builder *b, const fuse_kernel *fk, const lowered *low, kernel *k,
-                        uint32_t extra, launch *out) {
+                        uint32_t extra, uint32_t from, launch *out) {
     arena *a = &b->p->arena;
     uint32_t args = low->args + extra;
     *out = (launch){.sets = 1};
     launch_set *s = out->set = arena_zeroed(a, sizeof *s);
     s->slot = arena_alloc(a, (args + 1) * sizeof *s->slot);
     for (uint32_t i = 0; i < low->args; i++) s->slot[i] = slot_for(b, low->arg[i]);
-    for (uint32_t i = 0; i < extra; i++) s->slot[low->args + i] = b->p->slots - extra + i;
+    for (uint32_t i = 0; i < extra; i++) s->slot[low->args + i] = from + i;
     s->writes = arena_zeroed(a, args + 1);
     find_writes(k, s->writes);
     s->var = arena_alloc(a, (size_t)(low->vars + 1) * sizeof *s->var);
@@ -104,26 +112,53 @@ static void make_launch(builder *b, const fuse_kernel *fk, const lowered *low, k
     s->length = b->p->slot[slot_for(b, fk->root)].count;
 }
 
-/* The weight that the kernel reads packed, and the panels' slot. */
-static void add_packing(builder *b, kernel_forms *f) {
-    run_plan *p = b->p;
-    const slot *leaf = &p->slot[slot_for(b, f->low.arg[f->packed])];
-    kernel *k = f->packer;
-    packing *made = &p->packing[p->packings];
-    *made = (packing){.leaf = leaf->number, .size = (size_t)f->pack.size * leaf->width};
-    f->packer = NULL;
-    made->id = want(b, k);
-    p->slot[p->slots++] = (slot){.kind = SLOT_PACK,
-                                 .number = p->packings++,
-                                 .count = sym_const(b->g->syms, f->pack.size),
-                                 .width = leaf->width,
-                                 .first = UINT32_MAX};
-}
-
 static uint32_t give(builder *b, kernel **k) {
     kernel *given = *k;
     *k = NULL;
     return want(b, given);
+}
+
+/* The launch that makes panels of a leaf, which live as long as the run has use for them. */
+static void make_packer(builder *b, uint32_t leaf, uint32_t at, launch *out) {
+    arena *a = &b->p->arena;
+    *out = (launch){.sets = 1};
+    launch_set *s = out->set = arena_zeroed(a, sizeof *s);
+    s->slot = arena_alloc(a, 2 * sizeof *s->slot);
+    s->slot[0] = at;
+    s->slot[1] = leaf;
+    s->writes = arena_zeroed(a, 2);
+    s->writes[0] = true;
+    s->var = arena_alloc(a, sizeof *s->var);
+    s->length = b->p->slot[at].count;
+}
+
+/* The slot of the panels that the kernel reads a weight from: those that another one reads, too;
+ * new ones that are kept from run to run; or new ones that a launch makes, the next in out. */
+static uint32_t add_packing(builder *b, kernel_forms *f, launch *out, uint32_t *id, uint32_t *n) {
+    run_plan *p = b->p;
+    node_id weight = f->low.arg[f->packed];
+    uint32_t place = b->f->pos[weight] - 1, leaf = slot_for(b, weight), at = p->slots;
+    for (uint32_t i = 0; i < b->packs; i++)
+        if (b->panels[i].place == place && prepack_alike(&b->panels[i].pack, &f->pack))
+            return b->panels[i].slot;
+    bool lasts = b->terms.lasting && b->terms.lasting[place];
+    p->slot[p->slots++] = (slot){.kind = lasts ? SLOT_PACK : SLOT_TEMP,
+                                 .number = p->packings,
+                                 .count = sym_const(b->g->syms, f->pack.size),
+                                 .width = p->slot[leaf].width,
+                                 .first = UINT32_MAX};
+    b->panels = arena_grow(b->scratch, b->panels, &b->pack_cap, b->packs + 1, sizeof *b->panels);
+    b->panels[b->packs++] = (panels){place, at, f->pack};
+    uint32_t packer = give(b, &f->packer);
+    if (lasts) {
+        p->packing[p->packings++] = (packing){.leaf = p->slot[leaf].number,
+                                              .size = (size_t)f->pack.size * p->slot[leaf].width,
+                                              .id = packer};
+    } else {
+        id[*n] = packer;
+        make_packer(b, leaf, at, &out[(*n)++]);
+    }
+    return at;
 }
 
 /* The launches of one kernel of the fusion, in their order, and their programs' numbers. */
@@ -139,12 +174,20 @@ static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uin
     }
     compile_lower(qn, &b->terms, fk, f);
     add_part_slots(b, f->parts, f->part);
-    if (f->packer) add_packing(b, f);
-    uint32_t n = 0, extra = (uint32_t)f->parts + (f->packed > 0);
-    if (f->first) make_launch(b, fk, &f->low, f->first, extra, &out[n++]);
-    make_launch(b, fk, &f->low, f->low.k, extra, &out[n]);
+    uint32_t n = 0, extra = (uint32_t)f->parts, from = b->p->slots - extra;
+    if (f->packer) {
+        from = add_packing(b, f, out, id, &n);
+        extra = 1;
+    }
+    if (f->first) {
+        make_launch(b, fk, &f->low, f->first, extra, from, &out[n]);
+        n++;
+    }
+    make_launch(b, fk, &f->low, f->low.k, extra, from, &out[n]);
     id[n] = give(b, &f->low.k);
-    if (n) id[0] = give(b, &f->first);
+    if (f->first) id[n - 1] = give(b, &f->first);
+    ir_close(f->packer);
+    f->packer = NULL;
     guard_close(&qn->heap, &g);
     return n + 1;
 }
@@ -165,11 +208,22 @@ void plan_renew(qn_ctx *qn, run_plan *p) {
     plan_find_donations(p, &p->arena);
 }
 
+static void count_products(builder *b) {
+    uint32_t *products = arena_zeroed(b->scratch, (b->f->nodes + 1) * sizeof *products);
+    for (uint32_t i = 0; i < b->f->kernels; i++) {
+        const fuse_kernel *k = &b->f->kernel[i];
+        for (uint32_t j = 0; k->has_contraction && j < k->ins; j++)
+            products[b->f->pos[k->in[j]] - 1]++;
+    }
+    b->terms.products = products;
+}
+
 /* One for each kernel of the fusion, or for each stage of it, in their order. */
 static void make_launches(builder *b) {
     run_plan *p = b->p;
     uint32_t n = 0, *id = arena_alloc(b->scratch, (2 * b->f->kernels + 1) * sizeof *id);
     p->launch = arena_zeroed(&p->arena, (2 * b->f->kernels + 1) * sizeof *p->launch);
+    count_products(b);
     for (uint32_t i = 0; i < b->f->kernels; i++)
         n += add_launches(b, &b->f->kernel[i], &p->launch[n], &id[n]);
     programs_compile(b->qn);

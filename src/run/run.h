@@ -60,7 +60,8 @@ typedef struct compile_terms {
     const fusion *f;
     uint32_t roots;
     const node_id *root;
-    const uint32_t *donated; /* by root, as for key_build; NULL: none is */
+    const uint32_t *donated;  /* by root, as for key_build; NULL: none is */
+    const uint32_t *products; /* by place: kernels with a contraction that read it; NULL */
     const bool *lasting; /* by place in the order: memory with the same value in most runs; NULL */
 } compile_terms;
 

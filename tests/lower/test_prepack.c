@@ -1,6 +1,7 @@
 /* test_prepack.c - weights of static graphs are packed once: the result is that of the same graph
  * with the weight as an input, another value of the weight is seen at once however it came, what a
- * plan assigns itself is not packed beforehand, and the memory is accounted for and given back. */
+ * plan assigns itself is not packed beforehand, and the memory is accounted for and given back.
+ * Elsewhere a weight of many products is packed once in a run. */
 #include "quern.h"
 #include "test.h"
 
@@ -134,10 +135,93 @@ static void packed_memory_is_counted_and_given_back(void) {
     free(out);
 }
 
+enum { USES = 6 };
+
+/* x_i w of so many x, in one request; the launches it took. They are of whole numbers, exact. */
+static int products(qn_ctx *qn, int n, const shape *s, qn_tensor *const *x, qn_tensor *w,
+                    float *const *got) {
+    qn_tensor *y[USES];
+    qn_stats before, after;
+    for (int i = 0; i < n; i++) y[i] = product(s, x[i], w);
+    qn_get_stats(qn, &before);
+    CHECK_INT(qn_realize(y, n), QN_OK);
+    qn_get_stats(qn, &after);
+    for (int i = 0; i < n; i++) {
+        CHECK_INT(qn_read(y[i], got[i], (size_t)s->m * (size_t)s->n * 4), QN_OK);
+        qn_release(y[i]);
+    }
+    return (int)(after.kernels - before.kernels);
+}
+
+static void check_products(const shape *s, const float *x, const float *w, const float *got) {
+    int wrong = 0;
+    for (int i = 0; i < s->m; i++)
+        for (int j = 0; j < s->n; j++) {
+            double sum = 0;
+            for (int r = 0; r < s->k; r++)
+                sum -= (double)x[i * s->k + r] * w[s->turned ? j * s->k + r : r * s->n + j];
+            wrong += got[i * s->n + j] != (float)sum;
+        }
+    CHECK_INT(wrong, 0);
+}
+
+/* One launch of all products, and one that packs. A new value is packed anew. */
+static void a_weight_of_many_products_is_packed_once_in_a_run(void) {
+    static const shape shapes[] = {{33, 131, 67, true, QN_F32, QN_F32},
+                                   {20, 96, 80, false, QN_F32, QN_F32}};
+    for (int k = 0; k < 2; k++) {
+        const shape *s = &shapes[k];
+        qn_ctx *qn = qn_open(NULL);
+        qn_tensor *x[USES], *w = weight_of(qn, s, 2);
+        float *got[USES], *in = calloc((size_t)(s->m * s->k), 4);
+        float *weight = calloc((size_t)(s->n * s->k), 4);
+        for (int i = 0; i < USES; i++) {
+            x[i] = random_matrix(qn, s->m, s->k, QN_F32, (uint64_t)i + 20);
+            got[i] = calloc((size_t)(s->m * s->n), 4);
+        }
+        CHECK_INT(products(qn, 3, s, x, w, got), 1);
+        for (int turn = 0; turn < 2; turn++) {
+            CHECK_INT(products(qn, USES, s, x, w, got), 2);
+            CHECK_INT(qn_read(w, weight, (size_t)(s->n * s->k) * 4), QN_OK);
+            for (int i = 0; i < USES; i++) {
+                CHECK_INT(qn_read(x[i], in, (size_t)(s->m * s->k) * 4), QN_OK);
+                check_products(s, in, weight, got[i]);
+            }
+            CHECK_INT(qn_assign(w, weight_of(qn, s, 9)), QN_OK);
+            CHECK_INT(qn_realize(&w, 1), QN_OK);
+        }
+        qn_close(qn);
+        for (int i = 0; i < USES; i++) free(got[i]);
+        free(in);
+        free(weight);
+    }
+}
+
+/* And in a static graph there are panels of it once. */
+static void so_in_a_static_graph_which_keeps_one_copy(void) {
+    static const shape s = {32, 640, 512, true, QN_F32, QN_F32};
+    qn_ctx *qn = qn_open(NULL);
+    qn_tensor *x[USES], *w = weight_of(qn, &s, 2), *y[USES], *out[USES];
+    qn_stats before, after;
+    for (int i = 0; i < USES; i++) {
+        x[i] = random_matrix(qn, 32, 512, QN_F32, (uint64_t)i + 20);
+        y[i] = product(&s, x[i], w);
+    }
+    qn_plan *p = qn_compile(qn, USES, x, USES, y);
+    qn_get_stats(qn, &before);
+    CHECK_INT(qn_run(p, x, out), QN_OK);
+    qn_get_stats(qn, &after);
+    CHECK_INT(after.kernels - before.kernels, 2);
+    CHECK_INT(after.buffers - before.buffers, USES + 1);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(weights_are_packed_once_and_again_when_they_change);
     RUN(what_a_plan_assigns_is_not_packed_beforehand);
     RUN(packed_memory_is_counted_and_given_back);
+    RUN(a_weight_of_many_products_is_packed_once_in_a_run);
+    RUN(so_in_a_static_graph_which_keeps_one_copy);
     return test_end();
 }
