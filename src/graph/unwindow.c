@@ -6,11 +6,12 @@
  *     sum over j of  t[p - start - slope*j, j]
  *
  * With a larger stride and slope 1 let j = stride*m + r: then p - start = stride*(i + m) + r, so
- * that the places p of one remainder r see only the j of that remainder:
+ * that the places p of one remainder r see only the j of that remainder, every stride-th from r on:
  *
- *     y[q, r] = sum over m of  t[q - m, stride*m + r]     and  p = start + stride*q + r
+ *     y_r[q] = sum over m of  t[q - m, stride*m + r]     and  p = start + stride*q + r
  *
- * and no zeros are computed with. Any other stride sees t with zeros between its elements.
+ * That is a window of stride 1 for each r, and no zeros are computed with; x's gradient has the
+ * y_r one place of each after the other. Any other stride sees t with zeros between its elements.
  *
  * What makes this a convolution. In one, t = sum(a * b) with a (the output's gradient) the same for
  * all j and b (the weights) the same for all i. As an array t is as large as all windows together,
@@ -24,21 +25,11 @@
 typedef struct unwind {
     graph *g;
     window_attr w;
-    sym n;      /* places of x along the axis */
-    bool phase; /* by remainders of the stride */
-    sym steps;  /* m, when phase */
-    sym room;   /* q, when phase */
+    sym n;         /* places of x along the axis: those of one remainder, when phase */
+    bool phase;    /* by remainders of the stride */
+    int64_t apart; /* every so manieth j is seen, when phase, from `from` on; w.length of them */
+    int64_t from;
 } unwind;
-
-/* An axis in two, whose sizes are given. */
-static node_id split_axis(graph *g, node_id x, int axis, sym outer, sym inner) {
-    int rank;
-    int64_t v[QN_MAX_RANK];
-    const int64_t *dims = node_dims(g, x, &rank);
-    for (int i = 0; i <= rank; i++)
-        v[i] = i == axis ? outer : i == axis + 1 ? inner : dims[i - (i > axis)];
-    return make_reshape(g, x, graph_tuple(g, rank + 1, v));
-}
 
 static node_id pad_axis(graph *g, node_id x, int axis, sym lo, sym hi, int64_t interior) {
     int64_t p[3 * QN_MAX_RANK] = {0};
@@ -48,17 +39,26 @@ static node_id pad_axis(graph *g, node_id x, int axis, sym lo, sym hi, int64_t i
     return make_pad(g, x, p);
 }
 
-/* What is summed is over [.. p .. j ..], or [.. q .. m, r ..]: the shape of what was `from`. */
+/* What is summed is over [.. p .. j ..]: the shape of what was `from`. */
 static tuple_id shape_inside(const unwind *u, tuple_id from, int axis, int by) {
-    int rank, n = 0;
+    int rank;
     int64_t v[QN_MAX_RANK];
     const int64_t *dims = graph_tuple_get(u->g, from, &rank);
+    for (int i = 0; i < rank; i++) v[i] = i == axis ? u->n : i == by ? u->w.length : dims[i];
+    return graph_tuple(u->g, rank, v);
+}
+
+/* The j of one remainder. */
+static node_id every(const unwind *u, node_id x, int by) {
+    int rank;
+    int64_t p[3 * QN_MAX_RANK];
+    const int64_t *dims = node_dims(u->g, x, &rank);
     for (int i = 0; i < rank; i++) {
-        bool outer = u->phase && i == by;
-        v[n++] = i == axis ? (u->phase ? u->room : u->n) : outer ? u->steps : dims[i];
-        if (outer) v[n++] = sym_const(u->g->syms, u->w.stride);
+        p[3 * i] = i == by ? sym_const(u->g->syms, u->from) : SYM_ZERO;
+        p[3 * i + 1] = i == by ? (int64_t)u->w.length : dims[i];
+        p[3 * i + 2] = i == by ? u->apart : 1;
     }
-    return graph_tuple(u->g, n, v);
+    return make_slice(u->g, x, p);
 }
 
 /* v, which can be expanded to the shape `over`, rearranged to be summed. It moves with one of the
@@ -70,15 +70,8 @@ static node_id rearranged(const unwind *u, node_id v, tuple_id over, int axis, i
     int64_t stride = u->w.stride;
     window_attr w = {axis, by, 1, -u->w.slope, SYM_ZERO, u->n, u->w.length};
     w.start = sym_sub(s, SYM_ZERO, u->w.start);
-    if (u->phase) {
-        sym whole = sym_scale(s, u->steps, stride);
-        if (has_by) v = pad_axis(g, v, by, SYM_ZERO, sym_sub(s, whole, u->w.length), 0);
-        v = split_axis(g, v, by, has_by ? u->steps : SYM_ONE,
-                       has_by ? sym_const(s, stride) : SYM_ONE);
-        w = (window_attr){axis + (axis > by), by, 1, -1, SYM_ZERO, u->room, u->steps};
-    } else if (has_axis && stride > 1) {
-        v = pad_axis(g, v, axis, SYM_ZERO, SYM_ZERO, stride - 1);
-    }
+    if (u->phase && has_by) v = every(u, v, by);
+    if (has_axis && stride > 1) v = pad_axis(g, v, axis, SYM_ZERO, SYM_ZERO, stride - 1);
     if (has_axis) v = make_window(g, v, &w);
     return make_expand(g, v, shape_inside(u, over, axis, by));
 }
@@ -89,37 +82,9 @@ static node_id sum_over(graph *g, node_id x, uint32_t mask) {
     return make_cast(g, make_reduce(g, OP_SUM, narrow ? make_cast(g, x, QN_F32) : x, mask), d);
 }
 
-/* What was rearranged, summed over the windows' places and over `axes` of it, which are those of
- * the array before: its axes, p in place of the windows, the other of size 1. */
-static node_id summed(const unwind *u, node_id v, int axis, int by, uint32_t axes, tuple_id shape) {
-    graph *g = u->g;
-    sym_store *s = g->syms;
-    int rank, order[QN_MAX_RANK], n = 0, at = 0;
-    if (!u->phase) return make_reshape(g, sum_over(g, v, axes | 1u << by), shape);
-    uint32_t low = axes & ((2u << by) - 1), mask = low | 1u << by | (axes & ~low) << 1;
-    int from = axis + (axis > by), q = 0, r = 0;
-    for (int i = 0, to = 0; i < node_rank(g, v); i++) {
-        if (mask >> i & 1) continue;
-        if (i == from) q = to;
-        if (i == by + 1) r = to;
-        to++;
-    }
-    v = sum_over(g, v, mask);
-    const int64_t *dims = node_dims(g, v, &rank);
-    int64_t merged[QN_MAX_RANK];
-    for (int i = 0; i < rank; i++) {
-        if (i == r) continue;
-        if (i == q) at = n;
-        order[n++] = i;
-        if (i == q) order[n++] = r;
-    }
-    for (int i = 0, k = 0; i < rank - 1; i++, k++) {
-        merged[i] = dims[order[k]];
-        if (i == at) merged[i] = sym_mul(s, (sym)dims[q], (sym)dims[r]), k++;
-    }
-    v = make_reshape(g, make_permute(g, v, order), graph_tuple(g, rank - 1, merged));
-    sym after = sym_sub(s, sym_sub(s, u->n, u->w.start), (sym)merged[at]);
-    return make_reshape(g, pad_axis(g, v, at, u->w.start, after, 0), shape);
+/* What was rearranged, summed over the windows' places and over `axes` of it. */
+static node_id summed(const unwind *u, node_id v, int by, uint32_t axes, tuple_id shape) {
+    return make_reshape(u->g, sum_over(u->g, v, axes | 1u << by), shape);
 }
 
 /* The shape of t with the windows' axis as x has it, the other of size 1. */
@@ -163,7 +128,7 @@ static node_id push_product(const unwind *u, node_id n, int axis, int by, uint32
         a = rearranged(u, a, over, axis, by, true, false);
         b = rearranged(u, b, over, axis, by, false, true);
         node_id product = side ? make2(g, OP_MUL, b, a) : make2(g, OP_MUL, a, b);
-        return summed(u, product, axis, by, axes, shape);
+        return summed(u, product, by, axes, shape);
     }
     return 0;
 }
@@ -201,6 +166,10 @@ static node_id push(const unwind *u, node_id t, int axis, int by) {
         }
         return push_product(u, t, axis, by, axes, shape);
     }
+    case OP_ADD: { /* of remainders along another axis */
+        node_id a = push(u, x, axis, by), b = a ? push(u, g->node[t].src[1], axis, by) : 0;
+        return b ? make2(g, OP_ADD, a, b) : 0;
+    }
     case OP_CAST:
         x = push(u, x, axis, by);
         return x ? make_cast(g, x, (qn_dtype)g->node[t].dtype) : 0;
@@ -228,17 +197,44 @@ static node_id push(const unwind *u, node_id t, int axis, int by) {
     }
 }
 
-node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool repeated) {
-    sym_store *s = g->syms;
-    unwind u = {.g = g, .w = *w, .n = n};
-    u.phase = repeated && w->stride > 1 && w->slope == 1 && node_rank(g, t) + 3 <= QN_MAX_RANK;
-    if (u.phase) {
-        sym more = sym_add(s, w->length, sym_const(s, w->stride - 1));
-        u.steps = sym_div(s, more, sym_const(s, w->stride));
-        u.room = sym_sub(s, sym_add(s, w->size, u.steps), SYM_ONE);
-    }
-    node_id inside = repeated ? push(&u, t, w->axis, w->by) : 0;
+static node_id unwound(const unwind *u, node_id t, bool repeated) {
+    graph *g = u->g;
+    const window_attr *w = &u->w;
+    node_id inside = repeated ? push(u, t, w->axis, w->by) : 0;
     if (inside) return inside;
-    node_id all = rearranged(&u, t, g->node[t].shape, w->axis, w->by, true, true);
-    return repeated ? summed(&u, all, w->axis, w->by, 0, shape_after(&u, t, w->axis, w->by)) : all;
+    node_id all = rearranged(u, t, g->node[t].shape, w->axis, w->by, true, true);
+    return repeated ? summed(u, all, w->by, 0, shape_after(u, t, w->axis, w->by)) : all;
+}
+
+/* Those of remainder r at their places, zeros between; 0: there are none. */
+static node_id unwound_phase(graph *g, node_id t, const window_attr *w, sym n, int64_t r) {
+    sym_store *s = g->syms;
+    int64_t length, stride = w->stride;
+    if (!sym_is_const(s, w->length, &length) || r >= length) return 0;
+    sym by_stride = sym_const(s, stride), at = sym_add(s, w->start, sym_const(s, r));
+    sym first = sym_div(s, sym_sub(s, sym_const(s, stride - 1), at), by_stride);
+    sym last = sym_div(s, sym_sub(s, sym_sub(s, n, SYM_ONE), at), by_stride);
+    unwind u = {.g = g, .w = *w, .phase = true, .apart = stride, .from = r};
+    u.n = sym_max(s, sym_add(s, sym_sub(s, last, first), SYM_ONE), SYM_ZERO);
+    u.w.stride = 1;
+    u.w.start = sym_sub(s, SYM_ZERO, first);
+    u.w.length = sym_const(s, (length - r + stride - 1) / stride);
+    node_id y = unwound(&u, t, true);
+    sym before = sym_add(s, at, sym_scale(s, first, stride));
+    const int64_t apart[3] = {before, SYM_ZERO, stride - 1};
+    sym after = sym_sub(s, n, padded_size(s, u.n, apart));
+    return pad_axis(g, y, w->axis, before, after, stride - 1);
+}
+
+node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool repeated) {
+    unwind u = {.g = g, .w = *w, .n = n};
+    bool phases =
+        repeated && w->stride > 1 && w->slope == 1 && sym_is_const(g->syms, w->length, NULL);
+    if (!phases) return unwound(&u, t, repeated);
+    node_id sum = 0;
+    for (int64_t r = 0; r < w->stride; r++) {
+        node_id y = unwound_phase(g, t, w, n, r);
+        if (y) sum = sum ? make2(g, OP_ADD, sum, y) : y;
+    }
+    return sum;
 }

@@ -2,7 +2,9 @@
  * dilation, padding and grouping and at shapes where schedules change their form, transposed ones,
  * their gradients, and pooling: against loops over all pairs of an output and an input written out
  * here, on the processor and on `ref`. And that no windows are stored: a convolution with what
- * follows it is one kernel that takes no memory but its result's. */
+ * follows it is one kernel that takes no memory but its result's; and that gradients multiply as
+ * often as the convolution does. */
+#include "graph/graph.h"
 #include "quern.h"
 #include "test.h"
 
@@ -364,6 +366,44 @@ static void a_convolution_is_one_kernel_and_stores_no_windows(void) {
     free(zeros);
 }
 
+/* The products that are summed for a tensor. */
+static int64_t multiplications(qn_tensor *t) {
+    graph *g = tensor_ctx(t)->graph;
+    node_id *order, root = tensor_at(t)->node;
+    arena a;
+    arena_open(&a, &tensor_ctx(t)->heap);
+    uint32_t n = graph_order(g, &a, 1, &root, &order);
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const graph_node *x = node_at(g, order[i]);
+        int64_t size = 0;
+        if (x->op != OP_SUM_PRODUCT) continue;
+        sym_is_const(g->syms, shape_numel(g, node_at(g, x->src[0])->shape), &size);
+        sum += size;
+    }
+    arena_free(&a);
+    return sum;
+}
+
+/* Each place of the image is seen by every stride-th place of the kernel, and by no other. */
+static void gradients_of_strided_convolutions_multiply_by_no_zeros(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    zeros = calloc(8 * 32 * 32 * 32, sizeof *zeros);
+    for (int stride = 1; stride < 4; stride++) {
+        qn_tensor *x = image(qn, 2, 8, 30, 30), *w = image(qn, 16, 8, 3, 3), *d[2];
+        qn_tensor *y = qn_conv2d(x, w, NULL, stride, 0, 1, 1);
+        int64_t places = qn_dim(y, 2) * qn_dim(y, 3), all = 2 * 8 * 16 * 9 * places;
+        qn_tensor *g = image(qn, 2, 16, qn_dim(y, 2), qn_dim(y, 3));
+        CHECK_INT(multiplications(y), all);
+        CHECK_INT(qn_grad(y, g, 2, (qn_tensor *[]){x, w}, d), QN_OK);
+        CHECK_INT(multiplications(d[1]), all);
+        if (stride == 1) all = 2 * 8 * 16 * 9 * 30 * 30; /* of an image with a border of zeros */
+        CHECK(multiplications(d[0]) <= all * 5 / 4);
+    }
+    qn_close(qn);
+    free(zeros);
+}
+
 static void refusals_name_what_does_not_fit(void) {
     qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
     zeros = calloc(4096, sizeof *zeros);
@@ -396,6 +436,7 @@ int main(int argc, char **argv) {
     RUN(channels_last);
     RUN(pools);
     RUN(a_convolution_is_one_kernel_and_stores_no_windows);
+    RUN(gradients_of_strided_convolutions_multiply_by_no_zeros);
     RUN(refusals_name_what_does_not_fit);
     return test_end();
 }
