@@ -13,6 +13,8 @@
  *   edges   where a has padding, the piece of it that a block of places sees is copied once with
  *           its zeros (stage with joined loops): a few elements more than the image, not the
  *           windows. So the sum runs without masks
+ *   windows loops of windows that are no rows, a weight's places, go inside the loop of rows: the
+ *           piece of the image is copied once for all of them, and what they store lies together
  *   carry   where the sum goes over whole images (a weight's gradient), blocks of it are the
  *           outermost loop, so that what a block reads stays in the second-level cache */
 #include <stdio.h>
@@ -263,11 +265,20 @@ static int64_t room(const conv *c) {
     return (c->m->limits->l2 ? c->m->limits->l2 : 256 << 10) / 2;
 }
 
+/* Do rows go around loops of a's windows, as those of a weight's gradient over channels do? Then
+ * what a trip of rows sees of a is copied once for them, and what it stores lies together. */
+static bool rows_around(const conv *c, bool deep) {
+    bool windows = false;
+    if (c->loop[c->rows].window[c->a]) return false;
+    for (int i = 0; i < c->kept; i++) windows |= c->loop[i].window[c->a] && side_of(c, i) == SIDE_A;
+    return deep || windows;
+}
+
 /* Where a loop of the output stands: from outside in. `deep`: blocks of the sum are outside. */
 static int rank_of(const conv *c, int i, bool panels, bool deep) {
     side s = side_of(c, i);
     if (i == c->lanes) return panels ? 2 : 6;
-    if (i == c->rows) return c->loop[i].window[c->a] || !deep ? 5 : 3;
+    if (i == c->rows) return rows_around(c, deep) ? 3 : 5;
     return s == SIDE_BOTH ? 0 : s == SIDE_B ? 1 : 4;
 }
 

@@ -366,6 +366,45 @@ static void a_convolution_is_one_kernel_and_stores_no_windows(void) {
     free(zeros);
 }
 
+/* How often a scheduled kernel reads its argument a2, by its text, and the trips of its outermost
+ * loop. */
+static struct {
+    bool scheduled;
+    int depth;
+    double around[40], reads, blocks;
+} text;
+
+static void count_reads(void *user, const char *line) {
+    (void)user;
+    if (!strncmp(line, "k after ", 8)) text.scheduled = !strcmp(line, "k after schedule");
+    if (!text.scheduled) return;
+    const char *trips = strstr(line, " < "), *end = line + strlen(line);
+    if (strstr(line, " = a2[")) text.reads += text.around[text.depth];
+    if (!strncmp(line, "kernel ", 7)) text.depth = 0, text.around[0] = 1;
+    if (end[-1] == '{' && trips && text.depth < 39) {
+        text.around[text.depth + 1] = text.around[text.depth] * atof(trips + 3);
+        if (!text.depth++) text.blocks = text.around[1];
+    } else if (end[-1] == '}' && text.depth) {
+        text.depth--;
+    }
+}
+
+/* Each block of output channels copies the image with its border once, for all places of the
+ * weight. */
+static void a_weight_s_gradient_copies_the_image_once_for_all_its_places(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = count_reads});
+    zeros = calloc(512 * 512 * 9, sizeof *zeros);
+    qn_tensor *x = image(qn, 32, 512, 4, 4), *w = image(qn, 512, 512, 3, 3), *d;
+    qn_tensor *g = image(qn, 32, 512, 4, 4);
+    CHECK_INT(qn_grad(qn_conv2d(x, w, NULL, 1, 1, 1, 1), g, 1, &w, &d), QN_OK);
+    qn_set(qn, "debug", "k");
+    CHECK_INT(qn_realize(&d, 1), QN_OK);
+    CHECK(text.blocks > 1 && text.reads > 0);
+    CHECK(text.reads <= 1.1 * text.blocks * 32 * 512 * 6 * 6);
+    qn_close(qn);
+    free(zeros);
+}
+
 /* The products that are summed for a tensor. */
 static int64_t multiplications(qn_tensor *t) {
     graph *g = tensor_ctx(t)->graph;
@@ -436,6 +475,7 @@ int main(int argc, char **argv) {
     RUN(channels_last);
     RUN(pools);
     RUN(a_convolution_is_one_kernel_and_stores_no_windows);
+    RUN(a_weight_s_gradient_copies_the_image_once_for_all_its_places);
     RUN(gradients_of_strided_convolutions_multiply_by_no_zeros);
     RUN(refusals_name_what_does_not_fit);
     return test_end();
