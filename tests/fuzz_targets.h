@@ -35,7 +35,13 @@
 #include "ir_interp.h"
 #include "test.h"
 
-enum { FUZZ_ARGS = 16, FUZZ_DIMS = 8, FUZZ_ELEMENTS = 20000, FUZZ_STEPS = 200000 };
+enum {
+    FUZZ_ARGS = 16,
+    FUZZ_DIMS = 8,
+    FUZZ_PARAMS = 64,
+    FUZZ_ELEMENTS = 20000,
+    FUZZ_STEPS = 200000
+};
 
 /* What happened, for the tally. */
 typedef struct fuzz_counts {
@@ -283,7 +289,7 @@ static inline void fuzz_options(const uint8_t *data, size_t size) {
 
 typedef struct fuzz_run {
     kernel *k;
-    int64_t dim[FUZZ_DIMS], count[FUZZ_ARGS];
+    int64_t dim[FUZZ_DIMS + FUZZ_PARAMS], count[FUZZ_ARGS];
     uint8_t dtype[FUZZ_ARGS];
     size_t bytes;
 } fuzz_run;
@@ -306,7 +312,9 @@ static inline void fuzz_fill(int d, void *p, int64_t n, uint64_t *seed) {
 static inline bool fuzz_sizes(fuzz_run *r, kernel *k, uint64_t *seed) {
     int64_t elements = 0;
     *r = (fuzz_run){.k = k};
-    if (k->args > FUZZ_ARGS || k->dim_vars > FUZZ_DIMS) return false;
+    if (k->args > FUZZ_ARGS || k->dim_vars > FUZZ_DIMS || k->params > FUZZ_PARAMS) return false;
+    for (uint32_t i = 0; i < k->params; i++)
+        r->dim[k->dim_vars + (int)i] = scalar_to_word((qn_dtype)k->param[i], test_rand(seed) >> 1);
     for (int i = 0; i < k->dim_vars; i++) {
         int64_t lo = sym_lo(k->syms, k->dim_var[i]), hi = sym_hi(k->syms, k->dim_var[i]);
         int64_t room = hi - lo > 9 ? 10 : hi - lo + 1;

@@ -27,7 +27,7 @@ static inline dev_program *interp_compile(void *state, kernel *k) {
         raise_error(h->ctx, copy ? QN_ENOMEM : QN_EINTERNAL, "interp: cannot keep %s", k->name);
     }
     *p = (interp_program){.k = copy};
-    p->base = (dev_program){.name = copy->name, .args = copy->args, .vars = copy->dim_vars};
+    p->base = (dev_program){.name = copy->name, .args = copy->args, .vars = ir_vars(copy)};
     return &p->base;
 }
 

@@ -15,7 +15,7 @@
 
 #include "ir/ir.h"
 
-enum { INTERP_VARS = 64 };
+enum { INTERP_VARS = 1200 }; /* loops, dimensions */
 #define INTERP_LONG "too many steps"
 
 typedef struct interp {
@@ -25,7 +25,8 @@ typedef struct interp {
     int64_t *size;
     sym var[INTERP_VARS];
     int64_t value[INTERP_VARS];
-    int vars, lane; /* lane: place of the vector loop's variable in var, 0 outside: -1 */
+    const int64_t *param; /* as scalar_to_word has them */
+    int vars, lane;       /* lane: place of the vector loop's variable in var, 0 outside: -1 */
     int64_t lanes;
     scalar *memo;
     uint32_t *stamp, now;
@@ -108,6 +109,7 @@ static inline scalar interp_expr(interp *t, expr_id id) {
     if (e->kind == EXPR_CONST) out = scalar_from_bits(e->dtype, e->bits);
     if (e->kind == EXPR_INDEX) out.i = interp_sym(t, e->index);
     if (e->kind == EXPR_LOAD) out = interp_load(t, e);
+    if (e->kind == EXPR_PARAM) out = scalar_from_word(e->dtype, t->param[e->param]);
     if (e->kind == EXPR_TABLE) {
         const ir_table *c = &t->k->table[e->table.number];
         uint64_t entry = (uint64_t)interp_expr(t, e->table.index).i % c->n;
@@ -386,8 +388,8 @@ static inline void interp_groups(interp *t) {
     free(own);
 }
 
-/* Run the kernel on buffers arg[0..], with its dimension variables at dim[0..]. false: error text
- * in `error`. `most` steps, 0: any number; `spoil`: see there. */
+/* Run the kernel on buffers arg[0..], with its dimension variables and then its parameters at
+ * dim[0..]. false: error text in `error`. `most` steps, 0: any number; `spoil`: see there. */
 static inline bool interp_run_most(kernel *k, bool kinds, const int64_t *dim, void *const *arg,
                                    uint64_t most, uint8_t spoil, char error[200]) {
     interp t = {.k = k, .kinds = kinds, .lane = -1, .most = most, .spoil = spoil};
@@ -395,6 +397,7 @@ static inline bool interp_run_most(kernel *k, bool kinds, const int64_t *dim, vo
     t.size = calloc(k->mems, sizeof *t.size);
     t.memo = calloc(k->exprs, sizeof *t.memo);
     t.stamp = calloc(k->exprs, sizeof *t.stamp);
+    t.param = dim + k->dim_vars;
     for (; t.vars < k->dim_vars; t.vars++) {
         t.var[t.vars] = k->dim_var[t.vars];
         t.value[t.vars] = dim[t.vars];

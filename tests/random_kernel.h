@@ -10,7 +10,7 @@
 #include "test.h"
 #include "transform/transform.h"
 
-enum { MOST_LINES = 100, MOST_ARGS = 6, MOST_DIMS = 4 };
+enum { MOST_LINES = 100, MOST_ARGS = 6, MOST_DIMS = 4, MOST_PARAMS = 64 };
 
 static qn_ctx *ctx; /* the fuzzer sets it */
 static uint64_t rng;
@@ -27,7 +27,7 @@ static inline bool chance(int percent) {
 
 typedef struct subject {
     kernel *k;
-    int64_t dim[MOST_DIMS]; /* values of the dimension variables */
+    int64_t dim[MOST_DIMS + MOST_PARAMS]; /* values of the dimension variables, then parameters */
     int64_t bound[MOST_ARGS];
     int args;
     mem_id arg[MOST_ARGS];
@@ -64,10 +64,28 @@ static inline mem_id some_arg(subject *s, int dtype, sym size, int access) {
     return s->arg[s->args - 1];
 }
 
+/* Sometimes a scalar that the launch gives instead; by numbers of its own. */
+static uint64_t param_rng;
+
+static inline expr_id or_param(kernel *k, expr_id e) {
+    if (k->params == MOST_PARAMS || test_below(&param_rng, 8)) return e;
+    return ir_param(k, (qn_dtype)ir_e(k, e)->dtype);
+}
+
+/* What a launch gives for the parameters: small numbers, in `out`. */
+static inline void param_values(const kernel *k, int64_t *out) {
+    for (uint32_t i = 0; i < k->params; i++) {
+        qn_dtype d = (qn_dtype)k->param[i];
+        double v = (double)(i * 5 % 9) / 2 - (dtype_is_unsigned(d) ? 0 : 2);
+        out[i] = scalar_to_word(d, scalar_bits(d, scalar_number(d, v)));
+    }
+}
+
 /* An unary or binary op that keeps values tame. */
 static inline expr_id some_op(kernel *k, expr_id a, expr_id b) {
     static const int both[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAXIMUM, OP_MINIMUM};
     bool f = dtype_is_float(ir_e(k, a)->dtype);
+    b = or_param(k, b);
     if (f && chance(10)) return ir_op1(k, OP_TANH, a);
     if (chance(15)) return ir_op3(k, OP_WHERE, ir_op2(k, OP_LT, a, b), a, b);
     if (chance(20)) return ir_op1(k, OP_ABS, a);
@@ -307,10 +325,12 @@ static void (*const makers[])(subject *) = {kernel_map,     kernel_reduction, ke
 
 static inline void make(subject *s, uint64_t seed) {
     rng = seed;
+    param_rng = ~seed;
     size_factor = by_default(seed) ? 1 + seed / 9 % 4 : 1;
     *s = (subject){.k = ir_open(ctx)};
     makers[below(COUNT_OF(makers))](s);
     if (chance(10) && s->args <= 2) makers[chance(50) ? 0 : 1](s); /* a second root */
+    param_values(s->k, s->dim + s->k->dim_vars);
 }
 
 /* ---- running -------------------------------------------------------------------------------- */

@@ -418,8 +418,35 @@ static inline bool resize_apart(program *p) {
     return false;
 }
 
+/* The program with other floating constants, and with slices and padding at other places: numbers
+ * that plans take from the launch. Sizes stay. false: ranges do not allow that. */
+static inline bool renumber(program *p) {
+    for (int i = 0; i < p->steps; i++) {
+        step *s = &p->step[i];
+        if (s->op == OP_CONST && dtype_is_float(s->dtype)) {
+            double v = dtype_get_f(s->dtype, &s->bits, 0), to = v + (v == 0.75 ? 0.5 : 0.25);
+            if (!isfinite(v) || v == 0 || fabs(v) == 1 || fabs(to) == 1 || to == 0) continue;
+            dtype_set_f(s->dtype, &s->bits, 0, to);
+            s->lo = s->hi = dtype_get_f(s->dtype, &s->bits, 0);
+        }
+        for (int d = 0; s->op == OP_SLICE && d < s->rank; d++) {
+            int64_t *a = s->attr + 3 * (ptrdiff_t)d;
+            int64_t most = p->step[s->src[0]].dim[d] - 1 - (a[1] - 1) * a[2];
+            if (a[0] >= 1 && a[1] >= 1 && a[0] <= most) a[0] = most + 1 - a[0];
+        }
+        for (int d = 0; s->op == OP_PAD && d < s->rank; d++) {
+            int64_t *a = s->attr + 3 * (ptrdiff_t)d, lo = a[0];
+            if (lo < 1 || a[1] < 0) continue;
+            a[0] = a[1] + 1;
+            a[1] = lo - 1;
+        }
+        if (!infer(p, i)) return false;
+    }
+    return true;
+}
+
 /* Run on both contexts and compare what was read; with `twice`, again on other data, which must
- * find the plan and be computed anew. */
+ * find the plan and be computed anew, and with other numbers, which may find it. */
 static inline verdict compare(qn_ctx *qn, qn_ctx *ref, const program *p, way how) {
     verdict v = compare_once(qn, ref, p, how);
     if (v.failed || v.refused || !p->twice) return v;
@@ -431,6 +458,9 @@ static inline verdict compare(qn_ctx *qn, qn_ctx *ref, const program *p, way how
     qn_get_stats(qn, &before);
     v = compare_once(qn, ref, &other, how);
     qn_get_stats(qn, &after);
+    program third = *p;
+    if (!v.failed && !v.refused && how != SYMBOLIC && after.compiles == before.compiles)
+        return renumber(&third) ? compare_once(qn, ref, &third, how) : v;
     if (v.failed || v.refused || after.compiles == before.compiles) return v;
     return blame(-1, "the same graph on other data compiled %llu kernels again",
                  (unsigned long long)(after.compiles - before.compiles));

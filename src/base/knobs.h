@@ -46,6 +46,9 @@ X(PROGRAM_MEMORY, "program_memory", NUMBER, ANY, "128",
 X(SCHEDULE, "schedule", NUMBER, ANY, "1",
   "0 runs every kernel unscheduled, as lowered (for finding faults)")
 X(FUSE, "fuse", NUMBER, ANY, "1", "0 materialises every node (for finding faults)")
+X(LIFT, "lift", NUMBER, ANY, "1",
+  "0 compiles every constant into its kernel instead of giving it at each launch (for finding "
+  "faults)")
 X(CHECK, "check", NUMBER, ANY, "0",
   "1 checks every index that is computed (gather, scatter, take, embedding, labels of losses) when "
   "it is used, on every device: one outside is an error of the read or run that names operation "

@@ -28,6 +28,7 @@ typedef struct null_program {
     sym_store *syms;
     sym *var;
     null_arg *arg;
+    int vars; /* dimension variables */
     size_t size;
 } null_program;
 
@@ -147,10 +148,11 @@ static dev_program *null_compile(void *state, kernel *k) {
     size_t size = sizeof(null_program) + args * sizeof(null_arg) + vars * sizeof(sym) + name;
     null_program *p = heap_zeroed(h, size);
     p->size = size;
+    p->vars = k->dim_vars;
     p->arg = (null_arg *)(p + 1);
     p->var = (sym *)(p->arg + args);
     char *text = memcpy(p->var + vars, k->name, name);
-    p->program = (dev_program){.name = text, .args = k->args, .vars = k->dim_vars};
+    p->program = (dev_program){.name = text, .args = k->args, .vars = ir_vars(k)};
     str why;
     str_open(&why, h);
     guard g;
@@ -179,7 +181,7 @@ static bool overlap(const dev_slice *a, const dev_slice *b) {
 static qn_code check_arg(null_state *n, const null_program *p, const dev_set *set, int i) {
     const dev_slice *a = &set->arg[i];
     int64_t elements;
-    if (!sym_eval(p->syms, p->arg[i].size, p->program.vars, p->var, set->var, &elements))
+    if (!sym_eval(p->syms, p->arg[i].size, p->vars, p->var, set->var, &elements))
         return fail(n->ctx, QN_EINTERNAL, "null: kernel %s: argument %d has no size",
                     p->program.name, i);
     qn_code code = check_range(n, a->memory, a->offset, a->size, "an argument");
@@ -200,7 +202,7 @@ static qn_code check_arg(null_state *n, const null_program *p, const dev_set *se
 }
 
 static qn_code check_set(null_state *n, const null_program *p, const dev_set *set) {
-    for (int i = 0; i < p->program.vars; i++)
+    for (int i = 0; i < p->vars; i++)
         if (set->var[i] < sym_lo(p->syms, p->var[i]) || set->var[i] > sym_hi(p->syms, p->var[i]))
             return fail(n->ctx, QN_ERANGE, "null: kernel %s: variable %d is %lld", p->program.name,
                         i, (long long)set->var[i]);

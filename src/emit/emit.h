@@ -6,7 +6,8 @@
  * need no code of their own (emit_facts).
  *
  *   kernel(args, vars, scratch, begin, end)   runs the work items [begin, end), which is not empty.
- *       args[i] points to argument i, vars[i] is the value of dim_var[i]; scratch has
+ *       args[i] points to argument i, vars[i] is the value of dim_var[i], behind these come the
+ *       parameters' (scalar_to_word); scratch has
  *       emit_facts.scratch bytes, 64-byte aligned, of this call alone. Items are the trips of all
  *       root PAR loops, concatenated; a root that is no PAR loop is one item, and a kernel without
  *       PAR loops is one item as a whole. Items may run in any order and at the same time.
@@ -54,7 +55,8 @@ typedef struct emit_facts {
     sym *var;        /* the kernel's dim_var, with their bounds */
     sym *fact;       /* of each number */
     int64_t *number; /* as of the last emit_facts_at, */
-    int64_t *at;     /* which was for these values */
+    int64_t *at;     /* which was for these values, */
+    bool *asked;     /* as far as some number depends on them, */
     bool known;      /* and gave a value for each */
     size_t size;     /* of this block */
 } emit_facts;
@@ -111,8 +113,8 @@ void emit_c99(kernel *k, str *out); /* one translation unit; raises */
 
 /* A kernel whose barriers are placed, as OpenCL C; raises. The function is called
  * EMIT_GROUP_KERNEL. Its parameters are, of each argument, the buffer and the element where the
- * slice begins (an int64_t), then the values of dim_var; it is launched with as many groups as
- * there are items and always ir_members() in each. */
+ * slice begins (an int64_t), then the values of dim_var and of parameters; it is launched with as
+ * many groups as there are items and always ir_members() in each. */
 #define EMIT_GROUP_KERNEL "quern"
 void emit_opencl(kernel *k, str *out);
 bool emit_uses_double(const str *text);

@@ -162,6 +162,9 @@ static void write_facts(emit_facts *f, kernel *k, const emit_launch *launch) {
         f->fact[EMIT_SIZES + mem->arg] =
             sym_scale(f->syms, size, (int64_t)qn_dtype_size(mem->dtype));
     }
+    for (int i = 0; i < f->vars; i++)
+        for (int n = 0; n < f->numbers; n++)
+            f->asked[i] |= sym_uses(f->syms, f->fact[n], f->var[i]);
     if (!f->vars && !emit_facts_at(f, NULL))
         raise_error(k->ctx, QN_EINTERNAL, "kernel %s: a launch without numbers", k->name);
     if (f->vars) return;
@@ -172,7 +175,7 @@ static void write_facts(emit_facts *f, kernel *k, const emit_launch *launch) {
 emit_facts *emit_facts_open(kernel *k) {
     heap *h = &k->ctx->heap;
     size_t vars = (size_t)k->dim_vars, numbers = EMIT_SIZES + (size_t)k->args;
-    size_t size = sizeof(emit_facts) + (numbers + vars) * (sizeof(int64_t) + sizeof(sym));
+    size_t size = sizeof(emit_facts) + (numbers + vars) * (sizeof(int64_t) + sizeof(sym)) + vars;
     emit_facts *f = heap_zeroed(h, size);
     f->h = h;
     f->size = size;
@@ -182,6 +185,7 @@ emit_facts *emit_facts_open(kernel *k) {
     f->at = f->number + numbers;
     f->fact = (sym *)(f->at + vars);
     f->var = f->fact + numbers;
+    f->asked = (bool *)(f->var + vars);
     arena own;
     arena_open(&own, h);
     guard g;
@@ -208,9 +212,16 @@ void emit_facts_close(emit_facts *f) {
     heap_free(f->h, f, f->size);
 }
 
+/* Are these the values that the numbers are known for? Where slices begin none depends on. */
+static bool is_at(const emit_facts *f, const int64_t *value) {
+    for (int i = 0; i < f->vars; i++)
+        if (f->asked[i] && f->at[i] != value[i]) return false;
+    return f->known;
+}
+
 bool emit_facts_at(emit_facts *f, const int64_t *value) {
     size_t size = (size_t)f->vars * sizeof *value;
-    if (f->known && (!size || !memcmp(f->at, value, size))) return true;
+    if (is_at(f, value)) return true;
     f->known = false;
     for (int i = 0; i < f->numbers; i++)
         if (!sym_eval(f->syms, f->fact[i], f->vars, f->var, value, &f->number[i])) return false;

@@ -120,6 +120,9 @@ bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *x,
                 const scalar *z, scalar *out);
 uint64_t scalar_bits(qn_dtype dtype, scalar v); /* bit pattern in dtype's width, zero-extended */
 scalar scalar_from_bits(qn_dtype dtype, uint64_t bits);
+/* As launches of kernels give it: an integer's value, or a float's bits, a narrow one's as f32. */
+int64_t scalar_to_word(qn_dtype dtype, uint64_t bits);
+scalar scalar_from_word(qn_dtype dtype, int64_t word);
 scalar scalar_number(qn_dtype dtype, double v); /* converted as by CAST */
 scalar scalar_identity(int monoid, qn_dtype dtype);
 

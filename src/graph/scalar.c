@@ -252,6 +252,17 @@ scalar scalar_from_bits(qn_dtype dtype, uint64_t bits) {
     return (scalar){.i = dtype_get_i(dtype, &bits, 0)};
 }
 
+int64_t scalar_to_word(qn_dtype dtype, uint64_t bits) {
+    scalar v = scalar_from_bits(dtype, bits);
+    if (!dtype_is_float(dtype)) return v.i;
+    return (int64_t)(dtype == QN_F64 ? bits : scalar_bits(QN_F32, v));
+}
+
+scalar scalar_from_word(qn_dtype dtype, int64_t word) {
+    if (!dtype_is_float(dtype)) return (scalar){.i = word};
+    return scalar_from_bits(dtype == QN_F64 ? QN_F64 : QN_F32, (uint64_t)word);
+}
+
 /* ---- one operation on n elements ------------------------------------------------------------ */
 
 static void round_all(qn_dtype dtype, int64_t n, scalar *v) {

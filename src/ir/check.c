@@ -227,6 +227,9 @@ static bool check_types(checker *c, stmt_id s, expr_id id) {
     if (e->kind == EXPR_INDEX && e->dtype != QN_I64)
         return REFUSE(c, s, "an index that is not i64");
     if (e->kind == EXPR_TABLE) return check_table(c, s, e);
+    if (e->kind == EXPR_PARAM)
+        return (e->param < k->params && e->dtype == k->param[e->param] && e->dtype != QN_BOOL) ||
+               REFUSE(c, s, "a parameter that the kernel has not");
     if (e->kind == EXPR_CONST && !bits_fit(e->dtype, e->bits))
         return REFUSE(c, s, "a bool that is neither 0 nor 1");
     if (e->kind != EXPR_LOAD) return e->kind == EXPR_CONST || e->kind == EXPR_INDEX;

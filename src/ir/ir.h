@@ -24,7 +24,8 @@
  * graph/ops.h's ELEM rows. A LOAD whose valid or guard is false gives 0 and touches no memory. A
  * LOAD of a tile reads what is there when the statement runs; so does one of an argument that is
  * also stored to (in place): an expression id names a formula, not a value. A TABLE is an entry of
- * one of the kernel's tables, 2^n constants: the one that the last n bits of an u32 say.
+ * one of the kernel's tables, 2^n constants: the one that the last n bits of an u32 say. A PARAM is
+ * a scalar that each launch gives: kernels that differ in a constant only are one.
  *
  * Loop kinds say how a loop runs, never what it computes:
  *   SERIAL  as written
@@ -117,7 +118,8 @@ typedef enum expr_kind {
     EXPR_INDEX,
     EXPR_LOAD,
     EXPR_OP,
-    EXPR_TABLE
+    EXPR_TABLE,
+    EXPR_PARAM
 } expr_kind;
 
 typedef struct ir_expr {
@@ -126,6 +128,7 @@ typedef struct ir_expr {
     union {
         uint64_t bits;  /* EXPR_CONST: the value in its dtype's bit pattern, zero-extended */
         sym index;      /* EXPR_INDEX: this integer, dtype I64 */
+        uint32_t param; /* EXPR_PARAM: its number */
         expr_id arg[3]; /* EXPR_OP */
         struct {        /* EXPR_LOAD */
             mem_id mem;
@@ -199,9 +202,11 @@ typedef struct kernel {
     idset expr_set;
     sym *dim_var; /* the dimension variables bound at launch, in order */
     int dim_vars;
-    int args;     /* buffers a launch gives */
-    stmt_id root; /* a LOOP of extent 1 and no variable whose children are the top statements */
-    bool no_fma;  /* products in sums are rounded: as in machine */
+    uint8_t *param; /* dtypes of the scalars given at launch, behind the dimension variables */
+    uint32_t params, param_cap;
+    int args;      /* buffers a launch gives */
+    stmt_id root;  /* a LOOP of extent 1 and no variable whose children are the top statements */
+    bool no_fma;   /* products in sums are rounded: as in machine */
 } kernel;
 
 /* ---- tree.c: making and walking -------------------------------------------------------------- */
@@ -211,6 +216,11 @@ void ir_close(kernel *k);          /* NULL is fine */
 kernel *ir_clone(const kernel *k); /* shares k's syms */
 
 sym ir_dim_var(kernel *k, const char *name, int64_t lo, int64_t hi);
+expr_id ir_param(kernel *k, qn_dtype dtype); /* one more; a launch gives it by scalar_to_word */
+/* How many numbers a launch gives: dimension variables, then parameters. */
+static inline int ir_vars(const kernel *k) {
+    return k->dim_vars + (int)k->params;
+}
 mem_id ir_arg(kernel *k, qn_dtype dtype, sym size, int access); /* arg numbers follow the calls */
 mem_id ir_tile(kernel *k, mem_scope scope, qn_dtype dtype, sym size);
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 /* Text of more bytes than this is no kernel's from elsewhere; dumps have some ten thousand. */
-enum { MOST_TEXT = 1 << 18, DEEPEST_PARSED = 64, MOST_DIMS = 64 };
+enum { MOST_TEXT = 1 << 18, DEEPEST_PARSED = 64, MOST_DIMS = 1024, MOST_PARAMS = 4096 };
 
 /* ---- reading words --------------------------------------------------------------------------- */
 
@@ -281,16 +281,27 @@ static expr_id find_let(const parser *t, const char *name) { /* 0: it is none */
     return name[0] == 'x' && name[1] && !*end && n < t->lets ? t->let[n] : 0;
 }
 
+static expr_id find_param(const parser *t, const char *name) { /* 0: it is none */
+    char *end;
+    unsigned long n = name[0] == 'p' ? strtoul(name + 1, &end, 10) : 0;
+    if (name[0] != 'p' || !isdigit((unsigned char)name[1]) || *end || n >= t->k->params) return 0;
+    ir_expr e = blank(EXPR_PARAM, (qn_dtype)t->k->param[n]);
+    e.param = (uint32_t)n;
+    return ir_intern(t->k, &e);
+}
+
 static expr_id parse_expr(parser *t) {
     expr_id e = 0;
     if (++t->depth > DEEPEST_PARSED) expected(t, "less nesting");
     word w = parse_word(t);
     int line = t->line;
-    expr_id let = find_let(t, w.s);
+    expr_id let = find_let(t, w.s), param = let ? 0 : find_param(t, w.s);
     int dtype = ir_find_dtype(w.s);
     char next = peek(t);
     if (let) { /* first: what comes next may be the next statement's "(" */
         e = let;
+    } else if (param) {
+        e = param;
     } else if (next == '[') {
         e = parse_load(t, w.s);
     } else if (next == '(' && dtype >= 0) {
@@ -458,7 +469,7 @@ static void parse_dim(parser *t) {
     word name = parse_new_name(t, "a dimension's own name");
     int64_t lo = parse_int(t), hi = parse_int(t);
     if (lo < 0 || lo > hi) expected(t, "a lower bound from 0 up, and an upper bound");
-    if (t->k->dim_vars == MOST_DIMS) expected(t, "at most 64 dimensions");
+    if (t->k->dim_vars == MOST_DIMS) expected(t, "at most 1024 dimensions");
     if (t->expected) return;
     t->var = arena_grow(&t->k->arena, t->var, &t->var_cap, t->vars + 1, sizeof *t->var);
     t->var[t->vars++] = ir_dim_var(t->k, name.s, lo, hi);
@@ -521,6 +532,17 @@ static void parse_table(parser *t) {
     if (strcmp(name.s, number) != 0) expected(t, "different tables, numbered in order");
 }
 
+static void parse_param(parser *t) {
+    char number[24];
+    word name = parse_word(t);
+    int dtype = parse_dtype(t);
+    snprintf(number, sizeof number, "p%u", t->k->params);
+    if (strcmp(name.s, number) != 0) expected(t, "parameters numbered in order");
+    if (dtype == QN_BOOL) expected(t, "a dtype of numbers");
+    if (t->k->params == MOST_PARAMS) expected(t, "fewer parameters");
+    if (!t->expected) ir_param(t->k, (qn_dtype)dtype);
+}
+
 static void parse_kernel(parser *t) {
     if (strcmp(parse_word(t).s, "kernel") != 0) expected(t, "'kernel'");
     parse_name(t);
@@ -537,6 +559,8 @@ static void parse_kernel(parser *t) {
             parse_dim(t);
         } else if (!strcmp(w.s, "table")) {
             parse_table(t);
+        } else if (!strcmp(w.s, "param")) {
+            parse_param(t);
         } else {
             t->p = at;
             break;

@@ -23,7 +23,7 @@
  * names both memories: (t0, t1)[0] argmax= x, y. Constants are dtype(number), a float that no
  * number says dtype(0xbits); idx(..) is an index as a value; cast and bitcast carry their dtype:
  * cast:f32(x). Tables stand behind the memories, table c0 f32 {0.5, 1, 2, 4}, and lookup(c0, x) is
- * an entry of one.
+ * an entry of one. A scalar that a launch gives is declared there, param p0 f32, and named.
  *
  * Expressions are DAGs. What a statement uses more than once, or what would nest too deeply, gets a
  * line of its own before it: let x0 = mul(..). The names are the statement's own. */
@@ -109,6 +109,8 @@ static void print_node(printer *p, expr_id id) {
         str_addf(p->out, "%s(", qn_dtype_name(e->dtype));
         print_number(p->out, e->dtype, e->bits);
         str_add(p->out, ")");
+    } else if (e->kind == EXPR_PARAM) {
+        str_addf(p->out, "p%u", e->param);
     } else if (e->kind == EXPR_TABLE) {
         str_addf(p->out, "lookup(c%u, ", e->table.number);
         print_expr(p, e->table.index);
@@ -276,6 +278,8 @@ static void print_head(printer *p) {
         }
         str_add(p->out, "}\n");
     }
+    for (uint32_t i = 0; i < k->params; i++)
+        str_addf(p->out, "  param p%u %s\n", i, qn_dtype_name((qn_dtype)k->param[i]));
 }
 
 void ir_print(const kernel *k, str *out) {

@@ -89,6 +89,8 @@ static void clone_tables(kernel *c, const kernel *k) {
         c->dim_var = arena_alloc(&c->arena, k->dim_vars * sizeof *k->dim_var);
         memcpy(c->dim_var, k->dim_var, k->dim_vars * sizeof *k->dim_var);
     }
+    if (k->params)
+        c->param = copy_rows(&c->arena, k->param, k->params, &c->param_cap, sizeof *k->param);
     for (expr_id e = 1; e < c->exprs; e++) idset_add(&c->expr_set, expr_hash(&c->expr[e]), e);
 }
 
@@ -148,6 +150,17 @@ sym ir_dim_var(kernel *k, const char *name, int64_t lo, int64_t hi) {
     k->dim_var = grown;
     k->dim_vars++;
     return v;
+}
+
+expr_id ir_param(kernel *k, qn_dtype dtype) {
+    ir_expr e;
+    memset(&e, 0, sizeof e);
+    e.kind = EXPR_PARAM;
+    e.dtype = (uint8_t)dtype;
+    e.param = k->params;
+    k->param = arena_grow(&k->arena, k->param, &k->param_cap, k->params + 1, sizeof *k->param);
+    k->param[k->params++] = (uint8_t)dtype;
+    return ir_intern(k, &e);
 }
 
 static mem_id add_mem(kernel *k, ir_memory m) {

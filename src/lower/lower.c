@@ -42,7 +42,11 @@ typedef struct lower {
     uint32_t arg_cap;
     mem_id *memory; /* of each argument */
     uint32_t memory_cap;
-    sym var_from[64], var_to[64]; /* dimension variables, graph's and ours */
+    expr_id *param; /* of each of out->param */
+    uint32_t param_cap, expr_cap;
+    sym *var_from, *var_to; /* dimension variables, graph's and ours */
+    uint32_t froms, from_cap, to_cap, var_cap;
+    sym length; /* of a flat kernel */
     stmt_id path[MAX_PATH];
     int depth;
     uint32_t loops;  /* reduction loops made, for their names */
@@ -59,6 +63,7 @@ typedef struct at { /* an index into a node */
 } at;
 
 static expr_id request(lower *l, node_id n, const at *p);
+static expr_id operand(lower *l, const graph_node *x, int s, const at *p);
 static expr_id compute(lower *l, node_id n, const at *p);
 
 /* ---- what is known ------------------------------------------------------------------------- */
@@ -81,25 +86,56 @@ static uint32_t remember(lower *l, const answer *a, uint64_t hash) {
     return l->knowns;
 }
 
+static uint32_t place_in_order(const lower *l, node_id n) {
+    return l->f->pos[n] - 1;
+}
+
 /* ---- dimensions ------------------------------------------------------------------------------ */
+
+/* One more dimension variable, and what a launch gives for it. */
+static sym add_variable(lower *l, const char *name, int64_t lo, int64_t hi, int given) {
+    uint32_t n = (uint32_t)l->out->vars;
+    l->out->var = arena_grow(&l->k->arena, l->out->var, &l->var_cap, n + 1, sizeof *l->out->var);
+    l->out->var[n] = given;
+    l->out->vars++;
+    return ir_dim_var(l->k, name, lo, hi);
+}
+
+/* The variable for which a launch gives that, 0: there is none yet. */
+static sym find_variable(const lower *l, int given) {
+    for (int i = 0; i < l->out->vars; i++)
+        if (l->out->var[i] == given) return l->k->dim_var[i];
+    return SYM_ZERO;
+}
+
+static void import_variable(lower *l, uint32_t number) {
+    sym v = l->g->var[number];
+    const sym_store *s = l->g->syms;
+    if (find_variable(l, (int)number) != SYM_ZERO) return;
+    arena *a = &l->k->arena;
+    l->var_from = arena_grow(a, l->var_from, &l->from_cap, l->froms + 1, sizeof *l->var_from);
+    l->var_to = arena_grow(a, l->var_to, &l->to_cap, l->froms + 1, sizeof *l->var_to);
+    l->var_from[l->froms] = v;
+    l->var_to[l->froms++] =
+        add_variable(l, sym_name(s, v), sym_lo(s, v), sym_hi(s, v), (int)number);
+}
 
 static sym import_dim(lower *l, sym dim) {
     int64_t c;
     if (sym_is_const(l->g->syms, dim, &c)) return sym_const(l->k->syms, c);
-    for (uint32_t i = 0; i < l->g->vars; i++) {
-        sym v = l->g->var[i];
-        if (!sym_uses(l->g->syms, dim, v)) continue;
-        int j = 0;
-        while (j < l->out->vars && l->out->var[j] != (int)i) j++;
-        if (j < l->out->vars) continue;
-        if (j >= 64) raise_error(l->qn, QN_EARG, "more than 64 dimension variables in one kernel");
-        l->var_from[j] = v;
-        l->var_to[j] =
-            ir_dim_var(l->k, sym_name(l->g->syms, v), sym_lo(l->g->syms, v), sym_hi(l->g->syms, v));
-        l->out->var[j] = (int)i;
-        l->out->vars++;
-    }
-    return sym_import(l->k->syms, l->g->syms, dim, l->out->vars, l->var_from, l->var_to);
+    for (uint32_t i = 0; i < l->g->vars; i++)
+        if (sym_uses(l->g->syms, dim, l->g->var[i])) import_variable(l, i);
+    return sym_import(l->k->syms, l->g->syms, dim, (int)l->froms, l->var_from, l->var_to);
+}
+
+/* Where a slice begins, or where padding puts its source. */
+static sym offset_along(lower *l, const graph_node *x, int axis, int64_t written) {
+    const plan_lift *lift = l->f->lift;
+    uint32_t slot = lift_offset(lift, place_in_order(l, (node_id)(x - l->g->node)), axis);
+    if (slot == LIFT_NONE) return import_dim(l, (sym)written);
+    sym known = find_variable(l, LOWER_SLOT(slot));
+    if (known != SYM_ZERO) return known;
+    return add_variable(l, "at", 0, lift->most[slot], LOWER_SLOT(slot));
 }
 
 static int import_shape(lower *l, tuple_id shape, sym *dim) {
@@ -157,7 +193,7 @@ static mem_id argument(lower *l, node_id n, int access) {
     }
     sym dim[QN_MAX_RANK];
     int rank = node_shape(l, n, dim);
-    sym size = l->fk->flat && numel(l, rank, dim) != SYM_ONE ? l->var_to[0] : numel(l, rank, dim);
+    sym size = l->fk->flat && numel(l, rank, dim) != SYM_ONE ? l->length : numel(l, rank, dim);
     o->arg = arena_grow(&l->k->arena, o->arg, &l->arg_cap, o->args + 1, sizeof *o->arg);
     l->memory = arena_grow(&l->k->arena, l->memory, &l->memory_cap, o->args + 1, sizeof *l->memory);
     o->arg[o->args] = n;
@@ -171,6 +207,32 @@ static sym offset_of(lower *l, node_id n, const at *p) {
     sym dim[QN_MAX_RANK];
     int rank = node_shape(l, n, dim);
     return flatten(l, rank, dim, p->index);
+}
+
+/* ---- numbers that the launch gives ----------------------------------------------------------- */
+
+static expr_id parameter(lower *l, uint32_t slot, int dtype) {
+    lowered *o = l->out;
+    for (uint32_t i = 0; i < o->params; i++)
+        if (o->param[i] == slot) return l->param[i];
+    o->param = arena_grow(&l->k->arena, o->param, &l->param_cap, o->params + 1, sizeof *o->param);
+    l->param = arena_grow(&l->k->arena, l->param, &l->expr_cap, o->params + 1, sizeof *l->param);
+    o->param[o->params] = slot;
+    return l->param[o->params++] = ir_param(l->k, (qn_dtype)dtype);
+}
+
+/* x's source s at that place: a constant may be the launch's. */
+static expr_id operand(lower *l, const graph_node *x, int s, const at *p) {
+    uint32_t slot = lift_operand(l->f->lift, place_in_order(l, (node_id)(x - l->g->node)), s);
+    if (slot == LIFT_NONE) return request(l, x->src[s], p);
+    return parameter(l, slot, node_at(l->g, x->src[s])->dtype);
+}
+
+static expr_id constant(lower *l, node_id n) {
+    const graph_node *x = node_at(l->g, n);
+    uint32_t slot = lift_fill(l->f->lift, place_in_order(l, n));
+    if (slot == LIFT_NONE) return ir_const_bits(l->k, x->dtype, x->bits);
+    return parameter(l, slot, x->dtype);
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -298,12 +360,12 @@ static expr_id rounded(lower *l, expr_id value) {
 
 /* What reduction x adds up at that place of its sources, and where it does. */
 static expr_id term_of(lower *l, const graph_node *x, const state *t, const at *p, sym *valid) {
-    expr_id a = ir_cast(l->k, t->dtype[0], request(l, x->src[0], p));
+    expr_id a = ir_cast(l->k, t->dtype[0], operand(l, x, 0, p));
     if (x->op != OP_SUM_PRODUCT) {
         a = update_value(l, t, a, valid);
         return x->op == OP_SUM ? rounded(l, a) : a;
     }
-    expr_id b = ir_cast(l->k, t->dtype[0], request(l, x->src[1], p));
+    expr_id b = ir_cast(l->k, t->dtype[0], operand(l, x, 1, p));
     expr_id product = ir_op2(l->k, OP_MUL, a, b);
     if (x->sources == 3)
         product = ir_op3(l->k, OP_WHERE, request(l, x->src[2], p), product,
@@ -413,7 +475,7 @@ static expr_id truth(lower *l, sym p) {
 /* The source where `cond` holds, which src.valid says, too, else zero. */
 static expr_id inside_or_zero(lower *l, const graph_node *x, const at *src, sym cond) {
     if (src->valid == SYM_FALSE) return zero(l, x->dtype);
-    expr_id v = request(l, x->src[0], src);
+    expr_id v = operand(l, x, 0, src);
     const ir_expr *e = ir_e(l->k, v);
     if (cond == SYM_TRUE) return v;
     if (e->kind == EXPR_LOAD && sym_and(l->k->syms, e->load.valid, src->valid) == e->load.valid)
@@ -430,7 +492,7 @@ static expr_id pad(lower *l, const graph_node *x, const at *p) {
     sym cond = SYM_TRUE;
     at src = {.rank = rank};
     for (int i = 0; i < rank; i++) {
-        sym lo = import_dim(l, (sym)attr[3 * i]);
+        sym lo = offset_along(l, x, i, attr[3 * i]);
         int64_t step = attr[3 * i + 2] + 1;
         sym j = sym_sub(s, p->index[i], lo), q = j;
         if (step > 1) {
@@ -499,7 +561,7 @@ static expr_id move(lower *l, const graph_node *x, const at *p) {
     if (l->fk->flat) { /* equal sizes in row-major order, or a scalar repeated */
         src.rank = numel(l, rank, dim) == SYM_ONE ? 0 : 1;
         src.index[0] = p->index[0];
-        return request(l, x->src[0], &src);
+        return operand(l, x, 0, &src);
     }
     switch (x->op) {
     case OP_RESHAPE:
@@ -513,7 +575,7 @@ static expr_id move(lower *l, const graph_node *x, const at *p) {
         break;
     case OP_SLICE:
         for (int i = 0; i < rank; i++)
-            src.index[i] = sym_add(s, import_dim(l, (sym)attr[3 * i]),
+            src.index[i] = sym_add(s, offset_along(l, x, i, attr[3 * i]),
                                    sym_scale(s, p->index[i], attr[3 * i + 2]));
         break;
     default: /* FLIP */
@@ -523,7 +585,7 @@ static expr_id move(lower *l, const graph_node *x, const at *p) {
             src.index[attr[i]] = sym_sub(s, last, p->index[attr[i]]);
         }
     }
-    return request(l, x->src[0], &src);
+    return operand(l, x, 0, &src);
 }
 
 /* ---- computed indices ------------------------------------------------------------------------ */
@@ -564,7 +626,7 @@ static void scatter(lower *l, node_id root) {
     for (int i = 0; i < rank; i++)
         p.index[i] = dim[i] == SYM_ONE ? SYM_ZERO : ir_s(l->k, open_loop(l, "i", i, dim[i]))->l.var;
     ir_store(l->k, l->path[l->depth - 1], MONOID_SET, m, flatten(l, rank, dim, p.index), SYM_TRUE,
-             request(l, x->src[0], &p));
+             operand(l, x, 0, &p));
     l->depth = 1;
     node_shape(l, x->src[1], loop);
     for (int i = 0; i < rank; i++)
@@ -572,7 +634,7 @@ static void scatter(lower *l, node_id root) {
             loop[i] == SYM_ONE ? SYM_ZERO : ir_s(l->k, open_loop(l, "s", i, loop[i]))->l.var;
     ir_stmt st = {.kind = STMT_STORE, .monoid = (uint8_t)attr[1], .n = 1};
     expr_id index = request(l, x->src[1], &p);
-    st.store.value[0] = request(l, x->src[2], &p);
+    st.store.value[0] = operand(l, x, 2, &p);
     computed(l, index, numel(l, rank - axis - 1, dim + axis + 1), dim[axis], &st.store.dyn,
              &st.store.guard);
     p.index[axis] = SYM_ZERO;
@@ -589,7 +651,7 @@ static expr_id compute(lower *l, node_id n, const at *p) {
     expr_id arg[3] = {0};
     switch (op_rows[x->op].class_) {
     case CLASS_LEAF:
-        if (x->op == OP_CONST) return ir_const_bits(l->k, x->dtype, x->bits);
+        if (x->op == OP_CONST) return constant(l, n);
         int count;
         sym i = p->index[graph_tuple_get(l->g, x->attr, &count)[0]];
         return ir_cast(l->k, x->dtype, ir_index(l->k, i));
@@ -604,7 +666,7 @@ static expr_id compute(lower *l, node_id n, const at *p) {
     case CLASS_MARK:
         return request(l, x->src[0], p);
     default:
-        for (int s = 0; s < x->sources; s++) arg[s] = request(l, x->src[s], p);
+        for (int s = 0; s < x->sources; s++) arg[s] = operand(l, x, s, p);
         if (x->op == OP_CAST) return ir_cast(l->k, x->dtype, arg[0]);
         return ir_op(l->k, x->op, x->dtype, x->sources, arg);
     }
@@ -689,9 +751,8 @@ static void root_loops(lower *l, at *p) {
         int64_t size;
         bool large = sym_is_const(l->k->syms, numel(l, node_shape(l, fk->root, dim), dim), &size) &&
                      size >= LARGE;
-        sym n = ir_dim_var(l->k, "n", large ? LARGE : 0, (int64_t)1 << 40);
-        l->var_to[0] = n;
-        l->out->var[l->out->vars++] = LOWER_LENGTH;
+        sym n = add_variable(l, "n", large ? LARGE : 0, (int64_t)1 << 40, LOWER_LENGTH);
+        l->length = n;
         p->rank = 1;
         p->index[0] = ir_s(l->k, open_loop(l, "i", 0, n))->l.var;
         return;
@@ -787,7 +848,6 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
     kernel *k = out->k = ir_open(qn);
     lower *l = arena_zeroed(&k->arena, sizeof *l);
     *l = (lower){.qn = qn, .g = f->g, .f = f, .fk = fk, .k = k, .out = out};
-    out->var = arena_zeroed(&k->arena, 64 * sizeof *out->var);
     l->waiting = arena_zeroed(&k->arena, (fk->shares + 1) * sizeof *l->waiting);
     idset_open(&l->known_set, &qn->heap);
     l->path[l->depth++] = k->root;

@@ -15,9 +15,14 @@ typedef struct lowered {
     uint32_t args;
     node_id *arg; /* whose memory each argument is, the root's first */
     int vars;
-    int *var; /* graph->var number of each dimension variable, or LOWER_LENGTH: the root's numel */
+    int *var; /* graph->var number of each dimension variable, or LOWER_LENGTH: the root's numel, or
+                 LOWER_SLOT: an offset of the request */
+    uint32_t params;
+    uint32_t *param; /* the slot of each parameter of the kernel: see plan/lift.c */
 } lowered;
-#define LOWER_LENGTH (-1)
+#define LOWER_LENGTH       (-1)
+#define LOWER_SLOT(slot)   (-2 - (int)(slot)) /* and back */
+#define LOWER_IS_SLOT(var) ((var) < LOWER_LENGTH)
 
 /* Raises; `out->k` is set before anything can raise after it is open, so the caller can close
  * it. */

@@ -167,7 +167,7 @@ static score_choice choose_for(const fuse *fu, node_id n, uint32_t number) {
     const graph_node *x = node_at(fu->g, n);
     const group *k = fu->group_[number];
     score_choice c = {0};
-    if (!k->rows || k->ops > FUSE_MAX_OPS || k->loops >= FUSE_MAX_LOOPS - 2 * QN_MAX_RANK) return c;
+    if (!k->rows || fuse_is_full(k) || k->loops >= FUSE_MAX_LOOPS - 2 * QN_MAX_RANK) return c;
     bool view = op_rows[x->op].class_ == CLASS_MOVE || x->op == OP_DETACH,
          has_contraction = fuse_has_contraction(fu, x);
     double evals = 0, around = fuse_trips(k, k->rows);

@@ -43,6 +43,7 @@ static uint32_t open_group(fuse *fu, node_id root) {
     group *k = arena_zeroed(fu->a, sizeof *k);
     k->root = root;
     k->flat = true;
+    k->place = -(int64_t)fu->groups;
     k->scatter = node_at(fu->g, root)->op == OP_SCATTER;
     fu->group_ = arena_grow(fu->a, fu->group_, &fu->group_cap, fu->groups + 1, sizeof *fu->group_);
     fu->group_[fu->groups] = k;
@@ -61,22 +62,6 @@ void fuse_add_node(fuse *fu, node_id **list, uint32_t *n, uint32_t *cap, node_id
         if ((*list)[i] == x) return;
     *list = arena_grow(fu->a, *list, cap, *n + 1, sizeof **list);
     (*list)[(*n)++] = x;
-}
-
-/* Is there a path from group `from` to group `to` along readers? */
-static bool reaches(fuse *fu, uint32_t from, uint32_t to) {
-    if (from == to) return true;
-    group *k = fu->group_[from];
-    if (k->seen == fu->stamp) return false;
-    k->seen = fu->stamp;
-    for (uint32_t i = 0; i < k->readers; i++)
-        if (reaches(fu, k->reader[i], to)) return true;
-    return false;
-}
-
-bool fuse_reaches(fuse *fu, uint32_t from, uint32_t to) {
-    fu->stamp++;
-    return reaches(fu, from, to);
 }
 
 /* Can the reductions of k, with one more that depends on root loops m, still be ordered? */
@@ -133,7 +118,7 @@ static double inline_extra(fuse *fu, node_id n) {
     for (uint32_t i = 0; i < f->count; i++) {
         const group *k = fu->group_[f->uses[i].group];
         uint64_t m = fuse_mask(&f->uses[i]);
-        if (k->ops > FUSE_MAX_OPS || k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return INFINITY;
+        if (fuse_is_full(k) || k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return INFINITY;
         if (reduce && !reduce_fits(fu, x, f->uses[i].group, m)) return INFINITY;
         if (reduce && fuse_has_contraction(fu, x) && !f->uses[i].exact) return INFINITY;
         evals += k->has_contraction && !k->rows && is_widening(fu, x) ? size : fuse_trips(k, m);
@@ -200,7 +185,7 @@ static double hold_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
     if (!f->count || f->count > FUSE_MAX_USES || f->crowded || fu->terms.everything_stored)
         return INFINITY;
     const group *k = fu->group_[f->uses[0].group];
-    if (k->has_contraction || k->scatter || k->ops > FUSE_MAX_OPS ||
+    if (k->has_contraction || k->scatter || fuse_is_full(k) ||
         k->loops >= FUSE_MAX_LOOPS - 2 * QN_MAX_RANK)
         return INFINITY;
     if (op_rows[x->op].class_ == CLASS_REDUCE || !common_loops(fu, f, m)) return INFINITY;
@@ -220,7 +205,7 @@ static bool can_host(fuse *fu, node_id n, const use *u) {
     const fuse_node *f = fuse_info(fu, n);
     group *k = fu->group_[u->group];
     uint64_t m = fuse_closure(k, fuse_mask(u));
-    if (!u->exact || k->scatter || f->crowded || k->ops > FUSE_MAX_OPS) return false;
+    if (!u->exact || k->scatter || f->crowded || fuse_is_full(k)) return false;
     if (x->op == OP_SCATTER || fu->terms.everything_stored) return false;
     if (k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return false;
     double size = fuse_size(fu, n), t = fuse_trips(k, m);
@@ -275,7 +260,7 @@ static void store_node(fuse *fu, node_id n, bool apart) {
         if (r == host) continue;
         group *reader = fu->group_[r];
         fuse_add_node(fu, &reader->in, &reader->ins, &reader->in_cap, n);
-        fuse_add_node(fu, &k->reader, &k->readers, &k->reader_cap, r);
+        fuse_add_reader(fu, host, r);
     }
 }
 
@@ -454,30 +439,48 @@ static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
     order_axes(fu, k, out);
 }
 
-/* Kahn's order over readers; among ready groups the one whose root comes first in the graph. */
+/* Groups that are ready, the one opened last on top. */
+typedef struct ready {
+    uint32_t *at, count;
+} ready;
+
+static void ready_put(ready *r, uint32_t number) {
+    uint32_t i = r->count++;
+    for (; i && r->at[(i - 1) / 2] < number; i = (i - 1) / 2) r->at[i] = r->at[(i - 1) / 2];
+    r->at[i] = number;
+}
+
+static uint32_t ready_take(ready *r) {
+    uint32_t top = r->at[0], last = r->at[--r->count], i = 0;
+    for (uint32_t child; (child = 2 * i + 1) < r->count; i = child) {
+        if (child + 1 < r->count && r->at[child + 1] > r->at[child]) child++;
+        if (r->at[child] <= last) break;
+        r->at[i] = r->at[child];
+    }
+    r->at[i] = last;
+    return top;
+}
+
+/* Kahn's order over readers; among ready groups the one whose root comes first in the graph, since
+ * groups open from the last node to the first. */
 static void order_groups(fuse *fu, fusion *f) {
     uint32_t n = fu->groups, *waits = arena_zeroed(fu->a, (n + 1) * sizeof *waits), done = 0;
     uint32_t live = 0;
-    bool *taken = arena_zeroed(fu->a, n + 1);
+    ready r = {.at = arena_alloc(fu->a, (n + 1) * sizeof *r.at)};
     for (uint32_t i = 0; i < n; i++) {
         live += !fu->group_[i]->gone;
         for (uint32_t j = 0; j < fu->group_[i]->readers; j++) waits[fu->group_[i]->reader[j]]++;
     }
+    for (uint32_t i = 0; i < n; i++)
+        if (!waits[i] && !fu->group_[i]->gone) ready_put(&r, i);
     f->kernel = arena_alloc(fu->a, (n + 1) * sizeof *f->kernel);
-    while (done < live) {
-        uint32_t best = UINT32_MAX;
-        for (uint32_t i = n; i-- > 0;) { /* groups open from the last node to the first */
-            if (taken[i] || waits[i] || fu->group_[i]->gone) continue;
-            best = i;
-            break;
-        }
-        if (best == UINT32_MAX)
-            raise_error(fu->g->ctx, QN_EINTERNAL, "fusion: kernels form a cycle");
-        taken[best] = true;
-        group *k = fu->group_[best];
-        for (uint32_t j = 0; j < k->readers; j++) waits[k->reader[j]]--;
+    while (r.count) {
+        group *k = fu->group_[ready_take(&r)];
+        for (uint32_t j = 0; j < k->readers; j++)
+            if (!--waits[k->reader[j]]) ready_put(&r, k->reader[j]);
         finish_kernel(fu, k, &f->kernel[done++]);
     }
+    if (done < live) raise_error(fu->g->ctx, QN_EINTERNAL, "fusion: kernels form a cycle");
     f->kernels = live;
 }
 
@@ -500,10 +503,11 @@ static void log_fusion(const fusion *f, arena *a) {
 }
 
 fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
-                   const node_id *root, fuse_terms terms) {
+                   const node_id *root, fuse_terms terms, const plan_lift *lift) {
     fusion *f = arena_zeroed(a, sizeof *f);
     fuse fu = {.g = g, .a = a, .f = f, .terms = terms};
     f->g = g;
+    f->lift = lift ? lift : lift_build(g, a, nodes, order, roots, root, NULL);
     f->nodes = nodes;
     f->order = order;
     f->pos = arena_zeroed(a, (size_t)g->nodes * sizeof *f->pos);

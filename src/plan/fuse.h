@@ -9,6 +9,9 @@ enum {
     FUSE_MAX_LOOPS = 64,    /* of one kernel: a set of loops is a word */
     FUSE_MAX_USES = 8,      /* distinct uses of a node before it is simply stored */
     FUSE_MAX_OPS = 500,     /* operations in one kernel: bounds compile time */
+    FUSE_MAX_CODE = 1000,   /* what they cost: see fuse_is_full */
+    FUSE_MAX_SEARCH = 512,  /* kernels that a search for a cycle goes through */
+    FUSE_MAX_PAIRS = 64,    /* readers of a value that each one is compared with */
     FUSE_MAX_EPILOGUE = 64, /* operations after a contraction: repeated over its register tile */
     FUSE_MAX_INDEX_OPS = 8  /* operations on places that are never worth storing */
 };
@@ -31,11 +34,13 @@ typedef struct use {
 typedef struct group { /* a kernel under construction */
     node_id root;
     uint32_t loops, reduces, ops, root_loops;
+    double code; /* what its operations cost, each written once */
     fuse_loop loop[FUSE_MAX_LOOPS];
     uint64_t *chain; /* root-loop sets of its reductions */
     uint32_t chains, chain_cap;
-    uint32_t *reader; /* groups that load what it stores */
-    uint32_t readers, reader_cap;
+    uint32_t *reader, *writer; /* groups that load what it stores; that store what it loads */
+    uint32_t readers, reader_cap, writers, writer_cap;
+    int64_t place; /* before its readers', behind its writers': order.c */
     node_id *out, *in;
     uint32_t outs, out_cap, ins, in_cap;
     fuse_axes *buffered, *sibling;
@@ -90,6 +95,17 @@ static inline bool fuse_is_virtual(const graph_node *x) {
     return x->op == OP_CONST || x->op == OP_IOTA;
 }
 
+/* Has a kernel as much code as it may have? One that computes so much for an element no longer
+ * minds a store and a load; and what compiling it takes grows faster than its code. */
+static inline bool fuse_is_full(const group *k) {
+    return k->ops > FUSE_MAX_OPS || k->code > FUSE_MAX_CODE;
+}
+
+/* May two kernels be one? */
+static inline bool fuse_too_much(const group *a, const group *b) {
+    return a->ops + b->ops > FUSE_MAX_OPS || a->code + b->code > FUSE_MAX_CODE;
+}
+
 /* The first use of a node in that kernel, NULL: it has none. */
 static inline const use *fuse_use_in(const fuse_node *f, uint32_t number) {
     for (uint32_t i = 0; i < f->count; i++)
@@ -136,12 +152,18 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u);
 bool fuse_fits_chain(const group *k, uint64_t m);
 void fuse_add_chain(fuse *fu, group *k, uint64_t m); /* something is computed under m alone */
 double fuse_tile_size(const fuse *fu, node_id n, uint32_t axes);
-bool fuse_reaches(fuse *fu, uint32_t from, uint32_t to); /* is there a path along readers? */
 void fuse_add_node(fuse *fu, node_id **list, uint32_t *n, uint32_t *cap, node_id x); /* once */
 /* n becomes part of u's kernel, under u's loops. */
 void fuse_enter(fuse *fu, node_id n, const use *u);
 /* Compute n once under the loops `around` of a kernel, in loops of its own over the tile's axes. */
 void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t axes);
+
+/* ---- order.c ---------------------------------------------------------------------------- */
+
+bool fuse_reaches(fuse *fu, uint32_t from, uint32_t to); /* is there a path along readers? */
+/* Group `to` reads what `from` stores; there is no path from `to` to `from`. */
+void fuse_add_reader(fuse *fu, uint32_t from, uint32_t to);
+void fuse_move_edges(fuse *fu, uint32_t to, uint32_t from); /* all that `from` has become `to`'s */
 
 /* ---- attention.c ----------------------------------------------------------------------------- */
 

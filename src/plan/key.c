@@ -4,51 +4,91 @@
  * nodes, so a plan built for one serves the other: its slots refer to leaves by their place in the
  * order. Nodes are written in dependency order; a source is its distance back, so that equal layers
  * look alike wherever they stand. Shapes and attributes are interned, their ids are their identity.
+ * A constant that the launch gives (lift.c) is no node here: its use says which dtype and shape it
+ * has, and its value stands beside the words.
  * What replaces what (`over`, as plans have it) is part of it: kernels differ by that.
  */
 #include "plan/plan.h"
 
-static uint32_t node_words(const graph_node *x, bool leaf) {
-    return leaf ? 3 : x->op == OP_CONST ? 5u : 3u + x->sources;
+/* A node is {operation, dtype, how many words follow the head; shape; attributes} and these: of a
+ * constant its bits, else each source, which is a distance, or LIFTED with a dtype, and a shape;
+ * behind them, of a slice or padding with offsets that are lifted, what slot each axis has. */
+enum { HEAD = 3, MOST_WORDS = HEAD + 6 + QN_MAX_RANK };
+static const uint32_t lifted = UINT32_C(1) << 31;
+
+static bool is_leaf(const graph_node *x) {
+    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
+}
+
+static uint32_t write_sources(const plan_lift *l, const graph_node *x, uint32_t place,
+                              const uint32_t *number, uint32_t *w) {
+    uint32_t n = 0;
+    for (int s = 0; s < x->sources; s++) {
+        const graph_node *from = node_at(l->g, x->src[s]);
+        if (lift_operand(l, place, s) == LIFT_NONE) {
+            w[n++] = number[place] - number[from->mark];
+        } else {
+            w[n++] = lifted | from->dtype;
+            w[n++] = from->shape;
+        }
+    }
+    return n;
+}
+
+/* Slots are counted from the first use of a number, so equal words have equal slots. */
+static uint32_t write_offsets(const plan_lift *l, const graph_node *x, uint32_t place,
+                              uint32_t *w) {
+    int rank = 0;
+    if (!l->offset || !l->offset[place]) return 0;
+    graph_tuple_get(l->g, x->shape, &rank);
+    for (int i = 0; i < rank; i++) w[i] = l->offset[place][i];
+    return (uint32_t)rank;
+}
+
+static uint32_t write_node(graph *g, const plan_lift *l, uint32_t place, const uint32_t *number,
+                           uint32_t *w) {
+    const graph_node *x = node_at(g, l->order[place]);
+    uint32_t n = 0, *more = w + HEAD;
+    bool leaf = is_leaf(x);
+    if (!leaf && x->op == OP_CONST && lift_fill(l, place) == LIFT_NONE) {
+        more[n++] = (uint32_t)x->bits;
+        more[n++] = (uint32_t)(x->bits >> 32);
+    } else if (!leaf) {
+        n = write_sources(l, x, place, number, more);
+        n += write_offsets(l, x, place, more + n);
+    }
+    w[0] = (uint32_t)(leaf ? OP_BUFFER : x->op) | (uint32_t)x->dtype << 8 | n << 16;
+    w[1] = x->shape;
+    w[2] = leaf ? 0 : lift_attr(l, g, place);
+    return HEAD + n;
 }
 
 plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
-                   const node_id *root, const uint32_t *over) {
-    uint32_t words = 2 + roots + (over ? roots : 0), n = 0;
+                   const node_id *root, const uint32_t *over, const bool *lasting) {
+    const plan_lift *l = lift_build(g, a, nodes, order, roots, root, lasting);
+    size_t most = 2 + 2 * (size_t)roots + MOST_WORDS * (size_t)nodes;
+    uint32_t *w = arena_alloc(a, most * sizeof *w), n = 2, kept = 0;
+    uint32_t *number = arena_alloc(a, (nodes + 1) * sizeof *number);
     for (uint32_t i = 0; i < nodes; i++) {
-        const graph_node *x = node_at(g, order[i]);
-        words += node_words(x, (x->flags & NODE_REALIZED) || x->op == OP_BUFFER);
+        if (!lift_keeps(l, i)) continue;
+        number[i] = kept++;
+        n += write_node(g, l, i, number, w + n);
     }
-    uint32_t *w = arena_alloc(a, words * sizeof *w);
-    for (uint32_t i = 0; i < nodes; i++) node_at(g, order[i])->mark = i;
-    w[n++] = nodes;
-    w[n++] = roots;
-    for (uint32_t i = 0; i < nodes; i++) {
-        const graph_node *x = node_at(g, order[i]);
-        bool leaf = (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
-        w[n++] = leaf ? (uint32_t)OP_BUFFER | (uint32_t)x->dtype << 8
-                      : (uint32_t)x->op | (uint32_t)x->dtype << 8 | (uint32_t)x->sources << 16;
-        w[n++] = x->shape;
-        w[n++] = leaf ? 0 : x->attr;
-        if (leaf) continue;
-        if (x->op == OP_CONST) {
-            w[n++] = (uint32_t)x->bits;
-            w[n++] = (uint32_t)(x->bits >> 32);
-            continue;
-        }
-        for (int s = 0; s < x->sources; s++) w[n++] = i - node_at(g, x->src[s])->mark;
-    }
-    for (uint32_t i = 0; i < roots; i++) w[n++] = node_at(g, root[i])->mark;
+    w[0] = kept;
+    w[1] = roots;
+    for (uint32_t i = 0; i < roots; i++) w[n++] = number[node_at(g, root[i])->mark];
     for (uint32_t i = 0; over && i < roots; i++) w[n++] = over[i];
-    return (plan_key){w, n, hash_bytes(w, n * sizeof *w, 0)};
+    return (plan_key){w, n, l->slots, hash_bytes(w, n * sizeof *w, 0), l->value, l};
 }
 
-/* The words of a node's head say how many follow; see key_build. */
 void key_keep(graph *g, const plan_key *key) {
-    for (uint32_t i = 0, at = 2; i < key->word[0]; i++) {
-        uint32_t op = key->word[at] & 0xff, sources = key->word[at] >> 16;
-        graph_keep(g, key->word[at + 1]);
-        graph_keep(g, key->word[at + 2]);
-        at += 3 + (op == OP_CONST ? 2 : sources);
+    const uint32_t *w = key->word + 2;
+    for (uint32_t i = 0; i < key->word[0]; i++) {
+        uint32_t op = w[0] & 0xff, n = w[0] >> 16;
+        graph_keep(g, w[1]);
+        graph_keep(g, w[2]);
+        for (uint32_t j = HEAD; op != OP_CONST && j < HEAD + n; j++)
+            if (w[j] & lifted) graph_keep(g, w[++j]);
+        w += HEAD + n;
     }
 }

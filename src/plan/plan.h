@@ -5,8 +5,9 @@
  * kernel that uses it), or STORED by some kernel. One kernel has a root node, whose axes are its
  * outer loops, and stores any number of further nodes it passes on its way (hosted outputs). The
  * result is a list of kernels in an order that can run. memory.c lays the temporaries' lifetimes
- * out in one arena. key.c names a request by its structure, so that a training loop that rebuilds
- * its graph finds its plan again.
+ * out in one arena. lift.c says which constants a launch gives, so that kernels do not depend on
+ * them; key.c names a request by its structure, so that a training loop that rebuilds its graph
+ * finds its plan again.
  *
  * A fusion refers to live nodes and is used up at once: lower/lower.c turns each kernel into a loop
  * tree. What is kept (run room) refers to slots only, never to nodes. */
@@ -15,6 +16,35 @@
 
 #include "base/base.h"
 #include "graph/graph.h"
+
+/* ---- lift.c ---------------------------------------------------------------------------------- */
+
+/* Numbers of a request that its kernels take from the launch: their slots, in the key's order. */
+#define LIFT_NONE   UINT32_MAX
+#define LIFT_NUMBER (-1)
+enum { LIFT_ROOT = 1, LIFT_NODE };
+typedef struct plan_lift {
+    const graph *g;
+    const node_id *order;
+    const bool *lasting; /* as for plan_build */
+    bool none;           /* knob lift is 0 */
+    uint32_t *first;     /* by place in the order: its first slot, if it has any */
+    uint32_t **offset;   /* by place, then axis: 1 + an offset's slot, 0: none; NULL: none has */
+    uint8_t *use;        /* of constants: 0, or LIFT_ROOT, or LIFT_NODE: one takes it as it is */
+    uint32_t nodes, slots, cap;
+    int64_t *value; /* by slot: a number as scalar_to_word has it, or an offset */
+    int64_t *most;  /* of an offset: it is in [0, most]; LIFT_NUMBER: it is none */
+} plan_lift;
+/* Arena-owned; sets the nodes' marks to their places. Raises. */
+plan_lift *lift_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
+                      const node_id *root, const bool *lasting);
+bool lift_keeps(const plan_lift *l, uint32_t place);              /* is it a node of the key? */
+uint32_t lift_operand(const plan_lift *l, uint32_t place, int s); /* the slot of its source s */
+uint32_t lift_fill(const plan_lift *l, uint32_t place);           /* that of a root's own value */
+/* That of where a slice begins, or where padding puts its source. */
+uint32_t lift_offset(const plan_lift *l, uint32_t place, int axis);
+/* A node's attributes without what is lifted; raises. */
+tuple_id lift_attr(const plan_lift *l, graph *g, uint32_t place);
 
 /* ---- fuse.c ---------------------------------------------------------------------------------- */
 
@@ -66,6 +96,7 @@ typedef struct fusion {
     uint8_t *stored; /* by place: a kernel stores it, or it is a leaf with memory */
     uint32_t kernels;
     fuse_kernel *kernel; /* in an order that can run */
+    const plan_lift *lift;
 } fusion;
 
 /* What of the device and the knobs kernels depend on: never the number of threads, or results
@@ -74,9 +105,9 @@ typedef struct fuse_terms {
     bool everything_stored; /* no fusion at all (knob fuse=0) */
     int workers; /* that a kernel should have items for; 0: none may have tiles of megabytes */
 } fuse_terms;
-/* Arena-owned; raises. */
+/* Arena-owned; raises. `lift` is of the same request, NULL: to be made. */
 fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
-                   const node_id *root, fuse_terms terms);
+                   const node_id *root, fuse_terms terms, const plan_lift *lift);
 static inline bool fuse_is_stored(const fusion *f, node_id n) {
     return f->pos[n] && f->stored[f->pos[n] - 1];
 }
@@ -116,14 +147,16 @@ int64_t memory_layout(arena *a, uint32_t n, memory_block *block);
 
 /* The structure of a request as words: equal words <=> the same plan serves. Leaves are numbered by
  * first appearance. `over`, by root: 1 + the leaf that nobody wants afterwards and in whose memory
- * the value may lie, 0: none; NULL: none for any. */
+ * the value may lie, 0: none; NULL: none for any. `lasting` as for plan_build. */
 typedef struct plan_key {
     uint32_t *word;
-    uint32_t words;
+    uint32_t words, values;
     uint64_t hash;
+    int64_t *value;        /* what the launches are given: no part of the structure */
+    const plan_lift *lift; /* in the arena that the key was built in */
 } plan_key;
 plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
-                   const node_id *root, const uint32_t *over);
+                   const node_id *root, const uint32_t *over, const bool *lasting);
 void key_keep(graph *g, const plan_key *key); /* the tuples in it stay: see graph_keep */
 
 #endif

@@ -40,21 +40,17 @@ void fuse_absorb(fuse *fu, uint32_t to, uint32_t from) {
     for (uint32_t i = 0; i < b->outs; i++)
         fuse_add_node(fu, &a->out, &a->outs, &a->out_cap, b->out[i]);
     for (uint32_t i = 0; i < b->ins; i++) fuse_add_node(fu, &a->in, &a->ins, &a->in_cap, b->in[i]);
-    for (uint32_t i = 0; i < b->readers; i++)
-        fuse_add_node(fu, &a->reader, &a->readers, &a->reader_cap, b->reader[i]);
     for (uint32_t i = 0; i < b->buffered_count; i++) { /* of one both hold, the first row counts */
         a->buffered = arena_grow(fu->a, a->buffered, &a->held_cap, a->buffered_count + 1,
                                  sizeof *a->buffered);
         a->buffered[a->buffered_count++] = b->buffered[i];
     }
     a->ops += b->ops;
+    a->code += b->code;
     a->reduces += b->reduces;
     a->flat &= b->flat;
-    for (uint32_t i = 0; i < fu->groups; i++)
-        for (uint32_t j = 0; j < fu->group_[i]->readers; j++)
-            if (fu->group_[i]->reader[j] == from) fu->group_[i]->reader[j] = to;
+    fuse_move_edges(fu, to, from);
     b->gone = true;
-    b->readers = 0;
 }
 
 /* Group `from`'s root becomes a sibling of group `to`; its loops `theirs` are the `common`
@@ -124,8 +120,7 @@ static void merge_blocks(fuse *fu) {
     for (uint32_t i = 0; i < fu->groups; i++)
         for (uint32_t j = i + 1; fu->group_[i]->rows && j < fu->groups; j++) {
             const group *a = fu->group_[i], *b = fu->group_[j];
-            if (a->gone || b->gone || b->siblings || !b->rows || a->ops + b->ops > FUSE_MAX_OPS)
-                continue;
+            if (a->gone || b->gone || b->siblings || !b->rows || fuse_too_much(a, b)) continue;
             if (!fuse_fits_chain(a, a->rows) || !same_rows(fu, a, b) ||
                 !share_scores(fu, &scores, i, j))
                 continue;
@@ -229,6 +224,7 @@ static bool may_join(const group *k) {
 
 static bool fit(const fuse *fu, node_id shared, const group *a, const group *b) {
     if (!may_join(a) || !may_join(b) || b->siblings || a->ops + b->ops > MOST_OPS) return false;
+    if (fuse_too_much(a, b)) return false;
     double little = bytes_of(fu, shared) * TOO_LITTLE;
     if (little < a->bytes && little < b->bytes) return false; /* another would have to be shared */
     if (a->reduces && b->reduces && a->reduces + b->reduces > MOST_REDUCED) return false;
@@ -242,7 +238,8 @@ static bool fit(const fuse *fu, node_id shared, const group *a, const group *b) 
 static void merge_readers(fuse *fu, node_id n) {
     const fuse_node *f = fuse_info(fu, n);
     for (uint32_t u = 0; u < f->count; u++)
-        for (uint32_t v = 0; v < f->count; v++) {
+        for (uint32_t v = u > FUSE_MAX_PAIRS ? u - FUSE_MAX_PAIRS : 0;
+             v < f->count && v <= u + FUSE_MAX_PAIRS; v++) {
             uint32_t i = f->uses[u].group, j = f->uses[v].group;
             if (i >= j || !fit(fu, n, fu->group_[i], fu->group_[j])) continue;
             group *a = fu->group_[i], *b = fu->group_[j];

@@ -179,6 +179,12 @@ static void add_use(fuse *fu, node_id n, const use *u) {
     x->uses[x->count++] = *u;
 }
 
+/* Node n's source s is used so; a constant that the launch gives is no node of the plan. */
+static void use_source(fuse *fu, node_id n, int s, const use *u) {
+    if (lift_operand(fu->f->lift, fu->f->pos[n] - 1, s) != LIFT_NONE) return;
+    add_use(fu, node_at(fu->g, n)->src[s], u);
+}
+
 static int new_loop(group *k, double extent, uint64_t outer) {
     if (k->loops >= FUSE_MAX_LOOPS) return -1;
     k->loop[k->loops] = (fuse_loop){extent, outer};
@@ -271,7 +277,8 @@ static uint32_t reduce_axes(const graph *g, const graph_node *x) {
     return m;
 }
 
-static void reduce_use(fuse *fu, const graph_node *x, const use *u) {
+static void reduce_use(fuse *fu, node_id n, const use *u) {
+    const graph_node *x = node_at(fu->g, n);
     group *k = fu->group_[u->group];
     const graph_node *s = node_at(fu->g, x->src[0]);
     uint32_t axes = reduce_axes(fu->g, x);
@@ -284,18 +291,19 @@ static void reduce_use(fuse *fu, const graph_node *x, const use *u) {
     if (!fuse_open_axes(fu, k, s->shape, axes, fuse_closure(k, fuse_mask(u)), &v))
         k->loops = FUSE_MAX_LOOPS;
     k->reduced = v;
-    for (int i = 0; i < x->sources; i++) add_use(fu, x->src[i], &v);
+    for (int i = 0; i < x->sources; i++) use_source(fu, n, i, &v);
 }
 
 /* The kernel computes a scatter: its source and index have loops of their own, after the copy. */
-static void scatter_use(fuse *fu, const graph_node *x, const use *u) {
+static void scatter_use(fuse *fu, node_id n, const use *u) {
+    const graph_node *x = node_at(fu->g, n);
     group *k = fu->group_[u->group];
-    add_use(fu, x->src[0], u);
+    use_source(fu, n, 0, u);
     use v = {.group = u->group, .exact = true};
     tuple_id shape = node_at(fu->g, x->src[1])->shape;
     fuse_open_axes(fu, k, shape, ~0u, 0, &v);
     add_use(fu, x->src[1], &v);
-    add_use(fu, x->src[2], &v);
+    use_source(fu, n, 2, &v);
 }
 
 /* Does a movement keep every element's row-major place? */
@@ -320,22 +328,23 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u) {
     group *k = fu->group_[u->group];
     use v;
     k->ops++;
+    k->code += fuse_op_cost(x->op);
     switch (op_rows[x->op].class_) {
     case CLASS_MOVE: {
         if (x->op == OP_PAD || x->op == OP_WINDOW || !keeps_order(fu, x)) k->flat = false;
         fuse_move_use(fu, x, u, &v);
-        add_use(fu, x->src[0], &v);
+        use_source(fu, n, 0, &v);
         break;
     }
     case CLASS_REDUCE:
         k->flat = false;
         k->reduces++;
-        reduce_use(fu, x, u);
+        reduce_use(fu, n, u);
         break;
     case CLASS_INDEX:
         k->flat = false;
         if (x->op == OP_SCATTER) {
-            scatter_use(fu, x, u);
+            scatter_use(fu, n, u);
             break;
         }
         v = *u;
@@ -346,6 +355,6 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u) {
         break;
     default:
         if (x->op == OP_IOTA) k->flat = false;
-        for (int i = 0; i < x->sources; i++) add_use(fu, x->src[i], u);
+        for (int i = 0; i < x->sources; i++) use_source(fu, n, i, u);
     }
 }

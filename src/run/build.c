@@ -107,8 +107,10 @@ static void make_launch(builder *b, const fuse_kernel *fk, const lowered *low, k
     for (uint32_t i = 0; i < extra; i++) s->slot[low->args + i] = from + i;
     s->writes = arena_zeroed(a, args + 1);
     find_writes(k, s->writes);
-    s->var = arena_alloc(a, (size_t)(low->vars + 1) * sizeof *s->var);
+    s->var = arena_alloc(a, ((size_t)low->vars + low->params + 1) * sizeof *s->var);
     for (int i = 0; i < low->vars; i++) s->var[i] = low->var[i];
+    for (uint32_t i = 0; i < low->params; i++)
+        s->var[low->vars + (int)i] = LOWER_SLOT(low->param[i]);
     s->length = b->p->slot[slot_for(b, fk->root)].count;
 }
 
@@ -208,22 +210,12 @@ void plan_renew(qn_ctx *qn, run_plan *p) {
     plan_find_donations(p, &p->arena);
 }
 
-static void count_products(builder *b) {
-    uint32_t *products = arena_zeroed(b->scratch, (b->f->nodes + 1) * sizeof *products);
-    for (uint32_t i = 0; i < b->f->kernels; i++) {
-        const fuse_kernel *k = &b->f->kernel[i];
-        for (uint32_t j = 0; k->has_contraction && j < k->ins; j++)
-            products[b->f->pos[k->in[j]] - 1]++;
-    }
-    b->terms.products = products;
-}
-
 /* One for each kernel of the fusion, or for each stage of it, in their order. */
 static void make_launches(builder *b) {
     run_plan *p = b->p;
     uint32_t n = 0, *id = arena_alloc(b->scratch, (2 * b->f->kernels + 1) * sizeof *id);
     p->launch = arena_zeroed(&p->arena, (2 * b->f->kernels + 1) * sizeof *p->launch);
-    count_products(b);
+    b->terms.products = compile_products(b->f, b->scratch);
     for (uint32_t i = 0; i < b->f->kernels; i++)
         n += add_launches(b, &b->f->kernel[i], &p->launch[n], &id[n]);
     programs_compile(b->qn);
@@ -269,8 +261,12 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     p->key = *key;
     p->key.word = arena_alloc(&p->arena, (size_t)key->words * sizeof *key->word + 4);
     memcpy(p->key.word, key->word, (size_t)key->words * sizeof *key->word);
+    p->key.lift = NULL;
+    p->key.value = arena_alloc(&p->arena, (size_t)key->values * sizeof *key->value + 8);
+    if (key->values) memcpy(p->key.value, key->value, (size_t)key->values * sizeof *key->value);
     builder b = {.qn = qn, .g = qn->graph, .p = p, .scratch = &scratch};
-    fusion *f = fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_terms(qn));
+    fusion *f =
+        fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_terms(qn), key->lift);
     fuse_sequence(f, &scratch, roots, root, over);
     b.f = f;
     b.terms =

@@ -68,6 +68,16 @@ static void mark_inplace(const compile_terms *t, kernel_forms *out) {
     }
 }
 
+uint32_t *compile_products(const fusion *f, arena *a) {
+    uint32_t *products = arena_zeroed(a, (f->nodes + 1) * sizeof *products);
+    for (uint32_t i = 0; i < f->kernels; i++) {
+        const fuse_kernel *k = &f->kernel[i];
+        for (uint32_t j = 0; k->has_contraction && j < k->ins; j++)
+            products[f->pos[k->in[j]] - 1]++;
+    }
+    return products;
+}
+
 void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, kernel_forms *out) {
     lower_kernel(qn, t->f, fk, &out->low);
     out->parts = split_reduction(out->low.k, &out->first, out->part);

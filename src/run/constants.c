@@ -73,7 +73,7 @@ static void make_plan(static_constants *c, qn_ctx *qn, arena *a) {
         kept_forget(qn, node_at(g, order[i])->buffer);
         c->owner[c->leaves++] = handle_name(&tensor_keep(static_owner(qn, order[i]))->h);
     }
-    plan_key key = key_build(g, a, nodes, order, c->values, c->node, NULL);
+    plan_key key = key_build(g, a, nodes, order, c->values, c->node, NULL, NULL);
     c->plan = plan_build(qn, nodes, order, c->values, c->node, &key, NULL, NULL);
     plan_pin(qn, c->plan);
 }
@@ -118,7 +118,7 @@ bool constants_make(static_constants *c, qn_ctx *qn) {
     }
     if (there || !c->values) return true;
     constants_drop(c, qn);
-    plan_run(qn, c->plan, c->leaf, NULL, c->buffer);
+    plan_run(qn, c->plan, c->plan->key.value, c->leaf, NULL, c->buffer);
     for (uint32_t i = 0; i < c->leaves; i++) c->content[i] = buffer_at(qn, c->leaf[i])->content;
     return true;
 }

@@ -40,7 +40,9 @@ static bool is_small(const waver *v, const launch *l) {
     int64_t *var = arena_alloc(v->scratch, ((size_t)l->program->vars + 1) * sizeof *var);
     for (int i = 0; i < l->program->vars; i++) {
         int of = l->set->var[i];
-        var[i] = sym_hi(g->syms, of == LOWER_LENGTH ? l->set->length : g->var[of]);
+        var[i] = LOWER_IS_SLOT(of)    ? 0
+                 : of == LOWER_LENGTH ? sym_hi(g->syms, l->set->length)
+                                      : sym_hi(g->syms, g->var[of]);
     }
     return r->dev->work(r->dev_state, l->program, var) < large_work;
 }

@@ -18,7 +18,7 @@ static void check_variables(qn_ctx *qn, const run_plan *p) {
         for (uint32_t s = 0; s < p->launch[i].sets; s++)
             for (int v = 0; v < p->launch[i].program->vars; v++) {
                 int var = p->launch[i].set[s].var[v];
-                if (var != LOWER_LENGTH && g->bound[var] < 0) raise_unbound(qn, g->var[var]);
+                if (var > LOWER_LENGTH && g->bound[var] < 0) raise_unbound(qn, g->var[var]);
             }
 }
 
@@ -111,8 +111,8 @@ static dev_slice slice_of(const qn_ctx *qn, const run_plan *p, uint32_t i, const
     return (dev_slice){b->memory, 0, s->size};
 }
 
-static void fill(const qn_ctx *qn, const run_plan *p, launch *l, const uint32_t *leaf,
-                 const uint32_t *out) {
+static void fill(const qn_ctx *qn, const run_plan *p, launch *l, const int64_t *given,
+                 const uint32_t *leaf, const uint32_t *out) {
     const graph *g = qn->graph;
     dev_slice *slice = l->slice;
     int64_t *value = l->value;
@@ -122,7 +122,9 @@ static void fill(const qn_ctx *qn, const run_plan *p, launch *l, const uint32_t 
             *slice++ = slice_of(qn, p, set->slot[a], leaf, out);
         for (int v = 0; v < l->program->vars; v++) {
             int64_t n = 0;
-            if (set->var[v] == LOWER_LENGTH)
+            if (LOWER_IS_SLOT(set->var[v]))
+                n = given[LOWER_SLOT(set->var[v])];
+            else if (set->var[v] == LOWER_LENGTH)
                 sym_eval(g->syms, set->length, (int)g->vars, g->var, g->bound, &n);
             else
                 n = g->bound[set->var[v]];
@@ -172,14 +174,15 @@ static qn_code run_timed(run_state *r, launch *l) {
     return code;
 }
 
-static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *out) {
+static void run_launches(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *leaf,
+                         const uint32_t *out) {
     run_state *r = qn->run;
     bool timed = debug_on(qn, 'x');
     for (uint32_t w = 0, i = 0; w < p->levels; w++) {
         qn_code code = QN_OK;
         uint32_t from = i;
         for (; i < p->level[w] && !code; i++) {
-            fill(qn, p, &p->launch[i], leaf, out);
+            fill(qn, p, &p->launch[i], given, leaf, out);
             if (timed) code = run_timed(r, &p->launch[i]);
             p->launch[i].runs++;
         }
@@ -195,7 +198,8 @@ static void run_launches(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const ui
 }
 
 /* Everything that can fail comes before the first launch, for that may replace what it reads. */
-void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *over, uint32_t *out) {
+void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *leaf,
+              const uint32_t *over, uint32_t *out) {
     run_state *r = qn->run;
     double start = clock_seconds();
     if (p->renewed != r->renewed) plan_renew(qn, p);
@@ -223,7 +227,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *ove
         out[i] = replaces ? leaf[over[i] - 1] : buffer_new(qn, p->slot[p->output_slot[i]].size);
         made = i + 1;
     }
-    run_launches(qn, p, leaf, out);
+    run_launches(qn, p, given, leaf, out);
     guard_close(&qn->heap, &g);
     r->stats.run_seconds += clock_seconds() - start;
 }

@@ -73,14 +73,14 @@ static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
     uint32_t *over = NULL;
     if (r->effects && !r->checks.checks)
         over = choose_donated(qn, a, r->nodes, r->order, r->roots, r->root);
-    plan_key key = key_build(g, a, r->nodes, r->order, r->roots, r->root, over);
+    plan_key key = key_build(g, a, r->nodes, r->order, r->roots, r->root, over, NULL);
     run_plan *p = plans_get(qn, r->nodes, r->order, r->roots, r->root, &key, over);
     uint32_t *leaf = arena_alloc(a, (p->leaves + 1) * sizeof *leaf), leaves = 0;
     for (uint32_t i = 0; i < r->nodes; i++) {
         const graph_node *x = node_at(g, r->order[i]);
         if (node_is_memory(x)) leaf[leaves++] = x->buffer;
     }
-    plan_run(qn, p, leaf, over, out);
+    plan_run(qn, p, key.value, leaf, over, out);
 }
 
 /* Indices that are to be checked make the request larger. */

@@ -77,6 +77,8 @@ typedef struct kernel_forms {
     prepack pack;
 } kernel_forms;
 
+/* For `products`; raises. */
+uint32_t *compile_products(const fusion *f, arena *a);
 /* `out` is empty, and to be closed also where this raises. Each tree in it that is given away is to
  * be replaced by NULL. */
 void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, kernel_forms *out);
@@ -189,7 +191,7 @@ typedef struct slot {
 typedef struct launch_set {
     uint32_t *slot; /* program->args of them */
     bool *writes;   /* by argument */
-    int *var;       /* program->vars: graph variable numbers, or LOWER_LENGTH */
+    int *var;       /* program->vars: graph variable numbers, LOWER_LENGTH, or LOWER_SLOT */
     sym length;     /* what LOWER_LENGTH stands for */
 } launch_set;
 
@@ -253,9 +255,10 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
 void plan_renew(qn_ctx *qn, run_plan *p); /* programs were replaced since it was built; raises */
 void plan_pin(qn_ctx *qn, run_plan *p);   /* it is a static graph's */
 void plan_close(qn_ctx *qn, run_plan *p);
-/* Run on these leaf buffers; out[i] receives a buffer each (one reference): a new one, or that of
- * leaf over[i] - 1 where the plan can. Raises; then leaves are as they were. */
-void plan_run(qn_ctx *qn, run_plan *p, const uint32_t *leaf, const uint32_t *over, uint32_t *out);
+/* Run on these leaf buffers and the key's values; out[i] receives a buffer each (one reference): a
+ * new one, or that of leaf over[i] - 1 where the plan can. Raises; then leaves are as they were. */
+void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *leaf,
+              const uint32_t *over, uint32_t *out);
 void plan_log_times(qn_ctx *qn, const run_plan *p);
 QN_NORETURN void raise_unbound(qn_ctx *qn, sym size); /* it has a variable without value */
 

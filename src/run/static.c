@@ -218,7 +218,7 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     name_leaves(c, n_in, inputs);
     name_replaced(c);
     bool *lasting = lasting_leaves(c);
-    plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root, p->over);
+    plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root, p->over, lasting);
     p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key, lasting, p->over);
     plan_pin(qn, p->plan);
     constants_hide(&p->constants, g);
@@ -469,7 +469,7 @@ int qn_run(qn_plan *name, qn_tensor *const *inputs, qn_tensor **outputs) {
     if (found) {
         find_replaced(p, inputs);
         make_results(p);
-        plan_run(qn, p->plan, p->leaf_buffer, p->over, p->root_buffer);
+        plan_run(qn, p->plan, p->plan->key.value, p->leaf_buffer, p->over, p->root_buffer);
         checks_judge(&p->checks, qn, p->roots, p->root_buffer);
     }
     guard_close(&qn->heap, &g);

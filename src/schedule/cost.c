@@ -124,7 +124,7 @@ static void price_expr(pricer *p, expr_id e) {
     if (!e || p->seen[e]) return;
     p->seen[e] = 1;
     const ir_expr *x = ir_e(k, e);
-    if (x->kind == EXPR_CONST) return;
+    if (x->kind == EXPR_CONST || x->kind == EXPR_PARAM) return;
     int depth = depth_of(p, e), vector = vector_level(p);
     double wide = 1, cycles = 0.6;
     if (vector >= 0 && ir_expr_uses(k, e, var_of(p, vector)))

@@ -46,7 +46,7 @@ static bool costly(int op) {
 /* Is it the same in all trips? `cost`: is something costly in it, and a tile? */
 static bool constant(const looking *p, expr_id e, bool *cost, bool *tile) {
     const ir_expr *x = ir_e(p->k, e);
-    if (x->kind == EXPR_CONST) return true;
+    if (x->kind == EXPR_CONST || x->kind == EXPR_PARAM) return true;
     if (x->kind == EXPR_LOAD) {
         *tile = true;
         return ir_m(p->k, x->load.mem)->scope != MEM_ARG && !p->changed[x->load.mem] &&

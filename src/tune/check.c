@@ -73,6 +73,15 @@ static double room_for_all(void) {
     return bytes > 0 && bytes < most_bytes ? bytes : most_bytes;
 }
 
+/* Numbers of which a constant might be any. */
+static void give_params(const kernel *k, int64_t *out) {
+    for (uint32_t i = 0; i < k->params; i++) {
+        qn_dtype d = (qn_dtype)k->param[i];
+        scalar v = scalar_number(d, dtype_is_float(d) ? 0.5 + i % 5 / 4.0 : 2 + i % 5);
+        out[i] = scalar_to_word(d, scalar_bits(d, v));
+    }
+}
+
 static void add_set(tune_check *c, kernel *k, const int64_t *var, bool edge, bool measured) {
     size_t bytes[TUNE_ARGS];
     double all = sizes_at(k, var, bytes);
@@ -87,6 +96,7 @@ static void add_set(tune_check *c, kernel *k, const int64_t *var, bool edge, boo
     tune_set *s = &c->set[c->sets++];
     *s = (tune_set){.edge = edge, .measured = measured};
     memcpy(s->var, var, (size_t)c->vars * sizeof *var);
+    give_params(k, s->var + c->vars);
     memcpy(s->bytes, bytes, (size_t)c->args * sizeof *bytes);
 }
 
@@ -191,7 +201,7 @@ static bool guarded_indices(kernel *k) {
 
 bool tune_check_open(qn_ctx *qn, tune_check *c, kernel *k, str *why) {
     *c = (tune_check){.qn = qn, .args = k->args, .vars = k->dim_vars};
-    if (k->args > TUNE_ARGS || k->dim_vars > TUNE_VARS)
+    if (k->args > TUNE_ARGS || k->dim_vars > TUNE_VARS || k->params > TUNE_PARAMS)
         return str_add(why, "it has too many arguments"), false;
     if (!guarded_indices(k)) return str_add(why, "an index is computed and not guarded"), false;
     for (mem_id m = 1; m < k->mems; m++) {

@@ -8,11 +8,11 @@
 
 /* ---- check.c: are these results right? ------------------------------------------------------- */
 
-enum { TUNE_ARGS = 64, TUNE_VARS = 16, TUNE_SETS = 12 };
+enum { TUNE_ARGS = 64, TUNE_VARS = 16, TUNE_PARAMS = 256, TUNE_SETS = 12 };
 
 /* One launch's inputs, with room for its results, and what they must be. */
 typedef struct tune_set {
-    int64_t var[TUNE_VARS];
+    int64_t var[TUNE_VARS + TUNE_PARAMS]; /* dimension variables, then parameters */
     bool edge;     /* NaNs, infinities, zeros of both signs and denormal numbers among them */
     bool measured; /* sizes to be measured at, too */
     size_t bytes[TUNE_ARGS];

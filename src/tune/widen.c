@@ -35,6 +35,7 @@ static expr_id widen_expr(kernel *k, const ir_expr *e, void *user) {
         if (e->op == OP_CAST && narrow(e->dtype)) return ir_cast(k, QN_F64, e->arg[0]);
         return ir_op(k, e->op, narrow(e->dtype) ? QN_F64 : (qn_dtype)e->dtype, e->n, e->arg);
     case EXPR_TABLE:
+    case EXPR_PARAM:
         return narrow(e->dtype) ? ir_cast(k, QN_F64, ir_rebuild(k, e, NULL))
                                 : ir_rebuild(k, e, NULL);
     default:

@@ -263,7 +263,7 @@ static qn_tensor *ramp(qn_ctx *qn, int64_t n) {
     return t;
 }
 
-/* x * (1 + i / 2^20) in i32 arithmetic that no rule changes: i is compiled in. */
+/* x * (1 + i / 2^20), which no rule changes. */
 static qn_tensor *with_constant(qn_ctx *qn, qn_tensor *x, int64_t i) {
     return qn_mul(x, qn_scalar(qn, QN_F32, 1 + (double)(i + 1) / (1 << 20)));
 }
@@ -276,13 +276,15 @@ static bool reads(qn_tensor *t, int64_t n, double factor) {
     return good;
 }
 
-/* A graph with another constant each time; what they take once the bounds are reached stays. */
-static void constants(const char *device, int64_t n, bool computes) {
+/* A graph with another constant each time; what they take once the bounds are reached stays. With
+ * `lifted` there is one plan for all of them. */
+static void constants(const char *device, int64_t n, bool computes, bool lifted) {
     qn_ctx *qn = open_on(device, "2", "2");
     if (!qn) {
         SKIP("no such device");
         return;
     }
+    qn_set(qn, "lift", lifted ? "1" : "0");
     qn_tensor *x = ramp(qn, 16);
     int64_t half = 0, host = 0;
     float out[16];
@@ -304,7 +306,10 @@ static void constants(const char *device, int64_t n, bool computes) {
            (unsigned long long)t.programs, (unsigned long long)t.plans_evicted,
            (unsigned long long)t.programs_evicted);
     CHECK(t.plan_bytes <= 2 << 20 && t.program_bytes <= 2 << 20);
-    CHECK(t.plans_evicted > 0 && t.programs_evicted > 0);
+    if (lifted)
+        CHECK(t.plans_kept == 1 && t.programs == 1);
+    else
+        CHECK(t.plans_evicted > 0 && t.programs_evicted > 0);
     CHECK((int64_t)t.host_bytes - host <= 64 << 10);
     CHECK(resident() - half <= 2 << 20);
     qn_release(x);
@@ -312,11 +317,15 @@ static void constants(const char *device, int64_t n, bool computes) {
 }
 
 static void graphs_of_other_constants_take_flat_memory(void) {
-    constants("null", times(4000, 100000), false);
+    constants("null", times(4000, 100000), false, false);
 }
 
 static void kernels_of_other_constants_take_flat_memory(void) {
-    constants("cpu", times(600, 10000), true);
+    constants("cpu", times(600, 10000), true, false);
+}
+
+static void constants_that_are_given_share_one_kernel(void) {
+    constants("cpu", times(4000, 100000), true, true);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -368,6 +377,7 @@ int main(int argc, char **argv) {
     RUN(a_large_program_has_a_mapping_of_its_own);
     RUN(graphs_of_other_constants_take_flat_memory);
     RUN(kernels_of_other_constants_take_flat_memory);
+    RUN(constants_that_are_given_share_one_kernel);
 
     RUN(other_shapes_take_flat_memory_on_ref);
     RUN(other_shapes_take_flat_memory_on_null);

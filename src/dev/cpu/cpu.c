@@ -121,7 +121,7 @@ static cpu_program *new_program(cpu *c, const kernel *k) {
     cpu_program *p = heap_zeroed(&c->ctx->heap, size);
     p->size = size;
     char *text = memcpy(p + 1, k->name, name);
-    p->program = (dev_program){.name = text, .args = k->args, .vars = k->dim_vars};
+    p->program = (dev_program){.name = text, .args = k->args, .vars = ir_vars(k)};
     return p;
 }
 

@@ -225,7 +225,7 @@ static opencl_program *new_program(opencl *o, const kernel *k) {
     p->size = size;
     p->element = (size_t *)(p + 1);
     char *text = memcpy(p->element + args, k->name, name);
-    p->program = (dev_program){.name = text, .args = k->args, .vars = k->dim_vars};
+    p->program = (dev_program){.name = text, .args = k->args, .vars = ir_vars(k)};
     for (mem_id m = 1; m < k->mems; m++)
         if (ir_m(k, m)->scope == MEM_ARG)
             p->element[ir_m(k, m)->arg] = qn_dtype_size((qn_dtype)ir_m(k, m)->dtype);

@@ -102,6 +102,8 @@ static void print_node(clike *c, expr_id id) {
     ir_expr e = *ir_e(c->k, id);
     if (e.kind == EXPR_CONST) {
         clike_constant(c, e.dtype, e.bits);
+    } else if (e.kind == EXPR_PARAM) {
+        str_addf(c->out, "p%u", e.param);
     } else if (e.kind == EXPR_INDEX) {
         str_add(c->out, "(");
         clike_sym(c, e.index);
@@ -147,7 +149,8 @@ static void print_shared(clike *c, int n, const expr_id *root) {
                 height = c->height[*slot[i]] + 1;
         c->height[e] = (uint8_t)height;
         ir_expr x = *ir_e(c->k, e);
-        bool plain = x.kind == EXPR_CONST || (x.kind == EXPR_LOAD && !x.load.mem);
+        bool plain =
+            x.kind == EXPR_CONST || x.kind == EXPR_PARAM || (x.kind == EXPR_LOAD && !x.load.mem);
         if (plain || (c->uses[e] < 2 && height < DEEPEST)) continue;
         clike_line(c);
         str_addf(c->out, "const %s x%u = ", clike_type(x.dtype), c->names + 1);
@@ -336,10 +339,27 @@ void clike_block(clike *c, stmt_id parent) {
 
 /* ---- the functions -------------------------------------------------------------------------- */
 
+/* The numbers that a launch gives for parameters, in the types that they are computed in. */
+void clike_declare_params(clike *c) {
+    for (uint32_t i = 0; i < c->k->params; i++) {
+        int dtype = c->k->param[i];
+        bool wide = dtype == QN_F64, real = dtype_is_float(dtype);
+        str_addf(c->out, "    const %s p%u = ", clike_type(dtype), i);
+        if (real) clike_call(c, OP_BITCAST, wide ? QN_F64 : QN_F32, wide ? QN_U64 : QN_U32);
+        str_addf(c->out, "(%s)", clike_type(real ? wide ? QN_U64 : QN_U32 : dtype));
+        if (c->dialect->groups)
+            str_addf(c->out, "v%u", i);
+        else
+            str_addf(c->out, "vars[%d]", c->k->dim_vars + (int)i);
+        str_add(c->out, real ? ");\n" : ";\n");
+    }
+}
+
 static void declare_variables(clike *c) {
     for (int i = 0; i < c->k->dim_vars; i++)
         str_addf(c->out, "    const int64_t %s_ = vars[%d];\n", sym_name(c->syms, c->k->dim_var[i]),
                  i);
+    clike_declare_params(c);
 }
 
 /* One root's share of the items [begin, end): its own are [offset, offset + trips). */

@@ -57,6 +57,7 @@ void clike_loop(clike *c, stmt_id loop);
 void clike_nest(clike *c, stmt_id nest);
 void clike_define_home(clike *c, mem_id m);     /* the tile's declaration, where it is not shared */
 sym clike_place(clike *c, mem_id m, sym index); /* the index within the member's part of the tile */
+void clike_declare_params(clike *c);
 bool clike_first_only(const clike *c, const ir_stmt *store); /* only the first member stores */
 
 /* ---- ops.c: types, constants, operations ----------------------------------------------------- */

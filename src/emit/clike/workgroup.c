@@ -145,6 +145,8 @@ static void declare_arguments(clike *c) {
         str_addf(c->out, "%s\n    const int64_t %s_", comma, sym_name(c->syms, c->k->dim_var[i]));
         comma = ",";
     }
+    for (uint32_t i = 0; i < c->k->params; i++)
+        str_addf(c->out, "%s\n    const int64_t v%u", i || comma[0] ? "," : "", i);
 }
 
 static void declare_locals(clike *c) {
@@ -214,6 +216,7 @@ static void write_kernel(clike *c) {
     str_add(c->out, ") {\n    const int64_t item = (int64_t)get_group_id(0);\n"
                     "    const int64_t member = (int64_t)get_local_id(0);\n");
     declare_locals(c);
+    clike_declare_params(c);
     c->indent = 1;
     if (c->launch.parallel)
         write_roots(c);

@@ -43,18 +43,28 @@ static const llvm_binding *bound(const llvm *s, sym var) {
     return NULL;
 }
 
-/* A dimension variable is loaded from vars where the function begins. */
+/* A number that the launch gives is loaded from vars where the function begins. */
+static val launch_value(llvm *s, int i, const char *name) {
+    val *n = llvm_number(s, TAG_VAR, (uint64_t)i, 0, 0, 0, 0);
+    if (n->v) return *n;
+    llvm_at(s, 0);
+    ll_value at = s->L->ConstInt(s->t_i64, (unsigned long long)i, 0);
+    ll_value p = s->L->BuildGEP2(s->b, s->t_i64, s->vars.v, &at, 1, "");
+    n->v = s->L->BuildLoad2(s->b, s->t_i64, p, name);
+    return *n;
+}
+
+val llvm_param(llvm *s, const ir_expr *e) {
+    val x = launch_value(s, s->k->dim_vars + (int)e->param, "param");
+    bool real = dtype_is_float(e->dtype), wide = e->dtype == QN_F64;
+    ll_type bits = !real ? llvm_memory_type(s, e->dtype) : wide ? s->t_i64 : s->t_i32;
+    if (bits != s->t_i64) x = llvm_cast(s, LL_TRUNC, x, bits);
+    return real ? llvm_cast(s, LL_BITCAST, x, wide ? s->t_double : s->t_float) : x;
+}
+
 static val dim_value(llvm *s, sym var) {
-    for (int i = 0; i < s->k->dim_vars; i++) {
-        if (s->k->dim_var[i] != var) continue;
-        val *n = llvm_number(s, TAG_VAR, (uint64_t)i, 0, 0, 0, 0);
-        if (n->v) return *n;
-        llvm_at(s, 0);
-        ll_value at = s->L->ConstInt(s->t_i64, (unsigned long long)i, 0);
-        ll_value p = s->L->BuildGEP2(s->b, s->t_i64, s->vars.v, &at, 1, "");
-        n->v = s->L->BuildLoad2(s->b, s->t_i64, p, sym_name(s->syms, var));
-        return *n;
-    }
+    for (int i = 0; i < s->k->dim_vars; i++)
+        if (s->k->dim_var[i] == var) return launch_value(s, i, sym_name(s->syms, var));
     raise_error(s->ctx, QN_EINTERNAL, "kernel %s: unbound variable %s", s->k->name,
                 sym_name(s->syms, var));
 }

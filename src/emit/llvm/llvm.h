@@ -201,6 +201,7 @@ void llvm_bind_constant(llvm *s, sym var, int64_t number);
 void llvm_unbind(llvm *s);        /* the last one */
 sym llvm_reduced(llvm *s, sym a); /* with constant variables substituted where that simplifies */
 val llvm_sym(llvm *s, sym a);     /* an i64; must not depend on the VEC variable */
+val llvm_param(llvm *s, const ir_expr *e);    /* a scalar that the launch gives */
 bool llvm_sym_varies(const llvm *s, sym a);   /* depends on the VEC variable */
 bool llvm_sym_fits(const llvm *s, sym a);     /* can be computed in 32 bits */
 val llvm_sym_lanes(llvm *s, sym a, int bits); /* lanes of i32 or i64 when it varies, else scalar */

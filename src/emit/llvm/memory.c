@@ -393,6 +393,7 @@ static val node_value(llvm *s, expr_id id) {
     ir_expr e = *ir_e(s->k, id);
     if (e.kind == EXPR_CONST) return llvm_constant(s, e.dtype, e.bits);
     if (e.kind == EXPR_INDEX) return index_value(s, e.index);
+    if (e.kind == EXPR_PARAM) return llvm_param(s, &e);
     if (e.kind == EXPR_LOAD) {
         if (!e.load.mem) return s->placeholder[e.load.index];
         if (llvm_reduced(s, e.load.valid) == SYM_FALSE) return llvm_constant(s, e.dtype, 0);

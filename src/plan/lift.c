@@ -1,0 +1,259 @@
+/* lift.c - which constants of a request its kernels take from the launch.
+ *
+ * A constant is part of what a kernel is only where something was made of its value. Elsewhere it
+ * is a number that each launch gives, so that graphs which differ in such numbers share a plan and
+ * its kernels: a learning rate that decays, a seed, a threshold. What is lifted follows from the
+ * structure alone and never from what was asked for before; so one slot stands for one use, also
+ * where two uses have equal values today.
+ *
+ * Rules of the graph were applied when nodes were made (x*1, x+0, folding, powers), and lifting
+ * comes behind them: results have the bits that they had with the constant written out.
+ *
+ * Literal stay, with the reason:
+ *   0, 1, -1, infinities, NaN   identities: monoids, masks and rules are recognized by them
+ *   bool                        decides what is computed
+ *   exponents 2 and 3 of POW    are expanded to products
+ *   shifts, divisors, moduli    of integers become other instructions
+ *   signed integers that meet   index arithmetic, of which bounds and disjointness are proved
+ *   nothing but places
+ *   what is gathered from, or   is memory, or an index
+ *   an index
+ *
+ * Where slices begin and where padding puts its source are numbers of the launch, too, if all sizes
+ * about them are numbers: variables in [0, what is left of the axis], so that bounds are proved as
+ * ever. Index arithmetic lives by equal things being one, i - p + p is i; so of one request equal
+ * offsets within equal axes are one slot, and which are equal is part of the structure. Literal
+ * stay both ends, 0 and what is left, where half of the bounds need no test (two tensors side by
+ * side are such), and slices of what a static graph packs beforehand, whose place is worked out
+ * there. */
+#include "plan/plan.h"
+
+#include <math.h>
+
+/* Integer operations that are the same instruction for every constant. */
+static bool takes_integers(int op) {
+    switch (op) {
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_AND:
+    case OP_OR:
+    case OP_XOR:
+    case OP_MAXIMUM:
+    case OP_MINIMUM:
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_WHERE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_plain(const graph_node *c) {
+    scalar v = scalar_from_bits((qn_dtype)c->dtype, c->bits);
+    if (c->dtype == QN_BOOL) return false;
+    if (dtype_is_float(c->dtype)) return isfinite(v.f) && v.f != 0 && fabs(v.f) != 1;
+    return v.i != 0 && v.i != -1 && (v.i != 1 || dtype_is_unsigned(c->dtype));
+}
+
+static bool meets_data(const graph *g, const graph_node *x) {
+    for (int i = 0; i < x->sources; i++)
+        if (!rule_of_places(g, x->src[i], 8)) return true;
+    return false;
+}
+
+static bool elementwise_takes(const graph *g, const graph_node *x, int source,
+                              const graph_node *c) {
+    if (dtype_is_float(c->dtype)) {
+        double v = scalar_from_bits((qn_dtype)c->dtype, c->bits).f;
+        return x->op != OP_POW || source == 0 || (v != 2 && v != 3);
+    }
+    if (!takes_integers(x->op)) return false;
+    return dtype_is_unsigned(c->dtype) || meets_data(g, x);
+}
+
+static bool is_lifted(const graph *g, const graph_node *x, int source) {
+    const graph_node *c = node_at(g, x->src[source]);
+    if (c->op != OP_CONST || (c->flags & NODE_REALIZED) || !is_plain(c)) return false;
+    switch (op_rows[x->op].class_) {
+    case CLASS_ELEM:
+        return elementwise_takes(g, x, source, c);
+    case CLASS_MOVE:
+        return true;
+    case CLASS_REDUCE:
+        return dtype_is_float(c->dtype);
+    case CLASS_INDEX:
+        return x->op == OP_SCATTER && source != 1;
+    default:
+        return false;
+    }
+}
+
+static void add_slot(plan_lift *l, arena *a, int64_t value, int64_t most) {
+    uint32_t cap = l->cap;
+    l->value = arena_grow(a, l->value, &cap, l->slots + 1, sizeof *l->value);
+    l->most = arena_grow(a, l->most, &l->cap, l->slots + 1, sizeof *l->most);
+    l->value[l->slots] = value;
+    l->most[l->slots++] = most;
+}
+
+static void add_constant(plan_lift *l, arena *a, const graph_node *c) {
+    add_slot(l, a, scalar_to_word((qn_dtype)c->dtype, c->bits), LIFT_NUMBER);
+}
+
+/* ---- offsets --------------------------------------------------------------------------------- */
+
+/* The offset along an axis of a slice or padding, and the most there could be; false: literal. */
+static bool is_offset(const plan_lift *l, const graph_node *x, int axis, int64_t *at,
+                      int64_t *most) {
+    const sym_store *s = l->g->syms;
+    int n, rank;
+    const int64_t *attr = graph_tuple_get(l->g, x->attr, &n) + 3 * (ptrdiff_t)axis;
+    const graph_node *from = node_at(l->g, x->src[0]);
+    if (!sym_is_const(s, (sym)attr[0], at) || *at < 1) return false;
+    if (x->op == OP_PAD) {
+        if (!sym_is_const(s, (sym)attr[1], most) || *most < 0) return false;
+        *most += *at;
+        return *at < *most;
+    }
+    const int64_t *dim = graph_tuple_get(l->g, from->shape, &rank);
+    int64_t size, extent;
+    if (!sym_is_const(s, (sym)attr[1], &extent) || !sym_is_const(s, (sym)dim[axis], &size))
+        return false;
+    *most = size - 1 - (extent - 1) * attr[2];
+    return extent > 0 && *at < *most;
+}
+
+static bool has_offsets(const plan_lift *l, const graph_node *x) {
+    if (l->none || (x->op != OP_SLICE && x->op != OP_PAD)) return false;
+    return !l->lasting || !l->lasting[node_at(l->g, x->src[0])->mark];
+}
+
+typedef struct offset_key {
+    int64_t at, most;
+} offset_key;
+
+static bool same_offset(const void *key, uint32_t id, const void *user) {
+    const offset_key *k = key;
+    const plan_lift *l = user;
+    return l->value[id - 1] == k->at && l->most[id - 1] == k->most;
+}
+
+/* The slot of that offset, made where there is none. */
+static uint32_t slot_of_offset(plan_lift *l, arena *a, idset *known, offset_key k) {
+    uint64_t hash = hash_bytes(&k, sizeof k, 0);
+    uint32_t id = idset_find(known, hash, same_offset, &k, l);
+    if (id) return id - 1;
+    add_slot(l, a, k.at, k.most);
+    idset_add(known, hash, l->slots);
+    return l->slots - 1;
+}
+
+static void add_offsets(plan_lift *l, arena *a, idset *known, const graph_node *x, uint32_t place) {
+    int rank = node_rank(l->g, (node_id)(x - l->g->node));
+    offset_key k;
+    for (int i = 0; i < rank; i++) {
+        if (!is_offset(l, x, i, &k.at, &k.most)) continue;
+        if (!l->offset) l->offset = arena_zeroed(a, (l->nodes + 1) * sizeof *l->offset);
+        if (!l->offset[place]) l->offset[place] = arena_zeroed(a, (size_t)rank * sizeof(uint32_t));
+        l->offset[place][i] = slot_of_offset(l, a, known, k) + 1;
+    }
+}
+
+/* ---- the slots ------------------------------------------------------------------------------- */
+
+static bool is_leaf(const graph_node *x) {
+    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
+}
+
+/* Which constants are nodes of the key: roots, and what some use takes as it is written. */
+static void find_literals(plan_lift *l, uint32_t nodes, const node_id *order, uint32_t roots,
+                          const node_id *root) {
+    const graph *g = l->g;
+    for (uint32_t i = 0; i < roots; i++) l->use[node_at(g, root[i])->mark] = LIFT_ROOT;
+    for (uint32_t i = 0; i < nodes; i++) {
+        const graph_node *x = node_at(g, order[i]);
+        for (int s = 0; s < x->sources && !is_leaf(x); s++)
+            if (!is_lifted(g, x, s)) l->use[node_at(g, x->src[s])->mark] = LIFT_NODE;
+    }
+}
+
+static void find_slots(plan_lift *l, arena *a, const node_id *order, idset *known) {
+    const graph *g = l->g;
+    for (uint32_t i = 0; i < l->nodes; i++) {
+        const graph_node *x = node_at(g, order[i]);
+        l->first[i] = l->slots;
+        if (l->none || is_leaf(x)) continue;
+        if (x->op == OP_CONST && l->use[i] == LIFT_ROOT && is_plain(x)) add_constant(l, a, x);
+        for (int s = 0; s < x->sources; s++)
+            if (is_lifted(g, x, s)) add_constant(l, a, node_at(g, x->src[s]));
+        if (has_offsets(l, x)) add_offsets(l, a, known, x, i);
+    }
+}
+
+plan_lift *lift_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
+                      const node_id *root, const bool *lasting) {
+    plan_lift *l = arena_zeroed(a, sizeof *l);
+    *l = (plan_lift){.g = g, .order = order, .nodes = nodes, .lasting = lasting};
+    l->none = !g->ctx->knob[KNOB_LIFT].number;
+    l->first = arena_alloc(a, (nodes + 1) * sizeof *l->first);
+    l->use = arena_zeroed(a, nodes + 1);
+    for (uint32_t i = 0; i < nodes; i++) node_at(g, order[i])->mark = i;
+    find_literals(l, nodes, order, roots, root);
+    heap *h = &g->ctx->heap;
+    idset known;
+    idset_open(&known, h);
+    guard gd;
+    guard_open(h, &gd);
+    if (setjmp(gd.at)) {
+        guard_close(h, &gd);
+        idset_free(&known);
+        heap_unwind(h);
+    }
+    find_slots(l, a, order, &known);
+    guard_close(h, &gd);
+    idset_free(&known);
+    return l;
+}
+
+bool lift_keeps(const plan_lift *l, uint32_t place) {
+    return l->none || node_at(l->g, l->order[place])->op != OP_CONST || l->use[place];
+}
+
+uint32_t lift_operand(const plan_lift *l, uint32_t place, int source) {
+    const graph_node *x = node_at(l->g, l->order[place]);
+    uint32_t slot = l->first[place];
+    if (l->none || !is_lifted(l->g, x, source)) return LIFT_NONE;
+    for (int s = 0; s < source; s++) slot += is_lifted(l->g, x, s);
+    return slot;
+}
+
+uint32_t lift_fill(const plan_lift *l, uint32_t place) {
+    const graph_node *x = node_at(l->g, l->order[place]);
+    bool fill = !l->none && x->op == OP_CONST && !is_leaf(x) && l->use[place] == LIFT_ROOT;
+    return fill && is_plain(x) ? l->first[place] : LIFT_NONE;
+}
+
+uint32_t lift_offset(const plan_lift *l, uint32_t place, int axis) {
+    const uint32_t *slot = l->offset ? l->offset[place] : NULL;
+    return slot && slot[axis] ? slot[axis] - 1 : LIFT_NONE;
+}
+
+tuple_id lift_attr(const plan_lift *l, graph *g, uint32_t place) {
+    const graph_node *x = node_at(g, l->order[place]);
+    if (!l->offset || !l->offset[place]) return x->attr;
+    int n;
+    const int64_t *attr = graph_tuple_get(g, x->attr, &n);
+    int64_t v[3 * QN_MAX_RANK];
+    memcpy(v, attr, (size_t)n * sizeof *v);
+    for (int i = 0; i < n; i += 3) {
+        uint32_t slot = l->offset[place][i / 3];
+        if (!slot) continue;
+        v[i] = SYM_ZERO;
+        if (x->op == OP_PAD) v[i + 1] = sym_const(g->syms, l->most[slot - 1]);
+    }
+    return graph_tuple(g, n, v);
+}

@@ -1,0 +1,99 @@
+/* test_long.c - long graphs: planning and compiling take time in proportion to them.
+ *
+ * Chains of thousands of operations, and recurrences unrolled over many steps. Kernels have a bound
+ * on their code, equal ones are compiled once, and a plan's time is linear. Derivatives are held
+ * against the chain rule in long double. */
+#include "quern.h"
+#include "test.h"
+
+enum { ELEMENTS = 64 };
+
+static qn_ctx *open_cpu(void) {
+    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    qn_set(qn, "wisdom", "off");
+    return qn;
+}
+
+static qn_stats stats_of(const qn_ctx *qn) {
+    qn_stats s;
+    qn_get_stats(qn, &s);
+    return s;
+}
+
+static qn_tensor *ramp(qn_ctx *qn, double *v) {
+    const int64_t n = ELEMENTS;
+    for (int i = 0; i < n; i++) v[i] = (i - 31.5) / 20;
+    return qn_from(qn, QN_F64, 1, &n, v);
+}
+
+/* The gradient of `length` sines of sines; how many kernels it compiled. */
+static int64_t slope_of_sines(int length) {
+    qn_ctx *qn = open_cpu();
+    double v[ELEMENTS], got[ELEMENTS];
+    qn_tensor *x = ramp(qn, v), *y = x, *g = NULL;
+    for (int i = 0; i < length; i++) y = qn_sin(y);
+    CHECK_INT(qn_grad(qn_sum(y, QN_ALL, false), NULL, 1, &x, &g), QN_OK);
+    CHECK_INT(qn_read(g, got, sizeof got), QN_OK);
+    for (int i = 0; i < ELEMENTS; i++) {
+        long double at = v[i], slope = 1;
+        for (int k = 0; k < length; k++) {
+            slope *= cosl(at);
+            at = sinl(at);
+        }
+        CHECK_NEAR(got[i], (double)slope, 1e-12 * length, 0);
+    }
+    int64_t compiles = (int64_t)stats_of(qn).compiles;
+    qn_close(qn);
+    return compiles;
+}
+
+/* They are cut, and what is between cuts is alike: no more kernels for four times as many. */
+static void long_chains_are_cut_into_equal_kernels(void) {
+    int64_t few = slope_of_sines(60), many = slope_of_sines(240);
+    if (few > 6 || many > 6)
+        FAIL("%lld kernels for 60 sines, %lld for 240", (long long)few, (long long)many);
+}
+
+/* h = tanh(h w + x[t]) over `steps` rows, with the gradient of w; on a device that runs nothing. */
+static qn_stats recurrence(int64_t steps) {
+    enum { WIDTH = 8 };
+    const int64_t shape[2] = {steps, WIDTH}, square[2] = {WIDTH, WIDTH};
+    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    qn_tensor *x = qn_full(qn, QN_F32, 2, shape, 0.5), *w = qn_full(qn, QN_F32, 2, square, 0.01);
+    qn_realize((qn_tensor *[]){x, w}, 2);
+    qn_stats before = stats_of(qn);
+    qn_tensor *h = qn_slice(x, 0, 0, 1, 1), *g = NULL;
+    for (int64_t t = 1; t < steps; t++)
+        h = qn_tanh(qn_add(qn_matmul(h, w), qn_slice(x, 0, t, t + 1, 1)));
+    CHECK_INT(qn_grad(qn_sum(h, QN_ALL, false), NULL, 1, &w, &g), QN_OK);
+    CHECK_INT(qn_realize(&g, 1), QN_OK);
+    qn_stats s = stats_of(qn);
+    s.compiles -= before.compiles;
+    s.kernels -= before.kernels;
+    s.plan_seconds -= before.plan_seconds;
+    qn_close(qn);
+    return s;
+}
+
+static void recurrences_are_planned_in_linear_time(void) {
+    double least[2] = {INFINITY, INFINITY};
+    qn_stats s[2];
+    for (int round = 0; round < 3; round++)
+        for (int k = 0; k < 2; k++) {
+            s[k] = recurrence(k ? 1600 : 200);
+            if (s[k].plan_seconds < least[k]) least[k] = s[k].plan_seconds;
+        }
+    if (least[1] > 30 * least[0]) /* 8 times as long; by squares 64 */
+        FAIL("planning took %g s for 200 steps, %g for 1600", least[0], least[1]);
+    if (s[1].compiles > s[0].compiles + 8)
+        FAIL("%lld kernels for 200 steps, %lld for 1600", (long long)s[0].compiles,
+             (long long)s[1].compiles);
+    CHECK(s[1].kernels < 9 * s[0].kernels);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(long_chains_are_cut_into_equal_kernels);
+    RUN(recurrences_are_planned_in_linear_time);
+    return test_end();
+}
