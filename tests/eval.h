@@ -141,6 +141,19 @@ static inline bool eval_from(const graph *g, const graph_node *n, const eval_val
     return true;
 }
 
+/* The piece of a join in which an element of the result lies, and which it is there. */
+static inline const eval_value *eval_piece(const graph *g, const graph_node *n,
+                                           const eval_value *const *x, const eval_value *r,
+                                           int64_t flat, int64_t *from) {
+    int64_t at[QN_MAX_RANK];
+    int count, k = 0, axis = (int)graph_tuple_get(g, n->attr, &count)[0];
+    eval_split(r, flat, at);
+    while (at[axis] >= x[k]->dim[axis]) at[axis] -= x[k++]->dim[axis];
+    CHECK(k < n->sources);
+    *from = eval_join(x[k], at);
+    return x[k];
+}
+
 static inline bool eval_wins(int op, qn_dtype d, scalar a, scalar b) {
     bool larger = op == OP_ARGMAX;
     if (dtype_is_float(d)) {
@@ -253,6 +266,12 @@ static inline void eval_node(const graph *g, const graph_node *n, const eval_val
     case CLASS_MOVE:
         for (int64_t i = 0; i < r->n; i++)
             r->v[i] = eval_from(g, n, x[0], r, i, &from) ? x[0]->v[from] : eval_zero(r->dtype);
+        break;
+    case CLASS_JOIN:
+        for (int64_t i = 0; i < r->n; i++) {
+            const eval_value *piece = eval_piece(g, n, x, r, i, &from);
+            r->v[i] = piece->v[from];
+        }
         break;
     case CLASS_REDUCE:
         eval_reduce(g, n, x, r);

@@ -430,6 +430,15 @@ static inline int64_t oracle_moved(const dev_node *n, int64_t flat) {
     return oracle_flat(s->rank, s->dim, from);
 }
 
+/* Element `flat` of sources one behind the other along the axis. */
+static inline oracle_value oracle_joined(const dev_node *n, int64_t flat) {
+    int64_t at[QN_MAX_RANK], axis = n->attr[0];
+    int k = 0;
+    oracle_index(n->out.rank, n->out.dim, flat, at);
+    while (at[axis] >= n->src[k].dim[axis]) at[axis] -= n->src[k++].dim[axis];
+    return oracle_get(n->dtype, n->src[k].data, oracle_flat(n->src[k].rank, n->src[k].dim, at));
+}
+
 /* ---- reductions, indices, leaves ----------------------------------------------------------- */
 
 /* How results merge, by name of the monoid; a NaN wins max and min. */
@@ -592,6 +601,8 @@ static inline oracle_value oracle_node(const dev_node *n, int64_t flat, double *
     case CLASS_MARK:
         flat = oracle_moved(n, flat);
         return flat < 0 ? v : oracle_get(n->dtype, n->src[0].data, flat);
+    case CLASS_JOIN:
+        return oracle_joined(n, flat);
     case CLASS_REDUCE:
         v = oracle_reduced(n, flat, bulk);
         break;

@@ -302,6 +302,26 @@ static inline bool infer_move(step *s, const step *x) {
     return s->op != OP_RESHAPE || step_count(s) == step_count(x);
 }
 
+/* Sources alike but for the axis, one behind the other. */
+static inline bool infer_join(step *s, const step *const *x) {
+    int64_t axis = s->attr[0];
+    s->dtype = x[0]->dtype;
+    s->rank = x[0]->rank;
+    s->lo = x[0]->lo, s->hi = x[0]->hi, s->err = x[0]->err, s->grid = x[0]->grid;
+    if (axis >= s->rank) return false;
+    memcpy(s->dim, x[0]->dim, sizeof s->dim);
+    for (int k = 1; k < s->sources; k++) {
+        if (x[k]->dtype != s->dtype || x[k]->rank != s->rank) return false;
+        for (int d = 0; d < s->rank; d++)
+            if (d != axis && x[k]->dim[d] != s->dim[d]) return false;
+        s->dim[axis] += x[k]->dim[axis];
+        s->lo = fmin(s->lo, x[k]->lo), s->hi = fmax(s->hi, x[k]->hi);
+        s->err = fmax(s->err, x[k]->err);
+        s->grid = s->grid < 0 || x[k]->grid < 0 ? -1 : s->grid > x[k]->grid ? s->grid : x[k]->grid;
+    }
+    return true;
+}
+
 static inline bool same_array(const step *a, const step *b) {
     return a->dtype == b->dtype && a->rank == b->rank &&
            !memcmp(a->dim, b->dim, sizeof(int64_t) * (size_t)a->rank);
@@ -400,6 +420,9 @@ static inline bool infer_step(program *p, int i, bool ranges) {
             break;
         case CLASS_MOVE:
             ok = infer_move(s, x[0]);
+            break;
+        case CLASS_JOIN:
+            ok = infer_join(s, x);
             break;
         case CLASS_REDUCE:
             ok = infer_reduce(s, x, ranges);

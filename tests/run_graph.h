@@ -128,6 +128,8 @@ static inline qn_tensor *build_step(qn_ctx *qn, const step *s, qn_tensor *const 
                             &(window_attr){(int)sizes[0], (int)sizes[1], sizes[2], sizes[3],
                                            (sym)sizes[4], (sym)sizes[5], (sym)sizes[6]},
                             false);
+    case OP_JOIN:
+        return qn_concat(s->sources, x, (int)s->attr[0]);
     case OP_GATHER:
         return build_gather(x[0], x[1], (int)s->attr[0]);
     case OP_SCATTER:

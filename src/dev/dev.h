@@ -8,7 +8,9 @@
  * Memory is an opaque pointer per allocation; what a launch gets are slices of it, in bytes, so
  * that the planner may lay out one allocation for many values. A device with `host_memory` promises
  * that the pointer is an address in this process and that memory + offset may be read and written
- * by the host between launches. Slices start 64-byte aligned.
+ * by the host between launches. Slices start 64-byte aligned, but for those of ACCESS_PIECE
+ * arguments: they start at any element, and of several pieces in one launch the ranges may overlap,
+ * though not the elements.
  *
  * Errors. open() says in `why` what is missing and returns NULL without recording an error: a
  * device that cannot be opened is a missing device. compile() raises (QN_EDEVICE, QN_ENOMEM),

@@ -173,7 +173,9 @@ static dev_program *null_compile(void *state, kernel *k) {
 
 /* ---- launching ------------------------------------------------------------------------------ */
 
-static bool overlap(const dev_slice *a, const dev_slice *b) {
+/* Pieces of one value have their elements between each other's. */
+static bool overlap(const null_arg *x, const dev_slice *a, const null_arg *y, const dev_slice *b) {
+    if (x->access & y->access & ACCESS_PIECE) return false;
     return a->memory == b->memory && a->offset < b->offset + b->size &&
            b->offset < a->offset + a->size;
 }
@@ -186,7 +188,7 @@ static qn_code check_arg(null_state *n, const null_program *p, const dev_set *se
                     p->program.name, i);
     qn_code code = check_range(n, a->memory, a->offset, a->size, "an argument");
     if (code) return code;
-    if (a->offset % 64)
+    if (a->offset % (p->arg[i].access & ACCESS_PIECE ? p->arg[i].element : 64))
         return fail(n->ctx, QN_EINTERNAL, "null: kernel %s: argument %d is not aligned",
                     p->program.name, i);
     if (elements > (int64_t)(a->size / p->arg[i].element))
@@ -194,7 +196,8 @@ static qn_code check_arg(null_state *n, const null_program *p, const dev_set *se
                     "null: kernel %s: argument %d has %zu bytes for %lld elements", p->program.name,
                     i, a->size, (long long)elements);
     for (int k = 0; k < p->program.args && (p->arg[i].access & ACCESS_WRITE); k++)
-        if (k != i && a->size && set->arg[k].size && overlap(a, &set->arg[k]))
+        if (k != i && a->size && set->arg[k].size &&
+            overlap(&p->arg[i], a, &p->arg[k], &set->arg[k]))
             return fail(n->ctx, QN_EINTERNAL,
                         "null: kernel %s: argument %d is written and overlaps %d", p->program.name,
                         i, k);
@@ -215,9 +218,11 @@ static qn_code check_set(null_state *n, const null_program *p, const dev_set *se
 static qn_code check_apart(null_state *n, const dev_launch *l, const dev_set *set,
                            const dev_launch *other, const dev_set *touches) {
     const null_program *p = (const null_program *)l->program;
+    const null_program *q = (const null_program *)other->program;
     for (int i = 0; i < p->program.args; i++)
-        for (int k = 0; k < other->program->args && (p->arg[i].access & ACCESS_WRITE); k++)
-            if (set->arg[i].size && touches->arg[k].size && overlap(&set->arg[i], &touches->arg[k]))
+        for (int k = 0; k < q->program.args && (p->arg[i].access & ACCESS_WRITE); k++)
+            if (set->arg[i].size && touches->arg[k].size &&
+                overlap(&p->arg[i], &set->arg[i], &q->arg[k], &touches->arg[k]))
                 return fail(n->ctx, QN_EINTERNAL,
                             "null: kernel %s writes argument %d beside kernel %s with argument %d",
                             p->program.name, i, other->program->name, k);

@@ -379,6 +379,21 @@ static void eval_move(const dev_node *node) {
         copy_array(&node->out, dev_view(node, &view) ? &view : &node->src[0]);
 }
 
+/* Each source into its part of the result. */
+static void eval_join(const dev_node *node) {
+    const int64_t axis = node->attr[0];
+    int64_t before = 0;
+    for (int k = 0; k < node->sources; k++) {
+        dev_array part = node->out;
+        part.dim[axis] = node->src[k].dim[axis];
+        if (array_count(&part)) {
+            part.data = element_at(&node->out, before * part.stride[axis]);
+            copy_array(&part, &node->src[k]);
+        }
+        before += part.dim[axis];
+    }
+}
+
 /* ---- reductions ---------------------------------------------------------------------------- */
 
 /* The source with its kept axes first and the reduced ones last. */
@@ -708,6 +723,9 @@ static qn_code ref_eval(void *state, const dev_node *node) {
     case CLASS_MOVE:
     case CLASS_MARK:
         eval_move(node);
+        return QN_OK;
+    case CLASS_JOIN:
+        eval_join(node);
         return QN_OK;
     case CLASS_REDUCE:
         if (is_contraction(node)) return eval_contraction(h, node);

@@ -1,9 +1,7 @@
 /* join.c - several tensors into one, and one into several.
  *
- * A concatenation is each part padded to the whole size, and a choice between them by masks that
- * are padded alike. Choosing, unlike adding, keeps every value as it is (0 + -0.0 is not -0.0)
- * and works for bools. The masks are constants padded, so the compiler sees them as conditions
- * on the index, not as data. */
+ * A concatenation is a JOIN of its parts (pieces.c), which keeps every value as it is; a stack is
+ * one of parts with an axis of size 1. The parts of a split are slices. */
 #include "func/func.h"
 
 #include <stdio.h>
@@ -28,51 +26,31 @@ static bool join_fits(int n, qn_tensor *const *xs, int axis) {
     return true;
 }
 
-/* Part i padded to the whole, chosen where it lies, else `rest`. */
-static qn_tensor *join_part(qn_tensor *x, qn_tensor *rest, int axis, int64_t before,
-                            int64_t after) {
-    int64_t p[3 * QN_MAX_RANK] = {0};
-    if (!x || before == DIM_BAD || after == DIM_BAD) return NULL;
-    p[3 * axis] = before;
-    p[3 * axis + 1] = after;
-    qn_tensor *padded = func_pad(x, p);
-    return rest ? qn_where(func_inside(x, p), padded, rest) : padded;
+static qn_dtype join_dtype(int n, qn_tensor *const *xs) {
+    qn_dtype dtype = qn_dtype_of(xs[0]);
+    for (int i = 1; i < n; i++) dtype = dtype_promote(dtype, qn_dtype_of(xs[i]));
+    return dtype;
 }
 
 qn_tensor *qn_concat(int n, qn_tensor *const *xs, int axis) {
     qn_ctx *qn = func_list_context("concat", n, xs);
     func_frame f = func_begin(qn, "concat");
     if (!qn || !func_axis(xs[0], axis, &axis) || !join_fits(n, xs, axis)) return func_end(f, NULL);
-    qn_dtype dtype = qn_dtype_of(xs[0]);
-    int64_t total = 0, before = 0;
-    for (int i = 0; i < n; i++) {
-        dtype = dtype_promote(dtype, qn_dtype_of(xs[i]));
-        total = dim_op(qn, total, '+', qn_dim(xs[i], axis));
-    }
-    qn_tensor *whole = NULL;
-    for (int i = 0; i < n; i++) {
-        int64_t end = dim_op(qn, before, '+', qn_dim(xs[i], axis));
-        qn_tensor *x = func_as(xs[i], dtype);
-        whole = join_part(x, whole, axis, before, dim_op(qn, total, '-', end));
-        if (!whole) break;
-        before = end;
-    }
-    return func_end(f, whole);
+    return func_end(f, build_join(n, xs, join_dtype(n, xs), axis, false));
 }
 
-/* Call `join` on what `each` makes of the parts; at most this many are kept on the stack. */
-enum { JOIN_SOME = 64 };
-
+/* Join what `each` makes of the parts. */
 static qn_tensor *join_each(int n, qn_tensor *const *xs, int axis,
                             qn_tensor *(*each)(qn_tensor *x, int axis)) {
-    qn_tensor *some[JOIN_SOME], *whole = NULL;
-    for (int done = 0; done < n;) {
-        int m = 0;
-        if (whole) some[m++] = whole;
-        while (m < JOIN_SOME && done < n) some[m++] = each(xs[done++], axis);
-        whole = qn_concat(m, some, axis);
-        if (!whole) return NULL;
-    }
+    qn_ctx *qn = tensor_ctx(xs[0]);
+    qn_tensor *few[32], *whole = NULL;
+    qn_tensor **part = n <= 32 ? few : heap_try(&qn->heap, (size_t)n * sizeof *part);
+    if (!part)
+        return fail_null(qn, QN_ENOMEM, "%s: no memory for %d tensors", graph_name(qn, "stack"), n);
+    int made = 0;
+    while (made < n && (part[made] = each(xs[made], axis))) made++;
+    if (made == n) whole = qn_concat(n, part, axis);
+    if (part != few) heap_free(&qn->heap, part, (size_t)n * sizeof *part);
     return whole;
 }
 
@@ -83,7 +61,9 @@ qn_tensor *qn_stack(int n, qn_tensor *const *xs, int axis) {
     int rank = qn_rank(xs[0]), at = axis < 0 ? axis + rank + 1 : axis;
     if (at < 0 || at > rank)
         return func_end(f, fail_null(qn, QN_ERANGE, "stack: axis %d for rank %d", axis, rank));
-    return func_end(f, join_each(n, xs, at, qn_unsqueeze));
+    if (rank == QN_MAX_RANK)
+        return func_end(f, fail_null(qn, QN_ERANGE, "stack: more than %d axes", QN_MAX_RANK));
+    return func_end(f, build_join(n, xs, join_dtype(n, xs), at, true));
 }
 
 static qn_tensor *as_row(qn_tensor *x, int axis) {

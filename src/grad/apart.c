@@ -68,7 +68,7 @@ void grad_include(grad *c, node_id *sum, node_id value) {
 }
 
 node_id grad_whole(grad *c, uint32_t place) {
-    node_id sum = c->sum[place];
+    node_id sum = grad_total(c, place);
     for (const grad_part *part = c->parts[place].first; part; part = part->next)
         grad_include(c, &sum, part->value);
     return sum;

@@ -40,7 +40,8 @@ void grad_add(grad *c, node_id n, int source, node_id value) {
     node_id to = c->g->node[n == c->wide ? c->narrow : n].src[source];
     value = make_cast(c->g, value, (qn_dtype)c->g->node[to].dtype);
     uint32_t place = grad_place(c, to);
-    if (!grad_keep_apart(c, to, place, value)) grad_include(c, &c->sum[place], value);
+    if (!grad_keep_apart(c, to, place, value) && !grad_keep_piece(c, place, value))
+        grad_include(c, &c->sum[place], value);
 }
 
 /* A derivative of a half takes several operations, each of which would round to 11 or 8 bits:
@@ -231,7 +232,8 @@ static void grad_walk(grad *c, node_id y, node_id seed) {
     for (uint32_t i = c->count; i-- > 0;) {
         node_id n = c->order[i];
         if (!c->wanted[i] || !node_differentiable(node_at(c->g, n))) continue;
-        if (c->sum[i]) grad_pass(c, n, c->sum[i]);
+        node_id total = grad_total(c, i);
+        if (total) grad_pass(c, n, total);
         for (const grad_part *part = c->parts[i].first; part; part = part->next)
             grad_pass(c, n, part->value);
     }

@@ -16,6 +16,7 @@ typedef struct grad_parts {
     grad_part *first, *last;
 } grad_parts;
 
+typedef struct grad_piece grad_piece;
 /* One differentiation under way. Arrays go by a node's place in `order`. */
 typedef struct grad {
     graph *g;
@@ -23,6 +24,7 @@ typedef struct grad {
     uint32_t count, born; /* what is older than `born` is no function of an x */
     node_id *order, *sum; /* sum: the gradient gathered so far, 0: none */
     grad_parts *parts;    /* by place: what of it is kept apart */
+    grad_piece **piece;   /* and what is to be joined and added to it: see pieces.c */
     bool *met;            /* lies on a way that gradients take from y */
     bool *wanted;         /* and on one from an x */
     node_id narrow, wide; /* the half whose rule runs, and the f32 node it runs on: grad_apply */
@@ -38,6 +40,13 @@ void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where n
 /* Keep a term of the gradient of node `to` apart, if it is one that should be: true. */
 bool grad_keep_apart(grad *c, node_id to, uint32_t place, node_id value);
 void grad_include(grad *c, node_id *sum, node_id value); /* add to a sum, 0: nothing yet */
-node_id grad_whole(grad *c, uint32_t place);             /* all terms added, 0: none */
+node_id grad_whole(grad *c, uint32_t place);             /* all terms and pieces added, 0: none */
+
+/* ---- pieces.c -------------------------------------------------------------------------------- */
+
+/* Is it a padding, which will be put together with others? Then it is kept. */
+bool grad_keep_piece(grad *c, uint32_t place, node_id value);
+node_id grad_total(grad *c,
+                   uint32_t place); /* the sum of all others that were given to it; 0: nothing */
 
 #endif

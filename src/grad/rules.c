@@ -533,6 +533,24 @@ static void rule_slice(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, make_pad(c->g, g, pad));
 }
 
+/* Each piece has its own part of g. */
+static void rule_join(grad *c, node_id n, node_id g) {
+    int rank, axis = node_join_axis(c->g, node_at(c->g, n)), sources = node_at(c->g, n)->sources;
+    int64_t p[3 * QN_MAX_RANK] = {0};
+    sym before = SYM_ZERO;
+    for (int k = 0; k < sources; k++) {
+        node_id x = source(c, n, k);
+        const int64_t *dims = node_dims(c->g, x, &rank);
+        for (int i = 0; i < rank; i++) {
+            p[3 * i] = i == axis ? (int64_t)before : SYM_ZERO;
+            p[3 * i + 1] = dims[i];
+            p[3 * i + 2] = 1;
+        }
+        before = sym_add(c->g->syms, before, (sym)dims[axis]);
+        if (grad_wants(c, n, k)) grad_add(c, n, k, make_slice(c->g, g, p));
+    }
+}
+
 static void rule_window(grad *c, node_id n, node_id g) {
     node_id x = source(c, n, 0);
     int rank;

@@ -37,6 +37,7 @@ typedef enum op_class {
     CLASS_LEAF,
     CLASS_ELEM,
     CLASS_MOVE,
+    CLASS_JOIN,
     CLASS_REDUCE,
     CLASS_INDEX,
     CLASS_MARK
@@ -459,6 +460,16 @@ sym padded_size(sym_store *s, sym n, const int64_t *lo_hi_interior); /* of one a
 bool op_attr_is_size(int op, int i);           /* is an operation's i-th attribute a sym? */
 uint32_t node_axes(const graph *g, node_id x); /* a reduction's or flip's axes as a mask */
 
+/* ---- pieces.c: values made of pieces --------------------------------------------------------- */
+
+/* The pieces one behind the other along the axis; they have equal dtypes and, but for the axis,
+ * shapes. n >= 1. */
+node_id make_join(graph *g, int n, const node_id *piece, int axis);
+int node_join_axis(const graph *g, const graph_node *n);
+/* Checked by func/join.c, and brought to `dtype`; `stack`: the axis is a new one, and pieces, which
+ * have equal shapes, have size 1 along it. */
+qn_tensor *build_join(int n, qn_tensor *const *x, qn_dtype dtype, int axis, bool stack);
+
 /* ---- unwindow.c: windows undone -------------------------------------------------------------- */
 
 /* What windows w of an axis of n places gather, given back to where they saw it: the sum of t over
@@ -472,7 +483,7 @@ node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool rep
  * a guard, and gives NULL on error or on NULL input. Attributes, as stored in the node: IOTA
  * {axis}; PERMUTE {p...}; PAD {lo, hi, interior per axis: syms, syms, numbers}; SLICE {start, size,
  * step per axis: syms, syms, numbers}; WINDOW {axis, by, stride, slope; syms: start, size, length};
- * FLIP {sorted axes}; reductions {sorted axes}; GATHER {axis};
+ * FLIP {sorted axes}; JOIN {axis}; reductions {sorted axes}; GATHER {axis};
  * SCATTER {axis, monoid}; RESHAPE, EXPAND, CAST: none (shape and dtype say it). */
 qn_tensor *build_elem(int op, int n, qn_tensor *const *x); /* promotes, broadcasts */
 qn_tensor *build_cast(qn_tensor *x, qn_dtype dtype, bool bits);

@@ -4,7 +4,8 @@
  *
  * X(NAME, name, arity, CLASS, TYPES, F, I, GRAD, lo, hi, doc)
  *   CLASS  LEAF no sources; ELEM elementwise over equal shapes; MOVE a function on indices, never a
- *          copy; REDUCE over attribute axes, which are dropped; INDEX moved by computed indices;
+ *          copy; JOIN sources beside each other; REDUCE over attribute axes, which are dropped;
+ *          INDEX moved by computed indices;
  *          MARK an identity that means something to a later stage
  *   TYPES  which dtypes it takes and gives (graph/dtype.c):
  *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no
@@ -119,6 +120,10 @@ X(WINDOW, "window", 1, MOVE, ANY, -, -, window, -4, 4,
   "r[.. i .. j ..] = x[.. start + stride*i + slope*j .. j ..], 0 outside; an axis j of size 1 is "
   "repeated")
 X(FLIP, "flip", 1, MOVE, ANY, -, -, flip, -4, 4, "axes in reverse order")
+
+/* side by side: a value made of pieces. More than three are a tree; see pieces.c */
+X(JOIN, "join", 2, JOIN, ANY, -, -, join, -4, 4,
+  "two or three sources one behind the other along an axis; more are joins of joins")
 
 /* reductions over sorted axes, which the result lacks; empty ones give the identity */
 X(SUM, "sum", 1, REDUCE, NUM, -, -, sum, -4, 4,

@@ -88,13 +88,15 @@ typedef uint32_t mem_id;
 typedef uint32_t stmt_id;
 
 typedef enum mem_scope { MEM_ARG, MEM_LOCAL, MEM_REG } mem_scope;
-/* BYPASS: what is written need not stay in the caches. OVER: what is written is to lie where an
- * input does. */
+/* NONTEMPORAL: what is written need not stay in the caches. INPLACE: what is written is to lie
+ * where an input does. PIECE: it is part of a value that other launches write the rest of: it
+ * begins at any element, not on a cache line, and others' elements may lie between its own. */
 typedef enum arg_access {
     ACCESS_READ = 1,
     ACCESS_WRITE = 2,
     ACCESS_NONTEMPORAL = 4,
-    ACCESS_INPLACE = 8
+    ACCESS_INPLACE = 8,
+    ACCESS_PIECE = 16
 } arg_access;
 
 typedef struct ir_memory {
@@ -440,7 +442,7 @@ bool ir_stored_first(kernel *k, str *why);
 
 /* ---- text.c, parse.c ------------------------------------------------------------------------- */
 
-enum { LOOP_KINDS = LOOP_WORD + 1, MEM_SCOPES = MEM_REG + 1, ARG_ACCESS_WORDS = 4 };
+enum { LOOP_KINDS = LOOP_WORD + 1, MEM_SCOPES = MEM_REG + 1, ARG_ACCESS_WORDS = 5 };
 extern const char *const loop_words[LOOP_KINDS]; /* what text calls them */
 extern const char *const mem_scope_words[MEM_SCOPES];
 extern const char *const arg_access_words[ARG_ACCESS_WORDS]; /* by bit */

@@ -184,6 +184,18 @@ static bool inside(lower *l, int rank, const sym *dim, const sym *index) {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
+static mem_id new_argument(lower *l, node_id n, sym size, int access, sym base) {
+    lowered *o = l->out;
+    uint32_t cap = l->arg_cap;
+    o->arg = arena_grow(&l->k->arena, o->arg, &l->arg_cap, o->args + 1, sizeof *o->arg);
+    o->base = arena_grow(&l->k->arena, o->base, &cap, o->args + 1, sizeof *o->base);
+    l->memory = arena_grow(&l->k->arena, l->memory, &l->memory_cap, o->args + 1, sizeof *l->memory);
+    o->arg[o->args] = n;
+    o->base[o->args] = base;
+    l->memory[o->args] = ir_arg(l->k, node_at(l->g, n)->dtype, size, access);
+    return l->memory[o->args++];
+}
+
 static mem_id argument(lower *l, node_id n, int access) {
     lowered *o = l->out;
     for (uint32_t i = 0; i < o->args; i++) {
@@ -194,11 +206,7 @@ static mem_id argument(lower *l, node_id n, int access) {
     sym dim[QN_MAX_RANK];
     int rank = node_shape(l, n, dim);
     sym size = l->fk->flat && numel(l, rank, dim) != SYM_ONE ? l->length : numel(l, rank, dim);
-    o->arg = arena_grow(&l->k->arena, o->arg, &l->arg_cap, o->args + 1, sizeof *o->arg);
-    l->memory = arena_grow(&l->k->arena, l->memory, &l->memory_cap, o->args + 1, sizeof *l->memory);
-    o->arg[o->args] = n;
-    l->memory[o->args] = ir_arg(l->k, node_at(l->g, n)->dtype, size, access);
-    return l->memory[o->args++];
+    return new_argument(l, n, size, access, SYM_ZERO);
 }
 
 /* Offset of index p in node n's memory. */
@@ -233,6 +241,67 @@ static expr_id constant(lower *l, node_id n) {
     uint32_t slot = lift_fill(l->f->lift, place_in_order(l, n));
     if (slot == LIFT_NONE) return ir_const_bits(l->k, x->dtype, x->bits);
     return parameter(l, slot, x->dtype);
+}
+
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+/* The kernel's root as a piece of something larger: as much of that one's memory as lies between
+ * the piece's first and last element. Large ones that begin on a cache line are like any other
+ * output, which may go past the caches. */
+static mem_id piece_argument(lower *l) {
+    const fuse_piece *p = &l->fk->piece;
+    sym_store *s = l->k->syms;
+    sym own[QN_MAX_RANK], all[QN_MAX_RANK], last = SYM_ZERO, base = fuse_piece_base(l->g, p);
+    int rank = node_shape(l, l->fk->root, own);
+    node_shape(l, p->into, all);
+    for (int i = 0; i < rank; i++)
+        last = sym_add(s, sym_mul(s, last, all[i]), sym_sub(s, own[i], SYM_ONE));
+    sym size = l->fk->flat ? l->length : sym_add(s, last, SYM_ONE);
+    int64_t first, width = (int64_t)qn_dtype_size(node_at(l->g, p->into)->dtype);
+    bool aligned = sym_is_const(l->g->syms, base, &first) && first % (64 / width) == 0;
+    bool large = sym_lo(s, size) >= LARGE;
+    return new_argument(l, p->into, size, ACCESS_WRITE | (aligned && large ? 0 : ACCESS_PIECE),
+                        base);
+}
+
+static sym piece_offset(lower *l, const at *p) {
+    sym all[QN_MAX_RANK];
+    if (l->fk->flat) return p->rank ? p->index[0] : SYM_ZERO;
+    int rank = node_shape(l, l->fk->piece.into, all);
+    return flatten(l, rank, all, p->index);
+}
+
+/* What is computed here as itself. */
+static bool is_own_root(const lower *l, node_id n) {
+    return n == l->fk->root && !l->fk->piece.into;
+}
+
+static expr_id truth(lower *l, sym p);
+
+/* A choice by place. A piece that is off here is not computed, nor loaded. */
+static expr_id join(lower *l, const graph_node *x, const at *p) {
+    sym_store *s = l->k->syms;
+    const int axis = node_join_axis(l->g, x);
+    sym dim[QN_MAX_RANK], before = SYM_ZERO;
+    expr_id value[3] = {0}, v = 0;
+    sym ends[3] = {SYM_ZERO};
+    for (int i = 0; i < x->sources; i++) {
+        at src = *p;
+        node_shape(l, x->src[i], dim);
+        src.index[axis] = sym_sub(s, p->index[axis], before);
+        before = ends[i] = sym_add(s, before, dim[axis]);
+        sym here = sym_and(s, sym_ge0(s, src.index[axis]), sym_lt(s, src.index[axis], dim[axis]));
+        src.valid = sym_and(s, p->valid, here);
+        if (dim[axis] == SYM_ONE) src.index[axis] = SYM_ZERO;
+        if (src.valid != SYM_FALSE) value[i] = request(l, x->src[i], &src);
+    }
+    for (int i = x->sources; i-- > 0;) {
+        if (!value[i]) continue;
+        sym in_front = sym_lt(s, p->index[axis], ends[i]);
+        v = v && in_front != SYM_TRUE ? ir_op3(l->k, OP_WHERE, truth(l, in_front), value[i], v)
+                                      : value[i];
+    }
+    return v ? v : ir_const_bits(l->k, x->dtype, 0);
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -659,6 +728,8 @@ static expr_id compute(lower *l, node_id n, const at *p) {
         return x->op == OP_PAD      ? pad(l, x, p)
                : x->op == OP_WINDOW ? window(l, x, p)
                                     : move(l, x, p);
+    case CLASS_JOIN:
+        return join(l, x, p);
     case CLASS_REDUCE:
         return reduce(l, n, p);
     case CLASS_INDEX:
@@ -711,10 +782,11 @@ static expr_id waiting_sum(lower *l, node_id n, const at *p) {
 static expr_id fetch(lower *l, node_id n, const at *p) {
     expr_id sum = waiting_sum(l, n, p);
     if (sum) return sum;
-    if (n == l->fk->root || !hosted_here(l, n)) {
-        if (n != l->fk->root && fuse_is_stored(l->f, n))
+    bool own = is_own_root(l, n);
+    if (own || !hosted_here(l, n)) {
+        if (!own && fuse_is_stored(l->f, n))
             return ir_load(l->k, argument(l, n, ACCESS_READ), offset_of(l, n, p), p->valid, 0, 0);
-        uint32_t axes = n == l->fk->root || p->valid != SYM_TRUE ? 0 : fuse_buffered_axes(l->fk, n);
+        uint32_t axes = own || p->valid != SYM_TRUE ? 0 : fuse_buffered_axes(l->fk, n);
         return axes ? hold(l, n, p, axes) : compute(l, n, p);
     }
     expr_id v = compute(l, n, p);
@@ -858,14 +930,15 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
         idset_free(&l->known_set);
         heap_unwind(&qn->heap);
     }
-    if (node_at(f->g, fk->root)->op == OP_SCATTER) {
+    if (node_at(f->g, fk->root)->op == OP_SCATTER && !fk->piece.into) {
         scatter(l, fk->root);
     } else {
         at p;
         root_loops(l, &p);
-        mem_id m = argument(l, fk->root, ACCESS_WRITE);
+        mem_id m = fk->piece.into ? piece_argument(l) : argument(l, fk->root, ACCESS_WRITE);
+        sym offset = fk->piece.into ? piece_offset(l, &p) : offset_of(l, fk->root, &p);
         expr_id v = request(l, fk->root, &p);
-        ir_store(k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, fk->root, &p), SYM_TRUE, v);
+        ir_store(k, l->path[l->depth - 1], MONOID_SET, m, offset, SYM_TRUE, v);
         for (uint32_t i = 0; i < fk->siblings; i++) sibling(l, fk->sibling[i], &p);
         for (uint32_t i = 0; i < fk->shares; i++) share(l, i, &p);
         if (!fk->has_contraction) fuse_reductions(k);

@@ -14,6 +14,7 @@ typedef struct lowered {
     kernel *k;
     uint32_t args;
     node_id *arg; /* whose memory each argument is, the root's first */
+    sym *base;    /* from which of its elements on, by graph->syms */
     int vars;
     int *var; /* graph->var number of each dimension variable, or LOWER_LENGTH: the root's numel, or
                  LOWER_SLOT: an offset of the request */

@@ -26,31 +26,37 @@
  *    kernel's loops: they become a register tile, so nothing else may be reduced beside it.
  *
  * Cost: units of one vector operation on one element. PLAN_STORE_LOAD is what a write and a read
- * back cost in those units (from measured cache bandwidth), launch what a separate kernel costs. */
+ * back cost in those units (from measured cache bandwidth), FUSE_LAUNCH what a separate kernel
+ * costs. */
 #include "plan/fuse.h"
 
 #include <math.h>
 
 static const double held_bytes = 64 << 10; /* most for one trip of the loops around a tile */
-static const double launch = 40000;        /* cost of one more kernel */
 static const double serial_work = 2e6; /* most worth doing in a kernel that cannot be parallel */
 static const double half_cost = 400;   /* most worth doing again, an element, to store no f32 */
 static const double few_items = 8;     /* outer loops with fewer trips than this are not parallel */
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-static uint32_t open_group(fuse *fu, node_id root) {
+group *fuse_open_group(fuse *fu, node_id root, use *u) {
     group *k = arena_zeroed(fu->a, sizeof *k);
     k->root = root;
     k->flat = true;
     k->place = -(int64_t)fu->groups;
-    k->scatter = node_at(fu->g, root)->op == OP_SCATTER;
     fu->group_ = arena_grow(fu->a, fu->group_, &fu->group_cap, fu->groups + 1, sizeof *fu->group_);
     fu->group_[fu->groups] = k;
-    use u = {.group = fu->groups++, .exact = true};
-    fuse_open_axes(fu, k, node_at(fu->g, root)->shape, ~0u, 0, &u);
+    *u = (use){.group = fu->groups++, .exact = true};
+    fuse_open_axes(fu, k, node_at(fu->g, root)->shape, ~0u, 0, u);
     for (uint32_t i = 0; i < k->loops; i++) k->loop[i].outer = 0; /* the order is still free */
     k->root_loops = k->loops;
+    return k;
+}
+
+static uint32_t open_group(fuse *fu, node_id root) {
+    use u;
+    group *k = fuse_open_group(fu, root, &u);
+    k->scatter = node_at(fu->g, root)->op == OP_SCATTER;
     k->has_contraction = fuse_has_contraction(fu, node_at(fu->g, root));
     fuse_push_sources(fu, root, &u);
     if (k->has_contraction) fuse_find_rows(fu, node_at(fu->g, root), u.group);
@@ -121,6 +127,7 @@ static double inline_extra(fuse *fu, node_id n) {
         if (fuse_is_full(k) || k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return INFINITY;
         if (reduce && !reduce_fits(fu, x, f->uses[i].group, m)) return INFINITY;
         if (reduce && fuse_has_contraction(fu, x) && !f->uses[i].exact) return INFINITY;
+        if (reduce && !fuse_piece_takes(fu, x, &f->uses[i])) return INFINITY;
         evals += k->has_contraction && !k->rows && is_widening(fu, x) ? size : fuse_trips(k, m);
     }
     return (evals - size) * f->cost;
@@ -144,7 +151,7 @@ static double store_cost(const fuse *fu, node_id n) {
     const fuse_node *f = fuse_info(fu, n);
     bool one_group = true;
     for (uint32_t i = 1; i < f->count; i++) one_group &= f->uses[i].group == f->uses[0].group;
-    return fuse_size(fu, n) * PLAN_STORE_LOAD + (one_group ? 2 : 1) * launch;
+    return fuse_size(fu, n) * PLAN_STORE_LOAD + (one_group ? 2 : 1) * FUSE_LAUNCH;
 }
 
 /* The loops that enclose all uses of n; false when they are not of one kernel. */
@@ -215,7 +222,8 @@ static bool can_host(fuse *fu, node_id n, const use *u) {
         return false; /* what stands at its root would keep threads from sharing its loops */
     if ((m & ~fuse_root_set(k)) && size * f->cost > serial_work) return false;
     if (!fuse_fits_chain(k, m & fuse_root_set(k))) return false;
-    if (op_rows[x->op].class_ == CLASS_REDUCE && !reduce_fits(fu, x, u->group, fuse_mask(u)))
+    if (op_rows[x->op].class_ == CLASS_REDUCE &&
+        !(reduce_fits(fu, x, u->group, fuse_mask(u)) && fuse_piece_takes(fu, x, u)))
         return false;
     for (uint32_t i = 0; i < f->count; i++)
         if (&f->uses[i] != u && f->uses[i].group == u->group) return false;
@@ -304,6 +312,15 @@ static void decide(fuse *fu, node_id n) {
             if (x->op == OP_IOTA) fu->group_[f->uses[i].group]->flat = false;
         return;
     }
+    if (x->op == OP_JOIN) {
+        if (f->placed) return;
+        store = store || fu->terms.everything_stored;
+        if (store || fuse_writes_pieces(fu, n, inline_extra(fu, n))) {
+            fuse_assemble(fu, n);
+            return;
+        }
+        view = true;
+    }
     bool partial = false;
     uint64_t around = 0;
     uint32_t axes = 0;
@@ -339,6 +356,7 @@ static void count_consumers(fuse *fu) {
         for (int s = 0; s < x->sources; s++)
             if (f->pos[x->src[s]]) fuse_info(fu, x->src[s])->waits++;
     }
+    for (uint32_t i = 0; i < f->nodes; i++) fu->node[i].consumers = fu->node[i].waits;
 }
 
 /* What is computed by element and used once, behind reshapes and permutations that are, too. */
@@ -426,6 +444,7 @@ static void order_axes(const fuse *fu, const group *k, fuse_kernel *out) {
 static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
     *out =
         (fuse_kernel){.root = k->root, .outs = k->outs, .ins = k->ins, .out = k->out, .in = k->in};
+    out->piece = k->piece;
     out->buffered_count = k->buffered_count;
     out->buffered = k->buffered;
     out->siblings = k->siblings;
@@ -520,6 +539,7 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
     }
     for (uint32_t i = 0; i < roots; i++) fuse_info(&fu, root[i])->is_root = true;
     fuse_mark_scores(&fu);
+    fuse_count_pieces(&fu);
     decide_all(&fu);
     if (terms.workers) fuse_share_attention(&fu);
     fuse_merge_siblings(&fu);

@@ -13,10 +13,12 @@ enum {
     FUSE_MAX_SEARCH = 512,  /* kernels that a search for a cycle goes through */
     FUSE_MAX_PAIRS = 64,    /* readers of a value that each one is compared with */
     FUSE_MAX_EPILOGUE = 64, /* operations after a contraction: repeated over its register tile */
-    FUSE_MAX_INDEX_OPS = 8  /* operations on places that are never worth storing */
+    FUSE_MAX_INDEX_OPS = 8, /* operations on places that are never worth storing */
+    FUSE_MAX_CHOICES = 4    /* pieces that an element may be chosen from */
 };
 
-#define FUSE_HOLD 5.0 /* cost of holding an element in a tile */
+#define FUSE_LAUNCH 40000.0 /* of one more kernel */
+#define FUSE_HOLD   5.0     /* cost of holding an element in a tile */
 
 typedef struct fuse_loop {
     double extent;
@@ -33,6 +35,7 @@ typedef struct use {
 
 typedef struct group { /* a kernel under construction */
     node_id root;
+    fuse_piece piece;
     uint32_t loops, reduces, ops, root_loops;
     double code; /* what its operations cost, each written once */
     fuse_loop loop[FUSE_MAX_LOOPS];
@@ -71,6 +74,9 @@ typedef struct fuse_node {
     bool sums;         /* made by element of a contraction that only it uses */
     bool added;        /* only one such uses it: see mark_sums */
     uint32_t waits;    /* consumers that are not decided yet */
+    uint32_t consumers;
+    uint32_t pieces; /* of a JOIN, with those of the joins that it is made of */
+    bool placed;     /* a JOIN whose pieces go straight into a larger one */
 } fuse_node;
 
 typedef struct fuse {
@@ -141,6 +147,7 @@ uint64_t fuse_closure(const group *k, uint64_t m); /* with all loops around them
 double fuse_trips(const group *k, uint64_t m);     /* of all these, and the loops around them */
 /* Loops for some axes of `shape`, inside `outer`, as masks of u; false: out of loops. */
 bool fuse_open_axes(fuse *fu, group *k, tuple_id shape, uint32_t axes, uint64_t outer, use *u);
+void fuse_add_use(fuse *fu, node_id n, const use *u);
 /* The use of a movement's source that follows from a use of the movement. */
 void fuse_move_use(const fuse *fu, const graph_node *x, const use *u, use *v);
 /* Node n is computed in u's kernel under u's loops: tell its sources. */
@@ -153,6 +160,8 @@ bool fuse_fits_chain(const group *k, uint64_t m);
 void fuse_add_chain(fuse *fu, group *k, uint64_t m); /* something is computed under m alone */
 double fuse_tile_size(const fuse *fu, node_id n, uint32_t axes);
 void fuse_add_node(fuse *fu, node_id **list, uint32_t *n, uint32_t *cap, node_id x); /* once */
+/* A kernel with the root's loops, as u has them; nobody has told the root's sources of it yet. */
+group *fuse_open_group(fuse *fu, node_id root, use *u);
 /* n becomes part of u's kernel, under u's loops. */
 void fuse_enter(fuse *fu, node_id n, const use *u);
 /* Compute n once under the loops `around` of a kernel, in loops of its own over the tile's axes. */
@@ -164,6 +173,18 @@ bool fuse_reaches(fuse *fu, uint32_t from, uint32_t to); /* is there a path alon
 /* Group `to` reads what `from` stores; there is no path from `to` to `from`. */
 void fuse_add_reader(fuse *fu, uint32_t from, uint32_t to);
 void fuse_move_edges(fuse *fu, uint32_t to, uint32_t from); /* all that `from` has become `to`'s */
+
+/* ---- join.c ---------------------------------------------------------------------------------- */
+
+void fuse_count_pieces(fuse *fu);
+void fuse_push_pieces(fuse *fu, const graph_node *x, const use *u); /* as fuse_push_sources */
+/* Is it better to write n's pieces to their places than to choose among them at each use? `extra`:
+ * what computing n at each use costs more than once. */
+bool fuse_writes_pieces(const fuse *fu, node_id n, double extra);
+/* May u's kernel, if it is a piece's, compute reduction x? */
+bool fuse_piece_takes(const fuse *fu, const graph_node *x, const use *u);
+/* Store n, by a kernel for each piece. */
+void fuse_assemble(fuse *fu, node_id n);
 
 /* ---- attention.c ----------------------------------------------------------------------------- */
 

@@ -70,8 +70,15 @@ typedef struct fuse_share {
     uint8_t over; /* the row that is summed over */
 } fuse_share;
 
+/* A kernel whose root is a piece of a JOIN stores it there; see join.c. */
+typedef struct fuse_piece {
+    node_id into;  /* 0: the root is stored as itself */
+    const sym *at; /* by axis: where the piece begins */
+} fuse_piece;
+
 typedef struct fuse_kernel {
     node_id root;
+    fuse_piece piece;
     uint8_t rank;               /* of the root */
     uint8_t order[QN_MAX_RANK]; /* its axes from the outermost loop inward */
     uint32_t outs, ins;
@@ -105,6 +112,8 @@ typedef struct fuse_terms {
     bool everything_stored; /* no fusion at all (knob fuse=0) */
     int workers; /* that a kernel should have items for; 0: none may have tiles of megabytes */
 } fuse_terms;
+/* The first of a piece's elements, counted in the value that it is one of. */
+sym fuse_piece_base(graph *g, const fuse_piece *p);
 /* Arena-owned; raises. `lift` is of the same request, NULL: to be made. */
 fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
                    const node_id *root, fuse_terms terms, const plan_lift *lift);

@@ -15,7 +15,9 @@
  *
  * A value that is asked for has memory of its own and counts for nothing here; unless it could lie
  * where a leaf does that nobody wants afterwards (`over`). That can be only if its kernel is the
- * leaf's last reader, so such a kernel waits for the others, and where it cannot the order pays. */
+ * leaf's last reader, so such a kernel waits for the others, and where it cannot the order pays.
+ *
+ * A request whose pieces several kernels write to one value stays in the order of the graph. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -320,6 +322,8 @@ static void (*const rankers[])(sequencer *s) = {rank_as_it_is, rank_depth_first,
 void fuse_sequence(fusion *f, arena *scratch, uint32_t roots, const node_id *root,
                    const uint32_t *over) {
     uint32_t n = f->kernels;
+    for (uint32_t k = 0; k < f->kernels; k++)
+        if (f->kernel[k].piece.into) return;
     if (n < 3) return;
     sequencer s = {.f = f, .a = scratch};
     s.value = arena_zeroed(scratch, (f->nodes + 1) * sizeof *s.value);

@@ -14,8 +14,14 @@
  *
  * Contractions are left alone, since their loops are a register tile's. So are reductions in
  * reductions, which lowering could not put beside others (lower/fuse_reductions.c), and more
- * accumulators than it takes: these would be passes of their own again. */
+ * accumulators than it takes: these would be passes of their own again. And so are pieces of a
+ * larger value, which are launched together in any case (join.c).
+ *
+ * What thousands of kernels read would be millions of pairs: each is compared with its next ones
+ * only, and uses are sorted by kernel, so that those of one are found quickly. */
 #include "plan/fuse.h"
+
+#include <stdlib.h>
 
 enum {
     MOST_OPS = 200,   /* operations of a kernel with siblings */
@@ -120,6 +126,7 @@ static void merge_blocks(fuse *fu) {
     for (uint32_t i = 0; i < fu->groups; i++)
         for (uint32_t j = i + 1; fu->group_[i]->rows && j < fu->groups; j++) {
             const group *a = fu->group_[i], *b = fu->group_[j];
+            if (a->piece.into || b->piece.into) continue;
             if (a->gone || b->gone || b->siblings || !b->rows || fuse_too_much(a, b)) continue;
             if (!fuse_fits_chain(a, a->rows) || !same_rows(fu, a, b) ||
                 !share_scores(fu, &scores, i, j))
@@ -149,12 +156,31 @@ static bool same_places(const fuse *fu, const use *u, const use *v) {
     return true;
 }
 
+static int by_group(const void *a, const void *b) {
+    const use *x = a, *y = b;
+    return x->group < y->group ? -1 : x->group > y->group;
+}
+
+/* The first use of that kernel or one after it, of uses that are sorted. */
+static uint32_t first_use(const fuse_node *f, uint32_t number) {
+    uint32_t lo = 0, hi = f->count;
+    while (lo < hi) {
+        uint32_t middle = (lo + hi) / 2;
+        if (f->uses[middle].group < number)
+            lo = middle + 1;
+        else
+            hi = middle;
+    }
+    return lo;
+}
+
 /* Does n move with the root's loops or a reduction's in both, at the same places? */
 static bool reads_with(const fuse *fu, node_id n, uint32_t a, uint32_t b) {
     const fuse_node *f = fuse_info(fu, n);
-    for (uint32_t i = 0; i < f->count; i++)
-        for (uint32_t j = 0; f->uses[i].group == a && j < f->count; j++)
-            if (f->uses[j].group == b && same_places(fu, &f->uses[i], &f->uses[j])) return true;
+    uint32_t second = first_use(f, b);
+    for (uint32_t i = first_use(f, a); i < f->count && f->uses[i].group == a; i++)
+        for (uint32_t j = second; j < f->count && f->uses[j].group == b; j++)
+            if (same_places(fu, &f->uses[i], &f->uses[j])) return true;
     return false;
 }
 
@@ -219,7 +245,8 @@ static bool same_loops(const fuse *fu, const group *a, const group *b) {
 }
 
 static bool may_join(const group *k) {
-    return !k->gone && !k->has_contraction && !k->scatter && !k->rows && !k->nested;
+    return !k->gone && !k->piece.into && !k->has_contraction && !k->scatter && !k->rows &&
+           !k->nested;
 }
 
 static bool fit(const fuse *fu, node_id shared, const group *a, const group *b) {
@@ -234,14 +261,18 @@ static bool fit(const fuse *fu, node_id shared, const group *a, const group *b) 
     return true;
 }
 
-/* Readers of n, pair by pair. */
+/* Readers of n, pair by pair. Only those that read each element once can share that. */
 static void merge_readers(fuse *fu, node_id n) {
     const fuse_node *f = fuse_info(fu, n);
-    for (uint32_t u = 0; u < f->count; u++)
-        for (uint32_t v = u > FUSE_MAX_PAIRS ? u - FUSE_MAX_PAIRS : 0;
-             v < f->count && v <= u + FUSE_MAX_PAIRS; v++) {
-            uint32_t i = f->uses[u].group, j = f->uses[v].group;
-            if (i >= j || !fit(fu, n, fu->group_[i], fu->group_[j])) continue;
+    uint32_t *reader = arena_alloc(fu->a, f->count * sizeof *reader), readers = 0;
+    for (uint32_t u = 0; u < f->count; u++) {
+        bool again = readers && reader[readers - 1] == f->uses[u].group;
+        if (f->uses[u].exact && !again) reader[readers++] = f->uses[u].group;
+    }
+    for (uint32_t u = 0; u < readers; u++)
+        for (uint32_t v = u + 1; v < readers && v <= u + FUSE_MAX_PAIRS; v++) {
+            uint32_t i = reader[u], j = reader[v];
+            if (!fit(fu, n, fu->group_[i], fu->group_[j])) continue;
             group *a = fu->group_[i], *b = fu->group_[j];
             if (!worth_it(fu, i, j) || fuse_reaches(fu, i, j) || fuse_reaches(fu, j, i)) continue;
             for (uint32_t c = 0; c < b->chains; c++) fuse_add_chain(fu, a, b->chain[c]);
@@ -254,6 +285,9 @@ void fuse_merge_siblings(fuse *fu) {
     if (fu->terms.everything_stored) return;
     merge_blocks(fu);
     for (uint32_t i = 0; i < fu->groups; i++) measure(fu, fu->group_[i]);
+    for (uint32_t i = 0; i < fu->f->nodes; i++)
+        if (fu->node[i].count > 1)
+            qsort(fu->node[i].uses, fu->node[i].count, sizeof(use), by_group);
     for (uint32_t i = 0; i < fu->f->nodes; i++)
         if (fu->f->stored[i] && fu->node[i].count > 1) merge_readers(fu, fu->f->order[i]);
 }

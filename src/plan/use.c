@@ -99,6 +99,7 @@ double fuse_node_cost(const fuse *fu, const graph_node *x) {
     double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x->op) : 0);
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
     if (c == CLASS_INDEX) cost += 4;
+    if (c == CLASS_JOIN) cost += x->sources - 1;
     return cost < 1e18 ? cost : 1e18;
 }
 
@@ -160,16 +161,19 @@ static bool same_use(const use *a, const use *b) {
     return true;
 }
 
-static void add_use(fuse *fu, node_id n, const use *u) {
+void fuse_add_use(fuse *fu, node_id n, const use *u) {
     fuse_node *x = fuse_info(fu, n);
-    for (uint32_t i = 0; i < x->count; i++) {
+    bool memory = fuse_is_memory(node_at(fu->g, n));
+    uint32_t some = 4 * FUSE_MAX_USES; /* the last ones, where thousands of kernels read pieces */
+    uint32_t from = x->count > some ? x->count - some : 0;
+    for (uint32_t i = from; i < x->count; i++) {
         if (!same_use(&x->uses[i], u)) continue;
         x->uses[i].exact &= u->exact;
         return;
     }
-    if (x->count >= 4 * FUSE_MAX_USES && !fuse_is_memory(node_at(fu->g, n))) {
+    if (x->count >= some && !memory) {
         x->crowded = true; /* stored in any case: only the kernels matter from here on */
-        for (uint32_t i = 0; i < x->count; i++)
+        for (uint32_t i = from; i < x->count; i++)
             if (x->uses[i].group == u->group) {
                 x->uses[i].exact = false;
                 return;
@@ -182,7 +186,7 @@ static void add_use(fuse *fu, node_id n, const use *u) {
 /* Node n's source s is used so; a constant that the launch gives is no node of the plan. */
 static void use_source(fuse *fu, node_id n, int s, const use *u) {
     if (lift_operand(fu->f->lift, fu->f->pos[n] - 1, s) != LIFT_NONE) return;
-    add_use(fu, node_at(fu->g, n)->src[s], u);
+    fuse_add_use(fu, node_at(fu->g, n)->src[s], u);
 }
 
 static int new_loop(group *k, double extent, uint64_t outer) {
@@ -302,7 +306,7 @@ static void scatter_use(fuse *fu, node_id n, const use *u) {
     use v = {.group = u->group, .exact = true};
     tuple_id shape = node_at(fu->g, x->src[1])->shape;
     fuse_open_axes(fu, k, shape, ~0u, 0, &v);
-    add_use(fu, x->src[1], &v);
+    fuse_add_use(fu, x->src[1], &v);
     use_source(fu, n, 2, &v);
 }
 
@@ -336,6 +340,10 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u) {
         use_source(fu, n, 0, &v);
         break;
     }
+    case CLASS_JOIN:
+        k->flat = false;
+        fuse_push_pieces(fu, x, u);
+        break;
     case CLASS_REDUCE:
         k->flat = false;
         k->reduces++;
@@ -350,8 +358,8 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u) {
         v = *u;
         v.exact = false;
         fuse_info(fu, x->src[0])->must_store = true;
-        add_use(fu, x->src[0], &v);
-        add_use(fu, x->src[1], u);
+        fuse_add_use(fu, x->src[0], &v);
+        fuse_add_use(fu, x->src[1], u);
         break;
     default:
         if (x->op == OP_IOTA) k->flat = false;

@@ -111,7 +111,11 @@ static void make_launch(builder *b, const fuse_kernel *fk, const lowered *low, k
     for (int i = 0; i < low->vars; i++) s->var[i] = low->var[i];
     for (uint32_t i = 0; i < low->params; i++)
         s->var[low->vars + (int)i] = LOWER_SLOT(low->param[i]);
-    s->length = b->p->slot[slot_for(b, fk->root)].count;
+    s->length = shape_numel(b->g, node_at(b->g, fk->root)->shape);
+    if (!fk->piece.into) return;
+    s->piece = true;
+    s->base = low->base[0];
+    if (!sym_is_const(b->g->syms, s->base, NULL)) b->p->dynamic = true;
 }
 
 static uint32_t give(builder *b, kernel **k) {

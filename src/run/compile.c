@@ -82,7 +82,7 @@ void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, ke
     lower_kernel(qn, t->f, fk, &out->low);
     out->parts = split_reduction(out->low.k, &out->first, out->part);
     if (!out->parts) pack_weight(qn, t, fk, out);
-    mark_inplace(t, out);
+    if (!fk->piece.into) mark_inplace(t, out);
 }
 
 void kernel_forms_close(kernel_forms *f) {

@@ -25,10 +25,10 @@ typedef struct waver {
     qn_ctx *qn;
     run_plan *p;
     arena *scratch;
-    uint32_t *writer; /* by slot: 1 + the launch that writes it */
-    uint32_t *level;  /* by launch, as they came */
-    uint32_t *use;    /* by launch: the first level that reads what it writes */
-    double *room;     /* by level: bytes of more launches that may come in */
+    uint32_t *ready; /* by slot: the first level after all that write it */
+    uint32_t *read;  /* by slot: the first level that reads it */
+    uint32_t *level; /* by launch, as they came */
+    double *room;    /* by level: bytes of more launches that may come in */
     uint32_t levels;
 } waver;
 
@@ -52,14 +52,18 @@ static double bytes_of(const waver *v, const launch *l) {
     double sum = 0;
     for (int a = 0; a < l->program->args; a++) {
         const slot *x = &v->p->slot[l->set->slot[a]];
-        sum += (double)sym_hi(v->qn->graph->syms, x->count) * x->width;
+        bool piece = a == 0 && l->set->piece;
+        sum += (double)sym_hi(v->qn->graph->syms, piece ? l->set->length : x->count) * x->width;
     }
     return sum;
 }
 
-/* The launch among those before that writes what the argument is; UINT32_MAX: none does. */
-static uint32_t writer_of(const waver *v, const launch *l, int arg) {
-    return v->writer[l->set->slot[arg]] - 1;
+/* The first level that reads what the launch writes. */
+static uint32_t first_use(const waver *v, const launch *l) {
+    uint32_t first = UINT32_MAX;
+    for (int a = 0; a < l->program->args; a++)
+        if (l->set->writes[a] && v->read[l->set->slot[a]] < first) first = v->read[l->set->slot[a]];
+    return first;
 }
 
 static void choose_wave(waver *v, uint32_t i, bool together) {
@@ -67,20 +71,18 @@ static void choose_wave(waver *v, uint32_t i, bool together) {
     double bytes = bytes_of(v, l), room = (double)v->qn->run->limits.l2 / 2;
     bool small = together && bytes <= room && is_small(v, l);
     uint32_t level = small ? 0 : v->levels;
-    for (int a = 0; a < l->program->args; a++) {
-        uint32_t from = writer_of(v, l, a);
-        if (from < i && v->level[from] >= level) level = v->level[from] + 1;
-    }
+    for (int a = 0; a < l->program->args; a++)
+        if (!l->set->writes[a] && v->ready[l->set->slot[a]] > level)
+            level = v->ready[l->set->slot[a]];
     while (level < v->levels && v->room[level] < bytes) level++;
     if (level == v->levels) v->room[v->levels++] = small ? room : -1;
     v->room[level] -= bytes;
     v->level[i] = level;
     for (int a = 0; a < l->program->args; a++) {
-        uint32_t from = writer_of(v, l, a);
-        if (from < i && v->use[from] > level) v->use[from] = level;
+        uint32_t at = l->set->slot[a];
+        if (l->set->writes[a] && v->ready[at] <= level) v->ready[at] = level + 1;
+        if (!l->set->writes[a] && v->read[at] > level) v->read[at] = level;
     }
-    for (int a = 0; a < l->program->args; a++)
-        if (l->set->writes[a]) v->writer[l->set->slot[a]] = i + 1;
 }
 
 /* Sort by levels; within one the order stays. */
@@ -110,13 +112,14 @@ static void make_batches(waver *v, const uint32_t *order) {
     uint32_t n = v->p->launches, *member = arena_alloc(v->scratch, (n + 1) * sizeof *member);
     bool *taken = arena_zeroed(v->scratch, n + 1);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t members = 0, limit = v->use[order[i]];
+        uint32_t members = 0, limit = first_use(v, &all[order[i]]);
         for (uint32_t j = i; j < n && !taken[order[i]]; j++) {
             uint32_t x = order[j];
             if (v->level[x] >= limit) break;
             if (taken[x] || all[x].program != all[order[i]].program) continue;
             member[members++] = x;
-            if (v->use[x] < limit) limit = v->use[x];
+            uint32_t use = first_use(v, &all[x]);
+            if (use < limit) limit = use;
         }
         for (uint32_t k = 0; k < members; k++) taken[member[k]] = true;
         if (members > 1) gather(v, members, member);
@@ -152,10 +155,10 @@ static void find_lives(run_plan *p) {
 
 void levels_build(qn_ctx *qn, run_plan *p, arena *scratch) {
     waver v = {.qn = qn, .p = p, .scratch = scratch};
-    v.writer = arena_zeroed(scratch, (p->slots + 1) * sizeof *v.writer);
+    v.ready = arena_zeroed(scratch, (p->slots + 1) * sizeof *v.ready);
+    v.read = arena_alloc(scratch, (p->slots + 1) * sizeof *v.read);
     v.level = arena_zeroed(scratch, (p->launches + 1) * sizeof *v.level);
-    v.use = arena_alloc(scratch, (p->launches + 1) * sizeof *v.use);
-    memset(v.use, 0xff, (p->launches + 1) * sizeof *v.use);
+    memset(v.read, 0xff, (p->slots + 1) * sizeof *v.read);
     v.room = arena_zeroed(scratch, (p->launches + 1) * sizeof *v.room);
     bool together = qn->run->dev->launch_many && qn->run->limits.threads > 1;
     for (uint32_t i = 0; i < p->launches; i++) choose_wave(&v, i, together);

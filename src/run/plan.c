@@ -37,6 +37,19 @@ static void find_sizes(qn_ctx *qn, run_plan *p) {
     }
 }
 
+/* Where pieces begin. */
+static void find_offsets(const qn_ctx *qn, const run_plan *p) {
+    const graph *g = qn->graph;
+    for (uint32_t i = 0; i < p->launches; i++)
+        for (uint32_t s = 0; s < p->launch[i].sets; s++) {
+            launch_set *set = &p->launch[i].set[s];
+            int64_t base = 0;
+            if (!set->piece) continue;
+            sym_eval(g->syms, set->base, (int)g->vars, g->var, g->bound, &base);
+            set->offset = (size_t)base * p->slot[set->slot[0]].width;
+        }
+}
+
 /* QN_DEBUG=m: what the temporaries share an arena by, and what lies elsewhere. */
 static void log_memory(qn_ctx *qn, const run_plan *p, uint32_t n, const uint32_t *which) {
     size_t bytes[SLOT_PACK + 1] = {0};
@@ -118,8 +131,14 @@ static void fill(const qn_ctx *qn, const run_plan *p, launch *l, const int64_t *
     int64_t *value = l->value;
     for (uint32_t s = 0; s < l->sets; s++) {
         const launch_set *set = &l->set[s];
-        for (int a = 0; a < l->program->args; a++)
-            *slice++ = slice_of(qn, p, set->slot[a], leaf, out);
+        for (int a = 0; a < l->program->args; a++) {
+            *slice = slice_of(qn, p, set->slot[a], leaf, out);
+            if (a == 0 && set->piece) {
+                slice->offset += set->offset;
+                slice->size -= set->offset;
+            }
+            slice++;
+        }
         for (int v = 0; v < l->program->vars; v++) {
             int64_t n = 0;
             if (LOWER_IS_SLOT(set->var[v]))
@@ -205,6 +224,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
     if (p->renewed != r->renewed) plan_renew(qn, p);
     if (!p->bound || (p->dynamic && p->bound != qn->graph->binding + 1)) {
         find_sizes(qn, p);
+        find_offsets(qn, p);
         lay_out(qn, p);
         p->bound = qn->graph->binding + 1;
     }

@@ -23,13 +23,14 @@ node_id node_behind(const graph *g, node_id n) {
     return n;
 }
 
-static void add_root(const graph *g, request *r, node_id n) {
+/* Marks are from this traversal on where a root is one already. */
+static void add_root(graph *g, request *r, node_id n) {
     if (node_is_memory(node_at(g, n))) return;
     r->asked[r->askeds++] = n;
     n = node_behind(g, n);
     if (node_is_memory(node_at(g, n)) || node_at(g, n)->buffer) return;
-    for (uint32_t i = 0; i < r->roots; i++)
-        if (r->root[i] == n) return;
+    if (node_at(g, n)->mark >= g->mark_base) return;
+    node_at(g, n)->mark = g->mark_base;
     r->root[r->roots++] = n;
 }
 
@@ -116,6 +117,7 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
     r->effects = effects;
     r->root = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *r->root);
     r->asked = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *r->asked);
+    graph_mark(g);
     for (uint32_t i = 0; i < n; i++) add_root(g, r, node[i]);
     for (uint32_t i = 0; i < pending; i++) add_root(g, r, g->pending[i]->node);
     uint32_t *out = NULL;

@@ -192,7 +192,10 @@ typedef struct launch_set {
     uint32_t *slot; /* program->args of them */
     bool *writes;   /* by argument */
     int *var;       /* program->vars: graph variable numbers, LOWER_LENGTH, or LOWER_SLOT */
-    sym length;     /* what LOWER_LENGTH stands for */
+    sym length;     /* what LOWER_LENGTH stands for: the elements of the root */
+    bool piece;     /* the first argument is a part of its slot, */
+    sym base;       /* from this element on, */
+    size_t offset;  /* from this byte on at the plan's current bindings */
 } launch_set;
 
 typedef struct launch {

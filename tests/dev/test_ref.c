@@ -237,7 +237,7 @@ static void random_node(int op, qn_dtype d, dev_node *n, int64_t *attr) {
         if (op == OP_SUM_PRODUCT && test_below(&seed, 2)) n->sources = 3;
         if (op == OP_PROD) special = false;
     }
-    if (op == OP_IOTA || row->class_ == CLASS_INDEX) {
+    if (op == OP_IOTA || op == OP_JOIN || row->class_ == CLASS_INDEX) {
         if (!n->out.rank) n->out.rank = 1, n->out.dim[0] = 3;
         attr[n->attrs++] = test_below(&seed, n->out.rank);
         s = n->out;
@@ -253,6 +253,16 @@ static void random_node(int op, qn_dtype d, dev_node *n, int64_t *attr) {
     for (int k = 0; k < n->sources; k++) {
         bool is_bool = (row->types == TYPES_SELECT && k == 0) || (k == 2 && op == OP_SUM_PRODUCT);
         n->src[k] = random_array(is_bool ? QN_BOOL : d, s.rank, s.dim, lo, hi, special);
+    }
+    if (op == OP_JOIN) {
+        int64_t axis = attr[0];
+        n->out.dim[axis] = 0;
+        n->sources = 2 + (int)test_below(&seed, 2);
+        for (int k = 0; k < n->sources; k++) {
+            s.dim[axis] = random_dim(3);
+            n->out.dim[axis] += s.dim[axis];
+            n->src[k] = random_array(d, s.rank, s.dim, lo, hi, special);
+        }
     }
     if (row->class_ == CLASS_INDEX) {
         int64_t axis = attr[0], along = op == OP_GATHER ? n->out.dim[axis] : random_dim(3);
@@ -294,9 +304,10 @@ static void print_node(const dev_node *n) {
 
 /* Is a zero's sign right, too? Where the row leaves no choice. */
 static bool sign_matters(int op) {
-    return op_rows[op].class_ == CLASS_MOVE || op == OP_NEG || op == OP_ABS || op == OP_SQRT ||
-           op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND || op == OP_TRUNC || op == OP_ADD ||
-           op == OP_SUB || op == OP_MUL || op == OP_DIV || op == OP_MOD || op == OP_WHERE;
+    return op_rows[op].class_ == CLASS_MOVE || op == OP_JOIN || op == OP_NEG || op == OP_ABS ||
+           op == OP_SQRT || op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND || op == OP_TRUNC ||
+           op == OP_ADD || op == OP_SUB || op == OP_MUL || op == OP_DIV || op == OP_MOD ||
+           op == OP_WHERE;
 }
 
 static void check_array(const dev_node *n, const dev_node *dense, const dev_array *got) {

@@ -345,9 +345,9 @@ static void functions_of_vectors_at_special_points(void) {
 /* Without special points: linear, or smooth wherever they are defined, or made of functions that
  * are in a table; and those that have no derivative. */
 static const char *const plain[] = {
-    "cast", "bitcast", "reshape", "permute", "expand", "pad", "slice", "window", "flip", "gather",
-    "contiguous", "transpose", "select", "as_strided", "roll", "squeeze", "unsqueeze", "flatten",
-    "unfold", "diagonal", "triu", "tril", "concat", "stack", "vstack", "hstack", "tile",
+    "cast", "bitcast", "reshape", "permute", "expand", "pad", "slice", "window", "flip", "join",
+    "gather", "contiguous", "transpose", "select", "as_strided", "roll", "squeeze", "unsqueeze",
+    "flatten", "unfold", "diagonal", "triu", "tril", "concat", "stack", "vstack", "hstack", "tile",
     "repeat_interleave", "take", "take_along_axis", "index_add", "update_slice", "embedding",
     "matmul", "dot", "outer", "tensordot", "einsum", "linear", "conv", "conv1d", "conv2d", "conv3d",
     "conv_transpose", "avg_pool", "mean_axes", "variance_axes", "softmax", "log_softmax",

@@ -169,6 +169,15 @@ static bool add_row(program *p, int op, qn_dtype d, int rank, int64_t *dim) {
         }
         return add(p, s) >= 0;
     }
+    if (op == OP_JOIN) {
+        if (!rank) return false;
+        s.attr[0] = below(rank), s.attrs = 1, s.sources = 2 + (int)below(2);
+        for (int k = 0; k < s.sources; k++) {
+            dim[s.attr[0]] = below(7);
+            s.src[k] = add_source(p, d, rank, dim, &like);
+        }
+        return add(p, s) >= 0;
+    }
     if (op == OP_CAST || op == OP_BITCAST) do
             s.dtype = (qn_dtype)below(QN_DTYPE_COUNT);
         while (s.dtype == d || (op == OP_BITCAST && d != QN_BOOL && d != QN_I16 && chance(95) &&

@@ -153,6 +153,25 @@ static qn_tensor *movement(term *t, int op, qn_tensor *x) {
     }
 }
 
+/* Some of what is there and slices of it beside x, which they fit or not. */
+static qn_tensor *join(term *t, qn_tensor *x) {
+    qn_tensor *part[5];
+    int n = 2 + (int)test_below(&t->seed, 4), rank = qn_rank(x);
+    if (!rank) return NULL;
+    int axis = (int)test_below(&t->seed, rank);
+    bool slices = test_below(&t->seed, 2);
+    int64_t size = qn_dim(x, axis), at = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t end = i + 1 == n ? size : at + test_below(&t->seed, size - at + 1);
+        part[i] = slices                    ? func_slice_axis(x, axis, at, end - at, 1)
+                  : test_below(&t->seed, 2) ? func_slice_axis(x, axis, 0, end - at, 1)
+                                            : qn_neg(x);
+        if (test_below(&t->seed, 3) == 0) part[i] = qn_like(part[i], 3);
+        at = end;
+    }
+    return qn_concat(n, part, axis);
+}
+
 /* x where a condition holds, else 0. */
 static qn_tensor *masked(qn_tensor *condition, qn_tensor *x) {
     return qn_where(condition, x, qn_like(x, 0));
@@ -245,6 +264,9 @@ static qn_tensor *operation(term *t, int op) {
     case CLASS_MOVE:
         r = movement(t, op, pick(t));
         break;
+    case CLASS_JOIN:
+        r = join(t, pick(t));
+        break;
     case CLASS_REDUCE:
         r = reduction(t, op, pick(t));
         break;
@@ -272,8 +294,9 @@ static int draw_op(term *t, op_set set) {
 
 /* Draw the whole term; its last operation is the one in which a rule is looked for. */
 static qn_tensor *draw(term *t, int steps) {
+    const op_set sliced = (op_set)1 << OP_SLICE, joins = t->ops & sliced ? (op_set)1 << OP_JOIN : 0;
     const op_set looked_at = (op_set)1 << OP_NEG | (op_set)1 << OP_NOT | (op_set)1 << OP_CAST |
-                             (op_set)1 << OP_EXPAND | (op_set)1 << OP_PAD |
+                             (op_set)1 << OP_EXPAND | (op_set)1 << OP_PAD | joins |
                              t->ops; /* by some rule */
     t->n = 0;
     t->dtype = (qn_dtype)test_below(&t->seed, QN_DTYPE_COUNT);
@@ -368,7 +391,7 @@ static void every_rule_alone_keeps_values(void) {
         op_set ops = 0;
         for (int op = 1; op < OP_COUNT; op++)
             ops |= (op_set)(qn->graph->rules[op] >> rule & 1) << op;
-        int applied = check_terms(rule_names[rule].name, ops, (uint64_t)1 << rule, 3, 8000);
+        int applied = check_terms(rule_names[rule].name, ops, (uint64_t)1 << rule, 3, 12000);
         if (applied < 10) FAIL("rule %s was applied %d times", rule_names[rule].name, applied);
     }
     close_graph(qn);

@@ -12,8 +12,7 @@
  * and printed as calls; `apart` gives each graph a process, so that a crash can be made smaller,
  * too.
  * What is generated: elementwise rows over all dtypes, chains of up to six movement ops,
- * reductions, matmuls, softmax and
- * normalisations, gather and scatter, casts, shared subexpressions, several outputs read one by
+ * joins of up to a dozen pieces, reductions, matmuls, softmax and normalisations, gather and scatter, casts, shared subexpressions, several outputs read one by
  * one or together, reads in between, assignments, sizes 0, 1 and odd ones, and NaN, infinities
  * and -0 among the inputs. */
 #include <signal.h>
@@ -326,6 +325,58 @@ static int random_chain(program *p, int x) {
     return x;
 }
 
+/* `size` places of x along the axis from `start` on. */
+static int slice(program *p, int x, int axis, int64_t start, int64_t size) {
+    step s = op_step(OP_SLICE, 1, x, 0, 0);
+    s.attrs = 3 * p->step[x].rank;
+    for (int d = 0; d < p->step[x].rank; d++)
+        s.attr[3 * d + 1] = p->step[x].dim[d], s.attr[3 * d + 2] = 1;
+    s.attr[3 * axis] = start, s.attr[3 * axis + 1] = size;
+    return add(p, s);
+}
+
+/* A piece that fits beside x along the axis: x itself, a part of it, what it makes, or new. */
+static int random_piece(program *p, const style *y, int x, int axis) {
+    step from = p->step[x];
+    int64_t n = from.dim[axis], kind = below(6);
+    if (kind == 0) return x;
+    if (kind < 3 && n) {
+        int64_t start = below(n);
+        return slice(p, x, axis, start, kind == 1 ? 1 : 1 + below(n - start));
+    }
+    if (kind == 3 && from.dtype != QN_BOOL) return add(p, op_step(OP_NEG, 1, x, 0, 0));
+    if (kind == 4) { /* the same for all, as zeros between pieces are */
+        step one = {.op = OP_CONST, .dtype = from.dtype, .rank = from.rank};
+        memcpy(one.dim, from.dim, sizeof one.dim);
+        one.dim[axis] = below(4);
+        return add(p, one);
+    }
+    from.dim[axis] = below(5);
+    return add_input(p, y, from.dtype, from.rank, from.dim);
+}
+
+/* Up to a dozen pieces, as a list or as joins of joins, and perhaps a part of them again. */
+static int random_join(program *p, const style *y, int x) {
+    if (x < 0 || p->step[x].big) return -1;
+    if (p->step[x].rank < 5 && chance(40)) x = with_new_axis(p, x);
+    if (x < 0 || !p->step[x].rank) return -1;
+    int axis = (int)below(p->step[x].rank), all = x;
+    for (int pieces = 1 + (int)below(chance(30) ? 11 : 3); pieces > 0;) {
+        int a = random_piece(p, y, x, axis), b = random_piece(p, y, x, axis);
+        if (a < 0 || b < 0) return all == x ? -1 : all;
+        step s = chance(50) ? op_step(OP_JOIN, 3, all, a, b) : op_step(OP_JOIN, 2, a, all, 0);
+        s.attrs = 1, s.attr[0] = axis;
+        pieces -= s.sources - 1;
+        if ((a = add(p, s)) < 0) return all == x ? -1 : all;
+        all = a;
+    }
+    int64_t n = p->step[all].dim[axis];
+    if (!n || chance(60)) return all;
+    int64_t start = below(n);
+    int part = slice(p, all, axis, start, 1 + below(n - start));
+    return part < 0 ? all : part;
+}
+
 static int reduce(program *p, int op, int x, uint32_t mask) {
     step s = op_step(op, 1, x, 0, 0);
     for (int d = 0; d < p->step[x].rank; d++)
@@ -509,7 +560,10 @@ static void random_program(program *p, bool small) {
         else if ((kind -= y.index) < 0)
             made = random_index(p, &y, x);
         else if ((kind -= y.move) < 0)
-            made = chance(50) ? random_move(p, x) : x < 0 ? -1 : random_chain(p, x);
+            made = chance(20)   ? random_join(p, &y, x)
+                   : chance(50) ? random_move(p, x)
+                   : x < 0      ? -1
+                                : random_chain(p, x);
         else if ((kind -= y.reduce) < 0)
             made = chance(20)   ? random_siblings(p, &y, x)
                    : chance(20) ? random_products(p, &y, x)

@@ -64,10 +64,11 @@ static void add_dynamic(llvm *s, place *p, llvm_index *x, val dyn) {
 }
 
 /* A store past the caches writes whole vectors at multiples of their size: are all terms of the
- * index but the lanes' own such multiples? Arguments begin on cache lines. */
+ * index but the lanes' own such multiples? Arguments begin on cache lines, but for pieces. */
 static bool may_bypass(const llvm *s, const place *p, sym index) {
     int64_t bytes = p->size * s->lanes;
-    if (!(ir_m(s->k, p->mem)->access & ACCESS_NONTEMPORAL) || p->stride != STRIDE_CONSTANT)
+    int access = ir_m(s->k, p->mem)->access;
+    if (!(access & ACCESS_NONTEMPORAL) || access & ACCESS_PIECE || p->stride != STRIDE_CONSTANT)
         return false;
     if (p->step != 1 || s->lanes != s->width || (bytes != 64 && bytes != 32 && bytes != 16))
         return false;

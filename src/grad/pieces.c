@@ -1,0 +1,218 @@
+/* pieces.c - the gradient of what was taken apart: many slices' gradients in one.
+ *
+ * A slice gives its source a gradient that is a padding: its own box of the whole, zeros around it.
+ * A tensor that n slices were taken of would so be the sum of n values of its size. But where the
+ * boxes lie beside each other nothing is added: the gradient is a JOIN of the boxes, with zeros
+ * where there are gaps. So paddings are not added as they come, but kept until all users of the
+ * node have given theirs.
+ *
+ * Boxes are laid out axis by axis. Along an axis those with the same interval are one, to be laid
+ * out along the axes behind; intervals that do not overlap are joined; and where they do, there are
+ * layers, each a JOIN, which are added: two for windows of twice their distance. An interval that
+ * is alone in its layer is a padding, as ever. Sorting is by what intervals begin at for the
+ * largest sizes that variables may have; that they do not overlap is proved for all. */
+#include "grad/grad.h"
+
+#include <stdlib.h>
+
+struct grad_piece {
+    node_id pad; /* PAD, without interior, that cuts nothing off */
+    struct grad_piece *next;
+};
+
+bool grad_keep_piece(grad *c, uint32_t place, node_id value) {
+    const graph_node *x = node_at(c->g, value);
+    if (!rule_sees(c->g, value, OP_PAD)) return false;
+    int count;
+    const int64_t *p = graph_tuple_get(c->g, x->attr, &count);
+    for (int i = 0; i < count; i += 3)
+        if (p[i + 2] || sym_lo(c->g->syms, (sym)p[i]) < 0 || sym_lo(c->g->syms, (sym)p[i + 1]) < 0)
+            return false;
+    if (!c->piece) c->piece = arena_zeroed(c->a, c->count * sizeof *c->piece);
+    grad_piece *kept = arena_alloc(c->a, sizeof *kept);
+    *kept = (grad_piece){value, c->piece[place]};
+    c->piece[place] = kept;
+    return true;
+}
+
+/* ---- boxes ----------------------------------------------------------------------------------- */
+
+typedef struct box {
+    node_id value; /* what lies in it */
+    uint32_t number;
+    sym lo, end;    /* along the axis at hand */
+    int64_t key[2]; /* lo and end for the largest sizes */
+    const int64_t *pad;
+} box;
+
+typedef struct layout {
+    graph *g;
+    arena *a;
+    int rank;
+    const int64_t *dims; /* of the whole */
+    qn_dtype dtype;
+} layout;
+
+static int by_place(const void *a, const void *b) {
+    const box *x = a, *y = b;
+    for (int i = 0; i < 2; i++)
+        if (x->key[i] != y->key[i]) return x->key[i] < y->key[i] ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static node_id add(graph *g, node_id sum, node_id x) {
+    return sum ? make2(g, OP_ADD, sum, x) : x;
+}
+
+/* x, which is whole behind the axis, with zeros before and after it along the axis. */
+static node_id pad_along(const layout *l, node_id x, int axis, const box *b) {
+    int64_t p[3 * QN_MAX_RANK] = {0};
+    p[3 * axis] = b->lo;
+    p[3 * axis + 1] = sym_sub(l->g->syms, (sym)l->dims[axis], b->end);
+    return make_pad(l->g, x, p);
+}
+
+/* So many places of zeros along the axis, beside x. */
+static node_id zeros_beside(const layout *l, node_id x, int axis, sym size) {
+    int rank;
+    int64_t v[QN_MAX_RANK];
+    memcpy(v, node_dims(l->g, x, &rank), (size_t)l->rank * sizeof *v);
+    v[axis] = size;
+    return make_number(l->g, l->dtype, graph_tuple(l->g, rank, v), 0);
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+typedef struct layer {
+    box *last;      /* the interval that was laid into it last */
+    uint32_t first; /* of its intervals, in the order of all */
+    uint32_t count;
+    int64_t end; /* of the last, for the largest sizes */
+} layer;
+
+/* Layers, that which ends first on top. */
+static void layer_sink(layer **queue, uint32_t count, uint32_t i) {
+    for (uint32_t child; (child = 2 * i + 1) < count; i = child) {
+        if (child + 1 < count && queue[child + 1]->end < queue[child]->end) child++;
+        if (queue[i]->end <= queue[child]->end) return;
+        layer *was = queue[i];
+        queue[i] = queue[child];
+        queue[child] = was;
+    }
+}
+
+static void layer_rise(layer **queue, uint32_t i) {
+    for (; i && queue[i]->end < queue[(i - 1) / 2]->end; i = (i - 1) / 2) {
+        layer *was = queue[i];
+        queue[i] = queue[(i - 1) / 2];
+        queue[(i - 1) / 2] = was;
+    }
+}
+
+/* Put each interval into a layer, opening as few as may be; `of` is told which. */
+static uint32_t find_layers(const layout *l, uint32_t n, box *b, layer *layers, uint32_t *of) {
+    layer **queue = arena_alloc(l->a, (n + 1) * sizeof *queue);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        layer *to = count ? queue[0] : NULL;
+        bool fits = to && sym_lo(l->g->syms, sym_sub(l->g->syms, b[i].lo, to->last->end)) >= 0;
+        if (!fits) {
+            to = queue[count] = &layers[count];
+            *to = (layer){.first = i};
+            count++;
+        }
+        to->last = &b[i];
+        to->end = b[i].key[1];
+        to->count++;
+        of[i] = (uint32_t)(to - layers);
+        if (fits)
+            layer_sink(queue, count, 0);
+        else
+            layer_rise(queue, count - 1);
+    }
+    return count;
+}
+
+/* The layer's intervals one behind the other, zeros between them. */
+static node_id join_layer(const layout *l, const layer *x, uint32_t number, const box *b,
+                          const uint32_t *of, int axis) {
+    if (x->count == 1) return pad_along(l, b[x->first].value, axis, &b[x->first]);
+    node_id *piece = arena_alloc(l->a, (2 * (size_t)x->count + 1) * sizeof *piece);
+    int pieces = 0;
+    sym_store *s = l->g->syms;
+    sym end = SYM_ZERO;
+    for (uint32_t i = x->first, left = x->count; left; i++) {
+        if (of[i] != number) continue;
+        if (b[i].lo != end)
+            piece[pieces++] = zeros_beside(l, b[i].value, axis, sym_sub(s, b[i].lo, end));
+        piece[pieces++] = b[i].value;
+        end = b[i].end;
+        left--;
+    }
+    sym rest = sym_sub(s, (sym)l->dims[axis], end);
+    if (rest != SYM_ZERO) piece[pieces++] = zeros_beside(l, x->last->value, axis, rest);
+    return make_join(l->g, pieces, piece, axis);
+}
+
+/* ---- axis by axis ---------------------------------------------------------------------------- */
+
+/* The boxes, which are alike along the axes in front, as one value that is whole along the axis and
+ * those behind. */
+static node_id lay_out(const layout *l, uint32_t n, box *b, int axis) {
+    node_id sum = 0;
+    if (axis == l->rank) {
+        for (uint32_t i = 0; i < n; i++) sum = add(l->g, sum, b[i].value);
+        return sum;
+    }
+    sym_store *s = l->g->syms;
+    for (uint32_t i = 0; i < n; i++) {
+        b[i].lo = (sym)b[i].pad[3 * axis];
+        b[i].end = sym_sub(s, (sym)l->dims[axis], (sym)b[i].pad[3 * axis + 1]);
+        b[i].key[0] = sym_hi(s, b[i].lo);
+        b[i].key[1] = sym_hi(s, b[i].end);
+    }
+    qsort(b, n, sizeof *b, by_place);
+    box *interval = arena_alloc(l->a, n * sizeof *interval);
+    uint32_t intervals = 0;
+    for (uint32_t i = 0, end; i < n; i = end) {
+        box first = b[i];
+        for (end = i + 1; end < n && b[end].lo == first.lo && b[end].end == first.end;) end++;
+        first.value = lay_out(l, end - i, b + i, axis + 1);
+        interval[intervals++] = first;
+    }
+    layer *layers = arena_alloc(l->a, intervals * sizeof *layers);
+    uint32_t *of = arena_alloc(l->a, intervals * sizeof *of);
+    uint32_t count = find_layers(l, intervals, interval, layers, of);
+    for (uint32_t i = 0; i < count; i++)
+        sum = add(l->g, sum, join_layer(l, &layers[i], i, interval, of, axis));
+    return sum;
+}
+
+static node_id assemble(grad *c, const grad_piece *list) {
+    uint32_t n = 0;
+    for (const grad_piece *p = list; p; p = p->next) n++;
+    if (n == 1) return list->pad;
+    const graph_node whole = *node_at(c->g, list->pad);
+    layout l = {.g = c->g, .a = c->a, .dtype = (qn_dtype)whole.dtype};
+    l.dims = graph_tuple_get(c->g, whole.shape, &l.rank);
+    box *b = arena_alloc(c->a, n * sizeof *b);
+    uint32_t i = n;
+    for (const grad_piece *p = list; p; p = p->next) { /* the last comes first */
+        const graph_node *x = node_at(c->g, p->pad);
+        int count;
+        i--;
+        b[i] = (box){.value = x->src[0], .number = i};
+        b[i].pad = graph_tuple_get(c->g, x->attr, &count);
+    }
+    return lay_out(&l, n, b, 0);
+}
+
+node_id grad_total(grad *c, uint32_t place) {
+    const grad_piece *list = c->piece ? c->piece[place] : NULL;
+    if (list) {
+        node_id pieces = assemble(c, list);
+        c->sum[place] = add(c->g, c->sum[place], pieces);
+        c->piece[place] = NULL;
+    }
+    return c->sum[place];
+}

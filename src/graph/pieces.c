@@ -1,0 +1,161 @@
+/* pieces.c - values made of pieces: concatenations, stacks, gradients of many slices.
+ *
+ * JOIN has two or three sources, and what is made of more pieces is a balanced tree of joins, so
+ * that nodes keep their size and no walk needs to know of lists. The tree is the graph's way of
+ * writing a list: the planner writes all pieces of a tree into one memory (plan/join.c), and
+ * nothing of the inner joins is ever stored. Each step down a tree is a rule, so a slice of one
+ * piece of n finds it in log n, and the gradient of a join is a slice for each piece.
+ *
+ * What the rules see through: slices that lie behind each other are one slice again, level by
+ * level, so that joining the parts of a split gives the tensor that was split. */
+#include "graph/graph.h"
+
+int node_join_axis(const graph *g, const graph_node *n) {
+    int count;
+    return (int)graph_tuple_get(g, n->attr, &count)[0];
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static node_id join_few(graph *g, int n, const node_id *piece, int axis) {
+    const graph_node *first = node_at(g, piece[0]);
+    const int64_t attr = axis;
+    int rank;
+    const int64_t *dims = graph_tuple_get(g, first->shape, &rank);
+    int64_t v[QN_MAX_RANK];
+    memcpy(v, dims, (size_t)rank * sizeof *v);
+    for (int i = 1; i < n; i++)
+        v[axis] = sym_add(g->syms, (sym)v[axis], (sym)node_dims(g, piece[i], &rank)[axis]);
+    qn_dtype dtype = (qn_dtype)first->dtype;
+    tuple_id shape = graph_tuple(g, rank, v);
+    return node_make(g, OP_JOIN, dtype, shape, n, piece, graph_tuple(g, 1, &attr), 0);
+}
+
+/* A third of the pieces under each source, as nearly as that goes. */
+node_id make_join(graph *g, int n, const node_id *piece, int axis) {
+    if (n == 1) return piece[0];
+    if (n <= 3) return join_few(g, n, piece, axis);
+    int a = (n + 2) / 3, b = (n - a + 1) / 2;
+    const node_id part[3] = {make_join(g, a, piece, axis), make_join(g, b, piece + a, axis),
+                             make_join(g, n - a - b, piece + a + b, axis)};
+    return join_few(g, 3, part, axis);
+}
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+static sym piece_size(const graph *g, node_id piece, int axis) {
+    int rank;
+    return (sym)node_dims(g, piece, &rank)[axis];
+}
+
+node_id rule_join_of_nothing(graph *g, const graph_node *n) {
+    node_id left[3] = {0};
+    int some = 0, axis = node_join_axis(g, n);
+    for (int i = 0; i < n->sources; i++)
+        if (piece_size(g, n->src[i], axis) != SYM_ZERO) left[some++] = n->src[i];
+    return some && some < n->sources ? make_join(g, some, left, axis) : 0;
+}
+
+/* Are slices a and b of one tensor the same but for the axis, where b begins where a ends? */
+static bool lies_behind(graph *g, const graph_node *a, const graph_node *b, int axis) {
+    int count;
+    const int64_t *p = graph_tuple_get(g, a->attr, &count),
+                  *q = graph_tuple_get(g, b->attr, &count);
+    for (int i = 0; i < count; i++)
+        if (p[i] != q[i] && i != 3 * axis && i != 3 * axis + 1) return false;
+    sym gone = sym_scale(g->syms, (sym)p[3 * axis + 1], p[3 * axis + 2]);
+    return (sym)q[3 * axis] == sym_add(g->syms, (sym)p[3 * axis], gone);
+}
+
+node_id rule_join_of_slices(graph *g, const graph_node *n) {
+    const graph_node first = *node_at(g, n->src[0]);
+    int axis = node_join_axis(g, n), count;
+    bool constant = first.op == OP_CONST, slice = rule_sees(g, n->src[0], OP_SLICE);
+    for (int i = 1; i < n->sources; i++) {
+        const graph_node *before = node_at(g, n->src[i - 1]), *x = node_at(g, n->src[i]);
+        constant = constant && x->op == OP_CONST && x->bits == first.bits;
+        slice = slice && rule_sees(g, n->src[i], OP_SLICE) && x->src[0] == first.src[0] &&
+                lies_behind(g, before, x, axis);
+    }
+    if (constant)
+        return node_make(g, OP_CONST, (qn_dtype)n->dtype, n->shape, 0, NULL, 0, first.bits);
+    if (!slice) return 0;
+    int64_t p[3 * QN_MAX_RANK];
+    int rank;
+    memcpy(p, graph_tuple_get(g, first.attr, &count),
+           sizeof *p * 3 * (size_t)node_rank(g, n->src[0]));
+    p[3 * axis + 1] = graph_tuple_get(g, n->shape, &rank)[axis];
+    return make_slice(g, first.src[0], p);
+}
+
+node_id rule_slice_of_join(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_JOIN)) return 0;
+    const graph_node join = *node_at(g, n->src[0]);
+    sym_store *s = g->syms;
+    int64_t p[3 * QN_MAX_RANK];
+    int count, axis = node_join_axis(g, &join);
+    const int64_t *slice = graph_tuple_get(g, n->attr, &count);
+    memcpy(p, slice, (size_t)count * sizeof *p);
+    sym first = (sym)p[3 * axis], places = sym_sub(s, (sym)p[3 * axis + 1], SYM_ONE);
+    sym last = sym_add(s, first, sym_scale(s, places, p[3 * axis + 2])), before = SYM_ZERO;
+    for (int i = 0; i < join.sources; i++) {
+        sym end = sym_add(s, before, piece_size(g, join.src[i], axis));
+        bool inside = sym_lo(s, sym_sub(s, first, before)) >= 0 &&
+                      sym_lo(s, sym_sub(s, sym_sub(s, end, SYM_ONE), last)) >= 0;
+        p[3 * axis] = sym_sub(s, first, before);
+        if (inside) return make_slice(g, join.src[i], p);
+        before = end;
+    }
+    return 0;
+}
+
+/* ---- the constructor ------------------------------------------------------------------------- */
+
+typedef struct joined {
+    int n, axis;
+    bool stack;
+    qn_tensor *const *x;
+    qn_dtype dtype;
+    arena arena;
+} joined;
+
+/* x's shape with an axis of size 1 more. */
+static tuple_id with_axis(graph *g, node_id x, int axis) {
+    int rank;
+    const int64_t *dims = node_dims(g, x, &rank);
+    int64_t v[QN_MAX_RANK];
+    for (int i = 0; i <= rank; i++) v[i] = i == axis ? SYM_ONE : dims[i - (i > axis)];
+    return graph_tuple(g, rank + 1, v);
+}
+
+static qn_tensor *join_nodes(graph *g, joined *j) {
+    node_id *piece = arena_alloc(&j->arena, (size_t)j->n * sizeof *piece);
+    for (int i = 0; i < j->n; i++) piece[i] = make_cast(g, tensor_at(j->x[i])->node, j->dtype);
+    if (j->stack) {
+        tuple_id shape = with_axis(g, piece[0], j->axis);
+        for (int i = 0; i < j->n; i++) piece[i] = make_reshape(g, piece[i], shape);
+    }
+    node_id n = make_join(g, j->n, piece, j->axis);
+    int rank;
+    const int64_t *dims = node_dims(g, n, &rank);
+    const char *name = graph_name(g->ctx, j->stack ? "stack" : "concat");
+    if (sym_overflowed(g->syms) || !shape_fits(g, rank, dims)) {
+        fail(g->ctx, QN_ERANGE, "%s: sizes beyond 2^63", name);
+        return NULL;
+    }
+    return tensor_make(g, n);
+}
+
+qn_tensor *build_join(int n, qn_tensor *const *x, qn_dtype dtype, int axis, bool stack) {
+    qn_ctx *qn = tensor_ctx(x[0]);
+    joined j = {.n = n, .axis = axis, .stack = stack, .x = x, .dtype = dtype};
+    qn_tensor *volatile made = NULL;
+    arena_open(&j.arena, &qn->heap);
+    guard gd;
+    guard_open(&qn->heap, &gd);
+    if (!setjmp(gd.at)) made = join_nodes(qn->graph, &j);
+    guard_close(&qn->heap, &gd);
+    arena_free(&j.arena);
+    graph_settle(qn->graph);
+    return made;
+}

@@ -1,0 +1,172 @@
+/* join.c - values made of pieces: each is written to its place by the kernel that computes it.
+ *
+ * A JOIN may be computed at each use, by a choice among its pieces; for a few pieces and one
+ * elementwise consumer that is best, since nothing is stored. But each element then costs a test
+ * for every piece, and where pieces are not merely loaded their computation, too. Otherwise the
+ * JOIN is stored, and has no kernel of its own: each piece is the root of one, which stores into
+ * the JOIN's memory from the piece's first element on, with the strides of the whole. What a piece
+ * is made of goes into its kernel as into any other; a piece that is in memory already is copied.
+ * So the work follows the bytes, and equal pieces are one program, launched once for all of them,
+ * since where a piece begins is a fact of the launch (run/plan.c).
+ *
+ * A JOIN that is a piece of another and nothing else has no memory: its pieces go into the larger
+ * one, and the tree that a list of a thousand pieces is (graph/pieces.c) is a list again.
+ *
+ * Readers of the JOIN wait for all its pieces. Pieces never wait for each other. */
+#include "plan/fuse.h"
+
+static bool is_join(const graph_node *x) {
+    return x->op == OP_JOIN && !fuse_is_memory(x);
+}
+
+/* Sources come first in the order. Gaps, which are constants, are chosen for nothing. */
+void fuse_count_pieces(fuse *fu) {
+    for (uint32_t i = 0; i < fu->f->nodes; i++) {
+        const graph_node *x = node_at(fu->g, fu->f->order[i]);
+        for (int s = 0; is_join(x) && s < x->sources; s++) {
+            const graph_node *piece = node_at(fu->g, x->src[s]);
+            fu->node[i].pieces +=
+                is_join(piece) ? fuse_info(fu, x->src[s])->pieces : piece->op != OP_CONST;
+        }
+    }
+}
+
+void fuse_push_pieces(fuse *fu, const graph_node *x, const use *u) {
+    for (int s = 0; s < x->sources; s++) {
+        use v = *u;
+        int rank;
+        const int64_t *dims = node_dims(fu->g, x->src[s], &rank);
+        v.exact = false;
+        for (int i = 0; i < rank; i++)
+            if ((sym)dims[i] == SYM_ONE) v.mask[i] = 0;
+        fuse_add_use(fu, x->src[s], &v);
+    }
+}
+
+bool fuse_writes_pieces(const fuse *fu, node_id n, double extra) {
+    const graph_node *x = node_at(fu->g, n);
+    const fuse_node *f = fuse_info(fu, n);
+    double size = fuse_size(fu, n), each = 0;
+    if (f->pieces > FUSE_MAX_CHOICES) return true;
+    for (int s = 0; s < x->sources; s++)
+        each += fuse_size(fu, x->src[s]) * fuse_info(fu, x->src[s])->cost;
+    return extra + size * f->cost - each > size * PLAN_STORE_LOAD + f->pieces * FUSE_LAUNCH;
+}
+
+/* A contraction's axes are the kernel's loops, or its register tile would go across them. One of
+ * scores becomes one kernel with others over the same rows, which pieces do not. */
+bool fuse_piece_takes(const fuse *fu, const graph_node *x, const use *u) {
+    uint64_t seen = 0;
+    if (!fu->group_[u->group]->piece.into || !fuse_has_contraction(fu, x)) return true;
+    for (int i = 0; i < u->rank; i++) {
+        uint64_t m = u->mask[i];
+        if (m & (m - 1) || m & seen) return false;
+        seen |= m;
+    }
+    return !fuse_scores_behind(fu, x->src[0], NULL) && !fuse_scores_behind(fu, x->src[1], NULL);
+}
+
+/* ---- assembling ------------------------------------------------------------------------------ */
+
+typedef struct place {
+    node_id node;
+    sym *at; /* in the whole */
+} place;
+
+typedef struct assembly {
+    fuse *fu;
+    node_id whole;
+    uint32_t *reader, readers;
+    place *todo; /* the first on top */
+    uint32_t todos, cap;
+} assembly;
+
+/* Do the piece's elements lie side by side? Its axes are one or whole, but for one in between. */
+static bool is_dense(const graph *g, node_id whole, node_id piece) {
+    int rank;
+    const int64_t *all = node_dims(g, whole, &rank), *own = node_dims(g, piece, &rank);
+    int axis = 0;
+    while (axis < rank && own[axis] == SYM_ONE) axis++;
+    for (axis++; axis < rank; axis++)
+        if (own[axis] != all[axis]) return false;
+    return true;
+}
+
+static void open_piece(assembly *p, const place *piece) {
+    fuse *fu = p->fu;
+    use u;
+    group *k = fuse_open_group(fu, piece->node, &u);
+    k->piece = (fuse_piece){p->whole, piece->at};
+    k->flat = is_dense(fu->g, p->whole, piece->node);
+    fuse_add_use(fu, piece->node, &u);
+    fuse_add_node(fu, &k->out, &k->outs, &k->out_cap, p->whole);
+    for (uint32_t i = 0; i < p->readers; i++) fuse_add_reader(fu, u.group, p->reader[i]);
+}
+
+/* Nobody else wants it. */
+static bool is_inner(const fuse *fu, node_id n) {
+    const fuse_node *f = fuse_info(fu, n);
+    return is_join(node_at(fu->g, n)) && f->consumers == 1 && !f->is_root && !f->must_store &&
+           !fu->terms.everything_stored;
+}
+
+static void push(assembly *p, node_id n, const sym *at, int rank) {
+    sym *copy = arena_alloc(p->fu->a, (size_t)(rank + 1) * sizeof *copy);
+    memcpy(copy, at, (size_t)rank * sizeof *copy);
+    p->todo = arena_grow(p->fu->a, p->todo, &p->cap, p->todos + 1, sizeof *p->todo);
+    p->todo[p->todos++] = (place){n, copy};
+}
+
+/* The sources of the join at that place, the last one first. */
+static void push_sources(assembly *p, node_id join, const sym *whole_at) {
+    graph *g = p->fu->g;
+    const graph_node x = *node_at(g, join);
+    int rank, axis = node_join_axis(g, &x);
+    sym at[QN_MAX_RANK];
+    const int64_t *dims = node_dims(g, join, &rank);
+    memcpy(at, whole_at, (size_t)rank * sizeof *at);
+    at[axis] = sym_add(g->syms, at[axis], (sym)dims[axis]);
+    for (int s = x.sources; s-- > 0;) {
+        sym size = (sym)node_dims(g, x.src[s], &rank)[axis];
+        at[axis] = sym_sub(g->syms, at[axis], size);
+        push(p, x.src[s], at, rank);
+    }
+}
+
+/* The kernels that use it, each once; they are in the order of uses. */
+static void find_readers(assembly *p) {
+    fuse *fu = p->fu;
+    const fuse_node *f = fuse_info(fu, p->whole);
+    uint32_t cap = 0;
+    for (uint32_t i = 0; i < f->count; i++) {
+        group *k = fu->group_[f->uses[i].group];
+        fuse_add_node(fu, &k->in, &k->ins, &k->in_cap, p->whole);
+        fuse_add_node(fu, &p->reader, &p->readers, &cap, f->uses[i].group);
+    }
+}
+
+void fuse_assemble(fuse *fu, node_id n) {
+    const sym start[QN_MAX_RANK] = {SYM_ZERO};
+    assembly p = {.fu = fu, .whole = n};
+    fu->f->stored[fu->f->pos[n] - 1] = 1;
+    find_readers(&p);
+    push_sources(&p, n, start);
+    while (p.todos) {
+        const place top = p.todo[--p.todos];
+        if (is_inner(fu, top.node)) {
+            fuse_info(fu, top.node)->placed = true;
+            push_sources(&p, top.node, top.at);
+        } else {
+            open_piece(&p, &top);
+        }
+    }
+}
+
+sym fuse_piece_base(graph *g, const fuse_piece *p) {
+    int rank;
+    const int64_t *dims = node_dims(g, p->into, &rank);
+    sym base = SYM_ZERO;
+    for (int i = 0; i < rank; i++)
+        base = sym_add(g->syms, sym_mul(g->syms, base, (sym)dims[i]), p->at[i]);
+    return base;
+}
