@@ -18,6 +18,8 @@ static void text_with_everything_comes_back_as_it_was(void) {
         "  reg t3 i64[2]\n"
         "  table c0 f32 {0.5, -0, inf, 0x7fc00001}\n"
         "  table c1 u8 {7}\n"
+        "  param p0 f32\n"
+        "  param p1 i64\n"
         "  par i < 64 {\n"
         "    def t0 = f32(-inf)\n"
         "    def t1\n"
@@ -28,6 +30,7 @@ static void text_with_everything_comes_back_as_it_was(void) {
         "        let x0 = cast:f32(a1[i])\n"
         "        a0[i*n; guard=lt(f32(1), x0)] = x0\n" /* and a bracket on the next line */
         "        (t2, t3)[u] argmin= a0[i*n; valid=(-2*j + n - u - 1 >= 0)], idx(2*j + u)\n"
+        "        t0[0] *= mul(p0, cast:f32(p1))\n"
         "        t0[0] *= mul(lookup(c0, cast:u32(idx(j))), cast:f32(lookup(c1, u32(9))))\n"
         "      }\n"
         "      vec v < min(4, -4*j + n) {\n"
@@ -88,6 +91,9 @@ static void bad_text_is_refused_with_line_and_expectation(void) {
         {"kernel \"x\" {\n table c0 i8 {}\n}", "line 2", "number"},
         {"kernel \"x\" {\n table c0 i8 {1 2}\n}", "line 2", "'}'"},
         {"kernel \"x\" {\n arg a0 f32[1] write\n a0[0] = lookup(c0, u32(1)) }", "line 3", "table"},
+        {"kernel \"x\" {\n param p1 f32\n}", "line 2", "numbered in order"},
+        {"kernel \"x\" {\n param p0 bool\n}", "line 2", "numbers"},
+        {"kernel \"x\" {\n arg a0 f32[1] write\n a0[0] = p0 }", "line 3", "expression"},
         {"kernel \"x\" {\n}\nmore", "line 3", "end"},
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
