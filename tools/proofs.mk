@@ -1,4 +1,4 @@
-# Proofs that take longer than a test may: included by the Makefile.
+# Proofs that take longer than a test may, and pages that programs write: included by the Makefile.
 soak: tools/soak.sh  ## fuzz every parser under sanitizers for SOAK_SECONDS, and keep the tally
 	@$(MAKE) --no-print-directory SAN=1 build-san/tests/fuzz_parse
 	@nice sh tools/soak.sh build-san
@@ -18,4 +18,8 @@ accuracy: $(BUILD)/tests/test_accuracy  ## measure errors of functions (STEP=1, 
 	    "$$(date +%F) at $$(git rev-parse --short HEAD)" > $(BUILD)/accuracy.md
 	@cp $(BUILD)/accuracy.md docs/accuracy.md
 
-.PHONY: soak cover accuracy
+docs: $(BUILD)/tests/test_transform_docs  ## write docs/transforms.md from the transform table and its examples
+	@$(BUILD)/tests/test_transform_docs --print > $(BUILD)/transforms.md
+	@cp $(BUILD)/transforms.md docs/transforms.md
+
+.PHONY: soak cover accuracy docs

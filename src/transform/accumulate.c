@@ -1,31 +1,32 @@
-/* accumulate.c - tiles that grow: an accumulator for each trip of a loop (tile), an accumulator
- * for each trip of a reduction (multi_step).
+/* accumulate.c - accumulators that become tiles: one for each iteration of a loop (accumulate), or
+ * one for each iteration of a reduction (rfactor, as in Halide and TVM).
  *
- * tile t i    for i { def t; for k { t += a(i,k); } c[i] = f(t) }
- *     becomes def t[extent of i]; for k { for i { t[i] += a(i,k) } } for i_1 { c[i_1] = f(t[i_1]) }
+ * accumulate t i  for i { def t; for k { t += a(i,k); } c[i] = f(t) }
+ *     becomes     def t[extent of i]; for k { for i { t[i] += a(i,k) } } for i_1 { c[i_1] =
+ *                 f(t[i_1]) }
  *
- *   This is how a register tile comes to be: applied to the two innermost loops over a matrix
- *   product's output it leaves the reduction outside and the tile's loops inside, to be unrolled
- *   and vectorised. All tiles defined directly in i's body grow together. The rest of the body is
- *   split up statement by statement: loop i goes into every serial loop in which these tiles' trips
- *   are not told apart (its variable is in none of their indices), defines no tile itself, and
- *   makes the same trips for every i; around anything else, neighbours sharing one loop. The first
- *   loop i keeps its name. A first value that depends on i becomes a store in front.
- *   Legal where the trips of i touch different elements of all that outlives them, or only update
- *   it by one monoid.
- *   The tile's index becomes i*size + index, so what was tiled first varies fastest.
+ *   This makes a register tile: applied to the two innermost loops over a matrix product's output
+ *   (jr and ir) it leaves the reduction outside and the tile's loops inside, to be unrolled and
+ *   vectorized.
+ *   All tiles defined directly in i's body grow together. The rest of the body is distributed
+ *   statement by statement. Loop i goes into a serial loop if the growing tiles are not indexed by
+ *   that loop's variable, the loop defines no tile itself, and its extent does not depend on i; it
+ *   goes around anything else, and neighbours share one loop. The first loop i keeps its name. An
+ *   initial value that depends on i becomes a store in front.
+ *   Legal where there is no loop-carried dependence on i, but for updates by one monoid.
+ *   The new index is i*size + index, so the loop accumulated over first varies fastest.
  *
- * multi_step t r    def t; for .. { for r { t += x } }
- *     becomes       def t; def w[trips of r] = identity; for .. { for r { w[r] += x } }
+ * rfactor t r       def t; for .. { for r { t += x } }
+ *     becomes       def t; def w[extent of r] = identity; for .. { for r { w[r] += x } }
  *                   for r_1 { t += w[r_1] }
  *
  *   The result is the same by associativity and commutativity (sums of floats are reassociated).
- *   Between the beginning of the loops around r and their end, t must do nothing but be updated
- *   inside r by one statement. w's index is r*size + t's index, so that with several steps what was
- *   stepped first varies fastest; where t has more elements, all of them are combined. */
+ *   Legal where, from the beginning of the loops around r to their end, t is only updated, inside
+ *   r, by one statement. The index of w is r*size + t's index, so with several rfactors the first
+ *   varies fastest; where t has several elements, all of them are combined. */
 #include "transform/transform.h"
 
-/* The size of a tile of that many more elements, if it stays reasonable. */
+/* The size of the tile once it has `times` as many elements, if that stays reasonable. */
 static bool grown(kernel *k, mem_id tile, sym times, sym *size, str *why) {
     *size = sym_mul(k->syms, times, ir_m(k, tile)->size);
     int64_t bytes = (int64_t)qn_dtype_size(ir_m(k, tile)->dtype);
@@ -67,7 +68,7 @@ static void leave_registers(kernel *k, mem_id tile) {
         ir_m(k, tile)->scope = MEM_LOCAL;
 }
 
-/* ---- tile ----------------------------------------------------------------------------------- */
+/* ---- accumulate ------------------------------------------------------------------------------ */
 
 typedef struct spreading {
     kernel *k;
@@ -76,10 +77,10 @@ typedef struct spreading {
     ir_access *touch;
     uint32_t touches;
     stmt_id wrapper; /* the copy of i's loop that takes the next statement, 0: make one */
-    bool used;       /* i's own variable has its loop */
+    bool used;       /* the loop with i's own variable has been placed */
 } spreading;
 
-/* Is the trip of loop `s` part of which element of the growing tiles is meant? */
+/* Does an index of the growing tiles depend on loop `s`? */
 static bool tells_elements(const spreading *p, stmt_id s) {
     for (uint32_t i = 0; i < p->touches; i++) {
         const ir_access *t = &p->touch[i];
@@ -99,7 +100,7 @@ static bool goes_inside(const spreading *p, stmt_id s) {
     return !tells_elements(p, s);
 }
 
-/* A loop i of its own around what is put into it. */
+/* A new copy of loop i, around the statements to come. */
 static stmt_id new_wrapper(spreading *p, stmt_id parent, stmt_id before) {
     kernel *k = p->k;
     stmt_id w =
@@ -118,8 +119,8 @@ static void close_wrapper(spreading *p) {
     if (w) ir_subst(p->k, w, 1, &p->loop.l.var, &ir_s(p->k, w)->l.var);
 }
 
-/* Move the statements of a block into `parent` before `before`, with i's loop spread over them.
- * Until its turn comes each stays in the tree, where its loops' names are seen to be taken. */
+/* Move the statements of a block into `parent` before `before`, with loop i distributed over them.
+ * A statement stays in the tree until it is moved, so that its loops' names count as taken. */
 static void spread(spreading *p, const stmt_id *list, uint32_t n, stmt_id parent, stmt_id before) {
     kernel *k = p->k;
     for (uint32_t i = 0; i < n; i++) {
@@ -140,7 +141,8 @@ static void spread(spreading *p, const stmt_id *list, uint32_t n, stmt_id parent
     close_wrapper(p);
 }
 
-/* Can a tile's first value be given before the loop: does it read nothing the loop makes? */
+/* Can the tile's initial value be computed before the loop: does it read nothing the loop stores
+ * to? */
 static bool value_moves(kernel *k, stmt_id loop, expr_id value, const ir_access *t, uint32_t n) {
     if (!value) return true;
     if (ir_expr_uses(k, value, ir_s(k, loop)->l.var)) return false;
@@ -220,7 +222,7 @@ bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, str *why) {
     return true;
 }
 
-/* ---- multi_step ----------------------------------------------------------------------------- */
+/* ---- rfactor --------------------------------------------------------------------------------- */
 
 typedef struct stepping {
     stmt_id update, around; /* the only statement that touches the tile; the loop beside its DEF */

@@ -1,16 +1,17 @@
-/* bind.c - how a loop runs: serial, par, vec, unroll, thread or word.
+/* bind.c - how a loop runs: serial, par, vec, unroll, thread or word. The loop stays; its kind
+ * changes.
  *
- *   par     a root loop whose trips share no element that one of them stores to; every root must be
- *           a loop and independent of the others
- *   vec     at most IR_LANES trips, no vector loop around or inside, no tile defined inside (move
- *           it out first: `tile`), the lanes of one mind about inner trips, and no two lanes that
- *           meet in an element, but to update it all together
- *   unroll  a constant number of trips, at most UNROLL_MOST
- *   word    2 or 4 trips around one store
- *   thread  trips that share no element that one of them stores to; directly in or around another
- *           thread loop or apart from any, in no vector loop, no barriers inside
- *   serial  always, unless a tile in registers rests on the loop being what it is, or it is a
- *           thread loop between two others */
+ *   par     a root loop whose iterations share no element that one of them stores to; every root
+ *           must be a loop and independent of the others
+ *   vec     at most IR_LANES iterations, no vector loop around or inside, no tile defined inside
+ *           (accumulate moves it out), inner extents that do not depend on the lane, and no element
+ *           that two lanes touch, but to update it by one monoid
+ *   unroll  a constant number of iterations, at most UNROLL_MOST
+ *   word    2 or 4 iterations around one store
+ *   thread  iterations that share no element that one of them stores to; directly in or around
+ *           another thread loop or unrelated to any, in no vector loop, no barriers inside
+ *   serial  always, unless a register tile needs the loop's kind, or it is a thread loop between
+ *           two others */
 #include "transform/transform.h"
 
 enum { UNROLL_MOST = 256 };
@@ -57,7 +58,7 @@ static bool word_allowed(kernel *k, stmt_id loop, str *why) {
            ir_refuse(why, "a store is not all that the loop does");
 }
 
-/* Do the tiles that are in registers still have their place there? */
+/* Is every register tile still indexed by constants and lanes only? */
 static bool registers_kept(kernel *k, str *why) {
     for (mem_id m = 1; m < k->mems; m++)
         if (ir_m(k, m)->scope == MEM_REG && !ir_in_registers(k, m, why)) return false;
@@ -101,7 +102,7 @@ bool apply_word(kernel *k, const transform_args *a, str *why) {
     return transform_bind(k, a->loop[0], LOOP_WORD, why);
 }
 
-/* ---- writing past the caches ----------------------------------------------------------------- */
+/* ---- non-temporal stores and prefetch distance ----------------------------------------------- */
 
 bool apply_nontemporal(kernel *k, const transform_args *a, str *why) {
     ir_memory *m = ir_m(k, a->mem);

@@ -1,42 +1,43 @@
-/* block_reduction.c - a reduction in blocks, with partial results waiting in memory between them.
+/* block_reduction.c - move the loop over blocks of a reduction (BLIS's pc) outside; partial results
+ * stay in memory between blocks.
  *
- * carry t k i    for i { .. for j { def t = identity; for k { for r { t += x } } rest } }
- *     becomes    def w[trips of i, .., j];
+ * block_reduction t k i
+ *            for i { .. for j { def t = identity; for k { for r { t += x } } rest } }
+ *     becomes    def w[extents of i, .., j];
  *                for k { for i { .. for j { def t = identity; for r { t += x }
  *                        for more {t += w[i, .., j]}  for wait {w[i, .., j] = t}  for last {rest}
  *                }}}
  *
- * It is multi_step with the steps outside: what k's trip reads of the operands, a block of the sum,
- * can now be staged once for all of i .. j, while the partial sums of all of them wait in w. The
- * three loops at the end have one trip or none: `more` but in k's first trip, `wait` but in its
- * last, `last` only there. So w needs no first value, and the rest sees t as it always did, in
- * registers where t lives there. Other tiles that k updates beside t wait with it.
+ * A block of the operands can now be staged (packed) once for all iterations of i .. j, while w
+ * keeps their partial sums. The three loops at the end have one iteration or none: `more` runs in
+ * all blocks but the first, `wait` in all but the last, `last` in the last only. So w needs no
+ * initial value, and the epilogue sees t as before, in registers where t lives there. Other tiles
+ * that k updates beside t are kept likewise.
  *
- * Legal where the loops from i to j are serial and each is all that the one outside does, k is sure
- * to have a trip, the loop's body only updates t and such tiles, of one size, each by one statement
- * and monoid, from the monoid's identity, and the rest stores to nothing that k loads: k's trips
- * for later i come before it now.
- * Floating sums are reassociated at the blocks' ends. */
+ * Legal where the loops from i to j are serial and perfectly nested, k is sure to have an
+ * iteration, the body only updates t and such tiles, all of one size, each by one statement and
+ * monoid, from the monoid's identity, and the epilogue stores to nothing that k loads: blocks of
+ * later i now run before it. Floating sums are reassociated at block boundaries. */
 #include "transform/transform.h"
 
 enum { MOST_CARRIED = 8 };
 
-typedef struct carrying {
+typedef struct blocking {
     kernel *k;
     int tiles;
     mem_id tile[MOST_CARRIED], wide[MOST_CARRIED];
     int monoid[MOST_CARRIED];
-    stmt_id body, blocks, first; /* first: the outermost loop to go inside the blocks */
-} carrying;
+    stmt_id body, blocks, first; /* first: the outermost loop to move inside the loop over blocks */
+} blocking;
 
-static int number_of(const carrying *p, mem_id m) {
+static int number_of(const blocking *p, mem_id m) {
     for (int i = 0; i < p->tiles; i++)
         if (p->tile[i] == m) return i;
     return -1;
 }
 
 /* Nothing but definitions of tiles in front of the blocks; `tile` is one of them. */
-static bool find_tiles(carrying *p, mem_id tile, str *why) {
+static bool find_tiles(blocking *p, mem_id tile, str *why) {
     const kernel *k = p->k;
     p->body = ir_s(k, p->blocks)->parent;
     for (stmt_id s = ir_s(k, p->body)->first; s != p->blocks; s = ir_s(k, s)->next) {
@@ -52,7 +53,7 @@ static bool find_tiles(carrying *p, mem_id tile, str *why) {
 }
 
 /* The loops from p->first down to the body, each alone in its parent. */
-static bool nested(const carrying *p, str *why) {
+static bool nested(const blocking *p, str *why) {
     const kernel *k = p->k;
     if (!ir_inside(k, p->body, p->first))
         return ir_refuse(why, "the tile is not defined in that loop");
@@ -73,8 +74,8 @@ static bool stored_in(const ir_access *t, uint32_t n, mem_id m) {
     return false;
 }
 
-/* The blocks do nothing that is seen outside but update the tiles. */
-static bool only_updates(carrying *p, str *why) {
+/* The loop over blocks has no effect but to update the tiles. */
+static bool only_updates(blocking *p, str *why) {
     kernel *k = p->k;
     ir_access *t;
     uint32_t n = ir_accesses(k, p->blocks, &t), updates[MOST_CARRIED] = {0};
@@ -105,8 +106,8 @@ static bool only_updates(carrying *p, str *why) {
     return true;
 }
 
-/* Index of a wide tile's elements that wait for a trip of the loops: row-major, t's own last. */
-static bool lay_out(const carrying *p, sym *index, sym *size, str *why) {
+/* Row-major index into w by the loops i .. j, t's own index last. */
+static bool wide_index(const blocking *p, sym *index, sym *size, str *why) {
     kernel *k = p->k;
     int64_t bytes = 1;
     for (int i = 0; i < p->tiles; i++) {
@@ -126,8 +127,8 @@ static bool lay_out(const carrying *p, sym *index, sym *size, str *why) {
     }
 }
 
-/* Each tile begins with what its monoid leaves everything as it is with. */
-static bool from_identities(const carrying *p, str *why) {
+/* Each tile starts from its monoid's identity. */
+static bool from_identities(const blocking *p, str *why) {
     kernel *k = p->k;
     for (stmt_id s = ir_s(k, p->body)->first; s != p->blocks; s = ir_s(k, s)->next) {
         int m = p->monoid[number_of(p, ir_s(k, s)->def.mem)];
@@ -138,7 +139,7 @@ static bool from_identities(const carrying *p, str *why) {
     return true;
 }
 
-static bool allowed(carrying *p, mem_id tile, str *why) {
+static bool allowed(blocking *p, mem_id tile, str *why) {
     kernel *k = p->k;
     const ir_stmt *b = ir_s(k, p->blocks);
     if (b->kind != STMT_LOOP || p->first == k->root)
@@ -153,7 +154,7 @@ static bool allowed(carrying *p, mem_id tile, str *why) {
 }
 
 /* for name < extent { for e { to[at + e] = or op= from[at' + e] } }   at the end of the body */
-static stmt_id move_all(const carrying *p, stmt_id body, const char *name, sym extent, bool out,
+static stmt_id move_all(const blocking *p, stmt_id body, const char *name, sym extent, bool out,
                         sym wide) {
     kernel *k = p->k;
     sym size = ir_m(k, p->tile[0])->size, e = SYM_ZERO;
@@ -172,8 +173,8 @@ static stmt_id move_all(const carrying *p, stmt_id body, const char *name, sym e
     return loop;
 }
 
-/* The rest of the body goes into the loop that runs in the last trip of the blocks. */
-static void close_body(const carrying *p, stmt_id body, sym wide) {
+/* Move the rest of the body, the epilogue, into the loop that runs in the last block. */
+static void close_body(const blocking *p, stmt_id body, sym wide) {
     kernel *k = p->k;
     sym_store *s = k->syms;
     sym trip = ir_trip(k, p->blocks), end = ir_s(k, p->blocks)->l.extent;
@@ -196,9 +197,9 @@ static void close_body(const carrying *p, stmt_id body, sym wide) {
 }
 
 bool transform_block_reduction(kernel *k, mem_id tile, stmt_id blocks, stmt_id first, str *why) {
-    carrying p = {.k = k, .blocks = blocks, .first = first};
+    blocking p = {.k = k, .blocks = blocks, .first = first};
     sym index, size;
-    if (!allowed(&p, tile, why) || !lay_out(&p, &index, &size, why)) return false;
+    if (!allowed(&p, tile, why) || !wide_index(&p, &index, &size, why)) return false;
     stmt_id outside = ir_s(k, first)->parent;
     for (int i = 0; i < p.tiles; i++)
         p.wide[i] = ir_tile(k, MEM_LOCAL, ir_m(k, p.tile[i])->dtype, size);

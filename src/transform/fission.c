@@ -1,12 +1,12 @@
-/* fission.c - a loop of its own for each thing a loop does.
+/* fission.c - loop distribution: a loop for each statement of a body.
  *
  *   fission i   for i { A; B; C }   becomes   for i { A } for i_1 { B } for i_2 { C }
  *
- * What is computed row by row, a row of scores, its softmax, its weighted sum, becomes one nest
- * after the other over a block of rows, each to be scheduled for itself. The tiles that lived for a
- * row must have grown to the block before (tile).
+ * What is computed row by row (a row of scores, its softmax, its weighted sum) becomes a sequence
+ * of nests over a block of rows, each to be scheduled on its own. Tiles defined in the row must
+ * have been expanded over the block before (accumulate).
  *
- * Legal where different trips of i touch different elements, or only update by one monoid. */
+ * Legal without loop-carried dependences on i, but for updates by one monoid. */
 #include "transform/transform.h"
 
 bool transform_fission(kernel *k, stmt_id loop, str *why) {

@@ -1,24 +1,25 @@
-/* fuse.c - two loops of one block become one; and tiles that then live for a trip only.
+/* fuse.c - loop fusion, and storage folding of the tiles between the fused loops.
  *
  *   fuse i j     for i { A } .. for j { B }   becomes   .. for i { A; B }   or   for i { A; B } ..
- *   confine t i  def t[n * c]; for i { t[c*i + ..] }   becomes   for i { def t[c]; t[..] }
+ *   fold_storage t i
+ *                def t[n * c]; for i { t[c*i + ..] }   becomes   for i { def t[c]; t[..] }
  *
- * What is computed in one nest and used up in the next, the weights of a block of keys, is then
- * still in the nearest cache, and its tile needs room for a trip and not for the row.
+ * What one nest produces and the next consumes, such as the weights of a block of keys, is then
+ * still in the nearest cache, and its tile needs storage for one iteration instead of the row.
  *
- * fuse is legal where the extents are the same and no trip of B needs a later one of A: what both
- * touch, and one stores to, belongs to the same trip or is only updated by one monoid. A part of B
- * that runs in the last trip only (carry makes such) comes after all of A in any case. Definitions
- * between the two go in front. What else is between shares nothing that is stored to with the
- * second loop, and the one loop stands in front of it, or with the first, and it stands behind.
+ * fuse is legal where the extents are the same and no iteration of B depends on a later one of A:
+ * what both access, and one stores to, belongs to the same iteration or is only updated by one
+ * monoid. A part of B that runs in the last iteration only (block_reduction makes such) stays
+ * behind all of A. Definitions between the loops move in front. Other statements between them must
+ * be independent of the second loop, which then moves up, or of the first, which then moves down.
  *
- * confine is legal where each element belongs to one trip, and nothing outside of the loop touches
- * the tile. */
+ * fold_storage is legal where each element belongs to one iteration, and nothing outside of the
+ * loop accesses the tile. */
 #include "transform/transform.h"
 
 /* ---- fuse ------------------------------------------------------------------------------------ */
 
-/* Does a loop inside of `fused` have no trip but in the last one of that? */
+/* Does a loop inside of `fused` run in the last iteration of `fused` only? */
 static bool in_last_trip(kernel *k, stmt_id fused, stmt_id inner) {
     sym_store *s = k->syms;
     ir_stmt l = *ir_s(k, fused), in = *ir_s(k, inner);
@@ -27,14 +28,14 @@ static bool in_last_trip(kernel *k, stmt_id fused, stmt_id inner) {
     if (sym_hi(s, shorter) < 1) return true;
     sym var = sym_loop(s, sym_name(s, l.l.var), shorter);
     sym none = sym_scale(s, sym_subst(s, in.l.extent, 1, &l.l.var, &var), -1);
-    ir_s(k, fused)->l.var = var; /* for the time of the proof, the trips before */
+    ir_s(k, fused)->l.var = var; /* for the proof: the iterations before the last */
     ir_s(k, fused)->l.extent = shorter;
     bool proved = ir_prove(k, in.parent, none, 0, NULL);
     ir_s(k, fused)->l = l.l;
     return proved;
 }
 
-/* Take out of B, whose first statement is given, what runs in the last trip only. */
+/* Take out of B, whose first statement is given, what runs in the last iteration only. */
 static void take_last_out(kernel *k, stmt_id fused, stmt_id b) {
     for (; b; b = ir_s(k, b)->next)
         for (stmt_id s = b, next; s; s = next) {
@@ -52,8 +53,8 @@ static bool touched(const ir_access *t, uint32_t n, mem_id m) {
     return false;
 }
 
-/* Both bodies in the first loop, and nothing asked. */
-static void join(kernel *k, stmt_id first, stmt_id second) {
+/* Move both bodies into the first loop, without checks. */
+static void merge_bodies(kernel *k, stmt_id first, stmt_id second) {
     sym from = ir_s(k, second)->l.var, to = ir_s(k, first)->l.var;
     while (ir_s(k, second)->first) {
         stmt_id c = ir_s(k, second)->first;
@@ -79,7 +80,7 @@ static bool same_trips(kernel *k, stmt_id first, stmt_id second, str *why) {
     return true;
 }
 
-/* May the loop and the statement beside it change places? */
+/* Can the loop and the statement beside it be exchanged? */
 static bool independent(kernel *k, const ir_access *t, uint32_t n, stmt_id s) {
     for (stmt_id c = s; c; c = ir_next(k, c, s))
         if (ir_s(k, c)->kind == STMT_BARRIER) return false;
@@ -91,10 +92,10 @@ static bool independent(kernel *k, const ir_access *t, uint32_t n, stmt_id s) {
     return true;
 }
 
-/* Definitions between the loops go in front of both, and then one loop to the other: the second up,
+/* Move definitions between the loops in front of both, then one loop to the other: the second up,
  * else the first down. */
-static bool bring_together(kernel *k, stmt_id first, const ir_access *a, uint32_t n, stmt_id second,
-                           const ir_access *b, uint32_t m, str *why) {
+static bool make_adjacent(kernel *k, stmt_id first, const ir_access *a, uint32_t n, stmt_id second,
+                          const ir_access *b, uint32_t m, str *why) {
     stmt_id block = ir_s(k, first)->parent;
     bool up = true, down = true;
     for (stmt_id s = ir_s(k, first)->next, next; s != second; s = next) {
@@ -120,12 +121,12 @@ bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why) {
     bool *alone = arena_zeroed(&k->arena, k->mems * sizeof *alone);
     for (mem_id i = 1; i < k->mems; i++) alone[i] = !touched(a, n, i) || !touched(b, m, i);
     ir_saved apart = ir_save(k);
-    if (!bring_together(k, first, a, n, second, b, m, why)) {
+    if (!make_adjacent(k, first, a, n, second, b, m, why)) {
         ir_restore(k, &apart);
         return false;
     }
     stmt_id rest = ir_s(k, second)->first;
-    join(k, first, second);
+    merge_bodies(k, first, second);
     ir_saved done = ir_save(k);
     take_last_out(k, first, rest);
     bool fine = ir_no_carried_but(k, first, alone, why);
@@ -137,11 +138,11 @@ bool apply_fuse(kernel *k, const transform_args *a, str *why) {
     return transform_fuse(k, a->loop[0], a->loop[1], why);
 }
 
-/* ---- confine --------------------------------------------------------------------------------- */
+/* ---- fold_storage ---------------------------------------------------------------------------- */
 
 typedef struct confining {
     mem_id tile;
-    sym first; /* the trip's first element */
+    sym first; /* first element of the iteration */
 } confining;
 
 static expr_id confine_rewriter(kernel *k, const ir_expr *e, void *user) {
@@ -153,7 +154,7 @@ static expr_id confine_rewriter(kernel *k, const ir_expr *e, void *user) {
     return ir_rebuild(k, &row, NULL);
 }
 
-/* The elements a trip has: index = each*i + small, 0 <= small < each, at every access. */
+/* The elements of an iteration: index = each*i + rest, 0 <= rest < each, at every access. */
 static bool own_elements(kernel *k, mem_id tile, stmt_id loop, sym *each, str *why) {
     sym_store *s = k->syms;
     ir_access *t;

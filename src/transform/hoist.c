@@ -1,22 +1,23 @@
-/* hoist.c - what no trip of a loop changes, computed in front of it.
+/* hoist.c - loop-invariant code motion of expensive values.
  *
- * ahead i    for i { .. f(t[x]) .. }  becomes  def s = f(t[x])   for i { .. s[0] .. }
+ * hoist i    for i { .. f(t[x]) .. }  becomes  def s = f(t[x])   for i { .. s[0] .. }
  *
- * An emitter hoists such a value by itself, as far as its operands allow. Where another loop is to
- * be moved into this one, lanes of columns into a loop down rows, that would be nowhere: f would be
- * computed for every element. As a tile it grows with the tiles it is made of. Only what costs more
- * than a load is worth it: quotients, roots, and what becomes a formula.
+ * An emitter hoists such a value by itself out of the loops its operands do not depend on. But if
+ * another loop is to move inside this one (vectors of columns inside a loop down the rows), that
+ * position disappears, and f would be computed for every element. As a tile the value is expanded
+ * together with the tiles it is made of. Only what costs more than a load is hoisted: quotients,
+ * roots, and functions that are expanded into arithmetic.
  *
- * Legal everywhere: what is taken reads tiles only, none that the loop stores to or defines. */
+ * Always legal: what is hoisted reads only tiles that the loop neither stores to nor defines. */
 #include "transform/transform.h"
 
 enum { MOST_AHEAD = 8 };
 
-typedef struct looking {
+typedef struct search {
     kernel *k;
     stmt_id loop;
     const bool *changed; /* by mem_id: the loop stores to it or defines it */
-} looking;
+} search;
 
 static bool costly(int op) {
     static const uint8_t ops[] = {OP_RECIPROCAL, OP_SQRT,
@@ -43,8 +44,8 @@ static bool costly(int op) {
     return false;
 }
 
-/* Is it the same in all trips? `cost`: is something costly in it, and a tile? */
-static bool constant(const looking *p, expr_id e, bool *cost, bool *tile) {
+/* Is the expression loop-invariant? `cost`: does it hold something expensive, and a tile? */
+static bool invariant(const search *p, expr_id e, bool *cost, bool *tile) {
     const ir_expr *x = ir_e(p->k, e);
     if (x->kind == EXPR_CONST || x->kind == EXPR_PARAM) return true;
     if (x->kind == EXPR_LOAD) {
@@ -56,16 +57,16 @@ static bool constant(const looking *p, expr_id e, bool *cost, bool *tile) {
     if (x->kind != EXPR_OP) return false;
     *cost |= costly(x->op);
     for (int i = 0; i < x->n; i++)
-        if (!constant(p, x->arg[i], cost, tile)) return false;
+        if (!invariant(p, x->arg[i], cost, tile)) return false;
     return true;
 }
 
-/* The first such expression in e, as much of it as there is; 0: none. */
-static expr_id find(const looking *p, expr_id e) {
+/* The first invariant, expensive subexpression of e, as large as possible; 0: none. */
+static expr_id find(const search *p, expr_id e) {
     bool cost = false, tile = false;
     const ir_expr *x = ir_e(p->k, e);
     if (!e || x->kind != EXPR_OP) return 0;
-    if (constant(p, e, &cost, &tile)) return cost && tile ? e : 0;
+    if (invariant(p, e, &cost, &tile)) return cost && tile ? e : 0;
     for (int i = 0; i < x->n; i++) {
         expr_id found = find(p, x->arg[i]);
         if (found) return found;
@@ -73,7 +74,7 @@ static expr_id find(const looking *p, expr_id e) {
     return 0;
 }
 
-static expr_id find_in(const looking *p) {
+static expr_id find_in(const search *p) {
     for (stmt_id s = p->loop; s; s = ir_next(p->k, s, p->loop)) {
         const ir_stmt *t = ir_s(p->k, s);
         for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) {
@@ -96,7 +97,7 @@ bool transform_hoist(kernel *k, stmt_id loop, str *why) {
         if (t->kind == STMT_DEF) changed[t->def.mem] = true;
         for (int i = 0; t->kind == STMT_STORE && i < t->n; i++) changed[t->store.mem[i]] = true;
     }
-    looking p = {k, loop, changed};
+    search p = {k, loop, changed};
     int n = 0;
     for (expr_id e; n < MOST_AHEAD && (e = find_in(&p)); n++) {
         mem_id m = ir_tile(k, MEM_LOCAL, (qn_dtype)ir_e(k, e)->dtype, SYM_ONE);

@@ -1,17 +1,17 @@
-/* layout.c - another order of a tile's elements.
+/* layout.c - transpose the storage of a tile.
  *
- *   lay t n     t's n rows, one after the other, become n columns: element e moves to
- *               (e mod c) * n + e div c, where c = size / n
+ *   transform_layout t n     t's n rows, one after the other, become n columns: element e moves to
+ *                            (e mod c) * n + e div c, where c = size / n
  *
- * `tile` gives each trip of a loop a row of its own; vectors across the trips want them side by
- * side.
+ * `accumulate` gives each iteration of a loop a row; vectors across the iterations want the rows
+ * interleaved.
  *
- * Legal where n divides the size, as nothing but the kernel sees a tile. */
+ * Legal where n divides the size: nothing outside the kernel sees a tile. */
 #include "transform/transform.h"
 
 typedef struct laying {
     mem_id tile;
-    sym rows, columns; /* as they were: an element was row * columns + column */
+    sym rows, columns; /* before: an element was row * columns + column */
 } laying;
 
 static sym laid(kernel *k, const laying *l, sym index) {

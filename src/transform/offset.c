@@ -1,20 +1,20 @@
-/* offset.c - the sign that a dot instruction wants.
+/* offset.c - change the signedness of an operand for dot instructions (unsigned by signed bytes).
  *
  * offset t u i   for i { .. for j { def t; for k { t[j] += u[k]*b[j, k] } .. } }
  *     becomes    for i { def c = 0; for j, k { c[j] += 128*b[j, k] }
  *                        .. for j { def t; for k { t[j] += u'[k]*b[j, k] }  t[j] += -c[j] .. } }
  *
  * where u' = u + 128 as u8 for a tile u of i8, or u - 128 as i8 (and -128 for 128 above) for one of
- * u8: the same bits but for the first of each byte. Instructions multiply unsigned bytes by signed
- * ones; so products of two signed or two unsigned bytes become ones they can do, at the price of
- * sums of the other factor. Those are made once for everything inside of i, where a product has
- * many rows a small part of its work. Integers wrap, so the result is the same to the bit.
+ * u8: the same bits with the top bit of each byte flipped. Dot instructions multiply unsigned bytes
+ * by signed ones; so products of two signed or two unsigned bytes become such products, at the
+ * price of the sums of the other operand. These are computed once for everything inside of i, a
+ * small part of the work where the product has many rows. Integers wrap, so the result is exact.
  *
- * Legal where t is a tile of i32 in i that one statement in i updates, by the product of a cast of
- * u and a cast of b; u is a packed tile, written by one plain store and read only there; loops
- * around that update, inside of i, that move b are those of t's definition or make the same trips
- * for any trip of loops inside i; and nothing inside i stores to b's memory but in front of the
- * child of i that updates. */
+ * Legal where t is an i32 tile in i that one statement in i updates, by the product of a cast of u
+ * and a cast of b; u is a packed tile, written by one plain store and read only there; the loops
+ * around that update, inside of i, that b depends on are loops around t's definition or have
+ * extents that do not depend on loops inside i; and nothing inside i stores to b's memory except in
+ * front of the child of i that holds the update. */
 #include "transform/transform.h"
 
 enum { MOST_LOOPS = 16 };
@@ -23,11 +23,14 @@ typedef struct offsetting {
     kernel *k;
     mem_id tile, packed;
     stmt_id at, def, update, copy;
-    int factor;                  /* which one is of `packed` */
-    stmt_id loop[MOST_LOOPS];    /* around the update inside `at` that move the other factor */
-    bool summed[MOST_LOOPS];     /* and do not tell which element of the tile is meant */
-    stmt_id element[MOST_LOOPS]; /* behind the definition, that do tell */
-    int loops, elements;         /* all outermost first */
+    int factor; /* which factor reads `packed` */
+    stmt_id loop
+        [MOST_LOOPS]; /* around the update, inside `at`: loops that the other factor depends on */
+    bool summed
+        [MOST_LOOPS]; /* of these, reduction loops: the tile's index does not depend on them */
+    stmt_id
+        element[MOST_LOOPS]; /* loops behind the definition that the tile's index does depend on */
+    int loops, elements;     /* outermost first */
 } offsetting;
 
 static expr_id narrow_of(const kernel *k, expr_id factor) {
@@ -35,7 +38,7 @@ static expr_id narrow_of(const kernel *k, expr_id factor) {
     return e->kind == EXPR_OP && e->op == OP_CAST && e->dtype == QN_I32 ? e->arg[0] : 0;
 }
 
-/* The only statements that touch t and u: t's update, u's copy. */
+/* Find the only statements that touch t and u: t's update and u's copy. */
 static bool find_statements(offsetting *p, str *why) {
     kernel *k = p->k;
     ir_access *t;
@@ -88,7 +91,7 @@ static bool factors_fit(offsetting *p, str *why) {
     return ir_refuse(why, "that is no product of equal bytes");
 }
 
-/* Can the loop be gone through elsewhere in its place's body, its extent free of loops in there? */
+/* Can the loop be copied to the top of `place`: is its extent free of the loops in there? */
 static bool movable(kernel *k, stmt_id loop, stmt_id place, str *why) {
     for (stmt_id s = place; (s = ir_next(k, s, place));)
         if (ir_s(k, s)->kind == STMT_LOOP &&
@@ -98,7 +101,7 @@ static bool movable(kernel *k, stmt_id loop, stmt_id place, str *why) {
     return true;
 }
 
-/* The loops around the update: what they move. */
+/* Find the loops around the update that the other factor depends on. */
 static bool find_loops(offsetting *p, str *why) {
     kernel *k = p->k;
     expr_id f[2];
@@ -134,8 +137,8 @@ static stmt_id child_of(const kernel *k, stmt_id parent, stmt_id s) {
     return s;
 }
 
-/* What the other factor reads is not stored to from the child of `at` that updates on; its tiles
- * are alive in front of it. */
+/* What the other factor reads is not stored to from the child of `at` with the update on; its tiles
+ * are alive in front of that child. */
 static bool reads_early(const offsetting *p, str *why) {
     kernel *k = p->k;
     expr_id f[2];
@@ -168,8 +171,8 @@ static bool allowed(offsetting *p, str *why) {
            find_loops(p, why) && reads_early(p, why);
 }
 
-/* Row-major over the loops that are not summed over. */
-static bool lay_out(const offsetting *p, sym *index, sym *size, str *why) {
+/* Row-major index over the loops that are not reduction loops. */
+static bool correction_index(const offsetting *p, sym *index, sym *size, str *why) {
     kernel *k = p->k;
     *index = SYM_ZERO;
     *size = SYM_ONE;
@@ -186,10 +189,9 @@ static bool lay_out(const offsetting *p, sym *index, sym *size, str *why) {
     return true;
 }
 
-/* In front of `before` (0: at the end) in `parent`, in copies of the loops around each other:
- * to[index] += value. */
-static void add_in(const offsetting *p, stmt_id parent, stmt_id before, int n, const stmt_id *loop,
-                   mem_id mem, sym index, expr_id value) {
+/* In front of `before` (0: at the end) in `parent`, in copies of the loops: to[index] += value. */
+static void add_update(const offsetting *p, stmt_id parent, stmt_id before, int n,
+                       const stmt_id *loop, mem_id mem, sym index, expr_id value) {
     kernel *k = p->k;
     sym from[MOST_LOOPS] = {0}, to[MOST_LOOPS] = {0};
     stmt_id in = parent, first = 0;
@@ -207,27 +209,28 @@ static void add_in(const offsetting *p, stmt_id parent, stmt_id before, int n, c
     ir_move(k, first, parent, before);
 }
 
-/* def c = 0; for .. c[j] += 128*b   in front of the child of `at` that updates. */
-static void sum_up(const offsetting *p, mem_id c, sym index, expr_id other, int64_t number) {
+/* def c = 0; for .. c[j] += 128*b   in front of the child of `at` with the update. */
+static void sum_correction(const offsetting *p, mem_id c, sym index, expr_id other,
+                           int64_t number) {
     kernel *k = p->k;
     stmt_id child = child_of(k, p->at, p->update);
     stmt_id def = ir_def(k, p->at, c, ir_const_i(k, QN_I32, 0));
     ir_move(k, def, p->at, child);
     expr_id value = ir_op2(k, OP_MUL, ir_const_i(k, QN_I32, number), other);
-    add_in(p, p->at, child, p->loops, p->loop, c, index, value);
+    add_update(p, p->at, child, p->loops, p->loop, c, index, value);
 }
 
-/* t[..] += -c[..]   behind the sum. */
-static void take_off(const offsetting *p, mem_id c, sym index) {
+/* t[..] += -c[..]   behind the reduction. */
+static void subtract_correction(const offsetting *p, mem_id c, sym index) {
     kernel *k = p->k;
     stmt_id body = ir_s(k, p->def)->parent, child = child_of(k, body, p->update);
     expr_id value = ir_op1(k, OP_NEG, ir_load(k, c, index, SYM_TRUE, 0, 0));
-    add_in(p, body, ir_s(k, child)->next, p->elements, p->element, p->tile,
-           ir_s(k, p->update)->store.index, value);
+    add_update(p, body, ir_s(k, child)->next, p->elements, p->element, p->tile,
+               ir_s(k, p->update)->store.index, value);
 }
 
-/* The packed tile's bytes by the other sign. */
-static void turn_sign(const offsetting *p, int to, expr_id *packed) {
+/* Flip the top bit of the packed tile's bytes. */
+static void flip_sign(const offsetting *p, int to, expr_id *packed) {
     kernel *k = p->k;
     ir_stmt *copy = ir_s(k, p->copy);
     expr_id as = ir_op(k, OP_BITCAST, (qn_dtype)to, 1, &copy->store.value[0]);
@@ -242,14 +245,14 @@ bool transform_offset(kernel *k, mem_id tile, mem_id packed, stmt_id at, str *wh
     offsetting p = {.k = k, .tile = tile, .packed = packed, .at = at};
     sym index, size;
     expr_id f[2];
-    if (!allowed(&p, why) || !lay_out(&p, &index, &size, why)) return false;
+    if (!allowed(&p, why) || !correction_index(&p, &index, &size, why)) return false;
     ir_is_dot(k, ir_s(k, p.update), f);
     expr_id load = narrow_of(k, f[p.factor]);
     bool is_signed = ir_e(k, load)->dtype == QN_I8;
     mem_id c = ir_tile(k, MEM_LOCAL, QN_I32, size);
-    sum_up(&p, c, index, f[!p.factor], is_signed ? 128 : -128);
-    take_off(&p, c, index);
-    turn_sign(&p, is_signed ? QN_U8 : QN_I8, &load);
+    sum_correction(&p, c, index, f[!p.factor], is_signed ? 128 : -128);
+    subtract_correction(&p, c, index);
+    flip_sign(&p, is_signed ? QN_U8 : QN_I8, &load);
     f[p.factor] = ir_cast(k, QN_I32, load);
     ir_s(k, p.update)->store.value[0] = ir_op2(k, OP_MUL, f[0], f[1]);
     if (ir_m(k, tile)->scope == MEM_REG && !ir_in_registers(k, tile, NULL))

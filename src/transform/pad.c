@@ -1,15 +1,16 @@
-/* pad.c - run a loop some trips too far, with nothing to show for it.
+/* pad.c - round a loop's extent up to a multiple, with the added iterations masked.
  *
  *   pad i m    for i < e {..}  becomes  for i < m*ceil(e/m) {..}
  *
- * so that what is split off it has constant extents. In the trips past e
+ * so that a split by m has constant extents. In the added iterations
  *   loads that depend on i are invalid: they read 0;
- *   stores to what outlives the trip (arguments, tiles defined outside the loop) are invalid, but
- *     for sums in tiles of products that are 0 then: they go on, and need no mask;
- *   stores to tiles defined inside go on: nobody sees those values, and a reduction into them needs
- *   no mask in its inner loop.
- * Arithmetic never traps, so values computed from zeros do no harm. Loops inside whose extents use
- * i would run further than their loads are made for: refused. */
+ *   stores to what outlives the iteration (arguments, tiles defined outside the loop) are invalid,
+ *     except for sums of products that are 0 then: they need no mask;
+ *   stores to tiles defined inside stay valid: nobody reads those values, and a reduction into them
+ *     needs no mask in its inner loop.
+ * Arithmetic never traps, so values computed from zeros do no harm.
+ *
+ * Legal where no inner extent depends on i: such a loop would run further than its loads allow. */
 #include "transform/transform.h"
 
 typedef struct padding {
@@ -34,7 +35,7 @@ static expr_id pad_rewriter(kernel *k, const ir_expr *e, void *user) {
     return ir_rebuild(k, &row, NULL);
 }
 
-/* Mark the tiles that live within a trip. */
+/* Mark the tiles that are defined inside the loop. */
 static bool *inner_tiles(kernel *k, stmt_id loop) {
     bool *inner = arena_zeroed(&k->arena, k->mems * sizeof *inner);
     for (stmt_id c = loop; c; c = ir_next(k, c, loop))
@@ -42,7 +43,7 @@ static bool *inner_tiles(kernel *k, stmt_id loop) {
     return inner;
 }
 
-/* 0 in the trips past the end: a load that is invalid there, or a conversion of one. */
+/* Is the value 0 in the added iterations: an invalid load, or a conversion of one? */
 static bool vanishes(kernel *k, const padding *p, expr_id id) {
     const ir_expr *e = ir_e(k, id);
     if (e->kind == EXPR_OP && e->op == OP_CAST) return vanishes(k, p, e->arg[0]);
@@ -52,7 +53,7 @@ static bool vanishes(kernel *k, const padding *p, expr_id id) {
            (sym_uses(k->syms, e->load.index, p->var) || sym_uses(k->syms, e->load.valid, p->var));
 }
 
-/* A tile's sum begins with 0 and is never -0, so it stays what it is. */
+/* The tile's sum starts from 0 and is never -0, so adding 0 leaves it as it is. */
 static bool adds_nothing(kernel *k, const padding *p, const ir_stmt *t) {
     return t->monoid == MONOID_SUM && ir_m(k, t->store.mem[0])->scope != MEM_ARG &&
            !sym_uses(k->syms, t->store.index, p->var) && vanishes(k, p, t->store.value[0]);

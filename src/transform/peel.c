@@ -1,25 +1,26 @@
-/* peel.c - the trips where nothing is cut short apart from those at the edge.
+/* peel.c - separate the full iterations of a loop from those at the edge.
  *
  *   peel i    for i < e {..}  becomes  for i < full {..}  for i_1 < e - full {..}
  *
- * with i + full in the second. A trip is full when no inner extent min(f, n - f*i) is below f and
- * no access's validity n - 1 - i*f - .. >= 0 fails; both are linear in i with a negative
- * coefficient once the inner variables stand at their worst, so the full trips come first and their
- * number is a floor division. Where all conditions rise with i the full trips come last, behind
- * those that are cut short. Conditions of any other shape stay masked in both parts. The order of
- * trips does not change: always legal. The copy's loops get fresh names (i_1) and its tiles fresh
- * memories. */
+ * with i + full in the second. An iteration is full when no inner extent min(f, n - f*i) is below f
+ * and no access's mask n - 1 - i*f - .. >= 0 fails. Both are linear in i with a negative
+ * coefficient once the inner variables take their worst values, so the full iterations come first
+ * and their number is a floor division. Where all conditions rise with i the full iterations come
+ * last. Conditions of any other shape stay masked in both parts. The copy's loops get fresh names
+ * (i_1) and its tiles fresh memories.
+ *
+ * Always legal: the order of iterations does not change. */
 #include "transform/transform.h"
 
 typedef struct peeling {
     kernel *k;
     stmt_id loop;
-    sym var, full; /* trips in front of where conditions that fall with var begin to fail */
-    sym late;      /* trips until those that rise with it hold */
+    sym var, full; /* iterations before the conditions that fall with var begin to fail */
+    sym late;      /* iterations before those that rise with it hold */
     bool falls, rises;
 } peeling;
 
-/* The trips in which condition >= 0: the first ones, or the last. */
+/* The iterations in which condition >= 0: the first ones, or the last. */
 static void first_trips(peeling *p, sym condition) {
     sym_store *s = p->k->syms;
     int64_t c;
@@ -38,7 +39,7 @@ static void first_trips(peeling *p, sym condition) {
     p->falls = true;
 }
 
-/* An inner extent min(a, b) with b falling in i: b >= a, whatever the loops between do. */
+/* An inner extent min(a, b) with b falling in i: b >= a, for all values of the loops between. */
 static void extent_trips(peeling *p, stmt_id loop) {
     sym_store *s = p->k->syms;
     sym bound[IR_PARTS], worst;
@@ -68,7 +69,7 @@ static void find_full(peeling *p) {
     }
 }
 
-/* An extent like e - min(e, ..): nobody can say how many of these trips are full. */
+/* An extent like e - min(e, ..): how many of these iterations are full cannot be bounded. */
 static bool is_rest(const kernel *k, sym extent) {
     sym_linear t = sym_terms(k->syms, extent);
     for (int i = 0; i < t.n; i++) {

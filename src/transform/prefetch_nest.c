@@ -1,36 +1,38 @@
-/* prefetch_nest.c - asking for what a later loop touches, a share at a time.
+/* prefetch_nest.c - prefetch what a later nest accesses, in equal shares.
  *
- * ask a i j    for i { .. }  for j { .. a[x(j)] .. }
- *     becomes  for i { fetch a[x(i)] .. }  for j { .. a[x(j)] .. }
+ * prefetch_nest a i j
+ *              for i { .. }  for j { .. a[x(j)] .. }
+ *     becomes  for i { prefetch a[x(i)] .. }  for j { .. a[x(j)] .. }
  *
- * Behind the sum of a register tile the formula reads and writes streams that come from memory: an
- * optimizer's state behind a weight's gradient. The sum itself lives in the caches for thousands of
- * cycles, in which the memory has nothing to do. So the sum's loop, in blocks, asks in each block
- * for a share of the lines that the loop behind it will touch. All at once would not do: a
- * processor has a dozen or two of requests under way, and what asks for more of them waits.
+ * The epilogue of a register tile reads and writes streams that come from memory, for example an
+ * optimizer's state behind a weight's gradient. The reduction itself runs from the caches for
+ * thousands of cycles in which memory is idle. So each block of the reduction prefetches a share of
+ * the lines that the epilogue will access. All at once would not work: a processor has a dozen or
+ * two of outstanding misses, and stalls on more.
  *
- * j's trips are dealt out among i's in their order; of a loop inside j that goes along memory one
- * trip a line remains. Where j's trips are no multiple of i's, the last ask for more than is there.
+ * j's iterations are distributed among i's in order; a loop inside j that walks along memory is
+ * stepped a line at a time. Where j's iterations are no multiple of i's, the last shares point past
+ * the end.
  *
- * Legal where the numbers of trips of i and j are known, i is in no vector, and whatever the index
- * of a depends on is j, inside j, or around i. */
+ * Legal where the extents of i and j are constant, i is in no vector, and the index of a depends
+ * only on j, loops inside j, and loops around i. */
 #include "transform/transform.h"
 
-enum { LINE = 64, MOST_FETCHES = 256 /* a trip of i */ };
+enum { LINE = 64, MOST_FETCHES = 256 /* of an iteration of i */ };
 
-typedef struct asking {
+typedef struct sharing {
     kernel *k;
     mem_id mem;
     stmt_id at, nest;
-    int64_t each; /* trips of the nest that one trip of `at` asks for */
-} asking;
+    int64_t each; /* iterations of the nest whose accesses one iteration of `at` prefetches */
+} sharing;
 
 static bool known_trips(const kernel *k, stmt_id loop, int64_t *n) {
     const ir_stmt *l = ir_s(k, loop);
     return l->kind == STMT_LOOP && sym_is_const(k->syms, l->l.extent, n) && *n > 0;
 }
 
-static bool place_allowed(const asking *f, str *why) {
+static bool place_allowed(const sharing *f, str *why) {
     const kernel *k = f->k;
     stmt_id outside = ir_s(k, f->nest)->parent;
     if (ir_m(k, f->mem)->scope != MEM_ARG)
@@ -45,8 +47,8 @@ static bool place_allowed(const asking *f, str *why) {
     return true;
 }
 
-/* Loops for those around the load, from the nest inward, and in the innermost the FETCH. */
-static void fetch_load(asking *f, const ir_access *t) {
+/* Copies of the loops around the load, from the nest inward, with the prefetch in the innermost. */
+static void prefetch_load(sharing *f, const ir_access *t) {
     kernel *k = f->k;
     stmt_id path[32], parent = f->at, top = 0;
     int depth = 0, n = 0;
@@ -84,8 +86,8 @@ static void fetch_load(asking *f, const ir_access *t) {
     ir_move(k, top, f->at, first);
 }
 
-/* What one trip of `at` would ask for; INT64_MAX: not to be known. */
-static int64_t fetches_of(const asking *f, const ir_access *t) {
+/* The number of prefetches in one iteration of `at`; INT64_MAX: unknown. */
+static int64_t prefetches_of(const sharing *f, const ir_access *t) {
     int64_t n = f->each, trips;
     int depth = 0;
     for (stmt_id l = ir_s(f->k, t->at)->parent; l != f->nest; l = ir_s(f->k, l)->parent) {
@@ -102,7 +104,7 @@ static int64_t fetches_of(const asking *f, const ir_access *t) {
 }
 
 bool transform_prefetch_nest(kernel *k, mem_id mem, stmt_id at, stmt_id nest, str *why) {
-    asking f = {.k = k, .mem = mem, .at = at, .nest = nest};
+    sharing f = {.k = k, .mem = mem, .at = at, .nest = nest};
     int64_t have, want, total = 0;
     if (!place_allowed(&f, why)) return false;
     if (!known_trips(k, at, &have) || !known_trips(k, nest, &want))
@@ -116,13 +118,13 @@ bool transform_prefetch_nest(kernel *k, mem_id mem, stmt_id at, stmt_id nest, st
         for (uint32_t j = 0; j < loads; j++) known |= t[j].index == t[i].index;
         if (known) continue;
         if (t[i].dyn) return ir_refuse(why, "the place is read from memory");
-        int64_t more = fetches_of(&f, &t[i]);
+        int64_t more = prefetches_of(&f, &t[i]);
         if (more > MOST_FETCHES || (total += more) > MOST_FETCHES)
             return ir_refuse(why, "too much to ask for");
         t[loads++] = t[i];
     }
     if (!loads) return ir_refuse(why, "the second loop does not touch that");
-    while (loads-- > 0) fetch_load(&f, &t[loads]);
+    while (loads-- > 0) prefetch_load(&f, &t[loads]);
     return true;
 }
 

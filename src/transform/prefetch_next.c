@@ -1,32 +1,33 @@
-/* prefetch_next.c - what the next copy will read, asked for while this one is used.
+/* prefetch_next.c - prefetch, while one panel is used, what the next copy will read.
  *
- * fetch i j    for p { for i { t[x] = a[f(p, i)] }  .. for j { .. } }
- *      becomes for p { for i { t[x] = a[f(p, i)] }  .. for j { ..  fetch a[f(p + 1, j)] } }
+ * prefetch_next i j
+ *               for p { for i { t[x] = a[f(p, i)] }  .. for j { .. } }
+ *      becomes  for p { for i { t[x] = a[f(p, i)] }  .. for j { ..  prefetch a[f(p + 1, j)] } }
  *
- * A copy of what comes from far away waits for memory, and what follows it computes while memory
- * rests; asked for in time, the next copy's elements are in the second-level cache. p is the
- * innermost loop around both. A loop that computes may ask for what it reads itself the next time
- * round, and what others read before it. Of a loop inside i every trip is fetched where it is
- * unrolled, the first where lanes or a line lie together. What it loads this time round anyway, a
- * row that it seeks the largest of while it computes with the one before, is not asked for.
+ * A copy (packing) of what lies in memory waits for it, and the loop behind computes while memory
+ * is idle; prefetched in time, the elements of the next copy are in the second-level cache. p is
+ * the innermost loop around both. j may be i: a loop then prefetches what it loads itself in p's
+ * next iteration, and what statements in front of it load. A loop inside i is prefetched iteration
+ * by iteration where it is unrolled, and by its first iteration where its lanes share a line. What
+ * the loop loads in this iteration of p anyway is left out.
  *
- * Legal but between the loops of a group's members: a fetch reads nothing, its address may lie
- * anywhere, and an emitter without such an instruction leaves it away. */
+ * Legal except between the loops of a work-group's members: a prefetch reads nothing and never
+ * faults, and an emitter without the instruction leaves it out. */
 #include "transform/transform.h"
 
 enum { MOST_FETCHES = 8, MOST_LOADED = 32 };
 
-typedef struct fetching {
+typedef struct prefetching {
     kernel *k;
     stmt_id copy, use, around;
-    sym trip;            /* of the loop around, whose loads are meant */
-    int n, most, loaded; /* the first so many are loaded this time */
+    sym trip;            /* of the loop around, whose loads are prefetched */
+    int n, most, loaded; /* the first `loaded` are loaded in this iteration */
     mem_id mem[MOST_LOADED + MOST_FETCHES];
     sym index[MOST_LOADED + MOST_FETCHES];
-} fetching;
+} prefetching;
 
-/* Is the index of use's own loops, and those around? */
-static bool in_scope(const fetching *f, sym index) {
+/* Does the index depend only on `use`'s own loops and those around it? */
+static bool in_scope(const prefetching *f, sym index) {
     for (stmt_id s = f->k->root; (s = ir_next(f->k, s, f->k->root));) {
         const ir_stmt *l = ir_s(f->k, s);
         if (l->kind == STMT_LOOP && !ir_inside(f->k, f->use, s) &&
@@ -36,7 +37,7 @@ static bool in_scope(const fetching *f, sym index) {
     return true;
 }
 
-static void add_fetch(fetching *f, const ir_access *t, sym index) {
+static void add_fetch(prefetching *f, const ir_access *t, sym index) {
     kernel *k = f->k;
     sym var[2] = {ir_s(k, f->copy)->l.var, ir_s(k, f->around)->l.var};
     sym by[2] = {ir_trip(k, f->use), f->trip};
@@ -48,8 +49,9 @@ static void add_fetch(fetching *f, const ir_access *t, sym index) {
     f->index[f->n++] = index;
 }
 
-/* The trips of the loops from `inner` out to the copy's: of unrolled ones each, else the first. */
-static void each_trip(fetching *f, const ir_access *t, sym index, stmt_id inner) {
+/* The iterations of the loops from `inner` out to the copy's: all of unrolled ones, else the
+ * first. */
+static void each_trip(prefetching *f, const ir_access *t, sym index, stmt_id inner) {
     kernel *k = f->k;
     int64_t n = 1;
     if (inner == f->copy) {
@@ -67,7 +69,7 @@ static void each_trip(fetching *f, const ir_access *t, sym index, stmt_id inner)
     }
 }
 
-static void each_load(fetching *f, const ir_access *t, uint32_t n) {
+static void each_load(prefetching *f, const ir_access *t, uint32_t n) {
     kernel *k = f->k;
     for (uint32_t i = 0; i < n; i++)
         if (t[i].load && ir_m(k, t[i].mem)->scope == MEM_ARG && !t[i].dyn && !t[i].guard)
@@ -75,7 +77,7 @@ static void each_load(fetching *f, const ir_access *t, uint32_t n) {
 }
 
 bool transform_prefetch_next(kernel *k, stmt_id copy, stmt_id use, str *why) {
-    fetching f = {
+    prefetching f = {
         .k = k, .copy = copy, .use = use, .around = ir_s(k, copy)->parent, .most = MOST_LOADED};
     while (!ir_inside(k, use, f.around)) f.around = ir_s(k, f.around)->parent;
     bool nested = use != copy && (ir_inside(k, use, copy) || ir_inside(k, copy, use));

@@ -1,33 +1,35 @@
-/* prefetch_trip.c - what a loop loads some trips later, asked for ahead.
+/* prefetch_trip.c - prefetch what a loop loads a number of iterations later.
  *
- * near t0 i 8    for i { .. t[c*i + x] .. }
- *        becomes for i { .. t[c*i + x] ..  fetch t[c*i + 8*c] }
+ * prefetch_trip t0 i 8
+ *                for i { .. t[c*i + x] .. }
+ *        becomes for i { .. t[c*i + x] ..  prefetch t[c*i + 8*c] }
  *
- * A packed operand comes from the second-level cache, in order, and a processor's own prefetching
- * into the first one lags behind a loop that takes a line or three in a dozen cycles: it computes
- * while it waits, as far as it looks ahead, but each line occupies a place of what is under way.
- * Rows that are not packed may come from farther away, several in one page, which that prefetching
- * does not tell apart; there i is a block of the sum, a line long.
+ * A packed operand is read from the second-level cache, in order. The hardware prefetcher into the
+ * first level lags behind a loop that consumes one to three lines in a dozen cycles: out-of-order
+ * execution hides the latency, but each line occupies a miss buffer. Rows that are not packed may
+ * come from farther away, several to a page, which the hardware prefetcher does not tell apart;
+ * there i is a block of the reduction, a line long.
  *
- * What one trip moves on by is asked for whole, a line at a time. Loops inside that move by less
- * than that stay in it; those that move by more, rows of an operand, are places of their own.
+ * The elements that one iteration advances by are prefetched line by line. Loops inside that move
+ * by less than that stay within them; loops that move by more (rows of an operand) are prefetched
+ * each on its own.
  *
- * Legal where every load of the memory in the loop moves on evenly with it, forward, and the loop
- * is no vector: a fetch reads nothing, its address may lie anywhere. */
+ * Legal where every load of the memory in the loop advances by the same positive step, and the loop
+ * is no vector: a prefetch reads nothing and never faults. */
 #include "transform/transform.h"
 
 enum { LINE = 64, MOST_LINES = 32 };
 
-typedef struct nearing {
+typedef struct prefetching {
     kernel *k;
     mem_id mem;
     stmt_id loop;
-    int64_t step; /* elements by which a trip moves on */
+    int64_t step; /* elements by which an iteration advances */
     int n;
     sym at[MOST_LINES];
-} nearing;
+} prefetching;
 
-static bool add_lines(nearing *f, sym index) {
+static bool add_lines(prefetching *f, sym index) {
     int64_t line = LINE / (int64_t)qn_dtype_size(ir_m(f->k, f->mem)->dtype);
     for (int64_t e = 0; e < f->step; e += line) {
         sym at = sym_add(f->k->syms, index, sym_const(f->k->syms, e));
@@ -40,28 +42,28 @@ static bool add_lines(nearing *f, sym index) {
     return true;
 }
 
-/* The places that the load's index has in one trip, by the loops from `inner` out. */
-static bool add_places(nearing *f, sym index, stmt_id inner) {
+/* Collect the addresses of the load in one iteration, by the loops from `inner` out. */
+static bool add_addresses(prefetching *f, sym index, stmt_id inner) {
     sym_store *s = f->k->syms;
     if (inner == f->loop) return add_lines(f, index);
     const ir_stmt *l = ir_s(f->k, inner);
     stmt_id outer = l->parent;
     sym var = l->l.var, rest;
     int64_t step = 0, trips = 1;
-    if (!sym_uses(s, index, var)) return add_places(f, index, outer);
+    if (!sym_uses(s, index, var)) return add_addresses(f, index, outer);
     if (!sym_split(s, index, var, &step, &rest)) return false;
     if (step <= -f->step || step >= f->step) {
         if (!sym_is_const(s, l->l.extent, &trips) || trips > MOST_LINES) return false;
     }
     for (int64_t i = 0; i < trips; i++) {
         sym trip = sym_const(s, i);
-        if (!add_places(f, sym_subst(s, index, 1, &var, &trip), outer)) return false;
+        if (!add_addresses(f, sym_subst(s, index, 1, &var, &trip), outer)) return false;
     }
     return true;
 }
 
 bool transform_prefetch_trip(kernel *k, mem_id mem, stmt_id loop, int64_t trips, str *why) {
-    nearing f = {.k = k, .mem = mem, .loop = loop};
+    prefetching f = {.k = k, .mem = mem, .loop = loop};
     ir_stmt l = *ir_s(k, loop);
     if (l.loop == LOOP_VEC || l.loop == LOOP_WORD || l.loop == LOOP_THREAD)
         return ir_refuse(why, "lanes and members ask for nothing on their own");
@@ -72,7 +74,7 @@ bool transform_prefetch_trip(kernel *k, mem_id mem, stmt_id loop, int64_t trips,
         if (!t[i].load || t[i].mem != mem) continue;
         if (t[i].dyn || !sym_split(k->syms, t[i].index, l.l.var, &f.step, &rest) || f.step <= 0)
             return ir_refuse(why, "the loop does not move on in it");
-        if (!add_places(&f, t[i].index, ir_s(k, t[i].at)->parent))
+        if (!add_addresses(&f, t[i].index, ir_s(k, t[i].at)->parent))
             return ir_refuse(why, "too many places, or none that is known");
     }
     if (!f.n) return ir_refuse(why, "the loop does not read that");

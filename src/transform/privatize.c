@@ -1,18 +1,18 @@
-/* privatize.c - what trips add to one element, added up first.
+/* privatize.c - reduce into a private accumulator what iterations add to one element.
  *
- * collect i    for i { for .. { a[x] += f } }
- *      becomes def t = identity; for i { for .. { t += f } } a[x] += t
+ * privatize i  for i { for .. { a[x] += f } }
+ *     becomes  def t = identity; for i { for .. { t += f } } a[x] += t
  *
- * A sum whose terms come block by block, the gradient of queries while blocks of keys go by, waits
- * in memory for its next terms. Added one by one each would cost a load and a store; the terms of a
- * block are added in a register, which `tile` then makes a register tile of, as of any sum.
+ * A sum whose terms come block by block (the gradient of queries, over blocks of keys) stays in
+ * memory between blocks. Each term added on its own would cost a load and a store; the terms of one
+ * block are added in a register, which `accumulate` then expands to a register tile.
  *
- * Legal where the loop does nothing else, down to one update of an element that no trip chooses, by
- * one monoid, and the element is inside its memory even where no trip is on: what is added is then
- * the identity. Floating sums are reassociated. */
+ * Legal where the loop does nothing but one update of an element whose index does not depend on it,
+ * by one monoid, and the element is in bounds even where every iteration is masked: what is added
+ * is then the identity. Floating sums are reassociated. */
 #include "transform/transform.h"
 
-/* The loop's one statement, an update by a monoid; 0: it is something else. */
+/* The loop's only statement, an update by a monoid; 0: it holds something else. */
 static stmt_id only_update(kernel *k, stmt_id loop, str *why) {
     stmt_id s = loop;
     for (; ir_s(k, s)->kind == STMT_LOOP; s = ir_s(k, s)->first) {
@@ -35,8 +35,8 @@ static stmt_id only_update(kernel *k, stmt_id loop, str *why) {
     return s;
 }
 
-/* Of a condition what holds in all trips of the loop alike. */
-static sym without_trips(kernel *k, stmt_id loop, sym valid) {
+/* The part of a condition that does not depend on the loop. */
+static sym invariant_part(kernel *k, stmt_id loop, sym valid) {
     sym fact[IR_FACTS], kept = SYM_TRUE;
     int n = ir_facts(k, valid, fact);
     for (int i = 0; i < n; i++) {
@@ -63,7 +63,7 @@ bool transform_privatize(kernel *k, stmt_id loop, str *why) {
     if (!update || !ir_divisible(k, parent, why) || !ir_outside_vectors(k, parent, why))
         return false;
     ir_stmt x = *ir_s(k, update);
-    sym valid = without_trips(k, loop, x.store.valid);
+    sym valid = invariant_part(k, loop, x.store.valid);
     if (!stays_inside(k, loop, &x, valid, why)) return false;
     qn_dtype dtype = ir_m(k, x.store.mem[0])->dtype;
     mem_id t = ir_tile(k, MEM_REG, dtype, SYM_ONE);

@@ -1,27 +1,28 @@
-/* shift.c - the first statements of a trip, done at the end of the trip before.
+/* shift.c - software pipelining: the first statements of an iteration move to the end of the one
+ * before.
  *
- *   rotate i j    for i < n { A; j { B } }
- *       becomes   A(0);  for i < n - 1 { j { B(i) } A(i + 1) }  j { B(n - 1) }
+ *   shift i j    for i < n { A; j { B } }
+ *       becomes  A(0);  for i < n - 1 { j { B(i) } A(i + 1) }  j { B(n - 1) }
  *
- * Nothing is done in another order. What it is for comes after it: the end of one trip and the
- * beginning of the next are now in one body, and where they do not depend on each other `fuse`
- * makes one loop of theirs. So a row is stored while the next one's exponentials are computed and
- * the largest of the one after that is sought: memory, for which each alone would wait, and
- * arithmetic at the same time. Each further rotation is a further stage.
+ * A(0) is the prologue, the last j the epilogue. The order of execution does not change. What is
+ * gained comes after: the end of one iteration and the beginning of the next are now in one body,
+ * and where they are independent `fuse` makes one loop of them. So a row is stored while the next
+ * row's exponentials are computed and the maximum of the row after that is taken: memory latency
+ * and arithmetic overlap. Each further shift adds a stage.
  *
- * Tiles that A makes and j needs now live from trip to trip: they are defined in front of the loop,
- * and their first values are stored in each trip, right in front of what first touches them, so
- * that what is left of the trip before may still be read until then. Other tiles stay with the part
- * that has them.
+ * Tiles that A writes and j reads now live across iterations: they are defined in front of the
+ * loop, and their initial values are stored in each iteration right before their first access, so
+ * that the values of the iteration before can be read until then. Other tiles stay with the part
+ * that uses them.
  *
- * Legal where the loop is sure to have a trip. */
+ * Legal where the loop is sure to have an iteration. */
 #include "transform/transform.h"
 
-typedef struct rotating {
+typedef struct shifting {
     kernel *k;
-    stmt_id loop, first; /* first: where the trips are to begin */
-    bool *early, *late;  /* by mem_id: touched in front of `first`, and from it on */
-} rotating;
+    stmt_id loop, first; /* first: where iterations are to begin */
+    bool *early, *late;  /* by mem_id: accessed in front of `first`, and from it on */
+} shifting;
 
 static bool reads_nothing(kernel *k, stmt_id def) {
     ir_access *t;
@@ -34,7 +35,7 @@ static void mark(kernel *k, stmt_id s, bool *touched) {
     for (uint32_t i = 0; i < n; i++) touched[t[i].mem] = true;
 }
 
-static void find_tiles(rotating *r) {
+static void find_tiles(shifting *r) {
     kernel *k = r->k;
     bool behind = false;
     r->early = arena_zeroed(&k->arena, k->mems * sizeof *r->early);
@@ -45,8 +46,8 @@ static void find_tiles(rotating *r) {
     }
 }
 
-/* The first values of a tile that lives longer than a trip, where the trip begins to use it. */
-static void begin_at_use(const rotating *r, stmt_id def, expr_id value) {
+/* Store the initial value of a tile that lives across iterations before its first access. */
+static void store_initial(const shifting *r, stmt_id def, expr_id value) {
     kernel *k = r->k;
     mem_id tile = ir_s(k, def)->def.mem;
     stmt_id use = ir_s(k, def)->next;
@@ -66,9 +67,9 @@ static void begin_at_use(const rotating *r, stmt_id def, expr_id value) {
     if (size == SYM_ONE) ir_move(k, set, r->loop, use);
 }
 
-/* Definitions in front of `first`: of tiles that only what follows touches they go there, of those
- * that both do in front of the loop. */
-static void place_tiles(rotating *r) {
+/* Definitions in front of `first`: of tiles that only the later part accesses, move there; of tiles
+ * that both parts access, in front of the loop. */
+static void place_tiles(shifting *r) {
     kernel *k = r->k;
     stmt_id behind = r->first;
     for (stmt_id s = ir_s(k, r->loop)->first, next; s != r->first && s != behind; s = next) {
@@ -82,14 +83,15 @@ static void place_tiles(rotating *r) {
             continue;
         }
         expr_id value = def->def.value;
-        if (value) begin_at_use(r, s, value);
+        if (value) store_initial(r, s, value);
         ir_s(k, s)->def.value = 0;
         ir_move(k, s, ir_s(k, r->loop)->parent, r->loop);
     }
 }
 
-/* One trip of the loop, from its child number `from` to before `to`, in front of `before`. */
-static void single(const rotating *r, int from, int to, sym trip, stmt_id before) {
+/* One iteration of the loop, its children from number `from` to before `to`, in front of
+ * `before`. */
+static void single(const shifting *r, int from, int to, sym trip, stmt_id before) {
     kernel *k = r->k;
     stmt_id parent = ir_s(k, r->loop)->parent, copy = ir_copy(k, r->loop);
     ir_insert(k, copy, parent, before);
@@ -125,7 +127,7 @@ bool transform_shift(kernel *k, stmt_id loop, stmt_id first, str *why) {
     sym left = sym_sub(s, l.l.extent, SYM_ONE);
     if (!ir_prove(k, l.parent, left, 0, NULL)) return ir_refuse(why, "the loop may have no trip");
     if (!ir_plain(k, left, why)) return false;
-    rotating r = {.k = k, .loop = loop, .first = first};
+    shifting r = {.k = k, .loop = loop, .first = first};
     find_tiles(&r);
     place_tiles(&r);
     int number = 0, all = 0;

@@ -1,11 +1,11 @@
-/* spill.c - what a loop reads of a tile, from a copy in memory.
+/* spill.c - copy a tile to memory so that a loop can index it.
  *
  * spill t i   for i { .. t[x] .. }
  *     becomes def w; for e { w[e] = t[e] }  for i { .. w[x] .. }
  *
- * A tile in registers can only be read where its index is known when code is made, so a loop over
- * its elements must be unrolled, and a long formula for each of 28 accumulators is 28 times the
- * code. Parked in memory the accumulators free their registers and are read by a loop.
+ * A register tile can only be read where its index is known at compile time, so a loop over its
+ * elements must be unrolled; a long epilogue over 28 accumulators is 28 copies of its code. Spilled
+ * to memory the accumulators free their registers and are read by a loop.
  *
  * Legal where the loop does not store to the tile. */
 #include "transform/transform.h"

@@ -1,15 +1,16 @@
-/* split.c - one loop as two, two loops as one. Neither changes the order of trips, so both are
- * always legal; sym's normal form brings a split and merged index back to what it was.
+/* split.c - one loop as two, two loops as one. Neither changes the order of iterations, so both are
+ * always legal; the normal form of sym restores an index that was split and merged.
  *
- * split, swap         ir/loops.c
- * merge o n -> m      for o < p { for n < q {..} }  becomes  for m < p*q {..}  with o = m/q and
- *                     n = m - q*(m/q). The inner loop must be all that the outer one does and its
- *                     extent free of the outer's variable, and positive by its range where it is no
- *                     constant: it is divided by. Then, too, every index must be one in which m/q
- *                     cancels: little is known of a quotient by a variable. */
+ * split, swap         ir/loops.c merge o n -> m      for o < p { for n < q {..} }  becomes  for m <
+ * p*q {..}  with o = m/q and
+ *                     n = m - q*(m/q).
+ *
+ * merge wants the loops perfectly nested, and the inner extent free of the outer variable and
+ * positive by its range where it is no constant, because it is divided by. Then, too, m/q must
+ * cancel in every index: little is known of a quotient by a variable. */
 #include "transform/transform.h"
 
-/* Some index of the body, with o = var and n = m - width*var, still uses var? */
+/* Does some index of the body, with o = var and n = m - width*var, still use var? */
 static bool keeps_quotient(kernel *k, stmt_id body, const sym from[2], sym m, sym width) {
     sym_store *s = k->syms;
     sym var = sym_loop(s, "quotient", m), to[2] = {var, sym_sub(s, m, sym_mul(s, width, var))};

@@ -1,20 +1,20 @@
-/* stage.c - copy what a part of the kernel will load into a tile, in the order in which
- * it will be loaded: packing, im2col, transposition and zero-filled edges are all this.
+/* stage.c - copy what a part of the kernel will load into a tile, in the order in which it will be
+ * loaded (packing, im2col, transposed and zero-filled copies; TVM's cache_read).
  *
  * stage a i j..    for i { .. for j { .. a[index(i, j)] .. } }
  *     becomes      for i { def b[extents of j..]; for j_1 { b[j_1] = a[index(i, j_1)] }
  *                          .. for j { .. b[j] .. } }
  *
- * The loads meant are those of a, inside i, that use exactly the variables j.. of the loops inside
- * i (in index or validity); they must be one and the same formula, without computed offset or
+ * The loads replaced are those of a, inside i, whose index or mask uses exactly the variables j..
+ * of the loops inside i; they must be one and the same expression, without computed offset or
  * guard. The tile is indexed by j.. row-major in the order given. An invalid load gives 0, so the
- * tile holds 0 there and the loads from it are valid always. With a dtype named the tile has that
- * one and the copy converts; each of the loads must be an argument of a cast to it.
- * stage a i j + k l   joins loops: what is loaded must depend on j and k by a sum s = m*j + n*k
- * alone, and the tile has one axis for s. An element that several pairs (j, k) load is copied once:
- * the windows of a convolution, which overlap, as the piece of the image that they lie in.
+ * tile holds 0 there and its loads are always valid. With a dtype the tile has that dtype and the
+ * copy converts; each of the loads must be the argument of a cast to it. stage a i j + k l   joins
+ * loops: the load must depend on j and k by a sum s = m*j + n*k alone, and the tile has one axis
+ * for s. An element that several pairs (j, k) load is copied once: the windows of a convolution,
+ * which overlap, are staged as the part of the image that they cover.
  *
- * Legal where nothing inside i stores to a. The extents of j.. must be free of the loops inside
+ * Legal where nothing inside i stores to a, and the extents of j.. are free of the loops inside
  * i. */
 #include "transform/transform.h"
 
@@ -26,9 +26,9 @@ typedef struct staging {
     expr_id load, value; /* value: what is copied, the load or a cast of it */
     int n;
     const stmt_id *loops;
-    uint32_t joined; /* bit i: loop i goes along the same axis as loop i - 1 */
+    uint32_t joined; /* bit i: loop i shares the axis of loop i - 1 */
     sym index;       /* of the tile, by the variables of j.. */
-    sym place;       /* and by those of the tile's axes */
+    sym place;       /* and by the variables of the tile's axes */
     /* By loop: its variable, and that in terms of its axis. By an axis's first loop: */
     sym from_var[STAGE_LOOPS], to[STAGE_LOOPS];
     sym var[STAGE_LOOPS], sum[STAGE_LOOPS], extent[STAGE_LOOPS];
@@ -37,16 +37,16 @@ typedef struct staging {
 static expr_id stage_rewriter(kernel *k, const ir_expr *e, void *user) {
     const staging *p = user;
     ir_expr old = *ir_e(k, p->value);
-    bool meant = e->kind == old.kind && e->dtype == old.dtype;
+    bool is_replaced = e->kind == old.kind && e->dtype == old.dtype;
     if (old.kind == EXPR_LOAD)
-        meant = meant && e->load.mem == p->from && e->load.index == old.load.index &&
-                e->load.valid == old.load.valid && !e->load.dyn && !e->load.guard;
+        is_replaced = is_replaced && e->load.mem == p->from && e->load.index == old.load.index &&
+                      e->load.valid == old.load.valid && !e->load.dyn && !e->load.guard;
     else
-        meant = meant && e->op == OP_CAST && e->arg[0] == p->load;
-    return meant ? ir_load(k, p->tile, p->index, SYM_TRUE, 0, 0) : ir_rebuild(k, e, NULL);
+        is_replaced = is_replaced && e->op == OP_CAST && e->arg[0] == p->load;
+    return is_replaced ? ir_load(k, p->tile, p->index, SYM_TRUE, 0, 0) : ir_rebuild(k, e, NULL);
 }
 
-/* Is the load only ever converted to the dtype? Looks at the expressions of s's subtree. */
+/* Is the load only ever converted to the dtype, in the subtree of `top`? */
 static bool only_converted(kernel *k, stmt_id top, expr_id load, int dtype) {
     uint8_t *used = arena_zeroed(&k->arena, k->exprs);
     expr_id *slot[4];
@@ -79,8 +79,9 @@ static bool listed(stmt_id loop, int n, const stmt_id *loops) {
     return false;
 }
 
-/* Does the load use exactly the listed ones of the loops between it and `at`? */
-static bool meant(const kernel *k, const ir_access *t, stmt_id at, int n, const stmt_id *loops) {
+/* Does the load use exactly the listed ones among the loops between it and `at`? */
+static bool is_replaced(const kernel *k, const ir_access *t, stmt_id at, int n,
+                        const stmt_id *loops) {
     int used = 0;
     for (stmt_id p = ir_s(k, t->at)->parent; p != at; p = ir_s(k, p)->parent) {
         if (!load_uses(k, t, p)) continue;
@@ -111,7 +112,7 @@ static bool find_load(staging *p, stmt_id at, int n, const stmt_id *loops, str *
     for (uint32_t i = 0; i < touches; i++) {
         if (t[i].mem != p->from) continue;
         if (!t[i].load) return ir_refuse(why, "the loop stores to that memory");
-        if (!meant(k, &t[i], at, n, loops)) continue;
+        if (!is_replaced(k, &t[i], at, n, loops)) continue;
         if (t[i].dyn || t[i].guard) return ir_refuse(why, "a computed load cannot be staged");
         if (p->load && p->load != t[i].load)
             return ir_refuse(why, "different loads of that memory use these loops");
@@ -120,15 +121,16 @@ static bool find_load(staging *p, stmt_id at, int n, const stmt_id *loops, str *
     return p->load || ir_refuse(why, "no load of that memory uses exactly these loops");
 }
 
-/* Loops first..last add up to an axis, in units of their steps' common divisor, from 0 up: `room`
- * places. A loop that counts by one unit speaks for the others, which stand still, in the copy. */
-static bool add_up(staging *p, int first, int last, sym *room, str *why) {
+/* Join loops first..last into one axis of `extent` elements, in units of their steps' common
+ * divisor, from 0 up. In the copy, a loop that steps by one unit stands for the others, which stay
+ * at 0. */
+static bool add_up(staging *p, int first, int last, sym *extent, str *why) {
     kernel *k = p->k;
     sym_store *s = k->syms;
     sym index = ir_e(k, p->load)->load.index, rest, zero = SYM_ZERO, sum = SYM_ZERO;
     int64_t times[STAGE_LOOPS], unit = 0;
     int keep = -1;
-    p->extent[first] = *room = SYM_ONE;
+    p->extent[first] = *extent = SYM_ONE;
     for (int i = first; i <= last; i++) {
         times[i] = 1;
         if (first < last && !sym_split(s, index, p->from_var[i], &times[i], &rest))
@@ -146,7 +148,7 @@ static bool add_up(staging *p, int first, int last, sym *room, str *why) {
         sym most = sym_sub(s, ir_s(k, p->loops[i])->l.extent, SYM_ONE);
         if (times[i] < 0) zero = sym_add(s, zero, sym_scale(s, most, size));
         p->extent[first] = sym_add(s, p->extent[first], sym_scale(s, most, size));
-        *room = sym_add(s, *room, sym_scale(s, sym_sub(s, trips, SYM_ONE), size));
+        *extent = sym_add(s, *extent, sym_scale(s, sym_sub(s, trips, SYM_ONE), size));
         sum = sym_add(s, sum, sym_scale(s, p->from_var[i], times[i]));
         p->to[i] = SYM_ZERO;
     }
@@ -158,8 +160,8 @@ static bool add_up(staging *p, int first, int last, sym *room, str *why) {
     return true;
 }
 
-/* Rooms and row-major index of the tile; its size. */
-static bool lay_out(staging *p, sym *size, str *why) {
+/* Extents and row-major index of the tile; its size. */
+static bool index_tile(staging *p, sym *size, str *why) {
     kernel *k = p->k;
     sym_store *s = k->syms;
     int64_t bytes = (int64_t)qn_dtype_size(ir_e(k, p->value)->dtype);
@@ -168,12 +170,12 @@ static bool lay_out(staging *p, sym *size, str *why) {
     for (int i = 0; i < p->n; i++) p->from_var[i] = ir_s(k, p->loops[i])->l.var;
     for (int i = p->n; i-- > 0;) {
         int last = i;
-        sym room;
+        sym extent;
         while (p->joined >> i & 1) i--;
-        if (!add_up(p, i, last, &room, why)) return false;
+        if (!add_up(p, i, last, &extent, why)) return false;
         p->index = sym_add(s, p->index, sym_mul(s, p->sum[i], *size));
         p->place = sym_add(s, p->place, sym_mul(s, p->var[i], *size));
-        *size = sym_mul(s, *size, room);
+        *size = sym_mul(s, *size, extent);
         if (sym_overflowed(s) || sym_hi(s, *size) > IR_TILE_BYTES / bytes)
             return ir_refuse(why, "the tile would get too large");
     }
@@ -198,7 +200,7 @@ static bool by_sums(const staging *p, str *why) {
     return true;
 }
 
-/* The copying nest, put in front of at's body. */
+/* The copying nest, at the top of at's body. */
 static void copy_in(staging *p, stmt_id at) {
     kernel *k = p->k;
     stmt_id before = ir_s(k, at)->first, parent = at;
@@ -236,7 +238,7 @@ bool transform_stage(kernel *k, mem_id arg, stmt_id at, int n, const stmt_id *lo
     if (as >= 0 && !only_converted(k, at, p->load, as))
         return ir_refuse(why, "not each load of that memory is converted to that dtype");
     p->value = as < 0 ? p->load : ir_cast(k, (qn_dtype)as, p->load);
-    if (!lay_out(p, &size, why) || !by_sums(p, why)) return false;
+    if (!index_tile(p, &size, why) || !by_sums(p, why)) return false;
     p->tile = ir_tile(k, MEM_LOCAL, ir_e(k, p->value)->dtype, size);
     ir_rewrite(k, at, stage_rewriter, p);
     copy_in(p, at);

@@ -1,13 +1,13 @@
 /* transform.c - schedules: lines of text, each applied by the row of transforms.h that it names.
  *
- * A line is read by its row's pattern into transform_args, so a transform is one function over
- * statements and names, and adding one is a file and a row. The typed entry points of ir/ir.h
- * (ir_split and so on) are what C callers use; the rows' functions only unpack.
+ * A line is parsed by its row's pattern into transform_args, so a transform is one function over
+ * statements and names, and adding one takes a file and a row. C callers use the typed functions of
+ * transform.h; the rows' functions only unpack arguments.
  *
- * A line may come from a file or a person. It can be legal and yet lead to indices nobody can prove
- * anything about (splits of splits by primes, peeled); so the result is verified, and taken back
- * where a proof fails. Expressions are only ever added, so what there is to take back is the tables
- * of statements and memories. */
+ * A line may come from a file or a user. It can be legal and yet lead to indices about which
+ * nothing can be proved (splits of splits by primes, peeled); so the result is verified, and undone
+ * where the proof fails. Expressions are only ever added, so the undo state is the tables of
+ * statements and memories. */
 #include "transform/transform.h"
 
 #include <ctype.h>
@@ -25,8 +25,8 @@ typedef struct token {
     char s[IR_NAME];
 } token;
 
-/* The next word of the line, "" at its end. What follows '#' is a comment. A word that is longer
- * than any name is none: a part of it might be another's. */
+/* The next word of the line, "" at its end. What follows '#' is a comment. A word longer than any
+ * name gives "?", for a prefix of it might be another's name. */
 static token next_token(const char **p) {
     token t = {""};
     size_t n = 0;
@@ -101,7 +101,7 @@ static bool read_arg(kernel *k, char letter, const char **p, transform_args *a, 
         break;
     }
     *p = at;
-    while (letter == 'L') { /* as many more as there are */
+    while (letter == 'L') { /* as many more as follow */
         t = next_token(&at);
         if (!*t.s || !strcmp(t.s, "reg") || !strcmp(t.s, "local")) break;
         if (ir_find_dtype(t.s) >= 0 && !ir_find_loop(k, t.s)) break;
@@ -149,15 +149,15 @@ bool transform_apply(kernel *k, const char *line, str *why) {
     return ir_refuse(why, "there is no transform \"%s\"", name.s);
 }
 
-/* The tables as they are now and as they were change places. */
+/* Exchange the current tables with the saved ones. */
 static void swap_tables(kernel *k, ir_saved *s) {
     ir_saved now = ir_save(k);
     ir_restore(k, s);
     *s = now;
 }
 
-/* Is what was done since then sound? If not it is undone. Of a kernel that was no
- * better to begin with, not proved sound or too large, no more is asked than that it stays so. */
+/* Is the result sound? If not it is undone. A kernel that could not be proved sound before, or is
+ * too large, must only stay what it was. */
 static bool verified(kernel *k, ir_saved *before, str *why) {
     str doubt;
     str_open_in(&doubt, &k->arena);
@@ -199,8 +199,9 @@ static int each_line(kernel *k, const char *text, bool (*apply)(kernel *, const 
 int transform_lines(kernel *k, const char *text, str *why) {
     ir_saved before = ir_save(k);
     int applied = each_line(k, text, transform_apply, why);
-    if (applied >= 0 && !verified(k, &before, NULL)) { /* once more, slowly, to find the line */
-        before = ir_save(k);                           /* they had changed places */
+    if (applied >= 0 &&
+        !verified(k, &before, NULL)) { /* again, line by line, to find the culprit */
+        before = ir_save(k);           /* the tables had been exchanged */
         applied = each_line(k, text, transform_line, why);
     }
     if (applied < 0) ir_restore(k, &before);

@@ -1,21 +1,22 @@
-/* transpose.c - a copy that reads one way and writes the other goes through a tile.
+/* transpose.c - an in-register transpose: a copy that reads along one loop and writes along the
+ * other goes through a tile.
  *
- * turn i j    for i { for j { m[x] = value } }
- *     becomes def t[trips of i, of j]; for i { for j { t[i, j] = value } }
- *             for j_1 { for i_1 { m[x] = t[i_1, j_1] } }
+ * transpose i j    for i { for j { m[x] = value } }
+ *     becomes      def t[extents of i, j]; for i { for j { t[i, j] = value } }
+ *                  for j_1 { for i_1 { m[x] = t[i_1, j_1] } }
  *
  * With i unrolled and j a vector the tile is registers, one for each i; with j_1 unrolled and i_1 a
- * vector its elements are then read across them, which an emitter does by exchanging halves of
- * pairs of registers, in as many rounds as the logarithm of their number. So memory is touched by
- * whole vectors on both sides: this is how a transposed operand is packed.
+ * vector it is read across them, which an emitter does by shuffles of pairs of registers, log2 of
+ * their number of rounds. So memory is accessed by whole vectors on both sides: this is how a
+ * transposed operand is packed.
  *
- * Legal where the store is all that the loops do, its value does not read what is stored, and
- * different trips of one of the loops store to different elements, so that their order is free. */
+ * Legal where a single store is all that the loops do, its value does not read the memory it stores
+ * to, and different iterations of one of the loops store to different elements. */
 #include "transform/transform.h"
 
 typedef struct turning {
     stmt_id outer, inner, store;
-    sym rows, columns; /* most trips of each */
+    sym rows, columns; /* upper bounds of the extents */
 } turning;
 
 static bool allowed(kernel *k, turning *p, str *why) {

@@ -1,30 +1,32 @@
-/* tree_reduce.c - a tile combined in halves instead of one element after the other.
+/* tree_reduce.c - combine the elements of a tile in halves instead of one after the other.
  *
- *   fold r    for r < 8 { t op= w[r] }
+ *   tree_reduce r
+ *             for r < 8 { t op= w[r] }
  *     becomes for r_1 < 4 { w[r_1] op= w[r_1 + 4] }
  *             for r_2 < 2 { w[r_2] op= w[r_2 + 2] }
  *             for r_3 < 1 { w[r_3] op= w[r_3 + 1] }    ->    w[0] op= w[1]
  *             t op= w[0]
  *
- * The trips of each new loop touch different elements, so members of a group can share them: eight
- * steps where there were 256. It is what `multi_step` leaves behind that is folded. The monoid is
- * associative and commutative, so the result stays (floating sums are reassociated).
- * Legal where r's extent is a constant, its one statement updates by a monoid something that r does
- * not choose, by w[r + base] without a condition, and nobody reads w afterwards: its definition
+ * The iterations of each new loop are independent, so members of a work-group can share them: eight
+ * steps where there were 256. It is applied to the combining loop that `rfactor` makes. The monoid
+ * is associative and commutative, so the result stays (floating sums are reassociated).
+ *
+ * Legal where r's extent is a constant, its one statement updates by a monoid an element that does
+ * not depend on r, by w[r + base] without a mask, and nobody reads w afterwards: its definition
  * stands beside r, and no access comes behind r. */
 #include "transform/transform.h"
 
 enum { MOST_FOLDED = 65536 };
 
-typedef struct folding {
+typedef struct reduction_tree {
     ir_stmt store;
     mem_id from[IR_STATES];
     sym base;
     int64_t count;
-} folding;
+} reduction_tree;
 
 /* The store's value number i is w[r + base], plainly. */
-static bool read_value(kernel *k, folding *f, sym var, int i, str *why) {
+static bool read_value(kernel *k, reduction_tree *f, sym var, int i, str *why) {
     const ir_expr *e = ir_e(k, f->store.store.value[i]);
     sym base;
     int64_t step;
@@ -44,8 +46,8 @@ static bool read_value(kernel *k, folding *f, sym var, int i, str *why) {
     return true;
 }
 
-/* w begins its life in the same block, and ends it with the loop. */
-static bool read_last(kernel *k, stmt_id loop, mem_id w, str *why) {
+/* Is w's live range within the block: defined beside the loop, last accessed in it? */
+static bool ends_here(kernel *k, stmt_id loop, mem_id w, str *why) {
     stmt_id parent = ir_s(k, loop)->parent;
     bool defined = false;
     for (stmt_id s = ir_s(k, parent)->first; s != loop; s = ir_s(k, s)->next)
@@ -60,7 +62,7 @@ static bool read_last(kernel *k, stmt_id loop, mem_id w, str *why) {
     return true;
 }
 
-static bool read_loop(kernel *k, stmt_id loop, folding *f, str *why) {
+static bool read_loop(kernel *k, stmt_id loop, reduction_tree *f, str *why) {
     const ir_stmt l = *ir_s(k, loop);
     if (l.loop != LOOP_SERIAL && l.loop != LOOP_UNROLL)
         return ir_refuse(why, "only a serial or unrolled loop can be folded");
@@ -73,14 +75,14 @@ static bool read_loop(kernel *k, stmt_id loop, folding *f, str *why) {
     if (!sym_is_const(k->syms, l.l.extent, &f->count) || f->count < 1 || f->count > MOST_FOLDED)
         return ir_refuse(why, "the loop has no constant number of trips to fold");
     for (int i = 0; i < f->store.n; i++)
-        if (!read_value(k, f, l.l.var, i, why) || !read_last(k, loop, f->from[i], why))
+        if (!read_value(k, f, l.l.var, i, why) || !ends_here(k, loop, f->from[i], why))
             return false;
     return ir_divisible(k, l.parent, why);
 }
 
 /* for r < n { w[r] op= w[r + half] } in front of the loop. */
-static void add_step(kernel *k, stmt_id before, const folding *f, const char *name, int64_t half,
-                     int64_t n) {
+static void add_step(kernel *k, stmt_id before, const reduction_tree *f, const char *name,
+                     int64_t half, int64_t n) {
     sym_store *s = k->syms;
     stmt_id parent = ir_s(k, before)->parent;
     stmt_id r = ir_loop(k, parent, LOOP_SERIAL, name, sym_const(s, n));
@@ -97,7 +99,7 @@ static void add_step(kernel *k, stmt_id before, const folding *f, const char *na
 }
 
 bool transform_tree_reduce(kernel *k, stmt_id loop, str *why) {
-    folding f = {.base = SYM_ZERO};
+    reduction_tree f = {.base = SYM_ZERO};
     if (!read_loop(k, loop, &f, why)) return false;
     const char *name = sym_name(k->syms, ir_s(k, loop)->l.var);
     for (int64_t n = f.count; n > 1;) {

@@ -1,27 +1,28 @@
-/* trim.c - only the trips that do something.
+/* trim.c - tighten the bounds of a loop to the iterations that have an effect.
  *
- *   clip i    for i < e { .. }   becomes   for i < hi - lo { .. }   with lo + i for i
+ *   trim i    for i < e { .. }   becomes   for i < hi - lo { .. }   with lo + i for i
  *
- * A trip does nothing when each of its stores is off, by its validity, or stores to an element of a
- * tile that nobody reads. Under a causal mask the sums over keys are off past the query; in a block
- * of queries past its last one; once those loops are clipped, nobody reads the scores behind, so
- * that the loop which makes them is clipped in turn, and masked blocks are not computed at all.
+ * An iteration has no effect when each of its stores is masked off, or stores to an element of a
+ * tile that nobody reads. Under a causal mask the sums over keys are masked past the query, in a
+ * block of queries past its last one. Once those loops are trimmed, nobody reads the scores behind,
+ * so the loop that computes them is trimmed in turn, and masked blocks are not computed at all.
  *
- * Both bounds are linear: of a condition v <= rest, or rest <= v, with rest at its widest over the
- * loops inside; of a tile's index c*v + rest, against the least and largest index of all loads of
- * it. What cannot be bounded so keeps the trips it has. Trips that do something stay in their
- * order: always legal. */
+ * Both bounds are linear: from a condition v <= rest, or rest <= v, with rest at its widest over
+ * the inner loops; from a tile's index c*v + rest, against the least and largest index of all its
+ * loads. What cannot be bounded this way keeps its iterations.
+ *
+ * Always legal: the iterations that have an effect keep their order. */
 #include "transform/transform.h"
 
-typedef struct clipping {
+typedef struct trimming {
     kernel *k;
     stmt_id loop;
-    sym var, lo, hi; /* trips in [lo, hi) may do something */
+    sym var, lo, hi; /* iterations in [lo, hi) may have an effect */
     bool any;        /* there was a store */
-} clipping;
+} trimming;
 
-/* Trips in which a condition holds, some time. */
-static void bound_by(clipping *c, stmt_id at, sym condition, sym *lo, sym *hi) {
+/* Bounds of the iterations in which a condition holds for some inner iteration. */
+static void bound_by(trimming *c, stmt_id at, sym condition, sym *lo, sym *hi) {
     sym_store *s = c->k->syms;
     int64_t coef;
     sym rest, widest;
@@ -34,24 +35,24 @@ static void bound_by(clipping *c, stmt_id at, sym condition, sym *lo, sym *hi) {
 }
 
 /* The loop, or root, in whose block the tile is defined; 0: it is no tile. */
-static stmt_id home_of(const kernel *k, mem_id tile) {
+static stmt_id block_of(const kernel *k, mem_id tile) {
     for (stmt_id s = k->root; s; s = ir_next(k, s, k->root))
         if (ir_s(k, s)->kind == STMT_DEF && ir_s(k, s)->def.mem == tile) return ir_s(k, s)->parent;
     return 0;
 }
 
 /* The least and the largest index at which a tile is read, in terms of the loops around it. */
-static bool read_range(kernel *k, mem_id tile, stmt_id home, sym *least, sym *most) {
+static bool read_range(kernel *k, mem_id tile, stmt_id block, sym *least, sym *most) {
     ir_access *t;
-    uint32_t n = ir_accesses(k, home, &t);
+    uint32_t n = ir_accesses(k, block, &t);
     bool any = false;
     for (uint32_t i = 0; i < n; i++) {
         sym a, b;
         if (t[i].mem != tile) continue;
         if (t[i].dyn || (!t[i].load && t[i].monoid != MONOID_SET)) return false;
         if (!t[i].load) continue;
-        if (!ir_extreme(k, t[i].at, home, t[i].index, false, &a)) return false;
-        if (!ir_extreme(k, t[i].at, home, t[i].index, true, &b)) return false;
+        if (!ir_extreme(k, t[i].at, block, t[i].index, false, &a)) return false;
+        if (!ir_extreme(k, t[i].at, block, t[i].index, true, &b)) return false;
         *least = any ? sym_min(k->syms, *least, a) : a;
         *most = any ? sym_max(k->syms, *most, b) : b;
         any = true;
@@ -59,20 +60,20 @@ static bool read_range(kernel *k, mem_id tile, stmt_id home, sym *least, sym *mo
     return any;
 }
 
-/* Trips that store to elements which are read. */
-static void bound_by_reads(clipping *c, stmt_id at, sym *lo, sym *hi) {
+/* Bounds of the iterations that store to elements which are read. */
+static void bound_by_reads(trimming *c, stmt_id at, sym *lo, sym *hi) {
     kernel *k = c->k;
     sym_store *s = k->syms;
     const ir_stmt x = *ir_s(k, at);
     int64_t coef;
     sym rest, least, most, below, above;
-    stmt_id home = home_of(k, x.store.mem[0]);
-    if (!home || !ir_inside(k, c->loop, home) || home == c->loop) return;
+    stmt_id block = block_of(k, x.store.mem[0]);
+    if (!block || !ir_inside(k, c->loop, block) || block == c->loop) return;
     if (x.n != 1 || x.monoid != MONOID_SET || x.store.dyn) return;
     if (!sym_split(s, x.store.index, c->var, &coef, &rest) || coef < 1) return;
-    if (!read_range(k, x.store.mem[0], home, &least, &most)) return;
-    if (!ir_extreme(k, at, home, rest, false, &below)) return;
-    if (!ir_extreme(k, at, home, rest, true, &above)) return;
+    if (!read_range(k, x.store.mem[0], block, &least, &most)) return;
+    if (!ir_extreme(k, at, block, rest, false, &below)) return;
+    if (!ir_extreme(k, at, block, rest, true, &above)) return;
     if (sym_uses(s, below, c->var) || sym_uses(s, above, c->var)) return;
     sym by = sym_const(s, coef);
     *hi = sym_min(s, *hi, sym_add(s, sym_div(s, sym_sub(s, most, below), by), SYM_ONE));
@@ -80,17 +81,17 @@ static void bound_by_reads(clipping *c, stmt_id at, sym *lo, sym *hi) {
     *lo = sym_max(s, *lo, sym_div(s, up, by));
 }
 
-/* What a trip does to a tile of its own matters only through what it does to others. */
-static bool is_own(const clipping *c, stmt_id at) {
+/* Is the store to a tile defined inside the loop? It has an effect only by way of other stores. */
+static bool is_own(const trimming *c, stmt_id at) {
     const ir_stmt *x = ir_s(c->k, at);
     for (int i = 0; i < x->n; i++) {
-        stmt_id home = home_of(c->k, x->store.mem[i]);
-        if (!home || !ir_inside(c->k, home, c->loop)) return false;
+        stmt_id block = block_of(c->k, x->store.mem[i]);
+        if (!block || !ir_inside(c->k, block, c->loop)) return false;
     }
     return true;
 }
 
-static void add_store(clipping *c, stmt_id at) {
+static void add_store(trimming *c, stmt_id at) {
     kernel *k = c->k;
     if (is_own(c, at)) return;
     sym fact[IR_FACTS], lo = SYM_ZERO, hi = ir_s(k, c->loop)->l.extent;
@@ -110,7 +111,7 @@ bool transform_trim(kernel *k, stmt_id loop, str *why) {
     for (stmt_id p = l.parent; p; p = ir_s(k, p)->parent)
         if (ir_s(k, p)->loop == LOOP_VEC)
             return ir_refuse(why, "lanes of a vector loop would differ in trips");
-    clipping c = {.k = k, .loop = loop, .var = l.l.var};
+    trimming c = {.k = k, .loop = loop, .var = l.l.var};
     for (stmt_id p = loop; (p = ir_next(k, p, loop));)
         if (ir_s(k, p)->kind == STMT_STORE) add_store(&c, p);
     if (!c.any || (c.lo == SYM_ZERO && c.hi == l.l.extent))
