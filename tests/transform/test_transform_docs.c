@@ -75,7 +75,7 @@ static bool example_of(const char *name, example *e, char **file) {
     return false;
 }
 
-/* ---- the page ---------------------------------------------------------------------------------- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 static void add_pattern(str *page, const transform_row *row) {
     str_addf(page, "    %s", row->name);
@@ -148,7 +148,7 @@ static void make_page(str *page) {
     }
 }
 
-/* ---- tests ------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void every_row_has_an_example(void) {
     for (int i = 0; i < transform_row_count; i++) {
