@@ -1,48 +1,48 @@
-/* attention.c - the default schedule of rows with products of matrices inside them: attention and
- * its gradients.
+/* attention.c - the default schedule of rows with matrix products inside them: attention and its
+ * gradients.
  *
- * Such a kernel computes for each of its rows (a query) a row of scores by one product, something
- * about that row (its largest, its sum), and from it the row's result by another product. The
- * scores of a row are a tile and never in memory. What makes it fast is to take a block of rows at
- * once, each row a lane of vectors:
+ * For each of its rows (a query) such a kernel computes a row of scores by one product, statistics
+ * of that row (maximum, sum), and from it the row's result by another product. The scores of a row
+ * are a tile and never reach memory. The schedule takes a block of rows at once, each row a lane of
+ * vectors:
  *
- *   split i -> b u v     v the lanes, u the vectors of a block, b the blocks, which are handed out
- *   tile t v, tile t u   every tile grows to the block,
- *   lay t                the block's rows side by side, so that a step of every loop inside a row
- *                        reads whole vectors;
- *   fission v, fission u each statement of a row becomes a nest over the block.
+ *   split i -> b u v     v the lanes, u the vectors of a block, b the blocks, which are parallel
+ *   accumulate t v, t u  every tile is expanded over the block
+ *   transform_layout t   rows of the block interleaved, so that an iteration of a loop inside a row
+ *                        reads whole vectors
+ *   fission v, fission u each statement of a row becomes a nest over the block
  *
- * In a nest the block's loops go inside. Where it is a product, a few of its trips are taken
- * together: a register tile of mr trips x u vectors, whose operands are a vector of rows and, for
- * all of them, a number broadcast. So nothing is packed but what varies by row and lies across
- * (stage), once a block. Nothing of the softmax crosses lanes. */
+ * In a nest the block's loops move inside. Where it is a product, a few of its iterations are
+ * combined into a register tile of mr iterations x u vectors, whose operands are a vector of rows
+ * and a broadcast scalar. So nothing is packed but what varies by row and is strided (stage), once
+ * a block. Nothing of the softmax crosses lanes. */
 #include <stdio.h>
 
 #include "schedule/schedule.h"
 
 enum {
-    BLOCK_VECTORS = 2, /* of rows in a block, twice as many where that saves much reading */
+    BLOCK_VECTORS = 2, /* of rows in a block, twice as many where that saves much traffic */
     TILE_VECTORS = 16, /* of a product's register tile, at most */
-    PRODUCT_TRIPS = 8, /* of a product's loop in it, at most */
-    LEAF_TRIPS = 4,    /* of other loops taken together */
-    LEAST_DEPTH = 4,   /* of a sum of products to be one */
-    L1_SHARE = 3,      /* part of the nearest cache for what passes from nest to nest */
+    PRODUCT_TRIPS = 8, /* iterations of a product's loop in a register tile, at most */
+    LEAF_TRIPS = 4,    /* iterations of other loops taken together */
+    LEAST_DEPTH = 4,   /* of a sum to count as a product */
+    L1_SHARE = 3,      /* part of the first-level cache for what one nest passes to the next */
     MOST_NESTS = 64
 };
 
 typedef struct row_nest {
     char root[40];   /* the outermost loop, below the blocks */
     char sum[8][40]; /* of a product: its sums */
-    char row[40];    /* a loop along the row that is more than a product; "": none */
-    int sums, step;  /* step: trips of a row's loop in a trip of the root; 0: nothing is known */
-    bool slices;     /* the root goes through slices of the row */
-    bool shared;     /* adds to what the rows share */
+    char row[40];    /* a loop along the row with more than a product in it; "": none */
+    int sums, step;  /* step: iterations of a row's loop in one of the root; 0: unknown */
+    bool slices;     /* the root iterates over slices of the row */
+    bool shared;     /* adds to elements shared by the rows */
 } row_nest;
 
 typedef struct block {
     scheduler *m;
-    int rows, trips;   /* of a block; of a product's loop in a register tile */
-    char u[40], v[40]; /* names of the block's loops in the nest that is looked at */
+    int rows, trips;   /* rows of a block; iterations of a product's loop in a register tile */
+    char u[40], v[40]; /* names of the block's loops in the current nest */
     row_nest nest[MOST_NESTS];
     int nests;
 } block;
@@ -52,8 +52,8 @@ static bool divides(const scheduler *m, int n, stmt_id loop) {
     return sym_mod(s, schedule_at(m, loop)->l.extent, sym_const(s, n)) == SYM_ZERO;
 }
 
-/* The loop's trips filled up to a multiple. */
-static bool fill_up(scheduler *m, const char *loop, int multiple) {
+/* Pad the loop's extent to a multiple. */
+static bool pad_extent(scheduler *m, const char *loop, int multiple) {
     return divides(m, multiple, schedule_find(m, loop)) ||
            schedule_apply(m, "pad %s %d", loop, multiple);
 }
@@ -65,7 +65,7 @@ static bool is_product_sum(const scheduler *m, stmt_id s) {
     return e->kind == EXPR_OP && e->op == OP_MUL;
 }
 
-/* A loop with a sum of products inside, in a tile of its own? */
+/* Is there a contraction inside the loop, in a tile of its own? */
 static bool has_product(const scheduler *m, stmt_id loop) {
     for (stmt_id s = loop; (s = ir_next(m->k, s, loop));) {
         if (!is_product_sum(m, s)) continue;
@@ -79,7 +79,7 @@ static bool has_product(const scheduler *m, stmt_id loop) {
     return false;
 }
 
-/* Rows: a body of several loops, at least one a product. */
+/* Is the body one of rows: several loops, at least one with a product? */
 static bool is_block(const scheduler *m, const loop_chain *c) {
     bool product = false;
     int loops = 0;
@@ -91,9 +91,9 @@ static bool is_block(const scheduler *m, const loop_chain *c) {
     return product && loops > 1;
 }
 
-/* All tiles of a row, to the block; false where that is not legal. A row may have none: what it
- * reads may all be in memory. */
-static bool grow_tiles(block *b, stmt_id row, int rows) {
+/* Expand all tiles of a row over the block; false where that is not legal. A row may have none,
+ * where all it reads is in memory. */
+static bool expand_tiles(block *b, stmt_id row, int rows) {
     scheduler *m = b->m;
     mem_id tile[64];
     sym size[64];
@@ -113,7 +113,7 @@ static bool grow_tiles(block *b, stmt_id row, int rows) {
     return true;
 }
 
-/* The block's loops, outermost in this nest, go as far in as they can. */
+/* Move the block's loops, outermost in this nest, as far inside as is legal. */
 static loop_chain sink(block *b, stmt_id nest) {
     scheduler *m = b->m;
     loop_chain c = loop_chain_of(m, nest);
@@ -126,7 +126,7 @@ static loop_chain sink(block *b, stmt_id nest) {
     return c;
 }
 
-/* What varies by row and is not side by side in memory is copied, turned, once a block. */
+/* What varies by row and is strided in memory is staged and transposed, once a block. */
 static void stage_rows(scheduler *m, const char *where, const char *sum) {
     ir_access *t;
     stmt_id loop = schedule_find(m, sum);
@@ -148,13 +148,13 @@ static void stage_rows(scheduler *m, const char *where, const char *sum) {
     }
 }
 
-/* A result that lies along the product's loop, a row after the other, is turned in registers: whole
- * pieces of rows are stored, not a number for each lane. */
-static void turn_result(const block *b, stmt_id product) {
+/* A result that is contiguous along the product's loop is transposed in registers, so that whole
+ * pieces of rows are stored instead of single lanes. */
+static void transpose_result(const block *b, stmt_id product) {
     scheduler *m = b->m;
     stmt_id end = schedule_at(m, product)->last;
     if (!end || schedule_at(m, end)->kind != STMT_LOOP || b->trips > m->lanes) return;
-    if (2 * b->trips < m->lanes) return; /* pieces so small would be more work than numbers */
+    if (2 * b->trips < m->lanes) return; /* pieces so small cost more than scalar stores */
     loop_chain c = loop_chain_of(m, end);
     ir_access *t;
     int64_t across, along;
@@ -178,7 +178,7 @@ static void turn_result(const block *b, stmt_id product) {
     schedule_apply(m, "unroll %s", column);
 }
 
-/* A register tile of the innermost loop's trips and the block; then its operands. */
+/* A register tile of the innermost loop's iterations by the block; then its operands. */
 static void product_nest(block *b, row_nest *p, const loop_chain *c, int inner, const char *where) {
     scheduler *m = b->m;
     stmt_id body = schedule_find(m, b->v);
@@ -193,7 +193,7 @@ static void product_nest(block *b, row_nest *p, const loop_chain *c, int inner, 
     int trips = b->trips;
     char u[24];
     snprintf(u, sizeof u, "u%d", id);
-    if (!fill_up(m, c->name[inner], trips)) return;
+    if (!pad_extent(m, c->name[inner], trips)) return;
     if (!schedule_apply(m, "split %s %d -> o%d %s", c->name[inner], trips, id, u)) return;
     if (!schedule_apply(m, "accumulate t%d %s", number, b->v)) return;
     schedule_apply(m, "accumulate t%d %s", number, b->u);
@@ -204,10 +204,10 @@ static void product_nest(block *b, row_nest *p, const loop_chain *c, int inner, 
     }
     snprintf(p->root, sizeof p->root, "o%d", id);
     p->step = inner == 0 ? trips : 0;
-    turn_result(b, schedule_find(m, p->root));
+    transpose_result(b, schedule_find(m, p->root));
 }
 
-/* Behind a product as many trips as that takes, so that the two can become one nest. */
+/* Behind a product, as many iterations as the product takes, so that the two nests can be fused. */
 static void leaf_nest(block *b, row_nest *p, const loop_chain *c, int inner, bool behind_product) {
     scheduler *m = b->m;
     int id = m->next++, trips = behind_product ? b->trips : LEAF_TRIPS;
@@ -223,8 +223,8 @@ static bool is_product_nest(const block *b, const row_nest *p) {
     return has_product(b->m, schedule_find(b->m, p->root));
 }
 
-/* Terms for elements that the rows share, the gradient of queries where a row is a key: a block's
- * are added up in a register tile of trips by vectors, the rows its sum. */
+/* Terms of elements that the rows share (the gradient of queries, where a row is a key): a block's
+ * are added up in a register tile of iterations by vectors, reduced over the rows. */
 static bool shares_element(const block *b, stmt_id body) {
     const scheduler *m = b->m;
     const ir_stmt *x = schedule_at(m, schedule_at(m, body)->first);
@@ -233,10 +233,10 @@ static bool shares_element(const block *b, stmt_id body) {
            !sym_uses(m->k->syms, x->store.index, schedule_at(m, schedule_find(m, b->v))->l.var);
 }
 
-/* The loop in vectors, its trips filled up to whole ones: "u.. v..", the loop of vectors first. */
+/* Split the loop into vectors, padded to whole ones: "u.. v..", the loop over vectors first. */
 static bool split_lanes(scheduler *m, const char *loop, int vectors, int id) {
     int n = vectors * m->lanes;
-    return fill_up(m, loop, n) && schedule_apply(m, "split %s %d -> d%d w%d", loop, n, id, id) &&
+    return pad_extent(m, loop, n) && schedule_apply(m, "split %s %d -> d%d w%d", loop, n, id, id) &&
            schedule_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
 }
 
@@ -251,7 +251,7 @@ static void shared_nest(block *b, row_nest *p, const loop_chain *c) {
     char sum[24];
     snprintf(sum, sizeof sum, "r%d", id);
     if (!schedule_apply(m, "merge %s %s -> %s", b->u, b->v, sum)) return;
-    if (!fill_up(m, along, b->trips) ||
+    if (!pad_extent(m, along, b->trips) ||
         !schedule_apply(m, "split %s %d -> o%d u%d", along, b->trips, id, id) ||
         !split_lanes(m, across, vectors, by) || !schedule_apply(m, "swap u%d d%d", id, by))
         return;
@@ -287,14 +287,14 @@ static void block_nest(block *b, int number, const char *where) {
         leaf_nest(b, p, &c, inner, behind);
 }
 
-/* ---- from nest to nest ----------------------------------------------------------------------- */
+/* ---- between nests --------------------------------------------------------------------------- */
 
 static void drop_nest(block *b, int i) {
     memmove(&b->nest[i], &b->nest[i + 1], (size_t)(--b->nests - i) * sizeof b->nest[0]);
 }
 
-/* Neighbours that take as many trips at once become one nest: a statistic is made of scores that
- * are still in registers, or in the nearest cache. */
+/* Fuse neighbours that take the same number of iterations at once: a statistic is computed from
+ * scores that are still in registers or in the first-level cache. */
 static void fuse_neighbours(block *b) {
     for (int i = 0; i + 1 < b->nests;) {
         row_nest *p = &b->nest[i], *next = p + 1;
@@ -308,8 +308,8 @@ static void fuse_neighbours(block *b) {
     }
 }
 
-/* The loops that carry made to move partial sums are walked by vectors. */
-static void bind_moves(scheduler *m, stmt_id slices) {
+/* Vectorize the loops that block_reduction made to move partial sums. */
+static void vectorize_moves(scheduler *m, stmt_id slices) {
     char move[8][40];
     int n = 0;
     for (stmt_id s = slices; (s = ir_next(m->k, s, slices)) && n < 8;) {
@@ -332,7 +332,7 @@ static int tile_of(const scheduler *m, stmt_id body) {
     return -1;
 }
 
-/* The nest's trips in slices of a row. */
+/* Split the nest's iterations into slices of a row. */
 static bool cut_root(block *b, row_nest *p, int64_t slice) {
     scheduler *m = b->m;
     int id = m->next++;
@@ -345,8 +345,9 @@ static bool cut_root(block *b, row_nest *p, int64_t slice) {
     return true;
 }
 
-/* A product that sums over a long row, and the nest in front that makes the row, go through slices
- * of it together: a slice stays in the nearest cache while it is made, summed, and forgotten. */
+/* A product that reduces over a long row, and the nest in front that computes the row, iterate over
+ * slices of it together: a slice is computed, reduced and dead while it is in the first-level
+ * cache. */
 static void slice_nest(block *b, int i, int64_t slice) {
     scheduler *m = b->m;
     row_nest *p = &b->nest[i], *made = p - 1;
@@ -360,7 +361,7 @@ static void slice_nest(block *b, int i, int64_t slice) {
     snprintf(p->root, sizeof p->root, "c%d", id);
     p->slices = true;
     p->step = 0;
-    bind_moves(m, schedule_find(m, p->root));
+    vectorize_moves(m, schedule_find(m, p->root));
     cut_root(b, made, slice);
 }
 
@@ -390,8 +391,8 @@ static void slice_rows(block *b, const char *rows) {
             schedule_apply(m, "fold_storage t%d %s", tile[j], b->nest[i].root);
 }
 
-/* The loops around the rows and the blocks of them become one, and parallel. */
-static void share_blocks(scheduler *m, loop_chain *c) {
+/* Merge the loops around the rows with the loop over blocks, and make the result parallel. */
+static void parallelize_blocks(scheduler *m, loop_chain *c) {
     char root[40];
     snprintf(root, sizeof root, "%s", c->name[0]);
     for (int i = 1; i < c->n; i++) {
@@ -403,8 +404,8 @@ static void share_blocks(scheduler *m, loop_chain *c) {
     if (schedule_trips(m, schedule_find(m, root)) > 1) schedule_apply(m, "par %s", root);
 }
 
-/* Bytes of arguments that each block of rows reads again, whatever its rows are. */
-static double read_again(const scheduler *m, stmt_id rows) {
+/* Bytes of arguments that each block of rows reads again. */
+static double reread_bytes(const scheduler *m, stmt_id rows) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, rows, &t);
     double bytes = 0;
@@ -422,16 +423,16 @@ static double read_again(const scheduler *m, stmt_id rows) {
     return bytes;
 }
 
-/* More rows at once where what each block reads again does not stay in the second cache. */
+/* Larger blocks where what each block reads again does not stay in the second-level cache. */
 static int block_vectors(const scheduler *m, stmt_id rows) {
     int64_t trips = schedule_trips(m, rows);
     if (trips <= m->lanes) return 1;
-    bool far = m->limits->l2 && read_again(m, rows) >= (double)m->limits->l2;
+    bool far = m->limits->l2 && reread_bytes(m, rows) >= (double)m->limits->l2;
     return far && trips >= 8 * BLOCK_VECTORS * m->lanes ? 2 * BLOCK_VECTORS : BLOCK_VECTORS;
 }
 
-/* The loops down to the rows: where something is shared by all rows, they are a loop beside what is
- * done with it. false: there are none. */
+/* Find the loops down to the rows. Where something is shared by all rows, they are a loop beside
+ * the statements that use it. false: there are none. */
 static bool find_rows(const scheduler *m, stmt_id loop, loop_chain *c) {
     *c = loop_chain_of(m, loop);
     for (stmt_id s = schedule_at(m, c->body)->first; s; s = schedule_at(m, s)->next) {
@@ -446,7 +447,7 @@ static bool find_rows(const scheduler *m, stmt_id loop, loop_chain *c) {
     return is_block(m, c);
 }
 
-/* What is done beside the rows, by vectors. */
+/* Vectorize the statements beside the rows. */
 static void beside_rows(scheduler *m, const char *rows) {
     stmt_id around = schedule_at(m, schedule_find(m, rows))->parent;
     char name[8][40];
@@ -472,20 +473,20 @@ bool schedule_attention(scheduler *m, stmt_id loop) {
     int vectors = block_vectors(m, c.body), block_rows = vectors * m->lanes, id = m->next++;
     b.rows = block_rows;
     b.trips = TILE_VECTORS / vectors < PRODUCT_TRIPS ? TILE_VECTORS / vectors : PRODUCT_TRIPS;
-    if (!fill_up(m, rows, block_rows)) return false;
+    if (!pad_extent(m, rows, block_rows)) return false;
     snprintf(b.u, sizeof b.u, "u%d", id);
     snprintf(b.v, sizeof b.v, "v%d", id);
     if (!schedule_apply(m, "split %s %d -> b%d w%d", rows, block_rows, id, id)) return false;
     snprintf(rows, sizeof c.name[0], "b%d", id);
     schedule_apply(m, "split w%d %d -> %s %s", id, m->lanes, b.u, b.v);
-    if (grow_tiles(&b, schedule_find(m, b.v), block_rows) && schedule_apply(m, "fission %s", b.v))
+    if (expand_tiles(&b, schedule_find(m, b.v), block_rows) && schedule_apply(m, "fission %s", b.v))
         schedule_apply(m, "fission %s", b.u);
     for (stmt_id s = schedule_at(m, schedule_find(m, rows))->first; s && b.nests < MOST_NESTS;
          s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind == STMT_LOOP)
             snprintf(b.nest[b.nests++].root, sizeof b.nest[0].root, "%s", schedule_name(m, s));
     for (int i = b.nests; i--;) block_nest(&b, i, rows);
-    for (int i = 0; i < b.nests; i++) /* not before what they read is clipped to what they read */
+    for (int i = 0; i < b.nests; i++) /* not before the loops that read them are trimmed */
         if (b.nest[i].shared) schedule_apply(m, "trim %s", b.nest[i].sum[0]);
     fuse_neighbours(&b);
     slice_rows(&b, rows);
@@ -494,6 +495,6 @@ bool schedule_attention(scheduler *m, stmt_id loop) {
         if (b.nest[i].row[0]) schedule_apply(m, "peel %s", b.nest[i].row);
     }
     if (schedule_at(m, schedule_find(m, rows))->parent != m->k->root) beside_rows(m, rows);
-    share_blocks(m, &c);
+    parallelize_blocks(m, &c);
     return true;
 }

@@ -1,53 +1,55 @@
 /* contraction.c - the default schedule of a contraction: a sum of products of two operands, each
- * with loops of its own (its rows and its columns), perhaps around loops of both (a batch).
+ * with loops of its own (its rows, M, and its columns, N), perhaps around loops of both (a batch).
  *
- * The parts, from the inside out; which of them a shape gets is decided by counting:
+ * The loop nest is that of BLIS, from the inside out; counting decides which parts a shape gets:
  *
- *   register tile   mr rows x nv vectors of accumulators, as many as there are registers, so that
- *                   multiply-adds and not loads are the limit
- *   ki              a block of the sum; deep sums are cut (carry), so that a block of rows and a
- *                   panel of columns stay in the second-level cache while all are used
- *   rq900, cq900    tiles of rows inside, so that a panel of columns serves all rows of the block;
- *                   tiles of columns around them
- *   ic900           blocks of rows that fit in most of the second-level cache
- *   ko              the blocks of the sum
- *   rp900, cp900    parts for threads: the grid is chosen by the number of threads, which decides
- *                   who computes an element, never how
+ *   register tile   mr rows x nv vectors of accumulators (ir, jr), as many as there are registers,
+ *                   so that multiply-adds and not loads are the limit
+ *   ki              a block of the reduction; deep sums are cut (block_reduction), so that a block
+ *                   of rows and a panel of columns stay in the second-level cache while in use
+ *   rq900, cq900    tiles of rows inside (ir), so that a panel of columns serves all rows of the
+ *                   block; tiles of columns around them (jr)
+ *   ic900           blocks of rows that fit in most of the second-level cache (ic, MC)
+ *   ko              the blocks of the reduction (pc, KC)
+ *   rp900, cp900    parts for threads (jc, NC): the grid is chosen by the number of threads, which
+ *                   decides who computes an element, never how
  *
  * Dot instructions. Where both operands are narrow and the device has an instruction that adds
- * products of the parts of words, the sum goes by words (kw900, with d900 for the parts); all sizes
- * then count words. Packed columns interleave the parts of neighbouring rows.
+ * products of the parts of words, the reduction goes by words (kw900, with d900 for the parts); all
+ * sizes then count words. Packed columns interleave the parts of neighbouring rows.
  *
- * Packing. Operands walked badly are copied in the order in which they will be read (stage): rows
- * that are far apart or collide in a cache, columns that are no vectors or are used often enough. A
- * copy is used by all tiles of the other operand, so it pays where there are many. */
+ * Packing. Operands with bad strides are copied in the order in which they will be read (stage):
+ * rows that are far apart or collide in a cache, columns that are strided or reused often. A copy
+ * is used by all tiles of the other operand, so it pays where there are many. */
 #include <stdio.h>
 
 #include "schedule/schedule.h"
 
 enum {
-    BLOCK_ROWS = 384,   /* of a block, about; how deep it is follows from the cache */
-    APART = 256,        /* bytes: rows this far apart are no neighbours in a cache */
-    FAR = 2048,         /* bytes: rows this far apart have pages of their own */
-    LONG_ROW = 512,     /* elements, of one that has pages of its own */
+    BLOCK_ROWS = 384,   /* MC, about; the block's depth follows from the cache */
+    APART = 256,        /* bytes: rows this far apart share no lines */
+    FAR = 2048,         /* bytes: rows this far apart lie in different pages */
+    LONG_ROW = 512,     /* elements of a row that spans pages of its own */
     PACK_STRIDE = 1024, /* bytes: rows this far apart (or multiples) collide in the first cache */
     PANEL_RATE = 20,    /* bytes a cycle that reach the registers from the second-level cache */
-    ROW_RATE = 16,      /* from behind it, of rows from afar */
-    CARRY = 4,          /* cycles that a vector of partial sums waits and comes back in */
-    BLOCKS = 3,         /* of a sum, from which on it is worth cutting */
+    ROW_RATE = 16,      /* from behind it, of rows that are not packed */
+    CARRY = 4,          /* cycles to store and load a vector of partial sums */
+    BLOCKS = 3,         /* of a sum, from which on cutting it pays */
     LEAST_DEEP = 128,   /* rows of a panel of columns */
-    LONG_RUN = 256,     /* of one beside rows from afar, whose first lines are asked for too late */
+    LONG_RUN =
+        256, /* of a reduction over unpacked rows, whose first lines are prefetched too late */
     MANY_COLUMNS = 24,  /* vectors of columns for which rows are copied element by element */
-    SLICE = 32,         /* rows of a columns operand that only streams by */
-    FEW_ROWS = 12,      /* for which columns that lie along the sum are not worth packing */
-    FEW_USES = 2,       /* of a panel of columns that is walked badly, to be worth packing */
-    SOME_USES = 8,      /* of one that is not */
-    LONG_FORMULA = 10,  /* operations behind a sum that are worth a loop */
-    MANY_STREAMS = 4,   /* arguments behind a sum that are better walked along than down */
-    LEAST_BLOCK = 8,    /* steps of the sum between asking for one row's memory and the next's */
-    NEAR = 8,           /* trips of the sum for which packed operands are asked ahead */
-    NEAR_LINES = 4,     /* the same for rows from afar, in lines */
-    PANELS_AT_ONCE = 32,   /* that are filled side by side */
+    SLICE = 32,         /* rows of a columns operand that is only streamed */
+    FEW_ROWS = 12,      /* for which packing columns contiguous along the sum does not pay */
+    FEW_USES = 2,       /* of a panel of strided columns, for packing to pay */
+    SOME_USES = 8,      /* of a panel of contiguous ones */
+    LONG_EPILOGUE = 10, /* operations of an epilogue that is worth a loop */
+    MANY_STREAMS =
+        4, /* arguments of an epilogue that are better walked along rows than down columns */
+    LEAST_BLOCK = 8, /* iterations of the reduction between two prefetches of an epilogue's rows */
+    NEAR = 8,        /* iterations of the reduction by which packed operands are prefetched */
+    NEAR_LINES = 4,  /* the same for unpacked rows, in lines */
+    PANELS_AT_ONCE = 32,   /* that are packed side by side */
     MOST_COLUMNS = 4 << 20 /* bytes of packed columns */
 };
 
@@ -122,15 +124,14 @@ static bool read_contraction(scheduler *m, stmt_id loop, contraction *x) {
     return rows_ && columns_;
 }
 
-/* 1: the loop moves the rows' operand only, 2: the columns' only, 0: both or none (batch). With
- * `swapped` the product's second factor goes by rows. */
+/* 1: only the rows' operand depends on the loop, 2: only the columns', 0: both or none (batch).
+ * With `swapped` the product's second factor is the rows' operand. */
 static int loop_class(const scheduler *m, const expr_id *f, const char *name, bool swapped) {
     bool a = moves(m, f[swapped], name), b = moves(m, f[!swapped], name);
     return a && b ? 0 : a ? 1 : b ? 2 : 0;
 }
 
-/* Bring the chain into the order batch, rows, columns; merge each class as far as it walks in
- * step. */
+/* Sort the chain into the order batch, rows, columns; merge each class as far as strides allow. */
 static bool sort_loops(scheduler *m, contraction *x, const expr_id *f, bool swapped) {
     loop_chain *c = &x->c;
     for (int pass = 0; pass < c->n; pass++)
@@ -161,34 +162,34 @@ static void factors(const scheduler *m, const contraction *x, expr_id *f) {
     f[1] = e->arg[1];
 }
 
-/* ---- what is decided ------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 typedef struct plan {
     scheduler *m;
-    const operand *a, *b; /* a goes by rows, b by columns */
-    char sum[40];         /* the reduction loop, of a block when it is cut */
+    const operand *a, *b; /* a: the rows' operand, b: the columns' */
+    char sum[40];         /* the reduction loop, of one block when it is cut */
     mem_id tile;
     int64_t rows, columns, depth, batch, size; /* size: bytes of an element of the sum */
-    int word;                                  /* its parts; depth counts words. 1: none */
+    int word;                                  /* parts of a word; depth counts words. 1: none */
     bool odd;                                  /* the last word is not whole */
     int64_t panel;                             /* columns of a panel packed beforehand; 0: not */
-    bool same_sign;                            /* of the bytes of both operands */
+    bool same_sign;                            /* signedness of the bytes of both operands */
     int mr, nv;
-    int64_t block;                        /* depth of a block of the sum */
+    int64_t block;                        /* depth of a block of the sum (KC) */
     int64_t row_parts, parts;             /* of rows, of columns: the grid of work items */
     int64_t row_block;                    /* row tiles in a block */
-    bool pack_rows, pack_columns, beside; /* beside: columns lie side by side */
-    bool afar;        /* rows come from behind the second-level cache for each panel */
+    bool pack_rows, pack_columns, beside; /* beside: columns are contiguous */
+    bool uncached;    /* each panel reads the rows from behind the second-level cache */
     mem_id packed[2]; /* tiles of rows, of columns; 0: not packed */
-    bool along;       /* tiles go along a row first: all the part's columns serve it */
+    bool along;       /* along a row first: a row tile serves all the part's columns */
 } plan;
 
 static int64_t tiles_of(int64_t n, int64_t each) {
     return (n + each - 1) / each;
 }
 
-/* By how many elements the operand moves with that loop; INT64_MAX where that varies. Both operands
- * may be views of one memory: what tells them apart is their side of the product. */
+/* The operand's stride along that loop, in elements; INT64_MAX where it varies. Both operands may
+ * be views of one memory: they are told apart by their side of the product. */
 static int64_t step_in(const plan *p, const operand *o, const char *name) {
     scheduler *m = p->m;
     int64_t step;
@@ -210,8 +211,8 @@ static int64_t step_in(const plan *p, const operand *o, const char *name) {
     return INT64_MAX;
 }
 
-/* How far apart rows a step apart lie, in bytes. */
-static int64_t apart(const plan *p, const operand *o, int64_t step) {
+/* The distance in bytes of rows a step apart. */
+static int64_t row_distance(const plan *p, const operand *o, int64_t step) {
     int64_t size = (int64_t)qn_dtype_size(ir_m(p->m->k, o->mem)->dtype);
     return step > INT64_MAX / 8 || step < INT64_MIN / 8 ? INT64_MAX : step * size;
 }
@@ -220,14 +221,13 @@ static bool collides(int64_t bytes) {
     return bytes == INT64_MAX || bytes % PACK_STRIDE == 0 || bytes >= FAR;
 }
 
-/* The loop along the sum, of the parts of words where there are some. */
+/* The loop along the reduction, that of the parts of words where there are some. */
 static const char *along_sum(const plan *p) {
     return p->word > 1 ? "d900" : p->sum;
 }
 
-/* Rows are packed where a copy is cheap (they are contiguous) and the original is not, or where
- * very many columns use it; and where that converts them, element by element, for several vectors
- * of columns. */
+/* Pack rows where a copy is cheap (they are contiguous) and the original has bad strides, or very
+ * many columns use it; and where packing converts them once for several vectors of columns. */
 static void choose_row_packing(plan *p, const char *rows) {
     scheduler *m = p->m;
     int64_t down = step_in(p, p->a, rows), along = step_in(p, p->a, along_sum(p));
@@ -238,45 +238,46 @@ static void choose_row_packing(plan *p, const char *rows) {
     else if (p->a->as >= 0)
         p->pack_rows &= p->columns >= 4 * m->lanes;
     else if (along == 1)
-        p->pack_rows &= many && collides(apart(p, p->a, down));
+        p->pack_rows &= many && collides(row_distance(p, p->a, down));
     else if (down == 1)
-        p->pack_rows &= apart(p, p->a, along) >= APART && p->columns > 2 * m->lanes;
+        p->pack_rows &= row_distance(p, p->a, along) >= APART && p->columns > 2 * m->lanes;
     else
         p->pack_rows &= many;
 }
 
-/* Do all partial sums fit the second-level cache? Then they can wait there often. */
+/* Do all partial sums fit the second-level cache? Then they can be stored there between blocks. */
 static bool sums_fit(const plan *p) {
     return p->rows * p->columns * p->size <= p->m->limits->l2 / 2;
 }
 
-/* Do rows that are not packed come from behind the second-level cache each time that a panel of
- * columns passes them? Of short ones the first lines would be all there are. */
-static bool rows_from_afar(const plan *p) {
+/* Do unpacked rows come from behind the second-level cache for every panel of columns? For short
+ * ones a prefetch would be too late. */
+static bool rows_uncached(const plan *p) {
     int64_t l2 = p->m->limits->l2;
     return l2 && !p->pack_rows && p->word == 1 && p->depth >= LEAST_DEEP &&
            p->rows * p->depth * p->size >= l2 / 2 && step_in(p, p->a, p->sum) == 1;
 }
 
-/* How deep a panel of columns is that stays in the first-level cache, beside a tile of rows. */
+/* The depth of a panel of columns that stays in the first-level cache, beside a tile of rows. */
 static int64_t panel_depth(const plan *p, int64_t step) {
     int64_t deep = p->m->limits->l1 * 7 / 10 / step / 16 * 16;
-    int64_t least = p->afar ? LONG_RUN : LEAST_DEEP;
+    int64_t least = p->uncached ? LONG_RUN : LEAST_DEEP;
     return deep < least ? least : deep;
 }
 
-/* The depth of blocks of the sum whose panels stay in the first-level cache; 0 where the sum is not
- * worth cutting so, or has no equal blocks of whole vectors where columns have to be turned. */
+/* The depth of blocks of the reduction whose panels stay in the first-level cache; 0 where
+ * cutting the sum so does not pay, or no equal blocks of whole vectors exist for columns to be
+ * transposed. */
 static int64_t short_blocks(const plan *p, int64_t step) {
     int64_t deep = panel_depth(p, step), n = tiles_of(p->depth, deep);
-    if (!sums_fit(p) || p->depth <= (p->afar ? 1 : BLOCKS) * deep) return 0;
+    if (!sums_fit(p) || p->depth <= (p->uncached ? 1 : BLOCKS) * deep) return 0;
     for (int64_t i = n * 4 / 5; i <= n * 3 / 2; i++)
         if (i > 1 && p->depth % (i * p->m->lanes) == 0) return p->depth / i;
     return p->beside ? (tiles_of(p->depth, n) + 15) / 16 * 16 : 0;
 }
 
-/* Rows x vectors: least time for the whole, counting two multiply-adds and two loads a cycle, four
- * cycles of latency, what the second-level cache delivers, and padding. */
+/* Choose mr x nr: least time for the whole, from two multiply-adds and two loads a cycle, four
+ * cycles of latency, the bandwidth of the second-level cache, and padding. */
 static void choose_tile(plan *p) {
     const scheduler *m = p->m;
     double best = 1e300;
@@ -292,12 +293,13 @@ static void choose_tile(plan *p) {
             double stream = (double)step / PANEL_RATE;
             if ((deep ? deep : p->depth) * step > m->limits->l1 * 3 / 4 && cycles < stream)
                 cycles = stream;
-            if (p->afar) cycles += (double)(r * p->size) / ROW_RATE;
+            if (p->uncached) cycles += (double)(r * p->size) / ROW_RATE;
             if (deep) cycles += CARRY * r * v / (double)deep;
             double tiles =
                 (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
             double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
-            if (p->rows % r && !p->pack_rows) time *= r > 10 ? 1.08 : 1.02; /* a pointer each */
+            if (p->rows % r && !p->pack_rows)
+                time *= r > 10 ? 1.08 : 1.02; /* an address register each */
             if (p->columns % (v * m->lanes)) time *= 1.02;
             if (time < best * 0.999) best = time, p->mr = r, p->nv = v;
         }
@@ -308,12 +310,12 @@ static int64_t second_level(const scheduler *m) {
     return (m->limits->l2 ? m->limits->l2 : 256 << 10) * 3 / 4;
 }
 
-/* Columns are packed where they are no vectors, or used often enough. Then the depth of a block:
- * deep sums in blocks; where rows are so few that the columns' operand only streams by, in slices
- * of few of its rows, which are contiguous, and not column by column across its pages. */
+/* Pack columns where they are strided, or reused often enough. Then the depth of a block: deep sums
+ * in blocks; where rows are so few that the columns' operand is only streamed, in slices of few of
+ * its rows, which are contiguous, instead of column by column across its pages. */
 static void choose_columns(plan *p, bool divisible) {
     int64_t down = step_in(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
-    bool poor = collides(apart(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
+    bool poor = collides(row_distance(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
     int64_t least = !p->beside ? 1 : poor ? FEW_USES : SOME_USES;
     p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least && !p->panel;
     p->block = p->depth;
@@ -326,16 +328,16 @@ static void choose_columns(plan *p, bool divisible) {
         p->block = shorter;
     else if (p->depth > whole + whole / 2 && !fits)
         p->block = (tiles_of(p->depth, tiles_of(p->depth, whole)) + 15) / 16 * 16;
-    if (uses == 1 && !p->pack_columns && !p->panel && apart(p, p->b, down) >= FAR &&
+    if (uses == 1 && !p->pack_columns && !p->panel && row_distance(p, p->b, down) >= FAR &&
         p->depth > SLICE)
         p->block = SLICE;
     if (p->block > p->depth) p->block = p->depth;
 }
 
-/* What follows the sum reads and writes the elements of a tile, a vector or three of each row. Down
- * the rows every tile has these on other pages; with many arguments (an optimizer's step behind a
- * weight's gradient) that costs more than a panel of columns that comes from the second-level
- * cache again for each tile of rows. */
+/* Does the epilogue stream so many arguments that tiles should advance along rows? It accesses a
+ * vector or three of each row of a tile; down the rows every tile has these on other pages. With
+ * many arguments (an optimizer's step behind a weight's gradient) that costs more than reading a
+ * panel of columns from the second-level cache again for each tile of rows. */
 static bool many_streams(const plan *p, stmt_id after) {
     scheduler *m = p->m;
     bool *seen = arena_zeroed(&m->k->arena, m->k->mems);
@@ -356,17 +358,18 @@ static int64_t panel_bytes(const plan *p) {
     return p->block * p->nv * p->m->limits->vector_bytes;
 }
 
-/* Along a row first, a tile of rows from afar comes once, if it then stays in the first cache.
- * Panels that do not stay there anyhow lose nothing, where all of them stay in the second. */
-static bool rows_come_once(const plan *p) {
+/* Along a row first, a tile of unpacked rows is loaded once, if it then stays in the first-level
+ * cache. Panels that do not stay there anyway lose nothing, where all of them stay in the
+ * second. */
+static bool rows_load_once(const plan *p) {
     const machine *l = p->m->limits;
-    return p->afar && panel_bytes(p) > l->l1 && p->mr * p->depth * p->size <= l->l1 * 3 / 4 &&
+    return p->uncached && panel_bytes(p) > l->l1 && p->mr * p->depth * p->size <= l->l1 * 3 / 4 &&
            p->columns * p->depth * p->size <= second_level(p->m);
 }
 
-/* The grid of parts, as many as there are threads: the most loaded one's time, what it packs
- * included, is the least. Then columns so that the packed ones are not too many, rows so that a
- * block fits. */
+/* Choose the grid of parts, as many as there are threads, for the least time of the most loaded
+ * one, packing included. Then limit the columns so that the packed panel is not too large (NC), and
+ * the rows so that a block fits (MC). */
 static void choose_parts(plan *p) {
     const scheduler *m = p->m;
     int64_t nr = (int64_t)p->nv * m->lanes, threads = m->limits->threads;
@@ -392,7 +395,7 @@ static void choose_parts(plan *p) {
     p->row_block = tiles_of(rt, tiles_of(rt, most));
 }
 
-/* ---- making it so ---------------------------------------------------------------------------- */
+/* ---- building the nest ----------------------------------------------------------------------- */
 
 static bool pad_to(scheduler *m, const char *name, int64_t multiple) {
     int64_t exact;
@@ -401,7 +404,7 @@ static bool pad_to(scheduler *m, const char *name, int64_t multiple) {
            schedule_apply(m, "pad %s %lld", name, (long long)multiple);
 }
 
-/* The loops as they are to be, from cp900 in: see the top. False: the register tile failed. */
+/* Build the loops from cp900 inward as described at the top. false: the register tile failed. */
 static bool build_loops(plan *p, const char *rows, const char *columns) {
     scheduler *m = p->m;
     int nr = p->nv * m->lanes, number = ir_tile_number(m->k, p->tile);
@@ -420,7 +423,7 @@ static bool build_loops(plan *p, const char *rows, const char *columns) {
     if (!schedule_apply(m, "accumulate t%d v900", number) ||
         !schedule_apply(m, "accumulate t%d u900", number) ||
         !schedule_apply(m, "accumulate t%d u901", number))
-        return true; /* sound, if slow */
+        return true; /* correct, if slow */
     schedule_apply(m, "split ro900 %lld -> rp900 rr900", (long long)tiles_of(rt, p->row_parts));
     schedule_apply(m, "split rr900 %lld -> ic900 rq900", (long long)p->row_block);
     schedule_apply(m, "split co900 %lld -> cp900 cq900", (long long)tiles_of(ct, p->parts));
@@ -434,7 +437,8 @@ static bool build_loops(plan *p, const char *rows, const char *columns) {
     return true;
 }
 
-/* The two innermost loops of a copy: vectors along its source, turned in registers if it can be. */
+/* The two innermost loops of a copy: vectors along its source, transposed in registers if
+ * possible. */
 static void copy_vectors(scheduler *m, const char *outer, const char *inner, bool turned) {
     if (turned && schedule_trips(m, schedule_find(m, outer)) <= m->lanes)
         schedule_transpose_copy(m, outer, inner);
@@ -442,10 +446,11 @@ static void copy_vectors(scheduler *m, const char *outer, const char *inner, boo
     schedule_apply(m, "unroll %s", outer);
 }
 
-/* A copy whose source is contiguous along the sum, its target along the innermost loop: vectors of
- * the sum for each of the inner loop's trips are turned in registers. Rows of half a page and more
- * are walked to their ends, as few at a time as are turned, for a processor's own prefetching
- * follows some dozen. What is left over behind whole vectors is copied for itself. */
+/* A copy whose source is contiguous along the reduction, its target along the innermost loop:
+ * vectors of the reduction, one for each iteration of the inner loop, are transposed in registers.
+ * Rows of half a page and more are walked to their ends, as few at a time as one transpose takes,
+ * for the hardware prefetcher follows some dozen streams. The remainder behind whole vectors is
+ * copied element by element. */
 void schedule_copy_across(scheduler *m, const loop_chain *c, int deep) {
     sym_store *s = m->k->syms;
     int id = m->next++;
@@ -467,8 +472,8 @@ void schedule_copy_across(scheduler *m, const loop_chain *c, int deep) {
     copy_vectors(m, outer, inner, whole);
 }
 
-/* Stage an operand of words: rows in their own order where they lie along the sum, and then vectors
- * of words are copied; else by the loop of the last name, which becomes vectors. */
+/* Stage an operand of words: rows contiguous along the reduction keep their order, and vectors of
+ * words are copied; else the loop of the last name is vectorized. */
 static void pack_words(plan *p, const operand *o, const char *where, int n,
                        const char *const *name) {
     scheduler *m = p->m;
@@ -489,9 +494,9 @@ static void pack_words(plan *p, const operand *o, const char *where, int n,
         schedule_apply(m, "vec %s", c.name[c.n - 2]);
 }
 
-/* A panel by itself takes a little of each row of the operand, and the next panel comes by all
- * those pages again. Where they come from memory, several panels are filled at a time. */
-static void fill_side_by_side(plan *p, const operand *o, const loop_chain *c) {
+/* A single panel takes a little of each row of the operand, and the next panel visits all those
+ * pages again. Where they come from memory, several panels are packed at a time. */
+static void pack_side_by_side(plan *p, const operand *o, const loop_chain *c) {
     scheduler *m = p->m;
     const char *panels = c->name[0];
     char few[48];
@@ -505,8 +510,9 @@ static void fill_side_by_side(plan *p, const operand *o, const loop_chain *c) {
     schedule_apply(m, "swap %s %s", few, c->name[1]);
 }
 
-/* Stage an operand at a loop, by those of the listed loops that move it; the copy as vectors along
- * the source's contiguous direction: that of the last loop, or of the sum. */
+/* Stage an operand at a loop, by those of the listed loops that it depends on; the copy is
+ * vectorized along the source's contiguous direction: that of the last loop, or of the
+ * reduction. */
 static void pack(plan *p, const operand *o, const char *where, int n, const char *const *name) {
     scheduler *m = p->m;
     char loops[200] = "";
@@ -529,7 +535,7 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     loop_chain c;
     if (!schedule_staged(m, where, &c)) return;
     if (along && last[0] == 'u') schedule_apply(m, "vec %s", c.name[c.n - 1]);
-    if (along && deep == 1) fill_side_by_side(p, o, &c);
+    if (along && deep == 1) pack_side_by_side(p, o, &c);
     if (along && !strcmp(where, "cq900") && p->columns * p->depth * p->size > m->limits->l2 / 4) {
         snprintf(m->copy, sizeof m->copy, "%s", c.name[0]);
         snprintf(m->use, sizeof m->use, "%s", p->sum);
@@ -537,8 +543,8 @@ static void pack(plan *p, const operand *o, const char *where, int n, const char
     if (across && c.n == count) schedule_copy_across(m, &c, deep);
 }
 
-/* The loop over rows of accumulators behind the finished sum; 0: there is none. */
-static stmt_id behind_sum(const plan *p) {
+/* The loop over rows of accumulators in the epilogue; 0: there is none. */
+static stmt_id epilogue_loop(const plan *p) {
     scheduler *m = p->m;
     stmt_id rest = schedule_find(m, "last");
     if (!rest)
@@ -549,11 +555,11 @@ static stmt_id behind_sum(const plan *p) {
     return rest && schedule_at(m, rest)->kind == STMT_LOOP ? rest : 0;
 }
 
-/* A long formula behind the sum is a loop over rows of accumulators in memory (spill). */
+/* A long epilogue is a loop over rows of accumulators in memory (spill). */
 static void spill(plan *p) {
     scheduler *m = p->m;
-    stmt_id rest = behind_sum(p);
-    if (!rest || schedule_ops(m, rest) < LONG_FORMULA) return;
+    stmt_id rest = epilogue_loop(p);
+    if (!rest || schedule_ops(m, rest) < LONG_EPILOGUE) return;
     char rows[40];
     snprintf(rows, sizeof rows, "%s", schedule_name(m, rest));
     if (!schedule_apply(m, "spill t%d %s", ir_tile_number(m->k, p->tile), rows)) return;
@@ -575,13 +581,13 @@ static void pack_both_words(plan *p, const char *outside, bool blocks) {
         schedule_apply(p->m, "offset t%d t%d %s", ir_tile_number(p->m->k, p->tile), packed, where);
 }
 
-/* What comes from farther than the first cache is asked for ahead: rows from afar by lines, their
- * sum in blocks of one; packed operands where a panel of columns is larger than that cache, and so
- * comes from the second one for each tile of rows, and that tile beside it. */
-static void come_near(plan *p) {
+/* Prefetch what does not come from the first-level cache: unpacked rows by lines, the reduction in
+ * blocks of a line; packed operands where a panel of columns is larger than that cache, and so is
+ * read from the second level for each tile of rows, and that tile beside it. */
+static void prefetch_operands(plan *p) {
     scheduler *m = p->m;
     int64_t line = m->limits->vector_bytes / p->size, step = p->nv * m->limits->vector_bytes;
-    if (p->afar && schedule_apply(m, "split %s %lld -> f900 s900", p->sum, (long long)line))
+    if (p->uncached && schedule_apply(m, "split %s %lld -> f900 s900", p->sum, (long long)line))
         schedule_apply(m, "prefetch_trip a%d f900 %d", ir_m(m->k, p->a->mem)->arg, NEAR_LINES);
     if (!p->packed[0] || panel_bytes(p) <= m->limits->l1) return;
     if (p->packed[1])
@@ -606,13 +612,13 @@ static void pack_both(plan *p) {
         pack(p, p->b, "cq900", 3, (const char *[]){p->sum, "u900", "v900"});
     if (p->pack_rows && p->word == 1)
         pack(p, p->a, "ic900", 3, (const char *[]){"rq900", p->sum, "u901"});
-    come_near(p);
+    prefetch_operands(p);
 }
 
-/* Few rows, and both operands lie along the sum: lanes go along it. Each vector of a column is
- * loaded once, as it lies, for all rows, and nothing is packed; what the lanes have summed is added
- * up at the end, and what follows is done element by element, so that must not be long. False: it
- * is not such a product. */
+/* Few rows, and both operands contiguous along the reduction (a dot product): lanes go along it.
+ * Each vector of a column is loaded once, in place, for all rows, and nothing is packed; the lanes
+ * are summed at the end, and the epilogue is scalar, so it must not be long. false: no such
+ * product. */
 static bool few_rows(plan *p, const char *rows, const char *columns, int after) {
     scheduler *m = p->m;
     kernel *k = m->k;
@@ -645,18 +651,19 @@ static bool few_rows(plan *p, const char *rows, const char *columns, int after) 
     schedule_apply(m, "vec v901_1");
     schedule_apply(m, "unroll v901_e");
     schedule_apply(m, "unroll %s", rows);
-    if (after < LONG_FORMULA) schedule_apply(m, "unroll %s_1", rows);
+    if (after < LONG_EPILOGUE) schedule_apply(m, "unroll %s_1", rows);
     if (n * deep * p->size > second_level(m))
         schedule_apply(m, "prefetch_distance a%d %d", ir_m(k, p->b->mem)->arg, SCHEDULE_PAGE);
     return true;
 }
 
-/* What the formula behind the sum reads and writes comes from memory, the operands of the sum from
- * the caches. So a block of the sum for each row asks for the row's lines; for written ones, too,
- * unless they go past the caches or lie over inputs: a store waits for its line otherwise. */
-static void ask_for_streams(plan *p) {
+/* The epilogue reads and writes streams from memory, while the operands of the reduction come
+ * from the caches. So a block of the reduction for each row prefetches the row's lines; for
+ * written ones, too, unless the stores are non-temporal or in place: a store waits for its line
+ * otherwise. */
+static void prefetch_streams(plan *p) {
     scheduler *m = p->m;
-    stmt_id rest = behind_sum(p);
+    stmt_id rest = epilogue_loop(p);
     int64_t rows = rest ? schedule_trips(m, rest) : 0,
             each = rows > 0 ? tiles_of(p->depth, rows) : 0;
     if (each < LEAST_BLOCK || p->block < p->depth) return;
@@ -677,8 +684,8 @@ static void ask_for_streams(plan *p) {
     }
 }
 
-/* The batch and the grid's loops become one, and parallel. */
-static void share(plan *p, const char *batch) {
+/* Merge the batch and the grid's loops into one parallel loop. */
+static void parallelize(plan *p, const char *batch) {
     scheduler *m = p->m;
     char root[40] = "";
     const char *part[3] = {batch, "rp900", "cp900"};
@@ -697,13 +704,13 @@ static void share(plan *p, const char *batch) {
         schedule_apply(m, "par %s", root);
 }
 
-/* The trips to plan for: none and countless ones are no cases of their own. */
+/* The extent to plan for: zero and unknown ones are no special cases. */
 static int64_t count_of(const scheduler *m, const char *name) {
     int64_t n = schedule_trips(m, schedule_find(m, name));
     return n < 1 ? 1 : n > 1 << 24 ? 1 << 24 : n;
 }
 
-/* Columns packed beforehand (prepack.c) are indexed by the panel's number: column / width. */
+/* Columns packed beforehand (lower/prepack.c) are indexed by the panel's number: column / width. */
 static int64_t panel_width(const plan *p, const char *columns) {
     sym_store *s = p->m->k->syms;
     sym var = schedule_at(p->m, schedule_find(p->m, columns))->l.var;
@@ -719,7 +726,7 @@ static int64_t panel_width(const plan *p, const char *columns) {
     return 0;
 }
 
-/* By words, where a dot instruction does products of these operands. */
+/* By words, where a dot instruction takes these operands. */
 static void choose_words(plan *p) {
     scheduler *m = p->m;
     int64_t exact;
@@ -780,17 +787,17 @@ bool schedule_contraction(scheduler *m, stmt_id loop) {
     p.panel = panel_width(&p, columns);
     if (divisible) choose_words(&p);
     if (divisible && few_rows(&p, rows, columns, schedule_ops(m, schedule_at(m, red)->next))) {
-        share(&p, row == 1 ? x.c.name[0] : NULL);
+        parallelize(&p, row == 1 ? x.c.name[0] : NULL);
         return true;
     }
     p.beside = step_in(&p, p.b, columns) == 1;
     choose_row_packing(&p, rows);
-    p.afar = rows_from_afar(&p);
+    p.uncached = rows_uncached(&p);
     choose_tile(&p);
     choose_columns(&p, divisible);
     bool whole = p.word == 1 && p.pack_columns && p.block == p.depth;
     bool streams = whole && many_streams(&p, schedule_at(m, red)->next);
-    p.along = streams || (whole && rows_come_once(&p));
+    p.along = streams || (whole && rows_load_once(&p));
     choose_parts(&p);
     if (!build_loops(&p, rows, columns)) return false;
     if (p.panel && p.rows <= p.mr && p.columns * p.depth * p.size > second_level(m))
@@ -799,7 +806,7 @@ bool schedule_contraction(scheduler *m, stmt_id loop) {
         spill(&p);
         pack_both(&p);
     }
-    if (streams) ask_for_streams(&p);
-    share(&p, row == 1 ? x.c.name[0] : NULL);
+    if (streams) prefetch_streams(&p);
+    parallelize(&p, row == 1 ? x.c.name[0] : NULL);
     return true;
 }

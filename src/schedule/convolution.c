@@ -1,16 +1,17 @@
 /* convolution.c - the default schedule of a convolution: a contraction whose loops do not merge
- * into rows, columns and one sum, because the index of an operand is a sum of several loops
+ * into rows, columns and one reduction, because an operand's index is a sum of several loops
  * (windows).
  *
- * It is the tree of a product all the same. One loop gives the lanes, one the rows of the register
- * tile; all others of the output go around them, all loops of the sum inside:
+ * The nest is that of a matrix product. One loop gives the lanes, one the rows of the register
+ * tile; all others of the output go around them, all reduction loops inside:
  *
- *   lanes   a loop of one operand (b): the output's channels as a rule, whatever the layout, since
+ *   lanes   a loop of one operand (b): as a rule the output's channels, whatever the layout, since
  *           they have no window and fill vectors; where the image itself is read contiguously
- *           (1x1), its places. b is packed in the order of the sum, unless it lies so
- *   rows    a loop of the other operand (a): places along a row of the image. Each row's element is
- *           read by a broadcast, so any stride and any index does, and no windows are copied
- *   edges   where a has padding, the piece of it that a block of places sees is copied once with
+ *           (1x1), its positions. b is packed in the order of the reduction, unless it is so
+ *           already
+ *   rows    a loop of the other operand (a): positions along a row of the image. Each element is
+ *           broadcast, so any stride and any index does, and no windows are copied (no im2col)
+ *   edges   where a has padding, the part of it that a block of positions sees is copied once with
  *           its zeros (stage with joined loops): a few elements more than the image, not the
  *           windows. So the sum runs without masks
  *   windows loops of windows that are no rows, a weight's places, go inside the loop of rows: the
@@ -24,9 +25,9 @@
 
 enum {
     LOOPS = 24,
-    FEW_ROWS = 6,     /* trips that are enough for the loop of rows */
+    FEW_ROWS = 6,     /* extent that is enough for the loop of rows */
     SCATTER = 24,     /* cycles to store a vector's lanes one by one, about */
-    COLLIDE = 2048,   /* bytes: rows this far apart have pages of their own */
+    COLLIDE = 2048,   /* bytes: rows this far apart lie in different pages */
     PANEL_BYTES = 15, /* a cycle, from the second-level cache */
     MOST_ROWS = 30
 };
@@ -35,7 +36,7 @@ typedef enum side { SIDE_BOTH, SIDE_A, SIDE_B, SIDE_NONE } side;
 
 typedef struct conv_loop {
     char name[40];
-    int64_t trips, step[2]; /* of each factor's load, 0: it does not move */
+    int64_t trips, step[2]; /* of each factor's load, 0: it does not depend on the loop */
     bool in[2], sum;
     int window[2]; /* loops of one window of that load have one number, 0: none */
 } conv_loop;
@@ -46,14 +47,14 @@ typedef struct conv {
     ir_access load[2];
     int n, kept; /* loops: those of the output first */
     conv_loop loop[LOOPS];
-    int a, b;        /* which factor goes by rows, which by lanes */
+    int a, b;        /* the factor of the rows, the factor of the lanes */
     int rows, lanes; /* loops */
     int mr, nv;
     int64_t depth, size;
     int64_t store_step[LOOPS];
 } conv;
 
-/* ---- what is there --------------------------------------------------------------------------- */
+/* ---- facts ----------------------------------------------------------------------------------- */
 
 /* The one load of a factor, which may be converted. */
 static bool read_factor(conv *c, stmt_id store, expr_id factor, int f) {
@@ -95,8 +96,8 @@ static side side_of(const conv *c, int i) {
                                       : SIDE_NONE;
 }
 
-/* Loops of one window: a place of the output and one of the sum that a fact of the load's validity
- * names together, or whose steps are so small that they see the same elements. */
+/* Find the loops of one window: a position of the output and one of the reduction that appear
+ * together in the load's mask, or whose steps are so small that they see the same elements. */
 static void find_windows(conv *c, int f) {
     sym_store *s = c->m->k->syms;
     sym fact[IR_FACTS];
@@ -118,8 +119,8 @@ static void find_windows(conv *c, int f) {
         }
 }
 
-/* def t; for .. for { t += a*b }; stores   directly in the innermost loop of the output; and not as
- * plain as schedule_contraction wants it. */
+/* def t; for .. for { t += a*b }; stores   directly in the innermost loop of the output; false
+ * where schedule_contraction can take it. */
 static bool read_conv(conv *c, stmt_id loop) {
     scheduler *m = c->m;
     loop_chain kept = loop_chain_of(m, loop);
@@ -140,7 +141,8 @@ static bool read_conv(conv *c, stmt_id loop) {
         return false;
     expr_id f[2] = {e->arg[0], e->arg[1]};
     if (!read_factor(c, store, f[0], 0) || !read_factor(c, store, f[1], 1)) return false;
-    int joints = 0; /* that do not merge, beside those between rows, columns and batch */
+    int joints =
+        0; /* loops that do not merge, not counting those between rows, columns and batch */
     for (int i = 0; i + 1 < sum.n; i++)
         joints +=
             !schedule_in_step(m, schedule_find(m, sum.name[i]), schedule_find(m, sum.name[i + 1]));
@@ -188,13 +190,13 @@ static bool read_conv(conv *c, stmt_id loop) {
     return true;
 }
 
-/* ---- what is decided ------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 static int64_t tiles_of(int64_t n, int64_t each) {
     return (n + each - 1) / each;
 }
 
-/* What part of the machine's peak vectors along loop i could reach. */
+/* The fraction of the machine's peak that vectors along loop i could reach. */
 static double lane_rate(const conv *c, int i, int f) {
     const conv_loop *l = &c->loop[i];
     int64_t lanes = c->m->lanes;
@@ -235,7 +237,7 @@ static bool choose_lanes(conv *c) {
 }
 
 /* As schedule_contraction's: least time for the whole. Rows that look over an edge are not padded,
- * for then what they see would depend on more than where they are. */
+ * for then what they see would depend on more than their position. */
 static void choose_tile(conv *c) {
     const scheduler *m = c->m;
     const conv_loop *rows = &c->loop[c->rows], *lanes = &c->loop[c->lanes];
@@ -258,10 +260,10 @@ static void choose_tile(conv *c) {
         }
 }
 
-/* ---- making it so ---------------------------------------------------------------------------- */
+/* ---- building the nest ----------------------------------------------------------------------- */
 
-/* Second-level cache that copies may take. */
-static int64_t room(const conv *c) {
+/* Bytes of the second-level cache that copies may take. */
+static int64_t copy_bytes(const conv *c) {
     return (c->m->limits->l2 ? c->m->limits->l2 : 256 << 10) / 2;
 }
 
@@ -282,7 +284,7 @@ static int rank_of(const conv *c, int i, bool panels, bool deep) {
     return s == SIDE_BOTH ? 0 : s == SIDE_B ? 1 : 4;
 }
 
-/* The loops of the output in the order of their ranks; numbers of loops follow. */
+/* Sort the loops of the output by rank; loop numbers follow. */
 static bool order_loops(conv *c, bool panels, bool deep) {
     scheduler *m = c->m;
     for (int pass = 0; pass < c->kept; pass++)
@@ -298,8 +300,8 @@ static bool order_loops(conv *c, bool panels, bool deep) {
     return true;
 }
 
-/* The axes of the copied piece from outside in: those that rows of it lie apart by first, then the
- * channels, the one that memory is contiguous along last. */
+/* The axes of the staged part from outside in: by decreasing stride, then the channels, the
+ * contiguous axis last. */
 static int64_t axis_rank(const conv *c, int i) {
     const conv_loop *l = &c->loop[i];
     int w = l->window[c->a];
@@ -313,7 +315,7 @@ static int64_t axis_rank(const conv *c, int i) {
     return step == 1 ? INT64_MAX : w && !rows ? far : ((int64_t)(rows ? 2 : 1) << 42) + far;
 }
 
-/* The sum goes along the windows in the order in which the copied piece lies. */
+/* Order the reduction along the windows as the staged part is laid out. */
 static void order_sum(conv *c) {
     for (int pass = c->kept; pass < c->n; pass++)
         for (int i = c->kept; i + 1 < c->n; i++) {
@@ -324,8 +326,8 @@ static void order_sum(conv *c) {
         }
 }
 
-/* Blocks of the sum that are no more than `most` bytes of both operands: the first loop, and with
- * it a part of the second. */
+/* Blocks of the reduction of at most `most` bytes of both operands: the first loop, and with it a
+ * part of the second. */
 static void cut_sum(conv *c, double most) {
     scheduler *m = c->m;
     conv_loop *first = &c->loop[c->kept], *second = first + 1;
@@ -349,8 +351,8 @@ static bool pad_to(scheduler *m, const conv_loop *l, int64_t multiple) {
            schedule_apply(m, "pad %s %lld", l->name, (long long)multiple);
 }
 
-/* rows -> ro900 u901, lanes -> co900 u900 v900, and the register tile; in the order of the loops
- * but for the tile's own, which are innermost. */
+/* rows -> ro900 u901, lanes -> co900 u900 v900, and the register tile; other loops keep their
+ * order, the tile's own are innermost. */
 static bool build_tile(conv *c) {
     scheduler *m = c->m;
     const char *rows = c->loop[c->rows].name, *lanes = c->loop[c->lanes].name;
@@ -373,7 +375,7 @@ static bool build_tile(conv *c) {
            schedule_apply(m, "accumulate t%d u901", number);
 }
 
-/* Lists a loop's pieces that lie inside `at`: rows and lanes were split. */
+/* List a loop's parts that are inside `at`: rows and lanes were split. */
 static void list_loop(const conv *c, int i, stmt_id at, char *out, size_t cap,
                       const char *between) {
     const char *piece[3] = {c->loop[i].name, NULL, NULL};
@@ -388,8 +390,8 @@ static void list_loop(const conv *c, int i, stmt_id at, char *out, size_t cap,
     }
 }
 
-/* Copy what the blocks inside `at` see of the image, edges and all; vectors along memory. */
-static void cover(conv *c, const char *where) {
+/* Stage what the blocks inside `at` see of the image, edges included; vectors along memory. */
+static void stage_image(conv *c, const char *where) {
     scheduler *m = c->m;
     char loops[300] = "", axis[200];
     stmt_id at = schedule_find(m, where);
@@ -435,8 +437,8 @@ static void pack_lanes(conv *c, const char *where) {
     schedule_apply(m, "stage a%d %s%s", ir_m(m->k, c->mem[c->b])->arg, where, loops);
 }
 
-/* Elements of an operand that one trip of loop `at` touches (-1: the whole), loops of the sum but
- * for the first `skip` included. Loops of a window add up. */
+/* Elements of an operand that one iteration of loop `at` accesses (-1: all), reduction loops but
+ * the first `skip` included. Loops of a window add up. */
 static double footprint(const conv *c, int f, int at, int skip) {
     double n = 1, window[LOOPS] = {0};
     for (int i = 0; i < c->n; i++) {
@@ -457,8 +459,8 @@ static double footprint(const conv *c, int f, int at, int skip) {
     return n;
 }
 
-/* The outermost loop in parts, for each of which the weights are packed once: as many as keep the
- * threads busy. */
+/* Split the outermost loop into parts, for each of which the weights are packed once: as many as
+ * keep the threads busy. */
 static bool split_parts(conv *c) {
     conv_loop *l = &c->loop[0];
     int threads = c->m->limits->threads > 1 ? c->m->limits->threads : 1;
@@ -487,15 +489,15 @@ static void share(conv *c, int first) {
         schedule_apply(m, "par %s", root);
 }
 
-/* Where the image's piece is copied: the outermost loop whose trip sees no more than the cache
- * holds; `first`: the outermost that may be it. */
-static void cover_at(conv *c, int first, const char *const *names, bool deep) {
+/* Where to stage the image: the outermost loop whose iteration sees no more than the cache holds;
+ * `first`: the outermost candidate. */
+static void stage_image_at(conv *c, int first, const char *const *names, bool deep) {
     int at = first;
-    double most = (double)room(c);
+    double most = (double)copy_bytes(c);
     while (at + 1 < c->kept && footprint(c, c->a, at, deep) * (double)c->size > most) at++;
     while (at + 1 < c->kept && at != c->rows && !c->loop[at].in[c->a])
-        at++; /* no use further out */
-    cover(c, names[at]);
+        at++; /* no gain further out */
+    stage_image(c, names[at]);
 }
 
 bool schedule_convolution(scheduler *m, stmt_id loop) {
@@ -508,10 +510,10 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     choose_tile(c);
     c->size = m->limits->vector_bytes / m->lanes;
     bool pack = c->loop[c->lanes].step[c->b] != 1 || c->load[c->b].valid != SYM_TRUE;
-    int outer = 0; /* loops that a does not share, or both have: around everything */
+    int outer = 0; /* loops that a does not depend on, or that both do: around everything */
     for (int i = 0; i < c->kept; i++)
         outer += i != c->lanes && (side_of(c, i) == SIDE_BOTH || side_of(c, i) == SIDE_B);
-    double all = 1, most = (double)room(c);
+    double all = 1, most = (double)copy_bytes(c);
     for (int i = 0; i < c->n; i++)
         if (c->loop[i].in[c->b] && (c->loop[i].sum || i == c->lanes))
             all *= (double)c->loop[i].trips;
@@ -527,7 +529,7 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
         order_sum(c);
     if (!build_tile(c)) return true;
     const char *sum = c->loop[c->kept].name, *names[LOOPS];
-    int first = 0; /* the outermost loop that moves a */
+    int first = 0; /* the outermost loop that a depends on */
     while (!c->loop[first].in[c->a] || side_of(c, first) == SIDE_BOTH) first++;
     for (int i = 0; i < c->kept; i++)
         names[i] = i == c->rows ? "ro900" : i == c->lanes ? "co900" : c->loop[i].name;
@@ -543,7 +545,7 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
                       : panels ? "co900"
                       : parts  ? "pp900"
                                : names[outer ? outer - 1 : 0]);
-    if (c->load[c->a].valid != SYM_TRUE) cover_at(c, deep ? first : 0, names, deep);
+    if (c->load[c->a].valid != SYM_TRUE) stage_image_at(c, deep ? first : 0, names, deep);
     share(c, c->kept);
     return true;
 }

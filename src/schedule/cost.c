@@ -1,32 +1,32 @@
-/* cost.c - how long a scheduled kernel takes, by counting.
+/* cost.c - the cost model: how long a scheduled kernel takes, by counting.
  *
- * The estimate is for choosing which candidates are worth compiling (search.c), so it has to put
- * good schedules before bad ones; its cycles are no promise. Three things are counted:
+ * The estimate chooses which candidates are worth compiling (search.c), so it has to rank
+ * schedules; its cycles are no promise. Three things are counted:
  *
- *   work     Every expression is built at the outermost place its variables allow, so it counts
- *            once for each trip of the loops up to the deepest it uses. What depends on the vector
- *            variable is as many instructions as there are registers in its lanes; loads that walk
- *            in steps, and stores that do, count for each lane. A loop that carries a sum takes the
+ *   work     Every expression is evaluated at the outermost loop its variables allow, so it counts
+ *            once for each iteration of the loops up to the deepest it uses. What depends on the
+ *            vector variable is as many instructions as there are registers in its lanes; strided
+ *            loads and stores count once a lane. A loop with a loop-carried reduction takes the
  *            latency of its chain at least.
- *   traffic  Of each cache: the outermost loop whose whole working set fits is filled once each
- *            time that loop is run. What fits in none comes from memory.
- *   rest     Trips of loops, items of the launch, registers beyond those there are.
+ *   traffic  Of each cache level: the outermost loop whose working set fits is filled once each
+ *            time that loop runs. What fits in none comes from memory.
+ *   rest     Loop iterations, items of the launch, registers beyond those there are (spills).
  *
- * Work and traffic overlap in part. Threads divide what shares of the parallel trips allow. */
+ * Work and traffic overlap in part. Threads divide what the parallel iterations share. */
 #include "schedule/schedule.h"
 
 enum { DEEPEST = 48, LINE = 64, LATENCY = 4, CACHES = 3 };
 
-/* Cycles for a byte that comes from the second cache, the third, and memory. */
+/* Cycles a byte from the second-level cache, the third, and memory. */
 static const double rate[CACHES] = {1.0 / 24, 1.0 / 8, 1.0 / 4};
 
 typedef struct level {
     stmt_id loop;
-    double trips;   /* average ones of an outermost loop that is cut are not known: the most */
-    double work;    /* cycles of one trip, of what is not in an inner serial loop */
-    bool carries;   /* a chain from trip to trip */
-    double working; /* bytes touched by all trips */
-    double held;    /* vector registers of tiles used in a trip, inner loops not counted */
+    double trips;   /* average iterations; of an outermost loop with an inexact extent: the most */
+    double work;    /* cycles of one iteration, inner serial loops not counted */
+    bool carries;   /* a loop-carried chain */
+    double working; /* bytes accessed by all iterations */
+    double held;    /* vector registers of tiles live in an iteration, inner loops not counted */
 } level;
 
 typedef struct pricer {
@@ -35,7 +35,7 @@ typedef struct pricer {
     int n;           /* loops around the statement, outermost first */
     double *working; /* by stmt_id, of loops */
     double traffic[CACHES];
-    double all, parallel; /* cycles; trips of the parallel roots */
+    double all, parallel; /* cycles; iterations of the parallel roots */
     double copies;
     uint8_t *seen; /* by expr_id: counted for this statement */
 } pricer;
@@ -96,7 +96,7 @@ static double access_cycles(const pricer *p, sym index, sym valid, expr_id dyn, 
     return (store ? 2.0 : 1.2) * p->at[vector].trips;
 }
 
-/* The deepest loop whose variable the expression itself uses, or that its value may change in. */
+/* The deepest loop whose variable the expression itself uses, or in which its value may change. */
 static int depth_of(const pricer *p, expr_id e) {
     const kernel *k = p->m.k;
     const ir_expr *x = ir_e(k, e);
@@ -142,7 +142,7 @@ static void price_expr(pricer *p, expr_id e) {
     for (int i = 0; i < n; i++) price_expr(p, *slot[i]);
 }
 
-/* Does the store update what an earlier trip of an innermost serial loop stored? */
+/* Is the store a loop-carried update of an innermost serial loop? */
 static void find_chain(pricer *p, const ir_stmt *x) {
     kernel *k = p->m.k;
     bool updates = x->monoid != MONOID_SET;
@@ -192,7 +192,7 @@ static void price_store(pricer *p, const ir_stmt *x) {
 
 /* ---- traffic --------------------------------------------------------------------------------- */
 
-/* Bytes of an access in all trips of the loops from `from` inward; whole lines. */
+/* Bytes of an access in all iterations of the loops from `from` inward; whole lines. */
 static double reach(const pricer *p, const ir_access *t, const stmt_id *loop, const double *trips,
                     int from, int n) {
     sym_store *s = p->m.k->syms;
@@ -233,7 +233,7 @@ static int loops_around(const pricer *p, stmt_id at, stmt_id loop[DEEPEST], doub
 
 static bool counts(const pricer *p, const ir_access *t, uint32_t i, uint32_t n) {
     if (ir_m(p->m.k, t[i].mem)->scope == MEM_REG) return false;
-    for (uint32_t j = i + 1; j < n; j++) /* the same again: a later copy stands for it */
+    for (uint32_t j = i + 1; j < n; j++) /* the same access again: a later copy stands for it */
         if (t[j].mem == t[i].mem && t[j].index == t[i].index && t[j].at == t[i].at &&
             !t[j].load == !t[i].load)
             return false;
@@ -258,9 +258,9 @@ static void find_traffic(pricer *p) {
         if (!counts(p, t, i, n)) continue;
         for (int c = 0; c < CACHES; c++) {
             int d = 0;
-            double times = around ? 2 : 1; /* a line is read before it is written in part */
+            double times = around ? 2 : 1; /* a line is read before it is partly written */
             while (d < depth && p->working[loop[d]] > (double)cache[c]) times *= trips[d++];
-            if (d == 0) continue; /* all of it fits: it may be there from before */
+            if (d == 0) continue; /* all of it fits: it may be cached already */
             p->traffic[c] += times * reach(p, &t[i], loop, trips, d, depth);
         }
     }

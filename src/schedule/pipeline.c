@@ -1,34 +1,35 @@
-/* pipeline.c - rows whose loops wait for each other, in stages; schedule.c says what a schedule
- * is.
+/* pipeline.c - software pipelining of rows whose loops depend on each other; schedule.c explains
+ * what a schedule is.
  *
- * A softmax reads a row to find its largest, computes exponentials, and writes their shares:
- * memory, arithmetic, memory, each waiting for what is before it. Between rows nothing waits. So
- * the loops along a row are cut into equal trips, those that need not wait for each other within a
- * row become one (`fuse`), and what is left are stages. For each but the first the row's loop is
- * rotated and the stage fused with the one before it: one loop along the columns then stores the
- * row r, computes with the row r + 1 and reads the row r + 2.
+ * A softmax reads a row for its maximum, computes exponentials, and writes the quotients: memory,
+ * arithmetic, memory, each dependent on the one before. Different rows are independent. So the
+ * loops along a row are split into equal steps, those that are independent within a row are fused,
+ * and what remains are stages. For each but the first, the rows' loop is shifted (`shift`) and the
+ * stage fused with the one before it: one loop along the columns then stores row r, computes with
+ * row r + 1 and reads row r + 2.
  *
- * A stage that reads what the stage before last has made of its row (the largest, in a logarithm of
- * softmax) finds it overwritten by then, and reads a copy (`park`).
+ * A stage that reads what the stage before last has computed of its row (the maximum, in a log
+ * softmax) would find it overwritten by then, and reads a copy (`spill`).
  *
- * Rows are handed out in chunks, and each chunk begins with an empty pipeline. What a row goes
- * through is the same statements wherever it is in its chunk, so who computes it, and with which
- * others, is seen in no bit. */
+ * Rows are distributed in chunks, and each chunk starts with an empty pipeline. A row goes through
+ * the same operations wherever it is in its chunk, so no bit depends on who computes it, and with
+ * which other rows. */
 #include <stdio.h>
 
 #include "schedule/schedule.h"
 
 enum {
     MOST_LOOPS = 8,  /* along a row */
-    VECTORS = 2,     /* of each loop in a trip */
+    VECTORS = 2,     /* vectors of each loop in a step */
     MOST_CHUNK = 64, /* rows; the pipeline is not full in two or three of them */
     LEAST_CHUNK = 8,
     FEW_ITEMS = 4,
     MANY_ITEMS = 64,
-    COMPUTES = 10, /* operations an element, from which on memory would rest */
+    COMPUTES = 10, /* operations an element, from which on memory would be idle */
     SHORT = 16,    /* vectors in a row */
-    CHUNK_WORK = 16 * SCHEDULE_ITEM_WORK, /* of an item, where there are neither few nor many */
-    FEW = 16                              /* elements of a tile of which a row can keep a copy */
+    CHUNK_WORK =
+        16 * SCHEDULE_ITEM_WORK, /* of an item, where there are neither few nor many rows */
+    FEW = 16                     /* elements of a tile that is copied for a row */
 };
 
 typedef struct pipeline {
@@ -39,7 +40,7 @@ typedef struct pipeline {
     bool streams;
 } pipeline;
 
-/* The loops along a row: leaves, of one known number of trips. */
+/* Read the loops along a row: leaves, all of one known extent. */
 static bool read_row(pipeline *p, stmt_id row) {
     scheduler *m = p->m;
     bool along = false;
@@ -57,7 +58,7 @@ static bool read_row(pipeline *p, stmt_id row) {
     return p->n > 1 && along && p->columns >= 2 * VECTORS * m->lanes;
 }
 
-/* Three rows of everything are near at a time. */
+/* Do three rows of everything fit the second-level cache? */
 static bool rows_fit(const pipeline *p) {
     const scheduler *m = p->m;
     int64_t bytes = 0;
@@ -67,8 +68,8 @@ static bool rows_fit(const pipeline *p) {
     return bytes <= m->limits->l2 / 2;
 }
 
-/* Each loop by trips of as many vectors; reductions with an accumulator for each. */
-static bool cut(pipeline *p) {
+/* Split each loop into steps of as many vectors; reductions get an accumulator for each. */
+static bool split_row(pipeline *p) {
     scheduler *m = p->m;
     for (int i = 0; i < p->n; i++) {
         int id = m->next++, step = VECTORS * m->lanes;
@@ -88,8 +89,8 @@ static bool cut(pipeline *p) {
     return true;
 }
 
-/* Loops that can go along a row together are one stage. */
-static bool join_stages(pipeline *p) {
+/* Fuse independent loops along a row into one stage. */
+static bool fuse_stages(pipeline *p) {
     int stages = 1;
     for (int i = 1; i < p->n; i++)
         if (!schedule_apply(p->m, "fuse %s %s", p->loop[stages - 1], p->loop[i]))
@@ -98,8 +99,8 @@ static bool join_stages(pipeline *p) {
     return stages > 1;
 }
 
-/* Stage i reads copies of what was made before the stage in front of it began. */
-static bool keep_copies(pipeline *p, int i) {
+/* Copy what stage i reads and stages in front of it overwrite. */
+static bool copy_tiles(pipeline *p, int i) {
     scheduler *m = p->m;
     kernel *k = m->k;
     stmt_id stage = schedule_find(m, p->loop[i]), before = schedule_find(m, p->loop[i - 1]);
@@ -123,11 +124,11 @@ static bool keep_copies(pipeline *p, int i) {
     return true;
 }
 
-/* The last stage's loop does what all stages do. */
+/* Fuse all stages into the last stage's loop. */
 static bool overlap(pipeline *p, const char *row) {
     char *last = p->loop[p->n - 1];
     for (int i = p->n - 1; i > 1; i--)
-        if (!keep_copies(p, i)) return false;
+        if (!copy_tiles(p, i)) return false;
     for (int i = p->n - 2; i >= 0; i--)
         if (!schedule_apply(p->m, "shift %s %s", row, last) ||
             !schedule_apply(p->m, "fuse %s %s", last, p->loop[i]))
@@ -135,8 +136,9 @@ static bool overlap(pipeline *p, const char *row) {
     return true;
 }
 
-/* Chunks of rows: equal ones if a number near divides the rows, else the last one has enough rows
- * to fill the pipeline, whose first and last trips then need no conditions. 0: too few rows. */
+/* The number of rows in a chunk: equal chunks if a number nearby divides the rows, else the last
+ * one has enough rows to fill the pipeline, whose first and last iterations then need no masks. 0:
+ * too few rows. */
 static int64_t chunk_of(const pipeline *p, int64_t rows, double work) {
     double items = work / CHUNK_WORK;
     items = items < FEW_ITEMS ? FEW_ITEMS : items > MANY_ITEMS ? MANY_ITEMS : items;
@@ -149,9 +151,9 @@ static int64_t chunk_of(const pipeline *p, int64_t rows, double work) {
     return chunk > p->n ? chunk : 0;
 }
 
-/* Work for threads. `row` becomes the loop over the rows of a chunk. Nothing here asks how many
- * threads there are. */
-static bool hand_out(pipeline *p, char row[40]) {
+/* Split the rows into chunks for threads. `row` becomes the loop over the rows of a chunk. The
+ * number of threads is not used here. */
+static bool split_chunks(pipeline *p, char row[40]) {
     scheduler *m = p->m;
     int64_t rows;
     stmt_id loop = schedule_find(m, row);
@@ -165,8 +167,8 @@ static bool hand_out(pipeline *p, char row[40]) {
     return schedule_apply(m, "par p%d", id);
 }
 
-/* Do stages overlap in something that takes its time? Much arithmetic, stores that go past the
- * caches, or rows so short that what is done once in each counts. */
+/* Is there something to overlap: much arithmetic, non-temporal stores, or rows so short that their
+ * prologue counts? */
 static bool pays(const pipeline *p) {
     const scheduler *m = p->m;
     bool past = false, computes = false;
@@ -177,7 +179,7 @@ static bool pays(const pipeline *p) {
     return computes || (whole && (past || p->columns <= SHORT * m->lanes));
 }
 
-/* The trips that need no masks of all loops along columns, where some do. */
+/* Peel the iterations that need no masks in any loop along columns, where some do. */
 static void peel(pipeline *p, stmt_id root) {
     scheduler *m = p->m;
     char name[64][40];
@@ -199,8 +201,8 @@ bool schedule_pipeline(scheduler *m, loop_chain *c) {
     schedule_merge_in_step(m, c);
     char row[40];
     snprintf(row, sizeof row, "%s", c->name[0]);
-    if (c->n == 1 && read_row(&p, c->body) && rows_fit(&p) && pays(&p) && cut(&p) &&
-        hand_out(&p, row) && join_stages(&p) && overlap(&p, row)) {
+    if (c->n == 1 && read_row(&p, c->body) && rows_fit(&p) && pays(&p) && split_row(&p) &&
+        split_chunks(&p, row) && fuse_stages(&p) && overlap(&p, row)) {
         peel(&p, m->k->root);
         if (!p.streams) return true;
         snprintf(m->copy, sizeof m->copy, "%s", p.loop[p.n - 1]);

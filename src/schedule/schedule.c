@@ -1,22 +1,22 @@
-/* schedule.c - default schedules: how a lowered kernel should run on a machine with these limits.
- * Those for devices with work groups are in workgroups.c, the rest of this is about processors.
+/* schedule.c - default schedules: how a lowered kernel should run on a machine. Those for devices
+ * with work-groups are in workgroups.c, the rest of this is about processors.
  *
- * The schedule is found on a clone: each line is tried there and kept if it was legal, so what
+ * The schedule is built on a clone: each line is tried there and kept if it was legal, so what
  * comes out is always accepted by the kernel it was made for. Kernels come in three kinds:
  *
- *   elementwise   loops around stores only. Loops that walk memory in step are merged; the loop
- *                 that walks it contiguously becomes vectors, several a trip; whole trips without
- *                 masks.
+ *   elementwise   loops around stores only. Loops with compatible strides are merged; the
+ *                 contiguous loop is vectorized, several vectors an iteration; full iterations are
+ *                 peeled from masked ones.
  *   rows          loops around reductions and loops: softmax, norms, sums. Reductions along
- *                 contiguous memory get an accumulator a lane (multi_step) and several chains;
- *                 reductions across it vectorise the loop that walks memory contiguously, moved
- *                 inside them (tile), and go through far rows in slices (carry). The loops of
- *                 several rows run as one where that pays: pipeline.c.
+ *                 contiguous memory get an accumulator a lane (rfactor) and several chains;
+ *                 reductions across it vectorize the contiguous loop, moved inside them
+ *                 (accumulate), and go through strided rows in slices (block_reduction). The loops
+ *                 of several rows are pipelined where that pays: pipeline.c.
  *   contraction   a sum of products of two operands with loops of their own: contraction.c.
  *
  * Names tell the rest: loops called v.. become vectors, loops called d900.. the parts of words, and
  * loops called u.. are unrolled at the end, in whatever copies the transforms have made of them.
- * Parallel loops get enough work a trip that handing it out does not matter. The number of threads
+ * Parallel loops get enough work an item that launching it does not matter. The number of threads
  * may decide who computes an element, never how. */
 #include <stdio.h>
 
@@ -25,13 +25,13 @@
 enum {
     MOST_COPIES = 40, /* of a statement, by unrolling */
     SLICE = 16,       /* rows of a reduction down columns at a time */
-    ROWS = 4,         /* of a reduction along rows at a time, where they are */
+    ROWS = 4,         /* of a reduction along rows at a time, where there are several */
     MOST_CHAINS = 8,  /* accumulators of all tiles that a loop along a row reduces into .. */
-    MOST_BESIDE = 16, /* .. and of all rows that are walked at a time */
+    MOST_BESIDE = 16, /* .. and of all rows that are processed at a time */
     SIDE = 4,         /* pages of a stream side by side */
-    STREAMS = 4,      /* times the second-level cache: what is larger streams from memory */
+    STREAMS = 4,      /* times the second-level cache: larger arguments stream from memory */
     PART_OF_L3 = 32 << 20,
-    COMPUTES = 10 /* operations an element, from which on memory would rest */
+    ARITHMETIC_BOUND = 10 /* operations an element, from which on memory would be idle */
 };
 
 bool schedule_apply(scheduler *m, const char *fmt, ...) {
@@ -83,7 +83,7 @@ void loop_chain_drop(loop_chain *c, int i) {
     c->n--;
 }
 
-/* ---- what a piece of a kernel does ----------------------------------------------------------- */
+/* ---- facts about a part of a kernel ---------------------------------------------------------- */
 
 static int expr_ops(const scheduler *m, expr_id e, int limit) {
     if (!e || limit <= 0) return 0;
@@ -149,7 +149,7 @@ int schedule_ops(const scheduler *m, stmt_id s) {
     return n;
 }
 
-/* Operations of all trips of s, roughly. */
+/* Operations of all iterations of s, roughly. */
 double schedule_work(const scheduler *m, stmt_id s) {
     if (schedule_at(m, s)->kind != STMT_LOOP)
         return schedule_at(m, s)->kind == STMT_STORE ? schedule_ops(m, s) + 1 : 1;
@@ -160,7 +160,7 @@ double schedule_work(const scheduler *m, stmt_id s) {
     return n * (double)(t < 1 ? 1 : t > 1 << 30 ? 1 << 30 : t);
 }
 
-/* How an access moves when the loop steps: by a constant (true), else false. */
+/* The access's stride along the loop; false where it is not constant. */
 bool schedule_step(scheduler *m, const ir_access *t, sym var, int64_t *step) {
     sym rest;
     *step = 0;
@@ -172,8 +172,8 @@ bool schedule_is_arg(const scheduler *m, const ir_access *t) {
     return ir_m(m->k, t->mem)->scope == MEM_ARG;
 }
 
-/* Accesses of arguments below s that step by one with the loop; stores count double. With `own`,
- * only those whose place depends on that variable, too. */
+/* Accesses of arguments below s that are contiguous along the loop; stores count double. With
+ * `own`, only those whose address depends on that variable, too. */
 static int contiguous(scheduler *m, stmt_id s, sym var, sym own) {
     ir_access *t;
     int n = 0;
@@ -206,7 +206,8 @@ int schedule_lanes(const scheduler *m) {
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Do all accesses below treat (outer, inner) as one index: outer's step = inner's step * extent? */
+/* Can (outer, inner) be one index to all accesses below: outer's stride = inner's stride *
+ * extent? */
 bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) {
     sym_store *s = m->k->syms;
     sym vo = schedule_at(m, outer)->l.var, vi = schedule_at(m, inner)->l.var,
@@ -245,18 +246,18 @@ void schedule_merge_in_step(scheduler *m, loop_chain *c) {
     c->body = schedule_find(m, c->name[c->n - 1]);
 }
 
-/* ---- vectors and parallel trips -------------------------------------------------------------- */
+/* ---- vectors and parallel iterations --------------------------------------------------------- */
 
-/* How many vectors of a statement's copies run side by side, for as many operations. */
+/* How many vectors of a statement are processed side by side, for its number of operations. */
 static int chains_of(const scheduler *m, int ops, int64_t trips) {
     int chains = ops <= 12 ? 4 : ops <= 40 ? 2 : 1;
     while (chains > 1 && trips < (int64_t)chains * m->lanes * 2) chains /= 2;
     return chains;
 }
 
-/* A loop along contiguous memory, without reductions: full trips of several vectors, then the rest.
- * Full trips are set apart before the inner split, so that their inner extents are constants.
- * `outer` names the loop over trips. */
+/* A loop along contiguous memory, without reductions: full iterations of several vectors, then the
+ * remainder. Full iterations are peeled before the inner split, so that their inner extents are
+ * constants. `outer` names the loop over steps. */
 static void vector_loop(scheduler *m, const char *name, const char *outer) {
     stmt_id loop = schedule_find(m, name);
     int64_t n = schedule_trips(m, loop);
@@ -277,10 +278,10 @@ static void vector_loop(scheduler *m, const char *name, const char *outer) {
     }
 }
 
-/* Pages of each argument that the only loop of a kernel walks side by side, 0 where what it touches
- * does not stream from memory; `each` is the elements of a page. A core has few reads of memory
- * under way by itself; the prefetching that has more of them ends at every page and begins again
- * slowly. */
+/* How many pages of each argument the only loop of a kernel walks side by side, 0 where its
+ * arguments do not stream from memory; `each` is the elements of a page. A core has few
+ * outstanding misses by itself; the hardware prefetcher that has more stops at every page and
+ * restarts slowly. */
 static int pages_of(scheduler *m, stmt_id loop, int *each) {
     int64_t n = sym_lo(m->k->syms, schedule_at(m, loop)->l.extent), bytes = 0;
     int widest = 1, streams = 0;
@@ -297,10 +298,10 @@ static int pages_of(scheduler *m, stmt_id loop, int *each) {
     return streams <= 3 ? SIDE : streams <= 6 ? SIDE / 2 : 1;
 }
 
-/* Where a formula is long, those loads that wait for memory leave no room for later ones to be
- * begun: so each asks for the block to come, past the pages that the processor's prefetching knows.
- */
-static void ask_for_next(scheduler *m, int elements) {
+/* Where the expression is long, loads that miss leave no room in the window for later ones to be
+ * issued: so each block prefetches the next, beyond the pages that the hardware prefetcher
+ * knows. */
+static void prefetch_blocks(scheduler *m, int elements) {
     for (mem_id i = 1; i < m->k->mems; i++) {
         const ir_memory *mem = ir_m(m->k, i);
         if (mem->scope == MEM_ARG && (mem->access & ACCESS_READ) && mem->size != SYM_ONE)
@@ -309,8 +310,8 @@ static void ask_for_next(scheduler *m, int elements) {
     }
 }
 
-/* The only loop, along contiguous memory: whole blocks of several vectors, handed out in items of
- * some blocks, and a last one under masks. Blocks are pages side by side where memory streams. */
+/* The only loop, along contiguous memory: whole blocks of several vectors, items of some blocks,
+ * and a masked last one. Blocks are pages side by side where memory streams. */
 static void flat_loop(scheduler *m, const char *name) {
     stmt_id loop = schedule_find(m, name);
     int64_t n = schedule_trips(m, loop);
@@ -322,7 +323,7 @@ static void flat_loop(scheduler *m, const char *name) {
     bool constant = sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact);
     if ((!constant || exact % block) && !schedule_apply(m, "pad %s %d", name, block)) return;
     if (!schedule_apply(m, "split %s %d -> o%d w%d", name, block, id, id)) return;
-    if (pages && ops >= COMPUTES) ask_for_next(m, pages * each);
+    if (pages && ops >= ARITHMETIC_BOUND) prefetch_blocks(m, pages * each);
     if (pages > 1) {
         schedule_apply(m, "split w%d %d -> s%d l%d", id, each, id, id);
         schedule_apply(m, "split l%d %d -> r%d w%d", id, chains * m->lanes, id, id);
@@ -335,13 +336,14 @@ static void flat_loop(scheduler *m, const char *name) {
     snprintf(whole, sizeof whole, "o%d", id);
     if (schedule_trips(m, schedule_find(m, whole)) > 2 * chunk &&
         schedule_apply(m, "split o%d %lld -> p%d q%d", id, (long long)chunk, id, id)) {
-        schedule_apply(m, "par p%d", id); /* before peel, which hides that trips are apart */
+        schedule_apply(m, "par p%d",
+                       id); /* before peel, after which independence is harder to prove */
         whole[0] = 'q';
     }
     schedule_apply(m, "peel %s", whole);
 }
 
-/* Give the root loop enough work a trip and make it parallel. */
+/* Give the root loop enough work an iteration and make it parallel. */
 static void parallel(scheduler *m, const char *name) {
     stmt_id loop = schedule_find(m, name);
     if (!loop || schedule_at(m, loop)->parent != m->k->root) return;
@@ -362,7 +364,7 @@ static void parallel(scheduler *m, const char *name) {
     }
 }
 
-/* An outermost loop of few trips is merged with the next so that there is enough to hand out. */
+/* Merge a short outermost loop with the next so that there are enough items. */
 static void widen_root(scheduler *m, loop_chain *c, int keep) {
     while (c->n > keep + 1 && schedule_trips(m, schedule_find(m, c->name[0])) < 16) {
         char name[40];
@@ -373,7 +375,7 @@ static void widen_root(scheduler *m, loop_chain *c, int keep) {
     }
 }
 
-/* What has been split is cut into full trips and the rest. */
+/* Peel the full iterations of what has been split. */
 static void peel(scheduler *m, const char *name) {
     if (schedule_find(m, name)) schedule_apply(m, "peel %s", name);
 }
@@ -459,8 +461,8 @@ bool schedule_streams(scheduler *m, stmt_id loop, int64_t bytes) {
     return false;
 }
 
-/* An accumulator a lane and several chains, for each tile that the loop reduces into, in each of
- * `rows` rows. */
+/* Give each tile that the loop reduces into, in each of `rows` rows, an accumulator a lane and
+ * several chains. */
 static void reduction_loop(scheduler *m, const char *name, int rows, int tiles,
                            const mem_id *tile) {
     stmt_id loop = schedule_find(m, name);
@@ -498,7 +500,7 @@ static void reduction_loop(scheduler *m, const char *name, int rows, int tiles,
     peel(m, o);
 }
 
-/* Loops inside a row, `rows` of them at a time: each vectorised along itself. */
+/* Loops inside a row, `rows` rows at a time: each vectorized along itself. */
 static void row_loops(scheduler *m, stmt_id body, int rows) {
     char names[64][40];
     int n = 0;
@@ -518,7 +520,8 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         if (!tiles) loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
         stmt_id inner = schedule_find(m, c.name[c.n - 1]);
         bool streams = schedule_streams(m, inner, SIDE * SCHEDULE_PAGE);
-        bool asks = streams && streamed && schedule_ops(m, inner) >= COMPUTES && !m->copy[0];
+        bool asks =
+            streams && streamed && schedule_ops(m, inner) >= ARITHMETIC_BOUND && !m->copy[0];
         streamed |= streams;
         if (tiles) {
             reduction_loop(m, c.name[c.n - 1], rows, tiles, tile);
@@ -527,15 +530,15 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         char o[24];
         snprintf(o, sizeof o, "o%d", m->next++);
         vector_loop(m, c.name[c.n - 1], o);
-        if (asks) { /* memory would rest */
+        if (asks) { /* memory would be idle */
             snprintf(m->copy, sizeof m->copy, "%s", o);
             snprintf(m->use, sizeof m->use, "%s", o);
         }
     }
 }
 
-/* Accesses that walk contiguously with loops inside the row; with `own` only of what belongs to the
- * row: a vector that all rows share is soon in the cache, however it is walked. */
+/* Accesses that are contiguous along loops inside the row; with `own` only those that depend on the
+ * row: a vector that all rows share is soon cached, whatever its stride. */
 int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own) {
     int n = 0;
     for (stmt_id s = body; (s = ir_next(m->k, s, body));)
@@ -544,7 +547,7 @@ int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own) {
     return n;
 }
 
-/* Tiles defined directly in the loop's body, one of which moves them all; how many there are. */
+/* Tiles defined directly in the loop's body, which are accumulated together; how many there are. */
 static int tiles_in(const scheduler *m, stmt_id loop, mem_id *tile) {
     int n = 0;
     for (stmt_id c = schedule_at(m, loop)->first; c; c = schedule_at(m, c)->next)
@@ -552,7 +555,7 @@ static int tiles_in(const scheduler *m, stmt_id loop, mem_id *tile) {
     return n;
 }
 
-/* The one reduction, into tiles beside it, of a body that does nothing else but store the result:
+/* The only reduction, into tiles beside it, of a body that does nothing else but store the result:
  * its loop, 0: none. */
 static stmt_id only_reduction(const scheduler *m, stmt_id loop) {
     stmt_id def = schedule_at(m, loop)->first, red = def;
@@ -564,9 +567,8 @@ static stmt_id only_reduction(const scheduler *m, stmt_id loop) {
     return red;
 }
 
-/* Does a loop down columns, directly below the loop across them, go through rows that lie in
- * different pages? */
-static bool rows_far(scheduler *m, stmt_id across, stmt_id down) {
+/* Does a loop down columns, directly below the loop across them, read rows that are pages apart? */
+static bool rows_distant(scheduler *m, stmt_id across, stmt_id down) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, down, &t);
     if (schedule_at(m, down)->kind != STMT_LOOP || schedule_trips(m, down) <= 2 * SLICE)
@@ -581,21 +583,21 @@ static bool rows_far(scheduler *m, stmt_id across, stmt_id down) {
     return false;
 }
 
-/* A reduction down columns through far rows goes in slices of few rows, all columns of a part at a
- * time, so that memory streams; its results so far wait (carry). Names the loop over blocks of the
- * sum. */
+/* A reduction down columns over distant rows goes in slices of few rows, all columns of a part at a
+ * time, so that memory streams; partial results stay in memory (block_reduction). Names the loop
+ * over blocks of the reduction. */
 static bool slice_rows(scheduler *m, stmt_id loop, int id) {
     stmt_id red = only_reduction(m, loop);
-    return red && rows_far(m, loop, red) &&
+    return red && rows_distant(m, loop, red) &&
            schedule_apply(m, "split %s %d -> s%d y%d", schedule_name(m, red), SLICE, id, id);
 }
 
-/* Is there more than that one reduction, and far rows? Then one row at a time, all columns of a
+/* Is there more than that one reduction, and distant rows? Then one row at a time, all columns of a
  * part; what belongs to a column is computed beforehand. */
 static bool whole_rows(scheduler *m, stmt_id loop) {
     bool far = false;
     for (stmt_id s = schedule_at(m, loop)->first; s; s = schedule_at(m, s)->next)
-        far |= rows_far(m, loop, s);
+        far |= rows_distant(m, loop, s);
     if (!far || only_reduction(m, loop)) return false;
     for (stmt_id s = schedule_at(m, loop)->first; s; s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind == STMT_LOOP)
@@ -618,14 +620,14 @@ static bool cut_parts(scheduler *m, char c[40], int id, int64_t bytes) {
 }
 
 /* With slices of rows inside. */
-static void carry_slices(scheduler *m, char c[40], int number, int id, int bytes) {
+static void block_slices(scheduler *m, char c[40], int number, int id, int bytes) {
     if (!cut_parts(m, c, id, bytes)) return;
     if (!schedule_apply(m, "block_reduction t%d s%d z%d", number, id, id)) return;
     schedule_apply(m, "split more_t %d -> u9%d v9%d", m->lanes, id, id);
     schedule_apply(m, "split wait_t %d -> u8%d v8%d", m->lanes, id, id);
 }
 
-/* Vectors across the reductions: the contiguous loop goes inside them. */
+/* Vectors across the reductions: the contiguous loop moves inside them. */
 static bool columns(scheduler *m, loop_chain *c, int i) {
     loop_chain_inward(m, c, i);
     stmt_id loop = schedule_find(m, c->name[c->n - 1]);
@@ -646,7 +648,7 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     schedule_apply(m, "accumulate t%d v%d", number, id);
     schedule_apply(m, "accumulate t%d u%d", number, id);
     snprintf(c->name[c->n - 1], sizeof c->name[0], "c%d", id);
-    if (sliced) carry_slices(m, c->name[c->n - 1], number, id, 4 * step * tiles);
+    if (sliced) block_slices(m, c->name[c->n - 1], number, id, 4 * step * tiles);
     if (in_rows && cut_parts(m, c->name[c->n - 1], id, 8 * step))
         schedule_apply(m, "accumulate t%d z%d", number, id);
     char lanes[24];
@@ -655,8 +657,8 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     return true;
 }
 
-/* Accesses that walk contiguously with a loop outside of the rows. Where rows are at least a vector
- * long only those in loops along the row count: what is touched once for a row is cheap. */
+/* Accesses that are contiguous along a loop outside of the rows. Where rows are at least a vector
+ * long only those in loops along the row count: one access a row is cheap. */
 static int contiguous_across(scheduler *m, stmt_id body, sym var) {
     int n = 0;
     bool deep = false;
@@ -668,7 +670,7 @@ static int contiguous_across(scheduler *m, stmt_id body, sym var) {
     return deep ? n : schedule_contiguous(m, body, var);
 }
 
-/* Does the reduction's row lie a page or more behind the last one? */
+/* Is the reduction's row a page or more behind the last one? */
 static bool rows_in_pages(scheduler *m, stmt_id loop, stmt_id red) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, red, &t);
@@ -682,8 +684,8 @@ static bool rows_in_pages(scheduler *m, stmt_id loop, stmt_id red) {
     return false;
 }
 
-/* Long rows of one reduction are walked several at a time: memory streams from as many places at
- * once, the processor's own prefetching ends at pages, and what all rows share is loaded once. */
+/* Process several long rows of one reduction at a time: memory streams from as many pages at once,
+ * where the hardware prefetcher stops at each, and what all rows share is loaded once. */
 static bool several_rows(scheduler *m, loop_chain *c) {
     stmt_id red = only_reduction(m, c->body);
     mem_id tile = 0;
@@ -729,14 +731,14 @@ static void rows(scheduler *m, stmt_id loop) {
 
 /* ---- the end of every schedule --------------------------------------------------------------- */
 
-/* Is that a loop over a widened tile's elements, "x_e", perhaps with a number? */
-static bool over_elements(const char *name) {
+/* Is that a loop over an rfactored tile's elements, "x_e", perhaps with a number? */
+static bool over_tile_elements(const char *name) {
     for (const char *at = name; (at = strstr(at, "_e")); at++)
         if (!at[2 + strspn(at + 2, "_0123456789")]) return true;
     return false;
 }
 
-/* Does a loop below s run serially? Then unrolling s would only repeat that loop. */
+/* Does a serial loop run below s? Then unrolling s would only repeat that loop. */
 static bool serial_inside(const scheduler *m, stmt_id s) {
     for (stmt_id c = s; (c = ir_next(m->k, c, s));)
         if (schedule_at(m, c)->kind == STMT_LOOP && schedule_at(m, c)->loop == LOOP_SERIAL &&
@@ -745,7 +747,7 @@ static bool serial_inside(const scheduler *m, stmt_id s) {
     return false;
 }
 
-/* Most copies that unrolling has made of a statement below s. */
+/* The largest number of copies that unrolling has made of a statement below s. */
 static int64_t copies(const scheduler *m, stmt_id s) {
     int64_t most = 1;
     for (stmt_id c = schedule_at(m, s)->first; c; c = schedule_at(m, c)->next) {
@@ -757,7 +759,8 @@ static int64_t copies(const scheduler *m, stmt_id s) {
     return most;
 }
 
-/* Bind the loops that were named for it, and innermost loops over a packed or widened tile. */
+/* Bind the loops by the first letters of their names, and innermost loops over a packed or
+ * rfactored tile. */
 static void bind_named(scheduler *m) {
     for (int pass = 0; pass < 2; pass++)
         for (stmt_id s = m->k->root; s; s = ir_next(m->k, s, m->k->root)) {
@@ -768,17 +771,17 @@ static void bind_named(scheduler *m) {
             int64_t n = schedule_trips(m, s);
             if (!pass && !strncmp(name, "d900", 4)) {
                 schedule_apply(m, "word %s", name);
-            } else if (!pass && (name[0] == 'v' || over_elements(name))) {
+            } else if (!pass && (name[0] == 'v' || over_tile_elements(name))) {
                 if (n >= 1 && n <= m->lanes) schedule_apply(m, "vec %s", name);
-            } else if (pass && name[0] == 'u' && !over_elements(name) && n <= 32 &&
+            } else if (pass && name[0] == 'u' && !over_tile_elements(name) && n <= 32 &&
                        !serial_inside(m, s) && n * copies(m, s) <= MOST_COPIES) {
                 schedule_apply(m, "unroll %s", name);
             }
         }
 }
 
-/* What is larger than half of the last cache would only push out what is needed sooner. Of a cache
- * that many cores share, a program has a part. */
+/* What is larger than half of the last-level cache would only evict what is needed sooner. Of a
+ * cache that many cores share, a program has a part. */
 bool schedule_past_caches(const scheduler *m, mem_id i) {
     int64_t most = m->limits->l3 ? m->limits->l3 / 2 : (int64_t)16 << 20;
     const ir_memory *mem = ir_m(m->k, i);
@@ -833,7 +836,7 @@ void schedule_default(const kernel *k, const machine *limits, str *out) {
     } else {
         uint32_t before = out->len;
         schedule_workgroups(&m, false);
-        if (ir_shared_bytes(m.k) > limits->group_bytes) { /* held rows that are too long */
+        if (ir_shared_bytes(m.k) > limits->group_bytes) { /* buffered rows that are too long */
             ir_close(m.k);
             held = m.k = NULL;
             held = m.k = ir_clone(k);

@@ -1,5 +1,5 @@
-/* schedule.h - what the files of the scheduler share: the clone a schedule is tried on, and
- * questions about its loops. */
+/* schedule.h - what the schedulers share: the clone a schedule is tried on, and questions about its
+ * loops. */
 #ifndef QN_SCHEDULE_H
 #define QN_SCHEDULE_H
 
@@ -9,8 +9,8 @@
 enum {
     LOOP_CHAIN = 32,
     SCHEDULE_TILES = 8,        /* that one loop reduces into */
-    SCHEDULE_PAGE = 4096,      /* bytes, to which the processor's own prefetching goes */
-    SCHEDULE_ITEM_WORK = 16384 /* operations in a parallel trip, at least */
+    SCHEDULE_PAGE = 4096,      /* bytes; the hardware prefetcher stops at each */
+    SCHEDULE_ITEM_WORK = 16384 /* operations in a parallel iteration, at least */
 };
 
 typedef struct scheduler {
@@ -19,7 +19,7 @@ typedef struct scheduler {
     str *out;
     int lanes; /* of a vector of this kernel's elements */
     int next;  /* number for names */
-    /* loops: what the one copies from memory the other can ask for in time */
+    /* loops: what `copy` copies from memory `use` can prefetch */
     char copy[40], use[40];
 } scheduler;
 
@@ -45,59 +45,59 @@ static inline stmt_id schedule_find(const scheduler *m, const char *name) {
 /* ---- schedule.c ------------------------------------------------------------------------------ */
 
 int schedule_lanes(const scheduler *m); /* of a vector of this kernel's widest elements */
-/* Try a line; where it is legal it is part of the schedule. */
+/* Try a line; where it is legal it becomes part of the schedule. */
 bool schedule_apply(scheduler *m, const char *fmt, ...) QN_PRINTF(2, 3);
 loop_chain loop_chain_of(const scheduler *m, stmt_id loop);
 /* The loops of the copy that the last `stage` made in that loop's body; false: none was made. */
 bool schedule_staged(const scheduler *m, const char *where, loop_chain *copy);
-/* A copy by the two loops goes through squares turned in registers; false: it cannot. */
+/* Transpose a copy by the two loops in registers, in squares; false: not possible. */
 bool schedule_transpose_copy(scheduler *m, const char *outer, const char *inner);
 void loop_chain_drop(loop_chain *c, int i);
 bool loop_chain_swap(scheduler *m, loop_chain *c, int i);   /* loops i and i + 1 */
-void loop_chain_inward(scheduler *m, loop_chain *c, int i); /* as far in as is legal */
-/* Vector operations in one trip of everything below s, inner loops counted once. */
+void loop_chain_inward(scheduler *m, loop_chain *c, int i); /* as far inside as is legal */
+/* Vector operations in one iteration of everything below s, inner loops counted once. */
 int schedule_ops(const scheduler *m, stmt_id s);
-/* Operations of all trips of s, roughly. */
+/* Operations of all iterations of s, roughly. */
 double schedule_work(const scheduler *m, stmt_id s);
-/* How an access moves when the loop steps: by a constant (true), else false. */
+/* The access's stride along the loop; false where it is not constant. */
 bool schedule_step(scheduler *m, const ir_access *t, sym var, int64_t *step);
 bool schedule_is_arg(const scheduler *m, const ir_access *t);
-/* Do all accesses below treat (outer, inner) as one index: outer's step = inner's * extent? */
+/* Can (outer, inner) be one index to all accesses below: outer's stride = inner's * extent? */
 bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner);
 void schedule_merge_in_step(scheduler *m, loop_chain *c);
 
-/* Accesses of arguments below s that step by one with the loop; stores count double. */
+/* Accesses of arguments below s that are contiguous along the loop; stores count double. */
 int schedule_contiguous(scheduler *m, stmt_id s, sym var);
-/* With loops inside, all together; with `own` (SYM_ZERO: all) of what moves with that variable. */
+/* Along loops inside, in sum; with `own` (SYM_ZERO: all) of accesses that depend on that
+ * variable. */
 int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own);
 int schedule_most_contiguous(scheduler *m,
-                             const loop_chain *c); /* the chain's loop of most of them */
-/* An argument that is written, and so large that it is to go past the caches. */
+                             const loop_chain *c); /* the chain's loop with most of them */
+/* Is it an argument that is written, and so large that stores should bypass the caches? */
 bool schedule_past_caches(const scheduler *m, mem_id i);
 bool schedule_has_inner(const scheduler *m, stmt_id loop); /* more than stores in its body? */
-/* The tiles that a leaf loop's statements reduce into, each once; 0 where one does something else.
- */
+/* The tiles that a leaf loop's statements reduce into, each once; 0 where one is no reduction. */
 int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]);
 
-/* Does a row of what the loop reads, so long or longer, come from memory? */
+/* Does a row of what the loop reads, if so long or longer, come from memory? */
 bool schedule_streams(scheduler *m, stmt_id loop, int64_t bytes);
 
 /* ---- pipeline.c ------------------------------------------------------------------------------ */
 
-/* Schedule rows, the loops of one after the other, so that the loops of several rows run as one;
- * false where that does not pay or is not legal, and nothing has changed. */
+/* Pipeline rows: the loops of several rows run as one. false where that does not pay or is not
+ * legal, and nothing has changed. */
 bool schedule_pipeline(scheduler *m, loop_chain *c);
 
 /* ---- transpose.c ----------------------------------------------------------------------------- */
 
-/* Cut the two innermost loops of a chain that reads along one loop and writes along another into
- * blocks, and vectorise them; what is left in the chain are the loops over blocks. false: it does
- * not, and nothing has been cut. */
+/* Block the two innermost loops of a chain that reads along one loop and writes along another, and
+ * vectorize them; the chain keeps the loops over blocks. false: it is no such chain, and nothing
+ * has changed. */
 bool schedule_transpose(scheduler *m, loop_chain *c);
 
 /* ---- workgroups.c ---------------------------------------------------------------------------- */
 
-/* The whole schedule for a device with work groups; `plainly`: items of one member. */
+/* The whole schedule for a device with work-groups; `plainly`: groups of one member. */
 void schedule_workgroups(scheduler *m, bool plainly);
 
 /* ---- contraction.c --------------------------------------------------------------------------- */
@@ -105,7 +105,7 @@ void schedule_workgroups(scheduler *m, bool plainly);
 /* Schedule a contraction; false where the loop is none. */
 bool schedule_contraction(scheduler *m, stmt_id loop);
 /* A copy (its chain of loops) whose source is contiguous along loop number `deep`, its target along
- * the innermost: vectors of the one for each trip of the other are turned in registers. */
+ * the innermost: transposed in registers. */
 void schedule_copy_across(scheduler *m, const loop_chain *c, int deep);
 
 /* ---- attention.c ----------------------------------------------------------------------------- */
@@ -115,11 +115,11 @@ bool schedule_attention(scheduler *m, stmt_id loop);
 
 /* ---- convolution.c --------------------------------------------------------------------------- */
 
-/* Schedule a contraction over windows, or one that has more loops than rows, columns and a sum;
- * false where the loop is none. */
+/* Schedule a contraction over windows, or one that has more loops than rows, columns and a
+ * reduction; false where the loop is none. */
 bool schedule_convolution(scheduler *m, stmt_id loop);
-/* What lanes gather from places apart, and other loops than the outermost do not move (the weights
- * of a depthwise convolution), is copied once a trip of `root` in the order of the lanes. */
+/* Stage once an iteration of `root`, in the order of the lanes, what lanes gather from strided
+ * memory independently of inner loops (the weights of a depthwise convolution). */
 void schedule_gather_once(scheduler *m, const char *root, const char *lanes);
 
 /* The default schedule for a lowered kernel, appended to `out` as transform lines. */
@@ -127,12 +127,12 @@ void schedule_default(const kernel *k, const machine *limits, str *out);
 
 /* ---- cost.c ---------------------------------------------------------------------------------- */
 
-/* What a kernel with its schedule, after the passes, is expected to take; cycles are good for
- * comparing schedules of one kernel, and for little else. */
+/* The estimated cost of a scheduled kernel, after the passes; cycles are good for comparing
+ * schedules of one kernel, and for little else. */
 typedef struct schedule_price {
-    double cycles, work, moved; /* in all; of instructions; of moving data between caches */
-    double copies;              /* statements there are when all is unrolled */
-    double items;               /* trips of parallel loops; 0: there are none */
+    double cycles, work, moved; /* in all; of instructions; of traffic between caches */
+    double copies;              /* statements after unrolling */
+    double items;               /* iterations of parallel loops; 0: there are none */
 } schedule_price;
 schedule_price schedule_price_of(kernel *k, const machine *limits); /* raises */
 
@@ -140,13 +140,13 @@ schedule_price schedule_price_of(kernel *k, const machine *limits); /* raises */
 
 typedef bool (*search_taker)(void *user,
                              const char *lines); /* a schedule; false: no more of them */
-/* Give schedules to begin with, the default one first; then those one change away from a schedule.
+/* Give schedules to start from, the default one first; then those one change away from a schedule.
  * `k` is unscheduled; search_moves schedules it, in part. They raise. */
 void search_seeds(const kernel *k, const machine *limits, search_taker take, void *user);
 void search_moves(kernel *k, const char *lines, const machine *limits, search_taker take,
                   void *user);
 /* Apply the lines, leaving out those that are not legal; the others are appended to `legal`. false:
- * what came out cannot be proved to be sound. */
+ * the result cannot be proved sound. */
 bool search_repair(kernel *k, const char *lines, str *legal);
 
 #endif

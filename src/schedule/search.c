@@ -1,20 +1,20 @@
-/* search.c - which schedules lie beside a schedule: the candidates that tuning compiles and
- * measures (tune/tune.c). Nothing here runs anything.
+/* search.c - the neighbourhood of a schedule: the candidates that tuning compiles and measures
+ * (tune/tune.c). Nothing is run here.
  *
- * A state is a schedule, lines on the unscheduled kernel. Two things give new ones:
+ * A state is a schedule: lines on the unscheduled kernel. Two things give new ones:
  *
- *   seeds   What the model would do on another machine: with fewer registers, narrower vectors,
+ *   seeds   The default schedules for other machines: with fewer registers, narrower vectors,
  *           caches and thread counts that are halves and doubles of the real ones. Each is a
- *           schedule with all its decisions in step.
- *   moves   One change of the lines: another number of a split (a padding in front of it goes
- *           along), a line left out, a line put in where the loops are as they will be and only
- *           their kinds are still to come: a swap, a split to unroll, a staging. Not a way past the
- *           caches: a kernel measured alone gains by it what its reader loses.
+ *           schedule with consistent decisions.
+ *   moves   One change of the lines: another factor of a split (a padding in front of it changes,
+ *           too), a line left out, a line put in where the loops are final and only their kinds are
+ *           still to come: a swap, a split to unroll, a staging. No non-temporal stores: a kernel
+ *           measured alone gains by them what its reader loses.
  *
  * A change can make later lines illegal, since they name loops that are no more. So a candidate is
- * repaired: what cannot be applied is left out, and what is left is the schedule. Two candidates
- * that come to the same tree are the same. The order of moves is fixed, so that a search that goes
- * on another day goes on where it was. */
+ * repaired: what cannot be applied is left out, and the rest is the schedule. Two candidates with
+ * the same tree are the same. The order of moves is fixed, so that a search can be resumed on
+ * another day. */
 #include "schedule/schedule.h"
 
 #include <ctype.h>
@@ -63,7 +63,7 @@ static bool is(const line *l, const char *name) {
     return !strcmp(l->word[0], name);
 }
 
-/* Lines that only say how loops run, or past what they write and ahead of what they read. */
+/* Lines that only set how loops run, non-temporal stores or prefetches. */
 static bool is_kind(const line *l) {
     static const char *const kind[] = {"vec",    "unroll", "par",         "serial",
                                        "thread", "word",   "nontemporal", "prefetch_distance"};
@@ -133,7 +133,7 @@ void search_seeds(const kernel *k, const machine *limits, search_taker take, voi
 typedef struct mover {
     scheduler m; /* the kernel with the lines in front of `tail` applied */
     script s;
-    int tail; /* the first of the last lines that only say kinds */
+    int tail; /* the first of the last lines that only set kinds */
     str out;
     search_taker take;
     void *user;
@@ -144,7 +144,7 @@ static void give(mover *v) {
     if (!v->enough) v->enough = !v->take(v->user, v->out.s ? v->out.s : "");
 }
 
-/* The script, with line `skip` left out (-1: none), and lines `put` in front of the tail. */
+/* Pass on the script with line `skip` left out (-1: none), and lines `put` in front of the tail. */
 static void give_script(mover *v, int skip, const char *put) {
     v->out.len = 0;
     str_add(&v->out, "");
@@ -178,7 +178,7 @@ static void with_number(mover *v, int i, int64_t now, int64_t next) {
     if (pad) *pad = kept_pad;
 }
 
-/* Doubles, halves and neighbours; tiles of whole vectors stay so. */
+/* Doubles, halves and neighbours; extents of whole vectors stay so. */
 static void move_numbers(mover *v) {
     int lanes = v->m.lanes;
     for (int i = 0; i < v->s.n && !v->enough; i++) {
@@ -217,7 +217,7 @@ static stmt_id *loops_of(mover *v, int *n) {
     return loop;
 }
 
-/* Is the loop one that the last lines bind? */
+/* Is the loop one that the tail binds? */
 static bool bound_later(const mover *v, const char *name) {
     for (int i = v->tail; i < v->s.n; i++)
         if (v->s.at[i].n > 1 && !strcmp(v->s.at[i].word[1], name)) return true;
@@ -230,7 +230,7 @@ static bool innermost(const scheduler *m, stmt_id loop) {
     return true;
 }
 
-/* Trips inside bound loops only: then the loop runs serially around straight code. */
+/* Are all inner loops bound? Then the loop runs serially around straight-line code. */
 static bool around_straight(const mover *v, stmt_id loop) {
     for (stmt_id s = loop; (s = ir_next(v->m.k, s, loop));)
         if (schedule_at(&v->m, s)->kind == STMT_LOOP && !bound_later(v, schedule_name(&v->m, s)))
@@ -275,7 +275,7 @@ static void move_loops(mover *v) {
     }
 }
 
-/* What copies into a tile that was just staged: its innermost loop by vectors. */
+/* Vectorize the innermost loop of the copy into a tile that was just staged. */
 static void add_copy_kind(mover *v, kernel *staged, const char *where, str *lines) {
     stmt_id at = ir_find_loop(staged, where), def = at ? ir_s(staged, at)->first : 0;
     while (def &&
@@ -295,7 +295,7 @@ static void add_copy_kind(mover *v, kernel *staged, const char *where, str *line
         str_addf(lines, "split %s %d -> x%d v%d\nvec v%d\n", name, v->m.lanes, id, id, id);
 }
 
-/* Copy of an argument at loop[at], by the loops inside that move it. */
+/* Stage an argument at loop[at], by the loops inside that it depends on. */
 static void stage_at(mover *v, const ir_access *t, const stmt_id *loop, int at, int n) {
     scheduler *m = &v->m;
     char lines[400];

@@ -1,40 +1,39 @@
 /* transpose.c - elementwise kernels that read along one axis and write along another.
  *
- * The idea. In y[i,j] = x[j,i] one side walks memory in steps of a row, whichever loop is
- * innermost: a cache line is fetched for each element, and between two visits of a line lies a
- * whole column. So both loops are cut into blocks.
+ * In y[i,j] = x[j,i] one side is strided by a row, whichever loop is innermost: a cache line is
+ * loaded for each element, and is visited again only a whole column later. So both loops are
+ * blocked.
  *
  * Where whole vectors are written and nothing else is read, squares of a vector a side are loaded
- * along the one, turned in registers and stored along the other: as many lines are read side by
- * side as elements fill one, and each is written once, past the caches where the result is large.
- * Where rows end within a vector, each two lines are written in turn.
+ * along one axis, transposed in registers and stored along the other: as many lines are read side
+ * by side as there are elements in one, and each is written once, by non-temporal stores where the
+ * result is large. Where rows end within a vector, lines are transposed two by two.
  *
  * Else the operand that the innermost loop does not walk along is staged: its block is loaded in
- * whole vectors along its own direction, and their elements are turned or scattered into a tile
- * that lies in the order of writing. Scattering is done where lanes must part, because gathering
- * them is slow beyond its instruction count on processors that guard against sampling of gathered
- * data. A block is a long run of what is read (RUN elements, for the processor to see a stream) by
- * one vector of what is written; the tile is half of a usual L1. The limit is the time of moving
- * each byte once. Where the lines of one pass over a column stay in the nearest caches a tile wins
- * nothing. */
+ * whole vectors along its own axis, and transposed or scattered into a tile in the order of the
+ * stores. Scattering is preferred to gathering, which is slow beyond its instruction count on
+ * processors with mitigations for gather sampling. A block is a long run of what is read (RUN
+ * elements, for the hardware prefetcher to see a stream) by one vector of what is written; the tile
+ * is half of a usual L1. The limit is the time of moving each byte once. Where the lines of one
+ * pass over a column stay in the nearest caches a tile gains nothing. */
 #include <stdio.h>
 
 #include "schedule/schedule.h"
 
 enum {
     RUN = 256,
-    LEAST = 16,  /* trips of a loop worth cutting */
+    LEAST = 16,  /* extent worth blocking */
     LINE = 64,   /* bytes of a cache line */
-    CLASH = 1024 /* bytes: lines so far apart share few places in a cache */
+    CLASH = 1024 /* bytes: lines so far apart share few cache sets */
 };
 
 typedef struct crossing {
     int along, across; /* places in the chain: the stores' loop, the operand's */
     mem_id operand;
-    int64_t step; /* of the operand, elements for each trip of the stores' loop */
+    int64_t step; /* the operand's stride along the stores' loop */
 } crossing;
 
-/* The loop of the chain along which an access steps by one; -1: none, or it is no plain access. */
+/* The loop of the chain along which an access is contiguous; -1: none, or it is no plain access. */
 static int walks(scheduler *m, const loop_chain *c, const ir_access *t) {
     int64_t step;
     if (!schedule_is_arg(m, t) || t->dyn || t->valid != SYM_TRUE) return -1;
@@ -71,14 +70,14 @@ static bool find_crossing(scheduler *m, const loop_chain *c, crossing *x) {
     return x->operand != 0;
 }
 
-/* Can vectors of it be turned in registers? LLVM takes its time over other shuffles. */
-static bool turns(const scheduler *m, mem_id operand) {
+/* Can vectors of it be transposed in registers? LLVM is slow to compile other shuffles. */
+static bool transposes(const scheduler *m, mem_id operand) {
     return m->lanes <= 8 || qn_dtype_size((qn_dtype)ir_m(m->k, operand)->dtype) == 4;
 }
 
-/* The nest y { v { .. } } loads along v and stores along y: vectors turned in registers, where all
- * of v's trips are sure to be. */
-static void turn_nest(scheduler *m, const char *v) {
+/* The nest y { v { .. } } loads along v and stores along y: vectors are transposed in registers,
+ * where all of v's iterations are sure to exist. */
+static void transpose_nest(scheduler *m, const char *v) {
     char y[40];
     stmt_id inner = schedule_find(m, v);
     if (!inner) return;
@@ -97,19 +96,19 @@ static bool loads_only(const scheduler *m, stmt_id body, mem_id operand) {
     return schedule_at(m, body)->first == schedule_at(m, body)->last;
 }
 
-/* Is what the body stores past the caches? */
-static bool stores_past(const scheduler *m, stmt_id body) {
+/* Does the body store non-temporally? */
+static bool stores_nontemporal(const scheduler *m, stmt_id body) {
     const ir_stmt *x = schedule_at(m, schedule_at(m, body)->first);
     return x->kind == STMT_STORE && schedule_past_caches(m, x->store.mem[0]);
 }
 
 /* A copy into whole lines, whatever is done to its elements on the way, needs no tile in memory:
- * squares of a vector a side are turned in registers, a run of them at a time. What goes past the
- * caches goes two lines at a time, neighbours in memory: 4096^2 takes 0.8 of the time. */
-static void copy_turned(scheduler *m, loop_chain *c, const char *along, const char *across) {
+ * squares of a vector a side are transposed in registers, a run of them at a time. Non-temporal
+ * stores go two lines at a time, neighbours in memory: 4096^2 takes 0.8 of the time. */
+static void copy_transposed(scheduler *m, loop_chain *c, const char *along, const char *across) {
     int id = m->next++;
     int64_t lines = schedule_trips(m, schedule_find(m, along));
-    bool pairs = stores_past(m, c->body) && lines % (2 * m->lanes) == 0;
+    bool pairs = stores_nontemporal(m, c->body) && lines % (2 * m->lanes) == 0;
     if (!schedule_apply(m, "split %s %d -> a%d v%d", across, m->lanes, id, id)) return;
     snprintf(c->name[c->n - 2], sizeof c->name[0], "a%d", id);
     if (!schedule_apply(m, "split %s %d -> y%d e%d", along, m->lanes, id, id)) return;
@@ -125,14 +124,15 @@ static void copy_turned(scheduler *m, loop_chain *c, const char *along, const ch
     for (int rest = 0; rest < 2; rest++) {
         char v[40];
         snprintf(v, sizeof v, "v%d%s", id, rest ? "_1" : "");
-        turn_nest(m, v);
+        transpose_nest(m, v);
     }
 }
 
 /* The same where rows end within a vector, so that lines are cut between squares: some rows are
- * written from end to end, and what one square begins of a line the next one completes in the
- * nearest cache. Items of such rows are made parallel before full squares are set apart. */
-static void copy_turned_rows(scheduler *m, loop_chain *c, const char *along, const char *across) {
+ * written from end to end, and the part of a line that one square starts the next one completes in
+ * the first-level cache. Items of such rows are made parallel before full squares are peeled. */
+static void copy_transposed_rows(scheduler *m, loop_chain *c, const char *along,
+                                 const char *across) {
     int id = m->next++;
     if (!schedule_apply(m, "split %s %d -> a%d v%d", across, m->lanes, id, id)) return;
     snprintf(c->name[c->n - 2], sizeof c->name[0], "a%d", id);
@@ -152,13 +152,13 @@ static void copy_turned_rows(scheduler *m, loop_chain *c, const char *along, con
         schedule_apply(m, "swap %s y%d%s", v, id, r);
         schedule_apply(m, "swap %s e%d%s", v, id, r);
         schedule_apply(m, "peel y%d%s", id, r);
-        turn_nest(m, v);
+        transpose_nest(m, v);
         snprintf(v, sizeof v, "v%d%s_1", id, r);
-        turn_nest(m, v);
+        transpose_nest(m, v);
     }
 }
 
-/* One nest over a block: its loops have the number `id` and a suffix. */
+/* The nest over one block: its loops have the number `id` and a suffix. */
 static void block(scheduler *m, mem_id operand, int id, const char *loop, const char *part) {
     char at[40], v[40];
     snprintf(at, sizeof at, "%s%s", loop, part);
@@ -168,13 +168,13 @@ static void block(scheduler *m, mem_id operand, int id, const char *loop, const 
                        part)) {
         stmt_id def = schedule_at(m, schedule_find(m, at))->first;
         loop_chain copy = loop_chain_of(m, schedule_at(m, def)->next);
-        bool turn = turns(m, operand);
+        bool turn = transposes(m, operand);
         schedule_apply(m, "split %s %d -> %c%d v%d", copy.name[0], m->lanes, turn ? 'b' : 'u', in,
                        in);
         schedule_apply(m, "swap v%d %s", in, copy.name[1]);
         snprintf(v, sizeof v, "v%d", in);
         if (turn)
-            turn_nest(m, v);
+            transpose_nest(m, v);
         else
             schedule_apply(m, "swap u%d %s", in, copy.name[1]);
     }
@@ -183,19 +183,19 @@ static void block(scheduler *m, mem_id operand, int id, const char *loop, const 
     schedule_apply(m, "split yi%d%s %d -> ys%d v%d", id, part, m->lanes, in, in);
 }
 
-/* Once a loop is cut there is no way back: what cannot be done leaves a kernel sound and slower.
- * Lines that are written whole go outermost, as many trips to hand out; where the last one is cut
- * short, runs do, because only the full lines set apart inside can be proved to be apart. */
+/* A loop that has been split stays split: a later refusal leaves a kernel correct and slower. Lines
+ * that are written whole go outermost, as many iterations as there are items; where the last one is
+ * cut short, runs do, because only the full lines peeled inside can be proved independent. */
 static void cut(scheduler *m, loop_chain *c, mem_id operand, const char *along,
                 const char *across) {
     int64_t n = schedule_trips(m, schedule_find(m, across));
     int id = m->next++, run = n < RUN ? (int)n : RUN;
     bool whole = schedule_trips(m, schedule_find(m, along)) % m->lanes == 0;
-    if (turns(m, operand) && loads_only(m, c->body, operand)) {
+    if (transposes(m, operand) && loads_only(m, c->body, operand)) {
         if (whole)
-            copy_turned(m, c, along, across);
+            copy_transposed(m, c, along, across);
         else
-            copy_turned_rows(m, c, along, across);
+            copy_transposed_rows(m, c, along, across);
         return;
     }
     const char *order[2] = {whole ? along : across, whole ? across : along};
@@ -226,7 +226,8 @@ bool schedule_transpose(scheduler *m, loop_chain *c) {
     memcpy(across, c->name[x.across], sizeof across);
     int64_t lines = schedule_trips(m, schedule_find(m, along));
     if (lines < LEAST || schedule_trips(m, schedule_find(m, across)) < LEAST) return false;
-    bool turned = lines % m->lanes == 0 && turns(m, x.operand) && loads_only(m, c->body, x.operand);
+    bool turned =
+        lines % m->lanes == 0 && transposes(m, x.operand) && loads_only(m, c->body, x.operand);
     if (!turned && lines * LINE <= 2 * m->limits->l1 && x.step * LINE / m->lanes % CLASH)
         return false;
     loop_chain_inward(m, c, x.across);

@@ -1,16 +1,16 @@
-/* workgroups.c - default schedules for devices with work groups: an item is a group.
+/* workgroups.c - default schedules for devices with work-groups: an item is a group.
  *
  *   flat         every member computes an element of the output, with all that belongs to it: maps,
  *                short reductions, reductions across contiguous memory. Members of a group take
- *                neighbouring elements, so that they walk memory together.
+ *                neighbouring elements, so that their accesses coalesce.
  *   cooperative  a group computes a row: its members share each loop in it. A reduction gets an
- *                accumulator a member (multi_step), which are then combined in halves (fold).
+ *                accumulator a member (rfactor), which are then combined in halves (tree_reduce).
  *   product      a contraction: a group computes a block of the output, each member a register tile
  *                of it; blocks of both operands pass through shared memory, copied there by all
  *                members in the order in which they lie in memory (stage).
  *
- * What a line makes has a name of its own, so that later lines find it; a line that is refused
- * leaves its loop as it was, which is slower but right: the steps need not check each other. */
+ * Every line names the loops it makes, so that later lines find them; a refused line leaves its
+ * loop as it was, which is slower but correct, so the steps need not check each other. */
 #include <stdio.h>
 
 #include "schedule/schedule.h"
@@ -27,7 +27,7 @@ static int64_t least_power(int64_t n) {
     return p;
 }
 
-/* A size of group for n trips of something. */
+/* A group size for a loop of n iterations. */
 static int64_t group_for(const scheduler *m, int64_t n) {
     int64_t p = least_power(n);
     return p < m->limits->members ? p : m->limits->members;
@@ -42,8 +42,8 @@ static bool merge_two(scheduler *m, loop_chain *c, int i) {
     return true;
 }
 
-/* Lines that belong together, for bounds and trips of merged loops can be beyond proof: all of
- * them, or none. */
+/* Apply lines that belong together, all of them or none: bounds of merged loops can be beyond
+ * proof. */
 static bool apply_all(scheduler *m, const str *lines) {
     if (transform_lines(m->k, lines->s, NULL) < 0) return false;
     str_addn(m->out, lines->s, lines->len);
@@ -61,7 +61,7 @@ static void merge_lines(scheduler *m, const loop_chain *c, int first, int last, 
     }
 }
 
-/* As many as can be of the first `n` loops of the chain, of which the outermost is a root, become
+/* Make as many as possible of the first `n` loops of the chain, of which the outermost is a root,
  * the launch's items. */
 static void items(scheduler *m, const loop_chain *c, int n) {
     if (schedule_at(m, schedule_find(m, c->name[0]))->parent != m->k->root) return;
@@ -76,7 +76,7 @@ static void items(scheduler *m, const loop_chain *c, int n) {
     }
 }
 
-/* Split the loop and share what is inside among members; refused as a whole. */
+/* Split the loop and share the inner one among members; refused as a whole. */
 static bool share(scheduler *m, const char *name) {
     int id = m->next++;
     int64_t members = group_for(m, schedule_trips(m, schedule_find(m, name)));
@@ -91,8 +91,8 @@ static bool share(scheduler *m, const char *name) {
 
 /* ---- flat ----------------------------------------------------------------------------------- */
 
-/* Merge the chain's innermost loops from number `first` on and share what that gives; on success
- * the chain ends with the loop over groups. */
+/* Merge the chain's innermost loops from number `first` on and share the result; on success the
+ * chain ends with the loop over groups. */
 static bool flatten(scheduler *m, loop_chain *c, int first) {
     char name[40];
     int id = m->next++;
@@ -191,7 +191,7 @@ static int64_t longest_inside(const scheduler *m, stmt_id body) {
     return most;
 }
 
-/* Has the kernel tiles with a row's values? One for each member would be too much. */
+/* Has the kernel tiles with a row's values? One for each member would be too much memory. */
 static bool holds_rows(const scheduler *m) {
     for (mem_id i = 1; i < m->k->mems; i++)
         if (ir_m(m->k, i)->scope != MEM_ARG && sym_hi(m->k->syms, ir_m(m->k, i)->size) > SIDE)
@@ -237,7 +237,7 @@ static bool load_moves(const scheduler *m, expr_id load, const char *name) {
     return ir_expr_uses(m->k, load, schedule_at(m, schedule_find(m, name))->l.var);
 }
 
-/* The reduction's statement is a sum of a product of two loads of arguments, nothing else. */
+/* Is the reduction's statement a sum of a product of two loads of arguments, and nothing else? */
 static bool read_loads(scheduler *m, product *p) {
     stmt_id store = schedule_at(m, schedule_find(m, p->sum))->first;
     ir_access *t;
@@ -334,7 +334,7 @@ static int64_t tiles_for(int64_t trips) {
     return trips > 2 * SIDE ? 4 : trips > SIDE ? 2 : 1;
 }
 
-/* Is it worth a block, and does that have room? */
+/* Does blocking pay, and is there enough shared memory? */
 static bool choose_blocks(const scheduler *m, product *p) {
     int64_t rows_ = schedule_trips(m, schedule_find(m, p->c.name[p->c.n - 2]));
     int64_t columns = schedule_trips(m, schedule_find(m, p->c.name[p->c.n - 1]));
@@ -359,7 +359,7 @@ static bool pad(scheduler *m, const char *name, int64_t multiple) {
     return schedule_apply(m, "pad %s %lld", name, (long long)multiple);
 }
 
-/* The copying nest of the tile staged last: by all members, along the operand's memory. */
+/* Share the copy of the tile staged last among all members, along the operand's memory. */
 static void copy_together(scheduler *m, const char *at) {
     stmt_id def = schedule_at(m, schedule_find(m, at))->first;
     loop_chain c = loop_chain_of(m, schedule_at(m, def)->next);
@@ -383,7 +383,7 @@ static void copy_together(scheduler *m, const char *at) {
     schedule_apply(m, "thread %s", c.name[1]);
 }
 
-/* The output's nest behind the reduction goes by members, too. */
+/* Share the epilogue's nest among members, too. */
 static void share_copies(scheduler *m, const char *with) {
     char made[8][40];
     int n = loops_named(m, with, made, COUNT_OF(made));
@@ -422,7 +422,7 @@ static void unroll(scheduler *m) {
     for (int i = 0; i < n; i++) schedule_apply(m, "unroll %s", made[i]);
 }
 
-/* false, with nothing done that matters: this is no product for blocks. */
+/* false, with nothing changed that matters: this is no product for blocks. */
 static bool contract(scheduler *m, stmt_id loop) {
     product p = {.tile = 0};
     if (!read_product(m, loop, &p)) return false;

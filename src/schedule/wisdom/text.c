@@ -70,12 +70,12 @@ bool wisdom_is(const void *text, size_t size) {
 
 typedef struct reader {
     const char *at, *end;
-    const char *expected; /* what the text has not; NULL as long as all is well */
+    const char *expected; /* what the text lacks; NULL as long as it is right */
     int number;           /* of the line that `line` is */
     char line[LINE];
 } reader;
 
-/* The next line without its end; one that is too long, has a NUL, or ends with the text is none. */
+/* The next line without its end; false if it is too long, has a NUL, or ends with the text. */
 static bool next_line(reader *t) {
     size_t left = (size_t)(t->end - t->at);
     const char *end = left ? memchr(t->at, '\n', left) : NULL;
@@ -92,7 +92,7 @@ static bool next_line(reader *t) {
     return true;
 }
 
-/* A line has one spelling: what was read of it, printed, is the line again. */
+/* A line has one spelling: what was read, printed, must be the line again. */
 static bool spelled(reader *t, const char *expected, const char *fmt, ...) QN_PRINTF(3, 4);
 static bool spelled(reader *t, const char *expected, const char *fmt, ...) {
     char again[2 * LINE];

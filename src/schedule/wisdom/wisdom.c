@@ -1,24 +1,24 @@
 /* wisdom.c - the records of tuning: in memory, and in a file that processes share.
  *
  * A record says that on this machine, for this kernel, a schedule was measured to take `ratio` of
- * the default schedule's time. What the default schedule was is part of the record's key: where the
- * model has learnt better since, or another number of threads has it decide otherwise, the record
- * says nothing. Kernels are known by 128 bits of hash; should two ever share them, the one gets
- * lines made for the other, which are legal for it or refused: slow perhaps, wrong never.
+ * the default schedule's time. The default schedule is part of the record's key: where the
+ * scheduler has changed since, or another number of threads gives another default, the record does
+ * not apply. Kernels are known by 128 bits of hash; should two ever share them, the one gets lines
+ * made for the other, which are legal for it or refused: slow perhaps, wrong never.
  *
- * Bits. A schedule that groups sums in another way than the default gives other last bits, so it
- * must not depend on the number of threads whether it is used: records of kernels whose default
+ * Bits. A schedule that groups sums in another way than the default gives other last bits, so
+ * whether it is used must not depend on the number of threads: records of kernels whose default
  * schedule is the same for every number of threads hold for all of them (`threads` 0), and others
  * are only ever made of schedules that keep each bit.
  *
- * Merging is a choice among records of one key: the later round, then the better ratio, then an
- * order of no meaning. It does not matter in which order, or how often, wisdom is merged, so
- * processes need not agree on anything: each reads the file, merges, and replaces it, one at a time
- * by a lock that ends with its holder. A file that says it is wisdom of this version but is broken
- * has nothing left to lose; one that says anything else is never written over.
+ * Merging chooses among records of one key: the later round, then the better ratio, then an
+ * arbitrary order. The result does not depend on the order in which, or how often, wisdom is
+ * merged, so processes need not agree on anything: each reads the file, merges, and replaces it,
+ * one at a time by a lock that ends with its holder. A file that says it is wisdom of this version
+ * but is broken is replaced; one that says anything else is never written over.
  *
- * Wisdom is text that chooses among legal schedules, not code; so a file may come from anybody who
- * may also make the program slow. */
+ * Wisdom is text that chooses among legal schedules, not code; so a file from anybody can make the
+ * program slow, but not wrong. */
 #include "schedule/wisdom/wisdom.h"
 
 #include <errno.h>
@@ -159,11 +159,11 @@ const wisdom_record *wisdom_find(qn_ctx *qn, const char *text, size_t size, cons
 
 typedef struct place {
     int folder;
-    bool named; /* by the user: what goes wrong is said */
+    bool named; /* by the user: failures are reported */
     char name[256];
 } place;
 
-/* The folder and the name of a path, behind its links; false where it has none. */
+/* The folder and the name of a path, with links resolved; false where it has none. */
 static bool open_path(const char *path, place *p) {
     char end[FOLDER_PATH], folder[FOLDER_PATH];
     const char *name;
@@ -180,7 +180,7 @@ static bool open_path(const char *path, place *p) {
     return p->folder >= 0;
 }
 
-/* As knobs wisdom and cache say; false: nowhere, or not to be had. */
+/* As knobs wisdom and cache say; false: no file, or none that can be opened. */
 static bool open_place(qn_ctx *qn, place *p) {
     const char *wanted = qn->knob[KNOB_WISDOM].text, *cache = qn->knob[KNOB_CACHE].text, *why;
     char usual[FOLDER_PATH];
@@ -195,8 +195,7 @@ static bool open_place(qn_ctx *qn, place *p) {
 
 typedef enum state { NONE, SOUND, BROKEN, FOREIGN, UNREAD } state;
 
-/* Take in what the file says. What is wrong with it is an error of the user's only where they named
- * it. */
+/* Read the file. A broken one is a user's error only where they named it. */
 static state read_place(qn_ctx *qn, const place *p, wisdom *w) {
     folder_file about;
     uint8_t *data = folder_read(&qn->heap, p->folder, p->name, most_bytes, &about);
@@ -224,7 +223,7 @@ static uint64_t knobs_of(const qn_ctx *qn) {
     return hash_mix(hash_bytes(a, strlen(a), 0), hash_bytes(b, strlen(b), 1));
 }
 
-/* Where this is, for the key and for people. */
+/* The device and library, for the key and for people. */
 static void find_place(qn_ctx *qn, wisdom *w) {
     str s;
     str_open_in(&s, &w->text);
