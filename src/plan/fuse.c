@@ -509,7 +509,7 @@ static void log_fusion(const fusion *f, arena *a) {
         const fuse_kernel *k = &f->kernel[i];
         str s;
         str_open_in(&s, a);
-        str_addf(&s, "f kernel %u%s%s:", i, k->has_contraction ? " heavy" : "",
+        str_addf(&s, "f kernel %u%s%s:", i, k->has_contraction ? " contraction" : "",
                  k->flat ? " flat" : "");
         for (uint32_t j = 0; j < k->outs; j++) {
             str_addf(&s, " %s#%u", op_rows[node_at(g, k->out[j])->op].name, k->out[j]);
