@@ -19,8 +19,10 @@ FOLDERS = ["src", "include", "tests", "bench", "examples", "tools", "docs", "pyt
 C_LIKE = (".c", ".h")
 TEXT_LIKE = C_LIKE + (".py", ".sh", ".md", ".1", ".in", ".mk")
 
-FILE_WARN, FILE_MOST = 900, 1000
-FUNCTION_MOST = 100
+FILE_WARN, FILE_MOST = 800, 1000
+FUNCTION_WARN, FUNCTION_MOST = 60, 100
+PARAMETERS_WARN = 6
+FOLDER_MOST = 5000  # lines of C in a room; a folder in a room counts apart
 COLUMNS, SCRIPT_COLUMNS = 100, 120
 TABLE_COLUMNS = 160  # a row of a table stays one line
 
@@ -35,13 +37,15 @@ UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"
 class Report:
     def __init__(self):
         self.errors = self.warnings = 0
+        self.kinds = {}  # of warnings, how many
 
     def error(self, path, line, text):
         self.errors += 1
         print(f"{path}:{line}: {text}")
 
-    def warn(self, path, line, text):
+    def warn(self, path, line, kind, text):
         self.warnings += 1
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
         print(f"{path}:{line}: warning: {text}")
 
 
@@ -96,23 +100,50 @@ def check_calls(report, path, code_lines):
             report.error(path, number, "the library must not print")
 
 
-def check_functions(report, path, code_lines, lines):
-    """A function starts at a line in column 0 that ends in "{" and ends at a "}" in column 0."""
+def functions(code_lines):
+    """A function starts at a line in column 0 that ends in "{" and ends at a "}" in column 0: its first
+    and last line, and its head."""
     start = None
     for number, line in enumerate(code_lines, 1):
-        if start is None and line.rstrip().endswith("{") and re.search(r"\)\s*\{\s*$", line):
+        if start is None and re.search(r"\)\s*\{\s*$", line):
             head = number
             while head > 1 and not re.match(r"[A-Za-z_]", code_lines[head - 1]):
                 head -= 1
             if re.match(r"[A-Za-z_]", code_lines[head - 1]):
-                start = head
+                start, text = head, " ".join(code_lines[head - 1:number])
         elif start is not None and line.startswith("}"):
-            length = number - start + 1
-            above = "\n".join(lines[max(0, start - 8):start - 1])
-            if length > FUNCTION_MOST and "Long because" not in above:
-                report.error(path, start, f"a function of {length} lines: split it, or say in the "
-                             'comment above it "Long because ..."')
+            yield start, number, text
             start = None
+
+
+def parameters(head):
+    """The name of a function and how many parameters it has."""
+    match = re.match(r"[^(]*?(\w+)\s*\((.*)\)\s*\{", head)
+    if not match:
+        return "", 0
+    inner = match.group(2)
+    while "(" in inner:  # a parameter that is a function has commas of its own
+        inner, n = re.subn(r"\([^()]*\)", "", inner)
+        if not n:
+            break
+    return match.group(1), inner.count(",") + 1
+
+
+def check_functions(report, path, code_lines, lines):
+    for start, end, head in functions(code_lines):
+        length = end - start + 1
+        above = "\n".join(lines[max(0, start - 8):start - 1])
+        if length > FUNCTION_WARN and "Long because" not in above:
+            text = (f"a function of {length} lines: split it, or say in the comment above it "
+                    '"Long because ..."')
+            if length > FUNCTION_MOST:
+                report.error(path, start, text)
+            else:
+                report.warn(path, start, f"functions over {FUNCTION_WARN} lines", text)
+        name, count = parameters(head)
+        if path.startswith("src/") and count > PARAMETERS_WARN and not name.startswith("qn_"):
+            report.warn(path, start, f"functions of more than {PARAMETERS_WARN} parameters",
+                        f"{name} has {count} parameters: think of a struct")
 
 
 def check_text(report, path, lines):
@@ -135,7 +166,15 @@ def check_size(report, path, lines):
     if len(lines) >= FILE_MOST:
         report.error(path, 1, f"{len(lines)} lines: a file has at most {FILE_MOST - 1}")
     elif len(lines) > FILE_WARN:
-        report.warn(path, 1, f"{len(lines)} lines: think of splitting it")
+        report.warn(path, 1, f"files over {FILE_WARN} lines",
+                    f"{len(lines)} lines: think of splitting it")
+
+
+def check_folders(report, folders):
+    """No room grows beyond what one can know."""
+    for folder, count in sorted(folders.items()):
+        if count > FOLDER_MOST:
+            report.error(folder, 1, f"{count} lines of C: a folder has at most {FOLDER_MOST}")
 
 
 def check_opening(report, path, text):
@@ -168,7 +207,7 @@ def check_format(report, root, paths):
 
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "..")
-    report, to_format = Report(), []
+    report, to_format, folders = Report(), [], {}
     count = 0
     for path in files(root):
         if not path.endswith(TEXT_LIKE) and os.path.basename(path) not in ("Makefile", "run"):
@@ -184,6 +223,9 @@ def main():
         if path == "Makefile" and len(lines) > 150:
             report.error(path, 151, "the Makefile has more than 150 lines")
         if path.endswith(C_LIKE):
+            if path.startswith("src/"):
+                folder = os.path.dirname(path)
+                folders[folder] = folders.get(folder, 0) + len(lines)
             code_lines = strip_code(text).split("\n")
             check_opening(report, path, text)
             check_rooms(report, path, code_lines, lines)
@@ -191,9 +233,12 @@ def main():
             check_functions(report, path, code_lines, lines)
             if not is_table(text):
                 to_format.append(path)
+    check_folders(report, folders)
     if to_format:
         check_format(report, root, to_format)
-    print(f"style: {count} files, {report.errors} errors, {report.warnings} warnings")
+    kinds = "; ".join(f"{n} {kind}" for kind, n in sorted(report.kinds.items()))
+    print(f"style: {count} files, {report.errors} errors, {report.warnings} warnings" +
+          (f" ({kinds})" if kinds else ""))
     return 1 if report.errors else 0
 
 

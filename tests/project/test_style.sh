@@ -22,6 +22,13 @@ finds() { # finds NAME TEXT: the checker fails, and its words hold TEXT
     style >"$scratch/.out" 2>&1 && { echo "style found nothing" >>"$scratch/.out"; return 1; }
     grep -q -- "$1" "$scratch/.out"
 }
+warns() { # warns TEXT: the checker passes, and its words hold TEXT
+    style >"$scratch/.out" 2>&1 || return 1
+    grep -q -- "$1" "$scratch/.out"
+}
+lines() { # lines N TEXT
+    yes "$2" | head -n "$1"
+}
 spoil() { # spoil NAME FILE LINE TEXT
     tree
     mkdir -p "$(dirname "$scratch/tree/$2")"
@@ -46,6 +53,32 @@ spoil finds_trailing_space src/graph/good.c 'int a; ' 'space at the end'
 spoil finds_long_functions src/graph/good.c "$(echo 'int f(void) {'; yes '    f();' | head -n 100; echo '}')" \
     'a function of'
 spoil finds_long_files src/graph/good.c "$(yes 'extern int a;' | head -n 1000)" 'a file has at most'
+strange() { # strange NAME TEXT LINES..: a file that is only warned of
+    name=$1 text=$2
+    tree
+    shift 2
+    printf '%s\n' "$@" >>"$scratch/tree/src/graph/good.c"
+    check "$name" warns "$text"
+}
+strange warns_of_functions_over_60_lines '1 functions over 60 lines' \
+    'int f(void) {' "$(lines 60 '    f();')" '}'
+strange warns_of_files_over_800_lines '1 files over 800 lines' "$(lines 800 'extern int a;')"
+strange warns_of_more_than_6_parameters 'f has 7 parameters' \
+    'static int f(int a, int b, int c, int d, int e, void (*g)(int, int), int h) {' '    g();' '}'
+tree
+printf '%s\n' 'static int f(int a, int b, int c, int d, int e, void (*g)(int, int)) {' '    g();' '}' '' \
+    'int qn_f(int a, int b, int c, int d, int e, int g, int h) {' '    g();' '}' '' \
+    '/* Long because it is a table. */' 'int g(void) {' "$(lines 60 '    g();')" '}' \
+    >>"$scratch/tree/src/graph/good.c"
+check warns_of_nothing_else_there warns '0 errors, 0 warnings$'
+tree
+for i in 1 2 3 4 5 6; do
+    { echo "/* a$i.c - a file. */"; lines 900 'extern int a;'; } >"$scratch/tree/src/graph/a$i.c"
+done
+check finds_rooms_over_5000_lines finds 'src/graph:1: 54.. lines of C: a folder has at most 5000'
+mkdir "$scratch/tree/src/graph/inner"
+mv "$scratch/tree/src/graph/a6.c" "$scratch/tree/src/graph/inner"
+check counts_a_folder_in_a_room_apart style
 tree
 echo 'int a;' >"$scratch/tree/src/graph/bare.c"
 check finds_a_missing_essay finds 'a file opens with'
