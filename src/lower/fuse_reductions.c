@@ -1,4 +1,4 @@
-/* fuse_reductions.c - reductions beside each other that read the same memory, in one pass over it.
+/* fuse_reductions.c - fuse neighbouring reductions that read the same memory into one pass over it.
  *
  *   def s; for r { s += f(a[r]) }   ..   def t; for q { t max= g(a[q]) }   ..
  *
@@ -6,15 +6,15 @@
  *
  *   def s; def t; for r { s += f(a[r]); t max= g(a[r]) }   ..   ..
  *
- * Sums of a value and of its square, a norm's two parameter gradients: what the first reads the
- * second has in a register. It pays only where some load is at the same place in both, and it is
- * right where the second reduction needs nothing that is made behind the first one's beginning: its
- * nest, of as many trips loop by loop, moves up to there. */
+ * Sums of a value and of its square, a norm's two parameter gradients: the second reduction finds
+ * in a register what the first has loaded. It pays only where some load has the same index in both,
+ * and is legal where the second reduction depends on nothing computed behind the beginning of the
+ * first: its nest, of the same extents loop by loop, moves up to there. */
 #include "lower/lower.h"
 
 enum { DEEPEST = 16, MOST_JOINED = 4 }; /* loops of a nest; accumulators of one pass */
 
-typedef struct nest { /* loops in each other, updates of tiles by monoids in the innermost */
+typedef struct nest { /* perfectly nested loops, updates of tiles by monoids in the innermost */
     stmt_id loop[DEEPEST], leaf;
     int depth, updates;
     ir_access *touch;
@@ -55,7 +55,7 @@ static bool same_trips(const kernel *k, const nest *a, const nest *b) {
     return true;
 }
 
-/* The place of an access in b, by a's variables. */
+/* The index of an access in b, by a's variables. */
 static sym moved(kernel *k, const nest *a, const nest *b, sym place) {
     sym from[DEEPEST], to[DEEPEST];
     for (int i = 0; i < b->depth; i++) {
@@ -65,7 +65,7 @@ static sym moved(kernel *k, const nest *a, const nest *b, sym place) {
     return sym_subst(k->syms, place, b->depth, from, to);
 }
 
-/* Does some load that moves with the innermost loop find the same element in both? */
+/* Does some load that depends on the innermost loop have the same index in both? */
 static bool share_memory(kernel *k, const nest *a, const nest *b) {
     sym inner = ir_s(k, a->leaf)->l.var;
     for (uint32_t j = 0; j < b->touches; j++) {
@@ -87,8 +87,8 @@ static bool touched(const nest *n, mem_id m, bool loads_only) {
     return false;
 }
 
-/* May b stand where a begins? What lies between, a with it, makes nothing that b reads, and does
- * not touch b's tiles but by their definitions. */
+/* Can b move to where a begins? The statements between, a among them, store nothing that b reads,
+ * and do not access b's tiles except by their definitions. */
 static bool moves_up(kernel *k, stmt_id a, const nest *b) {
     for (stmt_id s = a; s != b->loop[0]; s = ir_s(k, s)->next) {
         if (ir_s(k, s)->kind == STMT_DEF && touched(b, ir_s(k, s)->def.mem, true)) return false;

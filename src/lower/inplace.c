@@ -1,23 +1,23 @@
-/* inplace.c - where an output may be written over an input, both of which are arguments.
+/* inplace.c - in-place outputs: where an output argument may alias an input argument.
  *
- * A step of an optimizer makes new parameters of old ones, element by element. Where nobody wants
- * the old ones any more the new ones may lie in the same memory: half of the memory, and a store
- * finds its line in the cache. Who wants what is for the planner to know; whether a kernel bears it
- * is asked of the tree as it will be emitted, after its schedule and all passes:
+ * A step of an optimizer computes new parameters from old ones, elementwise. Where the old ones are
+ * dead the new ones may take their memory: half of the memory, and a store hits a line in the
+ * cache. Liveness is the planner's business; whether a kernel allows it is decided on the tree as
+ * it will be emitted, after its schedule and all passes:
  *
  *   - every load of the input is followed by a store to the output at the same index, in the same
- *     block, or is in that store's own value, and not where that is off: no trip reads what it has
- *     written,
- *   - different trips store different elements, and so do different stores: no trip reads what
- *     another one has written, however many threads there are,
+ *     block, or is in that store's own value, and not where the store is masked off: no iteration
+ *     reads what it has written,
+ *   - different iterations store different elements, and so do different stores: no iteration reads
+ *     what another one has written, whatever the number of threads,
  *   - stores are plain ones, and the output is never read.
  *
  * What is stored is not read again, so the order of an element's stores is free: those whose values
- * are made of most inputs come first (inplace_order_stores), so that new moments, which are made of
- * the old ones alone, may replace these when the parameter has been made of all.
+ * depend on most inputs come first (inplace_order_stores), so that new moments, which depend on the
+ * old ones alone, may overwrite these after the parameter was computed from all.
  *
- * Emitters keep loads and stores of a block in their order, but for those that tell a compiler that
- * arguments do not overlap (clike.c); programs of these must not be used so. */
+ * Emitters keep loads and stores of a block in their order, except those that tell a compiler that
+ * arguments do not alias (clike.c); programs of these must not be used so. */
 #include "lower/lower.h"
 
 typedef struct overlay {
@@ -27,8 +27,9 @@ typedef struct overlay {
     uint8_t *apart; /* by memory: 1: elements are stored once, 2: that is not known */
 } overlay;
 
-/* A store statement behind this one in its block (or it) that writes `out` at this index. Where a
- * store is off the element may be another trip's, but nobody wants the store's own value there. */
+/* A store behind this access in its block (or itself) that writes `out` at this index. Where a
+ * store is masked off the element may be another iteration's, but the store's own value is unused
+ * there. */
 static bool stored_next(const overlay *o, const ir_access *load, mem_id out) {
     const kernel *k = o->k;
     for (stmt_id s = load->at; s; s = ir_s(k, s)->next) {
@@ -57,7 +58,8 @@ static stmt_id common_block(const kernel *k, stmt_id a, stmt_id b) {
             if (a == c) return a;
 }
 
-/* Do these two stores write different elements in any trips of the loops that they do not share? */
+/* Do these two stores write different elements in any iterations of the loops that they do not
+ * share? */
 static bool beside(kernel *k, const ir_access *a, const ir_access *b) {
     stmt_id top = common_block(k, a->at, b->at);
     for (int turn = 0; turn < 2; turn++) {
@@ -72,7 +74,7 @@ static bool beside(kernel *k, const ir_access *a, const ir_access *b) {
     return false;
 }
 
-/* Does the store wait for the loop's last trip: has a loop on the way to it none before? */
+/* Does the store run in the loop's last iteration only: has an inner loop no iteration before? */
 static bool in_last_trip(kernel *k, const ir_access *t, stmt_id loop) {
     sym_store *s = k->syms;
     const ir_stmt *l = ir_s(k, loop);
@@ -136,7 +138,7 @@ static bool stores_output(const kernel *k, stmt_id s) {
            ir_m(k, x->store.mem[0])->access == ACCESS_WRITE;
 }
 
-/* How many arguments as large as the output its value is made of, at the output's index. */
+/* How many arguments of the output's size its value reads at the output's index. */
 static int equals_read(kernel *k, stmt_id s) {
     ir_access *t;
     uint32_t n = ir_accesses(k, s, &t);
@@ -154,7 +156,7 @@ static int equals_read(kernel *k, stmt_id s) {
     return count;
 }
 
-/* From this store on, a run of them by insertion: those that read most come first. */
+/* Sort a run of stores, from this one on, by insertion: those that read most come first. */
 static stmt_id sort_stores(kernel *k, stmt_id first) {
     stmt_id parent = ir_s(k, first)->parent, end = ir_s(k, first)->next, s;
     while (end && stores_output(k, end)) end = ir_s(k, end)->next;

@@ -4,13 +4,13 @@
  * (node, index vector) gives an expression: elementwise nodes pass it on, movement nodes rewrite
  * the index, stored nodes load. A reduction becomes statements: a register accumulator, its loops,
  * an update; they are placed at the deepest loop its index depends on, before the loop the request
- * comes from, and the request's answer is a load of the accumulator. So softmax comes out as one
- * outer loop with three inner ones with no rule for softmax. A node this kernel stores on the way
- * is stored the same way: at the deepest loop its index depends on.
+ * comes from, and the request's result is a load of the accumulator. So softmax comes out as one
+ * outer loop with three inner ones without a rule for softmax. A further output of the kernel is
+ * stored the same way: at the deepest loop its index depends on.
  *
- * Requests are remembered by (node, index vector, validity), so one reduction is computed once per
- * place. `valid` travels down from padding: where it is false the value is not used, but loads must
- * not touch memory; it is dropped as soon as the index is provably inside.
+ * Requests are memoized by (node, index vector, validity), so one reduction is computed once per
+ * index. `valid` is passed down from padding: where it is false the value is not used, but loads
+ * must not touch memory; it is dropped as soon as the index is provably in bounds.
  *
  * Invariant: path[0..depth) are the loops open at this point, each the parent of the next; path[0]
  * is the tree's root. */
@@ -20,8 +20,7 @@
 
 enum { MAX_PATH = 96 };
 
-/* Kernels of any length come in two kinds: lengths from here on are scheduled knowing that they are
- * large. */
+/* Kernels for any length have two variants: lengths from here on are scheduled as large. */
 enum { LARGE = 1 << 23 };
 
 typedef struct answer {
@@ -50,7 +49,7 @@ typedef struct lower {
     stmt_id path[MAX_PATH];
     int depth;
     uint32_t loops;  /* reduction loops made, for their names */
-    mem_id *waiting; /* the tile of sums of each of fk->share[] that has been summed up, else 0 */
+    mem_id *partial; /* the tile of partial sums of each of fk->share[] that is complete, else 0 */
     answer *known;
     uint32_t knowns, known_cap;
     idset known_set;
@@ -66,7 +65,7 @@ static expr_id request(lower *l, node_id n, const at *p);
 static expr_id operand(lower *l, const graph_node *x, int s, const at *p);
 static expr_id compute(lower *l, node_id n, const at *p);
 
-/* ---- what is known ------------------------------------------------------------------------- */
+/* ---- memoized requests ----------------------------------------------------------------------- */
 
 static bool same_answer(const void *key, uint32_t id, const void *user) {
     const answer *a = key, *b = &((const lower *)user)->known[id - 1];
@@ -306,7 +305,7 @@ static expr_id join(lower *l, const graph_node *x, const at *p) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* How many loops of the path must be open where the index (and validity) is known. */
+/* How many loops of the path must be open for the index (and validity) to be defined. */
 static int depth_of(const lower *l, const at *p) {
     for (int d = l->depth; d-- > 1;) {
         sym v = ir_s(l->k, l->path[d])->l.var;
@@ -317,7 +316,7 @@ static int depth_of(const lower *l, const at *p) {
     return 1;
 }
 
-/* Move a statement just appended to path[depth-1] before the loop we come from. */
+/* Move a statement just appended to path[depth-1] before the loop the request came from. */
 static void place(lower *l, int depth, stmt_id s) {
     if (depth >= l->depth) return;
     ir_move(l->k, s, l->path[depth - 1], l->path[depth]);
@@ -377,7 +376,7 @@ static void open_axes(lower *l, const graph_node *x, const at *p, at *src, sym *
     }
 }
 
-/* An integer made of places only, as a sym; of a condition its truth. */
+/* An integer computed from indices only, as a sym; of a condition its truth. */
 static bool place_of(lower *l, expr_id e, sym *out) {
     const ir_expr x = *ir_e(l->k, e);
     sym_store *s = l->k->syms;
@@ -404,8 +403,8 @@ static bool place_of(lower *l, expr_id e, sym *out) {
     }
 }
 
-/* where(c, x, identity) is x, updated with only where c holds: a condition on places is validity,
- * which the transforms know how to make the best of. */
+/* where(c, x, identity) is x, updated only where c holds: a condition on indices becomes the
+ * store's mask, which the transforms can exploit. */
 static expr_id update_value(lower *l, const state *t, expr_id value, sym *valid) {
     expr_id identity = ir_identity(l->k, t->monoid, 0, t->dtype[0]);
     const ir_expr x = *ir_e(l->k, value);
@@ -414,8 +413,8 @@ static expr_id update_value(lower *l, const state *t, expr_id value, sym *valid)
     return t->n == 1 && place_of(l, x.arg[0], valid) ? x.arg[1] : value;
 }
 
-/* x, a product perhaps, with the rounding that is its node's: in an update by SUM a product that
- * stands for itself is not rounded (passes.c). */
+/* x, perhaps a product, rounded as its node is: in an update by SUM a bare product is contracted
+ * and not rounded (passes.c). */
 static expr_id rounded(lower *l, expr_id value) {
     const ir_expr x = *ir_e(l->k, value);
     if (x.kind != EXPR_OP || !dtype_is_float(x.dtype)) return value;
@@ -427,7 +426,7 @@ static expr_id rounded(lower *l, expr_id value) {
                  (expr_id[]){ir_op(l->k, OP_BITCAST, whole, 1, &value)});
 }
 
-/* What reduction x adds up at that place of its sources, and where it does. */
+/* The term of reduction x at that index of its sources, and its mask. */
 static expr_id term_of(lower *l, const graph_node *x, const state *t, const at *p, sym *valid) {
     expr_id a = ir_cast(l->k, t->dtype[0], operand(l, x, 0, p));
     if (x->op != OP_SUM_PRODUCT) {
@@ -450,7 +449,8 @@ static expr_id reduce(lower *l, node_id n, const at *p) {
     state t = open_state(l, x, depth);
     at src;
     sym flat;
-    /* the nest is built at the end of path[depth-1], then moved before the loop we come from */
+    /* the nest is built at the end of path[depth-1], then moved before the loop the request came
+     * from */
     l->depth = depth;
     open_axes(l, x, p, &src, &flat);
     stmt_id first = l->depth > depth ? l->path[depth] : 0;
@@ -458,7 +458,8 @@ static expr_id reduce(lower *l, node_id n, const at *p) {
         ir_move(l->k, first, l->path[depth - 1], saved[depth]);
     }
     stmt_id parent = l->path[l->depth - 1];
-    if (!first) l->depth = saved_depth; /* all axes have size 1: the source is placed as we are */
+    if (!first)
+        l->depth = saved_depth; /* all axes have size 1: the source is placed like the request */
     ir_stmt store = {.kind = STMT_STORE, .monoid = (uint8_t)t.monoid, .n = (uint8_t)t.n};
     sym valid;
     store.store.value[0] = term_of(l, x, &t, &src, &valid);
@@ -475,16 +476,16 @@ static expr_id reduce(lower *l, node_id n, const at *p) {
 
 /* ---- tiles --------------------------------------------------------------------------------- */
 
-/* What a tile is known by: its node, and the place of the axes that it has not. A request is never
- * made where it is known to be invalid, so no request's key is a tile's. */
+/* The key of a tile: its node, and the indices of the axes that it lacks. A request is never made
+ * where it is known to be invalid, so no request's key is a tile's. */
 static answer tile_key(node_id n, const at *p, uint32_t axes) {
     answer key = {.node = n, .rank = p->rank, .valid = SYM_FALSE};
     for (int i = 0; i < p->rank; i++) key.index[i] = axes >> i & 1 ? SYM_ZERO : p->index[i];
     return key;
 }
 
-/* A tile with the node's values over `axes`, made before the loop we come from and under the loops
- * that the other axes' place depends on. */
+/* A tile with the node's values over `axes`, made before the loop the request came from and under
+ * the loops that the other axes' indices depend on. */
 static mem_id make_tile(lower *l, node_id n, const answer *key, uint32_t axes) {
     at src = {.rank = key->rank, .valid = SYM_TRUE};
     sym dim[QN_MAX_RANK], size = SYM_ONE, offset = SYM_ZERO;
@@ -541,7 +542,7 @@ static expr_id truth(lower *l, sym p) {
     return ir_op2(l->k, OP_NE, ir_index(l->k, p), ir_const_i(l->k, QN_I64, 0));
 }
 
-/* The source where `cond` holds, which src.valid says, too, else zero. */
+/* The source where `cond` holds, which src.valid implies, too, else zero. */
 static expr_id inside_or_zero(lower *l, const graph_node *x, const at *src, sym cond) {
     if (src->valid == SYM_FALSE) return zero(l, x->dtype);
     expr_id v = operand(l, x, 0, src);
@@ -552,7 +553,7 @@ static expr_id inside_or_zero(lower *l, const graph_node *x, const at *src, sym 
     return ir_op3(l->k, OP_WHERE, truth(l, cond), v, zero(l, x->dtype));
 }
 
-/* Padding: inside the source's extent the source, else zero. A load does that by its validity. */
+/* Padding: inside the source's extent the source, else zero. A load does that by its mask. */
 static expr_id pad(lower *l, const graph_node *x, const at *p) {
     sym_store *s = l->k->syms;
     sym dim[QN_MAX_RANK];
@@ -577,7 +578,7 @@ static expr_id pad(lower *l, const graph_node *x, const at *p) {
     return inside_or_zero(l, x, &src, cond);
 }
 
-/* A window, likewise: the place along its axis is a sum of two. */
+/* A window, likewise: the index along its axis is a sum of two. */
 static expr_id window(lower *l, const graph_node *x, const at *p) {
     sym_store *s = l->k->syms;
     window_attr w = node_window(l->g, x);
@@ -594,8 +595,8 @@ static expr_id window(lower *l, const graph_node *x, const at *p) {
     return inside_or_zero(l, x, &src, cond);
 }
 
-/* Axes go in groups of equal sizes, so that one that stays as it is keeps its index: beyond an edge
- * of it, too, where padding was found, a division would never be seen to be none. */
+/* Reshape by groups of axes of equal size, so that an unchanged axis keeps its index: a division of
+ * an index beyond its padded edge would never simplify. */
 static void reshape(lower *l, int rf, const sym *from, const sym *index, int rt, const sym *to,
                     sym *out) {
     sym_store *s = l->k->syms;
@@ -611,7 +612,7 @@ static void reshape(lower *l, int rf, const sym *from, const sym *index, int rt,
             else
                 b = sym_mul(s, b, to[j++]);
         }
-        if (a != b) { /* sizes that are equal and not seen to be: all at once */
+        if (a != b) { /* sizes that are equal but not provably so: all at once */
             unflatten(l, flatten(l, rf, from, index), rt, to, out);
             return;
         }
@@ -659,7 +660,7 @@ static expr_id move(lower *l, const graph_node *x, const at *p) {
 
 /* ---- computed indices ------------------------------------------------------------------------ */
 
-/* The computed part of an address: index * stride, and whether the index lies in [0, size). */
+/* The computed part of an address: index * stride, and whether the index is in [0, size). */
 static void computed(lower *l, expr_id index, sym stride, sym size, expr_id *dyn,
                      expr_id *in_range) {
     expr_id i = ir_cast(l->k, QN_I64, index);
@@ -749,7 +750,7 @@ static bool hosted_here(const lower *l, node_id n) {
     return false;
 }
 
-/* Place in a tile of the axes that are no row of the kernel. */
+/* Index into a tile by the axes that are no row of the kernel. */
 static sym own_place(lower *l, const fuse_share *x, int rank, const sym *dim, const sym *index) {
     sym offset = SYM_ZERO;
     for (int i = 0; i < rank; i++)
@@ -757,11 +758,11 @@ static sym own_place(lower *l, const fuse_share *x, int rank, const sym *dim, co
     return offset;
 }
 
-/* A contraction over the kernel's rows, when all of them have been there; 0: n is none. */
-static expr_id waiting_sum(lower *l, node_id n, const at *p) {
+/* A contraction over the kernel's rows, when its sum is complete; 0: n is none. */
+static expr_id partial_sum(lower *l, node_id n, const at *p) {
     for (uint32_t s = 0; s < l->fk->shares; s++) {
         const fuse_share *x = &l->fk->share[s];
-        if (x->sum != n || !l->waiting[s]) continue;
+        if (x->sum != n || !l->partial[s]) continue;
         const graph_node *sum = node_at(l->g, n);
         int axes, rank;
         const int64_t *summed = graph_tuple_get(l->g, sum->attr, &axes);
@@ -773,14 +774,14 @@ static expr_id waiting_sum(lower *l, node_id n, const at *p) {
             a += gone;
         }
         sym at_ = own_place(l, x, rank, dim, index);
-        expr_id v = ir_load(l->k, l->waiting[s], at_, p->valid, 0, 0);
+        expr_id v = ir_load(l->k, l->partial[s], at_, p->valid, 0, 0);
         return ir_cast(l->k, sum->dtype, v);
     }
     return 0;
 }
 
 static expr_id fetch(lower *l, node_id n, const at *p) {
-    expr_id sum = waiting_sum(l, n, p);
+    expr_id sum = partial_sum(l, n, p);
     if (sum) return sum;
     bool own = is_own_root(l, n);
     if (own || !hosted_here(l, n)) {
@@ -844,8 +845,9 @@ static sym index_of_axis(const at *root, uint32_t set, int which) {
     return root->index[__builtin_ctz(set)];
 }
 
-/* Of a further root or what it sums: for each axis the root's index of the axis that `shared` says,
- * from 1 and among those in the set, or a loop of its own; those of size 1 have none. */
+/* Open the axes of a further root or of its operand: for each axis the root's index of the axis
+ * that `shared` gives, from 1 and among those in the set, or a loop of its own; those of size 1
+ * have none. */
 static void open_own(lower *l, at *p, const uint8_t *shared, const at *root, uint32_t set,
                      const sym *dim) {
     p->valid = SYM_TRUE;
@@ -874,8 +876,8 @@ static void sibling(lower *l, fuse_axes x, const at *root) {
     ir_store(l->k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, x.node, &p), SYM_TRUE, v);
 }
 
-/* A further root that sums over the rows: in each of them its terms, behind them what is done with
- * the sums, which wait in a tile in the loops around. */
+/* A further root that sums over the rows: its terms inside each row, behind the rows its epilogue;
+ * the partial sums are kept in a tile in the loops around. */
 static void share(lower *l, uint32_t number, const at *root) {
     const fuse_share *x = &l->fk->share[number];
     const graph_node *sum = node_at(l->g, x->sum);
@@ -894,12 +896,12 @@ static void share(lower *l, uint32_t number, const at *root) {
     expr_id value = term_of(l, sum, &t, &p, &valid);
     ir_store(l->k, l->path[l->depth - 1], t.monoid, t.tile[0], place_, valid, value);
 
-    l->waiting[number] = t.tile[0];
+    l->partial[number] = t.tile[0];
     l->depth = around;
     at q = {.rank = node_shape(l, x->root, dim)};
     open_own(l, &q, x->root_row, root, l->fk->rows, dim);
     mem_id m = argument(l, x->root, ACCESS_WRITE);
-    value = x->root == x->sum ? waiting_sum(l, x->sum, &q) : compute(l, x->root, &q);
+    value = x->root == x->sum ? partial_sum(l, x->sum, &q) : compute(l, x->root, &q);
     ir_store(l->k, l->path[l->depth - 1], MONOID_SET, m, offset_of(l, x->root, &q), SYM_TRUE,
              value);
 }

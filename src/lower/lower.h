@@ -1,4 +1,4 @@
-/* lower.h - from the planner's kernels to loop trees, and what is decided of them before they are
+/* lower.h - from the planner's kernels to loop trees, and what is decided before they are
  * scheduled. */
 #ifndef QN_LOWER_H
 #define QN_LOWER_H
@@ -31,40 +31,41 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
 
 /* ---- fuse_reductions.c ----------------------------------------------------------------------- */
 
-/* Reductions beside each other over as many elements of the same memory become one pass. */
+/* Fuse neighbouring reductions over the same memory into one pass. */
 void fuse_reductions(kernel *k);
 
 /* ---- split_reduction.c ----------------------------------------------------------------------- */
 
-#define SPLIT_PARTS 8 /* most that two stages hand over: components of all states */
-/* What the first stage of a reduction gives to the second. */
+#define SPLIT_PARTS 8 /* most arguments that two stages pass on: components of all states */
+/* What the first stage of a reduction passes to the second. */
 typedef struct split_part {
     qn_dtype dtype;
     int64_t size; /* elements */
 } split_part;
-/* A lowered kernel that reduces much to few elements becomes its own second stage; `first`, set
+/* A lowered kernel that reduces many elements to few becomes its own second stage; `first`, set
  * before anything can raise, is then the one to be run before it, else NULL. Both have one more
  * argument than the kernel had for each part, behind the others. Returns how many parts there are,
- * 0: the kernel is none of that kind and stays. Raises. */
+ * 0: the kernel is no such reduction and stays. Raises. */
 int split_reduction(kernel *k, kernel **first, split_part part[SPLIT_PARTS]);
 
 /* ---- inplace.c ------------------------------------------------------------------------------- */
 
-/* An output that may lie where an input does, by their numbers among the arguments. */
+/* An output that may alias an input, by their numbers among the arguments. */
 typedef struct inplace_pair {
     uint16_t out, in;
 } inplace_pair;
-/* Mark argument number `out` as one that is to lie over an input; it is then not for `bypass`. */
+/* Mark argument number `out` as one that is to be written in place; it is then not stored
+ * non-temporally. */
 void inplace_mark(kernel *k, int out);
 /* Of a kernel as it is emitted: all such pairs of marked outputs, `most` of them. They are proofs;
  * what cannot be proved is left out. */
 int inplace_pairs(kernel *k, int most, inplace_pair *over);
-/* Of a kernel as it was lowered: put stores to outputs into the order that bears this best. */
+/* Of a kernel as it was lowered: order the stores to outputs so that most can be in place. */
 void inplace_order_stores(kernel *k);
 
 /* ---- prepack.c ------------------------------------------------------------------------------- */
 
-/* How an operand of a product is kept in panels of columns. */
+/* How an operand of a product is packed in panels of columns. */
 typedef struct prepack {
     int arg, dtype;
     int64_t source, size;                     /* elements of the operand, of its panels */
@@ -74,14 +75,14 @@ typedef struct prepack {
     expr_id load;                             /* the operand's load, and its variables */
     sym j, r;
 } prepack;
-/* Is the lowered kernel a product whose columns' operand is that argument, and worth packing
- * beforehand? */
+/* Is the lowered kernel a product whose columns' operand is that argument, and does packing it
+ * beforehand pay? */
 bool prepack_find(kernel *k, int arg, const machine *limits, prepack *out);
 bool prepack_alike(const prepack *a, const prepack *b); /* are the panels the same? */
 /* The kernel that packs: argument 0 from argument 1. Raises. */
 kernel *prepack_kernel(qn_ctx *qn, const prepack *p);
-/* The product reads the panels, a further argument behind its others; the operand itself it reads
- * no more. */
+/* Make the product read the panels, a further argument behind its others, instead of the
+ * operand. */
 void prepack_read(kernel *k, const prepack *p);
 
 #endif

@@ -1,23 +1,23 @@
-/* prepack.c - a product's second operand in the order in which it will be read, made beforehand.
+/* prepack.c - a product's second operand packed beforehand, in the order in which it will be read.
  *
- * Packing costs as much as a few rows of a product. Where the operand is the same each time, a
- * weight, one kernel packs it once and the product reads what that has stored:
+ * Packing costs as much as a few rows of a product. Where the operand is constant, a weight, one
+ * kernel packs it once and the product reads the packed panels:
  *
  *   a[j, r], columns j < n and a sum over r   ->   b[j / W][r][j % W]
  *
  * panels of W columns, W vectors' width, zeros behind the last column; for dot instructions with
- * the parts of words together, b[j / W][r / P][j % W][r % P]. The product stays the kernel it was
- * but for the index of that load, from which the model sees panels of columns
+ * the parts of words together, b[j / W][r / P][j % W][r % P]. The product stays as it was except
+ * for the index of that load, from which the scheduler recognizes panels of columns
  * (schedule/contraction.c) and any other device or schedule may read it as well. Elements keep
  * their dtype.
  *
- * Who may pack what, and when it is to be done again, is the planner's business. */
+ * Which operands are packed, and when again, is the planner's decision. */
 #include "lower/lower.h"
 
 enum {
-    LEAST = 16,     /* steps of the sum for which panels are worth it */
+    LEAST = 16,     /* iterations of the sum for which panels pay */
     SOME_ROWS = 10, /* fewer go along rows of columns as well without */
-    MOST_ROWS = 512 /* more of them hide what packing costs */
+    MOST_ROWS = 512 /* with more of them packing is cheap beside the product */
 };
 
 typedef struct reading {
@@ -34,7 +34,7 @@ static bool constant_extent(const kernel *k, stmt_id loop, int64_t *n) {
            sym_is_const(k->syms, ir_s(k, loop)->l.extent, n);
 }
 
-/* Loops in each other around   def t; for r { t += a*b } .. */
+/* Perfectly nested loops around   def t; for r { t += a*b } .. */
 static bool read_product(reading *p) {
     kernel *k = p->k;
     int64_t n;
@@ -54,7 +54,7 @@ static bool read_product(reading *p) {
            u->monoid == MONOID_SUM && u->store.mem[0] == ir_s(k, s)->def.mem;
 }
 
-/* The argument's only access, a plain load that is one factor, converted perhaps; 0: it is not. */
+/* The argument's only access, a plain load that is one factor, perhaps converted; 0: it is not. */
 static expr_id read_load(reading *p, int arg) {
     kernel *k = p->k;
     ir_access *t;
@@ -104,7 +104,7 @@ static bool read_index(reading *p, sym index, prepack *out) {
            sym_split(k->syms, ir_s(k, store)->store.index, j, &step, &rest) && step == 1;
 }
 
-/* Is the operand's other factor of other loops? And the parts of words, 1: none. */
+/* Does the other factor depend on other loops? And the parts of words, 1: none. */
 static bool read_other(const reading *p, const machine *limits, prepack *out) {
     kernel *k = p->k;
     expr_id f[2];

@@ -1,33 +1,34 @@
-/* split_reduction.c - a reduction to few elements as two kernels, so that all threads have work.
+/* split_reduction.c - split-k: a reduction to few elements as two kernels, so that all threads have
+ * work.
  *
- * Where outputs are few, so are the trips that could be work items, and the reduction inside, of
- * millions of steps perhaps, would run on one thread. Such a kernel becomes two. The first has a
- * loop over parts of the reduction around it and stores what each part comes to:
+ * Where outputs are few, so are the parallel iterations, and the reduction inside, perhaps over
+ * millions of elements, would run on one thread. Such a kernel is split in two. The first has a
+ * loop over parts of the reduction and stores each part's result:
  *
  *   for i { for p < parts { def s = identity   for r' { s op= x }   w[parts*i + p] = s } }
  *
- * and the second is the kernel as it was, but for the reduction, which goes over the parts:
+ * and the second is the original kernel with its reduction replaced by one over the parts:
  *
  *   for i { def t   for p < parts { t op= w[parts*i + p] }   .. }
  *
  * This is legal by the monoid's row, for states of two components as well, and for several states
  * that one loop makes. Both are kernels like any other and get schedules of their own: the first,
- * of a product of few rows by few columns, that of a batch of products, with tiles of registers,
- * which are what there is to hand out of it. How many parts there are follows from sizes that are
- * constants, and not from the machine: results have the same bits whatever runs them. */
+ * of a product of few rows by few columns, that of a batch of products, whose register tiles are
+ * the parallel items. The number of parts follows from constant sizes, and not from the machine:
+ * results have the same bits on any machine. */
 #include "lower/lower.h"
 
 enum {
-    FEW = 16,              /* trips to hand out that are too few */
-    ACROSS = 64,           /* outputs side by side that one trip computes */
-    TILE = 24,             /* rows, columns of a product that one computes, about */
-    MOST_OUTPUTS = 1 << 14 /* that are looked at: more are trips enough */
+    FEW = 16,              /* parallel iterations that are too few */
+    ACROSS = 64,           /* contiguous outputs that one iteration computes */
+    TILE = 24,             /* rows, columns of a product that one iteration computes, about */
+    MOST_OUTPUTS = 1 << 14 /* that are considered: more are parallel enough */
 };
 
-/* What a part of a reduction is: */
+/* The limits of a part of a reduction: */
 typedef struct staged_form {
     int64_t size;  /* its elements, about */
-    int64_t least; /* steps at least */
+    int64_t least; /* iterations at least */
     int64_t most;  /* parts of a reduction */
 } staged_form;
 
@@ -37,15 +38,15 @@ typedef struct staging {
     kernel *k;
     stmt_id body;       /* where the reduction stands: the root, or the innermost output loop */
     stmt_id loop, leaf; /* the reduction's outermost loop, its innermost: updates only */
-    stmt_id cut;        /* which of its loops is cut into parts */
+    stmt_id cut;        /* which of its loops is split into parts */
     int tiles;
-    mem_id to[SPLIT_PARTS];   /* what it reduces into */
-    mem_id part[SPLIT_PARTS]; /* what the parts come to */
+    mem_id to[SPLIT_PARTS];   /* its accumulators */
+    mem_id part[SPLIT_PARTS]; /* the results of the parts */
     int64_t outputs, size;    /* of the reduction */
-    int64_t parts, each;      /* trips of `cut` in a part */
+    int64_t parts, each;      /* iterations of `cut` in a part */
     const staged_form *form;
-    int64_t items; /* trips that there are to hand out as it is */
-    bool across;   /* neighbours in memory belong to different outputs */
+    int64_t items; /* parallel iterations without splitting */
+    bool across;   /* contiguous elements belong to different outputs */
 } staging;
 
 static bool only_loop(const kernel *k, stmt_id block) {
@@ -62,7 +63,7 @@ static bool constant_trips(const kernel *k, stmt_id loop, int64_t *trips, int64_
     return true;
 }
 
-/* The body of the loops over outputs: below them stands something else beside a loop. */
+/* Find the body of the loops over outputs: the innermost that holds more than a loop. */
 static bool find_body(staging *p) {
     p->body = p->k->root;
     p->outputs = 1;
@@ -90,8 +91,8 @@ static bool read_update(staging *p, stmt_id loop, stmt_id update) {
     return true;
 }
 
-/* Loops in each other with updates of tiles of the body inside, and no other tile read: what a part
- * comes to then depends on the part alone. */
+/* Perfectly nested loops with updates of tiles of the body inside, and no other tile read: a part's
+ * result then depends on the part alone. */
 static bool read_reduction(staging *p, stmt_id loop) {
     kernel *k = p->k;
     p->size = 1;
@@ -114,7 +115,7 @@ static bool read_reduction(staging *p, stmt_id loop) {
     return true;
 }
 
-/* Does the reduction load what lies side by side for neighbouring outputs? */
+/* Does the reduction load contiguous memory for neighbouring outputs? */
 static bool goes_across(const staging *p, uint32_t n, const ir_access *t) {
     for (uint32_t i = 0; i < n && p->body != p->k->root; i++) {
         sym rest;
@@ -127,7 +128,7 @@ static bool goes_across(const staging *p, uint32_t n, const ir_access *t) {
     return false;
 }
 
-/* The loads, a bit for each, that a loop moves; all of them where they are too many. */
+/* The loads, a bit for each, that depend on a loop; all of them where they are too many. */
 static uint64_t moved_by(const staging *p, stmt_id loop, uint32_t n, const ir_access *t) {
     uint64_t moved = n > 64 ? UINT64_MAX : 0;
     for (uint32_t i = 0; i < n && i < 64; i++)
@@ -136,8 +137,8 @@ static uint64_t moved_by(const staging *p, stmt_id loop, uint32_t n, const ir_ac
     return moved;
 }
 
-/* Rows by columns: a loop over outputs moves some loads, and another others. Sets the trips that
- * tiles of them are; those of loops that move both sides are a batch. */
+/* Rows by columns: some loads depend on one output loop, and others on another. Sets the iterations
+ * that are tiles of them; loops on which both sides depend are a batch. */
 static bool is_product(staging *p, uint32_t n, const ir_access *t) {
     kernel *k = p->k;
     uint64_t side[2] = {0, 0};
@@ -165,8 +166,8 @@ static void read_form(staging *p) {
     if (!tiles) p->items = p->outputs / (p->across ? ACROSS : 1);
 }
 
-/* Trips of a part, of so many parts, about: whole vectors, and as many in the last part as in the
- * others where there is such a number. */
+/* Iterations of a part, for about so many parts: whole vectors, and as many in the last part as in
+ * the others where such a number exists. */
 static int64_t trips_of_part(int64_t trips, int64_t parts) {
     int64_t each = (trips + parts - 1) / parts;
     for (int64_t n = parts * 3 / 2; n > parts / 2 && each >= ACROSS; n--)
@@ -174,7 +175,7 @@ static int64_t trips_of_part(int64_t trips, int64_t parts) {
     return each < ACROSS ? each : (each + ACROSS - 1) / ACROSS * ACROSS;
 }
 
-/* The outermost loop with trips enough to make the parts of, else the longest. */
+/* The outermost loop with enough iterations for the parts, else the longest. */
 static void choose_parts(staging *p) {
     kernel *k = p->k;
     int64_t wanted = p->size * p->outputs / p->form->size, longest = 0;
@@ -205,7 +206,7 @@ static bool read_kernel(staging *p) {
     return false;
 }
 
-/* Where part number `part` of the output of the loops around is kept. */
+/* The index of part number `part` of the output of the loops around. */
 static sym part_index(const staging *p, sym part) {
     kernel *k = p->k;
     sym output = SYM_ZERO, step = SYM_ONE;
@@ -239,7 +240,7 @@ static void keep_part(staging *p, stmt_id update, int i, int number, sym index) 
 
 static bool first_stage(staging *p) {
     kernel *k = p->k;
-    for (; p->cut != p->loop; p->cut = ir_s(k, p->cut)->parent) /* the trips go outward */
+    for (; p->cut != p->loop; p->cut = ir_s(k, p->cut)->parent) /* the split loop moves outward */
         if (!ir_swap(k, ir_s(k, p->cut)->parent, p->cut, NULL)) return false;
     for (stmt_id s = ir_s(k, p->body)->first, next; s; s = next) {
         next = ir_s(k, s)->next;
@@ -254,7 +255,7 @@ static bool first_stage(staging *p) {
     return true;
 }
 
-/* The parts in place of what they are parts of: a loop over them for each update. */
+/* Replace each reduction by a loop over its parts. */
 static void second_stage(staging *p) {
     kernel *k = p->k;
     int number = 0;

@@ -1,26 +1,27 @@
-/* attention.c - kernels over blocks of rows: attention and its gradients, without a score matrix.
+/* attention.c - fusion of attention and its gradients into kernels over blocks of rows, so that the
+ * score matrix is never stored.
  *
- * Scores are a contraction that is large beside what it is made of, queries by keys, and whatever
- * is computed from them element by element. To store them would take the memory that attention is
- * known for. But where a second contraction sums over them, each of its rows needs one row of
- * scores only: the kernel of that contraction may compute, for a block of rows at a time, the
- * scores in a tile, statistics about the rows (the largest, the sum) in registers, and then its own
- * sum. Those kernels (group.rows) may reduce beside their contraction, which no other may:
+ * Scores are a contraction that is large beside its operands (queries by keys), and whatever is
+ * computed from them elementwise. Storing them would take the memory that attention is known for.
+ * But where a second contraction sums over them, each of its rows needs one row of scores only: the
+ * kernel of that contraction may compute, for a block of rows at a time, the scores in a tile,
+ * statistics of the rows (maximum, sum) in registers, and then its own sum. Those kernels
+ * (group.rows) may reduce beside their contraction, which no other may:
  *
  *   - scores, in loops over a row's keys, buffered in a tile where they are used twice,
  *   - statistics of rows.
  *
- * Several kernels may use the same scores, the gradients do; then each computes them for itself,
- * with its own axis as the rows. That costs products again, and never memory. Those with the same
- * rows become one (sibling.c).
+ * Several kernels may use the same scores, as the gradients do; then each recomputes them, with its
+ * own axis as the rows. That costs products again, and never memory. Kernels with the same rows are
+ * merged (sibling.c).
  *
- * fuse.c walks from consumers to producers. The statistics of scores are decided as late as
- * possible, so that the contraction that makes a kernel one of blocks comes first. */
+ * fuse.c walks from consumers to producers. Statistics of scores are decided as late as possible,
+ * so that the contraction that makes a kernel one of blocks comes first. */
 #include "plan/fuse.h"
 
-static const double block_row_bytes = 256 << 10; /* most of a row of scores in a block's tile */
-/* Least size of a contraction to that of its operands to be scores; less is asked of one in a
- * batch, where each item has operands of its own: layers' weights are shared. */
+static const double block_row_bytes = 256 << 10; /* limit for a row of scores in a block's tile */
+/* A contraction counts as scores if its size is at least this multiple of its operands'; less is
+ * asked in a batch, where each item has operands of its own: layers' weights are shared. */
 static const double least_ratio = 0.999, least_in_batch = 0.25;
 
 /* Bytes of a row of n's values, in a tile. */
@@ -29,7 +30,7 @@ static bool row_fits(const fuse *fu, node_id n, uint32_t axes) {
     return axes && fuse_tile_size(fu, n, axes) * bytes <= block_row_bytes;
 }
 
-/* The smallest of what a factor's elements come from. */
+/* The size of the smallest tensor that a factor's elements come from. */
 static double factor_size(const fuse *fu, node_id n) {
     double least = fuse_size(fu, n);
     for (const graph_node *x = node_at(fu->g, n); op_rows[x->op].class_ == CLASS_MOVE;) {
@@ -76,7 +77,7 @@ static double scores_of(const fuse *fu, node_id n) {
     return most;
 }
 
-/* Operations on places: what is cheaper computed than loaded, wherever it is used. */
+/* Operations on indices only: recomputing them is cheaper than loading, wherever they are used. */
 static uint8_t index_ops_of(const fuse *fu, const graph_node *x) {
     if (fuse_is_memory(x)) return 0;
     if (fuse_is_virtual(x)) return 1;
@@ -99,7 +100,7 @@ void fuse_mark_scores(fuse *fu) {
     }
 }
 
-/* A reduction of scores to something about each row. */
+/* A reduction of scores to a statistic of each row. */
 bool fuse_is_statistic(const fuse *fu, const graph_node *x) {
     if (op_rows[x->op].class_ != CLASS_REDUCE || fuse_is_memory(x) || fuse_has_contraction(fu, x))
         return false;
@@ -118,7 +119,7 @@ bool fuse_attention_takes(const fuse *fu, const graph_node *x, uint32_t number, 
     return m == k->rows && fuse_is_statistic(fu, x);
 }
 
-/* What the other factor has for one row must be small beside the scores, as it is read again for
+/* The other factor's data for one row must be small beside the scores, since it is read again for
  * each block of rows. */
 void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number) {
     group *k = fu->group_[number];
@@ -192,7 +193,7 @@ static score_choice choose_for(const fuse *fu, node_id n, uint32_t number) {
     return c;
 }
 
-/* Scores that only blocks use are never in memory. */
+/* Scores that only blocks use are never stored. */
 bool fuse_decide_scores(fuse *fu, node_id n) {
     fuse_node *f = fuse_info(fu, n);
     if (f->crowded || !f->count) return false;

@@ -1,29 +1,30 @@
-/* fuse.c - which kernels: for each node, inline it into its consumers or store it in memory.
+/* fuse.c - fusion: for each node, inline it into its consumers, buffer it in a tile, or store it in
+ * memory.
  *
- * The idea. Start from the thought that everything is inlined into the kernel of each requested
- * node and walk the graph once, consumers before producers. When a node's turn comes, all its uses
- * are known: in which kernels, and under which loops of them. That is enough to count how often its
- * value would be computed. It stays inline when the repeated work costs less than storing and
- * loading it; otherwise it is stored, either by a kernel that passes it anyway (a hosted output) or
- * by a new kernel whose loops are its axes.
+ * Start with everything inlined into the kernel of each requested node, and walk the graph once,
+ * consumers before producers. When a node is visited, all its uses are known: in which kernels, and
+ * under which loops of them. That is enough to count how often its value would be computed. It
+ * stays inline when recomputation costs less than storing and loading it; otherwise it is stored,
+ * either as a further output of a kernel that computes it anyway or by a new kernel whose loops are
+ * its axes.
  *
  * Uses. A use is (kernel, for each axis the set of that kernel's loops its index depends on). Loops
  * are the root's axes and, for every reduction met on the way, its own axes; a reduction's loops
  * lie inside all loops its result depends on (loop.outer). The value of a node is computed once per
- * combination of the loops in the closure of its index's set: code above hoists it exactly that
- * far.
+ * combination of the loops in the closure of its index's set: lowering hoists it exactly that far.
  *
- * Held. A node that one kernel uses several times along a row, the exponentials of a softmax, is
- * computed once under the loops that all its uses share and kept in a tile over its other axes, if
- * that is small. The tile costs a write and a read in the nearest cache.
+ * Buffered. A node that one kernel uses several times along a row, as the exponentials of a
+ * softmax, is computed once under the loops that all its uses share and kept in a tile over its
+ * other axes, if that is small. The tile costs a write and a read in the first-level cache.
  *
- * Legality. Expressions can always be inlined; only cost argues against. What must be proved:
- *  - loops nest one way only, so the root loops that a kernel's reductions depend on must form a
- *    chain of sets (kernel.chain); the loop order follows from the chain;
- *  - a hosted output must be reached at every one of its elements exactly once, with no second use
- * at another index in that kernel, and no other reader of it may lead back to the host (a cycle);
- *  - - a contraction (has_contraction: a product of two broadcast operands summed) owns its
- *    kernel's loops: they become a register tile, so nothing else may be reduced beside it.
+ * Legality. Inlining is always legal; only cost argues against. What must be proved:
+ *   - loops nest one way only, so the root loops that a kernel's reductions depend on must form a
+ *     chain of sets (kernel.chain); the loop order follows from the chain;
+ *   - a further output must be computed exactly once at every one of its elements, with no second
+ *     use at another index in that kernel, and no other reader of it may lead back to the kernel
+ *     (a cycle);
+ *   - a contraction (has_contraction: a product of two broadcast operands summed) owns its kernel's
+ *     loops: they become a register tile, so nothing else may be reduced beside it.
  *
  * Cost: units of one vector operation on one element. PLAN_STORE_LOAD is what a write and a read
  * back cost in those units (from measured cache bandwidth), FUSE_LAUNCH what a separate kernel
@@ -133,8 +134,8 @@ static double inline_extra(fuse *fu, node_id n) {
     return (evals - size) * f->cost;
 }
 
-/* What a function of halves computes with is in f32, twice as many bytes as what it is made of:
- * where it is needed again, for a gradient, it is computed again. */
+/* Functions of halves compute in f32, which would take twice the bytes of their inputs: where such
+ * a value is needed again, for a gradient, it is recomputed. */
 static bool is_never_wide(fuse *fu, node_id n, double extra) {
     const fuse_node *f = fuse_info(fu, n);
     return f->of_halves && f->cost <= half_cost && extra <= 4 * half_cost * fuse_size(fu, n);
@@ -165,8 +166,8 @@ static bool common_loops(const fuse *fu, const fuse_node *f, uint64_t *m) {
     return true;
 }
 
-/* The axes of n that a tile under the loops m has: those whose index moves inside. The others must
- * be at one place for all uses. */
+/* The axes of n that its tile has under the loops m: those whose index depends on inner loops. The
+ * others must have one index for all uses. */
 static uint32_t tile_axes(const fuse_node *f, uint64_t m) {
     uint32_t axes = 0;
     for (int a = 0; a < f->uses[0].rank; a++)
@@ -185,8 +186,8 @@ double fuse_tile_size(const fuse *fu, node_id n, uint32_t axes) {
     return size;
 }
 
-/* What holding n in a tile costs; infinite where it cannot be. */
-static double hold_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
+/* The cost of buffering n in a tile; infinite where that is not possible. */
+static double buffer_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
     const graph_node *x = node_at(fu->g, n);
     const fuse_node *f = fuse_info(fu, n);
     if (!f->count || f->count > FUSE_MAX_USES || f->crowded || fu->terms.everything_stored)
@@ -198,7 +199,7 @@ static double hold_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
     if (op_rows[x->op].class_ == CLASS_REDUCE || !common_loops(fu, f, m)) return INFINITY;
     *axes = tile_axes(f, *m);
     double tile = fuse_tile_size(fu, n, *axes), around = fuse_trips(k, *m);
-    if (!*axes || tile * (double)qn_dtype_size(x->dtype) > held_bytes) return INFINITY;
+    if (!*axes || tile * (double)qn_dtype_size(x->dtype) > buffer_bytes) return INFINITY;
     bool across = k->root_loops && (*m >> (k->root_loops - 1) & 1);
     if (across) return INFINITY; /* vectors across rows: a tile for each */
     if (around < few_items && around * tile * f->cost > serial_work) return INFINITY;
@@ -206,8 +207,8 @@ static double hold_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
     return around * tile * (FUSE_HOLD + f->cost) - fuse_size(fu, n) * f->cost;
 }
 
-/* May group u->group store n where it passes it? */
-static bool can_host(fuse *fu, node_id n, const use *u) {
+/* Can group u->group store n as a further output? */
+static bool can_store_in(fuse *fu, node_id n, const use *u) {
     const graph_node *x = node_at(fu->g, n);
     const fuse_node *f = fuse_info(fu, n);
     group *k = fu->group_[u->group];
@@ -219,7 +220,7 @@ static bool can_host(fuse *fu, node_id n, const use *u) {
     if (t < size * 0.999 || t > size * 1.001) return false;
     if (k->has_contraction && m != fuse_root_set(k) && m != k->rows) return false;
     if (!(m & fuse_root_set(k)) && fuse_trips(k, fuse_root_set(k)) > serial_work)
-        return false; /* what stands at its root would keep threads from sharing its loops */
+        return false; /* a statement at its root would keep its loops from being parallel */
     if ((m & ~fuse_root_set(k)) && size * f->cost > serial_work) return false;
     if (!fuse_fits_chain(k, m & fuse_root_set(k))) return false;
     if (op_rows[x->op].class_ == CLASS_REDUCE &&
@@ -252,8 +253,8 @@ static void store_node(fuse *fu, node_id n, bool apart) {
     uint32_t host = UINT32_MAX;
     for (uint32_t i = apart ? 0 : 2 * f->count; i-- > 0 && host == UINT32_MAX;) {
         use u = f->uses[i % f->count];
-        bool blocks = fu->group_[u.group]->rows != 0; /* these have a row's scores at hand */
-        if (blocks != (i >= f->count) || !can_host(fu, n, &f->uses[i % f->count])) continue;
+        bool blocks = fu->group_[u.group]->rows != 0; /* these buffer a row's scores */
+        if (blocks != (i >= f->count) || !can_store_in(fu, n, &f->uses[i % f->count])) continue;
         host = u.group;
         group *k = fu->group_[host];
         fuse_add_chain(fu, k, fuse_closure(k, fuse_mask(&u)) & fuse_root_set(k));
@@ -328,7 +329,7 @@ static void decide(fuse *fu, node_id n) {
         return;
     if (!store && !view && (!f->index_ops || fu->terms.everything_stored)) {
         double extra = fu->terms.everything_stored ? INFINITY : inline_extra(fu, n);
-        double buffered = hold_cost(fu, n, &around, &axes), stored = store_cost(fu, n);
+        double buffered = buffer_cost(fu, n, &around, &axes), stored = store_cost(fu, n);
         if (buffered < extra && buffered < stored) {
             fuse_buffer(fu, n, f->uses[0].group, around, axes);
             return;
@@ -390,8 +391,8 @@ static void mark_sums(fuse *fu) {
     }
 }
 
-/* From the last node to the first, so that all consumers come before what they consume; but
- * statistics of scores wait for as long as possible, so that they find the blocks' kernels. */
+/* From the last node to the first, so that all consumers are decided before their producers; but
+ * statistics of scores are put off as long as possible, so that the kernels of blocks exist. */
 static void decide_all(fuse *fu) {
     const fusion *f = fu->f;
     bool *done = arena_zeroed(fu->a, f->nodes + 1);

@@ -1,5 +1,5 @@
-/* fuse.h - what the files of the planner's fusion share: kernels under construction, and who uses
- * what in them. See fuse.c. */
+/* fuse.h - what the files of the planner's fusion share: kernels under construction, and the uses
+ * of nodes in them. See fuse.c. */
 #ifndef QN_PLAN_FUSE_H
 #define QN_PLAN_FUSE_H
 
@@ -28,8 +28,7 @@ typedef struct fuse_loop {
 typedef struct use {
     uint32_t group;
     uint8_t rank;
-    bool exact; /* every element of the node is reached, none twice by different paths of the index
-                 */
+    bool exact; /* every element of the node is reached, and by one index path only */
     uint64_t mask[QN_MAX_RANK];
 } use;
 
@@ -52,12 +51,12 @@ typedef struct group { /* a kernel under construction */
     uint32_t shares, share_cap;
     uint64_t rows;   /* root loops over the rows of a block, 0: see attention.c */
     use reduced;     /* of the sources of the last reduction that was entered */
-    use terms;       /* and of that of the contraction whose rows they are */
-    uint64_t common; /* root loops that siblings are in */
+    use terms;       /* and of those of the contraction with these rows */
+    uint64_t common; /* root loops that contain the siblings */
     bool gone;       /* merged into another */
     bool has_contraction, flat, scatter;
     bool nested;           /* a reduction in a reduction */
-    double bytes, largest; /* that it touches: sibling.c */
+    double bytes, largest; /* of its accesses: sibling.c */
     uint32_t seen;         /* stamp of the cycle search */
 } group;
 
@@ -65,8 +64,8 @@ typedef struct fuse_node {
     use *uses;
     uint32_t count, cap;
     double cost;   /* to compute one element, sources loaded */
-    double scores; /* how much larger a contraction is than what it is made of, where it is; also
-                      of what is computed from one by element: see attention.c */
+    double scores; /* size of a contraction to its operands', also of what is
+                      * computed elementwise from one; 0: see attention.c */
     bool must_store, is_root, crowded;
     uint8_t index_ops; /* operations on nothing but places and constants, 0: it is no such thing */
     bool late;         /* its turn has been put off */
@@ -139,9 +138,9 @@ double fuse_reduced_size(const fuse *fu, const graph_node *x); /* elements to on
 double fuse_term_cost(const fuse *fu, const graph_node *x);
 /* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
 double fuse_node_cost(const fuse *fu, const graph_node *x);
-/* Is x, in f32, computed element by element from f16 or bf16, and from what is few? */
+/* Is x, in f32, computed elementwise from f16 or bf16, and from small tensors? */
 bool fuse_is_of_halves(const fuse *fu, const graph_node *x);
-/* A contraction: a sum of products of two operands that repeat over its space. */
+/* A contraction: a sum of products of two operands that are broadcast over its index space. */
 bool fuse_has_contraction(const fuse *fu, const graph_node *x);
 uint64_t fuse_closure(const group *k, uint64_t m); /* with all loops around them */
 double fuse_trips(const group *k, uint64_t m);     /* of all these, and the loops around them */
@@ -150,7 +149,7 @@ bool fuse_open_axes(fuse *fu, group *k, tuple_id shape, uint32_t axes, uint64_t 
 void fuse_add_use(fuse *fu, node_id n, const use *u);
 /* The use of a movement's source that follows from a use of the movement. */
 void fuse_move_use(const fuse *fu, const graph_node *x, const use *u, use *v);
-/* Node n is computed in u's kernel under u's loops: tell its sources. */
+/* Node n is computed in u's kernel under u's loops: add the uses of its sources. */
 void fuse_push_sources(fuse *fu, node_id n, const use *u);
 
 /* ---- fuse.c ---------------------------------------------------------------------------------- */
@@ -189,32 +188,32 @@ void fuse_assemble(fuse *fu, node_id n);
 /* ---- attention.c ----------------------------------------------------------------------------- */
 
 void fuse_mark_scores(fuse *fu);
-/* A reduction of scores to something about each row. */
+/* A reduction of scores to a statistic of each row. */
 bool fuse_is_statistic(const fuse *fu, const graph_node *x);
 /* May kernel `number`, one of blocks, compute reduction x under loops m? */
 bool fuse_attention_takes(const fuse *fu, const graph_node *x, uint32_t number, uint64_t m);
 /* Contraction x has become part of a kernel: does it sum over rows of scores? */
 void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number);
-/* Scores that only blocks use are never in memory: true when that was decided for n. */
+/* Scores that only blocks use are never stored: true when that was decided for n. */
 bool fuse_decide_scores(fuse *fu, node_id n);
 /* The scores that a factor of a product is a view of, 0: none. With v, the factor's use, only where
- * each of them is reached once; v becomes their use. */
+ * each of them is used once; v becomes their use. */
 node_id fuse_scores_behind(const fuse *fu, node_id factor, use *v);
 
 /* ---- sibling.c ------------------------------------------------------------------------------- */
 
-/* All that kernel `from` does, kernel `to` does. */
+/* Merge kernel `from` into kernel `to`. */
 void fuse_absorb(fuse *fu, uint32_t to, uint32_t from);
-/* Kernels that read the same memory under the same loops become one. */
+/* Merge kernels that read the same memory under the same loops. */
 void fuse_merge_siblings(fuse *fu);
 /* The root's axes whose loops are in the set, as bits. */
 uint32_t fuse_root_axes(const fuse *fu, const group *k, uint64_t loops);
 
 /* ---- share.c --------------------------------------------------------------------------------- */
 
-/* A kernel that sums over the rows of another, whose scores it uses, becomes part of that one. */
+/* A kernel that sums over the rows of another, whose scores it uses, is merged into that one. */
 void fuse_share_attention(fuse *fu);
-/* What kernel `from` shares among its rows, kernel `to`, which has as many, does. */
+/* Kernel `to` takes over the shared sums of kernel `from`, which has as many rows. */
 void fuse_move_shares(fuse *fu, group *to, const group *from);
 
 #endif

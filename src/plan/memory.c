@@ -1,7 +1,7 @@
-/* memory.c - where temporaries lie: one arena laid out from known lifetimes.
+/* memory.c - memory planning: offsets of temporaries in one arena, from their live ranges.
  *
- * Largest block first, each at the lowest offset where no block alive at the same time lies in the
- * way. The order of sizes makes the greedy choice good: small blocks fill the gaps large ones
+ * Largest block first, each at the lowest offset where it overlaps no block that is live at the
+ * same time. The order by size makes the greedy choice good: small blocks fill the gaps large ones
  * leave. O(n^2) with a small constant; a training step has a few hundred temporaries. */
 #include "plan/plan.h"
 

@@ -9,8 +9,8 @@
  * them; key.c names a request by its structure, so that a training loop that rebuilds its graph
  * finds its plan again.
  *
- * A fusion refers to live nodes and is used up at once: lower/lower.c turns each kernel into a loop
- * tree. What is kept (run room) refers to slots only, never to nodes. */
+ * A fusion refers to live nodes and is used at once: lower/lower.c turns each kernel into a loop
+ * tree. What is kept (run) refers to slots only, never to nodes. */
 #ifndef QN_PLAN_H
 #define QN_PLAN_H
 
@@ -61,9 +61,9 @@ static inline uint32_t fuse_axes_of(uint32_t count, const fuse_axes *list, node_
     return 0;
 }
 
-/* A further root whose contraction goes over one of the kernel's rows: its sums wait in a tile in
- * the loops around that one. For each axis of what is summed, and of the root: 1 + which of the
- * rows it is, 0: a loop of its own. */
+/* A further root whose contraction reduces over one of the kernel's rows: its partial sums are kept
+ * in a tile, in the loops around that one. For each axis of what is summed, and of the root: 1 +
+ * which of the rows it is, 0: a loop of its own. */
 typedef struct fuse_share {
     node_id root, sum;
     uint8_t row[QN_MAX_RANK], root_row[QN_MAX_RANK];
@@ -85,19 +85,19 @@ typedef struct fuse_kernel {
     node_id *out; /* nodes it stores, the root first */
     node_id *in;  /* stored or leaf nodes it loads */
     uint32_t buffered_count, siblings;
-    fuse_axes *buffered; /* nodes that it holds in a tile over these axes */
+    fuse_axes *buffered; /* nodes that it buffers in a tile over these axes */
     fuse_axes *sibling;  /* further roots, and which of their axes have loops of the root's */
     fuse_share *share;
     uint32_t shares;
     uint32_t rows;   /* the root's axes, as bits, over the rows of a block; 0: no such kernel */
-    uint32_t common; /* the root's axes, as bits, whose loops the siblings are in */
+    uint32_t common; /* the root's axes, as bits, whose loops contain the siblings */
     bool has_contraction; /* holds a contraction: its loops belong to the register tile */
     bool flat; /* every access is at the root's own index or a scalar: one loop, any length */
 } fuse_kernel;
 
 typedef struct fusion {
     graph *g;
-    uint32_t nodes; /* order[0..nodes): what must be computed and its leaves, sources first */
+    uint32_t nodes; /* order[0..nodes): nodes to compute and their leaves, sources first */
     node_id *order;
     uint32_t *pos;   /* by node id: 1 + place in order, 0 elsewhere */
     uint8_t *stored; /* by place: a kernel stores it, or it is a leaf with memory */
@@ -106,8 +106,8 @@ typedef struct fusion {
     const plan_lift *lift;
 } fusion;
 
-/* What of the device and the knobs kernels depend on: never the number of threads, or results
- * would. */
+/* The properties of the device and the knobs on which fusion depends: never the number of threads,
+ * or results would. */
 typedef struct fuse_terms {
     bool everything_stored; /* no fusion at all (knob fuse=0) */
     int workers; /* that a kernel should have items for; 0: none may have tiles of megabytes */
@@ -121,7 +121,7 @@ static inline bool fuse_is_stored(const fusion *f, node_id n) {
     return f->pos[n] && f->stored[f->pos[n] - 1];
 }
 
-/* Axes of the tile in which the kernel holds n's values; 0: it does not. */
+/* Axes of the tile in which the kernel buffers n's values; 0: it does not. */
 static inline uint32_t fuse_buffered_axes(const fuse_kernel *k, node_id n) {
     return fuse_axes_of(k->buffered_count, k->buffered, n);
 }

@@ -1,30 +1,30 @@
-/* share.c - a contraction over the rows of a kernel of blocks: the gradient of queries beside
- * those of keys and of values.
+/* share.c - a contraction over the rows of a kernel of blocks: the gradient of queries together
+ * with those of keys and of values.
  *
- * Kernels of blocks (attention.c) compute their scores for themselves, each with its own axis as
- * the rows. The gradients of attention need the same matrix dS both ways: its rows times keys are
- * the gradient of queries, its columns times queries that of keys. As two kernels they compute it
- * twice, seven products in all. But where one of them has blocks of columns in tiles, the other's
- * sum can go on from block to block: for each row (a key, say) of the one, what it adds to all
- * queries' gradients is added to sums that wait in a tile, in the loop around the rows; five
- * products, and still no matrix in memory.
+ * Kernels of blocks (attention.c) recompute their scores, each with its own axis as the rows. The
+ * gradients of attention need the same matrix dS both ways: its rows times keys are the gradient of
+ * queries, its columns times queries that of keys. As two kernels they compute it twice, seven
+ * products in all. But where one of them has blocks of columns in tiles, the other's sum can be
+ * accumulated from block to block: each row of the one (a key, say) adds its terms to all queries'
+ * gradients, whose partial sums are kept in a tile, in the loop around the rows; five products, and
+ * still no matrix in memory.
  *
- * The price is that the rows follow one another: what is left for threads are the loops around
- * them, batches and heads, of which there must be some. */
+ * The price is that the rows are serial: parallel loops are those around the rows, batches and
+ * heads, of which there must be some. */
 #include "plan/fuse.h"
 
-static const double least_around = 8;       /* trips of the loops around the rows, or workers */
-static const double shared_bytes = 4 << 20; /* most for what the rows share */
+static const double least_around = 8; /* iterations of the loops around the rows, or workers */
+static const double shared_bytes = 4 << 20; /* limit for the sums that the rows share */
 
-/* What one kernel would do for the other. */
+/* How one kernel (the other) is merged into another (the target). */
 typedef struct sharing {
     const fuse *fu;
     const group *host, *other;
     uint32_t host_number, other_number;
-    node_id scores; /* that both hold, along the host's rows and along the other's */
+    node_id scores; /* that both use, along the target's rows and along the other's */
     fuse_share s;
-    uint8_t row_of[FUSE_MAX_LOOPS]; /* 1 + the host's row for each of the other's loops, 0: own */
-    uint64_t around;                /* the host's rows but the one that is summed over */
+    uint8_t row_of[FUSE_MAX_LOOPS]; /* 1 + the target's row for each of the other's loops, 0: own */
+    uint64_t around;                /* the target's rows but the one that is summed over */
 } sharing;
 
 static int only_bit(uint64_t m) {
@@ -48,8 +48,8 @@ static uint32_t held_axes(const group *k, node_id n) {
     return fuse_axes_of(k->buffered_count, k->buffered, n);
 }
 
-/* The one contraction behind a kernel's root, between them only what keeps each row in its place;
- * 0: there is none, or something else is reduced. *found: how many were met. */
+/* The only contraction behind a kernel's root, with nothing between them that moves rows; 0: there
+ * is none, or something else is reduced. *found: how many were met. */
 static node_id sum_behind(const fuse *fu, node_id root, node_id n, int *found) {
     const graph_node *x = node_at(fu->g, n);
     int c = op_rows[x->op].class_;
@@ -71,7 +71,7 @@ static node_id sum_behind(const fuse *fu, node_id root, node_id n, int *found) {
     return sum;
 }
 
-/* The other's loop is the host's row, or none. */
+/* Map the other's loop to the target's row, or to none. */
 static bool pair(sharing *p, uint64_t loop, int row) {
     int l = only_bit(loop);
     if (l < 0 || row < 0 || (p->row_of[l] && p->row_of[l] != row + 1)) return false;
@@ -79,8 +79,8 @@ static bool pair(sharing *p, uint64_t loop, int row) {
     return true;
 }
 
-/* What the host holds behind a view of scores; v, the use of the view, becomes that of it. */
-static bool find_held(sharing *p, node_id n, use *v) {
+/* Find the buffered scores behind a view; v, the use of the view, becomes theirs. */
+static bool find_buffered(sharing *p, node_id n, use *v) {
     for (; !held_axes(p->host, n); n = node_at(p->fu->g, n)->src[0]) {
         const graph_node *x = node_at(p->fu->g, n);
         if (op_rows[x->op].class_ != CLASS_MOVE || fuse_is_memory(x)) return false;
@@ -91,7 +91,7 @@ static bool find_held(sharing *p, node_id n, use *v) {
     return v->exact;
 }
 
-/* Both use the same scores; each axis of them is a row of one and what the other goes through, or
+/* Both use the same scores; each axis of them is a row of one and a reduction loop of the other, or
  * a row of both. */
 static bool pair_loops(sharing *p, const use *mine) {
     const use *its = fuse_use_in(fuse_info(p->fu, p->scores), p->host_number);
@@ -116,7 +116,7 @@ static sym root_dim(const fuse *fu, const group *k, int loop) {
     return SYM_ONE;
 }
 
-/* The axes of what is summed: rows of the host, or the tile's own; one of them is summed over. */
+/* The axes of what is summed: rows of the target, or the tile's own; one of them is summed over. */
 static bool read_axes(sharing *p, const graph_node *x, const use *u) {
     int rank, n;
     double bytes = (double)qn_dtype_size(x->dtype);
@@ -146,7 +146,7 @@ static bool read_axes(sharing *p, const graph_node *x, const use *u) {
     return rows == p->host->rows && p->around && bytes <= shared_bytes;
 }
 
-/* The root's axes: rows of the host, or loops of their own. */
+/* The root's axes: rows of the target, or loops of their own. */
 static void read_root(sharing *p) {
     int rank;
     const int64_t *dims =
@@ -168,7 +168,7 @@ static bool can_share(sharing *p) {
     if (!s[0] == !s[1]) return false;
     p->s.root = p->other->root;
     p->s.sum = sum;
-    if (!find_held(p, s[0] ? s[0] : s[1], &v[!s[0]]) || !pair_loops(p, &v[!s[0]]) ||
+    if (!find_buffered(p, s[0] ? s[0] : s[1], &v[!s[0]]) || !pair_loops(p, &v[!s[0]]) ||
         !read_axes(p, x, u))
         return false;
     read_root(p);

@@ -1,16 +1,16 @@
-/* sibling.c - kernels beside each other that become one with several results.
+/* sibling.c - horizontal fusion: independent kernels that read the same memory become one with
+ * several results.
  *
- * When every node has its place, two kernels may still read the same memory under the same loops
- * and not depend on each other: a norm's gradients for scale and shift, a sum and a largest of the
- * same rows, two results of the same inputs. Then the second becomes a sibling of the first: a
- * further root, in the loops they share. What they both compute or load is then computed or loaded
- * once.
+ * When every node is placed, two kernels may still read the same memory under the same loops and be
+ * independent: a norm's gradients for scale and shift, a sum and a maximum of the same rows, two
+ * results of the same inputs. Then the second becomes a sibling of the first: a further root, in
+ * the loops they share. What they both compute or load is then computed or loaded once.
  *
  *   - Kernels over blocks of rows share the rows of the same scores, each has its other loops.
- *   - All others share all loops of their roots: these must be as many and as long, in an order
- *     that suits the reductions of both, and what is saved must be worth it: of the bytes that the
- *     smaller one touches at least half are read by the other, too, at the same places under loops
- *     that correspond.
+ *   - All others share all loops of their roots: these must have the same number and extents, in an
+ *     order that suits the reductions of both, and fusion must pay: of the bytes that the smaller
+ *     one accesses at least half are read by the other, too, at the same indices under
+ *     corresponding loops.
  *
  * Contractions are left alone, since their loops are a register tile's. So are reductions in
  * reductions, which lowering could not put beside others (lower/fuse_reductions.c), and more
@@ -26,7 +26,7 @@
 enum {
     MOST_OPS = 200,   /* operations of a kernel with siblings */
     MOST_REDUCED = 4, /* accumulators of one pass over memory */
-    TOO_LITTLE = 16,  /* of what a kernel touches one part is not worth looking at */
+    TOO_LITTLE = 16,  /* the fraction of a kernel's traffic below which a tensor is ignored */
     MOST_STREAMS = 8  /* large tensors that a kernel reads and writes side by side */
 };
 
@@ -120,7 +120,7 @@ static bool share_scores(const fuse *fu, const score_list *l, uint32_t a, uint32
     return any;
 }
 
-/* So the gradients of keys and of values make their scores once. */
+/* So the gradients of keys and of values compute their scores once. */
 static void merge_blocks(fuse *fu) {
     const score_list scores = find_scores(fu);
     for (uint32_t i = 0; i < fu->groups; i++)
@@ -139,7 +139,7 @@ static void merge_blocks(fuse *fu) {
 /* ---- the same memory under the same loops ---------------------------------------------------- */
 
 /* Do the loops of two uses, axis by axis, correspond: the same of the roots', and reductions' of
- * as many trips, opened in the same order? */
+ * equal extent, opened in the same order? */
 static bool same_places(const fuse *fu, const use *u, const use *v) {
     const group *a = fu->group_[u->group], *b = fu->group_[v->group];
     uint64_t roots = fuse_root_set(a), last_u = 0, last_v = 0;
@@ -230,7 +230,7 @@ static bool worth_it(const fuse *fu, uint32_t i, uint32_t j) {
     return 2 * saved >= smaller && side_by_side <= MOST_STREAMS;
 }
 
-/* Are the roots' loops as many and as long? */
+/* Have the roots' loops the same number and extents? */
 static bool same_loops(const fuse *fu, const group *a, const group *b) {
     int n, m, j = 0;
     const int64_t *x = graph_tuple_get(fu->g, node_at(fu->g, a->root)->shape, &n);

@@ -1,7 +1,7 @@
-/* use.c - who uses what under which loops: how an index travels from a node to its sources.
+/* use.c - the uses of nodes: under which loops an index depends, from a node to its sources.
  *
- * A use is (kernel, for each axis the set of that kernel's loops its index depends on). Walking up
- * from a use to the node's sources, an elementwise node passes it on, a movement moves the axes'
+ * A use is (kernel, for each axis the set of that kernel's loops its index depends on). Walking
+ * from a use to the node's sources, an elementwise node passes it on, a movement permutes the axes'
  * sets, and a reduction opens loops for the axes it sums. Sizes count the most that dimension
  * variables allow. */
 #include "plan/fuse.h"
@@ -326,7 +326,7 @@ static bool keeps_order(const fuse *fu, const graph_node *x) {
     return true;
 }
 
-/* Node n is computed in u's kernel under u's loops: tell its sources. */
+/* Node n is computed in u's kernel under u's loops: add the uses of its sources. */
 void fuse_push_sources(fuse *fu, node_id n, const use *u) {
     const graph_node *x = node_at(fu->g, n);
     group *k = fu->group_[u->group];

@@ -1,24 +1,24 @@
-/* donate.c - new values where old ones lay.
+/* donate.c - buffer donation: an assigned value is computed in the old value's memory.
  *
- * An assignment gives a tensor a new value; that the old one's memory holds it is the planner's
- * business, and nobody is to notice. Three things make it sound.
+ * Whether an assignment writes in place is the planner's decision, and no result depends on it.
+ * Three conditions make it sound.
  *
- * The kernel bears it: inplace_pairs proves that no element is read after it was written. The plan
- * bears it: that launch is the last one that reads the old value, and nothing beside it does. Both
- * are found when a plan is built. And nobody needs the old value, which is asked at each run:
- * outside of this request only the assignment does, and none of the request's nodes that stay
- * expressions is made of it - a tensor that somebody holds and has not asked for yet, say, is
- * computed later, from the values of now. Under a tape, all values stay.
+ * The kernel allows it: inplace_pairs proves that no element is read after it was written. The plan
+ * allows it: that launch is the last one that reads the old value, and nothing concurrent reads it.
+ * Both are checked when a plan is built. And the old value is dead, which is checked at each run:
+ * outside of this request only the assignment refers to it, and none of the request's nodes that
+ * stay expressions depends on it (a tensor that somebody holds and has not read yet is computed
+ * later, from the values of now). Under a tape, all values stay.
  *
  * Devices where a launch may fail halfway do not offer such pairs; so a run that fails leaves the
- * old values, and can be asked for again. */
+ * old values, and can be repeated. */
 #include "run/run.h"
 
 #include <stdlib.h>
 
 /* ---- of a plan ------------------------------------------------------------------------------- */
 
-/* By slot: add `by` for each argument of a level's launches that it is. */
+/* By slot: add `by` for each argument of a level's launches that uses it. */
 static void add_uses(const run_plan *p, uint32_t from, uint32_t to, int by, int *uses) {
     for (uint32_t i = from; i < to; i++)
         for (uint32_t s = 0; s < p->launch[i].sets; s++)
@@ -51,7 +51,7 @@ void plan_find_donations(run_plan *p, arena *scratch) {
         most += p->launch[i].sets * (uint32_t)p->launch[i].program->inplaces;
     if (!most) return;
     p->donation = arena_alloc(&p->arena, most * sizeof *p->donation);
-    int *uses = arena_zeroed(scratch, (p->slots + 1) * sizeof *uses); /* in the level at hand */
+    int *uses = arena_zeroed(scratch, (p->slots + 1) * sizeof *uses); /* in the current level */
     for (uint32_t w = 0, from = 0; w < p->levels; from = p->level[w++]) {
         add_uses(p, from, p->level[w], 1, uses);
         for (uint32_t i = from; i < p->level[w]; i++) find_in_launch(p, w, uses, &p->launch[i]);
@@ -72,9 +72,9 @@ typedef struct wants {
     uint32_t nodes;
     const node_id *order;
     uint32_t *uses;   /* by place in the order: how many of the request's nodes it is a source of */
-    uint32_t *root;   /* what becomes memory: 1 + its number among the roots */
-    bool *needed;     /* later, by what stays an expression */
-    uint32_t *number; /* of memory: among the leaves */
+    uint32_t *root;   /* by place: becomes memory, 1 + its number among the roots */
+    bool *needed;     /* later, by a node that stays an expression */
+    uint32_t *number; /* of leaves: among the leaves */
 } wants;
 
 static void count_uses(wants *w) {
@@ -90,7 +90,8 @@ static void count_uses(wants *w) {
     }
 }
 
-/* Sources come first in the order, so from its end: whoever is held, or needed by such a one. */
+/* Mark needed nodes from the end of the order, where consumers come first: those somebody holds,
+ * and the sources of needed ones. */
 static void find_needed(wants *w) {
     for (uint32_t i = w->nodes; i-- > 0;) {
         const graph_node *x = node_at(w->g, w->order[i]);

@@ -1,27 +1,25 @@
-/* level.c - the order of launches: what waits for nothing of each other runs side by side.
+/* level.c - the order of launches: independent launches run concurrently.
  *
- * Levels. The threads share a launch's work, and between launches they wait for each other. Where a
- * launch takes a few microseconds that waiting costs as much as it does, and where it has work for
- * one thread the others have none. So a plan runs in levels: the launches of one are given to the
- * device together, and only between levels is there anything to wait for. A small launch goes into
- * the first level behind those that it waits for, of the levels of small ones; branches of a graph
- * that were planned one after the other so come to run side by side, as many of them as fit in half
- * of the second-level cache: what one level writes the next one reads. A large launch is a level of
- * its own: it keeps all threads busy anyhow, and moving it would keep more memory alive. On one
- * thread every launch is a level.
+ * Levels. The threads share a launch's work, and between launches there is a barrier. Where a
+ * launch takes a few microseconds the barrier costs as much as the work, and where it has work for
+ * one thread the others idle. So a plan runs in levels: the launches of one level are given to the
+ * device together, and barriers stand between levels only. A small launch goes into the first level
+ * of small ones behind those that it depends on; so branches of a graph that were planned one after
+ * the other run concurrently, as many of them as fit in half of the second-level cache: what one
+ * level writes the next one reads. A large launch is a level of its own: it keeps all threads busy
+ * anyway, and moving it would lengthen live ranges. On one thread every launch is a level.
  *
- * Batches. Launches of one program that do not depend on each other become one launch with several
- * sets: an optimizer's update of forty parameters is one kernel run forty times, not forty. A
- * launch moves only later, to its batch's last member, and only if nothing before that reads what
- * it writes.
+ * Batches. Launches of one program that are independent become one launch with several sets: an
+ * optimizer's update of forty parameters is one kernel run forty times, not forty. A launch moves
+ * only later, to its batch's last member, and only if nothing before that reads what it writes.
  *
- * Temporaries live from level to level, so what runs together never shares memory. */
+ * Temporaries live from level to level, so concurrent launches never share memory. */
 #include "run/run.h"
 
 /* Operations from which on a launch is large: some ten times what a fork and a join cost. */
 static const int64_t large_work = 1 << 21;
 
-typedef struct waver {
+typedef struct leveler {
     qn_ctx *qn;
     run_plan *p;
     arena *scratch;
@@ -30,10 +28,10 @@ typedef struct waver {
     uint32_t *level; /* by launch, as they came */
     double *room;    /* by level: bytes of more launches that may come in */
     uint32_t levels;
-} waver;
+} leveler;
 
-/* Is a launch small for all lengths that there may be? */
-static bool is_small(const waver *v, const launch *l) {
+/* Is a launch small for all sizes of its dimension variables? */
+static bool is_small(const leveler *v, const launch *l) {
     const run_state *r = v->qn->run;
     const graph *g = v->qn->graph;
     if (!r->dev->work) return true;
@@ -47,8 +45,8 @@ static bool is_small(const waver *v, const launch *l) {
     return r->dev->work(r->dev_state, l->program, var) < large_work;
 }
 
-/* What it touches, at most. */
-static double bytes_of(const waver *v, const launch *l) {
+/* The bytes it accesses, at most. */
+static double bytes_of(const leveler *v, const launch *l) {
     double sum = 0;
     for (int a = 0; a < l->program->args; a++) {
         const slot *x = &v->p->slot[l->set->slot[a]];
@@ -66,7 +64,7 @@ static uint32_t first_use(const waver *v, const launch *l) {
     return first;
 }
 
-static void choose_wave(waver *v, uint32_t i, bool together) {
+static void choose_wave(leveler *v, uint32_t i, bool together) {
     const launch *l = &v->p->launch[i];
     double bytes = bytes_of(v, l), room = (double)v->qn->run->limits.l2 / 2;
     bool small = together && bytes <= room && is_small(v, l);
@@ -86,7 +84,7 @@ static void choose_wave(waver *v, uint32_t i, bool together) {
 }
 
 /* Sort by levels; within one the order stays. */
-static uint32_t *sorted(const waver *v) {
+static uint32_t *sorted(const leveler *v) {
     uint32_t n = v->p->launches, *at = arena_zeroed(v->scratch, (v->levels + 1) * sizeof *at);
     uint32_t *order = arena_alloc(v->scratch, (n + 1) * sizeof *order);
     for (uint32_t i = 0; i < n; i++) at[v->level[i] + 1]++;
@@ -95,8 +93,8 @@ static uint32_t *sorted(const waver *v) {
     return order;
 }
 
-/* Gather the sets of the launches `member` at the last of them. */
-static void gather(waver *v, uint32_t n, const uint32_t *member) {
+/* Merge the launches `member` into the last of them, as sets. */
+static void gather(leveler *v, uint32_t n, const uint32_t *member) {
     launch *all = v->p->launch, *at = &all[member[n - 1]];
     launch_set *set = arena_alloc(&v->p->arena, n * sizeof *set);
     for (uint32_t i = 0; i < n; i++) {
@@ -107,7 +105,7 @@ static void gather(waver *v, uint32_t n, const uint32_t *member) {
     at->sets = n;
 }
 
-static void make_batches(waver *v, const uint32_t *order) {
+static void make_batches(leveler *v, const uint32_t *order) {
     const launch *all = v->p->launch;
     uint32_t n = v->p->launches, *member = arena_alloc(v->scratch, (n + 1) * sizeof *member);
     bool *taken = arena_zeroed(v->scratch, n + 1);
@@ -126,8 +124,8 @@ static void make_batches(waver *v, const uint32_t *order) {
     }
 }
 
-/* The launches in their order, without those that went into another one, and where levels end. */
-static void settle(waver *v, const uint32_t *order) {
+/* Put the launches in their order, without those that were merged, and mark where levels end. */
+static void finish_order(leveler *v, const uint32_t *order) {
     run_plan *p = v->p;
     uint32_t n = p->launches;
     launch *was = arena_alloc(v->scratch, (n + 1) * sizeof *was);
@@ -164,6 +162,6 @@ void levels_build(qn_ctx *qn, run_plan *p, arena *scratch) {
     for (uint32_t i = 0; i < p->launches; i++) choose_wave(&v, i, together);
     const uint32_t *order = sorted(&v);
     make_batches(&v, order);
-    settle(&v, order);
+    finish_order(&v, order);
     find_lives(p);
 }
