@@ -65,7 +65,7 @@ int ir_facts(const kernel *k, sym truth, sym fact[IR_FACTS]) {
     return n;
 }
 
-/* How deep floors and minima nest. */
+/* The nesting depth of floors and minima. */
 static int involved(const sym_store *s, sym a) {
     const sym *part;
     int most = 0, n = 0;
@@ -114,7 +114,7 @@ int ir_least_of(const kernel *k, sym a, sym part[IR_PARTS]) {
 }
 
 /* The innermost variable of t from place (e, loop) outward, where e counts the extra variables
- * still ahead, the loops following; 0: none is left. The place moves past it. */
+ * still ahead, before the loops; 0: none is left. The place moves past it. */
 static sym next_var(const proof *p, sym t, int *e, stmt_id *loop, sym *extent) {
     const kernel *k = p->k;
     while (*e > 0) {
@@ -308,7 +308,7 @@ static bool by_split(proof *p, sym t, int first_fact) {
 }
 
 /* The same by a multiple of the fact that is no number: t has a product q*v where the fact has v,
- * and q >= 0. So rows of a padded loop are shown to lie inside where their length is a variable. */
+ * and q >= 0. So rows of a padded loop are proved in bounds where their length is a variable. */
 static bool by_product(proof *p, sym t, int f) {
     sym_store *s = p->k->syms;
     sym fact = p->fact[f];
@@ -363,7 +363,8 @@ bool ir_prove(const kernel *k, stmt_id at, sym target, int facts, const sym *fac
     }
     p.fact = known;
     bool proven = prove(&p, target, 0);
-    return !sym_overflowed(k->syms) && proven; /* what left 64 bits on the way proves nothing */
+    return !sym_overflowed(k->syms) &&
+           proven; /* what overflowed 64 bits on the way proves nothing */
 }
 
 bool ir_extreme(const kernel *k, stmt_id at, stmt_id top, sym a, bool largest, sym *out) {

@@ -1,13 +1,13 @@
 /* bulk.c - is a kernel of a size that can be compiled, and run once, in reasonable time?
  *
- * Text from elsewhere may say little and mean much: a loop unrolled a hundred million times, a
- * register tile of a million elements, trips for a thousand years. Such a kernel is right, and
- * nobody can wait for it; in LLVM it would look like a hang, or take all memory. So what grows with
- * the numbers in a text is counted before anything is made of it, each count by one walk over the
- * tree in floating point, which cannot overflow. The limits and their reasons stand in ir.h.
+ * Text from elsewhere may be short and mean much: a loop unrolled a hundred million times, a
+ * register tile of a million elements, iterations for a thousand years. Such a kernel is correct,
+ * but LLVM would seem to hang, or take all memory. So what grows with the numbers in a text is
+ * counted before anything is compiled, each count by one walk over the tree in floating point,
+ * which cannot overflow. The limits and their reasons are in ir.h.
  *
- * Steps are those that are made for certain: loops over dimension variables count with the least
- * trips they can have, so that a kernel which may also be run on little is not refused. */
+ * Steps are those that are certain to run: loops over dimension variables count with their least
+ * extents, so that a kernel which may also be run on little is not refused. */
 #include "ir/ir.h"
 
 #include <stdio.h>
@@ -92,7 +92,7 @@ static bool count_block(bulk *b, stmt_id block, double copies, double steps) {
         double made = copies * (repeats && most > 1 ? (double)most : 1);
         double run = steps * (least > 1 ? (double)least : 1);
         if (exceeds(b, s, "copies of an unrolled loop", made, IR_COPIES)) return false;
-        b->steps += run; /* trips cost also where nothing is done in them */
+        b->steps += run; /* iterations cost even where their body is empty */
         if (exceeds(b, s, "steps of one run", b->steps, IR_STEPS)) return false;
         if (!count_block(b, s, made, run)) return false;
     }

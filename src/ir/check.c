@@ -1,19 +1,19 @@
-/* check.c - does a kernel keep what ir.h promises?
+/* check.c - does a kernel keep the rules of ir.h?
  *
  * The checker runs after every transform of the fuzzer and between passes of checked builds. It
- * trusts nothing: not the links of the tree, not the types, not that an index stays inside. What it
- * cannot prove it rejects, so the transforms must leave kernels that are not only right but seen to
- * be right. One walk, statement by statement in the order they run; `state` of a tile says whether
- * its life has begun, ended or not.
+ * trusts nothing: not the links of the tree, not the types, not that an index is in bounds. What it
+ * cannot prove it rejects, so the transforms must leave kernels that are not only correct but
+ * provably so. One walk, statement by statement in the order of execution; `state` of a tile says
+ * whether its live range has begun, ended or not.
  *
- * What cannot be proved is only noted, and the walk goes on: a rule that is broken further down is
- * the graver verdict.
+ * What cannot be proved is only noted, and the walk goes on: a broken rule further down is the
+ * graver verdict.
  *
  * A computed offset (dyn) is bounded by the guard: both become index expressions in which every
- * value that is no integer arithmetic (a loaded index, say) stands as one unknown, and the guard's
- * comparisons are facts about them. What a guard compares may wrap, where whole numbers do not: so
- * in a guard a sum or product that could leave 64 bits is an unknown, too. In the offset it need
- * not be: an index that is right modulo 2^64 and inside its memory is right. */
+ * value that is not computed by integer arithmetic (a loaded index, say) is one unknown, and the
+ * guard's comparisons are facts about them. A guard's arithmetic may wrap, where whole numbers do
+ * not: so in a guard a sum or product that could overflow 64 bits is an unknown, too. In the offset
+ * it need not be: an index that is right modulo 2^64 and in bounds is right. */
 #include "ir/ir.h"
 
 enum { MOST_UNKNOWNS = 8, MOST_DEPTH = 64, MOST_LOOKS = 256 };
@@ -48,7 +48,7 @@ static void complain(checker *c, stmt_id s) {
         ir_refuse(c->why, "in %s, statement %u: ", place_name(c, s), s);
 }
 
-/* Something is not proved: where to write what, if it is the first. */
+/* Something is not proved: where to write the reason, if it is the first. */
 static str *doubt(checker *c, stmt_id s) {
     str *why = c->unproven ? NULL : c->why;
     if (why) complain(c, s);
@@ -58,7 +58,7 @@ static str *doubt(checker *c, stmt_id s) {
 
 /* ---- links ---------------------------------------------------------------------------------- */
 
-/* Every id valid, every link answered by its counterpart, nothing reached twice. */
+/* Every id is valid, every link has its counterpart, nothing is reached twice. */
 static bool check_links(checker *c) {
     kernel *k = c->k;
     for (mem_id m = 1; m < k->mems; m++) {
@@ -119,8 +119,8 @@ static bool check_vars(checker *c, sym a, bool only_dims) {
     return n > 0;
 }
 
-/* May what lies in floors, minima and comparisons leave 64 bits? Sums and products are right modulo
- * 2^64, so what is proved of them holds; these are not, and a validity would lie. */
+/* May what is inside floors, minima and comparisons overflow 64 bits? Sums and products are right
+ * modulo 2^64, so proofs about them hold; these are not, and a mask would be wrong. */
 static bool stays_small(const sym_store *s, sym a) {
     const sym *part;
     sym_kind kind = sym_kind_of(s, a);
@@ -214,7 +214,7 @@ static bool check_table(checker *c, stmt_id s, const ir_expr *e) {
     return true;
 }
 
-/* What is true of an expression wherever it stands. */
+/* The rules for an expression wherever it stands. */
 static bool check_types(checker *c, stmt_id s, expr_id id) {
     kernel *k = c->k;
     const ir_expr *e = ir_e(k, id);
@@ -245,10 +245,10 @@ typedef struct unknowns {
     sym var[MOST_UNKNOWNS];
     int n;
     bool exact; /* sums that may wrap are unknowns */
-    int looks;  /* at expressions, of which a formula may have few and a tree of it 2^many */
+    int looks;  /* of expressions, which may be few as a DAG and 2^many as a tree */
 } unknowns;
 
-static const int64_t most_known = INT64_MAX / 4; /* of an unknown; more than this may wrap */
+static const int64_t most_known = INT64_MAX / 4; /* of an unknown; more than this may overflow */
 
 static bool to_sym(checker *c, unknowns *u, expr_id e, sym *out);
 
@@ -269,7 +269,7 @@ static bool unknown(checker *c, unknowns *u, expr_id e, sym *out) {
     return true;
 }
 
-/* An integer expression as a sym, what is no arithmetic as an unknown. */
+/* An integer expression as a sym, with an unknown for what is not arithmetic. */
 static bool to_sym(checker *c, unknowns *u, expr_id id, sym *out) {
     sym_store *s = c->k->syms;
     const ir_expr *e = ir_e(c->k, id);
@@ -464,7 +464,7 @@ static bool check_def(checker *c, stmt_id s) {
     return true;
 }
 
-/* In a vector loop, a store by which lanes would meet in one element must be a reduction. */
+/* In a vector loop, a store whose lanes share one element must be a reduction. */
 static bool check_lanes(checker *c, stmt_id s) {
     kernel *k = c->k;
     const ir_stmt *t = ir_s(k, s);
@@ -506,8 +506,8 @@ static bool check_store(checker *c, stmt_id s) {
     return check_lanes(c, s);
 }
 
-/* Only the address has to make sense: nothing is read there. */
-static bool check_fetch(checker *c, stmt_id s) {
+/* Only the address is checked: a prefetch reads nothing. */
+static bool check_prefetch(checker *c, stmt_id s) {
     mem_id m = ir_s(c->k, s)->prefetch.mem;
     if (!m || m >= c->k->mems || ir_m(c->k, m)->scope == MEM_REG)
         return REFUSE(c, s, "a fetch from no memory");
@@ -530,7 +530,7 @@ static bool check_stmt(checker *c, stmt_id s) {
     int kind = ir_s(c->k, s)->kind;
     if (kind == STMT_BARRIER) return true;
     if (kind == STMT_DEF) return check_def(c, s);
-    if (kind == STMT_PREFETCH) return check_fetch(c, s);
+    if (kind == STMT_PREFETCH) return check_prefetch(c, s);
     if (kind == STMT_STORE) return check_store(c, s);
     if (!check_loop(c, s)) return false;
     c->scope[c->depth++] = ir_s(c->k, s)->l.var;
@@ -557,7 +557,7 @@ static bool check_memories(checker *c) {
     return ir_nests_fit(k, c->why) && (!par || ir_roots_independent(k, c->why));
 }
 
-/* What emitters take as it stands, used or not. */
+/* The tables' entries, used or not, since emitters take them unchecked. */
 static bool check_tables(checker *c) {
     for (uint32_t i = 0; i < c->k->tables; i++) {
         const ir_table *t = &c->k->table[i];

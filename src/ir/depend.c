@@ -1,28 +1,28 @@
-/* depend.c - what may run in another order, side by side, or in registers.
+/* depend.c - dependence analysis: which loops may be reordered or parallel, and which tiles may be
+ * in registers.
  *
- * Every legality question of the transforms comes down to one: do different trips of a loop touch
- * different elements? Two trips that share no element that one of them writes can be exchanged,
- * interleaved, or run at once.
+ * Every legality question of the transforms comes down to one: is there a loop-carried dependence,
+ * that is, do different iterations of a loop access the same element, and does one of them store to
+ * it? Iterations without can be exchanged, interleaved, or run at once.
  *
  * The proof. Let c be the coefficient of the loop's variable v in the first store's index, small =
- * index - c*v, and base the least value of the first store's small over the loops whose trips are
- * free (those below `top` but v's own). If every access to that memory has 0 <= small - base < |c|,
- * then (index - base) / |c| tells v, so an element belongs to one trip. Validity helps: a store
- * that is off where j >= n has small = j < n.
+ * index - c*v, and base the least value of the first store's small over the free loops (those below
+ * `top` but v's own). If every access to that memory has 0 <= small - base < |c|, then (index -
+ * base) / |c| is v, so an element belongs to one iteration. Masks help: a store that is off where j
+ * >= n has small = j < n.
  *
- * For a block of columns, index = n*i + c*v + small, the rows are in the way. But where all of
- * c*v + small lies within n numbers, the element's number modulo n tells it, whatever i is: the
- * terms that a modulus divides are dropped, and the rest must fit below the modulus. The same goes
- * for a computed offset (dyn) that is known to be a multiple of the modulus.
+ * For a block of columns, index = n*i + c*v + small, the row term n*i breaks this. But where all of
+ * c*v + small lies within n numbers, the index modulo n determines it, whatever i is: the terms
+ * that a modulus divides are dropped, and the rest must fit below the modulus. The same holds for a
+ * computed offset (dyn) that is known to be a multiple of the modulus.
  *
- * Loads that lie behind (or before) everything that is stored share no element with it.
+ * Loads of elements behind (or before) everything that is stored share no element with the stores.
  *
- * Where two loops were merged, in whose index the one variable is divided, the question is asked of
- * the two.
+ * Where two loops were merged, and the merged variable is divided in the index, the question is
+ * asked of the two.
  *
- * Accesses that only update by one monoid commute, so they may be reordered though not run at
- * once. Buffers of different arguments do not overlap; tiles defined inside the loop are each
- * trip's own. */
+ * Updates by one monoid commute, so they may be reordered though not run at once. Buffers of
+ * different arguments do not alias; tiles defined inside the loop are private to each iteration. */
 #include "ir/ir.h"
 
 #include <stdio.h>
@@ -87,12 +87,12 @@ uint32_t ir_accesses(kernel *k, stmt_id s, ir_access **out) {
     return t.n;
 }
 
-/* ---- different trips, different elements ---------------------------------------------------- */
+/* ---- loop-carried dependence ----------------------------------------------------------------- */
 
 enum { MOST_LOOKS = 256 };
 
-/* The largest d known to divide the integer expression (0: it is 0). A formula is looked at in so
- * many places and no more: what shares much is a tree of 2^many. */
+/* The largest d known to divide the integer expression (0: it is 0). A DAG with sharing is a tree
+ * of 2^many nodes, so only so many are visited. */
 static int64_t divisor_of(const kernel *k, expr_id e, int *looks) {
     const ir_expr *x = ir_e(k, e);
     if (x->dtype != QN_I64 || ++*looks > MOST_LOOKS) return 1;
@@ -134,8 +134,8 @@ static bool within(question *q, const ir_access *t, sym lowest, sym a, sym highe
            ir_prove(q->k, t->at, sym_sub(s, highest, a), n, fact);
 }
 
-/* The coefficient of v. Where v stands within a minimum or a quotient, too, as peeling leaves it,
- * the rest keeps it there: its bounds are proved for every v, and need not be the same for each. */
+/* The coefficient of v. Where v is also inside a minimum or a quotient, as peeling leaves it, the
+ * rest keeps it there: its bounds are proved for every v, and need not be the same for each. */
 static bool coefficient(const kernel *k, sym index, sym var, sym *coef) {
     sym rest;
     if (ir_linear(k, index, var, coef, &rest)) return true;
@@ -170,9 +170,9 @@ static bool reduce(question *q, const ir_access *t, sym modulus, sym *reduced) {
     return true;
 }
 
-/* Does index - modulus*(something) tell v, for every access of m? `first` is a store of it. */
-static bool apart_modulo(question *q, const ir_access *t, uint32_t n, const ir_access *first,
-                         sym modulus) {
+/* Does index - modulus*(something) determine v, for every access of m? `first` is a store of it. */
+static bool distinct_modulo(question *q, const ir_access *t, uint32_t n, const ir_access *first,
+                            sym modulus) {
     sym_store *s = q->k->syms;
     sym coef, index, base, end = sym_sub(s, ir_s(q->k, q->loop)->l.extent, SYM_ONE);
     if (!reduce(q, first, modulus, &index)) return false;
@@ -197,7 +197,7 @@ static bool apart_modulo(question *q, const ir_access *t, uint32_t n, const ir_a
     return true;
 }
 
-/* Does the load lie behind or before all that is stored to its memory, whatever the trips? */
+/* Is the load behind or before all that is stored to its memory, in any iterations? */
 static bool beside_stores(question *q, const ir_access *t, uint32_t n, const ir_access *load) {
     sym_store *s = q->k->syms;
     stmt_id top = ir_s(q->k, q->top)->parent;
@@ -217,16 +217,17 @@ static bool beside_stores(question *q, const ir_access *t, uint32_t n, const ir_
     return false;
 }
 
-/* Without a modulus, by the divisor of a computed offset, by the coefficient of a free loop. */
-static bool touches_apart(question *q, const ir_access *t, uint32_t n, mem_id m) {
+/* The proof without a modulus, by the divisor of a computed offset, and by the coefficient of a
+ * free loop. */
+static bool accesses_distinct(question *q, const ir_access *t, uint32_t n, mem_id m) {
     const kernel *k = q->k;
     sym_store *s = k->syms;
     const ir_access *first = t;
     while (first->mem != m || first->load) first++;
     if (first->dyn) {
         int64_t step = divisor(k, first->dyn);
-        if (step >= 1 && apart_modulo(q, t, n, first, sym_const(s, step))) return true;
-    } else if (apart_modulo(q, t, n, first, SYM_ZERO)) {
+        if (step >= 1 && distinct_modulo(q, t, n, first, sym_const(s, step))) return true;
+    } else if (distinct_modulo(q, t, n, first, SYM_ZERO)) {
         return true;
     }
     stmt_id end = ir_s(k, q->top)->parent;
@@ -236,13 +237,13 @@ static bool touches_apart(question *q, const ir_access *t, uint32_t n, mem_id m)
         if (l->kind != STMT_LOOP || p == q->loop || !sym_uses(s, first->index, l->l.var)) continue;
         if (!ir_linear(k, first->index, l->l.var, &c, &rest)) continue;
         if (sym_hi(s, c) < 0) c = sym_scale(s, c, -1);
-        if (sym_lo(s, c) >= 1 && apart_modulo(q, t, n, first, c)) return true;
+        if (sym_lo(s, c) >= 1 && distinct_modulo(q, t, n, first, c)) return true;
     }
     return false;
 }
 
 static bool memory_apart(question *q, const ir_access *t, uint32_t n, mem_id m) {
-    if (touches_apart(q, t, n, m)) return true;
+    if (accesses_distinct(q, t, n, m)) return true;
     ir_access *near = arena_alloc(&q->k->arena, (n + 1) * sizeof *near);
     uint32_t left = 0, of_it = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -250,7 +251,7 @@ static bool memory_apart(question *q, const ir_access *t, uint32_t n, mem_id m) 
         of_it++;
         if (!t[i].load || !beside_stores(q, t, n, &t[i])) near[left++] = t[i];
     }
-    return left < of_it && touches_apart(q, near, left, m);
+    return left < of_it && accesses_distinct(q, near, left, m);
 }
 
 static bool defined_in(const kernel *k, mem_id m, stmt_id s) {
@@ -260,8 +261,8 @@ static bool defined_in(const kernel *k, mem_id m, stmt_id s) {
     return false;
 }
 
-/* Is m, within these accesses, only updated, by one monoid? With `same` given: and always at an
- * index free of that variable? */
+/* Is m, in these accesses, only updated, by one monoid? With `same` given: and always at an index
+ * free of that variable? */
 static bool only_updated(const kernel *k, const ir_access *t, uint32_t n, mem_id m,
                          const sym *same) {
     int by = MONOID_SET;
@@ -295,8 +296,8 @@ static int64_t least_divisor(const kernel *k, sym a, sym var) {
     return least;
 }
 
-/* A loop that was merged of two is apart where, taken in two again, each of them is. The tree is as
- * it was afterwards. */
+/* A merged loop carries no dependence if, split again, neither of the two does. The tree is
+ * restored. */
 static bool halves_independent(kernel *k, stmt_id loop, const ir_access *t, uint32_t n) {
     int64_t width = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -315,7 +316,7 @@ static bool halves_independent(kernel *k, stmt_id loop, const ir_access *t, uint
     return fine;
 }
 
-/* `known`: memories of which nothing is asked; those that were looked at are added. */
+/* `known`: memories to leave out; those that were checked are added. */
 static bool none_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom freedom, bool *known,
                          str *why) {
     if (sym_hi(k->syms, ir_s(k, loop)->l.extent) <= 1) return true;
@@ -377,7 +378,8 @@ bool ir_roots_independent(kernel *k, str *why) {
     ir_access *t;
     uint32_t n = ir_accesses(k, k->root, &t);
     stmt_id *root = arena_alloc(&k->arena, (n + 1) * sizeof *root);
-    stmt_id *storing = arena_zeroed(&k->arena, k->mems * sizeof *storing); /* a root that does */
+    stmt_id *storing =
+        arena_zeroed(&k->arena, k->mems * sizeof *storing); /* a root that stores to it */
     for (uint32_t i = 0; i < n; i++) {
         root[i] = t[i].at;
         while (ir_s(k, root[i])->parent != k->root) root[i] = ir_s(k, root[i])->parent;
@@ -448,7 +450,7 @@ int64_t ir_register_lanes(kernel *k, mem_id tile, str *why) {
     return common < 0 ? 0 : common;
 }
 
-/* What is stored together is in one kind of place: all components are registers, or none is. */
+/* Tiles that are stored together are all in registers, or none is. */
 bool ir_in_registers(kernel *k, mem_id tile, str *why) {
     bool *together = arena_zeroed(&k->arena, k->mems);
     together[tile] = true;

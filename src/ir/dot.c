@@ -1,9 +1,9 @@
-/* dot.c - dot instructions: which there are, and which statements they can be.
+/* dot.c - dot instructions: the table of them, and which statements they implement.
  *
  * A dot instruction takes words of 32 bits, multiplies their parts pairwise and adds the products
- * to a sum. In a tree that is a WORD loop around t[i] += a*b whose factors are parts of words:
- * there is no operation for it, so a plain reading keeps its meaning, and a device without the
- * instruction runs the parts one after the other. One of two factors of bytes is unsigned and one
+ * to a sum. In a tree that is a WORD loop around t[i] += a*b whose factors are parts of words.
+ * There is no operation for it, so the plain meaning of the tree stays, and a device without the
+ * instruction runs the parts one after the other. One of two byte factors is unsigned and one
  * signed, as the instruction has it; transform/offset.c makes it so. */
 #include "ir/ir.h"
 

@@ -1,5 +1,5 @@
-/* functions.h - the operations that no machine has an instruction for: a pass expands them (math
- * room), so that all devices agree on their values. */
+/* functions.h - the operations that no machine has an instruction for: a pass expands them (math),
+ * so that all devices agree on their values. */
 #ifndef QN_FUNCTIONS_H
 #define QN_FUNCTIONS_H
 

@@ -79,7 +79,7 @@
 #define IR_LANES          64        /* most lanes of a VEC loop */
 #define IR_MEMBERS        1024      /* most members of a THREAD nest */
 #define IR_TILE_BYTES     (1 << 26) /* largest tile */
-#define IR_PREFETCH_BYTES (1 << 20) /* most bytes that memory is asked for ahead */
+#define IR_PREFETCH_BYTES (1 << 20) /* most bytes of a prefetch distance */
 #define IR_ENTRIES        32        /* most entries of a table */
 #define IR_NAME           64        /* bytes of a name of a loop or dimension, with its end */
 
@@ -105,10 +105,10 @@ typedef struct ir_memory {
     uint8_t dtype;  /* qn_dtype */
     sym size;       /* elements */
     int arg;        /* position among the launch's buffers, for MEM_ARG */
-    int ahead; /* bytes from a vector that is loaded to the one that is then asked for; 0: none */
+    int ahead;      /* bytes from a loaded vector to the one that is prefetched; 0: none */
 } ir_memory;
 
-/* Constants to be looked up; `n` is a power of two. */
+/* Constants for look-up; `n` is a power of two. */
 typedef struct ir_table {
     uint8_t dtype, n;
     const uint64_t *bits; /* as in EXPR_CONST */
@@ -144,8 +144,8 @@ typedef struct ir_expr {
     };
 } ir_expr;
 
-/* FETCH asks for the line that an element of an argument is in, or of a LOCAL tile, to be in the
- * first cache; the index may be anything. */
+/* PREFETCH loads the line of an element of an argument, or of a LOCAL tile, into the first-level
+ * cache; the index may be anything. */
 typedef enum stmt_kind {
     STMT_NONE,
     STMT_LOOP,
@@ -168,7 +168,7 @@ typedef struct ir_stmt {
     uint8_t loop;                            /* LOOP: loop_kind */
     uint8_t monoid;                          /* STORE */
     uint8_t n;                               /* STORE: components */
-    uint32_t line;                           /* of the text it was read from; 0: of none */
+    uint32_t line;                           /* of the text it was parsed from; 0: none */
     stmt_id parent, next, prev, first, last; /* tree; first/last: children of a LOOP */
     union {
         struct {
@@ -261,8 +261,8 @@ static inline ir_memory *ir_m(const kernel *k, mem_id m) {
 /* Statements are appended to `parent` (0: the root). A loop's name (NULL: "i") gets a suffix where
  * it is taken. */
 stmt_id ir_loop(kernel *k, stmt_id parent, loop_kind kind, const char *name, sym extent);
-/* What to write for a loop's variable: the variable, or 0 where there is at most one trip, so that
- * indices stay in one normal form. */
+/* What to write for a loop's variable: the variable, or 0 where there is at most one iteration, so
+ * that indices have one normal form. */
 sym ir_trip(const kernel *k, stmt_id loop);
 stmt_id ir_def(kernel *k, stmt_id parent, mem_id tile, expr_id value);
 stmt_id ir_store(kernel *k, stmt_id parent, int how, mem_id mem, sym index, sym valid,
@@ -285,8 +285,8 @@ bool ir_inside(const kernel *k, stmt_id s,
 int ir_stmt_exprs(ir_stmt *s, expr_id *slot[4]); /* where s holds expressions */
 int ir_expr_args(ir_expr *e, expr_id *slot[3]);  /* where e holds expressions */
 /* Rewrite every expression of s's subtree (or one expression) from its leaves up: f is given each
- * node with its arguments rewritten and returns what takes its place; ir_rebuild is the f that
- * changes nothing but folds. */
+ * node with its arguments rewritten and returns its replacement; ir_rebuild is the f that changes
+ * nothing but folds. */
 typedef expr_id (*ir_rewriter)(kernel *k, const ir_expr *e, void *user);
 void ir_rewrite(kernel *k, stmt_id s, ir_rewriter f, void *user);
 expr_id ir_rewrite_expr(kernel *k, expr_id e, ir_rewriter f, void *user);
@@ -298,7 +298,7 @@ void ir_subst(kernel *k, stmt_id s, int n, const sym *var, const sym *value);
 expr_id ir_subst_expr(kernel *k, expr_id e, int n, const sym *var, const sym *value);
 bool ir_expr_uses(const kernel *k, expr_id e, sym var); /* through its syms */
 bool ir_expr_reads(const kernel *k, expr_id e, mem_id mem);
-bool ir_expr_takes(const kernel *k, expr_id e, expr_id part); /* is it made of it by operations? */
+bool ir_expr_takes(const kernel *k, expr_id e, expr_id part); /* is `part` a subexpression of it? */
 qn_dtype ir_op_dtype(const kernel *k, int op,
                      const expr_id *arg);              /* by the row's TYPES; not for TO */
 int ir_tile_number(const kernel *k, mem_id m);         /* "t3" is the tile with number 3 */
@@ -306,12 +306,12 @@ mem_id ir_find_mem(const kernel *k, const char *name); /* "a0", "t3"; 0: none */
 bool ir_name_taken(const kernel *k, const char *name);
 bool ir_name_reserved(const char *name);                /* means something in index expressions */
 const char *ir_fresh_name(kernel *k, const char *name); /* name, or name_1, ...: free */
-/* Do devices compute it by an expansion, and not by an instruction? */
+/* Is it computed by an expansion, and not by an instruction? */
 bool ir_expands(int op, int dtype);
 
 /* ---- bounds.c -------------------------------------------------------------------------------- */
 
-#define IR_FACTS 16 /* most facts a proof looks at */
+#define IR_FACTS 16 /* most facts a proof uses */
 
 /* Does target >= 0 hold whenever statement `at` runs, given that each fact is >= 0? true is a
  * proof, false means unknown. */
@@ -344,18 +344,19 @@ typedef struct ir_access {
 } ir_access;
 /* Every access of the subtree of s (each LOAD once a statement), in an array of k's arena. */
 uint32_t ir_accesses(kernel *k, stmt_id s, ir_access **out);
-/* How trips of a loop are to run, if not one after the other: at once, by different workers; in any
- * order, so that a memory that is only updated by one monoid may be shared; in lockstep, so that
- * only one that all of them update at the same index may be. */
+/* How iterations of a loop are to run, if not one after the other: at once, by different workers;
+ * in any order, so that a memory that is only updated by one monoid may be shared; in lockstep, so
+ * that only one that all of them update at the same index may be. */
 typedef enum loop_freedom { FREEDOM_AT_ONCE, FREEDOM_ANY_ORDER, FREEDOM_LOCKSTEP } loop_freedom;
-/* Do different trips of `loop` touch different elements of each memory they share and store to, as
- * far as that freedom needs it? Trips of the loops below `top` (an ancestor of loop, or loop
- * itself) may be any. */
+/* Does the loop carry no dependence: do different iterations access different elements of each
+ * memory that they share and store to, as far as that freedom needs it? Iterations of the loops
+ * below `top` (an ancestor of loop, or loop itself) may be any. */
 bool ir_no_carried(kernel *k, stmt_id loop, stmt_id top, loop_freedom freedom, str *why);
-/* May trips of the loop run in any order, as far as other memories than but[] are concerned? Marks
- * those that were looked at. */
+/* May iterations of the loop run in any order, as far as memories other than but[] are concerned?
+ * Marks those that were checked. */
 bool ir_no_carried_but(kernel *k, stmt_id loop, bool *but, str *why);
-/* Do different trips of the loop touch different elements of that memory, one by one or at once? */
+/* Do different iterations of the loop access different elements of that memory, one by one or at
+ * once? */
 bool ir_no_carried_for(kernel *k, stmt_id loop, mem_id m);
 /* The kernel's roots do not depend on each other. */
 bool ir_roots_independent(kernel *k, str *why);
@@ -381,7 +382,7 @@ int64_t ir_nest_size(const kernel *k,
                      stmt_id nest); /* members, INT64_MAX: too many; 1 of no nest */
 /* Is every THREAD loop where it may be? */
 bool ir_nests_fit(const kernel *k, str *why);
-/* How many members one trip of a nest's loop stands for: those of the loops inside it. */
+/* How many members one iteration of a nest's loop stands for: those of the loops inside it. */
 int64_t ir_nest_step(const kernel *k, stmt_id loop);
 /* Where a tile of a kernel with THREAD loops lives, by how it is used. */
 typedef enum tile_place {
@@ -398,18 +399,17 @@ typedef struct tile_storage {
 } tile_storage;
 tile_storage *ir_tile_storage(kernel *k); /* by mem_id, of k's arena */
 int64_t ir_shared_bytes(kernel *k);       /* of all tiles that a group shares, at most */
-/* Take out the barriers there are and put in those that are needed. */
+/* Remove the barriers and insert those that are needed. */
 void ir_place_barriers(kernel *k);
 
 /* ---- check.c --------------------------------------------------------------------------------- */
 
-/* Everything the essay promises, and that every access provably or by its validity lies inside its
- * memory. Returns false with the reason in `why` (may be NULL). Runs between passes under QN_CHECK.
- */
+/* The rules at the top, and that every access is provably or by its mask in bounds. Returns false
+ * with the reason in `why` (may be NULL). Runs between passes under QN_CHECK. */
 bool ir_check(const kernel *k, str *why);
-/* The same, telling a promise that is broken from one that could only not be proved: bounds of an
- * access, independence of a loop's trips; and from a kernel that is right, but too much: to compile
- * it would take too long, or to run it once. The reason is the gravest one's. */
+/* The same, with three kinds of failure: a broken rule; what could not be proved (bounds of an
+ * access, independence of iterations); and a kernel that is correct, but takes too long to compile,
+ * or to run once. The reason is the gravest one's. */
 typedef enum ir_verdict {
     VERDICT_SOUND,
     VERDICT_UNPROVEN,
@@ -420,8 +420,8 @@ ir_verdict ir_verify(const kernel *k, str *why);
 
 /* ---- bulk.c ---------------------------------------------------------------------------------- */
 
-/* What a kernel has at most that is verified. What the compiler makes by itself is not held to
- * these: they are far from what it makes, and there to end what would never end. */
+/* Limits of a kernel that is verified. The compiler's own kernels are far below, and are not held
+ * to them. */
 #define IR_STATEMENTS  4096        /* as written: proofs compare accesses with each other */
 #define IR_EXPRESSIONS (1 << 16)   /* as written */
 #define IR_DEEP        2048        /* expressions in expressions: some walks recurse */
@@ -437,7 +437,7 @@ bool ir_moderate(kernel *k, str *why);
 
 /* ---- stored.c -------------------------------------------------------------------------------- */
 
-/* Is what is read of tiles without a first value provably stored before? */
+/* Is every element that is read of tiles without an initial value provably stored before? */
 bool ir_stored_first(kernel *k, str *why);
 
 /* ---- text.c, parse.c ------------------------------------------------------------------------- */
@@ -455,7 +455,7 @@ int ir_find_dtype(const char *name); /* -1: there is none */
 
 /* ---- loops.c --------------------------------------------------------------------------------- */
 
-/* All statements and memories as they are, to go back to; expressions are only ever added. */
+/* Saved tables of statements and memories, to be restored; expressions are only ever added. */
 typedef struct ir_saved {
     ir_stmt *stmt;
     ir_memory *mem;
@@ -471,8 +471,8 @@ bool ir_split(kernel *k, stmt_id loop, int64_t factor, const char *outer, const 
 bool ir_swap(kernel *k, stmt_id outer, stmt_id inner, str *why);
 int64_t ir_most_trips(const kernel *k,
                       stmt_id loop); /* upper bound of the extent, INT64_MAX: none */
-/* A size for what every trip of the loop has its own of: the extent if it is known at launch, else
- * its upper bound; false when there is none worth it. */
+/* The number of private copies that a loop's iterations need: the extent if it is known at launch,
+ * else its upper bound; false when there is none of reasonable size. */
 bool ir_known_extent(const kernel *k, stmt_id loop, sym *out);
 
 /* ---- dot.c ----------------------------------------------------------------------------------- */
@@ -486,8 +486,8 @@ typedef struct ir_dot {
     const char *name;
 } ir_dot;
 extern const ir_dot ir_dots[IR_DOTS];
-/* The row number for products of these dtypes, -1: none; one whose `left` is not of the right sign
- * (offset makes it so) counts. */
+/* The row number for products of these dtypes, -1: none; a row counts whose `left` has the other
+ * signedness (offset changes it). */
 int ir_dot_of(int left, int right, int sum);
 /* Is the statement t[i] += a*b, in the form of its monoid or of an fma? The factors. */
 bool ir_is_dot(const kernel *k, const ir_stmt *store, expr_id factor[2]);

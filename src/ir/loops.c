@@ -2,15 +2,14 @@
  *
  * split i f -> o n    for i < e {..}  becomes  for o < ceil(e/f) { for n < min(f, e - f*o) {..} }
  *                     with i = f*o + n. Where f is known to divide e the inner extent is f. The
- *                     order of trips stays, so it is always legal.
- * swap o n            exchanges two loops of which the inner is all that the outer does. Trips
- *                     (o, n) then run in the order of n first. Legal where, for every memory the
- *                     body shares and stores to, each element belongs to trips of one o (their
- *                     order, by n, stays) or of one n (their order, by o, stays), or the memory is
- *                     only updated, by one monoid. The inner extent must be free of the outer
- *                     variable, and thread loops must stay next to each other.
+ *                     order of iterations stays, so it is always legal.
+ * swap o n            interchanges two perfectly nested loops. Iterations (o, n) then run in the
+ * order of n first. Legal where, for every memory that the body shares and stores to, each element
+ * belongs to iterations of one o (their order, by n, stays) or of one n (their order, by o, stays),
+ * or the memory is only updated, by one monoid. The inner extent must be free of the outer
+ * variable, and thread loops must stay adjacent.
  *
- * What is tried for a proof is taken back: the tables of statements and memories are saved and
+ * What is tried for a proof is undone: the tables of statements and memories are saved and
  * restored; expressions are only ever added. */
 #include "ir/ir.h"
 

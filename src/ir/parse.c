@@ -1,10 +1,10 @@
-/* parse.c - a kernel from its text (text.c tells what that looks like).
+/* parse.c - a kernel from its text (text.c shows the format).
  *
- * Text may come from anywhere, so the parser lets nothing in that later rooms take for granted and
- * ir_verify cannot see any more: a name means what was written (none is cut or changed), a number
- * fits its type, an index stays within 64 bits, nesting and length are bounded. What a tree can
- * tell by itself, types, scopes, bounds and sizes, is ir_verify's and ir_moderate's to say;
- * ir_read asks them all. Each statement remembers its line for their messages. */
+ * Text may come from anywhere, so the parser checks everything that ir_verify cannot see any more:
+ * a name is what was written (none is truncated or changed), a number fits its type, an index fits
+ * 64 bits, nesting and length are bounded. What a tree can show by itself, types, scopes, bounds
+ * and sizes, is checked by ir_verify and ir_moderate; ir_read runs all of them. Each statement
+ * remembers its line for their messages. */
 #include "ir/ir.h"
 
 #include <ctype.h>
@@ -17,8 +17,8 @@ enum { MOST_TEXT = 1 << 18, DEEPEST_PARSED = 64, MOST_DIMS = 1024, MOST_PARAMS =
 
 /* ---- reading words --------------------------------------------------------------------------- */
 
-/* The first thing that does not fit is kept in `expected`; from then on the text counts as ended,
- * so every loop below comes to its end by itself. */
+/* The first error is kept in `expected`; from then on the text counts as ended, so every loop below
+ * terminates. */
 typedef struct parser {
     kernel *k;
     const char *p;
@@ -185,7 +185,7 @@ static expr_id parse_load(parser *t, const char *name) {
     return t->expected ? 0 : ir_intern(t->k, &e);
 }
 
-/* The number's bits in that dtype; what the dtype cannot hold is none. */
+/* The number's bits in that dtype; false for what the dtype cannot hold. */
 static uint64_t parse_bits(parser *t, int dtype, char **end) {
     size_t size = qn_dtype_size((qn_dtype)dtype);
     uint64_t bits = strtoull(t->p, end, 16);
@@ -429,7 +429,7 @@ static void parse_block(parser *t, stmt_id parent) {
         if (!w.s[0]) expected(t, "a statement or '}'");
         if (!strcmp(w.s, "let")) {
             parse_let_line(t);
-            continue; /* still of the same statement */
+            continue; /* still the same statement */
         }
         int kind = 0, kinds = COUNT_OF(loop_words);
         while (kind < kinds && strcmp(w.s, loop_words[kind]) != 0) kind++;

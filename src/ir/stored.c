@@ -1,15 +1,14 @@
 /* stored.c - is every element of a tile stored before it is read?
  *
- * A tile that is defined without a value holds nothing. What a kernel reads there is anything, and
- * compiled code may read it as something else each time: an offset and the guard that bounds it
- * need not agree, so a kernel whose accesses are proved could still leave its memories. The
- * compiler's own kernels store first, by how they are made; of text from elsewhere it is asked
- * here.
+ * A tile that is defined without a value holds nothing. A read there may give anything, and
+ * compiled code may give something else at each read: an offset and the guard that bounds it need
+ * not agree, so a kernel whose accesses are proved could still leave its memories. The compiler's
+ * own kernels store first by construction; text from elsewhere is checked here.
  *
- * What is proved is what kernels do. In the block of the definition there is a statement, the
- * filler, whose loops store every element, unconditionally, by a number written in their variables
- * as digits; all that reads stands behind it, or is within it, behind the store, at the same
- * index. An update by a monoid reads. */
+ * The proof follows what kernels do. In the block of the definition there is a statement, the
+ * filler, whose loops store every element, without a mask, at an index that counts in their
+ * variables as digits; all reads are behind it, or within it, behind the store, at the same index.
+ * An update by a monoid reads. */
 #include "ir/ir.h"
 
 enum { DIGITS = 12 };
@@ -42,7 +41,7 @@ static bool covers(kernel *k, stmt_id filler, const ir_access *store) {
     return index == SYM_ZERO && !sym_overflowed(s) && step == ir_m(k, store->mem)->size;
 }
 
-/* Before `at`, counting what stands in front in its blocks and theirs. */
+/* Is the filler before `at`, in one of the blocks around `at`? */
 static bool stands_behind(const kernel *k, stmt_id at, stmt_id filler) {
     for (; at && at != k->root; at = ir_s(k, at)->parent)
         for (stmt_id s = ir_s(k, at)->prev; s; s = ir_s(k, s)->prev)
@@ -50,7 +49,7 @@ static bool stands_behind(const kernel *k, stmt_id at, stmt_id filler) {
     return false;
 }
 
-/* A read within the filler: of what this very trip has stored. */
+/* A read within the filler: of what this very iteration has stored. */
 static bool just_stored(const kernel *k, const ir_access *t, const ir_access *store) {
     return t->load && t->index == store->index && !t->dyn && stands_behind(k, t->at, store->at);
 }

@@ -1,5 +1,5 @@
-/* text.c - a kernel as text; parse.c reads it back. A dump is a bug report, a test's input and what
- * a person reads to see what the schedule did, so it parses back to a kernel that prints the same.
+/* text.c - a kernel as text; parse.c reads it back. A dump is a bug report, a test's input and the
+ * way to see what a schedule did, so it parses back to a kernel that prints the same.
  *
  *   kernel "max.sub" {
  *     dim n 1 4096
@@ -18,15 +18,16 @@
  *   }
  *
  * Loops are for, par, vec, unroll, thread and word; a statement may be `barrier`. Memories are
- * numbered in the order of their lines, arguments and tiles apart. An access is mem[index], or
+ * numbered in the order of their lines, arguments and tiles separately. An access is mem[index], or
  * mem[index; valid=..; dyn=..; guard=..] with those of the three it has. A store of two components
  * names both memories: (t0, t1)[0] argmax= x, y. Constants are dtype(number), a float that no
  * number says dtype(0xbits); idx(..) is an index as a value; cast and bitcast carry their dtype:
  * cast:f32(x). Tables stand behind the memories, table c0 f32 {0.5, 1, 2, 4}, and lookup(c0, x) is
  * an entry of one. A scalar that a launch gives is declared there, param p0 f32, and named.
  *
- * Expressions are DAGs. What a statement uses more than once, or what would nest too deeply, gets a
- * line of its own before it: let x0 = mul(..). The names are the statement's own. */
+ * Expressions are DAGs. A subexpression that a statement uses more than once, or that would nest
+ * too deeply, gets a line of its own before it: let x0 = mul(..). The names are the statement's
+ * own. */
 #include "ir/ir.h"
 
 #include <ctype.h>
@@ -142,7 +143,7 @@ static void print_expr(printer *p, expr_id e) {
         print_node(p, e);
 }
 
-/* Append e and what it is made of to the order, sources first, without recursion: an expression is
+/* Append e and its subexpressions to the order, sources first, without recursion: an expression is
  * on the stack once to be entered (state 0) and then once more to be left (state 1). */
 static void order_exprs(printer *p, expr_id e) {
     uint32_t depth = 0;
@@ -162,7 +163,7 @@ static void order_exprs(printer *p, expr_id e) {
     }
 }
 
-/* Decide, sources first, what gets a line of its own; print those lines. */
+/* Decide, sources first, which subexpressions get a line; print those lines. */
 static void print_lets(printer *p, stmt_id s) {
     expr_id *slot[4], *arg[3];
     p->count = p->lets = 0;

@@ -321,8 +321,8 @@ bool ir_expands(int op, int dtype) {
     return function[op] && dtype_is_float(dtype);
 }
 
-/* The op on constants, or 0. Not where the C library and the device may differ: a node's value is
- * not to depend on what its kernel knows. */
+/* The op on constants, or 0. Not where the C library and the device may differ: a node's value must
+ * not depend on the kernel around it. */
 static expr_id fold(kernel *k, int op, qn_dtype dtype, int n, const expr_id *arg) {
     uint64_t bits = 0;
     if (ir_expands(op, dtype)) return 0;
@@ -337,7 +337,7 @@ static expr_id fold(kernel *k, int op, qn_dtype dtype, int n, const expr_id *arg
     return ir_const_bits(k, dtype, scalar_bits(dtype, out));
 }
 
-/* What substitution uncovers: neutral elements of integers, conditions that are known. */
+/* Simplifications that substitution uncovers: neutral elements of integers, known conditions. */
 static expr_id simplify(kernel *k, int op, qn_dtype dtype, const expr_id *arg) {
     bool whole = !dtype_is_float(dtype);
     switch (op) {
@@ -594,8 +594,8 @@ expr_id ir_rebuild(kernel *k, const ir_expr *e, void *user) {
     }
 }
 
-/* place[e]: 0 for expressions that are not wanted, anything else for those that are; all they are
- * made of is wanted, too, and then place[e] becomes what e is rewritten to. */
+/* place[e]: 0 for expressions that are not wanted, anything else for those that are; all their
+ * subexpressions are wanted, too, and then place[e] becomes the rewritten e. */
 static void rewrite_wanted(kernel *k, expr_id *place, expr_id n, ir_rewriter f, void *user) {
     expr_id *slot[3];
     for (expr_id e = n; e-- > 1;) {
@@ -723,7 +723,7 @@ void ir_subst(kernel *k, stmt_id s, int n, const sym *var, const sym *value) {
     subst_all(k, s, &sub);
 }
 
-/* to[m]: the memory that takes m's place. */
+/* to[m]: the memory that replaces m. */
 static expr_id memory_rewriter(kernel *k, const ir_expr *e, void *user) {
     const mem_id *to = user;
     ir_expr row;
@@ -770,12 +770,12 @@ void ir_rename(kernel *k, stmt_id s) {
 typedef struct question {
     sym var;
     mem_id mem;
-    expr_id part; /* not 0: not to be looked for in offsets and guards of loads, nor in lookups */
+    expr_id part; /* not 0: not to be searched in offsets and guards of loads, nor in look-ups */
 } question;
 typedef bool (*answer)(const kernel *k, const ir_expr *e, question q);
 
 /* Is there a subexpression of e, e among them, for which `yes` holds? From e down to smaller ids,
- * so that a shared subexpression is looked at once. */
+ * so that a shared subexpression is visited once. */
 static bool any_expr(const kernel *k, expr_id e, answer yes, question q) {
     unsigned char few[256];
     size_t size = e + 1;

@@ -1,21 +1,20 @@
-/* workgroup.c - kernels that run in work groups: whose a tile is, and where members must wait.
+/* workgroup.c - kernels that run in work-groups: where a tile lives, and where barriers are needed.
  *
- * A nest of THREAD loops is run by the members of a group at once; what stands outside is done once
- * for the group. The tree says nothing of private and shared memory, as it says nothing of
- * registers: both follow from the accesses. What decides is an element's owner. An index is taken
- * apart into
+ * A nest of THREAD loops is run by the members of a group at once; what is outside of nests is done
+ * once for the group. The tree does not say private or shared memory, as it does not say registers:
+ * both follow from the accesses. What decides is an element's owner. An index is decomposed into
  *
  *   index = base + each*member + period*(whatever) + rest,   0 <= rest < each
  *
  * where base uses nothing that changes within the item, member is the number of the member (a sum
- * over the nest's variables), and period is `each` times the nest's members. Of two accesses with
- * equal base, each and period an element is only ever touched by one member.
+ * over the nest's variables), and period is `each` times the nest's members. If two accesses have
+ * equal base, each and period, an element is only ever accessed by one member.
  *
- * Barriers. The pass walks an item's statements in the order they run and keeps the accesses to
- * shared memory since the last barrier. A statement that touches what another member may have
- * touched since then, one of the two storing, gets a barrier in front. The body of a loop is walked
- * twice, the second time behind its own end, and what a loop leaves behind that may make no trip
- * comes on top of what there was before. */
+ * Barriers. The pass walks an item's statements in the order of execution and keeps the accesses to
+ * shared memory since the last barrier. A statement that accesses what another member may have
+ * accessed since then, one of the two storing, gets a barrier in front. The body of a loop is
+ * walked twice, the second time behind its own end, and the accesses of a loop that may have no
+ * iteration are added to those before it. */
 #include "ir/ir.h"
 
 /* ---- nests ---------------------------------------------------------------------------------- */
@@ -86,10 +85,10 @@ int64_t ir_members(const kernel *k) {
     return most;
 }
 
-/* ---- whose an element is --------------------------------------------------------------------- */
+/* ---- the owner of an element ----------------------------------------------------------------- */
 
 typedef struct share {
-    bool known;   /* the index could be taken apart */
+    bool known;   /* the index could be decomposed */
     bool dropped; /* multiples of the period were left out */
     int64_t each, members;
     sym base;
@@ -124,7 +123,7 @@ static int64_t part_size(const kernel *k, stmt_id at, sym_linear t) {
     return 0;
 }
 
-/* Every variable of the nest that makes several trips has its place in the member's number. */
+/* Is every variable of the nest that makes several iterations part of the member's number? */
 static bool whole_member(const kernel *k, stmt_id nest, sym_linear t, int64_t each) {
     for (; is_thread(k, nest); nest = ir_s(k, nest)->first) {
         if (ir_most_trips(k, nest) <= 1) continue;
@@ -178,8 +177,8 @@ static stmt_id definition(const kernel *k, mem_id tile) {
     return 0;
 }
 
-/* The tile's elements divided among the members, everywhere alike? */
-static bool is_dealt(kernel *k, const ir_access *t, uint32_t n, mem_id tile, int64_t *each) {
+/* Are the tile's elements distributed among the members, in every access alike? */
+static bool is_distributed(kernel *k, const ir_access *t, uint32_t n, mem_id tile, int64_t *each) {
     int64_t size;
     *each = 0;
     if (!sym_is_const(k->syms, ir_m(k, tile)->size, &size)) return false;
@@ -196,7 +195,7 @@ static bool is_dealt(kernel *k, const ir_access *t, uint32_t n, mem_id tile, int
 static tile_storage home_of(kernel *k, const ir_access *t, uint32_t n, mem_id tile) {
     tile_storage h = {.place = PLACE_SHARED};
     stmt_id def = definition(k, tile);
-    bool dealt = def && !ir_thread_nest(k, def) && is_dealt(k, t, n, tile, &h.each);
+    bool dealt = def && !ir_thread_nest(k, def) && is_distributed(k, t, n, tile, &h.each);
     if (dealt) h.place = PLACE_DISTRIBUTED;
     if (dealt) return h;
     h.each = sym_hi(k->syms, ir_m(k, tile)->size);
@@ -208,7 +207,7 @@ static tile_storage home_of(kernel *k, const ir_access *t, uint32_t n, mem_id ti
     return h;
 }
 
-/* A store outside nests is done either by one member or by all, whatever its components. */
+/* A store outside nests is done either by one member or by all, for all its components. */
 static bool agree(kernel *k, tile_storage *home) {
     bool changed = false;
     for (stmt_id s = k->root; s; s = ir_next(k, s, k->root)) {
@@ -249,7 +248,8 @@ int64_t ir_shared_bytes(kernel *k) {
 
 /* ---- barriers -------------------------------------------------------------------------------- */
 
-/* Who is at work: outside nests the first member, or all of them where a repeated tile is. */
+/* Who executes: outside nests the first member, or all of them where a replicated tile is
+ * stored. */
 typedef enum actor { FIRST, ALL, NEST } actor;
 
 typedef struct access {
@@ -319,7 +319,7 @@ static uint32_t accesses(walk *w, stmt_id s, access **out) {
     return w->n_of[s] = n;
 }
 
-/* A statement that members run without waiting in between. */
+/* A statement that members run without a barrier inside. */
 static void visit_unit(walk *w, stmt_id s) {
     access *a;
     uint32_t n = accesses(w, s, &a);

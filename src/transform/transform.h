@@ -1,4 +1,4 @@
-/* transform.h - changes of a loop tree that keep what it computes. */
+/* transform.h - the transforms: changes of a loop tree that keep what it computes. */
 #ifndef QN_TRANSFORM_H
 #define QN_TRANSFORM_H
 
@@ -6,17 +6,16 @@
 
 /* ---- transform.c, a file for each row of transforms.h ---------------------------------------- */
 
-/* Each is legal or refused (false, nothing changed, reason in why), each keeps the result (floating
+/* Each is legal or refused (false, nothing changed, reason in why), and keeps the result (floating
  * sums may be reassociated). A schedule is a list of them as text, one a line; empty lines and what
- * follows '#' are skipped. What each takes and does is told by its row in transforms.h and in full
- * where it is written.
+ * follows '#' are skipped. The arguments and effect of each are in its row in transforms.h, its
+ * legality in its file.
  *
- * transform_line and transform_lines take back what leaves a kernel that ir_verify cannot prove
- * sound, after the line or after the whole schedule; the typed functions leave that to the
- * caller. */
-/* Take out stores that are never valid and loops that do nothing. */
+ * transform_line and transform_lines undo what leaves a kernel that ir_verify cannot prove sound,
+ * after the line or after the whole schedule; the typed functions leave that to the caller. */
+/* Remove stores that are never valid and loops that do nothing. */
 void transform_prune(kernel *k);
-/* What a line said, as its row's pattern has it. */
+/* The arguments of a line, as its row's pattern has them. */
 typedef struct transform_args {
     stmt_id loop[16];
     int loops;
@@ -39,7 +38,8 @@ bool transform_line(kernel *k, const char *line, str *why);
 bool transform_apply(kernel *k, const char *line, str *why); /* without verifying the result */
 int transform_lines(kernel *k, const char *text,
                     str *why); /* lines applied, or -1 - (line that was refused) */
-/* The same for what the model has made and applied before, also where it is not to be proved. */
+/* The same for a schedule that the scheduler has made and applied before, also where it cannot be
+ * proved. */
 int transform_replay(kernel *k, const char *text, str *why);
 bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name, str *why);
 bool transform_pad(kernel *k, stmt_id loop, int64_t multiple, str *why);
