@@ -280,7 +280,7 @@ static void what_shares_everything_is_looked_at_once(void) {
 }
 
 /* A product of two such: is it one of loads? */
-static void the_model_looks_at_shared_formulas_once(void) {
+static void the_scheduler_visits_shared_formulas_once(void) {
     static const machine limits = {.vector_bytes = 64,
                                    .registers = 32,
                                    .l1 = 32 << 10,
@@ -414,7 +414,7 @@ int main(int argc, char **argv) {
     RUN(what_would_never_end_is_refused_with_its_number);
     RUN(long_chains_of_lines_are_refused_before_anything_recurses);
     RUN(what_shares_everything_is_looked_at_once);
-    RUN(the_model_looks_at_shared_formulas_once);
+    RUN(the_scheduler_visits_shared_formulas_once);
     RUN(products_of_sums_are_refused_before_they_are_multiplied_out);
     RUN(names_of_63_characters_come_back_and_longer_ones_are_refused);
     RUN(a_zero_byte_is_refused_wherever_it_stands);

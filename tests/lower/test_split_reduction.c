@@ -232,7 +232,7 @@ static void masked_softmaxes(int threads, bool one_by_one, size_t size, float *o
 
 /* Equal programs become one launch where nothing between waits for them; the first stage of a
  * reduction has its last stage's output among its arguments, but does not write it. */
-static void readers_wait_for_the_last_stage(void) {
+static void readers_run_after_the_last_stage(void) {
     enum { N = 1300 * 224 };
     static float want[N], got[N];
     masked_softmaxes(1, true, sizeof want, want);
@@ -267,7 +267,7 @@ int main(int argc, char **argv) {
     RUN(deep_products_of_few_rows_and_columns_are_made_in_two_stages);
     RUN(deep_products_of_bytes_are_made_in_two_stages);
     RUN(threads_change_no_bit_of_a_product);
-    RUN(readers_wait_for_the_last_stage);
+    RUN(readers_run_after_the_last_stage);
     RUN(threads_change_no_bit_of_a_sum);
     return test_end();
 }

@@ -140,7 +140,7 @@ static void two_stages_serve_both_results(void) {
     qn_close(in.qn);
 }
 
-static void what_would_not_gain_stays_apart(void) {
+static void kernels_that_would_not_gain_are_not_fused(void) {
     inputs in = open_inputs("null", 1, 100, 100, false);
     qn_tensor *x = in.x, *y = in.y, *turned = qn_permute(x, 2, (int[]){1, 0});
     qn_tensor *w = qn_contiguous(qn_neg(y)), *v = qn_contiguous(qn_exp(y));
@@ -165,7 +165,7 @@ static void what_would_not_gain_stays_apart(void) {
 
 /* Two that read the same matrix the same way, where one waits for what a third makes of the other's
  * sums. */
-static void no_kernel_waits_for_itself(void) {
+static void no_fused_kernel_depends_on_itself(void) {
     inputs in = open_inputs("null", 1, 100, 100, false);
     qn_tensor *a = qn_sum(in.y, 0, false);
     qn_tensor *p = qn_matmul(qn_reshape(a, 2, (int64_t[]){1, -1}), in.x);
@@ -277,8 +277,8 @@ int main(int argc, char **argv) {
     RUN(siblings_are_one_kernel);
     RUN(gradients_of_a_norms_parameters_are_one_kernel);
     RUN(two_stages_serve_both_results);
-    RUN(what_would_not_gain_stays_apart);
-    RUN(no_kernel_waits_for_itself);
+    RUN(kernels_that_would_not_gain_are_not_fused);
+    RUN(no_fused_kernel_depends_on_itself);
     RUN(sums_of_one_row_are_one_loop);
     RUN(values_are_those_of_ref);
     return test_end();

@@ -1,6 +1,6 @@
-/* test_donate.c - assigned values that are written over those they replace: kernels that bear it
- * and kernels that do not, what it saves, and random programs of assignments whose tensors others
- * hold, against arithmetic done here. */
+/* test_donate.c - donated buffers: assigned values computed in the memory of those they replace;
+ * kernels that allow it and kernels that do not, the memory it saves, and random programs of
+ * assignments whose tensors others hold, against arithmetic done here. */
 #include "base/base.h"
 #include "ir/ir.h"
 #include "lower/lower.h"
@@ -98,7 +98,7 @@ static void a_store_in_the_last_of_some_trips_is_borne(void) {
     CHECK_INT(overs(some, ""), 0);
 }
 
-static void what_lies_over_an_input_does_not_go_past_the_caches(void) {
+static void in_place_outputs_are_not_stored_nontemporally(void) {
     CHECK_INT(overs(ONE, "nontemporal a0"), -1);
 }
 
@@ -180,7 +180,7 @@ static void under_a_tape_all_values_stay(void) {
     qn_close(qn);
 }
 
-static void a_static_graph_replaces_its_parameters(void) {
+static void a_static_graph_donates_its_parameters(void) {
     qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
     qn_tensor *p = full(qn, 1), *x = full(qn, 2), *loss;
     qn_scope s = qn_scope_begin(qn);
@@ -335,11 +335,11 @@ int main(int argc, char **argv) {
     RUN(an_element_for_an_element_is_borne);
     RUN(an_element_that_is_read_elsewhere_is_not);
     RUN(a_store_in_the_last_of_some_trips_is_borne);
-    RUN(what_lies_over_an_input_does_not_go_past_the_caches);
+    RUN(in_place_outputs_are_not_stored_nontemporally);
     RUN(a_step_takes_no_memory_for_new_values);
     RUN(who_holds_the_old_value_keeps_it);
     RUN(under_a_tape_all_values_stay);
-    RUN(a_static_graph_replaces_its_parameters);
+    RUN(a_static_graph_donates_its_parameters);
     RUN(a_run_that_fails_leaves_values_and_outputs);
     RUN(random_assignments_are_as_if_values_were_copied);
     return test_end();

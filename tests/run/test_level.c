@@ -1,7 +1,7 @@
-/* test_level.c - launches side by side: independent branches of a graph become levels as deep as
- * the branches are long, large kernels stay alone, and what runs together neither waits for each
- * other nor shares memory. The interpreter runs a level from its end, the null device compares what
- * its launches touch. */
+/* test_level.c - concurrent launches: independent branches of a graph become levels as deep as the
+ * branches are long, large kernels are levels of their own, and launches of one level neither
+ * depend on each other nor share memory. The interpreter runs a level from its end, the null device
+ * compares the memory that its launches access. */
 #include "books.h"
 #include "interp_device.h"
 #include "test.h"
@@ -77,7 +77,7 @@ static void branches_run_side_by_side(void) {
 }
 
 /* A sum of all branches is as deep as they are and what adding them takes. */
-static void what_waits_comes_later(void) {
+static void dependent_launches_are_in_later_levels(void) {
     qn_ctx *qn = open_unfused(NULL, 0);
     qn_tensor *t[BRANCHES], *sum;
     float y[LENGTH];
@@ -119,7 +119,7 @@ static qn_code failing_launches(void *state, int n, const dev_launch *all) {
     return interp_device.launch_many(state, n, all);
 }
 
-static void a_wave_that_fails_leaves_nothing_behind(void) {
+static void a_level_that_fails_leaves_nothing_behind(void) {
     for (int at = 0; at < 3; at++) {
         books b = {0};
         qn_options o = {.alloc = books_alloc, .free = books_free, .alloc_user = &b};
@@ -144,8 +144,8 @@ static void a_wave_that_fails_leaves_nothing_behind(void) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(branches_run_side_by_side);
-    RUN(what_waits_comes_later);
+    RUN(dependent_launches_are_in_later_levels);
     RUN(large_kernels_stay_alone);
-    RUN(a_wave_that_fails_leaves_nothing_behind);
+    RUN(a_level_that_fails_leaves_nothing_behind);
     return test_end();
 }

@@ -1,5 +1,6 @@
-/* test_pipeline.c - rows in stages: shift, and fuse past what is between; what the model makes of
- * rows with them. As in test_transforms.c; with values on the device in test_rows.c. */
+/* test_pipeline.c - software pipelining of rows: shift, and fuse past the statements between; the
+ * scheduler's default for rows. As in test_transforms.c; with values on the device in
+ * test_rows.c. */
 #include "ir_cases.h"
 #include "schedule/schedule.h"
 #include "transform/transform.h"
@@ -127,7 +128,7 @@ static void shift_begins_tiles_anew_in_each_trip(void) {
             "}\n");
 }
 
-static void shift_is_refused_where_there_is_nothing_to_turn(void) {
+static void shift_is_refused_where_there_is_nothing_to_shift(void) {
     REFUSES(shares, "", "shift i j", "begin with that loop");
     REFUSES(shares, "", "shift j n", "not directly in");
     REFUSES(shares, "par i", "shift i n", "only a serial loop");
@@ -238,8 +239,8 @@ static void fuse_is_refused_where_what_is_between_needs_both(void) {
 
 /* ---- prefetch_next --------------------------------------------------------------------------- */
 
-/* Of three rows that one loop has to do with only the next is asked for. */
-static void prefetch_next_leaves_out_what_is_loaded_now(void) {
+/* Of three rows that one loop works on only the next is prefetched. */
+static void prefetch_next_leaves_out_lines_of_this_iteration(void) {
     char text[300];
     snprintf(text, sizeof text, "%sshift i n\nfuse n k\nshift i n\nfuse n j\nprefetch_next n n",
              stages);
@@ -255,7 +256,7 @@ static void prefetch_next_leaves_out_what_is_loaded_now(void) {
     str_free(&why);
 }
 
-/* ---- the model ------------------------------------------------------------------------------- */
+/* ---- the scheduler --------------------------------------------------------------------------- */
 
 static int count(const char *text, const char *what) {
     int n = 0;
@@ -349,11 +350,11 @@ static void stages_are_for_where_they_pay(void) {
 static void all(void) {
     RUN(shift_does_the_first_part_of_a_trip_in_the_one_before);
     RUN(shift_begins_tiles_anew_in_each_trip);
-    RUN(shift_is_refused_where_there_is_nothing_to_turn);
+    RUN(shift_is_refused_where_there_is_nothing_to_shift);
     RUN(two_stages_of_neighbouring_rows_become_one);
     RUN(fuse_brings_either_loop_to_the_other);
     RUN(fuse_is_refused_where_what_is_between_needs_both);
-    RUN(prefetch_next_leaves_out_what_is_loaded_now);
+    RUN(prefetch_next_leaves_out_lines_of_this_iteration);
     RUN(rows_of_much_arithmetic_go_in_stages);
     RUN(the_number_of_threads_changes_no_line);
     RUN(stages_are_for_where_they_pay);

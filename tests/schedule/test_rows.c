@@ -41,7 +41,7 @@ static qn_tensor *turned(qn_tensor *x, int axis) {
 }
 
 /* Turned, and another operand walked as it lies. */
-static qn_tensor *half_turned(qn_tensor *x, int axis) {
+static qn_tensor *half_transposed(qn_tensor *x, int axis) {
     (void)axis;
     qn_tensor *t = qn_permute(x, 2, (int[]){1, 0});
     return qn_add(t, qn_reshape(qn_neg(x), 2, (int64_t[]){qn_dim(x, 1), qn_dim(x, 0)}));
@@ -63,7 +63,7 @@ static const struct {
                  {"normal", normal},
                  {"sum", sum},
                  {"turned", turned},
-                 {"half_turned", half_turned},
+                 {"half_transposed", half_transposed},
                  {"turned_wide", turned_wide}};
 
 /* The value, or with `gradient` the gradient of the sum of its arc tangents. */

@@ -46,7 +46,7 @@ static const char copies[] = "kernel \"copies\" {\n"
                              "  }\n"
                              "}\n";
 
-static void trips_that_are_apart_may_be_shared_by_members(void) {
+static void independent_iterations_may_be_shared_by_members(void) {
     BECOMES(copies, "par i\nthread j\n",
             "kernel \"copies\" {\n"
             "  arg a0 i32[64] write\n"
@@ -60,7 +60,7 @@ static void trips_that_are_apart_may_be_shared_by_members(void) {
     BECOMES(small_product, "thread i\nthread j\n", NULL);
 }
 
-static void trips_that_meet_may_not(void) {
+static void dependent_iterations_may_not(void) {
     REFUSES(row_sums, "", "thread k", "may touch the same element of t0");
     REFUSES(small_product, "", "thread k", "may touch the same element");
 }
@@ -87,9 +87,9 @@ static void a_group_has_a_most_of_members(void) {
     BECOMES(wide, "thread i\n", NULL);
 }
 
-/* ---- fold ----------------------------------------------------------------------------------- */
+/* ---- tree_reduce ----------------------------------------------------------------------------- */
 
-static void a_reduction_is_folded_in_halves(void) {
+static void tree_reduce_combines_in_halves(void) {
     BECOMES(row_sums,
             "par i\nsplit k 5 -> ko ki\nrfactor t0 ki\ntree_reduce ki_1\nthread ki\nthread ki_1_1\n"
             "thread ki_1_2\n",
@@ -121,7 +121,7 @@ static void a_reduction_is_folded_in_halves(void) {
             "}\n");
 }
 
-static void folding_wants_a_tile_that_ends_there(void) {
+static void tree_reduce_wants_a_tile_that_ends_there(void) {
     REFUSES(row_sums, "", "tree_reduce k", "no element of a tile");
     REFUSES(small_product, "", "tree_reduce j", "more than one store");
     static const char again[] = "kernel \"again\" {\n"
@@ -172,7 +172,7 @@ static const char reversed[] = "kernel \"reversed\" {\n"
                                "  }\n"
                                "}\n";
 
-static void what_another_member_stored_is_waited_for(void) {
+static void a_barrier_precedes_reads_of_another_members_stores(void) {
     kernel *k = placed(reversed, "");
     check_text(__LINE__, k,
                "kernel \"reversed\" {\n"
@@ -213,7 +213,7 @@ static void without_its_barriers_a_kernel_gives_another_result(void) {
     ir_close(without);
 }
 
-static void a_loop_waits_before_it_overwrites_what_is_still_read(void) {
+static void a_barrier_precedes_stores_to_what_is_still_read(void) {
     static const char blocks[] = "kernel \"blocks\" {\n"
                                  "  arg a0 i32[64] write\n"
                                  "  arg a1 i32[64] read\n"
@@ -277,15 +277,15 @@ static void a_staged_operand_is_shared_by_the_group(void) {
 }
 
 static void all(void) {
-    RUN(trips_that_are_apart_may_be_shared_by_members);
-    RUN(trips_that_meet_may_not);
+    RUN(independent_iterations_may_be_shared_by_members);
+    RUN(dependent_iterations_may_not);
     RUN(thread_loops_of_a_nest_stand_directly_in_each_other);
     RUN(a_group_has_a_most_of_members);
-    RUN(a_reduction_is_folded_in_halves);
-    RUN(folding_wants_a_tile_that_ends_there);
-    RUN(what_another_member_stored_is_waited_for);
+    RUN(tree_reduce_combines_in_halves);
+    RUN(tree_reduce_wants_a_tile_that_ends_there);
+    RUN(a_barrier_precedes_reads_of_another_members_stores);
     RUN(without_its_barriers_a_kernel_gives_another_result);
-    RUN(a_loop_waits_before_it_overwrites_what_is_still_read);
+    RUN(a_barrier_precedes_stores_to_what_is_still_read);
     RUN(elements_that_stay_with_a_member_need_no_barrier);
     RUN(what_the_group_computes_every_member_keeps);
     RUN(a_staged_operand_is_shared_by_the_group);

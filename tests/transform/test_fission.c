@@ -1,6 +1,7 @@
-/* test_fission.c - the transforms for kernels over blocks of rows: a loop for each thing a row does
- * (fission), a tile's rows side by side (lay), trips that do nothing left out (clip), full trips at
- * the end (peel); as in test_transforms.c. */
+/* test_fission.c - the transforms for kernels over blocks of rows: a loop for each statement of a
+ * row (fission), a tile's rows interleaved (transform_layout), iterations without effect dropped
+ * (trim), fused loops with folded storage, full iterations at the end (peel); as in
+ * test_transforms.c. */
 #include "ir_cases.h"
 #include "schedule/schedule.h"
 
@@ -85,7 +86,7 @@ static void fission_gives_each_statement_a_loop(void) {
     KEEPS(attention, "split q 3 -> b v\naccumulate t0 v\nfission v\ntrim r");
 }
 
-static void fission_is_refused_where_trips_meet(void) {
+static void fission_is_refused_for_carried_dependences(void) {
     REFUSES(attention, "", "fission q", "a tile is defined");
     REFUSES(two_things, "", "fission j", "does one thing only");
     REFUSES("kernel \"next\" {\n" /* trip i reads what trip i - 1 has written */
@@ -100,7 +101,7 @@ static void fission_is_refused_where_trips_meet(void) {
             "", "fission i", "may touch the same element");
 }
 
-/* ---- fuse and confine ------------------------------------------------------------------------ */
+/* ---- fuse and fold_storage ------------------------------------------------------------------- */
 
 /* Weights of a row, their sum, and a sum that needs both in its last block only. */
 static const char softly[] = "kernel \"softly\" {\n"
@@ -194,7 +195,7 @@ static void slices_of_a_row_are_made_and_summed_together(void) {
                   "fold_storage t0 d"); /* a last slice that is cut short */
 }
 
-static void confine_is_refused_where_trips_share_elements(void) {
+static void fold_storage_is_refused_where_iterations_share_elements(void) {
     REFUSES(softly, "fuse i j", "fold_storage t0 i", "outside of the loop");
     REFUSES(softly, SLICES, "fold_storage t1 d", "does not step");
     REFUSES(softly, SLICES, "fold_storage t2 d", "not defined beside");
@@ -203,9 +204,9 @@ static void confine_is_refused_where_trips_share_elements(void) {
     REFUSES(two_things, "split j 1 -> jo ji", "fold_storage t0 jo", "not defined beside");
 }
 
-/* ---- lay ------------------------------------------------------------------------------------- */
+/* ---- transform_layout ------------------------------------------------------------------------ */
 
-static void lay_puts_rows_side_by_side(void) {
+static void transform_layout_interleaves_rows(void) {
     BECOMES(two_things, "transform_layout t0 2",
             "kernel \"two\" {\n"
             "  arg a0 f32[6] write\n"
@@ -227,9 +228,9 @@ static void lay_puts_rows_side_by_side(void) {
     REFUSES(two_things, "", "transform_layout a1 2", "only a tile");
 }
 
-/* ---- clip ------------------------------------------------------------------------------------ */
+/* ---- trim ------------------------------------------------------------------------------------ */
 
-static void clip_leaves_out_what_is_off(void) {
+static void trim_drops_masked_iterations(void) {
     BECOMES(from_here, "trim r",
             "kernel \"from_here\" {\n"
             "  arg a0 f32[7] write\n"
@@ -252,7 +253,7 @@ static void clip_leaves_out_what_is_off(void) {
 }
 
 /* The sum reads scores up to its own query, so later ones need not be made. */
-static void clip_leaves_out_what_nobody_reads(void) {
+static void trim_drops_iterations_whose_stores_are_unread(void) {
     BECOMES(attention, "trim r\ntrim k",
             "kernel \"attention\" {\n"
             "  arg a0 f32[35] write\n"
@@ -418,7 +419,7 @@ static void long_rows_go_by_slices(void) {
 }
 
 /* The rows of keys and values are read for each block again; a larger block reads them less. */
-static void blocks_are_larger_where_reading_again_is_far(void) {
+static void blocks_are_larger_where_rereads_miss_the_cache(void) {
     static const int64_t l2[] = {1 << 20, 8 << 10};
     for (int i = 0; i < 2; i++) {
         const machine limits = {
@@ -436,18 +437,18 @@ static void blocks_are_larger_where_reading_again_is_far(void) {
 
 static void all(void) {
     RUN(fission_gives_each_statement_a_loop);
-    RUN(fission_is_refused_where_trips_meet);
+    RUN(fission_is_refused_for_carried_dependences);
     RUN(fuse_makes_one_loop_of_two);
     RUN(fuse_is_refused_where_a_later_trip_is_needed);
     RUN(slices_of_a_row_are_made_and_summed_together);
-    RUN(confine_is_refused_where_trips_share_elements);
-    RUN(lay_puts_rows_side_by_side);
-    RUN(clip_leaves_out_what_is_off);
-    RUN(clip_leaves_out_what_nobody_reads);
+    RUN(fold_storage_is_refused_where_iterations_share_elements);
+    RUN(transform_layout_interleaves_rows);
+    RUN(trim_drops_masked_iterations);
+    RUN(trim_drops_iterations_whose_stores_are_unread);
     RUN(peel_finds_full_trips_at_the_end);
     RUN(blocks_of_rows_need_no_tile);
     RUN(long_rows_go_by_slices);
-    RUN(blocks_are_larger_where_reading_again_is_far);
+    RUN(blocks_are_larger_where_rereads_miss_the_cache);
 }
 
 int main(int argc, char **argv) {

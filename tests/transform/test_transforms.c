@@ -1,6 +1,5 @@
-/* test_transforms.c - every transform of the kernel room, alone: what it must make of a small
- * kernel is written out by hand from its definition; that the result stays is the interpreter's
- * word. */
+/* test_transforms.c - every transform on its own: the expected kernel is written out by hand from
+ * its definition; the interpreter checks that the result stays. */
 #include "ir_cases.h"
 #include "transform/transform.h"
 
@@ -203,7 +202,7 @@ static void pad_is_refused_where_inner_trips_depend_on_the_loop(void) {
 
 /* ---- peel ----------------------------------------------------------------------------------- */
 
-static void peel_sets_full_trips_apart(void) {
+static void peel_separates_full_iterations(void) {
     BECOMES(copy_10, "split i 4 -> o n\npeel o",
             "kernel \"copy\" {\n"
             "  arg a0 f32[10] write\n"
@@ -222,7 +221,7 @@ static void peel_sets_full_trips_apart(void) {
 }
 
 /* Items of blocks, the rest of each apart: no two of them meet, whatever n is. */
-static void peeling_leaves_parallel_trips_apart(void) {
+static void peeling_keeps_parallel_iterations_independent(void) {
     KEEPS("kernel \"copy\" {\n"
           "  dim n 3 100\n"
           "  arg a0 f32[n] write\n"
@@ -235,7 +234,7 @@ static void peeling_leaves_parallel_trips_apart(void) {
     KEEPS(copy_10, "split i 4 -> o w\nsplit o 2 -> p q\npar p\npeel q");
 }
 
-static void peel_frees_full_trips_of_masks(void) {
+static void peel_takes_masks_off_full_iterations(void) {
     BECOMES(copy_10, "pad i 4\nsplit i 4 -> o n\npeel o",
             "kernel \"copy\" {\n"
             "  arg a0 f32[10] write\n"
@@ -309,7 +308,7 @@ static void par_needs_root_loops_that_share_nothing(void) {
             "", "par i", "same element of a0");
 }
 
-static void bypass_is_for_what_is_only_written(void) {
+static void nontemporal_is_for_arguments_only_written(void) {
     KEEPS(grid, "nontemporal a0");
     REFUSES(grid, "", "nontemporal a1", "written and not read");
     REFUSES(grid, "nontemporal a0", "nontemporal a0", "written and not read");
@@ -359,7 +358,7 @@ static void par_needs_roots_that_do_not_depend_on_each_other(void) {
     KEEPS(apart, "par j\npar i");
 }
 
-static void vec_needs_lanes_that_do_not_meet(void) {
+static void vec_needs_lanes_without_dependences(void) {
     KEEPS(grid, "vec j");
     KEEPS(grid, "vec i");
     KEEPS(row_sum, "vec k"); /* a horizontal reduction */
@@ -388,9 +387,9 @@ static void unroll_needs_a_constant_extent(void) {
     KEEPS(row_sum, "unroll k\nserial k");
 }
 
-/* ---- tile ----------------------------------------------------------------------------------- */
+/* ---- accumulate ------------------------------------------------------------------------------ */
 
-static void tile_moves_a_loop_inside_its_reduction(void) {
+static void accumulate_moves_a_loop_inside_its_reduction(void) {
     BECOMES(product, "accumulate t0 j",
             "kernel \"product\" {\n"
             "  arg a0 f32[35] read\n"
@@ -411,7 +410,7 @@ static void tile_moves_a_loop_inside_its_reduction(void) {
             "}\n");
 }
 
-static void tile_twice_makes_a_register_tile(void) {
+static void accumulate_twice_makes_a_register_tile(void) {
     BECOMES(product, "split i 5 -> io ii\naccumulate t0 j\naccumulate t0 ii",
             "kernel \"product\" {\n"
             "  arg a0 f32[35] read\n"
@@ -436,7 +435,7 @@ static void tile_twice_makes_a_register_tile(void) {
             "}\n");
 }
 
-static void tile_takes_all_states_and_values_along(void) {
+static void accumulate_takes_all_states_and_initial_values(void) {
     BECOMES(argmax, "accumulate t1 i",
             "kernel \"argmax\" {\n"
             "  arg a0 f32[3] write\n"
@@ -488,7 +487,7 @@ static void tile_takes_all_states_and_values_along(void) {
             "}\n");
 }
 
-static void tile_is_refused_where_it_would_not_keep_the_result(void) {
+static void accumulate_is_refused_for_carried_dependences(void) {
     REFUSES(product, "", "accumulate t0 i", "not defined in that loop");
     REFUSES(row_sum, "par i", "accumulate t0 i", "serial or unrolled");
     REFUSES("kernel \"carried\" {\n"
@@ -505,9 +504,9 @@ static void tile_is_refused_where_it_would_not_keep_the_result(void) {
             "", "accumulate t0 i", "same element of a0");
 }
 
-/* ---- multi_step ----------------------------------------------------------------------------- */
+/* ---- rfactor --------------------------------------------------------------------------------- */
 
-static void multi_step_gives_each_trip_its_element(void) {
+static void rfactor_gives_each_iteration_its_element(void) {
     BECOMES(row_sum, "split k 2 -> ko ki\nrfactor t0 ki",
             "kernel \"row_sum\" {\n"
             "  arg a0 f32[4] write\n"
@@ -530,7 +529,7 @@ static void multi_step_gives_each_trip_its_element(void) {
             "}\n");
 }
 
-static void multi_step_again_combines_whole_vectors(void) {
+static void rfactor_twice_combines_whole_vectors(void) {
     BECOMES(row_sum, "split k 2 -> ko ki\nrfactor t0 ki\nrfactor t1 ko",
             "kernel \"row_sum\" {\n"
             "  arg a0 f32[4] write\n"
@@ -560,11 +559,11 @@ static void multi_step_again_combines_whole_vectors(void) {
             "}\n");
 }
 
-static void multi_step_keeps_indices_with_their_values(void) {
+static void rfactor_keeps_indices_with_their_values(void) {
     KEEPS(argmax, "pad k 3\nsplit k 3 -> ko ki\nrfactor t0 ki\nvec ki");
 }
 
-static void multi_step_is_refused_where_the_tile_does_more(void) {
+static void rfactor_is_refused_where_the_tile_does_more(void) {
     REFUSES(row_sum, "", "rfactor t0 i", "does not live through");
     REFUSES("kernel \"running\" {\n"
             "  arg a0 f32[6] write\n"
@@ -857,25 +856,25 @@ static void all(void) {
     RUN(pad_switches_off_what_outlives_a_trip);
     RUN(pad_lets_sums_go_on_that_add_nothing);
     RUN(pad_is_refused_where_inner_trips_depend_on_the_loop);
-    RUN(peel_sets_full_trips_apart);
-    RUN(peeling_leaves_parallel_trips_apart);
-    RUN(peel_frees_full_trips_of_masks);
+    RUN(peel_separates_full_iterations);
+    RUN(peeling_keeps_parallel_iterations_independent);
+    RUN(peel_takes_masks_off_full_iterations);
     RUN(peel_gives_the_rest_tiles_of_its_own);
     RUN(peel_is_refused_where_nothing_is_cut_short);
     RUN(par_needs_root_loops_that_share_nothing);
-    RUN(bypass_is_for_what_is_only_written);
+    RUN(nontemporal_is_for_arguments_only_written);
     RUN(par_in_place_needs_the_same_index);
     RUN(par_needs_roots_that_do_not_depend_on_each_other);
-    RUN(vec_needs_lanes_that_do_not_meet);
+    RUN(vec_needs_lanes_without_dependences);
     RUN(unroll_needs_a_constant_extent);
-    RUN(tile_moves_a_loop_inside_its_reduction);
-    RUN(tile_twice_makes_a_register_tile);
-    RUN(tile_takes_all_states_and_values_along);
-    RUN(tile_is_refused_where_it_would_not_keep_the_result);
-    RUN(multi_step_gives_each_trip_its_element);
-    RUN(multi_step_again_combines_whole_vectors);
-    RUN(multi_step_keeps_indices_with_their_values);
-    RUN(multi_step_is_refused_where_the_tile_does_more);
+    RUN(accumulate_moves_a_loop_inside_its_reduction);
+    RUN(accumulate_twice_makes_a_register_tile);
+    RUN(accumulate_takes_all_states_and_initial_values);
+    RUN(accumulate_is_refused_for_carried_dependences);
+    RUN(rfactor_gives_each_iteration_its_element);
+    RUN(rfactor_twice_combines_whole_vectors);
+    RUN(rfactor_keeps_indices_with_their_values);
+    RUN(rfactor_is_refused_where_the_tile_does_more);
     RUN(stage_packs_what_loops_will_load);
     RUN(stage_by_a_sum_copies_what_windows_share_once);
     RUN(stage_fills_the_edge_with_zeros);

@@ -1,12 +1,12 @@
-/* test_blocks.c - the transforms that contractions are blocked and packed with: sums in blocks
- * (block_reduction), copies transposed in registers (transpose), accumulators spilled to memory
- * (spill), terms of one element added up first (privatize); as in test_transforms.c. */
+/* test_blocks.c - the transforms that block and pack contractions: reductions in blocks
+ * (block_reduction), transposed copies (transpose), spilled accumulators (spill), private
+ * accumulators (privatize), prefetches; as in test_transforms.c. */
 #include "ir_cases.h"
 #include "schedule/schedule.h"
 
-/* ---- carry ---------------------------------------------------------------------------------- */
+/* ---- block_reduction ------------------------------------------------------------------------- */
 
-static void carry_lets_partial_sums_wait_between_blocks(void) {
+static void block_reduction_keeps_partial_sums_between_blocks(void) {
     BECOMES(product, "split k 3 -> ko ki\nblock_reduction t0 ko i",
             "kernel \"product\" {\n"
             "  arg a0 f32[35] read\n"
@@ -37,7 +37,7 @@ static void carry_lets_partial_sums_wait_between_blocks(void) {
             "}\n");
 }
 
-static void carry_keeps_register_tiles_and_blocks_of_columns(void) {
+static void block_reduction_keeps_register_tiles_and_blocks_of_columns(void) {
     KEEPS(product, "split k 2 -> ko ki\nsplit j 4 -> jo ji\nsplit i 3 -> io ii\n"
                    "swap ii jo\naccumulate t0 ji\naccumulate t0 ii\nblock_reduction t0 ko "
                    "jo\nstage a1 jo ki ji\n"
@@ -48,7 +48,7 @@ static void carry_keeps_register_tiles_and_blocks_of_columns(void) {
     KEEPS(row_sum, "block_reduction t0 k i");
 }
 
-/* What one loop makes of a row waits together. */
+/* All accumulators of a loop are kept between blocks. */
 static const char two_of_a_row[] = "kernel \"two\" {\n"
                                    "  arg a0 f32[4] write\n"
                                    "  arg a1 f32[24] read\n"
@@ -67,7 +67,7 @@ static const char two_of_a_row[] = "kernel \"two\" {\n"
                                    "  }\n"
                                    "}\n";
 
-static void carry_takes_all_tiles_of_the_loop(void) {
+static void block_reduction_takes_all_tiles_of_the_loop(void) {
     BECOMES(two_of_a_row, "split k 4 -> ko ki\nblock_reduction t1 ko i",
             "kernel \"two\" {\n"
             "  arg a0 f32[4] write\n"
@@ -107,7 +107,7 @@ static void carry_takes_all_tiles_of_the_loop(void) {
     REFUSES(two_of_a_row, "rfactor t0 k", "block_reduction t1 k i", "differ in size");
 }
 
-static void carry_is_refused_where_blocks_would_see_a_difference(void) {
+static void block_reduction_is_refused_where_blocks_would_change_the_result(void) {
     REFUSES(product, "", "block_reduction t0 i j", "not defined beside");
     REFUSES(product, "", "block_reduction t0 k k", "not defined in that loop");
     REFUSES(row_sum, "unroll i", "block_reduction t0 k i", "not serial");
@@ -171,7 +171,7 @@ static void carry_is_refused_where_blocks_would_see_a_difference(void) {
             "", "block_reduction t0 k i", "sure to have a trip");
 }
 
-/* ---- park ----------------------------------------------------------------------------------- */
+/* ---- spill ----------------------------------------------------------------------------------- */
 
 static void spill_gives_a_loop_a_copy_to_read(void) {
     BECOMES(product, "accumulate t0 j\nspill t0 j_1",
@@ -199,16 +199,16 @@ static void spill_gives_a_loop_a_copy_to_read(void) {
             "}\n");
 }
 
-static void park_is_refused_where_there_is_nothing_to_copy(void) {
+static void spill_is_refused_where_there_is_nothing_to_copy(void) {
     REFUSES(product, "accumulate t0 j", "spill t0 j", "stores to the tile");
     REFUSES(product, "", "spill t0 i", "stores to the tile");
     REFUSES(row_sum, "split i 2 -> io ii\naccumulate t0 ii\nvec ii_1", "spill a0 ii_1",
             "only a tile");
 }
 
-/* ---- collect -------------------------------------------------------------------------------- */
+/* ---- privatize ------------------------------------------------------------------------------- */
 
-/* Terms for elements that all trips of i share. */
+/* Terms of elements that are shared by all iterations of i. */
 static const char pushed[] = "kernel \"pushed\" {\n"
                              "  arg a0 f32[6] write\n"
                              "  arg a1 f32[36] read\n"
@@ -224,7 +224,7 @@ static const char pushed[] = "kernel \"pushed\" {\n"
                              "  }\n"
                              "}\n";
 
-static void collect_adds_up_what_goes_to_one_element(void) {
+static void privatize_adds_terms_of_one_element_in_an_accumulator(void) {
     BECOMES(pushed, "swap i k\nprivatize i",
             "kernel \"pushed\" {\n"
             "  arg a0 f32[6] write\n"
@@ -248,7 +248,7 @@ static void collect_adds_up_what_goes_to_one_element(void) {
     KEEPS(pushed, "pad k 4\nswap i k\nprivatize i");
 }
 
-static void collect_is_refused_where_trips_choose(void) {
+static void privatize_is_refused_where_the_element_depends_on_the_loop(void) {
     REFUSES(pushed, "", "privatize i", "chooses the element");
     REFUSES(pushed, "", "privatize j", "just update one element");
     REFUSES(pushed, "swap i k\nvec k", "privatize i", "inside a vector loop");
@@ -271,9 +271,9 @@ static void collect_is_refused_where_trips_choose(void) {
             "", "privatize i", "may lie outside");
 }
 
-/* ---- turn ----------------------------------------------------------------------------------- */
+/* ---- transpose ------------------------------------------------------------------------------- */
 
-static void turn_copies_through_a_tile(void) {
+static void transpose_copies_through_a_tile(void) {
     BECOMES(grid, "transpose i j",
             "kernel \"grid\" {\n"
             "  arg a0 f32[12] write\n"
@@ -293,13 +293,13 @@ static void turn_copies_through_a_tile(void) {
             "}\n");
 }
 
-static void turn_keeps_copies_in_registers_and_edges(void) {
+static void transpose_keeps_copies_in_registers_and_edges(void) {
     KEEPS(grid, "swap i j\ntranspose j i\nunroll j\nvec i\nunroll i_1\nvec j_1");
     KEEPS(grid, "pad i 8\npad j 4\nsplit i 4 -> io ii\ntranspose ii j\nunroll ii\nvec j\n"
                 "unroll j_1\nvec ii_1");
 }
 
-static void turn_is_refused_for_more_than_a_copy(void) {
+static void transpose_is_refused_for_more_than_a_copy(void) {
     REFUSES(row_sum, "", "transpose i k", "not all that the outer");
     REFUSES(copy_10, "split i 4 -> o n", "transpose o n", "depends on the outer");
     REFUSES(grid, "vec j", "transpose i j", "serial");
@@ -333,8 +333,8 @@ static void turn_is_refused_for_more_than_a_copy(void) {
             "", "transpose i j", "same element of a0");
 }
 
-/* Loops that a tile's loop is spread over keep names of their own. */
-static void tile_finds_names_that_waiting_loops_have_not(void) {
+/* Copies of the accumulated loop get names of their own. */
+static void accumulate_finds_names_that_unmoved_loops_lack(void) {
     KEEPS("kernel \"names\" {\n"
           "  arg a0 f32[4] write\n"
           "  arg a1 f32[24] read\n"
@@ -354,10 +354,10 @@ static void tile_finds_names_that_waiting_loops_have_not(void) {
           "accumulate t0 i");
 }
 
-/* ---- ask ------------------------------------------------------------------------------------ */
+/* ---- prefetch_nest --------------------------------------------------------------------------- */
 
-/* A product, and behind it a formula that reads and writes elements of its own. */
-static const char *product_behind(int i, int j, int k) {
+/* A product with an epilogue that reads and writes streams of its own. */
+static const char *product_with_epilogue(int i, int j, int k) {
     static const char *const form = "kernel \"behind\" {\n"
                                     "  arg a0 f32[%d] write\n"
                                     "  arg a1 f32[%d] read\n"
@@ -383,9 +383,9 @@ static const char *product_behind(int i, int j, int k) {
     return text;
 }
 
-/* Two rows of 40 floats, three lines each, dealt out among the two blocks of the sum. */
-static void asking_is_shared_out_for_of_what_comes_behind(void) {
-    BECOMES(product_behind(4, 40, 6),
+/* Two rows of 40 floats, three lines each, shared among the two blocks of the sum. */
+static void prefetch_nest_is_shared_among_blocks_of_the_sum(void) {
+    BECOMES(product_with_epilogue(4, 40, 6),
             "split i 2 -> io u\nsplit j 40 -> jo v\nswap u jo\naccumulate t0 v\naccumulate t0 u\n"
             "split k 3 -> f s\nprefetch_nest a3 f u_1\nprefetch_nest a0 f u_1",
             "kernel \"behind\" {\n"
@@ -425,14 +425,14 @@ static void asking_is_shared_out_for_of_what_comes_behind(void) {
             "}\n");
 }
 
-static void asking_keeps_results_where_it_points_past_the_end(void) {
-    KEEPS(product_behind(6, 40, 7),
+static void prefetch_nest_keeps_results_past_the_end(void) {
+    KEEPS(product_with_epilogue(6, 40, 7),
           "split i 3 -> io u\nswap u j\naccumulate t0 u\nsplit k 4 -> f s\n"
           "prefetch_nest a3 f u_1\nprefetch_nest a5 f u_1\nunroll u\nunroll u_1");
 }
 
-static void asking_is_refused_where_the_place_is_not_known(void) {
-    const char *text = product_behind(4, 40, 6);
+static void prefetch_nest_is_refused_for_unknown_addresses(void) {
+    const char *text = product_with_epilogue(4, 40, 6);
     REFUSES(text, "", "prefetch_nest a3 k j", "in the other");
     REFUSES(text, "", "prefetch_nest t0 k j", "only for an argument");
     REFUSES(text, "accumulate t0 j", "prefetch_nest a1 k j_1", "does not touch that");
@@ -440,7 +440,7 @@ static void asking_is_refused_where_the_place_is_not_known(void) {
     REFUSES(row_sum, "", "prefetch_nest a0 k i", "in the other");
 }
 
-/* ---- what the scheduler makes of them -------------------------------------------------------- */
+/* ---- default schedules ----------------------------------------------------------------------- */
 
 static void check_default(const char *text, const char *has, const char *has_not) {
     static const machine limits = {64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false};
@@ -453,7 +453,11 @@ static void check_default(const char *text, const char *has, const char *has_not
     ir_close(k);
 }
 
-enum { BESIDE, ALONG, PANELS }; /* how columns lie: along the sum, packed beforehand */
+enum {
+    BESIDE,
+    ALONG,
+    PANELS
+}; /* layout of columns: contiguous, along the sum, packed beforehand */
 
 static void product_of(char text[800], long long m, long long n, long long k, int columns) {
     static const char *const form[] = {"j + %lld*k", "k + %lld*j", "32*k + j + %lld*(j/32)"};
@@ -479,8 +483,8 @@ static void product_of(char text[800], long long m, long long n, long long k, in
              m * n, m * k, k * n, m, n, k, k, index, n);
 }
 
-/* The packing of rows and of columns that lie along the sum, of blocks of it, too. */
-static void copies_are_turned_where_no_vector_ends_with_the_sum(void) {
+/* The packing of rows and of columns contiguous along the sum, of blocks of it, too. */
+static void packing_is_transposed_in_whole_vectors_of_the_sum(void) {
     static const struct {
         int m, n, k, columns;
         const char *has;
@@ -496,7 +500,7 @@ static void copies_are_turned_where_no_vector_ends_with_the_sum(void) {
     }
 }
 
-/* Two lines of what goes past the caches are written one behind the other. */
+/* Two lines of non-temporal stores are written one behind the other. */
 static void large_transpositions_write_lines_in_pairs(void) {
     for (int i = 0; i < 2; i++) {
         char text[400];
@@ -516,7 +520,7 @@ static void large_transpositions_write_lines_in_pairs(void) {
     }
 }
 
-static void ahead_computes_what_no_trip_changes_once(void) {
+static void hoist_computes_invariant_values_once(void) {
     static const char *const shares = "kernel \"shares\" {\n"
                                       "  arg a0 f32[35] read\n"
                                       "  arg a1 f32[35] write\n"
@@ -557,7 +561,7 @@ static void ahead_computes_what_no_trip_changes_once(void) {
     REFUSES(shares, "", "hoist j", "nothing in the loop");
 }
 
-static void fetch_asks_for_what_the_next_copy_reads(void) {
+static void prefetch_next_loads_lines_of_the_next_copy(void) {
     static const char *const panels = "kernel \"panels\" {\n"
                                       "  arg a0 f32[16] write\n"
                                       "  arg a1 f32[48] read\n"
@@ -624,24 +628,25 @@ static void fetch_asks_for_what_the_next_copy_reads(void) {
     check_default(flat, "stage a2 cq900", "prefetch_next");
 }
 
-static const char *const near_by = "kernel \"near\" {\n"
-                                   "  arg a0 f32[160] read\n"
-                                   "  arg a1 f32[2] write\n"
-                                   "  local t0 f32[80]\n"
-                                   "  for j < 2 {\n"
-                                   "    def t0 = f32(3)\n"
-                                   "    a1[j] = f32(1)\n"
-                                   "    for k < 4 {\n"
-                                   "      for u < 2 {\n"
-                                   "        a1[j] max= mul(t0[20*k + 7*u], a0[k + 40*u])\n"
-                                   "      }\n"
-                                   "    }\n"
-                                   "  }\n"
-                                   "}\n";
+static const char *const moving_loads = "kernel \"near\" {\n"
+                                        "  arg a0 f32[160] read\n"
+                                        "  arg a1 f32[2] write\n"
+                                        "  local t0 f32[80]\n"
+                                        "  for j < 2 {\n"
+                                        "    def t0 = f32(3)\n"
+                                        "    a1[j] = f32(1)\n"
+                                        "    for k < 4 {\n"
+                                        "      for u < 2 {\n"
+                                        "        a1[j] max= mul(t0[20*k + 7*u], a0[k + 40*u])\n"
+                                        "      }\n"
+                                        "    }\n"
+                                        "  }\n"
+                                        "}\n";
 
-/* What a trip moves on by is asked for line by line, rows of an operand each for itself. */
-static void near_asks_for_what_later_trips_load(void) {
-    BECOMES(near_by, "prefetch_trip t0 k 3\nprefetch_trip a0 k 8",
+/* The elements one iteration advances by are prefetched line by line, each row of an operand on its
+ * own. */
+static void prefetch_trip_loads_lines_of_later_iterations(void) {
+    BECOMES(moving_loads, "prefetch_trip t0 k 3\nprefetch_trip a0 k 8",
             "kernel \"near\" {\n"
             "  arg a0 f32[160] read\n"
             "  arg a1 f32[2] write\n"
@@ -660,15 +665,15 @@ static void near_asks_for_what_later_trips_load(void) {
             "    }\n"
             "  }\n"
             "}\n");
-    KEEPS(near_by, "prefetch_trip t0 k 1\nprefetch_trip a0 k 1000000\nunroll k\nvec u");
-    REFUSES(near_by, "", "prefetch_trip t0 j 8", "does not move on");
-    REFUSES(near_by, "", "prefetch_trip a1 u 8", "does not read that");
-    REFUSES(near_by, "vec u", "prefetch_trip t0 u 8", "lanes and members");
+    KEEPS(moving_loads, "prefetch_trip t0 k 1\nprefetch_trip a0 k 1000000\nunroll k\nvec u");
+    REFUSES(moving_loads, "", "prefetch_trip t0 j 8", "does not move on");
+    REFUSES(moving_loads, "", "prefetch_trip a1 u 8", "does not read that");
+    REFUSES(moving_loads, "vec u", "prefetch_trip t0 u 8", "lanes and members");
 }
 
-/* Panels of the second cache are asked for, those of the first not; of rows that are not packed and
- * come from behind the second one their lines, in blocks that are long enough for that. */
-static void operands_that_are_not_near_are_asked_for(void) {
+/* Panels in the second-level cache are prefetched, those in the first are not; of unpacked rows
+ * from behind the second level their lines, in blocks that are long enough. */
+static void operands_outside_the_first_cache_are_prefetched(void) {
     static const struct {
         int m, n, k, columns;
         const char *has, *has_not;
@@ -733,8 +738,9 @@ static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     check_default(along, "prefetch_distance a2", "prefetch_distance a1");
 }
 
-/* A long formula's loads ask for the block to come, as many pages on as are walked side by side. */
-static void a_long_formula_asks_for_what_it_streams(void) {
+/* The loads of a long formula prefetch the next block, as many pages on as are walked side by
+ * side. */
+static void a_long_formula_prefetches_its_streams(void) {
     static const char *const form = "kernel \"%s\" {\n"
                                     "  arg a0 f32[67108864] write\n"
                                     "  arg a1 %s[67108864] read\n"
@@ -757,23 +763,24 @@ static void a_long_formula_asks_for_what_it_streams(void) {
     }
 }
 
-/* Four streams behind a sum are asked for while it runs, where they are larger than a cache. */
-static void streams_behind_a_product_are_asked_for(void) {
-    check_default(product_behind(1024, 512, 256), "prefetch_nest a3", "prefetch_nest a1");
-    check_default(product_behind(1024, 512, 256), "prefetch_nest a5", "prefetch_nest a2");
-    check_default(product_behind(256, 512, 256), "swap",
+/* Four streams of an epilogue are prefetched during the sum, where they are larger than a cache. */
+static void streams_of_an_epilogue_are_prefetched(void) {
+    check_default(product_with_epilogue(1024, 512, 256), "prefetch_nest a3", "prefetch_nest a1");
+    check_default(product_with_epilogue(1024, 512, 256), "prefetch_nest a5", "prefetch_nest a2");
+    check_default(product_with_epilogue(256, 512, 256), "swap",
                   "prefetch_nest"); /* streams of half a cache */
-    check_default(product_behind(8192, 512, 256), "prefetch_nest a3",
-                  "prefetch_nest a5"); /* a5 goes past them */
+    check_default(product_with_epilogue(8192, 512, 256), "prefetch_nest a3",
+                  "prefetch_nest a5"); /* a5 is stored non-temporally */
 }
 
-/* Panels of an operand from memory are filled side by side, of one in a cache each by itself. */
-static void panels_are_filled_side_by_side(void) {
-    check_default(product_behind(1024, 512, 256), "swap rq900_1 ", "swap cq900_1 ");
-    check_default(product_behind(512, 1024, 256), "swap cq900_1 ", "swap rq900_1 ");
+/* Panels of an operand from memory are packed side by side, of one in a cache one by one. */
+static void panels_are_packed_side_by_side(void) {
+    check_default(product_with_epilogue(1024, 512, 256), "swap rq900_1 ", "swap cq900_1 ");
+    check_default(product_with_epilogue(512, 1024, 256), "swap cq900_1 ", "swap rq900_1 ");
 }
 
-/* Narrow operands go by words where the device multiplies them, equal bytes with an offset. */
+/* Narrow operands go by words where the device has a dot instruction, equal signs with an
+ * offset. */
 static void narrow_products_go_by_words(void) {
     static const char *const form = "kernel \"%s\" {\n"
                                     "  arg a0 %s[65536] write\n"
@@ -807,8 +814,8 @@ static void narrow_products_go_by_words(void) {
     }
 }
 
-/* Copies into whole vectors are turned in registers. */
-static void transpositions_are_turned(void) {
+/* Copies into whole vectors are transposed in registers. */
+static void transposed_copies_are_transposed_in_registers(void) {
     static const char *const form = "kernel \"turned\" {\n"
                                     "  arg a0 %s[%d] write\n"
                                     "  arg a1 %s[%d] read\n"
@@ -835,7 +842,8 @@ static void transpositions_are_turned(void) {
     }
 }
 
-/* Several passes down far columns go row by row, what belongs to a column computed beforehand. */
+/* Several passes down strided columns go row by row, what belongs to a column computed
+ * beforehand. */
 static void softmax_down_columns_walks_rows(void) {
     static const char *const form = "kernel \"softmax\" {\n"
                                     "  arg a0 f32[%d] write\n"
@@ -865,35 +873,35 @@ static void softmax_down_columns_walks_rows(void) {
 }
 
 static void all(void) {
-    RUN(carry_lets_partial_sums_wait_between_blocks);
-    RUN(carry_keeps_register_tiles_and_blocks_of_columns);
-    RUN(carry_takes_all_tiles_of_the_loop);
-    RUN(carry_is_refused_where_blocks_would_see_a_difference);
-    RUN(tile_finds_names_that_waiting_loops_have_not);
+    RUN(block_reduction_keeps_partial_sums_between_blocks);
+    RUN(block_reduction_keeps_register_tiles_and_blocks_of_columns);
+    RUN(block_reduction_takes_all_tiles_of_the_loop);
+    RUN(block_reduction_is_refused_where_blocks_would_change_the_result);
+    RUN(accumulate_finds_names_that_unmoved_loops_lack);
     RUN(spill_gives_a_loop_a_copy_to_read);
-    RUN(park_is_refused_where_there_is_nothing_to_copy);
-    RUN(collect_adds_up_what_goes_to_one_element);
-    RUN(collect_is_refused_where_trips_choose);
-    RUN(asking_is_shared_out_for_of_what_comes_behind);
-    RUN(asking_keeps_results_where_it_points_past_the_end);
-    RUN(asking_is_refused_where_the_place_is_not_known);
-    RUN(panels_are_filled_side_by_side);
-    RUN(a_long_formula_asks_for_what_it_streams);
-    RUN(streams_behind_a_product_are_asked_for);
-    RUN(turn_copies_through_a_tile);
-    RUN(turn_keeps_copies_in_registers_and_edges);
-    RUN(turn_is_refused_for_more_than_a_copy);
+    RUN(spill_is_refused_where_there_is_nothing_to_copy);
+    RUN(privatize_adds_terms_of_one_element_in_an_accumulator);
+    RUN(privatize_is_refused_where_the_element_depends_on_the_loop);
+    RUN(prefetch_nest_is_shared_among_blocks_of_the_sum);
+    RUN(prefetch_nest_keeps_results_past_the_end);
+    RUN(prefetch_nest_is_refused_for_unknown_addresses);
+    RUN(panels_are_packed_side_by_side);
+    RUN(a_long_formula_prefetches_its_streams);
+    RUN(streams_of_an_epilogue_are_prefetched);
+    RUN(transpose_copies_through_a_tile);
+    RUN(transpose_keeps_copies_in_registers_and_edges);
+    RUN(transpose_is_refused_for_more_than_a_copy);
     RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
     RUN(narrow_products_go_by_words);
-    RUN(fetch_asks_for_what_the_next_copy_reads);
-    RUN(near_asks_for_what_later_trips_load);
-    RUN(operands_that_are_not_near_are_asked_for);
+    RUN(prefetch_next_loads_lines_of_the_next_copy);
+    RUN(prefetch_trip_loads_lines_of_later_iterations);
+    RUN(operands_outside_the_first_cache_are_prefetched);
     RUN(few_rows_go_along_the_sum);
-    RUN(copies_are_turned_where_no_vector_ends_with_the_sum);
+    RUN(packing_is_transposed_in_whole_vectors_of_the_sum);
     RUN(large_transpositions_write_lines_in_pairs);
-    RUN(ahead_computes_what_no_trip_changes_once);
+    RUN(hoist_computes_invariant_values_once);
     RUN(softmax_down_columns_walks_rows);
-    RUN(transpositions_are_turned);
+    RUN(transposed_copies_are_transposed_in_registers);
 }
 
 int main(int argc, char **argv) {
