@@ -92,16 +92,16 @@ static int64_t parse_int(parser *t) {
     return v;
 }
 
-/* Does the expression, or what it is made of, have more than `room` parts? */
-static bool has_more_parts(const sym_store *s, sym a, int *room) {
+/* Has the expression, subexpressions included, more than `left` parts? */
+static bool has_more_parts(const sym_store *s, sym a, int *left) {
     const sym *part;
     sym_kind kind = sym_kind_of(s, a);
-    if (--*room < 0) return true;
+    if (--*left < 0) return true;
     if (kind == SYM_CONST || kind == SYM_VAR) return false;
     int n = kind == SYM_SUM ? sym_terms(s, a).n : sym_operands(s, a, &part);
     if (kind == SYM_SUM) part = sym_terms(s, a).term;
     for (int i = 0; i < n; i++)
-        if (has_more_parts(s, part[i], room)) return true;
+        if (has_more_parts(s, part[i], left)) return true;
     return false;
 }
 
@@ -110,13 +110,13 @@ static sym parse_sym(parser *t) {
     peek(t);
     if (t->expected) return a;
     const char *begin = t->p;
-    int room = IR_INDEX_PARTS;
+    int left = IR_INDEX_PARTS;
     (void)sym_overflowed(t->k->syms);
     bool good = sym_parse(t->k->syms, &t->p, (int)t->vars, t->var, &a);
     for (; begin < t->p; begin++) t->line += *begin == '\n';
     if (!good) expected(t, "an index expression over the variables in scope");
     if (sym_overflowed(t->k->syms)) expected(t, "an index expression within 64 bits");
-    if (has_more_parts(t->k->syms, a, &room)) expected(t, "an index expression of fewer parts");
+    if (has_more_parts(t->k->syms, a, &left)) expected(t, "an index expression of fewer parts");
     return t->expected ? SYM_ZERO : a;
 }
 

@@ -17,8 +17,8 @@ enum { DEEPEST = 16, MOST_JOINED = 4 }; /* loops of a nest; accumulators of one 
 typedef struct nest { /* perfectly nested loops, updates of tiles by monoids in the innermost */
     stmt_id loop[DEEPEST], leaf;
     int depth, updates;
-    ir_access *touch;
-    uint32_t touches;
+    ir_access *access;
+    uint32_t accesses;
 } nest;
 
 /* An accumulator: a tile of one element that is only updated. */
@@ -44,7 +44,7 @@ static bool read_nest(kernel *k, stmt_id loop, nest *n) {
     }
     for (stmt_id s = ir_s(k, n->leaf)->first; s; s = ir_s(k, s)->next, n->updates++)
         if (!is_update(k, s)) return false;
-    n->touches = ir_accesses(k, loop, &n->touch);
+    n->accesses = ir_accesses(k, loop, &n->access);
     return true;
 }
 
@@ -68,22 +68,22 @@ static sym moved(kernel *k, const nest *a, const nest *b, sym place) {
 /* Does some load that depends on the innermost loop have the same index in both? */
 static bool share_memory(kernel *k, const nest *a, const nest *b) {
     sym inner = ir_s(k, a->leaf)->l.var;
-    for (uint32_t j = 0; j < b->touches; j++) {
-        const ir_access *t = &b->touch[j];
+    for (uint32_t j = 0; j < b->accesses; j++) {
+        const ir_access *t = &b->access[j];
         if (!t->load || t->dyn) continue;
         sym place = moved(k, a, b, t->index);
         if (!sym_uses(k->syms, place, inner)) continue;
-        for (uint32_t i = 0; i < a->touches; i++)
-            if (a->touch[i].load && !a->touch[i].dyn && a->touch[i].mem == t->mem &&
-                a->touch[i].index == place)
+        for (uint32_t i = 0; i < a->accesses; i++)
+            if (a->access[i].load && !a->access[i].dyn && a->access[i].mem == t->mem &&
+                a->access[i].index == place)
                 return true;
     }
     return false;
 }
 
 static bool touched(const nest *n, mem_id m, bool loads_only) {
-    for (uint32_t i = 0; i < n->touches; i++)
-        if (n->touch[i].mem == m && (!loads_only || n->touch[i].load)) return true;
+    for (uint32_t i = 0; i < n->accesses; i++)
+        if (n->access[i].mem == m && (!loads_only || n->access[i].load)) return true;
     return false;
 }
 
@@ -95,8 +95,8 @@ static bool moves_up(kernel *k, stmt_id a, const nest *b) {
         ir_access *t;
         uint32_t n = ir_accesses(k, s, &t);
         for (uint32_t i = 0; i < n; i++)
-            for (uint32_t j = 0; j < b->touches; j++)
-                if (b->touch[j].mem == t[i].mem && !(b->touch[j].load && t[i].load)) return false;
+            for (uint32_t j = 0; j < b->accesses; j++)
+                if (b->access[j].mem == t[i].mem && !(b->access[j].load && t[i].load)) return false;
     }
     return true;
 }
@@ -104,12 +104,12 @@ static bool moves_up(kernel *k, stmt_id a, const nest *b) {
 /* b's tiles are defined beside its loop, by values that read nothing. */
 static bool own_tiles(kernel *k, const nest *b, stmt_id def[], int *defs) {
     *defs = 0;
-    for (uint32_t j = 0; j < b->touches; j++) {
-        if (b->touch[j].load) continue;
+    for (uint32_t j = 0; j < b->accesses; j++) {
+        if (b->access[j].load) continue;
         ir_access *t;
         stmt_id s = ir_s(k, ir_s(k, b->loop[0])->parent)->first;
         while (s != b->loop[0] &&
-               (ir_s(k, s)->kind != STMT_DEF || ir_s(k, s)->def.mem != b->touch[j].mem))
+               (ir_s(k, s)->kind != STMT_DEF || ir_s(k, s)->def.mem != b->access[j].mem))
             s = ir_s(k, s)->next;
         if (s == b->loop[0] || *defs == 2 * MOST_JOINED || ir_accesses(k, s, &t)) return false;
         def[(*defs)++] = s;

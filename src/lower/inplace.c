@@ -22,9 +22,9 @@
 
 typedef struct overlay {
     kernel *k;
-    ir_access *touch;
-    uint32_t touches;
-    uint8_t *apart; /* by memory: 1: elements are stored once, 2: that is not known */
+    ir_access *access;
+    uint32_t accesses;
+    uint8_t *distinct; /* by memory: 1: elements are stored once, 2: that is not known */
 } overlay;
 
 /* A store behind this access in its block (or itself) that writes `out` at this index. Where a
@@ -43,8 +43,8 @@ static bool stored_next(const overlay *o, const ir_access *load, mem_id out) {
 
 static bool loads_before(const overlay *o, mem_id out, mem_id in) {
     bool any = false;
-    for (uint32_t i = 0; i < o->touches; i++) {
-        const ir_access *t = &o->touch[i];
+    for (uint32_t i = 0; i < o->accesses; i++) {
+        const ir_access *t = &o->access[i];
         if (t->mem != in) continue;
         if (!t->load || t->dyn || t->guard || !stored_next(o, t, out)) return false;
         any = true;
@@ -86,14 +86,14 @@ static bool in_last_trip(kernel *k, const ir_access *t, stmt_id loop) {
 
 static bool stores_once(const overlay *o, mem_id out) {
     kernel *k = o->k;
-    for (uint32_t i = 0; i < o->touches; i++) {
-        const ir_access *t = &o->touch[i];
+    for (uint32_t i = 0; i < o->accesses; i++) {
+        const ir_access *t = &o->access[i];
         if (t->mem != out) continue;
         if (t->load || t->monoid != MONOID_SET || t->dyn || t->guard) return false;
         for (stmt_id s = ir_s(k, t->at)->parent; s != k->root; s = ir_s(k, s)->parent)
             if (!ir_no_carried_for(k, s, out) && !in_last_trip(k, t, s)) return false;
         for (uint32_t j = 0; j < i; j++)
-            if (o->touch[j].mem == out && !beside(k, &o->touch[j], t)) return false;
+            if (o->access[j].mem == out && !beside(k, &o->access[j], t)) return false;
     }
     return true;
 }
@@ -103,15 +103,15 @@ static bool bears(overlay *o, mem_id out, mem_id in) {
     if (b->scope != MEM_ARG || b->access & ACCESS_WRITE || a->dtype != b->dtype ||
         a->size != b->size || !loads_before(o, out, in))
         return false;
-    if (!o->apart[out]) o->apart[out] = stores_once(o, out) ? 1 : 2;
-    return o->apart[out] == 1;
+    if (!o->distinct[out]) o->distinct[out] = stores_once(o, out) ? 1 : 2;
+    return o->distinct[out] == 1;
 }
 
 int inplace_pairs(kernel *k, int most, inplace_pair *over) {
     overlay o = {.k = k};
     int n = 0;
-    o.apart = arena_zeroed(&k->arena, k->mems);
-    o.touches = ir_accesses(k, k->root, &o.touch);
+    o.distinct = arena_zeroed(&k->arena, k->mems);
+    o.accesses = ir_accesses(k, k->root, &o.access);
     for (mem_id out = 1; out < k->mems; out++) {
         const ir_memory *m = ir_m(k, out);
         if (m->scope != MEM_ARG || m->access != (ACCESS_WRITE | ACCESS_INPLACE)) continue;

@@ -744,7 +744,7 @@ static expr_id compute(lower *l, node_id n, const at *p) {
     }
 }
 
-static bool hosted_here(const lower *l, node_id n) {
+static bool stored_here(const lower *l, node_id n) {
     for (uint32_t i = 0; i < l->fk->outs; i++)
         if (l->fk->out[i] == n) return true;
     return false;

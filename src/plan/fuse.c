@@ -255,18 +255,18 @@ static void store_node(fuse *fu, node_id n, bool apart) {
         use u = f->uses[i % f->count];
         bool blocks = fu->group_[u.group]->rows != 0; /* these buffer a row's scores */
         if (blocks != (i >= f->count) || !can_store_in(fu, n, &f->uses[i % f->count])) continue;
-        host = u.group;
-        group *k = fu->group_[host];
+        owner = u.group;
+        group *k = fu->group_[owner];
         fuse_add_chain(fu, k, fuse_closure(k, fuse_mask(&u)) & fuse_root_set(k));
         fuse_enter(fu, n, &u);
     }
-    if (host == UINT32_MAX) host = open_group(fu, n);
-    group *k = fu->group_[host];
+    if (owner == UINT32_MAX) owner = open_group(fu, n);
+    group *k = fu->group_[owner];
     fuse_add_node(fu, &k->out, &k->outs, &k->out_cap, n);
     fu->f->stored[fu->f->pos[n] - 1] = 1;
     for (uint32_t i = 0; i < f->count; i++) {
         uint32_t r = f->uses[i].group;
-        if (r == host) continue;
+        if (r == owner) continue;
         group *reader = fu->group_[r];
         fuse_add_node(fu, &reader->in, &reader->ins, &reader->in_cap, n);
         fuse_add_reader(fu, host, r);

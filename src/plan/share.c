@@ -19,8 +19,8 @@ static const double shared_bytes = 4 << 20; /* limit for the sums that the rows 
 /* How one kernel (the other) is merged into another (the target). */
 typedef struct sharing {
     const fuse *fu;
-    const group *host, *other;
-    uint32_t host_number, other_number;
+    const group *target, *other;
+    uint32_t target_number, other_number;
     node_id scores; /* that both use, along the target's rows and along the other's */
     fuse_share s;
     uint8_t row_of[FUSE_MAX_LOOPS]; /* 1 + the target's row for each of the other's loops, 0: own */
@@ -44,7 +44,7 @@ static int row_loop(const group *k, int row) {
     return __builtin_ctzll(rows);
 }
 
-static uint32_t held_axes(const group *k, node_id n) {
+static uint32_t buffered_axes(const group *k, node_id n) {
     return fuse_axes_of(k->buffered_count, k->buffered, n);
 }
 
@@ -81,7 +81,7 @@ static bool pair(sharing *p, uint64_t loop, int row) {
 
 /* Find the buffered scores behind a view; v, the use of the view, becomes theirs. */
 static bool find_buffered(sharing *p, node_id n, use *v) {
-    for (; !held_axes(p->host, n); n = node_at(p->fu->g, n)->src[0]) {
+    for (; !buffered_axes(p->target, n); n = node_at(p->fu->g, n)->src[0]) {
         const graph_node *x = node_at(p->fu->g, n);
         if (op_rows[x->op].class_ != CLASS_MOVE || fuse_is_memory(x)) return false;
         use w = *v;
@@ -94,8 +94,8 @@ static bool find_buffered(sharing *p, node_id n, use *v) {
 /* Both use the same scores; each axis of them is a row of one and a reduction loop of the other, or
  * a row of both. */
 static bool pair_loops(sharing *p, const use *mine) {
-    const use *its = fuse_use_in(fuse_info(p->fu, p->scores), p->host_number);
-    uint32_t axes = held_axes(p->host, p->scores);
+    const use *its = fuse_use_in(fuse_info(p->fu, p->scores), p->target_number);
+    uint32_t axes = buffered_axes(p->target, p->scores);
     if (!its || !axes || its->rank != mine->rank) return false;
     for (int a = 0; a < its->rank; a++) {
         if (axes >> a & 1) {
@@ -103,7 +103,7 @@ static bool pair_loops(sharing *p, const use *mine) {
             continue;
         }
         if (!its->mask[a] && !mine->mask[a]) continue;
-        if (!pair(p, mine->mask[a], row_number(p->host, only_bit(its->mask[a])))) return false;
+        if (!pair(p, mine->mask[a], row_number(p->target, only_bit(its->mask[a])))) return false;
     }
     return true;
 }
@@ -136,14 +136,14 @@ static bool read_axes(sharing *p, const graph_node *x, const use *u) {
             bytes *= fuse_dim_size(p->fu->g, (sym)dims[a]);
             continue;
         }
-        int loop = row_loop(p->host, p->row_of[l] - 1);
-        if (root_dim(p->fu, p->host, loop) != (sym)dims[a]) return false;
+        int loop = row_loop(p->target, p->row_of[l] - 1);
+        if (root_dim(p->fu, p->target, loop) != (sym)dims[a]) return false;
         rows |= 1ull << loop;
         if (!sum) continue;
         p->s.over = p->row_of[l];
-        p->around = p->host->rows & ~(1ull << loop);
+        p->around = p->target->rows & ~(1ull << loop);
     }
-    return rows == p->host->rows && p->around && bytes <= shared_bytes;
+    return rows == p->target->rows && p->around && bytes <= shared_bytes;
 }
 
 /* The root's axes: rows of the target, or loops of their own. */
@@ -173,7 +173,7 @@ static bool can_share(sharing *p) {
         return false;
     read_root(p);
     double workers = fu->terms.workers, least = workers > least_around ? workers : least_around;
-    return fuse_trips(p->host, p->around) >= least && fuse_fits_chain(p->host, p->around);
+    return fuse_trips(p->target, p->around) >= least && fuse_fits_chain(p->target, p->around);
 }
 
 void fuse_move_shares(fuse *fu, group *to, const group *from) {

@@ -66,8 +66,8 @@ static uint32_t first_use(const waver *v, const launch *l) {
 
 static void choose_wave(leveler *v, uint32_t i, bool together) {
     const launch *l = &v->p->launch[i];
-    double bytes = bytes_of(v, l), room = (double)v->qn->run->limits.l2 / 2;
-    bool small = together && bytes <= room && is_small(v, l);
+    double bytes = bytes_of(v, l), space = (double)v->qn->run->limits.l2 / 2;
+    bool small = together && bytes <= space && is_small(v, l);
     uint32_t level = small ? 0 : v->levels;
     for (int a = 0; a < l->program->args; a++)
         if (!l->set->writes[a] && v->ready[l->set->slot[a]] > level)

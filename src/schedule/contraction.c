@@ -320,9 +320,9 @@ static void choose_columns(plan *p, bool divisible) {
     p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least && !p->panel;
     p->block = p->depth;
     if (!divisible) return;
-    int64_t room = second_level(p->m), whole = room / (BLOCK_ROWS * p->size) / 16 * 16;
+    int64_t available = second_level(p->m), whole = available / (BLOCK_ROWS * p->size) / 16 * 16;
     if (whole < 16) whole = 16;
-    bool fits = p->rows * p->depth * p->size <= room && p->depth <= BLOCKS * whole;
+    bool fits = p->rows * p->depth * p->size <= available && p->depth <= BLOCKS * whole;
     int64_t shorter = short_blocks(p, p->nv * p->m->limits->vector_bytes);
     if (p->pack_columns && shorter)
         p->block = shorter;
@@ -387,8 +387,8 @@ static void choose_parts(plan *p) {
         if (time < best * 0.999) best = time, p->row_parts = r, p->parts = c;
     }
     int64_t row = p->block * p->size;
-    int64_t room = p->along ? second_level(m) : MOST_COLUMNS;
-    int64_t most = room / (row * nr) + 1, each = tiles_of(ct, p->parts);
+    int64_t available = p->along ? second_level(m) : MOST_COLUMNS;
+    int64_t most = available / (row * nr) + 1, each = tiles_of(ct, p->parts);
     if (each > most) p->parts *= tiles_of(each, most);
     rt = tiles_of(rt, p->row_parts);
     most = (p->along ? m->limits->l2 / 8 : second_level(m)) / (row * p->mr) + 1;

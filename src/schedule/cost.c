@@ -26,7 +26,7 @@ typedef struct level {
     double work;    /* cycles of one iteration, inner serial loops not counted */
     bool carries;   /* a loop-carried chain */
     double working; /* bytes accessed by all iterations */
-    double held;    /* vector registers of tiles live in an iteration, inner loops not counted */
+    double live;    /* vector registers of tiles live in an iteration, inner loops not counted */
 } level;
 
 typedef struct pricer {
@@ -177,7 +177,7 @@ static void price_store(pricer *p, const ir_stmt *x) {
                 registers *= p->at[j].trips;
         for (int j = p->n - 1; j >= 0; j--)
             if (is_serial(p, j)) {
-                p->at[j].held += registers;
+                p->at[j].live += registers;
                 break;
             }
     }
@@ -278,7 +278,7 @@ static void price_loop(pricer *p, stmt_id loop) {
     price_block(p, loop);
     int self = --p->n;
     if (!is_serial(p, self)) return;
-    double spilled = v->held + 3 - p->m.limits->registers;
+    double spilled = v->live + 3 - p->m.limits->registers;
     if (spilled > 0) v->work += 1.5 * spilled;
     if (v->carries && v->work < LATENCY) v->work = LATENCY;
     bool par = ir_s(p->m.k, loop)->loop == LOOP_PAR;

@@ -822,12 +822,12 @@ static void schedule_threads(scheduler *m) {
 
 void schedule_default(const kernel *k, const machine *limits, str *out) {
     scheduler m = {.k = ir_clone(k), .limits = limits, .out = out};
-    kernel *volatile held = m.k;
+    kernel *volatile clone = m.k;
     guard g;
     guard_open(&k->ctx->heap, &g);
     if (setjmp(g.at)) {
         guard_close(&k->ctx->heap, &g);
-        ir_close(held);
+        ir_close(clone);
         heap_unwind(&k->ctx->heap);
     }
     m.lanes = schedule_lanes(&m);
@@ -838,8 +838,8 @@ void schedule_default(const kernel *k, const machine *limits, str *out) {
         schedule_workgroups(&m, false);
         if (ir_shared_bytes(m.k) > limits->group_bytes) { /* buffered rows that are too long */
             ir_close(m.k);
-            held = m.k = NULL;
-            held = m.k = ir_clone(k);
+            clone = m.k = NULL;
+            clone = m.k = ir_clone(k);
             if (out->s) out->s[out->len = before] = 0;
             schedule_workgroups(&m, true);
         }

@@ -74,16 +74,16 @@ typedef struct spreading {
     kernel *k;
     ir_stmt loop; /* a copy of the row of i's loop */
     const bool *grows;
-    ir_access *touch;
-    uint32_t touches;
+    ir_access *access;
+    uint32_t accesses;
     stmt_id wrapper; /* the copy of i's loop that takes the next statement, 0: make one */
     bool used;       /* the loop with i's own variable has been placed */
 } spreading;
 
 /* Does an index of the growing tiles depend on loop `s`? */
 static bool tells_elements(const spreading *p, stmt_id s) {
-    for (uint32_t i = 0; i < p->touches; i++) {
-        const ir_access *t = &p->touch[i];
+    for (uint32_t i = 0; i < p->accesses; i++) {
+        const ir_access *t = &p->access[i];
         if (p->grows[t->mem] && ir_inside(p->k, t->at, s) &&
             sym_uses(p->k->syms, t->index, ir_s(p->k, s)->l.var))
             return true;
@@ -154,9 +154,9 @@ static bool value_moves(kernel *k, stmt_id loop, expr_id value, const ir_access 
     return true;
 }
 
-/* What `tile` asks of its loop; marks the tiles that grow. */
+/* What `accumulate` requires of its loop; marks the tiles that grow. */
 static bool tile_allowed(kernel *k, mem_id tile, stmt_id loop, bool *grows, str *why) {
-    sym room, size;
+    sym copies, size;
     ir_stmt l = *ir_s(k, loop);
     int64_t one;
     if (l.loop != LOOP_SERIAL && l.loop != LOOP_UNROLL)
@@ -164,14 +164,14 @@ static bool tile_allowed(kernel *k, mem_id tile, stmt_id loop, bool *grows, str 
     for (stmt_id c = l.first; c; c = ir_s(k, c)->next)
         if (ir_s(k, c)->kind == STMT_DEF) grows[ir_s(k, c)->def.mem] = true;
     if (!grows[tile]) return ir_refuse(why, "the tile is not defined in that loop's body");
-    if (!ir_known_extent(k, loop, &room)) return ir_refuse(why, "the loop's trips have no bound");
+    if (!ir_known_extent(k, loop, &copies)) return ir_refuse(why, "the loop's trips have no bound");
     if (!ir_divisible(k, l.parent, why)) return false;
     ir_access *t;
     uint32_t n = ir_accesses(k, loop, &t);
     for (stmt_id c = l.first; c; c = ir_s(k, c)->next) {
         ir_stmt d = *ir_s(k, c);
         if (d.kind != STMT_DEF) continue;
-        if (!grown(k, d.def.mem, room, &size, why)) return false;
+        if (!grown(k, d.def.mem, copies, &size, why)) return false;
         bool single = sym_is_const(k->syms, ir_m(k, d.def.mem)->size, &one) && one == 1;
         if (!single && !value_moves(k, loop, d.def.value, t, n))
             return ir_refuse(why, "the first value of t%d depends on the loop",
@@ -182,8 +182,8 @@ static bool tile_allowed(kernel *k, mem_id tile, stmt_id loop, bool *grows, str 
 
 /* The definitions of the loop's body move in front of it, grown. */
 static void move_definitions(kernel *k, stmt_id loop, const ir_access *t, uint32_t n) {
-    sym room = SYM_ONE;
-    ir_known_extent(k, loop, &room);
+    sym copies = SYM_ONE;
+    ir_known_extent(k, loop, &copies);
     for (stmt_id c = ir_s(k, loop)->first, next; c; c = next) {
         next = ir_s(k, c)->next;
         if (ir_s(k, c)->kind != STMT_DEF) continue;
@@ -195,7 +195,7 @@ static void move_definitions(kernel *k, stmt_id loop, const ir_access *t, uint32
             ir_move(k, store, loop, c);
             ir_s(k, c)->def.value = 0;
         }
-        ir_m(k, m)->size = sym_mul(k->syms, room, ir_m(k, m)->size);
+        ir_m(k, m)->size = sym_mul(k->syms, copies, ir_m(k, m)->size);
         ir_move(k, c, ir_s(k, loop)->parent, loop);
     }
 }
@@ -206,8 +206,8 @@ bool transform_accumulate(kernel *k, mem_id tile, stmt_id loop, str *why) {
     growth g = {grows, k->mems, ir_s(k, loop)->l.var};
     grow_accesses(k, loop, &g);
     spreading p = {.k = k, .grows = grows};
-    p.touches = ir_accesses(k, loop, &p.touch);
-    move_definitions(k, loop, p.touch, p.touches);
+    p.accesses = ir_accesses(k, loop, &p.access);
+    move_definitions(k, loop, p.access, p.accesses);
 
     p.loop = *ir_s(k, loop);
     uint32_t n = 0;
@@ -273,11 +273,11 @@ static bool same_update(kernel *k, stmt_id loop, stepping *p, str *why) {
 }
 
 /* for r_1 { for e { (t..)[e] op= w[r_1*size + e] } } behind the reduction. */
-static void combine_after(kernel *k, stmt_id loop, const stepping *p, sym room, sym size) {
+static void combine_after(kernel *k, stmt_id loop, const stepping *p, sym copies, sym size) {
     sym_store *s = k->syms;
     const char *name = sym_name(s, ir_s(k, loop)->l.var);
     stmt_id parent = ir_s(k, p->around)->parent, next = ir_s(k, p->around)->next;
-    stmt_id r = ir_loop(k, parent, LOOP_SERIAL, name, room), in = r;
+    stmt_id r = ir_loop(k, parent, LOOP_SERIAL, name, copies), in = r;
     ir_move(k, r, parent, next);
     sym e = SYM_ZERO, from;
     if (size != SYM_ONE) {
@@ -298,23 +298,23 @@ static void combine_after(kernel *k, stmt_id loop, const stepping *p, sym room, 
 
 bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why) {
     stepping p = {0};
-    sym room, size, wide;
+    sym copies, size, wide;
     int kind = ir_s(k, loop)->loop;
     if (kind != LOOP_SERIAL && kind != LOOP_UNROLL)
         return ir_refuse(why, "only a serial or unrolled loop can take steps of its own");
     if (!find_update(k, tile, loop, &p, why) || !same_update(k, loop, &p, why)) return false;
-    if (!ir_known_extent(k, loop, &room)) return ir_refuse(why, "the loop's trips have no bound");
+    if (!ir_known_extent(k, loop, &copies)) return ir_refuse(why, "the loop's trips have no bound");
     if (!ir_divisible(k, ir_s(k, p.around)->parent, why)) return false;
     size = ir_m(k, tile)->size;
     for (int i = 0; i < p.n; i++) {
         if (ir_m(k, p.from[i])->size != size)
             return ir_refuse(why, "the state's components differ in size");
-        if (!grown(k, p.from[i], room, &wide, why)) return false;
+        if (!grown(k, p.from[i], copies, &wide, why)) return false;
     }
     ir_stmt u = *ir_s(k, p.update);
     for (int i = 0; i < p.n; i++) {
         ir_memory m = *ir_m(k, p.from[i]);
-        p.to[i] = ir_tile(k, m.scope, m.dtype, sym_mul(k->syms, room, size));
+        p.to[i] = ir_tile(k, m.scope, m.dtype, sym_mul(k->syms, copies, size));
         expr_id identity = ir_identity(k, u.monoid, i, m.dtype);
         stmt_id def = ir_def(k, ir_s(k, p.around)->parent, p.to[i], identity);
         ir_move(k, def, ir_s(k, p.around)->parent, p.around);
@@ -322,7 +322,7 @@ bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why) {
     }
     sym step = sym_mul(k->syms, ir_s(k, loop)->l.var, size);
     ir_s(k, p.update)->store.index = sym_add(k->syms, step, u.store.index);
-    combine_after(k, loop, &p, room, size);
+    combine_after(k, loop, &p, copies, size);
     for (int i = 0; i < p.n; i++) {
         leave_registers(k, p.to[i]);
         leave_registers(k, p.from[i]);

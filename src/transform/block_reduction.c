@@ -117,10 +117,10 @@ static bool wide_index(const blocking *p, sym *index, sym *size, str *why) {
     *size = ir_m(k, p->tile[0])->size;
     *index = SYM_ZERO;
     for (stmt_id s = p->body;; s = ir_s(k, s)->parent) {
-        sym room;
-        if (!ir_known_extent(k, s, &room)) return ir_refuse(why, "a loop's trips have no bound");
+        sym extent;
+        if (!ir_known_extent(k, s, &extent)) return ir_refuse(why, "a loop's trips have no bound");
         *index = sym_add(k->syms, *index, sym_mul(k->syms, ir_trip(k, s), *size));
-        *size = sym_mul(k->syms, *size, room);
+        *size = sym_mul(k->syms, *size, extent);
         if (sym_overflowed(k->syms) || sym_hi(k->syms, *size) > IR_TILE_BYTES / bytes)
             return ir_refuse(why, "the tile would get too large");
         if (s == p->first) return true;

@@ -120,9 +120,9 @@ bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why) {
     uint32_t n = ir_accesses(k, first, &a), m = ir_accesses(k, second, &b);
     bool *alone = arena_zeroed(&k->arena, k->mems * sizeof *alone);
     for (mem_id i = 1; i < k->mems; i++) alone[i] = !touched(a, n, i) || !touched(b, m, i);
-    ir_saved apart = ir_save(k);
+    ir_saved unfused = ir_save(k);
     if (!make_adjacent(k, first, a, n, second, b, m, why)) {
-        ir_restore(k, &apart);
+        ir_restore(k, &unfused);
         return false;
     }
     stmt_id rest = ir_s(k, second)->first;
@@ -130,7 +130,7 @@ bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why) {
     ir_saved done = ir_save(k);
     take_last_out(k, first, rest);
     bool fine = ir_no_carried_but(k, first, alone, why);
-    ir_restore(k, fine ? &done : &apart);
+    ir_restore(k, fine ? &done : &unfused);
     return fine;
 }
 
@@ -145,7 +145,7 @@ typedef struct confining {
     sym first; /* first element of the iteration */
 } confining;
 
-static expr_id confine_rewriter(kernel *k, const ir_expr *e, void *user) {
+static expr_id fold_rewriter(kernel *k, const ir_expr *e, void *user) {
     const confining *c = user;
     ir_expr row;
     memcpy(&row, e, sizeof row);
@@ -193,7 +193,7 @@ bool transform_fold_storage(kernel *k, mem_id tile, stmt_id loop, str *why) {
     if (ir_accesses(k, def, &t)) return ir_refuse(why, "the tile's first value is computed");
     if (!own_elements(k, tile, loop, &each, why)) return false;
     confining c = {tile, sym_mul(k->syms, each, ir_trip(k, loop))};
-    ir_rewrite(k, loop, confine_rewriter, &c);
+    ir_rewrite(k, loop, fold_rewriter, &c);
     for (stmt_id s = loop; s; s = ir_next(k, s, loop)) {
         ir_stmt *x = ir_s(k, s);
         if (x->kind == STMT_STORE && x->store.mem[0] == tile)

@@ -177,12 +177,12 @@ static bool correction_index(const offsetting *p, sym *index, sym *size, str *wh
     *index = SYM_ZERO;
     *size = SYM_ONE;
     for (int i = p->loops; i-- > 0;) {
-        sym room;
+        sym extent;
         if (p->summed[i]) continue;
-        if (!ir_known_extent(k, p->loop[i], &room)) return ir_refuse(why, "a loop has no bound");
+        if (!ir_known_extent(k, p->loop[i], &extent)) return ir_refuse(why, "a loop has no bound");
         sym step = sym_mul(k->syms, ir_s(k, p->loop[i])->l.var, *size);
         *index = sym_add(k->syms, *index, step);
-        *size = sym_mul(k->syms, *size, room);
+        *size = sym_mul(k->syms, *size, extent);
         if (sym_overflowed(k->syms) || sym_hi(k->syms, *size) > IR_TILE_BYTES / 4)
             return ir_refuse(why, "the tile would get too large");
     }

@@ -37,7 +37,7 @@ static bool in_scope(const prefetching *f, sym index) {
     return true;
 }
 
-static void add_fetch(prefetching *f, const ir_access *t, sym index) {
+static void add_prefetch(prefetching *f, const ir_access *t, sym index) {
     kernel *k = f->k;
     sym var[2] = {ir_s(k, f->copy)->l.var, ir_s(k, f->around)->l.var};
     sym by[2] = {ir_trip(k, f->use), f->trip};
@@ -55,7 +55,7 @@ static void each_trip(prefetching *f, const ir_access *t, sym index, stmt_id inn
     kernel *k = f->k;
     int64_t n = 1;
     if (inner == f->copy) {
-        add_fetch(f, t, index);
+        add_prefetch(f, t, index);
         return;
     }
     const ir_stmt *l = ir_s(k, inner);

@@ -29,10 +29,10 @@ static bool reads_nothing(kernel *k, stmt_id def) {
     return !ir_accesses(k, def, &t);
 }
 
-static void mark(kernel *k, stmt_id s, bool *touched) {
+static void mark(kernel *k, stmt_id s, bool *accessed) {
     ir_access *t;
     uint32_t n = ir_accesses(k, s, &t);
-    for (uint32_t i = 0; i < n; i++) touched[t[i].mem] = true;
+    for (uint32_t i = 0; i < n; i++) accessed[t[i].mem] = true;
 }
 
 static void find_tiles(shifting *r) {
@@ -52,9 +52,9 @@ static void store_initial(const shifting *r, stmt_id def, expr_id value) {
     mem_id tile = ir_s(k, def)->def.mem;
     stmt_id use = ir_s(k, def)->next;
     for (; reads_nothing(k, def); use = ir_s(k, use)->next) {
-        bool *touched = arena_zeroed(&k->arena, k->mems * sizeof *touched);
-        mark(k, use, touched);
-        if (touched[tile]) break;
+        bool *accessed = arena_zeroed(&k->arena, k->mems * sizeof *accessed);
+        mark(k, use, accessed);
+        if (accessed[tile]) break;
     }
     stmt_id in = r->loop;
     sym e = SYM_ZERO, size = ir_m(k, tile)->size;

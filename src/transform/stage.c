@@ -9,10 +9,11 @@
  * of the loops inside i; they must be one and the same expression, without computed offset or
  * guard. The tile is indexed by j.. row-major in the order given. An invalid load gives 0, so the
  * tile holds 0 there and its loads are always valid. With a dtype the tile has that dtype and the
- * copy converts; each of the loads must be the argument of a cast to it. stage a i j + k l   joins
- * loops: the load must depend on j and k by a sum s = m*j + n*k alone, and the tile has one axis
- * for s. An element that several pairs (j, k) load is copied once: the windows of a convolution,
- * which overlap, are staged as the part of the image that they cover.
+ * copy converts; each of the loads must be the argument of a cast to it.
+ *
+ * stage a i j + k l joins loops: the load must depend on j and k by a sum s = m*j + n*k alone, and
+ * the tile has one axis for s. An element that several pairs (j, k) load is copied once: the
+ * windows of a convolution, which overlap, are staged as the part of the image that they cover.
  *
  * Legal where nothing inside i stores to a, and the extents of j.. are free of the loops inside
  * i. */
