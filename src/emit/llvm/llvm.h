@@ -256,7 +256,7 @@ void llvm_combine(llvm *s, int m, const mem_id *mem, const val *a, const val *b,
 /* As many of these n statements, at least one and at most LLVM_STORES, as can be written together;
  * how many those were. */
 int llvm_stores(llvm *s, const ir_stmt *const *t, int n);
-void llvm_fetch(llvm *s, mem_id arg, sym index); /* asks for the line it is in */
+void llvm_prefetch(llvm *s, mem_id arg, sym index); /* the line it is in */
 void llvm_define(llvm *s, mem_id m, expr_id value);
 
 /* Words of 32 bits where a WORD loop's variable, bound to 0, counts their parts. */

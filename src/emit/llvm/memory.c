@@ -283,7 +283,7 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
 }
 
 /* Of an argument from memory to the second cache, of a tile, which is there, to the first. */
-void llvm_fetch(llvm *s, mem_id mem, sym index) {
+void llvm_prefetch(llvm *s, mem_id mem, sym index) {
     place p = place_of(s, mem, index, (val){0});
     const ir_memory *x = ir_m(s->k, mem);
     bool argument = x->scope == MEM_ARG;

@@ -181,7 +181,7 @@ static void write_block(llvm *s, stmt_id parent) {
         } else if (t.kind == STMT_STORE) {
             i = write_stores(s, i);
         } else if (t.kind == STMT_PREFETCH) {
-            llvm_fetch(s, t.prefetch.mem, t.prefetch.index);
+            llvm_prefetch(s, t.prefetch.mem, t.prefetch.index);
         }
     }
 }
