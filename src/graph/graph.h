@@ -508,13 +508,13 @@ qn_tensor *build_index(qn_tensor *index, int64_t size);
 bool build_axis(const qn_tensor *x, const char *op, int axis,
                 int *out); /* negative axes; reports */
 
-/* ---- rules.c, rules_move.c ------------------------------------------------------------------- */
+/* ---- rules.c, rules/move.c ------------------------------------------------------------------- */
 
 __extension__ typedef unsigned __int128 op_set; /* a bit for each operation */
 
 enum {
 #define X(name, ...) RULE_##name,
-#include "graph/rules.h"
+#include "graph/rules/rules.h"
 #undef X
     RULE_COUNT
 };
@@ -524,7 +524,7 @@ void rules_open(graph *g);
 bool rule_sees(const graph *g, node_id n, int op);         /* is it that op, and not realized? */
 bool rule_of_places(const graph *g, node_id n, int depth); /* made of IOTA and CONST only? */
 #define X(name, ...) node_id rule_##name(graph *g, const graph_node *n);
-#include "graph/rules.h"
+#include "graph/rules/rules.h"
 #undef X
 
 /* ---- order.c --------------------------------------------------------------------------------- */

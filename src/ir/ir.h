@@ -206,9 +206,9 @@ typedef struct kernel {
     int dim_vars;
     uint8_t *param; /* dtypes of the scalars given at launch, behind the dimension variables */
     uint32_t params, param_cap;
-    int args;      /* buffers a launch gives */
-    stmt_id root;  /* a LOOP of extent 1 and no variable whose children are the top statements */
-    bool no_fma;   /* products in sums are rounded: as in machine */
+    int args;     /* buffers a launch gives */
+    stmt_id root; /* a LOOP of extent 1 and no variable whose children are the top statements */
+    bool no_fma;  /* products in sums are rounded: as in machine */
 } kernel;
 
 /* ---- tree.c: making and walking -------------------------------------------------------------- */

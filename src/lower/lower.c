@@ -784,7 +784,7 @@ static expr_id fetch(lower *l, node_id n, const at *p) {
     expr_id sum = partial_sum(l, n, p);
     if (sum) return sum;
     bool own = is_own_root(l, n);
-    if (own || !hosted_here(l, n)) {
+    if (own || !stored_here(l, n)) {
         if (!own && fuse_is_stored(l->f, n))
             return ir_load(l->k, argument(l, n, ACCESS_READ), offset_of(l, n, p), p->valid, 0, 0);
         uint32_t axes = own || p->valid != SYM_TRUE ? 0 : fuse_buffered_axes(l->fk, n);
@@ -922,7 +922,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
     kernel *k = out->k = ir_open(qn);
     lower *l = arena_zeroed(&k->arena, sizeof *l);
     *l = (lower){.qn = qn, .g = f->g, .f = f, .fk = fk, .k = k, .out = out};
-    l->waiting = arena_zeroed(&k->arena, (fk->shares + 1) * sizeof *l->waiting);
+    l->partial = arena_zeroed(&k->arena, (fk->shares + 1) * sizeof *l->partial);
     idset_open(&l->known_set, &qn->heap);
     l->path[l->depth++] = k->root;
     guard g;

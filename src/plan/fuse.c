@@ -33,7 +33,7 @@
 
 #include <math.h>
 
-static const double held_bytes = 64 << 10; /* most for one trip of the loops around a tile */
+static const double buffer_bytes = 64 << 10; /* most for one trip of the loops around a tile */
 static const double serial_work = 2e6; /* most worth doing in a kernel that cannot be parallel */
 static const double half_cost = 400;   /* most worth doing again, an element, to store no f32 */
 static const double few_items = 8;     /* outer loops with fewer trips than this are not parallel */
@@ -250,8 +250,8 @@ void fuse_enter(fuse *fu, node_id n, const use *u) {
 /* Store n, in a kernel that passes it, or in one of its own, which it is if `apart`. */
 static void store_node(fuse *fu, node_id n, bool apart) {
     fuse_node *f = fuse_info(fu, n);
-    uint32_t host = UINT32_MAX;
-    for (uint32_t i = apart ? 0 : 2 * f->count; i-- > 0 && host == UINT32_MAX;) {
+    uint32_t owner = UINT32_MAX;
+    for (uint32_t i = apart ? 0 : 2 * f->count; i-- > 0 && owner == UINT32_MAX;) {
         use u = f->uses[i % f->count];
         bool blocks = fu->group_[u.group]->rows != 0; /* these buffer a row's scores */
         if (blocks != (i >= f->count) || !can_store_in(fu, n, &f->uses[i % f->count])) continue;
@@ -269,7 +269,7 @@ static void store_node(fuse *fu, node_id n, bool apart) {
         if (r == owner) continue;
         group *reader = fu->group_[r];
         fuse_add_node(fu, &reader->in, &reader->ins, &reader->in_cap, n);
-        fuse_add_reader(fu, host, r);
+        fuse_add_reader(fu, owner, r);
     }
 }
 

@@ -192,7 +192,7 @@ void fuse_share_attention(fuse *fu) {
             const group *b = fu->group_[j];
             if (i == j || a->gone || b->gone || !b->rows || b->siblings || b->shares) continue;
             if (fuse_too_much(a, b)) continue;
-            sharing p = {.fu = fu, .host = a, .other = b, .host_number = i, .other_number = j};
+            sharing p = {.fu = fu, .target = a, .other = b, .target_number = i, .other_number = j};
             if (!can_share(&p) || fuse_reaches(fu, i, j) || fuse_reaches(fu, j, i)) continue;
             a->share = arena_grow(fu->a, a->share, &a->share_cap, a->shares + 1, sizeof *a->share);
             a->share[a->shares++] = p.s;

@@ -57,14 +57,14 @@ static double bytes_of(const leveler *v, const launch *l) {
 }
 
 /* The first level that reads what the launch writes. */
-static uint32_t first_use(const waver *v, const launch *l) {
+static uint32_t first_use(const leveler *v, const launch *l) {
     uint32_t first = UINT32_MAX;
     for (int a = 0; a < l->program->args; a++)
         if (l->set->writes[a] && v->read[l->set->slot[a]] < first) first = v->read[l->set->slot[a]];
     return first;
 }
 
-static void choose_wave(leveler *v, uint32_t i, bool together) {
+static void choose_level(leveler *v, uint32_t i, bool together) {
     const launch *l = &v->p->launch[i];
     double bytes = bytes_of(v, l), space = (double)v->qn->run->limits.l2 / 2;
     bool small = together && bytes <= space && is_small(v, l);
@@ -73,7 +73,7 @@ static void choose_wave(leveler *v, uint32_t i, bool together) {
         if (!l->set->writes[a] && v->ready[l->set->slot[a]] > level)
             level = v->ready[l->set->slot[a]];
     while (level < v->levels && v->room[level] < bytes) level++;
-    if (level == v->levels) v->room[v->levels++] = small ? room : -1;
+    if (level == v->levels) v->room[v->levels++] = small ? space : -1;
     v->room[level] -= bytes;
     v->level[i] = level;
     for (int a = 0; a < l->program->args; a++) {
@@ -152,14 +152,14 @@ static void find_lives(run_plan *p) {
 }
 
 void levels_build(qn_ctx *qn, run_plan *p, arena *scratch) {
-    waver v = {.qn = qn, .p = p, .scratch = scratch};
+    leveler v = {.qn = qn, .p = p, .scratch = scratch};
     v.ready = arena_zeroed(scratch, (p->slots + 1) * sizeof *v.ready);
     v.read = arena_alloc(scratch, (p->slots + 1) * sizeof *v.read);
     v.level = arena_zeroed(scratch, (p->launches + 1) * sizeof *v.level);
     memset(v.read, 0xff, (p->slots + 1) * sizeof *v.read);
     v.room = arena_zeroed(scratch, (p->launches + 1) * sizeof *v.room);
     bool together = qn->run->dev->launch_many && qn->run->limits.threads > 1;
-    for (uint32_t i = 0; i < p->launches; i++) choose_wave(&v, i, together);
+    for (uint32_t i = 0; i < p->launches; i++) choose_level(&v, i, together);
     const uint32_t *order = sorted(&v);
     make_batches(&v, order);
     finish_order(&v, order);

@@ -388,7 +388,7 @@ static const struct {
     const char *name;
 } rule_names[] = {
 #define X(name, ops, doc) {#name},
-#include "graph/rules.h"
+#include "graph/rules/rules.h"
 #undef X
 };
 

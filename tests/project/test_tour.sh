@@ -41,7 +41,7 @@ check every_file_and_function_of_the_tour_exists exists
 check the_tour_names_many_of_them enough
 check the_tour_enters_every_room_between_call_and_launch every_room
 check where_b_is_packed says 'packs B' src/transform/stage.c copy_in
-check where_0_times_x_is_folded says 'folds 0*x' src/graph/rules.c rule_times_zero
+check where_0_times_x_is_folded says 'folds 0*x' src/graph/rules/rules.c rule_times_zero
 check where_exponentials_are_kept says 'exponentials of a softmax' src/plan/fuse.c decide
 check where_the_gradient_of_pad_is says 'such as that of pad' src/grad/rules.c rule_pad
 check where_the_tail_mask_is says 'AVX-512 tail mask' src/emit/llvm/index.c llvm_lane_mask

@@ -11,10 +11,10 @@
  * Without arguments as many graphs are run as fit into a minute. A failing graph is made smaller
  * and printed as calls; `apart` gives each graph a process, so that a crash can be made smaller,
  * too.
- * What is generated: elementwise rows over all dtypes, chains of up to six movement ops,
- * joins of up to a dozen pieces, reductions, matmuls, softmax and normalisations, gather and scatter, casts, shared subexpressions, several outputs read one by
- * one or together, reads in between, assignments, sizes 0, 1 and odd ones, and NaN, infinities
- * and -0 among the inputs. */
+ * What is generated: elementwise rows over all dtypes, chains of up to six movement ops, joins of
+ * up to a dozen pieces, reductions, matmuls, softmax and normalisations, gather and scatter, casts,
+ * shared subexpressions, several outputs read one by one or together, reads in between,
+ * assignments, sizes 0, 1 and odd ones, and NaN, infinities and -0 among the inputs. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* rules_move.c - the rules about movement and reductions (see rules.c).
+/* move.c - the rules about movement and reductions (see rules.c).
  *
  * Movements of the same kind compose into one, a constant is the same from everywhere, counting
  * stays counting where its axis stays whole, and a reduction need not look at what it can know:

@@ -1,6 +1,6 @@
 /* rules.h - when a node about to be made has a simpler equal: one row a rule, tried in this order.
  *
- * X(name, OPS, doc)   the function is rule_<name> (rules.c, rules_move.c);
+ * X(name, OPS, doc)   the function is rule_<name> (rules.c, rules/move.c);
  *                     OPS: the operations it is tried for */
 X(empty, EVERYTHING, "no elements, or over none: a constant")
 X(fold, ELEMENTWISE, "an operation on constants is a constant")

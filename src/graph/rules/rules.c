@@ -7,7 +7,7 @@
  *
  * Values are kept exactly, in IEEE's sense: x + 0 is not x for floats (-0 + 0 is 0), but x + -0 and
  * x - 0 are; 0 * x is not 0 (infinity, NaN), and sums are never reordered, but that of what is
- * repeated one is reduced (rules_repeat.c). What may change is the sign of a zero sum of equal
+ * repeated one is reduced (rules/repeat.c). What may change is the sign of a zero sum of equal
  * elements, and whether a constant was computed by the C library or by the device.
  *
  * A node that was realized is not looked into: its value is there, and what it was computed from
@@ -333,14 +333,14 @@ typedef struct rule_row {
 
 static const rule_row rule_rows[RULE_COUNT] = {
 #define X(name, ops, doc) {#name, rule_##name},
-#include "graph/rules.h"
+#include "graph/rules/rules.h"
 #undef X
 };
 
 void rules_open(graph *g) {
     const op_set ops[RULE_COUNT] = {
 #define X(name, ops, doc) ops,
-#include "graph/rules.h"
+#include "graph/rules/rules.h"
 #undef X
     };
     for (int rule = 0; rule < RULE_COUNT; rule++)

@@ -1,4 +1,4 @@
-/* rules_repeat.c - the rules about reductions of what is repeated (see rules.c).
+/* repeat.c - the rules about reductions of what is repeated (see rules.c).
  *
  * Repeated along an axis is what an EXPAND, a constant or counting along another axis makes, and
  * elementwise operations on nothing but such. Along an axis that stays, all results are equal, and
