@@ -121,6 +121,12 @@ QN_API bool qn_device(int i, const char **name, const char **description);
  * kernels may use, which compiler makes them and why no other. "" where there is nothing to say.
  * Valid until the next call of this or of qn_format(). NULL only with an error. */
 QN_API const char *qn_device_facts(qn_ctx *qn);
+/* The record of the machine that schedules are made for, as knob machine takes it from a file: a
+ * line for each field, with what it means. Valid until the next call of this, of qn_device_facts()
+ * or of qn_format(). NULL only with an error. */
+QN_API const char *qn_machine(qn_ctx *qn);
+/* Name and description of family `i` of machines, which knob machine takes; false past the last. */
+QN_API bool qn_machine_family(int i, const char **name, const char **description);
 /* Set a knob (a QN_* row of docs/knobs.md, without prefix, lower case): qn_set(qn, "debug", "x").
  * QN_EARG, naming what there is, for an unknown one, a value that it does not take, and one that is
  * read when a context is opened. */

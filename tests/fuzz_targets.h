@@ -27,6 +27,7 @@
 #include "cli/options.c" /* the command is no part of the library */
 #include "dev/cpu/cpu.h"
 #include "io/io.h"
+#include "records.h"
 #include "run/run.h"
 #include "schedule/schedule.h"
 #include "schedule/wisdom/wisdom.h"
@@ -419,9 +420,9 @@ static inline size_t fuzz_divide(const uint8_t *data, size_t size) {
 
 /* The model's own schedule, and its price. */
 static inline int fuzz_default(kernel *k, uint64_t seed) {
-    static const machine of[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false},
-                                 {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7, false},
-                                 {16, 16, 0, 0, 0, 1, 8, 1 << 12, 0, false}};
+    static const machine of[] = {RECORD(64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7),
+                                 RECORD(16, 16, 32 << 10, 0, 0, 1, 0, 0, 7),
+                                 RECORD(16, 16, 0, 0, 0, 1, 8, 1 << 12, 0)};
     const machine *limits = &of[seed % COUNT_OF(of)];
     str lines;
     str_open_in(&lines, &k->arena);

@@ -6,6 +6,7 @@
 #define QN_RANDOM_KERNEL_H
 
 #include "ir_interp.h"
+#include "records.h"
 #include "schedule/schedule.h"
 #include "test.h"
 #include "transform/transform.h"
@@ -584,12 +585,12 @@ static inline void some_line(const subject *s, const kernel *k, char line[256]) 
 }
 
 static inline void default_schedule(const kernel *k, uint64_t seed, str *out) {
-    static const machine processor[] = {{64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false},
-                                        {32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0, 0, false},
-                                        {64, 32, 1 << 10, 4 << 10, 0, 3, 0, 0, 7, false},
-                                        {16, 16, 32 << 10, 0, 0, 1, 0, 0, 7, false}},
-                         grid[] = {{16, 16, 0, 0, 0, 1, 8, 1 << 12, 0, false},
-                                   {16, 16, 0, 0, 0, 1, 256, 1 << 15, 0, false}};
+    static const machine processor[] = {RECORD(64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7),
+                                        RECORD(32, 16, 32 << 10, 256 << 10, 4 << 20, 4, 0, 0, 0),
+                                        RECORD(64, 32, 1 << 10, 4 << 10, 0, 3, 0, 0, 7),
+                                        RECORD(16, 16, 32 << 10, 0, 0, 1, 0, 0, 7)},
+                         grid[] = {RECORD(16, 16, 0, 0, 0, 1, 8, 1 << 12, 0),
+                                   RECORD(16, 16, 0, 0, 0, 1, 256, 1 << 15, 0)};
     const machine *limits = seed % 2 ? &processor[seed / 3 % 4] : &grid[seed / 6 % 2];
     schedule_default(k, limits, out);
 }

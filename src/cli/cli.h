@@ -101,5 +101,6 @@ int command_generate(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_wisdom(int argc, char **argv);
 int command_devices(int argc, char **argv);
+int command_machine(int argc, char **argv);
 
 #endif

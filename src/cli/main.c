@@ -17,6 +17,7 @@ static const struct {
     {"tune", "look for faster schedules of kernels on this machine", command_tune},
     {"wisdom", "show what tuning has found, or carry it elsewhere", command_wisdom},
     {"devices", "list the devices of this machine", command_devices},
+    {"machine", "show the machine that schedules are made for", command_machine},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -46,13 +46,15 @@ static void null_close(void *state) {
 }
 
 static void null_limits(void *state, machine *out) {
-    (void)state;
-    *out = (machine){.vector_bytes = 64,
-                     .registers = 32,
-                     .l1 = 32 << 10,
-                     .l2 = 1 << 20,
-                     .l3 = 16 << 20,
-                     .threads = 4};
+    null_state *n = state;
+    *out = machine_generic();
+    out->vector_bytes = 64;
+    out->registers = 32;
+    out->l2 = 1 << 20;
+    out->l3 = 16 << 20;
+    out->stream_pages = 4;
+    out->threads = 4;
+    machine_choose(n->ctx, out);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */

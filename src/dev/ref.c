@@ -752,7 +752,9 @@ static void ref_close(void *state) {
 
 static void ref_limits(void *state, machine *out) {
     (void)state;
-    *out = (machine){.vector_bytes = 8, .registers = 16, .threads = 1};
+    *out = machine_generic();
+    out->vector_bytes = 8;
+    out->threads = 1;
 }
 
 const dev_table dev_ref = {

@@ -152,7 +152,8 @@ bool qn_device(int i, const char **name, const char **description) {
     return true;
 }
 
-const char *qn_device_facts(qn_ctx *qn) {
+/* Text that `tell` adds, kept until the next such call. */
+static const char *told(qn_ctx *qn, void (*tell)(qn_ctx *qn, str *out)) {
     if (!qn) return NULL;
     run_state *r = qn->run;
     str_free(&r->text);
@@ -164,9 +165,29 @@ const char *qn_device_facts(qn_ctx *qn) {
         return NULL;
     }
     str_add(&r->text, "");
-    if (r->dev->tell) r->dev->tell(r->dev_state, &r->text);
+    tell(qn, &r->text);
     guard_close(&qn->heap, &g);
     return r->text.s;
+}
+
+static void tell_device(qn_ctx *qn, str *out) {
+    if (qn->run->dev->tell) qn->run->dev->tell(qn->run->dev_state, out);
+}
+
+static void tell_machine(qn_ctx *qn, str *out) {
+    machine_print(&qn->run->limits, out);
+}
+
+const char *qn_device_facts(qn_ctx *qn) {
+    return told(qn, tell_device);
+}
+
+const char *qn_machine(qn_ctx *qn) {
+    return told(qn, tell_machine);
+}
+
+bool qn_machine_family(int i, const char **name, const char **description) {
+    return machine_family(i, name, description);
 }
 
 int qn_set(qn_ctx *qn, const char *name, const char *value) {

@@ -31,8 +31,6 @@ enum {
     FAR = 2048,         /* bytes: rows this far apart lie in different pages */
     LONG_ROW = 512,     /* elements of a row that spans pages of its own */
     PACK_STRIDE = 1024, /* bytes: rows this far apart (or multiples) collide in the first cache */
-    PANEL_RATE = 20,    /* bytes a cycle that reach the registers from the second-level cache */
-    ROW_RATE = 16,      /* from behind it, of rows that are not packed */
     CARRY = 4,          /* cycles to store and load a vector of partial sums */
     BLOCKS = 3,         /* of a sum, from which on cutting it pays */
     LEAST_DEEP = 128,   /* rows of a panel of columns */
@@ -290,10 +288,10 @@ static void choose_tile(plan *p) {
             if (cycles < 4) cycles = 4;
             int64_t step = (int64_t)v * m->limits->vector_bytes; /* of the panel of columns */
             int64_t deep = short_blocks(p, step);
-            double stream = (double)step / PANEL_RATE;
+            double stream = (double)step / (double)p->m->limits->l2_rate;
             if ((deep ? deep : p->depth) * step > m->limits->l1 * 3 / 4 && cycles < stream)
                 cycles = stream;
-            if (p->uncached) cycles += (double)(r * p->size) / ROW_RATE;
+            if (p->uncached) cycles += (double)(r * p->size) / (double)p->m->limits->l3_rate;
             if (deep) cycles += CARRY * r * v / (double)deep;
             double tiles =
                 (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
@@ -653,7 +651,8 @@ static bool few_rows(plan *p, const char *rows, const char *columns, int after) 
     schedule_apply(m, "unroll %s", rows);
     if (after < LONG_EPILOGUE) schedule_apply(m, "unroll %s_1", rows);
     if (n * deep * p->size > second_level(m))
-        schedule_apply(m, "prefetch_distance a%d %d", ir_m(k, p->b->mem)->arg, SCHEDULE_PAGE);
+        schedule_apply(m, "prefetch_distance a%d %lld", ir_m(k, p->b->mem)->arg,
+                       (long long)m->limits->page);
     return true;
 }
 
@@ -801,7 +800,8 @@ bool schedule_contraction(scheduler *m, stmt_id loop) {
     choose_parts(&p);
     if (!build_loops(&p, rows, columns)) return false;
     if (p.panel && p.rows <= p.mr && p.columns * p.depth * p.size > second_level(m))
-        schedule_apply(m, "prefetch_distance a%d %d", ir_m(m->k, p.b->mem)->arg, SCHEDULE_PAGE);
+        schedule_apply(m, "prefetch_distance a%d %lld", ir_m(m->k, p.b->mem)->arg,
+                       (long long)m->limits->page);
     if (schedule_find(m, "cq900")) {
         spill(&p);
         pack_both(&p);

@@ -58,7 +58,7 @@ static int vector_level(const pricer *p) {
 
 static double registers_of(const pricer *p, int vector, int dtype) {
     double bytes = p->at[vector].trips * (double)qn_dtype_size((qn_dtype)dtype);
-    double n = bytes / p->m.limits->vector_bytes;
+    double n = bytes / (double)p->m.limits->vector_bytes;
     return n < 1 ? 1 : n;
 }
 
@@ -278,7 +278,7 @@ static void price_loop(pricer *p, stmt_id loop) {
     price_block(p, loop);
     int self = --p->n;
     if (!is_serial(p, self)) return;
-    double spilled = v->live + 3 - p->m.limits->registers;
+    double spilled = v->live + 3 - (double)p->m.limits->registers;
     if (spilled > 0) v->work += 1.5 * spilled;
     if (v->carries && v->work < LATENCY) v->work = LATENCY;
     bool par = ir_s(p->m.k, loop)->loop == LOOP_PAR;
@@ -295,7 +295,7 @@ static void price_block(pricer *p, stmt_id block) {
         if (x->kind == STMT_DEF && x->def.value)
             charge(p, p->n - 1,
                    0.5 * (double)sym_hi(k->syms, ir_m(k, x->def.mem)->size) /
-                       (p->m.limits->vector_bytes / 4));
+                       (double)(p->m.limits->vector_bytes / 4));
     }
 }
 

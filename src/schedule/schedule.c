@@ -28,8 +28,6 @@ enum {
     ROWS = 4,         /* of a reduction along rows at a time, where there are several */
     MOST_CHAINS = 8,  /* accumulators of all tiles that a loop along a row reduces into .. */
     MOST_BESIDE = 16, /* .. and of all rows that are processed at a time */
-    SIDE = 4,         /* pages of a stream side by side */
-    STREAMS = 4,      /* times the second-level cache: larger arguments stream from memory */
     PART_OF_L3 = 32 << 20,
     ARITHMETIC_BOUND = 10 /* operations an element, from which on memory would be idle */
 };
@@ -200,7 +198,7 @@ int schedule_lanes(const scheduler *m) {
         size_t w = qn_dtype_size((qn_dtype)ir_m(m->k, i)->dtype);
         if (ir_m(m->k, i)->dtype == QN_F64 && w > width) width = w;
     }
-    int lanes = m->limits->vector_bytes / (int)width;
+    int lanes = (int)m->limits->vector_bytes / (int)width;
     return lanes < 2 ? 2 : lanes > 16 ? 16 : lanes;
 }
 
@@ -293,9 +291,10 @@ static int pages_of(scheduler *m, stmt_id loop, int *each) {
         if (size > widest) widest = size;
         streams++;
     }
-    *each = SCHEDULE_PAGE / widest;
-    if (bytes <= STREAMS * m->limits->l2) return 0;
-    return streams <= 3 ? SIDE : streams <= 6 ? SIDE / 2 : 1;
+    *each = (int)m->limits->page / widest;
+    if (bytes <= m->limits->memory_from * m->limits->l2) return 0;
+    int side = (int)m->limits->stream_pages;
+    return streams <= 3 || side < 2 ? side : streams <= 6 ? side / 2 : 1;
 }
 
 /* Where the expression is long, loads that miss leave no room in the window for later ones to be
@@ -455,7 +454,7 @@ bool schedule_streams(scheduler *m, stmt_id loop, int64_t bytes) {
         if (t[i].load && schedule_is_arg(m, &t[i]) &&
             schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &one) && one == 1 &&
             schedule_trips(m, loop) * size >= bytes &&
-            sym_lo(m->k->syms, mem->size) > STREAMS * m->limits->l2 / size)
+            sym_lo(m->k->syms, mem->size) > m->limits->memory_from * m->limits->l2 / size)
             return true;
     }
     return false;
@@ -478,11 +477,12 @@ static void reduction_loop(scheduler *m, const char *name, int rows, int tiles,
         if (!schedule_apply(m, "pad %s %d", name, step)) return;
     char part[40];
     snprintf(part, sizeof part, "%s", name);
+    int64_t side = m->limits->stream_pages;
     bool parts =
-        schedule_streams(m, loop, SIDE * SCHEDULE_PAGE) &&
-        sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact) &&
-        exact % (SIDE * step) == 0 &&
-        schedule_apply(m, "split %s %lld -> us%d l%d", name, (long long)exact / SIDE, id, id);
+        schedule_streams(m, loop, m->limits->stream_pages * m->limits->page) &&
+        sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact) && side > 1 &&
+        exact % (side * step) == 0 &&
+        schedule_apply(m, "split %s %lld -> us%d l%d", name, (long long)(exact / side), id, id);
     if (parts) snprintf(part, sizeof part, "l%d", id);
     if (!schedule_apply(m, "split %s %d -> o%d w%d", part, step, id, id)) return;
     if (parts) schedule_apply(m, "swap us%d o%d", id, id);
@@ -519,7 +519,7 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         int tiles = schedule_reduced_tiles(m, c.body, tile);
         if (!tiles) loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
         stmt_id inner = schedule_find(m, c.name[c.n - 1]);
-        bool streams = schedule_streams(m, inner, SIDE * SCHEDULE_PAGE);
+        bool streams = schedule_streams(m, inner, m->limits->stream_pages * m->limits->page);
         bool asks =
             streams && streamed && schedule_ops(m, inner) >= ARITHMETIC_BOUND && !m->copy[0];
         streamed |= streams;
@@ -678,7 +678,7 @@ static bool rows_in_pages(scheduler *m, stmt_id loop, stmt_id red) {
         int64_t down, size = (int64_t)qn_dtype_size(ir_m(m->k, t[i].mem)->dtype);
         if (t[i].load && schedule_is_arg(m, &t[i]) &&
             schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &down) &&
-            down * size >= SCHEDULE_PAGE)
+            down * size >= m->limits->page)
             return true;
     }
     return false;
@@ -702,10 +702,10 @@ static bool several_rows(scheduler *m, loop_chain *c) {
     schedule_apply(m, "accumulate t%d %s", ir_tile_number(m->k, tile), inner);
     for (mem_id i = 1; i < m->k->mems; i++) {
         const ir_memory *mem = ir_m(m->k, i);
-        int64_t most = STREAMS * m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
+        int64_t most = m->limits->memory_from * m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
         if (mem->scope == MEM_ARG && mem->access == ACCESS_READ &&
             sym_lo(m->k->syms, mem->size) > most)
-            schedule_apply(m, "prefetch_distance a%d %d", mem->arg, SCHEDULE_PAGE);
+            schedule_apply(m, "prefetch_distance a%d %lld", mem->arg, (long long)m->limits->page);
     }
     return true;
 }

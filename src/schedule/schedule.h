@@ -9,7 +9,6 @@
 enum {
     LOOP_CHAIN = 32,
     SCHEDULE_TILES = 8,        /* that one loop reduces into */
-    SCHEDULE_PAGE = 4096,      /* bytes; the hardware prefetcher stops at each */
     SCHEDULE_ITEM_WORK = 16384 /* operations in a parallel iteration, at least */
 };
 

@@ -26,6 +26,15 @@ train() { "$quern" train --text "$text" --out "$model" $small "$@"; }
 
 check help status_is 0 "$quern" --help
 check version status_is 0 "$quern" --version
+check machine status_is 0 "$quern" machine
+check machine_prints_fields grep -q '^stream_pages [0-9]' "$scratch/stdout"
+cp "$scratch/stdout" "$scratch/record"
+check machine_takes_what_it_prints status_is 0 env QN_MACHINE="$scratch/record" "$quern" machine
+check machine_takes_a_family status_is 0 env QN_MACHINE=apple-m "$quern" machine
+check machine_has_the_familys_line grep -q '^line 128 ' "$scratch/stdout"
+check machine_refuses_nonsense status_is 1 env QN_MACHINE=zen99 "$quern" machine
+check machine_lists_families status_is 0 "$quern" machine --families
+check machine_knows_zen4 grep -q '^zen4 ' "$scratch/stdout"
 check devices status_is 0 "$quern" devices
 check devices_lists_the_oracle grep -q '^ref ' "$scratch/stdout"
 # A driver that ends its process is a device that is not there.
@@ -37,7 +46,7 @@ if ${CC:-cc} -shared -fPIC -o "$scratch/end.so" "$scratch/end.c"; then
 fi
 check no_command status_is 2 "$quern"
 check unknown_command status_is 2 "$quern" fly
-for command in train generate tune wisdom devices; do
+for command in train generate tune wisdom devices machine; do
     check "help_of_$command" status_is 0 "$quern" $command --help
 done
 check man_page_names_every_option sh -c "for c in train generate tune wisdom; do

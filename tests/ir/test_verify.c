@@ -281,13 +281,9 @@ static void what_shares_everything_is_looked_at_once(void) {
 
 /* A product of two such: is it one of loads? */
 static void the_scheduler_visits_shared_formulas_once(void) {
-    static const machine limits = {.vector_bytes = 64,
-                                   .registers = 32,
-                                   .l1 = 32 << 10,
-                                   .l2 = 1 << 20,
-                                   .l3 = 8 << 20,
-                                   .threads = 2,
-                                   .dots = 7};
+    static const machine limits = {MACHINE_HABITS,  .stream_pages = 4, .vector_bytes = 64,
+                                   .registers = 32, .l1 = 32 << 10,    .l2 = 1 << 20,
+                                   .l3 = 8 << 20,   .threads = 2,      .dots = 7};
     str text;
     str_open(&text, &ctx.heap);
     str_add(&text,

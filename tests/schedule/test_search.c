@@ -7,12 +7,9 @@
 #include "transform/transform.h"
 #include "tune/tune.h"
 
-static const machine limits = {.vector_bytes = 32,
-                               .registers = 16,
-                               .l1 = 32 << 10,
-                               .l2 = 1 << 20,
-                               .l3 = 8 << 20,
-                               .threads = 2};
+static const machine limits = {MACHINE_HABITS,  .stream_pages = 4, .vector_bytes = 32,
+                               .registers = 16, .l1 = 32 << 10,    .l2 = 1 << 20,
+                               .l3 = 8 << 20,   .threads = 2};
 
 static const char small_product[] = "kernel \"product\" {\n"
                                     "  arg a0 f32[1435] write\n"

@@ -443,7 +443,16 @@ static void prefetch_nest_is_refused_for_unknown_addresses(void) {
 /* ---- default schedules ----------------------------------------------------------------------- */
 
 static void check_default(const char *text, const char *has, const char *has_not) {
-    static const machine limits = {64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7, false};
+    static const machine limits = {.name = "test",
+                                   MACHINE_HABITS,
+                                   .stream_pages = 4,
+                                   .vector_bytes = 64,
+                                   .registers = 32,
+                                   .l1 = 32 << 10,
+                                   .l2 = 1 << 20,
+                                   .l3 = 8 << 20,
+                                   .threads = 2,
+                                   .dots = 7};
     kernel *k = parse(text);
     str s;
     str_open(&s, &ctx.heap);

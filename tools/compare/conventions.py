@@ -118,7 +118,7 @@ REASONS = {
     "compared by random graphs and training": "realize assign write optimizer_defaults optimizer_new "
     "optimizer_free optimizer_step",
     "contexts, handles, names and texts: no value (tests/base/test_handles.c, test_errors.c)": "code_text at version "
-    "device device_of device_facts set "
+    "device device_of device_facts machine machine_family set "
     "scope_return keep release set_name name context numel dtype_size dtype_name format get_stats",
     "symbolic sizes and static graphs: the same kernels (test_split_reduction, fuzz_graph)": "var bind compile run "
     "plan_free",

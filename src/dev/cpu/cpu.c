@@ -46,14 +46,16 @@ static int64_t system_number(int name, int64_t otherwise) {
 
 static void cpu_limits(void *state, machine *out) {
     cpu *c = state;
-    *out = (machine){.vector_bytes = emit_isa_bytes(&c->isa),
-                     .registers = c->isa.avx512 ? 32 : 16,
-                     .l1 = system_number(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
-                     .l2 = system_number(_SC_LEVEL2_CACHE_SIZE, 256 << 10),
-                     .l3 = system_number(_SC_LEVEL3_CACHE_SIZE, 0),
-                     .threads = pool_threads(c->pool),
-                     .dots = cpu_dots(c),
-                     .no_fma = !c->isa.fma};
+    *out = machine_here();
+    out->vector_bytes = emit_isa_bytes(&c->isa);
+    out->registers = c->isa.avx512 ? 32 : 16;
+    out->l1 = system_number(_SC_LEVEL1_DCACHE_SIZE, out->l1);
+    out->l2 = system_number(_SC_LEVEL2_CACHE_SIZE, out->l2);
+    out->l3 = system_number(_SC_LEVEL3_CACHE_SIZE, out->l3);
+    out->threads = pool_threads(c->pool);
+    out->dots = cpu_dots(c);
+    out->no_fma = !c->isa.fma;
+    machine_choose(c->ctx, out);
 }
 
 static void cpu_describe(void *state, str *out) {

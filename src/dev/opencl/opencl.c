@@ -209,7 +209,9 @@ static void *opencl_open(qn_ctx *qn, str *why) {
 
 static void opencl_limits(void *state, machine *out) {
     const opencl *o = state;
-    *out = (machine){.vector_bytes = 16, .registers = 32, .threads = (int)o->units};
+    *out = machine_generic();
+    out->registers = 32;
+    out->threads = (int)o->units;
     out->members = 1;
     while (out->members < MEMBERS && 2 * (size_t)out->members <= o->members) out->members *= 2;
     out->group_bytes = (int64_t)o->local;

@@ -1,0 +1,38 @@
+/* machine.c - `quern machine`: the record that schedules are made by, and the families. */
+#include "cli/cli.h"
+
+typedef struct machine_options {
+    const char *device;
+    bool families;
+} machine_options;
+
+static const option machine_rows[] = {
+    {"device", OPTION_TEXT, offsetof(machine_options, device), 0, 0, "NAME",
+     "whose record; cpu, or another of quern devices"},
+    {"families", OPTION_FLAG, offsetof(machine_options, families), 0, 0, NULL,
+     "list the families that QN_MACHINE takes"},
+};
+
+static int list_families(void) {
+    const char *name, *about;
+    for (int i = 0; qn_machine_family(i, &name, &about); i++) printf("%-16s %s\n", name, about);
+    return EXIT_DONE;
+}
+
+int command_machine(int argc, char **argv) {
+    machine_options o = {.device = NULL};
+    int status =
+        options_parse("machine", "Show the machine that schedules are made for.", machine_rows,
+                      sizeof machine_rows / sizeof machine_rows[0], argc, argv, &o);
+    if (status >= 0) return status;
+    if (o.families) return list_families();
+    qn_ctx *qn = cli_open("machine", o.device);
+    if (!qn) return EXIT_FAILED;
+    const char *text = qn_machine(qn);
+    if (text)
+        fputs(text, stdout);
+    else
+        cli_failed("machine", "%s", qn_error(qn));
+    qn_close(qn);
+    return text ? EXIT_DONE : EXIT_FAILED;
+}

@@ -1,0 +1,208 @@
+/* machine.c - the machine record: the table of families, its text form, the processor here. */
+#include "machine/machine.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+typedef struct field {
+    const char *name, *doc;
+    size_t at;
+    int64_t least, most;
+} field;
+
+static const field fields[] = {
+#define X(name, least, most, doc) {#name, doc, offsetof(machine, name), least, most},
+#include "machine/fields.h"
+#undef X
+};
+
+static int64_t *value_of(machine *m, const field *f) {
+    return (int64_t *)(void *)((char *)m + f->at);
+}
+
+machine machine_generic(void) {
+    return (machine){.name = "generic",
+                     .vector_bytes = 16,
+                     .registers = 16,
+                     .l1 = 32 << 10,
+                     .l2 = 256 << 10,
+                     MACHINE_HABITS,
+                     .stream_pages = 1};
+}
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+typedef struct family {
+    const char *name, *vendor;
+    int family;
+    const char *models, *doc;
+    machine known; /* 0: nothing */
+} family;
+
+static const family families[] = {
+#define X(name, vendor, family, models, doc, ...)                                                  \
+    {name, vendor, family, models, doc, {__VA_ARGS__}},
+#include "machine/families.h"
+#undef X
+};
+
+static void take_known(machine *m, const family *f) {
+    machine known = f->known;
+    m->name = f->name;
+    for (size_t i = 0; i < COUNT_OF(fields); i++)
+        if (*value_of(&known, &fields[i])) *value_of(m, &fields[i]) = *value_of(&known, &fields[i]);
+}
+
+static bool in_models(const char *ranges, long model) {
+    while (*ranges) {
+        char *end;
+        long from = strtol(ranges, &end, 16), to = strtol(end + 1, &end, 16);
+        if (model >= from && model <= to) return true;
+        ranges = end + (*end == ',');
+    }
+    return false;
+}
+
+/* The vendor's text, the family and the model that cpuid tells; false: there is no cpuid. */
+static bool processor(char vendor[13], int *family_, long *model) {
+#if defined(__x86_64__) || defined(__i386__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0, &a, &b, &c, &d)) return false;
+    memcpy(vendor, &b, 4);
+    memcpy(vendor + 4, &d, 4);
+    memcpy(vendor + 8, &c, 4);
+    vendor[12] = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
+    *family_ = (int)(a >> 8 & 15);
+    *model = a >> 4 & 15;
+    if (*family_ == 15) *family_ += (int)(a >> 20 & 255);
+    if (*family_ >= 6) *model += (long)(a >> 16 & 15) << 4;
+    return true;
+#else
+    (void)vendor, (void)family_, (void)model;
+    return false;
+#endif
+}
+
+machine machine_here(void) {
+    machine m = machine_generic();
+    char vendor[13];
+    int number;
+    long model;
+    if (!processor(vendor, &number, &model)) return m;
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        const family *f = &families[i];
+        if (f->family != number || strcmp(f->vendor, vendor) != 0) continue;
+        if (in_models(f->models, model)) take_known(&m, f);
+    }
+    return m;
+}
+
+bool machine_family(int i, const char **name, const char **doc) {
+    if (i < 0 || i >= (int)COUNT_OF(families)) return false;
+    if (name) *name = families[i].name;
+    if (doc) *doc = families[i].doc;
+    return true;
+}
+
+machine machine_of_family(int i) {
+    machine m = machine_generic();
+    take_known(&m, &families[i]);
+    return m;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+void machine_print(const machine *m, str *out) {
+    machine copy = *m;
+    str_addf(out, "# %s\n", m->name);
+    for (size_t i = 0; i < COUNT_OF(fields); i++)
+        str_addf(out, "%s %lld  # %s\n", fields[i].name, (long long)*value_of(&copy, &fields[i]),
+                 fields[i].doc);
+}
+
+static const field *field_named(const char *name, size_t n) {
+    for (size_t i = 0; i < COUNT_OF(fields); i++)
+        if (strlen(fields[i].name) == n && !strncmp(fields[i].name, name, n)) return &fields[i];
+    return NULL;
+}
+
+/* One line: a field and its value, or a comment, or nothing. */
+static void read_line(qn_ctx *qn, const char *file, int number, const char *line, machine *m) {
+    char *end;
+    line += strspn(line, " \t\r");
+    if (!*line || *line == '#') return;
+    size_t n = strcspn(line, " \t\r#");
+    const field *f = field_named(line, n);
+    if (!f)
+        raise_error(qn, QN_EARG, "machine %s, line %d: there is no field \"%.*s\"", file, number,
+                    (int)(n < 60 ? n : 60), line);
+    long long v = strtoll(line + n, &end, 10);
+    const char *rest = end + strspn(end, " \t\r");
+    if (end == line + n || (*rest && *rest != '#') || v < f->least || v > f->most)
+        raise_error(qn, QN_EARG, "machine %s, line %d: %s is a number from %lld to %lld", file,
+                    number, f->name, (long long)f->least, (long long)f->most);
+    *value_of(m, f) = v;
+}
+
+static void read_lines(qn_ctx *qn, const char *file, const char *text, arena *a, machine *m) {
+    for (int number = 1; *text; number++) {
+        size_t n = strcspn(text, "\n");
+        read_line(qn, file, number, arena_printf(a, "%.*s", (int)n, text), m);
+        text += n + (text[n] == '\n');
+    }
+    m->name = "given";
+}
+
+static void read_text(qn_ctx *qn, const char *file, const char *text, machine *m) {
+    arena a;
+    arena_open(&a, &qn->heap);
+    guard g;
+    guard_open(&qn->heap, &g);
+    if (setjmp(g.at)) {
+        guard_close(&qn->heap, &g);
+        arena_free(&a);
+        heap_unwind(&qn->heap);
+    }
+    read_lines(qn, file, text, &a, m);
+    guard_close(&qn->heap, &g);
+    arena_free(&a);
+}
+
+static void read_file(qn_ctx *qn, const char *file, machine *m) {
+    char text[4096];
+    size_t size = 0;
+    FILE *in = fopen(file, "rb");
+    if (in) {
+        size = fread(text, 1, sizeof text - 1, in);
+        bool whole = size < sizeof text - 1 && !ferror(in) && !memchr(text, 0, size);
+        fclose(in);
+        if (!whole) raise_error(qn, QN_EARG, "machine %s: no machine record", file);
+    } else {
+        raise_error(qn, QN_EIO, "machine %s: cannot be read", file);
+    }
+    text[size] = 0;
+    read_text(qn, file, text, m);
+}
+
+void machine_choose(qn_ctx *qn, machine *m) {
+    const char *given = qn->knob[KNOB_MACHINE].text;
+    if (!*given) return;
+    if (strchr(given, '/')) {
+        read_file(qn, given, m);
+        return;
+    }
+    for (size_t i = 0; i < COUNT_OF(families); i++) {
+        if (strcmp(families[i].name, given) != 0) continue;
+        take_known(m, &families[i]);
+        return;
+    }
+    raise_error(qn, QN_EARG,
+                "machine: there is no family \"%s\", and a file is a path with a slash", given);
+}
