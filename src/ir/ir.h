@@ -427,7 +427,7 @@ ir_verdict ir_verify(const kernel *k, str *why);
 #define IR_DEEP        2048        /* expressions in expressions: some walks recurse */
 #define IR_ACCESSES    4096        /* loads and stores, each once a statement */
 #define IR_MEMORIES    1024        /* arguments and tiles */
-#define IR_INDEX_PARTS 512         /* of an index expression in text, floors and minima opened */
+#define IR_INDEX_PARTS 2048        /* of an index expression in text, floors and minima opened */
 #define IR_COPIES      (1 << 14)   /* of statements, once unrolled */
 #define IR_CODE        (1 << 18)   /* operations in them: LLVM takes some 20 us for each */
 #define IR_REGISTERS   1024        /* of all REG tiles: each loop has a phi for each it changes */
