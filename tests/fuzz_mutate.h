@@ -98,8 +98,8 @@ static const char *const line_texts[] = {
     "block_reduction t0 k i\nfold_storage t0 i\ntransform_layout t0 2\n",
     "fission i\nfuse i j\nshift i j\nprivatize i\nhoist i\ntrim i\n",
     "# nothing\n\nserial i\n",
-    "offset t0 t1 i\nspill t0 i\nprefetch_next i j\nprefetch_nest a0 i j\nprefetch_trip t0 i "
-    "8\ntranspose i j\nword j\n",
+    "offset t0 t1 i\nspill t0 i\nprefetch_next i j\nprefetch_nest a0 i j\n",
+    "prefetch_trip t0 i 8\ntranspose i j\nword j\n",
 };
 static const char *const option_texts[] = {
     "train\n--text\nfile\n--steps=20\n--lr\n0.5\n--json\n",
