@@ -169,6 +169,10 @@ typedef struct graph_node {
                            of its own */
 } graph_node;
 _Static_assert(sizeof(graph_node) == 64, "a node is one line of the cache");
+/* Has it a value in memory, computed or given? Then it is a leaf of what is computed. */
+static inline bool node_is_memory(const graph_node *x) {
+    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
+}
 
 typedef struct graph {
     qn_ctx *ctx;

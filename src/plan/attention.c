@@ -34,7 +34,7 @@ static bool row_fits(const fuse *fu, node_id n, uint32_t axes) {
 static double factor_size(const fuse *fu, node_id n) {
     double least = fuse_size(fu, n);
     for (const graph_node *x = node_at(fu->g, n); op_rows[x->op].class_ == CLASS_MOVE;) {
-        if (fuse_is_memory(x)) break;
+        if (node_is_memory(x)) break;
         if (fuse_size(fu, x->src[0]) < least) least = fuse_size(fu, x->src[0]);
         x = node_at(fu->g, x->src[0]);
     }
@@ -45,7 +45,7 @@ node_id fuse_scores_behind(const fuse *fu, node_id factor, use *v) {
     for (node_id n = factor;; n = node_at(fu->g, n)->src[0]) {
         const graph_node *x = node_at(fu->g, n);
         if (fuse_info(fu, n)->scores > 0) return !v || v->exact ? n : 0;
-        if (fuse_is_memory(x)) return 0;
+        if (node_is_memory(x)) return 0;
         bool moves = op_rows[x->op].class_ == CLASS_MOVE;
         if (!moves && x->op != OP_CAST) return 0;
         if (!moves || !v) continue;
@@ -58,7 +58,7 @@ node_id fuse_scores_behind(const fuse *fu, node_id factor, use *v) {
 static double scores_of(const fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
     double most = 0, size = fuse_size(fu, n);
-    if (fuse_is_memory(x)) return 0;
+    if (node_is_memory(x)) return 0;
     if (op_rows[x->op].class_ == CLASS_REDUCE) {
         if (!fuse_has_contraction(fu, x)) return 0;
         for (int i = 0; i < 2; i++)
@@ -79,7 +79,7 @@ static double scores_of(const fuse *fu, node_id n) {
 
 /* Operations on indices only: recomputing them is cheaper than loading, wherever they are used. */
 static uint8_t index_ops_of(const fuse *fu, const graph_node *x) {
-    if (fuse_is_memory(x)) return 0;
+    if (node_is_memory(x)) return 0;
     if (fuse_is_virtual(x)) return 1;
     int c = op_rows[x->op].class_, n = c == CLASS_ELEM;
     if ((c != CLASS_ELEM && c != CLASS_MOVE) || x->op == OP_PAD || dtype_is_float(x->dtype))
@@ -102,7 +102,7 @@ void fuse_mark_scores(fuse *fu) {
 
 /* A reduction of scores to a statistic of each row. */
 bool fuse_is_statistic(const fuse *fu, const graph_node *x) {
-    if (op_rows[x->op].class_ != CLASS_REDUCE || fuse_is_memory(x) || fuse_has_contraction(fu, x))
+    if (op_rows[x->op].class_ != CLASS_REDUCE || node_is_memory(x) || fuse_has_contraction(fu, x))
         return false;
     bool scores = false;
     for (int i = 0; i < x->sources; i++) scores |= fuse_info(fu, x->src[i])->scores > 0;

@@ -103,8 +103,8 @@ static bool is_widening(const fuse *fu, const graph_node *x) {
     if (x->op != OP_CAST) return false;
     const graph_node *s = node_at(fu->g, x->src[0]);
     bool narrow = qn_dtype_size(s->dtype) < qn_dtype_size(x->dtype);
-    while (op_rows[s->op].class_ == CLASS_MOVE && !fuse_is_memory(s)) s = node_at(fu->g, s->src[0]);
-    return narrow && fuse_is_memory(s);
+    while (op_rows[s->op].class_ == CLASS_MOVE && !node_is_memory(s)) s = node_at(fu->g, s->src[0]);
+    return narrow && node_is_memory(s);
 }
 
 /* Do the last bits of x depend on how a schedule groups its terms? */
@@ -296,7 +296,7 @@ void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t
 static void decide(fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
     fuse_node *f = fuse_info(fu, n);
-    if (fuse_is_memory(x)) {
+    if (node_is_memory(x)) {
         fu->f->stored[fu->f->pos[n] - 1] = 1;
         for (uint32_t i = 0; i < f->count; i++) {
             group *r = fu->group_[f->uses[i].group];
@@ -353,7 +353,7 @@ static void count_consumers(fuse *fu) {
     fusion *f = fu->f;
     for (uint32_t i = 0; i < f->nodes; i++) {
         const graph_node *x = node_at(fu->g, f->order[i]);
-        if (fuse_is_memory(x)) continue;
+        if (node_is_memory(x)) continue;
         for (int s = 0; s < x->sources; s++)
             if (f->pos[x->src[s]]) fuse_info(fu, x->src[s])->waits++;
     }
@@ -363,11 +363,11 @@ static void count_consumers(fuse *fu) {
 /* What is computed by element and used once, behind reshapes and permutations that are, too. */
 static node_id sole_source(const fuse *fu, node_id n) {
     const graph_node *x = node_at(fu->g, n);
-    while (!fuse_is_memory(x) && (x->op == OP_RESHAPE || x->op == OP_PERMUTE)) {
+    while (!node_is_memory(x) && (x->op == OP_RESHAPE || x->op == OP_PERMUTE)) {
         if (fuse_info(fu, n)->waits != 1) return 0;
         x = node_at(fu->g, n = x->src[0]);
     }
-    return fuse_is_memory(x) || fuse_is_virtual(x) || fuse_info(fu, n)->waits != 1 ? 0 : n;
+    return node_is_memory(x) || fuse_is_virtual(x) || fuse_info(fu, n)->waits != 1 ? 0 : n;
 }
 
 /* A node made by element of a contraction that only it uses, in a kernel that has another one: one
@@ -378,7 +378,7 @@ static void mark_sums(fuse *fu) {
     const fusion *f = fu->f;
     for (uint32_t i = 0; i < f->nodes; i++) {
         const graph_node *x = node_at(fu->g, f->order[i]);
-        if (fuse_is_memory(x) || op_rows[x->op].class_ != CLASS_ELEM) continue;
+        if (node_is_memory(x) || op_rows[x->op].class_ != CLASS_ELEM) continue;
         for (int s = 0; s < x->sources; s++) {
             node_id y = sole_source(fu, x->src[s]);
             if (!y || fuse_size(fu, y) != fuse_size(fu, f->order[i])) continue;
@@ -410,7 +410,7 @@ static void decide_all(fuse *fu) {
             }
             done[i] = true;
             decide(fu, f->order[i]);
-            for (int s = 0; s < x->sources && !fuse_is_memory(x); s++)
+            for (int s = 0; s < x->sources && !node_is_memory(x); s++)
                 if (f->pos[x->src[s]]) fuse_info(fu, x->src[s])->waits--;
         }
         top = late;

@@ -92,10 +92,6 @@ static inline fuse_node *fuse_info(const fuse *fu, node_id n) {
     return &fu->node[fu->f->pos[n] - 1];
 }
 
-static inline bool fuse_is_memory(const graph_node *x) {
-    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
-}
-
 static inline bool fuse_is_virtual(const graph_node *x) {
     return x->op == OP_CONST || x->op == OP_IOTA;
 }

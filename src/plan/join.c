@@ -16,7 +16,7 @@
 #include "plan/fuse.h"
 
 static bool is_join(const graph_node *x) {
-    return x->op == OP_JOIN && !fuse_is_memory(x);
+    return x->op == OP_JOIN && !node_is_memory(x);
 }
 
 /* Sources come first in the order. Gaps, which are constants, are chosen for nothing. */

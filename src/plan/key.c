@@ -16,10 +16,6 @@
 enum { HEAD = 3, MOST_WORDS = HEAD + 6 + QN_MAX_RANK };
 static const uint32_t lifted = UINT32_C(1) << 31;
 
-static bool is_leaf(const graph_node *x) {
-    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
-}
-
 static uint32_t write_sources(const plan_lift *l, const graph_node *x, uint32_t place,
                               const uint32_t *number, uint32_t *w) {
     uint32_t n = 0;
@@ -49,7 +45,7 @@ static uint32_t write_node(graph *g, const plan_lift *l, uint32_t place, const u
                            uint32_t *w) {
     const graph_node *x = node_at(g, l->order[place]);
     uint32_t n = 0, *more = w + HEAD;
-    bool leaf = is_leaf(x);
+    bool leaf = node_is_memory(x);
     if (!leaf && x->op == OP_CONST && lift_fill(l, place) == LIFT_NONE) {
         more[n++] = (uint32_t)x->bits;
         more[n++] = (uint32_t)(x->bits >> 32);

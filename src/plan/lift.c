@@ -165,10 +165,6 @@ static void add_offsets(plan_lift *l, arena *a, idset *known, const graph_node *
 
 /* ---- the slots ------------------------------------------------------------------------------- */
 
-static bool is_leaf(const graph_node *x) {
-    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
-}
-
 /* Which constants are nodes of the key: roots, and what some use takes as it is written. */
 static void find_literals(plan_lift *l, uint32_t nodes, const node_id *order, uint32_t roots,
                           const node_id *root) {
@@ -176,7 +172,7 @@ static void find_literals(plan_lift *l, uint32_t nodes, const node_id *order, ui
     for (uint32_t i = 0; i < roots; i++) l->use[node_at(g, root[i])->mark] = LIFT_ROOT;
     for (uint32_t i = 0; i < nodes; i++) {
         const graph_node *x = node_at(g, order[i]);
-        for (int s = 0; s < x->sources && !is_leaf(x); s++)
+        for (int s = 0; s < x->sources && !node_is_memory(x); s++)
             if (!is_lifted(g, x, s)) l->use[node_at(g, x->src[s])->mark] = LIFT_NODE;
     }
 }
@@ -186,7 +182,7 @@ static void find_slots(plan_lift *l, arena *a, const node_id *order, idset *know
     for (uint32_t i = 0; i < l->nodes; i++) {
         const graph_node *x = node_at(g, order[i]);
         l->first[i] = l->slots;
-        if (l->none || is_leaf(x)) continue;
+        if (l->none || node_is_memory(x)) continue;
         if (x->op == OP_CONST && l->use[i] == LIFT_ROOT && is_plain(x)) add_constant(l, a, x);
         for (int s = 0; s < x->sources; s++)
             if (is_lifted(g, x, s)) add_constant(l, a, node_at(g, x->src[s]));
@@ -233,7 +229,7 @@ uint32_t lift_operand(const plan_lift *l, uint32_t place, int source) {
 
 uint32_t lift_fill(const plan_lift *l, uint32_t place) {
     const graph_node *x = node_at(l->g, l->order[place]);
-    bool fill = !l->none && x->op == OP_CONST && !is_leaf(x) && l->use[place] == LIFT_ROOT;
+    bool fill = !l->none && x->op == OP_CONST && !node_is_memory(x) && l->use[place] == LIFT_ROOT;
     return fill && is_plain(x) ? l->first[place] : LIFT_NONE;
 }
 

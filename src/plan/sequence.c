@@ -57,10 +57,6 @@ static value *value_of(const sequencer *s, node_id n) {
 
 /* ---- who reads and writes what --------------------------------------------------------------- */
 
-static bool is_leaf(const graph_node *x) {
-    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
-}
-
 static void find_values(sequencer *s, uint32_t roots, const node_id *root) {
     const fusion *f = s->f;
     graph *g = f->g;
@@ -96,7 +92,7 @@ static void find_overs(sequencer *s, uint32_t roots, const node_id *root, const 
     const fusion *f = s->f;
     uint32_t *leaf = arena_alloc(s->a, (f->nodes + 1) * sizeof *leaf), leaves = 0;
     for (uint32_t i = 0; over && i < f->nodes; i++)
-        if (is_leaf(node_at(f->g, f->order[i]))) leaf[leaves++] = i;
+        if (node_is_memory(node_at(f->g, f->order[i]))) leaf[leaves++] = i;
     for (uint32_t i = 0; over && i < roots; i++) {
         if (!over[i] || over[i] > leaves) continue;
         value *v = &s->value[leaf[over[i] - 1]];

@@ -54,7 +54,7 @@ static node_id sum_behind(const fuse *fu, node_id root, node_id n, int *found) {
     const graph_node *x = node_at(fu->g, n);
     int c = op_rows[x->op].class_;
     node_id sum = 0;
-    if (fuse_is_memory(x) || fuse_is_virtual(x) || (n != root && fuse_is_stored(fu->f, n)))
+    if (node_is_memory(x) || fuse_is_virtual(x) || (n != root && fuse_is_stored(fu->f, n)))
         return 0;
     if (c == CLASS_REDUCE) return ++*found, fuse_has_contraction(fu, x) ? n : 0;
     if (c == CLASS_INDEX) return *found = 2, 0;
@@ -83,7 +83,7 @@ static bool pair(sharing *p, uint64_t loop, int row) {
 static bool find_buffered(sharing *p, node_id n, use *v) {
     for (; !buffered_axes(p->target, n); n = node_at(p->fu->g, n)->src[0]) {
         const graph_node *x = node_at(p->fu->g, n);
-        if (op_rows[x->op].class_ != CLASS_MOVE || fuse_is_memory(x)) return false;
+        if (op_rows[x->op].class_ != CLASS_MOVE || node_is_memory(x)) return false;
         use w = *v;
         fuse_move_use(p->fu, x, &w, v);
     }

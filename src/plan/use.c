@@ -110,12 +110,12 @@ static bool is_half(int dtype) {
 bool fuse_is_of_halves(const fuse *fu, const graph_node *x) {
     static const double few = 1 / 8.0;
     bool found = false;
-    if (fuse_is_memory(x) || op_rows[x->op].class_ != CLASS_ELEM) return false;
+    if (node_is_memory(x) || op_rows[x->op].class_ != CLASS_ELEM) return false;
     if (x->dtype != QN_F32 && x->dtype != QN_BOOL) return false;
     for (int i = 0; i < x->sources; i++) {
         node_id n = x->src[i];
         const graph_node *s = node_at(fu->g, n);
-        while (!fuse_is_memory(s) && (op_rows[s->op].class_ == CLASS_MOVE || s->op == OP_DETACH))
+        while (!node_is_memory(s) && (op_rows[s->op].class_ == CLASS_MOVE || s->op == OP_DETACH))
             s = node_at(fu->g, n = s->src[0]);
         if (fuse_is_virtual(s) || fuse_size(fu, n) <= few * tuple_size(fu->g, x->shape)) continue;
         if (!is_half(s->dtype) && !fuse_info(fu, n)->of_halves) return false;
@@ -129,7 +129,7 @@ static bool is_broadcast(const fuse *fu, node_id n, double size) {
     for (;;) {
         const graph_node *x = node_at(fu->g, n);
         if (fuse_size(fu, n) < 0.75 * size) return true;
-        if (fuse_is_memory(x) || op_rows[x->op].class_ != CLASS_MOVE) return false;
+        if (node_is_memory(x) || op_rows[x->op].class_ != CLASS_MOVE) return false;
         n = x->src[0];
     }
 }
@@ -163,7 +163,7 @@ static bool same_use(const use *a, const use *b) {
 
 void fuse_add_use(fuse *fu, node_id n, const use *u) {
     fuse_node *x = fuse_info(fu, n);
-    bool memory = fuse_is_memory(node_at(fu->g, n));
+    bool memory = node_is_memory(node_at(fu->g, n));
     uint32_t some = 4 * FUSE_MAX_USES; /* the last ones, where thousands of kernels read pieces */
     uint32_t from = x->count > some ? x->count - some : 0;
     for (uint32_t i = from; i < x->count; i++) {

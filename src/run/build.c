@@ -19,10 +19,6 @@ typedef struct builder {
     uint32_t packs, pack_cap;
 } builder;
 
-bool node_is_memory(const graph_node *x) {
-    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
-}
-
 fuse_terms run_fuse_terms(const qn_ctx *qn) {
     const machine *l = &qn->run->limits;
     fuse_terms t = {.everything_stored = !qn->knob[KNOB_FUSE].number};
@@ -219,6 +215,7 @@ static void make_launches(builder *b) {
     run_plan *p = b->p;
     uint32_t n = 0, *id = arena_alloc(b->scratch, (2 * b->f->kernels + 1) * sizeof *id);
     p->launch = arena_zeroed(&p->arena, (2 * b->f->kernels + 1) * sizeof *p->launch);
+    b->terms.leaf = compile_leaves(b->f, b->scratch);
     b->terms.products = compile_products(b->f, b->scratch);
     for (uint32_t i = 0; i < b->f->kernels; i++)
         n += add_launches(b, &b->f->kernel[i], &p->launch[n], &id[n]);

@@ -45,14 +45,6 @@ static void pack_weight(qn_ctx *qn, const compile_terms *t, const fuse_kernel *f
     }
 }
 
-/* Is the node leaf number `leaf` of the request? */
-static bool is_leaf(const fusion *f, node_id n, uint32_t leaf) {
-    uint32_t number = 0, place = f->pos[n] - 1;
-    if (!node_is_memory(node_at(f->g, n))) return false;
-    for (uint32_t i = 0; i < place; i++) number += node_is_memory(node_at(f->g, f->order[i]));
-    return number == leaf;
-}
-
 /* Outputs that may lie over a leaf that the same kernel reads. */
 static void mark_inplace(const compile_terms *t, kernel_forms *out) {
     const lowered *low = &out->low;
@@ -61,11 +53,19 @@ static void mark_inplace(const compile_terms *t, kernel_forms *out) {
         while (to < low->args && low->arg[to] != t->root[r]) to++;
         if (!t->donated[r] || to == low->args) continue;
         for (uint32_t i = 0; i < low->args; i++) {
-            if (!is_leaf(t->f, low->arg[i], t->donated[r] - 1)) continue;
+            if (low->arg[i] != t->leaf[t->donated[r] - 1]) continue;
             inplace_mark(low->k, (int)to);
             if (out->first) inplace_mark(out->first, (int)to);
         }
     }
+}
+
+node_id *compile_leaves(const fusion *f, arena *a) {
+    node_id *leaf = arena_alloc(a, (f->nodes + 1) * sizeof *leaf);
+    uint32_t leaves = 0;
+    for (uint32_t i = 0; i < f->nodes; i++)
+        if (node_is_memory(node_at(f->g, f->order[i]))) leaf[leaves++] = f->order[i];
+    return leaf;
 }
 
 uint32_t *compile_products(const fusion *f, arena *a) {

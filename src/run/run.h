@@ -60,6 +60,7 @@ typedef struct compile_terms {
     const fusion *f;
     uint32_t roots;
     const node_id *root;
+    const node_id *leaf;      /* the leaves by number, which `donated` has plus one */
     const uint32_t *donated;  /* by root, as for key_build; NULL: none is */
     const uint32_t *products; /* by place: kernels with a contraction that read it; NULL */
     const bool *lasting; /* by place in the order: memory with the same value in most runs; NULL */
@@ -77,6 +78,7 @@ typedef struct kernel_forms {
     prepack pack;
 } kernel_forms;
 
+node_id *compile_leaves(const fusion *f, arena *a); /* for `leaf`; raises */
 /* For `products`; raises. */
 uint32_t *compile_products(const fusion *f, arena *a);
 /* `out` is empty, and to be closed also where this raises. Each tree in it that is given away is to
@@ -314,7 +316,6 @@ void realize_initial(qn_ctx *qn); /* the first values of parameters, without ass
 bool host_size(qn_ctx *qn, const char *call, tuple_id shape, int dtype, size_t *out);
 /* The pending assignments are done; or, with `undo`, handles name what they named before. */
 void pending_clear(graph *g, bool undo);
-bool node_is_memory(const graph_node *x);
 node_id node_behind(const graph *g, node_id n); /* what computes its value: not DETACH */
 
 /* ---- assign.c -------------------------------------------------------------------------------- */
