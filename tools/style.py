@@ -96,6 +96,8 @@ def check_calls(report, path, code_lines):
         match = BANNED.search(line)
         if match:
             report.error(path, number, f"the library must not call {match.group(1)}")
+        elif re.search(r"\b(setjmp|longjmp)\s*\(", line) and path != "src/base/guard.c":
+            report.error(path, number, "setjmp stands in base/guard.c alone: guarded() or a cleanup")
         elif BANNED_STREAM.search(line):
             report.error(path, number, "the library must not print")
 

@@ -135,3 +135,7 @@ void arena_free(arena *a) {
     }
     *a = (arena){.h = a->h};
 }
+
+void arena_cleanup(void *a) {
+    arena_free(a);
+}

@@ -3,10 +3,11 @@
  * Memory. All memory comes from the caller's allocator through a heap (heap.c), which counts it and
  * can be told to fail at the n-th request. Two kinds of request: heap_try() returns NULL, for the
  * few places that handle it; heap_alloc() never returns NULL: where memory is out it records
- * QN_ENOMEM and unwinds (longjmp) to the innermost guard. Everything of one compilation lives in
- * one arena (arena.c) that the guard's owner frees whole, so unwinding leaks nothing. Rule for
- * every writer: between getting heap memory and linking it to an owner that will free it, no call
- * may raise. Public entry points open a guard; below them nobody checks for NULL.
+ * QN_ENOMEM and unwinds to the innermost guarded() call (guard.c), on the way running the cleanups
+ * that were pushed. Everything of one compilation lives in one arena (arena.c) with one cleanup, so
+ * unwinding leaks nothing. Rule for every writer: between getting heap memory and linking it to an
+ * owner, or pushing its cleanup, no call may raise. Public entry points do their work guarded;
+ * below them nobody checks for NULL.
  *
  * Errors. fail() records the first error in the context and returns its code, for the user's
  * mistakes; raise() does the same and unwinds, for what deep code cannot go on from. */
@@ -28,18 +29,14 @@
 
 /* ---- heap.c ---------------------------------------------------------------------------------- */
 
-typedef struct guard {
-    jmp_buf at;
-    struct guard *up;
-} guard;
-
 typedef struct heap {
     void *(*alloc)(void *user, size_t size, size_t align);
     void (*free)(void *user, void *p, size_t size);
     void *user;
     uint64_t bytes, peak, requests; /* live bytes, their highest, requests ever */
     uint64_t fail_at;               /* 0, or the request number that must fail (fault injection) */
-    guard *top;                     /* innermost open guard */
+    struct guard *top;              /* innermost open guard */
+    struct cleanup *cleanup;        /* the last one pushed */
     struct qn_ctx *ctx;             /* whose errors we record */
 } heap;
 
@@ -52,15 +49,46 @@ void heap_free(heap *h, void *p, size_t size); /* p may be NULL; size as request
  * unwinding the old array is intact. */
 void *heap_grow(heap *h, void *data, uint32_t *cap, uint32_t need, size_t elem);
 uint32_t heap_grown(uint32_t cap, uint32_t need); /* the capacity that growing goes to */
+
+/* ---- guard.c --------------------------------------------------------------------------------- */
+
+/* Do work(arg). QN_OK, or the context's error where the work raised: what it left to be cleaned up
+ * is clean then, and `arg` is as far as the work came. */
+qn_code guarded(qn_ctx *qn, void (*work)(void *arg), void *arg);
+
+/* What must be done should the code that follows raise: push it, and in the end, last in first out,
+ * run it, or drop it where what it would free has got an owner. It may not raise.
+ *     str text;
+ *     cleanup c;
+ *     str_open(&text, h);
+ *     cleanup_push(h, &c, str_cleanup, &text);
+ *     ...work that may raise; no return here...
+ *     cleanup_run(h, &c); */
+typedef struct cleanup {
+    struct cleanup *up;
+    void (*run)(void *of);
+    void *of;
+} cleanup;
+void cleanup_push(heap *h, cleanup *c, void (*run)(void *of), void *of);
+void cleanup_drop(heap *h, cleanup *c);
+void cleanup_run(heap *h, cleanup *c);
+
+/* Memory that has no other owner: run heap_piece_cleanup on it. */
+typedef struct heap_piece {
+    heap *h;
+    void *p;
+    size_t size;
+} heap_piece;
+void heap_piece_cleanup(void *piece);
+
 QN_NORETURN void heap_unwind(heap *h); /* to the innermost guard; the error is recorded */
 
-/* Guards. Use only so:
- *     guard g;
- *     guard_open(h, &g);
- *     if (setjmp(g.at)) { guard_close(h, &g); ...clean up...; return qn_error_code(ctx); }
- *     ...work that may raise...
- *     guard_close(h, &g);
- * Locals changed after setjmp and read after unwinding must be volatile. */
+/* What guarded() opens. Only guard.c and tests, which look at both ways out, call setjmp. */
+typedef struct guard {
+    jmp_buf at;
+    struct guard *up;
+    cleanup *cleanup; /* what was pushed before it was opened */
+} guard;
 void guard_open(heap *h, guard *g);
 void guard_close(heap *h, guard *g);
 
@@ -80,6 +108,7 @@ void *arena_zeroed(arena *a, size_t size);
 void *arena_grow(arena *a, void *data, uint32_t *cap, uint32_t need, size_t elem);
 char *arena_printf(arena *a, const char *fmt, ...) QN_PRINTF(2, 3);
 void arena_free(arena *a);
+void arena_cleanup(void *a); /* arena_free, as a cleanup */
 
 /* ---- hash.c ---------------------------------------------------------------------------------- */
 
@@ -103,6 +132,7 @@ uint32_t idset_find(const idset *s, uint64_t hash, idset_same same, const void *
 void idset_add(idset *s, uint64_t hash, uint32_t id); /* must not be there; raises */
 void idset_remove(idset *s, uint64_t hash, uint32_t id);
 void idset_free(idset *s);
+void idset_cleanup(void *s); /* idset_free, as a cleanup */
 
 /* ---- checked.c ------------------------------------------------------------------------------- */
 
@@ -150,6 +180,7 @@ void str_add(str *t, const char *text);
 void str_addn(str *t, const char *text, size_t n);
 void str_addf(str *t, const char *fmt, ...) QN_PRINTF(2, 3);
 void str_free(str *t);
+void str_cleanup(void *t); /* str_free, as a cleanup */
 
 /* ---- near.c ---------------------------------------------------------------------------------- */
 

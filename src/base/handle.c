@@ -98,16 +98,21 @@ bool handles_are(qn_ctx *qn, int kind, int n, const void *const *name, const cha
     return true;
 }
 
+typedef struct naming {
+    qn_ctx *qn;
+    int kind;
+    void *object, *name;
+} naming;
+
+static void name_work(void *arg) {
+    naming *n = arg;
+    n->name = handle_name(handle_make(n->qn, n->kind, n->object));
+}
+
 void *object_open(qn_ctx *qn, int kind, void *object) {
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        return NULL;
-    }
-    void *name = handle_name(handle_make(qn, kind, object));
-    guard_close(&qn->heap, &g);
-    return name;
+    naming n = {qn, kind, object, NULL};
+    guarded(qn, name_work, &n);
+    return n.name;
 }
 
 void *object_of(const void *name, int kind, const char *call) {

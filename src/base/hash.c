@@ -157,3 +157,7 @@ void idset_free(idset *s) {
     heap_free(s->h, s->id, (size_t)s->cap * 2 * sizeof *s->id);
     *s = (idset){.h = s->h};
 }
+
+void idset_cleanup(void *s) {
+    idset_free(s);
+}

@@ -1,23 +1,14 @@
-/* heap.c - memory from the caller's allocator, counted, and the unwinding when there is none.
+/* heap.c - memory from the caller's allocator, counted, and raising when there is none.
  *
  * A compiler allocates everywhere, and a check after every allocation would bury what the code
  * says. So code that can be given up as a whole asks with heap_alloc(), which never returns NULL:
- * where memory is out it records QN_ENOMEM and jumps to the innermost guard, whose owner frees what
- * the work had taken and returns the code. Guards form a chain through the stack frames that opened
- * them; closing one restores what was innermost before it, also when guards inside it were jumped
- * over and never closed.
+ * where memory is out it records QN_ENOMEM and unwinds (guard.c).
  *
  * Invariants: `bytes` is exactly the sum of the sizes requested and not yet given back (an empty
  * request counts as one byte); `requests` counts every request, also those that fail. To have the
- * k-th request from now fail, set fail_at = requests + k.
- *
- * Unwinding without a guard has nowhere to go. Every public entry point opens one before it calls
- * anything that may raise, so this is a bug in Quern and never the user's doing. The process is not
- * ours to end, and going on would use memory that is not there: the error is recorded and the
- * calling thread, the only one concerned, ends. */
+ * k-th request from now fail, set fail_at = requests + k. */
 #include "base/base.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #ifdef __linux__
 #include <sys/mman.h>
@@ -116,18 +107,4 @@ uint32_t heap_grown(uint32_t cap, uint32_t need) {
     if (grown < HEAP_GROW_FIRST) grown = HEAP_GROW_FIRST;
     if (grown < need) grown = need;
     return grown > UINT32_MAX ? UINT32_MAX : (uint32_t)grown;
-}
-
-void guard_open(heap *h, guard *g) {
-    g->up = h->top;
-    h->top = g;
-}
-
-void guard_close(heap *h, guard *g) {
-    h->top = g->up;
-}
-
-void heap_unwind(heap *h) {
-    if (h->top) longjmp(h->top->at, 1);
-    pthread_exit(NULL);
 }

@@ -55,3 +55,7 @@ void str_free(str *t) {
     if (!t->a) heap_free(t->h, t->s, t->cap);
     *t = (str){.h = t->h, .a = t->a};
 }
+
+void str_cleanup(void *t) {
+    str_free(t);
+}

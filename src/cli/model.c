@@ -103,7 +103,7 @@ static int save(const model *m, const char *path, double held_out_loss, const mo
     saving t = {.m = m, .held_out_loss = held_out_loss, .p = p, .qn = qn, .path = path};
     qn_scope scope = qn_scope_begin(qn);
     open_texts(&t);
-    int code = io_guarded(qn, save_work, &t);
+    int code = guarded(qn, save_work, &t);
     arena_free(&t.a);
     qn_scope_end(qn, scope);
     return code;
@@ -252,7 +252,7 @@ int model_load_progress(const model *m, const char *path, model_progress *p) {
     resuming r = {.t = {.m = m, .held_out_loss = NAN, .qn = qn, .path = path}, .p = p};
     qn_scope scope = qn_scope_begin(qn);
     open_texts(&r.t);
-    int code = io_guarded(qn, resume_work, &r);
+    int code = guarded(qn, resume_work, &r);
     arena_free(&r.t.a);
     qn_file_close(r.file);
     qn_scope_end(qn, scope);
@@ -264,7 +264,7 @@ bool model_load(model *m, qn_ctx *qn, const char *path) {
     qn_file *file = qn_load(qn, path);
     reading r = {.qn = qn, .file = file, .path = path, .m = m};
     arena_open(&r.a, &qn->heap);
-    bool fine = file && io_guarded(qn, read_model, &r) == QN_OK;
+    bool fine = file && guarded(qn, read_model, &r) == QN_OK;
     arena_free(&r.a);
     if (fine) m->gpt = qn_gpt_new(qn, &m->config, 0);
     fine = fine && m->gpt && qn_module_load(qn_gpt_module(m->gpt), file) == QN_OK;

@@ -126,6 +126,13 @@ bool dev_view(const dev_node *node, dev_array *view);
 /* ---- registry.c ------------------------------------------------------------------------------ */
 
 /* Compile n kernels the best way the device has; raises, and then none is left. */
+/* A program that is being made: run dev_made_cleanup on it. */
+typedef struct dev_made {
+    void (*unload)(void *state, dev_program *p);
+    void *state;
+    dev_program *program;
+} dev_made;
+void dev_made_cleanup(void *made);
 void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kernel *const *k,
                       dev_program **out);
 

@@ -157,18 +157,14 @@ static dev_program *null_compile(void *state, kernel *k) {
     p->program = (dev_program){.name = text, .args = k->args, .vars = ir_vars(k)};
     str why;
     str_open(&why, h);
-    guard g;
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        str_free(&why);
-        null_unload(n, &p->program);
-        heap_unwind(h);
-    }
+    dev_made made = {null_unload, n, &p->program};
+    cleanup program, text_of;
+    cleanup_push(h, &program, dev_made_cleanup, &made);
+    cleanup_push(h, &text_of, str_cleanup, &why);
     check_kernel(n, k, &why);
     describe(p, k);
-    guard_close(h, &g);
-    str_free(&why);
+    cleanup_run(h, &text_of);
+    cleanup_drop(h, &program);
     p->program.size = (size_t)(h->bytes - before);
     return &p->program;
 }

@@ -16,21 +16,34 @@ const dev_table *dev_find(const char *name) {
     return NULL;
 }
 
+void dev_made_cleanup(void *made) {
+    const dev_made *m = made;
+    m->unload(m->state, m->program);
+}
+
+typedef struct compiled {
+    const dev_table *t;
+    void *state;
+    int n;
+    dev_program **out;
+} compiled;
+
+static void unload_all(void *of) {
+    const compiled *c = of;
+    for (int i = 0; i < c->n; i++)
+        if (c->out[i]) c->t->unload(c->state, c->out[i]);
+}
+
 void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kernel *const *k,
                       dev_program **out) {
+    compiled own = {t, state, n, out};
+    cleanup c;
     for (int i = 0; i < n; i++) out[i] = NULL;
-    guard g;
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        for (int i = 0; i < n; i++)
-            if (out[i]) t->unload(state, out[i]);
-        heap_unwind(h);
-    }
+    cleanup_push(h, &c, unload_all, &own);
     if (t->compile_many) t->compile_many(state, n, k, out);
     for (int i = 0; i < n; i++)
         if (!out[i]) out[i] = t->compile(state, k[i]);
-    guard_close(h, &g);
+    cleanup_drop(h, &c);
 }
 
 qn_code dev_check_set(qn_ctx *qn, const dev_program *p, emit_facts *f, const dev_set *set) {

@@ -172,6 +172,10 @@ static void write_facts(emit_facts *f, kernel *k, const emit_launch *launch) {
     f->syms = NULL;
 }
 
+static void close_facts(void *f) {
+    emit_facts_close(f);
+}
+
 emit_facts *emit_facts_open(kernel *k) {
     heap *h = &k->ctx->heap;
     size_t vars = (size_t)k->dim_vars, numbers = EMIT_SIZES + (size_t)k->args;
@@ -188,21 +192,16 @@ emit_facts *emit_facts_open(kernel *k) {
     f->asked = (bool *)(f->var + vars);
     arena own;
     arena_open(&own, h);
-    guard g;
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        arena_free(&own);
-        emit_facts_close(f);
-        heap_unwind(h);
-    }
+    cleanup facts, c;
+    cleanup_push(h, &facts, close_facts, f);
+    cleanup_push(h, &c, arena_cleanup, &own);
     f->syms = sym_open(h);
     emit_launch launch;
     emit_launch_of(k, &own, &launch);
     f->scratch = launch.scratch;
     write_facts(f, k, &launch);
-    guard_close(h, &g);
-    arena_free(&own);
+    cleanup_run(h, &c);
+    cleanup_drop(h, &facts);
     return f;
 }
 

@@ -209,33 +209,49 @@ qn_tensor *func_broadcast(qn_tensor *x, const qn_tensor *to) {
     return build_expand(x, node_at(tensor_ctx(to)->graph, tensor_at(to)->node)->shape);
 }
 
+typedef struct fitting {
+    graph *g;
+    tuple_id small, shape;
+    bool fits;
+} fitting;
+
+static void fit_work(void *arg) {
+    fitting *f = arg;
+    tuple_id wider;
+    f->fits = shape_broadcast(f->g, f->small, f->shape, &wider) && wider == f->shape;
+}
+
 bool func_fits(const qn_tensor *p, const qn_tensor *x) {
     qn_ctx *qn = tensor_ctx(x);
     graph *g = qn->graph;
-    tuple_id shape = node_at(g, tensor_at(x)->node)->shape, wider;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    bool fits = !setjmp(gd.at) &&
-                shape_broadcast(g, node_at(g, tensor_at(p)->node)->shape, shape, &wider) &&
-                wider == shape;
-    guard_close(&qn->heap, &gd);
-    return fits;
+    fitting f = {g, node_at(g, tensor_at(p)->node)->shape, node_at(g, tensor_at(x)->node)->shape,
+                 false};
+    guarded(qn, fit_work, &f);
+    return f.fits;
 }
 
 /* ---- errors --------------------------------------------------------------------------------- */
+
+typedef struct dim_print {
+    graph *g;
+    sym size;
+    char *text;
+} dim_print;
+
+static void dim_work(void *arg) {
+    const dim_print *p = arg;
+    str *t = &p->g->text;
+    t->len = 0;
+    sym_print(p->g->syms, p->size, t);
+    snprintf(p->text, FUNC_DIM_TEXT, "%s", t->s);
+}
 
 const char *func_dim_text(const qn_tensor *x, int axis, char text[FUNC_DIM_TEXT]) {
     graph *g = tensor_ctx(x)->graph;
     int rank;
     const int64_t *dims = node_dims(g, tensor_at(x)->node, &rank);
-    guard gd;
+    dim_print p = {g, (sym)dims[axis < 0 ? axis + rank : axis], text};
     text[0] = 0;
-    guard_open(&g->ctx->heap, &gd);
-    if (!setjmp(gd.at)) {
-        g->text.len = 0;
-        sym_print(g->syms, (sym)dims[axis < 0 ? axis + rank : axis], &g->text);
-        snprintf(text, FUNC_DIM_TEXT, "%s", g->text.s);
-    }
-    guard_close(&g->ctx->heap, &gd);
+    guarded(g->ctx, dim_work, &p);
     return text;
 }

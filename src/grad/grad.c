@@ -270,7 +270,9 @@ static node_id grad_seed(graph *g, const grad_call *q) {
     return make_broadcast(g, make_cast(g, seed, dtype), shape);
 }
 
-static void grad_run(graph *g, grad_call *q) {
+static void grad_run(void *arg) {
+    grad_call *q = arg;
+    graph *g = q->arena.h->ctx->graph;
     grad c = {.g = g, .a = &q->arena};
     node_id y = tensor_at(q->y)->node, seed = grad_seed(g, q);
     if (!seed) return;
@@ -290,13 +292,6 @@ static void grad_run(graph *g, grad_call *q) {
     }
     q->gone = g->gone != 0;
     if (q->gone) grad_fail_gone(&c, g->gone);
-}
-
-static void grad_guarded(graph *g, grad_call *q) {
-    guard gd;
-    guard_open(&g->ctx->heap, &gd);
-    if (!setjmp(gd.at)) grad_run(g, q);
-    guard_close(&g->ctx->heap, &gd);
 }
 
 static int grad_check(qn_ctx *qn, const char *what, int i, const qn_tensor *t) {
@@ -335,7 +330,7 @@ int qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor
     if (code || n == 0) return code;
     grad_call q = {.y = y, .seed = seed, .n = n, .x = x, .out = out};
     arena_open(&q.arena, &qn->heap);
-    grad_guarded(qn->graph, &q);
+    guarded(qn, grad_run, &q);
     arena_free(&q.arena);
     graph_settle(qn->graph);
     if (q.made == n && !q.gone) return QN_OK;

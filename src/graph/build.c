@@ -64,25 +64,27 @@ static inline bool build_enter(build_args *a, int n, qn_tensor *const *x) {
     return true;
 }
 
+typedef struct building {
+    const build_args *a;
+    build_node make;
+    qn_tensor *made;
+} building;
+
+static void build_work(void *arg) {
+    building *b = arg;
+    graph *g = b->a->g;
+    node_id n = b->make(g, b->a);
+    if (sym_overflowed(g->syms))
+        fail(g->ctx, QN_ERANGE, "%s: sizes beyond 2^63", b->a->name);
+    else if (n)
+        b->made = tensor_make(g, n);
+}
+
 static qn_tensor *build_run(const build_args *a, build_node make) {
-    graph *g = a->g;
-    heap *h = &g->ctx->heap;
-    guard gd;
-    guard_open(h, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(h, &gd);
-        graph_settle(g);
-        return NULL;
-    }
-    node_id n = make(g, a);
-    if (sym_overflowed(g->syms)) {
-        fail(g->ctx, QN_ERANGE, "%s: sizes beyond 2^63", a->name);
-        n = 0;
-    }
-    qn_tensor *t = n ? tensor_make(g, n) : NULL;
-    guard_close(h, &gd);
-    graph_settle(g);
-    return t;
+    building b = {a, make, NULL};
+    guarded(a->g->ctx, build_work, &b);
+    graph_settle(a->g);
+    return b.made;
 }
 
 static qn_dtype type_of(const graph *g, node_id x) {

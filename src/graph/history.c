@@ -306,6 +306,18 @@ static uint32_t place_add(graph *g, const place_row *row, uint64_t hash) {
     return p->count;
 }
 
+typedef struct adding {
+    graph *g;
+    place_row *row;
+    uint64_t hash;
+    uint32_t id;
+} adding;
+
+static void add_work(void *arg) {
+    adding *a = arg;
+    a->id = place_add(a->g, a->row, a->hash);
+}
+
 uint32_t graph_place_of(graph *g, const char *text, int line) {
     place_row row = {text, line};
     uint64_t hash = hash_bytes(text, strlen(text), (uint64_t)line);
@@ -313,16 +325,9 @@ uint32_t graph_place_of(graph *g, const char *text, int line) {
     if (id) return id;
     qn_ctx *qn = g->ctx;
     bool failed = qn->code != QN_OK;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (!setjmp(gd.at)) {
-        id = place_add(g, &row, hash);
-    } else {
-        id = 0;
-        if (!failed) qn_clear_error(qn);
-    }
-    guard_close(&qn->heap, &gd);
-    return id;
+    adding a = {g, &row, hash, 0};
+    if (guarded(qn, add_work, &a) && !failed) qn_clear_error(qn);
+    return a.id;
 }
 
 uint32_t graph_place(graph *g) {

@@ -117,6 +117,7 @@ typedef struct joined {
     qn_tensor *const *x;
     qn_dtype dtype;
     arena arena;
+    qn_tensor *made;
 } joined;
 
 /* x's shape with an axis of size 1 more. */
@@ -146,16 +147,17 @@ static qn_tensor *join_nodes(graph *g, joined *j) {
     return tensor_make(g, n);
 }
 
+static void join_work(void *arg) {
+    joined *j = arg;
+    j->made = join_nodes(j->arena.h->ctx->graph, j);
+}
+
 qn_tensor *build_join(int n, qn_tensor *const *x, qn_dtype dtype, int axis, bool stack) {
     qn_ctx *qn = tensor_ctx(x[0]);
     joined j = {.n = n, .axis = axis, .stack = stack, .x = x, .dtype = dtype};
-    qn_tensor *volatile made = NULL;
     arena_open(&j.arena, &qn->heap);
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (!setjmp(gd.at)) made = join_nodes(qn->graph, &j);
-    guard_close(&qn->heap, &gd);
+    guarded(qn, join_work, &j);
     arena_free(&j.arena);
     graph_settle(qn->graph);
-    return made;
+    return j.made;
 }

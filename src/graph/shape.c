@@ -48,18 +48,32 @@ static int64_t dim_apply(graph *g, char operation, int64_t a, int64_t b) {
     return dim_code(g, r);
 }
 
+/* What makes the code of a size guarded, and the code. */
+typedef struct dim_call {
+    graph *g;
+    const char *name; /* of a new variable in [a, b] */
+    char operation;   /* between two codes */
+    int64_t a, b;
+    sym size; /* or of this */
+    int64_t code;
+} dim_call;
+
+static void apply_work(void *arg) {
+    dim_call *c = arg;
+    c->code = dim_apply(c->g, c->operation, c->a, c->b);
+}
+
+static void code_work(void *arg) {
+    dim_call *c = arg;
+    c->code = dim_code(c->g, c->size);
+}
+
 int64_t dim_op(qn_ctx *qn, int64_t a, char operation, int64_t b) {
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        return DIM_BAD;
-    }
-    int64_t r = dim_apply(qn->graph, operation, a, b);
-    if (r == DIM_BAD)
+    dim_call c = {.g = qn->graph, .operation = operation, .a = a, .b = b};
+    if (guarded(qn, apply_work, &c)) return DIM_BAD;
+    if (c.code == DIM_BAD)
         fail(qn, QN_ERANGE, "%s: a size below 0 or beyond 2^63", graph_name(qn, "size"));
-    guard_close(&qn->heap, &gd);
-    return r;
+    return c.code;
 }
 
 /* ---- dimension variables -------------------------------------------------------------------- */
@@ -75,6 +89,11 @@ static int64_t var_make(graph *g, const char *name, int64_t lo, int64_t hi) {
     return code;
 }
 
+static void var_work(void *arg) {
+    dim_call *c = arg;
+    c->code = var_make(c->g, c->name, c->a, c->b);
+}
+
 int64_t qn_var(qn_ctx *qn, const char *name, int64_t lo, int64_t hi) {
     if (!qn) return 0;
     if (!name) return fail(qn, QN_ENULL, "var: a dimension variable needs a name"), 0;
@@ -82,15 +101,9 @@ int64_t qn_var(qn_ctx *qn, const char *name, int64_t lo, int64_t hi) {
         return fail(qn, QN_ERANGE, "var: %.100s in [%lld, %lld] is no range of sizes", name,
                     (long long)lo, (long long)hi),
                0;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        return 0;
-    }
-    int64_t code = var_make(qn->graph, name, lo, hi);
-    guard_close(&qn->heap, &gd);
-    return code;
+    dim_call c = {.g = qn->graph, .name = name, .a = lo, .b = hi};
+    guarded(qn, var_work, &c);
+    return c.code;
 }
 
 int qn_bind(qn_ctx *qn, int64_t var, int64_t value) {
@@ -181,12 +194,26 @@ static bool syms_from_user(graph *g, const char *op, int n, const int64_t *dims,
     return true;
 }
 
+/* What the functions below do guarded, and what came of it. */
+typedef struct sizing {
+    graph *g;
+    const char *op;
+    int n;
+    const int64_t *dims;
+    int64_t *syms;   /* each size */
+    tuple_id *shape; /* or all of them */
+    bool good;
+} sizing;
+
+static void syms_work(void *arg) {
+    sizing *z = arg;
+    z->good = syms_from_user(z->g, z->op, z->n, z->dims, z->syms);
+}
+
 bool dims_from_user(qn_ctx *qn, const char *op, int n, const int64_t *dims, int64_t *syms) {
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    bool good = !setjmp(gd.at) && syms_from_user(qn->graph, op, n, dims, syms);
-    guard_close(&qn->heap, &gd);
-    return good;
+    sizing z = {.g = qn->graph, .op = op, .n = n, .dims = dims, .syms = syms};
+    guarded(qn, syms_work, &z);
+    return z.good;
 }
 
 static bool shape_make(graph *g, const char *op, int rank, const int64_t *dims, tuple_id *out) {
@@ -200,6 +227,11 @@ static bool shape_make(graph *g, const char *op, int rank, const int64_t *dims, 
     return true;
 }
 
+static void shape_work(void *arg) {
+    sizing *z = arg;
+    z->good = shape_make(z->g, z->op, z->n, z->dims, z->shape);
+}
+
 bool shape_from_user(qn_ctx *qn, const char *op, int rank, const int64_t *dims, tuple_id *out) {
     if (rank < 0 || rank > QN_MAX_RANK) {
         fail(qn, QN_ERANGE, "%s: rank %d, but ranks are 0 to %d", graph_name(qn, op), rank,
@@ -208,11 +240,9 @@ bool shape_from_user(qn_ctx *qn, const char *op, int rank, const int64_t *dims, 
     }
     if (rank > 0 && !dims)
         return fail(qn, QN_ENULL, "%s: the shape is NULL", graph_name(qn, op)), false;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    bool good = !setjmp(gd.at) && shape_make(qn->graph, op, rank, dims, out);
-    guard_close(&qn->heap, &gd);
-    return good;
+    sizing z = {.g = qn->graph, .op = op, .n = rank, .dims = dims, .shape = out};
+    guarded(qn, shape_work, &z);
+    return z.good;
 }
 
 void shape_text(const graph *g, tuple_id shape, str *out) {
@@ -249,15 +279,9 @@ int64_t qn_dim(const qn_tensor *name, int axis) {
     const int64_t *dims = node_dims(qn->graph, t->node, &rank);
     int64_t value;
     if (sym_is_const(qn->graph->syms, (sym)dims[axis], &value)) return value;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        return 0;
-    }
-    value = dim_code(qn->graph, (sym)dims[axis]);
-    guard_close(&qn->heap, &gd);
-    return value;
+    dim_call c = {.g = qn->graph, .size = (sym)dims[axis]};
+    guarded(qn, code_work, &c);
+    return c.code;
 }
 
 int64_t qn_numel(const qn_tensor *name) {

@@ -52,16 +52,21 @@ qn_tensor *tensor_make(graph *g, node_id n) {
     return handle_name(&t->h);
 }
 
+typedef struct making {
+    graph *g;
+    node_id node;
+    qn_tensor *made;
+} making;
+
+static void make_work(void *arg) {
+    making *m = arg;
+    m->made = tensor_make(m->g, m->node);
+}
+
 qn_tensor *tensor_new(qn_ctx *qn, node_id n) {
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        return NULL;
-    }
-    qn_tensor *t = tensor_make(qn->graph, n);
-    guard_close(&qn->heap, &gd);
-    return t;
+    making m = {qn->graph, n, NULL};
+    guarded(qn, make_work, &m);
+    return m.made;
 }
 
 void tensor_point(tensor *t, node_id n) {
@@ -223,17 +228,15 @@ void qn_release(qn_tensor *t) {
 
 /* ---- scopes --------------------------------------------------------------------------------- */
 
+static void scope_work(void *arg) {
+    graph *g = arg;
+    g->scope = heap_grow(&g->ctx->heap, g->scope, &g->scope_cap, g->scopes + 1, sizeof *g->scope);
+}
+
 qn_scope qn_scope_begin(qn_ctx *qn) {
     if (!qn) return 0;
     graph *g = qn->graph;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        return 0;
-    }
-    g->scope = heap_grow(&qn->heap, g->scope, &g->scope_cap, g->scopes + 1, sizeof *g->scope);
-    guard_close(&qn->heap, &gd);
+    if (guarded(qn, scope_work, g)) return 0;
     g->scope[g->scopes++] = g->owned_count;
     return g->scopes;
 }
@@ -298,30 +301,33 @@ qn_tensor *qn_scope_return(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
 /* ---- errors --------------------------------------------------------------------------------- */
 
 /* Between opening and closing nothing else may use the graph's text. */
-static void unfit(qn_ctx *qn, const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
-                  const char *why) {
-    graph *g = qn->graph;
+typedef struct misfit {
+    const char *a, *b; /* what the two tensors are called */
+    const qn_tensor *x, *y;
+    char why[400];
+} misfit;
+
+static void unfit(void *arg) {
+    const misfit *m = arg;
+    graph *g = tensor_ctx(m->x)->graph;
     g->text.len = 0;
-    str_addf(&g->text, "%s ", a);
-    shape_text(g, node_at(g, tensor_at(x)->node)->shape, &g->text);
-    if (y) {
-        str_addf(&g->text, ", %s ", b);
-        shape_text(g, node_at(g, tensor_at(y)->node)->shape, &g->text);
+    str_addf(&g->text, "%s ", m->a);
+    shape_text(g, node_at(g, tensor_at(m->x)->node)->shape, &g->text);
+    if (m->y) {
+        str_addf(&g->text, ", %s ", m->b);
+        shape_text(g, node_at(g, tensor_at(m->y)->node)->shape, &g->text);
     }
-    fail(qn, QN_ESHAPE, "%s: %s: %s", graph_name(qn, "shapes"), g->text.s, why);
+    fail(g->ctx, QN_ESHAPE, "%s: %s: %s", graph_name(g->ctx, "shapes"), g->text.s, m->why);
 }
 
 void *tensor_unfit(const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
                    const char *fmt, ...) {
-    char why[400];
+    misfit m = {.a = a, .b = b, .x = x, .y = y};
     va_list args;
     va_start(args, fmt);
-    vsnprintf(why, sizeof why, fmt, args);
+    vsnprintf(m.why, sizeof m.why, fmt, args);
     va_end(args);
-    guard gd;
-    guard_open(&tensor_ctx(x)->heap, &gd);
-    if (!setjmp(gd.at)) unfit(tensor_ctx(x), a, x, b, y, why);
-    guard_close(&tensor_ctx(x)->heap, &gd);
+    guarded(tensor_ctx(x), unfit, &m);
     return NULL;
 }
 

@@ -10,12 +10,6 @@
 
 #include "base/base.h"
 
-/* ---- guarded.c ------------------------------------------------------------------------------- */
-
-/* Run work(arg) under a guard: QN_OK, or the code of the error it raised. What `work` changes lies
- * behind `arg`, never in the caller's locals, so nothing is lost when it unwinds. */
-int io_guarded(qn_ctx *qn, void (*work)(void *arg), void *arg);
-
 /* ---- json.c ---------------------------------------------------------------------------------- */
 
 typedef enum json_kind {

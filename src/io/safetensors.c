@@ -216,7 +216,7 @@ qn_file *qn_load(qn_ctx *qn, const char *path) {
     *f = (file){.ctx = qn, .path = memcpy(copy, path, path_size), .path_size = path_size};
     f->fd = -1;
     arena_open(&f->a, &qn->heap);
-    bool good = io_guarded(qn, load_work, f) == QN_OK;
+    bool good = guarded(qn, load_work, f) == QN_OK;
     qn_file *known = good ? object_open(qn, HANDLE_FILE, f) : NULL;
     if (!known) file_close(f);
     return known;
@@ -433,7 +433,7 @@ int qn_save(qn_ctx *qn, const char *path, int n, const char *const *names,
                .file = {.ctx = qn, .path = path, .to = {.folder = -1, .file = -1}}};
     arena_open(&s.a, &qn->heap);
     str_open(&s.header, &qn->heap);
-    int code = io_guarded(qn, save_work, &s);
+    int code = guarded(qn, save_work, &s);
     file_abandon(&s.file);
     heap_free(&qn->heap, s.data, s.data_size);
     str_free(&s.header);

@@ -215,6 +215,7 @@ typedef struct kernel {
 
 kernel *ir_open(qn_ctx *qn);       /* raises */
 void ir_close(kernel *k);          /* NULL is fine */
+void ir_cleanup(void *k);          /* ir_close, as a cleanup */
 kernel *ir_clone(const kernel *k); /* shares k's syms */
 
 sym ir_dim_var(kernel *k, const char *name, int64_t lo, int64_t hi);

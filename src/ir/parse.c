@@ -572,16 +572,11 @@ static void parse_kernel(parser *t) {
 
 static kernel *parse(qn_ctx *qn, const char *text, int line, uint32_t most) {
     kernel *k = ir_open(qn);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        ir_close(k);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, ir_cleanup, k);
     parser t = {.k = k, .p = text, .line = line, .most = most};
     parse_kernel(&t);
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &c);
     if (!t.expected) return k;
     ir_close(k);
     return fail_null(qn, QN_EFORMAT, "kernel text, line %d: expected %s", t.line, t.expected);
@@ -609,6 +604,22 @@ static bool verified(kernel *k) {
     return false;
 }
 
+typedef struct reading {
+    const char *text;
+    size_t size;
+    int line;
+    str copy;
+    kernel *k;
+    bool sound;
+} reading;
+
+static void read_work(void *arg) {
+    reading *r = arg;
+    str_addn(&r->copy, r->text, r->size);
+    r->k = parse(r->copy.h->ctx, r->copy.s ? r->copy.s : "", r->line, IR_STATEMENTS);
+    r->sound = r->k && verified(r->k);
+}
+
 kernel *ir_read(qn_ctx *qn, const char *text, size_t size, int line) {
     const char *nul = memchr(text, 0, size);
     if (size > MOST_TEXT)
@@ -617,20 +628,11 @@ kernel *ir_read(qn_ctx *qn, const char *text, size_t size, int line) {
     if (nul)
         return fail_null(qn, QN_EFORMAT, "kernel text, line %d: a NUL byte",
                          line_of(text, nul, line));
-    str copy;
-    kernel *volatile k = NULL;
-    volatile bool sound = false;
-    str_open(&copy, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (!setjmp(g.at)) {
-        str_addn(&copy, text, size);
-        k = parse(qn, copy.s ? copy.s : "", line, IR_STATEMENTS);
-        sound = k && verified(k);
-    }
-    guard_close(&qn->heap, &g);
-    str_free(&copy);
-    if (sound) return k;
-    ir_close(k);
+    reading r = {.text = text, .size = size, .line = line};
+    str_open(&r.copy, &qn->heap);
+    guarded(qn, read_work, &r);
+    str_free(&r.copy);
+    if (r.sound) return r.k;
+    ir_close(r.k);
     return NULL;
 }

@@ -287,14 +287,9 @@ static void print_head(printer *p) {
 void ir_print(const kernel *k, str *out) {
     arena scratch;
     heap *h = &k->ctx->heap;
-    guard g;
     arena_open(&scratch, h);
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        arena_free(&scratch);
-        heap_unwind(h);
-    }
+    cleanup c;
+    cleanup_push(h, &c, arena_cleanup, &scratch);
     printer p = {.k = (kernel *)(uintptr_t)k, .out = out, .indent = INDENT};
     p.order = arena_alloc(&scratch, k->exprs * sizeof *p.order);
     p.stack = arena_alloc(&scratch, 4 * k->exprs * sizeof *p.stack);
@@ -305,6 +300,5 @@ void ir_print(const kernel *k, str *out) {
     print_head(&p);
     for (stmt_id s = ir_s(k, k->root)->first; s; s = ir_s(k, s)->next) print_stmt(&p, s);
     str_add(out, "}\n");
-    guard_close(h, &g);
-    arena_free(&scratch);
+    cleanup_run(h, &c);
 }

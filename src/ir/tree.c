@@ -40,17 +40,12 @@ kernel *ir_open(qn_ctx *qn) {
     kernel *k = heap_zeroed(&qn->heap, sizeof *k);
     k->ctx = qn;
     ir_begin(k);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        ir_close(k);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, ir_cleanup, k);
     k->syms = sym_open(&qn->heap);
     k->name = "kernel";
     ir_first_rows(k);
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &c);
     return k;
 }
 
@@ -61,6 +56,10 @@ void ir_close(kernel *k) {
     sym_close(k->syms);
     arena_free(&k->arena);
     heap_free(h, k, sizeof *k);
+}
+
+void ir_cleanup(void *k) {
+    ir_close(k);
 }
 
 static uint64_t expr_hash(const ir_expr *e) {
@@ -100,15 +99,10 @@ kernel *ir_clone(const kernel *k) {
     *c = *k;
     c->syms = sym_share(k->syms);
     ir_begin(c);
-    guard g;
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        ir_close(c);
-        heap_unwind(h);
-    }
+    cleanup undo;
+    cleanup_push(h, &undo, ir_cleanup, c);
     clone_tables(c, k);
-    guard_close(h, &g);
+    cleanup_drop(h, &undo);
     return c;
 }
 

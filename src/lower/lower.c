@@ -925,13 +925,8 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
     l->partial = arena_zeroed(&k->arena, (fk->shares + 1) * sizeof *l->partial);
     idset_open(&l->known_set, &qn->heap);
     l->path[l->depth++] = k->root;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        idset_free(&l->known_set);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, idset_cleanup, &l->known_set);
     if (node_at(f->g, fk->root)->op == OP_SCATTER && !fk->piece.into) {
         scatter(l, fk->root);
     } else {
@@ -949,6 +944,5 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
     k->name = name_kernel(l);
     if (sym_overflowed(k->syms))
         raise_error(qn, QN_ERANGE, "index arithmetic beyond 63 bits in %s", k->name);
-    guard_close(&qn->heap, &g);
-    idset_free(&l->known_set);
+    cleanup_run(&qn->heap, &c);
 }

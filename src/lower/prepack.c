@@ -156,13 +156,8 @@ bool prepack_alike(const prepack *a, const prepack *b) {
 
 kernel *prepack_kernel(qn_ctx *qn, const prepack *p) {
     kernel *k = ir_open(qn);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        ir_close(k);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, ir_cleanup, k);
     sym_store *s = k->syms;
     k->name = "pack";
     mem_id to = ir_arg(k, (qn_dtype)p->dtype, sym_const(s, p->size), ACCESS_WRITE);
@@ -186,7 +181,7 @@ kernel *prepack_kernel(qn_ctx *qn, const prepack *p) {
         sym_and(s, sym_lt(s, j, sym_const(s, p->columns)), sym_lt(s, r, sym_const(s, p->rows)));
     index = sym_add(s, index, sym_const(s, p->base));
     ir_store(k, in, MONOID_SET, to, at, SYM_TRUE, ir_load(k, from, index, valid, 0, 0));
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &c);
     return k;
 }
 

@@ -163,16 +163,10 @@ static void read_lines(qn_ctx *qn, const char *file, const char *text, arena *a,
 static void read_text(qn_ctx *qn, const char *file, const char *text, machine *m) {
     arena a;
     arena_open(&a, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        arena_free(&a);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, arena_cleanup, &a);
     read_lines(qn, file, text, &a, m);
-    guard_close(&qn->heap, &g);
-    arena_free(&a);
+    cleanup_run(&qn->heap, &c);
 }
 
 static void read_file(qn_ctx *qn, const char *file, machine *m) {

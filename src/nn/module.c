@@ -131,7 +131,7 @@ qn_tensor *qn_module_add(qn_module *known, const char *name, qn_tensor *value) {
         return fail_null(m->ctx, QN_EARG, "module: there is a parameter \"%s\" already", name);
     if (!qn_name(value) && qn_set_name(value, name)) return NULL;
     addition x = {m, name, value};
-    return io_guarded(m->ctx, add_work, &x) ? NULL : value;
+    return guarded(m->ctx, add_work, &x) ? NULL : value;
 }
 
 /* ---- initial values ----------------------------------------------------------------------- */

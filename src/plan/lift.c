@@ -202,16 +202,10 @@ plan_lift *lift_build(graph *g, arena *a, uint32_t nodes, const node_id *order, 
     heap *h = &g->ctx->heap;
     idset known;
     idset_open(&known, h);
-    guard gd;
-    guard_open(h, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(h, &gd);
-        idset_free(&known);
-        heap_unwind(h);
-    }
+    cleanup c;
+    cleanup_push(h, &c, idset_cleanup, &known);
     find_slots(l, a, order, &known);
-    guard_close(h, &gd);
-    idset_free(&known);
+    cleanup_run(h, &c);
     return l;
 }
 

@@ -24,42 +24,44 @@ node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, 
         buffer_unref(qn, b);
         raise_error(qn, code, "the device did not take %zu bytes", size);
     }
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        buffer_unref(qn, b);
-        heap_unwind(&qn->heap);
-    }
+    buffer_list own = {qn, 1, &b};
+    cleanup c;
+    cleanup_push(&qn->heap, &c, buffer_list_cleanup, &own);
     node_id n = node_buffer(qn->graph, dtype, shape, b);
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &c);
     return n;
+}
+
+typedef struct given {
+    qn_ctx *qn;
+    qn_dtype dtype;
+    int rank;
+    const int64_t *shape;
+    const void *data;
+    qn_tensor *made;
+} given;
+
+static void from_work(void *arg) {
+    given *f = arg;
+    tuple_id dims;
+    size_t size = 0;
+    if (!shape_from_user(f->qn, "from", f->rank, f->shape, &dims) ||
+        !host_size(f->qn, "from", dims, (int)f->dtype, &size))
+        return;
+    if (size && !f->data)
+        fail(f->qn, QN_ENULL, "from: no data for %zu bytes", size);
+    else
+        f->made = tensor_new(f->qn, node_from(f->qn, f->dtype, dims, f->data, size));
 }
 
 qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data) {
     if (!qn) return NULL;
-    tuple_id dims;
-    size_t size = 0;
     if ((unsigned)dtype >= QN_DTYPE_COUNT)
         return fail_null(qn, QN_EDTYPE, "from: %d is not a dtype", (int)dtype);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        graph_settle(qn->graph);
-        return NULL;
-    }
-    qn_tensor *t = NULL;
-    if (shape_from_user(qn, "from", rank, shape, &dims) &&
-        host_size(qn, "from", dims, (int)dtype, &size)) {
-        if (size && !data)
-            fail(qn, QN_ENULL, "from: no data for %zu bytes", size);
-        else
-            t = tensor_new(qn, node_from(qn, dtype, dims, data, size));
-    }
-    guard_close(&qn->heap, &g);
+    given f = {qn, dtype, rank, shape, data, NULL};
+    guarded(qn, from_work, &f);
     graph_settle(qn->graph);
-    return t;
+    return f.made;
 }
 
 /* ---- another value -------------------------------------------------------------------------- */
@@ -220,17 +222,28 @@ static bool assign_value(tensor *t, node_id value) {
                   op_rows[x->op].name);
 }
 
+typedef struct assignment {
+    tensor *t;
+    const tensor *value;
+    const void *data; /* where there is no value */
+    size_t size;
+    bool done;
+} assignment;
+
+static void assign_work(void *arg) {
+    assignment *a = arg;
+    a->done = assign_fits(a->t, a->value) && assign_value(a->t, a->value->node);
+}
+
 int qn_assign(qn_tensor *name, qn_tensor *from) {
     qn_ctx *qn = name ? tensor_ctx(name) : from ? tensor_ctx(from) : NULL;
     tensor *t = tensor_of(qn, name, "assign", "t");
     const tensor *value = t ? tensor_of(qn, from, "assign", "value") : NULL;
     if (!value) return name && from ? QN_EGRAPH : QN_ENULL;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    bool done = !setjmp(gd.at) && assign_fits(t, value) && assign_value(t, value->node);
-    guard_close(&qn->heap, &gd);
+    assignment a = {.t = t, .value = value};
+    guarded(qn, assign_work, &a);
     graph_settle(qn->graph);
-    return done ? QN_OK : (int)qn_error_code(qn);
+    return a.done ? QN_OK : (int)qn_error_code(qn);
 }
 
 /* Of t's shape and dtype. Raises. */
@@ -246,15 +259,18 @@ static bool write_checked(tensor *t, const void *data, size_t size) {
     return assign_value(t, node_from(qn, (qn_dtype)x.dtype, x.shape, data, size));
 }
 
+static void write_work(void *arg) {
+    assignment *a = arg;
+    a->done = write_checked(a->t, a->data, a->size);
+}
+
 int qn_write(qn_tensor *name, const void *data, size_t size) {
     if (!name) return QN_ENULL;
     qn_ctx *qn = tensor_ctx(name);
     tensor *t = tensor_of(NULL, name, "write", "t");
     if (!t) return QN_EGRAPH;
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    bool done = !setjmp(gd.at) && write_checked(t, data, size);
-    guard_close(&qn->heap, &gd);
+    assignment a = {.t = t, .data = data, .size = size};
+    guarded(qn, write_work, &a);
     graph_settle(qn->graph);
-    return done ? QN_OK : (int)qn_error_code(qn);
+    return a.done ? QN_OK : (int)qn_error_code(qn);
 }

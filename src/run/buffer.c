@@ -114,6 +114,11 @@ void buffer_unref(qn_ctx *qn, uint32_t b) {
     bs->free = b;
 }
 
+void buffer_list_cleanup(void *list) {
+    const buffer_list *l = list;
+    for (uint32_t i = 0; i < l->n; i++) buffer_unref(l->qn, l->id[i]);
+}
+
 void buffers_trim(qn_ctx *qn) {
     buffers *bs = all(qn);
     for (uint32_t c = 0; c < SIZE_CLASSES; c++) {

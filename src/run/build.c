@@ -165,15 +165,10 @@ static uint32_t add_packing(builder *b, kernel_forms *f, launch *out, uint32_t *
 
 /* The launches of one kernel of the fusion, in their order, and their programs' numbers. */
 static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uint32_t *id) {
-    kernel_forms kept = {.low = {0}}, *volatile held = &kept, *f = &kept;
+    kernel_forms kept = {.low = {0}}, *f = &kept;
     qn_ctx *qn = b->qn;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        kernel_forms_close(held);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, kernel_forms_cleanup, &kept);
     compile_lower(qn, &b->terms, fk, f);
     add_part_slots(b, f->parts, f->part);
     uint32_t n = 0, extra = (uint32_t)f->parts, from = b->p->slots - extra;
@@ -190,7 +185,7 @@ static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uin
     if (f->first) id[n - 1] = give(b, &f->first);
     ir_close(f->packer);
     f->packer = NULL;
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &c);
     return n + 1;
 }
 
@@ -241,24 +236,28 @@ static void make_ready(run_plan *p) {
     }
 }
 
+void plan_made_cleanup(void *made) {
+    const plan_made *m = made;
+    plan_close(m->qn, m->p);
+}
+
+static void give_up(void *made) {
+    plan_made_cleanup(made);
+    programs_forget(((const plan_made *)made)->qn);
+}
+
 run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
                      const node_id *root, const plan_key *key, const bool *lasting,
                      const uint32_t *over) {
     arena scratch;
+    plan_made made = {.qn = qn};
+    cleanup plan, c;
     arena_open(&scratch, &qn->heap);
-    run_plan *volatile made = NULL;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        arena_free(&scratch);
-        plan_close(qn, made);
-        programs_forget(qn);
-        heap_unwind(&qn->heap);
-    }
+    cleanup_push(&qn->heap, &plan, give_up, &made);
+    cleanup_push(&qn->heap, &c, arena_cleanup, &scratch);
     run_plan *p = heap_zeroed(&qn->heap, sizeof *p);
     arena_open(&p->arena, &qn->heap);
-    made = p;
+    made.p = p;
     p->key = *key;
     p->key.word = arena_alloc(&p->arena, (size_t)key->words * sizeof *key->word + 4);
     memcpy(p->key.word, key->word, (size_t)key->words * sizeof *key->word);
@@ -280,8 +279,8 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     levels_build(qn, p, &scratch);
     plan_find_donations(p, &scratch);
     make_ready(p);
-    guard_close(&qn->heap, &g);
-    arena_free(&scratch);
+    cleanup_run(&qn->heap, &c);
+    cleanup_drop(&qn->heap, &plan);
     return p;
 }
 

@@ -93,13 +93,9 @@ static void judge(const checks *c, qn_ctx *qn, const uint32_t *out) {
 
 void checks_judge(const checks *c, qn_ctx *qn, uint32_t roots, const uint32_t *out) {
     if (!c->checks) return;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        for (uint32_t i = 0; i < roots; i++) buffer_unref(qn, out[i]);
-        heap_unwind(&qn->heap);
-    }
+    buffer_list own = {qn, roots, out};
+    cleanup undo;
+    cleanup_push(&qn->heap, &undo, buffer_list_cleanup, &own);
     judge(c, qn, out);
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &undo);
 }

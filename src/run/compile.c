@@ -92,6 +92,10 @@ void kernel_forms_close(kernel_forms *f) {
     *f = (kernel_forms){.low = {0}};
 }
 
+void kernel_forms_cleanup(void *f) {
+    kernel_forms_close(f);
+}
+
 /* ---- schedule -------------------------------------------------------------------------------- */
 
 /* What tuning has found for this kernel; false where there is nothing, or it is refused. */

@@ -58,13 +58,16 @@ const char *qn_device_of(const qn_ctx *qn, const char **why) {
     return r ? r->dev->name : NULL;
 }
 
-static bool open_rooms(qn_ctx *qn, const qn_options *options) {
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        return false;
-    }
+typedef struct opening {
+    qn_ctx *qn;
+    const qn_options *options;
+    bool ok;
+} opening;
+
+static void open_work(void *arg) {
+    opening *o = arg;
+    qn_ctx *qn = o->qn;
+    const qn_options *options = o->options;
     bool ok = knobs_open(qn) == QN_OK;
     if (ok && options && options->threads > 0) qn->knob[KNOB_THREADS].number = options->threads;
     if (ok) {
@@ -81,8 +84,12 @@ static bool open_rooms(qn_ctx *qn, const qn_options *options) {
             options && options->device ? options->device : qn->knob[KNOB_DEVICE].text;
         ok = open_device(qn, name && *name ? name : "cpu");
     }
-    guard_close(&qn->heap, &g);
-    return ok;
+    o->ok = ok;
+}
+
+static bool open_rooms(qn_ctx *qn, const qn_options *options) {
+    opening o = {qn, options, false};
+    return !guarded(qn, open_work, &o) && o.ok;
 }
 
 /* Into the caller's room, as much as it holds. */
@@ -153,21 +160,23 @@ bool qn_device(int i, const char **name, const char **description) {
 }
 
 /* Text that `tell` adds, kept until the next such call. */
+typedef struct telling {
+    qn_ctx *qn;
+    void (*tell)(qn_ctx *qn, str *out);
+} telling;
+
+static void tell_work(void *arg) {
+    const telling *t = arg;
+    str_add(&t->qn->run->text, "");
+    t->tell(t->qn, &t->qn->run->text);
+}
+
 static const char *told(qn_ctx *qn, void (*tell)(qn_ctx *qn, str *out)) {
     if (!qn) return NULL;
     run_state *r = qn->run;
     str_free(&r->text);
     str_open(&r->text, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        return NULL;
-    }
-    str_add(&r->text, "");
-    tell(qn, &r->text);
-    guard_close(&qn->heap, &g);
-    return r->text.s;
+    return guarded(qn, tell_work, &(telling){qn, tell}) ? NULL : r->text.s;
 }
 
 static void tell_device(qn_ctx *qn, str *out) {
@@ -190,17 +199,22 @@ bool qn_machine_family(int i, const char **name, const char **description) {
     return machine_family(i, name, description);
 }
 
+typedef struct setting {
+    qn_ctx *qn;
+    const char *name, *value;
+    int code;
+} setting;
+
+static void set_work(void *arg) {
+    setting *s = arg;
+    s->code = knobs_set_late(s->qn, s->name, s->value);
+}
+
 int qn_set(qn_ctx *qn, const char *name, const char *value) {
     if (!qn) return QN_ENULL;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        return qn_error_code(qn);
-    }
-    int code = knobs_set_late(qn, name, value);
-    guard_close(&qn->heap, &g);
-    return code;
+    setting s = {qn, name, value, QN_OK};
+    int code = guarded(qn, set_work, &s);
+    return code ? code : s.code;
 }
 
 static double median_compile(const run_state *r) {

@@ -110,25 +110,23 @@ static void count_uses(evaluator *e, uint32_t roots, const node_id *root) {
     }
 }
 
+/* The values that a request which is given up had computed. */
+static void give_back(void *of) {
+    evaluator *e = of;
+    for (uint32_t i = 0; i < e->nodes; i++)
+        if (e->value[i].held == HELD_MEMORY) buffer_unref(e->qn, e->value[i].buffer);
+}
+
 void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, const node_id *root,
               uint32_t *out) {
     arena a;
     arena_open(&a, &qn->heap);
-    evaluator *e = NULL;
-    evaluator *volatile made = NULL;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        for (uint32_t i = 0; made && i < made->nodes; i++)
-            if (made->value[i].held == HELD_MEMORY) buffer_unref(qn, made->value[i].buffer);
-        arena_free(&a);
-        heap_unwind(&qn->heap);
-    }
-    e = arena_zeroed(&a, sizeof *e);
+    cleanup memory, c;
+    cleanup_push(&qn->heap, &memory, arena_cleanup, &a);
+    evaluator *e = arena_zeroed(&a, sizeof *e);
     *e = (evaluator){.qn = qn, .g = qn->graph, .order = order, .nodes = nodes};
     e->value = arena_zeroed(&a, (nodes + 1) * sizeof *e->value);
-    made = e;
+    cleanup_push(&qn->heap, &c, give_back, e);
     count_uses(e, roots, root);
     for (uint32_t i = 0; i < nodes; i++) evaluate(e, i);
     for (uint32_t i = 0; i < roots; i++) {
@@ -136,6 +134,6 @@ void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, 
         out[i] = v->buffer;
         v->held = HELD_NOTHING;
     }
-    guard_close(&qn->heap, &g);
-    arena_free(&a);
+    cleanup_drop(&qn->heap, &c);
+    cleanup_run(&qn->heap, &memory);
 }

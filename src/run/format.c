@@ -62,6 +62,18 @@ static void print_tensor(qn_tensor *name, int limit, void *data) {
     shape_text(qn->graph, x->shape, p.out);
 }
 
+typedef struct formatting {
+    qn_tensor *t;
+    int limit;
+    void *data;
+    size_t size;
+} formatting;
+
+static void format_work(void *arg) {
+    const formatting *f = arg;
+    if (!qn_read(f->t, f->data, f->size)) print_tensor(f->t, f->limit, f->data);
+}
+
 const char *qn_format(qn_tensor *t, int limit) {
     if (!t) return "";
     qn_ctx *qn = tensor_ctx(t);
@@ -76,15 +88,8 @@ const char *qn_format(qn_tensor *t, int limit) {
     str *out = &qn->run->text;
     str_free(out);
     str_open(out, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        heap_free(&qn->heap, data, size + 8);
-        return "";
-    }
-    if (!qn_read(t, data, size)) print_tensor(t, limit, data);
-    guard_close(&qn->heap, &g);
+    formatting f = {t, limit, data, size};
+    qn_code code = guarded(qn, format_work, &f);
     heap_free(&qn->heap, data, size + 8);
-    return out->s ? out->s : "";
+    return !code && out->s ? out->s : "";
 }

@@ -73,13 +73,8 @@ static void log_memory(qn_ctx *qn, const run_plan *p, uint32_t n, const uint32_t
 static void lay_out(qn_ctx *qn, run_plan *p) {
     arena a;
     arena_open(&a, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        arena_free(&a);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, arena_cleanup, &a);
     memory_block *block = arena_alloc(&a, (p->slots + 1) * sizeof *block);
     uint32_t *which = arena_alloc(&a, (p->slots + 1) * sizeof *which), n = 0;
     for (uint32_t i = 0; i < p->slots; i++) {
@@ -91,8 +86,7 @@ static void lay_out(qn_ctx *qn, run_plan *p) {
     p->arena_size = memory_layout(&a, n, block);
     for (uint32_t i = 0; i < n; i++) p->slot[which[i]].offset = (size_t)block[i].offset;
     if (debug_on(qn, 'm')) log_memory(qn, p, n, which);
-    guard_close(&qn->heap, &g);
-    arena_free(&a);
+    cleanup_run(&qn->heap, &c);
 }
 
 static void need_arena(qn_ctx *qn, size_t size) {
@@ -232,23 +226,18 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
     pack_leaves(qn, p, leaf);
     need_arena(qn, (size_t)p->arena_size);
     r->stats.planned_peak_bytes = (uint64_t)p->arena_size;
-    volatile uint32_t made = 0;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        for (uint32_t i = 0; i < made; i++) buffer_unref(qn, out[i]);
-        heap_unwind(&qn->heap);
-    }
+    buffer_list made = {qn, 0, out};
+    cleanup c;
+    cleanup_push(&qn->heap, &c, buffer_list_cleanup, &made);
     for (uint32_t i = 0; i < p->outputs; i++) {
         bool replaces = over && over[i] && plan_donates(p, i, over[i] - 1);
         if (replaces) buffer_replace(qn, leaf[over[i] - 1]);
         r->stats.replaced += replaces;
         out[i] = replaces ? leaf[over[i] - 1] : buffer_new(qn, p->slot[p->output_slot[i]].size);
-        made = i + 1;
+        made.n = i + 1;
     }
     run_launches(qn, p, given, leaf, out);
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &c);
     r->stats.run_seconds += clock_seconds() - start;
 }
 

@@ -115,15 +115,11 @@ static run_plan *build(qn_ctx *qn, plan_cache *c, uint32_t nodes, node_id *order
                        const node_id *root, const plan_key *key, const uint32_t *over) {
     uint32_t id = make_room(qn, c);
     run_plan *p = plan_build(qn, nodes, order, roots, root, key, NULL, over);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        plan_close(qn, p);
-        heap_unwind(&qn->heap);
-    }
+    plan_made made = {qn, p};
+    cleanup undo;
+    cleanup_push(&qn->heap, &undo, plan_made_cleanup, &made);
     keep(qn, c, id, p);
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &undo);
     qn->run->stats.plans++;
     return p;
 }

@@ -83,15 +83,10 @@ static uint32_t add(qn_ctx *qn, program_cache *c, kernel *k, const text_key *key
 
 uint32_t programs_want(qn_ctx *qn, kernel *k) {
     str text;
-    guard g;
+    cleanup tree, printed;
     str_open(&text, &qn->heap);
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        str_free(&text);
-        ir_close(k);
-        heap_unwind(&qn->heap);
-    }
+    cleanup_push(&qn->heap, &tree, ir_cleanup, k);
+    cleanup_push(&qn->heap, &printed, str_cleanup, &text);
     ir_print(k, &text);
     program_cache *c = cache_of(qn);
     text_key key = {text.s, text.len, qn->knob[KNOB_SCHEDULE].number != 0};
@@ -101,8 +96,8 @@ uint32_t programs_want(qn_ctx *qn, kernel *k) {
     if (!found) id = add(qn, c, k, &key, hash);
     c->at[id].refs++;
     lru_remove(&c->idle, id);
-    guard_close(&qn->heap, &g);
-    str_free(&text);
+    cleanup_run(&qn->heap, &printed);
+    cleanup_drop(&qn->heap, &tree);
     if (found) ir_close(k);
     return id;
 }
@@ -197,16 +192,10 @@ void programs_compile(qn_ctx *qn) {
     double start = clock_seconds();
     arena a;
     arena_open(&a, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        arena_free(&a);
-        heap_unwind(&qn->heap);
-    }
+    cleanup undo;
+    cleanup_push(&qn->heap, &undo, arena_cleanup, &a);
     compile(qn, c, &a);
-    guard_close(&qn->heap, &g);
-    arena_free(&a);
+    cleanup_run(&qn->heap, &undo);
     qn->run->stats.compile_seconds += clock_seconds() - start;
 }
 
@@ -233,22 +222,16 @@ static void replace_program(qn_ctx *qn, program_entry *e, dev_program *p) {
 
 static void renew(qn_ctx *qn, program_entry *e) {
     double start = clock_seconds();
-    kernel *k = ir_parse(qn, e->text), *volatile held = k;
+    kernel *k = ir_parse(qn, e->text);
     if (!k) heap_unwind(&qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        ir_close(held);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, ir_cleanup, k);
     dev_program *p;
     compile_schedule(qn, k, e->text, e->length);
     compile_passes(qn, k);
     e->seconds = clock_seconds() - start;
     dev_compile_many(qn->run->dev, qn->run->dev_state, &qn->heap, 1, &k, &p);
-    guard_close(&qn->heap, &g);
-    ir_close(k);
+    cleanup_run(&qn->heap, &c);
     replace_program(qn, e, p);
 }
 

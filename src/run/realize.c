@@ -97,6 +97,18 @@ static void check_indices(qn_ctx *qn, arena *a, request *r) {
     r->nodes = graph_order(g, a, (int)r->roots, r->root, &r->order);
 }
 
+typedef struct given_up {
+    qn_ctx *qn;
+    request *r;
+} given_up;
+
+static void give_up(void *of) {
+    const given_up *u = of;
+    kept_hide(u->qn, &u->r->kept);
+    kept_done(u->qn);
+    checks_let_go(&u->r->checks, u->qn);
+}
+
 static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     graph *g = qn->graph;
     const uint32_t pending = effects ? g->pending_count : 0;
@@ -104,16 +116,9 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
     arena a;
     arena_open(&a, &qn->heap);
     request *r = arena_zeroed(&a, sizeof *r);
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        kept_hide(qn, &r->kept);
-        kept_done(qn);
-        checks_let_go(&r->checks, qn);
-        arena_free(&a);
-        heap_unwind(&qn->heap);
-    }
+    cleanup memory, c;
+    cleanup_push(&qn->heap, &memory, arena_cleanup, &a);
+    cleanup_push(&qn->heap, &c, give_up, &(given_up){qn, r});
     r->effects = effects;
     r->root = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *r->root);
     r->asked = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *r->asked);
@@ -143,8 +148,8 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
     for (uint32_t i = 0; i < r->askeds; i++) value_drop(g, r->asked[i]);
     history_trim(g);
     kept_done(qn);
-    guard_close(&qn->heap, &gd);
-    arena_free(&a);
+    cleanup_drop(&qn->heap, &c);
+    cleanup_run(&qn->heap, &memory);
 }
 
 /* What was given up is computed by a request of its own, as it was before: so its sums are grouped
@@ -156,13 +161,8 @@ static void regain(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     const uint32_t pending = effects ? g->pending_count : 0;
     arena a;
     arena_open(&a, &qn->heap);
-    guard gd;
-    guard_open(&qn->heap, &gd);
-    if (setjmp(gd.at)) {
-        guard_close(&qn->heap, &gd);
-        arena_free(&a);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, arena_cleanup, &a);
     root = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *root);
     for (uint32_t i = 0; i < n; i++) root[count++] = node[i];
     for (uint32_t i = 0; i < pending; i++) root[count++] = g->pending[i]->node;
@@ -170,8 +170,7 @@ static void regain(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     for (uint32_t i = 0; i < nodes; i++)
         if (node_at(g, order[i])->given_up) order[lost++] = order[i];
     for (uint32_t i = 0; i < lost; i++) run_request(qn, 1, &order[i], false);
-    guard_close(&qn->heap, &gd);
-    arena_free(&a);
+    cleanup_run(&qn->heap, &c);
 }
 
 static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
@@ -190,32 +189,29 @@ void realize_given_up(qn_ctx *qn, node_id n) {
 void realize_initial(qn_ctx *qn) {
     arena a;
     arena_open(&a, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        arena_free(&a);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, arena_cleanup, &a);
     node_id *node;
     uint32_t n = tensors_initial(qn->graph, &a, &node);
     if (n) realize(qn, n, node, false);
-    guard_close(&qn->heap, &g);
-    arena_free(&a);
+    cleanup_run(&qn->heap, &c);
 }
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
+typedef struct realizing {
+    qn_ctx *qn;
+    uint32_t n;
+    const node_id *node;
+} realizing;
+
+static void realize_work(void *arg) {
+    const realizing *r = arg;
+    realize_nodes(r->qn, r->n, r->node);
+}
+
 static qn_code realize_guarded(qn_ctx *qn, uint32_t n, const node_id *node) {
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        return qn_error_code(qn);
-    }
-    realize_nodes(qn, n, node);
-    guard_close(&qn->heap, &g);
-    return QN_OK;
+    return guarded(qn, realize_work, &(realizing){qn, n, node});
 }
 
 /* The bytes of a value at the current bindings; false: there are too many, or it is not known. */

@@ -49,6 +49,13 @@ uint32_t buffer_new(qn_ctx *qn, size_t size); /* refs 1; raises when there is no
 void buffer_ref(qn_ctx *qn, uint32_t b);
 void buffer_replace(qn_ctx *qn, uint32_t b); /* it is about to hold another value; one more ref */
 void buffer_unref(qn_ctx *qn, uint32_t b);
+/* The first `n` of these ids are to be given back: run buffer_list_cleanup on it. */
+typedef struct buffer_list {
+    qn_ctx *qn;
+    uint32_t n;
+    const uint32_t *id;
+} buffer_list;
+void buffer_list_cleanup(void *list);
 buffer *buffer_at(const qn_ctx *qn, uint32_t b);
 void buffers_trim(qn_ctx *qn); /* give every free block back to the device */
 void buffers_close(qn_ctx *qn);
@@ -85,6 +92,7 @@ uint32_t *compile_products(const fusion *f, arena *a);
  * be replaced by NULL. */
 void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, kernel_forms *out);
 void kernel_forms_close(kernel_forms *f);
+void kernel_forms_cleanup(void *f); /* kernel_forms_close, as a cleanup */
 /* Apply the schedule that is known to be best for the tree, which prints as `text`, else the
  * default one. Raises. */
 void compile_schedule(qn_ctx *qn, kernel *k, const char *text, size_t size);
@@ -260,6 +268,11 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
 void plan_renew(qn_ctx *qn, run_plan *p); /* programs were replaced since it was built; raises */
 void plan_pin(qn_ctx *qn, run_plan *p);   /* it is a static graph's */
 void plan_close(qn_ctx *qn, run_plan *p);
+typedef struct plan_made { /* a plan that is being made: run plan_made_cleanup on it */
+    qn_ctx *qn;
+    run_plan *p;
+} plan_made;
+void plan_made_cleanup(void *made);
 /* Run on these leaf buffers and the key's values; out[i] receives a buffer each (one reference): a
  * new one, or that of leaf over[i] - 1 where the plan can. Raises; then leaves are as they were. */
 void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *leaf,

@@ -286,23 +286,18 @@ static void regain_all(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out
         realize_given_up(qn, qn->graph->pending[i]->node);
 }
 
-qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
-                    qn_tensor *const *outputs) {
-    if (!qn || !check_tensors(qn, "compile", "input", n_in, inputs) ||
-        !check_tensors(qn, "compile", "output", n_out, outputs))
-        return NULL;
-    if (qn->run->dev->unfused)
-        return fail_null(qn, QN_EDEVICE, "compile: device %s has no plans", qn->run->dev->name);
-    static_plan *volatile made = NULL;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        if (made) static_close(made);
-        return NULL;
-    }
+typedef struct compiling {
+    qn_ctx *qn;
+    int n_in, n_out;
+    qn_tensor *const *inputs, *const *outputs;
+    static_plan *made;
+} compiling;
+
+static void compile_work(void *arg) {
+    compiling *c = arg;
+    qn_ctx *qn = c->qn;
     realize_initial(qn); /* runs, and may sweep, so before there is a graph that lacks its plan */
-    regain_all(qn, n_in, inputs, n_out, outputs);
+    regain_all(qn, c->n_in, c->inputs, c->n_out, c->outputs);
     static_plan *p = heap_zeroed(&qn->heap, sizeof *p);
     p->qn = qn;
     arena_open(&p->arena, &qn->heap);
@@ -310,13 +305,25 @@ qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
     p->link = &qn->run->statics;
     if (p->next) p->next->link = &p->next;
     qn->run->statics = p;
-    made = p;
+    c->made = p;
     p->name = handle_name(handle_make(qn, HANDLE_PLAN, p));
-    capture c = {.p = p};
-    capture_graph(&c, n_in, inputs, n_out, outputs);
-    guard_close(&qn->heap, &g);
+    capture_graph(&(capture){.p = p}, c->n_in, c->inputs, c->n_out, c->outputs);
+}
+
+qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
+                    qn_tensor *const *outputs) {
+    if (!qn || !check_tensors(qn, "compile", "input", n_in, inputs) ||
+        !check_tensors(qn, "compile", "output", n_out, outputs))
+        return NULL;
+    if (qn->run->dev->unfused)
+        return fail_null(qn, QN_EDEVICE, "compile: device %s has no plans", qn->run->dev->name);
+    compiling c = {qn, n_in, n_out, inputs, outputs, NULL};
+    if (guarded(qn, compile_work, &c)) {
+        if (c.made) static_close(c.made);
+        return NULL;
+    }
     plans_trim(qn, NULL);
-    return p->name;
+    return c.made->name;
 }
 
 /* Dimension variables are what the inputs' shapes say. Raises. */
@@ -449,6 +456,23 @@ static void hand_out(static_plan *p, qn_tensor **outputs) {
     for (int i = 0; i < p->outputs; i++) outputs[i] = p->output[i];
 }
 
+typedef struct running {
+    static_plan *p;
+    qn_tensor *const *inputs;
+    bool found;
+} running;
+
+static void run_work(void *arg) {
+    running *r = arg;
+    static_plan *p = r->p;
+    r->found = find_leaves(p, r->inputs);
+    if (!r->found) return;
+    find_replaced(p, r->inputs);
+    make_results(p);
+    plan_run(p->qn, p->plan, p->plan->key.value, p->leaf_buffer, p->over, p->root_buffer);
+    checks_judge(&p->checks, p->qn, p->roots, p->root_buffer);
+}
+
 int qn_run(qn_plan *name, qn_tensor *const *inputs, qn_tensor **outputs) {
     static_plan *p = object_of(name, HANDLE_PLAN, "run");
     if (!p) return name ? QN_EGRAPH : QN_ENULL;
@@ -458,22 +482,12 @@ int qn_run(qn_plan *name, qn_tensor *const *inputs, qn_tensor **outputs) {
     p->noded = 0;
     p->versioned = 0;
     p->handed = 0;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
+    running r = {.p = p, .inputs = inputs};
+    if (guarded(qn, run_work, &r)) {
         drop_results(p);
         return qn_error_code(qn);
     }
-    bool found = find_leaves(p, inputs);
-    if (found) {
-        find_replaced(p, inputs);
-        make_results(p);
-        plan_run(qn, p->plan, p->plan->key.value, p->leaf_buffer, p->over, p->root_buffer);
-        checks_judge(&p->checks, qn, p->roots, p->root_buffer);
-    }
-    guard_close(&qn->heap, &g);
-    if (!found) return qn_error_code(qn);
+    if (!r.found) return qn_error_code(qn);
     hand_out(p, outputs);
     return QN_OK;
 }

@@ -302,13 +302,8 @@ static void price_block(pricer *p, stmt_id block) {
 schedule_price schedule_price_of(kernel *k, const machine *limits) {
     arena a;
     arena_open(&a, &k->ctx->heap);
-    guard g;
-    guard_open(&k->ctx->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&k->ctx->heap, &g);
-        arena_free(&a);
-        heap_unwind(&k->ctx->heap);
-    }
+    cleanup undo;
+    cleanup_push(&k->ctx->heap, &undo, arena_cleanup, &a);
     pricer *p = arena_zeroed(&a, sizeof *p);
     p->m = (scheduler){.k = k, .limits = limits};
     p->seen = arena_zeroed(&a, k->exprs + 1);
@@ -330,7 +325,6 @@ schedule_price schedule_price_of(kernel *k, const machine *limits) {
                             .moved = moved,
                             .copies = p->copies,
                             .items = p->parallel};
-    guard_close(&k->ctx->heap, &g);
-    arena_free(&a);
+    cleanup_run(&k->ctx->heap, &undo);
     return price;
 }

@@ -820,16 +820,14 @@ static void schedule_threads(scheduler *m) {
     bypass_caches(m);
 }
 
+static void close_clone(void *m) {
+    ir_close(((scheduler *)m)->k);
+}
+
 void schedule_default(const kernel *k, const machine *limits, str *out) {
     scheduler m = {.k = ir_clone(k), .limits = limits, .out = out};
-    kernel *volatile clone = m.k;
-    guard g;
-    guard_open(&k->ctx->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&k->ctx->heap, &g);
-        ir_close(clone);
-        heap_unwind(&k->ctx->heap);
-    }
+    cleanup c;
+    cleanup_push(&k->ctx->heap, &c, close_clone, &m);
     m.lanes = schedule_lanes(&m);
     if (limits->members < 2) {
         schedule_threads(&m);
@@ -838,12 +836,11 @@ void schedule_default(const kernel *k, const machine *limits, str *out) {
         schedule_workgroups(&m, false);
         if (ir_shared_bytes(m.k) > limits->group_bytes) { /* buffered rows that are too long */
             ir_close(m.k);
-            clone = m.k = NULL;
-            clone = m.k = ir_clone(k);
+            m.k = NULL;
+            m.k = ir_clone(k);
             if (out->s) out->s[out->len = before] = 0;
             schedule_workgroups(&m, true);
         }
     }
-    guard_close(&k->ctx->heap, &g);
-    ir_close(m.k);
+    cleanup_run(&k->ctx->heap, &c);
 }

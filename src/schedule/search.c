@@ -104,13 +104,8 @@ void search_seeds(const kernel *k, const machine *limits, search_taker take, voi
                  {3, 4, 8, 8, 4}};
     str lines;
     str_open(&lines, &k->ctx->heap);
-    guard g;
-    guard_open(&k->ctx->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&k->ctx->heap, &g);
-        str_free(&lines);
-        heap_unwind(&k->ctx->heap);
-    }
+    cleanup c;
+    cleanup_push(&k->ctx->heap, &c, str_cleanup, &lines);
     for (size_t i = 0; i < COUNT_OF(other); i++) {
         machine l = *limits;
         l.registers = l.registers * other[i].registers / 4;
@@ -124,8 +119,7 @@ void search_seeds(const kernel *k, const machine *limits, search_taker take, voi
         schedule_default(k, &l, &lines);
         if (!take(user, lines.s)) break;
     }
-    guard_close(&k->ctx->heap, &g);
-    str_free(&lines);
+    cleanup_run(&k->ctx->heap, &c);
 }
 
 /* ---- moves ----------------------------------------------------------------------------------- */

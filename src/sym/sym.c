@@ -18,21 +18,20 @@ static const int64_t one_coefficient = 1;
 
 static sym const_make(sym_store *s, int64_t value);
 
+static void close_store(void *s) {
+    sym_close(s);
+}
+
 sym_store *sym_open(heap *h) {
     sym_store *s = heap_zeroed(h, sizeof *s);
     s->heap = h;
     arena_open(&s->arena, h);
     idset_open(&s->set, h);
-    guard g;
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        sym_close(s);
-        heap_unwind(h);
-    }
+    cleanup c;
+    cleanup_push(h, &c, close_store, s);
     const_make(s, 0);
     const_make(s, 1);
-    guard_close(h, &g);
+    cleanup_drop(h, &c);
     return s;
 }
 

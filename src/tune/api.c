@@ -35,23 +35,17 @@ static void add_text(tune_list *l, const char *text) {
 /* What the default schedule is expected to take; 0: the text is no kernel, and an error says why.
  * Raises. */
 static double cycles_of(qn_ctx *qn, const char *text) {
-    kernel *volatile k = ir_parse(qn, text);
+    kernel *k = ir_parse(qn, text);
     if (!k) return 0;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        ir_close(k);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, ir_cleanup, k);
     str lines;
     str_open_in(&lines, &k->arena);
     schedule_default(k, &qn->run->limits, &lines);
     if (lines.len) transform_lines(k, lines.s, NULL);
     compile_passes(qn, k);
     double cycles = schedule_price_of(k, &qn->run->limits).cycles;
-    guard_close(&qn->heap, &g);
-    ir_close(k);
+    cleanup_run(&qn->heap, &c);
     return cycles > 1 ? cycles : 1;
 }
 
@@ -136,20 +130,14 @@ static void add_tree(tune_list *l, const kernel *k) {
 
 /* Every tree that a kernel of the fusion comes to. */
 static void add_kernel(tune_list *l, const compile_terms *t, const fuse_kernel *fk) {
-    kernel_forms kept = {.low = {0}}, *volatile held = &kept;
-    guard g;
-    guard_open(&l->qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&l->qn->heap, &g);
-        kernel_forms_close(held);
-        heap_unwind(&l->qn->heap);
-    }
+    kernel_forms kept = {.low = {0}};
+    cleanup c;
+    cleanup_push(&l->qn->heap, &c, kernel_forms_cleanup, &kept);
     compile_lower(l->qn, t, fk, &kept);
     add_tree(l, kept.packer);
     add_tree(l, kept.first);
     add_tree(l, kept.low.k);
-    guard_close(&l->qn->heap, &g);
-    kernel_forms_close(&kept);
+    cleanup_run(&l->qn->heap, &c);
 }
 
 static void add_root(const graph *g, node_id *root, uint32_t *roots, node_id n) {
@@ -222,24 +210,30 @@ typedef struct tune_what {
     const char *text;
 } tune_what;
 
-static int tune_guarded(qn_ctx *qn, const tune_what *what, const qn_tune_options *o) {
+typedef struct tune_call {
     tune_list l;
-    list_open(&l, qn);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        arena_free(&l.a);
-        return qn_error_code(qn);
-    }
-    if (what->text) add_texts(&l, what->text);
+    const tune_what *what;
+    const qn_tune_options *o;
+    int code;
+} tune_call;
+
+static void tune_work(void *arg) {
+    tune_call *c = arg;
+    tune_list *l = &c->l;
+    const tune_what *what = c->what;
+    if (what->text) add_texts(l, what->text);
     for (uint32_t i = 0; what->plan && i < what->plan->programs; i++)
-        add_text(&l, arena_printf(&l.a, "%s", program_text(qn, what->plan->program[i])));
-    if (what->t) add_tensors(&l, what->n, what->t);
-    int code = tune_all(&l, o);
-    guard_close(&qn->heap, &g);
-    arena_free(&l.a);
-    return code;
+        add_text(l, arena_printf(&l->a, "%s", program_text(l->qn, what->plan->program[i])));
+    if (what->t) add_tensors(l, what->n, what->t);
+    c->code = tune_all(l, c->o);
+}
+
+static int tune_guarded(qn_ctx *qn, const tune_what *what, const qn_tune_options *o) {
+    tune_call c = {.what = what, .o = o};
+    list_open(&c.l, qn);
+    int code = guarded(qn, tune_work, &c);
+    arena_free(&c.l.a);
+    return code ? code : c.code;
 }
 
 int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options) {
@@ -272,17 +266,24 @@ static bool keep_going(void *user, const qn_tune_state *state) {
     return true;
 }
 
-static void first_seen(qn_ctx *qn, tune_list *l, int n, const char *const *text) {
-    double start = clock_seconds();
+typedef struct first_call {
+    tune_list *l;
+    int n;
+    const char *const *text;
+} first_call;
+
+static void first_work(void *arg) {
+    const first_call *c = arg;
+    const qn_ctx *qn = c->l->qn;
     qn_tune_options o = {.seconds = (double)qn->knob[KNOB_TUNE].number - qn->run->tuned,
                          .going = keep_going};
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (!setjmp(g.at)) {
-        for (int i = 0; i < n; i++) add_text(l, text[i]);
-        if (o.seconds > 0) tune_all(l, &o);
-    }
-    guard_close(&qn->heap, &g);
+    for (int i = 0; i < c->n; i++) add_text(c->l, c->text[i]);
+    if (o.seconds > 0) tune_all(c->l, &o);
+}
+
+static void first_seen(qn_ctx *qn, tune_list *l, int n, const char *const *text) {
+    double start = clock_seconds();
+    guarded(qn, first_work, &(first_call){l, n, text});
     qn->run->tuned += clock_seconds() - start;
     if (qn->code && debug_on(qn, 's')) log_line(qn, "s %s", qn_error(qn));
     qn_clear_error(qn);

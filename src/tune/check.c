@@ -245,6 +245,20 @@ static void run_on(tune_check *c, dev_program *p, int set, const dev_slice *arg)
     if (code) raise_error(c->qn, code, "tuning: kernel %s failed", p->name);
 }
 
+typedef struct truth_memory {
+    const tune_check *c;
+    const tune_set *s;
+    const dev_slice *arg;
+} truth_memory;
+
+static void free_truth_memory(void *of) {
+    const truth_memory *m = of;
+    run_state *r = m->c->qn->run;
+    for (int a = 0; a < m->c->args; a++)
+        if (m->s->truth[a] && m->arg[a].memory)
+            r->dev->free(r->dev_state, m->arg[a].memory, m->arg[a].size);
+}
+
 /* The twin's results; its memory is freed in any case. */
 static void find_truth(tune_check *c, int set, dev_program *wide) {
     tune_set *s = &c->set[set];
@@ -257,26 +271,19 @@ static void find_truth(tune_check *c, int set, dev_program *wide) {
             s->truth[a] = heap_zeroed(&c->qn->heap, n * sizeof(double));
             arg[a] = (dev_slice){NULL, 0, n * sizeof(double)};
         }
-    volatile bool fine = true;
-    guard g;
-    guard_open(&c->qn->heap, &g);
-    if (!setjmp(g.at)) {
-        for (int a = 0; a < c->args; a++)
-            if (s->truth[a]) arg[a].memory = r->dev->alloc(r->dev_state, arg[a].size);
-        for (int a = 0; a < c->args; a++)
-            if (!arg[a].memory) raise_error(c->qn, QN_ENOMEM, "tuning: no memory for results");
-        run_on(c, wide, set, arg);
-        for (int a = 0; a < c->args; a++)
-            if (s->truth[a] &&
-                r->dev->copy_out(r->dev_state, arg[a].memory, 0, s->truth[a], arg[a].size))
-                heap_unwind(&c->qn->heap);
-    } else {
-        fine = false;
-    }
-    guard_close(&c->qn->heap, &g);
+    truth_memory own = {c, s, arg};
+    cleanup undo;
+    cleanup_push(&c->qn->heap, &undo, free_truth_memory, &own);
     for (int a = 0; a < c->args; a++)
-        if (s->truth[a] && arg[a].memory) r->dev->free(r->dev_state, arg[a].memory, arg[a].size);
-    if (!fine) heap_unwind(&c->qn->heap);
+        if (s->truth[a]) arg[a].memory = r->dev->alloc(r->dev_state, arg[a].size);
+    for (int a = 0; a < c->args; a++)
+        if (!arg[a].memory) raise_error(c->qn, QN_ENOMEM, "tuning: no memory for results");
+    run_on(c, wide, set, arg);
+    for (int a = 0; a < c->args; a++)
+        if (s->truth[a] &&
+            r->dev->copy_out(r->dev_state, arg[a].memory, 0, s->truth[a], arg[a].size))
+            heap_unwind(&c->qn->heap);
+    cleanup_run(&c->qn->heap, &undo);
 }
 
 static double unit_of(qn_dtype d) {

@@ -93,19 +93,11 @@ typedef struct guarded_call {
     bool done;
 } guarded_call;
 
-/* Run `work`; what it raises is over with it, for a candidate that cannot be had is no error. Its
- * frame is its own, so that callers' variables stay what they are. */
-static bool attempt(tuner *t, void (*work)(guarded_call *c), guarded_call *c) {
-    guard g;
-    guard_open(&t->qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&t->qn->heap, &g);
-        qn_clear_error(t->qn);
-        return false;
-    }
-    work(c);
-    guard_close(&t->qn->heap, &g);
-    return true;
+/* Run `work`; what it raises is over with it, for a candidate that cannot be had is no error. */
+static bool attempt(tuner *t, void (*work)(void *arg), void *c) {
+    if (!guarded(t->qn, work, c)) return true;
+    qn_clear_error(t->qn);
+    return false;
 }
 
 static bool same_tree(const void *key, uint32_t id, const void *user) {
@@ -130,7 +122,8 @@ static void add_candidate(tuner *t, const char *lines, uint64_t tree, const sche
 }
 
 /* From text to tree: repaired, hashed, put through the passes, priced. */
-static void consider_work(guarded_call *c) {
+static void consider_work(void *arg) {
+    guarded_call *c = arg;
     tuner *t = c->t;
     str legal, tree;
     c->k = ir_parse(t->qn, t->q->text);
@@ -164,12 +157,14 @@ static bool take_seed(void *user, const char *lines) {
     return going(t);
 }
 
-static void seeds_work(guarded_call *c) {
+static void seeds_work(void *arg) {
+    guarded_call *c = arg;
     c->k = ir_parse(c->t->qn, c->t->q->text);
     if (c->k) search_seeds(c->k, &c->t->qn->run->limits, take_seed, c->t);
 }
 
-static void moves_work(guarded_call *c) {
+static void moves_work(void *arg) {
+    guarded_call *c = arg;
     c->k = ir_parse(c->t->qn, c->t->q->text);
     if (c->k) search_moves(c->k, c->lines, &c->t->qn->run->limits, take_seed, c->t);
 }
@@ -202,17 +197,17 @@ static void add_known(tuner *t) {
 /* ---- compiling ------------------------------------------------------------------------------- */
 
 typedef struct compile_call {
-    guarded_call call; /* first */
+    tuner *t;
     int n;
     const char **lines;
     kernel *k[BATCH];
     dev_program **out;
-    bool widen;
+    bool widen, done;
 } compile_call;
 
-static void compile_work(guarded_call *g) {
-    compile_call *c = (compile_call *)g;
-    tuner *t = g->t;
+static void compile_work(void *arg) {
+    compile_call *c = arg;
+    tuner *t = c->t;
     for (int i = 0; i < c->n; i++) {
         str legal;
         c->k[i] = ir_parse(t->qn, t->q->text);
@@ -227,19 +222,19 @@ static void compile_work(guarded_call *g) {
         compile_passes(t->qn, c->k[i]);
     }
     dev_compile_many(t->qn->run->dev, t->qn->run->dev_state, &t->qn->heap, c->n, c->k, c->out);
-    g->done = true;
+    c->done = true;
 }
 
 /* Programs of these schedules; where they cannot be had together, each that can be alone. */
 static void compile(tuner *t, int n, const char **lines, dev_program **out, bool widen) {
     knob_value *cache = &t->qn->knob[KNOB_CACHE], kept = *cache;
-    compile_call c = {.call = {.t = t}, .n = n, .lines = lines, .out = out, .widen = widen};
+    compile_call c = {.t = t, .n = n, .lines = lines, .out = out, .widen = widen};
     memset(out, 0, (size_t)n * sizeof *out);
     cache->text = "off"; /* hardly any of them will be wanted again */
-    attempt(t, compile_work, &c.call);
+    attempt(t, compile_work, &c);
     *cache = kept;
     for (int i = 0; i < n; i++) ir_close(c.k[i]);
-    if (c.call.done) return;
+    if (c.done) return;
     memset(out, 0, (size_t)n * sizeof *out);
     for (int i = 0; i < n && n > 1; i++) compile(t, 1, lines + i, out + i, widen);
 }
@@ -542,7 +537,8 @@ static void search(tuner *t) {
     tell(t);
 }
 
-static void close_tuner(tuner *t) {
+static void close_tuner(void *of) {
+    tuner *t = of;
     for (int i = 0; i < BATCH; i++) unload(t, &t->batch[i]);
     unload(t, &t->program);
     unload(t, &t->wide);
@@ -561,21 +557,14 @@ qn_code tune_kernel(qn_ctx *qn, tune_request *q) {
     t->best = t->saved_best = 1;
     arena_open(&t->a, &qn->heap);
     idset_open(&t->trees, &qn->heap);
-    kernel *volatile k = NULL;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        ir_close(k);
-        close_tuner(t);
-        heap_unwind(&qn->heap);
-    }
+    cleanup tuning, parsed;
+    cleanup_push(&qn->heap, &tuning, close_tuner, t);
     t->start = tune_now(&q->clock);
     t->end = q->seconds;
-    k = ir_parse(qn, q->text);
+    kernel *k = ir_parse(qn, q->text);
+    cleanup_push(&qn->heap, &parsed, ir_cleanup, k);
     if (k && begin(t, k)) search(t);
-    guard_close(&qn->heap, &g);
-    ir_close(k);
-    close_tuner(t);
+    cleanup_run(&qn->heap, &parsed);
+    cleanup_run(&qn->heap, &tuning);
     return qn_error_code(qn);
 }

@@ -199,6 +199,106 @@ static void closing_a_guard_drops_those_inside(void) {
     bench_check(&b);
 }
 
+/* What cleanups do is noted as digits, in order. */
+typedef struct work_notes {
+    qn_ctx *qn;
+    int notes, digit;
+} work_notes;
+
+static void note(void *of) {
+    work_notes *w = of;
+    w->notes = w->notes * 10 + w->digit;
+}
+
+static void raise_below_three(void *arg) {
+    work_notes *w = arg, one = {.digit = 1}, two = {.digit = 2};
+    int raised = w->digit;
+    cleanup a, b, c;
+    cleanup_push(&w->qn->heap, &a, note, &one);
+    cleanup_push(&w->qn->heap, &b, note, &two);
+    cleanup_run(&w->qn->heap, &b); /* not again where the rest raises */
+    cleanup_push(&w->qn->heap, &b, note, w);
+    cleanup_push(&w->qn->heap, &c, note, w);
+    w->digit = 3;
+    if (raised) raise_error(w->qn, QN_ERANGE, "raised");
+    cleanup_drop(&w->qn->heap, &c);
+    cleanup_run(&w->qn->heap, &b);
+    cleanup_run(&w->qn->heap, &a);
+    w->notes += 1000 * (two.notes + one.notes);
+}
+
+static void guarded_work_runs_its_cleanups_last_first_where_it_raises(void) {
+    bench b;
+    bench_open(&b);
+    work_notes w = {.qn = &b.qn};
+    CHECK_INT(guarded(&b.qn, raise_below_three, &w), QN_OK);
+    CHECK_INT(w.notes, 3003); /* the dropped one is not run, one and two once each */
+    CHECK(!b.qn.heap.top && !b.qn.heap.cleanup);
+    w = (work_notes){.qn = &b.qn, .digit = 9};
+    CHECK_INT(guarded(&b.qn, raise_below_three, &w), QN_ERANGE);
+    CHECK_INT(w.notes, 33); /* changed after the push, and seen as it is */
+    CHECK_STR(qn_error(&b.qn), "raised");
+    CHECK(!b.qn.heap.top && !b.qn.heap.cleanup);
+    bench_check(&b);
+}
+
+static void raise_nested(void *arg) {
+    work_notes *w = arg, inner = {.qn = w->qn, .digit = 5};
+    cleanup c;
+    cleanup_push(&w->qn->heap, &c, note, w);
+    CHECK_INT(guarded(w->qn, raise_below_three, &inner), QN_ERANGE);
+    CHECK_INT(inner.notes, 33);
+    CHECK_INT(w->notes, 0); /* what was pushed outside waits */
+    CHECK(w->qn->heap.cleanup == &c);
+    cleanup_run(&w->qn->heap, &c);
+}
+
+static void a_guard_inside_leaves_the_cleanups_outside_alone(void) {
+    bench b;
+    bench_open(&b);
+    work_notes w = {.qn = &b.qn, .digit = 7};
+    CHECK_INT(guarded(&b.qn, raise_nested, &w), QN_OK);
+    CHECK_INT(w.notes, 7);
+    bench_check(&b);
+}
+
+/* Memory that only cleanups own: none is left, wherever the work ends. */
+static void take_and_raise(void *arg) {
+    bench *b = arg;
+    heap *h = &b->qn.heap;
+    str text;
+    arena a;
+    cleanup c, d, e;
+    str_open(&text, h);
+    arena_open(&a, h);
+    cleanup_push(h, &c, str_cleanup, &text);
+    cleanup_push(h, &d, arena_cleanup, &a);
+    str_add(&text, "some text");
+    heap_piece own = {h, heap_alloc(h, 100), 100};
+    cleanup_push(h, &e, heap_piece_cleanup, &own);
+    arena_alloc(&a, 5000);
+    str_addf(&text, "%200d", 1);
+    cleanup_run(h, &e);
+    cleanup_run(h, &d);
+    cleanup_run(h, &c);
+}
+
+static void guarded_work_leaks_nothing_wherever_memory_ends(void) {
+    int ends = 0;
+    for (uint64_t k = 1;; k++) {
+        bench b;
+        bench_open(&b);
+        b.qn.heap.fail_at = b.qn.heap.requests + k;
+        qn_code code = guarded(&b.qn, take_and_raise, &b);
+        CHECK_INT(b.qn.heap.bytes, 0);
+        bench_check(&b);
+        if (!code) break;
+        CHECK_INT(code, QN_ENOMEM);
+        ends++;
+    }
+    CHECK(ends >= 4);
+}
+
 static void *unguarded(void *arg) {
     bench *b = arg;
     b->qn.heap.fail_at = b->qn.heap.requests + 1;
@@ -727,6 +827,9 @@ int main(int argc, char **argv) {
     RUN(heap_grow_raises_and_leaves_the_array);
     RUN(raising_from_a_catcher_goes_outward);
     RUN(closing_a_guard_drops_those_inside);
+    RUN(guarded_work_runs_its_cleanups_last_first_where_it_raises);
+    RUN(a_guard_inside_leaves_the_cleanups_outside_alone);
+    RUN(guarded_work_leaks_nothing_wherever_memory_ends);
     RUN(raising_without_a_guard_ends_only_the_thread);
     RUN(arena_pieces_are_apart_aligned_and_stay);
     RUN(arena_takes_few_blocks);

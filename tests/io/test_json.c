@@ -24,7 +24,7 @@ static bool attempt_parse(attempt *t, qn_ctx *qn, const char *text, size_t size)
     memcpy(copy, text, size);
     *t = (attempt){.qn = qn, .text = copy, .size = size};
     arena_open(&t->a, &qn->heap);
-    bool fine = io_guarded(qn, attempt_work, t) == QN_OK && t->value;
+    bool fine = guarded(qn, attempt_work, t) == QN_OK && t->value;
     free(copy);
     return fine;
 }

@@ -100,19 +100,14 @@ bool cpu_cache_get(qn_ctx *qn, const cpu_cache *c, const str *key, str *object, 
     file_name(key, name);
     uint8_t *data = c->on ? read_file(&qn->heap, c, name, &size) : NULL;
     if (!data) return false;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        heap_free(&qn->heap, data, size);
-        heap_unwind(&qn->heap);
-    }
+    cleanup undo;
+    heap_piece own = {&qn->heap, data, size};
+    cleanup_push(&qn->heap, &undo, heap_piece_cleanup, &own);
     header h;
     const uint8_t *found = object_in(data, size, key, &h);
     if (found) str_addn(object, (const char *)found, h.object_size);
     if (found) *function = (int)h.function;
-    guard_close(&qn->heap, &g);
-    heap_free(&qn->heap, data, size);
+    cleanup_run(&qn->heap, &undo);
     return found != NULL;
 }
 

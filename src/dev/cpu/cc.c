@@ -107,6 +107,12 @@ static void close_folder(run *r) {
     rmdir(r->folder);
 }
 
+static void close_run(void *of) {
+    run *r = of;
+    close_folder(r);
+    heap_free(&r->ctx->heap, r, sizeof *r);
+}
+
 static bool write_file(const char *path, const str *text) {
     int f = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (f < 0) return false;
@@ -137,16 +143,11 @@ static bool read_file(const char *path, size_t most, str *out) {
     close(f);
     if (size && !memory)
         raise_error(out->h->ctx, QN_ENOMEM, "no memory to read %zu bytes of %s", size, path);
-    guard g;
-    guard_open(out->h, &g);
-    if (setjmp(g.at)) {
-        guard_close(out->h, &g);
-        heap_free(out->h, memory, size);
-        heap_unwind(out->h);
-    }
+    cleanup c;
+    heap_piece own = {out->h, memory, size};
+    cleanup_push(out->h, &c, heap_piece_cleanup, &own);
     if (memory) str_addn(out, memory, done);
-    guard_close(out->h, &g);
-    heap_free(out->h, memory, size);
+    cleanup_run(out->h, &c);
     return size && done == size;
 }
 
@@ -195,19 +196,11 @@ void cpu_cc_compile(qn_ctx *qn, const emit_isa *isa, const char *name, const str
     run *r = heap_zeroed(h, sizeof *r);
     r->ctx = qn;
     str said;
+    cleanup folder, c;
     str_open(&said, h);
-    guard g;
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        close_folder(r);
-        str_free(&said);
-        heap_free(h, r, sizeof *r);
-        heap_unwind(h);
-    }
+    cleanup_push(h, &folder, close_run, r);
+    cleanup_push(h, &c, str_cleanup, &said);
     compile(r, isa, name, text, object, &said);
-    guard_close(h, &g);
-    close_folder(r);
-    str_free(&said);
-    heap_free(h, r, sizeof *r);
+    cleanup_run(h, &c);
+    cleanup_run(h, &folder);
 }

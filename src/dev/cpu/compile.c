@@ -55,13 +55,8 @@ bool cpu_choose_compiler(cpu *c, str *why) {
 void cpu_tell_compiler(cpu *c, str *out) {
     str why;
     str_open(&why, &c->ctx->heap);
-    guard g;
-    guard_open(&c->ctx->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&c->ctx->heap, &g);
-        str_free(&why);
-        heap_unwind(&c->ctx->heap);
-    }
+    cleanup undo;
+    cleanup_push(&c->ctx->heap, &undo, str_cleanup, &why);
     bool able = c->chosen || choose(c, &why);
     if (!able)
         str_addf(out, "none (%s)", why.s);
@@ -70,8 +65,7 @@ void cpu_tell_compiler(cpu *c, str *out) {
     else
         str_addf(out, "the C compiler, %s (%s)", c->ctx->knob[KNOB_CC].text,
                  c->no_llvm.len ? c->no_llvm.s : "QN_CPU=cc");
-    guard_close(&c->ctx->heap, &g);
-    str_free(&why);
+    cleanup_run(&c->ctx->heap, &undo);
 }
 
 /* The knob may be turned while the device is open. */
@@ -204,19 +198,25 @@ static void compile_some(cpu *c, int n, cpu_unit *unit) {
     }
 }
 
+typedef struct units {
+    int n;
+    cpu_unit *unit;
+} units;
+
+static void drop_units(void *of) {
+    const units *u = of;
+    for (int i = 0; i < u->n; i++) {
+        emit_llvm_drop(u->unit[i].llvm);
+        u->unit[i].llvm = NULL;
+    }
+}
+
 void cpu_compile(cpu *c, int n, cpu_unit *unit) {
     follow_cache_knob(c);
-    guard g;
-    guard_open(&c->ctx->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&c->ctx->heap, &g);
-        for (int i = 0; i < n; i++) {
-            emit_llvm_drop(unit[i].llvm);
-            unit[i].llvm = NULL;
-        }
-        heap_unwind(&c->ctx->heap);
-    }
+    units own = {n, unit};
+    cleanup undo;
+    cleanup_push(&c->ctx->heap, &undo, drop_units, &own);
     for (int i = 0; i < n; i += MOST_UNITS)
         compile_some(c, n - i < MOST_UNITS ? n - i : MOST_UNITS, unit + i);
-    guard_close(&c->ctx->heap, &g);
+    cleanup_drop(&c->ctx->heap, &undo);
 }

@@ -100,17 +100,12 @@ static void *cpu_open(qn_ctx *qn, str *why) {
     str_open(&c->compiler, &qn->heap);
     str_open(&c->record_key, &qn->heap);
     str_open(&c->record, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        cpu_close(c);
-        heap_unwind(&qn->heap);
-    }
+    cleanup undo;
+    cleanup_push(&qn->heap, &undo, cpu_close, c);
     int threads = (int)qn->knob[KNOB_THREADS].number;
     c->pool = pool_open(&qn->heap, threads > 0 ? threads : processors());
     bool able = cpu_choose_compiler(c, why);
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &undo);
     if (able) return c;
     cpu_close(c);
     return NULL;
@@ -185,13 +180,9 @@ static void find_overs(const cpu *c, dev_program *p, kernel *k) {
 static dev_program *make_program(cpu *c, const cpu_unit *u) {
     uint64_t before = c->ctx->heap.bytes;
     cpu_program *p = new_program(c, u->k);
-    guard g;
-    guard_open(&c->ctx->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&c->ctx->heap, &g);
-        cpu_unload(c, &p->program);
-        heap_unwind(&c->ctx->heap);
-    }
+    dev_made made = {cpu_unload, c, &p->program};
+    cleanup undo;
+    cleanup_push(&c->ctx->heap, &undo, dev_made_cleanup, &made);
     double start = clock_seconds();
     p->facts = emit_facts_open(u->k);
     const char *why = load(c, p, &u->holder->object, u->function);
@@ -203,17 +194,24 @@ static dev_program *make_program(cpu *c, const cpu_unit *u) {
         raise_error(c->ctx, QN_ENOMEM, "kernel %s: no memory for its scratch", u->k->name);
     p->program.cached = u->cached;
     p->program.seconds = u->seconds + clock_seconds() - start;
-    guard_close(&c->ctx->heap, &g);
+    cleanup_drop(&c->ctx->heap, &undo);
     return &p->program;
 }
 
-static void free_units(heap *h, int n, cpu_unit *unit) {
-    for (int i = 0; i < n; i++) {
-        str_free(&unit[i].key);
-        str_free(&unit[i].text);
-        str_free(&unit[i].object);
+typedef struct units {
+    heap *h;
+    int n;
+    cpu_unit *unit;
+} units;
+
+static void free_units(void *of) {
+    const units *u = of;
+    for (int i = 0; i < u->n; i++) {
+        str_free(&u->unit[i].key);
+        str_free(&u->unit[i].text);
+        str_free(&u->unit[i].object);
     }
-    heap_free(h, unit, (size_t)n * sizeof *unit);
+    heap_free(u->h, u->unit, (size_t)u->n * sizeof *u->unit);
 }
 
 static void cpu_compile_many(void *state, int n, kernel *const *k, dev_program **out) {
@@ -226,17 +224,12 @@ static void cpu_compile_many(void *state, int n, kernel *const *k, dev_program *
         str_open(&unit[i].text, h);
         str_open(&unit[i].object, h);
     }
-    guard g;
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        free_units(h, n, unit);
-        heap_unwind(h);
-    }
+    units own = {h, n, unit};
+    cleanup undo;
+    cleanup_push(h, &undo, free_units, &own);
     cpu_compile(c, n, unit);
     for (int i = 0; i < n; i++) out[i] = make_program(c, &unit[i]);
-    guard_close(h, &g);
-    free_units(h, n, unit);
+    cleanup_run(h, &undo);
 }
 
 static dev_program *cpu_compile_one(void *state, kernel *k) {

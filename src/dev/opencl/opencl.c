@@ -186,22 +186,22 @@ static bool open_queue(opencl *o, str *why) {
  * contexts that are opened side by side take turns. It is the process's, and so is this. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
+static void end_turn(void *of) {
+    (void)of;
+    pthread_mutex_unlock(&opening);
+}
+
 static void *opencl_open(qn_ctx *qn, str *why) {
     opencl *o = heap_zeroed(&qn->heap, sizeof *o);
     o->ctx = qn;
     o->owner = getpid();
-    guard g;
-    guard_open(&qn->heap, &g);
+    cleanup device, turn;
+    cleanup_push(&qn->heap, &device, opencl_close, o);
     pthread_mutex_lock(&opening);
-    if (setjmp(g.at)) {
-        pthread_mutex_unlock(&opening);
-        guard_close(&qn->heap, &g);
-        opencl_close(o);
-        heap_unwind(&qn->heap);
-    }
+    cleanup_push(&qn->heap, &turn, end_turn, NULL);
     bool able = open_queue(o, why);
-    pthread_mutex_unlock(&opening);
-    guard_close(&qn->heap, &g);
+    cleanup_run(&qn->heap, &turn);
+    cleanup_drop(&qn->heap, &device);
     if (able) return o;
     opencl_close(o);
     return NULL;
@@ -309,18 +309,14 @@ static dev_program *opencl_compile(void *state, kernel *k) {
     opencl_program *p = new_program(o, k);
     str text;
     str_open(&text, &o->ctx->heap);
-    guard g;
-    guard_open(&o->ctx->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&o->ctx->heap, &g);
-        str_free(&text);
-        opencl_unload(o, &p->program);
-        heap_unwind(&o->ctx->heap);
-    }
+    dev_made made = {opencl_unload, o, &p->program};
+    cleanup program, source;
+    cleanup_push(&o->ctx->heap, &program, dev_made_cleanup, &made);
+    cleanup_push(&o->ctx->heap, &source, str_cleanup, &text);
     make_program(o, k, p, &text);
-    guard_close(&o->ctx->heap, &g);
     p->program.size = text.len; /* what the driver keeps is not known; it began as this */
-    str_free(&text);
+    cleanup_run(&o->ctx->heap, &source);
+    cleanup_drop(&o->ctx->heap, &program);
     p->program.size += (size_t)(o->ctx->heap.bytes - before);
     return &p->program;
 }

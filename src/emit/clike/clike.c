@@ -415,7 +415,8 @@ static void write_kernel(clike *c) {
     str_add(c->out, "    (void)args, (void)vars, (void)scratch, (void)begin, (void)end;\n}\n");
 }
 
-static void close_clike(clike *c) {
+static void close_clike(void *of) {
+    clike *c = of;
     heap *h = &c->k->ctx->heap;
     str_free(&c->helpers);
     str_free(&c->body);
@@ -445,19 +446,13 @@ void clike_unit(kernel *k, const clike_dialect *dialect, void (*write)(clike *c)
     str_open(&c->helpers, h);
     str_open(&c->body, h);
     c->out = &c->body;
-    guard g;
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        close_clike(c);
-        heap_unwind(h);
-    }
+    cleanup undo;
+    cleanup_push(h, &undo, close_clike, c);
     emit_launch_of(k, &c->arena, &c->launch);
     clike_need_quotient(c);
     write(c);
     join(c, out);
-    guard_close(h, &g);
-    close_clike(c);
+    cleanup_run(h, &undo);
 }
 
 static const clike_dialect c99 = {

@@ -71,6 +71,12 @@ emit_unit *emit_llvm_begin(emit_llvm *e) {
     return u;
 }
 
+static void close_kernel(void *of) {
+    llvm *s = of;
+    arena_free(&s->arena);
+    heap_free(&s->ctx->heap, s, sizeof *s);
+}
+
 int emit_llvm_add(emit_unit *u, kernel *k) {
     heap *h = &u->ctx->heap;
     char name[EMIT_NAME];
@@ -86,20 +92,12 @@ int emit_llvm_add(emit_unit *u, kernel *k) {
     s->k = k;
     s->syms = k->syms;
     arena_open(&s->arena, h);
-    guard g;
-    guard_open(h, &g);
-    if (setjmp(g.at)) {
-        guard_close(h, &g);
-        arena_free(&s->arena);
-        heap_free(h, s, sizeof *s);
-        heap_unwind(h);
-    }
+    cleanup c;
+    cleanup_push(h, &c, close_kernel, s);
     find_types(s);
     llvm_write(s, name);
     verify(s);
-    guard_close(h, &g);
-    arena_free(&s->arena);
-    heap_free(h, s, sizeof *s);
+    cleanup_run(h, &c);
     return u->kernels++;
 }
 
@@ -117,17 +115,21 @@ void emit_llvm_end(emit_unit *u, str *out) {
     str_addn(out, L->GetBufferStart(u->buffer), L->GetBufferSize(u->buffer));
 }
 
+typedef struct message {
+    const llvm_api *L;
+    char *text;
+} message;
+
+static void free_message(void *of) {
+    message *m = of;
+    m->L->DisposeMessage(m->text);
+}
+
 void emit_llvm_text(emit_unit *u, str *out) {
     const llvm_api *L = u->owner->L;
-    char *text = L->PrintModuleToString(u->module);
-    guard g;
-    guard_open(&u->ctx->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&u->ctx->heap, &g);
-        L->DisposeMessage(text);
-        heap_unwind(&u->ctx->heap);
-    }
-    str_add(out, text);
-    guard_close(&u->ctx->heap, &g);
-    L->DisposeMessage(text);
+    message m = {L, L->PrintModuleToString(u->module)};
+    cleanup c;
+    cleanup_push(&u->ctx->heap, &c, free_message, &m);
+    str_add(out, m.text);
+    cleanup_run(&u->ctx->heap, &c);
 }

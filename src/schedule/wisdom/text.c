@@ -240,18 +240,12 @@ bool wisdom_parse(qn_ctx *qn, const char *from, const char *text, size_t size, w
     arena a;
     reader t = {.at = text, .end = text + size};
     arena_open(&a, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        arena_free(&a);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, arena_cleanup, &a);
     wisdom_record *r;
     int64_t n = read_all(&t, &a, &r);
     if (n >= 0) wisdom_add_all(qn, w, (uint32_t)n, r);
-    guard_close(&qn->heap, &g);
-    arena_free(&a);
+    cleanup_run(&qn->heap, &c);
     if (n < 0) fail(qn, QN_EFORMAT, "wisdom %s, line %d: expected %s", from, t.number, t.expected);
     return n >= 0;
 }

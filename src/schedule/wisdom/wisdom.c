@@ -88,20 +88,19 @@ void wisdom_add(qn_ctx *qn, wisdom *w, const wisdom_record *r) {
     w->at[id - 1] = kept;
 }
 
+static void free_wisdom(void *w) {
+    wisdom_free(w);
+}
+
 /* All, or none where memory runs out: what is there already is not lost. */
 void wisdom_add_all(qn_ctx *qn, wisdom *w, uint32_t n, const wisdom_record *r) {
     wisdom fresh;
     wisdom_open(&fresh, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        wisdom_free(&fresh);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, free_wisdom, &fresh);
     for (uint32_t i = 0; i < w->count; i++) wisdom_add(qn, &fresh, &w->at[i]);
     for (uint32_t i = 0; i < n; i++) wisdom_add(qn, &fresh, &r[i]);
-    guard_close(&qn->heap, &g);
+    cleanup_drop(&qn->heap, &c);
     wisdom old = *w;
     w->text = fresh.text;
     w->count = fresh.count;
@@ -200,18 +199,13 @@ static state read_place(qn_ctx *qn, const place *p, wisdom *w) {
     folder_file about;
     uint8_t *data = folder_read(&qn->heap, p->folder, p->name, most_bytes, &about);
     if (!data) return about.size ? UNREAD : NONE;
-    volatile state found = wisdom_is(data, about.size) ? BROKEN : FOREIGN;
+    state found = wisdom_is(data, about.size) ? BROKEN : FOREIGN;
     bool clean = qn->code == QN_OK;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        heap_free(&qn->heap, data, about.size);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    heap_piece own = {&qn->heap, data, about.size};
+    cleanup_push(&qn->heap, &c, heap_piece_cleanup, &own);
     if (wisdom_parse(qn, p->name, (const char *)data, about.size, w)) found = SOUND;
-    guard_close(&qn->heap, &g);
-    heap_free(&qn->heap, data, about.size);
+    cleanup_run(&qn->heap, &c);
     if (found == SOUND) return SOUND;
     if (debug_on(qn, 's') || p->named) log_line(qn, "s %s; not used", qn_error(qn));
     if (clean) qn_clear_error(qn);
@@ -237,19 +231,18 @@ static void find_place(qn_ctx *qn, wisdom *w) {
              qn_version());
 }
 
+static void close_place(void *of) {
+    const place *p = of;
+    if (p->folder >= 0) close(p->folder);
+}
+
 static void read_own(qn_ctx *qn, wisdom *w) {
     place p;
     if (!open_place(qn, &p)) return;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        close(p.folder);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    cleanup_push(&qn->heap, &c, close_place, &p);
     read_place(qn, &p, w);
-    guard_close(&qn->heap, &g);
-    close(p.folder);
+    cleanup_run(&qn->heap, &c);
 }
 
 void wisdom_attach(qn_ctx *qn, const char *device, wisdom_describe *describe) {
@@ -294,6 +287,10 @@ static qn_code merge(qn_ctx *qn, const place *p, wisdom *w, str *text) {
     return fail(qn, QN_EIO, "wisdom %s: cannot be written: %s: %s", p->name, why, strerror(errno));
 }
 
+static void unlock(void *lock) {
+    folder_unlock(*(const int *)lock);
+}
+
 qn_code wisdom_save(qn_ctx *qn) {
     wisdom *w = wisdom_of(qn);
     place p;
@@ -307,37 +304,36 @@ qn_code wisdom_save(qn_ctx *qn) {
     int lock = folder_lock(p.folder, lock_name, patience);
     str text;
     str_open(&text, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        str_free(&text);
-        folder_unlock(lock);
-        close(p.folder);
-        heap_unwind(&qn->heap);
-    }
+    cleanup folder, locked, merged;
+    cleanup_push(&qn->heap, &folder, close_place, &p);
+    cleanup_push(&qn->heap, &locked, unlock, &lock);
+    cleanup_push(&qn->heap, &merged, str_cleanup, &text);
     qn_code code = lock >= 0
                        ? merge(qn, &p, w, &text)
                        : fail(qn, QN_EIO, "wisdom %s: the lock of its file cannot be had", p.name);
-    guard_close(&qn->heap, &g);
-    str_free(&text);
-    folder_unlock(lock);
-    close(p.folder);
+    cleanup_run(&qn->heap, &merged);
+    cleanup_run(&qn->heap, &locked);
+    cleanup_run(&qn->heap, &folder);
     return code;
 }
 
 /* ---- the public functions -------------------------------------------------------------------- */
 
+typedef struct finding {
+    qn_ctx *qn;
+    const wisdom *found;
+} finding;
+
+static void find_work(void *arg) {
+    finding *f = arg;
+    f->found = wisdom_of(f->qn);
+}
+
 bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out) {
     if (!qn || !out || i < 0) return false;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        return false;
-    }
-    const wisdom *w = wisdom_of(qn);
-    guard_close(&qn->heap, &g);
+    finding f = {.qn = qn};
+    guarded(qn, find_work, &f);
+    const wisdom *w = f.found;
     if (!w || (uint32_t)i >= w->count) return false;
     const wisdom_record *r = &w->at[i];
     *out = (qn_wisdom){.kernel = r->name,
@@ -366,21 +362,26 @@ static qn_code export_to(qn_ctx *qn, const char *path, str *text) {
                 : fail(qn, QN_EIO, "wisdom %s: cannot be written: %s: %s", path, why, because);
 }
 
+typedef struct exchange {
+    qn_ctx *qn;
+    const char *path;
+    str text; /* what is exported */
+    place p;  /* where an import lies */
+    int code;
+} exchange;
+
+static void export_work(void *arg) {
+    exchange *x = arg;
+    x->code = export_to(x->qn, x->path, &x->text);
+}
+
 int qn_wisdom_export(qn_ctx *qn, const char *path) {
     if (!qn || !path) return QN_ENULL;
-    str text;
-    str_open(&text, &qn->heap);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        str_free(&text);
-        return qn_error_code(qn);
-    }
-    int code = export_to(qn, path, &text);
-    guard_close(&qn->heap, &g);
-    str_free(&text);
-    return code;
+    exchange x = {.qn = qn, .path = path};
+    str_open(&x.text, &qn->heap);
+    int code = guarded(qn, export_work, &x);
+    str_free(&x.text);
+    return code ? code : x.code;
 }
 
 static qn_code import_from(qn_ctx *qn, const char *path, const place *p) {
@@ -390,32 +391,24 @@ static qn_code import_from(qn_ctx *qn, const char *path, const place *p) {
     uint8_t *data =
         p->folder < 0 ? NULL : folder_read(&qn->heap, p->folder, p->name, most_bytes, &about);
     if (!data) return fail(qn, QN_EIO, "wisdom %s: there is no such file to be read", path);
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        heap_free(&qn->heap, data, about.size);
-        heap_unwind(&qn->heap);
-    }
+    cleanup c;
+    heap_piece own = {&qn->heap, data, about.size};
+    cleanup_push(&qn->heap, &c, heap_piece_cleanup, &own);
     bool sound = wisdom_parse(qn, path, (const char *)data, about.size, w);
-    guard_close(&qn->heap, &g);
-    heap_free(&qn->heap, data, about.size);
+    cleanup_run(&qn->heap, &c);
     return sound ? wisdom_save(qn) : qn_error_code(qn);
+}
+
+static void import_work(void *arg) {
+    exchange *x = arg;
+    x->code = import_from(x->qn, x->path, &x->p);
 }
 
 int qn_wisdom_import(qn_ctx *qn, const char *path) {
     if (!qn || !path) return QN_ENULL;
-    place p = {.folder = -1};
-    if (!open_path(path, &p)) p.folder = -1;
-    guard g;
-    guard_open(&qn->heap, &g);
-    if (setjmp(g.at)) {
-        guard_close(&qn->heap, &g);
-        if (p.folder >= 0) close(p.folder);
-        return qn_error_code(qn);
-    }
-    int code = import_from(qn, path, &p);
-    guard_close(&qn->heap, &g);
-    if (p.folder >= 0) close(p.folder);
-    return code;
+    exchange x = {.qn = qn, .path = path, .p = {.folder = -1}};
+    if (!open_path(path, &x.p)) x.p.folder = -1;
+    int code = guarded(qn, import_work, &x);
+    close_place(&x.p);
+    return code ? code : x.code;
 }
