@@ -25,6 +25,7 @@ TESTS    := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(wildcard tests/*/test_*.c
 SCRIPTS  := $(wildcard tests/*/test_*.sh)
 BENCH    := $(call programs,bench,bench_*.c)
 VERSUS   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/versus/*.c))
+HEADERS  := $(wildcard include/quern*.h)
 EXAMPLES := $(call programs,examples,[0-9]*.c)
 
 all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)  ## library and command
@@ -108,7 +109,7 @@ gen-check:  ## check that generated regions are up to date and unedited
 STEP    ?= 1
 SECONDS ?= 600
 symbols: all  ## check what the shared library takes and gives
-	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) include/quern.h
+	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) $(HEADERS)
 
 valgrind: all $(BUILD)/tests/test_graph $(BUILD)/tests/test_grad $(BUILD)/tests/test_io  ## a sample under valgrind
 	@sh tools/valgrind.sh $(BUILD)
@@ -118,7 +119,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
 install: all  ## install into PREFIX (under DESTDIR)
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin include lib/pkgconfig lib/cmake/quern share/man/man1)
 	install -m 755 $(BUILD)/quern $(DESTDIR)$(PREFIX)/bin/quern
-	install -m 644 include/quern.h $(DESTDIR)$(PREFIX)/include/quern.h
+	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include
 	install -m 644 $(BUILD)/libquern.a $(DESTDIR)$(PREFIX)/lib/libquern.a
 	install -m 755 $(BUILD)/$(SONAME) $(DESTDIR)$(PREFIX)/lib/libquern.so.$(VERSION)
 	ln -sf libquern.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
@@ -131,7 +132,7 @@ install: all  ## install into PREFIX (under DESTDIR)
 
 uninstall:  ## remove what install put there
 	rm -rf $(DESTDIR)$(PREFIX)/lib/cmake/quern
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/quern include/quern.h lib/libquern.a lib/$(SONAME) \
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/quern $(HEADERS) lib/libquern.a lib/$(SONAME) \
 	    lib/libquern.so lib/libquern.so.$(VERSION) lib/pkgconfig/quern.pc share/man/man1/quern.1)
 
 clean:  ## remove every build folder

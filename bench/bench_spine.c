@@ -9,7 +9,7 @@
  * Absolute times (node, compile) are measured while the machine is quiet and are reported as they
  * are; they fail only beyond twice their floor, so that a loaded machine does not fail a build. */
 #include "limits.h"
-#include "quern.h"
+#include "quern_nn.h"
 
 static int failures;
 

@@ -6,7 +6,7 @@
  * backward and update, in one plan. The graph is recorded anew each step, but it is the same graph,
  * so the plan made in the first step serves all others. */
 #include <math.h>
-#include <quern.h>
+#include <quern_nn.h>
 #include <stdio.h>
 
 enum { POINTS = 256, HIDDEN = 32, STEPS = 400 };

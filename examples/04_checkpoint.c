@@ -3,7 +3,7 @@
  * Tensors go to safetensors files under names, with texts as metadata, and come back as tensors. A
  * file appears under its name only when it is complete, and a damaged one is refused with the byte
  * where the damage shows. A module saves and loads all its parameters at once. */
-#include <quern.h>
+#include <quern_nn.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * loop is that of lesson 3. At the end the model continues a prompt: one forward pass over a fixed
  * window for each character, always taking the likeliest. `quern train` is this with a progress
  * bar, a learning-rate schedule, and a held-out part that says how good the model is. */
-#include <quern.h>
+#include <quern_nn.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -6,7 +6,8 @@
 #ifndef API_H
 #define API_H
 
-#include "quern.h"
+#include "quern_nn.h"
+#include "quern_tune.h"
 #include "test.h"
 
 enum { API_TENSORS = 3, API_LIST = 16, API_ARRAY = 40, API_DATA = 1 << 16, API_MOST_TEXT = 64 };

@@ -1,12 +1,13 @@
 #!/bin/sh
-# check_symbols.sh LIBRARY HEADER - what a release build of the shared library takes and gives:
-# nothing that ends the process or prints is reachable; nothing is exported but what the header
-# declares, and all of that is; no data that can change is global; LLVM is not linked.
+# check_symbols.sh LIBRARY HEADER... - what a release build of the shared library takes and gives:
+# nothing that ends the process or prints is reachable; nothing is exported but what the headers
+# declare, and all of that is; no data that can change is global; LLVM is not linked.
 #
 # Exempt from the rule on data: the compiler's own, and the tables of LLVM's functions. A process has
 # a libLLVM once however many contexts use it, so each is looked up once, under a lock; and a loader of
 # OpenCL drivers is entered by one thread at a time.
-library=$1 header=$2
+library=$1
+shift
 bad=0
 
 complain() {
@@ -21,13 +22,13 @@ for symbol in abort exit _exit quick_exit __assert_fail __assert printf puts put
 done
 
 exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u)
-declared=$(tr '\n' ' ' <"$header" | grep -oE 'QN_API[^;({]*\(' | grep -oE 'qn_[a-z0-9_]+ *\($' |
+declared=$(cat "$@" | tr '\n' ' ' | grep -oE 'QN_API[^;({]*\(' | grep -oE 'qn_[a-z0-9_]+ *\($' |
     tr -d ' (' | sort -u)
 for symbol in $exported; do
-    echo "$declared" | grep -qx "$symbol" || complain "exports $symbol, which the header does not declare"
+    echo "$declared" | grep -qx "$symbol" || complain "exports $symbol, which no header declares"
 done
 for symbol in $declared; do
-    echo "$exported" | grep -qx "$symbol" || complain "lacks $symbol, which the header declares"
+    echo "$exported" | grep -qx "$symbol" || complain "lacks $symbol, which a header declares"
 done
 
 mutable=$(objdump -t "$library" |

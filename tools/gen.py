@@ -3,9 +3,12 @@
 
 Usage: gen.py [--check] [--force] [--accept] [NAME...]
 
-Generated are regions of ordinary files, one for each row: prototypes with their comments in
-include/quern.h, the bodies of src/func/api.c that only name a row, and the tables of docs/ops.md
-and docs/knobs.md. They are committed. A region is a comment holding a marker
+Generated are regions of ordinary files, and they are committed. What lies in include/quern.h between
+the lines "== generated .. ==" and "== end .. ==", the prototypes by section, belongs to the tables as a
+whole: a run writes it anew, --check compares. Its words and parameters are all columns of the tables.
+
+The bodies of src/func/api.c that only name a row, and the tables of docs/ops.md and docs/knobs.md, are
+regions of their own, one for each row. A region is a comment holding a marker
     [gen NAME INPUT OUTPUT]
 with checksums of the row it came from and of the text it was given, and all lines from there to
 the next blank line, comment in the first column, or end. So everything else in these files may be
@@ -71,13 +74,13 @@ def literal(text):
 
 
 def rows(path):
-    """(heading, arguments) of every X(...) row; the heading is the last one-line comment before."""
+    """(heading, arguments) of every X(...) row; the heading is the last comment before."""
     with open(os.path.join(ROOT, path)) as f:
         source = f.read()
     text, found, heading = strip_comments(source), [], ""
-    for match in re.finditer(r"^X\(|^/\* ([^*\n]*) \*/$", source, re.M):
+    for match in re.finditer(r"^X\(|^/\* (.*?) \*/$", source, re.M | re.S):
         if match[1]:
-            heading = match[1]
+            heading = re.sub(r"\s*\n \* ", " ", match[1])
         elif text[match.start()] == "X":
             found.append((heading, arguments(text, match.end() - 1)[0]))
     return found
@@ -96,11 +99,8 @@ def wrapped(words, width, first, rest):
     return lines + [line.rstrip()]
 
 
-def comment(doc, name):
-    """A C comment ending in room for the marker, which is as long as this stand-in."""
-    words = doc.split() + [f"[gen~{name}~00000000~00000000]", "*/"]
-    lines = wrapped(words, COLUMNS, "/*", " *")
-    return "\n".join(lines).replace("~", " ")
+def comment(doc):
+    return "\n".join(wrapped(doc.split() + ["*/"], COLUMNS, "/*", " *"))
 
 
 def prototype(result, name, params, begin="QN_API ", end=";"):
@@ -160,13 +160,43 @@ def funcs():
         yield heading, kind, name, [p.strip() for p in params[1:-1].split(",")], literal(doc)
 
 
+# The sections of the header: heading of funcs.h, whether a row of ops.h belongs there.
+SECTIONS = [("making", lambda op: False), ("converting", lambda op: False),
+            ("elementwise, one argument", lambda op: op.class_ == "ELEM" and op.arity == 1),
+            ("elementwise, two arguments and more", lambda op: op.class_ == "ELEM" and op.arity > 1),
+            ("reductions", lambda op: op.class_ == "REDUCE"), ("movement", lambda op: False),
+            ("joining and splitting", lambda op: False), ("computed indices", lambda op: False),
+            ("products", lambda op: False), ("convolution and pooling", lambda op: False),
+            ("neural networks", lambda op: False), ("random numbers", lambda op: False),
+            ("marks", lambda op: op.class_ == "MARK")]
+TAKES = {"FLOAT": "floats; integers and bools as f32", "NUM": "integers and floats", "INT": "integers",
+         "BITS": "bools and integers", "ANY": "any dtype", "CMP": "any dtypes; gives bool",
+         "SELECT": "x bool, y and z any dtypes", "TO": "integers and floats; gives i64"}
+
+
 def header():
-    for name, row, params, doc, _ in regions_of_ops():
-        yield name, row, comment(doc, name) + "\n" + prototype("qn_tensor *", "qn_" + name, params)
-    for _, kind, name, params, doc in funcs():
-        result = "int " if kind == "STATUS" else "qn_tensor *"
-        row = f"{kind} {params} {doc}"
-        yield name, row, comment(doc, name) + "\n" + prototype(result, "qn_" + name, params)
+    """The lines of the header's generated part."""
+    composed = list(funcs())
+    unknown = {h.split(":")[0] for h, *_ in composed} - {title for title, _ in SECTIONS}
+    if unknown:
+        sys.exit(f"gen: no section of the header is called {sorted(unknown)}")
+    for title, has in SECTIONS:
+        heading = next((h for h, *_ in composed if h.split(":")[0] == title), title)
+        yield ""
+        yield f"/* ---- operations: {title} ".ljust(94, "-") + " */"
+        yield ""
+        if ": " in heading:
+            yield comment(heading.split(": ", 1)[1][0].upper() + heading.split(": ", 1)[1][1:] + ".")
+            yield ""
+        for op in (Op(args) for _, args in rows("src/graph/ops.h")):
+            for name, params, _ in op.functions() if has(op) else []:
+                axes = name != op.name
+                yield comment(f"as {op.name}, over n axes" if axes else f"{op.doc} ({TAKES[op.types]})")
+                yield prototype("qn_tensor *", "qn_" + name, params)
+        for h, kind, name, params, doc in composed:
+            if h.split(":")[0] == title:
+                yield comment(doc)
+                yield prototype("int " if kind == "STATUS" else "qn_tensor *", "qn_" + name, params)
 
 
 def wrappers():
@@ -212,8 +242,8 @@ def knobs_table():
     yield table("knobs", ["variable", "kind", "set", "default", ""], lines)
 
 
-OUTPUTS = [("include/quern.h", header), ("src/func/api.c", wrappers), ("docs/ops.md", ops_tables),
-           ("docs/knobs.md", knobs_table)]
+WHOLE = [("include/quern.h", header)]
+OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table)]
 
 # ---- regions -------------------------------------------------------------------------------------
 
@@ -283,6 +313,21 @@ class Run:
         new = marked(text, name, row)
         return new if new != old.text else None
 
+    def whole(self, path, text):
+        """What is between the lines that say generated and end."""
+        with open(os.path.join(ROOT, path)) as f:
+            old = f.read()
+        first, last = re.search(r"^.*== generated .* ==.*\n", old, re.M), re.search(r"^.*== end .* ==", old, re.M)
+        if not first or not last:
+            sys.exit(f"gen: {path}: no generated part")
+        new = old[:first.end()] + text + old[last.start():]
+        if new != old:
+            at = next(i for i, (a, b) in enumerate(zip(old.split("\n"), new.split("\n"))) if a != b)
+            self.changed.append(f"{path}:{at + 1}: {old.splitlines()[at].strip()}")
+            if "--check" not in self.options:
+                with open(os.path.join(ROOT, path), "w") as f:
+                    f.write(new)
+
     def file(self, path, wanted):
         with open(os.path.join(ROOT, path)) as f:
             lines = f.read().split("\n")
@@ -333,6 +378,8 @@ def main():
         print(__doc__)
         return 2
     run = Run(options, [a for a in sys.argv[1:] if not a.startswith("-")])
+    for path, make in WHOLE:
+        run.whole(path, "\n".join(make()) + "\n\n")
     for path, make in OUTPUTS:
         run.file(path, list(make()))
     for line in run.reported + run.changed:

@@ -6,7 +6,7 @@
  * nothing. What it costs to divide a kernel is measured by a chain of kernels that are just long
  * enough to be divided. */
 #include "../limits.h"
-#include "quern.h"
+#include "quern_nn.h"
 #include "versus.h"
 
 #include <math.h>

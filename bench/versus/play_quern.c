@@ -3,7 +3,7 @@
  * All inputs are arguments of the graph, so nothing may be prepared beforehand; "packed" products
  * leave the second one a parameter. Training steps make their assignments within the graph. The
  * variant "ref" computes by the oracle device, for cases whose result has no other definition. */
-#include "quern.h"
+#include "quern_nn.h"
 #include "versus.h"
 
 #include <math.h>

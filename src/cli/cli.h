@@ -1,7 +1,7 @@
 /* cli.h - the command `quern`: its parts share options, the terminal, and model files.
  *
- * The command uses the library as any program would, by quern.h; only its checkpoints' metadata is
- * read with the io room's JSON reader. Unlike the library it may print and end the process. Exit
+ * The command uses the library as any program would, by its headers; only its checkpoints' metadata
+ * is read with the io room's JSON reader. Unlike the library it may print and end the process. Exit
  * statuses: 0 done, 1 it failed, 2 it was called wrongly. */
 #ifndef QN_CLI_H
 #define QN_CLI_H
@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "quern.h"
+#include "quern_nn.h"
+#include "quern_tune.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 

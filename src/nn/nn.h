@@ -2,11 +2,12 @@
  *
  * Nothing here knows nodes, plans or kernels. A layer is a plain struct of tensors that its module
  * owns and a function that records what it does to an input; making the result fast is the
- * compiler's affair. The public calls are in quern.h. */
+ * compiler's affair. The public calls are in quern_nn.h. */
 #ifndef QN_NN_H
 #define QN_NN_H
 
 #include "base/base.h"
+#include "quern_nn.h"
 
 /* ---- module.c -------------------------------------------------------------------------------- */
 

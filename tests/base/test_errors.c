@@ -1,6 +1,6 @@
 /* test_errors.c - bad use gives an error that names the operation, the shapes or values, and the
  * user's line; never a crash, and the context works on afterwards. */
-#include "quern.h"
+#include "quern_nn.h"
 #include "test.h"
 
 static qn_ctx *qn;

@@ -1,6 +1,7 @@
 /* test_write.c - what writing a file does to what is there already: models, exported wisdom and the
  * wisdom's own file all go through one writer, so each of them is held to the same. */
 #include "base/base.h"
+#include "quern_tune.h"
 #include "run/run.h"
 #include "test.h"
 

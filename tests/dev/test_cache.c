@@ -4,7 +4,7 @@
 #include "cache_harness.h"
 
 #include <link.h>
-#include <quern.h>
+#include <quern_nn.h>
 
 static const char *program; /* this very file */
 

@@ -1,7 +1,7 @@
 /* test_versions.c - values as versions: gradients after reads, assignments, steps and tapes, on the
  * processor and on the oracle. A gradient is right or an error; and what nobody can ask for takes
  * no memory. Expected values are worked out by hand. */
-#include "quern.h"
+#include "quern_nn.h"
 #include "test.h"
 
 static const char *const devices[] = {"cpu", "ref"};

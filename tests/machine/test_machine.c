@@ -2,6 +2,7 @@
  * family's schedules are legal and right here. */
 #include "machine/machine.h"
 
+#include "quern_tune.h"
 #include "random_kernel.h"
 #include "run/run.h"
 

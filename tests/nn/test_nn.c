@@ -1,6 +1,7 @@
 /* test_nn.c - layers, a whole GPT, modules and text data against plain loops in double precision
  * that were written from the formulas, with the parameters read out of the module. */
 #include "io/io.h"
+#include "quern_nn.h"
 #include "run/run.h"
 #include "test.h"
 

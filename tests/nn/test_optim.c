@@ -1,5 +1,6 @@
 /* test_optim.c - every optimizer against its paper's formula in plain double loops, over several
  * steps with given gradients; clipping; and that all steps share one plan. */
+#include "quern_nn.h"
 #include "run/run.h"
 #include "test.h"
 

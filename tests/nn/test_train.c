@@ -2,6 +2,7 @@
  * does not grow, and it survives every allocation that fails. */
 #include "books.h"
 #include "io/io.h"
+#include "quern_nn.h"
 #include "run/run.h"
 #include "test.h"
 

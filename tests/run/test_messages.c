@@ -1,6 +1,6 @@
 /* test_messages.c - what the library says: every case of misuse names what was asked for, the
  * argument and the shapes; nothing that matters is silent; QN_DEBUG's letters do what they say. */
-#include "quern.h"
+#include "quern_nn.h"
 #include "test.h"
 
 #include <fcntl.h>

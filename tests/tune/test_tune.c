@@ -6,6 +6,7 @@
 #include "books.h"
 #include "cache_harness.h"
 #include "interp_device.h"
+#include "quern_nn.h"
 #include "tune/tune.h"
 
 /* ---- the played device ----------------------------------------------------------------------- */

@@ -30,10 +30,10 @@ PARTS = ["elementwise", "arrays", "networks", "gradients", "training", "graphs"]
 
 
 def public_functions():
-    """Names without qn_ of the tables' rows, and of the whole header."""
+    """Names without qn_ of the tables' rows, and of the headers."""
     gen = quern.table_parser()
     rows = [name for name, *_ in gen.regions_of_ops()] + [f[2] for f in gen.funcs()]
-    header = quern.prototypes(os.path.join(quern.ROOT, "include", "quern.h"))
+    header = quern.prototypes()
     return rows, [name[3:] for name in header]
 
 
@@ -64,7 +64,7 @@ def main():
     tables = {part: __import__(part).table() for part in PARTS}
     only = [name for name in args.only.split(",") if name]
     account = Account(args.device, args.seed, args.shown)
-    q = quern.Quern(args.library, args.device, os.path.join(quern.ROOT, "include", "quern.h"))
+    q = quern.Quern(args.library, args.device)
     absent, public = 0, set(sum(public_functions(), []))
     for name in [] if only else missing(tables):
         print(f"not compared: {name}")

@@ -6,6 +6,7 @@ is stored as uint16.
 """
 
 import ctypes as C
+import glob
 import importlib.util
 import os
 import re
@@ -115,10 +116,12 @@ def conv_options(**given):
     return options
 
 
-def prototypes(path):
+def prototypes():
     """name -> (type of the result, types of the parameters) of every QN_API function."""
-    with open(path) as f:
-        text = re.sub(r"/\*.*?\*/", " ", f.read(), flags=re.S)
+    text = ""
+    for path in sorted(glob.glob(os.path.join(ROOT, "include", "quern*.h"))):
+        with open(path) as f:
+            text += re.sub(r"/\*.*?\*/", " ", f.read(), flags=re.S)
     found = {}
     for match in re.finditer(r"^QN_API ([^;]*?)(\w+)\(([^;]*)\);", text, re.M):
         params = re.sub(r"\s+", " ", match[3]).strip()
@@ -145,10 +148,10 @@ class QuernError(Exception):
 class Quern:
     """One context. `call` takes a function's name without qn_, and its arguments but the context."""
 
-    def __init__(self, library, device, header):
+    def __init__(self, library, device):
         os.environ.update(QN_DEVICE=device, QN_CACHE=os.environ.get("QN_CACHE", "off"),
                           QN_WISDOM="off", QN_THREADS=os.environ.get("QN_THREADS", "1"))
-        self.library, self.types = C.CDLL(library), prototypes(header)
+        self.library, self.types = C.CDLL(library), prototypes()
         self.plain = {}
         for name, (result, params) in self.types.items():
             try:

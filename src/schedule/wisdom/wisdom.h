@@ -4,6 +4,7 @@
 #define QN_WISDOM_H
 
 #include "base/base.h"
+#include "quern_tune.h"
 
 /* Which kernel a record is about, on which machine, and against which default it was measured. */
 typedef struct wisdom_key {

@@ -1,0 +1,178 @@
+/* quern_nn.h - neural networks over the operations of quern.h: modules of named parameters, layers,
+ * models, optimizers, and text as data. */
+#ifndef QUERN_NN_H
+#define QUERN_NN_H
+
+#include <quern.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- neural networks -------------------------------------------------------------------- */
+
+/* The named parameters of a model. A module owns them; layers only point at them, so the module
+ * must outlive its layers. Where values are drawn at random, `seed` and the name decide them. */
+typedef struct qn_module qn_module;
+typedef enum qn_init {
+    QN_INIT_ZEROS,
+    QN_INIT_ONES,
+    QN_INIT_NORMAL, /* mean 0, standard deviation `scale` */
+    QN_INIT_UNIFORM /* in [-scale, scale) */
+} qn_init;
+QN_API qn_module *qn_module_new(qn_ctx *qn, uint64_t seed);
+QN_API void qn_module_free(qn_module *m);
+/* A new parameter under a name not yet in use, at most 127 bytes. Owned by the module. */
+QN_API qn_tensor *qn_module_parameter(qn_module *m, const char *name, qn_dtype dtype, int rank,
+                                      const int64_t *shape, qn_init init, double scale);
+/* Take a reference to a tensor as a parameter; returns it. */
+QN_API qn_tensor *qn_module_add(qn_module *m, const char *name, qn_tensor *value);
+QN_API int qn_module_count(const qn_module *m);
+QN_API const char *qn_module_name(const qn_module *m, int i); /* NULL past the last */
+QN_API qn_tensor *const *qn_module_parameters(const qn_module *m);
+QN_API qn_tensor *qn_module_find(const qn_module *m, const char *name); /* or NULL, no error */
+/* All parameters with metadata, as qn_save. */
+QN_API int qn_module_save(const qn_module *m, const char *path, int pairs,
+                          const char *const *metadata);
+/* Give every parameter the value stored under its name; dtypes and shapes must be the same. All of
+ * them or, on error, none. The file may hold more. */
+QN_API int qn_module_load(qn_module *m, qn_file *file);
+
+/* Layers: made with parameters "<name>.weight" and so on in a module, applied by _forward. */
+
+/* x [..., in] -> x @ weight^T + bias [..., out]; weight [out, in] starts normal with deviation
+ * `scale`, or uniform within 1/sqrt(in) when scale is 0; bias starts at zero. */
+typedef struct qn_linear_layer {
+    qn_tensor *weight, *bias; /* bias NULL: none */
+} qn_linear_layer;
+QN_API qn_linear_layer qn_linear_new(qn_module *m, const char *name, int64_t in, int64_t out,
+                                     bool bias, double scale);
+QN_API qn_tensor *qn_linear_forward(const qn_linear_layer *l, qn_tensor *x);
+
+/* An image [N, in, spatial..] (or as options say) -> conv with weight [out, in / groups, kernel..],
+ * which starts uniform within 1/sqrt(in / groups * places of the kernel), plus bias [out], 0. */
+typedef struct qn_conv_layer {
+    qn_tensor *weight, *bias; /* bias NULL: none */
+    qn_conv_options options;
+} qn_conv_layer;
+QN_API qn_conv_layer qn_conv_new(qn_module *m, const char *name, int64_t in, int64_t out, int space,
+                                 const int64_t *kernel, bool bias, const qn_conv_options *options);
+QN_API qn_tensor *qn_conv_forward(const qn_conv_layer *l, qn_tensor *x);
+
+/* Integers [...] -> rows of weight [count, width], [..., width]. */
+typedef struct qn_embedding_layer {
+    qn_tensor *weight;
+} qn_embedding_layer;
+QN_API qn_embedding_layer qn_embedding_new(qn_module *m, const char *name, int64_t count,
+                                           int64_t width, double scale);
+QN_API qn_tensor *qn_embedding_forward(const qn_embedding_layer *l, qn_tensor *ids);
+
+/* Normalise the last axis: layer norm, or root mean square norm (without mean and bias). */
+typedef struct qn_norm_layer {
+    qn_tensor *weight, *bias; /* bias NULL: root mean square norm */
+    double epsilon;
+} qn_norm_layer;
+QN_API qn_norm_layer qn_layer_norm_new(qn_module *m, const char *name, int64_t width);
+QN_API qn_norm_layer qn_rms_norm_new(qn_module *m, const char *name, int64_t width);
+QN_API qn_tensor *qn_norm_forward(const qn_norm_layer *l, qn_tensor *x);
+
+/* Multi-head self-attention over [batch, time, width]; width must be a multiple of heads. */
+typedef struct qn_attention_layer {
+    qn_linear_layer qkv, out;
+    int64_t heads;
+    bool causal;
+} qn_attention_layer;
+QN_API qn_attention_layer qn_attention_new(qn_module *m, const char *name, int64_t width,
+                                           int64_t heads, bool causal, double scale,
+                                           double out_scale);
+QN_API qn_tensor *qn_attention_forward(const qn_attention_layer *l, qn_tensor *x);
+
+/* A transformer block: x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of four
+ * times the width and gelu. */
+typedef struct qn_block_layer {
+    qn_norm_layer norm1, norm2;
+    qn_attention_layer attention;
+    qn_linear_layer up, down;
+} qn_block_layer;
+QN_API qn_block_layer qn_block_new(qn_module *m, const char *name, int64_t width, int64_t heads,
+                                   bool causal, double scale, double out_scale);
+QN_API qn_tensor *qn_block_forward(const qn_block_layer *l, qn_tensor *x);
+
+/* A GPT: token and learned position embeddings, causal blocks, a norm and a head. Weights start
+ * normal with deviation 0.02, those that end a residual branch divided by sqrt(2 * layers). */
+typedef struct qn_gpt_config {
+    int64_t vocabulary, context, layers, heads, width;
+} qn_gpt_config;
+typedef struct qn_gpt qn_gpt;
+QN_API qn_gpt *qn_gpt_new(qn_ctx *qn, const qn_gpt_config *config, uint64_t seed);
+QN_API void qn_gpt_free(qn_gpt *gpt);
+QN_API qn_module *qn_gpt_module(const qn_gpt *gpt);
+QN_API qn_gpt_config qn_gpt_shape(const qn_gpt *gpt);
+/* Integers [batch, time] with time <= context -> logits [batch, time, vocabulary]. */
+QN_API qn_tensor *qn_gpt_forward(const qn_gpt *gpt, qn_tensor *ids);
+/* Mean cross-entropy in nats of the next tokens `targets` [batch, time]. */
+QN_API qn_tensor *qn_gpt_loss(const qn_gpt *gpt, qn_tensor *ids, qn_tensor *targets);
+
+/* ---- training --------------------------------------------------------------------------- */
+
+typedef enum qn_method {
+    QN_SGD,     /* momentum, nesterov, weight_decay added to the gradient */
+    QN_ADAM,    /* beta1, beta2, epsilon, weight_decay added to the gradient */
+    QN_ADAMW,   /* as Adam, weight_decay apart from the gradient */
+    QN_RMSPROP, /* beta2, epsilon, momentum, weight_decay added to the gradient */
+    QN_ADAGRAD, /* epsilon, weight_decay added to the gradient */
+    QN_LION,    /* beta1, beta2, weight_decay apart from the gradient */
+    QN_METHOD_COUNT
+} qn_method;
+typedef struct qn_optimizer_options {
+    qn_method method;
+    double rate; /* the learning rate */
+    double momentum, beta1, beta2, epsilon, weight_decay;
+    double clip;    /* gradients are scaled down to this global norm; 0: never */
+    int decay_rank; /* parameters of fewer axes are not decayed */
+    bool nesterov;
+} qn_optimizer_options;
+/* The method's usual settings (PyTorch's; Lion's authors'). */
+QN_API qn_optimizer_options qn_optimizer_defaults(qn_method method);
+QN_API const char *qn_method_name(qn_method method);
+
+/* An optimizer of these parameters. It holds references to them and owns its state. What changes
+ * from step to step, rate and step count, are tensors, so all steps share one plan. */
+typedef struct qn_optimizer qn_optimizer;
+QN_API qn_optimizer *qn_optimizer_new(qn_ctx *qn, const qn_optimizer_options *options, int n,
+                                      qn_tensor *const *parameters);
+QN_API void qn_optimizer_free(qn_optimizer *o);
+/* Record one step down the gradient of a scalar loss: assignments to parameters and state, computed
+ * with the next read or qn_realize. */
+QN_API int qn_optimizer_step(qn_optimizer *o, qn_tensor *loss);
+/* The same from gradients the caller has. */
+QN_API int qn_optimizer_apply(qn_optimizer *o, qn_tensor *const *gradients);
+QN_API int qn_optimizer_set_rate(qn_optimizer *o, double rate);
+/* Its state as named tensors, to save and load. */
+QN_API qn_module *qn_optimizer_state(const qn_optimizer *o);
+
+/* Learning rate after `done` of `total` steps (or seconds): rising linearly to `peak` over the
+ * first `warmup`, then falling to `last` along half a cosine; constant when last equals peak. */
+QN_API double qn_rate_cosine(double peak, double last, double warmup, double total, double done);
+
+/* A text as a sequence of characters: Unicode code points of UTF-8, and bytes that are not UTF-8
+ * as U+DC80 to U+DCFF. The vocabulary is the text's own characters, sorted; the last `held_out` of
+ * the text (a fraction) is kept from training. */
+typedef struct qn_text qn_text;
+QN_API qn_text *qn_text_new(qn_ctx *qn, const char *text, size_t size, double held_out);
+QN_API void qn_text_free(qn_text *t);
+QN_API int64_t qn_text_size(const qn_text *t, bool held_out); /* in characters */
+QN_API int qn_text_vocabulary(const qn_text *t, const uint32_t **characters);
+/* The numbers of characters [from, from + count) of the whole text. */
+QN_API int qn_text_ids(const qn_text *t, int64_t from, int64_t count, int32_t *ids);
+/* Fill `rows` windows of `context` character numbers and of those that follow each, [rows, context]
+ * both. From the training part they are drawn at random by seed and index; from the held-out part
+ * they are consecutive, `index` counting batches, and the number of rows still within it is
+ * returned (0 past the end), the others repeating the first window. */
+QN_API int qn_text_batch(const qn_text *t, bool held_out, uint64_t seed, uint64_t index, int rows,
+                         int context, int32_t *ids, int32_t *targets);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

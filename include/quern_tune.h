@@ -1,0 +1,80 @@
+/* quern_tune.h - how fast kernels are on this machine: tuning, the wisdom that it finds, and the
+ * record of the machine that schedules are made for. */
+#ifndef QUERN_TUNE_H
+#define QUERN_TUNE_H
+
+#include <quern.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- tuning ----------------------------------------------------------------------------- */
+
+/* Tuning looks for schedules of kernels that are faster on this machine than the default ones. A
+ * candidate only wins when its results are those of the default schedule, on random inputs and such
+ * with NaNs, infinities, zeros of both signs and denormal numbers, and when it was measured to be
+ * faster beyond what repetition varies. A schedule may group a sum in another way, which changes
+ * its last bits as another machine would; never does the number of threads decide that. What is
+ * found counts from then on, here, for graphs that ran before, too, and, by knob wisdom, in later
+ * processes; it goes on where it ended. Knob tune does the same in any program, for the kernels it
+ * compiles. */
+typedef struct qn_tune_state {
+    const char *name;        /* of the kernel, with its shape */
+    int kernel, kernels;     /* its number, from 0; how many there are */
+    double seconds, budget;  /* spent on this kernel now, and to be spent */
+    uint64_t tried, refused; /* candidates measured; whose results were wrong */
+    double ratio;            /* the best one's time / the default schedule's */
+} qn_tune_state;
+typedef struct qn_tune_options {
+    double seconds; /* for all kernels together; each has its share by the time it takes */
+    bool same_bits; /* keep every sum grouped as it is by default */
+    bool again;     /* also kernels that have had their share, or of which nothing is left to try */
+    bool (*going)(void *user, const qn_tune_state *state); /* NULL, or called now and then; false:
+                                                              come to an end, and keep what is */
+    void *user;
+} qn_tune_options;
+/* Tune the kernels that computing these tensors would launch; nothing is computed. */
+QN_API int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options);
+/* Tune the kernels that running this static graph launches, those that lay out its weights among
+ * them. Runs from then on use what was found. */
+QN_API int qn_tune_plan(qn_plan *plan, const qn_tune_options *options);
+/* Tune kernels given as text, as QN_DEBUG=k prints them when they are lowered: one after the other.
+ * QN_EFORMAT names the line. */
+QN_API int qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options);
+
+/* What tuning found about one kernel. */
+typedef struct qn_wisdom {
+    const char *kernel, *place,
+        *schedule;  /* its name; machine and library; its lines, "": default */
+    bool here;      /* is `place` this one? */
+    int64_t tried;  /* candidates measured */
+    double seconds; /* spent on it */
+    double ratio;   /* time / the default schedule's; 1: nothing is faster */
+    bool done;      /* nothing is left to try */
+} qn_wisdom;
+/* Record number `i` of all that are known; false past the last. The texts are valid until there is
+ * more wisdom. */
+QN_API bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out);
+/* What tuning found, as a text file: of each kernel the schedule that was measured to be the
+ * fastest on this machine. Knob wisdom says where it is kept from one process to the next; these
+ * carry it elsewhere. Exported is all that this context knows. An import is all or nothing: a file
+ * that is cut short or was changed adds no record, and the error names the line. Records of another
+ * processor, another version or another kernel do no harm; kernels compiled before keep their
+ * schedules. QN_EIO, QN_EFORMAT, QN_ENOMEM. */
+QN_API int qn_wisdom_export(qn_ctx *qn, const char *path);
+QN_API int qn_wisdom_import(qn_ctx *qn, const char *path);
+
+/* ---- the machine ------------------------------------------------------------------------ */
+
+/* The record of the machine that schedules are made for, as knob machine takes it from a file: a
+ * line for each field, with what it means. Valid until the next call of this, of qn_device_facts()
+ * or of qn_format(). NULL only with an error. */
+QN_API const char *qn_machine(qn_ctx *qn);
+/* Name and description of family `i` of machines, which knob machine takes; false past the last. */
+QN_API bool qn_machine_family(int i, const char **name, const char **description);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
