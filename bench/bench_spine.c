@@ -136,8 +136,8 @@ static void bench_rows(qn_ctx *qn, const char *name, bench_fn f) {
 static void bench_gpt(void) {
     enum { BATCH = 16, TIME = 64, STEPS = 20 };
     qn_ctx *qn = qn_open(NULL);
-    qn_gpt_config config = {
-        .vocabulary = 94, .context = TIME, .layers = 4, .heads = 4, .width = 128};
+    qn_gpt_config config =
+        QN_GPT_CONFIG(.vocabulary = 94, .context = TIME, .layers = 4, .heads = 4, .width = 128);
     qn_gpt *gpt = qn_gpt_new(qn, &config, 1);
     qn_optimizer_options options = qn_optimizer_defaults(QN_ADAMW);
     qn_module *m = qn_gpt_module(gpt);
@@ -149,7 +149,7 @@ static void bench_gpt(void) {
         qn_stats a, b;
         float loss;
         if (step >= 0) bench_wait_quiet();
-        qn_get_stats(qn, &a);
+        qn_get_stats(qn, &a, sizeof a);
         double start = bench_now();
         qn_scope s = qn_scope_begin(qn);
         qn_tensor *x = qn_from(qn, QN_I32, 2, (int64_t[]){BATCH, TIME}, ids);
@@ -158,13 +158,13 @@ static void bench_gpt(void) {
         if (qn_optimizer_step(o, l) || qn_read(l, &loss, sizeof loss)) printf("%s\n", qn_error(qn));
         qn_scope_end(qn, s);
         double t = bench_now() - start;
-        qn_get_stats(qn, &b);
+        qn_get_stats(qn, &b, sizeof b);
         if (step < 0) continue;
         wall[step] = t;
         share[step] = (t - (b.run_seconds - a.run_seconds)) / t;
     }
     qn_stats st;
-    qn_get_stats(qn, &st);
+    qn_get_stats(qn, &st, sizeof st);
     printf("gpt step: %.1f ms, %llu kernels compiled in %.2f s, %llu plans\n",
            bench_median(wall, STEPS) * 1e3, (unsigned long long)st.compiles, st.compile_seconds,
            (unsigned long long)st.plans);
@@ -177,7 +177,7 @@ static void bench_gpt(void) {
 
 int main(void) {
     setenv("QN_CACHE", "off", 1); /* compiling is measured, too */
-    qn_options one = {.threads = 1};
+    qn_options one = QN_OPTIONS(.threads = 1);
     bench_node();
     bench_gpt();
     qn_ctx *qn = qn_open(&one);

@@ -59,7 +59,7 @@ int main(void) {
     if (qn_error_code(qn)) printf("%s\n", qn_error(qn));
 
     qn_stats stats;
-    qn_get_stats(qn, &stats);
+    qn_get_stats(qn, &stats, sizeof stats);
     printf("%llu plans for %d steps\n", (unsigned long long)stats.plans, STEPS);
     qn_optimizer_free(optimizer);
     qn_module_free(m);

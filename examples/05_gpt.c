@@ -45,11 +45,8 @@ int main(void) {
     if (!qn) return 1;
     qn_text *text = qn_text_new(qn, rhyme, sizeof rhyme - 1, 0);
     const uint32_t *character;
-    qn_gpt_config config = {.vocabulary = qn_text_vocabulary(text, &character),
-                            .context = CONTEXT,
-                            .layers = 2,
-                            .heads = 2,
-                            .width = 32};
+    qn_gpt_config config = QN_GPT_CONFIG(.vocabulary = qn_text_vocabulary(text, &character),
+                                         .context = CONTEXT, .layers = 2, .heads = 2, .width = 32);
     qn_gpt *gpt = qn_gpt_new(qn, &config, 1);
     qn_module *m = qn_gpt_module(gpt);
     qn_optimizer_options options = qn_optimizer_defaults(QN_ADAMW);

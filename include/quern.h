@@ -47,19 +47,18 @@ typedef uint32_t qn_scope;
 /* Element types. The order is the promotion order within a kind; values are stable. */
 typedef enum qn_dtype {
     QN_BOOL = 0,
-    QN_I8,
-    QN_I16,
-    QN_I32,
-    QN_I64,
-    QN_U8,
-    QN_U16,
-    QN_U32,
-    QN_U64,
-    QN_F16,
-    QN_BF16,
-    QN_F32,
-    QN_F64,
-    QN_DTYPE_COUNT
+    QN_I8 = 1,
+    QN_I16 = 2,
+    QN_I32 = 3,
+    QN_I64 = 4,
+    QN_U8 = 5,
+    QN_U16 = 6,
+    QN_U32 = 7,
+    QN_U64 = 8,
+    QN_F16 = 9,
+    QN_BF16 = 10,
+    QN_F32 = 11,
+    QN_F64 = 12
 } qn_dtype;
 
 /* What a call with effects returns; the text of the first error is qn_error(). */
@@ -79,9 +78,30 @@ typedef enum qn_code {
     QN_EINTERNAL = -11 /* a bug in Quern: please report the text */
 } qn_code;
 
+/* ---- structs ---------------------------------------------------------------------------- */
+
+/* A struct of options begins with its size, so that a program goes on working with a later library,
+ * in which the struct is longer. The macro of its name makes one, in C with fields as one likes:
+ *     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+ * in C++ with none: qn_options o = QN_OPTIONS(); o.device = "ref". What is not given is 0, which is
+ * every field's default. A struct without its size is QN_EARG, and so is one of a later library
+ * that asks for what this one does not know. What the library fills in (qn_stats) takes its size
+ * as an argument instead. */
+#ifdef __cplusplus
+#define QN_STRUCT(type, ...)                                                                       \
+    ([] {                                                                                          \
+        type made = type();                                                                        \
+        made.size = sizeof made;                                                                   \
+        return made;                                                                               \
+    }())
+#else
+#define QN_STRUCT(type, ...) ((type){.size = sizeof(type), __VA_ARGS__})
+#endif
+
 /* ---- context ---------------------------------------------------------------------------- */
 
 typedef struct qn_options {
+    size_t size;                                           /* QN_OPTIONS() */
     void *(*alloc)(void *user, size_t size, size_t align); /* NULL: the C library */
     void (*free)(void *user, void *p, size_t size);
     void *alloc_user;
@@ -95,9 +115,11 @@ typedef struct qn_options {
     char *error;        /* NULL, or where qn_open writes why it returns NULL, "" when it does not */
     size_t error_size;  /* bytes there; 512 hold most reasons */
 } qn_options;
+#define QN_OPTIONS(...) QN_STRUCT(qn_options, __VA_ARGS__)
 
 /* Open a context, or NULL when there is no memory, no such device, or a knob that is none; see
- * qn_options.error. `options` may be NULL. */
+ * qn_options.error, where nothing is written when options are not begun by QN_OPTIONS(). `options`
+ * may be NULL. */
 QN_API qn_ctx *qn_open(const qn_options *options);
 /* The device that the context runs on. Where "cpu" finds no compiler, and none was asked for by
  * knob cpu, it is "ref", the slow oracle: `why`, unless NULL, then receives the reason, else NULL.
@@ -262,7 +284,8 @@ typedef struct qn_stats {
      * many had to go so far. */
     uint64_t kept_bytes, kept_given_up;
 } qn_stats;
-QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out);
+/* Into out, of `size` bytes: qn_get_stats(qn, &stats, sizeof stats). */
+QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out, size_t size);
 
 /* ---- operations ------------------------------------------------------------------------- */
 
@@ -275,25 +298,26 @@ QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out);
 
 typedef enum qn_pad_mode {
     QN_PAD_CONSTANT = 0, /* with a value */
-    QN_PAD_REFLECT,      /* c b [a b c] b a */
-    QN_PAD_EDGE,         /* a a [a b c] c c */
-    QN_PAD_CIRCULAR      /* b c [a b c] a b */
+    QN_PAD_REFLECT = 1,  /* c b [a b c] b a */
+    QN_PAD_EDGE = 2,     /* a a [a b c] c c */
+    QN_PAD_CIRCULAR = 3  /* b c [a b c] a b */
 } qn_pad_mode;
 
 /* How qn_scatter brings a new value and the one that is there together. */
 typedef enum qn_combine {
     QN_COMBINE_SET = 0,
-    QN_COMBINE_SUM,
-    QN_COMBINE_PROD,
-    QN_COMBINE_MAX,
-    QN_COMBINE_MIN,
-    QN_COMBINE_AND,
-    QN_COMBINE_OR
+    QN_COMBINE_SUM = 1,
+    QN_COMBINE_PROD = 2,
+    QN_COMBINE_MAX = 3,
+    QN_COMBINE_MIN = 4,
+    QN_COMBINE_AND = 5,
+    QN_COMBINE_OR = 6
 } qn_combine;
 
 /* How windows go over the spatial axes of an image [N, C, spatial..]; one to three axes. What is 0
  * counts as 1, but for padding. */
 typedef struct qn_conv_options {
+    size_t size;                 /* QN_CONV_OPTIONS() */
     int64_t stride[3];           /* from window to window; 0 in pooling: the window's size */
     int64_t dilation[3];         /* from place to place in a window */
     int64_t before[3], after[3]; /* zeros around the image (in max_pool, what loses) */
@@ -302,6 +326,7 @@ typedef struct qn_conv_options {
     bool same;                   /* in place of before and after: ceil(n / stride) windows */
     bool channels_last;          /* images are [N, spatial.., C]; weights are as ever */
 } qn_conv_options;
+#define QN_CONV_OPTIONS(...) QN_STRUCT(qn_conv_options, __VA_ARGS__)
 
 /* == generated by tools/gen.py from the rows of src/graph/ops.h and src/func/funcs.h == */
 

@@ -15,10 +15,10 @@ extern "C" {
  * must outlive its layers. Where values are drawn at random, `seed` and the name decide them. */
 typedef struct qn_module qn_module;
 typedef enum qn_init {
-    QN_INIT_ZEROS,
-    QN_INIT_ONES,
-    QN_INIT_NORMAL, /* mean 0, standard deviation `scale` */
-    QN_INIT_UNIFORM /* in [-scale, scale) */
+    QN_INIT_ZEROS = 0,
+    QN_INIT_ONES = 1,
+    QN_INIT_NORMAL = 2, /* mean 0, standard deviation `scale` */
+    QN_INIT_UNIFORM = 3 /* in [-scale, scale) */
 } qn_init;
 QN_API qn_module *qn_module_new(qn_ctx *qn, uint64_t seed);
 QN_API void qn_module_free(qn_module *m);
@@ -101,13 +101,15 @@ QN_API qn_tensor *qn_block_forward(const qn_block_layer *l, qn_tensor *x);
 /* A GPT: token and learned position embeddings, causal blocks, a norm and a head. Weights start
  * normal with deviation 0.02, those that end a residual branch divided by sqrt(2 * layers). */
 typedef struct qn_gpt_config {
+    size_t size; /* QN_GPT_CONFIG() */
     int64_t vocabulary, context, layers, heads, width;
 } qn_gpt_config;
+#define QN_GPT_CONFIG(...) QN_STRUCT(qn_gpt_config, __VA_ARGS__)
 typedef struct qn_gpt qn_gpt;
 QN_API qn_gpt *qn_gpt_new(qn_ctx *qn, const qn_gpt_config *config, uint64_t seed);
 QN_API void qn_gpt_free(qn_gpt *gpt);
 QN_API qn_module *qn_gpt_module(const qn_gpt *gpt);
-QN_API qn_gpt_config qn_gpt_shape(const qn_gpt *gpt);
+QN_API void qn_gpt_get_config(const qn_gpt *gpt, qn_gpt_config *out, size_t size);
 /* Integers [batch, time] with time <= context -> logits [batch, time, vocabulary]. */
 QN_API qn_tensor *qn_gpt_forward(const qn_gpt *gpt, qn_tensor *ids);
 /* Mean cross-entropy in nats of the next tokens `targets` [batch, time]. */
@@ -116,15 +118,15 @@ QN_API qn_tensor *qn_gpt_loss(const qn_gpt *gpt, qn_tensor *ids, qn_tensor *targ
 /* ---- training --------------------------------------------------------------------------- */
 
 typedef enum qn_method {
-    QN_SGD,     /* momentum, nesterov, weight_decay added to the gradient */
-    QN_ADAM,    /* beta1, beta2, epsilon, weight_decay added to the gradient */
-    QN_ADAMW,   /* as Adam, weight_decay apart from the gradient */
-    QN_RMSPROP, /* beta2, epsilon, momentum, weight_decay added to the gradient */
-    QN_ADAGRAD, /* epsilon, weight_decay added to the gradient */
-    QN_LION,    /* beta1, beta2, weight_decay apart from the gradient */
-    QN_METHOD_COUNT
+    QN_SGD = 0,     /* momentum, nesterov, weight_decay added to the gradient */
+    QN_ADAM = 1,    /* beta1, beta2, epsilon, weight_decay added to the gradient */
+    QN_ADAMW = 2,   /* as Adam, weight_decay apart from the gradient */
+    QN_RMSPROP = 3, /* beta2, epsilon, momentum, weight_decay added to the gradient */
+    QN_ADAGRAD = 4, /* epsilon, weight_decay added to the gradient */
+    QN_LION = 5     /* beta1, beta2, weight_decay apart from the gradient */
 } qn_method;
 typedef struct qn_optimizer_options {
+    size_t size; /* QN_OPTIMIZER_OPTIONS() */
     qn_method method;
     double rate; /* the learning rate */
     double momentum, beta1, beta2, epsilon, weight_decay;
@@ -132,8 +134,14 @@ typedef struct qn_optimizer_options {
     int decay_rank; /* parameters of fewer axes are not decayed */
     bool nesterov;
 } qn_optimizer_options;
-/* The method's usual settings (PyTorch's; Lion's authors'). */
-QN_API qn_optimizer_options qn_optimizer_defaults(qn_method method);
+#define QN_OPTIMIZER_OPTIONS(...) QN_STRUCT(qn_optimizer_options, __VA_ARGS__)
+/* The method's usual settings (PyTorch's; Lion's authors'), into out, of `size` bytes. */
+QN_API void qn_optimizer_get_defaults(qn_method method, qn_optimizer_options *out, size_t size);
+static inline qn_optimizer_options qn_optimizer_defaults(qn_method method) {
+    qn_optimizer_options made;
+    qn_optimizer_get_defaults(method, &made, sizeof made);
+    return made;
+}
 QN_API const char *qn_method_name(qn_method method);
 
 /* An optimizer of these parameters. It holds references to them and owns its state. What changes

@@ -20,6 +20,7 @@ extern "C" {
  * processes; it goes on where it ended. Knob tune does the same in any program, for the kernels it
  * compiles. */
 typedef struct qn_tune_state {
+    size_t size;             /* what the library knows of it */
     const char *name;        /* of the kernel, with its shape */
     int kernel, kernels;     /* its number, from 0; how many there are */
     double seconds, budget;  /* spent on this kernel now, and to be spent */
@@ -27,6 +28,7 @@ typedef struct qn_tune_state {
     double ratio;            /* the best one's time / the default schedule's */
 } qn_tune_state;
 typedef struct qn_tune_options {
+    size_t size;    /* QN_TUNE_OPTIONS() */
     double seconds; /* for all kernels together; each has its share by the time it takes */
     bool same_bits; /* keep every sum grouped as it is by default */
     bool again;     /* also kernels that have had their share, or of which nothing is left to try */
@@ -34,6 +36,7 @@ typedef struct qn_tune_options {
                                                               come to an end, and keep what is */
     void *user;
 } qn_tune_options;
+#define QN_TUNE_OPTIONS(...) QN_STRUCT(qn_tune_options, __VA_ARGS__)
 /* Tune the kernels that computing these tensors would launch; nothing is computed. */
 QN_API int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options);
 /* Tune the kernels that running this static graph launches, those that lay out its weights among
@@ -53,9 +56,9 @@ typedef struct qn_wisdom {
     double ratio;   /* time / the default schedule's; 1: nothing is faster */
     bool done;      /* nothing is left to try */
 } qn_wisdom;
-/* Record number `i` of all that are known; false past the last. The texts are valid until there is
- * more wisdom. */
-QN_API bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out);
+/* Record number `i` of all that are known into out, of `size` bytes; false past the last. The texts
+ * are valid until there is more wisdom. */
+QN_API bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out, size_t size);
 /* What tuning found, as a text file: of each kernel the schedule that was measured to be the
  * fastest on this machine. Knob wisdom says where it is kept from one process to the next; these
  * carry it elsewhere. Exported is all that this context knows. An import is all or nothing: a file

@@ -69,6 +69,9 @@ typedef struct api_args {
     const char *words[2];
     qn_stats stats;
     qn_wisdom wisdom;
+    qn_optimizer_options made_settings;
+    qn_gpt_config config;
+    size_t room; /* said to be there for each of those; never more than there is */
 } api_args;
 
 /* One thunk a row. */

@@ -38,7 +38,8 @@ typedef struct bench {
 
 static inline void bench_open(bench *b) {
     *b = (bench){0};
-    qn_options options = {.alloc = books_alloc, .free = books_free, .alloc_user = &b->books};
+    qn_options options =
+        QN_OPTIONS(.alloc = books_alloc, .free = books_free, .alloc_user = &b->books);
     heap_open(&b->qn.heap, &options, &b->qn);
 }
 

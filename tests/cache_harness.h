@@ -29,7 +29,7 @@ static inline void keep_log(void *user, const char *line) {
 
 static inline qn_ctx *open_with(const char *cache) {
     cache_log[0] = 0;
-    qn_ctx *qn = qn_open(&(qn_options){.device = "ref", .threads = 1, .log = keep_log});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref", .threads = 1, .log = keep_log));
     if (qn && cache && qn_set(qn, "cache", cache)) FAIL("%s", qn_error(qn));
     return qn;
 }

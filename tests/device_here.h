@@ -7,7 +7,7 @@
 #include "test.h"
 
 static inline bool device_opens(const void *name) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = name});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = name));
     return qn && qn_error_code(qn) == QN_OK;
 }
 

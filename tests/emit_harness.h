@@ -25,7 +25,7 @@ static inline void harness_log(void *user, const char *line) {
 
 /* Compiler llvm or cc, or device opencl; false: it is not here. */
 static inline bool harness_open(harness *h, const char *compiler, int threads) {
-    qn_options options = {.device = "ref", .threads = threads, .log = harness_log};
+    qn_options options = QN_OPTIONS(.device = "ref", .threads = threads, .log = harness_log);
     h->compiler = compiler;
     if (compiler[0] == 'o' && !device_here(compiler)) return false;
     h->qn = qn_open(&options);

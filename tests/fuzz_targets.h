@@ -99,7 +99,7 @@ static inline void fuzz_safetensors(const uint8_t *data, size_t size) {
     static int file = -1;
     static char path[64];
     if (!qn) {
-        qn = qn_open(&(qn_options){.device = "ref", .threads = 1});
+        qn = qn_open(&QN_OPTIONS(.device = "ref", .threads = 1));
         file = memfd_create("fuzz", MFD_CLOEXEC);
         snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     }
@@ -265,7 +265,7 @@ static inline void fuzz_options(const uint8_t *data, size_t size) {
     static qn_ctx *qn;
     char *text = fuzz_lines(data, size), *argv[64];
     int argc = 0;
-    if (!qn) qn = qn_open(&(qn_options){.device = "null", .threads = 1});
+    if (!qn) qn = qn_open(&QN_OPTIONS(.device = "null", .threads = 1));
     for (char *p = text; p <= text + size && argc < 63; p += strlen(p) + 1) {
         p[strcspn(p, "\n")] = 0;
         argv[argc++] = p;
@@ -519,7 +519,7 @@ static inline void fuzz_llvm(const uint8_t *data, size_t size) {
     static void *device;
     if (!qn) {
         str why;
-        qn = qn_open(&(qn_options){.device = "ref", .threads = 2});
+        qn = qn_open(&QN_OPTIONS(.device = "ref", .threads = 2));
         qn_set(qn, "cpu", "llvm");
         str_open(&why, &qn->heap);
         device = dev_cpu.open(qn, &why);

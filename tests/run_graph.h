@@ -283,7 +283,7 @@ static inline verdict blame(int i, const char *fmt, ...) {
 
 static inline verdict leaks(qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     if (!s.nodes && !s.handles && !s.buffers) return (verdict){.failed = false};
     return blame(-1, "left over: %llu nodes, %llu handles, %llu buffers",
                  (unsigned long long)s.nodes, (unsigned long long)s.handles,
@@ -457,9 +457,9 @@ static inline verdict compare(qn_ctx *qn, qn_ctx *ref, const program *p, way how
     for (int i = 0; i < other.steps; i++)
         if (other.step[i].op == OP_BUFFER) other.step[i].bits ^= 0x5555;
     if (how == SYMBOLIC && !resize_apart(&other)) return v;
-    qn_get_stats(qn, &before);
+    qn_get_stats(qn, &before, sizeof before);
     v = compare_once(qn, ref, &other, how);
-    qn_get_stats(qn, &after);
+    qn_get_stats(qn, &after, sizeof after);
     program third = *p;
     if (!v.failed && !v.refused && how != SYMBOLIC && after.compiles == before.compiles)
         return renumber(&third) ? compare_once(qn, ref, &third, how) : v;

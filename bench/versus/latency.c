@@ -67,7 +67,7 @@ static const char *time_start(bool warm, int threads, double *seconds) {
 /* One step of AdamW for a GPT of this size; the context's figures afterwards. */
 static const char *step(const char *device, int threads, const qn_gpt_config *config, int64_t batch,
                         int64_t time, qn_stats *stats) {
-    qn_options options = {.device = device, .threads = threads};
+    qn_options options = QN_OPTIONS(.device = device, .threads = threads);
     qn_ctx *qn = qn_open(&options);
     qn_gpt *gpt = qn_gpt_new(qn, config, 1);
     if (!gpt) return "no model";
@@ -81,9 +81,9 @@ static const char *step(const char *device, int threads, const qn_gpt_config *co
     qn_tensor *x = qn_from(qn, QN_I32, 2, (int64_t[]){batch, time}, ids);
     qn_tensor *l = qn_gpt_loss(gpt, x, x);
     bool ok = !qn_optimizer_step(o, l);
-    qn_get_stats(qn, &before);
+    qn_get_stats(qn, &before, sizeof before);
     ok = ok && !qn_read(l, &loss, sizeof loss);
-    qn_get_stats(qn, stats);
+    qn_get_stats(qn, stats, sizeof *stats);
     stats->plan_seconds -= before.plan_seconds;
     qn_optimizer_free(o);
     qn_gpt_free(gpt);
@@ -100,7 +100,7 @@ typedef struct chain {
 } chain;
 
 static bool chain_open(chain *c, int threads, const vs_case *k) {
-    qn_options options = {.threads = threads};
+    qn_options options = QN_OPTIONS(.threads = threads);
     setenv("QN_FUSE", "0", 1); /* each link is a kernel */
     c->qn = qn_open(&options);
     unsetenv("QN_FUSE");
@@ -148,10 +148,10 @@ static const char *time_fork(const vs_case *k, int threads, double *seconds) {
 }
 
 const char *vs_latency(const vs_case *c, int threads, double *seconds) {
-    static const qn_gpt_config demo = {
-        .vocabulary = 94, .context = 64, .layers = 4, .heads = 4, .width = 128};
-    static const qn_gpt_config gpt2 = {
-        .vocabulary = 50257, .context = 1024, .layers = 12, .heads = 12, .width = 768};
+    static const qn_gpt_config demo =
+        QN_GPT_CONFIG(.vocabulary = 94, .context = 64, .layers = 4, .heads = 4, .width = 128);
+    static const qn_gpt_config gpt2 = QN_GPT_CONFIG(.vocabulary = 50257, .context = 1024,
+                                                    .layers = 12, .heads = 12, .width = 768);
     qn_stats stats;
     const char *why = NULL;
     switch (c->kind) {

@@ -36,7 +36,8 @@ static void log_line(void *user, const char *line) {
 
 static const char *open_quern(int threads, const char *variant) {
     it.ref = !strcmp(variant, "ref");
-    qn_options options = {.threads = threads, .device = it.ref ? "ref" : NULL, .log = log_line};
+    qn_options options =
+        QN_OPTIONS(.threads = threads, .device = it.ref ? "ref" : NULL, .log = log_line);
     it.qn = qn_open(&options);
     return it.qn ? NULL : "no context";
 }
@@ -136,8 +137,8 @@ static bool fill_gpt(const qn_module *m) {
 
 static qn_tensor *gpt(const vs_case *c) {
     const int64_t *d = c->d, shape[] = {d[5], d[1]};
-    qn_gpt_config config = {
-        .vocabulary = d[0], .context = d[1], .layers = d[2], .heads = d[3], .width = d[4]};
+    qn_gpt_config config = QN_GPT_CONFIG(.vocabulary = d[0], .context = d[1], .layers = d[2],
+                                         .heads = d[3], .width = d[4]);
     it.gpt = qn_gpt_new(it.qn, &config, 1);
     qn_module *m = it.gpt ? qn_gpt_module(it.gpt) : NULL;
     if (!m || !fill_gpt(m)) return NULL;
@@ -160,11 +161,9 @@ static qn_tensor *convolution(const vs_case *c) {
     const int64_t *d = c->d, first[] = {d[0], d[1], d[2], d[2]}, last[] = {d[0], d[2], d[2], d[1]};
     const int64_t w[] = {d[3], d[1] / d[6], d[4], d[4]}, out[] = {d[0], d[3], d[2], d[2]};
     int64_t pad = d[4] / 2, after = (d[2] / d[5] - 1) * d[5] + d[4] - d[2] - pad;
-    qn_conv_options o = {.stride = {d[5], d[5]},
-                         .before = {pad, pad},
-                         .after = {after, after},
-                         .groups = d[6],
-                         .channels_last = c->kind == VS_CONV_LAST};
+    qn_conv_options o =
+        QN_CONV_OPTIONS(.stride = {d[5], d[5]}, .before = {pad, pad}, .after = {after, after},
+                        .groups = d[6], .channels_last = c->kind == VS_CONV_LAST);
     if (after < 0) o.after[0] = o.after[1] = 0;
     qn_tensor *x = input(c, 0, 4, o.channels_last ? last : first), *y, *g;
     qn_tensor *weights = input(c, 1, 4, w);

@@ -199,6 +199,21 @@ void nearest_offer(nearest *x, const char *name);
 /* `"a", "b"`, or "nothing" where none was offered; into `text`, which is returned. */
 const char *nearest_text(const nearest *x, char *text, size_t size);
 
+/* How many there are: the public enum has no such member, for it grows. */
+enum { DTYPE_COUNT = QN_F64 + 1 };
+
+/* ---- struct.c -------------------------------------------------------------------------------- */
+
+/* Structs of options into `mine`, of `size` bytes and holding the defaults; NULL changes nothing.
+ * false: the caller's is none, and why. struct_take reports that. */
+enum { STRUCT_WHY = 160 };
+bool struct_read(const char *type, void *mine, size_t size, const void *given,
+                 char why[STRUCT_WHY]);
+bool struct_take(qn_ctx *qn, const char *call, const char *type, void *mine, size_t size,
+                 const void *given);
+/* What the library has, into the caller's room: as much as fits, zeros behind. */
+void struct_give(void *out, size_t room, const void *mine, size_t size);
+
 /* ---- error.c --------------------------------------------------------------------------------- */
 
 /* Record the first error: text is "<where>: <message>" with the user's file and line when known.

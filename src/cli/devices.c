@@ -15,7 +15,7 @@ enum { FOUND_MOST = 4096 };
 /* "+" and the device's facts, or "-" and why it does not open. */
 static void look(const char *name, char found[FOUND_MOST]) {
     char why[512] = "";
-    qn_ctx *qn = qn_open(&(qn_options){.device = name, .error = why, .error_size = sizeof why});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = name, .error = why, .error_size = sizeof why));
     const char *facts = qn_device_facts(qn);
     snprintf(found, FOUND_MOST, "%c%s", qn ? '+' : '-', qn ? (facts ? facts : "") : why);
     qn_close(qn);

@@ -90,8 +90,8 @@ qn_ctx *cli_open(const char *command, const char *device) {
 
 qn_ctx *cli_open_threads(const char *command, const char *device, int threads) {
     char why[512];
-    qn_options options = {
-        .device = device, .threads = threads, .error = why, .error_size = sizeof why};
+    qn_options options =
+        QN_OPTIONS(.device = device, .threads = threads, .error = why, .error_size = sizeof why);
     qn_ctx *qn = qn_open(&options);
     if (!qn) cli_failed(command, "%s; see: quern devices", why);
     return qn;

@@ -100,11 +100,8 @@ static bool open_model(trainer *t) {
     const train_options *o = t->o;
     const uint32_t *characters;
     int vocabulary = qn_text_vocabulary(t->text, &characters);
-    t->model.config = (qn_gpt_config){.vocabulary = vocabulary,
-                                      .context = o->context,
-                                      .layers = o->layers,
-                                      .heads = o->heads,
-                                      .width = o->width};
+    t->model.config = QN_GPT_CONFIG(.vocabulary = vocabulary, .context = o->context,
+                                    .layers = o->layers, .heads = o->heads, .width = o->width);
     t->model.gpt = qn_gpt_new(t->qn, &t->model.config, (uint64_t)o->seed);
     t->model.character = malloc((size_t)vocabulary * sizeof *characters);
     if (t->model.character)

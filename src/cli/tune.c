@@ -226,11 +226,8 @@ int command_tune(int argc, char **argv) {
     if (!qn) return EXIT_FAILED;
     cli_on_interrupt(on_interrupt);
     tuning t = {.share = 1};
-    qn_tune_options options = {.seconds = o.seconds,
-                               .same_bits = o.same_bits,
-                               .again = o.again,
-                               .going = on_progress,
-                               .user = &t};
+    qn_tune_options options = QN_TUNE_OPTIONS(.seconds = o.seconds, .same_bits = o.same_bits,
+                                              .again = o.again, .going = on_progress, .user = &t);
     progress_begin(&t.progress);
     status =
         o.kernels ? tune_file(qn, o.kernels, &options, &t) : tune_cases(qn, o.only, &options, &t);
@@ -261,7 +258,7 @@ static void show(qn_ctx *qn, bool schedules) {
     qn_wisdom w;
     int n = 0, faster = 0;
     double sum = 0;
-    for (int i = 0; qn_wisdom_at(qn, i, &w); i++) {
+    for (int i = 0; qn_wisdom_at(qn, i, &w, sizeof w); i++) {
         n++;
         faster += w.ratio < 1;
         sum += log(w.ratio);

@@ -43,7 +43,8 @@ static bool conv_below(const qn_tensor *x, const char *option, int axis, int64_t
 
 /* Options with all defaults filled in; false: reported. */
 static bool read_options(conv *c, const qn_tensor *x, int space, const qn_conv_options *o) {
-    c->o = o ? *o : (qn_conv_options){0};
+    c->o = QN_CONV_OPTIONS();
+    if (!struct_take(tensor_ctx(x), "conv", "qn_conv_options", &c->o, sizeof c->o, o)) return false;
     c->space = space;
     if (space < 1 || space > SPACE)
         return conv_error(x, "there must be 1 to 3 spatial axes beside N and C"), false;
@@ -238,7 +239,7 @@ static qn_tensor *conv_alike(int space, qn_tensor *x, qn_tensor *w, qn_tensor *b
     if (!x || !w) return build_elem(OP_MUL, 2, (qn_tensor *const[]){x, w});
     if (qn_rank(x) != space + 2)
         return tensor_unfit("x", x, NULL, NULL, "an image has rank %d here", space + 2);
-    qn_conv_options o = {.groups = groups};
+    qn_conv_options o = QN_CONV_OPTIONS(.groups = groups);
     for (int i = 0; i < space; i++) {
         o.stride[i] = stride, o.dilation[i] = dilation;
         o.before[i] = o.after[i] = padding;

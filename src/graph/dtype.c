@@ -18,7 +18,7 @@
 static const struct {
     const char *name;
     uint8_t size;
-} dtype_row[QN_DTYPE_COUNT] = {
+} dtype_row[DTYPE_COUNT] = {
     [QN_BOOL] = {"bool", 1}, [QN_I8] = {"i8", 1},   [QN_I16] = {"i16", 2},   [QN_I32] = {"i32", 4},
     [QN_I64] = {"i64", 8},   [QN_U8] = {"u8", 1},   [QN_U16] = {"u16", 2},   [QN_U32] = {"u32", 4},
     [QN_U64] = {"u64", 8},   [QN_F16] = {"f16", 2}, [QN_BF16] = {"bf16", 2}, [QN_F32] = {"f32", 4},
@@ -26,7 +26,7 @@ static const struct {
 };
 
 static bool dtype_known(int d) {
-    return d >= 0 && d < QN_DTYPE_COUNT;
+    return d >= 0 && d < DTYPE_COUNT;
 }
 
 size_t qn_dtype_size(qn_dtype dtype) {

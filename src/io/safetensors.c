@@ -32,7 +32,7 @@ static const struct {
                  {"I64", QN_I64},   {"U8", QN_U8},   {"U16", QN_U16},   {"U32", QN_U32},
                  {"U64", QN_U64},   {"F16", QN_F16}, {"BF16", QN_BF16}, {"F32", QN_F32},
                  {"F64", QN_F64}};
-_Static_assert(COUNT_OF(type_rows) == QN_DTYPE_COUNT, "a dtype without its name in files");
+_Static_assert(COUNT_OF(type_rows) == DTYPE_COUNT, "a dtype without its name in files");
 
 static const char metadata_key[] = "__metadata__";
 enum { SIZE_FIELD = 8, HEADER_ALIGN = 8 };

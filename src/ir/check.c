@@ -63,7 +63,7 @@ static bool check_links(checker *c) {
     kernel *k = c->k;
     for (mem_id m = 1; m < k->mems; m++) {
         const ir_memory *mem = ir_m(k, m);
-        if (mem->scope > MEM_REG || mem->dtype >= QN_DTYPE_COUNT)
+        if (mem->scope > MEM_REG || mem->dtype >= DTYPE_COUNT)
             return ir_refuse(c->why, "memory %u has no scope or dtype that there is", m);
     }
     for (stmt_id s = k->root; s;) {
@@ -222,7 +222,7 @@ static bool check_types(checker *c, stmt_id s, expr_id id) {
     int n = ir_expr_args(ir_e(k, id), arg);
     for (int i = 0; i < n; i++)
         if (*arg[i] == 0 || *arg[i] >= id) return REFUSE(c, s, "expression %u is no DAG", id);
-    if (e->dtype >= QN_DTYPE_COUNT) return REFUSE(c, s, "expression %u has no dtype", id);
+    if (e->dtype >= DTYPE_COUNT) return REFUSE(c, s, "expression %u has no dtype", id);
     if (e->kind == EXPR_OP) return check_op(c, s, e);
     if (e->kind == EXPR_INDEX && e->dtype != QN_I64)
         return REFUSE(c, s, "an index that is not i64");

@@ -121,7 +121,7 @@ static sym parse_sym(parser *t) {
 }
 
 int ir_find_dtype(const char *name) {
-    for (int d = 0; d < QN_DTYPE_COUNT; d++)
+    for (int d = 0; d < DTYPE_COUNT; d++)
         if (!strcmp(qn_dtype_name(d), name)) return d;
     return -1;
 }

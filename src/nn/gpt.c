@@ -65,9 +65,11 @@ static gpt *gpt_of(const qn_gpt *known, const char *call) {
     return object_of(known, HANDLE_GPT, call);
 }
 
-qn_gpt *qn_gpt_new(qn_ctx *qn, const qn_gpt_config *config, uint64_t seed) {
+qn_gpt *qn_gpt_new(qn_ctx *qn, const qn_gpt_config *given, uint64_t seed) {
+    qn_gpt_config taken = QN_GPT_CONFIG(), *config = &taken;
     if (!qn) return NULL;
-    if (!config) return fail_null(qn, QN_ENULL, "gpt_new: config is NULL");
+    if (!given) return fail_null(qn, QN_ENULL, "gpt_new: config is NULL");
+    if (!struct_take(qn, "gpt_new", "qn_gpt_config", config, sizeof taken, given)) return NULL;
     if (!config_fine(qn, config)) return NULL;
     size_t size = sizeof(gpt) + (size_t)config->layers * sizeof(qn_block_layer);
     gpt *t = heap_try(&qn->heap, size);
@@ -94,9 +96,11 @@ qn_module *qn_gpt_module(const qn_gpt *known) {
     return t ? t->module : NULL;
 }
 
-qn_gpt_config qn_gpt_shape(const qn_gpt *known) {
-    const gpt *t = gpt_of(known, "gpt_shape");
-    return t ? t->config : (qn_gpt_config){0};
+void qn_gpt_get_config(const qn_gpt *known, qn_gpt_config *out, size_t size) {
+    const gpt *t = gpt_of(known, "gpt_get_config");
+    if (!t) return;
+    struct_give(out, size, &t->config, sizeof t->config);
+    if (out && size >= sizeof size) out->size = size;
 }
 
 static qn_tensor *forward(const gpt *t, const char *call, qn_tensor *ids) {

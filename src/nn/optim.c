@@ -117,7 +117,7 @@ static const struct {
     bool momentum_state; /* the last of them only with momentum */
     bool corrects;       /* uses unbias1 and unbias2 */
     qn_optimizer_options defaults;
-} methods[QN_METHOD_COUNT] = {
+} methods[] = {
     [QN_SGD] = {"sgd", update_sgd, 1, true, false, {.method = QN_SGD, .rate = 1e-3}},
     [QN_ADAM] = {"adam",
                  update_adam,
@@ -157,11 +157,13 @@ static const struct {
 };
 
 static bool method_fine(qn_method method) {
-    return (unsigned)method < QN_METHOD_COUNT;
+    return (unsigned)method < COUNT_OF(methods);
 }
 
-qn_optimizer_options qn_optimizer_defaults(qn_method method) {
-    return methods[method_fine(method) ? method : QN_SGD].defaults;
+void qn_optimizer_get_defaults(qn_method method, qn_optimizer_options *out, size_t size) {
+    const qn_optimizer_options *known = &methods[method_fine(method) ? method : QN_SGD].defaults;
+    struct_give(out, size, known, sizeof *known);
+    if (out && size >= sizeof size) out->size = size;
 }
 
 const char *qn_method_name(qn_method method) {
@@ -255,10 +257,13 @@ static void optimizer_close(optimizer *o) {
     heap_free(&o->ctx->heap, o, o->size);
 }
 
-qn_optimizer *qn_optimizer_new(qn_ctx *qn, const qn_optimizer_options *options, int n,
+qn_optimizer *qn_optimizer_new(qn_ctx *qn, const qn_optimizer_options *given, int n,
                                qn_tensor *const *parameters) {
+    qn_optimizer_options taken = QN_OPTIMIZER_OPTIONS(), *options = &taken;
     if (!qn) return NULL;
-    if (!options || !parameters) return fail_null(qn, QN_ENULL, "optimizer: NULL given");
+    if (!given || !parameters) return fail_null(qn, QN_ENULL, "optimizer: NULL given");
+    if (!struct_take(qn, "optimizer_new", "qn_optimizer_options", options, sizeof taken, given))
+        return NULL;
     if (n < 1) return fail_null(qn, QN_EARG, "optimizer: needs parameters");
     if (!options_fine(qn, options)) return NULL;
     int states = methods[options->method].states;

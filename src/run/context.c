@@ -101,8 +101,11 @@ static void tell_why(const qn_options *options, const char *why) {
     options->error[n] = 0;
 }
 
-qn_ctx *qn_open(const qn_options *options) {
+qn_ctx *qn_open(const qn_options *given) {
+    qn_options known = QN_OPTIONS(), *options = &known;
+    char why[STRUCT_WHY];
     heap first;
+    if (!struct_read("qn_options", options, sizeof known, given, why)) return NULL;
     heap_open(&first, options, NULL);
     qn_ctx *qn = heap_try(&first, sizeof *qn);
     tell_why(options, qn ? "" : "no memory for a context");
@@ -110,10 +113,8 @@ qn_ctx *qn_open(const qn_options *options) {
     memset(qn, 0, sizeof *qn);
     qn->heap = first;
     qn->heap.ctx = qn;
-    if (options) {
-        qn->log = options->log;
-        qn->log_user = options->log_user;
-    }
+    qn->log = options->log;
+    qn->log_user = options->log_user;
     if (open_rooms(qn, options)) return qn;
     tell_why(options, qn_error(qn));
     if (qn->log || debug_on(qn, 'e')) log_line(qn, "%s", qn_error(qn));
@@ -226,15 +227,16 @@ static double median_compile(const run_state *r) {
     return 0;
 }
 
-void qn_get_stats(const qn_ctx *qn, qn_stats *out) {
-    if (!qn || !out) return;
+void qn_get_stats(const qn_ctx *qn, qn_stats *out, size_t size) {
+    if (!qn) return;
     const run_state *r = qn->run;
-    *out = r->stats;
-    out->nodes = qn->graph->live;
-    out->handles = qn->graph->handles;
-    out->buffers = r->buffers.live;
-    out->bytes = r->buffers.bytes + r->arena_size;
-    out->peak_bytes = r->buffers.peak + r->arena_size;
-    out->host_bytes = qn->heap.bytes;
-    out->compile_median = median_compile(r);
+    qn_stats s = r->stats;
+    s.nodes = qn->graph->live;
+    s.handles = qn->graph->handles;
+    s.buffers = r->buffers.live;
+    s.bytes = r->buffers.bytes + r->arena_size;
+    s.peak_bytes = r->buffers.peak + r->arena_size;
+    s.host_bytes = qn->heap.bytes;
+    s.compile_median = median_compile(r);
+    struct_give(out, size, &s, sizeof s);
 }

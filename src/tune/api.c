@@ -101,15 +101,17 @@ static qn_code tune_all(tune_list *l, const qn_tune_options *o) {
     tune_shares((int)l->n, l->cycles, o->seconds, share);
     going_on going = {.o = o};
     for (uint32_t i = 0; i < l->n && !going.stopped; i++) {
-        tune_request q = {
-            .text = l->text[i],
-            .size = strlen(l->text[i]),
-            .seconds = share[i],
-            .same_bits = o->same_bits,
-            .again = o->again,
-            .going = still_going,
-            .user = &going,
-            .state = {.name = name_in(&l->a, l->text[i]), .kernel = (int)i, .kernels = (int)l->n}};
+        tune_request q = {.text = l->text[i],
+                          .size = strlen(l->text[i]),
+                          .seconds = share[i],
+                          .same_bits = o->same_bits,
+                          .again = o->again,
+                          .going = still_going,
+                          .user = &going,
+                          .state = {.size = sizeof(qn_tune_state),
+                                    .name = name_in(&l->a, l->text[i]),
+                                    .kernel = (int)i,
+                                    .kernels = (int)l->n}};
         if (!(q.seconds > 0)) continue;
         qn_code code = tune_kernel(qn, &q);
         if (code) return code;
@@ -193,9 +195,12 @@ static void add_texts(tune_list *l, const char *text) {
 
 /* ---- the public functions -------------------------------------------------------------------- */
 
-static bool good_options(qn_ctx *qn, const qn_tune_options *o) {
+/* What the caller gave, as this library knows it. */
+static bool good_options(qn_ctx *qn, const qn_tune_options *given, qn_tune_options *o) {
     const dev_table *dev = qn->run->dev;
-    if (!o || !(o->seconds > 0))
+    *o = QN_TUNE_OPTIONS();
+    if (!struct_take(qn, "tune", "qn_tune_options", o, sizeof *o, given)) return false;
+    if (!(o->seconds > 0))
         return fail(qn, QN_EARG, "tune: how many seconds must be said, and above 0"), false;
     if (dev->unfused || !dev->executes)
         return fail(qn, QN_EDEVICE, "tune: device %s runs no kernels", dev->name), false;
@@ -237,25 +242,28 @@ static int tune_guarded(qn_ctx *qn, const tune_what *what, const qn_tune_options
 }
 
 int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options) {
+    qn_tune_options o;
     if (!qn) return QN_ENULL;
     if (n < 0 || (n && !tensors)) return fail(qn, QN_EARG, "tune: bad list of tensors");
     if (!tensors_of(qn, n, tensors, "tune", "tensor")) return qn_error_code(qn);
-    if (!good_options(qn, options)) return qn_error_code(qn);
-    return tune_guarded(qn, &(tune_what){.n = n, .t = tensors}, options);
+    if (!good_options(qn, options, &o)) return qn_error_code(qn);
+    return tune_guarded(qn, &(tune_what){.n = n, .t = tensors}, &o);
 }
 
 int qn_tune_plan(qn_plan *plan, const qn_tune_options *options) {
+    qn_tune_options o;
     qn_ctx *qn = NULL;
     const run_plan *p = static_plan_at(plan, "tune_plan", &qn);
     if (!p) return plan ? QN_EGRAPH : QN_ENULL;
-    if (!good_options(qn, options)) return qn_error_code(qn);
-    return tune_guarded(qn, &(tune_what){.plan = p}, options);
+    if (!good_options(qn, options, &o)) return qn_error_code(qn);
+    return tune_guarded(qn, &(tune_what){.plan = p}, &o);
 }
 
 int qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options) {
+    qn_tune_options o;
     if (!qn || !text) return QN_ENULL;
-    if (!good_options(qn, options)) return qn_error_code(qn);
-    return tune_guarded(qn, &(tune_what){.text = text}, options);
+    if (!good_options(qn, options, &o)) return qn_error_code(qn);
+    return tune_guarded(qn, &(tune_what){.text = text}, &o);
 }
 
 /* ---- knob tune ------------------------------------------------------------------------------- */
@@ -275,8 +283,9 @@ typedef struct first_call {
 static void first_work(void *arg) {
     const first_call *c = arg;
     const qn_ctx *qn = c->l->qn;
-    qn_tune_options o = {.seconds = (double)qn->knob[KNOB_TUNE].number - qn->run->tuned,
-                         .going = keep_going};
+    qn_tune_options o =
+        QN_TUNE_OPTIONS(.seconds = (double)qn->knob[KNOB_TUNE].number - qn->run->tuned,
+                        .going = keep_going);
     for (int i = 0; i < c->n; i++) add_text(c->l, c->text[i]);
     if (o.seconds > 0) tune_all(c->l, &o);
 }

@@ -46,7 +46,7 @@ static void default_heap_is_aligned(void) {
 static void allocator_without_free_is_accepted(void) {
     books kept = {0};
     qn_ctx qn = {0};
-    qn_options options = {.alloc = books_alloc, .alloc_user = &kept};
+    qn_options options = QN_OPTIONS(.alloc = books_alloc, .alloc_user = &kept);
     heap_open(&qn.heap, &options, &qn);
     void *p = heap_try(&qn.heap, 200);
     CHECK(p != NULL);

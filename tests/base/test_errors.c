@@ -109,7 +109,7 @@ static void numbers_at_the_ends_of_64_bits_are_fine_or_errors(void) {
             qn_var(qn, "n", v, u);
             qn_eye(qn, QN_F32, v, u);
             for (int field = 0; field < 6; field++) {
-                qn_conv_options o = {.groups = field == 5 ? v : 0, .same = b % 2};
+                qn_conv_options o = QN_CONV_OPTIONS(.groups = field == 5 ? v : 0, .same = b % 2);
                 int64_t *of[5] = {o.stride, o.dilation, o.before, o.after, o.extra};
                 if (field < 5) of[field][0] = v, of[(field + 1) % 5][1] = u;
                 qn_conv(image, w, NULL, &o);
@@ -163,7 +163,7 @@ static void give(void *user, void *p, size_t size) {
 static void values_too_large_for_any_memory_are_errors(void) {
     static const char *const devices[] = {"ref", "cpu"};
     for (int d = 0; d < 2; d++) {
-        qn_ctx *ctx = qn_open(&(qn_options){.alloc = take, .free = give, .device = devices[d]});
+        qn_ctx *ctx = qn_open(&QN_OPTIONS(.alloc = take, .free = give, .device = devices[d]));
         for (int bits = 57; bits < 63; bits++) {
             int64_t n = (int64_t)1 << bits;
             qn_tensor *x = qn_ones(ctx, QN_F64, 1, &n);
@@ -177,7 +177,7 @@ static void values_too_large_for_any_memory_are_errors(void) {
             qn_release(x);
             x = qn_ones(ctx, QN_F64, 3, (int64_t[]){1, 1, 4});
             qn_tensor *y =
-                qn_max_pool(x, &n, &(qn_conv_options){.before = {n / 2}, .after = {n / 2}});
+                qn_max_pool(x, &n, &QN_CONV_OPTIONS(.before = {n / 2}, .after = {n / 2}));
             /* ref holds the windows; a compiled loop would only be long */
             CHECK(y && (d || qn_realize(&y, 1) < 0));
             qn_clear_error(ctx);
@@ -247,11 +247,11 @@ static void assigning_another_shape_or_dtype_is_an_error(void) {
 }
 
 static void an_unknown_device_opens_nothing(void) {
-    CHECK(!qn_open(&(qn_options){.device = "abacus"}));
+    CHECK(!qn_open(&QN_OPTIONS(.device = "abacus")));
 }
 
 static void tensors_of_another_context_are_errors(void) {
-    qn_ctx *other = qn_open(&(qn_options){.device = "ref"});
+    qn_ctx *other = qn_open(&QN_OPTIONS(.device = "ref"));
     float one = 1;
     qn_tensor *foreign = qn_from(other, QN_F32, 0, NULL, &one);
     CHECK(!qn_add(matrix(1, 1), foreign));

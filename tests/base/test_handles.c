@@ -35,6 +35,7 @@ static void good_arguments(api_args *a) {
     static qn_attention_layer attention;
     static qn_block_layer block;
     settings = qn_optimizer_defaults(QN_SGD);
+    options = QN_CONV_OPTIONS();
     linear.weight = embedding.weight = norm.weight = attention.qkv.weight = vector(qn);
     attention.heads = 1;
     *a = (api_args){.qn = qn,
@@ -179,7 +180,7 @@ static void stale_objects(api_args *a) {
     a->file = qn_load(qn, path);
     unlink(path);
     a->optimizer = qn_optimizer_new(qn, a->settings, 1, &p);
-    a->gpt = qn_gpt_new(qn, &(qn_gpt_config){4, 4, 1, 1, 4}, 1);
+    a->gpt = qn_gpt_new(qn, &QN_GPT_CONFIG(4, 4, 1, 1, 4), 1);
     a->chars = qn_text_new(qn, "abc", 3, 0);
     CHECK(a->tape && a->plan && a->module && a->file && a->optimizer && a->gpt && a->chars);
     CHECK_STR(qn_error(qn), "");
@@ -271,9 +272,9 @@ static void stale_names_stay_known_while_thousands_come_and_go(void) {
 static void handles_that_come_and_go_take_no_more_memory(void) {
     qn_stats before, after;
     for (int i = 0; i < 3000; i++) qn_release(vector(qn));
-    qn_get_stats(qn, &before);
+    qn_get_stats(qn, &before, sizeof before);
     for (int i = 0; i < 100000; i++) qn_release(vector(qn));
-    qn_get_stats(qn, &after);
+    qn_get_stats(qn, &after, sizeof after);
     CHECK_INT(after.host_bytes, before.host_bytes);
     CHECK_INT(after.handles, before.handles);
 }
@@ -289,7 +290,7 @@ static bool close_it(const void *ctx) {
 static void a_forked_child_closes_its_copy_of_a_context(void) {
     static const char *const devices[] = {"cpu", "ref", "null"};
     for (int d = 0; d < 3; d++) {
-        qn_ctx *ctx = qn_open(&(qn_options){.device = devices[d], .threads = 4});
+        qn_ctx *ctx = qn_open(&QN_OPTIONS(.device = devices[d], .threads = 4));
         for (int round = 0; round < 3; round++) {
             float v[4] = {0};
             qn_tensor *x = vector(ctx), *y = qn_add(x, x);
@@ -344,7 +345,7 @@ static void every_public_function_has_a_row(void) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     qn = qn_open(NULL);
-    other = qn_open(&(qn_options){.device = "ref"});
+    other = qn_open(&QN_OPTIONS(.device = "ref"));
     if (!qn || !other) return 1;
     RUN(every_public_function_has_a_row);
     RUN(every_function_refuses_stale_tensors);

@@ -233,7 +233,7 @@ int main(int argc, char **argv) {
     snprintf(folder, sizeof folder, "/tmp/qn_write_%d", getpid());
     if (mkdir(folder, 0700)) return 1;
     setenv("QN_WISDOM", in_folder("wisdom"), 1);
-    qn = qn_open(&(qn_options){.threads = 1});
+    qn = qn_open(&QN_OPTIONS(.threads = 1));
     RUN(what_is_no_regular_file_is_refused_and_stays);
     RUN(links_are_followed_and_stay);
     RUN(the_mode_that_was_is_kept);

@@ -499,7 +499,7 @@ static int train_a_step(void *arg) {
     char *const *word = arg; /* cache, file for the result */
     step_result r = {.code = 1};
     setenv("QN_CACHE", word[0], 1);
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu", .threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 2));
     float x[16 * 30];
     int32_t label[16];
     uint64_t seed = 4;
@@ -517,7 +517,7 @@ static int train_a_step(void *arg) {
     r.code = qn_read(loss, &r.loss, sizeof r.loss);
     if (!r.code) r.code = qn_read(qn_module_parameters(m)[0], r.weight, sizeof r.weight);
     qn_stats stats;
-    qn_get_stats(qn, &stats);
+    qn_get_stats(qn, &stats, sizeof stats);
     r.compiles = stats.compiles;
     qn_optimizer_free(o);
     qn_module_free(m);

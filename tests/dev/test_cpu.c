@@ -23,7 +23,7 @@ static void keep_log(void *user, const char *line) {
 
 static qn_ctx *open_context(int threads) {
     logged[0] = 0;
-    return qn_open(&(qn_options){.device = "ref", .threads = threads, .log = keep_log});
+    return qn_open(&QN_OPTIONS(.device = "ref", .threads = threads, .log = keep_log));
 }
 
 /* NULL where it raises; the error stays in the context. */

@@ -20,14 +20,14 @@ static bool is_missing(const char *name, const char *value, const char *reason) 
     pid_t child = fork();
     if (child == 0) {
         setenv(name, value, 1);
-        qn_ctx *qn = qn_open(&(qn_options){.device = "ref"});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
         str why;
         str_open(&why, &qn->heap);
         void *state = dev_opencl.open(qn, &why);
         bool good = !state && why.s && strstr(why.s, reason) && !qn_error_code(qn);
         if (!good && *value) printf("%s=%s: %s\n", name, value, why.s ? why.s : "it opens");
         str_free(&why);
-        good = good && !qn_open(&(qn_options){.device = "opencl"});
+        good = good && !qn_open(&QN_OPTIONS(.device = "opencl"));
         qn_close(qn);
         fflush(stdout);
         _exit(!good);
@@ -54,7 +54,7 @@ static void a_missing_platform_is_a_missing_device(void) {
 enum { SIDE_BY_SIDE = 8 };
 
 static void *open_and_compute(void *good) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "opencl"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "opencl"));
     float v = 0;
     qn_tensor *t = qn_add(qn_ones(qn, QN_F32, 0, NULL), qn_ones(qn, QN_F32, 0, NULL));
     *(bool *)good = qn && qn_read(t, &v, sizeof v) == QN_OK && v == 2;
@@ -89,7 +89,7 @@ static bool close_in_child(const void *qn) {
 static bool child_closes(const void *nothing) {
     (void)nothing;
     float v;
-    qn_ctx *qn = qn_open(&(qn_options){.device = "opencl"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "opencl"));
     qn_tensor *t = qn_exp(qn_ones(qn, QN_F32, 0, NULL));
     bool good = qn_read(t, &v, sizeof v) == QN_OK && test_apart(close_in_child, qn);
     qn_close(qn);
@@ -204,7 +204,7 @@ static void same_on_both(qn_tensor *(*make)(qn_ctx *qn), double tolerance) {
     static float got[2][MOST];
     int64_t n = 0;
     for (int d = 0; d < 2; d++) {
-        qn_ctx *qn = qn_open(&(qn_options){.device = d ? "opencl" : "ref"});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = d ? "opencl" : "ref"));
         qn_tensor *t = qn_cast(make(qn), QN_F32);
         n = 1;
         for (int i = 0; i < qn_rank(t); i++) n *= qn_dim(t, i);
@@ -257,7 +257,7 @@ static void products_go_through_shared_blocks(void) {
 
 /* A classifier of two layers, by plain gradient steps. */
 static bool train(const char *device, int steps, float *loss) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = device});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device));
     if (!qn) return false;
     float x[32 * 8], w[2][8 * 24];
     int32_t y[32];

@@ -247,9 +247,9 @@ static void random_node(int op, qn_dtype d, dev_node *n, int64_t *attr) {
     }
     if (row->types == TYPES_CMP) n->dtype = QN_BOOL;
     if (op == OP_ARGMAX || op == OP_ARGMIN) n->dtype = random_index_dtype();
-    if (op == OP_CAST) n->dtype = (qn_dtype)test_below(&seed, QN_DTYPE_COUNT);
+    if (op == OP_CAST) n->dtype = (qn_dtype)test_below(&seed, DTYPE_COUNT);
     while (op == OP_BITCAST && (qn_dtype_size(n->dtype) != qn_dtype_size(d) || n->dtype == QN_BOOL))
-        n->dtype = (qn_dtype)test_below(&seed, QN_DTYPE_COUNT);
+        n->dtype = (qn_dtype)test_below(&seed, DTYPE_COUNT);
     for (int k = 0; k < n->sources; k++) {
         bool is_bool = (row->types == TYPES_SELECT && k == 0) || (k == 2 && op == OP_SUM_PRODUCT);
         n->src[k] = random_array(is_bool ? QN_BOOL : d, s.rank, s.dim, lo, hi, special);
@@ -350,7 +350,7 @@ static void check_case(int op, qn_dtype d) {
 static void every_row_has_the_oracles_value(void) {
     seed = 1;
     for (int op = 1; op < OP_COUNT && !test_state.bad; op++)
-        for (int d = 0; d < QN_DTYPE_COUNT && !test_state.bad; d++)
+        for (int d = 0; d < DTYPE_COUNT && !test_state.bad; d++)
             for (int i = 0; i < 200 && !test_state.bad; i++)
                 if (takes(op, (qn_dtype)d) && op != OP_BUFFER &&
                     !(op == OP_BITCAST && d == QN_BOOL))

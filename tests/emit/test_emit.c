@@ -72,7 +72,7 @@ static void run_rows(int in, int form, bool casts, uint64_t seed) {
     for (int op = 1; op < OP_COUNT && !casts; op++)
         if (is_native(op) && op_rows[op].types != TYPES_TO && takes(op, in))
             add_row(&m, op, op_rows[op].types == TYPES_CMP ? QN_BOOL : in);
-    for (int out = 0; out < QN_DTYPE_COUNT && casts; out++) {
+    for (int out = 0; out < DTYPE_COUNT && casts; out++) {
         add_row(&m, OP_CAST, out);
         if (qn_dtype_size((qn_dtype)in) == qn_dtype_size((qn_dtype)out) && in != out)
             add_row(&m, OP_BITCAST, out);
@@ -91,13 +91,13 @@ static void run_rows(int in, int form, bool casts, uint64_t seed) {
 
 static void operations_agree_on_every_dtype(void) {
     uint64_t seed = 1;
-    for (int d = 0; d < QN_DTYPE_COUNT; d++)
+    for (int d = 0; d < DTYPE_COUNT; d++)
         for (int form = 0; form < most_forms; form++) run_rows(d, form, false, seed++);
 }
 
 static void casts_agree_between_all_dtypes(void) {
     uint64_t seed = 1;
-    for (int d = 0; d < QN_DTYPE_COUNT; d++)
+    for (int d = 0; d < DTYPE_COUNT; d++)
         for (int form = 0; form < most_forms; form++) run_rows(d, form, true, seed++);
 }
 
@@ -651,7 +651,7 @@ static void lookups_agree_on_every_dtype(void) {
     static const int lanes[] = {0, 16, 11, 2, 8, 32, 64};
     emit_llvm *owner = h.compiler[0] == 'l' ? ((cpu *)h.cpu)->llvm : NULL;
     for (int wide = 0; wide < (owner && ((cpu *)h.cpu)->isa.avx512 ? 2 : 1); wide++) {
-        for (int d = 0; d < QN_DTYPE_COUNT; d++)
+        for (int d = 0; d < DTYPE_COUNT; d++)
             for (size_t i = 0; i < (is_cc ? 2 : COUNT_OF(lanes)); i++) run_tables(d, lanes[i]);
         if (owner) owner->isa.avx512 = !owner->isa.avx512;
     }

@@ -196,7 +196,7 @@ static struct device {
 static void open_devices(void) {
     for (int i = 0; i < DEVICES; i++) {
         if (devices[i].compiler) setenv("QN_CPU", devices[i].compiler, 1);
-        qn_ctx *qn = qn_open(&(qn_options){.device = devices[i].device, .threads = 1});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[i].device, .threads = 1));
         unsetenv("QN_CPU");
         /* the CPU without this compiler is not it */
         const char *facts = qn && devices[i].compiler ? qn_device_facts(qn) : "";
@@ -364,7 +364,7 @@ static void run_everywhere(size_t row, qn_dtype d) {
 
 static void every_function_agrees_on_every_device(void) {
     for (size_t row = 0; row < COUNT_OF(cases); row++)
-        for (int d = 0; d < QN_DTYPE_COUNT; d++) run_everywhere(row, (qn_dtype)d);
+        for (int d = 0; d < DTYPE_COUNT; d++) run_everywhere(row, (qn_dtype)d);
     printf("%zu functions: %d comparisons of values, %d of gradients, %d refusals\n",
            COUNT_OF(cases), compared, gradients_compared, refused);
     CHECK(gradients_compared >= 500 || !devices[1].qn);

@@ -184,9 +184,9 @@ static cost cost_of(qn_ctx *qn, const function *f, qn_dtype d) {
     qn_tensor *x = qn_from(qn, d, 2, shape, zero);
     qn_tensor *out[2] = {f->f(x), NULL};
     CHECK_INT(qn_grad(out[0], NULL, 1, &x, &out[1]), QN_OK);
-    qn_get_stats(qn, &before);
+    qn_get_stats(qn, &before, sizeof before);
     CHECK_INT(qn_realize(out, 2), QN_OK);
-    qn_get_stats(qn, &after);
+    qn_get_stats(qn, &after, sizeof after);
     qn_tape_end(tape);
     qn_scope_end(qn, s);
     return (cost){after.kernels - before.kernels, after.planned_peak_bytes};
@@ -206,7 +206,7 @@ static void check_no_trace(qn_ctx *qn, const function *f) {
 }
 
 static void casts_of_halves_add_no_kernel_and_no_wide_intermediate(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     for (int i = 0; i < LENGTH(elementwise); i++) check_no_trace(qn, &elementwise[i]);
     for (int i = 0; i < LENGTH(by_rows); i++) check_no_trace(qn, &by_rows[i]);
     qn_close(qn);
@@ -214,7 +214,7 @@ static void casts_of_halves_add_no_kernel_and_no_wide_intermediate(void) {
 
 /* A user's own chain with its gradient: what is kept for the way back is kept narrow. */
 static void chains_of_halves_keep_nothing_wide(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     uint64_t arena[2];
     for (int k = 0; k < 2; k++) {
         qn_dtype d = k ? QN_BF16 : QN_F32;
@@ -229,7 +229,7 @@ static void chains_of_halves_keep_nothing_wide(void) {
             y = qn_add(qn_gelu(qn_matmul(qn_layer_norm(y, NULL, NULL, 1e-5), w)), y);
         CHECK_INT(qn_grad(y, NULL, 1, &w, &g), QN_OK);
         CHECK_INT(qn_realize(&g, 1), QN_OK);
-        qn_get_stats(qn, &after);
+        qn_get_stats(qn, &after, sizeof after);
         arena[k] = after.planned_peak_bytes;
         qn_tape_end(tape);
     }

@@ -407,8 +407,8 @@ static void nodes_over_no_elements_are_constants(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    ref = qn_open(&(qn_options){.device = "ref"});
-    cpu = qn_open(&(qn_options){.device = "cpu"});
+    ref = qn_open(&QN_OPTIONS(.device = "ref"));
+    cpu = qn_open(&QN_OPTIONS(.device = "cpu"));
     RUN(every_move_before_and_after_every_kernel);
     RUN(every_kernel_between_every_two_moves);
     RUN(every_two_moves_before_a_kernel);

@@ -241,7 +241,7 @@ static int run(int n, const action *p, const char *history) {
     for (int i = 0; i < SLOTS; i++)
         if (slot[i].t) drop(&slot[i]);
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     if (at < 0 && (s.nodes || s.buffers || s.handles)) {
         snprintf(trouble, sizeof trouble, "%" PRIu64 " nodes, %" PRIu64 " buffers are left",
                  s.nodes, s.buffers);
@@ -274,7 +274,7 @@ static int shrink(int n, action *p, const char *history) {
 static long fuzz(long programs, uint64_t first, const char *device) {
     long failed = 0;
     gradients = refused = reads = 0;
-    qn = qn_open(&(qn_options){.threads = 1, .device = device});
+    qn = qn_open(&QN_OPTIONS(.threads = 1, .device = device));
     for (long k = 0; k < programs && failed < 5; k++) {
         uint64_t seed = first + (uint64_t)k;
         const char *history = test_below(&seed, 4) ? "1" : "0";
@@ -289,10 +289,10 @@ static long fuzz(long programs, uint64_t first, const char *device) {
         printf("seed %" PRIu64 ", history %s: %s\n", first + (uint64_t)k, history, trouble);
         show(n, p);
         qn_close(qn);
-        qn = qn_open(&(qn_options){.threads = 1, .device = device});
+        qn = qn_open(&QN_OPTIONS(.threads = 1, .device = device));
     }
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     qn_close(qn);
     printf("%s: %ld gradients, %ld of them refused; %ld reads; %" PRIu64 " values replaced\n",
            device, gradients, refused, reads, s.replaced);

@@ -403,13 +403,14 @@ static qn_tensor *chunk(const subject *s, qn_tensor *const *x) {
     return qn_add(qn_sum(qn_mul(out[0], out[0]), 0, false), qn_sum(qn_exp(out[1]), 0, false));
 }
 
-static const qn_conv_options strided_over_edges = {
-    .stride = {2, 1}, .dilation = {1, 2}, .before = {1, 2}, .after = {1, 0}, .channels_last = true};
+static const qn_conv_options strided_over_edges =
+    QN_CONV_OPTIONS(.stride = {2, 1}, .dilation = {1, 2}, .before = {1, 2}, .after = {1, 0},
+                    .channels_last = true);
 SUBJECT(conv, qn_conv(x[0], x[1], x[2], &strided_over_edges))
 SUBJECT(conv_mean, qn_mean(qn_conv1d(x[0], x[1], NULL, 2, 1, 1, 2), 2, false))
 SUBJECT(conv_transpose,
-        qn_conv_transpose(x[0], x[1], x[2], &(qn_conv_options){.stride = {2}, .before = {1}}))
-SUBJECT(max_pool, qn_max_pool(x[0], (int64_t[]){3}, &(qn_conv_options){.stride = {2}, .same = 1}))
+        qn_conv_transpose(x[0], x[1], x[2], &QN_CONV_OPTIONS(.stride = {2}, .before = {1})))
+SUBJECT(max_pool, qn_max_pool(x[0], (int64_t[]){3}, &QN_CONV_OPTIONS(.stride = {2}, .same = 1)))
 SUBJECT(avg_pool, qn_avg_pool(x[0], (int64_t[]){2, 2}, NULL))
 
 static const subject composed[] = {

@@ -21,7 +21,7 @@ static void count_kernels(void *user, const char *line) {
 }
 
 static qn_ctx *open_null(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = count_kernels});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .log = count_kernels));
     qn_set(qn, "debug", "f");
     contractions = others = 0;
     return qn;
@@ -43,7 +43,7 @@ static qn_tensor *matrix(qn_ctx *qn, int64_t r, int64_t c) {
 static uint64_t planned(qn_ctx *qn, int n, qn_tensor *const *t) {
     CHECK_INT(qn_realize(t, n), QN_OK);
     qn_stats stats;
-    qn_get_stats(qn, &stats);
+    qn_get_stats(qn, &stats, sizeof stats);
     return stats.planned_peak_bytes;
 }
 
@@ -167,7 +167,7 @@ static void values_and_second_derivatives_are_those_of_the_sum(void) {
     enum { USES = 7, ROWS = 9, IN = 37, OUT = 29 };
     for (int d = 0; d < 2; d++) {
         uint64_t seed = 11;
-        qn_ctx *qn = qn_open(&(qn_options){.device = devices[d]});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[d]));
         array x[USES], g[USES], w = random_array(OUT, IN, &seed);
         qn_tensor *tx[USES], *tg[USES], *tw = tensor_of(qn, w), *dw, *dx[USES];
         double want[OUT * IN] = {0};
@@ -203,7 +203,7 @@ static void a_recurrent_network_has_the_gradients_of_its_steps(void) {
     enum { STEPS = 9, ROWS = 5, WIDE = 21 };
     for (int d = 0; d < 2; d++) {
         uint64_t seed = 5;
-        qn_ctx *qn = qn_open(&(qn_options){.device = devices[d]});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[d]));
         array wx = random_array(WIDE, WIDE, &seed), wh = random_array(WIDE, WIDE, &seed);
         array x = random_array(STEPS * ROWS, WIDE, &seed);
         for (int i = 0; i < WIDE * WIDE; i++) wx.v[i] *= 0.2f, wh.v[i] *= 0.2f;
@@ -253,7 +253,7 @@ static void a_recurrent_network_has_the_gradients_of_its_steps(void) {
 /* The gradient of the repeated tensor itself, of which there is a handle, is the whole sum. */
 static void a_repeated_tensor_has_the_sum_of_its_uses(void) {
     for (int d = 0; d < 2; d++) {
-        qn_ctx *qn = qn_open(&(qn_options){.device = devices[d]});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[d]));
         float a[] = {1, 2, 3}, b[] = {5, 7}, c[] = {-1, 4, 0.5f}, e[] = {2, 3};
         qn_tensor *w = qn_from(qn, QN_F32, 2, (int64_t[]){1, 1}, (float[]){3});
         qn_tensor *wide = qn_expand(w, 2, (int64_t[]){3, 2}), *x[] = {wide, w}, *dx[2];
@@ -277,7 +277,7 @@ static void two_convolutions_give_x_both_their_gradients(void) {
     enum { C = 3, O = 4, N = 7, SIZE = N * N };
     for (int d = 0; d < 2; d++) {
         uint64_t seed = 3;
-        qn_ctx *qn = qn_open(&(qn_options){.device = devices[d]});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[d]));
         array x = random_array(C, SIZE, &seed), w[2], g[2];
         double want[C * SIZE] = {0};
         qn_tensor *tx = qn_from(qn, QN_F32, 4, (int64_t[]){1, C, N, N}, x.v), *loss = NULL, *dx;

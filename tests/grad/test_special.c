@@ -389,7 +389,7 @@ static void every_function_has_a_row(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    for (int i = 0; i < 2; i++) context[i] = qn_open(&(qn_options){.device = device_name[i]});
+    for (int i = 0; i < 2; i++) context[i] = qn_open(&QN_OPTIONS(.device = device_name[i]));
     RUN(elementwise_functions_at_special_points);
     RUN(functions_of_vectors_at_special_points);
     RUN(every_function_has_a_row);

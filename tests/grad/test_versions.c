@@ -6,7 +6,7 @@
 
 static const char *const devices[] = {"cpu", "ref"};
 static qn_ctx *on(const char *device) {
-    return qn_open(&(qn_options){.threads = 1, .device = device});
+    return qn_open(&QN_OPTIONS(.threads = 1, .device = device));
 }
 
 static qn_tensor *number(qn_ctx *qn, double v) {
@@ -37,7 +37,7 @@ static void expect_error(qn_ctx *qn, const char *part) {
 
 static qn_stats stats_of(qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     return s;
 }
 

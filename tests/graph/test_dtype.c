@@ -71,8 +71,8 @@ static void promotion_is_the_array_api_table(void) {
 }
 
 static void promotion_commutes(void) {
-    for (int a = 0; a < QN_DTYPE_COUNT; a++)
-        for (int b = 0; b < QN_DTYPE_COUNT; b++)
+    for (int a = 0; a < DTYPE_COUNT; a++)
+        for (int b = 0; b < DTYPE_COUNT; b++)
             CHECK_INT(dtype_promote((qn_dtype)a, (qn_dtype)b),
                       dtype_promote((qn_dtype)b, (qn_dtype)a));
 }
@@ -436,7 +436,7 @@ static void bits_come_and_go(void) {
 static void identities_leave_values_alone(void) {
     for (int row = 1; row < MONOID_COUNT; row++) {
         if (monoid_rows[row].states != 1) continue;
-        for (int d = 0; d < QN_DTYPE_COUNT; d++) {
+        for (int d = 0; d < DTYPE_COUNT; d++) {
             int op = monoid_rows[row].combine;
             bool fl = dtype_is_float(d);
             if (fl ? !op_rows[op].has_float : !op_rows[op].has_int) continue;

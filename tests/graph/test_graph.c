@@ -358,8 +358,8 @@ static void shapes_broadcast_as_in_numpy(void) {
 static void types_promote_or_are_refused(void) {
     qn_ctx *qn = open_graph();
     qn_scope s = qn_scope_begin(qn);
-    qn_tensor *t[QN_DTYPE_COUNT];
-    for (int d = 0; d < QN_DTYPE_COUNT; d++) t[d] = leaf(qn, (qn_dtype)d, 1, (int64_t[]){2});
+    qn_tensor *t[DTYPE_COUNT];
+    for (int d = 0; d < DTYPE_COUNT; d++) t[d] = leaf(qn, (qn_dtype)d, 1, (int64_t[]){2});
     CHECK_INT(qn_dtype_of(add(t[QN_I8], t[QN_U8])), QN_I16);
     CHECK_INT(qn_dtype_of(add(t[QN_I64], t[QN_F32])), QN_F32);
     CHECK_INT(qn_dtype_of(unary(OP_EXP, t[QN_I32])), QN_F32);

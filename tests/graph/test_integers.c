@@ -14,7 +14,7 @@ static qn_ctx *qn;
 static void on_devices(void (*body)(void)) {
     static const char *const devices[] = {"cpu", "ref"};
     for (int i = 0; i < LENGTH(devices); i++) {
-        qn = qn_open(&(qn_options){.device = devices[i]});
+        qn = qn_open(&QN_OPTIONS(.device = devices[i]));
         qn_scope s = qn_scope_begin(qn);
         body();
         CHECK_STR(qn_error(qn), "");

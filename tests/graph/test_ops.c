@@ -179,7 +179,7 @@ static bool add_row(program *p, int op, qn_dtype d, int rank, int64_t *dim) {
         return add(p, s) >= 0;
     }
     if (op == OP_CAST || op == OP_BITCAST) do
-            s.dtype = (qn_dtype)below(QN_DTYPE_COUNT);
+            s.dtype = (qn_dtype)below(DTYPE_COUNT);
         while (s.dtype == d || (op == OP_BITCAST && d != QN_BOOL && d != QN_I16 && chance(95) &&
                                 qn_dtype_size(s.dtype) != qn_dtype_size(d)));
     if (op == OP_BITCAST &&
@@ -285,7 +285,7 @@ static void check_row(int op, qn_dtype d, int rank) {
 }
 
 static void each_dtype(int op, int from_rank, int to_rank, int cases) {
-    for (int d = 0; d < QN_DTYPE_COUNT; d++)
+    for (int d = 0; d < DTYPE_COUNT; d++)
         for (int i = 0; i < cases && !test_state.bad; i++)
             if (step_takes(op, (qn_dtype)d))
                 check_row(op, (qn_dtype)d, from_rank + (int)below(to_rank - from_rank + 1));
@@ -319,7 +319,7 @@ static void rows_over_high_ranks(void) {
 
 /* Each row once, by a dtype that it takes. */
 static void rows_on_opencl(void) {
-    opencl = device_here("opencl") ? qn_open(&(qn_options){.device = "opencl"}) : NULL;
+    opencl = device_here("opencl") ? qn_open(&QN_OPTIONS(.device = "opencl")) : NULL;
     if (!opencl) {
         SKIP("no OpenCL device here");
         return;
@@ -327,8 +327,8 @@ static void rows_on_opencl(void) {
     seed = 4;
     bool any = false;
     for (int op = 1; op < OP_COUNT; op++) {
-        int d = chance(50) ? QN_F32 : (int)below(QN_DTYPE_COUNT);
-        while (!step_takes(op, (qn_dtype)d)) d = (d + 1) % QN_DTYPE_COUNT;
+        int d = chance(50) ? QN_F32 : (int)below(DTYPE_COUNT);
+        while (!step_takes(op, (qn_dtype)d)) d = (d + 1) % DTYPE_COUNT;
         test_state.bad = false;
         for (int tries = 0, before = checked[op]; tries < 9 && checked[op] == before; tries++)
             if (op != OP_BUFFER) check_row(op, (qn_dtype)d, 1 + (int)below(3));
@@ -384,8 +384,8 @@ static void check_promotion(qn_ctx *qn, qn_dtype a, qn_dtype b) {
 }
 
 static void two_dtypes_meet_in_the_promoted_one(void) {
-    for (int a = 0; a < QN_DTYPE_COUNT && !test_state.bad; a++)
-        for (int b = 0; b < QN_DTYPE_COUNT && !test_state.bad; b++) {
+    for (int a = 0; a < DTYPE_COUNT && !test_state.bad; a++)
+        for (int b = 0; b < DTYPE_COUNT && !test_state.bad; b++) {
             check_promotion(ref, (qn_dtype)a, (qn_dtype)b);
             if (cpu) check_promotion(cpu, (qn_dtype)a, (qn_dtype)b);
         }
@@ -393,8 +393,8 @@ static void two_dtypes_meet_in_the_promoted_one(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    ref = qn_open(&(qn_options){.device = "ref"});
-    cpu = qn_open(&(qn_options){.device = "cpu"});
+    ref = qn_open(&QN_OPTIONS(.device = "ref"));
+    cpu = qn_open(&QN_OPTIONS(.device = "cpu"));
     RUN(rows_over_scalars_and_vectors);
     RUN(rows_over_matrices_and_cubes);
     RUN(rows_over_high_ranks);

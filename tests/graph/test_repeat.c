@@ -164,7 +164,7 @@ static void a_sum_of_n_equal_floats_is_n_x_rounded_once(void) {
     for (int device = 0; device < 2; device++)
         for (int kind = 0; kind < 2; kind++) {
             qn_dtype d = kind ? QN_F64 : QN_F32;
-            qn_ctx *qn = qn_open(&(qn_options){.device = device ? "ref" : "cpu"});
+            qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device ? "ref" : "cpu"));
             for (size_t c = 0; c < COUNT_OF(counts); c++) {
                 union {
                     float f[VALUES];
@@ -190,7 +190,7 @@ static void a_sum_of_n_equal_floats_is_n_x_rounded_once(void) {
 }
 
 static void a_constant_s_sum_is_rounded_once(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "ref"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     float got;
     for (size_t c = 0; c < COUNT_OF(counts); c++) {
         qn_tensor *x = qn_full(qn, QN_F32, 1, &counts[c], 0.1);
@@ -202,7 +202,7 @@ static void a_constant_s_sum_is_rounded_once(void) {
 
 /* Integers wrap as they do when they are added or multiplied one by one. */
 static void integers_wrap_as_they_did(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "ref"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     uint8_t v[] = {1, 3, 200, 255}, sum[4], prod[4];
     qn_tensor *x = qn_from(qn, QN_U8, 1, (int64_t[]){4}, v);
     qn_tensor *wide = qn_expand(x, 2, (int64_t[]){300, 4});
@@ -219,7 +219,7 @@ static void integers_wrap_as_they_did(void) {
 
 /* Of the sum of n x^2 and of x^n, at 0 as elsewhere. */
 static void gradients_are_those_of_n_x_and_x_to_the_n(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "ref"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     double v[] = {0, 1.5, -2, 0.25}, got[4];
     for (int n = 2; n < 6; n++)
         for (int prod = 0; prod < 2; prod++) {

@@ -242,9 +242,9 @@ static qn_tensor *elementwise(term *t, int op) {
         qn_tensor *condition = qn_lt(in[0], in[1]);
         for (int i = 0; i < 2; i++) in[i] = masked(condition, in[i]);
     }
-    if (op == OP_CAST) return qn_cast(in[0], (qn_dtype)test_below(&t->seed, QN_DTYPE_COUNT));
+    if (op == OP_CAST) return qn_cast(in[0], (qn_dtype)test_below(&t->seed, DTYPE_COUNT));
     if (op == OP_BITCAST) {
-        qn_dtype to = (qn_dtype)test_below(&t->seed, QN_DTYPE_COUNT);
+        qn_dtype to = (qn_dtype)test_below(&t->seed, DTYPE_COUNT);
         bool nans = dtype_is_int(qn_dtype_of(in[0])) && dtype_is_float(to);
         if (nans) return NULL; /* one that signals does not travel as a double */
         return qn_dtype_size(to) == qn_dtype_size(qn_dtype_of(in[0])) && to != QN_BOOL
@@ -299,10 +299,10 @@ static qn_tensor *draw(term *t, int steps) {
                              (op_set)1 << OP_EXPAND | (op_set)1 << OP_PAD | joins |
                              t->ops; /* by some rule */
     t->n = 0;
-    t->dtype = (qn_dtype)test_below(&t->seed, QN_DTYPE_COUNT);
+    t->dtype = (qn_dtype)test_below(&t->seed, DTYPE_COUNT);
     for (int i = 0; i < FEW; i++) {
         bool same = test_below(&t->seed, 4);
-        add_leaf(t, same ? t->dtype : (qn_dtype)test_below(&t->seed, QN_DTYPE_COUNT));
+        add_leaf(t, same ? t->dtype : (qn_dtype)test_below(&t->seed, DTYPE_COUNT));
     }
     qn_tensor *last = NULL;
     for (int i = 0; i < steps && t->n < 30; i++) {

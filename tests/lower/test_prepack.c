@@ -37,16 +37,16 @@ static qn_tensor *product(const shape *s, qn_tensor *x, qn_tensor *w) {
 static int run(qn_ctx *qn, qn_plan *p, qn_tensor *const *in, const shape *s, void *out) {
     qn_stats a, b;
     qn_tensor *y = NULL;
-    qn_get_stats(qn, &a);
+    qn_get_stats(qn, &a, sizeof a);
     if (qn_run(p, in, &y)) FAIL("run: %s", qn_error(qn));
-    qn_get_stats(qn, &b);
+    qn_get_stats(qn, &b, sizeof b);
     if (qn_read(y, out, (size_t)s->m * (size_t)s->n * 4)) FAIL("read: %s", qn_error(qn));
     qn_release(y);
     return (int)(b.kernels - a.kernels);
 }
 
 static void check_shape(const shape *s, int threads) {
-    qn_ctx *qn = qn_open(&(qn_options){.threads = threads});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = threads));
     size_t bytes = (size_t)s->m * (size_t)s->n * 4;
     void *got = malloc(bytes), *want = malloc(bytes);
     qn_tensor *in[2] = {random_matrix(qn, s->m, s->k, s->dtype, 1), weight_of(qn, s, 2)};
@@ -121,14 +121,14 @@ static void packed_memory_is_counted_and_given_back(void) {
     qn_tensor *y = product(&s, in[0], w), *any = qn_neg(in[0]);
     qn_realize(&any, 1); /* the context's room for temporaries is there from now on */
     qn_release(any);
-    qn_get_stats(qn, &before);
+    qn_get_stats(qn, &before, sizeof before);
     qn_plan *p = qn_compile(qn, 1, in, 1, &y);
     run(qn, p, in, &s, out);
-    qn_get_stats(qn, &packed);
+    qn_get_stats(qn, &packed, sizeof packed);
     CHECK(packed.bytes >= before.bytes + 640 * 512 * 4);
     CHECK_INT(packed.buffers, before.buffers + 1);
     qn_plan_free(p);
-    qn_get_stats(qn, &after);
+    qn_get_stats(qn, &after, sizeof after);
     CHECK_INT(after.bytes, before.bytes);
     CHECK_INT(after.buffers, before.buffers);
     qn_close(qn);
@@ -143,9 +143,9 @@ static int products(qn_ctx *qn, int n, const shape *s, qn_tensor *const *x, qn_t
     qn_tensor *y[USES];
     qn_stats before, after;
     for (int i = 0; i < n; i++) y[i] = product(s, x[i], w);
-    qn_get_stats(qn, &before);
+    qn_get_stats(qn, &before, sizeof before);
     CHECK_INT(qn_realize(y, n), QN_OK);
-    qn_get_stats(qn, &after);
+    qn_get_stats(qn, &after, sizeof after);
     for (int i = 0; i < n; i++) {
         CHECK_INT(qn_read(y[i], got[i], (size_t)s->m * (size_t)s->n * 4), QN_OK);
         qn_release(y[i]);
@@ -209,9 +209,9 @@ static void so_in_a_static_graph_which_keeps_one_copy(void) {
         y[i] = product(&s, x[i], w);
     }
     qn_plan *p = qn_compile(qn, USES, x, USES, y);
-    qn_get_stats(qn, &before);
+    qn_get_stats(qn, &before, sizeof before);
     CHECK_INT(qn_run(p, x, out), QN_OK);
-    qn_get_stats(qn, &after);
+    qn_get_stats(qn, &after, sizeof after);
     CHECK_INT(after.kernels - before.kernels, 2);
     CHECK_INT(after.buffers - before.buffers, USES + 1);
     qn_close(qn);

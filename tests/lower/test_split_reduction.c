@@ -38,9 +38,9 @@ static qn_tensor *over(qn_tensor *x, int axis,
 
 static int launches(qn_ctx *qn, qn_tensor *t, void *to, size_t size) {
     qn_stats a, b;
-    qn_get_stats(qn, &a);
+    qn_get_stats(qn, &a, sizeof a);
     if (qn_realize(&t, 1) || qn_read(t, to, size)) FAIL("%s", qn_error(qn));
-    qn_get_stats(qn, &b);
+    qn_get_stats(qn, &b, sizeof b);
     return (int)(b.kernels - a.kernels);
 }
 
@@ -67,7 +67,7 @@ static void check(qn_ctx *qn, int64_t rows, int64_t columns, int axis, int kerne
 }
 
 static void few_results_of_much_are_made_in_two_stages(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     check(qn, 1031, 509, 2, 2); /* both axes, primes */
     check(qn, 1, 600011, 2, 2); /* one axis; the last part is short */
     check(qn, 3, 200003, 1, 2); /* rows */
@@ -83,7 +83,7 @@ static void few_results_of_much_are_made_in_two_stages(void) {
 /* What is fused around the reduction is done once, and the loops around it may be several. */
 static void what_comes_before_and_after_is_kept(void) {
     enum { N = 3, M = 400, K = 251 };
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     float *x = values(N * M, K, 5), got[2][K] = {{0}};
     qn_tensor *t = qn_from(qn, QN_F32, 4, (int64_t[]){N, M, K, 1}, x);
     qn_tensor *y =
@@ -100,7 +100,7 @@ static void what_comes_before_and_after_is_kept(void) {
 
 static void the_first_largest_and_nan_win_across_parts(void) {
     enum { N = 1 << 20 };
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     float *x = calloc(N, sizeof *x), largest;
     int64_t first;
     x[777777] = x[400001] = x[999999] = 2;
@@ -170,7 +170,7 @@ static void deep_products_of_few_rows_and_columns_are_made_in_two_stages(void) {
         {1, 96, 96, 17000, 0, 1}, {1, 8, 400, 16400, 2, 1}, /* tiles enough */
         {1, 16, 16, 10000, 0, 1},                           /* not deep enough */
     };
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) check_product(qn, &of[i]);
     qn_close(qn);
 }
@@ -178,7 +178,7 @@ static void deep_products_of_few_rows_and_columns_are_made_in_two_stages(void) {
 /* Sums of products of bytes, which go by words of four where the machine has an instruction. */
 static void deep_products_of_bytes_are_made_in_two_stages(void) {
     enum { M = 5, N = 33, K = 70001 };
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     uint64_t seed = 3;
     int8_t *a = malloc((size_t)M * K), *b = malloc((size_t)N * K);
     for (int i = 0; i < M * K; i++) a[i] = (int8_t)((int)test_below(&seed, 256) - 128);
@@ -203,7 +203,7 @@ static void threads_change_no_bit_of_a_product(void) {
     uint64_t seed = 10;
     for (int i = 0; i < (M + N) * K; i++) x[i] = (float)test_uniform(&seed) - 0.5f;
     for (int i = 0; i < 4; i++) {
-        qn_ctx *qn = qn_open(&(qn_options){.threads = i + 1});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = i + 1));
         qn_tensor *a = qn_from(qn, QN_F32, 2, (int64_t[]){M, K}, x);
         qn_tensor *b = qn_from(qn, QN_F32, 2, (int64_t[]){K, N}, x + M * K);
         CHECK_INT(launches(qn, qn_matmul(a, b), got[i], sizeof got[i]), 2);
@@ -216,7 +216,7 @@ static void threads_change_no_bit_of_a_product(void) {
 /* Softmax down the columns of a masked matrix some times over. */
 static void masked_softmaxes(int threads, bool one_by_one, size_t size, float *out) {
     enum { ROWS = 1300, COLUMNS = 224, TIMES = 3 };
-    qn_ctx *qn = qn_open(&(qn_options){.threads = threads});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = threads));
     float *x = values(ROWS, COLUMNS, 4);
     qn_tensor *a = qn_from(qn, QN_F32, 2, (int64_t[]){ROWS, COLUMNS}, x);
     qn_tensor *above = qn_gt(a, qn_like(a, 0));
@@ -250,7 +250,7 @@ static void threads_change_no_bit_of_a_sum(void) {
     uint64_t seed = 9;
     for (int i = 0; i < N; i++) x[i] = (float)test_uniform(&seed);
     for (int i = 0; i < 4; i++) {
-        qn_ctx *qn = qn_open(&(qn_options){.threads = i + 1});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = i + 1));
         qn_tensor *t = qn_from(qn, QN_F32, 1, (int64_t[]){N}, x);
         CHECK_INT(launches(qn, qn_sum(t, 0, false), &sum[i], sizeof sum[i]), 2);
         CHECK(!memcmp(&sum[i], &sum[0], sizeof sum[i]));

@@ -11,7 +11,7 @@
 /* A context of the null device with that machine; why it does not open. */
 static qn_ctx *open_with(const char *record, char why[512]) {
     setenv("QN_MACHINE", record, 1);
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .error = why, .error_size = 512});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .error = why, .error_size = 512));
     unsetenv("QN_MACHINE");
     return qn;
 }
@@ -117,7 +117,7 @@ static bool right_under(int family, uint64_t seed) {
 
 /* Random kernels under each family's default schedules keep their results. */
 static void any_familys_schedules_are_legal_and_right(void) {
-    ctx = qn_open(&(qn_options){.device = "null"});
+    ctx = qn_open(&QN_OPTIONS(.device = "null"));
     int scheduled = 0;
     for (int family = 0; machine_family(family, NULL, NULL); family++)
         for (uint64_t seed = 1; seed <= 40; seed++) scheduled += right_under(family, seed);

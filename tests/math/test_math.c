@@ -639,7 +639,7 @@ static double time_of(qn_ctx *qn, qn_tensor *(*f)(qn_tensor *), double value) {
 /* Numbers too small for a float on the way to 0 are worked out in microcode on x86, more than ten
  * times as slow; the masked half of an attention is nothing else. */
 static void exponentials_that_vanish_take_no_longer(void) {
-    qn_options one = {.threads = 1};
+    qn_options one = QN_OPTIONS(.threads = 1);
     qn_ctx *qn = qn_open(&one);
     static const struct {
         const char *name;

@@ -105,7 +105,7 @@ static void convolution_takes_its_weights_from_the_module(void) {
     qn_ctx *qn = open_context();
     uint64_t seed = 12;
     qn_module *m = qn_module_new(qn, 1);
-    qn_conv_options options = {.stride = {2}, .groups = 2};
+    qn_conv_options options = QN_CONV_OPTIONS(.stride = {2}, .groups = 2);
     qn_conv_layer l = qn_conv_new(m, "l", 2, 2, 1, (int64_t[]){2}, true, &options);
     CHECK_INT(qn_rank(l.weight), 3);
     float start[4];
@@ -213,7 +213,7 @@ static void attention_is_its_formula(void) {
 
 enum { VOCABULARY = 7, CONTEXT = 6, LAYERS = 2, WIDTH = 8, HEADS = 2, BATCH = 2, TIME = 5 };
 
-static const qn_gpt_config tiny = {VOCABULARY, CONTEXT, LAYERS, HEADS, WIDTH};
+static const qn_gpt_config tiny = QN_GPT_CONFIG(VOCABULARY, CONTEXT, LAYERS, HEADS, WIDTH);
 
 /* The parameters by name, as the plain GPT wants them. */
 typedef struct weights {
@@ -551,7 +551,7 @@ static void batches_are_windows_of_their_part(void) {
 
 /* Two modules of one seed are alike: one is computed before it is compiled, the other is not. */
 static void a_fresh_module_compiles(void) {
-    qn_ctx *own = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    qn_ctx *own = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
     if (strcmp(qn_device_of(own, NULL), "cpu")) {
         qn_close(own);
         SKIP("no compiler");
@@ -581,7 +581,7 @@ static void a_fresh_module_compiles(void) {
 
 /* A training step recorded on fresh parameters: compiling makes no step, each run makes one. */
 static void a_step_of_a_fresh_module_compiles(void) {
-    qn_ctx *own = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    qn_ctx *own = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
     if (strcmp(qn_device_of(own, NULL), "cpu")) {
         qn_close(own);
         SKIP("no compiler");

@@ -33,11 +33,8 @@ static void close_run(run_of *r) {
 static bool make_run(run_of *r, qn_ctx *qn, int width, int layers, int context, int batch) {
     *r = (run_of){.qn = qn, .batch = batch};
     r->text = qn_text_new(qn, corpus, sizeof corpus - 1, 0.1);
-    r->config = (qn_gpt_config){.vocabulary = qn_text_vocabulary(r->text, NULL),
-                                .context = context,
-                                .layers = layers,
-                                .heads = 2,
-                                .width = width};
+    r->config = QN_GPT_CONFIG(.vocabulary = qn_text_vocabulary(r->text, NULL), .context = context,
+                              .layers = layers, .heads = 2, .width = width);
     r->gpt = r->text ? qn_gpt_new(qn, &r->config, 1) : NULL;
     qn_module *m = qn_gpt_module(r->gpt);
     qn_optimizer_options o = qn_optimizer_defaults(QN_ADAMW);
@@ -69,7 +66,7 @@ static int train_step(run_of *r, int step, float *loss) {
 
 static bool losses_on(const char *device, int steps, float *loss) {
     run_of r;
-    qn_ctx *qn = qn_open(&(qn_options){.device = device});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device));
     if (!qn) return false;
     if (!make_run(&r, qn, 16, 2, 16, 4)) FAIL("%s", qn_error(qn));
     for (int i = 0; i < steps && !test_state.bad; i++) CHECK_INT(train_step(&r, i, &loss[i]), 0);
@@ -113,9 +110,9 @@ static void steps_share_one_plan(void) {
     if (!make_run(&r, qn_open(NULL), 16, 2, 16, 4)) FAIL("%s", qn_error(r.qn));
     for (int i = 0; i < 8 && !test_state.bad; i++) {
         CHECK_INT(train_step(&r, i, &loss), 0);
-        if (i == 1) qn_get_stats(r.qn, &early);
+        if (i == 1) qn_get_stats(r.qn, &early, sizeof early);
     }
-    qn_get_stats(r.qn, &late);
+    qn_get_stats(r.qn, &late, sizeof late);
     CHECK_INT(late.plans, early.plans);
     CHECK_INT(late.compiles, early.compiles);
     CHECK_INT(late.nodes, early.nodes);
@@ -183,7 +180,7 @@ static bool step_without_request(qn_ctx *qn, uint64_t k) {
     qn_gpt_free(r.gpt);
     qn_text_free(r.text);
     qn_stats stats;
-    qn_get_stats(qn, &stats);
+    qn_get_stats(qn, &stats, sizeof stats);
     CHECK_INT(stats.nodes, 0);
     CHECK_INT(stats.handles, 0);
     CHECK_INT(stats.buffers, 0);
@@ -194,8 +191,8 @@ static bool step_without_request(qn_ctx *qn, uint64_t k) {
 /* In a context of its own, whose allocator keeps books: all memory comes back. */
 static bool first_step_without_request(const char *device, uint64_t k) {
     books b = {0};
-    qn_ctx *qn = qn_open(&(qn_options){
-        .device = device, .alloc = books_alloc, .free = books_free, .alloc_user = &b});
+    qn_ctx *qn = qn_open(
+        &QN_OPTIONS(.device = device, .alloc = books_alloc, .free = books_free, .alloc_user = &b));
     bool more = step_without_request(qn, k);
     qn_close(qn);
     CHECK_INT(b.wrong, 0);

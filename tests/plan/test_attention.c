@@ -121,7 +121,7 @@ static void check(qn_ctx *qn, const problem *p, uint64_t seed) {
 static void shapes_on(const char *device, int count) {
     static const int64_t lengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 64, 67, 97};
     static const int64_t depths[] = {1, 3, 8, 16, 17, 40};
-    qn_ctx *qn = qn_open(&(qn_options){.device = device});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device));
     uint64_t seed = 1;
     for (int i = 0; i < count; i++) {
         problem p = {.batch = 1 + test_below(&seed, 13),
@@ -150,7 +150,7 @@ static void it_is_its_formula_over_several_blocks(void) {
                                     {8, 389, 389, 33, 17, true},  {3, 200, 200, 32, 32, true},
                                     {2, 96, 224, 33, 17, true},   {1, 70, 521, 16, 24, false},
                                     {1, 389, 389, 17, 16, true},  {1, 300, 641, 32, 33, true}};
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu"));
     for (int i = 0; i < (int)COUNT_OF(large); i++) check(qn, &large[i], i);
     qn_close(qn);
 }
@@ -161,21 +161,21 @@ static void scores_are_never_in_memory(void) {
     float *zero = calloc(HEADS * TIME * DEPTH, sizeof *zero);
     for (int i = 0; i < 4; i++) {
         int causal = i % 2, heads = i < 2 ? HEADS : HEADS / 2;
-        qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
         qn_tensor *t[INPUTS], *y[INPUTS];
         for (int k = 0; k < INPUTS; k++)
             t[k] = qn_from(qn, QN_F32, 4, (int64_t[]){1, heads, TIME, DEPTH}, zero);
         qn_stats before, forward, both;
-        qn_get_stats(qn, &before);
+        qn_get_stats(qn, &before, sizeof before);
         y[SEED] = qn_attention(t[Q], t[K], t[V], causal);
         qn_realize(&y[SEED], 1);
-        qn_get_stats(qn, &forward);
+        qn_get_stats(qn, &forward, sizeof forward);
         CHECK_INT(forward.kernels - before.kernels, 1);
         CHECK_INT(forward.planned_peak_bytes, 0);
         y[SEED] = qn_attention(qn_neg(t[Q]), t[K], t[V], causal);
         CHECK_INT(qn_grad(y[SEED], t[SEED], 3, t, y), QN_OK);
         qn_realize(y, INPUTS);
-        qn_get_stats(qn, &both);
+        qn_get_stats(qn, &both, sizeof both);
         /* those of k and v are one, and that of q with them where there are heads for threads */
         CHECK_INT(both.kernels - forward.kernels, heads == HEADS ? 5 : 6);
         if (both.planned_peak_bytes > 4 * (uint64_t)heads * TIME * DEPTH * sizeof *zero)
@@ -221,7 +221,7 @@ static void hide_on(qn_ctx *qn, int heads) {
 /* Keys and values that a query does not see may hold anything: neither its result nor its gradient
  * knows. */
 static void what_is_hidden_takes_no_part(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu"));
     hide_on(qn, 1);
     hide_on(qn, 9);
     qn_close(qn);

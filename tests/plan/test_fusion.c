@@ -22,9 +22,9 @@ static qn_tensor *matrix(int64_t r, int64_t c) {
 /* Kernels launched to compute these tensors in one request. */
 static int kernels(int n, qn_tensor **t) {
     qn_stats a, b;
-    qn_get_stats(qn, &a);
+    qn_get_stats(qn, &a, sizeof a);
     int code = qn_realize(t, n);
-    qn_get_stats(qn, &b);
+    qn_get_stats(qn, &b, sizeof b);
     if (code) FAIL("realize: %s", qn_error(qn));
     qn_clear_error(qn);
     return (int)(b.kernels - a.kernels);
@@ -56,7 +56,7 @@ static void count_exps(void *user, const char *line) {
 
 /* Of few rows, which are not made in stages with copies of the formula. */
 static void softmax_holds_its_exponentials_in_a_tile(void) {
-    qn_ctx *own = qn_open(&(qn_options){.device = "null", .log = count_exps});
+    qn_ctx *own = qn_open(&QN_OPTIONS(.device = "null", .log = count_exps));
     qn_set(own, "debug", "k");
     float *zero = calloc(8 * 1024, sizeof *zero);
     qn_tensor *y = qn_softmax(qn_from(own, QN_F32, 2, (int64_t[]){8, 1024}, zero), 1);
@@ -118,7 +118,7 @@ static void large_kernels_are_parallel(void) {
     enum { CASES = sizeof cases / sizeof *cases, SIZES = sizeof sizes / sizeof *sizes };
     for (int i = 0; i < SIZES * CASES; i++) {
         const int64_t *size = sizes[i / CASES];
-        qn_ctx *own = qn_open(&(qn_options){.device = "null", .log = count_pars});
+        qn_ctx *own = qn_open(&QN_OPTIONS(.device = "null", .log = count_pars));
         float *zero = calloc((size_t)(size[0] * size[1]), sizeof *zero);
         qn_tensor *x = qn_from(own, QN_F32, 2, size, zero),
                   *y = qn_from(own, QN_F32, 2, size, zero);
@@ -175,7 +175,7 @@ static void a_relu_keeps_its_result_for_the_gradient(void) {
     CHECK_INT(qn_grad(y[2], NULL, 2, w, y), QN_OK);
     CHECK(kernels(3, y) > 0);
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     CHECK_INT(s.planned_peak_bytes, 3 * ROWS * COLUMNS * sizeof(float)); /* h, exp, its gradient */
 }
 
@@ -233,11 +233,11 @@ static void without_fusion_every_operation_is_a_kernel(void) {
 
 static void scoped(void (*fn)(void)) {
     qn_stats before, after;
-    qn_get_stats(qn, &before);
+    qn_get_stats(qn, &before, sizeof before);
     qn_scope s = qn_scope_begin(qn);
     fn();
     qn_scope_end(qn, s);
-    qn_get_stats(qn, &after);
+    qn_get_stats(qn, &after, sizeof after);
     CHECK_INT(after.nodes, before.nodes);
     CHECK_INT(after.handles, before.handles);
     CHECK_INT(after.buffers, before.buffers);
@@ -263,7 +263,7 @@ SCOPED(without_fusion_every_operation_is_a_kernel)
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    qn = qn_open(&(qn_options){.device = "null"});
+    qn = qn_open(&QN_OPTIONS(.device = "null"));
     if (!qn) {
         printf("no null device\n0 passed, 1 failed, 0 skipped\n");
         return 1;

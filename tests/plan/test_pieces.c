@@ -9,12 +9,12 @@
 #include <math.h>
 
 static qn_ctx *open_on(const char *device, int threads) {
-    return qn_open(&(qn_options){.device = device, .threads = threads});
+    return qn_open(&QN_OPTIONS(.device = device, .threads = threads));
 }
 
 static qn_stats stats_of(const qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     return s;
 }
 
@@ -104,7 +104,7 @@ static void check_dtype(const char *device, qn_dtype d) {
 
 /* Of every size of an element: what is copied are bits, NaN's and -0's, too. */
 static void every_dtype_is_copied_bit_by_bit(void) {
-    for (int d = 0; d < 2 * QN_DTYPE_COUNT; d++) check_dtype(devices[d % 2], (qn_dtype)(d / 2));
+    for (int d = 0; d < 2 * DTYPE_COUNT; d++) check_dtype(devices[d % 2], (qn_dtype)(d / 2));
 }
 
 /* Beyond what goes past the caches, from a line of the cache on and from between lines. */

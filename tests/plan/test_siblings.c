@@ -83,7 +83,7 @@ static qn_tensor *input(qn_ctx *qn, int rank, int64_t r, int64_t c, uint64_t see
 }
 
 static inputs open_inputs(const char *device, int threads, int64_t r, int64_t c, bool odd) {
-    inputs in = {.qn = qn_open(&(qn_options){.device = device, .threads = threads})};
+    inputs in = {.qn = qn_open(&QN_OPTIONS(.device = device, .threads = threads))};
     in.x = input(in.qn, 2, r, c, 1, odd);
     in.y = input(in.qn, 2, r, c, 2, false);
     in.row = input(in.qn, 2, r, 1, 3, false);
@@ -93,9 +93,9 @@ static inputs open_inputs(const char *device, int threads, int64_t r, int64_t c,
 
 static int launches(qn_ctx *qn, int n, qn_tensor **t) {
     qn_stats a, b;
-    qn_get_stats(qn, &a);
+    qn_get_stats(qn, &a, sizeof a);
     if (qn_realize(t, n)) FAIL("%s", qn_error(qn));
-    qn_get_stats(qn, &b);
+    qn_get_stats(qn, &b, sizeof b);
     return (int)(b.kernels - a.kernels);
 }
 
@@ -187,7 +187,7 @@ static void count_loops(void *user, const char *line) {
 
 /* Within one kernel, too: what a row's sums have in common is loaded once. */
 static void sums_of_one_row_are_one_loop(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = count_loops});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .log = count_loops));
     qn_set(qn, "schedule", "0");
     qn_tensor *x = input(qn, 2, 100, 70, 1, false), *y = input(qn, 2, 100, 70, 2, false);
     qn_tensor *s = qn_sum(x, 1, true), *q = qn_sum(qn_mul(x, x), 1, true);

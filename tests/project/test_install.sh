@@ -9,7 +9,7 @@ cat >"$scratch/program.c" <<'END'
 #include <quern.h>
 #include <stdio.h>
 int main(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "ref"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     qn_tensor *x = qn_from(qn, QN_F32, 1, (int64_t[]){2}, (float[]){1, 2});
     float out[2] = {0};
     qn_read(qn_add(x, x), out, sizeof out);
@@ -27,13 +27,28 @@ check shared sh -c "$cc $scratch/program.c -I$prefix/include -L$prefix/lib -lque
     LD_LIBRARY_PATH=$prefix/lib $scratch/shared"
 check static sh -c "$cc $scratch/program.c -I$prefix/include $prefix/lib/libquern.a -lm -ldl -pthread \
     -o $scratch/static && $scratch/static"
-check header_is_strict_c sh -c "echo '#include <quern.h>' |
-    $cc -std=c99 -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror -I$prefix/include -fsyntax-only -xc -"
+check headers_are_strict_c sh -c "printf '#include <quern_nn.h>\n#include <quern_tune.h>\nqn_options o(void) { return QN_OPTIONS(); }\n' |
+    $cc -std=c99 -Wall -Wextra -Wpedantic -Wstrict-prototypes -Wno-missing-prototypes -Werror -I$prefix/include -fsyntax-only -xc -"
 if command -v c++ >/dev/null; then
-    check header_is_cplusplus sh -c "echo '#include <quern.h>' |
-        c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -I$prefix/include -fsyntax-only -xc++ -"
+    cat >"$scratch/program.cc" <<'END'
+#include <quern_nn.h>
+#include <quern_tune.h>
+int main() {
+    qn_options options = QN_OPTIONS();
+    options.device = "ref";
+    qn_ctx *qn = qn_open(&options);
+    qn_tune_options none = QN_TUNE_OPTIONS();
+    qn_stats stats;
+    qn_get_stats(qn, &stats, sizeof stats);
+    bool fine = qn && qn_tune(qn, 0, nullptr, &none) == QN_EARG && stats.kernels == 0;
+    qn_close(qn);
+    return !fine;
+}
+END
+    check a_program_in_cplusplus sh -c "c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -I$prefix/include \
+        $scratch/program.cc $prefix/lib/libquern.a -lm -ldl -pthread -o $scratch/plusplus && $scratch/plusplus"
 else
-    skip header_is_cplusplus "no C++ compiler"
+    skip a_program_in_cplusplus "no C++ compiler"
 fi
 check command "$prefix/bin/quern" --version
 check man_page test -s "$prefix/share/man/man1/quern.1"

@@ -12,7 +12,7 @@ static void say(void *user, const char *line) {
 }
 int main(void) {
     float v[3] = {1, 2, 3}, sum = 0;
-    qn_options cl = {.device = "opencl", .log = say}, llvm = {.device = "cpu", .log = say};
+    qn_options cl = QN_OPTIONS(.device = "opencl", .log = say), llvm = QN_OPTIONS(.device = "cpu", .log = say);
     if (qn_open(&cl)) return 2;
     qn_ctx *qn = qn_open(&llvm);
     if (!qn) return 3;

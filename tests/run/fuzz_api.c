@@ -222,6 +222,8 @@ static void shape_of_data(episode *e, api_args *a) {
 }
 
 static void options(episode *e, qn_conv_options *o) {
+    *o = QN_CONV_OPTIONS();
+    if (chance(e, 3)) o->size = (size_t)small(e, 0, 300);
     for (int i = 0; i < 3; i++) {
         o->stride[i] = chance(e, 50) ? 0 : number(e);
         o->dilation[i] = chance(e, 70) ? 0 : number(e);
@@ -247,7 +249,7 @@ typedef struct layers {
 
 static void layer_arguments(episode *e, api_args *a, layers *l) {
     options(e, &l->options);
-    l->settings = qn_optimizer_defaults((qn_method)small(e, 0, QN_METHOD_COUNT));
+    l->settings = qn_optimizer_defaults((qn_method)small(e, 0, (QN_LION + 1)));
     if (chance(e, 20)) l->settings.rate = real(e);
     if (chance(e, 10)) l->settings.clip = 1;
     l->linear = (qn_linear_layer){tensor(e), chance(e, 50) ? tensor(e) : NULL};
@@ -295,14 +297,15 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     shape_of_data(e, a);
     for (int i = 0; i < 5; i++) a->f[i] = real(e);
     a->flag = chance(e, 50);
-    a->dtype = (qn_dtype)(chance(e, 3)    ? small(e, -1, QN_DTYPE_COUNT)
+    a->dtype = (qn_dtype)(chance(e, 3)    ? small(e, -1, DTYPE_COUNT)
                           : chance(e, 50) ? QN_F32
-                                          : small(e, 0, QN_DTYPE_COUNT - 1));
+                                          : small(e, 0, DTYPE_COUNT - 1));
     a->mode = (qn_pad_mode)small(e, 0, 4);
     a->combine = (qn_combine)small(e, 0, 7);
     a->init = (qn_init)small(e, 0, 4);
-    a->method = (qn_method)small(e, -1, QN_METHOD_COUNT);
+    a->method = (qn_method)small(e, -1, (QN_LION + 1));
     a->code = (qn_code)small(e, -13, 1);
+    a->room = (size_t)small(e, 0, 40);
     a->name = name(e), a->spec = spec(e);
     a->scope = (qn_scope)small(e, 0, (int64_t)e->depth + 1);
     a->data = chance(e, 3) ? NULL : data;
@@ -414,7 +417,8 @@ static void act_load(episode *e) {
 }
 
 static void act_gpt(episode *e) {
-    const qn_gpt_config c = {number(e), small(e, 1, 3), 1, small(e, 1, 2), 2 * small(e, 0, 2)};
+    const qn_gpt_config c =
+        QN_GPT_CONFIG(number(e), small(e, 1, 3), 1, small(e, 1, 2), 2 * small(e, 0, 2));
     if (c.vocabulary > 9 || chance(e, 80)) return;
     void *g = qn_gpt_new(e->qn, &c, 1);
     if (g) e->object[API_GPT][test_below(&e->s, OBJECTS)] = g;
@@ -435,7 +439,7 @@ static void act_save(episode *e) {
 }
 
 static void act_tune(episode *e) {
-    qn_tune_options o = {.seconds = chance(e, 50) ? -1 : NAN};
+    qn_tune_options o = QN_TUNE_OPTIONS(.seconds = chance(e, 50) ? -1 : NAN);
     qn_tensor *t = tensor(e);
     qn_tune(e->qn, (int)small(e, -1, 1), &t, chance(e, 50) ? &o : NULL);
     qn_tune_text(e->qn, "kernel", &o);
@@ -446,7 +450,7 @@ static void act_train(episode *e) {
     qn_module *m = qn_module_new(e->qn, 1);
     const int64_t shape[2] = {2, 3};
     qn_tensor *p = qn_module_parameter(m, "p", QN_F32, 2, shape, QN_INIT_NORMAL, 1);
-    qn_optimizer_options o = qn_optimizer_defaults((qn_method)small(e, 0, QN_METHOD_COUNT - 1));
+    qn_optimizer_options o = qn_optimizer_defaults((qn_method)small(e, 0, (QN_LION + 1) - 1));
     int64_t k = test_below(&e->s, OBJECTS);
     e->object[API_MODULE][k] = m;
     e->object[API_OPTIMIZER][k] = qn_optimizer_new(e->qn, &o, 1, &p);
@@ -510,9 +514,10 @@ static void close_objects(episode *e) {
 static bool run_steps(const char *device, const step *steps, bool verbose) {
     static episode e;
     e = (episode){.device = device, .verbose = verbose};
-    qn_options o = {.device = device, .threads = 1, .alloc = take, .free = give, .alloc_user = &e};
+    qn_options o =
+        QN_OPTIONS(.device = device, .threads = 1, .alloc = take, .free = give, .alloc_user = &e);
     e.qn = qn_open(&o);
-    e.other = qn_open(&(qn_options){.device = "ref"});
+    e.other = qn_open(&QN_OPTIONS(.device = "ref"));
     bool good = e.qn && e.other;
     e.depth = qn_scope_begin(e.qn);
     for (int i = 0; i < STEPS && good; i++) {
@@ -593,7 +598,7 @@ static void calls_agree_with_their_errors(void) {
 
 static bool save_file(void) {
     int fd = mkstemp(saved);
-    qn_ctx *qn = qn_open(&(qn_options){.device = "ref"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){2, 3}, data);
     bool good = fd >= 0 && !close(fd) && !qn_save(qn, saved, 1, (const char *[]){"a"}, &t, 0, NULL);
     qn_close(qn);

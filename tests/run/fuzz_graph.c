@@ -48,7 +48,7 @@ static style random_style(bool small) {
     for (int i = 0; i < 4; i++) y.pool[i] = size[below(small ? 9 : (int64_t)COUNT_OF(size))];
     if (chance(6)) y.pool[3] = 0;
     for (int i = 0; i < 3; i++)
-        y.dtype[i] = chance(75) ? usual[below(7)] : (qn_dtype)below(QN_DTYPE_COUNT);
+        y.dtype[i] = chance(75) ? usual[below(7)] : (qn_dtype)below(DTYPE_COUNT);
     if (chance(25)) y.move = 75, y.reduce = 10;
     if (chance(20)) y.reduce = 50, y.move = 15;
     if (chance(8)) y.index = 40;
@@ -178,7 +178,7 @@ static int random_elem(program *p, const style *y) {
     if (x < 0) return -1;
     if (row->types == TYPES_TO) {
         step s = op_step(op, 1, x, 0, 0);
-        do s.dtype = chance(60) ? y->dtype[below(3)] : (qn_dtype)below(QN_DTYPE_COUNT);
+        do s.dtype = chance(60) ? y->dtype[below(3)] : (qn_dtype)below(DTYPE_COUNT);
         while (op == OP_BITCAST && qn_dtype_size(s.dtype) != qn_dtype_size(p->step[x].dtype) &&
                chance(90));
         return s.dtype == p->step[x].dtype ? -1 : add(p, s);
@@ -641,14 +641,14 @@ enum { LEAST = 4, MOST = 200 }; /* values of a dimension variable */
 
 static void close_contexts(fuzzer *f) {
     qn_stats s = {.compiles = 0};
-    if (f->qn) qn_get_stats(f->qn, &s);
+    if (f->qn) qn_get_stats(f->qn, &s, sizeof s);
     f->compiles += s.compiles, f->compile_seconds += s.compile_seconds;
     qn_close(f->qn), qn_close(f->ref);
     f->qn = f->ref = NULL;
 }
 
 static bool open_contexts(fuzzer *f) {
-    qn_options o = {.device = "cpu", .log = show_line}, ref = {.device = "ref"};
+    qn_options o = QN_OPTIONS(.device = "cpu", .log = show_line), ref = QN_OPTIONS(.device = "ref");
     close_contexts(f);
     engine by = modes[f->mode].by;
     bool bits = modes[f->mode].how >= BITS;

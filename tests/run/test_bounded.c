@@ -33,7 +33,7 @@ static int64_t mappings(void) {
 }
 
 static qn_ctx *open_on(const char *device, const char *plans, const char *programs) {
-    qn_options o = {.device = device, .threads = 2, .log = harness_log};
+    qn_options o = QN_OPTIONS(.device = device, .threads = 2, .log = harness_log);
     qn_ctx *qn = qn_open(&o);
     if (!qn) return NULL;
     CHECK(!qn_set(qn, "plan_memory", plans));
@@ -44,7 +44,7 @@ static qn_ctx *open_on(const char *device, const char *plans, const char *progra
 
 static qn_stats stats_of(const qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     return s;
 }
 

@@ -13,7 +13,7 @@
 
 /* How many pairs there are in the kernel as the schedule makes it; -1: no such kernel. */
 static int overs(const char *text, const char *schedule) {
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 1});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1));
     inplace_pair over[8];
     volatile int n = -1;
     guard g;
@@ -108,7 +108,7 @@ enum { BIG = 1 << 20 };
 
 static qn_stats stats_of(qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     return s;
 }
 
@@ -127,7 +127,7 @@ static float first_of(qn_tensor *t) {
 }
 
 static void a_step_takes_no_memory_for_new_values(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     qn_tensor *p = full(qn, 1), *m = full(qn, 0), *g = full(qn, 2);
     uint64_t before = stats_of(qn).peak_bytes;
     for (int i = 0; i < 3; i++) {
@@ -153,7 +153,7 @@ static void multiply(qn_tensor *p, double by) {
 }
 
 static void who_holds_the_old_value_keeps_it(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     qn_tensor *p = full(qn, 1), *same = qn_detach(p), *later = qn_add(p, qn_like(p, 10));
     multiply(p, 3);
     CHECK(first_of(p) == 3);
@@ -170,7 +170,7 @@ static void who_holds_the_old_value_keeps_it(void) {
 }
 
 static void under_a_tape_all_values_stay(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 1});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1));
     qn_tensor *p = full(qn, 3);
     qn_tape *tape = qn_tape_begin(qn);
     multiply(p, 3);
@@ -181,7 +181,7 @@ static void under_a_tape_all_values_stay(void) {
 }
 
 static void a_static_graph_donates_its_parameters(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     qn_tensor *p = full(qn, 1), *x = full(qn, 2), *loss;
     qn_scope s = qn_scope_begin(qn);
     qn_tensor *out = qn_max(qn_mul(p, x), 0, false);
@@ -206,7 +206,7 @@ static void a_static_graph_donates_its_parameters(void) {
 }
 
 static void a_run_that_fails_leaves_values_and_outputs(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     qn_tensor *p = full(qn, 1), *x = full(qn, 2), *twice = qn_add(p, p);
     qn_assign(p, qn_add(p, x));
     qn_plan *plan = qn_compile(qn, 1, &x, 1, &twice);
@@ -310,7 +310,7 @@ static uint64_t run_program(uint64_t seed) {
     static const int sizes[] = {1, 2, 17, 256, 1000, 3000};
     static program p;
     p = (program){.seed = seed + 1};
-    p.qn = qn_open(&(qn_options){.threads = (int)(seed % 2) + 1});
+    p.qn = qn_open(&QN_OPTIONS(.threads = (int)(seed % 2) + 1));
     p.n = sizes[test_below(&p.seed, 6)];
     for (int i = 0; i < TENSORS; i++) {
         for (int j = 0; j < p.n; j++) p.state[i].x[j] = (int32_t)test_below(&p.seed, 100);

@@ -69,7 +69,7 @@ static qn_tensor *values(void) {
 /* ---- when the graph is made ----------------------------------------------------------------- */
 
 static void known_indices_outside_are_errors_at_once(void) {
-    qn = qn_open(&(qn_options){.device = "ref"});
+    qn = qn_open(&QN_OPTIONS(.device = "ref"));
     for (int k = 0; k < LENGTH(uses); k++) {
         char want[100];
         qn_tensor *i = qn_full(qn, QN_I32, 1, SHAPE(5), 3), *x = values();
@@ -110,7 +110,7 @@ static void check_device(const char *device) {
     static const int64_t last[] = {2, 3, -1, INT64_MAX, INT64_MIN + 8, (int64_t)1 << 32};
     for (int checked = 0; checked < 2; checked++) {
         setenv("QN_CHECK", checked ? "1" : "0", 1);
-        qn = qn_open(&(qn_options){.device = device});
+        qn = qn_open(&QN_OPTIONS(.device = device));
         for (int k = 0; k < LENGTH(uses); k++)
             for (int i = 0; i < LENGTH(last); i++)
                 for (int computed = 0; computed < 2; computed++)
@@ -131,7 +131,7 @@ static void indices_are_checked_on_ref(void) {
 static void indices_are_checked_through_the_c_compiler(void) {
     setenv("QN_CPU", "cc", 1);
     setenv("QN_CHECK", "1", 1);
-    qn = qn_open(&(qn_options){.device = "cpu"});
+    qn = qn_open(&QN_OPTIONS(.device = "cpu"));
     check_use(0, 3, true, true);
     check_use(6, -1, false, true);
     qn_close(qn);
@@ -141,7 +141,7 @@ static void indices_are_checked_through_the_c_compiler(void) {
 
 static void indices_are_checked_on_opencl(void) {
     setenv("QN_CHECK", "1", 1);
-    qn = qn_open(&(qn_options){.device = "opencl"});
+    qn = qn_open(&QN_OPTIONS(.device = "opencl"));
     if (!qn) {
         SKIP("no OpenCL device here");
     } else {
@@ -155,7 +155,7 @@ static void indices_are_checked_on_opencl(void) {
 /* null has no values to check: it plans the checks and runs nothing. */
 static void null_plans_and_finds_nothing(void) {
     setenv("QN_CHECK", "1", 1);
-    qn = qn_open(&(qn_options){.device = "null"});
+    qn = qn_open(&QN_OPTIONS(.device = "null"));
     CHECK_INT(read_all(use_gather(values(), indices(9, true))), QN_OK);
     qn_close(qn);
     unsetenv("QN_CHECK");

@@ -12,13 +12,13 @@ enum { ROWS = 48, COLUMNS = 40 };
 
 static uint64_t kernels_so_far(qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     return s.kernels;
 }
 
 static uint64_t kept_bytes(qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     return s.kept_bytes;
 }
 
@@ -58,7 +58,7 @@ static uint64_t launches_of_scaled(qn_ctx *qn, qn_tensor *y, float factor, float
 static void a_held_value_is_computed_no_more_than_twice(void) {
     static const char *const devices[] = {"cpu", "ref"};
     for (int d = 0; d < 2; d++) {
-        qn_ctx *qn = qn_open(&(qn_options){.device = devices[d]});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[d]));
         qn_tensor *y = costly(qn);
         float first, again;
         uint64_t once = launches_of_scaled(qn, y, 1, &first);
@@ -126,7 +126,7 @@ static void what_nobody_holds_is_not_kept(void) {
     CHECK(kept_bytes(qn) > 0);
     qn_scope_end(qn, s);
     qn_stats st;
-    qn_get_stats(qn, &st);
+    qn_get_stats(qn, &st, sizeof st);
     CHECK_INT((int64_t)st.kept_bytes, 0);
     CHECK_INT((int64_t)st.buffers, 0);
     qn_close(qn);
@@ -323,7 +323,7 @@ static void what_is_kept_stays_within_its_bound(void) {
         CHECK(kept_bytes(qn) > 0 && kept_bytes(qn) <= (uint64_t)5 << 20);
     }
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     CHECK(s.kept_given_up >= MANY - 5);
     for (int i = 0; i < MANY; i += 7) { /* the last ones are there, the first have to be computed */
         float largest, again;
@@ -347,7 +347,7 @@ static void what_was_read_stays_within_the_bound_and_comes_back_the_same(void) {
         y[i] = qn_mul(qn_add(sum, number(qn, (float)i)), x);
         CHECK_INT(qn_read(y[i], v, sizeof v), QN_OK);
         first[i] = v[i];
-        qn_get_stats(qn, &s);
+        qn_get_stats(qn, &s, sizeof s);
         if (s.kept_bytes > (uint64_t)8 << 20 || s.bytes > (uint64_t)16 << 20) {
             FAIL("after %d reads: %llu bytes are kept, of %llu", i,
                  (unsigned long long)s.kept_bytes, (unsigned long long)s.bytes);
@@ -386,8 +386,8 @@ static void limited_free(void *user, void *p, size_t size) {
 
 static void what_is_kept_goes_before_memory_runs_out(void) {
     limited l = {.most = (size_t)1 << 30};
-    qn_ctx *qn = qn_open(&(qn_options){
-        .alloc = limited_alloc, .free = limited_free, .alloc_user = &l, .threads = 1});
+    qn_ctx *qn = qn_open(
+        &QN_OPTIONS(.alloc = limited_alloc, .free = limited_free, .alloc_user = &l, .threads = 1));
     enum { FEW = 24, WIDE = 512 };
     qn_tensor *x = noise(qn, WIDE, WIDE, 16);
     for (int i = 0; i < FEW; i++) {
@@ -399,7 +399,7 @@ static void what_is_kept_goes_before_memory_runs_out(void) {
         CHECK(again == 2 * largest);
     }
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     CHECK(s.kept_given_up > 0);
     CHECK_INT(qn_error_code(qn), QN_OK);
     qn_close(qn);

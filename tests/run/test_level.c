@@ -14,9 +14,9 @@ typedef struct counts {
 
 static counts counted(qn_ctx *qn, qn_tensor **t, int n) {
     qn_stats a, b;
-    qn_get_stats(qn, &a);
+    qn_get_stats(qn, &a, sizeof a);
     if (qn_realize(t, n)) FAIL("%s", qn_error(qn));
-    qn_get_stats(qn, &b);
+    qn_get_stats(qn, &b, sizeof b);
     return (counts){b.kernels - a.kernels, b.levels - a.levels};
 }
 
@@ -45,7 +45,7 @@ static void check_branches(qn_tensor **t) {
 
 /* Each operation is a kernel. */
 static qn_ctx *open_unfused(const char *device, int threads) {
-    qn_options o = {.device = device, .threads = threads};
+    qn_options o = QN_OPTIONS(.device = device, .threads = threads);
     qn_ctx *qn = device ? qn_open(&o) : interp_open(&o, 0);
     qn_set(qn, "fuse", "0");
     return qn;
@@ -122,7 +122,7 @@ static qn_code failing_launches(void *state, int n, const dev_launch *all) {
 static void a_level_that_fails_leaves_nothing_behind(void) {
     for (int at = 0; at < 3; at++) {
         books b = {0};
-        qn_options o = {.alloc = books_alloc, .free = books_free, .alloc_user = &b};
+        qn_options o = QN_OPTIONS(.alloc = books_alloc, .free = books_free, .alloc_user = &b);
         qn_ctx *qn = interp_open(&o, 0);
         dev_table table = *qn->run->dev;
         table.launch_many = failing_launches;

@@ -22,7 +22,7 @@ static const struct {
 static const char *way; /* the one under way */
 
 static qn_ctx *open_way(size_t i) {
-    const qn_options o = {.device = ways[i].device[0] ? ways[i].device : "ref"};
+    const qn_options o = QN_OPTIONS(.device = ways[i].device[0] ? ways[i].device : "ref");
     way = ways[i].name;
     if (!ways[i].device[0]) return interp_open(&o, 0);
     if (!strcmp(ways[i].device, "opencl") && !device_here("opencl")) return NULL;
@@ -45,7 +45,7 @@ static void in_every_way(void (*test)(qn_ctx *qn)) {
 
 static qn_stats stats_of(const qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     return s;
 }
 
@@ -361,7 +361,7 @@ static void has_the_bits_of_constants_compiled_in(qn_ctx *qn) {
 
 static void compiles_constants_in_where_the_knob_says_so(void) {
     way = "cpu";
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu"));
     float got[ELEMENTS];
     qn_set(qn, "lift", "0");
     qn_tensor *x = input(qn, QN_F32);

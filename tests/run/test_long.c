@@ -9,14 +9,14 @@
 enum { ELEMENTS = 64 };
 
 static qn_ctx *open_cpu(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
     qn_set(qn, "wisdom", "off");
     return qn;
 }
 
 static qn_stats stats_of(const qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     return s;
 }
 
@@ -58,7 +58,7 @@ static void long_chains_are_cut_into_equal_kernels(void) {
 static qn_stats recurrence(int64_t steps) {
     enum { WIDTH = 8 };
     const int64_t shape[2] = {steps, WIDTH}, square[2] = {WIDTH, WIDTH};
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     qn_tensor *x = qn_full(qn, QN_F32, 2, shape, 0.5), *w = qn_full(qn, QN_F32, 2, square, 0.01);
     qn_realize((qn_tensor *[]){x, w}, 2);
     qn_stats before = stats_of(qn);

@@ -50,7 +50,7 @@ static char why[512];
 
 static qn_ctx *open_why(const char *device) {
     memset(why, 'x', sizeof why);
-    return qn_open(&(qn_options){.device = device, .error = why, .error_size = sizeof why});
+    return qn_open(&QN_OPTIONS(.device = device, .error = why, .error_size = sizeof why));
 }
 
 static void open_gives_its_reason(void) {
@@ -66,9 +66,9 @@ static void open_gives_its_reason(void) {
     CHECK_STR(why, "");
     qn_close(qn);
     char few[8];
-    CHECK(!qn_open(&(qn_options){.device = "abacus", .error = few, .error_size = sizeof few}));
+    CHECK(!qn_open(&QN_OPTIONS(.device = "abacus", .error = few, .error_size = sizeof few)));
     CHECK_INT(strlen(few), 7);
-    CHECK(!qn_open(&(qn_options){.device = "abacus", .error = few, .error_size = 0}));
+    CHECK(!qn_open(&QN_OPTIONS(.device = "abacus", .error = few, .error_size = 0)));
 }
 
 static void a_compiler_that_is_none_opens_nothing(void) {
@@ -88,7 +88,7 @@ static void a_compiler_that_is_none_opens_nothing(void) {
 static qn_ctx *fallen;
 
 static void open_cpu(void) {
-    fallen = qn_open(&(qn_options){.device = "cpu"});
+    fallen = qn_open(&QN_OPTIONS(.device = "cpu"));
 }
 
 /* Without libLLVM and without a C compiler: as an empty PATH and a library path without it. The
@@ -118,7 +118,7 @@ static void a_fall_back_to_the_oracle_is_told(void) {
 }
 
 static void open_misspelt(void) {
-    qn_close(qn_open(&(qn_options){.device = "ref"}));
+    qn_close(qn_open(&QN_OPTIONS(.device = "ref")));
 }
 
 static void a_variable_that_is_no_knob_is_told(void) {
@@ -155,7 +155,7 @@ static void knobs_that_come_too_late_are_errors(void) {
 
 static uint64_t launches(qn_ctx *qn) {
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     return s.kernels;
 }
 
@@ -186,7 +186,7 @@ static void a_knob_that_changes_plans_changes_them_at_once(void) {
 static void debug_everything(void) {
     float v;
     setenv("QN_DEBUG", "gafmkrcxe", 1);
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
     unsetenv("QN_DEBUG");
     if (!qn) return;
     qn_tensor *x = numbers(qn, 2, (int64_t[]){4, 300}), *g;
@@ -214,7 +214,7 @@ static void count_line(void *user, const char *line) {
 
 static void debug_with_callback(void) {
     float v[4];
-    qn_ctx *qn = qn_open(&(qn_options){.device = "ref", .log = count_line, .log_user = why});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref", .log = count_line, .log_user = why));
     CHECK(!qn_set(qn, "debug", "g"));
     CHECK(!qn_read(qn_exp(numbers(qn, 1, (int64_t[]){4})), v, sizeof v));
     qn_close(qn);
@@ -399,7 +399,7 @@ static qn_tensor *ramp(int rank, const int64_t *shape) {
 
 /* softmax over the last axis and a sum over it all, of 2 t + 1 columns. */
 static void data_that_is_fed_in_binds(void) {
-    qn = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
     if (!strcmp(qn_device_of(qn, NULL), "ref")) {
         qn_close(qn);
         SKIP("no compiler");
@@ -448,7 +448,7 @@ static void data_that_is_fed_in_binds(void) {
 }
 
 static void sizes_made_of_variables_are_checked(void) {
-    qn = qn_open(&(qn_options){.device = "null"});
+    qn = qn_open(&QN_OPTIONS(.device = "null"));
     qn_scope s = qn_scope_begin(qn);
     int64_t t = qn_var(qn, "t", 1, 50);
     CHECK(!qn_bind(qn, t, 3));

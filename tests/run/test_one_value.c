@@ -35,7 +35,7 @@ static qn_ctx *open_way(size_t i) {
         setenv("QN_CPU", ways[i].compiler, 1);
     else
         unsetenv("QN_CPU");
-    qn_ctx *qn = qn_open(&(qn_options){.device = ways[i].device});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = ways[i].device));
     unsetenv("QN_CPU");
     if (qn) qn_set(qn, "fuse", ways[i].fuse);
     if (qn) qn_set(qn, "schedule", ways[i].schedule);
@@ -196,7 +196,7 @@ static void softmax_of_large_products_is_finite_and_at_most_1(void) {
 
 /* softmax(x*c) and its gradient for x. */
 static bool softmax_values(const char *fuse, const char *schedule, float c, double *out) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu"));
     qn_tensor *x = noise(qn, QN_F32, 19), *k = qn_from(qn, QN_F32, 0, NULL, &c), *g;
     qn_set(qn, "fuse", fuse), qn_set(qn, "schedule", schedule);
     qn_tensor *p = qn_softmax(qn_mul(x, k), 1);

@@ -74,11 +74,11 @@ static uint64_t bits_of(qn_ctx *qn, int i) {
 /* Returns how many kernels had to be compiled. */
 static uint64_t all_cases(int threads, const char *cache, uint64_t *h) {
     if (cache) setenv("QN_CACHE", cache, 1);
-    qn_ctx *qn = qn_open(&(qn_options){.threads = threads});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = threads));
     setenv("QN_CACHE", "off", 1);
     for (int i = 0; i < CASES; i++) h[i] = bits_of(qn, i);
     qn_stats stats;
-    qn_get_stats(qn, &stats);
+    qn_get_stats(qn, &stats, sizeof stats);
     qn_close(qn);
     return stats.compiles;
 }
@@ -101,7 +101,7 @@ static void threads_change_no_bit(void) {
 
 static void runs_change_no_bit(void) {
     for (int threads = 1; threads <= 2; threads++) {
-        qn_ctx *qn = qn_open(&(qn_options){.threads = threads});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = threads));
         for (int i = 0; i < CASES; i++) {
             uint64_t first = bits_of(qn, i);
             for (int r = 1; r < RUNS / 2 && !test_state.bad; r++)

@@ -26,7 +26,7 @@ static qn_tensor *cell(network *n, int layer, qn_tensor *x) {
 
 /* Bytes planned for so many steps, with or without gradients. */
 static uint64_t planned(int steps, bool gradients) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu", .threads = 1});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
     network n;
     for (int l = 0; l < LAYERS; l++) {
         n.weight[3 * l] = matrix(qn, WIDTH, 4 * WIDTH);
@@ -48,7 +48,7 @@ static uint64_t planned(int steps, bool gradients) {
     else
         CHECK_INT(qn_realize(&loss, 1), QN_OK);
     qn_stats s;
-    qn_get_stats(qn, &s);
+    qn_get_stats(qn, &s, sizeof s);
     qn_close(qn);
     return s.planned_peak_bytes;
 }

@@ -203,7 +203,8 @@ static void image_shape(bool last, int space, int64_t n, int64_t c, const int64_
 }
 
 static qn_conv_options options_of(const spec *s, bool last) {
-    qn_conv_options o = {.groups = s->groups, .same = s->same, .channels_last = last};
+    qn_conv_options o =
+        QN_CONV_OPTIONS(.groups = s->groups, .same = s->same, .channels_last = last);
     for (int i = 0; i < s->space; i++) {
         o.stride[i] = s->stride[i], o.dilation[i] = s->dilation[i];
         o.before[i] = s->before[i], o.after[i] = s->after[i];
@@ -219,7 +220,7 @@ typedef struct values {
 /* y = conv(x, w) + b and its gradients for the output's gradient g. */
 static void run(const spec *s, const sides *r, bool last, const char *device, int threads,
                 values *v) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = device, .threads = threads});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device, .threads = threads));
     int64_t xs[5], ws[5], ys[5];
     image_shape(last, s->space, s->n, s->c, s->transposed ? r->small : r->big, xs);
     image_shape(last, s->space, s->n, s->o, s->transposed ? r->big : r->small, ys);
@@ -301,7 +302,8 @@ static void pools(void) {
     qn_tensor *x = qn_from(qn, QN_F32, 4, (int64_t[]){2, 3, H, W}, v);
     for (int pad = 0; pad < 2; pad++)
         for (int avg = 0; avg < 2; avg++) {
-            qn_conv_options o = {.stride = {2, 1}, .before = {pad, pad}, .after = {0, pad}};
+            qn_conv_options o =
+                QN_CONV_OPTIONS(.stride = {2, 1}, .before = {pad, pad}, .after = {0, pad});
             int64_t size[2] = {KH, KW}, oh = (H + pad - KH) / 2 + 1, ow = W + 2 * pad - KW + 1;
             qn_tensor *y = (avg ? qn_avg_pool : qn_max_pool)(x, size, &o);
             CHECK_INT(qn_dim(y, 2), oh);
@@ -342,16 +344,16 @@ static qn_tensor *image(qn_ctx *qn, int64_t n, int64_t c, int64_t h, int64_t w) 
 /* Kernels, and bytes of temporaries: what the plan's arena takes beside the results. */
 static void check_cost(qn_ctx *qn, int n, qn_tensor **t, uint64_t kernels, uint64_t bytes) {
     qn_stats a, b;
-    qn_get_stats(qn, &a);
+    qn_get_stats(qn, &a, sizeof a);
     CHECK_INT(qn_realize(t, n), QN_OK);
-    qn_get_stats(qn, &b);
+    qn_get_stats(qn, &b, sizeof b);
     CHECK_INT(b.kernels - a.kernels, kernels);
     CHECK(b.planned_peak_bytes <= bytes);
     CHECK_STR(qn_error(qn), "");
 }
 
 static void a_convolution_is_one_kernel_and_stores_no_windows(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     zeros = calloc(8 * 32 * 28 * 28, sizeof *zeros);
     qn_tensor *x = image(qn, 8, 32, 28, 28), *w = image(qn, 32, 32, 3, 3);
     qn_tensor *b = qn_from(qn, QN_F32, 1, (int64_t[]){32}, zeros), *d[2];
@@ -392,7 +394,7 @@ static void count_reads(void *user, const char *line) {
 /* Each block of output channels copies the image with its border once, for all places of the
  * weight. */
 static void a_weight_s_gradient_copies_the_image_once_for_all_its_places(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = count_reads});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .log = count_reads));
     zeros = calloc(512 * 512 * 9, sizeof *zeros);
     qn_tensor *x = image(qn, 32, 512, 4, 4), *w = image(qn, 512, 512, 3, 3), *d;
     qn_tensor *g = image(qn, 32, 512, 4, 4);
@@ -426,7 +428,7 @@ static int64_t multiplications(qn_tensor *t) {
 
 /* Each place of the image is seen by every stride-th place of the kernel, and by no other. */
 static void gradients_of_strided_convolutions_multiply_by_no_zeros(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     zeros = calloc(8 * 32 * 32 * 32, sizeof *zeros);
     for (int stride = 1; stride < 4; stride++) {
         qn_tensor *x = image(qn, 2, 8, 30, 30), *w = image(qn, 16, 8, 3, 3), *d[2];
@@ -444,7 +446,7 @@ static void gradients_of_strided_convolutions_multiply_by_no_zeros(void) {
 }
 
 static void refusals_name_what_does_not_fit(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null"});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     zeros = calloc(4096, sizeof *zeros);
     qn_tensor *x = image(qn, 1, 4, 6, 6), *w = image(qn, 8, 4, 3, 3);
     CHECK(!qn_conv2d(x, image(qn, 8, 3, 3, 3), NULL, 1, 0, 1, 1));

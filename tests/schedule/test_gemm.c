@@ -47,7 +47,7 @@ static float *numbers(int64_t n, uint64_t seed) {
 /* relu(a b + bias), so that there is an epilogue. */
 static float *run(const product *p, const float *a, const float *b, const float *bias,
                   int threads) {
-    qn_options options = {.threads = threads};
+    qn_options options = QN_OPTIONS(.threads = threads);
     qn_ctx *qn = qn_open(&options);
     int64_t as[3] = {p->batch, p->a_turned ? p->k : p->m, p->a_turned ? p->m : p->k};
     int64_t bs[3] = {p->batch, p->b_turned ? p->n : p->k, p->b_turned ? p->k : p->n};
@@ -143,7 +143,7 @@ static float *numbers_of(qn_dtype dtype, int64_t n, uint64_t seed) {
 
 static void *run_narrow(const product *p, const narrow *d, const float *a, const float *b,
                         int threads) {
-    qn_options options = {.threads = threads};
+    qn_options options = QN_OPTIONS(.threads = threads);
     qn_ctx *qn = qn_open(&options);
     int64_t as[3] = {p->batch, p->a_turned ? p->k : p->m, p->a_turned ? p->m : p->k};
     int64_t bs[3] = {p->batch, p->b_turned ? p->n : p->k, p->b_turned ? p->k : p->n};
@@ -212,7 +212,7 @@ static void note_swap(void *user, const char *line) {
  * of tiles goes to *swaps. */
 static void step_behind_product(const char *device, float *out, int64_t k, int64_t m, int64_t n,
                                 int *swaps) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = device, .log = note_swap, .log_user = swaps});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device, .log = note_swap, .log_user = swaps));
     int64_t count = m * n, most = (m > n ? m : n) * (k > m ? k : m);
     float *data = malloc((size_t)most * sizeof *data);
     for (int64_t i = 0; i < most; i++) data[i] = (float)(i * 37 % 101 - 50) / 64;

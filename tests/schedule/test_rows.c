@@ -70,7 +70,7 @@ static const struct {
 /* The value, or with `gradient` the gradient of the sum of its arc tangents. */
 static float *run(const char *device, int threads, function f, const shape *s, int axis,
                   bool gradient, const float *values, int64_t *count) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = device, .threads = threads});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device, .threads = threads));
     qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){s->rows, s->columns}, values),
               *y = f(x, axis);
     if (gradient) {
@@ -159,7 +159,7 @@ static void streams_are_walked_by_pages_and_leave_nothing_out(void) {
     static const int64_t rest[] = {0, 1, 67, 4095};
     for (int i = 0; i < 8; i++) {
         int64_t n = (1 << 23) + rest[i / 2];
-        qn_ctx *qn = qn_open(&(qn_options){.threads = 1 + i % 3, .log = see_pages});
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1 + i % 3, .log = see_pages));
         qn_set(qn, "debug", "k");
         qn->run->limits.stream_pages = 4; /* on any machine */
         paged = past = false;
@@ -191,7 +191,7 @@ static void streams_are_walked_by_pages_and_leave_nothing_out(void) {
  * under masks nothing goes past the caches. */
 static void long_formulas_stream_without_masks(void) {
     int64_t n = (1 << 23) + 5;
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = see_pages});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .log = see_pages));
     qn_set(qn, "debug", "k");
     float *x = calloc((size_t)n, sizeof *x);
     qn_tensor *y = qn_from(qn, QN_F32, 1, &n, x);
@@ -204,7 +204,7 @@ static void long_formulas_stream_without_masks(void) {
 }
 
 static void look(function f, const shape *s, const float *x) {
-    qn_ctx *qn = qn_open(&(qn_options){.device = "null", .log = see_pages});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .log = see_pages));
     qn_set(qn, "debug", "k");
     paged = asked = false;
     rotated = 0;

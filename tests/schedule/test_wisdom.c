@@ -206,7 +206,7 @@ static void a_family_is_a_text_without_its_numbers(void) {
 
 static qn_ctx *open_cpu_with(const char *path) {
     cache_log[0] = 0;
-    qn_ctx *qn = qn_open(&(qn_options){.device = "cpu", .threads = 1, .log = keep_log});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1, .log = keep_log));
     if (qn && path && qn_set(qn, "wisdom", path)) FAIL("%s", qn_error(qn));
     return qn;
 }

@@ -415,7 +415,7 @@ static sym build(sym_store *s, const sym *var, const tree *t) {
 
 static void sheet_open(sheet *h, const world *w) {
     memset(h, 0, sizeof *h);
-    qn_options options = {.alloc = sheet_alloc, .free = sheet_free};
+    qn_options options = QN_OPTIONS(.alloc = sheet_alloc, .free = sheet_free);
     heap_open(&h->qn.heap, &options, &h->qn);
     h->s = sym_open(&h->qn.heap);
     h->other = sym_open(&h->qn.heap);

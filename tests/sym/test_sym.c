@@ -20,7 +20,7 @@ static void at_free(void *user, void *p, size_t size) {
 
 static void at_open(void) {
     memset(&at, 0, sizeof at);
-    qn_options options = {.alloc = at_alloc, .free = at_free};
+    qn_options options = QN_OPTIONS(.alloc = at_alloc, .free = at_free);
     heap_open(&at.qn.heap, &options, &at.qn);
     at.s = sym_open(&at.qn.heap);
 }

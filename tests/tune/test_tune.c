@@ -110,8 +110,7 @@ static qn_ctx *play_open(play p) {
     if (!*played.place) snprintf(played.place, sizeof played.place, "a played machine");
     cache_log[0] = 0;
     qn_ctx *qn = interp_open(
-        &(qn_options){
-            .log = keep_log, .alloc = books_alloc, .free = books_free, .alloc_user = &live},
+        &QN_OPTIONS(.log = keep_log, .alloc = books_alloc, .free = books_free, .alloc_user = &live),
         0);
     table = *qn->run->dev;
     table.compile = played_compile;
@@ -372,7 +371,7 @@ static bool compute(const char *wisdom_path, const char *tune_seconds, int threa
     static float x[ROWS * COLUMNS];
     make_input(x);
     cache_log[0] = 0;
-    qn_ctx *qn = qn_open(&(qn_options){.threads = threads, .log = keep_log});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = threads, .log = keep_log));
     if (!qn) return false;
     qn_set(qn, "wisdom", wisdom_path);
     qn_set(qn, "tune", tune_seconds);
@@ -411,7 +410,7 @@ static void another_process_uses_what_was_tuned(void) {
         if (fabsf(plain[i] - tuned[i]) > 1e-5f) FAIL("[%d]: %g, not %g", i, tuned[i], plain[i]);
     /* Whether one was faster is the machine's word; that it is used is this library's. So each
      * record is given a schedule that was not the default. */
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     qn_set(qn, "wisdom", path);
     wisdom *w = wisdom_of(qn);
     CHECK(w->count >= 1);
@@ -454,7 +453,7 @@ static void results_do_not_depend_on_threads_after_tuning(void) {
 /* Kernels as text, with the line of what is wrong. */
 static void kernels_are_tuned_as_text(void) {
     cache_log[0] = 0;
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 1, .log = keep_log});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1, .log = keep_log));
     qn_set(qn, "wisdom", "on"); /* with the cache off: in memory */
     if (!qn || !qn->run->dev->executes) {
         SKIP("no compiler");
@@ -463,13 +462,13 @@ static void kernels_are_tuned_as_text(void) {
     }
     char two[sizeof twice + sizeof summed];
     snprintf(two, sizeof two, "%s%s", twice, summed);
-    qn_tune_options o = {.seconds = 1};
+    qn_tune_options o = QN_TUNE_OPTIONS(.seconds = 1);
     CHECK_INT(qn_tune_text(qn, two, &o), QN_OK);
     CHECK(wisdom_of(qn)->count == 2);
     CHECK_INT(qn_tune_text(qn, "kernel \"x\" {\n oops\n}\n", &o), QN_EFORMAT);
     CHECK(strstr(qn_error(qn), "line 2"));
     qn_clear_error(qn);
-    CHECK_INT(qn_tune_text(qn, twice, &(qn_tune_options){.seconds = 0}), QN_EARG);
+    CHECK_INT(qn_tune_text(qn, twice, &QN_TUNE_OPTIONS(.seconds = 0)), QN_EARG);
     qn_clear_error(qn);
     qn_set(qn, "wisdom", "off");
     CHECK_INT(qn_tune_text(qn, twice, &o), QN_EARG);
@@ -484,7 +483,7 @@ static bool stop_at_once(void *user, const qn_tune_state *s) {
 /* A chain of reductions, one of much to little: every kernel that is compiled was tuned. */
 static void every_kernel_of_a_plan_is_tuned(void) {
     cache_log[0] = 0;
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 2, .log = keep_log});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2, .log = keep_log));
     if (!qn || !qn->run->dev->executes || qn->run->dev->unfused) {
         SKIP("no compiler");
         qn_close(qn);
@@ -493,16 +492,16 @@ static void every_kernel_of_a_plan_is_tuned(void) {
     float *x = calloc(512 * 512, sizeof *x);
     qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){512, 512}, x);
     qn_tensor *y = qn_sum(qn_softmax(qn_matmul(t, t), 1), QN_ALL, false);
-    CHECK_INT(qn_tune(qn, 1, &y, &(qn_tune_options){.seconds = 1e-3}), QN_OK);
+    CHECK_INT(qn_tune(qn, 1, &y, &QN_TUNE_OPTIONS(.seconds = 1e-3)), QN_OK);
     CHECK_INT(wisdom_of(qn)->count, 0); /* no kernel's share is worth beginning */
-    qn_tune_options o = {.seconds = 60, .going = stop_at_once, .user = &(int){0}};
+    qn_tune_options o = QN_TUNE_OPTIONS(.seconds = 60, .going = stop_at_once, .user = &(int){0});
     CHECK_INT(qn_tune(qn, 1, &y, &o), QN_OK);
     qn_stats stats;
-    qn_get_stats(qn, &stats);
+    qn_get_stats(qn, &stats, sizeof stats);
     CHECK_INT(stats.compiles, 0);
     float sum;
     CHECK_INT(qn_read(y, &sum, sizeof sum), QN_OK);
-    qn_get_stats(qn, &stats);
+    qn_get_stats(qn, &stats, sizeof stats);
     CHECK(stats.compiles >= 3);
     CHECK_INT(*(int *)o.user, stats.compiles);
     CHECK_INT(wisdom_of(qn)->count, 1); /* it was stopped at the first */
@@ -526,7 +525,7 @@ static bool is_known(qn_ctx *qn, const char *text) {
 /* A weight that lasts and one that is trained: what is tuned is what runs, packed panels and values
  * over old ones included, and it is what runs afterwards. */
 static void a_static_graph_is_tuned_as_it_runs(void) {
-    qn_ctx *qn = qn_open(&(qn_options){.threads = 1, .log = keep_log});
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1, .log = keep_log));
     if (!qn || !qn->run->dev->executes || qn->run->dev->unfused) {
         SKIP("no compiler");
         qn_close(qn);
@@ -553,7 +552,7 @@ static void a_static_graph_is_tuned_as_it_runs(void) {
     }
     CHECK(over);
     for (int i = 0; i < 3 && p; i++) {
-        if (i == 1) CHECK_INT(qn_tune_plan(plan, &(qn_tune_options){.seconds = 2}), QN_OK);
+        if (i == 1) CHECK_INT(qn_tune_plan(plan, &QN_TUNE_OPTIONS(.seconds = 2)), QN_OK);
         CHECK_INT(qn_run(plan, &x, &out), QN_OK);
         qn_read(out, &loss[i], sizeof loss[i]);
         CHECK(p->renewed == qn->run->renewed);

@@ -92,13 +92,13 @@ class Value:
 
 
 class ConvOptions(C.Structure):
-    _fields_ = [("stride", C.c_int64 * 3), ("dilation", C.c_int64 * 3), ("before", C.c_int64 * 3),
+    _fields_ = [("size", C.c_size_t), ("stride", C.c_int64 * 3), ("dilation", C.c_int64 * 3), ("before", C.c_int64 * 3),
                 ("after", C.c_int64 * 3), ("extra", C.c_int64 * 3), ("groups", C.c_int64),
                 ("same", C.c_bool), ("channels_last", C.c_bool)]
 
 
 class OptimizerOptions(C.Structure):
-    _fields_ = [("method", C.c_int), ("rate", C.c_double), ("momentum", C.c_double),
+    _fields_ = [("size", C.c_size_t), ("method", C.c_int), ("rate", C.c_double), ("momentum", C.c_double),
                 ("beta1", C.c_double), ("beta2", C.c_double), ("epsilon", C.c_double),
                 ("weight_decay", C.c_double), ("clip", C.c_double), ("decay_rank", C.c_int),
                 ("nesterov", C.c_bool)]
@@ -106,7 +106,7 @@ class OptimizerOptions(C.Structure):
 
 def conv_options(**given):
     """The struct of options: lists for each axis, numbers and truths."""
-    options = ConvOptions()
+    options = ConvOptions(size=C.sizeof(ConvOptions))
     for name, value in given.items():
         if isinstance(value, (list, tuple)):
             for i, v in enumerate(value):
@@ -134,7 +134,6 @@ SIMPLE = {"int": C.c_int, "int64_t": C.c_int64, "uint64_t": C.c_uint64, "double"
           "bool": C.c_bool, "size_t": C.c_size_t, "const char *": C.c_char_p, "qn_code": C.c_int,
           "qn_dtype": C.c_int, "qn_pad_mode": C.c_int, "qn_combine": C.c_int, "void": None,
           "qn_scope": C.c_uint32, "qn_method": C.c_int, "uint32_t": C.c_uint32}
-STRUCTS = {"qn_optimizer_options": OptimizerOptions}
 
 
 class QuernError(Exception):
@@ -158,7 +157,7 @@ class Quern:
                 function = getattr(self.library, name)
             except AttributeError:
                 continue
-            function.restype = SIMPLE.get(result, STRUCTS.get(result, C.c_void_p))
+            function.restype = SIMPLE.get(result, C.c_void_p)
             function.argtypes = [SIMPLE.get(p, C.c_void_p) for p in params]
             self.plain[name] = function
         self.device = device

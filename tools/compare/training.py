@@ -2,10 +2,12 @@
 loss takes the parameters that the last one assigned. Lion, which PyTorch lacks, is its paper's formula.
 Steps are few and smooth; the bound is 64 epsilons of the largest parameter."""
 
+import ctypes as C
+
 import numpy as np
 
 from judge import Case
-from quern import QuernError, Value, epsilon
+from quern import OptimizerOptions, QuernError, Value, epsilon
 
 try:
     import torch
@@ -84,7 +86,8 @@ def run(q, account, rng):
         return
     for method, given in CASES:
         for dtype in ("f32", "f64"):
-            o = q.plain["qn_optimizer_defaults"](method)
+            o = OptimizerOptions()
+            q.plain["qn_optimizer_get_defaults"](method, C.byref(o), C.sizeof(o))
             for name, value in given.items():
                 setattr(o, name, value)
             case = Case("optimizers", dtype, "value", f"{METHODS[method]} {given} ")

@@ -13,7 +13,7 @@
 
 static const struct {
     const char *variable, *memory, *wrapping;
-} types[QN_DTYPE_COUNT] = {
+} types[DTYPE_COUNT] = {
     [QN_BOOL] = {"uint8_t", "uint8_t", "uint32_t"},
     [QN_I8] = {"int8_t", "int8_t", "uint32_t"},
     [QN_I16] = {"int16_t", "int16_t", "uint32_t"},

@@ -329,14 +329,14 @@ static void find_work(void *arg) {
     f->found = wisdom_of(f->qn);
 }
 
-bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out) {
+bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out, size_t size) {
     if (!qn || !out || i < 0) return false;
     finding f = {.qn = qn};
     guarded(qn, find_work, &f);
     const wisdom *w = f.found;
     if (!w || (uint32_t)i >= w->count) return false;
     const wisdom_record *r = &w->at[i];
-    *out = (qn_wisdom){.kernel = r->name,
+    qn_wisdom known = {.kernel = r->name,
                        .place = r->place,
                        .schedule = r->schedule,
                        .here = r->key.place == w->place,
@@ -344,6 +344,7 @@ bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out) {
                        .seconds = r->spent,
                        .ratio = r->ratio,
                        .done = r->done};
+    struct_give(out, size, &known, sizeof known);
     return true;
 }
 
