@@ -1,5 +1,6 @@
 # Quern's build. `make` builds the library and the command; `make help` lists the rest.
 CC      ?= cc
+OBJCOPY ?= objcopy
 BUILD   ?= build$(if $(findstring clang,$(CC)),-clang)$(if $(SAN),-san)$(if $(TSAN),-tsan)$(if $(DEBUG),-debug)$(if \
           $(COVER),-cover)
 PREFIX  ?= /usr/local
@@ -39,34 +40,44 @@ $(BUILD)/sources: FORCE
 	@mkdir -p $(@D)
 	@echo '$(LIBSRC) $(CLIOBJ)' | cmp -s - $@ || echo '$(LIBSRC) $(CLIOBJ)' >$@
 
+# Everything under its own name, for tests and benchmarks: they reach internal functions.
+$(BUILD)/internal.a: $(LIBOBJ) $(BUILD)/sources
+	@rm -f $@
+	@echo "  ar $@"; $(AR) rcs $@ $(LIBOBJ)
+
+# What is installed: one object in which only the public names are global, so that a program may have
+# functions of its own, or of another library, under any other name.
 $(BUILD)/libquern.a: $(LIBOBJ) $(BUILD)/sources
 	@rm -f $@
-	@echo "  ar $@"; ar rcs $@ $(LIBOBJ)
+	@echo "  ar $@"; $(LD) -r -o $(BUILD)/quern.all.o $(LIBOBJ)
+	@$(OBJCOPY) --wildcard --keep-global-symbol='qn_*' $(BUILD)/quern.all.o $(BUILD)/quern.o
+	@$(AR) rcs $@ $(BUILD)/quern.o; rm -f $(BUILD)/quern.all.o
 
 $(BUILD)/$(SONAME): $(LIBOBJ) $(BUILD)/sources src/quern.map
 	@echo "  ld $@"; $(CC) -shared -Wl,-soname,$(SONAME) -Wl,--build-id -Wl,--version-script=src/quern.map \
 	    $(if $(SAN)$(TSAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(LIBOBJ) $(LDLIBS)
 
-$(BUILD)/quern: $(CLIOBJ) $(BUILD)/libquern.a
+$(BUILD)/quern: $(CLIOBJ) $(BUILD)/internal.a
 	@echo "  ld $@"; $(CC) -o $@ $^ $(LDLIBS)
 
-# Programs link the static library: so tests reach internal functions.
+# program FOLDER LIBRARY: examples are users' programs, benchmarks reach internal functions.
 define program
-$(BUILD)/$(1)/%: $(1)/%.c $(BUILD)/libquern.a
+$(BUILD)/$(1)/%: $(1)/%.c $(BUILD)/$(2)
 	@mkdir -p $$(@D)
 	@echo "  cc $$<"; $$(CC) $$(ALL_CFLAGS) -I$(1) -MMD -MP -MT $$@ -MF $$@.d $$< -o $$@ \
-	    $(BUILD)/libquern.a $$(LDLIBS)
+	    $(BUILD)/$(2) $$(LDLIBS)
 endef
-$(foreach d,bench examples,$(eval $(call program,$(d))))
+$(eval $(call program,bench,internal.a))
+$(eval $(call program,examples,libquern.a))
 
 # Tests stand in the folder of the room they test; their programs lie side by side.
 vpath test_%.c $(wildcard tests/*)
 vpath fuzz_%.c $(wildcard tests/*)
 vpath cover_%.c $(wildcard tests/*)
-$(BUILD)/tests/%: %.c $(BUILD)/libquern.a
+$(BUILD)/tests/%: %.c $(BUILD)/internal.a
 	@mkdir -p $(@D)
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d $< -o $@ \
-	    $(BUILD)/libquern.a $(LDLIBS)
+	    $(BUILD)/internal.a $(LDLIBS)
 
 tests: all $(TESTS) $(EXAMPLES)  ## build the test programs
 
@@ -79,7 +90,7 @@ examples: $(EXAMPLES)  ## build the lessons of examples/
 bench: all $(BENCH)  ## run the benchmarks
 	@for b in $(BENCH); do echo "== $$b"; $$b || exit 1; done
 
-$(BUILD)/bench/peers: $(VERSUS) $(BUILD)/libquern.a
+$(BUILD)/bench/peers: $(VERSUS) $(BUILD)/internal.a
 	@echo "  ld $@"; $(CC) -o $@ $^ $(LDLIBS)
 
 bench-peers: all $(BUILD)/bench/peers  ## compare with other libraries (BENCH_ARGS=...)

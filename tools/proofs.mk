@@ -8,9 +8,9 @@ cover:  ## the same by coverage, with clang and libFuzzer, for COVER_SECONDS
 	    build-cover/tests/cover_parse
 	@nice sh tools/cover.sh build-cover
 
-$(BUILD)/tests/cover_parse: tests/ir/cover_parse.c $(BUILD)/libquern.a
+$(BUILD)/tests/cover_parse: tests/ir/cover_parse.c $(BUILD)/internal.a
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d -fsanitize=fuzzer $< -o $@ \
-	    $(BUILD)/libquern.a $(LDLIBS)
+	    $(BUILD)/internal.a $(LDLIBS)
 
 accuracy: $(BUILD)/tests/test_accuracy  ## measure errors of functions (STEP=1, SECONDS=600) into docs/accuracy.md
 	@$(BUILD)/tests/test_accuracy --sweep docs/accuracy.tally $(STEP) $(SECONDS) || test $$? = 2
