@@ -2,8 +2,8 @@
  * makes of one, that the result stays (the interpreter runs both on the same data), why a line is
  * refused.
  */
-#ifndef QN_KERN_CASES_H
-#define QN_KERN_CASES_H
+#ifndef QN_IR_CASES_H
+#define QN_IR_CASES_H
 
 #include "ir_interp.h"
 #include "transform/transform.h"

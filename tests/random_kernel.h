@@ -107,7 +107,7 @@ static inline sym times(subject *s, sym a, sym b) {
 static inline sym plus(subject *s, sym a, sym b) {
     return sym_add(s->k->syms, a, b);
 }
-static inline sym var_of(subject *s, stmt_id loop) {
+static inline sym loop_var(subject *s, stmt_id loop) {
     return ir_trip(s->k, loop);
 }
 
@@ -154,15 +154,15 @@ static inline void kernel_map(subject *s) {
     sym n = some_size(s, some_extent(20)), m = some_size(s, some_extent(40));
     mem_id out = some_arg(s, dtype, times(s, n, m), ACCESS_WRITE);
     stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n), j = ir_loop(k, i, LOOP_SERIAL, "j", m);
-    expr_id x = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
-    expr_id y = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
+    expr_id x = some_view(s, dtype, loop_var(s, i), n, loop_var(s, j), m);
+    expr_id y = some_view(s, dtype, loop_var(s, i), n, loop_var(s, j), m);
     for (int64_t ops = 1 + below(4); ops > 0; ops--) {
         expr_id z = some_op(k, x, y);
         y = chance(50) ? x : y;
         x = z;
     }
-    if (chance(20)) x = ir_op2(k, OP_ADD, x, ir_cast(k, dtype, ir_index(k, var_of(s, j))));
-    sym at = plus(s, times(s, var_of(s, i), m), var_of(s, j));
+    if (chance(20)) x = ir_op2(k, OP_ADD, x, ir_cast(k, dtype, ir_index(k, loop_var(s, j))));
+    sym at = plus(s, times(s, loop_var(s, i), m), loop_var(s, j));
     if (chance(10)) x = ir_op2(k, OP_SUB, x, some_entry(k, dtype, at));
     ir_store(k, j, MONOID_SET, out, at, SYM_TRUE, x);
 }
@@ -183,19 +183,19 @@ static inline void kernel_reduction(subject *s) {
         ir_def(k, i, t[c], ir_identity(k, how, c, d));
     }
     stmt_id j = ir_loop(k, i, LOOP_SERIAL, "j", m);
-    expr_id x = some_view(s, dtype, var_of(s, i), n, var_of(s, j), m);
+    expr_id x = some_view(s, dtype, loop_var(s, i), n, loop_var(s, j), m);
     if (how != MONOID_PROD && chance(40)) x = some_op(k, x, x);
     ir_stmt u = {.kind = STMT_STORE, .monoid = (uint8_t)how, .n = (uint8_t)states};
     u.store.mem[0] = t[0];
     u.store.mem[1] = t[1];
     u.store.value[0] = x;
-    u.store.value[1] = states == 2 ? ir_index(k, var_of(s, j)) : 0;
+    u.store.value[1] = states == 2 ? ir_index(k, loop_var(s, j)) : 0;
     u.store.valid = SYM_TRUE;
     ir_store_n(k, j, &u);
     for (int c = 0; c < states; c++) {
         expr_id v = ir_load(k, t[c], SYM_ZERO, SYM_TRUE, 0, 0);
         if (!c && chance(30)) v = ir_op1(k, OP_ABS, v);
-        ir_store(k, i, MONOID_SET, out[c], var_of(s, i), SYM_TRUE, v);
+        ir_store(k, i, MONOID_SET, out[c], loop_var(s, i), SYM_TRUE, v);
     }
 }
 
@@ -216,13 +216,13 @@ static inline void kernel_product(subject *s) {
     sym at = SYM_ZERO;
     if (b != SYM_ONE) {
         top = ir_loop(k, 0, LOOP_SERIAL, "b", b);
-        at = var_of(s, top);
+        at = loop_var(s, top);
     }
     stmt_id i = ir_loop(k, top, LOOP_SERIAL, "i", n), j = ir_loop(k, i, LOOP_SERIAL, "j", m);
-    sym vi = var_of(s, i), vj = var_of(s, j);
+    sym vi = loop_var(s, i), vj = loop_var(s, j);
     ir_def(k, j, t, ir_identity(k, MONOID_SUM, 0, dtype));
     stmt_id q = ir_loop(k, j, LOOP_SERIAL, "k", r);
-    sym vq = var_of(s, q);
+    sym vq = loop_var(s, q);
     sym ai = chance(30) ? plus(s, times(s, vq, n), vi) : plus(s, times(s, vi, r), vq);
     sym wi = chance(30) ? plus(s, times(s, vj, r), vq) : plus(s, times(s, vq, m), vj);
     ai = plus(s, ai, times(s, at, times(s, n, r)));
@@ -250,27 +250,27 @@ static inline void kernel_softmax(subject *s) {
     mem_id sum = ir_tile(k, MEM_LOCAL, QN_F32, SYM_ONE);
     mem_id e = stage ? ir_tile(k, MEM_LOCAL, QN_F32, m) : 0;
     stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n), j;
-    sym vi = var_of(s, i), at, w = columns ? n : SYM_ONE, h = columns ? SYM_ONE : m;
+    sym vi = loop_var(s, i), at, w = columns ? n : SYM_ONE, h = columns ? SYM_ONE : m;
     expr_id x, y, le = 0, lm = ir_load(k, max, SYM_ZERO, SYM_TRUE, 0, 0);
     ir_def(k, i, max, ir_identity(k, MONOID_MAX, 0, QN_F32));
     j = ir_loop(k, i, LOOP_SERIAL, "j", m);
-    at = plus(s, times(s, vi, h), times(s, var_of(s, j), w));
+    at = plus(s, times(s, vi, h), times(s, loop_var(s, j), w));
     x = ir_load(k, in, at, SYM_TRUE, 0, 0);
     ir_store(k, j, MONOID_MAX, max, SYM_ZERO, SYM_TRUE, x);
     if (stage) ir_def(k, i, e, 0);
     ir_def(k, i, sum, ir_const_f(k, QN_F32, 0));
     j = ir_loop(k, i, LOOP_SERIAL, "j", m);
-    at = plus(s, times(s, vi, h), times(s, var_of(s, j), w));
+    at = plus(s, times(s, vi, h), times(s, loop_var(s, j), w));
     x = ir_op1(k, OP_EXP, ir_op2(k, OP_SUB, ir_load(k, in, at, SYM_TRUE, 0, 0), lm));
     if (stage) {
-        ir_store(k, j, MONOID_SET, e, var_of(s, j), SYM_TRUE, x);
-        x = ir_load(k, e, var_of(s, j), SYM_TRUE, 0, 0);
+        ir_store(k, j, MONOID_SET, e, loop_var(s, j), SYM_TRUE, x);
+        x = ir_load(k, e, loop_var(s, j), SYM_TRUE, 0, 0);
     }
     ir_store(k, j, MONOID_SUM, sum, SYM_ZERO, SYM_TRUE, x);
     j = ir_loop(k, i, LOOP_SERIAL, "j", m);
-    at = plus(s, times(s, vi, h), times(s, var_of(s, j), w));
+    at = plus(s, times(s, vi, h), times(s, loop_var(s, j), w));
     y = ir_op1(k, OP_EXP, ir_op2(k, OP_SUB, ir_load(k, in, at, SYM_TRUE, 0, 0), lm));
-    if (stage) le = ir_load(k, e, var_of(s, j), SYM_TRUE, 0, 0);
+    if (stage) le = ir_load(k, e, loop_var(s, j), SYM_TRUE, 0, 0);
     y = ir_op2(k, OP_DIV, stage ? le : y, ir_load(k, sum, SYM_ZERO, SYM_TRUE, 0, 0));
     ir_store(k, j, MONOID_SET, out, at, SYM_TRUE, y);
 }
@@ -286,12 +286,12 @@ static inline void kernel_scatter(subject *s) {
     mem_id x = some_arg(s, QN_F32, times(s, n, m), ACCESS_READ);
     s->index_below = sym_hi(k->syms, rows);
     stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n), j = ir_loop(k, i, LOOP_SERIAL, "j", m);
-    expr_id at = ir_cast(k, QN_I64, ir_load(k, index, var_of(s, i), SYM_TRUE, 0, 0));
+    expr_id at = ir_cast(k, QN_I64, ir_load(k, index, loop_var(s, i), SYM_TRUE, 0, 0));
     ir_stmt st = {.kind = STMT_STORE, .monoid = (uint8_t)how, .n = 1};
     st.store.mem[0] = out;
     st.store.value[0] =
-        ir_load(k, x, plus(s, times(s, var_of(s, i), m), var_of(s, j)), SYM_TRUE, 0, 0);
-    st.store.index = var_of(s, j);
+        ir_load(k, x, plus(s, times(s, loop_var(s, i), m), loop_var(s, j)), SYM_TRUE, 0, 0);
+    st.store.index = loop_var(s, j);
     st.store.valid = SYM_TRUE;
     st.store.dyn = ir_op2(k, OP_MUL, at, ir_index(k, m));
     st.store.guard = ir_op2(k, OP_AND, ir_op2(k, OP_LE, ir_const_i(k, QN_I64, 0), at),
@@ -307,8 +307,8 @@ static inline void kernel_in_place(subject *s) {
     sym size = sym_scale(k->syms, plus(s, n, sym_const(k->syms, 4)), 4);
     mem_id a = some_arg(s, QN_I32, size, ACCESS_READ | ACCESS_WRITE);
     stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n), j = ir_loop(k, i, LOOP_SERIAL, "j", m);
-    sym at = sym_scale(k->syms, var_of(s, i), step);
-    if (chance(60)) at = plus(s, at, var_of(s, j));
+    sym at = sym_scale(k->syms, loop_var(s, i), step);
+    if (chance(60)) at = plus(s, at, loop_var(s, j));
     sym from = plus(s, at, sym_const(k->syms, shift));
     if (chance(50)) {
         sym swap = at;
@@ -317,7 +317,7 @@ static inline void kernel_in_place(subject *s) {
     }
     expr_id v = ir_load(k, a, from, SYM_TRUE, 0, 0);
     v = ir_op2(k, OP_ADD, ir_op2(k, OP_MUL, v, ir_const_i(k, QN_I32, 3)),
-               ir_cast(k, QN_I32, ir_index(k, var_of(s, j))));
+               ir_cast(k, QN_I32, ir_index(k, loop_var(s, j))));
     ir_store(k, j, chance(70) ? MONOID_SET : MONOID_SUM, a, at, SYM_TRUE, v);
 }
 

@@ -3,8 +3,8 @@
  * off), LETTERS, COMPILER; when: qn_set() may change it at ANY time, or it is read when a context
  * is OPENed and setting it later is an error */
 X(DEBUG, "debug", LETTERS, ANY, "",
-  "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s search, "
-  "c source, x timings, e devices")
+  "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s schedules and "
+  "search, c source, x timings, e devices")
 X(DEVICE, "device", TEXT, OPEN, "cpu",
   "the device contexts open by default: cpu, opencl, ref or null")
 X(THREADS, "threads", NUMBER, OPEN, "0",

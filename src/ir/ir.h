@@ -163,6 +163,24 @@ typedef enum loop_kind {
     LOOP_WORD
 } loop_kind;
 
+/* How a scheduler means a loop to run, once its schedule is complete; copies of the loop inherit
+ * it. It is no part of what a kernel is, and neither printed nor parsed. */
+typedef enum loop_want {
+    WANT_NOTHING,
+    WANT_VEC,      /* as the lanes of vectors, where they fit */
+    WANT_UNROLL,   /* unrolled, where that makes few copies */
+    WANT_WORD,     /* as parts of words */
+    WANT_ELEMENTS, /* over a tile's elements: vectors or nothing */
+    WANT_STEPS,    /* over whole vectors: peeled where some iterations are cut short */
+    WANT_THREAD    /* shared by the members of a work group */
+} loop_want;
+
+typedef struct loop_head {
+    sym var, extent; /* extent may use outer variables; may be 0 */
+    uint32_t id;     /* among the kernel's loops; one that is no more is never given again */
+    uint8_t want;    /* loop_want */
+} loop_head;
+
 typedef struct ir_stmt {
     uint8_t kind;
     uint8_t loop;                            /* LOOP: loop_kind */
@@ -171,9 +189,7 @@ typedef struct ir_stmt {
     uint32_t line;                           /* of the text it was parsed from; 0: none */
     stmt_id parent, next, prev, first, last; /* tree; first/last: children of a LOOP */
     union {
-        struct {
-            sym var, extent; /* extent may use outer variables; may be 0 */
-        } l;
+        loop_head l;
         struct {
             mem_id mem;
             expr_id value;
@@ -206,9 +222,10 @@ typedef struct kernel {
     int dim_vars;
     uint8_t *param; /* dtypes of the scalars given at launch, behind the dimension variables */
     uint32_t params, param_cap;
-    int args;     /* buffers a launch gives */
-    stmt_id root; /* a LOOP of extent 1 and no variable whose children are the top statements */
-    bool no_fma;  /* products in sums are rounded: as in machine */
+    int args;       /* buffers a launch gives */
+    uint32_t loops; /* ids of loops given so far */
+    stmt_id root;   /* a LOOP of extent 1 and no variable whose children are the top statements */
+    bool no_fma;    /* products in sums are rounded: as in machine */
 } kernel;
 
 /* ---- tree.c: making and walking -------------------------------------------------------------- */
@@ -272,6 +289,7 @@ stmt_id ir_store_n(kernel *k, stmt_id parent, const ir_stmt *store); /* the gene
 stmt_id ir_prefetch(kernel *k, stmt_id parent, mem_id arg, sym index);
 stmt_id ir_barrier(kernel *k, stmt_id parent);
 stmt_id ir_find_loop(const kernel *k, const char *name); /* by variable name; 0: none */
+stmt_id ir_loop_of(const kernel *k, uint32_t id);        /* by its id; 0: it is no more */
 void ir_unlink(kernel *k, stmt_id s);
 void ir_insert(kernel *k, stmt_id s, stmt_id parent, stmt_id before); /* before 0: at the end */
 void ir_move(kernel *k, stmt_id s, stmt_id parent, stmt_id before);   /* unlink, and insert there */
@@ -492,5 +510,43 @@ extern const ir_dot ir_dots[IR_DOTS];
 int ir_dot_of(int left, int right, int sum);
 /* Is the statement t[i] += a*b, in the form of its monoid or of an fma? The factors. */
 bool ir_is_dot(const kernel *k, const ir_stmt *store, expr_id factor[2]);
+
+/* ---- contraction.c --------------------------------------------------------------------------- */
+
+/* A contraction: perfectly nested loops of the output around   def t; for r.. { t += a*b }; stores.
+ * Its two factors are numbered as the product is written. */
+enum { CONTRACTION_LOOPS = 24 };
+/* Which factors depend on a loop. */
+typedef enum contraction_side { SIDE_NONE, SIDE_FIRST, SIDE_SECOND, SIDE_BOTH } contraction_side;
+typedef struct contraction_loop {
+    stmt_id at;
+    bool sum;        /* of the sum, not of the output */
+    uint8_t side;    /* contraction_side */
+    bool fixed[2];   /* the factor's load moves by a constant step .. */
+    int64_t step[2]; /* .. of so many elements; 0: it does not depend on the loop */
+} contraction_loop;
+typedef struct contraction_operand {
+    expr_id factor;
+    mem_id mem;       /* the argument that it loads .. */
+    ir_access access; /* .. and how; of several, the last */
+    int loads, tiles; /* how many loads of arguments, of tiles */
+    bool plain;       /* one load of an argument, at an index that is not computed: can be staged */
+    bool direct;      /* it is nothing but that load, perhaps converted */
+    int as;           /* the dtype that the load is converted to, -1: none */
+} contraction_operand;
+typedef struct contraction {
+    contraction_loop loop[CONTRACTION_LOOPS]; /* of the output, then of the sum, outermost first */
+    int outs, loops;
+    stmt_id body, def, reduction, update; /* of the innermost output loop */
+    stmt_id epilogue;                     /* the first of its stores, 0: none */
+    mem_id tile;
+    expr_id factor[2];
+    contraction_operand of[2];
+} contraction;
+/* The contraction that the loop is the outermost of; false: it is none. */
+bool contraction_of(kernel *k, stmt_id loop, contraction *c);
+contraction_side contraction_side_of(const contraction *c, stmt_id loop);
+/* Is the statement t[i] += a*b, by the monoid of sums? Its factors. */
+bool ir_adds_product(const kernel *k, stmt_id update, expr_id factor[2]);
 
 #endif

@@ -57,8 +57,7 @@ bool ir_split(kernel *k, stmt_id loop, int64_t factor, const char *outer, const 
     if (!ir_plain(k, trips, why)) return false;
     sym o =
         sym_loop(s, outer ? outer : ir_fresh_name(k, arena_printf(&k->arena, "%so", name)), trips);
-    ir_s(k, loop)->l.var = o;
-    ir_s(k, loop)->l.extent = trips;
+    ir_s(k, loop)->l = (loop_head){.var = o, .extent = trips, .id = ++k->loops};
     o = ir_trip(k, loop);
     sym rest = sym_sub(s, extent, sym_scale(s, o, factor));
     bool divides = sym_mod(s, extent, f) == SYM_ZERO;
@@ -76,13 +75,11 @@ bool ir_split(kernel *k, stmt_id loop, int64_t factor, const char *outer, const 
 static void exchange(kernel *k, stmt_id outer, stmt_id inner) {
     ir_stmt *o = ir_s(k, outer), *i = ir_s(k, inner);
     uint8_t kind = o->loop;
-    sym var = o->l.var, extent = o->l.extent;
+    loop_head head = o->l;
     o->loop = i->loop;
-    o->l.var = i->l.var;
-    o->l.extent = i->l.extent;
+    o->l = i->l;
     i->loop = kind;
-    i->l.var = var;
-    i->l.extent = extent;
+    i->l = head;
 }
 
 bool ir_swap(kernel *k, stmt_id outer, stmt_id inner, str *why) {

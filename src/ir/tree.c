@@ -446,7 +446,10 @@ static stmt_id add_stmt(kernel *k, ir_stmt row, stmt_id parent) {
 
 stmt_id ir_loop(kernel *k, stmt_id parent, loop_kind kind, const char *name, sym extent) {
     sym var = sym_loop(k->syms, ir_fresh_name(k, name ? name : "i"), extent);
-    return add_stmt(k, (ir_stmt){.kind = STMT_LOOP, .loop = (uint8_t)kind, .l = {var, extent}},
+    return add_stmt(k,
+                    (ir_stmt){.kind = STMT_LOOP,
+                              .loop = (uint8_t)kind,
+                              .l = {.var = var, .extent = extent, .id = ++k->loops}},
                     parent);
 }
 
@@ -531,6 +534,12 @@ stmt_id ir_find_loop(const kernel *k, const char *name) {
         const ir_stmt *t = ir_s(k, s);
         if (t->kind == STMT_LOOP && !strcmp(sym_name(k->syms, t->l.var), name)) return s;
     }
+    return 0;
+}
+
+stmt_id ir_loop_of(const kernel *k, uint32_t id) {
+    for (stmt_id s = k->root; id && (s = ir_next(k, s, k->root));)
+        if (ir_s(k, s)->kind == STMT_LOOP && ir_s(k, s)->l.id == id) return s;
     return 0;
 }
 
@@ -754,6 +763,7 @@ void ir_rename(kernel *k, stmt_id s) {
         substitution_add(k, &sub, loop->l.var, var);
         loop->l.var = var;
         loop->l.extent = extent;
+        loop->l.id = ++k->loops;
     }
     if (sub.n) subst_all(k, s, &sub);
     rename_tiles(k, s);

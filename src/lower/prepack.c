@@ -22,11 +22,10 @@ enum {
 
 typedef struct reading {
     kernel *k;
-    stmt_id chain[QN_MAX_RANK * 2], sum,
-        update;        /* loops over outputs, over the sum, its statement */
-    int loops, column; /* column: which of the loops is j */
-    int side;          /* which factor the operand is */
-    int64_t rows;      /* outputs of a column */
+    contraction c;
+    int column;   /* which of the output's loops is j */
+    int side;     /* which factor the operand is */
+    int64_t rows; /* outputs of a column */
 } reading;
 
 static bool constant_extent(const kernel *k, stmt_id loop, int64_t *n) {
@@ -34,45 +33,30 @@ static bool constant_extent(const kernel *k, stmt_id loop, int64_t *n) {
            sym_is_const(k->syms, ir_s(k, loop)->l.extent, n);
 }
 
-/* Perfectly nested loops around   def t; for r { t += a*b } .. */
+/* A kernel that is one contraction with one sum, of constant extents. */
 static bool read_product(reading *p) {
     kernel *k = p->k;
-    int64_t n;
-    expr_id f[2];
-    stmt_id s = ir_s(k, k->root)->first;
-    for (; s && s == ir_s(k, ir_s(k, s)->parent)->last && constant_extent(k, s, &n);
-         s = ir_s(k, s)->first) {
-        if (p->loops == (int)COUNT_OF(p->chain)) return false;
-        p->chain[p->loops++] = s;
-    }
-    if (!s || !p->loops || ir_s(k, s)->kind != STMT_DEF) return false;
-    p->sum = ir_s(k, s)->next;
-    if (!p->sum || !constant_extent(k, p->sum, &n) || n < LEAST) return false;
-    p->update = ir_s(k, p->sum)->first;
-    const ir_stmt *u = ir_s(k, p->update);
-    return p->update && p->update == ir_s(k, p->sum)->last && ir_is_dot(k, u, f) &&
-           u->monoid == MONOID_SUM && u->store.mem[0] == ir_s(k, s)->def.mem;
+    int64_t n = 0;
+    stmt_id root = ir_s(k, k->root)->first;
+    if (!root || root != ir_s(k, k->root)->last || !contraction_of(k, root, &p->c)) return false;
+    if (p->c.loops != p->c.outs + 1) return false;
+    for (int i = 0; i < p->c.loops; i++)
+        if (!constant_extent(k, p->c.loop[i].at, &n)) return false;
+    return n >= LEAST; /* of the sum, the last */
 }
 
 /* The argument's only access, a plain load that is one factor, perhaps converted; 0: it is not. */
 static expr_id read_load(reading *p, int arg) {
     kernel *k = p->k;
     ir_access *t;
-    uint32_t n = ir_accesses(k, k->root, &t);
-    expr_id load = 0, f[2];
-    for (uint32_t i = 0; i < n; i++) {
-        const ir_memory *m = ir_m(k, t[i].mem);
-        if (m->scope != MEM_ARG || m->arg != arg) continue;
-        if (load || !t[i].load || t[i].at != p->update || t[i].dyn || t[i].guard ||
-            t[i].valid != SYM_TRUE)
-            return 0;
-        load = t[i].load;
-    }
-    ir_is_dot(k, ir_s(k, p->update), f);
-    for (p->side = 0; load && p->side < 2; p->side++) {
-        const ir_expr *e = ir_e(k, f[p->side]);
-        if (f[p->side] == load || (e->kind == EXPR_OP && e->op == OP_CAST && e->arg[0] == load))
-            return load;
+    uint32_t n = ir_accesses(k, k->root, &t), found = 0;
+    for (uint32_t i = 0; i < n; i++)
+        found += ir_m(k, t[i].mem)->scope == MEM_ARG && ir_m(k, t[i].mem)->arg == arg;
+    for (p->side = 0; found == 1 && p->side < 2; p->side++) {
+        const contraction_operand *o = &p->c.of[p->side];
+        if (o->direct && ir_m(k, o->mem)->arg == arg && o->access.valid == SYM_TRUE &&
+            (o->as >= 0 || o->factor == o->access.load))
+            return o->access.load;
     }
     return 0;
 }
@@ -83,39 +67,36 @@ static bool read_index(reading *p, sym index, prepack *out) {
     sym rest;
     int64_t step, n;
     p->rows = 1;
-    stmt_id store = ir_s(k, p->sum)->next;
-    if (!store || ir_s(k, store)->kind != STMT_STORE) return false;
-    if (!sym_split(k->syms, index, ir_s(k, p->sum)->l.var, &out->row, &index)) return false;
     p->column = -1;
-    for (int i = 0; i < p->loops; i++) {
-        sym var = ir_s(k, p->chain[i])->l.var;
-        if (sym_uses(k->syms, index, var)) {
+    if (!p->c.epilogue) return false;
+    sym r = ir_s(k, p->c.loop[p->c.outs].at)->l.var;
+    if (!sym_split(k->syms, index, r, &out->row, &index)) return false;
+    for (int i = 0; i < p->c.outs; i++) {
+        stmt_id loop = p->c.loop[i].at;
+        if (sym_uses(k->syms, index, ir_s(k, loop)->l.var)) {
             if (p->column >= 0) return false;
             p->column = i;
         } else {
-            constant_extent(k, p->chain[i], &n);
+            constant_extent(k, loop, &n);
             p->rows = n > 0 && p->rows <= MOST_ROWS ? p->rows * n : MOST_ROWS + 1;
         }
     }
     if (p->column < 0 || p->rows < 2 || p->rows > MOST_ROWS) return false;
-    sym j = ir_s(k, p->chain[p->column])->l.var;
-    if (!sym_split(k->syms, index, j, &out->column, &rest)) return false;
-    return sym_is_const(k->syms, rest, &out->base) &&
-           sym_split(k->syms, ir_s(k, store)->store.index, j, &step, &rest) && step == 1;
+    sym j = ir_s(k, p->c.loop[p->column].at)->l.var, to = ir_s(k, p->c.epilogue)->store.index;
+    return sym_split(k->syms, index, j, &out->column, &rest) &&
+           sym_is_const(k->syms, rest, &out->base) && sym_split(k->syms, to, j, &step, &rest) &&
+           step == 1;
 }
 
 /* Does the other factor depend on other loops? And the parts of words, 1: none. */
 static bool read_other(const reading *p, const machine *limits, prepack *out) {
     kernel *k = p->k;
-    expr_id f[2];
-    ir_is_dot(k, ir_s(k, p->update), f);
-    const ir_expr *other = ir_e(k, f[!p->side]);
-    int sum = ir_m(k, ir_s(k, p->update)->store.mem[0])->dtype;
+    const contraction_operand *other = &p->c.of[!p->side];
+    int sum = ir_m(k, p->c.tile)->dtype;
     out->parts = 1;
-    if (ir_expr_uses(k, f[!p->side], ir_s(k, p->chain[p->column])->l.var)) return false;
-    if (other->kind == EXPR_OP && other->op == OP_CAST &&
-        ir_e(k, other->arg[0])->kind == EXPR_LOAD && ir_e(k, f[p->side])->kind == EXPR_OP) {
-        int row = ir_dot_of(ir_e(k, other->arg[0])->dtype, out->dtype, sum);
+    if (p->c.loop[p->column].side == SIDE_BOTH) return false;
+    if (other->as >= 0 && p->c.of[p->side].as >= 0) {
+        int row = ir_dot_of(ir_m(k, other->mem)->dtype, out->dtype, sum);
         if (row >= 0 && (limits->dots >> row & 1)) out->parts = ir_dots[row].parts;
     }
     if (out->column == 1 && out->parts == 1 && p->rows < SOME_ROWS) return false;
@@ -134,15 +115,15 @@ bool prepack_find(kernel *k, int arg, const machine *limits, prepack *out) {
     out->dtype = e.dtype;
     if (!sym_is_const(k->syms, ir_m(k, e.load.mem)->size, &out->source)) return false;
     if (!read_index(&p, e.load.index, out) || !read_other(&p, limits, out)) return false;
-    constant_extent(k, p.chain[p.column], &out->columns);
-    constant_extent(k, p.sum, &out->rows);
+    constant_extent(k, p.c.loop[p.column].at, &out->columns);
+    constant_extent(k, p.c.loop[p.c.outs].at, &out->rows);
     if (out->columns < out->width) return false;
     out->panels = (out->columns + out->width - 1) / out->width;
     out->words = (out->rows + out->parts - 1) / out->parts;
     out->size = out->panels * out->words * out->width * out->parts;
-    out->update = p.update;
-    out->j = ir_s(k, p.chain[p.column])->l.var;
-    out->r = ir_s(k, p.sum)->l.var;
+    out->update = p.c.update;
+    out->j = ir_s(k, p.c.loop[p.column].at)->l.var;
+    out->r = ir_s(k, p.c.loop[p.c.outs].at)->l.var;
     return true;
 }
 

@@ -16,8 +16,6 @@
  * combined into a register tile of mr iterations x u vectors, whose operands are a vector of rows
  * and a broadcast scalar. So nothing is packed but what varies by row and is strided (stage), once
  * a block. Nothing of the softmax crosses lanes. */
-#include <stdio.h>
-
 #include "schedule/schedule.h"
 
 enum {
@@ -31,31 +29,42 @@ enum {
 };
 
 typedef struct row_nest {
-    char root[40];   /* the outermost loop, below the blocks */
-    char sum[8][40]; /* of a product: its sums */
-    char row[40];    /* a loop along the row with more than a product in it; "": none */
-    int sums, step;  /* step: iterations of a row's loop in one of the root; 0: unknown */
-    bool slices;     /* the root iterates over slices of the row */
-    bool shared;     /* adds to elements shared by the rows */
+    loop_h root;    /* the outermost loop, below the blocks */
+    loop_h sum[8];  /* of a product: its sums */
+    loop_h row;     /* a loop along the row with more than a product in it */
+    int sums, step; /* step: iterations of a row's loop in one of the root; 0: unknown */
+    bool slices;    /* the root iterates over slices of the row */
+    bool shared;    /* adds to elements shared by the rows */
 } row_nest;
 
 typedef struct block {
     scheduler *m;
-    int rows, trips;   /* rows of a block; iterations of a product's loop in a register tile */
-    char u[40], v[40]; /* names of the block's loops in the current nest */
+    int rows, trips; /* rows of a block; iterations of a product's loop in a register tile */
+    loop_h u, v;     /* the block's loops in the current nest */
     row_nest nest[MOST_NESTS];
     int nests;
 } block;
 
-static bool divides(const scheduler *m, int n, stmt_id loop) {
+/* Pad the loop's extent to a multiple. */
+static bool pad_extent(scheduler *m, loop_h l, int multiple) {
     sym_store *s = m->k->syms;
-    return sym_mod(s, schedule_at(m, loop)->l.extent, sym_const(s, n)) == SYM_ZERO;
+    return sym_mod(s, extent_of(m, l), sym_const(s, multiple)) == SYM_ZERO ||
+           step_pad(maybe(m), l, multiple);
 }
 
-/* Pad the loop's extent to a multiple. */
-static bool pad_extent(scheduler *m, const char *loop, int multiple) {
-    return divides(m, multiple, schedule_find(m, loop)) ||
-           schedule_apply(m, "pad %s %d", loop, multiple);
+/* Split the loop into vectors, which are unrolled. */
+static loop2 split_vectors(scheduler *m, loop_h l) {
+    loop2 t = step_split(m, l, m->lanes, "u", "v");
+    step_want(m, t.outer, WANT_UNROLL);
+    step_want(m, t.inner, WANT_VEC);
+    return t;
+}
+
+/* Split the loop into as many iterations taken together, which are unrolled. */
+static loop2 split_tile(scheduler *m, loop_h l, int trips) {
+    loop2 t = step_split(m, l, trips, "o", "u");
+    step_want(m, t.inner, WANT_UNROLL);
+    return t;
 }
 
 static bool is_product_sum(const scheduler *m, stmt_id s) {
@@ -104,12 +113,10 @@ static bool expand_tiles(block *b, stmt_id row, int rows) {
         size[n++] = ir_m(m->k, schedule_at(m, s)->def.mem)->size;
     }
     if (!n) return true;
-    int first = ir_tile_number(m->k, tile[0]);
-    if (!schedule_apply(m, "accumulate t%d %s", first, b->v)) return false;
-    if (!schedule_apply(m, "accumulate t%d %s", first, b->u)) return false;
+    if (!step_accumulate(maybe(m), tile[0], b->v)) return false;
+    if (!step_accumulate(maybe(m), tile[0], b->u)) return false;
     for (int i = 0; i < n; i++)
-        if (size[i] != SYM_ONE)
-            schedule_apply(m, "transform_layout t%d %d", ir_tile_number(m->k, tile[i]), rows);
+        if (size[i] != SYM_ONE) step_transform_layout(m, tile[i], rows);
     return true;
 }
 
@@ -117,33 +124,35 @@ static bool expand_tiles(block *b, stmt_id row, int rows) {
 static loop_chain sink(block *b, stmt_id nest) {
     scheduler *m = b->m;
     loop_chain c = loop_chain_of(m, nest);
-    snprintf(b->u, sizeof b->u, "%s", c.name[0]);
-    snprintf(b->v, sizeof b->v, "%s", c.name[1]);
+    b->u = c.loop[0];
+    b->v = c.loop[1];
     int v = 1;
     while (v + 1 < c.n && loop_chain_swap(m, &c, v)) v++;
     for (int u = 0; u + 1 < v && loop_chain_swap(m, &c, u);) u++;
-    c.body = schedule_find(m, c.name[c.n - 1]);
+    c.body = stmt_of(m, c.loop[c.n - 1]);
     return c;
 }
 
 /* What varies by row and is strided in memory is staged and transposed, once a block. */
-static void stage_rows(scheduler *m, const char *where, const char *sum) {
+static void stage_rows(scheduler *m, loop_h where, loop_h sum) {
     ir_access *t;
-    stmt_id loop = schedule_find(m, sum);
+    stmt_id loop = stmt_of(m, sum);
     uint32_t n = ir_accesses(m->k, loop, &t);
     loop_chain nest = loop_chain_of(m, loop);
     if (nest.n < 3) return;
-    const char *u = nest.name[nest.n - 2], *v = nest.name[nest.n - 1];
+    loop_h u = nest.loop[nest.n - 2], v = nest.loop[nest.n - 1];
     for (uint32_t i = 0; i < n; i++) {
         int64_t across, along;
         if (!t[i].load || !schedule_is_arg(m, &t[i]) || t[i].dyn) continue;
-        if (!schedule_step(m, &t[i], schedule_at(m, schedule_find(m, v))->l.var, &across)) continue;
+        if (!schedule_step(m, &t[i], var_of(m, v), &across)) continue;
         if (across == 0 || across == 1) continue;
-        bool turns = schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &along) && along == 1;
-        int arg = ir_m(m->k, t[i].mem)->arg;
-        if (!schedule_apply(m, "stage a%d %s %s %s %s", arg, where, sum, u, v)) continue;
-        loop_chain c;
-        if (!turns || !schedule_staged(m, where, &c)) continue;
+        bool turns = schedule_step(m, &t[i], var_of(m, sum), &along) && along == 1;
+        stage_axes axes = {0};
+        stage_axis(&axes, sum, false);
+        stage_axis(&axes, u, false);
+        stage_axis(&axes, v, false);
+        if (!step_stage(maybe(m), t[i].mem, where, &axes, -1) || !turns) continue;
+        loop_chain c = schedule_staged(m);
         if (c.n == 3) schedule_copy_across(m, &c, 0);
     }
 }
@@ -167,60 +176,51 @@ static void transpose_result(const block *b, stmt_id product) {
     if (to->load || !schedule_is_arg(m, to) || to->dyn ||
         !schedule_step(m, to, schedule_at(m, c.body)->l.var, &across) || across == 1 ||
         !schedule_step(m, to, schedule_at(m, end)->l.var, &along) || along != 1 ||
-        !schedule_apply(m, "swap %s %s", c.name[0], c.name[1]) ||
-        !schedule_apply(m, "transpose %s %s", c.name[0], c.name[2]))
+        !step_swap(maybe(m), c.loop[0], c.loop[1]))
         return;
-    stmt_id back = schedule_at(m, schedule_find(m, c.name[0]))->next;
-    char column[40], row[40];
-    snprintf(column, sizeof column, "%s", schedule_name(m, back));
-    snprintf(row, sizeof row, "%s", schedule_name(m, schedule_at(m, back)->first));
-    schedule_apply(m, "vec %s", row);
-    schedule_apply(m, "unroll %s", column);
+    loop2 back = step_transpose(maybe(m), c.loop[0], c.loop[2]);
+    step_bind(m, back.inner, LOOP_VEC);
+    step_bind(m, back.outer, LOOP_UNROLL);
 }
 
 /* A register tile of the innermost loop's iterations by the block; then its operands. */
-static void product_nest(block *b, row_nest *p, const loop_chain *c, int inner, const char *where) {
+static void product_nest(block *b, row_nest *p, const loop_chain *c, int inner, loop_h where) {
     scheduler *m = b->m;
-    stmt_id body = schedule_find(m, b->v);
-    int id = m->next++, number = 0;
-    for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next) {
+    mem_id tile = 0;
+    for (stmt_id s = schedule_at(m, stmt_of(m, b->v))->first; s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind == STMT_DEF) {
-            number = ir_tile_number(m->k, schedule_at(m, s)->def.mem);
+            tile = schedule_at(m, s)->def.mem;
         } else if (schedule_at(m, s)->kind == STMT_LOOP && p->sums < 8) {
-            snprintf(p->sum[p->sums++], sizeof p->sum[0], "%s", schedule_name(m, s));
+            p->sum[p->sums++] = loop_of(m, s);
         }
     }
-    int trips = b->trips;
-    char u[24];
-    snprintf(u, sizeof u, "u%d", id);
-    if (!pad_extent(m, c->name[inner], trips)) return;
-    if (!schedule_apply(m, "split %s %d -> o%d %s", c->name[inner], trips, id, u)) return;
-    if (!schedule_apply(m, "accumulate t%d %s", number, b->v)) return;
-    schedule_apply(m, "accumulate t%d %s", number, b->u);
-    schedule_apply(m, "accumulate t%d %s", number, u);
+    if (!pad_extent(m, c->loop[inner], b->trips)) return;
+    loop2 t = split_tile(m, c->loop[inner], b->trips);
+    if (!t.outer.id || !step_accumulate(maybe(m), tile, b->v)) return;
+    step_accumulate(m, tile, b->u);
+    step_accumulate(m, tile, t.inner);
     for (int i = 0; i < p->sums; i++) {
-        schedule_apply(m, "trim %s", p->sum[i]);
+        step_trim(maybe(m), p->sum[i]);
         stage_rows(m, where, p->sum[i]);
     }
-    snprintf(p->root, sizeof p->root, "o%d", id);
-    p->step = inner == 0 ? trips : 0;
-    transpose_result(b, schedule_find(m, p->root));
+    p->root = t.outer;
+    p->step = inner == 0 ? b->trips : 0;
+    transpose_result(b, stmt_of(m, p->root));
 }
 
 /* Behind a product, as many iterations as the product takes, so that the two nests can be fused. */
 static void leaf_nest(block *b, row_nest *p, const loop_chain *c, int inner, bool behind_product) {
-    scheduler *m = b->m;
-    int id = m->next++, trips = behind_product ? b->trips : LEAF_TRIPS;
-    int64_t n = schedule_trips(m, schedule_find(m, c->name[inner]));
-    if (n < trips) return;
-    if (!schedule_apply(m, "split %s %d -> o%d u%d", c->name[inner], trips, id, id)) return;
-    snprintf(p->root, sizeof p->root, "o%d", id);
-    if (inner == 0) snprintf(p->row, sizeof p->row, "o%d", id);
+    int trips = behind_product ? b->trips : LEAF_TRIPS;
+    if (trips_of(b->m, c->loop[inner]) < trips) return;
+    loop_h steps = split_tile(b->m, c->loop[inner], trips).outer;
+    if (!steps.id) return;
+    p->root = steps;
+    if (inner == 0) p->row = steps;
     p->step = inner == 0 ? trips : 0;
 }
 
 static bool is_product_nest(const block *b, const row_nest *p) {
-    return has_product(b->m, schedule_find(b->m, p->root));
+    return has_product(b->m, stmt_of(b->m, p->root));
 }
 
 /* Terms of elements that the rows share (the gradient of queries, where a row is a key): a block's
@@ -229,61 +229,51 @@ static bool shares_element(const block *b, stmt_id body) {
     const scheduler *m = b->m;
     const ir_stmt *x = schedule_at(m, schedule_at(m, body)->first);
     if (x->kind != STMT_STORE || x->monoid == MONOID_SET || x->next) return false;
-    return !sym_uses(m->k->syms, x->store.index, schedule_at(m, schedule_find(m, b->u))->l.var) &&
-           !sym_uses(m->k->syms, x->store.index, schedule_at(m, schedule_find(m, b->v))->l.var);
-}
-
-/* Split the loop into vectors, padded to whole ones: "u.. v..", the loop over vectors first. */
-static bool split_lanes(scheduler *m, const char *loop, int vectors, int id) {
-    int n = vectors * m->lanes;
-    return pad_extent(m, loop, n) && schedule_apply(m, "split %s %d -> d%d w%d", loop, n, id, id) &&
-           schedule_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
+    return !sym_uses(m->k->syms, x->store.index, var_of(m, b->u)) &&
+           !sym_uses(m->k->syms, x->store.index, var_of(m, b->v));
 }
 
 static void shared_nest(block *b, row_nest *p, const loop_chain *c) {
     scheduler *m = b->m;
-    const char *along = c->name[0], *across = c->name[1];
-    int id = m->next++, by = m->next++;
+    loop_h along = c->loop[0], across = c->loop[1];
     if (c->n != 4) return;
-    schedule_apply(m, "trim %s", along);
-    if (!schedule_apply(m, "privatize %s", b->u)) return;
-    int vectors = schedule_trips(m, schedule_find(m, across)) > m->lanes ? BLOCK_VECTORS : 1;
-    char sum[24];
-    snprintf(sum, sizeof sum, "r%d", id);
-    if (!schedule_apply(m, "merge %s %s -> %s", b->u, b->v, sum)) return;
-    if (!pad_extent(m, along, b->trips) ||
-        !schedule_apply(m, "split %s %d -> o%d u%d", along, b->trips, id, id) ||
-        !split_lanes(m, across, vectors, by) || !schedule_apply(m, "swap u%d d%d", id, by))
-        return;
-    char loop[3][24];
-    snprintf(loop[0], sizeof loop[0], "v%d", by);
-    snprintf(loop[1], sizeof loop[1], "u%d", by);
-    snprintf(loop[2], sizeof loop[2], "u%d", id);
-    stmt_id body = schedule_find(m, loop[0]);
-    int tile = ir_tile_number(m->k, schedule_at(m, schedule_at(m, body)->first)->def.mem);
-    for (int i = 0; i < 3; i++) schedule_apply(m, "accumulate t%d %s", tile, loop[i]);
-    snprintf(p->sum[p->sums++], sizeof p->sum[0], "%s", sum);
-    snprintf(p->root, sizeof p->root, "o%d", id);
+    step_trim(maybe(m), along);
+    if (!step_privatize(maybe(m), b->u)) return;
+    int width = (trips_of(m, across) > m->lanes ? BLOCK_VECTORS : 1) * m->lanes;
+    loop_h sum = step_merge(maybe(m), b->u, b->v, "r");
+    if (!sum.id || !pad_extent(m, along, b->trips)) return;
+    loop2 t = split_tile(m, along, b->trips);
+    if (!t.outer.id || !pad_extent(m, across, width)) return;
+    loop2 columns = step_split(m, across, width, "d", "w"), x = split_vectors(m, columns.inner);
+    if (!x.inner.id || !step_swap(maybe(m), t.inner, columns.outer)) return;
+    stmt_id body = stmt_of(m, x.inner);
+    mem_id tile = schedule_at(m, schedule_at(m, body)->first)->def.mem;
+    step_accumulate(m, tile, x.inner);
+    step_accumulate(m, tile, x.outer);
+    step_accumulate(m, tile, t.inner);
+    p->sum[p->sums++] = sum;
+    p->root = t.outer;
     p->step = b->trips;
     p->shared = true;
 }
 
-static void block_nest(block *b, int number, const char *where) {
+static void block_nest(block *b, int number, loop_h where) {
+    scheduler *m = b->m;
     row_nest *p = &b->nest[number];
     bool behind = number && is_product_nest(b, p - 1);
-    loop_chain c = sink(b, schedule_find(b->m, p->root));
-    snprintf(p->root, sizeof p->root, "%s", c.name[0]);
+    loop_chain c = sink(b, stmt_of(m, p->root));
+    p->root = c.loop[0];
     int inner = -1;
     for (int i = 0; i < c.n; i++)
-        if (strcmp(c.name[i], b->u) != 0 && strcmp(c.name[i], b->v) != 0) inner = i;
-    bool sunk = c.n > 2 && !strcmp(c.name[c.n - 1], b->v) && !strcmp(c.name[c.n - 2], b->u);
+        if (!same_loop(c.loop[i], b->u) && !same_loop(c.loop[i], b->v)) inner = i;
+    bool sunk = c.n > 2 && same_loop(c.loop[c.n - 1], b->v) && same_loop(c.loop[c.n - 2], b->u);
     if (inner < 0 || !sunk) return;
-    schedule_apply(b->m, "trim %s", c.name[inner]);
-    if (schedule_at(b->m, schedule_at(b->m, c.body)->first)->kind == STMT_DEF)
+    step_trim(maybe(m), c.loop[inner]);
+    if (schedule_at(m, schedule_at(m, c.body)->first)->kind == STMT_DEF)
         product_nest(b, p, &c, inner, where);
     else if (shares_element(b, c.body))
         shared_nest(b, p, &c);
-    else if (!schedule_has_inner(b->m, c.body))
+    else if (!schedule_has_inner(m, c.body))
         leaf_nest(b, p, &c, inner, behind);
 }
 
@@ -299,8 +289,8 @@ static void fuse_neighbours(block *b) {
     for (int i = 0; i + 1 < b->nests;) {
         row_nest *p = &b->nest[i], *next = p + 1;
         bool fits = p->step && p->step == next->step && !next->sums && !p->shared;
-        if (fits && schedule_apply(b->m, "fuse %s %s", p->root, next->root)) {
-            memcpy(p->row, p->root, sizeof p->row);
+        if (fits && step_fuse(maybe(b->m), p->root, next->root)) {
+            p->row = p->root;
             drop_nest(b, i + 1);
         } else {
             i++;
@@ -308,41 +298,33 @@ static void fuse_neighbours(block *b) {
     }
 }
 
-/* Vectorize the loops that block_reduction made to move partial sums. */
-static void vectorize_moves(scheduler *m, stmt_id slices) {
-    char move[8][40];
+/* Vectorize the loops that block_reduction, the last step, made to move partial sums: those over a
+ * tile's elements, which are alone in the loops that say when. */
+static void vectorize_moves(scheduler *m) {
+    loop_h move[8];
     int n = 0;
-    for (stmt_id s = slices; (s = ir_next(m->k, s, slices)) && n < 8;) {
-        const char *name = schedule_name(m, schedule_at(m, s)->kind == STMT_LOOP ? s : slices);
-        bool moves = !strncmp(name, "more", 4) || !strncmp(name, "wait", 4);
-        stmt_id in = schedule_at(m, s)->kind == STMT_LOOP && moves ? schedule_at(m, s)->first : 0;
-        if (in && schedule_at(m, in)->kind == STMT_LOOP)
-            snprintf(move[n++], sizeof move[0], "%s", schedule_name(m, in));
+    for (uint32_t i = 1; i < m->mades && n < 8; i++) {
+        stmt_id when = schedule_at(m, stmt_of(m, m->made[i]))->parent;
+        if (same_loop(loop_of(m, when), m->made[i - 1])) move[n++] = m->made[i];
     }
-    for (int i = 0; i < n; i++) {
-        int id = m->next++;
-        schedule_apply(m, "split %s %d -> u%d v%d", move[i], m->lanes, id, id);
-    }
+    for (int i = 0; i < n; i++) split_vectors(m, move[i]);
 }
 
-static int tile_of(const scheduler *m, stmt_id body) {
+/* The first tile that is defined in the body, 0: none. */
+static mem_id tile_of(const scheduler *m, stmt_id body) {
     for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind == STMT_DEF)
-            return ir_tile_number(m->k, schedule_at(m, s)->def.mem);
-    return -1;
+        if (schedule_at(m, s)->kind == STMT_DEF) return schedule_at(m, s)->def.mem;
+    return 0;
 }
 
 /* Split the nest's iterations into slices of a row. */
-static bool cut_root(block *b, row_nest *p, int64_t slice) {
-    scheduler *m = b->m;
-    int id = m->next++;
-    if (!schedule_apply(m, "split %s %lld -> e%d f%d", p->root, (long long)slice / p->step, id, id))
-        return false;
-    if (p->row[0]) snprintf(p->row, sizeof p->row, "f%d", id);
-    snprintf(p->root, sizeof p->root, "e%d", id);
+static void cut_root(block *b, row_nest *p, int64_t slice) {
+    loop2 t = step_split(b->m, p->root, slice / p->step, "e", "f");
+    if (!t.outer.id) return;
+    if (p->row.id) p->row = t.inner;
+    p->root = t.outer;
     p->step = 0;
     p->slices = true;
-    return true;
 }
 
 /* A product that reduces over a long row, and the nest in front that computes the row, iterate over
@@ -353,19 +335,22 @@ static void slice_nest(block *b, int i, int64_t slice) {
     row_nest *p = &b->nest[i], *made = p - 1;
     if (p->shared && made->slices && slice % p->step == 0) cut_root(b, p, slice);
     if (p->shared || p->sums != 1 || !made->step || slice % made->step) return;
-    if (schedule_trips(m, schedule_find(m, p->sum[0])) < 2 * slice) return;
-    int id = m->next++, tile = tile_of(m, schedule_find(m, p->root));
-    if (!schedule_apply(m, "split %s %lld -> c%d r%d", p->sum[0], (long long)slice, id, id)) return;
-    snprintf(p->sum[0], sizeof p->sum[0], "r%d", id);
-    if (!schedule_apply(m, "block_reduction t%d c%d %s", tile, id, p->root)) return;
-    snprintf(p->root, sizeof p->root, "c%d", id);
+    if (trips_of(m, p->sum[0]) < 2 * slice) return;
+    mem_id tile = tile_of(m, stmt_of(m, p->root));
+    loop2 t = step_split(maybe(m), p->sum[0], slice, "c", "r");
+    if (!t.outer.id) return;
+    p->sum[0] = t.inner;
+    if (!step_block_reduction(maybe(m), tile, t.outer, p->root)) return;
+    p->root = t.outer;
     p->slices = true;
     p->step = 0;
-    vectorize_moves(m, schedule_find(m, p->root));
+    vectorize_moves(m);
     cut_root(b, made, slice);
 }
 
-static void slice_rows(block *b, const char *rows) {
+/* Neighbours go over slices of the rows together, where they can; a tile that only one slice at a
+ * time needs shrinks to it. */
+static void slice_rows(block *b, loop_h rows) {
     scheduler *m = b->m;
     int64_t l1 = m->limits->l1 ? m->limits->l1 : 32 << 10, slice = PRODUCT_TRIPS;
     int64_t row = (int64_t)b->rows * (m->limits->vector_bytes / m->lanes);
@@ -373,35 +358,32 @@ static void slice_rows(block *b, const char *rows) {
     for (int i = 1; i < b->nests; i++) slice_nest(b, i, slice);
     for (int i = 0; i + 1 < b->nests;) {
         row_nest *p = &b->nest[i], *next = p + 1;
-        if (!p->slices || !next->slices || !schedule_apply(m, "fuse %s %s", p->root, next->root)) {
+        if (!p->slices || !next->slices || !step_fuse(maybe(m), p->root, next->root)) {
             i++;
             continue;
         }
-        for (int j = 0; j < next->sums && p->sums < 8; j++)
-            snprintf(p->sum[p->sums++], sizeof p->sum[0], "%s", next->sum[j]);
+        for (int j = 0; j < next->sums && p->sums < 8; j++) p->sum[p->sums++] = next->sum[j];
         drop_nest(b, i + 1);
     }
-    int tile[64], n = 0;
-    for (stmt_id s = schedule_at(m, schedule_find(m, rows))->first; s && n < 64;
+    mem_id tile[64];
+    int n = 0;
+    for (stmt_id s = schedule_at(m, stmt_of(m, rows))->first; s && n < 64;
          s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind == STMT_DEF)
-            tile[n++] = ir_tile_number(m->k, schedule_at(m, s)->def.mem);
+        if (schedule_at(m, s)->kind == STMT_DEF) tile[n++] = schedule_at(m, s)->def.mem;
     for (int i = 0; i < b->nests; i++)
         for (int j = 0; j < n && b->nest[i].slices; j++)
-            schedule_apply(m, "fold_storage t%d %s", tile[j], b->nest[i].root);
+            step_fold_storage(maybe(m), tile[j], b->nest[i].root);
 }
 
 /* Merge the loops around the rows with the loop over blocks, and make the result parallel. */
-static void parallelize_blocks(scheduler *m, loop_chain *c) {
-    char root[40];
-    snprintf(root, sizeof root, "%s", c->name[0]);
+static void parallelize_blocks(scheduler *m, const loop_chain *c) {
+    loop_h root = c->loop[0];
     for (int i = 1; i < c->n; i++) {
-        char merged[40];
-        snprintf(merged, sizeof merged, "p%d", m->next++);
-        if (!schedule_apply(m, "merge %s %s -> %s", root, c->name[i], merged)) break;
-        snprintf(root, sizeof root, "%s", merged);
+        loop_h both = step_merge(maybe(m), root, c->loop[i], "p");
+        if (!both.id) break;
+        root = both;
     }
-    if (schedule_trips(m, schedule_find(m, root)) > 1) schedule_apply(m, "par %s", root);
+    if (trips_of(m, root) > 1) step_bind(m, root, LOOP_PAR);
 }
 
 /* Bytes of arguments that each block of rows reads again. */
@@ -439,7 +421,7 @@ static bool find_rows(const scheduler *m, stmt_id loop, loop_chain *c) {
         if (schedule_at(m, s)->kind != STMT_LOOP) continue;
         loop_chain in = loop_chain_of(m, s);
         if (!is_block(m, &in) || c->n + in.n > LOOP_CHAIN) continue;
-        memcpy(c->name[c->n], in.name[0], (size_t)in.n * sizeof in.name[0]);
+        memcpy(&c->loop[c->n], in.loop, (size_t)in.n * sizeof in.loop[0]);
         c->n += in.n;
         c->body = in.body;
         return true;
@@ -448,53 +430,58 @@ static bool find_rows(const scheduler *m, stmt_id loop, loop_chain *c) {
 }
 
 /* Vectorize the statements beside the rows. */
-static void beside_rows(scheduler *m, const char *rows) {
-    stmt_id around = schedule_at(m, schedule_find(m, rows))->parent;
-    char name[8][40];
+static void beside_rows(scheduler *m, loop_h rows) {
+    stmt_id around = schedule_at(m, stmt_of(m, rows))->parent;
+    loop_h beside[8];
     int n = 0;
     for (stmt_id s = schedule_at(m, around)->first; s && n < 8; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind == STMT_LOOP && strcmp(schedule_name(m, s), rows) != 0)
-            snprintf(name[n++], sizeof name[0], "%s", schedule_name(m, s));
+        if (schedule_at(m, s)->kind == STMT_LOOP && !same_loop(loop_of(m, s), rows))
+            beside[n++] = loop_of(m, s);
     for (int i = 0; i < n; i++) {
-        loop_chain c = loop_chain_of(m, schedule_find(m, name[i]));
-        int id = m->next++;
-        if (schedule_has_inner(m, c.body)) continue;
-        schedule_apply(m, "split %s %d -> u%d v%d", c.name[c.n - 1], m->lanes, id, id);
+        loop_chain c = loop_chain_of(m, stmt_of(m, beside[i]));
+        if (!schedule_has_inner(m, c.body)) split_vectors(m, c.loop[c.n - 1]);
     }
+}
+
+/* Split the rows, the innermost loop of the chain, into blocks, and each statement of a row into a
+ * nest over its block. */
+static bool make_nests(block *b, loop_chain *c) {
+    scheduler *m = b->m;
+    loop_h *rows = &c->loop[c->n - 1];
+    if (!pad_extent(m, *rows, b->rows)) return false;
+    loop2 blocks = step_split(maybe(m), *rows, b->rows, "b", "w");
+    if (!blocks.outer.id) return false;
+    *rows = blocks.outer;
+    loop2 lanes = split_vectors(m, blocks.inner);
+    b->u = lanes.outer;
+    b->v = lanes.inner;
+    if (expand_tiles(b, stmt_of(m, b->v), b->rows) && step_fission(maybe(m), b->v))
+        step_fission(m, b->u);
+    for (stmt_id s = schedule_at(m, stmt_of(m, *rows))->first; s && b->nests < MOST_NESTS;
+         s = schedule_at(m, s)->next)
+        if (schedule_at(m, s)->kind == STMT_LOOP) b->nest[b->nests++].root = loop_of(m, s);
+    return true;
 }
 
 bool schedule_attention(scheduler *m, stmt_id loop) {
     loop_chain c;
-    block b = {.m = m, .rows = m->lanes};
     if (!find_rows(m, loop, &c)) return false;
-    char *rows = c.name[c.n - 1];
-    int64_t trips = schedule_trips(m, c.body);
-    if (trips < m->lanes / 2) return false;
-    int vectors = block_vectors(m, c.body), block_rows = vectors * m->lanes, id = m->next++;
-    b.rows = block_rows;
-    b.trips = TILE_VECTORS / vectors < PRODUCT_TRIPS ? TILE_VECTORS / vectors : PRODUCT_TRIPS;
-    if (!pad_extent(m, rows, block_rows)) return false;
-    snprintf(b.u, sizeof b.u, "u%d", id);
-    snprintf(b.v, sizeof b.v, "v%d", id);
-    if (!schedule_apply(m, "split %s %d -> b%d w%d", rows, block_rows, id, id)) return false;
-    snprintf(rows, sizeof c.name[0], "b%d", id);
-    schedule_apply(m, "split w%d %d -> %s %s", id, m->lanes, b.u, b.v);
-    if (expand_tiles(&b, schedule_find(m, b.v), block_rows) && schedule_apply(m, "fission %s", b.v))
-        schedule_apply(m, "fission %s", b.u);
-    for (stmt_id s = schedule_at(m, schedule_find(m, rows))->first; s && b.nests < MOST_NESTS;
-         s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind == STMT_LOOP)
-            snprintf(b.nest[b.nests++].root, sizeof b.nest[0].root, "%s", schedule_name(m, s));
+    if (schedule_trips(m, c.body) < m->lanes / 2) return false;
+    int vectors = block_vectors(m, c.body), trips = TILE_VECTORS / vectors;
+    block b = {.m = m, .rows = vectors * m->lanes};
+    b.trips = trips < PRODUCT_TRIPS ? trips : PRODUCT_TRIPS;
+    if (!make_nests(&b, &c)) return false;
+    loop_h rows = c.loop[c.n - 1];
     for (int i = b.nests; i--;) block_nest(&b, i, rows);
     for (int i = 0; i < b.nests; i++) /* not before the loops that read them are trimmed */
-        if (b.nest[i].shared) schedule_apply(m, "trim %s", b.nest[i].sum[0]);
+        if (b.nest[i].shared) step_trim(maybe(m), b.nest[i].sum[0]);
     fuse_neighbours(&b);
     slice_rows(&b, rows);
     for (int i = 0; i < b.nests; i++) {
-        for (int j = 0; j < b.nest[i].sums; j++) schedule_apply(m, "peel %s", b.nest[i].sum[j]);
-        if (b.nest[i].row[0]) schedule_apply(m, "peel %s", b.nest[i].row);
+        for (int j = 0; j < b.nest[i].sums; j++) step_peel(maybe(m), b.nest[i].sum[j]);
+        step_peel(maybe(m), b.nest[i].row);
     }
-    if (schedule_at(m, schedule_find(m, rows))->parent != m->k->root) beside_rows(m, rows);
+    if (schedule_at(m, stmt_of(m, rows))->parent != m->k->root) beside_rows(m, rows);
     parallelize_blocks(m, &c);
     return true;
 }

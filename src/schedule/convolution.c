@@ -18,7 +18,6 @@
  *           piece of the image is copied once for all of them, and what they store lies together
  *   carry   where the sum goes over whole images (a weight's gradient), blocks of it are the
  *           outermost loop, so that what a block reads stays in the second-level cache */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "schedule/schedule.h"
@@ -32,10 +31,8 @@ enum {
     MOST_ROWS = 30
 };
 
-typedef enum side { SIDE_BOTH, SIDE_A, SIDE_B, SIDE_NONE } side;
-
 typedef struct conv_loop {
-    char name[40];
+    loop_h h;               /* the loop; of rows and lanes, once they are tiled, over the tiles */
     int64_t trips, step[2]; /* of each factor's load, 0: it does not depend on the loop */
     bool in[2], sum;
     int window[2]; /* loops of one window of that load have one number, 0: none */
@@ -50,50 +47,34 @@ typedef struct conv {
     int a, b;        /* the factor of the rows, the factor of the lanes */
     int rows, lanes; /* loops */
     int mr, nv;
+    loop_h row, u, v; /* of the register tile: rows (mr), vectors and lanes */
     int64_t depth, size;
     int64_t store_step[LOOPS];
 } conv;
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/* The one load of a factor, which may be converted. */
-static bool read_factor(conv *c, stmt_id store, expr_id factor, int f) {
-    ir_access *t;
-    uint32_t n = ir_accesses(c->m->k, store, &t), found = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!t[i].load || !ir_expr_takes(c->m->k, factor, t[i].load)) continue;
-        c->load[f] = t[i];
-        found++;
-    }
-    while (ir_e(c->m->k, factor)->kind == EXPR_OP && ir_e(c->m->k, factor)->op == OP_CAST)
-        factor = ir_e(c->m->k, factor)->arg[0];
-    c->mem[f] = c->load[f].mem;
-    return found == 1 && factor == c->load[f].load && schedule_is_arg(c->m, &c->load[f]) &&
-           !c->load[f].dyn && !c->load[f].guard;
-}
-
-static bool read_loop(conv *c, const char *name, bool sum) {
+static bool read_loop(conv *c, loop_h h, bool sum) {
     if (c->n == LOOPS) return false;
     conv_loop *l = &c->loop[c->n++];
-    *l = (conv_loop){.sum = sum};
-    snprintf(l->name, sizeof l->name, "%s", name);
-    stmt_id s = schedule_find(c->m, name);
-    sym var = schedule_at(c->m, s)->l.var;
-    l->trips = schedule_trips(c->m, s);
+    *l = (conv_loop){.h = h, .sum = sum};
+    sym var = var_of(c->m, h);
+    l->trips = trips_of(c->m, h);
     for (int f = 0; f < 2; f++) {
         l->in[f] = sym_uses(c->m->k->syms, c->load[f].index, var) ||
                    sym_uses(c->m->k->syms, c->load[f].valid, var);
         if (!schedule_step(c->m, &c->load[f], var, &l->step[f])) return false;
     }
-    return sym_is_const(c->m->k->syms, schedule_at(c->m, s)->l.extent, NULL) && l->trips >= 1;
+    return sym_is_const(c->m->k->syms, extent_of(c->m, h), NULL) && l->trips >= 1;
 }
 
-static side side_of(const conv *c, int i) {
-    const conv_loop *l = &c->loop[i];
-    return l->in[c->a] && l->in[c->b] ? SIDE_BOTH
-           : l->in[c->a]              ? SIDE_A
-           : l->in[c->b]              ? SIDE_B
-                                      : SIDE_NONE;
+/* Does only that factor depend on the loop? */
+static bool only_in(const conv *c, int i, int f) {
+    return c->loop[i].in[f] && !c->loop[i].in[1 - f];
+}
+
+static bool in_both(const conv *c, int i) {
+    return c->loop[i].in[0] && c->loop[i].in[1];
 }
 
 /* Find the loops of one window: a position of the output and one of the reduction that appear
@@ -106,8 +87,7 @@ static void find_windows(conv *c, int f) {
         for (int j = i + 1; j < c->n; j++) {
             conv_loop *x = &c->loop[i], *y = &c->loop[j];
             if (!x->in[f] || !y->in[f] || x->sum == y->sum || !x->step[f] || !y->step[f]) continue;
-            sym u = schedule_at(c->m, schedule_find(c->m, x->name))->l.var;
-            sym v = schedule_at(c->m, schedule_find(c->m, y->name))->l.var;
+            sym u = var_of(c->m, x->h), v = var_of(c->m, y->h);
             bool together = false;
             for (int k = 0; k < facts; k++)
                 together |= sym_uses(s, fact[k], u) && sym_uses(s, fact[k], v);
@@ -119,74 +99,67 @@ static void find_windows(conv *c, int f) {
         }
 }
 
-/* def t; for .. for { t += a*b }; stores   directly in the innermost loop of the output; false
- * where schedule_contraction can take it. */
+/* A contraction of two loads, which may be converted: read how they are now. */
+static bool read_loads(conv *c, stmt_id loop, contraction *x) {
+    if (!contraction_of(c->m->k, loop, x) || !x->of[0].direct || !x->of[1].direct) return false;
+    for (int f = 0; f < 2; f++) {
+        c->mem[f] = x->of[f].mem;
+        c->load[f] = x->of[f].access;
+    }
+    c->tile = x->tile;
+    return true;
+}
+
+static bool read_outs(conv *c, const loop_chain *outs) {
+    c->n = 0;
+    for (int i = 0; i < outs->n; i++)
+        if (!read_loop(c, outs->loop[i], false)) return false;
+    c->kept = c->n;
+    return true;
+}
+
+/* How many loops would be left of those of the output that only factor f depends on, once they are
+ * merged? */
+static int runs_of(const conv *c, int f) {
+    int runs = 0;
+    for (int i = 0, last = -1; i < c->kept; i++) {
+        if (!only_in(c, i, f)) continue;
+        runs += last < 0 || !schedule_in_step(c->m, stmt_of(c->m, c->loop[last].h),
+                                              stmt_of(c->m, c->loop[i].h));
+        last = i;
+    }
+    return runs;
+}
+
+/* Does the sum merge into one loop? */
+static bool merges(scheduler *m, const loop_chain *sum) {
+    for (int i = 0; i + 1 < sum->n; i++)
+        if (!schedule_in_step(m, stmt_of(m, sum->loop[i]), stmt_of(m, sum->loop[i + 1])))
+            return false;
+    return true;
+}
+
+/* Read the contraction, and merge what can be; false where schedule_contraction can take it. */
 static bool read_conv(conv *c, stmt_id loop) {
     scheduler *m = c->m;
-    loop_chain kept = loop_chain_of(m, loop);
-    stmt_id def = schedule_at(m, kept.body)->first, red = def ? schedule_at(m, def)->next : 0;
-    if (!red || schedule_at(m, def)->kind != STMT_DEF || schedule_at(m, red)->kind != STMT_LOOP)
-        return false;
-    for (stmt_id s = schedule_at(m, red)->next; s; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind != STMT_STORE) return false;
-    loop_chain sum = loop_chain_of(m, red);
-    stmt_id store = schedule_at(m, sum.body)->first;
-    if (!store || store != schedule_at(m, sum.body)->last ||
-        schedule_at(m, store)->kind != STMT_STORE)
-        return false;
-    const ir_expr *e = ir_e(m->k, schedule_at(m, store)->store.value[0]);
-    c->tile = schedule_at(m, def)->def.mem;
-    if (schedule_at(m, store)->monoid != MONOID_SUM ||
-        schedule_at(m, store)->store.mem[0] != c->tile || e->kind != EXPR_OP || e->op != OP_MUL)
-        return false;
-    expr_id f[2] = {e->arg[0], e->arg[1]};
-    if (!read_factor(c, store, f[0], 0) || !read_factor(c, store, f[1], 1)) return false;
-    int joints =
-        0; /* loops that do not merge, not counting those between rows, columns and batch */
-    for (int i = 0; i + 1 < sum.n; i++)
-        joints +=
-            !schedule_in_step(m, schedule_find(m, sum.name[i]), schedule_find(m, sum.name[i + 1]));
-    bool plain = !joints;
-    for (int i = 0; i < kept.n; i++)
-        if (!read_loop(c, kept.name[i], false)) return false;
-    c->kept = c->n;
-    for (int k = 1; k <= 2; k++) {
-        int runs = 0;
-        c->a = k - 1, c->b = 2 - k;
-        for (int i = 0, last = -2; i < c->n; i++) {
-            if (side_of(c, i) != SIDE_A) continue;
-            bool goes_on = last >= 0 && schedule_in_step(m, schedule_find(m, c->loop[last].name),
-                                                         schedule_find(m, c->loop[i].name));
-            runs += !goes_on;
-            last = i;
-        }
-        if (!runs) return false;
-        plain &= runs == 1;
-    }
-    if (plain) return false;
+    contraction x;
+    if (!read_loads(c, loop, &x)) return false;
+    loop_chain outs = loop_chain_of(m, loop), sum = loop_chain_of(m, x.reduction);
+    int first, second;
+    if (!read_outs(c, &outs) || !(first = runs_of(c, 0)) || !(second = runs_of(c, 1))) return false;
+    if (first == 1 && second == 1 && merges(m, &sum)) return false;
     schedule_merge_in_step(m, &sum);
-    loop_chain whole = loop_chain_of(m, loop);
-    whole.n = kept.n;
-    schedule_merge_in_step(m, &whole);
-    c->n = 0;
-    store = schedule_at(m, sum.body)->first; /* loads have new indices */
-    e = ir_e(m->k, schedule_at(m, store)->store.value[0]);
-    f[0] = e->arg[0], f[1] = e->arg[1];
-    if (!read_factor(c, store, f[0], 0) || !read_factor(c, store, f[1], 1)) return false;
-    for (int i = 0; i < whole.n; i++)
-        if (!read_loop(c, whole.name[i], false)) return false;
-    c->kept = c->n;
+    schedule_merge_in_step(m, &outs);
+    if (!read_loads(c, loop, &x) || !read_outs(c, &outs)) return false; /* indices are new */
     c->depth = 1;
     for (int i = 0; i < sum.n; i++) {
-        if (!read_loop(c, sum.name[i], true)) return false;
+        if (!read_loop(c, sum.loop[i], true)) return false;
         c->depth *= c->loop[c->n - 1].trips;
     }
-    red = schedule_find(m, sum.name[0]);
-    sym index = schedule_at(m, schedule_at(m, red)->next)->store.index, rest;
-    for (int i = 0; i < c->kept; i++) {
-        sym var = schedule_at(m, schedule_find(m, c->loop[i].name))->l.var;
-        if (!sym_split(m->k->syms, index, var, &c->store_step[i], &rest)) c->store_step[i] = 2;
-    }
+    sym index = schedule_at(m, x.epilogue)->store.index, rest;
+    for (int i = 0; i < c->kept; i++)
+        if (!sym_split(m->k->syms, index, var_of(m, c->loop[i].h), &c->store_step[i], &rest))
+            c->store_step[i] = 2;
     return true;
 }
 
@@ -225,7 +198,7 @@ static bool choose_lanes(conv *c) {
     }
     int most = -1;
     for (int i = c->kept; i-- > 0;) {
-        if (side_of(c, i) != SIDE_A) continue;
+        if (!only_in(c, i, c->a)) continue;
         if (most < 0 || c->loop[i].trips > c->loop[most].trips) most = i;
         if (c->loop[i].trips >= FEW_ROWS) {
             most = i;
@@ -272,16 +245,15 @@ static int64_t copy_bytes(const conv *c) {
 static bool rows_around(const conv *c, bool deep) {
     bool windows = false;
     if (c->loop[c->rows].window[c->a]) return false;
-    for (int i = 0; i < c->kept; i++) windows |= c->loop[i].window[c->a] && side_of(c, i) == SIDE_A;
+    for (int i = 0; i < c->kept; i++) windows |= c->loop[i].window[c->a] && only_in(c, i, c->a);
     return deep || windows;
 }
 
 /* Where a loop of the output stands: from outside in. `deep`: blocks of the sum are outside. */
 static int rank_of(const conv *c, int i, bool panels, bool deep) {
-    side s = side_of(c, i);
     if (i == c->lanes) return panels ? 2 : 6;
     if (i == c->rows) return rows_around(c, deep) ? 3 : 5;
-    return s == SIDE_BOTH ? 0 : s == SIDE_B ? 1 : 4;
+    return in_both(c, i) ? 0 : only_in(c, i, c->b) ? 1 : 4;
 }
 
 /* Sort the loops of the output by rank; loop numbers follow. */
@@ -290,8 +262,7 @@ static bool order_loops(conv *c, bool panels, bool deep) {
     for (int pass = 0; pass < c->kept; pass++)
         for (int i = 0; i + 1 < c->kept; i++) {
             if (rank_of(c, i, panels, deep) <= rank_of(c, i + 1, panels, deep)) continue;
-            if (!schedule_apply(m, "swap %s %s", c->loop[i].name, c->loop[i + 1].name))
-                return false;
+            if (!step_swap(maybe(m), c->loop[i].h, c->loop[i + 1].h)) return false;
             conv_loop t = c->loop[i];
             c->loop[i] = c->loop[i + 1], c->loop[i + 1] = t;
             int *of[2] = {&c->rows, &c->lanes};
@@ -320,7 +291,7 @@ static void order_sum(conv *c) {
     for (int pass = c->kept; pass < c->n; pass++)
         for (int i = c->kept; i + 1 < c->n; i++) {
             if (axis_rank(c, i) <= axis_rank(c, i + 1)) continue;
-            if (!schedule_apply(c->m, "swap %s %s", c->loop[i].name, c->loop[i + 1].name)) return;
+            if (!step_swap(maybe(c->m), c->loop[i].h, c->loop[i + 1].h)) return;
             conv_loop t = c->loop[i];
             c->loop[i] = c->loop[i + 1], c->loop[i + 1] = t;
         }
@@ -338,63 +309,65 @@ static void cut_sum(conv *c, double most) {
     int64_t part = second->trips;
     while (part > 1 && (second->trips % part || (double)part * both > most)) part--;
     if (part == second->trips) return;
-    if (!schedule_apply(m, "split %s %lld -> kb900 ki900", second->name, (long long)part)) return;
-    if (!schedule_apply(m, "merge %s kb900 -> ko900", first->name)) return;
+    loop2 t = step_split(m, second->h, part, "kb", "kr");
+    loop_h blocks = step_merge(m, first->h, t.outer, "pc");
+    if (!blocks.id) return;
     first->trips *= second->trips / part;
     second->trips = part;
-    snprintf(first->name, sizeof first->name, "ko900");
-    snprintf(second->name, sizeof second->name, "ki900");
+    first->h = blocks;
+    second->h = t.inner;
 }
 
 static bool pad_to(scheduler *m, const conv_loop *l, int64_t multiple) {
-    return l->trips % multiple == 0 ||
-           schedule_apply(m, "pad %s %lld", l->name, (long long)multiple);
+    return l->trips % multiple == 0 || step_pad(maybe(m), l->h, multiple);
 }
 
-/* rows -> ro900 u901, lanes -> co900 u900 v900, and the register tile; other loops keep their
- * order, the tile's own are innermost. */
+/* Swap a loop inward, past the loops of the output behind number `from`. */
+static bool inward(conv *c, loop_h l, int from) {
+    for (int i = from + 1; i < c->kept; i++)
+        if (!step_swap(maybe(c->m), l, c->loop[i].h)) return false;
+    return true;
+}
+
+/* Split rows and lanes, and make the register tile; other loops keep their order, the tile's own
+ * are innermost. */
 static bool build_tile(conv *c) {
     scheduler *m = c->m;
-    const char *rows = c->loop[c->rows].name, *lanes = c->loop[c->lanes].name;
-    int nr = c->nv * m->lanes, number = ir_tile_number(m->k, c->tile);
-    if (!pad_to(m, &c->loop[c->rows], c->mr) || !pad_to(m, &c->loop[c->lanes], nr)) return false;
-    if (!schedule_apply(m, "split %s %d -> ro900 u901", rows, c->mr)) return false;
-    if (!schedule_apply(m, "split %s %d -> co900 w900", lanes, nr)) return false;
-    for (int k = 0; k < 2; k++) { /* inward, past the loops that are inside */
-        int from = k ? c->lanes : c->rows;
-        const char *name = k ? "w900" : "u901";
-        for (int i = from + 1; i < c->kept; i++) {
-            const char *past = i == c->lanes ? "co900" : i == c->rows ? "ro900" : c->loop[i].name;
-            if (!schedule_apply(m, "swap %s %s", name, past)) return false;
-        }
-        if (k && c->lanes < c->rows && !schedule_apply(m, "swap w900 u901")) return false;
-    }
-    if (!schedule_apply(m, "split w900 %d -> u900 v900", m->lanes)) return false;
-    return schedule_apply(m, "accumulate t%d v900", number) &&
-           schedule_apply(m, "accumulate t%d u900", number) &&
-           schedule_apply(m, "accumulate t%d u901", number);
+    conv_loop *rows = &c->loop[c->rows], *lanes = &c->loop[c->lanes];
+    int nr = c->nv * m->lanes;
+    if (!pad_to(m, rows, c->mr) || !pad_to(m, lanes, nr)) return false;
+    loop2 row = step_split(m, rows->h, c->mr, "ir", "mr");
+    step_want(m, row.inner, WANT_UNROLL);
+    loop2 column = step_split(m, lanes->h, nr, "jr", "nr");
+    if (!row.outer.id || !column.outer.id) return false;
+    rows->h = row.outer, lanes->h = column.outer;
+    c->row = row.inner;
+    if (!inward(c, row.inner, c->rows) || !inward(c, column.inner, c->lanes)) return false;
+    if (c->lanes < c->rows && !step_swap(maybe(m), column.inner, row.inner)) return false;
+    loop2 vectors = schedule_vectors(m, column.inner);
+    c->u = vectors.outer, c->v = vectors.inner;
+    return step_accumulate(maybe(m), c->tile, c->v) && step_accumulate(maybe(m), c->tile, c->u) &&
+           step_accumulate(maybe(m), c->tile, c->row);
 }
 
-/* List a loop's parts that are inside `at`: rows and lanes were split. */
-static void list_loop(const conv *c, int i, stmt_id at, char *out, size_t cap,
-                      const char *between) {
-    const char *piece[3] = {c->loop[i].name, NULL, NULL};
-    if (i == c->rows) piece[0] = "ro900", piece[1] = "u901";
-    if (i == c->lanes) piece[0] = "co900", piece[1] = "u900", piece[2] = "v900";
-    for (int k = 0; k < 3; k++) {
-        stmt_id s = piece[k] ? schedule_find(c->m, piece[k]) : 0;
+/* List a loop's parts that are inside `at`, as one axis; it goes on with the last one's if
+ * `joined`. Is the axis begun then? */
+static bool list_loop(const conv *c, int i, stmt_id at, stage_axes *axes, bool joined) {
+    loop_h part[2] = {c->loop[i].h, i == c->rows ? c->row : NO_LOOP};
+    for (int k = 0; k < 2; k++) {
+        stmt_id s = stmt_of(c->m, part[k]);
         if (!s || s == at || !ir_inside(c->m->k, s, at) || schedule_trips(c->m, s) <= 1) continue;
-        size_t n = strlen(out);
-        snprintf(out + n, cap - n, "%s %s", n ? between : "", piece[k]);
-        between = i == c->lanes ? "" : " +";
+        stage_axis(axes, part[k], joined);
+        joined = true;
     }
+    return joined;
 }
 
-/* Stage what the blocks inside `at` see of the image, edges included; vectors along memory. */
-static void stage_image(conv *c, const char *where) {
+/* Stage what the blocks inside `where` see of the image, edges included; vectors along memory. */
+static void stage_image(conv *c, loop_h where) {
     scheduler *m = c->m;
-    char loops[300] = "", axis[200];
-    stmt_id at = schedule_find(m, where);
+    stage_axes axes = {0};
+    stmt_id at = stmt_of(m, where);
     bool done[LOOPS] = {false};
     for (int i = 0; i < c->n; i++) {
         int next = -1;
@@ -403,38 +376,33 @@ static void stage_image(conv *c, const char *where) {
                 (next < 0 || axis_rank(c, k) < axis_rank(c, next)))
                 next = k;
         if (next < 0) break;
-        axis[0] = 0;
+        bool begun = false;
         for (int k = 0; k < c->n; k++) {
             bool same = k == next || (c->loop[next].window[c->a] &&
                                       c->loop[k].window[c->a] == c->loop[next].window[c->a]);
             if (!same || !c->loop[k].in[c->a]) continue;
             done[k] = true;
-            list_loop(c, k, at, axis, sizeof axis, " +");
+            begun = list_loop(c, k, at, &axes, begun);
         }
-        snprintf(loops + strlen(loops), sizeof loops - strlen(loops), "%s", axis);
     }
-    if (!loops[0] ||
-        !schedule_apply(m, "stage a%d %s%s", ir_m(m->k, c->mem[c->a])->arg, where, loops))
-        return;
-    loop_chain copy;
-    if (!schedule_staged(m, where, &copy)) return;
-    int id = m->next++;
-    if (schedule_apply(m, "split %s %d -> x%d v%d", copy.name[copy.n - 1], m->lanes, id, id))
-        schedule_apply(m, "peel x%d", id);
+    if (!step_stage(maybe(m), c->mem[c->a], where, &axes, -1)) return;
+    loop_chain copy = schedule_staged(m);
+    if (!copy.n) return;
+    loop2 t = step_split(m, copy.loop[copy.n - 1], m->lanes, "x", "v");
+    step_want(m, t.inner, WANT_VEC);
+    step_peel(maybe(m), t.outer);
 }
 
-static void pack_lanes(conv *c, const char *where) {
+static void pack_lanes(conv *c, loop_h where) {
     scheduler *m = c->m;
-    char loops[300] = "";
-    stmt_id at = schedule_find(m, where);
-    if (ir_inside(m->k, schedule_find(m, "co900"), at) && schedule_find(m, "co900") != at &&
-        schedule_trips(m, schedule_find(m, "co900")) > 1)
-        snprintf(loops, sizeof loops, " co900");
+    stage_axes axes = {0};
+    stmt_id at = stmt_of(m, where);
+    list_loop(c, c->lanes, at, &axes, false);
     for (int i = 0; i < c->n; i++)
-        if (i != c->lanes && c->loop[i].in[c->b]) list_loop(c, i, at, loops, sizeof loops, "");
-    snprintf(loops + strlen(loops), sizeof loops - strlen(loops), "%s v900",
-             c->nv > 1 ? " u900" : "");
-    schedule_apply(m, "stage a%d %s%s", ir_m(m->k, c->mem[c->b])->arg, where, loops);
+        if (i != c->lanes && c->loop[i].in[c->b]) list_loop(c, i, at, &axes, false);
+    if (c->nv > 1) stage_axis(&axes, c->u, false);
+    stage_axis(&axes, c->v, false);
+    step_stage(m, c->mem[c->b], where, &axes, -1);
 }
 
 /* Elements of an operand that one iteration of loop `at` accesses (-1: all), reduction loops but
@@ -460,44 +428,46 @@ static double footprint(const conv *c, int f, int at, int skip) {
 }
 
 /* Split the outermost loop into parts, for each of which the weights are packed once: as many as
- * keep the threads busy. */
-static bool split_parts(conv *c) {
+ * keep the threads busy. The loop over parts. */
+static loop_h split_parts(conv *c) {
     conv_loop *l = &c->loop[0];
     int threads = c->m->limits->threads > 1 ? c->m->limits->threads : 1;
     int64_t part = tiles_of(l->trips, 2 * threads);
     while (part > 1 && l->trips % part) part--;
-    if (part < 2 || !schedule_apply(c->m, "split %s %lld -> pp900 in900", l->name, (long long)part))
-        return false;
+    if (part < 2) return NO_LOOP;
+    loop2 t = step_split(c->m, l->h, part, "parts", "in");
+    if (!t.outer.id) return NO_LOOP;
     l->trips = part;
-    snprintf(l->name, sizeof l->name, "in900");
-    return true;
+    l->h = t.inner;
+    return t.outer;
 }
 
+/* Merge outer loops until there are enough items for the threads, and make them parallel. */
 static void share(conv *c, int first) {
     scheduler *m = c->m;
-    char root[40];
-    snprintf(root, sizeof root, "%s", schedule_name(m, schedule_at(m, m->k->root)->first));
-    stmt_id s = schedule_find(m, root);
-    for (int i = 0; i < first && schedule_trips(m, s) < 2 * m->limits->threads; i++) {
+    stmt_id s = schedule_at(m, m->k->root)->first;
+    loop_h root = loop_of(m, s);
+    for (int i = 0; i < first && trips_of(m, root) < 2 * m->limits->threads; i++) {
+        s = stmt_of(m, root);
         stmt_id inner = schedule_at(m, s)->first;
         if (inner != schedule_at(m, s)->last || schedule_at(m, inner)->kind != STMT_LOOP) break;
-        if (!schedule_apply(m, "merge %s %s -> p90%d", root, schedule_name(m, inner), i)) break;
-        snprintf(root, sizeof root, "p90%d", i);
-        s = schedule_find(m, root);
+        loop_h merged = step_merge(maybe(m), root, loop_of(m, inner), "parts");
+        if (!merged.id) break;
+        root = merged;
     }
-    if (schedule_trips(m, s) > 1 && schedule_work(m, s) > 4 * SCHEDULE_ITEM_WORK)
-        schedule_apply(m, "par %s", root);
+    if (trips_of(m, root) > 1 && schedule_work(m, stmt_of(m, root)) > 4 * SCHEDULE_ITEM_WORK)
+        step_bind(m, root, LOOP_PAR);
 }
 
 /* Where to stage the image: the outermost loop whose iteration sees no more than the cache holds;
  * `first`: the outermost candidate. */
-static void stage_image_at(conv *c, int first, const char *const *names, bool deep) {
+static void stage_image_at(conv *c, int first, bool deep) {
     int at = first;
     double most = (double)copy_bytes(c);
     while (at + 1 < c->kept && footprint(c, c->a, at, deep) * (double)c->size > most) at++;
     while (at + 1 < c->kept && at != c->rows && !c->loop[at].in[c->a])
         at++; /* no gain further out */
-    stage_image(c, names[at]);
+    stage_image(c, c->loop[at].h);
 }
 
 bool schedule_convolution(scheduler *m, stmt_id loop) {
@@ -511,8 +481,7 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     c->size = m->limits->vector_bytes / m->lanes;
     bool pack = c->loop[c->lanes].step[c->b] != 1 || c->load[c->b].valid != SYM_TRUE;
     int outer = 0; /* loops that a does not depend on, or that both do: around everything */
-    for (int i = 0; i < c->kept; i++)
-        outer += i != c->lanes && (side_of(c, i) == SIDE_BOTH || side_of(c, i) == SIDE_B);
+    for (int i = 0; i < c->kept; i++) outer += i != c->lanes && c->loop[i].in[c->b];
     double all = 1, most = (double)copy_bytes(c);
     for (int i = 0; i < c->n; i++)
         if (c->loop[i].in[c->b] && (c->loop[i].sum || i == c->lanes))
@@ -528,32 +497,26 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     else
         order_sum(c);
     if (!build_tile(c)) return true;
-    const char *sum = c->loop[c->kept].name, *names[LOOPS];
+    loop_h sum = c->loop[c->kept].h;
     int first = 0; /* the outermost loop that a depends on */
-    while (!c->loop[first].in[c->a] || side_of(c, first) == SIDE_BOTH) first++;
-    for (int i = 0; i < c->kept; i++)
-        names[i] = i == c->rows ? "ro900" : i == c->lanes ? "co900" : c->loop[i].name;
-    int number = ir_tile_number(m->k, c->tile);
-    deep = deep && schedule_apply(m, "block_reduction t%d %s %s", number, sum, names[first]);
-    if (deep) {
-        schedule_apply(m, "split more_t %d -> u902 v902", m->lanes);
-        schedule_apply(m, "split wait_t %d -> u903 v903", m->lanes);
-    }
-    bool parts = pack && !deep && !panels && !outer && c->rows && split_parts(c);
+    while (!only_in(c, first, c->a)) first++;
+    deep = deep && schedule_block_sums(m, c->tile, sum, c->loop[first].h, NULL);
+    loop_h parts = NO_LOOP;
+    if (pack && !deep && !panels && !outer && c->rows) parts = split_parts(c);
     if (pack)
-        pack_lanes(c, deep     ? sum
-                      : panels ? "co900"
-                      : parts  ? "pp900"
-                               : names[outer ? outer - 1 : 0]);
-    if (c->load[c->a].valid != SYM_TRUE) stage_image_at(c, deep ? first : 0, names, deep);
+        pack_lanes(c, deep       ? sum
+                      : panels   ? c->loop[c->lanes].h
+                      : parts.id ? parts
+                                 : c->loop[outer ? outer - 1 : 0].h);
+    if (c->load[c->a].valid != SYM_TRUE) stage_image_at(c, deep ? first : 0, deep);
     share(c, c->kept);
     return true;
 }
 
 /* ---- depthwise ------------------------------------------------------------------------------- */
 
-void schedule_gather_once(scheduler *m, const char *root, const char *lanes) {
-    stmt_id top = schedule_find(m, root), vec = schedule_find(m, lanes);
+void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes) {
+    stmt_id top = stmt_of(m, root), vec = stmt_of(m, lanes);
     ir_access *t;
     if (!top || !vec || !ir_inside(m->k, vec, top) || vec == top) return;
     sym_store *s = m->k->syms;
@@ -564,21 +527,20 @@ void schedule_gather_once(scheduler *m, const char *root, const char *lanes) {
         if (!t[i].load || !schedule_is_arg(m, &t[i]) || t[i].dyn || t[i].guard) continue;
         if (!schedule_step(m, &t[i], var, &step) || !step || step == 1) continue;
         if (sym_uses(s, t[i].index, schedule_at(m, top)->l.var)) continue;
-        char loops[300] = "";
-        const char *name[LOOPS];
+        loop_h inner[LOOPS];
+        stage_axes axes = {0};
         int used = 0;
         int64_t again = 1;
         for (stmt_id p = vec; p != top && used < LOOPS; p = schedule_at(m, p)->parent) {
             sym v = schedule_at(m, p)->l.var;
             if (sym_uses(s, t[i].index, v) || sym_uses(s, t[i].valid, v))
-                name[used++] = schedule_name(m, p);
+                inner[used++] = loop_of(m, p);
             else if (schedule_trips(m, p) < (int64_t)1 << 30)
                 again *= schedule_trips(m, p) > 1 ? schedule_trips(m, p) : 1;
         }
-        while (used-- > 0)
-            snprintf(loops + strlen(loops), sizeof loops - strlen(loops), " %s", name[used]);
+        while (used-- > 0) stage_axis(&axes, inner[used], false);
         if (again < 4) continue;
-        schedule_apply(m, "stage a%d %s%s", ir_m(m->k, t[i].mem)->arg, root, loops);
+        step_stage(maybe(m), t[i].mem, root, &axes, -1);
         return;
     }
 }

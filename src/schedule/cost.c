@@ -45,7 +45,7 @@ static bool is_serial(const pricer *p, int i) {
     return kind == LOOP_SERIAL || kind == LOOP_PAR || kind == LOOP_THREAD;
 }
 
-static sym var_of(const pricer *p, int i) {
+static sym level_var(const pricer *p, int i) {
     return ir_s(p->m.k, p->at[i].loop)->l.var;
 }
 
@@ -87,7 +87,7 @@ static double access_cycles(const pricer *p, sym index, sym valid, expr_id dyn, 
     if (x->scope == MEM_REG) return 0;
     double one = store ? 1 : 0.5, masked = valid == SYM_TRUE ? 1 : 2;
     if (vector < 0) return one * masked;
-    sym var = var_of(p, vector), rest;
+    sym var = level_var(p, vector), rest;
     int64_t step = 0;
     bool moves = sym_uses(s, index, var), by_value = dyn && ir_expr_uses(p->m.k, dyn, var);
     if (!moves && !by_value) return one * masked;
@@ -103,7 +103,7 @@ static int depth_of(const pricer *p, expr_id e) {
     bool changes = x->kind == EXPR_LOAD && ir_m(k, x->load.mem)->scope != MEM_ARG;
     if (changes) return p->n - 1;
     for (int i = p->n - 1; i >= 0; i--)
-        if (ir_expr_uses(k, e, var_of(p, i))) return i;
+        if (ir_expr_uses(k, e, level_var(p, i))) return i;
     return -1;
 }
 
@@ -127,7 +127,7 @@ static void price_expr(pricer *p, expr_id e) {
     if (x->kind == EXPR_CONST || x->kind == EXPR_PARAM) return;
     int depth = depth_of(p, e), vector = vector_level(p);
     double wide = 1, cycles = 0.6;
-    if (vector >= 0 && ir_expr_uses(k, e, var_of(p, vector)))
+    if (vector >= 0 && ir_expr_uses(k, e, level_var(p, vector)))
         wide = registers_of(p, vector, x->dtype);
     if (x->kind == EXPR_LOAD)
         cycles = access_cycles(p, x->load.index, x->load.valid, x->load.dyn, x->load.mem, false);
@@ -149,7 +149,7 @@ static void find_chain(pricer *p, const ir_stmt *x) {
     for (int i = 0; i < x->n; i++) updates |= ir_expr_reads(k, x->store.value[i], x->store.mem[i]);
     for (int i = p->n - 1; i >= 0 && updates; i--) {
         if (!is_serial(p, i)) continue;
-        p->at[i].carries |= !sym_uses(k->syms, x->store.index, var_of(p, i));
+        p->at[i].carries |= !sym_uses(k->syms, x->store.index, level_var(p, i));
         return;
     }
 }
@@ -166,14 +166,14 @@ static void price_store(pricer *p, const ir_stmt *x) {
             p, p->n - 1,
             access_cycles(p, x->store.index, x->store.valid, x->store.dyn, x->store.mem[i], true));
         if (x->monoid != MONOID_SET) charge(p, p->n - 1, 0.6 * wide);
-        bool across = vector >= 0 && !sym_uses(k->syms, x->store.index, var_of(p, vector)) &&
+        bool across = vector >= 0 && !sym_uses(k->syms, x->store.index, level_var(p, vector)) &&
                       x->monoid != MONOID_SET;
         if (across) charge(p, p->n - 1, 12 * wide);
         if (ir_m(k, x->store.mem[i])->scope != MEM_REG) continue;
         double registers = wide;
         for (int j = p->n - 1; j >= 0 && !is_serial(p, j); j--)
             if (ir_s(k, p->at[j].loop)->loop == LOOP_UNROLL &&
-                sym_uses(k->syms, x->store.index, var_of(p, j)))
+                sym_uses(k->syms, x->store.index, level_var(p, j)))
                 registers *= p->at[j].trips;
         for (int j = p->n - 1; j >= 0; j--)
             if (is_serial(p, j)) {

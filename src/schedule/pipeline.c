@@ -14,8 +14,6 @@
  * Rows are distributed in chunks, and each chunk starts with an empty pipeline. A row goes through
  * the same operations wherever it is in its chunk, so no bit depends on who computes it, and with
  * which other rows. */
-#include <stdio.h>
-
 #include "schedule/schedule.h"
 
 enum {
@@ -35,7 +33,7 @@ enum {
 typedef struct pipeline {
     scheduler *m;
     int n;
-    char loop[MOST_LOOPS][40]; /* along a row; at the end: the stages' */
+    loop_h loop[MOST_LOOPS]; /* along a row; at the end: the stages' */
     int64_t columns;
     bool streams;
 } pipeline;
@@ -51,7 +49,7 @@ static bool read_row(pipeline *p, stmt_id row) {
             !sym_is_const(m->k->syms, schedule_at(m, s)->l.extent, &n) || (p->n && n != p->columns))
             return false;
         p->columns = n;
-        snprintf(p->loop[p->n++], sizeof p->loop[0], "%s", schedule_name(m, s));
+        p->loop[p->n++] = loop_of(m, s);
         along |= schedule_contiguous(m, s, schedule_at(m, s)->l.var) > 0;
         p->streams |= schedule_streams(m, s, 1);
     }
@@ -72,19 +70,21 @@ static bool rows_fit(const pipeline *p) {
 static bool split_row(pipeline *p) {
     scheduler *m = p->m;
     for (int i = 0; i < p->n; i++) {
-        int id = m->next++, step = VECTORS * m->lanes;
+        int width = VECTORS * m->lanes;
         mem_id tile[SCHEDULE_TILES];
-        int tiles = schedule_reduced_tiles(m, schedule_find(m, p->loop[i]), tile);
-        if (p->columns % step && !schedule_apply(m, "pad %s %d", p->loop[i], step)) return false;
-        if (!schedule_apply(m, "split %s %d -> o%d w%d", p->loop[i], step, id, id)) return false;
-        if (!schedule_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id)) return false;
+        int tiles = schedule_reduced_tiles(m, stmt_of(m, p->loop[i]), tile);
+        if (p->columns % width && !step_pad(maybe(m), p->loop[i], width)) return false;
+        loop2 steps = step_split(maybe(m), p->loop[i], width, "o", "w");
+        loop2 vectors = step_split(maybe(m), steps.inner, m->lanes, "u", "v");
+        if (!vectors.inner.id) return false;
+        step_want(m, steps.outer, WANT_STEPS);
+        step_want(m, vectors.outer, WANT_UNROLL);
+        step_want(m, vectors.inner, WANT_VEC);
         for (int t = 0; t < tiles; t++) {
-            int number = ir_tile_number(m->k, tile[t]);
-            if (!schedule_apply(m, "rfactor t%d v%d", number, id)) return false;
-            number = ir_tile_number(m->k, m->k->mems - 1);
-            if (!schedule_apply(m, "rfactor t%d u%d", number, id)) return false;
+            mem_id wide = step_rfactor(maybe(m), tile[t], vectors.inner);
+            if (!step_rfactor(maybe(m), wide, vectors.outer)) return false;
         }
-        snprintf(p->loop[i], sizeof p->loop[0], "o%d", id);
+        p->loop[i] = steps.outer;
     }
     return true;
 }
@@ -93,8 +93,8 @@ static bool split_row(pipeline *p) {
 static bool fuse_stages(pipeline *p) {
     int stages = 1;
     for (int i = 1; i < p->n; i++)
-        if (!schedule_apply(p->m, "fuse %s %s", p->loop[stages - 1], p->loop[i]))
-            memmove(p->loop[stages++], p->loop[i], sizeof p->loop[0]);
+        if (!step_fuse(maybe(p->m), p->loop[stages - 1], p->loop[i]))
+            p->loop[stages++] = p->loop[i];
     p->n = stages;
     return stages > 1;
 }
@@ -103,7 +103,7 @@ static bool fuse_stages(pipeline *p) {
 static bool copy_tiles(pipeline *p, int i) {
     scheduler *m = p->m;
     kernel *k = m->k;
-    stmt_id stage = schedule_find(m, p->loop[i]), before = schedule_find(m, p->loop[i - 1]);
+    stmt_id stage = stmt_of(m, p->loop[i]), before = stmt_of(m, p->loop[i - 1]);
     ir_access *t, *made;
     uint32_t n = ir_accesses(k, stage, &t);
     bool *early = arena_zeroed(&k->arena, k->mems * sizeof *early);
@@ -118,20 +118,18 @@ static bool copy_tiles(pipeline *p, int i) {
         if (!t[j].load || !early[t[j].mem]) continue;
         early[t[j].mem] = false;
         if (!sym_is_const(k->syms, ir_m(k, t[j].mem)->size, &size) || size > FEW) return false;
-        if (!schedule_apply(m, "spill t%d %s", ir_tile_number(k, t[j].mem), p->loop[i]))
-            return false;
+        if (!step_spill(maybe(m), t[j].mem, p->loop[i]).id) return false;
     }
     return true;
 }
 
 /* Fuse all stages into the last stage's loop. */
-static bool overlap(pipeline *p, const char *row) {
-    char *last = p->loop[p->n - 1];
+static bool overlap(pipeline *p, loop_h row) {
+    loop_h last = p->loop[p->n - 1];
     for (int i = p->n - 1; i > 1; i--)
         if (!copy_tiles(p, i)) return false;
     for (int i = p->n - 2; i >= 0; i--)
-        if (!schedule_apply(p->m, "shift %s %s", row, last) ||
-            !schedule_apply(p->m, "fuse %s %s", last, p->loop[i]))
+        if (!step_shift(maybe(p->m), row, last) || !step_fuse(maybe(p->m), last, p->loop[i]))
             return false;
     return true;
 }
@@ -153,18 +151,16 @@ static int64_t chunk_of(const pipeline *p, int64_t rows, double work) {
 
 /* Split the rows into chunks for threads. `row` becomes the loop over the rows of a chunk. The
  * number of threads is not used here. */
-static bool split_chunks(pipeline *p, char row[40]) {
+static bool split_chunks(pipeline *p, loop_h *row) {
     scheduler *m = p->m;
     int64_t rows;
-    stmt_id loop = schedule_find(m, row);
-    if (!sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &rows)) return false;
-    double work = schedule_work(m, loop);
+    if (!sym_is_const(m->k->syms, extent_of(m, *row), &rows)) return false;
+    double work = schedule_work(m, stmt_of(m, *row));
     int64_t chunk = chunk_of(p, rows, work);
     if (!chunk || work < 2 * SCHEDULE_ITEM_WORK) return rows >= 2 * LEAST_CHUNK;
-    int id = m->next++;
-    if (!schedule_apply(m, "split %s %lld -> p%d q%d", row, (long long)chunk, id, id)) return false;
-    snprintf(row, 40, "q%d", id);
-    return schedule_apply(m, "par p%d", id);
+    loop2 chunks = step_split(maybe(m), *row, chunk, "p", "q");
+    *row = chunks.inner;
+    return step_bind(maybe(m), chunks.outer, LOOP_PAR);
 }
 
 /* Is there something to overlap: much arithmetic, non-temporal stores, or rows so short that their
@@ -173,45 +169,38 @@ static bool pays(const pipeline *p) {
     const scheduler *m = p->m;
     bool past = false, computes = false;
     for (mem_id i = 1; i < m->k->mems; i++) past |= schedule_past_caches(m, i);
-    for (int i = 0; i < p->n; i++)
-        computes |= schedule_ops(m, schedule_find(m, p->loop[i])) >= COMPUTES;
+    for (int i = 0; i < p->n; i++) computes |= schedule_ops(m, stmt_of(m, p->loop[i])) >= COMPUTES;
     bool whole = p->columns % (VECTORS * m->lanes) == 0;
     return computes || (whole && (past || p->columns <= SHORT * m->lanes));
 }
 
 /* Peel the iterations that need no masks in any loop along columns, where some do. */
-static void peel(pipeline *p, stmt_id root) {
+static void peel(pipeline *p) {
     scheduler *m = p->m;
-    char name[64][40];
+    loop_h loop[64];
     int n = 0;
-    for (stmt_id s = root; s && n < 64; s = ir_next(m->k, s, root))
-        if (s != m->k->root && schedule_at(m, s)->kind == STMT_LOOP &&
-            schedule_name(m, s)[0] == 'o')
-            snprintf(name[n++], sizeof name[0], "%s", schedule_name(m, s));
-    for (int i = 0; i < n && p->columns % (VECTORS * m->lanes); i++)
-        schedule_apply(m, "peel %s", name[i]);
+    for (stmt_id s = m->k->root; (s = ir_next(m->k, s, m->k->root)) && n < 64;)
+        if (schedule_at(m, s)->kind == STMT_LOOP && schedule_at(m, s)->l.want == WANT_STEPS)
+            loop[n++] = loop_of(m, s);
+    for (int i = 0; i < n; i++) {
+        step_want(m, loop[i], WANT_NOTHING);
+        if (p->columns % (VECTORS * m->lanes)) step_peel(maybe(m), loop[i]);
+    }
 }
 
 bool schedule_pipeline(scheduler *m, loop_chain *c) {
     pipeline p = {.m = m};
-    uint32_t before = m->out->len;
-    int next = m->next;
     loop_chain whole = *c;
-    ir_saved was = ir_save(m->k);
+    step_mark was = steps_mark(m);
     schedule_merge_in_step(m, c);
-    char row[40];
-    snprintf(row, sizeof row, "%s", c->name[0]);
+    loop_h row = c->loop[0];
     if (c->n == 1 && read_row(&p, c->body) && rows_fit(&p) && pays(&p) && split_row(&p) &&
-        split_chunks(&p, row) && fuse_stages(&p) && overlap(&p, row)) {
-        peel(&p, m->k->root);
-        if (!p.streams) return true;
-        snprintf(m->copy, sizeof m->copy, "%s", p.loop[p.n - 1]);
-        snprintf(m->use, sizeof m->use, "%s", p.loop[p.n - 1]);
+        split_chunks(&p, &row) && fuse_stages(&p) && overlap(&p, row)) {
+        peel(&p);
+        if (p.streams) m->copy = m->use = p.loop[p.n - 1];
         return true;
     }
-    ir_restore(m->k, &was);
+    steps_back(m, &was);
     *c = whole;
-    m->next = next;
-    if (m->out->s) m->out->s[m->out->len = before] = 0;
     return false;
 }

@@ -14,12 +14,10 @@
  *                 of several rows are pipelined where that pays: pipeline.c.
  *   contraction   a sum of products of two operands with loops of their own: contraction.c.
  *
- * Names tell the rest: loops called v.. become vectors, loops called d900.. the parts of words, and
- * loops called u.. are unrolled at the end, in whatever copies the transforms have made of them.
+ * What is to become of a loop is said when it is made (`step_want`): vectors, parts of words,
+ * unrolled; at the end all loops are bound so, in whatever copies the transforms have made of them.
  * Parallel loops get enough work an item that launching it does not matter. The number of threads
  * may decide who computes an element, never how. */
-#include <stdio.h>
-
 #include "schedule/schedule.h"
 
 enum {
@@ -32,21 +30,10 @@ enum {
     ARITHMETIC_BOUND = 10 /* operations an element, from which on memory would be idle */
 };
 
-bool schedule_apply(scheduler *m, const char *fmt, ...) {
-    char line[256];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    if (!transform_apply(m->k, line, NULL)) return false;
-    str_addf(m->out, "%s\n", line);
-    return true;
-}
-
 loop_chain loop_chain_of(const scheduler *m, stmt_id loop) {
     loop_chain c = {.n = 0};
     for (stmt_id s = loop; c.n < LOOP_CHAIN; s = schedule_at(m, s)->first) {
-        snprintf(c.name[c.n++], sizeof c.name[0], "%s", schedule_name(m, s));
+        c.loop[c.n++] = loop_of(m, s);
         c.body = s;
         stmt_id child = schedule_at(m, s)->first;
         if (!child || child != schedule_at(m, s)->last || schedule_at(m, child)->kind != STMT_LOOP)
@@ -55,29 +42,20 @@ loop_chain loop_chain_of(const scheduler *m, stmt_id loop) {
     return c;
 }
 
-bool schedule_staged(const scheduler *m, const char *where, loop_chain *copy) {
-    stmt_id s = schedule_at(m, schedule_find(m, where))->first;
-    for (; s; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind == STMT_DEF && schedule_at(m, s)->def.mem == m->k->mems - 1)
-            break;
-    if (!s) return false;
-    *copy = loop_chain_of(m, schedule_at(m, s)->next);
-    return true;
+loop_chain schedule_staged(const scheduler *m) {
+    return m->mades ? loop_chain_of(m, stmt_of(m, m->made[0])) : (loop_chain){.n = 0};
 }
 
-bool schedule_transpose_copy(scheduler *m, const char *outer, const char *inner) {
-    char row[40], column[40];
-    if (!schedule_apply(m, "transpose %s %s", outer, inner)) return false;
-    stmt_id back = schedule_at(m, schedule_find(m, outer))->next;
-    snprintf(column, sizeof column, "%s", schedule_name(m, back));
-    snprintf(row, sizeof row, "%s", schedule_name(m, schedule_at(m, back)->first));
-    schedule_apply(m, "vec %s", row);
-    schedule_apply(m, "unroll %s", column);
+bool schedule_transpose_copy(scheduler *m, loop_h outer, loop_h inner) {
+    loop2 out = step_transpose(maybe(m), outer, inner); /* a column outside, a row inside */
+    if (!out.inner.id) return false;
+    step_bind(maybe(m), out.inner, LOOP_VEC);
+    step_bind(maybe(m), out.outer, LOOP_UNROLL);
     return true;
 }
 
 void loop_chain_drop(loop_chain *c, int i) {
-    for (; i + 1 < c->n; i++) memcpy(c->name[i], c->name[i + 1], sizeof c->name[i]);
+    for (; i + 1 < c->n; i++) c->loop[i] = c->loop[i + 1];
     c->n--;
 }
 
@@ -233,15 +211,13 @@ bool schedule_in_step(scheduler *m, stmt_id outer, stmt_id inner) {
 
 void schedule_merge_in_step(scheduler *m, loop_chain *c) {
     for (int i = c->n - 2; i >= 0; i--) {
-        if (!schedule_in_step(m, schedule_find(m, c->name[i]), schedule_find(m, c->name[i + 1])))
-            continue;
-        char name[40];
-        snprintf(name, sizeof name, "m%d", m->next++);
-        if (!schedule_apply(m, "merge %s %s -> %s", c->name[i], c->name[i + 1], name)) continue;
-        snprintf(c->name[i], sizeof c->name[0], "%s", name);
+        if (!schedule_in_step(m, stmt_of(m, c->loop[i]), stmt_of(m, c->loop[i + 1]))) continue;
+        loop_h both = step_merge(maybe(m), c->loop[i], c->loop[i + 1], "m");
+        if (!both.id) continue;
+        c->loop[i] = both;
         loop_chain_drop(c, i + 1);
     }
-    c->body = schedule_find(m, c->name[c->n - 1]);
+    c->body = stmt_of(m, c->loop[c->n - 1]);
 }
 
 /* ---- vectors and parallel iterations --------------------------------------------------------- */
@@ -253,27 +229,32 @@ static int chains_of(const scheduler *m, int ops, int64_t trips) {
     return chains;
 }
 
+/* Split a loop over the elements of several vectors into vectors and lanes. */
+static loop2 split_lanes(scheduler *m, loop_h l, loop_want vectors) {
+    loop2 t = step_split(m, l, m->lanes, "u", "v");
+    step_want(m, t.outer, vectors);
+    step_want(m, t.inner, WANT_VEC);
+    return t;
+}
+
 /* A loop along contiguous memory, without reductions: full iterations of several vectors, then the
  * remainder. Full iterations are peeled before the inner split, so that their inner extents are
- * constants. `outer` names the loop over steps. */
-static void vector_loop(scheduler *m, const char *name, const char *outer) {
-    stmt_id loop = schedule_find(m, name);
+ * constants. Returns the loop over steps of several vectors. */
+static loop_h vector_loop(scheduler *m, loop_h l) {
+    stmt_id loop = stmt_of(m, l);
     int64_t n = schedule_trips(m, loop);
-    int id = m->next++, chains = chains_of(m, schedule_ops(m, loop), n);
+    int chains = chains_of(m, schedule_ops(m, loop), n);
     bool constant = sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, NULL);
-    if (constant && n > 1 && n <= m->lanes && !(n & (n - 1)) && schedule_apply(m, "vec %s", name))
-        return;
-    if (!schedule_apply(m, "split %s %d -> %s %c%d", name, chains * m->lanes, outer,
-                        chains > 1 ? 'w' : 'v', id))
-        return;
-    schedule_apply(m, "peel %s", outer);
-    for (int copy = 0; copy < 2 && chains > 1; copy++) {
-        char w[40];
-        snprintf(w, sizeof w, copy ? "w%d_1" : "w%d", id);
-        if (!schedule_find(m, w)) continue;
-        int in = m->next++;
-        schedule_apply(m, "split %s %d -> %c%d v%d", w, m->lanes, copy ? 'x' : 'u', in, in);
-    }
+    if (constant && n > 1 && n <= m->lanes && !(n & (n - 1)) && step_bind(maybe(m), l, LOOP_VEC))
+        return NO_LOOP;
+    loop2 t = step_split(m, l, chains * m->lanes, "o", "w");
+    if (chains == 1) step_want(m, t.inner, WANT_VEC);
+    step_peel(maybe(m), t.outer);
+    loop_h left = m->mades > 1 ? m->made[1] : NO_LOOP; /* the copy of t.inner */
+    if (chains == 1) return t.outer;
+    split_lanes(m, t.inner, WANT_UNROLL);
+    split_lanes(m, left, WANT_NOTHING);
+    return t.outer;
 }
 
 /* How many pages of each argument the only loop of a kernel walks side by side, 0 where its
@@ -304,47 +285,43 @@ static void prefetch_blocks(scheduler *m, int elements) {
     for (mem_id i = 1; i < m->k->mems; i++) {
         const ir_memory *mem = ir_m(m->k, i);
         if (mem->scope == MEM_ARG && (mem->access & ACCESS_READ) && mem->size != SYM_ONE)
-            schedule_apply(m, "prefetch_distance a%d %d", mem->arg,
-                           elements * (int)qn_dtype_size(mem->dtype));
+            step_prefetch_distance(maybe(m), i, elements * (int)qn_dtype_size(mem->dtype));
     }
 }
 
 /* The only loop, along contiguous memory: whole blocks of several vectors, items of some blocks,
  * and a masked last one. Blocks are pages side by side where memory streams. */
-static void flat_loop(scheduler *m, const char *name) {
-    stmt_id loop = schedule_find(m, name);
+static void flat_loop(scheduler *m, loop_h l) {
+    stmt_id loop = stmt_of(m, l);
     int64_t n = schedule_trips(m, loop);
-    int id = m->next++, ops = schedule_ops(m, loop), chains = chains_of(m, ops, n), each;
+    int ops = schedule_ops(m, loop), chains = chains_of(m, ops, n), each;
     int pages = pages_of(m, loop, &each), block = pages > 1 ? pages * each : chains * m->lanes;
     int64_t chunk = SCHEDULE_ITEM_WORK * 4 / (ops * (int64_t)block + 1) + 1, exact;
-    char whole[24];
     if (chunk < 2) chunk = 2; /* of one block nothing can be peeled */
     bool constant = sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact);
-    if ((!constant || exact % block) && !schedule_apply(m, "pad %s %d", name, block)) return;
-    if (!schedule_apply(m, "split %s %d -> o%d w%d", name, block, id, id)) return;
+    if ((!constant || exact % block) && !step_pad(maybe(m), l, block)) return;
+    loop2 t = step_split(m, l, block, "o", "w");
+    if (!t.outer.id) return;
     if (pages && ops >= ARITHMETIC_BOUND) prefetch_blocks(m, pages * each);
     if (pages > 1) {
-        schedule_apply(m, "split w%d %d -> s%d l%d", id, each, id, id);
-        schedule_apply(m, "split l%d %d -> r%d w%d", id, chains * m->lanes, id, id);
-        schedule_apply(m, "swap s%d r%d", id, id);
+        loop2 page = step_split(m, t.inner, each, "s", "l");
+        loop2 row = step_split(m, page.inner, chains * m->lanes, "r", "w");
+        step_swap(m, page.outer, row.outer);
+        t.inner = row.inner;
     }
-    if (chains > 1)
-        schedule_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
-    else
-        schedule_apply(m, "split w%d %d -> x%d v%d", id, m->lanes, id, id);
-    snprintf(whole, sizeof whole, "o%d", id);
-    if (schedule_trips(m, schedule_find(m, whole)) > 2 * chunk &&
-        schedule_apply(m, "split o%d %lld -> p%d q%d", id, (long long)chunk, id, id)) {
-        schedule_apply(m, "par p%d",
-                       id); /* before peel, after which independence is harder to prove */
-        whole[0] = 'q';
+    split_lanes(m, t.inner, chains > 1 ? WANT_UNROLL : WANT_NOTHING);
+    if (trips_of(m, t.outer) > 2 * chunk) {
+        loop2 part = step_split(m, t.outer, chunk, "p", "q");
+        step_bind(m, part.outer, LOOP_PAR); /* before peel, after which independence is harder to
+                                               prove */
+        if (part.inner.id) t.outer = part.inner;
     }
-    schedule_apply(m, "peel %s", whole);
+    step_peel(maybe(m), t.outer);
 }
 
 /* Give the root loop enough work an iteration and make it parallel. */
-static void parallel(scheduler *m, const char *name) {
-    stmt_id loop = schedule_find(m, name);
+static void parallel(scheduler *m, loop_h l) {
+    stmt_id loop = stmt_of(m, l);
     if (!loop || schedule_at(m, loop)->parent != m->k->root) return;
     int64_t n = schedule_trips(m, loop);
     double total = schedule_work(m, loop), each = total / (double)(n < 1         ? 1
@@ -355,38 +332,29 @@ static void parallel(scheduler *m, const char *name) {
     if (n / chunk > 4096) chunk = n / 4096;
     if (chunk > n / 4 && n >= 4) chunk = n / 4;
     if (chunk > 1) {
-        int id = m->next++;
-        if (!schedule_apply(m, "split %s %lld -> p%d q%d", name, (long long)chunk, id, id)) return;
-        schedule_apply(m, "par p%d", id);
+        step_bind(maybe(m), step_split(m, l, chunk, "p", "q").outer, LOOP_PAR);
     } else {
-        schedule_apply(m, "par %s", name);
+        step_bind(maybe(m), l, LOOP_PAR);
     }
 }
 
 /* Merge a short outermost loop with the next so that there are enough items. */
 static void widen_root(scheduler *m, loop_chain *c, int keep) {
-    while (c->n > keep + 1 && schedule_trips(m, schedule_find(m, c->name[0])) < 16) {
-        char name[40];
-        snprintf(name, sizeof name, "m%d", m->next++);
-        if (!schedule_apply(m, "merge %s %s -> %s", c->name[0], c->name[1], name)) return;
-        snprintf(c->name[0], sizeof c->name[0], "%s", name);
+    while (c->n > keep + 1 && trips_of(m, c->loop[0]) < 16) {
+        loop_h both = step_merge(maybe(m), c->loop[0], c->loop[1], "m");
+        if (!both.id) return;
+        c->loop[0] = both;
         loop_chain_drop(c, 1);
     }
-}
-
-/* Peel the full iterations of what has been split. */
-static void peel(scheduler *m, const char *name) {
-    if (schedule_find(m, name)) schedule_apply(m, "peel %s", name);
 }
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
 
 bool loop_chain_swap(scheduler *m, loop_chain *c, int i) {
-    if (!schedule_apply(m, "swap %s %s", c->name[i], c->name[i + 1])) return false;
-    char t[40];
-    memcpy(t, c->name[i], sizeof t);
-    memcpy(c->name[i], c->name[i + 1], sizeof t);
-    memcpy(c->name[i + 1], t, sizeof t);
+    if (!step_swap(maybe(m), c->loop[i], c->loop[i + 1])) return false;
+    loop_h l = c->loop[i];
+    c->loop[i] = c->loop[i + 1];
+    c->loop[i + 1] = l;
     return true;
 }
 
@@ -397,8 +365,7 @@ void loop_chain_inward(scheduler *m, loop_chain *c, int i) {
 int schedule_most_contiguous(scheduler *m, const loop_chain *c) {
     int best = c->n - 1, most = 0;
     for (int i = c->n - 1; i >= 0; i--) {
-        int n =
-            schedule_contiguous(m, c->body, schedule_at(m, schedule_find(m, c->name[i]))->l.var);
+        int n = schedule_contiguous(m, c->body, var_of(m, c->loop[i]));
         if (n > most) most = n, best = i;
     }
     return best;
@@ -409,20 +376,18 @@ static void elementwise(scheduler *m, stmt_id loop) {
     schedule_merge_in_step(m, &c);
     if (schedule_transpose(m, &c)) {
         widen_root(m, &c, 0);
-        parallel(m, c.name[0]);
+        parallel(m, c.loop[0]);
         return;
     }
     loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
     if (c.n == 1 && schedule_trips(m, c.body) > 2 * m->lanes) {
-        flat_loop(m, c.name[0]);
+        flat_loop(m, c.loop[0]);
         return;
     }
-    char inner[40], o[24];
-    memcpy(inner, c.name[c.n - 1], sizeof inner);
-    snprintf(o, sizeof o, "o%d", m->next++);
+    loop_h inner = c.loop[c.n - 1];
     if (c.n > 1) widen_root(m, &c, 1);
-    vector_loop(m, inner, o);
-    if (c.n > 1) parallel(m, c.name[0]);
+    vector_loop(m, inner);
+    if (c.n > 1) parallel(m, c.loop[0]);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -462,54 +427,47 @@ bool schedule_streams(scheduler *m, stmt_id loop, int64_t bytes) {
 
 /* Give each tile that the loop reduces into, in each of `rows` rows, an accumulator a lane and
  * several chains. */
-static void reduction_loop(scheduler *m, const char *name, int rows, int tiles,
-                           const mem_id *tile) {
-    stmt_id loop = schedule_find(m, name);
+static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const mem_id *tile) {
+    stmt_id loop = stmt_of(m, l);
     int64_t n = schedule_trips(m, loop);
-    int id = m->next++, ops = schedule_ops(m, loop), chains = ops <= 6 * tiles ? 4 : 2;
+    int ops = schedule_ops(m, loop), chains = ops <= 6 * tiles ? 4 : 2;
     while (chains > 1 && (n < (int64_t)chains * m->lanes * 4 || chains * tiles > MOST_CHAINS ||
                           chains * tiles * rows > MOST_BESIDE))
         chains /= 2;
     if (n < 4) return;
     int step = chains * m->lanes;
-    int64_t exact;
+    int64_t exact, side = m->limits->stream_pages;
     if (!sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact) || exact % step)
-        if (!schedule_apply(m, "pad %s %d", name, step)) return;
-    char part[40];
-    snprintf(part, sizeof part, "%s", name);
-    int64_t side = m->limits->stream_pages;
-    bool parts =
-        schedule_streams(m, loop, m->limits->stream_pages * m->limits->page) &&
-        sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact) && side > 1 &&
-        exact % (side * step) == 0 &&
-        schedule_apply(m, "split %s %lld -> us%d l%d", name, (long long)(exact / side), id, id);
-    if (parts) snprintf(part, sizeof part, "l%d", id);
-    if (!schedule_apply(m, "split %s %d -> o%d w%d", part, step, id, id)) return;
-    if (parts) schedule_apply(m, "swap us%d o%d", id, id);
-    if (chains > 1)
-        schedule_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
-    else
-        schedule_apply(m, "split w%d %d -> x%d v%d", id, m->lanes, id, id);
-    for (int i = 0; i < tiles; i++) {
-        if (!schedule_apply(m, "rfactor t%d v%d", ir_tile_number(m->k, tile[i]), id)) return;
-        mem_id wide = m->k->mems - 1;
-        if (chains > 1) schedule_apply(m, "rfactor t%d u%d", ir_tile_number(m->k, wide), id);
+        if (!step_pad(maybe(m), l, step)) return;
+    loop2 page = {NO_LOOP, l}; /* parts of the row side by side */
+    if (schedule_streams(m, stmt_of(m, l), side * m->limits->page) &&
+        sym_is_const(m->k->syms, extent_of(m, l), &exact) && side > 1 &&
+        exact % (side * step) == 0) {
+        page = step_split(maybe(m), l, exact / side, "s", "l");
+        step_want(m, page.outer, WANT_UNROLL);
+        if (!page.inner.id) page.inner = l;
     }
-    char o[24];
-    snprintf(o, sizeof o, "o%d", id);
-    peel(m, o);
+    loop2 t = step_split(m, page.inner, step, "o", "w");
+    if (!t.outer.id) return;
+    step_swap(m, page.outer, t.outer);
+    loop2 vector = split_lanes(m, t.inner, chains > 1 ? WANT_UNROLL : WANT_NOTHING);
+    for (int i = 0; i < tiles; i++) {
+        mem_id wide = step_rfactor(maybe(m), tile[i], vector.inner);
+        if (!wide) return;
+        if (chains > 1) step_rfactor(maybe(m), wide, vector.outer);
+    }
+    step_peel(maybe(m), t.outer);
 }
 
 /* Loops inside a row, `rows` rows at a time: each vectorized along itself. */
 static void row_loops(scheduler *m, stmt_id body, int rows) {
-    char names[64][40];
+    loop_h loop[64];
     int n = 0;
     bool streamed = false;
     for (stmt_id c = schedule_at(m, body)->first; c && n < 64; c = schedule_at(m, c)->next)
-        if (schedule_at(m, c)->kind == STMT_LOOP)
-            snprintf(names[n++], sizeof names[0], "%s", schedule_name(m, c));
+        if (schedule_at(m, c)->kind == STMT_LOOP) loop[n++] = loop_of(m, c);
     for (int i = 0; i < n; i++) {
-        loop_chain c = loop_chain_of(m, schedule_find(m, names[i]));
+        loop_chain c = loop_chain_of(m, stmt_of(m, loop[i]));
         schedule_merge_in_step(m, &c);
         if (schedule_has_inner(m, c.body)) {
             row_loops(m, c.body, rows);
@@ -518,22 +476,17 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         mem_id tile[SCHEDULE_TILES];
         int tiles = schedule_reduced_tiles(m, c.body, tile);
         if (!tiles) loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
-        stmt_id inner = schedule_find(m, c.name[c.n - 1]);
+        stmt_id inner = stmt_of(m, c.loop[c.n - 1]);
         bool streams = schedule_streams(m, inner, m->limits->stream_pages * m->limits->page);
         bool asks =
-            streams && streamed && schedule_ops(m, inner) >= ARITHMETIC_BOUND && !m->copy[0];
+            streams && streamed && schedule_ops(m, inner) >= ARITHMETIC_BOUND && !m->copy.id;
         streamed |= streams;
         if (tiles) {
-            reduction_loop(m, c.name[c.n - 1], rows, tiles, tile);
+            reduction_loop(m, c.loop[c.n - 1], rows, tiles, tile);
             continue;
         }
-        char o[24];
-        snprintf(o, sizeof o, "o%d", m->next++);
-        vector_loop(m, c.name[c.n - 1], o);
-        if (asks) { /* memory would be idle */
-            snprintf(m->copy, sizeof m->copy, "%s", o);
-            snprintf(m->use, sizeof m->use, "%s", o);
-        }
+        loop_h steps = vector_loop(m, c.loop[c.n - 1]);
+        if (asks) m->copy = m->use = steps; /* memory would be idle */
     }
 }
 
@@ -584,12 +537,12 @@ static bool rows_distant(scheduler *m, stmt_id across, stmt_id down) {
 }
 
 /* A reduction down columns over distant rows goes in slices of few rows, all columns of a part at a
- * time, so that memory streams; partial results stay in memory (block_reduction). Names the loop
- * over blocks of the reduction. */
-static bool slice_rows(scheduler *m, stmt_id loop, int id) {
+ * time, so that memory streams; partial results stay in memory (block_reduction). The loop over
+ * blocks of the reduction. */
+static loop_h slice_rows(scheduler *m, stmt_id loop) {
     stmt_id red = only_reduction(m, loop);
-    return red && rows_distant(m, loop, red) &&
-           schedule_apply(m, "split %s %d -> s%d y%d", schedule_name(m, red), SLICE, id, id);
+    if (!red || !rows_distant(m, loop, red)) return NO_LOOP;
+    return step_split(m, loop_of(m, red), SLICE, "pc", "k").outer;
 }
 
 /* Is there more than that one reduction, and distant rows? Then one row at a time, all columns of a
@@ -600,60 +553,63 @@ static bool whole_rows(scheduler *m, stmt_id loop) {
         far |= rows_distant(m, loop, s);
     if (!far || only_reduction(m, loop)) return false;
     for (stmt_id s = schedule_at(m, loop)->first; s; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind == STMT_LOOP)
-            schedule_apply(m, "hoist %s", schedule_name(m, s));
+        if (schedule_at(m, s)->kind == STMT_LOOP) step_hoist(maybe(m), loop_of(m, s));
     return true;
 }
 
-/* Columns in parts whose results fit in the first-level cache; `c` names the loop over vectors, and
- * the loop over parts afterwards. */
-static bool cut_parts(scheduler *m, char c[40], int id, int64_t bytes) {
-    int64_t n = schedule_trips(m, schedule_find(m, c)), most = m->limits->l1 / 2 / bytes;
+/* Columns in parts whose results fit in the first-level cache: of `c`, the loop over vectors. */
+static loop2 cut_parts(scheduler *m, loop_h c, int64_t bytes) {
+    int64_t n = trips_of(m, c), most = m->limits->l1 / 2 / bytes;
     int threads = m->limits->threads > 1 ? m->limits->threads : 1;
     int64_t part = (n + threads - 1) / threads;
     if (part > most) part = most;
     if (part < 1) part = 1;
     part = (n + (n + part - 1) / part - 1) / ((n + part - 1) / part); /* equal ones */
-    if (!schedule_apply(m, "split %s %lld -> g%d z%d", c, (long long)part, id, id)) return false;
-    snprintf(c, 40, "g%d", id);
-    return true;
+    return step_split(m, c, part, "jc", "jr");
 }
 
-/* With slices of rows inside. */
-static void block_slices(scheduler *m, char c[40], int number, int id, int bytes) {
-    if (!cut_parts(m, c, id, bytes)) return;
-    if (!schedule_apply(m, "block_reduction t%d s%d z%d", number, id, id)) return;
-    schedule_apply(m, "split more_t %d -> u9%d v9%d", m->lanes, id, id);
-    schedule_apply(m, "split wait_t %d -> u8%d v8%d", m->lanes, id, id);
+/* With slices of rows inside: the loops over partial sums are vectors. */
+static void block_slices(scheduler *m, mem_id tile, loop_h slices, loop_h part) {
+    if (!step_block_reduction(maybe(m), tile, slices, part)) return;
+    loop_h made[4];
+    uint32_t n = m->mades < 4 ? m->mades : 4; /* more, its elements, wait, its elements, last */
+    for (uint32_t i = 0; i < n; i++) made[i] = m->made[i];
+    if (m->mades != 5) return;
+    split_lanes(m, made[1], WANT_UNROLL);
+    split_lanes(m, made[3], WANT_UNROLL);
 }
 
 /* Vectors across the reductions: the contiguous loop moves inside them. */
 static bool columns(scheduler *m, loop_chain *c, int i) {
     loop_chain_inward(m, c, i);
-    stmt_id loop = schedule_find(m, c->name[c->n - 1]);
+    loop_h l = c->loop[c->n - 1];
+    stmt_id loop = stmt_of(m, l);
     mem_id tile = 0;
-    int64_t n = schedule_trips(m, loop);
-    int id = m->next++, ops = schedule_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 32 ? 2 : 1;
+    int64_t n = schedule_trips(m, loop), exact;
+    int ops = schedule_ops(m, loop), chains = ops <= 12 ? 4 : ops <= 32 ? 2 : 1;
     int tiles = tiles_in(m, loop, &tile);
     while (chains > 1 && n < (int64_t)chains * m->lanes) chains /= 2;
-    int step = chains * m->lanes, number = tile ? ir_tile_number(m->k, tile) : 0;
-    int64_t exact;
+    int step = chains * m->lanes;
     if (!tile) return false;
-    bool sliced = slice_rows(m, loop, id), in_rows = !sliced && whole_rows(m, loop);
-    bool whole =
-        sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact) && exact % step == 0;
-    if (!whole && !schedule_apply(m, "pad %s %d", c->name[c->n - 1], step)) return false;
-    if (!schedule_apply(m, "split %s %d -> c%d w%d", c->name[c->n - 1], step, id, id)) return false;
-    schedule_apply(m, "split w%d %d -> u%d v%d", id, m->lanes, id, id);
-    schedule_apply(m, "accumulate t%d v%d", number, id);
-    schedule_apply(m, "accumulate t%d u%d", number, id);
-    snprintf(c->name[c->n - 1], sizeof c->name[0], "c%d", id);
-    if (sliced) block_slices(m, c->name[c->n - 1], number, id, 4 * step * tiles);
-    if (in_rows && cut_parts(m, c->name[c->n - 1], id, 8 * step))
-        schedule_apply(m, "accumulate t%d z%d", number, id);
-    char lanes[24];
-    snprintf(lanes, sizeof lanes, "v%d", id);
-    schedule_gather_once(m, c->name[0], lanes);
+    loop_h slices = slice_rows(m, loop);
+    bool in_rows = !slices.id && whole_rows(m, loop);
+    bool whole = sym_is_const(m->k->syms, extent_of(m, l), &exact) && exact % step == 0;
+    if (!whole && !step_pad(maybe(m), l, step)) return false;
+    loop2 t = step_split(m, l, step, "jr", "w");
+    if (!t.outer.id) return false;
+    loop2 vector = split_lanes(m, t.inner, WANT_UNROLL);
+    step_accumulate(maybe(m), tile, vector.inner);
+    step_accumulate(maybe(m), tile, vector.outer);
+    c->loop[c->n - 1] = t.outer;
+    if (slices.id || in_rows) {
+        loop2 part = cut_parts(m, t.outer, slices.id ? 4 * step * tiles : 8 * step);
+        if (slices.id)
+            block_slices(m, tile, slices, part.inner);
+        else
+            step_accumulate(maybe(m), tile, part.inner);
+        if (part.outer.id) c->loop[c->n - 1] = part.outer;
+    }
+    schedule_gather_once(m, c->loop[0], vector.inner);
     return true;
 }
 
@@ -689,23 +645,22 @@ static bool rows_in_pages(scheduler *m, stmt_id loop, stmt_id red) {
 static bool several_rows(scheduler *m, loop_chain *c) {
     stmt_id red = only_reduction(m, c->body);
     mem_id tile = 0;
-    int id = m->next++;
     int64_t n;
     tiles_in(m, c->body, &tile);
     if (!red || !sym_is_const(m->k->syms, schedule_at(m, c->body)->l.extent, &n)) return false;
     if (n % ROWS || n < 8 * ROWS || !rows_in_pages(m, c->body, red)) return false;
-    if (!schedule_apply(m, "split %s %d -> g%d u%d", c->name[c->n - 1], ROWS, id, id)) return false;
-    char inner[40];
-    snprintf(inner, sizeof inner, "u%d", id);
-    snprintf(c->name[c->n - 1], sizeof c->name[0], "g%d", id);
-    row_loops(m, schedule_find(m, inner), ROWS);
-    schedule_apply(m, "accumulate t%d %s", ir_tile_number(m->k, tile), inner);
+    loop2 t = step_split(m, c->loop[c->n - 1], ROWS, "g", "u");
+    if (!t.outer.id) return false;
+    step_want(m, t.inner, WANT_UNROLL);
+    c->loop[c->n - 1] = t.outer;
+    row_loops(m, stmt_of(m, t.inner), ROWS);
+    step_accumulate(maybe(m), tile, t.inner);
     for (mem_id i = 1; i < m->k->mems; i++) {
         const ir_memory *mem = ir_m(m->k, i);
         int64_t most = m->limits->memory_from * m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
         if (mem->scope == MEM_ARG && mem->access == ACCESS_READ &&
             sym_lo(m->k->syms, mem->size) > most)
-            schedule_apply(m, "prefetch_distance a%d %lld", mem->arg, (long long)m->limits->page);
+            step_prefetch_distance(maybe(m), i, m->limits->page);
     }
     return true;
 }
@@ -714,35 +669,28 @@ static void rows(scheduler *m, stmt_id loop) {
     loop_chain c = loop_chain_of(m, loop);
     int outer = -1, most = 0;
     for (int i = 0; i < c.n; i++) {
-        int n = contiguous_across(m, c.body, schedule_at(m, schedule_find(m, c.name[i]))->l.var);
+        int n = contiguous_across(m, c.body, var_of(m, c.loop[i]));
         if (n > most) most = n, outer = i;
     }
-    sym across = outer < 0 ? SYM_ZERO : schedule_at(m, schedule_find(m, c.name[outer]))->l.var;
+    sym across = outer < 0 ? SYM_ZERO : var_of(m, c.loop[outer]);
     if (most > 0 && schedule_contiguous_inside(m, c.body, across) < most && columns(m, &c, outer)) {
         widen_root(m, &c, 0);
-        parallel(m, c.name[0]);
+        parallel(m, c.loop[0]);
         return;
     }
     if (schedule_pipeline(m, &c)) return;
     if (!several_rows(m, &c)) row_loops(m, c.body, 1);
     widen_root(m, &c, 0);
-    parallel(m, c.name[0]);
+    parallel(m, c.loop[0]);
 }
 
 /* ---- the end of every schedule --------------------------------------------------------------- */
-
-/* Is that a loop over an rfactored tile's elements, "x_e", perhaps with a number? */
-static bool over_tile_elements(const char *name) {
-    for (const char *at = name; (at = strstr(at, "_e")); at++)
-        if (!at[2 + strspn(at + 2, "_0123456789")]) return true;
-    return false;
-}
 
 /* Does a serial loop run below s? Then unrolling s would only repeat that loop. */
 static bool serial_inside(const scheduler *m, stmt_id s) {
     for (stmt_id c = s; (c = ir_next(m->k, c, s));)
         if (schedule_at(m, c)->kind == STMT_LOOP && schedule_at(m, c)->loop == LOOP_SERIAL &&
-            schedule_name(m, c)[0] != 'u')
+            schedule_at(m, c)->l.want != WANT_UNROLL)
             return true;
     return false;
 }
@@ -759,23 +707,22 @@ static int64_t copies(const scheduler *m, stmt_id s) {
     return most;
 }
 
-/* Bind the loops by the first letters of their names, and innermost loops over a packed or
- * rfactored tile. */
-static void bind_named(scheduler *m) {
+/* Bind the loops as was wanted when they were made. */
+static void bind_wanted(scheduler *m) {
     for (int pass = 0; pass < 2; pass++)
         for (stmt_id s = m->k->root; s; s = ir_next(m->k, s, m->k->root)) {
             if (s == m->k->root || schedule_at(m, s)->kind != STMT_LOOP ||
                 schedule_at(m, s)->loop != LOOP_SERIAL)
                 continue;
-            const char *name = schedule_name(m, s);
+            loop_want want = (loop_want)schedule_at(m, s)->l.want;
             int64_t n = schedule_trips(m, s);
-            if (!pass && !strncmp(name, "d900", 4)) {
-                schedule_apply(m, "word %s", name);
-            } else if (!pass && (name[0] == 'v' || over_tile_elements(name))) {
-                if (n >= 1 && n <= m->lanes) schedule_apply(m, "vec %s", name);
-            } else if (pass && name[0] == 'u' && !over_tile_elements(name) && n <= 32 &&
-                       !serial_inside(m, s) && n * copies(m, s) <= MOST_COPIES) {
-                schedule_apply(m, "unroll %s", name);
+            if (!pass && want == WANT_WORD) {
+                step_bind(maybe(m), loop_of(m, s), LOOP_WORD);
+            } else if (!pass && (want == WANT_VEC || want == WANT_ELEMENTS)) {
+                if (n >= 1 && n <= m->lanes) step_bind(maybe(m), loop_of(m, s), LOOP_VEC);
+            } else if (pass && want == WANT_UNROLL && n <= 32 && !serial_inside(m, s) &&
+                       n * copies(m, s) <= MOST_COPIES) {
+                step_bind(maybe(m), loop_of(m, s), LOOP_UNROLL);
             }
         }
 }
@@ -792,7 +739,7 @@ bool schedule_past_caches(const scheduler *m, mem_id i) {
 
 static void bypass_caches(scheduler *m) {
     for (mem_id i = 1; i < m->k->mems; i++)
-        if (schedule_past_caches(m, i)) schedule_apply(m, "nontemporal a%d", ir_m(m->k, i)->arg);
+        if (schedule_past_caches(m, i)) step_nontemporal(maybe(m), i);
 }
 
 /* For a processor: vectors and threads. */
@@ -815,8 +762,8 @@ static void schedule_threads(scheduler *m) {
             rows(m, roots[i]);
         }
     }
-    bind_named(m);
-    if (m->copy[0]) schedule_apply(m, "prefetch_next %s %s", m->copy, m->use);
+    bind_wanted(m);
+    step_prefetch_next(maybe(m), m->copy, m->use);
     bypass_caches(m);
 }
 
@@ -825,22 +772,22 @@ static void close_clone(void *m) {
 }
 
 void schedule_default(const kernel *k, const machine *limits, str *out) {
-    scheduler m = {.k = ir_clone(k), .limits = limits, .out = out};
+    scheduler m = {.k = ir_clone(k), .limits = limits};
     cleanup c;
     cleanup_push(&k->ctx->heap, &c, close_clone, &m);
     m.lanes = schedule_lanes(&m);
+    steps_open(&m);
     if (limits->members < 2) {
         schedule_threads(&m);
     } else {
-        uint32_t before = out->len;
+        step_mark start = steps_mark(&m);
         schedule_workgroups(&m, false);
         if (ir_shared_bytes(m.k) > limits->group_bytes) { /* buffered rows that are too long */
-            ir_close(m.k);
-            m.k = NULL;
-            m.k = ir_clone(k);
-            if (out->s) out->s[out->len = before] = 0;
+            steps_back(&m, &start);
+            m.copy = m.use = NO_LOOP;
             schedule_workgroups(&m, true);
         }
     }
+    steps_print(&m, out);
     cleanup_run(&k->ctx->heap, &c);
 }

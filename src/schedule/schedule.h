@@ -12,45 +12,158 @@ enum {
     SCHEDULE_ITEM_WORK = 16384 /* operations in a parallel iteration, at least */
 };
 
+/* A handle names a loop by its id. What a step makes has ids of its own, and what it consumes is
+ * gone for good: so a handle that is out of date is found out, and which step consumed it is
+ * known. */
+typedef struct loop_h {
+    uint32_t id; /* 0: none */
+} loop_h;
+typedef struct loop2 {
+    loop_h outer, inner;
+} loop2;
+#define NO_LOOP ((loop_h){0})
+
+/* One step: a row of transforms.h and its decision. Arguments and tiles are memories' ids. */
+enum { STEP_LOOPS = 16 };
+typedef struct sched_step {
+    uint8_t kind; /* transform_kind */
+    uint8_t loops, scope;
+    int8_t dtype;
+    uint32_t joined; /* bit i: loop i shares the axis of the one before it */
+    loop_h loop[STEP_LOOPS];
+    mem_id mem, mem2;
+    int64_t number;
+    const char *name[2]; /* of the loops it makes, where it lets one choose; NULL: made up */
+} sched_step;
+
 typedef struct scheduler {
     kernel *k; /* the clone */
     const machine *limits;
-    str *out;
-    int lanes; /* of a vector of this kernel's elements */
-    int next;  /* number for names */
-    /* loops: what `copy` copies from memory `use` can prefetch */
-    char copy[40], use[40];
+    int lanes;        /* of a vector of this kernel's elements */
+    sched_step *step; /* all that were applied */
+    uint32_t steps, step_cap;
+    /* By loop id: what it is called, and the number of the step that consumed it, 0: none. */
+    struct loop_fact {
+        const char *name;
+        uint32_t gone;
+    } * loop;
+    uint32_t loops, loop_cap;
+    loop_h *made; /* loops that the last step made, in the order of the tree */
+    uint32_t mades, made_cap;
+    bool maybe;       /* the next step may be refused: that is no fault of the schedule */
+    uint32_t refused; /* steps that were, though nothing was said of that */
+    loop_h copy, use; /* loops: what `copy` copies from memory `use` can prefetch */
 } scheduler;
 
-typedef struct loop_chain { /* perfectly nested loops by name, outermost first */
+typedef struct loop_chain { /* perfectly nested loops, outermost first */
     int n;
-    char name[LOOP_CHAIN][40];
+    loop_h loop[LOOP_CHAIN];
     stmt_id body; /* the innermost */
 } loop_chain;
 
 static inline ir_stmt *schedule_at(const scheduler *m, stmt_id s) {
     return ir_s(m->k, s);
 }
-static inline const char *schedule_name(const scheduler *m, stmt_id s) {
-    return sym_name(m->k->syms, schedule_at(m, s)->l.var);
-}
 static inline int64_t schedule_trips(const scheduler *m, stmt_id s) {
     return ir_most_trips(m->k, s);
 }
-static inline stmt_id schedule_find(const scheduler *m, const char *name) {
-    return ir_find_loop(m->k, name);
+static inline loop_h loop_of(const scheduler *m, stmt_id s) {
+    return (loop_h){schedule_at(m, s)->kind == STMT_LOOP ? schedule_at(m, s)->l.id : 0};
 }
+static inline stmt_id stmt_of(const scheduler *m, loop_h l) {
+    return ir_loop_of(m->k, l.id);
+}
+static inline sym var_of(const scheduler *m, loop_h l) {
+    return schedule_at(m, stmt_of(m, l))->l.var;
+}
+static inline sym extent_of(const scheduler *m, loop_h l) {
+    return schedule_at(m, stmt_of(m, l))->l.extent;
+}
+static inline int64_t trips_of(const scheduler *m, loop_h l) {
+    return schedule_trips(m, stmt_of(m, l));
+}
+static inline bool same_loop(loop_h a, loop_h b) {
+    return a.id == b.id;
+}
+
+/* ---- steps.c: the verbs that schedules are made of ------------------------------------------- */
+
+/* Each applies a row of transforms.h, where it is legal, and records it; transforms.h says what it
+ * does. What it returns is the loops it made, or whether it was applied. The null handle in gives
+ * the null handle out, and nothing happens. A refusal is counted and, under QN_DEBUG=s, logged with
+ * its reason; one of step_x(maybe(m), ..), which tells the scheduler something, only logged. */
+scheduler *maybe(scheduler *m);
+loop2 step_split(scheduler *m, loop_h l, int64_t factor, const char *outer, const char *inner);
+loop_h step_merge(scheduler *m, loop_h outer, loop_h inner, const char *name);
+bool step_swap(scheduler *m, loop_h outer, loop_h inner);
+bool step_pad(scheduler *m, loop_h l, int64_t multiple);
+/* The copy for the other iterations. */
+loop_h step_peel(scheduler *m, loop_h l);
+bool step_trim(scheduler *m, loop_h l);
+bool step_bind(scheduler *m, loop_h l, loop_kind kind);
+bool step_nontemporal(scheduler *m, mem_id arg);
+bool step_prefetch_distance(scheduler *m, mem_id mem, int64_t bytes);
+bool step_prefetch_next(scheduler *m, loop_h copy, loop_h use);
+bool step_prefetch_nest(scheduler *m, mem_id mem, loop_h at, loop_h nest);
+bool step_prefetch_trip(scheduler *m, mem_id mem, loop_h l, int64_t trips);
+/* `l` is then the first of the loops that it is spread over; m->made has the others. */
+bool step_accumulate(scheduler *m, mem_id tile, loop_h l);
+/* The wider tile, 0: refused; m->made has the loop that combines its elements and, where the tile
+ * has several, the one over them. */
+mem_id step_rfactor(scheduler *m, mem_id tile, loop_h l);
+bool step_tree_reduce(scheduler *m, loop_h l);
+bool step_offset(scheduler *m, mem_id tile, mem_id packed, loop_h at);
+/* m->made has the loops that load, and that store, partial sums, and the one around the rest. */
+bool step_block_reduction(scheduler *m, mem_id tile, loop_h blocks, loop_h first);
+bool step_privatize(scheduler *m, loop_h l);
+/* The loop that copies. */
+loop_h step_spill(scheduler *m, mem_id tile, loop_h l);
+bool step_hoist(scheduler *m, loop_h l);
+/* The loops of the copy out of the registers; those of the copy into them stay. */
+loop2 step_transpose(scheduler *m, loop_h outer, loop_h inner);
+bool step_fission(scheduler *m, loop_h l);
+/* `first` is then the loop of both. */
+bool step_fuse(scheduler *m, loop_h first, loop_h second);
+bool step_shift(scheduler *m, loop_h l, loop_h first);
+bool step_fold_storage(scheduler *m, mem_id tile, loop_h l);
+bool step_transform_layout(scheduler *m, mem_id tile, int64_t rows);
+
+/* The axes of a staged copy. */
+typedef struct stage_axes {
+    int n;
+    loop_h loop[STEP_LOOPS - 1];
+    uint32_t joined; /* bit i: loop i shares the axis of the one before it */
+} stage_axes;
+static inline void stage_axis(stage_axes *a, loop_h l, bool joined) {
+    if (a->n == STEP_LOOPS - 1) return;
+    a->joined |= (uint32_t)joined << a->n;
+    a->loop[a->n++] = l;
+}
+/* The copy's tile, 0: refused; `dtype` -1: as it is. m->made has the copy's loops. */
+mem_id step_stage(scheduler *m, mem_id arg, loop_h at, const stage_axes *axes, int dtype);
+
+/* What is wanted of a loop, once all other steps are taken. */
+void step_want(scheduler *m, loop_h l, loop_want want);
+loop_want want_of(const scheduler *m, loop_h l);
+
+/* Go back to an earlier state. */
+typedef struct step_mark {
+    ir_saved tree;
+    uint32_t steps, loops;
+} step_mark;
+step_mark steps_mark(scheduler *m);
+void steps_back(scheduler *m, const step_mark *mark);
+void steps_open(scheduler *m);                  /* of m->k as it is */
+void steps_print(const scheduler *m, str *out); /* a line a step */
 
 /* ---- schedule.c ------------------------------------------------------------------------------ */
 
 int schedule_lanes(const scheduler *m); /* of a vector of this kernel's widest elements */
-/* Try a line; where it is legal it becomes part of the schedule. */
-bool schedule_apply(scheduler *m, const char *fmt, ...) QN_PRINTF(2, 3);
 loop_chain loop_chain_of(const scheduler *m, stmt_id loop);
-/* The loops of the copy that the last `stage` made in that loop's body; false: none was made. */
-bool schedule_staged(const scheduler *m, const char *where, loop_chain *copy);
+/* The loops of the copy that the last step, a `stage`, made. */
+loop_chain schedule_staged(const scheduler *m);
 /* Transpose a copy by the two loops in registers, in squares; false: not possible. */
-bool schedule_transpose_copy(scheduler *m, const char *outer, const char *inner);
+bool schedule_transpose_copy(scheduler *m, loop_h outer, loop_h inner);
 void loop_chain_drop(loop_chain *c, int i);
 bool loop_chain_swap(scheduler *m, loop_chain *c, int i);   /* loops i and i + 1 */
 void loop_chain_inward(scheduler *m, loop_chain *c, int i); /* as far inside as is legal */
@@ -103,6 +216,14 @@ void schedule_workgroups(scheduler *m, bool plainly);
 
 /* Schedule a contraction; false where the loop is none. */
 bool schedule_contraction(scheduler *m, stmt_id loop);
+
+/* ---- contraction_nest.c ---------------------------------------------------------------------- */
+
+/* Split a loop into vectors, to be unrolled, and their lanes. */
+loop2 schedule_vectors(scheduler *m, loop_h l);
+/* block_reduction, partial sums moved by vectors; `last` is the loop around what follows the sum,
+ * in the last block. false: refused. */
+bool schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h first, loop_h *last);
 /* A copy (its chain of loops) whose source is contiguous along loop number `deep`, its target along
  * the innermost: transposed in registers. */
 void schedule_copy_across(scheduler *m, const loop_chain *c, int deep);
@@ -119,7 +240,7 @@ bool schedule_attention(scheduler *m, stmt_id loop);
 bool schedule_convolution(scheduler *m, stmt_id loop);
 /* Stage once an iteration of `root`, in the order of the lanes, what lanes gather from strided
  * memory independently of inner loops (the weights of a depthwise convolution). */
-void schedule_gather_once(scheduler *m, const char *root, const char *lanes);
+void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes);
 
 /* The default schedule for a lowered kernel, appended to `out` as transform lines. */
 void schedule_default(const kernel *k, const machine *limits, str *out);

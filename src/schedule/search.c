@@ -6,10 +6,14 @@
  *   seeds   The default schedules for other machines: with fewer registers, narrower vectors,
  *           caches and thread counts that are halves and doubles of the real ones. Each is a
  *           schedule with consistent decisions.
- *   moves   One change of the lines: another factor of a split (a padding in front of it changes,
- *           too), a line left out, a line put in where the loops are final and only their kinds are
- *           still to come: a swap, a split to unroll, a staging. No non-temporal stores: a kernel
- *           measured alone gains by them what its reader loses.
+ *   moves   One change of the lines, by the table of transforms: another number (a padding in front
+ *   of
+ *           a split changes, too), any line left out, a line of any row put in where the loops are
+ *           final and only how they run is still to come (`transform_neighbours` says which). And
+ *           what
+ *           only pays together: a split to vectorize, unroll or share, a staging whose copy is
+ *           vectorized. No row that others gain or lose by: a kernel measured alone does not show
+ *           it.
  *
  * A change can make later lines illegal, since they name loops that are no more. So a candidate is
  * repaired: what cannot be applied is left out, and the rest is the schedule. Two candidates with
@@ -21,7 +25,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WORDS = 14, WORD = 40, MOST_LINES = 256, MOST_LOOPS = 64 };
+enum {
+    WORDS = 18,
+    WORD = IR_NAME,
+    MOST_LINES = 256,
+    MOST_LOOPS = 64,
+    MOST_WAYS = 1 << 14, /* of applying a row that are counted, */
+    MOST_TRIED = 64,     /* are tried, */
+    MOST_GIVEN = 4       /* are legal and become candidates */
+};
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
@@ -63,13 +75,25 @@ static bool is(const line *l, const char *name) {
     return !strcmp(l->word[0], name);
 }
 
-/* Lines that only set how loops run, non-temporal stores or prefetches. */
+/* The row of a line; NULL: there is none. */
+static const transform_row *row_of(const line *l) {
+    for (int i = 0; i < TRANSFORMS; i++)
+        if (is(l, transform_rows[i].name)) return &transform_rows[i];
+    return NULL;
+}
+
+/* Lines that leave the nest and its tiles as they are. */
 static bool is_kind(const line *l) {
-    static const char *const kind[] = {"vec",    "unroll", "par",         "serial",
-                                       "thread", "word",   "nontemporal", "prefetch_distance"};
-    for (size_t i = 0; i < COUNT_OF(kind); i++)
-        if (is(l, kind[i])) return true;
-    return false;
+    const transform_row *row = row_of(l);
+    return row && row->effect >= EFFECT_RUN;
+}
+
+/* Which word of the line is its number; 0: it has none. */
+static int number_at(const line *l) {
+    const transform_row *row = row_of(l);
+    const char *n = row ? strchr(row->pattern, 'n') : NULL;
+    int at = n ? (int)(n - row->pattern) + 1 : 0;
+    return at < l->n ? at : 0;
 }
 
 static void print_line(const line *l, str *out) {
@@ -124,6 +148,10 @@ void search_seeds(const kernel *k, const machine *limits, search_taker take, voi
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
+static const char *name_of(const scheduler *m, stmt_id loop) {
+    return sym_name(m->k->syms, schedule_at(m, loop)->l.var);
+}
+
 typedef struct mover {
     scheduler m; /* the kernel with the lines in front of `tail` applied */
     script s;
@@ -156,9 +184,9 @@ static int padding_of(const script *s, int i) {
     return -1;
 }
 
-static void with_number(mover *v, int i, int64_t now, int64_t next) {
-    line *split = &v->s.at[i], kept = *split;
-    int at = padding_of(&v->s, i);
+static void with_number(mover *v, int i, int word, int64_t now, int64_t next) {
+    line *l = &v->s.at[i], kept = *l;
+    int at = is(l, "split") ? padding_of(&v->s, i) : -1;
     line *pad = at >= 0 ? &v->s.at[at] : NULL, kept_pad = {.n = 0};
     if (next < 1 || next == now) return;
     if (pad) {
@@ -166,41 +194,91 @@ static void with_number(mover *v, int i, int64_t now, int64_t next) {
         int64_t multiple = strtoll(pad->word[2], NULL, 10) / now;
         snprintf(pad->word[2], WORD, "%lld", (long long)(next * (multiple < 1 ? 1 : multiple)));
     }
-    snprintf(split->word[2], WORD, "%lld", (long long)next);
+    snprintf(l->word[word], WORD, "%lld", (long long)next);
     give_script(v, -1, NULL);
-    *split = kept;
+    *l = kept;
     if (pad) *pad = kept_pad;
+}
+
+/* Is the loop that a split makes inside bound by a later line? Then its extent is one of
+ * vectors. */
+static bool vector_split(const mover *v, int i) {
+    const line *l = &v->s.at[i];
+    for (int j = i + 1; l->n >= 6 && j < v->s.n; j++)
+        if (is(&v->s.at[j], "vec") && !strcmp(v->s.at[j].word[1], l->word[5])) return true;
+    return false;
 }
 
 /* Doubles, halves and neighbours; extents of whole vectors stay so. */
 static void move_numbers(mover *v) {
     int lanes = v->m.lanes;
     for (int i = 0; i < v->s.n && !v->enough; i++) {
-        if (!is(&v->s.at[i], "split") || v->s.at[i].n < 3) continue;
-        int64_t n = strtoll(v->s.at[i].word[2], NULL, 10);
+        int word = number_at(&v->s.at[i]);
+        int64_t n = word ? strtoll(v->s.at[i].word[word], NULL, 10) : 0;
         if (n < 1) continue;
-        bool vector = v->s.at[i].n >= 6 && v->s.at[i].word[5][0] == 'v';
-        int64_t step = n > lanes && n % lanes == 0 ? lanes : 1;
-        const int64_t next[] = {n * 2,        n / 2, n + step, n - step,  n + 2 * step,
-                                n - 2 * step, n * 4, n / 4,    n * 3 / 2, n * 3 / 4};
-        size_t most = vector ? 2 : COUNT_OF(next);
+        int64_t apart = n > lanes && n % lanes == 0 ? lanes : 1;
+        const int64_t next[] = {n * 2,         n / 2, n + apart, n - apart, n + 2 * apart,
+                                n - 2 * apart, n * 4, n / 4,     n * 3 / 2, n * 3 / 4};
+        size_t most = vector_split(v, i) ? 2 : COUNT_OF(next);
         for (size_t j = 0; j < most; j++) {
-            bool fits = step == 1 || (next[j] > 0 && next[j] % lanes == 0);
+            bool fits = apart == 1 || (next[j] > 0 && next[j] % lanes == 0);
             bool first = true;
             for (size_t l = 0; l < j; l++) first &= next[l] != next[j];
-            if (fits && first) with_number(v, i, n, next[j]);
+            if (fits && first) with_number(v, i, word, n, next[j]);
         }
     }
 }
 
 static void move_out(mover *v) {
-    static const char *const names[] = {
-        "stage",  "transpose", "hoist", "spill", "nontemporal", "peel", "block_reduction",
-        "unroll", "swap",      "merge", "pad",   "par",         "fuse", "prefetch_distance"};
-    for (size_t j = 0; j < COUNT_OF(names); j++)
-        for (int i = 0; i < v->s.n && !v->enough; i++)
-            if (is(&v->s.at[i], names[j])) give_script(v, i, NULL);
+    for (int i = 0; i < v->s.n && !v->enough; i++) give_script(v, i, NULL);
 }
+
+/* ---- a line of any row put in ---------------------------------------------------------------- */
+
+typedef struct insertion {
+    mover *v;
+    transform_kind kind;
+    int seen, each, tried, given; /* each: of so many ways one is tried */
+} insertion;
+
+static bool count_way(void *user, const transform_args *a) {
+    insertion *x = user;
+    (void)a;
+    return ++x->seen < MOST_WAYS;
+}
+
+static bool try_way(void *user, const transform_args *a) {
+    insertion *x = user;
+    mover *v = x->v;
+    kernel *k = v->m.k;
+    if (x->tried++ % x->each) return true;
+    const char *name[COUNT_OF(a->loop)];
+    for (int i = 0; i < a->loops; i++) name[i] = name_of(&v->m, a->loop[i]);
+    str text;
+    str_open_in(&text, &k->arena);
+    transform_print(k, x->kind, a, name, &text);
+    str_add(&text, "\n");
+    ir_saved was = ir_save(k);
+    bool legal = transform_run(k, x->kind, a, NULL);
+    ir_restore(k, &was);
+    if (!legal) return true;
+    give_script(v, -1, text.s);
+    return !v->enough && ++x->given < MOST_GIVEN;
+}
+
+/* A few legal ways for each row, spread over the kernel. */
+static void move_in(mover *v) {
+    for (int i = 0; i < TRANSFORMS && !v->enough; i++) {
+        insertion x = {.v = v, .kind = (transform_kind)i};
+        if (transform_rows[i].effect == EFFECT_FAR) continue;
+        transform_neighbours(v->m.k, x.kind, count_way, &x);
+        x.each = x.seen / MOST_TRIED + 1;
+        x.tried = v->s.n; /* other parents, other ways */
+        transform_neighbours(v->m.k, x.kind, try_way, &x);
+    }
+}
+
+/* ---- what pays together ---------------------------------------------------------------------- */
 
 static stmt_id *loops_of(mover *v, int *n) {
     kernel *k = v->m.k;
@@ -227,7 +305,7 @@ static bool innermost(const scheduler *m, stmt_id loop) {
 /* Are all inner loops bound? Then the loop runs serially around straight-line code. */
 static bool around_straight(const mover *v, stmt_id loop) {
     for (stmt_id s = loop; (s = ir_next(v->m.k, s, loop));)
-        if (schedule_at(&v->m, s)->kind == STMT_LOOP && !bound_later(v, schedule_name(&v->m, s)))
+        if (schedule_at(&v->m, s)->kind == STMT_LOOP && !bound_later(v, name_of(&v->m, s)))
             return false;
     return true;
 }
@@ -247,7 +325,7 @@ static void move_loops(mover *v) {
     stmt_id *loop = loops_of(v, &n);
     for (int i = 0; i < n && !v->enough; i++) {
         const scheduler *m = &v->m;
-        const char *name = schedule_name(m, loop[i]);
+        const char *name = name_of(m, loop[i]);
         const ir_stmt *x = schedule_at(m, loop[i]);
         int64_t trips = schedule_trips(m, loop[i]);
         if (x->loop != LOOP_SERIAL || bound_later(v, name)) continue;
@@ -265,7 +343,7 @@ static void move_loops(mover *v) {
         }
         stmt_id child = x->first;
         if (child && child == x->last && schedule_at(m, child)->kind == STMT_LOOP)
-            put(v, "swap %s %s\n", name, schedule_name(m, child));
+            put(v, "swap %s %s\n", name, name_of(m, child));
     }
 }
 
@@ -296,7 +374,7 @@ static void stage_at(mover *v, const ir_access *t, const stmt_id *loop, int at, 
     double bytes = (double)qn_dtype_size(ir_m(m->k, t->mem)->dtype);
     int moving = 0, idle = 0;
     int used = snprintf(lines, sizeof lines, "stage a%d %s", ir_m(m->k, t->mem)->arg,
-                        schedule_name(m, loop[at]));
+                        name_of(m, loop[at]));
     for (int i = at + 1; i < n && used < 300; i++) {
         bool moves = sym_uses(m->k->syms, t->index, schedule_at(m, loop[i])->l.var);
         int64_t trips = schedule_trips(m, loop[i]);
@@ -304,8 +382,7 @@ static void stage_at(mover *v, const ir_access *t, const stmt_id *loop, int at, 
         if (!moves || trips < 2) continue;
         moving++;
         bytes *= (double)trips;
-        used +=
-            snprintf(lines + used, sizeof lines - (size_t)used, " %s", schedule_name(m, loop[i]));
+        used += snprintf(lines + used, sizeof lines - (size_t)used, " %s", name_of(m, loop[i]));
     }
     if (!moving || !idle || bytes > 4 * (double)m->limits->l2) return;
     str all;
@@ -313,7 +390,7 @@ static void stage_at(mover *v, const ir_access *t, const stmt_id *loop, int at, 
     kernel *staged = ir_clone(m->k);
     bool legal = transform_apply(staged, lines, NULL);
     str_addf(&all, "%s\n", lines);
-    if (legal) add_copy_kind(v, staged, schedule_name(m, loop[at]), &all);
+    if (legal) add_copy_kind(v, staged, name_of(m, loop[at]), &all);
     ir_close(staged);
     if (legal) give_script(v, -1, all.s);
 }
@@ -338,8 +415,7 @@ static void move_staging(mover *v) {
             loop[depth - 1 - j] = s;
         }
         for (int at = first; at + 1 < depth && !v->enough; at++)
-            if (!bound_later(v, schedule_name(&v->m, loop[at])))
-                stage_at(v, &t[i], loop, at, depth);
+            if (!bound_later(v, name_of(&v->m, loop[at]))) stage_at(v, &t[i], loop, at, depth);
     }
 }
 
@@ -364,4 +440,5 @@ void search_moves(kernel *k, const char *lines, const machine *limits, search_ta
     move_out(v);
     move_loops(v);
     move_staging(v);
+    move_in(v);
 }

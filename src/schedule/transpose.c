@@ -16,8 +16,6 @@
  * elements, for the hardware prefetcher to see a stream) by one vector of what is written; the tile
  * is half of a usual L1. The limit is the time of moving each byte once. Where the lines of one
  * pass over a column stay in the nearest caches a tile gains nothing. */
-#include <stdio.h>
-
 #include "schedule/schedule.h"
 
 enum {
@@ -35,12 +33,10 @@ typedef struct crossing {
 
 /* The loop of the chain along which an access is contiguous; -1: none, or it is no plain access. */
 static int walks(scheduler *m, const loop_chain *c, const ir_access *t) {
-    int64_t step;
+    int64_t stride;
     if (!schedule_is_arg(m, t) || t->dyn || t->valid != SYM_TRUE) return -1;
     for (int i = c->n - 1; i >= 0; i--)
-        if (schedule_step(m, t, schedule_at(m, schedule_find(m, c->name[i]))->l.var, &step) &&
-            step == 1)
-            return i;
+        if (schedule_step(m, t, var_of(m, c->loop[i]), &stride) && stride == 1) return i;
     return -1;
 }
 
@@ -57,15 +53,14 @@ static bool find_crossing(scheduler *m, const loop_chain *c, crossing *x) {
     }
     for (uint32_t i = 0; i < count && x->along >= 0; i++) {
         int at = walks(m, c, &t[i]);
-        int64_t step;
+        int64_t stride;
         if (!t[i].load || at < 0 || at == x->along) continue;
-        sym var = schedule_at(m, schedule_find(m, c->name[x->along]))->l.var;
-        if (!schedule_step(m, &t[i], var, &step) || !step)
+        if (!schedule_step(m, &t[i], var_of(m, c->loop[x->along]), &stride) || !stride)
             continue; /* one value for the whole run */
         if (x->operand && x->operand != t[i].mem) return false;
         x->operand = t[i].mem;
         x->across = at;
-        x->step = step;
+        x->step = stride;
     }
     return x->operand != 0;
 }
@@ -77,14 +72,13 @@ static bool transposes(const scheduler *m, mem_id operand) {
 
 /* The nest y { v { .. } } loads along v and stores along y: vectors are transposed in registers,
  * where all of v's iterations are sure to exist. */
-static void transpose_nest(scheduler *m, const char *v) {
-    char y[40];
-    stmt_id inner = schedule_find(m, v);
+static void transpose_nest(scheduler *m, loop_h v) {
+    stmt_id inner = stmt_of(m, v);
     if (!inner) return;
-    snprintf(y, sizeof y, "%s", schedule_name(m, schedule_at(m, inner)->parent));
+    loop_h y = loop_of(m, schedule_at(m, inner)->parent);
     bool whole = sym_is_const(m->k->syms, schedule_at(m, inner)->l.extent, NULL);
-    if (whole && schedule_transpose_copy(m, y, v)) schedule_apply(m, "unroll %s", y);
-    schedule_apply(m, "vec %s", v);
+    if (whole && schedule_transpose_copy(m, y, v)) step_bind(m, y, LOOP_UNROLL);
+    step_bind(m, v, LOOP_VEC);
 }
 
 /* Does the innermost loop's body load nothing but that operand? */
@@ -102,95 +96,96 @@ static bool stores_nontemporal(const scheduler *m, stmt_id body) {
     return x->kind == STMT_STORE && schedule_past_caches(m, x->store.mem[0]);
 }
 
+/* Split the loop across the lines into vectors. */
+static loop2 split_lanes(scheduler *m, loop_h l, const char *outer) {
+    loop2 t = step_split(m, l, m->lanes, outer, "v");
+    step_want(m, t.inner, WANT_VEC);
+    return t;
+}
+
+/* Peel a perfect nest: its loop number `i` in the copy for the rest, the outermost is 0. */
+static loop_h peel_nest(scheduler *m, loop_h outermost, uint32_t i) {
+    step_peel(maybe(m), outermost);
+    return i < m->mades ? m->made[i] : NO_LOOP;
+}
+
 /* A copy into whole lines, whatever is done to its elements on the way, needs no tile in memory:
  * squares of a vector a side are transposed in registers, a run of them at a time. Non-temporal
  * stores go two lines at a time, neighbours in memory: 4096^2 takes 0.8 of the time. */
-static void copy_transposed(scheduler *m, loop_chain *c, const char *along, const char *across) {
-    int id = m->next++;
-    int64_t lines = schedule_trips(m, schedule_find(m, along));
-    bool pairs = stores_nontemporal(m, c->body) && lines % (2 * m->lanes) == 0;
-    if (!schedule_apply(m, "split %s %d -> a%d v%d", across, m->lanes, id, id)) return;
-    snprintf(c->name[c->n - 2], sizeof c->name[0], "a%d", id);
-    if (!schedule_apply(m, "split %s %d -> y%d e%d", along, m->lanes, id, id)) return;
-    snprintf(c->name[c->n - 1], sizeof c->name[0], "y%d", id);
-    if (!schedule_apply(m, "swap v%d y%d", id, id) || !schedule_apply(m, "swap v%d e%d", id, id))
-        return;
-    if (pairs && schedule_apply(m, "split y%d 2 -> z%d n%d", id, id, id))
-        snprintf(c->name[c->n - 1], sizeof c->name[0], "z%d", id);
-    c->body = schedule_find(m, c->name[c->n - 1]);
-    if (!schedule_apply(m, "swap a%d %s", id, c->name[c->n - 1])) return;
+static void copy_transposed(scheduler *m, loop_chain *c, loop_h along, loop_h across) {
+    loop_h *line = &c->loop[c->n - 1];
+    bool pairs = stores_nontemporal(m, c->body) && trips_of(m, along) % (2 * m->lanes) == 0;
+    loop2 x = split_lanes(m, across, "a");
+    if (!x.outer.id) return;
+    line[-1] = x.outer;
+    loop2 y = step_split(m, along, m->lanes, "y", "e"), pair = {NO_LOOP, NO_LOOP};
+    if (!y.outer.id) return;
+    *line = y.outer;
+    if (!step_swap(m, x.inner, y.outer) || !step_swap(m, x.inner, y.inner)) return;
+    if (pairs) pair = step_split(m, y.outer, 2, "z", "n");
+    if (pair.outer.id) *line = pair.outer;
+    c->body = stmt_of(m, *line);
+    if (!step_swap(m, x.outer, *line)) return;
     loop_chain_drop(c, c->n - 2);
-    schedule_apply(m, "peel a%d", id);
-    for (int rest = 0; rest < 2; rest++) {
-        char v[40];
-        snprintf(v, sizeof v, "v%d%s", id, rest ? "_1" : "");
-        transpose_nest(m, v);
-    }
+    loop_h rest = peel_nest(m, x.outer, pair.outer.id ? 3 : 2); /* a (n) e v */
+    transpose_nest(m, x.inner);
+    transpose_nest(m, rest);
 }
 
 /* The same where rows end within a vector, so that lines are cut between squares: some rows are
  * written from end to end, and the part of a line that one square starts the next one completes in
  * the first-level cache. Items of such rows are made parallel before full squares are peeled. */
-static void copy_transposed_rows(scheduler *m, loop_chain *c, const char *along,
-                                 const char *across) {
-    int id = m->next++;
-    if (!schedule_apply(m, "split %s %d -> a%d v%d", across, m->lanes, id, id)) return;
-    snprintf(c->name[c->n - 2], sizeof c->name[0], "a%d", id);
-    if (!schedule_apply(m, "split a%d 2 -> p%d q%d", id, id, id)) return;
-    snprintf(c->name[c->n - 2], sizeof c->name[0], "p%d", id);
-    c->body = schedule_find(m, c->name[c->n - 2]);
+static void copy_transposed_rows(scheduler *m, loop_chain *c, loop_h along, loop_h across) {
+    loop_h *column = &c->loop[c->n - 2];
+    loop2 x = split_lanes(m, across, "a");
+    if (!x.outer.id) return;
+    *column = x.outer;
+    loop2 rows = step_split(m, x.outer, 2, "p", "q");
+    if (!rows.outer.id) return;
+    *column = rows.outer;
+    c->body = stmt_of(m, rows.outer);
     c->n--;
-    if (c->n == 1) schedule_apply(m, "par p%d", id);
-    schedule_apply(m, "peel q%d", id);
-    for (int rest = 0; rest < 2; rest++) {
-        const char *r = rest ? "_1" : "";
-        char y[40], v[40];
-        snprintf(v, sizeof v, "v%d%s", id, r);
-        snprintf(y, sizeof y, "%s%s", along, r);
-        if (!schedule_find(m, v)) continue;
-        if (!schedule_apply(m, "split %s %d -> y%d%s e%d%s", y, m->lanes, id, r, id, r)) continue;
-        schedule_apply(m, "swap %s y%d%s", v, id, r);
-        schedule_apply(m, "swap %s e%d%s", v, id, r);
-        schedule_apply(m, "peel y%d%s", id, r);
-        transpose_nest(m, v);
-        snprintf(v, sizeof v, "v%d%s_1", id, r);
-        transpose_nest(m, v);
-    }
+    if (c->n == 1) step_bind(m, rows.outer, LOOP_PAR);
+    loop_h left = peel_nest(m, rows.inner, 1); /* q v along */
+    loop2 y = step_split(m, along, m->lanes, "y", "e");
+    if (!y.outer.id) return;
+    step_swap(m, x.inner, y.outer);
+    step_swap(m, x.inner, y.inner);
+    loop_h cut_short = peel_nest(m, y.outer, 2); /* y e v */
+    transpose_nest(m, x.inner);
+    if (left.id)
+        step_bind(m, left, LOOP_VEC); /* rows fewer than a vector: one element of each at a time */
+    else
+        transpose_nest(m, cut_short);
 }
 
-/* The nest over one block: its loops have the number `id` and a suffix. */
-static void block(scheduler *m, mem_id operand, int id, const char *loop, const char *part) {
-    char at[40], v[40];
-    snprintf(at, sizeof at, "%s%s", loop, part);
-    if (!schedule_find(m, at)) return;
-    int in = m->next++;
-    if (schedule_apply(m, "stage a%d %s xi%d%s yi%d%s", ir_m(m->k, operand)->arg, at, id, part, id,
-                       part)) {
-        stmt_id def = schedule_at(m, schedule_find(m, at))->first;
-        loop_chain copy = loop_chain_of(m, schedule_at(m, def)->next);
+/* The nest o { x { y { .. } } } over one block: the operand walks along x, stores along y. */
+static void block(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
+    stage_axes ax = {0};
+    stage_axis(&ax, x, false);
+    stage_axis(&ax, y, false);
+    if (step_stage(m, operand, o, &ax, -1)) {
+        loop_chain copy = schedule_staged(m);
         bool turn = transposes(m, operand);
-        schedule_apply(m, "split %s %d -> %c%d v%d", copy.name[0], m->lanes, turn ? 'b' : 'u', in,
-                       in);
-        schedule_apply(m, "swap v%d %s", in, copy.name[1]);
-        snprintf(v, sizeof v, "v%d", in);
-        if (turn)
-            transpose_nest(m, v);
-        else
-            schedule_apply(m, "swap u%d %s", in, copy.name[1]);
+        loop2 t = split_lanes(m, copy.loop[0], turn ? "b" : "u");
+        step_swap(m, t.inner, copy.loop[1]);
+        if (turn) {
+            transpose_nest(m, t.inner);
+        } else {
+            step_want(m, t.outer, WANT_UNROLL);
+            step_swap(m, t.outer, copy.loop[1]);
+        }
     }
-    in = m->next++;
-    schedule_apply(m, "split xi%d%s 4 -> xj%d u%d", id, part, in, in);
-    schedule_apply(m, "split yi%d%s %d -> ys%d v%d", id, part, m->lanes, in, in);
+    step_want(m, step_split(m, x, 4, "xj", "u").inner, WANT_UNROLL);
+    split_lanes(m, y, "ys");
 }
 
 /* A loop that has been split stays split: a later refusal leaves a kernel correct and slower. Lines
  * that are written whole go outermost, as many iterations as there are items; where the last one is
  * cut short, runs do, because only the full lines peeled inside can be proved independent. */
-static void cut(scheduler *m, loop_chain *c, mem_id operand, const char *along,
-                const char *across) {
-    int64_t n = schedule_trips(m, schedule_find(m, across));
-    int id = m->next++, run = n < RUN ? (int)n : RUN;
-    bool whole = schedule_trips(m, schedule_find(m, along)) % m->lanes == 0;
+static void cut(scheduler *m, loop_chain *c, mem_id operand, loop_h along, loop_h across) {
+    int64_t n = trips_of(m, across), run = n < RUN ? n : RUN;
+    bool whole = trips_of(m, along) % m->lanes == 0;
     if (transposes(m, operand) && loads_only(m, c->body, operand)) {
         if (whole)
             copy_transposed(m, c, along, across);
@@ -198,42 +193,44 @@ static void cut(scheduler *m, loop_chain *c, mem_id operand, const char *along,
             copy_transposed_rows(m, c, along, across);
         return;
     }
-    const char *order[2] = {whole ? along : across, whole ? across : along};
-    int width[2] = {whole ? m->lanes : run, whole ? run : m->lanes};
-    if (whole && !schedule_apply(m, "swap %s %s", across, along)) return;
-    char o[2][24], in[2][24];
+    if (whole && !step_swap(m, across, along)) return;
+    loop2 x = {NO_LOOP, NO_LOOP}, y = x;
     for (int i = 0; i < 2; i++) {
-        snprintf(o[i], sizeof o[i], "%so%d", (i == 0) == whole ? "y" : "x", id);
-        snprintf(in[i], sizeof in[i], "%si%d", (i == 0) == whole ? "y" : "x", id);
-        snprintf(c->name[c->n - 2 + i], sizeof c->name[0], "%s", order[i]);
-        if (!schedule_apply(m, "split %s %d -> %s %s", order[i], width[i], o[i], in[i])) return;
-        snprintf(c->name[c->n - 2 + i], sizeof c->name[0], "%s", o[i]);
+        bool is_y = (i == 0) == whole;
+        loop2 *t = is_y ? &y : &x;
+        loop_h *place = &c->loop[c->n - 2 + i];
+        *place = is_y ? along : across;
+        *t = is_y ? step_split(m, along, m->lanes, "yo", "yi")
+                  : step_split(m, across, run, "xo", "xi");
+        if (!t->outer.id) return;
+        *place = t->outer;
     }
     c->n--;
-    if (!schedule_apply(m, "swap %s %s", in[0], o[1])) return;
-    if (whole && !schedule_apply(m, "swap %s %s", in[0], in[1])) return;
-    schedule_apply(m, "peel %s", o[1]);
-    block(m, operand, id, o[1], "");
-    block(m, operand, id, o[1], "_1");
-    c->body = schedule_find(m, c->name[c->n - 1]);
+    loop_h o = whole ? x.outer : y.outer;
+    if (!step_swap(m, whole ? y.inner : x.inner, o)) return;
+    if (whole && !step_swap(m, y.inner, x.inner)) return;
+    step_peel(maybe(m), o);
+    loop_h rest[3] = {NO_LOOP, NO_LOOP, NO_LOOP};
+    for (uint32_t i = 0; i < m->mades && i < 3; i++) rest[i] = m->made[i];
+    block(m, operand, o, x.inner, y.inner);
+    block(m, operand, rest[0], rest[1], rest[2]);
+    c->body = stmt_of(m, c->loop[c->n - 1]);
 }
 
 bool schedule_transpose(scheduler *m, loop_chain *c) {
     crossing x;
     if (c->n < 2 || !find_crossing(m, c, &x)) return false;
-    char along[40], across[40];
-    memcpy(along, c->name[x.along], sizeof along);
-    memcpy(across, c->name[x.across], sizeof across);
-    int64_t lines = schedule_trips(m, schedule_find(m, along));
-    if (lines < LEAST || schedule_trips(m, schedule_find(m, across)) < LEAST) return false;
+    loop_h along = c->loop[x.along], across = c->loop[x.across];
+    int64_t lines = trips_of(m, along);
+    if (lines < LEAST || trips_of(m, across) < LEAST) return false;
     bool turned =
         lines % m->lanes == 0 && transposes(m, x.operand) && loads_only(m, c->body, x.operand);
     if (!turned && lines * LINE <= 2 * m->limits->l1 && x.step * LINE / m->lanes % CLASH)
         return false;
     loop_chain_inward(m, c, x.across);
     for (int i = 0; i < c->n; i++)
-        if (!strcmp(c->name[i], along)) loop_chain_inward(m, c, i);
-    if (strcmp(c->name[c->n - 1], along) || strcmp(c->name[c->n - 2], across)) return false;
+        if (same_loop(c->loop[i], along)) loop_chain_inward(m, c, i);
+    if (!same_loop(c->loop[c->n - 1], along) || !same_loop(c->loop[c->n - 2], across)) return false;
     cut(m, c, x.operand, along, across);
     return true;
 }

@@ -9,10 +9,8 @@
  *                of it; blocks of both operands pass through shared memory, copied there by all
  *                members in the order in which they lie in memory (stage).
  *
- * Every line names the loops it makes, so that later lines find them; a refused line leaves its
- * loop as it was, which is slower but correct, so the steps need not check each other. */
-#include <stdio.h>
-
+ * A refused step leaves its loop as it was, which is slower but correct, and gives null handles,
+ * with which nothing happens: so the steps need not check each other. */
 #include "schedule/schedule.h"
 
 enum {
@@ -34,59 +32,70 @@ static int64_t group_for(const scheduler *m, int64_t n) {
 }
 
 static bool merge_two(scheduler *m, loop_chain *c, int i) {
-    char name[40];
-    snprintf(name, sizeof name, "m%d", m->next++);
-    if (!schedule_apply(m, "merge %s %s -> %s", c->name[i], c->name[i + 1], name)) return false;
-    snprintf(c->name[i], sizeof c->name[0], "%s", name);
+    loop_h both = step_merge(maybe(m), c->loop[i], c->loop[i + 1], "m");
+    if (!both.id) return false;
+    c->loop[i] = both;
     loop_chain_drop(c, i + 1);
     return true;
 }
 
-/* Apply lines that belong together, all of them or none: bounds of merged loops can be beyond
- * proof. */
-static bool apply_all(scheduler *m, const str *lines) {
-    if (transform_lines(m->k, lines->s, NULL) < 0) return false;
-    str_addn(m->out, lines->s, lines->len);
-    return true;
+/* Bounds of merged loops can be beyond proof. Are those of the kernel no worse than before? */
+static bool still_sound(scheduler *m, const step_mark *before) {
+    ir_verdict verdict = ir_verify(m->k, NULL);
+    if (verdict == VERDICT_SOUND || verdict == VERDICT_BROKEN) return verdict == VERDICT_SOUND;
+    ir_saved now = ir_save(m->k);
+    ir_restore(m->k, &before->tree);
+    ir_verdict was = ir_verify(m->k, NULL);
+    ir_restore(m->k, &now);
+    return was == verdict;
 }
 
-/* Lines that merge the chain's loops from number `first` to number `last` into one: its name. */
-static void merge_lines(scheduler *m, const loop_chain *c, int first, int last, str *lines,
-                        char name[40]) {
-    snprintf(name, 40, "%s", c->name[last]);
-    for (int i = last; i-- > first;) {
-        int id = m->next++;
-        str_addf(lines, "merge %s %s -> m%d\n", c->name[i], name, id);
-        snprintf(name, 40, "m%d", id);
-    }
+/* Steps that belong together, of which the last one was taken or not: keep all of them or none. */
+static bool keep_all(scheduler *m, const step_mark *before, bool taken) {
+    if (taken && still_sound(m, before)) return true;
+    steps_back(m, before);
+    return false;
+}
+
+/* Merge the chain's loops from number `first` to number `last` into one. */
+static loop_h merge_all(scheduler *m, const loop_chain *c, int first, int last) {
+    loop_h merged = c->loop[last];
+    for (int i = last; i-- > first;) merged = step_merge(maybe(m), c->loop[i], merged, "m");
+    return merged;
 }
 
 /* Make as many as possible of the first `n` loops of the chain, of which the outermost is a root,
  * the launch's items. */
 static void items(scheduler *m, const loop_chain *c, int n) {
-    if (schedule_at(m, schedule_find(m, c->name[0]))->parent != m->k->root) return;
+    if (schedule_at(m, stmt_of(m, c->loop[0]))->parent != m->k->root) return;
     for (bool done = false; n > 0 && !done; n--) {
-        char name[40];
-        str lines;
-        str_open(&lines, &m->k->ctx->heap);
-        merge_lines(m, c, 0, n - 1, &lines, name);
-        str_addf(&lines, "par %s\n", name);
-        done = apply_all(m, &lines);
-        str_free(&lines);
+        step_mark before = steps_mark(m);
+        loop_h all = merge_all(m, c, 0, n - 1);
+        done = keep_all(m, &before, step_bind(maybe(m), all, LOOP_PAR));
     }
 }
 
-/* Split the loop and share the inner one among members; refused as a whole. */
-static bool share(scheduler *m, const char *name) {
-    int id = m->next++;
-    int64_t members = group_for(m, schedule_trips(m, schedule_find(m, name)));
-    str lines;
-    str_open(&lines, &m->k->ctx->heap);
-    str_addf(&lines, "split %s %lld -> g%d t%d\nthread t%d\n", name, (long long)members, id, id,
-             id);
-    bool done = apply_all(m, &lines);
-    str_free(&lines);
-    return done;
+/* Split the loop and share the inner one among `members`: the loop over groups. Where that is not
+ * legal there is none, and what was done since `before` is undone. */
+static loop_h share_from(scheduler *m, const step_mark *before, loop_h l, int64_t members) {
+    loop2 t = step_split(maybe(m), l, members, "g", "t");
+    return keep_all(m, before, step_bind(maybe(m), t.inner, LOOP_THREAD)) ? t.outer : NO_LOOP;
+}
+
+static bool share(scheduler *m, loop_h l) {
+    step_mark before = steps_mark(m);
+    return share_from(m, &before, l, group_for(m, trips_of(m, l))).id != 0;
+}
+
+/* Bind the serial loops that want it, those that the transforms made of them too. */
+static void bind_wanted(scheduler *m, loop_want want, loop_kind kind) {
+    loop_h loop[64];
+    int n = 0;
+    for (stmt_id s = m->k->root; (s = ir_next(m->k, s, m->k->root)) && n < (int)COUNT_OF(loop);)
+        if (schedule_at(m, s)->kind == STMT_LOOP && schedule_at(m, s)->loop == LOOP_SERIAL &&
+            schedule_at(m, s)->l.want == want)
+            loop[n++] = loop_of(m, s);
+    for (int i = 0; i < n; i++) step_bind(m, loop[i], kind);
 }
 
 /* ---- flat ----------------------------------------------------------------------------------- */
@@ -94,22 +103,16 @@ static bool share(scheduler *m, const char *name) {
 /* Merge the chain's innermost loops from number `first` on and share the result; on success the
  * chain ends with the loop over groups. */
 static bool flatten(scheduler *m, loop_chain *c, int first) {
-    char name[40];
-    int id = m->next++;
     int64_t trips = 1;
     for (int i = first; i < c->n; i++) {
-        int64_t n = schedule_trips(m, schedule_find(m, c->name[i]));
+        int64_t n = trips_of(m, c->loop[i]);
         trips = trips > IR_MEMBERS || n > IR_MEMBERS ? IR_MEMBERS + 1 : trips * n;
     }
-    str lines;
-    str_open(&lines, &m->k->ctx->heap);
-    merge_lines(m, c, first, c->n - 1, &lines, name);
-    str_addf(&lines, "split %s %lld -> g%d t%d\nthread t%d\n", name, (long long)group_for(m, trips),
-             id, id, id);
-    bool done = apply_all(m, &lines);
-    str_free(&lines);
-    if (!done) return false;
-    snprintf(c->name[first], sizeof c->name[0], "g%d", id);
+    step_mark before = steps_mark(m);
+    loop_h all = merge_all(m, c, first, c->n - 1);
+    loop_h groups = share_from(m, &before, all, group_for(m, trips));
+    if (!groups.id) return false;
+    c->loop[first] = groups;
     c->n = first + 1;
     return true;
 }
@@ -118,68 +121,66 @@ static void flat(scheduler *m, loop_chain *c) {
     schedule_merge_in_step(m, c);
     loop_chain_inward(m, c, schedule_most_contiguous(m, c));
     int first = c->n - 1;
-    int64_t trips = schedule_trips(m, schedule_find(m, c->name[first]));
+    int64_t trips = trips_of(m, c->loop[first]);
     while (first > 0 && trips < m->limits->members)
-        if (__builtin_mul_overflow(trips, schedule_trips(m, schedule_find(m, c->name[--first])),
-                                   &trips))
-            trips = INT64_MAX;
+        if (__builtin_mul_overflow(trips, trips_of(m, c->loop[--first]), &trips)) trips = INT64_MAX;
     while (!flatten(m, c, first) && first + 1 < c->n) first++;
     items(m, c, c->n);
 }
 
 /* ---- cooperative ---------------------------------------------------------------------------- */
 
-static bool begins_with(const char *s, const char *with) {
-    return !strncmp(s, with, strlen(with));
+enum { MOST_SHARED = 64 };
+
+typedef struct loop_list {
+    int n;
+    loop_h loop[MOST_SHARED];
+} loop_list;
+
+/* The loops that the last step made. */
+static void list_made(const scheduler *m, loop_list *list) {
+    for (uint32_t i = 0; i < m->mades && list->n < MOST_SHARED; i++)
+        list->loop[list->n++] = m->made[i];
 }
 
-/* Names of the serial loops that begin so, up to `most`. */
-static int loops_named(const scheduler *m, const char *with, char name[][40], int most) {
-    int n = 0;
-    for (stmt_id s = m->k->root; (s = ir_next(m->k, s, m->k->root)) && n < most;)
-        if (schedule_at(m, s)->kind == STMT_LOOP && schedule_at(m, s)->loop == LOOP_SERIAL &&
-            begins_with(schedule_name(m, s), with))
-            snprintf(name[n++], sizeof name[0], "%s", schedule_name(m, s));
-    return n;
-}
-
-static void reduce_together(scheduler *m, const char *name, int tiles, const mem_id *tile) {
-    char inner[40], with[44], made[64][40];
-    int64_t n = schedule_trips(m, schedule_find(m, name));
+/* Each member reduces into its own elements, and then all of them combine these in halves. */
+static void reduce_together(scheduler *m, loop_h l, int tiles, const mem_id *tile) {
+    int64_t n = trips_of(m, l);
     if (n < SHORT_ROW) return;
-    snprintf(inner, sizeof inner, "j%d", m->next++);
-    snprintf(with, sizeof with, "%s_", inner);
-    if (!schedule_apply(m, "split %s %lld -> o%s %s", name, (long long)group_for(m, n / 2), inner,
-                        inner))
-        return;
-    for (int i = 0; i < tiles; i++)
-        schedule_apply(m, "rfactor t%d %s", ir_tile_number(m->k, tile[i]), inner);
-    schedule_apply(m, "thread %s", inner);
-    int loops = loops_named(m, with, made, COUNT_OF(made));
-    for (int i = 0; i < loops; i++) schedule_apply(m, "tree_reduce %s", made[i]);
-    loops = loops_named(m, with, made, COUNT_OF(made));
-    for (int i = 0; i < loops; i++) schedule_apply(m, "thread %s", made[i]);
+    loop_h inner = step_split(m, l, group_for(m, n / 2), "oj", "j").inner;
+    if (!inner.id) return;
+    loop_list combining = {.n = 0}, halves = {.n = 0};
+    for (int i = 0; i < tiles; i++) {
+        step_rfactor(m, tile[i], inner);
+        list_made(m, &combining);
+    }
+    step_bind(m, inner, LOOP_THREAD);
+    for (int i = 0; i < combining.n; i++)
+        if (step_tree_reduce(maybe(m), combining.loop[i]))
+            list_made(m, &halves);
+        else if (halves.n < MOST_SHARED)
+            halves.loop[halves.n++] = combining.loop[i];
+    for (int i = 0; i < halves.n; i++) step_bind(m, halves.loop[i], LOOP_THREAD);
 }
 
 /* Share the loops in the body of `block` among a group. */
 static void cooperate(scheduler *m, stmt_id block) {
-    char names[64][40];
+    loop_list inside = {.n = 0};
     mem_id tile[SCHEDULE_TILES];
-    int n = 0;
-    for (stmt_id c = schedule_at(m, block)->first; c && n < 64; c = schedule_at(m, c)->next)
-        if (schedule_at(m, c)->kind == STMT_LOOP)
-            snprintf(names[n++], sizeof names[0], "%s", schedule_name(m, c));
-    for (int i = 0; i < n; i++) {
-        loop_chain c = loop_chain_of(m, schedule_find(m, names[i]));
+    for (stmt_id c = schedule_at(m, block)->first; c && inside.n < MOST_SHARED;
+         c = schedule_at(m, c)->next)
+        if (schedule_at(m, c)->kind == STMT_LOOP) inside.loop[inside.n++] = loop_of(m, c);
+    for (int i = 0; i < inside.n; i++) {
+        loop_chain c = loop_chain_of(m, stmt_of(m, inside.loop[i]));
         schedule_merge_in_step(m, &c);
-        bool inside = schedule_has_inner(m, c.body);
-        int tiles = inside ? 0 : schedule_reduced_tiles(m, c.body, tile);
+        bool deep = schedule_has_inner(m, c.body);
+        int tiles = deep ? 0 : schedule_reduced_tiles(m, c.body, tile);
         if (tiles) {
-            reduce_together(m, c.name[c.n - 1], tiles, tile);
+            reduce_together(m, c.loop[c.n - 1], tiles, tile);
             continue;
         }
         loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
-        if (!share(m, c.name[c.n - 1]) && inside) cooperate(m, schedule_find(m, c.name[c.n - 1]));
+        if (!share(m, c.loop[c.n - 1]) && deep) cooperate(m, stmt_of(m, c.loop[c.n - 1]));
     }
 }
 
@@ -204,10 +205,9 @@ static void rows(scheduler *m, stmt_id loop) {
     int across = 0;
     double outputs = 1;
     for (int i = 0; i < c.n; i++) {
-        stmt_id l = schedule_find(m, c.name[i]);
-        int n = schedule_contiguous(m, c.body, schedule_at(m, l)->l.var);
+        int n = schedule_contiguous(m, c.body, var_of(m, c.loop[i]));
         if (n > across) across = n;
-        outputs *= (double)schedule_trips(m, l);
+        outputs *= (double)trips_of(m, c.loop[i]);
     }
     int64_t length = longest_inside(m, c.body);
     bool columns = across > schedule_contiguous_inside(m, c.body, SYM_ZERO);
@@ -226,20 +226,20 @@ typedef enum side { BATCH, ROWS, COLUMNS } side;
 
 typedef struct product {
     loop_chain c;        /* the output's loops */
-    char sum[40];        /* the reduction's innermost loop */
+    loop_h sum;          /* the reduction's innermost loop */
     mem_id tile, mem[2]; /* mem: rows' operand, columns' */
     expr_id load[2];
     int64_t tiles[2]; /* a member's rows and columns */
     int64_t depth;    /* of the blocks that pass through shared memory */
 } product;
 
-static bool load_moves(const scheduler *m, expr_id load, const char *name) {
-    return ir_expr_uses(m->k, load, schedule_at(m, schedule_find(m, name))->l.var);
+static bool load_moves(const scheduler *m, expr_id load, loop_h l) {
+    return ir_expr_uses(m->k, load, var_of(m, l));
 }
 
 /* Is the reduction's statement a sum of a product of two loads of arguments, and nothing else? */
 static bool read_loads(scheduler *m, product *p) {
-    stmt_id store = schedule_at(m, schedule_find(m, p->sum))->first;
+    stmt_id store = schedule_at(m, stmt_of(m, p->sum))->first;
     ir_access *t;
     uint32_t n = ir_accesses(m->k, store, &t), found = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -266,38 +266,40 @@ static bool read_product(scheduler *m, stmt_id loop, product *p) {
     p->tile = schedule_at(m, def)->def.mem;
     if (x->store.mem[0] != p->tile) return false;
     schedule_merge_in_step(m, &r);
-    snprintf(p->sum, sizeof p->sum, "%s", r.name[r.n - 1]);
+    p->sum = r.loop[r.n - 1];
     return read_loads(m, p);
 }
 
-static side side_of(const scheduler *m, const product *p, const char *name) {
-    bool a = load_moves(m, p->load[0], name), b = load_moves(m, p->load[1], name);
+static side side_of(const scheduler *m, const product *p, loop_h l) {
+    bool a = load_moves(m, p->load[0], l), b = load_moves(m, p->load[1], l);
     return a == b ? BATCH : a ? ROWS : COLUMNS;
+}
+
+static void exchange_sides(product *p) {
+    expr_id load = p->load[0];
+    mem_id mem = p->mem[0];
+    p->load[0] = p->load[1], p->mem[0] = p->mem[1];
+    p->load[1] = load, p->mem[1] = mem;
 }
 
 /* The columns are the side along which the output is contiguous. */
 static void choose_sides(scheduler *m, product *p) {
-    stmt_id out = schedule_at(m, p->c.body)->last;
-    if (schedule_at(m, out)->kind != STMT_STORE) return;
+    const ir_stmt *out = schedule_at(m, schedule_at(m, p->c.body)->last);
+    if (out->kind != STMT_STORE) return;
     for (int i = 0; i < p->c.n; i++) {
         sym rest;
-        int64_t step;
-        if (!sym_split(m->k->syms, schedule_at(m, out)->store.index,
-                       schedule_at(m, schedule_find(m, p->c.name[i]))->l.var, &step, &rest) ||
-            step != 1 || side_of(m, p, p->c.name[i]) != ROWS)
-            continue;
-        expr_id load = p->load[0];
-        mem_id mem = p->mem[0];
-        p->load[0] = p->load[1], p->mem[0] = p->mem[1];
-        p->load[1] = load, p->mem[1] = mem;
+        int64_t stride;
+        if (sym_split(m->k->syms, out->store.index, var_of(m, p->c.loop[i]), &stride, &rest) &&
+            stride == 1 && side_of(m, p, p->c.loop[i]) == ROWS)
+            exchange_sides(p);
     }
 }
 
 /* Rank of a loop in the order: all but the last of each side first. */
 static int rank_of(const scheduler *m, const product *p, int i) {
-    side s = side_of(m, p, p->c.name[i]);
+    side s = side_of(m, p, p->c.loop[i]);
     for (int j = i + 1; j < p->c.n; j++)
-        if (side_of(m, p, p->c.name[j]) == s) return 0;
+        if (side_of(m, p, p->c.loop[j]) == s) return 0;
     return (int)s;
 }
 
@@ -305,28 +307,17 @@ static int rank_of(const scheduler *m, const product *p, int i) {
 static bool sort_loops(scheduler *m, product *p) {
     loop_chain *c = &p->c;
     for (int i = c->n - 2; i >= 0; i--) {
-        side s = side_of(m, p, c->name[i]);
-        stmt_id a = schedule_find(m, c->name[i]), b = schedule_find(m, c->name[i + 1]);
-        if (s == BATCH || s != side_of(m, p, c->name[i + 1]) || !schedule_in_step(m, a, b))
+        side s = side_of(m, p, c->loop[i]);
+        stmt_id a = stmt_of(m, c->loop[i]), b = stmt_of(m, c->loop[i + 1]);
+        if (s == BATCH || s != side_of(m, p, c->loop[i + 1]) || !schedule_in_step(m, a, b))
             continue;
         bool flipped = p->load[0] > p->load[1];
         if (!merge_two(m, c, i) || !read_loads(m, p)) return false;
-        if (flipped != (p->load[0] > p->load[1])) {
-            expr_id load = p->load[0];
-            mem_id mem = p->mem[0];
-            p->load[0] = p->load[1], p->mem[0] = p->mem[1];
-            p->load[1] = load, p->mem[1] = mem;
-        }
+        if (flipped != (p->load[0] > p->load[1])) exchange_sides(p);
     }
     for (int pass = 0; pass < c->n; pass++)
-        for (int i = 0; i + 1 < c->n; i++) {
-            if (rank_of(m, p, i) <= rank_of(m, p, i + 1)) continue;
-            char t[40];
-            if (!schedule_apply(m, "swap %s %s", c->name[i], c->name[i + 1])) return false;
-            memcpy(t, c->name[i], sizeof t);
-            memcpy(c->name[i], c->name[i + 1], sizeof t);
-            memcpy(c->name[i + 1], t, sizeof t);
-        }
+        for (int i = 0; i + 1 < c->n; i++)
+            if (rank_of(m, p, i) > rank_of(m, p, i + 1) && !loop_chain_swap(m, c, i)) return false;
     return c->n >= 2 && rank_of(m, p, c->n - 2) == ROWS && rank_of(m, p, c->n - 1) == COLUMNS;
 }
 
@@ -336,8 +327,8 @@ static int64_t tiles_for(int64_t trips) {
 
 /* Does blocking pay, and is there enough shared memory? */
 static bool choose_blocks(const scheduler *m, product *p) {
-    int64_t rows_ = schedule_trips(m, schedule_find(m, p->c.name[p->c.n - 2]));
-    int64_t columns = schedule_trips(m, schedule_find(m, p->c.name[p->c.n - 1]));
+    int64_t rows_ = trips_of(m, p->c.loop[p->c.n - 2]);
+    int64_t columns = trips_of(m, p->c.loop[p->c.n - 1]);
     p->tiles[0] = tiles_for(rows_);
     p->tiles[1] = tiles_for(columns);
     p->depth = SIDE;
@@ -346,29 +337,23 @@ static bool choose_blocks(const scheduler *m, product *p) {
         bytes += SIDE * p->tiles[i] * p->depth *
                  (int64_t)qn_dtype_size((qn_dtype)ir_m(m->k, p->mem[i])->dtype);
     return m->limits->members >= SIDE * SIDE && bytes <= m->limits->group_bytes &&
-           rows_ >= SIDE / 2 && columns >= SIDE / 2 &&
-           schedule_trips(m, schedule_find(m, p->sum)) >= SIDE;
+           rows_ >= SIDE / 2 && columns >= SIDE / 2 && trips_of(m, p->sum) >= SIDE;
 }
 
 /* Pad the loop where it is no multiple already. */
-static bool pad(scheduler *m, const char *name, int64_t multiple) {
+static bool pad(scheduler *m, loop_h l, int64_t multiple) {
     int64_t n;
-    if (sym_is_const(m->k->syms, schedule_at(m, schedule_find(m, name))->l.extent, &n) &&
-        n % multiple == 0)
-        return true;
-    return schedule_apply(m, "pad %s %lld", name, (long long)multiple);
+    if (sym_is_const(m->k->syms, extent_of(m, l), &n) && n % multiple == 0) return true;
+    return step_pad(maybe(m), l, multiple);
 }
 
-/* Share the copy of the tile staged last among all members, along the operand's memory. */
-static void copy_together(scheduler *m, const char *at) {
-    stmt_id def = schedule_at(m, schedule_find(m, at))->first;
-    loop_chain c = loop_chain_of(m, schedule_at(m, def)->next);
-    int id = m->next++;
+/* Stage the operand's block, whose copy all members share, along the operand's memory. */
+static void copy_together(scheduler *m, mem_id operand, loop_h at, const stage_axes *axes) {
+    if (!step_stage(m, operand, at, axes, -1)) return;
+    loop_chain c = schedule_staged(m);
     if (c.n != 3 || !merge_two(m, &c, 1)) return; /* depth, block */
-    int64_t depth = schedule_trips(m, schedule_find(m, c.name[0]));
-    int64_t block = schedule_trips(m, schedule_find(m, c.name[1]));
-    stmt_id loop = schedule_find(m, c.name[0]);
-    if (schedule_contiguous(m, loop, schedule_at(m, loop)->l.var)) {
+    int64_t depth = trips_of(m, c.loop[0]), block = trips_of(m, c.loop[1]);
+    if (schedule_contiguous(m, stmt_of(m, c.loop[0]), var_of(m, c.loop[0]))) {
         loop_chain_inward(m, &c, 0);
         int64_t other = depth;
         depth = block;
@@ -376,50 +361,46 @@ static void copy_together(scheduler *m, const char *at) {
     }
     int64_t outer = SIDE * SIDE / block;
     if (outer > depth) outer = depth;
-    if (outer < 1 ||
-        !schedule_apply(m, "split %s %lld -> s%d a%d", c.name[0], (long long)outer, id, id))
-        return;
-    schedule_apply(m, "thread a%d", id);
-    schedule_apply(m, "thread %s", c.name[1]);
+    if (outer < 1) return;
+    loop2 t = step_split(m, c.loop[0], outer, "s", "a");
+    if (!t.outer.id) return;
+    step_bind(m, t.inner, LOOP_THREAD);
+    step_bind(m, c.loop[1], LOOP_THREAD);
 }
 
-/* Share the epilogue's nest among members, too. */
-static void share_copies(scheduler *m, const char *with) {
-    char made[8][40];
-    int n = loops_named(m, with, made, COUNT_OF(made));
-    for (int i = 0; i < n; i++) schedule_apply(m, "thread %s", made[i]);
-}
-
+/* A block of rows by columns is a group's: gr gc { ty tx { u { } } }, of which a member has the
+ * register tile u by u. The reduction's blocks, ko, pass through shared memory. */
 static void block_product(scheduler *m, product *p) {
-    const char *rows_ = p->c.name[p->c.n - 2], *columns = p->c.name[p->c.n - 1];
-    int tile = ir_tile_number(m->k, p->tile);
-    schedule_apply(m, "split %s %lld -> gr ri", rows_, (long long)(SIDE * p->tiles[0]));
-    schedule_apply(m, "split %s %lld -> gc ci", columns, (long long)(SIDE * p->tiles[1]));
-    schedule_apply(m, "swap ri gc");
-    schedule_apply(m, "split ri %d -> u1 ty", SIDE);
-    schedule_apply(m, "split ci %d -> u2 tx", SIDE);
-    schedule_apply(m, "swap u1 ty");
-    schedule_apply(m, "swap u2 tx");
-    schedule_apply(m, "swap u1 tx");
-    schedule_apply(m, "split %s %lld -> ko ki", p->sum, (long long)p->depth);
-    schedule_apply(m, "accumulate t%d u2", tile);
-    schedule_apply(m, "accumulate t%d u1", tile);
-    schedule_apply(m, "accumulate t%d tx", tile);
-    schedule_apply(m, "accumulate t%d ty", tile);
-    schedule_apply(m, "swap ki ty");
-    schedule_apply(m, "swap ki tx");
-    if (schedule_apply(m, "stage a%d ko ki u1 ty", ir_m(m->k, p->mem[0])->arg))
-        copy_together(m, "ko");
-    if (schedule_apply(m, "stage a%d ko ki u2 tx", ir_m(m->k, p->mem[1])->arg))
-        copy_together(m, "ko");
-    share_copies(m, "ty");
-    share_copies(m, "tx");
-}
-
-static void unroll(scheduler *m) {
-    char made[16][40];
-    int n = loops_named(m, "u", made, COUNT_OF(made));
-    for (int i = 0; i < n; i++) schedule_apply(m, "unroll %s", made[i]);
+    loop_h *rows_ = &p->c.loop[p->c.n - 2], *columns = &p->c.loop[p->c.n - 1];
+    loop2 r = step_split(m, *rows_, SIDE * p->tiles[0], "gr", "ri");
+    loop2 c = step_split(m, *columns, SIDE * p->tiles[1], "gc", "ci");
+    *rows_ = r.outer;
+    *columns = c.outer;
+    step_swap(m, r.inner, c.outer);
+    loop2 y = step_split(m, r.inner, SIDE, "ur", "ty"),
+          x = step_split(m, c.inner, SIDE, "uc", "tx");
+    step_want(m, y.outer, WANT_UNROLL);
+    step_want(m, x.outer, WANT_UNROLL);
+    step_want(m, y.inner, WANT_THREAD);
+    step_want(m, x.inner, WANT_THREAD);
+    step_swap(m, y.outer, y.inner);
+    step_swap(m, x.outer, x.inner);
+    step_swap(m, y.outer, x.inner);
+    loop2 k = step_split(m, p->sum, p->depth, "ko", "ki");
+    const loop_h inward[] = {x.outer, y.outer, x.inner, y.inner};
+    for (int i = 0; i < (int)COUNT_OF(inward); i++) step_accumulate(m, p->tile, inward[i]);
+    step_swap(m, k.inner, y.inner);
+    step_swap(m, k.inner, x.inner);
+    const loop2 side_of_block[2] = {y, x};
+    for (int i = 0; i < 2; i++) {
+        stage_axes axes = {0};
+        stage_axis(&axes, k.inner, false);
+        stage_axis(&axes, side_of_block[i].outer, false);
+        stage_axis(&axes, side_of_block[i].inner, false);
+        copy_together(m, p->mem[i], k.outer, &axes);
+    }
+    bind_wanted(m, WANT_THREAD, LOOP_THREAD);
+    bind_wanted(m, WANT_UNROLL, LOOP_UNROLL);
 }
 
 /* false, with nothing changed that matters: this is no product for blocks. */
@@ -428,13 +409,10 @@ static bool contract(scheduler *m, stmt_id loop) {
     if (!read_product(m, loop, &p)) return false;
     choose_sides(m, &p);
     if (!sort_loops(m, &p) || !choose_blocks(m, &p)) return false;
-    if (!pad(m, p.c.name[p.c.n - 2], SIDE * p.tiles[0]) ||
-        !pad(m, p.c.name[p.c.n - 1], SIDE * p.tiles[1]) || !pad(m, p.sum, p.depth))
+    if (!pad(m, p.c.loop[p.c.n - 2], SIDE * p.tiles[0]) ||
+        !pad(m, p.c.loop[p.c.n - 1], SIDE * p.tiles[1]) || !pad(m, p.sum, p.depth))
         return false;
     block_product(m, &p);
-    unroll(m);
-    snprintf(p.c.name[p.c.n - 2], sizeof p.c.name[0], "gr");
-    snprintf(p.c.name[p.c.n - 1], sizeof p.c.name[0], "gc");
     items(m, &p.c, p.c.n);
     return true;
 }

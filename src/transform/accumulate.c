@@ -108,7 +108,8 @@ static stmt_id new_wrapper(spreading *p, stmt_id parent, stmt_id before) {
     if (before) {
         ir_move(k, w, parent, before);
     }
-    if (!p->used) ir_s(k, w)->l.var = p->loop.l.var;
+    ir_s(k, w)->l.want = p->loop.l.want;
+    if (!p->used) ir_s(k, w)->l = p->loop.l;
     p->used = true;
     return w;
 }
@@ -278,10 +279,12 @@ static void combine_after(kernel *k, stmt_id loop, const stepping *p, sym copies
     const char *name = sym_name(s, ir_s(k, loop)->l.var);
     stmt_id parent = ir_s(k, p->around)->parent, next = ir_s(k, p->around)->next;
     stmt_id r = ir_loop(k, parent, LOOP_SERIAL, name, copies), in = r;
+    ir_s(k, r)->l.want = ir_s(k, loop)->l.want;
     ir_move(k, r, parent, next);
     sym e = SYM_ZERO, from;
     if (size != SYM_ONE) {
         in = ir_loop(k, r, LOOP_SERIAL, arena_printf(&k->arena, "%s_e", name), size);
+        ir_s(k, in)->l.want = WANT_ELEMENTS;
         e = ir_s(k, in)->l.var;
     }
     from = sym_add(s, sym_mul(s, ir_s(k, r)->l.var, size), e);

@@ -199,6 +199,7 @@ static void add_update(const offsetting *p, stmt_id parent, stmt_id before, int 
         const ir_stmt l = *ir_s(k, loop[i]);
         from[i] = l.l.var;
         in = ir_loop(k, in, LOOP_SERIAL, sym_name(k->syms, l.l.var), l.l.extent);
+        ir_s(k, in)->l.want = l.l.want;
         to[i] = ir_s(k, in)->l.var;
         if (!first) first = in;
     }

@@ -60,6 +60,7 @@ static void store_initial(const shifting *r, stmt_id def, expr_id value) {
     sym e = SYM_ZERO, size = ir_m(k, tile)->size;
     if (size != SYM_ONE) {
         in = ir_loop(k, in, LOOP_SERIAL, "begin_e", size);
+        ir_s(k, in)->l.want = WANT_ELEMENTS;
         ir_move(k, in, r->loop, use);
         e = ir_trip(k, in);
     }

@@ -45,8 +45,7 @@ bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name, 
     if (!ir_plain(k, extent, why)) return false;
     if (!sym_is_const(s, width, NULL) && keeps_quotient(k, inner, from, m, width))
         return ir_refuse(why, "an index would be divided by a variable extent");
-    ir_s(k, outer)->l.var = m;
-    ir_s(k, outer)->l.extent = extent;
+    ir_s(k, outer)->l = (loop_head){.var = m, .extent = extent, .id = ++k->loops};
     m = ir_trip(k, outer);
     sym to[2] = {sym_div(s, m, width), sym_mod(s, m, width)};
     while (ir_s(k, inner)->first) {

@@ -213,6 +213,7 @@ static void copy_in(staging *p, stmt_id at) {
         if (p->joined >> i & 1) continue;
         const char *name = sym_name(k->syms, p->from_var[i]);
         stmt_id loop = ir_loop(k, parent, LOOP_SERIAL, name, p->extent[i]);
+        ir_s(k, loop)->l.want = ir_s(k, p->loops[i])->l.want;
         if (parent == at) {
             ir_move(k, loop, at, before);
         }

@@ -14,12 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const transform_row transform_rows[] = {
-#define X(name, pattern, function, doc) {#name, pattern, function, doc},
+const transform_row transform_rows[TRANSFORMS] = {
+#define X(name, pattern, function, effect, doc) {#name, pattern, function, EFFECT_##effect, doc},
 #include "transform/transforms.h"
 #undef X
 };
-const int transform_row_count = COUNT_OF(transform_rows);
 
 typedef struct token {
     char s[IR_NAME];
@@ -130,23 +129,74 @@ void transform_prune(kernel *k) {
     }
 }
 
-bool transform_apply(kernel *k, const char *line, str *why) {
+bool transform_run(kernel *k, transform_kind kind, const transform_args *a, str *why) {
+    if (!transform_rows[kind].apply(k, a, why)) return false;
+    transform_prune(k);
+    return true;
+}
+
+bool transform_parse(kernel *k, const char *line, transform_kind *kind, transform_args *a,
+                     str *why) {
     const char *p = line;
     token name = next_token(&p);
+    *kind = TRANSFORMS;
+    *a = (transform_args){.scope = MEM_LOCAL, .dtype = -1};
     if (!*name.s) return true;
-    for (int i = 0; i < transform_row_count; i++) {
+    for (int i = 0; i < TRANSFORMS; i++) {
         const transform_row *row = &transform_rows[i];
         if (strcmp(row->name, name.s) != 0) continue;
-        transform_args a = {.scope = MEM_LOCAL, .dtype = -1};
         for (const char *c = row->pattern; *c; c++)
-            if (!read_arg(k, *c, &p, &a, why)) return false;
+            if (!read_arg(k, *c, &p, a, why)) return false;
         token rest = next_token(&p);
         if (*rest.s) return ir_refuse(why, "%s takes no \"%s\"", name.s, rest.s);
-        if (!row->apply(k, &a, why)) return false;
-        transform_prune(k);
+        *kind = (transform_kind)i;
         return true;
     }
     return ir_refuse(why, "there is no transform \"%s\"", name.s);
+}
+
+static void print_mem(const kernel *k, mem_id m, str *out) {
+    if (ir_m(k, m)->scope == MEM_ARG)
+        str_addf(out, " a%d", ir_m(k, m)->arg);
+    else
+        str_addf(out, " t%d", ir_tile_number(k, m));
+}
+
+void transform_print(const kernel *k, transform_kind kind, const transform_args *a,
+                     const char *const *loop, str *out) {
+    int loops = 0, mems = 0;
+    str_add(out, transform_rows[kind].name);
+    for (const char *c = transform_rows[kind].pattern; *c; c++) switch (*c) {
+        case 'l':
+        case 'L':
+            do {
+                str_addf(out, a->joined >> loops & 1 ? " + %s" : " %s", loop[loops]);
+            } while (++loops < a->loops && *c == 'L');
+            break;
+        case 'm':
+            print_mem(k, mems++ ? a->mem2 : a->mem, out);
+            break;
+        case 'n':
+            str_addf(out, " %lld", (long long)a->number);
+            break;
+        case 'd':
+            if (a->dtype >= 0) str_addf(out, " %s", qn_dtype_name((qn_dtype)a->dtype));
+            break;
+        case 's':
+            if (a->scope == MEM_REG) str_add(out, " reg");
+            break;
+        default:
+            if (a->name[0]) str_addf(out, " -> %s", a->name[0]);
+            if (a->name[1]) str_addf(out, " %s", a->name[1]);
+            break;
+        }
+}
+
+bool transform_apply(kernel *k, const char *line, str *why) {
+    transform_kind kind;
+    transform_args a;
+    if (!transform_parse(k, line, &kind, &a, why)) return false;
+    return kind == TRANSFORMS || transform_run(k, kind, &a, why);
 }
 
 /* Exchange the current tables with the saved ones. */

@@ -26,14 +26,47 @@ typedef struct transform_args {
     int dtype;           /* -1: none was named */
     int scope;           /* mem_scope; MEM_LOCAL unless the line ends with "reg" */
 } transform_args;
+/* What a row changes: see transforms.h. */
+typedef enum transform_effect {
+    EFFECT_NEST,
+    EFFECT_TILE,
+    EFFECT_RUN,
+    EFFECT_HINT,
+    EFFECT_FAR
+} transform_effect;
 typedef struct transform_row {
     const char *name, *pattern;
     bool (*apply)(kernel *k, const transform_args *a, str *why);
+    transform_effect effect;
     const char *doc;
 } transform_row;
-extern const transform_row transform_rows[];
-extern const int transform_row_count;
+/* A row's number is its kind. */
+typedef enum transform_kind {
+#define X(name, pattern, function, effect, doc) TRANSFORM_##name,
+#include "transform/transforms.h"
+#undef X
+    TRANSFORMS
+} transform_kind;
+extern const transform_row transform_rows[TRANSFORMS];
 
+/* Apply a row to arguments; what then does nothing is removed. The result is not verified. */
+bool transform_run(kernel *k, transform_kind kind, const transform_args *a, str *why);
+/* Read a line: its row and its arguments. false: why; an empty line has kind TRANSFORMS. */
+bool transform_parse(kernel *k, const char *line, transform_kind *kind, transform_args *a,
+                     str *why);
+
+/* ---- neighbours.c ---------------------------------------------------------------------------- */
+
+/* Every way in which a row might be applied to the kernel, legal or not, by its pattern alone:
+ * loops that stand in some relation, memories, a few numbers. `take` gets them one by one; false:
+ * no more of them. */
+typedef bool (*transform_taker)(void *user, const transform_args *a);
+void transform_neighbours(kernel *k, transform_kind kind, transform_taker take, void *user);
+/* ---- transform.c ----------------------------------------------------------------------------- */
+
+/* A row applied to arguments as a line, without its end; `loop`: what its loops are called. */
+void transform_print(const kernel *k, transform_kind kind, const transform_args *a,
+                     const char *const *loop, str *out);
 bool transform_line(kernel *k, const char *line, str *why);
 bool transform_apply(kernel *k, const char *line, str *why); /* without verifying the result */
 int transform_lines(kernel *k, const char *text,
@@ -66,7 +99,8 @@ bool transform_layout(kernel *k, mem_id tile, int64_t rows, str *why);
 bool transform_stage(kernel *k, mem_id arg, stmt_id at, int n, const stmt_id *loops,
                      uint32_t joined, int as, mem_scope scope,
                      str *why); /* as: a dtype, -1: as it is */
-#define X(name, pattern, function, doc) bool function(kernel *k, const transform_args *a, str *why);
+#define X(name, pattern, function, effect, doc)                                                    \
+    bool function(kernel *k, const transform_args *a, str *why);
 #include "transform/transforms.h"
 #undef X
 

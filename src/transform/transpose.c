@@ -59,6 +59,8 @@ bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, str *why) {
     stmt_id column = ir_loop(k, o.parent, LOOP_SERIAL, sym_name(y, i.l.var), i.l.extent);
     ir_move(k, column, o.parent, o.next);
     stmt_id row = ir_loop(k, column, LOOP_SERIAL, sym_name(y, o.l.var), o.l.extent);
+    ir_s(k, column)->l.want = i.l.want;
+    ir_s(k, row)->l.want = o.l.want;
     sym from[2] = {o.l.var, i.l.var}, to[2] = {ir_trip(k, row), ir_trip(k, column)};
     sym at = sym_add(y, sym_mul(y, to[0], p.columns), to[1]);
     ir_store(k, row, MONOID_SET, s.store.mem[0], sym_subst(y, s.store.index, 2, from, to),

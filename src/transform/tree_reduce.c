@@ -81,11 +81,12 @@ static bool read_loop(kernel *k, stmt_id loop, reduction_tree *f, str *why) {
 }
 
 /* for r < n { w[r] op= w[r + half] } in front of the loop. */
-static void add_step(kernel *k, stmt_id before, const reduction_tree *f, const char *name,
-                     int64_t half, int64_t n) {
+static void add_step(kernel *k, stmt_id before, const reduction_tree *f, int64_t half, int64_t n) {
     sym_store *s = k->syms;
     stmt_id parent = ir_s(k, before)->parent;
+    const char *name = sym_name(s, ir_s(k, before)->l.var);
     stmt_id r = ir_loop(k, parent, LOOP_SERIAL, name, sym_const(s, n));
+    ir_s(k, r)->l.want = ir_s(k, before)->l.want;
     ir_move(k, r, parent, before);
     sym at = sym_add(s, f->base, ir_trip(k, r)), other = sym_add(s, at, sym_const(s, half));
     ir_stmt step = {.kind = STMT_STORE, .monoid = f->store.monoid, .n = f->store.n};
@@ -101,10 +102,9 @@ static void add_step(kernel *k, stmt_id before, const reduction_tree *f, const c
 bool transform_tree_reduce(kernel *k, stmt_id loop, str *why) {
     reduction_tree f = {.base = SYM_ZERO};
     if (!read_loop(k, loop, &f, why)) return false;
-    const char *name = sym_name(k->syms, ir_s(k, loop)->l.var);
     for (int64_t n = f.count; n > 1;) {
         int64_t half = (n + 1) / 2;
-        add_step(k, loop, &f, name, half, n - half);
+        add_step(k, loop, &f, half, n - half);
         n = half;
     }
     sym var = ir_s(k, loop)->l.var, zero = SYM_ZERO;

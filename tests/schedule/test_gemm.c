@@ -205,7 +205,7 @@ static void products_of_narrow_numbers_are_summed_in_the_wider_type(void) {
 /* ---- what follows a sum with many arguments ---- */
 
 static void note_swap(void *user, const char *line) {
-    if (strstr(line, "swap rq900 cq900")) ++*(int *)user;
+    if (strstr(line, "swap ir jr")) ++*(int *)user;
 }
 
 /* Two states and a value from x^T y, as an optimizer has them; what the schedule says of the order

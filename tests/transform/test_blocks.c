@@ -498,10 +498,10 @@ static void packing_is_transposed_in_whole_vectors_of_the_sum(void) {
         int m, n, k, columns;
         const char *has;
     } product_[] = {{100, 500, 1000, ALONG, "transpose v"},
-                    {100, 500, 1000, ALONG, "transpose u"},
-                    {100, 500, 1000, ALONG, "swap x0 u900_2"}, /* to the ends of long rows */
+                    {100, 500, 1000, ALONG, "transpose mr"},
+                    {100, 500, 1000, ALONG, "swap x u_2"}, /* to the ends of long rows */
                     {128, 512, 203, ALONG, "transpose v"},
-                    {128, 512, 784, BESIDE, "transpose u"}};
+                    {128, 512, 784, BESIDE, "transpose mr"}};
     for (int i = 0; i < (int)COUNT_OF(product_); i++) {
         char text[800];
         product_of(text, product_[i].m, product_[i].n, product_[i].k, product_[i].columns);
@@ -525,7 +525,7 @@ static void large_transpositions_write_lines_in_pairs(void) {
                  "  }\n"
                  "}\n",
                  n * n, n * n, n, n, n, n);
-        check_default(text, i ? "split y1 2" : "transpose e1 v1", i ? "split y1 4" : "split y1 2");
+        check_default(text, i ? "split y 2" : "transpose e v", i ? "split y 4" : "split y 2");
     }
 }
 
@@ -633,8 +633,8 @@ static void prefetch_next_loads_lines_of_the_next_copy(void) {
     char deep[800], flat[800];
     product_of(deep, 256, 768, 3072, BESIDE);
     product_of(flat, 256, 768, 48, BESIDE);
-    check_default(deep, "prefetch_next ki900", "no such line");
-    check_default(flat, "stage a2 cq900", "prefetch_next");
+    check_default(deep, "prefetch_next kr", "no such line");
+    check_default(flat, "stage a2 jr", "prefetch_next");
 }
 
 static const char *const moving_loads = "kernel \"near\" {\n"
@@ -689,8 +689,8 @@ static void operands_outside_the_first_cache_are_prefetched(void) {
     } product_[] = {{512, 512, 512, BESIDE, "prefetch_trip t", "prefetch_trip a"},
                     {512, 512, 128, BESIDE, "stage a2", "prefetch_trip"},
                     {128, 768, 768, PANELS, "prefetch_distance a2 1024", "stage a2"},
-                    {2048, 64, 512, BESIDE, "prefetch_trip a1 f900 4", "prefetch_trip t"},
-                    {2048, 64, 512, BESIDE, "split k 256 -> ko900", "prefetch_trip t"},
+                    {2048, 64, 512, BESIDE, "prefetch_trip a1 pf 4", "prefetch_trip t"},
+                    {2048, 64, 512, BESIDE, "split k 256 -> pc", "prefetch_trip t"},
                     {2048, 64, 100, BESIDE, "stage a2", "prefetch_trip"},
                     {128, 64, 512, BESIDE, "stage a2", "prefetch_trip"}};
     for (int i = 0; i < (int)COUNT_OF(product_); i++) {
@@ -784,8 +784,8 @@ static void streams_of_an_epilogue_are_prefetched(void) {
 
 /* Panels of an operand from memory are packed side by side, of one in a cache one by one. */
 static void panels_are_packed_side_by_side(void) {
-    check_default(product_with_epilogue(1024, 512, 256), "swap rq900_1 ", "swap cq900_1 ");
-    check_default(product_with_epilogue(512, 1024, 256), "swap cq900_1 ", "swap rq900_1 ");
+    check_default(product_with_epilogue(1024, 512, 256), "swap ir_1 ", "swap jr_1 ");
+    check_default(product_with_epilogue(512, 1024, 256), "swap jr_1 ", "swap ir_1 ");
 }
 
 /* Narrow operands go by words where the device has a dot instruction, equal signs with an
@@ -810,11 +810,11 @@ static void narrow_products_go_by_words(void) {
     static const struct {
         const char *a, *b, *sum, *has, *has_not;
     } row[] = {{"i8", "i8", "i32", "offset t0", "pad k"},
-               {"u8", "i8", "i32", "word d900", "offset"},
-               {"i16", "i16", "i32", "split k 2 -> kw900 d900\nword d900", "offset"},
-               {"bf16", "bf16", "f32", "word d900", "offset"},
-               {"f16", "f16", "f32", "v900 f32", "word"},
-               {"i8", "bf16", "f32", "v900 f32", "word"}};
+               {"u8", "i8", "i32", "word part", "offset"},
+               {"i16", "i16", "i32", "split k 2 -> kw part\nword part", "offset"},
+               {"bf16", "bf16", "f32", "word part", "offset"},
+               {"f16", "f16", "f32", "v f32", "word"},
+               {"i8", "bf16", "f32", "v f32", "word"}};
     for (size_t i = 0; i < COUNT_OF(row); i++) {
         char text[900];
         snprintf(text, sizeof text, form, row[i].a, row[i].sum, row[i].a, row[i].b, row[i].sum,
@@ -877,7 +877,7 @@ static void softmax_down_columns_walks_rows(void) {
     snprintf(far, sizeof far, form, 64 * 2048, 64 * 2048, 2048, 2048, 2048, 2048, 2048);
     snprintf(near, sizeof near, form, 64 * 100, 64 * 100, 100, 100, 100, 100, 100);
     check_default(far, "hoist l", "block_reduction");
-    check_default(far, "accumulate t0 z", "block_reduction");
+    check_default(far, "accumulate t0 jr", "block_reduction");
     check_default(near, "accumulate t0 v", "hoist");
 }
 

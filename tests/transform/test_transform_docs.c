@@ -133,7 +133,7 @@ static void make_page(str *page) {
         "example is the kernel printed before and after the transform ran. LOOP and MEMORY are "
         "names\n"
         "in the kernel; what is in brackets may be left out.\n\n");
-    for (int i = 0; i < transform_row_count; i++) {
+    for (int i = 0; i < TRANSFORMS; i++) {
         const transform_row *row = &transform_rows[i];
         example e;
         char *file;
@@ -151,7 +151,7 @@ static void make_page(str *page) {
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 static void every_row_has_an_example(void) {
-    for (int i = 0; i < transform_row_count; i++) {
+    for (int i = 0; i < TRANSFORMS; i++) {
         const char *name = transform_rows[i].name;
         example e;
         char *file;
@@ -171,7 +171,7 @@ static void a_row_without_an_example_is_noticed(void) {
 }
 
 static void every_example_changes_its_kernel_and_keeps_its_results(void) {
-    for (int i = 0; i < transform_row_count; i++) {
+    for (int i = 0; i < TRANSFORMS; i++) {
         example e;
         char *file;
         if (!example_of(transform_rows[i].name, &e, &file)) continue;

@@ -1,0 +1,355 @@
+/* contraction_nest.c - the nest of a contraction, as contraction.c has decided on it: loops, packed
+ * operands, prefetches. The names of the loops are those of BLIS, see there.
+ *
+ * Each step here is meant to be legal; where one may be refused (a tile that gets too large, a sum
+ * of unknown depth) what is built so far is correct, if slow. */
+#include "schedule/contraction.h"
+
+enum {
+    LONG_ROW = 512,     /* elements of a row that spans pages of its own */
+    FEW_ROWS = 12,      /* for which packing columns contiguous along the sum does not pay */
+    LONG_EPILOGUE = 10, /* operations of an epilogue that is worth a loop */
+    LEAST_BLOCK = 8,    /* iterations of the sum between two prefetches of an epilogue's rows */
+    NEAR = 8,           /* iterations of the reduction by which packed operands are prefetched */
+    NEAR_LINES = 4,     /* the same for unpacked rows, in lines */
+    PANELS_AT_ONCE = 32 /* that are packed side by side */
+};
+
+/* ---- pieces that other schedulers use, too --------------------------------------------------- */
+
+loop2 schedule_vectors(scheduler *m, loop_h l) {
+    loop2 t = step_split(m, l, m->lanes, "u", "v");
+    step_want(m, t.outer, WANT_UNROLL);
+    step_want(m, t.inner, WANT_VEC);
+    return t;
+}
+
+bool schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h first, loop_h *last) {
+    if (!step_block_reduction(maybe(m), tile, blocks, first)) return false;
+    bool each = m->mades > 3; /* more, over elements, wait, over elements, last */
+    loop_h part[2] = {each ? m->made[1] : NO_LOOP, each ? m->made[3] : NO_LOOP};
+    if (last) *last = m->mades % 2 ? m->made[m->mades - 1] : NO_LOOP;
+    for (int i = 0; i < 2; i++) schedule_vectors(m, part[i]);
+    return true;
+}
+
+/* The two innermost loops of a copy: vectors along its source, transposed in registers if
+ * possible. */
+static void copy_vectors(scheduler *m, loop_h outer, loop_h inner, bool turned) {
+    if (turned && trips_of(m, outer) <= m->lanes) schedule_transpose_copy(m, outer, inner);
+    step_bind(m, inner, LOOP_VEC);
+    step_bind(m, outer, LOOP_UNROLL);
+}
+
+/* A copy whose source is contiguous along the reduction, its target along the innermost loop:
+ * vectors of the reduction, one for each iteration of the inner loop, are transposed in registers.
+ * Rows of half a page and more are walked to their ends, as few at a time as one transpose takes,
+ * for the hardware prefetcher follows some dozen streams. The remainder behind whole vectors is
+ * copied element by element. */
+void schedule_copy_across(scheduler *m, const loop_chain *c, int deep) {
+    sym_store *s = m->k->syms;
+    sym trips = extent_of(m, c->loop[deep]);
+    bool whole = sym_mod(s, trips, sym_const(s, m->lanes)) == SYM_ZERO;
+    loop2 t = step_split(m, c->loop[deep], m->lanes, "x", "v");
+    if (!t.outer.id) return;
+    step_want(m, t.inner, WANT_VEC);
+    for (int i = deep + 1; i < c->n; i++) step_swap(m, t.inner, c->loop[i]);
+    for (int i = deep + 1; i < c->n - 1 && sym_lo(s, trips) >= LONG_ROW; i++)
+        step_swap(m, t.outer, c->loop[i]);
+    if (!whole && sym_lo(s, trips) >= m->lanes) {
+        loop_h rest = step_peel(maybe(m), t.outer);
+        loop_chain r = {.n = 0};
+        if (rest.id) r = loop_chain_of(m, stmt_of(m, rest)), whole = true;
+        if (r.n > 1) copy_vectors(m, r.loop[r.n - 2], r.loop[r.n - 1], false);
+    }
+    copy_vectors(m, c->loop[c->n - 1], t.inner, whole);
+}
+
+/* ---- building the nest ----------------------------------------------------------------------- */
+
+static bool pad_to(scheduler *m, loop_h l, int64_t multiple) {
+    int64_t exact;
+    bool whole = sym_is_const(m->k->syms, extent_of(m, l), &exact);
+    return (whole && exact % multiple == 0) || step_pad(maybe(m), l, multiple);
+}
+
+/* Build the loops from ip and jc inward. false: the register tile failed. */
+bool contraction_build(plan *p) {
+    scheduler *m = p->m;
+    int nr = p->nv * m->lanes;
+    if (!pad_to(m, p->nest.row, p->mr) || !pad_to(m, p->nest.column, nr)) return false;
+    int64_t rt = tiles_of(p->rows, p->mr), ct = tiles_of(p->columns, nr);
+    loop2 row = step_split(m, p->nest.row, p->mr, "it", "mr");
+    loop2 column = step_split(m, p->nest.column, nr, "jt", "nr");
+    step_want(m, row.inner, WANT_UNROLL);
+    step_swap(m, row.inner, column.outer);
+    loop2 vectors = schedule_vectors(m, column.inner);
+    p->nest.mr = row.inner, p->nest.u = vectors.outer, p->nest.v = vectors.inner;
+    if (p->block < p->depth) {
+        loop2 cut = step_split(maybe(m), p->sum, p->block, "pc", "kr");
+        if (cut.outer.id)
+            p->nest.pc = cut.outer, p->sum = cut.inner;
+        else
+            p->block = p->depth;
+    }
+    if (!step_accumulate(maybe(m), p->tile, p->nest.v) ||
+        !step_accumulate(maybe(m), p->tile, p->nest.u) ||
+        !step_accumulate(maybe(m), p->tile, p->nest.mr))
+        return true; /* correct, if slow */
+    loop2 part = step_split(m, row.outer, tiles_of(rt, p->row_parts), "ip", "it");
+    loop2 block = step_split(m, part.inner, p->row_block, "ic", "ir");
+    loop2 panel = step_split(m, column.outer, tiles_of(ct, p->parts), "jc", "jr");
+    p->nest.ip = part.outer, p->nest.ic = block.outer, p->nest.ir = block.inner;
+    p->nest.jc = panel.outer, p->nest.jr = panel.inner;
+    step_swap(m, p->nest.ir, p->nest.jc); /* ip ic jc ir jr */
+    step_swap(m, p->nest.ic, p->nest.jc);
+    if (!p->along) step_swap(m, p->nest.ir, p->nest.jr);
+    schedule_block_sums(m, p->tile, p->nest.pc, p->nest.ic, &p->nest.last);
+    return true;
+}
+
+/* ---- packing --------------------------------------------------------------------------------- */
+
+/* The listed loops by which a copy of the operand at `where` is indexed: those with several
+ * iterations that it depends on. */
+static stage_axes axes_of(const plan *p, const contraction_operand *o, int n, const loop_h *loop) {
+    stage_axes axes = {0};
+    for (int i = 0; i < n; i++)
+        if (trips_of(p->m, loop[i]) > 1 && contraction_step(p, o, loop[i]))
+            stage_axis(&axes, loop[i], false);
+    return axes;
+}
+
+/* Stage an operand of words: rows contiguous along the reduction keep their order, and vectors of
+ * words are copied; else the last of the listed loops is vectorized. Returns the tile; 0: none. */
+static mem_id pack_words(plan *p, const contraction_operand *o, loop_h where, int n,
+                         const loop_h *loop) {
+    scheduler *m = p->m;
+    stage_axes axes = axes_of(p, o, n, loop);
+    stage_axis(&axes, p->nest.part, false);
+    mem_id tile = step_stage(maybe(m), o->mem, where, &axes, -1);
+    loop_chain c = schedule_staged(m);
+    if (!tile || c.n < 2) return tile;
+    if (same_loop(loop[n - 1], p->sum)) {
+        loop2 t = step_split(m, c.loop[c.n - 2], m->lanes, "x", "v");
+        step_want(m, t.inner, WANT_VEC);
+    } else if (want_of(m, c.loop[c.n - 2]) == WANT_UNROLL) {
+        step_bind(m, c.loop[c.n - 2], LOOP_VEC);
+    }
+    return tile;
+}
+
+/* A single panel takes a little of each row of the operand, and the next panel visits all those
+ * pages again. Where they come from memory, several panels are packed at a time. */
+static void pack_side_by_side(plan *p, const contraction_operand *o, const loop_chain *c) {
+    scheduler *m = p->m;
+    loop_h few = c->loop[0];
+    if ((o == p->a ? p->rows : p->columns) * p->depth * p->size <= m->limits->l2 / 2) return;
+    if (trips_of(m, few) > PANELS_AT_ONCE) {
+        few = step_split(m, few, PANELS_AT_ONCE, "group", "few").inner;
+        if (!few.id) return;
+    }
+    step_swap(m, few, c->loop[1]);
+}
+
+/* Stage an operand at a loop, by those of the listed loops that it depends on; the copy is
+ * vectorized along the source's contiguous direction: that of the last loop, or of the
+ * reduction. */
+static void pack(plan *p, const contraction_operand *o, loop_h where, int n, const loop_h *loop) {
+    scheduler *m = p->m;
+    stage_axes axes = axes_of(p, o, n, loop);
+    int deep = -1;
+    for (int i = 0; i < axes.n; i++)
+        if (same_loop(axes.loop[i], p->sum)) deep = i;
+    if (deep < 0) return;
+    loop_h last = axes.loop[axes.n - 1];
+    bool along = contraction_step(p, o, last) == 1,
+         across = !along && contraction_step(p, o, p->sum) == 1;
+    mem_id tile = step_stage(maybe(m), o->mem, where, &axes, o->as);
+    if (!tile) return;
+    p->packed[o == p->b] = tile;
+    loop_chain c = schedule_staged(m);
+    if (!c.n) return;
+    if (along && want_of(m, last) == WANT_UNROLL) step_bind(m, c.loop[c.n - 1], LOOP_VEC);
+    if (along && deep == 1) pack_side_by_side(p, o, &c);
+    if (along && same_loop(where, p->nest.jr) &&
+        p->columns * p->depth * p->size > m->limits->l2 / 4) {
+        m->copy = c.loop[0];
+        m->use = p->sum;
+    }
+    if (across && c.n == axes.n) schedule_copy_across(m, &c, deep);
+}
+
+/* The loop over rows of accumulators in the epilogue; 0: there is none. */
+static stmt_id epilogue_loop(const plan *p) {
+    scheduler *m = p->m;
+    stmt_id rest = stmt_of(m, p->nest.last);
+    if (!rest)
+        for (stmt_id s = m->k->root; (s = ir_next(m->k, s, m->k->root)) && !rest;)
+            if (schedule_at(m, s)->kind == STMT_DEF && schedule_at(m, s)->def.mem == p->tile)
+                rest = schedule_at(m, s)->parent;
+    rest = rest ? schedule_at(m, rest)->last : 0;
+    return rest && schedule_at(m, rest)->kind == STMT_LOOP ? rest : 0;
+}
+
+/* A long epilogue is a loop over rows of accumulators in memory (spill), which is not unrolled. */
+void contraction_spill(plan *p) {
+    scheduler *m = p->m;
+    stmt_id rest = epilogue_loop(p);
+    if (!rest || schedule_ops(m, rest) < LONG_EPILOGUE) return;
+    loop_h copy = step_spill(maybe(m), p->tile, loop_of(m, rest));
+    if (!copy.id) return;
+    schedule_vectors(m, copy);
+    step_want(m, loop_of(m, rest), WANT_NOTHING);
+}
+
+static void pack_both_words(plan *p, loop_h outside, bool blocks) {
+    loop_h where = p->pack_columns && blocks ? outside : p->nest.jr;
+    bool along = contraction_step(p, p->a, p->nest.part) == 1;
+    if (p->pack_columns)
+        pack_words(p, p->b, where, 3 + blocks,
+                   (const loop_h[]){p->nest.jr, p->sum, p->nest.u, p->nest.v} + !blocks);
+    if (!p->pack_rows) return;
+    loop_h order[] = {p->nest.ir, along ? p->nest.mr : p->sum, along ? p->sum : p->nest.mr};
+    mem_id packed = pack_words(p, p->a, p->nest.ic, 3, order);
+    if (p->same_sign) step_offset(maybe(p->m), p->tile, packed, where);
+}
+
+/* Cut the reduction into steps, in each of which something is prefetched; the loop over them. It
+ * can be cut so once, and cannot ask for the next block of a copy then. */
+static loop_h prefetch_steps(plan *p, int64_t each) {
+    scheduler *m = p->m;
+    loop2 t = step_split(m, p->sum, each, "pf", "kr");
+    if (!t.outer.id) return NO_LOOP;
+    if (same_loop(m->use, p->sum)) m->copy = m->use = NO_LOOP;
+    p->sum = NO_LOOP;
+    return t.outer;
+}
+
+/* Prefetch what does not come from the first-level cache: unpacked rows by lines, the reduction in
+ * blocks of a line; packed operands where a panel of columns is larger than that cache, and so is
+ * read from the second level for each tile of rows, and that tile beside it. */
+static void prefetch_operands(plan *p) {
+    scheduler *m = p->m;
+    int64_t line = m->limits->vector_bytes / p->size, step = p->nv * m->limits->vector_bytes;
+    if (p->uncached) step_prefetch_trip(m, p->a->mem, prefetch_steps(p, line), NEAR_LINES);
+    if (!p->packed[0] || contraction_panel_bytes(p) <= m->limits->l1) return;
+    if (p->packed[1])
+        step_prefetch_trip(m, p->packed[1], p->sum, NEAR);
+    else if (p->panel && p->rows > p->mr)
+        step_prefetch_distance(m, p->b->mem, NEAR * step);
+    else
+        return;
+    step_prefetch_trip(m, p->packed[0], p->sum, NEAR);
+}
+
+void contraction_pack(plan *p) {
+    bool blocks = trips_of(p->m, p->nest.ic) > 1;
+    loop_h outside = p->nest.pc.id ? p->nest.pc : p->nest.jc;
+    if (p->word > 1)
+        pack_both_words(p, outside, blocks);
+    else if (p->pack_columns && (blocks || p->along))
+        pack(p, p->b, outside, 4, (const loop_h[]){p->nest.jr, p->sum, p->nest.u, p->nest.v});
+    else if (p->pack_columns)
+        pack(p, p->b, p->nest.jr, 3, (const loop_h[]){p->sum, p->nest.u, p->nest.v});
+    if (p->pack_rows && p->word == 1)
+        pack(p, p->a, p->nest.ic, 3, (const loop_h[]){p->nest.ir, p->sum, p->nest.mr});
+    prefetch_operands(p);
+}
+
+/* The epilogue reads and writes streams from memory, while the operands of the reduction come
+ * from the caches. So a block of the reduction for each row prefetches the row's lines; for
+ * written ones, too, unless the stores are non-temporal or in place: a store waits for its line
+ * otherwise. */
+void contraction_prefetch_streams(plan *p) {
+    scheduler *m = p->m;
+    stmt_id rest = epilogue_loop(p);
+    int64_t rows = rest ? schedule_trips(m, rest) : 0,
+            each = rows > 0 ? tiles_of(p->depth, rows) : 0;
+    if (each < LEAST_BLOCK || p->block < p->depth) return;
+    loop_h rows_loop = loop_of(m, rest), steps = NO_LOOP;
+    bool *seen = arena_zeroed(&m->k->arena, m->k->mems);
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, rest, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        const ir_memory *mem = ir_m(m->k, t[i].mem);
+        int64_t most = m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
+        if (seen[t[i].mem] || !schedule_is_arg(m, &t[i]) || sym_lo(m->k->syms, mem->size) <= most ||
+            schedule_past_caches(m, t[i].mem) || mem->access & ACCESS_INPLACE)
+            continue;
+        seen[t[i].mem] = true;
+        if (!steps.id) steps = prefetch_steps(p, each);
+        step_prefetch_nest(m, t[i].mem, steps, rows_loop);
+    }
+}
+
+/* ---- parts for threads ----------------------------------------------------------------------- */
+
+/* Merge the batch and the grid's loops into one parallel loop. */
+void contraction_share(plan *p) {
+    scheduler *m = p->m;
+    loop_h root = p->nest.batch, part[2] = {p->nest.ip, p->nest.jc};
+    for (int i = 0; i < 2; i++) {
+        if (!part[i].id || (trips_of(m, part[i]) <= 1 && root.id)) continue;
+        loop_h merged = root.id ? step_merge(maybe(m), root, part[i], "parts") : part[i];
+        if (merged.id) root = merged;
+    }
+    stmt_id loop = stmt_of(m, root);
+    if (loop && schedule_trips(m, loop) > 1 && schedule_work(m, loop) > 4 * SCHEDULE_ITEM_WORK)
+        step_bind(m, root, LOOP_PAR);
+}
+
+/* ---- few rows -------------------------------------------------------------------------------- */
+
+/* The nest for few rows, `each` columns at a time. false: only begun; correct, if slow. */
+static bool build_few_rows(plan *p, int64_t each, int after) {
+    scheduler *m = p->m;
+    loop2 column = step_split(m, p->nest.column, each, "jc", "nr");
+    p->nest.jc = column.outer;
+    step_want(m, column.inner, WANT_UNROLL);
+    if (!p->nest.jc.id || !step_swap(maybe(m), p->nest.row, p->nest.jc) ||
+        !step_accumulate(maybe(m), p->tile, column.inner) ||
+        !step_accumulate(maybe(m), p->tile, p->nest.row))
+        return false;
+    loop_h epilogue = m->mades ? m->made[0] : NO_LOOP; /* p->nest.row's second part */
+    loop2 sum = step_split(m, p->sum, m->lanes, "kr", "v");
+    step_want(m, sum.inner, WANT_VEC);
+    mem_id wide = step_rfactor(maybe(m), p->tile, sum.inner);
+    if (!wide) return false;
+    loop_h lanes = m->made[0], elements = m->mades > 1 ? m->made[1] : NO_LOOP;
+    step_swap(m, sum.inner, p->nest.row);
+    step_swap(m, sum.inner, column.inner);
+    step_swap(m, lanes, elements);
+    step_transform_layout(m, wide, m->lanes);
+    step_bind(m, sum.inner, LOOP_VEC);
+    step_bind(m, lanes, LOOP_VEC);
+    step_bind(m, elements, LOOP_UNROLL);
+    step_bind(m, p->nest.row, LOOP_UNROLL);
+    if (after < LONG_EPILOGUE) step_bind(m, epilogue, LOOP_UNROLL);
+    return true;
+}
+
+/* Few rows, and both operands contiguous along the reduction (a dot product): lanes go along it.
+ * Each vector of a column is loaded once, in place, for all rows, and nothing is packed; the lanes
+ * are summed at the end, and the epilogue is scalar, so it must not be long. false: no such
+ * product. */
+bool contraction_few_rows(plan *p, int after) {
+    scheduler *m = p->m;
+    kernel *k = m->k;
+    int64_t r, n, deep;
+    if (p->word > 1 || p->panel || contraction_step(p, p->a, p->sum) != 1 ||
+        contraction_step(p, p->b, p->sum) != 1)
+        return false;
+    if (!sym_is_const(k->syms, extent_of(m, p->nest.row), &r) ||
+        !sym_is_const(k->syms, extent_of(m, p->nest.column), &n) ||
+        !sym_is_const(k->syms, extent_of(m, p->sum), &deep))
+        return false;
+    if (r > FEW_ROWS || deep < (int64_t)m->lanes * m->lanes || deep % m->lanes || r * after > deep)
+        return false;
+    int64_t each = (m->limits->registers - 4) / r;
+    if (each > MANY_STREAMS) each = MANY_STREAMS;
+    while (each > 1 && n % each) each--;
+    if (build_few_rows(p, each, after) && n * deep * p->size > contraction_l2(m))
+        step_prefetch_distance(m, p->b->mem, m->limits->page);
+    return true;
+}

@@ -1,0 +1,328 @@
+/* steps.c - a schedule as a list of steps, and the verbs that make them.
+ *
+ * A step is a row of transforms.h with handles and a decision. It is tried on the scheduler's clone
+ * of the kernel, and recorded where it was legal; so what comes out is accepted by the kernel that
+ * it was made for. The text of a schedule is printed from its steps: a loop is called there what it
+ * was called when the step was taken, and names follow from the steps before, so the text applied
+ * to the same kernel is the same schedule.
+ *
+ * A loop's id is never given twice. After a step the tree is walked once: ids that were not there
+ * before are what the step made, in the order of the tree; ids that are gone it has consumed. So no
+ * transform has to tell. */
+#include <stdio.h>
+
+#include "schedule/schedule.h"
+
+/* Compare the loops of the tree with those that were there. */
+static void look_again(scheduler *m) {
+    kernel *k = m->k;
+    uint32_t before = m->loops;
+    m->mades = 0;
+    m->loop = arena_grow(&k->arena, m->loop, &m->loop_cap, k->loops + 1, sizeof *m->loop);
+    memset(m->loop + before, 0, (k->loops + 1 - before) * sizeof *m->loop);
+    m->loops = k->loops + 1;
+    bool *there = arena_zeroed(&k->arena, m->loops);
+    for (stmt_id s = k->root; (s = ir_next(k, s, k->root));) {
+        const ir_stmt *x = ir_s(k, s);
+        if (x->kind != STMT_LOOP) continue;
+        there[x->l.id] = true;
+        m->loop[x->l.id].name = sym_name(k->syms, x->l.var);
+        if (x->l.id < before) continue;
+        m->made = arena_grow(&k->arena, m->made, &m->made_cap, m->mades + 1, sizeof *m->made);
+        m->made[m->mades++] = (loop_h){x->l.id};
+    }
+    for (uint32_t i = 1; i < m->loops; i++)
+        if (!there[i] && !m->loop[i].gone) m->loop[i].gone = m->steps + 1;
+}
+
+void steps_open(scheduler *m) {
+    m->loops = 0;
+    look_again(m);
+    m->mades = 0;
+}
+
+scheduler *maybe(scheduler *m) {
+    m->maybe = true;
+    return m;
+}
+
+step_mark steps_mark(scheduler *m) {
+    return (step_mark){ir_save(m->k), m->steps, m->loops};
+}
+
+void steps_back(scheduler *m, const step_mark *mark) {
+    ir_restore(m->k, &mark->tree);
+    m->steps = mark->steps;
+    m->mades = 0;
+    for (uint32_t i = 1; i < m->loops; i++)
+        m->loop[i].gone = i >= mark->loops                ? mark->steps + 1
+                          : m->loop[i].gone > mark->steps ? 0
+                                                          : m->loop[i].gone;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static transform_args args_of(const sched_step *s) {
+    return (transform_args){.loops = s->loops,
+                            .joined = s->joined,
+                            .mem = s->mem,
+                            .mem2 = s->mem2,
+                            .number = s->number,
+                            .name = {s->name[0], s->name[1]},
+                            .dtype = s->dtype,
+                            .scope = s->scope};
+}
+
+static void print_step(const scheduler *m, const sched_step *s, str *out) {
+    transform_args a = args_of(s);
+    const char *name[STEP_LOOPS];
+    for (int i = 0; i < s->loops; i++) name[i] = m->loop[s->loop[i].id].name;
+    transform_print(m->k, s->kind, &a, name, out);
+}
+
+void steps_print(const scheduler *m, str *out) {
+    for (uint32_t i = 0; i < m->steps; i++) {
+        print_step(m, &m->step[i], out);
+        str_add(out, "\n");
+    }
+}
+
+/* ---- taking a step --------------------------------------------------------------------------- */
+
+static void refused(scheduler *m, const sched_step *s, const char *why, bool expected) {
+    m->refused += !expected;
+    if (!debug_on(m->k->ctx, 's')) return;
+    str text;
+    str_open_in(&text, &m->k->arena);
+    print_step(m, s, &text);
+    log_line(m->k->ctx, "%s: %s%s: %s", m->k->name, text.s, expected ? "" : " (not foreseen)", why);
+}
+
+/* The loops of a step as statements; false where one is no more. */
+static bool resolve(scheduler *m, const sched_step *s, transform_args *a, str *why) {
+    for (int i = 0; i < s->loops; i++) {
+        a->loop[i] = stmt_of(m, s->loop[i]);
+        if (!a->loop[i])
+            return ir_refuse(why, "%s was consumed by step %u", m->loop[s->loop[i].id].name,
+                             m->loop[s->loop[i].id].gone);
+    }
+    a->loops = s->loops;
+    return true;
+}
+
+/* Try a step, and record it. Null handles are no steps. */
+static bool take(scheduler *m, sched_step *s) {
+    kernel *k = m->k;
+    bool expected = m->maybe;
+    m->maybe = false;
+    m->mades = 0;
+    for (int i = 0; i < s->loops; i++)
+        if (!s->loop[i].id) return false;
+    if (strchr(transform_rows[s->kind].pattern, 'm') && !s->mem) return false;
+    for (int i = 0; i < 2; i++)
+        if (s->name[i]) s->name[i] = ir_fresh_name(k, s->name[i]);
+    transform_args a = args_of(s);
+    str reason, *why = debug_on(k->ctx, 's') ? &reason : NULL;
+    if (why) str_open_in(why, &k->arena);
+    if (!resolve(m, s, &a, why) || !transform_run(k, s->kind, &a, why)) {
+        refused(m, s, why && why->s ? why->s : "", expected);
+        return false;
+    }
+    look_again(m);
+    m->step = arena_grow(&k->arena, m->step, &m->step_cap, m->steps + 1, sizeof *m->step);
+    m->step[m->steps++] = *s;
+    return true;
+}
+
+static sched_step on_loop(transform_kind kind, loop_h l) {
+    return (sched_step){
+        .kind = (uint8_t)kind, .loops = 1, .loop = {l}, .scope = MEM_LOCAL, .dtype = -1};
+}
+
+static sched_step on_loops(transform_kind kind, loop_h first, loop_h second) {
+    sched_step s = on_loop(kind, first);
+    s.loop[s.loops++] = second;
+    return s;
+}
+
+static sched_step on_tile(transform_kind kind, mem_id mem, loop_h l) {
+    sched_step s = on_loop(kind, l);
+    s.mem = mem;
+    return s;
+}
+
+static sched_step on_memory(transform_kind kind, mem_id mem, int64_t number) {
+    return (sched_step){
+        .kind = (uint8_t)kind, .mem = mem, .number = number, .scope = MEM_LOCAL, .dtype = -1};
+}
+
+static bool take_loop(scheduler *m, transform_kind kind, loop_h l) {
+    sched_step s = on_loop(kind, l);
+    return take(m, &s);
+}
+
+static bool take_loops(scheduler *m, transform_kind kind, loop_h first, loop_h second) {
+    sched_step s = on_loops(kind, first, second);
+    return take(m, &s);
+}
+
+static bool take_tile(scheduler *m, transform_kind kind, mem_id mem, loop_h l) {
+    sched_step s = on_tile(kind, mem, l);
+    return take(m, &s);
+}
+
+static bool take_memory(scheduler *m, transform_kind kind, mem_id mem, int64_t number) {
+    sched_step s = on_memory(kind, mem, number);
+    return take(m, &s);
+}
+
+static loop_h nth_made(const scheduler *m, uint32_t i) {
+    return i < m->mades ? m->made[i] : NO_LOOP;
+}
+
+/* ---- verbs ----------------------------------------------------------------------------------- */
+
+loop2 step_split(scheduler *m, loop_h l, int64_t factor, const char *outer, const char *inner) {
+    sched_step s = on_loop(TRANSFORM_split, l);
+    s.number = factor;
+    s.name[0] = outer;
+    s.name[1] = inner;
+    if (!take(m, &s)) return (loop2){NO_LOOP, NO_LOOP};
+    return (loop2){nth_made(m, 0), nth_made(m, 1)};
+}
+
+loop_h step_merge(scheduler *m, loop_h outer, loop_h inner, const char *name) {
+    sched_step s = on_loops(TRANSFORM_merge, outer, inner);
+    s.name[0] = name;
+    return take(m, &s) ? nth_made(m, 0) : NO_LOOP;
+}
+
+bool step_swap(scheduler *m, loop_h outer, loop_h inner) {
+    return take_loops(m, TRANSFORM_swap, outer, inner);
+}
+
+bool step_pad(scheduler *m, loop_h l, int64_t multiple) {
+    sched_step s = on_loop(TRANSFORM_pad, l);
+    s.number = multiple;
+    return take(m, &s);
+}
+
+loop_h step_peel(scheduler *m, loop_h l) {
+    return take_loop(m, TRANSFORM_peel, l) ? nth_made(m, 0) : NO_LOOP;
+}
+
+bool step_trim(scheduler *m, loop_h l) {
+    return take_loop(m, TRANSFORM_trim, l);
+}
+
+bool step_bind(scheduler *m, loop_h l, loop_kind kind) {
+    static const uint8_t row[LOOP_KINDS] = {
+        [LOOP_SERIAL] = TRANSFORM_serial, [LOOP_PAR] = TRANSFORM_par,
+        [LOOP_VEC] = TRANSFORM_vec,       [LOOP_UNROLL] = TRANSFORM_unroll,
+        [LOOP_THREAD] = TRANSFORM_thread, [LOOP_WORD] = TRANSFORM_word};
+    return take_loop(m, row[kind], l);
+}
+
+bool step_nontemporal(scheduler *m, mem_id arg) {
+    return take_memory(m, TRANSFORM_nontemporal, arg, 0);
+}
+
+bool step_prefetch_distance(scheduler *m, mem_id mem, int64_t bytes) {
+    return take_memory(m, TRANSFORM_prefetch_distance, mem, bytes);
+}
+
+bool step_prefetch_next(scheduler *m, loop_h copy, loop_h use) {
+    return take_loops(m, TRANSFORM_prefetch_next, copy, use);
+}
+
+bool step_prefetch_nest(scheduler *m, mem_id mem, loop_h at, loop_h nest) {
+    sched_step s = on_loops(TRANSFORM_prefetch_nest, at, nest);
+    s.mem = mem;
+    return take(m, &s);
+}
+
+bool step_prefetch_trip(scheduler *m, mem_id mem, loop_h l, int64_t trips) {
+    sched_step s = on_tile(TRANSFORM_prefetch_trip, mem, l);
+    s.number = trips;
+    return take(m, &s);
+}
+
+bool step_accumulate(scheduler *m, mem_id tile, loop_h l) {
+    return take_tile(m, TRANSFORM_accumulate, tile, l);
+}
+
+mem_id step_rfactor(scheduler *m, mem_id tile, loop_h l) {
+    return take_tile(m, TRANSFORM_rfactor, tile, l) ? m->k->mems - 1 : 0;
+}
+
+bool step_tree_reduce(scheduler *m, loop_h l) {
+    return take_loop(m, TRANSFORM_tree_reduce, l);
+}
+
+bool step_offset(scheduler *m, mem_id tile, mem_id packed, loop_h at) {
+    sched_step s = on_tile(TRANSFORM_offset, tile, at);
+    s.mem2 = packed;
+    return take(m, &s);
+}
+
+bool step_block_reduction(scheduler *m, mem_id tile, loop_h blocks, loop_h first) {
+    sched_step s = on_loops(TRANSFORM_block_reduction, blocks, first);
+    s.mem = tile;
+    return take(m, &s);
+}
+
+bool step_privatize(scheduler *m, loop_h l) {
+    return take_loop(m, TRANSFORM_privatize, l);
+}
+
+loop_h step_spill(scheduler *m, mem_id tile, loop_h l) {
+    return take_tile(m, TRANSFORM_spill, tile, l) ? nth_made(m, 0) : NO_LOOP;
+}
+
+bool step_hoist(scheduler *m, loop_h l) {
+    return take_loop(m, TRANSFORM_hoist, l);
+}
+
+loop2 step_transpose(scheduler *m, loop_h outer, loop_h inner) {
+    if (!take_loops(m, TRANSFORM_transpose, outer, inner)) return (loop2){NO_LOOP, NO_LOOP};
+    return (loop2){nth_made(m, 0), nth_made(m, 1)};
+}
+
+bool step_fission(scheduler *m, loop_h l) {
+    return take_loop(m, TRANSFORM_fission, l);
+}
+
+bool step_fuse(scheduler *m, loop_h first, loop_h second) {
+    return take_loops(m, TRANSFORM_fuse, first, second);
+}
+
+bool step_shift(scheduler *m, loop_h l, loop_h first) {
+    return take_loops(m, TRANSFORM_shift, l, first);
+}
+
+bool step_fold_storage(scheduler *m, mem_id tile, loop_h l) {
+    return take_tile(m, TRANSFORM_fold_storage, tile, l);
+}
+
+bool step_transform_layout(scheduler *m, mem_id tile, int64_t rows) {
+    return take_memory(m, TRANSFORM_transform_layout, tile, rows);
+}
+
+mem_id step_stage(scheduler *m, mem_id arg, loop_h at, const stage_axes *axes, int dtype) {
+    sched_step s = on_tile(TRANSFORM_stage, arg, at);
+    for (int i = 0; i < axes->n; i++) s.loop[s.loops++] = axes->loop[i];
+    s.joined = axes->joined << 1;
+    s.dtype = (int8_t)dtype;
+    if (!axes->n) return 0;
+    return take(m, &s) ? m->k->mems - 1 : 0;
+}
+
+void step_want(scheduler *m, loop_h l, loop_want want) {
+    stmt_id s = stmt_of(m, l);
+    if (s) schedule_at(m, s)->l.want = (uint8_t)want;
+}
+
+loop_want want_of(const scheduler *m, loop_h l) {
+    stmt_id s = stmt_of(m, l);
+    return s ? (loop_want)schedule_at(m, s)->l.want : WANT_NOTHING;
+}

@@ -1,0 +1,128 @@
+/* test_contraction.c - what contraction_of says of loop nests: its loops by side, its operands, and
+ * what is none. */
+#include "ir_cases.h"
+
+/* A batched product, one operand converted, with an epilogue that reads a third argument. */
+static const char batched[] = "kernel \"batched\" {\n"
+                              "  arg a0 f32[1050] write\n"
+                              "  reg t0 f32[1]\n"
+                              "  arg a1 f16[630] read\n"
+                              "  arg a2 f32[1350] read\n"
+                              "  arg a3 f32[15] read\n"
+                              "  for b < 10 {\n"
+                              "    for i < 7 {\n"
+                              "      for j < 15 {\n"
+                              "        def t0 = f32(0)\n"
+                              "        for r < 9 {\n"
+                              "          t0[0] += mul(cast:f32(a1[63*b + 9*i + r]), "
+                              "a2[135*b + j + 15*r])\n"
+                              "        }\n"
+                              "        a0[105*b + 15*i + j] = add(t0[0], a3[j])\n"
+                              "      }\n"
+                              "    }\n"
+                              "  }\n"
+                              "}\n";
+
+static contraction read_it(kernel *k) {
+    contraction c;
+    if (!contraction_of(k, ir_s(k, k->root)->first, &c)) FAIL("is no contraction");
+    return c;
+}
+
+static void loops_have_sides_and_steps(void) {
+    kernel *k = parse(batched);
+    contraction c = read_it(k);
+    CHECK_INT(c.outs, 3);
+    CHECK_INT(c.loops, 4);
+    const int side[4] = {SIDE_BOTH, SIDE_FIRST, SIDE_SECOND, SIDE_BOTH};
+    const int64_t step[4][2] = {{63, 135}, {9, 0}, {0, 1}, {1, 15}};
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(c.loop[i].side, side[i]);
+        CHECK_INT(c.loop[i].sum, i == 3);
+        for (int f = 0; f < 2; f++) {
+            CHECK(c.loop[i].fixed[f]);
+            CHECK_INT(c.loop[i].step[f], step[i][f]);
+        }
+        CHECK_INT(contraction_side_of(&c, c.loop[i].at), side[i]);
+    }
+    CHECK_INT(contraction_side_of(&c, k->root), SIDE_NONE);
+    ir_close(k);
+}
+
+static void operands_say_what_they_load(void) {
+    kernel *k = parse(batched);
+    contraction c = read_it(k);
+    CHECK(c.of[0].plain && c.of[0].direct && c.of[0].as == QN_F32);
+    CHECK(c.of[1].plain && c.of[1].direct && c.of[1].as == -1);
+    CHECK_INT(ir_m(k, c.of[0].mem)->arg, 1);
+    CHECK_INT(ir_m(k, c.of[1].mem)->arg, 2);
+    CHECK(ir_s(k, c.epilogue)->kind == STMT_STORE);
+    CHECK(c.tile == ir_find_mem(k, "t0"));
+    ir_close(k);
+}
+
+static contraction operand_of(const char *factor) {
+    char text[600];
+    snprintf(text, sizeof text,
+             "kernel \"k\" {\n  arg a0 f32[6] write\n  reg t0 f32[1]\n  reg t1 f32[1]\n"
+             "  arg a1 f32[10] read\n  arg a2 i64[10] read\n  def t1 = f32(2)\n  for i < 6 {\n"
+             "    def t0 = f32(0)\n    for r < 5 {\n      t0[0] += mul(%s, a1[i])\n    }\n"
+             "    a0[i] = t0[0]\n  }\n}\n",
+             factor);
+    kernel *k = parse(text);
+    contraction c = {.loops = 0};
+    if (k && !contraction_of(k, ir_s(k, ir_s(k, k->root)->first)->next, &c)) FAIL("%s", factor);
+    ir_close(k);
+    return c;
+}
+
+static void factors_that_are_more_than_a_load(void) {
+    contraction c = operand_of("neg(a1[i + r])");
+    CHECK(c.of[0].plain && !c.of[0].direct && c.of[0].as == -1);
+    c = operand_of("add(a1[i], a1[i + r])");
+    CHECK(!c.of[0].plain && !c.of[0].direct);
+    CHECK_INT(c.of[0].loads, 2);
+    c = operand_of("add(t1[0], a1[i + r])");
+    CHECK(c.of[0].plain && !c.of[0].direct);
+    CHECK_INT(c.of[0].tiles, 1);
+    c = operand_of("a1[0; dyn=a2[r]]");
+    CHECK(!c.of[0].plain && !c.of[0].direct && !c.loop[1].fixed[0]);
+    c = operand_of("t1[0]");
+    CHECK(!c.of[0].plain && c.of[0].loads == 0);
+}
+
+static void check_none(const char *text) {
+    contraction c;
+    kernel *k = parse(text);
+    if (k && contraction_of(k, ir_s(k, k->root)->first, &c)) FAIL("is one:\n%s", text);
+    ir_close(k);
+}
+
+static void what_is_no_contraction(void) {
+#define HEAD                                                                                       \
+    "kernel \"k\" {\n  arg a0 f32[6] write\n  reg t0 f32[1]\n  arg a1 f32[30] read\n"              \
+    "  for i < 6 {\n"
+    check_none(HEAD "    a0[i] = mul(a1[i], a1[i])\n  }\n}\n");
+    check_none(HEAD "    def t0 = f32(0)\n    for r < 5 {\n      t0[0] += a1[5*i + r]\n    }\n"
+                    "    a0[i] = t0[0]\n  }\n}\n");
+    check_none(HEAD
+               "    def t0 = f32(0)\n    for r < 5 {\n      t0[0] max= mul(a1[i], a1[r])\n    }\n"
+               "    a0[i] = t0[0]\n  }\n}\n");
+    check_none(HEAD "    def t0 = f32(0)\n    for r < 5 {\n      t0[0] += mul(a1[i], a1[r])\n"
+                    "      t0[0] += mul(a1[i], a1[i])\n    }\n    a0[i] = t0[0]\n  }\n}\n");
+    check_none(HEAD
+               "    def t0 = f32(0)\n    for r < 5 {\n      t0[0] += mul(a1[i], a1[r])\n    }\n"
+               "    for s < 1 {\n      a0[i] = t0[0]\n    }\n  }\n}\n");
+#undef HEAD
+}
+
+static void all(void) {
+    RUN(loops_have_sides_and_steps);
+    RUN(operands_say_what_they_load);
+    RUN(factors_that_are_more_than_a_load);
+    RUN(what_is_no_contraction);
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
+}

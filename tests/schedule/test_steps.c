@@ -1,0 +1,225 @@
+/* test_steps.c - schedules as typed steps: handles that are out of date are found out, what a step
+ * made is known without names, the printed text is the schedule, and going back leaves no trace. */
+#include "ir_cases.h"
+#include "run/run.h"
+#include "schedule/schedule.h"
+
+static const char uneven[] = "kernel \"product\" {\n"
+                             "  arg a0 f32[1435] write\n"
+                             "  reg t0 f32[1]\n"
+                             "  arg a1 f32[1271] read\n"
+                             "  arg a2 f32[1085] read\n"
+                             "  for i0 < 41 {\n"
+                             "    for i1 < 35 {\n"
+                             "      def t0 = f32(0)\n"
+                             "      for r0 < 31 {\n"
+                             "        t0[0] += mul(a1[31*i0 + r0], a2[i1 + 35*r0])\n"
+                             "      }\n"
+                             "      a0[35*i0 + i1] = t0[0]\n"
+                             "    }\n"
+                             "  }\n"
+                             "}\n";
+
+typedef struct shop {
+    scheduler m;
+    kernel *plain; /* as it was */
+    loop_h i, j, r;
+    mem_id tile;
+} shop;
+
+static shop open_shop(void) {
+    shop x = {.m = {.k = parse(uneven)}, .plain = parse(uneven)};
+    x.m.lanes = 8;
+    steps_open(&x.m);
+    kernel *k = x.m.k;
+    x.i = loop_of(&x.m, ir_find_loop(k, "i0"));
+    x.j = loop_of(&x.m, ir_find_loop(k, "i1"));
+    x.r = loop_of(&x.m, ir_find_loop(k, "r0"));
+    x.tile = ir_find_mem(k, "t0");
+    return x;
+}
+
+static void close_shop(shop *x) {
+    ir_close(x->m.k);
+    ir_close(x->plain);
+}
+
+/* The text, applied to the kernel as it was, gives the same tree; and the same results. */
+static void check_text_is_the_schedule(shop *x) {
+    str text, one, two, why;
+    str_open(&text, &ctx.heap);
+    str_open(&one, &ctx.heap);
+    str_open(&two, &ctx.heap);
+    str_open(&why, &ctx.heap);
+    const int64_t none[4] = {1, 1, 1, 1};
+    steps_print(&x->m, &text);
+    kernel *again = parse(uneven);
+    if (transform_lines(again, text.s, &why) != (int)x->m.steps) FAIL("%s%s", text.s, why.s);
+    ir_print(x->m.k, &one);
+    ir_print(again, &two);
+    CHECK_STR(one.s, two.s);
+    check_same(__LINE__, x->plain, x->m.k, none);
+    ir_close(again);
+    str_free(&text);
+    str_free(&one);
+    str_free(&two);
+    str_free(&why);
+}
+
+static void a_consumed_handle_is_refused(void) {
+    shop x = open_shop();
+    loop2 t = step_split(&x.m, x.j, 5, "jo", "ji");
+    CHECK(t.outer.id && t.inner.id && !same_loop(t.outer, t.inner));
+    CHECK(!step_split(&x.m, x.j, 2, "x", "y").outer.id);
+    CHECK_INT(x.m.refused, 1);
+    CHECK_INT(x.m.loop[x.j.id].gone, 1); /* the first step did it */
+    CHECK(!stmt_of(&x.m, x.j));
+    loop_h both = step_merge(&x.m, t.outer, t.inner, "j");
+    CHECK(both.id != 0);
+    CHECK_INT(x.m.loop[t.inner.id].gone, 2);
+    CHECK_INT(x.m.steps, 2);
+    check_text_is_the_schedule(&x);
+    close_shop(&x);
+}
+
+static void nothing_comes_of_the_null_handle(void) {
+    shop x = open_shop();
+    CHECK(!step_split(&x.m, NO_LOOP, 4, "a", "b").inner.id);
+    CHECK(!step_swap(&x.m, x.i, NO_LOOP));
+    CHECK(!step_accumulate(&x.m, 0, x.i));
+    CHECK_INT(x.m.refused, 0);
+    CHECK_INT(x.m.steps, 0);
+    close_shop(&x);
+}
+
+static void a_refusal_is_counted_unless_it_was_foreseen(void) {
+    shop x = open_shop();
+    CHECK(!step_swap(maybe(&x.m), x.j, x.i));
+    CHECK_INT(x.m.refused, 0);
+    CHECK(!step_swap(&x.m, x.j, x.i)); /* "maybe" is for one step */
+    CHECK_INT(x.m.refused, 1);
+    close_shop(&x);
+}
+
+static void swapped_loops_keep_their_handles(void) {
+    shop x = open_shop();
+    CHECK(step_swap(&x.m, x.i, x.j));
+    CHECK(schedule_at(&x.m, stmt_of(&x.m, x.i))->parent == stmt_of(&x.m, x.j));
+    CHECK_INT(trips_of(&x.m, x.i), 41);
+    check_text_is_the_schedule(&x);
+    close_shop(&x);
+}
+
+/* A register tile: what is wanted of a loop is wanted of its copies. */
+static void copies_inherit_what_is_wanted(void) {
+    shop x = open_shop();
+    loop2 j = step_split(&x.m, x.j, 8, "jr", "v");
+    step_want(&x.m, j.inner, WANT_VEC);
+    CHECK(step_accumulate(&x.m, x.tile, j.inner));
+    CHECK_INT(x.m.mades, 1); /* that of the stores; j.inner is the first, inside the sum */
+    CHECK(schedule_at(&x.m, stmt_of(&x.m, j.inner))->parent == stmt_of(&x.m, x.r));
+    CHECK(want_of(&x.m, x.m.made[0]) == WANT_VEC && want_of(&x.m, j.outer) == WANT_NOTHING);
+    loop2 i = step_split(&x.m, x.i, 16, "ic", "ir"); /* its last iteration is cut short */
+    loop_h rest = step_peel(&x.m, i.outer);
+    CHECK(rest.id && x.m.mades > 2);
+    int vectors = 0;
+    for (stmt_id s = x.m.k->root; (s = ir_next(x.m.k, s, x.m.k->root));)
+        vectors += want_of(&x.m, loop_of(&x.m, s)) == WANT_VEC;
+    CHECK_INT(vectors, 4);
+    check_text_is_the_schedule(&x);
+    close_shop(&x);
+}
+
+static void made_loops_come_in_the_order_of_the_tree(void) {
+    shop x = open_shop();
+    stage_axes axes = {0};
+    stage_axis(&axes, x.r, false);
+    stage_axis(&axes, x.j, false);
+    mem_id tile = step_stage(&x.m, ir_find_mem(x.m.k, "a2"), x.i, &axes, -1);
+    CHECK(tile && x.m.mades == 2);
+    loop_chain copy = schedule_staged(&x.m);
+    CHECK_INT(copy.n, 2);
+    CHECK_INT(trips_of(&x.m, copy.loop[0]), 31);
+    CHECK_INT(trips_of(&x.m, copy.loop[1]), 35);
+    loop2 back = step_transpose(&x.m, copy.loop[0], copy.loop[1]);
+    CHECK_INT(trips_of(&x.m, back.outer), 35);
+    CHECK_INT(trips_of(&x.m, back.inner), 31);
+    check_text_is_the_schedule(&x);
+    close_shop(&x);
+}
+
+static void labels_that_are_taken_get_numbers(void) {
+    shop x = open_shop();
+    step_split(&x.m, x.i, 4, "o", "n");
+    step_split(&x.m, x.j, 4, "o", "n");
+    CHECK_STR(x.m.step[1].name[0], "o_1");
+    CHECK_STR(x.m.step[1].name[1], "n_1");
+    check_text_is_the_schedule(&x);
+    close_shop(&x);
+}
+
+static void going_back_leaves_no_trace(void) {
+    shop x = open_shop();
+    loop2 t = step_split(&x.m, x.j, 7, "jo", "ji");
+    step_mark mark = steps_mark(&x.m);
+    loop2 u = step_split(&x.m, t.inner, 1, "a", "b");
+    CHECK(step_swap(&x.m, u.outer, u.inner));
+    steps_back(&x.m, &mark);
+    CHECK_INT(x.m.steps, 1);
+    CHECK(stmt_of(&x.m, t.inner) && !x.m.loop[t.inner.id].gone);
+    CHECK(!stmt_of(&x.m, u.outer) && x.m.loop[u.outer.id].gone);
+    CHECK(x.m.loop[x.j.id].gone);
+    CHECK(step_split(&x.m, t.inner, 2, "a", "b").inner.id != 0);
+    check_text_is_the_schedule(&x);
+    close_shop(&x);
+}
+
+/* Every row that search and fuzzers may draw is tried on some kernel, and what is legal keeps the
+ * results. */
+typedef struct drawing {
+    int seen, legal;
+    transform_kind kind;
+} drawing;
+
+static bool try_it(void *user, const transform_args *a) {
+    drawing *d = user;
+    kernel *before = parse(uneven), *after = parse(uneven);
+    const int64_t none[4] = {1, 1, 1, 1};
+    if (d->seen++ % 7 == 0 && transform_run(after, d->kind, a, NULL) &&
+        ir_verify(after, NULL) == VERDICT_SOUND) {
+        d->legal++;
+        check_same(__LINE__, before, after, none);
+    }
+    ir_close(before);
+    ir_close(after);
+    return d->seen < 400;
+}
+
+static void every_row_has_neighbours(void) {
+    int legal = 0;
+    for (int i = 0; i < TRANSFORMS; i++) {
+        drawing d = {.kind = (transform_kind)i};
+        kernel *k = parse(uneven);
+        transform_neighbours(k, d.kind, try_it, &d);
+        if (!d.seen) FAIL("%s has none", transform_rows[i].name);
+        legal += d.legal > 0;
+        ir_close(k);
+    }
+    CHECK(legal >= 8);
+}
+
+static void all(void) {
+    RUN(a_consumed_handle_is_refused);
+    RUN(nothing_comes_of_the_null_handle);
+    RUN(a_refusal_is_counted_unless_it_was_foreseen);
+    RUN(swapped_loops_keep_their_handles);
+    RUN(copies_inherit_what_is_wanted);
+    RUN(made_loops_come_in_the_order_of_the_tree);
+    RUN(labels_that_are_taken_get_numbers);
+    RUN(going_back_leaves_no_trace);
+    RUN(every_row_has_neighbours);
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
+}
