@@ -122,7 +122,7 @@ class Op:
     def __init__(self, args):
         self.row = args
         self.enum, self.name, self.arity = args[0], literal(args[1]), int(args[2])
-        self.class_, self.types, self.doc = args[3], args[4], literal(args[10])
+        self.class_, self.types, self.doc = args[3], args[4], literal(args[12])
 
     def functions(self):
         """(name, parameters, body) of each."""
@@ -152,7 +152,7 @@ def regions_of_ops():
         op = Op(args)
         for name, params, body in op.functions():
             doc = op.doc if not name.endswith("_axes") else f"as {op.name}, over n axes"
-            yield name, ", ".join(args), params, doc, body
+            yield name, ", ".join(args[:7] + args[9:]), params, doc, body
 
 
 def funcs():
@@ -219,7 +219,7 @@ def ops_tables():
     groups = {}
     for _, args in rows("src/graph/ops.h"):
         op = Op(args)
-        grad = "" if args[7] == "NONE" else "yes"
+        grad = "" if args[9] == "NONE" else "yes"
         groups.setdefault(op.class_, []).append(
             [f"`{op.name}`", op.types.lower(), formula(args[5]), formula(args[6]), grad, op.doc])
     columns = ["operation", "types", "floats", "integers", "gradient", ""]

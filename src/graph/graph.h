@@ -66,11 +66,13 @@ typedef struct op_row {
     const char *name;
     uint8_t arity, class_, types;
     bool has_float, has_int; /* columns F and I are defined */
+    uint8_t cost[2];         /* of floats, of integers */
     bool differentiable;
     double lo, hi;
     const char *doc;
 } op_row;
 extern const op_row op_rows[OP_COUNT]; /* ops.c */
+int op_cost(int op, int dtype);        /* of its result; in additions, as ops.h has it */
 
 /* One row of monoids.h as data. */
 typedef struct monoid_row {

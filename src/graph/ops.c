@@ -14,14 +14,15 @@
 #define DIFFERENTIABLE(probe) SECOND_OF(probe, true, ~)
 
 const op_row op_rows[OP_COUNT] = {
-    [OP_NONE] = {"none", 0, CLASS_NONE, TYPES_NONE, false, false, false, 0, 0, "no operation"},
-#define X(NAME, text, sources, CLASS, TYPES, F, I, GRAD, least, most, about)                       \
+    [OP_NONE] = {"none", 0, CLASS_NONE, TYPES_NONE, false, false, {0}, false, 0, 0, "no operation"},
+#define X(NAME, text, sources, CLASS, TYPES, F, I, fcost, icost, GRAD, least, most, about)         \
     [OP_##NAME] = {.name = text,                                                                   \
                    .arity = sources,                                                               \
                    .class_ = CLASS_##CLASS,                                                        \
                    .types = TYPES_##TYPES,                                                         \
                    .has_float = DEFINED(F),                                                        \
                    .has_int = DEFINED(I),                                                          \
+                   .cost = {fcost, icost},                                                         \
                    .differentiable = DIFFERENTIABLE(PROBE_##GRAD),                                 \
                    .lo = least,                                                                    \
                    .hi = most,                                                                     \
@@ -29,6 +30,10 @@ const op_row op_rows[OP_COUNT] = {
 #include "graph/ops.h"
 #undef X
 };
+
+int op_cost(int op, int dtype) {
+    return op_rows[op].cost[!dtype_is_float(dtype)];
+}
 
 const monoid_row monoid_rows[MONOID_COUNT] = {
 #define X(NAME, text, components, COMBINE, ...)                                                    \

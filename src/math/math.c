@@ -5,9 +5,10 @@
  * formula, is what every machine has: sign, absolute value, reciprocal, square root, the roundings,
  * arithmetic, minimum and maximum, comparisons, bit operations, shifts, casts, select and fma.
  *
- * Errors and costs stand in the table MATH_FUNCTIONS of math.h. F16 and BF16 are computed in F32
- * and rounded once more. NaN, infinities, -0, subnormal arguments and results, overflow and
- * underflow are as C's Annex F has them; sin and cos are right for arguments of every size.
+ * Errors stand in the table MATH_FUNCTIONS of ir/functions.h, costs in ops.h. F16 and BF16 are
+ * computed in F32 and rounded once more. NaN, infinities, -0, subnormal arguments and results,
+ * overflow and underflow are as C's Annex F has them; sin and cos are right for arguments of every
+ * size.
  * floor_div and mod are native: they are divisions. */
 #include "math/math.h"
 

@@ -86,7 +86,7 @@ static uint8_t index_ops_of(const fuse *fu, const graph_node *x) {
         return 0;
     for (int i = 0; i < x->sources; i++) {
         int ops = fuse_info(fu, x->src[i])->index_ops;
-        if (!ops || fuse_op_cost(x->op) > 1) return 0;
+        if (!ops || fuse_op_cost(x) > 1) return 0;
         n += ops;
     }
     return n <= FUSE_MAX_INDEX_OPS ? (uint8_t)n : 0;

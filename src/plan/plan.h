@@ -128,8 +128,9 @@ static inline uint32_t fuse_buffered_axes(const fuse_kernel *k, node_id n) {
 
 /* ---- use.c ----------------------------------------------------------------------------------- */
 
-/* What one element of an operation costs beside its sources, in vector operations. */
-double fuse_op_cost(int op);
+/* What one element of an operation costs beside its sources, in cycles of a vector: an operation of
+ * one instruction takes one with what goes with it, of a longer one two instructions a cycle. */
+double fuse_op_cost(const graph_node *x);
 #define PLAN_STORE_LOAD 16.0 /* what storing an element and loading it again costs, likewise */
 
 /* ---- sequence.c ------------------------------------------------------------------------------ */

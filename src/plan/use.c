@@ -26,53 +26,9 @@ double fuse_size(const fuse *fu, node_id n) {
     return tuple_size(fu->g, node_at(fu->g, n)->shape);
 }
 
-double fuse_op_cost(int op) {
-    switch (op) {
-    case OP_EXP:
-    case OP_EXP2:
-    case OP_LOG:
-    case OP_LOG2:
-        return 10;
-    case OP_TANH:
-    case OP_SIGMOID:
-    case OP_ERF:
-    case OP_EXPM1:
-    case OP_LOG1P:
-    case OP_SIN:
-    case OP_COS:
-    case OP_ATAN:
-    case OP_SILU:
-    case OP_SILU_SLOPE:
-    case OP_GELU:
-    case OP_GELU_SLOPE:
-    case OP_GELU_TANH:
-    case OP_GELU_TANH_SLOPE:
-        return 20;
-    case OP_ASIN:
-    case OP_ACOS:
-    case OP_ASINH:
-    case OP_ACOSH:
-    case OP_ATANH:
-    case OP_SINH:
-    case OP_COSH:
-    case OP_SOFTPLUS:
-    case OP_MISH:
-    case OP_CBRT:
-    case OP_ATAN2:
-    case OP_HYPOT:
-    case OP_LOGADDEXP:
-    case OP_ERFC:
-    case OP_POW:
-        return 40;
-    case OP_DIV:
-    case OP_RECIPROCAL:
-    case OP_SQRT:
-    case OP_MOD:
-    case OP_FLOOR_DIV:
-        return 5;
-    default:
-        return 1;
-    }
+double fuse_op_cost(const graph_node *x) {
+    int additions = op_cost(x->op, x->dtype);
+    return additions > 2 ? additions / 2.0 : 1;
 }
 
 double fuse_reduced_size(const fuse *fu, const graph_node *x) {
@@ -96,7 +52,7 @@ double fuse_node_cost(const fuse *fu, const graph_node *x) {
     int c = op_rows[x->op].class_;
     if (c == CLASS_LEAF) return x->op == OP_BUFFER ? load : 0;
     if (x->flags & NODE_REALIZED) return load;
-    double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x->op) : 0);
+    double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x) : 0);
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
     if (c == CLASS_INDEX) cost += 4;
     if (c == CLASS_JOIN) cost += x->sources - 1;
@@ -332,7 +288,7 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u) {
     group *k = fu->group_[u->group];
     use v;
     k->ops++;
-    k->code += fuse_op_cost(x->op);
+    k->code += fuse_op_cost(x);
     switch (op_rows[x->op].class_) {
     case CLASS_MOVE: {
         if (x->op == OP_PAD || x->op == OP_WINDOW || !keeps_order(fu, x)) k->flat = false;

@@ -123,7 +123,7 @@ double node_work(graph *g, const graph_node *x) {
     if (node_is_memory(x)) return 0;
     if (class_ == CLASS_REDUCE) return elements(g, node_at(g, x->src[0]));
     bool works = class_ == CLASS_ELEM || class_ == CLASS_INDEX;
-    return works ? elements(g, x) * fuse_op_cost(x->op) : 0;
+    return works ? elements(g, x) * fuse_op_cost(x) : 0;
 }
 
 node_id node_shown(const graph *g, node_id n) {

@@ -64,19 +64,7 @@ static double registers_of(const pricer *p, int vector, int dtype) {
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-static double op_cycles(int op) {
-    switch (op) {
-    case OP_DIV:
-    case OP_SQRT:
-    case OP_RECIPROCAL:
-        return 10;
-    case OP_MOD:
-    case OP_FLOOR_DIV:
-        return 40;
-    default:
-        return 0.6;
-    }
-}
+static const double addition = 0.6; /* cycles, with what cannot go side by side */
 
 /* An access by lanes: whole vectors, one element for all, or one by one. */
 static double access_cycles(const pricer *p, sym index, sym valid, expr_id dyn, mem_id mem,
@@ -126,13 +114,13 @@ static void price_expr(pricer *p, expr_id e) {
     const ir_expr *x = ir_e(k, e);
     if (x->kind == EXPR_CONST || x->kind == EXPR_PARAM) return;
     int depth = depth_of(p, e), vector = vector_level(p);
-    double wide = 1, cycles = 0.6;
+    double wide = 1, cycles = addition;
     if (vector >= 0 && ir_expr_uses(k, e, level_var(p, vector)))
         wide = registers_of(p, vector, x->dtype);
     if (x->kind == EXPR_LOAD)
         cycles = access_cycles(p, x->load.index, x->load.valid, x->load.dyn, x->load.mem, false);
     else if (x->kind == EXPR_OP)
-        cycles = op_cycles(x->op) * wide;
+        cycles = addition * op_cost(x->op, x->dtype) * wide;
     else if (x->kind == EXPR_TABLE)
         cycles = wide;
     charge(p, depth, cycles);
@@ -165,7 +153,7 @@ static void price_store(pricer *p, const ir_stmt *x) {
         charge(
             p, p->n - 1,
             access_cycles(p, x->store.index, x->store.valid, x->store.dyn, x->store.mem[i], true));
-        if (x->monoid != MONOID_SET) charge(p, p->n - 1, 0.6 * wide);
+        if (x->monoid != MONOID_SET) charge(p, p->n - 1, addition * wide);
         bool across = vector >= 0 && !sym_uses(k->syms, x->store.index, level_var(p, vector)) &&
                       x->monoid != MONOID_SET;
         if (across) charge(p, p->n - 1, 12 * wide);

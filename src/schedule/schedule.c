@@ -61,55 +61,13 @@ void loop_chain_drop(loop_chain *c, int i) {
 
 /* ---- facts about a part of a kernel ---------------------------------------------------------- */
 
+/* Instructions: a quotient is one, however long it takes, for it seldom stands in an inner loop. */
 static int expr_ops(const scheduler *m, expr_id e, int limit) {
     if (!e || limit <= 0) return 0;
     const ir_expr *x = ir_e(m->k, e);
     if (x->kind == EXPR_TABLE) return 1 + expr_ops(m, x->table.index, limit - 1);
     if (x->kind != EXPR_OP) return 0;
-    int n = 1;
-    switch (x->op) {
-    case OP_EXP:
-    case OP_EXP2:
-    case OP_LOG:
-    case OP_LOG2:
-        n = 12;
-        break;
-    case OP_TANH:
-    case OP_SIGMOID:
-    case OP_ERF:
-    case OP_EXPM1:
-    case OP_LOG1P:
-    case OP_SIN:
-    case OP_COS:
-    case OP_ATAN:
-    case OP_SILU:
-    case OP_SILU_SLOPE:
-    case OP_GELU:
-    case OP_GELU_SLOPE:
-    case OP_GELU_TANH:
-    case OP_GELU_TANH_SLOPE:
-        n = 24;
-        break;
-    case OP_ASIN:
-    case OP_ACOS:
-    case OP_ASINH:
-    case OP_ACOSH:
-    case OP_ATANH:
-    case OP_SINH:
-    case OP_COSH:
-    case OP_SOFTPLUS:
-    case OP_MISH:
-    case OP_CBRT:
-    case OP_ATAN2:
-    case OP_HYPOT:
-    case OP_LOGADDEXP:
-    case OP_ERFC:
-    case OP_POW:
-        n = 48;
-        break;
-    default:
-        break;
-    }
+    int n = ir_expands(x->op, x->dtype) ? op_cost(x->op, x->dtype) : 1;
     for (int i = 0; i < x->n; i++) n += expr_ops(m, x->arg[i], limit - n);
     return n;
 }

@@ -11,7 +11,7 @@
  * Always legal: what is hoisted reads only tiles that the loop neither stores to nor defines. */
 #include "transform/transform.h"
 
-enum { MOST_AHEAD = 8 };
+enum { MOST_AHEAD = 8, LOAD = 2 }; /* what a load of a tile costs, in additions */
 
 typedef struct search {
     kernel *k;
@@ -19,29 +19,8 @@ typedef struct search {
     const bool *changed; /* by mem_id: the loop stores to it or defines it */
 } search;
 
-static bool costly(int op) {
-    static const uint8_t ops[] = {OP_RECIPROCAL, OP_SQRT,
-                                  OP_EXP,        OP_EXP2,
-                                  OP_EXPM1,      OP_LOG,
-                                  OP_LOG2,       OP_LOG1P,
-                                  OP_SIN,        OP_COS,
-                                  OP_ATAN,       OP_TANH,
-                                  OP_SIGMOID,    OP_ERF,
-                                  OP_ERFC,       OP_DIV,
-                                  OP_FLOOR_DIV,  OP_MOD,
-                                  OP_POW,        OP_CBRT,
-                                  OP_ASIN,       OP_ACOS,
-                                  OP_ASINH,      OP_ACOSH,
-                                  OP_ATANH,      OP_SOFTPLUS,
-                                  OP_ATAN2,      OP_HYPOT,
-                                  OP_LOGADDEXP,  OP_SINH,
-                                  OP_COSH,       OP_MISH,
-                                  OP_SILU,       OP_SILU_SLOPE,
-                                  OP_GELU,       OP_GELU_SLOPE,
-                                  OP_GELU_TANH,  OP_GELU_TANH_SLOPE};
-    for (size_t i = 0; i < COUNT_OF(ops); i++)
-        if (ops[i] == op) return true;
-    return false;
+static bool costly(const ir_expr *x) {
+    return op_cost(x->op, x->dtype) > LOAD;
 }
 
 /* Is the expression loop-invariant? `cost`: does it hold something expensive, and a tile? */
@@ -55,7 +34,7 @@ static bool invariant(const search *p, expr_id e, bool *cost, bool *tile) {
                sym_is_const(p->k->syms, x->load.index, NULL);
     }
     if (x->kind != EXPR_OP) return false;
-    *cost |= costly(x->op);
+    *cost |= costly(x);
     for (int i = 0; i < x->n; i++)
         if (!invariant(p, x->arg[i], cost, tile)) return false;
     return true;
