@@ -199,9 +199,6 @@ void nearest_offer(nearest *x, const char *name);
 /* `"a", "b"`, or "nothing" where none was offered; into `text`, which is returned. */
 const char *nearest_text(const nearest *x, char *text, size_t size);
 
-/* How many there are: the public enum has no such member, for it grows. */
-enum { DTYPE_COUNT = QN_F64 + 1 };
-
 /* ---- struct.c -------------------------------------------------------------------------------- */
 
 /* Structs of options into `mine`, of `size` bytes and holding the defaults; NULL changes nothing.
@@ -213,6 +210,64 @@ bool struct_take(qn_ctx *qn, const char *call, const char *type, void *mine, siz
                  const void *given);
 /* What the library has, into the caller's room: as much as fits, zeros behind. */
 void struct_give(void *out, size_t room, const void *mine, size_t size);
+/* ---- dtype.c: rows in dtypes.h --------------------------------------------------------------- */
+
+enum {
+#define X(NAME, ...) DTYPE_AT_##NAME,
+#include "base/dtypes.h"
+#undef X
+    DTYPE_COUNT
+};
+#define X(NAME, ...) _Static_assert(DTYPE_AT_##NAME == (int)QN_##NAME, "quern.h: value of " #NAME);
+#include "base/dtypes.h"
+#undef X
+typedef enum dtype_kind {
+    KIND_BOOL,
+    KIND_SIGNED,
+    KIND_UNSIGNED,
+    KIND_FLOAT,
+    KIND_NARROW
+} dtype_kind;
+typedef struct dtype_row {
+    const char *name, *file, *c_type;
+    uint8_t bits, kind, rank, acc, fraction;
+    int16_t least;
+} dtype_row;
+extern const dtype_row dtype_rows[DTYPE_COUNT];
+
+/* As sets of dtypes, so that a question is a shift. */
+enum {
+#define X(NAME, name, bits, KIND, ...) | (KIND_##KIND >= KIND_FLOAT) << DTYPE_AT_##NAME
+    DTYPE_FLOATS = 0
+#include "base/dtypes.h"
+#undef X
+#define X(NAME, name, bits, KIND, ...) | (KIND_##KIND == KIND_NARROW) << DTYPE_AT_##NAME
+    ,
+    DTYPE_NARROW = 0
+#include "base/dtypes.h"
+#undef X
+#define X(NAME, name, bits, KIND, ...) | (KIND_##KIND == KIND_UNSIGNED) << DTYPE_AT_##NAME
+    ,
+    DTYPE_UNSIGNED = 0
+#include "base/dtypes.h"
+#undef X
+};
+static inline bool dtype_is_float(int d) {
+    return DTYPE_FLOATS >> d & 1;
+}
+static inline bool dtype_is_narrow(int d) { /* a float that is computed in a wider one */
+    return DTYPE_NARROW >> d & 1;
+}
+/* Are there integers that f32 rounds before it does? Not where they would be infinities. */
+static inline bool dtype_rounds_integers_twice(int d) {
+    return dtype_is_narrow(d) && dtype_rows[d].least <= -24;
+}
+static inline bool dtype_is_int(int d) {
+    return d != QN_BOOL && !dtype_is_float(d);
+}
+static inline bool dtype_is_unsigned(int d) {
+    return DTYPE_UNSIGNED >> d & 1;
+}
 
 /* ---- error.c --------------------------------------------------------------------------------- */
 

@@ -25,18 +25,6 @@ typedef struct ref_state {
     qn_ctx *ctx;
 } ref_state;
 
-/* The C type that stores each dtype whose arithmetic C knows; f16 and bf16 go through dtype.c. */
-#define INT_TYPES(X)                                                                               \
-    X(BOOL, uint8_t)                                                                               \
-    X(I8, int8_t)                                                                                  \
-    X(I16, int16_t)                                                                                \
-    X(I32, int32_t)                                                                                \
-    X(I64, int64_t)                                                                                \
-    X(U8, uint8_t)                                                                                 \
-    X(U16, uint16_t)                                                                               \
-    X(U32, uint32_t)                                                                               \
-    X(U64, uint64_t)
-
 /* ---- walking ------------------------------------------------------------------------------- */
 
 /* The offsets of an array's elements in row-major order; neighbouring axes that lie one within the
@@ -116,41 +104,45 @@ static void *element_at(const dev_array *a, int64_t offset) {
 
 /* Values are scalars: floats as double, everything else sign- or zero-extended to 64 bits. */
 static void load(qn_dtype dtype, const void *p, int64_t n, const int64_t *at, scalar *out) {
-    switch (dtype) {
-#define X(NAME, type)                                                                              \
+    switch ((int)dtype) {
+#define LOAD_BOOL(C)                                                                               \
+    for (int64_t i = 0; i < n; i++) out[i].i = (int64_t)((const C *)p)[at[i]];
+#define LOAD_SIGNED   LOAD_BOOL
+#define LOAD_UNSIGNED LOAD_BOOL
+#define LOAD_FLOAT(C)                                                                              \
+    for (int64_t i = 0; i < n; i++) out[i].f = (double)((const C *)p)[at[i]];
+#define LOAD_NARROW(C)                                                                             \
+    for (int64_t i = 0; i < n; i++) out[i].f = dtype_get_f(dtype, p, at[i]);
+#define X(NAME, name, bits, KIND, rank, ACC, C, ...)                                               \
     case QN_##NAME:                                                                                \
-        for (int64_t i = 0; i < n; i++) out[i].i = (int64_t)((const type *)p)[at[i]];              \
+        LOAD_##KIND(C);                                                                            \
         break;
-        INT_TYPES(X)
+#include "base/dtypes.h"
 #undef X
-    case QN_F32:
-        for (int64_t i = 0; i < n; i++) out[i].f = (double)((const float *)p)[at[i]];
-        break;
-    case QN_F64:
-        for (int64_t i = 0; i < n; i++) out[i].f = ((const double *)p)[at[i]];
-        break;
     default:
-        for (int64_t i = 0; i < n; i++) out[i].f = dtype_get_f(dtype, p, at[i]);
+        break;
     }
 }
 
 /* Rounds or wraps to the dtype; the elements lie next to each other from `at` on. */
 static void store(const dev_array *a, int64_t at, int64_t n, const scalar *v) {
-    switch (a->dtype) {
-#define X(NAME, type)                                                                              \
+    switch ((int)a->dtype) {
+#define STORE_BOOL(C)                                                                              \
+    for (int64_t i = 0; i < n; i++) ((C *)a->data)[at + i] = (C)v[i].i;
+#define STORE_SIGNED   STORE_BOOL
+#define STORE_UNSIGNED STORE_BOOL
+#define STORE_FLOAT(C)                                                                             \
+    for (int64_t i = 0; i < n; i++) ((C *)a->data)[at + i] = (C)v[i].f;
+#define STORE_NARROW(C)                                                                            \
+    for (int64_t i = 0; i < n; i++) dtype_set_f(a->dtype, a->data, at + i, v[i].f);
+#define X(NAME, name, bits, KIND, rank, ACC, C, ...)                                               \
     case QN_##NAME:                                                                                \
-        for (int64_t i = 0; i < n; i++) ((type *)a->data)[at + i] = (type)v[i].i;                  \
+        STORE_##KIND(C);                                                                           \
         break;
-        INT_TYPES(X)
+#include "base/dtypes.h"
 #undef X
-    case QN_F32:
-        for (int64_t i = 0; i < n; i++) ((float *)a->data)[at + i] = (float)v[i].f;
-        break;
-    case QN_F64:
-        for (int64_t i = 0; i < n; i++) ((double *)a->data)[at + i] = v[i].f;
-        break;
     default:
-        for (int64_t i = 0; i < n; i++) dtype_set_f(a->dtype, a->data, at + i, v[i].f);
+        break;
     }
 }
 

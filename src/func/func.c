@@ -170,7 +170,7 @@ qn_tensor *func_float(qn_tensor *x) {
 
 qn_tensor *func_widen(qn_tensor *x) {
     qn_dtype d = qn_dtype_of(x);
-    return x && (d == QN_F16 || d == QN_BF16) ? qn_cast(x, QN_F32) : x;
+    return x && dtype_is_narrow(d) ? qn_cast(x, (qn_dtype)dtype_rows[d].acc) : x;
 }
 
 qn_tensor *func_as(qn_tensor *x, qn_dtype dtype) {

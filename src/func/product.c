@@ -50,7 +50,7 @@ qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b) {
                                         qn_rank(x) ? func_dim_text(x, -1, in) : "none"));
     qn_tensor *v[] = {x, w, b};
     qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(w));
-    if (d == QN_F16 || d == QN_BF16) func_floats(&f, b ? 3 : 2, v); /* the sum is rounded once */
+    if (dtype_is_narrow(d)) func_floats(&f, b ? 3 : 2, v); /* the sum is rounded once */
     qn_tensor *y = qn_matmul(v[0], qn_transpose(v[1], -1, -2));
     if (b && y && !func_fits(b, y))
         return func_end(f, tensor_unfit("w", w, "b", b, "b has one number for each row of w"));

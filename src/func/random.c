@@ -116,7 +116,7 @@ qn_tensor *qn_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *s
     if (!float_wanted(key, dtype) || !random_words(key, rank, shape, bits))
         return func_end(f, NULL);
     if (dtype != QN_F64) {
-        int width = dtype == QN_F32 ? 24 : dtype == QN_F16 ? 11 : 8;
+        int width = dtype_rows[dtype].fraction + 1;
         return func_end(f, qn_cast(fraction(bits[0], width, QN_F32), dtype));
     }
     qn_tensor *low = fraction(bits[1], 26, QN_F64);
@@ -145,10 +145,7 @@ static bool range_held(qn_ctx *qn, qn_dtype dtype, int64_t lo, int64_t hi) {
     int bits = 8 * (int)qn_dtype_size(dtype);
     int64_t most = INT64_MAX, least = 0;
     if (dtype_is_float(dtype))
-        most = (int64_t)1 << (dtype == QN_F64   ? 53
-                              : dtype == QN_F32 ? 24
-                              : dtype == QN_F16 ? 11
-                                                : 8);
+        most = (int64_t)1 << (dtype_rows[dtype].fraction + 1);
     else if (dtype == QN_BOOL)
         most = 1;
     else if (bits < 64)

@@ -51,7 +51,7 @@ void grad_add(grad *c, node_id n, int source, node_id value) {
 static void grad_apply(grad *c, node_id n, node_id g) {
     const graph_node *x = node_at(c->g, n);
     int op = x->op, sources = x->sources;
-    bool half = x->dtype == QN_F16 || x->dtype == QN_BF16;
+    bool half = dtype_is_narrow(x->dtype);
     if (!half || op_rows[op].class_ != CLASS_ELEM || op_rows[op].types != TYPES_FLOAT) {
         grad_rules[op](c, n, g);
         return;

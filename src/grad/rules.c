@@ -93,7 +93,7 @@ static node_id only(const grad *c, node_id condition, node_id a) {
 /* A sum that is not taken in less than f32; of products it never is. */
 static node_id sum_over(const grad *c, node_id x, uint32_t mask) {
     qn_dtype d = (qn_dtype)c->g->node[x].dtype;
-    bool narrow = (d == QN_F16 || d == QN_BF16) && !rule_sees(c->g, x, OP_MUL);
+    bool narrow = dtype_is_narrow(d) && !rule_sees(c->g, x, OP_MUL);
     node_id sum = make_reduce(c->g, OP_SUM, narrow ? make_cast(c->g, x, QN_F32) : x, mask);
     return make_cast(c->g, sum, d);
 }

@@ -10,45 +10,25 @@
  * from the 64-bit integer, never through a third format. Integers wrap. A float becomes an integer
  * by truncation, clamped to the type's range, NaN by 0; it becomes a bool by comparison with 0.
  *
- * The 16-bit formats share one code: `bits` fraction bits, smallest normal exponent `least`. */
+ * The narrow formats share one code, which knows one by its row: width, `bits` of fraction and
+ * smallest normal exponent `least`. */
 #include "graph/graph.h"
 
 #include <math.h>
 
-static const struct {
-    const char *name;
-    uint8_t size;
-} dtype_row[DTYPE_COUNT] = {
-    [QN_BOOL] = {"bool", 1}, [QN_I8] = {"i8", 1},   [QN_I16] = {"i16", 2},   [QN_I32] = {"i32", 4},
-    [QN_I64] = {"i64", 8},   [QN_U8] = {"u8", 1},   [QN_U16] = {"u16", 2},   [QN_U32] = {"u32", 4},
-    [QN_U64] = {"u64", 8},   [QN_F16] = {"f16", 2}, [QN_BF16] = {"bf16", 2}, [QN_F32] = {"f32", 4},
-    [QN_F64] = {"f64", 8},
-};
-
-static bool dtype_known(int d) {
-    return d >= 0 && d < DTYPE_COUNT;
-}
-
-size_t qn_dtype_size(qn_dtype dtype) {
-    return dtype_known((int)dtype) ? dtype_row[dtype].size : 0;
-}
-
-const char *qn_dtype_name(qn_dtype dtype) {
-    return dtype_known((int)dtype) ? dtype_row[dtype].name : "unknown dtype";
-}
-
 /* ---- promotion ------------------------------------------------------------------------------ */
 
-static qn_dtype dtype_signed_of(size_t size) {
-    return size <= 1 ? QN_I8 : size == 2 ? QN_I16 : size == 4 ? QN_I32 : QN_I64;
+static qn_dtype of_kind(int kind, int rank) {
+    for (int d = 0; d < DTYPE_COUNT; d++)
+        if (dtype_rows[d].kind == kind && dtype_rows[d].rank == rank) return (qn_dtype)d;
+    return QN_F64;
 }
 
 static qn_dtype promote_ints(qn_dtype a, qn_dtype b) {
-    if (dtype_is_unsigned(a) == dtype_is_unsigned(b)) return a > b ? a : b;
-    qn_dtype s = dtype_is_unsigned(a) ? b : a, u = dtype_is_unsigned(a) ? a : b;
-    if (u == QN_U64) return QN_F64;
-    if (dtype_row[s].size > dtype_row[u].size) return s;
-    return dtype_signed_of(2u * dtype_row[u].size);
+    int rank_a = dtype_rows[a].rank, rank_b = dtype_rows[b].rank;
+    if (dtype_is_unsigned(a) == dtype_is_unsigned(b)) return rank_a > rank_b ? a : b;
+    int i = dtype_is_unsigned(a) ? rank_b : rank_a, u = dtype_is_unsigned(a) ? rank_a : rank_b;
+    return of_kind(KIND_SIGNED, i > u ? i : u + 1);
 }
 
 qn_dtype dtype_promote(qn_dtype a, qn_dtype b) {
@@ -56,22 +36,23 @@ qn_dtype dtype_promote(qn_dtype a, qn_dtype b) {
     if (a == QN_BOOL) return b;
     if (dtype_is_float(a) != dtype_is_float(b)) return dtype_is_float(a) ? a : b;
     if (!dtype_is_float(a)) return promote_ints(a, b);
-    if (a < QN_F32 && b < QN_F32) return QN_F32; /* f16 with bf16 */
-    return a > b ? a : b;
+    int rank_a = dtype_rows[a].rank, rank_b = dtype_rows[b].rank;
+    if (rank_a == rank_b) return (qn_dtype)dtype_rows[a].acc; /* f16 with bf16 */
+    return rank_a > rank_b ? a : b;
 }
 
-/* ---- 16-bit floats -------------------------------------------------------------------------- */
+/* ---- narrow floats -------------------------------------------------------------------------- */
 
-static uint16_t half_pack(double v, int bits, int least) {
+static uint32_t narrow_pack(double v, int width, int bits, int least) {
     uint64_t b;
     memcpy(&b, &v, sizeof b);
-    uint16_t sign = (uint16_t)(b >> 63 << 15);
-    uint32_t infinity = (0x7fffu >> bits) << bits;
+    uint32_t sign = (uint32_t)(b >> 63) << (width - 1);
+    uint32_t infinity = ((1u << (width - 1)) - 1) >> bits << bits;
     int e = (int)(b >> 52 & 0x7ff) - 1023;
     uint64_t m = b & 0xfffffffffffffu;
     if (e == 1024) {
         uint32_t quiet = m ? 1u << (bits - 1) | (uint32_t)(m >> (52 - bits)) : 0;
-        return (uint16_t)(sign | infinity | quiet);
+        return sign | infinity | quiet;
     }
     m |= (uint64_t)1 << 52;
     int scale = e > least ? e : least, shift = 52 - bits + (scale - e);
@@ -81,12 +62,12 @@ static uint16_t half_pack(double v, int bits, int least) {
     if (rest > half || (rest == half && (q & 1))) q++;
     /* q holds the leading 1 of a normal number, which counts the exponent up by one. */
     uint64_t packed = ((uint64_t)(scale - least) << bits) + q;
-    return (uint16_t)(sign | (packed < infinity ? packed : infinity));
+    return sign | (packed < infinity ? (uint32_t)packed : infinity);
 }
 
-static double half_unpack(uint16_t h, int bits, int least) {
-    uint32_t fraction = h & ((1u << bits) - 1), e = (h & 0x7fffu) >> bits;
-    uint32_t most = 0x7fffu >> bits;
+static double narrow_unpack(uint32_t h, int width, int bits, int least) {
+    uint32_t size = (1u << (width - 1)) - 1, most = size >> bits;
+    uint32_t fraction = h & ((1u << bits) - 1), e = (h & size) >> bits;
     double v;
     if (e == most && fraction) {
         uint64_t b = 0x7ff0000000000000u | (uint64_t)fraction << (52 - bits);
@@ -98,17 +79,15 @@ static double half_unpack(uint16_t h, int bits, int least) {
     } else {
         v = ldexp((double)(fraction | 1u << bits), least - bits + (int)e - 1);
     }
-    return h >> 15 ? -v : v;
+    return h >> (width - 1) ? -v : v;
 }
-
-enum { F16_BITS = 10, F16_LEAST = -14, BF16_BITS = 7, BF16_LEAST = -126 };
 
 /* ---- elements ------------------------------------------------------------------------------- */
 
 /* Truncate and clamp; both bounds are exact doubles or, for 2^63-1 and 2^64-1, one below one. */
 static int64_t float_to_i64(double v, qn_dtype d) {
     if (isnan(v)) return 0;
-    int width = 8 * (int)dtype_row[d].size;
+    int width = dtype_rows[d].bits;
     if (dtype_is_unsigned(d)) {
         if (v <= 0) return 0;
         if (v >= ldexp(1, width))
@@ -140,125 +119,117 @@ double dtype_from_i64(qn_dtype d, int64_t v) {
     return i64_sticky(v < 0 ? 0 - (uint64_t)v : (uint64_t)v, v < 0);
 }
 
+/* A row's case of the switches below, by kind. Of another value than a dtype's nothing is known. */
+#define ROWS(NAME, name, bits, KIND, rank, ACC, C, fraction, least)                                \
+    case QN_##NAME:                                                                                \
+        CASE_##KIND(C, bits, fraction, least);
+
 double dtype_get_f(qn_dtype d, const void *p, int64_t i) {
-    switch (d) {
-    case QN_F16:
-        return half_unpack(((const uint16_t *)p)[i], F16_BITS, F16_LEAST);
-    case QN_BF16:
-        return half_unpack(((const uint16_t *)p)[i], BF16_BITS, BF16_LEAST);
-    case QN_F32:
-        return (double)((const float *)p)[i];
-    case QN_F64:
-        return ((const double *)p)[i];
-    case QN_U64:
-        return (double)((const uint64_t *)p)[i];
+    switch ((int)d) {
+#define X                   ROWS
+#define CASE_BOOL(C, ...)   return ((const C *)p)[i] != 0
+#define CASE_SIGNED(C, ...) return (double)((const C *)p)[i]
+#define CASE_UNSIGNED       CASE_SIGNED
+#define CASE_FLOAT          CASE_SIGNED
+#define CASE_NARROW(C, bits, fraction, least)                                                      \
+    return narrow_unpack(((const C *)p)[i], bits, fraction, least)
+#include "base/dtypes.h"
+#undef CASE_BOOL
+#undef CASE_SIGNED
+#undef CASE_UNSIGNED
+#undef CASE_FLOAT
+#undef CASE_NARROW
     default:
-        return dtype_known((int)d) ? (double)dtype_get_i(d, p, i) : 0;
+        return 0;
     }
 }
 
 int64_t dtype_get_i(qn_dtype d, const void *p, int64_t i) {
-    switch (d) {
-    case QN_BOOL:
-        return ((const uint8_t *)p)[i] != 0;
-    case QN_I8:
-        return ((const int8_t *)p)[i];
-    case QN_I16:
-        return ((const int16_t *)p)[i];
-    case QN_I32:
-        return ((const int32_t *)p)[i];
-    case QN_I64:
-        return ((const int64_t *)p)[i];
-    case QN_U8:
-        return ((const uint8_t *)p)[i];
-    case QN_U16:
-        return ((const uint16_t *)p)[i];
-    case QN_U32:
-        return ((const uint32_t *)p)[i];
-    case QN_U64:
-        return (int64_t)((const uint64_t *)p)[i];
+    switch ((int)d) {
+#define CASE_BOOL(C, ...)   return ((const C *)p)[i] != 0
+#define CASE_SIGNED(C, ...) return (int64_t)((const C *)p)[i]
+#define CASE_UNSIGNED       CASE_SIGNED
+#define CASE_FLOAT(C, ...)  return float_to_i64((double)((const C *)p)[i], QN_I64)
+#define CASE_NARROW(...)    return float_to_i64(dtype_get_f(d, p, i), QN_I64)
+#include "base/dtypes.h"
+#undef CASE_BOOL
+#undef CASE_SIGNED
+#undef CASE_UNSIGNED
+#undef CASE_FLOAT
+#undef CASE_NARROW
     default:
-        return dtype_known((int)d) ? float_to_i64(dtype_get_f(d, p, i), QN_I64) : 0;
+        return 0;
     }
 }
 
 void dtype_set_f(qn_dtype d, void *p, int64_t i, double v) {
-    switch (d) {
-    case QN_BOOL:
-        ((uint8_t *)p)[i] = v != 0;
-        return;
-    case QN_F16:
-        ((uint16_t *)p)[i] = half_pack(v, F16_BITS, F16_LEAST);
-        return;
-    case QN_BF16:
-        ((uint16_t *)p)[i] = half_pack(v, BF16_BITS, BF16_LEAST);
-        return;
-    case QN_F32:
-        ((float *)p)[i] = (float)v;
-        return;
-    case QN_F64:
-        ((double *)p)[i] = v;
-        return;
+    switch ((int)d) {
+#define CASE_BOOL(C, ...)                                                                          \
+    ((C *)p)[i] = v != 0;                                                                          \
+    break
+#define CASE_SIGNED(C, ...)                                                                        \
+    ((C *)p)[i] = (C)float_to_i64(v, d);                                                           \
+    break
+#define CASE_UNSIGNED CASE_SIGNED
+#define CASE_FLOAT(C, ...)                                                                         \
+    ((C *)p)[i] = (C)v;                                                                            \
+    break
+#define CASE_NARROW(C, bits, fraction, least)                                                      \
+    ((C *)p)[i] = (C)narrow_pack(v, bits, fraction, least);                                        \
+    break
+#include "base/dtypes.h"
+#undef CASE_BOOL
+#undef CASE_SIGNED
+#undef CASE_UNSIGNED
+#undef CASE_FLOAT
+#undef CASE_NARROW
     default:
-        if (dtype_known((int)d)) dtype_set_i(d, p, i, float_to_i64(v, d));
+        break;
     }
 }
 
 void dtype_set_i(qn_dtype d, void *p, int64_t i, int64_t v) {
-    switch (d) {
-    case QN_BOOL:
-        ((uint8_t *)p)[i] = v != 0;
-        return;
-    case QN_I8:
-    case QN_U8:
-        ((uint8_t *)p)[i] = (uint8_t)v;
-        return;
-    case QN_I16:
-    case QN_U16:
-        ((uint16_t *)p)[i] = (uint16_t)v;
-        return;
-    case QN_I32:
-    case QN_U32:
-        ((uint32_t *)p)[i] = (uint32_t)v;
-        return;
-    case QN_I64:
-    case QN_U64:
-        ((uint64_t *)p)[i] = (uint64_t)v;
-        return;
+    switch ((int)d) {
+#define CASE_BOOL(C, ...)                                                                          \
+    ((C *)p)[i] = v != 0;                                                                          \
+    break
+#define CASE_SIGNED(C, ...)                                                                        \
+    ((C *)p)[i] = (C)v;                                                                            \
+    break
+#define CASE_UNSIGNED CASE_SIGNED
+#define CASE_FLOAT(C, ...)                                                                         \
+    dtype_set_f(d, p, i, dtype_from_i64(d, v));                                                    \
+    break
+#define CASE_NARROW CASE_FLOAT
+#include "base/dtypes.h"
+#undef CASE_BOOL
+#undef CASE_SIGNED
+#undef CASE_UNSIGNED
+#undef CASE_FLOAT
+#undef CASE_NARROW
     default:
-        if (dtype_is_float(d) && dtype_known((int)d)) dtype_set_f(d, p, i, dtype_from_i64(d, v));
+        break;
     }
 }
 
 double dtype_round(qn_dtype d, double v) {
-    switch (d) {
-    case QN_F16:
-        return half_unpack(half_pack(v, F16_BITS, F16_LEAST), F16_BITS, F16_LEAST);
-    case QN_BF16:
-        return half_unpack(half_pack(v, BF16_BITS, BF16_LEAST), BF16_BITS, BF16_LEAST);
-    case QN_F32:
-        return (double)(float)v;
-    default:
-        return v;
+    const dtype_row *r = &dtype_rows[d];
+    if (r->kind == KIND_NARROW) {
+        uint32_t packed = narrow_pack(v, r->bits, r->fraction, r->least);
+        return narrow_unpack(packed, r->bits, r->fraction, r->least);
     }
+    return d == QN_F32 ? (double)(float)v : v;
 }
 
 int64_t dtype_wrap(qn_dtype d, int64_t v) {
-    switch (d) {
-    case QN_BOOL:
-        return v & 1;
-    case QN_I8:
-        return (int8_t)v;
-    case QN_I16:
-        return (int16_t)v;
-    case QN_I32:
-        return (int32_t)v;
-    case QN_U8:
-        return (uint8_t)v;
-    case QN_U16:
-        return (uint16_t)v;
-    case QN_U32:
-        return (uint32_t)v;
+    switch ((int)d) {
+#define CASE_BOOL(...)      return v & 1
+#define CASE_SIGNED(C, ...) return (int64_t)(C)v
+#define CASE_UNSIGNED       CASE_SIGNED
+#define CASE_FLOAT(...)     return v
+#define CASE_NARROW(...)    return v
+#include "base/dtypes.h"
+#undef X
     default:
         return v;
     }

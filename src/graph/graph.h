@@ -84,15 +84,6 @@ int monoid_of_reduction(int op); /* OP_SUM -> MONOID_SUM, ... */
 
 /* ---- dtype.c --------------------------------------------------------------------------------- */
 
-static inline bool dtype_is_float(int d) {
-    return d >= QN_F16;
-}
-static inline bool dtype_is_int(int d) {
-    return d > QN_BOOL && d < QN_F16;
-}
-static inline bool dtype_is_unsigned(int d) {
-    return d >= QN_U8 && d <= QN_U64;
-}
 qn_dtype dtype_promote(qn_dtype a,
                        qn_dtype b); /* the array API's table; i64+u64 and int+float: to f32/f64 */
 /* Element i of an array of dtype as double / int64 (u64 wraps) and back, rounding to nearest even

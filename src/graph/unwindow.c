@@ -78,7 +78,7 @@ static node_id rearranged(const unwind *u, node_id v, tuple_id over, int axis, i
 
 static node_id sum_over(graph *g, node_id x, uint32_t mask) {
     qn_dtype d = (qn_dtype)g->node[x].dtype;
-    bool narrow = (d == QN_F16 || d == QN_BF16) && !rule_sees(g, x, OP_MUL);
+    bool narrow = dtype_is_narrow(d) && !rule_sees(g, x, OP_MUL);
     return make_cast(g, make_reduce(g, OP_SUM, narrow ? make_cast(g, x, QN_F32) : x, mask), d);
 }
 

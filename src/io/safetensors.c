@@ -24,16 +24,6 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "values are copied as they lie in memory");
 
-/* The format's dtypes that Quern has. */
-static const struct {
-    const char *name;
-    qn_dtype dtype;
-} type_rows[] = {{"BOOL", QN_BOOL}, {"I8", QN_I8},   {"I16", QN_I16},   {"I32", QN_I32},
-                 {"I64", QN_I64},   {"U8", QN_U8},   {"U16", QN_U16},   {"U32", QN_U32},
-                 {"U64", QN_U64},   {"F16", QN_F16}, {"BF16", QN_BF16}, {"F32", QN_F32},
-                 {"F64", QN_F64}};
-_Static_assert(COUNT_OF(type_rows) == DTYPE_COUNT, "a dtype without its name in files");
-
 static const char metadata_key[] = "__metadata__";
 enum { SIZE_FIELD = 8, HEADER_ALIGN = 8 };
 static const uint64_t header_most = 100000000; /* the format's own limit */
@@ -113,14 +103,13 @@ static void read_entry(const file *f, entry *e, const json *v) {
     if (strlen(v->key) != v->key_size) header_bad(f, v->at, v->key, "a name with a zero byte");
     if (v->kind != JSON_OBJECT) header_bad(f, v->at, v->key, "not an object");
     const json *dtype = json_member(v, "dtype");
-    size_t row = 0;
-    while (row < COUNT_OF(type_rows) && dtype && dtype->kind == JSON_STRING &&
-           strcmp(dtype->text, type_rows[row].name) != 0)
+    int row = 0;
+    while (row < DTYPE_COUNT && dtype && dtype->kind == JSON_STRING &&
+           strcmp(dtype->text, dtype_rows[row].file) != 0)
         row++;
     if (!dtype || dtype->kind != JSON_STRING) header_bad(f, v->at, v->key, "no dtype");
-    if (row == COUNT_OF(type_rows))
-        header_bad(f, dtype->at, v->key, "a dtype that Quern does not have");
-    e->dtype = type_rows[row].dtype;
+    if (row == DTYPE_COUNT) header_bad(f, dtype->at, v->key, "a dtype that Quern does not have");
+    e->dtype = (qn_dtype)row;
     read_shape(f, e, json_member(v, "shape"));
     read_offsets(f, e, json_member(v, "data_offsets"));
     check_size(f, e);
@@ -300,12 +289,6 @@ typedef struct saver {
     size_t data_size;
 } saver;
 
-static const char *type_name(qn_dtype dtype) {
-    for (size_t i = 0; i < COUNT_OF(type_rows); i++)
-        if (type_rows[i].dtype == dtype) return type_rows[i].name;
-    return "";
-}
-
 /* Name, dtype and shape at the current bindings. */
 static void describe(saver *s, int i, entry *e) {
     qn_tensor *t = s->tensors[i];
@@ -359,7 +342,7 @@ static void write_metadata(saver *s) {
 
 static void write_entry(saver *s, const entry *e) {
     write_text(s, e->name, "name");
-    str_addf(&s->header, ":{\"dtype\":\"%s\",\"shape\":[", type_name(e->dtype));
+    str_addf(&s->header, ":{\"dtype\":\"%s\",\"shape\":[", dtype_rows[e->dtype].file);
     for (int k = 0; k < e->rank; k++)
         str_addf(&s->header, "%s%lld", k ? "," : "", (long long)e->shape[k]);
     str_addf(&s->header, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)e->begin,

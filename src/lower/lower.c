@@ -343,7 +343,7 @@ static state open_state(lower *l, const graph_node *x, int depth) {
     qn_dtype d = node_at(l->g, x->src[0])->dtype;
     state t = {.monoid = monoid_of_reduction(x->op)};
     t.n = monoid_rows[t.monoid].states;
-    t.dtype[0] = d == QN_F16 || d == QN_BF16 ? QN_F32 : d;
+    t.dtype[0] = (qn_dtype)dtype_rows[d].acc;
     t.dtype[1] = QN_I64;
     for (int i = 0; i < t.n; i++) {
         t.tile[i] = ir_tile(l->k, MEM_REG, t.dtype[i], SYM_ONE);

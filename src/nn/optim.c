@@ -238,7 +238,7 @@ static bool add_state(optimizer *o, qn_tensor *const *parameters) {
     o->count = qn_module_parameter(o->module, "count", dtype, 0, NULL, QN_INIT_ZEROS, 0);
     if (!o->count || set_rate(o, o->options.rate)) return false;
     for (int i = 0; i < o->n; i++) {
-        if (qn_dtype_of(parameters[i]) < QN_F16) {
+        if (!dtype_is_float(qn_dtype_of(parameters[i]))) {
             fail(o->ctx, QN_EDTYPE, "optimizer: parameter %d is %s, not a float", i,
                  qn_dtype_name(qn_dtype_of(parameters[i])));
             return false;

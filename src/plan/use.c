@@ -59,10 +59,6 @@ double fuse_node_cost(const fuse *fu, const graph_node *x) {
     return cost < 1e18 ? cost : 1e18;
 }
 
-static bool is_half(int dtype) {
-    return dtype == QN_F16 || dtype == QN_BF16;
-}
-
 bool fuse_is_of_halves(const fuse *fu, const graph_node *x) {
     static const double few = 1 / 8.0;
     bool found = false;
@@ -74,7 +70,7 @@ bool fuse_is_of_halves(const fuse *fu, const graph_node *x) {
         while (!node_is_memory(s) && (op_rows[s->op].class_ == CLASS_MOVE || s->op == OP_DETACH))
             s = node_at(fu->g, n = s->src[0]);
         if (fuse_is_virtual(s) || fuse_size(fu, n) <= few * tuple_size(fu->g, x->shape)) continue;
-        if (!is_half(s->dtype) && !fuse_info(fu, n)->of_halves) return false;
+        if (!dtype_is_narrow(s->dtype) && !fuse_info(fu, n)->of_halves) return false;
         found = true;
     }
     return found;

@@ -287,7 +287,7 @@ static void find_truth(tune_check *c, int set, dev_program *wide) {
 }
 
 static double unit_of(qn_dtype d) {
-    return d == QN_F64 ? 0x1p-53 : d == QN_F32 ? 0x1p-24 : d == QN_F16 ? 0x1p-11 : 0x1p-8;
+    return ldexp(1, -dtype_rows[d].fraction - 1);
 }
 
 /* How far the default schedule is from the truth, as part of the largest result; false where it is

@@ -10,7 +10,7 @@
 #include "tune/tune.h"
 
 static bool narrow(int dtype) {
-    return dtype == QN_F32 || dtype == QN_F16 || dtype == QN_BF16;
+    return dtype_is_float(dtype) && dtype != QN_F64;
 }
 
 typedef struct widening {

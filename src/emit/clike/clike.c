@@ -73,8 +73,8 @@ static void print_load(clike *c, const ir_expr *e) {
         str_add(c->out, " ? ");
     }
     bool reg = ir_m(c->k, e->load.mem)->scope == MEM_REG;
-    bool convert = !reg && (e->dtype == QN_F16 || e->dtype == QN_BF16);
-    if (convert) str_add(c->out, clike_load(c, e->dtype));
+    bool convert = !reg && dtype_is_narrow(e->dtype);
+    if (convert) clike_load(c, e->dtype);
     print_place(c, e->load.mem, e->load.index, e->load.dyn);
     if (convert) str_add(c->out, ")");
     if (!whole) str_add(c->out, " : 0)");
@@ -198,7 +198,10 @@ static void print_old(clike *c, const ir_stmt *t, int i) {
     const ir_memory *mem = ir_m(c->k, t->store.mem[i]);
     clike_line(c);
     str_addf(c->out, "const %s o%d = ", clike_type(mem->dtype), i);
-    str_add(c->out, mem->scope == MEM_REG ? "(" : clike_load(c, mem->dtype));
+    if (mem->scope == MEM_REG)
+        str_add(c->out, "(");
+    else
+        clike_load(c, mem->dtype);
     print_place(c, t->store.mem[i], t->store.index, t->store.dyn);
     str_add(c->out, ");\n");
 }
@@ -211,8 +214,8 @@ static void print_update(clike *c, const ir_stmt *t, const expr_id *result) {
         clike_line(c);
         print_place(c, t->store.mem[i], t->store.index, t->store.dyn);
         str_add(c->out, " = ");
-        bool convert = mem->scope != MEM_REG && (mem->dtype == QN_F16 || mem->dtype == QN_BF16);
-        if (convert) str_add(c->out, clike_store(c, mem->dtype));
+        bool convert = mem->scope != MEM_REG && dtype_is_narrow(mem->dtype);
+        if (convert) clike_store(c, mem->dtype);
         print_expr(c, result[i]);
         str_add(c->out, convert ? ");\n" : ";\n");
     }
@@ -269,7 +272,11 @@ static void write_define(clike *c, mem_id m, expr_id value) {
     c->indent++;
     print_shared(c, 1, &value);
     clike_line(c);
-    str_addf(c->out, "const %s v = %s", type, reg ? "(" : clike_store(c, mem->dtype));
+    str_addf(c->out, "const %s v = ", type);
+    if (reg)
+        str_add(c->out, "(");
+    else
+        clike_store(c, mem->dtype);
     print_expr(c, value);
     str_add(c->out, ");\n");
     clike_line(c);

@@ -71,9 +71,9 @@ void clike_call(clike *c, int op, int dtype, int in);
 /* The opening text of a lookup, "table0[(int)("; the table is defined when it is new. Compilers
  * gather by numbers of 32 bits with signs in half of the time. */
 void clike_table(clike *c, uint32_t number);
-/* Opening texts of calls that convert between variables and memory. "" or "from_f16(". */
-const char *clike_load(clike *c, int dtype);
-const char *clike_store(clike *c, int dtype);
+/* Write how a call begins that converts between variables and memory: "(" or "from_f16(". */
+void clike_load(clike *c, int dtype);
+void clike_store(clike *c, int dtype);
 void clike_need_quotient(clike *c);                     /* the functions that clike_sym calls */
 bool clike_infix(int op, int dtype, const char **sign); /* written as (x sign y) */
 

@@ -2,7 +2,8 @@
  *
  * Each operation that a kernel uses on a dtype becomes one small function, add_i32, written from a
  * row of the table below: T is the dtype's C type, U the unsigned type its arithmetic is done in
- * (wrapping, and never promoted to a signed int), W its bits, @ the suffix of maths functions. The
+ * (wrapping, and never promoted to a signed int), W its bits, N its name, @ the suffix of maths
+ * functions. The
  * few that C spells the same for every float are written in place.
  *
  * f16 and bf16 are floats in variables, as in emit/llvm/ops.c, and rounded after each operation by
@@ -11,34 +12,12 @@
 
 /* ---- types ---------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *variable, *memory, *wrapping;
-} types[DTYPE_COUNT] = {
-    [QN_BOOL] = {"uint8_t", "uint8_t", "uint32_t"},
-    [QN_I8] = {"int8_t", "int8_t", "uint32_t"},
-    [QN_I16] = {"int16_t", "int16_t", "uint32_t"},
-    [QN_I32] = {"int32_t", "int32_t", "uint32_t"},
-    [QN_I64] = {"int64_t", "int64_t", "uint64_t"},
-    [QN_U8] = {"uint8_t", "uint8_t", "uint32_t"},
-    [QN_U16] = {"uint16_t", "uint16_t", "uint32_t"},
-    [QN_U32] = {"uint32_t", "uint32_t", "uint32_t"},
-    [QN_U64] = {"uint64_t", "uint64_t", "uint64_t"},
-    [QN_F16] = {"float", "uint16_t", ""},
-    [QN_BF16] = {"float", "uint16_t", ""},
-    [QN_F32] = {"float", "float", ""},
-    [QN_F64] = {"double", "double", ""},
-};
-
 const char *clike_type(int dtype) {
-    return types[dtype].variable;
+    return dtype_rows[dtype_is_narrow(dtype) ? dtype_rows[dtype].acc : dtype].c_type;
 }
 
 const char *clike_memory_type(int dtype) {
-    return types[dtype].memory;
-}
-
-static bool is_narrow(int dtype) {
-    return dtype == QN_F16 || dtype == QN_BF16;
+    return dtype_rows[dtype].c_type;
 }
 
 void clike_constant(clike *c, int dtype, uint64_t bits) {
@@ -94,23 +73,6 @@ static const char odd_text[] =
     "    return d > e || d < e ? float_of((b - low) | 1) : f;\n"
     "}\n";
 
-static const char f16_text[] =
-    "static inline uint16_t to_f16(float x) {\n"
-    "    uint32_t b = bits_of(x), a = b & 0x7fffffff, r;\n"
-    "    uint32_t small = bits_of(float_of(a) + 0.5f) - 0x3f000000;\n"
-    "    uint32_t normal = (a + 0xfff + (a >> 13 & 1) - 0x38000000) >> 13;\n"
-    "    r = a < 0x38800000 ? small : a >= 0x47800000 ? 0x7c00 : normal;\n"
-    "    r = a > 0x7f800000 ? 0x7e00 | (a >> 13 & 0x3ff) : r;\n"
-    "    return (uint16_t)(r | (b >> 16 & 0x8000));\n"
-    "}\n"
-    "static inline float from_f16(uint16_t h) {\n"
-    "    uint32_t a = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;\n"
-    "    uint32_t normal = a + 0x38000000 + (a >= 0x0f800000 ? 0x38000000 : 0);\n"
-    "    uint32_t small = bits_of((float)(int32_t)(h & 0x3ff) * 0x1p-24f);\n"
-    "    return float_of((a < 0x00800000 ? small : normal) | sign);\n"
-    "}\n"
-    "static inline float nearest_f16(float x) { return from_f16(to_f16(x)); }\n";
-
 static const char bf16_text[] =
     "static inline uint16_t to_bf16(float x) {\n"
     "    uint32_t b = bits_of(x), r = b + 0x7fff + (b >> 16 & 1);\n"
@@ -119,8 +81,9 @@ static const char bf16_text[] =
     "static inline float from_bf16(uint16_t h) { return float_of((uint32_t)h << 16); }\n"
     "static inline float nearest_bf16(float x) { return from_bf16(to_bf16(x)); }\n";
 
-enum { HELP_QUOTIENT = 1, HELP_BITS, HELP_ODD, HELP_F16, HELP_BF16, HELP_SHARED = 16 };
-#define HELP_TABLE (1u << 30) /* plus its number */
+enum { HELP_QUOTIENT = 1, HELP_BITS, HELP_ODD, HELP_SHARED = 16 };
+#define HELP_TABLE  (1u << 30) /* plus its number */
+#define HELP_NARROW (1u << 29) /* plus the dtype */
 
 /* Is the helper new? Then it is to be written now. */
 static bool needs(clike *c, uint32_t key) {
@@ -136,24 +99,62 @@ static void need_text(clike *c, uint32_t key, const char *text) {
     if (needs(c, key)) str_add(&c->helpers, text);
 }
 
+/* Conversions of a narrow float by its row; to nearest even, as emit/llvm/soft.c has it. */
+static void define_narrow(str *out, const dtype_row *r) {
+    int shift = 23 - r->fraction, change = 126 + r->least, exponents = (1 << (r->bits - 1)) - 1;
+    unsigned sign = 1u << (r->bits - 1), fraction = (1u << r->fraction) - 1;
+    unsigned inf = (unsigned)exponents >> r->fraction << r->fraction;
+    str_addf(out, "static inline %s to_%s(float x) {\n", r->c_type, r->name);
+    str_addf(out,
+             "    uint32_t b = bits_of(x), a = b & 0x7fffffff, r;\n"
+             "    uint32_t small = bits_of(float_of(a) + 0x1p%df) - 0x%x;\n"
+             "    uint32_t normal = (a + 0x%x + (a >> %d & 1) - 0x%x) >> %d;\n",
+             r->least + shift, (unsigned)(127 + r->least + shift) << 23, (1u << (shift - 1)) - 1,
+             shift, (unsigned)change << 23, shift);
+    str_addf(out,
+             "    r = a < 0x%x ? small : a >= 0x%x ? 0x%x : normal;\n"
+             "    r = a > 0x7f800000 ? 0x%x | (a >> %d & 0x%x) : r;\n"
+             "    return (%s)(r | (b >> %d & 0x%x));\n}\n",
+             (unsigned)(127 + r->least) << 23, (unsigned)(129 - r->least) << 23, inf,
+             inf | (fraction + 1) / 2, shift, fraction, r->c_type, 32 - r->bits, sign);
+    str_addf(out, "static inline float from_%s(%s h) {\n", r->name, r->c_type);
+    str_addf(out,
+             "    uint32_t a = (uint32_t)(h & 0x%x) << %d, sign = (uint32_t)(h & 0x%x) << %d;\n"
+             "    uint32_t normal = a + 0x%x + (a >= 0x%x ? 0x%x : 0);\n"
+             "    uint32_t small = bits_of((float)(int32_t)(h & 0x%x) * 0x1p%df);\n"
+             "    return float_of((a < 0x00800000 ? small : normal) | sign);\n}\n",
+             sign - 1, shift, sign, 32 - r->bits, (unsigned)change << 23, inf << shift,
+             (unsigned)change << 23, fraction, r->least - r->fraction);
+    str_addf(out, "static inline float nearest_%s(float x) { return from_%s(to_%s(x)); }\n",
+             r->name, r->name, r->name);
+}
+
 static void need_dtype(clike *c, int dtype) {
-    if (!is_narrow(dtype)) return;
+    if (!dtype_is_narrow(dtype)) return;
     need_text(c, HELP_BITS, bits_text);
-    need_text(c, dtype == QN_F16 ? HELP_F16 : HELP_BF16, dtype == QN_F16 ? f16_text : bf16_text);
+    if (!needs(c, HELP_NARROW | (uint32_t)dtype)) return;
+    if (dtype == QN_BF16)
+        str_add(&c->helpers, bf16_text);
+    else
+        define_narrow(&c->helpers, &dtype_rows[dtype]);
 }
 
 void clike_need_quotient(clike *c) {
     need_text(c, HELP_QUOTIENT, quotient_text);
 }
 
-const char *clike_load(clike *c, int dtype) {
+static void convert(clike *c, const char *which, int dtype) {
     need_dtype(c, dtype);
-    return dtype == QN_F16 ? "from_f16(" : dtype == QN_BF16 ? "from_bf16(" : "(";
+    if (dtype_is_narrow(dtype)) str_addf(c->out, "%s_%s", which, dtype_rows[dtype].name);
+    str_add(c->out, "(");
 }
 
-const char *clike_store(clike *c, int dtype) {
-    need_dtype(c, dtype);
-    return dtype == QN_F16 ? "to_f16(" : dtype == QN_BF16 ? "to_bf16(" : "(";
+void clike_load(clike *c, int dtype) {
+    convert(c, "from", dtype);
+}
+
+void clike_store(clike *c, int dtype) {
+    convert(c, "to", dtype);
 }
 
 /* ---- operations ----------------------------------------------------------------------------- */
@@ -202,10 +203,8 @@ static const char *formula_of(int op, int in) {
     bool is_unsigned = dtype_is_unsigned(in);
     if (dtype_is_float(in)) {
         if (op == OP_FLOOR_DIV)
-            return in == QN_F16    ? "floor@(nearest_f16(x / y))"
-                   : in == QN_BF16 ? "floor@(nearest_bf16(x / y))"
-                                   : "floor@(x / y)";
-        if (op == OP_FMA && is_narrow(in)) return "fma_odd((double)x, (double)y, (double)z)";
+            return dtype_is_narrow(in) ? "floor@(nearest_N(x / y))" : "floor@(x / y)";
+        if (op == OP_FMA && dtype_is_narrow(in)) return "fma_odd((double)x, (double)y, (double)z)";
         return op == OP_MOD ? real_remainder : formula[op].real;
     }
     if (op == OP_FLOOR_DIV) return is_unsigned ? "y ? (T)(x / y) : 0" : signed_quotient;
@@ -224,9 +223,11 @@ static void add_formula(str *out, const char *text, int in) {
         if (*p == '@')
             str_add(out, in == QN_F64 ? "" : "f");
         else if (*p == 'T' && !word)
-            str_add(out, types[in].variable);
+            str_add(out, clike_type(in));
         else if (*p == 'U' && !word)
-            str_add(out, types[in].wrapping);
+            str_add(out, dtype_rows[in].bits == 64 ? "uint64_t" : "uint32_t");
+        else if (*p == 'N')
+            str_add(out, dtype_rows[in].name);
         else if (*p == 'W' && !word)
             str_addf(out, "%d", 8 * (int)qn_dtype_size((qn_dtype)in));
         else
@@ -251,7 +252,7 @@ static void float_to_integer(str *out, int to, int from) {
 
 static void integer_to_float(str *out, int to, int from) {
     bool wide = qn_dtype_size((qn_dtype)from) == 8;
-    if (to != QN_BF16 || qn_dtype_size((qn_dtype)from) < 4) {
+    if (!dtype_rounds_integers_twice(to) || qn_dtype_size((qn_dtype)from) < 4) {
         str_addf(out, "(%s)x", clike_type(to));
     } else if (!wide) {
         str_add(out, "to_odd((double)x)");
@@ -268,7 +269,7 @@ static void conversion(str *out, int to, int from) {
         str_add(out, "x != 0");
     else if (dtype_is_float(to) && !dtype_is_float(from))
         integer_to_float(out, to, from);
-    else if (is_narrow(to) && from == QN_F64)
+    else if (dtype_is_narrow(to) && from == QN_F64)
         str_add(out, "to_odd(x)");
     else if (dtype_is_float(from) && !dtype_is_float(to))
         float_to_integer(out, to, from);
@@ -277,12 +278,19 @@ static void conversion(str *out, int to, int from) {
 }
 
 static void define_bitcast(clike *c, int to, int from) {
-    str_addf(&c->helpers,
-             "static inline %s bitcast_%s_%s(%s x) {\n    union { %s x; %s y; } v;\n"
-             "    v.x = %sx);\n    return %sv.y)%s;\n}\n",
-             clike_type(to), qn_dtype_name((qn_dtype)from), qn_dtype_name((qn_dtype)to),
-             clike_type(from), clike_memory_type(from), clike_memory_type(to), clike_store(c, from),
-             clike_load(c, to), to == QN_BOOL ? " != 0" : "");
+    str *text = c->out;
+    need_dtype(c, from);
+    need_dtype(c, to);
+    c->out = &c->helpers;
+    str_addf(c->out,
+             "static inline %s bitcast_%s_%s(%s x) {\n    union { %s x; %s y; } v;\n    v.x = ",
+             clike_type(to), dtype_rows[from].name, dtype_rows[to].name, clike_type(from),
+             clike_memory_type(from), clike_memory_type(to));
+    clike_store(c, from);
+    str_add(c->out, "x);\n    return ");
+    clike_load(c, to);
+    str_addf(c->out, "v.y)%s;\n}\n", to == QN_BOOL ? " != 0" : "");
+    c->out = text;
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
@@ -294,24 +302,24 @@ bool clike_infix(int op, int dtype, const char **sign) {
     };
     bool compares = op_rows[op].types == TYPES_CMP;
     *sign = signs[op];
-    return signs[op] && (compares || dtype == QN_F32 || dtype == QN_F64);
+    return signs[op] && (compares || (dtype_is_float(dtype) && !dtype_is_narrow(dtype)));
 }
 
 /* Does an operation with a narrow result go through a double, and so through to_odd()? */
 static bool rounds_twice(int op, int to, int from) {
     bool wide = qn_dtype_size((qn_dtype)from) >= 4;
     if (op != OP_CAST) return op == OP_FMA;
-    return from == QN_F64 || (to == QN_BF16 && wide && !dtype_is_float(from));
+    return from == QN_F64 || (dtype_rounds_integers_twice(to) && wide && !dtype_is_float(from));
 }
 
 /* The function's value: the conversion or formula, rounded to a narrow type. */
 static void add_value(str *h, int op, int dtype, int in, const char *text) {
-    if (is_narrow(dtype)) str_addf(h, "nearest_%s(", qn_dtype_name((qn_dtype)dtype));
+    if (dtype_is_narrow(dtype)) str_addf(h, "nearest_%s(", qn_dtype_name((qn_dtype)dtype));
     if (op == OP_CAST)
         conversion(h, dtype, in);
     else
         add_formula(h, text, in);
-    if (is_narrow(dtype)) str_add(h, ")");
+    if (dtype_is_narrow(dtype)) str_add(h, ")");
 }
 
 static void define(clike *c, int op, int dtype, int in) {
@@ -325,7 +333,7 @@ static void define(clike *c, int op, int dtype, int in) {
                     c->k->name, op_rows[op].name);
     str *h = &c->helpers;
     need_text(c, HELP_BITS, bits_text);
-    if (is_narrow(dtype) && rounds_twice(op, dtype, in)) need_text(c, HELP_ODD, odd_text);
+    if (dtype_is_narrow(dtype) && rounds_twice(op, dtype, in)) need_text(c, HELP_ODD, odd_text);
     str_addf(h, "static inline %s %s_", clike_type(dtype), op_rows[op].name);
     str_addf(h, "%s", qn_dtype_name((qn_dtype)in));
     if (op == OP_CAST) str_addf(h, "_%s", qn_dtype_name((qn_dtype)dtype));

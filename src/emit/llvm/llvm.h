@@ -233,8 +233,8 @@ val llvm_convert(llvm *s, int to, int from, val x);
 
 /* ---- soft.c: for processors that lack the instruction ---------------------------------------- */
 
-val llvm_soft_from_half(llvm *s, val raw); /* i16 to float, */
-val llvm_soft_to_half(llvm *s, val x);     /* and back */
+val llvm_soft_widen(llvm *s, int dtype, val raw); /* a narrow float's bits to float, */
+val llvm_soft_narrow(llvm *s, int dtype, val x);  /* and back */
 val llvm_soft_fma_odd(llvm *s, val x, val y, val z);
 
 /* ---- scale.c --------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* ops.c - the ELEM rows of graph/ops.h as instructions, on scalars and vectors alike.
  *
- * In registers bool is i1; f16 and bf16 are floats that hold a value of the narrow type exactly:
+ * In registers bool is i1; narrow floats are floats that hold a value of the narrow type exactly:
  * arithmetic is done in f32 and rounded after each operation, which for + - * / and sqrt gives the
  * narrow type's own correctly rounded result, since 24 >= 2*11 + 2 bits. Where f32 would round
  * twice (fma, conversions from f64 and wide integers) the bits lost are first or-ed into the last
@@ -12,24 +12,15 @@
 /* ---- types ---------------------------------------------------------------------------------- */
 
 ll_type llvm_type(llvm *s, int dtype) {
-    switch (dtype) {
-    case QN_BOOL:
-        return s->t_i1;
-    case QN_F16:
-    case QN_BF16:
-    case QN_F32:
-        return s->t_float;
-    case QN_F64:
-        return s->t_double;
-    default:
-        return s->L->IntTypeInContext(s->context, 8 * (unsigned)qn_dtype_size((qn_dtype)dtype));
-    }
+    if (dtype == QN_BOOL) return s->t_i1;
+    if (dtype_is_float(dtype)) return dtype_rows[dtype].acc == QN_F64 ? s->t_double : s->t_float;
+    return s->L->IntTypeInContext(s->context, dtype_rows[dtype].bits);
 }
 
 /* Narrow floats move as integers: vectors of halfs are no first-class values everywhere. */
 ll_type llvm_memory_type(llvm *s, int dtype) {
-    if (dtype == QN_BOOL) return s->t_i8;
-    return dtype == QN_F16 || dtype == QN_BF16 ? s->t_i16 : llvm_type(s, dtype);
+    if (dtype != QN_BOOL && !dtype_is_narrow(dtype)) return llvm_type(s, dtype);
+    return s->L->IntTypeInContext(s->context, dtype_rows[dtype].bits);
 }
 
 val llvm_constant(llvm *s, int dtype, uint64_t bits) {
@@ -48,19 +39,20 @@ static val masked_bits(llvm *s, val x, int64_t mask) {
 }
 
 static val from_half(llvm *s, val raw) {
-    if (!s->owner->isa.f16c) return llvm_soft_from_half(s, raw);
+    if (!s->owner->isa.f16c) return llvm_soft_widen(s, QN_F16, raw);
     return llvm_cast(s, LL_FPEXT, llvm_cast(s, LL_BITCAST, raw, s->t_half), s->t_float);
 }
 
 static val to_half(llvm *s, val x) {
-    if (!s->owner->isa.f16c) return llvm_soft_to_half(s, x);
+    if (!s->owner->isa.f16c) return llvm_soft_narrow(s, QN_F16, x);
     return llvm_cast(s, LL_BITCAST, llvm_cast(s, LL_FPTRUNC, x, s->t_half), s->t_i16);
 }
 
 val llvm_from_memory(llvm *s, int dtype, val raw) {
     if (dtype == QN_BOOL) return llvm_compare(s, LL_NE, raw, llvm_int_like(s, raw, 0));
+    if (!dtype_is_narrow(dtype)) return raw;
     if (dtype == QN_F16) return from_half(s, raw);
-    if (dtype != QN_BF16) return raw;
+    if (dtype != QN_BF16) return llvm_soft_widen(s, dtype, raw);
     val wide = llvm_cast(s, LL_ZEXT, raw, s->t_i32);
     wide = llvm_binary(s, LL_SHL, wide, llvm_int_like(s, wide, 16));
     return llvm_cast(s, LL_BITCAST, wide, s->t_float);
@@ -68,8 +60,9 @@ val llvm_from_memory(llvm *s, int dtype, val raw) {
 
 val llvm_to_memory(llvm *s, int dtype, val x) {
     if (dtype == QN_BOOL) return llvm_cast(s, LL_ZEXT, x, s->t_i8);
+    if (!dtype_is_narrow(dtype)) return x;
     if (dtype == QN_F16) return to_half(s, x);
-    if (dtype != QN_BF16) return x;
+    if (dtype != QN_BF16) return llvm_soft_narrow(s, dtype, x);
     val wide = llvm_cast(s, LL_BITCAST, x, s->t_i32);
     wide = llvm_binary(s, LL_LSHR, wide, llvm_int_like(s, wide, 16));
     return llvm_cast(s, LL_TRUNC, wide, s->t_i16);
@@ -91,10 +84,11 @@ static val round_bf16(llvm *s, val x) {
     return llvm_cast(s, LL_BITCAST, masked_bits(s, b, -0x10000), s->t_float);
 }
 
-/* A float to the nearest value of f16 or bf16; other dtypes' values pass. */
+/* A float to the nearest value of a narrow dtype; other dtypes' values pass. */
 static val rounded(llvm *s, int dtype, val x) {
+    if (!dtype_is_narrow(dtype)) return x;
     if (dtype == QN_BF16) return round_bf16(s, x);
-    return dtype == QN_F16 ? from_half(s, to_half(s, x)) : x;
+    return llvm_from_memory(s, dtype, llvm_to_memory(s, dtype, x));
 }
 
 /* A double as float, rounding to odd: rounding that once more is as good as rounding once. */
@@ -132,7 +126,7 @@ static val sticky_integer(llvm *s, val x, bool is_unsigned) {
 static val integer_to_float(llvm *s, int to, int from, val x) {
     bool is_unsigned = dtype_is_unsigned(from) || from == QN_BOOL;
     int opcode = is_unsigned ? LL_UITOFP : LL_SITOFP;
-    if (to == QN_BF16 && qn_dtype_size((qn_dtype)from) >= 4) {
+    if (dtype_rounds_integers_twice(to) && qn_dtype_size((qn_dtype)from) >= 4) {
         if (qn_dtype_size((qn_dtype)from) == 8) x = sticky_integer(s, x, is_unsigned);
         return from_double(s, to, llvm_cast(s, opcode, x, s->t_double));
     }

@@ -2,13 +2,16 @@
  *
  * Where the instruction is missing LLVM calls a function of the compiler's or the maths library for
  * each lane. These forms need none, keep vectors whole, and give the same bits.
- *   - F16C: conversions between f16 and f32, by integer arithmetic; they round to nearest even.
+ *   - F16C: conversions between f16 and f32, by integer arithmetic; they round to nearest even. The
+ *     same code converts any narrow float, by its row of dtypes.h.
  *   - FMA: of f32, and of narrower floats, in double precision. There the product is exact, and so
  *     is the error of the sum; the sum is rounded to odd by it, and then once more as usual. Double
  *     precision itself is left to the maths library. */
 #include "emit/llvm/llvm.h"
 
-enum { HALF_INF = 0x7c00, FLOAT_INF = 0x7f800000, BIAS_CHANGE = 112 };
+#include <math.h>
+
+enum { FLOAT_FRACTION = 23, FLOAT_INF = 0x7f800000 };
 
 static val and_bits(llvm *s, val x, int64_t mask) {
     return llvm_binary(s, LL_AND, x, llvm_int_like(s, x, mask));
@@ -22,15 +25,30 @@ static val shift(llvm *s, int opcode, val x, int by) {
     return llvm_binary(s, opcode, x, llvm_int_like(s, x, by));
 }
 
-/* With the exponent's bits where f32 has them a half is 2^-112 of its value, subnormal or not. */
-val llvm_soft_from_half(llvm *s, val raw) {
+typedef struct narrow {
+    int shift;    /* from its fraction to f32's */
+    int change;   /* of the exponent's bias */
+    int64_t sign; /* its bit; one less: the mask of the rest */
+    int64_t inf;
+} narrow;
+
+static narrow narrow_of(int dtype) {
+    const dtype_row *r = &dtype_rows[dtype];
+    int64_t sign = (int64_t)1 << (r->bits - 1);
+    return (narrow){FLOAT_FRACTION - r->fraction, 126 + r->least, sign,
+                    (sign - 1) >> r->fraction << r->fraction};
+}
+
+/* With the exponent's bits where f32 has them it is 2^-change of its value, subnormal or not. */
+val llvm_soft_widen(llvm *s, int dtype, val raw) {
+    const narrow n = narrow_of(dtype);
     val h = llvm_cast(s, LL_ZEXT, raw, s->t_i32);
-    val sign = shift(s, LL_SHL, and_bits(s, h, 0x8000), 16);
-    val size = shift(s, LL_SHL, and_bits(s, h, 0x7fff), 13);
+    val sign = shift(s, LL_SHL, and_bits(s, h, n.sign), 32 - dtype_rows[dtype].bits);
+    val size = shift(s, LL_SHL, and_bits(s, h, n.sign - 1), n.shift);
     val finite = llvm_cast(s, LL_BITCAST, size, s->t_float);
-    finite = llvm_binary(s, LL_FMUL, finite, llvm_number_like(s, finite, 0x1p112));
+    finite = llvm_binary(s, LL_FMUL, finite, llvm_number_like(s, finite, ldexp(1, n.change)));
     finite = llvm_cast(s, LL_BITCAST, finite, s->t_i32);
-    val inf = llvm_int_like(s, size, (int64_t)HALF_INF << 13);
+    val inf = llvm_int_like(s, size, n.inf << n.shift);
     val special = llvm_binary(s, LL_OR, size, llvm_int_like(s, size, FLOAT_INF));
     val quiet = llvm_binary(s, LL_OR, special, llvm_int_like(s, size, 0x400000));
     special = llvm_select(s, llvm_compare(s, LL_SGT, size, inf), quiet, special);
@@ -38,25 +56,34 @@ val llvm_soft_from_half(llvm *s, val raw) {
     return llvm_cast(s, LL_BITCAST, llvm_binary(s, LL_OR, bits, sign), s->t_float);
 }
 
-/* The bits of a half as i16. Adding a half makes of a number below 2^-14 one whose last place is
- * that of subnormal halves. */
-val llvm_soft_to_half(llvm *s, val x) {
+/* Its bits, rounded to nearest even. To a number below the smallest normal one a power of two is
+ * added so that the sum's last place is that of subnormals. */
+val llvm_soft_narrow(llvm *s, int dtype, val x) {
+    const narrow n = narrow_of(dtype);
+    const dtype_row *r = &dtype_rows[dtype];
+    int64_t added = (int64_t)(127 + r->least + n.shift) << FLOAT_FRACTION;
     val b = llvm_cast(s, LL_BITCAST, x, s->t_i32);
-    val sign = and_bits(s, shift(s, LL_LSHR, b, 16), 0x8000), size = and_bits(s, b, 0x7fffffff);
-    val odd = and_bits(s, shift(s, LL_LSHR, size, 13), 1);
-    val normal = add_bits(s, llvm_binary(s, LL_ADD, size, odd), 0xfff - (BIAS_CHANGE << 23));
-    normal = shift(s, LL_ASHR, normal, 13);
-    val inf = llvm_int_like(s, normal, HALF_INF);
+    val sign = and_bits(s, shift(s, LL_LSHR, b, 32 - r->bits), n.sign);
+    val size = and_bits(s, b, 0x7fffffff);
+    val odd = and_bits(s, shift(s, LL_LSHR, size, n.shift), 1);
+    int64_t half = ((int64_t)1 << (n.shift - 1)) - 1;
+    val normal = add_bits(s, llvm_binary(s, LL_ADD, size, odd),
+                          half - ((int64_t)n.change << FLOAT_FRACTION));
+    normal = shift(s, LL_ASHR, normal, n.shift);
+    val inf = llvm_int_like(s, normal, n.inf);
     normal = llvm_select(s, llvm_compare(s, LL_SGT, normal, inf), inf, normal);
     val small = llvm_cast(s, LL_BITCAST, size, s->t_float);
-    small = llvm_binary(s, LL_FADD, small, llvm_number_like(s, small, 0.5));
-    small = add_bits(s, llvm_cast(s, LL_BITCAST, small, s->t_i32), -0x3f000000);
-    val is_small = llvm_compare(s, LL_SLT, size, llvm_int_like(s, size, 0x38800000));
-    val nan = and_bits(s, shift(s, LL_LSHR, size, 13), 0x3ff);
-    nan = llvm_binary(s, LL_OR, nan, llvm_int_like(s, nan, HALF_INF | 0x200));
+    small =
+        llvm_binary(s, LL_FADD, small, llvm_number_like(s, small, ldexp(1, r->least + n.shift)));
+    small = add_bits(s, llvm_cast(s, LL_BITCAST, small, s->t_i32), -added);
+    int64_t least = (int64_t)(127 + r->least) << FLOAT_FRACTION;
+    val is_small = llvm_compare(s, LL_SLT, size, llvm_int_like(s, size, least));
+    val nan = and_bits(s, shift(s, LL_LSHR, size, n.shift), ((int64_t)1 << r->fraction) - 1);
+    nan =
+        llvm_binary(s, LL_OR, nan, llvm_int_like(s, nan, n.inf | (int64_t)1 << (r->fraction - 1)));
     val is_nan = llvm_compare(s, LL_SGT, size, llvm_int_like(s, size, FLOAT_INF));
-    val r = llvm_select(s, is_nan, nan, llvm_select(s, is_small, small, normal));
-    return llvm_cast(s, LL_TRUNC, llvm_binary(s, LL_OR, r, sign), s->t_i16);
+    val y = llvm_select(s, is_nan, nan, llvm_select(s, is_small, small, normal));
+    return llvm_cast(s, LL_TRUNC, llvm_binary(s, LL_OR, y, sign), llvm_memory_type(s, dtype));
 }
 
 /* x*y + z of doubles whose product is exact, rounded to odd: of the two doubles around the value

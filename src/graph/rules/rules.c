@@ -200,7 +200,7 @@ node_id rule_signs(graph *g, const graph_node *n) {
 node_id rule_divide_by_power(graph *g, const graph_node *n) {
     if (!is_constant(g, n->src[1])) return 0;
     double v = constant_of(g, n->src[1]).f, inverse = 1 / v;
-    int exponent, limit = n->dtype == QN_F64 ? 1000 : n->dtype == QN_F16 ? 13 : 120;
+    int exponent, limit = -dtype_rows[n->dtype].least - 1;
     if (fabs(frexp(v, &exponent)) != 0.5 || exponent > limit || exponent < -limit) return 0;
     return make2(g, OP_MUL, n->src[0], number_like(g, n, inverse));
 }
@@ -244,20 +244,7 @@ node_id rule_unsigned_below_zero(graph *g, const graph_node *n) {
 /* ---- casts ---------------------------------------------------------------------------------- */
 
 static int value_bits(qn_dtype d) {
-    switch (d) {
-    case QN_BOOL:
-        return 1;
-    case QN_F16:
-        return 11;
-    case QN_BF16:
-        return 8;
-    case QN_F32:
-        return 24;
-    case QN_F64:
-        return 53;
-    default:
-        return 8 * (int)qn_dtype_size(d) - !dtype_is_unsigned(d);
-    }
+    return dtype_rows[d].fraction + dtype_is_float(d);
 }
 
 /* Is every value of a one of b? */
