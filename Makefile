@@ -42,16 +42,13 @@ $(BUILD)/sources: FORCE
 
 # Everything under its own name, for tests and benchmarks: they reach internal functions.
 $(BUILD)/internal.a: $(LIBOBJ) $(BUILD)/sources
-	@rm -f $@
-	@echo "  ar $@"; $(AR) rcs $@ $(LIBOBJ)
+	@rm -f $@; echo "  ar $@"; $(AR) rcs $@ $(LIBOBJ)
 
-# What is installed: one object in which only the public names are global, so that a program may have
-# functions of its own, or of another library, under any other name.
+# What is installed: one object in which only the public names are global.
 $(BUILD)/libquern.a: $(LIBOBJ) $(BUILD)/sources
 	@rm -f $@
-	@echo "  ar $@"; $(LD) -r -o $(BUILD)/quern.all.o $(LIBOBJ)
-	@$(OBJCOPY) --wildcard --keep-global-symbol='qn_*' $(BUILD)/quern.all.o $(BUILD)/quern.o
-	@$(AR) rcs $@ $(BUILD)/quern.o; rm -f $(BUILD)/quern.all.o
+	@rm -f $@; echo "  ar $@"; $(LD) -r -o $(BUILD)/quern.o $(LIBOBJ)
+	@$(OBJCOPY) --wildcard --keep-global-symbol='qn_*' $(BUILD)/quern.o; $(AR) rcs $@ $(BUILD)/quern.o
 
 $(BUILD)/$(SONAME): $(LIBOBJ) $(BUILD)/sources src/quern.map
 	@echo "  ld $@"; $(CC) -shared -Wl,-soname,$(SONAME) -Wl,--build-id -Wl,--version-script=src/quern.map \
@@ -60,7 +57,7 @@ $(BUILD)/$(SONAME): $(LIBOBJ) $(BUILD)/sources src/quern.map
 $(BUILD)/quern: $(CLIOBJ) $(BUILD)/internal.a
 	@echo "  ld $@"; $(CC) -o $@ $^ $(LDLIBS)
 
-# program FOLDER LIBRARY: examples are users' programs, benchmarks reach internal functions.
+# program FOLDER LIBRARY: examples are users' programs.
 define program
 $(BUILD)/$(1)/%: $(1)/%.c $(BUILD)/$(2)
 	@mkdir -p $$(@D)
@@ -115,15 +112,6 @@ style:  ## check the house rules
 
 gen-check:  ## check that generated regions are up to date and unedited
 	@python3 tools/gen.py --check
-
-# A sweep of all floats takes hours: it goes on where it was, SECONDS at a time.
-STEP    ?= 1
-SECONDS ?= 600
-symbols: all  ## check what the shared library takes and gives
-	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) $(HEADERS)
-
-valgrind: all $(BUILD)/tests/test_graph $(BUILD)/tests/test_grad $(BUILD)/tests/test_io  ## a sample under valgrind
-	@sh tools/valgrind.sh $(BUILD)
 
 # Paths in the package files are those the user will see: without DESTDIR.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'

@@ -67,7 +67,7 @@ static double time_fn(qn_ctx *qn, bench_fn f, qn_tensor *x, qn_tensor *y, int re
         for (int again = 0; again < 3; again++) { /* the wait has cooled caches and clock */
             qn_tensor *z = f(x, y);
             double start = bench_now();
-            if (qn_realize(&z, 1)) {
+            if (qn_realize(1, &z)) {
                 printf("%s\n", qn_error(qn));
                 exit(1);
             }
@@ -138,10 +138,10 @@ static void bench_gpt(void) {
     qn_ctx *qn = qn_open(NULL);
     qn_gpt_config config =
         QN_GPT_CONFIG(.vocabulary = 94, .context = TIME, .layers = 4, .heads = 4, .width = 128);
-    qn_gpt *gpt = qn_gpt_new(qn, &config, 1);
+    qn_gpt *gpt = qn_gpt_new(qn, 1, &config);
     qn_optimizer_options options = qn_optimizer_defaults(QN_ADAMW);
     qn_module *m = qn_gpt_module(gpt);
-    qn_optimizer *o = qn_optimizer_new(qn, &options, qn_module_count(m), qn_module_parameters(m));
+    qn_optimizer *o = qn_optimizer_new(qn, qn_module_count(m), qn_module_parameters(m), &options);
     int32_t ids[BATCH * TIME], *next = ids;
     double share[STEPS], wall[STEPS];
     for (int i = 0; i < BATCH * TIME; i++) ids[i] = i * 7919 % 94;

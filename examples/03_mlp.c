@@ -30,25 +30,25 @@ int main(void) {
     qn_tensor *label = qn_from(qn, QN_I32, 1, (int64_t[]){POINTS}, labels);
 
     qn_module *m = qn_module_new(qn, 1);
-    qn_linear_layer in = qn_linear_new(m, "in", 2, HIDDEN, true, 1);
-    qn_linear_layer middle = qn_linear_new(m, "middle", HIDDEN, HIDDEN, true, 0);
-    qn_linear_layer out = qn_linear_new(m, "out", HIDDEN, 2, true, 0);
+    qn_layer *in = qn_linear_new(m, "in", 2, HIDDEN, &QN_LAYER_OPTIONS(.scale = 1));
+    qn_layer *middle = qn_linear_new(m, "middle", HIDDEN, HIDDEN, NULL);
+    qn_layer *out = qn_linear_new(m, "out", HIDDEN, 2, NULL);
     qn_optimizer_options options = qn_optimizer_defaults(QN_ADAM);
     options.rate = 0.01;
     qn_optimizer *optimizer =
-        qn_optimizer_new(qn, &options, qn_module_count(m), qn_module_parameters(m));
+        qn_optimizer_new(qn, qn_module_count(m), qn_module_parameters(m), &options);
 
     float loss = INFINITY, right = 0;
     for (int step = 0; step < STEPS && !qn_error_code(qn); step++) {
         qn_scope scope = qn_scope_begin(qn);
-        qn_tensor *h = qn_tanh(qn_linear_forward(&in, x));
-        h = qn_tanh(qn_linear_forward(&middle, h));
-        qn_tensor *logits = qn_linear_forward(&out, h);
+        qn_tensor *h = qn_tanh(qn_layer_forward(in, x));
+        h = qn_tanh(qn_layer_forward(middle, h));
+        qn_tensor *logits = qn_layer_forward(out, h);
         qn_tensor *mean_loss = qn_cross_entropy(logits, label);
         qn_tensor *hits = qn_eq(qn_cast(qn_argmax(logits, 1, false), QN_I32), label);
         qn_tensor *wanted[] = {mean_loss, qn_mean(qn_cast(hits, QN_F32), QN_ALL, false)};
         qn_optimizer_step(optimizer, mean_loss);
-        qn_realize(wanted, 2);
+        qn_realize(2, wanted);
         qn_read(wanted[0], &loss, sizeof loss);
         qn_read(wanted[1], &right, sizeof right);
         if (step % 50 == 0 || step == STEPS - 1)

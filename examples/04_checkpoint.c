@@ -19,14 +19,15 @@ int main(int argc, char **argv) {
     if (!qn) return 1;
 
     qn_module *m = qn_module_new(qn, 42);
-    qn_linear_layer layer = qn_linear_new(m, "layer", 3, 2, true, 0.5);
+    qn_linear_new(m, "layer", 3, 2, &QN_LAYER_OPTIONS(.scale = 0.5));
     const char *const metadata[] = {"made by", "lesson 4"};
-    if (qn_module_save(m, path, 1, metadata)) return fail_with(qn, "saving");
+    if (qn_module_save(m, path, &QN_SAVE_OPTIONS(.pairs = 1, .metadata = metadata)))
+        return fail_with(qn, "saving");
 
     /* Another module of the same shape, with other values, takes over the saved ones. */
     qn_module *other = qn_module_new(qn, 7);
-    qn_linear_layer copy = qn_linear_new(other, "layer", 3, 2, true, 0.5);
-    qn_file *file = qn_load(qn, path);
+    qn_linear_new(other, "layer", 3, 2, &QN_LAYER_OPTIONS(.scale = 0.5));
+    qn_file *file = qn_file_open(qn, path);
     if (!file || qn_module_load(other, file)) return fail_with(qn, "loading");
     for (int i = 0; i < qn_file_count(file); i++) {
         qn_tensor *t = qn_file_tensor(file, qn_file_name(file, i));
@@ -37,8 +38,8 @@ int main(int argc, char **argv) {
     qn_file_close(file);
 
     float before[6], after[6];
-    qn_read(layer.weight, before, sizeof before);
-    qn_read(copy.weight, after, sizeof after);
+    qn_read(qn_module_find(m, "layer.weight"), before, sizeof before);
+    qn_read(qn_module_find(other, "layer.weight"), after, sizeof after);
     int same = memcmp(before, after, sizeof before) == 0;
     printf("%s\n", same ? "the copy has the same weights" : "the weights differ");
 

@@ -18,12 +18,14 @@ static float train_step(qn_ctx *qn, qn_gpt *gpt, qn_optimizer *optimizer, const 
     int32_t ids[BATCH * CONTEXT], targets[BATCH * CONTEXT];
     const int64_t shape[] = {BATCH, CONTEXT};
     float value = 0;
-    qn_text_batch(text, false, 1, (uint64_t)step, BATCH, CONTEXT, ids, targets);
+    qn_text_batch(
+        text, ids, targets,
+        &QN_BATCH_OPTIONS(.rows = BATCH, .context = CONTEXT, .seed = 1, .index = (uint64_t)step));
     qn_scope scope = qn_scope_begin(qn);
     qn_tensor *loss = qn_gpt_loss(gpt, qn_from(qn, QN_I32, 2, shape, ids),
                                   qn_from(qn, QN_I32, 2, shape, targets));
     qn_optimizer_step(optimizer, loss);
-    qn_realize(&loss, 1);
+    qn_realize(1, &loss);
     qn_read(loss, &value, sizeof value);
     qn_scope_end(qn, scope);
     return value;
@@ -47,12 +49,12 @@ int main(void) {
     const uint32_t *character;
     qn_gpt_config config = QN_GPT_CONFIG(.vocabulary = qn_text_vocabulary(text, &character),
                                          .context = CONTEXT, .layers = 2, .heads = 2, .width = 32);
-    qn_gpt *gpt = qn_gpt_new(qn, &config, 1);
+    qn_gpt *gpt = qn_gpt_new(qn, 1, &config);
     qn_module *m = qn_gpt_module(gpt);
     qn_optimizer_options options = qn_optimizer_defaults(QN_ADAMW);
     options.rate = 0.01;
     qn_optimizer *optimizer =
-        qn_optimizer_new(qn, &options, qn_module_count(m), qn_module_parameters(m));
+        qn_optimizer_new(qn, qn_module_count(m), qn_module_parameters(m), &options);
 
     float loss = 0;
     for (int step = 0; step < STEPS && !qn_error_code(qn); step++) {

@@ -5,8 +5,10 @@
  * Everything hangs off a context. Operations record nodes of a lazy graph; reading a value compiles
  * what it needs into few kernels and runs them. Constructors return a tensor or NULL; NULL in gives
  * NULL out, and the first error stays in the context until qn_clear_error(). Calls with effects
- * return 0 or a negative code of enum qn_code. The library never aborts or exits, and prints
- * nothing but what knob debug asks for and what qn_options.log tells of.
+ * return a qn_code: QN_OK, or one below 0, which is that of the error in the context, of which
+ * qn_error() is the text; so while an error is pending a call that fails gives the pending one's.
+ * The library never aborts or exits, and prints nothing but what knob debug asks for and what
+ * qn_options.log tells of. docs/api.md has the rules that names and arguments follow.
  *
  * Ownership: a tensor made while a scope is open belongs to the innermost scope and dies at its
  * end, unless qn_keep() took a reference. Outside every scope a tensor belongs to the caller, who
@@ -41,7 +43,7 @@ extern "C" {
 typedef struct qn_ctx qn_ctx;
 typedef struct qn_tensor qn_tensor;
 typedef struct qn_tape qn_tape;
-typedef struct qn_plan qn_plan; /* a static graph made by qn_compile */
+typedef struct qn_plan qn_plan; /* a static graph made by qn_plan_new */
 typedef uint32_t qn_scope;
 
 /* Element types. The order is the promotion order within a kind; values are stable. */
@@ -140,7 +142,7 @@ QN_API void qn_at(qn_ctx *qn, const char *file, int line);
 #define QN_AT(qn) qn_at((qn), __FILE__, __LINE__)
 QN_API const char *qn_version(void);
 /* Name and one-line description of device `i`; false past the last. */
-QN_API bool qn_device(int i, const char **name, const char **description);
+QN_API bool qn_device_at(int i, const char **name, const char **description);
 /* What the context's device runs on, a line for each fact: its processor, the instructions its
  * kernels may use, which compiler makes them and why no other. "" where there is nothing to say.
  * Valid until the next call of this or of qn_format(). NULL only with an error. */
@@ -148,7 +150,7 @@ QN_API const char *qn_device_facts(qn_ctx *qn);
 /* Set a knob (a QN_* row of docs/knobs.md, without prefix, lower case): qn_set(qn, "debug", "x").
  * QN_EARG, naming what there is, for an unknown one, a value that it does not take, and one that is
  * read when a context is opened. */
-QN_API int qn_set(qn_ctx *qn, const char *knob, const char *value);
+QN_API qn_code qn_set(qn_ctx *qn, const char *knob, const char *value);
 
 /* ---- lifetimes -------------------------------------------------------------------------- */
 
@@ -167,7 +169,7 @@ QN_API qn_tensor *qn_keep(qn_tensor *t);
 QN_API void qn_release(qn_tensor *t);
 
 /* What errors call t, such as its name in a module; copied. NULL: nothing. */
-QN_API int qn_set_name(qn_tensor *t, const char *name);
+QN_API qn_code qn_set_name(qn_tensor *t, const char *name);
 QN_API const char *qn_name(const qn_tensor *t); /* NULL: none was given */
 
 /* ---- tensors ---------------------------------------------------------------------------- */
@@ -175,37 +177,54 @@ QN_API const char *qn_name(const qn_tensor *t); /* NULL: none was given */
 /* A tensor holding a copy of `data` (row-major, prod(shape) elements of dtype). */
 QN_API qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
                           const void *data);
-/* A dimension variable: a size in [lo, hi] bound at run time by the data that is fed in (qn_run),
- * or by qn_bind. Use its value as a dim wherever a shape is given (values below -1 denote
- * variables). 0 on error. */
+/* A dimension variable: a size in [lo, hi] bound at run time by the data that is fed in
+ * (qn_plan_run), or by qn_bind. What comes back is a code, below -1, that may be given wherever a
+ * size is. QN_DIM_ERROR on error: it is no size, and refused wherever it is given. */
+#define QN_DIM_ERROR INT64_MIN
 QN_API int64_t qn_var(qn_ctx *qn, const char *name, int64_t lo, int64_t hi);
+/* Sizes made of sizes, be they numbers or codes: t + 1, 2 * t, t / 2 rounded down. What is known is
+ * a number. QN_ERANGE where the result may be below 0 or is beyond 2^63 at the variables' bounds.
+ */
+QN_API int64_t qn_dim_add(qn_ctx *qn, int64_t a, int64_t b);
+QN_API int64_t qn_dim_sub(qn_ctx *qn, int64_t a, int64_t b);
+QN_API int64_t qn_dim_mul(qn_ctx *qn, int64_t a, int64_t b);
+QN_API int64_t qn_dim_div(qn_ctx *qn, int64_t a, int64_t b);
+/* What a size is at the variables' bindings, QN_EARG where one is not bound; the least and the most
+ * it can be, into lo and hi unless NULL. */
+QN_API int64_t qn_dim_value(qn_ctx *qn, int64_t dim);
+QN_API qn_code qn_dim_range(qn_ctx *qn, int64_t dim, int64_t *lo, int64_t *hi);
+/* A size as text, "5" or "2*t+1", valid until the next call of this or of qn_format(). NULL only
+ * with an error. */
+QN_API const char *qn_dim_text(qn_ctx *qn, int64_t dim);
 /* Bind a dimension variable for the runs that follow. */
-QN_API int qn_bind(qn_ctx *qn, int64_t var, int64_t value);
+QN_API qn_code qn_bind(qn_ctx *qn, int64_t var, int64_t value);
 /* The context t belongs to; NULL for NULL and for one that was released. */
 QN_API qn_ctx *qn_context(const qn_tensor *t);
 QN_API qn_dtype qn_dtype_of(const qn_tensor *t);
+/* How many axes; -1 on error, and for NULL. */
 QN_API int qn_rank(const qn_tensor *t);
-/* Size along `axis` (negative counts from the end); a variable's code below -1; 0 on error. */
+/* Size along `axis` (negative counts from the end), or the code of one that varies, below -1;
+ * QN_DIM_ERROR on error, and for NULL. */
 QN_API int64_t qn_dim(const qn_tensor *t, int axis);
-/* Number of elements at the current bindings. */
+/* Number of elements at the current bindings; -1 on error, and for NULL. */
 QN_API int64_t qn_numel(const qn_tensor *t);
 QN_API size_t qn_dtype_size(qn_dtype dtype);
 QN_API const char *qn_dtype_name(qn_dtype dtype);
 /* Compute what is needed and copy the value out, row-major; `size` is the buffer's size in bytes
  * and must hold the whole value, else QN_ERANGE and nothing is written. */
-QN_API int qn_read(qn_tensor *t, void *out, size_t size);
+QN_API qn_code qn_read(qn_tensor *t, void *out, size_t size);
 /* Compute these tensors (and every pending assignment) now, in one plan. For speed nobody needs to:
  * what requests compute again while a handle holds it is kept (knob kept_memory). */
-QN_API int qn_realize(qn_tensor *const *ts, int n);
+QN_API qn_code qn_realize(int n, qn_tensor *const *ts);
 /* t takes the value of `value` (same shape and dtype): an ordered effect. A tensor's values are
  * versions: what was recorded before keeps the old one, and where nothing does the new one is
  * written in its place. Gradients end at an assignment: t is a leaf. t is a variable, that is a
  * tensor in memory (qn_from, read, realized, assigned before) or a first value made of no data; or
  * a view of one by slices, reshapes, permutations and flips, which then gets a new version with
  * these places overwritten, and t shows them. Anything else is refused (QN_EGRAPH). */
-QN_API int qn_assign(qn_tensor *t, qn_tensor *value);
+QN_API qn_code qn_assign(qn_tensor *t, qn_tensor *value);
 /* Overwrite t's value by data from the caller; as qn_assign of qn_from. */
-QN_API int qn_write(qn_tensor *t, const void *data, size_t size);
+QN_API qn_code qn_write(qn_tensor *t, const void *data, size_t size);
 /* Text of the value with at most `limit` elements an axis, into a string owned by the context
  * until the next call. */
 QN_API const char *qn_format(qn_tensor *t, int limit);
@@ -219,8 +238,8 @@ QN_API const char *qn_format(qn_tensor *t, int limit);
  * A gradient is right or an error (QN_EGRAPH). Reading a value changes nothing. What a gradient
  * needs may be gone, though: the old value of a tensor that was assigned to, once y is computed;
  * and, while no tape is open, history and released data beyond knob history. The error names the
- * tensor and where that came about. Outputs of qn_run have no history: detach them. */
-QN_API int qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out);
+ * tensor and where that came about. Outputs of qn_plan_run have no history: detach them. */
+QN_API qn_code qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out);
 /* While a tape is open, every value is kept that something recorded was made of, those of tensors
  * that were assigned to since, too, and history has no bounds. */
 QN_API qn_tape *qn_tape_begin(qn_ctx *qn);
@@ -228,36 +247,42 @@ QN_API void qn_tape_end(qn_tape *tape);
 
 /* ---- static graphs ---------------------------------------------------------------------- */
 
-/* One plan computing `outputs` from `inputs`, replayed by qn_run. Inputs must be realized tensors
- * (qn_from); everything else the outputs depend on is a parameter, a realized tensor that is read
- * anew at each run, so qn_assign and qn_write on it are seen. Assignments pending now become part
- * of the plan: each run makes them. Nothing is computed by this call but first values of modules'
- * parameters that were not yet. */
-QN_API qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
-                           qn_tensor *const *outputs);
+/* One plan computing `outputs` from `inputs`, replayed by qn_plan_run. Inputs must be realized
+ * tensors (qn_from); everything else the outputs depend on is a parameter, a realized tensor that
+ * is read anew at each run, so qn_assign and qn_write on it are seen. Assignments pending now
+ * become part of the plan: each run makes them. Nothing is computed by this call but first values
+ * of modules' parameters that were not yet. */
+QN_API qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
+                            qn_tensor *const *outputs);
 /* outputs[i] receives a fresh tensor each; after an error they are as they were. An input compiled
  * for a shape with dimension variables takes data of any sizes in their ranges: variables that are
  * a size of their own are bound to the data's, as by qn_bind; all inputs must agree. */
-QN_API int qn_run(qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs);
+QN_API qn_code qn_plan_run(qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs);
 QN_API void qn_plan_free(qn_plan *plan);
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-/* Write named tensors as a safetensors file, with `pairs` texts of metadata: keys and values by
- * turns in `metadata` (NULL for none). Values are computed first where need be. The file appears
- * under `path` only when it is complete. Names must be UTF-8 and all different. */
-QN_API int qn_save(qn_ctx *qn, const char *path, int n, const char *const *names,
-                   qn_tensor *const *tensors, int pairs, const char *const *metadata);
+typedef struct qn_save_options {
+    size_t size;                 /* QN_SAVE_OPTIONS() */
+    const char *const *metadata; /* texts stored along: keys and values by turns */
+    int pairs;                   /* how many */
+} qn_save_options;
+#define QN_SAVE_OPTIONS(...) QN_STRUCT(qn_save_options, __VA_ARGS__)
+/* Write n named tensors as a safetensors file; options may be NULL. Values are computed first where
+ * need be. The file appears under `path` only when it is complete. Names must be UTF-8 and all
+ * different. */
+QN_API qn_code qn_save(qn_ctx *qn, const char *path, int n, const char *const *names,
+                       qn_tensor *const *tensors, const qn_save_options *options);
 /* A safetensors file opened for reading: its list of tensors is checked, their values stay in the
  * file until asked for. A file that is damaged is QN_EFORMAT, saying where. Close it before its
  * context. */
 typedef struct qn_file qn_file;
-QN_API qn_file *qn_load(qn_ctx *qn, const char *path);
+QN_API qn_file *qn_file_open(qn_ctx *qn, const char *path);
 QN_API int qn_file_count(const qn_file *file);
 /* Name of tensor `i` in the order of the file's list, NULL past the last. */
 QN_API const char *qn_file_name(const qn_file *file, int i);
 /* A new tensor with the value stored under `name`; QN_EARG when there is none. */
-QN_API qn_tensor *qn_file_tensor(qn_file *file, const char *name);
+QN_API qn_tensor *qn_file_tensor(const qn_file *file, const char *name);
 /* The text stored under a metadata key, NULL when there is none. Valid until the file is closed. */
 QN_API const char *qn_file_text(const qn_file *file, const char *key);
 QN_API void qn_file_close(qn_file *file);
@@ -327,6 +352,12 @@ typedef struct qn_conv_options {
     bool channels_last;          /* images are [N, spatial.., C]; weights are as ever */
 } qn_conv_options;
 #define QN_CONV_OPTIONS(...) QN_STRUCT(qn_conv_options, __VA_ARGS__)
+
+typedef struct qn_attention_options {
+    size_t size; /* QN_ATTENTION_OPTIONS() */
+    bool causal; /* no query sees keys after it; the last one sees all */
+} qn_attention_options;
+#define QN_ATTENTION_OPTIONS(...) QN_STRUCT(qn_attention_options, __VA_ARGS__)
 
 /* == generated by tools/gen.py from the rows of src/graph/ops.h and src/func/funcs.h == */
 
@@ -550,7 +581,9 @@ QN_API qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t);
 
 /* ---- operations: reductions --------------------------------------------------------------- */
 
-/* Axis QN_ALL means every axis; keepdims leaves reduced axes with size 1. */
+/* Axis QN_ALL means every axis; keepdims leaves reduced axes with size 1; _axes takes a list, in
+ * which no axis may come twice, and of none changes nothing. Sums and products of integers are in
+ * 64 bits. QN_ERANGE for an axis that x lacks. */
 
 /* sum over axes; of what is repeated n times n*x, rounded once (integers and floats) */
 QN_API qn_tensor *qn_sum(qn_tensor *x, int axis, bool keepdims);
@@ -587,15 +620,26 @@ QN_API qn_tensor *qn_variance_axes(qn_tensor *x, int n, const int *axes, double 
                                    bool keepdims);
 /* square root of the variance */
 QN_API qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims);
+/* square root of the variance over n axes */
+QN_API qn_tensor *qn_std_axes(qn_tensor *x, int n, const int *axes, double correction,
+                              bool keepdims);
 /* bool: is any element non-zero? */
 QN_API qn_tensor *qn_any(qn_tensor *x, int axis, bool keepdims);
+/* as any, over n axes */
+QN_API qn_tensor *qn_any_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
 /* bool: is every element non-zero? */
 QN_API qn_tensor *qn_all(qn_tensor *x, int axis, bool keepdims);
+/* as all, over n axes */
+QN_API qn_tensor *qn_all_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
 /* (sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero; powers are not scaled:
  * f32 overflows from about 1e19 for p = 2, as in PyTorch */
-QN_API qn_tensor *qn_norm(qn_tensor *x, double p, int axis, bool keepdims);
+QN_API qn_tensor *qn_norm(qn_tensor *x, int axis, double p, bool keepdims);
+/* as norm, over n axes together: the vector norm of all their elements */
+QN_API qn_tensor *qn_norm_axes(qn_tensor *x, int n, const int *axes, double p, bool keepdims);
 /* log(sum e^x) without overflow */
 QN_API qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims);
+/* as logsumexp, over n axes */
+QN_API qn_tensor *qn_logsumexp_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
 
 /* ---- operations: movement ----------------------------------------------------------------- */
 
@@ -616,18 +660,27 @@ QN_API qn_tensor *qn_slice(qn_tensor *x, int axis, int64_t start, int64_t stop, 
 QN_API qn_tensor *qn_select(qn_tensor *x, int axis, int64_t index);
 /* an axis, or with QN_ALL every axis, in reverse order */
 QN_API qn_tensor *qn_flip(qn_tensor *x, int axis);
+/* n axes in reverse order */
+QN_API qn_tensor *qn_flip_axes(qn_tensor *x, int n, const int *axes);
 /* element offset + sum of index * stride of x in row-major order */
 QN_API qn_tensor *qn_as_strided(qn_tensor *x, int rank, const int64_t *shape,
                                 const int64_t *strides, int64_t offset);
 /* two numbers for each axis of x say how much to add before and after (negative: to cut off);
  * `value` is for QN_PAD_CONSTANT */
 QN_API qn_tensor *qn_pad(qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, double value);
-/* elements moved `shift` places onward, around the end */
-QN_API qn_tensor *qn_roll(qn_tensor *x, int64_t shift, int axis);
+/* elements moved `shift` places onward along an axis, around the end; `shift` may be negative or
+ * beyond the size */
+QN_API qn_tensor *qn_roll(qn_tensor *x, int axis, int64_t shift);
+/* as roll along n axes, one after the other, each by its shift; an axis may come twice */
+QN_API qn_tensor *qn_roll_axes(qn_tensor *x, int n, const int *axes, const int64_t *shifts);
 /* an axis of size 1, or with QN_ALL all such axes, dropped */
 QN_API qn_tensor *qn_squeeze(qn_tensor *x, int axis);
+/* n axes of size 1 dropped; QN_ESHAPE where one is not */
+QN_API qn_tensor *qn_squeeze_axes(qn_tensor *x, int n, const int *axes);
 /* a new axis of size 1 at `axis` of the result */
 QN_API qn_tensor *qn_unsqueeze(qn_tensor *x, int axis);
+/* n new axes of size 1, at these places of the result */
+QN_API qn_tensor *qn_unsqueeze_axes(qn_tensor *x, int n, const int *axes);
 /* axes first to last (included) merged into one */
 QN_API qn_tensor *qn_flatten(qn_tensor *x, int first, int last);
 /* windows of `size` elements every `step` along an axis; the place within is a new last axis */
@@ -650,15 +703,15 @@ QN_API qn_tensor *qn_vstack(int n, qn_tensor *const *xs);
 /* concat along axis 1; vectors along axis 0 */
 QN_API qn_tensor *qn_hstack(int n, qn_tensor *const *xs);
 /* n consecutive parts of the given sizes, which make up the axis */
-QN_API int qn_split(qn_tensor *x, int n, const int64_t *sizes, int axis, qn_tensor **out);
+QN_API qn_code qn_split(qn_tensor *x, int axis, int n, const int64_t *sizes, qn_tensor **out);
 /* n consecutive parts, the first ones larger by one where n does not divide */
-QN_API int qn_chunk(qn_tensor *x, int n, int axis, qn_tensor **out);
+QN_API qn_code qn_chunk(qn_tensor *x, int axis, int n, qn_tensor **out);
 /* the whole repeated along the last n axes; new axes in front where n is above x's rank */
 QN_API qn_tensor *qn_tile(qn_tensor *x, int n, const int64_t *times);
-/* each element repeated along an axis */
-QN_API qn_tensor *qn_repeat_interleave(qn_tensor *x, int64_t times, int axis);
+/* each element repeated along an axis, at its place; `times` from 0 on */
+QN_API qn_tensor *qn_repeat_interleave(qn_tensor *x, int axis, int64_t times);
 /* n vectors expanded to their common grid, the first along axis 0 */
-QN_API int qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out);
+QN_API qn_code qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out);
 
 /* ---- operations: computed indices --------------------------------------------------------- */
 
@@ -676,7 +729,7 @@ QN_API qn_tensor *qn_take(qn_tensor *x, qn_tensor *index, int axis);
 /* gather, broadcasting x and index on the other axes */
 QN_API qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis);
 /* x with slice i of src added to slice index[i]; index has rank 1 */
-QN_API qn_tensor *qn_index_add(qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src);
+QN_API qn_tensor *qn_index_add(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis);
 /* x with src, of x's rank and dtype, in place of the elements from start[axis] on; qn_assign(cache,
  * qn_update_slice(cache, new, start)) writes into the cache's own memory where nothing else needs
  * it */
@@ -701,7 +754,7 @@ QN_API qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_a
                                const int *y_axes);
 /* Einstein summation, e.g. "bij,bjk->bik"; axes go by letters, repeated ones take the diagonal,
  * "..." broadcasts */
-QN_API qn_tensor *qn_einsum(const char *spec, int n, qn_tensor *const *xs);
+QN_API qn_tensor *qn_einsum(int n, qn_tensor *const *xs, const char *spec);
 /* x @ transpose(w) + b with w of shape [out, in]; b may be NULL */
 QN_API qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b);
 
@@ -711,15 +764,17 @@ QN_API qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b);
  * kernel..], plus b [O]: [N, O, floor((n + before + after - dilation*(kernel-1) - 1) / stride) + 1
  * ..]; b and options may be NULL */
 QN_API qn_tensor *qn_conv(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options);
-/* conv over one spatial axis: x [N, C, L], w [O, C/groups, K] */
-QN_API qn_tensor *qn_conv1d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride,
-                            int64_t padding, int64_t dilation, int64_t groups);
-/* conv over two, alike in both: x [N, C, H, W], w [O, C/groups, KH, KW] */
-QN_API qn_tensor *qn_conv2d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride,
-                            int64_t padding, int64_t dilation, int64_t groups);
-/* conv over three, alike in all: x [N, C, D, H, W], w [O, C/groups, KD, KH, KW] */
-QN_API qn_tensor *qn_conv3d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride,
-                            int64_t padding, int64_t dilation, int64_t groups);
+/* conv over one spatial axis: x [N, C, L], w [O, C/groups, K]; QN_ESHAPE for an image of another
+ * rank */
+QN_API qn_tensor *qn_conv1d(qn_tensor *x, qn_tensor *w, qn_tensor *b,
+                            const qn_conv_options *options);
+/* conv over two: x [N, C, H, W], w [O, C/groups, KH, KW]; QN_ESHAPE for an image of another rank */
+QN_API qn_tensor *qn_conv2d(qn_tensor *x, qn_tensor *w, qn_tensor *b,
+                            const qn_conv_options *options);
+/* conv over three: x [N, C, D, H, W], w [O, C/groups, KD, KH, KW]; QN_ESHAPE for an image of
+ * another rank */
+QN_API qn_tensor *qn_conv3d(qn_tensor *x, qn_tensor *w, qn_tensor *b,
+                            const qn_conv_options *options);
 /* the gradient of conv for its input, plus b: x [N, C, spatial..], w [C, O/groups, kernel..]: [N,
  * O, (n-1)*stride - before - after + dilation*(kernel-1) + 1 + extra ..] */
 QN_API qn_tensor *qn_conv_transpose(qn_tensor *x, qn_tensor *w, qn_tensor *b,
@@ -734,8 +789,12 @@ QN_API qn_tensor *qn_avg_pool(qn_tensor *x, const int64_t *size, const qn_conv_o
 
 /* e^x over its sum along an axis */
 QN_API qn_tensor *qn_softmax(qn_tensor *x, int axis);
+/* as softmax, over n axes together */
+QN_API qn_tensor *qn_softmax_axes(qn_tensor *x, int n, const int *axes);
 /* logarithm of softmax without overflow */
 QN_API qn_tensor *qn_log_softmax(qn_tensor *x, int axis);
+/* as log_softmax, over n axes together */
+QN_API qn_tensor *qn_log_softmax_axes(qn_tensor *x, int n, const int *axes);
 /* (x - mean) / sqrt(variance + eps) over the last axis, times gamma, plus beta (either may be NULL)
  * */
 QN_API qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps);
@@ -743,13 +802,14 @@ QN_API qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta,
 QN_API qn_tensor *qn_rms_norm(qn_tensor *x, qn_tensor *gamma, double eps);
 /* layer_norm of [N, C, ...] over each group of channels and all later axes; gamma and beta: [C] or
  * NULL */
-QN_API qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tensor *beta,
+QN_API qn_tensor *qn_group_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, int64_t groups,
                                 double eps);
-/* softmax(q @ transpose(k) / sqrt(D)) @ v over [.., T, D]; causal: query i sees keys up to i + Tk -
- * Tq */
-QN_API qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal);
+/* softmax(q @ transpose(k) / sqrt(D)) @ v over q [.., Tq, D], k [.., Tk, D], v [.., Tk, E], floats:
+ * [.., Tq, E]; options may be NULL; causal: query i sees keys up to i + Tk - Tq */
+QN_API qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v,
+                               const qn_attention_options *options);
 /* zeros with probability p, the rest times 1 / (1-p) */
-QN_API qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key);
+QN_API qn_tensor *qn_dropout(qn_tensor *x, qn_tensor *key, double p);
 /* mean of -log_softmax(logits, -1) at the labels: [.., C] logits, [..] integers */
 QN_API qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels);
 /* cross_entropy over the labels that are not `ignore`; NaN where there is none */
@@ -780,10 +840,10 @@ QN_API qn_tensor *qn_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int
 /* normal floats, mean 0 and variance 1 (Box-Muller) */
 QN_API qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape);
 /* integers in [lo, hi), at most 2^32 different ones, all of which the dtype holds */
-QN_API qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, int rank,
-                             const int64_t *shape);
+QN_API qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape,
+                             int64_t lo, int64_t hi);
 /* bool: true with probability p */
-QN_API qn_tensor *qn_bernoulli(qn_tensor *key, double p, int rank, const int64_t *shape);
+QN_API qn_tensor *qn_bernoulli(qn_tensor *key, int rank, const int64_t *shape, double p);
 
 /* ---- operations: marks -------------------------------------------------------------------- */
 

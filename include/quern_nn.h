@@ -20,83 +20,74 @@ typedef enum qn_init {
     QN_INIT_NORMAL = 2, /* mean 0, standard deviation `scale` */
     QN_INIT_UNIFORM = 3 /* in [-scale, scale) */
 } qn_init;
+typedef struct qn_init_options {
+    size_t size; /* QN_INIT_OPTIONS() */
+    qn_init kind;
+    double scale;
+} qn_init_options;
+#define QN_INIT_OPTIONS(...) QN_STRUCT(qn_init_options, __VA_ARGS__)
+
 QN_API qn_module *qn_module_new(qn_ctx *qn, uint64_t seed);
 QN_API void qn_module_free(qn_module *m);
-/* A new parameter under a name not yet in use, at most 127 bytes. Owned by the module. */
+/* A new parameter under a name not yet in use, at most 127 bytes, zeros where `init` is NULL. Owned
+ * by the module. */
 QN_API qn_tensor *qn_module_parameter(qn_module *m, const char *name, qn_dtype dtype, int rank,
-                                      const int64_t *shape, qn_init init, double scale);
+                                      const int64_t *shape, const qn_init_options *init);
 /* Take a reference to a tensor as a parameter; returns it. */
 QN_API qn_tensor *qn_module_add(qn_module *m, const char *name, qn_tensor *value);
 QN_API int qn_module_count(const qn_module *m);
 QN_API const char *qn_module_name(const qn_module *m, int i); /* NULL past the last */
 QN_API qn_tensor *const *qn_module_parameters(const qn_module *m);
 QN_API qn_tensor *qn_module_find(const qn_module *m, const char *name); /* or NULL, no error */
-/* All parameters with metadata, as qn_save. */
-QN_API int qn_module_save(const qn_module *m, const char *path, int pairs,
-                          const char *const *metadata);
+/* All parameters, as qn_save. */
+QN_API qn_code qn_module_save(const qn_module *m, const char *path, const qn_save_options *options);
 /* Give every parameter the value stored under its name; dtypes and shapes must be the same. All of
  * them or, on error, none. The file may hold more. */
-QN_API int qn_module_load(qn_module *m, qn_file *file);
+QN_API qn_code qn_module_load(qn_module *m, const qn_file *file);
 
-/* Layers: made with parameters "<name>.weight" and so on in a module, applied by _forward. */
-
-/* x [..., in] -> x @ weight^T + bias [..., out]; weight [out, in] starts normal with deviation
- * `scale`, or uniform within 1/sqrt(in) when scale is 0; bias starts at zero. */
-typedef struct qn_linear_layer {
-    qn_tensor *weight, *bias; /* bias NULL: none */
-} qn_linear_layer;
-QN_API qn_linear_layer qn_linear_new(qn_module *m, const char *name, int64_t in, int64_t out,
-                                     bool bias, double scale);
-QN_API qn_tensor *qn_linear_forward(const qn_linear_layer *l, qn_tensor *x);
-
-/* An image [N, in, spatial..] (or as options say) -> conv with weight [out, in / groups, kernel..],
- * which starts uniform within 1/sqrt(in / groups * places of the kernel), plus bias [out], 0. */
-typedef struct qn_conv_layer {
-    qn_tensor *weight, *bias; /* bias NULL: none */
-    qn_conv_options options;
-} qn_conv_layer;
-QN_API qn_conv_layer qn_conv_new(qn_module *m, const char *name, int64_t in, int64_t out, int space,
-                                 const int64_t *kernel, bool bias, const qn_conv_options *options);
-QN_API qn_tensor *qn_conv_forward(const qn_conv_layer *l, qn_tensor *x);
-
-/* Integers [...] -> rows of weight [count, width], [..., width]. */
-typedef struct qn_embedding_layer {
-    qn_tensor *weight;
-} qn_embedding_layer;
-QN_API qn_embedding_layer qn_embedding_new(qn_module *m, const char *name, int64_t count,
-                                           int64_t width, double scale);
-QN_API qn_tensor *qn_embedding_forward(const qn_embedding_layer *l, qn_tensor *ids);
-
-/* Normalise the last axis: layer norm, or root mean square norm (without mean and bias). */
-typedef struct qn_norm_layer {
-    qn_tensor *weight, *bias; /* bias NULL: root mean square norm */
-    double epsilon;
-} qn_norm_layer;
-QN_API qn_norm_layer qn_layer_norm_new(qn_module *m, const char *name, int64_t width);
-QN_API qn_norm_layer qn_rms_norm_new(qn_module *m, const char *name, int64_t width);
-QN_API qn_tensor *qn_norm_forward(const qn_norm_layer *l, qn_tensor *x);
-
-/* Multi-head self-attention over [batch, time, width]; width must be a multiple of heads. */
-typedef struct qn_attention_layer {
-    qn_linear_layer qkv, out;
-    int64_t heads;
+/* Layers: objects of a module, which owns them and their parameters "<name>.weight" and so on;
+ * freed with it. NULL with an error, and a NULL layer gives NULL. What is 0 in the options is as
+ * PyTorch has it; each says which it reads, and options may be NULL. */
+typedef struct qn_layer qn_layer;
+typedef struct qn_layer_options {
+    size_t size;      /* QN_LAYER_OPTIONS() */
+    double scale;     /* weights start normal with this deviation; 0: as each layer says */
+    double out_scale; /* of the projections that end a residual branch; 0: as scale */
+    double epsilon;   /* of norms; 0: 1e-5, and 1e-6 of rms norm */
+    const qn_conv_options *conv; /* read when the layer is made */
+    bool no_bias;
     bool causal;
-} qn_attention_layer;
-QN_API qn_attention_layer qn_attention_new(qn_module *m, const char *name, int64_t width,
-                                           int64_t heads, bool causal, double scale,
-                                           double out_scale);
-QN_API qn_tensor *qn_attention_forward(const qn_attention_layer *l, qn_tensor *x);
+} qn_layer_options;
+#define QN_LAYER_OPTIONS(...) QN_STRUCT(qn_layer_options, __VA_ARGS__)
+/* What the layer does to x, f32 unless the parameters were assigned others. */
+QN_API qn_tensor *qn_layer_forward(const qn_layer *l, qn_tensor *x);
 
-/* A transformer block: x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of four
- * times the width and gelu. */
-typedef struct qn_block_layer {
-    qn_norm_layer norm1, norm2;
-    qn_attention_layer attention;
-    qn_linear_layer up, down;
-} qn_block_layer;
-QN_API qn_block_layer qn_block_new(qn_module *m, const char *name, int64_t width, int64_t heads,
-                                   bool causal, double scale, double out_scale);
-QN_API qn_tensor *qn_block_forward(const qn_block_layer *l, qn_tensor *x);
+/* x [.., in] -> x @ weight^T + bias [.., out]; weight [out, in] starts uniform within 1/sqrt(in),
+ * or with deviation scale; bias [out] at zero. Options: scale, no_bias. */
+QN_API qn_layer *qn_linear_new(qn_module *m, const char *name, int64_t in, int64_t out,
+                               const qn_layer_options *options);
+/* An image [N, in, spatial..] (or as options.conv says) -> conv with weight [out, in / groups,
+ * kernel..], of `space` spatial axes, which starts uniform within 1/sqrt(in / groups * places of
+ * the kernel), plus bias [out], 0. Options: conv, no_bias. */
+QN_API qn_layer *qn_conv_new(qn_module *m, const char *name, int64_t in, int64_t out, int space,
+                             const int64_t *kernel, const qn_layer_options *options);
+/* Integers [..] -> rows of weight [count, width], [.., width]; deviation scale, or 1. */
+QN_API qn_layer *qn_embedding_new(qn_module *m, const char *name, int64_t count, int64_t width,
+                                  const qn_layer_options *options);
+/* Normalise the last axis of [.., width]: layer norm with weight and bias, or root mean square norm
+ * with a weight. Options: epsilon, no_bias. */
+QN_API qn_layer *qn_layer_norm_new(qn_module *m, const char *name, int64_t width,
+                                   const qn_layer_options *options);
+QN_API qn_layer *qn_rms_norm_new(qn_module *m, const char *name, int64_t width,
+                                 const qn_layer_options *options);
+/* Multi-head self-attention over [batch, time, width]; width must be a multiple of heads. Parts
+ * "<name>.qkv" and "<name>.out" are linear. Options: scale, out_scale, causal, no_bias. */
+QN_API qn_layer *qn_attention_new(qn_module *m, const char *name, int64_t width, int64_t heads,
+                                  const qn_layer_options *options);
+/* A transformer block over [batch, time, width]: x + attention(norm(x)), then x + mlp(norm(x)) with
+ * a hidden layer of four times the width and gelu. Options as for attention, and epsilon. */
+QN_API qn_layer *qn_block_new(qn_module *m, const char *name, int64_t width, int64_t heads,
+                              const qn_layer_options *options);
 
 /* A GPT: token and learned position embeddings, causal blocks, a norm and a head. Weights start
  * normal with deviation 0.02, those that end a residual branch divided by sqrt(2 * layers). */
@@ -106,7 +97,7 @@ typedef struct qn_gpt_config {
 } qn_gpt_config;
 #define QN_GPT_CONFIG(...) QN_STRUCT(qn_gpt_config, __VA_ARGS__)
 typedef struct qn_gpt qn_gpt;
-QN_API qn_gpt *qn_gpt_new(qn_ctx *qn, const qn_gpt_config *config, uint64_t seed);
+QN_API qn_gpt *qn_gpt_new(qn_ctx *qn, uint64_t seed, const qn_gpt_config *config);
 QN_API void qn_gpt_free(qn_gpt *gpt);
 QN_API qn_module *qn_gpt_module(const qn_gpt *gpt);
 QN_API void qn_gpt_get_config(const qn_gpt *gpt, qn_gpt_config *out, size_t size);
@@ -147,15 +138,15 @@ QN_API const char *qn_method_name(qn_method method);
 /* An optimizer of these parameters. It holds references to them and owns its state. What changes
  * from step to step, rate and step count, are tensors, so all steps share one plan. */
 typedef struct qn_optimizer qn_optimizer;
-QN_API qn_optimizer *qn_optimizer_new(qn_ctx *qn, const qn_optimizer_options *options, int n,
-                                      qn_tensor *const *parameters);
+QN_API qn_optimizer *qn_optimizer_new(qn_ctx *qn, int n, qn_tensor *const *parameters,
+                                      const qn_optimizer_options *options);
 QN_API void qn_optimizer_free(qn_optimizer *o);
 /* Record one step down the gradient of a scalar loss: assignments to parameters and state, computed
  * with the next read or qn_realize. */
-QN_API int qn_optimizer_step(qn_optimizer *o, qn_tensor *loss);
+QN_API qn_code qn_optimizer_step(qn_optimizer *o, qn_tensor *loss);
 /* The same from gradients the caller has. */
-QN_API int qn_optimizer_apply(qn_optimizer *o, qn_tensor *const *gradients);
-QN_API int qn_optimizer_set_rate(qn_optimizer *o, double rate);
+QN_API qn_code qn_optimizer_apply(qn_optimizer *o, qn_tensor *const *gradients);
+QN_API qn_code qn_optimizer_set_rate(qn_optimizer *o, double rate);
 /* Its state as named tensors, to save and load. */
 QN_API qn_module *qn_optimizer_state(const qn_optimizer *o);
 
@@ -172,13 +163,20 @@ QN_API void qn_text_free(qn_text *t);
 QN_API int64_t qn_text_size(const qn_text *t, bool held_out); /* in characters */
 QN_API int qn_text_vocabulary(const qn_text *t, const uint32_t **characters);
 /* The numbers of characters [from, from + count) of the whole text. */
-QN_API int qn_text_ids(const qn_text *t, int64_t from, int64_t count, int32_t *ids);
+QN_API qn_code qn_text_ids(const qn_text *t, int64_t from, int64_t count, int32_t *ids);
 /* Fill `rows` windows of `context` character numbers and of those that follow each, [rows, context]
  * both. From the training part they are drawn at random by seed and index; from the held-out part
  * they are consecutive, `index` counting batches, and the number of rows still within it is
- * returned (0 past the end), the others repeating the first window. */
-QN_API int qn_text_batch(const qn_text *t, bool held_out, uint64_t seed, uint64_t index, int rows,
-                         int context, int32_t *ids, int32_t *targets);
+ * returned (0 past the end), the others repeating the first window. A negative code on error. */
+typedef struct qn_batch_options {
+    size_t size; /* QN_BATCH_OPTIONS() */
+    int rows, context;
+    uint64_t seed, index;
+    bool held_out;
+} qn_batch_options;
+#define QN_BATCH_OPTIONS(...) QN_STRUCT(qn_batch_options, __VA_ARGS__)
+QN_API int qn_text_batch(const qn_text *t, int32_t *ids, int32_t *targets,
+                         const qn_batch_options *options);
 
 #ifdef __cplusplus
 }

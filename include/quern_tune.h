@@ -38,13 +38,14 @@ typedef struct qn_tune_options {
 } qn_tune_options;
 #define QN_TUNE_OPTIONS(...) QN_STRUCT(qn_tune_options, __VA_ARGS__)
 /* Tune the kernels that computing these tensors would launch; nothing is computed. */
-QN_API int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options);
+QN_API qn_code qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors,
+                       const qn_tune_options *options);
 /* Tune the kernels that running this static graph launches, those that lay out its weights among
  * them. Runs from then on use what was found. */
-QN_API int qn_tune_plan(qn_plan *plan, const qn_tune_options *options);
+QN_API qn_code qn_tune_plan(qn_plan *plan, const qn_tune_options *options);
 /* Tune kernels given as text, as QN_DEBUG=k prints them when they are lowered: one after the other.
  * QN_EFORMAT names the line. */
-QN_API int qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options);
+QN_API qn_code qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options);
 
 /* What tuning found about one kernel. */
 typedef struct qn_wisdom {
@@ -65,8 +66,8 @@ QN_API bool qn_wisdom_at(qn_ctx *qn, int i, qn_wisdom *out, size_t size);
  * that is cut short or was changed adds no record, and the error names the line. Records of another
  * processor, another version or another kernel do no harm; kernels compiled before keep their
  * schedules. QN_EIO, QN_EFORMAT, QN_ENOMEM. */
-QN_API int qn_wisdom_export(qn_ctx *qn, const char *path);
-QN_API int qn_wisdom_import(qn_ctx *qn, const char *path);
+QN_API qn_code qn_wisdom_export(qn_ctx *qn, const char *path);
+QN_API qn_code qn_wisdom_import(qn_ctx *qn, const char *path);
 
 /* ---- the machine ------------------------------------------------------------------------ */
 
@@ -75,7 +76,7 @@ QN_API int qn_wisdom_import(qn_ctx *qn, const char *path);
  * or of qn_format(). NULL only with an error. */
 QN_API const char *qn_machine(qn_ctx *qn);
 /* Name and description of family `i` of machines, which knob machine takes; false past the last. */
-QN_API bool qn_machine_family(int i, const char **name, const char **description);
+QN_API bool qn_machine_family_at(int i, const char **name, const char **description);
 
 #ifdef __cplusplus
 }

@@ -22,6 +22,7 @@ typedef enum api_result {
     API_OPTIMIZER,
     API_GPT,
     API_TEXT,
+    API_LAYER,
     API_SCOPE,
     API_VALUE,
     API_OTHER
@@ -46,18 +47,16 @@ typedef struct api_args {
     qn_dtype dtype;
     qn_pad_mode mode;
     qn_combine combine;
-    qn_init init;
+    const qn_init_options *init;
     qn_method method;
     qn_code code;
     const char *name, *spec;
     const qn_conv_options *options;
     const qn_optimizer_options *settings;
-    const qn_linear_layer *linear;
-    const qn_conv_layer *conv;
-    const qn_embedding_layer *embedding;
-    const qn_norm_layer *norm;
-    const qn_attention_layer *attention;
-    const qn_block_layer *block;
+    const qn_attention_options *heads;
+    const qn_layer_options *layers;
+    const qn_batch_options *batch;
+    const qn_layer *layer;
     void *data;
     size_t bytes;
     int32_t *ids;
@@ -84,6 +83,7 @@ typedef struct api_args {
 #define API_RUN_OPTIMIZER(name, args) a->object = qn_##name args
 #define API_RUN_GPT(name, args)       a->object = qn_##name args
 #define API_RUN_TEXT(name, args)      a->object = qn_##name args
+#define API_RUN_LAYER(name, args)     a->object = qn_##name args
 #define API_RUN_SCOPE(name, args)     a->scope = qn_##name args
 #define API_RUN_VALUE(name, args)     (void)qn_##name args
 #define API_RUN_OTHER(name, args)     (void)0

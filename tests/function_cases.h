@@ -109,10 +109,15 @@
     X(variance, -4, 4, qn_variance(M, 1, 1, false))                                                \
     X(variance_axes, -4, 4, qn_variance_axes(IN(3, 4, 5), 2, AXES(0, 2), 0, true))                 \
     X(std, -4, 4, qn_std(M, 1, 1, true))                                                           \
+    X(std_axes, -4, 4, qn_std_axes(IN(3, 4, 5), 2, AXES(0, 2), 0, true))                           \
     X(any, -1, 1, qn_any(M, 1, false))                                                             \
+    X(any_axes, -1, 1, qn_any_axes(IN(3, 4, 5), 2, AXES(0, 2), false))                             \
+    X(all_axes, -1, 1, qn_all_axes(IN(3, 4, 5), 2, AXES(-1, 0), true))                             \
     X(all, -1, 1, qn_all(M, 1, false))                                                             \
-    X(norm, 0.5, 4, qn_add(qn_norm(M, 3, 1, false), qn_norm(M, 1, 1, false)))                      \
+    X(norm, 0.5, 4, qn_add(qn_norm(M, 1, 3, false), qn_norm(M, 1, 1, false)))                      \
+    X(norm_axes, 0.5, 4, qn_norm_axes(IN(3, 4, 5), 2, AXES(0, 2), 2, false))                       \
     X(logsumexp, -4, 4, qn_logsumexp(M, 1, false))                                                 \
+    X(logsumexp_axes, -4, 4, qn_logsumexp_axes(IN(3, 4, 5), 2, AXES(0, 2), true))                  \
     X(reshape, -4, 4, qn_reshape(M, 3, DIMS(2, -1, 3)))                                            \
     X(permute, -4, 4, qn_permute(IN(2, 3, 4), 3, AXES(2, 0, 1)))                                   \
     X(transpose, -4, 4, qn_transpose(M, 0, 1))                                                     \
@@ -120,13 +125,17 @@
     X(slice, -4, 4, qn_slice(M, 1, -1, 0, -2))                                                     \
     X(select, -4, 4, qn_select(M, 1, -2))                                                          \
     X(flip, -4, 4, qn_flip(M, QN_ALL))                                                             \
+    X(flip_axes, -4, 4, qn_flip_axes(IN(3, 4, 5), 2, AXES(0, 2)))                                  \
     X(as_strided, -4, 4, qn_as_strided(M, 2, DIMS(3, 4), DIMS(5, 2), 1))                           \
     X(pad, -4, 4,                                                                                  \
       qn_add(qn_pad(M, DIMS(1, 2, 2, 1), QN_PAD_REFLECT, 0),                                       \
              qn_pad(M, DIMS(2, 1, 1, 2), QN_PAD_CONSTANT, 1)))                                     \
-    X(roll, -4, 4, qn_roll(M, 2, 1))                                                               \
+    X(roll, -4, 4, qn_roll(M, 1, 2))                                                               \
+    X(roll_axes, -4, 4, qn_roll_axes(M, 2, AXES(1, 0), DIMS(2, -1)))                               \
     X(squeeze, -4, 4, qn_squeeze(IN(4, 1, 3), 1))                                                  \
+    X(squeeze_axes, -4, 4, qn_squeeze_axes(IN(1, 4, 1, 3), 2, AXES(0, 2)))                         \
     X(unsqueeze, -4, 4, qn_unsqueeze(M, 1))                                                        \
+    X(unsqueeze_axes, -4, 4, qn_unsqueeze_axes(M, 2, AXES(0, -2)))                                 \
     X(flatten, -4, 4, qn_flatten(IN(2, 3, 4), 0, 1))                                               \
     X(unfold, -4, 4, qn_unfold(M, 1, 3, 2))                                                        \
     X(diagonal, -4, 4, qn_diagonal(M, 1))                                                          \
@@ -139,13 +148,13 @@
     X(split, -4, 4, split_of(M))                                                                   \
     X(chunk, -4, 4, chunk_of(IN(4, 7)))                                                            \
     X(tile, -4, 4, qn_tile(M, 2, DIMS(2, 3)))                                                      \
-    X(repeat_interleave, -4, 4, qn_repeat_interleave(M, 3, 1))                                     \
+    X(repeat_interleave, -4, 4, qn_repeat_interleave(M, 1, 3))                                     \
     X(meshgrid, -4, 4, meshgrid_of(IN(3), IN(4)))                                                  \
     X(gather, -4, 4, qn_gather(M, INDEX(7, 4, 3), 1))                                              \
     X(scatter, -4, 4, qn_scatter(M, INDEX(7, 4, 3), IN(4, 3), 1, QN_COMBINE_SUM))                  \
     X(take, -4, 4, qn_take(M, INDEX(6, 2, 3), 1))                                                  \
     X(take_along_axis, -4, 4, qn_take_along_axis(M, INDEX(4, 2, 1), 0))                            \
-    X(index_add, -4, 4, qn_index_add(M, 1, INDEX(6, 3), IN(4, 3)))                                 \
+    X(index_add, -4, 4, qn_index_add(M, INDEX(6, 3), IN(4, 3), 1))                                 \
     X(update_slice, -4, 4, qn_update_slice(M, IN(2, 3), DIMS(1, 2)))                               \
     X(one_hot, 0, 0, qn_one_hot(INDEX(6, 4), 5, a->d))                                             \
     X(embedding, -4, 4, qn_embedding(M, INDEX(4, 2, 3)))                                           \
@@ -153,22 +162,29 @@
     X(dot, -2, 2, qn_dot(IN(9), IN(9)))                                                            \
     X(outer, -2, 2, qn_outer(IN(4), IN(5)))                                                        \
     X(tensordot, -2, 2, qn_tensordot(IN(3, 4, 5), IN(5, 2, 3), 2, AXES(0, 2), AXES(2, 0)))         \
-    X(einsum, -2, 2, qn_einsum("bij,bjk->bik", 2, LIST(IN(2, 3, 4), IN(2, 4, 3))))                 \
+    X(einsum, -2, 2, qn_einsum(2, LIST(IN(2, 3, 4), IN(2, 4, 3)), "bij,bjk->bik"))                 \
     X(linear, -2, 2, qn_linear(IN(4, 6), IN(5, 6), IN(5)))                                         \
     X(conv, -2, 2, qn_conv(IN(2, 3, 7, 6), IN(4, 3, 3, 2), IN(4), NULL))                           \
-    X(conv1d, -2, 2, qn_conv1d(IN(2, 4, 9), IN(6, 2, 3), IN(6), 2, 1, 1, 2))                       \
-    X(conv2d, -2, 2, qn_conv2d(IN(1, 2, 6, 7), IN(3, 2, 3, 3), NULL, 1, 2, 2, 1))                  \
-    X(conv3d, -2, 2, qn_conv3d(IN(1, 2, 4, 5, 4), IN(2, 2, 2, 2, 2), IN(2), 1, 0, 1, 1))           \
+    X(conv1d, -2, 2,                                                                               \
+      qn_conv1d(IN(2, 4, 9), IN(6, 2, 3), IN(6),                                                   \
+                &QN_CONV_OPTIONS(.stride = {2}, .before = {1}, .after = {1}, .groups = 2)))        \
+    X(conv2d, -2, 2,                                                                               \
+      qn_conv2d(IN(1, 2, 6, 7), IN(3, 2, 3, 3), NULL,                                              \
+                &QN_CONV_OPTIONS(.dilation = {2, 2}, .before = {2, 2}, .after = {2, 2})))          \
+    X(conv3d, -2, 2, qn_conv3d(IN(1, 2, 4, 5, 4), IN(2, 2, 2, 2, 2), IN(2), NULL))                 \
     X(conv_transpose, -2, 2, qn_conv_transpose(IN(1, 3, 4, 5), IN(3, 2, 3, 2), IN(2), NULL))       \
     X(max_pool, -4, 4, qn_max_pool(IN(1, 2, 6, 6), DIMS(2, 3), NULL))                              \
     X(avg_pool, -4, 4, qn_avg_pool(IN(1, 2, 6, 6), DIMS(2, 3), NULL))                              \
     X(softmax, -4, 4, qn_softmax(M, 1))                                                            \
+    X(softmax_axes, -4, 4, qn_softmax_axes(IN(3, 4, 5), 2, AXES(0, 2)))                            \
     X(log_softmax, -4, 4, qn_log_softmax(M, 0))                                                    \
+    X(log_softmax_axes, -4, 4, qn_log_softmax_axes(IN(3, 4, 5), 2, AXES(1, 2)))                    \
     X(layer_norm, -4, 4, qn_layer_norm(M, IN(6), IN(6), 1e-3))                                     \
     X(rms_norm, -4, 4, qn_rms_norm(M, IN(6), 1e-3))                                                \
-    X(group_norm, -4, 4, qn_group_norm(IN(2, 4, 5), 2, IN(4), IN(4), 1e-3))                        \
-    X(attention, -2, 2, qn_attention(IN(2, 5, 4), IN(2, 5, 4), IN(2, 5, 4), true))                 \
-    X(dropout, -4, 4, qn_dropout(M, 0.5, qn_key(a->qn, 7)))                                        \
+    X(group_norm, -4, 4, qn_group_norm(IN(2, 4, 5), IN(4), IN(4), 2, 1e-3))                        \
+    X(attention, -2, 2,                                                                            \
+      qn_attention(IN(2, 5, 4), IN(2, 5, 4), IN(2, 5, 4), &QN_ATTENTION_OPTIONS(.causal = true)))  \
+    X(dropout, -4, 4, qn_dropout(M, qn_key(a->qn, 7), 0.5))                                        \
     X(cross_entropy, -4, 4, qn_cross_entropy(M, INDEX(6, 4)))                                      \
     X(cross_entropy_ignoring, -4, 4, qn_cross_entropy_ignoring(M, INDEX(6, 4), 2))                 \
     X(nll_loss, -4, -0.1, qn_nll_loss(M, INDEX(6, 4)))                                             \
@@ -181,5 +197,5 @@
     X(random_bits, 0, 0, qn_random_bits(qn_key(a->qn, 3), 2, DIMS(5, 7)))                          \
     X(uniform, 0, 0, qn_uniform(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                            \
     X(randn, 0, 0, qn_randn(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                                \
-    X(randint, 0, 0, qn_randint(qn_key(a->qn, 3), a->d, 1, 100, 2, DIMS(5, 7)))                    \
-    X(bernoulli, 0, 0, qn_bernoulli(qn_key(a->qn, 3), 0.3, 2, DIMS(5, 7)))
+    X(randint, 0, 0, qn_randint(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7), 1, 100))                    \
+    X(bernoulli, 0, 0, qn_bernoulli(qn_key(a->qn, 3), 2, DIMS(5, 7), 0.3))

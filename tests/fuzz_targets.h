@@ -5,7 +5,7 @@
  * caller's clock and the heap's count see; and what it accepts must be what it says:
  *
  *   json         a tree whose texts are UTF-8 and whose members are found by their names
- *   safetensors  a file through qn_load; every tensor of it can be read, or says why not
+ *   safetensors  a file through qn_file_open; every tensor of it can be read, or says why not
  *   wisdom       what was read prints, and reads, as the same
  *   kernel       text that is sound prints, and reads, as the same
  *   schedule     the first byte chooses a kernel, the rest are lines; what is accepted leaves it
@@ -106,7 +106,7 @@ static inline void fuzz_safetensors(const uint8_t *data, size_t size) {
     if (ftruncate(file, 0) || pwrite(file, data, size, 0) != (ssize_t)size) FOUND("no file");
     uint64_t before = qn->heap.bytes;
     qn_scope s = qn_scope_begin(qn);
-    qn_file *f = qn_load(qn, path);
+    qn_file *f = qn_file_open(qn, path);
     if (!f && qn_error_code(qn) != QN_EFORMAT) FOUND("refused by code %d", qn_error_code(qn));
     for (int i = 0; i < qn_file_count(f) && i < 8; i++) {
         qn_clear_error(qn);

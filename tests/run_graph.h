@@ -177,8 +177,8 @@ static inline bool run_static(qn_ctx *qn, const program *p, qn_tensor **t, value
         if (p->step[i].output && to_compute(qn, t[i])) from[outs++] = t[i];
     }
     if (!outs) return read_outputs(p, t, out);
-    qn_plan *plan = qn_compile(qn, ins, in, outs, from);
-    bool ok = plan && qn_run(plan, in, to) == QN_OK && qn_run(plan, in, to) == QN_OK;
+    qn_plan *plan = qn_plan_new(qn, ins, in, outs, from);
+    bool ok = plan && qn_plan_run(plan, in, to) == QN_OK && qn_plan_run(plan, in, to) == QN_OK;
     for (int i = 0, n = 0; ok && i < p->steps; i++)
         if (p->step[i].output && to_compute(qn, t[i])) t[i] = to[n++];
     ok = ok && read_outputs(p, t, out);
@@ -202,7 +202,7 @@ static inline bool compare_stored(const program *p, qn_tensor *const *t, int n, 
         if (chosen && !same[i]) return false;
         if (chosen) roots[n++] = same[i];
     }
-    if (qn_realize(roots, n)) return false;
+    if (qn_realize(n, roots)) return false;
     for (int i = 0; i < p->steps; i++) {
         bool yes = true;
         if (same[i] && qn_read(same[i], &yes, 1)) return false;
@@ -238,7 +238,7 @@ static inline bool build_and_read(qn_ctx *qn, const program *p, way how, values 
         if (p->step[i].output) roots[n++] = t[i];
     if (how == ONCE) {
         if (!compare_stored(p, t, n, roots, out)) return false;
-    } else if (p->together && qn_realize(roots, n)) {
+    } else if (p->together && qn_realize(n, roots)) {
         return false;
     }
     return read_outputs(p, t, out);

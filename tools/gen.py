@@ -196,7 +196,7 @@ def header():
         for h, kind, name, params, doc in composed:
             if h.split(":")[0] == title:
                 yield comment(doc)
-                yield prototype("int " if kind == "STATUS" else "qn_tensor *", "qn_" + name, params)
+                yield prototype("qn_code " if kind == "STATUS" else "qn_tensor *", "qn_" + name, params)
 
 
 def wrappers():

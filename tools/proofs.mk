@@ -12,6 +12,9 @@ $(BUILD)/tests/cover_parse: tests/ir/cover_parse.c $(BUILD)/internal.a
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d -fsanitize=fuzzer $< -o $@ \
 	    $(BUILD)/internal.a $(LDLIBS)
 
+# A sweep of all floats takes hours: it goes on where it was, SECONDS at a time.
+STEP    ?= 1
+SECONDS ?= 600
 accuracy: $(BUILD)/tests/test_accuracy  ## measure errors of functions (STEP=1, SECONDS=600) into docs/accuracy.md
 	@$(BUILD)/tests/test_accuracy --sweep docs/accuracy.tally $(STEP) $(SECONDS) || test $$? = 2
 	@$(BUILD)/tests/test_accuracy --table docs/accuracy.tally \
@@ -23,3 +26,9 @@ docs: $(BUILD)/tests/test_transform_docs  ## write docs/transforms.md from the t
 	@cp $(BUILD)/transforms.md docs/transforms.md
 
 .PHONY: soak cover accuracy docs
+
+symbols: all  ## check what the shared library takes and gives
+	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) $(HEADERS)
+
+valgrind: all $(BUILD)/tests/test_graph $(BUILD)/tests/test_grad $(BUILD)/tests/test_io  ## a sample under valgrind
+	@sh tools/valgrind.sh $(BUILD)

@@ -69,12 +69,12 @@ static const char *step(const char *device, int threads, const qn_gpt_config *co
                         int64_t time, qn_stats *stats) {
     qn_options options = QN_OPTIONS(.device = device, .threads = threads);
     qn_ctx *qn = qn_open(&options);
-    qn_gpt *gpt = qn_gpt_new(qn, config, 1);
+    qn_gpt *gpt = qn_gpt_new(qn, 1, config);
     if (!gpt) return "no model";
     qn_module *m = qn_gpt_module(gpt);
-    qn_realize(qn_module_parameters(m), qn_module_count(m));
+    qn_realize(qn_module_count(m), qn_module_parameters(m));
     qn_optimizer_options adamw = qn_optimizer_defaults(QN_ADAMW);
-    qn_optimizer *o = qn_optimizer_new(qn, &adamw, qn_module_count(m), qn_module_parameters(m));
+    qn_optimizer *o = qn_optimizer_new(qn, qn_module_count(m), qn_module_parameters(m), &adamw);
     static int32_t ids[4096];
     qn_stats before;
     float loss;
@@ -107,14 +107,14 @@ static bool chain_open(chain *c, int threads, const vs_case *k) {
     c->in = noise(c->qn, 0, 1, k->d[1]);
     qn_tensor *x = c->in;
     for (int64_t i = 0; i < k->d[0]; i++) x = qn_tanh(x);
-    c->plan = qn_compile(c->qn, 1, &c->in, 1, &x);
+    c->plan = qn_plan_new(c->qn, 1, &c->in, 1, &x);
     return c->plan != NULL;
 }
 
 static double chain_run(const chain *c) {
     double start = bench_now();
     qn_tensor *out = NULL;
-    bool ok = !qn_run(c->plan, &c->in, &out);
+    bool ok = !qn_plan_run(c->plan, &c->in, &out);
     double seconds = bench_now() - start;
     qn_release(out);
     return ok ? seconds : (double)NAN;

@@ -1,4 +1,4 @@
-/* play_quern.c - Quern as a player: each case a static graph, replayed by qn_run.
+/* play_quern.c - Quern as a player: each case a static graph, replayed by qn_plan_run.
  *
  * All inputs are arguments of the graph, so nothing may be prepared beforehand; "packed" products
  * leave the second one a parameter. Training steps make their assignments within the graph. The
@@ -60,7 +60,7 @@ static qn_tensor *narrow(const vs_case *c, int i, int rank, const int64_t *shape
     qn_tensor *t = input(c, i, rank, shape);
     if (dtype == QN_I8) t = qn_mul(t, qn_like(t, 127));
     it.in[i] = qn_cast(t, dtype);
-    qn_realize(&it.in[i], 1);
+    qn_realize(1, &it.in[i]);
     return it.in[i];
 }
 
@@ -85,7 +85,7 @@ static qn_tensor *product(const vs_case *c) {
 static void attention(const vs_case *c) {
     bool causal = c->kind == VS_ATTENTION_CAUSAL || c->kind == VS_ATTENTION_CAUSAL_GRAD;
     qn_tensor *q = input(c, 0, 4, c->d), *k = input(c, 1, 4, c->d), *v = input(c, 2, 4, c->d);
-    qn_tensor *o = qn_attention(q, k, v, causal), *g[3];
+    qn_tensor *o = qn_attention(q, k, v, &QN_ATTENTION_OPTIONS(.causal = causal)), *g[3];
     it.out[0] = o;
     it.outputs = 1;
     if (c->kind == VS_ATTENTION || c->kind == VS_ATTENTION_CAUSAL) return;
@@ -105,7 +105,7 @@ static qn_tensor *mlp(const vs_case *c) {
     qn_tensor *x = input(c, 2, 2, (int64_t[]){d[3], d[0]});
     p[2] = qn_zeros(it.qn, QN_F32, 1, d + 1);
     p[3] = qn_zeros(it.qn, QN_F32, 1, d + 2);
-    qn_realize(p + 2, 2);
+    qn_realize(2, p + 2);
     int32_t labels[1024];
     for (int64_t i = 0; i < d[3] && i < 1024; i++) labels[i] = (int32_t)(i % d[2]);
     qn_tensor *y = qn_from(it.qn, QN_I32, 1, d + 3, labels);
@@ -139,11 +139,11 @@ static qn_tensor *gpt(const vs_case *c) {
     const int64_t *d = c->d, shape[] = {d[5], d[1]};
     qn_gpt_config config = QN_GPT_CONFIG(.vocabulary = d[0], .context = d[1], .layers = d[2],
                                          .heads = d[3], .width = d[4]);
-    it.gpt = qn_gpt_new(it.qn, &config, 1);
+    it.gpt = qn_gpt_new(it.qn, 1, &config);
     qn_module *m = it.gpt ? qn_gpt_module(it.gpt) : NULL;
     if (!m || !fill_gpt(m)) return NULL;
     qn_optimizer_options options = qn_optimizer_defaults(QN_ADAMW);
-    it.optimizer = qn_optimizer_new(it.qn, &options, qn_module_count(m), qn_module_parameters(m));
+    it.optimizer = qn_optimizer_new(it.qn, qn_module_count(m), qn_module_parameters(m), &options);
     int32_t *ids = malloc((size_t)(d[5] * d[1] + 1) * sizeof *ids);
     if (!ids) return NULL;
     for (int64_t i = 0; i <= d[5] * d[1]; i++) ids[i] = (int32_t)(i * 7919 % d[0]);
@@ -270,7 +270,7 @@ static bool call_quern(void) {
         qn_release(it.out[i]);
         it.out[i] = NULL;
     }
-    if (qn_run(it.plan, it.in, it.out)) {
+    if (qn_plan_run(it.plan, it.in, it.out)) {
         fprintf(stderr, "quern: %s\n", qn_error(it.qn));
         return false;
     }
@@ -313,7 +313,7 @@ static const char *load_quern(const vs_case *c) {
         return why;
     }
     if (it.ref) return it.gpt && call_ref() ? NULL : "only training steps are its";
-    it.plan = qn_compile(it.qn, it.inputs, it.in, it.outputs, it.out);
+    it.plan = qn_plan_new(it.qn, it.inputs, it.in, it.outputs, it.out);
     if (!it.plan || (it.trains && !call_quern())) {
         snprintf(why, sizeof why, "%s", qn_error(it.qn));
         return why;

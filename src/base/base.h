@@ -272,7 +272,7 @@ static inline bool dtype_is_unsigned(int d) {
 /* ---- error.c --------------------------------------------------------------------------------- */
 
 /* Record the first error: text is "<where>: <message>" with the user's file and line when known.
- * All return what was given, not what was recorded first. */
+ * The code is that of the error that is pending, so of the first; `code` without a context. */
 qn_code fail(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
 void *fail_null(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
 QN_NORETURN void raise_error(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
@@ -385,7 +385,8 @@ int processors_there(void); /* those of the machine */
     X(MODULE, "module")                                                                            \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(GPT, "gpt")                                                                                  \
-    X(TEXT, "text")
+    X(TEXT, "text")                                                                                \
+    X(LAYER, "layer")
 enum {
     HANDLE_DEAD,
 #define X(NAME, name) HANDLE_##NAME,
@@ -450,6 +451,8 @@ bool handles_are(qn_ctx *qn, int kind, int n, const void *const *name, const cha
 void *object_open(qn_ctx *qn, int kind, void *object);
 void *object_of(const void *name, int kind, const char *call);
 void *object_close(void *name, int kind, const char *call);
+/* The code of a call that was given this name and refused it. */
+qn_code handle_code(const void *name);
 
 /* ---- the context ----------------------------------------------------------------------------- */
 

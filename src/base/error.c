@@ -4,6 +4,8 @@
  * The text is put together in a buffer of its own before it is recorded, so that an argument may
  * point into the text being replaced, and one too long for the record ends in "...".
  *
+ * The code of a call that fails while an error is pending is that error's, so code and text agree.
+ *
  * A look-up that finds nothing gives NULL and is no error, but what it was asked for is noted
  * (qn->missing): where a NULL is an error next, that is most often why. */
 #include "base/base.h"
@@ -60,7 +62,7 @@ qn_code fail(qn_ctx *qn, qn_code code, const char *fmt, ...) {
     va_start(args, fmt);
     error_record(qn, code, fmt, args);
     va_end(args);
-    return code;
+    return qn ? qn->code : code;
 }
 
 void *fail_null(qn_ctx *qn, qn_code code, const char *fmt, ...) {

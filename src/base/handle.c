@@ -126,3 +126,7 @@ void *object_close(void *name, int kind, const char *call) {
     if (object) handle_drop(handle_at(name));
     return object;
 }
+
+qn_code handle_code(const void *name) {
+    return name ? qn_error_code(handle_at(name)->ctx) : QN_ENULL;
+}

@@ -117,13 +117,13 @@ static int knob_find(qn_ctx *qn, const char *name) {
 int knobs_set(qn_ctx *qn, const char *name, const char *value) {
     if (!name || !value) return fail(qn, QN_ENULL, "a knob needs a name and a value");
     int k = knob_find(qn, name);
-    return k < KNOB_COUNT ? knob_assign(qn, k, name, value) : QN_EARG;
+    return k < KNOB_COUNT ? knob_assign(qn, k, name, value) : (int)qn_error_code(qn);
 }
 
 int knobs_set_late(qn_ctx *qn, const char *name, const char *value) {
     if (!name || !value) return fail(qn, QN_ENULL, "a knob needs a name and a value");
     int k = knob_find(qn, name);
-    if (k == KNOB_COUNT) return QN_EARG;
+    if (k == KNOB_COUNT) return qn_error_code(qn);
     if (rows[k].when == OPEN)
         return fail(qn, QN_EARG,
                     "%s is read when a context is opened, and this one is: set %s before qn_open",

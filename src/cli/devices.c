@@ -84,6 +84,6 @@ int command_devices(int argc, char **argv) {
     int status =
         options_parse("devices", "List the devices of this machine.", NULL, 0, argc, argv, NULL);
     if (status >= 0) return status;
-    for (int i = 0; qn_device(i, &name, &about); i++) show(name, about);
+    for (int i = 0; qn_device_at(i, &name, &about); i++) show(name, about);
     return EXIT_DONE;
 }

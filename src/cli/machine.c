@@ -15,7 +15,7 @@ static const option machine_rows[] = {
 
 static int list_families(void) {
     const char *name, *about;
-    for (int i = 0; qn_machine_family(i, &name, &about); i++) printf("%-16s %s\n", name, about);
+    for (int i = 0; qn_machine_family_at(i, &name, &about); i++) printf("%-16s %s\n", name, about);
     return EXIT_DONE;
 }
 

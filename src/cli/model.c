@@ -94,7 +94,8 @@ static void save_work(void *arg) {
                                     t->loss.s,
                                     "quern.progress",
                                     t->progress.s};
-    if (qn_save(t->qn, t->path, n, name, tensor, PAIRS - !state, metadata))
+    if (qn_save(t->qn, t->path, n, name, tensor,
+                &QN_SAVE_OPTIONS(.pairs = PAIRS - !state, .metadata = metadata)))
         heap_unwind(&t->qn->heap);
 }
 
@@ -224,7 +225,7 @@ static void read_progress(resuming *r) {
 static void resume_work(void *arg) {
     resuming *r = arg;
     write_texts(&r->t);
-    r->file = qn_load(r->t.qn, r->t.path);
+    r->file = qn_file_open(r->t.qn, r->t.path);
     if (!r->file) heap_unwind(&r->t.qn->heap);
     same_text(r, "quern.model", model_kind);
     same_text(r, "quern.config", r->t.config.s);
@@ -261,12 +262,12 @@ int model_load_progress(const model *m, const char *path, model_progress *p) {
 
 bool model_load(model *m, qn_ctx *qn, const char *path) {
     *m = (model){0};
-    qn_file *file = qn_load(qn, path);
+    qn_file *file = qn_file_open(qn, path);
     reading r = {.qn = qn, .file = file, .path = path, .m = m};
     arena_open(&r.a, &qn->heap);
     bool fine = file && guarded(qn, read_model, &r) == QN_OK;
     arena_free(&r.a);
-    if (fine) m->gpt = qn_gpt_new(qn, &m->config, 0);
+    if (fine) m->gpt = qn_gpt_new(qn, 0, &m->config);
     fine = fine && m->gpt && qn_module_load(qn_gpt_module(m->gpt), file) == QN_OK;
     qn_file_close(file);
     if (!fine) {

@@ -102,7 +102,7 @@ static bool open_model(trainer *t) {
     int vocabulary = qn_text_vocabulary(t->text, &characters);
     t->model.config = QN_GPT_CONFIG(.vocabulary = vocabulary, .context = o->context,
                                     .layers = o->layers, .heads = o->heads, .width = o->width);
-    t->model.gpt = qn_gpt_new(t->qn, &t->model.config, (uint64_t)o->seed);
+    t->model.gpt = qn_gpt_new(t->qn, (uint64_t)o->seed, &t->model.config);
     t->model.character = malloc((size_t)vocabulary * sizeof *characters);
     if (t->model.character)
         memcpy(t->model.character, characters, (size_t)vocabulary * sizeof *characters);
@@ -113,8 +113,8 @@ static bool open_model(trainer *t) {
     options.weight_decay = o->weight_decay;
     options.decay_rank = 2;
     options.clip = o->clip;
-    t->optimizer = t->model.gpt ? qn_optimizer_new(t->qn, &options, qn_module_count(m),
-                                                   qn_module_parameters(m))
+    t->optimizer = t->model.gpt ? qn_optimizer_new(t->qn, qn_module_count(m),
+                                                   qn_module_parameters(m), &options)
                                 : NULL;
     size_t window = (size_t)(o->batch * o->context);
     t->ids = malloc(window * sizeof *t->ids);
@@ -179,7 +179,7 @@ static int run_batch(trainer *t, bool training, float *loss) {
     int code = mean ? QN_OK : qn_error_code(t->qn);
     if (!code && training) code = qn_optimizer_set_rate(t->optimizer, rate_now(t));
     if (!code && training) code = qn_optimizer_step(t->optimizer, mean);
-    if (!code) code = qn_realize(&mean, 1);
+    if (!code) code = qn_realize(1, &mean);
     if (!code) code = qn_read(mean, loss, sizeof *loss);
     qn_scope_end(t->qn, s);
     return code;
@@ -240,8 +240,10 @@ static int train(trainer *t) {
     const train_options *o = t->o;
     progress_begin(&t->progress);
     for (bool last = t->steps == o->steps; !last;) {
-        if (qn_text_batch(t->text, false, (uint64_t)o->seed, (uint64_t)t->steps, (int)o->batch,
-                          (int)o->context, t->ids, t->targets) < 0 ||
+        if (qn_text_batch(t->text, t->ids, t->targets,
+                          &QN_BATCH_OPTIONS(.rows = (int)o->batch, .context = (int)o->context,
+                                            .seed = (uint64_t)o->seed,
+                                            .index = (uint64_t)t->steps)) < 0 ||
             run_batch(t, true, &t->loss[t->steps]))
             return cli_failed("train", "%s", qn_error(t->qn));
         if (!isfinite(t->loss[t->steps++]))
@@ -267,8 +269,10 @@ static bool judge(trainer *t, double *result) {
     *result = NAN;
     if (qn_text_size(t->text, true) <= o->context) return true;
     for (uint64_t batch = 0;; batch++) {
-        int within = qn_text_batch(t->text, true, 0, batch, (int)o->batch, (int)o->context, t->ids,
-                                   t->targets);
+        int within =
+            qn_text_batch(t->text, t->ids, t->targets,
+                          &QN_BATCH_OPTIONS(.rows = (int)o->batch, .context = (int)o->context,
+                                            .held_out = true, .index = batch));
         if (within < 0) return false;
         if (within == 0 && fillers == 0) break;
         if (run_batch(t, false, &loss)) return false;

@@ -233,36 +233,28 @@ qn_tensor *qn_conv(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_optio
     return func_end(f, convolve(x, w, b, options));
 }
 
-/* Of a known number of spatial axes, alike in all of them. */
-static qn_tensor *conv_alike(int space, qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride,
-                             int64_t padding, int64_t dilation, int64_t groups) {
+/* Of a known number of spatial axes. */
+static qn_tensor *conv_over(int space, qn_tensor *x, qn_tensor *w, qn_tensor *b,
+                            const qn_conv_options *options) {
     if (!x || !w) return build_elem(OP_MUL, 2, (qn_tensor *const[]){x, w});
     if (qn_rank(x) != space + 2)
         return tensor_unfit("x", x, NULL, NULL, "an image has rank %d here", space + 2);
-    qn_conv_options o = QN_CONV_OPTIONS(.groups = groups);
-    for (int i = 0; i < space; i++) {
-        o.stride[i] = stride, o.dilation[i] = dilation;
-        o.before[i] = o.after[i] = padding;
-    }
-    return convolve(x, w, b, &o);
+    return convolve(x, w, b, options);
 }
 
-qn_tensor *qn_conv1d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding,
-                     int64_t dilation, int64_t groups) {
+qn_tensor *qn_conv1d(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options) {
     func_frame f = func_on("conv1d", ARG(x), ARG(w), OPTIONAL(b));
-    return func_end(f, conv_alike(1, x, w, b, stride, padding, dilation, groups));
+    return func_end(f, conv_over(1, x, w, b, options));
 }
 
-qn_tensor *qn_conv2d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding,
-                     int64_t dilation, int64_t groups) {
+qn_tensor *qn_conv2d(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options) {
     func_frame f = func_on("conv2d", ARG(x), ARG(w), OPTIONAL(b));
-    return func_end(f, conv_alike(2, x, w, b, stride, padding, dilation, groups));
+    return func_end(f, conv_over(2, x, w, b, options));
 }
 
-qn_tensor *qn_conv3d(qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding,
-                     int64_t dilation, int64_t groups) {
+qn_tensor *qn_conv3d(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options) {
     func_frame f = func_on("conv3d", ARG(x), ARG(w), OPTIONAL(b));
-    return func_end(f, conv_alike(3, x, w, b, stride, padding, dilation, groups));
+    return func_end(f, conv_over(3, x, w, b, options));
 }
 
 /* ---- transposed ----------------------------------------------------------------------------- */

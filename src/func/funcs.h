@@ -64,18 +64,27 @@ X(BINARY, logical_xor, (qn_tensor *x, qn_tensor *y), (x != 0) != (y != 0), -4, 4
 X(BINARY, rem, (qn_tensor *x, qn_tensor *y), fmodl(x, y), 0.5, 8, "remainder with x's sign, C's % and fmod; integers by 0 give x")
 X(TENSOR, lerp, (qn_tensor *x, qn_tensor *y, qn_tensor *t), -, 0, 0, "x + t * (y - x)")
 
-/* reductions: axis QN_ALL means every axis; keepdims leaves reduced axes with size 1 */
+/* reductions: axis QN_ALL means every axis; keepdims leaves reduced axes with size 1; _axes takes a
+ * list, in which no axis may come twice, and of none changes nothing. Sums and products of
+ * integers are in 64 bits. QN_ERANGE for an axis that x lacks */
 X(TENSOR, mean, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "mean over an axis; integers give f32")
 X(TENSOR, mean_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "mean over n axes")
 X(TENSOR, variance, (qn_tensor *x, int axis, double correction, bool keepdims), -, 0, 0,
   "variance: squares' sum over (count - correction); 1 gives the unbiased estimate")
 X(TENSOR, variance_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), -, 0, 0, "variance over n axes")
 X(TENSOR, std, (qn_tensor *x, int axis, double correction, bool keepdims), -, 0, 0, "square root of the variance")
+X(TENSOR, std_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), -, 0, 0, "square root of the variance over n axes")
 X(TENSOR, any, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "bool: is any element non-zero?")
+X(TENSOR, any_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "as any, over n axes")
 X(TENSOR, all, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "bool: is every element non-zero?")
-X(TENSOR, norm, (qn_tensor *x, double p, int axis, bool keepdims), -, 0, 0, "(sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero; "
+X(TENSOR, all_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "as all, over n axes")
+X(TENSOR, norm, (qn_tensor *x, int axis, double p, bool keepdims), -, 0, 0,
+  "(sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero; "
   "powers are not scaled: f32 overflows from about 1e19 for p = 2, as in PyTorch")
+X(TENSOR, norm_axes, (qn_tensor *x, int n, const int *axes, double p, bool keepdims), -, 0, 0,
+  "as norm, over n axes together: the vector norm of all their elements")
 X(TENSOR, logsumexp, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "log(sum e^x) without overflow")
+X(TENSOR, logsumexp_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "as logsumexp, over n axes")
 
 /* movement: no element is copied or computed */
 X(TENSOR, reshape, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0, "the same elements in row-major order; one size may be -1, meaning what is left")
@@ -87,14 +96,21 @@ X(TENSOR, slice, (qn_tensor *x, int axis, int64_t start, int64_t stop, int64_t s
   "and what is outside is cut off; stop QN_END: as far as it goes; step may be negative")
 X(TENSOR, select, (qn_tensor *x, int axis, int64_t index), -, 0, 0, "x at one index of an axis, which is dropped")
 X(TENSOR, flip, (qn_tensor *x, int axis), -, 0, 0, "an axis, or with QN_ALL every axis, in reverse order")
+X(TENSOR, flip_axes, (qn_tensor *x, int n, const int *axes), -, 0, 0, "n axes in reverse order")
 X(TENSOR, as_strided, (qn_tensor *x, int rank, const int64_t *shape, const int64_t *strides, int64_t offset), -, 0, 0,
   "element offset + sum of index * stride of x in row-major order")
 X(TENSOR, pad, (qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, double value), -, 0, 0,
   "two numbers for each axis of x say how much to add before and after (negative: to cut off); "
   "`value` is for QN_PAD_CONSTANT")
-X(TENSOR, roll, (qn_tensor *x, int64_t shift, int axis), -, 0, 0, "elements moved `shift` places onward, around the end")
+X(TENSOR, roll, (qn_tensor *x, int axis, int64_t shift), -, 0, 0,
+  "elements moved `shift` places onward along an axis, around the end; `shift` may be negative or "
+  "beyond the size")
+X(TENSOR, roll_axes, (qn_tensor *x, int n, const int *axes, const int64_t *shifts), -, 0, 0,
+  "as roll along n axes, one after the other, each by its shift; an axis may come twice")
 X(TENSOR, squeeze, (qn_tensor *x, int axis), -, 0, 0, "an axis of size 1, or with QN_ALL all such axes, dropped")
+X(TENSOR, squeeze_axes, (qn_tensor *x, int n, const int *axes), -, 0, 0, "n axes of size 1 dropped; QN_ESHAPE where one is not")
 X(TENSOR, unsqueeze, (qn_tensor *x, int axis), -, 0, 0, "a new axis of size 1 at `axis` of the result")
+X(TENSOR, unsqueeze_axes, (qn_tensor *x, int n, const int *axes), -, 0, 0, "n new axes of size 1, at these places of the result")
 X(TENSOR, flatten, (qn_tensor *x, int first, int last), -, 0, 0, "axes first to last (included) merged into one")
 X(TENSOR, unfold, (qn_tensor *x, int axis, int64_t size, int64_t step), -, 0, 0,
   "windows of `size` elements every `step` along an axis; the place within is a new last axis")
@@ -107,11 +123,13 @@ X(TENSOR, concat, (int n, qn_tensor *const *xs, int axis), -, 0, 0, "tensors one
 X(TENSOR, stack, (int n, qn_tensor *const *xs, int axis), -, 0, 0, "tensors of one shape along a new axis")
 X(TENSOR, vstack, (int n, qn_tensor *const *xs), -, 0, 0, "concat along axis 0; vectors are rows")
 X(TENSOR, hstack, (int n, qn_tensor *const *xs), -, 0, 0, "concat along axis 1; vectors along axis 0")
-X(STATUS, split, (qn_tensor *x, int n, const int64_t *sizes, int axis, qn_tensor **out), -, 0, 0,
+X(STATUS, split, (qn_tensor *x, int axis, int n, const int64_t *sizes, qn_tensor **out), -, 0, 0,
   "n consecutive parts of the given sizes, which make up the axis")
-X(STATUS, chunk, (qn_tensor *x, int n, int axis, qn_tensor **out), -, 0, 0, "n consecutive parts, the first ones larger by one where n does not divide")
+X(STATUS, chunk, (qn_tensor *x, int axis, int n, qn_tensor **out), -, 0, 0,
+  "n consecutive parts, the first ones larger by one where n does not divide")
 X(TENSOR, tile, (qn_tensor *x, int n, const int64_t *times), -, 0, 0, "the whole repeated along the last n axes; new axes in front where n is above x's rank")
-X(TENSOR, repeat_interleave, (qn_tensor *x, int64_t times, int axis), -, 0, 0, "each element repeated along an axis")
+X(TENSOR, repeat_interleave, (qn_tensor *x, int axis, int64_t times), -, 0, 0,
+  "each element repeated along an axis, at its place; `times` from 0 on")
 X(STATUS, meshgrid, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0, "n vectors expanded to their common grid, the first along axis 0")
 
 /* computed indices: negative ones are not special; those outside are an error where they are known
@@ -122,7 +140,8 @@ X(TENSOR, scatter, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, qn
   "one stays")
 X(TENSOR, take, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "x at the indices along an axis, which is replaced by index's axes")
 X(TENSOR, take_along_axis, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "gather, broadcasting x and index on the other axes")
-X(TENSOR, index_add, (qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src), -, 0, 0, "x with slice i of src added to slice index[i]; index has rank 1")
+X(TENSOR, index_add, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis), -, 0, 0,
+  "x with slice i of src added to slice index[i]; index has rank 1")
 X(TENSOR, update_slice, (qn_tensor *x, qn_tensor *src, const int64_t *start), -, 0, 0,
   "x with src, of x's rank and dtype, in place of the elements from start[axis] on; "
   "qn_assign(cache, qn_update_slice(cache, new, start)) writes into the cache's own memory where "
@@ -139,7 +158,7 @@ X(TENSOR, dot, (qn_tensor *x, qn_tensor *y), -, 0, 0, "inner product of two vect
 X(TENSOR, outer, (qn_tensor *x, qn_tensor *y), -, 0, 0, "x[i] * y[j] of two vectors")
 X(TENSOR, tensordot, (qn_tensor *x, qn_tensor *y, int n, const int *x_axes, const int *y_axes), -, 0, 0,
   "sum over n pairs of axes; the others of x, then of y, remain")
-X(TENSOR, einsum, (const char *spec, int n, qn_tensor *const *xs), -, 0, 0,
+X(TENSOR, einsum, (int n, qn_tensor *const *xs, const char *spec), -, 0, 0,
   "Einstein summation, e.g. \"bij,bjk->bik\"; axes go by letters, repeated ones take the "
   "diagonal, \"...\" broadcasts")
 X(TENSOR, linear, (qn_tensor *x, qn_tensor *w, qn_tensor *b), -, 0, 0, "x @ transpose(w) + b with w of shape [out, in]; b may be NULL")
@@ -149,12 +168,15 @@ X(TENSOR, conv, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options
   "convolution (as in networks: the kernel is not flipped) of [N, C, spatial..] with w [O, "
   "C/groups, kernel..], plus b [O]: [N, O, floor((n + before + after - dilation*(kernel-1) - 1) / "
   "stride) + 1 ..]; b and options may be NULL")
-X(TENSOR, conv1d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding, int64_t dilation, int64_t groups), -, 0, 0,
-  "conv over one spatial axis: x [N, C, L], w [O, C/groups, K]")
-X(TENSOR, conv2d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding, int64_t dilation, int64_t groups), -, 0, 0,
-  "conv over two, alike in both: x [N, C, H, W], w [O, C/groups, KH, KW]")
-X(TENSOR, conv3d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, int64_t stride, int64_t padding, int64_t dilation, int64_t groups), -, 0, 0,
-  "conv over three, alike in all: x [N, C, D, H, W], w [O, C/groups, KD, KH, KW]")
+X(TENSOR, conv1d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), -, 0, 0,
+  "conv over one spatial axis: x [N, C, L], w [O, C/groups, K]; "
+  "QN_ESHAPE for an image of another rank")
+X(TENSOR, conv2d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), -, 0, 0,
+  "conv over two: x [N, C, H, W], w [O, C/groups, KH, KW]; "
+  "QN_ESHAPE for an image of another rank")
+X(TENSOR, conv3d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), -, 0, 0,
+  "conv over three: x [N, C, D, H, W], w [O, C/groups, KD, KH, KW]; "
+  "QN_ESHAPE for an image of another rank")
 X(TENSOR, conv_transpose, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), -, 0, 0,
   "the gradient of conv for its input, plus b: x [N, C, spatial..], w [C, O/groups, kernel..]: "
   "[N, O, (n-1)*stride - before - after + dilation*(kernel-1) + 1 + extra ..]")
@@ -166,18 +188,21 @@ X(TENSOR, avg_pool, (qn_tensor *x, const int64_t *size, const qn_conv_options *o
 
 /* neural networks */
 X(TENSOR, softmax, (qn_tensor *x, int axis), -, 0, 0, "e^x over its sum along an axis")
+X(TENSOR, softmax_axes, (qn_tensor *x, int n, const int *axes), -, 0, 0, "as softmax, over n axes together")
 X(TENSOR, log_softmax, (qn_tensor *x, int axis), -, 0, 0, "logarithm of softmax without overflow")
+X(TENSOR, log_softmax_axes, (qn_tensor *x, int n, const int *axes), -, 0, 0, "as log_softmax, over n axes together")
 X(TENSOR, layer_norm, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps), -, 0, 0,
   "(x - mean) / sqrt(variance + eps) over the last axis, times gamma, plus beta (either may be "
   "NULL)")
 X(TENSOR, rms_norm, (qn_tensor *x, qn_tensor *gamma, double eps), -, 0, 0, "x / sqrt(mean(x*x) + eps) over the last axis, times gamma (may be NULL)")
-X(TENSOR, group_norm, (qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tensor *beta, double eps), -, 0, 0,
+X(TENSOR, group_norm, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, int64_t groups, double eps), -, 0, 0,
   "layer_norm of [N, C, ...] over each group of channels and all later axes; gamma and beta: "
   "[C] or NULL")
-X(TENSOR, attention, (qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal), -, 0, 0,
-  "softmax(q @ transpose(k) / sqrt(D)) @ v over [.., T, D]; causal: query i sees keys up to i "
-  "+ Tk - Tq")
-X(TENSOR, dropout, (qn_tensor *x, double p, qn_tensor *key), -, 0, 0, "zeros with probability p, the rest times 1 / (1-p)")
+X(TENSOR, attention, (qn_tensor *q, qn_tensor *k, qn_tensor *v, const qn_attention_options *options), -, 0, 0,
+  "softmax(q @ transpose(k) / sqrt(D)) @ v over q [.., Tq, D], k [.., Tk, D], v [.., Tk, E], "
+  "floats: [.., Tq, E]; options may be NULL; causal: query i sees keys up to i + Tk - Tq")
+X(TENSOR, dropout, (qn_tensor *x, qn_tensor *key, double p), -, 0, 0,
+  "zeros with probability p, the rest times 1 / (1-p)")
 X(TENSOR, cross_entropy, (qn_tensor *logits, qn_tensor *labels), -, 0, 0, "mean of -log_softmax(logits, -1) at the labels: [.., C] logits, [..] integers")
 X(TENSOR, cross_entropy_ignoring, (qn_tensor *logits, qn_tensor *labels, int64_t ignore), -, 0, 0,
   "cross_entropy over the labels that are not `ignore`; NaN where there is none")
@@ -195,6 +220,7 @@ X(TENSOR, random_bits, (qn_tensor *key, int rank, const int64_t *shape), -, 0, 0
 X(TENSOR, uniform, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0,
   "floats in [0, 1), every multiple of the dtype's epsilon alike (f64: 53 bits)")
 X(TENSOR, randn, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "normal floats, mean 0 and variance 1 (Box-Muller)")
-X(TENSOR, randint, (qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, int rank, const int64_t *shape), -, 0, 0,
+X(TENSOR, randint, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, int64_t lo, int64_t hi), -, 0, 0,
   "integers in [lo, hi), at most 2^32 different ones, all of which the dtype holds")
-X(TENSOR, bernoulli, (qn_tensor *key, double p, int rank, const int64_t *shape), -, 0, 0, "bool: true with probability p")
+X(TENSOR, bernoulli, (qn_tensor *key, int rank, const int64_t *shape, double p), -, 0, 0,
+  "bool: true with probability p")

@@ -60,7 +60,7 @@ qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis) {
                     build_gather(func_expand(x, rank, from), func_expand(index, rank, to), axis));
 }
 
-qn_tensor *qn_index_add(qn_tensor *x, int axis, qn_tensor *index, qn_tensor *src) {
+qn_tensor *qn_index_add(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis) {
     func_frame f = func_on("index_add", ARG(x), ARG(index), ARG(src));
     if (!index || !src || !func_axis(x, axis, &axis))
         return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));

@@ -104,21 +104,21 @@ static int split_done(qn_ctx *qn, int n, qn_tensor **out, int made) {
 
 static int split_check(const qn_tensor *x, const char *name, int n, const void *sizes, void *out) {
     if (!x) return QN_ENULL;
-    if (!tensor_of(NULL, x, name, "x")) return QN_EGRAPH;
+    if (!tensor_of(NULL, x, name, "x")) return handle_code(x);
     if (!sizes || !out)
         return fail(tensor_ctx(x), QN_ENULL, "%s: no sizes, or nowhere to put parts", name);
     if (n < 1) return fail(tensor_ctx(x), QN_EARG, "%s: %d parts", name, n);
     return QN_OK;
 }
 
-int qn_split(qn_tensor *x, int n, const int64_t *sizes, int axis, qn_tensor **out) {
+qn_code qn_split(qn_tensor *x, int axis, int n, const int64_t *sizes, qn_tensor **out) {
     int code = split_check(x, "split", n, sizes, out), made = 0;
     if (code) return code;
-    if (!build_axis(x, "split", axis, &axis)) return QN_ERANGE;
+    if (!build_axis(x, "split", axis, &axis)) return handle_code(x);
     int64_t start = 0;
     for (int i = 0; i < n && start != DIM_BAD; i++)
         start = dim_op(tensor_ctx(x), start, '+', sizes[i]);
-    if (start == DIM_BAD) return QN_ERANGE;
+    if (start == DIM_BAD) return handle_code(x);
     if (start != qn_dim(x, axis))
         return fail(tensor_ctx(x), QN_ESHAPE, "split: the sizes do not make up axis %d", axis);
     start = 0;
@@ -131,10 +131,10 @@ int qn_split(qn_tensor *x, int n, const int64_t *sizes, int axis, qn_tensor **ou
     return split_done(tensor_ctx(x), n, out, made);
 }
 
-int qn_chunk(qn_tensor *x, int n, int axis, qn_tensor **out) {
+qn_code qn_chunk(qn_tensor *x, int axis, int n, qn_tensor **out) {
     int code = split_check(x, "chunk", n, out, out), made = 0;
     if (code) return code;
-    if (!build_axis(x, "chunk", axis, &axis)) return QN_ERANGE;
+    if (!build_axis(x, "chunk", axis, &axis)) return handle_code(x);
     int64_t size = qn_dim(x, axis), start = 0;
     if (size < 0)
         return fail(tensor_ctx(x), QN_ESHAPE, "chunk: the size of axis %d must be known", axis);
@@ -174,13 +174,13 @@ qn_tensor *qn_tile(qn_tensor *x, int n, const int64_t *times) {
     return func_end(f, x);
 }
 
-qn_tensor *qn_repeat_interleave(qn_tensor *x, int64_t times, int axis) {
+qn_tensor *qn_repeat_interleave(qn_tensor *x, int axis, int64_t times) {
     func_frame f = func_on("repeat_interleave", ARG(x));
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
     return func_end(f, repeat_axis(x, axis, times, true));
 }
 
-int qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out) {
+qn_code qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out) {
     qn_ctx *qn = func_list_context("meshgrid", n, xs);
     if (!qn) return QN_ENULL;
     if (!out) return fail(qn, QN_ENULL, "meshgrid: out is NULL");

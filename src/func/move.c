@@ -74,33 +74,65 @@ qn_tensor *qn_flatten(qn_tensor *x, int first, int last) {
     return func_end(f, func_reshape(x, rank - (last - first), dims));
 }
 
-qn_tensor *qn_squeeze(qn_tensor *x, int axis) {
-    func_frame f = func_on("squeeze", ARG(x));
-    uint32_t mask;
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+/* Without the axes in mask; of those of another size `must` makes an error, else they stay. */
+static qn_tensor *squeeze_mask(qn_tensor *x, uint32_t mask, bool must) {
     int64_t dims[QN_MAX_RANK];
     int rank = func_dims(x, dims), n = 0;
     for (int i = 0; i < rank; i++) {
         bool drop = (mask >> i & 1) && dims[i] == 1;
-        if (!drop && axis != QN_ALL && (mask >> i & 1))
-            return func_end(
-                f, fail_null(tensor_ctx(x), QN_ESHAPE, "squeeze: the size of axis %d is not 1", i));
+        if (!drop && must && (mask >> i & 1))
+            return fail_null(tensor_ctx(x), QN_ESHAPE, "squeeze: the size of axis %d is not 1", i);
         if (!drop) dims[n++] = dims[i];
     }
-    return func_end(f, func_reshape(x, n, dims));
+    return func_reshape(x, n, dims);
+}
+
+qn_tensor *qn_squeeze(qn_tensor *x, int axis) {
+    func_frame f = func_on("squeeze", ARG(x));
+    uint32_t mask;
+    return func_end(f, func_mask(x, axis, &mask) ? squeeze_mask(x, mask, axis != QN_ALL) : NULL);
+}
+
+qn_tensor *qn_squeeze_axes(qn_tensor *x, int n, const int *axes) {
+    func_frame f = func_on("squeeze", ARG(x));
+    uint32_t mask;
+    return func_end(f, func_mask_of(x, n, axes, &mask) ? squeeze_mask(x, mask, true) : NULL);
+}
+
+/* Places of new axes in a result of this rank, as a mask; false: reported. */
+static bool new_axes(const qn_tensor *x, int n, const int *axes, int rank, uint32_t *mask) {
+    *mask = 0;
+    for (int i = 0; i < n; i++) {
+        int at = axes[i] < 0 ? axes[i] + rank : axes[i];
+        if (at < 0 || at >= rank || (*mask >> at & 1))
+            return fail_null(tensor_ctx(x), QN_ERANGE, "unsqueeze: axis %d for rank %d", axes[i],
+                             rank - n);
+        *mask |= 1u << at;
+    }
+    return true;
+}
+
+static qn_tensor *unsqueeze_all(qn_tensor *x, int n, const int *axes) {
+    int64_t old[QN_MAX_RANK], dims[QN_MAX_RANK];
+    if (!x) return NULL;
+    int rank = func_dims(x, old), from = 0;
+    uint32_t mask;
+    if (n > 0 && !axes) return fail_null(tensor_ctx(x), QN_ENULL, "unsqueeze: the axes are NULL");
+    if (n < 0 || n > QN_MAX_RANK - rank)
+        return fail_null(tensor_ctx(x), QN_ERANGE, "unsqueeze: %d more axes for rank %d", n, rank);
+    if (!new_axes(x, n, axes, rank + n, &mask)) return NULL;
+    for (int i = 0; i < rank + n; i++) dims[i] = mask >> i & 1 ? 1 : old[from++];
+    return func_reshape(x, rank + n, dims);
 }
 
 qn_tensor *qn_unsqueeze(qn_tensor *x, int axis) {
     func_frame f = func_on("unsqueeze", ARG(x));
-    if (!x) return func_end(f, NULL);
-    int64_t dims[QN_MAX_RANK + 1];
-    int rank = func_dims(x, dims), at = axis < 0 ? axis + rank + 1 : axis;
-    if (at < 0 || at > rank)
-        return func_end(
-            f, fail_null(tensor_ctx(x), QN_ERANGE, "unsqueeze: axis %d for rank %d", axis, rank));
-    for (int i = rank; i > at; i--) dims[i] = dims[i - 1];
-    dims[at] = 1;
-    return func_end(f, func_reshape(x, rank + 1, dims));
+    return func_end(f, unsqueeze_all(x, 1, &axis));
+}
+
+qn_tensor *qn_unsqueeze_axes(qn_tensor *x, int n, const int *axes) {
+    func_frame f = func_on("unsqueeze", ARG(x));
+    return func_end(f, unsqueeze_all(x, n, axes));
 }
 
 qn_tensor *qn_permute(qn_tensor *x, int n, const int *axes) {
@@ -134,6 +166,12 @@ qn_tensor *qn_flip(qn_tensor *x, int axis) {
     func_frame f = func_on("flip", ARG(x));
     uint32_t mask;
     return func_end(f, func_mask(x, axis, &mask) ? build_flip(x, mask) : NULL);
+}
+
+qn_tensor *qn_flip_axes(qn_tensor *x, int n, const int *axes) {
+    func_frame f = func_on("flip", ARG(x));
+    uint32_t mask;
+    return func_end(f, func_mask_of(x, n, axes, &mask) ? build_flip(x, mask) : NULL);
 }
 
 static int64_t clamped(int64_t v, int64_t lo, int64_t hi) {
@@ -208,18 +246,30 @@ qn_tensor *qn_select(qn_tensor *x, int axis, int64_t index) {
     return func_end(f, select_at(x, axis, slice_place(x, qn_dim(x, axis), index)));
 }
 
-qn_tensor *qn_roll(qn_tensor *x, int64_t shift, int axis) {
-    func_frame f = func_on("roll", ARG(x));
-    if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
+static qn_tensor *roll_axis(qn_tensor *x, int axis, int64_t shift) {
+    if (!func_axis(x, axis, &axis)) return NULL;
     int64_t n = qn_dim(x, axis);
-    if (n == 0) return func_end(f, x);
+    if (n == 0) return x;
     if (n > 0) shift = shift % n + (shift % n < 0 ? n : 0);
     bool back = shift < 0 && !dim_is_code(tensor_ctx(x)->graph, shift);
     int64_t moved =
         back ? sat_neg(shift) : dim_op(tensor_ctx(x), n, '-', shift); /* go from front to end */
     qn_tensor *front = func_slice_axis(x, axis, 0, moved, 1);
     qn_tensor *end = func_slice_axis(x, axis, moved, dim_op(tensor_ctx(x), n, '-', moved), 1);
-    return func_end(f, qn_concat(2, (qn_tensor *const[]){end, front}, axis));
+    return qn_concat(2, (qn_tensor *const[]){end, front}, axis);
+}
+
+qn_tensor *qn_roll(qn_tensor *x, int axis, int64_t shift) {
+    func_frame f = func_on("roll", ARG(x));
+    return func_end(f, roll_axis(x, axis, shift));
+}
+
+qn_tensor *qn_roll_axes(qn_tensor *x, int n, const int *axes, const int64_t *shifts) {
+    func_frame f = func_on("roll", ARG(x));
+    if (x && (n < 0 || (n > 0 && (!axes || !shifts))))
+        return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "roll: %d axes and shifts", n));
+    for (int i = 0; x && i < n; i++) x = roll_axis(x, axes[i], shifts[i]);
+    return func_end(f, x);
 }
 
 /* ---- padding -------------------------------------------------------------------------------- */

@@ -18,24 +18,42 @@ static qn_tensor *below_largest(qn_tensor *x, uint32_t mask) {
     return qn_sub(x, qn_detach(build_reduce(OP_MAX, x, mask, true)));
 }
 
+static qn_tensor *softmax_mask(qn_tensor *x, uint32_t mask) {
+    qn_tensor *e = qn_exp(below_largest(x, mask));
+    return qn_mul(e, qn_reciprocal(build_reduce(OP_SUM, e, mask, true)));
+}
+
 qn_tensor *qn_softmax(qn_tensor *x, int axis) {
     func_frame f = func_on("softmax", ARG(x));
     uint32_t mask;
     func_floats(&f, 1, &x);
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    qn_tensor *e = qn_exp(below_largest(x, mask));
-    qn_tensor *sum = build_reduce(OP_SUM, e, mask, true);
-    return func_end(f, qn_mul(e, qn_reciprocal(sum)));
+    return func_end(f, func_mask(x, axis, &mask) ? softmax_mask(x, mask) : NULL);
+}
+
+qn_tensor *qn_softmax_axes(qn_tensor *x, int n, const int *axes) {
+    func_frame f = func_on("softmax", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    return func_end(f, func_mask_of(x, n, axes, &mask) ? softmax_mask(x, mask) : NULL);
+}
+
+static qn_tensor *log_softmax_mask(qn_tensor *x, uint32_t mask) {
+    qn_tensor *z = below_largest(x, mask);
+    return qn_sub(z, qn_log(build_reduce(OP_SUM, qn_exp(z), mask, true)));
 }
 
 qn_tensor *qn_log_softmax(qn_tensor *x, int axis) {
     func_frame f = func_on("log_softmax", ARG(x));
     uint32_t mask;
     func_floats(&f, 1, &x);
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    qn_tensor *z = below_largest(x, mask);
-    qn_tensor *sum = build_reduce(OP_SUM, qn_exp(z), mask, true);
-    return func_end(f, qn_sub(z, qn_log(sum)));
+    return func_end(f, func_mask(x, axis, &mask) ? log_softmax_mask(x, mask) : NULL);
+}
+
+qn_tensor *qn_log_softmax_axes(qn_tensor *x, int n, const int *axes) {
+    func_frame f = func_on("log_softmax", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    return func_end(f, func_mask_of(x, n, axes, &mask) ? log_softmax_mask(x, mask) : NULL);
 }
 
 /* ---- normalisation -------------------------------------------------------------------------- */
@@ -98,7 +116,7 @@ static bool channel_takes(const qn_tensor *x, const char *name, const qn_tensor 
     return false;
 }
 
-qn_tensor *qn_group_norm(qn_tensor *x, int64_t groups, qn_tensor *gamma, qn_tensor *beta,
+qn_tensor *qn_group_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, int64_t groups,
                          double eps) {
     func_frame f = func_on("group_norm", ARG(x), OPTIONAL(gamma), OPTIONAL(beta));
     int64_t dims[QN_MAX_RANK];
@@ -153,9 +171,13 @@ static qn_tensor *weigh(qn_tensor *scores, qn_tensor *scale, qn_tensor *v, bool 
                                         : NULL;
 }
 
-qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
+qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v,
+                        const qn_attention_options *options) {
+    qn_attention_options o = QN_ATTENTION_OPTIONS();
     func_frame f = func_on("attention", ARG(q), ARG(k), ARG(v));
     if (!q || !k || !v) return func_end(f, build_elem(OP_FMA, 3, (qn_tensor *const[]){q, k, v}));
+    if (!struct_take(f.qn, "attention", "qn_attention_options", &o, sizeof o, options))
+        return func_end(f, NULL);
     if (qn_rank(q) < 2 || qn_rank(k) < 2 || qn_rank(v) < 2)
         return func_end(f, tensor_unfit("q", q, qn_rank(k) < 2 ? "k" : "v", qn_rank(k) < 2 ? k : v,
                                         "all are [.., T, D]"));
@@ -167,10 +189,10 @@ qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v, bool causal) {
     func_floats(&f, 3, x);
     qn_tensor *depth = func_size(x[0], qn_dim(q, -1));
     qn_tensor *scores = qn_matmul(x[0], qn_transpose(x[1], -1, -2));
-    return func_end(f, weigh(scores, qn_rsqrt(depth), x[2], causal));
+    return func_end(f, weigh(scores, qn_rsqrt(depth), x[2], o.causal));
 }
 
-qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key) {
+qn_tensor *qn_dropout(qn_tensor *x, qn_tensor *key, double p) {
     func_frame f = func_on("dropout", ARG(x), ARG(key));
     int64_t dims[QN_MAX_RANK];
     int rank = func_dims(x, dims);
@@ -178,7 +200,7 @@ qn_tensor *qn_dropout(qn_tensor *x, double p, qn_tensor *key) {
     if (!(p >= 0 && p <= 1))
         return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "dropout: %g is no probability", p));
     func_floats(&f, 1, &x);
-    qn_tensor *keep = qn_bernoulli(key, 1 - p, rank, dims), *zero = qn_like(x, 0);
+    qn_tensor *keep = qn_bernoulli(key, rank, dims, 1 - p), *zero = qn_like(x, 0);
     if (p == 1) return func_end(f, func_broadcast(zero, x));
     return func_end(f, qn_where(keep, mul_number(x, 1 / (1 - p)), zero));
 }

@@ -358,7 +358,7 @@ static qn_tensor *einsum(int n, einsum_term *term, const einsum_term *out) {
 
 enum { EINSUM_MOST = 16 };
 
-qn_tensor *qn_einsum(const char *spec, int n, qn_tensor *const *xs) {
+qn_tensor *qn_einsum(int n, qn_tensor *const *xs, const char *spec) {
     qn_ctx *qn = func_list_context("einsum", n, xs);
     func_frame f = func_begin(qn, "einsum");
     if (!qn) return func_end(f, NULL);

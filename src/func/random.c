@@ -159,8 +159,8 @@ static bool range_held(qn_ctx *qn, qn_dtype dtype, int64_t lo, int64_t hi) {
 }
 
 /* lo + floor(word * count / 2^32), in 64 bits. */
-qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, int rank,
-                      const int64_t *shape) {
+qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, int64_t lo,
+                      int64_t hi) {
     func_frame f = func_on("randint", ARG(key));
     qn_tensor *bits[2];
     uint64_t count = (uint64_t)hi - (uint64_t)lo;
@@ -175,7 +175,7 @@ qn_tensor *qn_randint(qn_tensor *key, qn_dtype dtype, int64_t lo, int64_t hi, in
     return func_end(f, qn_cast(qn_add(x, func_integer(x, lo)), dtype));
 }
 
-qn_tensor *qn_bernoulli(qn_tensor *key, double p, int rank, const int64_t *shape) {
+qn_tensor *qn_bernoulli(qn_tensor *key, int rank, const int64_t *shape, double p) {
     func_frame f = func_on("bernoulli", ARG(key));
     qn_tensor *bits[2];
     if (key && !(p >= 0 && p <= 1))

@@ -97,12 +97,23 @@ static qn_tensor *root_of_sum(qn_tensor *sum, double p) {
     return qn_where(flat, qn_like(sum, 0), rest);
 }
 
+static qn_tensor *deviation(qn_tensor *x, uint32_t mask, double correction, bool keepdims) {
+    return root_of_sum(spread(x, mask, correction, keepdims), 2);
+}
+
 qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims) {
     func_frame f = func_on("std", ARG(x));
     uint32_t mask;
     func_floats(&f, 1, &x);
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    return func_end(f, root_of_sum(spread(x, mask, correction, keepdims), 2));
+    return func_end(f, func_mask(x, axis, &mask) ? deviation(x, mask, correction, keepdims) : NULL);
+}
+
+qn_tensor *qn_std_axes(qn_tensor *x, int n, const int *axes, double correction, bool keepdims) {
+    func_frame f = func_on("std", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
+    return func_end(f, deviation(x, mask, correction, keepdims));
 }
 
 /* ---- truth ---------------------------------------------------------------------------------- */
@@ -116,12 +127,28 @@ static qn_tensor *reduce_truth(int op, const char *name, qn_tensor *x, int axis,
     return func_end(f, build_reduce(op, func_truth(x), mask, keepdims));
 }
 
+static qn_tensor *truth_axes(int op, const char *name, qn_tensor *x, int n, const int *axes,
+                             bool keepdims) {
+    func_frame f = func_on(name, ARG(x));
+    uint32_t mask;
+    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
+    return func_end(f, build_reduce(op, func_truth(x), mask, keepdims));
+}
+
 qn_tensor *qn_any(qn_tensor *x, int axis, bool keepdims) {
     return reduce_truth(OP_MAX, "any", x, axis, keepdims);
 }
 
 qn_tensor *qn_all(qn_tensor *x, int axis, bool keepdims) {
     return reduce_truth(OP_MIN, "all", x, axis, keepdims);
+}
+
+qn_tensor *qn_any_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
+    return truth_axes(OP_MAX, "any", x, n, axes, keepdims);
+}
+
+qn_tensor *qn_all_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
+    return truth_axes(OP_MIN, "all", x, n, axes, keepdims);
 }
 
 /* ---- norms and logarithms of sums ----------------------------------------------------------- */
@@ -137,24 +164,40 @@ static qn_tensor *norm_mask(qn_tensor *x, double p, uint32_t mask, bool keepdims
     return root_of_sum(build_reduce(OP_SUM, powers, mask, keepdims), p);
 }
 
-qn_tensor *qn_norm(qn_tensor *x, double p, int axis, bool keepdims) {
+qn_tensor *qn_norm(qn_tensor *x, int axis, double p, bool keepdims) {
     func_frame f = func_on("norm", ARG(x));
     uint32_t mask;
     func_floats(&f, 1, &x);
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    return func_end(f, norm_mask(x, p, mask, keepdims));
+    return func_end(f, func_mask(x, axis, &mask) ? norm_mask(x, p, mask, keepdims) : NULL);
+}
+
+qn_tensor *qn_norm_axes(qn_tensor *x, int n, const int *axes, double p, bool keepdims) {
+    func_frame f = func_on("norm", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    return func_end(f, func_mask_of(x, n, axes, &mask) ? norm_mask(x, p, mask, keepdims) : NULL);
 }
 
 /* The largest is taken off first and added again. It is a constant for the gradient, since any
  * constant gives the same value; an infinite one is left where it is. */
-qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = func_on("logsumexp", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
+static qn_tensor *log_of_sum(qn_tensor *x, uint32_t mask, bool keepdims) {
     qn_tensor *most = qn_detach(build_reduce(OP_MAX, x, mask, true));
     most = qn_where(qn_isfinite(most), most, qn_like(most, 0));
     qn_tensor *sum = build_reduce(OP_SUM, qn_exp(qn_sub(x, most)), mask, keepdims);
     if (!keepdims) most = build_reduce(OP_MAX, most, mask, false); /* sizes 1: only drops them */
-    return func_end(f, qn_add(qn_log(sum), most));
+    return qn_add(qn_log(sum), most);
+}
+
+qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims) {
+    func_frame f = func_on("logsumexp", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    return func_end(f, func_mask(x, axis, &mask) ? log_of_sum(x, mask, keepdims) : NULL);
+}
+
+qn_tensor *qn_logsumexp_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
+    func_frame f = func_on("logsumexp", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    return func_end(f, func_mask_of(x, n, axes, &mask) ? log_of_sum(x, mask, keepdims) : NULL);
 }

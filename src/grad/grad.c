@@ -180,7 +180,7 @@ static bool grad_is_x(node_id node, int n, const node_id *x) {
 static bool grad_fail_lost(const grad *c, node_id n) {
     if (c->g->node[n].flags & NODE_RAN)
         return grad_fail(c, n,
-                         " lies on the way and is an output of qn_run, which has no history; "
+                         " lies on the way and is an output of qn_plan_run, which has no history; "
                          "detach it, or compute it without a plan");
     return grad_fail(c, n,
                      " lies on the way, and how it was computed was cut off%s, for history is kept "
@@ -297,7 +297,7 @@ static void grad_run(void *arg) {
 static int grad_check(qn_ctx *qn, const char *what, int i, const qn_tensor *t) {
     char name[32];
     snprintf(name, sizeof name, i < 0 ? "%s" : "%s %d", what, i);
-    if (!tensor_of(qn, t, "grad", name)) return t ? QN_EGRAPH : QN_ENULL;
+    if (!tensor_of(qn, t, "grad", name)) return qn_error_code(qn);
     if (!dtype_is_float(qn_dtype_of(t)))
         return fail(qn, QN_EDTYPE, "grad: %s is %s; only floats have gradients", name,
                     qn_dtype_name(qn_dtype_of(t)));
@@ -318,7 +318,7 @@ static int grad_check_constants(qn_ctx *qn, int n, qn_tensor *const *x) {
     return QN_OK;
 }
 
-int qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out) {
+qn_code qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out) {
     if (!y) return QN_ENULL;
     qn_ctx *qn = tensor_ctx(y);
     if (n < 0 || (n > 0 && (!x || !out))) return fail(qn, QN_ENULL, "grad: no place for results");

@@ -128,7 +128,7 @@ enum {
     NODE_DATA = 4,     /* a BUFFER, or computed from one by way of floats */
     NODE_LOST = 8,     /* a BUFFER that was computed from data and forgot how */
     NODE_TAPED = 16,   /* GONE, when a tape ended that had kept it */
-    NODE_RAN = 16,     /* LOST, for it is an output of qn_run */
+    NODE_RAN = 16,     /* LOST, for it is an output of qn_plan_run */
     NODE_OLD = 32,     /* a BUFFER whose tensor was assigned to since */
     NODE_GONE = 64,    /* a BUFFER without its value; attr: where that came about (graph_place) */
     NODE_LISTED = 128  /* among what history may lose: see history.c */
@@ -312,8 +312,9 @@ static inline const int64_t *node_dims(const graph *g, node_id n, int *rank) {
     return graph_tuple_get(g, g->node[n].shape, rank);
 }
 #define DIM_CODE (-((int64_t)1 << 62)) /* DIM_CODE - i: the size graph->dim[i], to the user */
-#define DIM_BAD  INT64_MIN             /* no size: the result of a failed dim_op */
+#define DIM_BAD  QN_DIM_ERROR          /* no size: the result of a failed dim_op */
 bool dim_is_code(const graph *g, int64_t dim);
+bool dim_given(qn_ctx *qn, const char *call, int64_t dim, sym *out); /* a user's; reports */
 bool dim_sym(graph *g, int64_t dim, sym *out); /* of a user's size; false: it is none. Raises */
 /* a + b, a - b, a * b or a / b (floor) on sizes as the user gives them, for composed functions;
  * DIM_BAD after an error, which is reported. */

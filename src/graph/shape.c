@@ -3,8 +3,8 @@
  * The user writes a size as an int64_t. A size that is not a constant is given and shown as a code,
  * a number far below every sensible negative index: DIM_CODE - i stands for the expression
  * graph->dim[i]. Codes work wherever sizes do, so what qn_dim() returns can be given back as it is,
- * and the dim_* functions below compute with sizes in this form. DIM_BAD is what they give after an
- * error; it is no code, so whoever uses it is refused in turn.
+ * and the dim_* functions below compute with sizes in this form. DIM_BAD, to users QN_DIM_ERROR, is
+ * what they give after an error; it is no code, so whoever uses it is refused in turn.
  *
  * A shape fits when the product of its sizes' upper bounds, empty axes aside, stays below 2^63. */
 #include "graph/graph.h"
@@ -95,18 +95,18 @@ static void var_work(void *arg) {
 }
 
 int64_t qn_var(qn_ctx *qn, const char *name, int64_t lo, int64_t hi) {
-    if (!qn) return 0;
-    if (!name) return fail(qn, QN_ENULL, "var: a dimension variable needs a name"), 0;
+    if (!qn) return DIM_BAD;
+    if (!name) return fail(qn, QN_ENULL, "var: a dimension variable needs a name"), DIM_BAD;
     if (lo < 0 || hi < lo)
         return fail(qn, QN_ERANGE, "var: %.100s in [%lld, %lld] is no range of sizes", name,
                     (long long)lo, (long long)hi),
-               0;
-    dim_call c = {.g = qn->graph, .name = name, .a = lo, .b = hi};
+               DIM_BAD;
+    dim_call c = {.g = qn->graph, .name = name, .a = lo, .b = hi, .code = DIM_BAD};
     guarded(qn, var_work, &c);
     return c.code;
 }
 
-int qn_bind(qn_ctx *qn, int64_t var, int64_t value) {
+qn_code qn_bind(qn_ctx *qn, int64_t var, int64_t value) {
     if (!qn) return QN_ENULL;
     graph *g = qn->graph;
     uint32_t i = g->vars;
@@ -128,6 +128,75 @@ int64_t shape_bound(const graph *g, sym dim) {
     for (uint32_t i = 0; i < g->vars; i++)
         if (g->bound[i] < 0 && sym_uses(g->syms, dim, g->var[i])) return -1;
     return sym_eval(g->syms, dim, (int)g->vars, g->var, g->bound, &value) ? value : -1;
+}
+
+/* ---- what users ask of sizes ---------------------------------------------------------------- */
+
+/* A size that is one, or DIM_BAD, which was reported where it came about. */
+static bool size_of(qn_ctx *qn, const char *call, int64_t dim, sym *out) {
+    if (dim_is_code(qn->graph, dim) || dim >= 0) return dim_sym(qn->graph, dim, out);
+    if (dim == DIM_BAD && qn->code) return false;
+    return fail_null(qn, QN_ERANGE, "%s: %lld is no size", call, (long long)dim);
+}
+
+typedef struct size_call {
+    qn_ctx *qn;
+    const char *call;
+    int64_t dim;
+    sym out;
+    bool good;
+} size_call;
+
+static void size_work(void *arg) {
+    size_call *c = arg;
+    c->good = size_of(c->qn, c->call, c->dim, &c->out);
+}
+
+bool dim_given(qn_ctx *qn, const char *call, int64_t dim, sym *out) {
+    size_call c = {.qn = qn, .call = call, .dim = dim};
+    if (!qn) return false;
+    guarded(qn, size_work, &c);
+    *out = c.out;
+    return c.good;
+}
+
+static int64_t size_op(qn_ctx *qn, const char *call, int64_t a, char operation, int64_t b) {
+    sym x, y;
+    if (!dim_given(qn, call, a, &x) || !dim_given(qn, call, b, &y)) return DIM_BAD;
+    if (operation == '/' && sym_lo(qn->graph->syms, y) <= 0)
+        return fail(qn, QN_ERANGE, "%s: by a size that may be 0", call), DIM_BAD;
+    return dim_op(qn, a, operation, b);
+}
+
+int64_t qn_dim_add(qn_ctx *qn, int64_t a, int64_t b) {
+    return size_op(qn, "dim_add", a, '+', b);
+}
+int64_t qn_dim_sub(qn_ctx *qn, int64_t a, int64_t b) {
+    return size_op(qn, "dim_sub", a, '-', b);
+}
+int64_t qn_dim_mul(qn_ctx *qn, int64_t a, int64_t b) {
+    return size_op(qn, "dim_mul", a, '*', b);
+}
+int64_t qn_dim_div(qn_ctx *qn, int64_t a, int64_t b) {
+    return size_op(qn, "dim_div", a, '/', b);
+}
+
+int64_t qn_dim_value(qn_ctx *qn, int64_t dim) {
+    sym size;
+    if (!dim_given(qn, "dim_value", dim, &size)) return DIM_BAD;
+    int64_t value = shape_bound(qn->graph, size);
+    if (value >= 0) return value;
+    return fail(qn, QN_EARG, "dim_value: it depends on %s, which is not bound",
+                shape_unbound(qn->graph, size)),
+           DIM_BAD;
+}
+
+qn_code qn_dim_range(qn_ctx *qn, int64_t dim, int64_t *lo, int64_t *hi) {
+    sym size;
+    if (!dim_given(qn, "dim_range", dim, &size)) return qn_error_code(qn);
+    if (lo) *lo = sym_lo(qn->graph->syms, size);
+    if (hi) *hi = sym_hi(qn->graph->syms, size);
+    return QN_OK;
 }
 
 /* ---- products ------------------------------------------------------------------------------- */
@@ -184,7 +253,7 @@ static bool syms_from_user(graph *g, const char *op, int n, const int64_t *dims,
     for (int i = 0; i < n; i++) {
         sym size;
         if (!dim_sym(g, dims[i], &size)) {
-            if (dims[i] != DIM_BAD) /* that one was reported */
+            if (dims[i] != DIM_BAD || !g->ctx->code) /* that one was reported */
                 fail(g->ctx, QN_ERANGE, "%s: size %lld", graph_name(g->ctx, op),
                      (long long)dims[i]);
             return false;
@@ -268,25 +337,25 @@ qn_dtype qn_dtype_of(const qn_tensor *name) {
 
 int qn_rank(const qn_tensor *name) {
     const tensor *t = shape_tensor(name, "rank");
-    return t ? node_rank(t->h.ctx->graph, t->node) : 0;
+    return t ? node_rank(t->h.ctx->graph, t->node) : -1;
 }
 
 int64_t qn_dim(const qn_tensor *name, int axis) {
     const tensor *t = shape_tensor(name, "dim");
-    if (!t || !build_axis(name, "dim", axis, &axis)) return 0;
+    if (!t || !build_axis(name, "dim", axis, &axis)) return DIM_BAD;
     qn_ctx *qn = t->h.ctx;
     int rank;
     const int64_t *dims = node_dims(qn->graph, t->node, &rank);
     int64_t value;
     if (sym_is_const(qn->graph->syms, (sym)dims[axis], &value)) return value;
-    dim_call c = {.g = qn->graph, .size = (sym)dims[axis]};
+    dim_call c = {.g = qn->graph, .size = (sym)dims[axis], .code = DIM_BAD};
     guarded(qn, code_work, &c);
     return c.code;
 }
 
 int64_t qn_numel(const qn_tensor *name) {
     const tensor *t = shape_tensor(name, "numel");
-    if (!t) return 0;
+    if (!t) return -1;
     qn_ctx *qn = t->h.ctx;
     int rank;
     const int64_t *dims = node_dims(qn->graph, t->node, &rank);
@@ -297,10 +366,10 @@ int64_t qn_numel(const qn_tensor *name) {
         if (size < 0)
             return fail(qn, QN_EARG, "numel: axis %d depends on %s, which is not bound", i,
                         shape_unbound(qn->graph, (sym)dims[i])),
-                   0;
+                   -1;
         none |= size == 0;
         if (__builtin_mul_overflow(product, size, &product))
-            return fail(qn, QN_ERANGE, "numel: more than 2^63 elements"), 0;
+            return fail(qn, QN_ERANGE, "numel: more than 2^63 elements"), -1;
     }
     return none ? 0 : product;
 }

@@ -138,10 +138,10 @@ void tensor_settle(tensor *t, bool done) {
     node_unref(g, old);
 }
 
-int qn_set_name(qn_tensor *name, const char *text) {
+qn_code qn_set_name(qn_tensor *name, const char *text) {
     if (!name) return QN_ENULL;
     tensor *t = tensor_of(NULL, name, "set_name", "t");
-    if (!t) return QN_EGRAPH;
+    if (!t) return handle_code(name);
     t->h.label = text ? graph_place_of(t->h.ctx->graph, text, 0) : 0;
     return text && !t->h.label ? fail(t->h.ctx, QN_ENOMEM, "set_name: out of memory") : QN_OK;
 }

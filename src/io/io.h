@@ -3,8 +3,8 @@
  * Files come from anywhere, so nothing in them is believed: every number is checked against the
  * file's size and for overflow before it is used, and what is wrong is said with the file's name
  * and the byte. Writing is all or nothing: a file appears under its name only when every byte of it
- * is on the disk. The public calls (qn_save, qn_load, qn_file_*) are in quern.h; here is what they
- * are made of. */
+ * is on the disk. The public calls (qn_save, qn_file_*) are in quern.h; here is what they are made
+ * of. */
 #ifndef QN_IO_H
 #define QN_IO_H
 

@@ -192,9 +192,9 @@ static void file_close(file *f) {
     heap_free(h, f, sizeof *f);
 }
 
-qn_file *qn_load(qn_ctx *qn, const char *path) {
+qn_file *qn_file_open(qn_ctx *qn, const char *path) {
     if (!qn) return NULL;
-    if (!path) return fail_null(qn, QN_ENULL, "load: no path");
+    if (!path) return fail_null(qn, QN_ENULL, "file_open: no path");
     file *f = heap_try(&qn->heap, sizeof *f);
     size_t path_size = strlen(path) + 1;
     char *copy = f ? heap_try(&qn->heap, path_size) : NULL;
@@ -247,7 +247,7 @@ static void *no_tensor(const file *f, const char *name) {
                      nearest_text(&x, near, sizeof near));
 }
 
-qn_tensor *qn_file_tensor(qn_file *known, const char *name) {
+qn_tensor *qn_file_tensor(const qn_file *known, const char *name) {
     file *f = object_of(known, HANDLE_FILE, "file_tensor");
     if (!f) return NULL;
     if (!name) return fail_null(f->ctx, QN_ENULL, "%s: no name given", f->path);
@@ -388,7 +388,7 @@ static void write_tensors(saver *s) {
 
 static void save_work(void *arg) {
     saver *s = arg;
-    if (s->n && qn_realize(s->tensors, s->n)) heap_unwind(&s->ctx->heap);
+    if (s->n && qn_realize(s->n, s->tensors)) heap_unwind(&s->ctx->heap);
     lay_out(s);
     make_header(s);
     uint64_t size = s->header.len;
@@ -399,19 +399,21 @@ static void save_work(void *arg) {
     if (file_commit(&s->file)) heap_unwind(&s->ctx->heap);
 }
 
-int qn_save(qn_ctx *qn, const char *path, int n, const char *const *names,
-            qn_tensor *const *tensors, int pairs, const char *const *metadata) {
+qn_code qn_save(qn_ctx *qn, const char *path, int n, const char *const *names,
+                qn_tensor *const *tensors, const qn_save_options *options) {
+    qn_save_options o = QN_SAVE_OPTIONS();
     if (!qn) return QN_ENULL;
+    if (!struct_take(qn, "save", "qn_save_options", &o, sizeof o, options)) return qn->code;
     if (!path) return fail(qn, QN_ENULL, "save: no path");
-    if (n < 0 || pairs < 0) return fail(qn, QN_EARG, "save: a negative count");
-    if ((n && (!names || !tensors)) || (pairs && !metadata))
+    if (n < 0 || o.pairs < 0) return fail(qn, QN_EARG, "save: a negative count");
+    if ((n && (!names || !tensors)) || (o.pairs && !o.metadata))
         return fail(qn, QN_ENULL, "save: NULL where a list is needed");
     if (!tensors_of(qn, n, tensors, "save", "tensor")) return qn_error_code(qn);
     saver s = {.ctx = qn,
                .n = n,
-               .pairs = pairs,
+               .pairs = o.pairs,
                .names = names,
-               .metadata = metadata,
+               .metadata = o.metadata,
                .tensors = tensors,
                .file = {.ctx = qn, .path = path, .to = {.folder = -1, .file = -1}}};
     arena_open(&s.a, &qn->heap);

@@ -16,10 +16,9 @@ typedef struct gpt {
     qn_gpt_config config;
     size_t size; /* of this block of memory */
     qn_module *module;
-    qn_embedding_layer token, position;
-    qn_norm_layer norm;
-    qn_linear_layer head;
-    qn_block_layer block[];
+    qn_tensor *places; /* the weight of position embeddings */
+    qn_layer *token, *norm, *head;
+    qn_layer *block[];
 } gpt;
 
 static bool config_fine(qn_ctx *qn, const qn_gpt_config *c) {
@@ -44,15 +43,20 @@ static bool add_layers(gpt *t) {
     qn_module *m = t->module;
     const qn_gpt_config *c = &t->config;
     double out_scale = init_scale / sqrt(2.0 * (double)c->layers);
-    t->token = qn_embedding_new(m, "token", c->vocabulary, c->width, init_scale);
-    t->position = qn_embedding_new(m, "position", c->context, c->width, init_scale);
+    t->token = qn_embedding_new(m, "token", c->vocabulary, c->width,
+                                &QN_LAYER_OPTIONS(.scale = init_scale));
+    qn_embedding_new(m, "position", c->context, c->width, &QN_LAYER_OPTIONS(.scale = init_scale));
+    t->places = qn_module_find(m, "position.weight");
     for (int64_t i = 0; i < c->layers; i++) {
         char name[32];
         snprintf(name, sizeof name, "block.%lld", (long long)i);
-        t->block[i] = qn_block_new(m, name, c->width, c->heads, true, init_scale, out_scale);
+        t->block[i] = qn_block_new(
+            m, name, c->width, c->heads,
+            &QN_LAYER_OPTIONS(.scale = init_scale, .out_scale = out_scale, .causal = true));
     }
-    t->norm = qn_layer_norm_new(m, "norm", c->width);
-    t->head = qn_linear_new(m, "head", c->width, c->vocabulary, false, init_scale);
+    t->norm = qn_layer_norm_new(m, "norm", c->width, NULL);
+    t->head = qn_linear_new(m, "head", c->width, c->vocabulary,
+                            &QN_LAYER_OPTIONS(.scale = init_scale, .no_bias = true));
     return qn_module_count(m) == PARAMETERS + c->layers * BLOCK_PARAMETERS;
 }
 
@@ -65,13 +69,13 @@ static gpt *gpt_of(const qn_gpt *known, const char *call) {
     return object_of(known, HANDLE_GPT, call);
 }
 
-qn_gpt *qn_gpt_new(qn_ctx *qn, const qn_gpt_config *given, uint64_t seed) {
+qn_gpt *qn_gpt_new(qn_ctx *qn, uint64_t seed, const qn_gpt_config *given) {
     qn_gpt_config taken = QN_GPT_CONFIG(), *config = &taken;
     if (!qn) return NULL;
     if (!given) return fail_null(qn, QN_ENULL, "gpt_new: config is NULL");
     if (!struct_take(qn, "gpt_new", "qn_gpt_config", config, sizeof taken, given)) return NULL;
     if (!config_fine(qn, config)) return NULL;
-    size_t size = sizeof(gpt) + (size_t)config->layers * sizeof(qn_block_layer);
+    size_t size = sizeof(gpt) + (size_t)config->layers * sizeof(qn_layer *);
     gpt *t = heap_try(&qn->heap, size);
     if (!t) return fail_null(qn, QN_ENOMEM, "gpt: out of memory");
     memset(t, 0, size);
@@ -79,8 +83,8 @@ qn_gpt *qn_gpt_new(qn_ctx *qn, const qn_gpt_config *given, uint64_t seed) {
     t->config = *config;
     t->size = size;
     t->module = qn_module_new(qn, seed);
-    bool made = t->module && add_layers(t) && t->head.weight &&
-                !qn_realize(qn_module_parameters(t->module), qn_module_count(t->module));
+    bool made = t->module && add_layers(t) && t->head &&
+                !qn_realize(qn_module_count(t->module), qn_module_parameters(t->module));
     qn_gpt *known = made ? object_open(qn, HANDLE_GPT, t) : NULL;
     if (!known) gpt_close(t);
     return known;
@@ -109,10 +113,10 @@ static qn_tensor *forward(const gpt *t, const char *call, qn_tensor *ids) {
         return fail_null(t->ctx, QN_ESHAPE, "gpt: takes [batch, time] with time up to %lld",
                          (long long)t->config.context);
     qn_scope scope = qn_scope_begin(t->ctx);
-    qn_tensor *position = qn_slice(t->position.weight, 0, 0, qn_dim(ids, 1), 1);
-    qn_tensor *x = qn_add(qn_embedding_forward(&t->token, ids), position);
-    for (int64_t i = 0; i < t->config.layers; i++) x = qn_block_forward(&t->block[i], x);
-    x = qn_linear_forward(&t->head, qn_norm_forward(&t->norm, x));
+    qn_tensor *position = qn_slice(t->places, 0, 0, qn_dim(ids, 1), 1);
+    qn_tensor *x = qn_add(qn_layer_forward(t->token, ids), position);
+    for (int64_t i = 0; i < t->config.layers; i++) x = qn_layer_forward(t->block[i], x);
+    x = qn_layer_forward(t->head, qn_layer_forward(t->norm, x));
     return qn_scope_return(t->ctx, scope, x);
 }
 

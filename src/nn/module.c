@@ -19,6 +19,7 @@ typedef struct module {
     const char **name;
     qn_tensor **parameter;
     uint32_t count, name_cap, parameter_cap;
+    nn_layer *layers; /* the latest first */
 } module;
 
 static module *module_of(const qn_module *m, const char *call) {
@@ -32,6 +33,12 @@ qn_ctx *nn_context(const qn_module *known) {
 
 static void module_close(module *m) {
     heap *h = &m->ctx->heap;
+    while (m->layers) {
+        nn_layer *l = m->layers;
+        m->layers = l->next;
+        if (handle_is(l->name, HANDLE_LAYER)) handle_drop(handle_at(l->name));
+        heap_free(h, l, l->size);
+    }
     for (uint32_t i = 0; i < m->count; i++)
         if (handle_is(m->parameter[i], HANDLE_TENSOR)) qn_release(m->parameter[i]);
     heap_free(h, m->parameter, m->parameter_cap * sizeof *m->parameter);
@@ -69,6 +76,15 @@ const char *qn_module_name(const qn_module *known, int i) {
 qn_tensor *const *qn_module_parameters(const qn_module *known) {
     const module *m = module_of(known, "module_parameters");
     return m ? m->parameter : NULL;
+}
+
+qn_layer *nn_layer_keep(qn_module *known, nn_layer *l) {
+    module *m = module_of(known, "module");
+    l->name = m ? object_open(m->ctx, HANDLE_LAYER, l) : NULL;
+    if (!l->name) return NULL;
+    l->next = m->layers;
+    m->layers = l;
+    return l->name;
 }
 
 static int module_index(const module *m, const char *name) {
@@ -154,29 +170,32 @@ qn_tensor *nn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, d
 
 /* The key is data and no constant, so that all parameters of a shape share one kernel. */
 static qn_tensor *draw(const module *m, const char *name, qn_dtype dtype, int rank,
-                       const int64_t *shape, qn_init init, double scale) {
-    if (init == QN_INIT_ZEROS || init == QN_INIT_ONES)
-        return nn_full(m->ctx, dtype, rank, shape, init == QN_INIT_ONES);
+                       const int64_t *shape, const qn_init_options *init) {
+    if (init->kind == QN_INIT_ZEROS || init->kind == QN_INIT_ONES)
+        return nn_full(m->ctx, dtype, rank, shape, init->kind == QN_INIT_ONES);
     uint64_t bits = hash_bytes(name, strlen(name), m->seed);
     qn_tensor *key = qn_from(m->ctx, QN_U32, 1, (int64_t[]){2}, &bits), *t;
-    if (init == QN_INIT_NORMAL) {
+    if (init->kind == QN_INIT_NORMAL) {
         t = qn_randn(key, dtype, rank, shape);
-        return qn_mul(t, qn_like(t, scale));
+        return qn_mul(t, qn_like(t, init->scale));
     }
-    if (init == QN_INIT_UNIFORM) {
+    if (init->kind == QN_INIT_UNIFORM) {
         t = qn_uniform(key, dtype, rank, shape);
-        return qn_mul(qn_sub(t, qn_like(t, 0.5)), qn_like(t, 2 * scale));
+        return qn_mul(qn_sub(t, qn_like(t, 0.5)), qn_like(t, 2 * init->scale));
     }
     return fail_null(m->ctx, QN_EARG, "module: \"%s\": no such initial value", name);
 }
 
 qn_tensor *qn_module_parameter(qn_module *known, const char *name, qn_dtype dtype, int rank,
-                               const int64_t *shape, qn_init init, double scale) {
+                               const int64_t *shape, const qn_init_options *options) {
     const module *m = module_of(known, "module_parameter");
+    qn_init_options init = QN_INIT_OPTIONS();
     if (!m || !name) return NULL;
     qn_ctx *qn = m->ctx;
+    if (!struct_take(qn, "module_parameter", "qn_init_options", &init, sizeof init, options))
+        return NULL;
     qn_scope s = qn_scope_begin(qn);
-    qn_tensor *t = draw(m, name, dtype, rank, shape, init, scale);
+    qn_tensor *t = draw(m, name, dtype, rank, shape, &init);
     t = qn_module_add(known, name, t);
     qn_scope_end(qn, s);
     return t;
@@ -184,11 +203,10 @@ qn_tensor *qn_module_parameter(qn_module *known, const char *name, qn_dtype dtyp
 
 /* ---- checkpoints -------------------------------------------------------------------------- */
 
-int qn_module_save(const qn_module *known, const char *path, int pairs,
-                   const char *const *metadata) {
+qn_code qn_module_save(const qn_module *known, const char *path, const qn_save_options *options) {
     const module *m = module_of(known, "module_save");
-    if (!m) return known ? QN_EGRAPH : QN_ENULL;
-    return qn_save(m->ctx, path, (int)m->count, m->name, m->parameter, pairs, metadata);
+    if (!m) return handle_code(known);
+    return qn_save(m->ctx, path, (int)m->count, m->name, m->parameter, options);
 }
 
 static bool same_shape(const qn_tensor *a, const qn_tensor *b) {
@@ -198,7 +216,7 @@ static bool same_shape(const qn_tensor *a, const qn_tensor *b) {
 }
 
 /* Read and compare all, then assign all: an assignment of values that fit cannot half succeed. */
-static int load_values(const module *m, qn_file *file, qn_tensor **value) {
+static qn_code load_values(const module *m, const qn_file *file, qn_tensor **value) {
     for (uint32_t i = 0; i < m->count; i++) {
         value[i] = qn_file_tensor(file, m->name[i]);
         if (!value[i]) return qn_error_code(m->ctx);
@@ -210,12 +228,12 @@ static int load_values(const module *m, qn_file *file, qn_tensor **value) {
         int code = qn_assign(m->parameter[i], value[i]);
         if (code) return code;
     }
-    return m->count ? qn_realize(m->parameter, (int)m->count) : QN_OK;
+    return m->count ? qn_realize((int)m->count, m->parameter) : QN_OK;
 }
 
-int qn_module_load(qn_module *known, qn_file *file) {
+qn_code qn_module_load(qn_module *known, const qn_file *file) {
     const module *m = module_of(known, "module_load");
-    if (!m) return known ? QN_EGRAPH : QN_ENULL;
+    if (!m) return handle_code(known);
     if (!handle_check(m->ctx, file, HANDLE_FILE, "module_load", "file"))
         return qn_error_code(m->ctx);
     size_t size = (m->count + 1) * sizeof(qn_tensor *);

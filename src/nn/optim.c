@@ -214,8 +214,7 @@ static qn_tensor *new_state(optimizer *o, int i, int k) {
     char name[32];
     for (int d = 0; d < qn_rank(p); d++) shape[d] = qn_dim(p, d);
     snprintf(name, sizeof name, "%d.%d", i, k);
-    return qn_module_parameter(o->module, name, state_dtype(p), qn_rank(p), shape, QN_INIT_ZEROS,
-                               0);
+    return qn_module_parameter(o->module, name, state_dtype(p), qn_rank(p), shape, NULL);
 }
 
 static int set_rate(optimizer *o, double rate) {
@@ -234,8 +233,8 @@ static bool add_state(optimizer *o, qn_tensor *const *parameters) {
     qn_dtype dtype = QN_F32; /* of what all steps share */
     for (int i = 0; i < o->n; i++)
         if (qn_dtype_of(parameters[i]) == QN_F64) dtype = QN_F64;
-    o->rate = qn_module_parameter(o->module, "rate", dtype, 0, NULL, QN_INIT_ZEROS, 0);
-    o->count = qn_module_parameter(o->module, "count", dtype, 0, NULL, QN_INIT_ZEROS, 0);
+    o->rate = qn_module_parameter(o->module, "rate", dtype, 0, NULL, NULL);
+    o->count = qn_module_parameter(o->module, "count", dtype, 0, NULL, NULL);
     if (!o->count || set_rate(o, o->options.rate)) return false;
     for (int i = 0; i < o->n; i++) {
         if (!dtype_is_float(qn_dtype_of(parameters[i]))) {
@@ -257,8 +256,8 @@ static void optimizer_close(optimizer *o) {
     heap_free(&o->ctx->heap, o, o->size);
 }
 
-qn_optimizer *qn_optimizer_new(qn_ctx *qn, const qn_optimizer_options *given, int n,
-                               qn_tensor *const *parameters) {
+qn_optimizer *qn_optimizer_new(qn_ctx *qn, int n, qn_tensor *const *parameters,
+                               const qn_optimizer_options *given) {
     qn_optimizer_options taken = QN_OPTIMIZER_OPTIONS(), *options = &taken;
     if (!qn) return NULL;
     if (!given || !parameters) return fail_null(qn, QN_ENULL, "optimizer: NULL given");
@@ -293,9 +292,9 @@ qn_module *qn_optimizer_state(const qn_optimizer *known) {
     return o ? o->module : NULL;
 }
 
-int qn_optimizer_set_rate(qn_optimizer *known, double rate) {
+qn_code qn_optimizer_set_rate(qn_optimizer *known, double rate) {
     optimizer *o = object_of(known, HANDLE_OPTIMIZER, "optimizer_set_rate");
-    return o ? set_rate(o, rate) : known ? QN_EGRAPH : QN_ENULL;
+    return o ? set_rate(o, rate) : handle_code(known);
 }
 
 /* ---- a step ------------------------------------------------------------------------------- */
@@ -372,16 +371,16 @@ static int apply(optimizer *o, qn_tensor *const *gradients) {
     return code;
 }
 
-int qn_optimizer_apply(qn_optimizer *known, qn_tensor *const *gradients) {
+qn_code qn_optimizer_apply(qn_optimizer *known, qn_tensor *const *gradients) {
     optimizer *o = object_of(known, HANDLE_OPTIMIZER, "optimizer_apply");
-    return o ? apply(o, gradients) : known ? QN_EGRAPH : QN_ENULL;
+    return o ? apply(o, gradients) : handle_code(known);
 }
 
-int qn_optimizer_step(qn_optimizer *known, qn_tensor *loss) {
+qn_code qn_optimizer_step(qn_optimizer *known, qn_tensor *loss) {
     optimizer *o = object_of(known, HANDLE_OPTIMIZER, "optimizer_step");
-    if (!o) return known ? QN_EGRAPH : QN_ENULL;
+    if (!o) return handle_code(known);
     if (!handle_check(o->ctx, loss, HANDLE_TENSOR, "optimizer_step", "loss"))
-        return loss ? QN_EGRAPH : QN_ENULL;
+        return qn_error_code(o->ctx);
     qn_scope scope = qn_scope_begin(o->ctx);
     int code = qn_grad(loss, NULL, o->n, o->parameter, o->gradient);
     if (code == QN_OK) code = apply(o, o->gradient);

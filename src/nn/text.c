@@ -121,9 +121,9 @@ int qn_text_vocabulary(const qn_text *known, const uint32_t **characters) {
     return t ? t->vocabulary : 0;
 }
 
-int qn_text_ids(const qn_text *known, int64_t from, int64_t count, int32_t *ids) {
+qn_code qn_text_ids(const qn_text *known, int64_t from, int64_t count, int32_t *ids) {
     const text *t = text_of(known, "text_ids");
-    if (!t) return known ? QN_EGRAPH : QN_ENULL;
+    if (!t) return handle_code(known);
     if (count && !ids) return fail(t->ctx, QN_ENULL, "text: no place for the numbers");
     if (from < 0 || count < 0 || from > t->size || count > t->size - from)
         return fail(t->ctx, QN_ERANGE, "text: no characters [%lld, %lld) in %lld", (long long)from,
@@ -140,29 +140,37 @@ static uint64_t drawn(uint64_t seed, uint64_t counter) {
     return z ^ (z >> 31);
 }
 
-int qn_text_batch(const qn_text *known, bool held_out, uint64_t seed, uint64_t index, int rows,
-                  int context, int32_t *ids, int32_t *targets) {
+/* Where row `number` of all batches begins in a part, which has that many windows; false: past the
+ * end of what is held out. */
+static bool window_at(const qn_batch_options *o, uint64_t number, int64_t windows, int64_t *at) {
+    bool inside = !o->held_out || number < (uint64_t)windows;
+    *at = !o->held_out ? (int64_t)(drawn(o->seed, number) % (uint64_t)windows)
+          : inside     ? (int64_t)number * o->context
+                       : 0;
+    return inside;
+}
+
+int qn_text_batch(const qn_text *known, int32_t *ids, int32_t *targets,
+                  const qn_batch_options *options) {
     const text *t = text_of(known, "text_batch");
-    if (!t) return known ? QN_EGRAPH : QN_ENULL;
+    qn_batch_options o = QN_BATCH_OPTIONS();
+    if (!t) return handle_code(known);
+    if (!struct_take(t->ctx, "text_batch", "qn_batch_options", &o, sizeof o, options))
+        return qn_error_code(t->ctx);
     if (!ids || !targets) return fail(t->ctx, QN_ENULL, "text: no place for a batch");
-    if (rows < 1 || context < 1) return fail(t->ctx, QN_ERANGE, "text: an empty batch");
-    int64_t begin = held_out ? t->train : 0, part = part_size(t, held_out);
-    int64_t windows = held_out ? (part - 1) / context : part - context;
-    if (part <= context)
+    if (o.rows < 1 || o.context < 1) return fail(t->ctx, QN_ERANGE, "text: an empty batch");
+    int64_t begin = o.held_out ? t->train : 0, part = part_size(t, o.held_out);
+    int64_t windows = o.held_out ? (part - 1) / o.context : part - o.context;
+    if (part <= o.context)
         return fail(t->ctx, QN_ERANGE, "text: a part of %lld characters has no window of %d",
-                    (long long)part, context);
+                    (long long)part, o.context);
     int within = 0;
-    for (int r = 0; r < rows; r++) {
-        uint64_t number = index * (uint64_t)rows + (uint64_t)r;
-        bool inside = !held_out || number < (uint64_t)windows;
-        int64_t at = !held_out ? (int64_t)(drawn(seed, number) % (uint64_t)windows)
-                     : inside  ? (int64_t)number * context
-                               : 0;
-        memcpy(ids + (size_t)r * (size_t)context, t->id + begin + at,
-               (size_t)context * sizeof *ids);
-        memcpy(targets + (size_t)r * (size_t)context, t->id + begin + at + 1,
-               (size_t)context * sizeof *ids);
-        within += inside;
+    size_t row = (size_t)o.context, bytes = row * sizeof *ids;
+    for (int r = 0; r < o.rows; r++) {
+        int64_t at;
+        within += window_at(&o, o.index * (uint64_t)o.rows + (uint64_t)r, windows, &at);
+        memcpy(ids + (size_t)r * row, t->id + begin + at, bytes);
+        memcpy(targets + (size_t)r * row, t->id + begin + at + 1, bytes);
     }
     return within;
 }

@@ -235,11 +235,11 @@ static void assign_work(void *arg) {
     a->done = assign_fits(a->t, a->value) && assign_value(a->t, a->value->node);
 }
 
-int qn_assign(qn_tensor *name, qn_tensor *from) {
+qn_code qn_assign(qn_tensor *name, qn_tensor *from) {
     qn_ctx *qn = name ? tensor_ctx(name) : from ? tensor_ctx(from) : NULL;
     tensor *t = tensor_of(qn, name, "assign", "t");
     const tensor *value = t ? tensor_of(qn, from, "assign", "value") : NULL;
-    if (!value) return name && from ? QN_EGRAPH : QN_ENULL;
+    if (!value) return qn_error_code(qn);
     assignment a = {.t = t, .value = value};
     guarded(qn, assign_work, &a);
     graph_settle(qn->graph);
@@ -264,11 +264,11 @@ static void write_work(void *arg) {
     a->done = write_checked(a->t, a->data, a->size);
 }
 
-int qn_write(qn_tensor *name, const void *data, size_t size) {
+qn_code qn_write(qn_tensor *name, const void *data, size_t size) {
     if (!name) return QN_ENULL;
     qn_ctx *qn = tensor_ctx(name);
     tensor *t = tensor_of(NULL, name, "write", "t");
-    if (!t) return QN_EGRAPH;
+    if (!t) return handle_code(name);
     assignment a = {.t = t, .data = data, .size = size};
     guarded(qn, write_work, &a);
     graph_settle(qn->graph);

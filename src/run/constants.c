@@ -107,12 +107,13 @@ int constants_number(const static_constants *c, node_id n) {
 bool constants_make(static_constants *c, qn_ctx *qn) {
     bool there = c->values && c->buffer[0];
     for (uint32_t i = 0; i < c->leaves; i++) {
-        const tensor *t = tensor_of(qn, c->owner[i], "run", "a parameter");
+        const tensor *t = tensor_of(qn, c->owner[i], "plan_run", "a parameter");
         if (!t) return false;
         if (node_at(qn->graph, t->node)->given_up) realize_nodes(qn, 1, &t->node);
         const graph_node *x = node_at(qn->graph, t->node);
         if (!node_is_memory(x))
-            return fail(qn, QN_EGRAPH, "run: a parameter was changed into something else"), false;
+            return fail(qn, QN_EGRAPH, "plan_run: a parameter was changed into something else"),
+                   false;
         c->leaf[i] = x->buffer;
         there &= c->content[i] == buffer_at(qn, x->buffer)->content;
     }

@@ -152,7 +152,7 @@ void qn_close(qn_ctx *qn) {
     heap_free(&last, qn, sizeof *qn);
 }
 
-bool qn_device(int i, const char **name, const char **description) {
+bool qn_device_at(int i, const char **name, const char **description) {
     const dev_table *d = i < 0 ? NULL : dev_at(i);
     if (!d) return false;
     if (name) *name = d->name;
@@ -196,7 +196,7 @@ const char *qn_machine(qn_ctx *qn) {
     return told(qn, tell_machine);
 }
 
-bool qn_machine_family(int i, const char **name, const char **description) {
+bool qn_machine_family_at(int i, const char **name, const char **description) {
     return machine_family(i, name, description);
 }
 
@@ -211,7 +211,7 @@ static void set_work(void *arg) {
     s->code = knobs_set_late(s->qn, s->name, s->value);
 }
 
-int qn_set(qn_ctx *qn, const char *name, const char *value) {
+qn_code qn_set(qn_ctx *qn, const char *name, const char *value) {
     if (!qn) return QN_ENULL;
     setting s = {qn, name, value, QN_OK};
     int code = guarded(qn, set_work, &s);

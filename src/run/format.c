@@ -93,3 +93,20 @@ const char *qn_format(qn_tensor *t, int limit) {
     heap_free(&qn->heap, data, size + 8);
     return !code && out->s ? out->s : "";
 }
+
+typedef struct dim_printing {
+    qn_ctx *qn;
+    sym size;
+} dim_printing;
+
+static void dim_work(void *arg) {
+    const dim_printing *p = arg;
+    p->qn->run->text.len = 0;
+    sym_print(p->qn->graph->syms, p->size, &p->qn->run->text);
+}
+
+const char *qn_dim_text(qn_ctx *qn, int64_t dim) {
+    dim_printing p = {.qn = qn};
+    if (!dim_given(qn, "dim_text", dim, &p.size) || guarded(qn, dim_work, &p)) return NULL;
+    return qn->run->text.s;
+}

@@ -232,7 +232,7 @@ bool host_size(qn_ctx *qn, const char *call, tuple_id shape, int dtype, size_t *
     return true;
 }
 
-int qn_realize(qn_tensor *const *ts, int n) {
+qn_code qn_realize(int n, qn_tensor *const *ts) {
     node_id few[32];
     if (n < 0 || (n && !ts)) return QN_EARG;
     if (!n) return QN_OK;
@@ -248,11 +248,11 @@ int qn_realize(qn_tensor *const *ts, int n) {
     return code;
 }
 
-int qn_read(qn_tensor *name, void *out, size_t size) {
+qn_code qn_read(qn_tensor *name, void *out, size_t size) {
     if (!name) return QN_ENULL;
     qn_ctx *qn = tensor_ctx(name);
     const tensor *t = tensor_of(NULL, name, "read", "t");
-    if (!t) return QN_EGRAPH;
+    if (!t) return handle_code(name);
     if (!out) return fail(qn, QN_ENULL, "read: no place to read to");
     size_t need;
     if (!host_size(qn, "read", node_at(qn->graph, t->node)->shape,

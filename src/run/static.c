@@ -1,4 +1,4 @@
-/* static.c - qn_compile and qn_run: one plan, replayed.
+/* static.c - qn_plan_new and qn_plan_run: one plan, replayed.
  *
  * A static graph is an ordinary plan with names on its leaves: some are the inputs given at each
  * run, the rest are parameters, found again through the handle that held them at compile time, so
@@ -79,7 +79,7 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
     for (int i = 0; i < n_out; i++) {
         node_id named = tensor_at(outputs[i])->node, n = node_behind(g, named);
         if (node_is_memory(node_at(g, named)))
-            raise_error(p->qn, QN_EGRAPH, "compile: output %d is computed already", i);
+            raise_error(p->qn, QN_EGRAPH, "plan_new: output %d is computed already", i);
         if (node_is_memory(node_at(g, n))) n = named; /* a copy of it */
         p->output_root[i] = (int)root_number(c, n);
     }
@@ -116,7 +116,7 @@ tensor *static_owner(qn_ctx *qn, node_id leaf) {
     tensor *t = graph_handle_of(g, leaf);
     if (!t)
         raise_error(qn, QN_EGRAPH,
-                    "compile: the outputs depend on a value whose tensor was released; name it as "
+                    "plan_new: the outputs depend on a value whose tensor was released; name it as "
                     "an input or keep its tensor");
     return t;
 }
@@ -207,8 +207,8 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     for (int i = 0; i < n_in; i++) {
         const graph_node *x = node_at(g, tensor_at(inputs[i])->node);
         if (!node_is_memory(x))
-            raise_error(qn, QN_EGRAPH, "compile: input %d is an expression; give a realized tensor",
-                        i);
+            raise_error(qn, QN_EGRAPH,
+                        "plan_new: input %d is an expression; give a realized tensor", i);
         p->input_shape[i] = x->shape;
         p->input_dtype[i] = x->dtype;
     }
@@ -310,13 +310,13 @@ static void compile_work(void *arg) {
     capture_graph(&(capture){.p = p}, c->n_in, c->inputs, c->n_out, c->outputs);
 }
 
-qn_plan *qn_compile(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
-                    qn_tensor *const *outputs) {
-    if (!qn || !check_tensors(qn, "compile", "input", n_in, inputs) ||
-        !check_tensors(qn, "compile", "output", n_out, outputs))
+qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
+                     qn_tensor *const *outputs) {
+    if (!qn || !check_tensors(qn, "plan_new", "input", n_in, inputs) ||
+        !check_tensors(qn, "plan_new", "output", n_out, outputs))
         return NULL;
     if (qn->run->dev->unfused)
-        return fail_null(qn, QN_EDEVICE, "compile: device %s has no plans", qn->run->dev->name);
+        return fail_null(qn, QN_EDEVICE, "plan_new: device %s has no plans", qn->run->dev->name);
     compiling c = {qn, n_in, n_out, inputs, outputs, NULL};
     if (guarded(qn, compile_work, &c)) {
         if (c.made) static_close(c.made);
@@ -333,10 +333,10 @@ static bool bind_inputs(static_plan *p, qn_tensor *const *inputs) {
     bool fits = true;
     bind_begin(g, b);
     for (int i = 0; fits && i < p->inputs; i++)
-        fits = bind_shape(g, "run", i, b, p->input_shape[i],
+        fits = bind_shape(g, "plan_run", i, b, p->input_shape[i],
                           node_at(g, tensor_at(inputs[i])->node)->shape);
     for (int i = 0; fits && i < p->inputs; i++)
-        fits = bind_check(g, "run", i, b, p->input_shape[i],
+        fits = bind_check(g, "plan_run", i, b, p->input_shape[i],
                           node_at(g, tensor_at(inputs[i])->node)->shape);
     if (fits) bind_end(g, b);
     return fits;
@@ -346,18 +346,19 @@ static bool bind_inputs(static_plan *p, qn_tensor *const *inputs) {
 static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
     qn_ctx *qn = p->qn;
     graph *g = qn->graph;
-    if (!tensors_of(qn, (int)p->assigned, p->assign_to, "run", "assigned parameter")) return false;
+    if (!tensors_of(qn, (int)p->assigned, p->assign_to, "plan_run", "assigned parameter"))
+        return false;
     for (int i = 0; i < p->inputs; i++) {
         const graph_node *x = node_at(g, tensor_at(inputs[i])->node);
         if (x->dtype != p->input_dtype[i])
-            return fail(qn, QN_EDTYPE, "run: input %d is %s, compiled was %s", i,
+            return fail(qn, QN_EDTYPE, "plan_run: input %d is %s, compiled was %s", i,
                         qn_dtype_name((qn_dtype)x->dtype),
                         qn_dtype_name((qn_dtype)p->input_dtype[i])),
                    false;
     }
     if (!bind_inputs(p, inputs)) return false;
     if (g->pending_count || p->inputs) { /* inputs may be expressions; earlier effects come first */
-        if (qn_realize(inputs, p->inputs)) return false;
+        if (qn_realize(p->inputs, inputs)) return false;
         if (g->pending_count) realize_nodes(qn, 0, NULL);
     }
     if (!constants_make(&p->constants, qn)) return false;
@@ -368,13 +369,14 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
         }
         const tensor *t = p->leaf_input[i] >= 0
                               ? tensor_at(inputs[p->leaf_input[i]])
-                              : tensor_of(qn, p->leaf_owner[i], "run", "a parameter");
+                              : tensor_of(qn, p->leaf_owner[i], "plan_run", "a parameter");
         if (!t) return false;
         if (node_at(g, t->node)->given_up) realize_nodes(qn, 1, &t->node);
         const graph_node *x = node_at(g, t->node);
         bool fits = p->leaf_input[i] >= 0 || x->shape == p->leaf_shape[i];
         if (!node_is_memory(x) || !fits)
-            return fail(qn, QN_EGRAPH, "run: a parameter was changed into something else"), false;
+            return fail(qn, QN_EGRAPH, "plan_run: a parameter was changed into something else"),
+                   false;
         p->leaf_buffer[i] = x->buffer;
     }
     return true;
@@ -473,12 +475,12 @@ static void run_work(void *arg) {
     checks_judge(&p->checks, p->qn, p->roots, p->root_buffer);
 }
 
-int qn_run(qn_plan *name, qn_tensor *const *inputs, qn_tensor **outputs) {
-    static_plan *p = object_of(name, HANDLE_PLAN, "run");
-    if (!p) return name ? QN_EGRAPH : QN_ENULL;
+qn_code qn_plan_run(qn_plan *name, qn_tensor *const *inputs, qn_tensor **outputs) {
+    static_plan *p = object_of(name, HANDLE_PLAN, "plan_run");
+    if (!p) return handle_code(name);
     qn_ctx *qn = p->qn;
-    if (!check_tensors(qn, "run", "input", p->inputs, inputs)) return qn_error_code(qn);
-    if (p->outputs && !outputs) return fail(qn, QN_ENULL, "run: no place for the outputs");
+    if (!check_tensors(qn, "plan_run", "input", p->inputs, inputs)) return qn_error_code(qn);
+    if (p->outputs && !outputs) return fail(qn, QN_ENULL, "plan_run: no place for the outputs");
     p->noded = 0;
     p->versioned = 0;
     p->handed = 0;

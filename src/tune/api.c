@@ -241,7 +241,7 @@ static int tune_guarded(qn_ctx *qn, const tune_what *what, const qn_tune_options
     return code ? code : c.code;
 }
 
-int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options) {
+qn_code qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options *options) {
     qn_tune_options o;
     if (!qn) return QN_ENULL;
     if (n < 0 || (n && !tensors)) return fail(qn, QN_EARG, "tune: bad list of tensors");
@@ -250,18 +250,19 @@ int qn_tune(qn_ctx *qn, int n, qn_tensor *const *tensors, const qn_tune_options 
     return tune_guarded(qn, &(tune_what){.n = n, .t = tensors}, &o);
 }
 
-int qn_tune_plan(qn_plan *plan, const qn_tune_options *options) {
+qn_code qn_tune_plan(qn_plan *plan, const qn_tune_options *options) {
     qn_tune_options o;
     qn_ctx *qn = NULL;
     const run_plan *p = static_plan_at(plan, "tune_plan", &qn);
-    if (!p) return plan ? QN_EGRAPH : QN_ENULL;
+    if (!p) return handle_code(plan);
     if (!good_options(qn, options, &o)) return qn_error_code(qn);
     return tune_guarded(qn, &(tune_what){.plan = p}, &o);
 }
 
-int qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options) {
+qn_code qn_tune_text(qn_ctx *qn, const char *text, const qn_tune_options *options) {
     qn_tune_options o;
-    if (!qn || !text) return QN_ENULL;
+    if (!qn) return QN_ENULL;
+    if (!text) return fail(qn, QN_ENULL, "tune_text: no text");
     if (!good_options(qn, options, &o)) return qn_error_code(qn);
     return tune_guarded(qn, &(tune_what){.text = text}, &o);
 }

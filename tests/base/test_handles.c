@@ -28,16 +28,8 @@ static qn_tensor *stale(qn_ctx *ctx) {
 static void good_arguments(api_args *a) {
     static qn_conv_options options;
     static qn_optimizer_options settings;
-    static qn_linear_layer linear;
-    static qn_conv_layer conv;
-    static qn_embedding_layer embedding;
-    static qn_norm_layer norm;
-    static qn_attention_layer attention;
-    static qn_block_layer block;
     settings = qn_optimizer_defaults(QN_SGD);
     options = QN_CONV_OPTIONS();
-    linear.weight = embedding.weight = norm.weight = attention.qkv.weight = vector(qn);
-    attention.heads = 1;
     *a = (api_args){.qn = qn,
                     .n = 2,
                     .n2 = 1,
@@ -49,12 +41,6 @@ static void good_arguments(api_args *a) {
                     .spec = "i,i->i",
                     .options = &options,
                     .settings = &settings,
-                    .linear = &linear,
-                    .conv = &conv,
-                    .embedding = &embedding,
-                    .norm = &norm,
-                    .attention = &attention,
-                    .block = &block,
                     .data = data,
                     .bytes = sizeof data,
                     .ids = (int32_t *)data};
@@ -73,8 +59,8 @@ static qn_tensor **place(api_args *a, const api_row *r, int i) {
 
 /* Functions whose tensors are those of an object are tried with one, below. */
 static bool needs_object(const api_row *r) {
-    static const char *const objects[] = {"a->tape",      "a->plan", "a->file", "a->module",
-                                          "a->optimizer", "a->gpt",  "a->chars"};
+    static const char *const objects[] = {"a->tape",      "a->plan", "a->file",  "a->module",
+                                          "a->optimizer", "a->gpt",  "a->chars", "a->layer,"};
     for (size_t i = 0; i < COUNT_OF(objects); i++)
         if (api_takes(r, objects[i])) return true;
     return false;
@@ -170,19 +156,21 @@ static void stale_objects(api_args *a) {
     qn_tensor *p = qn_keep(a->t[0]), *y = qn_exp(p), *ids = a->t[1];
     (void)ids;
     a->tape = qn_tape_begin(qn);
-    a->plan = qn_compile(qn, 1, &p, 1, &y);
+    a->plan = qn_plan_new(qn, 1, &p, 1, &y);
     a->module = qn_module_new(qn, 1);
     CHECK(qn_module_add(a->module, "p", p) == p);
     char path[] = "/tmp/quern-handles-XXXXXX";
     int fd = mkstemp(path);
     if (fd >= 0) close(fd);
-    CHECK_INT(qn_module_save(a->module, path, 0, NULL), QN_OK);
-    a->file = qn_load(qn, path);
+    CHECK_INT(qn_module_save(a->module, path, NULL), QN_OK);
+    a->file = qn_file_open(qn, path);
     unlink(path);
-    a->optimizer = qn_optimizer_new(qn, a->settings, 1, &p);
-    a->gpt = qn_gpt_new(qn, &QN_GPT_CONFIG(4, 4, 1, 1, 4), 1);
+    a->optimizer = qn_optimizer_new(qn, 1, &p, a->settings);
+    a->gpt = qn_gpt_new(qn, 1, &QN_GPT_CONFIG(4, 4, 1, 1, 4));
     a->chars = qn_text_new(qn, "abc", 3, 0);
-    CHECK(a->tape && a->plan && a->module && a->file && a->optimizer && a->gpt && a->chars);
+    a->layer = qn_rms_norm_new(a->module, "norm", 4, NULL);
+    CHECK(a->layer && a->tape && a->plan && a->module && a->file && a->optimizer && a->gpt &&
+          a->chars);
     CHECK_STR(qn_error(qn), "");
     qn_tape_end(a->tape);
     qn_plan_free(a->plan);
@@ -215,13 +203,13 @@ static void optimizers_refuse_stale_and_foreign_tensors(void) {
     qn_scope s = qn_scope_begin(qn);
     qn_optimizer_options o = qn_optimizer_defaults(QN_ADAM);
     qn_tensor *mine = vector(qn), *theirs = vector(other), *gone = stale(qn);
-    CHECK(!qn_optimizer_new(qn, &o, 1, &theirs));
+    CHECK(!qn_optimizer_new(qn, 1, &theirs, &o));
     CHECK_STR(qn_error(qn), "optimizer: parameter 0 belongs to another context");
     qn_clear_error(qn);
-    CHECK(!qn_optimizer_new(qn, &o, 2, (qn_tensor *const[]){mine, gone}));
+    CHECK(!qn_optimizer_new(qn, 2, (qn_tensor *const[]){mine, gone}, &o));
     CHECK_STR(qn_error(qn), "optimizer: parameter 1 is a tensor that was released");
     qn_clear_error(qn);
-    qn_optimizer *opt = qn_optimizer_new(qn, &o, 1, &mine);
+    qn_optimizer *opt = qn_optimizer_new(qn, 1, &mine, &o);
     CHECK_INT(qn_optimizer_apply(opt, &theirs), QN_EGRAPH);
     qn_clear_error(qn);
     CHECK_INT(qn_optimizer_step(opt, gone), QN_EGRAPH);
@@ -235,18 +223,18 @@ static void optimizers_refuse_stale_and_foreign_tensors(void) {
 static void releasing_what_others_hold_is_no_crash(void) {
     qn_tensor *p = vector(qn), *x = vector(qn), *y = qn_add(p, x), *out = NULL;
     qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
-    qn_plan *plan = qn_compile(qn, 1, &x, 1, &y);
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &y);
     qn_module *m = qn_module_new(qn, 1);
     CHECK(qn_module_add(m, "p", p) == p);
-    qn_optimizer *opt = qn_optimizer_new(qn, &o, 1, &p);
+    qn_optimizer *opt = qn_optimizer_new(qn, 1, &p, &o);
     for (int i = 0; i < 4; i++) qn_release(p); /* its own, and three that are not */
     CHECK_STR(qn_error(qn), "");
-    CHECK_INT(qn_run(plan, &x, &out), QN_EGRAPH);
-    CHECK_STR(qn_error(qn), "run: a parameter is a tensor that was released");
+    CHECK_INT(qn_plan_run(plan, &x, &out), QN_EGRAPH);
+    CHECK_STR(qn_error(qn), "plan_run: a parameter is a tensor that was released");
     qn_clear_error(qn);
     CHECK(qn_optimizer_step(opt, y) < 0);
     qn_clear_error(qn);
-    CHECK_INT(qn_module_save(m, "/tmp/quern-none", 0, NULL), QN_EGRAPH);
+    CHECK_INT(qn_module_save(m, "/tmp/quern-none", NULL), QN_EGRAPH);
     qn_clear_error(qn);
     qn_plan_free(plan);
     qn_optimizer_free(opt);

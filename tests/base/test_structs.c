@@ -63,11 +63,11 @@ static void a_struct_without_its_size_is_an_error(void) {
     CHECK(!qn_open(&(qn_options){.error = why, .error_size = sizeof why}) && !why[0]);
     CHECK(qn_tune(qn, 0, NULL, &(qn_tune_options){.seconds = 1}) == QN_EARG);
     qn_clear_error(qn);
-    CHECK(!qn_gpt_new(qn, &(qn_gpt_config){.width = 8}, 0) && qn_error_code(qn) == QN_EARG);
+    CHECK(!qn_gpt_new(qn, 0, &(qn_gpt_config){.width = 8}) && qn_error_code(qn) == QN_EARG);
     qn_clear_error(qn);
     float v = 1;
     qn_tensor *p = qn_from(qn, QN_F32, 0, NULL, &v);
-    CHECK(!qn_optimizer_new(qn, &(qn_optimizer_options){.rate = 1}, 1, &p));
+    CHECK(!qn_optimizer_new(qn, 1, &p, &(qn_optimizer_options){.rate = 1}));
     CHECK(qn_error_code(qn) == QN_EARG && strstr(qn_error(qn), "qn_optimizer_options.size is 0"));
     qn_clear_error(qn);
     qn_release(p);
@@ -79,7 +79,7 @@ static void results_fill_the_room_there_is_and_no_more(void) {
         unsigned char bytes[sizeof(qn_stats) + 64];
     } out;
     qn_tensor *x = qn_zeros(qn, QN_F32, 0, NULL);
-    CHECK(!qn_realize(&x, 1));
+    CHECK(!qn_realize(1, &x));
     memset(&out, 0xaa, sizeof out);
     qn_get_stats(qn, &out.stats, offsetof(qn_stats, plans));
     CHECK(out.stats.kernels > 0 && out.stats.kernels < 1000);

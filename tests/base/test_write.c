@@ -32,7 +32,7 @@ static void put_file(const char *path, const char *text, mode_t mode) {
 
 static int save_model(const char *path) {
     qn_tensor *t = qn_full(qn, QN_F32, 1, (int64_t[]){4}, 2);
-    return qn_save(qn, path, 1, (const char *const[]){"t"}, &t, 0, NULL);
+    return qn_save(qn, path, 1, (const char *const[]){"t"}, &t, NULL);
 }
 
 static int export_wisdom(const char *path) {

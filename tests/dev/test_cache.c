@@ -506,13 +506,13 @@ static int train_a_step(void *arg) {
     for (int i = 0; i < 16 * 30; i++) x[i] = (float)test_uniform(&seed);
     for (int i = 0; i < 16; i++) label[i] = i % 10;
     qn_module *m = qn_module_new(qn, 1);
-    qn_linear_layer in = qn_linear_new(m, "in", 30, 20, true, 1);
-    qn_linear_layer out = qn_linear_new(m, "out", 20, 10, true, 0);
+    qn_layer *in = qn_linear_new(m, "in", 30, 20, &QN_LAYER_OPTIONS(.scale = 1));
+    qn_layer *out = qn_linear_new(m, "out", 20, 10, NULL);
     qn_optimizer_options options = qn_optimizer_defaults(QN_SGD);
-    qn_optimizer *o = qn_optimizer_new(qn, &options, qn_module_count(m), qn_module_parameters(m));
-    qn_tensor *h = qn_relu(qn_linear_forward(&in, qn_from(qn, QN_F32, 2, (int64_t[]){16, 30}, x)));
-    qn_tensor *loss = qn_cross_entropy(qn_linear_forward(&out, h),
-                                       qn_from(qn, QN_I32, 1, (int64_t[]){16}, label));
+    qn_optimizer *o = qn_optimizer_new(qn, qn_module_count(m), qn_module_parameters(m), &options);
+    qn_tensor *h = qn_relu(qn_layer_forward(in, qn_from(qn, QN_F32, 2, (int64_t[]){16, 30}, x)));
+    qn_tensor *loss =
+        qn_cross_entropy(qn_layer_forward(out, h), qn_from(qn, QN_I32, 1, (int64_t[]){16}, label));
     qn_optimizer_step(o, loss);
     r.code = qn_read(loss, &r.loss, sizeof r.loss);
     if (!r.code) r.code = qn_read(qn_module_parameters(m)[0], r.weight, sizeof r.weight);

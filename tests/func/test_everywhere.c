@@ -94,13 +94,13 @@ static qn_tensor *index_input(args *a, int64_t below, int rank, const int64_t *d
 /* Several results as one. */
 static qn_tensor *split_of(qn_tensor *x) {
     qn_tensor *out[3] = {NULL};
-    if (qn_split(x, 3, DIMS(1, 3, 2), 1, out)) return NULL;
+    if (qn_split(x, 1, 3, DIMS(1, 3, 2), out)) return NULL;
     return qn_concat(3, LIST(out[2], out[0], out[1]), 1);
 }
 
 static qn_tensor *chunk_of(qn_tensor *x) {
     qn_tensor *out[3] = {NULL};
-    if (qn_chunk(x, 3, 1, out)) return NULL;
+    if (qn_chunk(x, 1, 3, out)) return NULL;
     return qn_concat(3, LIST(out[2], out[0], out[1]), 1);
 }
 

@@ -62,9 +62,9 @@ static void reductions_of_rows(void) {
     CHECK_VALUES(qn_mean(x, -1, true), ROWS, mean, 1e-14);
     CHECK_VALUES(qn_variance(x, 1, 1, false), ROWS, var, 1e-14);
     CHECK_VALUES(qn_std(x, 1, 0, false), ROWS, dev, 1e-14);
-    CHECK_VALUES(qn_norm(x, 2, 1, false), ROWS, norm, 1e-14);
-    CHECK_VALUES(qn_norm(x, 3, 1, false), ROWS, cube, 1e-14);
-    CHECK_VALUES(qn_norm(x, (double)INFINITY, 1, false), ROWS, largest, 0);
+    CHECK_VALUES(qn_norm(x, 1, 2, false), ROWS, norm, 1e-14);
+    CHECK_VALUES(qn_norm(x, 1, 3, false), ROWS, cube, 1e-14);
+    CHECK_VALUES(qn_norm(x, 1, (double)INFINITY, false), ROWS, largest, 0);
     CHECK_VALUES(qn_logsumexp(x, 1, false), ROWS, lse, 1e-14);
     close_case();
 }
@@ -95,7 +95,7 @@ static void truth_and_special_sums(void) {
     qn_tensor *x = leaf_of(qn, QN_F32, 2, DIMS(2, 2), LIST(0, 3, 0, -0.0));
     CHECK_VALUES(qn_any(x, 1, false), 2, LIST(1, 0), 0);
     CHECK_VALUES(qn_all(x, 1, false), 2, LIST(0, 0), 0);
-    CHECK_VALUES(qn_norm(x, 0, 1, false), 2, LIST(1, 0), 0);
+    CHECK_VALUES(qn_norm(x, 1, 0, false), 2, LIST(1, 0), 0);
     qn_tensor *none = leaf(qn, QN_BOOL, 1, DIMS(0));
     CHECK_VALUES(qn_all(none, 0, false), 1, LIST(1), 0);
     CHECK_VALUES(qn_any(none, 0, false), 1, LIST(0), 0);
@@ -242,7 +242,7 @@ static void einsum_is_its_definition(void) {
         for (int i = 0; i < 6; i++)
             if (!used[i]) size[i] = 1;
         int64_t made = einsum_loops(spec[k], n, at, size, want);
-        CHECK_VALUES(qn_einsum(spec[k], n, x), made, want, 1e-12);
+        CHECK_VALUES(qn_einsum(n, x, spec[k]), made, want, 1e-12);
         close_case();
     }
 }
@@ -252,19 +252,19 @@ static void einsum_implies_outputs_and_dots(void) {
     double a[24], b[12];
     qn_tensor *x = draw(QN_F64, 3, DIMS(2, 3, 4), a), *y = draw(QN_F64, 2, DIMS(4, 3), b);
     qn_tensor *xy[2] = {x, y};
-    eval_value want = eval(qn_matmul(x, y)), got = eval(qn_einsum("...ij,jk", 2, xy));
+    eval_value want = eval(qn_matmul(x, y)), got = eval(qn_einsum(2, xy, "...ij,jk"));
     CHECK_INT(got.n, want.n);
     for (int64_t i = 0; i < want.n; i++) CHECK_NEAR(got.v[i].f, want.v[i].f, 1e-13, 0);
     free(got.v), free(want.v);
-    CHECK_INT(qn_dim(qn_einsum("ba", 1, &y), 0), 3); /* letters in alphabetical order */
-    CHECK_INT(qn_rank(qn_einsum("...j->...", 1, &x)), 2);
-    CHECK_INT(qn_rank(qn_einsum("i...->...i", 1, &x)), 3);
-    CHECK_ERROR(qn_einsum("ij,jk->im", 2, xy),
+    CHECK_INT(qn_dim(qn_einsum(1, &y, "ba"), 0), 3); /* letters in alphabetical order */
+    CHECK_INT(qn_rank(qn_einsum(1, &x, "...j->...")), 2);
+    CHECK_INT(qn_rank(qn_einsum(1, &x, "i...->...i")), 3);
+    CHECK_ERROR(qn_einsum(2, xy, "ij,jk->im"),
                 "einsum: \"ij,jk->im\": tensor 0 has rank 3, which \"ij\" does not fit");
-    CHECK_ERROR(qn_einsum("ij", 2, xy), "einsum: \"ij\" is for 1 tensors, not 2");
-    CHECK_ERROR(qn_einsum("ij?->i", 1, &y),
+    CHECK_ERROR(qn_einsum(2, xy, "ij"), "einsum: \"ij\" is for 1 tensors, not 2");
+    CHECK_ERROR(qn_einsum(1, &y, "ij?->i"),
                 "einsum: \"ij?->i\": tensor 0 has rank 2, which \"ij?\" does not fit");
-    CHECK_ERROR(qn_einsum("ii", 1, &y),
+    CHECK_ERROR(qn_einsum(1, &y, "ii"),
                 "einsum: \"ii\": letter i is 4 in tensor 0 and 3 in tensor 0");
     close_case();
 }
@@ -309,10 +309,10 @@ static void norms_of_rows(void) {
     /* One group of [1, 4, 3] is layer_norm of all 12. */
     qn_tensor *image = qn_reshape(x, 3, DIMS(1, 4, 3));
     qn_tensor *whole = qn_layer_norm(qn_reshape(x, 1, DIMS(12)), NULL, NULL, 1e-5);
-    eval_value w = eval(whole), all = eval(qn_group_norm(image, 1, NULL, NULL, 1e-5));
+    eval_value w = eval(whole), all = eval(qn_group_norm(image, NULL, NULL, 1, 1e-5));
     for (int i = 0; i < 12; i++) CHECK_NEAR(all.v[i].f, w.v[i].f, 1e-6, 1e-6);
     free(w.v), free(all.v);
-    CHECK_ERROR(qn_group_norm(image, 3, NULL, NULL, 1e-5),
+    CHECK_ERROR(qn_group_norm(image, NULL, NULL, 3, 1e-5),
                 "group_norm: x [1, 4, 3]: its channels, axis 1, in 3 groups");
     CHECK_ERROR(qn_layer_norm(qn_like(x, 1), NULL, NULL, 0),
                 "layer_norm: axis -1 of a tensor of rank 0");
@@ -344,7 +344,8 @@ static void attention_looks_back(void) {
                     for (int j = 0; j < TK; j++) *o += p[j] / sum * v[(b * TK + j) * V + d];
                 }
             }
-        CHECK_VALUES(qn_attention(x[0], x[1], x[2], causal), 2 * TQ * V, want, 1e-12);
+        CHECK_VALUES(qn_attention(x[0], x[1], x[2], &QN_ATTENTION_OPTIONS(.causal = causal)),
+                     2 * TQ * V, want, 1e-12);
         close_case();
     }
 }
@@ -430,8 +431,8 @@ static void keys_are_data_or_numbers(void) {
     CHECK_ERROR(qn_uniform(qn_like(data, 1), QN_F32, 0, NULL),
                 "uniform: a key is u32 of shape [2]");
     CHECK_ERROR(qn_uniform(data, QN_I32, 0, NULL), "uniform: gives floats, not i32");
-    CHECK_ERROR(qn_randint(data, QN_I32, 3, 3, 0, NULL), "randint: from 3 to 3");
-    CHECK_ERROR(qn_bernoulli(data, 1.5, 0, NULL), "bernoulli: 1.5 is no probability");
+    CHECK_ERROR(qn_randint(data, QN_I32, 0, NULL, 3, 3), "randint: from 3 to 3");
+    CHECK_ERROR(qn_bernoulli(data, 0, NULL, 1.5), "bernoulli: 1.5 is no probability");
     close_case();
 }
 
@@ -462,11 +463,11 @@ static void distributions_have_their_moments(void) {
         close_case();
     }
     open_case();
-    check_moments(qn_randint(qn_key(qn, 9), QN_I64, -5, 5, 1, &n), -0.5, 99.0 / 12, -5, 5);
-    check_moments(qn_bernoulli(qn_key(qn, 9), 0.3, 1, &n), 0.3, 0.21, 0, 2);
+    check_moments(qn_randint(qn_key(qn, 9), QN_I64, 1, &n, -5, 5), -0.5, 99.0 / 12, -5, 5);
+    check_moments(qn_bernoulli(qn_key(qn, 9), 1, &n, 0.3), 0.3, 0.21, 0, 2);
     qn_tensor *ones = qn_contiguous(qn_ones(qn, QN_F32, 1, &n));
-    check_moments(qn_dropout(ones, 0.25, qn_key(qn, 2)), 1, 1.0 / 3, 0, 1.5);
-    CHECK_VALUES(qn_dropout(qn_full(qn, QN_F32, 1, DIMS(2), 3), 1, qn_key(qn, 1)), 2, LIST(0, 0),
+    check_moments(qn_dropout(ones, qn_key(qn, 2), 0.25), 1, 1.0 / 3, 0, 1.5);
+    CHECK_VALUES(qn_dropout(qn_full(qn, QN_F32, 1, DIMS(2), 3), qn_key(qn, 1), 1), 2, LIST(0, 0),
                  0);
     close_case();
 }
@@ -479,29 +480,30 @@ static void null_goes_through(void) {
     CHECK(!qn_softmax(NULL, 0) && !qn_sum(NULL, 0, false) && !qn_reshape(NULL, 1, &n));
     CHECK(!qn_pad(NULL, &n, QN_PAD_EDGE, 0) && !qn_slice(NULL, 0, 0, 1, 1) &&
           !qn_take(NULL, NULL, 0));
-    CHECK(!qn_layer_norm(NULL, NULL, NULL, 0) && !qn_attention(NULL, NULL, NULL, true));
+    CHECK(!qn_layer_norm(NULL, NULL, NULL, 0) &&
+          !qn_attention(NULL, NULL, NULL, &QN_ATTENTION_OPTIONS(.causal = true)));
     CHECK(!qn_cross_entropy(NULL, NULL) && !qn_uniform(NULL, QN_F32, 1, &n) && !qn_key(NULL, 1));
     CHECK(!qn_zeros(NULL, QN_F32, 1, &n) && !qn_arange(NULL, QN_F32, 0, 1, 1) &&
           !qn_cast(NULL, QN_I8));
-    CHECK(!qn_einsum("a", 1, (qn_tensor *const[]){NULL}) && !qn_concat(0, NULL, 0));
+    CHECK(!qn_einsum(1, (qn_tensor *const[]){NULL}, "a") && !qn_concat(0, NULL, 0));
     CHECK(!qn_tile(NULL, 1, &n) && !qn_unfold(NULL, 0, 1, 1) && !qn_diagonal(NULL, 0));
-    CHECK(!qn_group_norm(NULL, 1, NULL, NULL, 0) && !qn_as_strided(NULL, 0, NULL, NULL, 0));
+    CHECK(!qn_group_norm(NULL, NULL, NULL, 1, 0) && !qn_as_strided(NULL, 0, NULL, NULL, 0));
     CHECK(!qn_one_hot(NULL, 2, QN_F32) && !qn_embedding(NULL, NULL) && !qn_flatten(NULL, 0, 0));
-    CHECK(!qn_dropout(NULL, 0.5, NULL) && !qn_mse_loss(NULL, NULL) && !qn_select(NULL, 0, 0));
-    CHECK_INT(qn_split(NULL, 1, &n, 0, NULL), QN_ENULL);
+    CHECK(!qn_dropout(NULL, NULL, 0.5) && !qn_mse_loss(NULL, NULL) && !qn_select(NULL, 0, 0));
+    CHECK_INT(qn_split(NULL, 0, 1, &n, NULL), QN_ENULL);
     qn_tensor *x = qn_scalar(qn, QN_F32, 1);
     CHECK_ERROR(qn_mse_loss(x, NULL), "mse_loss: y is NULL");
-    CHECK_ERROR(qn_einsum("a,a", 2, (qn_tensor *const[]){x, NULL}), "einsum: tensor 1 is NULL");
+    CHECK_ERROR(qn_einsum(2, (qn_tensor *const[]){x, NULL}, "a,a"), "einsum: tensor 1 is NULL");
     close_case();
 }
 
 static void compose(qn_ctx *ctx) {
     qn_scope s = qn_scope_begin(ctx);
     qn_tensor *key = qn_key(ctx, 1), *x = qn_randn(key, QN_F32, 3, DIMS(2, 4, 6)), *part[2];
-    qn_tensor *y = qn_attention(x, x, x, true);
-    y = qn_layer_norm(qn_add(y, qn_dropout(x, 0.1, key)), NULL, NULL, 1e-5);
-    y = qn_einsum("bti,bsi->bts", 2, (qn_tensor *const[]){y, x});
-    int code = qn_split(y, 2, DIMS(1, 3), 1, part);
+    qn_tensor *y = qn_attention(x, x, x, &QN_ATTENTION_OPTIONS(.causal = true));
+    y = qn_layer_norm(qn_add(y, qn_dropout(x, key, 0.1)), NULL, NULL, 1e-5);
+    y = qn_einsum(2, (qn_tensor *const[]){y, x}, "bti,bsi->bts");
+    int code = qn_split(y, 1, 2, DIMS(1, 3), part);
     y = code == QN_OK ? qn_concat(2, part, 1) : NULL;
     qn_keep(qn_unfold(qn_pad(y, DIMS(0, 0, 1, 1, 0, 0), QN_PAD_REFLECT, 0), 1, 2, 2));
     qn_scope_end(ctx, s);

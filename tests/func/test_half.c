@@ -47,10 +47,10 @@ static qn_tensor *deviation(qn_tensor *x) {
     return qn_std(x, -1, 1, false);
 }
 static qn_tensor *norm2(qn_tensor *x) {
-    return qn_norm(x, 2, -1, false);
+    return qn_norm(x, -1, 2, false);
 }
 static qn_tensor *norm3(qn_tensor *x) {
-    return qn_norm(x, 3, -1, false);
+    return qn_norm(x, -1, 3, false);
 }
 static qn_tensor *huber(qn_tensor *x) {
     return qn_huber_loss(x, qn_flip(x, 0), 1);
@@ -132,9 +132,9 @@ static void check_rounded_once(qn_ctx *qn, const function *f, qn_dtype d, bool g
     uint64_t seed = 7;
     for (int i = 0; i < COUNT; i++) v[i] = (float)(f->lo + (f->hi - f->lo) * test_uniform(&seed));
     qn_tensor *x = qn_cast(qn_from(qn, QN_F32, 2, (int64_t[]){ROWS, COLUMNS}, v), d);
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     qn_tensor *wide = qn_cast(x, QN_F32);
-    qn_realize(&wide, 1);
+    qn_realize(1, &wide);
     int n = gradient ? COUNT : (int)qn_numel(f->f(x));
     values(qn, f, x, gradient, n, got);
     values(qn, f, wide, gradient, n, want);
@@ -185,7 +185,7 @@ static cost cost_of(qn_ctx *qn, const function *f, qn_dtype d) {
     qn_tensor *out[2] = {f->f(x), NULL};
     CHECK_INT(qn_grad(out[0], NULL, 1, &x, &out[1]), QN_OK);
     qn_get_stats(qn, &before, sizeof before);
-    CHECK_INT(qn_realize(out, 2), QN_OK);
+    CHECK_INT(qn_realize(2, out), QN_OK);
     qn_get_stats(qn, &after, sizeof after);
     qn_tape_end(tape);
     qn_scope_end(qn, s);
@@ -222,13 +222,13 @@ static void chains_of_halves_keep_nothing_wide(void) {
         const int64_t shape[2] = {256, 256};
         qn_tensor *w = qn_contiguous(qn_ones(qn, d, 2, shape));
         qn_tensor *x = qn_contiguous(qn_full(qn, d, 2, shape, 0.5)), *g;
-        qn_realize((qn_tensor *[]){w, x}, 2);
+        qn_realize(2, (qn_tensor *[]){w, x});
         qn_tape *tape = qn_tape_begin(qn);
         qn_tensor *y = x;
         for (int i = 0; i < 3; i++)
             y = qn_add(qn_gelu(qn_matmul(qn_layer_norm(y, NULL, NULL, 1e-5), w)), y);
         CHECK_INT(qn_grad(y, NULL, 1, &w, &g), QN_OK);
-        CHECK_INT(qn_realize(&g, 1), QN_OK);
+        CHECK_INT(qn_realize(1, &g), QN_OK);
         qn_get_stats(qn, &after, sizeof after);
         arena[k] = after.planned_peak_bytes;
         qn_tape_end(tape);

@@ -329,34 +329,34 @@ SUBJECT(logsumexp, qn_logsumexp(x[0], 1, false))
 SUBJECT(mean, qn_mean(x[0], 0, false))
 SUBJECT(variance, qn_variance(x[0], 1, 1, true))
 SUBJECT(deviation, qn_std(x[0], QN_ALL, 0, false))
-SUBJECT(norm2, qn_norm(x[0], 2, 1, false))
-SUBJECT(norm3, qn_norm(x[0], 3, 0, false))
-SUBJECT(norm_inf, qn_norm(x[0], (double)INFINITY, 1, false))
+SUBJECT(norm2, qn_norm(x[0], 1, 2, false))
+SUBJECT(norm3, qn_norm(x[0], 0, 3, false))
+SUBJECT(norm_inf, qn_norm(x[0], 1, (double)INFINITY, false))
 SUBJECT(layer_norm, qn_layer_norm(x[0], x[1], x[2], 1e-5))
 SUBJECT(rms_norm, qn_rms_norm(x[0], x[1], 1e-5))
-SUBJECT(group_norm, qn_group_norm(qn_reshape(x[0], 3, (int64_t[]){1, 4, 3}), 2, x[1], x[2], 1e-5))
+SUBJECT(group_norm, qn_group_norm(qn_reshape(x[0], 3, (int64_t[]){1, 4, 3}), x[1], x[2], 2, 1e-5))
 SUBJECT(matmul, qn_matmul(x[0], x[1]))
 SUBJECT(linear, qn_linear(x[0], x[1], x[2]))
-SUBJECT(einsum, qn_einsum("ij,kj,k->ki", 3, x))
-SUBJECT(attention, qn_attention(x[0], x[1], x[2], true))
+SUBJECT(einsum, qn_einsum(3, x, "ij,kj,k->ki"))
+SUBJECT(attention, qn_attention(x[0], x[1], x[2], &QN_ATTENTION_OPTIONS(.causal = true)))
 SUBJECT(cross_entropy, qn_cross_entropy(x[0], labels(tensor_ctx(x[0]))))
 SUBJECT(embedding, qn_embedding(x[0], labels(tensor_ctx(x[0]))))
 SUBJECT(concat, qn_concat(2, x, 0))
-SUBJECT(roll, qn_roll(x[0], 2, 1))
+SUBJECT(roll, qn_roll(x[0], 1, 2))
 SUBJECT(reflect, qn_pad(x[0], (int64_t[]){1, 2, 3, 0}, QN_PAD_REFLECT, 0))
 SUBJECT(unfold, qn_unfold(x[0], 1, 2, 1))
 SUBJECT(diagonal, qn_diagonal(x[0], 1))
 SUBJECT(strided, qn_as_strided(x[0], 2, (int64_t[]){3, 3}, (int64_t[]){2, 1}, 1))
 SUBJECT(huber, qn_huber_loss(x[0], x[1], 1))
 SUBJECT(bce, qn_bce_with_logits(x[0], x[1]))
-SUBJECT(dropout, qn_dropout(x[0], 0.4, qn_key(tensor_ctx(x[0]), 5)))
+SUBJECT(dropout, qn_dropout(x[0], qn_key(tensor_ctx(x[0]), 5), 0.4))
 SUBJECT(elu, qn_elu(x[0], 0.7))
 SUBJECT(leaky_relu, qn_leaky_relu(x[0], 0.3))
 SUBJECT(lerp, qn_lerp(x[0], x[1], x[2]))
 SUBJECT(contiguous, qn_exp(qn_contiguous(qn_mul(x[0], x[0]))))
 SUBJECT(norm1, qn_norm(x[0], 1, 1, false))
-SUBJECT(norm_half, qn_norm(x[0], 0.5, 0, true))
-SUBJECT(norm_inverse, qn_norm(x[0], -1, 0, false))
+SUBJECT(norm_half, qn_norm(x[0], 0, 0.5, true))
+SUBJECT(norm_inverse, qn_norm(x[0], 0, -1, false))
 SUBJECT(mean_axes, qn_mean_axes(qn_mul(x[0], x[0]), 2, (int[]){0, 2}, false))
 SUBJECT(variance_axes, qn_variance_axes(x[0], 2, (int[]){2, 0}, 1, true))
 SUBJECT(nll, qn_nll_loss(qn_mul(x[0], x[0]), labels(tensor_ctx(x[0]))))
@@ -369,16 +369,18 @@ SUBJECT(triu, qn_triu(qn_mul(x[0], x[0]), 1))
 SUBJECT(tril, qn_tril(qn_mul(x[0], x[0]), -1))
 SUBJECT(stack, qn_stack(2, (qn_tensor *const[]){qn_mul(x[0], x[1]), x[1]}, 1))
 SUBJECT(tile, qn_tile(qn_mul(x[0], x[0]), 3, (int64_t[]){2, 1, 3}))
-SUBJECT(repeat_interleave, qn_repeat_interleave(qn_mul(x[0], x[0]), 3, 1))
+SUBJECT(repeat_interleave, qn_repeat_interleave(qn_mul(x[0], x[0]), 1, 3))
 SUBJECT(take, qn_take(qn_mul(x[0], x[0]), indices(tensor_ctx(x[0]), some_indices, 4, 3), 0))
 SUBJECT(take_along_axis,
         qn_take_along_axis(qn_mul(x[0], x[0]), indices(tensor_ctx(x[0]), some_indices, 4, 1), 0))
-SUBJECT(index_add, qn_index_add(qn_mul(x[0], x[0]), 0, labels(tensor_ctx(x[0])), qn_exp(x[1])))
+SUBJECT(index_add, qn_index_add(qn_mul(x[0], x[0]), labels(tensor_ctx(x[0])), qn_exp(x[1]), 0))
 SUBJECT(update_slice, qn_update_slice(qn_mul(x[0], x[0]), qn_exp(x[1]), (int64_t[]){1, 2}))
 SUBJECT(pad_constant, qn_pad(qn_mul(x[0], x[0]), padding, QN_PAD_CONSTANT, 2))
 SUBJECT(pad_edge, qn_pad(qn_mul(x[0], x[0]), padding, QN_PAD_EDGE, 0))
 SUBJECT(pad_circular, qn_pad(qn_mul(x[0], x[0]), padding, QN_PAD_CIRCULAR, 0))
-SUBJECT(conv3d, qn_conv3d(x[0], x[1], x[2], 2, 1, 1, 1))
+SUBJECT(conv3d,
+        qn_conv3d(x[0], x[1], x[2],
+                  &QN_CONV_OPTIONS(.stride = {2, 2, 2}, .before = {1, 1, 1}, .after = {1, 1, 1})))
 SUBJECT(clamped, qn_clamp(x[0], -1, 1.5))
 
 /* Both vectors' grids, so that each is repeated along the other's axis. */
@@ -392,14 +394,14 @@ static qn_tensor *meshgrid(const subject *s, qn_tensor *const *x) {
 static qn_tensor *split(const subject *s, qn_tensor *const *x) {
     qn_tensor *out[2] = {NULL, NULL};
     (void)s;
-    CHECK_INT(qn_split(x[0], 2, (int64_t[]){3, 1}, 1, out), QN_OK);
+    CHECK_INT(qn_split(x[0], 1, 2, (int64_t[]){3, 1}, out), QN_OK);
     return qn_mul(qn_mul(out[0], out[0]), out[1]);
 }
 
 static qn_tensor *chunk(const subject *s, qn_tensor *const *x) {
     qn_tensor *out[2] = {NULL, NULL};
     (void)s;
-    CHECK_INT(qn_chunk(x[0], 2, 0, out), QN_OK);
+    CHECK_INT(qn_chunk(x[0], 0, 2, out), QN_OK);
     return qn_add(qn_sum(qn_mul(out[0], out[0]), 0, false), qn_sum(qn_exp(out[1]), 0, false));
 }
 
@@ -407,7 +409,10 @@ static const qn_conv_options strided_over_edges =
     QN_CONV_OPTIONS(.stride = {2, 1}, .dilation = {1, 2}, .before = {1, 2}, .after = {1, 0},
                     .channels_last = true);
 SUBJECT(conv, qn_conv(x[0], x[1], x[2], &strided_over_edges))
-SUBJECT(conv_mean, qn_mean(qn_conv1d(x[0], x[1], NULL, 2, 1, 1, 2), 2, false))
+SUBJECT(conv_mean, qn_mean(qn_conv1d(x[0], x[1], NULL,
+                                     &QN_CONV_OPTIONS(.stride = {2}, .before = {1}, .after = {1},
+                                                      .groups = 2)),
+                           2, false))
 SUBJECT(conv_transpose,
         qn_conv_transpose(x[0], x[1], x[2], &QN_CONV_OPTIONS(.stride = {2}, .before = {1})))
 SUBJECT(max_pool, qn_max_pool(x[0], (int64_t[]){3}, &QN_CONV_OPTIONS(.stride = {2}, .same = 1)))

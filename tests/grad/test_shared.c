@@ -41,7 +41,7 @@ static qn_tensor *matrix(qn_ctx *qn, int64_t r, int64_t c) {
 }
 
 static uint64_t planned(qn_ctx *qn, int n, qn_tensor *const *t) {
-    CHECK_INT(qn_realize(t, n), QN_OK);
+    CHECK_INT(qn_realize(n, t), QN_OK);
     qn_stats stats;
     qn_get_stats(qn, &stats, sizeof stats);
     return stats.planned_peak_bytes;
@@ -107,7 +107,7 @@ static void an_x_of_two_convolutions_has_two(void) {
     qn_tensor *x = zeros(qn, 4, (int64_t[]){2, 32, 24, 24}), *dx, *loss = NULL;
     for (int i = 0; i < 2; i++) {
         qn_tensor *w = zeros(qn, 4, (int64_t[]){32, 32, 3, 3});
-        qn_tensor *y = qn_conv2d(x, w, NULL, 1, 1, 1, 1);
+        qn_tensor *y = qn_conv2d(x, w, NULL, &QN_CONV_OPTIONS(.before = {1, 1}, .after = {1, 1}));
         qn_tensor *l = qn_sum(qn_mul(y, zeros(qn, 4, (int64_t[]){2, 32, 24, 24})), QN_ALL, false);
         loss = loss ? qn_add(loss, l) : l;
     }
@@ -286,7 +286,8 @@ static void two_convolutions_give_x_both_their_gradients(void) {
             g[i] = random_array(O, SIZE, &seed);
             qn_tensor *tw = qn_from(qn, QN_F32, 4, (int64_t[]){O, C, 3, 3}, w[i].v);
             qn_tensor *tg = qn_from(qn, QN_F32, 4, (int64_t[]){1, O, N, N}, g[i].v);
-            qn_tensor *y = qn_conv2d(tx, tw, NULL, 1, 1, 1, 1);
+            qn_tensor *y =
+                qn_conv2d(tx, tw, NULL, &QN_CONV_OPTIONS(.before = {1, 1}, .after = {1, 1}));
             qn_tensor *l = qn_sum(qn_mul(y, tg), QN_ALL, false);
             loss = loss ? qn_add(loss, l) : l;
             for (int at = 0; at < O * C * SIZE * 9; at++) {

@@ -104,7 +104,7 @@ static void a_largest_of_sums_is_found_again(void) {
         qn_tensor *x = qn_from(qn, QN_F32, 3, (int64_t[]){5, 5, 5}, v), *dx;
         qn_tensor *f = k & 1 ? qn_log_softmax(x, -1) : qn_layer_norm(x, NULL, NULL, 0.1);
         qn_tensor *y = qn_max(f, 1, true), *weigh = qn_mul(y, y);
-        if (k & 2) CHECK_INT(qn_realize(&y, 1), QN_OK);
+        if (k & 2) CHECK_INT(qn_realize(1, &y), QN_OK);
         CHECK_INT(qn_grad(weigh, NULL, 1, &x, &dx), QN_OK);
         CHECK_INT(qn_read(dx, g, sizeof g), QN_OK);
         qn_ctx *ref = on("ref");
@@ -155,13 +155,14 @@ static void a_written_tensor_is_a_version_too(void) {
 static void an_error_says_where_a_tensor_was_assigned_to(void) {
     EACH_DEVICE(qn) {
         qn_module *m = qn_module_new(qn, 0);
-        qn_tensor *w = qn_module_parameter(m, "weight", QN_F32, 1, (int64_t[]){1}, QN_INIT_ONES, 0);
+        qn_tensor *w = qn_module_parameter(m, "weight", QN_F32, 1, (int64_t[]){1},
+                                           &QN_INIT_OPTIONS(.kind = QN_INIT_ONES));
         qn_tensor *loss = qn_mul(w, w);
         qn_at(qn, "train.c", 12);
         qn_assign(w, qn_mul(w, qn_like(w, 2)));
         qn_at(qn, "train.c", 13);
         qn_tensor *both[] = {loss, w};
-        qn_realize(both, 2);
+        qn_realize(2, both);
         CHECK(isnan(slope(loss, w)));
         expect_error(qn, "train.c:13: grad: f32[1] \"weight\": the value it had before it was "
                          "assigned to at train.c:12 is needed and gone; record y after");
@@ -174,7 +175,7 @@ static void two_optimizers_take_the_gradients_that_were_recorded(void) {
         qn_tensor *w = number(qn, 3);
         qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
         o.rate = 0.5;
-        qn_optimizer *a = qn_optimizer_new(qn, &o, 1, &w), *b = qn_optimizer_new(qn, &o, 1, &w);
+        qn_optimizer *a = qn_optimizer_new(qn, 1, &w, &o), *b = qn_optimizer_new(qn, 1, &w, &o);
         qn_tensor *first = qn_mul(w, w), *second = qn_mul(qn_mul(w, w), w);
         CHECK_INT(qn_optimizer_step(a, first), QN_OK);  /* - 0.5 * 6 */
         CHECK_INT(qn_optimizer_step(b, second), QN_OK); /* - 0.5 * 27 */
@@ -189,7 +190,7 @@ static void a_second_step_on_one_loss_is_its_gradient_or_an_error(void) {
         qn_tensor *w = number(qn, 3), *loss = qn_mul(w, w);
         qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
         o.rate = 0.5;
-        qn_optimizer *a = qn_optimizer_new(qn, &o, 1, &w);
+        qn_optimizer *a = qn_optimizer_new(qn, 1, &w, &o);
         CHECK_INT(qn_optimizer_step(a, loss), QN_OK);
         CHECK_INT(qn_optimizer_step(a, loss), QN_OK);
         CHECK_NEAR(value(w), -3, 0, 0);
@@ -256,20 +257,20 @@ static void a_tape_keeps_what_a_plan_assigns_over(void) {
     qn_tensor *w = number(qn, 3), *x = number(qn, 5);
     qn_scope s = qn_scope_begin(qn);
     qn_assign(w, qn_mul(w, x));
-    qn_plan *plan = qn_compile(qn, 1, &x, 0, NULL);
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 0, NULL);
     qn_scope_end(qn, s);
     qn_tape *tape = qn_tape_begin(qn);
     s = qn_scope_begin(qn);
     qn_tensor *loss = qn_scope_return(qn, s, qn_mul(qn_mul(w, w), w));
     CHECK_NEAR(value(loss), 27, 0, 0);
-    CHECK_INT(qn_run(plan, &x, NULL), QN_OK);
+    CHECK_INT(qn_plan_run(plan, &x, NULL), QN_OK);
     CHECK_NEAR(value(w), 15, 0, 0);
     CHECK_NEAR(slope(loss, w), 27, 0, 0);
     qn_tape_end(tape);
     CHECK(isnan(slope(loss, w)));
     expect_error(qn, "the tape ended that kept it");
     uint64_t before = stats_of(qn).replaced;
-    CHECK_INT(qn_run(plan, &x, NULL), QN_OK);
+    CHECK_INT(qn_plan_run(plan, &x, NULL), QN_OK);
     CHECK_INT(stats_of(qn).replaced, before + 1);
     CHECK_NEAR(value(w), 75, 0, 0);
     CHECK(isnan(slope(loss, w)));
@@ -281,10 +282,10 @@ static void a_tape_keeps_what_a_plan_assigns_over(void) {
 static void outputs_of_a_plan_have_no_history(void) {
     qn_ctx *qn = on("cpu");
     qn_tensor *w = number(qn, 3), *x = number(qn, 5), *y = qn_mul(w, x), *out;
-    qn_plan *plan = qn_compile(qn, 1, &x, 1, &y);
-    CHECK_INT(qn_run(plan, &x, &out), QN_OK);
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &y);
+    CHECK_INT(qn_plan_run(plan, &x, &out), QN_OK);
     CHECK(isnan(slope(qn_mul(out, w), w)));
-    expect_error(qn, "is an output of qn_run, which has no history; detach it");
+    expect_error(qn, "is an output of qn_plan_run, which has no history; detach it");
     CHECK_NEAR(slope(qn_mul(qn_detach(out), w), w), 15, 0, 0);
     CHECK_NEAR(slope(qn_mul(out, out), out), 30, 0, 0);
     qn_plan_free(plan);
@@ -348,7 +349,7 @@ static void a_step_whose_loss_lives_on_holds_one_copy_of_the_parameters(void) {
     qn_ctx *qn = on("cpu");
     qn_tensor *w = large(qn, 1), *loss = NULL;
     qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
-    qn_optimizer *a = qn_optimizer_new(qn, &o, 1, &w);
+    qn_optimizer *a = qn_optimizer_new(qn, 1, &w, &o);
     uint64_t before = stats_of(qn).bytes;
     for (int i = 0; i < 4; i++) {
         qn_scope s = qn_scope_begin(qn);
@@ -392,7 +393,7 @@ static void a_cache_is_written_in_place(void) {
         qn_ctx *qn = on("cpu");
         qn_tensor *cache = large(qn, 0);
         qn_tensor *rows = qn_reshape(cache, 2, (int64_t[]){1024, LARGE / 1024});
-        qn_realize(&cache, 1);
+        qn_realize(1, &cache);
         uint64_t before = stats_of(qn).peak_bytes;
         for (int64_t i = 0; i < 3; i++) {
             qn_scope s = qn_scope_begin(qn);
@@ -404,7 +405,7 @@ static void a_cache_is_written_in_place(void) {
                           QN_OK);
             qn_scope_end(qn, s);
             if (!i) qn_release(rows); /* a view of an older value: from now on nothing needs it */
-            CHECK_INT(qn_realize(&cache, 1), QN_OK);
+            CHECK_INT(qn_realize(1, &cache), QN_OK);
         }
         CHECK_INT(stats_of(qn).replaced, 3);
         CHECK(stats_of(qn).peak_bytes < before + 4 * LARGE / 2);
@@ -463,7 +464,7 @@ static void a_view_of_an_old_value_is_refused(void) {
         expect_error(qn, "is the result of add, which nothing else would see");
         CHECK_INT(qn_assign(qn_slice(sum, 0, 0, 1, 1), row), QN_EGRAPH);
         expect_error(qn, "is a view of a result of add, which is no variable");
-        qn_realize(&sum, 1);
+        qn_realize(1, &sum);
         CHECK_INT(qn_assign(sum, x), QN_OK);
         read_floats(sum, 4, (float[]){0, 1, 2, 3});
         qn_tensor *zeros = qn_zeros(qn, QN_F32, 2, (int64_t[]){2, 2});

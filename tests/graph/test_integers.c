@@ -131,22 +131,22 @@ static void values_that_no_integer_is_are_errors(void) {
 
 static void random_integers(void) {
     qn_tensor *key = qn_key(qn, 1);
-    REFUSED(qn_randint(key, QN_I8, 0, 129, 1, SHAPE(4)),
+    REFUSED(qn_randint(key, QN_I8, 1, SHAPE(4), 0, 129),
             "randint: i8 does not hold all from 0 to 128");
-    REFUSED(qn_randint(key, QN_U8, -1, 9, 1, SHAPE(4)),
+    REFUSED(qn_randint(key, QN_U8, 1, SHAPE(4), -1, 9),
             "randint: u8 does not hold all from -1 to 8");
-    REFUSED(qn_randint(key, QN_U64, -1, 9, 1, SHAPE(4)),
+    REFUSED(qn_randint(key, QN_U64, 1, SHAPE(4), -1, 9),
             "randint: u64 does not hold all from -1 to 8");
-    REFUSED(qn_randint(key, QN_F16, 0, 2050, 1, SHAPE(4)),
+    REFUSED(qn_randint(key, QN_F16, 1, SHAPE(4), 0, 2050),
             "randint: f16 does not hold all from 0 to 2049");
     int64_t v[64];
-    qn_tensor *x = qn_randint(key, QN_I8, -128, 128, 1, SHAPE(64));
+    qn_tensor *x = qn_randint(key, QN_I8, 1, SHAPE(64), -128, 128);
     CHECK_INT(qn_read(qn_cast(x, QN_I64), v, sizeof v), QN_OK);
     bool low = false, high = false;
     for (int i = 0; i < 64; i++) low |= v[i]<-64, high |= v[i]> 64;
     CHECK(low && high);
-    CHECK(qn_randint(key, QN_I64, INT64_MAX - 5, INT64_MAX, 1, SHAPE(4)));
-    CHECK(qn_randint(key, QN_BOOL, 0, 2, 1, SHAPE(4)));
+    CHECK(qn_randint(key, QN_I64, 1, SHAPE(4), INT64_MAX - 5, INT64_MAX));
+    CHECK(qn_randint(key, QN_BOOL, 1, SHAPE(4), 0, 2));
 }
 
 static void random_integers_beyond_the_dtype_are_an_error(void) {

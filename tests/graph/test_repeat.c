@@ -85,7 +85,7 @@ static qn_tensor *tiled(void) {
     return sum_of(qn_tile(x45, 2, (int64_t[]){N, 1}), 2);
 }
 static qn_tensor *interleaved(void) {
-    return sum_of(qn_repeat_interleave(x45, N, 0), 1);
+    return sum_of(qn_repeat_interleave(x45, 0, N), 1);
 }
 static qn_tensor *of_functions(void) {
     qn_tensor *scale = func_expand(qn_unsqueeze(x5, 0), 2, (int64_t[]){N, 5});

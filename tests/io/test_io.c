@@ -66,7 +66,7 @@ static void reads_what_another_program_wrote(void) {
     char bytes[1024];
     put_file(in_folder("foreign"), bytes, foreign_file(bytes));
     qn_ctx *qn = qn_open(NULL);
-    qn_file *f = qn_load(qn, in_folder("foreign"));
+    qn_file *f = qn_file_open(qn, in_folder("foreign"));
     CHECK_STR(qn_error(qn), "");
     CHECK_INT(qn_file_count(f), 4);
     CHECK_STR(qn_file_name(f, 0), "mask");
@@ -113,9 +113,11 @@ static void what_is_saved_comes_back(void) {
                       qn_from(qn, QN_F64, 2, (int64_t[]){2, 2}, wide),
                       qn_from(qn, QN_I32, 2, (int64_t[]){3, 0}, odd),
                       qn_from(qn, QN_F16, 1, (int64_t[]){2}, half)};
-    CHECK_INT(qn_save(qn, in_folder("own"), 5, names, t, 2, meta), 0);
+    CHECK_INT(
+        qn_save(qn, in_folder("own"), 5, names, t, &QN_SAVE_OPTIONS(.pairs = 2, .metadata = meta)),
+        0);
     CHECK_STR(qn_error(qn), "");
-    qn_file *f = qn_load(qn, in_folder("own"));
+    qn_file *f = qn_file_open(qn, in_folder("own"));
     CHECK_INT(qn_file_count(f), 5);
     CHECK_STR(qn_file_text(f, "config"), meta[1]);
     CHECK_STR(qn_file_text(f, ""), meta[3]);
@@ -145,7 +147,7 @@ static void tensors_are_aligned_in_the_file(void) {
     qn_tensor *t[] = {qn_from(qn, QN_BOOL, 1, (int64_t[]){3}, b),
                       qn_from(qn, QN_F64, 1, (int64_t[]){2}, d),
                       qn_from(qn, QN_F16, 1, (int64_t[]){3}, h)};
-    CHECK_INT(qn_save(qn, in_folder("aligned"), 3, names, t, 0, NULL), 0);
+    CHECK_INT(qn_save(qn, in_folder("aligned"), 3, names, t, NULL), 0);
     char bytes[1024];
     size_t size = get_file(in_folder("aligned"), bytes, sizeof bytes);
     uint64_t header;
@@ -162,7 +164,7 @@ static qn_code load_bytes(qn_ctx *qn, const void *bytes, size_t size) {
     put_file(in_folder("bytes"), bytes, size);
     qn_clear_error(qn);
     qn_scope s = qn_scope_begin(qn);
-    qn_file *f = qn_load(qn, in_folder("bytes"));
+    qn_file *f = qn_file_open(qn, in_folder("bytes"));
     for (int i = 0; i < qn_file_count(f); i++) qn_file_tensor(f, qn_file_name(f, i));
     qn_file_close(f);
     qn_scope_end(qn, s);
@@ -260,25 +262,25 @@ static void bad_calls_give_errors(void) {
         CHECK_INT(qn_error_code(qn), code);                                                        \
         qn_clear_error(qn);                                                                        \
     } while (0)
-    EXPECT(qn_save(qn, NULL, 1, names, ts, 0, NULL), QN_ENULL);
-    EXPECT(qn_save(qn, in_folder("x"), 1, NULL, ts, 0, NULL), QN_ENULL);
-    EXPECT(qn_save(qn, in_folder("x"), 1, names, none, 0, NULL), QN_ENULL);
-    EXPECT(qn_save(qn, in_folder("x"), -1, names, ts, 0, NULL), QN_EARG);
-    EXPECT(qn_save(qn, in_folder("x"), 2, names, ts, 0, NULL), QN_EARG);
-    EXPECT(qn_save(qn, in_folder("x"), 1, reserved, ts, 0, NULL), QN_EARG);
-    EXPECT(qn_save(qn, in_folder("x"), 1, bad_text, ts, 0, NULL), QN_EARG);
-    EXPECT(qn_save(qn, in_folder("no/such/folder"), 1, names, ts, 0, NULL), QN_EIO);
-    CHECK_INT(qn_save(NULL, in_folder("x"), 1, names, ts, 0, NULL), QN_ENULL);
+    EXPECT(qn_save(qn, NULL, 1, names, ts, NULL), QN_ENULL);
+    EXPECT(qn_save(qn, in_folder("x"), 1, NULL, ts, NULL), QN_ENULL);
+    EXPECT(qn_save(qn, in_folder("x"), 1, names, none, NULL), QN_ENULL);
+    EXPECT(qn_save(qn, in_folder("x"), -1, names, ts, NULL), QN_EARG);
+    EXPECT(qn_save(qn, in_folder("x"), 2, names, ts, NULL), QN_EARG);
+    EXPECT(qn_save(qn, in_folder("x"), 1, reserved, ts, NULL), QN_EARG);
+    EXPECT(qn_save(qn, in_folder("x"), 1, bad_text, ts, NULL), QN_EARG);
+    EXPECT(qn_save(qn, in_folder("no/such/folder"), 1, names, ts, NULL), QN_EIO);
+    CHECK_INT(qn_save(NULL, in_folder("x"), 1, names, ts, NULL), QN_ENULL);
     CHECK(access(in_folder("x"), F_OK) != 0);
-    CHECK(qn_load(qn, in_folder("absent")) == NULL);
+    CHECK(qn_file_open(qn, in_folder("absent")) == NULL);
     CHECK_INT(qn_error_code(qn), QN_EIO);
     qn_clear_error(qn);
-    CHECK(qn_load(qn, folder) == NULL);
+    CHECK(qn_file_open(qn, folder) == NULL);
     CHECK_INT(qn_error_code(qn), QN_EIO);
     qn_clear_error(qn);
     CHECK_INT(mkfifo(in_folder("pipe"), 0600), 0);
-    CHECK(qn_load(qn, in_folder("pipe")) == NULL); /* and it does not wait for a writer */
-    CHECK(qn_load(NULL, "x") == NULL && qn_file_tensor(NULL, "x") == NULL);
+    CHECK(qn_file_open(qn, in_folder("pipe")) == NULL); /* and it does not wait for a writer */
+    CHECK(qn_file_open(NULL, "x") == NULL && qn_file_tensor(NULL, "x") == NULL);
     qn_file_close(NULL);
     qn_release(t);
     qn_close(qn);
@@ -291,13 +293,13 @@ static void a_failed_save_keeps_the_old_file(void) {
     char before[256], after[256];
     static const char *const names[] = {"a"};
     qn_tensor *t = qn_from(qn, QN_F32, 1, (int64_t[]){2}, (float[]){1, 2});
-    CHECK_INT(qn_save(qn, path, 1, names, &t, 0, NULL), 0);
+    CHECK_INT(qn_save(qn, path, 1, names, &t, NULL), 0);
     size_t size = get_file(path, before, sizeof before);
     bool done = false;
     for (uint64_t k = 1; !done; k++) {
         qn_clear_error(qn);
         qn->heap.fail_at = qn->heap.requests + k;
-        done = qn_save(qn, path, 1, names, &t, 0, NULL) == QN_OK;
+        done = qn_save(qn, path, 1, names, &t, NULL) == QN_OK;
         if (!done) CHECK_INT(qn_error_code(qn), QN_ENOMEM);
         CHECK_INT(get_file(path, after, sizeof after), size);
         CHECK(!memcmp(before, after, size));

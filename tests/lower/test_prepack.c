@@ -19,7 +19,7 @@ static qn_tensor *random_matrix(qn_ctx *qn, int rows, int columns, qn_dtype dtyp
     for (int64_t i = 0; i < n; i++) p[i] = (float)((int)test_below(&seed, 255) - 127);
     qn_tensor *t = qn_from(qn, QN_F32, 2, dims, p);
     if (dtype != QN_F32) t = qn_cast(t, dtype); /* one handle owns the value */
-    qn_realize(&t, 1);
+    qn_realize(1, &t);
     free(p);
     return t;
 }
@@ -38,7 +38,7 @@ static int run(qn_ctx *qn, qn_plan *p, qn_tensor *const *in, const shape *s, voi
     qn_stats a, b;
     qn_tensor *y = NULL;
     qn_get_stats(qn, &a, sizeof a);
-    if (qn_run(p, in, &y)) FAIL("run: %s", qn_error(qn));
+    if (qn_plan_run(p, in, &y)) FAIL("run: %s", qn_error(qn));
     qn_get_stats(qn, &b, sizeof b);
     if (qn_read(y, out, (size_t)s->m * (size_t)s->n * 4)) FAIL("read: %s", qn_error(qn));
     qn_release(y);
@@ -51,7 +51,7 @@ static void check_shape(const shape *s, int threads) {
     void *got = malloc(bytes), *want = malloc(bytes);
     qn_tensor *in[2] = {random_matrix(qn, s->m, s->k, s->dtype, 1), weight_of(qn, s, 2)};
     qn_tensor *y = product(s, in[0], in[1]);
-    qn_plan *packed = qn_compile(qn, 1, in, 1, &y), *plain = qn_compile(qn, 2, in, 1, &y);
+    qn_plan *packed = qn_plan_new(qn, 1, in, 1, &y), *plain = qn_plan_new(qn, 2, in, 1, &y);
     for (int i = 0; i < 3; i++) {
         int first = run(qn, packed, in, s, got), again = run(qn, packed, in, s, got);
         CHECK_INT(run(qn, plain, in, s, want), 1);
@@ -100,7 +100,7 @@ static void what_a_plan_assigns_is_not_packed_beforehand(void) {
     qn_tensor *in[1] = {random_matrix(qn, 32, 64, QN_F32, 1)}, *w = weight_of(qn, &s, 2);
     qn_tensor *y = product(&s, in[0], w);
     CHECK_INT(qn_assign(w, qn_mul(w, qn_like(w, 2))), QN_OK);
-    qn_plan *p = qn_compile(qn, 1, in, 1, &y);
+    qn_plan *p = qn_plan_new(qn, 1, in, 1, &y);
     int one = run(qn, p, in, &s, first);
     CHECK_INT(run(qn, p, in, &s, second), one);
     int bad = 0;
@@ -119,10 +119,10 @@ static void packed_memory_is_counted_and_given_back(void) {
     qn_stats before, packed, after;
     qn_tensor *in[1] = {random_matrix(qn, 32, 512, QN_F32, 1)}, *w = weight_of(qn, &s, 2);
     qn_tensor *y = product(&s, in[0], w), *any = qn_neg(in[0]);
-    qn_realize(&any, 1); /* the context's room for temporaries is there from now on */
+    qn_realize(1, &any); /* the context's room for temporaries is there from now on */
     qn_release(any);
     qn_get_stats(qn, &before, sizeof before);
-    qn_plan *p = qn_compile(qn, 1, in, 1, &y);
+    qn_plan *p = qn_plan_new(qn, 1, in, 1, &y);
     run(qn, p, in, &s, out);
     qn_get_stats(qn, &packed, sizeof packed);
     CHECK(packed.bytes >= before.bytes + 640 * 512 * 4);
@@ -144,7 +144,7 @@ static int products(qn_ctx *qn, int n, const shape *s, qn_tensor *const *x, qn_t
     qn_stats before, after;
     for (int i = 0; i < n; i++) y[i] = product(s, x[i], w);
     qn_get_stats(qn, &before, sizeof before);
-    CHECK_INT(qn_realize(y, n), QN_OK);
+    CHECK_INT(qn_realize(n, y), QN_OK);
     qn_get_stats(qn, &after, sizeof after);
     for (int i = 0; i < n; i++) {
         CHECK_INT(qn_read(y[i], got[i], (size_t)s->m * (size_t)s->n * 4), QN_OK);
@@ -189,7 +189,7 @@ static void a_weight_of_many_products_is_packed_once_in_a_run(void) {
                 check_products(s, in, weight, got[i]);
             }
             CHECK_INT(qn_assign(w, weight_of(qn, s, 9)), QN_OK);
-            CHECK_INT(qn_realize(&w, 1), QN_OK);
+            CHECK_INT(qn_realize(1, &w), QN_OK);
         }
         qn_close(qn);
         for (int i = 0; i < USES; i++) free(got[i]);
@@ -208,9 +208,9 @@ static void so_in_a_static_graph_which_keeps_one_copy(void) {
         x[i] = random_matrix(qn, 32, 512, QN_F32, (uint64_t)i + 20);
         y[i] = product(&s, x[i], w);
     }
-    qn_plan *p = qn_compile(qn, USES, x, USES, y);
+    qn_plan *p = qn_plan_new(qn, USES, x, USES, y);
     qn_get_stats(qn, &before, sizeof before);
-    CHECK_INT(qn_run(p, x, out), QN_OK);
+    CHECK_INT(qn_plan_run(p, x, out), QN_OK);
     qn_get_stats(qn, &after, sizeof after);
     CHECK_INT(after.kernels - before.kernels, 2);
     CHECK_INT(after.buffers - before.buffers, USES + 1);

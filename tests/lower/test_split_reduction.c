@@ -39,7 +39,7 @@ static qn_tensor *over(qn_tensor *x, int axis,
 static int launches(qn_ctx *qn, qn_tensor *t, void *to, size_t size) {
     qn_stats a, b;
     qn_get_stats(qn, &a, sizeof a);
-    if (qn_realize(&t, 1) || qn_read(t, to, size)) FAIL("%s", qn_error(qn));
+    if (qn_realize(1, &t) || qn_read(t, to, size)) FAIL("%s", qn_error(qn));
     qn_get_stats(qn, &b, sizeof b);
     return (int)(b.kernels - a.kernels);
 }
@@ -223,7 +223,7 @@ static void masked_softmaxes(int threads, bool one_by_one, size_t size, float *o
     CHECK_INT(size, ROWS * COLUMNS * sizeof *x);
     for (int i = 0; i < TIMES; i++) {
         a = qn_softmax(qn_where(above, a, qn_like(a, (double)-INFINITY)), 0);
-        if (one_by_one && qn_realize(&a, 1)) FAIL("%s", qn_error(qn));
+        if (one_by_one && qn_realize(1, &a)) FAIL("%s", qn_error(qn));
     }
     if (qn_read(a, out, size)) FAIL("%s", qn_error(qn));
     free(x);

@@ -106,10 +106,10 @@ static void convolution_takes_its_weights_from_the_module(void) {
     uint64_t seed = 12;
     qn_module *m = qn_module_new(qn, 1);
     qn_conv_options options = QN_CONV_OPTIONS(.stride = {2}, .groups = 2);
-    qn_conv_layer l = qn_conv_new(m, "l", 2, 2, 1, (int64_t[]){2}, true, &options);
-    CHECK_INT(qn_rank(l.weight), 3);
+    qn_layer *l = qn_conv_new(m, "l", 2, 2, 1, (int64_t[]){2}, &QN_LAYER_OPTIONS(.conv = &options));
+    CHECK_INT(qn_rank(qn_module_find(m, "l.weight")), 3);
     float start[4];
-    CHECK_INT(qn_read(l.weight, start, sizeof start), QN_OK);
+    CHECK_INT(qn_read(qn_module_find(m, "l.weight"), start, sizeof start), QN_OK);
     for (int i = 0; i < 4; i++) CHECK(fabsf(start[i]) <= (float)sqrt(0.5) && start[i] != 0);
     double *w = parameter_values(m, "l.weight", &seed), *b = parameter_values(m, "l.bias", &seed);
     float values[10];
@@ -120,10 +120,10 @@ static void convolution_takes_its_weights_from_the_module(void) {
         y[i] = w[i / 2 * 2] * (double)x[0] + w[i / 2 * 2 + 1] * (double)x[1] + b[i / 2];
     }
     qn_tensor *t = qn_from(qn, QN_F32, 3, (int64_t[]){1, 2, 5}, values);
-    check_values(qn_conv_forward(&l, t), y, 4, 1e-5, 1e-6);
+    check_values(qn_layer_forward(l, t), y, 4, 1e-5, 1e-6);
     expect_fine(qn);
-    CHECK(!qn_conv_new(m, "odd", 3, 2, 1, (int64_t[]){2}, true, &options).weight);
-    CHECK_STR(qn_error(qn), "conv: 1 spatial axes, 3 channels in 2 groups");
+    CHECK(!qn_conv_new(m, "odd", 3, 2, 1, (int64_t[]){2}, &QN_LAYER_OPTIONS(.conv = &options)));
+    CHECK_STR(qn_error(qn), "conv_new: 1 spatial axes, 3 channels in 2 groups");
     qn_clear_error(qn);
     free(w), free(b);
     qn_module_free(m);
@@ -134,8 +134,8 @@ static void linear_is_a_matrix_product_plus_bias(void) {
     qn_ctx *qn = open_context();
     uint64_t seed = 11;
     qn_module *m = qn_module_new(qn, 1);
-    qn_linear_layer l = qn_linear_new(m, "l", 5, 3, true, 1);
-    qn_linear_layer bare = qn_linear_new(m, "bare", 5, 3, false, 1);
+    qn_layer *l = qn_linear_new(m, "l", 5, 3, &QN_LAYER_OPTIONS(.scale = 1));
+    qn_layer *bare = qn_linear_new(m, "bare", 5, 3, &QN_LAYER_OPTIONS(.scale = 1, .no_bias = true));
     double *w = parameter_values(m, "l.weight", &seed), *b = parameter_values(m, "l.bias", &seed);
     double *v = parameter_values(m, "bare.weight", &seed), x[20], y[12];
     float values[20];
@@ -143,9 +143,9 @@ static void linear_is_a_matrix_product_plus_bias(void) {
     for (int i = 0; i < 20; i++) x[i] = (double)values[i];
     qn_tensor *t = qn_from(qn, QN_F32, 3, (int64_t[]){2, 2, 5}, values);
     plain_linear(x, w, b, 4, 5, 3, y);
-    check_values(qn_linear_forward(&l, t), y, 12, 1e-5, 1e-6);
+    check_values(qn_layer_forward(l, t), y, 12, 1e-5, 1e-6);
     plain_linear(x, v, NULL, 4, 5, 3, y);
-    check_values(qn_linear_forward(&bare, t), y, 12, 1e-5, 1e-6);
+    check_values(qn_layer_forward(bare, t), y, 12, 1e-5, 1e-6);
     CHECK_INT(qn_module_count(m), 3);
     expect_fine(qn);
     free(w), free(b), free(v);
@@ -157,7 +157,8 @@ static void norms_are_their_formulas(void) {
     qn_ctx *qn = open_context();
     uint64_t seed = 12;
     qn_module *m = qn_module_new(qn, 1);
-    qn_norm_layer layer = qn_layer_norm_new(m, "layer", 6), rms = qn_rms_norm_new(m, "rms", 6);
+    qn_layer *layer = qn_layer_norm_new(m, "layer", 6, NULL);
+    qn_layer *rms = qn_rms_norm_new(m, "rms", 6, NULL);
     double *w = parameter_values(m, "layer.weight", &seed);
     double *b = parameter_values(m, "layer.bias", &seed);
     double *v = parameter_values(m, "rms.weight", &seed), x[18], y[18];
@@ -166,13 +167,13 @@ static void norms_are_their_formulas(void) {
     for (int i = 0; i < 18; i++) x[i] = (double)values[i];
     qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){3, 6}, values);
     plain_layer_norm(x, w, b, 3, 6, y);
-    check_values(qn_norm_forward(&layer, t), y, 18, 1e-4, 1e-5);
+    check_values(qn_layer_forward(layer, t), y, 18, 1e-4, 1e-5);
     for (int r = 0; r < 3; r++) {
         double square = 0;
         for (int i = 0; i < 6; i++) square += x[r * 6 + i] * x[r * 6 + i] / 6;
         for (int i = 0; i < 6; i++) y[r * 6 + i] = x[r * 6 + i] / sqrt(square + 1e-6) * v[i];
     }
-    check_values(qn_norm_forward(&rms, t), y, 18, 1e-4, 1e-5);
+    check_values(qn_layer_forward(rms, t), y, 18, 1e-4, 1e-5);
     expect_fine(qn);
     free(w), free(b), free(v);
     qn_module_free(m);
@@ -185,7 +186,8 @@ static void attention_is_its_formula(void) {
         qn_ctx *qn = open_context();
         uint64_t seed = 13;
         qn_module *m = qn_module_new(qn, 1);
-        qn_attention_layer l = qn_attention_new(m, "a", WIDTH, HEADS, causal, 1, 1);
+        qn_layer *l = qn_attention_new(
+            m, "a", WIDTH, HEADS, &QN_LAYER_OPTIONS(.scale = 1, .out_scale = 1, .causal = causal));
         double *qkv_w = parameter_values(m, "a.qkv.weight", &seed);
         double *qkv_b = parameter_values(m, "a.qkv.bias", &seed);
         double *out_w = parameter_values(m, "a.out.weight", &seed);
@@ -201,7 +203,7 @@ static void attention_is_its_formula(void) {
             plain_linear(mixed, out_w, out_b, TIME, WIDTH, WIDTH, y + b * TIME * WIDTH);
         }
         qn_tensor *t = qn_from(qn, QN_F32, 3, (int64_t[]){BATCH, TIME, WIDTH}, values);
-        check_values(qn_attention_forward(&l, t), y, COUNT_OF(y), 1e-4, 1e-5);
+        check_values(qn_layer_forward(l, t), y, COUNT_OF(y), 1e-4, 1e-5);
         expect_fine(qn);
         free(qkv_w), free(qkv_b), free(out_w), free(out_b);
         qn_module_free(m);
@@ -282,7 +284,7 @@ static const int32_t some_targets[BATCH * TIME] = {3, 6, 1, 2, 0, 5, 4, 0, 1, 6}
 
 static void gpt_is_its_formula(void) {
     qn_ctx *qn = open_context();
-    qn_gpt *gpt = qn_gpt_new(qn, &tiny, 1);
+    qn_gpt *gpt = qn_gpt_new(qn, 1, &tiny);
     weights w = {.m = qn_gpt_module(gpt), .seed = 14};
     double logits[BATCH * TIME * VOCABULARY];
     plain_gpt(&w, some_ids, logits);
@@ -321,7 +323,7 @@ static double loss_along(qn_ctx *qn, qn_gpt *gpt, float *const *start, float *co
 /* The gradient's product with random directions is the slope of the loss along them. */
 static void gpt_gradient_is_the_slope_of_the_loss(void) {
     qn_ctx *qn = open_context();
-    qn_gpt *gpt = qn_gpt_new(qn, &tiny, 5);
+    qn_gpt *gpt = qn_gpt_new(qn, 5, &tiny);
     qn_module *m = qn_gpt_module(gpt);
     int n = qn_module_count(m);
     uint64_t seed = 15;
@@ -364,15 +366,15 @@ static void gpt_refuses_bad_sizes(void) {
     qn_ctx *qn = open_context();
     qn_gpt_config config = tiny;
     config.heads = 3;
-    CHECK(qn_gpt_new(qn, &config, 1) == NULL);
+    CHECK(qn_gpt_new(qn, 1, &config) == NULL);
     CHECK_INT(qn_error_code(qn), QN_EARG);
     qn_clear_error(qn);
     config = tiny;
     config.layers = -1;
-    CHECK(qn_gpt_new(qn, &config, 1) == NULL);
+    CHECK(qn_gpt_new(qn, 1, &config) == NULL);
     CHECK_INT(qn_error_code(qn), QN_ERANGE);
     qn_clear_error(qn);
-    qn_gpt *gpt = qn_gpt_new(qn, &tiny, 1);
+    qn_gpt *gpt = qn_gpt_new(qn, 1, &tiny);
     int32_t ids[16] = {0};
     qn_tensor *long_ids = qn_from(qn, QN_I32, 2, (int64_t[]){1, CONTEXT + 1}, ids);
     CHECK(qn_gpt_forward(gpt, long_ids) == NULL);
@@ -390,10 +392,14 @@ static void random_parameters_have_the_deviation_asked_for(void) {
     static float normal[N], uniform[N], again[N];
     qn_module *m = qn_module_new(qn, 3), *other = qn_module_new(qn, 3);
     int64_t shape[] = {64, 64};
-    qn_tensor *a = qn_module_parameter(m, "a", QN_F32, 2, shape, QN_INIT_NORMAL, 0.02);
-    qn_tensor *b = qn_module_parameter(m, "b", QN_F32, 2, shape, QN_INIT_UNIFORM, 0.5);
-    qn_module_parameter(other, "b", QN_F32, 2, shape, QN_INIT_UNIFORM, 0.5);
-    qn_tensor *a2 = qn_module_parameter(other, "a", QN_F32, 2, shape, QN_INIT_NORMAL, 0.02);
+    qn_tensor *a = qn_module_parameter(m, "a", QN_F32, 2, shape,
+                                       &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 0.02));
+    qn_tensor *b = qn_module_parameter(m, "b", QN_F32, 2, shape,
+                                       &QN_INIT_OPTIONS(.kind = QN_INIT_UNIFORM, .scale = 0.5));
+    qn_module_parameter(other, "b", QN_F32, 2, shape,
+                        &QN_INIT_OPTIONS(.kind = QN_INIT_UNIFORM, .scale = 0.5));
+    qn_tensor *a2 = qn_module_parameter(other, "a", QN_F32, 2, shape,
+                                        &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 0.02));
     qn_read(a, normal, sizeof normal);
     qn_read(b, uniform, sizeof uniform);
     qn_read(a2, again, sizeof again);
@@ -423,14 +429,14 @@ static void names_are_unique_and_bounded(void) {
     memset(longest, 'a', sizeof longest);
     longest[sizeof longest - 1] = 0;
     int64_t shape[] = {2};
-    CHECK(qn_module_parameter(m, "a", QN_F32, 1, shape, QN_INIT_ZEROS, 0) != NULL);
-    CHECK(qn_module_parameter(m, "a", QN_F32, 1, shape, QN_INIT_ZEROS, 0) == NULL);
+    CHECK(qn_module_parameter(m, "a", QN_F32, 1, shape, NULL) != NULL);
+    CHECK(qn_module_parameter(m, "a", QN_F32, 1, shape, NULL) == NULL);
     CHECK_INT(qn_error_code(qn), QN_EARG);
     qn_clear_error(qn);
-    CHECK(qn_module_parameter(m, longest, QN_F32, 1, shape, QN_INIT_ZEROS, 0) == NULL);
+    CHECK(qn_module_parameter(m, longest, QN_F32, 1, shape, NULL) == NULL);
     CHECK_INT(qn_error_code(qn), QN_EARG);
     qn_clear_error(qn);
-    CHECK(qn_linear_new(m, longest, 2, 2, true, 1).weight == NULL);
+    CHECK(qn_linear_new(m, longest, 2, 2, &QN_LAYER_OPTIONS(.scale = 1)) == NULL);
     CHECK_INT(qn_error_code(qn), QN_EARG);
     CHECK_INT(qn_module_count(m), 1);
     CHECK(qn_module_find(m, "b") == NULL && qn_module_name(m, 1) == NULL);
@@ -446,14 +452,20 @@ static void modules_load_all_or_nothing(void) {
     float before[3], after[3];
     qn_module *saved = qn_module_new(qn, 1), *same = qn_module_new(qn, 2);
     qn_module *wrong = qn_module_new(qn, 3), *more = qn_module_new(qn, 4);
-    qn_module_parameter(saved, "a", QN_F32, 1, shape, QN_INIT_NORMAL, 1);
-    qn_module_parameter(saved, "b", QN_F32, 1, shape, QN_INIT_NORMAL, 1);
-    qn_module_parameter(same, "a", QN_F32, 1, shape, QN_INIT_NORMAL, 1);
-    qn_tensor *w = qn_module_parameter(wrong, "a", QN_F32, 1, shape, QN_INIT_NORMAL, 1);
-    qn_module_parameter(wrong, "b", QN_F32, 1, (int64_t[]){4}, QN_INIT_NORMAL, 1);
-    qn_module_parameter(more, "c", QN_F32, 1, shape, QN_INIT_NORMAL, 1);
-    CHECK_INT(qn_module_save(saved, path, 0, NULL), 0);
-    qn_file *file = qn_load(qn, path);
+    qn_module_parameter(saved, "a", QN_F32, 1, shape,
+                        &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 1));
+    qn_module_parameter(saved, "b", QN_F32, 1, shape,
+                        &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 1));
+    qn_module_parameter(same, "a", QN_F32, 1, shape,
+                        &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 1));
+    qn_tensor *w = qn_module_parameter(wrong, "a", QN_F32, 1, shape,
+                                       &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 1));
+    qn_module_parameter(wrong, "b", QN_F32, 1, (int64_t[]){4},
+                        &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 1));
+    qn_module_parameter(more, "c", QN_F32, 1, shape,
+                        &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 1));
+    CHECK_INT(qn_module_save(saved, path, NULL), 0);
+    qn_file *file = qn_file_open(qn, path);
     CHECK_INT(qn_module_load(same, file), 0);
     qn_read(qn_module_find(saved, "a"), before, sizeof before);
     qn_read(qn_module_find(same, "a"), after, sizeof after);
@@ -516,7 +528,10 @@ static void batches_are_windows_of_their_part(void) {
     bool seen[SIZE] = {false};
     int lowest = SIZE, highest = 0;
     for (uint64_t index = 0; index < 500; index++) {
-        CHECK_INT(qn_text_batch(t, false, 9, index, ROWS, LENGTH, ids, targets), ROWS);
+        CHECK_INT(qn_text_batch(t, ids, targets,
+                                &QN_BATCH_OPTIONS(.rows = ROWS, .context = LENGTH, .seed = 9,
+                                                  .index = index)),
+                  ROWS);
         for (int i = 0; i < ROWS * LENGTH; i++) {
             CHECK_INT(targets[i], ids[i] + 1);
             if (i % LENGTH) CHECK_INT(ids[i], ids[i - 1] + 1);
@@ -525,14 +540,20 @@ static void batches_are_windows_of_their_part(void) {
         }
     }
     CHECK(lowest < 5 && highest < TRAIN && highest > TRAIN - 6);
-    qn_text_batch(t, false, 9, 3, ROWS, LENGTH, ids, targets);
-    qn_text_batch(t, false, 9, 3, ROWS, LENGTH, again, targets);
+    qn_text_batch(t, ids, targets,
+                  &QN_BATCH_OPTIONS(.rows = ROWS, .context = LENGTH, .seed = 9, .index = 3));
+    qn_text_batch(t, again, targets,
+                  &QN_BATCH_OPTIONS(.rows = ROWS, .context = LENGTH, .seed = 9, .index = 3));
     CHECK(!memcmp(ids, again, sizeof ids));
-    qn_text_batch(t, false, 10, 3, ROWS, LENGTH, again, targets);
+    qn_text_batch(t, again, targets,
+                  &QN_BATCH_OPTIONS(.rows = ROWS, .context = LENGTH, .seed = 10, .index = 3));
     CHECK(memcmp(ids, again, sizeof ids) != 0);
     int windows = 0, within;
     for (uint64_t index = 0;
-         (within = qn_text_batch(t, true, 0, index, ROWS, LENGTH, ids, targets)) > 0; index++) {
+         (within = qn_text_batch(t, ids, targets,
+                                 &QN_BATCH_OPTIONS(.rows = ROWS, .context = LENGTH,
+                                 .held_out = true, .index = index))) > 0;
+         index++) {
         windows += within;
         for (int i = 0; i < within * LENGTH; i++) {
             CHECK(ids[i] >= TRAIN && !seen[ids[i]]);
@@ -542,7 +563,9 @@ static void batches_are_windows_of_their_part(void) {
         for (int i = within * LENGTH; i < ROWS * LENGTH; i++) CHECK_INT(ids[i], TRAIN + i % LENGTH);
     }
     CHECK_INT(windows, 99 / LENGTH);
-    CHECK_INT(qn_text_batch(t, true, 0, 0, 1, 100, ids, targets), QN_ERANGE);
+    CHECK_INT(qn_text_batch(t, ids, targets,
+                            &QN_BATCH_OPTIONS(.rows = 1, .context = 100, .held_out = true)),
+              QN_ERANGE);
     qn_text_free(t);
     qn_close(qn);
 }
@@ -561,16 +584,17 @@ static void a_fresh_module_compiles(void) {
     float data[8] = {1, -2, 3, 4, .5, 6, -7, 8}, got[6], want[6];
     qn_tensor *x = qn_from(own, QN_F32, 2, (int64_t[]){2, 4}, data), *out;
     qn_module *m[2] = {qn_module_new(own, 7), qn_module_new(own, 7)};
-    qn_linear_layer l[2];
-    for (int i = 0; i < 2; i++) l[i] = qn_linear_new(m[i], "fc", 4, 3, true, 0);
-    CHECK(!qn_read(qn_linear_forward(&l[0], x), want, sizeof want));
-    qn_tensor *y = qn_linear_forward(&l[1], x);
-    qn_plan *p = qn_compile(own, 1, &x, 1, &y);
+    qn_layer *l[2];
+    for (int i = 0; i < 2; i++) l[i] = qn_linear_new(m[i], "fc", 4, 3, NULL);
+    CHECK(!qn_read(qn_layer_forward(l[0], x), want, sizeof want));
+    qn_tensor *y = qn_layer_forward(l[1], x);
+    qn_plan *p = qn_plan_new(own, 1, &x, 1, &y);
     if (!p) FAIL("%s", qn_error(own));
-    CHECK(p && !qn_run(p, &x, &out) && !qn_read(out, got, sizeof got));
+    CHECK(p && !qn_plan_run(p, &x, &out) && !qn_read(out, got, sizeof got));
     CHECK(!memcmp(got, want, sizeof got));
-    CHECK(!qn_write(l[1].weight, (float[12]){0}, 48)); /* what is a parameter is read anew */
-    CHECK(p && !qn_run(p, &x, &out) && !qn_read(out, got, sizeof got));
+    CHECK(!qn_write(qn_module_find(m[1], "fc.weight"), (float[12]){0},
+                    48)); /* what is a parameter is read anew */
+    CHECK(p && !qn_plan_run(p, &x, &out) && !qn_read(out, got, sizeof got));
     for (int i = 0; i < 6; i++) CHECK(got[i] == 0);
     qn_plan_free(p);
     qn_scope_end(own, s);
@@ -591,23 +615,24 @@ static void a_step_of_a_fresh_module_compiles(void) {
     float data[4] = {1, -2, 3, .5f}, w[4], first[4], loss;
     qn_tensor *x = qn_from(own, QN_F32, 2, (int64_t[]){1, 4}, data), *out;
     qn_module *m = qn_module_new(own, 3), *same = qn_module_new(own, 3);
-    qn_linear_layer l = qn_linear_new(m, "fc", 4, 1, false, 0);
-    CHECK(!qn_read(qn_linear_new(same, "fc", 4, 1, false, 0).weight, first, sizeof first));
+    qn_layer *l = qn_linear_new(m, "fc", 4, 1, &QN_LAYER_OPTIONS(.no_bias = true));
+    CHECK(qn_linear_new(same, "fc", 4, 1, &QN_LAYER_OPTIONS(.no_bias = true)));
+    CHECK(!qn_read(qn_module_find(same, "fc.weight"), first, sizeof first));
     qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
     o.rate = 0.25;
     o.momentum = o.weight_decay = 0;
-    qn_optimizer *sgd = qn_optimizer_new(own, &o, 1, qn_module_parameters(m));
-    qn_tensor *y = qn_sum(qn_linear_forward(&l, x), QN_ALL, false);
+    qn_optimizer *sgd = qn_optimizer_new(own, 1, qn_module_parameters(m), &o);
+    qn_tensor *y = qn_sum(qn_layer_forward(l, x), QN_ALL, false);
     CHECK(!qn_optimizer_step(sgd, y));
-    qn_plan *p = qn_compile(own, 1, &x, 1, &y);
+    qn_plan *p = qn_plan_new(own, 1, &x, 1, &y);
     if (!p) FAIL("%s", qn_error(own));
-    CHECK(!qn_read(l.weight, w, sizeof w) && !memcmp(w, first, sizeof w));
+    CHECK(!qn_read(qn_module_find(m, "fc.weight"), w, sizeof w) && !memcmp(w, first, sizeof w));
     for (int step = 1; p && step <= 3; step++) {
-        CHECK(!qn_run(p, &x, &out) && !qn_read(out, &loss, sizeof loss));
+        CHECK(!qn_plan_run(p, &x, &out) && !qn_read(out, &loss, sizeof loss));
         double expected = 0; /* of the weights before: each step takes rate * x off them */
         for (int i = 0; i < 4; i++) expected += data[i] * (first[i] - .25 * (step - 1) * data[i]);
         CHECK_NEAR(loss, expected, 1e-5, 1e-5);
-        CHECK(!qn_read(l.weight, w, sizeof w));
+        CHECK(!qn_read(qn_module_find(m, "fc.weight"), w, sizeof w));
         for (int i = 0; i < 4; i++) CHECK_NEAR(w[i], first[i] - .25 * step * data[i], 1e-5, 1e-6);
     }
     qn_plan_free(p);

@@ -35,22 +35,23 @@ static bool make_run(run_of *r, qn_ctx *qn, int width, int layers, int context, 
     r->text = qn_text_new(qn, corpus, sizeof corpus - 1, 0.1);
     r->config = QN_GPT_CONFIG(.vocabulary = qn_text_vocabulary(r->text, NULL), .context = context,
                               .layers = layers, .heads = 2, .width = width);
-    r->gpt = r->text ? qn_gpt_new(qn, &r->config, 1) : NULL;
+    r->gpt = r->text ? qn_gpt_new(qn, 1, &r->config) : NULL;
     qn_module *m = qn_gpt_module(r->gpt);
     qn_optimizer_options o = qn_optimizer_defaults(QN_ADAMW);
     o.rate = 0.005;
     o.clip = 1;
     o.decay_rank = 2;
     r->optimizer =
-        r->gpt ? qn_optimizer_new(qn, &o, qn_module_count(m), qn_module_parameters(m)) : NULL;
+        r->gpt ? qn_optimizer_new(qn, qn_module_count(m), qn_module_parameters(m), &o) : NULL;
     return r->optimizer != NULL;
 }
 
 static int train_step(run_of *r, int step, float *loss) {
     int32_t ids[64 * 16], targets[64 * 16];
     const int64_t shape[2] = {r->batch, r->config.context};
-    int code = qn_text_batch(r->text, false, 1, (uint64_t)step, r->batch, (int)r->config.context,
-                             ids, targets);
+    int code = qn_text_batch(r->text, ids, targets,
+                             &QN_BATCH_OPTIONS(.rows = r->batch, .context = (int)r->config.context,
+                                               .seed = 1, .index = (uint64_t)step));
     if (code < 0) return code;
     qn_scope s = qn_scope_begin(r->qn);
     qn_tensor *x = qn_from(r->qn, QN_I32, 2, shape, ids);
@@ -58,7 +59,7 @@ static int train_step(run_of *r, int step, float *loss) {
     qn_tensor *mean = qn_gpt_loss(r->gpt, x, y);
     code = qn_optimizer_set_rate(r->optimizer, 0.005 / (1 + 0.01 * step));
     if (!code) code = mean ? qn_optimizer_step(r->optimizer, mean) : (int)qn_error_code(r->qn);
-    if (!code) code = qn_realize(&mean, 1);
+    if (!code) code = qn_realize(1, &mean);
     if (!code) code = qn_read(mean, loss, sizeof *loss);
     qn_scope_end(r->qn, s);
     return code;

@@ -103,9 +103,9 @@ static void check(qn_ctx *qn, const problem *p, uint64_t seed) {
         }
         plain(p, in, out[SEED], out);
     }
-    y[SEED] = qn_attention(t[Q], t[K], t[V], p->causal);
+    y[SEED] = qn_attention(t[Q], t[K], t[V], &QN_ATTENTION_OPTIONS(.causal = p->causal));
     CHECK_INT(qn_grad(y[SEED], t[SEED], 3, t, y), QN_OK);
-    CHECK_INT(qn_realize(y, INPUTS), QN_OK);
+    CHECK_INT(qn_realize(INPUTS, y), QN_OK);
     for (int i = 0; i < INPUTS; i++) {
         int64_t n = size_of(p, i);
         if (qn_read(y[i], got[i], (size_t)n * sizeof **got)) FAIL("%s", qn_error(qn));
@@ -167,14 +167,14 @@ static void scores_are_never_in_memory(void) {
             t[k] = qn_from(qn, QN_F32, 4, (int64_t[]){1, heads, TIME, DEPTH}, zero);
         qn_stats before, forward, both;
         qn_get_stats(qn, &before, sizeof before);
-        y[SEED] = qn_attention(t[Q], t[K], t[V], causal);
-        qn_realize(&y[SEED], 1);
+        y[SEED] = qn_attention(t[Q], t[K], t[V], &QN_ATTENTION_OPTIONS(.causal = causal));
+        qn_realize(1, &y[SEED]);
         qn_get_stats(qn, &forward, sizeof forward);
         CHECK_INT(forward.kernels - before.kernels, 1);
         CHECK_INT(forward.planned_peak_bytes, 0);
-        y[SEED] = qn_attention(qn_neg(t[Q]), t[K], t[V], causal);
+        y[SEED] = qn_attention(qn_neg(t[Q]), t[K], t[V], &QN_ATTENTION_OPTIONS(.causal = causal));
         CHECK_INT(qn_grad(y[SEED], t[SEED], 3, t, y), QN_OK);
-        qn_realize(y, INPUTS);
+        qn_realize(INPUTS, y);
         qn_get_stats(qn, &both, sizeof both);
         /* those of k and v are one, and that of q with them where there are heads for threads */
         CHECK_INT(both.kernels - forward.kernels, heads == HEADS ? 5 : 6);
@@ -202,9 +202,9 @@ static void hide_on(qn_ctx *qn, int heads) {
                 if (k % HEAD >= SHOWN * DEPTH) x[i][k] = odd[k % 4];
             in[i] = qn_from(qn, QN_F32, 3, shape, x[i]);
         }
-        y[0] = qn_attention(in[0], in[1], in[2], true);
+        y[0] = qn_attention(in[0], in[1], in[2], &QN_ATTENTION_OPTIONS(.causal = true));
         CHECK_INT(qn_grad(y[0], qn_ones(qn, QN_F32, 3, shape), 3, in, y + 1), QN_OK);
-        CHECK_INT(qn_realize(y, 4), QN_OK);
+        CHECK_INT(qn_realize(4, y), QN_OK);
         for (int i = 0; i < 2; i++)
             qn_read(y[i], hide ? got[i] : want[i], (size_t)size * sizeof got[i][0]);
     }

@@ -132,7 +132,7 @@ static void a_list_that_moves_on_reads_its_old_value(void) {
             qn_scope s = qn_scope_begin(qn);
             qn_tensor *both[2] = {qn_slice(list, 0, 1, 9, 1), input(qn, step, 2, AT(1, 5))};
             CHECK_INT(qn_assign(list, qn_concat(2, both, 0)), QN_OK);
-            CHECK_INT(qn_realize(&list, 1), QN_OK);
+            CHECK_INT(qn_realize(1, &list), QN_OK);
             qn_scope_end(qn, s);
         }
         float *v = value_of(list);
@@ -158,7 +158,7 @@ static void equal_pieces_are_one_program_and_one_launch(void) {
         for (int threads = 1; threads <= 2; threads++) {
             qn_ctx *qn = open_on("null", threads);
             qn_tensor *y = stack_of_inputs(qn, 1000, axis);
-            CHECK_INT(qn_realize(&y, 1), QN_OK);
+            CHECK_INT(qn_realize(1, &y), QN_OK);
             CHECK_INT(stats_of(qn).kernels, 1);
             CHECK_INT(stats_of(qn).compiles, 1);
             CHECK_INT(stats_of(qn).planned_peak_bytes, 0);
@@ -178,7 +178,7 @@ static void pieces_are_computed_into_their_places(void) {
         row[i] = qn_concat(5, cell, 1);
     }
     qn_tensor *y = qn_concat(6, row, 0);
-    CHECK_INT(qn_realize(&y, 1), QN_OK);
+    CHECK_INT(qn_realize(1, &y), QN_OK);
     CHECK_INT(stats_of(qn).kernels, 1);
     CHECK_INT(stats_of(qn).compiles, 1);
     CHECK_INT(stats_of(qn).planned_peak_bytes, 0);
@@ -190,7 +190,7 @@ static void a_few_pieces_are_no_launch_of_their_own(void) {
     qn_ctx *qn = open_on("null", 1);
     qn_tensor *x[2] = {input(qn, 1, 2, AT(8, 8)), input(qn, 2, 2, AT(8, 8))};
     qn_tensor *y = qn_sum(qn_exp(qn_concat(2, x, 1)), 1, false);
-    CHECK_INT(qn_realize(&y, 1), QN_OK);
+    CHECK_INT(qn_realize(1, &y), QN_OK);
     CHECK_INT(stats_of(qn).kernels, 1);
     qn_close(qn);
 }
@@ -202,9 +202,9 @@ static void a_piece_of_a_list_is_that_piece(void) {
     qn_tensor *x[N], *part[N], *whole = input(qn, 1, 2, AT(300, 2));
     for (int i = 0; i < N; i++) x[i] = input(qn, i, 2, AT(4, 6));
     qn_tensor *list = qn_stack(N, x, 1), *one = qn_select(list, 1, 77);
-    CHECK_INT(qn_chunk(whole, N, 0, part), QN_OK);
+    CHECK_INT(qn_chunk(whole, 0, N, part), QN_OK);
     qn_tensor *again = qn_concat(N, part, 0);
-    CHECK_INT(qn_realize((qn_tensor *[]){one, again}, 2), QN_OK);
+    CHECK_INT(qn_realize(2, (qn_tensor *[]){one, again}), QN_OK);
     CHECK_INT(stats_of(qn).kernels, 0);
     qn_close(qn);
 }
@@ -227,7 +227,7 @@ static cost cost_of(const char *device, int n) {
     qn_tensor *list = qn_concat(n, y, 0);
     CHECK_INT(qn_grad(qn_sum(qn_mul(list, list), QN_ALL, false), NULL, n, x, g), QN_OK);
     cost c = {.nodes = (double)stats_of(qn).nodes};
-    CHECK_INT(qn_realize(g, n), QN_OK);
+    CHECK_INT(qn_realize(n, g), QN_OK);
     c.seconds = clock_processors() - start;
     c.plan = (double)stats_of(qn).plan_bytes;
     c.host = (double)stats_of(qn).host_bytes;
@@ -297,7 +297,7 @@ static void check_selects(const char *device, int n, int axis, int leave_out) {
         }
     qn_tensor *y = parts ? qn_sum(qn_stack(parts, part, 0), QN_ALL, false) : qn_sum(x, 0, false);
     CHECK_INT(qn_grad(y, NULL, 1, &x, &g), QN_OK);
-    CHECK_INT(qn_realize(&g, 1), QN_OK);
+    CHECK_INT(qn_realize(1, &g), QN_OK);
     CHECK_INT(stats_of(qn).planned_peak_bytes, 0);
     float *v = value_of(g);
     int64_t wrong = 0;
@@ -374,8 +374,8 @@ static void gradients_of_splits_and_chunks(void) {
     for (size_t d = 0; d < COUNT_OF(devices); d++) {
         qn_ctx *qn = open_on(devices[d], 1);
         qn_tensor *x = input(qn, 1, 2, AT(6, 11)), *part[7], *y = NULL, *g = NULL, *h = NULL;
-        CHECK_INT(qn_split(x, 3, AT(2, 1, 3), 0, part), QN_OK);
-        CHECK_INT(qn_chunk(x, 4, 1, part + 3), QN_OK);
+        CHECK_INT(qn_split(x, 0, 3, AT(2, 1, 3), part), QN_OK);
+        CHECK_INT(qn_chunk(x, 1, 4, part + 3), QN_OK);
         for (int i = 0; i < 7; i++) {
             qn_tensor *cube = qn_mul(part[i], qn_mul(part[i], part[i]));
             cube = qn_sum(qn_mul(cube, qn_like(cube, i + 1)), QN_ALL, false);
@@ -409,11 +409,11 @@ static void places_follow_dimension_variables(void) {
     qn_tensor *twice = qn_concat(6, (qn_tensor *[]){list, qn_neg(list), list, list, list, list}, 1);
     qn_tensor *out[2] = {twice, NULL};
     CHECK_INT(qn_grad(qn_sum(qn_mul(list, list), QN_ALL, false), NULL, 1, &a, &out[1]), QN_OK);
-    qn_plan *plan = qn_compile(qn, 1, &a, 2, out);
+    qn_plan *plan = qn_plan_new(qn, 1, &a, 2, out);
     CHECK(plan != NULL);
     for (int64_t n = 1; plan && n <= 20; n += 3) {
         qn_tensor *in = input(qn, n, 2, AT(n, 4)), *made[2];
-        CHECK_INT(qn_run(plan, &in, made), QN_OK);
+        CHECK_INT(qn_plan_run(plan, &in, made), QN_OK);
         float *v = value_of(made[0]), *g = value_of(made[1]);
         for (int64_t r = 0; r < 2 * n + 2; r++)
             for (int64_t c = 0; c < 24; c++) {

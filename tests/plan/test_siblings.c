@@ -94,7 +94,7 @@ static inputs open_inputs(const char *device, int threads, int64_t r, int64_t c,
 static int launches(qn_ctx *qn, int n, qn_tensor **t) {
     qn_stats a, b;
     qn_get_stats(qn, &a, sizeof a);
-    if (qn_realize(t, n)) FAIL("%s", qn_error(qn));
+    if (qn_realize(n, t)) FAIL("%s", qn_error(qn));
     qn_get_stats(qn, &b, sizeof b);
     return (int)(b.kernels - a.kernels);
 }
@@ -116,7 +116,7 @@ static void siblings_are_one_kernel(void) {
 static inputs norm_of_its_own(qn_tensor **g) {
     inputs in = open_inputs("null", 1, 100, 70, false);
     qn_tensor *p[2] = {in.scale, qn_mul(in.scale, in.scale)};
-    qn_realize(&p[1], 1);
+    qn_realize(1, &p[1]);
     qn_tensor *loss = qn_sum(qn_mul(qn_layer_norm(in.x, p[0], p[1], 1e-5), in.y), QN_ALL, false);
     if (qn_grad(loss, NULL, 2, p, g)) FAIL("%s", qn_error(in.qn));
     return in;
@@ -144,8 +144,8 @@ static void kernels_that_would_not_gain_are_not_fused(void) {
     inputs in = open_inputs("null", 1, 100, 100, false);
     qn_tensor *x = in.x, *y = in.y, *turned = qn_permute(x, 2, (int[]){1, 0});
     qn_tensor *w = qn_contiguous(qn_neg(y)), *v = qn_contiguous(qn_exp(y));
-    qn_realize(&w, 1);
-    qn_realize(&v, 1);
+    qn_realize(1, &w);
+    qn_realize(1, &v);
     /* the same shape of results, but one goes along the rows and one down the columns */
     qn_tensor *crossed[] = {qn_sum(x, 0, false), qn_sum(x, 1, false)};
     CHECK_INT(launches(in.qn, 2, crossed), 2);
@@ -220,7 +220,7 @@ static results run(const char *device, int threads, family f, int64_t r, int64_t
     inputs in = open_inputs(device, threads, r, c, odd);
     qn_tensor *out[MOST];
     results got = {.n = f(&in, out)};
-    if (qn_realize(out, got.n)) FAIL("%s", qn_error(in.qn));
+    if (qn_realize(got.n, out)) FAIL("%s", qn_error(in.qn));
     for (int i = 0; i < got.n; i++) {
         size_t width = qn_dtype_size(qn_dtype_of(out[i]));
         got.count[i] = qn_numel(out[i]);

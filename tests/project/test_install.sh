@@ -27,10 +27,14 @@ check shared sh -c "$cc $scratch/program.c -I$prefix/include -L$prefix/lib -lque
     LD_LIBRARY_PATH=$prefix/lib $scratch/shared"
 check static sh -c "$cc $scratch/program.c -I$prefix/include $prefix/lib/libquern.a -lm -ldl -pthread \
     -o $scratch/static && $scratch/static"
-check headers_are_strict_c sh -c "printf '%s\n' '#include <quern_nn.h>' '#include <quern_tune.h>' \
-    'qn_options o(void) { return QN_OPTIONS(); }' |
-    $cc -std=c99 -Wall -Wextra -Wpedantic -Wstrict-prototypes -Wno-missing-prototypes -Werror \
-        -I$prefix/include -fsyntax-only -xc -"
+cat >"$scratch/strict.c" <<'END'
+#include <quern_nn.h>
+#include <quern_tune.h>
+qn_options options(void);
+qn_options options(void) { return QN_OPTIONS(); }
+END
+check headers_are_strict_c $cc -std=c99 -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror \
+    "-I$prefix/include" -fsyntax-only "$scratch/strict.c"
 if command -v c++ >/dev/null; then
     cat >"$scratch/program.cc" <<'END'
 #include <quern_nn.h>

@@ -46,7 +46,7 @@ typedef struct episode {
     const char *device;
     qn_ctx *qn, *other;
     item pool[POOL];
-    void *object[API_TEXT + 1][OBJECTS];
+    void *object[API_LAYER + 1][OBJECTS];
     qn_scope depth;
     int64_t code; /* of a dimension variable */
     uint64_t s;   /* the step's random numbers */
@@ -157,7 +157,7 @@ static const struct wish {
               {"outer", 1, QN_F32, 1, {3}},
               {"gpt", 0, QN_I32, 2, {1, 1}},
               {"gpt", 1, QN_I32, 2, {1, 1}},
-              {"block_forward", 0, QN_F32, 3, {1, 2, 4}}};
+              {"layer_forward", 0, QN_F32, 3, {1, 2, 4}}};
 
 static qn_tensor *wished(episode *e, const api_row *r, int place) {
     for (size_t i = 0; i < COUNT_OF(wishes); i++)
@@ -239,12 +239,10 @@ static void options(episode *e, qn_conv_options *o) {
 typedef struct layers {
     qn_conv_options options;
     qn_optimizer_options settings;
-    qn_linear_layer linear;
-    qn_conv_layer conv;
-    qn_embedding_layer embedding;
-    qn_norm_layer norm;
-    qn_attention_layer attention;
-    qn_block_layer block;
+    qn_attention_options heads;
+    qn_layer_options layers;
+    qn_batch_options batch;
+    qn_init_options init;
 } layers;
 
 static void layer_arguments(episode *e, api_args *a, layers *l) {
@@ -252,37 +250,36 @@ static void layer_arguments(episode *e, api_args *a, layers *l) {
     l->settings = qn_optimizer_defaults((qn_method)small(e, 0, (QN_LION + 1)));
     if (chance(e, 20)) l->settings.rate = real(e);
     if (chance(e, 10)) l->settings.clip = 1;
-    l->linear = (qn_linear_layer){tensor(e), chance(e, 50) ? tensor(e) : NULL};
-    l->conv = (qn_conv_layer){tensor(e), NULL, l->options};
-    l->embedding.weight = tensor(e);
-    l->norm = (qn_norm_layer){tensor(e), tensor(e), 1e-5};
-    l->attention = (qn_attention_layer){l->linear, l->linear, number(e), chance(e, 50)};
-    l->block = (qn_block_layer){l->norm, l->norm, l->attention, l->linear, l->linear};
-    bool none = chance(e, 5);
+    l->heads = QN_ATTENTION_OPTIONS(.causal = chance(e, 50));
+    l->layers = QN_LAYER_OPTIONS(.scale = real(e), .out_scale = real(e), .epsilon = real(e),
+                                 .conv = chance(e, 50) ? NULL : &l->options,
+                                 .no_bias = chance(e, 50), .causal = chance(e, 50));
+    l->batch = QN_BATCH_OPTIONS(.rows = (int)small(e, -1, 30), .context = (int)small(e, -1, 30),
+                                .seed = (uint64_t)number(e), .index = (uint64_t)number(e),
+                                .held_out = chance(e, 50));
+    l->init = QN_INIT_OPTIONS(.kind = (qn_init)small(e, 0, 4), .scale = real(e));
+    if (chance(e, 3)) l->layers.size = (size_t)small(e, 0, 100);
     a->options = chance(e, 30) ? NULL : &l->options;
-    a->settings = none ? NULL : &l->settings;
-    a->linear = none ? NULL : &l->linear;
-    a->conv = none ? NULL : &l->conv;
-    a->embedding = none ? NULL : &l->embedding;
-    a->norm = none ? NULL : &l->norm;
-    a->attention = none ? NULL : &l->attention;
-    a->block = none ? NULL : &l->block;
+    a->settings = chance(e, 5) ? NULL : &l->settings;
+    a->heads = chance(e, 30) ? NULL : &l->heads;
+    a->layers = chance(e, 30) ? NULL : &l->layers;
+    a->batch = chance(e, 10) ? NULL : &l->batch;
+    a->init = chance(e, 30) ? NULL : &l->init;
 }
 
 /* Arguments for a row; only those that it takes count for how wild and large it is. */
 static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     static const char *const at[API_TENSORS] = {"a->t[0]", "a->t[1]", "a->t[2]"};
     bool numbers = api_takes(r, "a->z") || api_takes(r, "a->shape") || api_takes(r, "options") ||
-                   api_takes(r, "a->conv");
+                   api_takes(r, "a->layer");
     e->wild = numbers && chance(e, 15);
     *a = (api_args){.qn = e->qn, .n = (int)small(e, 0, 4), .n2 = (int)small(e, 0, 3)};
     for (int i = 0; i < API_TENSORS; i++) a->t[i] = api_takes(r, at[i]) ? wished(e, r, i) : NULL;
     bool lists = api_takes(r, "a->list");
     for (int i = 0; i < API_LIST && lists; i++) a->list[i] = i < 5 ? tensor(e) : a->list[i - 5];
     for (int i = 0; i < API_LIST && lists; i++) a->list2[i] = i < 3 ? tensor(e) : a->list2[i - 3];
-    if (api_takes(r, "a->l") || api_takes(r, "a->conv") || api_takes(r, "a->em") ||
-        api_takes(r, "a->no") || api_takes(r, "a->at") || api_takes(r, "a->bl") ||
-        api_takes(r, "a->options") || api_takes(r, "a->settings"))
+    if (api_takes(r, "a->layers") || api_takes(r, "a->heads") || api_takes(r, "a->batch") ||
+        api_takes(r, "a->init") || api_takes(r, "a->options") || api_takes(r, "a->settings"))
         layer_arguments(e, a, l);
     if (chance(e, 3)) a->n = (int)small(e, -2, API_LIST);
     a->rank = (int)(chance(e, 3) ? whole(e) : small(e, 0, 3));
@@ -302,7 +299,6 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
                                           : small(e, 0, DTYPE_COUNT - 1));
     a->mode = (qn_pad_mode)small(e, 0, 4);
     a->combine = (qn_combine)small(e, 0, 7);
-    a->init = (qn_init)small(e, 0, 4);
     a->method = (qn_method)small(e, -1, (QN_LION + 1));
     a->code = (qn_code)small(e, -13, 1);
     a->room = (size_t)small(e, 0, 40);
@@ -318,23 +314,24 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     a->ids = chance(e, 3) ? NULL : (int32_t *)data;
     a->tape = object(e, API_TAPE), a->plan = object(e, API_PLAN), a->file = object(e, API_FILE);
     a->module = object(e, API_MODULE), a->optimizer = object(e, API_OPTIMIZER);
-    a->gpt = object(e, API_GPT), a->chars = object(e, API_TEXT);
+    a->gpt = object(e, API_GPT), a->chars = object(e, API_TEXT), a->layer = object(e, API_LAYER);
 }
 
 /* ---- one call -------------------------------------------------------------------------------- */
 
 /* Rows that compute, or leave something to be computed by others. */
 static bool computes(const char *row) {
-    static const char *const rows[] = {
-        "read", "realize",        "assign",          "write",         "format",      "compile",
-        "run",  "optimizer_step", "optimizer_apply", "optimizer_new", "module_load", "module_add"};
+    static const char *const rows[] = {"read",          "realize",        "assign",
+                                       "write",         "format",         "plan_new",
+                                       "plan_run",      "optimizer_step", "optimizer_apply",
+                                       "optimizer_new", "module_load",    "module_add"};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (!strcmp(rows[i], row)) return true;
     return false;
 }
 
 static void keep_result(episode *e, const api_args *a, const api_row *r) {
-    if (r->result > API_CODE && r->result <= API_TEXT && a->object)
+    if (r->result > API_CODE && r->result <= API_LAYER && a->object)
         e->object[r->result][test_below(&e->s, OBJECTS)] = a->object;
     qn_tensor *const *made = api_takes(r, "a->out") ? a->out : &a->made;
     for (int i = 0; i < (made == a->out ? 4 : 1); i++) {
@@ -413,14 +410,15 @@ static void act_var(episode *e) {
 }
 
 static void act_load(episode *e) {
-    e->object[API_FILE][test_below(&e->s, OBJECTS)] = qn_load(e->qn, chance(e, 5) ? "/" : saved);
+    e->object[API_FILE][test_below(&e->s, OBJECTS)] =
+        qn_file_open(e->qn, chance(e, 5) ? "/" : saved);
 }
 
 static void act_gpt(episode *e) {
     const qn_gpt_config c =
         QN_GPT_CONFIG(number(e), small(e, 1, 3), 1, small(e, 1, 2), 2 * small(e, 0, 2));
     if (c.vocabulary > 9 || chance(e, 80)) return;
-    void *g = qn_gpt_new(e->qn, &c, 1);
+    void *g = qn_gpt_new(e->qn, 1, &c);
     if (g) e->object[API_GPT][test_below(&e->s, OBJECTS)] = g;
 }
 
@@ -434,8 +432,7 @@ static void act_save(episode *e) {
     const char *names[3] = {name(e), name(e), "z"};
     qn_tensor *t[3] = {tensor(e), tensor(e), tensor(e)};
     if (!e->large && e->behind <= LONG)
-        qn_save(e->qn, chance(e, 90) ? "/dev/null/x" : NULL, (int)small(e, -1, 3), names, t, 0,
-                NULL);
+        qn_save(e->qn, chance(e, 90) ? "/dev/null/x" : NULL, (int)small(e, -1, 3), names, t, NULL);
 }
 
 static void act_tune(episode *e) {
@@ -449,11 +446,12 @@ static void act_tune(episode *e) {
 static void act_train(episode *e) {
     qn_module *m = qn_module_new(e->qn, 1);
     const int64_t shape[2] = {2, 3};
-    qn_tensor *p = qn_module_parameter(m, "p", QN_F32, 2, shape, QN_INIT_NORMAL, 1);
-    qn_optimizer_options o = qn_optimizer_defaults((qn_method)small(e, 0, (QN_LION + 1) - 1));
+    qn_tensor *p = qn_module_parameter(m, "p", QN_F32, 2, shape,
+                                       &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 1));
+    qn_optimizer_options o = qn_optimizer_defaults((qn_method)small(e, 0, QN_LION));
     int64_t k = test_below(&e->s, OBJECTS);
     e->object[API_MODULE][k] = m;
-    e->object[API_OPTIMIZER][k] = qn_optimizer_new(e->qn, &o, 1, &p);
+    e->object[API_OPTIMIZER][k] = qn_optimizer_new(e->qn, 1, &p, &o);
     qn_tensor *loss = qn_sum(qn_square(p), QN_ALL, false);
     for (int64_t n = small(e, 0, 2); n > 0; n--)
         qn_optimizer_step(e->object[API_OPTIMIZER][k], loss);
@@ -464,12 +462,12 @@ static void act_train(episode *e) {
 static void act_compile(episode *e) {
     qn_tensor *x = tensor(e), *p = tensor(e), *list[API_LIST];
     if (e->large || e->behind > LONG) return;
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     qn_tensor *y[2] = {qn_add(qn_exp(x), p), qn_mul(x, x)}, *out[API_LIST];
     int64_t k = test_below(&e->s, OBJECTS);
-    qn_plan *plan = qn_compile(e->qn, 1, &x, (int)small(e, 1, 2), y);
+    qn_plan *plan = qn_plan_new(e->qn, 1, &x, (int)small(e, 1, 2), y);
     for (int i = 0; i < API_LIST; i++) list[i] = x;
-    if (plan && qn_run(plan, list, out) == QN_OK)
+    if (plan && qn_plan_run(plan, list, out) == QN_OK)
         e->pool[test_below(&e->s, POOL)] = (item){out[0], 0, false};
     if (plan) e->object[API_PLAN][k] = plan;
 }
@@ -600,7 +598,7 @@ static bool save_file(void) {
     int fd = mkstemp(saved);
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
     qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){2, 3}, data);
-    bool good = fd >= 0 && !close(fd) && !qn_save(qn, saved, 1, (const char *[]){"a"}, &t, 0, NULL);
+    bool good = fd >= 0 && !close(fd) && !qn_save(qn, saved, 1, (const char *[]){"a"}, &t, NULL);
     qn_close(qn);
     return good;
 }

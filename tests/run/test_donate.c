@@ -136,7 +136,7 @@ static void a_step_takes_no_memory_for_new_values(void) {
         qn_assign(p, qn_sub(p, qn_mul(moment, qn_like(m, 0.25))));
         qn_assign(m, moment);
         qn_scope_end(qn, s);
-        qn_realize(&p, 1);
+        qn_realize(1, &p);
     }
     CHECK_INT(stats_of(qn).replaced, 6);
     CHECK(stats_of(qn).peak_bytes < before + 4 * BIG / 2);
@@ -186,20 +186,21 @@ static void a_static_graph_donates_its_parameters(void) {
     qn_scope s = qn_scope_begin(qn);
     qn_tensor *out = qn_max(qn_mul(p, x), 0, false);
     qn_assign(p, qn_add(p, x));
-    qn_plan *plan = qn_compile(qn, 1, &x, 1, &out);
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &out);
     qn_scope_end(qn, s);
     float most;
     for (int i = 0; i < 3; i++) {
-        CHECK(!qn_run(plan, &x, &loss) && !qn_read(loss, &most, sizeof most));
+        CHECK(!qn_plan_run(plan, &x, &loss) && !qn_read(loss, &most, sizeof most));
         CHECK(most == 2.0f * (float)(1 + 2 * i));
         qn_release(loss);
     }
     uint64_t replaced = stats_of(qn).replaced;
     qn_tensor *held = qn_detach(p);
-    CHECK(!qn_run(plan, &x, &loss) && first_of(held) == 7 && first_of(p) == 9);
+    CHECK(!qn_plan_run(plan, &x, &loss) && first_of(held) == 7 && first_of(p) == 9);
     CHECK_INT(stats_of(qn).replaced, replaced);
     qn_release(loss);
-    CHECK(!qn_run(plan, &p, &loss) && first_of(p) == 18); /* the parameter itself is the input */
+    CHECK(!qn_plan_run(plan, &p, &loss) &&
+          first_of(p) == 18); /* the parameter itself is the input */
     CHECK_INT(stats_of(qn).replaced, replaced);
     qn_plan_free(plan);
     qn_close(qn);
@@ -209,12 +210,12 @@ static void a_run_that_fails_leaves_values_and_outputs(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
     qn_tensor *p = full(qn, 1), *x = full(qn, 2), *twice = qn_add(p, p);
     qn_assign(p, qn_add(p, x));
-    qn_plan *plan = qn_compile(qn, 1, &x, 1, &twice);
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &twice);
     int failed = 0;
     for (uint64_t k = 1;; k++) {
         qn_tensor *out = x;
         qn->heap.fail_at = qn->heap.requests + k;
-        int code = qn_run(plan, &x, &out);
+        int code = qn_plan_run(plan, &x, &out);
         qn->heap.fail_at = 0;
         if (!code) break;
         failed++;

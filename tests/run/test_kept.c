@@ -161,10 +161,10 @@ static void a_static_graph_sees_its_inputs(void) {
     qn_tensor *y = qn_tanh(qn_matmul(x, w)), *z = qn_sum(y, QN_ALL, false);
     for (int i = 0; i < 3; i++) launches_of_scaled(qn, y, (float)i, &largest);
     CHECK(kept_bytes(qn) > 0);
-    qn_plan *p = qn_compile(qn, 1, &x, 1, &z);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &z);
     CHECK(p != NULL);
     qn_tensor *other = noise(qn, ROWS, COLUMNS, 10);
-    CHECK_INT(qn_run(p, &other, &out), QN_OK);
+    CHECK_INT(qn_plan_run(p, &other, &out), QN_OK);
     one = read_one(out);
     two = read_one(qn_sum(qn_tanh(qn_matmul(other, w)), QN_ALL, false));
     CHECK_NEAR(one, two, 1e-4, 1e-4);
@@ -185,14 +185,14 @@ static void a_static_graph_has_its_parameters_back(void) {
     CHECK_INT(qn_read(y, v, sizeof v), QN_OK);
     qn_tensor *in = noise(qn, WIDE, WIDE, 19);
     z = qn_sum(qn_mul(qn_add(in, w), y), QN_ALL, false);
-    qn_plan *p = qn_compile(qn, 1, &in, 1, &z);
+    qn_plan *p = qn_plan_new(qn, 1, &in, 1, &z);
     CHECK(p != NULL);
     one = read_one(z);
     for (int i = 0; p && i < 3; i++) {
         CHECK_INT(qn_read(w, v, sizeof v), QN_OK); /* it may go again */
         for (int k = 0; k < 4; k++)
             CHECK_INT(qn_read(qn_cos(qn_add(x, number(qn, (float)(k + i)))), v, sizeof v), QN_OK);
-        CHECK_INT(qn_run(p, &in, &out), QN_OK);
+        CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
         two = read_one(out);
         CHECK_NEAR(two, one, 1e-4, 1e-3);
     }
@@ -211,7 +211,7 @@ static void a_static_graph_computes_once_what_its_inputs_do_not_change(void) {
     qn_tensor *table = qn_sum(qn_sin(qn_exp(qn_mul(place, number(qn, 0.01f)))), 0, true);
     qn_tensor *bent = qn_tanh(qn_exp(qn_mul(w, w)));
     qn_tensor *z = qn_add(qn_mul(qn_matmul(x, bent), table), qn_matmul(x, w));
-    qn_plan *p = qn_compile(qn, 1, &x, 1, &z);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &z);
     CHECK(p != NULL);
     uint64_t of_run[6];
     for (int run = 0; p && run < 6; run++) {
@@ -220,7 +220,7 @@ static void a_static_graph_computes_once_what_its_inputs_do_not_change(void) {
             for (int i = 0; i < WIDE * WIDE; i++) v[i] = (float)(i % 7) * 0.1f;
             CHECK_INT(qn_write(w, v, sizeof v), QN_OK);
         }
-        CHECK_INT(qn_run(p, &x, &out), QN_OK);
+        CHECK_INT(qn_plan_run(p, &x, &out), QN_OK);
         of_run[run] = kernels_so_far(qn) - before;
         float row[WIDE], in[WIDE];
         CHECK_INT(qn_read(out, row, sizeof row), QN_OK);
@@ -298,7 +298,7 @@ static void a_training_step_keeps_no_activations(void) {
         read_one(loss);
         CHECK_INT(qn_grad(loss, NULL, 1, &w, &g), QN_OK);
         CHECK_INT(qn_assign(w, qn_sub(w, qn_mul(g, number(qn, 1e-4f)))), QN_OK);
-        CHECK_INT(qn_realize(&w, 1), QN_OK);
+        CHECK_INT(qn_realize(1, &w), QN_OK);
         CHECK(kept_bytes(qn) < ROWS * COLUMNS); /* the loss */
         qn_scope_end(qn, s);
     }
@@ -313,7 +313,7 @@ static void what_is_kept_stays_within_its_bound(void) {
     static qn_tensor *y[MANY];
     CHECK_INT(qn_set(qn, "kept_memory", "5"), QN_OK);
     qn_tensor *x = noise(qn, WIDE, WIDE, 15);
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     for (int i = 0; i < MANY; i++) {
         float largest, again;
         y[i] = qn_sin(qn_exp(qn_add(x, number(qn, (float)i / MANY))));

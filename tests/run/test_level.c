@@ -15,7 +15,7 @@ typedef struct counts {
 static counts counted(qn_ctx *qn, qn_tensor **t, int n) {
     qn_stats a, b;
     qn_get_stats(qn, &a, sizeof a);
-    if (qn_realize(t, n)) FAIL("%s", qn_error(qn));
+    if (qn_realize(n, t)) FAIL("%s", qn_error(qn));
     qn_get_stats(qn, &b, sizeof b);
     return (counts){b.kernels - a.kernels, b.levels - a.levels};
 }
@@ -131,7 +131,7 @@ static void a_level_that_fails_leaves_nothing_behind(void) {
         qn_tensor *t[BRANCHES];
         make_branches(qn, t);
         levels_left = at;
-        CHECK_INT(qn_realize(t, BRANCHES), QN_EDEVICE);
+        CHECK_INT(qn_realize(BRANCHES, t), QN_EDEVICE);
         CHECK(strstr(qn_error(qn), "no such level"));
         qn_clear_error(qn);
         levels_left = 100;

@@ -76,7 +76,7 @@ static void takes_a_thousand_constants(qn_ctx *qn) {
     const float *v = data();
     int rounds = !strcmp(way, "cpu") ? 1000 : 100, wrong = 0;
     qn_tensor *x = input(qn, QN_F32);
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     qn_stats before = stats_of(qn);
     for (int r = 0; r < rounds; r++) {
         float c = 1.5f + (float)r / 64, d = -0.25f - (float)r, e = -3.5f * (float)(r + 1),
@@ -99,7 +99,7 @@ static void takes_a_thousand_constants(qn_ctx *qn) {
 /* Two uses of one number are two slots, so that they may differ next time. */
 static void gives_each_use_its_own_slot(qn_ctx *qn) {
     qn_tensor *x = input(qn, QN_F32), *y = qn_neg(x);
-    qn_realize((qn_tensor *[]){x, y}, 2);
+    qn_realize(2, (qn_tensor *[]){x, y});
     float got[ELEMENTS];
     qn_stats before = stats_of(qn);
     for (int r = 0; r < 4; r++) {
@@ -114,7 +114,7 @@ static void gives_each_use_its_own_slot(qn_ctx *qn) {
 
 static void keeps_identities_apart(qn_ctx *qn) {
     qn_tensor *x = input(qn, QN_F32);
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     CHECK(qn_mul(x, qn_like(x, 1)) != NULL);
     float got[ELEMENTS];
     static const double c[] = {0, -0.0, INFINITY, -INFINITY, NAN, 3.5};
@@ -136,13 +136,13 @@ static void holds_constants_of_every_dtype(qn_ctx *qn) {
         qn_dtype d = dtypes[k];
         int64_t whole[5] = {0, 1, 2, 3, 4}, n = 5;
         qn_tensor *x = qn_cast(qn_from(qn, QN_I64, 1, &n, whole), d);
-        if (qn_realize(&x, 1)) continue;
+        if (qn_realize(1, &x)) continue;
         qn_stats before = stats_of(qn);
         for (int r = 0; r < 3; r++) {
             double got[5];
             qn_tensor *y = qn_add(qn_mul(x, qn_like(x, 3 + r)), qn_like(x, 40 + 2 * r));
             y = qn_where(qn_eq(x, qn_like(x, 2 + r % 2)), qn_like(x, 100 + r), y);
-            qn_realize(&y, 1);
+            qn_realize(1, &y);
             qn_read(qn_cast(y, QN_F64), got, sizeof got);
             for (int i = 0; i < 5; i++)
                 CHECK_NEAR(got[i], i == 2 + r % 2 ? 100 + r : i * (3 + r) + 40 + 2 * r, 0, 0);
@@ -177,7 +177,7 @@ static void fills_with_any_number(qn_ctx *qn) {
 static void pads_with_any_number(qn_ctx *qn) {
     float got[ELEMENTS + 5];
     qn_tensor *x = input(qn, QN_F32);
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     qn_stats before = stats_of(qn);
     for (int r = 0; r < 20; r++) {
         const int64_t room[2] = {2, 3};
@@ -216,7 +216,7 @@ static void slices_at_any_place(qn_ctx *qn) {
     enum { WIDTH = 7 };
     float got[WIDTH];
     qn_tensor *x = input(qn, QN_F32);
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     qn_stats before = stats_of(qn);
     for (int at = 1; at < ELEMENTS - WIDTH; at++) {
         CHECK_INT(qn_read(qn_neg(qn_slice(x, 0, at, at + WIDTH, 1)), got, sizeof got), QN_OK);
@@ -234,13 +234,13 @@ static void slices_at_any_place(qn_ctx *qn) {
 static void steps_through_slices_at_any_place(qn_ctx *qn) {
     float got[7], slope[ELEMENTS];
     qn_tensor *x = input(qn, QN_F32);
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     qn_stats before = stats_of(qn);
     for (int at = 1; at < ELEMENTS - 19; at++) {
         qn_scope scope = qn_scope_begin(qn);
         qn_tensor *y = qn_square(qn_slice(x, 0, at, at + 20, 3)), *g = NULL;
         CHECK_INT(qn_grad(qn_sum(y, QN_ALL, false), NULL, 1, &x, &g), QN_OK);
-        qn_realize((qn_tensor *[]){y, g}, 2);
+        qn_realize(2, (qn_tensor *[]){y, g});
         CHECK_INT(qn_read(y, got, sizeof got), QN_OK);
         CHECK_INT(qn_read(g, slope, sizeof slope), QN_OK);
         for (int i = 0; i < 7; i++)
@@ -280,7 +280,7 @@ static void writes_a_cache_at_any_position(qn_ctx *qn) {
 static void tells_equal_offsets_from_others(qn_ctx *qn) {
     float got[10];
     qn_tensor *x = input(qn, QN_F32), *y = qn_square(x);
-    qn_realize((qn_tensor *[]){x, y}, 2);
+    qn_realize(2, (qn_tensor *[]){x, y});
     for (int a = 3; a < 6; a++)
         for (int b = 3; b < 6; b++) {
             qn_tensor *z = qn_sub(qn_slice(x, 0, a, a + 10, 1), qn_slice(y, 0, b, b + 10, 1));
@@ -299,13 +299,13 @@ static void unrolled_steps_share_their_kernels(qn_ctx *qn) {
         qn_scope scope = qn_scope_begin(qn);
         qn_tensor *x = qn_full(qn, QN_F32, 2, shape, 0.5),
                   *w = qn_full(qn, QN_F32, 2, square, 0.01);
-        qn_realize((qn_tensor *[]){x, w}, 2);
+        qn_realize(2, (qn_tensor *[]){x, w});
         qn_stats before = stats_of(qn);
         qn_tensor *h = qn_slice(x, 0, 0, 1, 1), *g = NULL;
         for (int64_t t = 1; t < steps; t++)
             h = qn_tanh(qn_add(qn_matmul(h, w), qn_slice(x, 0, t, t + 1, 1)));
         CHECK_INT(qn_grad(qn_sum(h, QN_ALL, false), NULL, 1, &w, &g), QN_OK);
-        CHECK_INT(qn_realize(&g, 1), QN_OK);
+        CHECK_INT(qn_realize(1, &g), QN_OK);
         compiles[k] = stats_of(qn).compiles - before.compiles;
         qn_scope_end(qn, scope);
     }
@@ -329,7 +329,7 @@ static void steps_by_any_rate(qn_ctx *qn) {
     qn_stats before = {0};
     for (int r = 0; r < 30; r++) {
         w = step_by(w, x, 0.5 / (1 + r * 0.01));
-        qn_realize(&w, 1);
+        qn_realize(1, &w);
         if (!r) before = stats_of(qn);
     }
     expect_made(qn, &before, 0, 0);
@@ -351,7 +351,7 @@ static void has_the_bits_of_constants_compiled_in(qn_ctx *qn) {
         for (int way_ = 0; way_ < 2; way_++) {
             qn_set(qn, "lift", way_ ? "1" : "0");
             qn_tensor *x = input(qn, dtypes[k]);
-            qn_realize(&x, 1);
+            qn_realize(1, &x);
             CHECK_INT(qn_read(qn_cast(formulas(x), QN_F64), got[way_], sizeof got[0]), QN_OK);
         }
         CHECK(!memcmp(got[0], got[1], sizeof got[0]));
@@ -365,7 +365,7 @@ static void compiles_constants_in_where_the_knob_says_so(void) {
     float got[ELEMENTS];
     qn_set(qn, "lift", "0");
     qn_tensor *x = input(qn, QN_F32);
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     qn_stats before = stats_of(qn);
     for (int r = 0; r < 3; r++)
         CHECK_INT(qn_read(qn_mul(x, qn_like(x, 2 + r)), got, sizeof got), QN_OK);
@@ -376,15 +376,15 @@ static void compiles_constants_in_where_the_knob_says_so(void) {
 /* A static graph keeps the numbers it was made with, and shares the kernels of others. */
 static void static_graphs_keep_their_numbers(qn_ctx *qn) {
     qn_tensor *x = input(qn, QN_F32), *out = NULL;
-    qn_realize(&x, 1);
+    qn_realize(1, &x);
     qn_stats before = stats_of(qn);
     for (int r = 0; r < 3; r++) {
         float got[ELEMENTS];
         qn_tensor *y = qn_mul(qn_add(x, qn_like(x, 2.5 + r)), qn_like(x, 0.75 + r));
-        qn_plan *p = qn_compile(qn, 1, &x, 1, &y);
+        qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
         CHECK(p != NULL);
         for (int again = 0; again < 2; again++) {
-            CHECK_INT(qn_run(p, &x, &out), QN_OK);
+            CHECK_INT(qn_plan_run(p, &x, &out), QN_OK);
             CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
             for (int i = 0; i < ELEMENTS; i++)
                 CHECK_NEAR(got[i], (data()[i] + (2.5f + (float)r)) * (0.75f + (float)r), 0, 0);

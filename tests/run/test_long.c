@@ -60,13 +60,13 @@ static qn_stats recurrence(int64_t steps) {
     const int64_t shape[2] = {steps, WIDTH}, square[2] = {WIDTH, WIDTH};
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     qn_tensor *x = qn_full(qn, QN_F32, 2, shape, 0.5), *w = qn_full(qn, QN_F32, 2, square, 0.01);
-    qn_realize((qn_tensor *[]){x, w}, 2);
+    qn_realize(2, (qn_tensor *[]){x, w});
     qn_stats before = stats_of(qn);
     qn_tensor *h = qn_slice(x, 0, 0, 1, 1), *g = NULL;
     for (int64_t t = 1; t < steps; t++)
         h = qn_tanh(qn_add(qn_matmul(h, w), qn_slice(x, 0, t, t + 1, 1)));
     CHECK_INT(qn_grad(qn_sum(h, QN_ALL, false), NULL, 1, &w, &g), QN_OK);
-    CHECK_INT(qn_realize(&g, 1), QN_OK);
+    CHECK_INT(qn_realize(1, &g), QN_OK);
     qn_stats s = stats_of(qn);
     s.compiles -= before.compiles;
     s.kernels -= before.kernels;

@@ -244,15 +244,15 @@ static qn_tensor *i32(int rank, int64_t a, int64_t b) {
 
 /* X(call, words that its error holds) */
 #define CASES(X)                                                                                   \
-    X(qn_einsum("ij,jk->ik", 2, LIST(M(2, 3), M(4, 5))), "einsum", "letter j", "3 in tensor 0",    \
+    X(qn_einsum(2, LIST(M(2, 3), M(4, 5)), "ij,jk->ik"), "einsum", "letter j", "3 in tensor 0",    \
       "4 in tensor 1")                                                                             \
-    X(qn_einsum("ii", 1, LIST(M(2, 3))), "letter i", "2 in tensor 0", "3 in tensor 0")             \
-    X(qn_einsum("ij,jK", 2, LIST(M(2, 3), M(9, 5))), "letter j", "3", "9")                         \
-    X(qn_einsum("iK,Kj", 2, LIST(M(2, 3), M(9, 5))), "letter K", "3", "9")                         \
-    X(qn_einsum("ij,jk->il", 2, LIST(M(2, 3), M(3, 5))), "output", "\"il\"")                       \
-    X(qn_einsum("ij,jk->ik", 2, LIST(T(2, 3, 1), M(3, 5))), "tensor 0 has rank 3", "\"ij\"")       \
-    X(qn_einsum("ij,jk->ik", 1, LIST(M(2, 3))), "for 2 tensors, not 1")                            \
-    X(qn_einsum(NULL, 1, LIST(M(2, 3))), "einsum", "spec is NULL")                                 \
+    X(qn_einsum(1, LIST(M(2, 3)), "ii"), "letter i", "2 in tensor 0", "3 in tensor 0")             \
+    X(qn_einsum(2, LIST(M(2, 3), M(9, 5)), "ij,jK"), "letter j", "3", "9")                         \
+    X(qn_einsum(2, LIST(M(2, 3), M(9, 5)), "iK,Kj"), "letter K", "3", "9")                         \
+    X(qn_einsum(2, LIST(M(2, 3), M(3, 5)), "ij,jk->il"), "output", "\"il\"")                       \
+    X(qn_einsum(2, LIST(T(2, 3, 1), M(3, 5)), "ij,jk->ik"), "tensor 0 has rank 3", "\"ij\"")       \
+    X(qn_einsum(1, LIST(M(2, 3)), "ij,jk->ik"), "for 2 tensors, not 1")                            \
+    X(qn_einsum(1, LIST(M(2, 3)), NULL), "einsum", "spec is NULL")                                 \
     X(qn_cross_entropy(M(4, 10), i32(1, 5, 0)), "cross_entropy", "logits [4, 10]", "labels [5]")   \
     X(qn_cross_entropy(M(4, 10), i32(1, 1, 0)), "logits [4, 10]", "labels [1]")                    \
     X(qn_cross_entropy(M(4, 10), i32(2, 4, 1)), "logits [4, 10]", "labels [4, 1]")                 \
@@ -263,21 +263,23 @@ static qn_tensor *i32(int rank, int64_t a, int64_t b) {
     X(qn_layer_norm(M(4, 10), NULL, V(9), 1e-5), "layer_norm", "x [4, 10]", "beta [9]")            \
     X(qn_layer_norm(M(4, 1), V(9), NULL, 1e-5), "layer_norm", "x [4, 1]", "gamma [9]")             \
     X(qn_rms_norm(M(4, 10), V(9), 1e-5), "rms_norm", "x [4, 10]", "gamma [9]")                     \
-    X(qn_group_norm(T(2, 6, 4), 4, NULL, NULL, 1e-5), "group_norm", "x [2, 6, 4]", "4 groups")     \
-    X(qn_group_norm(T(2, 6, 4), 3, V(5), NULL, 1e-5), "x [2, 6, 4]", "gamma [5]")                  \
+    X(qn_group_norm(T(2, 6, 4), NULL, NULL, 4, 1e-5), "group_norm", "x [2, 6, 4]", "4 groups")     \
+    X(qn_group_norm(T(2, 6, 4), V(5), NULL, 3, 1e-5), "x [2, 6, 4]", "gamma [5]")                  \
     X(qn_concat(2, LIST(M(2, 3), M(2, 4)), 0), "concat", "tensor 0 [2, 3]", "tensor 1 [2, 4]")     \
     X(qn_concat(3, LIST(M(2, 3), M(2, 3), V(3)), 0), "tensor 2 [3]", "axis 0")                     \
     X(qn_concat(2, LIST(M(2, 3), NULL), 0), "concat", "tensor 1 is NULL")                          \
     X(qn_stack(2, LIST(M(2, 3), M(2, 4)), 0), "stack", "tensor 0 [2, 3]", "tensor 1 [2, 4]")       \
-    X(qn_conv2d(I(1, 3, 8, 8), I(5, 4, 3, 3), NULL, 1, 0, 1, 1), "conv2d", "x [1, 3, 8, 8]",       \
+    X(qn_conv2d(I(1, 3, 8, 8), I(5, 4, 3, 3), NULL, NULL), "conv2d", "x [1, 3, 8, 8]",             \
       "w [5, 4, 3, 3]", "x has 3 channels", "w takes 4")                                           \
-    X(qn_conv2d(I(1, 4, 8, 8), I(5, 2, 3, 3), NULL, 1, 0, 1, 2), "w's axis 0, 5", "2 groups")      \
-    X(qn_conv2d(I(1, 3, 8, 8), I(5, 3, 3, 3), V(4), 1, 0, 1, 1), "conv2d", "b [4]", "5 channels")  \
-    X(qn_conv2d(I(1, 3, 8, 8), I(5, 3, 9, 3), NULL, 1, 0, 1, 1), "x [1, 3, 8, 8]", "9 places",     \
+    X(qn_conv2d(I(1, 4, 8, 8), I(5, 2, 3, 3), NULL, &QN_CONV_OPTIONS(.groups = 2)),                \
+      "w's axis 0, 5", "2 groups")                                                                 \
+    X(qn_conv2d(I(1, 3, 8, 8), I(5, 3, 3, 3), V(4), NULL), "conv2d", "b [4]", "5 channels")        \
+    X(qn_conv2d(I(1, 3, 8, 8), I(5, 3, 9, 3), NULL, NULL), "x [1, 3, 8, 8]", "9 places",           \
       "spatial axis 0", "8")                                                                       \
-    X(qn_conv2d(I(1, 3, 8, 8), I(5, 3, 3, 3), NULL, -2, 0, 1, 1), "stride[0] is -2")               \
-    X(qn_conv2d(T(1, 3, 8), I(5, 3, 3, 3), NULL, 1, 0, 1, 1), "conv2d", "x [1, 3, 8]", "rank 4")   \
-    X(qn_conv2d(I(1, 3, 8, 8), NULL, NULL, 1, 0, 1, 1), "conv2d: w is NULL")                       \
+    X(qn_conv2d(I(1, 3, 8, 8), I(5, 3, 3, 3), NULL, &QN_CONV_OPTIONS(.stride = {-2, -2})),         \
+      "stride[0] is -2")                                                                           \
+    X(qn_conv2d(T(1, 3, 8), I(5, 3, 3, 3), NULL, NULL), "conv2d", "x [1, 3, 8]", "rank 4")         \
+    X(qn_conv2d(I(1, 3, 8, 8), NULL, NULL, NULL), "conv2d: w is NULL")                             \
     X(qn_conv_transpose(I(1, 3, 8, 8), I(4, 3, 3, 3), NULL, NULL), "conv_transpose",               \
       "x [1, 3, 8, 8]", "w [4, 3, 3, 3]")                                                          \
     X(qn_max_pool(I(1, 3, 8, 8), (int64_t[]){9, 2}, NULL), "max_pool", "9 places", "8")            \
@@ -286,16 +288,16 @@ static qn_tensor *i32(int rank, int64_t a, int64_t b) {
     X(qn_linear(M(4, 3), M(1, 3), V(4)), "linear", "w [1, 3]", "b [4]")                            \
     X(qn_linear(M(4, 3), NULL, V(4)), "linear: w is NULL")                                         \
     X(qn_matmul(M(4, 3), M(5, 4)), "matmul", "x [4, 3]", "y [5, 4]")                               \
-    X(qn_attention(M(4, 8), M(5, 7), M(5, 7), false), "attention", "q [4, 8]", "k [5, 7]")         \
-    X(qn_attention(M(4, 8), M(5, 8), M(6, 8), false), "attention", "k [5, 8]", "v [6, 8]")         \
-    X(qn_attention(M(4, 8), M(5, 8), NULL, false), "attention: v is NULL")                         \
+    X(qn_attention(M(4, 8), M(5, 7), M(5, 7), NULL), "attention", "q [4, 8]", "k [5, 7]")          \
+    X(qn_attention(M(4, 8), M(5, 8), M(6, 8), NULL), "attention", "k [5, 8]", "v [6, 8]")          \
+    X(qn_attention(M(4, 8), M(5, 8), NULL, NULL), "attention: v is NULL")                          \
     X(qn_tensordot(M(3, 4), M(4, 5), 1, (int[]){0}, (int[]){0}), "x [3, 4]", "y [4, 5]", "axis 0") \
-    X(qn_index_add(M(3, 4), 0, i32(1, 2, 0), M(3, 4)), "index_add", "src [3, 4]", "index [2]")     \
+    X(qn_index_add(M(3, 4), i32(1, 2, 0), M(3, 4), 0), "index_add", "src [3, 4]", "index [2]")     \
     X(qn_add(M(3, 4), NULL), "add: y is NULL")                                                     \
     X(qn_add(NULL, M(3, 4)), "add: x is NULL")                                                     \
     X(qn_where(M(3, 4), M(3, 4), NULL), "where: z is NULL")                                        \
     X(qn_gather(M(3, 4), NULL, 0), "gather: index is NULL")                                        \
-    X(qn_dropout(M(3, 4), .5, NULL), "dropout: key is NULL")
+    X(qn_dropout(M(3, 4), NULL, .5), "dropout: key is NULL")
 
 static void misuse_names_the_argument_and_the_shapes(void) {
     qn = open_why("ref");
@@ -316,7 +318,7 @@ static void misuse_names_the_argument_and_the_shapes(void) {
 static void what_broadcasts_still_does(void) {
     qn = open_why("ref");
     qn_scope s = qn_scope_begin(qn);
-    CHECK(qn_einsum("...i,...i->...", 2, LIST(M(2, 3), M(1, 3))));
+    CHECK(qn_einsum(2, LIST(M(2, 3), M(1, 3)), "...i,...i->..."));
     CHECK(qn_layer_norm(M(4, 10), M(4, 10), f32(0, 0, 0, 0, 0), 1e-5));
     CHECK(qn_linear(M(4, 3), M(5, 3), f32(0, 0, 0, 0, 0)));
     CHECK_STR(qn_error(qn), "");
@@ -327,8 +329,8 @@ static void what_broadcasts_still_does(void) {
 static void a_mistyped_parameter_name_is_named_where_it_hurts(void) {
     qn = open_why("ref");
     qn_module *m = qn_module_new(qn, 1);
-    qn_linear_new(m, "fc", 3, 5, true, 0);
-    qn_linear_new(m, "head", 5, 2, true, 0);
+    qn_linear_new(m, "fc", 3, 5, NULL);
+    qn_linear_new(m, "head", 5, 2, NULL);
     qn_tensor *x = qn_zeros(qn, QN_F32, 2, (int64_t[]){4, 3});
     qn_tensor *w = qn_module_find(m, "fc.wieght"), *b = qn_module_find(m, "fc.bias");
     CHECK(!w && b);
@@ -350,9 +352,9 @@ static void a_tensor_that_is_not_in_a_file_has_neighbours(void) {
     int file = mkstemp(path);
     qn = open_why("ref");
     qn_module *m = qn_module_new(qn, 1);
-    qn_linear_new(m, "fc", 3, 5, true, 0);
-    CHECK(file >= 0 && !qn_module_save(m, path, 0, NULL));
-    qn_file *f = qn_load(qn, path);
+    qn_linear_new(m, "fc", 3, 5, NULL);
+    CHECK(file >= 0 && !qn_module_save(m, path, NULL));
+    qn_file *f = qn_file_open(qn, path);
     CHECK(!qn_file_tensor(f, "fc.waight"));
     SAYS(qn_error(qn), "\"fc.waight\"");
     SAYS(qn_error(qn), "\"fc.weight\"");
@@ -376,14 +378,14 @@ static void an_unbound_variable_is_named(void) {
         SAYS(qn_error(qn), "from: axis 1 depends on time, which is not bound");
         qn_clear_error(qn);
         qn_tensor *x = qn_exp(qn_zeros(qn, QN_F32, 2, (int64_t[]){time, batch}));
-        CHECK_INT(qn_numel(x), 0);
+        CHECK_INT(qn_numel(x), -1);
         SAYS(qn_error(qn), "time");
         qn_clear_error(qn);
         CHECK(!qn_bind(qn, time, 4));
         CHECK(qn_read(x, v, sizeof v) < 0);
         SAYS(qn_error(qn), "batch");
         qn_clear_error(qn);
-        CHECK_INT(qn_realize((qn_tensor *const[]){qn_sum(qn_add(x, V(1)), QN_ALL, false)}, 1),
+        CHECK_INT(qn_realize(1, (qn_tensor *const[]){qn_sum(qn_add(x, V(1)), QN_ALL, false)}),
                   QN_ESHAPE);
         SAYS(qn_error(qn), "batch");
         CHECK(!has(qn_error(qn), "time"));
@@ -412,12 +414,12 @@ static void data_that_is_fed_in_binds(void) {
     qn_tensor *w = qn_from(qn, QN_F32, 1, (int64_t[]){t}, (float[3]){0});
     qn_tensor *y[2] = {qn_mul(qn_softmax(x, 1), qn_unsqueeze(w, 1)), qn_sum(x, QN_ALL, false)};
     qn_tensor *both[2] = {x, w};
-    qn_plan *p = qn_compile(qn, 2, both, 2, y);
+    qn_plan *p = qn_plan_new(qn, 2, both, 2, y);
     if (!p) FAIL("%s", qn_error(qn));
     for (int64_t n = 1; p && n <= 50; n += 7) {
         float got[200], want[200], total;
         qn_tensor *in[2] = {ramp(2, (int64_t[]){n, 4}), ramp(1, (int64_t[]){n})}, *out[2];
-        if (qn_run(p, in, out)) FAIL("%s", qn_error(qn));
+        if (qn_plan_run(p, in, out)) FAIL("%s", qn_error(qn));
         CHECK_INT(qn_dim(out[0], 0), n);
         CHECK(!qn_read(out[0], got, (size_t)n * 16));
         CHECK(!qn_read(qn_mul(qn_softmax(in[0], 1), qn_unsqueeze(in[1], 1)), want, (size_t)n * 16));
@@ -428,16 +430,16 @@ static void data_that_is_fed_in_binds(void) {
         CHECK_NEAR(total, sum, 1e-6, 0);
     }
     qn_tensor *in[2] = {ramp(2, (int64_t[]){5, 4}), ramp(1, (int64_t[]){6})}, *out[2];
-    CHECK(qn_run(p, in, out) < 0);
+    CHECK(qn_plan_run(p, in, out) < 0);
     SAYS(qn_error(qn), "input 0 gives t = 5, input 1 6");
     qn_clear_error(qn);
     in[1] = ramp(1, (int64_t[]){51});
-    CHECK(qn_run(p, in, out) < 0);
+    CHECK(qn_plan_run(p, in, out) < 0);
     SAYS(qn_error(qn), "t = 51");
     SAYS(qn_error(qn), "[1, 50]");
     qn_clear_error(qn);
     in[0] = ramp(2, (int64_t[]){5, 3});
-    CHECK(qn_run(p, in, out) < 0);
+    CHECK(qn_plan_run(p, in, out) < 0);
     SAYS(qn_error(qn), "[5, 3]");
     SAYS(qn_error(qn), "[t, 4]");
     qn_clear_error(qn);
@@ -456,12 +458,12 @@ static void sizes_made_of_variables_are_checked(void) {
     qn_tensor *two[2] = {x, x}, *twice = qn_concat(2, two, 0);
     qn_tensor *z = qn_from(qn, QN_F32, 1, (int64_t[]){qn_dim(twice, 0)}, (float[6]){0});
     qn_tensor *y = qn_add(twice, z), *both[2] = {x, z}, *out = NULL;
-    qn_plan *p = qn_compile(qn, 2, both, 1, &y);
+    qn_plan *p = qn_plan_new(qn, 2, both, 1, &y);
     qn_tensor *in[2] = {ramp(1, (int64_t[]){5}), ramp(1, (int64_t[]){10})};
-    CHECK(!qn_run(p, in, &out));
+    CHECK(!qn_plan_run(p, in, &out));
     CHECK_INT(qn_dim(out, 0), 10);
     in[1] = ramp(1, (int64_t[]){11});
-    CHECK(qn_run(p, in, &out) < 0);
+    CHECK(qn_plan_run(p, in, &out) < 0);
     SAYS(qn_error(qn), "input 1: axis 0 is 11, where 2*t is");
     qn_scope_end(qn, s);
     qn_plan_free(p);

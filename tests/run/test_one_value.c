@@ -258,7 +258,9 @@ static void check_attention(qn_ctx *qn) {
     qn_tensor *k = qn_reshape(scaled_scores(qn, 1e14), 3, keys);
     qn_tensor *v = qn_full(qn, QN_F32, 3, keys, 1);
     for (int causal = 0; causal < 2; causal++)
-        expect_range("attention of ones", qn_attention(q, k, v, causal), 0.99999, 1.00001);
+        expect_range("attention of ones",
+                     qn_attention(q, k, v, &QN_ATTENTION_OPTIONS(.causal = causal)), 0.99999,
+                     1.00001);
 }
 
 static void attention_of_large_scores_is_a_mean(void) {
@@ -340,7 +342,7 @@ static void check_other_consumers(qn_ctx *qn) {
     qn_tensor *p = qn_mul(c.a, c.b), *both[2];
     both[0] = qn_sum(p, 2, false);
     both[1] = qn_sub(p, qn_contiguous(qn_mul(c.b, c.a)));
-    CHECK_INT(qn_realize(both, 2), QN_OK);
+    CHECK_INT(qn_realize(2, both), QN_OK);
     expect_all("a sum beside its product", both[0], c.left);
     expect_zeros("a product beside its sum", both[1]);
 }
@@ -428,7 +430,7 @@ static void check_sums_elsewhere(qn_ctx *qn) {
             const int64_t *d = shapes[i], n = d[0] * d[1] * d[2];
             qn_tensor *flat = qn_reshape(noise(qn, QN_F32, 43), 1, (int64_t[]){ELEMENTS});
             qn_tensor *x = qn_reshape(qn_slice(flat, 0, 0, n, 1), 3, d);
-            qn_realize(&x, 1);
+            qn_realize(1, &x);
             qn_tensor *sum = qn_sum(x, axis, true), *stored = qn_contiguous(sum);
             int along = axis == 1 ? 0 : 1;
             int64_t some = 1 + d[along] / 2;

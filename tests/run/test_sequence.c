@@ -44,9 +44,9 @@ static uint64_t planned(int steps, bool gradients) {
     all[3 * LAYERS] = loss;
     if (gradients) CHECK_INT(qn_grad(loss, NULL, 3 * LAYERS, n.weight, all), QN_OK);
     if (gradients)
-        CHECK_INT(qn_realize(all, 3 * LAYERS + 1), QN_OK);
+        CHECK_INT(qn_realize(3 * LAYERS + 1, all), QN_OK);
     else
-        CHECK_INT(qn_realize(&loss, 1), QN_OK);
+        CHECK_INT(qn_realize(1, &loss), QN_OK);
     qn_stats s;
     qn_get_stats(qn, &s, sizeof s);
     qn_close(qn);

@@ -345,7 +345,7 @@ static qn_tensor *image(qn_ctx *qn, int64_t n, int64_t c, int64_t h, int64_t w) 
 static void check_cost(qn_ctx *qn, int n, qn_tensor **t, uint64_t kernels, uint64_t bytes) {
     qn_stats a, b;
     qn_get_stats(qn, &a, sizeof a);
-    CHECK_INT(qn_realize(t, n), QN_OK);
+    CHECK_INT(qn_realize(n, t), QN_OK);
     qn_get_stats(qn, &b, sizeof b);
     CHECK_INT(b.kernels - a.kernels, kernels);
     CHECK(b.planned_peak_bytes <= bytes);
@@ -357,11 +357,13 @@ static void a_convolution_is_one_kernel_and_stores_no_windows(void) {
     zeros = calloc(8 * 32 * 28 * 28, sizeof *zeros);
     qn_tensor *x = image(qn, 8, 32, 28, 28), *w = image(qn, 32, 32, 3, 3);
     qn_tensor *b = qn_from(qn, QN_F32, 1, (int64_t[]){32}, zeros), *d[2];
-    qn_tensor *y = qn_relu(qn_conv2d(x, w, b, 1, 1, 1, 1));
+    qn_tensor *y = qn_relu(qn_conv2d(x, w, b, &QN_CONV_OPTIONS(.before = {1, 1}, .after = {1, 1})));
     uint64_t size = 8 * 32 * 28 * 28 * 4;
     check_cost(qn, 1, &y, 1, size + 4096);
     qn_tensor *g = image(qn, 8, 32, 28, 28);
-    CHECK_INT(qn_grad(qn_conv2d(x, w, NULL, 1, 1, 1, 1), g, 2, (qn_tensor *[]){x, w}, d), QN_OK);
+    CHECK_INT(qn_grad(qn_conv2d(x, w, NULL, &QN_CONV_OPTIONS(.before = {1, 1}, .after = {1, 1})), g,
+                      2, (qn_tensor *[]){x, w}, d),
+              QN_OK);
     check_cost(qn, 1, &d[0], 1, size + 4096);
     check_cost(qn, 1, &d[1], 1, 32 * 32 * 9 * 4 + 4096);
     qn_close(qn);
@@ -398,9 +400,11 @@ static void a_weight_s_gradient_copies_the_image_once_for_all_its_places(void) {
     zeros = calloc(512 * 512 * 9, sizeof *zeros);
     qn_tensor *x = image(qn, 32, 512, 4, 4), *w = image(qn, 512, 512, 3, 3), *d;
     qn_tensor *g = image(qn, 32, 512, 4, 4);
-    CHECK_INT(qn_grad(qn_conv2d(x, w, NULL, 1, 1, 1, 1), g, 1, &w, &d), QN_OK);
+    CHECK_INT(qn_grad(qn_conv2d(x, w, NULL, &QN_CONV_OPTIONS(.before = {1, 1}, .after = {1, 1})), g,
+                      1, &w, &d),
+              QN_OK);
     qn_set(qn, "debug", "k");
-    CHECK_INT(qn_realize(&d, 1), QN_OK);
+    CHECK_INT(qn_realize(1, &d), QN_OK);
     CHECK(text.blocks > 1 && text.reads > 0);
     CHECK(text.reads <= 1.1 * text.blocks * 32 * 512 * 6 * 6);
     qn_close(qn);
@@ -432,7 +436,7 @@ static void gradients_of_strided_convolutions_multiply_by_no_zeros(void) {
     zeros = calloc(8 * 32 * 32 * 32, sizeof *zeros);
     for (int stride = 1; stride < 4; stride++) {
         qn_tensor *x = image(qn, 2, 8, 30, 30), *w = image(qn, 16, 8, 3, 3), *d[2];
-        qn_tensor *y = qn_conv2d(x, w, NULL, stride, 0, 1, 1);
+        qn_tensor *y = qn_conv2d(x, w, NULL, &QN_CONV_OPTIONS(.stride = {stride, stride}));
         int64_t places = qn_dim(y, 2) * qn_dim(y, 3), all = 2 * 8 * 16 * 9 * places;
         qn_tensor *g = image(qn, 2, 16, qn_dim(y, 2), qn_dim(y, 3));
         CHECK_INT(multiplications(y), all);
@@ -449,18 +453,18 @@ static void refusals_name_what_does_not_fit(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     zeros = calloc(4096, sizeof *zeros);
     qn_tensor *x = image(qn, 1, 4, 6, 6), *w = image(qn, 8, 4, 3, 3);
-    CHECK(!qn_conv2d(x, image(qn, 8, 3, 3, 3), NULL, 1, 0, 1, 1));
+    CHECK(!qn_conv2d(x, image(qn, 8, 3, 3, 3), NULL, NULL));
     CHECK_INT(qn_error_code(qn), QN_ESHAPE);
     qn_clear_error(qn);
-    CHECK(!qn_conv2d(x, image(qn, 8, 4, 7, 7), NULL, 1, 0, 1, 1));
+    CHECK(!qn_conv2d(x, image(qn, 8, 4, 7, 7), NULL, NULL));
     CHECK_STR(qn_error(qn), "conv2d: x [1, 4, 6, 6]: the window reaches over 7 places of spatial "
                             "axis 0, which has 6 with its padding");
     qn_clear_error(qn);
-    CHECK(!qn_conv2d(x, w, qn_from(qn, QN_F32, 1, (int64_t[]){4}, zeros), 1, 0, 1, 1));
+    CHECK(!qn_conv2d(x, w, qn_from(qn, QN_F32, 1, (int64_t[]){4}, zeros), NULL));
     CHECK_INT(qn_error_code(qn), QN_ESHAPE);
     qn_clear_error(qn);
-    CHECK(!qn_conv2d(x, w, NULL, 1, 0, 1, 3));
-    CHECK(!qn_conv1d(x, w, NULL, 1, 0, 1, 1));
+    CHECK(!qn_conv2d(x, w, NULL, &QN_CONV_OPTIONS(.groups = 3)));
+    CHECK(!qn_conv1d(x, w, NULL, NULL));
     qn_clear_error(qn);
     CHECK(!qn_max_pool(x, (int64_t[]){0, 1}, NULL));
     CHECK_STR(qn_error(qn), "max_pool: x [1, 4, 6, 6]: a window below size 1");

@@ -150,7 +150,7 @@ static void *run_narrow(const product *p, const narrow *d, const float *a, const
     int64_t count = (int64_t)p->batch * p->m * p->n;
     qn_tensor *x = qn_cast(qn_from(qn, QN_F32, 3, as, a), d->a);
     qn_tensor *y = qn_cast(qn_from(qn, QN_F32, 3, bs, b), d->b), *both[2] = {x, y};
-    qn_realize(both, 2);
+    qn_realize(2, both);
     x = qn_cast(x, d->sum);
     y = qn_cast(y, d->sum);
     if (p->a_turned) x = qn_transpose(x, 1, 2);
@@ -224,7 +224,7 @@ static void step_behind_product(const char *device, float *out, int64_t k, int64
     qn_tensor *b = qn_add(qn_mul(state[1], qn_like(g, 0.25)), qn_mul(g, g));
     qn_tensor *c = qn_sub(state[2], qn_div(a, qn_add(qn_sqrt(qn_abs(b)), qn_like(g, 1))));
     qn_tensor *all[3] = {a, b, c};
-    CHECK_INT(qn_realize(all, 3), QN_OK);
+    CHECK_INT(qn_realize(3, all), QN_OK);
     for (int i = 0; i < 3; i++)
         CHECK_INT(qn_read(all[i], out + i * count, (size_t)count * sizeof *out), QN_OK);
     qn_close(qn);

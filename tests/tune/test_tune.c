@@ -540,9 +540,9 @@ static void a_static_graph_is_tuned_as_it_runs(void) {
     qn_tensor *y = qn_mul(qn_relu(qn_matmul(x, fixed)), w);
     y = qn_mean(qn_mul(y, y), QN_ALL, false);
     qn_optimizer_options sgd = qn_optimizer_defaults(QN_ADAMW);
-    qn_optimizer *o = qn_optimizer_new(qn, &sgd, 1, &w);
+    qn_optimizer *o = qn_optimizer_new(qn, 1, &w, &sgd);
     CHECK_INT(qn_optimizer_step(o, y), QN_OK);
-    qn_plan *plan = qn_compile(qn, 1, &x, 1, &y);
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &y);
     const run_plan *p = static_plan_at(plan, "test", &qn);
     CHECK(p && p->packings == 1);
     bool over = false;
@@ -553,7 +553,7 @@ static void a_static_graph_is_tuned_as_it_runs(void) {
     CHECK(over);
     for (int i = 0; i < 3 && p; i++) {
         if (i == 1) CHECK_INT(qn_tune_plan(plan, &QN_TUNE_OPTIONS(.seconds = 2)), QN_OK);
-        CHECK_INT(qn_run(plan, &x, &out), QN_OK);
+        CHECK_INT(qn_plan_run(plan, &x, &out), QN_OK);
         qn_read(out, &loss[i], sizeof loss[i]);
         CHECK(p->renewed == qn->run->renewed);
     }

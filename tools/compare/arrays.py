@@ -122,7 +122,35 @@ def pads(q, account, rng, name):
 
 def roll(shape, rng):
     axis, shift = axis_of(shape, rng), int(rng.choice([0, 1, -1, 3, 2 ** 40, -2 ** 62 + 1]))
-    return (shift, axis), lambda x: np.roll(x, shift, axis) if x.shape[axis] else x
+    return (axis, shift), lambda x: np.roll(x, shift, axis) if x.shape[axis] else x
+
+
+def some_axes(shape, rng):
+    """A few different axes of either sign."""
+    axes = rng.permutation(len(shape))[:rng.integers(0, len(shape) + 1)]
+    return [int(a) - len(shape) * int(rng.integers(2)) for a in axes]
+
+
+def flip_axes(shape, rng):
+    axes = some_axes(shape, rng)
+    return (len(axes), axes or [0]), lambda x: np.flip(x, tuple(axes))
+
+
+def roll_axes(shape, rng):
+    axes = some_axes(shape, rng)
+    shifts = [int(v) for v in rng.integers(-7, 8, len(axes))]
+    return (len(axes), axes or [0], shifts or [0]), lambda x: np.roll(x, shifts, axes) if axes else x
+
+
+def squeeze_axes(shape, rng):
+    axes = [a for a in some_axes(shape, rng) if shape[a] == 1]
+    return (len(axes), axes or [0]), lambda x: np.squeeze(x, tuple(axes))
+
+
+def unsqueeze_axes(shape, rng):
+    n = int(rng.integers(0, 3))
+    axes = [int(a) for a in rng.permutation(len(shape) + n)[:n]]
+    return (n, axes or [0]), lambda x: np.expand_dims(x, tuple(axes))
 
 
 def squeeze(shape, rng):
@@ -199,7 +227,7 @@ def split(q, account, rng, name):
 
         def call(t):
             out = q.outs(len(sizes))
-            q.call("split", t, len(sizes), sizes, 1, out)
+            q.call("split", t, 1, len(sizes), sizes, out)
             return list(out)[:len(sizes)]
         want = [Value(dtype, p) for p in np.split(x.raw, np.cumsum(sizes)[:-1], 1)]
         exact(q, account, name, dtype, [x], call, want, rng, f"{sizes}")
@@ -211,7 +239,7 @@ def chunk(q, account, rng, name):
 
         def call(t):
             out = q.outs(n)
-            q.call("chunk", t, n, 0, out)
+            q.call("chunk", t, 0, n, out)
             return list(out)[:n]
         want = [Value(dtype, p) for p in np.array_split(x.raw, n, 0)]
         exact(q, account, name, dtype, [x], call, want, rng, f"{n}")
@@ -236,7 +264,7 @@ def tile(shape, rng):
 
 def repeat_interleave(shape, rng):
     times, axis = int(rng.integers(0, 4)), axis_of(shape, rng)
-    return (times, axis), lambda x: np.repeat(x, times, axis)
+    return (axis, times), lambda x: np.repeat(x, times, axis)
 
 
 # ---- making and converting -----------------------------------------------------------------------
@@ -366,7 +394,9 @@ MOVEMENT = {"reshape": (reshape, 0), "permute": (permute, 0), "transpose": (tran
             "unsqueeze": (unsqueeze, 0), "flatten": (flatten, 1), "unfold": (unfold, 1),
             "diagonal": (diagonal, 2), "triu": (triangle(np.triu), 2),
             "tril": (triangle(np.tril), 2), "tile": (tile, 0),
-            "repeat_interleave": (repeat_interleave, 1)}
+            "repeat_interleave": (repeat_interleave, 1), "flip_axes": (flip_axes, 0),
+            "roll_axes": (roll_axes, 0), "squeeze_axes": (squeeze_axes, 0),
+            "unsqueeze_axes": (unsqueeze_axes, 0)}
 ROWS = {name: every(draw, least=least) for name, (draw, least) in MOVEMENT.items()}
 ROWS.update({
     "contiguous": every(lambda s, r: ((), lambda x: x)), "detach": every(lambda s, r: ((), lambda x: x)),

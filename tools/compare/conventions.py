@@ -115,21 +115,21 @@ CONVENTIONS = [
 REASONS = {
     "used by every comparison": "open close error error_code clear_error scope_begin scope_end from dtype_of "
     "rank dim read grad",
-    "compared by random graphs and training": "realize assign write optimizer_defaults optimizer_new "
+    "compared by random graphs and training": "realize assign write optimizer_get_defaults optimizer_new "
     "optimizer_free optimizer_step",
     "contexts, handles, names and texts: no value (tests/base/test_handles.c, test_errors.c)": "code_text at version "
-    "device device_of device_facts machine machine_family set "
+    "device_at device_of device_facts machine machine_family_at set "
     "scope_return keep release set_name name context numel dtype_size dtype_name format get_stats",
-    "symbolic sizes and static graphs: the same kernels (test_split_reduction, fuzz_graph)": "var bind compile run "
-    "plan_free",
+    "symbolic sizes and static graphs: the same kernels (test_split_reduction, fuzz_graph)": "var bind "
+    "plan_new plan_run plan_free dim_add dim_sub dim_mul dim_div dim_value dim_range dim_text",
     "a tape changes no value (tests/grad/test_versions.c)": "tape_begin tape_end",
     "tuning checks results itself (test_tune)": "tune tune_text tune_plan wisdom_at wisdom_export wisdom_import",
-    "files (tests/io/test_io.c reads what safetensors wrote)": "save load file_count file_name file_tensor file_text "
-    "file_close module_save module_load",
+    "files (tests/io/test_io.c reads what safetensors wrote)": "save file_open file_count file_name file_tensor "
+    "file_text file_close module_save module_load",
     "layers only call functions compared here (tests/nn/test_nn.c, bench/versus checks GPT losses against PyTorch)":
     "module_new module_free module_parameter module_add module_count module_name module_parameters module_find "
-    "linear_new linear_forward conv_new conv_forward embedding_new embedding_forward layer_norm_new rms_norm_new "
-    "norm_forward attention_new attention_forward block_new block_forward gpt_new gpt_free gpt_module gpt_shape "
+    "linear_new conv_new embedding_new layer_norm_new rms_norm_new layer_forward "
+    "attention_new block_new gpt_new gpt_free gpt_module gpt_get_config "
     "gpt_forward gpt_loss",
     "parts of a step (tests/nn/test_optim.c)": "method_name optimizer_apply optimizer_set_rate optimizer_state "
     "rate_cosine",

@@ -109,10 +109,10 @@ def movement(g):
     n = shape[axis]
     start = int(g.rng.integers(n))
     steps = [("flip", (axis,), lambda x: x.flip(axis)), ("permute", (len(order), order), lambda x: x.permute(order)),
-             ("roll", (1, axis), lambda x: x.roll(1, axis)), ("unsqueeze", (axis,), lambda x: x.unsqueeze(axis)),
+             ("roll", (axis, 1), lambda x: x.roll(1, axis)), ("unsqueeze", (axis,), lambda x: x.unsqueeze(axis)),
              ("slice", (axis, start, n, 1), lambda x: x.narrow(axis, start, n - start)),
              ("select", (axis, start), lambda x: x.select(axis, start)),
-             ("reshape", (1, [-1]), lambda x: x.reshape(-1)), ("repeat_interleave", (2, axis),
+             ("reshape", (1, [-1]), lambda x: x.reshape(-1)), ("repeat_interleave", (axis, 2),
                                                               lambda x: x.repeat_interleave(2, axis))]
     name, args, theirs = steps[g.rng.integers(len(steps))]
     if 0 not in shape:

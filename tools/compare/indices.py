@@ -124,7 +124,7 @@ def index_add(q, account, rng, name):
         with np.errstate(all="ignore"):
             np.add.at(out, index.raw.astype(np.int64), np.moveaxis(source.numbers(), axis, 0))
         exact(q, account, name, dtype, [x, index, source],
-              lambda t, i, s: q.call(name, t, axis, i, s), Value.of(dtype, np.moveaxis(out, 0, axis)),
+              lambda t, i, s: q.call(name, t, i, s, axis), Value.of(dtype, np.moveaxis(out, 0, axis)),
               rng, f"{axis}")
 
 

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from quern import DTYPES, FLOATS, INTS, STORAGE, Value, conv_options, epsilon
+from quern import (DTYPES, FLOATS, INTS, STORAGE, Value, attention_options, conv_options, epsilon,
+                   fixed_options)
 from randoms import RANDOMS
 from reductions import accumulator
 from trial import exact, near, normal, plain
@@ -88,7 +89,7 @@ def einsum(q, account, rng, name):
         for k in rng.choice(len(cases), 4, replace=False):
             spec, *shapes = cases[k]
             product(q, account, rng, name, dtype, [numbers(dtype, s, rng) for s in shapes],
-                    lambda *t: q.call(name, spec, len(t), list(t)), lambda *v: np.einsum(spec, *v), 26,
+                    lambda *t: q.call(name, len(t), list(t), spec), lambda *v: np.einsum(spec, *v), 26,
                     spec)
 
 
@@ -131,7 +132,7 @@ def conv_fixed(space):
             values += [numbers(dtype, (2 * groups,), rng)] if rng.integers(2) else []
             args = (stride, padding, dilation, groups)
             product(q, account, rng, name, dtype, values,
-                    lambda x, w, b=None: q.call(name, x, w, b, *args),
+                    lambda x, w, b=None: q.call(name, x, w, b, fixed_options(space, *args)),
                     torch_conv(space, stride=stride, padding=padding, dilation=dilation, groups=groups),
                     2 * math.prod(kernel) + 1, f"{args} kernel {kernel}")
     return run
@@ -204,6 +205,7 @@ def pool(most):
 
 
 def softmax(log):
+    """Along an axis, or along all axes by a list."""
     def run(q, account, rng, name):
         for dtype in FLOATS + ["i32"]:
             for shape, axis, scale in ((7,), 0, 1), ((3, 5), -1, 30), ((3, 5), 0, 1), ((2, 1, 4), 1, 3), (
@@ -211,12 +213,16 @@ def softmax(log):
                 out = dtype if dtype in FLOATS else "f32"
                 x = normal(dtype, shape, rng, scale) if dtype in FLOATS else plain(dtype, shape, rng)
                 v = x.numbers().astype(np.float64)
+                args = (axis,)
+                if name.endswith("_axes"):
+                    axis = tuple(range(len(shape)))
+                    args = (len(shape), list(axis))
                 low = v - np.max(v, axis, keepdims=True)
                 sums = np.sum(np.exp(low), axis, keepdims=True)
                 want = low - np.log(sums) if log else np.exp(low) / sums
-                units = shape[axis] + 4 + np.abs(low)
+                units = (v.size if name.endswith("_axes") else shape[axis]) + 4 + np.abs(low)
                 slack = units * accumulator(out) * (1 if log else want) + epsilon(out) * np.abs(want)
-                near(q, account, name, dtype, [x], lambda t: q.call(name, t, axis), want, slack + 1e-45,
+                near(q, account, name, dtype, [x], lambda t: q.call(name, t, *args), want, slack + 1e-45,
                      rng, f"{shape} {axis} scale {scale}", out)
     return run
 
@@ -263,7 +269,7 @@ def norms(kind):
                 def call(t, *rest):
                     rest = list(rest)
                     parts = [None if g is None else rest.pop(0) for g in given]
-                    args = ([2] if kind == "group" else []) + parts + [eps]
+                    args = parts + ([2] if kind == "group" else []) + [eps]
                     return q.call(name, t, *args)
                 near(q, account, name, dtype, values, call, want, slack, rng, f"{shape} {eps}")
     return run
@@ -289,8 +295,9 @@ def attention(q, account, rng, name):
                 want = weights @ value
                 units = 2 * (shape[-1] + 3) * sizes.max() + 2 * keys + 12
                 slack = units * accumulator(dtype) * (weights @ np.abs(value)) + epsilon(dtype) * np.abs(want)
-                near(q, account, name, dtype, values, lambda *t: q.call(name, *t, causal), want, slack,
-                     rng, f"{shape} {keys} {causal}")
+                near(q, account, name, dtype, values,
+                     lambda *t: q.call(name, *t, attention_options(causal)), want, slack, rng,
+                     f"{shape} {keys} {causal}")
 
 
 # ---- losses ----------------------------------------------------------------------------------------
@@ -356,6 +363,7 @@ ROWS = {
     "conv1d": conv_fixed(1), "conv2d": conv_fixed(2),
     "conv3d": conv_fixed(3), "conv_transpose": conv_transpose, "max_pool": pool(True),
     "avg_pool": pool(False), "softmax": softmax(False), "log_softmax": softmax(True),
+    "softmax_axes": softmax(False), "log_softmax_axes": softmax(True),
     "layer_norm": norms("layer"), "rms_norm": norms("rms"), "group_norm": norms("group"),
     "attention": attention, "cross_entropy": loss(cross_entropy, (1, 5, 2e4), labels=True),
     "nll_loss": loss(lambda x, y: (-pick(x, y), np.abs(pick(x, y))), labels=True),

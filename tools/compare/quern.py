@@ -116,6 +116,20 @@ def conv_options(**given):
     return options
 
 
+def fixed_options(space, stride, padding, dilation, groups):
+    """Options alike along all axes."""
+    return conv_options(stride=[stride] * space, before=[padding] * space, after=[padding] * space,
+                        dilation=[dilation] * space, groups=groups)
+
+
+class AttentionOptions(C.Structure):
+    _fields_ = [("size", C.c_size_t), ("causal", C.c_bool)]
+
+
+def attention_options(causal):
+    return AttentionOptions(C.sizeof(AttentionOptions), causal)
+
+
 def prototypes():
     """name -> (type of the result, types of the parameters) of every QN_API function."""
     text = ""
@@ -191,7 +205,7 @@ class Quern:
         if len(args) != len(params):
             raise TypeError(f"{name} takes {len(params)} arguments: {params}")
         r = self.plain["qn_" + name](*[self.argument(p, a) for p, a in zip(params, args)])
-        if result == "qn_tensor *" and not r or result == "int" and r < 0:
+        if result == "qn_tensor *" and not r or result == "qn_code" and r < 0:
             self.fail()
         return r
 

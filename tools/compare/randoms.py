@@ -108,7 +108,7 @@ def randint(q, account, rng, name):
                 want = [lo + (int(w) * (hi - lo) >> 32) for w in words[0].reshape(-1)]
                 want = np.array(want, dtype=STORAGE[dtype]).reshape(shape)
                 exact(q, account, name, dtype, [], lambda: q.call(
-                    name, q.call("key", seed), dtype, lo, hi, len(shape), list(shape)),
+                    name, q.call("key", seed), dtype, len(shape), list(shape), lo, hi),
                     Value(dtype, want), rng, f"{seed} {shape} {lo} {hi}")
 
 
@@ -117,7 +117,7 @@ def bernoulli(q, account, rng, name):
         for p in (0.0, 0.25, 0.5, 0.9, 1.0):
             want = (words[0] >> np.uint64(8)) < np.uint64(round(p * 2 ** 24))
             exact(q, account, name, "bool", [],
-                  lambda: q.call(name, q.call("key", seed), p, len(shape), list(shape)),
+                  lambda: q.call(name, q.call("key", seed), len(shape), list(shape), p),
                   Value("bool", want), rng, f"{seed} {shape} {p}")
 
 
@@ -128,7 +128,7 @@ def dropout(q, account, rng, name):
         for p in (0.0, 0.1, 0.5, 0.9):
             x = normal(dtype, (n,), rng)
             with q.scope():
-                got = q.read(q.call(name, q.tensor(x), p, q.call("key", 3)))
+                got = q.read(q.call(name, q.tensor(x), q.call("key", 3), p))
             case, v = Case(name, dtype, "value", f"{p} "), x.numbers()
             if not account.form(case, got, dtype, (n,)):
                 continue

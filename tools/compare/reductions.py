@@ -116,9 +116,9 @@ def arguments(function, several=False):
     return run
 
 
-def truths(function):
+def truths(function, several=False):
     def run(q, account, rng, name):
-        for dtype, shape, args, axis, keep, _ in trials(False, DTYPES)(rng):
+        for dtype, shape, args, axis, keep, _ in trials(several, DTYPES)(rng):
             x = sprinkled(dtype, shape, rng)
             want = function(x.numbers() != 0, axis=axis, keepdims=keep)
             exact(q, account, name, dtype, [x], lambda t: q.call(name, t, *args, keep),
@@ -171,7 +171,7 @@ def deviation(v, axis, correction, keep):
 
 def norm(q, account, rng, name):
     for p in (0.0, 1.0, 2.0, 3.0, 0.5, -1.0, math.inf, -math.inf):
-        for dtype, shape, args, axis, keep, k in trials(False, FLOATS)(rng):
+        for dtype, shape, args, axis, keep, k in trials(name == "norm_axes", FLOATS)(rng):
             x = normal(dtype, shape, rng) if k < 3 else plain(dtype, shape, rng)
             if not x.raw.size and math.isinf(p):
                 continue
@@ -186,12 +186,12 @@ def norm(q, account, rng, name):
                 parts = (count(v, axis) + 4) * (1 + 1 / abs(p) if p and not math.isinf(p) else 1)
                 slack = np.abs(want) * (parts * accumulator(dtype) + epsilon(dtype))
                 slack = np.where(np.isfinite(slack), slack, 0)
-            near(q, account, name, dtype, [x], lambda t: q.call(name, t, p, *args, keep), want, slack,
+            near(q, account, name, dtype, [x], lambda t: q.call(name, t, *args, p, keep), want, slack,
                  rng, f"p {p} {args} {keep}")
 
 
 def logsumexp(q, account, rng, name):
-    for dtype, shape, args, axis, keep, k in trials(False, FLOATS + INTS)(rng):
+    for dtype, shape, args, axis, keep, k in trials(name == "logsumexp_axes", FLOATS + INTS)(rng):
         out = dtype if dtype in FLOATS else "f32"
         x = sprinkled(dtype, shape, rng) if k == 3 and dtype in FLOATS else plain(dtype, shape, rng)
         with np.errstate(all="ignore"):
@@ -211,4 +211,5 @@ REDUCTIONS = {
     "argmin_axes": arguments(np.argmin, True), "any": truths(np.any), "all": truths(np.all),
     "mean": means(mean), "mean_axes": means(mean, True), "variance": means(variance, False, True),
     "variance_axes": means(variance, True, True), "std": means(deviation, False, True), "norm": norm,
-    "logsumexp": logsumexp}
+    "logsumexp": logsumexp, "std_axes": means(deviation, True, True), "any_axes": truths(np.any, True),
+    "all_axes": truths(np.all, True), "norm_axes": norm, "logsumexp_axes": logsumexp}

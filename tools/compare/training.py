@@ -65,7 +65,7 @@ def steps(q, account, case, o, dtype, rng):
     inputs = [torch.tensor(q.read(x).numbers()) for x in xs]
     w, b = [q.tensor(v) for v in values]
     ws = [torch.tensor(v.numbers(), requires_grad=True) for v in values]
-    ours, other = q.call("optimizer_new", o, 2, [w, b]), theirs(o, ws)
+    ours, other = q.call("optimizer_new", 2, [w, b], o), theirs(o, ws)
     try:
         for x, plain in zip(xs, inputs):
             y = q.call("tanh", q.call("add", q.call("matmul", x, w), b))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from quern import ALL, Value, conv_options
+from quern import ALL, Value, attention_options, conv_options, fixed_options
 
 try:
     import torch
@@ -46,8 +46,8 @@ def scatters(rng):
 
 
 def norm_case(p):
-    return (named("norm", (3, 5), (p, 1, False), lambda x: torch.linalg.vector_norm(x, p, 1)),
-            named("norm", (6,), (p, ALL, True), lambda x: torch.linalg.vector_norm(x, p, 0, True)))
+    return (named("norm", (3, 5), (1, p, False), lambda x: torch.linalg.vector_norm(x, p, 1)),
+            named("norm", (6,), (ALL, p, True), lambda x: torch.linalg.vector_norm(x, p, 0, True)))
 
 
 def affine(function):
@@ -92,7 +92,7 @@ def transposed(rng):
 def conv_fixed(space):
     name, function = f"conv{space}d", getattr(F, f"conv{space}d") if F else None
     return fixed(pair(name, [(2, 2) + (5,) * space, (4, 1) + (2,) * space, (4,)],
-                      lambda x, w, b: function(x, w, b, 2, 1, 2, 2), 2, 1, 2, 2))
+                      lambda x, w, b: function(x, w, b, 2, 1, 2, 2), fixed_options(space, 2, 1, 2, 2)))
 
 
 def pools(name):
@@ -112,7 +112,7 @@ def attend(rng):
         unseen = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1) & causal
         return scores.masked_fill(unseen, -torch.inf).softmax(-1) @ value
     for causal in (False, True):
-        yield ([(2, 5, 4)] * 3, lambda q, *t, c=causal: q.call("attention", *t, c),
+        yield ([(2, 5, 4)] * 3, lambda q, *t, c=causal: q.call("attention", *t, attention_options(c)),
                lambda *t, c=causal: theirs(*t, c))
 
 
@@ -122,7 +122,7 @@ def listed(name, *args):
 
 def split_first(q, x):
     out = q.outs(2)
-    q.call("split", x, 2, [1, 3], 1, out)
+    q.call("split", x, 1, 2, [1, 3], out)
     return q.call("mul", q.call("sum", out[1], 1, True), out[0])
 
 
@@ -141,12 +141,24 @@ VECTORS = {} if torch is None else {
                    named("slice", (7,), (0, 6, 0, -2), lambda x: x.flip(0)[0:6:2])),
     "select": fixed(named("select", (3, 4), (1, -2), lambda x: x[:, -2])),
     "flip": fixed(named("flip", (3, 4), (1,), lambda x: x.flip(1))),
+    "flip_axes": fixed(named("flip_axes", (3, 4), (2, [0, 1]), lambda x: x.flip(0, 1))),
+    "roll_axes": fixed(named("roll_axes", (3, 4), (2, [0, 1], [1, -2]), lambda x: x.roll((1, -2), (0, 1)))),
+    "squeeze_axes": fixed(named("squeeze_axes", (3, 1, 4, 1), (2, [1, 3]), lambda x: x.squeeze((1, 3)))),
+    "unsqueeze_axes": fixed(named("unsqueeze_axes", (3,), (2, [0, 2]), lambda x: x[None, :, None])),
+    "softmax_axes": fixed(named("softmax_axes", (3, 5), (2, [0, 1]), lambda x: x.flatten().softmax(0).reshape(3, 5))),
+    "log_softmax_axes": fixed(named("log_softmax_axes", (3, 5), (2, [0, 1]),
+                                    lambda x: x.flatten().log_softmax(0).reshape(3, 5))),
+    "std_axes": fixed(named("std_axes", (3, 4), (2, [0, 1], 0.0, False), lambda x: torch.std(x, (0, 1), correction=0))),
+    "norm_axes": fixed(named("norm_axes", (3, 4), (2, [0, 1], 2.0, False),
+                             lambda x: torch.linalg.vector_norm(x, 2.0, (0, 1)))),
+    "logsumexp_axes": fixed(named("logsumexp_axes", (3, 4), (2, [0, 1], True),
+                                  lambda x: torch.logsumexp(x, (0, 1), True))),
     "as_strided": fixed(named("as_strided", (9,), (2, [3, 4], [2, 1], 1),
                               lambda x: torch.as_strided(x, (3, 4), (2, 1), 1))),
     "pad": fixed(*[named("pad", (2, 5), ([0, 0, 2, 1], mode, 3.0),
                          lambda x, m=m: F.pad(x, (2, 1), m, **({"value": 3.0} if m == "constant" else {})))
                    for mode, m in enumerate(("constant", "reflect", "replicate", "circular"))]),
-    "roll": fixed(named("roll", (3, 4), (3, 1), lambda x: x.roll(3, 1))),
+    "roll": fixed(named("roll", (3, 4), (1, 3), lambda x: x.roll(3, 1))),
     "squeeze": fixed(named("squeeze", (3, 1, 4), (1,), lambda x: x.squeeze(1))),
     "unsqueeze": fixed(named("unsqueeze", (3,), (0,), lambda x: x.unsqueeze(0))),
     "flatten": fixed(named("flatten", (2, 3, 2), (1, 2), lambda x: x.flatten(1, 2))),
@@ -156,7 +168,7 @@ VECTORS = {} if torch is None else {
     "triu": fixed(named("triu", (3, 4), (1,), lambda x: torch.triu(x, 1))),
     "tril": fixed(named("tril", (3, 4), (-1,), lambda x: torch.tril(x, -1))),
     "tile": fixed(named("tile", (2, 3), (2, [2, 3]), lambda x: torch.tile(x, (2, 3)))),
-    "repeat_interleave": fixed(named("repeat_interleave", (2, 3), (3, 1),
+    "repeat_interleave": fixed(named("repeat_interleave", (2, 3), (1, 3),
                                      lambda x: x.repeat_interleave(3, 1))),
     "concat": fixed(([(2, 3), (1, 3)], listed("concat", 0), lambda *t: torch.cat(t, 0))),
     "stack": fixed(([(2, 3), (2, 3)], listed("stack", 1), lambda *t: torch.stack(t, 1))),
@@ -170,7 +182,7 @@ VECTORS = {} if torch is None else {
     "take_along_axis": fixed(([(3, 4)], lambda q, x: q.call("take_along_axis", x, index(q, [[3], [1], [0]]), 1),
                               lambda x: torch.take_along_dim(x, torch.tensor([[3], [1], [0]]), 1))),
     "scatter": scatters,
-    "index_add": fixed(([(4, 3), (3, 3)], lambda q, x, s: q.call("index_add", x, 0, index(q, [1, 1, 3]), s),
+    "index_add": fixed(([(4, 3), (3, 3)], lambda q, x, s: q.call("index_add", x, index(q, [1, 1, 3]), s, 0),
                         lambda x, s: x.index_add(0, torch.tensor([1, 1, 3]), s))),
     "update_slice": fixed(([(3, 4), (2, 2)], lambda q, x, s: q.call("update_slice", x, s, [1, 1]),
                            lambda x, s: torch.slice_scatter(x, torch.slice_scatter(x[1:3], s, 1, 1, 3), 0, 1, 3))),
@@ -180,9 +192,9 @@ VECTORS = {} if torch is None else {
     "dot": fixed(pair("dot", [(6,), (6,)], torch.dot)), "outer": fixed(pair("outer", [(4,), (3,)], torch.outer)),
     "tensordot": fixed(pair("tensordot", [(2, 3, 4), (4, 3, 2)],
                             lambda x, y: torch.tensordot(x, y, ([2, 1], [0, 1])), 2, [2, 1], [0, 1])),
-    "einsum": fixed(([(2, 3, 4), (4, 5), (3, 5)], lambda q, *t: q.call("einsum", "abc,cd,bd->ad", 3, list(t)),
+    "einsum": fixed(([(2, 3, 4), (4, 5), (3, 5)], lambda q, *t: q.call("einsum", 3, list(t), "abc,cd,bd->ad"),
                      lambda *t: torch.einsum("abc,cd,bd->ad", *t)),
-                    ([(4, 4)], lambda q, *t: q.call("einsum", "ii->i", 1, list(t)), torch.diagonal)),
+                    ([(4, 4)], lambda q, *t: q.call("einsum", 1, list(t), "ii->i"), torch.diagonal)),
     "linear": fixed(pair("linear", [(2, 3, 4), (5, 4), (5,)], F.linear)),
     "conv": convs, "conv1d": conv_fixed(1), "conv2d": conv_fixed(2), "conv3d": conv_fixed(3),
     "conv_transpose": transposed, "max_pool": pools("max_pool"), "avg_pool": pools("avg_pool"),
@@ -190,7 +202,7 @@ VECTORS = {} if torch is None else {
     "log_softmax": fixed(named("log_softmax", (3, 5), (0,), lambda x: x.log_softmax(0))),
     "layer_norm": fixed(pair("layer_norm", [(3, 6), (6,), (6,)], lambda x, w, b: F.layer_norm(x, (6,), w, b), 1e-5)),
     "rms_norm": fixed(pair("rms_norm", [(3, 6), (6,)], affine(rms), 1e-5)),
-    "group_norm": fixed(([(2, 4, 3), (4,), (4,)], lambda q, x, w, b: q.call("group_norm", x, 2, w, b, 1e-5),
+    "group_norm": fixed(([(2, 4, 3), (4,), (4,)], lambda q, x, w, b: q.call("group_norm", x, w, b, 2, 1e-5),
                          lambda x, w, b: F.group_norm(x, 2, w, b))),
     "attention": attend, "cross_entropy": labelled("cross_entropy", F.cross_entropy),
     "nll_loss": labelled("nll_loss", F.nll_loss), "mse_loss": fixed(pair("mse_loss", [(3, 4)] * 2, F.mse_loss)),

@@ -376,8 +376,9 @@ static void export_work(void *arg) {
     x->code = export_to(x->qn, x->path, &x->text);
 }
 
-int qn_wisdom_export(qn_ctx *qn, const char *path) {
-    if (!qn || !path) return QN_ENULL;
+qn_code qn_wisdom_export(qn_ctx *qn, const char *path) {
+    if (!qn) return QN_ENULL;
+    if (!path) return fail(qn, QN_ENULL, "wisdom_export: no path");
     exchange x = {.qn = qn, .path = path};
     str_open(&x.text, &qn->heap);
     int code = guarded(qn, export_work, &x);
@@ -405,8 +406,9 @@ static void import_work(void *arg) {
     x->code = import_from(x->qn, x->path, &x->p);
 }
 
-int qn_wisdom_import(qn_ctx *qn, const char *path) {
-    if (!qn || !path) return QN_ENULL;
+qn_code qn_wisdom_import(qn_ctx *qn, const char *path) {
+    if (!qn) return QN_ENULL;
+    if (!path) return fail(qn, QN_ENULL, "wisdom_import: no path");
     exchange x = {.qn = qn, .path = path, .p = {.folder = -1}};
     if (!open_path(path, &x.p)) x.p.folder = -1;
     int code = guarded(qn, import_work, &x);
