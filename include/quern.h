@@ -210,6 +210,9 @@ QN_API int64_t qn_dim(const qn_tensor *t, int axis);
 QN_API int64_t qn_numel(const qn_tensor *t);
 QN_API size_t qn_dtype_size(qn_dtype dtype);
 QN_API const char *qn_dtype_name(qn_dtype dtype);
+/* The dtype in which two meet, as the array API's table has it; an integer with a float gives the
+ * float's. -1 where one is none. */
+QN_API qn_dtype qn_dtype_promote(qn_dtype a, qn_dtype b);
 /* Compute what is needed and copy the value out, row-major; `size` is the buffer's size in bytes
  * and must hold the whole value, else QN_ERANGE and nothing is written. */
 QN_API qn_code qn_read(qn_tensor *t, void *out, size_t size);
@@ -365,15 +368,26 @@ typedef struct qn_attention_options {
 
 /* `value` in dtype at every index; an error where an integer dtype does not hold it */
 QN_API qn_tensor *qn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value);
+/* as full, of an integer: exact beyond 2^53, too; floats take it rounded once */
+QN_API qn_tensor *qn_full_int(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
+                              int64_t value);
 /* zeros */
 QN_API qn_tensor *qn_zeros(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape);
 /* ones */
 QN_API qn_tensor *qn_ones(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape);
 /* a tensor of rank 0; an error where an integer dtype does not hold the value */
 QN_API qn_tensor *qn_scalar(qn_ctx *qn, qn_dtype dtype, double value);
+/* as scalar, of an integer: exact beyond 2^53, too; floats take it rounded once */
+QN_API qn_tensor *qn_scalar_int(qn_ctx *qn, qn_dtype dtype, int64_t value);
 /* a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)); an error where an integer
  * dtype does not hold the value */
 QN_API qn_tensor *qn_like(qn_tensor *x, double value);
+/* a scalar to compute with x that does not change x's dtype, as numbers of Python do with PyTorch:
+ * in x's dtype where that is a float, else f32; qn_mul(x, qn_weak(x, 0.5)) */
+QN_API qn_tensor *qn_weak(qn_tensor *x, double value);
+/* as weak, of an integer: exactly, in x's dtype, which is a float or holds it, else QN_ERANGE;
+ * beside bools it is i64 */
+QN_API qn_tensor *qn_weak_int(qn_tensor *x, int64_t value);
 /* `value` in x's dtype and shape */
 QN_API qn_tensor *qn_full_like(qn_tensor *x, double value);
 /* zeros in x's dtype and shape */
@@ -384,6 +398,10 @@ QN_API qn_tensor *qn_ones_like(qn_tensor *x);
 QN_API qn_tensor *qn_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int axis);
 /* start, start + step, ... below stop (above it for a negative step) */
 QN_API qn_tensor *qn_arange(qn_ctx *qn, qn_dtype dtype, double start, double stop, double step);
+/* as arange, of integers: exact beyond 2^53, too; QN_ERANGE for a step of 0 and where an integer
+ * dtype does not hold the ends */
+QN_API qn_tensor *qn_arange_int(qn_ctx *qn, qn_dtype dtype, int64_t start, int64_t stop,
+                                int64_t step);
 /* n evenly spaced numbers from start to stop, both included */
 QN_API qn_tensor *qn_linspace(qn_ctx *qn, qn_dtype dtype, double start, double stop, int64_t n);
 /* ones on the diagonal, zeros elsewhere */

@@ -89,13 +89,18 @@
     X(argmin, -4, 4, qn_argmin(M, QN_ALL, false))                                                  \
     X(argmin_axes, -4, 4, qn_argmin_axes(IN(3, 4, 5), 2, AXES(0, 2), true))                        \
     X(full, 0, 0, qn_full(a->qn, a->d, 2, DIMS(3, 4), 2.5))                                        \
+    X(full_int, 0, 0, qn_full_int(a->qn, a->d, 2, DIMS(3, 4), 3))                                  \
     X(zeros, 0, 0, qn_zeros(a->qn, a->d, 2, DIMS(3, 4)))                                           \
     X(ones, 0, 0, qn_ones(a->qn, a->d, 2, DIMS(3, 4)))                                             \
     X(scalar, 0, 0, qn_scalar(a->qn, a->d, 3))                                                     \
     X(like, -4, 4, qn_add(M, qn_like(M, 1)))                                                       \
+    X(weak, 0, 0, qn_weak(M, 2))                                                                   \
+    X(weak_int, 0, 0, qn_weak_int(M, 2))                                                           \
+    X(scalar_int, 0, 0, qn_scalar_int(a->qn, a->d, 3))                                             \
     X(full_like, -4, 4, qn_add(M, qn_full_like(M, 1)))                                             \
     X(iota, 0, 0, qn_iota(a->qn, a->d, 2, DIMS(3, 4), 1))                                          \
     X(arange, 0, 0, qn_arange(a->qn, a->d, 1, 9, 2))                                               \
+    X(arange_int, 0, 0, qn_arange_int(a->qn, a->d, 1, 9, 2))                                       \
     X(linspace, 0, 0, qn_linspace(a->qn, a->d, 0, 6, 7))                                           \
     X(eye, 0, 0, qn_eye(a->qn, a->d, 4, 5))                                                        \
     X(cast, -4, 4, qn_cast(qn_cast(M, QN_F64), a->d))                                              \

@@ -5,7 +5,8 @@ Usage: gen.py [--check] [--force] [--accept] [NAME...]
 
 Generated are regions of ordinary files, and they are committed. What lies in include/quern.h between
 the lines "== generated .. ==" and "== end .. ==", the prototypes by section, belongs to the tables as a
-whole: a run writes it anew, --check compares. Its words and parameters are all columns of the tables.
+whole, and so do the macros of include/quern_generic.h: a run writes it anew, --check compares. Its
+words and parameters are all columns of the tables.
 
 The bodies of src/func/api.c that only name a row, and the tables of docs/ops.md and docs/knobs.md, are
 regions of their own, one for each row. A region is a comment holding a marker
@@ -199,6 +200,21 @@ def header():
                 yield prototype("qn_code " if kind == "STATUS" else "qn_tensor *", "qn_" + name, params)
 
 
+def generic():
+    """The lines of quern_generic.h: functions of tensors whose places numbers may take."""
+    elementwise = [(name, params) for op in (Op(args) for _, args in rows("src/graph/ops.h"))
+                   if op.class_ == "ELEM" and op.arity > 1 for name, params, _ in op.functions()]
+    elementwise += [(name, params) for h, _, name, params, _ in funcs()
+                    if h.startswith("elementwise, two")]
+    yield ""
+    for name, params in elementwise:
+        names = [p.split("*")[1] for p in params]
+        first = {2: "", 3: "true, " if name == "where" else "false, "}[len(names)]
+        operands = ", ".join(f"QN_OPERAND({n})" for n in names)
+        head, body = f"#define qn_{name}({', '.join(names)})", f"qn_apply{len(names)}(qn_{name}, {first}{operands})"
+        yield f"{head} {body}"
+
+
 def wrappers():
     for name, row, params, _, body in regions_of_ops():
         head = prototype("qn_tensor *", "qn_" + name, params, begin="", end=" {")
@@ -242,7 +258,7 @@ def knobs_table():
     yield table("knobs", ["variable", "kind", "set", "default", ""], lines)
 
 
-WHOLE = [("include/quern.h", header)]
+WHOLE = [("include/quern.h", header), ("include/quern_generic.h", generic)]
 OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table)]
 
 # ---- regions -------------------------------------------------------------------------------------

@@ -25,7 +25,10 @@ docs: $(BUILD)/tests/test_transform_docs  ## write docs/transforms.md from the t
 	@$(BUILD)/tests/test_transform_docs --print > $(BUILD)/transforms.md
 	@cp $(BUILD)/transforms.md docs/transforms.md
 
-.PHONY: soak cover accuracy docs
+abi:  ## take what the headers promise to compiled programs now as the baseline
+	@python3 tools/abi.py write
+
+.PHONY: soak cover accuracy docs abi
 
 symbols: all  ## check what the shared library takes and gives
 	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) $(HEADERS)

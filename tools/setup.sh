@@ -50,6 +50,7 @@ has_opencl() {
 has_make() { command -v make >/dev/null 2>&1; }
 has_ar() { command -v ar >/dev/null 2>&1; }
 has_valgrind() { [ "$checks" != --checks ] || command -v valgrind >/dev/null 2>&1; }
+has_abidiff() { [ "$checks" != --checks ] || command -v abidiff >/dev/null 2>&1; }
 has_python() { python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; }
 
 # ---- package managers ----------------------------------------------------------------------------
@@ -87,6 +88,8 @@ names() {
     *:python) echo python3 ;;
     apt:valgrind) echo valgrind libc6-dbg ;;
     apk:valgrind) echo valgrind musl-dbg ;;
+    apt:abidiff) echo abigail-tools ;;
+    *:abidiff) echo libabigail ;;
     *) echo "$2" ;;
     esac
 }
@@ -155,6 +158,7 @@ want has_llvm llvm "compiles kernels in the process; without it they go through 
 want has_opencl opencl \
     "an OpenCL device on the processor, to test kernels by work groups without a GPU"
 want has_python python "runs the checks of style and of generated code"
+want has_abidiff abidiff "holds the headers against what they promised to compiled programs"
 want has_valgrind valgrind "runs a sample of the tests to look for faults of memory"
 
 # ---- getting it ----------------------------------------------------------------------------------

@@ -12,18 +12,31 @@
 /* making */
 X(TENSOR, full, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value), -, 0, 0,
   "`value` in dtype at every index; an error where an integer dtype does not hold it")
+X(TENSOR, full_int, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int64_t value), -, 0, 0,
+  "as full, of an integer: exact beyond 2^53, too; floats take it rounded once")
 X(TENSOR, zeros, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "zeros")
 X(TENSOR, ones, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "ones")
 X(TENSOR, scalar, (qn_ctx *qn, qn_dtype dtype, double value), -, 0, 0, "a tensor of rank 0; an error where an integer dtype does not hold the value")
+X(TENSOR, scalar_int, (qn_ctx *qn, qn_dtype dtype, int64_t value), -, 0, 0,
+  "as scalar, of an integer: exact beyond 2^53, too; floats take it rounded once")
 X(TENSOR, like, (qn_tensor *x, double value), -, 0, 0,
   "a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)); an error where an integer "
   "dtype does not hold the value")
+X(TENSOR, weak, (qn_tensor *x, double value), -, 0, 0,
+  "a scalar to compute with x that does not change x's dtype, as numbers of Python do with "
+  "PyTorch: in x's dtype where that is a float, else f32; qn_mul(x, qn_weak(x, 0.5))")
+X(TENSOR, weak_int, (qn_tensor *x, int64_t value), -, 0, 0,
+  "as weak, of an integer: exactly, in x's dtype, which is a float or holds it, else QN_ERANGE; "
+  "beside bools it is i64")
 X(TENSOR, full_like, (qn_tensor *x, double value), -, 0, 0, "`value` in x's dtype and shape")
 X(TENSOR, zeros_like, (qn_tensor *x), -, 0, 0, "zeros in x's dtype and shape")
 X(TENSOR, ones_like, (qn_tensor *x), -, 0, 0, "ones in x's dtype and shape")
 X(TENSOR, iota, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int axis), -, 0, 0, "the index along an axis")
 X(TENSOR, arange, (qn_ctx *qn, qn_dtype dtype, double start, double stop, double step), -, 0, 0,
   "start, start + step, ... below stop (above it for a negative step)")
+X(TENSOR, arange_int, (qn_ctx *qn, qn_dtype dtype, int64_t start, int64_t stop, int64_t step), -, 0, 0,
+  "as arange, of integers: exact beyond 2^53, too; QN_ERANGE for a step of 0 and where an integer "
+  "dtype does not hold the ends")
 X(TENSOR, linspace, (qn_ctx *qn, qn_dtype dtype, double start, double stop, int64_t n), -, 0, 0, "n evenly spaced numbers from start to stop, both included")
 X(TENSOR, eye, (qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns), -, 0, 0, "ones on the diagonal, zeros elsewhere")
 

@@ -43,6 +43,50 @@ qn_tensor *qn_like(qn_tensor *x, double value) {
     return qn_scalar(t->h.ctx, qn_dtype_of(x), value);
 }
 
+/* The value of an integer in a dtype; false: reported. */
+static bool whole_number(qn_ctx *qn, const char *name, qn_dtype dtype, int64_t value, scalar *out) {
+    if (!qn) return false;
+    if (!qn_dtype_size(dtype))
+        return fail_null(qn, QN_EDTYPE, "%s: no such dtype", graph_name(qn, name));
+    if (dtype_is_float(dtype)) {
+        *out = (scalar){.f = dtype_round(dtype, dtype_from_i64(dtype, value))};
+        return true;
+    }
+    *out = (scalar){.i = dtype == QN_BOOL ? value != 0 : dtype_wrap(dtype, value)};
+    if (dtype == QN_BOOL || (out->i == value && !(dtype == QN_U64 && value < 0))) return true;
+    return fail_null(qn, QN_ERANGE, "%s: %lld is no %s", graph_name(qn, name), (long long)value,
+                     qn_dtype_name(dtype));
+}
+
+qn_tensor *qn_scalar_int(qn_ctx *qn, qn_dtype dtype, int64_t value) {
+    scalar v;
+    return whole_number(qn, "scalar_int", dtype, value, &v) ? build_const(qn, dtype, 0, v) : NULL;
+}
+
+qn_tensor *qn_full_int(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int64_t value) {
+    func_frame f = func_begin(qn, "full_int");
+    qn_tensor *x = qn_scalar_int(qn, dtype, value);
+    return func_end(f, x ? func_expand(x, rank, shape) : NULL);
+}
+
+/* ---- weak scalars --------------------------------------------------------------------------- */
+
+qn_tensor *qn_weak(qn_tensor *x, double value) {
+    const tensor *t = x ? tensor_of(NULL, x, "weak", "x") : NULL;
+    if (!t) return NULL;
+    qn_dtype dtype = qn_dtype_of(x);
+    return qn_scalar(t->h.ctx, dtype_is_float(dtype) ? dtype : QN_F32, value);
+}
+
+qn_tensor *qn_weak_int(qn_tensor *x, int64_t value) {
+    const tensor *t = x ? tensor_of(NULL, x, "weak_int", "x") : NULL;
+    if (!t) return NULL;
+    qn_dtype dtype = qn_dtype_of(x) == QN_BOOL ? QN_I64 : qn_dtype_of(x);
+    scalar v;
+    if (!whole_number(t->h.ctx, "weak_int", dtype, value, &v)) return NULL;
+    return build_const(t->h.ctx, dtype, 0, v);
+}
+
 qn_tensor *qn_full_like(qn_tensor *x, double value) {
     func_frame f = func_on("full_like", ARG(x));
     return func_end(f, func_broadcast(qn_like(x, value), x));
@@ -79,6 +123,35 @@ qn_tensor *qn_arange(qn_ctx *qn, qn_dtype dtype, double start, double stop, doub
         return func_end(f,
                         fail_null(qn, QN_ERANGE, "arange: from %g to %g by %g", start, stop, step));
     return func_end(f, make_ramp(qn, dtype, start, step, n > 0 ? (int64_t)n : 0));
+}
+
+/* How many numbers there are, and the last one; false: the step is 0, or there are 2^62. */
+static bool ramp_length(int64_t start, int64_t stop, int64_t step, int64_t *n, int64_t *last) {
+    if (!step) return false;
+    *n = 0, *last = start;
+    if (step > 0 ? start >= stop : start <= stop) return true;
+    uint64_t way = step > 0 ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
+    uint64_t stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step, steps = (way - 1) / stride;
+    if (steps >= (uint64_t)1 << 62) return false;
+    *n = (int64_t)steps + 1;
+    *last = (int64_t)((uint64_t)start + steps * (uint64_t)step);
+    return true;
+}
+
+qn_tensor *qn_arange_int(qn_ctx *qn, qn_dtype dtype, int64_t start, int64_t stop, int64_t step) {
+    func_frame f = func_begin(qn, "arange_int");
+    int64_t n, last;
+    scalar end;
+    if (!qn) return func_end(f, NULL);
+    if (!ramp_length(start, stop, step, &n, &last))
+        return func_end(f, fail_null(qn, QN_ERANGE, "arange_int: from %lld to %lld by %lld",
+                                     (long long)start, (long long)stop, (long long)step));
+    bool held = whole_number(qn, "arange_int", dtype, n ? start : 0, &end) &&
+                whole_number(qn, "arange_int", dtype, n ? last : 0, &end);
+    if (!held) return func_end(f, NULL);
+    qn_tensor *i = func_iota(qn, QN_I64, 1, &n, 0);
+    i = qn_add(qn_mul(i, func_integer(i, step)), func_integer(i, start));
+    return func_end(f, func_as(i, dtype));
 }
 
 qn_tensor *qn_linspace(qn_ctx *qn, qn_dtype dtype, double start, double stop, int64_t n) {

@@ -41,6 +41,10 @@ qn_dtype dtype_promote(qn_dtype a, qn_dtype b) {
     return rank_a > rank_b ? a : b;
 }
 
+qn_dtype qn_dtype_promote(qn_dtype a, qn_dtype b) {
+    return (unsigned)a < DTYPE_COUNT && (unsigned)b < DTYPE_COUNT ? dtype_promote(a, b) : (qn_dtype)-1;
+}
+
 /* ---- narrow floats -------------------------------------------------------------------------- */
 
 static uint32_t narrow_pack(double v, int width, int bits, int least) {

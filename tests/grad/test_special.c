@@ -358,10 +358,11 @@ static const char *const plain[] = {
     /* smooth: tested by differences */
     "cross_entropy_ignoring", "sum_product",
     /* of no derivative */
-    "full", "zeros", "ones", "scalar", "like", "full_like", "zeros_like", "ones_like", "iota",
-    "arange", "linspace", "eye", "any", "all", "any_axes", "all_axes", "one_hot", "key", "key_fold",
-    "random_bits", "uniform", "randn", "randint", "bernoulli", "isnan", "isinf", "isfinite",
-    "logical_not", "gt", "ge", "logical_and", "logical_or", "logical_xor"};
+    "full", "zeros", "ones", "scalar", "like", "weak", "weak_int", "scalar_int", "full_int",
+    "arange_int", "full_like", "zeros_like", "ones_like", "iota", "arange", "linspace", "eye",
+    "any", "all", "any_axes", "all_axes", "one_hot", "key", "key_fold", "random_bits", "uniform",
+    "randn", "randint", "bernoulli", "isnan", "isinf", "isfinite", "logical_not", "gt", "ge",
+    "logical_and", "logical_or", "logical_xor"};
 
 static bool is_tabled(const char *name) {
     for (size_t i = 0; i < COUNT_OF(special_rows); i++)

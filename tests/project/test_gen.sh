@@ -19,7 +19,7 @@ fresh() { # a copy that is up to date
     mkdir -p "$tree/tools" "$tree/include" "$tree/docs" "$tree/src/graph" "$tree/src/func" \
         "$tree/src/base"
     cp tools/gen.py "$tree/tools"
-    cp include/quern.h "$tree/include"
+    cp include/quern.h include/quern_generic.h "$tree/include"
     cp docs/ops.md docs/knobs.md "$tree/docs"
     cp src/graph/ops.h "$tree/src/graph"
     cp src/func/funcs.h src/func/api.c "$tree/src/func"

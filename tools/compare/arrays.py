@@ -312,9 +312,29 @@ def alike(name_args, function):
     return run
 
 
+def held(dtype, number):
+    """Is it a whole number of this dtype?"""
+    if not math.isfinite(number) or number != int(number) or abs(number) > 2 ** 62:
+        return False
+    return dtype in FLOATS or dtype == "bool" or (
+        np.iinfo(STORAGE[dtype]).min <= number <= np.iinfo(STORAGE[dtype]).max)
+
+
+def weak(q, account, rng, name):
+    """A number beside each dtype: PyTorch's result_type with a number of Python."""
+    for dtype in DTYPES:
+        x = anything(dtype, draw_shape(rng), rng)
+        for number in (0, 1, 3, 100) if name == "weak_int" else (0.0, 1.0, 2.5, -7.0, math.inf, math.nan):
+            to = dtype if dtype in FLOATS else "f32" if name == "weak" else "i64" if dtype == "bool" else dtype
+            exact(q, account, name, dtype, [x], lambda t: q.call(name, t, number), filled(to, (), number), rng,
+                  f"{number}")
+
+
 def ramps(q, account, rng, name):
     for dtype in [d for d in DTYPES if d != "bool"]:
         for start, stop, step in (0, 5, 1), (1, 9, 3), (0, 0, 1), (5, 0, 1), (7, 1, -2), (0, 1, .25):
+            if name == "arange_int" and (step != int(step) or dtype in UNSIGNED and step < 0):
+                continue
             if dtype in UNSIGNED and step < 0 or dtype not in FLOATS and step < 1 and step > 0:
                 continue
             exact(q, account, name, dtype, [], lambda: q.call(name, dtype, start, stop, step),
@@ -407,6 +427,9 @@ ROWS.update({
     "zeros": made(lambda d, s, v: None if v else (d, len(s), list(s)), filled),
     "ones": made(lambda d, s, v: None if v != 1 else (d, len(s), list(s)), filled),
     "scalar": made(lambda d, s, v: (d, v), lambda d, s, v: filled(d, (), v)),
+    "full_int": made(lambda d, s, v: (d, len(s), list(s), int(v)) if held(d, v) else None, filled),
+    "scalar_int": made(lambda d, s, v: (d, int(v)) if held(d, v) else None, lambda d, s, v: filled(d, (), v)),
+    "arange_int": ramps, "weak": weak, "weak_int": weak,
     "like": alike(lambda v: (v,), lambda x, v: filled(x.dtype, (), v)),
     "full_like": alike(lambda v: (v,), lambda x, v: filled(x.dtype, x.shape, v)),
     "zeros_like": alike(lambda v: (), lambda x, v: filled(x.dtype, x.shape, 0)),
