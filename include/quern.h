@@ -366,21 +366,21 @@ typedef struct qn_attention_options {
 
 /* ---- operations: making ------------------------------------------------------------------- */
 
-/* `value` in dtype at every index; an error where an integer dtype does not hold it */
+/* `value` at every index, in dtype; QN_ERANGE where an integer dtype does not hold it */
 QN_API qn_tensor *qn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value);
 /* as full, of an integer: exact beyond 2^53, too; floats take it rounded once */
 QN_API qn_tensor *qn_full_int(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
                               int64_t value);
-/* zeros */
+/* zeros of a shape and dtype */
 QN_API qn_tensor *qn_zeros(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape);
-/* ones */
+/* ones of a shape and dtype */
 QN_API qn_tensor *qn_ones(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape);
-/* a tensor of rank 0; an error where an integer dtype does not hold the value */
+/* a tensor of rank 0 in dtype; QN_ERANGE where an integer dtype does not hold the value */
 QN_API qn_tensor *qn_scalar(qn_ctx *qn, qn_dtype dtype, double value);
 /* as scalar, of an integer: exact beyond 2^53, too; floats take it rounded once */
 QN_API qn_tensor *qn_scalar_int(qn_ctx *qn, qn_dtype dtype, int64_t value);
-/* a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)); an error where an integer
- * dtype does not hold the value */
+/* a scalar of x's dtype, whatever that is, to compute with x: qn_mul(x, qn_like(x, 2)); QN_ERANGE
+ * where an integer dtype does not hold the value */
 QN_API qn_tensor *qn_like(qn_tensor *x, double value);
 /* a scalar to compute with x that does not change x's dtype, as numbers of Python do with PyTorch:
  * in x's dtype where that is a float, else f32; qn_mul(x, qn_weak(x, 0.5)) */
@@ -388,23 +388,24 @@ QN_API qn_tensor *qn_weak(qn_tensor *x, double value);
 /* as weak, of an integer: exactly, in x's dtype, which is a float or holds it, else QN_ERANGE;
  * beside bools it is i64 */
 QN_API qn_tensor *qn_weak_int(qn_tensor *x, int64_t value);
-/* `value` in x's dtype and shape */
+/* `value` in x's dtype and shape; QN_ERANGE where an integer dtype does not hold it */
 QN_API qn_tensor *qn_full_like(qn_tensor *x, double value);
 /* zeros in x's dtype and shape */
 QN_API qn_tensor *qn_zeros_like(qn_tensor *x);
 /* ones in x's dtype and shape */
 QN_API qn_tensor *qn_ones_like(qn_tensor *x);
-/* the index along an axis */
+/* the index along an axis, at every index of a shape */
 QN_API qn_tensor *qn_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int axis);
-/* start, start + step, ... below stop (above it for a negative step) */
+/* [n]: start, start + step, ... below stop (above it for a negative step); QN_ERANGE for a step of
+ * 0 */
 QN_API qn_tensor *qn_arange(qn_ctx *qn, qn_dtype dtype, double start, double stop, double step);
 /* as arange, of integers: exact beyond 2^53, too; QN_ERANGE for a step of 0 and where an integer
  * dtype does not hold the ends */
 QN_API qn_tensor *qn_arange_int(qn_ctx *qn, qn_dtype dtype, int64_t start, int64_t stop,
                                 int64_t step);
-/* n evenly spaced numbers from start to stop, both included */
+/* [n]: evenly spaced numbers from start to stop, both included */
 QN_API qn_tensor *qn_linspace(qn_ctx *qn, qn_dtype dtype, double start, double stop, int64_t n);
-/* ones on the diagonal, zeros elsewhere */
+/* [rows, columns]: ones on the diagonal, zeros elsewhere */
 QN_API qn_tensor *qn_eye(qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns);
 
 /* ---- operations: converting --------------------------------------------------------------- */
@@ -412,10 +413,12 @@ QN_API qn_tensor *qn_eye(qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t colum
 /* another dtype: rounded to nearest even, wrapped, or truncated and clamped (NaN gives 0); bool: x
  * != 0 */
 QN_API qn_tensor *qn_cast(qn_tensor *x, qn_dtype dtype);
-/* the same bits as a dtype of equal size; as bool: not 0 */
+/* the same bits as a dtype of equal size, else QN_EDTYPE; as bool: not 0 */
 QN_API qn_tensor *qn_bitcast(qn_tensor *x, qn_dtype dtype);
 
 /* ---- operations: elementwise, one argument ------------------------------------------------ */
+
+/* Of any shape, which the result has; floats, integers and bools as f32 unless they stay. */
 
 /* -x (integers and floats) */
 QN_API qn_tensor *qn_neg(qn_tensor *x);
@@ -534,6 +537,8 @@ QN_API qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi);
 
 /* ---- operations: elementwise, two arguments and more -------------------------------------- */
 
+/* Shapes broadcast, else QN_ESHAPE; dtypes meet as the array API says. */
+
 /* x + y (integers and floats) */
 QN_API qn_tensor *qn_add(qn_tensor *x, qn_tensor *y);
 /* x - y (integers and floats) */
@@ -619,33 +624,34 @@ QN_API qn_tensor *qn_max_axes(qn_tensor *x, int n, const int *axes, bool keepdim
 QN_API qn_tensor *qn_min(qn_tensor *x, int axis, bool keepdims);
 /* as min, over n axes */
 QN_API qn_tensor *qn_min_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
-/* first index of the largest, in the flat order of axes (integers and floats; gives i64) */
+/* first index of the largest, in the flat order of axes (any dtype; gives i64) */
 QN_API qn_tensor *qn_argmax(qn_tensor *x, int axis, bool keepdims);
 /* as argmax, over n axes */
 QN_API qn_tensor *qn_argmax_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
-/* first index of the smallest, in the flat order of axes (integers and floats; gives i64) */
+/* first index of the smallest, in the flat order of axes (any dtype; gives i64) */
 QN_API qn_tensor *qn_argmin(qn_tensor *x, int axis, bool keepdims);
 /* as argmin, over n axes */
 QN_API qn_tensor *qn_argmin_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
-/* mean over an axis; integers give f32 */
+/* mean over an axis; integers and bools give f32 */
 QN_API qn_tensor *qn_mean(qn_tensor *x, int axis, bool keepdims);
-/* mean over n axes */
+/* as mean, over n axes */
 QN_API qn_tensor *qn_mean_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
-/* variance: squares' sum over (count - correction); 1 gives the unbiased estimate */
+/* variance: squares' sum over (count - correction); 1 gives the unbiased estimate; integers and
+ * bools give f32 */
 QN_API qn_tensor *qn_variance(qn_tensor *x, int axis, double correction, bool keepdims);
-/* variance over n axes */
+/* as variance, over n axes */
 QN_API qn_tensor *qn_variance_axes(qn_tensor *x, int n, const int *axes, double correction,
                                    bool keepdims);
-/* square root of the variance */
+/* square root of the variance; integers and bools give f32 */
 QN_API qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims);
-/* square root of the variance over n axes */
+/* as std, over n axes */
 QN_API qn_tensor *qn_std_axes(qn_tensor *x, int n, const int *axes, double correction,
                               bool keepdims);
-/* bool: is any element non-zero? */
+/* bool: is any element non-zero? any dtype */
 QN_API qn_tensor *qn_any(qn_tensor *x, int axis, bool keepdims);
 /* as any, over n axes */
 QN_API qn_tensor *qn_any_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
-/* bool: is every element non-zero? */
+/* bool: is every element non-zero? any dtype */
 QN_API qn_tensor *qn_all(qn_tensor *x, int axis, bool keepdims);
 /* as all, over n axes */
 QN_API qn_tensor *qn_all_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
@@ -654,7 +660,7 @@ QN_API qn_tensor *qn_all_axes(qn_tensor *x, int n, const int *axes, bool keepdim
 QN_API qn_tensor *qn_norm(qn_tensor *x, int axis, double p, bool keepdims);
 /* as norm, over n axes together: the vector norm of all their elements */
 QN_API qn_tensor *qn_norm_axes(qn_tensor *x, int n, const int *axes, double p, bool keepdims);
-/* log(sum e^x) without overflow */
+/* log(sum e^x) without overflow; integers and bools give f32 */
 QN_API qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims);
 /* as logsumexp, over n axes */
 QN_API qn_tensor *qn_logsumexp_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
@@ -663,24 +669,27 @@ QN_API qn_tensor *qn_logsumexp_axes(qn_tensor *x, int n, const int *axes, bool k
 
 /* No element is copied or computed. */
 
-/* the same elements in row-major order; one size may be -1, meaning what is left */
+/* the same elements in row-major order; one size may be -1, meaning what is left; QN_ESHAPE where
+ * the number of elements differs */
 QN_API qn_tensor *qn_reshape(qn_tensor *x, int rank, const int64_t *shape);
-/* axis i of the result is axis axes[i] of x */
+/* axis i of the result is axis axes[i] of x; n is x's rank */
 QN_API qn_tensor *qn_permute(qn_tensor *x, int n, const int *axes);
 /* axes a and b exchanged */
 QN_API qn_tensor *qn_transpose(qn_tensor *x, int a, int b);
-/* broadcast to a shape; -1 keeps a size */
+/* broadcast to a shape, which may have more axes in front; -1 keeps a size; QN_ESHAPE where one is
+ * neither 1 nor equal */
 QN_API qn_tensor *qn_expand(qn_tensor *x, int rank, const int64_t *shape);
 /* elements start, start + step, ... before stop; as in NumPy negative ones count from the end and
  * what is outside is cut off; stop QN_END: as far as it goes; step may be negative */
 QN_API qn_tensor *qn_slice(qn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
-/* x at one index of an axis, which is dropped */
+/* x at one index of an axis, which is dropped; QN_ERANGE outside of it */
 QN_API qn_tensor *qn_select(qn_tensor *x, int axis, int64_t index);
 /* an axis, or with QN_ALL every axis, in reverse order */
 QN_API qn_tensor *qn_flip(qn_tensor *x, int axis);
 /* n axes in reverse order */
 QN_API qn_tensor *qn_flip_axes(qn_tensor *x, int n, const int *axes);
-/* element offset + sum of index * stride of x in row-major order */
+/* element offset + sum of index * stride of x in row-major order; QN_ERANGE where that is outside
+ * of x */
 QN_API qn_tensor *qn_as_strided(qn_tensor *x, int rank, const int64_t *shape,
                                 const int64_t *strides, int64_t offset);
 /* two numbers for each axis of x say how much to add before and after (negative: to cut off);
@@ -712,23 +721,23 @@ QN_API qn_tensor *qn_tril(qn_tensor *x, int64_t k);
 
 /* ---- operations: joining and splitting ---------------------------------------------------- */
 
-/* tensors one after the other along an axis */
+/* tensors one after the other along an axis; their other sizes are equal, their dtypes meet */
 QN_API qn_tensor *qn_concat(int n, qn_tensor *const *xs, int axis);
-/* tensors of one shape along a new axis */
+/* tensors of one shape along a new axis at `axis` of the result */
 QN_API qn_tensor *qn_stack(int n, qn_tensor *const *xs, int axis);
 /* concat along axis 0; vectors are rows */
 QN_API qn_tensor *qn_vstack(int n, qn_tensor *const *xs);
 /* concat along axis 1; vectors along axis 0 */
 QN_API qn_tensor *qn_hstack(int n, qn_tensor *const *xs);
-/* n consecutive parts of the given sizes, which make up the axis */
+/* n consecutive parts of the given sizes, which make up the axis, else QN_ESHAPE, into out[n] */
 QN_API qn_code qn_split(qn_tensor *x, int axis, int n, const int64_t *sizes, qn_tensor **out);
-/* n consecutive parts, the first ones larger by one where n does not divide */
+/* n consecutive parts, the first ones larger by one where n does not divide, into out[n] */
 QN_API qn_code qn_chunk(qn_tensor *x, int axis, int n, qn_tensor **out);
 /* the whole repeated along the last n axes; new axes in front where n is above x's rank */
 QN_API qn_tensor *qn_tile(qn_tensor *x, int n, const int64_t *times);
 /* each element repeated along an axis, at its place; `times` from 0 on */
 QN_API qn_tensor *qn_repeat_interleave(qn_tensor *x, int axis, int64_t times);
-/* n vectors expanded to their common grid, the first along axis 0 */
+/* n vectors expanded to their common grid of n axes, the first along axis 0, into out[n] */
 QN_API qn_code qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out);
 
 /* ---- operations: computed indices --------------------------------------------------------- */
@@ -736,13 +745,14 @@ QN_API qn_code qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out);
 /* Negative ones are not special; those outside are an error where they are known when the graph is
  * made and under QN_CHECK, else give 0 or are dropped. */
 
-/* x[.., index[..], ..] along an axis; index has x's shape on all others */
+/* x[.., index[..], ..] along an axis; index, of integers, has x's shape on all other axes, and the
+ * result index's */
 QN_API qn_tensor *qn_gather(qn_tensor *x, qn_tensor *index, int axis);
 /* x with src[..] combined into place index[..] along an axis; with QN_COMBINE_SET the last one
  * stays */
 QN_API qn_tensor *qn_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis,
                              qn_combine combine);
-/* x at the indices along an axis, which is replaced by index's axes */
+/* x at the indices, of integers, along an axis, which is replaced by index's axes */
 QN_API qn_tensor *qn_take(qn_tensor *x, qn_tensor *index, int axis);
 /* gather, broadcasting x and index on the other axes */
 QN_API qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis);
@@ -752,20 +762,22 @@ QN_API qn_tensor *qn_index_add(qn_tensor *x, qn_tensor *index, qn_tensor *src, i
  * qn_update_slice(cache, new, start)) writes into the cache's own memory where nothing else needs
  * it */
 QN_API qn_tensor *qn_update_slice(qn_tensor *x, qn_tensor *src, const int64_t *start);
-/* a new last axis with 1 at the index, 0 elsewhere */
+/* a new last axis of size `classes` with 1 at the index, 0 elsewhere, in dtype */
 QN_API qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype);
-/* rows of weight at indices of any shape */
+/* rows of weight [rows, width] at indices, integers of any shape: [.., width] */
 QN_API qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index);
 
 /* ---- operations: products ----------------------------------------------------------------- */
+
+/* In the dtype in which the operands meet; sizes that are summed over are equal, else QN_ESHAPE. */
 
 /* matrix product over x's last and y's last but one axis, batched and broadcast over the others; a
  * vector is a row or column; in the operands' dtype, f16 and bf16 summed in f32: cast narrow
  * operands to i32 or f32 to keep whole sums, nothing wide is stored for it */
 QN_API qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y);
-/* inner product of two vectors */
+/* inner product of two vectors of one size: a scalar */
 QN_API qn_tensor *qn_dot(qn_tensor *x, qn_tensor *y);
-/* x[i] * y[j] of two vectors */
+/* [n, m]: x[i] * y[j] of two vectors */
 QN_API qn_tensor *qn_outer(qn_tensor *x, qn_tensor *y);
 /* sum over n pairs of axes; the others of x, then of y, remain */
 QN_API qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_axes,
@@ -773,7 +785,7 @@ QN_API qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_a
 /* Einstein summation, e.g. "bij,bjk->bik"; axes go by letters, repeated ones take the diagonal,
  * "..." broadcasts */
 QN_API qn_tensor *qn_einsum(int n, qn_tensor *const *xs, const char *spec);
-/* x @ transpose(w) + b with w of shape [out, in]; b may be NULL */
+/* x @ transpose(w) + b: x [.., in], w [out, in], b [out] or NULL: [.., out] */
 QN_API qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b);
 
 /* ---- operations: convolution and pooling -------------------------------------------------- */
@@ -805,7 +817,7 @@ QN_API qn_tensor *qn_avg_pool(qn_tensor *x, const int64_t *size, const qn_conv_o
 
 /* ---- operations: neural networks ---------------------------------------------------------- */
 
-/* e^x over its sum along an axis */
+/* e^x over its sum along an axis; integers and bools give f32; QN_ALL: over all */
 QN_API qn_tensor *qn_softmax(qn_tensor *x, int axis);
 /* as softmax, over n axes together */
 QN_API qn_tensor *qn_softmax_axes(qn_tensor *x, int n, const int *axes);
@@ -813,10 +825,10 @@ QN_API qn_tensor *qn_softmax_axes(qn_tensor *x, int n, const int *axes);
 QN_API qn_tensor *qn_log_softmax(qn_tensor *x, int axis);
 /* as log_softmax, over n axes together */
 QN_API qn_tensor *qn_log_softmax_axes(qn_tensor *x, int n, const int *axes);
-/* (x - mean) / sqrt(variance + eps) over the last axis, times gamma, plus beta (either may be NULL)
- * */
+/* (x - mean) / sqrt(variance + eps) over the last axis of x [.., C], times gamma, plus beta, [C]
+ * (either may be NULL) */
 QN_API qn_tensor *qn_layer_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps);
-/* x / sqrt(mean(x*x) + eps) over the last axis, times gamma (may be NULL) */
+/* x / sqrt(mean(x*x) + eps) over the last axis of x [.., C], times gamma [C] (may be NULL) */
 QN_API qn_tensor *qn_rms_norm(qn_tensor *x, qn_tensor *gamma, double eps);
 /* layer_norm of [N, C, ...] over each group of channels and all later axes; gamma and beta: [C] or
  * NULL */
@@ -826,21 +838,22 @@ QN_API qn_tensor *qn_group_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta,
  * [.., Tq, E]; options may be NULL; causal: query i sees keys up to i + Tk - Tq */
 QN_API qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v,
                                const qn_attention_options *options);
-/* zeros with probability p, the rest times 1 / (1-p) */
+/* zeros with probability p, the rest times 1 / (1-p); key: as of qn_key */
 QN_API qn_tensor *qn_dropout(qn_tensor *x, qn_tensor *key, double p);
-/* mean of -log_softmax(logits, -1) at the labels: [.., C] logits, [..] integers */
+/* mean of -log_softmax(logits, -1) at the labels: logits [.., C], labels [..] of integers: a scalar
+ * */
 QN_API qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels);
 /* cross_entropy over the labels that are not `ignore`; NaN where there is none */
 QN_API qn_tensor *qn_cross_entropy_ignoring(qn_tensor *logits, qn_tensor *labels, int64_t ignore);
-/* mean of -log_p at the labels */
+/* mean of -log_p at the labels: log_p [.., C], labels [..] of integers: a scalar */
 QN_API qn_tensor *qn_nll_loss(qn_tensor *log_p, qn_tensor *labels);
-/* mean of (x - y)^2 */
+/* mean of (x - y)^2: a scalar */
 QN_API qn_tensor *qn_mse_loss(qn_tensor *x, qn_tensor *y);
-/* mean of |x - y| */
+/* mean of |x - y|: a scalar */
 QN_API qn_tensor *qn_l1_loss(qn_tensor *x, qn_tensor *y);
 /* mean of d*d/2 for d = |x - y| up to delta, delta * (d - delta/2) beyond */
 QN_API qn_tensor *qn_huber_loss(qn_tensor *x, qn_tensor *y, double delta);
-/* mean of -(y*log_sigmoid(x) + (1-y)*log_sigmoid(-x)) */
+/* mean of -(y*log_sigmoid(x) + (1-y)*log_sigmoid(-x)): a scalar */
 QN_API qn_tensor *qn_bce_with_logits(qn_tensor *x, qn_tensor *y);
 
 /* ---- operations: random numbers ----------------------------------------------------------- */

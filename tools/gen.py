@@ -172,7 +172,7 @@ SECTIONS = [("making", lambda op: False), ("converting", lambda op: False),
             ("marks", lambda op: op.class_ == "MARK")]
 TAKES = {"FLOAT": "floats; integers and bools as f32", "NUM": "integers and floats", "INT": "integers",
          "BITS": "bools and integers", "ANY": "any dtype", "CMP": "any dtypes; gives bool",
-         "SELECT": "x bool, y and z any dtypes", "TO": "integers and floats; gives i64"}
+         "SELECT": "x bool, y and z any dtypes", "TO": "any dtype; gives i64"}
 
 
 def header():

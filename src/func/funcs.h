@@ -11,42 +11,52 @@
 
 /* making */
 X(TENSOR, full, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value), -, 0, 0,
-  "`value` in dtype at every index; an error where an integer dtype does not hold it")
+  "`value` at every index, in dtype; QN_ERANGE where an integer dtype does not hold it")
 X(TENSOR, full_int, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int64_t value), -, 0, 0,
   "as full, of an integer: exact beyond 2^53, too; floats take it rounded once")
-X(TENSOR, zeros, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "zeros")
-X(TENSOR, ones, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0, "ones")
-X(TENSOR, scalar, (qn_ctx *qn, qn_dtype dtype, double value), -, 0, 0, "a tensor of rank 0; an error where an integer dtype does not hold the value")
+X(TENSOR, zeros, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0,
+  "zeros of a shape and dtype")
+X(TENSOR, ones, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0,
+  "ones of a shape and dtype")
+X(TENSOR, scalar, (qn_ctx *qn, qn_dtype dtype, double value), -, 0, 0,
+  "a tensor of rank 0 in dtype; QN_ERANGE where an integer dtype does not hold the value")
 X(TENSOR, scalar_int, (qn_ctx *qn, qn_dtype dtype, int64_t value), -, 0, 0,
   "as scalar, of an integer: exact beyond 2^53, too; floats take it rounded once")
 X(TENSOR, like, (qn_tensor *x, double value), -, 0, 0,
-  "a scalar of x's dtype, to compute with x: qn_mul(x, qn_like(x, 2)); an error where an integer "
-  "dtype does not hold the value")
+  "a scalar of x's dtype, whatever that is, to compute with x: qn_mul(x, qn_like(x, 2)); "
+  "QN_ERANGE where an integer dtype does not hold the value")
 X(TENSOR, weak, (qn_tensor *x, double value), -, 0, 0,
   "a scalar to compute with x that does not change x's dtype, as numbers of Python do with "
   "PyTorch: in x's dtype where that is a float, else f32; qn_mul(x, qn_weak(x, 0.5))")
 X(TENSOR, weak_int, (qn_tensor *x, int64_t value), -, 0, 0,
   "as weak, of an integer: exactly, in x's dtype, which is a float or holds it, else QN_ERANGE; "
   "beside bools it is i64")
-X(TENSOR, full_like, (qn_tensor *x, double value), -, 0, 0, "`value` in x's dtype and shape")
+X(TENSOR, full_like, (qn_tensor *x, double value), -, 0, 0,
+  "`value` in x's dtype and shape; QN_ERANGE where an integer dtype does not hold it")
 X(TENSOR, zeros_like, (qn_tensor *x), -, 0, 0, "zeros in x's dtype and shape")
 X(TENSOR, ones_like, (qn_tensor *x), -, 0, 0, "ones in x's dtype and shape")
-X(TENSOR, iota, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int axis), -, 0, 0, "the index along an axis")
+X(TENSOR, iota, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int axis), -, 0, 0,
+  "the index along an axis, at every index of a shape")
 X(TENSOR, arange, (qn_ctx *qn, qn_dtype dtype, double start, double stop, double step), -, 0, 0,
-  "start, start + step, ... below stop (above it for a negative step)")
+  "[n]: start, start + step, ... below stop (above it for a negative step); QN_ERANGE for a "
+  "step of 0")
 X(TENSOR, arange_int, (qn_ctx *qn, qn_dtype dtype, int64_t start, int64_t stop, int64_t step), -, 0, 0,
   "as arange, of integers: exact beyond 2^53, too; QN_ERANGE for a step of 0 and where an integer "
   "dtype does not hold the ends")
-X(TENSOR, linspace, (qn_ctx *qn, qn_dtype dtype, double start, double stop, int64_t n), -, 0, 0, "n evenly spaced numbers from start to stop, both included")
-X(TENSOR, eye, (qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns), -, 0, 0, "ones on the diagonal, zeros elsewhere")
+X(TENSOR, linspace, (qn_ctx *qn, qn_dtype dtype, double start, double stop, int64_t n), -, 0, 0,
+  "[n]: evenly spaced numbers from start to stop, both included")
+X(TENSOR, eye, (qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns), -, 0, 0,
+  "[rows, columns]: ones on the diagonal, zeros elsewhere")
 
 /* converting */
 X(TENSOR, cast, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
   "another dtype: rounded to nearest even, wrapped, or truncated and clamped (NaN gives 0); "
   "bool: x != 0")
-X(TENSOR, bitcast, (qn_tensor *x, qn_dtype dtype), -, 0, 0, "the same bits as a dtype of equal size; as bool: not 0")
+X(TENSOR, bitcast, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
+  "the same bits as a dtype of equal size, else QN_EDTYPE; as bool: not 0")
 
-/* elementwise, one argument */
+/* elementwise, one argument: of any shape, which the result has; floats, integers and bools as f32
+ * unless they stay */
 X(UNARY, relu, (qn_tensor *x), x <= 0 ? 0 : x, -4, 4, "x above 0, else 0; derivative 0 at 0")
 X(UNARY, sign, (qn_tensor *x), (x > 0) - (x < 0), -4, 4, "-1, 0 or 1; NaN stays")
 X(UNARY, log_sigmoid, (qn_tensor *x), -log1pl(expl(-x)), -12, 12, "log(sigmoid(x)) without overflow")
@@ -68,7 +78,8 @@ X(TENSOR, clamp, (qn_tensor *x, double lo, double hi), -, 0, 0,
   "the smaller of hi and the larger of lo and x; NaN stays, but is no bound; integers keep to the "
   "integers within")
 
-/* elementwise, two arguments and more */
+/* elementwise, two arguments and more: shapes broadcast, else QN_ESHAPE; dtypes meet as the array
+ * API says */
 X(BINARY, gt, (qn_tensor *x, qn_tensor *y), x > y, -4, 4, "bool: x > y")
 X(BINARY, ge, (qn_tensor *x, qn_tensor *y), x >= y, -4, 4, "bool: x >= y")
 X(BINARY, logical_and, (qn_tensor *x, qn_tensor *y), x != 0 && y != 0, -4, 4, "bool: both non-zero")
@@ -80,38 +91,54 @@ X(TENSOR, lerp, (qn_tensor *x, qn_tensor *y, qn_tensor *t), -, 0, 0, "x + t * (y
 /* reductions: axis QN_ALL means every axis; keepdims leaves reduced axes with size 1; _axes takes a
  * list, in which no axis may come twice, and of none changes nothing. Sums and products of
  * integers are in 64 bits. QN_ERANGE for an axis that x lacks */
-X(TENSOR, mean, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "mean over an axis; integers give f32")
-X(TENSOR, mean_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "mean over n axes")
+X(TENSOR, mean, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "mean over an axis; integers and bools give f32")
+X(TENSOR, mean_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0,
+  "as mean, over n axes")
 X(TENSOR, variance, (qn_tensor *x, int axis, double correction, bool keepdims), -, 0, 0,
-  "variance: squares' sum over (count - correction); 1 gives the unbiased estimate")
-X(TENSOR, variance_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), -, 0, 0, "variance over n axes")
-X(TENSOR, std, (qn_tensor *x, int axis, double correction, bool keepdims), -, 0, 0, "square root of the variance")
-X(TENSOR, std_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), -, 0, 0, "square root of the variance over n axes")
-X(TENSOR, any, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "bool: is any element non-zero?")
+  "variance: squares' sum over (count - correction); 1 gives the unbiased estimate; integers "
+  "and bools give f32")
+X(TENSOR, variance_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), -, 0, 0,
+  "as variance, over n axes")
+X(TENSOR, std, (qn_tensor *x, int axis, double correction, bool keepdims), -, 0, 0,
+  "square root of the variance; integers and bools give f32")
+X(TENSOR, std_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), -, 0, 0,
+  "as std, over n axes")
+X(TENSOR, any, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "bool: is any element non-zero? any dtype")
 X(TENSOR, any_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "as any, over n axes")
-X(TENSOR, all, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "bool: is every element non-zero?")
+X(TENSOR, all, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "bool: is every element non-zero? any dtype")
 X(TENSOR, all_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "as all, over n axes")
 X(TENSOR, norm, (qn_tensor *x, int axis, double p, bool keepdims), -, 0, 0,
   "(sum |x|^p)^(1/p); infinity: the largest |x|; 0: how many are non-zero; "
   "powers are not scaled: f32 overflows from about 1e19 for p = 2, as in PyTorch")
 X(TENSOR, norm_axes, (qn_tensor *x, int n, const int *axes, double p, bool keepdims), -, 0, 0,
   "as norm, over n axes together: the vector norm of all their elements")
-X(TENSOR, logsumexp, (qn_tensor *x, int axis, bool keepdims), -, 0, 0, "log(sum e^x) without overflow")
+X(TENSOR, logsumexp, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "log(sum e^x) without overflow; integers and bools give f32")
 X(TENSOR, logsumexp_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "as logsumexp, over n axes")
 
 /* movement: no element is copied or computed */
-X(TENSOR, reshape, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0, "the same elements in row-major order; one size may be -1, meaning what is left")
-X(TENSOR, permute, (qn_tensor *x, int n, const int *axes), -, 0, 0, "axis i of the result is axis axes[i] of x")
+X(TENSOR, reshape, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0,
+  "the same elements in row-major order; one size may be -1, meaning what is left; QN_ESHAPE "
+  "where the number of elements differs")
+X(TENSOR, permute, (qn_tensor *x, int n, const int *axes), -, 0, 0,
+  "axis i of the result is axis axes[i] of x; n is x's rank")
 X(TENSOR, transpose, (qn_tensor *x, int a, int b), -, 0, 0, "axes a and b exchanged")
-X(TENSOR, expand, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0, "broadcast to a shape; -1 keeps a size")
+X(TENSOR, expand, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0,
+  "broadcast to a shape, which may have more axes in front; -1 keeps a size; QN_ESHAPE where "
+  "one is neither 1 nor equal")
 X(TENSOR, slice, (qn_tensor *x, int axis, int64_t start, int64_t stop, int64_t step), -, 0, 0,
   "elements start, start + step, ... before stop; as in NumPy negative ones count from the end "
   "and what is outside is cut off; stop QN_END: as far as it goes; step may be negative")
-X(TENSOR, select, (qn_tensor *x, int axis, int64_t index), -, 0, 0, "x at one index of an axis, which is dropped")
+X(TENSOR, select, (qn_tensor *x, int axis, int64_t index), -, 0, 0,
+  "x at one index of an axis, which is dropped; QN_ERANGE outside of it")
 X(TENSOR, flip, (qn_tensor *x, int axis), -, 0, 0, "an axis, or with QN_ALL every axis, in reverse order")
 X(TENSOR, flip_axes, (qn_tensor *x, int n, const int *axes), -, 0, 0, "n axes in reverse order")
 X(TENSOR, as_strided, (qn_tensor *x, int rank, const int64_t *shape, const int64_t *strides, int64_t offset), -, 0, 0,
-  "element offset + sum of index * stride of x in row-major order")
+  "element offset + sum of index * stride of x in row-major order; QN_ERANGE where that is "
+  "outside of x")
 X(TENSOR, pad, (qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, double value), -, 0, 0,
   "two numbers for each axis of x say how much to add before and after (negative: to cut off); "
   "`value` is for QN_PAD_CONSTANT")
@@ -132,26 +159,32 @@ X(TENSOR, triu, (qn_tensor *x, int64_t k), -, 0, 0, "zeros below the k-th diagon
 X(TENSOR, tril, (qn_tensor *x, int64_t k), -, 0, 0, "zeros above the k-th diagonal of the last two axes")
 
 /* joining and splitting */
-X(TENSOR, concat, (int n, qn_tensor *const *xs, int axis), -, 0, 0, "tensors one after the other along an axis")
-X(TENSOR, stack, (int n, qn_tensor *const *xs, int axis), -, 0, 0, "tensors of one shape along a new axis")
+X(TENSOR, concat, (int n, qn_tensor *const *xs, int axis), -, 0, 0,
+  "tensors one after the other along an axis; their other sizes are equal, their dtypes meet")
+X(TENSOR, stack, (int n, qn_tensor *const *xs, int axis), -, 0, 0,
+  "tensors of one shape along a new axis at `axis` of the result")
 X(TENSOR, vstack, (int n, qn_tensor *const *xs), -, 0, 0, "concat along axis 0; vectors are rows")
 X(TENSOR, hstack, (int n, qn_tensor *const *xs), -, 0, 0, "concat along axis 1; vectors along axis 0")
 X(STATUS, split, (qn_tensor *x, int axis, int n, const int64_t *sizes, qn_tensor **out), -, 0, 0,
-  "n consecutive parts of the given sizes, which make up the axis")
+  "n consecutive parts of the given sizes, which make up the axis, else QN_ESHAPE, into out[n]")
 X(STATUS, chunk, (qn_tensor *x, int axis, int n, qn_tensor **out), -, 0, 0,
-  "n consecutive parts, the first ones larger by one where n does not divide")
+  "n consecutive parts, the first ones larger by one where n does not divide, into out[n]")
 X(TENSOR, tile, (qn_tensor *x, int n, const int64_t *times), -, 0, 0, "the whole repeated along the last n axes; new axes in front where n is above x's rank")
 X(TENSOR, repeat_interleave, (qn_tensor *x, int axis, int64_t times), -, 0, 0,
   "each element repeated along an axis, at its place; `times` from 0 on")
-X(STATUS, meshgrid, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0, "n vectors expanded to their common grid, the first along axis 0")
+X(STATUS, meshgrid, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0,
+  "n vectors expanded to their common grid of n axes, the first along axis 0, into out[n]")
 
 /* computed indices: negative ones are not special; those outside are an error where they are known
  * when the graph is made and under QN_CHECK, else give 0 or are dropped */
-X(TENSOR, gather, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "x[.., index[..], ..] along an axis; index has x's shape on all others")
+X(TENSOR, gather, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0,
+  "x[.., index[..], ..] along an axis; index, of integers, has x's shape on all other axes, and "
+  "the result index's")
 X(TENSOR, scatter, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, qn_combine combine), -, 0, 0,
   "x with src[..] combined into place index[..] along an axis; with QN_COMBINE_SET the last "
   "one stays")
-X(TENSOR, take, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "x at the indices along an axis, which is replaced by index's axes")
+X(TENSOR, take, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0,
+  "x at the indices, of integers, along an axis, which is replaced by index's axes")
 X(TENSOR, take_along_axis, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0, "gather, broadcasting x and index on the other axes")
 X(TENSOR, index_add, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis), -, 0, 0,
   "x with slice i of src added to slice index[i]; index has rank 1")
@@ -159,22 +192,28 @@ X(TENSOR, update_slice, (qn_tensor *x, qn_tensor *src, const int64_t *start), -,
   "x with src, of x's rank and dtype, in place of the elements from start[axis] on; "
   "qn_assign(cache, qn_update_slice(cache, new, start)) writes into the cache's own memory where "
   "nothing else needs it")
-X(TENSOR, one_hot, (qn_tensor *index, int64_t classes, qn_dtype dtype), -, 0, 0, "a new last axis with 1 at the index, 0 elsewhere")
-X(TENSOR, embedding, (qn_tensor *weight, qn_tensor *index), -, 0, 0, "rows of weight at indices of any shape")
+X(TENSOR, one_hot, (qn_tensor *index, int64_t classes, qn_dtype dtype), -, 0, 0,
+  "a new last axis of size `classes` with 1 at the index, 0 elsewhere, in dtype")
+X(TENSOR, embedding, (qn_tensor *weight, qn_tensor *index), -, 0, 0,
+  "rows of weight [rows, width] at indices, integers of any shape: [.., width]")
 
-/* products */
+/* products: in the dtype in which the operands meet; sizes that are summed over are equal, else
+ * QN_ESHAPE */
 X(TENSOR, matmul, (qn_tensor *x, qn_tensor *y), -, 0, 0,
   "matrix product over x's last and y's last but one axis, batched and broadcast over the "
   "others; a vector is a row or column; in the operands' dtype, f16 and bf16 summed in f32: cast "
   "narrow operands to i32 or f32 to keep whole sums, nothing wide is stored for it")
-X(TENSOR, dot, (qn_tensor *x, qn_tensor *y), -, 0, 0, "inner product of two vectors")
-X(TENSOR, outer, (qn_tensor *x, qn_tensor *y), -, 0, 0, "x[i] * y[j] of two vectors")
+X(TENSOR, dot, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "inner product of two vectors of one size: a scalar")
+X(TENSOR, outer, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "[n, m]: x[i] * y[j] of two vectors")
 X(TENSOR, tensordot, (qn_tensor *x, qn_tensor *y, int n, const int *x_axes, const int *y_axes), -, 0, 0,
   "sum over n pairs of axes; the others of x, then of y, remain")
 X(TENSOR, einsum, (int n, qn_tensor *const *xs, const char *spec), -, 0, 0,
   "Einstein summation, e.g. \"bij,bjk->bik\"; axes go by letters, repeated ones take the "
   "diagonal, \"...\" broadcasts")
-X(TENSOR, linear, (qn_tensor *x, qn_tensor *w, qn_tensor *b), -, 0, 0, "x @ transpose(w) + b with w of shape [out, in]; b may be NULL")
+X(TENSOR, linear, (qn_tensor *x, qn_tensor *w, qn_tensor *b), -, 0, 0,
+  "x @ transpose(w) + b: x [.., in], w [out, in], b [out] or NULL: [.., out]")
 
 /* convolution and pooling */
 X(TENSOR, conv, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), -, 0, 0,
@@ -200,14 +239,17 @@ X(TENSOR, avg_pool, (qn_tensor *x, const int64_t *size, const qn_conv_options *o
   "the mean of each window, padding counting as zeros; as max_pool otherwise")
 
 /* neural networks */
-X(TENSOR, softmax, (qn_tensor *x, int axis), -, 0, 0, "e^x over its sum along an axis")
+X(TENSOR, softmax, (qn_tensor *x, int axis), -, 0, 0,
+  "e^x over its sum along an axis; integers and bools give f32; QN_ALL: over all")
 X(TENSOR, softmax_axes, (qn_tensor *x, int n, const int *axes), -, 0, 0, "as softmax, over n axes together")
-X(TENSOR, log_softmax, (qn_tensor *x, int axis), -, 0, 0, "logarithm of softmax without overflow")
+X(TENSOR, log_softmax, (qn_tensor *x, int axis), -, 0, 0,
+  "logarithm of softmax without overflow")
 X(TENSOR, log_softmax_axes, (qn_tensor *x, int n, const int *axes), -, 0, 0, "as log_softmax, over n axes together")
 X(TENSOR, layer_norm, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps), -, 0, 0,
-  "(x - mean) / sqrt(variance + eps) over the last axis, times gamma, plus beta (either may be "
-  "NULL)")
-X(TENSOR, rms_norm, (qn_tensor *x, qn_tensor *gamma, double eps), -, 0, 0, "x / sqrt(mean(x*x) + eps) over the last axis, times gamma (may be NULL)")
+  "(x - mean) / sqrt(variance + eps) over the last axis of x [.., C], times gamma, plus beta, "
+  "[C] (either may be NULL)")
+X(TENSOR, rms_norm, (qn_tensor *x, qn_tensor *gamma, double eps), -, 0, 0,
+  "x / sqrt(mean(x*x) + eps) over the last axis of x [.., C], times gamma [C] (may be NULL)")
 X(TENSOR, group_norm, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, int64_t groups, double eps), -, 0, 0,
   "layer_norm of [N, C, ...] over each group of channels and all later axes; gamma and beta: "
   "[C] or NULL")
@@ -215,15 +257,21 @@ X(TENSOR, attention, (qn_tensor *q, qn_tensor *k, qn_tensor *v, const qn_attenti
   "softmax(q @ transpose(k) / sqrt(D)) @ v over q [.., Tq, D], k [.., Tk, D], v [.., Tk, E], "
   "floats: [.., Tq, E]; options may be NULL; causal: query i sees keys up to i + Tk - Tq")
 X(TENSOR, dropout, (qn_tensor *x, qn_tensor *key, double p), -, 0, 0,
-  "zeros with probability p, the rest times 1 / (1-p)")
-X(TENSOR, cross_entropy, (qn_tensor *logits, qn_tensor *labels), -, 0, 0, "mean of -log_softmax(logits, -1) at the labels: [.., C] logits, [..] integers")
+  "zeros with probability p, the rest times 1 / (1-p); key: as of qn_key")
+X(TENSOR, cross_entropy, (qn_tensor *logits, qn_tensor *labels), -, 0, 0,
+  "mean of -log_softmax(logits, -1) at the labels: logits [.., C], labels [..] of integers: a "
+  "scalar")
 X(TENSOR, cross_entropy_ignoring, (qn_tensor *logits, qn_tensor *labels, int64_t ignore), -, 0, 0,
   "cross_entropy over the labels that are not `ignore`; NaN where there is none")
-X(TENSOR, nll_loss, (qn_tensor *log_p, qn_tensor *labels), -, 0, 0, "mean of -log_p at the labels")
-X(TENSOR, mse_loss, (qn_tensor *x, qn_tensor *y), -, 0, 0, "mean of (x - y)^2")
-X(TENSOR, l1_loss, (qn_tensor *x, qn_tensor *y), -, 0, 0, "mean of |x - y|")
+X(TENSOR, nll_loss, (qn_tensor *log_p, qn_tensor *labels), -, 0, 0,
+  "mean of -log_p at the labels: log_p [.., C], labels [..] of integers: a scalar")
+X(TENSOR, mse_loss, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "mean of (x - y)^2: a scalar")
+X(TENSOR, l1_loss, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "mean of |x - y|: a scalar")
 X(TENSOR, huber_loss, (qn_tensor *x, qn_tensor *y, double delta), -, 0, 0, "mean of d*d/2 for d = |x - y| up to delta, delta * (d - delta/2) beyond")
-X(TENSOR, bce_with_logits, (qn_tensor *x, qn_tensor *y), -, 0, 0, "mean of -(y*log_sigmoid(x) + (1-y)*log_sigmoid(-x))")
+X(TENSOR, bce_with_logits, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "mean of -(y*log_sigmoid(x) + (1-y)*log_sigmoid(-x)): a scalar")
 
 /* random numbers: a function of the key, so the same key gives the same numbers everywhere */
 X(TENSOR, key, (qn_ctx *qn, uint64_t seed), -, 0, 0, "a key of shape [2], u32; one from qn_from serves as well, and may change without a new plan")

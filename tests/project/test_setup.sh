@@ -51,8 +51,9 @@ check fails_on_no_machine_without_a_manager says 'none of apt dnf pacman apk bre
 machine cc make ar python3
 option=--checks
 check gets_valgrind_for_the_checks_only says 'missing: valgrind (runs'
-machine cc make ar python3 valgrind
-check is_silent_where_valgrind_is_there silent
+check gets_abidiff_for_the_checks_only says 'missing: abidiff (holds'
+machine cc make ar python3 valgrind abidiff
+check is_silent_where_it_and_abidiff_are_there silent
 option=
 
 if [ "$(id -u)" -eq 0 ]; then
