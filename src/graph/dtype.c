@@ -42,7 +42,8 @@ qn_dtype dtype_promote(qn_dtype a, qn_dtype b) {
 }
 
 qn_dtype qn_dtype_promote(qn_dtype a, qn_dtype b) {
-    return (unsigned)a < DTYPE_COUNT && (unsigned)b < DTYPE_COUNT ? dtype_promote(a, b) : (qn_dtype)-1;
+    return (unsigned)a < DTYPE_COUNT && (unsigned)b < DTYPE_COUNT ? dtype_promote(a, b)
+                                                                  : (qn_dtype)-1;
 }
 
 /* ---- narrow floats -------------------------------------------------------------------------- */
