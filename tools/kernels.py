@@ -2,6 +2,7 @@
 """kernels.py - the scheduled kernels of all bench cases as text, and whether two such texts are the same.
 
 Usage: kernels.py dump PEERS [DEVICE]     run bench/peers on a device (null), kernels to the standard output
+       kernels.py refused PEERS          steps that schedulers did not foresee to be refused: there are to be none
        kernels.py same OLD NEW [WORDS]    compare two dumps; WORDS has a line
                                       "PATTERN => TEXT" for each renamed word (Python's re)
 
@@ -42,16 +43,29 @@ def loads():
         yield "load %s %s\n" % (word[kind], " ".join(str(x) for x in d + [0] * (DIMS - len(d))))
 
 
-def dump(peers, device):
-    env = dict(os.environ, QN_DEVICE=device, QN_DEBUG="k", QN_CACHE="off", QN_WISDOM="off",
+def serve(peers, device, letters):
+    """What each case says under these letters of QN_DEBUG."""
+    env = dict(os.environ, QN_DEVICE=device, QN_DEBUG=letters, QN_CACHE="off", QN_WISDOM="off",
                QN_THREADS="1")
     for line in loads():
         out = subprocess.run([peers, "--serve", "quern", "1"], input=line, env=env, text=True,
                              capture_output=True, check=True)
         if "ok\nok" not in out.stdout:
             sys.exit(f"{line.strip()}: {out.stdout.strip()}")
-        print(f"== {line.strip()}")
-        print(out.stderr, end="")
+        yield line.strip(), out.stderr
+
+
+def dump(peers, device):
+    for case, text in serve(peers, device, "k"):
+        print(f"== {case}")
+        print(text, end="")
+
+
+def refused(peers):
+    bad = [f"{case}: {line}" for case, text in serve(peers, "null", "s")
+           for line in text.splitlines() if "(not foreseen)" in line]
+    print("\n".join(bad + [f"{len(bad)} steps were refused"]))
+    return int(bool(bad))
 
 
 def read(path, words):
@@ -82,6 +96,8 @@ def same(old, new, words):
 def main():
     if len(sys.argv) >= 3 and sys.argv[1] == "dump":
         return dump(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "null")
+    if len(sys.argv) == 3 and sys.argv[1] == "refused":
+        return refused(sys.argv[2])
     if len(sys.argv) >= 4 and sys.argv[1] == "same":
         return same(sys.argv[2], sys.argv[3], sys.argv[4] if len(sys.argv) > 4 else None)
     print(__doc__.split("\n\n")[1])

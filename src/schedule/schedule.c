@@ -270,7 +270,8 @@ static void flat_loop(scheduler *m, loop_h l) {
     split_lanes(m, t.inner, chains > 1 ? WANT_UNROLL : WANT_NOTHING);
     if (trips_of(m, t.outer) > 2 * chunk) {
         loop2 part = step_split(m, t.outer, chunk, "p", "q");
-        step_bind(m, part.outer, LOOP_PAR); /* before peel, after which independence is harder to
+        step_bind(maybe(m), part.outer,
+                  LOOP_PAR); /* before peel, after which independence is harder to
                                                prove */
         if (part.inner.id) t.outer = part.inner;
     }
@@ -329,23 +330,24 @@ int schedule_most_contiguous(scheduler *m, const loop_chain *c) {
     return best;
 }
 
-static void elementwise(scheduler *m, stmt_id loop) {
+static bool schedule_elementwise(scheduler *m, stmt_id loop) {
     loop_chain c = loop_chain_of(m, loop);
     schedule_merge_in_step(m, &c);
     if (schedule_transpose(m, &c)) {
         widen_root(m, &c, 0);
         parallel(m, c.loop[0]);
-        return;
+        return true;
     }
     loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
     if (c.n == 1 && schedule_trips(m, c.body) > 2 * m->lanes) {
         flat_loop(m, c.loop[0]);
-        return;
+        return true;
     }
     loop_h inner = c.loop[c.n - 1];
     if (c.n > 1) widen_root(m, &c, 1);
     vector_loop(m, inner);
     if (c.n > 1) parallel(m, c.loop[0]);
+    return true;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -623,7 +625,7 @@ static bool several_rows(scheduler *m, loop_chain *c) {
     return true;
 }
 
-static void rows(scheduler *m, stmt_id loop) {
+static bool schedule_rows(scheduler *m, stmt_id loop) {
     loop_chain c = loop_chain_of(m, loop);
     int outer = -1, most = 0;
     for (int i = 0; i < c.n; i++) {
@@ -634,12 +636,13 @@ static void rows(scheduler *m, stmt_id loop) {
     if (most > 0 && schedule_contiguous_inside(m, c.body, across) < most && columns(m, &c, outer)) {
         widen_root(m, &c, 0);
         parallel(m, c.loop[0]);
-        return;
+        return true;
     }
-    if (schedule_pipeline(m, &c)) return;
+    if (schedule_pipeline(m, &c)) return true;
     if (!several_rows(m, &c)) row_loops(m, c.body, 1);
     widen_root(m, &c, 0);
     parallel(m, c.loop[0]);
+    return true;
 }
 
 /* ---- the end of every schedule --------------------------------------------------------------- */
@@ -700,26 +703,46 @@ static void bypass_caches(scheduler *m) {
         if (schedule_past_caches(m, i)) step_nontemporal(maybe(m), i);
 }
 
+/* All loops of the kernel, which reduce into tiles beside them. */
+static bool schedule_reduction(scheduler *m, stmt_id loop) {
+    mem_id tile[SCHEDULE_TILES];
+    if (!schedule_reduced_tiles(m, loop_chain_of(m, loop).body, tile)) return false;
+    row_loops(m, m->k->root, 1);
+    m->done = true;
+    return true;
+}
+
+typedef enum nest_kind { NEST_LEAF, NEST_ALONE, NEST_ANY } nest_kind;
+static const struct {
+    const char *name;
+    bool (*take)(scheduler *m, stmt_id loop);
+    nest_kind when;
+} schedulers[] = {
+#define X(name, function, when, doc) {#name, function, NEST_##when},
+#include "schedule/schedulers.h"
+#undef X
+};
+
+/* The first scheduler that takes the nest. */
+static void schedule_nest(scheduler *m, stmt_id loop, bool alone) {
+    bool leaf = !schedule_has_inner(m, loop_chain_of(m, loop).body);
+    for (size_t i = 0; i < COUNT_OF(schedulers); i++) {
+        nest_kind when = schedulers[i].when;
+        if ((when == NEST_LEAF) != leaf || (when == NEST_ALONE && !alone)) continue;
+        if (!schedulers[i].take(m, loop)) continue;
+        if (debug_on(m->k->ctx, 's'))
+            log_line(m->k->ctx, "s %s: scheduled as %s", m->k->name, schedulers[i].name);
+        return;
+    }
+}
+
 /* For a processor: vectors and threads. */
 static void schedule_threads(scheduler *m) {
     stmt_id roots[16];
     int n = 0;
     for (stmt_id s = schedule_at(m, m->k->root)->first; s && n < 16; s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind == STMT_LOOP) roots[n++] = s;
-    for (int i = 0; i < n; i++) {
-        loop_chain c = loop_chain_of(m, roots[i]);
-        if (!schedule_has_inner(m, c.body)) {
-            mem_id tile[SCHEDULE_TILES];
-            if (schedule_reduced_tiles(m, c.body, tile))
-                row_loops(m, m->k->root, 1), i = n;
-            else
-                elementwise(m, roots[i]);
-        } else if (n > 1 ||
-                   !(schedule_attention(m, roots[i]) || schedule_convolution(m, roots[i]) ||
-                     schedule_contraction(m, roots[i]))) {
-            rows(m, roots[i]);
-        }
-    }
+    for (int i = 0; i < n && !m->done; i++) schedule_nest(m, roots[i], n == 1);
     bind_wanted(m);
     step_prefetch_next(maybe(m), m->copy, m->use);
     bypass_caches(m);

@@ -50,6 +50,7 @@ typedef struct scheduler {
     uint32_t loops, loop_cap;
     loop_h *made; /* loops that the last step made, in the order of the tree */
     uint32_t mades, made_cap;
+    bool done;        /* all nests of the kernel have been scheduled */
     bool maybe;       /* the next step may be refused: that is no fault of the schedule */
     uint32_t refused; /* steps that were, though nothing was said of that */
     loop_h copy, use; /* loops: what `copy` copies from memory `use` can prefetch */
