@@ -415,38 +415,53 @@ static bool wins(double v, double best, bool largest) {
     return isnan(v) || (largest ? v > best : v < best);
 }
 
-static void fold_floats(int op, qn_dtype dtype, const scalar *v, int64_t n, int64_t at,
+/* Any other row's combine, by the meaning of its operation. */
+static void fold_by(int combine, qn_dtype dtype, const scalar *v, int64_t n, partial *p) {
+    for (int64_t i = 0; i < n; i++)
+        scalar_op(combine, dtype, dtype, (const scalar[2]){p->value, v[i]}, &p->value);
+}
+
+static void fold_floats(int combine, qn_dtype dtype, const scalar *v, int64_t n, int64_t at,
                         partial *p) {
     double acc = p->value.f;
-    switch (op) {
-    case OP_SUM:
+    switch (combine) {
+    case OP_ADD:
         if (dtype == QN_F64)
             for (int64_t i = 0; i < n; i++) p->sum += (long double)v[i].f;
         else
             for (int64_t i = 0; i < n; i++) acc += v[i].f;
         break;
-    case OP_PROD:
+    case OP_MUL:
         for (int64_t i = 0; i < n; i++) acc *= v[i].f;
         break;
-    default:
+    case OP_MAXIMUM:
+    case OP_MINIMUM:
         for (int64_t i = 0; i < n; i++) {
-            if (!wins(v[i].f, acc, op == OP_MAX || op == OP_ARGMAX)) continue;
+            if (!wins(v[i].f, acc, combine == OP_MAXIMUM)) continue;
             acc = v[i].f;
             p->index = at + i;
         }
+        break;
+    default:
+        fold_by(combine, dtype, v, n, p);
+        return;
     }
     p->value.f = acc;
 }
 
-static void fold_ints(int op, bool is_unsigned, const scalar *v, int64_t n, int64_t at,
+static void fold_ints(int combine, qn_dtype dtype, const scalar *v, int64_t n, int64_t at,
                       partial *p) {
-    bool largest = op == OP_MAX || op == OP_ARGMAX;
+    bool largest = combine == OP_MAXIMUM, is_unsigned = dtype_is_unsigned(dtype);
+    if (combine != OP_ADD && combine != OP_MUL && !largest && combine != OP_MINIMUM) {
+        fold_by(combine, dtype, v, n, p);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         int64_t x = v[i].i, best = p->value.i;
         bool less = is_unsigned ? (uint64_t)x < (uint64_t)best : x < best;
-        if (op == OP_SUM) {
+        if (combine == OP_ADD) {
             p->value.i = (int64_t)((uint64_t)best + (uint64_t)x);
-        } else if (op == OP_PROD) {
+        } else if (combine == OP_MUL) {
             p->value.i = (int64_t)((uint64_t)best * (uint64_t)x);
         } else if (largest ? !less && x != best : less) {
             p->value.i = x;
@@ -471,8 +486,9 @@ static void fold_products(qn_dtype dtype, const scalar *x, const scalar *y, cons
 
 static void eval_reduce(const dev_node *node) {
     qn_dtype in = node->src[0].dtype;
-    int op = node->op;
-    bool floats = dtype_is_float(in), arg = op == OP_ARGMAX || op == OP_ARGMIN;
+    int op = node->op, by = monoid_of_reduction(op);
+    const monoid_row *row = &monoid_rows[by];
+    bool floats = dtype_is_float(in), arg = row->states == 2;
     dev_array a[3];
     walk w[3];
     scalar x[3][CHUNK];
@@ -480,7 +496,7 @@ static void eval_reduce(const dev_node *node) {
     int64_t results = array_count(&node->out), length = 1;
     for (int d = a[0].rank - node->attrs; d < a[0].rank; d++) length *= a[0].dim[d];
     for (int64_t r = 0; r < results; r++) {
-        partial p = {.value = scalar_identity(monoid_of_reduction(op), in)};
+        partial p = {.value = scalar_identity(by, in)};
         p.index = length ? 0 : INT64_MAX;
         for (int64_t done = 0, n; done < length; done += n) {
             n = length - done < CHUNK ? length - done : CHUNK;
@@ -488,11 +504,11 @@ static void eval_reduce(const dev_node *node) {
             if (op == OP_SUM_PRODUCT)
                 fold_products(in, x[0], x[1], node->sources == 3 ? x[2] : NULL, n, &p);
             else if (floats)
-                fold_floats(op, in, x[0], n, done, &p);
+                fold_floats(row->combine, in, x[0], n, done, &p);
             else
-                fold_ints(op, dtype_is_unsigned(in), x[0], n, done, &p);
+                fold_ints(row->combine, in, x[0], n, done, &p);
         }
-        if (monoid_of_reduction(op) == MONOID_SUM && in == QN_F64) p.value.f = (double)p.sum;
+        if (by == MONOID_SUM && in == QN_F64) p.value.f = (double)p.sum;
         if (arg) p.value.i = p.index;
         if (arg && dtype_is_float(node->dtype)) p.value.f = (double)p.index;
         store(&node->out, r, 1, &p.value);

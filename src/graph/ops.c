@@ -43,21 +43,13 @@ const monoid_row monoid_rows[MONOID_COUNT] = {
 };
 
 int monoid_of_reduction(int op) {
-    switch (op) {
-    case OP_SUM:
-    case OP_SUM_PRODUCT:
-        return MONOID_SUM;
-    case OP_PROD:
-        return MONOID_PROD;
-    case OP_MAX:
-        return MONOID_MAX;
-    case OP_MIN:
-        return MONOID_MIN;
-    case OP_ARGMAX:
-        return MONOID_ARGMAX;
-    case OP_ARGMIN:
-        return MONOID_ARGMIN;
-    default:
-        return MONOID_SET;
-    }
+    static const uint8_t reductions[MONOID_COUNT][3] = {
+#define X(NAME, text, components, COMBINE, f, i, ...) [MONOID_##NAME] = {__VA_ARGS__},
+#include "graph/monoids.h"
+#undef X
+    };
+    for (int m = MONOID_SET + 1; m < MONOID_COUNT; m++)
+        for (size_t i = 0; i < COUNT_OF(reductions[m]); i++)
+            if (op != OP_NONE && reductions[m][i] == op) return m;
+    return MONOID_SET;
 }

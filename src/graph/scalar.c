@@ -392,12 +392,12 @@ scalar scalar_identity(int row, qn_dtype dtype) {
     if (row < 0 || row >= MONOID_COUNT) return (scalar){.i = 0};
     int64_t LOWEST = int_lowest(dtype), HIGHEST = int_highest(dtype);
     const double floats[MONOID_COUNT] = {
-#define X(NAME, name, states, COMBINE, identity_f, identity_i) identity_f,
+#define X(NAME, name, states, COMBINE, identity_f, identity_i, ...) identity_f,
 #include "graph/monoids.h"
 #undef X
     };
     const int64_t ints[MONOID_COUNT] = {
-#define X(NAME, name, states, COMBINE, identity_f, identity_i) identity_i,
+#define X(NAME, name, states, COMBINE, identity_f, identity_i, ...) identity_i,
 #include "graph/monoids.h"
 #undef X
     };

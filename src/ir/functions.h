@@ -38,7 +38,7 @@
     X(SILU, silu, 1, 2.00, 2.00)                                                                   \
     X(SILU_SLOPE, silu_slope, 1, 3.20, 3.20)                                                       \
     X(GELU, gelu, 1, 2.25, 2.00)                                                                   \
-    X(GELU_SLOPE, gelu_slope, 1, 2.00, 5.00)                                                       \
+    X(GELU_SLOPE, gelu_slope, 1, 2.00, 5.25)                                                       \
     X(GELU_TANH, gelu_tanh, 1, 2.00, 2.00)                                                         \
     X(GELU_TANH_SLOPE, gelu_tanh_slope, 1, 5.00, 5.00)                                             \
     X(POW, pow, 2, 0.51, 0.95)

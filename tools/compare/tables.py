@@ -229,7 +229,7 @@ def collect():
         op = ops.get(name)
         if op and op.class_ == "ELEM":
             row.takes, row.gives = TYPES[op.types]
-            row.grad = op.row[7] != "NONE"
+            row.grad = op.row[9] != "NONE"
             found[op.arity][name] = row
         elif name in functions:
             row.ulp = 2 if row.real and row.ulp == 1 else row.ulp
