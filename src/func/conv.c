@@ -44,7 +44,9 @@ static bool conv_below(const qn_tensor *x, const char *option, int axis, int64_t
 /* Options with all defaults filled in; false: reported. */
 static bool read_options(conv *c, const qn_tensor *x, int space, const qn_conv_options *o) {
     c->o = QN_CONV_OPTIONS();
-    if (!struct_take(tensor_ctx(x), "conv", "qn_conv_options", &c->o, sizeof c->o, o)) return false;
+    if (!struct_take(tensor_ctx(x), graph_name(tensor_ctx(x), "conv"), "qn_conv_options", &c->o,
+                     sizeof c->o, o))
+        return false;
     c->space = space;
     if (space < 1 || space > SPACE)
         return conv_error(x, "there must be 1 to 3 spatial axes beside N and C"), false;
@@ -170,7 +172,7 @@ static qn_tensor *finish(const conv *c, qn_tensor *y, int64_t channels, const in
     for (int i = 0; i < c->space; i++) dims[(c->o.channels_last ? 1 : 2) + i] = places[i];
     y = func_reshape(y, rank, dims);
     if (bias) {
-        if (qn_rank(bias) != 1 || qn_dim(bias, 0) != channels)
+        if (func_rank(bias) != 1 || qn_dim(bias, 0) != channels)
             return tensor_unfit("b", bias, NULL, NULL,
                                 "it has one number for each of %lld channels", (long long)channels);
         for (int i = 0; i < rank; i++) ones[i] = i == channel ? channels : 1;
@@ -183,9 +185,10 @@ static qn_tensor *finish(const conv *c, qn_tensor *y, int64_t channels, const in
  * and the image's channels those of `first` or of `second` in all groups. */
 static bool read_shapes(conv *c, qn_tensor *x, qn_tensor *w, const qn_conv_options *o,
                         bool transposed) {
-    int rank = qn_rank(x);
+    int rank = func_rank(x);
     if (!read_options(c, x, rank - 2, o)) return false;
-    if (qn_rank(w) != rank) return tensor_unfit("x", x, "w", w, "their ranks must be equal"), false;
+    if (func_rank(w) != rank)
+        return tensor_unfit("x", x, "w", w, "their ranks must be equal"), false;
     int64_t channels = qn_dim(x, c->o.channels_last ? rank - 1 : 1);
     int64_t first = qn_dim(w, 0), second = qn_dim(w, 1);
     bool known = channels >= 0 && first >= 0 && second >= 0;
@@ -237,7 +240,7 @@ qn_tensor *qn_conv(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_optio
 static qn_tensor *conv_over(int space, qn_tensor *x, qn_tensor *w, qn_tensor *b,
                             const qn_conv_options *options) {
     if (!x || !w) return build_elem(OP_MUL, 2, (qn_tensor *const[]){x, w});
-    if (qn_rank(x) != space + 2)
+    if (func_rank(x) != space + 2)
         return tensor_unfit("x", x, NULL, NULL, "an image has rank %d here", space + 2);
     return convolve(x, w, b, options);
 }
@@ -307,7 +310,7 @@ qn_tensor *qn_conv_transpose(qn_tensor *x, qn_tensor *w, qn_tensor *b,
 /* Windows of x, their places in the axes of the mask; what lies in the padding is `outside`. */
 static qn_tensor *pool_windows(qn_tensor *x, const int64_t *size, const qn_conv_options *o,
                                double outside, conv *c, uint32_t *mask) {
-    if (!read_options(c, x, qn_rank(x) - 2, o)) return NULL;
+    if (!read_options(c, x, func_rank(x) - 2, o)) return NULL;
     if (!size)
         return fail_null(tensor_ctx(x), QN_ENULL, "%s: no sizes",
                          graph_name(tensor_ctx(x), "pool"));

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 int func_dims(const qn_tensor *x, int64_t *dims) {
-    int rank = qn_rank(x);
+    int rank = func_rank(x);
     for (int i = 0; i < rank; i++) dims[i] = qn_dim(x, i);
     return rank;
 }
@@ -46,7 +46,7 @@ qn_tensor *func_expand(qn_tensor *x, int rank, const int64_t *dims) {
 
 /* Three numbers for each axis of x, the first two of them sizes. */
 static bool func_triples(const qn_tensor *x, const int64_t *p, int64_t *out) {
-    int rank = qn_rank(x);
+    int rank = func_rank(x);
     for (int i = 0; i < rank; i++) {
         if (!dims_from_user(tensor_ctx(x), "axis", 2, p + 3 * i, out + 3 * i)) return false;
         out[3 * i + 2] = p[3 * i + 2];
@@ -57,19 +57,19 @@ static bool func_triples(const qn_tensor *x, const int64_t *p, int64_t *out) {
 qn_tensor *func_pad(qn_tensor *x, const int64_t *lo_hi_interior) {
     int64_t p[3 * QN_MAX_RANK];
     if (!x || !func_triples(x, lo_hi_interior, p)) return NULL;
-    return build_pad(x, qn_rank(x), p);
+    return build_pad(x, func_rank(x), p);
 }
 
 qn_tensor *func_slice(qn_tensor *x, const int64_t *start_size_step) {
     int64_t p[3 * QN_MAX_RANK];
     if (!x || !func_triples(x, start_size_step, p)) return NULL;
-    return build_slice(x, qn_rank(x), p);
+    return build_slice(x, func_rank(x), p);
 }
 
 qn_tensor *func_slice_axis(qn_tensor *x, int axis, int64_t start, int64_t size, int64_t step) {
     int64_t p[3 * QN_MAX_RANK];
     if (!x) return NULL;
-    for (int i = 0; i < qn_rank(x); i++) {
+    for (int i = 0; i < func_rank(x); i++) {
         p[3 * i] = 0;
         p[3 * i + 1] = qn_dim(x, i);
         p[3 * i + 2] = 1;
@@ -120,7 +120,7 @@ bool func_axis(const qn_tensor *x, int axis, int *out) {
 }
 
 bool func_mask(const qn_tensor *x, int axis, uint32_t *mask) {
-    *mask = (1u << qn_rank(x)) - 1;
+    *mask = (1u << func_rank(x)) - 1;
     if (axis == QN_ALL) return x != NULL;
     if (!func_axis(x, axis, &axis)) return false;
     *mask = 1u << axis;
@@ -199,7 +199,7 @@ qn_tensor *func_size(qn_tensor *x, int64_t size) {
 
 int64_t func_count(const qn_tensor *x, uint32_t mask) {
     int64_t count = 1;
-    for (int i = 0; i < qn_rank(x); i++)
+    for (int i = 0; i < func_rank(x); i++)
         if (mask >> i & 1) count = dim_op(tensor_ctx(x), count, '*', qn_dim(x, i));
     return count;
 }

@@ -39,6 +39,10 @@ void func_floats(func_frame *f, int n, qn_tensor **x); /* func.c */
 /* ---- func.c: helpers of the composed functions ----------------------------------------------- */
 
 /* All take NULL for "failed before" and pass it on; sizes are the user's (see shape.c). */
+static inline int func_rank(const qn_tensor *x) { /* NULL's is 0 here: nothing to loop over */
+    int rank = x ? qn_rank(x) : 0;
+    return rank < 0 ? 0 : rank;
+}
 int func_dims(const qn_tensor *x, int64_t *dims); /* the rank; dims: QN_MAX_RANK places */
 /* The context of a list of tensors that all are alive and of it, else NULL, and that is reported */
 qn_ctx *func_list_context(const char *call, int n, qn_tensor *const *xs);

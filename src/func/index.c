@@ -21,7 +21,7 @@ qn_tensor *qn_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis,
 static qn_tensor *index_along(qn_tensor *index, int rank, int axis) {
     int64_t dims[QN_MAX_RANK];
     for (int i = 0; i < rank; i++) dims[i] = 1;
-    if (index) dims[axis] = func_count(index, (1u << qn_rank(index)) - 1);
+    if (index) dims[axis] = func_count(index, (1u << func_rank(index)) - 1);
     return func_reshape(index, rank, dims);
 }
 
@@ -64,25 +64,25 @@ qn_tensor *qn_index_add(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis
     func_frame f = func_on("index_add", ARG(x), ARG(index), ARG(src));
     if (!index || !src || !func_axis(x, axis, &axis))
         return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));
-    if (qn_rank(index) != 1 || qn_rank(src) != qn_rank(x))
+    if (func_rank(index) != 1 || func_rank(src) != func_rank(x))
         return func_end(
             f, tensor_unfit("src", src, "index", index, "src must be slices of x, index a vector"));
     if (qn_dim(index, 0) != qn_dim(src, axis))
         return func_end(f, tensor_unfit("src", src, "index", index,
                                         "there is one index for each slice along axis %d", axis));
-    index = func_broadcast(index_along(index, qn_rank(x), axis), src);
+    index = func_broadcast(index_along(index, func_rank(x), axis), src);
     return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));
 }
 
 static bool update_fits(const qn_tensor *x, const qn_tensor *src, const int64_t *start) {
     qn_ctx *qn = tensor_ctx(x);
-    if (qn_rank(x) != qn_rank(src))
+    if (func_rank(x) != func_rank(src))
         return tensor_unfit("x", x, "src", src, "their ranks must be equal"), false;
     if (qn_dtype_of(x) != qn_dtype_of(src))
         return fail(qn, QN_EDTYPE, "%s: x is %s, src %s", graph_name(qn, "update_slice"),
                     qn_dtype_name(qn_dtype_of(x)), qn_dtype_name(qn_dtype_of(src))),
                false;
-    for (int i = 0; i < qn_rank(x); i++) {
+    for (int i = 0; i < func_rank(x); i++) {
         int64_t n = qn_dim(x, i), size = qn_dim(src, i);
         if (n < 0 || size < 0 || start[i] < -1) continue; /* sizes of later: PAD checks them */
         if (start[i] < 0 || size > n || start[i] > n - size)
@@ -99,7 +99,7 @@ qn_tensor *qn_update_slice(qn_tensor *x, qn_tensor *src, const int64_t *start) {
     if (x && src && !start) fail(f.qn, QN_ENULL, "update_slice: start is NULL");
     if (!x || !src || !start || !update_fits(x, src, start)) return func_end(f, NULL);
     int64_t p[3 * QN_MAX_RANK];
-    for (int i = 0; i < qn_rank(x); i++) {
+    for (int i = 0; i < func_rank(x); i++) {
         p[3 * i] = start[i];
         int64_t after = dim_op(f.qn, qn_dim(x, i), '-', start[i]);
         p[3 * i + 1] = dim_op(f.qn, after, '-', qn_dim(src, i));

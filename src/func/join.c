@@ -58,7 +58,7 @@ qn_tensor *qn_stack(int n, qn_tensor *const *xs, int axis) {
     qn_ctx *qn = func_list_context("stack", n, xs);
     func_frame f = func_begin(qn, "stack");
     if (!qn || !join_fits(n, xs, -1)) return func_end(f, NULL);
-    int rank = qn_rank(xs[0]), at = axis < 0 ? axis + rank + 1 : axis;
+    int rank = func_rank(xs[0]), at = axis < 0 ? axis + rank + 1 : axis;
     if (at < 0 || at > rank)
         return func_end(f, fail_null(qn, QN_ERANGE, "stack: axis %d for rank %d", axis, rank));
     if (rank == QN_MAX_RANK)
@@ -68,13 +68,13 @@ qn_tensor *qn_stack(int n, qn_tensor *const *xs, int axis) {
 
 static qn_tensor *as_row(qn_tensor *x, int axis) {
     (void)axis;
-    if (qn_rank(x) == 0) return func_reshape(x, 2, (int64_t[]){1, 1});
-    return qn_rank(x) == 1 ? qn_unsqueeze(x, 0) : x;
+    if (func_rank(x) == 0) return func_reshape(x, 2, (int64_t[]){1, 1});
+    return func_rank(x) == 1 ? qn_unsqueeze(x, 0) : x;
 }
 
 static qn_tensor *at_least_vector(qn_tensor *x, int axis) {
     (void)axis;
-    return qn_rank(x) == 0 ? qn_unsqueeze(x, 0) : x;
+    return func_rank(x) == 0 ? qn_unsqueeze(x, 0) : x;
 }
 
 qn_tensor *qn_vstack(int n, qn_tensor *const *xs) {
@@ -88,7 +88,7 @@ qn_tensor *qn_hstack(int n, qn_tensor *const *xs) {
     qn_ctx *qn = func_list_context("hstack", n, xs);
     func_frame f = func_begin(qn, "hstack");
     if (!qn) return func_end(f, NULL);
-    return func_end(f, join_each(n, xs, qn_rank(xs[0]) > 1, at_least_vector));
+    return func_end(f, join_each(n, xs, func_rank(xs[0]) > 1, at_least_vector));
 }
 
 /* ---- splitting ------------------------------------------------------------------------------ */
@@ -168,8 +168,8 @@ qn_tensor *qn_tile(qn_tensor *x, int n, const int64_t *times) {
     if (!x) return func_end(f, NULL);
     if (n < 0 || n > QN_MAX_RANK || (n > 0 && !times))
         return func_end(f, fail_null(tensor_ctx(x), QN_EARG, "tile: %d numbers", n));
-    while (x && qn_rank(x) < n) x = qn_unsqueeze(x, 0);
-    int first = qn_rank(x) - n;
+    while (x && func_rank(x) < n) x = qn_unsqueeze(x, 0);
+    int first = func_rank(x) - n;
     for (int i = 0; i < n; i++) x = repeat_axis(x, first + i, times[i], false);
     return func_end(f, x);
 }
@@ -188,7 +188,8 @@ qn_code qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out) {
     int64_t grid[QN_MAX_RANK];
     int made = 0;
     for (int i = 0; i < n; i++) {
-        if (qn_rank(xs[i]) != 1) return fail(qn, QN_ESHAPE, "meshgrid: tensor %d is no vector", i);
+        if (func_rank(xs[i]) != 1)
+            return fail(qn, QN_ESHAPE, "meshgrid: tensor %d is no vector", i);
         grid[i] = qn_dim(xs[i], 0);
     }
     for (; made < n; made++) {

@@ -62,7 +62,7 @@ qn_tensor *qn_reshape(qn_tensor *x, int rank, const int64_t *shape) {
 
 qn_tensor *qn_flatten(qn_tensor *x, int first, int last) {
     func_frame f = func_on("flatten", ARG(x));
-    if (qn_rank(x) == 0) return func_end(f, x ? func_reshape(x, 1, (int64_t[]){1}) : NULL);
+    if (func_rank(x) == 0) return func_end(f, x ? func_reshape(x, 1, (int64_t[]){1}) : NULL);
     if (!func_axis(x, first, &first) || !func_axis(x, last, &last)) return func_end(f, NULL);
     if (first > last)
         return func_end(
@@ -142,7 +142,7 @@ qn_tensor *qn_permute(qn_tensor *x, int n, const int *axes) {
 qn_tensor *qn_transpose(qn_tensor *x, int a, int b) {
     func_frame f = func_on("transpose", ARG(x));
     if (!func_axis(x, a, &a) || !func_axis(x, b, &b)) return func_end(f, NULL);
-    int axes[QN_MAX_RANK], rank = qn_rank(x);
+    int axes[QN_MAX_RANK], rank = func_rank(x);
     for (int i = 0; i < rank; i++) axes[i] = i == a ? b : i == b ? a : i;
     return func_end(f, build_permute(x, rank, axes));
 }
@@ -150,7 +150,7 @@ qn_tensor *qn_transpose(qn_tensor *x, int a, int b) {
 qn_tensor *qn_expand(qn_tensor *x, int rank, const int64_t *shape) {
     func_frame f = func_on("expand", ARG(x));
     int64_t dims[QN_MAX_RANK];
-    int have = qn_rank(x);
+    int have = func_rank(x);
     if (!x || rank < have || rank > QN_MAX_RANK || !shape)
         return func_end(f, func_expand(x, rank, shape));
     for (int i = 0; i < rank; i++) {
@@ -329,7 +329,7 @@ static qn_tensor *pad_crop(qn_tensor *x, int axis, int64_t *before_after) {
 qn_tensor *qn_pad(qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, double value) {
     func_frame f = func_on("pad", ARG(x));
     int64_t p[3 * QN_MAX_RANK] = {0};
-    int rank = qn_rank(x);
+    int rank = func_rank(x);
     if (!x) return func_end(f, NULL);
     if (!before_after) return func_end(f, fail_null(tensor_ctx(x), QN_ENULL, "pad: no numbers"));
     if (mode < QN_PAD_CONSTANT || mode > QN_PAD_CIRCULAR)
@@ -354,7 +354,7 @@ qn_tensor *qn_unfold(qn_tensor *x, int axis, int64_t size, int64_t step) {
                                      (long long)size, (long long)step));
     int64_t n = qn_dim(x, axis), room = dim_op(tensor_ctx(x), n, '-', size);
     int64_t windows = dim_op(tensor_ctx(x), dim_op(tensor_ctx(x), room, '/', step), '+', 1);
-    int rank = qn_rank(x);
+    int rank = func_rank(x);
     if (rank == QN_MAX_RANK || windows == DIM_BAD)
         return func_end(f, fail_null(tensor_ctx(x), QN_ERANGE, "unfold: windows of %lld do not fit",
                                      (long long)size));
@@ -423,7 +423,7 @@ qn_tensor *qn_tril(qn_tensor *x, int64_t k) {
 /* Are all places within [0, n)? Only constants can be checked; others read 0 outside. */
 static bool strided_inside(const qn_tensor *x, int rank, const int64_t *shape,
                            const int64_t *strides, int64_t offset) {
-    int64_t lo = offset, hi = offset, n = func_count(x, (1u << qn_rank(x)) - 1);
+    int64_t lo = offset, hi = offset, n = func_count(x, (1u << func_rank(x)) - 1);
     for (int i = 0; i < rank; i++) {
         int64_t reach;
         if (shape[i] == 0 || n < 0 || dim_is_code(tensor_ctx(x)->graph, shape[i])) return true;

@@ -61,7 +61,7 @@ qn_tensor *qn_log_softmax_axes(qn_tensor *x, int n, const int *axes) {
 /* A parameter of a norm does not make x larger. */
 static bool norm_takes(const qn_tensor *x, const char *name, const qn_tensor *p) {
     char width[FUNC_DIM_TEXT];
-    if (!x || !p || !qn_rank(x) || func_fits(p, x)) return true;
+    if (!x || !p || !func_rank(x) || func_fits(p, x)) return true;
     tensor_unfit("x", x, name, p, "%s has the size of x's last axis, %s", name,
                  func_dim_text(x, -1, width));
     return false;
@@ -76,7 +76,7 @@ static qn_tensor *scale_shift(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta) {
 
 /* Mean 0 and variance 1 over the last axis. */
 static qn_tensor *standardize(qn_tensor *x, double eps) {
-    uint32_t last = 1u << (qn_rank(x) - 1);
+    uint32_t last = 1u << (func_rank(x) - 1);
     qn_tensor *d = qn_sub(x, func_mean(x, last, true));
     qn_tensor *variance = func_mean(qn_mul(d, d), last, true);
     return qn_mul(d, qn_rsqrt(qn_add(variance, qn_like(variance, eps))));
@@ -111,7 +111,7 @@ static qn_tensor *per_channel(qn_tensor *p, int rank) {
 }
 
 static bool channel_takes(const qn_tensor *x, const char *name, const qn_tensor *p) {
-    if (!p || (qn_rank(p) == 1 && qn_dim(p, 0) == qn_dim(x, 1))) return true;
+    if (!p || (func_rank(p) == 1 && qn_dim(p, 0) == qn_dim(x, 1))) return true;
     tensor_unfit("x", x, name, p, "%s has one number for each channel of x", name);
     return false;
 }
@@ -178,9 +178,9 @@ qn_tensor *qn_attention(qn_tensor *q, qn_tensor *k, qn_tensor *v,
     if (!q || !k || !v) return func_end(f, build_elem(OP_FMA, 3, (qn_tensor *const[]){q, k, v}));
     if (!struct_take(f.qn, "attention", "qn_attention_options", &o, sizeof o, options))
         return func_end(f, NULL);
-    if (qn_rank(q) < 2 || qn_rank(k) < 2 || qn_rank(v) < 2)
-        return func_end(f, tensor_unfit("q", q, qn_rank(k) < 2 ? "k" : "v", qn_rank(k) < 2 ? k : v,
-                                        "all are [.., T, D]"));
+    if (func_rank(q) < 2 || func_rank(k) < 2 || func_rank(v) < 2)
+        return func_end(f, tensor_unfit("q", q, func_rank(k) < 2 ? "k" : "v",
+                                        func_rank(k) < 2 ? k : v, "all are [.., T, D]"));
     if (qn_dim(q, -1) != qn_dim(k, -1))
         return func_end(f, tensor_unfit("q", q, "k", k, "their last axes must be equal"));
     if (qn_dim(k, -2) != qn_dim(v, -2))
@@ -208,13 +208,13 @@ qn_tensor *qn_dropout(qn_tensor *x, qn_tensor *key, double p) {
 /* ---- losses --------------------------------------------------------------------------------- */
 
 static qn_tensor *mean_all(qn_tensor *x) {
-    return x ? func_mean(x, (1u << qn_rank(x)) - 1, false) : NULL;
+    return x ? func_mean(x, (1u << func_rank(x)) - 1, false) : NULL;
 }
 
 static bool labels_fit(const char *name, const qn_tensor *x, const qn_tensor *labels) {
     if (!x || !labels) return false;
-    int rank = qn_rank(labels);
-    bool fits = qn_rank(x) == rank + 1;
+    int rank = func_rank(labels);
+    bool fits = func_rank(x) == rank + 1;
     for (int i = 0; fits && i < rank; i++) fits = qn_dim(x, i) == qn_dim(labels, i);
     if (!fits)
         tensor_unfit(name, x, "labels", labels,
@@ -227,7 +227,7 @@ static qn_tensor *pick_class(qn_tensor *x, qn_tensor *labels) {
     if (!x || !labels) return NULL;
     qn_tensor *here = func_is_class(labels, qn_dim(x, -1));
     qn_tensor *picked = qn_where(here, x, qn_like(x, 0));
-    return picked ? build_reduce(OP_SUM, picked, 1u << (qn_rank(x) - 1), false) : NULL;
+    return picked ? build_reduce(OP_SUM, picked, 1u << (func_rank(x) - 1), false) : NULL;
 }
 
 /* -log_softmax at each label. The largest comes off the label's logit, too, before anything is
@@ -251,7 +251,7 @@ qn_tensor *qn_cross_entropy(qn_tensor *logits, qn_tensor *labels) {
 qn_tensor *qn_cross_entropy_ignoring(qn_tensor *logits, qn_tensor *labels, int64_t ignore) {
     func_frame f = func_on("cross_entropy_ignoring", ARG(logits), ARG(labels));
     if (!labels_fit("logits", logits, labels)) return func_end(f, NULL);
-    uint32_t all = (1u << qn_rank(labels)) - 1;
+    uint32_t all = (1u << func_rank(labels)) - 1;
     func_floats(&f, 1, &logits);
     qn_tensor *wide =
         labels && dtype_is_int(qn_dtype_of(labels)) ? func_as(labels, QN_I64) : labels;

@@ -12,7 +12,7 @@ static qn_tensor *sum_of_products(qn_tensor *x, qn_tensor *y, int summed) {
     qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(y));
     qn_tensor *p = qn_mul(func_widen(func_as(x, d)), func_widen(func_as(y, d)));
     if (!p) return NULL;
-    uint32_t mask = ((1u << summed) - 1) << (qn_rank(p) - summed);
+    uint32_t mask = ((1u << summed) - 1) << (func_rank(p) - summed);
     return func_as(build_reduce(OP_SUM, p, mask, false), d);
 }
 
@@ -30,9 +30,9 @@ static qn_tensor *matmul(qn_tensor *x, qn_tensor *y) {
 qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("matmul", ARG(x), ARG(y));
     if (!x || !y) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, y}));
-    if (qn_rank(x) == 0 || qn_rank(y) == 0)
+    if (func_rank(x) == 0 || func_rank(y) == 0)
         return func_end(f, tensor_unfit("x", x, "y", y, "a scalar is no matrix"));
-    bool row = qn_rank(x) == 1, column = qn_rank(y) == 1;
+    bool row = func_rank(x) == 1, column = func_rank(y) == 1;
     if (row) x = qn_unsqueeze(x, 0);
     if (column) y = qn_unsqueeze(y, 1);
     qn_tensor *r = x && y ? matmul(x, y) : NULL;
@@ -45,9 +45,9 @@ qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b) {
     func_frame f = func_on("linear", ARG(x), ARG(w), OPTIONAL(b));
     char in[FUNC_DIM_TEXT];
     if (!x || !w) return func_end(f, NULL);
-    if (qn_rank(w) != 2 || qn_rank(x) == 0 || qn_dim(x, -1) != qn_dim(w, 1))
+    if (func_rank(w) != 2 || func_rank(x) == 0 || qn_dim(x, -1) != qn_dim(w, 1))
         return func_end(f, tensor_unfit("x", x, "w", w, "w is [out, in], and x's last axis is %s",
-                                        qn_rank(x) ? func_dim_text(x, -1, in) : "none"));
+                                        func_rank(x) ? func_dim_text(x, -1, in) : "none"));
     qn_tensor *v[] = {x, w, b};
     qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(w));
     if (dtype_is_narrow(d)) func_floats(&f, b ? 3 : 2, v); /* the sum is rounded once */
@@ -58,7 +58,7 @@ qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b) {
 }
 
 static bool are_vectors(const qn_tensor *x, const qn_tensor *y) {
-    if (qn_rank(x) == 1 && qn_rank(y) == 1) return true;
+    if (func_rank(x) == 1 && func_rank(y) == 1) return true;
     tensor_unfit("x", x, "y", y, "these are not two vectors");
     return false;
 }
@@ -85,7 +85,7 @@ static qn_tensor *as_matrix(qn_tensor *x, int n, const int *axes, int64_t *out, 
     uint32_t mask;
     if (!func_mask_of(x, n, axes, &mask)) return NULL;
     int order[QN_MAX_RANK], m = 0, axis;
-    for (int i = 0; i < qn_rank(x); i++) {
+    for (int i = 0; i < func_rank(x); i++) {
         if (mask >> i & 1) continue;
         order[m++] = i;
         if (*rank < QN_MAX_RANK)
@@ -94,7 +94,7 @@ static qn_tensor *as_matrix(qn_tensor *x, int n, const int *axes, int64_t *out, 
             return tensor_unfit("x", x, NULL, NULL, "the product's rank is above %d", QN_MAX_RANK);
     }
     for (int i = 0; i < n; i++) order[m + i] = func_axis(x, axes[i], &axis) ? axis : 0;
-    uint32_t all = (1u << qn_rank(x)) - 1;
+    uint32_t all = (1u << func_rank(x)) - 1;
     const int64_t sizes[2] = {func_count(x, all & ~mask), func_count(x, mask)};
     return func_reshape(build_permute(x, m + n, order), 2, sizes);
 }
@@ -192,7 +192,7 @@ static bool einsum_refuse(qn_ctx *qn, const char *spec, const char *term, int i,
     int length = (int)strcspn(term, ",-");
     if (x)
         fail(qn, QN_EARG, "einsum: \"%.100s\": tensor %d has rank %d, which \"%.*s\" does not fit",
-             spec, i, qn_rank(x), length, term);
+             spec, i, func_rank(x), length, term);
     else
         fail(qn, QN_EARG,
              "einsum: \"%.100s\": the output, \"%.40s\", has a letter that is in no "
@@ -214,7 +214,7 @@ static bool einsum_parse(const char *text, int n, qn_tensor *const *xs, einsum_t
     for (int i = 0; i < n; i++) {
         const char *begin = at;
         term[i].x = xs[i];
-        if (!term_parse(&at, qn_rank(xs[i]), 0, &term[i]) || (i + 1 < n && *at++ != ','))
+        if (!term_parse(&at, func_rank(xs[i]), 0, &term[i]) || (i + 1 < n && *at++ != ','))
             return einsum_refuse(qn, text, begin, i, xs[i]);
         known |= term_labels(&term[i]);
     }

@@ -54,7 +54,7 @@ qn_tensor *qn_key(qn_ctx *qn, uint64_t seed) {
 
 static bool key_words(qn_tensor *key, qn_tensor *out[2]) {
     if (!key) return false;
-    if (qn_dtype_of(key) != QN_U32 || qn_rank(key) != 1 || qn_dim(key, 0) != 2) {
+    if (qn_dtype_of(key) != QN_U32 || func_rank(key) != 1 || qn_dim(key, 0) != 2) {
         fail(tensor_ctx(key), QN_EARG, "%s: a key is u32 of shape [2]",
              graph_name(tensor_ctx(key), "key"));
         return false;
