@@ -161,6 +161,7 @@ static void read_model(void *arg) {
     const json *config = read_text(r, "quern.config");
     const json *characters = read_text(r, "quern.characters");
     qn_gpt_config *c = &r->m->config;
+    *c = QN_GPT_CONFIG();
     c->context = read_size(r, config, "context", 1 << 20);
     c->layers = read_size(r, config, "layers", 1 << 12);
     c->heads = read_size(r, config, "heads", 1 << 12);
