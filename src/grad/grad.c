@@ -40,7 +40,8 @@ void grad_add(grad *c, node_id n, int source, node_id value) {
     node_id to = c->g->node[n == c->wide ? c->narrow : n].src[source];
     value = make_cast(c->g, value, (qn_dtype)c->g->node[to].dtype);
     uint32_t place = grad_place(c, to);
-    if (!grad_keep_apart(c, to, place, value) && !grad_keep_piece(c, place, value))
+    if (!grad_keep_apart(c, to, place, value) && !grad_keep_piece(c, place, value) &&
+        !grad_keep_product(c, place, value))
         grad_include(c, &c->sum[place], value);
 }
 

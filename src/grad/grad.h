@@ -17,17 +17,19 @@ typedef struct grad_parts {
 } grad_parts;
 
 typedef struct grad_piece grad_piece;
+typedef struct grad_product grad_product;
 /* One differentiation under way. Arrays go by a node's place in `order`. */
 typedef struct grad {
     graph *g;
     arena *a;
-    uint32_t count, born; /* what is older than `born` is no function of an x */
-    node_id *order, *sum; /* sum: the gradient gathered so far, 0: none */
-    grad_parts *parts;    /* by place: what of it is kept apart */
-    grad_piece **piece;   /* and what is to be joined and added to it: see pieces.c */
-    bool *met;            /* lies on a way that gradients take from y */
-    bool *wanted;         /* and on one from an x */
-    node_id narrow, wide; /* the half whose rule runs, and the f32 node it runs on: grad_apply */
+    uint32_t count, born;   /* what is older than `born` is no function of an x */
+    node_id *order, *sum;   /* sum: the gradient gathered so far, 0: none */
+    grad_parts *parts;      /* by place: what of it is kept apart */
+    grad_piece **piece;     /* and what is to be joined and added to it: see pieces.c */
+    grad_product **product; /* and sums of products that are to be one: see products.c */
+    bool *met;              /* lies on a way that gradients take from y */
+    bool *wanted;           /* and on one from an x */
+    node_id narrow, wide;   /* the half whose rule runs, and the f32 node it runs on: grad_apply */
 } grad;
 /* The rule of a row: pass g, the gradient of n, on to n's sources. */
 typedef void grad_rule(grad *c, node_id n, node_id g);
@@ -48,5 +50,11 @@ node_id grad_whole(grad *c, uint32_t place);             /* all terms and pieces
 bool grad_keep_piece(grad *c, uint32_t place, node_id value);
 node_id grad_total(grad *c,
                    uint32_t place); /* the sum of all others that were given to it; 0: nothing */
+
+/* ---- products.c ------------------------------------------------------------------------------ */
+
+/* Is it a sum of products over few rows, which others will be joined to? Then it is kept. */
+bool grad_keep_product(grad *c, uint32_t place, node_id value);
+node_id grad_join_products(grad *c, uint32_t place); /* the sum of those that are kept; 0: none */
 
 #endif

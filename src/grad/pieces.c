@@ -10,24 +10,39 @@
  * out along the axes behind; intervals that do not overlap are joined; and where they do, there are
  * layers, each a JOIN, which are added: two for windows of twice their distance. An interval that
  * is alone in its layer is a padding, as ever. Sorting is by what intervals begin at for the
- * largest sizes that variables may have; that they do not overlap is proved for all. */
+ * largest sizes that variables may have; that they do not overlap is proved for all.
+ *
+ * Slices with one step s along an axis, x[k::s], lie in its s residue classes. Each class is laid
+ * out for itself, as an axis of every s-th place, and they are interleaved: joined along an axis of
+ * s behind that one, which is then merged with it. */
 #include "grad/grad.h"
 
 #include <stdlib.h>
 
 struct grad_piece {
-    node_id pad; /* PAD, without interior, that cuts nothing off */
+    node_id pad; /* PAD that cuts nothing off */
     struct grad_piece *next;
 };
+
+/* Are what lies before and behind, and the axis's size, numbers? Residue classes need them. */
+static bool are_numbers(const graph *g, const int64_t *around, int64_t dim) {
+    const sym_store *s = g->syms;
+    return sym_is_const(s, (sym)around[0], NULL) && sym_is_const(s, (sym)around[1], NULL) &&
+           sym_is_const(s, (sym)dim, NULL);
+}
 
 bool grad_keep_piece(grad *c, uint32_t place, node_id value) {
     const graph_node *x = node_at(c->g, value);
     if (!rule_sees(c->g, value, OP_PAD)) return false;
-    int count;
+    int count, rank;
     const int64_t *p = graph_tuple_get(c->g, x->attr, &count);
-    for (int i = 0; i < count; i += 3)
-        if (p[i + 2] || sym_lo(c->g->syms, (sym)p[i]) < 0 || sym_lo(c->g->syms, (sym)p[i + 1]) < 0)
+    const int64_t *dims = graph_tuple_get(c->g, x->shape, &rank);
+    for (int i = 0; i < count; i += 3) {
+        if (sym_lo(c->g->syms, (sym)p[i]) < 0 || sym_lo(c->g->syms, (sym)p[i + 1]) < 0)
             return false;
+        if (p[i + 2] && (rank == QN_MAX_RANK || !are_numbers(c->g, &p[i], dims[i / 3])))
+            return false;
+    }
     if (!c->piece) c->piece = arena_zeroed(c->a, c->count * sizeof *c->piece);
     grad_piece *kept = arena_alloc(c->a, sizeof *kept);
     *kept = (grad_piece){value, c->piece[place]};
@@ -40,8 +55,10 @@ bool grad_keep_piece(grad *c, uint32_t place, node_id value) {
 typedef struct box {
     node_id value; /* what lies in it */
     uint32_t number;
-    sym lo, end;    /* along the axis at hand */
-    int64_t key[2]; /* lo and end for the largest sizes */
+    sym lo, end;     /* along the axis at hand */
+    int64_t step;    /* of its places there */
+    int64_t residue; /* of these by the step */
+    int64_t key[2];  /* lo and end for the largest sizes */
     const int64_t *pad;
 } box;
 
@@ -55,6 +72,8 @@ typedef struct layout {
 
 static int by_place(const void *a, const void *b) {
     const box *x = a, *y = b;
+    if (x->step != y->step) return x->step < y->step ? -1 : 1;
+    if (x->residue != y->residue) return x->residue < y->residue ? -1 : 1;
     for (int i = 0; i < 2; i++)
         if (x->key[i] != y->key[i]) return x->key[i] < y->key[i] ? -1 : 1;
     return x->number < y->number ? -1 : x->number > y->number;
@@ -156,6 +175,115 @@ static node_id join_layer(const layout *l, const layer *x, uint32_t number, cons
 
 /* ---- axis by axis ---------------------------------------------------------------------------- */
 
+static node_id lay_out(const layout *l, uint32_t n, box *b, int axis);
+
+/* Boxes of one step and residue, sorted, as one value that is whole along the axis. */
+static node_id lay_out_class(const layout *l, uint32_t n, box *b, int axis) {
+    node_id sum = 0;
+    box *interval = arena_alloc(l->a, n * sizeof *interval);
+    uint32_t intervals = 0;
+    for (uint32_t i = 0, end; i < n; i = end) {
+        box first = b[i];
+        for (end = i + 1; end < n && b[end].lo == first.lo && b[end].end == first.end;) end++;
+        first.value = lay_out(l, end - i, b + i, axis + 1);
+        interval[intervals++] = first;
+    }
+    layer *layers = arena_alloc(l->a, intervals * sizeof *layers);
+    uint32_t *of = arena_alloc(l->a, intervals * sizeof *of);
+    uint32_t count = find_layers(l, intervals, interval, layers, of);
+    for (uint32_t i = 0; i < count; i++)
+        sum = add(l->g, sum, join_layer(l, &layers[i], i, interval, of, axis));
+    return sum;
+}
+
+/* x, whole along the axis and those behind, with that axis as `size` and one of `places` behind it,
+ * or, where `places` is 0, without the latter. */
+static node_id with_places(const layout *l, node_id x, int axis, int64_t size, int64_t places) {
+    int rank, n = 0;
+    int64_t to[QN_MAX_RANK];
+    const int64_t *dims = node_dims(l->g, x, &rank);
+    for (int i = 0; i < rank; i++) {
+        if (i == axis) {
+            to[n++] = sym_const(l->g->syms, size);
+            if (places) to[n++] = sym_const(l->g->syms, places);
+        } else if (places || i != axis + 1) {
+            to[n++] = dims[i];
+        }
+    }
+    return make_reshape(l->g, x, graph_tuple(l->g, n, to));
+}
+
+/* Zeros of x's shape, but for so many places along an axis. */
+static node_id zero_places(const layout *l, node_id x, int axis, int64_t places) {
+    return zeros_beside(l, x, axis, sym_const(l->g->syms, places));
+}
+
+/* The boxes of one step, sorted by residue: each class laid out for itself, and all interleaved. */
+static node_id interleave(const layout *l, uint32_t n, box *b, int axis) {
+    sym_store *s = l->g->syms;
+    int64_t size, at, step = b->step, next = 0;
+    sym_is_const(s, (sym)l->dims[axis], &size);
+    int64_t dims[QN_MAX_RANK], each = (size + step - 1) / step;
+    layout one = *l;
+    memcpy(dims, l->dims, (size_t)l->rank * sizeof *dims);
+    dims[axis] = sym_const(s, each);
+    one.dims = dims;
+    node_id *piece = arena_alloc(l->a, (2 * (size_t)n + 1) * sizeof *piece);
+    int pieces = 0;
+    one.rank = l->rank;
+    for (uint32_t i = 0, end; i < n; i = end) {
+        for (end = i; end < n && b[end].residue == b[i].residue; end++) {
+            sym_is_const(s, b[end].lo, &at);
+            b[end].key[0] = (at - b[end].residue) / step;
+            sym_is_const(s, b[end].end, &at);
+            b[end].key[1] = (at - 1 - b[end].residue) / step + 1;
+            b[end].lo = sym_const(s, b[end].key[0]);
+            b[end].end = sym_const(s, b[end].key[1]);
+        }
+        int64_t residue = b[i].residue;
+        node_id x = with_places(l, lay_out_class(&one, end - i, b + i, axis), axis, each, 1);
+        layout behind = {.g = l->g, .a = l->a, .rank = l->rank + 1, .dtype = l->dtype};
+        if (residue > next) piece[pieces++] = zero_places(&behind, x, axis + 1, residue - next);
+        piece[pieces++] = x;
+        next = residue + 1;
+        if (end == n && next < step)
+            piece[pieces++] = zero_places(&behind, x, axis + 1, step - next);
+    }
+    node_id all = pieces > 1 ? make_join(l->g, pieces, piece, axis + 1) : piece[0];
+    all = with_places(l, all, axis, each * step, 0);
+    if (each * step == size) return all;
+    int64_t cut[3 * QN_MAX_RANK];
+    int rank;
+    const int64_t *have = node_dims(l->g, all, &rank);
+    for (int i = 0; i < rank; i++) {
+        cut[3 * i] = SYM_ZERO;
+        cut[3 * i + 1] = i == axis ? l->dims[axis] : have[i];
+        cut[3 * i + 2] = 1;
+    }
+    return make_slice(l->g, all, cut);
+}
+
+/* A single place has any step: that of others, where they have one. */
+static void share_step(const layout *l, uint32_t n, box *b, int axis) {
+    sym_store *s = l->g->syms;
+    int64_t step = 1;
+    for (uint32_t i = 0; i < n && step == 1; i++) step = b[i].step;
+    for (uint32_t i = 0; i < n; i++) {
+        bool one = sym_sub(s, b[i].end, b[i].lo) == SYM_ONE;
+        if (one && step > 1 && are_numbers(l->g, &b[i].pad[3 * axis], l->dims[axis]))
+            b[i].step = step;
+        b[i].residue = b[i].step > 1 ? b[i].key[0] % b[i].step : 0;
+    }
+}
+
+/* A box that no other has the step of is a padding. */
+static node_id pad_apart(const layout *l, box *b, int axis) {
+    int64_t p[3 * QN_MAX_RANK] = {0};
+    node_id x = lay_out(l, 1, b, axis + 1);
+    memcpy(&p[3 * axis], &b->pad[3 * axis], 3 * sizeof *p);
+    return make_pad(l->g, x, p);
+}
+
 /* The boxes, which are alike along the axes in front, as one value that is whole along the axis and
  * those behind. */
 static node_id lay_out(const layout *l, uint32_t n, box *b, int axis) {
@@ -170,21 +298,17 @@ static node_id lay_out(const layout *l, uint32_t n, box *b, int axis) {
         b[i].end = sym_sub(s, (sym)l->dims[axis], (sym)b[i].pad[3 * axis + 1]);
         b[i].key[0] = sym_hi(s, b[i].lo);
         b[i].key[1] = sym_hi(s, b[i].end);
+        b[i].step = b[i].pad[3 * axis + 2] + 1;
     }
+    share_step(l, n, b, axis);
     qsort(b, n, sizeof *b, by_place);
-    box *interval = arena_alloc(l->a, n * sizeof *interval);
-    uint32_t intervals = 0;
     for (uint32_t i = 0, end; i < n; i = end) {
-        box first = b[i];
-        for (end = i + 1; end < n && b[end].lo == first.lo && b[end].end == first.end;) end++;
-        first.value = lay_out(l, end - i, b + i, axis + 1);
-        interval[intervals++] = first;
+        for (end = i + 1; end < n && b[end].step == b[i].step;) end++;
+        node_id x = b[i].step == 1 ? lay_out_class(l, end - i, b + i, axis)
+                    : end - i == 1 ? pad_apart(l, b + i, axis)
+                                   : interleave(l, end - i, b + i, axis);
+        sum = add(l->g, sum, x);
     }
-    layer *layers = arena_alloc(l->a, intervals * sizeof *layers);
-    uint32_t *of = arena_alloc(l->a, intervals * sizeof *of);
-    uint32_t count = find_layers(l, intervals, interval, layers, of);
-    for (uint32_t i = 0; i < count; i++)
-        sum = add(l->g, sum, join_layer(l, &layers[i], i, interval, of, axis));
     return sum;
 }
 
@@ -214,5 +338,7 @@ node_id grad_total(grad *c, uint32_t place) {
         c->sum[place] = add(c->g, c->sum[place], pieces);
         c->piece[place] = NULL;
     }
+    node_id products = grad_join_products(c, place);
+    if (products) grad_include(c, &c->sum[place], products);
     return c->sum[place];
 }

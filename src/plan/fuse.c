@@ -129,6 +129,8 @@ static double inline_extra(fuse *fu, node_id n) {
         if (reduce && !reduce_fits(fu, x, f->uses[i].group, m)) return INFINITY;
         if (reduce && fuse_has_contraction(fu, x) && !f->uses[i].exact) return INFINITY;
         if (reduce && !fuse_piece_takes(fu, x, &f->uses[i])) return INFINITY;
+        if (reduce && fuse_has_contraction(fu, x) && fuse_scatters(fu, x, &f->uses[i]))
+            return INFINITY;
         evals += k->has_contraction && !k->rows && is_widening(fu, x) ? size : fuse_trips(k, m);
     }
     return (evals - size) * f->cost;
@@ -226,6 +228,7 @@ static bool can_store_in(fuse *fu, node_id n, const use *u) {
     if (op_rows[x->op].class_ == CLASS_REDUCE &&
         !(reduce_fits(fu, x, u->group, fuse_mask(u)) && fuse_piece_takes(fu, x, u)))
         return false;
+    if (fuse_has_contraction(fu, x) && fuse_scatters(fu, x, u)) return false;
     for (uint32_t i = 0; i < f->count; i++)
         if (&f->uses[i] != u && f->uses[i].group == u->group) return false;
     for (uint32_t i = 0; i < f->count; i++) {

@@ -19,6 +19,7 @@ enum {
 
 #define FUSE_LAUNCH 40000.0 /* of one more kernel */
 #define FUSE_HOLD   5.0     /* cost of holding an element in a tile */
+#define FUSE_LANE   16.0    /* of accessing an element by an instruction of its own */
 
 typedef struct fuse_loop {
     double extent;
@@ -180,6 +181,12 @@ bool fuse_writes_pieces(const fuse *fu, node_id n, double extra);
 bool fuse_piece_takes(const fuse *fu, const graph_node *x, const use *u);
 /* Store n, by a kernel for each piece. */
 void fuse_assemble(fuse *fu, node_id n);
+
+/* ---- epilogue.c ------------------------------------------------------------------------------ */
+
+/* Would contraction x, in u's kernel, make so much that is loaded and stored there go lane by lane
+ * that storing x alone costs less? */
+bool fuse_scatters(const fuse *fu, const graph_node *x, const use *u);
 
 /* ---- attention.c ----------------------------------------------------------------------------- */
 

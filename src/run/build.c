@@ -211,6 +211,7 @@ static void make_launches(builder *b) {
     uint32_t n = 0, *id = arena_alloc(b->scratch, (2 * b->f->kernels + 1) * sizeof *id);
     p->launch = arena_zeroed(&p->arena, (2 * b->f->kernels + 1) * sizeof *p->launch);
     b->terms.leaf = compile_leaves(b->f, b->scratch);
+    b->terms.number = compile_numbers(b->f, b->scratch, b->terms.roots, b->terms.root);
     b->terms.products = compile_products(b->f, b->scratch);
     for (uint32_t i = 0; i < b->f->kernels; i++)
         n += add_launches(b, &b->f->kernel[i], &p->launch[n], &id[n]);

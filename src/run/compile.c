@@ -48,16 +48,21 @@ static void pack_weight(qn_ctx *qn, const compile_terms *t, const fuse_kernel *f
 /* Outputs that may lie over a leaf that the same kernel reads. */
 static void mark_inplace(const compile_terms *t, kernel_forms *out) {
     const lowered *low = &out->low;
-    for (uint32_t r = 0; t->donated && r < t->roots; r++) {
-        uint32_t to = 0;
-        while (to < low->args && low->arg[to] != t->root[r]) to++;
-        if (!t->donated[r] || to == low->args) continue;
+    for (uint32_t to = 0; t->donated && to < low->args; to++) {
+        uint32_t place = t->f->pos[low->arg[to]], r = place ? t->number[place - 1] : 0;
+        if (!r || !t->donated[r - 1]) continue;
         for (uint32_t i = 0; i < low->args; i++) {
-            if (low->arg[i] != t->leaf[t->donated[r] - 1]) continue;
+            if (low->arg[i] != t->leaf[t->donated[r - 1] - 1]) continue;
             inplace_mark(low->k, (int)to);
             if (out->first) inplace_mark(out->first, (int)to);
         }
     }
+}
+
+uint32_t *compile_numbers(const fusion *f, arena *a, uint32_t roots, const node_id *root) {
+    uint32_t *number = arena_zeroed(a, (f->nodes + 1) * sizeof *number);
+    for (uint32_t r = roots; r-- > 0;) number[f->pos[root[r]] - 1] = r + 1;
+    return number;
 }
 
 node_id *compile_leaves(const fusion *f, arena *a) {

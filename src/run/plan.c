@@ -83,7 +83,8 @@ static void lay_out(qn_ctx *qn, run_plan *p) {
         block[n] = (memory_block){s->first, s->last, (int64_t)s->size, 0};
         which[n++] = i;
     }
-    p->arena_size = memory_layout(&a, n, block);
+    uint64_t steps = 0;
+    p->arena_size = memory_layout(&a, n, block, &steps);
     for (uint32_t i = 0; i < n; i++) p->slot[which[i]].offset = (size_t)block[i].offset;
     if (debug_on(qn, 'm')) log_memory(qn, p, n, which);
     cleanup_run(&qn->heap, &c);

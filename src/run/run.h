@@ -68,6 +68,7 @@ typedef struct compile_terms {
     uint32_t roots;
     const node_id *root;
     const node_id *leaf;      /* the leaves by number, which `donated` has plus one */
+    const uint32_t *number;   /* by place: 1 + the number among the roots, 0: none */
     const uint32_t *donated;  /* by root, as for key_build; NULL: none is */
     const uint32_t *products; /* by place: kernels with a contraction that read it; NULL */
     const bool *lasting; /* by place in the order: memory with the same value in most runs; NULL */
@@ -86,6 +87,8 @@ typedef struct kernel_forms {
 } kernel_forms;
 
 node_id *compile_leaves(const fusion *f, arena *a); /* for `leaf`; raises */
+/* For `number`; raises. */
+uint32_t *compile_numbers(const fusion *f, arena *a, uint32_t roots, const node_id *root);
 /* For `products`; raises. */
 uint32_t *compile_products(const fusion *f, arena *a);
 /* `out` is empty, and to be closed also where this raises. Each tree in it that is given away is to

@@ -16,9 +16,13 @@
  *           windows. So the sum runs without masks
  *   windows loops of windows that are no rows, a weight's places, go inside the loop of rows: the
  *           piece of the image is copied once for all of them, and what they store lies together
- *   carry   where the sum goes over whole images (a weight's gradient), blocks of it are the
- *           outermost loop, so that what a block reads stays in the second-level cache */
+ *   panels  as many as fit the second-level cache are packed together (jq), so that a piece of the
+ *           image is copied once for all of them: small images have few products for each element
+ *           of a copy
+ *   carry   where the sum goes over whole images (a weight's gradient) or many channels, blocks of
+ *           it are the outermost loop, so that what a block reads stays in the cache */
 #include <stdlib.h>
+#include <string.h>
 
 #include "schedule/schedule.h"
 
@@ -297,18 +301,35 @@ static void order_sum(conv *c) {
         }
 }
 
-/* Blocks of the reduction of at most `most` bytes of both operands: the first loop, and with it a
- * part of the second. */
+/* The largest divisor of n so that as many times `each` are at most `most`. */
+static int64_t largest_part(int64_t n, double each, double most) {
+    int64_t part = n;
+    while (part > 1 && (n % part || (double)part * each > most)) part--;
+    return part;
+}
+
+/* Blocks of the reduction of at most `most` bytes of both operands: parts of the first loop, or
+ * single trips of it, and with them a part of the second. */
 static void cut_sum(conv *c, double most) {
     scheduler *m = c->m;
     conv_loop *first = &c->loop[c->kept], *second = first + 1;
-    if (c->n < c->kept + 3 || second->trips < 2) return;
-    double each = 1, both;
+    double each = (double)(c->nv * m->lanes + c->mr) * (double)c->size;
     for (int i = c->kept + 2; i < c->n; i++) each *= (double)c->loop[i].trips;
-    both = each * (double)(c->nv * m->lanes + c->mr) * (double)c->size;
-    int64_t part = second->trips;
-    while (part > 1 && (second->trips % part || (double)part * both > most)) part--;
-    if (part == second->trips) return;
+    int64_t part = largest_part(first->trips, each * (double)second->trips, most);
+    if (part > 1) {
+        if (part == first->trips || c->n == LOOPS) return;
+        loop2 t = step_split(m, first->h, part, "pc", "kr");
+        if (!t.outer.id) return;
+        memmove(second, first, (size_t)(c->n++ - c->kept) * sizeof *first);
+        first->trips /= part;
+        second->trips = part;
+        for (int f = 0; f < 2; f++) first->step[f] *= part;
+        first->h = t.outer;
+        second->h = t.inner;
+        return;
+    }
+    part = largest_part(second->trips, each, most);
+    if (c->n < c->kept + 3 || part == second->trips) return;
     loop2 t = step_split(m, second->h, part, "kb", "kr");
     loop_h blocks = step_merge(m, first->h, t.outer, "pc");
     if (!blocks.id) return;
@@ -393,16 +414,48 @@ static void stage_image(conv *c, loop_h where) {
     step_peel(maybe(m), t.outer);
 }
 
-static void pack_lanes(conv *c, loop_h where) {
+/* Is that loop's source contiguous? */
+static bool copies_along(scheduler *m, stmt_id body, loop_h l) {
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, body, &t);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t step;
+        if (t[i].load) return schedule_step(m, &t[i], var_of(m, l), &step) && step == 1;
+    }
+    return false;
+}
+
+/* Lanes that are contiguous along the sum, as a weight's channels are, are read by whole vectors
+ * and transposed in registers. */
+static void turn_panel(conv *c) {
+    scheduler *m = c->m;
+    int lanes = c->nv > 1 ? 2 : 1;
+    loop_chain all = schedule_staged(m), sum = all;
+    if (all.n <= lanes) return;
+    sum.n -= lanes;
+    schedule_merge_in_step(m, &sum);
+    for (int i = 0; i < lanes; i++) sum.loop[sum.n + i] = all.loop[all.n - lanes + i];
+    sum.n += lanes;
+    sum.body = all.body;
+    loop_h along = sum.loop[sum.n - lanes - 1];
+    if (trips_of(m, along) >= m->lanes && copies_along(m, sum.body, along))
+        schedule_copy_across(m, &sum, sum.n - lanes - 1);
+}
+
+/* `panels`: the loop over those that are packed together, if there is one. */
+static void pack_lanes(conv *c, loop_h where, loop_h panels) {
     scheduler *m = c->m;
     stage_axes axes = {0};
     stmt_id at = stmt_of(m, where);
-    list_loop(c, c->lanes, at, &axes, false);
+    if (panels.id)
+        stage_axis(&axes, panels, false);
+    else
+        list_loop(c, c->lanes, at, &axes, false);
     for (int i = 0; i < c->n; i++)
         if (i != c->lanes && c->loop[i].in[c->b]) list_loop(c, i, at, &axes, false);
     if (c->nv > 1) stage_axis(&axes, c->u, false);
     stage_axis(&axes, c->v, false);
-    step_stage(m, c->mem[c->b], where, &axes, -1);
+    if (step_stage(m, c->mem[c->b], where, &axes, -1)) turn_panel(c);
 }
 
 /* Elements of an operand that one iteration of loop `at` accesses (-1: all), reduction loops but
@@ -461,13 +514,44 @@ static void share(conv *c, int first) {
 
 /* Where to stage the image: the outermost loop whose iteration sees no more than the cache holds;
  * `first`: the outermost candidate. */
-static void stage_image_at(conv *c, int first, bool deep) {
+static int image_loop(const conv *c, int first, bool deep) {
     int at = first;
     double most = (double)copy_bytes(c);
     while (at + 1 < c->kept && footprint(c, c->a, at, deep) * (double)c->size > most) at++;
     while (at + 1 < c->kept && at != c->rows && !c->loop[at].in[c->a])
         at++; /* no gain further out */
-    stage_image(c, c->loop[at].h);
+    return at;
+}
+
+/* How many panels of columns are packed together and share what is staged of the image: as many as
+ * fit the second-level cache, the sums of a block among them, and leave work for all threads. */
+static int64_t panels_at_once(const conv *c, int at, bool deep) {
+    const machine *l = c->m->limits;
+    int64_t panels = tiles_of(c->loop[c->lanes].trips, c->nv * c->m->lanes), n = panels;
+    double panel = (double)(c->nv * c->m->lanes), sums = panel;
+    for (int i = 0; i < c->n; i++) {
+        bool block = !(deep && i == c->kept);
+        if (c->loop[i].sum && c->loop[i].in[c->b] && block) panel *= (double)c->loop[i].trips;
+        if (!c->loop[i].sum && only_in(c, i, c->a)) sums *= (double)c->loop[i].trips;
+    }
+    double image = footprint(c, c->a, at, deep), each = deep ? panel + sums : panel;
+    double room = 1.5 * (double)copy_bytes(c) / (double)c->size - image;
+    int64_t parts = l->threads > 1 ? 2 * l->threads : 1;
+    while (n > 1 && (panels % n || panels / n < parts || each * (double)n > room)) n--;
+    return n;
+}
+
+/* Put the panels at once inside the loop at which the image is staged; the loop over them. */
+static loop_h block_panels(conv *c, int at, int64_t panels) {
+    scheduler *m = c->m;
+    conv_loop *lanes = &c->loop[c->lanes];
+    if (panels < 2 || at < c->lanes) return NO_LOOP;
+    loop2 t = step_split(m, lanes->h, panels, "jc", "jq");
+    if (!t.outer.id) return NO_LOOP;
+    lanes->h = t.outer;
+    for (int i = c->lanes + 1; i <= at; i++)
+        if (!step_swap(maybe(m), t.inner, c->loop[i].h)) break;
+    return t.inner;
 }
 
 bool schedule_convolution(scheduler *m, stmt_id loop) {
@@ -500,15 +584,21 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     loop_h sum = c->loop[c->kept].h;
     int first = 0; /* the outermost loop that a depends on */
     while (!only_in(c, first, c->a)) first++;
+    int at = image_loop(c, deep ? first : 0, deep);
+    bool staged = c->load[c->a].valid != SYM_TRUE;
+    loop_h several = NO_LOOP;
+    if (panels && pack && staged) several = block_panels(c, at, panels_at_once(c, at, deep));
     deep = deep && schedule_block_sums(m, c->tile, sum, c->loop[first].h, NULL);
     loop_h parts = NO_LOOP;
     if (pack && !deep && !panels && !outer && c->rows) parts = split_parts(c);
     if (pack)
-        pack_lanes(c, deep       ? sum
-                      : panels   ? c->loop[c->lanes].h
-                      : parts.id ? parts
-                                 : c->loop[outer ? outer - 1 : 0].h);
-    if (c->load[c->a].valid != SYM_TRUE) stage_image_at(c, deep ? first : 0, deep);
+        pack_lanes(c,
+                   deep       ? sum
+                   : panels   ? c->loop[c->lanes].h
+                   : parts.id ? parts
+                              : c->loop[outer ? outer - 1 : 0].h,
+                   several);
+    if (staged) stage_image(c, c->loop[at].h);
     share(c, c->kept);
     return true;
 }

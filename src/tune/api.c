@@ -163,6 +163,7 @@ static void add_tensors(tune_list *l, int n, qn_tensor *const *t) {
     const fusion *f = fuse_build(g, &l->a, nodes, order, roots, root, run_fuse_terms(qn), NULL);
     compile_terms terms = {.f = f, .roots = roots, .root = root, .donated = donated};
     terms.leaf = compile_leaves(f, &l->a);
+    terms.number = compile_numbers(f, &l->a, roots, root);
     terms.products = compile_products(f, &l->a);
     for (uint32_t i = 0; i < f->kernels; i++) add_kernel(l, &terms, &f->kernel[i]);
 }

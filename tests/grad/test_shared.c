@@ -1,8 +1,9 @@
 /* test_shared.c - gradients of what is used several times, each time in a contraction: a weight of
  * several batches of equal size, of the steps of a recurrent network, of two convolutions, an x of
- * several projections. Each use gives one contraction, and each but the first adds it to what there
- * is: kernels, contractions among them and temporary memory are counted on the device null; values
- * and second derivatives are compared with sums in double precision, written out here. */
+ * several projections. Each use gives one contraction, or several of few rows one, and each but the
+ * first adds it to what there is: kernels, contractions among them and temporary memory are counted
+ * on the device null; values and second derivatives are compared with sums in double precision,
+ * written out here. */
 #include "quern.h"
 #include "test.h"
 
@@ -20,11 +21,15 @@ static void count_kernels(void *user, const char *line) {
         others++;
 }
 
-static qn_ctx *open_null(void) {
-    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .log = count_kernels));
+static qn_ctx *open_counted(const char *device) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device, .threads = 1, .log = count_kernels));
     qn_set(qn, "debug", "f");
     contractions = others = 0;
     return qn;
+}
+
+static qn_ctx *open_null(void) {
+    return open_counted("null");
 }
 
 static qn_tensor *zeros(qn_ctx *qn, int rank, const int64_t *shape) {
@@ -66,6 +71,35 @@ static void each_use_is_one_contraction_added_to_those_before(void) {
     CHECK_INT(contractions, 64);
     CHECK_INT(others, 0);
     CHECK(bytes <= 2 * 4 * 96 * 160); /* one that is read, one that is written */
+    qn_close(qn);
+}
+
+/* Of so few rows a use that as many as 7 of them are no more than the weight. */
+static void uses_of_few_rows_are_joined_to_fewer_contractions(void) {
+    qn_ctx *qn = open_counted("cpu"); /* one thread: no launch goes before others */
+    qn_tensor *w = matrix(qn, 96, 160), *x[MOST], *g[MOST], *dw;
+    for (int i = 0; i < 64; i++) x[i] = matrix(qn, 8, 160), g[i] = matrix(qn, 8, 96);
+    CHECK_INT(qn_grad(loss_of(64, x, w, g), NULL, 1, &w, &dw), QN_OK);
+    uint64_t bytes = planned(qn, 1, &dw);
+    CHECK_INT(contractions, 10);
+    CHECK(bytes <= 3 * 4 * 96 * 160); /* and the rows of one of them */
+    qn_close(qn);
+}
+
+/* And rows that are slices of one tensor, one behind the other, are where they are. */
+static void rows_that_lie_together_are_not_stored_again(void) {
+    qn_ctx *qn = open_null();
+    qn_tensor *w = matrix(qn, 96, 160), *all = matrix(qn, 4 * 8, 160),
+              *from = matrix(qn, 4 * 8, 96);
+    qn_tensor *x[4], *g[4], *dw;
+    for (int i = 0; i < 4; i++) {
+        x[i] = qn_slice(all, 0, i * 8, (i + 1) * 8, 1);
+        g[i] = qn_slice(from, 0, i * 8, (i + 1) * 8, 1);
+    }
+    CHECK_INT(qn_grad(loss_of(4, x, w, g), NULL, 1, &w, &dw), QN_OK);
+    CHECK_INT(planned(qn, 1, &dw), 0);
+    CHECK_INT(contractions, 1);
+    CHECK_INT(others, 0);
     qn_close(qn);
 }
 
@@ -163,8 +197,8 @@ static void compare(qn_tensor *t, const double *want, int64_t n, double rel) {
 static const char *const devices[] = {"cpu", "ref"};
 
 /* dw = sum of g_i' x_i; of the loss |dw|^2 the gradient by x_i is 2 g_i dw. */
-static void values_and_second_derivatives_are_those_of_the_sum(void) {
-    enum { USES = 7, ROWS = 9, IN = 37, OUT = 29 };
+static void check_values(int rows) {
+    enum { USES = 7, MOST_ROWS = 9, IN = 37, OUT = 29 };
     for (int d = 0; d < 2; d++) {
         uint64_t seed = 11;
         qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[d]));
@@ -172,9 +206,9 @@ static void values_and_second_derivatives_are_those_of_the_sum(void) {
         qn_tensor *tx[USES], *tg[USES], *tw = tensor_of(qn, w), *dw, *dx[USES];
         double want[OUT * IN] = {0};
         for (int i = 0; i < USES; i++) {
-            tx[i] = tensor_of(qn, x[i] = random_array(ROWS, IN, &seed));
-            tg[i] = tensor_of(qn, g[i] = random_array(ROWS, OUT, &seed));
-            for (int b = 0; b < ROWS; b++)
+            tx[i] = tensor_of(qn, x[i] = random_array(rows, IN, &seed));
+            tg[i] = tensor_of(qn, g[i] = random_array(rows, OUT, &seed));
+            for (int b = 0; b < rows; b++)
                 for (int o = 0; o < OUT; o++)
                     for (int k = 0; k < IN; k++)
                         want[o * IN + k] += (double)g[i].v[b * OUT + o] * x[i].v[b * IN + k];
@@ -184,15 +218,51 @@ static void values_and_second_derivatives_are_those_of_the_sum(void) {
         CHECK_INT(qn_grad(square, NULL, USES, tx, dx), QN_OK);
         compare(dw, want, OUT * IN, 2e-6);
         for (int i = 0; i < USES; i++) {
-            double second[ROWS * IN] = {0};
-            for (int b = 0; b < ROWS; b++)
+            double second[MOST_ROWS * IN] = {0};
+            for (int b = 0; b < rows; b++)
                 for (int o = 0; o < OUT; o++)
                     for (int k = 0; k < IN; k++)
                         second[b * IN + k] += 2.0 * g[i].v[b * OUT + o] * want[o * IN + k];
-            compare(dx[i], second, ROWS * IN, 5e-6);
+            compare(dx[i], second, rows * IN, 5e-6);
             free(x[i].v);
             free(g[i].v);
         }
+        free(w.v);
+        qn_close(qn);
+    }
+}
+
+static void values_and_second_derivatives_are_those_of_the_sum(void) {
+    check_values(9);
+    check_values(2); /* all of them joined */
+}
+
+/* Uses of one weight in several forms, of few rows: plain, with a batch, the other way round. */
+static void joined_uses_of_all_shapes_have_their_sum(void) {
+    enum { USES = 9, IN = 30, OUT = 26, B = 2 };
+    for (int d = 0; d < 2; d++) {
+        uint64_t seed = 3;
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = devices[d]));
+        array w = random_array(OUT, IN, &seed), x[USES], g[USES];
+        qn_tensor *tw = tensor_of(qn, w), *loss = NULL, *dw;
+        double want[OUT * IN] = {0};
+        for (int i = 0; i < USES; i++) {
+            x[i] = random_array(B, IN, &seed), g[i] = random_array(B, OUT, &seed);
+            for (int at = 0; at < B * OUT * IN; at++)
+                want[at % (OUT * IN)] +=
+                    (double)g[i].v[at / IN] * x[i].v[at / IN / OUT * IN + at % IN];
+            qn_tensor *tx = tensor_of(qn, x[i]), *tg = tensor_of(qn, g[i]), *l;
+            if (i % 3 == 1) {
+                tx = qn_reshape(tx, 3, (int64_t[]){B, 1, IN});
+                tg = qn_reshape(tg, 3, (int64_t[]){B, 1, OUT});
+            }
+            l = i % 3 == 2 ? qn_mul(qn_matmul(tg, tw), tx) : qn_mul(qn_linear(tx, tw, NULL), tg);
+            l = qn_sum(l, QN_ALL, false);
+            loss = loss ? qn_add(loss, l) : l;
+        }
+        CHECK_INT(qn_grad(loss, NULL, 1, &tw, &dw), QN_OK);
+        compare(dw, want, OUT * IN, 5e-6);
+        for (int i = 0; i < USES; i++) free(x[i].v), free(g[i].v);
         free(w.v);
         qn_close(qn);
     }
@@ -309,11 +379,14 @@ static void two_convolutions_give_x_both_their_gradients(void) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(each_use_is_one_contraction_added_to_those_before);
+    RUN(uses_of_few_rows_are_joined_to_fewer_contractions);
+    RUN(rows_that_lie_together_are_not_stored_again);
     RUN(so_are_uses_of_all_shapes);
     RUN(an_x_of_three_projections_has_three_contractions);
     RUN(an_x_of_two_convolutions_has_two);
     RUN(products_that_repeat_nothing_are_added_first);
     RUN(values_and_second_derivatives_are_those_of_the_sum);
+    RUN(joined_uses_of_all_shapes_have_their_sum);
     RUN(a_recurrent_network_has_the_gradients_of_its_steps);
     RUN(a_repeated_tensor_has_the_sum_of_its_uses);
     RUN(two_convolutions_give_x_both_their_gradients);

@@ -217,6 +217,42 @@ static void adamw_over_forty_parameters_is_at_most_four_kernels(void) {
     CHECK(n >= 1);
 }
 
+/* The kernels of a step of momentum, p and its state written back. */
+static int momentum_step(qn_tensor *p, qn_tensor *gradient) {
+    int rank = qn_rank(p);
+    int64_t shape[4];
+    for (int i = 0; i < rank; i++) shape[i] = qn_dim(p, i);
+    qn_tensor *v = param(rank, shape), *both[] = {p, v};
+    qn_tensor *next = qn_add(qn_mul(v, qn_like(v, 0.9)), gradient);
+    qn_assign(v, next);
+    qn_assign(p, qn_sub(p, qn_mul(next, qn_like(p, 0.01))));
+    return kernels(2, both);
+}
+
+/* The places of a weight lie contiguous, and vectors go along its channels: what an optimizer loads
+ * and stores would be accessed lane by lane. A product's results come by rows. */
+static void a_gradient_is_stored_where_its_optimizer_would_go_lane_by_lane(void) {
+    qn_tensor *x = param(4, (int64_t[]){8, 64, 8, 8}), *w = param(4, (int64_t[]){64, 64, 3, 3}), *d;
+    qn_tensor *g = param(4, (int64_t[]){8, 64, 8, 8});
+    CHECK_INT(qn_grad(qn_conv2d(x, w, NULL, &QN_CONV_OPTIONS(.before = {1, 1}, .after = {1, 1})), g,
+                      1, &w, &d),
+              QN_OK);
+    CHECK_INT(momentum_step(w, d), 2);
+    CHECK_INT(qn_grad(qn_conv2d(x, w, NULL, &QN_CONV_OPTIONS(.before = {1, 1}, .after = {1, 1})), g,
+                      1, &w, &d),
+              QN_OK);
+    CHECK_INT(kernels1(qn_mul(d, qn_like(d, 0.5))), 1);
+    qn_tensor *one = param(4, (int64_t[]){64, 64, 1, 1});
+    CHECK_INT(qn_grad(qn_conv2d(x, one, NULL, NULL), g, 1, &one, &d), QN_OK);
+    CHECK_INT(momentum_step(one, d), 1);
+    for (int turned = 0; turned < 2; turned++) {
+        qn_tensor *y = matrix(48, 200), *u = turned ? matrix(300, 200) : matrix(200, 300);
+        qn_tensor *z = turned ? qn_matmul(y, qn_permute(u, 2, (int[]){1, 0})) : qn_matmul(y, u);
+        CHECK_INT(qn_grad(z, matrix(48, 300), 1, &u, &d), QN_OK);
+        CHECK_INT(momentum_step(u, d), 1);
+    }
+}
+
 static void a_product_used_twice_is_computed_once(void) {
     qn_tensor *h = qn_matmul(matrix(64, 96), matrix(96, 80));
     qn_tensor *both[] = {qn_relu(h), qn_sum(h, QN_ALL, false)};
@@ -258,6 +294,7 @@ SCOPED(a_product_of_narrow_operands_is_one_kernel)
 SCOPED(a_relu_keeps_its_result_for_the_gradient)
 SCOPED(movement_between_elementwise_ops_adds_no_kernel)
 SCOPED(adamw_over_forty_parameters_is_at_most_four_kernels)
+SCOPED(a_gradient_is_stored_where_its_optimizer_would_go_lane_by_lane)
 SCOPED(a_product_used_twice_is_computed_once)
 SCOPED(without_fusion_every_operation_is_a_kernel)
 
@@ -281,6 +318,7 @@ int main(int argc, char **argv) {
     RUN(scoped_a_relu_keeps_its_result_for_the_gradient);
     RUN(scoped_movement_between_elementwise_ops_adds_no_kernel);
     RUN(scoped_adamw_over_forty_parameters_is_at_most_four_kernels);
+    RUN(scoped_a_gradient_is_stored_where_its_optimizer_would_go_lane_by_lane);
     RUN(scoped_a_product_used_twice_is_computed_once);
     RUN(scoped_without_fusion_every_operation_is_a_kernel);
     qn_close(qn);

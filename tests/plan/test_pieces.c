@@ -3,6 +3,7 @@
  * that nothing is stored on the way; values against plain copies, gradients against formulas by
  * hand, on devices that differ in how they come by them. */
 #include "base/base.h"
+#include "graph/graph.h"
 #include "quern.h"
 #include "test.h"
 
@@ -323,6 +324,92 @@ static void gradients_of_many_selects_lie_beside_each_other(void) {
     }
 }
 
+/* How many additions of its own size a tensor is made of. */
+static int whole_additions(qn_tensor *t) {
+    graph *g = tensor_ctx(t)->graph;
+    node_id *order, root = tensor_at(t)->node;
+    arena a;
+    arena_open(&a, &tensor_ctx(t)->heap);
+    uint32_t n = graph_order(g, &a, 1, &root, &order);
+    int count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const graph_node *x = node_at(g, order[i]);
+        count += x->op == OP_ADD && x->shape == node_at(g, root)->shape;
+    }
+    arena_free(&a);
+    return count;
+}
+
+/* f of each residue class by itself, x[k::step] along an axis, but for every `leave_out`-th. */
+static void check_steps(const char *device, int size, int step, int axis, int leave_out) {
+    qn_ctx *qn = open_on(device, 1);
+    int64_t dims[2] = {axis ? 3 : size, axis ? size : 3};
+    qn_tensor *x = input(qn, 3, 2, dims), *g = NULL, *y = NULL;
+    for (int k = 0; k < step && k < size; k++) {
+        if (k % leave_out != leave_out - 1 && leave_out > 1) continue;
+        qn_tensor *part = qn_slice(x, axis, k, INT64_MAX, step);
+        part = qn_sum(qn_mul(part, qn_mul(part, qn_like(part, 1 + k % 4))), QN_ALL, false);
+        y = y ? qn_add(y, part) : part;
+    }
+    CHECK_INT(qn_grad(y, NULL, 1, &x, &g), QN_OK);
+    CHECK_INT(whole_additions(g), 0);
+    float *v = value_of(g);
+    int64_t wrong = 0;
+    for (int i = 0; i < size; i++)
+        for (int64_t k = 0; k < 3; k++) {
+            int64_t at = axis ? k * size + i : i * 3 + k, class_ = i % step;
+            bool taken = leave_out == 1 || class_ % leave_out == leave_out - 1;
+            wrong += v[at] != (taken ? 2 * (float)(1 + class_ % 4) * element(3, at) : 0);
+        }
+    if (wrong)
+        FAIL("%s: %d by %d along %d: %lld wrong", device, size, step, axis, (long long)wrong);
+    free(v);
+    qn_close(qn);
+}
+
+static void gradients_of_slices_with_steps_are_interleaved(void) {
+    static const int cases[][2] = {{8, 2}, {9, 2}, {10, 4}, {7, 7}, {100, 33}, {64, 16}, {5, 4}};
+    for (size_t d = 0; d < COUNT_OF(devices); d++)
+        for (size_t i = 0; i < COUNT_OF(cases); i++)
+            for (int axis = 0; axis < 2; axis++)
+                for (int leave_out = 1; leave_out < 4; leave_out++)
+                    if (leave_out <= cases[i][1])
+                        check_steps(devices[d], cases[i][0], cases[i][1], axis, leave_out);
+}
+
+/* Windows of every third place that overlap, beside ones of every second, both axes at once. */
+static void slices_with_several_steps_are_added(void) {
+    enum { N = 23 };
+    for (size_t d = 0; d < COUNT_OF(devices); d++) {
+        qn_ctx *qn = open_on(devices[d], 1);
+        qn_tensor *x = input(qn, 5, 2, AT(N, N)), *y = NULL, *g = NULL;
+        float want[N][N] = {{0}};
+        uint64_t seed = 7;
+        for (int n = 0; n < 30; n++) {
+            int64_t from[2], to[2], by[2];
+            for (int k = 0; k < 2; k++) {
+                from[k] = test_below(&seed, N - 4), by[k] = 1 + test_below(&seed, 3);
+                to[k] = from[k] + 1 + test_below(&seed, N - from[k]);
+            }
+            qn_tensor *part =
+                qn_slice(qn_slice(x, 0, from[0], to[0], by[0]), 1, from[1], to[1], by[1]);
+            part = qn_sum(part, QN_ALL, false);
+            part = qn_mul(part, qn_like(part, n + 1));
+            y = y ? qn_add(y, part) : part;
+            for (int64_t i = from[0]; i < to[0] && i < N; i += by[0])
+                for (int64_t k = from[1]; k < to[1] && k < N; k += by[1])
+                    want[i][k] += (float)(n + 1);
+        }
+        CHECK_INT(qn_grad(y, NULL, 1, &x, &g), QN_OK);
+        float *v = value_of(g);
+        int wrong = 0;
+        for (int i = 0; i < N * N; i++) wrong += v[i] != want[i / N][i % N];
+        CHECK_INT(wrong, 0);
+        free(v);
+        qn_close(qn);
+    }
+}
+
 /* Windows that overlap are added, in as many layers as lie above each other, and boxes of two axes
  * are laid out along both. */
 static void overlapping_slices_are_added_in_layers(void) {
@@ -442,6 +529,8 @@ int main(int argc, char **argv) {
     RUN(planning_grows_as_the_pieces_do);
     RUN(gradients_of_a_list_of_500_first_and_second_order);
     RUN(gradients_of_many_selects_lie_beside_each_other);
+    RUN(gradients_of_slices_with_steps_are_interleaved);
+    RUN(slices_with_several_steps_are_added);
     RUN(overlapping_slices_are_added_in_layers);
     RUN(boxes_of_two_axes_are_laid_out_along_both);
     RUN(gradients_of_splits_and_chunks);

@@ -50,7 +50,8 @@ static void random_lifetimes_never_overlap_and_stay_tight(void) {
         }
         arena a;
         arena_open(&a, &qn->heap);
-        int64_t total = memory_layout(&a, n, b);
+        uint64_t compared = 0;
+        int64_t total = memory_layout(&a, n, b, &compared);
         arena_free(&a);
         check_layout(n, b, total);
         used += total;
@@ -65,7 +66,8 @@ static void blocks_that_follow_each_other_share_one_place(void) {
     for (uint32_t i = 0; i < 10; i++) b[i] = (memory_block){i * 2, i * 2 + 1, 4096, -1};
     arena a;
     arena_open(&a, &qn->heap);
-    CHECK_INT(memory_layout(&a, 10, b), 4096);
+    uint64_t compared = 0;
+    CHECK_INT(memory_layout(&a, 10, b, &compared), 4096);
     arena_free(&a);
 }
 

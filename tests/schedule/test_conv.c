@@ -46,6 +46,9 @@ static const spec cases[] = {
     {2, 2, 32, 32, S2(13, 13), S2(3, 3), {1, 1}, {1, 1}, {1, 1}, {1, 1}, 32, false, false},
     {2, 1, 20, 40, S2(9, 33), S2(3, 3), {2, 2}, {1, 1}, {1, 1}, {1, 1}, 20, false, false},
     {2, 2, 12, 18, S2(10, 9), S2(3, 3), {1, 1}, {1, 1}, {1, 1}, {1, 1}, 3, false, false},
+    /* more than the second-level cache of one panel of channels, of all positions */
+    {2, 7, 464, 96, S2(3, 3), S2(3, 3), {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, false, false},
+    {2, 32, 5, 272, S2(4, 4), S2(3, 3), {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, false, false},
     {2, 1, 64, 64, S2(7, 7), S2(3, 3), {1, 1}, {1, 1}, {0, 0}, {0, 0}, 2, true, false},
     {2, 3, 5, 4, S2(7, 9), S2(3, 3), {2, 2}, {1, 1}, {0, 0}, {0, 0}, 1, true, false},
     {3,
@@ -370,12 +373,12 @@ static void a_convolution_is_one_kernel_and_stores_no_windows(void) {
     free(zeros);
 }
 
-/* How often a scheduled kernel reads its argument a2, by its text, and the trips of its outermost
- * loop. */
+/* How often a scheduled kernel copies of its arguments, by its text, the trips of its outermost
+ * loop, and those of the loop over blocks of the sum. */
 static struct {
     bool scheduled;
     int depth;
-    double around[40], reads, blocks;
+    double around[40], reads[4], blocks, sums;
 } text;
 
 static void count_reads(void *user, const char *line) {
@@ -383,8 +386,12 @@ static void count_reads(void *user, const char *line) {
     if (!strncmp(line, "k after ", 8)) text.scheduled = !strcmp(line, "k after schedule");
     if (!text.scheduled) return;
     const char *trips = strstr(line, " < "), *end = line + strlen(line);
-    if (strstr(line, " = a2[")) text.reads += text.around[text.depth];
-    if (!strncmp(line, "kernel ", 7)) text.depth = 0, text.around[0] = 1;
+    for (int i = 0; i < 4; i++)
+        if (strstr(line, (const char *[]){" = a0[", " = a1[", " = a2[", " = a3["}[i]))
+            text.reads[i] += text.around[text.depth];
+    if (strstr(line, " pc < ")) text.sums = atof(trips + 3);
+    if (!strncmp(line, "kernel ", 7)) memset(&text, 0, sizeof text), text.around[0] = 1;
+    text.scheduled = true;
     if (end[-1] == '{' && trips && text.depth < 39) {
         text.around[text.depth + 1] = text.around[text.depth] * atof(trips + 3);
         if (!text.depth++) text.blocks = text.around[1];
@@ -405,8 +412,27 @@ static void a_weight_s_gradient_copies_the_image_once_for_all_its_places(void) {
               QN_OK);
     qn_set(qn, "debug", "k");
     CHECK_INT(qn_realize(1, &d), QN_OK);
-    CHECK(text.blocks > 1 && text.reads > 0);
-    CHECK(text.reads <= 1.1 * text.blocks * 32 * 512 * 6 * 6);
+    CHECK(text.blocks > 1 && text.reads[2] > 0);
+    CHECK(text.reads[2] <= 1.1 * text.blocks * 32 * 512 * 6 * 6);
+    qn_close(qn);
+    free(zeros);
+}
+
+/* Where a panel of the weight has no room in the second-level cache, blocks of the sum are as deep
+ * as have, and what they see of the image is copied once for several panels. */
+static void blocks_of_a_deep_sum_are_few_and_share_the_image(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .threads = 1, .log = count_reads));
+    qn_set(qn, "debug", "k");
+    zeros = calloc(512 * 512 * 9, sizeof *zeros);
+    qn_tensor *x = image(qn, 32, 512, 4, 4), *w = image(qn, 512, 512, 3, 3), *d;
+    qn_tensor *g = image(qn, 32, 512, 4, 4),
+              *y = qn_conv2d(x, w, NULL, &QN_CONV_OPTIONS(.before = {1, 1}, .after = {1, 1}));
+    for (int back = 0; back < 2; back++) {
+        if (back) CHECK_INT(qn_grad(y, g, 1, &x, &d), QN_OK);
+        CHECK_INT(qn_realize(1, back ? &d : &y), QN_OK);
+        CHECK(text.sums > 1 && text.sums <= 32);
+        CHECK(text.reads[1] > 0 && text.reads[1] <= 9.0 * 32 * 512 * 6 * 6);
+    }
     qn_close(qn);
     free(zeros);
 }
@@ -482,6 +508,7 @@ int main(int argc, char **argv) {
     RUN(pools);
     RUN(a_convolution_is_one_kernel_and_stores_no_windows);
     RUN(a_weight_s_gradient_copies_the_image_once_for_all_its_places);
+    RUN(blocks_of_a_deep_sum_are_few_and_share_the_image);
     RUN(gradients_of_strided_convolutions_multiply_by_no_zeros);
     RUN(refusals_name_what_does_not_fit);
     return test_end();
