@@ -326,6 +326,7 @@ void eval_run(qn_ctx *qn, uint32_t nodes, const node_id *order, uint32_t roots, 
 /* Compute these nodes and every pending assignment; afterwards each is realized. Raises. */
 void realize_nodes(qn_ctx *qn, uint32_t n, const node_id *node);
 void realize_given_up(qn_ctx *qn, node_id n); /* of what n is made of, and itself; raises */
+void request_ends(qn_ctx *qn);    /* what each does last, one that has nothing to compute, too */
 void realize_initial(qn_ctx *qn); /* the first values of parameters, without assignments; raises */
 /* The bytes of a value at the current bindings; false: there are too many, or it is not known,
  * which is reported. */

@@ -342,6 +342,27 @@ static bool bind_inputs(static_plan *p, qn_tensor *const *inputs) {
     return fits;
 }
 
+/* Inputs may be expressions, and earlier effects come first. A run whose inputs are there is the
+ * common one, and as short as can be. */
+static bool realize_inputs(const static_plan *p, qn_tensor *const *inputs) {
+    qn_ctx *qn = p->qn;
+    const graph *g = qn->graph;
+    bool there = !g->pending_count;
+    for (int i = 0; i < p->inputs && there; i++) {
+        const graph_node *x = node_at(g, tensor_at(inputs[i])->node);
+        there = node_is_memory(x);
+        if (there) kept_forget(qn, x->buffer);
+    }
+    if (there) {
+        sweep_if_due(qn);
+        request_ends(qn);
+        return true;
+    }
+    if (qn_realize(p->inputs, inputs)) return false;
+    if (g->pending_count) realize_nodes(qn, 0, NULL);
+    return true;
+}
+
 /* Which buffer each leaf is this time; anything that does not fit what was compiled is an error. */
 static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
     qn_ctx *qn = p->qn;
@@ -357,10 +378,7 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
                    false;
     }
     if (!bind_inputs(p, inputs)) return false;
-    if (g->pending_count || p->inputs) { /* inputs may be expressions; earlier effects come first */
-        if (qn_realize(p->inputs, inputs)) return false;
-        if (g->pending_count) realize_nodes(qn, 0, NULL);
-    }
+    if (!realize_inputs(p, inputs)) return false;
     if (!constants_make(&p->constants, qn)) return false;
     for (uint32_t i = 0; i < p->leaves; i++) {
         if (p->leaf_constant[i] >= 0) {
