@@ -125,7 +125,6 @@ bool dev_view(const dev_node *node, dev_array *view);
 
 /* ---- registry.c ------------------------------------------------------------------------------ */
 
-/* Compile n kernels the best way the device has; raises, and then none is left. */
 /* A program that is being made: run dev_made_cleanup on it. */
 typedef struct dev_made {
     void (*unload)(void *state, dev_program *p);
@@ -133,8 +132,9 @@ typedef struct dev_made {
     dev_program *program;
 } dev_made;
 void dev_made_cleanup(void *made);
-void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kernel *const *k,
-                      dev_program **out);
+/* Compile n kernels the best way the device has. Raises where one fails: then `out`, as far as it
+ * is not NULL, is still the caller's. */
+void dev_compile_many(const dev_table *t, void *state, int n, kernel *const *k, dev_program **out);
 
 const dev_table *dev_at(int i);              /* NULL past the last */
 const dev_table *dev_find(const char *name); /* NULL: no such device */

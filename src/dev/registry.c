@@ -21,29 +21,11 @@ void dev_made_cleanup(void *made) {
     m->unload(m->state, m->program);
 }
 
-typedef struct compiled {
-    const dev_table *t;
-    void *state;
-    int n;
-    dev_program **out;
-} compiled;
-
-static void unload_all(void *of) {
-    const compiled *c = of;
-    for (int i = 0; i < c->n; i++)
-        if (c->out[i]) c->t->unload(c->state, c->out[i]);
-}
-
-void dev_compile_many(const dev_table *t, void *state, heap *h, int n, kernel *const *k,
-                      dev_program **out) {
-    compiled own = {t, state, n, out};
-    cleanup c;
+void dev_compile_many(const dev_table *t, void *state, int n, kernel *const *k, dev_program **out) {
     for (int i = 0; i < n; i++) out[i] = NULL;
-    cleanup_push(h, &c, unload_all, &own);
     if (t->compile_many) t->compile_many(state, n, k, out);
     for (int i = 0; i < n; i++)
         if (!out[i]) out[i] = t->compile(state, k[i]);
-    cleanup_drop(h, &c);
 }
 
 qn_code dev_check_set(qn_ctx *qn, const dev_program *p, emit_facts *f, const dev_set *set) {

@@ -107,7 +107,8 @@ void emit_llvm_drop(emit_unit *u);           /* NULL is fine */
 
 /* ---- clike.c --------------------------------------------------------------------------------- */
 
-void emit_c99(kernel *k, str *out); /* one translation unit; raises */
+/* One translation unit of them all; each function has its kernel's number (emit_name). Raises. */
+void emit_c99(int n, kernel *const *k, str *out);
 
 /* ---- emit/clike/workgroup.c ------------------------------------------------------------------ */
 

@@ -160,6 +160,31 @@ static void add_compiled(qn_ctx *qn, program_entry *e, dev_program *p) {
     if (!p->cached) count_compile(qn, e->seconds + p->seconds);
 }
 
+typedef struct compiling {
+    qn_ctx *qn;
+    kernel **k;
+    dev_program **p;
+} compiling;
+
+/* Those that the device compiled wait no more. */
+static void take_compiled(void *of) {
+    const compiling *t = of;
+    program_cache *c = t->qn->run->programs;
+    uint32_t waits = 0;
+    for (uint32_t i = 0; i < c->waits; i++) {
+        uint32_t id = c->waiting[i];
+        if (!t->p[i]) {
+            c->waiting[waits++] = id;
+            continue;
+        }
+        add_compiled(t->qn, &c->at[id], t->p[i]);
+        c->at[id].waiting = NULL;
+        ir_close(t->k[i]);
+    }
+    c->waits = waits;
+}
+
+/* Where one fails the others are kept, for the next request may want them. */
 static void compile(qn_ctx *qn, program_cache *c, arena *a) {
     int n = (int)c->waits;
     if (qn->knob[KNOB_TUNE].number) {
@@ -168,7 +193,7 @@ static void compile(qn_ctx *qn, program_cache *c, arena *a) {
         run_hooks.first_seen(qn, n, text);
     }
     kernel **k = arena_alloc(a, (size_t)n * sizeof *k);
-    dev_program **p = arena_alloc(a, (size_t)n * sizeof *p);
+    dev_program **p = arena_zeroed(a, (size_t)n * sizeof *p);
     for (int i = 0; i < n; i++) {
         program_entry *e = &c->at[c->waiting[i]];
         double start = clock_seconds();
@@ -177,13 +202,11 @@ static void compile(qn_ctx *qn, program_cache *c, arena *a) {
         compile_passes(qn, k[i]);
         e->seconds = clock_seconds() - start;
     }
-    dev_compile_many(qn->run->dev, qn->run->dev_state, &qn->heap, n, k, p);
-    for (int i = 0; i < n; i++) {
-        add_compiled(qn, &c->at[c->waiting[i]], p[i]);
-        c->at[c->waiting[i]].waiting = NULL;
-        ir_close(k[i]);
-    }
-    c->waits = 0;
+    compiling these = {qn, k, p};
+    cleanup done;
+    cleanup_push(&qn->heap, &done, take_compiled, &these);
+    dev_compile_many(qn->run->dev, qn->run->dev_state, n, k, p);
+    cleanup_run(&qn->heap, &done);
 }
 
 void programs_compile(qn_ctx *qn) {
@@ -226,11 +249,11 @@ static void renew(qn_ctx *qn, program_entry *e) {
     if (!k) heap_unwind(&qn->heap);
     cleanup c;
     cleanup_push(&qn->heap, &c, ir_cleanup, k);
-    dev_program *p;
+    dev_program *p = NULL;
     compile_schedule(qn, k, e->text, e->length);
     compile_passes(qn, k);
     e->seconds = clock_seconds() - start;
-    dev_compile_many(qn->run->dev, qn->run->dev_state, &qn->heap, 1, &k, &p);
+    dev_compile_many(qn->run->dev, qn->run->dev_state, 1, &k, &p);
     cleanup_run(&qn->heap, &c);
     replace_program(qn, e, p);
 }

@@ -221,7 +221,7 @@ static void compile_work(void *arg) {
         if (legal.len) transform_lines(c->k[i], legal.s, NULL);
         compile_passes(t->qn, c->k[i]);
     }
-    dev_compile_many(t->qn->run->dev, t->qn->run->dev_state, &t->qn->heap, c->n, c->k, c->out);
+    dev_compile_many(t->qn->run->dev, t->qn->run->dev_state, c->n, c->k, c->out);
     c->done = true;
 }
 
@@ -234,9 +234,8 @@ static void compile(tuner *t, int n, const char **lines, dev_program **out, bool
     attempt(t, compile_work, &c);
     *cache = kept;
     for (int i = 0; i < n; i++) ir_close(c.k[i]);
-    if (c.done) return;
-    memset(out, 0, (size_t)n * sizeof *out);
-    for (int i = 0; i < n && n > 1; i++) compile(t, 1, lines + i, out + i, widen);
+    for (int i = 0; i < n && n > 1 && !c.done; i++)
+        if (!out[i]) compile(t, 1, lines + i, out + i, widen);
 }
 
 static void unload(tuner *t, dev_program **p) {

@@ -148,7 +148,9 @@ static void refuses(const char *source, const char *reason) {
     guard g;
     guard_open(&h.qn->heap, &g);
     if (!setjmp(g.at)) {
-        cpu_cc_compile(h.qn, &(emit_isa){.cpu = NULL}, "test", &text, &object);
+        cpu_cc_job job = {.text = &text, .object = &object};
+        cpu_cc_compile(h.qn, &(emit_isa){.cpu = NULL}, 1, &job, 1);
+        CHECK_STR(job.code ? job.why : "", "");
         const char *why = load_copy(object.s, object.len);
         CHECK_STR(why ? why : "loads", reason);
     } else {
@@ -191,7 +193,9 @@ static void tables_of_addresses_are_relocated(void) {
     str_add(&text, "static const char a[] = \"one\", b[] = \"two\";"
                    "static const char *const table[] = {a, b};"
                    "const char *kernel(int i) { return table[i]; }");
-    cpu_cc_compile(h.qn, &(emit_isa){.cpu = NULL}, "test", &text, &object);
+    cpu_cc_job job = {.text = &text, .object = &object};
+    cpu_cc_compile(h.qn, &(emit_isa){.cpu = NULL}, 1, &job, 1);
+    CHECK_STR(job.code ? job.why : "", "");
     void *function[1];
     code_room room;
     const char *why = elf_load(pages(), object.s, object.len, 1, names, function, &room);

@@ -1,9 +1,13 @@
-/* cc.c - the system's C compiler as a function from text to object.
+/* cc.c - the system's C compiler as a function from texts to objects.
  *
  * It runs as a process of its own, without a shell, in a fresh folder that only we may enter; what
- * it says goes to a file there, whose first line becomes the error. The flags keep IEEE's rules: no
- * contraction of a*b + c behind our back; that maths functions set no errno and raise no flags that
- * anyone reads lets the compiler use instructions for them. */
+ * it says goes to a file there, whose first line becomes the error. Several run at a time, one for
+ * each thread that kernels have: starting one takes as long as compiling a small kernel, so a text
+ * holds several kernels. One that fails fails alone.
+ *
+ * The flags keep IEEE's rules: no contraction of a*b + c behind our back; that maths functions set
+ * no errno and raise no flags that anyone reads lets the compiler use instructions for them.
+ * Functions have sections of their own, so that a kernel is loaded without its neighbours. */
 #include "dev/cpu/cpu.h"
 
 #include <errno.h>
@@ -23,6 +27,8 @@ static const char *const source_file = "kernel.c", *const object_file = "kernel.
 
 typedef struct run {
     qn_ctx *ctx;
+    cpu_cc_job *job;
+    pid_t pid; /* 0: none is running */
     char folder[PATH_SIZE];
     char command[PATH_SIZE]; /* knob cc, cut into words */
     char march[32];
@@ -59,6 +65,8 @@ bool cpu_cc_find(qn_ctx *qn, char file[CPU_PATH]) {
     return false;
 }
 
+/* Choosing induction variables is a third of the time that gcc takes for a register tile, whose
+ * loops are unrolled: there it has nothing to choose. Elsewhere it costs little and is of use. */
 static void add_flags(run *r, const emit_isa *isa, char *source, char *object) {
     static const char *const flags[] = {"-std=c99",
                                         "-O3",
@@ -71,6 +79,9 @@ static void add_flags(run *r, const emit_isa *isa, char *source, char *object) {
                                         "-fno-asynchronous-unwind-tables",
                                         "-fno-stack-protector",
                                         "-fcf-protection=none",
+                                        "-ffunction-sections",
+                                        "-fdata-sections",
+                                        "-pipe",
                                         "-w",
                                         "-c",
                                         "-o"};
@@ -80,6 +91,7 @@ static void add_flags(run *r, const emit_isa *isa, char *source, char *object) {
     snprintf(r->march, sizeof r->march, "-march=%s", isa->cpu ? isa->cpu : "native");
     r->word[r->words++] = r->march;
     if (isa->avx512) r->word[r->words++] = (char *)"-mprefer-vector-width=512";
+    if (r->job->unrolled) r->word[r->words++] = (char *)"-fno-ivopts";
     r->word[r->words] = NULL;
 }
 
@@ -105,12 +117,6 @@ static void close_folder(run *r) {
         unlink(path);
     }
     rmdir(r->folder);
-}
-
-static void close_run(void *of) {
-    run *r = of;
-    close_folder(r);
-    heap_free(&r->ctx->heap, r, sizeof *r);
 }
 
 static bool write_file(const char *path, const str *text) {
@@ -153,54 +159,105 @@ static bool read_file(const char *path, size_t most, str *out) {
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-static int spawn_and_wait(run *r, const char *log) {
+static bool spawn(run *r, const char *log) {
     posix_spawn_file_actions_t files;
-    pid_t pid;
-    if (posix_spawn_file_actions_init(&files)) return -1;
-    int bad = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0) ||
-              posix_spawn_file_actions_addopen(&files, 1, log, O_WRONLY | O_CREAT, 0600) ||
-              posix_spawn_file_actions_adddup2(&files, 1, 2) ||
-              posix_spawnp(&pid, r->word[0], &files, NULL, r->word, environ);
+    if (posix_spawn_file_actions_init(&files)) return false;
+    bool bad = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0) ||
+               posix_spawn_file_actions_addopen(&files, 1, log, O_WRONLY | O_CREAT, 0600) ||
+               posix_spawn_file_actions_adddup2(&files, 1, 2) ||
+               posix_spawnp(&r->pid, r->word[0], &files, NULL, r->word, environ);
     posix_spawn_file_actions_destroy(&files);
-    if (bad) return -1;
+    if (bad) r->pid = 0;
+    return !bad;
+}
+
+static int wait_for(run *r) {
     int status;
+    pid_t pid = r->pid;
+    r->pid = 0;
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR) return 0; /* someone else waits for our children: the object tells */
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void compile(run *r, const emit_isa *isa, const char *name, const str *text, str *object,
-                    str *said) {
+static void job_fails(cpu_cc_job *j, qn_code code, const char *why, const char *what) {
+    j->code = code;
+    snprintf(j->why, sizeof j->why, "%.150s%.240s", why, what);
+}
+
+static void begin(run *r, const emit_isa *isa) {
     char source[PATH_SIZE], result[PATH_SIZE], log[PATH_SIZE];
-    if (!open_folder(r))
-        raise_error(r->ctx, QN_EIO, "kernel %s: no folder for the C compiler in %s", name,
-                    r->folder);
+    r->job->seconds = clock_seconds();
+    if (!open_folder(r)) {
+        job_fails(r->job, QN_EIO, "no folder for the C compiler in ", r->folder);
+        r->folder[0] = 0;
+        return;
+    }
     path_of(r, source_file, source);
     path_of(r, object_file, result);
     path_of(r, log_file, log);
     split_command(r);
     add_flags(r, isa, source, result);
-    if (!write_file(source, text))
-        raise_error(r->ctx, QN_EIO, "kernel %s: cannot write %s", name, source);
-    int status = spawn_and_wait(r, log);
-    if (status == 0 && read_file(result, (size_t)1 << 28, object) && object->len) return;
-    read_file(log, 4000, said);
-    size_t line = said->s ? strcspn(said->s, "\n") : 0;
-    raise_error(r->ctx, QN_EDEVICE, "kernel %s: %s fails (%d): %.*s", name, r->word[0], status,
-                (int)line, said->s ? said->s : "");
+    if (!write_file(source, r->job->text))
+        job_fails(r->job, QN_EIO, "cannot write ", source);
+    else if (!spawn(r, log))
+        job_fails(r->job, QN_EDEVICE, r->word[0], " does not start");
 }
 
-void cpu_cc_compile(qn_ctx *qn, const emit_isa *isa, const char *name, const str *text,
-                    str *object) {
-    heap *h = &qn->heap;
-    run *r = heap_zeroed(h, sizeof *r);
-    r->ctx = qn;
+/* What the compiler said first. */
+static void tell_failure(run *r, int status) {
+    char log[PATH_SIZE], what[128];
     str said;
-    cleanup folder, c;
-    str_open(&said, h);
-    cleanup_push(h, &folder, close_run, r);
-    cleanup_push(h, &c, str_cleanup, &said);
-    compile(r, isa, name, text, object, &said);
+    str_open(&said, &r->ctx->heap);
+    cleanup c;
+    cleanup_push(&r->ctx->heap, &c, str_cleanup, &said);
+    path_of(r, log_file, log);
+    read_file(log, 4000, &said);
+    if (said.s) said.s[strcspn(said.s, "\n")] = 0;
+    snprintf(what, sizeof what, "%.80s fails (%d): ", r->word[0], status);
+    job_fails(r->job, QN_EDEVICE, what, said.s ? said.s : "");
+    cleanup_run(&r->ctx->heap, &c);
+}
+
+static void finish(run *r) {
+    char result[PATH_SIZE];
+    if (r->pid) {
+        int status = wait_for(r);
+        path_of(r, object_file, result);
+        bool good = status == 0 && read_file(result, (size_t)1 << 28, r->job->object);
+        if (!good || !r->job->object->len) tell_failure(r, status);
+    }
+    close_folder(r);
+    r->folder[0] = 0;
+    r->job->seconds = clock_seconds() - r->job->seconds;
+}
+
+typedef struct runs {
+    heap *h;
+    int n;
+    run *at;
+} runs;
+
+static void close_runs(void *of) {
+    const runs *r = of;
+    for (int i = 0; i < r->n; i++) {
+        if (r->at[i].pid) wait_for(&r->at[i]);
+        close_folder(&r->at[i]);
+    }
+    heap_free(r->h, r->at, (size_t)r->n * sizeof *r->at);
+}
+
+void cpu_cc_compile(qn_ctx *qn, const emit_isa *isa, int n, cpu_cc_job *job, int side) {
+    heap *h = &qn->heap;
+    run *r = heap_zeroed(h, (size_t)n * sizeof *r);
+    runs all = {h, n, r};
+    cleanup c;
+    cleanup_push(h, &c, close_runs, &all);
+    for (int done = 0, begun = 0; done < n; finish(&r[done++]))
+        for (; begun < n && begun - done < side; begun++) {
+            r[begun].ctx = qn;
+            r[begun].job = &job[begun];
+            begin(&r[begun], isa);
+        }
     cleanup_run(h, &c);
-    cleanup_run(h, &folder);
 }

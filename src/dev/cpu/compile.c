@@ -95,16 +95,11 @@ static bool look_up(cpu *c, cpu_unit *u) {
     return find(c, u); /* the compiler may be another than was thought */
 }
 
-static void compile_by_cc(cpu *c, cpu_unit *u) {
-    emit_c99(u->k, &u->text);
-    if (debug_on(c->ctx, 'c')) log_line(c->ctx, "c %s", u->text.s);
-    cpu_cc_compile(c->ctx, &c->isa, u->k->name, &u->text, &u->object);
-}
-
 /* A module takes some hundred KiB a kernel until its object is made: not too many at once. A module
- * costs LLVM as much as a small kernel, so several kernels share one; more than a few gain nothing,
- * and each one's entry in the disk cache holds all of them. */
-enum { MOST_UNITS = 64, MOST_TOGETHER = 6 };
+ * costs LLVM as much as a small kernel, and a process of the C compiler more, so several kernels
+ * share one; more than a few gain nothing, and each one's entry in the disk cache holds all of
+ * them: so each entry is whole, and no entry that goes takes others with it. */
+enum { MOST_UNITS = 64, MOST_TOGETHER = 6, MOST_TOGETHER_CC = 8 };
 
 /* Kernels that are compiled together, and the seconds that took: writing the module, and LLVM. */
 typedef struct group {
@@ -131,8 +126,8 @@ static void run_groups(void *arg, int thread, int64_t from, int64_t to) {
 }
 
 /* So many that each thread has the same number of them. */
-static int count_groups(int units, int threads) {
-    int rounds = (units + MOST_TOGETHER * threads - 1) / (MOST_TOGETHER * threads);
+static int count_groups(int units, int threads, int most) {
+    int rounds = (units + most * threads - 1) / (most * threads);
     return rounds * threads < units ? rounds * threads : units;
 }
 
@@ -166,7 +161,7 @@ static void compile_by_llvm(cpu *c, int n, cpu_unit *const *unit) {
     group g[MOST_UNITS] = {{0}};
     int threads = pool_threads(c->pool);
     if (threads > EMIT_LANES) threads = EMIT_LANES;
-    int groups = count_groups(n, threads);
+    int groups = count_groups(n, threads, MOST_TOGETHER);
     write_modules(c, n, unit, groups, g);
     if (debug_on(c->ctx, 'c')) tell_modules(c, groups, g);
     queue q = {.at = g, .n = groups};
@@ -181,6 +176,82 @@ static void compile_by_llvm(cpu *c, int n, cpu_unit *const *unit) {
         unit[i]->seconds *= 1 + g[i % groups].running / (g[i % groups].writing + 1e-9);
 }
 
+/* ---- by the C compiler ----------------------------------------------------------------------- */
+
+static bool is_unrolled(const kernel *k) {
+    for (stmt_id i = 1; i < k->stmts; i++)
+        if (ir_s(k, i)->kind == STMT_LOOP && ir_s(k, i)->loop == LOOP_UNROLL) return true;
+    return false;
+}
+
+/* Kernels that one process is to compile. */
+typedef struct batch {
+    cpu_unit *unit[MOST_TOGETHER_CC];
+    int n;
+    bool unrolled;
+} batch;
+
+static void write_batch(cpu *c, batch *b, cpu_cc_job *job) {
+    kernel *k[MOST_TOGETHER_CC];
+    cpu_unit *holder = b->unit[0];
+    for (int i = 0; i < b->n; i++) {
+        k[i] = b->unit[i]->k;
+        b->unit[i]->holder = holder;
+        b->unit[i]->function = i;
+    }
+    holder->text.len = 0;
+    emit_c99(b->n, k, &holder->text);
+    if (debug_on(c->ctx, 'c')) log_line(c->ctx, "c %s", holder->text.s);
+    *job = (cpu_cc_job){.text = &holder->text, .object = &holder->object, .unrolled = b->unrolled};
+}
+
+static void run_batches(cpu *c, int n, batch *b, cpu_cc_job *job) {
+    for (int i = 0; i < n; i++) write_batch(c, &b[i], &job[i]);
+    cpu_cc_compile(c->ctx, &c->isa, n, job, pool_threads(c->pool));
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < b[i].n; k++) b[i].unit[k]->seconds += job[i].seconds / b[i].n;
+}
+
+/* Kernels of one kind, dealt out as modules are: so many batches. */
+static int deal(const cpu *c, int n, cpu_unit *const *unit, bool unrolled, batch *to) {
+    int count = 0, next = 0;
+    for (int i = 0; i < n; i++) count += is_unrolled(unit[i]->k) == unrolled;
+    int groups = count ? count_groups(count, pool_threads(c->pool), MOST_TOGETHER_CC) : 0;
+    for (int i = 0; i < n; i++) {
+        if (is_unrolled(unit[i]->k) != unrolled) continue;
+        batch *b = &to[next++ % groups];
+        b->unrolled = unrolled;
+        b->unit[b->n++] = unit[i];
+    }
+    return groups;
+}
+
+/* Kernels of a batch that the compiler refuses are tried one by one, so that the others live. */
+static void compile_by_cc(cpu *c, int n, cpu_unit *const *unit) {
+    batch all[MOST_UNITS] = {{.n = 0}}, alone[MOST_UNITS] = {{.n = 0}};
+    cpu_cc_job job[MOST_UNITS];
+    int batches = deal(c, n, unit, true, all), again = 0;
+    batches += deal(c, n, unit, false, all + batches);
+    run_batches(c, batches, all, job);
+    for (int i = 0; i < batches; i++)
+        for (int k = 0; job[i].code && k < all[i].n; k++)
+            alone[again++] = (batch){{all[i].unit[k]}, 1, all[i].unrolled};
+    run_batches(c, again, alone, job);
+    for (int i = 0; i < again; i++) {
+        cpu_unit *u = alone[i].unit[0];
+        u->code = job[i].code;
+        if (!u->code) continue;
+        u->text.len = 0;
+        str_add(&u->text, job[i].why);
+    }
+}
+
+void cpu_raise(const cpu *c, const cpu_unit *u) {
+    raise_error(c->ctx, u->code, "kernel %s: %s", u->k->name, u->text.s);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
 static void compile_some(cpu *c, int n, cpu_unit *unit) {
     cpu_unit *missing[MOST_UNITS];
     int count = 0;
@@ -189,11 +260,12 @@ static void compile_some(cpu *c, int n, cpu_unit *unit) {
         if (!look_up(c, &unit[i])) missing[count++] = &unit[i];
     }
     if (count && c->llvm) compile_by_llvm(c, count, missing);
+    if (count && !c->llvm) compile_by_cc(c, count, missing);
     for (int i = 0; i < count; i++) {
         cpu_unit *u = missing[i];
         double start = clock_seconds();
-        if (!c->llvm) compile_by_cc(c, u);
-        if (u->key.len) cpu_cache_put(c->ctx, &c->cache, &u->key, &u->holder->object, u->function);
+        if (u->key.len && !u->code)
+            cpu_cache_put(c->ctx, &c->cache, &u->key, &u->holder->object, u->function);
         u->seconds += clock_seconds() - start;
     }
 }

@@ -228,7 +228,10 @@ static void cpu_compile_many(void *state, int n, kernel *const *k, dev_program *
     cleanup undo;
     cleanup_push(h, &undo, free_units, &own);
     cpu_compile(c, n, unit);
-    for (int i = 0; i < n; i++) out[i] = make_program(c, &unit[i]);
+    for (int i = 0; i < n; i++)
+        if (!unit[i].code) out[i] = make_program(c, &unit[i]);
+    for (int i = 0; i < n; i++)
+        if (unit[i].code) cpu_raise(c, &unit[i]);
     cleanup_run(h, &undo);
 }
 

@@ -61,11 +61,14 @@ typedef struct cpu_unit {
     struct cpu_unit *holder; /* whose object its code is in */
     int function;            /* which of that object's it is (emit_name) */
     emit_unit *llvm;         /* a holder's, under way */
+    qn_code code;            /* QN_OK; or there is none, and `text` says why */
     bool cached;             /* the object came from the disk cache */
     double seconds;          /* spent on it */
 } cpu_unit;
-/* Make or find every unit's object; LLVM runs on all threads at once. Raises. */
+/* Make or find every unit's object, on all threads at once. What the C compiler refuses has a code,
+ * and the others their objects. Raises. */
 void cpu_compile(cpu *c, int n, cpu_unit *unit);
+QN_NORETURN void cpu_raise(const cpu *c, const cpu_unit *u); /* why it has none */
 
 /* ---- key.c: all raise ------------------------------------------------------------------------ */
 
@@ -83,9 +86,17 @@ void cpu_key_record(cpu *c, bool found); /* it was looked for: the compiler's ke
 
 enum { CPU_PATH = 1024 };
 bool cpu_cc_find(qn_ctx *qn, char file[CPU_PATH]); /* is the program of knob cc there, and where? */
-/* Raises. */
-void cpu_cc_compile(qn_ctx *qn, const emit_isa *isa, const char *name, const str *text,
-                    str *object);
+/* A text on its way to an object. */
+typedef struct cpu_cc_job {
+    const str *text;
+    str *object;   /* appended to */
+    bool unrolled; /* its loops are */
+    qn_code code;  /* QN_OK; or it failed, */
+    char why[400]; /* because */
+    double seconds;
+} cpu_cc_job;
+/* Compile all, up to `side` at a time. Raises only QN_ENOMEM. */
+void cpu_cc_compile(qn_ctx *qn, const emit_isa *isa, int n, cpu_cc_job *job, int side);
 
 /* ---- cache.c --------------------------------------------------------------------------------- */
 

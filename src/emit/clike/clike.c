@@ -399,8 +399,12 @@ static void write_root(clike *c, stmt_id root, sym offset, sym trips) {
 }
 
 static void write_kernel(clike *c) {
-    str_add(c->out, "void " EMIT_KERNEL "(void *const *args, const int64_t *vars, void *scratch, "
-                    "int64_t begin, int64_t end) {\n");
+    char name[EMIT_NAME];
+    emit_name(c->number, name);
+    str_addf(c->out,
+             "void %s(void *const *args, const int64_t *vars, void *scratch, "
+             "int64_t begin, int64_t end) {\n",
+             name);
     declare_variables(c);
     for (mem_id m = 1; m < c->k->mems; m++) {
         const ir_memory *mem = ir_m(c->k, m);
@@ -424,52 +428,83 @@ static void write_kernel(clike *c) {
 
 static void close_clike(void *of) {
     clike *c = of;
-    heap *h = &c->k->ctx->heap;
+    heap *h = c->body.h;
     str_free(&c->helpers);
     str_free(&c->body);
     arena_free(&c->arena);
     heap_free(h, c, sizeof *c);
 }
 
-static void join(const clike *c, str *out) {
-    str_add(out, "/* kernel ");
-    for (const char *p = c->k->name; *p; p++)
-        if (*p != '*') str_addn(out, p, 1);
-    str_add(out, " */\n");
+static void join(const clike *c, int n, kernel *const *k, str *out) {
+    for (int i = 0; i < n; i++) {
+        str_add(out, "/* kernel ");
+        for (const char *p = k[i]->name; *p; p++)
+            if (*p != '*') str_addn(out, p, 1);
+        str_add(out, " */\n");
+    }
     str_add(out, c->dialect->header);
     str_addn(out, c->helpers.s, c->helpers.len);
     str_add(out, "\n");
     str_addn(out, c->body.s, c->body.len);
 }
 
-void clike_unit(kernel *k, const clike_dialect *dialect, void (*write)(clike *c), str *out) {
-    heap *h = &k->ctx->heap;
-    clike *c = heap_zeroed(h, sizeof *c);
+static void write_one(clike *c, int number, kernel *k, void (*write)(clike *c)) {
     c->k = k;
-    c->dialect = dialect;
+    c->number = number;
     c->syms = k->syms;
     for (int i = 0; i < CLIKE_NEST; i++) c->zero[i] = SYM_ZERO;
+    emit_launch_of(k, &c->arena, &c->launch);
+    clike_need_quotient(c);
+    write(c);
+    c->tables += k->tables;
+}
+
+void clike_unit(int n, kernel *const *k, const clike_dialect *dialect, void (*write)(clike *c),
+                str *out) {
+    heap *h = &k[0]->ctx->heap;
+    clike *c = heap_zeroed(h, sizeof *c);
+    c->dialect = dialect;
     arena_open(&c->arena, h);
     str_open(&c->helpers, h);
     str_open(&c->body, h);
     c->out = &c->body;
     cleanup undo;
     cleanup_push(h, &undo, close_clike, c);
-    emit_launch_of(k, &c->arena, &c->launch);
-    clike_need_quotient(c);
-    write(c);
-    join(c, out);
+    for (int i = 0; i < n; i++) write_one(c, i, k[i], write);
+    join(c, n, k, out);
     cleanup_run(h, &undo);
 }
 
+/* The system's headers take longer to read than a small kernel to compile, and all that is wanted
+ * of them are some names that compilers of GNU's kind have built in. */
+static const char c99_header[] =
+    "#ifdef __GNUC__\n"
+    "typedef __INT8_TYPE__ int8_t;\ntypedef __UINT8_TYPE__ uint8_t;\n"
+    "typedef __INT16_TYPE__ int16_t;\ntypedef __UINT16_TYPE__ uint16_t;\n"
+    "typedef __INT32_TYPE__ int32_t;\ntypedef __UINT32_TYPE__ uint32_t;\n"
+    "typedef __INT64_TYPE__ int64_t;\ntypedef __UINT64_TYPE__ uint64_t;\n"
+    "#define INT8_MAX __INT8_MAX__\n#define INT16_MAX __INT16_MAX__\n"
+    "#define INT32_MAX __INT32_MAX__\n#define INT64_MAX __INT64_MAX__\n"
+    "#define INT8_MIN (-INT8_MAX - 1)\n#define INT16_MIN (-INT16_MAX - 1)\n"
+    "#define INT32_MIN (-INT32_MAX - 1)\n#define INT64_MIN (-INT64_MAX - 1)\n"
+    "#define UINT8_MAX __UINT8_MAX__\n#define UINT16_MAX __UINT16_MAX__\n"
+    "#define UINT32_MAX __UINT32_MAX__\n#define UINT64_MAX __UINT64_MAX__\n"
+    "#define UINT64_C(x) x##ULL\n"
+    "#define NAN __builtin_nanf(\"\")\n#define INFINITY __builtin_inff()\n"
+    "double fabs(double), sqrt(double), floor(double), ceil(double), rint(double), trunc(double);\n"
+    "float fabsf(float), sqrtf(float), floorf(float), ceilf(float), rintf(float), truncf(float);\n"
+    "double fma(double, double, double), fmod(double, double), copysign(double, double);\n"
+    "float fmaf(float, float, float), fmodf(float, float), copysignf(float, float);\n"
+    "#else\n#include <math.h>\n#include <stdint.h>\n#endif\n\n";
+
 static const clike_dialect c99 = {
-    .header = "#include <math.h>\n#include <stdint.h>\n\n",
+    .header = c99_header,
     .global = "",
     .shared = "",
     .table = "static const ",
     .unroll = "",
 };
 
-void emit_c99(kernel *k, str *out) {
-    clike_unit(k, &c99, write_kernel, out);
+void emit_c99(int n, kernel *const *k, str *out) {
+    clike_unit(n, k, &c99, write_kernel, out);
 }

@@ -4,7 +4,7 @@
 
 #include "emit/emit.h"
 
-enum { CLIKE_HELPERS = 512, CLIKE_NEST = 16 };
+enum { CLIKE_HELPERS = 2048, CLIKE_NEST = 16 };
 
 /* What differs between C99 and the languages of devices with work groups. */
 typedef struct clike_dialect {
@@ -19,6 +19,8 @@ typedef struct clike_dialect {
 
 typedef struct clike {
     kernel *k;
+    int number;      /* of the kernel in the unit */
+    uint32_t tables; /* of the kernels before it */
     const clike_dialect *dialect;
     sym_store *syms;
     arena arena;
@@ -44,9 +46,10 @@ typedef struct clike {
 
 /* ---- clike.c --------------------------------------------------------------------------------- */
 
-/* Run `write` on an emitter for this kernel; what it made, helpers first, comes behind the
- * dialect's header in `out`. Raises. */
-void clike_unit(kernel *k, const clike_dialect *dialect, void (*write)(clike *c), str *out);
+/* Run `write` on an emitter for each of these kernels, which share their helpers; what it made,
+ * helpers first, comes behind the dialect's header in `out`. Raises. */
+void clike_unit(int n, kernel *const *k, const clike_dialect *dialect, void (*write)(clike *c),
+                str *out);
 void clike_line(clike *c); /* indentation */
 void clike_close_block(clike *c);
 void clike_block(clike *c, stmt_id parent); /* the statements in a loop's body */

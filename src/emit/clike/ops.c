@@ -346,6 +346,7 @@ static void define(clike *c, int op, int dtype, int in) {
 
 void clike_table(clike *c, uint32_t number) {
     const ir_table *t = &c->k->table[number];
+    number += c->tables;
     if (needs(c, HELP_TABLE | number)) {
         str *text = c->out;
         c->out = &c->helpers;

@@ -226,7 +226,7 @@ static void write_kernel(clike *c) {
 }
 
 void emit_opencl(kernel *k, str *out) {
-    clike_unit(k, &opencl, write_kernel, out);
+    clike_unit(1, &k, &opencl, write_kernel, out);
 }
 
 /* Word by word: a variable's name goes on with "_". The first line is the kernel's name. */
