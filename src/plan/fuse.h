@@ -31,6 +31,7 @@ typedef struct use {
     uint8_t rank;
     bool exact; /* every element of the node is reached, and by one index path only */
     uint64_t mask[QN_MAX_RANK];
+    uint64_t around; /* loops that it is computed in though no axis depends on them */
 } use;
 
 typedef struct group { /* a kernel under construction */
@@ -117,7 +118,7 @@ static inline const use *fuse_use_in(const fuse_node *f, uint32_t number) {
 
 /* Loops that the use's index depends on. */
 static inline uint64_t fuse_mask(const use *u) {
-    uint64_t m = 0;
+    uint64_t m = u->around;
     for (int i = 0; i < u->rank; i++) m |= u->mask[i];
     return m;
 }

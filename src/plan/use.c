@@ -107,7 +107,7 @@ double fuse_trips(const group *k, uint64_t m) {
 }
 
 static bool same_use(const use *a, const use *b) {
-    if (a->group != b->group || a->rank != b->rank) return false;
+    if (a->group != b->group || a->rank != b->rank || a->around != b->around) return false;
     for (int i = 0; i < a->rank; i++)
         if (a->mask[i] != b->mask[i]) return false;
     return true;
@@ -177,6 +177,8 @@ static void reshape_use(const fuse *fu, const graph_node *x, const use *u, use *
     v->rank = (uint8_t)rt;
 }
 
+/* What an axis of one element is expanded to can be computed before the loop; what it is padded to
+ * is another value in each trip, so all trips compute it. */
 void fuse_move_use(const fuse *fu, const graph_node *x, const use *u, use *v) {
     *v = *u;
     int rank, n;
@@ -204,8 +206,12 @@ void fuse_move_use(const fuse *fu, const graph_node *x, const use *u, use *v) {
     default:
         break;
     }
-    for (int i = 0; i < rank && i < v->rank; i++)
-        if ((sym)dims[i] == SYM_ONE) v->mask[i] = 0;
+    const int64_t *grown = graph_tuple_get(fu->g, x->shape, &n);
+    for (int i = 0; i < rank && i < v->rank; i++) {
+        if ((sym)dims[i] != SYM_ONE) continue;
+        if (x->op == OP_PAD && grown[i] != dims[i]) v->around |= v->mask[i];
+        v->mask[i] = 0;
+    }
 }
 
 /* Loops for some axes of `shape`, as masks; false when the kernel is out of loops. */
@@ -239,7 +245,7 @@ static void reduce_use(fuse *fu, node_id n, const use *u) {
     const graph_node *s = node_at(fu->g, x->src[0]);
     uint32_t axes = reduce_axes(fu->g, x);
     k->nested |= (fuse_mask(u) & ~fuse_root_set(k)) != 0;
-    use v = {.group = u->group, .exact = u->exact};
+    use v = {.group = u->group, .exact = u->exact, .around = u->around};
     int rank, kept = 0;
     graph_tuple_get(fu->g, s->shape, &rank);
     for (int i = 0; i < rank; i++)

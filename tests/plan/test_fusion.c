@@ -104,6 +104,21 @@ static qn_tensor *multiplied(qn_tensor *x, qn_tensor *y) {
     return qn_matmul(x, qn_transpose(y, 0, 1));
 }
 
+/* Where one row is put among many, as into a cache of keys, the trips that go past it would
+ * compute it, too: it is a kernel of its own, on each axis. A row that costs nothing is not. */
+static void a_product_put_into_a_place_is_computed_once(void) {
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t shape[] = {4, 4, 4}, small[] = {4, 4, 4}, start[] = {0, 0, 0};
+        shape[axis] = 256;
+        small[axis] = 1;
+        start[axis] = 17;
+        qn_tensor *x = matrix(1, 768), *w = matrix(768, 16), *cache = param(3, shape);
+        qn_tensor *row = qn_reshape(qn_matmul(x, w), 3, small);
+        CHECK_INT(kernels1(qn_update_slice(cache, row, start)), 2);
+        CHECK_INT(kernels1(qn_update_slice(cache, qn_neg(param(3, small)), start)), 1);
+    }
+}
+
 /* Whatever is large is shared out among threads, flat kernels of any size too. */
 static void large_kernels_are_parallel(void) {
     static const struct {
@@ -296,6 +311,7 @@ SCOPED(movement_between_elementwise_ops_adds_no_kernel)
 SCOPED(adamw_over_forty_parameters_is_at_most_four_kernels)
 SCOPED(a_gradient_is_stored_where_its_optimizer_would_go_lane_by_lane)
 SCOPED(a_product_used_twice_is_computed_once)
+SCOPED(a_product_put_into_a_place_is_computed_once)
 SCOPED(without_fusion_every_operation_is_a_kernel)
 
 int main(int argc, char **argv) {
@@ -320,6 +336,7 @@ int main(int argc, char **argv) {
     RUN(scoped_adamw_over_forty_parameters_is_at_most_four_kernels);
     RUN(scoped_a_gradient_is_stored_where_its_optimizer_would_go_lane_by_lane);
     RUN(scoped_a_product_used_twice_is_computed_once);
+    RUN(scoped_a_product_put_into_a_place_is_computed_once);
     RUN(scoped_without_fusion_every_operation_is_a_kernel);
     qn_close(qn);
     return test_end();
