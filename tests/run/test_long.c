@@ -91,9 +91,58 @@ static void recurrences_are_planned_in_linear_time(void) {
     CHECK(s[1].kernels < 9 * s[0].kernels);
 }
 
+enum { LAYERS = 2, HIDDEN = 256, BATCH = 32, INPUT = 64, MOST_STEPS = 256 };
+
+static qn_tensor *zeros(qn_ctx *qn, int64_t rows, int64_t columns) {
+    float *zero = calloc((size_t)(rows * columns), sizeof *zero);
+    qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){rows, columns}, zero);
+    free(zero);
+    return t;
+}
+
+/* Kernels compiled for the first training step of an LSTM of two layers. */
+static int64_t lstm_step(int64_t steps) {
+    qn_ctx *qn = open_cpu();
+    qn_tensor *w[2 * LAYERS + 1], *h[LAYERS], *c[LAYERS], *out[MOST_STEPS];
+    for (int l = 0; l < LAYERS; l++) {
+        w[2 * l] = zeros(qn, l ? HIDDEN : INPUT, 4 * HIDDEN);
+        w[2 * l + 1] = zeros(qn, HIDDEN, 4 * HIDDEN);
+        h[l] = c[l] = zeros(qn, BATCH, HIDDEN);
+    }
+    w[2 * LAYERS] = zeros(qn, HIDDEN, INPUT);
+    qn_tensor *x = zeros(qn, steps * BATCH, INPUT);
+    for (int64_t t = 0; t < steps; t++) {
+        qn_tensor *in = qn_slice(x, 0, t * BATCH, (t + 1) * BATCH, 1);
+        for (int l = 0; l < LAYERS; l++) {
+            qn_tensor *g = qn_add(qn_matmul(in, w[2 * l]), qn_matmul(h[l], w[2 * l + 1])), *part[4];
+            for (int i = 0; i < 4; i++) part[i] = qn_slice(g, 1, i * HIDDEN, (i + 1) * HIDDEN, 1);
+            c[l] = qn_add(qn_mul(qn_sigmoid(part[1]), c[l]),
+                          qn_mul(qn_sigmoid(part[0]), qn_tanh(part[2])));
+            in = h[l] = qn_mul(qn_sigmoid(part[3]), qn_tanh(c[l]));
+        }
+        out[t] = in;
+    }
+    qn_tensor *y = qn_matmul(qn_concat((int)steps, out, 0), w[2 * LAYERS]), *g[2 * LAYERS + 1];
+    qn_tensor *loss = qn_mean(qn_square(qn_sub(y, x)), QN_ALL, false);
+    CHECK_INT(qn_grad(loss, NULL, 2 * LAYERS + 1, w, g), QN_OK);
+    for (int i = 0; i < 2 * LAYERS + 1; i++) qn_assign(w[i], qn_sub(w[i], g[i]));
+    CHECK_INT(qn_realize(1, &loss), QN_OK);
+    int64_t compiles = (int64_t)stats_of(qn).compiles;
+    qn_close(qn);
+    return compiles;
+}
+
+static void a_training_step_of_an_lstm_compiles_few_kernels(void) {
+    int64_t few = lstm_step(64), many = lstm_step(MOST_STEPS);
+    printf("an LSTM's training step: %lld kernels for 64 steps, %lld for 256\n", (long long)few,
+           (long long)many);
+    CHECK(few <= 40 && many <= 40);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(long_chains_are_cut_into_equal_kernels);
     RUN(recurrences_are_planned_in_linear_time);
+    RUN(a_training_step_of_an_lstm_compiles_few_kernels);
     return test_end();
 }
