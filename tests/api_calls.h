@@ -89,6 +89,7 @@ X(VALUE, context, (a->t[0]))
 X(VALUE, device_facts, (a->qn))
 X(VALUE, machine, (a->qn))
 X(OTHER, machine_family_at, ())
+X(OTHER, machine_measure, ()) /* takes seconds: test_machine */
 X(VALUE, dtype_of, (a->t[0]))
 X(VALUE, rank, (a->t[0]))
 X(VALUE, dim, (a->t[0], a->axis))

@@ -423,12 +423,12 @@ static inline int fuzz_default(kernel *k, uint64_t seed) {
     static const machine of[] = {RECORD(64, 32, 32 << 10, 1 << 20, 8 << 20, 2, 0, 0, 7),
                                  RECORD(16, 16, 32 << 10, 0, 0, 1, 0, 0, 7),
                                  RECORD(16, 16, 0, 0, 0, 1, 8, 1 << 12, 0)};
-    const machine *limits = &of[seed % COUNT_OF(of)];
+    const machine limits = record(of[seed % COUNT_OF(of)]);
     str lines;
     str_open_in(&lines, &k->arena);
-    schedule_default(k, limits, &lines);
+    schedule_default(k, &limits, &lines);
     int n = lines.len ? transform_lines(k, lines.s, NULL) : 0;
-    schedule_price_of(k, limits);
+    schedule_price_of(k, &limits);
     return n;
 }
 

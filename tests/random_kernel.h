@@ -591,8 +591,8 @@ static inline void default_schedule(const kernel *k, uint64_t seed, str *out) {
                                         RECORD(16, 16, 32 << 10, 0, 0, 1, 0, 0, 7)},
                          grid[] = {RECORD(16, 16, 0, 0, 0, 1, 8, 1 << 12, 0),
                                    RECORD(16, 16, 0, 0, 0, 1, 256, 1 << 15, 0)};
-    const machine *limits = seed % 2 ? &processor[seed / 3 % 4] : &grid[seed / 6 % 2];
-    schedule_default(k, limits, out);
+    const machine limits = record(seed % 2 ? processor[seed / 3 % 4] : grid[seed / 6 % 2]);
+    schedule_default(k, &limits, out);
 }
 
 /* Lines made one by one, each for the kernel as the lines before left it. */

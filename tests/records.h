@@ -7,9 +7,14 @@
 /* A machine by what differs most from one to another. */
 #define RECORD(vector, regs, c1, c2, c3, n, group, shared, dot)                                    \
     {                                                                                              \
-        MACHINE_HABITS, .stream_pages = 4, .vector_bytes = vector, .registers = regs, .l1 = c1,    \
-                        .l2 = c2, .l3 = c3, .threads = n, .members = group, .group_bytes = shared, \
-                        .dots = dot                                                                \
+        .stream_pages = 4, .vector_bytes = vector, .registers = regs, .l1 = c1, .l2 = c2,          \
+        .l3 = c3, .threads = n, .members = group, .group_bytes = shared, .dots = dot               \
     }
+
+/* The same, with the usual values of what it does not say. */
+static inline machine record(machine m) {
+    machine_complete(&m);
+    return m;
+}
 
 #endif

@@ -35,3 +35,7 @@ symbols: all  ## check what the shared library takes and gives
 
 valgrind: all $(BUILD)/tests/test_graph $(BUILD)/tests/test_grad $(BUILD)/tests/test_io  ## a sample under valgrind
 	@sh tools/valgrind.sh $(BUILD)
+
+bench-machines: all $(BUILD)/bench/peers  ## every case under every family's schedules (BENCH_ARGS=...)
+	@$(BUILD)/bench/peers --machines $(BENCH_ARGS)
+.PHONY: bench-machines

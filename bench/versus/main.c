@@ -1,7 +1,7 @@
 /* main.c - the director: every case, every player, by turns.
  *
  *     versus [-t THREADS] [-f FAMILY] [-c CASE] [-p PLAYER,...] [-n ROUNDS] [-s SECONDS]
- *            [--check] [--quick] [--list]
+ *            [--check] [--quick] [--list] [--machines]
  * A round asks each player for one sample, between probes of the machine; rounds go on until enough
  * were quiet or the case has used its seconds; how many were is in the column "quiet".
  * A ratio is the median over rounds of (peer / Quern): measured within the same second. */
@@ -40,7 +40,7 @@ typedef struct match {
 
 /* ---- right results ---- */
 
-static int sample_points(const vs_case *c, int64_t *at) {
+int vs_sample_points(const vs_case *c, int64_t *at) {
     int64_t size = vs_output(c);
     int n = size < VS_SAMPLES ? (int)size : VS_SAMPLES;
     for (int i = 0; i < n; i++) at[i] = i;
@@ -51,7 +51,7 @@ static int sample_points(const vs_case *c, int64_t *at) {
     return n;
 }
 
-static double tolerance(const vs_case *c, bool quern) {
+double vs_tolerance(const vs_case *c, bool quern) {
     if (c->kind == VS_SUM_ALL && !quern) return 1e-3; /* some sum in one chain */
     if (c->kind == VS_GEMM_BF16) return 1e-2;         /* its result is rounded too */
     return c->kind == VS_MLP ? 1e-3 : TOLERANCE;
@@ -59,7 +59,7 @@ static double tolerance(const vs_case *c, bool quern) {
 
 /* The greatest error relative to the greatest value; values without a definition are compared with
  * those of the first player that has them. */
-static double error_of(const double *value, const double *expected, int n) {
+double vs_error(const double *value, const double *expected, int n) {
     double worst = 0, scale = 1e-30;
     for (int i = 0; i < n; i++)
         if (!isnan(expected[i])) scale = fmax(scale, fabs(expected[i]));
@@ -83,16 +83,16 @@ static bool ask_ref(const match *m, int n, const int64_t *at, double *out) {
 static void check_values(match *m, double *quern_error) {
     int64_t at[VS_SAMPLES];
     double expected[VS_SAMPLES];
-    int n = sample_points(m->c, at);
+    int n = vs_sample_points(m->c, at);
     for (int i = 0; i < n; i++) expected[i] = vs_expected(m->c, at[i]);
     if (m->c->kind == VS_GPT && vs_flops(m->c) < 1e10) ask_ref(m, n, at, expected);
     for (int p = m->n - 1; p >= 0; p--) { /* Quern last: peers may have to define a value */
         entry *e = &m->e[p];
         if (e->why) continue;
         e->checked = vs_check(e->client, n, at, e->value);
-        double error = e->checked ? error_of(e->value, expected, n) : INFINITY;
+        double error = e->checked ? vs_error(e->value, expected, n) : INFINITY;
         if (p == 0) *quern_error = error;
-        if (error > tolerance(m->c, p == 0)) {
+        if (error > vs_tolerance(m->c, p == 0)) {
             e->why = e->checked ? "wrong values" : "failed";
             snprintf(m->note + strlen(m->note), sizeof m->note - strlen(m->note), "%s%s: %s (%.1e)",
                      m->note[0] ? "; " : "", vs_client_name(e->client), e->why, error);
@@ -295,7 +295,7 @@ static int run_threads(const vs_options *o, int threads, vs_result *out) {
 static int usage(void) {
     fprintf(stderr, "usage: versus [-t THREADS] [-f FAMILY,...] [-c CASE] [-p PLAYER,...] "
                     "[-n ROUNDS] [-s SECONDS]\n              [-o FOLDER] [--check] [--quick] "
-                    "[--list]\n");
+                    "[--list] [--machines]\n");
     return 2;
 }
 
@@ -342,12 +342,15 @@ int main(int argc, char **argv) {
     vs_options o = {.rounds = 7, .seconds = 25, .folder = "build/bench"};
     if (argc == 4 && !strcmp(argv[1], "--serve")) return vs_serve(argv[2], atoi(argv[3]));
     if (argc == 2 && !strcmp(argv[1], "--once")) return vs_once();
+    bool machines = false;
     signal(SIGPIPE, SIG_IGN);     /* a player that was killed is one player less, and not the end */
     setenv("QN_CACHE", "off", 1); /* compiling is measured, too; warm starts name their folder */
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--list")) return list();
         if (!strcmp(argv[i], "--check"))
             o.check = true;
+        else if (!strcmp(argv[i], "--machines"))
+            machines = true;
         else if (!strcmp(argv[i], "--quick"))
             o.quick = true;
         else if (option(&o, argv[i], argv[i + 1]))
@@ -355,6 +358,7 @@ int main(int argc, char **argv) {
         else
             return usage();
     }
+    if (machines) return vs_machines(&o);
     if (o.quick && o.rounds > 3) o.rounds = 3;
     if (o.rounds < 1 || o.rounds > VS_ROUNDS || o.threads < 0 || o.threads > 2) return usage();
     int n = 0;

@@ -121,6 +121,13 @@ void vs_report(const vs_result *r);
 int vs_report_write(const char *path, int n, const vs_result *r);
 void vs_summary(int n, const vs_result *r);
 int vs_roofline(const char *path, int n, const vs_result *r);
+/* ---- right results: main.c, machines.c ---- */
+
+int vs_sample_points(const vs_case *c, int64_t *at); /* VS_SAMPLES of them, or fewer */
+double vs_tolerance(const vs_case *c, bool quern);
+double vs_error(const double *value, const double *expected, int n);
+int vs_machines(const vs_options *o); /* the schedules of every family of processors */
+
 int vs_floors(int n, const vs_result *r);                               /* how many are missed */
 const char *vs_latency(const vs_case *c, int threads, double *seconds); /* NULL, or why not */
 int vs_once(void); /* one small training step */

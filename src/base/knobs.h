@@ -33,7 +33,7 @@ X(WISDOM, "wisdom", PATH, ANY, "on",
   "being used; or a file, as a path with a slash")
 X(MACHINE, "machine", TEXT, OPEN, "",
   "the machine that schedules are made for: a family that quern machine lists, or a record as it "
-  "prints one, as a path with a slash; empty: this one")
+  "prints one, as a path with a slash; empty: this one, with the rates that were measured")
 X(HISTORY, "history", NUMBER, ANY, "32",
   "MiB of history that is kept for gradients while no tape is open: the nodes values were computed "
   "by, and data whose tensor was released; the oldest goes first")

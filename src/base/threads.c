@@ -45,10 +45,9 @@
 #include <sys/syscall.h>
 #endif
 
-enum { LINE = 64, POOL_MOST = 1024, SPINS_PER_LOOK = 32 };
+enum { LINE = 64, POOL_MOST = 1024, SPINS_PER_LOOK = 32, USUAL_SPIN = 30000 };
 enum { IDLE, GO, PARKED, STOP };
 static const uint32_t caller_parked = 1u << 31;
-static const double spin_seconds = 30e-6;
 
 typedef struct worker {
     _Alignas(LINE) _Atomic uint32_t state;
@@ -65,10 +64,11 @@ typedef struct worker {
 
 struct pool {
     heap *h;
-    size_t size; /* of this block */
-    int threads; /* the caller included */
-    double spin; /* seconds to watch before sleeping */
-    pid_t owner; /* the process that the workers are threads of */
+    size_t size;          /* of this block */
+    int threads;          /* the caller included */
+    bool alone;           /* each thread has a processor: only then does watching pay */
+    _Atomic int64_t spin; /* nanoseconds to watch before sleeping */
+    pid_t owner;          /* the process that the workers are threads of */
     /* the job */
     pool_work work;
     void *arg;
@@ -108,6 +108,10 @@ static void word_wake(_Atomic uint32_t *word) {
 #else
     (void)word;
 #endif
+}
+
+static double spin_seconds(pool *p) {
+    return 1e-9 * (double)atomic_load_explicit(&p->spin, memory_order_relaxed);
 }
 
 /* Watch until the word is no longer `value`, for a bounded time; returns what it last was. */
@@ -216,7 +220,7 @@ static bool take_part(worker *w) {
 static bool worker_wait(worker *w) {
     atomic_store_explicit(&w->at, processor_here(), memory_order_relaxed);
     for (;;) {
-        uint32_t state = word_watch(&w->state, is_idle, w->pool->spin);
+        uint32_t state = word_watch(&w->state, is_idle, spin_seconds(w->pool));
         if (state == IDLE) {
             if (atomic_compare_exchange_strong_explicit(&w->state, &state, PARKED,
                                                         memory_order_acq_rel, memory_order_acquire))
@@ -249,7 +253,7 @@ static void pool_join(pool *p) {
         pool_part(p, t); /* with its scratch, which nobody else uses now; its children come next */
         atomic_fetch_sub_explicit(&p->pending, 1, memory_order_acq_rel);
     }
-    if (!is_pending(word_watch(&p->pending, is_pending, p->spin))) return;
+    if (!is_pending(word_watch(&p->pending, is_pending, spin_seconds(p)))) return;
     uint32_t now = atomic_fetch_or_explicit(&p->pending, caller_parked, memory_order_acq_rel);
     now |= caller_parked;
     while (is_pending(now)) {
@@ -264,7 +268,7 @@ static void pool_fork(pool *p, int64_t n, bool shared, pool_work work, void *arg
     p->n = n;
     p->parts = n < p->threads ? (int)n : p->threads;
     p->shared = shared;
-    p->home = p->spin > 0 ? processor_here() : -1;
+    p->home = p->alone ? processor_here() : -1;
     for (int t = 0; shared && t < p->parts; t++)
         atomic_store_explicit(taken_of(p, t), 0, memory_order_relaxed);
     atomic_store_explicit(&p->pending, (uint32_t)p->parts - 1, memory_order_relaxed);
@@ -289,6 +293,10 @@ void pool_share(pool *p, int64_t n, pool_work work, void *arg) {
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
+void pool_spin(pool *p, int64_t ns) {
+    if (p) atomic_store_explicit(&p->spin, p->alone ? ns : 0, memory_order_relaxed);
+}
+
 pool *pool_open(heap *h, int threads) {
     if (threads > POOL_MOST) threads = POOL_MOST;
     if (threads <= 1) return NULL;
@@ -300,7 +308,8 @@ pool *pool_open(heap *h, int threads) {
     p->size = size;
     p->threads = 1;
     p->owner = getpid();
-    p->spin = threads <= processors() ? spin_seconds : 0;
+    p->alone = threads <= processors();
+    pool_spin(p, USUAL_SPIN);
     p->home = -1;
     sigset_t all, old;
     sigfillset(&all);

@@ -3,7 +3,7 @@
 
 typedef struct machine_options {
     const char *device;
-    bool families;
+    bool families, measure;
 } machine_options;
 
 static const option machine_rows[] = {
@@ -11,6 +11,8 @@ static const option machine_rows[] = {
      "whose record; cpu, or another of quern devices"},
     {"families", OPTION_FLAG, offsetof(machine_options, families), 0, 0, NULL,
      "list the families that QN_MACHINE takes"},
+    {"measure", OPTION_FLAG, offsetof(machine_options, measure), 0, 0, NULL,
+     "measure this machine's rates, some seconds, and keep them"},
 };
 
 static int list_families(void) {
@@ -28,11 +30,10 @@ int command_machine(int argc, char **argv) {
     if (o.families) return list_families();
     qn_ctx *qn = cli_open("machine", o.device);
     if (!qn) return EXIT_FAILED;
-    const char *text = qn_machine(qn);
-    if (text)
-        fputs(text, stdout);
-    else
-        cli_failed("machine", "%s", qn_error(qn));
+    const char *text = o.measure ? qn_machine_measure(qn) : qn_machine(qn);
+    if (text) fputs(text, stdout);
+    if (!text || qn_error_code(qn)) cli_failed("machine", "%s", qn_error(qn));
+    bool done = text && !qn_error_code(qn);
     qn_close(qn);
-    return text ? EXIT_DONE : EXIT_FAILED;
+    return done ? EXIT_DONE : EXIT_FAILED;
 }

@@ -15,9 +15,8 @@
 #include "lower/lower.h"
 
 enum {
-    LEAST = 16,     /* iterations of the sum for which panels pay */
-    SOME_ROWS = 10, /* fewer go along rows of columns as well without */
-    MOST_ROWS = 512 /* with more of them packing is cheap beside the product */
+    LEAST = 16,      /* iterations of the sum for which a panel is no mere copy */
+    MOST_VECTORS = 4 /* of a panel: of the widest register tile of few rows */
 };
 
 typedef struct reading {
@@ -62,7 +61,7 @@ static expr_id read_load(reading *p, int arg) {
 }
 
 /* index = base + column*j + row*r, all constants, with j the loop along the output's memory. */
-static bool read_index(reading *p, sym index, prepack *out) {
+static bool read_index(reading *p, sym index, int64_t most, prepack *out) {
     kernel *k = p->k;
     sym rest;
     int64_t step, n;
@@ -78,10 +77,10 @@ static bool read_index(reading *p, sym index, prepack *out) {
             p->column = i;
         } else {
             constant_extent(k, loop, &n);
-            p->rows = n > 0 && p->rows <= MOST_ROWS ? p->rows * n : MOST_ROWS + 1;
+            p->rows = n > 0 && n <= most && p->rows <= most ? p->rows * n : most + 1;
         }
     }
-    if (p->column < 0 || p->rows < 2 || p->rows > MOST_ROWS) return false;
+    if (p->column < 0 || p->rows < 2 || p->rows > most) return false;
     sym j = ir_s(k, p->c.loop[p->column].at)->l.var, to = ir_s(k, p->c.epilogue)->store.index;
     return sym_split(k->syms, index, j, &out->column, &rest) &&
            sym_is_const(k->syms, rest, &out->base) && sym_split(k->syms, to, j, &step, &rest) &&
@@ -99,9 +98,11 @@ static bool read_other(const reading *p, const machine *limits, prepack *out) {
         int row = ir_dot_of(ir_m(k, other->mem)->dtype, out->dtype, sum);
         if (row >= 0 && (limits->dots >> row & 1)) out->parts = ir_dots[row].parts;
     }
-    if (out->column == 1 && out->parts == 1 && p->rows < SOME_ROWS) return false;
+    if (out->column == 1 && out->parts == 1 && p->rows < limits->prepack_rows) return false;
     int64_t lanes = limits->vector_bytes / (int64_t)qn_dtype_size((qn_dtype)sum);
-    out->width = (p->rows <= 6 ? 4 : p->rows <= 9 ? 3 : 2) * (lanes > 16 ? 16 : lanes);
+    int64_t vectors = MOST_VECTORS;
+    while (vectors > 2 && p->rows * vectors + vectors + 1 > limits->registers) vectors--;
+    out->width = vectors * (lanes > 16 ? 16 : lanes);
     return lanes >= 2;
 }
 
@@ -114,7 +115,9 @@ bool prepack_find(kernel *k, int arg, const machine *limits, prepack *out) {
     const ir_expr e = *ir_e(k, out->load);
     out->dtype = e.dtype;
     if (!sym_is_const(k->syms, ir_m(k, e.load.mem)->size, &out->source)) return false;
-    if (!read_index(&p, e.load.index, out) || !read_other(&p, limits, out)) return false;
+    if (!read_index(&p, e.load.index, limits->prepack_rows_most, out) ||
+        !read_other(&p, limits, out))
+        return false;
     constant_extent(k, p.c.loop[p.column].at, &out->columns);
     constant_extent(k, p.c.loop[p.c.outs].at, &out->rows);
     if (out->columns < out->width) return false;

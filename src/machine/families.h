@@ -16,18 +16,19 @@
 X("skylake-x", "GenuineIntel", 6, "55-55", "Skylake-X, Cascade Lake, Cooper Lake",
   CORE(64, 32, 32, 1024, 22), .stream_pages = 4)
 X("icelake-x", "GenuineIntel", 6, "6a-6a,6c-6c", "Ice Lake servers", CORE(64, 32, 48, 1280, 36),
-  .stream_pages = 4)
+  .l1_ways = 12, .stream_pages = 4)
 X("sapphire-rapids", "GenuineIntel", 6, "8f-8f,cf-cf", "Sapphire Rapids, Emerald Rapids",
-  CORE(64, 32, 48, 2048, 60), .stream_pages = 4)
+  CORE(64, 32, 48, 2048, 60), .l1_ways = 12, .stream_pages = 4)
 X("zen2", "AuthenticAMD", 23, "30-ff", "Zen 2", CORE(32, 16, 32, 512, 16), .stream_pages = 1)
 X("zen3", "AuthenticAMD", 25, "00-0f,20-5f", "Zen 3", CORE(32, 16, 32, 512, 32), .stream_pages = 1)
 X("zen4", "AuthenticAMD", 25, "10-1f,60-af", "Zen 4", CORE(64, 32, 32, 1024, 32), .stream_pages = 1)
-X("zen5", "AuthenticAMD", 26, "00-ff", "Zen 5", CORE(64, 32, 48, 1024, 32), .stream_pages = 1)
+X("zen5", "AuthenticAMD", 26, "00-ff", "Zen 5", CORE(64, 32, 48, 1024, 32), .l1_ways = 12,
+  .stream_pages = 1)
 X("generic-avx2", "", 0, "", "any processor with vectors of 32 bytes", CORE(32, 16, 32, 256, 8),
   .stream_pages = 1)
 X("generic-avx512", "", 0, "", "any processor with vectors of 64 bytes", CORE(64, 32, 32, 1024, 16),
   .stream_pages = 1)
-X("neoverse", "", 0, "", "Neoverse N1, N2, V1 by NEON", CORE(16, 32, 64, 1024, 32),
+X("neoverse", "", 0, "", "Neoverse N1, N2, V1 by NEON", CORE(16, 32, 64, 1024, 32), .l1_ways = 4,
   .stream_pages = 1)
 X("apple-m", "", 0, "", "Apple M1 and later by NEON", CORE(16, 32, 128, 12288, 0), .line = 128,
   .page = 16384, .stream_pages = 1)

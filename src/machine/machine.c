@@ -10,30 +10,41 @@
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-typedef struct field {
-    const char *name, *doc;
-    size_t at;
-    int64_t least, most;
-} field;
-
-static const field fields[] = {
-#define X(name, least, most, doc) {#name, doc, offsetof(machine, name), least, most},
+static const machine_field fields[] = {
+#define X(name, kind, least, most, usual, doc)                                                     \
+    {#name, doc, offsetof(machine, name), least, most, usual, MACHINE_##kind},
 #include "machine/fields.h"
 #undef X
 };
 
-static int64_t *value_of(machine *m, const field *f) {
+bool machine_field_at(int i, machine_field *out) {
+    if (i < 0 || i >= (int)COUNT_OF(fields)) return false;
+    *out = fields[i];
+    return true;
+}
+
+int64_t *machine_value(machine *m, const machine_field *f) {
     return (int64_t *)(void *)((char *)m + f->at);
 }
 
+void machine_complete(machine *m) {
+    for (size_t i = 0; i < COUNT_OF(fields); i++)
+        if (!*machine_value(m, &fields[i]) && fields[i].least > 0)
+            *machine_value(m, &fields[i]) = fields[i].usual;
+}
+
 machine machine_generic(void) {
-    return (machine){.name = "generic",
-                     .vector_bytes = 16,
-                     .registers = 16,
-                     .l1 = 32 << 10,
-                     .l2 = 256 << 10,
-                     MACHINE_HABITS,
-                     .stream_pages = 1};
+    machine m = {.name = "generic"};
+    for (size_t i = 0; i < COUNT_OF(fields); i++) *machine_value(&m, &fields[i]) = fields[i].usual;
+    return m;
+}
+
+uint64_t machine_hash(const machine *m) {
+    machine copy = *m;
+    uint64_t h = COUNT_OF(fields);
+    for (size_t i = 0; i < COUNT_OF(fields); i++)
+        h = hash_mix(h, (uint64_t)*machine_value(&copy, &fields[i]));
+    return h;
 }
 
 /* ---- families -------------------------------------------------------------------------------- */
@@ -56,7 +67,8 @@ static void take_known(machine *m, const family *f) {
     machine known = f->known;
     m->name = f->name;
     for (size_t i = 0; i < COUNT_OF(fields); i++)
-        if (*value_of(&known, &fields[i])) *value_of(m, &fields[i]) = *value_of(&known, &fields[i]);
+        if (*machine_value(&known, &fields[i]))
+            *machine_value(m, &fields[i]) = *machine_value(&known, &fields[i]);
 }
 
 static bool in_models(const char *ranges, long model) {
@@ -121,13 +133,13 @@ machine machine_of_family(int i) {
 
 void machine_print(const machine *m, str *out) {
     machine copy = *m;
-    str_addf(out, "# %s\n", m->name);
+    str_addf(out, "# %s%s%s\n", m->name, m->source ? ", " : "", m->source ? m->source : "");
     for (size_t i = 0; i < COUNT_OF(fields); i++)
-        str_addf(out, "%s %lld  # %s\n", fields[i].name, (long long)*value_of(&copy, &fields[i]),
-                 fields[i].doc);
+        str_addf(out, "%s %lld  # %s\n", fields[i].name,
+                 (long long)*machine_value(&copy, &fields[i]), fields[i].doc);
 }
 
-static const field *field_named(const char *name, size_t n) {
+static const machine_field *field_named(const char *name, size_t n) {
     for (size_t i = 0; i < COUNT_OF(fields); i++)
         if (strlen(fields[i].name) == n && !strncmp(fields[i].name, name, n)) return &fields[i];
     return NULL;
@@ -139,7 +151,7 @@ static void read_line(qn_ctx *qn, const char *file, int number, const char *line
     line += strspn(line, " \t\r");
     if (!*line || *line == '#') return;
     size_t n = strcspn(line, " \t\r#");
-    const field *f = field_named(line, n);
+    const machine_field *f = field_named(line, n);
     if (!f)
         raise_error(qn, QN_EARG, "machine %s, line %d: there is no field \"%.*s\"", file, number,
                     (int)(n < 60 ? n : 60), line);
@@ -148,7 +160,7 @@ static void read_line(qn_ctx *qn, const char *file, int number, const char *line
     if (end == line + n || (*rest && *rest != '#') || v < f->least || v > f->most)
         raise_error(qn, QN_EARG, "machine %s, line %d: %s is a number from %lld to %lld", file,
                     number, f->name, (long long)f->least, (long long)f->most);
-    *value_of(m, f) = v;
+    *machine_value(m, f) = v;
 }
 
 static void read_lines(qn_ctx *qn, const char *file, const char *text, arena *a, machine *m) {
@@ -157,7 +169,7 @@ static void read_lines(qn_ctx *qn, const char *file, const char *text, arena *a,
         read_line(qn, file, number, arena_printf(a, "%.*s", (int)n, text), m);
         text += n + (text[n] == '\n');
     }
-    m->name = "given";
+    m->source = "given";
 }
 
 static void read_text(qn_ctx *qn, const char *file, const char *text, machine *m) {
@@ -170,7 +182,7 @@ static void read_text(qn_ctx *qn, const char *file, const char *text, machine *m
 }
 
 static void read_file(qn_ctx *qn, const char *file, machine *m) {
-    char text[4096];
+    char text[1 << 14];
     size_t size = 0;
     FILE *in = fopen(file, "rb");
     if (in) {
@@ -194,7 +206,10 @@ void machine_choose(qn_ctx *qn, machine *m) {
     }
     for (size_t i = 0; i < COUNT_OF(families); i++) {
         if (strcmp(families[i].name, given) != 0) continue;
-        take_known(m, &families[i]);
+        machine family_ = machine_of_family((int)i);
+        for (size_t k = 0; k < COUNT_OF(fields); k++)
+            *machine_value(m, &fields[k]) = *machine_value(&family_, &fields[k]);
+        m->name = family_.name;
         return;
     }
     raise_error(qn, QN_EARG,

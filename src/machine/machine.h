@@ -4,14 +4,18 @@
  * A quantity stands here once, named, with its reason in fields.h or families.h. It comes from the
  * row of the processor's family, from what the system says, or from a file (knob machine), by which
  * the schedules of any machine can be made and tested on any other. The same record gives the same
- * schedules. */
+ * schedules. A number in a scheduler that is no field is a property of the algorithm or of the code
+ * that is emitted, and its comment says so. */
 #ifndef QN_MACHINE_H
 #define QN_MACHINE_H
 
 #include "base/base.h"
 
+typedef enum machine_kind { MACHINE_FACT, MACHINE_RATE } machine_kind; /* see fields.h */
+
 typedef struct machine {
-    const char *name; /* of the family, or "generic" */
+    const char *name;   /* of the family, or "generic" */
+    const char *source; /* where the rates are from, beside the family: "measured", "given"; NULL */
 #define X(name, ...) int64_t name;
 #include "machine/fields.h"
 #undef X
@@ -23,20 +27,75 @@ typedef struct machine {
     bool no_fma;         /* no multiply-add in one instruction: a product in a sum is rounded */
 } machine;
 
-/* Rates and habits that hold of most machines. */
-#define MACHINE_HABITS .line = 64, .page = 4096, .l2_rate = 20, .l3_rate = 16, .memory_from = 4
-
+/* Fields that are 0 and may not be take the usual value. */
+void machine_complete(machine *m);
 /* A careful machine of which nothing is known. */
 machine machine_generic(void);
 /* This processor's family, else the generic one: rates and habits, not caches or registers. */
 machine machine_here(void);
 /* The fields as text, a line each; it is read back by machine_read. */
 void machine_print(const machine *m, str *out);
+/* Field number i: what it is, and its place in a record; false past the last. */
+typedef struct machine_field {
+    const char *name, *doc;
+    size_t at;
+    int64_t least, most, usual;
+    machine_kind kind;
+} machine_field;
+bool machine_field_at(int i, machine_field *out);
+int64_t *machine_value(machine *m, const machine_field *f);
+/* One number for all fields: wisdom is of a record. */
+uint64_t machine_hash(const machine *m);
 /* What knob machine says takes the place of fields: a family's name, or a file of lines as
  * machine_print writes them, some or all. Raises QN_EARG with the line. */
 void machine_choose(qn_ctx *qn, machine *m);
 /* Name and description of family i; false past the last. Its record. */
 bool machine_family(int i, const char **name, const char **doc);
 machine machine_of_family(int i);
+
+/* ---- measured.c ------------------------------------------------------------------------------ */
+
+/* Take the rates, and nothing else, of lines as machine_print writes them; were there any? */
+bool machine_take_rates(const char *text, machine *m);
+/* The rates that were measured for this processor, which its description says; none: the record
+ * stays. Raises where memory ends. */
+void machine_recall(qn_ctx *qn, const char *processor, size_t size, machine *m);
+/* Keep them. QN_EIO where there is no place. */
+qn_code machine_keep(qn_ctx *qn, const char *processor, size_t size, const str *text);
+
+/* ---- thresholds that follow from fields ------------------------------------------------------ */
+
+/* Rows so far apart lie in different pages: half of one. */
+static inline int64_t machine_far(const machine *m) {
+    return m->page / 2;
+}
+/* Rows so far apart, or a multiple, share few sets of the first cache: a quarter of the distance at
+ * which lines collide. */
+static inline int64_t machine_clash(const machine *m) {
+    int64_t apart = (m->l1 ? m->l1 : 32 << 10) / m->l1_ways / 4;
+    return apart > m->line ? apart : m->line;
+}
+/* Rows so far apart share no lines, nor the pairs of lines that are fetched together. */
+static inline int64_t machine_apart(const machine *m) {
+    return 4 * m->line;
+}
+/* Bytes of the second cache for an operand that is to stay there. */
+static inline int64_t machine_second(const machine *m) {
+    return (m->l2 ? m->l2 : 256 << 10) * m->l2_usable / 100;
+}
+/* A tensor of so many bytes streams from memory. */
+static inline int64_t machine_streaming(const machine *m) {
+    return m->memory_from * m->l2; /* 0 where no cache is known: then everything does */
+}
+/* What is so large would only evict what is needed sooner: half of the last cache, or of the part
+ * of it that a program has. */
+static inline int64_t machine_evicting(const machine *m) {
+    int64_t half = m->l3 ? m->l3 / 2 : 16 << 20;
+    return half < m->l3_part ? half : m->l3_part;
+}
+/* Scalar operations in that many nanoseconds, roughly: four vector operations of f32 each. */
+static inline int64_t machine_work(const machine *m, int64_t ns) {
+    return ns * m->vector_bytes;
+}
 
 #endif

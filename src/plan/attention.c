@@ -19,7 +19,6 @@
  * so that the contraction that makes a kernel one of blocks comes first. */
 #include "plan/fuse.h"
 
-static const double block_row_bytes = 256 << 10; /* limit for a row of scores in a block's tile */
 /* A contraction counts as scores if its size is at least this multiple of its operands'; less is
  * asked in a batch, where each item has operands of its own: layers' weights are shared. */
 static const double least_ratio = 0.999, least_in_batch = 0.25;
@@ -27,7 +26,7 @@ static const double least_ratio = 0.999, least_in_batch = 0.25;
 /* Bytes of a row of n's values, in a tile. */
 static bool row_fits(const fuse *fu, node_id n, uint32_t axes) {
     double bytes = (double)qn_dtype_size(node_at(fu->g, n)->dtype);
-    return axes && fuse_tile_size(fu, n, axes) * bytes <= block_row_bytes;
+    return axes && fuse_tile_size(fu, n, axes) * bytes <= (double)fu->terms.machine->row_tile_bytes;
 }
 
 /* The size of the smallest tensor that a factor's elements come from. */
@@ -185,10 +184,10 @@ static score_choice choose_for(const fuse *fu, node_id n, uint32_t number) {
     if (view) return (score_choice){.possible = true};
     c.buffered = row_axes(fu, n, number, &c.axes) && row_fits(fu, n, c.axes);
     double tile = c.buffered ? around * fuse_tile_size(fu, n, c.axes) : 0;
-    double once = 1.001 * fuse_size(fu, n);
+    double once = 1.001 * fuse_size(fu, n), hold = (double)fu->terms.machine->hold_cost;
     if (tile > once) return (score_choice){.possible = false};
     if (has_contraction) inline_ &= evals <= once;
-    if (inline_ && evals * f->cost <= tile * (FUSE_HOLD + f->cost)) c.buffered = false;
+    if (inline_ && evals * f->cost <= tile * (hold + f->cost)) c.buffered = false;
     c.possible = c.buffered || (inline_ && evals <= 4 * fuse_size(fu, n));
     return c;
 }

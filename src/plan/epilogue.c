@@ -77,5 +77,7 @@ bool fuse_scatters(const fuse *fu, const graph_node *x, const use *u) {
     const group *k = fu->group_[u->group];
     double size = fuse_trips(k, fuse_root_set(k));
     double streams = streams_in(fu, k, 0.75 * size) + (double)k->outs;
-    return (streams - 1) * size * FUSE_LANE > size * PLAN_STORE_LOAD + FUSE_LAUNCH;
+    const machine *l = fu->terms.machine;
+    return (streams - 1) * size * (double)l->lane_cost >
+           size * (double)l->store_load_cost + (double)l->kernel_cost;
 }

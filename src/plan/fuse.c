@@ -26,17 +26,11 @@
  *   - a contraction (has_contraction: a product of two broadcast operands summed) owns its kernel's
  *     loops: they become a register tile, so nothing else may be reduced beside it.
  *
- * Cost: units of one vector operation on one element. PLAN_STORE_LOAD is what a write and a read
- * back cost in those units (from measured cache bandwidth), FUSE_LAUNCH what a separate kernel
- * costs. */
+ * Cost: units of one vector operation on one element. The machine record says what a write and
+ * a read back cost in those units, what a separate kernel costs, and what is worth a tile. */
 #include "plan/fuse.h"
 
 #include <math.h>
-
-static const double buffer_bytes = 64 << 10; /* most for one trip of the loops around a tile */
-static const double serial_work = 2e6; /* most worth doing in a kernel that cannot be parallel */
-static const double half_cost = 400;   /* most worth doing again, an element, to store no f32 */
-static const double few_items = 8;     /* outer loops with fewer trips than this are not parallel */
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
@@ -92,7 +86,9 @@ static bool reduce_fits(const fuse *fu, const graph_node *x, uint32_t number, ui
     if (fuse_has_contraction(fu, x))
         return !k->reduces && k->ops <= FUSE_MAX_EPILOGUE && m == fuse_root_set(k);
     double work = fuse_trips(k, m) * (fuse_reduced_size(fu, x) + 1) * fuse_term_cost(fu, x);
-    if (fuse_trips(k, m & fuse_root_set(k)) < few_items && work > serial_work) return false;
+    const machine *l = fu->terms.machine;
+    if (fuse_trips(k, m & fuse_root_set(k)) < (double)l->few_items && work > (double)l->serial_cost)
+        return false;
     return fuse_fits_chain(k, m & fuse_root_set(k));
 }
 
@@ -140,7 +136,8 @@ static double inline_extra(fuse *fu, node_id n) {
  * a value is needed again, for a gradient, it is recomputed. */
 static bool is_never_wide(fuse *fu, node_id n, double extra) {
     const fuse_node *f = fuse_info(fu, n);
-    return f->of_halves && f->cost <= half_cost && extra <= 4 * half_cost * fuse_size(fu, n);
+    double most = (double)fu->terms.machine->half_cost;
+    return f->of_halves && f->cost <= most && extra <= 4 * most * fuse_size(fu, n);
 }
 
 /* Would n be computed in a kernel that has a contraction of its own, or will have one? */
@@ -154,7 +151,9 @@ static double store_cost(const fuse *fu, node_id n) {
     const fuse_node *f = fuse_info(fu, n);
     bool one_group = true;
     for (uint32_t i = 1; i < f->count; i++) one_group &= f->uses[i].group == f->uses[0].group;
-    return fuse_size(fu, n) * PLAN_STORE_LOAD + (one_group ? 2 : 1) * FUSE_LAUNCH;
+    const machine *m = fu->terms.machine;
+    return fuse_size(fu, n) * (double)m->store_load_cost +
+           (one_group ? 2 : 1) * (double)m->kernel_cost;
 }
 
 /* The loops that enclose all uses of n; false when they are not of one kernel. */
@@ -201,12 +200,14 @@ static double buffer_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
     if (op_rows[x->op].class_ == CLASS_REDUCE || !common_loops(fu, f, m)) return INFINITY;
     *axes = tile_axes(f, *m);
     double tile = fuse_tile_size(fu, n, *axes), around = fuse_trips(k, *m);
-    if (!*axes || tile * (double)qn_dtype_size(x->dtype) > buffer_bytes) return INFINITY;
+    const machine *l = fu->terms.machine;
+    if (!*axes || tile * (double)qn_dtype_size(x->dtype) > (double)l->tile_bytes) return INFINITY;
     bool across = k->root_loops && (*m >> (k->root_loops - 1) & 1);
     if (across) return INFINITY; /* vectors across rows: a tile for each */
-    if (around < few_items && around * tile * f->cost > serial_work) return INFINITY;
+    if (around < (double)l->few_items && around * tile * f->cost > (double)l->serial_cost)
+        return INFINITY;
     if (!fuse_fits_chain(k, *m)) return INFINITY;
-    return around * tile * (FUSE_HOLD + f->cost) - fuse_size(fu, n) * f->cost;
+    return around * tile * ((double)l->hold_cost + f->cost) - fuse_size(fu, n) * f->cost;
 }
 
 /* Can group u->group store n as a further output? */
@@ -219,11 +220,12 @@ static bool can_store_in(fuse *fu, node_id n, const use *u) {
     if (x->op == OP_SCATTER || fu->terms.everything_stored) return false;
     if (k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return false;
     double size = fuse_size(fu, n), t = fuse_trips(k, m);
+    double serial = (double)fu->terms.machine->serial_cost;
     if (t < size * 0.999 || t > size * 1.001) return false;
     if (k->has_contraction && m != fuse_root_set(k) && m != k->rows) return false;
-    if (!(m & fuse_root_set(k)) && fuse_trips(k, fuse_root_set(k)) > serial_work)
+    if (!(m & fuse_root_set(k)) && fuse_trips(k, fuse_root_set(k)) > serial)
         return false; /* a statement at its root would keep its loops from being parallel */
-    if ((m & ~fuse_root_set(k)) && size * f->cost > serial_work) return false;
+    if ((m & ~fuse_root_set(k)) && size * f->cost > serial) return false;
     if (!fuse_fits_chain(k, m & fuse_root_set(k))) return false;
     if (op_rows[x->op].class_ == CLASS_REDUCE &&
         !(reduce_fits(fu, x, u->group, fuse_mask(u)) && fuse_piece_takes(fu, x, u)))

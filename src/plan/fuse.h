@@ -17,10 +17,6 @@ enum {
     FUSE_MAX_CHOICES = 4    /* pieces that an element may be chosen from */
 };
 
-#define FUSE_LAUNCH 40000.0 /* of one more kernel */
-#define FUSE_HOLD   5.0     /* cost of holding an element in a tile */
-#define FUSE_LANE   16.0    /* of accessing an element by an instruction of its own */
-
 typedef struct fuse_loop {
     double extent;
     uint64_t outer; /* loops that enclose it */

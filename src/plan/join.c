@@ -50,7 +50,9 @@ bool fuse_writes_pieces(const fuse *fu, node_id n, double extra) {
     if (f->pieces > FUSE_MAX_CHOICES) return true;
     for (int s = 0; s < x->sources; s++)
         each += fuse_size(fu, x->src[s]) * fuse_info(fu, x->src[s])->cost;
-    return extra + size * f->cost - each > size * PLAN_STORE_LOAD + f->pieces * FUSE_LAUNCH;
+    const machine *m = fu->terms.machine;
+    double stored = size * (double)m->store_load_cost + f->pieces * (double)m->kernel_cost;
+    return extra + size * f->cost - each > stored;
 }
 
 /* A contraction's axes are the kernel's loops, or its register tile would go across them. One of

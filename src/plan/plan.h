@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "graph/graph.h"
+#include "machine/machine.h"
 
 /* ---- lift.c ---------------------------------------------------------------------------------- */
 
@@ -111,6 +112,7 @@ typedef struct fusion {
 typedef struct fuse_terms {
     bool everything_stored; /* no fusion at all (knob fuse=0) */
     int workers; /* that a kernel should have items for; 0: none may have tiles of megabytes */
+    const machine *machine; /* its facts: see machine/fields.h */
 } fuse_terms;
 /* The first of a piece's elements, counted in the value that it is one of. */
 sym fuse_piece_base(graph *g, const fuse_piece *p);
@@ -131,7 +133,6 @@ static inline uint32_t fuse_buffered_axes(const fuse_kernel *k, node_id n) {
 /* What one element of an operation costs beside its sources, in cycles of a vector: an operation of
  * one instruction takes one with what goes with it, of a longer one two instructions a cycle. */
 double fuse_op_cost(const graph_node *x);
-#define PLAN_STORE_LOAD 16.0 /* what storing an element and loading it again costs, likewise */
 
 /* ---- sequence.c ------------------------------------------------------------------------------ */
 

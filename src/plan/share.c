@@ -13,9 +13,6 @@
  * heads, of which there must be some. */
 #include "plan/fuse.h"
 
-static const double least_around = 8; /* iterations of the loops around the rows, or workers */
-static const double shared_bytes = 4 << 20; /* limit for the sums that the rows share */
-
 /* How one kernel (the other) is merged into another (the target). */
 typedef struct sharing {
     const fuse *fu;
@@ -143,7 +140,8 @@ static bool read_axes(sharing *p, const graph_node *x, const use *u) {
         p->s.over = p->row_of[l];
         p->around = p->target->rows & ~(1ull << loop);
     }
-    return rows == p->target->rows && p->around && bytes <= shared_bytes;
+    return rows == p->target->rows && p->around &&
+           bytes <= (double)p->fu->terms.machine->shared_sum_bytes;
 }
 
 /* The root's axes: rows of the target, or loops of their own. */
@@ -172,7 +170,8 @@ static bool can_share(sharing *p) {
         !read_axes(p, x, u))
         return false;
     read_root(p);
-    double workers = fu->terms.workers, least = workers > least_around ? workers : least_around;
+    double workers = fu->terms.workers, least = (double)fu->terms.machine->few_items;
+    if (least < workers) least = workers;
     return fuse_trips(p->target, p->around) >= least && fuse_fits_chain(p->target, p->around);
 }
 

@@ -24,10 +24,9 @@
 #include <stdlib.h>
 
 enum {
-    MOST_OPS = 200,   /* operations of a kernel with siblings */
+    MOST_OPS = 200,   /* operations of a kernel with siblings: bounds compile time */
     MOST_REDUCED = 4, /* accumulators of one pass over memory */
-    TOO_LITTLE = 16,  /* the fraction of a kernel's traffic below which a tensor is ignored */
-    MOST_STREAMS = 8  /* large tensors that a kernel reads and writes side by side */
+    TOO_LITTLE = 16   /* the fraction of a kernel's traffic below which a tensor is ignored */
 };
 
 /* ---- merging --------------------------------------------------------------------------------- */
@@ -221,13 +220,13 @@ static bool worth_it(const fuse *fu, uint32_t i, uint32_t j) {
     int side_by_side =
         streams(fu, a->ins, a->in, largest, NULL) + streams(fu, a->outs, a->out, largest, NULL) +
         streams(fu, b->ins, b->in, largest, a) + streams(fu, b->outs, b->out, largest, NULL);
-    for (uint32_t n = 0; n < a->ins && side_by_side <= MOST_STREAMS; n++) {
+    for (uint32_t n = 0; n < a->ins && side_by_side <= fu->terms.machine->kernel_streams; n++) {
         double bytes = bytes_of(fu, a->in[n]);
         if (bytes * TOO_LITTLE >= smaller && in_list(a->in[n], b->in, b->ins) &&
             reads_with(fu, a->in[n], i, j))
             saved += bytes;
     }
-    return 2 * saved >= smaller && side_by_side <= MOST_STREAMS;
+    return 2 * saved >= smaller && side_by_side <= fu->terms.machine->kernel_streams;
 }
 
 /* Have the roots' loops the same number and extents? */

@@ -6,8 +6,6 @@
  * variables allow. */
 #include "plan/fuse.h"
 
-static const double load = 2; /* cost of a load in an inlined expression */
-
 /* ---- small questions ------------------------------------------------------------------------- */
 
 double fuse_dim_size(const graph *g, sym dim) {
@@ -26,6 +24,11 @@ double fuse_size(const fuse *fu, node_id n) {
     return tuple_size(fu->g, node_at(fu->g, n)->shape);
 }
 
+/* Of a load in an expression that is computed again. */
+static double load_cost(const fuse *fu) {
+    return (double)fu->terms.machine->load_cost;
+}
+
 double fuse_op_cost(const graph_node *x) {
     int additions = op_cost(x->op, x->dtype);
     return additions > 2 ? additions / 2.0 : 1;
@@ -37,7 +40,7 @@ double fuse_reduced_size(const fuse *fu, const graph_node *x) {
 
 static double source_cost(const fuse *fu, node_id n) {
     bool reduced = op_rows[node_at(fu->g, n)->op].class_ == CLASS_REDUCE;
-    return reduced ? load : fuse_info(fu, n)->cost;
+    return reduced ? load_cost(fu) : fuse_info(fu, n)->cost;
 }
 
 /* Of what a reduction reduces, one element: a sum of products multiplies first. */
@@ -50,8 +53,8 @@ double fuse_term_cost(const fuse *fu, const graph_node *x) {
 /* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
 double fuse_node_cost(const fuse *fu, const graph_node *x) {
     int c = op_rows[x->op].class_;
-    if (c == CLASS_LEAF) return x->op == OP_BUFFER ? load : 0;
-    if (x->flags & NODE_REALIZED) return load;
+    if (c == CLASS_LEAF) return x->op == OP_BUFFER ? load_cost(fu) : 0;
+    if (x->flags & NODE_REALIZED) return load_cost(fu);
     double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x) : 0);
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
     if (c == CLASS_INDEX) cost += 4;

@@ -21,7 +21,7 @@ typedef struct builder {
 
 fuse_terms run_fuse_terms(const qn_ctx *qn) {
     const machine *l = &qn->run->limits;
-    fuse_terms t = {.everything_stored = !qn->knob[KNOB_FUSE].number};
+    fuse_terms t = {.everything_stored = !qn->knob[KNOB_FUSE].number, .machine = l};
     if (l->members < 2) t.workers = l->threads ? processors_there() : 1;
     return t;
 }

@@ -19,14 +19,12 @@
 
 /* ---- lower ----------------------------------------------------------------------------------- */
 
-enum { MANY_PRODUCTS = 4 }; /* that read a leaf make packing it a kernel of its own */
-
 /* Is the node a weight that lasts from run to run, or that many products of one run read? */
-static bool is_packed_apart(const compile_terms *t, node_id n) {
+static bool is_packed_apart(qn_ctx *qn, const compile_terms *t, node_id n) {
     uint32_t place = t->f->pos[n] - 1;
     if (t->lasting && t->lasting[place]) return true;
-    return t->products && t->products[place] >= MANY_PRODUCTS &&
-           node_is_memory(node_at(t->f->g, n));
+    int64_t many = qn->run->limits.prepack_products;
+    return t->products && t->products[place] >= many && node_is_memory(node_at(t->f->g, n));
 }
 
 /* Such an operand of a product is read from panels, a further argument. */
@@ -35,7 +33,7 @@ static void pack_weight(qn_ctx *qn, const compile_terms *t, const fuse_kernel *f
     const machine *limits = &qn->run->limits;
     bool able = fk->has_contraction && limits->members < 2 && qn->knob[KNOB_SCHEDULE].number;
     for (uint32_t i = 1; able && i < out->low.args; i++) {
-        if (!is_packed_apart(t, out->low.arg[i]) ||
+        if (!is_packed_apart(qn, t, out->low.arg[i]) ||
             !prepack_find(out->low.k, (int)i, limits, &out->pack))
             continue;
         out->packed = i;

@@ -53,7 +53,8 @@ static void choose(finder *f, static_constants *c, uint32_t nodes, uint32_t root
         if (node_is_memory(x) || op_rows[x->op].class_ == CLASS_LEAF) continue;
         double size = (double)shape_numel_hi(g, x->shape);
         double bytes = size * (double)qn_dtype_size((qn_dtype)x->dtype);
-        if (f->work[place_of(f, n)] < PLAN_STORE_LOAD * size || bytes > room) continue;
+        double least = size * (double)g->ctx->run->limits.store_load_cost;
+        if (f->work[place_of(f, n)] < least || bytes > room) continue;
         if (among(n, roots, root) || among(n, c->values, c->node)) continue;
         c->node[c->values++] = n;
         room -= bytes;

@@ -34,6 +34,7 @@ static void fall_back(qn_ctx *qn, const str *why) {
 
 static void describe_device(qn_ctx *qn, str *out) {
     qn->run->dev->describe(qn->run->dev_state, out);
+    str_addf(out, "machine %016llx\n", (unsigned long long)machine_hash(&qn->run->limits));
 }
 
 static bool open_device(qn_ctx *qn, const char *name) {

@@ -151,7 +151,8 @@ static bool worth_it(const choice *c, graph *g, node_id n, size_t most) {
     uint32_t place = x->mark - g->mark_base;
     if (node_is_memory(x) || op_rows[x->op].class_ == CLASS_LEAF || !x->computed) return false;
     double size = elements(g, x), bytes = size * (double)qn_dtype_size((qn_dtype)x->dtype);
-    return !c->old[place] && c->work[place] >= PLAN_STORE_LOAD * size && bytes <= (double)most;
+    double least = size * (double)g->ctx->run->limits.store_load_cost;
+    return !c->old[place] && c->work[place] >= least && bytes <= (double)most;
 }
 
 uint32_t kept_choose(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,

@@ -16,9 +16,6 @@
  * Temporaries live from level to level, so concurrent launches never share memory. */
 #include "run/run.h"
 
-/* Operations from which on a launch is large: some ten times what a fork and a join cost. */
-static const int64_t large_work = 1 << 21;
-
 typedef struct leveler {
     qn_ctx *qn;
     run_plan *p;
@@ -42,7 +39,8 @@ static bool is_small(const leveler *v, const launch *l) {
                  : of == LOWER_LENGTH ? sym_hi(g->syms, l->set->length)
                                       : sym_hi(g->syms, g->var[of]);
     }
-    return r->dev->work(r->dev_state, l->program, var) < large_work;
+    int64_t large = machine_work(&r->limits, 16 * r->limits.fork_join_ns);
+    return r->dev->work(r->dev_state, l->program, var) < large;
 }
 
 /* The bytes it accesses, at most. */

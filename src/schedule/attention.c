@@ -18,14 +18,13 @@
  * a block. Nothing of the softmax crosses lanes. */
 #include "schedule/schedule.h"
 
-enum {
-    BLOCK_VECTORS = 2, /* of rows in a block, twice as many where that saves much traffic */
-    TILE_VECTORS = 16, /* of a product's register tile, at most */
-    PRODUCT_TRIPS = 8, /* iterations of a product's loop in a register tile, at most */
-    LEAF_TRIPS = 4,    /* iterations of other loops taken together */
-    LEAST_DEPTH = 4,   /* of a sum to count as a product */
-    L1_SHARE = 3,      /* part of the first-level cache for what one nest passes to the next */
-    MOST_NESTS = 64
+enum {                    /* of the algorithm, not of a machine */
+       BLOCK_VECTORS = 2, /* of rows in a block, twice as many where that saves much traffic */
+       PRODUCT_TRIPS = 8, /* iterations of a product's loop in a register tile, at most */
+       LEAF_TRIPS = 4,    /* iterations of other loops taken together */
+       LEAST_DEPTH = 4,   /* of a sum to count as a product */
+       L1_SHARE = 3,      /* part of the first-level cache for what one nest passes to the next */
+       MOST_NESTS = 64
 };
 
 typedef struct row_nest {
@@ -467,9 +466,9 @@ bool schedule_attention(scheduler *m, stmt_id loop) {
     loop_chain c;
     if (!find_rows(m, loop, &c)) return false;
     if (schedule_trips(m, c.body) < m->lanes / 2) return false;
-    int vectors = block_vectors(m, c.body), trips = TILE_VECTORS / vectors;
+    int vectors = block_vectors(m, c.body), trips = (int)m->limits->registers / 2 / vectors;
     block b = {.m = m, .rows = vectors * m->lanes};
-    b.trips = trips < PRODUCT_TRIPS ? trips : PRODUCT_TRIPS;
+    b.trips = trips < 1 ? 1 : trips < PRODUCT_TRIPS ? trips : PRODUCT_TRIPS;
     if (!make_nests(&b, &c)) return false;
     loop_h rows = c.loop[c.n - 1];
     for (int i = b.nests; i--;) block_nest(&b, i, rows);

@@ -23,20 +23,10 @@
  * is used by all tiles of the other operand, so it pays where there are many. */
 #include "schedule/contraction.h"
 
-enum {
-    BLOCK_ROWS = 384,   /* MC, about; the block's depth follows from the cache */
-    APART = 256,        /* bytes: rows this far apart share no lines */
-    FAR = 2048,         /* bytes: rows this far apart lie in different pages */
-    PACK_STRIDE = 1024, /* bytes: rows this far apart (or multiples) collide in the first cache */
-    CARRY = 4,          /* cycles to store and load a vector of partial sums */
-    BLOCKS = 3,         /* of a sum, from which on cutting it pays */
-    LEAST_DEEP = 128,   /* rows of a panel of columns */
-    LONG_RUN = 256,     /* of a sum over unpacked rows, whose first lines are prefetched too late */
-    MANY_COLUMNS = 24,  /* vectors of columns for which rows are copied element by element */
-    SLICE = 32,         /* rows of a columns operand that is only streamed */
-    FEW_USES = 2,       /* of a panel of strided columns, for packing to pay */
-    SOME_USES = 8,      /* of a panel of contiguous ones */
-    MOST_COLUMNS = 4 << 20 /* bytes of packed columns */
+enum {                   /* no property of a machine: */
+       BLOCKS = 3,       /* of a sum, from which on cutting it pays: the last may be half empty */
+       MOST_VECTORS = 6, /* of a register tile: beyond any machine's best */
+       MOST_ROWS = 30
 };
 
 typedef struct product {
@@ -122,8 +112,8 @@ static int64_t row_distance(const plan *p, const contraction_operand *o, int64_t
     return step > INT64_MAX / 8 || step < INT64_MIN / 8 ? INT64_MAX : step * size;
 }
 
-static bool collides(int64_t bytes) {
-    return bytes == INT64_MAX || bytes % PACK_STRIDE == 0 || bytes >= FAR;
+static bool collides(const machine *l, int64_t bytes) {
+    return bytes == INT64_MAX || bytes % machine_clash(l) == 0 || bytes >= machine_far(l);
 }
 
 /* The loop along the reduction, that of the parts of words where there are some. */
@@ -137,16 +127,17 @@ static void choose_row_packing(plan *p) {
     scheduler *m = p->m;
     int64_t down = contraction_step(p, p->a, p->nest.row),
             along = contraction_step(p, p->a, along_sum(p));
-    bool many = p->columns >= MANY_COLUMNS * m->lanes;
+    bool many = p->columns >= m->limits->pack_columns * m->lanes;
     p->pack_rows = p->a->plain && p->depth >= 32 && p->rows > 1;
     if (p->word > 1 && (p->odd || p->same_sign || along != 1))
         p->pack_rows = true;
     else if (p->a->as >= 0)
         p->pack_rows &= p->columns >= 4 * m->lanes;
     else if (along == 1)
-        p->pack_rows &= many && collides(row_distance(p, p->a, down));
+        p->pack_rows &= many && collides(m->limits, row_distance(p, p->a, down));
     else if (down == 1)
-        p->pack_rows &= row_distance(p, p->a, along) >= APART && p->columns > 2 * m->lanes;
+        p->pack_rows &=
+            row_distance(p, p->a, along) >= machine_apart(m->limits) && p->columns > 2 * m->lanes;
     else
         p->pack_rows &= many;
 }
@@ -160,14 +151,19 @@ static bool sums_fit(const plan *p) {
  * ones a prefetch would be too late. */
 static bool rows_uncached(const plan *p) {
     int64_t l2 = p->m->limits->l2;
-    return l2 && !p->pack_rows && p->word == 1 && p->depth >= LEAST_DEEP &&
+    return l2 && !p->pack_rows && p->word == 1 && p->depth >= p->m->limits->kc_least &&
            p->rows * p->depth * p->size >= l2 / 2 && contraction_step(p, p->a, p->sum) == 1;
+}
+
+static int64_t rounded_depth(const plan *p, int64_t depth) {
+    return tiles_of(depth, p->m->limits->kc_multiple) * p->m->limits->kc_multiple;
 }
 
 /* The depth of a panel of columns that stays in the first-level cache, beside a tile of rows. */
 static int64_t panel_depth(const plan *p, int64_t step) {
-    int64_t deep = p->m->limits->l1 * 7 / 10 / step / 16 * 16;
-    int64_t least = p->uncached ? LONG_RUN : LEAST_DEEP;
+    const machine *l = p->m->limits;
+    int64_t deep = l->l1 * l->kc_share / 100 / step / l->kc_multiple * l->kc_multiple;
+    int64_t least = p->uncached ? l->kc_uncached : l->kc_least;
     return deep < least ? least : deep;
 }
 
@@ -179,41 +175,38 @@ static int64_t short_blocks(const plan *p, int64_t step) {
     if (!sums_fit(p) || p->depth <= (p->uncached ? 1 : BLOCKS) * deep) return 0;
     for (int64_t i = n * 4 / 5; i <= n * 3 / 2; i++)
         if (i > 1 && p->depth % (i * p->m->lanes) == 0) return p->depth / i;
-    return p->beside ? (tiles_of(p->depth, n) + 15) / 16 * 16 : 0;
+    return p->beside ? rounded_depth(p, tiles_of(p->depth, n)) : 0;
 }
 
-/* Choose mr x nr: least time for the whole, from two multiply-adds and two loads a cycle, four
- * cycles of latency, the bandwidth of the second-level cache, and padding. */
+/* Choose mr x nr: least time for the whole, from the rates of multiply-adds and loads, the latency
+ * of a chain, the bandwidth of the second-level cache, and padding. Beside that a tile costs its
+ * first and last instructions, half a cycle and some for each row and vector, and masks. */
 static void choose_tile(plan *p) {
     const scheduler *m = p->m;
+    const machine *l = m->limits;
     double best = 1e300;
-    for (int v = 1; v <= 6; v++)
-        for (int r = 1; r <= 30; r++) {
-            if (r * v + v + 1 > m->limits->registers || (r > p->rows && r > 1)) continue;
+    for (int v = 1; v <= MOST_VECTORS; v++)
+        for (int r = 1; r <= MOST_ROWS; r++) {
+            if (r * v + v + 1 > l->registers || (r > p->rows && r > 1)) continue;
             if (v > 1 && (int64_t)(v - 1) * m->lanes >= p->columns) continue;
             if (p->panel && v * m->lanes != p->panel) continue;
-            double fma = r * v / 2.0, load = (r + v) / 2.0, cycles = fma > load ? fma : load;
-            if (cycles < 4) cycles = 4;
-            int64_t step = (int64_t)v * m->limits->vector_bytes; /* of the panel of columns */
+            double fma = r * v / (double)l->fma_rate, load = (r + v) / (double)l->load_rate;
+            double cycles = fma > load ? fma : load;
+            if (cycles < (double)l->fma_latency) cycles = (double)l->fma_latency;
+            int64_t step = (int64_t)v * l->vector_bytes; /* of the panel of columns */
             int64_t deep = short_blocks(p, step);
-            double stream = (double)step / (double)p->m->limits->l2_rate;
-            if ((deep ? deep : p->depth) * step > m->limits->l1 * 3 / 4 && cycles < stream)
+            double stream = (double)step / (double)l->l2_rate;
+            if ((deep ? deep : p->depth) * step > l->l1 * l->l1_usable / 100 && cycles < stream)
                 cycles = stream;
-            if (p->uncached) cycles += (double)(r * p->size) / (double)p->m->limits->l3_rate;
-            if (deep) cycles += CARRY * r * v / (double)deep;
+            if (p->uncached) cycles += (double)(r * p->size) / (double)l->l3_rate;
+            if (deep) cycles += (double)(l->spill_cycles * r * v) / (double)deep;
             double tiles =
                 (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
             double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
-            if (p->rows % r && !p->pack_rows)
-                time *= r > 10 ? 1.08 : 1.02; /* an address register each */
+            if (p->rows % r && !p->pack_rows) time *= r > l->address_registers ? 1.08 : 1.02;
             if (p->columns % (v * m->lanes)) time *= 1.02;
             if (time < best * 0.999) best = time, p->mr = r, p->nv = v;
         }
-}
-
-/* Bytes that a block of rows may take of the second-level cache. */
-int64_t contraction_l2(const scheduler *m) {
-    return (m->limits->l2 ? m->limits->l2 : 256 << 10) * 3 / 4;
 }
 
 /* Pack columns where they are strided, or reused often enough. Then the depth of a block: deep sums
@@ -221,22 +214,24 @@ int64_t contraction_l2(const scheduler *m) {
  * its rows, which are contiguous, instead of column by column across its pages. */
 static void choose_columns(plan *p, bool divisible) {
     int64_t down = contraction_step(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
-    bool poor = collides(row_distance(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
-    int64_t least = !p->beside ? 1 : poor ? FEW_USES : SOME_USES;
+    const machine *l = p->m->limits;
+    bool poor = collides(l, row_distance(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
+    int64_t least = !p->beside ? 1 : poor ? l->pack_uses : l->pack_uses_contiguous;
     p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least && !p->panel;
     p->block = p->depth;
     if (!divisible) return;
-    int64_t available = contraction_l2(p->m), whole = available / (BLOCK_ROWS * p->size) / 16 * 16;
-    if (whole < 16) whole = 16;
+    int64_t available = machine_second(l), unit = l->kc_multiple;
+    int64_t whole = available / (l->mc * p->size) / unit * unit;
+    if (whole < unit) whole = unit;
     bool fits = p->rows * p->depth * p->size <= available && p->depth <= BLOCKS * whole;
     int64_t shorter = short_blocks(p, p->nv * p->m->limits->vector_bytes);
     if (p->pack_columns && shorter)
         p->block = shorter;
     else if (p->depth > whole + whole / 2 && !fits)
-        p->block = (tiles_of(p->depth, tiles_of(p->depth, whole)) + 15) / 16 * 16;
-    if (uses == 1 && !p->pack_columns && !p->panel && row_distance(p, p->b, down) >= FAR &&
-        p->depth > SLICE)
-        p->block = SLICE;
+        p->block = rounded_depth(p, tiles_of(p->depth, tiles_of(p->depth, whole)));
+    if (uses == 1 && !p->pack_columns && !p->panel && p->depth > l->stream_rows &&
+        row_distance(p, p->b, down) >= machine_far(l))
+        p->block = l->stream_rows;
     if (p->block > p->depth) p->block = p->depth;
 }
 
@@ -257,7 +252,7 @@ static bool many_streams(const plan *p, stmt_id after) {
             streams++;
         }
     }
-    return streams >= MANY_STREAMS;
+    return streams >= m->limits->epilogue_streams;
 }
 
 int64_t contraction_panel_bytes(const plan *p) {
@@ -270,8 +265,8 @@ int64_t contraction_panel_bytes(const plan *p) {
 static bool rows_load_once(const plan *p) {
     const machine *l = p->m->limits;
     return p->uncached && contraction_panel_bytes(p) > l->l1 &&
-           p->mr * p->depth * p->size <= l->l1 * 3 / 4 &&
-           p->columns * p->depth * p->size <= contraction_l2(p->m);
+           p->mr * p->depth * p->size <= l->l1 * l->l1_usable / 100 &&
+           p->columns * p->depth * p->size <= machine_second(p->m->limits);
 }
 
 /* Choose the grid of parts, as many as there are threads, for the least time of the most loaded
@@ -282,7 +277,7 @@ static void choose_parts(plan *p) {
     int64_t nr = (int64_t)p->nv * m->lanes, threads = m->limits->threads;
     int64_t rt = tiles_of(p->rows, p->mr), ct = tiles_of(p->columns, nr);
     double best = 1e300, all = (double)p->rows * (double)p->columns * (double)p->depth;
-    if (all * (double)p->batch < 4.0 * SCHEDULE_ITEM_WORK * m->lanes) threads = 1;
+    if (all * (double)p->batch < 4.0 * (double)(schedule_item_work(m) * m->lanes)) threads = 1;
     if (p->batch > 1) threads = tiles_of(threads > 1 ? 2 * threads : 1, p->batch);
     p->row_parts = p->parts = 1;
     for (int64_t r = 1; r <= threads && r <= rt; r++) {
@@ -294,11 +289,11 @@ static void choose_parts(plan *p) {
         if (time < best * 0.999) best = time, p->row_parts = r, p->parts = c;
     }
     int64_t row = p->block * p->size;
-    int64_t available = p->along ? contraction_l2(m) : MOST_COLUMNS;
+    int64_t available = p->along ? machine_second(m->limits) : m->limits->nc_bytes;
     int64_t most = available / (row * nr) + 1, each = tiles_of(ct, p->parts);
     if (each > most) p->parts *= tiles_of(each, most);
     rt = tiles_of(rt, p->row_parts);
-    most = (p->along ? m->limits->l2 / 8 : contraction_l2(m)) / (row * p->mr) + 1;
+    most = (p->along ? m->limits->l2 / 8 : machine_second(m->limits)) / (row * p->mr) + 1;
     p->row_block = tiles_of(rt, tiles_of(rt, most));
 }
 
@@ -403,7 +398,7 @@ static bool tile_and_pack(plan *p, bool divisible, stmt_id after) {
     p->along = streams || (whole && rows_load_once(p));
     choose_parts(p);
     if (!contraction_build(p)) return false;
-    if (p->panel && p->rows <= p->mr && p->columns * p->depth * p->size > contraction_l2(m))
+    if (p->panel && p->rows <= p->mr && p->columns * p->depth * p->size > machine_second(m->limits))
         step_prefetch_distance(m, p->b->mem, m->limits->page);
     if (p->nest.jr.id) {
         contraction_spill(p);

@@ -6,8 +6,6 @@
 #include "schedule/schedule.h"
 
 /* Of an epilogue that is better walked along rows; columns of a dot product, at most. */
-enum { MANY_STREAMS = 4 };
-
 /* Loops, named as at the top of contraction.c; none where a shape does not get one. */
 typedef struct nest {
     loop_h row, column; /* of the output */
@@ -47,8 +45,6 @@ static inline int64_t tiles_of(int64_t n, int64_t each) {
 
 /* The operand's stride along that loop, in elements; INT64_MAX where it varies. */
 int64_t contraction_step(const plan *p, const contraction_operand *o, loop_h l);
-/* Bytes that a block of rows may take of the second-level cache. */
-int64_t contraction_l2(const scheduler *m);
 int64_t contraction_panel_bytes(const plan *p);
 
 /* ---- contraction_nest.c ---------------------------------------------------------------------- */

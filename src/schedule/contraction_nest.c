@@ -5,14 +5,9 @@
  * of unknown depth) what is built so far is correct, if slow. */
 #include "schedule/contraction.h"
 
-enum {
-    LONG_ROW = 512,     /* elements of a row that spans pages of its own */
-    FEW_ROWS = 12,      /* for which packing columns contiguous along the sum does not pay */
-    LONG_EPILOGUE = 10, /* operations of an epilogue that is worth a loop */
-    LEAST_BLOCK = 8,    /* iterations of the sum between two prefetches of an epilogue's rows */
-    NEAR = 8,           /* iterations of the reduction by which packed operands are prefetched */
-    NEAR_LINES = 4,     /* the same for unpacked rows, in lines */
-    PANELS_AT_ONCE = 32 /* that are packed side by side */
+enum {                     /* no property of a machine: */
+       LONG_EPILOGUE = 10, /* operations of an epilogue that is worth a loop: code size */
+       LEAST_BLOCK = 8     /* iterations of the sum between two prefetches of an epilogue's rows */
 };
 
 /* ---- pieces that other schedulers use, too --------------------------------------------------- */
@@ -54,7 +49,7 @@ void schedule_copy_across(scheduler *m, const loop_chain *c, int deep) {
     if (!t.outer.id) return;
     step_want(m, t.inner, WANT_VEC);
     for (int i = deep + 1; i < c->n; i++) step_swap(m, t.inner, c->loop[i]);
-    for (int i = deep + 1; i < c->n - 1 && sym_lo(s, trips) >= LONG_ROW; i++)
+    for (int i = deep + 1; i < c->n - 1 && sym_lo(s, trips) >= machine_far(m->limits) / 4; i++)
         step_swap(m, t.outer, c->loop[i]);
     if (!whole && sym_lo(s, trips) >= m->lanes) {
         loop_h rest = step_peel(maybe(m), t.outer);
@@ -145,8 +140,8 @@ static void pack_side_by_side(plan *p, const contraction_operand *o, const loop_
     scheduler *m = p->m;
     loop_h few = c->loop[0];
     if ((o == p->a ? p->rows : p->columns) * p->depth * p->size <= m->limits->l2 / 2) return;
-    if (trips_of(m, few) > PANELS_AT_ONCE) {
-        few = step_split(m, few, PANELS_AT_ONCE, "group", "few").inner;
+    if (trips_of(m, few) > m->limits->pack_pages) {
+        few = step_split(m, few, m->limits->pack_pages, "group", "few").inner;
         if (!few.id) return;
     }
     step_swap(m, few, c->loop[1]);
@@ -232,15 +227,17 @@ static loop_h prefetch_steps(plan *p, int64_t each) {
 static void prefetch_operands(plan *p) {
     scheduler *m = p->m;
     int64_t line = m->limits->vector_bytes / p->size, step = p->nv * m->limits->vector_bytes;
-    if (p->uncached) step_prefetch_trip(m, p->a->mem, prefetch_steps(p, line), NEAR_LINES);
+    int64_t near = m->limits->prefetch_trips;
+    if (p->uncached)
+        step_prefetch_trip(m, p->a->mem, prefetch_steps(p, line), m->limits->prefetch_lines);
     if (!p->packed[0] || contraction_panel_bytes(p) <= m->limits->l1) return;
     if (p->packed[1])
-        step_prefetch_trip(m, p->packed[1], p->sum, NEAR);
+        step_prefetch_trip(m, p->packed[1], p->sum, near);
     else if (p->panel && p->rows > p->mr)
-        step_prefetch_distance(m, p->b->mem, NEAR * step);
+        step_prefetch_distance(m, p->b->mem, near * step);
     else
         return;
-    step_prefetch_trip(m, p->packed[0], p->sum, NEAR);
+    step_prefetch_trip(m, p->packed[0], p->sum, near);
 }
 
 void contraction_pack(plan *p) {
@@ -295,7 +292,8 @@ void contraction_share(plan *p) {
         if (merged.id) root = merged;
     }
     stmt_id loop = stmt_of(m, root);
-    if (loop && schedule_trips(m, loop) > 1 && schedule_work(m, loop) > 4 * SCHEDULE_ITEM_WORK)
+    if (loop && schedule_trips(m, loop) > 1 &&
+        schedule_work(m, loop) > 4 * (double)schedule_item_work(m))
         step_bind(m, root, LOOP_PAR);
 }
 
@@ -344,12 +342,13 @@ bool contraction_few_rows(plan *p, int after) {
         !sym_is_const(k->syms, extent_of(m, p->nest.column), &n) ||
         !sym_is_const(k->syms, extent_of(m, p->sum), &deep))
         return false;
-    if (r > FEW_ROWS || deep < (int64_t)m->lanes * m->lanes || deep % m->lanes || r * after > deep)
+    if (r > m->limits->dot_rows || deep < (int64_t)m->lanes * m->lanes || deep % m->lanes ||
+        r * after > deep)
         return false;
     int64_t each = (m->limits->registers - 4) / r;
-    if (each > MANY_STREAMS) each = MANY_STREAMS;
+    if (each > m->limits->epilogue_streams) each = m->limits->epilogue_streams;
     while (each > 1 && n % each) each--;
-    if (build_few_rows(p, each, after) && n * deep * p->size > contraction_l2(m))
+    if (build_few_rows(p, each, after) && n * deep * p->size > machine_second(m->limits))
         step_prefetch_distance(m, p->b->mem, m->limits->page);
     return true;
 }

@@ -28,11 +28,8 @@
 
 enum {
     LOOPS = 24,
-    FEW_ROWS = 6,     /* extent that is enough for the loop of rows */
-    SCATTER = 24,     /* cycles to store a vector's lanes one by one, about */
-    COLLIDE = 2048,   /* bytes: rows this far apart lie in different pages */
-    PANEL_BYTES = 15, /* a cycle, from the second-level cache */
-    MOST_ROWS = 30
+    FEW_ROWS = 6,  /* extent that is enough for the loop of rows: a register tile's, about */
+    MOST_ROWS = 30 /* of a register tile: beyond any machine's best */
 };
 
 typedef struct conv_loop {
@@ -184,7 +181,7 @@ static double lane_rate(const conv *c, int i, int f) {
     if (l->window[f] && l->step[f] != 1) rate *= 0.7;
     if (windows && l->step[f] == 1 && c->load[f].valid != SYM_TRUE) rate *= 0.9; /* unaligned */
     double time = (double)c->depth / 2;
-    if (c->store_step[i] != 1) rate *= time / (time + SCATTER);
+    if (c->store_step[i] != 1) rate *= time / (time + (double)c->m->limits->scatter_cycles);
     return rate;
 }
 
@@ -218,17 +215,19 @@ static bool choose_lanes(conv *c) {
 static void choose_tile(conv *c) {
     const scheduler *m = c->m;
     const conv_loop *rows = &c->loop[c->rows], *lanes = &c->loop[c->lanes];
+    const machine *l = m->limits;
     double best = 1e300;
     c->mr = c->nv = 1;
     for (int v = 1; v <= 6; v++)
         for (int r = 1; r <= MOST_ROWS && r <= rows->trips; r++) {
-            if (r * v + v + 1 > m->limits->registers) continue;
+            if (r * v + v + 1 > l->registers) continue;
             if (v > 1 && (int64_t)(v - 1) * m->lanes >= lanes->trips) continue;
             if (rows->window[c->a] && rows->trips % r) continue;
-            double fma = r * v / 2.0, load = (r + v) / 2.0, cycles = fma > load ? fma : load;
-            if (cycles < 4) cycles = 4;
-            int64_t step = (int64_t)v * m->limits->vector_bytes;
-            double stream = c->depth * step > m->limits->l1 ? (double)step / PANEL_BYTES : 0;
+            double fma = r * v / (double)l->fma_rate, load = (r + v) / (double)l->load_rate;
+            double cycles = fma > load ? fma : load;
+            if (cycles < (double)l->fma_latency) cycles = (double)l->fma_latency;
+            int64_t step = (int64_t)v * l->vector_bytes;
+            double stream = c->depth * step > l->l1 ? (double)step / (double)l->l2_rate : 0;
             if (cycles < stream) cycles = stream;
             double tiles =
                 (double)tiles_of(rows->trips, r) * (double)tiles_of(lanes->trips, v * m->lanes);
@@ -508,7 +507,8 @@ static void share(conv *c, int first) {
         if (!merged.id) break;
         root = merged;
     }
-    if (trips_of(m, root) > 1 && schedule_work(m, stmt_of(m, root)) > 4 * SCHEDULE_ITEM_WORK)
+    if (trips_of(m, root) > 1 &&
+        schedule_work(m, stmt_of(m, root)) > 4 * (double)schedule_item_work(m))
         step_bind(m, root, LOOP_PAR);
 }
 
@@ -571,7 +571,9 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
         if (c->loop[i].in[c->b] && (c->loop[i].sum || i == c->lanes))
             all *= (double)c->loop[i].trips;
     all *= (double)c->size;
-    double panel = all / (double)tiles_of(c->loop[c->lanes].trips, c->nv * m->lanes);
+    /* of as many vectors as the registers suggest: the order of the sum follows, so no rate may */
+    int64_t wide = (m->limits->registers / 8 > 1 ? m->limits->registers / 8 : 1) * m->lanes;
+    double panel = all / (double)tiles_of(c->loop[c->lanes].trips, wide);
     bool deep = panel > most && c->loop[c->kept].trips > 1 && c->n > c->kept + 1 &&
                 c->loop[c->kept].in[c->a] && c->loop[c->kept].in[c->b];
     bool panels = deep || all > most;

@@ -15,10 +15,7 @@
  * Work and traffic overlap in part. Threads divide what the parallel iterations share. */
 #include "schedule/schedule.h"
 
-enum { DEEPEST = 48, LINE = 64, LATENCY = 4, CACHES = 3 };
-
-/* Cycles a byte from the second-level cache, the third, and memory. */
-static const double rate[CACHES] = {1.0 / 24, 1.0 / 8, 1.0 / 4};
+enum { DEEPEST = 48, CACHES = 3 };
 
 typedef struct level {
     stmt_id loop;
@@ -73,7 +70,9 @@ static double access_cycles(const pricer *p, sym index, sym valid, expr_id dyn, 
     int vector = vector_level(p);
     sym_store *s = p->m.k->syms;
     if (x->scope == MEM_REG) return 0;
-    double one = store ? 1 : 0.5, masked = valid == SYM_TRUE ? 1 : 2;
+    const machine *l = p->m.limits;
+    double one = 1 / (double)(store ? l->store_rate : l->load_rate),
+           masked = valid == SYM_TRUE ? 1 : 2;
     if (vector < 0) return one * masked;
     sym var = level_var(p, vector), rest;
     int64_t step = 0;
@@ -195,7 +194,8 @@ static double reach(const pricer *p, const ir_access *t, const stmt_id *loop, co
             (double)step <= run)
             run *= trips[i];
     }
-    double line = run * size > LINE ? run * size : LINE;
+    double line = (double)p->m.limits->line;
+    if (run * size > line) line = run * size;
     double all = size * (double)sym_hi(s, ir_m(p->m.k, t->mem)->size);
     double bytes = elements / run * line;
     return bytes < all ? bytes : all;
@@ -268,7 +268,8 @@ static void price_loop(pricer *p, stmt_id loop) {
     if (!is_serial(p, self)) return;
     double spilled = v->live + 3 - (double)p->m.limits->registers;
     if (spilled > 0) v->work += 1.5 * spilled;
-    if (v->carries && v->work < LATENCY) v->work = LATENCY;
+    double latency = (double)p->m.limits->fma_latency;
+    if (v->carries && v->work < latency) v->work = latency;
     bool par = ir_s(p->m.k, loop)->loop == LOOP_PAR;
     if (par) p->parallel += v->trips;
     charge(p, self - 1, v->trips * (v->work + (par ? 40 : 1)));
@@ -304,9 +305,10 @@ schedule_price schedule_price_of(kernel *k, const machine *limits) {
         int64_t most = (int64_t)each + (each > (double)(int64_t)each);
         share = (double)most / p->parallel;
     }
+    const int64_t rate[CACHES] = {limits->l2_rate, limits->l3_rate, limits->memory_rate};
     double work = p->all * share, moved = 0;
     for (int c = 0; c < CACHES; c++)
-        moved += p->traffic[c] * rate[c] * (c == CACHES - 1 && share < 0.7 ? 0.7 : share);
+        moved += p->traffic[c] / (double)rate[c] * (c == CACHES - 1 && share < 0.7 ? 0.7 : share);
     double most = work > moved ? work : moved, least = work > moved ? moved : work;
     schedule_price price = {.cycles = most + 0.3 * least,
                             .work = work,

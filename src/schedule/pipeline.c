@@ -16,18 +16,17 @@
  * which other rows. */
 #include "schedule/schedule.h"
 
-enum {
-    MOST_LOOPS = 8,  /* along a row */
-    VECTORS = 2,     /* vectors of each loop in a step */
-    MOST_CHUNK = 64, /* rows; the pipeline is not full in two or three of them */
-    LEAST_CHUNK = 8,
-    FEW_ITEMS = 4,
-    MANY_ITEMS = 64,
-    COMPUTES = 10, /* operations an element, from which on memory would be idle */
-    SHORT = 16,    /* vectors in a row */
-    CHUNK_WORK =
-        16 * SCHEDULE_ITEM_WORK, /* of an item, where there are neither few nor many rows */
-    FEW = 16                     /* elements of a tile that is copied for a row */
+enum {                  /* of the algorithm, not of a machine */
+       MOST_LOOPS = 8,  /* along a row */
+       VECTORS = 2,     /* vectors of each loop in a step */
+       MOST_CHUNK = 64, /* rows; the pipeline is not full in two or three of them */
+       LEAST_CHUNK = 8,
+       FEW_ITEMS = 4,
+       MANY_ITEMS = 64,
+       SHORT = 16, /* vectors in a row, for which filling the pipeline at each row would count */
+       CHUNK_ITEMS =
+           16,  /* usual items' work in a chunk, where there are neither few nor many rows */
+       FEW = 16 /* elements of a tile that is copied for a row */
 };
 
 typedef struct pipeline {
@@ -138,7 +137,7 @@ static bool overlap(pipeline *p, loop_h row) {
  * one has enough rows to fill the pipeline, whose first and last iterations then need no masks. 0:
  * too few rows. */
 static int64_t chunk_of(const pipeline *p, int64_t rows, double work) {
-    double items = work / CHUNK_WORK;
+    double items = work / (double)(CHUNK_ITEMS * schedule_item_work(p->m));
     items = items < FEW_ITEMS ? FEW_ITEMS : items > MANY_ITEMS ? MANY_ITEMS : items;
     int64_t chunk = (int64_t)((double)rows / items), most;
     most = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > MOST_CHUNK ? MOST_CHUNK : chunk;
@@ -157,7 +156,7 @@ static bool split_chunks(pipeline *p, loop_h *row) {
     if (!sym_is_const(m->k->syms, extent_of(m, *row), &rows)) return false;
     double work = schedule_work(m, stmt_of(m, *row));
     int64_t chunk = chunk_of(p, rows, work);
-    if (!chunk || work < 2 * SCHEDULE_ITEM_WORK) return rows >= 2 * LEAST_CHUNK;
+    if (!chunk || work < 2 * (double)schedule_item_work(m)) return rows >= 2 * LEAST_CHUNK;
     loop2 chunks = step_split(maybe(m), *row, chunk, "p", "q");
     *row = chunks.inner;
     return step_bind(maybe(m), chunks.outer, LOOP_PAR);
@@ -168,8 +167,9 @@ static bool split_chunks(pipeline *p, loop_h *row) {
 static bool pays(const pipeline *p) {
     const scheduler *m = p->m;
     bool past = false, computes = false;
-    for (mem_id i = 1; i < m->k->mems; i++) past |= schedule_past_caches(m, i);
-    for (int i = 0; i < p->n; i++) computes |= schedule_ops(m, stmt_of(m, p->loop[i])) >= COMPUTES;
+    for (mem_id i = 1; i < m->k->mems; i++) past |= schedule_evicts(m, i);
+    for (int i = 0; i < p->n; i++)
+        computes |= schedule_ops(m, stmt_of(m, p->loop[i])) >= m->limits->pipeline_ops;
     bool whole = p->columns % (VECTORS * m->lanes) == 0;
     return computes || (whole && (past || p->columns <= SHORT * m->lanes));
 }

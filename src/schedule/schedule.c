@@ -21,13 +21,10 @@
 #include "schedule/schedule.h"
 
 enum {
-    MOST_COPIES = 40, /* of a statement, by unrolling */
-    SLICE = 16,       /* rows of a reduction down columns at a time */
-    ROWS = 4,         /* of a reduction along rows at a time, where there are several */
-    MOST_CHAINS = 8,  /* accumulators of all tiles that a loop along a row reduces into .. */
-    MOST_BESIDE = 16, /* .. and of all rows that are processed at a time */
-    PART_OF_L3 = 32 << 20,
-    ARITHMETIC_BOUND = 10 /* operations an element, from which on memory would be idle */
+    /* what follows is no property of a machine: */
+    ROWS = 4,         /* of a reduction along rows at a time, where there are several: the grouping
+                         of sums, the same for all that have the registers */
+    MOST_ITEMS = 4096 /* of a launch: more give no better balance */
 };
 
 loop_chain loop_chain_of(const scheduler *m, stmt_id loop) {
@@ -231,9 +228,10 @@ static int pages_of(scheduler *m, stmt_id loop, int *each) {
         streams++;
     }
     *each = (int)m->limits->page / widest;
-    if (bytes <= m->limits->memory_from * m->limits->l2) return 0;
+    if (bytes <= machine_streaming(m->limits)) return 0;
     int side = (int)m->limits->stream_pages;
-    return streams <= 3 || side < 2 ? side : streams <= 6 ? side / 2 : 1;
+    while (side > 1 && side * streams > m->limits->streams) side /= 2;
+    return side;
 }
 
 /* Where the expression is long, loads that miss leave no room in the window for later ones to be
@@ -254,13 +252,13 @@ static void flat_loop(scheduler *m, loop_h l) {
     int64_t n = schedule_trips(m, loop);
     int ops = schedule_ops(m, loop), chains = chains_of(m, ops, n), each;
     int pages = pages_of(m, loop, &each), block = pages > 1 ? pages * each : chains * m->lanes;
-    int64_t chunk = SCHEDULE_ITEM_WORK * 4 / (ops * (int64_t)block + 1) + 1, exact;
+    int64_t chunk = schedule_item_work(m) * 4 / (ops * (int64_t)block + 1) + 1, exact;
     if (chunk < 2) chunk = 2; /* of one block nothing can be peeled */
     bool constant = sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact);
     if ((!constant || exact % block) && !step_pad(maybe(m), l, block)) return;
     loop2 t = step_split(m, l, block, "o", "w");
     if (!t.outer.id) return;
-    if (pages && ops >= ARITHMETIC_BOUND) prefetch_blocks(m, pages * each);
+    if (pages && ops >= m->limits->memory_ops) prefetch_blocks(m, pages * each);
     if (pages > 1) {
         loop2 page = step_split(m, t.inner, each, "s", "l");
         loop2 row = step_split(m, page.inner, chains * m->lanes, "r", "w");
@@ -286,9 +284,10 @@ static void parallel(scheduler *m, loop_h l) {
     double total = schedule_work(m, loop), each = total / (double)(n < 1         ? 1
                                                                    : n > 1 << 30 ? 1 << 30
                                                                                  : n);
-    if (total < 2 * SCHEDULE_ITEM_WORK) return;
-    int64_t chunk = (int64_t)((double)SCHEDULE_ITEM_WORK / (each + 1)) + 1;
-    if (n / chunk > 4096) chunk = n / 4096;
+    double item = (double)schedule_item_work(m);
+    if (total < 2 * item) return;
+    int64_t chunk = (int64_t)(item / (each + 1)) + 1;
+    if (n / chunk > MOST_ITEMS) chunk = n / MOST_ITEMS;
     if (chunk > n / 4 && n >= 4) chunk = n / 4;
     if (chunk > 1) {
         step_bind(maybe(m), step_split(m, l, chunk, "p", "q").outer, LOOP_PAR);
@@ -379,44 +378,66 @@ bool schedule_streams(scheduler *m, stmt_id loop, int64_t bytes) {
         if (t[i].load && schedule_is_arg(m, &t[i]) &&
             schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &one) && one == 1 &&
             schedule_trips(m, loop) * size >= bytes &&
-            sym_lo(m->k->syms, mem->size) > m->limits->memory_from * m->limits->l2 / size)
+            sym_lo(m->k->syms, mem->size) > machine_streaming(m->limits) / size)
             return true;
     }
     return false;
 }
 
-/* Give each tile that the loop reduces into, in each of `rows` rows, an accumulator a lane and
- * several chains. */
+/* A sum along a row that streams from memory is made of parts with accumulators of their own, so
+ * that pages of all parts may be walked side by side or one part after the other, as the machine
+ * likes it, with the same bits. Not where they would not stay in registers. */
+static int sum_parts(scheduler *m, stmt_id loop, int tiles, int rows) {
+    int parts = (int)m->limits->sum_parts;
+    bool fits = parts * tiles * rows <= m->limits->registers / 2 && (tiles == 1 || rows == 1);
+    return fits && schedule_streams(m, loop, parts * m->limits->page) ? parts : 1;
+}
+
+/* Give the tile an accumulator for each of the parts. */
+static void factor_parts(scheduler *m, mem_id tile) {
+    step_rfactor(maybe(m), tile, m->parts);
+    loop_h each = m->mades > 1 ? m->made[1] : NO_LOOP; /* the second part's, over elements */
+    if (each.id && trips_of(m, each) > m->lanes) split_lanes(m, each, WANT_UNROLL);
+}
+
+/* Give each tile that the loop reduces into, in each of `rows` rows, an accumulator a lane, several
+ * chains, and parts. Those of several rows come later: m->parts. */
 static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const mem_id *tile) {
     stmt_id loop = stmt_of(m, l);
     int64_t n = schedule_trips(m, loop);
     int ops = schedule_ops(m, loop), chains = ops <= 6 * tiles ? 4 : 2;
-    while (chains > 1 && (n < (int64_t)chains * m->lanes * 4 || chains * tiles > MOST_CHAINS ||
-                          chains * tiles * rows > MOST_BESIDE))
+    int parts = sum_parts(m, loop, tiles, rows), sums = parts * tiles;
+    while (chains > 1 &&
+           (n < (int64_t)chains * m->lanes * 4 || chains * sums > m->limits->accumulators ||
+            chains * sums * rows > m->limits->registers / 2))
         chains /= 2;
     if (n < 4) return;
     int step = chains * m->lanes;
-    int64_t exact, side = m->limits->stream_pages;
+    int64_t exact;
     if (!sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact) || exact % step)
         if (!step_pad(maybe(m), l, step)) return;
-    loop2 page = {NO_LOOP, l}; /* parts of the row side by side */
-    if (schedule_streams(m, stmt_of(m, l), side * m->limits->page) &&
-        sym_is_const(m->k->syms, extent_of(m, l), &exact) && side > 1 &&
-        exact % (side * step) == 0) {
-        page = step_split(maybe(m), l, exact / side, "s", "l");
-        step_want(m, page.outer, WANT_UNROLL);
+    loop2 page = {NO_LOOP, l}; /* parts of the row */
+    if (parts > 1 && sym_is_const(m->k->syms, extent_of(m, l), &exact) &&
+        exact % (parts * step) == 0) {
+        page = step_split(maybe(m), l, exact / parts, "s", "l");
         if (!page.inner.id) page.inner = l;
     }
     loop2 t = step_split(m, page.inner, step, "o", "w");
     if (!t.outer.id) return;
-    step_swap(m, page.outer, t.outer);
+    if (m->limits->stream_pages > 1) step_swap(m, page.outer, t.outer); /* side by side */
     loop2 vector = split_lanes(m, t.inner, chains > 1 ? WANT_UNROLL : WANT_NOTHING);
+    m->parts = page.outer;
     for (int i = 0; i < tiles; i++) {
         mem_id wide = step_rfactor(maybe(m), tile[i], vector.inner);
         if (!wide) return;
-        if (chains > 1) step_rfactor(maybe(m), wide, vector.outer);
+        mem_id all = chains > 1 ? step_rfactor(maybe(m), wide, vector.outer) : wide;
+        m->summed = all ? all : wide;
+        if (m->parts.id && rows == 1) factor_parts(m, m->summed);
     }
     step_peel(maybe(m), t.outer);
+    if (rows > 1) return;
+    step_bind(maybe(m), m->parts, LOOP_UNROLL);
+    m->parts = NO_LOOP;
 }
 
 /* Loops inside a row, `rows` rows at a time: each vectorized along itself. */
@@ -439,7 +460,7 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         stmt_id inner = stmt_of(m, c.loop[c.n - 1]);
         bool streams = schedule_streams(m, inner, m->limits->stream_pages * m->limits->page);
         bool asks =
-            streams && streamed && schedule_ops(m, inner) >= ARITHMETIC_BOUND && !m->copy.id;
+            streams && streamed && schedule_ops(m, inner) >= m->limits->memory_ops && !m->copy.id;
         streamed |= streams;
         if (tiles) {
             reduction_loop(m, c.loop[c.n - 1], rows, tiles, tile);
@@ -484,7 +505,8 @@ static stmt_id only_reduction(const scheduler *m, stmt_id loop) {
 static bool rows_distant(scheduler *m, stmt_id across, stmt_id down) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, down, &t);
-    if (schedule_at(m, down)->kind != STMT_LOOP || schedule_trips(m, down) <= 2 * SLICE)
+    if (schedule_at(m, down)->kind != STMT_LOOP ||
+        schedule_trips(m, down) <= 2 * m->limits->column_rows)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         int64_t one, step, size = (int64_t)qn_dtype_size(ir_m(m->k, t[i].mem)->dtype);
@@ -502,7 +524,7 @@ static bool rows_distant(scheduler *m, stmt_id across, stmt_id down) {
 static loop_h slice_rows(scheduler *m, stmt_id loop) {
     stmt_id red = only_reduction(m, loop);
     if (!red || !rows_distant(m, loop, red)) return NO_LOOP;
-    return step_split(m, loop_of(m, red), SLICE, "pc", "k").outer;
+    return step_split(m, loop_of(m, red), m->limits->column_rows, "pc", "k").outer;
 }
 
 /* Is there more than that one reduction, and distant rows? Then one row at a time, all columns of a
@@ -615,9 +637,14 @@ static bool several_rows(scheduler *m, loop_chain *c) {
     c->loop[c->n - 1] = t.outer;
     row_loops(m, stmt_of(m, t.inner), ROWS);
     step_accumulate(maybe(m), tile, t.inner);
+    if (m->parts.id) { /* not before the rows are inside the loop over parts */
+        factor_parts(m, m->summed);
+        step_bind(maybe(m), m->parts, LOOP_UNROLL);
+    }
+    m->parts = NO_LOOP;
     for (mem_id i = 1; i < m->k->mems; i++) {
         const ir_memory *mem = ir_m(m->k, i);
-        int64_t most = m->limits->memory_from * m->limits->l2 / (int64_t)qn_dtype_size(mem->dtype);
+        int64_t most = machine_streaming(m->limits) / (int64_t)qn_dtype_size(mem->dtype);
         if (mem->scope == MEM_ARG && mem->access == ACCESS_READ &&
             sym_lo(m->k->syms, mem->size) > most)
             step_prefetch_distance(maybe(m), i, m->limits->page);
@@ -682,20 +709,21 @@ static void bind_wanted(scheduler *m) {
             } else if (!pass && (want == WANT_VEC || want == WANT_ELEMENTS)) {
                 if (n >= 1 && n <= m->lanes) step_bind(maybe(m), loop_of(m, s), LOOP_VEC);
             } else if (pass && want == WANT_UNROLL && n <= 32 && !serial_inside(m, s) &&
-                       n * copies(m, s) <= MOST_COPIES) {
+                       n * copies(m, s) <= m->limits->unrolled) {
                 step_bind(maybe(m), loop_of(m, s), LOOP_UNROLL);
             }
         }
 }
 
-/* What is larger than half of the last-level cache would only evict what is needed sooner. Of a
- * cache that many cores share, a program has a part. */
-bool schedule_past_caches(const scheduler *m, mem_id i) {
-    int64_t most = m->limits->l3 ? m->limits->l3 / 2 : (int64_t)16 << 20;
+bool schedule_evicts(const scheduler *m, mem_id i) {
+    int64_t most = machine_evicting(m->limits);
     const ir_memory *mem = ir_m(m->k, i);
-    if (most > PART_OF_L3) most = PART_OF_L3;
     return mem->scope == MEM_ARG && mem->access == ACCESS_WRITE &&
            sym_lo(m->k->syms, mem->size) >= most / (int64_t)qn_dtype_size(mem->dtype);
+}
+
+bool schedule_past_caches(const scheduler *m, mem_id i) {
+    return m->limits->nontemporal_gain > 100 && schedule_evicts(m, i);
 }
 
 static void bypass_caches(scheduler *m) {

@@ -8,8 +8,7 @@
 
 enum {
     LOOP_CHAIN = 32,
-    SCHEDULE_TILES = 8,        /* that one loop reduces into */
-    SCHEDULE_ITEM_WORK = 16384 /* operations in a parallel iteration, at least */
+    SCHEDULE_TILES = 8 /* that one loop reduces into */
 };
 
 /* A handle names a loop by its id. What a step makes has ids of its own, and what it consumes is
@@ -54,6 +53,8 @@ typedef struct scheduler {
     bool maybe;       /* the next step may be refused: that is no fault of the schedule */
     uint32_t refused; /* steps that were, though nothing was said of that */
     loop_h copy, use; /* loops: what `copy` copies from memory `use` can prefetch */
+    loop_h parts;     /* of a sum, and the rows' tile that gets accumulators for each */
+    mem_id summed;
 } scheduler;
 
 typedef struct loop_chain { /* perfectly nested loops, outermost first */
@@ -186,7 +187,14 @@ int schedule_contiguous(scheduler *m, stmt_id s, sym var);
 int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own);
 int schedule_most_contiguous(scheduler *m,
                              const loop_chain *c); /* the chain's loop with most of them */
-/* Is it an argument that is written, and so large that stores should bypass the caches? */
+/* Vector operations in a parallel iteration, at least: those of twice the time of a fork and a
+ * join, four a nanosecond. */
+static inline int64_t schedule_item_work(const scheduler *m) {
+    return 8 * m->limits->fork_join_ns;
+}
+/* Is it an argument that is written, and so large that it would only evict others? */
+bool schedule_evicts(const scheduler *m, mem_id i);
+/* And is it better written past the caches? */
 bool schedule_past_caches(const scheduler *m, mem_id i);
 bool schedule_has_inner(const scheduler *m, stmt_id loop); /* more than stores in its body? */
 /* The tiles that a leaf loop's statements reduce into, each once; 0 where one is no reduction. */

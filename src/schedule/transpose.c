@@ -12,17 +12,14 @@
  * Else the operand that the innermost loop does not walk along is staged: its block is loaded in
  * whole vectors along its own axis, and transposed or scattered into a tile in the order of the
  * stores. Scattering is preferred to gathering, which is slow beyond its instruction count on
- * processors with mitigations for gather sampling. A block is a long run of what is read (RUN
- * elements, for the hardware prefetcher to see a stream) by one vector of what is written; the tile
- * is half of a usual L1. The limit is the time of moving each byte once. Where the lines of one
- * pass over a column stay in the nearest caches a tile gains nothing. */
+ * processors with mitigations for gather sampling. A block is a long run of what is read (a quarter
+ * of a page, for the hardware prefetcher to see a stream) by one vector of what is written; the
+ * tile is half of a usual L1. The limit is the time of moving each byte once. Where the lines of
+ * one pass over a column stay in the nearest caches a tile gains nothing. */
 #include "schedule/schedule.h"
 
 enum {
-    RUN = 256,
-    LEAST = 16,  /* extent worth blocking */
-    LINE = 64,   /* bytes of a cache line */
-    CLASH = 1024 /* bytes: lines so far apart share few cache sets */
+    LEAST = 16 /* extent worth blocking: no property of a machine, squares must fit it */
 };
 
 typedef struct crossing {
@@ -184,7 +181,7 @@ static void block(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
  * that are written whole go outermost, as many iterations as there are items; where the last one is
  * cut short, runs do, because only the full lines peeled inside can be proved independent. */
 static void cut(scheduler *m, loop_chain *c, mem_id operand, loop_h along, loop_h across) {
-    int64_t n = trips_of(m, across), run = n < RUN ? n : RUN;
+    int64_t n = trips_of(m, across), run = m->limits->page / 16 < n ? m->limits->page / 16 : n;
     bool whole = trips_of(m, along) % m->lanes == 0;
     if (transposes(m, operand) && loads_only(m, c->body, operand)) {
         if (whole)
@@ -225,7 +222,8 @@ bool schedule_transpose(scheduler *m, loop_chain *c) {
     if (lines < LEAST || trips_of(m, across) < LEAST) return false;
     bool turned =
         lines % m->lanes == 0 && transposes(m, x.operand) && loads_only(m, c->body, x.operand);
-    if (!turned && lines * LINE <= 2 * m->limits->l1 && x.step * LINE / m->lanes % CLASH)
+    if (!turned && lines * m->limits->line <= 2 * m->limits->l1 &&
+        x.step * m->limits->line / m->lanes % machine_clash(m->limits))
         return false;
     loop_chain_inward(m, c, x.across);
     for (int i = 0; i < c->n; i++)

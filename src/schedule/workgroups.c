@@ -13,10 +13,10 @@
  * with which nothing happens: so the steps need not check each other. */
 #include "schedule/schedule.h"
 
-enum {
-    SIDE = 16,      /* members of a product's group along each side of its block */
-    SHORT_ROW = 32, /* a row of this length at most is one member's work */
-    FEW_ROWS = 64   /* outputs of column sums below which groups work together */
+enum {                 /* of the algorithm: what every device with groups has room for */
+       SIDE = 16,      /* members of a product's group along each side of its block */
+       SHORT_ROW = 32, /* a row of this length at most is one member's work */
+       FEW_ROWS = 64   /* outputs of column sums below which groups work together */
 };
 
 static int64_t least_power(int64_t n) {

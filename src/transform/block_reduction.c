@@ -4,20 +4,22 @@
  * block_reduction t k i
  *            for i { .. for j { def t = identity; for k { for r { t += x } } rest } }
  *     becomes    def w[extents of i, .., j];
- *                for k { for i { .. for j { def t = identity; for r { t += x }
- *                        for more {t += w[i, .., j]}  for wait {w[i, .., j] = t}  for last {rest}
+ *                for k { for i { .. for j { def t = identity
+ *                        for more {t += w[i, .., j]}  for r { t += x }
+ *                        for wait {w[i, .., j] = t}  for last {rest}
  *                }}}
  *
  * A block of the operands can now be staged (packed) once for all iterations of i .. j, while w
- * keeps their partial sums. The three loops at the end have one iteration or none: `more` runs in
- * all blocks but the first, `wait` in all but the last, `last` in the last only. So w needs no
- * initial value, and the epilogue sees t as before, in registers where t lives there. Other tiles
- * that k updates beside t are kept likewise.
+ * keeps their partial sums. Three loops have one iteration or none: `more` runs in all blocks but
+ * the first, `wait` in all but the last, `last` in the last only. So w needs no initial value, and
+ * the epilogue sees t as before, in registers where t lives there. A block continues the sum of the
+ * one before: terms are added in the order they had, so the depth of blocks changes no bit. Other
+ * tiles that k updates beside t are kept likewise.
  *
  * Legal where the loops from i to j are serial and perfectly nested, k is sure to have an
  * iteration, the body only updates t and such tiles, all of one size, each by one statement and
  * monoid, from the monoid's identity, and the epilogue stores to nothing that k loads: blocks of
- * later i now run before it. Floating sums are reassociated at block boundaries. */
+ * later i now run before it. */
 #include "transform/transform.h"
 
 enum { MOST_CARRIED = 8 };
@@ -153,7 +155,8 @@ static bool allowed(blocking *p, mem_id tile, str *why) {
     return ir_outside_vectors(k, outside, why) && ir_divisible(k, outside, why);
 }
 
-/* for name < extent { for e { to[at + e] = or op= from[at' + e] } }   at the end of the body */
+/* for name < extent { for e { to[at + e] = or op= from[at' + e] } }   at the end of the body; from
+ * the identity `op=` is exact. */
 static stmt_id move_all(const blocking *p, stmt_id body, const char *name, sym extent, bool out,
                         sym wide) {
     kernel *k = p->k;
@@ -180,17 +183,17 @@ static void close_body(const blocking *p, stmt_id body, sym wide) {
     sym trip = ir_trip(k, p->blocks), end = ir_s(k, p->blocks)->l.extent;
     sym left = sym_sub(s, sym_sub(s, end, SYM_ONE), trip);
     sym more = sym_min(s, trip, SYM_ONE), wait = sym_min(s, left, SYM_ONE);
-    stmt_id after = ir_s(k, p->blocks)->next;
+    stmt_id after = ir_s(k, p->blocks)->next, begin = ir_s(k, p->blocks)->first;
     ir_unlink(k, p->blocks);
     while (ir_s(k, p->blocks)->first) {
         stmt_id child = ir_s(k, p->blocks)->first;
         ir_move(k, child, body, after);
     }
-    stmt_id adding = move_all(p, body, "more", more, false, wide);
-    if (!after) after = adding;
-    move_all(p, body, "wait", wait, true, wide);
+    ir_move(k, move_all(p, body, "more", more, false, wide), body, begin);
+    stmt_id keeping = move_all(p, body, "wait", wait, true, wide);
+    if (!after) after = keeping;
     stmt_id last = ir_loop(k, body, LOOP_SERIAL, "last", sym_sub(s, SYM_ONE, wait));
-    for (stmt_id next; after != adding; after = next) {
+    for (stmt_id next; after != keeping; after = next) {
         next = ir_s(k, after)->next;
         ir_move(k, after, last, 0);
     }

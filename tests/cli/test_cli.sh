@@ -33,6 +33,7 @@ check machine_takes_what_it_prints status_is 0 env QN_MACHINE="$scratch/record" 
 check machine_takes_a_family status_is 0 env QN_MACHINE=apple-m "$quern" machine
 check machine_has_the_familys_line grep -q '^line 128 ' "$scratch/stdout"
 check machine_refuses_nonsense status_is 1 env QN_MACHINE=zen99 "$quern" machine
+check machine_measures_only_cpu status_is 1 "$quern" machine --measure --device null
 check machine_lists_families status_is 0 "$quern" machine --families
 check machine_knows_zen4 grep -q '^zen4 ' "$scratch/stdout"
 check devices status_is 0 "$quern" devices

@@ -1,6 +1,7 @@
 /* test_verify.c - kernel text from elsewhere: nothing gets to a compiler that is not well typed,
  * proved to stay inside its memories, and of moderate size; and what is refused is refused by line,
  * with what was there and what is allowed. Schedules are held to the same. */
+#include "records.h"
 #include "schedule/schedule.h"
 #include "test.h"
 #include "transform/transform.h"
@@ -281,9 +282,14 @@ static void what_shares_everything_is_looked_at_once(void) {
 
 /* A product of two such: is it one of loads? */
 static void the_scheduler_visits_shared_formulas_once(void) {
-    static const machine limits = {MACHINE_HABITS,  .stream_pages = 4, .vector_bytes = 64,
-                                   .registers = 32, .l1 = 32 << 10,    .l2 = 1 << 20,
-                                   .l3 = 8 << 20,   .threads = 2,      .dots = 7};
+    const machine limits = record((machine){.stream_pages = 4,
+                                            .vector_bytes = 64,
+                                            .registers = 32,
+                                            .l1 = 32 << 10,
+                                            .l2 = 1 << 20,
+                                            .l3 = 8 << 20,
+                                            .threads = 2,
+                                            .dots = 7});
     str text;
     str_open(&text, &ctx.heap);
     str_add(&text,

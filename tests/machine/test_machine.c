@@ -26,11 +26,11 @@ static const char *record_file(const char *text) {
     return path;
 }
 
-static void a_printed_record_reads_back(void) {
+static void reads_back(const char *family) {
     char why[512];
-    qn_ctx *a = open_with("apple-m", why), *b = NULL;
+    qn_ctx *a = open_with(family, why), *b = NULL;
     char *text = a ? strdup(qn_machine(a)) : NULL;
-    CHECK(text && strstr(text, "\nl1 131072 ") && strstr(text, "\nline 128 "));
+    CHECK(text && text[0] == '#' && strchr(text, '\n'));
     if (text) {
         const char *path = record_file(text);
         b = open_with(path, why);
@@ -42,6 +42,37 @@ static void a_printed_record_reads_back(void) {
     free(text);
     qn_close(a);
     qn_close(b);
+}
+
+/* Of any family: so each value of each row is one that the field may have. */
+static void a_printed_record_reads_back(void) {
+    const char *name;
+    char why[512];
+    for (int i = 0; machine_family(i, &name, NULL); i++) reads_back(name);
+    qn_ctx *qn = open_with("apple-m", why);
+    const char *text = qn ? qn_machine(qn) : "";
+    CHECK(strstr(text, "\nl1 131072 ") && strstr(text, "\nline 128 "));
+    qn_close(qn);
+}
+
+/* By hand, of usual caches and of odd ones. */
+static void thresholds_follow_from_fields(void) {
+    machine m = machine_generic();
+    CHECK_INT(machine_far(&m), 2048);   /* half a page of 4 KiB */
+    CHECK_INT(machine_clash(&m), 1024); /* 32 KiB in 8 ways: lines 4 KiB apart collide */
+    m.l1 = 48 << 10, m.l1_ways = 12;
+    CHECK_INT(machine_clash(&m), 1024);
+    m.page = 16384;
+    CHECK_INT(machine_far(&m), 8192);
+    m.l3 = 60 << 20, m.l3_part = 32 << 20;
+    CHECK_INT(machine_evicting(&m), 30 << 20);
+    m.l3 = 256 << 20;
+    CHECK_INT(machine_evicting(&m), 32 << 20);
+    m.vector_bytes = 64;
+    CHECK_INT(machine_work(&m, 2048), 1 << 17);
+    m = (machine){.l1 = 0};
+    machine_complete(&m); /* an unknown cache stays so */
+    CHECK(!m.l1 && m.line == 64 && m.fork_join_ns > 0);
 }
 
 static void some_fields_leave_the_others(void) {
@@ -89,6 +120,108 @@ static void every_family_is_whole(void) {
     CHECK(machine_here().stream_pages >= 1);
 }
 
+/* ---- what was measured ----------------------------------------------------------------------- */
+
+static void every_field_is_in_the_hash(void) {
+    machine_field f;
+    machine m = machine_generic();
+    uint64_t h = machine_hash(&m);
+    for (int i = 0; machine_field_at(i, &f); i++) {
+        ++*machine_value(&m, &f);
+        if (machine_hash(&m) == h) FAIL("%s is not in the hash", f.name);
+        --*machine_value(&m, &f);
+    }
+    CHECK(machine_hash(&m) == h);
+}
+
+static void only_rates_are_taken_from_what_was_measured(void) {
+    machine m = machine_generic(), was = m;
+    CHECK(!machine_take_rates("", &m) && !machine_take_rates("# stream_pages 3\n", &m));
+    CHECK(!machine_take_rates("l1 4096\nsum_parts 2\nstream_pages 99\nstream_pages\n", &m));
+    CHECK(machine_hash(&m) == machine_hash(&was));
+    CHECK(machine_take_rates("rubbish\nl1 4096 # no\nstream_pages 3 # yes\nfma_rate 1", &m));
+    CHECK(m.l1 == was.l1 && m.stream_pages == 3 && m.fma_rate == 1);
+}
+
+/* A context of the CPU with a cache's folder. */
+static qn_ctx *open_cpu(const char *folder, const char *record) {
+    setenv("QN_CACHE", folder, 1);
+    if (record) setenv("QN_MACHINE", record, 1);
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
+    unsetenv("QN_MACHINE");
+    setenv("QN_CACHE", "off", 1);
+    return qn;
+}
+
+static void keep_measured(qn_ctx *qn, const char *text) {
+    str s, processor;
+    str_open(&s, &qn->heap);
+    str_open(&processor, &qn->heap);
+    str_add(&s, text);
+    qn->run->dev->describe(qn->run->dev_state, &processor);
+    CHECK_INT(machine_keep(qn, processor.s, processor.len, &s), QN_OK);
+    str_free(&s);
+    str_free(&processor);
+}
+
+static void what_was_measured_wins_over_the_family(void) {
+    char folder[] = "/tmp/quern-measured-XXXXXX", command[80];
+    CHECK(mkdtemp(folder) != NULL);
+    qn_ctx *qn = open_cpu(folder, NULL);
+    int64_t l1 = qn->run->limits.l1, ways = qn->run->limits.l1_ways;
+    CHECK(!qn->run->limits.source);
+    keep_measured(qn, "l1 4096\nl1_ways 1\nfork_join_ns 12345\nstream_pages 7\n");
+    qn_close(qn);
+    qn = open_cpu(folder, NULL);
+    CHECK_INT(qn->run->limits.fork_join_ns, 12345);
+    CHECK_INT(qn->run->limits.stream_pages, 7);
+    CHECK(qn->run->limits.l1 == l1 && qn->run->limits.l1_ways == ways);
+    CHECK(strstr(qn_machine(qn), ", measured\n"));
+    qn_close(qn);
+    qn = open_cpu(folder, "zen4"); /* whoever names a machine gets that one */
+    CHECK_INT(qn->run->limits.stream_pages, 1);
+    keep_measured(qn, "no record at all");
+    qn_close(qn);
+    qn = open_cpu(folder, NULL);
+    CHECK(!qn->run->limits.source && qn->run->limits.fork_join_ns != 12345);
+    qn_close(qn);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_INT(system(command), 0);
+}
+
+/* Each rate that is probed has a line: its value, or why it stays. */
+static void measuring_says_all_that_it_looked_at(void) {
+    static const char *const probed[] = {"nontemporal_gain", "stream_pages", "l2_rate",
+                                         "prefetch_trips"};
+    char folder[] = "/tmp/quern-measured-XXXXXX", command[80], line[40];
+    CHECK(mkdtemp(folder) != NULL);
+    qn_ctx *qn = open_cpu(folder, NULL);
+    machine m = qn->run->limits, was = m;
+    char *text = strdup(qn_machine_measure(qn) ? qn->run->text.s : "");
+    CHECK_INT(qn_error_code(qn), 0);
+    for (size_t i = 0; i < COUNT_OF(probed); i++) {
+        snprintf(line, sizeof line, "\n%s ", probed[i]);
+        char *value = strstr(text, line);
+        snprintf(line, sizeof line, "\n# %s ", probed[i]);
+        if (!value && !strstr(text, line)) FAIL("%s: nothing in %s", probed[i], text);
+    }
+    machine_take_rates(text, &m);
+    for (int i = 0; machine_field_at(i, &(machine_field){0}); i++) {
+        machine_field f;
+        machine_field_at(i, &f);
+        CHECK(f.kind == MACHINE_RATE || *machine_value(&m, &f) == *machine_value(&was, &f));
+    }
+    free(text);
+    qn_close(qn);
+    qn = qn_open(&QN_OPTIONS(.device = "null"));
+    CHECK(!qn_machine_measure(qn) && strstr(qn_error(qn), "device null is not measured"));
+    qn_close(qn);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_INT(system(command), 0);
+}
+
+/* ---- schedules ------------------------------------------------------------------------------- */
+
 /* A random kernel under a family's default schedule keeps its results; is there one? */
 static bool right_under(int family, uint64_t seed) {
     machine m = machine_of_family(family);
@@ -128,9 +261,14 @@ static void any_familys_schedules_are_legal_and_right(void) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_printed_record_reads_back);
+    RUN(thresholds_follow_from_fields);
     RUN(some_fields_leave_the_others);
     RUN(what_is_wrong_is_told_by_its_line);
     RUN(every_family_is_whole);
+    RUN(every_field_is_in_the_hash);
+    RUN(only_rates_are_taken_from_what_was_measured);
+    RUN(what_was_measured_wins_over_the_family);
+    RUN(measuring_says_all_that_it_looked_at);
     RUN(any_familys_schedules_are_legal_and_right);
     return test_end();
 }

@@ -2,6 +2,7 @@
  * scheduler's default for rows. As in test_transforms.c; with values on the device in
  * test_rows.c. */
 #include "ir_cases.h"
+#include "records.h"
 #include "schedule/schedule.h"
 #include "transform/transform.h"
 
@@ -294,8 +295,12 @@ static void default_of(const char *text, const machine *limits, str *lines) {
 static void rows_of_much_arithmetic_go_in_stages(void) {
     static const int rows[] = {16, 17, 19, 23, 32, 61, 67},
                      columns[] = {16, 17, 31, 32, 33, 40, 61};
-    const machine limits = {MACHINE_HABITS, .stream_pages = 4, .vector_bytes = 16, .registers = 32,
-                            .l1 = 32 << 10, .l2 = 1 << 20,     .threads = 2};
+    const machine limits = record((machine){.stream_pages = 4,
+                                            .vector_bytes = 16,
+                                            .registers = 32,
+                                            .l1 = 32 << 10,
+                                            .l2 = 1 << 20,
+                                            .threads = 2});
     for (size_t i = 0; i < 2 * COUNT_OF(rows) * COUNT_OF(columns); i++) {
         const char *text =
             softmax(i % 2, rows[i / 2 % COUNT_OF(rows)], columns[i / 2 / COUNT_OF(rows)]);
@@ -311,9 +316,12 @@ static void rows_of_much_arithmetic_go_in_stages(void) {
 static void the_number_of_threads_changes_no_line(void) {
     str lines[2];
     for (int i = 0; i < 2; i++) {
-        const machine limits = {MACHINE_HABITS,       .stream_pages = 4, .vector_bytes = 64,
-                                .registers = 32,      .l1 = 32 << 10,    .l2 = 1 << 20,
-                                .threads = i ? 16 : 1};
+        const machine limits = record((machine){.stream_pages = 4,
+                                                .vector_bytes = 64,
+                                                .registers = 32,
+                                                .l1 = 32 << 10,
+                                                .l2 = 1 << 20,
+                                                .threads = i ? 16 : 1});
         default_of(softmax(0, 1000, 1000), &limits, &lines[i]);
     }
     CHECK_INT(count(lines[0].s, "shift "), 2);
@@ -329,8 +337,13 @@ static void stages_are_for_where_they_pay(void) {
     } is[] = {{0, 15, 1024, 0},   {0, 64, 1 << 16, 0}, {0, 64, 24, 0},
               {2, 256, 1024, 0},  {2, 256, 1000, 0},   {2, 256, 128, 2},
               {2, 2048, 4096, 2}, {2, 2048, 4095, 0},  {0, 2048, 4095, 2}};
-    const machine limits = {MACHINE_HABITS, .stream_pages = 4, .vector_bytes = 64, .registers = 32,
-                            .l1 = 32 << 10, .l2 = 1 << 20,     .l3 = 32 << 20,     .threads = 1};
+    const machine limits = record((machine){.stream_pages = 4,
+                                            .vector_bytes = 64,
+                                            .registers = 32,
+                                            .l1 = 32 << 10,
+                                            .l2 = 1 << 20,
+                                            .l3 = 32 << 20,
+                                            .threads = 1});
     for (size_t i = 0; i < COUNT_OF(is); i++) {
         str lines;
         default_of(softmax(is[i].kind, is[i].rows, is[i].columns), &limits, &lines);

@@ -7,9 +7,13 @@
 #include "transform/transform.h"
 #include "tune/tune.h"
 
-static const machine limits = {MACHINE_HABITS,  .stream_pages = 4, .vector_bytes = 32,
-                               .registers = 16, .l1 = 32 << 10,    .l2 = 1 << 20,
-                               .l3 = 8 << 20,   .threads = 2};
+static machine limits = {.stream_pages = 4,
+                         .vector_bytes = 32,
+                         .registers = 16,
+                         .l1 = 32 << 10,
+                         .l2 = 1 << 20,
+                         .l3 = 8 << 20,
+                         .threads = 2};
 
 static const char small_product[] = "kernel \"product\" {\n"
                                     "  arg a0 f32[1435] write\n"
@@ -270,5 +274,6 @@ static void all(void) {
 }
 
 int main(int argc, char **argv) {
+    machine_complete(&limits);
     return run_raising(argc, argv, all);
 }

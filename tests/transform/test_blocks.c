@@ -2,6 +2,7 @@
  * (block_reduction), transposed copies (transpose), spilled accumulators (spill), private
  * accumulators (privatize), prefetches; as in test_transforms.c. */
 #include "ir_cases.h"
+#include "records.h"
 #include "schedule/schedule.h"
 
 /* ---- block_reduction ------------------------------------------------------------------------- */
@@ -19,11 +20,11 @@ static void block_reduction_keeps_partial_sums_between_blocks(void) {
             "    for i < 5 {\n"
             "      for j < 8 {\n"
             "        def t0 = f32(0)\n"
-            "        for ki < min(-4, -3*ko) + 7 {\n"
-            "          t0[0] += mul(a0[7*i + ki + 3*ko], a1[j + 8*ki + 24*ko])\n"
-            "        }\n"
             "        for more < min(ko, 1) {\n"
             "          t0[0] += t1[8*i + j]\n"
+            "        }\n"
+            "        for ki < min(-4, -3*ko) + 7 {\n"
+            "          t0[0] += mul(a0[7*i + ki + 3*ko], a1[j + 8*ki + 24*ko])\n"
             "        }\n"
             "        for wait < min(-1, -ko) + 2 {\n"
             "          t1[8*i + j] = t0[0]\n"
@@ -83,13 +84,13 @@ static void block_reduction_takes_all_tiles_of_the_loop(void) {
             "    for i < 4 {\n"
             "      def t0 = f32(0)\n"
             "      def t1 = f32(-inf)\n"
-            "      for ki < 2*min(-1, -2*ko) + 6 {\n"
-            "        t0[0] += a1[6*i + ki + 4*ko]\n"
-            "        t1[0] max= a1[6*i + ki + 4*ko]\n"
-            "      }\n"
             "      for more < ko {\n"
             "        t0[0] += t2[i]\n"
             "        t1[0] max= t3[i]\n"
+            "      }\n"
+            "      for ki < 2*min(-1, -2*ko) + 6 {\n"
+            "        t0[0] += a1[6*i + ki + 4*ko]\n"
+            "        t1[0] max= a1[6*i + ki + 4*ko]\n"
             "      }\n"
             "      for wait < 1 - ko {\n"
             "        t2[i] = t0[0]\n"
@@ -443,16 +444,15 @@ static void prefetch_nest_is_refused_for_unknown_addresses(void) {
 /* ---- default schedules ----------------------------------------------------------------------- */
 
 static void check_default(const char *text, const char *has, const char *has_not) {
-    static const machine limits = {.name = "test",
-                                   MACHINE_HABITS,
-                                   .stream_pages = 4,
-                                   .vector_bytes = 64,
-                                   .registers = 32,
-                                   .l1 = 32 << 10,
-                                   .l2 = 1 << 20,
-                                   .l3 = 8 << 20,
-                                   .threads = 2,
-                                   .dots = 7};
+    const machine limits = record((machine){.name = "test",
+                                            .stream_pages = 4,
+                                            .vector_bytes = 64,
+                                            .registers = 32,
+                                            .l1 = 32 << 10,
+                                            .l2 = 1 << 20,
+                                            .l3 = 8 << 20,
+                                            .threads = 2,
+                                            .dots = 7});
     kernel *k = parse(text);
     str s;
     str_open(&s, &ctx.heap);

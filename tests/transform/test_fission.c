@@ -3,6 +3,7 @@
  * (trim), fused loops with folded storage, full iterations at the end (peel); as in
  * test_transforms.c. */
 #include "ir_cases.h"
+#include "records.h"
 #include "schedule/schedule.h"
 
 /* Causal attention of 7 queries and keys, 5 deep. */
@@ -357,8 +358,8 @@ static void blocks_of_rows_need_no_tile(void) {
                                "    }\n"
                                "  }\n"
                                "}\n";
-    const machine limits = {MACHINE_HABITS,  .stream_pages = 4, .vector_bytes = 64,
-                            .registers = 32, .l1 = 32 << 10,    .threads = 1};
+    const machine limits = record((machine){
+        .stream_pages = 4, .vector_bytes = 64, .registers = 32, .l1 = 32 << 10, .threads = 1});
     str lines;
     str_open(&lines, &ctx.heap);
     kernel *k = parse(text);
@@ -404,8 +405,8 @@ static const char long_rows[] =
 
 /* Rows of 300 scores: a slice of them is made, weighted and summed before the next. */
 static void long_rows_go_by_slices(void) {
-    const machine limits = {MACHINE_HABITS,  .stream_pages = 4, .vector_bytes = 64,
-                            .registers = 32, .l1 = 32 << 10,    .threads = 1};
+    const machine limits = record((machine){
+        .stream_pages = 4, .vector_bytes = 64, .registers = 32, .l1 = 32 << 10, .threads = 1});
     str lines;
     str_open(&lines, &ctx.heap);
     kernel *k = parse(long_rows);
@@ -424,9 +425,12 @@ static void long_rows_go_by_slices(void) {
 static void blocks_are_larger_where_rereads_miss_the_cache(void) {
     static const int64_t l2[] = {1 << 20, 8 << 10};
     for (int i = 0; i < 2; i++) {
-        const machine limits = {MACHINE_HABITS,  .stream_pages = 4, .vector_bytes = 16,
-                                .registers = 32, .l1 = 4 << 10,     .l2 = l2[i],
-                                .threads = 1};
+        const machine limits = record((machine){.stream_pages = 4,
+                                                .vector_bytes = 16,
+                                                .registers = 32,
+                                                .l1 = 4 << 10,
+                                                .l2 = l2[i],
+                                                .threads = 1});
         str lines;
         str_open(&lines, &ctx.heap);
         kernel *k = parse(long_rows);

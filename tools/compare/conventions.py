@@ -118,7 +118,7 @@ REASONS = {
     "compared by random graphs and training": "realize assign write optimizer_get_defaults optimizer_new "
     "optimizer_free optimizer_step",
     "contexts, handles, names and texts: no value (tests/base/test_handles.c, test_errors.c)": "code_text at version "
-    "device_at device_of device_facts machine machine_family_at set "
+    "device_at device_of device_facts machine machine_family_at machine_measure set "
     "scope_return keep release set_name name context numel dtype_size dtype_name dtype_promote format get_stats",
     "symbolic sizes and static graphs: the same kernels (test_split_reduction, fuzz_graph)": "var bind "
     "plan_new plan_run plan_free dim_add dim_sub dim_mul dim_div dim_value dim_range dim_text",

@@ -18,14 +18,9 @@
 #include <math.h>
 #include <unistd.h>
 
-/* Fewer scalar operations than this, one or two microseconds, are done sooner than a second thread
- * is at work. */
-static const int64_t least_shared_work = 1 << 17;
-/* For several launches it is this if the ones before ran on one thread, in whose cache then is what
- * they wrote. */
-static const int64_t least_spread_work = 12 << 17;
 enum {
-    PIECE_WORK = 1 << 14,  /* of a piece of several kernels' work, at least */
+    SPREAD = 12,           /* times a fork and a join: work that leaves the cache it lies in */
+    PIECE_PART = 8,        /* of a fork and a join: a piece of several kernels' work, at least */
     PIECES = 8,            /* for each thread, at most */
     MOST_OVERS = 64,       /* pairs of a program */
     LEAST_POINTERS = 1024, /* arguments of a line's tasks */
@@ -52,10 +47,18 @@ static void cpu_limits(void *state, machine *out) {
     out->l1 = system_number(_SC_LEVEL1_DCACHE_SIZE, out->l1);
     out->l2 = system_number(_SC_LEVEL2_CACHE_SIZE, out->l2);
     out->l3 = system_number(_SC_LEVEL3_CACHE_SIZE, out->l3);
+    out->l1_ways = system_number(_SC_LEVEL1_DCACHE_ASSOC, out->l1_ways);
     out->threads = pool_threads(c->pool);
     out->dots = cpu_dots(c);
     out->no_fma = !c->isa.fma;
+    str processor;
+    str_open(&processor, &c->ctx->heap);
+    cpu_key_processor(c, &processor);
+    machine_recall(c->ctx, processor.s, processor.len, out);
+    str_free(&processor);
     machine_choose(c->ctx, out);
+    c->shared_work = machine_work(out, out->fork_join_ns);
+    pool_spin(c->pool, out->spin_ns);
 }
 
 static void cpu_describe(void *state, str *out) {
@@ -269,11 +272,13 @@ static void run_piece(void *arg, int thread, int64_t begin, int64_t end) {
     }
 }
 
-/* Run what stands in line, and clear it. */
+/* Run what stands in line, and clear it. What ran on one thread left its results in that thread's
+ * cache, so several launches behind it are spread only where they have much more work. */
 static void run_line(cpu *c) {
-    double pieces = c->work / PIECE_WORK, most = PIECES * pool_threads(c->pool);
+    double pieces = c->work * PIECE_PART / (double)c->shared_work;
+    double most = PIECES * pool_threads(c->pool);
     c->pieces = pieces < most ? (int)pieces : (int)most;
-    int64_t least = c->tasks > 1 && !c->spread ? least_spread_work : least_shared_work;
+    int64_t least = c->tasks > 1 && !c->spread ? SPREAD * c->shared_work : c->shared_work;
     c->spread = c->work >= (double)least && pool_threads(c->pool) > 1;
     if (!c->spread)
         for (int i = 0; i < c->tasks; i++) run_task(c, &c->task[i], 0, 0, c->task[i].items);

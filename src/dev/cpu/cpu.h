@@ -33,7 +33,9 @@ typedef struct cpu {
     /* what runs together: the line, see cpu.c */
     cpu_task task[CPU_TASKS];
     int tasks, pieces;
-    bool spread; /* the last line ran on several threads */
+    bool spread;         /* the last line ran on several threads */
+    int64_t shared_work; /* scalar operations in the time of a fork and a join: fewer are done
+                            sooner than a second thread is at work */
     double work;
     void **pointer;
     size_t pointers, line; /* room; taken */
