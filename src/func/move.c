@@ -3,8 +3,7 @@
  * All of it comes down to the six MOVE rows, each a function on indices that the compiler
  * applies to the loads of whoever reads the result. unfold and diagonal are reshapes to a row
  * length that is one off, which shift each row against the one before; the index algebra turns
- * them into plain sums of indices. Only as_strided, whose stride need not fit x's shape,
- * gathers. */
+ * them into plain sums of indices. as_strided is in strided.c. */
 #include "func/func.h"
 
 #include <math.h>
@@ -416,39 +415,4 @@ qn_tensor *qn_triu(qn_tensor *x, int64_t k) {
 qn_tensor *qn_tril(qn_tensor *x, int64_t k) {
     func_frame f = func_on("tril", ARG(x));
     return func_end(f, triangle(x, k, false));
-}
-
-/* ---- any strides ---------------------------------------------------------------------------- */
-
-/* Are all places within [0, n)? Only constants can be checked; others read 0 outside. */
-static bool strided_inside(const qn_tensor *x, int rank, const int64_t *shape,
-                           const int64_t *strides, int64_t offset) {
-    int64_t lo = offset, hi = offset, n = func_count(x, (1u << func_rank(x)) - 1);
-    for (int i = 0; i < rank; i++) {
-        int64_t reach;
-        if (shape[i] == 0 || n < 0 || dim_is_code(tensor_ctx(x)->graph, shape[i])) return true;
-        if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
-            __builtin_add_overflow(reach < 0 ? lo : hi, reach, reach < 0 ? &lo : &hi))
-            return false;
-    }
-    return lo >= 0 && hi < n;
-}
-
-qn_tensor *qn_as_strided(qn_tensor *x, int rank, const int64_t *shape, const int64_t *strides,
-                         int64_t offset) {
-    func_frame f = func_on("as_strided", ARG(x));
-    if (!x) return func_end(f, NULL);
-    if (rank > 0 && (!shape || !strides))
-        return func_end(f, fail_null(tensor_ctx(x), QN_ENULL, "as_strided: no shape or strides"));
-    qn_tensor *place = func_full(tensor_ctx(x), QN_I64, rank, shape, 0);
-    if (!place) return func_end(f, NULL);
-    if (!strided_inside(x, rank, shape, strides, offset))
-        return func_end(f, fail_null(tensor_ctx(x), QN_ERANGE, "as_strided: places outside x"));
-    for (int i = 0; i < rank; i++) {
-        qn_tensor *index = func_iota(tensor_ctx(x), QN_I64, rank, shape, i);
-        place = qn_add(place, qn_mul(index, qn_like(index, (double)strides[i])));
-    }
-    place = qn_add(place, qn_like(place, (double)offset));
-    x = qn_gather(qn_flatten(x, 0, -1), qn_flatten(place, 0, -1), 0);
-    return func_end(f, func_reshape(x, rank, shape));
 }

@@ -362,6 +362,36 @@ static void indexing(void) {
     close_case();
 }
 
+/* Places that do not overlap, and some that do, in falling, rising and mixed order, with strides of
+ * 0 and below, against the sum of index * stride. */
+static void as_strided_reads_its_places(void) {
+    enum { SIZE = 120 };
+    uint64_t seed = 4;
+    double want[216];
+    open_case();
+    qn_tensor *x = count(2, DIMS(10, 12));
+    for (int round = 0, done = 0; done < 300 && round < 100000; round++) {
+        int rank = (int)test_below(&seed, 4);
+        int64_t shape[3], stride[3], offset = test_below(&seed, SIZE), n = 1;
+        int64_t lo = offset, hi = offset;
+        for (int i = 0; i < rank; i++) {
+            shape[i] = 1 + test_below(&seed, 6);
+            stride[i] = test_below(&seed, 61) - 20;
+            n *= shape[i];
+            *(stride[i] < 0 ? &lo : &hi) += (shape[i] - 1) * stride[i];
+        }
+        if (lo < 0 || hi >= SIZE) continue;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t at = offset, rest = k;
+            for (int i = rank; i-- > 0; rest /= shape[i]) at += rest % shape[i] * stride[i];
+            want[k] = (double)at;
+        }
+        CHECK_VALUES(qn_as_strided(x, rank, shape, stride, offset), (int)n, want, 0);
+        done++;
+    }
+    close_case();
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(making_from_nothing);
@@ -374,6 +404,7 @@ int main(int argc, char **argv) {
     RUN(unfolding);
     RUN(diagonals_and_triangles);
     RUN(striding);
+    RUN(as_strided_reads_its_places);
     RUN(joining);
     RUN(splitting);
     RUN(repeating);
