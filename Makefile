@@ -76,6 +76,7 @@ $(BUILD)/tests/%: %.c $(BUILD)/internal.a
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -Itests -MMD -MP -MT $@ -MF $@.d $< -o $@ \
 	    $(BUILD)/internal.a $(LDLIBS)
 
+long-attention: $(BUILD)/tests/test_long_attention ; $< long  ## attention over 131,072 keys: minutes
 tests: all $(TESTS) $(EXAMPLES)  ## build the test programs
 
 test: setup  ## set up, build and run every test; ends with "N passed, N failed, N skipped"
@@ -145,4 +146,4 @@ include tools/proofs.mk
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 FORCE:
 .PHONY: all tests test examples bench bench-peers bench-check compare demo setup style gen-check symbols \
-    valgrind install uninstall clean help
+    valgrind install uninstall clean help long-attention

@@ -1,7 +1,7 @@
 /* random_kernel.h - random kernels and random schedules for fuzzers, each from its seed: an
  * elementwise map through odd views, a reduction by any monoid, a matrix product, a row-wise or
- * column-wise softmax, a scatter, an update in place, a recurrence, several roots, with extents 0,
- * 1, primes, and dimension variables among them. */
+ * column-wise softmax, weighted sums, a scatter, an update in place, a recurrence, several roots,
+ * with extents 0, 1, primes, and dimension variables among them. */
 #ifndef QN_RANDOM_KERNEL_H
 #define QN_RANDOM_KERNEL_H
 
@@ -275,6 +275,46 @@ static inline void kernel_softmax(subject *s) {
     ir_store(k, j, MONOID_SET, out, at, SYM_TRUE, y);
 }
 
+/* The sums of attention: of each row its maximum, under a mask or not, and relative to that the sum
+ * of its weights and of what is weighted, in one tile for all columns. */
+static inline void kernel_weights(subject *s) {
+    kernel *k = s->k;
+    sym_store *y = k->syms;
+    sym n = some_size(s, some_extent(12)), m = some_size(s, some_extent(40));
+    sym d = sym_const(y, 1 + below(5));
+    bool masked = chance(50);
+    mem_id out = some_arg(s, QN_F32, times(s, n, d), ACCESS_WRITE);
+    mem_id in = some_arg(s, QN_F32, times(s, n, m), ACCESS_READ);
+    mem_id of = some_arg(s, QN_F32, times(s, m, d), ACCESS_READ);
+    mem_id max = ir_tile(k, MEM_LOCAL, QN_F32, SYM_ONE), sum = ir_tile(k, MEM_LOCAL, QN_F32, d),
+           all = ir_tile(k, MEM_LOCAL, QN_F32, SYM_ONE);
+    expr_id scale = or_param(k, ir_const_f(k, QN_F32, 0.5)), w;
+    stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n), j, c;
+    sym vi = loop_var(s, i), vj, valid = SYM_TRUE;
+    ir_def(k, i, max, ir_identity(k, MONOID_MAX, 0, QN_F32));
+    j = ir_loop(k, i, LOOP_SERIAL, "j", m);
+    vj = loop_var(s, j);
+    if (masked) valid = sym_ge0(y, sym_sub(y, vi, vj));
+    w = ir_load(k, in, plus(s, times(s, vi, m), vj), SYM_TRUE, 0, 0);
+    ir_store(k, j, MONOID_MAX, max, SYM_ZERO, valid, w);
+    ir_def(k, i, sum, ir_const_f(k, QN_F32, 0));
+    ir_def(k, i, all, ir_const_f(k, QN_F32, 0));
+    j = ir_loop(k, i, LOOP_SERIAL, "j", m);
+    vj = loop_var(s, j);
+    if (masked) valid = sym_ge0(y, sym_sub(y, vi, vj));
+    w = ir_load(k, in, plus(s, times(s, vi, m), vj), SYM_TRUE, 0, 0);
+    w = ir_op2(k, OP_SUB, w, ir_load(k, max, SYM_ZERO, SYM_TRUE, 0, 0));
+    w = ir_op1(k, OP_EXP, ir_op2(k, OP_MUL, w, scale));
+    ir_store(k, j, MONOID_SUM, all, SYM_ZERO, valid, w);
+    c = ir_loop(k, j, LOOP_SERIAL, "c", d);
+    expr_id x = ir_load(k, of, plus(s, times(s, vj, d), loop_var(s, c)), SYM_TRUE, 0, 0);
+    ir_store(k, c, MONOID_SUM, sum, loop_var(s, c), valid, ir_op2(k, OP_MUL, w, x));
+    c = ir_loop(k, i, LOOP_SERIAL, "c", d);
+    x = ir_op2(k, OP_DIV, ir_load(k, sum, loop_var(s, c), SYM_TRUE, 0, 0),
+               ir_load(k, all, SYM_ZERO, SYM_TRUE, 0, 0));
+    ir_store(k, c, MONOID_SET, out, plus(s, times(s, vi, d), loop_var(s, c)), SYM_TRUE, x);
+}
+
 /* out[index[i]*m + j] op= x[i*m + j] where the index is inside. */
 static inline void kernel_scatter(subject *s) {
     kernel *k = s->k;
@@ -322,7 +362,8 @@ static inline void kernel_in_place(subject *s) {
 }
 
 static void (*const makers[])(subject *) = {kernel_map,     kernel_reduction, kernel_product,
-                                            kernel_softmax, kernel_scatter,   kernel_in_place};
+                                            kernel_softmax, kernel_scatter,   kernel_in_place,
+                                            kernel_weights};
 
 static inline void make(subject *s, uint64_t seed) {
     rng = seed;
@@ -458,6 +499,17 @@ static inline void some_rotated(const kernel *k, char *loop, char *first) {
     }
 }
 
+/* A tile that is updated by max, else the one that was given. */
+static inline const char *some_maximum(const kernel *k, char tile[80]) {
+    for (stmt_id c = k->root; (c = ir_next(k, c, k->root));) {
+        const ir_stmt *x = ir_s(k, c);
+        if (x->kind != STMT_STORE || x->monoid != MONOID_MAX || chance(10)) continue;
+        if (ir_m(k, x->store.mem[0])->scope != MEM_ARG)
+            sprintf(tile, "t%d", ir_tile_number(k, x->store.mem[0]));
+    }
+    return tile;
+}
+
 /* Long because it is a table: a line of each kind. */
 static inline void some_line(const subject *s, const kernel *k, char line[256]) {
     static const int factor[] = {1, 2, 3, 4, 5, 7, 8, 16};
@@ -557,7 +609,11 @@ static inline void some_line(const subject *s, const kernel *k, char line[256]) 
         break;
     case 25:
         some_neighbours(k, a, b);
-        snprintf(line, 256, "fuse %s %s", a, b);
+        some_tile(k, c, c);
+        if (chance(60))
+            snprintf(line, 256, "fuse %s %s", a, b);
+        else
+            snprintf(line, 256, "online %s %s %s", some_maximum(k, c), a, b);
         break;
     case 26:
         some_tile(k, c, a);

@@ -19,6 +19,8 @@
  * so that the contraction that makes a kernel one of blocks comes first. */
 #include "plan/fuse.h"
 
+/* Fewer scores may be stored for their gradients, which then need not compute them again. */
+static const double stored_bytes = 64 << 20;
 /* A contraction counts as scores if its size is at least this multiple of its operands'; less is
  * asked in a batch, where each item has operands of its own: layers' weights are shared. */
 static const double least_ratio = 0.999, least_in_batch = 0.25;
@@ -26,7 +28,10 @@ static const double least_ratio = 0.999, least_in_batch = 0.25;
 /* Bytes of a row of n's values, in a tile. */
 static bool row_fits(const fuse *fu, node_id n, uint32_t axes) {
     double bytes = (double)qn_dtype_size(node_at(fu->g, n)->dtype);
-    return axes && fuse_tile_size(fu, n, axes) * bytes <= (double)fu->terms.machine->row_tile_bytes;
+    /* groups keep whole rows in tiles; a processor goes by slices of any row
+     * (schedule/attention/attention.c) */
+    return axes && (fu->terms.workers || fuse_tile_size(fu, n, axes) * bytes <=
+                                             (double)fu->terms.machine->row_tile_bytes);
 }
 
 /* The size of the smallest tensor that a factor's elements come from. */
@@ -116,6 +121,32 @@ bool fuse_attention_takes(const fuse *fu, const graph_node *x, uint32_t number, 
     if (fuse_has_contraction(fu, x))
         return m != k->rows && fuse_info(fu, (node_id)(x - fu->g->node))->scores > 0;
     return m == k->rows && fuse_is_statistic(fu, x);
+}
+
+/* What is behind views and conversions. */
+static const graph_node *behind_views(const fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    while (!node_is_memory(x) && (op_rows[x->op].class_ == CLASS_MOVE || x->op == OP_CAST))
+        x = node_at(fu->g, x->src[0]);
+    return x;
+}
+
+bool fuse_weighs_rows(const fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    bool weighted = false, statistic = false;
+    if (node_is_memory(x) || op_rows[x->op].class_ != CLASS_ELEM) return false;
+    for (int i = 0; i < x->sources; i++) {
+        const graph_node *s = behind_views(fu, x->src[i]);
+        statistic |= !node_is_memory(s) && fuse_is_statistic(fu, s);
+        if (node_is_memory(s) || !fuse_has_contraction(fu, s)) continue;
+        for (int j = 0; j < 2; j++) {
+            node_id scores = fuse_scores_behind(fu, s->src[j], NULL);
+            if (!scores) continue;
+            double bytes = (double)qn_dtype_size(node_at(fu->g, scores)->dtype);
+            weighted |= fuse_size(fu, scores) * bytes > stored_bytes;
+        }
+    }
+    return weighted && statistic;
 }
 
 /* The other factor's data for one row must be small beside the scores, since it is read again for

@@ -343,7 +343,7 @@ static void decide(fuse *fu, node_id n) {
         partial = !store && is_partial_sum(fu, n);
     }
     if (store || partial) {
-        store_node(fu, n, partial);
+        store_node(fu, n, partial || fuse_weighs_rows(fu, n));
         return;
     }
     for (uint32_t i = 0; i < f->count; i++) {

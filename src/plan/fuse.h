@@ -190,6 +190,10 @@ bool fuse_scatters(const fuse *fu, const graph_node *x, const use *u);
 void fuse_mark_scores(fuse *fu);
 /* A reduction of scores to a statistic of each row. */
 bool fuse_is_statistic(const fuse *fu, const graph_node *x);
+/* Is n computed by element of a contraction over rows of scores, and of a statistic of these, which
+ * are too many to be stored? In another kernel than the contraction's the statistic would need them
+ * in memory. */
+bool fuse_weighs_rows(const fuse *fu, node_id n);
 /* May kernel `number`, one of blocks, compute reduction x under loops m? */
 bool fuse_attention_takes(const fuse *fu, const graph_node *x, uint32_t number, uint64_t m);
 /* Contraction x has become part of a kernel: does it sum over rows of scores? */

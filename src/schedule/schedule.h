@@ -126,6 +126,8 @@ loop2 step_transpose(scheduler *m, loop_h outer, loop_h inner);
 bool step_fission(scheduler *m, loop_h l);
 /* `first` is then the loop of both. */
 bool step_fuse(scheduler *m, loop_h first, loop_h second);
+/* The same with the reduction to a maximum; m->made has the loops over its rows. */
+bool step_online(scheduler *m, mem_id most, loop_h first, loop_h second);
 bool step_shift(scheduler *m, loop_h l, loop_h first);
 bool step_fold_storage(scheduler *m, mem_id tile, loop_h l);
 bool step_transform_layout(scheduler *m, mem_id tile, int64_t rows);

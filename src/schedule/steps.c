@@ -296,6 +296,12 @@ bool step_fuse(scheduler *m, loop_h first, loop_h second) {
     return take_loops(m, TRANSFORM_fuse, first, second);
 }
 
+bool step_online(scheduler *m, mem_id most, loop_h first, loop_h second) {
+    sched_step s = on_loops(TRANSFORM_online, first, second);
+    s.mem = most;
+    return take(m, &s);
+}
+
 bool step_shift(scheduler *m, loop_h l, loop_h first) {
     return take_loops(m, TRANSFORM_shift, l, first);
 }

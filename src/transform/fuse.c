@@ -20,7 +20,7 @@
 /* ---- fuse ------------------------------------------------------------------------------------ */
 
 /* Does a loop inside of `fused` run in the last iteration of `fused` only? */
-static bool in_last_trip(kernel *k, stmt_id fused, stmt_id inner) {
+bool transform_in_last_trip(kernel *k, stmt_id fused, stmt_id inner) {
     sym_store *s = k->syms;
     ir_stmt l = *ir_s(k, fused), in = *ir_s(k, inner);
     if (!sym_uses(s, in.l.extent, l.l.var)) return false;
@@ -40,7 +40,8 @@ static void take_last_out(kernel *k, stmt_id fused, stmt_id b) {
     for (; b; b = ir_s(k, b)->next)
         for (stmt_id s = b, next; s; s = next) {
             next = ir_next(k, s, b);
-            if (s == b || ir_s(k, s)->kind != STMT_LOOP || !in_last_trip(k, fused, s)) continue;
+            if (s == b || ir_s(k, s)->kind != STMT_LOOP || !transform_in_last_trip(k, fused, s))
+                continue;
             for (stmt_id skip = next; skip && ir_inside(k, skip, s); skip = ir_next(k, skip, b))
                 next = ir_next(k, skip, b);
             ir_unlink(k, s);
@@ -114,12 +115,13 @@ static bool make_adjacent(kernel *k, stmt_id first, const ir_access *a, uint32_t
     return true;
 }
 
-bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why) {
+bool transform_fuse_but(kernel *k, stmt_id first, stmt_id second, mem_id but, str *why) {
     if (!same_trips(k, first, second, why)) return false;
     ir_access *a, *b;
     uint32_t n = ir_accesses(k, first, &a), m = ir_accesses(k, second, &b);
     bool *alone = arena_zeroed(&k->arena, k->mems * sizeof *alone);
-    for (mem_id i = 1; i < k->mems; i++) alone[i] = !touched(a, n, i) || !touched(b, m, i);
+    for (mem_id i = 1; i < k->mems; i++)
+        alone[i] = i == but || !touched(a, n, i) || !touched(b, m, i);
     ir_saved unfused = ir_save(k);
     if (!make_adjacent(k, first, a, n, second, b, m, why)) {
         ir_restore(k, &unfused);
@@ -132,6 +134,10 @@ bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why) {
     bool fine = ir_no_carried_but(k, first, alone, why);
     ir_restore(k, fine ? &done : &unfused);
     return fine;
+}
+
+bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why) {
+    return transform_fuse_but(k, first, second, 0, why);
 }
 
 bool apply_fuse(kernel *k, const transform_args *a, str *why) {
@@ -154,8 +160,18 @@ static expr_id fold_rewriter(kernel *k, const ir_expr *e, void *user) {
     return ir_rebuild(k, &row, NULL);
 }
 
-/* The elements of an iteration: index = each*i + rest, 0 <= rest < each, at every access. */
-static bool own_elements(kernel *k, mem_id tile, stmt_id loop, sym *each, str *why) {
+/* What is left of an index where all loops inside of `loop` are at their first iteration. */
+static sym at_first(kernel *k, stmt_id at, stmt_id loop, sym index) {
+    for (stmt_id l = ir_s(k, at)->parent; l != loop; l = ir_s(k, l)->parent) {
+        sym zero = SYM_ZERO;
+        index = sym_subst(k->syms, index, 1, &ir_s(k, l)->l.var, &zero);
+    }
+    return index;
+}
+
+/* The elements of an iteration: index = base + each*i + rest, 0 <= rest < each, at every access. A
+ * base other than 0 is where trimming has cut off the beginning. */
+static bool own_elements(kernel *k, mem_id tile, stmt_id loop, sym *each, sym *base, str *why) {
     sym_store *s = k->syms;
     ir_access *t;
     uint32_t n = ir_accesses(k, k->root, &t);
@@ -168,6 +184,8 @@ static bool own_elements(kernel *k, mem_id tile, stmt_id loop, sym *each, str *w
         if (t[i].dyn || !ir_linear(k, t[i].index, ir_s(k, loop)->l.var, &c, &small) ||
             sym_lo(s, c) < 1 || (*each != SYM_ZERO && c != *each))
             return ir_refuse(why, "the tile's index does not step with the loop");
+        if (*each == SYM_ZERO) *base = at_first(k, t[i].at, loop, small);
+        small = sym_sub(s, small, *base);
         *each = c;
         if (!t[i].load && ir_s(k, t[i].at)->n > 1)
             return ir_refuse(why, "the tile is stored together with another");
@@ -180,7 +198,7 @@ static bool own_elements(kernel *k, mem_id tile, stmt_id loop, sym *each, str *w
 }
 
 bool transform_fold_storage(kernel *k, mem_id tile, stmt_id loop, str *why) {
-    sym each;
+    sym each, base = SYM_ZERO;
     stmt_id def = 0;
     if (ir_m(k, tile)->scope == MEM_ARG) return ir_refuse(why, "only a tile is confined");
     for (stmt_id s = k->root; (s = ir_next(k, s, k->root)) && !def;)
@@ -191,8 +209,8 @@ bool transform_fold_storage(kernel *k, mem_id tile, stmt_id loop, str *why) {
         return ir_refuse(why, "only a serial loop can have a tile of its own");
     ir_access *t;
     if (ir_accesses(k, def, &t)) return ir_refuse(why, "the tile's first value is computed");
-    if (!own_elements(k, tile, loop, &each, why)) return false;
-    confining c = {tile, sym_mul(k->syms, each, ir_trip(k, loop))};
+    if (!own_elements(k, tile, loop, &each, &base, why)) return false;
+    confining c = {tile, sym_add(k->syms, base, sym_mul(k->syms, each, ir_trip(k, loop)))};
     ir_rewrite(k, loop, fold_rewriter, &c);
     for (stmt_id s = loop; s; s = ir_next(k, s, loop)) {
         ir_stmt *x = ir_s(k, s);

@@ -93,6 +93,11 @@ bool transform_prefetch_next(kernel *k, stmt_id copy, stmt_id use, str *why);
 bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, str *why);
 bool transform_fission(kernel *k, stmt_id loop, str *why);
 bool transform_fuse(kernel *k, stmt_id first, stmt_id second, str *why);
+/* The same where the caller sees to it that the order of accesses of `but` does not matter. */
+bool transform_fuse_but(kernel *k, stmt_id first, stmt_id second, mem_id but, str *why);
+/* Does a loop inside of `fused` run in the last iteration of `fused` only? */
+bool transform_in_last_trip(kernel *k, stmt_id fused, stmt_id inner);
+bool transform_online(kernel *k, mem_id most, stmt_id first, stmt_id second, str *why);
 bool transform_shift(kernel *k, stmt_id loop, stmt_id first, str *why);
 bool transform_fold_storage(kernel *k, mem_id tile, stmt_id loop, str *why);
 bool transform_layout(kernel *k, mem_id tile, int64_t rows, str *why);

@@ -72,6 +72,9 @@ X(fission, "l", apply_fission, NEST,
 X(fuse, "ll", apply_fuse, NEST,
   "fuse i j: two loops of the same extent, j behind i, become one; what stands between them "
   "moves in front of it or behind it")
+X(online, "mll", apply_online, NEST,
+  "online t0 i j: fuse j, which sums exponentials of differences to the maximum t0, with i, which "
+  "finds it; the sums are rescaled when t0 grows (online softmax)")
 X(shift, "ll", apply_shift, NEST,
   "shift i j: run the part of i's body in front of j one iteration early, at the end of the "
   "iteration before (software pipelining)")

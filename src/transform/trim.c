@@ -7,9 +7,9 @@
  * block of queries past its last one. Once those loops are trimmed, nobody reads the scores behind,
  * so the loop that computes them is trimmed in turn, and masked blocks are not computed at all.
  *
- * Both bounds are linear: from a condition v <= rest, or rest <= v, with rest at its widest over
- * the inner loops; from a tile's index c*v + rest, against the least and largest index of all its
- * loads. What cannot be bounded this way keeps its iterations.
+ * Both bounds are linear: from a condition c*v <= rest, or rest <= c*v, with rest at its widest
+ * over the inner loops; from a tile's index c*v + rest, against the least and largest index of all
+ * its loads. What cannot be bounded this way keeps its iterations.
  *
  * Always legal: the iterations that have an effect keep their order. */
 #include "transform/transform.h"
@@ -27,11 +27,16 @@ static void bound_by(trimming *c, stmt_id at, sym condition, sym *lo, sym *hi) {
     int64_t coef;
     sym rest, widest;
     if (!sym_split(s, condition, c->var, &coef, &rest)) return;
-    if (coef == -1 && ir_extreme(c->k, at, c->loop, rest, true, &widest))
-        *hi = sym_min(s, *hi, sym_add(s, widest, SYM_ONE));
-    rest = sym_scale(s, rest, -1);
-    if (coef == 1 && ir_extreme(c->k, at, c->loop, rest, false, &widest))
-        *lo = sym_max(s, *lo, widest);
+    bool most = coef < 0;
+    if (!most) rest = sym_scale(s, rest, -1);
+    if (!coef || !ir_extreme(c->k, at, c->loop, rest, most, &widest) ||
+        sym_uses(s, widest, c->var)) /* an inner loop that ends by it */
+        return;
+    sym by = sym_const(s, most ? -coef : coef);
+    if (most)
+        *hi = sym_min(s, *hi, sym_add(s, sym_div(s, widest, by), SYM_ONE));
+    else
+        *lo = sym_max(s, *lo, sym_div(s, sym_add(s, widest, sym_const(s, coef - 1)), by));
 }
 
 /* The loop, or root, in whose block the tile is defined; 0: it is no tile. */

@@ -1,15 +1,19 @@
 /* test_attention.c - attention as kernels over blocks of rows: against its formula in plain loops,
- * at odd shapes, with what a mask hides, and that no score matrix is ever in memory. */
+ * at odd shapes, with what a mask hides, that no score matrix is ever in memory, and that long rows
+ * go by blocks of keys. */
 #include "base/base.h"
 #include "device_here.h"
 #include "quern.h"
+#include "quern_tune.h"
 #include "test.h"
 
 #include <math.h>
+#include <unistd.h>
 
 typedef struct problem {
     int64_t batch, queries, keys, depth, width; /* q: [batch, queries, depth], v: [.., width] */
     bool causal;
+    qn_dtype dtype;
 } problem;
 
 enum { Q, K, V, SEED, INPUTS };
@@ -70,7 +74,8 @@ static void plain(const problem *p, const float *const *x, double *out, double *
 static void compare(const problem *p, const char *what, const float *got, const double *want,
                     int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        if (fabs(got[i] - want[i]) <= 2e-5 * (1 + fabs(want[i]))) continue;
+        double most = p->dtype == QN_F16 ? 2e-3 : p->dtype == QN_BF16 ? 1e-2 : 2e-5;
+        if (fabs(got[i] - want[i]) <= most * (1 + fabs(want[i]))) continue;
         FAIL("%s of %lld x %lld x %lld, %lld and %lld deep%s: [%lld] is %g, not %g", what,
              (long long)p->batch, (long long)p->queries, (long long)p->keys, (long long)p->depth,
              (long long)p->width, p->causal ? ", causal" : "", (long long)i, got[i], want[i]);
@@ -78,8 +83,8 @@ static void compare(const problem *p, const char *what, const float *got, const 
     }
 }
 
-/* Output and gradients on a device, all of one graph. */
-static void check(qn_ctx *qn, const problem *p, uint64_t seed) {
+/* Output and gradients on a device, all of one graph, or first the output alone. */
+static void check_by(qn_ctx *qn, const problem *p, uint64_t seed, bool alone) {
     static const char *const names[] = {"the gradient of q", "the gradient of k",
                                         "the gradient of v", "the output"};
     float *x[INPUTS], *got[INPUTS];
@@ -91,8 +96,11 @@ static void check(qn_ctx *qn, const problem *p, uint64_t seed) {
         x[i] = malloc((size_t)n * sizeof **x);
         got[i] = malloc((size_t)n * sizeof **got);
         want[i] = calloc((size_t)n, sizeof **want);
-        for (int64_t k = 0; k < n; k++) x[i][k] = (float)(4 * test_uniform(&seed) - 2);
+        for (int64_t k = 0; k < n; k++) /* halves have room for these */
+            x[i][k] = p->dtype != QN_F32 ? (float)test_below(&seed, 64) / 16 - 2
+                                         : (float)(4 * test_uniform(&seed) - 2);
         t[i] = qn_from(qn, QN_F32, 3, shape, x[i]);
+        if (p->dtype != QN_F32) t[i] = qn_cast(t[i], p->dtype);
     }
     for (int64_t b = 0; b < p->batch; b++) {
         const float *in[INPUTS];
@@ -105,10 +113,12 @@ static void check(qn_ctx *qn, const problem *p, uint64_t seed) {
     }
     y[SEED] = qn_attention(t[Q], t[K], t[V], &QN_ATTENTION_OPTIONS(.causal = p->causal));
     CHECK_INT(qn_grad(y[SEED], t[SEED], 3, t, y), QN_OK);
+    if (alone) CHECK_INT(qn_realize(1, &y[SEED]), QN_OK);
     CHECK_INT(qn_realize(INPUTS, y), QN_OK);
     for (int i = 0; i < INPUTS; i++) {
         int64_t n = size_of(p, i);
-        if (qn_read(y[i], got[i], (size_t)n * sizeof **got)) FAIL("%s", qn_error(qn));
+        if (qn_read(qn_cast(y[i], QN_F32), got[i], (size_t)n * sizeof **got))
+            FAIL("%s", qn_error(qn));
         compare(p, names[i], got[i], want[i], n);
         free(x[i]);
         free(got[i]);
@@ -118,13 +128,18 @@ static void check(qn_ctx *qn, const problem *p, uint64_t seed) {
     qn_scope_end(qn, s);
 }
 
+static void check(qn_ctx *qn, const problem *p, uint64_t seed) {
+    check_by(qn, p, seed, false);
+}
+
 static void shapes_on(const char *device, int count) {
     static const int64_t lengths[] = {1, 2, 15, 16, 17, 31, 32, 33, 47, 64, 67, 97};
     static const int64_t depths[] = {1, 3, 8, 16, 17, 40};
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device));
     uint64_t seed = 1;
     for (int i = 0; i < count; i++) {
-        problem p = {.batch = 1 + test_below(&seed, 13),
+        problem p = {.dtype = QN_F32,
+                     .batch = 1 + test_below(&seed, 13),
                      .queries = lengths[test_below(&seed, COUNT_OF(lengths))],
                      .depth = depths[test_below(&seed, COUNT_OF(depths))]};
         p.causal = i % 2;
@@ -146,10 +161,11 @@ static void it_is_its_formula_on_devices_with_groups(void) {
 
 /* Rows longer than a slice that stays in the nearest cache, among them. */
 static void it_is_its_formula_over_several_blocks(void) {
-    static const problem large[] = {{2, 131, 257, 24, 40, false}, {9, 300, 271, 24, 40, false},
-                                    {8, 389, 389, 33, 17, true},  {3, 200, 200, 32, 32, true},
-                                    {2, 96, 224, 33, 17, true},   {1, 70, 521, 16, 24, false},
-                                    {1, 389, 389, 17, 16, true},  {1, 300, 641, 32, 33, true}};
+    static const problem large[] = {
+        {2, 131, 257, 24, 40, false, QN_F32}, {9, 300, 271, 24, 40, false, QN_F32},
+        {8, 389, 389, 33, 17, true, QN_F32},  {3, 200, 200, 32, 32, true, QN_F32},
+        {2, 96, 224, 33, 17, true, QN_F32},   {1, 70, 521, 16, 24, false, QN_F32},
+        {1, 389, 389, 17, 16, true, QN_F32},  {1, 300, 641, 32, 33, true, QN_F32}};
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu"));
     for (int i = 0; i < (int)COUNT_OF(large); i++) check(qn, &large[i], i);
     qn_close(qn);
@@ -227,11 +243,94 @@ static void what_is_hidden_takes_no_part(void) {
     qn_close(qn);
 }
 
+/* ---- rows by blocks of keys ------------------------------------------------------------------ */
+
+/* What the dumps of scheduled kernels say: the largest tile, and how many maxima grew. */
+static int64_t largest_tile;
+static int onlines;
+
+static void read_dump(void *user, const char *line) {
+    (void)user;
+    if (strstr(line, "online t")) onlines++;
+    const char *tile = strstr(line, "  local t"), *size = tile ? strchr(tile, '[') : NULL;
+    if (size && atoll(size + 1) > largest_tile) largest_tile = atoll(size + 1);
+}
+
+/* A context for a processor with a second-level cache of 1 KiB, which no row of a block fits. */
+static qn_ctx *open_streaming(const char *device) {
+    char path[] = "/tmp/quern-machine-XXXXXX";
+    int file = mkstemp(path);
+    qn_ctx *here = qn_open(&QN_OPTIONS(.device = "null"));
+    const char *text = qn_machine(here), *l2 = strstr(text, "\nl2 ");
+    if (file < 0 || !l2) return FAIL("no record"), here;
+    dprintf(file, "%.*s\nl2 1024%s", (int)(l2 - text), text, strchr(l2 + 1, '\n'));
+    close(file);
+    setenv("QN_MACHINE", path, 1);
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = device, .log = read_dump));
+    unsetenv("QN_MACHINE");
+    unlink(path);
+    qn_close(here);
+    largest_tile = onlines = 0;
+    if (qn_set(qn, "debug", "k")) FAIL("%s", qn_error(qn));
+    return qn;
+}
+
+static void long_rows_go_by_blocks_of_keys(void) {
+    static const problem rows[] = {
+        {1, 128, 1024, 16, 16, false, QN_F32}, {2, 131, 1021, 16, 24, false, QN_F32},
+        {1, 509, 509, 17, 16, true, QN_F32},   {2, 96, 641, 16, 16, true, QN_F32},
+        {1, 256, 255, 16, 16, false, QN_F32},  {1, 255, 257, 16, 16, true, QN_F32},
+        {9, 397, 397, 16, 16, true, QN_F32},   {1, 400, 400, 16, 16, true, QN_F64},
+        {1, 400, 400, 16, 16, true, QN_F16},   {1, 400, 400, 16, 16, false, QN_BF16}};
+    /* so many scores that gradients compute them again */
+    static const problem large[] = {{1, 4099, 4201, 8, 8, true, QN_F32},
+                                    {9, 1009, 2003, 8, 16, false, QN_F32}};
+    qn_ctx *qn = open_streaming("cpu");
+    for (int i = 0; i < (int)COUNT_OF(rows); i++) {
+        int before = onlines;
+        check_by(qn, &rows[i], i + 1, true);
+        CHECK_INT(onlines, before + 1);
+    }
+    for (int i = 0; i < (int)COUNT_OF(large); i++) check(qn, &large[i], i + 1);
+    CHECK_INT(onlines, (int)(COUNT_OF(rows) + COUNT_OF(large)));
+    hide_on(qn, 1);
+    hide_on(qn, 9);
+    qn_close(qn);
+}
+
+/* Tiles have no room for more than blocks of keys and queries, forward and gradients. */
+static void memory_does_not_grow_with_rows(void) {
+    enum { DEPTH = 16, MOST = 1 << 14 };
+    float *zero = calloc((1 << 17) * DEPTH, sizeof *zero);
+    for (int i = 0; i < 4; i++) {
+        int64_t time = i < 2 ? 1 << 17 : 100003;
+        qn_ctx *qn = open_streaming("null");
+        qn_tensor *t[INPUTS], *y[INPUTS];
+        for (int k = 0; k < INPUTS; k++)
+            t[k] = qn_from(qn, QN_F32, 4, (int64_t[]){1, 1, time, DEPTH}, zero);
+        y[SEED] = qn_attention(t[Q], t[K], t[V], &QN_ATTENTION_OPTIONS(.causal = i % 2));
+        CHECK_INT(qn_grad(y[SEED], t[SEED], 3, t, y), QN_OK);
+        CHECK_INT(qn_realize(INPUTS, y), QN_OK);
+        qn_stats s;
+        qn_get_stats(qn, &s, sizeof s);
+        CHECK_INT(onlines, 1);
+        if (largest_tile > MOST)
+            FAIL("%lld keys: a tile of %lld", (long long)time, (long long)largest_tile);
+        if (s.planned_peak_bytes > 4 * (uint64_t)time * DEPTH * sizeof *zero)
+            FAIL("%lld keys: %llu bytes", (long long)time,
+                 (unsigned long long)s.planned_peak_bytes);
+        qn_close(qn);
+    }
+    free(zero);
+}
+
 int main(void) {
     RUN(it_is_its_formula_at_odd_shapes);
     RUN(it_is_its_formula_over_several_blocks);
     RUN(it_is_its_formula_on_devices_with_groups);
     RUN(scores_are_never_in_memory);
     RUN(what_is_hidden_takes_no_part);
+    RUN(long_rows_go_by_blocks_of_keys);
+    RUN(memory_does_not_grow_with_rows);
     return test_end();
 }

@@ -231,7 +231,20 @@ static void transform_layout_interleaves_rows(void) {
 
 /* ---- trim ------------------------------------------------------------------------------------ */
 
+/* A mask whose other loop ends by the loop that is trimmed. */
+static const char by_itself[] = "kernel \"by_itself\" {\n"
+                                "  dim n 1 8\n"
+                                "  arg a0 f32[n] read write\n"
+                                "  arg a1 f32[n] read\n"
+                                "  for j < 12 {\n"
+                                "    for i < n - min(j, n) {\n"
+                                "      a0[i; valid=(n + i - 2*j >= 0)] += a1[i]\n"
+                                "    }\n"
+                                "  }\n"
+                                "}\n";
+
 static void trim_drops_masked_iterations(void) {
+    REFUSES(by_itself, "", "trim j", "may do something");
     BECOMES(from_here, "trim r",
             "kernel \"from_here\" {\n"
             "  arg a0 f32[7] write\n"
@@ -241,6 +254,22 @@ static void trim_drops_masked_iterations(void) {
             "    def t0 = f32(0)\n"
             "    for r < 7 - i {\n"
             "      t0[0] += a1[i + r]\n"
+            "    }\n"
+            "    a0[i] = t0[0]\n"
+            "  }\n"
+            "}\n");
+    BECOMES(from_here, "pad r 8\nsplit r 2 -> o v\ntrim o",
+            "kernel \"from_here\" {\n"
+            "  arg a0 f32[7] write\n"
+            "  arg a1 f32[7] read\n"
+            "  local t0 f32[1]\n"
+            "  for i < 7 {\n"
+            "    def t0 = f32(0)\n"
+            "    for o < 4 - i/2 {\n"
+            "      for v < 2 {\n"
+            "        t0[0; valid=(-i + 2*o + v + 2*(i/2) >= 0)] += a1[2*o + v + 2*(i/2); "
+            "valid=(6 - 2*o - v - 2*(i/2) >= 0)]\n"
+            "      }\n"
             "    }\n"
             "    a0[i] = t0[0]\n"
             "  }\n"

@@ -28,18 +28,19 @@ enum {                    /* of the algorithm, not of a machine */
 };
 
 typedef struct row_nest {
-    loop_h root;    /* the outermost loop, below the blocks */
-    loop_h sum[8];  /* of a product: its sums */
-    loop_h row;     /* a loop along the row with more than a product in it */
-    int sums, step; /* step: iterations of a row's loop in one of the root; 0: unknown */
-    bool slices;    /* the root iterates over slices of the row */
-    bool shared;    /* adds to elements shared by the rows */
+    loop_h root;          /* the outermost loop, below the blocks */
+    loop_h sum[8];        /* of a product: its sums */
+    loop_h row[8];        /* loops along the row with more than a product in them */
+    int sums, rows, step; /* step: iterations of a row's loop in one of the root; 0: unknown */
+    bool slices;          /* the root iterates over slices of the row */
+    bool shared;          /* adds to elements shared by the rows */
 } row_nest;
 
 typedef struct block {
     scheduler *m;
     int rows, trips; /* rows of a block; iterations of a product's loop in a register tile */
     loop_h u, v;     /* the block's loops in the current nest */
+    int64_t slice;   /* of a row, where it is too long to be in a tile: all nests go by slices */
     row_nest nest[MOST_NESTS];
     int nests;
 } block;
@@ -182,6 +183,67 @@ static void transpose_result(const block *b, stmt_id product) {
     step_bind(m, back.outer, LOOP_UNROLL);
 }
 
+/* ---- slices ---------------------------------------------------------------------------------- */
+
+/* Vectorize the loops that block_reduction, the last step, made to move partial sums: those over a
+ * tile's elements, which are alone in the loops that say when. */
+static void vectorize_moves(scheduler *m) {
+    loop_h move[8];
+    int n = 0;
+    for (uint32_t i = 1; i < m->mades && n < 8; i++) {
+        stmt_id when = schedule_at(m, stmt_of(m, m->made[i]))->parent;
+        if (same_loop(loop_of(m, when), m->made[i - 1])) move[n++] = m->made[i];
+    }
+    for (int i = 0; i < n; i++) split_vectors(m, move[i]);
+}
+
+/* Vectorize the loops over rows that `online`, the last step, made. */
+static void vectorize_rows(scheduler *m) {
+    loop_h row[8];
+    int n = 0;
+    for (uint32_t i = 0; i < m->mades && n < 8; i++)
+        if (!schedule_has_inner(m, stmt_of(m, m->made[i]))) row[n++] = m->made[i];
+    for (int i = 0; i < n; i++) split_vectors(m, row[i]);
+}
+
+static bool defined_inside(const scheduler *m, stmt_id loop, mem_id tile) {
+    for (stmt_id s = loop; (s = ir_next(m->k, s, loop));)
+        if (schedule_at(m, s)->kind == STMT_DEF && schedule_at(m, s)->def.mem == tile) return true;
+    return false;
+}
+
+/* Does the loop go along the row: is its variable in an index of a tile around it? */
+static bool along_row(const scheduler *m, loop_h l) {
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, stmt_of(m, l), &t);
+    for (uint32_t i = 0; i < n; i++)
+        if (!schedule_is_arg(m, &t[i]) && sym_uses(m->k->syms, t[i].index, var_of(m, l)) &&
+            !defined_inside(m, stmt_of(m, l), t[i].mem))
+            return true;
+    return false;
+}
+
+/* Split a loop along the row into slices, if rows go by slices; null: they do not. It is padded to
+ * whole ones, so that all nests take the same, and trimmed to those that do something. */
+static loop2 split_slices(block *b, loop_h l, const char *outer, const char *inner) {
+    if (!b->slice || !along_row(b->m, l) || !pad_extent(b->m, l, (int)b->slice)) return (loop2){0};
+    loop2 t = step_split(maybe(b->m), l, b->slice, outer, inner);
+    step_trim(maybe(b->m), t.outer);
+    return t;
+}
+
+/* Split a nest's loop along the row, the outermost one, into slices, if rows go by slices. */
+static void slice_root(block *b, row_nest *p, loop_chain *c, int *inner) {
+    if (*inner > (c->n == 4 ? 1 : 0) || c->n == LOOP_CHAIN) return;
+    loop2 t = split_slices(b, c->loop[0], "e", "f");
+    if (!t.outer.id) return;
+    memmove(&c->loop[1], &c->loop[0], (size_t)c->n++ * sizeof c->loop[0]);
+    c->loop[0] = p->root = t.outer;
+    c->loop[1] = t.inner;
+    p->slices = true;
+    ++*inner;
+}
+
 /* A register tile of the innermost loop's iterations by the block; then its operands. */
 static void product_nest(block *b, row_nest *p, const loop_chain *c, int inner, loop_h where) {
     scheduler *m = b->m;
@@ -198,23 +260,36 @@ static void product_nest(block *b, row_nest *p, const loop_chain *c, int inner, 
     if (!t.outer.id || !step_accumulate(maybe(m), tile, b->v)) return;
     step_accumulate(m, tile, b->u);
     step_accumulate(m, tile, t.inner);
+    loop_h blocks = NO_LOOP;
     for (int i = 0; i < p->sums; i++) {
-        step_trim(maybe(m), p->sum[i]);
+        loop2 slices = blocks.id ? (loop2){0} : split_slices(b, p->sum[i], "c", "k");
+        if (slices.outer.id) {
+            blocks = slices.outer;
+            p->sum[i] = slices.inner;
+        } else {
+            step_trim(maybe(m), p->sum[i]);
+        }
         stage_rows(m, where, p->sum[i]);
     }
-    p->root = t.outer;
+    if (inner == 0) p->root = t.outer;
+    if (p->slices) p->row[p->rows++] = t.outer;
     p->step = inner == 0 ? b->trips : 0;
-    transpose_result(b, stmt_of(m, p->root));
+    transpose_result(b, stmt_of(m, t.outer));
+    if (!blocks.id || !step_block_reduction(maybe(m), tile, blocks, t.outer)) return;
+    p->root = blocks;
+    p->slices = true;
+    p->step = 0;
+    vectorize_moves(m);
 }
 
 /* Behind a product, as many iterations as the product takes, so that the two nests can be fused. */
 static void leaf_nest(block *b, row_nest *p, const loop_chain *c, int inner, bool behind_product) {
-    int trips = behind_product ? b->trips : LEAF_TRIPS;
+    int trips = behind_product || p->slices ? b->trips : LEAF_TRIPS;
     if (trips_of(b->m, c->loop[inner]) < trips) return;
     loop_h steps = split_tile(b->m, c->loop[inner], trips).outer;
     if (!steps.id) return;
-    p->root = steps;
-    if (inner == 0) p->row = steps;
+    if (!p->slices) p->root = steps;
+    if (inner == 0 || p->slices) p->row[p->rows++] = steps;
     p->step = inner == 0 ? trips : 0;
 }
 
@@ -267,7 +342,8 @@ static void block_nest(block *b, int number, loop_h where) {
         if (!same_loop(c.loop[i], b->u) && !same_loop(c.loop[i], b->v)) inner = i;
     bool sunk = c.n > 2 && same_loop(c.loop[c.n - 1], b->v) && same_loop(c.loop[c.n - 2], b->u);
     if (inner < 0 || !sunk) return;
-    step_trim(maybe(m), c.loop[inner]);
+    slice_root(b, p, &c, &inner);
+    if (!p->slices) step_trim(maybe(m), c.loop[inner]);
     if (schedule_at(m, schedule_at(m, c.body)->first)->kind == STMT_DEF)
         product_nest(b, p, &c, inner, where);
     else if (shares_element(b, c.body))
@@ -289,24 +365,13 @@ static void fuse_neighbours(block *b) {
         row_nest *p = &b->nest[i], *next = p + 1;
         bool fits = p->step && p->step == next->step && !next->sums && !p->shared;
         if (fits && step_fuse(maybe(b->m), p->root, next->root)) {
-            p->row = p->root;
+            p->rows = 1;
+            p->row[0] = p->root;
             drop_nest(b, i + 1);
         } else {
             i++;
         }
     }
-}
-
-/* Vectorize the loops that block_reduction, the last step, made to move partial sums: those over a
- * tile's elements, which are alone in the loops that say when. */
-static void vectorize_moves(scheduler *m) {
-    loop_h move[8];
-    int n = 0;
-    for (uint32_t i = 1; i < m->mades && n < 8; i++) {
-        stmt_id when = schedule_at(m, stmt_of(m, m->made[i]))->parent;
-        if (same_loop(loop_of(m, when), m->made[i - 1])) move[n++] = m->made[i];
-    }
-    for (int i = 0; i < n; i++) split_vectors(m, move[i]);
 }
 
 /* The first tile that is defined in the body, 0: none. */
@@ -320,7 +385,7 @@ static mem_id tile_of(const scheduler *m, stmt_id body) {
 static void cut_root(block *b, row_nest *p, int64_t slice) {
     loop2 t = step_split(b->m, p->root, slice / p->step, "e", "f");
     if (!t.outer.id) return;
-    if (p->row.id) p->row = t.inner;
+    if (p->rows) p->row[0] = t.inner;
     p->root = t.outer;
     p->step = 0;
     p->slices = true;
@@ -347,13 +412,69 @@ static void slice_nest(block *b, int i, int64_t slice) {
     cut_root(b, made, slice);
 }
 
-/* Neighbours go over slices of the rows together, where they can; a tile that only one slice at a
- * time needs shrinks to it. */
-static void slice_rows(block *b, loop_h rows) {
+/* The tile of a maximum that the nest finds, 0: none. */
+static mem_id maximum_of(const block *b, const row_nest *p) {
+    const scheduler *m = b->m;
+    stmt_id root = stmt_of(m, p->root);
+    for (stmt_id s = root; (s = ir_next(m->k, s, root));) {
+        const ir_stmt *x = schedule_at(m, s);
+        if (x->kind == STMT_STORE && x->monoid == MONOID_MAX) return x->store.mem[0];
+    }
+    return 0;
+}
+
+/* Another nest has become a part of nest i, which takes over what is still to be done with it. */
+static void join_nest(block *b, int i, int other) {
+    row_nest *p = &b->nest[i], *next = &b->nest[other];
+    for (int j = 0; j < next->sums && p->sums < 8; j++) p->sum[p->sums++] = next->sum[j];
+    for (int j = 0; j < next->rows && p->rows < 8; j++) p->row[p->rows++] = next->row[j];
+    drop_nest(b, other);
+}
+
+/* Fuse loops along a slice, where one's results are still near. */
+static void fuse_in_slice(block *b, row_nest *p) {
+    for (int j = 0; j + 1 < p->rows;) {
+        if (step_fuse(maybe(b->m), p->row[j], p->row[j + 1]))
+            memmove(&p->row[j + 1], &p->row[j + 2], (size_t)(--p->rows - j - 1) * sizeof p->row[0]);
+        else
+            j++;
+    }
+}
+
+/* All nests go by slices: they become one loop, in which a maximum is found slice by slice together
+ * with the sums that depend on it; these are rescaled when it grows, and the row is never whole. */
+static void stream_rows(block *b) {
     scheduler *m = b->m;
+    for (int i = b->nests - 1; i-- > 0;) { /* what uses a maximum is one loop before it meets it */
+        row_nest *p = &b->nest[i];
+        int other = i + 1;
+        while (other < b->nests && !b->nest[other].slices) other++;
+        if (!p->slices || other == b->nests) continue;
+        mem_id most = maximum_of(b, p);
+        loop_h next = b->nest[other].root;
+        bool fused = step_fuse(maybe(m), p->root, next);
+        if (!fused && most && step_online(maybe(m), most, p->root, next)) {
+            vectorize_rows(m);
+            fused = true;
+        }
+        if (fused) join_nest(b, i, other);
+    }
+    for (int i = 0; i < b->nests; i++) fuse_in_slice(b, &b->nest[i]);
+}
+
+/* Iterations along the row whose values for a block stay in the first-level cache. */
+static int64_t slice_trips(const block *b) {
+    const scheduler *m = b->m;
     int64_t l1 = m->limits->l1 ? m->limits->l1 : 32 << 10, slice = PRODUCT_TRIPS;
     int64_t row = (int64_t)b->rows * (m->limits->vector_bytes / m->lanes);
     while (2 * slice * row * L1_SHARE <= l1) slice *= 2;
+    return slice;
+}
+
+/* Neighbours go over slices of the rows together, where they can. */
+static void slice_rows(block *b) {
+    scheduler *m = b->m;
+    int64_t slice = slice_trips(b);
     for (int i = 1; i < b->nests; i++) slice_nest(b, i, slice);
     for (int i = 0; i + 1 < b->nests;) {
         row_nest *p = &b->nest[i], *next = p + 1;
@@ -361,9 +482,13 @@ static void slice_rows(block *b, loop_h rows) {
             i++;
             continue;
         }
-        for (int j = 0; j < next->sums && p->sums < 8; j++) p->sum[p->sums++] = next->sum[j];
-        drop_nest(b, i + 1);
+        join_nest(b, i, i + 1);
     }
+}
+
+/* A tile that only one slice at a time needs shrinks to it. */
+static void fold_rows(block *b, loop_h rows) {
+    scheduler *m = b->m;
     mem_id tile[64];
     int n = 0;
     for (stmt_id s = schedule_at(m, stmt_of(m, rows))->first; s && n < 64;
@@ -412,6 +537,18 @@ static int block_vectors(const scheduler *m, stmt_id rows) {
     return far && trips >= 8 * BLOCK_VECTORS * m->lanes ? 2 * BLOCK_VECTORS : BLOCK_VECTORS;
 }
 
+/* Bytes of the largest tile of a row. */
+static int64_t row_bytes(const scheduler *m, stmt_id row) {
+    int64_t bytes = 0;
+    for (stmt_id s = schedule_at(m, row)->first; s; s = schedule_at(m, s)->next) {
+        if (schedule_at(m, s)->kind != STMT_DEF) continue;
+        const ir_memory *t = ir_m(m->k, schedule_at(m, s)->def.mem);
+        int64_t size = sym_hi(m->k->syms, t->size) * (int64_t)qn_dtype_size(t->dtype);
+        if (size > bytes) bytes = size;
+    }
+    return bytes;
+}
+
 /* Find the loops down to the rows. Where something is shared by all rows, they are a loop beside
  * the statements that use it. false: there are none. */
 static bool find_rows(const scheduler *m, stmt_id loop, loop_chain *c) {
@@ -448,6 +585,8 @@ static bool make_nests(block *b, loop_chain *c) {
     scheduler *m = b->m;
     loop_h *rows = &c->loop[c->n - 1];
     if (!pad_extent(m, *rows, b->rows)) return false;
+    int64_t l2 = m->limits->l2 ? m->limits->l2 : 256 << 10;
+    if (row_bytes(m, stmt_of(m, *rows)) * b->rows > l2) b->slice = slice_trips(b);
     loop2 blocks = step_split(maybe(m), *rows, b->rows, "b", "w");
     if (!blocks.outer.id) return false;
     *rows = blocks.outer;
@@ -474,11 +613,16 @@ bool schedule_attention(scheduler *m, stmt_id loop) {
     for (int i = b.nests; i--;) block_nest(&b, i, rows);
     for (int i = 0; i < b.nests; i++) /* not before the loops that read them are trimmed */
         if (b.nest[i].shared) step_trim(maybe(m), b.nest[i].sum[0]);
-    fuse_neighbours(&b);
-    slice_rows(&b, rows);
+    if (b.slice) {
+        stream_rows(&b);
+    } else {
+        fuse_neighbours(&b);
+        slice_rows(&b);
+    }
+    fold_rows(&b, rows);
     for (int i = 0; i < b.nests; i++) {
         for (int j = 0; j < b.nest[i].sums; j++) step_peel(maybe(m), b.nest[i].sum[j]);
-        step_peel(maybe(m), b.nest[i].row);
+        for (int j = 0; j < b.nest[i].rows; j++) step_peel(maybe(m), b.nest[i].row[j]);
     }
     if (schedule_at(m, stmt_of(m, rows))->parent != m->k->root) beside_rows(m, rows);
     parallelize_blocks(m, &c);
