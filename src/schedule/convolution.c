@@ -537,8 +537,8 @@ static int64_t panels_at_once(const conv *c, int at, bool deep) {
     double image = footprint(c, c->a, at, deep), each = deep ? panel + sums : panel;
     double room = 1.5 * (double)copy_bytes(c) / (double)c->size - image;
     int64_t parts = l->threads > 1 ? 2 * l->threads : 1;
-    while (n > 1 && (panels % n || panels / n < parts || each * (double)n > room)) n--;
-    return n;
+    while (n > 1 && (panels / n < parts || each * (double)n > room)) n--;
+    return tiles_of(panels, tiles_of(panels, n)); /* equal groups, but for the last */
 }
 
 /* Put the panels at once inside the loop at which the image is staged; the loop over them. */

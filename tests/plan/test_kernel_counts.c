@@ -163,8 +163,8 @@ static const struct {
     {"attention", attention, 1, 6, 0},
     {"MLP", mlp, 3, 8, 9},
     {"GPT", gpt_model, 17, 59, 59},
-    {"ResNet", resnet, 16, 40, 41},
-    {"LSTM", lstm, 20, 72, 71},
+    {"ResNet", resnet, 16, 40, 44},
+    {"LSTM", lstm, 20, 66, 65},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
