@@ -62,7 +62,11 @@ static inline qn_code interp_launch_many(void *state, int n, const dev_launch *a
 
 static inline void interp_limits(void *state, machine *out) {
     (void)state;
-    *out = (machine){.stream_pages = 4, .vector_bytes = 32, .registers = 16, .threads = 2};
+    *out = machine_generic();
+    out->stream_pages = 4;
+    out->vector_bytes = 32;
+    out->registers = 16;
+    out->threads = 2;
     out->l1 = 32 << 10, out->l2 = 1 << 20, out->l3 = 8 << 20;
     machine_complete(out);
 }
