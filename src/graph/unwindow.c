@@ -206,6 +206,8 @@ static node_id unwound(const unwind *u, node_id t, bool repeated) {
     return repeated ? summed(u, all, w->by, 0, shape_after(u, t, w->axis, w->by)) : all;
 }
 
+enum { MOST_PHASES = 256 }; /* terms of a sum: more are zeros that are multiplied */
+
 /* Those of remainder r at their places, zeros between; 0: there are none. */
 static node_id unwound_phase(graph *g, node_id t, const window_attr *w, sym n, int64_t r) {
     sym_store *s = g->syms;
@@ -228,11 +230,13 @@ static node_id unwound_phase(graph *g, node_id t, const window_attr *w, sym n, i
 
 node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool repeated) {
     unwind u = {.g = g, .w = *w, .n = n};
-    bool phases =
-        repeated && w->stride > 1 && w->slope == 1 && sym_is_const(g->syms, w->length, NULL);
-    if (!phases) return unwound(&u, t, repeated);
+    int64_t length, phases; /* remainders of the stride that a window reaches */
+    bool apart =
+        repeated && w->stride > 1 && w->slope == 1 && sym_is_const(g->syms, w->length, &length);
+    phases = apart && length < w->stride ? length : w->stride;
+    if (!apart || phases < 1 || phases > MOST_PHASES) return unwound(&u, t, repeated);
     node_id sum = 0;
-    for (int64_t r = 0; r < w->stride; r++) {
+    for (int64_t r = 0; r < phases; r++) {
         node_id y = unwound_phase(g, t, w, n, r);
         if (y) sum = sum ? make2(g, OP_ADD, sum, y) : y;
     }

@@ -89,7 +89,7 @@ X(lane_cost, FACT, 0, 1 << 20, 16, "of accessing an element by an instruction of
 X(kernel_cost, FACT, 0, 1 << 30, 40000, "of one more kernel")
 X(kernel_streams, FACT, 1, 64, 8, "large tensors that one kernel reads and writes")
 X(half_cost, FACT, 0, 1 << 20, 400, "worth doing again an element, to store no f32 for halves")
-X(serial_cost, FACT, 0, 1LL << 40, 2000000, "worth doing in a kernel that cannot be parallel")
+X(serial_cost, FACT, 0, 1LL << 40, 2200000, "worth doing in a kernel that cannot be parallel")
 X(few_items, FACT, 1, 1024, 8, "outer iterations below which a kernel is not parallel")
 X(tile_bytes, FACT, 0, 1LL << 36, 64 << 10, "of a tile for one trip of the loops around it")
 X(row_tile_bytes, FACT, 0, 1LL << 36, 256 << 10, "of a row of scores in a block's tile")

@@ -156,7 +156,7 @@ static const struct {
     {"layer_norm", layer_norm, 1, 3, 0},
     {"rms_norm", rms_norm, 1, 2, 0},
     {"group_norm", group_norm, 2, 5, 0},
-    {"cross_entropy", cross_entropy, 2, 1, 0},
+    {"cross_entropy", cross_entropy, 1, 1, 0},
     {"pad(matmul)", padded_product, 2, 2, 0},
     {"matmul(relu(matmul))", two_products, 2, 4, 0},
     {"as_strided", strided, 1, 1, 0},

@@ -456,6 +456,18 @@ static int64_t multiplications(qn_tensor *t) {
     return sum;
 }
 
+/* Only remainders of the stride that a kernel reaches are looked at: not three thousand million. */
+static void a_stride_beyond_all_places_takes_no_time(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    float got[3] = {0}, data[3] = {2, 3, 5};
+    qn_tensor *x = qn_from(qn, QN_F32, 3, (int64_t[]){1, 1, 1}, data);
+    qn_tensor *w = qn_from(qn, QN_F32, 3, (int64_t[]){1, 1, 3}, data);
+    qn_tensor *y = qn_conv_transpose(x, w, NULL, &QN_CONV_OPTIONS(.stride = {INT64_C(1) << 40}));
+    CHECK_INT(qn_read(y, got, sizeof got), QN_OK);
+    for (int i = 0; i < 3; i++) CHECK_NEAR(got[i], 2 * data[i], 0, 0);
+    qn_close(qn);
+}
+
 /* Each place of the image is seen by every stride-th place of the kernel, and by no other. */
 static void gradients_of_strided_convolutions_multiply_by_no_zeros(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
@@ -509,6 +521,7 @@ int main(int argc, char **argv) {
     RUN(a_convolution_is_one_kernel_and_stores_no_windows);
     RUN(a_weight_s_gradient_copies_the_image_once_for_all_its_places);
     RUN(blocks_of_a_deep_sum_are_few_and_share_the_image);
+    RUN(a_stride_beyond_all_places_takes_no_time);
     RUN(gradients_of_strided_convolutions_multiply_by_no_zeros);
     RUN(refusals_name_what_does_not_fit);
     return test_end();
