@@ -196,7 +196,11 @@ QN_API qn_code qn_dim_range(qn_ctx *qn, int64_t dim, int64_t *lo, int64_t *hi);
 /* A size as text, "5" or "2*t+1", valid until the next call of this or of qn_format(). NULL only
  * with an error. */
 QN_API const char *qn_dim_text(qn_ctx *qn, int64_t dim);
-/* Bind a dimension variable for the runs that follow. */
+/* Bind a dimension variable for the runs that follow. What depends on it stays an expression, read
+ * or not: asked for after this it is computed anew, under the new value. Values stay what they are:
+ * data, assigned tensors once they were computed, outputs of runs; where their size depends on the
+ * variable they fit the bindings they were made under, and others are QN_ESHAPE. QN_EGRAPH comes
+ * from an expression whose source is gone, the old value of a tensor that was assigned to since. */
 QN_API qn_code qn_bind(qn_ctx *qn, int64_t var, int64_t value);
 /* The context t belongs to; NULL for NULL and for one that was released. */
 QN_API qn_ctx *qn_context(const qn_tensor *t);

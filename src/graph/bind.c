@@ -91,12 +91,16 @@ bool bind_check(graph *g, const char *call, int number, const shape_binding *b, 
     return true;
 }
 
+void bind_change(graph *g, uint32_t var, int64_t value) {
+    if (g->bound[var] == value) return;
+    g->bound[var] = value;
+    g->binding++;
+    history_rebound(g);
+}
+
 void bind_end(graph *g, const shape_binding *b) {
-    for (uint32_t i = 0; i < b->vars; i++) {
-        if (!b->from[i] || g->bound[i] == b->value[i]) continue;
-        g->bound[i] = b->value[i];
-        g->binding++;
-    }
+    for (uint32_t i = 0; i < b->vars; i++)
+        if (b->from[i]) bind_change(g, i, b->value[i]);
 }
 
 tuple_id shape_now(graph *g, tuple_id shape) {

@@ -137,10 +137,12 @@ enum {
 enum { HOLDERS_MANY = 15 }; /* so many or more: for good */
 
 typedef struct graph_node {
-    uint8_t op, dtype;
+    uint8_t op;
+    uint8_t dtype : 7;
+    uint8_t varies : 1; /* its value may be another under other bindings of the variables */
     uint8_t sources : 2;
     uint8_t holders : 4;  /* handles that name it, at most HOLDERS_MANY */
-    uint8_t computed : 1; /* by a request that did not keep the value */
+    uint8_t computed : 1; /* by a request that did not keep the value; BUFFER: see history_cut */
     uint8_t given_up : 1; /* had a value, and will be computed again: see run/kept.c */
     uint8_t flags;
     uint32_t refs;
@@ -205,6 +207,7 @@ typedef struct graph {
     int64_t *bound;
     uint32_t vars, var_cap, bound_cap;
     uint64_t binding; /* counts changes of the variables' values */
+    bool varied;      /* since the last change a value was computed that follows them */
     /* what the user's codes of symbolic dims stand for: DIM_CODE - i is dim[i] */
     sym *dim;
     uint32_t dims, dim_cap;
@@ -280,6 +283,13 @@ void node_let_go(graph *g, node_id n);
  * what they are, for rules see through them. */
 void graph_realized(graph *g, node_id n, uint32_t buffer);
 bool node_differentiable(const graph_node *n); /* do gradients pass it? */
+/* A variable has another value: what was computed under the old one is an expression again. */
+void history_rebound(graph *g);
+/* Is it an expression whose value follows the variables? Data and versions are values, whatever
+ * their size. */
+static inline bool node_follows(const graph_node *n) {
+    return n->varies && n->op != OP_BUFFER && !(n->op == OP_DETACH && n->bits);
+}
 size_t graph_value_bytes(const graph *g, const graph_node *n);
 void history_trim(graph *g); /* to knob history; nothing while a tape is open */
 void history_take_out(graph *g, node_id id);
@@ -349,8 +359,9 @@ bool bind_shape(graph *g, const char *call, int number, shape_binding *b, tuple_
                 tuple_id given);
 bool bind_check(graph *g, const char *call, int number, const shape_binding *b, tuple_id shape,
                 tuple_id given);
-void bind_end(graph *g, const shape_binding *b); /* as qn_bind of each */
-tuple_id shape_now(graph *g, tuple_id shape);    /* with what is bound; raises */
+void bind_change(graph *g, uint32_t var, int64_t value); /* the one way a variable gets a value */
+void bind_end(graph *g, const shape_binding *b);         /* as qn_bind of each */
+tuple_id shape_now(graph *g, tuple_id shape);            /* with what is bound; raises */
 
 /* ---- tensor.c: handles and scopes ------------------------------------------------------------ */
 

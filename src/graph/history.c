@@ -171,10 +171,11 @@ void graph_realized(graph *g, node_id id, uint32_t buffer) {
     n->given_up = 0;
     n->flags |= NODE_REALIZED;
     n->buffer = buffer;
+    g->varied |= node_follows(n);
     if (had || op_rows[n->op].class_ == CLASS_LEAF) return;
     if (n->needs)
         for (int i = 0; i < n->sources; i++) value_drop(g, n->src[i]);
-    if (node_differentiable(n)) {
+    if (node_differentiable(n) || node_follows(n)) {
         if (!(n->flags & NODE_LISTED)) list_add(g, id);
     } else if (!g->tapes) {
         node_forget(g, id);
@@ -211,11 +212,13 @@ void value_give_up(graph *g, node_id id) {
     for (int i = 0; i < n->sources; i++) value_need(g, n->src[i]);
 }
 
-/* A value becomes a leaf, and a gradient that comes by there would be wrong. */
+/* A value becomes a leaf, and a gradient that comes by there would be wrong. One that follows the
+ * variables is `computed`: under other bindings nobody can say what it is. */
 static void history_cut(graph *g, node_id id) {
     graph_node *n = &g->node[id];
-    bool lost = (n->flags & NODE_DATA) != 0;
+    bool lost = (n->flags & NODE_DATA) && node_differentiable(n), follows = node_follows(n);
     node_forget(g, id);
+    n->computed = follows;
     n->attr = graph_place(g);
     if (lost) n->flags |= NODE_LOST;
     if (!(n->flags & NODE_REALIZED)) n->flags |= NODE_GONE;
@@ -232,12 +235,42 @@ void history_trim(graph *g) {
     }
 }
 
+/* ---- values of another binding -------------------------------------------------------------- */
+
+static void value_rebound(graph *g, node_id id) {
+    graph_node *n = &g->node[id];
+    if (!(n->flags & NODE_REALIZED)) {
+        kept_free(g, n);
+        return;
+    }
+    history_unlist(g, id);
+    value_free(g, n);
+    for (int i = 0; i < n->sources && n->needs; i++) value_need(g, n->src[i]);
+}
+
+/* Raises nothing, and needs no memory. */
+void history_rebound(graph *g) {
+    if (!g->varied) return;
+    g->varied = false;
+    for (node_id id = 1; id < g->nodes; id++) {
+        const graph_node *n = &g->node[id];
+        if (!n->buffer) continue;
+        if (n->op == OP_BUFFER && n->computed)
+            leaf_gone(g, id);
+        else if (node_follows(n))
+            value_rebound(g, id);
+    }
+}
+
+/* ---- the end of a tape ----------------------------------------------------------------------- */
+
 /* Forgetting may free nodes at higher numbers, too: each is looked at as it then is. */
 void history_tape_ended(graph *g) {
     for (node_id id = 1; id < g->nodes; id++) {
         graph_node *n = &g->node[id];
         if (!(n->flags & NODE_REALIZED)) continue;
-        if (op_rows[n->op].class_ != CLASS_LEAF && !node_differentiable(n)) node_forget(g, id);
+        bool stays = node_differentiable(n) || node_follows(n);
+        if (op_rows[n->op].class_ != CLASS_LEAF && !stays) node_forget(g, id);
         if (n->needs || n->op == OP_NONE) continue;
         if (n->flags & NODE_OLD) n->flags |= NODE_TAPED;
         value_idle(g, id);

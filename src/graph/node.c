@@ -100,6 +100,23 @@ static void everything_is_old(graph *g) {
     g->born = 1;
 }
 
+static bool tuple_varies(const graph *g, const graph_node *n, tuple_id tuple, bool attributes) {
+    int count;
+    const int64_t *v = graph_tuple_get(g, tuple, &count);
+    for (int i = 0; i < count; i++)
+        if ((!attributes || op_attr_is_size(n->op, i)) && !sym_is_const(g->syms, (sym)v[i], NULL))
+            return true;
+    return false;
+}
+
+/* A version takes its value once, and follows no variable then; its size may. */
+static bool node_varies(const graph *g, const graph_node *n) {
+    if (!g->vars) return false;
+    bool version = n->op == OP_DETACH && n->bits, varies = tuple_varies(g, n, n->shape, false);
+    for (int i = 0; i < n->sources && !version; i++) varies |= g->node[n->src[i]].varies;
+    return varies || (n->sources && tuple_varies(g, n, n->attr, true));
+}
+
 /* Put `n` into the slot node_next() named. A reused slot's mark is stale, as it should be. */
 static node_id node_take(graph *g, const graph_node *n) {
     node_id id = node_next(g);
@@ -110,6 +127,7 @@ static node_id node_take(graph *g, const graph_node *n) {
     if (++g->born == 0) everything_is_old(g);
     g->node[id] = *n;
     g->node[id].born = g->born;
+    g->node[id].varies = node_varies(g, n);
     for (int i = 0; i < n->sources; i++) {
         graph_node *source = &g->node[n->src[i]];
         source->refs++;
@@ -124,7 +142,7 @@ static node_id node_take(graph *g, const graph_node *n) {
 node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
                   tuple_id attr, uint64_t bits) {
     graph_node node = {.op = (uint8_t)op,
-                       .dtype = (uint8_t)dtype,
+                       .dtype = (unsigned)dtype & 127,
                        .sources = (unsigned)n & 3,
                        .flags = NODE_CONSED,
                        .shape = shape,
@@ -145,7 +163,7 @@ node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const
 node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape, uint32_t buffer) {
     node_reserve(g);
     return node_take(g, &(graph_node){.op = OP_BUFFER,
-                                      .dtype = (uint8_t)dtype,
+                                      .dtype = (unsigned)dtype & 127,
                                       .flags = NODE_REALIZED | NODE_DATA,
                                       .shape = shape,
                                       .buffer = buffer,
@@ -219,6 +237,7 @@ void node_forget(graph *g, node_id id) {
     n->flags |= NODE_DATA;
     n->flags &= (uint8_t)~NODE_CONSED;
     n->op = OP_BUFFER;
+    n->computed = 0;
     n->sources = 0;
     n->src[0] = n->src[1] = n->src[2] = 0;
     n->attr = 0;

@@ -117,8 +117,7 @@ qn_code qn_bind(qn_ctx *qn, int64_t var, int64_t value) {
     if (value < lo || value > hi)
         return fail(qn, QN_ERANGE, "bind: %s = %lld is outside [%lld, %lld]",
                     sym_name(g->syms, g->var[i]), (long long)value, (long long)lo, (long long)hi);
-    if (g->bound[i] != value) g->binding++;
-    g->bound[i] = value;
+    bind_change(g, i, value);
     return QN_OK;
 }
 

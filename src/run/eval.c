@@ -47,6 +47,15 @@ static size_t array_bytes(const evaluator *e, int op, const dev_array *a) {
     return bytes;
 }
 
+/* Data has the size it was given with, whatever variables are bound to since. */
+static void check_size(const evaluator *e, const graph_node *x, const dev_array *a) {
+    size_t size = buffer_at(e->qn, x->buffer)->size, need = array_bytes(e, x->op, a);
+    if (size != need)
+        raise_error(e->qn, QN_ESHAPE,
+                    "a tensor of %zu bytes was fed where the bound dimensions need %zu", size,
+                    need);
+}
+
 /* Attributes as numbers: sizes are syms, all else is plain. */
 static int attributes(const evaluator *e, const graph_node *x, int64_t *out) {
     int n;
@@ -71,6 +80,7 @@ static void evaluate(evaluator *e, uint32_t i) {
     if (node_is_memory(x)) {
         kept_use(e->qn, x->buffer);
         shape_array(e, x, &v->array);
+        check_size(e, x, &v->array);
         v->array.data = buffer_at(e->qn, x->buffer)->memory;
         return;
     }

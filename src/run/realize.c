@@ -23,11 +23,27 @@ node_id node_behind(const graph *g, node_id n) {
     return n;
 }
 
+/* A value that has to be computed anew, under other bindings, may be made of one that is not there
+ * any more. */
+static void check_there(qn_ctx *qn, uint32_t n, const node_id *node) {
+    graph *g = qn->graph;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!(node_at(g, node[i])->flags & NODE_GONE)) continue;
+        g->text.len = 0;
+        tensor_describe(g, node[i], &g->text);
+        raise_error(qn, QN_EGRAPH,
+                    "a dimension variable was bound to another value, and what this is made of is "
+                    "gone: an old value of %s; record it again",
+                    g->text.s);
+    }
+}
+
 /* Marks are from this traversal on where a root is one already. */
 static void add_root(graph *g, request *r, node_id n) {
     if (node_is_memory(node_at(g, n))) return;
     r->asked[r->askeds++] = n;
     n = node_behind(g, n);
+    check_there(g->ctx, 1, &n);
     if (node_is_memory(node_at(g, n)) || node_at(g, n)->buffer) return;
     if (node_at(g, n)->mark >= g->mark_base) return;
     node_at(g, n)->mark = g->mark_base;
@@ -125,6 +141,7 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
     graph *g = qn->graph;
     const uint32_t pending = effects ? g->pending_count : 0;
     sweep_if_due(qn);
+    check_there(qn, n, node);
     if (!pending && is_there(g, n, node)) {
         request_ends(qn);
         return;
@@ -144,6 +161,7 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
     uint32_t *out = NULL;
     if (r->roots) {
         r->nodes = graph_order_kept(g, &a, (int)r->roots, r->root, &r->order);
+        check_there(qn, r->nodes, r->order);
         bool again = kept_show(qn, &a, &r->kept, r->nodes, r->order);
         r->named = r->roots;
         if (again) r->roots = kept_choose(qn, &a, r->nodes, r->order, r->roots, &r->root);

@@ -342,6 +342,11 @@ static bool bind_inputs(static_plan *p, qn_tensor *const *inputs) {
     return fits;
 }
 
+/* What was read or realized is a leaf, but may have been given up, or be of other bindings. */
+static bool is_there(const graph_node *x) {
+    return node_is_memory(x) ? !(x->flags & NODE_GONE) : !x->given_up && !node_follows(x);
+}
+
 /* Inputs may be expressions, and earlier effects come first. A run whose inputs are there is the
  * common one, and as short as can be. */
 static bool realize_inputs(const static_plan *p, qn_tensor *const *inputs) {
@@ -350,7 +355,7 @@ static bool realize_inputs(const static_plan *p, qn_tensor *const *inputs) {
     bool there = !g->pending_count;
     for (int i = 0; i < p->inputs && there; i++) {
         const graph_node *x = node_at(g, tensor_at(inputs[i])->node);
-        there = node_is_memory(x);
+        there = node_is_memory(x) && is_there(x);
         if (there) kept_forget(qn, x->buffer);
     }
     if (there) {
@@ -389,7 +394,7 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
                               ? tensor_at(inputs[p->leaf_input[i]])
                               : tensor_of(qn, p->leaf_owner[i], "plan_run", "a parameter");
         if (!t) return false;
-        if (node_at(g, t->node)->given_up) realize_nodes(qn, 1, &t->node);
+        if (!is_there(node_at(g, t->node))) realize_nodes(qn, 1, &t->node);
         const graph_node *x = node_at(g, t->node);
         bool fits = p->leaf_input[i] >= 0 || x->shape == p->leaf_shape[i];
         if (!node_is_memory(x) || !fits)
