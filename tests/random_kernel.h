@@ -510,11 +510,41 @@ static inline const char *some_maximum(const kernel *k, char tile[80]) {
     return tile;
 }
 
+/* Any row of transforms.h in any way that its pattern lets it be applied, so that a new row is drawn
+ * at once. */
+typedef struct drawn {
+    int seen;
+    transform_args args;
+} drawn;
+
+static inline bool draw_way(void *user, const transform_args *a) {
+    drawn *d = user;
+    if (below(++d->seen) == 0) d->args = *a;
+    return d->seen < 2000;
+}
+
+static inline void any_row(kernel *k, char line[256]) {
+    transform_kind kind = (transform_kind)below(TRANSFORMS);
+    drawn d = {.seen = 0};
+    const char *name[COUNT_OF(d.args.loop)];
+    str text;
+    str_open_in(&text, &k->arena);
+    transform_neighbours(k, kind, draw_way, &d);
+    for (int i = 0; i < d.args.loops; i++)
+        name[i] = sym_name(k->syms, ir_s(k, d.args.loop[i])->l.var);
+    if (d.seen) transform_print(k, kind, &d.args, name, &text);
+    snprintf(line, 256, "%s", text.s ? text.s : "");
+}
+
 /* Long because it is a table: a line of each kind. */
-static inline void some_line(const subject *s, const kernel *k, char line[256]) {
+static inline void some_line(const subject *s, kernel *k, char line[256]) {
     static const int factor[] = {1, 2, 3, 4, 5, 7, 8, 16};
     char a[80], b[80], c[80];
     int f = factor[below(COUNT_OF(factor))];
+    if (chance(15)) {
+        any_row(k, line);
+        return;
+    }
     some_nest(k, a, b);
     switch (below(31)) {
     case 0:

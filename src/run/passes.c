@@ -87,6 +87,11 @@ static void to_registers(kernel *k) {
     for (mem_id m = 1; m < k->mems; m++)
         if (ir_m(k, m)->scope == MEM_LOCAL && ir_in_registers(k, m, NULL))
             ir_m(k, m)->scope = MEM_REG;
+    for (stmt_id s = ir_s(k, k->root)->first, next; s; s = next) { /* nothing to fetch there */
+        next = ir_next(k, s, k->root);
+        const ir_stmt *t = ir_s(k, s);
+        if (t->kind == STMT_PREFETCH && ir_m(k, t->prefetch.mem)->scope == MEM_REG) ir_unlink(k, s);
+    }
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */

@@ -208,6 +208,35 @@ static void every_row_has_neighbours(void) {
     CHECK(legal >= 8);
 }
 
+/* A tile that a schedule prefetches may turn out to fit the registers. */
+static void nothing_is_prefetched_into_registers(void) {
+    kernel *k = parse("kernel \"sums\" {\n"
+                      "  arg a0 f32[4] write\n"
+                      "  arg a1 f32[4] read\n"
+                      "  local t0 f32[4]\n"
+                      "  def t0 = f32(0)\n"
+                      "  unroll i < 4 {\n"
+                      "    t0[i] += a1[i]\n"
+                      "    prefetch t0[i + 1]\n"
+                      "    prefetch a1[i + 1]\n"
+                      "  }\n"
+                      "  unroll j < 4 {\n"
+                      "    a0[j] = t0[j]\n"
+                      "  }\n"
+                      "}\n");
+    str text, why;
+    str_open(&text, &ctx.heap);
+    str_open(&why, &ctx.heap);
+    run_passes(k);
+    ir_print(k, &text);
+    if (!ir_check(k, &why)) FAIL("%s", why.s);
+    CHECK(strstr(text.s, "reg t0") && strstr(text.s, "prefetch a1"));
+    CHECK(!strstr(text.s, "prefetch t0"));
+    str_free(&text);
+    str_free(&why);
+    ir_close(k);
+}
+
 static void all(void) {
     RUN(a_consumed_handle_is_refused);
     RUN(nothing_comes_of_the_null_handle);
@@ -218,6 +247,7 @@ static void all(void) {
     RUN(labels_that_are_taken_get_numbers);
     RUN(going_back_leaves_no_trace);
     RUN(every_row_has_neighbours);
+    RUN(nothing_is_prefetched_into_registers);
 }
 
 int main(int argc, char **argv) {
