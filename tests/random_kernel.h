@@ -510,8 +510,8 @@ static inline const char *some_maximum(const kernel *k, char tile[80]) {
     return tile;
 }
 
-/* Any row of transforms.h in any way that its pattern lets it be applied, so that a new row is drawn
- * at once. */
+/* Any row of transforms.h in any way that its pattern lets it be applied, so that a new row is
+ * drawn at once. */
 typedef struct drawn {
     int seen;
     transform_args args;

@@ -700,6 +700,7 @@ static void subst_loops(kernel *k, stmt_id s, substitution *sub) {
         if (loop->kind != STMT_LOOP) continue;
         sym extent = replaced(k, sub, loop->l.extent);
         if (extent == loop->l.extent) continue;
+        if (sym_hi(k->syms, extent) < 0) extent = SYM_ZERO; /* no iteration either way */
         sym var = sym_loop(k->syms, sym_name(k->syms, loop->l.var), extent);
         sym old = loop->l.var;
         if (loop->loop == LOOP_VEC && sym_hi(k->syms, extent) <= 1) loop->loop = LOOP_SERIAL;

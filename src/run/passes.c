@@ -83,10 +83,21 @@ static void drop_bits(kernel *k) {
 /* ---- registers ------------------------------------------------------------------------------- */
 
 /* Tiles that keep the rule of registers live there. */
+static double registers_of(kernel *k, mem_id m) {
+    int64_t lanes = ir_register_lanes(k, m, NULL);
+    return (double)sym_hi(k->syms, ir_m(k, m)->size) / (double)(lanes > 1 ? lanes : 1);
+}
+
 static void to_registers(kernel *k) {
+    double used = 0;
     for (mem_id m = 1; m < k->mems; m++)
-        if (ir_m(k, m)->scope == MEM_LOCAL && ir_in_registers(k, m, NULL))
-            ir_m(k, m)->scope = MEM_REG;
+        if (ir_m(k, m)->scope == MEM_REG) used += registers_of(k, m);
+    for (mem_id m = 1; m < k->mems; m++) {
+        if (ir_m(k, m)->scope != MEM_LOCAL || !ir_in_registers(k, m, NULL)) continue;
+        if (used + registers_of(k, m) > IR_REGISTERS) continue; /* no machine has so many */
+        used += registers_of(k, m);
+        ir_m(k, m)->scope = MEM_REG;
+    }
     for (stmt_id s = ir_s(k, k->root)->first, next; s; s = next) { /* nothing to fetch there */
         next = ir_next(k, s, k->root);
         const ir_stmt *t = ir_s(k, s);

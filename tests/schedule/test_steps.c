@@ -237,6 +237,35 @@ static void nothing_is_prefetched_into_registers(void) {
     ir_close(k);
 }
 
+/* However it is indexed. */
+static void a_tile_of_many_elements_stays_in_memory(void) {
+    for (int rows = 8; rows <= 32; rows *= 4) {
+        char source[600];
+        snprintf(source, sizeof source,
+                 "kernel \"tile\" {\n  arg a0 f32[%d] write\n  arg a1 f32[%d] read\n"
+                 "  local t0 f32[%d]\n  def t0 = f32(0)\n  unroll i < %d {\n"
+                 "    unroll j < 64 {\n      t0[64*i + j] += a1[64*i + j]\n    }\n  }\n"
+                 "  unroll k < %d {\n    unroll l < 64 {\n      a0[64*k + l] = t0[64*k + l]\n"
+                 "    }\n  }\n}\n",
+                 64 * rows, 64 * rows, 64 * rows, rows, rows);
+        kernel *k = parse(source);
+        run_passes(k);
+        CHECK_INT(ir_m(k, ir_find_mem(k, "t0"))->scope, rows == 8 ? MEM_REG : MEM_LOCAL);
+        ir_close(k);
+    }
+}
+
+/* Substituted into a loop, a value may leave it less than no iterations. */
+static void an_extent_below_zero_is_none(void) {
+    kernel *k = parse("kernel \"cut\" {\n  arg a0 f32[8] write\n  for i < 8 {\n"
+                      "    for j < min(1, 5 - i) {\n      a0[i] = f32(1)\n    }\n  }\n}\n");
+    stmt_id i = ir_find_loop(k, "i"), j = ir_find_loop(k, "j");
+    sym last = sym_const(k->syms, 7);
+    ir_subst(k, j, 1, &ir_s(k, i)->l.var, &last);
+    CHECK(ir_s(k, j)->l.extent == SYM_ZERO);
+    ir_close(k);
+}
+
 static void all(void) {
     RUN(a_consumed_handle_is_refused);
     RUN(nothing_comes_of_the_null_handle);
@@ -248,6 +277,8 @@ static void all(void) {
     RUN(going_back_leaves_no_trace);
     RUN(every_row_has_neighbours);
     RUN(nothing_is_prefetched_into_registers);
+    RUN(a_tile_of_many_elements_stays_in_memory);
+    RUN(an_extent_below_zero_is_none);
 }
 
 int main(int argc, char **argv) {
