@@ -29,7 +29,7 @@ DIMS = 7
 
 def expanded(text):
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-    return subprocess.run([os.environ.get("CC", "cc"), "-E", "-P", "-I", root, "-"], input=text,
+    return subprocess.run([*os.environ.get("CC", "cc").split(), "-E", "-P", "-I", root, "-"], input=text,
                           capture_output=True, text=True, check=True).stdout
 
 
