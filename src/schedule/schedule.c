@@ -184,11 +184,10 @@ static int chains_of(const scheduler *m, int ops, int64_t trips) {
     return chains;
 }
 
-/* Split a loop over the elements of several vectors into vectors and lanes. */
-static loop2 split_lanes(scheduler *m, loop_h l, loop_want vectors) {
-    loop2 t = step_split(m, l, m->lanes, "u", "v");
-    step_want(m, t.outer, vectors);
-    step_want(m, t.inner, WANT_VEC);
+/* Split a loop into vectors and their lanes, of which there is only one where `chains` is 1. */
+static loop2 split_lanes(scheduler *m, loop_h l, int chains) {
+    loop2 t = schedule_vectors(m, l);
+    if (chains == 1) step_want(m, t.outer, WANT_NOTHING);
     return t;
 }
 
@@ -207,8 +206,8 @@ static loop_h vector_loop(scheduler *m, loop_h l) {
     step_peel(maybe(m), t.outer);
     loop_h left = m->mades > 1 ? m->made[1] : NO_LOOP; /* the copy of t.inner */
     if (chains == 1) return t.outer;
-    split_lanes(m, t.inner, WANT_UNROLL);
-    split_lanes(m, left, WANT_NOTHING);
+    schedule_vectors(m, t.inner);
+    split_lanes(m, left, 1);
     return t.outer;
 }
 
@@ -265,7 +264,7 @@ static void flat_loop(scheduler *m, loop_h l) {
         step_swap(m, page.outer, row.outer);
         t.inner = row.inner;
     }
-    split_lanes(m, t.inner, chains > 1 ? WANT_UNROLL : WANT_NOTHING);
+    split_lanes(m, t.inner, chains);
     if (trips_of(m, t.outer) > 2 * chunk) {
         loop2 part = step_split(m, t.outer, chunk, "p", "q");
         step_bind(maybe(m), part.outer,
@@ -397,7 +396,7 @@ static int sum_parts(scheduler *m, stmt_id loop, int tiles, int rows) {
 static void factor_parts(scheduler *m, mem_id tile) {
     step_rfactor(maybe(m), tile, m->parts);
     loop_h each = m->mades > 1 ? m->made[1] : NO_LOOP; /* the second part's, over elements */
-    if (each.id && trips_of(m, each) > m->lanes) split_lanes(m, each, WANT_UNROLL);
+    if (each.id && trips_of(m, each) > m->lanes) schedule_vectors(m, each);
 }
 
 /* Give each tile that the loop reduces into, in each of `rows` rows, an accumulator a lane, several
@@ -425,7 +424,7 @@ static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const me
     loop2 t = step_split(m, page.inner, step, "o", "w");
     if (!t.outer.id) return;
     if (m->limits->stream_pages > 1) step_swap(m, page.outer, t.outer); /* side by side */
-    loop2 vector = split_lanes(m, t.inner, chains > 1 ? WANT_UNROLL : WANT_NOTHING);
+    loop2 vector = split_lanes(m, t.inner, chains);
     m->parts = page.outer;
     for (int i = 0; i < tiles; i++) {
         mem_id wide = step_rfactor(maybe(m), tile[i], vector.inner);
@@ -550,17 +549,6 @@ static loop2 cut_parts(scheduler *m, loop_h c, int64_t bytes) {
     return step_split(m, c, part, "jc", "jr");
 }
 
-/* With slices of rows inside: the loops over partial sums are vectors. */
-static void block_slices(scheduler *m, mem_id tile, loop_h slices, loop_h part) {
-    if (!step_block_reduction(maybe(m), tile, slices, part)) return;
-    loop_h made[4];
-    uint32_t n = m->mades < 4 ? m->mades : 4; /* more, its elements, wait, its elements, last */
-    for (uint32_t i = 0; i < n; i++) made[i] = m->made[i];
-    if (m->mades != 5) return;
-    split_lanes(m, made[1], WANT_UNROLL);
-    split_lanes(m, made[3], WANT_UNROLL);
-}
-
 /* Vectors across the reductions: the contiguous loop moves inside them. */
 static bool columns(scheduler *m, loop_chain *c, int i) {
     loop_chain_inward(m, c, i);
@@ -579,14 +567,14 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     if (!whole && !step_pad(maybe(m), l, step)) return false;
     loop2 t = step_split(m, l, step, "jr", "w");
     if (!t.outer.id) return false;
-    loop2 vector = split_lanes(m, t.inner, WANT_UNROLL);
+    loop2 vector = schedule_vectors(m, t.inner);
     step_accumulate(maybe(m), tile, vector.inner);
     step_accumulate(maybe(m), tile, vector.outer);
     c->loop[c->n - 1] = t.outer;
     if (slices.id || in_rows) {
         loop2 part = cut_parts(m, t.outer, slices.id ? 4 * step * tiles : 8 * step);
         if (slices.id)
-            block_slices(m, tile, slices, part.inner);
+            schedule_block_sums(m, tile, slices, part.inner, NULL);
         else
             step_accumulate(maybe(m), tile, part.inner);
         if (part.outer.id) c->loop[c->n - 1] = part.outer;

@@ -52,14 +52,6 @@ static bool pad_extent(scheduler *m, loop_h l, int multiple) {
            step_pad(maybe(m), l, multiple);
 }
 
-/* Split the loop into vectors, which are unrolled. */
-static loop2 split_vectors(scheduler *m, loop_h l) {
-    loop2 t = step_split(m, l, m->lanes, "u", "v");
-    step_want(m, t.outer, WANT_UNROLL);
-    step_want(m, t.inner, WANT_VEC);
-    return t;
-}
-
 /* Split the loop into as many iterations taken together, which are unrolled. */
 static loop2 split_tile(scheduler *m, loop_h l, int trips) {
     loop2 t = step_split(m, l, trips, "o", "u");
@@ -194,7 +186,7 @@ static void vectorize_moves(scheduler *m) {
         stmt_id when = schedule_at(m, stmt_of(m, m->made[i]))->parent;
         if (same_loop(loop_of(m, when), m->made[i - 1])) move[n++] = m->made[i];
     }
-    for (int i = 0; i < n; i++) split_vectors(m, move[i]);
+    for (int i = 0; i < n; i++) schedule_vectors(m, move[i]);
 }
 
 /* Vectorize the loops over rows that `online`, the last step, made. */
@@ -203,7 +195,7 @@ static void vectorize_rows(scheduler *m) {
     int n = 0;
     for (uint32_t i = 0; i < m->mades && n < 8; i++)
         if (!schedule_has_inner(m, stmt_of(m, m->made[i]))) row[n++] = m->made[i];
-    for (int i = 0; i < n; i++) split_vectors(m, row[i]);
+    for (int i = 0; i < n; i++) schedule_vectors(m, row[i]);
 }
 
 static bool defined_inside(const scheduler *m, stmt_id loop, mem_id tile) {
@@ -318,7 +310,7 @@ static void shared_nest(block *b, row_nest *p, const loop_chain *c) {
     if (!sum.id || !pad_extent(m, along, b->trips)) return;
     loop2 t = split_tile(m, along, b->trips);
     if (!t.outer.id || !pad_extent(m, across, width)) return;
-    loop2 columns = step_split(m, across, width, "d", "w"), x = split_vectors(m, columns.inner);
+    loop2 columns = step_split(m, across, width, "d", "w"), x = schedule_vectors(m, columns.inner);
     if (!x.inner.id || !step_swap(maybe(m), t.inner, columns.outer)) return;
     stmt_id body = stmt_of(m, x.inner);
     mem_id tile = schedule_at(m, schedule_at(m, body)->first)->def.mem;
@@ -575,7 +567,7 @@ static void beside_rows(scheduler *m, loop_h rows) {
             beside[n++] = loop_of(m, s);
     for (int i = 0; i < n; i++) {
         loop_chain c = loop_chain_of(m, stmt_of(m, beside[i]));
-        if (!schedule_has_inner(m, c.body)) split_vectors(m, c.loop[c.n - 1]);
+        if (!schedule_has_inner(m, c.body)) schedule_vectors(m, c.loop[c.n - 1]);
     }
 }
 
@@ -590,7 +582,7 @@ static bool make_nests(block *b, loop_chain *c) {
     loop2 blocks = step_split(maybe(m), *rows, b->rows, "b", "w");
     if (!blocks.outer.id) return false;
     *rows = blocks.outer;
-    loop2 lanes = split_vectors(m, blocks.inner);
+    loop2 lanes = schedule_vectors(m, blocks.inner);
     b->u = lanes.outer;
     b->v = lanes.inner;
     if (expand_tiles(b, stmt_of(m, b->v), b->rows) && step_fission(maybe(m), b->v))
