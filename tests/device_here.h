@@ -11,8 +11,14 @@ static inline bool device_opens(const void *name) {
     return qn && qn_error_code(qn) == QN_OK;
 }
 
+/* Asked once: a driver's threads may hold its locks when a later process is forked. */
 static inline bool device_here(const char *name) {
-    return test_apart(device_opens, name);
+    static const char *asked;
+    static bool here;
+    if (asked && !strcmp(asked, name)) return here;
+    here = test_apart(device_opens, name);
+    asked = name;
+    return here;
 }
 
 #endif
