@@ -319,7 +319,7 @@ mem_id step_stage(scheduler *m, mem_id arg, loop_h at, const stage_axes *axes, i
     for (int i = 0; i < axes->n; i++) s.loop[s.loops++] = axes->loop[i];
     s.joined = axes->joined << 1;
     s.dtype = (int8_t)dtype;
-    if (!axes->n) return 0;
+    if (!axes->n) s.loop[s.loops++] = NO_LOOP; /* nothing to stage by is no step */
     return take(m, &s) ? m->k->mems - 1 : 0;
 }
 

@@ -87,6 +87,8 @@ static void nothing_comes_of_the_null_handle(void) {
     CHECK(!step_split(&x.m, NO_LOOP, 4, "a", "b").inner.id);
     CHECK(!step_swap(&x.m, x.i, NO_LOOP));
     CHECK(!step_accumulate(&x.m, 0, x.i));
+    CHECK(!step_stage(maybe(&x.m), ir_find_mem(x.m.k, "a1"), x.i, &(stage_axes){0}, -1));
+    CHECK(!x.m.maybe);
     CHECK_INT(x.m.refused, 0);
     CHECK_INT(x.m.steps, 0);
     close_shop(&x);
