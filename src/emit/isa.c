@@ -41,6 +41,7 @@ static emit_isa host_isa(void) {
     isa.vnni = isa.avx512 && __builtin_cpu_supports("avx512vnni");
     isa.bf16 = isa.avx512 && __builtin_cpu_supports("avx512bf16");
     isa.slow_bf16 = __builtin_cpu_is("intel");
+    if (avx && !isa.avx2) return level_isa(1); /* masked moves are asked for by AVX2's names */
 #endif
     return isa;
 }

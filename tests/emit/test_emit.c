@@ -178,6 +178,25 @@ static void padding_loads_zero(void) {
                            " max= a0[16*i + v]\n }\n }\n}\n"});
 }
 
+/* Lanes that are off beyond the tensor's edge in every trip, others in some: of vectors that are
+ * cut into registers, whole registers are always off, or on, or off by what a launch is given. */
+static void lanes_that_are_always_off_load_zero(void) {
+    static const int types[] = {QN_I8, QN_F16, QN_F32, QN_I32, QN_F64, QN_I64};
+    for (size_t t = 0; t < COUNT_OF(types); t += is_cc ? 3 : 1)
+        for (int width = 2; width <= 17; width += is_cc ? 5 : 1)
+            for (int on = width > 5 ? width - 5 : 0; on <= width; on++) {
+                char text[512];
+                const char *d = qn_dtype_name((qn_dtype)types[t]);
+                snprintf(text, sizeof text,
+                         "kernel \"edge\" {\n dim n 0 2\n arg a0 %s[%d] write\n"
+                         " arg a1 %s[%d] read\n for m < 8 {\n vec w < %d {\n"
+                         "  a0[%d*m + w] = a1[%d*m + w - %d*(m/4);"
+                         " valid=(m - n - 4*(m/4) >= 0 and %d - w >= 0)]\n }\n }\n}\n",
+                         d, 8 * width, d, 8 * width, width, width, width, width, on - 1);
+                run((harness_case){.text = text, .dim = {1}});
+            }
+}
+
 static void computed_indices_agree(void) {
     run((harness_case){
         .text = "kernel \"gather\" {\n dim n 1 512\n arg a0 f32[100] read\n arg a1 i64[n] read\n"
@@ -752,6 +771,7 @@ static void every_test(void) {
     RUN(strides_and_reversals_agree);
     RUN(divided_indices_agree);
     RUN(padding_loads_zero);
+    RUN(lanes_that_are_always_off_load_zero);
     RUN(computed_indices_agree);
     RUN(reductions_agree);
     RUN(horizontal_reductions_agree);

@@ -12,7 +12,7 @@ says() { # says TEXT KNOB...: the command tells of the device with these knobs
     devices "$@" && { cat "$scratch/devices"; grep -q -- "$text" "$scratch/devices"; }
 }
 sample() { # sample KNOB...: kernels compiled so are right
-    env "$@" "$build/tests/test_emit" functions_by narrow_multiply dots_of &&
+    env "$@" "$build/tests/test_emit" functions_by narrow_multiply dots_of lanes_that &&
         env "$@" "$build/tests/test_cpu" && env "$@" "$build/tests/fuzz_emit" 25
 }
 
@@ -24,6 +24,7 @@ check says_what_file_is_no_llvm says 'the C compiler.*/no/llvm' QN_LLVM=/no/llvm
 
 for level in x86-64 x86-64-v2 x86-64-v3; do
     check "kernels_are_right_on_$level" sample QN_ISA=$level
+    check "moves_are_right_on_$level" env QN_ISA=$level "$build/tests/test_movement" every_two
 done
 check every_operation_is_right_without_avx env QN_ISA=x86-64-v2 "$build/tests/test_emit" \
     operations_agree

@@ -237,6 +237,14 @@ val llvm_soft_widen(llvm *s, int dtype, val raw); /* a narrow float's bits to fl
 val llvm_soft_narrow(llvm *s, int dtype, val x);  /* and back */
 val llvm_soft_fma_odd(llvm *s, val x, val y, val z);
 
+/* ---- masked.c -------------------------------------------------------------------------------- */
+
+/* A whole vector of elements of `size` bytes from a pointer that is a multiple of `align`, zeros
+ * where the mask's lanes are off. */
+val llvm_load_masked(llvm *s, val from, ll_type element, int64_t size, int64_t align, val mask,
+                     int level);
+void llvm_store_masked(llvm *s, val to, val raw, int64_t size, int64_t align, val mask);
+
 /* ---- scale.c --------------------------------------------------------------------------------- */
 
 /* The expression as one instruction where it scales by a power of two, else none. Its arguments'

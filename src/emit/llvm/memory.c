@@ -160,9 +160,7 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
     if (reverse && mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
     val raw = {.level = level, .vec = true};
     if (mask.v) {
-        ll_type types[2] = {t, s->t_ptr};
-        ll_value arg[3] = {from.v, mask.v, s->L->ConstNull(t)};
-        raw = llvm_call_masked(s, "llvm.masked.load", types, 3, arg, 0, p->align, level);
+        raw = llvm_load_masked(s, from, element, p->size, p->align, mask, level);
     } else {
         llvm_at(s, level);
         raw.v = s->L->BuildLoad2(s->b, t, from.v, "");
@@ -213,9 +211,7 @@ static void store_lanes(llvm *s, const place *p, val raw, val mask) {
         if (mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
     }
     if (mask.v) {
-        ll_type types[2] = {s->L->TypeOf(raw.v), s->t_ptr};
-        ll_value arg[3] = {raw.v, to.v, mask.v};
-        llvm_call_masked(s, "llvm.masked.store", types, 3, arg, 1, p->align, s->depth);
+        llvm_store_masked(s, to, raw, p->size, p->align, mask);
         return;
     }
     llvm_at(s, s->depth);
