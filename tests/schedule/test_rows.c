@@ -203,9 +203,12 @@ static void long_formulas_stream_without_masks(void) {
     qn_close(qn);
 }
 
+/* What is done with the rows of a machine that walks streams side by side (families.h). */
 static void look(function f, const shape *s, const float *x) {
+    setenv("QN_MACHINE", "skylake-x", 1);
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null", .log = see_pages));
     qn_set(qn, "debug", "k");
+    unsetenv("QN_MACHINE");
     paged = asked = false;
     rotated = 0;
     qn_tensor *y = f(qn_from(qn, QN_F32, 2, (int64_t[]){s->rows, s->columns}, x), 1);
@@ -217,8 +220,7 @@ static void look(function f, const shape *s, const float *x) {
  * first reduction walks four pages at a time; where a row is stored while the next ones are read,
  * the one after those is asked for. */
 static void rows_that_stream_are_walked_in_parts(void) {
-    int64_t l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    const shape s = {(l2 > 0 ? l2 : 256 << 10) / 4096 + 1, 4096};
+    const shape s = {(4 << 20) / 4 / 4096 + 1, 4096}; /* four times its second cache, and a row */
     float *x = numbers(&s, false);
     for (int i = 0; i < 4; i++) check(i, &s, 1, false, x);
     look(softmax, &s, x);
