@@ -96,11 +96,13 @@ static void root_loops(lower *l, at *p) {
         return;
     }
     p->rank = lower_node_shape(l, fk->root, dim);
-    for (int i = 0; i < fk->rank; i++) {
-        int a = fk->order[i];
-        p->index[a] = SYM_ZERO;
-        if (dim[a] == SYM_ONE) continue;
-        p->index[a] = ir_s(l->k, lower_open_loop(l, "i", a, dim[a]))->l.var;
+    sym_store *s = l->k->syms;
+    for (int i = 0; i < p->rank; i++) p->index[i] = SYM_ZERO;
+    for (uint32_t i = 0; i < fk->outers; i++) {
+        const fuse_outer o = fk->outer[i];
+        sym extent = o.extent ? sym_const(s, o.extent) : dim[o.axis];
+        sym var = ir_s(l->k, lower_open_loop(l, "i", o.axis, extent))->l.var;
+        p->index[o.axis] = sym_add(s, p->index[o.axis], sym_scale(s, var, o.step));
     }
 }
 
@@ -132,7 +134,10 @@ static void sibling(lower *l, fuse_axes x, const at *root) {
     at p = {.rank = lower_node_shape(l, x.node, dim)};
     for (int i = 0, n = 0; i < p.rank; i++)
         if (x.axes >> i & 1) shared[i] = (uint8_t)++n;
-    l->depth = 1 + (l->fk->flat ? 1 : __builtin_popcount(l->fk->common));
+    l->depth = 1;
+    for (uint32_t i = 0; i < l->fk->outers; i++)
+        if (l->fk->common >> l->fk->outer[i].axis & 1) l->depth++;
+    if (l->fk->flat) l->depth = 2;
     if (l->fk->flat)
         p = *root;
     else

@@ -42,9 +42,7 @@ group *fuse_open_group(fuse *fu, node_id root, use *u) {
     fu->group_ = arena_grow(fu->a, fu->group_, &fu->group_cap, fu->groups + 1, sizeof *fu->group_);
     fu->group_[fu->groups] = k;
     *u = (use){.group = fu->groups++, .exact = true};
-    fuse_open_axes(fu, k, node_at(fu->g, root)->shape, ~0u, 0, u);
-    for (uint32_t i = 0; i < k->loops; i++) k->loop[i].outer = 0; /* the order is still free */
-    k->root_loops = k->loops;
+    fuse_open_root(fu, k, u);
     return k;
 }
 
@@ -84,7 +82,7 @@ static bool reduce_fits(const fuse *fu, const graph_node *x, uint32_t number, ui
     m = fuse_closure(k, m);
     if (k->has_contraction) return k->rows && fuse_attention_takes(fu, x, number, m);
     if (fuse_has_contraction(fu, x))
-        return !k->reduces && k->ops <= FUSE_MAX_EPILOGUE && m == fuse_root_set(k);
+        return !k->reduces && !k->split && k->ops <= FUSE_MAX_EPILOGUE && m == fuse_root_set(k);
     double work = fuse_trips(k, m) * (fuse_reduced_size(fu, x) + 1) * fuse_term_cost(fu, x);
     const machine *l = fu->terms.machine;
     if (fuse_trips(k, m & fuse_root_set(k)) < (double)l->few_items && work > (double)l->serial_cost)
@@ -225,7 +223,8 @@ static bool can_store_in(fuse *fu, node_id n, const use *u) {
     if (k->has_contraction && m != fuse_root_set(k) && m != k->rows) return false;
     if (!(m & fuse_root_set(k)) && fuse_trips(k, fuse_root_set(k)) > serial)
         return false; /* a statement at its root would keep its loops from being parallel */
-    if ((m & ~fuse_root_set(k)) && size * f->cost > serial) return false;
+    /* in a reduction's loops its contraction could not be computed, nor its statistics staged */
+    if ((m & ~fuse_root_set(k)) && (f->sums || size * f->cost * f->terms > serial)) return false;
     if (!fuse_fits_chain(k, m & fuse_root_set(k))) return false;
     if (op_rows[x->op].class_ == CLASS_REDUCE &&
         !(reduce_fits(fu, x, u->group, fuse_mask(u)) && fuse_piece_takes(fu, x, u)))
@@ -285,9 +284,11 @@ void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t
     use u = {.group = UINT32_MAX};
     for (uint32_t i = 0; i < f->count; i++) {
         if (f->uses[i].group != number) continue;
-        bool exact = f->uses[i].exact && (u.group == UINT32_MAX || u.exact);
+        const use before = u;
         u = f->uses[i];
-        u.exact = exact;
+        if (before.group == UINT32_MAX) continue;
+        u.exact &= before.exact;
+        u.whole &= before.whole;
     }
     fuse_add_chain(fu, k, around);
     fuse_open_axes(fu, k, node_at(fu->g, n)->shape, axes, around, &u);
@@ -362,7 +363,10 @@ static void count_consumers(fuse *fu) {
         for (int s = 0; s < x->sources; s++)
             if (f->pos[x->src[s]]) fuse_info(fu, x->src[s])->waits++;
     }
-    for (uint32_t i = 0; i < f->nodes; i++) fu->node[i].consumers = fu->node[i].waits;
+    for (uint32_t i = 0; i < f->nodes; i++) {
+        fu->node[i].consumers = fu->node[i].waits;
+        fu->node[i].terms = fuse_terms_behind(fu, f->order[i]);
+    }
 }
 
 /* What is computed by element and used once, behind reshapes and permutations that are, too. */
@@ -424,29 +428,6 @@ static void decide_all(fuse *fu) {
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-/* Root axes in loop order: first those the reductions depend on, smallest set first. */
-static void order_axes(const fuse *fu, const group *k, fuse_kernel *out) {
-    int rank, loop[QN_MAX_RANK], n = 0;
-    const int64_t *dims = graph_tuple_get(fu->g, node_at(fu->g, k->root)->shape, &rank);
-    for (int i = 0, l = 0; i < rank; i++) loop[i] = (sym)dims[i] == SYM_ONE ? -1 : l++;
-    uint64_t placed = 0;
-    for (;;) {
-        uint64_t best = 0;
-        for (uint32_t c = 0; c < k->chains; c++) {
-            uint64_t m = k->chain[c] & ~placed;
-            if (m && (!best || __builtin_popcountll(m) < __builtin_popcountll(best))) best = m;
-        }
-        if (!best) best = fuse_root_set(k) & ~placed;
-        for (int i = 0; i < rank; i++)
-            if (loop[i] >= 0 && best >> loop[i] & 1) out->order[n++] = (uint8_t)i;
-        placed |= best;
-        if (!(fuse_root_set(k) & ~placed)) break;
-    }
-    for (int i = 0; i < rank; i++)
-        if (loop[i] < 0) out->order[n++] = (uint8_t)i;
-    out->rank = (uint8_t)rank;
-}
-
 static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
     *out =
         (fuse_kernel){.root = k->root, .outs = k->outs, .ins = k->ins, .out = k->out, .in = k->in};
@@ -461,7 +442,7 @@ static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
     out->common = fuse_root_axes(fu, k, k->common);
     out->has_contraction = k->has_contraction;
     out->flat = k->flat && k->root_loops > 0;
-    order_axes(fu, k, out);
+    fuse_order_loops(fu, k, out);
 }
 
 /* Groups that are ready, the one opened last on top. */

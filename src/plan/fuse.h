@@ -25,7 +25,8 @@ typedef struct fuse_loop {
 typedef struct use {
     uint32_t group;
     uint8_t rank;
-    bool exact; /* every element of the node is reached, and by one index path only */
+    bool exact;     /* every element of the node is reached, and by one index path only */
+    uint16_t whole; /* axes, as bits, that their loops count through in order, all of them */
     uint64_t mask[QN_MAX_RANK];
     uint64_t around; /* loops that it is computed in though no axis depends on them */
 } use;
@@ -34,7 +35,9 @@ typedef struct group { /* a kernel under construction */
     node_id root;
     fuse_piece piece;
     uint32_t loops, reduces, ops, root_loops;
-    double code; /* what its operations cost, each written once */
+    uint8_t parts[QN_MAX_RANK]; /* loops of each of the root's axes: loops.c */
+    bool split;                 /* some have several */
+    double code;                /* what its operations cost, each written once */
     fuse_loop loop[FUSE_MAX_LOOPS];
     uint64_t *chain; /* root-loop sets of its reductions */
     uint32_t chains, chain_cap;
@@ -64,6 +67,7 @@ typedef struct fuse_node {
     double cost;   /* to compute one element, sources loaded */
     double scores; /* size of a contraction to its operands', also of what is
                       * computed elementwise from one; 0: see attention.c */
+    double terms;  /* of a reduction that an element needs: see fuse_terms_behind */
     bool must_store, is_root, crowded;
     uint8_t index_ops; /* operations on nothing but places and constants, 0: it is no such thing */
     bool late;         /* its turn has been put off */
@@ -134,6 +138,9 @@ double fuse_term_cost(const fuse *fu, const graph_node *x);
 double fuse_node_cost(const fuse *fu, const graph_node *x);
 /* Is x, in f32, computed elementwise from f16 or bf16, and from small tensors? */
 bool fuse_is_of_halves(const fuse *fu, const graph_node *x);
+/* Terms of the longest reduction, no contraction, that n is made of by element and nothing else is:
+ * what an element costs more often where that cannot be staged; 1: there is none. */
+double fuse_terms_behind(const fuse *fu, node_id n);
 /* A contraction: a sum of products of two operands that are broadcast over its index space. */
 bool fuse_has_contraction(const fuse *fu, const graph_node *x);
 uint64_t fuse_closure(const group *k, uint64_t m); /* with all loops around them */
@@ -159,6 +166,14 @@ group *fuse_open_group(fuse *fu, node_id root, use *u);
 void fuse_enter(fuse *fu, node_id n, const use *u);
 /* Compute n once under the loops `around` of a kernel, in loops of its own over the tile's axes. */
 void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t axes);
+
+/* ---- loops.c --------------------------------------------------------------------------------- */
+
+/* The loops of a kernel's root, which is set, and of the root's use. */
+void fuse_open_root(fuse *fu, group *k, use *u);
+/* The root's axes whose loops are in the set, as bits. */
+uint32_t fuse_root_axes(const fuse *fu, const group *k, uint64_t loops);
+void fuse_order_loops(const fuse *fu, const group *k, fuse_kernel *out);
 
 /* ---- order.c ---------------------------------------------------------------------------- */
 
@@ -210,8 +225,6 @@ node_id fuse_scores_behind(const fuse *fu, node_id factor, use *v);
 void fuse_absorb(fuse *fu, uint32_t to, uint32_t from);
 /* Merge kernels that read the same memory under the same loops. */
 void fuse_merge_siblings(fuse *fu);
-/* The root's axes whose loops are in the set, as bits. */
-uint32_t fuse_root_axes(const fuse *fu, const group *k, uint64_t loops);
 
 /* ---- share.c --------------------------------------------------------------------------------- */
 

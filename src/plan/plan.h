@@ -77,11 +77,18 @@ typedef struct fuse_piece {
     const sym *at; /* by axis: where the piece begins */
 } fuse_piece;
 
+/* An outer loop: over an axis of the root, or, where an axis is split, over a part of it: so many
+ * trips, of so many elements each. */
+typedef struct fuse_outer {
+    uint8_t axis;
+    int64_t extent, step; /* 0 and 1: the whole axis */
+} fuse_outer;
+
 typedef struct fuse_kernel {
     node_id root;
     fuse_piece piece;
-    uint8_t rank;               /* of the root */
-    uint8_t order[QN_MAX_RANK]; /* its axes from the outermost loop inward */
+    uint32_t outers;
+    fuse_outer outer[3 * QN_MAX_RANK]; /* from the outermost inward */
     uint32_t outs, ins;
     node_id *out; /* nodes it stores, the root first */
     node_id *in;  /* stored or leaf nodes it loads */

@@ -31,15 +31,6 @@ enum {
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-uint32_t fuse_root_axes(const fuse *fu, const group *k, uint64_t loops) {
-    int rank;
-    uint32_t axes = 0;
-    const int64_t *dims = graph_tuple_get(fu->g, node_at(fu->g, k->root)->shape, &rank);
-    for (int i = 0, l = 0; i < rank; i++)
-        if ((sym)dims[i] != SYM_ONE && loops >> l++ & 1) axes |= 1u << i;
-    return axes;
-}
-
 void fuse_absorb(fuse *fu, uint32_t to, uint32_t from) {
     group *a = fu->group_[to], *b = fu->group_[from];
     for (uint32_t i = 0; i < b->outs; i++)
@@ -229,7 +220,7 @@ static bool worth_it(const fuse *fu, uint32_t i, uint32_t j) {
     return 2 * saved >= smaller && side_by_side <= fu->terms.machine->kernel_streams;
 }
 
-/* Have the roots' loops the same number and extents? */
+/* Have the roots' loops the same number and extents, also where axes are split? */
 static bool same_loops(const fuse *fu, const group *a, const group *b) {
     int n, m, j = 0;
     const int64_t *x = graph_tuple_get(fu->g, node_at(fu->g, a->root)->shape, &n);
@@ -240,7 +231,10 @@ static bool same_loops(const fuse *fu, const group *a, const group *b) {
         if (j == m || x[i] != y[j++]) return false;
     }
     while (j < m && (sym)y[j] == SYM_ONE) j++;
-    return j == m;
+    if (j < m || a->root_loops != b->root_loops) return false;
+    for (uint32_t i = 0; i < a->root_loops; i++)
+        if (a->loop[i].extent != b->loop[i].extent) return false;
+    return true;
 }
 
 static bool may_join(const group *k) {

@@ -50,6 +50,16 @@ double fuse_term_cost(const fuse *fu, const graph_node *x) {
     return cost;
 }
 
+/* What is repeated along the last axis is computed once for a row, before the loop over it. */
+static bool is_repeated_by_row(const fuse *fu, const graph_node *x) {
+    int rank;
+    if (x->op != OP_EXPAND) return false;
+    const int64_t *dims = graph_tuple_get(fu->g, x->shape, &rank);
+    const int64_t *before = graph_tuple_get(fu->g, node_at(fu->g, x->src[0])->shape, &rank);
+    while (rank-- > 0 && (sym)dims[rank] == SYM_ONE) continue;
+    return rank >= 0 && (sym)before[rank] == SYM_ONE;
+}
+
 /* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
 double fuse_node_cost(const fuse *fu, const graph_node *x) {
     int c = op_rows[x->op].class_;
@@ -59,6 +69,7 @@ double fuse_node_cost(const fuse *fu, const graph_node *x) {
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
     if (c == CLASS_INDEX) cost += 4;
     if (c == CLASS_JOIN) cost += x->sources - 1;
+    if (is_repeated_by_row(fu, x)) return 0;
     return cost < 1e18 ? cost : 1e18;
 }
 
@@ -96,6 +107,17 @@ bool fuse_has_contraction(const fuse *fu, const graph_node *x) {
     return is_broadcast(fu, x->src[0], size) && is_broadcast(fu, x->src[1], size);
 }
 
+double fuse_terms_behind(const fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    int c = op_rows[x->op].class_;
+    double most = 1;
+    if (node_is_memory(x) || (c != CLASS_ELEM && fuse_info(fu, n)->consumers > 1)) return 1;
+    if (c == CLASS_REDUCE) return fuse_has_contraction(fu, x) ? 1 : fuse_reduced_size(fu, x);
+    for (int i = 0; (c == CLASS_ELEM || c == CLASS_MOVE) && i < x->sources; i++)
+        if (fuse_info(fu, x->src[i])->terms > most) most = fuse_info(fu, x->src[i])->terms;
+    return most;
+}
+
 /* ---- loops and uses -------------------------------------------------------------------------- */
 
 uint64_t fuse_closure(const group *k, uint64_t m) {
@@ -124,6 +146,7 @@ void fuse_add_use(fuse *fu, node_id n, const use *u) {
     for (uint32_t i = from; i < x->count; i++) {
         if (!same_use(&x->uses[i], u)) continue;
         x->uses[i].exact &= u->exact;
+        x->uses[i].whole &= u->whole;
         return;
     }
     if (x->count >= some && !memory) {
@@ -152,30 +175,66 @@ static int new_loop(group *k, double extent, uint64_t outer) {
 
 /* ---- how an index travels from a node to its sources ----------------------------------------- */
 
-/* Axes of `from` (the result) that share elements with axes of `to` (the source) under reshape form
- * groups with equal products; a source axis depends on the loops of its whole group. */
+/* What an axis counts through: an axis, or one of the loops that count through it. */
+typedef struct factor {
+    sym size;
+    uint64_t mask;
+    bool whole;
+} factor;
+
+/* The axes of x, those of which several loops count through all elements taken apart. */
+static int factors_of(const fuse *fu, const graph_node *x, const use *u, factor *out) {
+    const group *k = fu->group_[u->group];
+    int rank, n = 0;
+    const int64_t *dims = graph_tuple_get(fu->g, x->shape, &rank);
+    for (int i = 0; i < rank; i++) {
+        uint64_t m = u->mask[i];
+        bool whole = u->whole >> i & 1;
+        int64_t size;
+        if (whole && m & (m - 1) && sym_is_const(fu->g->syms, (sym)dims[i], &size)) {
+            for (; m; m &= m - 1) {
+                int l = __builtin_ctzll(m);
+                sym part = sym_const(fu->g->syms, (int64_t)k->loop[l].extent);
+                out[n++] = (factor){part, 1ull << l, true};
+            }
+        } else {
+            out[n++] = (factor){(sym)dims[i], m, whole};
+        }
+    }
+    return n;
+}
+
+/* Factors of the result that share elements with axes of the source form groups with equal
+ * products; a source axis depends on the loops of its whole group. */
 static void reshape_use(const fuse *fu, const graph_node *x, const use *u, use *v) {
-    int rf, rt;
-    const int64_t *from = graph_tuple_get(fu->g, x->shape, &rf);
+    factor from[FUSE_MAX_LOOPS + QN_MAX_RANK];
+    int rf = factors_of(fu, x, u, from), rt;
     const int64_t *to = graph_tuple_get(fu->g, node_at(fu->g, x->src[0])->shape, &rt);
     sym_store *s = fu->g->syms;
+    v->whole = 0;
     for (int i = 0, j = 0; i < rf || j < rt;) {
-        int i0 = i, j0 = j;
+        int j0 = j, i0 = i, axes = 0;
         uint64_t m = 0;
         sym a = SYM_ONE, b = SYM_ONE;
-        if (i < rf) a = (sym)from[i], m |= u->mask[i++];
+        bool whole = true;
+        if (i < rf) a = from[i++].size;
         if (j < rt) b = (sym)to[j++];
         while (a != b && (i < rf || j < rt)) {
             bool grow_a = j >= rt || (i < rf && sym_hi(s, a) <= sym_hi(s, b));
-            if (grow_a) {
-                a = sym_mul(s, a, (sym)from[i]);
-                m |= u->mask[i++];
-            } else {
+            if (grow_a)
+                a = sym_mul(s, a, from[i++].size);
+            else
                 b = sym_mul(s, b, (sym)to[j++]);
-            }
         }
-        (void)i0;
-        for (int t = j0; t < j; t++) v->mask[t] = (sym)to[t] == SYM_ONE ? 0 : m;
+        for (int f = i0; f < i; f++) { /* in order: each one's loops behind those before */
+            whole &= from[f].whole && (!from[f].mask || (from[f].mask & -from[f].mask) > m);
+            m |= from[f].mask;
+        }
+        for (int t = j0; t < j; t++) axes += (sym)to[t] != SYM_ONE;
+        for (int t = j0; t < j; t++) {
+            v->mask[t] = (sym)to[t] == SYM_ONE ? 0 : m;
+            if (whole && axes <= 1) v->whole |= (uint16_t)(1u << t);
+        }
     }
     v->rank = (uint8_t)rt;
 }
@@ -192,7 +251,11 @@ void fuse_move_use(const fuse *fu, const graph_node *x, const use *u, use *v) {
         reshape_use(fu, x, u, v);
         break;
     case OP_PERMUTE:
-        for (int i = 0; i < rank; i++) v->mask[attr[i]] = u->mask[i];
+        v->whole = 0;
+        for (int i = 0; i < rank; i++) {
+            v->mask[attr[i]] = u->mask[i];
+            if (u->whole >> i & 1) v->whole |= (uint16_t)(1u << attr[i]);
+        }
         break;
     case OP_EXPAND:
         for (int i = 0; i < rank; i++)
@@ -201,10 +264,15 @@ void fuse_move_use(const fuse *fu, const graph_node *x, const use *u, use *v) {
     case OP_WINDOW:
         v->mask[attr[0]] |= u->mask[attr[1]];
         v->exact = false;
+        v->whole = 0;
         break;
     case OP_PAD:
     case OP_SLICE:
         v->exact = false;
+        v->whole = 0;
+        break;
+    case OP_FLIP:
+        v->whole = 0;
         break;
     default:
         break;
@@ -225,6 +293,7 @@ bool fuse_open_axes(fuse *fu, group *k, tuple_id shape, uint32_t axes, uint64_t 
     for (int i = 0; i < rank; i++) {
         if (!(axes >> i & 1)) continue;
         u->mask[i] = 0;
+        u->whole |= (uint16_t)(1u << i);
         if ((sym)dims[i] == SYM_ONE) continue;
         int l = new_loop(k, fuse_dim_size(fu->g, (sym)dims[i]), outer);
         if (l < 0) return false;
@@ -252,7 +321,10 @@ static void reduce_use(fuse *fu, node_id n, const use *u) {
     int rank, kept = 0;
     graph_tuple_get(fu->g, s->shape, &rank);
     for (int i = 0; i < rank; i++)
-        if (!(axes >> i & 1)) v.mask[i] = u->mask[kept++];
+        if (!(axes >> i & 1)) {
+            if (u->whole >> kept & 1) v.whole |= (uint16_t)(1u << i);
+            v.mask[i] = u->mask[kept++];
+        }
     if (!fuse_open_axes(fu, k, s->shape, axes, fuse_closure(k, fuse_mask(u)), &v))
         k->loops = FUSE_MAX_LOOPS;
     k->reduced = v;

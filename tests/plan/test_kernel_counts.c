@@ -54,6 +54,19 @@ static qn_tensor *group_norm(void) {
     qn_tensor *x = GIVEN(4, 32, 16, 16), *g = GIVEN(32), *b = GIVEN(32);
     return qn_group_norm(x, g, b, 8, 1e-5);
 }
+/* As users write them, by the mean over axes. */
+static qn_tensor *norm_over(int n, const int *axes) {
+    qn_tensor *x = GIVEN(4, 32, 16, 16), *g = GIVEN(1, 32, 1, 1), *b = GIVEN(1, 32, 1, 1);
+    qn_tensor *d = qn_sub(x, qn_mean_axes(x, n, axes, true));
+    qn_tensor *v = qn_mean_axes(qn_mul(d, d), n, axes, true);
+    return qn_fma(qn_mul(d, qn_rsqrt(qn_add(v, qn_like(v, 1e-5)))), g, b);
+}
+static qn_tensor *instance_norm(void) {
+    return norm_over(2, (int[]){2, 3});
+}
+static qn_tensor *batch_norm(void) {
+    return norm_over(3, (int[]){0, 2, 3});
+}
 static qn_tensor *cross_entropy(void) {
     return qn_cross_entropy(GIVEN(256, 512), labels(256));
 }
@@ -153,17 +166,19 @@ static const struct {
 } rows[] = {
     {"softmax", softmax, 1, 1, 0},
     {"log_softmax", log_softmax, 1, 1, 0},
-    {"layer_norm", layer_norm, 1, 3, 0},
+    {"layer_norm", layer_norm, 1, 2, 0},
     {"rms_norm", rms_norm, 1, 2, 0},
-    {"group_norm", group_norm, 2, 5, 0},
+    {"group_norm", group_norm, 1, 2, 0},
+    {"instance norm", instance_norm, 1, 2, 0},
+    {"batch norm", batch_norm, 1, 2, 0},
     {"cross_entropy", cross_entropy, 1, 1, 0},
     {"pad(matmul)", padded_product, 2, 2, 0},
     {"matmul(relu(matmul))", two_products, 2, 4, 0},
     {"as_strided", strided, 1, 1, 0},
     {"attention", attention, 1, 6, 0},
     {"MLP", mlp, 3, 8, 9},
-    {"GPT", gpt_model, 17, 59, 59},
-    {"ResNet", resnet, 16, 40, 44},
+    {"GPT", gpt_model, 17, 58, 60},
+    {"ResNet", resnet, 13, 37, 41},
     {"LSTM", lstm, 20, 66, 65},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
