@@ -15,6 +15,10 @@
  * own axis as the rows. That costs products again, and never memory. Kernels with the same rows are
  * merged (sibling.c).
  *
+ * Two products of which one takes the other's rows by element, as in a perceptron of two layers, are
+ * such scores, too, but nothing forbids to store them: their statistics are none. There it is the
+ * widths that decide (docs/decisions/product-pairs.md).
+ *
  * fuse.c walks from consumers to producers. Statistics of scores are decided as late as possible,
  * so that the contraction that makes a kernel one of blocks comes first. */
 #include "plan/fuse.h"
@@ -24,6 +28,9 @@ static const double stored_bytes = 64 << 20;
 /* A contraction counts as scores if its size is at least this multiple of its operands'; less is
  * asked in a batch, where each item has operands of its own: layers' weights are shared. */
 static const double least_ratio = 0.999, least_in_batch = 0.25;
+
+/* What blocks of rows lose of the speed of two kernels' products, as a fraction of their work. */
+static const double block_loss = 1 / 6.0;
 
 /* Bytes of a row of n's values, in a tile. */
 static bool row_fits(const fuse *fu, node_id n, uint32_t axes) {
@@ -149,6 +156,73 @@ bool fuse_weighs_rows(const fuse *fu, node_id n) {
     return weighted && statistic;
 }
 
+enum { MOST_BEHIND = 32 };
+
+/* What scores are made of by element. */
+typedef struct behind {
+    node_id node[MOST_BEHIND];
+    int count;
+} behind;
+
+static bool add_behind(behind *b, node_id n) {
+    for (int i = 0; i < b->count; i++)
+        if (b->node[i] == n) return true;
+    if (b->count == MOST_BEHIND) return false;
+    b->node[b->count++] = n;
+    return true;
+}
+
+/* Does n repeat along that axis what has one element there, as a statistic of a row does, or what
+ * is computed here? A bias is memory that is repeated along the rows. */
+static bool is_of_row(const fuse *fu, node_id n, int axis) {
+    const graph_node *x = node_at(fu->g, n);
+    int rank;
+    if (node_is_memory(x) || x->op != OP_EXPAND) return false;
+    return !node_is_memory(behind_views(fu, n)) ||
+           (sym)node_dims(fu->g, x->src[0], &rank)[axis] == SYM_ONE;
+}
+
+/* Terms of all products that an element of scores n is made of, where it is made of nothing else of
+ * its row, which goes along the axis; 0: it is weighed or moved. */
+static double plain_depth(const fuse *fu, node_id n, int axis) {
+    behind b = {.node = {n}, .count = 1};
+    double depth = 0;
+    for (int i = 0; i < b.count; i++) {
+        const graph_node *x = node_at(fu->g, b.node[i]);
+        bool passes = op_rows[x->op].class_ == CLASS_ELEM || x->op == OP_DETACH;
+        if (!passes && !fuse_has_contraction(fu, x)) return 0;
+        if (!passes) depth += fuse_reduced_size(fu, x);
+        for (int s = 0; passes && s < x->sources; s++) {
+            bool scores = fuse_info(fu, x->src[s])->scores > 0;
+            if (scores ? !add_behind(&b, x->src[s]) : is_of_row(fu, x->src[s], axis)) return 0;
+        }
+    }
+    return depth;
+}
+
+/* Is it better to store scores s, used by u, and to have a kernel for each product? `width`: how
+ * many sums take an element. */
+static bool is_stored_pair(const fuse *fu, node_id s, const use *u, double width) {
+    uint64_t roots = fuse_root_set(fu->group_[u->group]);
+    int axis = -1;
+    use v = *u, w;
+    for (; op_rows[node_at(fu->g, s)->op].class_ == CLASS_MOVE; v = w) {
+        const graph_node *x = node_at(fu->g, s);
+        if (fuse_info(fu, s)->consumers > 1) return false;
+        fuse_move_use(fu, x, &v, &w);
+        s = x->src[0];
+    }
+    for (int i = 0; i < v.rank; i++)
+        if (v.mask[i] & ~roots) axis = axis < 0 ? i : QN_MAX_RANK;
+    double bytes = fuse_size(fu, s) * (double)qn_dtype_size(node_at(fu->g, s)->dtype);
+    if (axis < 0 || axis == QN_MAX_RANK || bytes > stored_bytes) return false;
+    if (fuse_info(fu, s)->consumers > 1) return false; /* others weigh them, or store them */
+    double depth = plain_depth(fu, s, axis);
+    const machine *m = fu->terms.machine;
+    double stored = (double)m->store_load_cost + (double)m->kernel_cost / (fuse_size(fu, s) + 1);
+    return depth > 0 && (depth + width) * block_loss > stored;
+}
+
 /* The other factor's data for one row must be small beside the scores, since it is read again for
  * each block of rows. */
 void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number) {
@@ -166,6 +240,7 @@ void fuse_find_rows(fuse *fu, const graph_node *x, uint32_t number) {
     for (uint64_t l = (fuse_mask(u) | fuse_root_set(k)) & ~rows; l; l &= l - 1)
         slice *= k->loop[__builtin_ctzll(l)].extent;
     if (slice * 8 > fuse_size(fu, s[side])) return;
+    if (is_stored_pair(fu, s[side], &v[side], slice / fuse_reduced_size(fu, x))) return;
     k->rows = rows;
     k->terms = *u;
 }

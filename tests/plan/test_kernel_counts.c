@@ -78,6 +78,10 @@ static qn_tensor *two_products(void) {
     qn_tensor *x = GIVEN(256, 64), *up = GIVEN(64, 64), *down = GIVEN(64, 64);
     return qn_matmul(qn_relu(qn_matmul(x, up)), down);
 }
+static qn_tensor *two_narrow_products(void) {
+    qn_tensor *x = GIVEN(4096, 16), *up = GIVEN(16, 64), *down = GIVEN(64, 16);
+    return qn_matmul(qn_relu(qn_matmul(x, up)), down);
+}
 static qn_tensor *strided(void) {
     return qn_neg(qn_as_strided(GIVEN(8, 12), 2, (int64_t[]){6, 4}, (int64_t[]){12, 2}, 3));
 }
@@ -174,6 +178,7 @@ static const struct {
     {"cross_entropy", cross_entropy, 1, 1, 0},
     {"pad(matmul)", padded_product, 2, 2, 0},
     {"matmul(relu(matmul))", two_products, 2, 4, 0},
+    {"narrow matmul(relu(matmul))", two_narrow_products, 1, 5, 0},
     {"as_strided", strided, 1, 1, 0},
     {"attention", attention, 1, 6, 0},
     {"MLP", mlp, 3, 8, 9},
