@@ -374,19 +374,32 @@ bool ir_outside_vectors(const kernel *k, stmt_id block, str *why) {
     return true;
 }
 
+/* The constant that the access stores, 0: it loads, or stores something else. */
+static expr_id stored_constant(const kernel *k, const ir_access *t) {
+    const ir_stmt *s = ir_s(k, t->at);
+    if (t->load || s->kind != STMT_STORE || s->monoid != MONOID_SET || s->n != 1) return 0;
+    return ir_e(k, s->store.value[0])->kind == EXPR_CONST ? s->store.value[0] : 0;
+}
+
 bool ir_roots_independent(kernel *k, str *why) {
     ir_access *t;
     uint32_t n = ir_accesses(k, k->root, &t);
     stmt_id *root = arena_alloc(&k->arena, (n + 1) * sizeof *root);
-    stmt_id *storing =
-        arena_zeroed(&k->arena, k->mems * sizeof *storing); /* a root that stores to it */
+    stmt_id *storing = /* a root that stores to it, */
+        arena_zeroed(&k->arena, k->mems * sizeof *storing);
+    expr_id *constant = /* what all roots store to it, if that is one constant */
+        arena_zeroed(&k->arena, k->mems * sizeof *constant);
     for (uint32_t i = 0; i < n; i++) {
         root[i] = t[i].at;
         while (ir_s(k, root[i])->parent != k->root) root[i] = ir_s(k, root[i])->parent;
-        if (!t[i].load) storing[t[i].mem] = root[i];
+        if (t[i].load) continue;
+        expr_id c = stored_constant(k, &t[i]);
+        bool same = !storing[t[i].mem] || constant[t[i].mem] == c;
+        constant[t[i].mem] = same ? c : 0;
+        storing[t[i].mem] = root[i];
     }
     for (uint32_t i = 0; i < n; i++)
-        if (storing[t[i].mem] && storing[t[i].mem] != root[i])
+        if (storing[t[i].mem] && storing[t[i].mem] != root[i] && (t[i].load || !constant[t[i].mem]))
             return ir_refuse(why, "the kernel's root statements depend on each other");
     for (stmt_id s = ir_s(k, k->root)->first; s; s = ir_s(k, s)->next)
         if (ir_s(k, s)->kind != STMT_LOOP)

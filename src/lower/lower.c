@@ -44,6 +44,66 @@ static sym piece_offset(lower *l, const at *p) {
     return lower_flatten(l, rank, all, p->index);
 }
 
+/* ---- borders --------------------------------------------------------------------------------- */
+
+/* Where a PAD puts its source. */
+static int border_starts(lower *l, const graph_node *pad, sym *start) {
+    int n;
+    const int64_t *attr = graph_tuple_get(l->g, pad->attr, &n);
+    for (int i = 0; i < n / 3; i++) start[i] = lower_offset_along(l, pad, i, attr[3 * i]);
+    return n / 3;
+}
+
+/* The offset of what the kernel computes at p, in the PAD that it stores it into. */
+static sym inner_offset(lower *l, const at *p) {
+    sym all[QN_MAX_RANK], index[QN_MAX_RANK];
+    int rank = border_starts(l, node_at(l->g, l->fk->piece.into), index);
+    for (int i = 0; i < rank; i++) index[i] = sym_add(l->k->syms, index[i], p->index[i]);
+    lower_node_shape(l, l->fk->piece.into, all);
+    return lower_flatten(l, rank, all, index);
+}
+
+/* Zeros in a box: from start on, as far as extent, along each axis. */
+static void store_zeros(lower *l, mem_id m, int rank, const sym *start, const sym *extent) {
+    sym index[QN_MAX_RANK], all[QN_MAX_RANK];
+    lower_node_shape(l, l->fk->piece.into, all);
+    l->depth = 1;
+    for (int i = 0; i < rank; i++) {
+        index[i] = start[i];
+        if (extent[i] == SYM_ONE) continue;
+        sym var = ir_s(l->k, lower_open_loop(l, "b", (int)l->loops++, extent[i]))->l.var;
+        index[i] = sym_add(l->k->syms, start[i], var);
+    }
+    expr_id zero = ir_const_bits(l->k, ir_m(l->k, m)->dtype, 0);
+    ir_store(l->k, l->path[l->depth - 1], MONOID_SET, m, lower_flatten(l, rank, all, index),
+             SYM_TRUE, zero);
+}
+
+/* What is around the source: before and behind it along each axis, within its extent along the
+ * axes in front of that one, along all of those behind. It is an argument of its own, of the same
+ * memory, so that nothing has to be proved for both to be stored at once. */
+static void store_border(lower *l) {
+    const graph_node *pad = node_at(l->g, l->fk->piece.into);
+    sym_store *s = l->k->syms;
+    sym start[QN_MAX_RANK], own[QN_MAX_RANK], all[QN_MAX_RANK];
+    int rank = border_starts(l, pad, start);
+    lower_node_shape(l, pad->src[0], own);
+    lower_node_shape(l, l->fk->piece.into, all);
+    mem_id m = lower_new_argument(l, l->fk->piece.into, lower_numel(l, rank, all),
+                                  ACCESS_WRITE | ACCESS_PIECE, SYM_ZERO);
+    for (int axis = 0; axis < rank; axis++)
+        for (int side = 0; side < 2; side++) {
+            sym from[QN_MAX_RANK], extent[QN_MAX_RANK], end = sym_add(s, start[axis], own[axis]);
+            for (int i = 0; i < rank; i++) {
+                from[i] = i < axis ? start[i] : SYM_ZERO;
+                extent[i] = i < axis ? own[i] : all[i];
+            }
+            from[axis] = side ? end : SYM_ZERO;
+            extent[axis] = side ? sym_sub(s, all[axis], end) : start[axis];
+            if (extent[axis] != SYM_ZERO) store_zeros(l, m, rank, from, extent);
+        }
+}
+
 /* ---- scatter --------------------------------------------------------------------------------- */
 
 /* The kernel of a scatter: copy x, then combine src into it, one after the other. */
@@ -189,6 +249,18 @@ static const char *name_kernel(lower *l) {
     return s.s;
 }
 
+/* Where the root is stored. */
+static mem_id root_argument(lower *l, const at *p, sym *offset) {
+    const fuse_piece *piece = &l->fk->piece;
+    mem_id m = piece->bordered ? lower_argument(l, piece->into, ACCESS_WRITE | ACCESS_PIECE)
+               : piece->into   ? piece_argument(l)
+                               : lower_argument(l, l->fk->root, ACCESS_WRITE);
+    *offset = piece->bordered ? inner_offset(l, p)
+              : piece->into   ? piece_offset(l, p)
+                              : lower_offset_of(l, l->fk->root, p);
+    return m;
+}
+
 void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out) {
     *out = (lowered){0};
     kernel *k = out->k = ir_open(qn);
@@ -204,12 +276,13 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
     } else {
         at p;
         root_loops(l, &p);
-        mem_id m = fk->piece.into ? piece_argument(l) : lower_argument(l, fk->root, ACCESS_WRITE);
-        sym offset = fk->piece.into ? piece_offset(l, &p) : lower_offset_of(l, fk->root, &p);
+        sym offset;
+        mem_id m = root_argument(l, &p, &offset);
         expr_id v = lower_request(l, fk->root, &p);
         ir_store(k, l->path[l->depth - 1], MONOID_SET, m, offset, SYM_TRUE, v);
         for (uint32_t i = 0; i < fk->siblings; i++) sibling(l, fk->sibling[i], &p);
         for (uint32_t i = 0; i < fk->shares; i++) share(l, i, &p);
+        if (fk->piece.bordered) store_border(l);
         if (!fk->has_contraction) fuse_reductions(k);
         inplace_order_stores(k);
     }

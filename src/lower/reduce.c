@@ -1,5 +1,5 @@
-/* reduce.c - reductions and tiles, as lowering meets them: statements that are placed at the deepest
- * loop that their index depends on, before the loop the request comes from. */
+/* reduce.c - reductions and tiles, as lowering meets them: statements that are placed at the
+ * deepest loop that their index depends on, before the loop the request comes from. */
 #include <stdio.h>
 
 #include "lower/request.h"

@@ -15,9 +15,9 @@
  * own axis as the rows. That costs products again, and never memory. Kernels with the same rows are
  * merged (sibling.c).
  *
- * Two products of which one takes the other's rows by element, as in a perceptron of two layers, are
- * such scores, too, but nothing forbids to store them: their statistics are none. There it is the
- * widths that decide (docs/decisions/product-pairs.md).
+ * Two products of which one takes the other's rows by element, as in a perceptron of two layers,
+ * have such scores, too, but no statistics of them, and storing them may cost less: the products'
+ * widths decide (docs/decisions/product-pairs.md).
  *
  * fuse.c walks from consumers to producers. Statistics of scores are decided as late as possible,
  * so that the contraction that makes a kernel one of blocks comes first. */

@@ -328,6 +328,10 @@ static void decide(fuse *fu, node_id n) {
         }
         view = true;
     }
+    if (store && fuse_borders_contraction(fu, n)) {
+        fuse_store_bordered(fu, n);
+        return;
+    }
     bool partial = false;
     uint64_t around = 0;
     uint32_t axes = 0;

@@ -193,6 +193,10 @@ bool fuse_writes_pieces(const fuse *fu, node_id n, double extra);
 bool fuse_piece_takes(const fuse *fu, const graph_node *x, const use *u);
 /* Store n, by a kernel for each piece. */
 void fuse_assemble(fuse *fu, node_id n);
+/* Is n zeros around what a contraction makes by element, which only n uses? */
+bool fuse_borders_contraction(const fuse *fu, node_id n);
+/* Store such an n by the contraction's kernel. */
+void fuse_store_bordered(fuse *fu, node_id n);
 
 /* ---- epilogue.c ------------------------------------------------------------------------------ */
 

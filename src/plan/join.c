@@ -12,7 +12,11 @@
  * A JOIN that is a piece of another and nothing else has no memory: its pieces go into the larger
  * one, and the tree that a list of a thousand pieces is (graph/pieces.c) is a list again.
  *
- * Readers of the JOIN wait for all its pieces. Pieces never wait for each other. */
+ * Readers of the JOIN wait for all its pieces. Pieces never wait for each other.
+ *
+ * A PAD of what a contraction makes is such a thing, too: a piece among zeros. Under loops over the
+ * padded axes the contraction would compute with masks, so its kernel has the loops of the piece,
+ * stores it into the PAD's memory, and then the zeros in loops beside these. */
 #include "plan/fuse.h"
 
 static bool is_join(const graph_node *x) {
@@ -99,8 +103,8 @@ static void open_piece(assembly *p, const place *piece) {
     fuse *fu = p->fu;
     use u;
     group *k = fuse_open_group(fu, piece->node, &u);
-    k->piece = (fuse_piece){p->whole, piece->at};
-    k->flat = is_dense(fu->g, p->whole, piece->node);
+    k->piece = (fuse_piece){.into = p->whole, .bordered = !piece->at, .at = piece->at};
+    k->flat = piece->at && is_dense(fu->g, p->whole, piece->node);
     fuse_add_use(fu, piece->node, &u);
     fuse_add_node(fu, &k->out, &k->outs, &k->out_cap, p->whole);
     for (uint32_t i = 0; i < p->readers; i++) fuse_add_reader(fu, u.group, p->reader[i]);
@@ -163,6 +167,36 @@ void fuse_assemble(fuse *fu, node_id n) {
             open_piece(&p, &top);
         }
     }
+}
+
+/* ---- padding --------------------------------------------------------------------------------- */
+
+enum { MOST_BEHIND = 16 };
+
+bool fuse_borders_contraction(const fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    node_id behind[MOST_BEHIND] = {x->src[0]};
+    int attrs, count = 1;
+    if (x->op != OP_PAD || !fu->terms.workers || fu->terms.everything_stored) return false;
+    const int64_t *attr = graph_tuple_get(fu->g, x->attr, &attrs);
+    for (int i = 2; i < attrs; i += 3)
+        if (attr[i]) return false;
+    if (fuse_info(fu, x->src[0])->consumers > 1 || fuse_info(fu, x->src[0])->is_root) return false;
+    for (int i = 0; i < count; i++) {
+        const graph_node *s = node_at(fu->g, behind[i]);
+        if (node_is_memory(s) || fuse_is_stored(fu->f, behind[i])) continue;
+        if (fuse_has_contraction(fu, s)) return true;
+        for (int j = 0; op_rows[s->op].class_ == CLASS_ELEM && j < s->sources; j++)
+            if (count < MOST_BEHIND) behind[count++] = s->src[j];
+    }
+    return false;
+}
+
+void fuse_store_bordered(fuse *fu, node_id n) {
+    assembly p = {.fu = fu, .whole = n};
+    fu->f->stored[fu->f->pos[n] - 1] = 1;
+    find_readers(&p);
+    open_piece(&p, &(place){.node = node_at(fu->g, n)->src[0]});
 }
 
 sym fuse_piece_base(graph *g, const fuse_piece *p) {

@@ -1,16 +1,17 @@
 /* loops.c - the outer loops of a kernel: the axes of its root, some of them split.
  *
  * A reduction is staged in its consumer's kernel when its index depends on outer loops only. Group
- * norm's statistics are of [n, groups], its result of [n, channels, ...], and seen from the result a
- * statistic is that of channel / (channels in a group): it depends on all of the axis, so it would
- * be computed once a channel. But an axis may be split: channel = groups' loop * size + rest, and
- * then the division is exact and the statistic depends on the one loop alone.
+ * norm's statistics are of [n, groups], its result of [n, channels, ...], and seen from the result
+ * a statistic is that of channel / (channels in a group): it depends on all of the axis, so it
+ * would be computed once a channel. But an axis may be split: channel = groups' loop * size + rest,
+ * and then the division is exact and the statistic depends on the one loop alone.
  *
- * So when a kernel is opened, its root is looked through for reshapes behind which something reduced
- * is expanded again, and where the reshape's axes cut an axis of the root in two, that one gets a
- * loop for each part. Uses then know more (use.c): an axis that several loops count through goes to
- * those axes of a reshape that some of these loops count through. In the end loops that nothing took
- * apart are one again, so that a kernel which does not profit is what it would have been.
+ * So when a kernel is opened, its root is looked through for reshapes behind which something
+ * reduced is expanded again, and where the reshape's axes cut an axis of the root in two, that one
+ * gets a loop for each part. Uses then know more (use.c): an axis that several loops count through
+ * goes to those axes of a reshape that some of these loops count through. In the end loops that
+ * nothing took apart are one again, so that a kernel which does not profit is what it would have
+ * been.
  *
  * The loops of a contraction are a register tile's: nothing is split where one may be computed. */
 #include "plan/fuse.h"

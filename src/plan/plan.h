@@ -71,10 +71,12 @@ typedef struct fuse_share {
     uint8_t over; /* the row that is summed over */
 } fuse_share;
 
-/* A kernel whose root is a piece of a JOIN stores it there; see join.c. */
+/* A kernel whose root is a piece of a JOIN, or what a PAD puts a border around, stores it there;
+ * see join.c. */
 typedef struct fuse_piece {
     node_id into;  /* 0: the root is stored as itself */
-    const sym *at; /* by axis: where the piece begins */
+    bool bordered; /* into a PAD: the kernel stores the zeros around it, too */
+    const sym *at; /* by axis: where the piece of a JOIN begins */
 } fuse_piece;
 
 /* An outer loop: over an axis of the root, or, where an axis is split, over a part of it: so many

@@ -319,7 +319,7 @@ void fuse_sequence(fusion *f, arena *scratch, uint32_t roots, const node_id *roo
                    const uint32_t *over) {
     uint32_t n = f->kernels;
     for (uint32_t k = 0; k < f->kernels; k++)
-        if (f->kernel[k].piece.into) return;
+        if (f->kernel[k].piece.into && !f->kernel[k].piece.bordered) return;
     if (n < 3) return;
     sequencer s = {.f = f, .a = scratch};
     s.value = arena_zeroed(scratch, (f->nodes + 1) * sizeof *s.value);

@@ -752,13 +752,22 @@ static void schedule_nest(scheduler *m, stmt_id loop, bool alone) {
     }
 }
 
+/* Does the nest nothing but store what it does not load, as zeros around a product? */
+static bool only_fills(const scheduler *m, stmt_id loop) {
+    ir_access *t;
+    uint32_t n = ir_accesses(m->k, loop, &t), loads = 0;
+    for (uint32_t i = 0; i < n; i++) loads += t[i].load != 0;
+    return !loads && !schedule_has_inner(m, loop_chain_of(m, loop).body);
+}
+
 /* For a processor: vectors and threads. */
 static void schedule_threads(scheduler *m) {
     stmt_id roots[16];
-    int n = 0;
+    int n = 0, others = 0;
     for (stmt_id s = schedule_at(m, m->k->root)->first; s && n < 16; s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind == STMT_LOOP) roots[n++] = s;
-    for (int i = 0; i < n && !m->done; i++) schedule_nest(m, roots[i], n == 1);
+    for (int i = 1; i < n; i++) others += !only_fills(m, roots[i]);
+    for (int i = 0; i < n && !m->done; i++) schedule_nest(m, roots[i], !others && !i);
     bind_wanted(m);
     step_prefetch_next(maybe(m), m->copy, m->use);
     bypass_caches(m);

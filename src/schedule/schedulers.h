@@ -6,8 +6,7 @@
  *   kernel
  *             as it is and return false
  *   when      LEAF only nests that do nothing but store, ALONE only where the loop is the kernel's
- *   only
- *             root, ANY all others */
+ *             first root and others do nothing but fill memory, ANY all others */
 X(reduction, schedule_reduction, LEAF, "loops that reduce into tiles beside them, of the whole kernel")
 X(elementwise, schedule_elementwise, LEAF, "loops around stores: streams, copies, transpositions")
 X(attention, schedule_attention, ALONE, "rows with products inside")

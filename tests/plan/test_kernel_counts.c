@@ -176,7 +176,7 @@ static const struct {
     {"instance norm", instance_norm, 1, 2, 0},
     {"batch norm", batch_norm, 1, 2, 0},
     {"cross_entropy", cross_entropy, 1, 1, 0},
-    {"pad(matmul)", padded_product, 2, 2, 0},
+    {"pad(matmul)", padded_product, 1, 2, 0},
     {"matmul(relu(matmul))", two_products, 2, 4, 0},
     {"narrow matmul(relu(matmul))", two_narrow_products, 1, 5, 0},
     {"as_strided", strided, 1, 1, 0},

@@ -1,6 +1,6 @@
 /* test_loops.c - outer loops over parts of an axis: norms whose statistics belong to groups of a
  * result's axis are one kernel, counted on the device null, and have the values that the device ref
- * finds, with gradients, at shapes whose parts are odd, with infinities and NaN among the numbers. */
+ * finds, with gradients, at shapes whose parts are odd, with infinities and NaN among them. */
 #include "base/base.h"
 #include "quern.h"
 #include "test.h"

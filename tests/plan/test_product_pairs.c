@@ -1,6 +1,6 @@
-/* test_product_pairs.c - a product of a product by element, as a perceptron of two layers is: narrow
- * ones are one kernel over blocks of rows, wide ones two, which is counted on the device null; the
- * values of both are those of plain loops in double precision. */
+/* test_product_pairs.c - a product of a product by element, as a perceptron of two layers is:
+ * narrow ones are one kernel over blocks of rows, wide ones two, which is counted on the device
+ * null; the values of both are those of plain loops in double precision. */
 #include "base/base.h"
 #include "quern.h"
 #include "test.h"

@@ -358,6 +358,30 @@ static void par_needs_roots_that_do_not_depend_on_each_other(void) {
     KEEPS(apart, "par j\npar i");
 }
 
+/* Whichever comes last, the memory holds the same. */
+static void par_lets_roots_store_the_same_constant(void) {
+    static const char *const last[] = {"f32(0)", "f32(1)", "a1[0]"};
+    for (int i = 0; i < 3; i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "kernel \"fill\" {\n"
+                 "  arg a0 f32[9] write\n"
+                 "  arg a1 f32[9] read\n"
+                 "  for i < 9 {\n"
+                 "    a0[i] = f32(0)\n"
+                 "  }\n"
+                 "  for j < 4 {\n"
+                 "    a0[2*j + 1] = %s\n"
+                 "  }\n"
+                 "}\n",
+                 last[i]);
+        if (i)
+            REFUSES(text, "", "par i", "depend on each other");
+        else
+            KEEPS(text, "par j\npar i");
+    }
+}
+
 static void vec_needs_lanes_without_dependences(void) {
     KEEPS(grid, "vec j");
     KEEPS(grid, "vec i");
@@ -865,6 +889,7 @@ static void all(void) {
     RUN(nontemporal_is_for_arguments_only_written);
     RUN(par_in_place_needs_the_same_index);
     RUN(par_needs_roots_that_do_not_depend_on_each_other);
+    RUN(par_lets_roots_store_the_same_constant);
     RUN(vec_needs_lanes_without_dependences);
     RUN(unroll_needs_a_constant_extent);
     RUN(accumulate_moves_a_loop_inside_its_reduction);
