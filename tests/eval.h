@@ -295,7 +295,7 @@ static inline eval_value eval(qn_tensor *t) {
     arena a;
     arena_open(&a, &tensor_ctx(t)->heap);
     node_id *order;
-    uint32_t n = graph_order_history(g, &a, tensor_at(t)->node, 0, &order), base = g->mark_base;
+    uint32_t n = graph_order_history(g, &a, 1, &tensor_at(t)->node, 0, &order), base = g->mark_base;
     eval_value *value = calloc(n, sizeof *value);
     for (uint32_t i = 0; i < n; i++) {
         const graph_node *node = node_at(g, order[i]);

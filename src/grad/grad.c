@@ -74,7 +74,7 @@ static void grad_apply(grad *c, node_id n, node_id g) {
 
 /* The nodes below y, and which of them gradients come to. */
 static void grad_look(grad *c, node_id y) {
-    c->count = graph_order_history(c->g, c->a, y, c->born, &c->order);
+    c->count = graph_order_history(c->g, c->a, 1, &y, c->born, &c->order);
     c->met = arena_zeroed(c->a, c->count * sizeof *c->met);
     c->met[c->count - 1] = true;
     for (uint32_t i = c->count; i-- > 0;) {

@@ -113,3 +113,11 @@ tuple_id shape_now(graph *g, tuple_id shape) {
     }
     return graph_tuple(g, rank, now);
 }
+
+uint64_t shape_sizes(const graph *g, tuple_id shape) {
+    int rank;
+    const int64_t *dims = graph_tuple_get(g, shape, &rank);
+    int64_t now[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) now[i] = shape_bound(g, (sym)dims[i]);
+    return hash_bytes(now, (size_t)rank * sizeof *now, 0) | 1;
+}

@@ -138,8 +138,9 @@ enum { HOLDERS_MANY = 15 }; /* so many or more: for good */
 
 typedef struct graph_node {
     uint8_t op;
-    uint8_t dtype : 7;
+    uint8_t dtype : 6;
     uint8_t varies : 1; /* its value may be another under other bindings of the variables */
+    uint8_t cut : 1;    /* a BUFFER that was computed and forgot how; no version is */
     uint8_t sources : 2;
     uint8_t holders : 4;  /* handles that name it, at most HOLDERS_MANY */
     uint8_t computed : 1; /* by a request that did not keep the value; BUFFER: see history_cut */
@@ -362,6 +363,7 @@ bool bind_check(graph *g, const char *call, int number, const shape_binding *b, 
 void bind_change(graph *g, uint32_t var, int64_t value); /* the one way a variable gets a value */
 void bind_end(graph *g, const shape_binding *b);         /* as qn_bind of each */
 tuple_id shape_now(graph *g, tuple_id shape);            /* with what is bound; raises */
+uint64_t shape_sizes(const graph *g, tuple_id shape);    /* a hash of these sizes, not 0 */
 
 /* ---- tensor.c: handles and scopes ------------------------------------------------------------ */
 
@@ -545,7 +547,8 @@ uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **
 /* The same, and values that are kept are leaves, too. */
 uint32_t graph_order_kept(graph *g, arena *a, int n, const node_id *roots, node_id **out);
 /* The same through history; leaves are what is older than `born`. */
-uint32_t graph_order_history(graph *g, arena *a, node_id root, uint32_t born, node_id **out);
+uint32_t graph_order_history(graph *g, arena *a, int n, const node_id *roots, uint32_t born,
+                             node_id **out);
 /* The nodes of such an order, which was the last traversal, to the log. */
 void graph_log(graph *g, arena *a, uint32_t nodes, const node_id *node);
 

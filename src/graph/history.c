@@ -175,11 +175,7 @@ void graph_realized(graph *g, node_id id, uint32_t buffer) {
     if (had || op_rows[n->op].class_ == CLASS_LEAF) return;
     if (n->needs)
         for (int i = 0; i < n->sources; i++) value_drop(g, n->src[i]);
-    if (node_differentiable(n) || node_follows(n)) {
-        if (!(n->flags & NODE_LISTED)) list_add(g, id);
-    } else if (!g->tapes) {
-        node_forget(g, id);
-    }
+    if (!(n->flags & NODE_LISTED)) list_add(g, id);
 }
 
 bool value_regainable(const graph *g, node_id id) {
@@ -217,8 +213,10 @@ void value_give_up(graph *g, node_id id) {
 static void history_cut(graph *g, node_id id) {
     graph_node *n = &g->node[id];
     bool lost = (n->flags & NODE_DATA) && node_differentiable(n), follows = node_follows(n);
+    bool version = n->op == OP_DETACH && n->bits;
     node_forget(g, id);
     n->computed = follows;
+    n->cut = !version;
     n->attr = graph_place(g);
     if (lost) n->flags |= NODE_LOST;
     if (!(n->flags & NODE_REALIZED)) n->flags |= NODE_GONE;
@@ -264,13 +262,10 @@ void history_rebound(graph *g) {
 
 /* ---- the end of a tape ----------------------------------------------------------------------- */
 
-/* Forgetting may free nodes at higher numbers, too: each is looked at as it then is. */
 void history_tape_ended(graph *g) {
     for (node_id id = 1; id < g->nodes; id++) {
         graph_node *n = &g->node[id];
         if (!(n->flags & NODE_REALIZED)) continue;
-        bool stays = node_differentiable(n) || node_follows(n);
-        if (op_rows[n->op].class_ != CLASS_LEAF && !stays) node_forget(g, id);
         if (n->needs || n->op == OP_NONE) continue;
         if (n->flags & NODE_OLD) n->flags |= NODE_TAPED;
         value_idle(g, id);

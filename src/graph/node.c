@@ -142,7 +142,7 @@ static node_id node_take(graph *g, const graph_node *n) {
 node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
                   tuple_id attr, uint64_t bits) {
     graph_node node = {.op = (uint8_t)op,
-                       .dtype = (unsigned)dtype & 127,
+                       .dtype = (unsigned)dtype & 63,
                        .sources = (unsigned)n & 3,
                        .flags = NODE_CONSED,
                        .shape = shape,
@@ -163,7 +163,7 @@ node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const
 node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape, uint32_t buffer) {
     node_reserve(g);
     return node_take(g, &(graph_node){.op = OP_BUFFER,
-                                      .dtype = (unsigned)dtype & 127,
+                                      .dtype = (unsigned)dtype & 63,
                                       .flags = NODE_REALIZED | NODE_DATA,
                                       .shape = shape,
                                       .buffer = buffer,

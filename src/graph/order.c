@@ -70,9 +70,8 @@ void graph_log(graph *g, arena *a, uint32_t nodes, const node_id *node) {
     }
 }
 
-static uint32_t order_from(graph *g, arena *a, bool kept, int n, const node_id *roots,
-                           node_id **out) {
-    order o = {.g = g, .a = a, .kept = kept, .base = graph_mark(g)};
+static uint32_t order_from(order o, int n, const node_id *roots, node_id **out) {
+    o.base = graph_mark(o.g);
     for (int i = 0; i < n; i++) {
         if (order_seen(&o, roots[i])) continue;
         order_push(&o, roots[i]);
@@ -83,17 +82,14 @@ static uint32_t order_from(graph *g, arena *a, bool kept, int n, const node_id *
 }
 
 uint32_t graph_order(graph *g, arena *a, int n, const node_id *roots, node_id **out) {
-    return order_from(g, a, false, n, roots, out);
+    return order_from((order){.g = g, .a = a}, n, roots, out);
 }
 
 uint32_t graph_order_kept(graph *g, arena *a, int n, const node_id *roots, node_id **out) {
-    return order_from(g, a, true, n, roots, out);
+    return order_from((order){.g = g, .a = a, .kept = true}, n, roots, out);
 }
 
-uint32_t graph_order_history(graph *g, arena *a, node_id root, uint32_t born, node_id **out) {
-    order o = {.g = g, .a = a, .history = true, .born = born, .base = graph_mark(g)};
-    order_push(&o, root);
-    order_walk(&o);
-    *out = o.out;
-    return o.count;
+uint32_t graph_order_history(graph *g, arena *a, int n, const node_id *roots, uint32_t born,
+                             node_id **out) {
+    return order_from((order){.g = g, .a = a, .history = true, .born = born}, n, roots, out);
 }

@@ -29,6 +29,7 @@ node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, 
     cleanup_push(&qn->heap, &c, buffer_list_cleanup, &own);
     node_id n = node_buffer(qn->graph, dtype, shape, b);
     cleanup_drop(&qn->heap, &c);
+    buffer_sized(qn, n);
     return n;
 }
 
@@ -76,11 +77,10 @@ static void add_pending(graph *g, tensor *t, uint32_t place) {
     value_need(g, t->node);
 }
 
-/* What is there already is a value at once, in the same buffer. */
-static void take_memory(tensor *t, node_id value, uint32_t place) {
+static void take_memory(tensor *t, node_id value) {
     qn_ctx *qn = t->h.ctx;
     const graph_node *v = node_at(qn->graph, value);
-    uint32_t b = v->buffer;
+    uint32_t b = v->buffer, place = graph_place(qn->graph);
     node_id n = node_buffer(qn->graph, (qn_dtype)v->dtype, v->shape, b);
     buffer_ref(qn, b);
     if (t->pending)
@@ -90,18 +90,24 @@ static void take_memory(tensor *t, node_id value, uint32_t place) {
     tensor_renew(t, n);
 }
 
+/* In memory, and not because somebody asked for the value of an expression: a static graph may make
+ * that, and then the assignment is part of it. */
+static bool is_data(const graph_node *x) {
+    return node_is_memory(x) && (!x->sources || (x->op == OP_DETACH && x->bits));
+}
+
 /* Raises; then nothing has changed. */
 static void assign_node(tensor *t, node_id value) {
     qn_ctx *qn = t->h.ctx;
     graph *g = qn->graph;
-    uint32_t place = graph_place(g);
     if (value == t->node) return;
-    if (node_is_memory(node_at(g, value))) {
-        take_memory(t, value, place);
+    if (is_data(node_at(g, value))) {
+        take_memory(t, value);
         return;
     }
     g->pending =
         heap_grow(&qn->heap, g->pending, &g->pending_cap, g->pending_count + 1, sizeof *g->pending);
+    uint32_t place = graph_place(g);
     node_id version = node_version(g, value);
     if (!t->pending) add_pending(g, t, place);
     tensor_renew(t, version);

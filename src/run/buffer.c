@@ -84,8 +84,12 @@ uint32_t buffer_new(qn_ctx *qn, size_t size) {
         bs->free = bs->at[b].next_free;
     else
         b = ++bs->count;
-    bs->at[b] = (buffer){
-        .memory = memory, .size = size, .held = held, .refs = 1, .content = ++bs->contents};
+    bs->at[b] = (buffer){.memory = memory,
+                         .size = size,
+                         .held = held,
+                         .refs = 1,
+                         .content = ++bs->contents,
+                         .born = qn->graph->born};
     bs->live++;
     bs->bytes += held;
     if (bs->bytes > bs->peak) bs->peak = bs->bytes;
@@ -112,6 +116,31 @@ void buffer_unref(qn_ctx *qn, uint32_t b) {
     block_return(qn, x->memory, x->size, x->held);
     *x = (buffer){.next_free = bs->free};
     bs->free = b;
+}
+
+static bool has_sizes(const graph_node *x) {
+    return x->varies && x->buffer && node_is_memory(x) && !node_follows(x);
+}
+
+void buffer_sized(qn_ctx *qn, node_id n) {
+    const graph_node *x = node_at(qn->graph, n);
+    if (has_sizes(x)) buffer_at(qn, x->buffer)->sizes = shape_sizes(qn->graph, x->shape);
+}
+
+bool buffer_fits(const qn_ctx *qn, node_id n) {
+    const graph_node *x = node_at(qn->graph, n);
+    return !has_sizes(x) || buffer_at(qn, x->buffer)->sizes == shape_sizes(qn->graph, x->shape);
+}
+
+void check_fits(qn_ctx *qn, node_id n) {
+    graph *g = qn->graph;
+    if (buffer_fits(qn, n)) return;
+    g->text.len = 0;
+    tensor_describe(g, n, &g->text);
+    str_add(&g->text, " has other sizes than ");
+    shape_text(g, shape_now(g, node_at(g, n)->shape), &g->text);
+    raise_error(qn, QN_ESHAPE, "data of %s, which the dimension variables are bound to now",
+                g->text.s);
 }
 
 void buffer_list_cleanup(void *list) {

@@ -62,6 +62,7 @@ static void take_values(qn_ctx *qn, const request *r, const uint32_t *out) {
         buffer_ref(qn, b);
         if (node_at(g, r->asked[i])->buffer == b) kept_forget(qn, b);
         graph_realized(g, r->asked[i], b);
+        buffer_sized(qn, r->asked[i]);
     }
 }
 
@@ -83,6 +84,7 @@ void pending_clear(graph *g, bool undo) {
 
 static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
     graph *g = qn->graph;
+    for (uint32_t i = 0; i < r->nodes && g->vars; i++) check_fits(qn, r->order[i]);
     if (qn->run->dev->unfused) {
         eval_run(qn, r->nodes, r->order, r->roots, r->root, out);
         return;
@@ -296,8 +298,8 @@ qn_code qn_read(qn_tensor *name, void *out, size_t size) {
     qn_code code = realize_guarded(qn, 1, &t->node);
     if (code) return code;
     const buffer *b = buffer_at(qn, node_at(qn->graph, t->node)->buffer);
-    if (b->size != need)
-        return fail(qn, QN_ESHAPE, "read: the value was computed for other bindings (%zu bytes)",
+    if (b->size != need || !buffer_fits(qn, t->node))
+        return fail(qn, QN_ESHAPE, "read: the value was made for other bindings (%zu bytes)",
                     b->size);
     code = qn->run->dev->copy_out(qn->run->dev_state, b->memory, 0, out, need);
     if (!code) kept_read(qn, t->node);

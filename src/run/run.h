@@ -26,6 +26,8 @@ typedef struct buffer {
     size_t size, held; /* bytes of the value; bytes of its size class */
     uint32_t refs, next_free;
     node_id keeper; /* whose value it is, where it may be given up: kept.c */
+    uint32_t born;  /* the youngest node when it was made */
+    uint64_t sizes; /* shape_sizes of data whose shape has variables, when it came to be */
     uint64_t used;  /* by which request it was last used, then */
 } buffer;
 
@@ -56,6 +58,10 @@ typedef struct buffer_list {
     const uint32_t *id;
 } buffer_list;
 void buffer_list_cleanup(void *list);
+/* The value of n, where that is data and no expression, came to be under these bindings. */
+void buffer_sized(qn_ctx *qn, node_id n);
+bool buffer_fits(const qn_ctx *qn, node_id n); /* and does it have these sizes now? */
+void check_fits(qn_ctx *qn, node_id n);        /* raises where not */
 buffer *buffer_at(const qn_ctx *qn, uint32_t b);
 void buffers_trim(qn_ctx *qn); /* give every free block back to the device */
 void buffers_close(qn_ctx *qn);
@@ -363,6 +369,27 @@ int constants_number(const static_constants *c, node_id n); /* which of them n i
 bool constants_make(static_constants *c, qn_ctx *qn);
 void constants_drop(static_constants *c, qn_ctx *qn);
 void constants_close(static_constants *c, qn_ctx *qn);
+
+/* ---- reopen.c -------------------------------------------------------------------------------- */
+
+/* Values that were computed of a static graph's inputs, while these are expressions again. */
+typedef struct reopened {
+    uint32_t nodes;
+    node_id *node;
+    uint32_t *buffer; /* theirs */
+} reopened;
+
+/* The user's lists of a static graph. */
+typedef struct static_lists {
+    int n_in, n_out;
+    qn_tensor *const *inputs, *const *outputs;
+} static_lists;
+
+/* What the outputs and pending assignments are made of follows the inputs from here to reopen_end;
+ * what is assigned and does not is assigned now. Raises, where an input cannot be told from what
+ * was computed of it, too. */
+void reopen_inputs(reopened *r, qn_ctx *qn, arena *a, const static_lists *lists);
+void reopen_end(reopened *r, graph *g);
 
 /* ---- static.c -------------------------------------------------------------------------------- */
 

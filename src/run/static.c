@@ -27,6 +27,7 @@ typedef struct static_plan {
     uint32_t *assign_leaf; /* 1 + the leaf whose value is replaced; 0: it is none */
     tuple_id *root_shape;
     uint8_t *root_dtype;
+    reopened reopened; /* while it is captured */
     static_constants constants;
     int *leaf_constant; /* by leaf: which of these it is, or -1 */
     checks checks;      /* of indices */
@@ -69,15 +70,15 @@ static void take_checks(capture *c) {
 }
 
 /* Roots: the outputs, then what pending assignments need. */
-static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
+static void take_roots(capture *c, const static_lists *l) {
     static_plan *p = c->p;
     graph *g = p->qn->graph;
     arena *a = &p->arena;
-    c->root = arena_alloc(a, (size_t)(n_out + g->pending_count + 1) * sizeof *c->root);
-    p->output_root = arena_alloc(a, (size_t)(n_out + 1) * sizeof *p->output_root);
-    p->output = arena_alloc(a, (size_t)(n_out + 1) * sizeof(qn_tensor *));
-    for (int i = 0; i < n_out; i++) {
-        node_id named = tensor_at(outputs[i])->node, n = node_behind(g, named);
+    c->root = arena_alloc(a, (size_t)(l->n_out + g->pending_count + 1) * sizeof *c->root);
+    p->output_root = arena_alloc(a, (size_t)(l->n_out + 1) * sizeof *p->output_root);
+    p->output = arena_alloc(a, (size_t)(l->n_out + 1) * sizeof(qn_tensor *));
+    for (int i = 0; i < l->n_out; i++) {
+        node_id named = tensor_at(l->outputs[i])->node, n = node_behind(g, named);
         if (node_is_memory(node_at(g, named)))
             raise_error(p->qn, QN_EGRAPH, "plan_new: output %d is computed already", i);
         if (node_is_memory(node_at(g, n))) n = named; /* a copy of it */
@@ -89,7 +90,7 @@ static void take_roots(capture *c, int n_out, qn_tensor *const *outputs) {
     for (uint32_t i = 0; i < g->pending_count; i++) {
         tensor *t = g->pending[i];
         node_id n = node_behind(g, t->node);
-        if (node_is_memory(node_at(g, n))) continue;
+        if (node_is_memory(node_at(g, n))) n = t->node; /* an input: a copy of it */
         p->assign_root[p->assigned] = root_number(c, n);
         p->assign_to[p->assigned++] = handle_name(&tensor_keep(t)->h);
     }
@@ -114,14 +115,17 @@ tensor *static_owner(qn_ctx *qn, node_id leaf) {
     for (uint32_t i = 0; i < g->pending_count; i++)
         if (g->pending[i]->replaced == leaf) return g->pending[i];
     tensor *t = graph_handle_of(g, leaf);
-    if (!t)
-        raise_error(qn, QN_EGRAPH,
-                    "plan_new: the outputs depend on a value whose tensor was released; name it as "
-                    "an input or keep its tensor");
-    return t;
+    if (t) return t;
+    g->text.len = 0;
+    tensor_describe(g, leaf, &g->text);
+    raise_error(
+        qn, QN_EGRAPH,
+        "plan_new: the outputs depend on a value %s whose tensor was released; name it as an "
+        "input or keep its tensor",
+        g->text.s);
 }
 
-static void name_leaves(capture *c, int n_in, qn_tensor *const *inputs) {
+static void name_leaves(capture *c, const static_lists *l) {
     static_plan *p = c->p;
     graph *g = p->qn->graph;
     size_t n = (size_t)c->nodes + 1;
@@ -139,8 +143,8 @@ static void name_leaves(capture *c, int n_in, qn_tensor *const *inputs) {
         p->leaf_constant[leaf] = constants_number(&p->constants, c->order[i]);
         if (p->leaf_constant[leaf] >= 0) continue;
         kept_forget(p->qn, x->buffer);
-        for (int j = 0; j < n_in; j++)
-            if (tensor_at(inputs[j])->node == c->order[i]) p->leaf_input[leaf] = j;
+        for (int j = 0; j < l->n_in; j++)
+            if (tensor_at(l->inputs[j])->node == c->order[i]) p->leaf_input[leaf] = j;
         if (p->leaf_input[leaf] < 0)
             p->leaf_owner[leaf] = handle_name(&tensor_keep(static_owner(p->qn, c->order[i]))->h);
     }
@@ -174,15 +178,15 @@ static bool *lasting_leaves(const capture *c) {
 }
 
 /* The same before leaves have names. */
-static void find_constants(capture *c, int n_in, qn_tensor *const *inputs) {
+static void find_constants(capture *c, const static_lists *l) {
     static_plan *p = c->p;
     graph *g = p->qn->graph;
     bool *lasting = arena_zeroed(&p->arena, c->nodes + 1);
     for (uint32_t i = 0; i < c->nodes; i++) {
         if (!node_is_memory(node_at(g, c->order[i]))) continue;
         lasting[i] = true;
-        for (int j = 0; j < n_in; j++)
-            if (tensor_at(inputs[j])->node == c->order[i]) lasting[i] = false;
+        for (int j = 0; j < l->n_in; j++)
+            if (tensor_at(l->inputs[j])->node == c->order[i]) lasting[i] = false;
         qn_tensor *owner = lasting[i] ? handle_name(&static_owner(p->qn, c->order[i])->h) : NULL;
         for (uint32_t a = 0; a < p->assigned; a++)
             if (p->assign_to[a] == owner) lasting[i] = false;
@@ -192,30 +196,27 @@ static void find_constants(capture *c, int n_in, qn_tensor *const *inputs) {
         c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, &c->order);
 }
 
-static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_out,
-                          qn_tensor *const *outputs) {
+static void capture_graph(capture *c, const static_lists *l) {
     static_plan *p = c->p;
     qn_ctx *qn = p->qn;
     graph *g = qn->graph;
-    p->inputs = n_in;
-    p->outputs = n_out;
-    p->input_shape = arena_alloc(&p->arena, (size_t)(n_in + 1) * sizeof *p->input_shape);
-    p->input_dtype = arena_alloc(&p->arena, (size_t)n_in + 1);
+    p->inputs = l->n_in;
+    p->outputs = l->n_out;
+    p->input_shape = arena_alloc(&p->arena, (size_t)(l->n_in + 1) * sizeof *p->input_shape);
+    p->input_dtype = arena_alloc(&p->arena, (size_t)l->n_in + 1);
     p->binding.value = arena_alloc(&p->arena, (g->vars + 1) * sizeof *p->binding.value);
     p->binding.from = arena_alloc(&p->arena, (g->vars + 1) * sizeof *p->binding.from);
     p->binding.vars = g->vars;
-    for (int i = 0; i < n_in; i++) {
-        const graph_node *x = node_at(g, tensor_at(inputs[i])->node);
-        if (!node_is_memory(x))
-            raise_error(qn, QN_EGRAPH,
-                        "plan_new: input %d is an expression; give a realized tensor", i);
+    for (int i = 0; i < l->n_in; i++) {
+        const graph_node *x = node_at(g, tensor_at(l->inputs[i])->node);
         p->input_shape[i] = x->shape;
         p->input_dtype[i] = x->dtype;
     }
-    take_roots(c, n_out, outputs);
+    reopen_inputs(&p->reopened, qn, &p->arena, l);
+    take_roots(c, l);
     c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, &c->order);
-    find_constants(c, n_in, inputs);
-    name_leaves(c, n_in, inputs);
+    find_constants(c, l);
+    name_leaves(c, l);
     name_replaced(c);
     bool *lasting = lasting_leaves(c);
     plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root, p->over, lasting);
@@ -223,6 +224,7 @@ static void capture_graph(capture *c, int n_in, qn_tensor *const *inputs, int n_
     plan_pin(qn, p->plan);
     constants_hide(&p->constants, g);
     checks_let_go(&p->checks, qn);
+    reopen_end(&p->reopened, g);
     pending_clear(g, true);
 }
 
@@ -236,6 +238,7 @@ static void static_close(static_plan *p) {
     qn_ctx *qn = p->qn;
     constants_close(&p->constants, qn);
     checks_let_go(&p->checks, qn);
+    reopen_end(&p->reopened, qn->graph);
     if (p->name) object_close(p->name, HANDLE_PLAN, "plan_free");
     for (uint32_t i = 0; p->leaf_owner && i < p->leaves; i++)
         if (handle_is(p->leaf_owner[i], HANDLE_TENSOR)) qn_release(p->leaf_owner[i]);
@@ -278,18 +281,16 @@ void qn_plan_free(qn_plan *name) {
 }
 
 /* Values that were read are leaves, as if they had not been given up. Raises. */
-static void regain_all(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
-                       qn_tensor *const *outputs) {
-    for (int i = 0; i < n_in; i++) realize_given_up(qn, tensor_at(inputs[i])->node);
-    for (int i = 0; i < n_out; i++) realize_given_up(qn, tensor_at(outputs[i])->node);
+static void regain_all(qn_ctx *qn, const static_lists *l) {
+    for (int i = 0; i < l->n_in; i++) realize_given_up(qn, tensor_at(l->inputs[i])->node);
+    for (int i = 0; i < l->n_out; i++) realize_given_up(qn, tensor_at(l->outputs[i])->node);
     for (uint32_t i = 0; i < qn->graph->pending_count; i++)
         realize_given_up(qn, qn->graph->pending[i]->node);
 }
 
 typedef struct compiling {
     qn_ctx *qn;
-    int n_in, n_out;
-    qn_tensor *const *inputs, *const *outputs;
+    static_lists lists;
     static_plan *made;
 } compiling;
 
@@ -297,7 +298,7 @@ static void compile_work(void *arg) {
     compiling *c = arg;
     qn_ctx *qn = c->qn;
     realize_initial(qn); /* runs, and may sweep, so before there is a graph that lacks its plan */
-    regain_all(qn, c->n_in, c->inputs, c->n_out, c->outputs);
+    regain_all(qn, &c->lists);
     static_plan *p = heap_zeroed(&qn->heap, sizeof *p);
     p->qn = qn;
     arena_open(&p->arena, &qn->heap);
@@ -307,7 +308,7 @@ static void compile_work(void *arg) {
     qn->run->statics = p;
     c->made = p;
     p->name = handle_name(handle_make(qn, HANDLE_PLAN, p));
-    capture_graph(&(capture){.p = p}, c->n_in, c->inputs, c->n_out, c->outputs);
+    capture_graph(&(capture){.p = p}, &c->lists);
 }
 
 qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
@@ -317,7 +318,7 @@ qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
         return NULL;
     if (qn->run->dev->unfused)
         return fail_null(qn, QN_EDEVICE, "plan_new: device %s has no plans", qn->run->dev->name);
-    compiling c = {qn, n_in, n_out, inputs, outputs, NULL};
+    compiling c = {qn, {n_in, n_out, inputs, outputs}, NULL};
     if (guarded(qn, compile_work, &c)) {
         if (c.made) static_close(c.made);
         return NULL;
@@ -396,6 +397,7 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
         if (!t) return false;
         if (!is_there(node_at(g, t->node))) realize_nodes(qn, 1, &t->node);
         const graph_node *x = node_at(g, t->node);
+        if (x->varies) check_fits(qn, t->node);
         bool fits = p->leaf_input[i] >= 0 || x->shape == p->leaf_shape[i];
         if (!node_is_memory(x) || !fits)
             return fail(qn, QN_EGRAPH, "plan_run: a parameter was changed into something else"),
@@ -466,6 +468,7 @@ static void hand_out(static_plan *p, qn_tensor **outputs) {
     for (uint32_t i = 0; i < p->roots; i++) {
         graph_node *n = node_at(g, p->root_node[i]);
         n->buffer = p->root_buffer[i];
+        buffer_sized(p->qn, p->root_node[i]);
         if (dtype_is_float(n->dtype)) n->flags |= NODE_LOST | NODE_RAN;
     }
     for (uint32_t i = 0; i < p->assigned; i++) {
@@ -473,6 +476,7 @@ static void hand_out(static_plan *p, qn_tensor **outputs) {
         tensor *t = tensor_at(p->assign_to[i]);
         buffer_ref(p->qn, b);
         node_at(g, p->assign_node[i])->buffer = b;
+        buffer_sized(p->qn, p->assign_node[i]);
         node_is_old(g, t->node, place);
         tensor_renew(t, p->assign_node[i]);
         node_unref(g, p->assign_node[i]);

@@ -209,6 +209,48 @@ static void data_fits_its_binding_only(qn_ctx *qn) {
     }
 }
 
+/* Sizes that are exchanged make other data, of as many bytes. */
+static void data_of_exchanged_sizes_is_other_data(qn_ctx *qn) {
+    int64_t u = qn_var(qn, "u", 1, 64), two = 2, three = 3;
+    float v[6] = {1, 2, 3, 4, 5, 6}, got[6];
+    CHECK_INT(qn_bind(qn, t, 2), QN_OK);
+    CHECK_INT(qn_bind(qn, u, 3), QN_OK);
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){t, u}, v);
+    qn_tensor *w = qn_from(qn, QN_F32, 2, (int64_t[]){t, u}, v), *rows = qn_sum(x, 1, false);
+    qn_tensor *y = qn_sum(qn_add(x, w), 1, false), *out;
+    CHECK_INT(qn_assign(w, qn_add(w, x)), QN_OK);
+    CHECK_INT(qn_read(w, got, sizeof got), QN_OK);
+    CHECK(got[5] == 12);
+    bool plans = strcmp(qn_device_of(qn, NULL), "ref") != 0;
+    qn_tensor *z = qn_sum(qn_add(x, w), 1, false);
+    qn_plan *p = plans ? qn_plan_new(qn, 1, &x, 1, &z) : NULL;
+    CHECK_INT(qn_bind(qn, t, 3), QN_OK);
+    CHECK_INT(qn_bind(qn, u, 2), QN_OK);
+    qn_tensor *data = qn_from(qn, QN_F32, 2, (int64_t[]){t, u}, v);
+    qn_tensor *const bad[] = {x, w, rows, y, qn_neg(w), qn_add(data, x)};
+    for (int i = 0; i < 6; i++) {
+        got[0] = -1;
+        CHECK_INT(qn_read(bad[i], got, sizeof got), QN_ESHAPE);
+        CHECK(got[0] == -1);
+        qn_clear_error(qn);
+    }
+    CHECK_INT(qn_read(qn_sum(data, 1, false), got, sizeof got), QN_OK);
+    CHECK(got[0] == 3 && got[1] == 7 && got[2] == 11);
+    CHECK_INT(plans ? qn_plan_run(p, &x, &out) : QN_ESHAPE, QN_ESHAPE);
+    qn_clear_error(qn);
+    CHECK_INT(plans ? qn_plan_run(p, &data, &out) : QN_ESHAPE, QN_ESHAPE); /* the parameter */
+    qn_clear_error(qn);
+    if (plans) CHECK_INT(qn_assign(w, data), QN_OK);
+    if (plans) CHECK_INT(qn_plan_run(p, &data, &out), QN_OK);
+    if (plans) CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
+    CHECK(!plans || (got[0] == 6 && got[1] == 14 && got[2] == 22));
+    CHECK_INT(qn_bind(qn, t, two), QN_OK);
+    CHECK_INT(qn_bind(qn, u, three), QN_OK);
+    CHECK_INT(qn_read(rows, got, sizeof got), QN_OK);
+    CHECK(got[0] == 6 && got[1] == 15);
+    qn_plan_free(p);
+}
+
 /* The value it was made of was overwritten: there is nothing to compute it from, and it says so. */
 static void what_cannot_be_computed_again_is_an_error(qn_ctx *qn) {
     float two = 2, nine = 9, got = -1;
@@ -275,6 +317,7 @@ ON_DEVICES(nothing_is_kept_of_another_binding)
 ON_DEVICES(history_that_is_cut_is_no_other_value)
 ON_DEVICES(an_assignment_keeps_its_value)
 ON_DEVICES(data_fits_its_binding_only)
+ON_DEVICES(data_of_exchanged_sizes_is_other_data)
 ON_DEVICES(what_cannot_be_computed_again_is_an_error)
 ON_DEVICES(static_graphs_see_what_they_are_run_with)
 
@@ -292,6 +335,7 @@ int main(int argc, char **argv) {
     RUN(history_that_is_cut_is_no_other_value_);
     RUN(an_assignment_keeps_its_value_);
     RUN(data_fits_its_binding_only_);
+    RUN(data_of_exchanged_sizes_is_other_data_);
     RUN(what_cannot_be_computed_again_is_an_error_);
     RUN(static_graphs_see_what_they_are_run_with_);
     return test_end();
