@@ -2,11 +2,13 @@
  *
  * Prints a table and one JSON object a line, and fails when a floor is missed:
  *   node          time to record one node (floor 200 ns)
+ *   launch        time a kernel of 16x16 takes in a static graph of 1,000 that cannot fuse:
+ *                 products, row sums, transposed copies (floor 200 ns, 5 M a second), one thread
  *   compile       median time to compile one kernel of a small transformer's step (floor 6 ms)
  *   plan_hit      share of a step spent finding its plan again (floor 20 %)
  *   gemm          1024^3 f32, one thread, against the FMA peak measured beside it (floor 50 %)
  *   softmax, layer_norm   4096^2, one thread, bytes against a copy measured beside it (floor 50 %)
- * Absolute times (node, compile) are measured while the machine is quiet and are reported as they
+ * Absolute times (node, launch, compile) are measured while the machine is quiet and are reported as they
  * are; they fail only beyond twice their floor, so that a loaded machine does not fail a build. */
 #include "limits.h"
 #include "quern_nn.h"
@@ -42,6 +44,38 @@ static void bench_node(void) {
         qn_scope_end(qn, s);
     }
     report("node", bench_median(best, 15), 200, "ns", 0, 2);
+    qn_close(qn);
+}
+
+static void bench_launch(void) {
+    enum { ROUNDS = 333, RUNS = 50 };
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1));
+    float data[256];
+    double best[15];
+    for (int i = 0; i < 256; i++) data[i] = (float)(i * 37 % 11 - 5) / 40.f;
+    qn_set(qn, "fuse", "0");
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){16, 16}, data), *y = x, *sum[ROUNDS];
+    qn_tensor *w = qn_from(qn, QN_F32, 2, (int64_t[]){16, 16}, data), *out[2];
+    for (int i = 0; i < ROUNDS; i++) {
+        y = qn_matmul(y, w);
+        sum[i] = qn_sum(y, 1, false);
+        y = qn_contiguous(qn_transpose(y, 0, 1));
+    }
+    qn_plan *p = qn_plan_new(qn, 1, &x, 2, (qn_tensor *[]){qn_stack(ROUNDS, sum, 0), y});
+    qn_stats before, after;
+    for (int r = 0; r < 15; r++) {
+        bench_wait_quiet();
+        qn_scope s = qn_scope_begin(qn);
+        qn_get_stats(qn, &before, sizeof before);
+        double start = bench_now();
+        for (int i = 0; i < RUNS; i++)
+            if (qn_plan_run(p, &x, out)) exit(1);
+        best[r] = bench_now() - start;
+        qn_get_stats(qn, &after, sizeof after);
+        best[r] *= 1e9 / (double)(after.kernels - before.kernels);
+        qn_scope_end(qn, s);
+    }
+    report("launch", bench_median(best, 15), 200, "ns", 0, 2);
     qn_close(qn);
 }
 
@@ -179,6 +213,7 @@ int main(void) {
     setenv("QN_CACHE", "off", 1); /* compiling is measured, too */
     qn_options one = QN_OPTIONS(.threads = 1);
     bench_node();
+    bench_launch();
     bench_gpt();
     qn_ctx *qn = qn_open(&one);
     if (!qn) return 1;

@@ -173,7 +173,7 @@ static inline bool multiplies(void *state, dev_program *p, int k) {
     for (int i = 0; i < N; i++) x[i] = (float)i, y[i] = -1;
     int64_t n = N;
     dev_slice arg[2] = {{x, 0, sizeof x}, {y, 0, sizeof y}};
-    bool good = !dev_cpu.launch(state, p, 1, &(dev_set){arg, &n});
+    bool good = !dev_cpu.launch(state, p, 1, &(dev_set){.arg = arg, .var = &n});
     for (int i = 0; i < N; i++) good &= y[i] == (float)k * (float)i;
     return good;
 }

@@ -159,7 +159,7 @@ static inline qn_code harness_on_device(harness *h, dev_program *p, const int64_
         arg[a].memory = h->dev->alloc(h->cpu, whole[a]);
         if (!code) code = h->dev->copy_in(h->cpu, arg[a].memory, 0, b->got[a], whole[a]);
     }
-    dev_set set = {arg, dim};
+    dev_set set = {.arg = arg, .var = dim};
     if (!code) code = h->dev->launch(h->cpu, p, 1, &set);
     for (int a = 0; a < b->n && !here; a++) {
         if (!code) code = h->dev->copy_out(h->cpu, arg[a].memory, 0, b->got[a], whole[a]);

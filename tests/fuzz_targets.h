@@ -478,7 +478,7 @@ static inline void fuzz_launch(const fuzz_run *r, kernel *k, void *device, uint6
         got[a] = p + FUZZ_GUARD;
     }
     dev_program *p = dev_cpu.compile(device, k);
-    dev_set set = {slice, r->dim};
+    dev_set set = {.arg = slice, .var = r->dim};
     if (dev_cpu.launch(device, p, 1, &set)) FOUND("no launch: %s", qn_error(k->ctx));
     dev_cpu.unload(device, p);
     for (int a = 0; a < k->args; a++) {

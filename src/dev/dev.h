@@ -39,10 +39,17 @@ typedef struct dev_slice {
     size_t offset, size; /* bytes */
 } dev_slice;
 
+/* What a device found out of a set's values and sizes; for its next launch, until they change. */
+typedef struct dev_checked {
+    bool is;
+    int64_t items, work;
+} dev_checked;
+
 /* What one execution of a program works on. */
 typedef struct dev_set {
     const dev_slice *arg; /* program->args of them */
     const int64_t *var;   /* values of the kernel's dim_vars, in order, within their bounds */
+    dev_checked *checked; /* kept by who launches it again; NULL: nobody does */
 } dev_set;
 
 /* A program and all the sets it is to be run for. */

@@ -201,6 +201,7 @@ static void look_up(qn_ctx *qn, run_plan *p) {
 void plan_renew(qn_ctx *qn, run_plan *p) {
     look_up(qn, p);
     for (uint32_t i = 0; i < p->launches; i++) p->side[i].program = p->launch[i].program;
+    p->filled = 0;
     p->donations = 0;
     plan_find_donations(p, &p->arena);
 }
@@ -223,7 +224,32 @@ static void make_launches(builder *b) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* The slots of a launch's arguments and the variables of its values stay what they are. */
+static void find_moving(run_plan *p, const launch *l) {
+    int args = l->program->args, vars = l->program->vars;
+    for (uint32_t s = 0; s < l->sets; s++) {
+        for (int a = 0; a < args; a++) {
+            const slot *from = &p->slot[l->set[s].slot[a]];
+            if (from->kind == SLOT_TEMP) continue;
+            p->moving[p->movings++] =
+                (moving_slice){&l->slice[(int)s * args + a], from->kind, from->number};
+        }
+        for (int v = 0; v < vars; v++) {
+            if (!LOWER_IS_SLOT(l->set[s].var[v])) continue;
+            p->lifted[p->lifteds++] = (moving_value){&l->value[(int)s * vars + v], &l->checked[s],
+                                                     (uint32_t)LOWER_SLOT(l->set[s].var[v])};
+        }
+    }
+}
+
 static void make_ready(run_plan *p) {
+    size_t all_args = 0, all_vars = 0;
+    for (uint32_t i = 0; i < p->launches; i++) {
+        all_args += p->launch[i].sets * (size_t)p->launch[i].program->args;
+        all_vars += p->launch[i].sets * (size_t)p->launch[i].program->vars;
+    }
+    p->moving = arena_alloc(&p->arena, (all_args + 1) * sizeof *p->moving);
+    p->lifted = arena_alloc(&p->arena, (all_vars + 1) * sizeof *p->lifted);
     p->side = arena_zeroed(&p->arena, (p->launches + 1) * sizeof *p->side);
     for (uint32_t i = 0; i < p->launches; i++) {
         launch *l = &p->launch[i];
@@ -231,9 +257,11 @@ static void make_ready(run_plan *p) {
         l->ready = arena_zeroed(&p->arena, l->sets * sizeof *l->ready);
         l->slice = arena_zeroed(&p->arena, (l->sets * args + 1) * sizeof *l->slice);
         l->value = arena_zeroed(&p->arena, (l->sets * vars + 1) * sizeof *l->value);
+        l->checked = arena_zeroed(&p->arena, l->sets * sizeof *l->checked);
         for (uint32_t s = 0; s < l->sets; s++)
-            l->ready[s] = (dev_set){l->slice + s * args, l->value + s * vars};
+            l->ready[s] = (dev_set){l->slice + s * args, l->value + s * vars, &l->checked[s]};
         p->side[i] = (dev_launch){l->program, l->sets, l->ready};
+        find_moving(p, l);
     }
 }
 

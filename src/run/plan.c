@@ -1,8 +1,9 @@
 /* plan.c - running a plan: sizes, slices, launches.
  *
  * Sizes are computed once, or when a dimension variable's binding changed and the plan depends
- * on one. A run then fills in where leaves, outputs and the arena lie, and launches. Nothing is
- * allocated but the outputs, and those come from free lists once the loop is warm. */
+ * on one, and so is what launches are given of sizes and temporaries. A run then fills in where
+ * leaves and outputs lie and what the request's constants are, and launches. Nothing is allocated
+ * but the outputs, and those come from free lists once the loop is warm. */
 #include "run/run.h"
 
 QN_NORETURN void raise_unbound(qn_ctx *qn, sym size) {
@@ -109,25 +110,19 @@ static void need_arena(qn_ctx *qn, size_t size) {
     r->arena_size = held;
 }
 
-static dev_slice slice_of(const qn_ctx *qn, const run_plan *p, uint32_t i, const uint32_t *leaf,
-                          const uint32_t *out) {
-    const slot *s = &p->slot[i];
-    if (s->kind == SLOT_TEMP) return (dev_slice){qn->run->arena_memory, s->offset, s->size};
-    const buffer *b = buffer_at(qn, s->kind == SLOT_LEAF   ? leaf[s->number]
-                                    : s->kind == SLOT_PACK ? p->packing[s->number].buffer
-                                                           : out[s->number]);
-    return (dev_slice){b->memory, 0, s->size};
-}
-
-static void fill(const qn_ctx *qn, const run_plan *p, launch *l, const int64_t *given,
-                 const uint32_t *leaf, const uint32_t *out) {
+/* What does not change from run to run, as far as the next binding or arena. */
+static void fill(const qn_ctx *qn, const run_plan *p, const launch *l) {
     const graph *g = qn->graph;
     dev_slice *slice = l->slice;
     int64_t *value = l->value;
     for (uint32_t s = 0; s < l->sets; s++) {
         const launch_set *set = &l->set[s];
+        l->checked[s].is = false;
         for (int a = 0; a < l->program->args; a++) {
-            *slice = slice_of(qn, p, set->slot[a], leaf, out);
+            const slot *from = &p->slot[set->slot[a]];
+            *slice = (dev_slice){NULL, 0, from->size};
+            if (from->kind == SLOT_TEMP)
+                *slice = (dev_slice){qn->run->arena_memory, from->offset, from->size};
             if (a == 0 && set->piece) {
                 slice->offset += set->offset;
                 slice->size -= set->offset;
@@ -136,14 +131,37 @@ static void fill(const qn_ctx *qn, const run_plan *p, launch *l, const int64_t *
         }
         for (int v = 0; v < l->program->vars; v++) {
             int64_t n = 0;
-            if (LOWER_IS_SLOT(set->var[v]))
-                n = given[LOWER_SLOT(set->var[v])];
-            else if (set->var[v] == LOWER_LENGTH)
+            if (set->var[v] == LOWER_LENGTH)
                 sym_eval(g->syms, set->length, (int)g->vars, g->var, g->bound, &n);
-            else
+            else if (!LOWER_IS_SLOT(set->var[v]))
                 n = g->bound[set->var[v]];
             *value++ = n;
         }
+    }
+}
+
+static void fill_all(const qn_ctx *qn, run_plan *p) {
+    if (p->memory == qn->run->arena_memory && p->filled == qn->graph->binding + 1) return;
+    for (uint32_t i = 0; i < p->launches; i++) fill(qn, p, &p->launch[i]);
+    p->memory = qn->run->arena_memory;
+    p->filled = qn->graph->binding + 1;
+}
+
+/* And what does: where leaves, outputs and packings lie, and the constants of the request. */
+static void move(const qn_ctx *qn, const run_plan *p, const int64_t *given, const uint32_t *leaf,
+                 const uint32_t *out) {
+    for (uint32_t i = 0; i < p->movings; i++) {
+        const moving_slice *m = &p->moving[i];
+        uint32_t b = m->kind == SLOT_LEAF   ? leaf[m->number]
+                     : m->kind == SLOT_PACK ? p->packing[m->number].buffer
+                                            : out[m->number];
+        m->slice->memory = buffer_at(qn, b)->memory;
+    }
+    for (uint32_t i = 0; i < p->lifteds; i++) {
+        const moving_value *v = &p->lifted[i];
+        if (*v->value == given[v->number]) continue;
+        *v->value = given[v->number];
+        v->checked->is = false;
     }
 }
 
@@ -171,7 +189,7 @@ static void pack_leaves(qn_ctx *qn, run_plan *p, const uint32_t *leaf) {
         x->content = 0;
         const buffer *from = buffer_at(qn, leaf[x->leaf]), *to = buffer_at(qn, x->buffer);
         const dev_slice slice[2] = {{to->memory, 0, x->size}, {from->memory, 0, from->size}};
-        const dev_set set = {slice, NULL};
+        const dev_set set = {.arg = slice};
         qn_code code = r->dev->launch(r->dev_state, x->program, 1, &set);
         if (code) raise_error(qn, code, "kernel %s failed", x->program->name);
         x->content = content;
@@ -185,22 +203,19 @@ static qn_code run_timed(run_state *r, launch *l) {
     qn_code code = r->dev->launch(r->dev_state, l->program, (int)l->sets, l->ready);
     l->seconds += clock_seconds() - start;
     l->processors += clock_processors() - used;
+    l->runs++;
     return code;
 }
 
-static void run_launches(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *leaf,
-                         const uint32_t *out) {
+static void run_launches(qn_ctx *qn, run_plan *p) {
     run_state *r = qn->run;
     bool timed = debug_on(qn, 'x');
     for (uint32_t w = 0, i = 0; w < p->levels; w++) {
         qn_code code = QN_OK;
         uint32_t from = i;
-        for (; i < p->level[w] && !code; i++) {
-            fill(qn, p, &p->launch[i], given, leaf, out);
-            if (timed) code = run_timed(r, &p->launch[i]);
-            p->launch[i].runs++;
-        }
         const dev_launch *l = &p->side[from];
+        i = p->level[w];
+        for (uint32_t k = from; timed && k < i && !code; k++) code = run_timed(r, &p->launch[k]);
         if (!timed && i - from > 1)
             code = r->dev->launch_many(r->dev_state, (int)(i - from), l);
         else if (!timed)
@@ -226,6 +241,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
     check_leaves(qn, p, leaf);
     pack_leaves(qn, p, leaf);
     need_arena(qn, (size_t)p->arena_size);
+    fill_all(qn, p);
     r->stats.planned_peak_bytes = (uint64_t)p->arena_size;
     buffer_list made = {qn, 0, out};
     cleanup c;
@@ -237,7 +253,8 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
         out[i] = replaces ? leaf[over[i] - 1] : buffer_new(qn, p->slot[p->output_slot[i]].size);
         made.n = i + 1;
     }
-    run_launches(qn, p, given, leaf, out);
+    move(qn, p, given, leaf, out);
+    run_launches(qn, p);
     cleanup_drop(&qn->heap, &c);
     r->stats.run_seconds += clock_seconds() - start;
 }

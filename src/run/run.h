@@ -222,9 +222,10 @@ typedef struct launch {
     uint32_t id; /* the program's number */
     uint32_t sets;
     launch_set *set;
-    dev_set *ready;   /* what the device is given; slices and values are filled before each run */
-    dev_slice *slice; /* sets * program->args */
-    int64_t *value;   /* sets * program->vars */
+    dev_set *ready;             /* what the device is given: */
+    dev_slice *slice;           /* sets * program->args */
+    int64_t *value;             /* sets * program->vars */
+    dev_checked *checked;       /* sets */
     double seconds, processors; /* with QN_DEBUG=x: passed, and used by all threads */
     uint64_t runs;
 } launch;
@@ -237,6 +238,18 @@ typedef struct packing {
     uint32_t buffer;  /* 0: none yet */
     uint64_t content; /* of the leaf's buffer when it was packed */
 } packing;
+
+/* What of the launches another run may find elsewhere: an argument that is no temporary, and a
+ * value that a constant of the request is. */
+typedef struct moving_slice {
+    dev_slice *slice;
+    uint32_t kind, number; /* as its slot has them */
+} moving_slice;
+typedef struct moving_value {
+    int64_t *value;
+    dev_checked *checked;
+    uint32_t number;
+} moving_value;
 
 /* An output that may be the same memory as a leaf: its kernel bears it, and is the leaf's last
  * reader. */
@@ -264,7 +277,11 @@ typedef struct run_plan {
     bool dynamic;     /* sizes depend on dimension variables */
     uint64_t renewed; /* run_state.renewed when programs were looked up */
     uint64_t bound;   /* graph.binding + 1 at which sizes were computed; 0: never */
-    void *memory;     /* the arena the slices were filled for */
+    uint64_t filled;  /* likewise, at which launches were filled in */
+    void *memory;     /* and for which arena */
+    moving_slice *moving;
+    moving_value *lifted;
+    uint32_t movings, lifteds;
 } run_plan;
 
 fuse_terms run_fuse_terms(const qn_ctx *qn);

@@ -241,7 +241,8 @@ static bool writes(const tune_check *c, int a) {
 
 static void run_on(tune_check *c, dev_program *p, int set, const dev_slice *arg) {
     run_state *r = c->qn->run;
-    qn_code code = r->dev->launch(r->dev_state, p, 1, &(dev_set){arg, c->set[set].var});
+    qn_code code =
+        r->dev->launch(r->dev_state, p, 1, &(dev_set){.arg = arg, .var = c->set[set].var});
     if (code) raise_error(c->qn, code, "tuning: kernel %s failed", p->name);
 }
 

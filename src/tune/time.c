@@ -29,7 +29,7 @@ static double sample_now(const tune_timer *t) {
 static double sample(const tune_timer *t, dev_program *p, int set, int runs) {
     run_state *r = t->check->qn->run;
     const tune_set *s = &t->check->set[set];
-    dev_set d = {s->arg, s->var};
+    dev_set d = {.arg = s->arg, .var = s->var};
     double start = sample_now(t);
     for (int i = 0; i < runs; i++) {
         qn_code code = r->dev->launch(r->dev_state, p, 1, &d);

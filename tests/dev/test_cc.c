@@ -59,7 +59,7 @@ static void check_times(dev_program *p, int factor) {
     static float in[FLOATS], out[FLOATS];
     for (int i = 0; i < FLOATS; i++) in[i] = (float)i, out[i] = -1;
     dev_slice slice[2] = {{in, 0, sizeof in}, {out, 0, sizeof out}};
-    dev_set set = {slice, NULL};
+    dev_set set = {.arg = slice};
     if (h.dev->launch(h.cpu, p, 1, &set)) FAIL("%s", qn_error(h.qn));
     for (int i = 0; i < FLOATS; i++)
         if (out[i] != (float)(i * factor)) {

@@ -55,7 +55,7 @@ static bool triples(void *state, dev_program *p, int64_t n) {
     float *x = dev_cpu.alloc(state, (size_t)n * 4), *y = dev_cpu.alloc(state, (size_t)n * 4);
     for (int64_t i = 0; i < n; i++) x[i] = (float)i;
     dev_slice arg[2] = {{x, 0, (size_t)n * 4}, {y, 0, (size_t)n * 4}};
-    dev_set set = {arg, &n};
+    dev_set set = {.arg = arg, .var = &n};
     bool good = !dev_cpu.launch(state, p, 1, &set);
     for (int64_t i = 0; i < n; i++) good &= y[i] == 3 * (float)i;
     dev_cpu.free(state, x, (size_t)n * 4);
@@ -146,7 +146,7 @@ static void launches_are_checked(void) {
     _Alignas(64) float x[64] = {1}, y[64] = {0};
     dev_slice arg[2] = {{x, 0, sizeof x}, {y, 0, sizeof y}};
     int64_t n = 64;
-    dev_set set = {arg, &n};
+    dev_set set = {.arg = arg, .var = &n};
     if (!open_scale(&o, 2, scale_text)) {
         SKIP("no compiler");
     } else {
@@ -174,7 +174,7 @@ static void each_set_has_its_own_sizes(void) {
     for (int i = 0; i < 64; i++) x[i] = (float)i;
     dev_slice arg[4] = {{x, 0, 64}, {y, 0, 64}, {x, 64, 40}, {y, 128, 40}};
     int64_t n[2] = {16, 10};
-    dev_set set[2] = {{arg, &n[0]}, {arg + 2, &n[1]}};
+    dev_set set[2] = {{.arg = arg, .var = &n[0]}, {.arg = arg + 2, .var = &n[1]}};
     if (!open_scale(&o, 2, scale_text)) {
         SKIP("no compiler");
     } else {
@@ -203,7 +203,7 @@ static void results_do_not_depend_on_threads(void) {
             SKIP("no compiler");
         } else {
             dev_slice arg[2] = {{x, 0, sizeof x}, {y[threads - 1], 0, sizeof y[0]}};
-            CHECK_INT(dev_cpu.launch(o.state, o.p, 1, &(dev_set){arg, NULL}), QN_OK);
+            CHECK_INT(dev_cpu.launch(o.state, o.p, 1, &(dev_set){.arg = arg}), QN_OK);
             CHECK(!memcmp(y[0], y[threads - 1], sizeof y[0]));
         }
         close_scale(&o);
@@ -238,7 +238,8 @@ static void launches_run_side_by_side(void) {
         for (int i = 0; i < SETS; i++) {
             n[i] = i % 3 ? i : 20 * i;
             many[i] = (dev_slice){x[i], 0, sizeof x[i]}, single[i] = (dev_slice){y[i], 0, 256};
-            set[i] = (dev_set){&many[i], &n[i]}, other[i] = (dev_set){&single[i], NULL};
+            set[i] = (dev_set){.arg = &many[i], .var = &n[i]},
+            other[i] = (dev_set){.arg = &single[i]};
         }
         dev_launch launch[] = {{p, 1, other}, {o.p, SETS, set}, {p, SETS - 1, other + 1}};
         CHECK_INT(dev_cpu.launch_many(o.state, 3, launch), QN_OK);
@@ -335,7 +336,8 @@ static void null_compares_what_runs_side_by_side(void) {
     int64_t n = 16;
     dev_slice arg[3] = {{m, 0, 64}, {m, 64, 64}, {m, 128, 64}};
     dev_slice first[2] = {arg[0], arg[1]}, reads[2] = {arg[0], arg[2]}, after[2] = {arg[1], arg[2]};
-    dev_set set[3] = {{first, &n}, {reads, &n}, {after, &n}};
+    dev_set set[3] = {
+        {.arg = first, .var = &n}, {.arg = reads, .var = &n}, {.arg = after, .var = &n}};
     dev_launch beside[2] = {{p, 1, set}, {p, 1, set + 1}},
                chain[2] = {{p, 1, set}, {p, 1, set + 2}};
     CHECK_INT(dev_null.launch_many(null, 2, beside), QN_OK);
@@ -357,7 +359,7 @@ static void null_checks_launches(void) {
     void *x = dev_null.alloc(null, 400), *y = dev_null.alloc(null, 512);
     dev_slice arg[2] = {{x, 0, 400}, {y, 64, 400}};
     int64_t n = 100;
-    dev_set set = {arg, &n};
+    dev_set set = {.arg = arg, .var = &n};
     const struct {
         dev_slice x, y;
         int64_t n;

@@ -40,7 +40,7 @@ static bool launch_once(harness *h, kernel *k, const subject *s, harness_buffers
     dev_program *p = dev_cpu.compile(h->cpu, k);
     dev_slice arg[HARNESS_ARGS];
     for (int a = 0; a < b->n; a++) arg[a] = (dev_slice){b->got[a], HARNESS_GUARD, b->size[a]};
-    dev_set set = {arg, s->dim};
+    dev_set set = {.arg = arg, .var = s->dim};
     qn_code code = dev_cpu.launch(h->cpu, p, 1, &set);
     dev_cpu.unload(h->cpu, p);
     if (code) str_addf(what, "launch: %s", qn_error(h->qn));

@@ -1,8 +1,55 @@
 /* test_static.c - what a run of a static graph costs beside its kernels, in things that can be
  * counted. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
 #include "graph/graph.h"
 #include "run/run.h"
 #include "test.h"
+
+/* ---- what the process asks the system for ---------------------------------------------------- */
+
+static atomic_bool counting;
+static atomic_int locks, allocations;
+
+static int counted_lock(const char *name, pthread_mutex_t *m) {
+    int (*next)(pthread_mutex_t *) = NULL;
+    void *symbol = dlsym(RTLD_NEXT, name);
+    memcpy(&next, &symbol, sizeof next);
+    if (atomic_load(&counting)) atomic_fetch_add(&locks, 1);
+    return next(m);
+}
+
+int pthread_mutex_lock(pthread_mutex_t *m) {
+    return counted_lock("pthread_mutex_lock", m);
+}
+
+int pthread_mutex_trylock(pthread_mutex_t *m) {
+    return counted_lock("pthread_mutex_trylock", m);
+}
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
+static void count_allocation(void) {
+    if (atomic_load(&counting)) atomic_fetch_add(&allocations, 1);
+}
+void *malloc(size_t size) {
+    count_allocation();
+    return __libc_malloc(size);
+}
+void *calloc(size_t n, size_t size) {
+    count_allocation();
+    return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t size) {
+    count_allocation();
+    return __libc_realloc(p, size);
+}
+#endif
 
 static qn_ctx *open_one(void) {
     qn_options o = QN_OPTIONS(.threads = 1);
@@ -28,6 +75,75 @@ static void a_run_of_what_lies_in_memory_asks_for_no_memory(void) {
     CHECK_INT((int64_t)(qn->heap.requests - before), 0);
     CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
     CHECK(got[0] == 2 && got[1] == 4 && got[2] == 6 && got[15] == 0);
+    qn_close(qn);
+}
+
+enum { WIDE = 192 };
+
+/* A product that is worth several threads, rows that are not, and a parameter that each run assigns. */
+static void nothing_is_locked_or_asked_for(int threads) {
+    enum { WARM = 3000, RUNS = 200 };
+    static float data[WIDE * WIDE];
+    int64_t shape[] = {WIDE, WIDE};
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = threads));
+    for (int i = 0; i < WIDE * WIDE; i++) data[i] = (float)(i % 7) * 0.01f;
+    qn_tensor *x = qn_from(qn, QN_F32, 2, shape, data), *w = qn_from(qn, QN_F32, 2, shape, data);
+    qn_tensor *y = qn_softmax(qn_matmul(x, w), 1), *sums = qn_sum(y, 0, false), *out[2];
+    CHECK_INT(qn_assign(w, qn_add(qn_mul(w, sums), x)), QN_OK);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 2, (qn_tensor *[]){y, sums});
+    CHECK(p != NULL);
+    uint64_t before = 0;
+    pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+    atomic_store(&counting, true);
+    pthread_mutex_lock(&own);
+    atomic_store(&counting, false);
+    CHECK_INT(locks, 1); /* they are counted */
+    atomic_store(&locks, 0);
+    for (int i = 0; p && i < WARM + RUNS; i++) {
+        if (i == WARM) before = qn->heap.requests, locks = allocations = 0;
+        atomic_store(&counting, true);
+        qn_code code = qn_plan_run(p, &x, out);
+        atomic_store(&counting, false);
+        CHECK_INT(code, QN_OK);
+        for (int k = 0; k < 2; k++) qn_release(out[k]);
+    }
+    CHECK_INT((int64_t)(qn->heap.requests - before), 0);
+    CHECK_INT(locks, 0);
+    CHECK_INT(allocations, 0);
+    qn_close(qn);
+}
+
+static void a_run_on_one_thread_asks_for_no_memory_and_no_lock(void) {
+    nothing_is_locked_or_asked_for(1);
+}
+
+static void a_run_on_several_threads_asks_for_no_memory_and_no_lock(void) {
+    nothing_is_locked_or_asked_for(4);
+}
+
+/* What a launch is given was checked in the first run, and is known until it changes: where a test
+ * says that a kernel has no items, it has none. */
+static void launches_are_checked_once(void) {
+    qn_ctx *qn = open_one();
+    float data[16] = {1, 2, 3}, got[16] = {0};
+    int64_t t = qn_var(qn, "t", 1, 16), two = 2;
+    CHECK_INT(qn_bind(qn, t, 16), QN_OK);
+    qn_tensor *x = qn_from(qn, QN_F32, 1, &t, data), *y = qn_add(x, x), *out = NULL;
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+    CHECK(p && qn_plan_run(p, &x, &out) == QN_OK);
+    launch *l = p ? static_plan_at(p, "test", &qn)->launch : NULL;
+    CHECK(l && l->checked->is && l->checked->items > 0);
+    if (l) l->checked->items = 0;
+    float *memory = buffer_at(qn, node_at(qn->graph, tensor_at(out)->node)->buffer)->memory;
+    memory[0] = -1;
+    qn_release(out);
+    CHECK_INT(qn_plan_run(p, &x, &out), QN_OK);
+    CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
+    CHECK(got[0] == -1);
+    x = qn_from(qn, QN_F32, 1, &two, data); /* other sizes */
+    CHECK_INT(qn_plan_run(p, &x, &out), QN_OK);
+    CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
+    CHECK(got[0] == 2 && got[1] == 4);
     qn_close(qn);
 }
 
@@ -62,6 +178,9 @@ static void runs_alone_sweep_shapes(void) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_run_of_what_lies_in_memory_asks_for_no_memory);
+    RUN(a_run_on_one_thread_asks_for_no_memory_and_no_lock);
+    RUN(a_run_on_several_threads_asks_for_no_memory_and_no_lock);
+    RUN(launches_are_checked_once);
     RUN(runs_alone_sweep_shapes);
     return test_end();
 }

@@ -291,21 +291,32 @@ static void run_line(cpu *c) {
     c->work = 0;
 }
 
+/* How much the set is to be done; what was checked before need not be again. */
+static qn_code check(cpu *c, const cpu_program *p, const dev_set *set, dev_checked *out) {
+    qn_code code = dev_check_set(c->ctx, &p->program, p->facts, set);
+    int64_t items = p->facts->number[EMIT_ITEMS], work = p->facts->number[EMIT_WORK];
+    *out = (dev_checked){code == QN_OK, items, work < items ? items : work};
+    if (set->checked) *set->checked = *out;
+    return code;
+}
+
+static inline void point(void **to, const cpu_program *p, const dev_set *set) {
+    for (int a = 0; a < p->program.args; a++)
+        to[a] = (char *)set->arg[a].memory + set->arg[a].offset;
+}
+
 static qn_code add_task(cpu *c, cpu_program *p, const dev_set *set) {
     size_t args = (size_t)p->program.args;
-    qn_code code = dev_check_set(c->ctx, &p->program, p->facts, set);
+    dev_checked is = set->checked ? *set->checked : (dev_checked){.is = false};
+    qn_code code = is.is ? QN_OK : check(c, p, set, &is);
     if (code) return code;
     if (c->tasks == CPU_TASKS || c->line + args > c->pointers) run_line(c);
-    int64_t items = p->facts->number[EMIT_ITEMS], work = p->facts->number[EMIT_WORK];
-    if (items < 1) return QN_OK;
+    if (is.items < 1) return QN_OK;
     cpu_task *t = &c->task[c->tasks++];
-    *t = (cpu_task){p->run,   c->pointer + c->line,
-                    set->var, items,
-                    c->work,  (double)(work < items ? items : work)};
+    *t = (cpu_task){p->run, c->pointer + c->line, set->var, is.items, c->work, (double)is.work};
     c->line += args;
     c->work += t->work;
-    for (size_t a = 0; a < args; a++)
-        t->pointer[a] = (char *)set->arg[a].memory + set->arg[a].offset;
+    point(t->pointer, p, set);
     return QN_OK;
 }
 
@@ -319,7 +330,17 @@ static qn_code cpu_launch_many(void *state, int n, const dev_launch *launch) {
     return code;
 }
 
+/* A small one that was checked before is as quick as can be. */
 static qn_code cpu_launch(void *state, dev_program *program, int sets, const dev_set *set) {
+    cpu *c = state;
+    const cpu_program *p = (const cpu_program *)program;
+    const dev_checked *is = set->checked;
+    if (sets == 1 && is && is->is && (is->work < c->shared_work || pool_threads(c->pool) == 1)) {
+        point(c->pointer, p, set);
+        if (is->items > 0) p->run(c->pointer, set->var, c->scratch, 0, is->items);
+        c->spread = false;
+        return QN_OK;
+    }
     return cpu_launch_many(state, 1, &(dev_launch){program, (uint32_t)sets, set});
 }
 
