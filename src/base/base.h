@@ -120,9 +120,10 @@ uint64_t hash_mix(uint64_t a, uint64_t b);
  * Open addressing, deletable; memory from a heap, freed by idset_free. */
 typedef struct idset {
     heap *h;
-    uint32_t *id;
-    uint32_t *hash;
-    uint32_t cap, count, dead;
+    struct idset_slot {
+        uint32_t id, hash;
+    } * slot;
+    uint32_t cap, count;
 } idset;
 typedef bool (*idset_same)(const void *key, uint32_t id, const void *user);
 

@@ -7,11 +7,11 @@
  * invertible, so no block of input can make it forget what came before. Values are the same on
  * every little-endian machine; they are for tables and caches, not against an adversary.
  *
- * The set. Linear probing over a power of two of slots. A slot keeps the id and 32 bits of its
- * hash, so that growing needs no access to the things themselves and most misses are settled
- * without calling `same`. Id 0 marks a slot without an entry: with hash 0 it was never used, with
- * hash 1 it is dead (its entry was removed, probing goes on past it). At most 3/4 of the slots are
- * used or dead, so that a probe always ends. */
+ * The set. Linear probing over a power of two of slots, of which at most half are taken: a longer
+ * probe is a branch that nobody foresees. A slot keeps the id, 0 where there is none, and 32 bits
+ * of its hash beside it, for each line of the cache that a probe touches costs as much as all the
+ * rest; so growing needs no access to the things themselves, and most misses are settled without
+ * calling `same`. Where an entry goes those behind it move up, so no slot is ever dead. */
 #include "base/base.h"
 
 __extension__ typedef unsigned __int128 uint128;
@@ -75,7 +75,7 @@ uint64_t hash_bytes(const void *data, size_t n, uint64_t seed) {
 
 /* ---- idset ---------------------------------------------------------------------------------- */
 
-enum { IDSET_FIRST = 16, IDSET_DEAD = 1 };
+enum { IDSET_FIRST = 16 };
 static const uint32_t idset_most = 1u << 31;
 
 static inline uint32_t idset_short(uint64_t hash) {
@@ -90,71 +90,54 @@ uint32_t idset_find(const idset *s, uint64_t hash, idset_same same, const void *
                     const void *user) {
     if (!s->cap) return 0;
     uint32_t mask = s->cap - 1, mine = idset_short(hash);
-    for (uint32_t i = mine & mask;; i = (i + 1) & mask) {
-        if (s->id[i] == 0) {
-            if (s->hash[i] != IDSET_DEAD) return 0;
-        } else if (s->hash[i] == mine && same(wanted, s->id[i], user)) {
-            return s->id[i];
-        }
-    }
+    for (uint32_t i = mine & mask; s->slot[i].id; i = (i + 1) & mask)
+        if (s->slot[i].hash == mine && same(wanted, s->slot[i].id, user)) return s->slot[i].id;
+    return 0;
 }
 
-/* The first slot of the probe that holds no entry. */
-static uint32_t idset_slot(const idset *s, uint32_t mine) {
-    uint32_t mask = s->cap - 1, i = mine & mask;
-    while (s->id[i]) i = (i + 1) & mask;
-    return i;
+static void idset_put(const idset *s, struct idset_slot entry) {
+    uint32_t mask = s->cap - 1, i = entry.hash & mask;
+    while (s->slot[i].id) i = (i + 1) & mask;
+    s->slot[i] = entry;
 }
 
-/* Move the entries to a fresh table without dead slots, twice as large where half of it would be
- * taken. Both columns are one block, and the old one is let go last: raising loses nothing. */
-static void idset_rehash(idset *s) {
-    uint32_t cap = s->cap ? s->cap : IDSET_FIRST;
-    if (s->count >= cap / 2) {
-        if (cap == idset_most)
-            raise_error(s->h->ctx, QN_ERANGE, "more than 2^30 entries in a table");
-        cap *= 2;
-    }
-    uint32_t *block = heap_zeroed(s->h, (size_t)cap * 2 * sizeof *block);
-    idset fresh = {.h = s->h, .id = block, .hash = block + cap, .cap = cap, .count = s->count};
-    for (uint32_t i = 0; i < s->cap; i++) {
-        if (!s->id[i]) continue;
-        uint32_t slot = idset_slot(&fresh, s->hash[i]);
-        fresh.id[slot] = s->id[i];
-        fresh.hash[slot] = s->hash[i];
-    }
+/* Move the entries to a table of twice the size. The old one is let go last: raising loses nothing. */
+static void idset_grow(idset *s) {
+    if (s->cap == idset_most)
+        raise_error(s->h->ctx, QN_ERANGE, "more than 2^30 entries in a table");
+    idset fresh = {.h = s->h, .cap = s->cap ? 2 * s->cap : IDSET_FIRST, .count = s->count};
+    fresh.slot = heap_zeroed(s->h, (size_t)fresh.cap * sizeof *fresh.slot);
+    for (uint32_t i = 0; i < s->cap; i++)
+        if (s->slot[i].id) idset_put(&fresh, s->slot[i]);
     idset_free(s);
     *s = fresh;
 }
 
 void idset_add(idset *s, uint64_t hash, uint32_t id) {
-    if ((uint64_t)s->count + s->dead + 1 > (uint64_t)s->cap / 4 * 3) idset_rehash(s);
-    uint32_t mine = idset_short(hash), slot = idset_slot(s, mine);
-    if (s->hash[slot] == IDSET_DEAD) s->dead--;
-    s->id[slot] = id;
-    s->hash[slot] = mine;
+    if (s->count >= s->cap / 2) idset_grow(s);
+    idset_put(s, (struct idset_slot){id, idset_short(hash)});
     s->count++;
 }
 
+/* Entries behind it that were put there because its slot was taken move up. */
 void idset_remove(idset *s, uint64_t hash, uint32_t id) {
     if (!s->cap) return;
-    uint32_t mask = s->cap - 1, i = idset_short(hash) & mask;
-    while (s->id[i] != id) {
-        if (s->id[i] == 0 && s->hash[i] != IDSET_DEAD) return;
-        i = (i + 1) & mask;
+    uint32_t mask = s->cap - 1, hole = idset_short(hash) & mask;
+    while (s->slot[hole].id != id) {
+        if (!s->slot[hole].id) return;
+        hole = (hole + 1) & mask;
     }
-    s->id[i] = 0;
+    for (uint32_t i = (hole + 1) & mask; s->slot[i].id; i = (i + 1) & mask) {
+        if (((i - s->slot[i].hash) & mask) < ((i - hole) & mask)) continue;
+        s->slot[hole] = s->slot[i];
+        hole = i;
+    }
+    s->slot[hole] = (struct idset_slot){0, 0};
     s->count--;
-    /* A dead slot serves probes that go on past it; where the next slot ends every probe, none
-     * does. */
-    uint32_t next = (i + 1) & mask;
-    bool ends = s->id[next] == 0 && s->hash[next] != IDSET_DEAD;
-    s->hash[i] = ends ? 0 : IDSET_DEAD;
-    if (!ends) s->dead++;
 }
 
 void idset_free(idset *s) {
-    heap_free(s->h, s->id, (size_t)s->cap * 2 * sizeof *s->id);
+    heap_free(s->h, s->slot, (size_t)s->cap * sizeof *s->slot);
     *s = (idset){.h = s->h};
 }
 

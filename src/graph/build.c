@@ -178,8 +178,22 @@ static bool elem_type(graph *g, const build_args *a, qn_dtype *out) {
     }
 }
 
+/* Arguments that nothing has to be done to: they are of one dtype and shape, which the operation
+ * takes as it is. */
+static bool elem_fits(const graph *g, const build_args *a) {
+    const graph_node *x = &g->node[a->x[0]];
+    bool same = true;
+    for (int i = 1; i < a->n; i++)
+        same &= g->node[a->x[i]].dtype == x->dtype && g->node[a->x[i]].shape == x->shape;
+    int types = op_rows[a->op].types;
+    return same && (types == TYPES_FLOAT || types == TYPES_NUM) && dtype_is_float(x->dtype);
+}
+
 static node_id elem_node(graph *g, const build_args *a) {
     qn_dtype dtype;
+    const graph_node *first = &g->node[a->x[0]];
+    if (elem_fits(g, a))
+        return node_make(g, a->op, (qn_dtype)first->dtype, first->shape, a->n, a->x, 0, 0);
     if (!elem_type(g, a, &dtype)) return 0;
     tuple_id shape = g->node[a->x[0]].shape;
     for (int i = 1; i < a->n; i++) {
@@ -204,8 +218,12 @@ static node_id elem_node(graph *g, const build_args *a) {
     return node_make(g, a->op, dtype, shape, a->n, x, 0, 0);
 }
 
+/* The commonest constructor; clearing all arguments would be a twelfth of its time. */
 qn_tensor *build_elem(int op, int n, qn_tensor *const *x) {
-    build_args a = {.name = op_rows[op].name, .op = op};
+    build_args a;
+    a.name = op_rows[op].name;
+    a.arg = NULL;
+    a.op = op;
     return build_enter(&a, n, x) ? build_run(&a, elem_node) : NULL;
 }
 

@@ -147,6 +147,36 @@ static void launches_are_checked_once(void) {
     qn_close(qn);
 }
 
+/* All sizes of a range are one plan, made ahead: running it compiles and plans nothing. By hand:
+ * the sum of 0 .. n-1 times n. */
+static void every_size_of_a_range_is_planned_ahead(void) {
+    enum { MOST = 300 };
+    static float v[MOST];
+    qn_ctx *qn = open_one();
+    int64_t t = qn_var(qn, "t", 1, MOST);
+    for (int i = 0; i < MOST; i++) v[i] = (float)i;
+    CHECK_INT(qn_bind(qn, t, MOST), QN_OK);
+    qn_tensor *x = qn_from(qn, QN_F32, 1, &t, v), *out;
+    qn_tensor *ones = qn_ones(qn, QN_F32, 2, (int64_t[]){t, 1});
+    qn_tensor *y = qn_sum(qn_mul(qn_unsqueeze(x, 0), ones), QN_ALL, false);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+    CHECK(p != NULL);
+    qn_stats before, after;
+    qn_get_stats(qn, &before, sizeof before);
+    for (int64_t n = 1; p && n <= MOST; n++) {
+        float got = -1;
+        qn_tensor *in = qn_from(qn, QN_F32, 1, &n, v);
+        CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+        CHECK_INT(qn_read(out, &got, sizeof got), QN_OK);
+        double want = (double)(n * (n - 1) / 2) * (double)n;
+        CHECK_NEAR(got, want, 1e-5, 0);
+    }
+    qn_get_stats(qn, &after, sizeof after);
+    CHECK_INT((int64_t)(after.compiles - before.compiles), 0);
+    CHECK_INT((int64_t)(after.plans - before.plans), 0);
+    qn_close(qn);
+}
+
 /* Data of ever new sizes leaves shapes behind, and a program may do nothing but run. */
 static void runs_alone_sweep_shapes(void) {
     enum { SIZES = 20000 };
@@ -181,6 +211,7 @@ int main(int argc, char **argv) {
     RUN(a_run_on_one_thread_asks_for_no_memory_and_no_lock);
     RUN(a_run_on_several_threads_asks_for_no_memory_and_no_lock);
     RUN(launches_are_checked_once);
+    RUN(every_size_of_a_range_is_planned_ahead);
     RUN(runs_alone_sweep_shapes);
     return test_end();
 }
