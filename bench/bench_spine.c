@@ -8,8 +8,9 @@
  *   plan_hit      share of a step spent finding its plan again (floor 20 %)
  *   gemm          1024^3 f32, one thread, against the FMA peak measured beside it (floor 50 %)
  *   softmax, layer_norm   4096^2, one thread, bytes against a copy measured beside it (floor 50 %)
- * Absolute times (node, launch, compile) are measured while the machine is quiet and are reported as they
- * are; they fail only beyond twice their floor, so that a loaded machine does not fail a build. */
+ * Absolute times (node, launch, compile) are measured while the machine is quiet and are reported
+ * as they are; they fail only beyond twice their floor, so that a loaded machine does not fail a
+ * build. */
 #include "limits.h"
 #include "quern_nn.h"
 

@@ -254,15 +254,15 @@ QN_API void qn_tape_end(qn_tape *tape);
 
 /* ---- static graphs ---------------------------------------------------------------------- */
 
-/* One plan computing `outputs` from `inputs`, replayed by qn_plan_run. Inputs are tensors in memory,
- * each another one: data (qn_from), or expressions that were realized before anything was made of
- * them. What is made of an input follows it, read before or not; everything else that lies in
- * memory is a parameter, read anew at each run, so that qn_assign and qn_write on it are seen, and
- * so are values of assigned tensors and outputs of other plans. Assignments pending now become part
- * of the plan, and each run makes them, but for those of values that are there and follow no input.
- * Nothing is computed by this call but first values of modules' parameters that were not yet.
- * QN_EGRAPH where it cannot be known what follows an input: history was cut (knob history), or
- * parameters were released or overwritten since. */
+/* One plan computing `outputs` from `inputs`, replayed by qn_plan_run. Inputs are different tensors
+ * in memory: data (qn_from), or expressions that were realized before anything was made of them.
+ * What is made of an input follows it, read before or not; everything else that lies in memory is a
+ * parameter, read anew at each run, so that qn_assign and qn_write on it are seen; so are values of
+ * assigned tensors and outputs of other plans. Assignments pending now become part of the plan, and
+ * each run makes them, but for those of values that are there and follow no input. Nothing is
+ * computed by this call but first values of modules' parameters that were not yet. QN_EGRAPH where
+ * it cannot be known what follows an input: history was cut (knob history), or parameters were
+ * released or overwritten since. */
 QN_API qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                             qn_tensor *const *outputs);
 /* outputs[i] receives a fresh tensor each; after an error they are as they were. An input compiled

@@ -101,7 +101,7 @@ static void idset_put(const idset *s, struct idset_slot entry) {
     s->slot[i] = entry;
 }
 
-/* Move the entries to a table of twice the size. The old one is let go last: raising loses nothing. */
+/* Move the entries to a table of twice the size; the old one goes last: raising loses nothing. */
 static void idset_grow(idset *s) {
     if (s->cap == idset_most)
         raise_error(s->h->ctx, QN_ERANGE, "more than 2^30 entries in a table");

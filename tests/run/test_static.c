@@ -80,7 +80,7 @@ static void a_run_of_what_lies_in_memory_asks_for_no_memory(void) {
 
 enum { WIDE = 192 };
 
-/* A product that is worth several threads, rows that are not, and a parameter that each run assigns. */
+/* A product that is worth several threads, rows that are not, a parameter that is assigned. */
 static void nothing_is_locked_or_asked_for(int threads) {
     enum { WARM = 3000, RUNS = 200 };
     static float data[WIDE * WIDE];
