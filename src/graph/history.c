@@ -162,6 +162,11 @@ bool node_differentiable(const graph_node *n) {
     return dtype_is_float(n->dtype) && op_rows[n->op].differentiable;
 }
 
+/* A tensor's version: nothing asks what was assigned once it is there. */
+static bool node_is_state(const graph_node *n) {
+    return n->op == OP_DETACH && n->bits;
+}
+
 void graph_realized(graph *g, node_id id, uint32_t buffer) {
     graph_node *n = &g->node[id];
     bool had = (n->flags & NODE_REALIZED) != 0;
@@ -175,7 +180,11 @@ void graph_realized(graph *g, node_id id, uint32_t buffer) {
     if (had || op_rows[n->op].class_ == CLASS_LEAF) return;
     if (n->needs)
         for (int i = 0; i < n->sources; i++) value_drop(g, n->src[i]);
-    if (!(n->flags & NODE_LISTED)) list_add(g, id);
+    if (node_is_state(n)) {
+        if (!g->tapes) node_forget(g, id);
+    } else if (!(n->flags & NODE_LISTED)) {
+        list_add(g, id);
+    }
 }
 
 bool value_regainable(const graph *g, node_id id) {
@@ -213,7 +222,7 @@ void value_give_up(graph *g, node_id id) {
 static void history_cut(graph *g, node_id id) {
     graph_node *n = &g->node[id];
     bool lost = (n->flags & NODE_DATA) && node_differentiable(n), follows = node_follows(n);
-    bool version = n->op == OP_DETACH && n->bits;
+    bool version = node_is_state(n);
     node_forget(g, id);
     n->computed = follows;
     n->cut = !version;
@@ -266,6 +275,7 @@ void history_tape_ended(graph *g) {
     for (node_id id = 1; id < g->nodes; id++) {
         graph_node *n = &g->node[id];
         if (!(n->flags & NODE_REALIZED)) continue;
+        if (node_is_state(n)) node_forget(g, id);
         if (n->needs || n->op == OP_NONE) continue;
         if (n->flags & NODE_OLD) n->flags |= NODE_TAPED;
         value_idle(g, id);
