@@ -1,4 +1,4 @@
-/* function_cases.h - arguments for every function of quern.h's generated prototypes, one row each:
+/* function_cases.h - arguments for every function of quern_ops.h's generated prototypes, one row each:
  * X(name, lo, hi, call). test_everywhere.c runs the calls and fails where a function has no row.
  *
  * In a call IN(4, 6) is a new input of that shape in the dtype under test, numbers from lo to hi

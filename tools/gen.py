@@ -3,7 +3,7 @@
 
 Usage: gen.py [--check] [--force] [--accept] [NAME...]
 
-Generated are regions of ordinary files, and they are committed. What lies in include/quern.h between
+Generated are regions of ordinary files, and they are committed. What lies in include/quern_ops.h between
 the lines "== generated .. ==" and "== end .. ==", the prototypes by section, belongs to the tables as a
 whole, and so do the macros of include/quern_generic.h: a run writes it anew, --check compares. Its
 words and parameters are all columns of the tables.
@@ -258,7 +258,7 @@ def knobs_table():
     yield table("knobs", ["variable", "kind", "set", "default", ""], lines)
 
 
-WHOLE = [("include/quern.h", header), ("include/quern_generic.h", generic)]
+WHOLE = [("include/quern_ops.h", header), ("include/quern_generic.h", generic)]
 OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table)]
 
 # ---- regions -------------------------------------------------------------------------------------

@@ -12,14 +12,14 @@ command -v python3 >/dev/null || {
 
 tree=$scratch/tree
 ops=$tree/src/graph/ops.h
-header=$tree/include/quern.h
+header=$tree/include/quern_ops.h
 api=$tree/src/func/api.c
 fresh() { # a copy that is up to date
     rm -rf "$tree"
     mkdir -p "$tree/tools" "$tree/include" "$tree/docs" "$tree/src/graph" "$tree/src/func" \
         "$tree/src/base"
     cp tools/gen.py "$tree/tools"
-    cp include/quern.h include/quern_generic.h "$tree/include"
+    cp include/quern_ops.h include/quern_generic.h "$tree/include"
     cp docs/ops.md docs/knobs.md "$tree/docs"
     cp src/graph/ops.h "$tree/src/graph"
     cp src/func/funcs.h src/func/api.c "$tree/src/func"
@@ -61,10 +61,10 @@ check check_names_the_stale_line says ': /* square root; NaN below 0' --check
 check check_names_the_stale_region says 'docs/ops.md: elem' --check
 check check_writes_nothing diff -r "$scratch/stale" "$tree"
 rm -rf "$scratch/stale"
-check writes_the_changed_row says 'include/quern.h:'
-check the_prototype_has_the_new_words has include/quern.h '/* the root of x ('
+check writes_the_changed_row says 'include/quern_ops.h:'
+check the_prototype_has_the_new_words has include/quern_ops.h '/* the root of x ('
 check the_table_has_the_new_words has docs/ops.md '| the root of x |'
-check only_that_region_changed [ "$(changed_lines include/quern.h)" -eq 2 ]
+check only_that_region_changed [ "$(changed_lines include/quern_ops.h)" -eq 2 ]
 check is_up_to_date_then gen --check
 
 # Rows that come and go
@@ -73,7 +73,7 @@ check adds_a_row edit "$ops" \
     's/^X\(EXP2, .*/X(EXP10, "exp10", 1, ELEM, FLOAT, pow(10, x), -, 1, 0, NONE, -4, 4, "10^x")\n&/'
 check_fails check_fails_on_a_missing_region gen --check
 check writes_the_new_row says 'src/func/api.c: exp10 (new)'
-check the_new_prototype_is_there has include/quern.h 'qn_tensor *qn_exp10(qn_tensor *x);'
+check the_new_prototype_is_there has include/quern_ops.h 'qn_tensor *qn_exp10(qn_tensor *x);'
 after() { # after FIRST SECOND: the regions follow each other
     grep -oE 'qn_[a-z0-9_]+\(qn_tensor' "$header" | grep -A1 -xF "qn_$1(qn_tensor" | grep -qxF "qn_$2(qn_tensor"
 }
@@ -81,17 +81,17 @@ check it_stands_behind_the_row_before_it after exp exp10
 check is_up_to_date_with_it gen --check
 check removes_the_row edit "$ops" '/^X\(EXP10,/d'
 check takes_the_region_away says 'src/func/api.c: exp10 (gone)'
-check the_prototype_is_gone lacks include/quern.h exp10
-check nothing_else_is_gone [ "$(changed_lines include/quern.h)" -eq 0 ]
+check the_prototype_is_gone lacks include/quern_ops.h exp10
+check nothing_else_is_gone [ "$(changed_lines include/quern_ops.h)" -eq 0 ]
 
 # What is not of the tables has no place in the generated part of the header; around it one may write
 fresh
 check edits_the_generated_part edit "$header" 's/(qn_tensor \*qn_sqrt\(qn_tensor \*)x\)/\1number)/'
 check_fails check_fails_on_it gen --check
 check check_names_the_edited_line says 'qn_sqrt(qn_tensor *number)' --check
-check a_run_writes_it_anew says 'include/quern.h:'
+check a_run_writes_it_anew says 'include/quern_ops.h:'
 check then_every_byte_is_as_it_was same
-check writes_around_it edit "$header" 's/^QN_API const char \*qn_version/\/* by hand *\/\n&/'
+check writes_around_it edit "$header" 's/^typedef enum qn_combine/\/* by hand *\/\n&/'
 check that_is_nobodys_business gen --check
 
 # Edits by hand
