@@ -17,7 +17,7 @@ ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off
           $(WARN) -Iinclude -Isrc $(if $(SAN)$(DEBUG),-DQN_CHECK,-DNDEBUG) $(SANFLAGS) $(CFLAGS)
 LDLIBS := -lm -ldl -pthread $(SANFLAGS)
 
-ROOMS  := base machine sym graph grad func plan ir lower transform math schedule emit dev run tune io nn
+ROOMS  := base machine sym graph grad func plan ir lower transform math schedule emit dev run tune io nn record
 LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c src/$(r)/*/*.c))
 LIBOBJ := $(LIBSRC:%.c=$(BUILD)/%.o)
 CLIOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/*.c))
@@ -30,6 +30,10 @@ HEADERS  := $(wildcard include/quern*.h)
 EXAMPLES := $(call programs,examples,[0-9]*.c)
 
 all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)  ## library and command
+
+# Inside the library public functions have names of their own (src/record/inside.h).
+INSIDE := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/record/%,$(LIBSRC)))
+$(INSIDE): ALL_CFLAGS += -include src/record/inside.h
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

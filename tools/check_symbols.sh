@@ -5,7 +5,8 @@
 #
 # Exempt from the rule on data: the compiler's own, and the tables of LLVM's functions. A process has
 # a libLLVM once however many contexts use it, so each is looked up once, under a lock; and a loader of
-# OpenCL drivers is entered by one thread at a time.
+# OpenCL drivers is entered by one thread at a time. A recording is that of a process: whether there is one,
+# and it, under a lock.
 library=$1
 shift
 bad=0
@@ -34,7 +35,7 @@ done
 mutable=$(objdump -t "$library" |
     awk '($4 == ".data" || $4 == ".bss" || $3 == ".data" || $3 == ".bss") && $2 != "d" { print $NF }' |
     grep -vE '^(completed\.[0-9]+|__dso_handle|__TMC_END__|_edata|_end|__bss_start|\.data|\.bss)$' |
-    grep -vE '^(__cpu_model|__cpu_features2|loaded_libraries|load_lock|opening)$')
+    grep -vE '^(__cpu_model|__cpu_features2|loaded_libraries|load_lock|opening|record_is_on|record_now|record_lock)$')
 [ -n "$mutable" ] && complain "global data that can change: $(echo "$mutable" | tr '\n' ' ')"
 
 readelf -d "$library" | grep -q 'NEEDED.*LLVM' && complain "links LLVM"

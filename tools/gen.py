@@ -6,7 +6,8 @@ Usage: gen.py [--check] [--force] [--accept] [NAME...]
 Generated are regions of ordinary files, and they are committed. What lies in include/quern_ops.h between
 the lines "== generated .. ==" and "== end .. ==", the prototypes by section, belongs to the tables as a
 whole, and so do the macros of include/quern_generic.h: a run writes it anew, --check compares. Its
-words and parameters are all columns of the tables.
+words and parameters are all columns of the tables. The tables of src/record follow from the headers
+(calls.py).
 
 The bodies of src/func/api.c that only name a row, and the tables of docs/ops.md and docs/knobs.md, are
 regions of their own, one for each row. A region is a comment holding a marker
@@ -28,6 +29,9 @@ import hashlib
 import os
 import re
 import sys
+
+sys.dont_write_bytecode = True
+import calls  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COLUMNS = 100
@@ -258,7 +262,9 @@ def knobs_table():
     yield table("knobs", ["variable", "kind", "set", "default", ""], lines)
 
 
-WHOLE = [("include/quern_ops.h", header), ("include/quern_generic.h", generic)]
+WHOLE = [("include/quern_ops.h", header), ("include/quern_generic.h", generic),
+         ("src/record/calls.h", lambda: calls.calls(ROOT)), ("src/record/inside.h", lambda: calls.inside(ROOT)),
+         ("src/record/structs.h", lambda: calls.fields(ROOT))]
 OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table)]
 
 # ---- regions -------------------------------------------------------------------------------------

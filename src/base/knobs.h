@@ -46,6 +46,11 @@ X(PLAN_MEMORY, "plan_memory", NUMBER, ANY, "64",
 X(PROGRAM_MEMORY, "program_memory", NUMBER, ANY, "128",
   "MiB that compiled kernels may take: the one used longest ago goes first. Those of static graphs "
   "are not counted")
+X(RECORD, "record", TEXT, OPEN, "",
+  "a file into which the calls of this process are written from its first qn_open on, for quern "
+  "replay; % in its name: the process's number")
+X(RECORD_MEMORY, "record_memory", NUMBER, OPEN, "65536",
+  "KiB that a value may have to be in a recording itself, and not by its hash alone")
 X(SCHEDULE, "schedule", NUMBER, ANY, "1",
   "0 runs every kernel unscheduled, as lowered (for finding faults)")
 X(FUSE, "fuse", NUMBER, ANY, "1", "0 materialises every node (for finding faults)")

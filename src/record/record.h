@@ -1,0 +1,132 @@
+/* record.h - the calls of a program written to a file, by which `quern replay` makes them again:
+ * docs/record.md has the form. The tables follow from the headers; here is what their letters say.
+ *
+ *   as an argument                             as a result
+ *   C  a context                               C
+ *   T  a tensor, O another object              T, O
+ *   I  int or an enum, Z int64_t, U uint64_t   I, Z, U
+ *   S  size_t, H qn_scope, B bool, F double    S, H, B, F
+ *   W  text                                    W
+ *                                              E  a code
+ *   D  data that is read, so many bytes
+ *   P  a shape, A ints, Y int64_t
+ *   L  tensors, M texts                        L  tensors
+ *   K  a struct, of structs.h
+ *   R  tensors that are given back
+ *   Q  memory that a value is read into, J int32_t, G one int64_t
+ *   N  what is given back and not recorded
+ *
+ * A recording is a process's, of all its contexts and threads in the order in which calls begin. So
+ * whether there is one, and it, are the only data of the library, beside tables of other libraries,
+ * that change and belong to no context. A call costs one look at that while there is none. */
+#ifndef QN_RECORD_H
+#define QN_RECORD_H
+
+#include <stdatomic.h>
+
+#include "quern_nn.h"
+#include "quern_tune.h"
+
+enum { CALL_ARGS = 7, RECORD_FORMAT = 1, RECORD_LIST = 1 << 16 };
+
+/* What says how long a list is, where it is no argument's number. */
+enum {
+    LENGTH_RANK = -1,       /* the first argument's axes */
+    LENGTH_PADS = -2,       /* twice as many */
+    LENGTH_SPACE = -3,      /* two less */
+    LENGTH_INPUTS = -4,     /* those of the plan */
+    LENGTH_OUTPUTS = -5,    /* likewise */
+    LENGTH_PARAMETERS = -6, /* those of the optimizer */
+    LENGTH_SHAPE = -7,      /* the bytes of a tensor of this dtype and shape */
+    LENGTH_BATCH = -8       /* rows by context */
+};
+
+typedef union call_value {
+    void *p;
+    int64_t i;
+    double f;
+} call_value;
+
+typedef struct call_arg {
+    char letter;
+    int8_t about; /* of a list: its length; of a struct: which */
+} call_arg;
+typedef struct call_row {
+    const char *name, *names; /* without qn_; of the arguments: "(x, axis)" */
+    char result[2];           /* a letter; "": none */
+    call_arg arg[CALL_ARGS];  /* up to a letter of 0 */
+} call_row;
+typedef enum call_id {
+#define X(type, RESULT, name, ...) CALL_##name,
+#define V(name, ...)               CALL_##name,
+#define HAND                       X
+#include "record/calls.h"
+#undef X
+#undef V
+#undef HAND
+    CALLS
+} call_id;
+extern const call_row call_rows[CALLS];
+
+typedef enum struct_id {
+#define S(name, type) STRUCT_##name,
+#define X(...)
+#include "record/structs.h"
+#undef S
+#undef X
+    STRUCTS
+} struct_id;
+typedef enum field_kind {
+    FIELD_INT,
+    FIELD_I64,
+    FIELD_F64,
+    FIELD_BOOL,
+    FIELD_TEXT,
+    FIELD_CONV
+} field_kind;
+typedef struct struct_field {
+    const char *name;
+    uint8_t of, kind, count;
+    uint16_t at; /* offset */
+} struct_field;
+extern const struct_field struct_fields[];
+extern const uint16_t struct_sizes[STRUCTS];
+extern const int struct_field_count;
+size_t field_size(const struct_field *f); /* of one of its elements */
+
+/* The functions that do what the public ones promise. */
+#define X(type, RESULT, name, params, ...) type inner_##name params;
+#define V(name, params, ...)               void inner_##name params;
+#define HAND                               X
+#include "record/calls.h"
+#undef X
+#undef V
+#undef HAND
+
+/* ---- length.c -------------------------------------------------------------------------------- */
+
+/* Inputs and outputs of a plan; parameters of an optimizer, as inputs. Below 0: unknown. */
+typedef struct call_counts {
+    int in, out;
+} call_counts;
+/* How many elements the list that is argument k has; of data bytes. NO: the call fails before it
+ * reads one. LONG: more than any that is of use, and than are written down. */
+enum { CALL_NO_LIST = -1, CALL_LONG_LIST = -2 };
+int64_t call_length(const call_row *row, const call_value *v, int k, call_counts of);
+
+/* ---- write.c --------------------------------------------------------------------------------- */
+
+extern atomic_bool record_is_on;
+typedef struct record_call {
+    call_id id;
+    uint64_t number; /* 0: is not recorded */
+    qn_ctx *ctx;     /* whose errors it may make; NULL: unknown, or closed by it */
+    call_value v[CALL_ARGS];
+} record_call;
+/* The context that was opened is the first one: knob record says whether and where. */
+void record_opened(qn_ctx *qn, const qn_options *options);
+/* Before and after a call; arguments follow as its row says. */
+record_call record_begin(call_id id, ...);
+void record_end(record_call *c, call_value result);
+
+#endif

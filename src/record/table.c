@@ -1,0 +1,75 @@
+/* table.c - the rows of calls.h and structs.h as data. */
+#include "record/record.h"
+
+#include "base/base.h"
+
+#define PLAIN(letter)                                                                              \
+    { letter, 0 }
+#define C(k) PLAIN('C')
+#define T(k) PLAIN('T')
+#define O(k) PLAIN('O')
+#define I(k) PLAIN('I')
+#define Z(k) PLAIN('Z')
+#define U(k) PLAIN('U')
+#define S(k) PLAIN('S')
+#define B(k) PLAIN('B')
+#define F(k) PLAIN('F')
+#define W(k) PLAIN('W')
+#define Q(k) PLAIN('Q')
+#define G(k) PLAIN('G')
+#define N(k) PLAIN('N')
+#define H(k) PLAIN('H')
+#define D(k, length)                                                                               \
+    { 'D', length }
+#define P(k, length)                                                                               \
+    { 'P', length }
+#define A(k, length)                                                                               \
+    { 'A', length }
+#define Y(k, length)                                                                               \
+    { 'Y', length }
+#define L(k, length)                                                                               \
+    { 'L', length }
+#define M(k, length)                                                                               \
+    { 'M', length }
+#define R(k, length)                                                                               \
+    { 'R', length }
+#define J(k, length)                                                                               \
+    { 'J', length }
+#define K(k, name)                                                                                 \
+    { 'K', STRUCT_##name }
+#define LIST(...) __VA_ARGS__
+
+#define X(type, RESULT, name, params, args, letters) {#name, #args, #RESULT, {LIST letters}},
+#define V(name, params, args, letters)               {#name, #args, "", {LIST letters}},
+#define HAND                                         X
+const call_row call_rows[CALLS] = {
+#include "record/calls.h"
+};
+#undef X
+#undef V
+#undef S
+
+const struct_field struct_fields[] = {
+#define S(name, type)
+#define X(of, field, KIND, count)                                                                  \
+    {#field, STRUCT_##of, FIELD_##KIND, count, (uint16_t)offsetof(qn_##of, field)},
+#include "record/structs.h"
+#undef S
+#undef X
+};
+const int struct_field_count = COUNT_OF(struct_fields);
+
+const uint16_t struct_sizes[STRUCTS] = {
+#define S(name, type) sizeof(type),
+#define X(...)
+#include "record/structs.h"
+#undef S
+#undef X
+};
+
+size_t field_size(const struct_field *f) {
+    static const uint8_t size[] = {
+        [FIELD_INT] = sizeof(int),   [FIELD_I64] = sizeof(int64_t), [FIELD_F64] = sizeof(double),
+        [FIELD_BOOL] = sizeof(bool), [FIELD_TEXT] = sizeof(char *), [FIELD_CONV] = sizeof(void *)};
+    return size[f->kind];
+}

@@ -1,0 +1,172 @@
+"""calls.py - what the recorder must know of every public function, read off the headers: gen.py writes it.
+
+A prototype says by its types what each argument is, by names and order how long a list is: the last
+argument before it that is called n, rank and so on. What does not follow stands in LENGTHS.
+"""
+
+import os
+import re
+import sys
+
+HEADERS = ["quern.h", "quern_ops.h", "quern_nn.h", "quern_tune.h"]
+COUNTS = ("n", "n_in", "n_out", "rank", "space")
+
+# Lists whose length no argument says: record.h has the words.
+LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "LENGTH_RANK",
+           ("max_pool", "size"): "LENGTH_SPACE", ("avg_pool", "size"): "LENGTH_SPACE",
+           ("plan_run", "inputs"): "LENGTH_INPUTS", ("plan_run", "outputs"): "LENGTH_OUTPUTS",
+           ("optimizer_apply", "gradients"): "LENGTH_PARAMETERS", ("from", "data"): "LENGTH_SHAPE",
+           ("text_batch", "ids"): "LENGTH_BATCH", ("text_batch", "targets"): "LENGTH_BATCH",
+           ("write", "data"): "size", ("text_new", "text"): "size", ("text_ids", "ids"): "count"}
+
+# By type: the letter of record.h. What is made in a context is an object.
+LETTERS = {"qn_ctx *": "C", "qn_tensor *": "T", "bool": "B", "double": "F", "int64_t": "Z", "uint64_t": "U",
+           "size_t": "S", "qn_scope": "H", "int": "I", "const char *": "W", "const void *": "D",
+           "const int64_t *": "P", "const int *": "A", "qn_tensor *const *": "L",
+           "const char *const *": "M", "qn_tensor **": "R", "void *": "Q", "int32_t *": "J",
+           "int64_t *": "G", "const char **": "N", "const uint32_t **": "N"}
+OBJECTS = ("tape", "plan", "file", "module", "layer", "optimizer", "gpt", "text")
+NOT_KEPT = {"alloc", "free", "alloc_user", "log", "log_user", "error", "error_size", "metadata", "pairs", "going",
+            "user"}
+FIELDS = {"int": "INT", "int64_t": "I64", "uint64_t": "I64", "double": "F64", "bool": "BOOL",
+          "const char *": "TEXT", "const qn_conv_options *": "CONV"}
+BY_HAND = ("open",)
+
+
+def declarations(root):
+    """The headers, without comments and inline functions."""
+    text = ""
+    for name in HEADERS:
+        with open(os.path.join(root, "include", name)) as f:
+            text += re.sub(r"/\*.*?\*/", " ", f.read(), flags=re.S)
+    return re.sub(r"^static inline .*?^\}", "", text, flags=re.M | re.S)
+
+
+def split(declaration):
+    """(type, name) of a parameter."""
+    match = re.match(r"(.*?)(\w+)$", " ".join(declaration.split()))
+    return match[1].strip(), match[2]
+
+
+def functions(text):
+    """(result, name, [(type, name)]) of every public function that takes something."""
+    for match in re.finditer(r"QN_API\s+([^;(]*?)\bqn_(\w+)\(([^;]*)\);", text):
+        params = [split(p) for p in match[3].split(",") if p.strip() != "void"]
+        if params:
+            yield " ".join(match[1].split()), match[2], params
+
+
+def enums(text):
+    return set(re.findall(r"typedef enum (qn_\w+)", text))
+
+
+def letter(type_, structs, kinds):
+    """The letter of record.h, None where the type has none."""
+    bare = type_.replace("const ", "", 1) if type_.endswith("*") else type_
+    if type_ in kinds:
+        return "I"
+    if bare in ["qn_%s *" % o for o in OBJECTS]:
+        return "O"
+    if bare in ("qn_ctx *", "qn_tensor *"):
+        return LETTERS[bare]
+    if type_.startswith("const ") and type_[6:-2] in structs:
+        return "K"
+    if type_[:-2] in structs:
+        return "N"
+    return LETTERS.get(type_)
+
+
+def length(name, params, k):
+    """Of list k: the number of the argument that says it, or a word."""
+    said = LENGTHS.get((name, params[k][1]))
+    names = [p[1] for p in params]
+    if said in names:
+        return str(names.index(said))
+    if said:
+        return said
+    before = [i for i in range(k) if params[i] in [("int", c) for c in COUNTS]]
+    if not before:
+        sys.exit(f"gen: qn_{name}: how long is {names[k]}? tools/calls.py, LENGTHS")
+    return str(before[-1])
+
+
+def row(result, name, params, structs, kinds):
+    args = []
+    for k, (type_, what) in enumerate(params):
+        one = "D" if (name, what) == ("text_new", "text") else letter(type_, structs, kinds)
+        if not one:
+            sys.exit(f"gen: qn_{name}: what is {what}, a {type_}? tools/calls.py, LETTERS")
+        if one in "PALMRJD":
+            long = length(name, params, k)
+            if one == "P" and long.isdigit() and params[int(long)][1] == "n":
+                one = "Y"
+            args.append(f"{one}({k}, {long})")
+        elif one == "K":
+            args.append(f"K({k}, {type_[9:-2]})")
+        else:
+            args.append(f"{one}({k})")
+    shown = ", ".join(t + ("" if t.endswith("*") else " ") + n for t, n in params)
+    rest = f"{name}, ({shown}), ({', '.join(n for _, n in params)}), ({', '.join(args)}))"
+    if result == "void":
+        return f"V({rest}"
+    gives = "E" if result == "qn_code" else letter(result, structs, kinds)
+    return f"{'HAND' if name in BY_HAND else 'X'}({result}, {gives}, {rest}"
+
+
+def structures(text):
+    """(name, fields) of the structs, a field being (type, name, count)."""
+    for match in re.finditer(r"typedef struct (qn_\w+) \{(.*?)\} \1;", text, re.S):
+        found = []
+        for line in re.sub(r"\(\*(\w+)\)\([^)]*\)", r" \1", match[2]).split(";"):
+            line = " ".join(line.split())
+            if not line:
+                continue
+            type_, rest = re.match(r"((?:const )?\w+ (?:\*const \*|\*)?)(.*)", line).groups()
+            for one in rest.split(","):
+                part = re.match(r"\s*(\**)(\w+)(?:\[(\d+)\])?", one)
+                found.append(((type_ + part[1]).strip(), part[2], part[3] or "1"))
+        yield match[1], found
+
+
+def wrapped(line):
+    """A row of at most 160 columns, as tables may be, else in two."""
+    lines = []
+    while len(line) > 150:
+        at = line.rfind(", ", 10, 150) + 1
+        lines.append(line[:at])
+        line = "  " + line[at + 1:]
+    return lines + [line]
+
+
+def calls(root):
+    """The lines of src/record/calls.h."""
+    text = declarations(root)
+    structs = {name for name, _ in structures(text)}
+    yield ""
+    for result, name, params in functions(text):
+        yield from wrapped(row(result, name, params, structs, enums(text)))
+
+
+def inside(root):
+    """The lines of src/record/inside.h."""
+    yield ""
+    for _, name, _ in functions(declarations(root)):
+        yield f"#define qn_{name} inner_{name}"
+
+
+def fields(root):
+    """The lines of src/record/structs.h: structs that calls take, and their fields."""
+    text = declarations(root)
+    taken = {t[6:-2] for _, _, params in functions(text) for t, _ in params if t.startswith("const qn_")}
+    yield ""
+    for name, found in structures(text):
+        if name not in taken:
+            continue
+        yield f"S({name[3:]}, {name})"
+        for type_, field, count in found[1:]:
+            if field in NOT_KEPT:
+                continue
+            kind = "INT" if type_ in enums(text) else FIELDS.get(type_)
+            if not kind:
+                sys.exit(f"gen: {name}.{field}: what is a {type_}? tools/calls.py, FIELDS")
+            yield f"X({name[3:]}, {field}, {kind}, {count})"
