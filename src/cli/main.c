@@ -16,6 +16,7 @@ static const struct {
     {"generate", "continue a text by a trained model", command_generate},
     {"tune", "look for faster schedules of kernels on this machine", command_tune},
     {"wisdom", "show what tuning has found, or carry it elsewhere", command_wisdom},
+    {"replay", "run a recorded program again and compare", command_replay},
     {"devices", "list the devices of this machine", command_devices},
     {"machine", "show the machine that schedules are made for", command_machine},
 };

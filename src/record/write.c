@@ -205,14 +205,14 @@ static void put_field(recorder *r, const struct_field *f, const uint8_t *at) {
         int64_t number;
         double real;
         const void *p;
-        if (f->kind == FIELD_INT) putf(r, "=%d", (memcpy(&whole, at, sizeof whole), whole));
-        if (f->kind == FIELD_BOOL) putf(r, "=%d", *at);
+        if (f->kind == FIELD_INT) putf(r, " =%d", (memcpy(&whole, at, sizeof whole), whole));
+        if (f->kind == FIELD_BOOL) putf(r, " =%d", *at);
         if (f->kind == FIELD_I64)
-            putf(r, "=%lld", (memcpy(&number, at, sizeof number), (long long)number));
-        if (f->kind == FIELD_F64) putf(r, "=%.17g", (memcpy(&real, at, sizeof real), real));
+            putf(r, " =%lld", (memcpy(&number, at, sizeof number), (long long)number));
+        if (f->kind == FIELD_F64) putf(r, " =%.17g", (memcpy(&real, at, sizeof real), real));
         if (f->kind < FIELD_TEXT) continue;
         memcpy(&p, at, sizeof p);
-        put(r, "=");
+        put(r, " =");
         if (f->kind == FIELD_TEXT)
             put_text(r, p);
         else if (p)
