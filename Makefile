@@ -21,6 +21,7 @@ ROOMS  := base machine sym graph grad func plan ir lower transform math schedule
 LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c src/$(r)/*/*.c))
 LIBOBJ := $(LIBSRC:%.c=$(BUILD)/%.o)
 CLIOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/*.c))
+REPLAY := $(patsubst %,$(BUILD)/src/cli/%.o,replay replay_calls replay_parse)
 programs = $(patsubst $(1)/%.c,$(BUILD)/$(1)/%,$(wildcard $(foreach p,$(2),$(1)/$(p))))
 TESTS    := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(wildcard tests/*/test_*.c tests/*/fuzz_*.c)))
 SCRIPTS  := $(wildcard tests/*/test_*.sh)
@@ -44,9 +45,9 @@ $(BUILD)/sources: FORCE
 	@mkdir -p $(@D)
 	@echo '$(LIBSRC) $(CLIOBJ)' | cmp -s - $@ || echo '$(LIBSRC) $(CLIOBJ)' >$@
 
-# Everything under its own name, for tests and benchmarks: they reach internal functions.
-$(BUILD)/internal.a: $(LIBOBJ) $(BUILD)/sources
-	@rm -f $@; echo "  ar $@"; $(AR) rcs $@ $(LIBOBJ)
+# Everything under its own name, for tests and benchmarks: they reach internal functions, and replays.
+$(BUILD)/internal.a: $(LIBOBJ) $(REPLAY) $(BUILD)/sources
+	@rm -f $@; echo "  ar $@"; $(AR) rcs $@ $(LIBOBJ) $(REPLAY)
 
 # What is installed: one object in which only the public names are global.
 $(BUILD)/libquern.a: $(LIBOBJ) $(BUILD)/sources

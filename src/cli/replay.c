@@ -168,7 +168,8 @@ static bool open_context(replay *r, replay_call *c) {
 
 static void close_context(replay *r, uint32_t number) {
     qn_close(r->name[number].p);
-    r->name[number].p = NULL;
+    for (uint32_t i = 1; i <= r->names; i++) /* none of them is to be named any more */
+        if (r->name[i].ctx == number) r->name[i] = (replay_name){.p = NULL};
 }
 
 static bool make_call(replay *r, replay_call *c) {
@@ -288,6 +289,11 @@ static bool take_name(replay *r, const replay_call *c, const char **at, char let
     if (c->made && !number != !p)
         difference(r, c, p ? "something came of it" : "nothing came of it");
     if (!number) return true;
+    if (c->id == CALL_context) { /* makes none */
+        if (c->made && r->name[number].p != p) difference(r, c, "another context");
+        return true;
+    }
+    if (letter == 'c' && r->name[number].p) return replay_bad(r, "c%u is open already", number);
     uint32_t ctx = letter == 'c' ? number : c->ctx;
     r->name[number] = (replay_name){.p = p, .ctx = ctx, .letter = letter, .lost = !p};
     if (c->id == CALL_plan_new)
@@ -316,6 +322,7 @@ static bool compare_number(replay *r, replay_call *c, const char **at, int64_t n
         r->code[r->codes].was = was;
         r->code[r->codes++].is = now;
     }
+    if (letter == 'E' && c->ctx && r->name[c->ctx].errors) return true;
     if (was != now && !varies && !IS_ONE_OF(c->id, CALL_device_at, CALL_machine_family_at))
         difference(r, c, letter == 'E' ? "the code is %lld, and was %lld" : "%lld, and was %lld",
                    (long long)now, (long long)was);
@@ -389,7 +396,11 @@ static bool end_call(replay *r, replay_call *c, const char *at) {
     }
     replay_skip_spaces(&at);
     if (*at) return replay_bad(r, "\"%.30s\" is more than a result", at);
-    if (c->made && c->code != code && c->id != CALL_close)
+    if (c->id == CALL_close || !c->ctx) return true;
+    replay_name *ctx = &r->name[c->ctx];
+    qn_code now = c->made || !ctx->p ? c->code : qn_error_code(ctx->p);
+    ctx->errors = now != code && (ctx->errors || !c->made);
+    if (c->made && now != code && !ctx->errors)
         difference(r, c, "the code that is pending is %d, and was %d", (int)c->code, (int)code);
     return true;
 }

@@ -15,6 +15,7 @@ typedef struct replay_name {
     uint32_t ctx; /* number of the context that it is of */
     char letter;  /* c, t or o; 0: not made yet */
     bool lost;    /* is not there: its call was left out or gave nothing */
+    bool errors;  /* a context whose pending error differs since a call was left out */
     call_counts counts;
 } replay_name;
 

@@ -187,10 +187,10 @@ bool replay_new_name(replay *r, const char **at, char letter, uint32_t *number) 
     if (replay_token(r, at, "-")) return true;
     if (!numbered(r, at, letter, r->names + 1, number)) return false;
     if (*number <= r->names) {
-        char was = r->name[*number].letter;
-        if (was != letter && r->name[*number].p)
-            return replay_bad(r, "%c%u was something else", letter, *number);
-        return true;
+        const replay_name *was = &r->name[*number];
+        bool opened = was->letter == 'c' && was->p;
+        return !opened || letter == 'c' ||
+               replay_bad(r, "number %u is a context's, which is open", *number);
     }
     if (r->names + 2 > r->cap) {
         uint32_t cap = r->cap ? 2 * r->cap : 256;
