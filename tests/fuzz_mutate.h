@@ -10,6 +10,7 @@
 
 #include "fuzz_targets.h"
 #include "random_kernel.h"
+#include "recordings.h"
 #include "transform/transform.h"
 
 #include <ctype.h>
@@ -546,6 +547,11 @@ static void some_options(bytes *b) {
     mutate(b, option_texts, COUNT_OF(option_texts));
 }
 
+static void some_recording(bytes *b) {
+    take(b, recording_texts[below(COUNT_OF(recording_texts))]);
+    mutate(b, recording_texts, COUNT_OF(recording_texts));
+}
+
 /* A schedule made for the kernel, line by line. */
 static void lines_for(bytes *b, str *out) {
     subject s = {.args = 3};
@@ -581,8 +587,8 @@ static void some_run(bytes *b) {
 /* The input of a kind, in fuzz_kinds' order, for a seed. */
 static inline void make_input(int kind, uint64_t seed, bytes *b) {
     static void (*const makers_of[])(bytes *) = {
-        some_json,           some_file,    some_wisdom, some_kernel,
-        some_schedule_input, some_options, some_run,    some_run};
+        some_json,    some_file, some_wisdom, some_kernel,   some_schedule_input,
+        some_options, some_run,  some_run,    some_recording};
     ctx = fuzz_plain();
     rng = hash_mix(seed, (uint64_t)kind);
     b->n = 0;

@@ -11,6 +11,7 @@
  *   schedule     the first byte chooses a kernel, the rest are lines; what is accepted leaves it
  *                sound, what is refused as it was
  *   options      arguments one a line, the first naming a command or a knob
+ *   recording    calls of a program, made on device null with little memory
  *   interp       kernel text, a line "%", schedule lines: what is sound never leaves its memories
  *                when the interpreter runs it, also with loops run as their kinds allow, and what
  *                holds no floating sums gives the same under the schedule to the bit
@@ -25,6 +26,7 @@
 
 #include "cli/cli.h"
 #include "cli/options.c" /* the command is no part of the library */
+#include "cli/replay.h"
 #include "dev/cpu/cpu.h"
 #include "io/io.h"
 #include "records.h"
@@ -283,6 +285,42 @@ static inline void fuzz_options(const uint8_t *data, size_t size) {
         fuzz_seen.accepted += status == -1 && argc > 1;
     }
     if (v.end != 0x5a5a5a5a) FOUND("more was written than there is");
+    free(text);
+}
+
+/* ---- recordings ------------------------------------------------------------------------------ */
+
+enum { FUZZ_MEMORY = 1 << 25 };
+
+static inline void *fuzz_memory(void *held, size_t size, size_t align) {
+    if (size > FUZZ_MEMORY || *(size_t *)held + size > FUZZ_MEMORY) return NULL;
+    *(size_t *)held += size;
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static inline void fuzz_memory_free(void *held, void *p, size_t size) {
+    *(size_t *)held -= p && size < *(size_t *)held ? size : 0;
+    free(p);
+}
+
+static inline void fuzz_quiet(void *user, const char *line) {
+    (void)user, (void)line;
+}
+
+static inline void fuzz_recording(const uint8_t *data, size_t size) {
+    static size_t held;
+    qn_options context = QN_OPTIONS(.alloc = fuzz_memory, .free = fuzz_memory_free,
+                                    .alloc_user = &held, .log = fuzz_quiet);
+    replay_options options = {"null", -1, &context};
+    char *text = fuzz_lines(data, size);
+    static replay r;
+    bool good = replay_text(&r, text, size, &options);
+    if (!good && !*r.why) FOUND("a recording is refused without a reason");
+    if (good && r.differences && !*r.first) FOUND("a difference is not named");
+    fuzz_seen.accepted += good;
+    fuzz_seen.lines += r.calls;
+    replay_close(&r);
+    held = 0; /* of objects that no line gives back something stays, as in any program */
     free(text);
 }
 
@@ -549,10 +587,11 @@ typedef struct fuzz_kind {
 } fuzz_kind;
 
 static const fuzz_kind fuzz_kinds[] = {
-    {"json", fuzz_json, 40000},        {"safetensors", fuzz_safetensors, 15000},
-    {"wisdom", fuzz_wisdom, 10000},    {"kernel", fuzz_kernel, 6000},
-    {"schedule", fuzz_schedule, 4000}, {"options", fuzz_options, 40000},
-    {"interp", fuzz_interp, 1500},     {"llvm", fuzz_llvm, 150},
+    {"json", fuzz_json, 40000},          {"safetensors", fuzz_safetensors, 15000},
+    {"wisdom", fuzz_wisdom, 10000},      {"kernel", fuzz_kernel, 6000},
+    {"schedule", fuzz_schedule, 4000},   {"options", fuzz_options, 40000},
+    {"interp", fuzz_interp, 1500},       {"llvm", fuzz_llvm, 150},
+    {"recording", fuzz_recording, 1000},
 };
 enum { FUZZ_KINDS = COUNT_OF(fuzz_kinds) };
 

@@ -157,6 +157,12 @@ static bool open_context(replay *r, replay_call *c) {
     if (begin) snprintf(device, sizeof device, "%.*s", (int)strcspn(begin + 1, "\""), begin + 1);
     if (given) o = *given;
     if (o.threads < 0 || o.threads > 1024) o.threads = 0;
+    if (r->options->context) {
+        o.alloc = r->options->context->alloc;
+        o.free = r->options->context->free;
+        o.alloc_user = r->options->context->alloc_user;
+        o.log = r->options->context->log;
+    }
     o.device = r->options->device ? r->options->device : device;
     o.error = why;
     o.error_size = sizeof why;
@@ -451,9 +457,9 @@ static bool one_line(replay *r, const char *at) {
         return c ? replay_bad(r, "call %lld begins twice", (long long)number)
                  : begin_call(r, (uint64_t)number, at);
     if (!c) return replay_bad(r, "call %lld ends, and none began", (long long)number);
-    bool good = end_call(r, c, at);
+    if (!end_call(r, c, at)) return false;
     replay_drop(c);
-    return good;
+    return true;
 }
 
 static bool first_line(replay *r, const char *line) {
@@ -480,8 +486,17 @@ bool replay_text(replay *r, char *text, size_t size, const replay_options *optio
     return r->line > 1 || replay_bad(r, "this is no recording");
 }
 
+/* A context that no line gave a name to. */
+static void close_nameless(replay *r, const replay_call *c) {
+    void *qn = c->number && c->id == CALL_open ? c->result.p : NULL;
+    for (uint32_t i = 1; i <= r->names; i++)
+        if (r->name[i].p == qn) return;
+    qn_close(qn);
+}
+
 void replay_close(replay *r) {
     char path[96];
+    for (int i = 0; i < REPLAY_THREADS; i++) close_nameless(r, &r->open[i]);
     for (uint32_t i = 1; i <= r->names; i++)
         if (r->name[i].letter == 'c' && r->name[i].p) close_context(r, i);
     for (int i = 0; i < REPLAY_THREADS; i++) replay_drop(&r->open[i]);

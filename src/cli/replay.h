@@ -39,7 +39,8 @@ typedef struct replay_call {
 
 typedef struct replay_options {
     const char *device;
-    double tolerance; /* of f32, relative; below 0: the usual */
+    double tolerance;          /* of f32, relative; below 0: the usual */
+    const qn_options *context; /* NULL, or its allocator and log are the contexts' */
 } replay_options;
 
 typedef struct replay {

@@ -46,7 +46,7 @@ int command_replay(int argc, char **argv) {
     replay *r = malloc(sizeof *r);
     if (!r) return free(text), cli_failed("replay", "no memory");
     double begun = cli_seconds();
-    replay_options options = {s.device, s.tolerance};
+    replay_options options = {s.device, s.tolerance, NULL};
     bool whole = replay_text(r, text, size, &options);
     status =
         whole ? report(r, argv[0], cli_seconds() - begun)

@@ -91,7 +91,7 @@ static void a_recording_has_the_calls_their_results_and_codes(void) {
 static replay *run(char *text, const char *device) {
     static replay r;
     static replay_options options;
-    options = (replay_options){device, -1};
+    options = (replay_options){device, -1, NULL};
     if (!replay_text(&r, text, strlen(text), &options) && !*r.why) FAIL("no reason");
     replay_close(&r);
     return &r;
