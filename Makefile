@@ -32,18 +32,15 @@ EXAMPLES := $(call programs,examples,[0-9]*.c)
 
 all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)  ## library and command
 
-# Inside the library public functions have names of their own (src/record/inside.h).
-INSIDE := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/record/%,$(LIBSRC)))
-$(INSIDE): ALL_CFLAGS += -include src/record/inside.h
-
+# Inside the library public functions have names of their own.
+$(filter-out $(BUILD)/src/record/%,$(LIBOBJ)): ALL_CFLAGS += -include src/record/inside.h
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 # The list of sources, touched when it changes: a file that goes must leave the library, too.
 $(BUILD)/sources: FORCE
-	@mkdir -p $(@D)
-	@echo '$(LIBSRC) $(CLIOBJ)' | cmp -s - $@ || echo '$(LIBSRC) $(CLIOBJ)' >$@
+	@mkdir -p $(@D); echo '$(LIBSRC) $(CLIOBJ)' | cmp -s - $@ || echo '$(LIBSRC) $(CLIOBJ)' >$@
 
 # Everything under its own name, for tests and benchmarks: they reach internal functions, and replays.
 $(BUILD)/internal.a: $(LIBOBJ) $(REPLAY) $(BUILD)/sources
@@ -116,9 +113,6 @@ setup:  ## install the Debian packages that are missing
 style:  ## check the house rules
 	@python3 tools/style.py
 
-gen-check:  ## check that generated regions are up to date and unedited
-	@python3 tools/gen.py --check
-
 # Paths in the package files are those the user will see: without DESTDIR.
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
 install: all  ## install into PREFIX (under DESTDIR)
@@ -130,13 +124,14 @@ install: all  ## install into PREFIX (under DESTDIR)
 	ln -sf libquern.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libquern.so
 	install -m 644 docs/quern.1 $(DESTDIR)$(PREFIX)/share/man/man1/quern.1
+	-python3 tools/man.py $(DESTDIR)$(PREFIX)/share/man/man3 $(VERSION)
 	$(FILL) tools/quern.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/quern.pc
 	$(FILL) tools/quern-config.cmake.in > $(DESTDIR)$(PREFIX)/lib/cmake/quern/quern-config.cmake
 	$(FILL) tools/quern-config-version.cmake.in \
 	    > $(DESTDIR)$(PREFIX)/lib/cmake/quern/quern-config-version.cmake
 
 uninstall:  ## remove what install put there
-	rm -rf $(DESTDIR)$(PREFIX)/lib/cmake/quern
+	rm -rf $(DESTDIR)$(PREFIX)/lib/cmake/quern $(addprefix $(DESTDIR)$(PREFIX)/share/man/man3/,quern*.3 qn_*.3)
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/quern $(HEADERS) lib/libquern.a lib/$(SONAME) \
 	    lib/libquern.so lib/libquern.so.$(VERSION) lib/pkgconfig/quern.pc share/man/man1/quern.1)
 

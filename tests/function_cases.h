@@ -1,5 +1,6 @@
-/* function_cases.h - arguments for every function of quern_ops.h's generated prototypes, one row each:
- * X(name, lo, hi, call). test_everywhere.c runs the calls and fails where a function has no row.
+/* function_cases.h - arguments for every function of quern_ops.h's generated prototypes, one row
+ * each: X(name, lo, hi, call). test_everywhere.c runs the calls and fails where a function has no
+ * row.
  *
  * In a call IN(4, 6) is a new input of that shape in the dtype under test, numbers from lo to hi
  * (what integers can be had of them); INDEX(5, 4, 6) has whole numbers from 0 to 4; DIMS and AXES

@@ -129,12 +129,12 @@ def structures(text):
 
 
 def wrapped(line):
-    """A row of at most 160 columns, as tables may be, else in two."""
-    lines = []
-    while len(line) > 150:
-        at = line.rfind(", ", 10, 150) + 1
+    """A row of at most 160 columns, as tables may be, else with more lines, of 100."""
+    lines, width = [], 150 if line.startswith("X") else 98
+    while len(line) > width:
+        at = line.rfind(", ", 10, width) + 1
         lines.append(line[:at])
-        line = "  " + line[at + 1:]
+        line, width = "  " + line[at + 1:], 98
     return lines + [line]
 
 

@@ -30,6 +30,9 @@ abi:  ## take what the headers promise to compiled programs now as the baseline
 
 .PHONY: soak cover accuracy docs abi
 
+gen-check:  ## check that generated regions are up to date and unedited
+	@python3 tools/gen.py --check
+
 symbols: all  ## check what the shared library takes and gives
 	@sh tools/check_symbols.sh $(BUILD)/$(SONAME) $(HEADERS)
 

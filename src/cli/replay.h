@@ -1,6 +1,6 @@
-/* replay.h - a recording (record/record.h, docs/record.md) read back, run and compared. A recording is
- * a text from anywhere: no line of it may make a call that a program could not make, so a name is of
- * what it says and still there, and a list as long as the call will read it. */
+/* replay.h - a recording (record/record.h, docs/record.md) read back, run and compared. A
+ * recording is a text from anywhere: no line of it may make a call that a program could not make,
+ * so a name is of what it says and still there, and a list as long as the call will read it. */
 #ifndef QN_CLI_REPLAY_H
 #define QN_CLI_REPLAY_H
 

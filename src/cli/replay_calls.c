@@ -1,5 +1,5 @@
-/* replay_calls.c - the calls of a recording, one function a row of calls.h: arguments out of an array
- * of values, by their letters. */
+/* replay_calls.c - the calls of a recording, one function a row of calls.h: arguments out of an
+ * array of values, by their letters. */
 #include "cli/replay.h"
 
 #define C(k)         v[k].p

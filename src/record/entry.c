@@ -32,23 +32,30 @@ static inline bool recording(void) {
     return __builtin_expect(atomic_load_explicit(&record_is_on, memory_order_relaxed), false);
 }
 
+/* Apart, so that a call that is not recorded is a test and a jump. */
+#define COLD static __attribute__((noinline, cold))
+
 #define X(type, RESULT, name, params, args, letters)                                               \
-    type qn_##name params {                                                                        \
-        if (!recording()) return inner_##name args;                                                \
+    COLD type record_##name params {                                                               \
         record_call call = record_begin(CALL_##name, LIST args);                                   \
         type made_here = inner_##name args;                                                        \
         record_end(&call, AS_##RESULT(made_here));                                                 \
         return made_here;                                                                          \
+    }                                                                                              \
+    type qn_##name params {                                                                        \
+        return recording() ? record_##name args : inner_##name args;                               \
     }
 #define V(name, params, args, letters)                                                             \
-    void qn_##name params {                                                                        \
-        if (!recording()) {                                                                        \
-            inner_##name args;                                                                     \
-            return;                                                                                \
-        }                                                                                          \
+    COLD void record_##name params {                                                               \
         record_call call = record_begin(CALL_##name, LIST args);                                   \
         inner_##name args;                                                                         \
         record_end(&call, (call_value){.i = 0});                                                   \
+    }                                                                                              \
+    void qn_##name params {                                                                        \
+        if (recording())                                                                           \
+            record_##name args;                                                                    \
+        else                                                                                       \
+            inner_##name args;                                                                     \
     }
 #define HAND(...)
 #include "record/calls.h"

@@ -1,5 +1,5 @@
-/* length.c - how long the lists are that a call is given, which is read off its other arguments, for
- * those who write them down and those who make the call again. */
+/* length.c - how long the lists are that a call is given, which is read off its other arguments,
+ * for those who write them down and those who make the call again. */
 #include "record/record.h"
 
 #include "base/base.h"

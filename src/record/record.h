@@ -116,7 +116,7 @@ int64_t call_length(const call_row *row, const call_value *v, int k, call_counts
 
 /* ---- write.c --------------------------------------------------------------------------------- */
 
-extern atomic_bool record_is_on;
+extern __attribute__((visibility("hidden"))) atomic_bool record_is_on;
 typedef struct record_call {
     call_id id;
     uint64_t number; /* 0: is not recorded */

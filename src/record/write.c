@@ -1,10 +1,10 @@
-/* write.c - the recording: a line before each call, with its arguments, and one after it, with what
- * came of it. docs/record.md has the form.
+/* write.c - the recording: a line before each call, with its arguments, and one after it, with
+ * what came of it. docs/record.md has the form.
  *
- * A line is written whole and at once, so that of a program that crashes all is there, the call that
- * crashed last. What is named by a pointer gets a number when a call first returns it; a pointer
- * names one thing at a time, so equal pointers have equal numbers, also of what is gone. Calls of
- * several threads have their lines mixed, each pair under the call's number.
+ * A line is written whole and at once, so that of a program that crashes all is there, the call
+ * that crashed last. What is named by a pointer gets a number when a call first returns it; a
+ * pointer names one thing at a time, so equal pointers have equal numbers, also of what is gone.
+ * Calls of several threads have their lines mixed, each pair under the call's number.
  *
  * Memory is the C library's, since contexts come and go. Where there is none, or a line cannot be
  * written, the recording ends there, and the program goes on. */
@@ -99,7 +99,7 @@ static void put_text(recorder *r, const char *text) {
     put(r, "\"");
 }
 
-/* Bytes in base64 behind '=', or where there are more than may be their hash and number behind '#'. */
+/* Bytes in base64 behind '=', or where there are too many their hash and number behind '#'. */
 static void put_data(recorder *r, const uint8_t *data, size_t size) {
     static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     if (size > r->whole) {

@@ -1,5 +1,5 @@
-/* test_base.c - arenas, texts, errors, knobs and log of the base room. What a text should hold comes
- * from a naive model beside it; counters come from an allocator that keeps its own books. */
+/* test_base.c - arenas, texts, errors, knobs and log of the base room. What a text should hold
+ * comes from a naive model beside it; counters come from an allocator that keeps its own books. */
 #include "books.h"
 
 /* ---- arena ----------------------------------------------------------------------------------- */

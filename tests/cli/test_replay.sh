@@ -57,10 +57,12 @@ changed() { # changed SED-SCRIPT OPTION...: the first example, changed, is run a
 says() { grep -qF -- "$1" "$scratch/.said"; }
 value='s/^(9 = 0 f32 =AAAEQgAA)F/\1E/'
 check_fails a_changed_value_is_a_difference changed "$value"
-check its_call_and_arguments_are_named says 'call 9: qn_read(t, out, size) was given t7 * 8: element 1 is 37.5, and was 36.5'
+check its_call_and_arguments_are_named says \
+    'call 9: qn_read(t, out, size) was given t7 * 8: element 1 is 37.5, and was 36.5'
 check a_tolerance_allows_it changed "$value" --tolerance 0.1
 check_fails a_changed_code_is_a_difference changed 's/^(15 = - )!-3/\1!-4/'
-check it_is_named_too says 'call 15: qn_matmul(x, y) was given t2 t10: the code that is pending is -3, and was -4'
+check it_is_named_too says \
+    'call 15: qn_matmul(x, y) was given t2 t10: the code that is pending is -3, and was -4'
 
 # What is no recording
 check_fails a_damaged_line changed 's/^6 add t2 t3/6 add t2 x3/'

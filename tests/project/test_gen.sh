@@ -17,13 +17,14 @@ api=$tree/src/func/api.c
 fresh() { # a copy that is up to date
     rm -rf "$tree"
     mkdir -p "$tree/tools" "$tree/include" "$tree/docs" "$tree/src/graph" "$tree/src/func" \
-        "$tree/src/base"
-    cp tools/gen.py "$tree/tools"
-    cp include/quern_ops.h include/quern_generic.h "$tree/include"
+        "$tree/src/base" "$tree/src/record"
+    cp tools/gen.py tools/calls.py "$tree/tools"
+    cp include/quern*.h "$tree/include"
     cp docs/ops.md docs/knobs.md "$tree/docs"
     cp src/graph/ops.h "$tree/src/graph"
     cp src/func/funcs.h src/func/api.c "$tree/src/func"
     cp src/base/knobs.h "$tree/src/base"
+    cp src/record/*.h "$tree/src/record" "$tree/src/record"
     rm -rf "$scratch/before"
     cp -r "$tree" "$scratch/before"
 }

@@ -58,6 +58,15 @@ else
 fi
 check command "$prefix/bin/quern" --version
 check man_page test -s "$prefix/share/man/man1/quern.1"
+if command -v python3 >/dev/null; then
+    man3=$prefix/share/man/man3
+    check every_function_has_a_page sh -c "grep -ohE '^QN_API[^(]*qn_[a-z0-9_]+' include/quern*.h |
+        sed 's/.*qn_/qn_/' | while read -r name; do [ -s $man3/\$name.3 ] || { echo \$name; exit 1; }; done"
+    check a_page_says_what_the_header_does grep -qF 'inner product of two vectors of one size' \
+        "$man3/quern_operations_products.3"
+    command -v groff >/dev/null && check pages_are_sound sh -c \
+        "! cat $man3/quern*.3 | groff -man -Tutf8 -ww -z 2>&1 | grep -v 'break\|adjust' | grep ."
+fi
 check paths_are_final grep -q '^prefix=/opt/quern$' "$prefix/lib/pkgconfig/quern.pc"
 if command -v pkg-config >/dev/null; then
     flags() { PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config "$@" quern; }

@@ -1,5 +1,5 @@
-/* test_record.c - a program's calls as QN_RECORD writes them, and as `quern replay` makes and compares
- * them. A recording is of a process, so each is made in a child. */
+/* test_record.c - a program's calls as QN_RECORD writes them, and as `quern replay` makes and
+ * compares them. A recording is of a process, so each is made in a child. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
