@@ -24,7 +24,7 @@ fresh() { # a copy that is up to date
     cp src/graph/ops.h "$tree/src/graph"
     cp src/func/funcs.h src/func/api.c "$tree/src/func"
     cp src/base/knobs.h "$tree/src/base"
-    cp src/record/*.h "$tree/src/record" "$tree/src/record"
+    cp src/record/*.h "$tree/src/record"
     rm -rf "$scratch/before"
     cp -r "$tree" "$scratch/before"
 }
