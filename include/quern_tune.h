@@ -14,9 +14,10 @@ extern "C" {
 /* Tuning looks for schedules of kernels that are faster on this machine than the default ones. A
  * candidate only wins when its results are those of the default schedule, on random inputs and such
  * with NaNs, infinities, zeros of both signs and denormal numbers, and when it was measured to be
- * faster beyond what repetition varies. A schedule may group a sum in another way, which changes
- * its last bits as another machine would; never does the number of threads decide that. What is
- * found counts from then on, here, for graphs that ran before, too, and, by knob wisdom, in later
+ * faster beyond what repetition varies. So tuning changes no bit of any result, unless it is asked
+ * to regroup: then a schedule may group a sum in another way, which changes its last bits as
+ * another machine would, and its wisdom says so; never does the number of threads decide that. What
+ * is found counts from then on, here, for graphs that ran before, too, and, by knob wisdom, in later
  * processes; it goes on where it ended. Knob tune does the same in any program, for the kernels it
  * compiles. */
 typedef struct qn_tune_state {
@@ -30,11 +31,12 @@ typedef struct qn_tune_state {
 typedef struct qn_tune_options {
     size_t size;    /* QN_TUNE_OPTIONS() */
     double seconds; /* for all kernels together; each has its share by the time it takes */
-    bool same_bits; /* keep every sum grouped as it is by default */
+    bool same_bits; /* keep every sum grouped as it is by default: as without regroup */
     bool again;     /* also kernels that have had their share, or of which nothing is left to try */
     bool (*going)(void *user, const qn_tune_state *state); /* NULL, or called now and then; false:
                                                               come to an end, and keep what is */
     void *user;
+    bool regroup; /* sums may be grouped in another way than by default */
 } qn_tune_options;
 #define QN_TUNE_OPTIONS(...) QN_STRUCT(qn_tune_options, __VA_ARGS__)
 /* Tune the kernels that computing these tensors would launch; nothing is computed. */

@@ -107,7 +107,7 @@ typedef struct tune_options {
     const char *kernels, *only, *device;
     double seconds;
     int64_t threads;
-    bool same_bits, again, list;
+    bool regroup, again, list;
 } tune_options;
 
 static const option tune_rows[] = {
@@ -120,8 +120,8 @@ static const option tune_rows[] = {
      "for each case, or for the whole file (10)"},
     {"again", OPTION_FLAG, offsetof(tune_options, again), 0, 0, NULL,
      "also what has had its seconds"},
-    {"same-bits", OPTION_FLAG, offsetof(tune_options, same_bits), 0, 0, NULL,
-     "group sums as they are by default"},
+    {"regroup", OPTION_FLAG, offsetof(tune_options, regroup), 0, 0, NULL,
+     "also group sums in another way, which changes last bits"},
     {"threads", OPTION_WHOLE, offsetof(tune_options, threads), 0, 4096, "N",
      "threads to tune for (the processors there are)"},
     {"device", OPTION_TEXT, offsetof(tune_options, device), 0, 0, "NAME",
@@ -226,7 +226,7 @@ int command_tune(int argc, char **argv) {
     if (!qn) return EXIT_FAILED;
     cli_on_interrupt(on_interrupt);
     tuning t = {.share = 1};
-    qn_tune_options options = QN_TUNE_OPTIONS(.seconds = o.seconds, .same_bits = o.same_bits,
+    qn_tune_options options = QN_TUNE_OPTIONS(.seconds = o.seconds, .regroup = o.regroup,
                                               .again = o.again, .going = on_progress, .user = &t);
     progress_begin(&t.progress);
     status =

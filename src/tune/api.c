@@ -104,7 +104,7 @@ static qn_code tune_all(tune_list *l, const qn_tune_options *o) {
         tune_request q = {.text = l->text[i],
                           .size = strlen(l->text[i]),
                           .seconds = share[i],
-                          .same_bits = o->same_bits,
+                          .regroup = o->regroup,
                           .again = o->again,
                           .going = still_going,
                           .user = &going,
@@ -203,6 +203,8 @@ static bool good_options(qn_ctx *qn, const qn_tune_options *given, qn_tune_optio
     if (!struct_take(qn, "tune", "qn_tune_options", o, sizeof *o, given)) return false;
     if (!(o->seconds > 0))
         return fail(qn, QN_EARG, "tune: how many seconds must be said, and above 0"), false;
+    if (o->regroup && o->same_bits)
+        return fail(qn, QN_EARG, "tune: either regroup or same_bits, not both"), false;
     if (dev->unfused || !dev->executes)
         return fail(qn, QN_EDEVICE, "tune: device %s runs no kernels", dev->name), false;
     return true;

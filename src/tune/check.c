@@ -4,9 +4,11 @@
  * infinities, zeros of both signs and denormals strewn in; where sizes are variables, at both
  * bounds, next to them, and between, as far as memory goes. A candidate must give the default
  * schedule's results to the bit; NaNs need not have the same bits. One that groups floating sums
- * in another way cannot: it is judged by the kernel's twin in double precision (tune/widen.c), and
- * may be no further from that than a few times what the default is itself. Results are written
- * over a pattern and between guard bytes, so what is not written, or past the end, shows.
+ * in another way cannot: where that is allowed it is judged by the kernel's twin in double
+ * precision (tune/widen.c), and may be no further from that than a few times what the default is
+ * itself. A sum of n terms in another order keeps its bits by chance once in about sqrt(n) times:
+ * so kernels with few results get more sets. Results are written over a pattern and between guard
+ * bytes, so what is not written, or past the end, shows.
  *
  * Indices that are computed from data are guarded by the lowering, so any integers may be given; a
  * kernel with one that is not guarded is not run. */
@@ -15,7 +17,13 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { GUARD = 128, PATTERN = 0xa5 };
+enum {
+    GUARD = 128,
+    PATTERN = 0xa5,
+    MANY_RESULTS = 24, /* of all sets: a regrouped sum shows in one of them */
+    LEAST_DRAWS = 3
+};
+static const double draw_bytes = 4 << 20;         /* of further sets, beyond the least number */
 static const double most_bytes = 3.0 * (1 << 30); /* of all sets of a kernel, where there is room */
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -82,19 +90,26 @@ static void give_params(const kernel *k, int64_t *out) {
     }
 }
 
-static void add_set(tune_check *c, kernel *k, const int64_t *var, bool edge, bool measured) {
+/* What a set is for: edge, measured and draw as in tune_set. */
+typedef struct set_kind {
+    bool edge, measured;
+    int draw;
+} set_kind;
+
+static void add_set(tune_check *c, kernel *k, const int64_t *var, set_kind kind) {
     size_t bytes[TUNE_ARGS];
     double all = sizes_at(k, var, bytes);
     if (c->sets == TUNE_SETS || all < 0) return;
     if (c->sets >= 2 && c->bytes + all > room_for_all() / 3) return;
     for (int i = 0; i < c->sets; i++)
-        if (c->set[i].edge == edge && !memcmp(c->set[i].var, var, (size_t)c->vars * sizeof *var)) {
-            c->set[i].measured |= measured;
+        if (c->set[i].edge == kind.edge && c->set[i].draw == kind.draw &&
+            !memcmp(c->set[i].var, var, (size_t)c->vars * sizeof *var)) {
+            c->set[i].measured |= kind.measured;
             return;
         }
     c->bytes += all;
     tune_set *s = &c->set[c->sets++];
-    *s = (tune_set){.edge = edge, .measured = measured};
+    *s = (tune_set){.edge = kind.edge, .measured = kind.measured, .draw = kind.draw};
     memcpy(s->var, var, (size_t)c->vars * sizeof *var);
     give_params(k, s->var + c->vars);
     memcpy(s->bytes, bytes, (size_t)c->args * sizeof *bytes);
@@ -103,6 +118,18 @@ static void add_set(tune_check *c, kernel *k, const int64_t *var, bool edge, boo
 static int64_t between(int64_t lo, int64_t hi) {
     double middle = sqrt((double)(lo < 1 ? 1 : lo) * (double)(hi < 1 ? 1 : hi));
     return middle < (double)lo ? lo : middle > (double)hi ? hi : (int64_t)middle;
+}
+
+/* Further inputs of the only sizes there are, where results are few. */
+static void add_draws(tune_check *c, kernel *k) {
+    double results = 0, bytes = c->sets ? c->bytes / c->sets : 0;
+    for (int a = 0; c->sets && a < c->args; a++)
+        if ((c->access[a] & ACCESS_WRITE) && dtype_is_float(c->dtype[a]))
+            results += (double)c->set[0].bytes[a] / (double)qn_dtype_size((qn_dtype)c->dtype[a]);
+    for (int n = 1; results > 0 && n * results < MANY_RESULTS && c->sets < TUNE_SETS; n++) {
+        if (n > LEAST_DRAWS && n * bytes > draw_bytes) return;
+        add_set(c, k, c->set[0].var, (set_kind){.draw = n});
+    }
 }
 
 /* The largest sizes that are not too much to run on, the smallest, and some between. */
@@ -134,9 +161,10 @@ static bool choose_sets(tune_check *c, kernel *k) {
             if (v[i] < lo[i]) v[i] = lo[i];
             if (v[i] > hi[i]) v[i] = hi[i];
         }
-        add_set(c, k, v, false, kind < 2);
-        if (kind < 3) add_set(c, k, v, true, false);
+        add_set(c, k, v, (set_kind){.measured = kind < 2});
+        if (kind < 3) add_set(c, k, v, (set_kind){.edge = true});
     }
+    if (fixed) add_draws(c, k);
     return c->sets > 0;
 }
 

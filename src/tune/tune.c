@@ -11,8 +11,9 @@
  * timed (check.c), on all sets before it may lead, and timed by turns with the default
  * (time.c). At the end the best are measured again, for longer; one that is not faster by more
  * than the noise of the default beside itself, or slower at one of several sizes, does not win. It
- * must also leave enough parallel trips, and where the default schedule depends on the number of
- * threads it must keep every bit (wisdom.c says why).
+ * must also leave enough parallel trips, and keep every bit: only a request to regroup lets sums be
+ * added in another order, and not where the default schedule depends on the number of threads
+ * (wisdom.c says why).
  *
  * What was found, also that nothing was, is wisdom: at the end, and every few seconds before. */
 #include "tune/tune.h"
@@ -435,6 +436,7 @@ static void keep(tuner *t, bool done, bool cut_off) {
                            t->known.spent + (elapsed(t) > t->end || cut_off ? elapsed(t) : t->end),
                        .ratio = best ? won.median : 1,
                        .regrouped = verdict == TUNE_REGROUPED,
+                       .regroup = t->q->regroup,
                        .done = done,
                        .name = t->q->state.name,
                        .place = w->place_name,
@@ -491,10 +493,13 @@ static bool begin(tuner *t, kernel *k) {
     str_add(&t->standard, "");
     schedule_default(k, &t->qn->run->limits, &t->standard);
     recall(t);
-    if (t->known.schedule && !t->q->again) { /* it goes on where it ended */
+    bool anew = t->q->again || (t->q->regroup && !t->known.regroup);
+    if (t->q->regroup && !t->known.regroup) t->known.seens = 0; /* refused for their grouping */
+    if (t->known.schedule && !anew) {                           /* it goes on where it ended */
         t->end -= t->known.spent;
         t->best = t->known.ratio;
-        if (t->known.done || t->end < t->q->seconds / 20) return tell(t), false;
+        bool kept = t->known.regrouped && !t->q->regroup; /* somebody asked for these bits */
+        if (kept || t->known.done || t->end < t->q->seconds / 20) return tell(t), false;
         t->best = 1;
     }
     t->search_end = t->end * (1 - last_part);
@@ -507,7 +512,7 @@ static bool begin(tuner *t, kernel *k) {
     const char *standard = t->standard.s;
     compile(t, 1, &standard, &t->program, false);
     if (!t->program) return false;
-    if (t->any_threads && !t->q->same_bits) compile(t, 1, &standard, &t->wide, true);
+    if (t->any_threads && t->q->regroup) compile(t, 1, &standard, &t->wide, true);
     tune_check_expect(&t->check, t->program, t->wide);
     unload(t, &t->wide);
     t->free_grouping = t->any_threads && t->check.truth;

@@ -15,6 +15,7 @@ typedef struct tune_set {
     int64_t var[TUNE_VARS + TUNE_PARAMS]; /* dimension variables, then parameters */
     bool edge;     /* NaNs, infinities, zeros of both signs and denormal numbers among them */
     bool measured; /* sizes to be measured at, too */
+    int draw;      /* which of several inputs of these sizes */
     size_t bytes[TUNE_ARGS];
     dev_slice arg[TUNE_ARGS];  /* guard bytes lie around each */
     uint8_t *want[TUNE_ARGS];  /* the default schedule's, of arguments that are written */
@@ -79,7 +80,7 @@ typedef struct tune_request {
     const char *text; /* of the unscheduled kernel */
     size_t size;
     double seconds; /* in all, of which earlier processes may have spent some */
-    bool same_bits; /* only schedules that group sums as the default does */
+    bool regroup;   /* also schedules that group sums in another way than the default */
     bool again;     /* even where nothing is left to try */
     tune_clock clock;
     bool (*going)(void *user, const qn_tune_state *state); /* NULL; false: come to an end */

@@ -26,6 +26,7 @@ typedef struct play {
     double each;          /* time / the default's, of all candidates */
     const char *marked;   /* with this in the tree's text: */
     double marked_each;   /* that much instead */
+    uint64_t seed;        /* not 0: each a random part of it */
     double at_small_size; /* factor at all but the largest size */
     double now;
     int compiled, launches;
@@ -55,6 +56,8 @@ static dev_program *played_compile(void *state, kernel *k) {
     p->candidate = strcmp(played.first, text.s) != 0 && !strstr(text.s, "f64");
     bool marked = played.marked && strstr(text.s, played.marked);
     p->cost = !p->candidate ? 1 : marked ? played.marked_each : played.each;
+    if (played.seed && p->candidate)
+        p->cost *= 0.5 + (double)(hash_bytes(text.s, text.len, played.seed) % 1000) / 2000;
     str_free(&text);
     h->fail_at = fail_at;
     return &p->base.base;
@@ -221,7 +224,7 @@ static void sums_are_regrouped_only_where_they_may_be(void) {
         qn_ctx *qn = play_open((play){.each = 0.5});
         qn_set(qn, "debug", "s");
         tune_request q = request(summed, 1.5);
-        q.same_bits = same;
+        q.regroup = !same;
         tune(qn, &q);
         if (q.state.refused) FAIL("same %d: %s", same, strstr(cache_log, "wrong results"));
         CHECK_INT(strstr(cache_log, "groups sums in another way") != NULL, same);
@@ -230,6 +233,84 @@ static void sums_are_regrouped_only_where_they_may_be(void) {
         CHECK_INT(found(qn)->key.threads, 0);
         qn_close(qn);
     }
+}
+
+/* Sums of `terms` terms, so few results that a regrouped one may have the same bits by chance. */
+static void summed_text(int results, int terms, char *out, size_t size) {
+    snprintf(out, size,
+             "kernel \"few\" {\n  arg a0 f32[%d] write\n  reg t0 f32[1]\n"
+             "  arg a1 f32[%d] read\n  for i0 < %d {\n    def t0 = f32(0)\n"
+             "    for r0 < %d {\n      t0[0] += a1[%d*i0 + r0]\n    }\n"
+             "    a0[i0] = t0[0]\n  }\n}\n",
+             results, results * terms, results, terms, terms);
+}
+
+/* The interpreter's results of the kernel under a schedule. */
+static void summed_by(qn_ctx *qn, const char *text, const char *lines, float *in, float *out) {
+    kernel *k = ir_parse(qn, text);
+    if (*lines && transform_lines(k, lines, NULL) < 0) FAIL("illegal:\n%s", lines);
+    char error[200];
+    if (!interp_run(k, true, NULL, (void *[]){out, in}, error)) FAIL("%s", error);
+    ir_close(k);
+}
+
+/* Every candidate is faster, so what wins is any state of the search. */
+static void no_search_changes_a_bit_of_a_sum(void) {
+    enum { RESULTS = 3, TERMS = 40, DRAWS = 100 };
+    static float in[RESULTS * TERMS], want[RESULTS], got[RESULTS];
+    int changed[2] = {0};
+    uint64_t seed = 11;
+    for (int i = 0; i < 24; i++) {
+        char text[600];
+        int results = 1 + i % RESULTS, terms = 9 + i * 31 % (TERMS - 9);
+        bool regroup = i >= 18, differs = false;
+        summed_text(results, terms, text, sizeof text);
+        qn_ctx *qn = play_open((play){.each = 0.9, .seed = 1 + (uint64_t)i});
+        tune_request q = request(text, 0.4);
+        q.regroup = regroup;
+        tune(qn, &q);
+        const wisdom_record *r = found(qn);
+        kernel *k = ir_parse(qn, text);
+        str standard;
+        str_open_in(&standard, &k->arena);
+        str_add(&standard, "");
+        schedule_default(k, &qn->run->limits, &standard);
+        for (int d = 0; d < DRAWS && *r->schedule; d++) {
+            for (int j = 0; j < results * terms; j++) in[j] = (float)(test_uniform(&seed) - 0.4);
+            summed_by(qn, text, standard.s, in, want);
+            summed_by(qn, text, r->schedule, in, got);
+            differs |= memcmp(want, got, (size_t)results * sizeof *want) != 0;
+        }
+        if (differs && !regroup) FAIL("%d terms: regrouped by\n%s", terms, r->schedule);
+        CHECK(regroup || !r->regroup);
+        changed[regroup] += differs;
+        ir_close(k);
+        qn_close(qn);
+    }
+    CHECK_INT(changed[false], 0);
+    CHECK(changed[true] > 0);
+}
+
+/* What was refused for its grouping is tried when that is allowed; and stays until it is asked. */
+static void regrouping_is_asked_for(void) {
+    qn_ctx *qn = play_open((play){.each = 1, .marked = "t2 f32[64]", .marked_each = 0.5});
+    tune_request q = request(summed, 1000);
+    tune(qn, &q);
+    CHECK(found(qn)->done && !found(qn)->regrouped);
+    CHECK_NEAR(found(qn)->ratio, 1, 1e-3, 0);
+    q.regroup = true;
+    played.compiled = 0;
+    tune(qn, &q);
+    CHECK(found(qn)->regrouped);
+    CHECK_NEAR(found(qn)->ratio, 0.5, 1e-3, 0);
+    q.regroup = false;
+    q.seconds = 1e5;
+    tune(qn, &q);
+    CHECK(found(qn)->regrouped);
+    qn_tune_options both = QN_TUNE_OPTIONS(.seconds = 1, .same_bits = true, .regroup = true);
+    CHECK_INT(qn_tune_text(qn, summed, &both), QN_EARG);
+    qn_clear_error(qn);
+    qn_close(qn);
 }
 
 /* ---- going on -------------------------------------------------------------------------------- */
@@ -607,6 +688,8 @@ int main(int argc, char **argv) {
     RUN(wrong_candidates_never_win);
     RUN(slower_at_one_size_does_not_win);
     RUN(sums_are_regrouped_only_where_they_may_be);
+    RUN(no_search_changes_a_bit_of_a_sum);
+    RUN(regrouping_is_asked_for);
     RUN(tuning_goes_on_where_it_ended);
     RUN(stopping_keeps_what_was_found);
     RUN(near_shapes_are_where_the_search_begins);

@@ -12,7 +12,7 @@
  *     standard 16 hex digits
  *     threads 2                       (0: any number)
  *     tuned 1 times, 312 tried, 12.500 s
- *     ratio 0.8731 same, open         (or regrouped; or done)
+ *     ratio 0.8731 same, open         (or regrouped, or free: it might have been; or done)
  *     schedule 14
  *     ..14 lines..
  *     seen 11                         (candidates)
@@ -34,6 +34,10 @@ static uint32_t lines_in(const char *s) {
     return n;
 }
 
+static const char *grouping_word(const wisdom_record *r) {
+    return r->regrouped ? "regrouped" : r->regroup ? "free" : "same";
+}
+
 static void print_record(const wisdom_record *r, str *out) {
     uint32_t begin = out->len;
     str_addf(out, "kernel %016" PRIx64 "%016" PRIx64 " %s\n", r->key.kernel[0], r->key.kernel[1],
@@ -44,8 +48,7 @@ static void print_record(const wisdom_record *r, str *out) {
              r->key.threads);
     str_addf(out, "tuned %" PRId64 " times, %" PRId64 " tried, %.3f s\n", r->round, r->tried,
              r->spent);
-    str_addf(out, "ratio %.4f %s, %s\n", r->ratio, r->regrouped ? "regrouped" : "same",
-             r->done ? "done" : "open");
+    str_addf(out, "ratio %.4f %s, %s\n", r->ratio, grouping_word(r), r->done ? "done" : "open");
     str_addf(out, "schedule %u\n%s", lines_in(r->schedule), r->schedule);
     str_addf(out, "seen %u", r->seens);
     for (uint32_t i = 0; i < r->seens; i++)
@@ -148,9 +151,10 @@ static bool read_numbers(reader *t, wisdom_record *r) {
     if (!next_line(t)) return false;
     sscanf(t->line, "ratio %lf %15[a-z], %15[a-z]", &r->ratio, order, state);
     r->regrouped = !strcmp(order, "regrouped");
+    r->regroup = r->regrouped || !strcmp(order, "free");
     r->done = !strcmp(state, "done");
-    spelled(t, "\"ratio N same|regrouped, open|done\"", "ratio %.4f %s, %s", r->ratio,
-            r->regrouped ? "regrouped" : "same", r->done ? "done" : "open");
+    spelled(t, "\"ratio N same|free|regrouped, open|done\"", "ratio %.4f %s, %s", r->ratio,
+            grouping_word(r), r->done ? "done" : "open");
     bool sane = r->key.threads >= 0 && r->round >= 0 && r->tried >= 0 && r->spent >= 0 &&
                 r->ratio > 0 && r->ratio < 1e6 && r->spent < 1e12;
     if (!sane && !t->expected) t->expected = "numbers that can be";

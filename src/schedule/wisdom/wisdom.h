@@ -22,6 +22,7 @@ typedef struct wisdom_record {
     double spent;    /* seconds of tuning, in all rounds */
     double ratio;    /* measured time / that of the default schedule */
     bool regrouped;  /* sums are in another order than the default schedule's */
+    bool regroup;    /* such schedules were tried, too */
     bool done;       /* nothing is left to try */
     uint32_t seens;  /* hashes of measured candidates' trees, as far as a search is to be resumed */
     const uint32_t *seen;
