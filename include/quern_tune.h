@@ -14,12 +14,13 @@ extern "C" {
 /* Tuning looks for schedules of kernels that are faster on this machine than the default ones. A
  * candidate only wins when its results are those of the default schedule, on random inputs and such
  * with NaNs, infinities, zeros of both signs and denormal numbers, and when it was measured to be
- * faster beyond what repetition varies. So tuning changes no bit of any result, unless it is asked
- * to regroup: then a schedule may group a sum in another way, which changes its last bits as
- * another machine would, and its wisdom says so; never does the number of threads decide that. What
- * is found counts from then on, here, for graphs that ran before, too, and, by knob wisdom, in later
- * processes; it goes on where it ended. Knob tune does the same in any program, for the kernels it
- * compiles. */
+ * faster beyond what repetition varies. So tuning changes no bit of a result, unless it is asked to
+ * regroup: then a schedule may group a sum in another way, which changes its last bits as another
+ * machine would, and its wisdom says so; never does the number of threads decide that. What is
+ * found counts from then on, here, for graphs that ran before, too, and, by knob wisdom, in later
+ * processes; it goes on where it ended. Knob tune does the same in any program: a number of seconds
+ * for the kernels it compiles, before they run; or, with "online", as they run, at a cost of at
+ * most a tenth of the time that they take. */
 typedef struct qn_tune_state {
     size_t size;             /* what the library knows of it */
     const char *name;        /* of the kernel, with its shape */

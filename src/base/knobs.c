@@ -3,10 +3,10 @@
  * A NUMBER is a whole number from 0 on, in decimal digits only; anything else is an error that
  * names what was given, for a typing mistake must not pass for a 0. A PATH has a slash in it, or is
  * on or off: a word alone is a mistake, too. LETTERS are some of those that mean something, a
- * COMPILER is one of a few words. An environment variable set to nothing counts as not set; a
- * program that runs with more rights than its caller reads none, for the knobs name files and
- * programs. The environment is not this library's alone, so a QN_* variable that is no knob is told
- * of in the log, and is no error.
+ * COMPILER is one of a few words, TUNING a NUMBER or the word online, which is no number. An
+ * environment variable set to nothing counts as not set; a program that runs with more rights than
+ * its caller reads none, for the knobs name files and programs. The environment is not this
+ * library's alone, so a QN_* variable that is no knob is told of in the log, and is no error.
  *
  * Invariant: a knob's text is either its row's default or a copy from the context's heap. */
 #include "base/base.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-typedef enum { NUMBER, TEXT, PATH, LETTERS, COMPILER } knob_kind;
+typedef enum { NUMBER, TEXT, PATH, LETTERS, COMPILER, TUNING } knob_kind;
 typedef enum { ANY, OPEN } knob_when;
 
 typedef struct knob_row {
@@ -59,6 +59,10 @@ static const char *knob_wants(knob_kind kind, const char *text) {
         return text[strspn(text, "gafmkrscxe")] ? "letters out of g a f m k r s c x e" : NULL;
     case COMPILER:
         return !*text || !strcmp(text, "llvm") || !strcmp(text, "cc") ? NULL : "llvm, cc or empty";
+    case TUNING:
+        return !strcmp(text, "online") || knob_parse(text, &(int64_t){0})
+                   ? NULL
+                   : "a whole number of seconds, or online";
     default:
         return NULL;
     }
@@ -84,6 +88,8 @@ static int knob_assign(qn_ctx *qn, int k, const char *as, const char *value) {
     memcpy(copy, value, size);
     knob_drop(qn, k);
     qn->knob[k].text = copy;
+    qn->knob[k].number = 0;
+    if (rows[k].kind == TUNING) knob_parse(value, &qn->knob[k].number);
     return QN_OK;
 }
 

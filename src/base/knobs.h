@@ -1,7 +1,7 @@
 /* knobs.h - every QN_* environment knob, one row each; docs/knobs.md is generated from here.
  * X(NAME, name, kind, when, default, doc)   kind: NUMBER, TEXT, PATH (with a slash in it, or on or
- * off), LETTERS, COMPILER; when: qn_set() may change it at ANY time, or it is read when a context
- * is OPENed and setting it later is an error */
+ * off), LETTERS, COMPILER, TUNING (a number of seconds, or online); when: qn_set() may change it at
+ * ANY time, or it is read when a context is OPENed and setting it later is an error */
 X(DEBUG, "debug", LETTERS, ANY, "",
   "letters: g graph, a autograd, f fusion, m memory, k kernel per pass, r rules, s schedules and "
   "search, c source, x timings, e devices")
@@ -25,9 +25,10 @@ X(OPENCL_LIBRARY, "opencl_library", TEXT, OPEN, "libOpenCL.so.1",
 X(CACHE, "cache", PATH, ANY, "on",
   "where compiled kernels are kept: on: in $XDG_CACHE_HOME/quern or ~/.cache/quern; off: nowhere; "
   "or a folder, as a path with a slash, that is only the user's (mode 0700)")
-X(TUNE, "tune", NUMBER, ANY, "0",
-  "seconds to spend on better schedules for the kernels this process compiles; what is found is "
-  "kept as wisdom")
+X(TUNE, "tune", TUNING, ANY, "0",
+  "seconds to spend on better schedules for the kernels this process compiles, before they run; or "
+  "online: as they run, each kernel's candidates are tried for at most a tenth of its time. What "
+  "is found is kept as wisdom; no result changes")
 X(WISDOM, "wisdom", PATH, ANY, "on",
   "where schedules that tuning found are kept: on: in the folder of QN_CACHE; off: nowhere, none "
   "being used; or a file, as a path with a slash")

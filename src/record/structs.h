@@ -56,5 +56,6 @@ S(tune_options, qn_tune_options)
 X(tune_options, seconds, F64, 1)
 X(tune_options, same_bits, BOOL, 1)
 X(tune_options, again, BOOL, 1)
+X(tune_options, regroup, BOOL, 1)
 
 /* == end of what is generated == */

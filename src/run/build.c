@@ -321,7 +321,10 @@ void plan_pin(qn_ctx *qn, run_plan *p) {
 void plan_close(qn_ctx *qn, run_plan *p) {
     if (!p) return;
     for (uint32_t i = 0; i < p->packings; i++) buffer_unref(qn, p->packing[i].buffer);
-    if (debug_on(qn, 'x')) plan_log_times(qn, p);
+    if (debug_on(qn, 'x')) {
+        if (p->renewed != qn->run->renewed) look_up(qn, p);
+        plan_log_times(qn, p);
+    }
     for (uint32_t i = 0; i < p->programs; i++) {
         if (p->pinned) program_pin(qn, p->program[i], false);
         program_release(qn, p->program[i]);

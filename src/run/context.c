@@ -125,6 +125,7 @@ qn_ctx *qn_open(const qn_options *given) {
 
 static void close_run(qn_ctx *qn) {
     run_state *r = qn->run;
+    if (r->online) run_hooks.closing(qn);
     plans_close(qn);
     if (r->dev_state) {
         programs_close(qn);

@@ -207,12 +207,23 @@ static qn_code run_timed(run_state *r, launch *l) {
     return code;
 }
 
+/* Tuning online: launches that ran side by side have equal parts of the time. */
+static void count_level(qn_ctx *qn, const run_plan *p, uint32_t from, uint32_t to, double start) {
+    double each = (clock_seconds() - start) / (to - from);
+    for (uint32_t i = from; i < to; i++) {
+        program_use *u = program_use_of(qn, p->launch[i].id);
+        u->seconds += each;
+        u->calls++;
+    }
+}
+
 static void run_launches(qn_ctx *qn, run_plan *p) {
     run_state *r = qn->run;
-    bool timed = debug_on(qn, 'x');
+    bool timed = debug_on(qn, 'x'), counted = tunes_online(qn);
     for (uint32_t w = 0, i = 0; w < p->levels; w++) {
         qn_code code = QN_OK;
         uint32_t from = i;
+        double start = counted ? clock_seconds() : 0;
         const dev_launch *l = &p->side[from];
         i = p->level[w];
         for (uint32_t k = from; timed && k < i && !code; k++) code = run_timed(r, &p->launch[k]);
@@ -221,6 +232,7 @@ static void run_launches(qn_ctx *qn, run_plan *p) {
         else if (!timed)
             code = r->dev->launch(r->dev_state, l->program, (int)l->sets, l->set);
         if (code) raise_error(qn, code, "kernel %s failed", l->program->name);
+        if (counted) count_level(qn, p, from, i, start);
     }
     r->stats.kernels += p->launches;
     r->stats.levels += p->levels;
@@ -257,6 +269,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
     run_launches(qn, p);
     cleanup_drop(&qn->heap, &c);
     r->stats.run_seconds += clock_seconds() - start;
+    if (tunes_online(qn)) run_hooks.ran(qn, p);
 }
 
 /* QN_DEBUG=x, when the plan goes: each launch's mean time, processor time and share, in the order

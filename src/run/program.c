@@ -22,6 +22,7 @@ typedef struct program_entry {
     dev_program *program;
     size_t bytes;   /* counted for it */
     double seconds; /* schedule and passes */
+    program_use use;
 } program_entry;
 
 typedef struct program_cache {
@@ -123,6 +124,16 @@ void programs_forget(qn_ctx *qn) {
     while (c && c->waits) drop(qn, c, c->waiting[--c->waits]);
 }
 
+void program_hold(qn_ctx *qn, uint32_t id) {
+    program_cache *c = qn->run->programs;
+    c->at[id].refs++;
+    lru_remove(&c->idle, id);
+}
+
+program_use *program_use_of(const qn_ctx *qn, uint32_t id) {
+    return &qn->run->programs->at[id].use;
+}
+
 void program_release(qn_ctx *qn, uint32_t id) {
     program_cache *c = qn->run->programs;
     program_entry *e = &c->at[id];
@@ -154,6 +165,8 @@ static void count_compile(qn_ctx *qn, double seconds) {
 
 static void add_compiled(qn_ctx *qn, program_entry *e, dev_program *p) {
     e->program = p;
+    e->use.made = e->seconds;
+    e->use.settled |= !e->scheduled;
     e->bytes = sizeof *e + e->length + p->size;
     qn->run->stats.programs++;
     qn->run->stats.program_bytes += e->bytes;

@@ -119,8 +119,17 @@ const char *program_text(const qn_ctx *qn, uint32_t id);
 /* A better schedule is known for the kernel with this text: where there is a program of it, it is
  * compiled anew, and plans find it at their next run. Raises; then the old one stays. */
 void programs_renew(qn_ctx *qn, const char *text);
-void program_release(qn_ctx *qn, uint32_t id);      /* the reference */
-void program_pin(qn_ctx *qn, uint32_t id, bool on); /* a static graph has it: not counted */
+void program_hold(qn_ctx *qn, uint32_t id);    /* one more reference */
+void program_release(qn_ctx *qn, uint32_t id); /* the reference */
+/* What tuning as programs run knows of one; only counted while knob tune is online. */
+typedef struct program_use {
+    double seconds, tuning; /* its launches took; spent on looking for a better one */
+    double made;            /* seconds of its schedule and passes */
+    uint64_t calls;
+    bool settled; /* nothing is to be tried any more */
+} program_use;
+program_use *program_use_of(const qn_ctx *qn, uint32_t id); /* until a program is added */
+void program_pin(qn_ctx *qn, uint32_t id, bool on);         /* a static graph has it: not counted */
 bool programs_evict(qn_ctx *qn); /* the one without references for longest; false: all have some */
 void programs_close(qn_ctx *qn);
 
@@ -161,13 +170,22 @@ bool kept_give_up(qn_ctx *qn);
  * before and after. */
 void run_passes(kernel *k);
 
+typedef struct run_plan run_plan;
+
 /* What later rooms do when asked; constant, and defined by them. */
 typedef struct run_later {
     /* Tune these kernels, which are about to be compiled, for what is left of knob tune. What goes
      * wrong is no error. */
     void (*first_seen)(qn_ctx *qn, int n, const char *const *text);
+    /* A plan has run and knob tune is online: try something, if that is due. Never raises. */
+    void (*ran)(qn_ctx *qn, const run_plan *p);
+    void (*closing)(qn_ctx *qn); /* run_state.online goes; never raises */
 } run_later;
 extern const run_later run_hooks; /* tune/api.c */
+
+static inline bool tunes_online(const qn_ctx *qn) {
+    return *qn->knob[KNOB_TUNE].text == 'o';
+}
 
 /* ---- check.c: QN_CHECK ----------------------------------------------------------------------- */
 
@@ -257,7 +275,7 @@ typedef struct donation {
     uint32_t output, leaf;
 } donation;
 
-typedef struct run_plan {
+struct run_plan {
     arena arena;
     size_t bytes; /* counted for it */
     int mode;     /* of the knobs that it was built under */
@@ -282,7 +300,7 @@ typedef struct run_plan {
     moving_slice *moving;
     moving_value *lifted;
     uint32_t movings, lifteds;
-} run_plan;
+};
 
 fuse_terms run_fuse_terms(const qn_ctx *qn);
 /* A plan for these roots (realized ones are not allowed). `lasting`, by place in the order: memory
@@ -431,8 +449,9 @@ typedef struct run_state {
     lru kept; /* by buffer: see kept.c */
     uint64_t requests;
     struct program_cache *programs;
-    uint64_t renewed; /* how often programs were replaced by better ones */
-    double tuned;     /* seconds of knob tune that are spent */
+    uint64_t renewed;           /* how often programs were replaced by better ones */
+    double tuned;               /* seconds of knob tune that are spent */
+    struct tune_online *online; /* tuning as programs run; NULL: not yet */
     struct plan_cache *plans;
     uint64_t pinned_bytes;       /* of programs that static graphs have */
     struct static_plan *statics; /* static graphs still open */

@@ -1,5 +1,5 @@
 /* api.c - which kernels are tuned, and for how long: those of a request, those given as text,
- * and, by knob tune, those that any program compiles.
+ * and, by knob tune, those that any program compiles (or, as they run, online.c).
  *
  * Time goes where time is spent: three quarters of a kernel's share of the seconds are its share of
  * what the cost model says that all of them take. The last quarter is the same for all, for the
@@ -49,8 +49,7 @@ static double cycles_of(qn_ctx *qn, const char *text) {
     return cycles > 1 ? cycles : 1;
 }
 
-/* The kernel's name, from the text's first line. */
-static const char *name_in(arena *a, const char *text) {
+const char *tune_name_in(arena *a, const char *text) {
     const char *begin = strchr(text, '"');
     size_t n = begin ? strcspn(begin + 1, "\"\n") : 0;
     return arena_printf(a, "%.*s", (int)(n < 200 ? n : 200), begin ? begin + 1 : "");
@@ -109,7 +108,7 @@ static qn_code tune_all(tune_list *l, const qn_tune_options *o) {
                           .going = still_going,
                           .user = &going,
                           .state = {.size = sizeof(qn_tune_state),
-                                    .name = name_in(&l->a, l->text[i]),
+                                    .name = tune_name_in(&l->a, l->text[i]),
                                     .kernel = (int)i,
                                     .kernels = (int)l->n}};
         if (!(q.seconds > 0)) continue;
@@ -311,4 +310,5 @@ static void tune_first_seen(qn_ctx *qn, int n, const char *const *text) {
     arena_free(&l.a);
 }
 
-const run_later run_hooks = {.first_seen = tune_first_seen};
+const run_later run_hooks = {
+    .first_seen = tune_first_seen, .ran = tune_ran, .closing = tune_closing};

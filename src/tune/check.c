@@ -23,7 +23,8 @@ enum {
     MANY_RESULTS = 24, /* of all sets: a regrouped sum shows in one of them */
     LEAST_DRAWS = 3
 };
-static const double draw_bytes = 4 << 20;         /* of further sets, beyond the least number */
+static const double call_bytes = 4 << 20; /* of all sets of a call's sizes, there is room for */
+static const double draw_bytes = 4 << 20; /* of further sets, beyond the least number */
 static const double most_bytes = 3.0 * (1 << 30); /* of all sets of a kernel, where there is room */
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -75,10 +76,15 @@ static double sizes_at(kernel *k, const int64_t *var, size_t bytes[TUNE_ARGS]) {
     return all;
 }
 
-/* For one kernel: of the memory that is free, a part. */
-static double room_for_all(void) {
-    double bytes = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 3;
-    return bytes > 0 && bytes < most_bytes ? bytes : most_bytes;
+/* For one kernel: of the memory that is free, a part; where the sizes of a call are given, what
+ * makes further sizes about as large as these. */
+static double room_for_all(kernel *k, const int64_t *at) {
+    size_t bytes[TUNE_ARGS];
+    double there = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 3;
+    double room = there > 0 && there < most_bytes ? there : most_bytes;
+    double call = at ? 64 * sizes_at(k, at, bytes) : -1;
+    if (call >= 0 && call < call_bytes) call = call_bytes;
+    return call >= 0 && call < room ? call : room;
 }
 
 /* Numbers of which a constant might be any. */
@@ -100,7 +106,7 @@ static void add_set(tune_check *c, kernel *k, const int64_t *var, set_kind kind)
     size_t bytes[TUNE_ARGS];
     double all = sizes_at(k, var, bytes);
     if (c->sets == TUNE_SETS || all < 0) return;
-    if (c->sets >= 2 && c->bytes + all > room_for_all() / 3) return;
+    if (c->sets >= 2 && c->bytes + all > c->room / 3) return;
     for (int i = 0; i < c->sets; i++)
         if (c->set[i].edge == kind.edge && c->set[i].draw == kind.draw &&
             !memcmp(c->set[i].var, var, (size_t)c->vars * sizeof *var)) {
@@ -133,15 +139,17 @@ static void add_draws(tune_check *c, kernel *k) {
 }
 
 /* The largest sizes that are not too much to run on, the smallest, and some between. */
-static bool choose_sets(tune_check *c, kernel *k) {
+static bool choose_sets(tune_check *c, kernel *k, const int64_t *at) {
     int64_t lo[TUNE_VARS], hi[TUNE_VARS], v[TUNE_VARS];
     size_t bytes[TUNE_ARGS];
     bool fixed = !c->vars;
+    c->room = room_for_all(k, at);
+    if (at) add_set(c, k, at, (set_kind){.measured = true});
     for (int i = 0; i < c->vars; i++) {
         lo[i] = sym_lo(k->syms, k->dim_var[i]);
         hi[i] = sym_hi(k->syms, k->dim_var[i]);
     }
-    double room = fixed ? room_for_all() / 6 : room_for_all() / 64, all;
+    double room = fixed ? c->room / 6 : c->room / 64, all;
     while ((all = sizes_at(k, hi, bytes)) < 0 || all > room) {
         bool smaller = false;
         for (int i = 0; i < c->vars; i++) {
@@ -149,15 +157,15 @@ static bool choose_sets(tune_check *c, kernel *k) {
             smaller |= half < hi[i];
             hi[i] = half;
         }
-        if (!smaller && all >= 0 && all <= room_for_all() / 6) break; /* few sets, then */
+        if (!smaller && all >= 0 && all <= c->room / 6) break; /* few sets, then */
         if (!smaller) return false;
     }
     for (int kind = 0; kind < 7; kind++) {
         if (fixed && kind) break;
         for (int i = 0; i < c->vars; i++) {
             int64_t mid = between(lo[i], hi[i]);
-            const int64_t at[] = {mid, hi[i], lo[i], hi[i] - 1, mid + 1, lo[i], hi[i]};
-            v[i] = kind >= 5 && i ? lo[i] + hi[i] - at[kind] : at[kind];
+            const int64_t of[] = {mid, hi[i], lo[i], hi[i] - 1, mid + 1, lo[i], hi[i]};
+            v[i] = kind >= 5 && i ? lo[i] + hi[i] - of[kind] : of[kind];
             if (v[i] < lo[i]) v[i] = lo[i];
             if (v[i] > hi[i]) v[i] = hi[i];
         }
@@ -227,7 +235,7 @@ static bool guarded_indices(kernel *k) {
     return true;
 }
 
-bool tune_check_open(qn_ctx *qn, tune_check *c, kernel *k, str *why) {
+bool tune_check_open(qn_ctx *qn, tune_check *c, kernel *k, const int64_t *at, str *why) {
     *c = (tune_check){.qn = qn, .args = k->args, .vars = k->dim_vars};
     if (k->args > TUNE_ARGS || k->dim_vars > TUNE_VARS || k->params > TUNE_PARAMS)
         return str_add(why, "it has too many arguments"), false;
@@ -238,7 +246,7 @@ bool tune_check_open(qn_ctx *qn, tune_check *c, kernel *k, str *why) {
         c->dtype[x->arg] = x->dtype;
         c->access[x->arg] = x->access;
     }
-    if (!choose_sets(c, k)) return str_add(why, "its arguments are too large"), false;
+    if (!choose_sets(c, k, at)) return str_add(why, "its arguments are too large"), false;
     make_memory(c);
     return true;
 }

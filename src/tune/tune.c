@@ -34,6 +34,7 @@ static const double margin = 0.02;        /* by which the winner is faster, at l
 static const double most_predicted = 2;   /* times the best: not worth compiling */
 static const double most_measured = 1.25; /* times the best: not worth more samples, or moves */
 static const double last_part = 0.12;     /* of the time, for the last measurements */
+static const double last_seconds = 0.5;   /* the same where time is not the limit */
 
 typedef struct candidate {
     const char *lines;
@@ -43,7 +44,7 @@ typedef struct candidate {
     bool expanded, dropped;   /* its moves are known; never to be measured (again) */
 } candidate;
 
-typedef struct tuner {
+struct tuner {
     qn_ctx *qn;
     tune_request *q;
     wisdom_record known; /* from before; its schedule is NULL where there is none */
@@ -67,7 +68,9 @@ typedef struct tuner {
     bool forced; /* what is considered is measured, also if that was done before */
     uint64_t random;
     double best;
-} tuner;
+    double paused; /* since when nothing happens */
+    bool left;     /* to be tried */
+};
 
 static double elapsed(const tuner *t) {
     return tune_now(&t->q->clock) - t->start;
@@ -333,13 +336,14 @@ static uint32_t leader(tuner *t) {
 static bool run_batch(tuner *t) {
     const char *lines[BATCH];
     uint32_t which[BATCH], first = leader(t);
-    int n = 0, again = first && t->at[first].times < SURE;
+    int n = 0, most = t->q->proposals ? 1 : BATCH;
+    bool again = most > 1 && first && t->at[first].times < SURE;
     if (again) {
         which[0] = first;
         lines[n++] = t->at[first].lines;
     }
-    for (; n < BATCH; n++) {
-        uint32_t i = choose(t, n >= BATCH - STRAYS);
+    for (; n < most; n++) {
+        uint32_t i = choose(t, most > 1 && n >= BATCH - STRAYS);
         if (!i) break;
         which[n] = i - 1;
         lines[n] = t->at[i - 1].lines;
@@ -380,8 +384,8 @@ static uint32_t next_state(const tuner *t) {
 /* ---- the end --------------------------------------------------------------------------------- */
 
 static int last_rounds(const tuner *t) {
-    double left = t->end - elapsed(t), round = tune_round_seconds(&t->timer);
-    double n = round > 0 ? left / 3 / round : 31;
+    double left = t->q->proposals ? last_seconds : t->end - elapsed(t);
+    double round = tune_round_seconds(&t->timer), n = round > 0 ? left / 3 / round : 31;
     return n > 31 ? 31 : n < 9 ? 9 : (int)n;
 }
 
@@ -444,7 +448,8 @@ static void keep(tuner *t, bool done, bool cut_off) {
     if (!done) list_seen(t, &r);
     t->best = r.ratio;
     wisdom_add(t->qn, w, &r);
-    if (wisdom_save(t->qn) && debug_on(t->qn, 's')) log_line(t->qn, "s %s", qn_error(t->qn));
+    if (!t->q->proposals && wisdom_save(t->qn) && debug_on(t->qn, 's'))
+        log_line(t->qn, "s %s", qn_error(t->qn));
     t->saved_at = elapsed(t);
     t->saved_best = t->best;
 }
@@ -493,6 +498,7 @@ static bool begin(tuner *t, kernel *k) {
     str_add(&t->standard, "");
     schedule_default(k, &t->qn->run->limits, &t->standard);
     recall(t);
+    if (t->known.schedule && t->q->proposals) return false;
     bool anew = t->q->again || (t->q->regroup && !t->known.regroup);
     if (t->q->regroup && !t->known.regroup) t->known.seens = 0; /* refused for their grouping */
     if (t->known.schedule && !anew) {                           /* it goes on where it ended */
@@ -505,7 +511,7 @@ static bool begin(tuner *t, kernel *k) {
     t->search_end = t->end * (1 - last_part);
     t->q->state.budget = t->end;
     t->any_threads = for_any_threads(t, k);
-    if (!tune_check_open(t->qn, &t->check, k, &why)) {
+    if (!tune_check_open(t->qn, &t->check, k, t->q->at, &why)) {
         if (debug_on(t->qn, 's')) log_line(t->qn, "s %s is not tuned: %s", k->name, why.s);
         return false;
     }
@@ -520,9 +526,9 @@ static bool begin(tuner *t, kernel *k) {
     return true;
 }
 
-static void search(tuner *t) {
+/* The first states. */
+static void find_seeds(tuner *t) {
     guarded_call c = {.t = t};
-    bool left = true;
     consider(t, t->standard.s);
     if (!t->count) return;
     t->at[0].ratio = t->parent_ratio = 1;
@@ -531,18 +537,25 @@ static void search(tuner *t) {
     for (uint32_t i = 1; i < t->count; i++) t->at[i].predicted = 0; /* before all others */
     attempt(t, seeds_work, &c);
     ir_close(c.k);
-    while (left && going(t)) {
-        uint32_t state = next_state(t);
-        if (state) expand(t, state - 1);
-        left = run_batch(t) || state;
-        keep_meanwhile(t);
-    }
-    keep(t, !left, t->stopped || !left);
-    tell(t);
+    t->left = true;
 }
 
-static void close_tuner(void *of) {
-    tuner *t = of;
+/* One batch, or, where that was all, the end; false then. */
+static bool search(tuner *t) {
+    if (!t->count) return false;
+    if (!t->left || !going(t)) {
+        keep(t, !t->left && !t->q->proposals, t->stopped || !t->left);
+        tell(t);
+        return false;
+    }
+    uint32_t state = t->q->proposals ? 0 : next_state(t);
+    if (state) expand(t, state - 1);
+    t->left = run_batch(t) || state;
+    if (!t->q->proposals) keep_meanwhile(t);
+    return true;
+}
+
+void tune_end(tuner *t) {
     for (int i = 0; i < BATCH; i++) unload(t, &t->batch[i]);
     unload(t, &t->program);
     unload(t, &t->wide);
@@ -554,7 +567,11 @@ static void close_tuner(void *of) {
     heap_free(&t->qn->heap, t, sizeof *t);
 }
 
-qn_code tune_kernel(qn_ctx *qn, tune_request *q) {
+static void close_tuner(void *t) {
+    tune_end(t);
+}
+
+tuner *tune_begin(qn_ctx *qn, tune_request *q) {
     tuner *t = heap_zeroed(&qn->heap, sizeof *t);
     t->qn = qn;
     t->q = q;
@@ -567,8 +584,31 @@ qn_code tune_kernel(qn_ctx *qn, tune_request *q) {
     t->end = q->seconds;
     kernel *k = ir_parse(qn, q->text);
     cleanup_push(&qn->heap, &parsed, ir_cleanup, k);
-    if (k && begin(t, k)) search(t);
+    bool any = k && begin(t, k);
+    if (any) find_seeds(t);
     cleanup_run(&qn->heap, &parsed);
-    cleanup_run(&qn->heap, &tuning);
+    t->paused = tune_now(&q->clock);
+    if (any)
+        cleanup_drop(&qn->heap, &tuning);
+    else
+        cleanup_run(&qn->heap, &tuning);
+    return any ? t : NULL;
+}
+
+bool tune_step(tuner *t) {
+    t->start += tune_now(&t->q->clock) - t->paused;
+    bool more = search(t);
+    t->paused = tune_now(&t->q->clock);
+    return more;
+}
+
+qn_code tune_kernel(qn_ctx *qn, tune_request *q) {
+    tuner *t = tune_begin(qn, q);
+    cleanup c;
+    if (!t) return qn_error_code(qn);
+    cleanup_push(&qn->heap, &c, close_tuner, t);
+    while (tune_step(t)) {
+    }
+    cleanup_run(&qn->heap, &c);
     return qn_error_code(qn);
 }

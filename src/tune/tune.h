@@ -1,5 +1,5 @@
 /* tune.h - the parts of tuning: check.c makes inputs and judges results, time.c measures,
- * tune.c searches, api.c decides which kernels for how long. */
+ * tune.c searches, api.c decides which kernels for how long, online.c tunes while programs run. */
 #ifndef QN_TUNE_ROOM_H
 #define QN_TUNE_ROOM_H
 
@@ -27,7 +27,7 @@ typedef struct tune_check {
     qn_ctx *qn;
     int args, vars, sets;
     uint8_t dtype[TUNE_ARGS], access[TUNE_ARGS];
-    double bytes; /* of all arguments of all sets */
+    double bytes, room; /* of all arguments of all sets; that there is for them */
     tune_set set[TUNE_SETS];
     uint8_t *spare; /* host memory as large as the largest argument and its guards */
     size_t spare_size;
@@ -36,9 +36,9 @@ typedef struct tune_check {
 
 typedef enum tune_verdict { TUNE_WRONG, TUNE_REGROUPED, TUNE_SAME } tune_verdict;
 
-/* Inputs for an unscheduled kernel at its sizes; false, with the reason: it cannot be run on
- * made-up inputs. To be closed in any case. Raises. */
-bool tune_check_open(qn_ctx *qn, tune_check *c, kernel *k, str *why);
+/* Inputs for an unscheduled kernel at its sizes, and at those of a call, `at`, unless it is NULL;
+ * false, with the reason: it cannot be run on made-up inputs. To be closed in any case. Raises. */
+bool tune_check_open(qn_ctx *qn, tune_check *c, kernel *k, const int64_t *at, str *why);
 void tune_check_close(tune_check *c);
 /* What the results are to be: those of the default schedule's program, and of `wide`, its twin in
  * double precision (NULL: there is none). Raises where a launch fails. */
@@ -79,9 +79,12 @@ tune_ratio tune_compare(const tune_timer *t, dev_program *a, dev_program *b, int
 typedef struct tune_request {
     const char *text; /* of the unscheduled kernel */
     size_t size;
-    double seconds; /* in all, of which earlier processes may have spent some */
-    bool regroup;   /* also schedules that group sums in another way than the default */
-    bool again;     /* even where nothing is left to try */
+    double seconds;    /* in all, of which earlier processes may have spent some */
+    bool regroup;      /* also schedules that group sums in another way than the default */
+    bool again;        /* even where nothing is left to try */
+    bool proposals;    /* only the first states, one a step, of a kernel of which nothing is known;
+                       what is found is not yet saved */
+    const int64_t *at; /* sizes of a call, to be measured at, too; NULL: none */
     tune_clock clock;
     bool (*going)(void *user, const qn_tune_state *state); /* NULL; false: come to an end */
     void *user;
@@ -91,8 +94,28 @@ typedef struct tune_request {
 /* Search, keep what was found as wisdom, in memory and in its file. QN_OK also where the kernel
  * cannot be tuned. Raises. */
 qn_code tune_kernel(qn_ctx *qn, tune_request *q);
+/* The same in steps, between which other things happen. NULL: there is nothing to be tried. The
+ * request and its text stay until the end. Raise. */
+typedef struct tuner tuner;
+tuner *tune_begin(qn_ctx *qn, tune_request *q);
+bool tune_step(tuner *t); /* some more candidates; false: that was all, and it is wisdom now */
+void tune_end(tuner *t);
+
+/* ---- online.c: while programs run ------------------------------------------------------------ */
+
+typedef struct tune_terms {
+    double share; /* of a kernel's time, for trying others */
+    tune_clock clock;
+} tune_terms;
+/* Other terms than the usual ones, for tests; before anything has run. Raises. */
+void tune_online_terms(qn_ctx *qn, tune_terms terms);
+void tune_ran(qn_ctx *qn, const run_plan *p); /* the hooks of run.h */
+void tune_closing(qn_ctx *qn);
 
 /* ---- api.c ----------------------------------------------------------------------------------- */
+
+/* The kernel's name, from the text's first line. */
+const char *tune_name_in(arena *a, const char *text);
 
 /* Each kernel's share of the seconds, most of it by the cycles it takes. Where there are too many
  * kernels for a share to be worth while, the smallest get none and the others all of it. */
