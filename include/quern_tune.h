@@ -78,7 +78,7 @@ QN_API qn_code qn_wisdom_import(qn_ctx *qn, const char *path);
  * line for each field, with what it means. Valid until the next call of this, of qn_device_facts()
  * or of qn_format(). NULL only with an error. */
 QN_API const char *qn_machine(qn_ctx *qn);
-/* Measure the rates of the machine here, some two seconds, and keep what is sure enough in the
+/* Measure the rates of the machine here, about two seconds, and keep what is sure enough in the
  * cache's folder: contexts that are opened later take it in place of the family's row, unless knob
  * machine says otherwise. Bits of results do not depend on it. The text says what was found, in the
  * form of qn_machine(); valid as long. NULL with an error: this device is not measured. Where it

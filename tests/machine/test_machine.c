@@ -220,6 +220,48 @@ static void measuring_says_all_that_it_looked_at(void) {
     CHECK_INT(system(command), 0);
 }
 
+/* Luck that was measured once does not stay: whatever was kept, the family's rates stand first. */
+static void measuring_begins_with_the_familys_rates(void) {
+    char folder[] = "/tmp/quern-measured-XXXXXX", command[80];
+    CHECK(mkdtemp(folder) != NULL);
+    qn_ctx *qn = open_cpu(folder, NULL);
+    int64_t l2_rate = qn->run->limits.l2_rate;
+    keep_measured(qn, "l2_rate 1000\nprefetch_trips 63\n");
+    qn_close(qn);
+    qn = open_cpu(folder, NULL);
+    CHECK_INT(qn->run->limits.l2_rate, 1000);
+    const char *text = qn_machine_measure(qn);
+    CHECK(text && !strstr(text, "l2_rate 1000") && !strstr(text, "prefetch_trips 63"));
+    CHECK(l2_rate != 1000);
+    qn_close(qn);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_INT(system(command), 0);
+}
+
+/* The system's number for the first core; sysconf has the sum of all of them on some processors. */
+static void the_last_cache_is_one_cores(void) {
+    char level[32] = "";
+    long long kib = 0;
+    for (int i = 0; i < 8 && atoi(level) != 3; i++) {
+        char path[80];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
+        FILE *f = fopen(path, "r");
+        if (!f || !fgets(level, sizeof level, f)) level[0] = 0;
+        if (f) fclose(f);
+        if (atoi(level) != 3) continue;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        f = fopen(path, "r");
+        if (!f || fscanf(f, "%lldK", &kib) != 1) kib = 0;
+        if (f) fclose(f);
+    }
+    qn_ctx *qn = open_cpu("off", NULL);
+    if (kib && qn)
+        CHECK_INT(qn->run->limits.l3, kib << 10);
+    else
+        SKIP("the system says nothing of it");
+    qn_close(qn);
+}
+
 /* ---- schedules ------------------------------------------------------------------------------- */
 
 /* A random kernel under a family's default schedule keeps its results; is there one? */
@@ -269,6 +311,8 @@ int main(int argc, char **argv) {
     RUN(only_rates_are_taken_from_what_was_measured);
     RUN(what_was_measured_wins_over_the_family);
     RUN(measuring_says_all_that_it_looked_at);
+    RUN(measuring_begins_with_the_familys_rates);
+    RUN(the_last_cache_is_one_cores);
     RUN(any_familys_schedules_are_legal_and_right);
     return test_end();
 }
