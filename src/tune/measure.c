@@ -126,10 +126,10 @@ static void probe_text(const bench *b, str *out) {
 }
 
 /* Where its arguments lie: what is written one after the other, and what is read. */
-static void place_arguments(bench *b, const kernel *k) {
+static void place_arguments(bench *b, kernel *k) {
     size_t used[2] = {0};
     for (mem_id m = 1; m < k->mems; m++) {
-        const ir_memory *x = ir_m((kernel *)k, m);
+        const ir_memory *x = ir_m(k, m);
         int64_t n = 0;
         if (x->scope != MEM_ARG || x->arg >= ARGUMENTS) continue;
         sym_is_const(k->syms, x->size, &n);
@@ -433,6 +433,8 @@ static void measure(qn_ctx *qn, str *text) {
     cleanup c;
     cleanup_push(&qn->heap, &c, close_bench, &b);
     const run_state *r = b.in->run;
+    if (r->dev->unfused || !r->dev->executes)
+        raise_error(qn, QN_EDEVICE, "machine: device %s runs no kernels", r->dev->name);
     if (m.source && !strcmp(m.source, "measured")) forget_measured(&m);
     b.size = (size_t)streamed_elements(&m) * sizeof(float);
     for (int i = 0; i < 2; i++) b.memory[i] = r->dev->alloc(r->dev_state, b.size);
