@@ -191,7 +191,7 @@ static void unload_all(bench *b) {
 static double run_once(const bench *b, int i) {
     const run_state *r = b->in->run;
     double start = clock_thread_seconds();
-    qn_code code = r->dev->launch(r->dev_state, b->program[i], 1, &(dev_set){b->arg, NULL});
+    qn_code code = r->dev->launch(r->dev_state, b->program[i], 1, &(dev_set){.arg = b->arg});
     if (code) raise_error(b->in, code, "measuring: kernel %s failed", b->program[i]->name);
     return clock_thread_seconds() - start;
 }
