@@ -319,6 +319,9 @@ typedef struct qn_stats {
     /* Values that can be computed again: what those take that are kept (knob kept_memory), and how
      * many had to go so far. */
     uint64_t kept_bytes, kept_given_up;
+    /* Schedules proposed for kernels so far, of which each got the cheapest; those that could not
+     * be applied as was meant. */
+    uint64_t schedules, schedules_dropped;
 } qn_stats;
 /* Into out, of `size` bytes: qn_get_stats(qn, &stats, sizeof stats). */
 QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out, size_t size);

@@ -63,7 +63,7 @@ static inline qn_code interp_launch_many(void *state, int n, const dev_launch *a
 static inline void interp_limits(void *state, machine *out) {
     (void)state;
     *out = machine_generic();
-    out->stream_pages = 4;
+    out->page_parallel_gain = 150;
     out->vector_bytes = 32;
     out->registers = 16;
     out->threads = 2;

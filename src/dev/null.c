@@ -52,7 +52,7 @@ static void null_limits(void *state, machine *out) {
     out->registers = 32;
     out->l2 = 1 << 20;
     out->l3 = 16 << 20;
-    out->stream_pages = 4;
+    out->page_parallel_gain = 150;
     out->threads = 4;
     machine_choose(n->ctx, out);
 }

@@ -43,7 +43,8 @@ X(memory_from, FACT, 1, 1024, 4, "times the second cache: what is larger streams
 X(memory_rate, RATE, 1, 1024, 4, "bytes a cycle from memory, of one thread")
 X(memory_ops, RATE, 1, 1024, 10, "operations an element, from which on memory would be idle")
 X(streams, RATE, 1, 64, 12, "streams that a core's prefetcher follows at once")
-X(stream_pages, RATE, 1, 16, 1, "pages of one stream that are walked side by side; 1: in order")
+X(page_parallel_gain, RATE, 1, 1000, 100,
+  "percent: time of a stream in order over that of pages of it side by side")
 X(sum_parts, FACT, 1, 16, 4, "parts of a sum along a row that streams, each with accumulators")
 X(nontemporal_gain, RATE, 1, 1000, 140, "percent: time of stores over that of non-temporal ones")
 

@@ -83,6 +83,11 @@ static inline int64_t machine_apart(const machine *m) {
 static inline int64_t machine_second(const machine *m) {
     return (m->l2 ? m->l2 : 256 << 10) * m->l2_usable / 100;
 }
+/* Pages of one stream that are at work at once, as the machine likes it. */
+enum { MACHINE_PAGES = 4 /* side by side: of the algorithm, as many as a sum has parts */ };
+static inline int machine_pages(const machine *m) {
+    return m->page_parallel_gain > 100 ? MACHINE_PAGES : 1;
+}
 /* A tensor of so many bytes streams from memory. */
 static inline int64_t machine_streaming(const machine *m) {
     return m->memory_from * m->l2; /* 0 where no cache is known: then everything does */

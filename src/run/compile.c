@@ -7,7 +7,7 @@
  *       inplace_mark         outputs that are to lie where dying inputs do
  *     compile_schedule     how it computes it
  *       wisdom_find          the schedule that tuning found for this tree, else
- *       schedule_default     the cheapest that is known without trying
+ *       schedule_default     the cheapest of those that are proposed, by the cost model
  *     compile_passes       what every tree goes through before it is emitted
  *     dev_compile_many     code
  *
@@ -116,7 +116,9 @@ void compile_schedule(qn_ctx *qn, kernel *k, const char *text, size_t size) {
     str lines, why;
     str_open_in(&lines, &k->arena);
     str_open_in(&why, &k->arena);
-    schedule_default(k, &qn->run->limits, &lines);
+    schedule_counts counts = schedule_default(k, &qn->run->limits, &lines);
+    qn->run->stats.schedules += counts.proposed;
+    qn->run->stats.schedules_dropped += counts.dropped;
     if (schedule_known(qn, k, text, size, lines.s ? lines.s : "") || !lines.len) return;
     int done = transform_lines(k, lines.s, &why);
     if (done < 0 && debug_on(qn, 'k'))

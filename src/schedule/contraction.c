@@ -121,25 +121,29 @@ static loop_h along_sum(const plan *p) {
     return p->word > 1 ? p->nest.part : p->sum;
 }
 
+/* Does it matter for the caches what is packed? Not where both operands stay in the second. */
+static int choose_packing(const plan *p, choice_kind kind, bool own) {
+    double bytes = (double)(p->rows + p->columns) * (double)p->depth * (double)p->size;
+    bool asks = p->word == 1 && bytes > (double)machine_second(p->m->limits);
+    return asks ? schedule_choose(p->m, kind, 2, own) : own;
+}
+
 /* Pack rows where a copy is cheap (they are contiguous) and the original has bad strides, or very
  * many columns use it; and where packing converts them once for several vectors of columns. */
 static void choose_row_packing(plan *p) {
     scheduler *m = p->m;
     int64_t down = contraction_step(p, p->a, p->nest.row),
             along = contraction_step(p, p->a, along_sum(p));
-    bool many = p->columns >= m->limits->pack_columns * m->lanes;
-    p->pack_rows = p->a->plain && p->depth >= 32 && p->rows > 1;
-    if (p->word > 1 && (p->odd || p->same_sign || along != 1))
-        p->pack_rows = true;
-    else if (p->a->as >= 0)
-        p->pack_rows &= p->columns >= 4 * m->lanes;
+    bool many = p->columns >= m->limits->pack_columns * m->lanes, own = many;
+    p->pack_rows = p->word > 1 && (p->odd || p->same_sign || along != 1);
+    if (p->pack_rows || !p->a->plain || p->depth < 32 || p->rows < 2) return;
+    if (p->a->as >= 0)
+        own = p->columns >= 4 * m->lanes;
     else if (along == 1)
-        p->pack_rows &= many && collides(m->limits, row_distance(p, p->a, down));
+        own = many && collides(m->limits, row_distance(p, p->a, down));
     else if (down == 1)
-        p->pack_rows &=
-            row_distance(p, p->a, along) >= machine_apart(m->limits) && p->columns > 2 * m->lanes;
-    else
-        p->pack_rows &= many;
+        own = row_distance(p, p->a, along) >= machine_apart(m->limits) && p->columns > 2 * m->lanes;
+    p->pack_rows = choose_packing(p, CHOICE_pack_rows, own);
 }
 
 /* Do all partial sums fit the second-level cache? Then they can be stored there between blocks. */
@@ -217,7 +221,9 @@ static void choose_columns(plan *p, bool divisible) {
     const machine *l = p->m->limits;
     bool poor = collides(l, row_distance(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
     int64_t least = !p->beside ? 1 : poor ? l->pack_uses : l->pack_uses_contiguous;
-    p->pack_columns = p->b->plain && p->depth >= 8 && uses >= least && !p->panel;
+    bool able = p->b->plain && p->depth >= 8 && !p->panel;
+    p->pack_columns = able && uses >= least;
+    if (able && uses > 1) p->pack_columns = choose_packing(p, CHOICE_pack_columns, p->pack_columns);
     p->block = p->depth;
     if (!divisible) return;
     int64_t available = machine_second(l), unit = l->kc_multiple;
@@ -395,7 +401,7 @@ static bool tile_and_pack(plan *p, bool divisible, stmt_id after) {
     choose_columns(p, divisible);
     bool whole = p->word == 1 && p->pack_columns && p->block == p->depth;
     bool streams = whole && many_streams(p, after);
-    p->along = streams || (whole && rows_load_once(p));
+    p->along = streams || (whole && choose_packing(p, CHOICE_along, rows_load_once(p)));
     choose_parts(p);
     if (!contraction_build(p)) return false;
     if (p->panel && p->rows <= p->mr && p->columns * p->depth * p->size > machine_second(m->limits))

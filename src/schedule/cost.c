@@ -1,36 +1,45 @@
 /* cost.c - the cost model: how long a scheduled kernel takes, by counting.
  *
- * The estimate chooses which candidates are worth compiling (search.c), so it has to rank
- * schedules; its cycles are no promise. Three things are counted:
+ * The estimate chooses among the proposals for a kernel (proposals.c) and says which candidates of
+ * tuning are worth compiling (search.c), so it has to rank schedules; its cycles are no promise.
+ * Three things are counted:
  *
  *   work     Every expression is evaluated at the outermost loop its variables allow, so it counts
  *            once for each iteration of the loops up to the deepest it uses. What depends on the
  *            vector variable is as many instructions as there are registers in its lanes; strided
  *            loads and stores count once a lane. A loop with a loop-carried reduction takes the
  *            latency of its chain at least.
- *   traffic  Of each cache level: the outermost loop whose working set fits is filled once each
- *            time that loop runs. What fits in none comes from memory.
+ *   traffic  Of each cache level: what one iteration of a loop accesses is there for the next one
+ *            if all that the iteration accesses fits. What fits in no cache comes from memory, in
+ *            an order that the machine likes or not, and is written through the caches or past
+ *            them.
  *   rest     Loop iterations, items of the launch, registers beyond those there are (spills).
  *
  * Work and traffic overlap in part. Threads divide what the parallel iterations share. */
 #include "schedule/schedule.h"
 
-enum { DEEPEST = 48, CACHES = 3 };
+enum { DEEPEST = 48, CACHES = 3, DIMS = 16, USUAL = 1 << 20, MOST_COUNT = 1 << 30 };
 
 typedef struct level {
     stmt_id loop;
-    double trips;   /* average iterations; of an outermost loop with an inexact extent: the most */
-    double work;    /* cycles of one iteration, inner serial loops not counted */
-    bool carries;   /* a loop-carried chain */
-    double working; /* bytes accessed by all iterations */
-    double live;    /* vector registers of tiles live in an iteration, inner loops not counted */
+    double trips; /* iterations on average */
+    double work;  /* cycles of one iteration, inner serial loops not counted */
+    bool carries; /* a loop-carried chain */
+    double live;  /* vector registers of tiles live in an iteration, inner loops not counted */
 } level;
 
 typedef struct pricer {
     scheduler m;
     level at[DEEPEST];
-    int n;           /* loops around the statement, outermost first */
-    double *working; /* by stmt_id, of loops */
+    int n;             /* loops around the statement, outermost first */
+    double *working;   /* by stmt_id: bytes that an iteration accesses */
+    double *trips;     /* by stmt_id, of loops: iterations */
+    int64_t dim[DIMS]; /* what dimension variables are thought to be */
+    struct change {    /* the stores to tiles */
+        stmt_id at;
+        mem_id mem;
+    } * change;
+    uint32_t changes;
     double traffic[CACHES];
     double all, parallel; /* cycles; iterations of the parallel roots */
     double copies;
@@ -44,6 +53,50 @@ static bool is_serial(const pricer *p, int i) {
 
 static sym level_var(const pricer *p, int i) {
     return ir_s(p->m.k, p->at[i].loop)->l.var;
+}
+
+/* The size where loops around are at that quarter of their iterations, 4: at the last one. */
+static double count_in(const pricer *p, sym a, stmt_id loop, int quarter) {
+    const kernel *k = p->m.k;
+    sym var[DIMS + DEEPEST];
+    int64_t value[DIMS + DEEPEST], count = sym_hi(k->syms, a);
+    int n = k->dim_vars < DIMS ? k->dim_vars : DIMS;
+    for (int i = 0; i < n; i++) var[i] = k->dim_var[i], value[i] = p->dim[i];
+    for (; loop && loop != k->root && n < DIMS + DEEPEST; loop = ir_s(k, loop)->parent, n++) {
+        double trips = p->trips[loop] < 1 ? 1 : p->trips[loop];
+        var[n] = ir_s(k, loop)->l.var;
+        value[n] = (int64_t)(quarter == 4 ? trips - 1 : trips * quarter / 4);
+    }
+    sym_eval(k->syms, a, n, var, value, &count);
+    return count < 0 ? 0 : count > MOST_COUNT ? (double)MOST_COUNT : (double)count;
+}
+
+/* A size as it is on average, inside of that loop; of few parallel iterations the most, for which
+ * all wait. Dimensions make tensors of a million elements, within their bounds. What differs in the
+ * first or last iteration of a loop around, as what is left over does, counts once for all its
+ * iterations. */
+static double count_at(const pricer *p, sym a, stmt_id loop) {
+    const kernel *k = p->m.k;
+    double around = 1, size[5], most = 0;
+    bool few = false;
+    int64_t exact;
+    if (sym_is_const(k->syms, a, &exact)) return exact < 0 ? 0 : (double)exact;
+    for (stmt_id s = loop; s && s != k->root; s = ir_s(k, s)->parent) {
+        if (p->trips[s] <= around || !sym_uses(k->syms, a, ir_s(k, s)->l.var)) continue;
+        around = p->trips[s];
+        few = ir_s(k, s)->loop == LOOP_PAR && around <= 2.0 * p->m.limits->threads;
+    }
+    if (around < 2) return count_in(p, a, loop, 0);
+    for (int quarter = 0; quarter < 5; quarter++) {
+        size[quarter] = count_in(p, a, loop, quarter);
+        if (size[quarter] > most) most = size[quarter];
+    }
+    double inside = 0.5 * (size[1] + size[3]);
+    return few ? most : (size[0] + size[4] + (around - 2) * inside) / around;
+}
+
+static double trips_in(const pricer *p, stmt_id loop) {
+    return p->trips[loop];
 }
 
 /* The vector loop around, -1: none. */
@@ -83,14 +136,22 @@ static double access_cycles(const pricer *p, sym index, sym valid, expr_id dyn, 
     return (store ? 2.0 : 1.2) * p->at[vector].trips;
 }
 
+/* Is there a store to the memory inside the loop? */
+static bool changes_inside(const pricer *p, mem_id mem, stmt_id loop) {
+    for (uint32_t i = 0; i < p->changes; i++)
+        if (p->change[i].mem == mem && ir_inside(p->m.k, p->change[i].at, loop)) return true;
+    return false;
+}
+
 /* The deepest loop whose variable the expression itself uses, or in which its value may change. */
 static int depth_of(const pricer *p, expr_id e) {
     const kernel *k = p->m.k;
     const ir_expr *x = ir_e(k, e);
-    bool changes = x->kind == EXPR_LOAD && ir_m(k, x->load.mem)->scope != MEM_ARG;
-    if (changes) return p->n - 1;
+    bool tile = x->kind == EXPR_LOAD && ir_m(k, x->load.mem)->scope != MEM_ARG;
     for (int i = p->n - 1; i >= 0; i--)
-        if (ir_expr_uses(k, e, level_var(p, i))) return i;
+        if (ir_expr_uses(k, e, level_var(p, i)) ||
+            (tile && changes_inside(p, x->load.mem, p->at[i].loop)))
+            return i;
     return -1;
 }
 
@@ -179,24 +240,47 @@ static void price_store(pricer *p, const ir_stmt *x) {
 
 /* ---- traffic --------------------------------------------------------------------------------- */
 
-/* Bytes of an access in all iterations of the loops from `from` inward; whole lines. */
-static double reach(const pricer *p, const ir_access *t, const stmt_id *loop, const double *trips,
-                    int from, int n) {
+/* An access among the loops around it, outermost first. */
+typedef struct place {
+    stmt_id loop[DEEPEST];
+    double trips[DEEPEST];
+    int n;
+    double bytes[DEEPEST + 1];         /* in all iterations of this loop and those inside */
+    double crowd[CACHES][DEEPEST + 1]; /* as many as these seem to be, where they share few sets */
+} place;
+
+/* The part of `unit` bytes, after which places in a cache repeat, on which runs of contiguous bytes
+ * begin that are a multiple of `apart` away from each other: rows a page apart have few sets. */
+static double spread_over(double unit, double run, int64_t apart) {
+    double places = apart ? unit / (double)sym_gcd(apart, (int64_t)unit) : 1;
+    return places * run < unit && apart ? places * run / unit : 1;
+}
+
+/* Bytes of an access in all iterations of the loops from number `from` inward, in runs of so many
+ * contiguous bytes, whole lines at least, whose distances `apart` divides. */
+static double reach(const pricer *p, const ir_access *t, const place *x, int from,
+                    double *contiguous, int64_t *apart) {
     sym_store *s = p->m.k->syms;
     double elements = 1, run = 1, size = (double)qn_dtype_size(ir_m(p->m.k, t->mem)->dtype);
-    for (int i = from; i < n; i++) {
-        sym var = ir_s(p->m.k, loop[i])->l.var, rest;
-        int64_t step;
+    *apart = 0;
+    for (int i = x->n - 1; i >= from; i--) {
+        sym var = ir_s(p->m.k, x->loop[i])->l.var, rest;
+        int64_t step, bytes;
         bool by_value = t->dyn && ir_expr_uses(p->m.k, t->dyn, var);
-        if (!by_value && !sym_uses(s, t->index, var)) continue;
-        elements *= trips[i];
-        if (!by_value && sym_split(s, t->index, var, &step, &rest) && step >= 1 &&
-            (double)step <= run)
-            run *= trips[i];
+        if ((!by_value && !sym_uses(s, t->index, var)) || x->trips[i] <= 1) continue;
+        elements *= x->trips[i];
+        if (by_value || !sym_split(s, t->index, var, &step, &rest) ||
+            __builtin_mul_overflow(step, (int64_t)size, &bytes))
+            *apart = 1; /* anywhere */
+        else if (step >= 1 && (double)step <= run)
+            run *= x->trips[i];
+        else
+            *apart = sym_gcd(*apart, bytes);
     }
     double line = (double)p->m.limits->line;
     if (run * size > line) line = run * size;
-    double all = size * (double)sym_hi(s, ir_m(p->m.k, t->mem)->size);
+    *contiguous = line;
+    double all = size * count_at(p, ir_m(p->m.k, t->mem)->size, 0);
     double bytes = elements / run * line;
     return bytes < all ? bytes : all;
 }
@@ -212,11 +296,42 @@ static int loops_around(const pricer *p, stmt_id at, stmt_id loop[DEEPEST], doub
         loop[i] = loop[n - 1 - i];
         loop[n - 1 - i] = s;
     }
-    for (int i = 0; i < n; i++) {
-        int64_t t = schedule_trips(&p->m, loop[i]);
-        trips[i] = t < 1 ? 1 : t > 1 << 30 ? 1 << 30 : (double)t;
-    }
+    for (int i = 0; i < n; i++) trips[i] = trips_in(p, loop[i]);
     return n;
+}
+
+/* Does the access walk pages of one stream side by side? Then there is a loop over places pages
+ * apart inside of one that goes on along contiguous memory, which is by vectors. */
+static bool walks_pages(const pricer *p, const ir_access *t, const place *x) {
+    double run = 1, size = (double)qn_dtype_size(ir_m(p->m.k, t->mem)->dtype);
+    bool apart = false;
+    for (int i = x->n - 1; i >= 0; i--) {
+        sym var = ir_s(p->m.k, x->loop[i])->l.var, rest;
+        int64_t step;
+        if (x->trips[i] <= 1 || !sym_uses(p->m.k->syms, t->index, var)) continue;
+        if (!sym_split(p->m.k->syms, t->index, var, &step, &rest) || step < 1) return false;
+        if ((double)step <= run) {
+            if (apart) return true;
+            run *= x->trips[i];
+        } else {
+            apart = run > 1 && (double)step * size >= (double)p->m.limits->page;
+        }
+    }
+    return false;
+}
+
+/* What a byte of the access from memory takes, of the least that it can: streams in the order that
+ * the machine does not like, and stores that read the line before it is written. */
+static double memory_factor(const pricer *p, const ir_access *t, const place *x) {
+    const machine *l = p->m.limits;
+    double gain = (double)l->page_parallel_gain / 100, past = (double)l->nontemporal_gain / 100;
+    bool pages = !t->dyn && walks_pages(p, t, x);
+    double factor = pages ? 1 / gain : gain;
+    if (factor < 1) factor = 1;
+    if (t->load) return factor;
+    /* of a copy, whose loads take half of its time: past * 2 = 1 + that of the store */
+    bool through = !(ir_m(p->m.k, t->mem)->access & ACCESS_NONTEMPORAL);
+    return factor * (through ? 2 * past - 1 : 1);
 }
 
 static bool counts(const pricer *p, const ir_access *t, uint32_t i, uint32_t n) {
@@ -228,28 +343,84 @@ static bool counts(const pricer *p, const ir_access *t, uint32_t i, uint32_t n) 
     return true;
 }
 
-static void find_traffic(pricer *p) {
-    kernel *k = p->m.k;
-    ir_access *t;
-    uint32_t n = ir_accesses(k, k->root, &t);
-    stmt_id loop[DEEPEST];
-    double trips[DEEPEST];
-    const int64_t cache[CACHES] = {p->m.limits->l1, p->m.limits->l2, p->m.limits->l3};
-    for (uint32_t i = 0; i < n; i++) {
-        int depth = loops_around(p, t[i].at, loop, trips);
-        for (int d = 0; d < depth && counts(p, t, i, n); d++)
-            p->working[loop[d]] += reach(p, &t[i], loop, trips, d, depth);
+/* false: it never runs. */
+static bool find_place(const pricer *p, const ir_access *t, place *x) {
+    const machine *l = p->m.limits;
+    double ways = (double)l->l1 / (double)l->l1_ways, page = (double)l->page, run;
+    int64_t apart;
+    x->n = loops_around(p, t->at, x->loop, x->trips);
+    for (int d = 0; d < x->n; d++)
+        if (x->trips[d] <= 0) return false;
+    for (int d = 0; d <= x->n; d++) {
+        double bytes = reach(p, t, x, d, &run, &apart);
+        double first = ways > 0 && ways < page ? ways : page;
+        x->bytes[d] = x->crowd[CACHES - 1][d] = bytes;
+        x->crowd[0][d] = bytes / spread_over(first, run, apart);
+        x->crowd[1][d] = bytes / spread_over(page, run, apart);
     }
+    return true;
+}
+
+/* What one iteration of each loop accesses; of the root, everything. A tile is one however many
+ * access it. */
+static void find_working(pricer *p, const ir_access *t, uint32_t n, const place *x, double *most) {
+    const kernel *k = p->m.k;
+    for (mem_id m = 1; m < k->mems; m++) {
+        bool tile = ir_m(k, m)->scope != MEM_ARG;
+        if (tile) memset(most, 0, k->stmts * sizeof *most);
+        for (uint32_t i = 0; i < n; i++)
+            for (int d = 0; t[i].mem == m && d <= x[i].n; d++) {
+                stmt_id around = d ? x[i].loop[d - 1] : k->root;
+                double more = x[i].bytes[d] - (tile ? most[around] : 0);
+                if (more <= 0) continue;
+                p->working[around] += more;
+                most[around] += more;
+            }
+    }
+}
+
+/* The part of what was accessed that is gone when it is wanted again, so many bytes later. Caches
+ * evict neither in order nor all at once. */
+static double missing(double bytes, double cache) {
+    double over = bytes / (cache > 1 ? cache : 1) - 1;
+    return over <= 0 ? 0 : over >= 0.5 ? 1 : 2 * over;
+}
+
+/* Bytes of the access that come from behind a cache. What an iteration accesses is there for the
+ * next one if all of that stays; else each brings its own. What stays of everything may be cached
+ * already. */
+static double missed(const pricer *p, const place *x, int c, double cache) {
+    double bytes = x->bytes[x->n];
+    for (int d = x->n; d-- > 0;) {
+        double crowd = x->crowd[c][d + 1] - x->bytes[d + 1];
+        double gone = missing(p->working[x->loop[d]] + crowd, cache);
+        double trips = x->trips[d];
+        bytes = trips < 1 ? trips * bytes : (1 - gone) * x->bytes[d] + gone * trips * bytes;
+    }
+    return missing(p->working[p->m.k->root], cache) * bytes;
+}
+
+static void find_traffic(pricer *p, arena *a) {
+    kernel *k = p->m.k;
+    const machine *l = p->m.limits;
+    ir_access *t;
+    uint32_t n = ir_accesses(k, k->root, &t), kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (counts(p, t, i, n)) t[kept++] = t[i];
+    place *x = arena_alloc(a, (kept + 1) * sizeof *x);
+    n = kept, kept = 0;
     for (uint32_t i = 0; i < n; i++) {
-        int depth = loops_around(p, t[i].at, loop, trips);
-        bool around = t[i].load == 0 && !(ir_m(k, t[i].mem)->access & ACCESS_NONTEMPORAL);
-        if (!counts(p, t, i, n)) continue;
+        t[kept] = t[i];
+        kept += find_place(p, &t[i], &x[kept]);
+    }
+    find_working(p, t, kept, x, arena_zeroed(a, k->stmts * sizeof(double)));
+    /* what would evict what others need is not counted on to be in the last one */
+    const double cache[CACHES] = {(double)l->l1, (double)l->l2, (double)machine_evicting(l)};
+    for (uint32_t i = 0; i < kept; i++) {
         for (int c = 0; c < CACHES; c++) {
-            int d = 0;
-            double times = around ? 2 : 1; /* a line is read before it is partly written */
-            while (d < depth && p->working[loop[d]] > (double)cache[c]) times *= trips[d++];
-            if (d == 0) continue; /* all of it fits: it may be cached already */
-            p->traffic[c] += times * reach(p, &t[i], loop, trips, d, depth);
+            double times = t[i].load ? 1 : 2; /* a line is read before it is partly written */
+            if (c == CACHES - 1) times = memory_factor(p, &t[i], &x[i]);
+            p->traffic[c] += times * missed(p, &x[i], c, cache[c]);
         }
     }
 }
@@ -260,9 +431,8 @@ static void price_block(pricer *p, stmt_id block);
 
 static void price_loop(pricer *p, stmt_id loop) {
     if (p->n == DEEPEST) return;
-    int64_t trips = schedule_trips(&p->m, loop);
     level *v = &p->at[p->n++];
-    *v = (level){.loop = loop, .trips = trips < 1 ? 1 : trips > 1 << 30 ? 1 << 30 : (double)trips};
+    *v = (level){.loop = loop, .trips = trips_in(p, loop)};
     price_block(p, loop);
     int self = --p->n;
     if (!is_serial(p, self)) return;
@@ -283,9 +453,28 @@ static void price_block(pricer *p, stmt_id block) {
         if (x->kind == STMT_STORE) price_store(p, x);
         if (x->kind == STMT_DEF && x->def.value)
             charge(p, p->n - 1,
-                   0.5 * (double)sym_hi(k->syms, ir_m(k, x->def.mem)->size) /
+                   0.5 * count_at(p, ir_m(k, x->def.mem)->size, 0) /
                        (double)(p->m.limits->vector_bytes / 4));
     }
+}
+
+/* What is asked often: dimensions, and where tiles change. */
+static void look_through(pricer *p, arena *a) {
+    kernel *k = p->m.k;
+    for (int i = 0; i < k->dim_vars && i < DIMS; i++) {
+        int64_t lo = sym_lo(k->syms, k->dim_var[i]), hi = sym_hi(k->syms, k->dim_var[i]);
+        int64_t usual = USUAL >> (10 * (k->dim_vars - 1 < 2 ? k->dim_vars - 1 : 2));
+        p->dim[i] = usual < lo ? lo : usual > hi ? hi : usual;
+    }
+    p->change = arena_alloc(a, k->stmts * sizeof *p->change);
+    p->trips = arena_zeroed(a, k->stmts * sizeof *p->trips);
+    for (stmt_id s = k->root; (s = ir_next(k, s, k->root));) {
+        const ir_stmt *x = ir_s(k, s);
+        if (x->kind == STMT_LOOP) p->trips[s] = count_at(p, x->l.extent, x->parent);
+        for (int i = 0; x->kind == STMT_STORE && i < x->n; i++)
+            p->change[p->changes++] = (struct change){s, x->store.mem[i]};
+    }
+    p->working = arena_zeroed(a, k->stmts * sizeof *p->working);
 }
 
 schedule_price schedule_price_of(kernel *k, const machine *limits) {
@@ -296,9 +485,9 @@ schedule_price schedule_price_of(kernel *k, const machine *limits) {
     pricer *p = arena_zeroed(&a, sizeof *p);
     p->m = (scheduler){.k = k, .limits = limits};
     p->seen = arena_zeroed(&a, k->exprs + 1);
-    p->working = arena_zeroed(&a, k->stmts * sizeof *p->working);
+    look_through(p, &a);
     price_block(p, k->root);
-    find_traffic(p);
+    find_traffic(p, &a);
     double share = 1;
     if (p->parallel > 1 && limits->threads > 1) {
         double each = p->parallel / limits->threads;

@@ -211,10 +211,15 @@ static loop_h vector_loop(scheduler *m, loop_h l) {
     return t.outer;
 }
 
-/* How many pages of each argument the only loop of a kernel walks side by side, 0 where its
- * arguments do not stream from memory; `each` is the elements of a page. A core has few
- * outstanding misses by itself; the hardware prefetcher that has more stops at every page and
- * restarts slowly. */
+/* Is a stream that could be walked by pages side by side? */
+static bool side_by_side(scheduler *m) {
+    return schedule_choose(m, CHOICE_pages, 2, machine_pages(m->limits) > 1);
+}
+
+/* How many pages of each argument the only loop of a kernel walks side by side, 1: in order, 0
+ * where its arguments do not stream from memory; `each` is the elements of a page. A core has few
+ * outstanding misses by itself; a hardware prefetcher that stops at every page restarts slowly,
+ * and one that does not stop likes plain order. */
 static int pages_of(scheduler *m, stmt_id loop, int *each) {
     int64_t n = sym_lo(m->k->syms, schedule_at(m, loop)->l.extent), bytes = 0;
     int widest = 1, streams = 0;
@@ -228,9 +233,9 @@ static int pages_of(scheduler *m, stmt_id loop, int *each) {
     }
     *each = (int)m->limits->page / widest;
     if (bytes <= machine_streaming(m->limits)) return 0;
-    int side = (int)m->limits->stream_pages;
+    int side = MACHINE_PAGES;
     while (side > 1 && side * streams > m->limits->streams) side /= 2;
-    return side;
+    return side > 1 && side_by_side(m) ? side : 1;
 }
 
 /* Where the expression is long, loads that miss leave no room in the window for later ones to be
@@ -328,7 +333,7 @@ int schedule_most_contiguous(scheduler *m, const loop_chain *c) {
     return best;
 }
 
-static bool schedule_elementwise(scheduler *m, stmt_id loop) {
+bool schedule_elementwise(scheduler *m, stmt_id loop) {
     loop_chain c = loop_chain_of(m, loop);
     schedule_merge_in_step(m, &c);
     if (schedule_transpose(m, &c)) {
@@ -423,7 +428,7 @@ static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const me
     }
     loop2 t = step_split(m, page.inner, step, "o", "w");
     if (!t.outer.id) return;
-    if (m->limits->stream_pages > 1) step_swap(m, page.outer, t.outer); /* side by side */
+    if (page.outer.id && side_by_side(m)) step_swap(m, page.outer, t.outer); /* side by side */
     loop2 vector = split_lanes(m, t.inner, chains);
     m->parts = page.outer;
     for (int i = 0; i < tiles; i++) {
@@ -457,7 +462,7 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         int tiles = schedule_reduced_tiles(m, c.body, tile);
         if (!tiles) loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
         stmt_id inner = stmt_of(m, c.loop[c.n - 1]);
-        bool streams = schedule_streams(m, inner, m->limits->stream_pages * m->limits->page);
+        bool streams = schedule_streams(m, inner, machine_pages(m->limits) * m->limits->page);
         bool asks =
             streams && streamed && schedule_ops(m, inner) >= m->limits->memory_ops && !m->copy.id;
         streamed |= streams;
@@ -640,7 +645,7 @@ static bool several_rows(scheduler *m, loop_chain *c) {
     return true;
 }
 
-static bool schedule_rows(scheduler *m, stmt_id loop) {
+bool schedule_rows(scheduler *m, stmt_id loop) {
     loop_chain c = loop_chain_of(m, loop);
     int outer = -1, most = 0;
     for (int i = 0; i < c.n; i++) {
@@ -710,90 +715,24 @@ bool schedule_evicts(const scheduler *m, mem_id i) {
            sym_lo(m->k->syms, mem->size) >= most / (int64_t)qn_dtype_size(mem->dtype);
 }
 
-bool schedule_past_caches(const scheduler *m, mem_id i) {
-    return m->limits->nontemporal_gain > 100 && schedule_evicts(m, i);
+bool schedule_past_caches(scheduler *m, mem_id i) {
+    if (!schedule_evicts(m, i)) return false;
+    if (!m->past) m->past = (uint8_t)(1 + schedule_choose(m, CHOICE_nontemporal, 2, 0));
+    return m->past == 2;
 }
 
-static void bypass_caches(scheduler *m) {
+void schedule_finish(scheduler *m) {
+    bind_wanted(m);
+    step_prefetch_next(maybe(m), m->copy, m->use);
     for (mem_id i = 1; i < m->k->mems; i++)
         if (schedule_past_caches(m, i)) step_nontemporal(maybe(m), i);
 }
 
 /* All loops of the kernel, which reduce into tiles beside them. */
-static bool schedule_reduction(scheduler *m, stmt_id loop) {
+bool schedule_reduction(scheduler *m, stmt_id loop) {
     mem_id tile[SCHEDULE_TILES];
     if (!schedule_reduced_tiles(m, loop_chain_of(m, loop).body, tile)) return false;
     row_loops(m, m->k->root, 1);
     m->done = true;
     return true;
-}
-
-typedef enum nest_kind { NEST_LEAF, NEST_ALONE, NEST_ANY } nest_kind;
-static const struct {
-    const char *name;
-    bool (*take)(scheduler *m, stmt_id loop);
-    nest_kind when;
-} schedulers[] = {
-#define X(name, function, when, doc) {#name, function, NEST_##when},
-#include "schedule/schedulers.h"
-#undef X
-};
-
-/* The first scheduler that takes the nest. */
-static void schedule_nest(scheduler *m, stmt_id loop, bool alone) {
-    bool leaf = !schedule_has_inner(m, loop_chain_of(m, loop).body);
-    for (size_t i = 0; i < COUNT_OF(schedulers); i++) {
-        nest_kind when = schedulers[i].when;
-        if ((when == NEST_LEAF) != leaf || (when == NEST_ALONE && !alone)) continue;
-        if (!schedulers[i].take(m, loop)) continue;
-        if (debug_on(m->k->ctx, 's'))
-            log_line(m->k->ctx, "s %s: scheduled as %s", m->k->name, schedulers[i].name);
-        return;
-    }
-}
-
-/* Does the nest nothing but store what it does not load, as zeros around a product? */
-static bool only_fills(const scheduler *m, stmt_id loop) {
-    ir_access *t;
-    uint32_t n = ir_accesses(m->k, loop, &t), loads = 0;
-    for (uint32_t i = 0; i < n; i++) loads += t[i].load != 0;
-    return !loads && !schedule_has_inner(m, loop_chain_of(m, loop).body);
-}
-
-/* For a processor: vectors and threads. */
-static void schedule_threads(scheduler *m) {
-    stmt_id roots[16];
-    int n = 0, others = 0;
-    for (stmt_id s = schedule_at(m, m->k->root)->first; s && n < 16; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind == STMT_LOOP) roots[n++] = s;
-    for (int i = 1; i < n; i++) others += !only_fills(m, roots[i]);
-    for (int i = 0; i < n && !m->done; i++) schedule_nest(m, roots[i], !others && !i);
-    bind_wanted(m);
-    step_prefetch_next(maybe(m), m->copy, m->use);
-    bypass_caches(m);
-}
-
-static void close_clone(void *m) {
-    ir_close(((scheduler *)m)->k);
-}
-
-void schedule_default(const kernel *k, const machine *limits, str *out) {
-    scheduler m = {.k = ir_clone(k), .limits = limits};
-    cleanup c;
-    cleanup_push(&k->ctx->heap, &c, close_clone, &m);
-    m.lanes = schedule_lanes(&m);
-    steps_open(&m);
-    if (limits->members < 2) {
-        schedule_threads(&m);
-    } else {
-        step_mark start = steps_mark(&m);
-        schedule_workgroups(&m, false);
-        if (ir_shared_bytes(m.k) > limits->group_bytes) { /* buffered rows that are too long */
-            steps_back(&m, &start);
-            m.copy = m.use = NO_LOOP;
-            schedule_workgroups(&m, true);
-        }
-    }
-    steps_print(&m, out);
-    cleanup_run(&k->ctx->heap, &c);
 }

@@ -35,6 +35,23 @@ typedef struct sched_step {
     const char *name[2]; /* of the loops it makes, where it lets one choose; NULL: made up */
 } sched_step;
 
+/* ---- choices: proposals.c -------------------------------------------------------------------- */
+
+typedef enum choice_kind {
+#define X(name, doubt, doc) CHOICE_##name,
+#include "schedule/choices.h"
+#undef X
+} choice_kind;
+/* What a scheduler asked, and what it was answered, in the order of its questions. */
+enum { FORM_ANSWERS = 16 };
+typedef struct choice_answer {
+    uint8_t kind, ways, way; /* choice_kind; of so many ways */
+} choice_answer;
+typedef struct schedule_form {
+    int n;
+    choice_answer answer[FORM_ANSWERS];
+} schedule_form;
+
 typedef struct scheduler {
     kernel *k; /* the clone */
     const machine *limits;
@@ -55,6 +72,8 @@ typedef struct scheduler {
     loop_h copy, use; /* loops: what `copy` copies from memory `use` can prefetch */
     loop_h parts;     /* of a sum, and the rows' tile that gets accumulators for each */
     mem_id summed;
+    schedule_form given, form; /* answers to the first questions; to all that were asked */
+    uint8_t past;              /* 1 + the answer about non-temporal stores; 0: not asked yet */
 } scheduler;
 
 typedef struct loop_chain { /* perfectly nested loops, outermost first */
@@ -196,14 +215,22 @@ static inline int64_t schedule_item_work(const scheduler *m) {
 }
 /* Is it an argument that is written, and so large that it would only evict others? */
 bool schedule_evicts(const scheduler *m, mem_id i);
-/* And is it better written past the caches? */
-bool schedule_past_caches(const scheduler *m, mem_id i);
+/* And is it to be written past the caches? A choice. */
+bool schedule_past_caches(scheduler *m, mem_id i);
 bool schedule_has_inner(const scheduler *m, stmt_id loop); /* more than stores in its body? */
 /* The tiles that a leaf loop's statements reduce into, each once; 0 where one is no reduction. */
 int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]);
 
 /* Does a row of what the loop reads, if so long or longer, come from memory? */
 bool schedule_streams(scheduler *m, stmt_id loop, int64_t bytes);
+
+/* Rows of schedulers.h. */
+bool schedule_reduction(scheduler *m, stmt_id loop);
+bool schedule_elementwise(scheduler *m, stmt_id loop);
+bool schedule_rows(scheduler *m, stmt_id loop);
+/* The end of every schedule of a processor: loops are bound as was wanted, stores and prefetches
+ * are what they are to be. */
+void schedule_finish(scheduler *m);
 
 /* ---- pipeline.c ------------------------------------------------------------------------------ */
 
@@ -253,8 +280,32 @@ bool schedule_convolution(scheduler *m, stmt_id loop);
  * memory independently of inner loops (the weights of a depthwise convolution). */
 void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes);
 
-/* The default schedule for a lowered kernel, appended to `out` as transform lines. */
-void schedule_default(const kernel *k, const machine *limits, str *out);
+/* ---- proposals.c ----------------------------------------------------------------------------- */
+
+/* Which of `ways` ways to go on, `own` by the scheduler's own judgement? Each of them must group
+ * float sums alike. */
+int schedule_choose(scheduler *m, choice_kind kind, int ways, int own);
+
+/* A schedule under some answers. */
+typedef struct proposal {
+    schedule_form form;
+    double cycles;    /* its price; 0 where nothing was asked, and so nothing is compared */
+    uint32_t refused; /* steps that were to be legal: then it is dropped */
+    str lines;
+} proposal;
+typedef struct schedule_counts {
+    uint32_t proposed, dropped;
+} schedule_counts;
+/* The cheapest proposal for a lowered kernel, appended to `out` as transform lines. Raises. */
+schedule_counts schedule_default(const kernel *k, const machine *limits, str *out);
+/* The same by a scheduler of one's own: it takes steps on a clone, and asks. */
+typedef void (*schedule_builder)(scheduler *m);
+schedule_counts schedule_cheapest(const kernel *k, const machine *limits, schedule_builder build,
+                                  str *out);
+/* Give all that are proposed, the scheduler's own first, to `take`; false from it: no more. Raises.
+ */
+typedef bool (*proposal_taker)(void *user, const char *lines);
+void schedule_proposals(const kernel *k, const machine *limits, proposal_taker take, void *user);
 
 /* ---- cost.c ---------------------------------------------------------------------------------- */
 

@@ -2,9 +2,9 @@
  * they are asked: the first that takes a nest schedules it.
  *
  * X(name, function, when, doc)
- *   function  bool (scheduler *, stmt_id loop): schedule the nest of that root loop, or leave the
- *   kernel
- *             as it is and return false
+ *   function  bool (scheduler *, stmt_id loop): schedule the nest of that root loop, and ask where
+ *             the price can tell more (proposals.c); or leave the kernel as it is: it does not
+ *             apply, false
  *   when      LEAF only nests that do nothing but store, ALONE only where the loop is the kernel's
  *             first root and others do nothing but fill memory, ANY all others */
 X(reduction, schedule_reduction, LEAF, "loops that reduce into tiles beside them, of the whole kernel")

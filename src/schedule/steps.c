@@ -220,6 +220,8 @@ bool step_bind(scheduler *m, loop_h l, loop_kind kind) {
         [LOOP_SERIAL] = TRANSFORM_serial, [LOOP_PAR] = TRANSFORM_par,
         [LOOP_VEC] = TRANSFORM_vec,       [LOOP_UNROLL] = TRANSFORM_unroll,
         [LOOP_THREAD] = TRANSFORM_thread, [LOOP_WORD] = TRANSFORM_word};
+    stmt_id s = stmt_of(m, l);
+    if (s && kind == LOOP_VEC && schedule_trips(m, s) <= 1) maybe(m); /* what is left over, say */
     return take_loop(m, row[kind], l);
 }
 

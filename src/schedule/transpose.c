@@ -88,7 +88,7 @@ static bool loads_only(const scheduler *m, stmt_id body, mem_id operand) {
 }
 
 /* Does the body store non-temporally? */
-static bool stores_nontemporal(const scheduler *m, stmt_id body) {
+static bool stores_nontemporal(scheduler *m, stmt_id body) {
     const ir_stmt *x = schedule_at(m, schedule_at(m, body)->first);
     return x->kind == STMT_STORE && schedule_past_caches(m, x->store.mem[0]);
 }

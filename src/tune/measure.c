@@ -9,9 +9,9 @@
  * are quantities by themselves, memory's and that of forking and joining, are taken from the same
  * rounds, under the same condition.
  *
- *   streams   stream_pages and nontemporal_gain go together, for stores past the caches to several
- *             pages by turns are slow on some processors. So a negation runs in all four ways, a
- *             sum in order and side by side, and pages are walked as is faster for both together.
+ *   streams   page_parallel_gain and nontemporal_gain go together, for stores past the caches to
+ *             several pages by turns are slow on some processors. So a negation runs in all four
+ *             ways, a sum in order and side by side, and the gain is that of both together.
  *   product   a value takes the place of the one that stands when it was faster in all rounds but
  *             one, and then once more, both compiled anew: the best of several equal ones wins by
  *             luck, and where code comes to lie makes some percent.
@@ -39,8 +39,10 @@ typedef struct probe {
 
 /* Value 0 is the one that stands. */
 static const probe probes[] = {
-    {{"stream_pages", "nontemporal_gain"}, PROBE_NEG, {{1, 1, 4, 4}, {100, 140, 100, 140}}},
-    {{"stream_pages"}, PROBE_SUM, {{1, 4}}},
+    {{"page_parallel_gain", "nontemporal_gain"},
+     PROBE_NEG,
+     {{50, 50, 200, 200}, {100, 140, 100, 140}}},
+    {{"page_parallel_gain"}, PROBE_SUM, {{50, 200}}},
     {{"l2_rate"}, PROBE_PRODUCT, {{0, 12, 20, 32}}},
     {{"prefetch_trips"}, PROBE_PRODUCT, {{0, 4, 8, 16}}},
 };
@@ -292,23 +294,23 @@ static void judge_negation(bench *b) {
     }
 }
 
-/* In order or side by side: what is faster for both kernels, each with the better stores. And what
+/* In order or side by side: what both kernels together gain, each with the better stores. And what
  * those past the caches gain, then. */
 static void judge_streams(bench *b) {
     machine_field pages, gained;
     int rounds;
-    if (!field_named("stream_pages", &pages) || !field_named("nontemporal_gain", &gained)) return;
+    if (!field_named("page_parallel_gain", &pages) || !field_named("nontemporal_gain", &gained)) return;
     if (!(b->neg[0] > 0) || !quiet(b->t[0], ROUNDS)) {
-        note(b, &pages, "stays, the machine was not quiet", b->m->stream_pages);
+        note(b, &pages, "stays, the machine was not quiet", b->m->page_parallel_gain);
         note(b, &gained, "stays, the machine was not quiet", b->m->nontemporal_gain);
         return;
     }
     double in_order = fmin(b->neg[0], b->neg[1]), aside = fmin(b->neg[2], b->neg[3]);
     double sum = differs(b, 1) ? against_first(b, 1, &rounds) : 1;
     double ratio = sqrt(aside / in_order * sum);
-    int64_t stands = b->m->stream_pages;
-    int64_t chosen = ratio < 1 - gain ? 4 : ratio > 1 / (1 - gain) ? 1 : stands;
-    const double *stores = chosen > 1 ? &b->neg[2] : &b->neg[0];
+    bool told = ratio < 1 - gain || ratio > 1 / (1 - gain);
+    int64_t chosen = told ? (int64_t)(100 / ratio + 0.5) : b->m->page_parallel_gain;
+    const double *stores = chosen > 100 ? &b->neg[2] : &b->neg[0];
     keep(b, &pages, chosen);
     keep(b, &gained, (int64_t)(100 * stores[0] / stores[1] + 0.5));
 }

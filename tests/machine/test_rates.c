@@ -261,6 +261,14 @@ static uint64_t bits_of(qn_ctx *qn, int i) {
     return h;
 }
 
+/* Close the context, in which every step of a schedule was to be legal. */
+static void close_with(qn_ctx *qn) {
+    qn_stats s;
+    qn_get_stats(qn, &s, sizeof s);
+    CHECK(!qn || (s.schedules >= s.compiles && !s.schedules_dropped));
+    qn_close(qn);
+}
+
 static void rates_change_no_bit(void) {
     for (size_t c = 0; c < sizeof caches / sizeof caches[0]; c++) {
         uint64_t want[COUNT], seed = 1 + c;
@@ -273,7 +281,7 @@ static void rates_change_no_bit(void) {
                 if (h != want[k])
                     FAIL("%s differs, caches %d, machine %d", cases[k].name, (int)c, i);
             }
-            qn_close(qn);
+            close_with(qn);
         }
     }
 }
@@ -306,7 +314,7 @@ static void every_family_is_right(void) {
                 FAIL("%s under %s is wrong", cases[k].name, name);
             free(got);
         }
-        qn_close(qn);
+        close_with(qn);
     }
     for (int k = 0; k < COUNT; k++) free(want[k]);
 }

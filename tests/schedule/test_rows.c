@@ -161,7 +161,7 @@ static void streams_are_walked_by_pages_and_leave_nothing_out(void) {
         int64_t n = (1 << 23) + rest[i / 2];
         qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1 + i % 3, .log = see_pages));
         qn_set(qn, "debug", "k");
-        qn->run->limits.stream_pages = 4; /* on any machine */
+        qn->run->limits.page_parallel_gain = 150; /* on any machine */
         paged = past = false;
         float *x = malloc((size_t)n * sizeof *x), *y = malloc((size_t)n * sizeof *y);
         for (int64_t e = 0; e < n; e++) x[e] = (float)(e % 8191);

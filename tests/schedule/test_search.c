@@ -7,7 +7,7 @@
 #include "transform/transform.h"
 #include "tune/tune.h"
 
-static machine limits = {.stream_pages = 4,
+static machine limits = {.page_parallel_gain = 150,
                          .vector_bytes = 32,
                          .registers = 16,
                          .l1 = 32 << 10,

@@ -445,7 +445,7 @@ static void prefetch_nest_is_refused_for_unknown_addresses(void) {
 
 static void check_default(const char *text, const char *has, const char *has_not) {
     const machine limits = record((machine){.name = "test",
-                                            .stream_pages = 4,
+                                            .page_parallel_gain = 150,
                                             .vector_bytes = 64,
                                             .registers = 32,
                                             .l1 = 32 << 10,

@@ -387,8 +387,11 @@ static void blocks_of_rows_need_no_tile(void) {
                                "    }\n"
                                "  }\n"
                                "}\n";
-    const machine limits = record((machine){
-        .stream_pages = 4, .vector_bytes = 64, .registers = 32, .l1 = 32 << 10, .threads = 1});
+    const machine limits = record((machine){.page_parallel_gain = 150,
+                                            .vector_bytes = 64,
+                                            .registers = 32,
+                                            .l1 = 32 << 10,
+                                            .threads = 1});
     str lines;
     str_open(&lines, &ctx.heap);
     kernel *k = parse(text);
@@ -434,8 +437,11 @@ static const char long_rows[] =
 
 /* Rows of 300 scores: a slice of them is made, weighted and summed before the next. */
 static void long_rows_go_by_slices(void) {
-    const machine limits = record((machine){
-        .stream_pages = 4, .vector_bytes = 64, .registers = 32, .l1 = 32 << 10, .threads = 1});
+    const machine limits = record((machine){.page_parallel_gain = 150,
+                                            .vector_bytes = 64,
+                                            .registers = 32,
+                                            .l1 = 32 << 10,
+                                            .threads = 1});
     str lines;
     str_open(&lines, &ctx.heap);
     kernel *k = parse(long_rows);
@@ -454,7 +460,7 @@ static void long_rows_go_by_slices(void) {
 static void blocks_are_larger_where_rereads_miss_the_cache(void) {
     static const int64_t l2[] = {1 << 20, 8 << 10};
     for (int i = 0; i < 2; i++) {
-        const machine limits = record((machine){.stream_pages = 4,
+        const machine limits = record((machine){.page_parallel_gain = 150,
                                                 .vector_bytes = 16,
                                                 .registers = 32,
                                                 .l1 = 4 << 10,

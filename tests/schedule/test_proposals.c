@@ -1,0 +1,280 @@
+/* test_proposals.c - what is proposed for a kernel: every proposal is legal, computes the same, and
+ * with the same bits, under the record of every family; the cheapest one is chosen, and the price
+ * prefers what is known to be better; a proposal with a refused step is dropped. The oracle of
+ * results is the interpreter on the kernel as it was lowered. */
+#include "ir_cases.h"
+#include "schedule/schedule.h"
+
+static const char wide_product[] = "kernel \"product\" {\n"
+                                   "  arg a0 f32[3072] write\n  reg t0 f32[1]\n"
+                                   "  arg a1 f32[1920] read\n  arg a2 f32[2560] read\n"
+                                   "  for i0 < 48 {\n    for i1 < 64 {\n      def t0 = f32(0)\n"
+                                   "      for r0 < 40 {\n"
+                                   "        t0[0] += mul(a1[40*i0 + r0], a2[i1 + 64*r0])\n"
+                                   "      }\n"
+                                   "      a0[64*i0 + i1] = t0[0]\n    }\n  }\n}\n";
+static const char turned_product[] = "kernel \"turned\" {\n"
+                                     "  arg a0 f32[1763] write\n  reg t0 f32[1]\n"
+                                     "  arg a1 f32[1517] read\n  arg a2 f32[1591] read\n"
+                                     "  for i0 < 41 {\n    for i1 < 43 {\n      def t0 = f32(0)\n"
+                                     "      for r0 < 37 {\n"
+                                     "        t0[0] += mul(a1[i0 + 41*r0], a2[37*i1 + r0])\n"
+                                     "      }\n"
+                                     "      a0[43*i0 + i1] = neg(t0[0])\n    }\n  }\n}\n";
+static const char stream[] = "kernel \"stream\" {\n"
+                             "  dim n 6000 1099511627776\n"
+                             "  arg a0 f32[n] write\n  arg a1 f32[n] read\n"
+                             "  for i < n {\n    a0[i] = neg(a1[i])\n  }\n}\n";
+static const char sum_line[] = "kernel \"sum_line\" {\n"
+                               "  arg a0 f32[1] write\n  reg t0 f32[1]\n"
+                               "  arg a1 f32[5120] read\n"
+                               "  def t0 = f32(0)\n"
+                               "  for r0 < 5120 {\n    t0[0] += a1[r0]\n  }\n"
+                               "  a0[0] = t0[0]\n}\n";
+static const char rows[] = "kernel \"rows\" {\n"
+                           "  arg a0 f32[3380] write\n  arg a1 f32[3380] read\n  reg t0 f32[1]\n"
+                           "  for i0 < 13 {\n    def t0 = f32(0)\n"
+                           "    for r0 < 260 {\n      t0[0] += a1[260*i0 + r0]\n    }\n"
+                           "    for i1 < 260 {\n"
+                           "      a0[260*i0 + i1] = sub(a1[260*i0 + i1], t0[0])\n    }\n"
+                           "  }\n}\n";
+static const char turned[] = "kernel \"turned\" {\n"
+                             "  arg a0 f32[8192] write\n  arg a1 f32[8192] read\n"
+                             "  for i0 < 128 {\n    for i1 < 64 {\n"
+                             "      a0[64*i0 + i1] = a1[128*i1 + i0]\n    }\n  }\n}\n";
+static const struct {
+    const char *text;
+    int least; /* proposals */
+} kernels[] = {{wide_product, 4}, {turned_product, 3}, {stream, 3},
+               {sum_line, 2},     {rows, 2},           {turned, 2}};
+enum { DIM = 6011, MOST = 8, SEEN = 64 };
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* The family's record, with caches so small that these kernels do not fit them. */
+static machine small(int family) {
+    machine m = machine_of_family(family);
+    m.l1 = 1024, m.l2 = 4096, m.l3 = 16384, m.page = 1024, m.threads = 2;
+    machine_complete(&m);
+    return m;
+}
+
+/* Run a kernel of f32 on noise; a hash of the bits of its result. */
+static uint64_t bits_of(kernel *k) {
+    const int64_t dim[4] = {DIM, 1, 1, 1};
+    float *x[8] = {NULL};
+    int64_t size, results = 0;
+    char error[200];
+    for (mem_id m = 1; m < k->mems; m++) {
+        const ir_memory *mem = ir_m(k, m);
+        if (mem->scope != MEM_ARG) continue;
+        sym_eval(k->syms, mem->size, k->dim_vars, k->dim_var, dim, &size);
+        x[mem->arg] = calloc((size_t)size, sizeof(float));
+        uint64_t seed = 11 * (uint64_t)mem->arg + 3;
+        for (int64_t i = 0; i < size && mem->arg; i++)
+            x[mem->arg][i] = (float)(test_uniform(&seed) - 0.4);
+        if (!mem->arg) results = size;
+    }
+    ir_place_barriers(k);
+    if (!interp_run(k, true, dim, (void *const *)x, error)) FAIL("%s", error);
+    uint64_t h = hash_bytes(x[0], (size_t)results * sizeof(float), 0);
+    for (int i = 0; i < 8; i++) free(x[i]);
+    return h;
+}
+
+typedef struct seen {
+    const char *text, *family;
+    int n, known;         /* proposals of this family; schedules of any */
+    uint64_t first;       /* bits of its first one */
+    uint64_t lines[SEEN]; /* hashes of schedules, and their bits */
+    uint64_t bits[SEEN];
+} seen;
+
+/* Run the schedule; the bits of its result. */
+static uint64_t bits_by(const char *text, const char *lines) {
+    const int64_t dim[4] = {DIM, 1, 1, 1};
+    str why;
+    str_open(&why, &ctx.heap);
+    kernel *before = parse(text), *after = parse(text), *again = parse(text);
+    if (transform_lines(after, lines, &why) < 0) FAIL("refused: %s", why.s);
+    transform_lines(again, lines, NULL);
+    check_same(__LINE__, before, after, dim);
+    uint64_t bits = bits_of(again);
+    ir_close(before);
+    ir_close(after);
+    ir_close(again);
+    str_free(&why);
+    return bits;
+}
+
+static bool take(void *user, const char *lines) {
+    seen *x = user;
+    uint64_t hash = hash_bytes(lines, strlen(lines), 0);
+    int i = 0;
+    bool bad = test_state.bad;
+    while (i < x->known && x->lines[i] != hash) i++;
+    if (i == x->known && i + 1 < SEEN) {
+        x->lines[x->known] = hash;
+        x->bits[x->known++] = bits_by(x->text, lines);
+    }
+    if (!x->n++) x->first = x->bits[i];
+    if (x->bits[i] != x->first) FAIL("other bits than the first");
+    if (test_state.bad && !bad) printf("%s by the schedule\n%s", x->family, lines);
+    return true;
+}
+
+static void every_proposal_of_every_family_has_the_same_bits(void) {
+    for (size_t i = 0; i < COUNT_OF(kernels); i++) {
+        seen x = {.text = kernels[i].text};
+        int most = 0;
+        for (int f = 0; machine_family(f, NULL, NULL); f++) {
+            machine m = small(f);
+            kernel *k = parse(x.text);
+            x.family = m.name;
+            x.n = 0;
+            schedule_proposals(k, &m, take, &x);
+            ir_close(k);
+            if (x.n > most) most = x.n;
+            CHECK(x.n <= MOST);
+        }
+        if (most < kernels[i].least) FAIL("kernel %d: %d proposals", (int)i, most);
+        CHECK(x.known + 1 < SEEN);
+    }
+}
+
+/* ---- what the price prefers ------------------------------------------------------------------ */
+
+/* Is that in the default schedule? */
+static bool chooses(const char *text, const machine *m, const char *step) {
+    str lines;
+    str_open(&lines, &ctx.heap);
+    kernel *k = parse(text);
+    schedule_counts n = schedule_default(k, m, &lines);
+    CHECK(n.proposed > 0 && !n.dropped);
+    bool found = lines.s && strstr(lines.s, step);
+    ir_close(k);
+    str_free(&lines);
+    return found;
+}
+
+static machine family(const char *wanted) {
+    const char *name;
+    for (int f = 0; machine_family(f, &name, NULL); f++)
+        if (!strcmp(name, wanted)) return small(f);
+    FAIL("no family %s", wanted);
+    return machine_generic();
+}
+
+/* Measured: families.h. */
+static void streams_are_walked_as_the_machine_likes(void) {
+    machine intel = family("sapphire-rapids"), amd = family("zen4");
+    CHECK(chooses(stream, &intel, "-> s l"));
+    CHECK(!chooses(stream, &amd, "-> s l"));
+    intel.page_parallel_gain = 60;
+    amd.page_parallel_gain = 140;
+    CHECK(!chooses(stream, &intel, "-> s l"));
+    CHECK(chooses(stream, &amd, "-> s l"));
+}
+
+static void stores_pass_the_caches_where_that_is_faster(void) {
+    const char *text[] = {stream, rows, turned};
+    machine same = family("zen3");
+    same.nontemporal_gain = 100; /* a tie: as they are */
+    CHECK(!chooses(stream, &same, "nontemporal a0") && !chooses(rows, &same, "nontemporal a0"));
+    for (size_t i = 0; i < COUNT_OF(text); i++) {
+        machine m = family("zen3");
+        m.nontemporal_gain = 140;
+        CHECK(chooses(text[i], &m, "nontemporal a0"));
+        m.nontemporal_gain = 60;
+        CHECK(!chooses(text[i], &m, "nontemporal a0"));
+    }
+}
+
+/* ---- by a scheduler of one's own ------------------------------------------------------------- */
+
+static loop_h root_of(const scheduler *m) {
+    return loop_of(m, schedule_at(m, m->k->root)->first);
+}
+
+/* Serial is what is cheapest; the answers are told by the names of loops. */
+static void build_three(scheduler *m) {
+    int i = schedule_choose(m, CHOICE_nontemporal, 2, 0);
+    loop_h l = root_of(m);
+    if (i) l = step_split(m, l, 16, "first", "v").outer;
+    int j = schedule_choose(m, CHOICE_nontemporal, 3, 1);
+    if (j == 2) step_swap(m, l, l); /* never legal */
+    if (i) step_split(m, l, j ? 3 : 5, j ? "own" : "other", "x");
+    step_want(m, root_of(m), WANT_NOTHING);
+}
+
+static void build_vectors(scheduler *m) {
+    int way = schedule_choose(m, CHOICE_nontemporal, 3, 0);
+    if (way == 1) step_swap(m, root_of(m), root_of(m));
+    if (way == 2) step_bind(m, step_split(m, root_of(m), 8, "o", "v").inner, LOOP_VEC);
+}
+
+static void build_nothing_legal(scheduler *m) {
+    step_swap(m, root_of(m), root_of(m));
+    step_split(m, root_of(m), 8, "o", "v");
+}
+
+static void build_two(scheduler *m) {
+    loop_h l = root_of(m);
+    if (schedule_choose(m, CHOICE_nontemporal, 2, 0)) l = step_split(m, l, 8, "o", "v").inner;
+    if (schedule_choose(m, CHOICE_nontemporal, 2, 0)) step_bind(m, l, LOOP_VEC);
+}
+
+static schedule_counts cheapest(schedule_builder build, str *lines) {
+    machine m = family("zen3");
+    kernel *k = parse(copy_10);
+    str_open(lines, &ctx.heap);
+    str_add(lines, "");
+    schedule_counts n = schedule_cheapest(k, &m, build, lines);
+    ir_close(k);
+    return n;
+}
+
+static void the_cheapest_is_taken_and_a_refused_one_dropped(void) {
+    str lines;
+    schedule_counts n = cheapest(build_vectors, &lines);
+    CHECK_INT(n.proposed, 3);
+    CHECK_INT(n.dropped, 1);
+    CHECK_STR(lines.s, "split i 8 -> o v\nvec v\n");
+    str_free(&lines);
+    n = cheapest(build_three, &lines);
+    CHECK_INT(n.proposed, 4); /* none for an answer that gained nothing */
+    CHECK_INT(n.dropped, 1);
+    CHECK_STR(lines.s, "");
+    str_free(&lines);
+}
+
+/* The second question is put again under the better answer to the first. */
+static void answers_that_gain_stand_for_the_questions_after(void) {
+    str lines;
+    schedule_counts n = cheapest(build_two, &lines);
+    CHECK_INT(n.proposed, 3);
+    CHECK_STR(lines.s, "vec i\n"); /* ten lanes: cheaper than any split, and asked last */
+    str_free(&lines);
+}
+
+static void where_all_are_dropped_the_kernel_runs_as_lowered(void) {
+    str lines;
+    schedule_counts n = cheapest(build_nothing_legal, &lines);
+    CHECK_INT(n.proposed, 1);
+    CHECK_INT(n.dropped, 1);
+    CHECK_STR(lines.s, "");
+    str_free(&lines);
+}
+
+static void all(void) {
+    RUN(every_proposal_of_every_family_has_the_same_bits);
+    RUN(streams_are_walked_as_the_machine_likes);
+    RUN(stores_pass_the_caches_where_that_is_faster);
+    RUN(the_cheapest_is_taken_and_a_refused_one_dropped);
+    RUN(answers_that_gain_stand_for_the_questions_after);
+    RUN(where_all_are_dropped_the_kernel_runs_as_lowered);
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
+}
