@@ -84,9 +84,3 @@ bool contraction_of(kernel *k, stmt_id loop, contraction *c) {
     }
     return true;
 }
-
-contraction_side contraction_side_of(const contraction *c, stmt_id loop) {
-    for (int i = 0; i < c->loops; i++)
-        if (c->loop[i].at == loop) return (contraction_side)c->loop[i].side;
-    return SIDE_NONE;
-}

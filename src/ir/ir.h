@@ -545,7 +545,6 @@ typedef struct contraction {
 } contraction;
 /* The contraction that the loop is the outermost of; false: it is none. */
 bool contraction_of(kernel *k, stmt_id loop, contraction *c);
-contraction_side contraction_side_of(const contraction *c, stmt_id loop);
 /* Is the statement t[i] += a*b, by the monoid of sums? Its factors. */
 bool ir_adds_product(const kernel *k, stmt_id update, expr_id factor[2]);
 

@@ -59,17 +59,11 @@ static loop2 split_tile(scheduler *m, loop_h l, int trips) {
     return t;
 }
 
-static bool is_product_sum(const scheduler *m, stmt_id s) {
-    const ir_stmt *x = schedule_at(m, s);
-    if (x->kind != STMT_STORE || x->monoid != MONOID_SUM) return false;
-    const ir_expr *e = ir_e(m->k, x->store.value[0]);
-    return e->kind == EXPR_OP && e->op == OP_MUL;
-}
-
 /* Is there a contraction inside the loop, in a tile of its own? */
 static bool has_product(const scheduler *m, stmt_id loop) {
     for (stmt_id s = loop; (s = ir_next(m->k, s, loop));) {
-        if (!is_product_sum(m, s)) continue;
+        expr_id factor[2];
+        if (!ir_adds_product(m->k, s, factor)) continue;
         stmt_id r = schedule_at(m, s)->parent, in = schedule_at(m, r)->parent;
         if (r == loop || !ir_inside(m->k, in, loop) || schedule_trips(m, r) < LEAST_DEPTH) continue;
         for (stmt_id d = schedule_at(m, in)->first; d; d = schedule_at(m, d)->next)
