@@ -3,17 +3,16 @@
  *
  * A state is a schedule: lines on the unscheduled kernel. Two things give new ones:
  *
- *   seeds   The default schedules for other machines: with fewer registers, narrower vectors,
+ *   seeds   All that is proposed for the kernel (proposals.c), the default first, and, for other
+ *           blockings, the defaults for other machines: with fewer registers, narrower vectors,
  *           caches and thread counts that are halves and doubles of the real ones. Each is a
  *           schedule with consistent decisions.
  *   moves   One change of the lines, by the table of transforms: another number (a padding in front
- *   of
- *           a split changes, too), any line left out, a line of any row put in where the loops are
- *           final and only how they run is still to come (`transform_neighbours` says which). And
- *           what
- *           only pays together: a split to vectorize, unroll or share, a staging whose copy is
- *           vectorized. No row that others gain or lose by: a kernel measured alone does not show
- *           it.
+ *           of a split changes, too), any line left out, a line of any row put in where the loops
+ *           are final and only how they run is still to come (`transform_neighbours` says which).
+ *           And what only pays together: a split to vectorize, unroll or share, a staging whose
+ *           copy is vectorized. No row that others gain or lose by: a kernel measured alone does
+ *           not show it.
  *
  * A change can make later lines illegal, since they name loops that are no more. So a candidate is
  * repaired: what cannot be applied is left out, and the rest is the schedule. Two candidates with
@@ -118,19 +117,41 @@ bool search_repair(kernel *k, const char *lines, str *legal) {
 
 /* ---- seeds ----------------------------------------------------------------------------------- */
 
+typedef struct seeds {
+    search_taker take;
+    void *user;
+    bool enough;
+} seeds;
+
+static bool take_proposal(void *user, const char *lines) {
+    seeds *x = user;
+    if (!x->enough) x->enough = !x->take(x->user, lines);
+    return !x->enough;
+}
+
+/* The default schedule for a machine. */
+static void give_default(const kernel *k, const machine *limits, str *lines, seeds *x) {
+    lines->len = 0;
+    str_add(lines, "");
+    schedule_default(k, limits, lines);
+    take_proposal(x, lines->s);
+}
+
 void search_seeds(const kernel *k, const machine *limits, search_taker take, void *user) {
     static const struct {
         int registers, vector, l1, l2, threads; /* of 4 */
-    } other[] = {{4, 4, 4, 4, 4}, {3, 4, 4, 4, 4},  {2, 4, 4, 4, 4}, {4, 2, 4, 4, 4},
-                 {2, 2, 4, 4, 4}, {4, 4, 2, 4, 4},  {4, 4, 8, 4, 4}, {4, 4, 16, 4, 4},
-                 {4, 4, 4, 2, 4}, {4, 4, 4, 1, 4},  {4, 4, 4, 8, 4}, {4, 4, 4, 16, 4},
-                 {4, 4, 4, 4, 8}, {4, 4, 4, 4, 16}, {4, 4, 4, 4, 2}, {4, 4, 1, 1, 4},
-                 {3, 4, 8, 8, 4}};
+    } other[] = {{3, 4, 4, 4, 4},  {2, 4, 4, 4, 4}, {4, 2, 4, 4, 4},  {2, 2, 4, 4, 4},
+                 {4, 4, 2, 4, 4},  {4, 4, 8, 4, 4}, {4, 4, 16, 4, 4}, {4, 4, 4, 2, 4},
+                 {4, 4, 4, 1, 4},  {4, 4, 4, 8, 4}, {4, 4, 4, 16, 4}, {4, 4, 4, 4, 8},
+                 {4, 4, 4, 4, 16}, {4, 4, 4, 4, 2}, {4, 4, 1, 1, 4},  {3, 4, 8, 8, 4}};
+    seeds x = {.take = take, .user = user};
     str lines;
     str_open(&lines, &k->ctx->heap);
     cleanup c;
     cleanup_push(&k->ctx->heap, &c, str_cleanup, &lines);
-    for (size_t i = 0; i < COUNT_OF(other); i++) {
+    give_default(k, limits, &lines, &x);
+    if (!x.enough) schedule_proposals(k, limits, take_proposal, &x);
+    for (size_t i = 0; i < COUNT_OF(other) && !x.enough; i++) {
         machine l = *limits;
         l.registers = l.registers * other[i].registers / 4;
         l.vector_bytes = l.vector_bytes * other[i].vector / 4;
@@ -138,10 +159,7 @@ void search_seeds(const kernel *k, const machine *limits, search_taker take, voi
         l.l2 = l.l2 * other[i].l2 / 4;
         l.threads = l.threads * other[i].threads / 4;
         if (l.threads < 1) l.threads = 1;
-        lines.len = 0;
-        str_add(&lines, "");
-        schedule_default(k, &l, &lines);
-        if (!take(user, lines.s)) break;
+        give_default(k, &l, &lines, &x);
     }
     cleanup_run(&k->ctx->heap, &c);
 }

@@ -190,6 +190,41 @@ static void stores_pass_the_caches_where_that_is_faster(void) {
     }
 }
 
+/* ---- where a search begins -------------------------------------------------------------------- */
+
+typedef struct list {
+    uint64_t hash[SEEN];
+    int n;
+} list;
+
+static bool add_to_list(void *user, const char *lines) {
+    list *x = user;
+    if (x->n < SEEN) x->hash[x->n++] = hash_bytes(lines, strlen(lines), 0);
+    return true;
+}
+
+static void a_search_begins_from_the_default_and_every_proposal(void) {
+    for (size_t i = 0; i < COUNT_OF(kernels); i++) {
+        machine m = family("zen4");
+        list all = {.n = 0}, seeds = {.n = 0}, one = {.n = 0};
+        str lines;
+        str_open(&lines, &ctx.heap);
+        kernel *k = parse(kernels[i].text);
+        schedule_default(k, &m, &lines);
+        add_to_list(&one, lines.s);
+        schedule_proposals(k, &m, add_to_list, &all);
+        search_seeds(k, &m, add_to_list, &seeds);
+        CHECK(all.n > 1 && seeds.n > all.n && seeds.hash[0] == one.hash[0]);
+        for (int p = 0; p < all.n; p++) {
+            bool found = false;
+            for (int s = 0; s < seeds.n; s++) found |= seeds.hash[s] == all.hash[p];
+            if (!found) FAIL("kernel %d: proposal %d is no seed", (int)i, p);
+        }
+        ir_close(k);
+        str_free(&lines);
+    }
+}
+
 /* ---- by a scheduler of one's own ------------------------------------------------------------- */
 
 static loop_h root_of(const scheduler *m) {
@@ -270,6 +305,7 @@ static void all(void) {
     RUN(every_proposal_of_every_family_has_the_same_bits);
     RUN(streams_are_walked_as_the_machine_likes);
     RUN(stores_pass_the_caches_where_that_is_faster);
+    RUN(a_search_begins_from_the_default_and_every_proposal);
     RUN(the_cheapest_is_taken_and_a_refused_one_dropped);
     RUN(answers_that_gain_stand_for_the_questions_after);
     RUN(where_all_are_dropped_the_kernel_runs_as_lowered);
