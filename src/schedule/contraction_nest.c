@@ -228,16 +228,17 @@ static void prefetch_operands(plan *p) {
     scheduler *m = p->m;
     int64_t line = m->limits->vector_bytes / p->size, step = p->nv * m->limits->vector_bytes;
     int64_t near = m->limits->prefetch_trips;
-    if (p->uncached)
-        step_prefetch_trip(m, p->a->mem, prefetch_steps(p, line), m->limits->prefetch_lines);
+    loop_h steps = p->uncached ? prefetch_steps(p, line) : NO_LOOP;
+    if (steps.id) /* refused, as below, where blocks are that short */
+        step_prefetch_trip(maybe(m), p->a->mem, steps, m->limits->prefetch_lines);
     if (!p->packed[0] || contraction_panel_bytes(p) <= m->limits->l1) return;
     if (p->packed[1])
-        step_prefetch_trip(m, p->packed[1], p->sum, near);
+        step_prefetch_trip(maybe(m), p->packed[1], p->sum, near);
     else if (p->panel && p->rows > p->mr)
         step_prefetch_distance(m, p->b->mem, near * step);
     else
         return;
-    step_prefetch_trip(m, p->packed[0], p->sum, near);
+    step_prefetch_trip(maybe(m), p->packed[0], p->sum, near);
 }
 
 void contraction_pack(plan *p) {
