@@ -190,7 +190,7 @@ static void stores_pass_the_caches_where_that_is_faster(void) {
     }
 }
 
-/* ---- where a search begins -------------------------------------------------------------------- */
+/* ---- where a search begins ------------------------------------------------------------------- */
 
 typedef struct list {
     uint64_t hash[SEEN];
