@@ -7,4 +7,4 @@ X(nontemporal, 0, "stores of results that would only evict others go past the ca
 X(pages, 4, "a stream is walked by several of its pages side by side, not in order")
 X(pack_rows, 20, "the rows' operand of a product is packed, or read where it lies")
 X(pack_columns, 20, "the columns' operand likewise")
-X(along, 15, "tiles of a product go along rows first, not down columns")
+X(along, 20, "tiles of a product go along rows first, not down columns")
