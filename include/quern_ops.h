@@ -18,6 +18,14 @@ extern "C" {
 #define QN_ALL (-2147483647 - 1) /* for an axis: every axis */
 #define QN_END INT64_MAX         /* for the stop of a slice: as far as it goes */
 
+typedef enum qn_quantile_mode { /* between two elements in order, for qn_quantile */
+    QN_QUANTILE_LINEAR = 0,     /* by the distance */
+    QN_QUANTILE_LOWER = 1,
+    QN_QUANTILE_HIGHER = 2,
+    QN_QUANTILE_MIDPOINT = 3, /* their mean */
+    QN_QUANTILE_NEAREST = 4   /* half way between: the one with the even number */
+} qn_quantile_mode;
+
 typedef enum qn_pad_mode {
     QN_PAD_CONSTANT = 0, /* with a value */
     QN_PAD_REFLECT = 1,  /* c b [a b c] b a */
@@ -460,6 +468,56 @@ QN_API qn_tensor *qn_update_slice(qn_tensor *x, qn_tensor *src, const int64_t *s
 QN_API qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype);
 /* rows of weight [rows, width] at indices, integers of any shape: [.., width] */
 QN_API qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index);
+
+/* ---- operations: sorting ------------------------------------------------------------------ */
+
+/* Any dtype; NaN comes behind all numbers (descending: before them), -0 equals 0, and equal
+ * elements stay in their order. Indices are i64. QN_ERANGE for an axis that x lacks. Gradients go
+ * back to where the elements came from. The host computes these, on every device: docs/limits.md.
+ * */
+
+/* x in order along an axis */
+QN_API qn_tensor *qn_sort(qn_tensor *x, int axis, bool descending);
+/* where along the axis the elements of sort come from */
+QN_API qn_tensor *qn_argsort(qn_tensor *x, int axis, bool descending);
+/* the k largest (smallest) along an axis, the largest (smallest) first, and where they are; values
+ * or index may be NULL; QN_ERANGE for k beyond the size */
+QN_API qn_code qn_topk(qn_tensor *x, int64_t k, int axis, bool largest, qn_tensor **values,
+                       qn_tensor **index);
+/* the k-th smallest along an axis or QN_ALL, k from 1 on, and where it is; values or index may be
+ * NULL; QN_ERANGE for k beyond the size */
+QN_API qn_code qn_kthvalue(qn_tensor *x, int64_t k, int axis, bool keepdims, qn_tensor **values,
+                           qn_tensor **index);
+/* the middle element in order, of two the lower, along an axis or QN_ALL; NaN where one is there;
+ * QN_ESHAPE of nothing */
+QN_API qn_tensor *qn_median(qn_tensor *x, int axis, bool keepdims);
+/* as median, of what is not NaN; NaN where nothing is */
+QN_API qn_tensor *qn_nanmedian(qn_tensor *x, int axis, bool keepdims);
+/* [n, ..]: what is at q[i]*(size - 1) in order, q in [0, 1], along an axis or QN_ALL; integers and
+ * bools give f32; NaN where one is there; QN_ESHAPE of nothing or of a size that is not known */
+QN_API qn_tensor *qn_quantile(qn_tensor *x, int n, const double *q, int axis, bool keepdims,
+                              qn_quantile_mode mode);
+/* the most frequent element along an axis or QN_ALL, of several the least, and where it is first;
+ * values or index may be NULL; QN_ESHAPE of nothing */
+QN_API qn_code qn_mode(qn_tensor *x, int axis, bool keepdims, qn_tensor **values,
+                       qn_tensor **index);
+/* the different elements of x in order, where in the flat order each is first, which of them each
+ * element of x is (x's shape), how often each is there, and how many there are (a scalar); the
+ * vectors have x's number of elements, zeros from `count` on; NaN differ from each other; each of
+ * the five may be NULL */
+QN_API qn_code qn_unique(qn_tensor *x, qn_tensor **values, qn_tensor **index, qn_tensor **inverse,
+                         qn_tensor **counts, qn_tensor **count);
+/* how many elements of sorted, which ascends along its last axis, are less than each value, right:
+ * or equal to it; sorted is a vector, or has the sizes of values but for the last axis, else
+ * QN_ESHAPE; dtypes meet */
+QN_API qn_tensor *qn_searchsorted(qn_tensor *sorted, qn_tensor *values, bool right);
+/* [bins]: how often each number from 0 on is among the integers of x, in i64; or the sum of the
+ * weights, of x's shape, there (NULL: none); numbers outside are no index: see above */
+QN_API qn_tensor *qn_bincount(qn_tensor *x, qn_tensor *weights, int64_t bins);
+/* [n - 1]: how many elements of x lie in [edges[i], edges[i + 1]), the last of them with its end,
+ * in i64; or the sum of their weights, of x's shape (NULL: none); edges [n] ascend; what is
+ * outside, and NaN, is left out */
+QN_API qn_tensor *qn_histogram(qn_tensor *x, qn_tensor *edges, qn_tensor *weights);
 
 /* ---- operations: products ----------------------------------------------------------------- */
 

@@ -162,6 +162,19 @@
     X(take_along_axis, -4, 4, qn_take_along_axis(M, INDEX(4, 2, 1), 0))                            \
     X(index_add, -4, 4, qn_index_add(M, INDEX(6, 3), IN(4, 3), 1))                                 \
     X(update_slice, -4, 4, qn_update_slice(M, IN(2, 3), DIMS(1, 2)))                               \
+    X(sort, -4, 4, qn_sort(IN(4, 7), 1, true))                                                     \
+    X(argsort, -4, 4, qn_argsort(IN(4, 7), 0, false))                                              \
+    X(topk, -4, 4, topk_of(IN(4, 7)))                                                              \
+    X(kthvalue, -4, 4, kthvalue_of(IN(4, 7)))                                                      \
+    X(median, -4, 4, qn_median(IN(4, 7), 1, false))                                                \
+    X(nanmedian, -4, 4, qn_nanmedian(IN(4, 7), 0, true))                                           \
+    X(quantile, -4, 4,                                                                             \
+      qn_quantile(IN(4, 7), 2, (double[]){0.3, 0.75}, 1, false, QN_QUANTILE_LINEAR))               \
+    X(mode, -4, 4, mode_of(IN(4, 7)))                                                              \
+    X(unique, -4, 4, unique_of(IN(4, 7)))                                                          \
+    X(searchsorted, -4, 4, qn_searchsorted(qn_sort(IN(9), 0, false), M, true))                     \
+    X(bincount, -4, 4, qn_bincount(INDEX(5, 4, 6), M, 5))                                          \
+    X(histogram, -4, 4, qn_histogram(M, qn_sort(IN(5), 0, false), IN(4, 6)))                       \
     X(one_hot, 0, 0, qn_one_hot(INDEX(6, 4), 5, a->d))                                             \
     X(embedding, -4, 4, qn_embedding(M, INDEX(4, 2, 3)))                                           \
     X(matmul, -2, 2, qn_matmul(IN(2, 5, 7), IN(7, 3)))                                             \

@@ -22,7 +22,7 @@ LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "L
 # By type: the letter of record.h. What is made in a context is an object.
 LETTERS = {"qn_ctx *": "C", "qn_tensor *": "T", "bool": "B", "double": "F", "int64_t": "Z", "uint64_t": "U",
            "size_t": "S", "qn_scope": "H", "int": "I", "const char *": "W", "const void *": "D",
-           "const int64_t *": "P", "const int *": "A", "qn_tensor *const *": "L",
+           "const double *": "E", "const int64_t *": "P", "const int *": "A", "qn_tensor *const *": "L",
            "const char *const *": "M", "qn_tensor **": "R", "void *": "Q", "int32_t *": "J",
            "int64_t *": "G", "const char **": "N", "const uint32_t **": "N"}
 OBJECTS = ("tape", "plan", "file", "module", "layer", "optimizer", "gpt", "text")
@@ -84,6 +84,8 @@ def length(name, params, k):
         return str(names.index(said))
     if said:
         return said
+    if params[k][0] == "qn_tensor **" and params[k][1] != "out":
+        return "LENGTH_ONE"
     before = [i for i in range(k) if params[i] in [("int", c) for c in COUNTS]]
     if not before:
         sys.exit(f"gen: qn_{name}: how long is {names[k]}? tools/calls.py, LENGTHS")
@@ -96,7 +98,7 @@ def row(result, name, params, structs, kinds):
         one = "D" if (name, what) == ("text_new", "text") else letter(type_, structs, kinds)
         if not one:
             sys.exit(f"gen: qn_{name}: what is {what}, a {type_}? tools/calls.py, LETTERS")
-        if one in "PALMRJD":
+        if one in "PALMRJDE":
             long = length(name, params, k)
             if one == "P" and long.isdigit() and params[int(long)][1] == "n":
                 one = "Y"

@@ -128,7 +128,7 @@ static bool give_room(replay *r, replay_call *c, int k) {
 static bool prepare(replay *r, replay_call *c) {
     const call_row *row = &call_rows[c->id];
     for (int k = 0; k < CALL_ARGS && row->arg[k].letter && !c->named; k++)
-        if (strchr("DPAYLM", row->arg[k].letter) && !list_fits(r, c, k)) return false;
+        if (strchr("DPAYLME", row->arg[k].letter) && !list_fits(r, c, k)) return false;
     for (int k = 0; k < CALL_ARGS && row->arg[k].letter && !c->named; k++)
         if (c->room[k] && !give_room(r, c, k)) return false;
     return move_file(r, c);
@@ -178,7 +178,7 @@ static void close_context(replay *r, uint32_t number) {
         if (r->name[i].ctx == number) r->name[i] = (replay_name){.p = NULL};
 }
 
-static bool make_call(replay *r, replay_call *c) {
+static bool repeat_call(replay *r, replay_call *c) {
     if (!prepare(r, c)) return false;
     if (c->named || not_made(c)) {
         r->left_out++;
@@ -363,6 +363,7 @@ static bool compare_written(replay *r, replay_call *c, const char **at) {
         char letter = row->arg[k].letter;
         replay_skip_spaces(at);
         if (!strchr("RQJG", letter) || !**at || **at == '!') continue;
+        if (letter == 'R' && !c->v[k].p) continue;
         const int64_t *number = c->v[k].p;
         if (letter == 'R' && !take_names(r, c, at, c->v[k].p, (int64_t)(c->room[k] / 8)))
             return false;
@@ -434,7 +435,7 @@ static bool begin_call(replay *r, uint64_t number, const char *at) {
     *c = (replay_call){.number = number, .id = (call_id)id, .text = at + n};
     at += n;
     r->calls++;
-    return replay_arguments(r, c, &at) && make_call(r, c);
+    return replay_arguments(r, c, &at) && repeat_call(r, c);
 }
 
 static bool one_line(replay *r, const char *at) {

@@ -19,6 +19,7 @@
 #define D(k, length) v[k].p
 #define P(k, length) v[k].p
 #define A(k, length) v[k].p
+#define E(k, length) v[k].p
 #define Y(k, length) v[k].p
 #define L(k, length) v[k].p
 #define M(k, length) v[k].p

@@ -227,6 +227,7 @@ static bool element(replay *r, replay_call *c, const char **at, char letter, voi
     int64_t n;
     if (letter == 'L') return named(r, c, at, 't', to);
     if (letter == 'M') return replay_word(r, c, at, to);
+    if (letter == 'E') return real(r, at, to);
     if (letter == 'A') {
         if (!replay_whole(r, at, INT32_MIN, INT32_MAX, &n)) return false;
         *(int *)to = (int)n;

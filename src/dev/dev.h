@@ -114,6 +114,12 @@ typedef struct dev_table {
     /* How many scalar operations the program is for these values, roughly. NULL: not known. */
     int64_t (*work)(void *state, dev_program *p, const int64_t *var);
     qn_code (*eval)(void *state, const dev_node *node); /* unfused devices only */
+    /* work(arg, thread, i, i + 1) for each i < n on the device's threads: routines, which the host
+     * computes. NULL: it has none. */
+    void (*share)(void *state, int64_t n, pool_work work, void *arg);
+
+    /* May a routine be given these slices, one for each argument of p? NULL: nobody checks. */
+    qn_code (*check)(void *state, const dev_program *p, const dev_slice *arg, const bool *writes);
 
     void *(*alloc)(void *state, size_t size); /* size 0 is fine; NULL: no memory left */
     void (*free)(void *state, void *memory, size_t size);

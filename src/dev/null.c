@@ -212,6 +212,23 @@ static qn_code check_set(null_state *n, const null_program *p, const dev_set *se
     return code;
 }
 
+/* The slices of a call of a routine. */
+static qn_code null_check(void *state, const dev_program *p, const dev_slice *arg,
+                          const bool *writes) {
+    static const null_arg any = {0};
+    null_state *n = state;
+    qn_code code = QN_OK;
+    for (int i = 0; i < p->args && !code; i++) {
+        code = check_range(n, arg[i].memory, arg[i].offset, arg[i].size, "an argument");
+        for (int k = 0; k < p->args && writes[i] && !code; k++)
+            if (k != i && arg[i].size && arg[k].size && overlap(&any, &arg[i], &any, &arg[k]))
+                code =
+                    fail(n->ctx, QN_EINTERNAL,
+                         "null: routine %s: argument %d is written and overlaps %d", p->name, i, k);
+    }
+    return code;
+}
+
 /* Does a set write what another one, which may run at the same time, reads or writes? */
 static qn_code check_apart(null_state *n, const dev_launch *l, const dev_set *set,
                            const dev_launch *other, const dev_set *touches) {
@@ -261,6 +278,7 @@ const dev_table dev_null = {
     .unload = null_unload,
     .launch = null_launch,
     .launch_many = null_launch_many,
+    .check = null_check,
     .alloc = null_alloc,
     .free = null_free,
     .copy_in = null_copy_in,

@@ -197,6 +197,46 @@ X(TENSOR, one_hot, (qn_tensor *index, int64_t classes, qn_dtype dtype), -, 0, 0,
 X(TENSOR, embedding, (qn_tensor *weight, qn_tensor *index), -, 0, 0,
   "rows of weight [rows, width] at indices, integers of any shape: [.., width]")
 
+/* sorting: any dtype; NaN comes behind all numbers (descending: before them), -0 equals 0, and
+ * equal elements stay in their order. Indices are i64. QN_ERANGE for an axis that x lacks.
+ * Gradients go back to where the elements came from. The host computes these, on every device: docs/limits.md */
+X(TENSOR, sort, (qn_tensor *x, int axis, bool descending), -, 0, 0, "x in order along an axis")
+X(TENSOR, argsort, (qn_tensor *x, int axis, bool descending), -, 0, 0,
+  "where along the axis the elements of sort come from")
+X(STATUS, topk, (qn_tensor *x, int64_t k, int axis, bool largest, qn_tensor **values, qn_tensor **index), -, 0, 0,
+  "the k largest (smallest) along an axis, the largest (smallest) first, and where they are; "
+  "values or index may be NULL; QN_ERANGE for k beyond the size")
+X(STATUS, kthvalue, (qn_tensor *x, int64_t k, int axis, bool keepdims, qn_tensor **values, qn_tensor **index), -, 0, 0,
+  "the k-th smallest along an axis or QN_ALL, k from 1 on, and where it is; values or index may be "
+  "NULL; QN_ERANGE for k beyond the size")
+X(TENSOR, median, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "the middle element in order, of two the lower, along an axis or QN_ALL; NaN where one is there; "
+  "QN_ESHAPE of nothing")
+X(TENSOR, nanmedian, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "as median, of what is not NaN; NaN where nothing is")
+X(TENSOR, quantile, (qn_tensor *x, int n, const double *q, int axis, bool keepdims, qn_quantile_mode mode), -, 0, 0,
+  "[n, ..]: what is at q[i]*(size - 1) in order, q in [0, 1], along an axis or QN_ALL; integers "
+  "and bools give f32; NaN where one is there; QN_ESHAPE of nothing or of a size that is not known")
+X(STATUS, mode, (qn_tensor *x, int axis, bool keepdims, qn_tensor **values, qn_tensor **index), -, 0, 0,
+  "the most frequent element along an axis or QN_ALL, of several the least, and where it is first; "
+  "values or index may be NULL; QN_ESHAPE of nothing")
+X(STATUS, unique, (qn_tensor *x, qn_tensor **values, qn_tensor **index, qn_tensor **inverse, qn_tensor **counts, qn_tensor **count), -, 0, 0,
+  "the different elements of x in order, where in the flat order each is first, which of them each "
+  "element of x is (x's shape), how often each is there, and how many there are (a scalar); "
+  "the vectors have x's number of elements, zeros from `count` on; NaN differ from each "
+  "other; each of the five may be NULL")
+X(TENSOR, searchsorted, (qn_tensor *sorted, qn_tensor *values, bool right), -, 0, 0,
+  "how many elements of sorted, which ascends along its last axis, are less than each value, "
+  "right: or equal to it; sorted is a vector, or has the sizes of values but for the last axis, "
+  "else QN_ESHAPE; dtypes meet")
+X(TENSOR, bincount, (qn_tensor *x, qn_tensor *weights, int64_t bins), -, 0, 0,
+  "[bins]: how often each number from 0 on is among the integers of x, in i64; or the sum of the "
+  "weights, of x's shape, there (NULL: none); numbers outside are no index: see above")
+X(TENSOR, histogram, (qn_tensor *x, qn_tensor *edges, qn_tensor *weights), -, 0, 0,
+  "[n - 1]: how many elements of x lie in [edges[i], edges[i + 1]), the last of them with its end, "
+  "in i64; or the sum of their weights, of x's shape (NULL: none); edges [n] ascend; what is "
+  "outside, and NaN, is left out")
+
 /* products: in the dtype in which the operands meet; sizes that are summed over are equal, else
  * QN_ESHAPE */
 X(TENSOR, matmul, (qn_tensor *x, qn_tensor *y), -, 0, 0,

@@ -37,6 +37,10 @@ extern grad_rule *const grad_rules[OP_COUNT]; /* NULL: no gradient */
 bool grad_wants(const grad *c, node_id n, int source);
 void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where not wanted */
 
+/* ---- calls.c --------------------------------------------------------------------------------- */
+
+void rule_call(grad *c, node_id n, node_id g);
+
 /* ---- apart.c --------------------------------------------------------------------------------- */
 
 /* Keep a term of the gradient of node `to` apart, if it is one that should be: true. */

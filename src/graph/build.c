@@ -24,6 +24,7 @@ typedef struct build_args {
     int axes_given; /* how many numbers or groups of them the caller gave */
     uint32_t mask;
     const int *axes;
+    const call_attr *call;
     const int64_t *p; /* three numbers for each axis */
     const window_attr *window;
 } build_args;
@@ -571,6 +572,17 @@ static bool scatter_takes(int row, qn_dtype dtype) {
     default:
         return false;
     }
+}
+
+static node_id call_node(graph *g, const build_args *a) {
+    return make_call(g, a->call, a->dtype, a->shape, a->n, a->x);
+}
+
+qn_tensor *build_call(const call_attr *call, qn_dtype dtype, tuple_id shape, int n,
+                      qn_tensor *const *x) {
+    build_args a = {
+        .name = routine_rows[call->routine].name, .call = call, .dtype = dtype, .shape = shape};
+    return build_enter(&a, n, x) ? build_run(&a, call_node) : NULL;
 }
 
 static node_id scatter_node(graph *g, const build_args *a) {

@@ -40,6 +40,7 @@ typedef enum op_class {
     CLASS_JOIN,
     CLASS_REDUCE,
     CLASS_INDEX,
+    CLASS_CALL,
     CLASS_MARK
 } op_class;
 typedef enum op_types {
@@ -81,6 +82,21 @@ typedef struct monoid_row {
 } monoid_row;
 extern const monoid_row monoid_rows[MONOID_COUNT];
 int monoid_of_reduction(int op); /* OP_SUM -> MONOID_SUM, ... */
+
+/* The routines that CALL nodes name: routines.h. */
+enum {
+#define X(NAME, ...) ROUTINE_##NAME,
+#include "graph/routines.h"
+#undef X
+    ROUTINE_COUNT
+};
+enum { ROUTINE_RESULTS = 5, ROUTINE_ATTRS = 4, ROUTINE_SOURCES = 3 };
+typedef struct routine_row {
+    const char *name;
+    uint8_t results;
+    const char *doc;
+} routine_row;
+extern const routine_row routine_rows[ROUTINE_COUNT]; /* ops.c */
 
 /* ---- dtype.c --------------------------------------------------------------------------------- */
 
@@ -466,6 +482,15 @@ node_id make_checked(graph *g, node_id index, sym size, const char *name);
 const char *node_checked(const graph *g, const graph_node *n, sym *size);
 node_id make_gather(graph *g, node_id x, node_id index, int axis);
 node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int monoid_row);
+/* Result number `result` of a routine; n attributes beside. */
+typedef struct call_attr {
+    int routine, result, n;
+    int64_t attr[ROUTINE_ATTRS];
+} call_attr;
+node_id make_call(graph *g, const call_attr *c, qn_dtype dtype, tuple_id shape, int sources,
+                  const node_id *src);
+call_attr node_call(const graph *g, const graph_node *n);
+bool node_same_call(const graph *g, const graph_node *a, const graph_node *b); /* one launch? */
 tuple_id reduced_shape(graph *g, tuple_id shape, uint32_t axis_mask, bool keep);
 sym padded_size(sym_store *s, sym n, const int64_t *lo_hi_interior); /* of one axis */
 bool op_attr_is_size(int op, int i);           /* is an operation's i-th attribute a sym? */
@@ -495,7 +520,8 @@ node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool rep
  * {axis}; PERMUTE {p...}; PAD {lo, hi, interior per axis: syms, syms, numbers}; SLICE {start, size,
  * step per axis: syms, syms, numbers}; WINDOW {axis, by, stride, slope; syms: start, size, length};
  * FLIP {sorted axes}; JOIN {axis}; reductions {sorted axes}; GATHER {axis};
- * SCATTER {axis, monoid}; RESHAPE, EXPAND, CAST: none (shape and dtype say it). */
+ * SCATTER {axis, monoid}; CALL {routine, result, what the routine wants}; RESHAPE, EXPAND, CAST:
+ * none (shape and dtype say it). */
 qn_tensor *build_elem(int op, int n, qn_tensor *const *x); /* promotes, broadcasts */
 qn_tensor *build_cast(qn_tensor *x, qn_dtype dtype, bool bits);
 qn_tensor *build_const(qn_ctx *qn, qn_dtype dtype, tuple_id shape, scalar value);
@@ -512,6 +538,9 @@ qn_tensor *build_flip(qn_tensor *x, uint32_t axis_mask);
 qn_tensor *build_reduce(int op, qn_tensor *x, uint32_t axis_mask, bool keepdims);
 qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis);
 qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, int monoid);
+/* The caller has checked that the routine takes these, and gives such a result. */
+qn_tensor *build_call(const call_attr *call, qn_dtype dtype, tuple_id shape, int n,
+                      qn_tensor *const *x);
 qn_tensor *build_mark(int op, qn_tensor *x);
 /* index as an index of an axis of `size` (the user's): an error where it is known and outside, and
  * under QN_CHECK marked to be checked when it is computed. */

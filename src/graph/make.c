@@ -230,6 +230,33 @@ uint32_t node_axes(const graph *g, node_id x) {
     return mask;
 }
 
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+node_id make_call(graph *g, const call_attr *c, qn_dtype dtype, tuple_id shape, int sources,
+                  const node_id *src) {
+    int64_t attr[2 + ROUTINE_ATTRS] = {c->routine, c->result};
+    for (int i = 0; i < c->n; i++) attr[2 + i] = c->attr[i];
+    return node_make(g, OP_CALL, dtype, shape, sources, src, graph_tuple(g, 2 + c->n, attr), 0);
+}
+
+call_attr node_call(const graph *g, const graph_node *n) {
+    int count;
+    const int64_t *attr = graph_tuple_get(g, n->attr, &count);
+    call_attr c = {.routine = (int)attr[0], .result = (int)attr[1], .n = count - 2};
+    for (int i = 0; i < c.n; i++) c.attr[i] = attr[2 + i];
+    return c;
+}
+
+/* Results of one call differ in their number, and in dtype and shape, which follow from it. */
+bool node_same_call(const graph *g, const graph_node *a, const graph_node *b) {
+    if (a->op != OP_CALL || b->op != OP_CALL || a->sources != b->sources) return false;
+    for (int i = 0; i < a->sources; i++)
+        if (a->src[i] != b->src[i]) return false;
+    call_attr x = node_call(g, a), y = node_call(g, b);
+    return x.routine == y.routine && x.n == y.n &&
+           memcmp(x.attr, y.attr, (size_t)x.n * sizeof *x.attr) == 0;
+}
+
 /* ---- computed indices ----------------------------------------------------------------------- */
 
 node_id make_checked(graph *g, node_id index, sym size, const char *name) {

@@ -31,6 +31,13 @@ const op_row op_rows[OP_COUNT] = {
 #undef X
 };
 
+const routine_row routine_rows[ROUTINE_COUNT] = {
+#define X(NAME, text, count, GRAD, about)                                                          \
+    [ROUTINE_##NAME] = {.name = #text, .results = count, .doc = about},
+#include "graph/routines.h"
+#undef X
+};
+
 int op_cost(int op, int dtype) {
     return op_rows[op].cost[!dtype_is_float(dtype)];
 }

@@ -5,7 +5,7 @@
  * X(NAME, name, arity, CLASS, TYPES, F, I, fcost, icost, GRAD, lo, hi, doc)
  *   CLASS  LEAF no sources; ELEM elementwise over equal shapes; MOVE a function on indices, never a
  *          copy; JOIN sources beside each other; REDUCE over attribute axes, which are dropped;
- *          INDEX moved by computed indices;
+ *          INDEX moved by computed indices; CALL computed by a routine, from stored sources;
  *          MARK an identity that means something to a later stage
  *   TYPES  which dtypes it takes and gives (graph/dtype.c):
  *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no
@@ -146,6 +146,10 @@ X(GATHER, "gather", 2, INDEX, NONE, -, -, 1, 1, gather, -4, 4,
   "r[..i..] = x[.. index[..i..] ..] along one axis; 0 where the index is outside")
 X(SCATTER, "scatter", 3, INDEX, NONE, -, -, 1, 1, scatter, -4, 4,
   "x with x[.. index[..i..] ..] combined with src[..i..] by a monoid; outside indices are dropped")
+
+/* calls: see routines.h */
+X(CALL, "call", 0, CALL, NONE, -, -, 1, 1, call, -4, 4,
+  "a result of a routine that is no loop nest: sorting, factorisations")
 
 /* marks */
 X(CONTIGUOUS, "contiguous", 1, MARK, ANY, -, -, 1, 1, contiguous, -4, 4, "must be stored before it is used")

@@ -50,10 +50,22 @@ static uint32_t open_group(fuse *fu, node_id root) {
     use u;
     group *k = fuse_open_group(fu, root, &u);
     k->scatter = node_at(fu->g, root)->op == OP_SCATTER;
+    k->call = node_at(fu->g, root)->op == OP_CALL;
     k->has_contraction = fuse_has_contraction(fu, node_at(fu->g, root));
     fuse_push_sources(fu, root, &u);
     if (k->has_contraction) fuse_find_rows(fu, node_at(fu->g, root), u.group);
     return u.group;
+}
+
+/* The launch of the call that n is a result of. Its results wait for the same values, so none of
+ * them waits for another, and one launch for all of them closes no cycle. */
+static uint32_t call_group(fuse *fu, node_id n) {
+    for (uint32_t i = fu->calls; i-- > 0;) {
+        node_id root = fu->group_[fu->call[i]]->root;
+        if (node_same_call(fu->g, node_at(fu->g, root), node_at(fu->g, n))) return fu->call[i];
+    }
+    fu->call = arena_grow(fu->a, fu->call, &fu->call_cap, fu->calls + 1, sizeof *fu->call);
+    return fu->call[fu->calls++] = open_group(fu, n);
 }
 
 void fuse_add_node(fuse *fu, node_id **list, uint32_t *n, uint32_t *cap, node_id x) {
@@ -214,8 +226,8 @@ static bool can_store_in(fuse *fu, node_id n, const use *u) {
     const fuse_node *f = fuse_info(fu, n);
     group *k = fu->group_[u->group];
     uint64_t m = fuse_closure(k, fuse_mask(u));
-    if (!u->exact || k->scatter || f->crowded || fuse_is_full(k)) return false;
-    if (x->op == OP_SCATTER || fu->terms.everything_stored) return false;
+    if (!u->exact || k->scatter || k->call || f->crowded || fuse_is_full(k)) return false;
+    if (x->op == OP_SCATTER || x->op == OP_CALL || fu->terms.everything_stored) return false;
     if (k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return false;
     double size = fuse_size(fu, n), t = fuse_trips(k, m);
     double serial = (double)fu->terms.machine->serial_cost;
@@ -264,7 +276,8 @@ static void store_node(fuse *fu, node_id n, bool apart) {
         fuse_add_chain(fu, k, fuse_closure(k, fuse_mask(&u)) & fuse_root_set(k));
         fuse_enter(fu, n, &u);
     }
-    if (owner == UINT32_MAX) owner = open_group(fu, n);
+    if (owner == UINT32_MAX)
+        owner = node_at(fu->g, n)->op == OP_CALL ? call_group(fu, n) : open_group(fu, n);
     group *k = fu->group_[owner];
     fuse_add_node(fu, &k->out, &k->outs, &k->out_cap, n);
     fu->f->stored[fu->f->pos[n] - 1] = 1;
@@ -312,7 +325,8 @@ static void decide(fuse *fu, node_id n) {
     }
     int c = op_rows[x->op].class_;
     bool view = c == CLASS_MOVE || x->op == OP_DETACH;
-    bool store = f->is_root || x->op == OP_CONTIGUOUS || x->op == OP_SCATTER || f->must_store;
+    bool store = f->is_root || x->op == OP_CONTIGUOUS || x->op == OP_SCATTER || c == CLASS_CALL ||
+                 f->must_store;
     if (f->must_store && fuse_is_virtual(x)) store = true;
     if (!store && fuse_is_virtual(x)) {
         for (uint32_t i = 0; i < f->count; i++)

@@ -56,6 +56,7 @@ typedef struct group { /* a kernel under construction */
     uint64_t common; /* root loops that contain the siblings */
     bool gone;       /* merged into another */
     bool has_contraction, flat, scatter;
+    bool call;             /* of a routine: nothing else is computed in it */
     bool nested;           /* a reduction in a reduction */
     double bytes, largest; /* of its accesses: sibling.c */
     uint32_t seen;         /* stamp of the cycle search */
@@ -87,6 +88,7 @@ typedef struct fuse {
     fuse_node *node; /* by place */
     group **group_;
     uint32_t groups, group_cap, stamp;
+    uint32_t *call, calls, call_cap; /* the groups that are calls */
     fuse_terms terms;
 } fuse;
 

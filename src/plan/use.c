@@ -64,7 +64,7 @@ static bool is_repeated_by_row(const fuse *fu, const graph_node *x) {
 double fuse_node_cost(const fuse *fu, const graph_node *x) {
     int c = op_rows[x->op].class_;
     if (c == CLASS_LEAF) return x->op == OP_BUFFER ? load_cost(fu) : 0;
-    if (x->flags & NODE_REALIZED) return load_cost(fu);
+    if ((x->flags & NODE_REALIZED) || c == CLASS_CALL) return load_cost(fu);
     double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x) : 0);
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
     if (c == CLASS_INDEX) cost += 4;
@@ -381,6 +381,15 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u) {
         k->flat = false;
         k->reduces++;
         reduce_use(fu, n, u);
+        break;
+    case CLASS_CALL:
+        k->flat = false;
+        for (int i = 0; i < x->sources; i++) {
+            v = (use){.group = u->group};
+            v.rank = (uint8_t)node_rank(fu->g, x->src[i]);
+            fuse_info(fu, x->src[i])->must_store = true;
+            fuse_add_use(fu, x->src[i], &v);
+        }
         break;
     case CLASS_INDEX:
         k->flat = false;

@@ -249,6 +249,24 @@ X(qn_tensor *, T, index_add, (qn_tensor *x, qn_tensor *index, qn_tensor *src, in
 X(qn_tensor *, T, update_slice, (qn_tensor *x, qn_tensor *src, const int64_t *start), (x, src, start), (T(0), T(1), P(2, LENGTH_RANK)))
 X(qn_tensor *, T, one_hot, (qn_tensor *index, int64_t classes, qn_dtype dtype), (index, classes, dtype), (T(0), Z(1), I(2)))
 X(qn_tensor *, T, embedding, (qn_tensor *weight, qn_tensor *index), (weight, index), (T(0), T(1)))
+X(qn_tensor *, T, sort, (qn_tensor *x, int axis, bool descending), (x, axis, descending), (T(0), I(1), B(2)))
+X(qn_tensor *, T, argsort, (qn_tensor *x, int axis, bool descending), (x, axis, descending), (T(0), I(1), B(2)))
+X(qn_code, E, topk, (qn_tensor *x, int64_t k, int axis, bool largest, qn_tensor **values, qn_tensor **index), (x, k, axis, largest, values, index),
+  (T(0), Z(1), I(2), B(3), R(4, LENGTH_ONE), R(5, LENGTH_ONE)))
+X(qn_code, E, kthvalue, (qn_tensor *x, int64_t k, int axis, bool keepdims, qn_tensor **values, qn_tensor **index), (x, k, axis, keepdims, values,
+  index), (T(0), Z(1), I(2), B(3), R(4, LENGTH_ONE), R(5, LENGTH_ONE)))
+X(qn_tensor *, T, median, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
+X(qn_tensor *, T, nanmedian, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
+X(qn_tensor *, T, quantile, (qn_tensor *x, int n, const double *q, int axis, bool keepdims, qn_quantile_mode mode), (x, n, q, axis, keepdims, mode),
+  (T(0), I(1), E(2, 1), I(3), B(4), I(5)))
+X(qn_code, E, mode, (qn_tensor *x, int axis, bool keepdims, qn_tensor **values, qn_tensor **index), (x, axis, keepdims, values, index), (T(0), I(1),
+  B(2), R(3, LENGTH_ONE), R(4, LENGTH_ONE)))
+X(qn_code, E, unique, (qn_tensor *x, qn_tensor **values, qn_tensor **index, qn_tensor **inverse, qn_tensor **counts, qn_tensor **count), (x, values,
+  index, inverse, counts, count), (T(0), R(1, LENGTH_ONE), R(2, LENGTH_ONE), R(3, LENGTH_ONE),
+  R(4, LENGTH_ONE), R(5, LENGTH_ONE)))
+X(qn_tensor *, T, searchsorted, (qn_tensor *sorted, qn_tensor *values, bool right), (sorted, values, right), (T(0), T(1), B(2)))
+X(qn_tensor *, T, bincount, (qn_tensor *x, qn_tensor *weights, int64_t bins), (x, weights, bins), (T(0), T(1), Z(2)))
+X(qn_tensor *, T, histogram, (qn_tensor *x, qn_tensor *edges, qn_tensor *weights), (x, edges, weights), (T(0), T(1), T(2)))
 X(qn_tensor *, T, matmul, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
 X(qn_tensor *, T, dot, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
 X(qn_tensor *, T, outer, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))

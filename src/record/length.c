@@ -49,6 +49,7 @@ int64_t call_length(const call_row *row, const call_value *v, int k, call_counts
                 : about == LENGTH_SPACE   ? rank_of(v[0].p) - 2
                 : about == LENGTH_SHAPE   ? bytes_of_shape(v)
                 : about == LENGTH_BATCH   ? batch_of(v[3].p)
+                : about == LENGTH_ONE     ? 1
                 : about == LENGTH_OUTPUTS ? of.out
                                           : of.in;
     int64_t most = letter == 'P'                    ? 2 * QN_MAX_RANK

@@ -9,7 +9,7 @@
  *   W  text                                    W
  *                                              E  a code
  *   D  data that is read, so many bytes
- *   P  a shape, A ints, Y int64_t
+ *   P  a shape, A ints, Y int64_t, E doubles
  *   L  tensors, M texts                        L  tensors
  *   K  a struct, of structs.h
  *   R  tensors that are given back
@@ -38,7 +38,8 @@ enum {
     LENGTH_OUTPUTS = -5,    /* likewise */
     LENGTH_PARAMETERS = -6, /* those of the optimizer */
     LENGTH_SHAPE = -7,      /* the bytes of a tensor of this dtype and shape */
-    LENGTH_BATCH = -8       /* rows by context */
+    LENGTH_BATCH = -8,      /* rows by context */
+    LENGTH_ONE = -9         /* one result, not a list */
 };
 
 typedef union call_value {

@@ -25,6 +25,8 @@
     { 'P', length }
 #define A(k, length)                                                                               \
     { 'A', length }
+#define E(k, length)                                                                               \
+    { 'E', length }
 #define Y(k, length)                                                                               \
     { 'Y', length }
 #define L(k, length)                                                                               \

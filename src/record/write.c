@@ -239,6 +239,8 @@ static void put_list(recorder *r, const call_row *row, const call_value *v, int 
         for (int64_t i = 0; i < n; i++)
             if (row->arg[k].letter == 'A')
                 putf(r, " %d", ((const int *)list)[i]);
+            else if (row->arg[k].letter == 'E')
+                putf(r, " %.17g", ((const double *)list)[i]);
             else if (row->arg[k].letter == 'M')
                 put_text(r, ((const char *const *)list)[i]);
             else
@@ -251,7 +253,7 @@ static void put_argument(recorder *r, const call_row *row, const call_value *v, 
     char letter = row->arg[k].letter;
     if (strchr("CTO", letter))
         put_name(r, letter, v[k].p);
-    else if (strchr("DPAYLM", letter))
+    else if (strchr("DPAYLME", letter))
         put_list(r, row, v, k);
     else if (letter == 'F')
         putf(r, " %.17g", v[k].f);

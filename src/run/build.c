@@ -114,6 +114,28 @@ static void make_launch(builder *b, const fuse_kernel *fk, const lowered *low, k
     if (!sym_is_const(b->g->syms, s->base, NULL)) b->p->dynamic = true;
 }
 
+/* The launch of a call: its results, its sources, and scratch whose size is found with theirs. */
+static void make_call_launch(builder *b, const fuse_kernel *fk, launch *out) {
+    arena *a = &b->p->arena;
+    call_launch *c = call_make(b->g, a, fk);
+    const graph_node *x = node_at(b->g, fk->root);
+    *out = (launch){.call = c, .program = &c->program, .sets = 1};
+    launch_set *s = out->set = arena_zeroed(a, sizeof *s);
+    s->slot = arena_alloc(a, (size_t)c->program.args * sizeof *s->slot);
+    s->writes = arena_zeroed(a, (size_t)c->program.args);
+    int n = 0;
+    for (; n < c->results; n++) {
+        s->slot[n] = slot_for(b, fk->out[n]);
+        s->writes[n] = true;
+    }
+    for (int i = 0; i < c->sources; i++) s->slot[n++] = slot_for(b, x->src[i]);
+    s->slot[n] = b->p->slots;
+    s->writes[n] = true;
+    s->length = SYM_ONE;
+    b->p->slot[b->p->slots++] =
+        (slot){.kind = SLOT_TEMP, .count = SYM_ZERO, .width = 1, .first = UINT32_MAX};
+}
+
 static uint32_t give(builder *b, kernel **k) {
     kernel *given = *k;
     *k = NULL;
@@ -168,6 +190,8 @@ static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uin
     kernel_forms kept = {.low = {0}}, *f = &kept;
     qn_ctx *qn = b->qn;
     cleanup c;
+    if (node_at(b->g, fk->root)->op == OP_CALL && !fk->piece.into)
+        return make_call_launch(b, fk, out), 1;
     cleanup_push(&qn->heap, &c, kernel_forms_cleanup, &kept);
     compile_lower(qn, &b->terms, fk, f);
     add_part_slots(b, f->parts, f->part);
@@ -192,7 +216,7 @@ static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uin
 /* The programs as they are now: a better one may have taken a program's place. */
 static void look_up(qn_ctx *qn, run_plan *p) {
     for (uint32_t i = 0; i < p->launches; i++)
-        p->launch[i].program = program_at(qn, p->launch[i].id);
+        if (!p->launch[i].call) p->launch[i].program = program_at(qn, p->launch[i].id);
     for (uint32_t i = 0; i < p->packings; i++)
         p->packing[i].program = program_at(qn, p->packing[i].id);
     p->renewed = qn->run->renewed;
@@ -209,7 +233,7 @@ void plan_renew(qn_ctx *qn, run_plan *p) {
 /* One for each kernel of the fusion, or for each stage of it, in their order. */
 static void make_launches(builder *b) {
     run_plan *p = b->p;
-    uint32_t n = 0, *id = arena_alloc(b->scratch, (2 * b->f->kernels + 1) * sizeof *id);
+    uint32_t n = 0, *id = arena_zeroed(b->scratch, (2 * b->f->kernels + 1) * sizeof *id);
     p->launch = arena_zeroed(&p->arena, (2 * b->f->kernels + 1) * sizeof *p->launch);
     b->terms.leaf = compile_leaves(b->f, b->scratch);
     b->terms.number = compile_numbers(b->f, b->scratch, b->terms.roots, b->terms.root);

@@ -130,6 +130,7 @@ static void close_run(qn_ctx *qn) {
     if (r->dev_state) {
         programs_close(qn);
         wisdom_close(qn);
+        heap_free(&qn->heap, r->staging, r->staging_size);
         if (r->arena_memory) r->dev->free(r->dev_state, r->arena_memory, r->arena_size);
         buffers_close(qn);
         r->dev->close(r->dev_state);

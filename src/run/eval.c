@@ -11,7 +11,7 @@ typedef struct value {
     uint32_t uses;   /* consumers still to come, plus one for a root */
     uint32_t buffer; /* of HELD_MEMORY */
     uint8_t held;
-    bool root;
+    bool whole; /* never a view: a root, or what a routine reads */
 } value;
 
 typedef struct evaluator {
@@ -74,6 +74,21 @@ static void release(evaluator *e, uint32_t i) {
     v->held = HELD_NOTHING;
 }
 
+static void evaluate_call(evaluator *e, uint32_t i) {
+    const graph_node *x = node_at(e->g, e->order[i]);
+    value *v = &e->value[i];
+    dev_array source[ROUTINE_SOURCES];
+    call_attr what = node_call(e->g, x);
+    for (int s = 0; s < x->sources; s++) source[s] = value_of(e, x->src[s])->array;
+    shape_array(e, x, &v->array);
+    v->buffer = buffer_new(e->qn, array_bytes(e, x->op, &v->array));
+    v->held = HELD_MEMORY;
+    v->array.data = buffer_at(e->qn, v->buffer)->memory;
+    call_eval(e->qn, &what, x->sources, source, &v->array);
+    e->qn->run->stats.kernels++;
+    for (int s = 0; s < x->sources; s++) release(e, node_at(e->g, x->src[s])->mark);
+}
+
 static void evaluate(evaluator *e, uint32_t i) {
     const graph_node *x = node_at(e->g, e->order[i]);
     value *v = &e->value[i];
@@ -85,12 +100,16 @@ static void evaluate(evaluator *e, uint32_t i) {
         return;
     }
     int64_t attr[3 * QN_MAX_RANK];
+    if (x->op == OP_CALL) {
+        evaluate_call(e, i);
+        return;
+    }
     dev_node n = {.op = x->op, .dtype = (qn_dtype)x->dtype, .attr = attr, .bits = x->bits};
     n.attrs = attributes(e, x, attr);
     n.sources = x->sources;
     shape_array(e, x, &n.out);
     for (int s = 0; s < n.sources; s++) n.src[s] = value_of(e, x->src[s])->array;
-    if (!v->root && dev_view(&n, &v->array)) {
+    if (!v->whole && dev_view(&n, &v->array)) {
         v->held = HELD_VIEW;
         return;
     }
@@ -112,10 +131,13 @@ static void count_uses(evaluator *e, uint32_t roots, const node_id *root) {
             e->value[i].uses = 1; /* its buffer is the node's, not ours */
             continue;
         }
-        for (int s = 0; s < x->sources; s++) value_of(e, x->src[s])->uses++;
+        for (int s = 0; s < x->sources; s++) {
+            value_of(e, x->src[s])->uses++;
+            if (x->op == OP_CALL) value_of(e, x->src[s])->whole = true;
+        }
     }
     for (uint32_t i = 0; i < roots; i++) {
-        value_of(e, root[i])->root = true;
+        value_of(e, root[i])->whole = true;
         value_of(e, root[i])->uses++;
     }
 }

@@ -36,6 +36,7 @@ static void find_sizes(qn_ctx *qn, run_plan *p) {
             raise_error(qn, QN_ERANGE, "a tensor of %lld elements is too large", (long long)n);
         s->size = (size_t)bytes;
     }
+    calls_find_sizes(qn, p);
 }
 
 /* Where pieces begin. */
@@ -197,10 +198,16 @@ static void pack_leaves(qn_ctx *qn, run_plan *p, const uint32_t *leaf) {
     }
 }
 
+static qn_code run_alone(qn_ctx *qn, const launch *l) {
+    const run_state *r = qn->run;
+    if (l->call) return call_run(qn, l);
+    return r->dev->launch(r->dev_state, l->program, (int)l->sets, l->ready);
+}
+
 /* QN_DEBUG=x: each launch alone. */
-static qn_code run_timed(run_state *r, launch *l) {
+static qn_code run_timed(qn_ctx *qn, launch *l) {
     double start = clock_seconds(), used = clock_processors();
-    qn_code code = r->dev->launch(r->dev_state, l->program, (int)l->sets, l->ready);
+    qn_code code = run_alone(qn, l);
     l->seconds += clock_seconds() - start;
     l->processors += clock_processors() - used;
     l->runs++;
@@ -211,6 +218,7 @@ static qn_code run_timed(run_state *r, launch *l) {
 static void count_level(qn_ctx *qn, const run_plan *p, uint32_t from, uint32_t to, double start) {
     double each = (clock_seconds() - start) / (to - from);
     for (uint32_t i = from; i < to; i++) {
+        if (p->launch[i].call) continue;
         program_use *u = program_use_of(qn, p->launch[i].id);
         u->seconds += each;
         u->calls++;
@@ -226,11 +234,11 @@ static void run_launches(qn_ctx *qn, run_plan *p) {
         double start = counted ? clock_seconds() : 0;
         const dev_launch *l = &p->side[from];
         i = p->level[w];
-        for (uint32_t k = from; timed && k < i && !code; k++) code = run_timed(r, &p->launch[k]);
+        for (uint32_t k = from; timed && k < i && !code; k++) code = run_timed(qn, &p->launch[k]);
         if (!timed && i - from > 1)
             code = r->dev->launch_many(r->dev_state, (int)(i - from), l);
         else if (!timed)
-            code = r->dev->launch(r->dev_state, l->program, (int)l->sets, l->set);
+            code = run_alone(qn, &p->launch[from]);
         if (code) raise_error(qn, code, "kernel %s failed", l->program->name);
         if (counted) count_level(qn, p, from, i, start);
     }
@@ -254,6 +262,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
     pack_leaves(qn, p, leaf);
     need_arena(qn, (size_t)p->arena_size);
     fill_all(qn, p);
+    calls_prepare(qn, p);
     r->stats.planned_peak_bytes = (uint64_t)p->arena_size;
     buffer_list made = {qn, 0, out};
     cleanup c;

@@ -13,6 +13,7 @@
 #include "lower/lower.h"
 #include "math/math.h"
 #include "plan/plan.h"
+#include "routine/routine.h"
 #include "schedule/schedule.h"
 
 /* ---- buffer.c: memory that holds realized values --------------------------------------------- */
@@ -235,7 +236,20 @@ typedef struct launch_set {
     size_t offset;  /* from this byte on at the plan's current bindings */
 } launch_set;
 
+/* A launch that calls a routine (graph/routines.h) instead of a kernel. Its arguments are the
+ * results that are wanted, the sources, and scratch. */
+typedef struct call_launch {
+    dev_program program; /* its name and arguments; nothing runs it */
+    call_attr what;
+    int results, sources;
+    uint8_t result[ROUTINE_RESULTS];                   /* number of each that is wanted */
+    tuple_id shape[ROUTINE_RESULTS + ROUTINE_SOURCES]; /* by argument */
+    uint8_t dtype[ROUTINE_RESULTS + ROUTINE_SOURCES];
+    routine_call now; /* with the sizes of the plan's current bindings */
+} call_launch;
+
 typedef struct launch {
+    call_launch *call; /* NULL: a kernel */
     dev_program *program;
     uint32_t id; /* the program's number */
     uint32_t sets;
@@ -291,6 +305,7 @@ struct run_plan {
     dev_launch *side; /* the launches as the device is given them */
     uint32_t *level;  /* by level: its last launch + 1; see level.c */
     int64_t arena_size;
+    size_t staging;   /* bytes of host memory for the calls of a device with memory of its own */
     bool pinned;      /* a static graph's */
     bool dynamic;     /* sizes depend on dimension variables */
     uint64_t renewed; /* run_state.renewed when programs were looked up */
@@ -323,6 +338,17 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
               const uint32_t *over, uint32_t *out);
 void plan_log_times(qn_ctx *qn, const run_plan *p);
 QN_NORETURN void raise_unbound(qn_ctx *qn, sym size); /* it has a variable without value */
+
+/* ---- call.c: launches of routines ------------------------------------------------------------ */
+
+call_launch *call_make(graph *g, arena *a, const fuse_kernel *fk);
+/* Sizes under the current bindings: those of scratch and of what is copied to the host. Raises. */
+void calls_find_sizes(qn_ctx *qn, run_plan *p);
+void calls_prepare(qn_ctx *qn, const run_plan *p); /* before the first launch; raises */
+qn_code call_run(qn_ctx *qn, const launch *l);
+/* Result `number` alone, of sources in this process's memory; raises. */
+void call_eval(qn_ctx *qn, const call_attr *what, int sources, const dev_array *source,
+               const dev_array *out);
 
 /* ---- plans.c: plans kept for the next time --------------------------------------------------- */
 
@@ -457,6 +483,8 @@ typedef struct run_state {
     struct static_plan *statics; /* static graphs still open */
     void *arena_memory;
     size_t arena_size;
+    void *staging; /* see call.c */
+    size_t staging_size;
     uint32_t compile_times[COMPILE_BUCKETS]; /* kernels by time, COMPILE_BUCKET seconds each */
     qn_stats stats;
     str text;     /* of qn_format and qn_device_facts */

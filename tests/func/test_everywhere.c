@@ -110,6 +110,30 @@ static qn_tensor *meshgrid_of(qn_tensor *x, qn_tensor *y) {
     return qn_stack(2, out, 0);
 }
 
+static qn_tensor *topk_of(qn_tensor *x) {
+    qn_tensor *v = NULL, *i = NULL;
+    if (qn_topk(x, 3, 1, true, &v, &i)) return NULL;
+    return qn_add(v, qn_cast(i, qn_dtype_of(v)));
+}
+
+static qn_tensor *kthvalue_of(qn_tensor *x) {
+    qn_tensor *v = NULL, *i = NULL;
+    if (qn_kthvalue(x, 2, 0, true, &v, &i)) return NULL;
+    return qn_add(v, qn_cast(i, qn_dtype_of(v)));
+}
+
+static qn_tensor *mode_of(qn_tensor *x) {
+    qn_tensor *v = NULL, *i = NULL;
+    if (qn_mode(x, 1, false, &v, &i)) return NULL;
+    return qn_add(v, qn_cast(i, qn_dtype_of(v)));
+}
+
+static qn_tensor *unique_of(qn_tensor *x) {
+    qn_tensor *v = NULL, *counts = NULL;
+    if (qn_unique(x, &v, NULL, NULL, &counts, NULL)) return NULL;
+    return qn_add(v, qn_cast(counts, qn_dtype_of(v)));
+}
+
 /* ---- the cases ------------------------------------------------------------------------------- */
 
 #include "function_cases.h"

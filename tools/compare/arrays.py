@@ -439,7 +439,8 @@ ROWS.update({
 
 def table():
     from indices import INDICES
+    from sorting import SORTING
     return {name: lambda q, account, rng, name=name, run=run: run(q, account, rng, name)
-            for name, run in {**ROWS, **INDICES}.items()}
+            for name, run in {**ROWS, **INDICES, **SORTING}.items()}
 
 

@@ -146,7 +146,7 @@ def prototypes():
 
 SIMPLE = {"int": C.c_int, "int64_t": C.c_int64, "uint64_t": C.c_uint64, "double": C.c_double,
           "bool": C.c_bool, "size_t": C.c_size_t, "const char *": C.c_char_p, "qn_code": C.c_int,
-          "qn_dtype": C.c_int, "qn_pad_mode": C.c_int, "qn_combine": C.c_int, "void": None,
+          "qn_dtype": C.c_int, "qn_pad_mode": C.c_int, "qn_quantile_mode": C.c_int, "qn_combine": C.c_int, "void": None,
           "qn_scope": C.c_uint32, "qn_method": C.c_int, "uint32_t": C.c_uint32}
 
 
@@ -193,7 +193,8 @@ class Quern:
         if isinstance(value, str):
             return value.encode() if kind == "const char *" else DTYPES.index(value)
         if isinstance(value, (list, tuple)):
-            item = C.c_int if kind == "const int *" else C.c_int64 if "int64_t" in kind else C.c_void_p
+            item = (C.c_int if kind == "const int *" else C.c_double if kind == "const double *"
+                    else C.c_int64 if "int64_t" in kind else C.c_void_p)
             return (item * max(len(value), 1))(*value)
         return C.byref(value) if isinstance(value, C.Structure) else value
 

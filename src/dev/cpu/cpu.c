@@ -375,6 +375,10 @@ static int64_t cpu_work(void *state, dev_program *program, const int64_t *var) {
     return !f->vars || emit_facts_at(f, var) ? f->number[EMIT_WORK] : INT64_MAX;
 }
 
+static void cpu_share(void *state, int64_t n, pool_work work, void *arg) {
+    pool_share(((cpu *)state)->pool, n, work, arg);
+}
+
 const dev_table dev_cpu = {
     .name = "cpu",
     .description = "this machine's processor, kernels compiled by LLVM or the C compiler",
@@ -391,6 +395,7 @@ const dev_table dev_cpu = {
     .launch = cpu_launch,
     .launch_many = cpu_launch_many,
     .work = cpu_work,
+    .share = cpu_share,
     .alloc = dev_host_alloc,
     .free = dev_host_free,
     .copy_in = dev_host_copy_in,

@@ -1,0 +1,25 @@
+/* routines.h - the computations that are no loop nests over a monoid, one row each. A node CALL
+ * names one of them, which of its results the node is, and integers that the routine wants to know
+ * (docs/decisions/calls.md). Shapes and dtypes are the constructor's business (func/sort.c,
+ * func/linalg), code is the routine room's: routine_<name> and its scratch, scratch_<name>.
+ *
+ * X(NAME, name, results, GRAD, doc)
+ *   results  how many a call has; what nobody wants is not written
+ *   GRAD     the rule of grad/calls.c, NONE: the results are integers
+ *
+ * Rows are those of the last axis, all axes before it count them. Sources and results lie in
+ * memory without gaps. Orders are those of comparison, -0 equal to 0, with NaN behind all
+ * numbers, and stable: of equal elements the one that came first. */
+
+X(SORT, sort, 2, sort, "{descending}: each row in order; where from, in i64")
+X(TOPK, topk, 1, NONE, "{largest, sorted}: in i64 where the largest or smallest of each row are")
+X(KTH, kth, 1, NONE,
+  "{k, how}: in i64 where the k-th smallest of each row is; how 1: the lower median, or the first "
+  "NaN; 2: the lower median of what is not NaN")
+X(MODE, mode, 1, NONE, "{}: in i64 where each row's most frequent element, of equals the least, is first")
+X(UNIQUE, unique, 4, NONE,
+  "{}: of all elements, in i64: where each different one is first, in their order; how often it is "
+  "there; which of them each element is; how many there are")
+X(SEARCH, search, 1, NONE,
+  "{right}: in i64 how many of a row's ascending elements are less (right: or equal) than each of "
+  "the second source's row")
