@@ -472,24 +472,22 @@ QN_API qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index);
 /* ---- operations: sorting ------------------------------------------------------------------ */
 
 /* Any dtype; NaN comes behind all numbers (descending: before them), -0 equals 0, and equal
- * elements stay in their order. Indices are i64. QN_ERANGE for an axis that x lacks. Gradients go
- * back to where the elements came from. The host computes these, on every device: docs/limits.md.
- * */
+ * elements stay in their order. Indices are i64. QN_ERANGE for an axis that x lacks. Values or
+ * index may be NULL. Computed by the host (docs/limits.md). */
 
 /* x in order along an axis */
 QN_API qn_tensor *qn_sort(qn_tensor *x, int axis, bool descending);
 /* where along the axis the elements of sort come from */
 QN_API qn_tensor *qn_argsort(qn_tensor *x, int axis, bool descending);
-/* the k largest (smallest) along an axis, the largest (smallest) first, and where they are; values
- * or index may be NULL; QN_ERANGE for k beyond the size */
+/* the k largest (smallest) along an axis, the largest (smallest) first, and where they are;
+ * QN_ERANGE for k beyond the size */
 QN_API qn_code qn_topk(qn_tensor *x, int64_t k, int axis, bool largest, qn_tensor **values,
                        qn_tensor **index);
-/* the k-th smallest along an axis or QN_ALL, k from 1 on, and where it is; values or index may be
- * NULL; QN_ERANGE for k beyond the size */
+/* the k-th smallest along an axis or QN_ALL, k from 1 on, and where it is; QN_ERANGE for k beyond
+ * the size */
 QN_API qn_code qn_kthvalue(qn_tensor *x, int64_t k, int axis, bool keepdims, qn_tensor **values,
                            qn_tensor **index);
-/* the middle element in order, of two the lower, along an axis or QN_ALL; NaN where one is there;
- * QN_ESHAPE of nothing */
+/* the middle element, of two the lower, along an axis or QN_ALL; NaN where one is there */
 QN_API qn_tensor *qn_median(qn_tensor *x, int axis, bool keepdims);
 /* as median, of what is not NaN; NaN where nothing is */
 QN_API qn_tensor *qn_nanmedian(qn_tensor *x, int axis, bool keepdims);
@@ -497,14 +495,12 @@ QN_API qn_tensor *qn_nanmedian(qn_tensor *x, int axis, bool keepdims);
  * bools give f32; NaN where one is there; QN_ESHAPE of nothing or of a size that is not known */
 QN_API qn_tensor *qn_quantile(qn_tensor *x, int n, const double *q, int axis, bool keepdims,
                               qn_quantile_mode mode);
-/* the most frequent element along an axis or QN_ALL, of several the least, and where it is first;
- * values or index may be NULL; QN_ESHAPE of nothing */
+/* the most frequent element along an axis or QN_ALL, of several the least, and where it is first */
 QN_API qn_code qn_mode(qn_tensor *x, int axis, bool keepdims, qn_tensor **values,
                        qn_tensor **index);
-/* the different elements of x in order, where in the flat order each is first, which of them each
- * element of x is (x's shape), how often each is there, and how many there are (a scalar); the
- * vectors have x's number of elements, zeros from `count` on; NaN differ from each other; each of
- * the five may be NULL */
+/* x's different elements in order, where in the flat order each is first, which each element of x
+ * is (x's shape), how often each is there, and how many there are (a scalar); vectors have x's
+ * number of elements, zeros from `count` on; NaN differ; each of the five may be NULL */
 QN_API qn_code qn_unique(qn_tensor *x, qn_tensor **values, qn_tensor **index, qn_tensor **inverse,
                          qn_tensor **counts, qn_tensor **count);
 /* how many elements of sorted, which ascends along its last axis, are less than each value, right:
@@ -518,6 +514,55 @@ QN_API qn_tensor *qn_bincount(qn_tensor *x, qn_tensor *weights, int64_t bins);
  * in i64; or the sum of their weights, of x's shape (NULL: none); edges [n] ascend; what is
  * outside, and NaN, is left out */
 QN_API qn_tensor *qn_histogram(qn_tensor *x, qn_tensor *edges, qn_tensor *weights);
+
+/* ---- operations: linear algebra ----------------------------------------------------------- */
+
+/* Of the last two axes, the ones before them count matrices and broadcast; integers and bools are
+ * f32; computed in double precision by the host (docs/limits.md). QN_ESHAPE where sizes do not fit.
+ * What has no answer, as a singular system, gives infinities or NaN and no error. Where several
+ * results are given each may be NULL. */
+
+/* L, lower, of L @ transpose(L) = x, symmetric and positive definite, of which the lower triangle
+ * is read (upper: the transpose of L); NaN where x is not positive definite */
+QN_API qn_tensor *qn_cholesky(qn_tensor *x, bool upper);
+/* x of a @ x = b, or transpose(a) @ x = b, of the upper or lower triangle of a [.., n, n], with
+ * ones on its diagonal if `unit`; b is [.., n, m] or a vector */
+QN_API qn_tensor *qn_solve_triangular(qn_tensor *a, qn_tensor *b, bool upper, bool transposed,
+                                      bool unit);
+/* x of a @ x = b: a [.., n, n], b [.., n, m] or a vector */
+QN_API qn_tensor *qn_solve(qn_tensor *a, qn_tensor *b);
+/* the inverse */
+QN_API qn_tensor *qn_inv(qn_tensor *x);
+/* the determinant; its gradient is NaN where x is singular */
+QN_API qn_tensor *qn_det(qn_tensor *x);
+/* sign of the determinant, 0 of a singular x, and log |det| */
+QN_API qn_code qn_slogdet(qn_tensor *x, qn_tensor **sign, qn_tensor **logarithm);
+/* x [.., m, n] = q @ r: q [.., m, k] with orthonormal columns, r [.., k, n] upper, k the smaller of
+ * m and n; gradients for n <= m */
+QN_API qn_code qn_qr(qn_tensor *x, qn_tensor **q, qn_tensor **r);
+/* eigenvalues, ascending, and eigenvectors, as columns, of symmetric x, of which the lower triangle
+ * is read; gradients of vectors want different values */
+QN_API qn_code qn_eigh(qn_tensor *x, qn_tensor **values, qn_tensor **vectors);
+/* x [.., m, n] = u @ diag(s) @ vh: u [.., m, k] and transpose(vh) with orthonormal columns, s
+ * descending; gradients of u and vh want different singular values, none of them 0 */
+QN_API qn_code qn_svd(qn_tensor *x, qn_tensor **u, qn_tensor **s, qn_tensor **vh);
+/* x of the least |a @ x - b|, and of the least |x| where a [.., m, n] has more columns; of full
+ * rank; b is [.., m, k] or a vector; by QR */
+QN_API qn_tensor *qn_lstsq(qn_tensor *a, qn_tensor *b);
+/* the Moore-Penrose inverse; singular values of at most rtol times the largest count as 0
+ * (negative: the larger size times the dtype's epsilon) */
+QN_API qn_tensor *qn_pinv(qn_tensor *x, double rtol);
+/* [..] in i64: how many singular values are above rtol times the largest; rtol as pinv's */
+QN_API qn_tensor *qn_matrix_rank(qn_tensor *x, double rtol);
+/* x @ x @ .. n times; of the inverse for n < 0 */
+QN_API qn_tensor *qn_matrix_power(qn_tensor *x, int64_t n);
+/* the sum of x^n / n!, by Pade's approximation (Higham 2005) */
+QN_API qn_tensor *qn_matrix_exp(qn_tensor *x);
+/* cross product along an axis of size 3; the others broadcast; any numbers */
+QN_API qn_tensor *qn_cross(qn_tensor *x, qn_tensor *y, int axis);
+/* the Kronecker product: y times each element of x, side by side; axes of size 1 go in front of the
+ * smaller rank; any numbers */
+QN_API qn_tensor *qn_kron(qn_tensor *x, qn_tensor *y);
 
 /* ---- operations: products ----------------------------------------------------------------- */
 

@@ -175,6 +175,22 @@
     X(searchsorted, -4, 4, qn_searchsorted(qn_sort(IN(9), 0, false), M, true))                     \
     X(bincount, -4, 4, qn_bincount(INDEX(5, 4, 6), M, 5))                                          \
     X(histogram, -4, 4, qn_histogram(M, qn_sort(IN(5), 0, false), IN(4, 6)))                       \
+    X(cholesky, -1, 1, qn_cholesky(positive_of(IN(3, 4, 4)), true))                                \
+    X(solve_triangular, 0.5, 2, qn_solve_triangular(IN(4, 4), IN(2, 4, 3), true, false, false))    \
+    X(solve, -1, 1, qn_solve(positive_of(IN(3, 4, 4)), IN(4)))                                     \
+    X(inv, -1, 1, qn_inv(positive_of(IN(4, 4))))                                                   \
+    X(det, -1, 1, qn_det(positive_of(IN(3, 4, 4))))                                                \
+    X(slogdet, -1, 1, slogdet_of(positive_of(IN(3, 4, 4))))                                        \
+    X(qr, 0.1, 2, qr_of(positive_of(IN(4, 4))))                                                    \
+    X(eigh, -1, 1, eigh_of(positive_of(IN(4, 4))))                                                 \
+    X(svd, -1, 1, svd_of(positive_of(IN(4, 4))))                                                   \
+    X(lstsq, -1, 1, qn_lstsq(positive_of(IN(4, 4)), IN(4, 2)))                                     \
+    X(pinv, -1, 1, qn_pinv(positive_of(IN(4, 4)), -1))                                             \
+    X(matrix_rank, -1, 1, qn_matrix_rank(positive_of(IN(4, 4)), -1))                               \
+    X(matrix_power, -1, 1, qn_matrix_power(IN(4, 4), 3))                                           \
+    X(matrix_exp, -1, 1, qn_matrix_exp(IN(4, 4)))                                                  \
+    X(cross, -4, 4, qn_cross(IN(4, 3), IN(4, 3), 1))                                               \
+    X(kron, -2, 2, qn_kron(IN(2, 3), IN(4)))                                                       \
     X(one_hot, 0, 0, qn_one_hot(INDEX(6, 4), 5, a->d))                                             \
     X(embedding, -4, 4, qn_embedding(M, INDEX(4, 2, 3)))                                           \
     X(matmul, -2, 2, qn_matmul(IN(2, 5, 7), IN(7, 3)))                                             \

@@ -171,7 +171,7 @@ SECTIONS = [("making", lambda op: False), ("converting", lambda op: False),
             ("elementwise, two arguments and more", lambda op: op.class_ == "ELEM" and op.arity > 1),
             ("reductions", lambda op: op.class_ == "REDUCE"), ("movement", lambda op: False),
             ("joining and splitting", lambda op: False), ("computed indices", lambda op: False),
-            ("sorting", lambda op: False),
+            ("sorting", lambda op: False), ("linear algebra", lambda op: False),
             ("products", lambda op: False), ("convolution and pooling", lambda op: False),
             ("neural networks", lambda op: False), ("random numbers", lambda op: False),
             ("marks", lambda op: op.class_ == "MARK")]

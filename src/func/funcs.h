@@ -198,33 +198,30 @@ X(TENSOR, embedding, (qn_tensor *weight, qn_tensor *index), -, 0, 0,
   "rows of weight [rows, width] at indices, integers of any shape: [.., width]")
 
 /* sorting: any dtype; NaN comes behind all numbers (descending: before them), -0 equals 0, and
- * equal elements stay in their order. Indices are i64. QN_ERANGE for an axis that x lacks.
- * Gradients go back to where the elements came from. The host computes these, on every device: docs/limits.md */
+ * equal elements stay in their order. Indices are i64. QN_ERANGE for an axis that x lacks. Values
+ * or index may be NULL. Computed by the host (docs/limits.md) */
 X(TENSOR, sort, (qn_tensor *x, int axis, bool descending), -, 0, 0, "x in order along an axis")
 X(TENSOR, argsort, (qn_tensor *x, int axis, bool descending), -, 0, 0,
   "where along the axis the elements of sort come from")
 X(STATUS, topk, (qn_tensor *x, int64_t k, int axis, bool largest, qn_tensor **values, qn_tensor **index), -, 0, 0,
   "the k largest (smallest) along an axis, the largest (smallest) first, and where they are; "
-  "values or index may be NULL; QN_ERANGE for k beyond the size")
+  "QN_ERANGE for k beyond the size")
 X(STATUS, kthvalue, (qn_tensor *x, int64_t k, int axis, bool keepdims, qn_tensor **values, qn_tensor **index), -, 0, 0,
-  "the k-th smallest along an axis or QN_ALL, k from 1 on, and where it is; values or index may be "
-  "NULL; QN_ERANGE for k beyond the size")
+  "the k-th smallest along an axis or QN_ALL, k from 1 on, and where it is; QN_ERANGE for k beyond "
+  "the size")
 X(TENSOR, median, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
-  "the middle element in order, of two the lower, along an axis or QN_ALL; NaN where one is there; "
-  "QN_ESHAPE of nothing")
+  "the middle element, of two the lower, along an axis or QN_ALL; NaN where one is there")
 X(TENSOR, nanmedian, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
   "as median, of what is not NaN; NaN where nothing is")
 X(TENSOR, quantile, (qn_tensor *x, int n, const double *q, int axis, bool keepdims, qn_quantile_mode mode), -, 0, 0,
   "[n, ..]: what is at q[i]*(size - 1) in order, q in [0, 1], along an axis or QN_ALL; integers "
   "and bools give f32; NaN where one is there; QN_ESHAPE of nothing or of a size that is not known")
 X(STATUS, mode, (qn_tensor *x, int axis, bool keepdims, qn_tensor **values, qn_tensor **index), -, 0, 0,
-  "the most frequent element along an axis or QN_ALL, of several the least, and where it is first; "
-  "values or index may be NULL; QN_ESHAPE of nothing")
+  "the most frequent element along an axis or QN_ALL, of several the least, and where it is first")
 X(STATUS, unique, (qn_tensor *x, qn_tensor **values, qn_tensor **index, qn_tensor **inverse, qn_tensor **counts, qn_tensor **count), -, 0, 0,
-  "the different elements of x in order, where in the flat order each is first, which of them each "
-  "element of x is (x's shape), how often each is there, and how many there are (a scalar); "
-  "the vectors have x's number of elements, zeros from `count` on; NaN differ from each "
-  "other; each of the five may be NULL")
+  "x's different elements in order, where in the flat order each is first, which each element of x "
+  "is (x's shape), how often each is there, and how many there are (a scalar); vectors have x's "
+  "number of elements, zeros from `count` on; NaN differ; each of the five may be NULL")
 X(TENSOR, searchsorted, (qn_tensor *sorted, qn_tensor *values, bool right), -, 0, 0,
   "how many elements of sorted, which ascends along its last axis, are less than each value, "
   "right: or equal to it; sorted is a vector, or has the sizes of values but for the last axis, "
@@ -236,6 +233,47 @@ X(TENSOR, histogram, (qn_tensor *x, qn_tensor *edges, qn_tensor *weights), -, 0,
   "[n - 1]: how many elements of x lie in [edges[i], edges[i + 1]), the last of them with its end, "
   "in i64; or the sum of their weights, of x's shape (NULL: none); edges [n] ascend; what is "
   "outside, and NaN, is left out")
+
+/* linear algebra: of the last two axes, the ones before them count matrices and broadcast;
+ * integers and bools are f32; computed in double precision by the host (docs/limits.md). QN_ESHAPE
+ * where sizes do not fit. What has no answer, as a singular system, gives infinities or NaN and no
+ * error. Where several results are given each may be NULL */
+X(TENSOR, cholesky, (qn_tensor *x, bool upper), -, 0, 0,
+  "L, lower, of L @ transpose(L) = x, symmetric and positive definite, of which the lower triangle "
+  "is read (upper: the transpose of L); NaN where x is not positive definite")
+X(TENSOR, solve_triangular, (qn_tensor *a, qn_tensor *b, bool upper, bool transposed, bool unit), -, 0, 0,
+  "x of a @ x = b, or transpose(a) @ x = b, of the upper or lower triangle of a [.., n, n], with "
+  "ones on its diagonal if `unit`; b is [.., n, m] or a vector")
+X(TENSOR, solve, (qn_tensor *a, qn_tensor *b), -, 0, 0,
+  "x of a @ x = b: a [.., n, n], b [.., n, m] or a vector")
+X(TENSOR, inv, (qn_tensor *x), -, 0, 0, "the inverse")
+X(TENSOR, det, (qn_tensor *x), -, 0, 0, "the determinant; its gradient is NaN where x is singular")
+X(STATUS, slogdet, (qn_tensor *x, qn_tensor **sign, qn_tensor **logarithm), -, 0, 0,
+  "sign of the determinant, 0 of a singular x, and log |det|")
+X(STATUS, qr, (qn_tensor *x, qn_tensor **q, qn_tensor **r), -, 0, 0,
+  "x [.., m, n] = q @ r: q [.., m, k] with orthonormal columns, r [.., k, n] upper, k the smaller "
+  "of m and n; gradients for n <= m")
+X(STATUS, eigh, (qn_tensor *x, qn_tensor **values, qn_tensor **vectors), -, 0, 0,
+  "eigenvalues, ascending, and eigenvectors, as columns, of symmetric x, of which the lower "
+  "triangle is read; gradients of vectors want different values")
+X(STATUS, svd, (qn_tensor *x, qn_tensor **u, qn_tensor **s, qn_tensor **vh), -, 0, 0,
+  "x [.., m, n] = u @ diag(s) @ vh: u [.., m, k] and transpose(vh) with orthonormal columns, s "
+  "descending; gradients of u and vh want different singular values, none of them 0")
+X(TENSOR, lstsq, (qn_tensor *a, qn_tensor *b), -, 0, 0,
+  "x of the least |a @ x - b|, and of the least |x| where a [.., m, n] has more columns; of full "
+  "rank; b is [.., m, k] or a vector; by QR")
+X(TENSOR, pinv, (qn_tensor *x, double rtol), -, 0, 0,
+  "the Moore-Penrose inverse; singular values of at most rtol times the largest count as 0 "
+  "(negative: the larger size times the dtype's epsilon)")
+X(TENSOR, matrix_rank, (qn_tensor *x, double rtol), -, 0, 0,
+  "[..] in i64: how many singular values are above rtol times the largest; rtol as pinv's")
+X(TENSOR, matrix_power, (qn_tensor *x, int64_t n), -, 0, 0, "x @ x @ .. n times; of the inverse for n < 0")
+X(TENSOR, matrix_exp, (qn_tensor *x), -, 0, 0, "the sum of x^n / n!, by Pade's approximation (Higham 2005)")
+X(TENSOR, cross, (qn_tensor *x, qn_tensor *y, int axis), -, 0, 0,
+  "cross product along an axis of size 3; the others broadcast; any numbers")
+X(TENSOR, kron, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "the Kronecker product: y times each element of x, side by side; axes of size 1 go in "
+  "front of the smaller rank; any numbers")
 
 /* products: in the dtype in which the operands meet; sizes that are summed over are equal, else
  * QN_ESHAPE */

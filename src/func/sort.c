@@ -59,6 +59,13 @@ typedef struct picking {
     call_attr call;
 } picking;
 
+/* One element, with so many axes. */
+static qn_tensor *all_axes(qn_tensor *x, int rank) {
+    int64_t ones[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) ones[i] = 1;
+    return func_reshape(x, rank, ones);
+}
+
 static bool pick_refused(const picking *p, int64_t n) {
     qn_ctx *qn = tensor_ctx(p->x);
     int64_t k = p->rows ? p->size : p->call.attr[0];
@@ -84,8 +91,7 @@ static qn_tensor *pick_inside(const picking *p, bool values) {
     r = exchange(r, axis);
     if (p->rows || !r) return r;
     if (p->axis != QN_ALL) return p->keepdims ? r : qn_squeeze(r, axis);
-    const int64_t ones[QN_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-    return func_reshape(r, p->keepdims ? rank : 0, ones);
+    return all_axes(r, p->keepdims ? rank : 0);
 }
 
 static qn_tensor *pick(picking p, bool values) {
@@ -176,9 +182,8 @@ static bool quantile_refused(const qn_tensor *x, int n, const double *q, int64_t
 
 /* [1, ..] of what was found along the last axis, of size 1. */
 static qn_tensor *quantile_shaped(qn_tensor *r, int axis, int rank, bool all, bool keepdims) {
-    const int64_t ones[QN_MAX_RANK + 1] = {1, 1, 1, 1, 1, 1, 1, 1};
     r = exchange(r, axis);
-    if (all) r = func_reshape(r, keepdims ? rank : 0, ones);
+    if (all) r = all_axes(r, keepdims ? rank : 0);
     if (!all && !keepdims) r = qn_squeeze(r, axis);
     return qn_unsqueeze(r, 0);
 }

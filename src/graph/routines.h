@@ -20,6 +20,16 @@ X(MODE, mode, 1, NONE, "{}: in i64 where each row's most frequent element, of eq
 X(UNIQUE, unique, 4, NONE,
   "{}: of all elements, in i64: where each different one is first, in their order; how often it is "
   "there; which of them each element is; how many there are")
+X(CHOLESKY, cholesky, 1, cholesky, "{}: L of L L' = x, of which the lower triangle is read")
+X(SOLVE_TRIANGULAR, solve_triangular, 1, solve_triangular,
+  "{upper, transposed, unit}: x of a x = b; the other triangle of a is not read, of unit neither "
+  "the diagonal")
+X(SOLVE, solve, 1, solve, "{transposed}: x of a x = b")
+X(DETERMINANT, determinant, 3, determinant, "{}: its sign, the logarithm of its size, the determinant")
+X(MATRIX_EXP, matrix_exp, 1, matrix_exp, "{}: the sum of x^n / n!")
+X(QR, qr, 2, qr, "{}: Q [m, k] with orthogonal columns, R [k, n] of which the lower triangle is 0")
+X(EIGH, eigh, 2, eigh, "{}: ascending eigenvalues, and eigenvectors as columns, of the lower triangle")
+X(SVD, svd, 3, svd, "{}: U [m, k], descending singular values, V' [k, n]")
 X(SEARCH, search, 1, NONE,
   "{right}: in i64 how many of a row's ascending elements are less (right: or equal) than each of "
   "the second source's row")

@@ -134,6 +134,38 @@ static qn_tensor *unique_of(qn_tensor *x) {
     return qn_add(v, qn_cast(counts, qn_dtype_of(v)));
 }
 
+/* x x' + 2 + the row's number on the diagonal, so that no two eigenvalues are close. */
+static qn_tensor *positive_of(qn_tensor *x) {
+    qn_dtype d = qn_dtype_of(x) == QN_F64 ? QN_F64 : QN_F32;
+    x = qn_cast(x, d);
+    int64_t n = qn_dim(x, -1);
+    qn_tensor *one = qn_eye(handle_at(x)->ctx, d, n, n);
+    qn_tensor *more = qn_iota(handle_at(x)->ctx, d, 1, &n, 0);
+    x = qn_matmul(x, qn_transpose(x, -1, -2));
+    return qn_add(x, qn_mul(one, qn_add(qn_mul(more, qn_like(more, 4)), qn_like(more, 2))));
+}
+
+static qn_tensor *slogdet_of(qn_tensor *x) {
+    qn_tensor *sign = NULL, *size = NULL;
+    return qn_slogdet(x, &sign, &size) ? NULL : qn_add(sign, size);
+}
+
+static qn_tensor *qr_of(qn_tensor *x) {
+    qn_tensor *q = NULL, *r = NULL;
+    return qn_qr(x, &q, &r) ? NULL : qn_add(q, r);
+}
+
+/* Whatever the vectors' signs are. */
+static qn_tensor *eigh_of(qn_tensor *x) {
+    qn_tensor *w = NULL, *v = NULL;
+    return qn_eigh(x, &w, &v) ? NULL : qn_mul(qn_square(v), qn_sqrt(w));
+}
+
+static qn_tensor *svd_of(qn_tensor *x) {
+    qn_tensor *u = NULL, *s = NULL, *vh = NULL;
+    return qn_svd(x, &u, &s, &vh) ? NULL : qn_add(qn_square(u), qn_mul(qn_square(vh), s));
+}
+
 /* ---- the cases ------------------------------------------------------------------------------- */
 
 #include "function_cases.h"
