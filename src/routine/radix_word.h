@@ -50,16 +50,18 @@ static void OF(count_one)(const WORD *a, int64_t n, int shift, int digit, uint32
     for (int64_t i = 0; i < n; i++) count[OF(digit)(a[i], shift, mask)]++;
 }
 
-/* Of three in one pass. */
+/* Of three in one pass; of a third that the word does not have nobody asks. */
 static void OF(count_three)(const WORD *a, int64_t n, int shift, int digit, uint32_t *count) {
     const uint32_t mask = (1u << digit) - 1;
     uint32_t *second = count + (1u << digit), *third = second + (1u << digit);
+    int last = shift + 2 * digit;
+    if (last >= (int)sizeof(WORD) * 8) last = shift;
     memset(count, 0, 3 * sizeof *count << digit);
     for (int64_t i = 0; i < n; i++) {
         WORD w = a[i];
         count[OF(digit)(w, shift, mask)]++;
         second[OF(digit)(w, shift + digit, mask)]++;
-        third[OF(digit)(w, shift + 2 * digit, mask)]++;
+        third[OF(digit)(w, last, mask)]++;
     }
 }
 
