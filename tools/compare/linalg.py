@@ -5,7 +5,7 @@ import numpy as np
 
 from quern import FLOATS, Value, epsilon
 from sorting import several
-from trial import near
+from trial import exact, near
 
 BATCHES = [(), (2,), (2, 1, 3)]
 
@@ -67,7 +67,7 @@ def qr(q, account, rng, name):
 def rank(q, account, rng, name):
     for dtype, _, n, x in drawn(rng):
         want = np.linalg.matrix_rank(x.numbers())
-        near(q, account, name, dtype, [x], lambda t: q.call(name, t, -1.0), want, 0 * want, rng, out="i64")
+        exact(q, account, name, dtype, [x], lambda t: q.call(name, t, -1.0), Value("i64", want), rng)
 
 
 def exponential(x):

@@ -14,7 +14,7 @@ TIMES = 2
 def drawn(rng, least=1):
     while True:
         shape = draw_shape(rng, least)
-        if len(shape):
+        if len(shape) and (not least or min(shape)):
             return shape, axis_of(shape, rng)
 
 
