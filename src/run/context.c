@@ -184,7 +184,10 @@ static const char *told(qn_ctx *qn, void (*tell)(qn_ctx *qn, str *out)) {
 }
 
 static void tell_device(qn_ctx *qn, str *out) {
-    if (qn->run->dev->tell) qn->run->dev->tell(qn->run->dev_state, out);
+    const dev_table *dev = qn->run->dev;
+    if (dev->tell) dev->tell(qn->run->dev_state, out);
+    if (dev->executes && !dev->host_memory)
+        str_add(out, "routines: sorting and linear algebra by the host, copied out and in\n");
 }
 
 static void tell_machine(qn_ctx *qn, str *out) {
