@@ -1,12 +1,14 @@
 /* matrix.c - blocked algorithms on matrices by rows: products, triangles, LU.
  *
  * Whatever can be is a product: a factor's panel of BLOCK columns is computed by rows, and the rest
- * is updated by matrix_subtract, which keeps a tile of ROWS by COLUMNS sums in registers. */
+ * is updated by matrix_subtract, which keeps a tile of ROWS by COLUMNS sums in the registers that
+ * every processor has; its columns are packed side by side, for rows a power of two apart would
+ * share few lines of a cache. */
 #include "routine/matrix.h"
 
 #include <math.h>
 
-enum { BLOCK = 32, ROWS = 4, LANES = 4, COLUMNS = 2 * LANES };
+enum { BLOCK = 32, ROWS = 4, LANES = 2, COLUMNS = 2 * LANES, DEPTH = 128 };
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8)));
 
 int64_t matrix_rows(const routine_array *a) {
@@ -85,9 +87,15 @@ static void subtract_rest(block c, block a, block b, extents e) {
 
 void matrix_subtract(block c, block a, block b, extents e) {
     int64_t m = e.m - e.m % ROWS, n = e.n - e.n % COLUMNS;
-    for (int64_t j = 0; j < n; j += COLUMNS)
-        for (int64_t i = 0; i < m; i += ROWS)
-            subtract_tile(block_at(c, i, j), block_at(a, i, 0), block_at(b, 0, j), e.k);
+    double panel[DEPTH * COLUMNS];
+    for (int64_t k = 0; k < e.k; k += DEPTH)
+        for (int64_t j = 0; j < n; j += COLUMNS) {
+            int64_t depth = e.k - k < DEPTH ? e.k - k : DEPTH;
+            for (int64_t i = 0; i < depth; i++)
+                memcpy(panel + i * COLUMNS, b.at + (k + i) * b.step + j, sizeof(double) * COLUMNS);
+            for (int64_t i = 0; i < m; i += ROWS)
+                subtract_tile(block_at(c, i, j), block_at(a, i, k), (block){panel, COLUMNS}, depth);
+        }
     subtract_rest(block_at(c, 0, n), a, block_at(b, 0, n), (extents){m, e.n - n, e.k});
     subtract_rest(block_at(c, m, 0), block_at(a, m, 0), b, (extents){e.m - m, e.n, e.k});
 }
