@@ -19,11 +19,12 @@ extern "C" {
 #define QN_END INT64_MAX         /* for the stop of a slice: as far as it goes */
 
 typedef enum qn_quantile_mode { /* between two elements in order, for qn_quantile */
-    QN_QUANTILE_LINEAR = 0,     /* by the distance */
-    QN_QUANTILE_LOWER = 1,
-    QN_QUANTILE_HIGHER = 2,
-    QN_QUANTILE_MIDPOINT = 3, /* their mean */
-    QN_QUANTILE_NEAREST = 4   /* half way between: the one with the even number */
+                                QN_QUANTILE_LINEAR = 0, /* by the distance */
+                                QN_QUANTILE_LOWER = 1,
+                                QN_QUANTILE_HIGHER = 2,
+                                QN_QUANTILE_MIDPOINT = 3, /* their mean */
+                                QN_QUANTILE_NEAREST =
+                                    4 /* half way between: the one with the even number */
 } qn_quantile_mode;
 
 typedef enum qn_pad_mode {

@@ -294,12 +294,13 @@ static void judge_negation(bench *b) {
     }
 }
 
-/* In order or side by side: what both kernels together gain, each with the better stores. And what
- * those past the caches gain, then. */
+/* In order or side by side: what both kernels gain, each with the better stores. And what stores
+ * past the caches gain, then. */
 static void judge_streams(bench *b) {
     machine_field pages, gained;
     int rounds;
-    if (!field_named("page_parallel_gain", &pages) || !field_named("nontemporal_gain", &gained)) return;
+    if (!field_named("page_parallel_gain", &pages) || !field_named("nontemporal_gain", &gained))
+        return;
     if (!(b->neg[0] > 0) || !quiet(b->t[0], ROUNDS)) {
         note(b, &pages, "stays, the machine was not quiet", b->m->page_parallel_gain);
         note(b, &gained, "stays, the machine was not quiet", b->m->nontemporal_gain);
