@@ -188,7 +188,7 @@ static inline void eval_reduce(const graph *g, const graph_node *n, const eval_v
         if (index)
             r->v[i].i = -1;
         else
-            r->v[i] = scalar_identity(row, r->dtype);
+            r->v[i] = monoid_identity(row, 0, r->dtype);
     }
     for (int64_t k = 0; k < x->n; k++) {
         int64_t at[QN_MAX_RANK], to[QN_MAX_RANK], flat = 0;
@@ -239,6 +239,45 @@ static inline void eval_indexed(const graph *g, const graph_node *n, const eval_
     }
 }
 
+/* The result of the first n + 1 elements of a row, in the scan's order, from its own definition. */
+static inline double eval_running(int by, const double *x, const double *y, int64_t n) {
+    double r = by == MONOID_PROD ? 1 : 0, most = x[0];
+    for (int64_t i = 0; i <= n; i++) {
+        if (by == MONOID_MAX ? x[i] > most : x[i] < most) most = x[i];
+        if (by == MONOID_SUM) r += x[i];
+        if (by == MONOID_PROD) r *= x[i];
+        if (by == MONOID_LOGSUMEXP) r += exp(x[i]);
+        if (by == MONOID_AFFINE) r = x[i] * r + y[i];
+    }
+    if (by == MONOID_MAX || by == MONOID_MIN) return most;
+    return by == MONOID_LOGSUMEXP ? log(r) : r;
+}
+
+static inline void eval_scan(const graph *g, const graph_node *n, const eval_value *const *x,
+                             eval_value *r) {
+    scan_attr s = node_scan(g, n);
+    bool floats = dtype_is_float(r->dtype);
+    int64_t at[QN_MAX_RANK];
+    for (int64_t k = 0; k < r->n; k++) {
+        double row[2][64] = {{0}};
+        eval_split(r, k, at);
+        int64_t here = at[s.axis], last = r->dim[s.axis] - 1;
+        int64_t count = s.reverse ? last - here : here;
+        for (int64_t i = 0; i <= count; i++) {
+            at[s.axis] = s.reverse ? last - i : i;
+            for (int c = 0; c < n->sources; c++) {
+                scalar v = x[c]->v[eval_join(x[c], at)];
+                row[c][i] = floats ? v.f : (double)v.i;
+            }
+        }
+        double v = eval_running(s.monoid, row[0], row[1], count);
+        if (floats)
+            r->v[k].f = v;
+        else
+            r->v[k].i = (int64_t)v;
+    }
+}
+
 static inline void eval_node(const graph *g, const graph_node *n, const eval_value *const *x,
                              eval_value *r) {
     int count;
@@ -278,6 +317,9 @@ static inline void eval_node(const graph *g, const graph_node *n, const eval_val
         break;
     case CLASS_INDEX:
         eval_indexed(g, n, x, r);
+        break;
+    case CLASS_SCAN:
+        eval_scan(g, n, x, r);
         break;
     default:
         memcpy(r->v, x[0]->v, (size_t)r->n * sizeof *r->v);

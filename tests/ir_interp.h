@@ -147,7 +147,7 @@ static inline bool interp_is_nan(int dtype, scalar v) {
 
 static inline void interp_arg_combine(interp *t, const ir_stmt *s, scalar *old, scalar *v) {
     int d = ir_m(t->k, s->store.mem[0])->dtype;
-    bool f = dtype_is_float(d), max = monoid_rows[s->monoid].combine == OP_MAXIMUM;
+    bool f = dtype_is_float(d), max = s->monoid == MONOID_ARGMAX;
     bool old_nan = interp_is_nan(d, old[0]), new_nan = interp_is_nan(d, v[0]), wins;
     if (old_nan || new_nan) {
         wins = new_nan && (!old_nan || v[1].i < old[1].i);
@@ -168,8 +168,12 @@ static inline void interp_commit(interp *t, const ir_stmt *s, interp_put *p) {
         old[i] = interp_get(t, s->store.mem[i], p->index);
     if (s->monoid == MONOID_SET) {
         memcpy(old, p->value, sizeof old);
-    } else if (s->n == 2) {
+    } else if (s->monoid == MONOID_ARGMAX || s->monoid == MONOID_ARGMIN) {
         interp_arg_combine(t, s, old, p->value);
+    } else if (s->n > 1) {
+        qn_dtype d[IR_STATES];
+        for (int i = 0; i < s->n; i++) d[i] = (qn_dtype)ir_m(t->k, s->store.mem[i])->dtype;
+        monoid_combine_scalars(s->monoid, d, old, p->value, old);
     } else {
         int d = ir_m(t->k, s->store.mem[0])->dtype;
         scalar x[2] = {old[0], p->value[0]};

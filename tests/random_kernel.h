@@ -170,26 +170,36 @@ static inline void kernel_map(subject *s) {
 /* out[i] = f(reduce over j), rows or columns, any monoid. */
 static inline void kernel_reduction(subject *s) {
     kernel *k = s->k;
-    int how = 1 + (int)below(MONOID_COUNT - 1), states = monoid_rows[how].states;
-    int dtype = how == MONOID_AND || how == MONOID_OR ? QN_I32 : some_dtype();
+    int how;
+    do how = 1 + (int)below(MONOID_COUNT - 1);
+    while (!monoid_commutes(how));
+    int states = monoid_rows[how].states;
+    int dtype = how == MONOID_LOGSUMEXP                 ? QN_F32
+                : how == MONOID_AND || how == MONOID_OR ? QN_I32
+                                                        : some_dtype();
     if (how == MONOID_PROD && dtype_is_float(dtype)) dtype = QN_I32;
     sym n = some_size(s, some_extent(20)), m = some_size(s, some_extent(60));
-    mem_id out[2] = {some_arg(s, dtype, n, ACCESS_WRITE), 0}, t[2] = {0, 0};
-    if (states == 2) out[1] = some_arg(s, QN_I64, n, ACCESS_WRITE);
+    mem_id out[IR_STATES] = {0}, t[IR_STATES] = {0};
+    int type[IR_STATES];
+    for (int c = 0; c < states; c++) {
+        type[c] = monoid_rows[how].part[c].dtype;
+        if (type[c] == MONOID_VALUE) type[c] = dtype;
+        out[c] = some_arg(s, type[c], n, ACCESS_WRITE);
+    }
     stmt_id i = ir_loop(k, 0, LOOP_SERIAL, "i", n);
     for (int c = 0; c < states; c++) {
-        int d = c ? QN_I64 : dtype;
-        t[c] = ir_tile(k, MEM_LOCAL, d, SYM_ONE);
-        ir_def(k, i, t[c], ir_identity(k, how, c, d));
+        t[c] = ir_tile(k, MEM_LOCAL, type[c], SYM_ONE);
+        ir_def(k, i, t[c], ir_identity(k, how, c, type[c]));
     }
     stmt_id j = ir_loop(k, i, LOOP_SERIAL, "j", m);
     expr_id x = some_view(s, dtype, loop_var(s, i), n, loop_var(s, j), m);
     if (how != MONOID_PROD && chance(40)) x = some_op(k, x, x);
     ir_stmt u = {.kind = STMT_STORE, .monoid = (uint8_t)how, .n = (uint8_t)states};
-    u.store.mem[0] = t[0];
-    u.store.mem[1] = t[1];
-    u.store.value[0] = x;
-    u.store.value[1] = states == 2 ? ir_index(k, loop_var(s, j)) : 0;
+    for (int c = 0; c < states; c++) {
+        bool place = monoid_rows[how].part[c].lift == LIFT_PLACE;
+        u.store.mem[c] = t[c];
+        u.store.value[c] = c == 0 ? x : place ? ir_index(k, loop_var(s, j)) : ir_op1(k, OP_ABS, x);
+    }
     u.store.valid = SYM_TRUE;
     ir_store_n(k, j, &u);
     for (int c = 0; c < states; c++) {

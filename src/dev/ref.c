@@ -13,7 +13,7 @@
  *
  * Every loop has the same shape: a walk yields the offsets of the next few elements in row-major
  * order of some axes, load and store convert chunks of them, and the op works on dense chunks. */
-#include "dev/dev.h"
+#include "dev/ref.h"
 
 #include <math.h>
 
@@ -103,7 +103,7 @@ static void *element_at(const dev_array *a, int64_t offset) {
 /* ---- load and store ------------------------------------------------------------------------ */
 
 /* Values are scalars: floats as double, everything else sign- or zero-extended to 64 bits. */
-static void load(qn_dtype dtype, const void *p, int64_t n, const int64_t *at, scalar *out) {
+void ref_load(qn_dtype dtype, const void *p, int64_t n, const int64_t *at, scalar *out) {
     switch ((int)dtype) {
 #define LOAD_BOOL(C)                                                                               \
     for (int64_t i = 0; i < n; i++) out[i].i = (int64_t)((const C *)p)[at[i]];
@@ -125,7 +125,7 @@ static void load(qn_dtype dtype, const void *p, int64_t n, const int64_t *at, sc
 }
 
 /* Rounds or wraps to the dtype; the elements lie next to each other from `at` on. */
-static void store(const dev_array *a, int64_t at, int64_t n, const scalar *v) {
+void ref_store(const dev_array *a, int64_t at, int64_t n, const scalar *v) {
     switch ((int)a->dtype) {
 #define STORE_BOOL(C)                                                                              \
     for (int64_t i = 0; i < n; i++) ((C *)a->data)[at + i] = (C)v[i].i;
@@ -149,7 +149,7 @@ static void store(const dev_array *a, int64_t at, int64_t n, const scalar *v) {
 static void load_next(const dev_array *a, walk *w, int64_t n, scalar *out) {
     int64_t at[CHUNK];
     walk_next(w, n, at);
-    load(a->dtype, a->data, n, at, out);
+    ref_load(a->dtype, a->data, n, at, out);
 }
 
 static void copy_elements(size_t size, void *to, const int64_t *to_at, const void *from,
@@ -189,7 +189,7 @@ static void eval_const(const dev_node *node) {
     for (int i = 0; i < CHUNK; i++) v[i] = scalar_from_bits(node->dtype, node->bits);
     for (int64_t done = 0, m; done < n; done += m) {
         m = n - done < CHUNK ? n - done : CHUNK;
-        store(&node->out, done, m, v);
+        ref_store(&node->out, done, m, v);
     }
 }
 
@@ -208,7 +208,7 @@ static void eval_iota(const dev_node *node) {
             else
                 v[i].i = at[i];
         }
-        store(out, done, m, v);
+        ref_store(out, done, m, v);
     }
 }
 
@@ -223,7 +223,7 @@ static bool eval_elem(const dev_node *node) {
         m = n - done < CHUNK ? n - done : CHUNK;
         for (int k = 0; k < node->sources; k++) load_next(&node->src[k], &w[k], m, x[k]);
         if (!scalar_ops(node->op, node->dtype, in, m, x[0], x[1], x[2], v)) return false;
-        store(&node->out, done, m, v);
+        ref_store(&node->out, done, m, v);
     }
     return true;
 }
@@ -407,13 +407,7 @@ static dev_array kept_first(const dev_node *node, int source) {
 typedef struct partial {
     scalar value;
     long double sum;
-    int64_t index;
 } partial;
-
-static bool wins(double v, double best, bool largest) {
-    if (isnan(best)) return false;
-    return isnan(v) || (largest ? v > best : v < best);
-}
 
 /* Any other row's combine, by the meaning of its operation. */
 static void fold_by(int combine, qn_dtype dtype, const scalar *v, int64_t n, partial *p) {
@@ -421,8 +415,7 @@ static void fold_by(int combine, qn_dtype dtype, const scalar *v, int64_t n, par
         scalar_op(combine, dtype, dtype, (const scalar[2]){p->value, v[i]}, &p->value);
 }
 
-static void fold_floats(int combine, qn_dtype dtype, const scalar *v, int64_t n, int64_t at,
-                        partial *p) {
+static void fold_floats(int combine, qn_dtype dtype, const scalar *v, int64_t n, partial *p) {
     double acc = p->value.f;
     switch (combine) {
     case OP_ADD:
@@ -436,11 +429,9 @@ static void fold_floats(int combine, qn_dtype dtype, const scalar *v, int64_t n,
         break;
     case OP_MAXIMUM:
     case OP_MINIMUM:
-        for (int64_t i = 0; i < n; i++) {
-            if (!wins(v[i].f, acc, combine == OP_MAXIMUM)) continue;
-            acc = v[i].f;
-            p->index = at + i;
-        }
+        for (int64_t i = 0; i < n && !isnan(acc); i++)
+            if (isnan(v[i].f) || (combine == OP_MAXIMUM ? v[i].f > acc : v[i].f < acc))
+                acc = v[i].f;
         break;
     default:
         fold_by(combine, dtype, v, n, p);
@@ -449,8 +440,7 @@ static void fold_floats(int combine, qn_dtype dtype, const scalar *v, int64_t n,
     p->value.f = acc;
 }
 
-static void fold_ints(int combine, qn_dtype dtype, const scalar *v, int64_t n, int64_t at,
-                      partial *p) {
+static void fold_ints(int combine, qn_dtype dtype, const scalar *v, int64_t n, partial *p) {
     bool largest = combine == OP_MAXIMUM, is_unsigned = dtype_is_unsigned(dtype);
     if (combine != OP_ADD && combine != OP_MUL && !largest && combine != OP_MINIMUM) {
         fold_by(combine, dtype, v, n, p);
@@ -465,7 +455,6 @@ static void fold_ints(int combine, qn_dtype dtype, const scalar *v, int64_t n, i
             p->value.i = (int64_t)((uint64_t)best * (uint64_t)x);
         } else if (largest ? !less && x != best : less) {
             p->value.i = x;
-            p->index = at + i;
         }
     }
 }
@@ -488,7 +477,7 @@ static void eval_reduce(const dev_node *node) {
     qn_dtype in = node->src[0].dtype;
     int op = node->op, by = monoid_of_reduction(op);
     const monoid_row *row = &monoid_rows[by];
-    bool floats = dtype_is_float(in), arg = row->states == 2;
+    bool floats = dtype_is_float(in);
     dev_array a[3];
     walk w[3];
     scalar x[3][CHUNK];
@@ -496,22 +485,23 @@ static void eval_reduce(const dev_node *node) {
     int64_t results = array_count(&node->out), length = 1;
     for (int d = a[0].rank - node->attrs; d < a[0].rank; d++) length *= a[0].dim[d];
     for (int64_t r = 0; r < results; r++) {
-        partial p = {.value = scalar_identity(by, in)};
-        p.index = length ? 0 : INT64_MAX;
+        partial p = {.value = monoid_identity(by, 0, in)};
+        monoid_state t = ref_state_of(by, in);
         for (int64_t done = 0, n; done < length; done += n) {
             n = length - done < CHUNK ? length - done : CHUNK;
             for (int k = 0; k < node->sources; k++) load_next(&a[k], &w[k], n, x[k]);
             if (op == OP_SUM_PRODUCT)
                 fold_products(in, x[0], x[1], node->sources == 3 ? x[2] : NULL, n, &p);
+            else if (row->states > 1)
+                for (int64_t i = 0; i < n; i++) ref_step_state(&t, x[0][i], x[1][i], done + i);
             else if (floats)
-                fold_floats(row->combine, in, x[0], n, done, &p);
+                fold_floats(row->combine, in, x[0], n, &p);
             else
-                fold_ints(row->combine, in, x[0], n, done, &p);
+                fold_ints(row->combine, in, x[0], n, &p);
         }
         if (by == MONOID_SUM && in == QN_F64) p.value.f = (double)p.sum;
-        if (arg) p.value.i = p.index;
-        if (arg && dtype_is_float(node->dtype)) p.value.f = (double)p.index;
-        store(&node->out, r, 1, &p.value);
+        if (row->states > 1) p.value = ref_result_of(&t, node->dtype);
+        ref_store(&node->out, r, 1, &p.value);
     }
 }
 
@@ -557,7 +547,7 @@ static void load_all(const dev_array *a, int64_t base, walk w, int64_t n, scalar
     for (int64_t m; n > 0; n -= m, out += m) {
         m = n < CHUNK ? n : CHUNK;
         walk_next(&w, m, at);
-        load(a->dtype, element_at(a, base), m, at, out);
+        ref_load(a->dtype, element_at(a, base), m, at, out);
     }
 }
 
@@ -582,7 +572,7 @@ static void load_panels(const dev_array *b, int64_t base, const group *g, scalar
             scalar *to = panel + j * inner + k * COLUMNS;
             n = cols - j < COLUMNS ? cols - j : COLUMNS;
             walk_next(&w, n, at);
-            load(b->dtype, element_at(b, base), n, at, to);
+            ref_load(b->dtype, element_at(b, base), n, at, to);
             for (int64_t i = n; i < COLUMNS; i++) to[i].f = 0;
         }
 }
@@ -619,7 +609,7 @@ static qn_code eval_contraction(heap *h, const dev_node *node) {
             for (int64_t i = 0; i < rows; i++) {
                 multiply_panel(inner, row + i * inner, panel + p * COLUMNS * inner, sum);
                 for (int64_t j = p * COLUMNS; j < cols && j < (p + 1) * COLUMNS; j++)
-                    store(out, at[2] + row_at[i] + col_at[j], 1, &sum[j - p * COLUMNS]);
+                    ref_store(out, at[2] + row_at[i] + col_at[j], 1, &sum[j - p * COLUMNS]);
             }
     }
     heap_free(h, row, size);
@@ -701,7 +691,7 @@ static qn_code eval_scatter(heap *h, const dev_node *node) {
                 scalar_ops(op, wide, wide, 1, to, &v[i], to, to);
         }
     }
-    store(out, 0, n, value);
+    ref_store(out, 0, n, value);
     heap_free(h, value, sizeof(scalar) * (size_t)n);
     return QN_OK;
 }
@@ -741,6 +731,9 @@ static qn_code ref_eval(void *state, const dev_node *node) {
         return QN_OK;
     case CLASS_INDEX:
         return eval_index(h, node);
+    case CLASS_SCAN:
+        ref_eval_scan(node);
+        return QN_OK;
     default:
         return fail(h->ctx, QN_EINTERNAL, "ref: op %d has no class", node->op);
     }

@@ -34,6 +34,12 @@ typedef struct grad {
 /* The rule of a row: pass g, the gradient of n, on to n's sources. */
 typedef void grad_rule(grad *c, node_id n, node_id g);
 extern grad_rule *const grad_rules[OP_COUNT]; /* NULL: no gradient */
+/* x as one value, where it is compared with what was made of it. */
+node_id grad_one_value(const grad *c, node_id x);
+
+/* ---- scan.c ---------------------------------------------------------------------------------- */
+
+grad_rule rule_scan;
 bool grad_wants(const grad *c, node_id n, int source);
 void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where not wanted */
 

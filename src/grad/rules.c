@@ -638,7 +638,7 @@ static bool is_of_sums(const grad *c, node_id n, int *nodes) {
     if ((x->flags & NODE_REALIZED) || op_rows[x->op].class_ == CLASS_LEAF) return false;
     if (x->op == OP_CONTIGUOUS || !dtype_is_float(x->dtype)) return false;
     bool sum = op_rows[x->op].class_ == CLASS_REDUCE && x->op != OP_MAX && x->op != OP_MIN;
-    if (sum || x->op == OP_SCATTER || --*nodes < 0) return true;
+    if (sum || x->op == OP_SCATTER || x->op == OP_SCAN || --*nodes < 0) return true;
     for (int i = 0; i < x->sources; i++)
         if (is_of_sums(c, x->src[i], nodes)) return true;
     return false;
@@ -646,11 +646,11 @@ static bool is_of_sums(const grad *c, node_id n, int *nodes) {
 
 /* x as one value, where it is compared with what was made of it: stored, where two kernels could
  * compute two. What is stored is what movements look at, not each look. */
-static node_id one_value(const grad *c, node_id x) {
+node_id grad_one_value(const grad *c, node_id x) {
     const graph_node n = *node_at(c->g, x);
     int nodes = 64;
     if (op_rows[n.op].class_ == CLASS_MOVE && !(n.flags & NODE_REALIZED)) {
-        node_id from = one_value(c, n.src[0]);
+        node_id from = grad_one_value(c, n.src[0]);
         if (from == n.src[0]) return x;
         return node_make(c->g, n.op, (qn_dtype)n.dtype, n.shape, 1, &from, n.attr, 0);
     }
@@ -659,7 +659,7 @@ static node_id one_value(const grad *c, node_id x) {
 
 /* An equal share for each that attains the value. */
 static void rule_attained(grad *c, node_id n, node_id g) {
-    node_id x = one_value(c, source(c, n, 0));
+    node_id x = grad_one_value(c, source(c, n, 0));
     tuple_id shape = shape_of(c, x);
     uint32_t mask = node_axes(c->g, n);
     node_id most = x == source(c, n, 0) ? n : make_reduce(c->g, c->g->node[n].op, x, mask);
@@ -703,7 +703,7 @@ static void grad_scatter_set(grad *c, node_id n, node_id g, node_id index, int a
 
 /* An equal share of g for each that attains the value: x's own element and those of src. */
 static void grad_scatter_extreme(grad *c, node_id n, node_id g, node_id index, int axis) {
-    node_id x = one_value(c, source(c, n, 0)), src = one_value(c, source(c, n, 2));
+    node_id x = grad_one_value(c, source(c, n, 0)), src = grad_one_value(c, source(c, n, 2));
     node_id most = n;
     if (x != source(c, n, 0) || src != source(c, n, 2)) {
         int count, row = (int)graph_tuple_get(c->g, c->g->node[n].attr, &count)[1];

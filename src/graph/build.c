@@ -20,6 +20,7 @@ typedef struct build_args {
     tuple_id shape;
     scalar value;
     int axis, row; /* row: of monoids.h */
+    bool reverse;
     bool keep, bits;
     int axes_given; /* how many numbers or groups of them the caller gave */
     uint32_t mask;
@@ -554,6 +555,23 @@ qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis) {
     build_args a = {.name = "gather", .arg = (const char *const[]){"x", "index"}};
     if (!build_enter(&a, 2, both) || !build_axis(x, a.name, axis, &a.axis)) return NULL;
     return build_run(&a, gather_node);
+}
+
+/* ---- scans ---------------------------------------------------------------------------------- */
+
+static node_id scan_node(graph *g, const build_args *a) {
+    node_id x = a->x[0], y = a->n > 1 ? a->x[1] : 0;
+    if (!types_fit(monoid_rows[a->row].types, type_of(g, x)))
+        return fail(g->ctx, QN_EDTYPE, "%s: of %s", a->name, type_name(g, x)), 0;
+    if (y && (type_of(g, y) != type_of(g, x) || g->node[y].shape != g->node[x].shape))
+        return fail_shapes(g, a->name, x, " and ", g->node[y].shape, " are to be alike");
+    return make_scan(g, x, y, (scan_attr){a->row, a->axis, a->reverse});
+}
+
+qn_tensor *build_scan(qn_tensor *x, qn_tensor *y, scan_attr s) {
+    qn_tensor *const both[2] = {x, y};
+    build_args a = {.name = "scan", .row = s.monoid, .axis = s.axis, .reverse = s.reverse};
+    return build_enter(&a, y ? 2 : 1, both) ? build_run(&a, scan_node) : NULL;
 }
 
 /* May elements of this dtype be combined by this monoid? */

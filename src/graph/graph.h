@@ -40,6 +40,7 @@ typedef enum op_class {
     CLASS_JOIN,
     CLASS_REDUCE,
     CLASS_INDEX,
+    CLASS_SCAN,
     CLASS_CALL,
     CLASS_MARK
 } op_class;
@@ -73,15 +74,8 @@ typedef struct op_row {
     const char *doc;
 } op_row;
 extern const op_row op_rows[OP_COUNT]; /* ops.c */
+bool types_fit(int types, int dtype);  /* does a row of these types take it? */
 int op_cost(int op, int dtype);        /* of its result; in additions, as ops.h has it */
-
-/* One row of monoids.h as data. */
-typedef struct monoid_row {
-    const char *name;        /* spelling of the store, e.g. "max=" */
-    uint8_t states, combine; /* combine: the graph op */
-} monoid_row;
-extern const monoid_row monoid_rows[MONOID_COUNT];
-int monoid_of_reduction(int op); /* OP_SUM -> MONOID_SUM, ... */
 
 /* The routines that CALL nodes name: routines.h. */
 enum {
@@ -134,7 +128,56 @@ scalar scalar_from_bits(qn_dtype dtype, uint64_t bits);
 int64_t scalar_to_word(qn_dtype dtype, uint64_t bits);
 scalar scalar_from_word(qn_dtype dtype, int64_t word);
 scalar scalar_number(qn_dtype dtype, double v); /* converted as by CAST */
-scalar scalar_identity(int monoid, qn_dtype dtype);
+
+/* ---- monoid.c -------------------------------------------------------------------------------- */
+
+#define MONOID_STATES 4      /* most components of a state */
+enum { MONOID_VALUE = 255 }; /* the dtype that values are summed in */
+typedef enum monoid_order { MONOID_ORDERED, MONOID_COMMUTES } monoid_order;
+typedef enum monoid_lift { LIFT_TERM, LIFT_SECOND, LIFT_PLACE, LIFT_ONE, LIFT_ZERO } monoid_lift;
+typedef enum monoid_identity_kind {
+    IDENTITY_ZERO,
+    IDENTITY_ONE,
+    IDENTITY_ALL,
+    IDENTITY_LOWEST,
+    IDENTITY_HIGHEST
+} monoid_identity_kind;
+/* A component of a state: its dtype or MONOID_VALUE, what it is of one element, and at first. */
+typedef struct monoid_part {
+    uint8_t dtype, lift, identity;
+} monoid_part;
+/* One row of monoids.h as data. */
+typedef struct monoid_row {
+    const char *name;                      /* spelling of the store, e.g. "max=" */
+    uint8_t states, combine, types, order; /* combine: the graph op of one component */
+    monoid_part part[MONOID_STATES];
+} monoid_row;
+extern const monoid_row monoid_rows[MONOID_COUNT];
+int monoid_of_reduction(int op); /* OP_SUM -> MONOID_SUM, ... */
+/* May its updates of one element be made in any order? */
+static inline bool monoid_commutes(int m) {
+    return monoid_rows[m].order == MONOID_COMMUTES;
+}
+qn_dtype monoid_dtype(int m, int component, qn_dtype reduced);
+scalar monoid_identity(int m, int component, qn_dtype dtype);
+/* What makes the terms of a formula: expressions of a kernel, scalars. */
+typedef uint32_t monoid_term;
+typedef struct monoid_formula {
+    void *user;
+    monoid_term (*op)(void *user, int op, int n,
+                      const monoid_term *x); /* of ops.h; dtype by its TYPES */
+    monoid_term (*number)(void *user, monoid_term like,
+                          double value); /* of the dtype that `like` has */
+    bool (*is_float)(void *user, monoid_term x);
+} monoid_formula;
+/* States have monoid_rows[m].states components; out may not be a or b. */
+void monoid_combine(const monoid_formula *f, int m, const monoid_term *a, const monoid_term *b,
+                    monoid_term *out);
+monoid_term monoid_finish(const monoid_formula *f, int m, const monoid_term *state);
+/* The same of scalars of these dtypes; out may be a or b. */
+void monoid_combine_scalars(int m, const qn_dtype *dtype, const scalar *a, const scalar *b,
+                            scalar *out);
+scalar monoid_finish_scalars(int m, const qn_dtype *dtype, const scalar *state, qn_dtype *out);
 
 /* ---- node.c ---------------------------------------------------------------------------------- */
 
@@ -473,6 +516,13 @@ node_id make_window(graph *g, node_id x, const window_attr *w);
 window_attr node_window(const graph *g, const graph_node *n);
 node_id make_flip(graph *g, node_id x, uint32_t axis_mask);
 node_id make_reduce(graph *g, int op, node_id x, uint32_t axis_mask);
+/* The running results along an axis, a second operand in y or 0: of graph/monoids.h's row. */
+typedef struct scan_attr {
+    int monoid, axis;
+    bool reverse; /* from the last element to the first */
+} scan_attr;
+node_id make_scan(graph *g, node_id x, node_id y, scan_attr s);
+scan_attr node_scan(const graph *g, const graph_node *n);
 node_id make_sum_product(graph *g, node_id a, node_id b, node_id here, uint32_t axis_mask);
 node_id make_unreduce(graph *g, node_id x, tuple_id shape, uint32_t axis_mask);
 /* index, marked to be checked when it is computed: a DETACH with the size of the axis and the name
@@ -520,8 +570,8 @@ node_id make_unwindow(graph *g, node_id t, const window_attr *w, sym n, bool rep
  * {axis}; PERMUTE {p...}; PAD {lo, hi, interior per axis: syms, syms, numbers}; SLICE {start, size,
  * step per axis: syms, syms, numbers}; WINDOW {axis, by, stride, slope; syms: start, size, length};
  * FLIP {sorted axes}; JOIN {axis}; reductions {sorted axes}; GATHER {axis};
- * SCATTER {axis, monoid}; CALL {routine, result, what the routine wants}; RESHAPE, EXPAND, CAST:
- * none (shape and dtype say it). */
+ * SCATTER {axis, monoid}; SCAN {monoid, axis, reverse}; CALL {routine, result, what the routine
+ * wants}; RESHAPE, EXPAND, CAST: none (shape and dtype say it). */
 qn_tensor *build_elem(int op, int n, qn_tensor *const *x); /* promotes, broadcasts */
 qn_tensor *build_cast(qn_tensor *x, qn_dtype dtype, bool bits);
 qn_tensor *build_const(qn_ctx *qn, qn_dtype dtype, tuple_id shape, scalar value);
@@ -537,6 +587,7 @@ qn_tensor *build_unwindow(qn_tensor *t, const window_attr *w, bool before, sym n
 qn_tensor *build_flip(qn_tensor *x, uint32_t axis_mask);
 qn_tensor *build_reduce(int op, qn_tensor *x, uint32_t axis_mask, bool keepdims);
 qn_tensor *build_gather(qn_tensor *x, qn_tensor *index, int axis);
+qn_tensor *build_scan(qn_tensor *x, qn_tensor *y, scan_attr s); /* y may be NULL */
 qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, int monoid);
 /* The caller has checked that the routine takes these, and gives such a result. */
 qn_tensor *build_call(const call_attr *call, qn_dtype dtype, tuple_id shape, int n,

@@ -257,6 +257,23 @@ bool node_same_call(const graph *g, const graph_node *a, const graph_node *b) {
            memcmp(x.attr, y.attr, (size_t)x.n * sizeof *x.attr) == 0;
 }
 
+/* ---- scans ---------------------------------------------------------------------------------- */
+
+node_id make_scan(graph *g, node_id x, node_id y, scan_attr s) {
+    int rank;
+    const int64_t attr[3] = {s.monoid, s.axis, s.reverse};
+    const int64_t *dims = graph_tuple_get(g, shape_of(g, x), &rank);
+    if ((sym)dims[s.axis] == SYM_ONE) return y ? y : x; /* the result of one element is itself */
+    return node_make(g, OP_SCAN, dtype_of(g, x), shape_of(g, x), y ? 2 : 1, (const node_id[]){x, y},
+                     graph_tuple(g, 3, attr), 0);
+}
+
+scan_attr node_scan(const graph *g, const graph_node *n) {
+    int count;
+    const int64_t *attr = graph_tuple_get(g, n->attr, &count);
+    return (scan_attr){(int)attr[0], (int)attr[1], attr[2] != 0};
+}
+
 /* ---- computed indices ----------------------------------------------------------------------- */
 
 node_id make_checked(graph *g, node_id index, sym size, const char *name) {

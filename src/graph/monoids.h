@@ -1,19 +1,33 @@
-/* monoids.h - how partial results merge, one row each. Vector lanes, unrolled accumulators, threads
- * and split reductions all rely on nothing but this row: combine is associative and commutative.
+/* monoids.h - how partial results merge, one row each. Vector lanes, unrolled accumulators,
+ * threads, split reductions and scans all rely on nothing but this row.
  *
- * X(NAME, name, states, COMBINE, identity_f, identity_i, reductions..)
- *   states    components of the state: 1, or 2 for (value, index), whose result is the index
- *   COMBINE   the op that merges one-component states (ops.h); for two components it says which
- *             value wins, ties going to the smaller index, NaN winning over numbers
- *   identity  of the value component for floats and for integers (LOWEST, HIGHEST: of the dtype);
- *             an index component starts at the largest i64
+ * X(NAME, name, OP, TYPES, ORDER, formula, STATE, reductions..)
+ *   OP       the op that merges states of one component (ops.h); NONE: the formula says it alone
+ *   TYPES    dtypes of what is reduced, as in ops.h
+ *   ORDER    COMMUTES: combine is associative and commutative; ORDERED: associative alone, so that
+ *            only a scan takes it, and nothing reorders its updates
+ *   formula  its functions in monoid.c: combine_<formula> merges two states, finish_<formula> makes
+ *            the result of one; op: of one component, which is the result
+ *   STATE    the components in parentheses, at most MONOID_STATES: PART(dtype, lift, identity)
+ *              dtype     VALUE: what values of that dtype are summed in (dtypes.h); else itself
+ *              lift      the component of one element: TERM it, SECOND that of a second operand,
+ *                        PLACE its index in the flat order of the reduced axes, ONE, ZERO
+ *              identity  ZERO, ONE, ALL bits, LOWEST or HIGHEST of the dtype (floats: infinite)
  *   reductions  the rows of ops.h that reduce by it, up to 3; OP_NONE: none, it is for stores */
-X(SET, "=", 1, CONST, 0, 0, OP_NONE) /* a plain store: the last stays; no monoid, but stored alike */
-X(SUM, "+=", 1, ADD, 0, 0, OP_SUM, OP_SUM_PRODUCT)
-X(PROD, "*=", 1, MUL, 1, 1, OP_PROD)
-X(MAX, "max=", 1, MAXIMUM, -INFINITY, LOWEST, OP_MAX)
-X(MIN, "min=", 1, MINIMUM, INFINITY, HIGHEST, OP_MIN)
-X(AND, "&=", 1, AND, 0, -1, OP_NONE)
-X(OR, "|=", 1, OR, 0, 0, OP_NONE)
-X(ARGMAX, "argmax=", 2, MAXIMUM, -INFINITY, LOWEST, OP_ARGMAX)
-X(ARGMIN, "argmin=", 2, MINIMUM, INFINITY, HIGHEST, OP_ARGMIN)
+X(SET, "=", NONE, ANY, ORDERED, op, (PART(VALUE, TERM, ZERO)), OP_NONE) /* a plain store */
+X(SUM, "+=", ADD, NUM, COMMUTES, op, (PART(VALUE, TERM, ZERO)), OP_SUM, OP_SUM_PRODUCT)
+X(PROD, "*=", MUL, NUM, COMMUTES, op, (PART(VALUE, TERM, ONE)), OP_PROD)
+X(MAX, "max=", MAXIMUM, ANY, COMMUTES, op, (PART(VALUE, TERM, LOWEST)), OP_MAX)
+X(MIN, "min=", MINIMUM, ANY, COMMUTES, op, (PART(VALUE, TERM, HIGHEST)), OP_MIN)
+X(AND, "&=", AND, BITS, COMMUTES, op, (PART(VALUE, TERM, ALL)), OP_NONE)
+X(OR, "|=", OR, BITS, COMMUTES, op, (PART(VALUE, TERM, ZERO)), OP_NONE)
+X(ARGMAX, "argmax=", NONE, ANY, COMMUTES, argmax,
+  (PART(VALUE, TERM, LOWEST), PART(I64, PLACE, HIGHEST)), OP_ARGMAX)
+X(ARGMIN, "argmin=", NONE, ANY, COMMUTES, argmin,
+  (PART(VALUE, TERM, HIGHEST), PART(I64, PLACE, HIGHEST)), OP_ARGMIN)
+/* log(sum of e^x): the largest x, and the sum of e^(x - largest) */
+X(LOGSUMEXP, "logsumexp=", NONE, FLOAT, COMMUTES, logsumexp,
+  (PART(VALUE, TERM, LOWEST), PART(VALUE, ONE, ZERO)), OP_NONE)
+/* x -> a*x + b, one such step behind the other */
+X(AFFINE, "affine=", NONE, FLOAT, ORDERED, affine,
+  (PART(VALUE, TERM, ONE), PART(VALUE, SECOND, ZERO)), OP_NONE)

@@ -1,4 +1,4 @@
-/* ops.c - the rows of ops.h and monoids.h as data.
+/* ops.c - the rows of ops.h as data.
  *
  * A column that holds "-" or NONE has to become a truth value in a constant initialiser. The text
  * of a formula is "-" exactly when it is one character long. For GRAD, a probe is pasted to the
@@ -42,21 +42,17 @@ int op_cost(int op, int dtype) {
     return op_rows[op].cost[!dtype_is_float(dtype)];
 }
 
-const monoid_row monoid_rows[MONOID_COUNT] = {
-#define X(NAME, text, components, COMBINE, ...)                                                    \
-    [MONOID_##NAME] = {.name = text, .states = components, .combine = OP_##COMBINE},
-#include "graph/monoids.h"
-#undef X
-};
-
-int monoid_of_reduction(int op) {
-    static const uint8_t reductions[MONOID_COUNT][3] = {
-#define X(NAME, text, components, COMBINE, f, i, ...) [MONOID_##NAME] = {__VA_ARGS__},
-#include "graph/monoids.h"
-#undef X
-    };
-    for (int m = MONOID_SET + 1; m < MONOID_COUNT; m++)
-        for (size_t i = 0; i < COUNT_OF(reductions[m]); i++)
-            if (op != OP_NONE && reductions[m][i] == op) return m;
-    return MONOID_SET;
+bool types_fit(int types, int d) {
+    switch (types) {
+    case TYPES_FLOAT:
+        return dtype_is_float(d);
+    case TYPES_NUM:
+        return dtype_is_float(d) || dtype_is_int(d);
+    case TYPES_INT:
+        return dtype_is_int(d);
+    case TYPES_BITS:
+        return !dtype_is_float(d);
+    default:
+        return true;
+    }
 }

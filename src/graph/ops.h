@@ -5,8 +5,8 @@
  * X(NAME, name, arity, CLASS, TYPES, F, I, fcost, icost, GRAD, lo, hi, doc)
  *   CLASS  LEAF no sources; ELEM elementwise over equal shapes; MOVE a function on indices, never a
  *          copy; JOIN sources beside each other; REDUCE over attribute axes, which are dropped;
- *          INDEX moved by computed indices; CALL computed by a routine, from stored sources;
- *          MARK an identity that means something to a later stage
+ *          INDEX moved by computed indices; SCAN the running results of a reduction; CALL computed by
+ *          a routine, from stored sources; MARK an identity that means something to a later stage
  *   TYPES  which dtypes it takes and gives (graph/dtype.c):
  *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no
  *            bools, as in the array API: cast, or use AND, OR and XOR; INT integers, same; BITS
@@ -140,6 +140,10 @@ X(MAX, "max", 1, REDUCE, ANY, -, -, 1, 1, max, -4, 4, "largest over axes; NaN wh
 X(MIN, "min", 1, REDUCE, ANY, -, -, 1, 1, min, -4, 4, "smallest over axes; NaN when one is there")
 X(ARGMAX, "argmax", 1, REDUCE, TO, -, -, 1, 1, NONE, -4, 4, "first index of the largest, in the flat order of axes")
 X(ARGMIN, "argmin", 1, REDUCE, TO, -, -, 1, 1, NONE, -4, 4, "first index of the smallest, in the flat order of axes")
+
+/* scans */
+X(SCAN, "scan", 1, SCAN, ANY, -, -, 1, 1, scan, -4, 4,
+  "the results of a monoid up to each element of an axis, or from it on; some take two sources")
 
 /* computed indices */
 X(GATHER, "gather", 2, INDEX, NONE, -, -, 1, 1, gather, -4, 4,

@@ -374,33 +374,3 @@ bool scalar_op(int op, qn_dtype dtype, qn_dtype in, const scalar *x, scalar *out
     int n = op > OP_NONE && op < OP_COUNT ? op_rows[op].arity : 1;
     return scalar_ops(op, dtype, in, 1, x, n > 1 ? x + 1 : x, n > 2 ? x + 2 : x, out);
 }
-
-/* ---- identities of the monoids -------------------------------------------------------------- */
-
-static int64_t int_lowest(qn_dtype d) {
-    if (d == QN_BOOL || dtype_is_unsigned(d)) return 0;
-    return INT64_MIN >> (64 - 8 * (int)qn_dtype_size(d));
-}
-
-static int64_t int_highest(qn_dtype d) {
-    if (d == QN_BOOL) return 1;
-    if (dtype_is_unsigned(d)) return dtype_wrap(d, -1);
-    return INT64_MAX >> (64 - 8 * (int)qn_dtype_size(d));
-}
-
-scalar scalar_identity(int row, qn_dtype dtype) {
-    if (row < 0 || row >= MONOID_COUNT) return (scalar){.i = 0};
-    int64_t LOWEST = int_lowest(dtype), HIGHEST = int_highest(dtype);
-    const double floats[MONOID_COUNT] = {
-#define X(NAME, name, states, COMBINE, identity_f, identity_i, ...) identity_f,
-#include "graph/monoids.h"
-#undef X
-    };
-    const int64_t ints[MONOID_COUNT] = {
-#define X(NAME, name, states, COMBINE, identity_f, identity_i, ...) identity_i,
-#include "graph/monoids.h"
-#undef X
-    };
-    if (dtype_is_float(dtype)) return (scalar){.f = floats[row]};
-    return (scalar){.i = dtype_wrap(dtype, ints[row])};
-}

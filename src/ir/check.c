@@ -146,21 +146,6 @@ static void check_small(checker *c, stmt_id s, sym a) {
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
-static bool types_fit(int types, int d) {
-    switch (types) {
-    case TYPES_FLOAT:
-        return dtype_is_float(d);
-    case TYPES_NUM:
-        return dtype_is_float(d) || dtype_is_int(d);
-    case TYPES_INT:
-        return dtype_is_int(d);
-    case TYPES_BITS:
-        return !dtype_is_float(d);
-    default:
-        return true;
-    }
-}
-
 static const char *types_name(int types) {
     static const char *const names[] = {[TYPES_FLOAT] = "floats",
                                         [TYPES_NUM] = "numbers",
@@ -469,11 +454,30 @@ static bool check_lanes(checker *c, stmt_id s) {
     kernel *k = c->k;
     const ir_stmt *t = ir_s(k, s);
     stmt_id vec = vec_around(c, s);
-    if (!vec || t->monoid != MONOID_SET) return true;
+    if (!vec || monoid_commutes(t->monoid)) return true;
     sym var = ir_s(k, vec)->l.var;
     if (sym_uses(k->syms, t->store.index, var)) return true;
     if (t->store.dyn && ir_expr_uses(k, t->store.dyn, var)) return true;
     return REFUSE(c, s, "all lanes store to one element");
+}
+
+/* The components have the dtypes of the monoid's row. */
+static bool check_state(checker *c, stmt_id s) {
+    const ir_stmt *t = ir_s(c->k, s);
+    const monoid_row *row = &monoid_rows[t->monoid];
+    if (t->monoid == MONOID_SET) return true;
+    int value = -1;
+    for (int i = 0; i < t->n; i++) {
+        int dtype = ir_m(c->k, t->store.mem[i])->dtype, wanted = row->part[i].dtype;
+        if (wanted == MONOID_VALUE && value < 0) value = dtype;
+        if (wanted == MONOID_VALUE) wanted = value;
+        if (dtype != wanted)
+            return REFUSE(c, s, "component %d of %s is %s, not %s", i + 1, row->name,
+                          qn_dtype_name((qn_dtype)dtype), qn_dtype_name((qn_dtype)wanted));
+    }
+    if (value < 0 || types_fit(row->types, value)) return true;
+    return REFUSE(c, s, "%s of %s, which takes %s", row->name, qn_dtype_name((qn_dtype)value),
+                  types_name(row->types));
 }
 
 static bool check_store(checker *c, stmt_id s) {
@@ -487,7 +491,8 @@ static bool check_store(checker *c, stmt_id s) {
     for (int i = 0; i < t.n; i++) {
         mem_id m = t.store.mem[i];
         if (m == 0 || m >= k->mems) return REFUSE(c, s, "a store to no memory");
-        if (i && m == t.store.mem[0]) return REFUSE(c, s, "both components in one memory");
+        for (int j = 0; j < i; j++)
+            if (m == t.store.mem[j]) return REFUSE(c, s, "two components in one memory");
         int from = ir_e(k, t.store.value[i])->dtype, to = ir_m(k, m)->dtype;
         if (from != to)
             return REFUSE(c, s, "a store of %s to a memory of %s", qn_dtype_name((qn_dtype)from),
@@ -497,13 +502,7 @@ static bool check_store(checker *c, stmt_id s) {
         if (!check_access(c, s, m, true, t.store.index, t.store.valid, t.store.dyn, t.store.guard))
             return false;
     }
-    if (states == 2 && ir_m(k, t.store.mem[1])->dtype != QN_I64)
-        return REFUSE(c, s, "an index component that is not i64");
-    int by = monoid_rows[t.monoid].combine, dtype = ir_m(k, t.store.mem[0])->dtype;
-    if (t.monoid != MONOID_SET && !types_fit(op_rows[by].types, dtype))
-        return REFUSE(c, s, "%s of %s, which takes %s", monoid_rows[t.monoid].name,
-                      qn_dtype_name((qn_dtype)dtype), types_name(op_rows[by].types));
-    return check_lanes(c, s);
+    return check_state(c, s) && check_lanes(c, s);
 }
 
 /* Only the address is checked: a prefetch reads nothing. */

@@ -268,7 +268,7 @@ static bool only_updated(const kernel *k, const ir_access *t, uint32_t n, mem_id
     int by = MONOID_SET;
     for (uint32_t i = 0; i < n; i++) {
         if (t[i].mem != m) continue;
-        if (t[i].load || t[i].monoid == MONOID_SET) return false;
+        if (t[i].load || !monoid_commutes(t[i].monoid)) return false;
         if (by != MONOID_SET && by != t[i].monoid) return false;
         by = t[i].monoid;
         if (!same) continue;

@@ -75,7 +75,7 @@
 #include "graph/graph.h"
 #include "sym/sym.h"
 
-#define IR_STATES         2         /* components a monoid's state can have */
+#define IR_STATES         MONOID_STATES
 #define IR_LANES          64        /* most lanes of a VEC loop */
 #define IR_MEMBERS        1024      /* most members of a THREAD nest */
 #define IR_TILE_BYTES     (1 << 26) /* largest tile */
@@ -244,6 +244,8 @@ static inline int ir_vars(const kernel *k) {
 mem_id ir_arg(kernel *k, qn_dtype dtype, sym size, int access); /* arg numbers follow the calls */
 mem_id ir_tile(kernel *k, mem_scope scope, qn_dtype dtype, sym size);
 
+/* ---- expr.c ---------------------------------------------------------------------------------- */
+
 /* Expressions, simplified by constant folding (node fold rules are the graph's; here only what
  * substitution uncovers: constants, x+0 of integers, where(const)). All ops take equal dtypes as
  * their row's TYPES says. */
@@ -264,8 +266,17 @@ expr_id ir_op2(kernel *k, int op, expr_id a, expr_id b);
 expr_id ir_op3(kernel *k, int op, expr_id a, expr_id b, expr_id c);
 expr_id ir_cast(kernel *k, qn_dtype dtype, expr_id a); /* a itself when it has that dtype */
 expr_id ir_identity(kernel *k, int m, int component, qn_dtype dtype);
-/* out = combine(a, b), each with as many components as monoid_rows[m] has states. */
+/* out = combine(a, b), and the result of a state, each with monoid_rows[m].states components. */
 void ir_combine(kernel *k, int m, const expr_id *a, const expr_id *b, expr_id *out);
+expr_id ir_finish(kernel *k, int m, const expr_id *state);
+qn_dtype ir_op_dtype(const kernel *k, int op,
+                     const expr_id *arg); /* by the row's TYPES; not for TO */
+/* Is it computed by an expansion, and not by an instruction? */
+bool ir_expands(int op, int dtype);
+uint64_t ir_expr_hash(const ir_expr *e);
+
+/* ---- tree.c ---------------------------------------------------------------------------------- */
+
 static inline ir_expr *ir_e(const kernel *k, expr_id e) {
     return &k->expr[e];
 }
@@ -318,15 +329,11 @@ expr_id ir_subst_expr(kernel *k, expr_id e, int n, const sym *var, const sym *va
 bool ir_expr_uses(const kernel *k, expr_id e, sym var); /* through its syms */
 bool ir_expr_reads(const kernel *k, expr_id e, mem_id mem);
 bool ir_expr_takes(const kernel *k, expr_id e, expr_id part); /* is `part` a subexpression of it? */
-qn_dtype ir_op_dtype(const kernel *k, int op,
-                     const expr_id *arg);              /* by the row's TYPES; not for TO */
-int ir_tile_number(const kernel *k, mem_id m);         /* "t3" is the tile with number 3 */
-mem_id ir_find_mem(const kernel *k, const char *name); /* "a0", "t3"; 0: none */
+int ir_tile_number(const kernel *k, mem_id m);                /* "t3" is the tile with number 3 */
+mem_id ir_find_mem(const kernel *k, const char *name);        /* "a0", "t3"; 0: none */
 bool ir_name_taken(const kernel *k, const char *name);
 bool ir_name_reserved(const char *name);                /* means something in index expressions */
 const char *ir_fresh_name(kernel *k, const char *name); /* name, or name_1, ...: free */
-/* Is it computed by an expansion, and not by an instruction? */
-bool ir_expands(int op, int dtype);
 
 /* ---- bounds.c -------------------------------------------------------------------------------- */
 

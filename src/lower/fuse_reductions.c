@@ -24,7 +24,7 @@ typedef struct nest { /* perfectly nested loops, updates of tiles by monoids in 
 /* An accumulator: a tile of one element that is only updated. */
 static bool is_update(const kernel *k, stmt_id s) {
     const ir_stmt *x = ir_s(k, s);
-    if (x->kind != STMT_STORE || x->monoid == MONOID_SET || x->store.dyn || x->store.guard)
+    if (x->kind != STMT_STORE || !monoid_commutes(x->monoid) || x->store.dyn || x->store.guard)
         return false;
     for (int i = 0; i < x->n; i++) {
         const ir_memory *m = ir_m(k, x->store.mem[i]);

@@ -164,6 +164,9 @@ static void root_loops(lower *l, at *p) {
         sym var = ir_s(l->k, lower_open_loop(l, "i", o.axis, extent))->l.var;
         p->index[o.axis] = sym_add(s, p->index[o.axis], sym_scale(s, var, o.step));
     }
+    if (!fk->reversed) return;
+    int a = fk->reversed - 1;
+    p->index[a] = sym_sub(s, sym_sub(s, dim[a], SYM_ONE), p->index[a]);
 }
 
 /* Index of the root's axis number `which`, from 1, among those in the set. */
@@ -218,7 +221,7 @@ static void share(lower *l, uint32_t number, const at *root) {
     at p = {.rank = lower_node_shape(l, sum->src[0], dim)};
     for (int i = 0; i < p.rank; i++)
         if (!x->row[i]) size = sym_mul(l->k->syms, size, dim[i]);
-    state t = lower_open_state(l, sum, around);
+    state t = lower_open_state(l, MONOID_SUM, node_at(l->g, sum->src[0])->dtype, around);
     ir_memory *wide = ir_m(l->k, t.tile[0]);
     wide->size = size;
     wide->scope = MEM_LOCAL;

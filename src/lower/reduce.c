@@ -1,4 +1,4 @@
-/* reduce.c - reductions and tiles, as lowering meets them: statements that are placed at the
+/* reduce.c - reductions, scans and tiles, as lowering meets them: statements that are placed at the
  * deepest loop that their index depends on, before the loop the request comes from. */
 #include <stdio.h>
 
@@ -34,13 +34,11 @@ stmt_id lower_open_loop(lower *l, const char *prefix, int number, sym extent) {
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-state lower_open_state(lower *l, const graph_node *x, int depth) {
-    qn_dtype d = node_at(l->g, x->src[0])->dtype;
-    state t = {.monoid = monoid_of_reduction(x->op)};
+state lower_open_state(lower *l, int by, qn_dtype d, int depth) {
+    state t = {.monoid = by};
     t.n = monoid_rows[t.monoid].states;
-    t.dtype[0] = (qn_dtype)dtype_rows[d].acc;
-    t.dtype[1] = QN_I64;
     for (int i = 0; i < t.n; i++) {
+        t.dtype[i] = monoid_dtype(t.monoid, i, d);
         t.tile[i] = ir_tile(l->k, MEM_REG, t.dtype[i], SYM_ONE);
         expr_id identity = ir_identity(l->k, t.monoid, i, t.dtype[i]);
         lower_place(l, depth, ir_def(l->k, l->path[depth - 1], t.tile[i], identity));
@@ -101,11 +99,12 @@ static bool place_of(lower *l, expr_id e, sym *out) {
 /* where(c, x, identity) is x, updated only where c holds: a condition on indices becomes the
  * store's mask, which the transforms can exploit. */
 static expr_id update_value(lower *l, const state *t, expr_id value, sym *valid) {
-    expr_id identity = ir_identity(l->k, t->monoid, 0, t->dtype[0]);
     const ir_expr x = *ir_e(l->k, value);
     *valid = SYM_TRUE;
+    if (t->n > 1) return value; /* where an element's state is not known to be the identity */
+    expr_id identity = ir_identity(l->k, t->monoid, 0, t->dtype[0]);
     if (x.kind != EXPR_OP || x.op != OP_WHERE || x.arg[2] != identity) return value;
-    return t->n == 1 && place_of(l, x.arg[0], valid) ? x.arg[1] : value;
+    return place_of(l, x.arg[0], valid) ? x.arg[1] : value;
 }
 
 /* x, perhaps a product, rounded as its node is: in an update by SUM a bare product is contracted
@@ -123,17 +122,41 @@ static expr_id rounded(lower *l, expr_id value) {
 
 /* The term of reduction x at that index of its sources, and its mask. */
 expr_id lower_term(lower *l, const graph_node *x, const state *t, const at *p, sym *valid) {
-    expr_id a = ir_cast(l->k, t->dtype[0], lower_operand(l, x, 0, p));
+    qn_dtype d = (qn_dtype)dtype_rows[node_at(l->g, x->src[0])->dtype].acc;
+    expr_id a = ir_cast(l->k, d, lower_operand(l, x, 0, p));
     if (x->op != OP_SUM_PRODUCT) {
         a = update_value(l, t, a, valid);
         return x->op == OP_SUM ? rounded(l, a) : a;
     }
-    expr_id b = ir_cast(l->k, t->dtype[0], lower_operand(l, x, 1, p));
+    expr_id b = ir_cast(l->k, d, lower_operand(l, x, 1, p));
     expr_id product = ir_op2(l->k, OP_MUL, a, b);
     if (x->sources == 3)
         product = ir_op3(l->k, OP_WHERE, lower_request(l, x->src[2], p), product,
-                         ir_const_bits(l->k, t->dtype[0], 0));
+                         ir_const_bits(l->k, d, 0));
     return update_value(l, t, product, valid);
+}
+
+/* A component of the state of one element: of these terms, at that flat index. */
+static expr_id lifted(lower *l, const state *t, int component, const expr_id *term, sym flat) {
+    qn_dtype d = t->dtype[component];
+    switch (monoid_rows[t->monoid].part[component].lift) {
+    case LIFT_SECOND:
+        return term[1];
+    case LIFT_PLACE:
+        return ir_cast(l->k, d, ir_index(l->k, flat));
+    case LIFT_ONE:
+        return ir_cast(l->k, d, ir_const_i(l->k, QN_I64, 1));
+    case LIFT_ZERO:
+        return ir_const_bits(l->k, d, 0);
+    default:
+        return term[0];
+    }
+}
+
+static expr_id finished(lower *l, const state *t) {
+    expr_id part[IR_STATES] = {0};
+    for (int i = 0; i < t->n; i++) part[i] = ir_load(l->k, t->tile[i], SYM_ZERO, SYM_TRUE, 0, 0);
+    return ir_finish(l->k, t->monoid, part);
 }
 
 expr_id lower_reduce(lower *l, node_id n, const at *p) {
@@ -141,7 +164,8 @@ expr_id lower_reduce(lower *l, node_id n, const at *p) {
     stmt_id saved[LOWER_MAX_PATH];
     int saved_depth = l->depth, depth = lower_depth_of(l, p);
     memcpy(saved, l->path, sizeof saved);
-    state t = lower_open_state(l, x, depth);
+    int by = monoid_of_reduction(x->op);
+    state t = lower_open_state(l, by, node_at(l->g, x->src[0])->dtype, depth);
     at src;
     sym flat;
     /* the nest is built at the end of path[depth-1], then moved before the loop the request came
@@ -157,16 +181,47 @@ expr_id lower_reduce(lower *l, node_id n, const at *p) {
         l->depth = saved_depth; /* all axes have size 1: the source is placed like the request */
     ir_stmt store = {.kind = STMT_STORE, .monoid = (uint8_t)t.monoid, .n = (uint8_t)t.n};
     sym valid;
-    store.store.value[0] = lower_term(l, x, &t, &src, &valid);
+    expr_id term = lower_term(l, x, &t, &src, &valid);
     store.store.valid = valid;
-    if (t.n > 1) store.store.value[1] = ir_index(l->k, flat);
-    for (int i = 0; i < t.n; i++) store.store.mem[i] = t.tile[i];
+    for (int i = 0; i < t.n; i++) {
+        store.store.mem[i] = t.tile[i];
+        store.store.value[i] = lifted(l, &t, i, (expr_id[]){term, 0}, flat);
+    }
     stmt_id s = ir_store_n(l->k, parent, &store);
     memcpy(l->path, saved, sizeof saved);
     l->depth = saved_depth;
     if (!first) lower_place(l, depth, s);
-    expr_id v = ir_load(l->k, t.tile[t.n - 1], SYM_ZERO, SYM_TRUE, 0, 0);
-    return ir_cast(l->k, x->dtype, v);
+    return ir_cast(l->k, x->dtype, finished(l, &t));
+}
+
+/* ---- scans ----------------------------------------------------------------------------------- */
+
+/* How many loops are open around the one along the axis that p's index goes through last. */
+static int around_loop_of(lower *l, const at *p, int axis) {
+    for (int d = l->depth; d-- > 1;)
+        if (sym_uses(l->k->syms, p->index[axis], ir_s(l->k, l->path[d])->l.var)) return d;
+    raise_error(l->qn, QN_EINTERNAL, "a scan without a loop along its axis");
+}
+
+/* The innermost of the root's loops carries the state, and the running result is there behind each
+ * update: what is computed of it is stored in the same trip. */
+expr_id lower_scan(lower *l, const graph_node *x, const at *p) {
+    scan_attr a = node_scan(l->g, x);
+    int depth = around_loop_of(l, p, a.axis);
+    state t = lower_open_state(l, a.monoid, node_at(l->g, x->src[0])->dtype, depth);
+    expr_id term[2] = {0};
+    for (int i = 0; i < x->sources; i++) {
+        term[i] = ir_cast(l->k, t.dtype[0], lower_operand(l, x, i, p));
+        if (a.monoid == MONOID_SUM) term[i] = rounded(l, term[i]);
+    }
+    ir_stmt store = {.kind = STMT_STORE, .monoid = (uint8_t)t.monoid, .n = (uint8_t)t.n};
+    store.store.valid = p->valid;
+    for (int i = 0; i < t.n; i++) {
+        store.store.mem[i] = t.tile[i];
+        store.store.value[i] = lifted(l, &t, i, term, p->index[a.axis]);
+    }
+    ir_store_n(l->k, l->path[l->depth - 1], &store);
+    return ir_cast(l->k, x->dtype, finished(l, &t));
 }
 
 /* ---- tiles --------------------------------------------------------------------------------- */

@@ -82,6 +82,8 @@ expr_id lower_compute(lower *l, node_id n, const at *p) {
         return lower_gather(l, x, p);
     case CLASS_MARK:
         return lower_request(l, x->src[0], p);
+    case CLASS_SCAN:
+        return lower_scan(l, x, p);
     default:
         for (int s = 0; s < x->sources; s++) arg[s] = lower_operand(l, x, s, p);
         if (x->op == OP_CAST) return ir_cast(l->k, x->dtype, arg[0]);

@@ -48,7 +48,7 @@ typedef struct at { /* an index into a node */
     sym valid;
 } at;
 
-typedef struct state { /* a reduction's accumulator */
+typedef struct state { /* the accumulator of a reduction or a scan */
     int monoid, n;
     mem_id tile[IR_STATES];
     qn_dtype dtype[IR_STATES];
@@ -95,10 +95,12 @@ int lower_depth_of(const lower *l, const at *p);
 /* Move a statement just appended to path[depth-1] before the loop the request came from. */
 void lower_place(lower *l, int depth, stmt_id s);
 stmt_id lower_open_loop(lower *l, const char *prefix, int number, sym extent);
-state lower_open_state(lower *l, const graph_node *x, int depth);
+/* The accumulator of values of dtype d, defined at that depth. */
+state lower_open_state(lower *l, int by, qn_dtype d, int depth);
 /* The term of reduction x at that index of its sources, and its mask. */
 expr_id lower_term(lower *l, const graph_node *x, const state *t, const at *p, sym *valid);
 expr_id lower_reduce(lower *l, node_id n, const at *p);
+expr_id lower_scan(lower *l, const graph_node *x, const at *p);
 /* n's value at p, from a tile over those axes. */
 expr_id lower_buffer(lower *l, node_id n, const at *p, uint32_t axes);
 

@@ -11,7 +11,7 @@
  *
  *   for i { def t   for p < parts { t op= w[parts*i + p] }   .. }
  *
- * This is legal by the monoid's row, for states of two components as well, and for several states
+ * This is legal by the monoid's row, also for states of several components, and for several states
  * that one loop makes. Both are kernels like any other and get schedules of their own: the first,
  * of a product of few rows by few columns, that of a batch of products, whose register tiles are
  * the parallel items. The number of parts follows from constant sizes, and not from the machine:
@@ -78,7 +78,7 @@ static bool find_body(staging *p) {
 static bool read_update(staging *p, stmt_id loop, stmt_id update) {
     kernel *k = p->k;
     const ir_stmt *u = ir_s(k, update);
-    if (u->kind != STMT_STORE || u->monoid == MONOID_SET || u->store.dyn) return false;
+    if (u->kind != STMT_STORE || !monoid_commutes(u->monoid) || u->store.dyn) return false;
     if (p->tiles + u->n > SPLIT_PARTS) return false;
     for (int i = 0; i < u->n; i++) {
         bool defined = false;

@@ -182,6 +182,16 @@ static expr_id math_rewriter(kernel *k, const ir_expr *e, void *user) {
     return expanded ? expanded : ir_rebuild(k, e, user);
 }
 
+/* A formula is about loads of no memory: these stay as they are. */
+static expr_id formula_rewriter(kernel *k, const ir_expr *e, void *user) {
+    if (e->kind != EXPR_OP) return ir_intern(k, e);
+    return math_rewriter(k, e, user);
+}
+
+expr_id math_expand_formula(kernel *k, expr_id e) {
+    return ir_rewrite_expr(k, e, formula_rewriter, NULL);
+}
+
 void math_expand(kernel *k) {
     ir_rewrite(k, k->root, math_rewriter, NULL);
 }

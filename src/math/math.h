@@ -155,7 +155,8 @@ MATH_FUNCTIONS(X)
 
 /* ---- math.c: the pass ------------------------------------------------------------------------ */
 
-void math_expand(kernel *k); /* every function of a kernel */
+void math_expand(kernel *k);                       /* every function of a kernel */
+expr_id math_expand_formula(kernel *k, expr_id e); /* of a monoid's formula (ir_combine) */
 /* 0: the operation needs none. */
 expr_id math_expand_op(kernel *k, int op, qn_dtype dtype, const expr_id *arg);
 

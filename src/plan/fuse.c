@@ -41,7 +41,7 @@ group *fuse_open_group(fuse *fu, node_id root, use *u) {
     k->place = -(int64_t)fu->groups;
     fu->group_ = arena_grow(fu->a, fu->group_, &fu->group_cap, fu->groups + 1, sizeof *fu->group_);
     fu->group_[fu->groups] = k;
-    *u = (use){.group = fu->groups++, .exact = true};
+    *u = (use){.group = fu->groups++, .exact = true, .straight = true};
     fuse_open_root(fu, k, u);
     return k;
 }
@@ -87,10 +87,20 @@ void fuse_add_chain(fuse *fu, group *k, uint64_t m) {
     k->chain[k->chains++] = m;
 }
 
+/* May scan x run in the kernel of use u: along the innermost of its loops, as all scans there? */
+static bool scan_fits(const fuse *fu, const graph_node *x, const use *u) {
+    const group *k = fu->group_[u->group];
+    scan_attr s = node_scan(fu->g, x);
+    if (!u->straight || k->scatter || k->has_contraction || k->rows || k->piece.into) return false;
+    if (k->scan && k->scan != fuse_scan_way(s)) return false;
+    if (k->parts[s.axis] > 1) return false; /* the state would have to outlive the inner loop */
+    return fuse_fits_chain(k, fuse_root_set(k) & ~u->mask[s.axis]);
+}
+
 /* May reduction x run inside group k where its result depends on loops m? */
 static bool reduce_fits(const fuse *fu, const graph_node *x, uint32_t number, uint64_t m) {
     const group *k = fu->group_[number];
-    if (k->scatter) return false;
+    if (k->scatter || (k->scan && fuse_has_contraction(fu, x))) return false;
     m = fuse_closure(k, m);
     if (k->has_contraction) return k->rows && fuse_attention_takes(fu, x, number, m);
     if (fuse_has_contraction(fu, x))
@@ -127,6 +137,7 @@ static double inline_extra(fuse *fu, node_id n) {
     bool reduce = op_rows[x->op].class_ == CLASS_REDUCE;
     double size = fuse_size(fu, n), evals = 0;
     if (f->count > FUSE_MAX_USES || f->crowded) return INFINITY;
+    if (x->op == OP_SCAN && (f->count > 1 || !scan_fits(fu, x, &f->uses[0]))) return INFINITY;
     if (reduce && f->count > 1 && (is_regrouped(x) || fuse_has_contraction(fu, x))) return INFINITY;
     for (uint32_t i = 0; i < f->count; i++) {
         const group *k = fu->group_[f->uses[i].group];
@@ -207,7 +218,8 @@ static double buffer_cost(fuse *fu, node_id n, uint64_t *m, uint32_t *axes) {
     if (k->has_contraction || k->scatter || fuse_is_full(k) ||
         k->loops >= FUSE_MAX_LOOPS - 2 * QN_MAX_RANK)
         return INFINITY;
-    if (op_rows[x->op].class_ == CLASS_REDUCE || !common_loops(fu, f, m)) return INFINITY;
+    if (op_rows[x->op].class_ == CLASS_REDUCE || x->op == OP_SCAN || !common_loops(fu, f, m))
+        return INFINITY;
     *axes = tile_axes(f, *m);
     double tile = fuse_tile_size(fu, n, *axes), around = fuse_trips(k, *m);
     const machine *l = fu->terms.machine;
@@ -242,6 +254,7 @@ static bool can_store_in(fuse *fu, node_id n, const use *u) {
         !(reduce_fits(fu, x, u->group, fuse_mask(u)) && fuse_piece_takes(fu, x, u)))
         return false;
     if (fuse_has_contraction(fu, x) && fuse_scatters(fu, x, u)) return false;
+    if (x->op == OP_SCAN && !scan_fits(fu, x, u)) return false;
     for (uint32_t i = 0; i < f->count; i++)
         if (&f->uses[i] != u && f->uses[i].group == u->group) return false;
     for (uint32_t i = 0; i < f->count; i++) {
@@ -303,6 +316,7 @@ void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t
         u.exact &= before.exact;
         u.whole &= before.whole;
     }
+    u.straight = false;
     fuse_add_chain(fu, k, around);
     fuse_open_axes(fu, k, node_at(fu->g, n)->shape, axes, around, &u);
     k->flat = false;
@@ -460,6 +474,7 @@ static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
     out->common = fuse_root_axes(fu, k, k->common);
     out->has_contraction = k->has_contraction;
     out->flat = k->flat && k->root_loops > 0;
+    out->reversed = (uint8_t)(k->scan && k->scan % 2 == 0 ? k->scan / 2 : 0);
     fuse_order_loops(fu, k, out);
 }
 

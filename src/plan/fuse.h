@@ -26,6 +26,7 @@ typedef struct use {
     uint32_t group;
     uint8_t rank;
     bool exact;     /* every element of the node is reached, and by one index path only */
+    bool straight;  /* its index is the kernel's root's */
     uint16_t whole; /* axes, as bits, that their loops count through in order, all of them */
     uint64_t mask[QN_MAX_RANK];
     uint64_t around; /* loops that it is computed in though no axis depends on them */
@@ -58,6 +59,7 @@ typedef struct group { /* a kernel under construction */
     bool has_contraction, flat, scatter;
     bool call;             /* of a routine: nothing else is computed in it */
     bool nested;           /* a reduction in a reduction */
+    uint32_t scan;         /* the innermost loop's axis from 1 and direction; 0: no scan is here */
     double bytes, largest; /* of its accesses: sibling.c */
     uint32_t seen;         /* stamp of the cycle search */
 } group;
@@ -123,6 +125,11 @@ static inline uint64_t fuse_mask(const use *u) {
     uint64_t m = u->around;
     for (int i = 0; i < u->rank; i++) m |= u->mask[i];
     return m;
+}
+
+/* The axis and direction of a scan, never 0. */
+static inline uint32_t fuse_scan_way(scan_attr s) {
+    return 2 * (uint32_t)s.axis + s.reverse + 1;
 }
 
 static inline uint64_t fuse_root_set(const group *k) {

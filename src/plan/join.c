@@ -40,7 +40,7 @@ void fuse_push_pieces(fuse *fu, const graph_node *x, const use *u) {
         use v = *u;
         int rank;
         const int64_t *dims = node_dims(fu->g, x->src[s], &rank);
-        v.exact = false;
+        v.exact = v.straight = false;
         v.whole = 0;
         for (int i = 0; i < rank; i++)
             if ((sym)dims[i] == SYM_ONE) v.mask[i] = 0;

@@ -91,6 +91,7 @@ typedef struct fuse_kernel {
     fuse_piece piece;
     uint32_t outers;
     fuse_outer outer[3 * QN_MAX_RANK]; /* from the outermost inward */
+    uint8_t reversed;                  /* an axis, from 1, whose loop goes from its end; 0: none */
     uint32_t outs, ins;
     node_id *out; /* nodes it stores, the root first */
     node_id *in;  /* stored or leaf nodes it loads */

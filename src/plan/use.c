@@ -69,6 +69,7 @@ double fuse_node_cost(const fuse *fu, const graph_node *x) {
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
     if (c == CLASS_INDEX) cost += 4;
     if (c == CLASS_JOIN) cost += x->sources - 1;
+    if (c == CLASS_SCAN) cost += 2;
     if (is_repeated_by_row(fu, x)) return 0;
     return cost < 1e18 ? cost : 1e18;
 }
@@ -147,6 +148,7 @@ void fuse_add_use(fuse *fu, node_id n, const use *u) {
         if (!same_use(&x->uses[i], u)) continue;
         x->uses[i].exact &= u->exact;
         x->uses[i].whole &= u->whole;
+        x->uses[i].straight &= u->straight;
         return;
     }
     if (x->count >= some && !memory) {
@@ -243,6 +245,7 @@ static void reshape_use(const fuse *fu, const graph_node *x, const use *u, use *
  * is another value in each trip, so all trips compute it. */
 void fuse_move_use(const fuse *fu, const graph_node *x, const use *u, use *v) {
     *v = *u;
+    v->straight = false;
     int rank, n;
     const int64_t *dims = graph_tuple_get(fu->g, node_at(fu->g, x->src[0])->shape, &rank);
     const int64_t *attr = graph_tuple_get(fu->g, x->attr, &n);
@@ -398,11 +401,19 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u) {
             break;
         }
         v = *u;
-        v.exact = false;
+        v.exact = v.straight = false;
         fuse_info(fu, x->src[0])->must_store = true;
         fuse_add_use(fu, x->src[0], &v);
         fuse_add_use(fu, x->src[1], u);
         break;
+    case CLASS_SCAN: {
+        scan_attr s = node_scan(fu->g, x);
+        k->flat = false;
+        k->scan = fuse_scan_way(s);
+        fuse_add_chain(fu, k, fuse_root_set(k) & ~u->mask[s.axis]);
+        for (int i = 0; i < x->sources; i++) use_source(fu, n, i, u);
+        break;
+    }
     default:
         if (x->op == OP_IOTA) k->flat = false;
         for (int i = 0; i < x->sources; i++) use_source(fu, n, i, u);

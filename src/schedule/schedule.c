@@ -493,8 +493,8 @@ static int tiles_in(const scheduler *m, stmt_id loop, mem_id *tile) {
     return n;
 }
 
-/* The only reduction, into tiles beside it, of a body that does nothing else but store the result:
- * its loop, 0: none. */
+/* The only reduction, into tiles beside it, of a body that does nothing else but store the result,
+ * or a scan: its loop, 0: none. */
 static stmt_id only_reduction(const scheduler *m, stmt_id loop) {
     stmt_id def = schedule_at(m, loop)->first, red = def;
     while (red && schedule_at(m, red)->kind == STMT_DEF) red = schedule_at(m, red)->next;
@@ -527,17 +527,21 @@ static bool rows_distant(scheduler *m, stmt_id across, stmt_id down) {
  * blocks of the reduction. */
 static loop_h slice_rows(scheduler *m, stmt_id loop) {
     stmt_id red = only_reduction(m, loop);
-    if (!red || !rows_distant(m, loop, red)) return NO_LOOP;
+    mem_id tile[SCHEDULE_TILES];
+    if (!red || !schedule_reduced_tiles(m, red, tile) || !rows_distant(m, loop, red))
+        return NO_LOOP; /* a scan reads its partial results */
     return step_split(m, loop_of(m, red), m->limits->column_rows, "pc", "k").outer;
 }
 
-/* Is there more than that one reduction, and distant rows? Then one row at a time, all columns of a
- * part; what belongs to a column is computed beforehand. */
+/* Is there more than that one reduction, or a scan, and distant rows? Then one row at a time, all
+ * columns of a part; what belongs to a column is computed beforehand. */
 static bool whole_rows(scheduler *m, stmt_id loop) {
     bool far = false;
     for (stmt_id s = schedule_at(m, loop)->first; s; s = schedule_at(m, s)->next)
         far |= rows_distant(m, loop, s);
-    if (!far || only_reduction(m, loop)) return false;
+    stmt_id red = only_reduction(m, loop);
+    mem_id tile[SCHEDULE_TILES];
+    if (!far || (red && schedule_reduced_tiles(m, red, tile))) return false;
     for (stmt_id s = schedule_at(m, loop)->first; s; s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind == STMT_LOOP) step_hoist(maybe(m), loop_of(m, s));
     return true;

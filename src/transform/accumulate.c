@@ -248,7 +248,7 @@ static bool find_update(kernel *k, mem_id tile, stmt_id loop, stepping *p, str *
     uint32_t n = ir_accesses(k, p->around, &t);
     for (uint32_t i = 0; i < n; i++) {
         if (t[i].mem != tile) continue;
-        if (t[i].load || t[i].monoid == MONOID_SET)
+        if (t[i].load || !monoid_commutes(t[i].monoid))
             return ir_refuse(why, "the tile is not only updated by a monoid");
         if (p->update && p->update != t[i].at)
             return ir_refuse(why, "several statements update the tile");
@@ -259,7 +259,7 @@ static bool find_update(kernel *k, mem_id tile, stmt_id loop, stepping *p, str *
     return true;
 }
 
-/* The other component of a two-component state must be in the same position as the first. */
+/* The other components of a state must be in the same position as the first. */
 static bool same_update(kernel *k, stmt_id loop, stepping *p, str *why) {
     const ir_stmt u = *ir_s(k, p->update);
     p->n = u.n;

@@ -25,7 +25,7 @@ static bool vec_allowed(kernel *k, stmt_id loop, str *why) {
     for (stmt_id s = loop; (s = ir_next(k, s, loop));) {
         const ir_stmt *t = ir_s(k, s);
         if (t->kind == STMT_DEF) return ir_refuse(why, "a tile is defined inside");
-        if (t->kind == STMT_STORE && t->monoid == MONOID_SET &&
+        if (t->kind == STMT_STORE && !monoid_commutes(t->monoid) &&
             !sym_uses(k->syms, t->store.index, l->l.var) &&
             !(t->store.dyn && ir_expr_uses(k, t->store.dyn, l->l.var)))
             return ir_refuse(why, "all lanes would store to one element");

@@ -91,7 +91,7 @@ static bool only_updates(blocking *p, str *why) {
                 return ir_refuse(why, "the loop stores to other memory than the tile");
             continue;
         }
-        if (t[i].load || t[i].monoid == MONOID_SET || ir_s(k, t[i].at)->n != 1)
+        if (t[i].load || !monoid_commutes(t[i].monoid) || ir_s(k, t[i].at)->n != 1)
             return ir_refuse(why, "the tile is not only updated by a monoid");
         if (updates[number]++) return ir_refuse(why, "several statements update the tile");
         p->monoid[number] = t[i].monoid;

@@ -22,7 +22,7 @@ static stmt_id only_update(kernel *k, stmt_id loop, str *why) {
             return ir_refuse(why, "the loop does more than one thing");
     }
     const ir_stmt *x = ir_s(k, s);
-    if (x->kind != STMT_STORE || x->monoid == MONOID_SET || x->n != 1 || x->store.dyn ||
+    if (x->kind != STMT_STORE || !monoid_commutes(x->monoid) || x->n != 1 || x->store.dyn ||
         x->store.guard)
         return ir_refuse(why, "the loop does not just update one element");
     for (stmt_id l = ir_s(k, s)->parent;; l = ir_s(k, l)->parent) {

@@ -69,7 +69,7 @@ static bool read_loop(kernel *k, stmt_id loop, reduction_tree *f, str *why) {
     if (!l.first || l.first != l.last || ir_s(k, l.first)->kind != STMT_STORE)
         return ir_refuse(why, "the loop does more than one store");
     f->store = *ir_s(k, l.first);
-    if (f->store.monoid == MONOID_SET || sym_uses(k->syms, f->store.store.index, l.l.var) ||
+    if (!monoid_commutes(f->store.monoid) || sym_uses(k->syms, f->store.store.index, l.l.var) ||
         f->store.store.valid != SYM_TRUE || f->store.store.dyn || f->store.store.guard)
         return ir_refuse(why, "the loop does not just update one element");
     if (!sym_is_const(k->syms, l.l.extent, &f->count) || f->count < 1 || f->count > MOST_FOLDED)

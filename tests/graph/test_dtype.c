@@ -444,7 +444,7 @@ static void identities_leave_values_alone(void) {
             const double f[3] = {-3, INFINITY, 0.5};
             const int64_t n[3] = {1, -1, 100};
             for (int i = 0; i < 3; i++) {
-                scalar x[2] = {scalar_identity(row, (qn_dtype)d)}, out;
+                scalar x[2] = {monoid_identity(row, 0, (qn_dtype)d)}, out;
                 if (fl)
                     x[1].f = f[i];
                 else
@@ -457,9 +457,9 @@ static void identities_leave_values_alone(void) {
             }
         }
     }
-    CHECK_INT(scalar_identity(MONOID_MAX, QN_I16).i, INT16_MIN);
-    CHECK_INT(scalar_identity(MONOID_MIN, QN_U32).i, UINT32_MAX);
-    CHECK_INT(scalar_identity(MONOID_AND, QN_BOOL).i, 1);
+    CHECK_INT(monoid_identity(MONOID_MAX, 0, QN_I16).i, INT16_MIN);
+    CHECK_INT(monoid_identity(MONOID_MIN, 0, QN_U32).i, UINT32_MAX);
+    CHECK_INT(monoid_identity(MONOID_AND, 0, QN_BOOL).i, 1);
 }
 
 static void rows_say_what_they_define(void) {

@@ -183,6 +183,39 @@ static void exclusive_ors_over_axes(void) {
     end(qn);
 }
 
+/* Far from 0: a sum of squares less the square of the sum would have no digit left. */
+static void variances_in_one_pass(void) {
+    qn_ctx *qn = begin();
+    enum { ROWS = 13, COLUMNS = 1237 };
+    static float x[ROWS][COLUMNS], rows[ROWS], columns[COLUMNS];
+    uint32_t state = 1;
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < COLUMNS; j++) {
+            state = state * 1664525 + 1013904223;
+            x[i][j] = 10000 + (float)(state >> 8) / (1 << 24);
+        }
+    qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){ROWS, COLUMNS}, x);
+    qn_read(qn_spread(t, 1, false), rows, sizeof rows);
+    qn_read(qn_spread(t, 0, false), columns, sizeof columns);
+    for (int i = 0; i < ROWS; i++) {
+        double mean = 0, sum = 0;
+        for (int j = 0; j < COLUMNS; j++) mean += (double)x[i][j] / COLUMNS;
+        for (int j = 0; j < COLUMNS; j++) sum += (x[i][j] - mean) * (x[i][j] - mean);
+        CHECK_NEAR(rows[i], sum / COLUMNS, 2e-3, 0);
+    }
+    for (int j = 0; j < COLUMNS; j++) {
+        double mean = 0, sum = 0;
+        for (int i = 0; i < ROWS; i++) mean += (double)x[i][j] / ROWS;
+        for (int i = 0; i < ROWS; i++) sum += (x[i][j] - mean) * (x[i][j] - mean);
+        CHECK_NEAR(columns[j], sum / ROWS, 1e-2, 0);
+    }
+    static float many[1 << 20];
+    for (int i = 0; i < 1 << 20; i++) many[i] = (float)(i % 5) + 1000;
+    qn_read(qn_spread(qn_from(qn, QN_F32, 1, (int64_t[]){1 << 20}, many), 0, false), rows, 4);
+    CHECK_NEAR(rows[0], 2, 1e-3, 0);
+    end(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
@@ -193,6 +226,7 @@ int main(int argc, char **argv) {
         RUN(eight_bits_are_computed_with);
         RUN(eight_bits_are_kept_in_files);
         RUN(exclusive_ors_over_axes);
+        RUN(variances_in_one_pass);
     }
     return test_end();
 }

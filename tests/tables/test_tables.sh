@@ -72,10 +72,37 @@ X
 
 # A monoid, and a reduction by it.
 check monoid_row after src/graph/monoids.h <<'X'
-X(XOR, "^=", 1, XOR, 0, 0, OP_PARITY)
+X(XOR, "^=", XOR, BITS, COMMUTES, op, (PART(VALUE, TERM, ZERO)), OP_PARITY)
 X
 check reduction_row before src/graph/ops.h '^X[(]ARGMAX,' <<'X'
 X(PARITY, "parity", 1, REDUCE, BITS, -, -, 1, 1, NONE, 0, 0, "exclusive or over axes")
+X
+
+# A monoid of three components: count, mean and the sum of squares around it, in one pass.
+check state_row after src/graph/monoids.h <<'X'
+X(SPREAD, "spread=", NONE, FLOAT, COMMUTES, spread,
+  (PART(VALUE, ONE, ZERO), PART(VALUE, TERM, ZERO), PART(VALUE, ZERO, ZERO)), OP_SPREAD)
+X
+check state_formula before src/graph/monoid.c '^#define combine_op' <<'X'
+/* Chan, Golub, LeVeque 1979 */
+static void combine_spread(const monoid_formula *f, const monoid_term *a, const monoid_term *b,
+                           monoid_term *out) {
+    out[0] = op2(f, OP_ADD, a[0], b[0]);
+    monoid_term some = op2(f, OP_MAXIMUM, out[0], f->number(f->user, a[0], 1));
+    monoid_term d = op2(f, OP_SUB, b[1], a[1]), part = op2(f, OP_DIV, b[0], some);
+    monoid_term step = op2(f, OP_MUL, d, part);
+    out[1] = op2(f, OP_ADD, a[1], step);
+    monoid_term between = op2(f, OP_MUL, op2(f, OP_MUL, d, step), a[0]);
+    out[2] = op2(f, OP_ADD, op2(f, OP_ADD, a[2], b[2]), between);
+}
+
+static monoid_term finish_spread(const monoid_formula *f, const monoid_term *state) {
+    return op2(f, OP_DIV, state[2], state[0]);
+}
+
+X
+check state_reduction before src/graph/ops.h '^X[(]ARGMAX,' <<'X'
+X(SPREAD, "spread", 1, REDUCE, FLOAT, -, -, 1, 1, NONE, 0, 0, "variance over axes, in one pass")
 X
 
 # A transform: its file, its row, its example.

@@ -192,6 +192,7 @@ static void combined(clike *c, const ir_stmt *t, expr_id *result) {
         old[i] = ir_intern(c->k, &e);
     }
     ir_combine(c->k, t->monoid, old, t->store.value, result);
+    for (int i = 0; i < t->n; i++) result[i] = math_expand_formula(c->k, result[i]);
 }
 
 static void print_old(clike *c, const ir_stmt *t, int i) {

@@ -3,6 +3,7 @@
 #define QN_CLIKE_H
 
 #include "emit/emit.h"
+#include "math/math.h"
 
 enum { CLIKE_HELPERS = 2048, CLIKE_NEST = 16 };
 

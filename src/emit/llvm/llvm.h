@@ -14,6 +14,7 @@
 
 #include "emit/emit.h"
 #include "emit/llvm/api.h"
+#include "math/math.h"
 
 struct emit_llvm {
     qn_ctx *ctx;

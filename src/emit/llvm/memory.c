@@ -453,7 +453,7 @@ static expr_id placeholder(llvm *s, int i, int dtype) {
 
 void llvm_combine(llvm *s, int m, const mem_id *mem, const val *a, const val *b, val *out) {
     int n = monoid_rows[m].states;
-    if (n == 1) {
+    if (m == MONOID_SET || n == 1) {
         int dtype = ir_m(s->k, mem[0])->dtype;
         val x[2] = {a[0], b[0]};
         out[0] = m == MONOID_SET ? b[0] : llvm_op(s, monoid_rows[m].combine, dtype, dtype, x);
@@ -467,6 +467,7 @@ void llvm_combine(llvm *s, int m, const mem_id *mem, const val *a, const val *b,
         s->placeholder[n + i] = b[i];
     }
     ir_combine(s->k, m, left, right, result);
+    for (int i = 0; i < n; i++) result[i] = math_expand_formula(s->k, result[i]);
     llvm_begin_statement(s);
     for (int i = 0; i < n; i++) out[i] = llvm_expr(s, result[i]);
 }
@@ -501,7 +502,7 @@ typedef struct store {
 
 /* Merge lanes into a scalar where the target is one. Leaves the scalar condition in valid. */
 static void reduce_lanes(llvm *s, store *w) {
-    if (!s->lane_var || w->t->monoid == MONOID_SET) return;
+    if (!s->lane_var || !monoid_commutes(w->t->monoid)) return;
     val lanes = s->mask, whole = w->valid;
     if (w->valid.vec) {
         lanes = llvm_and_mask(s, w->valid, s->mask);

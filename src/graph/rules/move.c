@@ -46,7 +46,7 @@ node_id rule_empty(graph *g, const graph_node *n) {
     if (shape == n->shape || !is_empty(g, shape)) return 0;
     if (n->op == OP_PAD || n->op == OP_WINDOW || n->op == OP_GATHER) return constant_like(g, n, 0);
     if (op_rows[n->op].class_ != CLASS_REDUCE || op_rows[n->op].types == TYPES_TO) return 0;
-    scalar identity = scalar_identity(monoid_of_reduction(n->op), (qn_dtype)n->dtype);
+    scalar identity = monoid_identity(monoid_of_reduction(n->op), 0, (qn_dtype)n->dtype);
     return make_const(g, (qn_dtype)n->dtype, n->shape, identity);
 }
 

@@ -56,7 +56,7 @@ static bool is_number(const graph *g, node_id n, double v) {
 
 static bool is_identity(const graph *g, node_id n, int row) {
     qn_dtype d = (qn_dtype)g->node[n].dtype;
-    return is_constant(g, n) && g->node[n].bits == scalar_bits(d, scalar_identity(row, d));
+    return is_constant(g, n) && g->node[n].bits == scalar_bits(d, monoid_identity(row, 0, d));
 }
 
 static node_id number_like(graph *g, const graph_node *n, double v) {
