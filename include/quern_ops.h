@@ -368,6 +368,31 @@ QN_API qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims);
 /* as logsumexp, over n axes */
 QN_API qn_tensor *qn_logsumexp_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
 
+/* ---- operations: scans -------------------------------------------------------------------- */
+
+/* Running results along one axis, of x's shape; sums and products of integers and bools in 64 bits,
+ * of f16 and bf16 in f32; QN_ERANGE for an axis that x lacks. */
+
+/* element i: the sum of elements 0 to i */
+QN_API qn_tensor *qn_cumsum(qn_tensor *x, int axis);
+/* element i: the product of elements 0 to i */
+QN_API qn_tensor *qn_cumprod(qn_tensor *x, int axis);
+/* element i: the largest of elements 0 to i; NaN from the first NaN on */
+QN_API qn_tensor *qn_cummax(qn_tensor *x, int axis);
+/* element i: the smallest of elements 0 to i; NaN from the first NaN on */
+QN_API qn_tensor *qn_cummin(qn_tensor *x, int axis);
+/* i64: where cummax's element is, of equal ones and of NaN the last, as torch.cummax has it */
+QN_API qn_tensor *qn_cumargmax(qn_tensor *x, int axis);
+/* i64: where cummin's element is, of equal ones and of NaN the last, as torch.cummin has it */
+QN_API qn_tensor *qn_cumargmin(qn_tensor *x, int axis);
+/* element i: log(sum e^x) of elements 0 to i without overflow; integers and bools give f32 */
+QN_API qn_tensor *qn_logcumsumexp(qn_tensor *x, int axis);
+/* h[i] = a[i] * h[i-1] + b[i] along an axis of b, a broadcast to b, h 0 in front: a linear
+ * recurrence; sums of segments where a is 0 at their beginnings and 1 elsewhere */
+QN_API qn_tensor *qn_linear_scan(qn_tensor *a, qn_tensor *b, int axis);
+/* x[i+1] - x[i] along an axis, n times; of bools whether they differ; QN_ERANGE for n below 0 */
+QN_API qn_tensor *qn_diff(qn_tensor *x, int n, int axis);
+
 /* ---- operations: movement ----------------------------------------------------------------- */
 
 /* No element is copied or computed. */

@@ -124,6 +124,15 @@
     X(norm_axes, 0.5, 4, qn_norm_axes(IN(3, 4, 5), 2, AXES(0, 2), 2, false))                       \
     X(logsumexp, -4, 4, qn_logsumexp(M, 1, false))                                                 \
     X(logsumexp_axes, -4, 4, qn_logsumexp_axes(IN(3, 4, 5), 2, AXES(0, 2), true))                  \
+    X(cumsum, -4, 4, qn_cumsum(IN(3, 4, 5), 1))                                                    \
+    X(cumprod, 0.5, 2, qn_cumprod(IN(3, 4, 5), -1))                                                \
+    X(cummax, -4, 4, qn_cummax(IN(3, 4, 5), 2))                                                    \
+    X(cummin, -4, 4, qn_cummin(IN(3, 4, 5), 0))                                                    \
+    X(cumargmax, -4, 4, qn_cumargmax(IN(3, 4, 5), 2))                                              \
+    X(cumargmin, -4, 4, qn_cumargmin(IN(3, 4, 5), 1))                                              \
+    X(logcumsumexp, -4, 4, qn_logcumsumexp(IN(3, 4, 5), 2))                                        \
+    X(linear_scan, -1, 1, qn_linear_scan(IN(3, 4, 5), IN(3, 4, 5), 1))                             \
+    X(diff, -4, 4, qn_diff(IN(3, 4, 5), 2, 1))                                                     \
     X(reshape, -4, 4, qn_reshape(M, 3, DIMS(2, -1, 3)))                                            \
     X(permute, -4, 4, qn_permute(IN(2, 3, 4), 3, AXES(2, 0, 1)))                                   \
     X(transpose, -4, 4, qn_transpose(M, 0, 1))                                                     \

@@ -119,6 +119,24 @@ X(TENSOR, logsumexp, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
   "log(sum e^x) without overflow; integers and bools give f32")
 X(TENSOR, logsumexp_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "as logsumexp, over n axes")
 
+/* scans: running results along one axis, of x's shape; sums and products of integers and bools in
+ * 64 bits, of f16 and bf16 in f32; QN_ERANGE for an axis that x lacks */
+X(TENSOR, cumsum, (qn_tensor *x, int axis), -, 0, 0, "element i: the sum of elements 0 to i")
+X(TENSOR, cumprod, (qn_tensor *x, int axis), -, 0, 0, "element i: the product of elements 0 to i")
+X(TENSOR, cummax, (qn_tensor *x, int axis), -, 0, 0, "element i: the largest of elements 0 to i; NaN from the first NaN on")
+X(TENSOR, cummin, (qn_tensor *x, int axis), -, 0, 0, "element i: the smallest of elements 0 to i; NaN from the first NaN on")
+X(TENSOR, cumargmax, (qn_tensor *x, int axis), -, 0, 0,
+  "i64: where cummax's element is, of equal ones and of NaN the last, as torch.cummax has it")
+X(TENSOR, cumargmin, (qn_tensor *x, int axis), -, 0, 0,
+  "i64: where cummin's element is, of equal ones and of NaN the last, as torch.cummin has it")
+X(TENSOR, logcumsumexp, (qn_tensor *x, int axis), -, 0, 0,
+  "element i: log(sum e^x) of elements 0 to i without overflow; integers and bools give f32")
+X(TENSOR, linear_scan, (qn_tensor *a, qn_tensor *b, int axis), -, 0, 0,
+  "h[i] = a[i] * h[i-1] + b[i] along an axis of b, a broadcast to b, h 0 in front: a linear "
+  "recurrence; sums of segments where a is 0 at their beginnings and 1 elsewhere")
+X(TENSOR, diff, (qn_tensor *x, int n, int axis), -, 0, 0,
+  "x[i+1] - x[i] along an axis, n times; of bools whether they differ; QN_ERANGE for n below 0")
+
 /* movement: no element is copied or computed */
 X(TENSOR, reshape, (qn_tensor *x, int rank, const int64_t *shape), -, 0, 0,
   "the same elements in row-major order; one size may be -1, meaning what is left; QN_ESHAPE "

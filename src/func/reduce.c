@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* What sums and products of this dtype are computed in. */
-static qn_dtype sum_dtype(qn_dtype d) {
+qn_dtype func_sum_dtype(qn_dtype d) {
     if (dtype_is_float(d)) return d == QN_F64 ? QN_F64 : QN_F32;
     return dtype_is_unsigned(d) ? QN_U64 : QN_I64;
 }
@@ -18,7 +18,7 @@ static qn_tensor *reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims
     if (!x) return NULL;
     if (op_rows[op].types != TYPES_NUM) return build_reduce(op, x, mask, keepdims);
     qn_dtype d = qn_dtype_of(x);
-    qn_tensor *r = build_reduce(op, func_as(x, sum_dtype(d)), mask, keepdims);
+    qn_tensor *r = build_reduce(op, func_as(x, func_sum_dtype(d)), mask, keepdims);
     return dtype_is_float(d) ? func_as(r, d) : r;
 }
 

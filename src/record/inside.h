@@ -195,6 +195,15 @@
 #define qn_norm_axes inner_norm_axes
 #define qn_logsumexp inner_logsumexp
 #define qn_logsumexp_axes inner_logsumexp_axes
+#define qn_cumsum inner_cumsum
+#define qn_cumprod inner_cumprod
+#define qn_cummax inner_cummax
+#define qn_cummin inner_cummin
+#define qn_cumargmax inner_cumargmax
+#define qn_cumargmin inner_cumargmin
+#define qn_logcumsumexp inner_logcumsumexp
+#define qn_linear_scan inner_linear_scan
+#define qn_diff inner_diff
 #define qn_reshape inner_reshape
 #define qn_permute inner_permute
 #define qn_transpose inner_transpose

@@ -326,6 +326,13 @@ SUBJECT(softmax, qn_softmax(x[0], -1))
 SUBJECT(softmax0, qn_softmax(x[0], 0))
 SUBJECT(log_softmax, qn_log_softmax(x[0], -1))
 SUBJECT(logsumexp, qn_logsumexp(x[0], 1, false))
+SUBJECT(cumsum, qn_cumsum(qn_mul(x[0], x[0]), 1))
+SUBJECT(cumprod, qn_cumprod(x[0], 1))
+SUBJECT(cumprod0, qn_cumprod(x[0], 0))
+SUBJECT(cummax, qn_mul(qn_cummax(x[0], 1), qn_cummin(x[0], 0)))
+SUBJECT(logcumsumexp, qn_logcumsumexp(x[0], 1))
+SUBJECT(linear_scan, qn_linear_scan(x[0], x[1], 1))
+SUBJECT(diff, qn_diff(qn_mul(x[0], x[0]), 2, 1))
 SUBJECT(mean, qn_mean(x[0], 0, false))
 SUBJECT(variance, qn_variance(x[0], 1, 1, true))
 SUBJECT(deviation, qn_std(x[0], QN_ALL, 0, false))
@@ -428,6 +435,13 @@ static const subject composed[] = {
     {"softmax over rows", softmax0, 0, 1, -4, 4, {2}, {{3, 4}}},
     {"log_softmax", log_softmax, 0, 1, -4, 4, {2}, {{3, 4}}},
     {"logsumexp", logsumexp, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"cumsum", cumsum, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"cumprod", cumprod, 0, 1, 0.5, 2, {2}, {{3, 4}}},
+    {"cumprod over rows", cumprod0, 0, 1, -2, 2, {2}, {{4, 3}}},
+    {"cummax and cummin", cummax, 0, 1, -4, 4, {2}, {{3, 4}}},
+    {"logcumsumexp", logcumsumexp, 0, 1, -2, 2, {2}, {{3, 4}}},
+    {"linear_scan", linear_scan, 0, 2, -2, 2, {2, 2}, {{3, 4}, {3, 4}}},
+    {"diff", diff, 0, 1, -4, 4, {2}, {{3, 5}}},
     {"mean", mean, 0, 1, -4, 4, {2}, {{3, 4}}},
     {"variance", variance, 0, 1, -4, 4, {2}, {{3, 4}}},
     {"std", deviation, 0, 1, -4, 4, {2}, {{3, 4}}},

@@ -235,6 +235,10 @@ VECTOR(norm_most, qn_norm(x, 0, (double)INFINITY, false))
 VECTOR(norm_least, qn_norm(x, 0, -(double)INFINITY, false))
 VECTOR(norm_count, qn_norm(x, 0, 0, false))
 VECTOR(logsumexp, qn_logsumexp(x, 0, false))
+VECTOR(cumprod, qn_cumprod(x, 0))
+VECTOR(cummax, qn_cummax(x, 0))
+VECTOR(cummin, qn_cummin(x, 0))
+VECTOR(logcumsumexp, qn_logcumsumexp(x, 0))
 VECTOR(huber, qn_huber_loss(x, qn_like(x, 0), 1))
 VECTOR(bce, qn_bce_with_logits(x, zeros_then_ones(x)))
 VECTOR(l1, qn_l1_loss(x, qn_like(x, 0)))
@@ -287,6 +291,13 @@ static const vector_case vector_cases[] = {
     {"logsumexp", logsumexp, 2, {0, 0}, {0.5, 0.5}, {-0.25, 0.25}},
     {"logsumexp", logsumexp, 2, {-INF, 0}, {0, 1}, {0, 0}},
     {"logsumexp", logsumexp, 2, {NAN, 0}, {NAN, NAN}, {NAN, NAN}},
+    {"cumprod", cumprod, 3, {2, 0, 3}, {1, 8, 0}, {8, 10, 4}},
+    {"cumprod", cumprod, 3, {0, 0, 3}, {1, 0, 0}, {8, 4, 0}},
+    {"cummax", cummax, 3, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}},
+    {"cummax", cummax, 2, {NAN, 1}, {2, 0}, {0, 0}},
+    {"cummin", cummin, 4, {3, 1, 2, 1}, {1, 2, 0, 1}, {0, 0, 0, 0}},
+    {"logcumsumexp", logcumsumexp, 2, {0, 0}, {1.5, 0.5}, {-0.25, 0.25}},
+    {"logcumsumexp", logcumsumexp, 2, {-INF, 0}, {0, 1}, {0, 0}},
     {"huber_loss", huber, 4, {0, 0.5, 1, -3}, {0, 0.125, 0.25, -0.25}, {0.25, 0.5, 0.75, 0}},
     {"huber_loss", huber, 2, {INF, NAN}, {0.5, NAN}, {0, UNSAID}},
     {"bce_with_logits", bce, 2, {0, 0}, {-0.25, 0.25}, {0.125, 0.25}},
@@ -355,14 +366,16 @@ static const char *const plain[] = {
     "roll_axes", "squeeze_axes", "unsqueeze_axes", "softmax_axes", "log_softmax_axes",
     /* by the same formula as over one axis, which has special points */
     "std_axes", "norm_axes", "logsumexp_axes",
+    /* linear, or a polynomial */
+    "scan", "cumsum", "linear_scan", "diff",
     /* smooth: tested by differences */
     "cross_entropy_ignoring", "sum_product",
     /* of no derivative */
     "full", "zeros", "ones", "scalar", "like", "weak", "weak_int", "scalar_int", "full_int",
     "arange_int", "full_like", "zeros_like", "ones_like", "iota", "arange", "linspace", "eye",
-    "any", "all", "any_axes", "all_axes", "one_hot", "key", "key_fold", "random_bits", "uniform",
-    "randn", "randint", "bernoulli", "isnan", "isinf", "isfinite", "logical_not", "gt", "ge",
-    "logical_and", "logical_or", "logical_xor"};
+    "any", "all", "cumargmax", "cumargmin", "any_axes", "all_axes", "one_hot", "key", "key_fold",
+    "random_bits", "uniform", "randn", "randint", "bernoulli", "isnan", "isinf", "isfinite",
+    "logical_not", "gt", "ge", "logical_and", "logical_or", "logical_xor"};
 
 static bool is_tabled(const char *name) {
     for (size_t i = 0; i < COUNT_OF(special_rows); i++)

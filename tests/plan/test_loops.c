@@ -53,6 +53,20 @@ static qn_tensor *rows_of_a_vector(const inputs *in) {
     const int64_t rows[2] = {in->s.n * in->s.c, in->s.h * in->s.w}, all = rows[0] * rows[1];
     return qn_reshape(qn_softmax(qn_reshape(in->x, 2, rows), 1), 1, &all);
 }
+/* A running sum beside them along an axis whose parts have loops: it is of no part alone. */
+static qn_tensor *scan_of_a_vector(const inputs *in) {
+    const int64_t all = in->s.n * in->s.c * in->s.h * in->s.w;
+    qn_tensor *x = qn_reshape(in->x, 1, &all);
+    return qn_mul(rows_of_a_vector(in), qn_cumsum(qn_mul(x, qn_like(x, 0.01)), 0));
+}
+static qn_tensor *scan_of_last_axis(const inputs *in) {
+    const int64_t flat[3] = {in->s.n * in->s.w, in->s.h, in->s.c};
+    qn_tensor *x = qn_reshape(in->x, 3, flat);
+    return qn_mul(group_norm_of_last_axis(in), qn_cumsum(x, 2));
+}
+static qn_tensor *scan_of_a_norm(const inputs *in) {
+    return qn_cumsum(group_norm(in), 1);
+}
 static qn_tensor *instance_norm(const inputs *in) {
     return by_channel(in, normal(in->x, 2, (int[]){2, 3}));
 }
@@ -90,6 +104,9 @@ static const struct {
                 {"group_norm_of_five_axes", group_norm_of_five_axes, 1},
                 {"group_norm_of_last_axis", group_norm_of_last_axis, 1},
                 {"rows_of_a_vector", rows_of_a_vector, 1},
+                {"scan_of_a_vector", scan_of_a_vector, 0},
+                {"scan_of_last_axis", scan_of_last_axis, 0},
+                {"scan_of_a_norm", scan_of_a_norm, 0},
                 {"instance_norm", instance_norm, 1},
                 {"batch_norm", batch_norm, 1},
                 {"norm_of_a_norm", norm_of_a_norm, 0},

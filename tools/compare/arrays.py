@@ -6,6 +6,7 @@ import numpy as np
 
 from quern import ALL, DTYPES, END, FLOATS, STORAGE, UNSIGNED, Value
 from reductions import REDUCTIONS
+from scans import SCANS
 from trial import Case, anything, axis_of, draw_shape, exact, refuses
 
 TIMES = 4  # trials of each dtype
@@ -434,7 +435,7 @@ ROWS.update({
     "full_like": alike(lambda v: (v,), lambda x, v: filled(x.dtype, x.shape, v)),
     "zeros_like": alike(lambda v: (), lambda x, v: filled(x.dtype, x.shape, 0)),
     "ones_like": alike(lambda v: (), lambda x, v: filled(x.dtype, x.shape, 1)),
-    "iota": iota, "arange": ramps, "linspace": linspace, "eye": eye, **REDUCTIONS})
+    "iota": iota, "arange": ramps, "linspace": linspace, "eye": eye, **REDUCTIONS, **SCANS})
 
 
 def table():

@@ -126,12 +126,27 @@ def split_first(q, x):
     return q.call("mul", q.call("sum", out[1], 1, True), out[0])
 
 
+def recurrence(a, b):
+    rows = [b[:, 0]]
+    for i in range(1, b.shape[1]):
+        rows.append(a[:, i] * rows[-1] + b[:, i])
+    return torch.stack(rows, 1)
+
+
 VECTORS = {} if torch is None else {
     "sum": reductions("sum", torch.sum), "prod": reductions("prod", lambda x, a, k: torch.prod(x, a, k)),
     "max": reductions("max", torch.amax), "min": reductions("min", torch.amin),
     "mean": reductions("mean", torch.mean), "logsumexp": reductions("logsumexp", torch.logsumexp),
     "variance": reductions("variance", lambda x, a, k: torch.var(x, a, correction=1, keepdim=k), 1.0),
     "std": reductions("std", lambda x, a, k: torch.std(x, a, correction=0, keepdim=k), 0.0),
+    "cumsum": fixed(named("cumsum", (3, 5), (1,), lambda x: x.cumsum(1)),
+                    named("cumsum", (4, 2), (0,), lambda x: x.cumsum(0))),
+    "cumprod": fixed(named("cumprod", (3, 5), (1,), lambda x: x.cumprod(1))),
+    "cummax": fixed(named("cummax", (3, 5), (1,), lambda x: x.cummax(1).values)),
+    "cummin": fixed(named("cummin", (3, 5), (0,), lambda x: x.cummin(0).values)),
+    "logcumsumexp": fixed(named("logcumsumexp", (3, 5), (1,), lambda x: x.logcumsumexp(1))),
+    "linear_scan": fixed(([(2, 4), (2, 4)], lambda q, a, b: q.call("linear_scan", a, b, 1), recurrence)),
+    "diff": fixed(named("diff", (3, 5), (2, 1), lambda x: x.diff(2, 1))),
     "norm": fixed(*[c for p in (1.0, 2.0, 3.0, 0.5, -1.0, float("inf")) for c in norm_case(p)]),
     "reshape": fixed(named("reshape", (3, 4), (2, [2, 6]), lambda x: x.reshape(2, 6))),
     "permute": fixed(named("permute", (2, 3, 4), (3, [2, 0, 1]), lambda x: x.permute(2, 0, 1))),
