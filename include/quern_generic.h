@@ -106,6 +106,13 @@ static inline qn_tensor *qn_apply3(qn_tensor *(*f)(qn_tensor *, qn_tensor *, qn_
 #define qn_logical_xor(x, y) qn_apply2(qn_logical_xor, QN_OPERAND(x), QN_OPERAND(y))
 #define qn_rem(x, y) qn_apply2(qn_rem, QN_OPERAND(x), QN_OPERAND(y))
 #define qn_lerp(x, y, t) qn_apply3(qn_lerp, false, QN_OPERAND(x), QN_OPERAND(y), QN_OPERAND(t))
+#define qn_copysign(x, y) qn_apply2(qn_copysign, QN_OPERAND(x), QN_OPERAND(y))
+#define qn_heaviside(x, y) qn_apply2(qn_heaviside, QN_OPERAND(x), QN_OPERAND(y))
+#define qn_nextafter(x, y) qn_apply2(qn_nextafter, QN_OPERAND(x), QN_OPERAND(y))
+#define qn_ldexp(x, n) qn_apply2(qn_ldexp, QN_OPERAND(x), QN_OPERAND(n))
+#define qn_gcd(x, y) qn_apply2(qn_gcd, QN_OPERAND(x), QN_OPERAND(y))
+#define qn_lcm(x, y) qn_apply2(qn_lcm, QN_OPERAND(x), QN_OPERAND(y))
+#define qn_prelu(x, weight) qn_apply2(qn_prelu, QN_OPERAND(x), QN_OPERAND(weight))
 
 /* == end of what is generated == */
 /* clang-format on */

@@ -45,6 +45,32 @@ typedef enum qn_combine {
     QN_COMBINE_OR = 6
 } qn_combine;
 
+/* An item of an index, as between the brackets of x[...]; see qn_index. */
+typedef enum qn_index_kind {
+    QN_INDEX_SLICE = 0,    /* start:stop:step, a step of 0 meaning 1 */
+    QN_INDEX_NUMBER = 1,   /* one place, `start`; the axis is dropped */
+    QN_INDEX_ELLIPSIS = 2, /* all axes that no other item is for; at the end where there is none */
+    QN_INDEX_NEW_AXIS = 3, /* an axis of size 1 */
+    QN_INDEX_ARRAY = 4     /* places from a tensor of integers */
+} qn_index_kind;
+typedef struct qn_index_item {
+    qn_index_kind kind;
+    int64_t start, stop,
+        step; /* negative ones count from the end; stop QN_END: as far as it goes */
+    qn_tensor *array;
+} qn_index_item;
+#define QN_SLICE(start, stop, step) QN_ITEM(QN_INDEX_SLICE, start, stop, step, NULL)
+#define QN_EVERY                    QN_SLICE(0, QN_END, 1)
+#define QN_AT_PLACE(i)              QN_ITEM(QN_INDEX_NUMBER, i, 0, 0, NULL)
+#define QN_ELLIPSIS                 QN_ITEM(QN_INDEX_ELLIPSIS, 0, 0, 0, NULL)
+#define QN_NEW_AXIS                 QN_ITEM(QN_INDEX_NEW_AXIS, 0, 0, 0, NULL)
+#define QN_AT_PLACES(t)             QN_ITEM(QN_INDEX_ARRAY, 0, 0, 0, t)
+#ifdef __cplusplus
+#define QN_ITEM(...) (qn_index_item{__VA_ARGS__})
+#else
+#define QN_ITEM(...) ((qn_index_item){__VA_ARGS__})
+#endif
+
 /* How windows go over the spatial axes of an image [N, C, spatial..]; one to three axes. What is 0
  * counts as 1, but for padding. */
 typedef struct qn_conv_options {
@@ -118,6 +144,11 @@ QN_API qn_tensor *qn_eye(qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t colum
 QN_API qn_tensor *qn_cast(qn_tensor *x, qn_dtype dtype);
 /* the same bits as a dtype of equal size, else QN_EDTYPE; as bool: not 0 */
 QN_API qn_tensor *qn_bitcast(qn_tensor *x, qn_dtype dtype);
+/* the same bytes as another dtype: of another size the last axis is as much longer or shorter, and
+ * must go up, else QN_ESHAPE; a scalar becomes a vector; the low bytes come first */
+QN_API qn_tensor *qn_view(qn_tensor *x, qn_dtype dtype);
+/* the value in memory of its own; its gradient is x's */
+QN_API qn_tensor *qn_clone(qn_tensor *x);
 
 /* ---- operations: elementwise, one argument ------------------------------------------------ */
 
@@ -237,6 +268,32 @@ QN_API qn_tensor *qn_leaky_relu(qn_tensor *x, double slope);
 /* the smaller of hi and the larger of lo and x; NaN stays, but is no bound; integers keep to the
  * integers within */
 QN_API qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi);
+/* bool: has x a sign? also -0 and NaNs that have one; never an unsigned integer */
+QN_API qn_tensor *qn_signbit(qn_tensor *x);
+/* sin(pi x) / (pi x), 1 at 0, as in NumPy and PyTorch */
+QN_API qn_tensor *qn_sinc(qn_tensor *x);
+/* log(x / (1 - x)), the inverse of sigmoid; NaN outside [0, 1] */
+QN_API qn_tensor *qn_logit(qn_tensor *x);
+/* x / (1 + |x|) */
+QN_API qn_tensor *qn_softsign(qn_tensor *x);
+/* x above 0, else alpha * (e^(x / alpha) - 1) */
+QN_API qn_tensor *qn_celu(qn_tensor *x, double alpha);
+/* clamp by another name, lo and hi usually -1 and 1 */
+QN_API qn_tensor *qn_hardtanh(qn_tensor *x, double lo, double hi);
+/* x above the threshold, else `value`; NaN stays */
+QN_API qn_tensor *qn_threshold(qn_tensor *x, double threshold, double value);
+/* log(1 + e^(beta x)) / beta, and x where beta x is above the threshold, PyTorch's 20 */
+QN_API qn_tensor *qn_softplus_beta(qn_tensor *x, double beta, double threshold);
+/* the first half of an axis times sigmoid of the second one */
+QN_API qn_tensor *qn_glu(qn_tensor *x, int axis);
+/* x with numbers in place of NaN and the infinities; INFINITY and -INFINITY stand for the dtype's
+ * largest number of that sign; integers stay */
+QN_API qn_tensor *qn_nan_to_num(qn_tensor *x, double nan, double infinity, double minus_infinity);
+/* x = m * 2^e into out[2]: m from 1/2 up to 1 with x's sign, and e, i32; x and 0 of zeros,
+ * infinities and NaN */
+QN_API qn_code qn_frexp(qn_tensor *x, qn_tensor **out);
+/* u8: how many bits of |x| are set; integers and bools */
+QN_API qn_tensor *qn_bitwise_count(qn_tensor *x);
 
 /* ---- operations: elementwise, two arguments and more -------------------------------------- */
 
@@ -286,7 +343,7 @@ QN_API qn_tensor *qn_xor(qn_tensor *x, qn_tensor *y);
 QN_API qn_tensor *qn_shl(qn_tensor *x, qn_tensor *y);
 /* floor(x / 2^y): arithmetic for signed, logical for unsigned (integers) */
 QN_API qn_tensor *qn_shr(qn_tensor *x, qn_tensor *y);
-/* y where x, else z (x bool, y and z any dtypes) */
+/* y where x is not 0, else z (any dtypes) */
 QN_API qn_tensor *qn_where(qn_tensor *x, qn_tensor *y, qn_tensor *z);
 /* x*y + z with one rounding (floats; integers and bools as f32) */
 QN_API qn_tensor *qn_fma(qn_tensor *x, qn_tensor *y, qn_tensor *z);
@@ -304,6 +361,29 @@ QN_API qn_tensor *qn_logical_xor(qn_tensor *x, qn_tensor *y);
 QN_API qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y);
 /* x + t * (y - x) */
 QN_API qn_tensor *qn_lerp(qn_tensor *x, qn_tensor *y, qn_tensor *t);
+/* |x| with y's sign, also that of -0 and NaN; integers as f32 */
+QN_API qn_tensor *qn_copysign(qn_tensor *x, qn_tensor *y);
+/* 0 below 0, y at 0, 1 above; NaN stays */
+QN_API qn_tensor *qn_heaviside(qn_tensor *x, qn_tensor *y);
+/* the number next to x on the way to y, in the dtype where they meet; integers as f32; no
+ * derivative */
+QN_API qn_tensor *qn_nextafter(qn_tensor *x, qn_tensor *y);
+/* x * 2^n, rounded once; n of integers, else QN_EDTYPE */
+QN_API qn_tensor *qn_ldexp(qn_tensor *x, qn_tensor *n);
+/* greatest common divisor of integers, not below 0; 0 of two zeros */
+QN_API qn_tensor *qn_gcd(qn_tensor *x, qn_tensor *y);
+/* least common multiple of integers, not below 0 but where it wraps; 0 where either is */
+QN_API qn_tensor *qn_lcm(qn_tensor *x, qn_tensor *y);
+/* the smaller of hi and the larger of lo and x, of tensors that meet; either bound may be NULL; NaN
+ * if any of them is; at a bound the derivative is x's */
+QN_API qn_tensor *qn_clip(qn_tensor *x, qn_tensor *lo, qn_tensor *hi);
+/* x above 0, else weight * x; weight has one number, or one for each channel, axis 1 of x */
+QN_API qn_tensor *qn_prelu(qn_tensor *x, qn_tensor *weight);
+/* bool: |x - y| <= atol + rtol * |y|; infinities are near their equals only, NaN to NaN if
+ * equal_nan says so; integers are compared in f64 */
+QN_API qn_tensor *qn_isclose(qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan);
+/* bool, a scalar: is every element close, as isclose says? */
+QN_API qn_tensor *qn_allclose(qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan);
 
 /* ---- operations: reductions --------------------------------------------------------------- */
 
@@ -367,6 +447,51 @@ QN_API qn_tensor *qn_norm_axes(qn_tensor *x, int n, const int *axes, double p, b
 QN_API qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims);
 /* as logsumexp, over n axes */
 QN_API qn_tensor *qn_logsumexp_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* i64: how many elements are not zero; NaN is not */
+QN_API qn_tensor *qn_count_nonzero(qn_tensor *x, int axis, bool keepdims);
+/* as count_nonzero, over n axes */
+QN_API qn_tensor *qn_count_nonzero_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* sum of what is not NaN, 0 of nothing */
+QN_API qn_tensor *qn_nansum(qn_tensor *x, int axis, bool keepdims);
+/* as nansum, over n axes */
+QN_API qn_tensor *qn_nansum_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* product of what is not NaN, 1 of nothing */
+QN_API qn_tensor *qn_nanprod(qn_tensor *x, int axis, bool keepdims);
+/* as nanprod, over n axes */
+QN_API qn_tensor *qn_nanprod_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* the largest that is not NaN; NaN where all are */
+QN_API qn_tensor *qn_nanmax(qn_tensor *x, int axis, bool keepdims);
+/* as nanmax, over n axes */
+QN_API qn_tensor *qn_nanmax_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* the smallest that is not NaN; NaN where all are */
+QN_API qn_tensor *qn_nanmin(qn_tensor *x, int axis, bool keepdims);
+/* as nanmin, over n axes */
+QN_API qn_tensor *qn_nanmin_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* mean of what is not NaN; NaN of nothing; integers and bools give f32 */
+QN_API qn_tensor *qn_nanmean(qn_tensor *x, int axis, bool keepdims);
+/* as nanmean, over n axes */
+QN_API qn_tensor *qn_nanmean_axes(qn_tensor *x, int n, const int *axes, bool keepdims);
+/* variance of what is not NaN, by their number less `correction` */
+QN_API qn_tensor *qn_nanvariance(qn_tensor *x, int axis, double correction, bool keepdims);
+/* as nanvariance, over n axes */
+QN_API qn_tensor *qn_nanvariance_axes(qn_tensor *x, int n, const int *axes, double correction,
+                                      bool keepdims);
+/* square root of nanvariance */
+QN_API qn_tensor *qn_nanstd(qn_tensor *x, int axis, double correction, bool keepdims);
+/* as nanstd, over n axes */
+QN_API qn_tensor *qn_nanstd_axes(qn_tensor *x, int n, const int *axes, double correction,
+                                 bool keepdims);
+/* sum over n axes of x in `dtype`, to which elements are brought first: f32 sums as f64, integers
+ * in their own width */
+QN_API qn_tensor *qn_sum_as(qn_tensor *x, int n, const int *axes, qn_dtype dtype, bool keepdims);
+/* product over n axes of x in `dtype` */
+QN_API qn_tensor *qn_prod_as(qn_tensor *x, int n, const int *axes, qn_dtype dtype, bool keepdims);
+/* mean over n axes of x in `dtype`, a float */
+QN_API qn_tensor *qn_mean_as(qn_tensor *x, int n, const int *axes, qn_dtype dtype, bool keepdims);
+/* the smallest and the largest over an axis, in one pass, into out[2] */
+QN_API qn_code qn_aminmax(qn_tensor *x, int axis, bool keepdims, qn_tensor **out);
+/* sum of the elements [.., i, i + offset] of the last two axes */
+QN_API qn_tensor *qn_trace(qn_tensor *x, int64_t offset);
 
 /* ---- operations: scans -------------------------------------------------------------------- */
 
@@ -446,6 +571,27 @@ QN_API qn_tensor *qn_diagonal(qn_tensor *x, int64_t offset);
 QN_API qn_tensor *qn_triu(qn_tensor *x, int64_t k);
 /* zeros above the k-th diagonal of the last two axes */
 QN_API qn_tensor *qn_tril(qn_tensor *x, int64_t k);
+/* `size` elements of an axis from start on, which may count from the end; QN_ERANGE outside */
+QN_API qn_tensor *qn_narrow(qn_tensor *x, int axis, int64_t start, int64_t size);
+/* x broadcast to y's shape; of y nothing is read */
+QN_API qn_tensor *qn_expand_as(qn_tensor *x, qn_tensor *y);
+/* an axis as n axes of these sizes, one of which may be -1 */
+QN_API qn_tensor *qn_unflatten(qn_tensor *x, int axis, int n, const int64_t *sizes);
+/* n axes at new places, the others in their order around them */
+QN_API qn_tensor *qn_moveaxis(qn_tensor *x, int n, const int *from, const int *to);
+/* x with as many axes of size 1 as rank, up to 3, lacks: in front, but as NumPy's atleast_3d the
+ * third one behind */
+QN_API qn_tensor *qn_atleast(qn_tensor *x, int rank);
+/* turned by quarters in the plane of axes a and b, from a towards b */
+QN_API qn_tensor *qn_rot90(qn_tensor *x, int64_t turns, int a, int b);
+/* [.., n] as a diagonal of square matrices, at [.., i, i + offset]; zeros elsewhere */
+QN_API qn_tensor *qn_diag_embed(qn_tensor *x, int64_t offset);
+/* of a matrix its diagonal, of a vector the matrix with that diagonal */
+QN_API qn_tensor *qn_diag(qn_tensor *x, int64_t offset);
+/* as diagonal, of axes a and b */
+QN_API qn_tensor *qn_diagonal_axes(qn_tensor *x, int64_t offset, int a, int b);
+/* n tensors expanded to their common shape, into out[n] */
+QN_API qn_code qn_broadcast_arrays(int n, qn_tensor *const *xs, qn_tensor **out);
 
 /* ---- operations: joining and splitting ---------------------------------------------------- */
 
@@ -467,6 +613,12 @@ QN_API qn_tensor *qn_tile(qn_tensor *x, int n, const int64_t *times);
 QN_API qn_tensor *qn_repeat_interleave(qn_tensor *x, int axis, int64_t times);
 /* n vectors expanded to their common grid of n axes, the first along axis 0, into out[n] */
 QN_API qn_code qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out);
+/* the n elements along an axis of size n, which is dropped, into out[n] */
+QN_API qn_code qn_unstack(qn_tensor *x, int axis, int n, qn_tensor **out);
+/* as meshgrid, but the first vector along axis 1 and the second along axis 0 */
+QN_API qn_code qn_meshgrid_xy(int n, qn_tensor *const *xs, qn_tensor **out);
+/* element i of an axis of size n counts[i] times, at its place */
+QN_API qn_tensor *qn_repeat_counts(qn_tensor *x, int axis, int n, const int64_t *counts);
 
 /* ---- operations: computed indices --------------------------------------------------------- */
 
@@ -494,6 +646,32 @@ QN_API qn_tensor *qn_update_slice(qn_tensor *x, qn_tensor *src, const int64_t *s
 QN_API qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype);
 /* rows of weight [rows, width] at indices, integers of any shape: [.., width] */
 QN_API qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index);
+/* x[..] as NumPy has it: n items, slices, numbers, an ellipsis, new axes, and arrays of integers,
+ * which broadcast together and come where they stand, or in front where they are apart; e.g. 3,
+ * (qn_index_item[]){QN_ELLIPSIS, QN_SLICE(1, -1, 1), QN_AT_PLACES(t)} */
+QN_API qn_tensor *qn_index(qn_tensor *x, int n, const qn_index_item *items);
+/* x with src, broadcast to what index gives, combined into those places; with QN_COMBINE_SET the
+ * last one stays, with QN_COMBINE_SUM all are added */
+QN_API qn_tensor *qn_index_put(qn_tensor *x, int n, const qn_index_item *items, qn_tensor *src,
+                               qn_combine combine);
+/* x with slice i of src in place of slice index[i], a negative one from the end; the last one stays
+ * */
+QN_API qn_tensor *qn_index_copy(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis);
+/* x with `value` in the slices at the indices of a vector, negative ones from the end */
+QN_API qn_tensor *qn_index_fill(qn_tensor *x, qn_tensor *index, double value, int axis);
+/* x with the mean of what scatter brings to a place, x's element among them if include_self; where
+ * nothing comes x; integers as f32 */
+QN_API qn_tensor *qn_scatter_mean(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis,
+                                  bool include_self);
+/* x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape */
+QN_API qn_tensor *qn_masked_fill(qn_tensor *x, qn_tensor *mask, qn_tensor *value);
+/* x with src, of its shape, in place of what slice gives; step from 1 on */
+QN_API qn_tensor *qn_slice_scatter(qn_tensor *x, qn_tensor *src, int axis, int64_t start,
+                                   int64_t stop, int64_t step);
+/* x with src in place of what select gives */
+QN_API qn_tensor *qn_select_scatter(qn_tensor *x, qn_tensor *src, int axis, int64_t index);
+/* x with src in place of what diagonal gives */
+QN_API qn_tensor *qn_diagonal_scatter(qn_tensor *x, qn_tensor *src, int64_t offset);
 
 /* ---- operations: sorting ------------------------------------------------------------------ */
 
@@ -678,6 +856,8 @@ QN_API qn_tensor *qn_l1_loss(qn_tensor *x, qn_tensor *y);
 QN_API qn_tensor *qn_huber_loss(qn_tensor *x, qn_tensor *y, double delta);
 /* mean of -(y*log_sigmoid(x) + (1-y)*log_sigmoid(-x)): a scalar */
 QN_API qn_tensor *qn_bce_with_logits(qn_tensor *x, qn_tensor *y);
+/* softmax of -x */
+QN_API qn_tensor *qn_softmin(qn_tensor *x, int axis);
 
 /* ---- operations: random numbers ----------------------------------------------------------- */
 

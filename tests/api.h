@@ -47,6 +47,7 @@ typedef struct api_args {
     qn_dtype dtype;
     qn_pad_mode mode;
     qn_combine combine;
+    const qn_index_item *items; /* API_ARRAY of them */
     const qn_init_options *init;
     qn_method method;
     qn_code code;

@@ -242,4 +242,68 @@
     X(uniform, 0, 0, qn_uniform(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                            \
     X(randn, 0, 0, qn_randn(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                                \
     X(randint, 0, 0, qn_randint(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7), 1, 100))                    \
-    X(bernoulli, 0, 0, qn_bernoulli(qn_key(a->qn, 3), 2, DIMS(5, 7), 0.3))
+    X(bernoulli, 0, 0, qn_bernoulli(qn_key(a->qn, 3), 2, DIMS(5, 7), 0.3))                         \
+    X(celu, -4, 4, qn_celu(M, 1.5))                                                                \
+    X(hardtanh, -4, 4, qn_hardtanh(M, 0, 2))                                                       \
+    X(threshold, -4, 4, qn_threshold(M, 1, 2))                                                     \
+    X(softplus_beta, -4, 4, qn_softplus_beta(M, 2, 5))                                             \
+    X(glu, -4, 4, qn_glu(M, 1))                                                                    \
+    X(nan_to_num, -4, 4, qn_nan_to_num(M, 0, 1, -1))                                               \
+    X(frexp, -4, 4, frexp_of(M))                                                                   \
+    X(bitwise_count, -8, 8, qn_bitwise_count(M))                                                   \
+    X(nextafter, -4, 4, qn_bitcast(qn_nextafter(M, M), a->bits))                                   \
+    X(ldexp, -4, 4, qn_ldexp(M, INDEX(7, 4, 6)))                                                   \
+    X(gcd, -8, 8, qn_gcd(M, M))                                                                    \
+    X(lcm, -8, 8, qn_lcm(M, M))                                                                    \
+    X(clip, -4, 4, qn_clip(M, qn_like(M, 1), IN(6)))                                               \
+    X(prelu, -4, 4, qn_prelu(IN(2, 3, 4), IN(3)))                                                  \
+    X(isclose, -4, 4, qn_isclose(M, M, 0.5, 0.5, false))                                           \
+    X(allclose, -4, 4, qn_allclose(M, M, 0.5, 20, true))                                           \
+    X(softmin, -4, 4, qn_softmin(M, 1))                                                            \
+    X(count_nonzero, -4, 4, qn_count_nonzero(M, 1, false))                                         \
+    X(count_nonzero_axes, -4, 4, qn_count_nonzero_axes(IN(3, 4, 2), 2, AXES(0, 2), true))          \
+    X(nansum, -4, 4, qn_nansum(M, 1, false))                                                       \
+    X(nansum_axes, -4, 4, qn_nansum_axes(IN(3, 4, 2), 2, AXES(0, 2), true))                        \
+    X(nanprod, 0.5, 2, qn_nanprod(M, 1, false))                                                    \
+    X(nanprod_axes, 0.5, 2, qn_nanprod_axes(IN(3, 4, 2), 2, AXES(0, 2), true))                     \
+    X(nanmax, -4, 4, qn_nanmax(M, 1, false))                                                       \
+    X(nanmax_axes, -4, 4, qn_nanmax_axes(IN(3, 4, 2), 2, AXES(0, 2), true))                        \
+    X(nanmin, -4, 4, qn_nanmin(M, 1, false))                                                       \
+    X(nanmin_axes, -4, 4, qn_nanmin_axes(IN(3, 4, 2), 2, AXES(0, 2), true))                        \
+    X(nanmean, -4, 4, qn_nanmean(M, 1, false))                                                     \
+    X(nanmean_axes, -4, 4, qn_nanmean_axes(IN(3, 4, 2), 2, AXES(0, 2), true))                      \
+    X(nanvariance, -4, 4, qn_nanvariance(M, 1, 1, false))                                          \
+    X(nanvariance_axes, -4, 4, qn_nanvariance_axes(IN(3, 4, 5), 2, AXES(0, 2), 0, true))           \
+    X(nanstd, -4, 4, qn_nanstd(M, 1, 1, false))                                                    \
+    X(nanstd_axes, -4, 4, qn_nanstd_axes(IN(3, 4, 5), 2, AXES(0, 2), 0, true))                     \
+    X(sum_as, -4, 4, qn_sum_as(IN(3, 4, 2), 2, AXES(0, 2), QN_F64, false))                         \
+    X(prod_as, 0.5, 2, qn_prod_as(IN(3, 4, 2), 2, AXES(0, 2), QN_F64, false))                      \
+    X(mean_as, -4, 4, qn_mean_as(IN(3, 4, 2), 2, AXES(0, 2), QN_F64, false))                       \
+    X(aminmax, -4, 4, aminmax_of(M))                                                               \
+    X(trace, -4, 4, qn_trace(IN(2, 4, 5), 1))                                                      \
+    X(narrow, -4, 4, qn_narrow(M, 1, -4, 3))                                                       \
+    X(expand_as, -4, 4, qn_expand_as(IN(4, 1), qn_ones(a->qn, QN_F32, 3, DIMS(2, 4, 5))))          \
+    X(unflatten, -4, 4, qn_unflatten(M, 1, 2, DIMS(2, -1)))                                        \
+    X(moveaxis, -4, 4, qn_moveaxis(IN(2, 3, 4), 1, AXES(0), AXES(-1)))                             \
+    X(atleast, -4, 4, qn_atleast(M, 3))                                                            \
+    X(rot90, -4, 4, qn_rot90(IN(2, 3, 4), 3, 1, 2))                                                \
+    X(diag_embed, -4, 4, qn_diag_embed(IN(2, 3), -1))                                              \
+    X(diag, -4, 4, qn_diag(qn_diag(M, 1), 0))                                                      \
+    X(diagonal_axes, -4, 4, qn_diagonal_axes(IN(3, 2, 4), 1, 0, 2))                                \
+    X(broadcast_arrays, -4, 4, broadcast_of(IN(3, 1), IN(4)))                                      \
+    X(view, -4, 4, qn_view(M, QN_U32))                                                             \
+    X(clone, -4, 4, qn_clone(qn_transpose(M, 0, 1)))                                               \
+    X(unstack, -4, 4, unstack_of(IN(3, 4)))                                                        \
+    X(meshgrid_xy, -4, 4, meshgrid_xy_of(IN(3), IN(4)))                                            \
+    X(repeat_counts, -4, 4, qn_repeat_counts(M, 0, 4, DIMS(2, 0, 3, 1)))                           \
+    X(index, -4, 4, index_of(IN(3, 4, 5), INDEX(5, 2, 1), INDEX(3, 4)))                            \
+    X(index_put, -4, 4, index_put_of(IN(3, 4, 5), INDEX(5, 2, 1), INDEX(3, 4), IN(4, 1)))          \
+    X(index_copy, -4, 4, qn_index_copy(M, INDEX(6, 3), IN(4, 3), 1))                               \
+    X(index_fill, -4, 4, qn_index_fill(M, INDEX(6, 3), 1, 1))                                      \
+    X(scatter_mean, -4, 4,                                                                         \
+      qn_add(qn_scatter_mean(M, INDEX(7, 4, 3), IN(4, 3), 1, true),                                \
+             qn_scatter_mean(M, INDEX(7, 4, 3), IN(4, 3), 1, false)))                              \
+    X(masked_fill, -4, 4, qn_masked_fill(M, qn_lt(M, M), IN(6)))                                   \
+    X(slice_scatter, -4, 4, qn_slice_scatter(M, IN(4, 3), 1, 1, QN_END, 2))                        \
+    X(select_scatter, -4, 4, qn_select_scatter(M, IN(4), 1, -2))                                   \
+    X(diagonal_scatter, -4, 4, qn_diagonal_scatter(IN(2, 4, 6), IN(2, 3), -1))

@@ -178,7 +178,7 @@ SECTIONS = [("making", lambda op: False), ("converting", lambda op: False),
             ("marks", lambda op: op.class_ == "MARK")]
 TAKES = {"FLOAT": "floats; integers and bools as f32", "NUM": "integers and floats", "INT": "integers",
          "BITS": "bools and integers", "ANY": "any dtype", "CMP": "any dtypes; gives bool",
-         "SELECT": "x bool, y and z any dtypes", "TO": "any dtype; gives i64"}
+         "SELECT": "any dtypes", "TO": "any dtype; gives i64"}
 
 
 def header():
@@ -210,8 +210,9 @@ def generic():
     """The lines of quern_generic.h: functions of tensors whose places numbers may take."""
     elementwise = [(name, params) for op in (Op(args) for _, args in rows("src/graph/ops.h"))
                    if op.class_ == "ELEM" and op.arity > 1 for name, params, _ in op.functions()]
-    elementwise += [(name, params) for h, _, name, params, _ in funcs()
-                    if h.startswith("elementwise, two")]
+    elementwise += [(name, params) for h, _, name, params, doc in funcs()
+                    if h.startswith("elementwise, two") and "may be NULL" not in doc
+                    and all(p.startswith("qn_tensor *") for p in params)]
     yield ""
     for name, params in elementwise:
         names = [p.split("*")[1] for p in params]

@@ -169,6 +169,28 @@ unary("gelu_tanh_slope", lambda x: gelu_tanh_parts(x)[1],
       lambda x: diff(lambda t: gelu_tanh_parts(t)[0], x, 2), points=small, loose=True, ends=[ZERO, ZERO])
 unary("mish", lambda x: mish_parts(x)[0], lambda x: mish_parts(x)[1], points=small, loose=True,
       ends=[ONE, ZERO])
+unary("celu", lambda x: mpf(1) if x > 0 else exp(x / 2), lambda x: mpf(0) if x > 0 else exp(x / 2) / 2,
+      ends=[ONE, ZERO])
+unary("hardtanh", lambda x: mpf(1 if -1 <= x <= 2 else 0), lambda x: mpf(0), ends=[ZERO, ZERO], nan=ONE)
+unary("threshold", lambda x: mpf(1 if x > 1 else 0), lambda x: mpf(0), ends=[ONE, ZERO], nan=ONE)
+unary("softplus_beta", lambda x: sigmoid(2 * x) if x <= 10 else mpf(1),
+      lambda x: 2 * sigmoid(2 * x) * sigmoid(-2 * x) if x <= 10 else mpf(0), ends=[ONE, ZERO], loose=True)
+unary("nan_to_num", lambda x: mpf(1), lambda x: mpf(0), ends=[ZERO, ZERO], nan=ZERO)
+unary("softsign", lambda x: 1 / (1 + abs(x)) ** 2, lambda x: (-2 if x > 0 else 2) / (1 + abs(x)) ** 3,
+      special={mpf(0): ONE}, ends=[ZERO, ZERO])
+unary("logit", lambda x: 1 / (x * (1 - x)), lambda x: (2 * x - 1) / (x * (1 - x)) ** 2, loose=True,
+      points=[mpf("0.125"), mpf("0.25"), mpf("0.375"), mpf("0.5"), mpf("0.75"), mpf("0.875")])
+
+
+def sinc_parts(x):
+    if abs(x) < mpf(2) ** -50:
+        return -pi ** 2 * x / 3, -pi ** 2 / 3
+    s = mp.sincpi(x)
+    first = (mp.cospi(x) - s) / x
+    return first, -pi ** 2 * s - 2 * first / x
+
+
+unary("sinc", lambda x: sinc_parts(x)[0], lambda x: sinc_parts(x)[1], ends=[BOTH, BOTH], loose=True)
 
 # ---- two arguments: d/dx, d/dy, d2/dx2, d2/dxdy, d2/dy2 -------------------------------------------
 
@@ -284,6 +306,10 @@ binary("hypot", d_hypot)
 binary("logaddexp", d_logaddexp)
 binary("maximum", lambda x, y: d_extreme(x, y, 1))
 binary("minimum", lambda x, y: d_extreme(x, y, -1))
+binary("copysign", lambda x, y: five((x > 0) - (x < 0) if y > 0 else (x < 0) - (x > 0), 0, 0, 0, 0),
+       xs=[mpf(0), mpf(1), mpf(-2), INF, -INF], ys=[mpf(1), mpf(-2), INF])
+binary("heaviside", lambda x, y: five(0, 1 if x == 0 else 0, 0, 0, 0),
+       xs=[mpf(0), mpf(1), mpf(-2), INF, -INF, NAN], ys=[mpf("0.5"), mpf(-2)])
 binary("mod", d_mod, xs=[mpf(0), mpf(7), mpf(-7)], ys=[mpf(2), mpf(-2), mpf("0.75")])
 binary("rem", d_rem, xs=[mpf(0), mpf(7), mpf(-7)], ys=[mpf(2), mpf(-2), mpf("0.75")])
 

@@ -299,7 +299,7 @@ qn_tensor *qn_shr(qn_tensor *x, qn_tensor *y) {
     return build_elem(OP_SHR, 2, (qn_tensor *const[]){x, y});
 }
 
-/* [gen where c98fc31b 746165ae] */
+/* [gen where de539d0e 746165ae] */
 qn_tensor *qn_where(qn_tensor *x, qn_tensor *y, qn_tensor *z) {
     return build_elem(OP_WHERE, 3, (qn_tensor *const[]){x, y, z});
 }

@@ -113,6 +113,23 @@ qn_ctx *func_list_context(const char *call, int n, qn_tensor *const *xs) {
     return xs && tensors_of(qn, n, xs, call, "tensor") ? qn : NULL;
 }
 
+/* ---- several results ------------------------------------------------------------------------ */
+
+bool func_outputs_check(const qn_tensor *x, const char *name, qn_tensor **out) {
+    if (!x || !tensor_of(NULL, x, name, "x")) return false;
+    if (out) return true;
+    fail(tensor_ctx(x), QN_ENULL, "%s: out is NULL", name);
+    return false;
+}
+
+int func_outputs_done(qn_ctx *qn, int n, qn_tensor **out, int made) {
+    if (made == n) return QN_OK;
+    for (int i = 0; i < made; i++)
+        if (qn->graph->scopes == 0) qn_release(out[i]);
+    for (int i = 0; i < n; i++) out[i] = NULL;
+    return qn->code ? (int)qn->code : QN_EINTERNAL;
+}
+
 /* ---- axes ----------------------------------------------------------------------------------- */
 
 bool func_axis(const qn_tensor *x, int axis, int *out) {

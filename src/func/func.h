@@ -46,6 +46,10 @@ static inline int func_rank(const qn_tensor *x) { /* NULL's is 0 here: nothing t
 int func_dims(const qn_tensor *x, int64_t *dims); /* the rank; dims: QN_MAX_RANK places */
 /* The context of a list of tensors that all are alive and of it, else NULL, and that is reported */
 qn_ctx *func_list_context(const char *call, int n, qn_tensor *const *xs);
+/* Functions with several results, each made in a frame of its own: what can be said of x and `out`
+ * before; and the code at the end, all results or, after a failure, none. */
+bool func_outputs_check(const qn_tensor *x, const char *name, qn_tensor **out);
+int func_outputs_done(qn_ctx *qn, int n, qn_tensor **out, int made);
 qn_tensor *func_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, double value);
 qn_tensor *func_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *dims, int axis);
 qn_tensor *func_reshape(qn_tensor *x, int rank, const int64_t *dims);
@@ -80,6 +84,8 @@ const char *func_dim_text(const qn_tensor *x, int axis, char text[FUNC_DIM_TEXT]
 qn_dtype func_sum_dtype(qn_dtype d); /* what sums of this dtype are taken in */
 qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims); /* func/reduce.c */
 qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims);
+qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims);
+qn_tensor *func_root(qn_tensor *x); /* of x from 0 on; at 0 its derivative is 0 */
 qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
 qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* func/index.c */
 void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func/random.c */

@@ -54,6 +54,11 @@ X(TENSOR, cast, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
   "bool: x != 0")
 X(TENSOR, bitcast, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
   "the same bits as a dtype of equal size, else QN_EDTYPE; as bool: not 0")
+X(TENSOR, view, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
+  "the same bytes as another dtype: of another size the last axis is as much longer or shorter, "
+  "and must go up, else QN_ESHAPE; a scalar becomes a vector; the low bytes come first")
+X(TENSOR, clone, (qn_tensor *x), -, 0, 0,
+  "the value in memory of its own; its gradient is x's")
 
 /* elementwise, one argument: of any shape, which the result has; floats, integers and bools as f32
  * unless they stay */
@@ -77,6 +82,32 @@ X(TENSOR, leaky_relu, (qn_tensor *x, double slope), -, 0, 0, "x above 0, else sl
 X(TENSOR, clamp, (qn_tensor *x, double lo, double hi), -, 0, 0,
   "the smaller of hi and the larger of lo and x; NaN stays, but is no bound; integers keep to the "
   "integers within")
+X(UNARY, signbit, (qn_tensor *x), signbit(x) != 0, -4, 4,
+  "bool: has x a sign? also -0 and NaNs that have one; never an unsigned integer")
+X(UNARY, sinc, (qn_tensor *x), x == 0 ? 1 : isinf(x) ? x - x : x == rintl(x) ? 0 : sinl(3.14159265358979323846L * x) / (3.14159265358979323846L * x), -4, 4,
+  "sin(pi x) / (pi x), 1 at 0, as in NumPy and PyTorch")
+X(UNARY, logit, (qn_tensor *x), logl(x / (1 - x)), 0.1, 0.9,
+  "log(x / (1 - x)), the inverse of sigmoid; NaN outside [0, 1]")
+X(UNARY, softsign, (qn_tensor *x), isinf(x) ? copysignl(1, x) : x / (1 + fabsl(x)), -4, 4,
+  "x / (1 + |x|)")
+X(TENSOR, celu, (qn_tensor *x, double alpha), -, 0, 0,
+  "x above 0, else alpha * (e^(x / alpha) - 1)")
+X(TENSOR, hardtanh, (qn_tensor *x, double lo, double hi), -, 0, 0,
+  "clamp by another name, lo and hi usually -1 and 1")
+X(TENSOR, threshold, (qn_tensor *x, double threshold, double value), -, 0, 0,
+  "x above the threshold, else `value`; NaN stays")
+X(TENSOR, softplus_beta, (qn_tensor *x, double beta, double threshold), -, 0, 0,
+  "log(1 + e^(beta x)) / beta, and x where beta x is above the threshold, PyTorch's 20")
+X(TENSOR, glu, (qn_tensor *x, int axis), -, 0, 0,
+  "the first half of an axis times sigmoid of the second one")
+X(TENSOR, nan_to_num, (qn_tensor *x, double nan, double infinity, double minus_infinity), -, 0, 0,
+  "x with numbers in place of NaN and the infinities; INFINITY and -INFINITY stand for the "
+  "dtype's largest number of that sign; integers stay")
+X(STATUS, frexp, (qn_tensor *x, qn_tensor **out), -, 0, 0,
+  "x = m * 2^e into out[2]: m from 1/2 up to 1 with x's sign, and e, i32; x and 0 of zeros, "
+  "infinities and NaN")
+X(TENSOR, bitwise_count, (qn_tensor *x), -, 0, 0,
+  "u8: how many bits of |x| are set; integers and bools")
 
 /* elementwise, two arguments and more: shapes broadcast, else QN_ESHAPE; dtypes meet as the array
  * API says */
@@ -87,6 +118,29 @@ X(BINARY, logical_or, (qn_tensor *x, qn_tensor *y), x != 0 || y != 0, -4, 4, "bo
 X(BINARY, logical_xor, (qn_tensor *x, qn_tensor *y), (x != 0) != (y != 0), -4, 4, "bool: exactly one non-zero")
 X(BINARY, rem, (qn_tensor *x, qn_tensor *y), fmodl(x, y), 0.5, 8, "remainder with x's sign, C's % and fmod; integers by 0 give x")
 X(TENSOR, lerp, (qn_tensor *x, qn_tensor *y, qn_tensor *t), -, 0, 0, "x + t * (y - x)")
+X(BINARY, copysign, (qn_tensor *x, qn_tensor *y), copysignl(x, y), -4, 4,
+  "|x| with y's sign, also that of -0 and NaN; integers as f32")
+X(BINARY, heaviside, (qn_tensor *x, qn_tensor *y), x < 0 ? 0 : x == 0 ? y : x > 0 ? 1 : x, -4, 4,
+  "0 below 0, y at 0, 1 above; NaN stays")
+X(TENSOR, nextafter, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "the number next to x on the way to y, in the dtype where they meet; integers as f32; no "
+  "derivative")
+X(TENSOR, ldexp, (qn_tensor *x, qn_tensor *n), -, 0, 0,
+  "x * 2^n, rounded once; n of integers, else QN_EDTYPE")
+X(TENSOR, gcd, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "greatest common divisor of integers, not below 0; 0 of two zeros")
+X(TENSOR, lcm, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "least common multiple of integers, not below 0 but where it wraps; 0 where either is")
+X(TENSOR, clip, (qn_tensor *x, qn_tensor *lo, qn_tensor *hi), -, 0, 0,
+  "the smaller of hi and the larger of lo and x, of tensors that meet; either bound may be "
+  "NULL; NaN if any of them is; at a bound the derivative is x's")
+X(TENSOR, prelu, (qn_tensor *x, qn_tensor *weight), -, 0, 0,
+  "x above 0, else weight * x; weight has one number, or one for each channel, axis 1 of x")
+X(TENSOR, isclose, (qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan), -, 0, 0,
+  "bool: |x - y| <= atol + rtol * |y|; infinities are near their equals only, NaN to NaN if "
+  "equal_nan says so; integers are compared in f64")
+X(TENSOR, allclose, (qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan), -, 0, 0,
+  "bool, a scalar: is every element close, as isclose says?")
 
 /* reductions: axis QN_ALL means every axis; keepdims leaves reduced axes with size 1; _axes takes a
  * list, in which no axis may come twice, and of none changes nothing. Sums and products of
@@ -118,6 +172,49 @@ X(TENSOR, norm_axes, (qn_tensor *x, int n, const int *axes, double p, bool keepd
 X(TENSOR, logsumexp, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
   "log(sum e^x) without overflow; integers and bools give f32")
 X(TENSOR, logsumexp_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0, "as logsumexp, over n axes")
+X(TENSOR, count_nonzero, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "i64: how many elements are not zero; NaN is not")
+X(TENSOR, count_nonzero_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0,
+  "as count_nonzero, over n axes")
+X(TENSOR, nansum, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "sum of what is not NaN, 0 of nothing")
+X(TENSOR, nansum_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0,
+  "as nansum, over n axes")
+X(TENSOR, nanprod, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "product of what is not NaN, 1 of nothing")
+X(TENSOR, nanprod_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0,
+  "as nanprod, over n axes")
+X(TENSOR, nanmax, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "the largest that is not NaN; NaN where all are")
+X(TENSOR, nanmax_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0,
+  "as nanmax, over n axes")
+X(TENSOR, nanmin, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "the smallest that is not NaN; NaN where all are")
+X(TENSOR, nanmin_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0,
+  "as nanmin, over n axes")
+X(TENSOR, nanmean, (qn_tensor *x, int axis, bool keepdims), -, 0, 0,
+  "mean of what is not NaN; NaN of nothing; integers and bools give f32")
+X(TENSOR, nanmean_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), -, 0, 0,
+  "as nanmean, over n axes")
+X(TENSOR, nanvariance, (qn_tensor *x, int axis, double correction, bool keepdims), -, 0, 0,
+  "variance of what is not NaN, by their number less `correction`")
+X(TENSOR, nanvariance_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), -, 0, 0,
+  "as nanvariance, over n axes")
+X(TENSOR, nanstd, (qn_tensor *x, int axis, double correction, bool keepdims), -, 0, 0,
+  "square root of nanvariance")
+X(TENSOR, nanstd_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), -, 0, 0,
+  "as nanstd, over n axes")
+X(TENSOR, sum_as, (qn_tensor *x, int n, const int *axes, qn_dtype dtype, bool keepdims), -, 0, 0,
+  "sum over n axes of x in `dtype`, to which elements are brought first: f32 sums as f64, "
+  "integers in their own width")
+X(TENSOR, prod_as, (qn_tensor *x, int n, const int *axes, qn_dtype dtype, bool keepdims), -, 0, 0,
+  "product over n axes of x in `dtype`")
+X(TENSOR, mean_as, (qn_tensor *x, int n, const int *axes, qn_dtype dtype, bool keepdims), -, 0, 0,
+  "mean over n axes of x in `dtype`, a float")
+X(STATUS, aminmax, (qn_tensor *x, int axis, bool keepdims, qn_tensor **out), -, 0, 0,
+  "the smallest and the largest over an axis, in one pass, into out[2]")
+X(TENSOR, trace, (qn_tensor *x, int64_t offset), -, 0, 0,
+  "sum of the elements [.., i, i + offset] of the last two axes")
 
 /* scans: running results along one axis, of x's shape; sums and products of integers and bools in
  * 64 bits, of f16 and bf16 in f32; QN_ERANGE for an axis that x lacks */
@@ -175,6 +272,27 @@ X(TENSOR, unfold, (qn_tensor *x, int axis, int64_t size, int64_t step), -, 0, 0,
 X(TENSOR, diagonal, (qn_tensor *x, int64_t offset), -, 0, 0, "elements [.., i, i + offset] of the last two axes as a new last axis")
 X(TENSOR, triu, (qn_tensor *x, int64_t k), -, 0, 0, "zeros below the k-th diagonal of the last two axes")
 X(TENSOR, tril, (qn_tensor *x, int64_t k), -, 0, 0, "zeros above the k-th diagonal of the last two axes")
+X(TENSOR, narrow, (qn_tensor *x, int axis, int64_t start, int64_t size), -, 0, 0,
+  "`size` elements of an axis from start on, which may count from the end; QN_ERANGE outside")
+X(TENSOR, expand_as, (qn_tensor *x, qn_tensor *y), -, 0, 0,
+  "x broadcast to y's shape; of y nothing is read")
+X(TENSOR, unflatten, (qn_tensor *x, int axis, int n, const int64_t *sizes), -, 0, 0,
+  "an axis as n axes of these sizes, one of which may be -1")
+X(TENSOR, moveaxis, (qn_tensor *x, int n, const int *from, const int *to), -, 0, 0,
+  "n axes at new places, the others in their order around them")
+X(TENSOR, atleast, (qn_tensor *x, int rank), -, 0, 0,
+  "x with as many axes of size 1 as rank, up to 3, lacks: in front, but as NumPy's atleast_3d "
+  "the third one behind")
+X(TENSOR, rot90, (qn_tensor *x, int64_t turns, int a, int b), -, 0, 0,
+  "turned by quarters in the plane of axes a and b, from a towards b")
+X(TENSOR, diag_embed, (qn_tensor *x, int64_t offset), -, 0, 0,
+  "[.., n] as a diagonal of square matrices, at [.., i, i + offset]; zeros elsewhere")
+X(TENSOR, diag, (qn_tensor *x, int64_t offset), -, 0, 0,
+  "of a matrix its diagonal, of a vector the matrix with that diagonal")
+X(TENSOR, diagonal_axes, (qn_tensor *x, int64_t offset, int a, int b), -, 0, 0,
+  "as diagonal, of axes a and b")
+X(STATUS, broadcast_arrays, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0,
+  "n tensors expanded to their common shape, into out[n]")
 
 /* joining and splitting */
 X(TENSOR, concat, (int n, qn_tensor *const *xs, int axis), -, 0, 0,
@@ -192,6 +310,12 @@ X(TENSOR, repeat_interleave, (qn_tensor *x, int axis, int64_t times), -, 0, 0,
   "each element repeated along an axis, at its place; `times` from 0 on")
 X(STATUS, meshgrid, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0,
   "n vectors expanded to their common grid of n axes, the first along axis 0, into out[n]")
+X(STATUS, unstack, (qn_tensor *x, int axis, int n, qn_tensor **out), -, 0, 0,
+  "the n elements along an axis of size n, which is dropped, into out[n]")
+X(STATUS, meshgrid_xy, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0,
+  "as meshgrid, but the first vector along axis 1 and the second along axis 0")
+X(TENSOR, repeat_counts, (qn_tensor *x, int axis, int n, const int64_t *counts), -, 0, 0,
+  "element i of an axis of size n counts[i] times, at its place")
 
 /* computed indices: negative ones are not special; those outside are an error where they are known
  * when the graph is made and under QN_CHECK, else give 0 or are dropped */
@@ -214,6 +338,29 @@ X(TENSOR, one_hot, (qn_tensor *index, int64_t classes, qn_dtype dtype), -, 0, 0,
   "a new last axis of size `classes` with 1 at the index, 0 elsewhere, in dtype")
 X(TENSOR, embedding, (qn_tensor *weight, qn_tensor *index), -, 0, 0,
   "rows of weight [rows, width] at indices, integers of any shape: [.., width]")
+X(TENSOR, index, (qn_tensor *x, int n, const qn_index_item *items), -, 0, 0,
+  "x[..] as NumPy has it: n items, slices, numbers, an ellipsis, new axes, and arrays of "
+  "integers, which broadcast together and come where they stand, or in front where they are "
+  "apart; e.g. 3, (qn_index_item[]){QN_ELLIPSIS, QN_SLICE(1, -1, 1), QN_AT_PLACES(t)}")
+X(TENSOR, index_put, (qn_tensor *x, int n, const qn_index_item *items, qn_tensor *src, qn_combine combine), -, 0, 0,
+  "x with src, broadcast to what index gives, combined into those places; with QN_COMBINE_SET "
+  "the last one stays, with QN_COMBINE_SUM all are added")
+X(TENSOR, index_copy, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis), -, 0, 0,
+  "x with slice i of src in place of slice index[i], a negative one from the end; the last one "
+  "stays")
+X(TENSOR, index_fill, (qn_tensor *x, qn_tensor *index, double value, int axis), -, 0, 0,
+  "x with `value` in the slices at the indices of a vector, negative ones from the end")
+X(TENSOR, scatter_mean, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, bool include_self), -, 0, 0,
+  "x with the mean of what scatter brings to a place, x's element among them if include_self; "
+  "where nothing comes x; integers as f32")
+X(TENSOR, masked_fill, (qn_tensor *x, qn_tensor *mask, qn_tensor *value), -, 0, 0,
+  "x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape")
+X(TENSOR, slice_scatter, (qn_tensor *x, qn_tensor *src, int axis, int64_t start, int64_t stop, int64_t step), -, 0, 0,
+  "x with src, of its shape, in place of what slice gives; step from 1 on")
+X(TENSOR, select_scatter, (qn_tensor *x, qn_tensor *src, int axis, int64_t index), -, 0, 0,
+  "x with src in place of what select gives")
+X(TENSOR, diagonal_scatter, (qn_tensor *x, qn_tensor *src, int64_t offset), -, 0, 0,
+  "x with src in place of what diagonal gives")
 
 /* sorting: any dtype; NaN comes behind all numbers (descending: before them), -0 equals 0, and
  * equal elements stay in their order. Indices are i64. QN_ERANGE for an axis that x lacks. Values
@@ -368,6 +515,8 @@ X(TENSOR, l1_loss, (qn_tensor *x, qn_tensor *y), -, 0, 0,
 X(TENSOR, huber_loss, (qn_tensor *x, qn_tensor *y, double delta), -, 0, 0, "mean of d*d/2 for d = |x - y| up to delta, delta * (d - delta/2) beyond")
 X(TENSOR, bce_with_logits, (qn_tensor *x, qn_tensor *y), -, 0, 0,
   "mean of -(y*log_sigmoid(x) + (1-y)*log_sigmoid(-x)): a scalar")
+X(TENSOR, softmin, (qn_tensor *x, int axis), -, 0, 0,
+  "softmax of -x")
 
 /* random numbers: a function of the key, so the same key gives the same numbers everywhere */
 X(TENSOR, key, (qn_ctx *qn, uint64_t seed), -, 0, 0, "a key of shape [2], u32; one from qn_from serves as well, and may change without a new plan")

@@ -93,15 +93,6 @@ qn_tensor *qn_hstack(int n, qn_tensor *const *xs) {
 
 /* ---- splitting ------------------------------------------------------------------------------ */
 
-/* All parts or none: after a failure those made already are released. */
-static int split_done(qn_ctx *qn, int n, qn_tensor **out, int made) {
-    if (made == n) return QN_OK;
-    for (int i = 0; i < made; i++)
-        if (qn->graph->scopes == 0) qn_release(out[i]);
-    for (int i = 0; i < n; i++) out[i] = NULL;
-    return qn->code ? (int)qn->code : QN_EINTERNAL;
-}
-
 static int split_check(const qn_tensor *x, const char *name, int n, const void *sizes, void *out) {
     if (!x) return QN_ENULL;
     if (!tensor_of(NULL, x, name, "x")) return handle_code(x);
@@ -128,7 +119,7 @@ qn_code qn_split(qn_tensor *x, int axis, int n, const int64_t *sizes, qn_tensor 
         if (!out[made]) break;
         start = dim_op(tensor_ctx(x), start, '+', sizes[made]);
     }
-    return split_done(tensor_ctx(x), n, out, made);
+    return func_outputs_done(tensor_ctx(x), n, out, made);
 }
 
 qn_code qn_chunk(qn_tensor *x, int axis, int n, qn_tensor **out) {
@@ -145,7 +136,7 @@ qn_code qn_chunk(qn_tensor *x, int axis, int n, qn_tensor **out) {
         if (!out[made]) break;
         start += part;
     }
-    return split_done(tensor_ctx(x), n, out, made);
+    return func_outputs_done(tensor_ctx(x), n, out, made);
 }
 
 /* ---- repeating ------------------------------------------------------------------------------ */
@@ -199,5 +190,5 @@ qn_code qn_meshgrid(int n, qn_tensor *const *xs, qn_tensor **out) {
         out[made] = func_end(f, func_expand(func_reshape(xs[made], n, own), n, grid));
         if (!out[made]) break;
     }
-    return split_done(qn, n, out, made);
+    return func_outputs_done(qn, n, out, made);
 }

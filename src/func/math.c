@@ -175,6 +175,80 @@ qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi) {
     return func_end(f, qn_where(qn_lt(most, y), most, y));
 }
 
+/* ---- bounds that are tensors, nearness ------------------------------------------------------ */
+
+/* A bound that is NaN makes the result NaN, as a NaN x does. */
+qn_tensor *qn_clip(qn_tensor *x, qn_tensor *lo, qn_tensor *hi) {
+    func_frame f = func_on("clip", ARG(x), OPTIONAL(lo), OPTIONAL(hi));
+    if (lo) x = qn_where(qn_not(qn_le(lo, x)), qn_where(qn_isnan(x), x, lo), x);
+    if (hi) x = qn_where(qn_not(qn_le(x, hi)), qn_where(qn_isnan(x), x, hi), x);
+    return func_end(f, x);
+}
+
+qn_tensor *qn_heaviside(qn_tensor *x, qn_tensor *y) {
+    func_frame f = func_on("heaviside", ARG(x), ARG(y));
+    qn_tensor *zero = x ? qn_like(x, 0) : NULL;
+    qn_tensor *step = qn_where(above(x, 0), qn_like(x, 1), qn_detach(x)); /* NaN stays */
+    step = qn_where(qn_lt(x, zero), zero, step);
+    return func_end(f, qn_where(qn_eq(x, zero), y, step));
+}
+
+static qn_tensor *near_each_other(qn_tensor *x, qn_tensor *y, double relative, double absolute,
+                                  bool equal_nan) {
+    if (!x || !y) return qn_eq(x, y);
+    bool floats = dtype_is_float(dtype_promote(qn_dtype_of(x), qn_dtype_of(y)));
+    qn_tensor *v[] = {floats ? func_widen(x) : qn_cast(x, QN_F64),
+                      floats ? func_widen(y) : qn_cast(y, QN_F64)};
+    qn_tensor *size = qn_abs(v[1]), *bound = mul_number(size, relative);
+    qn_tensor *off = qn_abs(qn_sub(v[0], v[1]));
+    qn_tensor *close = qn_le(off, qn_add(bound, qn_like(bound, absolute)));
+    close = qn_and(close, qn_isfinite(v[1])); /* an infinite bound holds nothing */
+    close = qn_or(close, qn_eq(v[0], v[1]));
+    return equal_nan ? qn_or(close, qn_and(qn_isnan(v[0]), qn_isnan(v[1]))) : close;
+}
+
+qn_tensor *qn_isclose(qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan) {
+    func_frame f = func_on("isclose", ARG(x), ARG(y));
+    return func_end(f, near_each_other(x, y, rtol, atol, equal_nan));
+}
+
+qn_tensor *qn_allclose(qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan) {
+    func_frame f = func_on("allclose", ARG(x), ARG(y));
+    return func_end(f, qn_all(near_each_other(x, y, rtol, atol, equal_nan), QN_ALL, false));
+}
+
+/* ---- functions with a removable point ------------------------------------------------------- */
+
+/* sin(pi r) / (pi r) by its series for |r| up to 1/2, and for larger x, r of them to the nearest
+ * integer, times (-1)^n r / x: so the quotient and its slopes have no 0 / 0. */
+qn_tensor *qn_sinc(qn_tensor *x) {
+    func_frame f = func_on("sinc", ARG(x));
+    func_floats(&f, 1, &x);
+    if (!x) return func_end(f, NULL);
+    qn_tensor *n = qn_round(x), *r = qn_sub(x, n), *square = qn_mul(r, r);
+    int terms = qn_dtype_of(x) == QN_F64 ? 13 : 8;
+    double term[16] = {1};
+    for (int i = 1; i <= terms; i++) term[i] = -term[i - 1] * M_PI * M_PI / (2.0 * i * (2 * i + 1));
+    qn_tensor *series = qn_like(x, term[terms]);
+    for (int i = terms; i-- > 0;) series = qn_fma(square, series, qn_like(x, term[i]));
+    qn_tensor *near = qn_le(qn_abs(x), qn_like(x, 0.5)), *one = qn_like(x, 1);
+    qn_tensor *odd = qn_ne(qn_mod(n, qn_like(x, 2)), qn_like(x, 0));
+    qn_tensor *signed_r = qn_where(odd, qn_neg(r), r);
+    qn_tensor *above_line = qn_mul(series, qn_where(near, one, signed_r));
+    return func_end(f, qn_div(above_line, qn_where(near, one, x)));
+}
+
+/* Around 1/2 the quotient is near 1, and its logarithm of few digits: there 2 atanh(2x - 1). */
+qn_tensor *qn_logit(qn_tensor *x) {
+    func_frame f = func_on("logit", ARG(x));
+    func_floats(&f, 1, &x);
+    qn_tensor *middle = qn_and(above(x, 0.25), below(x, 0.75));
+    qn_tensor *part = qn_where(middle, x, qn_like(x, 0.5));
+    qn_tensor *inner = qn_atanh(qn_fma(part, qn_like(x, 2), qn_like(x, -1)));
+    qn_tensor *outer = qn_log(qn_div(x, qn_sub(qn_like(x, 1), x)));
+    return func_end(f, qn_where(middle, mul_number(inner, 2), outer));
+}
+
 /* ---- activations ---------------------------------------------------------------------------- */
 
 qn_tensor *qn_relu(qn_tensor *x) {
@@ -228,4 +302,73 @@ qn_tensor *qn_leaky_relu(qn_tensor *x, double slope) {
     func_frame f = func_on("leaky_relu", ARG(x));
     func_floats(&f, 1, &x);
     return func_end(f, qn_where(above(x, 0), x, mul_number(x, slope)));
+}
+
+/* The argument is scaled, which e^x - 1 of what is below 0 must not see overflow. */
+qn_tensor *qn_celu(qn_tensor *x, double alpha) {
+    func_frame f = func_on("celu", ARG(x));
+    if (x && alpha == 0) return func_end(f, fail_null(f.qn, QN_EARG, "celu: alpha is 0"));
+    func_floats(&f, 1, &x);
+    qn_tensor *positive = above(x, 0);
+    qn_tensor *below_zero = qn_where(positive, qn_like(x, 0), x);
+    qn_tensor *curve = qn_expm1(qn_div(below_zero, qn_like(x, alpha)));
+    return func_end(f, qn_where(positive, x, mul_number(curve, alpha)));
+}
+
+/* x / (1 + |x|), and for larger x sign(x) (1 - 1 / (1 + |x|)): both hold everywhere, but the first
+ * has no value at infinity, and neither a slope with all its digits on the other side. */
+qn_tensor *qn_softsign(qn_tensor *x) {
+    func_frame f = func_on("softsign", ARG(x));
+    func_floats(&f, 1, &x);
+    qn_tensor *size = qn_abs(x), *large = above(size, 1);
+    qn_tensor *share = qn_reciprocal(add_number(size, 1));
+    qn_tensor *near = qn_mul(qn_where(large, qn_like(x, 0), x), share);
+    qn_tensor *far = qn_sub(qn_like(x, 1), share);
+    return func_end(f, qn_where(large, with_sign_of(x, far), near));
+}
+
+qn_tensor *qn_hardtanh(qn_tensor *x, double lo, double hi) {
+    func_frame f = func_on("hardtanh", ARG(x));
+    return func_end(f, qn_clamp(x, lo, hi));
+}
+
+qn_tensor *qn_threshold(qn_tensor *x, double threshold, double value) {
+    func_frame f = func_on("threshold", ARG(x));
+    return func_end(f, qn_where(qn_le(x, bound_of(x, threshold, false)), qn_like(x, value), x));
+}
+
+qn_tensor *qn_softplus_beta(qn_tensor *x, double beta, double threshold) {
+    func_frame f = func_on("softplus_beta", ARG(x));
+    if (x && beta == 0) return func_end(f, fail_null(f.qn, QN_EARG, "softplus_beta: beta is 0"));
+    func_floats(&f, 1, &x);
+    qn_tensor *z = mul_number(x, beta), *y = qn_div(qn_softplus(z), qn_like(x, beta));
+    return func_end(f, qn_where(above(z, threshold), x, y));
+}
+
+/* A weight for all, or one for each channel, axis 1 of x. */
+qn_tensor *qn_prelu(qn_tensor *x, qn_tensor *weight) {
+    func_frame f = func_on("prelu", ARG(x), ARG(weight));
+    qn_tensor *v[] = {x, weight};
+    func_floats(&f, 2, v);
+    if (!v[0] || !v[1]) return func_end(f, build_elem(OP_MUL, 2, v));
+    int rank = func_rank(x);
+    bool one = qn_numel(weight) == 1;
+    if (func_rank(weight) > 1 || (!one && (rank < 2 || qn_dim(weight, 0) != qn_dim(x, 1))))
+        return func_end(f, tensor_unfit("x", x, "weight", weight,
+                                        "weight has one number, or one for each channel of x"));
+    int64_t dims[QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) dims[i] = i == 1 && !one ? qn_dim(weight, 0) : 1;
+    qn_tensor *w = func_reshape(v[1], one ? 0 : rank, dims);
+    return func_end(f, qn_where(above(v[0], 0), v[0], qn_mul(v[0], w)));
+}
+
+qn_tensor *qn_glu(qn_tensor *x, int axis) {
+    func_frame f = func_on("glu", ARG(x));
+    if (!func_axis(x, axis, &axis)) return func_end(f, NULL);
+    int64_t n = qn_dim(x, axis);
+    if (n < 0 || n % 2)
+        return func_end(f, tensor_unfit("x", x, NULL, NULL, "axis %d has two halves", axis));
+    func_floats(&f, 1, &x);
+    qn_tensor *gate = qn_sigmoid(func_slice_axis(x, axis, n / 2, n / 2, 1));
+    return func_end(f, qn_mul(func_slice_axis(x, axis, 0, n / 2, 1), gate));
 }

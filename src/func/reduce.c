@@ -14,7 +14,7 @@ qn_dtype func_sum_dtype(qn_dtype d) {
     return dtype_is_unsigned(d) ? QN_U64 : QN_I64;
 }
 
-static qn_tensor *reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims) {
+qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims) {
     if (!x) return NULL;
     if (op_rows[op].types != TYPES_NUM) return build_reduce(op, x, mask, keepdims);
     qn_dtype d = qn_dtype_of(x);
@@ -26,14 +26,14 @@ qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims) {
     func_frame f = func_on(op_rows[op].name, ARG(x));
     uint32_t mask;
     if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    return func_end(f, reduce_mask(op, x, mask, keepdims));
+    return func_end(f, func_reduce_mask(op, x, mask, keepdims));
 }
 
 qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims) {
     func_frame f = func_on(op_rows[op].name, ARG(x));
     uint32_t mask;
     if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
-    return func_end(f, reduce_mask(op, x, mask, keepdims));
+    return func_end(f, func_reduce_mask(op, x, mask, keepdims));
 }
 
 /* ---- mean and variance ---------------------------------------------------------------------- */
@@ -95,6 +95,10 @@ static qn_tensor *root_of_sum(qn_tensor *sum, double p) {
     qn_tensor *rest = qn_where(flat, qn_like(sum, 1), sum);
     rest = p == 2 ? qn_sqrt(rest) : qn_pow(rest, qn_like(sum, 1 / p));
     return qn_where(flat, qn_like(sum, 0), rest);
+}
+
+qn_tensor *func_root(qn_tensor *x) {
+    return root_of_sum(x, 2);
 }
 
 static qn_tensor *deviation(qn_tensor *x, uint32_t mask, double correction, bool keepdims) {

@@ -146,7 +146,7 @@ bool build_axis(const qn_tensor *x, const char *op, int axis, int *out) {
 static const char *const takes[] = {
     [TYPES_NONE] = "nothing", [TYPES_FLOAT] = "numbers",          [TYPES_NUM] = "numbers",
     [TYPES_INT] = "integers", [TYPES_BITS] = "bools or integers", [TYPES_ANY] = "anything",
-    [TYPES_CMP] = "anything", [TYPES_SELECT] = "a bool first",    [TYPES_TO] = "anything",
+    [TYPES_CMP] = "anything", [TYPES_SELECT] = "anything",        [TYPES_TO] = "anything",
 };
 
 static bool fail_types(graph *g, const build_args *a) {
@@ -174,7 +174,7 @@ static bool elem_type(graph *g, const build_args *a, qn_dtype *out) {
     case TYPES_BITS:
         return !dtype_is_float(d) || fail_types(g, a);
     case TYPES_SELECT:
-        return type_of(g, a->x[0]) == QN_BOOL || fail_types(g, a);
+        return true; /* a condition that is no bool: not 0 */
     default:
         return true;
     }
@@ -189,6 +189,11 @@ static bool elem_fits(const graph *g, const build_args *a) {
         same &= g->node[a->x[i]].dtype == x->dtype && g->node[a->x[i]].shape == x->shape;
     int types = op_rows[a->op].types;
     return same && (types == TYPES_FLOAT || types == TYPES_NUM) && dtype_is_float(x->dtype);
+}
+
+static node_id not_zero(graph *g, node_id x) {
+    qn_dtype d = type_of(g, x);
+    return make2(g, OP_NE, x, make_number(g, d, g->node[x].shape, 0));
 }
 
 static node_id elem_node(graph *g, const build_args *a) {
@@ -214,6 +219,7 @@ static node_id elem_node(graph *g, const build_args *a) {
         bool condition = i == 0 && op_rows[a->op].types == TYPES_SELECT;
         x[i] = a->x[i];
         if (!condition && type_of(g, x[i]) != dtype) x[i] = make_cast(g, x[i], dtype);
+        if (condition && type_of(g, x[i]) != QN_BOOL) x[i] = not_zero(g, x[i]);
         if (g->node[x[i]].shape != shape) x[i] = make_broadcast(g, x[i], shape);
     }
     if (op_rows[a->op].types == TYPES_CMP) dtype = QN_BOOL;
@@ -238,8 +244,7 @@ static node_id cast_node(graph *g, const build_args *a) {
     }
     if (a->dtype != QN_BOOL || type_of(g, a->x[0]) == QN_BOOL)
         return make_bitcast(g, a->x[0], a->dtype);
-    tuple_id shape = g->node[a->x[0]].shape; /* a bool has two values, a byte 256 */
-    return make2(g, OP_NE, a->x[0], make_number(g, type_of(g, a->x[0]), shape, 0));
+    return not_zero(g, a->x[0]); /* a bool has two values, a byte 256 */
 }
 
 static bool check_dtype(qn_ctx *qn, const char *name, qn_dtype dtype) {

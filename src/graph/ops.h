@@ -11,7 +11,8 @@
  *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no
  *            bools, as in the array API: cast, or use AND, OR and XOR; INT integers, same; BITS
  *            bool and integers, same; ANY every dtype, same; CMP any equal pair, bool out; SELECT
- *            bool, then an equal pair; TO out dtype is an attribute; NONE the constructor decides
+ *            a condition, brought to bool, then an equal pair; TO out dtype is an attribute; NONE
+ *            the constructor decides
  *   F      its value for floats, in double, of x, y, z ("-": not defined for floats)
  *   I      its value for integers, in T = int64_t or uint64_t, of x, y, z; wraps to the dtype
  *   fcost  vector instructions for a register of F32, those slower than an addition counted as so
@@ -111,7 +112,7 @@ X(SHR, "shr", 2, ELEM, INT, -, int_shr(x, y), 0, 1, NONE, 0, 0,
   "floor(x / 2^y): arithmetic for signed, logical for unsigned")
 
 /* elementwise, three sources */
-X(WHERE, "where", 3, ELEM, SELECT, x != 0 ? y : z, x != 0 ? y : z, 1, 1, where, -4, 4, "y where x, else z")
+X(WHERE, "where", 3, ELEM, SELECT, x != 0 ? y : z, x != 0 ? y : z, 1, 1, where, -4, 4, "y where x is not 0, else z")
 X(FMA, "fma", 3, ELEM, FLOAT, fma(x, y, z), -, 1, 0, fma, -4, 4, "x*y + z with one rounding")
 
 /* movement: attributes are per axis */

@@ -29,6 +29,7 @@ static void good_arguments(api_args *a) {
     static qn_conv_options options;
     static qn_optimizer_options settings;
     settings = qn_optimizer_defaults(QN_SGD);
+    static const qn_index_item items[API_ARRAY] = {{QN_INDEX_SLICE, 0, QN_END, 1, NULL}};
     options = QN_CONV_OPTIONS();
     *a = (api_args){.qn = qn,
                     .n = 2,
@@ -41,6 +42,7 @@ static void good_arguments(api_args *a) {
                     .spec = "i,i->i",
                     .options = &options,
                     .settings = &settings,
+                    .items = items,
                     .data = data,
                     .bytes = sizeof data,
                     .ids = (int32_t *)data};

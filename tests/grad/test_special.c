@@ -52,6 +52,22 @@ static qn_tensor *elu(qn_tensor *x) {
     return qn_elu(x, 0.75);
 }
 
+static qn_tensor *celu(qn_tensor *x) {
+    return qn_celu(x, 2);
+}
+
+static qn_tensor *threshold(qn_tensor *x) {
+    return qn_threshold(x, 1, 3);
+}
+
+static qn_tensor *softplus_beta(qn_tensor *x) {
+    return qn_softplus_beta(x, 2, 20);
+}
+
+static qn_tensor *nan_to_num(qn_tensor *x) {
+    return qn_nan_to_num(x, 0, 7, -7);
+}
+
 static qn_tensor *leaky_relu(qn_tensor *x) {
     return qn_leaky_relu(x, 0.25);
 }
@@ -69,8 +85,14 @@ static const function public_functions[] = {
 #include "func/funcs.h"
 #undef X
 };
-static const function wrapped[] = {
-    {"elu", 1, 0, elu, NULL}, {"leaky_relu", 1, 0, leaky_relu, NULL}, {"clamp", 1, 0, clamp, NULL}};
+static const function wrapped[] = {{"elu", 1, 0, elu, NULL},
+                                   {"celu", 1, 0, celu, NULL},
+                                   {"hardtanh", 1, 0, clamp, NULL},
+                                   {"threshold", 1, 0, threshold, NULL},
+                                   {"softplus_beta", 1, 0, softplus_beta, NULL},
+                                   {"nan_to_num", 1, 0, nan_to_num, NULL},
+                                   {"leaky_relu", 1, 0, leaky_relu, NULL},
+                                   {"clamp", 1, 0, clamp, NULL}};
 
 static bool find_function(const char *name, function *out) {
     for (size_t i = 0; i < COUNT_OF(wrapped); i++)
@@ -226,6 +248,13 @@ VECTOR(min, qn_min(x, 0, false))
 VECTOR(mean, qn_mean(x, 0, false))
 VECTOR(variance, qn_variance(x, 0, 0, false))
 VECTOR(deviation, qn_std(x, 0, 0, false))
+VECTOR(nansum, qn_nansum(x, 0, false))
+VECTOR(nanprod, qn_nanprod(x, 0, false))
+VECTOR(nanmax, qn_nanmax(x, 0, false))
+VECTOR(nanmin, qn_nanmin(x, 0, false))
+VECTOR(nanmean, qn_nanmean(x, 0, false))
+VECTOR(nanvariance, qn_nanvariance(x, 0, 0, false))
+VECTOR(nanstd, qn_nanstd(x, 0, 0, false))
 VECTOR(norm2, qn_norm(x, 0, 2, false))
 VECTOR(norm1, qn_norm(x, 0, 1, false))
 VECTOR(norm3, qn_norm(x, 0, 3, false))
@@ -288,6 +317,15 @@ static const vector_case vector_cases[] = {
     {"norm", norm_most, 2, {NAN, 1}, {NAN, UNSAID}, {UNSAID, UNSAID}},
     {"norm", norm_least, 3, {1, -1, 3}, {0.5, -0.5, 0}, {0, 0, 0}},
     {"norm", norm_count, 2, {0, 2}, {0, 0}, {0, 0}},
+    {"nansum", nansum, 3, {NAN, 1, INF}, {0, 1, 1}, {0, 0, 0}},
+    {"nanprod", nanprod, 3, {NAN, 2, 3}, {0, 3, 2}, {0, 3, 2}},
+    {"nanmax", nanmax, 3, {NAN, 3, 3}, {0, 0.5, 0.5}, {0, 0, 0}},
+    {"nanmax", nanmax, 2, {NAN, NAN}, {0, 0}, {0, 0}},
+    {"nanmin", nanmin, 3, {NAN, 1, 3}, {0, 1, 0}, {0, 0, 0}},
+    {"nanmean", nanmean, 3, {NAN, 1, 3}, {0, 0.5, 0.5}, {0, 0, 0}},
+    {"nanvariance", nanvariance, 3, {NAN, 1, 3}, {0, -1, 1}, {0, -0.5, 0.5}},
+    {"nanstd", nanstd, 3, {NAN, 1, -1}, {0, 0.5, -0.5}, {0, 0, 0}},
+    {"nanstd", nanstd, 3, {NAN, 2, 2}, {0, 0, 0}, {0, 0, 0}},
     {"logsumexp", logsumexp, 2, {0, 0}, {0.5, 0.5}, {-0.25, 0.25}},
     {"logsumexp", logsumexp, 2, {-INF, 0}, {0, 1}, {0, 0}},
     {"logsumexp", logsumexp, 2, {NAN, 0}, {NAN, NAN}, {NAN, NAN}},
@@ -369,11 +407,18 @@ static const char *const plain[] = {
     /* linear, or a polynomial */
     "scan", "cumsum", "linear_scan", "diff",
     /* smooth: tested by differences */
-    "cross_entropy_ignoring", "sum_product",
+    "index", "index_put", "index_copy", "index_fill", "scatter_mean", "masked_fill",
+    "slice_scatter", "select_scatter", "diagonal_scatter", "glu", "ldexp", "clip", "prelu",
+    "softmin", "narrow", "expand_as", "unflatten", "moveaxis", "atleast", "rot90", "diag_embed",
+    "diag", "diagonal_axes", "clone", "repeat_counts", "trace", "sum_as", "prod_as", "mean_as",
+    "view", "nanprod_axes", "nanmax_axes", "nanmin_axes", "nansum_axes", "nanmean_axes",
+    "nanvariance_axes", "nanstd_axes", "cross_entropy_ignoring", "sum_product",
     /* of no derivative */
-    "full", "zeros", "ones", "scalar", "like", "weak", "weak_int", "scalar_int", "full_int",
-    "arange_int", "full_like", "zeros_like", "ones_like", "iota", "arange", "linspace", "eye",
-    "any", "all", "cumargmax", "cumargmin", "any_axes", "all_axes", "one_hot", "key", "key_fold",
+    "nextafter", "gcd", "lcm", "bitwise_count", "isclose", "allclose", "count_nonzero",
+    "count_nonzero_axes", "signbit", "full", "zeros", "ones", "scalar", "like", "weak", "weak_int",
+    "scalar_int", "full_int", "arange_int", "full_like", "zeros_like", "ones_like", "iota",
+    "arange", "linspace", "eye", "any", "all", "cumargmax", "cumargmin", "any_axes", "all_axes",
+     "one_hot", "key", "key_fold",
     "random_bits", "uniform", "randn", "randint", "bernoulli", "isnan", "isinf", "isfinite",
     "logical_not", "gt", "ge", "logical_and", "logical_or", "logical_xor"};
 

@@ -243,7 +243,21 @@ typedef struct layers {
     qn_layer_options layers;
     qn_batch_options batch;
     qn_init_options init;
+    qn_index_item items[API_ARRAY];
 } layers;
+
+static void index_items(episode *e, api_args *a, layers *l) {
+    for (int i = 0; i < API_ARRAY; i++) {
+        l->items[i] =
+            (qn_index_item){(qn_index_kind)small(e, 0, 4), small(e, -2, 2), QN_END, 0, NULL};
+        if (chance(e, 30)) l->items[i].stop = number(e);
+        if (chance(e, 30)) l->items[i].step = small(e, -2, 2);
+        if (l->items[i].kind == QN_INDEX_ARRAY && i < 4) l->items[i].array = tensor(e);
+        if (chance(e, 2)) l->items[i].kind = (qn_index_kind)small(e, -3, 9);
+    }
+    a->items = chance(e, 3) ? NULL : l->items;
+    if (chance(e, 80)) a->few = (int)small(e, 0, 3);
+}
 
 static void layer_arguments(episode *e, api_args *a, layers *l) {
     options(e, &l->options);
@@ -284,6 +298,7 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     if (chance(e, 3)) a->n = (int)small(e, -2, API_LIST);
     a->rank = (int)(chance(e, 3) ? whole(e) : small(e, 0, 3));
     a->axis = whole(e), a->axis2 = whole(e), a->few = (int)small(e, -1, 30);
+    if (api_takes(r, "a->items")) index_items(e, a, l);
     for (int i = 0; i < 4; i++) a->z[i] = number(e);
     for (int i = 0; i < API_ARRAY; i++) {
         a->axes[0][i] = a->rank == 2 && chance(e, 50) ? 1 - i : (int)small(e, -2, 2);

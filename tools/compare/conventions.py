@@ -59,6 +59,7 @@ def outside(inside):
 
 CONVENTIONS = [
     ("sign", ("value",), zeros, "a zero keeps its sign, as in JAX"),
+    ("sinc", ("value",), zeros, "the zeros at the whole numbers have the sign of their slope"),
     ("maximum minimum max min max_axes min_axes max_pool scatter", ("value",), zeros,
      "zeros of both signs are equal: either is the larger"),
     ("log_sigmoid", ("value",), lambda case, args, got, want: zeros(case, args, got, want) and args == (math.inf,),
@@ -106,7 +107,8 @@ CONVENTIONS = [
      "outside of the domain the value is NaN and a derivative is what the formula gives"),
     ("asin acos atanh", DERIVATIVES, outside(lambda x: -1 <= x <= 1),
      "outside of the domain the value is NaN and a derivative is what the formula gives"),
-    ("expm1 tanh sigmoid softplus log_sigmoid elu selu silu mish gelu_tanh", DERIVATIVES, of_the_value,
+    ("expm1 tanh sigmoid softplus softplus_beta log_sigmoid celu elu selu silu mish gelu_tanh", DERIVATIVES,
+     of_the_value,
      "derivatives are formed of the value (y + 1, 1 - y^2, y (1 - y)), as in PyTorch: off by ulps of "
      "the terms, not of the difference"),
 ]

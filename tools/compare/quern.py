@@ -126,6 +126,11 @@ class AttentionOptions(C.Structure):
     _fields_ = [("size", C.c_size_t), ("causal", C.c_bool)]
 
 
+class IndexItem(C.Structure):
+    _fields_ = [("kind", C.c_int), ("start", C.c_int64), ("stop", C.c_int64), ("step", C.c_int64),
+                ("array", C.c_void_p)]
+
+
 def attention_options(causal):
     return AttentionOptions(C.sizeof(AttentionOptions), causal)
 

@@ -213,3 +213,104 @@ REDUCTIONS = {
     "variance_axes": means(variance, True, True), "std": means(deviation, False, True), "norm": norm,
     "logsumexp": logsumexp, "std_axes": means(deviation, True, True), "any_axes": truths(np.any, True),
     "all_axes": truths(np.all, True), "norm_axes": norm, "logsumexp_axes": logsumexp}
+
+
+# ---- what counts, what is left out, and in which dtype ---------------------------------------------
+
+
+def counted(several=False):
+    def run(q, account, rng, name):
+        for dtype, shape, args, axis, keep, _ in trials(several, DTYPES)(rng):
+            x = sprinkled(dtype, shape, rng)
+            want = np.count_nonzero(x.numbers(), axis=axis, keepdims=keep)
+            exact(q, account, name, dtype, [x], lambda t: q.call(name, t, *args, keep), Value.of("i64", want), rng,
+                  f"{args} {keep}")
+    return run
+
+
+def nan_extremes(function, several=False):
+    def run(q, account, rng, name):
+        for dtype, shape, args, axis, keep, _ in trials(several, INTS + FLOATS)(rng):
+            x = sprinkled(dtype, shape, rng)
+            if not x.raw.size:
+                continue
+            want = Value.of(dtype, function(x.numbers(), axis=axis, keepdims=keep))
+            def call(t):
+                return q.call(name, t, *args, keep)
+            if dtype in INTS:
+                exact(q, account, name, dtype, [x], call, want, rng, f"{args} {keep}")
+            else:
+                near(q, account, name, dtype, [x], call, want.numbers(), 0, rng, f"{args} {keep}")
+    return run
+
+
+def nan_means(function, several=False, corrected=False):
+    """Of finite numbers and NaNs; what cancels is allowed for by the largest number's square."""
+    def run(q, account, rng, name):
+        for dtype, shape, args, axis, keep, k in trials(several, FLOATS)(rng):
+            x = plain(dtype, shape, rng)
+            x = Value(dtype, np.where(rng.integers(0, 3, shape), x.raw, Value.of(dtype, np.array(np.nan)).raw))
+            more = (k % 2,) if corrected else ()
+            v = x.numbers().astype(wide)
+            with np.errstate(all="ignore"):
+                given = {"ddof": more[0]} if more else {}
+                want = function(v, axis=axis, keepdims=keep, **given)
+                size = np.nan_to_num(np.abs(v)).max(initial=1)
+                slack = 64 * accumulator(dtype) * size * size + epsilon(dtype) * np.abs(want)
+                if function is np.nanstd:
+                    slack = np.where(want > 1e-3, slack / want, np.sqrt(slack))
+                slack = np.where(np.isfinite(slack), slack, 0)
+            near(q, account, name, dtype, [x], lambda t: q.call(name, t, *args, *more, keep), want, slack, rng,
+                 f"{args} {more} {keep}")
+    return run
+
+
+def in_dtype(function):
+    """Small numbers, so that every dtype has them exactly, but for means."""
+    def run(q, account, rng, name):
+        for dtype, shape, args, axis, keep, _ in trials(True, DTYPES)(rng):
+            x = plain(dtype, shape, rng)
+            small = Value.of(dtype, np.sign(x.numbers()) if dtype != "bool" else x.raw)
+            for out in ("i16", "u8", "i64", "f32", "f64"):
+                if name == "mean_as" and out[0] != "f" or out == "u8" and dtype not in UNSIGNED + ["bool"]:
+                    continue
+                v = small.numbers().astype(np.float64 if out[0] == "f" else STORAGE[out])
+                want = function(v, axis=axis, keepdims=keep)
+                want = want.astype(STORAGE[out])
+                exact(q, account, name, dtype, [small], lambda t: q.call(name, t, *args, out, keep),
+                      Value.of(out, want), rng, f"{args} {out} {keep}")
+    return run
+
+
+def aminmax(q, account, rng, name):
+    for dtype, shape, args, axis, keep, _ in trials(False, DTYPES)(rng):
+        x = sprinkled(dtype, shape, rng)
+        if not x.raw.size:
+            continue
+        want = [Value.of(dtype, f(x.numbers(), axis=axis, keepdims=keep)) for f in (np.min, np.max)]
+
+        def call(t):
+            out = q.outs(2)
+            q.call(name, t, *args, keep, out)
+            return list(out)
+        exact(q, account, name, dtype, [x], call, want, rng, f"{args} {keep}")
+
+
+def trace(q, account, rng, name):
+    for dtype in INTS + FLOATS:
+        for k in (-1, 0, 2):
+            x = plain(dtype, (2, 3, 4), rng)
+            want = np.trace(x.numbers(), k, 1, 2)
+            out = dtype if dtype in FLOATS else "u64" if dtype in UNSIGNED else "i64"
+            exact(q, account, name, dtype, [x], lambda t: q.call(name, t, k), Value.of(out, want), rng, f"{k}")
+
+
+for suffix, many in ("", False), ("_axes", True):
+    REDUCTIONS.update({f"count_nonzero{suffix}": counted(many), f"nansum{suffix}": sums(np.nansum, many),
+                       f"nanprod{suffix}": sums(np.nanprod, many), f"nanmax{suffix}": nan_extremes(np.nanmax, many),
+                       f"nanmin{suffix}": nan_extremes(np.nanmin, many),
+                       f"nanmean{suffix}": nan_means(np.nanmean, many),
+                       f"nanvariance{suffix}": nan_means(np.nanvar, many, True),
+                       f"nanstd{suffix}": nan_means(np.nanstd, many, True)})
+REDUCTIONS.update({"sum_as": in_dtype(np.sum), "prod_as": in_dtype(np.prod), "mean_as": in_dtype(np.mean),
+                   "aminmax": aminmax, "trace": trace})

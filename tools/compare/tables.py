@@ -65,6 +65,10 @@ def remainder(x, y):
     return np.fmod(x, y) if x.dtype.kind == "f" else np.where(y == 0, x, np.fmod(x, y))
 
 
+def step(x, y):
+    return np.where(np.isnan(x), x, np.where(x == 0, y, x > 0)).astype(x.dtype)
+
+
 def quotient(x, y):
     return x / y if x.dtype.kind == "f" else np.floor_divide(x, y)
 
@@ -204,7 +208,17 @@ COMPOSED = {
     "elu": two(lambda x, a: np.where(x > 0, x, np.where(x < 0, a * np.expm1(x), x)),
                lambda x, a: x if x > 0 else a * mpmath.expm1(x)),
     "leaky_relu": two(lambda x, a: np.where(x > 0, x, a * x), lambda x, a: x if x > 0 else a * x),
-    "clamp": Row(clip, gives="same"),
+    "clamp": Row(clip, gives="same"), "hardtanh": Row(clip, gives="same"),
+    "threshold": Row(lambda x, t, v: np.where(x <= t, x.dtype.type(v), x), gives="same"),
+    "celu": two(lambda x, a: np.where(x > 0, x, np.where(x < 0, a * np.expm1(x / a), x)),
+                lambda x, a: x if x > 0 else a * mpmath.expm1(x / a)),
+    "softplus_beta": two(lambda x, b, t: np.where(b * x > t, x, np.logaddexp(b * x, 0) / b),
+                         lambda x, b, t: x if b * x > t else mpmath.log1p(mpmath.exp(b * x)) / b),
+    "softsign": two(lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))), lambda x: x / (1 + abs(x))),
+    "sinc": two(lambda x: np.where((x == np.rint(x)) & (x != 0) & np.isfinite(x), 0, np.sinc(x)), mpmath.sincpi),
+    "logit": two(lambda x: np.log(x / (1 - x)), lambda x: mpmath.log(x / (1 - x)) if 0 < x < 1 else None),
+    "signbit": Row(lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0, gives="bool"),
+    "copysign": Row(np.copysign), "heaviside": Row(step, gives="same"),
     "gt": Row(np.greater, gives="bool"), "ge": Row(np.greater_equal, gives="bool"),
     "logical_and": Row(np.logical_and, gives="bool"), "logical_or": Row(np.logical_or, gives="bool"),
     "logical_xor": Row(np.logical_xor, gives="bool"),
@@ -213,9 +227,11 @@ COMPOSED = {
                 slack=lambda x, y, t: 4 * (np.abs(x) + np.abs(t) * (np.abs(x) + np.abs(y)))),
 }
 OPTIONS = {"elu": [(1.0,), (0.25,)], "leaky_relu": [(0.01,), (0.5,)],
-           "clamp": [(-1.0, 2.0), (0.0, 6.0), (-np.inf, 1.0)]}
+           "clamp": [(-1.0, 2.0), (0.0, 6.0), (-np.inf, 1.0)],
+           "hardtanh": [(-1.0, 1.0)], "threshold": [(1.0, 3.0)], "celu": [(1.0,), (0.5,)],
+           "softplus_beta": [(1.0, 20.0), (2.0, 20.0)]}
 ARITY = {"gt": 2, "ge": 2, "logical_and": 2, "logical_or": 2, "logical_xor": 2, "rem": 2, "lerp": 3,
-         "hypot": 2, "atan2": 2, "logaddexp": 2}
+         "hypot": 2, "atan2": 2, "logaddexp": 2, "copysign": 2, "heaviside": 2}
 
 
 def collect():
@@ -233,7 +249,7 @@ def collect():
             found[op.arity][name] = row
         elif name in functions:
             row.ulp = 2 if row.real and row.ulp == 1 else row.ulp
-            row.grad = "bool" != row.gives and name != "sign"
+            row.grad = "bool" != row.gives and name not in ("sign", "heaviside", "threshold", "hardtanh")
             found[ARITY.get(name, 1)][name] = row
     return found
 

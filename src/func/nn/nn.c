@@ -56,6 +56,13 @@ qn_tensor *qn_log_softmax_axes(qn_tensor *x, int n, const int *axes) {
     return func_end(f, func_mask_of(x, n, axes, &mask) ? log_softmax_mask(x, mask) : NULL);
 }
 
+qn_tensor *qn_softmin(qn_tensor *x, int axis) {
+    func_frame f = func_on("softmin", ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    return func_end(f, func_mask(x, axis, &mask) ? softmax_mask(qn_neg(x), mask) : NULL);
+}
+
 /* ---- normalisation -------------------------------------------------------------------------- */
 
 /* A parameter of a norm does not make x larger. */

@@ -1,0 +1,104 @@
+/* test_values.c - functions by value: what NumPy gives for the calls of numpy_values.h, on ref and
+ * on the processor; and what is refused. */
+#include "quern.h"
+#include "test.h"
+
+static qn_ctx *qn;
+
+#define DIMS(...)  ((int64_t[]){__VA_ARGS__})
+#define AXES(...)  ((int[]){__VA_ARGS__})
+#define ITEMS(...) ((const qn_index_item[]){__VA_ARGS__})
+
+static qn_tensor *line(int64_t n, const double *v) {
+    return qn_from(qn, QN_F64, 1, &n, v);
+}
+#define LINE(n, ...) line(n, (const double[]){__VA_ARGS__})
+
+static qn_tensor *at(qn_tensor *x, int n, const qn_index_item *items) {
+    return qn_index(x, n, items);
+}
+
+static qn_tensor *put(qn_tensor *x, int n, const qn_index_item *items, qn_combine combine) {
+    return qn_index_put(x, n, items, qn_like(x, 1), combine);
+}
+
+static qn_tensor *index_of(int rank, const int64_t *shape, const int64_t *v) {
+    return qn_from(qn, QN_I64, rank, shape, v);
+}
+
+typedef struct expected {
+    const char *call;
+    int rank;
+    const int64_t *shape;
+    size_t n;
+    const double *value;
+} expected;
+
+static void holds(qn_tensor *t, const expected *e) {
+    double got[128] = {0};
+    t = qn_cast(t, QN_F64);
+    if (!t || qn_rank(t) != e->rank || qn_numel(t) != (int64_t)e->n ||
+        qn_read(t, got, sizeof got)) {
+        FAIL("%s: %s, rank %d", e->call, qn_error(qn), qn_rank(t));
+        qn_clear_error(qn);
+        return;
+    }
+    for (int i = 0; i < e->rank; i++) CHECK_INT(qn_dim(t, i), e->shape[i]);
+    for (size_t i = 0; i < e->n; i++)
+        if (!test_close(got[i], e->value[i], 1e-14, 1e-14))
+            FAIL("%s: [%zu] is %.17g, expected %.17g", e->call, i, got[i], e->value[i]);
+}
+
+static void values_are_numpys(void) {
+    const char *const device[] = {"ref", "cpu"};
+    for (int d = 0; d < 2; d++) {
+        qn = qn_open(&QN_OPTIONS(.device = device[d], .threads = 1));
+        if (!qn) continue;
+        qn_scope s = qn_scope_begin(qn);
+        const double v[9] = {NAN, 1, 4, 2, NAN, -3, NAN, NAN, NAN};
+        qn_tensor *A = qn_reshape(qn_arange(qn, QN_F64, 0, 60, 1), 3, DIMS(3, 4, 5));
+        qn_tensor *W = qn_reshape(qn_arange(qn, QN_F64, 1, 7, 1), 2, DIMS(2, 3));
+        qn_tensor *V = qn_from(qn, QN_F64, 2, DIMS(3, 3), v);
+        qn_tensor *a = index_of(2, DIMS(2, 1), (const int64_t[]){2, -1});
+        qn_tensor *b = index_of(1, DIMS(3), (const int64_t[]){3, -2, 0});
+#define X(call, rank, shape, ...)                                                                  \
+    holds(call, &(expected){#call, rank, shape, sizeof((double[]){__VA_ARGS__}) / 8,               \
+                            (const double[]){__VA_ARGS__}});
+#include "numpy_values.h"
+#undef X
+        qn_scope_end(qn, s);
+        qn_close(qn);
+    }
+}
+
+static void indices_outside_are_refused(void) {
+    qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    qn_tensor *x = qn_zeros(qn, QN_F32, 2, DIMS(3, 4));
+    const struct {
+        int n;
+        qn_code code;
+        qn_index_item item[3];
+    } bad[] = {{1, QN_ERANGE, {QN_AT_PLACE(3)}},
+               {1, QN_ERANGE, {QN_AT_PLACE(-4)}},
+               {3, QN_ERANGE, {QN_EVERY, QN_EVERY, QN_EVERY}},
+               {2, QN_EARG, {QN_ELLIPSIS, QN_ELLIPSIS}},
+               {1, QN_EDTYPE, {QN_AT_PLACES(x)}},
+               {2, QN_ERANGE, {QN_AT_PLACES(qn_zeros(qn, QN_I64, 1, DIMS(2))), QN_AT_PLACE(4)}},
+               {1, QN_EARG, {{(qn_index_kind)9, 0, 0, 0, NULL}}},
+               {-1, QN_EARG, {QN_EVERY}}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK(!qn_index(x, bad[i].n, bad[i].item));
+        CHECK_INT(qn_error_code(qn), bad[i].code);
+        qn_clear_error(qn);
+    }
+    CHECK(!qn_index_put(x, 1, ITEMS(QN_EVERY), qn_zeros(qn, QN_F32, 1, DIMS(3)), QN_COMBINE_SET));
+    CHECK_INT(qn_error_code(qn), QN_ESHAPE);
+    qn_close(qn);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(values_are_numpys);
+    RUN(indices_outside_are_refused);
+    return test_end();
+}
