@@ -306,4 +306,46 @@
     X(masked_fill, -4, 4, qn_masked_fill(M, qn_lt(M, M), IN(6)))                                   \
     X(slice_scatter, -4, 4, qn_slice_scatter(M, IN(4, 3), 1, 1, QN_END, 2))                        \
     X(select_scatter, -4, 4, qn_select_scatter(M, IN(4), 1, -2))                                   \
-    X(diagonal_scatter, -4, 4, qn_diagonal_scatter(IN(2, 4, 6), IN(2, 3), -1))
+    X(diagonal_scatter, -4, 4, qn_diagonal_scatter(IN(2, 4, 6), IN(2, 3), -1))                     \
+    X(layer_norm_axes, -4, 4,                                                                      \
+      qn_layer_norm_axes(IN(3, 4, 5), 2, AXES(1, 2), IN(4, 5), IN(5), 1e-3))                       \
+    X(instance_norm, -4, 4, qn_instance_norm(IN(2, 3, 5), IN(3), IN(3), 1e-3))                     \
+    X(batch_norm, 0.5, 4, qn_batch_norm(IN(2, 3, 5), IN(3), IN(3), IN(3), IN(3), 1e-3))            \
+    X(batch_norm_training, -4, 4, batch_norm_of(IN(2, 3, 5), IN(3), IN(3)))                        \
+    X(rope, -4, 4,                                                                                 \
+      qn_add(qn_rope(IN(2, 3, 4), INDEX(9, 3), 100, true),                                         \
+             qn_rope(IN(2, 3, 4), INDEX(9, 3), 100, false)))                                       \
+    X(pixel_shuffle, -4, 4, qn_pixel_shuffle(IN(2, 8, 2, 3), 2))                                   \
+    X(pixel_unshuffle, -4, 4, qn_pixel_unshuffle(IN(2, 2, 4, 6), 2))                               \
+    X(cross_entropy_with, -4, 4,                                                                   \
+      qn_cross_entropy_with(M, INDEX(6, 4),                                                        \
+                            &QN_CROSS_ENTROPY_OPTIONS(.smoothing = 0.25, .weight = IN(6),          \
+                                                      .ignore = 2, .ignores = true,                \
+                                                      .reduction = QN_REDUCE_SUM)))                \
+    X(cross_entropy_soft, -4, 4, qn_cross_entropy_soft(M, IN(6), QN_REDUCE_NONE))                  \
+    X(kl_div, 0.5, 4,                                                                              \
+      qn_add(qn_kl_div(M, M, false, QN_REDUCE_NONE), qn_kl_div(M, M, true, QN_REDUCE_SUM)))        \
+    X(bce_loss, 0.1, 0.9, qn_bce_loss(M, M, QN_REDUCE_MEAN))                                       \
+    X(triplet_margin_loss, -4, 4, qn_triplet_margin_loss(M, M, M, 1, QN_REDUCE_SUM))               \
+    X(cosine_similarity, -4, 4, qn_cosine_similarity(M, IN(6), 1, 1e-8))                           \
+    X(cosine_embedding_loss, -4, 4,                                                                \
+      qn_cosine_embedding_loss(M, M, qn_sub(INDEX(2, 4), qn_weak_int(INDEX(2, 4), 1)), 0,          \
+                               QN_REDUCE_MEAN))                                                    \
+    X(margin_ranking_loss, -4, 4, qn_margin_ranking_loss(M, M, M, 1, QN_REDUCE_SUM))               \
+    X(hinge_embedding_loss, -4, 4, qn_hinge_embedding_loss(M, INDEX(2, 4, 6), 1, QN_REDUCE_SUM))   \
+    X(soft_margin_loss, -4, 4, qn_soft_margin_loss(M, M, QN_REDUCE_NONE))                          \
+    X(focal_loss, 0.1, 0.9, qn_focal_loss(M, M, 0.25, 2, QN_REDUCE_MEAN))                          \
+    X(poisson_nll_loss, 0.5, 4,                                                                    \
+      qn_add(qn_poisson_nll_loss(M, M, true, QN_REDUCE_MEAN),                                      \
+             qn_poisson_nll_loss(M, M, false, QN_REDUCE_MEAN)))                                    \
+    X(gaussian_nll_loss, 0.5, 4, qn_gaussian_nll_loss(M, M, M, 1e-6, QN_REDUCE_SUM))               \
+    X(key_split, 0, 0, key_split_of(qn_key(a->qn, 3)))                                             \
+    X(key_fold_in, 0, 0, qn_key_fold_in(qn_key(a->qn, 3), qn_scalar(a->qn, QN_I64, 77)))           \
+    X(exponential, 0, 0, qn_exponential(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                    \
+    X(gumbel, 0, 0, qn_gumbel(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                              \
+    X(categorical, -4, 4, qn_categorical(qn_key(a->qn, 3), M))                                     \
+    X(multinomial, 1, 4, qn_multinomial(qn_key(a->qn, 3), M, 5))                                   \
+    X(kaiming_normal, 0, 0, qn_kaiming_normal(qn_key(a->qn, 3), a->d, 3, DIMS(5, 7, 2), 1.5))      \
+    X(kaiming_uniform, 0, 0, qn_kaiming_uniform(qn_key(a->qn, 3), a->d, 3, DIMS(5, 7, 2), 1.5))    \
+    X(xavier_normal, 0, 0, qn_xavier_normal(qn_key(a->qn, 3), a->d, 3, DIMS(5, 7, 2), 1.5))        \
+    X(xavier_uniform, 0, 0, qn_xavier_uniform(qn_key(a->qn, 3), a->d, 3, DIMS(5, 7, 2), 1.5))

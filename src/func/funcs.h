@@ -517,6 +517,56 @@ X(TENSOR, bce_with_logits, (qn_tensor *x, qn_tensor *y), -, 0, 0,
   "mean of -(y*log_sigmoid(x) + (1-y)*log_sigmoid(-x)): a scalar")
 X(TENSOR, softmin, (qn_tensor *x, int axis), -, 0, 0,
   "softmax of -x")
+X(TENSOR, layer_norm_axes, (qn_tensor *x, int n, const int *axes, qn_tensor *gamma, qn_tensor *beta, double eps), -, 0, 0,
+  "layer_norm over n axes together; gamma and beta broadcast to x's shape")
+X(TENSOR, instance_norm, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps), -, 0, 0,
+  "of [N, C, ..] each channel of each image with mean 0 and variance 1 over the axes behind; "
+  "gamma and beta: [C] or NULL")
+X(TENSOR, batch_norm, (qn_tensor *x, qn_tensor *mean, qn_tensor *variance, qn_tensor *gamma, qn_tensor *beta, double eps), -, 0, 0,
+  "(x - mean) / sqrt(variance + eps) of [N, C, ..] by channels, times gamma, plus beta: each "
+  "[C], the last two or NULL")
+X(STATUS, batch_norm_training, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps, qn_tensor **out), -, 0, 0,
+  "batch_norm by x's own mean and variance over all axes but 1; into out[3] the result, the "
+  "mean, and the variance without bias, with which running statistics go on: qn_lerp(running, "
+  "out[1], momentum)")
+X(TENSOR, rope, (qn_tensor *x, qn_tensor *positions, double base, bool interleaved), -, 0, 0,
+  "rotary positions (Su et al. 2021): of x [.., T, D] pair i turned by position * base^(-2i/D), "
+  "positions [.., T]; the pair is [i, i + D/2], or interleaved [2i, 2i + 1]")
+X(TENSOR, pixel_shuffle, (qn_tensor *x, int64_t r), -, 0, 0,
+  "[N, C*r^n, n axes] as [N, C, n axes r times as long]: r^n channels become a block of places")
+X(TENSOR, pixel_unshuffle, (qn_tensor *x, int64_t r), -, 0, 0,
+  "the inverse of pixel_shuffle")
+X(TENSOR, cross_entropy_with, (qn_tensor *logits, qn_tensor *labels, const qn_cross_entropy_options *options), -, 0, 0,
+  "cross_entropy with weights of classes, smoothed labels, one that does not count, or another "
+  "reduction than the mean; options may be NULL")
+X(TENSOR, cross_entropy_soft, (qn_tensor *logits, qn_tensor *target, qn_reduction reduction), -, 0, 0,
+  "-sum of target * log_softmax(logits, -1) over the last axis, target being the classes' "
+  "probabilities; reduced over the rows")
+X(TENSOR, kl_div, (qn_tensor *log_p, qn_tensor *target, bool log_target, qn_reduction reduction), -, 0, 0,
+  "target * (log(target) - log_p), 0 where target is; log_target: it is given as its logarithm")
+X(TENSOR, bce_loss, (qn_tensor *p, qn_tensor *y, qn_reduction reduction), -, 0, 0,
+  "-(y*log(p) + (1-y)*log(1-p)), logarithms being -100 at least; bce_with_logits is more exact")
+X(TENSOR, triplet_margin_loss, (qn_tensor *anchor, qn_tensor *near, qn_tensor *far, double margin, qn_reduction reduction), -, 0, 0,
+  "|anchor - near| - |anchor - far| + margin where that is above 0, lengths being over the last "
+  "axis")
+X(TENSOR, cosine_similarity, (qn_tensor *x, qn_tensor *y, int axis, double eps), -, 0, 0,
+  "x . y / (|x| |y|) along an axis, lengths being eps at least")
+X(TENSOR, cosine_embedding_loss, (qn_tensor *x, qn_tensor *y, qn_tensor *target, double margin, qn_reduction reduction), -, 0, 0,
+  "1 - cosine_similarity along the last axis where target is above 0, else what it is above "
+  "margin")
+X(TENSOR, margin_ranking_loss, (qn_tensor *x, qn_tensor *y, qn_tensor *target, double margin, qn_reduction reduction), -, 0, 0,
+  "-target * (x - y) + margin where that is above 0; target 1 or -1")
+X(TENSOR, hinge_embedding_loss, (qn_tensor *x, qn_tensor *target, double margin, qn_reduction reduction), -, 0, 0,
+  "x where target is above 0, else margin - x where that is above 0")
+X(TENSOR, soft_margin_loss, (qn_tensor *x, qn_tensor *target, qn_reduction reduction), -, 0, 0,
+  "log(1 + e^(-target * x)); target 1 or -1")
+X(TENSOR, focal_loss, (qn_tensor *x, qn_tensor *y, double alpha, double gamma, qn_reduction reduction), -, 0, 0,
+  "bce_with_logits' terms times (1 - p)^gamma, p being what the truth is given, and alpha for y "
+  "= 1, 1 - alpha for 0; no such weights for alpha below 0 (Lin et al. 2017)")
+X(TENSOR, poisson_nll_loss, (qn_tensor *x, qn_tensor *y, bool log_input, qn_reduction reduction), -, 0, 0,
+  "x - y * log(x), or of x as a logarithm e^x - y * x")
+X(TENSOR, gaussian_nll_loss, (qn_tensor *x, qn_tensor *y, qn_tensor *variance, double eps, qn_reduction reduction), -, 0, 0,
+  "(log(variance) + (x - y)^2 / variance) / 2, the variance being eps at least")
 
 /* random numbers: a function of the key, so the same key gives the same numbers everywhere */
 X(TENSOR, key, (qn_ctx *qn, uint64_t seed), -, 0, 0, "a key of shape [2], u32; one from qn_from serves as well, and may change without a new plan")
@@ -530,3 +580,26 @@ X(TENSOR, randint, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *sha
   "integers in [lo, hi), at most 2^32 different ones, all of which the dtype holds")
 X(TENSOR, bernoulli, (qn_tensor *key, int rank, const int64_t *shape, double p), -, 0, 0,
   "bool: true with probability p")
+X(STATUS, key_split, (qn_tensor *key, int n, qn_tensor **out), -, 0, 0,
+  "n independent keys into out[n]")
+X(TENSOR, key_fold_in, (qn_tensor *key, qn_tensor *data), -, 0, 0,
+  "key_fold by an integer that is a tensor of rank 0: it may change, a step's number, without a "
+  "new plan")
+X(TENSOR, exponential, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0,
+  "floats above 0 with the density e^-x: -log(1 - u)")
+X(TENSOR, gumbel, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape), -, 0, 0,
+  "floats of Gumbel's distribution: -log of exponential ones")
+X(TENSOR, categorical, (qn_tensor *key, qn_tensor *logits), -, 0, 0,
+  "of logits [.., C] a class each, [..] of i64, with the probabilities softmax(logits, -1)")
+X(TENSOR, multinomial, (qn_tensor *key, qn_tensor *weights, int64_t n), -, 0, 0,
+  "of weights [.., C], not below 0, n classes each, [.., n] of i64, with probabilities in their "
+  "proportion; a class may come again")
+X(TENSOR, kaiming_normal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), -, 0, 0,
+  "normal floats of variance gain^2 / in for a weight [out, in, kernel..], in counting the "
+  "kernel's places (He et al. 2015; gain sqrt(2) before relu)")
+X(TENSOR, kaiming_uniform, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), -, 0, 0,
+  "as kaiming_normal, uniform within gain * sqrt(3 / in)")
+X(TENSOR, xavier_normal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), -, 0, 0,
+  "normal floats of variance 2 gain^2 / (in + out) (Glorot and Bengio 2010)")
+X(TENSOR, xavier_uniform, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), -, 0, 0,
+  "as xavier_normal, uniform within gain * sqrt(6 / (in + out))")

@@ -185,3 +185,152 @@ qn_tensor *qn_bernoulli(qn_tensor *key, int rank, const int64_t *shape, double p
     qn_tensor *top = qn_shr(bits[0], word(bits[0], 8));
     return func_end(f, qn_lt(top, word(top, (uint32_t)rint(ldexp(p, 24)))));
 }
+
+/* ---- more keys ------------------------------------------------------------------------------ */
+
+/* Number i of the keys has `parts` in its counter's upper word, so that none is one of fold's small
+ * numbers. */
+qn_code qn_key_split(qn_tensor *key, int n, qn_tensor **out) {
+    if (!func_outputs_check(key, "key_split", out)) return handle_code(key);
+    qn_ctx *qn = tensor_ctx(key);
+    if (n < 1) return fail(qn, QN_EARG, "key_split: %d keys", n);
+    const uint64_t parts = (uint64_t)0x70617274 << 32;
+    int made = 0;
+    for (; made < n; made++) {
+        out[made] = qn_key_fold(key, parts | (uint64_t)made);
+        if (!out[made]) break;
+    }
+    return func_outputs_done(qn, n, out, made);
+}
+
+qn_tensor *qn_key_fold_in(qn_tensor *key, qn_tensor *data) {
+    func_frame f = func_on("key_fold_in", ARG(key), ARG(data));
+    qn_tensor *k[2];
+    if (!data || !key_words(key, k)) return func_end(f, NULL);
+    if (func_rank(data) != 0 || !dtype_is_int(qn_dtype_of(data)))
+        return func_end(f, fail_null(f.qn, QN_EARG, "key_fold_in: data is one integer"));
+    qn_tensor *wide = qn_cast(data, QN_U64);
+    qn_tensor *x[2] = {qn_cast(wide, QN_U32), qn_cast(qn_shr(wide, qn_like(wide, 32)), QN_U32)};
+    func_threefry(k, x);
+    return func_end(f, pair(x[0], x[1]));
+}
+
+/* ---- more distributions --------------------------------------------------------------------- */
+
+/* -log(1 - u), with half a step in place of a u of 0, so that it is above 0. */
+static qn_tensor *exponentials(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
+    qn_dtype wide = dtype == QN_F64 ? QN_F64 : QN_F32;
+    qn_tensor *u = float_wanted(key, dtype) ? qn_uniform(key, wide, rank, shape) : NULL;
+    if (!u) return NULL;
+    qn_tensor *half = qn_like(u, wide == QN_F64 ? 0x1p-54 : 0x1p-25);
+    u = qn_where(qn_eq(u, qn_like(u, 0)), half, u);
+    return qn_neg(qn_log1p(qn_neg(u)));
+}
+
+qn_tensor *qn_exponential(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
+    func_frame f = func_on("exponential", ARG(key));
+    qn_tensor *x = exponentials(key, dtype, rank, shape);
+    return func_end(f, x ? func_as(x, dtype) : NULL);
+}
+
+static qn_tensor *gumbels(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
+    qn_tensor *x = exponentials(key, dtype, rank, shape);
+    return x ? qn_neg(qn_log(x)) : NULL;
+}
+
+qn_tensor *qn_gumbel(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
+    func_frame f = func_on("gumbel", ARG(key));
+    qn_tensor *x = gumbels(key, dtype, rank, shape);
+    return func_end(f, x ? func_as(x, dtype) : NULL);
+}
+
+/* The largest of logits plus Gumbel noise is class i with the probability softmax gives it. */
+static qn_tensor *drawn(qn_tensor *key, qn_tensor *logits) {
+    int64_t dims[QN_MAX_RANK];
+    logits = func_widen(func_float(logits));
+    if (!logits || !key) return NULL;
+    int rank = func_dims(logits, dims);
+    qn_tensor *noise = gumbels(key, qn_dtype_of(logits), rank, dims);
+    return qn_argmax(qn_add(logits, noise), -1, false);
+}
+
+qn_tensor *qn_categorical(qn_tensor *key, qn_tensor *logits) {
+    func_frame f = func_on("categorical", ARG(key), ARG(logits));
+    return func_end(f, drawn(key, logits));
+}
+
+qn_tensor *qn_multinomial(qn_tensor *key, qn_tensor *weights, int64_t n) {
+    func_frame f = func_on("multinomial", ARG(key), ARG(weights));
+    int64_t dims[QN_MAX_RANK + 1];
+    if (!key || !weights) return func_end(f, NULL);
+    if (func_rank(weights) < 1 || func_rank(weights) == QN_MAX_RANK || n < 0)
+        return func_end(f, fail_null(f.qn, QN_ERANGE, "multinomial: %lld of rank %d", (long long)n,
+                                     func_rank(weights)));
+    qn_tensor *logits = qn_unsqueeze(qn_log(func_widen(func_float(weights))), -2);
+    int rank = func_dims(logits, dims);
+    dims[rank - 2] = n;
+    return func_end(f, drawn(key, func_expand(logits, rank, dims)));
+}
+
+/* ---- weights to begin with ------------------------------------------------------------------ */
+
+/* How many numbers go into one of a weight [out, in, kernel..], and how many come of one. */
+static bool fans(qn_tensor *key, int rank, const int64_t *shape, double *in, double *out) {
+    bool known = key && shape && rank >= 2 && rank <= QN_MAX_RANK;
+    double kernel = 1;
+    for (int i = 0; known && i < rank; i++) {
+        known = shape[i] > 0;
+        if (i >= 2) kernel *= (double)shape[i];
+    }
+    if (!known)
+        return key ? fail_null(tensor_ctx(key), QN_ESHAPE, "%s: a weight is [out, in, kernel..]",
+                               graph_name(tensor_ctx(key), "weights"))
+                   : NULL;
+    *in = (double)shape[1] * kernel;
+    *out = (double)shape[0] * kernel;
+    return true;
+}
+
+/* Numbers of a deviation, normal or uniform. */
+static qn_tensor *weights_of(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape,
+                             double deviation) {
+    bool uniform = deviation < 0;
+    qn_tensor *x = uniform ? qn_uniform(key, dtype == QN_F64 ? QN_F64 : QN_F32, rank, shape)
+                           : qn_randn(key, dtype, rank, shape);
+    if (!x || !float_wanted(key, dtype)) return NULL;
+    if (!uniform) return qn_mul(x, qn_like(x, deviation));
+    double most = -deviation * sqrt(3);
+    return func_as(qn_fma(x, qn_like(x, 2 * most), qn_like(x, -most)), dtype);
+}
+
+qn_tensor *qn_kaiming_normal(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape,
+                             double gain) {
+    func_frame f = func_on("kaiming_normal", ARG(key));
+    double in, out;
+    if (!fans(key, rank, shape, &in, &out)) return func_end(f, NULL);
+    return func_end(f, weights_of(key, dtype, rank, shape, fabs(gain) / sqrt(in)));
+}
+
+qn_tensor *qn_kaiming_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape,
+                              double gain) {
+    func_frame f = func_on("kaiming_uniform", ARG(key));
+    double in, out;
+    if (!fans(key, rank, shape, &in, &out)) return func_end(f, NULL);
+    return func_end(f, weights_of(key, dtype, rank, shape, -fabs(gain) / sqrt(in)));
+}
+
+qn_tensor *qn_xavier_normal(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape,
+                            double gain) {
+    func_frame f = func_on("xavier_normal", ARG(key));
+    double in, out;
+    if (!fans(key, rank, shape, &in, &out)) return func_end(f, NULL);
+    return func_end(f, weights_of(key, dtype, rank, shape, fabs(gain) * sqrt(2 / (in + out))));
+}
+
+qn_tensor *qn_xavier_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape,
+                             double gain) {
+    func_frame f = func_on("xavier_uniform", ARG(key));
+    double in, out;
+    if (!fans(key, rank, shape, &in, &out)) return func_end(f, NULL);
+    return func_end(f, weights_of(key, dtype, rank, shape, -fabs(gain) * sqrt(2 / (in + out))));
+}

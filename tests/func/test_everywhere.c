@@ -196,6 +196,18 @@ static qn_tensor *frexp_of(qn_tensor *x) {
     return qn_ldexp(out[0], qn_add(out[1], qn_scalar(qn_context(x), QN_I32, 3)));
 }
 
+static qn_tensor *batch_norm_of(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta) {
+    qn_tensor *out[3] = {NULL};
+    if (qn_batch_norm_training(x, gamma, beta, 1e-3, out)) return NULL;
+    qn_tensor *statistics = qn_unsqueeze(qn_mul(out[1], out[2]), 1);
+    return qn_add(out[0], statistics);
+}
+
+static qn_tensor *key_split_of(qn_tensor *key) {
+    qn_tensor *out[3] = {NULL};
+    return qn_key_split(key, 3, out) ? NULL : qn_stack(3, out, 0);
+}
+
 /* Arrays apart, so that their axes come first; and the same written. */
 static qn_tensor *index_of(qn_tensor *x, qn_tensor *i, qn_tensor *j) {
     const qn_index_item items[] = {QN_AT_PLACES(j), QN_SLICE(-1, 0, -2), QN_AT_PLACES(i)};

@@ -244,6 +244,7 @@ typedef struct layers {
     qn_batch_options batch;
     qn_init_options init;
     qn_index_item items[API_ARRAY];
+    qn_cross_entropy_options classes;
 } layers;
 
 static void index_items(episode *e, api_args *a, layers *l) {
@@ -264,7 +265,16 @@ static void layer_arguments(episode *e, api_args *a, layers *l) {
     l->settings = qn_optimizer_defaults((qn_method)small(e, 0, (QN_LION + 1)));
     if (chance(e, 20)) l->settings.rate = real(e);
     if (chance(e, 10)) l->settings.clip = 1;
-    l->heads = QN_ATTENTION_OPTIONS(.causal = chance(e, 50));
+    l->heads = QN_ATTENTION_OPTIONS(.causal = chance(e, 50), .grouped = chance(e, 20));
+    if (chance(e, 20)) l->heads.scale = real(e);
+    if (chance(e, 20)) l->heads.cap = real(e);
+    if (chance(e, 20)) l->heads.window = number(e);
+    if (chance(e, 20)) l->heads.mask = tensor(e);
+    l->classes = QN_CROSS_ENTROPY_OPTIONS(.reduction = (qn_reduction)small(e, 0, 2),
+                                          .ignores = chance(e, 20), .ignore = small(e, -1, 2));
+    if (chance(e, 20)) l->classes.smoothing = real(e);
+    if (chance(e, 20)) l->classes.weight = tensor(e);
+    a->classes = chance(e, 30) ? NULL : &l->classes;
     l->layers = QN_LAYER_OPTIONS(.scale = real(e), .out_scale = real(e), .epsilon = real(e),
                                  .conv = chance(e, 50) ? NULL : &l->options,
                                  .no_bias = chance(e, 50), .causal = chance(e, 50));
@@ -293,7 +303,8 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     for (int i = 0; i < API_LIST && lists; i++) a->list[i] = i < 5 ? tensor(e) : a->list[i - 5];
     for (int i = 0; i < API_LIST && lists; i++) a->list2[i] = i < 3 ? tensor(e) : a->list2[i - 3];
     if (api_takes(r, "a->layers") || api_takes(r, "a->heads") || api_takes(r, "a->batch") ||
-        api_takes(r, "a->init") || api_takes(r, "a->options") || api_takes(r, "a->settings"))
+        api_takes(r, "a->init") || api_takes(r, "a->classes") || api_takes(r, "a->options") ||
+        api_takes(r, "a->settings"))
         layer_arguments(e, a, l);
     if (chance(e, 3)) a->n = (int)small(e, -2, API_LIST);
     a->rank = (int)(chance(e, 3) ? whole(e) : small(e, 0, 3));

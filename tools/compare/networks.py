@@ -8,6 +8,7 @@ import numpy as np
 
 from quern import (DTYPES, FLOATS, INTS, STORAGE, Value, attention_options, conv_options, epsilon,
                    fixed_options)
+from answers import ANSWERS, attention_with
 from randoms import RANDOMS
 from reductions import accumulator
 from trial import exact, near, normal, plain
@@ -276,6 +277,7 @@ def norms(kind):
 
 
 def attention(q, account, rng, name):
+    attention_with(q, account, rng)
     for dtype in FLOATS:
         for causal in (False, True):
             for shape, keys in ((2, 5, 4), 5), ((3, 7), 3), ((1, 2, 4, 8), 6), ((2, 33, 16), 33):
@@ -371,7 +373,7 @@ ROWS = {
     "l1_loss": loss(lambda x, y: (np.abs(x - y), np.abs(x - y))),
     "huber_loss": loss(huber, options=(1.0,)),
     "bce_with_logits": loss(bce, (1, 5, 50), y_values=lambda rng, s: rng.integers(0, 2, s)),
-    **RANDOMS}
+    **RANDOMS, **ANSWERS}
 WITH_TORCH = {"conv", "conv1d", "conv2d", "conv3d", "conv_transpose", "max_pool", "avg_pool"}
 
 

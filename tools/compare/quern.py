@@ -122,8 +122,26 @@ def fixed_options(space, stride, padding, dilation, groups):
                         dilation=[dilation] * space, groups=groups)
 
 
-class AttentionOptions(C.Structure):
-    _fields_ = [("size", C.c_size_t), ("causal", C.c_bool)]
+class Options(C.Structure):
+    """A struct of options by the names of its fields."""
+
+    @classmethod
+    def of(cls, **given):
+        return cls(size=C.sizeof(cls), **given)
+
+
+def pointer(tensor):
+    return tensor if tensor else 0
+
+
+class AttentionOptions(Options):
+    _fields_ = [("size", C.c_size_t), ("causal", C.c_bool), ("scale", C.c_double), ("cap", C.c_double),
+                ("window", C.c_int64), ("mask", C.c_void_p), ("grouped", C.c_bool)]
+
+
+class CrossEntropyOptions(Options):
+    _fields_ = [("size", C.c_size_t), ("reduction", C.c_int), ("smoothing", C.c_double), ("weight", C.c_void_p),
+                ("ignore", C.c_int64), ("ignores", C.c_bool)]
 
 
 class IndexItem(C.Structure):
@@ -132,7 +150,7 @@ class IndexItem(C.Structure):
 
 
 def attention_options(causal):
-    return AttentionOptions(C.sizeof(AttentionOptions), causal)
+    return AttentionOptions.of(causal=causal)
 
 
 def prototypes():
@@ -151,7 +169,8 @@ def prototypes():
 
 SIMPLE = {"int": C.c_int, "int64_t": C.c_int64, "uint64_t": C.c_uint64, "double": C.c_double,
           "bool": C.c_bool, "size_t": C.c_size_t, "const char *": C.c_char_p, "qn_code": C.c_int,
-          "qn_dtype": C.c_int, "qn_pad_mode": C.c_int, "qn_quantile_mode": C.c_int, "qn_combine": C.c_int, "void": None,
+          "qn_dtype": C.c_int, "qn_pad_mode": C.c_int, "qn_quantile_mode": C.c_int, "qn_combine": C.c_int,
+          "qn_reduction": C.c_int, "void": None,
           "qn_scope": C.c_uint32, "qn_method": C.c_int, "uint32_t": C.c_uint32}
 
 
