@@ -914,7 +914,7 @@ QN_API qn_tensor *qn_cross_entropy_soft(qn_tensor *logits, qn_tensor *target,
 /* target * (log(target) - log_p), 0 where target is; log_target: it is given as its logarithm */
 QN_API qn_tensor *qn_kl_div(qn_tensor *log_p, qn_tensor *target, bool log_target,
                             qn_reduction reduction);
-/* -(y*log(p) + (1-y)*log(1-p)), logarithms being -100 at least; bce_with_logits is more exact */
+/* -(y*log(p) + (1-y)*log(1-p)), a logarithm of 0 being -100; bce_with_logits is more exact */
 QN_API qn_tensor *qn_bce_loss(qn_tensor *p, qn_tensor *y, qn_reduction reduction);
 /* |anchor - near| - |anchor - far| + margin where that is above 0, lengths being over the last axis
  * */

@@ -545,7 +545,7 @@ X(TENSOR, cross_entropy_soft, (qn_tensor *logits, qn_tensor *target, qn_reductio
 X(TENSOR, kl_div, (qn_tensor *log_p, qn_tensor *target, bool log_target, qn_reduction reduction), -, 0, 0,
   "target * (log(target) - log_p), 0 where target is; log_target: it is given as its logarithm")
 X(TENSOR, bce_loss, (qn_tensor *p, qn_tensor *y, qn_reduction reduction), -, 0, 0,
-  "-(y*log(p) + (1-y)*log(1-p)), logarithms being -100 at least; bce_with_logits is more exact")
+  "-(y*log(p) + (1-y)*log(1-p)), a logarithm of 0 being -100; bce_with_logits is more exact")
 X(TENSOR, triplet_margin_loss, (qn_tensor *anchor, qn_tensor *near, qn_tensor *far, double margin, qn_reduction reduction), -, 0, 0,
   "|anchor - near| - |anchor - far| + margin where that is above 0, lengths being over the last "
   "axis")

@@ -255,6 +255,17 @@ VECTOR(nanmin, qn_nanmin(x, 0, false))
 VECTOR(nanmean, qn_nanmean(x, 0, false))
 VECTOR(nanvariance, qn_nanvariance(x, 0, 0, false))
 VECTOR(nanstd, qn_nanstd(x, 0, 0, false))
+VECTOR(bce_of, qn_bce_loss(x, zeros_then_ones(x), QN_REDUCE_MEAN))
+
+/* Query 0 sees nothing. */
+static qn_tensor *hidden_by(qn_tensor *x, double seen, double hidden, qn_dtype d) {
+    const double v[4] = {hidden, hidden, seen, seen};
+    qn_tensor *t = qn_reshape(x, 2, (int64_t[]){2, 1});
+    qn_tensor *mask = qn_cast(qn_from(tensor_ctx(x), QN_F64, 2, (int64_t[]){2, 2}, v), d);
+    return qn_attention(t, t, t, &QN_ATTENTION_OPTIONS(.mask = mask));
+}
+VECTOR(hidden_truth, hidden_by(x, 1, 0, QN_BOOL))
+VECTOR(hidden_sum, hidden_by(x, 0, -(double)INFINITY, QN_F32))
 VECTOR(norm2, qn_norm(x, 0, 2, false))
 VECTOR(norm1, qn_norm(x, 0, 1, false))
 VECTOR(norm3, qn_norm(x, 0, 3, false))
@@ -317,6 +328,10 @@ static const vector_case vector_cases[] = {
     {"norm", norm_most, 2, {NAN, 1}, {NAN, UNSAID}, {UNSAID, UNSAID}},
     {"norm", norm_least, 3, {1, -1, 3}, {0.5, -0.5, 0}, {0, 0, 0}},
     {"norm", norm_count, 2, {0, 2}, {0, 0}, {0, 0}},
+    {"bce_loss", bce_of, 2, {0, 1}, {0, 0}, {0, 0}},
+    {"bce_loss", bce_of, 2, {1, 0}, {-0.5, 0.5}, {0.5, 1}},
+    {"attention", hidden_truth, 2, {0, 0}, {0.5, 0.5}, {0, 0}},
+    {"attention", hidden_sum, 2, {0, 0}, {0.5, 0.5}, {0, 0}},
     {"nansum", nansum, 3, {NAN, 1, INF}, {0, 1, 1}, {0, 0, 0}},
     {"nanprod", nanprod, 3, {NAN, 2, 3}, {0, 3, 2}, {0, 3, 2}},
     {"nanmax", nanmax, 3, {NAN, 3, 3}, {0, 0.5, 0.5}, {0, 0, 0}},

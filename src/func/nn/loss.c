@@ -145,19 +145,25 @@ qn_tensor *qn_kl_div(qn_tensor *log_p, qn_tensor *target, bool log_target, qn_re
     return func_end(f, reduced(terms, reduction));
 }
 
-/* Logarithms are no less than -100, so that a certain but wrong answer is finite. */
-static qn_tensor *bounded(qn_tensor *log) {
-    qn_tensor *least = qn_like(log, -100);
-    return qn_where(qn_lt(log, least), least, log);
+/* Logarithms are no less than -100, so that a certain but wrong answer is finite: there x is 0, and
+ * the logarithm is taken of 1, which has a slope. */
+static qn_tensor *bounded_log(qn_tensor *x) {
+    qn_tensor *none = qn_eq(x, qn_like(x, 0));
+    return qn_where(none, qn_like(x, -100), qn_log(qn_where(none, qn_like(x, 1), x)));
+}
+
+static qn_tensor *bounded_log_rest(qn_tensor *x) {
+    qn_tensor *none = qn_eq(x, qn_like(x, 1)), *zero = qn_like(x, 0);
+    return qn_where(none, qn_like(x, -100), qn_log1p(qn_neg(qn_where(none, zero, x))));
 }
 
 qn_tensor *qn_bce_loss(qn_tensor *p, qn_tensor *y, qn_reduction reduction) {
     func_frame f = func_on("bce_loss", ARG(p), ARG(y));
     qn_tensor *v[] = {p, y};
     func_floats(&f, 2, v);
-    qn_tensor *yes = qn_mul(v[1], bounded(qn_log(v[0])));
-    qn_tensor *one = v[1] ? qn_like(v[1], 1) : NULL;
-    qn_tensor *no = qn_mul(qn_sub(one, v[1]), bounded(qn_log1p(qn_neg(v[0]))));
+    if (!v[0] || !v[1]) return func_end(f, NULL);
+    qn_tensor *yes = qn_mul(v[1], bounded_log(v[0]));
+    qn_tensor *no = qn_mul(qn_sub(qn_like(v[1], 1), v[1]), bounded_log_rest(v[0]));
     return func_end(f, reduced(qn_neg(qn_add(yes, no)), reduction));
 }
 
