@@ -1,4 +1,4 @@
-/* function_cases.h - arguments for every function of quern_ops.h's generated prototypes, one row
+/* function_cases.h - arguments for every function of the headers' generated prototypes, one row
  * each: X(name, lo, hi, call). test_everywhere.c runs the calls and fails where a function has no
  * row.
  *

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-HEADERS = ["quern.h", "quern_ops.h", "quern_nn.h", "quern_tune.h"]
+HEADERS = ["quern.h", "quern_ops.h", "quern_ops_nn.h", "quern_nn.h", "quern_tune.h"]
 COUNTS = ("n", "n_in", "n_out", "rank", "space")
 
 # Lists whose length no argument says: record.h has the words.

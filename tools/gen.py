@@ -6,8 +6,8 @@ Usage: gen.py [--check] [--force] [--accept] [NAME...]
 Generated are regions of ordinary files, and they are committed. What lies in include/quern_ops.h between
 the lines "== generated .. ==" and "== end .. ==", the prototypes by section, belongs to the tables as a
 whole, and so do the macros of include/quern_generic.h: a run writes it anew, --check compares. Its
-words and parameters are all columns of the tables. The tables of src/record follow from the headers
-(calls.py).
+words and parameters are all columns of the tables; include/quern_ops_nn.h has the sections of
+NETWORKS. The tables of src/record follow from the headers (calls.py).
 
 The bodies of src/func/api.c that only name a row, and the tables of docs/ops.md and docs/knobs.md, are
 regions of their own, one for each row. A region is a comment holding a marker
@@ -165,7 +165,8 @@ def funcs():
         yield heading, kind, name, [p.strip() for p in params[1:-1].split(",")], literal(doc)
 
 
-# The sections of the header: heading of funcs.h, whether a row of ops.h belongs there.
+# The sections of the headers: heading of funcs.h, whether a row of ops.h belongs there; those of NETWORKS
+# are in the second.
 SECTIONS = [("making", lambda op: False), ("converting", lambda op: False),
             ("elementwise, one argument", lambda op: op.class_ == "ELEM" and op.arity == 1),
             ("elementwise, two arguments and more", lambda op: op.class_ == "ELEM" and op.arity > 1),
@@ -176,18 +177,21 @@ SECTIONS = [("making", lambda op: False), ("converting", lambda op: False),
             ("products", lambda op: False), ("convolution and pooling", lambda op: False),
             ("neural networks", lambda op: False), ("random numbers", lambda op: False),
             ("marks", lambda op: op.class_ == "MARK")]
+NETWORKS = ("convolution and pooling", "neural networks", "random numbers")
 TAKES = {"FLOAT": "floats; integers and bools as f32", "NUM": "integers and floats", "INT": "integers",
          "BITS": "bools and integers", "ANY": "any dtype", "CMP": "any dtypes; gives bool",
          "SELECT": "any dtypes", "TO": "any dtype; gives i64"}
 
 
-def header():
-    """The lines of the header's generated part."""
+def header(networks):
+    """The lines of a header's generated part."""
     composed = list(funcs())
     unknown = {h.split(":")[0] for h, *_ in composed} - {title for title, _ in SECTIONS}
     if unknown:
         sys.exit(f"gen: no section of the header is called {sorted(unknown)}")
     for title, has in SECTIONS:
+        if (title in NETWORKS) != networks:
+            continue
         heading = next((h for h, *_ in composed if h.split(":")[0] == title), title)
         yield ""
         yield f"/* ---- operations: {title} ".ljust(94, "-") + " */"
@@ -265,7 +269,8 @@ def knobs_table():
     yield table("knobs", ["variable", "kind", "set", "default", ""], lines)
 
 
-WHOLE = [("include/quern_ops.h", header), ("include/quern_generic.h", generic),
+WHOLE = [("include/quern_ops.h", lambda: header(False)), ("include/quern_ops_nn.h", lambda: header(True)),
+         ("include/quern_generic.h", generic),
          ("src/record/calls.h", lambda: calls.calls(ROOT)), ("src/record/inside.h", lambda: calls.inside(ROOT)),
          ("src/record/structs.h", lambda: calls.fields(ROOT))]
 OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table)]

@@ -6,7 +6,7 @@
 
 #include "eval.h"
 
-/* Every row of funcs.h has the prototype that quern_ops.h shows. */
+/* Every row of funcs.h has the prototype that the headers show. */
 #define RESULT_UNARY               qn_tensor *
 #define RESULT_BINARY              qn_tensor *
 #define RESULT_TENSOR              qn_tensor *

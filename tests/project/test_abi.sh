@@ -24,13 +24,13 @@ breaks() {
     [ $? -eq 1 ]
 }
 check a_field_in_the_middle_breaks breaks quern.h 's/^    const char \*device; /    int more;\n&/'
-check a_field_that_goes_breaks breaks quern_ops.h '/^    int64_t groups; /d'
+check a_field_that_goes_breaks breaks quern_ops_nn.h '/^    int64_t groups; /d'
 check a_field_of_another_type_breaks breaks quern_nn.h 's/^    double epsilon; /    float epsilon; /'
 check another_argument_breaks breaks quern_ops.h 's/qn_gelu\(qn_tensor \*x\)/qn_gelu(int x)/'
 check another_value_of_an_enum_breaks breaks quern.h 's/QN_F64 = 12/QN_F64 = 13/'
 check a_function_that_goes_breaks breaks quern_nn.h '/^QN_API qn_tensor \*qn_layer_forward/d'
 check a_field_at_the_end_of_options_is_fine changed quern.h 's/^\} qn_save_options;/    int64_t more;\n&/'
-check a_field_in_what_fills_up_the_struct_breaks breaks quern_ops.h 's/^\} qn_attention_options;/    bool more;\n&/'
+check a_field_in_what_fills_up_the_struct_breaks breaks quern_ops_nn.h 's/^\} qn_attention_options;/    bool more;\n&/'
 check a_field_at_the_end_of_results_is_fine changed quern.h 's/^\} qn_stats;/    uint64_t more;\n&/'
 check a_new_function_is_fine changed quern.h \
     's/^QN_API const char \*qn_version/QN_API int qn_newest(void);\n&/'
