@@ -17,6 +17,8 @@ LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "L
            ("plan_run", "inputs"): "LENGTH_INPUTS", ("plan_run", "outputs"): "LENGTH_OUTPUTS",
            ("optimizer_apply", "gradients"): "LENGTH_PARAMETERS", ("from", "data"): "LENGTH_SHAPE",
            ("text_batch", "ids"): "LENGTH_BATCH", ("text_batch", "targets"): "LENGTH_BATCH",
+           ("frexp", "out"): "LENGTH_IS(2)", ("aminmax", "out"): "LENGTH_IS(2)",
+           ("batch_norm_training", "out"): "LENGTH_IS(3)",
            ("write", "data"): "size", ("text_new", "text"): "size", ("text_ids", "ids"): "count"}
 
 # By type: the letter of record.h. What is made in a context is an object.
@@ -29,7 +31,7 @@ OBJECTS = ("tape", "plan", "file", "module", "layer", "optimizer", "gpt", "text"
 NOT_KEPT = {"alloc", "free", "alloc_user", "log", "log_user", "error", "error_size", "metadata", "pairs", "going",
             "user"}
 FIELDS = {"int": "INT", "int64_t": "I64", "uint64_t": "I64", "double": "F64", "bool": "BOOL",
-          "const char *": "TEXT", "const qn_conv_options *": "CONV"}
+          "const char *": "TEXT", "qn_tensor *": "TENSOR", "const qn_conv_options *": "CONV"}
 BY_HAND = ("open",)
 
 
@@ -61,7 +63,7 @@ def enums(text):
 
 
 def letter(type_, structs, kinds):
-    """The letter of record.h, None where the type has none."""
+    """The letter of record.h, None where the type has none. Of `structs`, name: whether it says its size."""
     bare = type_.replace("const ", "", 1) if type_.endswith("*") else type_
     if type_ in kinds:
         return "I"
@@ -70,7 +72,7 @@ def letter(type_, structs, kinds):
     if bare in ("qn_ctx *", "qn_tensor *"):
         return LETTERS[bare]
     if type_.startswith("const ") and type_[6:-2] in structs:
-        return "K"
+        return "K" if structs[type_[6:-2]] else "V"
     if type_[:-2] in structs:
         return "N"
     return LETTERS.get(type_)
@@ -85,7 +87,7 @@ def length(name, params, k):
     if said:
         return said
     if params[k][0] == "qn_tensor **" and params[k][1] != "out":
-        return "LENGTH_ONE"
+        return "LENGTH_IS(1)"
     before = [i for i in range(k) if params[i] in [("int", c) for c in COUNTS]]
     if not before:
         sys.exit(f"gen: qn_{name}: how long is {names[k]}? tools/calls.py, LENGTHS")
@@ -105,12 +107,14 @@ def row(result, name, params, structs, kinds):
             args.append(f"{one}({k}, {long})")
         elif one == "K":
             args.append(f"K({k}, {type_[9:-2]})")
+        elif one == "V":
+            args.append(f"V({k}, {length(name, params, k)}, {type_[9:-2]})")
         else:
             args.append(f"{one}({k})")
     shown = ", ".join(t + ("" if t.endswith("*") else " ") + n for t, n in params)
     rest = f"{name}, ({shown}), ({', '.join(n for _, n in params)}), ({', '.join(args)}))"
     if result == "void":
-        return f"V({rest}"
+        return f"VOID({rest}"
     gives = "E" if result == "qn_code" else letter(result, structs, kinds)
     return f"{'HAND' if name in BY_HAND else 'X'}({result}, {gives}, {rest}"
 
@@ -130,6 +134,11 @@ def structures(text):
         yield match[1], found
 
 
+def sized(fields):
+    """Does a struct begin with its size, as options do?"""
+    return fields[0][:2] == ("size_t", "size")
+
+
 def wrapped(line):
     """A row of at most 160 columns, as tables may be, else with more lines, of 100."""
     lines, width = [], 150 if line.startswith("X") else 98
@@ -143,7 +152,7 @@ def wrapped(line):
 def calls(root):
     """The lines of src/record/calls.h."""
     text = declarations(root)
-    structs = {name for name, _ in structures(text)}
+    structs = {name: sized(found) for name, found in structures(text)}
     yield ""
     for result, name, params in functions(text):
         yield from wrapped(row(result, name, params, structs, enums(text)))
@@ -165,7 +174,7 @@ def fields(root):
         if name not in taken:
             continue
         yield f"S({name[3:]}, {name})"
-        for type_, field, count in found[1:]:
+        for type_, field, count in found[sized(found):]:
             if field in NOT_KEPT:
                 continue
             kind = "INT" if type_ in enums(text) else FIELDS.get(type_)

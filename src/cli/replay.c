@@ -128,7 +128,7 @@ static bool give_room(replay *r, replay_call *c, int k) {
 static bool prepare(replay *r, replay_call *c) {
     const call_row *row = &call_rows[c->id];
     for (int k = 0; k < CALL_ARGS && row->arg[k].letter && !c->named; k++)
-        if (strchr("DPAYLME", row->arg[k].letter) && !list_fits(r, c, k)) return false;
+        if (strchr("DPAYLMEV", row->arg[k].letter) && !list_fits(r, c, k)) return false;
     for (int k = 0; k < CALL_ARGS && row->arg[k].letter && !c->named; k++)
         if (c->room[k] && !give_room(r, c, k)) return false;
     return move_file(r, c);

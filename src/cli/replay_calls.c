@@ -26,6 +26,7 @@
 #define R(k, length) v[k].p
 #define J(k, length) v[k].p
 #define K(k, name)   v[k].p
+#define V(k, n, of)  v[k].p
 
 #define GIVE_C(r)                                                                                  \
     (call_value) {                                                                                 \
@@ -54,7 +55,7 @@
     static call_value run_##name(const call_value *v) {                                            \
         return GIVE_##RESULT(qn_##name letters);                                                   \
     }
-#define V(name, params, args, letters)                                                             \
+#define VOID(name, params, args, letters)                                                          \
     static call_value run_##name(const call_value *v) {                                            \
         qn_##name letters;                                                                         \
         return (call_value){.i = 0};                                                               \
@@ -62,12 +63,12 @@
 #define HAND X
 #include "record/calls.h"
 #undef X
-#undef V
+#undef VOID
 
 call_value replay_run(call_id id, const call_value *v) {
     static call_value (*const run[CALLS])(const call_value *v) = {
 #define X(type, RESULT, name, ...) run_##name,
-#define V(name, ...)               run_##name,
+#define VOID(name, ...)            run_##name,
 #include "record/calls.h"
     };
     return run[id](v);

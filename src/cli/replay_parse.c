@@ -223,8 +223,12 @@ static bool named(replay *r, replay_call *c, const char **at, char letter, void 
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static bool element(replay *r, replay_call *c, const char **at, char letter, void *to) {
+static bool fields(replay *r, replay_call *c, const char **at, int which, uint8_t *to);
+
+static bool element(replay *r, replay_call *c, const char **at, call_arg arg, void *to) {
     int64_t n;
+    char letter = arg.letter;
+    if (letter == 'V') return fields(r, c, at, arg.of, to);
     if (letter == 'L') return named(r, c, at, 't', to);
     if (letter == 'M') return replay_word(r, c, at, to);
     if (letter == 'E') return real(r, at, to);
@@ -244,9 +248,11 @@ static bool element(replay *r, replay_call *c, const char **at, char letter, voi
 }
 
 /* "[ 1 2 ]", "-" for NULL, "?" for one that was not read. */
-static bool list(replay *r, replay_call *c, const char **at, int k, char letter) {
+static bool list(replay *r, replay_call *c, const char **at, int k) {
     enum { DUMMY = 64 };
-    size_t width = letter == 'A' ? sizeof(int) : 8, cap = DUMMY;
+    call_arg arg = call_rows[c->id].arg[k];
+    size_t width = arg.letter == 'V' ? struct_sizes[arg.of] : arg.letter == 'A' ? sizeof(int) : 8;
+    size_t cap = DUMMY;
     c->listed[k] = -1;
     if (replay_token(r, at, "-")) return true;
     char *to = c->v[k].p = take(r, c, cap * width);
@@ -263,7 +269,7 @@ static bool list(replay *r, replay_call *c, const char **at, int k, char letter)
             c->v[k].p = to = grown;
             cap *= 2;
         }
-        if (!element(r, c, at, letter, to + (size_t)n * width)) return false;
+        if (!element(r, c, at, arg, to + (size_t)n * width)) return false;
         n++;
     }
     c->listed[k] = n;
@@ -302,6 +308,8 @@ static bool field_value(replay *r, replay_call *c, const char **at, const struct
         return real(r, at, &x) && memcpy(to, &x, sizeof x);
     case FIELD_TEXT:
         return replay_word(r, c, at, &text) && memcpy(to, &text, sizeof text);
+    case FIELD_TENSOR:
+        return named(r, c, at, 't', &p) && memcpy(to, &p, sizeof p);
     case FIELD_CONV:
         return structure(r, c, at, STRUCT_conv_options, &p) && memcpy(to, &p, sizeof p);
     case FIELD_BOOL:
@@ -310,7 +318,7 @@ static bool field_value(replay *r, replay_call *c, const char **at, const struct
         return replay_whole(r, at, INT32_MIN, INT32_MAX, &n) &&
                memcpy(to, &(int){(int)n}, sizeof(int));
     default:
-        return replay_whole(r, at, INT64_MIN, INT64_MAX, &n) && memcpy(to, &n, sizeof n);
+        return element(r, c, at, (call_arg){'Y', 0, 0}, &n) && memcpy(to, &n, sizeof n);
     }
 }
 
@@ -328,7 +336,7 @@ static bool field(replay *r, replay_call *c, const char **at, int which, uint8_t
     replay_skip_spaces(at);
     size_t length = strcspn(*at, "= ");
     int64_t size;
-    if (length == 4 && !memcmp(*at, "size", 4) && (*at)[4] == '=') {
+    if (length == 4 && !memcmp(*at, "size=", 5) && struct_is_sized(which)) {
         *at += 5;
         if (!replay_whole(r, at, 0, MOST, &size)) return false;
         memcpy(to, &(size_t){(size_t)size}, sizeof(size_t));
@@ -346,18 +354,25 @@ static bool field(replay *r, replay_call *c, const char **at, int which, uint8_t
     return true;
 }
 
+/* "{ .. }"; whose errors the call makes its tensors do not say. */
+static bool fields(replay *r, replay_call *c, const char **at, int which, uint8_t *to) {
+    uint32_t ctx = c->ctx;
+    if (!replay_token(r, at, "{")) return replay_bad(r, "a struct is missing at \"%.30s\"", *at);
+    while (!replay_token(r, at, "}"))
+        if (!**at || !field(r, c, at, which, to)) return replay_bad(r, "a struct does not end");
+    c->ctx = ctx;
+    return true;
+}
+
 static bool structure(replay *r, replay_call *c, const char **at, int which, void **out) {
     enum { ROOM = 4096 + 512 };
     *out = NULL;
     if (replay_token(r, at, "-")) return true;
-    if (!replay_token(r, at, "{")) return replay_bad(r, "a struct is missing at \"%.30s\"", *at);
     uint8_t *to = take(r, c, ROOM);
     if (!to) return false;
     memcpy(to, &(size_t){struct_sizes[which]}, sizeof(size_t));
-    while (!replay_token(r, at, "}"))
-        if (!**at || !field(r, c, at, which, to)) return replay_bad(r, "a struct does not end");
     *out = to;
-    return true;
+    return fields(r, c, at, which, to);
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */
@@ -381,7 +396,7 @@ static bool argument(replay *r, replay_call *c, const char **at, int k) {
     case 'H':
         return replay_whole(r, at, 0, UINT32_MAX, &v->i);
     case 'Z':
-        return element(r, c, at, 'Y', &v->i);
+        return element(r, c, at, (call_arg){'Y', 0, 0}, &v->i);
     case 'U':
     case 'S':
         return unsigned_number(r, at, &v->i);
@@ -394,7 +409,7 @@ static bool argument(replay *r, replay_call *c, const char **at, int k) {
     case 'D':
         return data(r, c, at, k);
     case 'K':
-        return structure(r, c, at, row->arg[k].about, &v->p);
+        return structure(r, c, at, row->arg[k].of, &v->p);
     case 'R':
     case 'Q':
     case 'J':
@@ -405,7 +420,7 @@ static bool argument(replay *r, replay_call *c, const char **at, int k) {
         c->room[k] = 1;
         return true;
     default:
-        return list(r, c, at, k, letter);
+        return list(r, c, at, k);
     }
 }
 

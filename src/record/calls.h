@@ -8,20 +8,20 @@
 
 HAND(qn_ctx *, C, open, (const qn_options *options), (options), (K(0, options)))
 X(const char *, W, device_of, (const qn_ctx *qn, const char **why), (qn, why), (C(0), N(1)))
-V(close, (qn_ctx *qn), (qn), (C(0)))
+VOID(close, (qn_ctx *qn), (qn), (C(0)))
 X(const char *, W, error, (const qn_ctx *qn), (qn), (C(0)))
 X(qn_code, E, error_code, (const qn_ctx *qn), (qn), (C(0)))
-V(clear_error, (qn_ctx *qn), (qn), (C(0)))
+VOID(clear_error, (qn_ctx *qn), (qn), (C(0)))
 X(const char *, W, code_text, (qn_code code), (code), (I(0)))
-V(at, (qn_ctx *qn, const char *file, int line), (qn, file, line), (C(0), W(1), I(2)))
+VOID(at, (qn_ctx *qn, const char *file, int line), (qn, file, line), (C(0), W(1), I(2)))
 X(bool, B, device_at, (int i, const char **name, const char **description), (i, name, description), (I(0), N(1), N(2)))
 X(const char *, W, device_facts, (qn_ctx *qn), (qn), (C(0)))
 X(qn_code, E, set, (qn_ctx *qn, const char *knob, const char *value), (qn, knob, value), (C(0), W(1), W(2)))
 X(qn_scope, H, scope_begin, (qn_ctx *qn), (qn), (C(0)))
-V(scope_end, (qn_ctx *qn, qn_scope scope), (qn, scope), (C(0), H(1)))
+VOID(scope_end, (qn_ctx *qn, qn_scope scope), (qn, scope), (C(0), H(1)))
 X(qn_tensor *, T, scope_return, (qn_ctx *qn, qn_scope scope, qn_tensor *result), (qn, scope, result), (C(0), H(1), T(2)))
 X(qn_tensor *, T, keep, (qn_tensor *t), (t), (T(0)))
-V(release, (qn_tensor *t), (t), (T(0)))
+VOID(release, (qn_tensor *t), (t), (T(0)))
 X(qn_code, E, set_name, (qn_tensor *t, const char *name), (t, name), (T(0), W(1)))
 X(const char *, W, name, (const qn_tensor *t), (t), (T(0)))
 X(qn_tensor *, T, from, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data), (qn, dtype, rank, shape, data), (C(0), I(1),
@@ -51,12 +51,12 @@ X(const char *, W, format, (qn_tensor *t, int limit), (t, limit), (T(0), I(1)))
 X(qn_code, E, grad, (qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out), (y, seed, n, x, out), (T(0), T(1), I(2), L(3, 2),
   R(4, 2)))
 X(qn_tape *, O, tape_begin, (qn_ctx *qn), (qn), (C(0)))
-V(tape_end, (qn_tape *tape), (tape), (O(0)))
+VOID(tape_end, (qn_tape *tape), (tape), (O(0)))
 X(qn_plan *, O, plan_new, (qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out, qn_tensor *const *outputs), (qn, n_in, inputs, n_out, outputs),
   (C(0), I(1), L(2, 1), I(3), L(4, 3)))
 X(qn_code, E, plan_run, (qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs), (plan, inputs, outputs), (O(0), L(1, LENGTH_INPUTS), R(2,
   LENGTH_OUTPUTS)))
-V(plan_free, (qn_plan *plan), (plan), (O(0)))
+VOID(plan_free, (qn_plan *plan), (plan), (O(0)))
 X(qn_code, E, save, (qn_ctx *qn, const char *path, int n, const char *const *names, qn_tensor *const *tensors, const qn_save_options *options), (qn,
   path, n, names, tensors, options), (C(0), W(1), I(2), M(3, 2), L(4, 2), K(5, save_options)))
 X(qn_file *, O, file_open, (qn_ctx *qn, const char *path), (qn, path), (C(0), W(1)))
@@ -64,8 +64,9 @@ X(int, I, file_count, (const qn_file *file), (file), (O(0)))
 X(const char *, W, file_name, (const qn_file *file, int i), (file, i), (O(0), I(1)))
 X(qn_tensor *, T, file_tensor, (const qn_file *file, const char *name), (file, name), (O(0), W(1)))
 X(const char *, W, file_text, (const qn_file *file, const char *key), (file, key), (O(0), W(1)))
-V(file_close, (qn_file *file), (file), (O(0)))
-V(get_stats, (const qn_ctx *qn, qn_stats *out, size_t size), (qn, out, size), (C(0), N(1), S(2)))
+VOID(file_close, (qn_file *file), (file), (O(0)))
+VOID(get_stats, (const qn_ctx *qn, qn_stats *out, size_t size), (qn, out, size), (C(0), N(1),
+  S(2)))
 X(qn_tensor *, T, full, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value), (qn, dtype, rank, shape, value), (C(0), I(1),
   I(2), P(3, 2), F(4)))
 X(qn_tensor *, T, full_int, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, int64_t value), (qn, dtype, rank, shape, value), (C(0),
@@ -91,6 +92,8 @@ X(qn_tensor *, T, linspace, (qn_ctx *qn, qn_dtype dtype, double start, double st
 X(qn_tensor *, T, eye, (qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns), (qn, dtype, rows, columns), (C(0), I(1), Z(2), Z(3)))
 X(qn_tensor *, T, cast, (qn_tensor *x, qn_dtype dtype), (x, dtype), (T(0), I(1)))
 X(qn_tensor *, T, bitcast, (qn_tensor *x, qn_dtype dtype), (x, dtype), (T(0), I(1)))
+X(qn_tensor *, T, view, (qn_tensor *x, qn_dtype dtype), (x, dtype), (T(0), I(1)))
+X(qn_tensor *, T, clone, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, neg, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, abs, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, reciprocal, (qn_tensor *x), (x), (T(0)))
@@ -147,6 +150,19 @@ X(qn_tensor *, T, selu, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, elu, (qn_tensor *x, double alpha), (x, alpha), (T(0), F(1)))
 X(qn_tensor *, T, leaky_relu, (qn_tensor *x, double slope), (x, slope), (T(0), F(1)))
 X(qn_tensor *, T, clamp, (qn_tensor *x, double lo, double hi), (x, lo, hi), (T(0), F(1), F(2)))
+X(qn_tensor *, T, signbit, (qn_tensor *x), (x), (T(0)))
+X(qn_tensor *, T, sinc, (qn_tensor *x), (x), (T(0)))
+X(qn_tensor *, T, logit, (qn_tensor *x), (x), (T(0)))
+X(qn_tensor *, T, softsign, (qn_tensor *x), (x), (T(0)))
+X(qn_tensor *, T, celu, (qn_tensor *x, double alpha), (x, alpha), (T(0), F(1)))
+X(qn_tensor *, T, hardtanh, (qn_tensor *x, double lo, double hi), (x, lo, hi), (T(0), F(1), F(2)))
+X(qn_tensor *, T, threshold, (qn_tensor *x, double threshold, double value), (x, threshold, value), (T(0), F(1), F(2)))
+X(qn_tensor *, T, softplus_beta, (qn_tensor *x, double beta, double threshold), (x, beta, threshold), (T(0), F(1), F(2)))
+X(qn_tensor *, T, glu, (qn_tensor *x, int axis), (x, axis), (T(0), I(1)))
+X(qn_tensor *, T, nan_to_num, (qn_tensor *x, double nan, double infinity, double minus_infinity), (x, nan, infinity, minus_infinity), (T(0), F(1),
+  F(2), F(3)))
+X(qn_code, E, frexp, (qn_tensor *x, qn_tensor **out), (x, out), (T(0), R(1, LENGTH_IS(2))))
+X(qn_tensor *, T, bitwise_count, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, add, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
 X(qn_tensor *, T, sub, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
 X(qn_tensor *, T, mul, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
@@ -177,6 +193,18 @@ X(qn_tensor *, T, logical_or, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1))
 X(qn_tensor *, T, logical_xor, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
 X(qn_tensor *, T, rem, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
 X(qn_tensor *, T, lerp, (qn_tensor *x, qn_tensor *y, qn_tensor *t), (x, y, t), (T(0), T(1), T(2)))
+X(qn_tensor *, T, copysign, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
+X(qn_tensor *, T, heaviside, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
+X(qn_tensor *, T, nextafter, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
+X(qn_tensor *, T, ldexp, (qn_tensor *x, qn_tensor *n), (x, n), (T(0), T(1)))
+X(qn_tensor *, T, gcd, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
+X(qn_tensor *, T, lcm, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
+X(qn_tensor *, T, clip, (qn_tensor *x, qn_tensor *lo, qn_tensor *hi), (x, lo, hi), (T(0), T(1), T(2)))
+X(qn_tensor *, T, prelu, (qn_tensor *x, qn_tensor *weight), (x, weight), (T(0), T(1)))
+X(qn_tensor *, T, isclose, (qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan), (x, y, rtol, atol, equal_nan), (T(0), T(1), F(2),
+  F(3), B(4)))
+X(qn_tensor *, T, allclose, (qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan), (x, y, rtol, atol, equal_nan), (T(0), T(1), F(2),
+  F(3), B(4)))
 X(qn_tensor *, T, sum, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
 X(qn_tensor *, T, sum_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), (x, n, axes, keepdims), (T(0), I(1), A(2, 1), B(3)))
 X(qn_tensor *, T, prod, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
@@ -206,6 +234,32 @@ X(qn_tensor *, T, norm_axes, (qn_tensor *x, int n, const int *axes, double p, bo
   B(4)))
 X(qn_tensor *, T, logsumexp, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
 X(qn_tensor *, T, logsumexp_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), (x, n, axes, keepdims), (T(0), I(1), A(2, 1), B(3)))
+X(qn_tensor *, T, count_nonzero, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
+X(qn_tensor *, T, count_nonzero_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), (x, n, axes, keepdims), (T(0), I(1), A(2, 1), B(3)))
+X(qn_tensor *, T, nansum, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
+X(qn_tensor *, T, nansum_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), (x, n, axes, keepdims), (T(0), I(1), A(2, 1), B(3)))
+X(qn_tensor *, T, nanprod, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
+X(qn_tensor *, T, nanprod_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), (x, n, axes, keepdims), (T(0), I(1), A(2, 1), B(3)))
+X(qn_tensor *, T, nanmax, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
+X(qn_tensor *, T, nanmax_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), (x, n, axes, keepdims), (T(0), I(1), A(2, 1), B(3)))
+X(qn_tensor *, T, nanmin, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
+X(qn_tensor *, T, nanmin_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), (x, n, axes, keepdims), (T(0), I(1), A(2, 1), B(3)))
+X(qn_tensor *, T, nanmean, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
+X(qn_tensor *, T, nanmean_axes, (qn_tensor *x, int n, const int *axes, bool keepdims), (x, n, axes, keepdims), (T(0), I(1), A(2, 1), B(3)))
+X(qn_tensor *, T, nanvariance, (qn_tensor *x, int axis, double correction, bool keepdims), (x, axis, correction, keepdims), (T(0), I(1), F(2), B(3)))
+X(qn_tensor *, T, nanvariance_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), (x, n, axes, correction, keepdims),
+  (T(0), I(1), A(2, 1), F(3), B(4)))
+X(qn_tensor *, T, nanstd, (qn_tensor *x, int axis, double correction, bool keepdims), (x, axis, correction, keepdims), (T(0), I(1), F(2), B(3)))
+X(qn_tensor *, T, nanstd_axes, (qn_tensor *x, int n, const int *axes, double correction, bool keepdims), (x, n, axes, correction, keepdims), (T(0),
+  I(1), A(2, 1), F(3), B(4)))
+X(qn_tensor *, T, sum_as, (qn_tensor *x, int n, const int *axes, qn_dtype dtype, bool keepdims), (x, n, axes, dtype, keepdims), (T(0), I(1), A(2, 1),
+  I(3), B(4)))
+X(qn_tensor *, T, prod_as, (qn_tensor *x, int n, const int *axes, qn_dtype dtype, bool keepdims), (x, n, axes, dtype, keepdims), (T(0), I(1), A(2,
+  1), I(3), B(4)))
+X(qn_tensor *, T, mean_as, (qn_tensor *x, int n, const int *axes, qn_dtype dtype, bool keepdims), (x, n, axes, dtype, keepdims), (T(0), I(1), A(2,
+  1), I(3), B(4)))
+X(qn_code, E, aminmax, (qn_tensor *x, int axis, bool keepdims, qn_tensor **out), (x, axis, keepdims, out), (T(0), I(1), B(2), R(3, LENGTH_IS(2))))
+X(qn_tensor *, T, trace, (qn_tensor *x, int64_t offset), (x, offset), (T(0), Z(1)))
 X(qn_tensor *, T, cumsum, (qn_tensor *x, int axis), (x, axis), (T(0), I(1)))
 X(qn_tensor *, T, cumprod, (qn_tensor *x, int axis), (x, axis), (T(0), I(1)))
 X(qn_tensor *, T, cummax, (qn_tensor *x, int axis), (x, axis), (T(0), I(1)))
@@ -239,6 +293,16 @@ X(qn_tensor *, T, unfold, (qn_tensor *x, int axis, int64_t size, int64_t step), 
 X(qn_tensor *, T, diagonal, (qn_tensor *x, int64_t offset), (x, offset), (T(0), Z(1)))
 X(qn_tensor *, T, triu, (qn_tensor *x, int64_t k), (x, k), (T(0), Z(1)))
 X(qn_tensor *, T, tril, (qn_tensor *x, int64_t k), (x, k), (T(0), Z(1)))
+X(qn_tensor *, T, narrow, (qn_tensor *x, int axis, int64_t start, int64_t size), (x, axis, start, size), (T(0), I(1), Z(2), Z(3)))
+X(qn_tensor *, T, expand_as, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
+X(qn_tensor *, T, unflatten, (qn_tensor *x, int axis, int n, const int64_t *sizes), (x, axis, n, sizes), (T(0), I(1), I(2), Y(3, 2)))
+X(qn_tensor *, T, moveaxis, (qn_tensor *x, int n, const int *from, const int *to), (x, n, from, to), (T(0), I(1), A(2, 1), A(3, 1)))
+X(qn_tensor *, T, atleast, (qn_tensor *x, int rank), (x, rank), (T(0), I(1)))
+X(qn_tensor *, T, rot90, (qn_tensor *x, int64_t turns, int a, int b), (x, turns, a, b), (T(0), Z(1), I(2), I(3)))
+X(qn_tensor *, T, diag_embed, (qn_tensor *x, int64_t offset), (x, offset), (T(0), Z(1)))
+X(qn_tensor *, T, diag, (qn_tensor *x, int64_t offset), (x, offset), (T(0), Z(1)))
+X(qn_tensor *, T, diagonal_axes, (qn_tensor *x, int64_t offset, int a, int b), (x, offset, a, b), (T(0), Z(1), I(2), I(3)))
+X(qn_code, E, broadcast_arrays, (int n, qn_tensor *const *xs, qn_tensor **out), (n, xs, out), (I(0), L(1, 0), R(2, 0)))
 X(qn_tensor *, T, concat, (int n, qn_tensor *const *xs, int axis), (n, xs, axis), (I(0), L(1, 0), I(2)))
 X(qn_tensor *, T, stack, (int n, qn_tensor *const *xs, int axis), (n, xs, axis), (I(0), L(1, 0), I(2)))
 X(qn_tensor *, T, vstack, (int n, qn_tensor *const *xs), (n, xs), (I(0), L(1, 0)))
@@ -249,6 +313,9 @@ X(qn_code, E, chunk, (qn_tensor *x, int axis, int n, qn_tensor **out), (x, axis,
 X(qn_tensor *, T, tile, (qn_tensor *x, int n, const int64_t *times), (x, n, times), (T(0), I(1), Y(2, 1)))
 X(qn_tensor *, T, repeat_interleave, (qn_tensor *x, int axis, int64_t times), (x, axis, times), (T(0), I(1), Z(2)))
 X(qn_code, E, meshgrid, (int n, qn_tensor *const *xs, qn_tensor **out), (n, xs, out), (I(0), L(1, 0), R(2, 0)))
+X(qn_code, E, unstack, (qn_tensor *x, int axis, int n, qn_tensor **out), (x, axis, n, out), (T(0), I(1), I(2), R(3, 2)))
+X(qn_code, E, meshgrid_xy, (int n, qn_tensor *const *xs, qn_tensor **out), (n, xs, out), (I(0), L(1, 0), R(2, 0)))
+X(qn_tensor *, T, repeat_counts, (qn_tensor *x, int axis, int n, const int64_t *counts), (x, axis, n, counts), (T(0), I(1), I(2), Y(3, 2)))
 X(qn_tensor *, T, gather, (qn_tensor *x, qn_tensor *index, int axis), (x, index, axis), (T(0), T(1), I(2)))
 X(qn_tensor *, T, scatter, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, qn_combine combine), (x, index, src, axis, combine), (T(0),
   T(1), T(2), I(3), I(4)))
@@ -258,21 +325,33 @@ X(qn_tensor *, T, index_add, (qn_tensor *x, qn_tensor *index, qn_tensor *src, in
 X(qn_tensor *, T, update_slice, (qn_tensor *x, qn_tensor *src, const int64_t *start), (x, src, start), (T(0), T(1), P(2, LENGTH_RANK)))
 X(qn_tensor *, T, one_hot, (qn_tensor *index, int64_t classes, qn_dtype dtype), (index, classes, dtype), (T(0), Z(1), I(2)))
 X(qn_tensor *, T, embedding, (qn_tensor *weight, qn_tensor *index), (weight, index), (T(0), T(1)))
+X(qn_tensor *, T, index, (qn_tensor *x, int n, const qn_index_item *items), (x, n, items), (T(0), I(1), V(2, 1, index_item)))
+X(qn_tensor *, T, index_put, (qn_tensor *x, int n, const qn_index_item *items, qn_tensor *src, qn_combine combine), (x, n, items, src, combine),
+  (T(0), I(1), V(2, 1, index_item), T(3), I(4)))
+X(qn_tensor *, T, index_copy, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis), (x, index, src, axis), (T(0), T(1), T(2), I(3)))
+X(qn_tensor *, T, index_fill, (qn_tensor *x, qn_tensor *index, double value, int axis), (x, index, value, axis), (T(0), T(1), F(2), I(3)))
+X(qn_tensor *, T, scatter_mean, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, bool include_self), (x, index, src, axis, include_self),
+  (T(0), T(1), T(2), I(3), B(4)))
+X(qn_tensor *, T, masked_fill, (qn_tensor *x, qn_tensor *mask, qn_tensor *value), (x, mask, value), (T(0), T(1), T(2)))
+X(qn_tensor *, T, slice_scatter, (qn_tensor *x, qn_tensor *src, int axis, int64_t start, int64_t stop, int64_t step), (x, src, axis, start, stop,
+  step), (T(0), T(1), I(2), Z(3), Z(4), Z(5)))
+X(qn_tensor *, T, select_scatter, (qn_tensor *x, qn_tensor *src, int axis, int64_t index), (x, src, axis, index), (T(0), T(1), I(2), Z(3)))
+X(qn_tensor *, T, diagonal_scatter, (qn_tensor *x, qn_tensor *src, int64_t offset), (x, src, offset), (T(0), T(1), Z(2)))
 X(qn_tensor *, T, sort, (qn_tensor *x, int axis, bool descending), (x, axis, descending), (T(0), I(1), B(2)))
 X(qn_tensor *, T, argsort, (qn_tensor *x, int axis, bool descending), (x, axis, descending), (T(0), I(1), B(2)))
 X(qn_code, E, topk, (qn_tensor *x, int64_t k, int axis, bool largest, qn_tensor **values, qn_tensor **index), (x, k, axis, largest, values, index),
-  (T(0), Z(1), I(2), B(3), R(4, LENGTH_ONE), R(5, LENGTH_ONE)))
+  (T(0), Z(1), I(2), B(3), R(4, LENGTH_IS(1)), R(5, LENGTH_IS(1))))
 X(qn_code, E, kthvalue, (qn_tensor *x, int64_t k, int axis, bool keepdims, qn_tensor **values, qn_tensor **index), (x, k, axis, keepdims, values,
-  index), (T(0), Z(1), I(2), B(3), R(4, LENGTH_ONE), R(5, LENGTH_ONE)))
+  index), (T(0), Z(1), I(2), B(3), R(4, LENGTH_IS(1)), R(5, LENGTH_IS(1))))
 X(qn_tensor *, T, median, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
 X(qn_tensor *, T, nanmedian, (qn_tensor *x, int axis, bool keepdims), (x, axis, keepdims), (T(0), I(1), B(2)))
 X(qn_tensor *, T, quantile, (qn_tensor *x, int n, const double *q, int axis, bool keepdims, qn_quantile_mode mode), (x, n, q, axis, keepdims, mode),
   (T(0), I(1), E(2, 1), I(3), B(4), I(5)))
 X(qn_code, E, mode, (qn_tensor *x, int axis, bool keepdims, qn_tensor **values, qn_tensor **index), (x, axis, keepdims, values, index), (T(0), I(1),
-  B(2), R(3, LENGTH_ONE), R(4, LENGTH_ONE)))
+  B(2), R(3, LENGTH_IS(1)), R(4, LENGTH_IS(1))))
 X(qn_code, E, unique, (qn_tensor *x, qn_tensor **values, qn_tensor **index, qn_tensor **inverse, qn_tensor **counts, qn_tensor **count), (x, values,
-  index, inverse, counts, count), (T(0), R(1, LENGTH_ONE), R(2, LENGTH_ONE), R(3, LENGTH_ONE),
-  R(4, LENGTH_ONE), R(5, LENGTH_ONE)))
+  index, inverse, counts, count), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1)), R(3,
+  LENGTH_IS(1)), R(4, LENGTH_IS(1)), R(5, LENGTH_IS(1))))
 X(qn_tensor *, T, searchsorted, (qn_tensor *sorted, qn_tensor *values, bool right), (sorted, values, right), (T(0), T(1), B(2)))
 X(qn_tensor *, T, bincount, (qn_tensor *x, qn_tensor *weights, int64_t bins), (x, weights, bins), (T(0), T(1), Z(2)))
 X(qn_tensor *, T, histogram, (qn_tensor *x, qn_tensor *edges, qn_tensor *weights), (x, edges, weights), (T(0), T(1), T(2)))
@@ -282,11 +361,11 @@ X(qn_tensor *, T, solve_triangular, (qn_tensor *a, qn_tensor *b, bool upper, boo
 X(qn_tensor *, T, solve, (qn_tensor *a, qn_tensor *b), (a, b), (T(0), T(1)))
 X(qn_tensor *, T, inv, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, det, (qn_tensor *x), (x), (T(0)))
-X(qn_code, E, slogdet, (qn_tensor *x, qn_tensor **sign, qn_tensor **logarithm), (x, sign, logarithm), (T(0), R(1, LENGTH_ONE), R(2, LENGTH_ONE)))
-X(qn_code, E, qr, (qn_tensor *x, qn_tensor **q, qn_tensor **r), (x, q, r), (T(0), R(1, LENGTH_ONE), R(2, LENGTH_ONE)))
-X(qn_code, E, eigh, (qn_tensor *x, qn_tensor **values, qn_tensor **vectors), (x, values, vectors), (T(0), R(1, LENGTH_ONE), R(2, LENGTH_ONE)))
-X(qn_code, E, svd, (qn_tensor *x, qn_tensor **u, qn_tensor **s, qn_tensor **vh), (x, u, s, vh), (T(0), R(1, LENGTH_ONE), R(2, LENGTH_ONE), R(3,
-  LENGTH_ONE)))
+X(qn_code, E, slogdet, (qn_tensor *x, qn_tensor **sign, qn_tensor **logarithm), (x, sign, logarithm), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1))))
+X(qn_code, E, qr, (qn_tensor *x, qn_tensor **q, qn_tensor **r), (x, q, r), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1))))
+X(qn_code, E, eigh, (qn_tensor *x, qn_tensor **values, qn_tensor **vectors), (x, values, vectors), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1))))
+X(qn_code, E, svd, (qn_tensor *x, qn_tensor **u, qn_tensor **s, qn_tensor **vh), (x, u, s, vh), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1)), R(3,
+  LENGTH_IS(1))))
 X(qn_tensor *, T, lstsq, (qn_tensor *a, qn_tensor *b), (a, b), (T(0), T(1)))
 X(qn_tensor *, T, pinv, (qn_tensor *x, double rtol), (x, rtol), (T(0), F(1)))
 X(qn_tensor *, T, matrix_rank, (qn_tensor *x, double rtol), (x, rtol), (T(0), F(1)))
@@ -301,6 +380,8 @@ X(qn_tensor *, T, tensordot, (qn_tensor *x, qn_tensor *y, int n, const int *x_ax
   A(3, 2), A(4, 2)))
 X(qn_tensor *, T, einsum, (int n, qn_tensor *const *xs, const char *spec), (n, xs, spec), (I(0), L(1, 0), W(2)))
 X(qn_tensor *, T, linear, (qn_tensor *x, qn_tensor *w, qn_tensor *b), (x, w, b), (T(0), T(1), T(2)))
+X(qn_tensor *, T, contiguous, (qn_tensor *x), (x), (T(0)))
+X(qn_tensor *, T, detach, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, conv, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), (x, w, b, options), (T(0), T(1), T(2), K(3,
   conv_options)))
 X(qn_tensor *, T, conv1d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), (x, w, b, options), (T(0), T(1), T(2), K(3,
@@ -333,6 +414,40 @@ X(qn_tensor *, T, mse_loss, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
 X(qn_tensor *, T, l1_loss, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
 X(qn_tensor *, T, huber_loss, (qn_tensor *x, qn_tensor *y, double delta), (x, y, delta), (T(0), T(1), F(2)))
 X(qn_tensor *, T, bce_with_logits, (qn_tensor *x, qn_tensor *y), (x, y), (T(0), T(1)))
+X(qn_tensor *, T, softmin, (qn_tensor *x, int axis), (x, axis), (T(0), I(1)))
+X(qn_tensor *, T, layer_norm_axes, (qn_tensor *x, int n, const int *axes, qn_tensor *gamma, qn_tensor *beta, double eps), (x, n, axes, gamma, beta,
+  eps), (T(0), I(1), A(2, 1), T(3), T(4), F(5)))
+X(qn_tensor *, T, instance_norm, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps), (x, gamma, beta, eps), (T(0), T(1), T(2), F(3)))
+X(qn_tensor *, T, batch_norm, (qn_tensor *x, qn_tensor *mean, qn_tensor *variance, qn_tensor *gamma, qn_tensor *beta, double eps), (x, mean,
+  variance, gamma, beta, eps), (T(0), T(1), T(2), T(3), T(4), F(5)))
+X(qn_code, E, batch_norm_training, (qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps, qn_tensor **out), (x, gamma, beta, eps, out), (T(0),
+  T(1), T(2), F(3), R(4, LENGTH_IS(3))))
+X(qn_tensor *, T, rope, (qn_tensor *x, qn_tensor *positions, double base, bool interleaved), (x, positions, base, interleaved), (T(0), T(1), F(2),
+  B(3)))
+X(qn_tensor *, T, pixel_shuffle, (qn_tensor *x, int64_t r), (x, r), (T(0), Z(1)))
+X(qn_tensor *, T, pixel_unshuffle, (qn_tensor *x, int64_t r), (x, r), (T(0), Z(1)))
+X(qn_tensor *, T, cross_entropy_with, (qn_tensor *logits, qn_tensor *labels, const qn_cross_entropy_options *options), (logits, labels, options),
+  (T(0), T(1), K(2, cross_entropy_options)))
+X(qn_tensor *, T, cross_entropy_soft, (qn_tensor *logits, qn_tensor *target, qn_reduction reduction), (logits, target, reduction), (T(0), T(1), I(2)))
+X(qn_tensor *, T, kl_div, (qn_tensor *log_p, qn_tensor *target, bool log_target, qn_reduction reduction), (log_p, target, log_target, reduction),
+  (T(0), T(1), B(2), I(3)))
+X(qn_tensor *, T, bce_loss, (qn_tensor *p, qn_tensor *y, qn_reduction reduction), (p, y, reduction), (T(0), T(1), I(2)))
+X(qn_tensor *, T, triplet_margin_loss, (qn_tensor *anchor, qn_tensor *near, qn_tensor *far, double margin, qn_reduction reduction), (anchor, near,
+  far, margin, reduction), (T(0), T(1), T(2), F(3), I(4)))
+X(qn_tensor *, T, cosine_similarity, (qn_tensor *x, qn_tensor *y, int axis, double eps), (x, y, axis, eps), (T(0), T(1), I(2), F(3)))
+X(qn_tensor *, T, cosine_embedding_loss, (qn_tensor *x, qn_tensor *y, qn_tensor *target, double margin, qn_reduction reduction), (x, y, target,
+  margin, reduction), (T(0), T(1), T(2), F(3), I(4)))
+X(qn_tensor *, T, margin_ranking_loss, (qn_tensor *x, qn_tensor *y, qn_tensor *target, double margin, qn_reduction reduction), (x, y, target, margin,
+  reduction), (T(0), T(1), T(2), F(3), I(4)))
+X(qn_tensor *, T, hinge_embedding_loss, (qn_tensor *x, qn_tensor *target, double margin, qn_reduction reduction), (x, target, margin, reduction),
+  (T(0), T(1), F(2), I(3)))
+X(qn_tensor *, T, soft_margin_loss, (qn_tensor *x, qn_tensor *target, qn_reduction reduction), (x, target, reduction), (T(0), T(1), I(2)))
+X(qn_tensor *, T, focal_loss, (qn_tensor *x, qn_tensor *y, double alpha, double gamma, qn_reduction reduction), (x, y, alpha, gamma, reduction),
+  (T(0), T(1), F(2), F(3), I(4)))
+X(qn_tensor *, T, poisson_nll_loss, (qn_tensor *x, qn_tensor *y, bool log_input, qn_reduction reduction), (x, y, log_input, reduction), (T(0), T(1),
+  B(2), I(3)))
+X(qn_tensor *, T, gaussian_nll_loss, (qn_tensor *x, qn_tensor *y, qn_tensor *variance, double eps, qn_reduction reduction), (x, y, variance, eps,
+  reduction), (T(0), T(1), T(2), F(3), I(4)))
 X(qn_tensor *, T, key, (qn_ctx *qn, uint64_t seed), (qn, seed), (C(0), U(1)))
 X(qn_tensor *, T, key_fold, (qn_tensor *key, uint64_t data), (key, data), (T(0), U(1)))
 X(qn_tensor *, T, random_bits, (qn_tensor *key, int rank, const int64_t *shape), (key, rank, shape), (T(0), I(1), P(2, 1)))
@@ -341,10 +456,23 @@ X(qn_tensor *, T, randn, (qn_tensor *key, qn_dtype dtype, int rank, const int64_
 X(qn_tensor *, T, randint, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, int64_t lo, int64_t hi), (key, dtype, rank, shape, lo,
   hi), (T(0), I(1), I(2), P(3, 2), Z(4), Z(5)))
 X(qn_tensor *, T, bernoulli, (qn_tensor *key, int rank, const int64_t *shape, double p), (key, rank, shape, p), (T(0), I(1), P(2, 1), F(3)))
-X(qn_tensor *, T, contiguous, (qn_tensor *x), (x), (T(0)))
-X(qn_tensor *, T, detach, (qn_tensor *x), (x), (T(0)))
+X(qn_code, E, key_split, (qn_tensor *key, int n, qn_tensor **out), (key, n, out), (T(0), I(1), R(2, 1)))
+X(qn_tensor *, T, key_fold_in, (qn_tensor *key, qn_tensor *data), (key, data), (T(0), T(1)))
+X(qn_tensor *, T, exponential, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape), (key, dtype, rank, shape), (T(0), I(1), I(2), P(3,
+  2)))
+X(qn_tensor *, T, gumbel, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape), (key, dtype, rank, shape), (T(0), I(1), I(2), P(3, 2)))
+X(qn_tensor *, T, categorical, (qn_tensor *key, qn_tensor *logits), (key, logits), (T(0), T(1)))
+X(qn_tensor *, T, multinomial, (qn_tensor *key, qn_tensor *weights, int64_t n), (key, weights, n), (T(0), T(1), Z(2)))
+X(qn_tensor *, T, kaiming_normal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), (key, dtype, rank, shape, gain),
+  (T(0), I(1), I(2), P(3, 2), F(4)))
+X(qn_tensor *, T, kaiming_uniform, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), (key, dtype, rank, shape, gain),
+  (T(0), I(1), I(2), P(3, 2), F(4)))
+X(qn_tensor *, T, xavier_normal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), (key, dtype, rank, shape, gain),
+  (T(0), I(1), I(2), P(3, 2), F(4)))
+X(qn_tensor *, T, xavier_uniform, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), (key, dtype, rank, shape, gain),
+  (T(0), I(1), I(2), P(3, 2), F(4)))
 X(qn_module *, O, module_new, (qn_ctx *qn, uint64_t seed), (qn, seed), (C(0), U(1)))
-V(module_free, (qn_module *m), (m), (O(0)))
+VOID(module_free, (qn_module *m), (m), (O(0)))
 X(qn_tensor *, T, module_parameter, (qn_module *m, const char *name, qn_dtype dtype, int rank, const int64_t *shape, const qn_init_options *init),
   (m, name, dtype, rank, shape, init), (O(0), W(1), I(2), I(3), P(4, 3), K(5, init_options)))
 X(qn_tensor *, T, module_add, (qn_module *m, const char *name, qn_tensor *value), (m, name, value), (O(0), W(1), T(2)))
@@ -372,18 +500,18 @@ X(qn_layer *, O, attention_new, (qn_module *m, const char *name, int64_t width, 
 X(qn_layer *, O, block_new, (qn_module *m, const char *name, int64_t width, int64_t heads, const qn_layer_options *options), (m, name, width, heads,
   options), (O(0), W(1), Z(2), Z(3), K(4, layer_options)))
 X(qn_gpt *, O, gpt_new, (qn_ctx *qn, uint64_t seed, const qn_gpt_config *config), (qn, seed, config), (C(0), U(1), K(2, gpt_config)))
-V(gpt_free, (qn_gpt *gpt), (gpt), (O(0)))
+VOID(gpt_free, (qn_gpt *gpt), (gpt), (O(0)))
 X(qn_module *, O, gpt_module, (const qn_gpt *gpt), (gpt), (O(0)))
-V(gpt_get_config, (const qn_gpt *gpt, qn_gpt_config *out, size_t size), (gpt, out, size), (O(0),
-  N(1), S(2)))
+VOID(gpt_get_config, (const qn_gpt *gpt, qn_gpt_config *out, size_t size), (gpt, out, size),
+  (O(0), N(1), S(2)))
 X(qn_tensor *, T, gpt_forward, (const qn_gpt *gpt, qn_tensor *ids), (gpt, ids), (O(0), T(1)))
 X(qn_tensor *, T, gpt_loss, (const qn_gpt *gpt, qn_tensor *ids, qn_tensor *targets), (gpt, ids, targets), (O(0), T(1), T(2)))
-V(optimizer_get_defaults, (qn_method method, qn_optimizer_options *out, size_t size), (method,
+VOID(optimizer_get_defaults, (qn_method method, qn_optimizer_options *out, size_t size), (method,
   out, size), (I(0), N(1), S(2)))
 X(const char *, W, method_name, (qn_method method), (method), (I(0)))
 X(qn_optimizer *, O, optimizer_new, (qn_ctx *qn, int n, qn_tensor *const *parameters, const qn_optimizer_options *options), (qn, n, parameters,
   options), (C(0), I(1), L(2, 1), K(3, optimizer_options)))
-V(optimizer_free, (qn_optimizer *o), (o), (O(0)))
+VOID(optimizer_free, (qn_optimizer *o), (o), (O(0)))
 X(qn_code, E, optimizer_step, (qn_optimizer *o, qn_tensor *loss), (o, loss), (O(0), T(1)))
 X(qn_code, E, optimizer_apply, (qn_optimizer *o, qn_tensor *const *gradients), (o, gradients), (O(0), L(1, LENGTH_PARAMETERS)))
 X(qn_code, E, optimizer_set_rate, (qn_optimizer *o, double rate), (o, rate), (O(0), F(1)))
@@ -391,7 +519,7 @@ X(qn_module *, O, optimizer_state, (const qn_optimizer *o), (o), (O(0)))
 X(double, F, rate_cosine, (double peak, double last, double warmup, double total, double done), (peak, last, warmup, total, done), (F(0), F(1), F(2),
   F(3), F(4)))
 X(qn_text *, O, text_new, (qn_ctx *qn, const char *text, size_t size, double held_out), (qn, text, size, held_out), (C(0), D(1, 2), S(2), F(3)))
-V(text_free, (qn_text *t), (t), (O(0)))
+VOID(text_free, (qn_text *t), (t), (O(0)))
 X(int64_t, Z, text_size, (const qn_text *t, bool held_out), (t, held_out), (O(0), B(1)))
 X(int, I, text_vocabulary, (const qn_text *t, const uint32_t **characters), (t, characters), (O(0), N(1)))
 X(qn_code, E, text_ids, (const qn_text *t, int64_t from, int64_t count, int32_t *ids), (t, from, count, ids), (O(0), Z(1), Z(2), J(3, 2)))

@@ -45,7 +45,7 @@ static inline bool recording(void) {
     type qn_##name params {                                                                        \
         return recording() ? record_##name args : inner_##name args;                               \
     }
-#define V(name, params, args, letters)                                                             \
+#define VOID(name, params, args, letters)                                                          \
     COLD void record_##name params {                                                               \
         record_call call = record_begin(CALL_##name, LIST args);                                   \
         inner_##name args;                                                                         \

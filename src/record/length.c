@@ -49,10 +49,10 @@ int64_t call_length(const call_row *row, const call_value *v, int k, call_counts
                 : about == LENGTH_SPACE   ? rank_of(v[0].p) - 2
                 : about == LENGTH_SHAPE   ? bytes_of_shape(v)
                 : about == LENGTH_BATCH   ? batch_of(v[3].p)
-                : about == LENGTH_ONE     ? 1
+                : about <= LENGTH_NONE    ? LENGTH_NONE - about
                 : about == LENGTH_OUTPUTS ? of.out
                                           : of.in;
-    int64_t most = letter == 'P'                    ? 2 * QN_MAX_RANK
+    int64_t most = letter == 'P' || letter == 'V'   ? 2 * QN_MAX_RANK
                    : letter == 'D' || letter == 'J' ? INT64_MAX
                                                     : RECORD_LIST;
     return n < 0 ? CALL_NO_LIST : n > most ? CALL_LONG_LIST : n;

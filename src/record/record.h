@@ -11,7 +11,8 @@
  *   D  data that is read, so many bytes
  *   P  a shape, A ints, Y int64_t, E doubles
  *   L  tensors, M texts                        L  tensors
- *   K  a struct, of structs.h
+ *   K  a struct that says its size, of structs.h
+ *   V  structs that do not, a list
  *   R  tensors that are given back
  *   Q  memory that a value is read into, J int32_t, G one int64_t
  *   N  what is given back and not recorded
@@ -39,8 +40,9 @@ enum {
     LENGTH_PARAMETERS = -6, /* those of the optimizer */
     LENGTH_SHAPE = -7,      /* the bytes of a tensor of this dtype and shape */
     LENGTH_BATCH = -8,      /* rows by context */
-    LENGTH_ONE = -9         /* one result, not a list */
+    LENGTH_NONE = -16       /* and below: so many */
 };
+#define LENGTH_IS(n) (LENGTH_NONE - (n))
 
 typedef union call_value {
     void *p;
@@ -50,7 +52,8 @@ typedef union call_value {
 
 typedef struct call_arg {
     char letter;
-    int8_t about; /* of a list: its length; of a struct: which */
+    int8_t about; /* of a list: its length */
+    uint8_t of;   /* of structs: which */
 } call_arg;
 typedef struct call_row {
     const char *name, *names; /* without qn_; of the arguments: "(x, axis)" */
@@ -59,11 +62,11 @@ typedef struct call_row {
 } call_row;
 typedef enum call_id {
 #define X(type, RESULT, name, ...) CALL_##name,
-#define V(name, ...)               CALL_##name,
+#define VOID(name, ...)            CALL_##name,
 #define HAND                       X
 #include "record/calls.h"
 #undef X
-#undef V
+#undef VOID
 #undef HAND
     CALLS
 } call_id;
@@ -83,6 +86,7 @@ typedef enum field_kind {
     FIELD_F64,
     FIELD_BOOL,
     FIELD_TEXT,
+    FIELD_TENSOR,
     FIELD_CONV
 } field_kind;
 typedef struct struct_field {
@@ -93,15 +97,16 @@ typedef struct struct_field {
 extern const struct_field struct_fields[];
 extern const uint16_t struct_sizes[STRUCTS];
 extern const int struct_field_count;
+bool struct_is_sized(int which);          /* does it begin with its size? */
 size_t field_size(const struct_field *f); /* of one of its elements */
 
 /* The functions that do what the public ones promise. */
 #define X(type, RESULT, name, params, ...) type inner_##name params;
-#define V(name, params, ...)               void inner_##name params;
+#define VOID(name, params, ...)            void inner_##name params;
 #define HAND                               X
 #include "record/calls.h"
 #undef X
-#undef V
+#undef VOID
 #undef HAND
 
 /* ---- length.c -------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #include "base/base.h"
 
 #define PLAIN(letter)                                                                              \
-    { letter, 0 }
+    { letter, 0, 0 }
 #define C(k) PLAIN('C')
 #define T(k) PLAIN('T')
 #define O(k) PLAIN('O')
@@ -20,35 +20,37 @@
 #define N(k) PLAIN('N')
 #define H(k) PLAIN('H')
 #define D(k, length)                                                                               \
-    { 'D', length }
+    { 'D', length, 0 }
 #define P(k, length)                                                                               \
-    { 'P', length }
+    { 'P', length, 0 }
 #define A(k, length)                                                                               \
-    { 'A', length }
+    { 'A', length, 0 }
 #define E(k, length)                                                                               \
-    { 'E', length }
+    { 'E', length, 0 }
 #define Y(k, length)                                                                               \
-    { 'Y', length }
+    { 'Y', length, 0 }
 #define L(k, length)                                                                               \
-    { 'L', length }
+    { 'L', length, 0 }
 #define M(k, length)                                                                               \
-    { 'M', length }
+    { 'M', length, 0 }
 #define R(k, length)                                                                               \
-    { 'R', length }
+    { 'R', length, 0 }
 #define J(k, length)                                                                               \
-    { 'J', length }
+    { 'J', length, 0 }
 #define K(k, name)                                                                                 \
-    { 'K', STRUCT_##name }
+    { 'K', 0, STRUCT_##name }
+#define V(k, length, name)                                                                         \
+    { 'V', length, STRUCT_##name }
 #define LIST(...) __VA_ARGS__
 
 #define X(type, RESULT, name, params, args, letters) {#name, #args, #RESULT, {LIST letters}},
-#define V(name, params, args, letters)               {#name, #args, "", {LIST letters}},
+#define VOID(name, params, args, letters)            {#name, #args, "", {LIST letters}},
 #define HAND                                         X
 const call_row call_rows[CALLS] = {
 #include "record/calls.h"
 };
 #undef X
-#undef V
+#undef VOID
 #undef S
 
 const struct_field struct_fields[] = {
@@ -69,9 +71,16 @@ const uint16_t struct_sizes[STRUCTS] = {
 #undef X
 };
 
+bool struct_is_sized(int which) {
+    for (int i = 0; i < struct_field_count; i++)
+        if (struct_fields[i].of == which && !struct_fields[i].at) return false;
+    return true;
+}
+
 size_t field_size(const struct_field *f) {
-    static const uint8_t size[] = {
-        [FIELD_INT] = sizeof(int),   [FIELD_I64] = sizeof(int64_t), [FIELD_F64] = sizeof(double),
-        [FIELD_BOOL] = sizeof(bool), [FIELD_TEXT] = sizeof(char *), [FIELD_CONV] = sizeof(void *)};
+    static const uint8_t size[] = {[FIELD_INT] = sizeof(int),     [FIELD_I64] = sizeof(int64_t),
+                                   [FIELD_F64] = sizeof(double),  [FIELD_BOOL] = sizeof(bool),
+                                   [FIELD_TEXT] = sizeof(char *), [FIELD_TENSOR] = sizeof(void *),
+                                   [FIELD_CONV] = sizeof(void *)};
     return size[f->kind];
 }

@@ -185,8 +185,8 @@ static void put_field(recorder *r, const struct_field *f, const uint8_t *at);
 /* Fields that are not 0, of those that the caller's struct has. */
 static void put_struct(recorder *r, int which, const uint8_t *given) {
     static const uint8_t zero[sizeof(qn_conv_options)];
-    size_t size;
-    memcpy(&size, given, sizeof size);
+    size_t size = struct_sizes[which];
+    if (struct_is_sized(which)) memcpy(&size, given, sizeof size);
     put(r, " {");
     if (size != struct_sizes[which]) putf(r, " size=%zu", size);
     for (int i = 0; i < struct_field_count; i++) {
@@ -215,6 +215,8 @@ static void put_field(recorder *r, const struct_field *f, const uint8_t *at) {
         put(r, " =");
         if (f->kind == FIELD_TEXT)
             put_text(r, p);
+        else if (f->kind == FIELD_TENSOR)
+            put_name(r, 'T', p);
         else if (p)
             put_struct(r, STRUCT_conv_options, p);
     }
@@ -237,7 +239,10 @@ static void put_list(recorder *r, const call_row *row, const call_value *v, int 
     default:
         put(r, " [");
         for (int64_t i = 0; i < n; i++)
-            if (row->arg[k].letter == 'A')
+            if (row->arg[k].letter == 'V')
+                put_struct(r, row->arg[k].of,
+                           (const uint8_t *)list + (size_t)i * struct_sizes[row->arg[k].of]);
+            else if (row->arg[k].letter == 'A')
                 putf(r, " %d", ((const int *)list)[i]);
             else if (row->arg[k].letter == 'E')
                 putf(r, " %.17g", ((const double *)list)[i]);
@@ -253,14 +258,14 @@ static void put_argument(recorder *r, const call_row *row, const call_value *v, 
     char letter = row->arg[k].letter;
     if (strchr("CTO", letter))
         put_name(r, letter, v[k].p);
-    else if (strchr("DPAYLME", letter))
+    else if (strchr("DPAYLMEV", letter))
         put_list(r, row, v, k);
     else if (letter == 'F')
         putf(r, " %.17g", v[k].f);
     else if (letter == 'W')
         put_text(r, v[k].p);
     else if (letter == 'K' && v[k].p)
-        put_struct(r, row->arg[k].about, v[k].p);
+        put_struct(r, row->arg[k].of, v[k].p);
     else if (strchr("KRQJGN", letter))
         put(r, v[k].p ? " *" : " -");
     else if (letter == 'U' || letter == 'S')

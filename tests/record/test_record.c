@@ -149,6 +149,45 @@ static void a_program_gives_the_same_again_on_every_device(void) {
     replays(small_program, "cpu", 1);
 }
 
+/* Tensors in options and in items of an index; results of a number that no argument says. */
+static void program_of_structs(void) {
+    static const float v[6] = {1, -2, 3, 0.5F, 0.25F, 6};
+    float out[8];
+    qn_ctx *qn = opened();
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){2, 3}, v), *parts[2], *ends[2];
+    qn_tensor *at = qn_from(qn, QN_I32, 1, (int64_t[]){2}, (const int32_t[]){1, 0});
+    const qn_index_item items[] = {QN_AT_PLACES(at), QN_SLICE(-1, 0, -2), QN_NEW_AXIS};
+    qn_read(qn_index(x, 3, items), out, 2 * sizeof *out);
+    qn_read(qn_index_put(x, 2, items, qn_scalar(qn, QN_F32, 7), QN_COMBINE_SUM), out, sizeof v);
+    qn_tensor *seen = qn_from(qn, QN_BOOL, 2, (int64_t[]){2, 2}, (const uint8_t[]){1, 0, 0, 1});
+    qn_read(qn_attention(x, x, x, &QN_ATTENTION_OPTIONS(.scale = 0.5, .mask = seen)), out,
+            sizeof v);
+    qn_tensor *weight = qn_from(qn, QN_F32, 1, (int64_t[]){3}, v + 3);
+    qn_read(qn_cross_entropy_with(x, at, &QN_CROSS_ENTROPY_OPTIONS(.weight = weight)), out,
+            sizeof *out);
+    qn_frexp(x, parts);
+    qn_read(parts[0], out, sizeof v);
+    qn_aminmax(x, 1, false, ends);
+    qn_read(ends[1], out, 2 * sizeof *out);
+    qn_attention(NULL, x, x, &QN_ATTENTION_OPTIONS(.mask = seen));
+    qn_close(qn);
+}
+
+static void structs_and_what_they_hold_are_recorded_and_read_back(void) {
+    static const char *const lines[] = {
+        " index t2 3 [ { kind =4 array = t3 } { start =-1 step =-2 } { kind =3 } ]\n",
+        " attention t2 t2 t2 { scale =0.5 mask = t",
+        " cross_entropy_with t2 t3 { weight = t",
+        " frexp t2 *\n",
+    };
+    char *text = recorded(program_of_structs);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(text, lines[i])) FAIL("no line with %s", lines[i]);
+    free(text);
+    replays(program_of_structs, NULL, 6);
+    replays(program_of_structs, "cpu", 6);
+}
+
 static void *a_thread(void *seed) {
     float out[8];
     qn_ctx *qn = opened();
@@ -174,14 +213,18 @@ static void contexts_of_several_threads_are_one_recording(void) {
 
 /* ---- what must be noticed -------------------------------------------------------------------- */
 
-/* The recording with the first `from` replaced, of the same length. */
-static const replay *changed(const char *from, const char *to) {
-    char *text = recorded(small_program), *at = strstr(text, from);
+/* A recording with the first `from` replaced, of the same length. */
+static const replay *changed_of(void (*program)(void), const char *from, const char *to) {
+    char *text = recorded(program), *at = strstr(text, from);
     CHECK(at && strlen(from) == strlen(to));
     if (at) memcpy(at, to, strlen(to));
     const replay *r = run(text, NULL);
     free(text);
     return r;
+}
+
+static const replay *changed(const char *from, const char *to) {
+    return changed_of(small_program, from, to);
 }
 
 static void another_value_code_or_result_is_noticed_at_its_call(void) {
@@ -211,13 +254,28 @@ static void what_is_damaged_is_refused_by_its_line(void) {
         {"7 release t2", "1 release t2", "1 release", 0},
         {"stride", "strode", "no field is called \"strode", 10},
         {"7 = !-3", "9 = !-3", "call 9 ends, and none began", 15},
-        {"8 close c1", "8 clone c1", "no call is qn_clone", 16},
+        {"8 close c1", "8 cloze c1", "no call is qn_cloze", 16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const replay *r = changed(cases[i].from, cases[i].to);
         if (!cases[i].line) continue; /* harmless: the number of a call that has ended */
         if (r->line != cases[i].line || !strstr(r->why, cases[i].why))
             FAIL("%s: line %llu: %s", cases[i].to, (unsigned long long)r->line, r->why);
+    }
+}
+
+static void structs_that_are_damaged_are_refused(void) {
+    static const char *const cases[][3] = {
+        {"{ kind =3 }", "{ size=36 }", "no field is called \"size"},
+        {"{ kind =3 }", "[ kind =3 }", "a struct is missing"},
+        {"{ kind =3 } ]", "            ]", "a list of 2 where qn_index reads 3"},
+        {"array = t3", "array = c1", "does not name a t"},
+        {"mask = t", "mask = c", "does not name a t"},
+        {"weight = t", "weight = 9", "does not name a t"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const replay *r = changed_of(program_of_structs, cases[i][0], cases[i][1]);
+        if (!strstr(r->why, cases[i][2])) FAIL("%s: %s", cases[i][1], r->why);
     }
 }
 
@@ -309,9 +367,11 @@ int main(int argc, char **argv) {
     close(file);
     RUN(a_recording_has_the_calls_their_results_and_codes);
     RUN(a_program_gives_the_same_again_on_every_device);
+    RUN(structs_and_what_they_hold_are_recorded_and_read_back);
     RUN(contexts_of_several_threads_are_one_recording);
     RUN(another_value_code_or_result_is_noticed_at_its_call);
     RUN(what_is_damaged_is_refused_by_its_line);
+    RUN(structs_that_are_damaged_are_refused);
     RUN(what_is_of_a_closed_context_is_refused);
     RUN(values_beyond_the_bound_are_hashes);
     RUN(a_forked_child_writes_nothing);
