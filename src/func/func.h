@@ -87,7 +87,7 @@ qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool k
 qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims);
 qn_tensor *func_root(qn_tensor *x); /* of x from 0 on; at 0 its derivative is 0 */
 qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
-qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* func/index.c */
+qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* index/index.c */
 void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func/random.c */
 
 #endif

@@ -5,8 +5,8 @@
  * X(NAME, name, arity, CLASS, TYPES, F, I, fcost, icost, GRAD, lo, hi, doc)
  *   CLASS  LEAF no sources; ELEM elementwise over equal shapes; MOVE a function on indices, never a
  *          copy; JOIN sources beside each other; REDUCE over attribute axes, which are dropped;
- *          INDEX moved by computed indices; SCAN the running results of a reduction; CALL computed by
- *          a routine, from stored sources; MARK an identity that means something to a later stage
+ *          INDEX moved by computed indices; SCAN the running results of a reduction; CALL by a
+ *          routine, from stored sources; MARK an identity that means something to a later stage
  *   TYPES  which dtypes it takes and gives (graph/dtype.c):
  *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no
  *            bools, as in the array API: cast, or use AND, OR and XOR; INT integers, same; BITS

@@ -420,7 +420,9 @@ static const char *const plain[] = {
     /* by the same formula as over one axis, which has special points */
     "std_axes", "norm_axes", "logsumexp_axes",
     /* linear, or a polynomial */
-    "scan", "cumsum", "linear_scan", "diff",
+    "scan", "cumsum", "linear_scan", "diff", "cross", "kron",
+    /* by each routine's rule, in the tests of sorting and linear algebra */
+    "call",
     /* smooth: tested by differences */
     "layer_norm_axes", "instance_norm", "batch_norm", "rope", "pixel_shuffle", "pixel_unshuffle",
     "cross_entropy_with", "cross_entropy_soft", "kl_div", "bce_loss", "triplet_margin_loss",
