@@ -1,5 +1,5 @@
 /* rows.c - what test_tables.sh adds to a copy of the tree, by the public functions on each device.
- * Expected values are formulas of this file: softsign and its slope, the 256 values that eight bits
+ * Expected values are formulas of this file: softfrac and its slope, the 256 values that eight bits
  * can have, exclusive ors by a plain loop. */
 #include "quern.h"
 #include "test.h"
@@ -23,13 +23,13 @@ static void end(qn_ctx *qn) {
 
 /* ---- the operation --------------------------------------------------------------------------- */
 
-static void softsign_and_its_gradients(void) {
+static void softfrac_and_its_gradients(void) {
     qn_ctx *qn = begin();
     enum { N = 1001 };
     static float x[N], y[N], dy[N], ddy[N];
     for (int i = 0; i < N; i++) x[i] = (float)(i - 500) / 40;
     qn_tensor *t = qn_from(qn, QN_F32, 1, (int64_t[]){N}, x), *g, *gg;
-    qn_tensor *s = qn_softsign(t);
+    qn_tensor *s = qn_softfrac(t);
     qn_grad(s, NULL, 1, &t, &g);
     qn_grad(g, NULL, 1, &t, &gg);
     qn_read(s, y, sizeof y);
@@ -220,7 +220,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         device = devices[i];
-        RUN(softsign_and_its_gradients);
+        RUN(softfrac_and_its_gradients);
         RUN(eight_bits_have_their_values);
         RUN(eight_bits_are_rounded_to_nearest_even);
         RUN(eight_bits_are_computed_with);

@@ -27,13 +27,13 @@ after() { # after FILE: at its end
     cat >>"$tree/$1"
 }
 
-# An operation: softsign. Its row, its gradient, its expansion and that one's row, its oracle.
+# An operation: softfrac. Its row, its gradient, its expansion and that one's row, its oracle.
 check operation_row before src/graph/ops.h '^X[(]ERF,' <<'X'
-X(SOFTSIGN, "softsign", 1, ELEM, FLOAT, x / (1 + fabs(x)), -, 3, 0, softsign, -8, 8, "x / (1 + |x|)")
+X(SOFTFRAC, "softfrac", 1, ELEM, FLOAT, x / (1 + fabs(x)), -, 3, 0, softfrac, -8, 8, "x / (1 + |x|)")
 X
 check operation_gradient before src/grad/rules.c 'the column of ops.h' <<'X'
 /* 1 / (1 + |x|)^2 */
-static void rule_softsign(grad *c, node_id n, node_id g) {
+static void rule_softfrac(grad *c, node_id n, node_id g) {
     node_id x = source(c, n, 0), one = number(c, n, 1);
     node_id r = make1(c->g, OP_RECIPROCAL, make2(c->g, OP_ADD, one, make1(c->g, OP_ABS, x)));
     by_slope(c, n, 0, g, mul(c, r, r));
@@ -41,23 +41,23 @@ static void rule_softsign(grad *c, node_id n, node_id g) {
 
 X
 check operation_expansion_row before src/ir/functions.h 'X[(]POW,' <<'X'
-    X(SOFTSIGN, softsign, 1, 1.5, 1.5) \
+    X(SOFTFRAC, softfrac, 1, 1.5, 1.5) \
 X
-cat >"$tree/src/math/softsign.c" <<'X'
-/* softsign.c - x / (1 + |x|): one rounding in the sum, one in the quotient. */
+cat >"$tree/src/math/softfrac.c" <<'X'
+/* softfrac.c - x / (1 + |x|): one rounding in the sum, one in the quotient. */
 #include "math/math.h"
 
-expr_id math_softsign(const math *m, const expr_id *x) {
+expr_id math_softfrac(const math *m, const expr_id *x) {
     return math_div(m, x[0], math_add(m, math_f(m, 1), math_abs(m, x[0])));
 }
 X
 check operation_oracle before tests/math/test_math.c '^#define REAL' <<'X'
-static wide softsignl(wide x) {
+static wide softfracl(wide x) {
     return isinf(x) ? NAN : x / (1 + fabsl(x));
 }
 
-static double softsign(double x) {
-    return (double)softsignl(x);
+static double softfrac(double x) {
+    return (double)softfracl(x);
 }
 
 X
