@@ -292,7 +292,7 @@ static void an_input_that_others_share_is_an_error(void) {
 /* A view of a view is made past the first one, unless that lies in memory. */
 static void what_was_made_past_an_input_is_an_error(void) {
     open_all();
-    qn_tensor *square = qn_mul(x, x), *a = qn_reshape(square, 2, (int64_t[]){3, 1}), *out;
+    qn_tensor *square = qn_mul(x, x), *a = qn_reshape(square, 2, (int64_t[]){3, 1}), *out = NULL;
     qn_tensor *past = sum(qn_mul(qn_reshape(a, 2, (int64_t[]){1, 3}), number(1)));
     CHECK_INT(qn_realize(1, &a), QN_OK);
     refused(a, past, "input 0", "realize it before");
