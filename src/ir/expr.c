@@ -42,26 +42,26 @@ expr_id ir_const_bits(kernel *k, qn_dtype dtype, uint64_t bits) {
     return ir_intern(k, &e);
 }
 
+/* The element that lies there: a number as its dtype holds it. */
+static expr_id const_at(kernel *k, qn_dtype dtype, const uint64_t *place) {
+    scalar v;
+    if (dtype_is_float(dtype))
+        v.f = dtype_get_f(dtype, place, 0);
+    else
+        v.i = dtype_get_i(dtype, place, 0);
+    return ir_const_bits(k, dtype, scalar_bits(dtype, v));
+}
+
 expr_id ir_const_f(kernel *k, qn_dtype dtype, double value) {
     uint64_t place = 0;
     dtype_set_f(dtype, &place, 0, value);
-    scalar v;
-    if (dtype_is_float(dtype))
-        v.f = dtype_get_f(dtype, &place, 0);
-    else
-        v.i = dtype_get_i(dtype, &place, 0);
-    return ir_const_bits(k, dtype, scalar_bits(dtype, v));
+    return const_at(k, dtype, &place);
 }
 
 expr_id ir_const_i(kernel *k, qn_dtype dtype, int64_t value) {
     uint64_t place = 0;
     dtype_set_i(dtype, &place, 0, value);
-    scalar v;
-    if (dtype_is_float(dtype))
-        v.f = dtype_get_f(dtype, &place, 0);
-    else
-        v.i = dtype_get_i(dtype, &place, 0);
-    return ir_const_bits(k, dtype, scalar_bits(dtype, v));
+    return const_at(k, dtype, &place);
 }
 
 expr_id ir_index(kernel *k, sym value) {
