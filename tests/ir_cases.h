@@ -214,6 +214,33 @@ __attribute__((unused)) static const char recurrence[] = "kernel \"recurrence\" 
 
 /* ---- a whole program ------------------------------------------------------------------------- */
 
+/* A product with an epilogue that reads and writes streams of its own. */
+static inline const char *product_with_epilogue(int i, int j, int k) {
+    static const char *const form = "kernel \"behind\" {\n"
+                                    "  arg a0 f32[%d] write\n"
+                                    "  arg a1 f32[%d] read\n"
+                                    "  arg a2 f32[%d] read\n"
+                                    "  arg a3 f32[%d] read\n"
+                                    "  arg a4 f32[%d] read\n"
+                                    "  arg a5 f32[%d] write\n"
+                                    "  local t0 f32[1]\n"
+                                    "  for i < %d {\n"
+                                    "    for j < %d {\n"
+                                    "      def t0 = f32(0)\n"
+                                    "      for k < %d {\n"
+                                    "        t0[0] += mul(a1[i + %d*k], a2[j + %d*k])\n"
+                                    "      }\n"
+                                    "      a0[%d*i + j] = mul(a3[%d*i + j], t0[0])\n"
+                                    "      a5[%d*i + j] = add(a4[%d*i + j], t0[0])\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    static char text[1200];
+    int n = i * j;
+    snprintf(text, sizeof text, form, n, k * i, k * j, n, n, n, i, j, k, i, j, j, j, j, j);
+    return text;
+}
+
 static inline void nothing_is_left_in_the_heap(void) {
     CHECK_INT(ctx.heap.bytes, 0);
 }

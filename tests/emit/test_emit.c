@@ -557,45 +557,6 @@ static void components_live_in_one_place(void) {
     }
 }
 
-/* What was tried and refused may have left 64 bits; that is no fault of the kernel's own sizes. */
-/* The formulas' two factors of a power of two are one instruction where there is one, and the bits
- * stay: results from 0 over the smallest to infinity. */
-static void powers_of_two_scale_at_once(void) {
-    static const char *const form = "kernel \"%s\" {\n"
-                                    "  arg a0 %s[4096] read\n"
-                                    "  arg a1 %s[4096] write\n"
-                                    "  for i < %d {\n"
-                                    "    vec v < %d {\n"
-                                    "      a1[%d*i + v] = %s(mul(a0[%d*i + v], %s(%d)))\n"
-                                    "    }\n"
-                                    "  }\n"
-                                    "}\n";
-    static const char *const functions[] = {"exp", "exp2", "erfc"};
-    for (int i = 0; i < 6; i++) {
-        const char *d = i < 3 ? "f32" : "f64", *f = functions[i % 3];
-        int lanes = i < 3 ? 16 : 8, by = i % 3 == 2 ? i < 3 ? 3 : 7 : i < 3 ? 40 : 300;
-        char text[400];
-        snprintf(text, sizeof text, form, f, d, d, 4096 / lanes, lanes, lanes, f, lanes, d, by);
-        kernel *k = ir_parse(h.qn, text);
-        if (!k) FAIL("%s", qn_error(h.qn));
-        if (!k) continue;
-        math_expand(k);
-        harness_run_kernel(&h, k, &(harness_case){.text = text, .seed = (uint64_t)i});
-        str ir;
-        str_open(&ir, &h.qn->heap);
-        emit_llvm *owner = ((cpu *)h.cpu)->llvm;
-        if (h.compiler[0] == 'l' && ((cpu *)h.cpu)->isa.avx512) {
-            emit_unit *u = emit_llvm_begin(owner);
-            emit_llvm_add(u, k);
-            emit_llvm_text(u, &ir);
-            emit_llvm_drop(u);
-            CHECK(strstr(ir.s, "scalef"));
-        }
-        str_free(&ir);
-        ir_close(k);
-    }
-}
-
 /* (1 + 2^-4)^2 lies halfway between two values of bf16, and what is added is too small for a double
  * that holds the product: above the first half of the elements, below the second. */
 static void narrow_multiply_adds_round_once(void) {
@@ -612,149 +573,7 @@ static void narrow_multiply_adds_round_once(void) {
                        .index = 10});
 }
 
-/* ---- tables ---------------------------------------------------------------------------------- */
-
-/* How often the kernel's IR holds the text. */
-static int count_in_ir(kernel *k, const char *text) {
-    str ir;
-    int n = 0;
-    str_open(&ir, &h.qn->heap);
-    emit_unit *u = emit_llvm_begin(((cpu *)h.cpu)->llvm);
-    emit_llvm_add(u, k);
-    emit_llvm_text(u, &ir);
-    emit_llvm_drop(u);
-    for (const char *c = ir.s; (c = strstr(c, text)); c++) n++;
-    str_free(&ir);
-    return n;
-}
-
-/* Tables of 1, 2, 4, .. 32 entries, each looked up by numbers that are too large for it. */
-static void add_tables(str *text, int d) {
-    for (int t = 0; t < 6; t++) {
-        str_addf(text, " table c%d %s {", t, qn_dtype_name((qn_dtype)d));
-        for (int i = 0; i < 1 << t; i++) {
-            int v = d == QN_BOOL ? i * (i + 1) / 2 % 2 ^ (t == 1) : (37 * i + t) % 120;
-            str_addf(text, "%s%d%s", i ? ", " : "", v, dtype_is_float(d) ? ".5" : "");
-        }
-        str_add(text, "}\n");
-    }
-}
-
-static void run_tables(int d, int lanes) {
-    str text;
-    str_open(&text, &h.qn->heap);
-    str_add(&text, "kernel \"tables\" {\n dim n 1 4096\n arg a0 u32[n] read\n");
-    int tables = d == QN_BOOL ? 2 : 6;
-    for (int t = 0; t < tables; t++)
-        str_addf(&text, " arg a%d %s[n] write\n", t + 1, qn_dtype_name((qn_dtype)d));
-    if (d == QN_BOOL)
-        str_add(&text, " table c0 bool {1, 0, 0, 1}\n table c1 bool {1, 0}\n");
-    else
-        add_tables(&text, d);
-    if (lanes)
-        str_addf(&text, " par i < (n + %d)/%d {\n vec v < min(%d, n - %d*i) {\n", lanes - 1, lanes,
-                 lanes, lanes);
-    else
-        str_add(&text, " par i < n {\n");
-    char at[24];
-    snprintf(at, sizeof at, lanes ? "%d*i + v" : "i", lanes);
-    for (int t = 0; t < tables; t++)
-        str_addf(&text, "  a%d[%s] = lookup(c%d, a0[%s])\n", t + 1, at, t, at);
-    str_add(&text, lanes ? " }\n }\n}\n" : " }\n}\n");
-    run((harness_case){.text = text.s, .dim = {997}, .seed = (uint64_t)(d + lanes)});
-    str_free(&text);
-}
-
-/* All lane counts, with registers of 512 bits and, where there are such, of 256. */
-static void lookups_agree_on_every_dtype(void) {
-    static const int lanes[] = {0, 16, 11, 2, 8, 32, 64};
-    emit_llvm *owner = h.compiler[0] == 'l' ? ((cpu *)h.cpu)->llvm : NULL;
-    for (int wide = 0; wide < (owner && ((cpu *)h.cpu)->isa.avx512 ? 2 : 1); wide++) {
-        for (int d = 0; d < DTYPE_COUNT; d++)
-            for (size_t i = 0; i < (is_cc ? 2 : COUNT_OF(lanes)); i++) run_tables(d, lanes[i]);
-        if (owner) owner->isa.avx512 = !owner->isa.avx512;
-    }
-    if (owner) owner->isa.avx512 = ((cpu *)h.cpu)->isa.avx512;
-}
-
-/* tanh and erf look their coefficients up in registers: seven tables, nothing gathered, nothing
- * divided. In double precision they do not. */
-static void functions_by_pieces_look_up_in_registers(void) {
-    static const char *const name[] = {"tanh", "erf"};
-    for (int i = 0; i < 4; i++) {
-        char text[300];
-        snprintf(text, sizeof text,
-                 "kernel \"f\" {\n arg a0 %s[64] write\n arg a1 %s[64] read\n for i < 4 {\n"
-                 " vec v < 16 {\n a0[16*i + v] = %s(a1[16*i + v])\n }\n }\n}\n",
-                 i < 2 ? "f32" : "f64", i < 2 ? "f32" : "f64", name[i % 2]);
-        kernel *k = ir_parse(h.qn, text);
-        math_expand(k);
-        CHECK_INT(k->tables, i < 2 ? 7 : 0);
-        harness_run_kernel(&h, k, &(harness_case){.text = text});
-        if (h.compiler[0] == 'l' && i < 2 && ((cpu *)h.cpu)->isa.avx2) {
-            CHECK(count_in_ir(k, ((cpu *)h.cpu)->isa.avx512 ? "@llvm.x86.avx512.permvar"
-                                                            : "@llvm.x86.avx2.perm") >= 7);
-            CHECK_INT(count_in_ir(k, "masked.gather"), 0);
-            CHECK_INT(count_in_ir(k, "fdiv"), 0);
-        }
-        ir_close(k);
-    }
-}
-
-/* Loads stand before the stores beside them, but those of what was just stored. */
-static void what_is_stored_is_computed_first(void) {
-    static const char *const body[] = {
-        "kernel \"apart\" {\n arg a0 f32[64] write\n arg a1 f32[64] read\n"
-        " arg a2 f32[64] write\n arg a3 f32[64] read\n for i < 4 {\n vec v < 16 {\n"
-        "  a0[16*i + v] = add(a1[16*i + v], f32(1))\n"
-        "  a2[16*i + v] = add(a3[16*i + v], f32(2))\n }\n }\n}\n",
-        "kernel \"read\" {\n arg a0 f32[64] read write\n arg a1 f32[64] read\n"
-        " arg a2 f32[64] write\n for i < 4 {\n vec v < 16 {\n"
-        "  a0[16*i + v] = add(a1[16*i + v], f32(1))\n"
-        "  a2[16*i + v] = add(a0[16*i + v], f32(2))\n }\n }\n}\n"};
-    for (int i = 0; i < 2; i++) {
-        run((harness_case){.text = body[i]});
-        if (h.compiler[0] != 'l') continue;
-        kernel *k = ir_parse(h.qn, body[i]);
-        str ir;
-        str_open(&ir, &h.qn->heap);
-        emit_unit *u = emit_llvm_begin(((cpu *)h.cpu)->llvm);
-        emit_llvm_add(u, k);
-        emit_llvm_text(u, &ir);
-        emit_llvm_drop(u);
-        const char *store = strstr(ir.s, "store <"), *load = strstr(ir.s, "load <");
-        while (load && strstr(load + 1, "load <")) load = strstr(load + 1, "load <");
-        CHECK(store && load && (load < store) == (i == 0));
-        str_free(&ir);
-        ir_close(k);
-    }
-}
-
-/* Asking for lines changes nothing, wherever they are, and is no less than an instruction each. */
-static void fetches_are_written_and_change_nothing(void) {
-    static const char body[] =
-        "kernel \"ask\" {\n arg a0 f32[64] write\n arg a1 f32[64] read\n local t0 f32[32]\n"
-        " par i < 4 {\n"
-        " unroll u < 3 {\n prefetch a1[16*i + 1000000*u]\n prefetch a0[16*i - 64*u]\n }\n"
-        " def t0\n for j < 16 {\n t0[j] = a1[16*i + j]\n prefetch t0[j + 1000]\n }\n"
-        " vec v < 16 {\n a0[16*i + v] = neg(t0[v])\n }\n }\n}\n";
-    run((harness_case){.text = body});
-    if (h.compiler[0] != 'l') return;
-    kernel *k = ir_parse(h.qn, body);
-    str ir;
-    str_open(&ir, &h.qn->heap);
-    emit_unit *u = emit_llvm_begin(((cpu *)h.cpu)->llvm);
-    emit_llvm_add(u, k);
-    emit_llvm_text(u, &ir);
-    emit_llvm_drop(u);
-    int calls = 0;
-    for (const char *c = ir.s; (c = strstr(c, "call void @llvm.prefetch")); c++) calls++;
-    CHECK_INT(calls, 7);
-    CHECK(strstr(ir.s, "i32 0, i32 3, i32 1)")); /* a tile comes to the first cache */
-    str_free(&ir);
-    ir_close(k);
-}
-
+/* What was tried and refused may have left 64 bits; that is no fault of the kernel's own sizes. */
 static void an_earlier_overflow_is_not_the_launchs(void) {
     harness_case c = {.text = "kernel \"copy\" {\n arg a0 i32[50] write\n arg a1 i32[50] read\n"
                               " for i < 50 {\n a0[i] = a1[i]\n }\n}\n"};
@@ -778,10 +597,7 @@ static void every_test(void) {
     RUN(argmax_finds_the_first);
     RUN(column_reductions_agree);
     RUN(softmax_shape_agrees);
-    RUN(powers_of_two_scale_at_once);
     RUN(narrow_multiply_adds_round_once);
-    RUN(lookups_agree_on_every_dtype);
-    RUN(functions_by_pieces_look_up_in_registers);
     RUN(matmul_with_register_tiles_agrees);
     RUN(registers_read_across_agree);
     RUN(dots_of_words_agree);
@@ -790,8 +606,6 @@ static void every_test(void) {
     RUN(in_place_updates_agree);
     RUN(tile_lives_begin_anew);
     RUN(roots_share_the_items);
-    RUN(what_is_stored_is_computed_first);
-    RUN(fetches_are_written_and_change_nothing);
     RUN(writes_past_the_caches_arrive);
     RUN(facts_follow_the_variables);
     RUN(threads_share_large_launches);

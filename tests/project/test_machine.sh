@@ -12,7 +12,8 @@ says() { # says TEXT KNOB...: the command tells of the device with these knobs
     devices "$@" && { cat "$scratch/devices"; grep -q -- "$text" "$scratch/devices"; }
 }
 sample() { # sample KNOB...: kernels compiled so are right
-    env "$@" "$build/tests/test_emit" functions_by narrow_multiply dots_of lanes_that &&
+    env "$@" "$build/tests/test_emit" narrow_multiply dots_of lanes_that &&
+        env "$@" "$build/tests/test_instructions" functions_by &&
         env "$@" "$build/tests/test_cpu" && env "$@" "$build/tests/fuzz_emit" 25
 }
 

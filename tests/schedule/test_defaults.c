@@ -1,0 +1,319 @@
+/* test_defaults.c - which steps stand in the default schedules of kernels of some shapes and sizes,
+ * on a machine that is written down here. */
+#include "ir_cases.h"
+#include "records.h"
+#include "schedule/schedule.h"
+
+static void check_default(const char *text, const char *has, const char *has_not) {
+    const machine limits = record((machine){.name = "test",
+                                            .page_parallel_gain = 150,
+                                            .vector_bytes = 64,
+                                            .registers = 32,
+                                            .l1 = 32 << 10,
+                                            .l2 = 1 << 20,
+                                            .l3 = 8 << 20,
+                                            .threads = 2,
+                                            .dots = 7});
+    kernel *k = parse(text);
+    str s;
+    str_open(&s, &ctx.heap);
+    schedule_default(k, &limits, &s);
+    if (!strstr(s.s, has) || strstr(s.s, has_not)) FAIL("the schedule of %s is\n%s", k->name, s.s);
+    str_free(&s);
+    ir_close(k);
+}
+
+enum {
+    BESIDE,
+    ALONG,
+    PANELS
+}; /* layout of columns: contiguous, along the sum, packed beforehand */
+
+static void product_of(char text[800], long long m, long long n, long long k, int columns) {
+    static const char *const form[] = {"j + %lld*k", "k + %lld*j", "32*k + j + %lld*(j/32)"};
+    const long long by[] = {n, k, 32 * k - 32};
+    char index[80];
+    snprintf(index, sizeof index, form[columns], by[columns]);
+    snprintf(text, 800,
+             "kernel \"product\" {\n"
+             "  arg a0 f32[%lld] write\n"
+             "  arg a1 f32[%lld] read\n"
+             "  arg a2 f32[%lld] read\n"
+             "  local t0 f32[1]\n"
+             "  for i < %lld {\n"
+             "    for j < %lld {\n"
+             "      def t0 = f32(0)\n"
+             "      for k < %lld {\n"
+             "        t0[0] += mul(a1[%lld*i + k], a2[%s])\n"
+             "      }\n"
+             "      a0[%lld*i + j] = t0[0]\n"
+             "    }\n"
+             "  }\n"
+             "}\n",
+             m * n, m * k, k * n, m, n, k, k, index, n);
+}
+
+/* The packing of rows and of columns contiguous along the sum, of blocks of it, too. */
+static void packing_is_transposed_in_whole_vectors_of_the_sum(void) {
+    static const struct {
+        int m, n, k, columns;
+        const char *has;
+    } product_[] = {{100, 500, 1000, ALONG, "transpose v"},
+                    {100, 500, 1000, ALONG, "transpose mr"},
+                    {100, 500, 1000, ALONG, "swap x u_2"}, /* to the ends of long rows */
+                    {128, 512, 203, ALONG, "transpose v"},
+                    {128, 512, 784, BESIDE, "transpose mr"}};
+    for (int i = 0; i < (int)COUNT_OF(product_); i++) {
+        char text[800];
+        product_of(text, product_[i].m, product_[i].n, product_[i].k, product_[i].columns);
+        check_default(text, product_[i].has, "scatter");
+    }
+}
+
+/* Two lines of non-temporal stores are written one behind the other. */
+static void large_transpositions_write_lines_in_pairs(void) {
+    for (int i = 0; i < 2; i++) {
+        char text[400];
+        long long n = i ? 4096 : 512;
+        snprintf(text, sizeof text,
+                 "kernel \"transposed\" {\n"
+                 "  arg a0 f32[%lld] write\n"
+                 "  arg a1 f32[%lld] read\n"
+                 "  for i < %lld {\n"
+                 "    for j < %lld {\n"
+                 "      a0[%lld*i + j] = a1[%lld*j + i]\n"
+                 "    }\n"
+                 "  }\n"
+                 "}\n",
+                 n * n, n * n, n, n, n, n);
+        check_default(text, i ? "split y 2" : "transpose e v", i ? "split y 4" : "split y 2");
+    }
+}
+
+static void lines_of_the_next_panel_are_prefetched(void) {
+    char deep[800], flat[800];
+    product_of(deep, 256, 768, 3072, BESIDE);
+    product_of(flat, 256, 768, 48, BESIDE);
+    check_default(deep, "prefetch_next kr", "no such line");
+    check_default(flat, "stage a2 jr", "prefetch_next");
+}
+
+/* Panels in the second-level cache are prefetched, those in the first are not; of unpacked rows
+ * from behind the second level their lines, in blocks that are long enough. */
+static void operands_outside_the_first_cache_are_prefetched(void) {
+    static const struct {
+        int m, n, k, columns;
+        const char *has, *has_not;
+    } product_[] = {{512, 512, 512, BESIDE, "prefetch_trip t", "prefetch_trip a"},
+                    {512, 512, 128, BESIDE, "stage a2", "prefetch_trip"},
+                    {128, 768, 768, PANELS, "prefetch_distance a2 1024", "stage a2"},
+                    {2048, 64, 512, BESIDE, "prefetch_trip a1 pf 4", "prefetch_trip t"},
+                    {2048, 64, 512, BESIDE, "split k 256 -> pc", "prefetch_trip t"},
+                    {2048, 64, 100, BESIDE, "stage a2", "prefetch_trip"},
+                    {128, 64, 512, BESIDE, "stage a2", "prefetch_trip"}};
+    for (int i = 0; i < (int)COUNT_OF(product_); i++) {
+        char text[800];
+        product_of(text, product_[i].m, product_[i].n, product_[i].k, product_[i].columns);
+        check_default(text, product_[i].has, product_[i].has_not);
+    }
+}
+
+static void few_rows_go_along_the_sum(void) {
+    static const char *const form = "kernel \"product\" {\n"
+                                    "  arg a0 f32[%d] write\n"
+                                    "  arg a1 f32[%d] read\n"
+                                    "  arg a2 f32[786432] read\n"
+                                    "  local t0 f32[1]\n"
+                                    "  for i < %d {\n"
+                                    "    for j < 768 {\n"
+                                    "      def t0 = f32(0)\n"
+                                    "      for k < 1024 {\n"
+                                    "        t0[0] += mul(a1[1024*i + k], a2[1024*j + k])\n"
+                                    "      }\n"
+                                    "      a0[768*i + j] = t0[0]\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    char few[600], many[600];
+    snprintf(few, sizeof few, form, 8 * 768, 8 * 1024, 8);
+    snprintf(many, sizeof many, form, 40 * 768, 40 * 1024, 40);
+    check_default(few, "transform_layout t1 16", "stage");
+    check_default(many, "stage a2", "transform_layout");
+}
+
+/* A vector times a matrix goes along the matrix's rows, in slices where the sum goes down. */
+static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
+    static const char *const form = "kernel \"%s\" {\n"
+                                    "  arg a0 f32[2048] write\n"
+                                    "  arg a1 f32[2048] read\n"
+                                    "  arg a2 f32[4194304] read\n"
+                                    "  local t0 f32[1]\n"
+                                    "  for j < 2048 {\n"
+                                    "    def t0 = f32(0)\n"
+                                    "    for k < 2048 {\n"
+                                    "      t0[0] += mul(a1[k], a2[%s])\n"
+                                    "    }\n"
+                                    "    a0[j] = t0[0]\n"
+                                    "  }\n"
+                                    "}\n";
+    char down[600], along[600];
+    snprintf(down, sizeof down, form, "down", "j + 2048*k");
+    snprintf(along, sizeof along, form, "along", "2048*j + k");
+    check_default(down, "block_reduction t0", "rfactor");
+    check_default(along, "rfactor t0", "block_reduction");
+    check_default(along, "accumulate t0 u", "block_reduction"); /* several rows at a time */
+    check_default(along, "prefetch_distance a2", "prefetch_distance a1");
+}
+
+/* The loads of a long formula prefetch the next block, as many pages on as are walked side by
+ * side. */
+static void a_long_formula_prefetches_its_streams(void) {
+    static const char *const form = "kernel \"%s\" {\n"
+                                    "  arg a0 f32[67108864] write\n"
+                                    "  arg a1 %s[67108864] read\n"
+                                    "  for i < %d {\n"
+                                    "    a0[i] = %s\n"
+                                    "  }\n"
+                                    "}\n";
+    static const struct {
+        const char *dtype, *value, *has, *has_not;
+        int trips;
+    } of[] = {{"f32", "exp(a1[i])", "prefetch_distance a1 16384", "prefetch_distance a0", 1 << 26},
+              {"bf16", "exp(cast:f32(a1[i]))", "prefetch_distance a1 8192", "prefetch_distance a0",
+               1 << 26},
+              {"f32", "neg(a1[i])", "swap s", "prefetch_distance", 1 << 26},
+              {"f32", "exp(a1[i])", "split", "prefetch_distance", 1 << 15}};
+    for (size_t i = 0; i < COUNT_OF(of); i++) {
+        char text[600];
+        snprintf(text, sizeof text, form, "stream", of[i].dtype, of[i].trips, of[i].value);
+        check_default(text, of[i].has, of[i].has_not);
+    }
+}
+
+/* Four streams of an epilogue are prefetched during the sum, where they are larger than a cache. */
+static void streams_of_an_epilogue_are_prefetched(void) {
+    check_default(product_with_epilogue(1024, 512, 256), "prefetch_nest a3", "prefetch_nest a1");
+    check_default(product_with_epilogue(1024, 512, 256), "prefetch_nest a5", "prefetch_nest a2");
+    check_default(product_with_epilogue(256, 512, 256), "swap",
+                  "prefetch_nest"); /* streams of half a cache */
+    check_default(product_with_epilogue(8192, 512, 256), "prefetch_nest a3",
+                  "prefetch_nest a5"); /* a5 is stored non-temporally */
+}
+
+/* Panels of an operand from memory are packed side by side, of one in a cache one by one. */
+static void panels_are_packed_side_by_side(void) {
+    check_default(product_with_epilogue(1024, 512, 256), "swap ir_1 ", "swap jr_1 ");
+    check_default(product_with_epilogue(512, 1024, 256), "swap jr_1 ", "swap ir_1 ");
+}
+
+/* Narrow operands go by words where the device has a dot instruction, equal signs with an
+ * offset. */
+static void narrow_products_go_by_words(void) {
+    static const char *const form = "kernel \"%s\" {\n"
+                                    "  arg a0 %s[65536] write\n"
+                                    "  arg a1 %s[65536] read\n"
+                                    "  arg a2 %s[65536] read\n"
+                                    "  local t0 %s[1]\n"
+                                    "  for i < 256 {\n"
+                                    "    for j < 256 {\n"
+                                    "      def t0 = %s(0)\n"
+                                    "      for k < 256 {\n"
+                                    "        t0[0] += mul(cast:%s(a1[256*i + k]), "
+                                    "cast:%s(a2[j + 256*k]))\n"
+                                    "      }\n"
+                                    "      a0[256*i + j] = t0[0]\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    static const struct {
+        const char *a, *b, *sum, *has, *has_not;
+    } row[] = {{"i8", "i8", "i32", "offset t0", "pad k"},
+               {"u8", "i8", "i32", "word part", "offset"},
+               {"i16", "i16", "i32", "split k 2 -> kw part\nword part", "offset"},
+               {"bf16", "bf16", "f32", "word part", "offset"},
+               {"f16", "f16", "f32", "v f32", "word"},
+               {"i8", "bf16", "f32", "v f32", "word"}};
+    for (size_t i = 0; i < COUNT_OF(row); i++) {
+        char text[900];
+        snprintf(text, sizeof text, form, row[i].a, row[i].sum, row[i].a, row[i].b, row[i].sum,
+                 row[i].sum, row[i].sum, row[i].sum);
+        check_default(text, row[i].has, row[i].has_not);
+    }
+}
+
+/* Copies into whole vectors are transposed in registers. */
+static void transposed_copies_are_transposed_in_registers(void) {
+    static const char *const form = "kernel \"turned\" {\n"
+                                    "  arg a0 %s[%d] write\n"
+                                    "  arg a1 %s[%d] read\n"
+                                    "  for i < %d {\n"
+                                    "    for j < %d {\n"
+                                    "      a0[%d*i + j] = a1[i + %d*j]\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    static const struct {
+        const char *dtype;
+        int rows, columns;
+        const char *has, *has_not;
+    } row[] = {{"f32", 256, 128, "transpose", "stage"},
+               {"i32", 257, 128, "transpose", "stage"},
+               {"f64", 100, 1024, "transpose", "stage"},
+               {"f32", 1100, 1102, "transpose", "stage"},
+               {"bf16", 1024, 1024, "stage", "transpose"}};
+    for (size_t i = 0; i < COUNT_OF(row); i++) {
+        char text[900];
+        int r = row[i].rows, c = row[i].columns;
+        snprintf(text, sizeof text, form, row[i].dtype, r * c, row[i].dtype, r * c, r, c, c, r);
+        check_default(text, row[i].has, row[i].has_not);
+    }
+}
+
+/* Several passes down strided columns go row by row, what belongs to a column computed
+ * beforehand. */
+static void softmax_down_columns_walks_rows(void) {
+    static const char *const form = "kernel \"softmax\" {\n"
+                                    "  arg a0 f32[%d] write\n"
+                                    "  arg a1 f32[%d] read\n"
+                                    "  local t0 f32[1]\n"
+                                    "  local t1 f32[1]\n"
+                                    "  for j < %d {\n"
+                                    "    def t0 = f32(-inf)\n"
+                                    "    for i < 64 {\n"
+                                    "      t0[0] max= a1[%d*i + j]\n"
+                                    "    }\n"
+                                    "    def t1 = f32(0)\n"
+                                    "    for k < 64 {\n"
+                                    "      t1[0] += exp(sub(a1[%d*k + j], t0[0]))\n"
+                                    "    }\n"
+                                    "    for l < 64 {\n"
+                                    "      a0[%d*l + j] = div(exp(a1[%d*l + j]), sqrt(t1[0]))\n"
+                                    "    }\n"
+                                    "  }\n"
+                                    "}\n";
+    char far[900], near[900];
+    snprintf(far, sizeof far, form, 64 * 2048, 64 * 2048, 2048, 2048, 2048, 2048, 2048);
+    snprintf(near, sizeof near, form, 64 * 100, 64 * 100, 100, 100, 100, 100, 100);
+    check_default(far, "hoist l", "block_reduction");
+    check_default(far, "accumulate t0 jr", "block_reduction");
+    check_default(near, "accumulate t0 v", "hoist");
+}
+
+static void all(void) {
+    RUN(panels_are_packed_side_by_side);
+    RUN(a_long_formula_prefetches_its_streams);
+    RUN(streams_of_an_epilogue_are_prefetched);
+    RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
+    RUN(narrow_products_go_by_words);
+    RUN(operands_outside_the_first_cache_are_prefetched);
+    RUN(few_rows_go_along_the_sum);
+    RUN(packing_is_transposed_in_whole_vectors_of_the_sum);
+    RUN(large_transpositions_write_lines_in_pairs);
+    RUN(softmax_down_columns_walks_rows);
+    RUN(transposed_copies_are_transposed_in_registers);
+    RUN(lines_of_the_next_panel_are_prefetched);
+}
+
+int main(int argc, char **argv) {
+    return run_raising(argc, argv, all);
+}
