@@ -173,6 +173,7 @@ static qn_tensor *convolution(const vs_case *c) {
     return qn_grad(y, seed, 1, c->kind == VS_CONV_DATA ? &x : &weights, &g) ? NULL : g;
 }
 
+/* Long because it has a line for each kind of case. */
 static void build(const vs_case *c) {
     const int64_t *d = c->d;
     qn_tensor *x;

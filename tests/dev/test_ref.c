@@ -128,26 +128,37 @@ static void random_shape(dev_array *a, int most_rank) {
     } while (oracle_count(a->rank, a->dim) > MOST);
 }
 
+/* A shape of as many elements as s has. */
+static void random_reshape(const dev_array *s, dev_array *o) {
+    int64_t left = oracle_count(s->rank, s->dim);
+    o->rank = 0;
+    while (left != 1 && o->rank < 6) {
+        int64_t f = left ? 1 + test_below(&seed, left) : test_below(&seed, 3);
+        while (left && left % f) f--;
+        o->dim[o->rank++] = f;
+        if (f) left /= f;
+        if (!f) break;
+    }
+    if (left > 1) o->dim[o->rank++] = left;
+    while (o->rank < 6 && test_below(&seed, 3) == 0) o->dim[o->rank++] = 1;
+    if (!oracle_count(s->rank, s->dim) && oracle_count(o->rank, o->dim)) o->dim[o->rank++] = 0;
+}
+
+/* Start, size and step within n elements; the size. */
+static int64_t random_slice(int64_t n, int64_t attr[3]) {
+    attr[2] = 1 + test_below(&seed, 3);
+    attr[0] = test_below(&seed, n + 1);
+    return attr[1] = test_below(&seed, (n - attr[0] + attr[2] - 1) / attr[2] + 1);
+}
+
 /* Attributes and the result's shape of a movement op on a source of shape n->out. */
 static dev_array random_move(dev_node *n, int64_t *attr) {
     dev_array s = n->out, *o = &n->out;
     int r = o->rank;
     switch (n->op) {
-    case OP_RESHAPE: {
-        int64_t left = oracle_count(r, s.dim);
-        o->rank = 0;
-        while (left != 1 && o->rank < 6) {
-            int64_t f = left ? 1 + test_below(&seed, left) : test_below(&seed, 3);
-            while (left && left % f) f--;
-            o->dim[o->rank++] = f;
-            if (f) left /= f;
-            if (!f) break;
-        }
-        if (left > 1) o->dim[o->rank++] = left;
-        while (o->rank < 6 && test_below(&seed, 3) == 0) o->dim[o->rank++] = 1;
-        if (!oracle_count(r, s.dim) && oracle_count(o->rank, o->dim)) o->dim[o->rank++] = 0;
+    case OP_RESHAPE:
+        random_reshape(&s, o);
         break;
-    }
     case OP_PERMUTE:
         n->attrs = r;
         for (int d = 0; d < r; d++) attr[d] = d;
@@ -173,13 +184,7 @@ static dev_array random_move(dev_node *n, int64_t *attr) {
         break;
     case OP_SLICE:
         n->attrs = 3 * r;
-        for (int d = 0; d < r; d++) {
-            int64_t *a = attr + 3 * d;
-            a[2] = 1 + test_below(&seed, 3);
-            a[0] = test_below(&seed, s.dim[d] + 1);
-            a[1] = test_below(&seed, (s.dim[d] - a[0] + a[2] - 1) / a[2] + 1);
-            o->dim[d] = a[1];
-        }
+        for (int d = 0; d < r; d++) o->dim[d] = random_slice(s.dim[d], attr + 3 * d);
         break;
     case OP_WINDOW:
         if (r < 2) {

@@ -130,6 +130,30 @@ static step random_attributes(int op, int rank, int64_t *dim) {
     return s;
 }
 
+/* What moves elements by an index: its sources and itself as the last step; false: as below. */
+static bool add_index_row(program *p, step s, int rank, int64_t *dim, step like) {
+    if (!rank) return false;
+    s.attr[0] = below(rank), s.attrs = 1;
+    s.src[0] = add_source(p, s.dtype, rank, dim, &like);
+    if (s.src[0] < 0) return false;
+    dim[s.attr[0]] = random_dim(rank);
+    step index = {.lo = 0, .hi = (double)p->step[s.src[0]].dim[s.attr[0]]};
+    qn_dtype ints = chance(50) ? QN_I64 : chance(50) ? QN_I32 : QN_U8;
+    if (ints != QN_U8) index.lo = -1;
+    s.src[1] = add_source(p, ints, rank, dim, &index);
+    if (s.op == OP_SCATTER) {
+        do s.attr[1] = below(MONOID_COUNT);
+        while (monoid_rows[s.attr[1]].states != 1);
+        s.attrs = 2;
+        if (s.attr[1] == MONOID_PROD && dtype_is_float(s.dtype)) {
+            p->step[0].special = p->step[0].wide = like.special = like.wide = false;
+            like.lo = p->step[0].lo = 0.5, like.hi = p->step[0].hi = 1.5;
+        }
+        s.src[2] = add_source(p, s.dtype, rank, dim, &like);
+    }
+    return add(p, s) >= 0;
+}
+
 /* The row's sources and the row as the last step; false: this shape does not suit it. */
 static bool add_row(program *p, int op, qn_dtype d, int rank, int64_t *dim) {
     const op_row *row = &op_rows[op];
@@ -147,28 +171,7 @@ static bool add_row(program *p, int op, qn_dtype d, int rank, int64_t *dim) {
         if (op == OP_CONST && !dtype_is_float(d)) dtype_set_i(d, &s.bits, 0, below(2));
         return add(p, s) >= 0;
     }
-    if (row->class_ == CLASS_INDEX) {
-        if (!rank) return false;
-        s.attr[0] = below(rank), s.attrs = 1;
-        s.src[0] = add_source(p, d, rank, dim, &like);
-        if (s.src[0] < 0) return false;
-        dim[s.attr[0]] = random_dim(rank);
-        step index = {.lo = 0, .hi = (double)p->step[s.src[0]].dim[s.attr[0]]};
-        qn_dtype ints = chance(50) ? QN_I64 : chance(50) ? QN_I32 : QN_U8;
-        if (ints != QN_U8) index.lo = -1;
-        s.src[1] = add_source(p, ints, rank, dim, &index);
-        if (op == OP_SCATTER) {
-            do s.attr[1] = below(MONOID_COUNT);
-            while (monoid_rows[s.attr[1]].states != 1);
-            s.attrs = 2;
-            if (s.attr[1] == MONOID_PROD && dtype_is_float(d)) {
-                p->step[0].special = p->step[0].wide = like.special = like.wide = false;
-                like.lo = p->step[0].lo = 0.5, like.hi = p->step[0].hi = 1.5;
-            }
-            s.src[2] = add_source(p, d, rank, dim, &like);
-        }
-        return add(p, s) >= 0;
-    }
+    if (row->class_ == CLASS_INDEX) return add_index_row(p, s, rank, dim, like);
     if (op == OP_JOIN) {
         if (!rank) return false;
         s.attr[0] = below(rank), s.attrs = 1, s.sources = 2 + (int)below(2);
