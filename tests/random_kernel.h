@@ -164,7 +164,7 @@ static inline void kernel_map(subject *s) {
     if (chance(20)) x = ir_op2(k, OP_ADD, x, ir_cast(k, dtype, ir_index(k, loop_var(s, j))));
     sym at = plus(s, times(s, loop_var(s, i), m), loop_var(s, j));
     if (chance(10)) x = ir_op2(k, OP_SUB, x, some_entry(k, dtype, at));
-    ir_store(k, j, MONOID_SET, out, at, SYM_TRUE, x);
+    ir_store(k, j, MONOID_SET, (ir_place){out, at, SYM_TRUE}, x);
 }
 
 /* out[i] = f(reduce over j), rows or columns, any monoid. */
@@ -205,7 +205,7 @@ static inline void kernel_reduction(subject *s) {
     for (int c = 0; c < states; c++) {
         expr_id v = ir_load(k, t[c], SYM_ZERO, SYM_TRUE, 0, 0);
         if (!c && chance(30)) v = ir_op1(k, OP_ABS, v);
-        ir_store(k, i, MONOID_SET, out[c], loop_var(s, i), SYM_TRUE, v);
+        ir_store(k, i, MONOID_SET, (ir_place){out[c], loop_var(s, i), SYM_TRUE}, v);
     }
 }
 
@@ -239,12 +239,12 @@ static inline void kernel_product(subject *s) {
     wi = plus(s, wi, times(s, at, times(s, r, m)));
     expr_id x = ir_cast(k, (qn_dtype)dtype, ir_load(k, a, ai, SYM_TRUE, 0, 0));
     expr_id z = ir_cast(k, (qn_dtype)dtype, ir_load(k, w, wi, SYM_TRUE, 0, 0));
-    ir_store(k, q, MONOID_SUM, t, SYM_ZERO, SYM_TRUE, ir_op2(k, OP_MUL, x, z));
+    ir_store(k, q, MONOID_SUM, (ir_place){t, SYM_ZERO, SYM_TRUE}, ir_op2(k, OP_MUL, x, z));
     expr_id v = ir_load(k, t, SYM_ZERO, SYM_TRUE, 0, 0);
     if (chance(60)) v = ir_op2(k, OP_ADD, v, ir_load(k, bias, vj, SYM_TRUE, 0, 0));
     if (chance(30)) v = ir_op1(k, OP_ABS, v);
     sym ci = plus(s, plus(s, times(s, vi, m), vj), times(s, at, times(s, n, m)));
-    ir_store(k, j, MONOID_SET, c, ci, SYM_TRUE, v);
+    ir_store(k, j, MONOID_SET, (ir_place){c, ci, SYM_TRUE}, v);
 }
 
 /* Over rows, or over columns: maximum, sum of exponentials, quotient; the exponentials staged in a
@@ -266,23 +266,23 @@ static inline void kernel_softmax(subject *s) {
     j = ir_loop(k, i, LOOP_SERIAL, "j", m);
     at = plus(s, times(s, vi, h), times(s, loop_var(s, j), w));
     x = ir_load(k, in, at, SYM_TRUE, 0, 0);
-    ir_store(k, j, MONOID_MAX, max, SYM_ZERO, SYM_TRUE, x);
+    ir_store(k, j, MONOID_MAX, (ir_place){max, SYM_ZERO, SYM_TRUE}, x);
     if (stage) ir_def(k, i, e, 0);
     ir_def(k, i, sum, ir_const_f(k, QN_F32, 0));
     j = ir_loop(k, i, LOOP_SERIAL, "j", m);
     at = plus(s, times(s, vi, h), times(s, loop_var(s, j), w));
     x = ir_op1(k, OP_EXP, ir_op2(k, OP_SUB, ir_load(k, in, at, SYM_TRUE, 0, 0), lm));
     if (stage) {
-        ir_store(k, j, MONOID_SET, e, loop_var(s, j), SYM_TRUE, x);
+        ir_store(k, j, MONOID_SET, (ir_place){e, loop_var(s, j), SYM_TRUE}, x);
         x = ir_load(k, e, loop_var(s, j), SYM_TRUE, 0, 0);
     }
-    ir_store(k, j, MONOID_SUM, sum, SYM_ZERO, SYM_TRUE, x);
+    ir_store(k, j, MONOID_SUM, (ir_place){sum, SYM_ZERO, SYM_TRUE}, x);
     j = ir_loop(k, i, LOOP_SERIAL, "j", m);
     at = plus(s, times(s, vi, h), times(s, loop_var(s, j), w));
     y = ir_op1(k, OP_EXP, ir_op2(k, OP_SUB, ir_load(k, in, at, SYM_TRUE, 0, 0), lm));
     if (stage) le = ir_load(k, e, loop_var(s, j), SYM_TRUE, 0, 0);
     y = ir_op2(k, OP_DIV, stage ? le : y, ir_load(k, sum, SYM_ZERO, SYM_TRUE, 0, 0));
-    ir_store(k, j, MONOID_SET, out, at, SYM_TRUE, y);
+    ir_store(k, j, MONOID_SET, (ir_place){out, at, SYM_TRUE}, y);
 }
 
 /* The sums of attention: of each row its maximum, under a mask or not, and relative to that the sum
@@ -306,7 +306,7 @@ static inline void kernel_weights(subject *s) {
     vj = loop_var(s, j);
     if (masked) valid = sym_ge0(y, sym_sub(y, vi, vj));
     w = ir_load(k, in, plus(s, times(s, vi, m), vj), SYM_TRUE, 0, 0);
-    ir_store(k, j, MONOID_MAX, max, SYM_ZERO, valid, w);
+    ir_store(k, j, MONOID_MAX, (ir_place){max, SYM_ZERO, valid}, w);
     ir_def(k, i, sum, ir_const_f(k, QN_F32, 0));
     ir_def(k, i, all, ir_const_f(k, QN_F32, 0));
     j = ir_loop(k, i, LOOP_SERIAL, "j", m);
@@ -315,14 +315,15 @@ static inline void kernel_weights(subject *s) {
     w = ir_load(k, in, plus(s, times(s, vi, m), vj), SYM_TRUE, 0, 0);
     w = ir_op2(k, OP_SUB, w, ir_load(k, max, SYM_ZERO, SYM_TRUE, 0, 0));
     w = ir_op1(k, OP_EXP, ir_op2(k, OP_MUL, w, scale));
-    ir_store(k, j, MONOID_SUM, all, SYM_ZERO, valid, w);
+    ir_store(k, j, MONOID_SUM, (ir_place){all, SYM_ZERO, valid}, w);
     c = ir_loop(k, j, LOOP_SERIAL, "c", d);
     expr_id x = ir_load(k, of, plus(s, times(s, vj, d), loop_var(s, c)), SYM_TRUE, 0, 0);
-    ir_store(k, c, MONOID_SUM, sum, loop_var(s, c), valid, ir_op2(k, OP_MUL, w, x));
+    ir_store(k, c, MONOID_SUM, (ir_place){sum, loop_var(s, c), valid}, ir_op2(k, OP_MUL, w, x));
     c = ir_loop(k, i, LOOP_SERIAL, "c", d);
     x = ir_op2(k, OP_DIV, ir_load(k, sum, loop_var(s, c), SYM_TRUE, 0, 0),
                ir_load(k, all, SYM_ZERO, SYM_TRUE, 0, 0));
-    ir_store(k, c, MONOID_SET, out, plus(s, times(s, vi, d), loop_var(s, c)), SYM_TRUE, x);
+    ir_store(k, c, MONOID_SET, (ir_place){out, plus(s, times(s, vi, d), loop_var(s, c)), SYM_TRUE},
+             x);
 }
 
 /* out[index[i]*m + j] op= x[i*m + j] where the index is inside. */
@@ -368,7 +369,7 @@ static inline void kernel_in_place(subject *s) {
     expr_id v = ir_load(k, a, from, SYM_TRUE, 0, 0);
     v = ir_op2(k, OP_ADD, ir_op2(k, OP_MUL, v, ir_const_i(k, QN_I32, 3)),
                ir_cast(k, QN_I32, ir_index(k, loop_var(s, j))));
-    ir_store(k, j, chance(70) ? MONOID_SET : MONOID_SUM, a, at, SYM_TRUE, v);
+    ir_store(k, j, chance(70) ? MONOID_SET : MONOID_SUM, (ir_place){a, at, SYM_TRUE}, v);
 }
 
 static void (*const makers[])(subject *) = {kernel_map,     kernel_reduction, kernel_product,

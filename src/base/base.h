@@ -354,9 +354,13 @@ bool file_begin(file_write_to *w, int folder, const char *name, file_over over, 
                 const char **why);
 bool file_finish(file_write_to *w, bool sync, const char **why);
 void file_drop(file_write_to *w); /* also what was finished: does nothing then */
-/* All of that at once. */
-bool folder_replace(int folder, const char *name, file_over over, int mode, const void *data,
-                    size_t size, const char **why);
+/* All of that at once, with `size` bytes. */
+typedef struct file_content {
+    const void *data;
+    size_t size;
+} file_content;
+bool folder_replace(int folder, const char *name, file_over over, int mode, file_content content,
+                    const char **why);
 
 /* ---- threads.c ------------------------------------------------------------------------------- */
 

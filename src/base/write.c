@@ -163,14 +163,15 @@ void file_drop(file_write_to *w) {
     errno = because;
 }
 
-bool folder_replace(int folder, const char *name, file_over over, int mode, const void *data,
-                    size_t size, const char **why) {
+bool folder_replace(int folder, const char *name, file_over over, int mode, file_content content,
+                    const char **why) {
     file_write_to w;
     *why = "it would be larger than files of this process may be";
     errno = EFBIG;
-    if (!folder_allows(size) || !file_begin(&w, folder, name, over, mode, why)) return false;
+    if (!folder_allows(content.size) || !file_begin(&w, folder, name, over, mode, why))
+        return false;
     *why = "cannot write";
-    if (folder_append(w.file, data, size)) return file_finish(&w, false, why);
+    if (folder_append(w.file, content.data, content.size)) return file_finish(&w, false, why);
     file_drop(&w);
     return false;
 }

@@ -29,6 +29,13 @@ typedef struct option {
     const char *takes, *help; /* takes: NULL for flags */
 } option;
 
+/* Those of a command, and what it is about. */
+typedef struct option_set {
+    const char *command, *about;
+    const option *rows;
+    int count;
+} option_set;
+
 /* What is wrong, and with which argument. */
 typedef struct option_mistake {
     const char *what, *argument;
@@ -39,8 +46,7 @@ int options_read(const option *rows, int count, int argc, char **argv, void *val
                  option_mistake *mistake);
 /* Parse "--name value", "--name=value" and "--flag" into `values`. Returns -1 to go on, or the exit
  * status when there is nothing more to do (--help shown, or a mistake reported). */
-int options_parse(const char *command, const char *about, const option *rows, int count, int argc,
-                  char **argv, void *values);
+int options_parse(const option_set *o, int argc, char **argv, void *values);
 
 /* ---- terminal.c ------------------------------------------------------------------------------ */
 

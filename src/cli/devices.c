@@ -81,8 +81,8 @@ static void show(const char *name, const char *about) {
 
 int command_devices(int argc, char **argv) {
     const char *name, *about;
-    int status =
-        options_parse("devices", "List the devices of this machine.", NULL, 0, argc, argv, NULL);
+    const option_set set = {"devices", "List the devices of this machine.", NULL, 0};
+    int status = options_parse(&set, argc, argv, NULL);
     if (status >= 0) return status;
     for (int i = 0; qn_device_at(i, &name, &about); i++) show(name, about);
     return EXIT_DONE;

@@ -192,8 +192,9 @@ static int run(generator *g) {
 
 int command_generate(int argc, char **argv) {
     generate_options o = {.prompt = "", .length = 300, .temperature = 0.8, .seed = 1};
-    int status = options_parse("generate", "Continue a text by a model from quern train.", rows,
-                               sizeof rows / sizeof rows[0], argc, argv, &o);
+    const option_set set = {"generate", "Continue a text by a model from quern train.", rows,
+                            sizeof rows / sizeof rows[0]};
+    int status = options_parse(&set, argc, argv, &o);
     if (status >= 0) return status;
     if (!o.model) {
         fprintf(stderr, "quern generate: --model is needed\n");

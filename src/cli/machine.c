@@ -23,9 +23,9 @@ static int list_families(void) {
 
 int command_machine(int argc, char **argv) {
     machine_options o = {.device = NULL};
-    int status =
-        options_parse("machine", "Show the machine that schedules are made for.", machine_rows,
-                      sizeof machine_rows / sizeof machine_rows[0], argc, argv, &o);
+    const option_set set = {"machine", "Show the machine that schedules are made for.",
+                            machine_rows, sizeof machine_rows / sizeof machine_rows[0]};
+    int status = options_parse(&set, argc, argv, &o);
     if (status >= 0) return status;
     if (o.families) return list_families();
     qn_ctx *qn = cli_open("machine", o.device);

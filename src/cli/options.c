@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_help(const char *command, const char *about, const option *rows, int count) {
-    printf("usage: quern %s [options]\n\n%s\n", command, about);
-    for (int i = 0; i < count; i++) {
+static void print_help(const option_set *o) {
+    const option *rows = o->rows;
+    printf("usage: quern %s [options]\n\n%s\n", o->command, o->about);
+    for (int i = 0; i < o->count; i++) {
         char left[64];
         snprintf(left, sizeof left, "--%s%s%s", rows[i].name, rows[i].takes ? " " : "",
                  rows[i].takes ? rows[i].takes : "");
@@ -56,17 +57,13 @@ static const char *store(const option *row, const char *text, char *values) {
 }
 
 /* Notes what is wrong with it, if anything. */
-static int read_one(const option *row, const char *text, int argc, char **argv, int *i,
-                    void *values, option_mistake *m) {
-    if (row->kind == OPTION_FLAG) {
-        if (text) m->what = "takes no value";
-        memcpy((char *)values + row->at, &(bool){true}, sizeof(bool));
-        return m->what ? EXIT_USAGE : -1;
+static void read_one(const option *row, const char *text, void *values, option_mistake *m) {
+    if (row->kind != OPTION_FLAG) {
+        m->what = store(row, text, values);
+        return;
     }
-    if (!text && *i + 1 == argc) m->what = "needs a value";
-    if (!text && !m->what) text = argv[++*i];
-    if (!m->what) m->what = store(row, text, values);
-    return m->what ? EXIT_USAGE : -1;
+    if (text) m->what = "takes no value";
+    memcpy((char *)values + row->at, &(bool){true}, sizeof(bool));
 }
 
 int options_read(const option *rows, int count, int argc, char **argv, void *values,
@@ -81,15 +78,20 @@ int options_read(const option *rows, int count, int argc, char **argv, void *val
         const char *text = argv[i][2 + length] ? argv[i] + 3 + length : NULL;
         const option *row = find_row(rows, count, argv[i] + 2, length);
         m->what = row ? NULL : "no such option";
-        if (!row || read_one(row, text, argc, argv, &i, values, m) >= 0) return EXIT_USAGE;
+        if (!row) return EXIT_USAGE;
+        if (!text && row->kind != OPTION_FLAG) text = i + 1 < argc ? argv[++i] : NULL;
+        if (!text && row->kind != OPTION_FLAG)
+            m->what = "needs a value";
+        else
+            read_one(row, text, values, m);
+        if (m->what) return EXIT_USAGE;
     }
     return -1;
 }
 
-int options_parse(const char *command, const char *about, const option *rows, int count, int argc,
-                  char **argv, void *values) {
+int options_parse(const option_set *o, int argc, char **argv, void *values) {
     option_mistake m;
-    int status = options_read(rows, count, argc, argv, values, &m);
-    if (status == EXIT_DONE) print_help(command, about, rows, count);
-    return status == EXIT_USAGE ? mistaken(command, m.what, m.argument) : status;
+    int status = options_read(o->rows, o->count, argc, argv, values, &m);
+    if (status == EXIT_DONE) print_help(o);
+    return status == EXIT_USAGE ? mistaken(o->command, m.what, m.argument) : status;
 }

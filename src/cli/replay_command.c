@@ -34,10 +34,11 @@ static int report(const replay *r, const char *path, double seconds) {
 int command_replay(int argc, char **argv) {
     settings s = {.tolerance = -1};
     bool named = argc > 0 && argv[0][0] != '-';
-    int status = options_parse("replay",
-                               "Run a recording again, which QN_RECORD=FILE made: "
-                               "quern replay FILE [options]",
-                               rows, 2, argc - named, argv + named, &s);
+    const option_set set = {"replay",
+                            "Run a recording again, which QN_RECORD=FILE made: "
+                            "quern replay FILE [options]",
+                            rows, 2};
+    int status = options_parse(&set, argc - named, argv + named, &s);
     if (status >= 0) return status;
     if (!named) return cli_failed("replay", "which recording? quern replay FILE"), EXIT_USAGE;
     size_t size;

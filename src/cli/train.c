@@ -352,8 +352,9 @@ int command_train(int argc, char **argv) {
                        .clip = 1,
                        .held_out = 0.1,
                        .checkpoint = 60};
-    int status = options_parse("train", "Train a character-level GPT on a text and save it.", rows,
-                               sizeof rows / sizeof rows[0], argc, argv, &o);
+    const option_set set = {"train", "Train a character-level GPT on a text and save it.", rows,
+                            sizeof rows / sizeof rows[0]};
+    int status = options_parse(&set, argc, argv, &o);
     if (status >= 0) return status;
     if (!o.text) {
         fprintf(stderr, "quern train: --text is needed\n");

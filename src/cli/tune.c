@@ -216,8 +216,9 @@ static int tune_cases(qn_ctx *qn, const char *only, const qn_tune_options *o, tu
 
 int command_tune(int argc, char **argv) {
     tune_options o = {.seconds = 10};
-    int status = options_parse("tune", "Look for faster schedules of kernels on this machine.",
-                               tune_rows, sizeof tune_rows / sizeof tune_rows[0], argc, argv, &o);
+    const option_set set = {"tune", "Look for faster schedules of kernels on this machine.",
+                            tune_rows, sizeof tune_rows / sizeof tune_rows[0]};
+    int status = options_parse(&set, argc, argv, &o);
     if (status >= 0) return status;
     char name[64];
     for (int i = 0; i < CASES && o.list; i++) case_name(i, name), puts(name);
@@ -273,9 +274,10 @@ static void show(qn_ctx *qn, bool schedules) {
 
 int command_wisdom(int argc, char **argv) {
     wisdom_options o = {.export_to = NULL};
-    int status =
-        options_parse("wisdom", "Show what quern tune has found, or carry it to another machine.",
-                      wisdom_rows, sizeof wisdom_rows / sizeof wisdom_rows[0], argc, argv, &o);
+    const option_set set = {"wisdom",
+                            "Show what quern tune has found, or carry it to another machine.",
+                            wisdom_rows, sizeof wisdom_rows / sizeof wisdom_rows[0]};
+    int status = options_parse(&set, argc, argv, &o);
     if (status >= 0) return status;
     qn_ctx *qn = cli_open("wisdom", o.device);
     if (!qn) return EXIT_FAILED;

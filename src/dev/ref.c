@@ -222,7 +222,8 @@ static bool eval_elem(const dev_node *node) {
     for (int64_t done = 0, m; done < n; done += m) {
         m = n - done < CHUNK ? n - done : CHUNK;
         for (int k = 0; k < node->sources; k++) load_next(&node->src[k], &w[k], m, x[k]);
-        if (!scalar_ops(node->op, node->dtype, in, m, x[0], x[1], x[2], v)) return false;
+        if (!scalar_ops(node->op, node->dtype, in, m, (const scalar *const[]){x[0], x[1], x[2]}, v))
+            return false;
         ref_store(&node->out, done, m, v);
     }
     return true;
@@ -688,7 +689,7 @@ static qn_code eval_scatter(heap *h, const dev_node *node) {
             if (node->attr[1] == MONOID_SET)
                 *to = v[i];
             else
-                scalar_ops(op, wide, wide, 1, to, &v[i], to, to);
+                scalar_ops(op, wide, wide, 1, (const scalar *const[]){to, &v[i], to}, to);
         }
     }
     ref_store(out, 0, n, value);

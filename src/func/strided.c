@@ -9,14 +9,21 @@
  * that overlap, and sizes that are not known, are gathered. */
 #include "func/func.h"
 
+/* What as_strided was given: the places of the result's elements in x. */
+typedef struct strided {
+    int rank;
+    const int64_t *shape, *strides;
+    int64_t offset;
+} strided;
+
 /* Are all places within [0, n)? Only constants can be checked; others read 0 outside. */
-static bool strided_inside(const qn_tensor *x, int rank, const int64_t *shape,
-                           const int64_t *strides, int64_t offset) {
-    int64_t lo = offset, hi = offset, n = func_count(x, (1u << func_rank(x)) - 1);
-    for (int i = 0; i < rank; i++) {
+static bool strided_inside(const qn_tensor *x, const strided *p) {
+    int64_t lo = p->offset, hi = p->offset, n = func_count(x, (1u << func_rank(x)) - 1);
+    for (int i = 0; i < p->rank; i++) {
         int64_t reach;
-        if (shape[i] == 0 || n < 0 || dim_is_code(tensor_ctx(x)->graph, shape[i])) return true;
-        if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
+        if (p->shape[i] == 0 || n < 0 || dim_is_code(tensor_ctx(x)->graph, p->shape[i]))
+            return true;
+        if (__builtin_mul_overflow(p->shape[i] - 1, p->strides[i], &reach) ||
             __builtin_add_overflow(reach < 0 ? lo : hi, reach, reach < 0 ? &lo : &hi))
             return false;
     }
@@ -31,19 +38,19 @@ typedef struct strided_axis {
 
 /* The axes that move, by falling strides, negative ones turned around; *offset becomes that of the
  * first element. Is each run as long as what is read of it? */
-static bool strided_apart(const qn_tensor *x, int rank, const int64_t *shape,
-                          const int64_t *strides, int64_t *offset, strided_axis *at, int *n) {
+static bool strided_apart(const qn_tensor *x, const strided *p, int64_t *offset, strided_axis *at,
+                          int *n) {
     const graph *g = tensor_ctx(x)->graph;
     int64_t span = 1;
     *n = 0;
-    for (int i = 0; i < rank; i++) {
-        if (shape[i] < 1 || dim_is_code(g, shape[i])) return false;
-        if (shape[i] == 1 || strides[i] == 0) continue;
-        int64_t stride = strides[i] < 0 ? -strides[i] : strides[i];
-        if (strides[i] < 0) *offset += (shape[i] - 1) * strides[i];
+    for (int i = 0; i < p->rank; i++) {
+        if (p->shape[i] < 1 || dim_is_code(g, p->shape[i])) return false;
+        if (p->shape[i] == 1 || p->strides[i] == 0) continue;
+        int64_t stride = p->strides[i] < 0 ? -p->strides[i] : p->strides[i];
+        if (p->strides[i] < 0) *offset += (p->shape[i] - 1) * p->strides[i];
         int k = (*n)++;
         for (; k && at[k - 1].stride < stride; k--) at[k] = at[k - 1];
-        at[k] = (strided_axis){i, shape[i], stride};
+        at[k] = (strided_axis){i, p->shape[i], stride};
     }
     for (int i = *n; i-- > 0;) {
         if (span > at[i].stride) return false;
@@ -67,11 +74,11 @@ static qn_tensor *in_runs(qn_tensor *x, int64_t size, int64_t start, int64_t row
 }
 
 /* As movement; `apart` has checked that it is. */
-static qn_tensor *strided_view(qn_tensor *x, int rank, const int64_t *shape, const int64_t *strides,
-                               int64_t offset, const strided_axis *at, int n) {
+static qn_tensor *strided_view(qn_tensor *x, const strided *p, int64_t start,
+                               const strided_axis *at, int n) {
     int64_t dims[QN_MAX_RANK];
     int axes[QN_MAX_RANK], place[QN_MAX_RANK] = {0};
-    int64_t size = func_count(x, (1u << func_rank(x)) - 1), start = offset;
+    int64_t size = func_count(x, (1u << func_rank(x)) - 1);
     x = qn_flatten(x, 0, -1);
     for (int i = 0; i < n && x; i++) {
         x = in_runs(x, size, start, at[i].size, at[i].stride);
@@ -80,15 +87,15 @@ static qn_tensor *strided_view(qn_tensor *x, int rank, const int64_t *shape, con
     }
     if (x) x = func_slice_axis(x, n, start, 1, 1); /* [sizes by falling stride.., 1] */
     for (int i = 0; i < n; i++) place[at[i].axis] = i + 1;
-    for (int i = 0, k = 0; i < rank; i++)
+    for (int i = 0, k = 0; i < p->rank; i++)
         if (place[i]) axes[k++] = place[i] - 1;
     axes[n] = n;
     if (x) x = build_permute(x, n + 1, axes);
-    for (int i = 0; i < rank; i++) dims[i] = place[i] ? shape[i] : 1;
-    x = x ? func_reshape(x, rank, dims) : NULL;
-    for (int i = 0; i < rank && x; i++)
-        if (place[i] && strides[i] < 0) x = qn_flip(x, i);
-    return x ? func_expand(x, rank, shape) : NULL;
+    for (int i = 0; i < p->rank; i++) dims[i] = place[i] ? p->shape[i] : 1;
+    x = x ? func_reshape(x, p->rank, dims) : NULL;
+    for (int i = 0; i < p->rank && x; i++)
+        if (place[i] && p->strides[i] < 0) x = qn_flip(x, i);
+    return x ? func_expand(x, p->rank, p->shape) : NULL;
 }
 
 qn_tensor *qn_as_strided(qn_tensor *x, int rank, const int64_t *shape, const int64_t *strides,
@@ -99,14 +106,15 @@ qn_tensor *qn_as_strided(qn_tensor *x, int rank, const int64_t *shape, const int
         return func_end(f, fail_null(tensor_ctx(x), QN_ENULL, "as_strided: no shape or strides"));
     qn_tensor *place = func_full(tensor_ctx(x), QN_I64, rank, shape, 0);
     if (!place) return func_end(f, NULL);
-    if (!strided_inside(x, rank, shape, strides, offset))
+    const strided p = {rank, shape, strides, offset};
+    if (!strided_inside(x, &p))
         return func_end(f, fail_null(tensor_ctx(x), QN_ERANGE, "as_strided: places outside x"));
     strided_axis at[QN_MAX_RANK];
     int64_t first = offset;
     int n;
     if (rank < QN_MAX_RANK && func_count(x, (1u << func_rank(x)) - 1) > 0 &&
-        strided_apart(x, rank, shape, strides, &first, at, &n))
-        return func_end(f, strided_view(x, rank, shape, strides, first, at, n));
+        strided_apart(x, &p, &first, at, &n))
+        return func_end(f, strided_view(x, &p, first, at, n));
     for (int i = 0; i < rank; i++) {
         qn_tensor *index = func_iota(tensor_ctx(x), QN_I64, rank, shape, i);
         place = qn_add(place, qn_mul(index, qn_like(index, (double)strides[i])));

@@ -45,8 +45,8 @@ static bool is_masked(const grad *c, node_id g, node_id *condition, node_id *inn
     *inner = x->src[1];
     while (views--) {
         const graph_node v = *node_at(c->g, view[views]);
-        *condition = node_make(c->g, v.op, QN_BOOL, v.shape, 1, condition, v.attr, 0);
-        *inner = node_make(c->g, v.op, v.dtype, v.shape, 1, inner, v.attr, 0);
+        *condition = node_make(c->g, (node_form){v.op, QN_BOOL, v.shape, v.attr, 0}, 1, condition);
+        *inner = node_make(c->g, (node_form){v.op, v.dtype, v.shape, v.attr, 0}, 1, inner);
     }
     return true;
 }
@@ -652,7 +652,7 @@ node_id grad_one_value(const grad *c, node_id x) {
     if (op_rows[n.op].class_ == CLASS_MOVE && !(n.flags & NODE_REALIZED)) {
         node_id from = grad_one_value(c, n.src[0]);
         if (from == n.src[0]) return x;
-        return node_make(c->g, n.op, (qn_dtype)n.dtype, n.shape, 1, &from, n.attr, 0);
+        return node_make(c->g, (node_form){n.op, (qn_dtype)n.dtype, n.shape, n.attr, 0}, 1, &from);
     }
     return is_of_sums(c, x, &nodes) ? make_mark(c->g, OP_CONTIGUOUS, x) : x;
 }

@@ -200,7 +200,8 @@ static node_id elem_node(graph *g, const build_args *a) {
     qn_dtype dtype;
     const graph_node *first = &g->node[a->x[0]];
     if (elem_fits(g, a))
-        return node_make(g, a->op, (qn_dtype)first->dtype, first->shape, a->n, a->x, 0, 0);
+        return node_make(g, (node_form){a->op, (qn_dtype)first->dtype, first->shape, 0, 0}, a->n,
+                         a->x);
     if (!elem_type(g, a, &dtype)) return 0;
     tuple_id shape = g->node[a->x[0]].shape;
     for (int i = 1; i < a->n; i++) {
@@ -223,7 +224,7 @@ static node_id elem_node(graph *g, const build_args *a) {
         if (g->node[x[i]].shape != shape) x[i] = make_broadcast(g, x[i], shape);
     }
     if (op_rows[a->op].types == TYPES_CMP) dtype = QN_BOOL;
-    return node_make(g, a->op, dtype, shape, a->n, x, 0, 0);
+    return node_make(g, (node_form){a->op, dtype, shape, 0, 0}, a->n, x);
 }
 
 /* The commonest constructor; clearing all arguments would be a twelfth of its time. */

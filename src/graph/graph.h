@@ -120,8 +120,8 @@ typedef union scalar {
  * WHERE). The result is rounded or wrapped to dtype. false: no meaning for that dtype. */
 bool scalar_op(int op, qn_dtype dtype, qn_dtype in, const scalar *x, scalar *out);
 /* The same for arrays of n; `out` may be one of them. Absent sources are not looked at. */
-bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *x, const scalar *y,
-                const scalar *z, scalar *out);
+bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *const arg[3],
+                scalar *out);
 uint64_t scalar_bits(qn_dtype dtype, scalar v); /* bit pattern in dtype's width, zero-extended */
 scalar scalar_from_bits(qn_dtype dtype, uint64_t bits);
 /* As launches of kernels give it: an integer's value, or a float's bits, a narrow one's as f32. */
@@ -298,11 +298,17 @@ void graph_sweep_end(graph *g);
 
 /* ---- node.c ---------------------------------------------------------------------------------- */
 
+/* What a node is but for its sources; attributes and bits where its operation has any. */
+typedef struct node_form {
+    int op;
+    qn_dtype dtype;
+    tuple_id shape, attr;
+    uint64_t bits;
+} node_form;
 /* The one way to make a node: rules (rules.c) first, then hash-consing. Sources' counts are raised
  * by the new node; the result's own count is not (0 for a fresh one): link it or node_drop it.
  * Callers have checked types and shapes. */
-node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
-                  tuple_id attr, uint64_t bits);
+node_id node_make(graph *g, node_form form, int n, const node_id *src);
 uint32_t node_hash(const graph_node *n);
 node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape,
                     uint32_t buffer); /* a fresh BUFFER leaf */

@@ -17,25 +17,25 @@ static qn_dtype dtype_of(const graph *g, node_id x) {
 /* ---- leaves --------------------------------------------------------------------------------- */
 
 node_id make_const(graph *g, qn_dtype dtype, tuple_id shape, scalar value) {
-    return node_make(g, OP_CONST, dtype, shape, 0, NULL, 0, scalar_bits(dtype, value));
+    return node_make(g, (node_form){OP_CONST, dtype, shape, 0, scalar_bits(dtype, value)}, 0, NULL);
 }
 
 node_id make_number(graph *g, qn_dtype dtype, tuple_id shape, double value) {
     uint64_t bits = 0;
     dtype_set_f(dtype, &bits, 0, value);
-    return node_make(g, OP_CONST, dtype, shape, 0, NULL, 0, bits);
+    return node_make(g, (node_form){OP_CONST, dtype, shape, 0, bits}, 0, NULL);
 }
 
 node_id make_iota(graph *g, qn_dtype dtype, tuple_id shape, int axis) {
     int64_t attr = axis;
-    return node_make(g, OP_IOTA, dtype, shape, 0, NULL, graph_tuple(g, 1, &attr), 0);
+    return node_make(g, (node_form){OP_IOTA, dtype, shape, graph_tuple(g, 1, &attr), 0}, 0, NULL);
 }
 
 /* ---- elementwise ---------------------------------------------------------------------------- */
 
 node_id make_elem(graph *g, int op, int n, const node_id *x) {
     qn_dtype dtype = op_rows[op].types == TYPES_CMP ? QN_BOOL : dtype_of(g, x[n - 1]);
-    return node_make(g, op, dtype, shape_of(g, x[0]), n, x, 0, 0);
+    return node_make(g, (node_form){op, dtype, shape_of(g, x[0]), 0, 0}, n, x);
 }
 
 node_id make1(graph *g, int op, node_id a) {
@@ -52,28 +52,28 @@ node_id make3(graph *g, int op, node_id a, node_id b, node_id c) {
 
 node_id make_cast(graph *g, node_id x, qn_dtype dtype) {
     if (dtype_of(g, x) == dtype) return x;
-    return node_make(g, OP_CAST, dtype, shape_of(g, x), 1, &x, 0, 0);
+    return node_make(g, (node_form){OP_CAST, dtype, shape_of(g, x), 0, 0}, 1, &x);
 }
 
 node_id make_bitcast(graph *g, node_id x, qn_dtype dtype) {
     if (dtype_of(g, x) == dtype) return x;
-    return node_make(g, OP_BITCAST, dtype, shape_of(g, x), 1, &x, 0, 0);
+    return node_make(g, (node_form){OP_BITCAST, dtype, shape_of(g, x), 0, 0}, 1, &x);
 }
 
 node_id make_mark(graph *g, int op, node_id x) {
-    return node_make(g, op, dtype_of(g, x), shape_of(g, x), 1, &x, 0, 0);
+    return node_make(g, (node_form){op, dtype_of(g, x), shape_of(g, x), 0, 0}, 1, &x);
 }
 
 /* ---- movement ------------------------------------------------------------------------------- */
 
 node_id make_reshape(graph *g, node_id x, tuple_id shape) {
     if (shape_of(g, x) == shape) return x;
-    return node_make(g, OP_RESHAPE, dtype_of(g, x), shape, 1, &x, 0, 0);
+    return node_make(g, (node_form){OP_RESHAPE, dtype_of(g, x), shape, 0, 0}, 1, &x);
 }
 
 node_id make_expand(graph *g, node_id x, tuple_id shape) {
     if (shape_of(g, x) == shape) return x;
-    return node_make(g, OP_EXPAND, dtype_of(g, x), shape, 1, &x, 0, 0);
+    return node_make(g, (node_form){OP_EXPAND, dtype_of(g, x), shape, 0, 0}, 1, &x);
 }
 
 /* NumPy's broadcasting to `shape`: axes of size 1 in front, then repetition. */
@@ -81,7 +81,7 @@ node_id make_broadcast(graph *g, node_id x, tuple_id shape) {
     if (shape_of(g, x) == shape) return x;
     const graph_node *n = node_at(g, x);
     if (n->op == OP_CONST)
-        return node_make(g, OP_CONST, dtype_of(g, x), shape, 0, NULL, 0, n->bits);
+        return node_make(g, (node_form){OP_CONST, dtype_of(g, x), shape, 0, n->bits}, 0, NULL);
     int rank, wanted;
     const int64_t *dims = node_dims(g, x, &rank);
     graph_tuple_get(g, shape, &wanted);
@@ -103,7 +103,7 @@ node_id make_permute(graph *g, node_id x, const int *axes) {
         attr[i] = axes[i];
     }
     tuple_id shape = graph_tuple(g, rank, v), a = graph_tuple(g, rank, attr);
-    return node_make(g, OP_PERMUTE, dtype_of(g, x), shape, 1, &x, a, 0);
+    return node_make(g, (node_form){OP_PERMUTE, dtype_of(g, x), shape, a, 0}, 1, &x);
 }
 
 /* An axis of n elements with `interior` zeros between two: n + (n-1)*interior, and 0 for n = 0. */
@@ -124,7 +124,7 @@ node_id make_pad(graph *g, node_id x, const int64_t *p) {
     int64_t v[QN_MAX_RANK];
     for (int i = 0; i < rank; i++) v[i] = padded_size(g->syms, (sym)dims[i], p + 3 * i);
     tuple_id shape = graph_tuple(g, rank, v), attr = graph_tuple(g, 3 * rank, p);
-    return node_make(g, OP_PAD, dtype_of(g, x), shape, 1, &x, attr, 0);
+    return node_make(g, (node_form){OP_PAD, dtype_of(g, x), shape, attr, 0}, 1, &x);
 }
 
 /* p: start, size (syms) and step (a number) for each axis. */
@@ -144,7 +144,7 @@ node_id make_slice(graph *g, node_id x, const int64_t *p) {
     int64_t v[QN_MAX_RANK];
     for (int i = 0; i < rank; i++) v[i] = p[3 * i + 1];
     tuple_id shape = graph_tuple(g, rank, v), attr = graph_tuple(g, 3 * rank, p);
-    return node_make(g, OP_SLICE, dtype_of(g, x), shape, 1, &x, attr, 0);
+    return node_make(g, (node_form){OP_SLICE, dtype_of(g, x), shape, attr, 0}, 1, &x);
 }
 
 node_id make_window(graph *g, node_id x, const window_attr *w) {
@@ -154,7 +154,7 @@ node_id make_window(graph *g, node_id x, const window_attr *w) {
     for (int i = 0; i < rank; i++) v[i] = i == w->axis ? w->size : i == w->by ? w->length : dims[i];
     const int64_t p[7] = {w->axis, w->by, w->stride, w->slope, w->start, w->size, w->length};
     tuple_id shape = graph_tuple(g, rank, v), attr = graph_tuple(g, 7, p);
-    return node_make(g, OP_WINDOW, dtype_of(g, x), shape, 1, &x, attr, 0);
+    return node_make(g, (node_form){OP_WINDOW, dtype_of(g, x), shape, attr, 0}, 1, &x);
 }
 
 window_attr node_window(const graph *g, const graph_node *n) {
@@ -178,7 +178,8 @@ static tuple_id axes_tuple(graph *g, uint32_t mask) {
 
 node_id make_flip(graph *g, node_id x, uint32_t mask) {
     if (!mask) return x;
-    return node_make(g, OP_FLIP, dtype_of(g, x), shape_of(g, x), 1, &x, axes_tuple(g, mask), 0);
+    return node_make(
+        g, (node_form){OP_FLIP, dtype_of(g, x), shape_of(g, x), axes_tuple(g, mask), 0}, 1, &x);
 }
 
 /* ---- reductions ----------------------------------------------------------------------------- */
@@ -202,7 +203,7 @@ node_id make_reduce(graph *g, int op, node_id x, uint32_t mask) {
     if (!mask) return index ? make_number(g, QN_I64, shape_of(g, x), 0) : x;
     tuple_id shape = reduced_shape(g, shape_of(g, x), mask, false);
     qn_dtype dtype = index ? QN_I64 : dtype_of(g, x);
-    return node_make(g, op, dtype, shape, 1, &x, axes_tuple(g, mask), 0);
+    return node_make(g, (node_form){op, dtype, shape, axes_tuple(g, mask), 0}, 1, &x);
 }
 
 /* The sum over the axes of a*b where `here` holds; 0: everywhere. */
@@ -213,8 +214,8 @@ node_id make_sum_product(graph *g, node_id a, node_id b, node_id here, uint32_t 
         return here ? make3(g, OP_WHERE, here, p, make_number(g, dtype, shape_of(g, a), 0)) : p;
     }
     tuple_id shape = reduced_shape(g, shape_of(g, a), mask, false);
-    return node_make(g, OP_SUM_PRODUCT, dtype, shape, here ? 3 : 2, (const node_id[]){a, b, here},
-                     axes_tuple(g, mask), 0);
+    return node_make(g, (node_form){OP_SUM_PRODUCT, dtype, shape, axes_tuple(g, mask), 0},
+                     here ? 3 : 2, (const node_id[]){a, b, here});
 }
 
 /* Undo what reducing over `mask` did to the shape: repeat x along those axes of `shape`. */
@@ -236,7 +237,8 @@ node_id make_call(graph *g, const call_attr *c, qn_dtype dtype, tuple_id shape, 
                   const node_id *src) {
     int64_t attr[2 + ROUTINE_ATTRS] = {c->routine, c->result};
     for (int i = 0; i < c->n; i++) attr[2 + i] = c->attr[i];
-    return node_make(g, OP_CALL, dtype, shape, sources, src, graph_tuple(g, 2 + c->n, attr), 0);
+    return node_make(g, (node_form){OP_CALL, dtype, shape, graph_tuple(g, 2 + c->n, attr), 0},
+                     sources, src);
 }
 
 call_attr node_call(const graph *g, const graph_node *n) {
@@ -264,8 +266,9 @@ node_id make_scan(graph *g, node_id x, node_id y, scan_attr s) {
     const int64_t attr[3] = {s.monoid, s.axis, s.reverse};
     const int64_t *dims = graph_tuple_get(g, shape_of(g, x), &rank);
     if ((sym)dims[s.axis] == SYM_ONE) return y ? y : x; /* the result of one element is itself */
-    return node_make(g, OP_SCAN, dtype_of(g, x), shape_of(g, x), y ? 2 : 1, (const node_id[]){x, y},
-                     graph_tuple(g, 3, attr), 0);
+    return node_make(
+        g, (node_form){OP_SCAN, dtype_of(g, x), shape_of(g, x), graph_tuple(g, 3, attr), 0},
+        y ? 2 : 1, (const node_id[]){x, y});
 }
 
 scan_attr node_scan(const graph *g, const graph_node *n) {
@@ -278,8 +281,10 @@ scan_attr node_scan(const graph *g, const graph_node *n) {
 
 node_id make_checked(graph *g, node_id index, sym size, const char *name) {
     const int64_t attr[2] = {size, (int64_t)(intptr_t)name};
-    return node_make(g, OP_DETACH, dtype_of(g, index), shape_of(g, index), 1, &index,
-                     graph_tuple(g, 2, attr), 0);
+    return node_make(
+        g,
+        (node_form){OP_DETACH, dtype_of(g, index), shape_of(g, index), graph_tuple(g, 2, attr), 0},
+        1, &index);
 }
 
 const char *node_checked(const graph *g, const graph_node *n, sym *size) {
@@ -292,12 +297,14 @@ const char *node_checked(const graph *g, const graph_node *n, sym *size) {
 
 node_id make_gather(graph *g, node_id x, node_id index, int axis) {
     int64_t attr = axis;
-    return node_make(g, OP_GATHER, dtype_of(g, x), shape_of(g, index), 2,
-                     (const node_id[]){x, index}, graph_tuple(g, 1, &attr), 0);
+    return node_make(
+        g, (node_form){OP_GATHER, dtype_of(g, x), shape_of(g, index), graph_tuple(g, 1, &attr), 0},
+        2, (const node_id[]){x, index});
 }
 
 node_id make_scatter(graph *g, node_id x, node_id index, node_id src, int axis, int row) {
     const int64_t attr[2] = {axis, row};
-    return node_make(g, OP_SCATTER, dtype_of(g, x), shape_of(g, x), 3,
-                     (const node_id[]){x, index, src}, graph_tuple(g, 2, attr), 0);
+    return node_make(
+        g, (node_form){OP_SCATTER, dtype_of(g, x), shape_of(g, x), graph_tuple(g, 2, attr), 0}, 3,
+        (const node_id[]){x, index, src});
 }

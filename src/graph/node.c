@@ -139,15 +139,14 @@ static node_id node_take(graph *g, const graph_node *n) {
     return id;
 }
 
-node_id node_make(graph *g, int op, qn_dtype dtype, tuple_id shape, int n, const node_id *src,
-                  tuple_id attr, uint64_t bits) {
-    graph_node node = {.op = (uint8_t)op,
-                       .dtype = (unsigned)dtype & 63,
+node_id node_make(graph *g, node_form form, int n, const node_id *src) {
+    graph_node node = {.op = (uint8_t)form.op,
+                       .dtype = (unsigned)form.dtype & 63,
                        .sources = (unsigned)n & 3,
                        .flags = NODE_CONSED,
-                       .shape = shape,
-                       .attr = attr,
-                       .bits = bits};
+                       .shape = form.shape,
+                       .attr = form.attr,
+                       .bits = form.bits};
     for (int i = 0; i < n; i++) node.src[i] = src[i];
     node_id simpler = rules_apply(g, &node);
     if (simpler) return simpler;

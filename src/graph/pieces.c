@@ -28,7 +28,7 @@ static node_id join_few(graph *g, int n, const node_id *piece, int axis) {
         v[axis] = sym_add(g->syms, (sym)v[axis], (sym)node_dims(g, piece[i], &rank)[axis]);
     qn_dtype dtype = (qn_dtype)first->dtype;
     tuple_id shape = graph_tuple(g, rank, v);
-    return node_make(g, OP_JOIN, dtype, shape, n, piece, graph_tuple(g, 1, &attr), 0);
+    return node_make(g, (node_form){OP_JOIN, dtype, shape, graph_tuple(g, 1, &attr), 0}, n, piece);
 }
 
 /* A third of the pieces under each source, as nearly as that goes. */
@@ -78,7 +78,8 @@ node_id rule_join_of_slices(graph *g, const graph_node *n) {
                 lies_behind(g, before, x, axis);
     }
     if (constant)
-        return node_make(g, OP_CONST, (qn_dtype)n->dtype, n->shape, 0, NULL, 0, first.bits);
+        return node_make(g, (node_form){OP_CONST, (qn_dtype)n->dtype, n->shape, 0, first.bits}, 0,
+                         NULL);
     if (!slice) return 0;
     int64_t p[3 * QN_MAX_RANK];
     int rank;

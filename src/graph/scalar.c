@@ -322,8 +322,9 @@ static double fma_odd(double x, double y, double z) {
 }
 
 /* The two rows that round within. */
-static bool inner_rounding(int op, qn_dtype dtype, int64_t n, const scalar *x, const scalar *y,
-                           const scalar *z, scalar *out) {
+static bool inner_rounding(int op, qn_dtype dtype, int64_t n, const scalar *const arg[3],
+                           scalar *out) {
+    const scalar *x = arg[0], *y = arg[1], *z = arg[2];
     if (op == OP_FMA && dtype == QN_F32) {
         for (int64_t i = 0; i < n; i++)
             out[i].f = (double)fmaf((float)x[i].f, (float)y[i].f, (float)z[i].f);
@@ -340,12 +341,11 @@ static bool inner_rounding(int op, qn_dtype dtype, int64_t n, const scalar *x, c
     return true;
 }
 
-bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *x, const scalar *y,
-                const scalar *z, scalar *out) {
+bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *const arg[3],
+                scalar *out) {
     if (op <= OP_NONE || op >= OP_COUNT || op_rows[op].class_ != CLASS_ELEM) return false;
     int arity = op_rows[op].arity;
-    if (arity < 2) y = x;
-    if (arity < 3) z = x;
+    const scalar *x = arg[0], *y = arity < 2 ? x : arg[1], *z = arity < 3 ? x : arg[2];
     if (op == OP_BITCAST) return bitcast_all(dtype, in, n, x, out);
     if (op == OP_CAST) return cast_all(dtype, in, n, x, out), true;
     if (op == OP_WHERE) {
@@ -354,7 +354,8 @@ bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *x,
     }
     if (dtype_is_float(in)) {
         if (!op_rows[op].has_float) return false;
-        if (!inner_rounding(op, dtype, n, x, y, z, out)) scalar_floats(op, n, x, y, z, out);
+        if (!inner_rounding(op, dtype, n, (const scalar *[]){x, y, z}, out))
+            scalar_floats(op, n, x, y, z, out);
         if (dtype_is_float(dtype))
             round_all(dtype, n, out);
         else
@@ -372,5 +373,6 @@ bool scalar_ops(int op, qn_dtype dtype, qn_dtype in, int64_t n, const scalar *x,
 
 bool scalar_op(int op, qn_dtype dtype, qn_dtype in, const scalar *x, scalar *out) {
     int n = op > OP_NONE && op < OP_COUNT ? op_rows[op].arity : 1;
-    return scalar_ops(op, dtype, in, 1, x, n > 1 ? x + 1 : x, n > 2 ? x + 2 : x, out);
+    const scalar *const arg[3] = {x, n > 1 ? x + 1 : x, n > 2 ? x + 2 : x};
+    return scalar_ops(op, dtype, in, 1, arg, out);
 }

@@ -61,18 +61,20 @@ static node_id every(const unwind *u, node_id x, int by) {
     return make_slice(u->g, x, p);
 }
 
-/* v, which can be expanded to the shape `over`, rearranged to be summed. It moves with one of the
- * two axes or with both. */
-static node_id rearranged(const unwind *u, node_id v, tuple_id over, int axis, int by,
-                          bool has_axis, bool has_by) {
+/* Which of the two axes v moves with. */
+enum { MOVES_AXIS = 1, MOVES_BY = 2 };
+
+/* v, which can be expanded to the shape `over`, rearranged to be summed. */
+static node_id rearranged(const unwind *u, node_id v, tuple_id over, int axis, int by, int moves) {
     graph *g = u->g;
     sym_store *s = g->syms;
     int64_t stride = u->w.stride;
     window_attr w = {axis, by, 1, -u->w.slope, SYM_ZERO, u->n, u->w.length};
     w.start = sym_sub(s, SYM_ZERO, u->w.start);
-    if (u->phase && has_by) v = every(u, v, by);
-    if (has_axis && stride > 1) v = pad_axis(g, v, axis, SYM_ZERO, SYM_ZERO, stride - 1);
-    if (has_axis) v = make_window(g, v, &w);
+    if (u->phase && (moves & MOVES_BY)) v = every(u, v, by);
+    if ((moves & MOVES_AXIS) && stride > 1)
+        v = pad_axis(g, v, axis, SYM_ZERO, SYM_ZERO, stride - 1);
+    if (moves & MOVES_AXIS) v = make_window(g, v, &w);
     return make_expand(g, v, shape_inside(u, over, axis, by));
 }
 
@@ -125,8 +127,8 @@ static node_id push_product(const unwind *u, node_id n, int axis, int by, uint32
         if (!a || !b) continue;
         a = widened(g, a, axis, over);
         b = widened(g, b, by, over);
-        a = rearranged(u, a, over, axis, by, true, false);
-        b = rearranged(u, b, over, axis, by, false, true);
+        a = rearranged(u, a, over, axis, by, MOVES_AXIS);
+        b = rearranged(u, b, over, axis, by, MOVES_BY);
         node_id product = side ? make2(g, OP_MUL, b, a) : make2(g, OP_MUL, a, b);
         return summed(u, product, by, axes, shape);
     }
@@ -202,7 +204,7 @@ static node_id unwound(const unwind *u, node_id t, bool repeated) {
     const window_attr *w = &u->w;
     node_id inside = repeated ? push(u, t, w->axis, w->by) : 0;
     if (inside) return inside;
-    node_id all = rearranged(u, t, g->node[t].shape, w->axis, w->by, true, true);
+    node_id all = rearranged(u, t, g->node[t].shape, w->axis, w->by, MOVES_AXIS | MOVES_BY);
     return repeated ? summed(u, all, w->by, 0, shape_after(u, t, w->axis, w->by)) : all;
 }
 

@@ -304,23 +304,31 @@ static int guard_facts(checker *c, unknowns *u, expr_id id, int n, sym fact[IR_F
     return n;
 }
 
+/* One access, a load's or of one component of a store. */
+typedef struct access {
+    mem_id mem;
+    bool store;
+    sym index, valid;
+    expr_id dyn, guard;
+} access;
+
 /* false: broken; a bound that is not proved is a doubt. */
-static bool check_bounds(checker *c, stmt_id s, mem_id m, sym index, sym valid, expr_id dyn,
-                         expr_id guarded) {
+static bool check_bounds(checker *c, stmt_id s, const access *t) {
     kernel *k = c->k;
+    sym index = t->index, valid = t->valid;
     check_small(c, s, index);
     check_small(c, s, valid);
     sym fact[IR_FACTS], offset;
     unknowns u = {.exact = true};
     int n = ir_facts(k, valid, fact);
     if (valid == SYM_FALSE) return true;
-    if (guarded) n = guard_facts(c, &u, guarded, n, fact);
+    if (t->guard) n = guard_facts(c, &u, t->guard, n, fact);
     u.exact = false;
-    if (dyn) {
-        if (!to_sym(c, &u, dyn, &offset)) return REFUSE(c, s, "an offset that is no integer");
+    if (t->dyn) {
+        if (!to_sym(c, &u, t->dyn, &offset)) return REFUSE(c, s, "an offset that is no integer");
         index = sym_add(k->syms, index, offset);
     }
-    sym room = sym_sub(k->syms, sym_sub(k->syms, ir_m(k, m)->size, SYM_ONE), index);
+    sym room = sym_sub(k->syms, sym_sub(k->syms, ir_m(k, t->mem)->size, SYM_ONE), index);
     bool low = ir_prove(k, s, index, n, fact);
     if (low && ir_prove(k, s, room, n, fact)) return true;
     str *why = doubt(c, s);
@@ -328,28 +336,27 @@ static bool check_bounds(checker *c, stmt_id s, mem_id m, sym index, sym valid, 
     str_add(why, low ? "past the end may be " : "below 0 may be ");
     sym_print(k->syms, index, why);
     str_add(why, " of ");
-    sym_print(k->syms, ir_m(k, m)->size, why);
+    sym_print(k->syms, ir_m(k, t->mem)->size, why);
     return true;
 }
 
 /* ---- accesses ------------------------------------------------------------------------------- */
 
-static bool check_access(checker *c, stmt_id s, mem_id m, bool store, sym index, sym valid,
-                         expr_id dyn, expr_id guarded) {
-    const ir_memory *mem = ir_m(c->k, m);
-    if (mem->scope == MEM_ARG && !(mem->access & (store ? ACCESS_WRITE : ACCESS_READ)))
+static bool check_access(checker *c, stmt_id s, const access *t) {
+    const ir_memory *mem = ir_m(c->k, t->mem);
+    if (mem->scope == MEM_ARG && !(mem->access & (t->store ? ACCESS_WRITE : ACCESS_READ)))
         return REFUSE(c, s, "a%d is not for this access", mem->arg);
-    if (mem->scope != MEM_ARG && c->state[m] != LIVE)
-        return REFUSE(c, s, "t%d is used outside its life", ir_tile_number(c->k, m));
-    if (!check_vars(c, index, false) || !check_vars(c, valid, false))
+    if (mem->scope != MEM_ARG && c->state[t->mem] != LIVE)
+        return REFUSE(c, s, "t%d is used outside its life", ir_tile_number(c->k, t->mem));
+    if (!check_vars(c, t->index, false) || !check_vars(c, t->valid, false))
         return REFUSE(c, s, "an index uses a variable that is not in scope");
-    if (sym_lo(c->k->syms, valid) < 0 || sym_hi(c->k->syms, valid) > 1)
+    if (sym_lo(c->k->syms, t->valid) < 0 || sym_hi(c->k->syms, t->valid) > 1)
         return REFUSE(c, s, "a validity that is no truth value");
-    if (dyn && ir_e(c->k, dyn)->dtype != QN_I64)
+    if (t->dyn && ir_e(c->k, t->dyn)->dtype != QN_I64)
         return REFUSE(c, s, "a computed offset that is not i64");
-    if (guarded && ir_e(c->k, guarded)->dtype != QN_BOOL)
+    if (t->guard && ir_e(c->k, t->guard)->dtype != QN_BOOL)
         return REFUSE(c, s, "a guard that is not bool");
-    return check_bounds(c, s, m, index, valid, dyn, guarded);
+    return check_bounds(c, s, t);
 }
 
 static bool check_expr(checker *c, stmt_id s, expr_id id) {
@@ -363,8 +370,8 @@ static bool check_expr(checker *c, stmt_id s, expr_id id) {
     if (e.kind == EXPR_INDEX && !check_vars(c, e.index, false))
         return REFUSE(c, s, "an index uses a variable that is not in scope");
     if (e.kind != EXPR_LOAD) return true;
-    return check_access(c, s, e.load.mem, false, e.load.index, e.load.valid, e.load.dyn,
-                        e.load.guard);
+    const access load = {e.load.mem, false, e.load.index, e.load.valid, e.load.dyn, e.load.guard};
+    return check_access(c, s, &load);
 }
 
 /* Every expression of a statement, users before sources. */
@@ -499,8 +506,8 @@ static bool check_store(checker *c, stmt_id s) {
                           qn_dtype_name((qn_dtype)to));
         if ((ir_m(k, m)->scope == MEM_REG) != (ir_m(k, t.store.mem[0])->scope == MEM_REG))
             return REFUSE(c, s, "components in registers and in memory");
-        if (!check_access(c, s, m, true, t.store.index, t.store.valid, t.store.dyn, t.store.guard))
-            return false;
+        const access store = {m, true, t.store.index, t.store.valid, t.store.dyn, t.store.guard};
+        if (!check_access(c, s, &store)) return false;
     }
     return check_state(c, s) && check_lanes(c, s);
 }

@@ -294,8 +294,12 @@ stmt_id ir_loop(kernel *k, stmt_id parent, loop_kind kind, const char *name, sym
  * that indices have one normal form. */
 sym ir_trip(const kernel *k, stmt_id loop);
 stmt_id ir_def(kernel *k, stmt_id parent, mem_id tile, expr_id value);
-stmt_id ir_store(kernel *k, stmt_id parent, int how, mem_id mem, sym index, sym valid,
-                 expr_id value);
+/* An element of a memory, there where `valid` holds. */
+typedef struct ir_place {
+    mem_id mem;
+    sym index, valid;
+} ir_place;
+stmt_id ir_store(kernel *k, stmt_id parent, int how, ir_place to, expr_id value);
 stmt_id ir_store_n(kernel *k, stmt_id parent, const ir_stmt *store); /* the general form */
 stmt_id ir_prefetch(kernel *k, stmt_id parent, mem_id arg, sym index);
 stmt_id ir_barrier(kernel *k, stmt_id parent);

@@ -224,13 +224,12 @@ stmt_id ir_store_n(kernel *k, stmt_id parent, const ir_stmt *store) {
     return add_stmt(k, row, parent);
 }
 
-stmt_id ir_store(kernel *k, stmt_id parent, int how, mem_id mem, sym index, sym valid,
-                 expr_id value) {
+stmt_id ir_store(kernel *k, stmt_id parent, int how, ir_place to, expr_id value) {
     ir_stmt row = {.kind = STMT_STORE, .monoid = (uint8_t)how, .n = 1};
-    row.store.mem[0] = mem;
+    row.store.mem[0] = to.mem;
     row.store.value[0] = value;
-    row.store.index = index;
-    row.store.valid = valid;
+    row.store.index = to.index;
+    row.store.valid = to.valid;
     return add_stmt(k, row, parent);
 }
 

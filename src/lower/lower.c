@@ -75,8 +75,8 @@ static void store_zeros(lower *l, mem_id m, int rank, const sym *start, const sy
         index[i] = sym_add(l->k->syms, start[i], var);
     }
     expr_id zero = ir_const_bits(l->k, ir_m(l->k, m)->dtype, 0);
-    ir_store(l->k, l->path[l->depth - 1], MONOID_SET, m, lower_flatten(l, rank, all, index),
-             SYM_TRUE, zero);
+    ir_store(l->k, l->path[l->depth - 1], MONOID_SET,
+             (ir_place){m, lower_flatten(l, rank, all, index), SYM_TRUE}, zero);
 }
 
 /* What is around the source: before and behind it along each axis, within its extent along the
@@ -119,8 +119,9 @@ static void scatter(lower *l, node_id root) {
     for (int i = 0; i < rank; i++)
         p.index[i] =
             dim[i] == SYM_ONE ? SYM_ZERO : ir_s(l->k, lower_open_loop(l, "i", i, dim[i]))->l.var;
-    ir_store(l->k, l->path[l->depth - 1], MONOID_SET, m, lower_flatten(l, rank, dim, p.index),
-             SYM_TRUE, lower_operand(l, x, 0, &p));
+    ir_store(l->k, l->path[l->depth - 1], MONOID_SET,
+             (ir_place){m, lower_flatten(l, rank, dim, p.index), SYM_TRUE},
+             lower_operand(l, x, 0, &p));
     l->depth = 1;
     lower_node_shape(l, x->src[1], loop);
     for (int i = 0; i < rank; i++)
@@ -207,8 +208,8 @@ static void sibling(lower *l, fuse_axes x, const at *root) {
         open_own(l, &p, shared, root, l->fk->common, dim);
     mem_id m = lower_argument(l, x.node, ACCESS_WRITE);
     expr_id v = lower_compute(l, x.node, &p);
-    ir_store(l->k, l->path[l->depth - 1], MONOID_SET, m, lower_offset_of(l, x.node, &p), SYM_TRUE,
-             v);
+    ir_store(l->k, l->path[l->depth - 1], MONOID_SET,
+             (ir_place){m, lower_offset_of(l, x.node, &p), SYM_TRUE}, v);
 }
 
 /* A further root that sums over the rows: its terms inside each row, behind the rows its epilogue;
@@ -229,7 +230,7 @@ static void share(lower *l, uint32_t number, const at *root) {
     open_own(l, &p, x->row, root, l->fk->rows, dim);
     sym valid, place_ = lower_own_place(l, x, p.rank, dim, p.index);
     expr_id value = lower_term(l, sum, &t, &p, &valid);
-    ir_store(l->k, l->path[l->depth - 1], t.monoid, t.tile[0], place_, valid, value);
+    ir_store(l->k, l->path[l->depth - 1], t.monoid, (ir_place){t.tile[0], place_, valid}, value);
 
     l->partial[number] = t.tile[0];
     l->depth = around;
@@ -237,8 +238,8 @@ static void share(lower *l, uint32_t number, const at *root) {
     open_own(l, &q, x->root_row, root, l->fk->rows, dim);
     mem_id m = lower_argument(l, x->root, ACCESS_WRITE);
     value = x->root == x->sum ? lower_partial_sum(l, x->sum, &q) : lower_compute(l, x->root, &q);
-    ir_store(l->k, l->path[l->depth - 1], MONOID_SET, m, lower_offset_of(l, x->root, &q), SYM_TRUE,
-             value);
+    ir_store(l->k, l->path[l->depth - 1], MONOID_SET,
+             (ir_place){m, lower_offset_of(l, x->root, &q), SYM_TRUE}, value);
 }
 
 /* What a trace shows: the ops of the kernel, root last. */
@@ -282,7 +283,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
         sym offset;
         mem_id m = root_argument(l, &p, &offset);
         expr_id v = lower_request(l, fk->root, &p);
-        ir_store(k, l->path[l->depth - 1], MONOID_SET, m, offset, SYM_TRUE, v);
+        ir_store(k, l->path[l->depth - 1], MONOID_SET, (ir_place){m, offset, SYM_TRUE}, v);
         for (uint32_t i = 0; i < fk->siblings; i++) sibling(l, fk->sibling[i], &p);
         for (uint32_t i = 0; i < fk->shares; i++) share(l, i, &p);
         if (fk->piece.bordered) store_border(l);

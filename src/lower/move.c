@@ -91,31 +91,36 @@ static expr_id window(lower *l, const graph_node *x, const at *p) {
     return inside_or_zero(l, x, &src, cond);
 }
 
+typedef struct axes {
+    int rank;
+    const sym *size;
+} axes;
+
 /* Reshape by groups of axes of equal size, so that an unchanged axis keeps its index: a division of
  * an index beyond its padded edge would never simplify. */
-static void reshape(lower *l, int rf, const sym *from, const sym *index, int rt, const sym *to,
-                    sym *out) {
+static void reshape(lower *l, const axes *from, const sym *index, const axes *to, sym *out) {
     sym_store *s = l->k->syms;
+    int rf = from->rank, rt = to->rank;
     for (int i = 0, j = 0; i < rf || j < rt;) {
         int i0 = i, j0 = j;
         sym a = SYM_ONE, b = SYM_ONE;
-        if (i < rf) a = from[i++];
-        if (j < rt) b = to[j++];
+        if (i < rf) a = from->size[i++];
+        if (j < rt) b = to->size[j++];
         while (a != b && (i < rf || j < rt)) {
             bool grow_a = j >= rt || (i < rf && sym_hi(s, a) <= sym_hi(s, b));
             if (grow_a)
-                a = sym_mul(s, a, from[i++]);
+                a = sym_mul(s, a, from->size[i++]);
             else
-                b = sym_mul(s, b, to[j++]);
+                b = sym_mul(s, b, to->size[j++]);
         }
         if (a != b) { /* sizes that are equal but not provably so: all at once */
-            lower_unflatten(l, lower_flatten(l, rf, from, index), rt, to, out);
+            lower_unflatten(l, lower_flatten(l, rf, from->size, index), rt, to->size, out);
             return;
         }
-        while (i0 < i && from[i0] == SYM_ONE) i0++;
-        while (j0 < j && to[j0] == SYM_ONE) out[j0++] = SYM_ZERO;
-        lower_unflatten(l, lower_flatten(l, i - i0, from + i0, index + i0), j - j0, to + j0,
-                        out + j0);
+        while (i0 < i && from->size[i0] == SYM_ONE) i0++;
+        while (j0 < j && to->size[j0] == SYM_ONE) out[j0++] = SYM_ZERO;
+        sym flat = lower_flatten(l, i - i0, from->size + i0, index + i0);
+        lower_unflatten(l, flat, j - j0, to->size + j0, out + j0);
     }
 }
 
@@ -132,7 +137,8 @@ static expr_id move(lower *l, const graph_node *x, const at *p) {
     }
     switch (x->op) {
     case OP_RESHAPE:
-        reshape(l, lower_shape(l, x->shape, from), from, p->index, rank, dim, src.index);
+        n = lower_shape(l, x->shape, from);
+        reshape(l, &(axes){n, from}, p->index, &(axes){rank, dim}, src.index);
         break;
     case OP_PERMUTE:
         for (int i = 0; i < rank; i++) src.index[attr[i]] = p->index[i];

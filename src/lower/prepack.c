@@ -164,7 +164,7 @@ kernel *prepack_kernel(qn_ctx *qn, const prepack *p) {
     sym valid =
         sym_and(s, sym_lt(s, j, sym_const(s, p->columns)), sym_lt(s, r, sym_const(s, p->rows)));
     index = sym_add(s, index, sym_const(s, p->base));
-    ir_store(k, in, MONOID_SET, to, at, SYM_TRUE, ir_load(k, from, index, valid, 0, 0));
+    ir_store(k, in, MONOID_SET, (ir_place){to, at, SYM_TRUE}, ir_load(k, from, index, valid, 0, 0));
     cleanup_drop(&qn->heap, &c);
     return k;
 }

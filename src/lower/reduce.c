@@ -260,7 +260,8 @@ static mem_id make_tile(lower *l, node_id n, const answer *key, uint32_t axes) {
         ir_move(l->k, first, l->path[depth - 1], saved[depth]);
     }
     stmt_id parent = l->path[l->depth - 1];
-    ir_store(l->k, parent, MONOID_SET, tile, offset, SYM_TRUE, lower_compute(l, n, &src));
+    ir_store(l->k, parent, MONOID_SET, (ir_place){tile, offset, SYM_TRUE},
+             lower_compute(l, n, &src));
     memcpy(l->path, saved, sizeof saved);
     l->depth = saved_depth;
     return tile;

@@ -141,9 +141,9 @@ static expr_id fetch(lower *l, node_id n, const at *p) {
     expr_id v = lower_compute(l, n, p);
     int depth = lower_depth_of(l, p);
     mem_id m = lower_argument(l, n, ACCESS_WRITE);
-    lower_place(
-        l, depth,
-        ir_store(l->k, l->path[depth - 1], MONOID_SET, m, lower_offset_of(l, n, p), p->valid, v));
+    lower_place(l, depth,
+                ir_store(l->k, l->path[depth - 1], MONOID_SET,
+                         (ir_place){m, lower_offset_of(l, n, p), p->valid}, v));
     return v;
 }
 

@@ -235,7 +235,7 @@ static void keep_part(staging *p, stmt_id update, int i, int number, sym index) 
     ir_move(k, def, p->loop, ir_s(k, p->loop)->first);
     ir_s(k, update)->store.mem[i] = s;
     expr_id value = ir_load(k, s, SYM_ZERO, SYM_TRUE, 0, 0);
-    ir_store(k, p->loop, MONOID_SET, p->part[number], index, SYM_TRUE, value);
+    ir_store(k, p->loop, MONOID_SET, (ir_place){p->part[number], index, SYM_TRUE}, value);
 }
 
 static bool first_stage(staging *p) {

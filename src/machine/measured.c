@@ -74,7 +74,8 @@ qn_code machine_keep(qn_ctx *qn, const char *processor, size_t size, const str *
     int folder = open_folder(qn, &why);
     if (folder < 0) return fail(qn, QN_EIO, "machine: what was measured is not kept: %s", why);
     file_name(processor, size, name);
-    bool ok = folder_replace(folder, name, FILE_OVER_ANYTHING, 0600, text->s, text->len, &why);
+    bool ok = folder_replace(folder, name, FILE_OVER_ANYTHING, 0600,
+                             (file_content){text->s, text->len}, &why);
     int error = errno;
     close(folder);
     if (ok) return QN_OK;

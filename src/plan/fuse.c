@@ -541,12 +541,14 @@ static void log_fusion(const fusion *f, arena *a) {
     }
 }
 
-fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
-                   const node_id *root, fuse_terms terms, const plan_lift *lift) {
+fusion *fuse_build(graph *g, arena *a, const plan_request *r, fuse_terms terms,
+                   const plan_lift *lift) {
+    uint32_t nodes = r->nodes;
+    node_id *order = r->order;
     fusion *f = arena_zeroed(a, sizeof *f);
     fuse fu = {.g = g, .a = a, .f = f, .terms = terms};
     f->g = g;
-    f->lift = lift ? lift : lift_build(g, a, nodes, order, roots, root, NULL);
+    f->lift = lift ? lift : lift_build(g, a, r);
     f->nodes = nodes;
     f->order = order;
     f->pos = arena_zeroed(a, (size_t)g->nodes * sizeof *f->pos);
@@ -557,7 +559,7 @@ fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t 
         fu.node[i].cost = fuse_node_cost(&fu, node_at(g, order[i]));
         fu.node[i].of_halves = fuse_is_of_halves(&fu, node_at(g, order[i]));
     }
-    for (uint32_t i = 0; i < roots; i++) fuse_info(&fu, root[i])->is_root = true;
+    for (uint32_t i = 0; i < r->roots; i++) fuse_info(&fu, r->root[i])->is_root = true;
     fuse_mark_scores(&fu);
     fuse_count_pieces(&fu);
     decide_all(&fu);

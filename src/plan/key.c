@@ -59,21 +59,20 @@ static uint32_t write_node(graph *g, const plan_lift *l, uint32_t place, const u
     return HEAD + n;
 }
 
-plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
-                   const node_id *root, const uint32_t *over, const bool *lasting) {
-    const plan_lift *l = lift_build(g, a, nodes, order, roots, root, lasting);
-    size_t most = 2 + 2 * (size_t)roots + MOST_WORDS * (size_t)nodes;
+plan_key key_build(graph *g, arena *a, const plan_request *r) {
+    const plan_lift *l = lift_build(g, a, r);
+    size_t most = 2 + 2 * (size_t)r->roots + MOST_WORDS * (size_t)r->nodes;
     uint32_t *w = arena_alloc(a, most * sizeof *w), n = 2, kept = 0;
-    uint32_t *number = arena_alloc(a, (nodes + 1) * sizeof *number);
-    for (uint32_t i = 0; i < nodes; i++) {
+    uint32_t *number = arena_alloc(a, (r->nodes + 1) * sizeof *number);
+    for (uint32_t i = 0; i < r->nodes; i++) {
         if (!lift_keeps(l, i)) continue;
         number[i] = kept++;
         n += write_node(g, l, i, number, w + n);
     }
     w[0] = kept;
-    w[1] = roots;
-    for (uint32_t i = 0; i < roots; i++) w[n++] = number[node_at(g, root[i])->mark];
-    for (uint32_t i = 0; over && i < roots; i++) w[n++] = over[i];
+    w[1] = r->roots;
+    for (uint32_t i = 0; i < r->roots; i++) w[n++] = number[node_at(g, r->root[i])->mark];
+    for (uint32_t i = 0; r->over && i < r->roots; i++) w[n++] = r->over[i];
     return (plan_key){w, n, l->slots, hash_bytes(w, n * sizeof *w, 0), l->value, l};
 }
 

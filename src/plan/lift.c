@@ -166,12 +166,11 @@ static void add_offsets(plan_lift *l, arena *a, idset *known, const graph_node *
 /* ---- the slots ------------------------------------------------------------------------------- */
 
 /* Which constants are nodes of the key: roots, and what some use takes as it is written. */
-static void find_literals(plan_lift *l, uint32_t nodes, const node_id *order, uint32_t roots,
-                          const node_id *root) {
+static void find_literals(plan_lift *l, const plan_request *r) {
     const graph *g = l->g;
-    for (uint32_t i = 0; i < roots; i++) l->use[node_at(g, root[i])->mark] = LIFT_ROOT;
-    for (uint32_t i = 0; i < nodes; i++) {
-        const graph_node *x = node_at(g, order[i]);
+    for (uint32_t i = 0; i < r->roots; i++) l->use[node_at(g, r->root[i])->mark] = LIFT_ROOT;
+    for (uint32_t i = 0; i < r->nodes; i++) {
+        const graph_node *x = node_at(g, r->order[i]);
         for (int s = 0; s < x->sources && !node_is_memory(x); s++)
             if (!is_lifted(g, x, s)) l->use[node_at(g, x->src[s])->mark] = LIFT_NODE;
     }
@@ -190,21 +189,20 @@ static void find_slots(plan_lift *l, arena *a, const node_id *order, idset *know
     }
 }
 
-plan_lift *lift_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
-                      const node_id *root, const bool *lasting) {
+plan_lift *lift_build(graph *g, arena *a, const plan_request *r) {
     plan_lift *l = arena_zeroed(a, sizeof *l);
-    *l = (plan_lift){.g = g, .order = order, .nodes = nodes, .lasting = lasting};
+    *l = (plan_lift){.g = g, .order = r->order, .nodes = r->nodes, .lasting = r->lasting};
     l->none = !g->ctx->knob[KNOB_LIFT].number;
-    l->first = arena_alloc(a, (nodes + 1) * sizeof *l->first);
-    l->use = arena_zeroed(a, nodes + 1);
-    for (uint32_t i = 0; i < nodes; i++) node_at(g, order[i])->mark = i;
-    find_literals(l, nodes, order, roots, root);
+    l->first = arena_alloc(a, (r->nodes + 1) * sizeof *l->first);
+    l->use = arena_zeroed(a, r->nodes + 1);
+    for (uint32_t i = 0; i < r->nodes; i++) node_at(g, r->order[i])->mark = i;
+    find_literals(l, r);
     heap *h = &g->ctx->heap;
     idset known;
     idset_open(&known, h);
     cleanup c;
     cleanup_push(h, &c, idset_cleanup, &known);
-    find_slots(l, a, order, &known);
+    find_slots(l, a, r->order, &known);
     cleanup_run(h, &c);
     return l;
 }

@@ -18,6 +18,17 @@
 #include "graph/graph.h"
 #include "machine/machine.h"
 
+/* What is to be computed: the nodes in an order that can run, and the roots among them. */
+typedef struct plan_request {
+    uint32_t nodes, roots;
+    node_id *order, *root;
+    /* By root: 1 + the leaf that nobody wants afterwards and in whose memory the value may lie, 0:
+     * none; NULL: none for any. */
+    const uint32_t *over;
+    /* By place in the order: memory that will hold the same value in most runs; NULL: none will. */
+    const bool *lasting;
+} plan_request;
+
 /* ---- lift.c ---------------------------------------------------------------------------------- */
 
 /* Numbers of a request that its kernels take from the launch: their slots, in the key's order. */
@@ -27,7 +38,7 @@ enum { LIFT_ROOT = 1, LIFT_NODE };
 typedef struct plan_lift {
     const graph *g;
     const node_id *order;
-    const bool *lasting; /* as for plan_build */
+    const bool *lasting; /* as in plan_request */
     bool none;           /* knob lift is 0 */
     uint32_t *first;     /* by place in the order: its first slot, if it has any */
     uint32_t **offset;   /* by place, then axis: 1 + an offset's slot, 0: none; NULL: none has */
@@ -37,8 +48,7 @@ typedef struct plan_lift {
     int64_t *most;  /* of an offset: it is in [0, most]; LIFT_NUMBER: it is none */
 } plan_lift;
 /* Arena-owned; sets the nodes' marks to their places. Raises. */
-plan_lift *lift_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
-                      const node_id *root, const bool *lasting);
+plan_lift *lift_build(graph *g, arena *a, const plan_request *r);
 bool lift_keeps(const plan_lift *l, uint32_t place);              /* is it a node of the key? */
 uint32_t lift_operand(const plan_lift *l, uint32_t place, int s); /* the slot of its source s */
 uint32_t lift_fill(const plan_lift *l, uint32_t place);           /* that of a root's own value */
@@ -127,8 +137,8 @@ typedef struct fuse_terms {
 /* The first of a piece's elements, counted in the value that it is one of. */
 sym fuse_piece_base(graph *g, const fuse_piece *p);
 /* Arena-owned; raises. `lift` is of the same request, NULL: to be made. */
-fusion *fuse_build(graph *g, arena *a, uint32_t nodes, node_id *order, uint32_t roots,
-                   const node_id *root, fuse_terms terms, const plan_lift *lift);
+fusion *fuse_build(graph *g, arena *a, const plan_request *r, fuse_terms terms,
+                   const plan_lift *lift);
 static inline bool fuse_is_stored(const fusion *f, node_id n) {
     return f->pos[n] && f->stored[f->pos[n] - 1];
 }
@@ -146,8 +156,8 @@ double fuse_op_cost(const graph_node *x);
 
 /* ---- sequence.c ------------------------------------------------------------------------------ */
 
-/* Put the kernels into an order that needs little memory at once. `over`, by root: as for
- * key_build. Raises. */
+/* Put the kernels into an order that needs little memory at once. `over`, by root: as in
+ * plan_request. Raises. */
 void fuse_sequence(fusion *f, arena *scratch, uint32_t roots, const node_id *root,
                    const uint32_t *over);
 
@@ -168,8 +178,7 @@ int64_t memory_layout(arena *a, uint32_t n, memory_block *block, uint64_t *steps
 /* ---- key.c ----------------------------------------------------------------------------------- */
 
 /* The structure of a request as words: equal words <=> the same plan serves. Leaves are numbered by
- * first appearance. `over`, by root: 1 + the leaf that nobody wants afterwards and in whose memory
- * the value may lie, 0: none; NULL: none for any. `lasting` as for plan_build. */
+ * first appearance. */
 typedef struct plan_key {
     uint32_t *word;
     uint32_t words, values;
@@ -177,8 +186,7 @@ typedef struct plan_key {
     int64_t *value;        /* what the launches are given: no part of the structure */
     const plan_lift *lift; /* in the arena that the key was built in */
 } plan_key;
-plan_key key_build(graph *g, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
-                   const node_id *root, const uint32_t *over, const bool *lasting);
+plan_key key_build(graph *g, arena *a, const plan_request *r);
 void key_keep(graph *g, const plan_key *key); /* the tuples in it stay: see graph_keep */
 
 #endif

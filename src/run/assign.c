@@ -180,7 +180,7 @@ static node_id view_of(graph *g, node_id v, node_id base, node_id instead) {
     if (v == base) return instead;
     const graph_node x = *node_at(g, v);
     node_id from = view_of(g, x.src[0], base, instead);
-    return node_make(g, x.op, (qn_dtype)x.dtype, x.shape, 1, &from, x.attr, 0);
+    return node_make(g, (node_form){x.op, (qn_dtype)x.dtype, x.shape, x.attr, 0}, 1, &from);
 }
 
 static bool assign_view(tensor *t, node_id value) {

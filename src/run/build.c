@@ -90,17 +90,21 @@ static void find_writes(kernel *k, bool *writes) {
     }
 }
 
-/* A tree as a launch with one set. Behind the lowered kernel's arguments come `extra` slots, from
- * number `from` on. */
+/* Slots, from number `from` on. */
+typedef struct slot_range {
+    uint32_t from, count;
+} slot_range;
+
+/* A tree as a launch with one set. Behind the lowered kernel's arguments come more slots. */
 static void make_launch(builder *b, const fuse_kernel *fk, const lowered *low, kernel *k,
-                        uint32_t extra, uint32_t from, launch *out) {
+                        slot_range more, launch *out) {
     arena *a = &b->p->arena;
-    uint32_t args = low->args + extra;
+    uint32_t args = low->args + more.count;
     *out = (launch){.sets = 1};
     launch_set *s = out->set = arena_zeroed(a, sizeof *s);
     s->slot = arena_alloc(a, (args + 1) * sizeof *s->slot);
     for (uint32_t i = 0; i < low->args; i++) s->slot[i] = slot_for(b, low->arg[i]);
-    for (uint32_t i = 0; i < extra; i++) s->slot[low->args + i] = from + i;
+    for (uint32_t i = 0; i < more.count; i++) s->slot[low->args + i] = more.from + i;
     s->writes = arena_zeroed(a, args + 1);
     find_writes(k, s->writes);
     s->var = arena_alloc(a, ((size_t)low->vars + low->params + 1) * sizeof *s->var);
@@ -195,16 +199,14 @@ static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uin
     cleanup_push(&qn->heap, &c, kernel_forms_cleanup, &kept);
     compile_lower(qn, &b->terms, fk, f);
     add_part_slots(b, f->parts, f->part);
-    uint32_t n = 0, extra = (uint32_t)f->parts, from = b->p->slots - extra;
-    if (f->packer) {
-        from = add_packing(b, f, out, id, &n);
-        extra = 1;
-    }
+    uint32_t n = 0, parts = (uint32_t)f->parts;
+    slot_range more = {b->p->slots - parts, parts};
+    if (f->packer) more = (slot_range){add_packing(b, f, out, id, &n), 1};
     if (f->first) {
-        make_launch(b, fk, &f->low, f->first, extra, from, &out[n]);
+        make_launch(b, fk, &f->low, f->first, more, &out[n]);
         n++;
     }
-    make_launch(b, fk, &f->low, f->low.k, extra, from, &out[n]);
+    make_launch(b, fk, &f->low, f->low.k, more, &out[n]);
     id[n] = give(b, &f->low.k);
     if (f->first) id[n - 1] = give(b, &f->first);
     ir_close(f->packer);
@@ -299,9 +301,7 @@ static void give_up(void *made) {
     programs_forget(((const plan_made *)made)->qn);
 }
 
-run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
-                     const node_id *root, const plan_key *key, const bool *lasting,
-                     const uint32_t *over) {
+run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key) {
     arena scratch;
     plan_made made = {.qn = qn};
     cleanup plan, c;
@@ -318,14 +318,13 @@ run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
     p->key.value = arena_alloc(&p->arena, (size_t)key->values * sizeof *key->value + 8);
     if (key->values) memcpy(p->key.value, key->value, (size_t)key->values * sizeof *key->value);
     builder b = {.qn = qn, .g = qn->graph, .p = p, .scratch = &scratch};
-    fusion *f =
-        fuse_build(qn->graph, &scratch, nodes, order, roots, root, run_fuse_terms(qn), key->lift);
-    fuse_sequence(f, &scratch, roots, root, over);
+    fusion *f = fuse_build(qn->graph, &scratch, r, run_fuse_terms(qn), key->lift);
+    fuse_sequence(f, &scratch, r->roots, r->root, r->over);
     b.f = f;
-    b.terms =
-        (compile_terms){.f = f, .roots = roots, .root = root, .donated = over, .lasting = lasting};
-    b.slot_of = arena_zeroed(&scratch, (nodes + 1) * sizeof *b.slot_of);
-    make_slots(&b, roots, root);
+    b.terms = (compile_terms){
+        .f = f, .roots = r->roots, .root = r->root, .donated = r->over, .lasting = r->lasting};
+    b.slot_of = arena_zeroed(&scratch, (r->nodes + 1) * sizeof *b.slot_of);
+    make_slots(&b, r->roots, r->root);
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
     p->program = arena_alloc(&p->arena, (3 * b.f->kernels + 1) * sizeof *p->program);
     make_launches(&b);

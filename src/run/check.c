@@ -24,30 +24,33 @@ static node_id extreme(graph *g, int op, node_id index) {
     return make2(g, OP_MINIMUM, n, make_const(g, QN_I64, 0, (scalar){.i = INT64_MAX - 1}));
 }
 
-static uint32_t number_of(uint32_t *roots, node_id *root, node_id n) {
-    for (uint32_t i = 0; i < *roots; i++)
-        if (root[i] == n) return i;
-    root[*roots] = n;
-    return (*roots)++;
+static uint32_t number_of(plan_request *r, node_id n) {
+    for (uint32_t i = 0; i < r->roots; i++)
+        if (r->root[i] == n) return i;
+    r->root[r->roots] = n;
+    return r->roots++;
 }
 
-uint32_t checks_count(const graph *g, uint32_t nodes, const node_id *order) {
+static uint32_t count(const graph *g, uint32_t nodes, const node_id *order) {
     uint32_t n = 0;
     sym size;
     for (uint32_t i = 0; i < nodes; i++) n += node_checked(g, node_at(g, order[i]), &size) != NULL;
     return g->ctx->run->dev->executes ? n : 0;
 }
 
-void checks_add(checks *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
-                uint32_t *roots, node_id *root) {
+bool checks_add(checks *c, qn_ctx *qn, arena *a, plan_request *r) {
     graph *g = qn->graph;
-    uint32_t most = checks_count(g, nodes, order);
-    c->check = arena_alloc(a, (most + 1) * sizeof *c->check);
-    for (uint32_t i = 0; i < nodes && most; i++) {
+    uint32_t most = count(g, r->nodes, r->order);
+    if (!most) return false;
+    node_id *root = arena_alloc(a, (r->roots + 2 * (size_t)most) * sizeof *root);
+    memcpy(root, r->root, r->roots * sizeof *root);
+    r->root = root;
+    c->check = arena_alloc(a, most * sizeof *c->check);
+    for (uint32_t i = 0; i < r->nodes; i++) {
         sym size = 0;
-        const char *name = node_checked(g, node_at(g, order[i]), &size);
+        const char *name = node_checked(g, node_at(g, r->order[i]), &size);
         if (!name) continue;
-        node_id index = node_at(g, order[i])->src[0];
+        node_id index = node_at(g, r->order[i])->src[0];
         if (is_none(g, node_at(g, index))) continue;
         index_check x = {.name = name, .size = size, .dtype = node_at(g, index)->dtype};
         const int op[2] = {OP_MIN, OP_MAX};
@@ -55,10 +58,11 @@ void checks_add(checks *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *
             node_id n = extreme(g, op[k], index);
             node_ref(g, n);
             x.node[k] = n;
-            x.root[k] = number_of(roots, root, n);
+            x.root[k] = number_of(r, n);
         }
         c->check[c->checks++] = x;
     }
+    return true;
 }
 
 void checks_let_go(checks *c, qn_ctx *qn) {

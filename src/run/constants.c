@@ -74,22 +74,23 @@ static void make_plan(static_constants *c, qn_ctx *qn, arena *a) {
         kept_forget(qn, node_at(g, order[i])->buffer);
         c->owner[c->leaves++] = handle_name(&tensor_keep(static_owner(qn, order[i]))->h);
     }
-    plan_key key = key_build(g, a, nodes, order, c->values, c->node, NULL, NULL);
-    c->plan = plan_build(qn, nodes, order, c->values, c->node, &key, NULL, NULL);
+    const plan_request r = {.nodes = nodes, .roots = c->values, .order = order, .root = c->node};
+    plan_key key = key_build(g, a, &r);
+    c->plan = plan_build(qn, &r, &key);
     plan_pin(qn, c->plan);
 }
 
-void constants_find(static_constants *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
-                    const bool *lasting, uint32_t roots, const node_id *root) {
+void constants_find(static_constants *c, qn_ctx *qn, arena *a, const plan_request *r) {
     graph *g = qn->graph;
-    finder f = {.g = g, .order = order};
+    uint32_t nodes = r->nodes;
+    finder f = {.g = g, .order = r->order};
     if (g->vars) return;
     f.constant = arena_zeroed(a, nodes + 1);
     f.edge = arena_zeroed(a, nodes + 1);
     f.work = arena_zeroed(a, (nodes + 1) * sizeof *f.work);
     c->node = arena_alloc(a, (nodes + 1) * sizeof *c->node);
-    for (uint32_t i = 0; i < nodes; i++) look(&f, i, lasting[i]);
-    choose(&f, c, nodes, roots, root);
+    for (uint32_t i = 0; i < nodes; i++) look(&f, i, r->lasting[i]);
+    choose(&f, c, nodes, r->roots, r->root);
     if (!c->values) return;
     make_plan(c, qn, a);
     for (; c->shown < c->values; c->shown++) node_at(g, c->node[c->shown])->flags |= NODE_REALIZED;

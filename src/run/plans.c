@@ -111,10 +111,9 @@ static void keep(qn_ctx *qn, plan_cache *c, uint32_t id, run_plan *p) {
     qn->run->stats.plan_bytes += p->bytes;
 }
 
-static run_plan *build(qn_ctx *qn, plan_cache *c, uint32_t nodes, node_id *order, uint32_t roots,
-                       const node_id *root, const plan_key *key, const uint32_t *over) {
+static run_plan *build(qn_ctx *qn, plan_cache *c, const plan_request *r, const plan_key *key) {
     uint32_t id = make_room(qn, c);
-    run_plan *p = plan_build(qn, nodes, order, roots, root, key, NULL, over);
+    run_plan *p = plan_build(qn, r, key);
     plan_made made = {qn, p};
     cleanup undo;
     cleanup_push(&qn->heap, &undo, plan_made_cleanup, &made);
@@ -124,8 +123,7 @@ static run_plan *build(qn_ctx *qn, plan_cache *c, uint32_t nodes, node_id *order
     return p;
 }
 
-run_plan *plans_get(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots, const node_id *root,
-                    const plan_key *key, const uint32_t *over) {
+run_plan *plans_get(qn_ctx *qn, const plan_request *r, const plan_key *key) {
     qn_stats *s = &qn->run->stats;
     plan_cache *c = cache_of(qn);
     double start = clock_seconds(), compile = s->compile_seconds;
@@ -136,7 +134,7 @@ run_plan *plans_get(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots, 
         lru_use(&c->used, id);
         s->plan_hits++;
     } else {
-        p = build(qn, c, nodes, order, roots, root, key, over);
+        p = build(qn, c, r, key);
         plans_trim(qn, p);
     }
     s->plan_seconds += clock_seconds() - start - (s->compile_seconds - compile);

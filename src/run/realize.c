@@ -8,10 +8,7 @@
 typedef struct request {
     node_id *asked; /* nodes that shall carry buffers, */
     uint32_t askeds;
-    node_id *root; /* and what of it has to be computed */
-    uint32_t roots;
-    node_id *order;
-    uint32_t nodes;
+    plan_request to;        /* and what of it has to be computed */
     checks checks;          /* of indices; their roots come after `wanted` ones */
     uint32_t wanted, named; /* the first `named` of these were asked for, the others are kept */
     kept_values kept;
@@ -47,15 +44,16 @@ static void add_root(graph *g, request *r, node_id n) {
     if (node_is_memory(node_at(g, n)) || node_at(g, n)->buffer) return;
     if (node_at(g, n)->mark >= g->mark_base) return;
     node_at(g, n)->mark = g->mark_base;
-    r->root[r->roots++] = n;
+    r->to.root[r->to.roots++] = n;
 }
 
 /* What was computed is there before anybody shares it: then no value is let go too soon. */
 static void take_values(qn_ctx *qn, const request *r, const uint32_t *out) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < r->askeds; i++) value_need(g, r->asked[i]);
-    for (uint32_t i = 0; i < r->named; i++) graph_realized(g, r->root[i], out[i]);
-    kept_take(qn, r->nodes, r->order, r->wanted - r->named, r->root + r->named, out + r->named);
+    for (uint32_t i = 0; i < r->named; i++) graph_realized(g, r->to.root[i], out[i]);
+    kept_take(qn, r->to.nodes, r->to.order, r->wanted - r->named, r->to.root + r->named,
+              out + r->named);
     for (uint32_t i = 0; i < r->askeds; i++) {
         if (g->node[r->asked[i]].flags & NODE_REALIZED) continue;
         uint32_t b = g->node[node_behind(g, r->asked[i])].buffer;
@@ -82,37 +80,30 @@ void pending_clear(graph *g, bool undo) {
     g->pending_count = 0;
 }
 
-static void compute(qn_ctx *qn, arena *a, const request *r, uint32_t *out) {
+static void compute(qn_ctx *qn, arena *a, request *r, uint32_t *out) {
     graph *g = qn->graph;
-    for (uint32_t i = 0; i < r->nodes && g->vars; i++) check_fits(qn, r->order[i]);
+    for (uint32_t i = 0; i < r->to.nodes && g->vars; i++) check_fits(qn, r->to.order[i]);
     if (qn->run->dev->unfused) {
-        eval_run(qn, r->nodes, r->order, r->roots, r->root, out);
+        eval_run(qn, r->to.nodes, r->to.order, r->to.roots, r->to.root, out);
         return;
     }
-    uint32_t *over = NULL;
     if (r->effects && !r->checks.checks)
-        over = choose_donated(qn, a, r->nodes, r->order, r->roots, r->root);
-    plan_key key = key_build(g, a, r->nodes, r->order, r->roots, r->root, over, NULL);
-    run_plan *p = plans_get(qn, r->nodes, r->order, r->roots, r->root, &key, over);
+        r->to.over = choose_donated(qn, a, r->to.nodes, r->to.order, r->to.roots, r->to.root);
+    plan_key key = key_build(g, a, &r->to);
+    run_plan *p = plans_get(qn, &r->to, &key);
     uint32_t *leaf = arena_alloc(a, (p->leaves + 1) * sizeof *leaf), leaves = 0;
-    for (uint32_t i = 0; i < r->nodes; i++) {
-        const graph_node *x = node_at(g, r->order[i]);
+    for (uint32_t i = 0; i < r->to.nodes; i++) {
+        const graph_node *x = node_at(g, r->to.order[i]);
         if (node_is_memory(x)) leaf[leaves++] = x->buffer;
     }
-    plan_run(qn, p, key.value, leaf, over, out);
+    plan_run(qn, p, key.value, leaf, r->to.over, out);
 }
 
 /* Indices that are to be checked make the request larger. */
 static void check_indices(qn_ctx *qn, arena *a, request *r) {
-    graph *g = qn->graph;
-    uint32_t most = checks_count(g, r->nodes, r->order);
-    r->wanted = r->roots;
-    if (!most) return;
-    node_id *root = arena_alloc(a, (r->roots + 2 * (size_t)most) * sizeof *root);
-    memcpy(root, r->root, r->roots * sizeof *root);
-    r->root = root;
-    checks_add(&r->checks, qn, a, r->nodes, r->order, &r->roots, r->root);
-    r->nodes = graph_order(g, a, (int)r->roots, r->root, &r->order);
+    r->wanted = r->to.roots;
+    if (checks_add(&r->checks, qn, a, &r->to))
+        r->to.nodes = graph_order(qn->graph, a, (int)r->to.roots, r->to.root, &r->to.order);
 }
 
 typedef struct given_up {
@@ -155,28 +146,29 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
     cleanup_push(&qn->heap, &memory, arena_cleanup, &a);
     cleanup_push(&qn->heap, &c, give_up, &(given_up){qn, r});
     r->effects = effects;
-    r->root = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *r->root);
+    r->to.root = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *r->to.root);
     r->asked = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *r->asked);
     graph_mark(g);
     for (uint32_t i = 0; i < n; i++) add_root(g, r, node[i]);
     for (uint32_t i = 0; i < pending; i++) add_root(g, r, g->pending[i]->node);
     uint32_t *out = NULL;
-    if (r->roots) {
-        r->nodes = graph_order_kept(g, &a, (int)r->roots, r->root, &r->order);
-        check_there(qn, r->nodes, r->order);
-        bool again = kept_show(qn, &a, &r->kept, r->nodes, r->order);
-        r->named = r->roots;
-        if (again) r->roots = kept_choose(qn, &a, r->nodes, r->order, r->roots, &r->root);
+    if (r->to.roots) {
+        r->to.nodes = graph_order_kept(g, &a, (int)r->to.roots, r->to.root, &r->to.order);
+        check_there(qn, r->to.nodes, r->to.order);
+        bool again = kept_show(qn, &a, &r->kept, r->to.nodes, r->to.order);
+        r->named = r->to.roots;
+        if (again)
+            r->to.roots = kept_choose(qn, &a, r->to.nodes, r->to.order, r->to.roots, &r->to.root);
         if (debug_on(qn, 'g')) {
-            log_line(qn, "g a request for %u values, of %u nodes", r->roots, r->nodes);
-            graph_log(g, &a, r->nodes, r->order);
+            log_line(qn, "g a request for %u values, of %u nodes", r->to.roots, r->to.nodes);
+            graph_log(g, &a, r->to.nodes, r->to.order);
         }
         check_indices(qn, &a, r);
-        out = arena_alloc(&a, r->roots * sizeof *out);
+        out = arena_alloc(&a, r->to.roots * sizeof *out);
         compute(qn, &a, r, out);
         kept_hide(qn, &r->kept);
-        checks_judge(&r->checks, qn, r->roots, out);
-        for (uint32_t i = r->wanted; i < r->roots; i++) buffer_unref(qn, out[i]);
+        checks_judge(&r->checks, qn, r->to.roots, out);
+        for (uint32_t i = r->wanted; i < r->to.roots; i++) buffer_unref(qn, out[i]);
         checks_let_go(&r->checks, qn);
     }
     take_values(qn, r, out);

@@ -76,7 +76,7 @@ typedef struct compile_terms {
     const node_id *root;
     const node_id *leaf;      /* the leaves by number, which `donated` has plus one */
     const uint32_t *number;   /* by place: 1 + the number among the roots, 0: none */
-    const uint32_t *donated;  /* by root, as for key_build; NULL: none is */
+    const uint32_t *donated;  /* by root, as in plan_request; NULL: none is */
     const uint32_t *products; /* by place: kernels with a contraction that read it; NULL */
     const bool *lasting; /* by place in the order: memory with the same value in most runs; NULL */
 } compile_terms;
@@ -203,11 +203,9 @@ typedef struct checks {
     uint32_t checks;
 } checks;
 
-uint32_t checks_count(const graph *g, uint32_t nodes, const node_id *order);
-/* Two roots more for each marked index of these nodes, held until checks_let_go. `root` has room
- * for twice checks_count of them. Raises. */
-void checks_add(checks *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
-                uint32_t *roots, node_id *root);
+/* Give the request two roots more for each marked index of its nodes, held until checks_let_go.
+ * false: there are none. Raises. */
+bool checks_add(checks *c, qn_ctx *qn, arena *a, plan_request *r);
 void checks_let_go(checks *c, qn_ctx *qn);
 /* `out`: the roots' buffers. Where an index is outside they are let go, and it raises. */
 void checks_judge(const checks *c, qn_ctx *qn, uint32_t roots, const uint32_t *out);
@@ -318,12 +316,9 @@ struct run_plan {
 };
 
 fuse_terms run_fuse_terms(const qn_ctx *qn);
-/* A plan for these roots (realized ones are not allowed). `lasting`, by place in the order: memory
- * that will hold the same value in most runs; NULL: none will. `over`, as for key_build: what
- * most runs will ask for. Raises. */
-run_plan *plan_build(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots,
-                     const node_id *root, const plan_key *key, const bool *lasting,
-                     const uint32_t *over);
+/* A plan for these roots (realized ones are not allowed). The request's `over` is what most runs
+ * will ask for. Raises. */
+run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key);
 void plan_renew(qn_ctx *qn, run_plan *p); /* programs were replaced since it was built; raises */
 void plan_pin(qn_ctx *qn, run_plan *p);   /* it is a static graph's */
 void plan_close(qn_ctx *qn, run_plan *p);
@@ -353,8 +348,7 @@ void call_eval(qn_ctx *qn, const call_attr *what, int sources, const dev_array *
 /* ---- plans.c: plans kept for the next time --------------------------------------------------- */
 
 /* The plan of this structure, as plan_build's; it lives until the next call. Raises. */
-run_plan *plans_get(qn_ctx *qn, uint32_t nodes, node_id *order, uint32_t roots, const node_id *root,
-                    const plan_key *key, const uint32_t *over);
+run_plan *plans_get(qn_ctx *qn, const plan_request *r, const plan_key *key);
 /* Let go what was used longest ago until plans and programs take no more than they may; not what
  * static graphs have, nor `in_use`. */
 void plans_trim(qn_ctx *qn, const run_plan *in_use);
@@ -378,7 +372,7 @@ void levels_build(qn_ctx *qn, run_plan *p, arena *scratch);
 /* Find the plan's replacements; its levels are known. */
 void plan_find_donations(run_plan *p, arena *scratch);
 bool plan_donates(const run_plan *p, uint32_t output, uint32_t leaf);
-/* `over`, as for key_build, of the pending assignments. */
+/* `over`, as in plan_request, of the pending assignments. */
 uint32_t *choose_donated(qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order, uint32_t roots,
                          const node_id *root);
 
@@ -420,10 +414,8 @@ typedef struct static_constants {
 } static_constants;
 
 /* Choose them among the nodes of the last traversal, make their plan, and let them look like memory
- * until constants_hide. `lasting`, by place: memory that will hold the same value in most runs.
- * Raises. */
-void constants_find(static_constants *c, qn_ctx *qn, arena *a, uint32_t nodes, const node_id *order,
-                    const bool *lasting, uint32_t roots, const node_id *root);
+ * until constants_hide. Raises. */
+void constants_find(static_constants *c, qn_ctx *qn, arena *a, const plan_request *r);
 void constants_hide(static_constants *c, const graph *g);
 int constants_number(const static_constants *c, node_id n); /* which of them n is, or -1 */
 /* Compute them, where that has to be; false: reported. Raises. */

@@ -48,6 +48,11 @@ typedef struct capture {
     uint32_t nodes;
 } capture;
 
+static plan_request request_of(const capture *c) {
+    return (plan_request){
+        .nodes = c->nodes, .roots = c->p->roots, .order = c->order, .root = c->root};
+}
+
 static uint32_t root_number(capture *c, node_id n) {
     for (uint32_t i = 0; i < c->p->roots; i++)
         if (c->root[i] == n) return i;
@@ -58,15 +63,11 @@ static uint32_t root_number(capture *c, node_id n) {
 /* And last what tells whether indices are inside. */
 static void take_checks(capture *c) {
     static_plan *p = c->p;
-    graph *g = p->qn->graph;
-    node_id *order, *root;
-    uint32_t nodes = graph_order(g, &p->arena, (int)p->roots, c->root, &order);
-    uint32_t most = checks_count(g, nodes, order);
-    if (!most) return;
-    root = arena_alloc(&p->arena, (p->roots + 2 * (size_t)most) * sizeof *root);
-    memcpy(root, c->root, p->roots * sizeof *root);
-    c->root = root;
-    checks_add(&p->checks, p->qn, &p->arena, nodes, order, &p->roots, root);
+    plan_request r = request_of(c);
+    r.nodes = graph_order(p->qn->graph, &p->arena, (int)r.roots, r.root, &r.order);
+    checks_add(&p->checks, p->qn, &p->arena, &r);
+    c->root = r.root;
+    p->roots = r.roots;
 }
 
 /* Roots: the outputs, then what pending assignments need. */
@@ -191,7 +192,9 @@ static void find_constants(capture *c, const static_lists *l) {
         for (uint32_t a = 0; a < p->assigned; a++)
             if (p->assign_to[a] == owner) lasting[i] = false;
     }
-    constants_find(&p->constants, p->qn, &p->arena, c->nodes, c->order, lasting, p->roots, c->root);
+    plan_request r = request_of(c);
+    r.lasting = lasting;
+    constants_find(&p->constants, p->qn, &p->arena, &r);
     if (p->constants.values)
         c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, &c->order);
 }
@@ -218,9 +221,11 @@ static void capture_graph(capture *c, const static_lists *l) {
     find_constants(c, l);
     name_leaves(c, l);
     name_replaced(c);
-    bool *lasting = lasting_leaves(c);
-    plan_key key = key_build(g, &p->arena, c->nodes, c->order, p->roots, c->root, p->over, lasting);
-    p->plan = plan_build(qn, c->nodes, c->order, p->roots, c->root, &key, lasting, p->over);
+    plan_request r = request_of(c);
+    r.lasting = lasting_leaves(c);
+    r.over = p->over;
+    plan_key key = key_build(g, &p->arena, &r);
+    p->plan = plan_build(qn, &r, &key);
     plan_pin(qn, p->plan);
     constants_hide(&p->constants, g);
     checks_let_go(&p->checks, qn);

@@ -192,7 +192,7 @@ static void move_definitions(kernel *k, stmt_id loop, const ir_access *t, uint32
         expr_id value = ir_s(k, c)->def.value;
         if (!value_moves(k, loop, value, t, n)) {
             sym own = ir_s(k, loop)->l.var; /* the tile had one element */
-            stmt_id store = ir_store(k, loop, MONOID_SET, m, own, SYM_TRUE, value);
+            stmt_id store = ir_store(k, loop, MONOID_SET, (ir_place){m, own, SYM_TRUE}, value);
             ir_move(k, store, loop, c);
             ir_s(k, c)->def.value = 0;
         }

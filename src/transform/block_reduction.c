@@ -170,8 +170,8 @@ static stmt_id move_all(const blocking *p, stmt_id body, const char *name, sym e
     wide = sym_add(k->syms, wide, e);
     for (int i = 0; i < p->tiles; i++) {
         expr_id value = ir_load(k, out ? p->tile[i] : p->wide[i], out ? e : wide, SYM_TRUE, 0, 0);
-        ir_store(k, in, out ? MONOID_SET : p->monoid[i], out ? p->wide[i] : p->tile[i],
-                 out ? wide : e, SYM_TRUE, value);
+        ir_store(k, in, out ? MONOID_SET : p->monoid[i],
+                 (ir_place){out ? p->wide[i] : p->tile[i], out ? wide : e, SYM_TRUE}, value);
     }
     return loop;
 }

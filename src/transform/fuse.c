@@ -93,10 +93,17 @@ static bool independent(kernel *k, const ir_access *t, uint32_t n, stmt_id s) {
     return true;
 }
 
+/* A loop and what it accesses. */
+typedef struct accessing {
+    stmt_id loop;
+    uint32_t n;
+    ir_access *access;
+} accessing;
+
 /* Move definitions between the loops in front of both, then one loop to the other: the second up,
  * else the first down. */
-static bool make_adjacent(kernel *k, stmt_id first, const ir_access *a, uint32_t n, stmt_id second,
-                          const ir_access *b, uint32_t m, str *why) {
+static bool make_adjacent(kernel *k, const accessing *a, const accessing *b, str *why) {
+    stmt_id first = a->loop, second = b->loop;
     stmt_id block = ir_s(k, first)->parent;
     bool up = true, down = true;
     for (stmt_id s = ir_s(k, first)->next, next; s != second; s = next) {
@@ -105,8 +112,8 @@ static bool make_adjacent(kernel *k, stmt_id first, const ir_access *a, uint32_t
             ir_move(k, s, block, first);
             continue;
         }
-        up = up && independent(k, b, m, s);
-        down = down && independent(k, a, n, s);
+        up = up && independent(k, b->access, b->n, s);
+        down = down && independent(k, a->access, a->n, s);
     }
     if (!up && !down) return ir_refuse(why, "what is between the loops depends on both");
     if (ir_s(k, first)->next == second) return true;
@@ -117,13 +124,14 @@ static bool make_adjacent(kernel *k, stmt_id first, const ir_access *a, uint32_t
 
 bool transform_fuse_but(kernel *k, stmt_id first, stmt_id second, mem_id but, str *why) {
     if (!same_trips(k, first, second, why)) return false;
-    ir_access *a, *b;
-    uint32_t n = ir_accesses(k, first, &a), m = ir_accesses(k, second, &b);
+    accessing a = {.loop = first}, b = {.loop = second};
+    a.n = ir_accesses(k, first, &a.access);
+    b.n = ir_accesses(k, second, &b.access);
     bool *alone = arena_zeroed(&k->arena, k->mems * sizeof *alone);
     for (mem_id i = 1; i < k->mems; i++)
-        alone[i] = i == but || !touched(a, n, i) || !touched(b, m, i);
+        alone[i] = i == but || !touched(a.access, a.n, i) || !touched(b.access, b.n, i);
     ir_saved unfused = ir_save(k);
-    if (!make_adjacent(k, first, a, n, second, b, m, why)) {
+    if (!make_adjacent(k, &a, &b, why)) {
         ir_restore(k, &unfused);
         return false;
     }

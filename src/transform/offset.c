@@ -189,23 +189,28 @@ static bool correction_index(const offsetting *p, sym *index, sym *size, str *wh
     return true;
 }
 
-/* In front of `before` (0: at the end) in `parent`, in copies of the loops: to[index] += value. */
-static void add_update(const offsetting *p, stmt_id parent, stmt_id before, int n,
-                       const stmt_id *loop, mem_id mem, sym index, expr_id value) {
-    kernel *k = p->k;
+/* Loops, outermost first. */
+typedef struct nest {
+    int n;
+    const stmt_id *loop;
+} nest;
+
+/* In front of `before` (0: at the end) in `parent`, in copies of the loops: sum += value. */
+static void add_update(kernel *k, stmt_id parent, stmt_id before, const nest *loops, ir_place sum,
+                       expr_id value) {
     sym from[MOST_LOOPS] = {0}, to[MOST_LOOPS] = {0};
     stmt_id in = parent, first = 0;
-    for (int i = 0; i < n; i++) {
-        const ir_stmt l = *ir_s(k, loop[i]);
+    for (int i = 0; i < loops->n; i++) {
+        const ir_stmt l = *ir_s(k, loops->loop[i]);
         from[i] = l.l.var;
         in = ir_loop(k, in, LOOP_SERIAL, sym_name(k->syms, l.l.var), l.l.extent);
         ir_s(k, in)->l.want = l.l.want;
         to[i] = ir_s(k, in)->l.var;
         if (!first) first = in;
     }
-    value = ir_subst_expr(k, value, n, from, to);
-    index = sym_subst(k->syms, index, n, from, to);
-    stmt_id store = ir_store(k, in, MONOID_SUM, mem, index, SYM_TRUE, value);
+    value = ir_subst_expr(k, value, loops->n, from, to);
+    sum.index = sym_subst(k->syms, sum.index, loops->n, from, to);
+    stmt_id store = ir_store(k, in, MONOID_SUM, sum, value);
     if (!first) first = store;
     ir_move(k, first, parent, before);
 }
@@ -218,7 +223,7 @@ static void sum_correction(const offsetting *p, mem_id c, sym index, expr_id oth
     stmt_id def = ir_def(k, p->at, c, ir_const_i(k, QN_I32, 0));
     ir_move(k, def, p->at, child);
     expr_id value = ir_op2(k, OP_MUL, ir_const_i(k, QN_I32, number), other);
-    add_update(p, p->at, child, p->loops, p->loop, c, index, value);
+    add_update(k, p->at, child, &(nest){p->loops, p->loop}, (ir_place){c, index, SYM_TRUE}, value);
 }
 
 /* t[..] += -c[..]   behind the reduction. */
@@ -226,8 +231,8 @@ static void subtract_correction(const offsetting *p, mem_id c, sym index) {
     kernel *k = p->k;
     stmt_id body = ir_s(k, p->def)->parent, child = child_of(k, body, p->update);
     expr_id value = ir_op1(k, OP_NEG, ir_load(k, c, index, SYM_TRUE, 0, 0));
-    add_update(p, body, ir_s(k, child)->next, p->elements, p->element, p->tile,
-               ir_s(k, p->update)->store.index, value);
+    ir_place sum = {p->tile, ir_s(k, p->update)->store.index, SYM_TRUE};
+    add_update(k, body, ir_s(k, child)->next, &(nest){p->elements, p->element}, sum, value);
 }
 
 /* Flip the top bit of the packed tile's bytes. */

@@ -94,48 +94,53 @@ static expr_id first_load(const kernel *k, expr_id e) {
     return found;
 }
 
-/* Map the loops from `from` out to `from_top` to those from `to` out to `to_top` that have the same
- * coefficients in one index and in another, and the same extents. */
+/* The loops around a statement out to `top`, and an index there. */
+typedef struct around {
+    stmt_id inside, top;
+    sym index;
+} around;
 typedef struct renaming {
     int n;
     sym from[32], to[32];
 } renaming;
 
-static bool rename_loops(const kernel *k, stmt_id from, stmt_id from_top, sym from_index,
-                         stmt_id to, stmt_id to_top, sym to_index, renaming *r) {
+/* Map the loops around `from` to those around `to` that have the same coefficients in its index,
+ * and the same extents. */
+static bool rename_loops(const kernel *k, const around *from, const around *to, renaming *r) {
     sym_store *s = k->syms;
     r->n = 0;
-    for (stmt_id a = ir_s(k, from)->parent;; a = ir_s(k, a)->parent) {
+    for (stmt_id a = ir_s(k, from->inside)->parent;; a = ir_s(k, a)->parent) {
         sym coef, other, rest, var = ir_s(k, a)->l.var;
         stmt_id found = 0;
-        if (sym_uses(s, from_index, var) && !ir_linear(k, from_index, var, &coef, &rest))
+        if (sym_uses(s, from->index, var) && !ir_linear(k, from->index, var, &coef, &rest))
             return false;
-        for (stmt_id b = ir_s(k, to)->parent; sym_uses(s, from_index, var);
+        for (stmt_id b = ir_s(k, to->inside)->parent; sym_uses(s, from->index, var);
              b = ir_s(k, b)->parent) {
             sym v = ir_s(k, b)->l.var;
-            if (sym_uses(s, to_index, v) && ir_linear(k, to_index, v, &other, &rest) &&
+            if (sym_uses(s, to->index, v) && ir_linear(k, to->index, v, &other, &rest) &&
                 other == coef) {
                 if (found) return false;
                 found = b;
             }
-            if (b == to_top) break;
+            if (b == to->top) break;
         }
         if (found) {
-            if (r->n == 32 || (a == from_top) != (found == to_top)) return false;
+            if (r->n == 32 || (a == from->top) != (found == to->top)) return false;
             r->from[r->n] = var;
             r->to[r->n++] = ir_s(k, found)->l.var;
         }
-        if (a == from_top) break;
+        if (a == from->top) break;
     }
-    for (stmt_id a = ir_s(k, from)->parent;; a = ir_s(k, a)->parent) { /* as many iterations */
+    /* as many iterations */
+    for (stmt_id a = ir_s(k, from->inside)->parent;; a = ir_s(k, a)->parent) {
         for (int i = 0; i < r->n; i++) {
             if (r->from[i] != ir_s(k, a)->l.var) continue;
-            stmt_id b = ir_s(k, to)->parent;
+            stmt_id b = ir_s(k, to->inside)->parent;
             while (ir_s(k, b)->l.var != r->to[i]) b = ir_s(k, b)->parent;
             if (sym_subst(s, ir_s(k, a)->l.extent, r->n, r->from, r->to) != ir_s(k, b)->l.extent)
                 return false;
         }
-        if (a == from_top) return sym_subst(s, from_index, r->n, r->from, r->to) == to_index;
+        if (a == from->top) return sym_subst(s, from->index, r->n, r->from, r->to) == to->index;
     }
 }
 
@@ -146,9 +151,9 @@ static bool same_score(const online *p, stmt_id at, expr_id difference, renaming
     const ir_expr d = *ir_e(k, difference);
     expr_id mine = first_load(k, d.arg[0]), its = first_load(k, u.store.value[0]);
     if (!mine || !its || ir_e(k, mine)->load.mem != ir_e(k, its)->load.mem) return false;
-    if (!rename_loops(k, p->grow, p->first, ir_e(k, its)->load.index, at, p->second,
-                      ir_e(k, mine)->load.index, r))
-        return false;
+    const around grow = {p->grow, p->first, ir_e(k, its)->load.index};
+    const around weight = {at, p->second, ir_e(k, mine)->load.index};
+    if (!rename_loops(k, &grow, &weight, r)) return false;
     return ir_subst_expr(k, u.store.value[0], r->n, r->from, r->to) == d.arg[0] &&
            sym_subst(k->syms, u.store.index, r->n, r->from, r->to) == ir_e(k, d.arg[1])->load.index;
 }
@@ -522,7 +527,7 @@ static row_loop over_rows(const online *p, stmt_id parent, stmt_id before, const
 }
 
 static void put(const online *p, const row_loop *l, int how, mem_id m, sym at, expr_id value) {
-    stmt_id s = ir_store(p->k, l->parent, how, m, at, SYM_TRUE, value);
+    stmt_id s = ir_store(p->k, l->parent, how, (ir_place){m, at, SYM_TRUE}, value);
     if (l->before) ir_move(p->k, s, l->parent, l->before);
 }
 

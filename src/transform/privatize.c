@@ -72,7 +72,8 @@ bool transform_privatize(kernel *k, stmt_id loop, str *why) {
     ir_s(k, update)->store.mem[0] = t;
     ir_s(k, update)->store.index = SYM_ZERO;
     expr_id sum = ir_load(k, t, SYM_ZERO, SYM_TRUE, 0, 0);
-    stmt_id once = ir_store(k, parent, x.monoid, x.store.mem[0], x.store.index, valid, sum);
+    stmt_id once =
+        ir_store(k, parent, x.monoid, (ir_place){x.store.mem[0], x.store.index, valid}, sum);
     ir_move(k, once, parent, behind);
     return true;
 }

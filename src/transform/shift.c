@@ -64,7 +64,7 @@ static void store_initial(const shifting *r, stmt_id def, expr_id value) {
         ir_move(k, in, r->loop, use);
         e = ir_trip(k, in);
     }
-    stmt_id set = ir_store(k, in, MONOID_SET, tile, e, SYM_TRUE, value);
+    stmt_id set = ir_store(k, in, MONOID_SET, (ir_place){tile, e, SYM_TRUE}, value);
     if (size == SYM_ONE) ir_move(k, set, r->loop, use);
 }
 

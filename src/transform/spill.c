@@ -51,7 +51,8 @@ bool transform_spill(kernel *k, mem_id tile, stmt_id loop, str *why) {
     stmt_id copy = ir_loop(k, parent, LOOP_SERIAL, "spill", m.size);
     ir_move(k, copy, parent, loop);
     sym e = ir_trip(k, copy);
-    ir_store(k, copy, MONOID_SET, p.to, e, SYM_TRUE, ir_load(k, tile, e, SYM_TRUE, 0, 0));
+    ir_store(k, copy, MONOID_SET, (ir_place){p.to, e, SYM_TRUE},
+             ir_load(k, tile, e, SYM_TRUE, 0, 0));
     if (m.scope == MEM_REG && !ir_in_registers(k, tile, NULL)) ir_m(k, tile)->scope = MEM_LOCAL;
     return true;
 }

@@ -224,17 +224,20 @@ static void copy_in(staging *p, stmt_id at) {
     for (int i = 0; i < p->n; i++) to[i] = sym_subst(k->syms, p->to[i], axes, old, trip);
     expr_id value = ir_subst_expr(k, p->value, p->n, p->from_var, to);
     sym place = sym_subst(k->syms, p->place, axes, old, trip);
-    ir_store(k, parent, MONOID_SET, p->tile, place, SYM_TRUE, value);
+    ir_store(k, parent, MONOID_SET, (ir_place){p->tile, place, SYM_TRUE}, value);
 }
 
-bool transform_stage(kernel *k, mem_id arg, stmt_id at, int n, const stmt_id *loops,
-                     uint32_t joined, int as, mem_scope scope, str *why) {
+bool apply_stage(kernel *k, const transform_args *a, str *why) {
     sym size;
-    if (ir_m(k, arg)->scope != MEM_ARG) return ir_refuse(why, "only an argument is staged");
+    stmt_id at = a->loop[0];
+    const stmt_id *loops = a->loop + 1;
+    int n = a->loops - 1, as = a->dtype;
+    uint32_t joined = a->joined >> 1;
+    if (ir_m(k, a->mem)->scope != MEM_ARG) return ir_refuse(why, "only an argument is staged");
     if (n < 1 || n > STAGE_LOOPS || (joined & 1))
         return ir_refuse(why, "no loops to stage by, or too many");
     staging *p = arena_zeroed(&k->arena, sizeof *p);
-    *p = (staging){.k = k, .from = arg, .n = n, .loops = loops, .joined = joined};
+    *p = (staging){.k = k, .from = a->mem, .n = n, .loops = loops, .joined = joined};
     if (!ir_divisible(k, at, why)) return false;
     if (!loops_allowed(k, at, n, loops, why) || !find_load(p, at, n, loops, why)) return false;
     if (as >= 0 && !only_converted(k, at, p->load, as))
@@ -244,11 +247,6 @@ bool transform_stage(kernel *k, mem_id arg, stmt_id at, int n, const stmt_id *lo
     p->tile = ir_tile(k, MEM_LOCAL, ir_e(k, p->value)->dtype, size);
     ir_rewrite(k, at, stage_rewriter, p);
     copy_in(p, at);
-    if (scope == MEM_REG && ir_in_registers(k, p->tile, NULL)) ir_m(k, p->tile)->scope = MEM_REG;
+    if (a->scope == MEM_REG && ir_in_registers(k, p->tile, NULL)) ir_m(k, p->tile)->scope = MEM_REG;
     return true;
-}
-
-bool apply_stage(kernel *k, const transform_args *a, str *why) {
-    return transform_stage(k, a->mem, a->loop[0], a->loops - 1, a->loop + 1, a->joined >> 1,
-                           a->dtype, a->scope, why);
 }

@@ -101,9 +101,6 @@ bool transform_online(kernel *k, mem_id most, stmt_id first, stmt_id second, str
 bool transform_shift(kernel *k, stmt_id loop, stmt_id first, str *why);
 bool transform_fold_storage(kernel *k, mem_id tile, stmt_id loop, str *why);
 bool transform_layout(kernel *k, mem_id tile, int64_t rows, str *why);
-bool transform_stage(kernel *k, mem_id arg, stmt_id at, int n, const stmt_id *loops,
-                     uint32_t joined, int as, mem_scope scope,
-                     str *why); /* as: a dtype, -1: as it is */
 #define X(name, pattern, function, effect, doc)                                                    \
     bool function(kernel *k, const transform_args *a, str *why);
 #include "transform/transforms.h"

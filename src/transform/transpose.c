@@ -63,8 +63,10 @@ bool transform_transpose(kernel *k, stmt_id outer, stmt_id inner, str *why) {
     ir_s(k, row)->l.want = o.l.want;
     sym from[2] = {o.l.var, i.l.var}, to[2] = {ir_trip(k, row), ir_trip(k, column)};
     sym at = sym_add(y, sym_mul(y, to[0], p.columns), to[1]);
-    ir_store(k, row, MONOID_SET, s.store.mem[0], sym_subst(y, s.store.index, 2, from, to),
-             sym_subst(y, s.store.valid, 2, from, to), ir_load(k, tile, at, SYM_TRUE, 0, 0));
+    ir_store(k, row, MONOID_SET,
+             (ir_place){s.store.mem[0], sym_subst(y, s.store.index, 2, from, to),
+                        sym_subst(y, s.store.valid, 2, from, to)},
+             ir_load(k, tile, at, SYM_TRUE, 0, 0));
 
     sym own[2] = {ir_trip(k, outer), ir_trip(k, inner)};
     ir_stmt *copy = ir_s(k, p.store);

@@ -159,7 +159,8 @@ static void add_tensors(tune_list *l, int n, qn_tensor *const *t) {
     for (uint32_t i = 0; i < g->pending_count; i++) add_root(g, root, &roots, g->pending[i]->node);
     uint32_t nodes = graph_order(g, &l->a, (int)roots, root, &order);
     const uint32_t *donated = choose_donated(qn, &l->a, nodes, order, roots, root);
-    const fusion *f = fuse_build(g, &l->a, nodes, order, roots, root, run_fuse_terms(qn), NULL);
+    const plan_request r = {.nodes = nodes, .roots = roots, .order = order, .root = root};
+    const fusion *f = fuse_build(g, &l->a, &r, run_fuse_terms(qn), NULL);
     compile_terms terms = {.f = f, .roots = roots, .root = root, .donated = donated};
     terms.leaf = compile_leaves(f, &l->a);
     terms.number = compile_numbers(f, &l->a, roots, root);

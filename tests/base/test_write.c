@@ -173,9 +173,12 @@ static void others_files_are_not_opened_up_nor_replaced(void) {
     if (child == 0) {
         int f = open(in_folder("common"), O_RDONLY | O_DIRECTORY);
         if (setgid(4242) || setuid(4242)) _exit(9);
-        if (!folder_replace(f, "mixed", FILE_OVER_FILE, 0666, "new", 3, &why)) _exit(1);
-        if (!folder_replace(f, "group", FILE_OVER_FILE, 0666, "new", 3, &why)) _exit(2);
-        _exit(folder_replace(f, "locked", FILE_OVER_FILE, 0666, "new", 3, &why) || errno != EACCES
+        if (!folder_replace(f, "mixed", FILE_OVER_FILE, 0666, (file_content){"new", 3}, &why))
+            _exit(1);
+        if (!folder_replace(f, "group", FILE_OVER_FILE, 0666, (file_content){"new", 3}, &why))
+            _exit(2);
+        _exit(folder_replace(f, "locked", FILE_OVER_FILE, 0666, (file_content){"new", 3}, &why) ||
+                      errno != EACCES
                   ? 3
                   : 0);
     }

@@ -53,7 +53,7 @@ static const char *load_copy(const void *data, size_t size) {
     void *function[1], *copy = malloc(size ? size : 1);
     memcpy(copy, data, size);
     code_room room;
-    const char *why = elf_load(pages(), copy, size, 1, names, function, &room);
+    const char *why = elf_load(pages(), &(elf_object){copy, size, 1, names}, function, &room);
     CHECK(why ? !room.slab : function[0] && room.slab);
     code_give(pages(), &room);
     free(copy);
@@ -63,7 +63,8 @@ static const char *load_copy(const void *data, size_t size) {
 static void check_runs(const str *object) {
     void *function[1];
     code_room room;
-    const char *why = elf_load(pages(), object->s, object->len, 1, names, function, &room);
+    const char *why =
+        elf_load(pages(), &(elf_object){object->s, object->len, 1, names}, function, &room);
     if (why) {
         FAIL("%s", why);
         return;
@@ -198,7 +199,8 @@ static void tables_of_addresses_are_relocated(void) {
     CHECK_STR(job.code ? job.why : "", "");
     void *function[1];
     code_room room;
-    const char *why = elf_load(pages(), object.s, object.len, 1, names, function, &room);
+    const char *why =
+        elf_load(pages(), &(elf_object){object.s, object.len, 1, names}, function, &room);
     if (why) {
         FAIL("%s", why);
     } else {
@@ -263,7 +265,8 @@ static size_t check_times(const cpu_unit *u, float factor) {
     void *function, *args[] = {in, out};
     code_room room;
     emit_name(u->function, name);
-    const char *why = elf_load(pages(), object->s, object->len, 1, &one, &function, &room);
+    const char *why =
+        elf_load(pages(), &(elf_object){object->s, object->len, 1, &one}, &function, &room);
     if (why) FAIL("%s", why);
     if (why) return 0;
     emit_kernel run;

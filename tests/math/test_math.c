@@ -625,7 +625,7 @@ static void passes_keep_the_formulas(void) {
     mem_id out = ir_arg(s.k, QN_F64, SYM_ONE, ACCESS_WRITE);
     expr_id value = ir_op2(s.k, OP_POW, ir_load(s.k, x, SYM_ZERO, SYM_TRUE, 0, 0),
                            ir_load(s.k, y, SYM_ZERO, SYM_TRUE, 0, 0));
-    stmt_id put = ir_store(s.k, 0, MONOID_SET, out, SYM_ZERO, SYM_TRUE, value);
+    stmt_id put = ir_store(s.k, 0, MONOID_SET, (ir_place){out, SYM_ZERO, SYM_TRUE}, value);
     run_passes(s.k);
     s.p = eval_open(s.k, ir_s(s.k, put)->store.value[0]);
     double a[EVAL_BLOCK], b[EVAL_BLOCK];

@@ -89,7 +89,8 @@ static loaded load_one(const str *object) {
     static const char *const names[] = {EMIT_KERNEL};
     loaded x = {0};
     void *function;
-    const char *why = elf_load(pages(), object->s, object->len, 1, names, &function, &x.room);
+    const char *why =
+        elf_load(pages(), &(elf_object){object->s, object->len, 1, names}, &function, &x.room);
     if (why) FAIL("%s", why);
     if (!why) memcpy(&x.run, &function, sizeof x.run);
     return x;

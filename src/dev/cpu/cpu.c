@@ -190,7 +190,8 @@ static const char *load(cpu *c, cpu_program *p, const str *object, int number) {
     const char *name = text;
     void *function;
     emit_name(number, text);
-    const char *why = elf_load(&c->code, object->s, object->len, 1, &name, &function, &p->room);
+    const char *why =
+        elf_load(&c->code, &(elf_object){object->s, object->len, 1, &name}, &function, &p->room);
     if (!why) memcpy(&p->run, &function, sizeof p->run);
     return why;
 }

@@ -330,10 +330,9 @@ static const char *load(loader *l, int n, const char *const *name, void **functi
     return code_seal(&l->room) ? NULL : "the system refuses executable memory";
 }
 
-const char *elf_load(code_store *c, const void *object, size_t size, int n, const char *const *name,
-                     void **function, code_room *room) {
-    loader l = {.store = c, .object = object, .size = size};
-    const char *why = load(&l, n, name, function);
+const char *elf_load(code_store *c, const elf_object *object, void **function, code_room *room) {
+    loader l = {.store = c, .object = object->bytes, .size = object->size};
+    const char *why = load(&l, object->n, object->name, function);
     if (l.section) heap_free(c->h, (void *)l.section, headers_size(&l));
     if (why) code_give(c, &l.room);
     *room = l.room;

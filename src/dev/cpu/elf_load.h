@@ -6,9 +6,15 @@
 
 /* What elf_load() returns when there is no memory; told from other reasons by its address. */
 extern const char elf_no_memory[];
-/* Load `object` into pages of the store, sealed, and find `n` functions of it. Returns NULL, or a
- * constant text saying what is wrong (then no pages are taken). Never raises. */
-const char *elf_load(code_store *c, const void *object, size_t size, int n, const char *const *name,
-                     void **function, code_room *room);
+/* An object, and the n functions of it that are wanted. */
+typedef struct elf_object {
+    const void *bytes;
+    size_t size;
+    int n;
+    const char *const *name;
+} elf_object;
+/* Load it into pages of the store, sealed, and find its functions. Returns NULL, or a constant text
+ * saying what is wrong (then no pages are taken). Never raises. */
+const char *elf_load(code_store *c, const elf_object *object, void **function, code_room *room);
 
 #endif

@@ -45,7 +45,7 @@ static const llvm_binding *bound(const llvm *s, sym var) {
 
 /* A number that the launch gives is loaded from vars where the function begins. */
 static val launch_value(llvm *s, int i, const char *name) {
-    val *n = llvm_number(s, TAG_VAR, (uint64_t)i, 0, 0, 0, 0);
+    val *n = llvm_number(s, (llvm_key){{TAG_VAR, (uint64_t)i}}, 0);
     if (n->v) return *n;
     llvm_at(s, 0);
     ll_value at = s->L->ConstInt(s->t_i64, (unsigned long long)i, 0);

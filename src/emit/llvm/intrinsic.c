@@ -11,27 +11,29 @@
 enum { MOST_OPERANDS = 8 };
 
 typedef struct intrinsic {
+    const char *name;
     ll_value function;
     ll_type type;
     unsigned operands;
 } intrinsic;
 
-static intrinsic find(llvm *s, const char *name, int types, ll_type *type) {
-    unsigned which = s->L->LookupIntrinsicID(name, strlen(name));
+static intrinsic find(llvm *s, llvm_name name) {
+    size_t types = (size_t)name.types;
+    unsigned which = s->L->LookupIntrinsicID(name.text, strlen(name.text));
     if (!which)
-        raise_error(s->ctx, QN_EINTERNAL, "kernel %s: this LLVM knows no %s", s->k->name, name);
-    intrinsic f = {s->L->GetIntrinsicDeclaration(s->module, which, type, (size_t)types),
-                   s->L->IntrinsicGetType(s->context, which, type, (size_t)types), 0};
+        raise_error(s->ctx, QN_EINTERNAL, "kernel %s: this LLVM knows no %s", s->k->name,
+                    name.text);
+    intrinsic f = {name.text, s->L->GetIntrinsicDeclaration(s->module, which, name.type, types),
+                   s->L->IntrinsicGetType(s->context, which, name.type, types), 0};
     f.operands = s->L->CountParamTypes(f.type);
     return f;
 }
 
-static val call(llvm *s, const char *name, const intrinsic *f, int n, ll_value *arg, int level,
-                bool vec) {
+static val call(llvm *s, const intrinsic *f, int n, ll_value *arg, int level, bool vec) {
     ll_type wanted[MOST_OPERANDS];
     if (f->operands != (unsigned)n || n > MOST_OPERANDS)
         raise_error(s->ctx, QN_EINTERNAL, "kernel %s: %s takes %u operands, not %d", s->k->name,
-                    name, f->operands, n);
+                    f->name, f->operands, n);
     llvm_at(s, level);
     s->L->GetParamTypes(f->type, wanted);
     for (int i = 0; i < n; i++)
@@ -40,10 +42,9 @@ static val call(llvm *s, const char *name, const intrinsic *f, int n, ll_value *
     return (val){s->L->BuildCall2(s->b, f->type, f->function, arg, (unsigned)n, ""), level, vec};
 }
 
-val llvm_call(llvm *s, const char *name, int types, ll_type *type, int n, ll_value *arg, int level,
-              bool vec) {
-    intrinsic f = find(s, name, types, type);
-    return call(s, name, &f, n, arg, level, vec);
+val llvm_call(llvm *s, llvm_name name, int n, ll_value *arg, int level, bool vec) {
+    intrinsic f = find(s, name);
+    return call(s, &f, n, arg, level, vec);
 }
 
 static void align_operand(llvm *s, ll_value made, int operand, int64_t align) {
@@ -53,17 +54,17 @@ static void align_operand(llvm *s, ll_value made, int operand, int64_t align) {
     s->L->AddCallSiteAttribute(made, (unsigned)operand + 1, a);
 }
 
-val llvm_call_masked(llvm *s, const char *name, ll_type *type, int n, const ll_value *arg,
-                     int pointer, int64_t align, int level) {
-    intrinsic f = find(s, name, 2, type);
-    ll_value all[MOST_OPERANDS];
-    bool operand = f.operands == (unsigned)n + 1;
-    for (int i = 0, to = 0; i < n; i++) {
+val llvm_call_masked(llvm *s, llvm_name name, const ll_value arg[3], int pointer, int64_t align,
+                     int level) {
+    intrinsic f = find(s, name);
+    ll_value all[4];
+    bool operand = f.operands == 4;
+    for (int i = 0, to = 0; i < 3; i++) {
         all[to++] = arg[i];
         if (operand && i == pointer)
             all[to++] = s->L->ConstInt(s->t_i32, (unsigned long long)align, 0);
     }
-    val made = call(s, name, &f, n + operand, all, level, true);
+    val made = call(s, &f, 3 + operand, all, level, true);
     if (!operand) align_operand(s, made.v, pointer, align);
     return made;
 }

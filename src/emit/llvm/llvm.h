@@ -147,9 +147,13 @@ enum llvm_tag {
     TAG_TABLE
 };
 
+/* What an instruction is: its tag, then what tells it from others of that tag. */
+typedef struct llvm_key {
+    uint64_t part[5];
+} llvm_key;
 /* The numbering's entry for a key; value.v is NULL when the instruction is still to be written. It
  * stays valid until the next call. */
-val *llvm_number(llvm *s, int tag, uint64_t a, uint64_t b, uint64_t c, uint64_t d, int level);
+val *llvm_number(llvm *s, llvm_key key, int level);
 void llvm_at(llvm *s, int level); /* put the builder where values of the level go */
 int llvm_open_level(llvm *s, bool maybe);
 void llvm_close_level(llvm *s);
@@ -187,13 +191,21 @@ val llvm_and_mask(llvm *s, val x, val y); /* either may be none */
 
 /* ---- intrinsic.c ----------------------------------------------------------------------------- */
 
+/* An intrinsic: its name, and the types that it is overloaded on. */
+typedef struct llvm_name {
+    const char *text;
+    int types;
+    ll_type *type;
+} llvm_name;
+static inline llvm_name llvm_plain(const char *text) {
+    return (llvm_name){text, 0, NULL};
+}
 /* Any intrinsic; not numbered, written at level. Operands are cast in place where this LLVM wants
  * another type of the same bits. */
-val llvm_call(llvm *s, const char *name, int types, ll_type *type, int n, ll_value *arg, int level,
-              bool vec);
+val llvm_call(llvm *s, llvm_name name, int n, ll_value *arg, int level, bool vec);
 /* A masked access, by the operands that all versions have; that number `pointer` is aligned. */
-val llvm_call_masked(llvm *s, const char *name, ll_type *type, int n, const ll_value *arg,
-                     int pointer, int64_t align, int level);
+val llvm_call_masked(llvm *s, llvm_name name, const ll_value arg[3], int pointer, int64_t align,
+                     int level);
 
 /* ---- index.c: the index algebra -------------------------------------------------------------- */
 
@@ -240,11 +252,14 @@ val llvm_soft_fma_odd(llvm *s, val x, val y, val z);
 
 /* ---- masked.c -------------------------------------------------------------------------------- */
 
-/* A whole vector of elements of `size` bytes from a pointer that is a multiple of `align`, zeros
- * where the mask's lanes are off. */
-val llvm_load_masked(llvm *s, val from, ll_type element, int64_t size, int64_t align, val mask,
-                     int level);
-void llvm_store_masked(llvm *s, val to, val raw, int64_t size, int64_t align, val mask);
+/* Where elements of `size` bytes lie, at a multiple of `align`. */
+typedef struct llvm_address {
+    val pointer;
+    int64_t size, align;
+} llvm_address;
+/* A whole vector of them, zeros where the mask's lanes are off. */
+val llvm_load_masked(llvm *s, llvm_address from, ll_type element, val mask, int level);
+void llvm_store_masked(llvm *s, llvm_address to, val raw, val mask);
 
 /* ---- scale.c --------------------------------------------------------------------------------- */
 

@@ -65,20 +65,21 @@ static val pointer_at(llvm *s, val to, const piece *p, int64_t size) {
     return p->first ? llvm_gep(s, to, size, llvm_int(s, s->t_i64, p->first)) : to;
 }
 
-val llvm_load_masked(llvm *s, val from, ll_type element, int64_t size, int64_t align, val mask,
-                     int level) {
+val llvm_load_masked(llvm *s, llvm_address from, ll_type element, val mask, int level) {
     const instruction *row = instruction_of(s, element);
     if (!row) {
         ll_type types[2] = {llvm_vector(s, element, s->lanes), s->t_ptr};
-        ll_value arg[3] = {from.v, mask.v, s->L->ConstNull(types[0])};
-        return llvm_call_masked(s, "llvm.masked.load", types, 3, arg, 0, align, level);
+        ll_value arg[3] = {from.pointer.v, mask.v, s->L->ConstNull(types[0])};
+        return llvm_call_masked(s, (llvm_name){"llvm.masked.load", 2, types}, arg, 0, from.align,
+                                level);
     }
     val part[IR_LANES];
     int n = 0;
     for (int first = 0; first < s->lanes; n++) {
-        piece p = piece_at(s, size, first);
-        ll_value arg[2] = {pointer_at(s, from, &p, size).v, mask_of(s, mask, &p, size).v};
-        val wide = llvm_call(s, row->load[p.half], 0, NULL, 2, arg, level, true);
+        piece p = piece_at(s, from.size, first);
+        ll_value arg[2] = {pointer_at(s, from.pointer, &p, from.size).v,
+                           mask_of(s, mask, &p, from.size).v};
+        val wide = llvm_call(s, llvm_plain(row->load[p.half]), 2, arg, level, true);
         part[n] = llvm_part(s, wide, 0, p.lanes);
         first += p.lanes;
     }
@@ -87,20 +88,21 @@ val llvm_load_masked(llvm *s, val from, ll_type element, int64_t size, int64_t a
     return part[0];
 }
 
-void llvm_store_masked(llvm *s, val to, val raw, int64_t size, int64_t align, val mask) {
+void llvm_store_masked(llvm *s, llvm_address to, val raw, val mask) {
     ll_type type = s->L->TypeOf(raw.v);
     const instruction *row = instruction_of(s, s->L->GetElementType(type));
     if (!row) {
         ll_type types[2] = {type, s->t_ptr};
-        ll_value arg[3] = {raw.v, to.v, mask.v};
-        llvm_call_masked(s, "llvm.masked.store", types, 3, arg, 1, align, s->depth);
+        ll_value arg[3] = {raw.v, to.pointer.v, mask.v};
+        llvm_call_masked(s, (llvm_name){"llvm.masked.store", 2, types}, arg, 1, to.align, s->depth);
         return;
     }
     for (int first = 0; first < s->lanes;) {
-        piece p = piece_at(s, size, first);
+        piece p = piece_at(s, to.size, first);
         val x = widened(s, llvm_part(s, raw, p.first, p.lanes), p.width);
-        ll_value arg[3] = {pointer_at(s, to, &p, size).v, mask_of(s, mask, &p, size).v, x.v};
-        llvm_call(s, row->store[p.half], 0, NULL, 3, arg, s->depth, false);
+        ll_value arg[3] = {pointer_at(s, to.pointer, &p, to.size).v,
+                           mask_of(s, mask, &p, to.size).v, x.v};
+        llvm_call(s, llvm_plain(row->store[p.half]), 3, arg, s->depth, false);
         first += p.lanes;
     }
 }

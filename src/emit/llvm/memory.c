@@ -32,7 +32,7 @@ static val base_pointer(llvm *s, mem_id m) {
     const ir_memory *mem = ir_m(s->k, m);
     if (mem->scope == MEM_LOCAL)
         return llvm_gep(s, s->scratch, 1, llvm_int(s, s->t_i64, s->launch.offset[m]));
-    val *n = llvm_number(s, TAG_VAR, (uint64_t)mem->arg, 1, 0, 0, 0);
+    val *n = llvm_number(s, (llvm_key){{TAG_VAR, (uint64_t)mem->arg, 1}}, 0);
     if (n->v) return *n;
     llvm_at(s, 0);
     ll_value at = s->L->ConstInt(s->t_i64, (unsigned long long)mem->arg, 0);
@@ -120,7 +120,7 @@ static val full_mask(llvm *s, val mask) {
 
 static val any_lane(llvm *s, val mask) {
     ll_type t = s->L->TypeOf(mask.v);
-    return llvm_call(s, "llvm.vector.reduce.or", 1, &t, 1, &mask.v, mask.level, false);
+    return llvm_call(s, (llvm_name){"llvm.vector.reduce.or", 1, &t}, 1, &mask.v, mask.level, false);
 }
 
 static ll_value zeros(llvm *s) {
@@ -152,7 +152,8 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
         val pointers = lane_pointers(s, p, level);
         ll_type types[2] = {t, s->L->TypeOf(pointers.v)};
         ll_value arg[3] = {pointers.v, full_mask(s, mask).v, s->L->ConstNull(t)};
-        return llvm_call_masked(s, "llvm.masked.gather", types, 3, arg, 0, p->align, level).v;
+        const llvm_name gather = {"llvm.masked.gather", 2, types};
+        return llvm_call_masked(s, gather, arg, 0, p->align, level).v;
     }
     val from = p->pointer;
     bool reverse = p->step == -1;
@@ -160,7 +161,7 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
     if (reverse && mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
     val raw = {.level = level, .vec = true};
     if (mask.v) {
-        raw = llvm_load_masked(s, from, element, p->size, p->align, mask, level);
+        raw = llvm_load_masked(s, (llvm_address){from, p->size, p->align}, element, mask, level);
     } else {
         llvm_at(s, level);
         raw.v = s->L->BuildLoad2(s->b, t, from.v, "");
@@ -174,7 +175,7 @@ static ll_value load_lanes(llvm *s, const place *p, ll_type element, val mask, i
 static void prefetch(llvm *s, val at, bool write, int nearness, int level) {
     ll_value arg[4] = {at.v, llvm_int(s, s->t_i32, write).v, llvm_int(s, s->t_i32, nearness).v,
                        llvm_int(s, s->t_i32, 1).v};
-    llvm_call(s, "llvm.prefetch", 1, &s->t_ptr, 4, arg, level, false);
+    llvm_call(s, (llvm_name){"llvm.prefetch", 1, &s->t_ptr}, 4, arg, level, false);
 }
 
 static ll_value load_scalar(llvm *s, const place *p, ll_type element, int level) {
@@ -201,7 +202,8 @@ static void store_lanes(llvm *s, const place *p, val raw, val mask) {
         val pointers = lane_pointers(s, p, s->depth);
         ll_type types[2] = {s->L->TypeOf(raw.v), s->L->TypeOf(pointers.v)};
         ll_value arg[3] = {raw.v, pointers.v, full_mask(s, mask).v};
-        llvm_call_masked(s, "llvm.masked.scatter", types, 3, arg, 1, p->align, s->depth);
+        const llvm_name scatter = {"llvm.masked.scatter", 2, types};
+        llvm_call_masked(s, scatter, arg, 1, p->align, s->depth);
         return;
     }
     val to = p->pointer;
@@ -211,7 +213,7 @@ static void store_lanes(llvm *s, const place *p, val raw, val mask) {
         if (mask.v) mask = llvm_shuffle(s, mask, s->lanes, s->lanes - 1, -1);
     }
     if (mask.v) {
-        llvm_store_masked(s, to, raw, p->size, p->align, mask);
+        llvm_store_masked(s, (llvm_address){to, p->size, p->align}, raw, mask);
         return;
     }
     llvm_at(s, s->depth);
@@ -262,8 +264,8 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
                     (uint64_t)(lanes ? s->lanes : 0) | (uint64_t)words << 12;
     uint64_t moved = p.stride == STRIDE_ANY ? (uint64_t)(uintptr_t)p.lanes.v : (uint64_t)p.step;
     uint64_t key = hash_mix(s->version[e->load.mem], (uint64_t)(uintptr_t)mask.v);
-    val *n = llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level);
-    val raw = *n;
+    llvm_key all = {{TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved}};
+    val raw = *llvm_number(s, all, level);
     if (!raw.v) {
         ll_type t = words ? s->t_i32 : llvm_memory_type(s, e->dtype);
         raw.v = lanes ? load_lanes(s, &p, t, mask, level) : load_scalar(s, &p, t, level);
@@ -271,7 +273,7 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
         int ahead = ir_m(s->k, p.mem)->ahead;
         if (lanes && in_step(&p) && ahead)
             prefetch(s, llvm_gep(s, p.pointer, 1, llvm_int(s, s->t_i64, ahead)), false, 3, level);
-        *llvm_number(s, TAG_LOAD, (uint64_t)(uintptr_t)p.pointer.v, key, kind, moved, level) = raw;
+        *llvm_number(s, all, level) = raw;
     }
     val x = words ? raw : llvm_from_memory(s, e->dtype, raw);
     int dtype = words ? QN_I32 : e->dtype;

@@ -146,7 +146,7 @@ static val float_to_integer(llvm *s, int to, val x) {
     ll_type wide = size == 8 ? s->t_i64 : s->t_i32;
     ll_type types[2] = {llvm_shaped(s, wide, x), s->L->TypeOf(x.v)};
     const char *name = is_unsigned && size >= 4 ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
-    val r = llvm_call(s, name, 2, types, 1, &x.v, x.level, x.vec);
+    val r = llvm_call(s, (llvm_name){name, 2, types}, 1, &x.v, x.level, x.vec);
     if (size >= 4) return r;
     int64_t half = (int64_t)1 << (8 * size - 1);
     r = is_unsigned ? clamped(s, r, 0, 2 * half - 1) : clamped(s, r, -half, half - 1);

@@ -85,7 +85,7 @@ val llvm_scale(llvm *s, expr_id e) {
         int level = from.level > n.level ? from.level : n.level;
         val all = llvm_int(s, rows[i].lanes == 16 ? s->t_i16 : s->t_i8, -1);
         ll_value arg[5] = {from.v, n.v, from.v, all.v, llvm_int(s, s->t_i32, 4).v};
-        return llvm_call(s, rows[i].name, 0, NULL, 5, arg, level, true);
+        return llvm_call(s, llvm_plain(rows[i].name), 5, arg, level, true);
     }
     return (val){0};
 }

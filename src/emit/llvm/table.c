@@ -24,12 +24,11 @@ static val permuted(llvm *s, const ir_table *t, val index) {
     bool real = t->dtype == QN_F32;
     val low = entries(s, t, 0, 16), high = entries(s, t, 16, 16);
     ll_value one[2] = {low.v, index.v}, two[3] = {low.v, index.v, high.v};
-    if (t->n > 16)
-        return llvm_call(
-            s, real ? "llvm.x86.avx512.vpermi2var.ps.512" : "llvm.x86.avx512.vpermi2var.d.512", 0,
-            NULL, 3, two, index.level, true);
-    return llvm_call(s, real ? "llvm.x86.avx512.permvar.sf.512" : "llvm.x86.avx512.permvar.si.512",
-                     0, NULL, 2, one, index.level, true);
+    const char *of_two =
+        real ? "llvm.x86.avx512.vpermi2var.ps.512" : "llvm.x86.avx512.vpermi2var.d.512";
+    const char *of_one = real ? "llvm.x86.avx512.permvar.sf.512" : "llvm.x86.avx512.permvar.si.512";
+    return t->n > 16 ? llvm_call(s, llvm_plain(of_two), 3, two, index.level, true)
+                     : llvm_call(s, llvm_plain(of_one), 2, one, index.level, true);
 }
 
 /* The bit that chooses between the halves moves to where the sign is: that is what is looked at. */
@@ -42,8 +41,8 @@ static val chosen(llvm *s, const ir_table *t, val index, int first, int n) {
                            chosen(s, t, index, first, n / 2));
     }
     ll_value arg[2] = {entries(s, t, first, 8).v, index.v};
-    return llvm_call(s, t->dtype == QN_F32 ? "llvm.x86.avx2.permps" : "llvm.x86.avx2.permd", 0,
-                     NULL, 2, arg, index.level, true);
+    const char *name = t->dtype == QN_F32 ? "llvm.x86.avx2.permps" : "llvm.x86.avx2.permd";
+    return llvm_call(s, llvm_plain(name), 2, arg, index.level, true);
 }
 
 static val by_registers(llvm *s, const ir_table *t, val index, int lanes) {
@@ -61,7 +60,7 @@ static val by_registers(llvm *s, const ir_table *t, val index, int lanes) {
 /* ---- in memory ------------------------------------------------------------------------------- */
 
 static val address(llvm *s, const ir_table *t, uint32_t number, int64_t size) {
-    val *n = llvm_number(s, TAG_TABLE, number, UINT64_MAX, 0, 0, 0);
+    val *n = llvm_number(s, (llvm_key){{TAG_TABLE, number, UINT64_MAX}}, 0);
     if (n->v) return *n;
     ll_value all[IR_ENTRIES];
     ll_type element = s->L->IntTypeInContext(s->context, 8 * (unsigned)size);
@@ -86,7 +85,8 @@ static val by_memory(llvm *s, const ir_expr *e, const ir_table *t, val index) {
         ll_type type[2] = {llvm_vector(s, element, lanes), s->L->TypeOf(from.v)};
         ll_value arg[3] = {from.v, llvm_splat(s, llvm_int(s, s->t_i1, 1), lanes).v,
                            s->L->ConstNull(type[0])};
-        raw = llvm_call_masked(s, "llvm.masked.gather", type, 3, arg, 0, size, raw.level);
+        raw = llvm_call_masked(s, (llvm_name){"llvm.masked.gather", 2, type}, arg, 0, size,
+                               raw.level);
     } else {
         llvm_at(s, raw.level);
         raw.v = s->L->BuildLoad2(s->b, element, from.v, "");
@@ -98,12 +98,12 @@ static val by_memory(llvm *s, const ir_expr *e, const ir_table *t, val index) {
 val llvm_lookup(llvm *s, const ir_expr *e, val index) {
     const ir_table *t = &s->k->table[e->table.number];
     uint64_t at = (uint64_t)(uintptr_t)index.v;
-    val *known = llvm_number(s, TAG_TABLE, e->table.number, at, 0, 0, index.level);
+    val *known = llvm_number(s, (llvm_key){{TAG_TABLE, e->table.number, at}}, index.level);
     if (known->v) return *known;
     bool words =
         s->owner->isa.avx2 && (t->dtype == QN_F32 || t->dtype == QN_I32 || t->dtype == QN_U32);
     val made = index.vec && words ? by_registers(s, t, index, llvm_lanes_of(s, index))
                                   : by_memory(s, e, t, index);
-    *llvm_number(s, TAG_TABLE, e->table.number, at, 0, 0, index.level) = made;
+    *llvm_number(s, (llvm_key){{TAG_TABLE, e->table.number, at}}, index.level) = made;
     return made;
 }

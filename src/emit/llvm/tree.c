@@ -216,7 +216,7 @@ static void begin_function(llvm *s, const char *name, int n, ll_type *parameter)
 static void end_function(llvm *s) {
     llvm_at(s, s->depth);
     if (s->bypasses) /* such stores are in no order with others; whoever joins must see them */
-        llvm_call(s, "llvm.x86.sse.sfence", 0, NULL, 0, NULL, 0, false);
+        llvm_call(s, llvm_plain("llvm.x86.sse.sfence"), 0, NULL, 0, false);
     s->L->BuildRetVoid(s->b);
 }
 

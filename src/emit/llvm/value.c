@@ -63,12 +63,11 @@ static void grow_numbering(llvm *s) {
     s->numbered_count = count;
 }
 
-val *llvm_number(llvm *s, int tag, uint64_t a, uint64_t b, uint64_t c, uint64_t d, int level) {
+val *llvm_number(llvm *s, llvm_key key, int level) {
     if (2 * (s->numbered_count + 1) > s->numbered_cap) grow_numbering(s);
-    uint64_t key[5] = {(uint64_t)tag, a, b, c, d};
-    llvm_numbered *n = slot_of(s->numbered, s->numbered_cap, key);
+    llvm_numbered *n = slot_of(s->numbered, s->numbered_cap, key.part);
     if (!n->key[0]) {
-        memcpy(n->key, key, sizeof key);
+        memcpy(n->key, key.part, sizeof key.part);
         s->numbered_count++;
     } else if (n->value.v && n->value.level <= s->depth &&
                s->level[n->value.level].serial == n->serial) {
@@ -120,7 +119,7 @@ val llvm_number_like(llvm *s, val like, double v) {
 
 val llvm_splat(llvm *s, val x, int lanes) {
     if (x.vec) return x;
-    val *n = llvm_number(s, TAG_SPLAT, id(x.v), (uint64_t)lanes, 0, 0, x.level);
+    val *n = llvm_number(s, (llvm_key){{TAG_SPLAT, id(x.v), (uint64_t)lanes}}, x.level);
     if (n->v) return *n;
     ll_type type = llvm_vector(s, s->L->TypeOf(x.v), lanes);
     n->vec = true;
@@ -147,7 +146,7 @@ static void join(llvm *s, val *x, val *y) {
 val llvm_binary(llvm *s, int opcode, val x, val y) {
     join(s, &x, &y);
     int level = deeper(x, y);
-    val *n = llvm_number(s, TAG_BINARY, (uint64_t)opcode, id(x.v), id(y.v), 0, level);
+    val *n = llvm_number(s, (llvm_key){{TAG_BINARY, (uint64_t)opcode, id(x.v), id(y.v)}}, level);
     if (n->v) return *n;
     llvm_at(s, level);
     n->v = s->L->BuildBinOp(s->b, opcode, x.v, y.v, "");
@@ -158,7 +157,7 @@ val llvm_binary(llvm *s, int opcode, val x, val y) {
 static val compare(llvm *s, int tag, int predicate, val x, val y) {
     join(s, &x, &y);
     int level = deeper(x, y);
-    val *n = llvm_number(s, tag, (uint64_t)predicate, id(x.v), id(y.v), 0, level);
+    val *n = llvm_number(s, (llvm_key){{tag, (uint64_t)predicate, id(x.v), id(y.v)}}, level);
     if (n->v) return *n;
     llvm_at(s, level);
     n->v = tag == TAG_ICMP ? s->L->BuildICmp(s->b, predicate, x.v, y.v, "")
@@ -180,7 +179,7 @@ val llvm_select(llvm *s, val c, val x, val y) {
     if (c.vec && !x.vec) join(s, &c, &x), join(s, &c, &y);
     int level = deeper(x, y);
     if (c.level > level) level = c.level;
-    val *n = llvm_number(s, TAG_SELECT, id(c.v), id(x.v), id(y.v), 0, level);
+    val *n = llvm_number(s, (llvm_key){{TAG_SELECT, id(c.v), id(x.v), id(y.v)}}, level);
     if (n->v) return *n;
     llvm_at(s, level);
     n->v = s->L->BuildSelect(s->b, c.v, x.v, y.v, "");
@@ -191,8 +190,8 @@ val llvm_select(llvm *s, val c, val x, val y) {
 val llvm_cast(llvm *s, int opcode, val x, ll_type element) {
     ll_type type = llvm_shaped(s, element, x);
     if (type == s->L->TypeOf(x.v)) return x;
-    val *n =
-        llvm_number(s, TAG_CAST, (uint64_t)opcode, id(x.v), (uint64_t)(uintptr_t)type, 0, x.level);
+    val *n = llvm_number(
+        s, (llvm_key){{TAG_CAST, (uint64_t)opcode, id(x.v), (uint64_t)(uintptr_t)type}}, x.level);
     if (n->v) return *n;
     llvm_at(s, x.level);
     n->v = s->L->BuildCast(s->b, opcode, x.v, type, "");
@@ -201,7 +200,7 @@ val llvm_cast(llvm *s, int opcode, val x, ll_type element) {
 }
 
 val llvm_negate(llvm *s, val x) {
-    val *n = llvm_number(s, TAG_NEG, id(x.v), 0, 0, 0, x.level);
+    val *n = llvm_number(s, (llvm_key){{TAG_NEG, id(x.v)}}, x.level);
     if (n->v) return *n;
     llvm_at(s, x.level);
     n->v = s->L->BuildFNeg(s->b, x.v, "");
@@ -219,17 +218,20 @@ val llvm_intrinsic(llvm *s, const char *name, int n, const val *x) {
         if (a[i].level > level) level = a[i].level;
     }
     uint64_t which = hash_bytes(name, strlen(name), 0);
-    val *known = llvm_number(s, TAG_CALL, which, id(a[0].v), id(a[1].v), id(a[2].v), level);
+    val *known =
+        llvm_number(s, (llvm_key){{TAG_CALL, which, id(a[0].v), id(a[1].v), id(a[2].v)}}, level);
     if (known->v) return *known;
     ll_type type = s->L->TypeOf(a[0].v);
     ll_value arg[3] = {a[0].v, a[1].v, a[2].v};
-    *known = llvm_call(s, name, 1, &type, n, arg, level, a[0].vec);
+    *known = llvm_call(s, (llvm_name){name, 1, &type}, n, arg, level, a[0].vec);
     return *known;
 }
 
 val llvm_shuffle(llvm *s, val x, int lanes, int first, int step) {
-    val *n = llvm_number(s, TAG_SHUFFLE, id(x.v), (uint64_t)lanes, (uint64_t)first,
-                         (uint64_t)(int64_t)step, x.level);
+    val *n = llvm_number(s,
+                         (llvm_key){{TAG_SHUFFLE, id(x.v), (uint64_t)lanes, (uint64_t)first,
+                                     (uint64_t)(int64_t)step}},
+                         x.level);
     if (n->v) return *n;
     ll_value from[IR_LANES];
     for (int i = 0; i < lanes; i++)
@@ -243,7 +245,8 @@ val llvm_shuffle(llvm *s, val x, int lanes, int first, int step) {
 
 static val shuffled(llvm *s, val x, val y, int lanes, const int *lane, uint64_t how) {
     int level = deeper(x, y);
-    val *n = llvm_number(s, TAG_SHUFFLE, id(x.v), id(y.v), (uint64_t)lanes, how, level);
+    val *n =
+        llvm_number(s, (llvm_key){{TAG_SHUFFLE, id(x.v), id(y.v), (uint64_t)lanes, how}}, level);
     if (n->v) return *n;
     ll_value from[IR_LANES];
     for (int i = 0; i < lanes; i++)
@@ -293,7 +296,7 @@ static ll_value zip_index(llvm *s, bool second) {
 
 val llvm_zip(llvm *s, val x, val y, bool second) {
     int level = deeper(x, y), lanes = llvm_lanes_of(s, x);
-    val *n = llvm_number(s, TAG_ZIP, id(x.v), id(y.v), second, 0, level);
+    val *n = llvm_number(s, (llvm_key){{TAG_ZIP, id(x.v), id(y.v), second}}, level);
     if (n->v) return *n;
     n->vec = true;
     llvm_at(s, level);
@@ -301,13 +304,13 @@ val llvm_zip(llvm *s, val x, val y, bool second) {
     if (s->owner->isa.avx512 && lanes == 16 && (element == s->t_float || element == s->t_i32)) {
         ll_value arg[3] = {x.v, NULL, y.v};
         /* one for each level: from outermost it would take a register of every loop inside */
-        val *index = llvm_number(s, TAG_ZIP, 0, (uint64_t)level, second, 1, level);
+        val *index = llvm_number(s, (llvm_key){{TAG_ZIP, 0, (uint64_t)level, second, 1}}, level);
         if (!index->v) index->v = zip_index(s, second);
         arg[1] = index->v;
         const char *name = element == s->t_float ? "llvm.x86.avx512.vpermi2var.ps.512"
                                                  : "llvm.x86.avx512.vpermi2var.d.512";
-        val made = llvm_call(s, name, 0, NULL, 3, arg, level, true);
-        *llvm_number(s, TAG_ZIP, id(x.v), id(y.v), second, 0, level) = made;
+        val made = llvm_call(s, llvm_plain(name), 3, arg, level, true);
+        *llvm_number(s, (llvm_key){{TAG_ZIP, id(x.v), id(y.v), second}}, level) = made;
         return made;
     }
     n->v = s->L->BuildShuffleVector(s->b, x.v, y.v, zip_lanes(s, lanes, second), "");
@@ -325,7 +328,7 @@ val llvm_sealed(llvm *s, val x, int level) {
     bool enters = false;
     for (int i = x.level + 1; i <= level; i++) enters |= !s->level[i].maybe;
     if (!enters || !x.level) return x;
-    val *n = llvm_number(s, TAG_SEAL, id(x.v), 0, 0, 0, x.level);
+    val *n = llvm_number(s, (llvm_key){{TAG_SEAL, id(x.v)}}, x.level);
     if (n->v) return *n;
     llvm_at(s, x.level);
     n->v = s->L->BuildFreeze(s->b, x.v, "");
@@ -335,7 +338,8 @@ val llvm_sealed(llvm *s, val x, int level) {
 val llvm_gep(llvm *s, val pointer, int64_t size, val index) {
     int level = deeper(pointer, index);
     pointer = llvm_sealed(s, pointer, level);
-    val *n = llvm_number(s, TAG_GEP, id(pointer.v), id(index.v), (uint64_t)size, 0, level);
+    val *n =
+        llvm_number(s, (llvm_key){{TAG_GEP, id(pointer.v), id(index.v), (uint64_t)size}}, level);
     if (n->v) return *n;
     ll_type unit = size == 8 ? s->t_i64 : size == 4 ? s->t_i32 : size == 2 ? s->t_i16 : s->t_i8;
     llvm_at(s, level);

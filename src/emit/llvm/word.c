@@ -146,7 +146,7 @@ static void write_dot(const word *w, const ir_stmt *t, const dot *d) {
     snprintf(name, sizeof name, "%s.%d", d->row->name, 32 * s->lanes);
     ir_stmt set = *t;
     set.monoid = MONOID_SET;
-    llvm_store_value(s, &set, llvm_call(s, name, 0, NULL, 3, arg, level, true));
+    llvm_store_value(s, &set, llvm_call(s, llvm_plain(name), 3, arg, level, true));
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ static node_id source_of(const graph *g, node_id n) {
 }
 
 static node_id constant_like(graph *g, const graph_node *n, uint64_t bits) {
-    return node_make(g, OP_CONST, (qn_dtype)n->dtype, n->shape, 0, NULL, 0, bits);
+    return node_make(g, (node_form){OP_CONST, (qn_dtype)n->dtype, n->shape, 0, bits}, 0, NULL);
 }
 
 /* ---- nothing there -------------------------------------------------------------------------- */
@@ -439,8 +439,9 @@ node_id rule_sum_of_product(graph *g, const graph_node *n) {
         const graph_node v = *node_at(g, view[views]);
         for (int i = 0; i < 3; i++)
             if (src[i])
-                src[i] = node_make(g, v.op, (qn_dtype)g->node[src[i]].dtype, v.shape, 1, &src[i],
-                                   v.attr, 0);
+                src[i] = node_make(
+                    g, (node_form){v.op, (qn_dtype)g->node[src[i]].dtype, v.shape, v.attr, 0}, 1,
+                    &src[i]);
     }
     return make_sum_product(g, src[0], src[1], src[2], mask_of(g, n));
 }

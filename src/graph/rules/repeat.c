@@ -46,7 +46,8 @@ static node_id once(graph *g, node_id x, tuple_id shape) {
     if (n.op == OP_EXPAND) return make_expand(g, n.src[0], shape);
     node_id src[3] = {0};
     for (int i = 0; i < n.sources; i++) src[i] = once(g, n.src[i], shape);
-    return node_make(g, n.op, (qn_dtype)n.dtype, shape, n.sources, src, n.attr, n.bits);
+    return node_make(g, (node_form){n.op, (qn_dtype)n.dtype, shape, n.attr, n.bits}, n.sources,
+                     src);
 }
 
 /* The axes of the mask along which all sources of a reduction are repeated. */
@@ -126,7 +127,8 @@ node_id rule_reduce_constant(graph *g, const graph_node *n) {
     int rank;
     int64_t count = known_count(g, node_dims(g, n->src[0], &rank), mask_of(g, n));
     if (x->op != OP_CONST || !count) return 0;
-    node_id r = node_make(g, OP_CONST, (qn_dtype)n->dtype, n->shape, 0, NULL, 0, x->bits);
+    node_id r =
+        node_make(g, (node_form){OP_CONST, (qn_dtype)n->dtype, n->shape, 0, x->bits}, 0, NULL);
     if (n->op == OP_MAX || n->op == OP_MIN) return r;
     return of_equals(g, n->op == OP_PROD ? OP_POW : OP_MUL, r, count);
 }

@@ -80,7 +80,8 @@ node_id rule_fold(graph *g, const graph_node *n) {
     }
     const graph_node *last = node_at(g, n->src[n->sources - 1]);
     if (n->op == OP_BITCAST) /* the bits as they are: a NaN keeps its payload */
-        return node_make(g, OP_CONST, (qn_dtype)n->dtype, n->shape, 0, NULL, 0, last->bits);
+        return node_make(g, (node_form){OP_CONST, (qn_dtype)n->dtype, n->shape, 0, last->bits}, 0,
+                         NULL);
     if (!scalar_op(n->op, (qn_dtype)n->dtype, (qn_dtype)last->dtype, x, &r)) return 0;
     return make_const(g, (qn_dtype)n->dtype, n->shape, r);
 }

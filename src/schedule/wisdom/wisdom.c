@@ -282,7 +282,8 @@ static qn_code merge(qn_ctx *qn, const place *p, wisdom *w, str *text) {
     if (found == UNREAD) return fail(qn, QN_EIO, "wisdom %s: cannot be read", p->name);
     wisdom_print(w, text);
     int mode = p->named ? 0666 : 0600;
-    if (folder_replace(p->folder, p->name, FILE_OVER_LOCKED, mode, text->s, text->len, &why))
+    if (folder_replace(p->folder, p->name, FILE_OVER_LOCKED, mode,
+                       (file_content){text->s, text->len}, &why))
         return QN_OK;
     return fail(qn, QN_EIO, "wisdom %s: cannot be written: %s: %s", p->name, why, strerror(errno));
 }
@@ -356,7 +357,8 @@ static qn_code export_to(qn_ctx *qn, const char *path, str *text) {
     wisdom_print(w, text);
     errno = 0;
     bool good = open_path(path, &p);
-    good = good && folder_replace(p.folder, p.name, FILE_OVER_FILE, 0666, text->s, text->len, &why);
+    good = good && folder_replace(p.folder, p.name, FILE_OVER_FILE, 0666,
+                                  (file_content){text->s, text->len}, &why);
     const char *because = strerror(errno);
     if (p.folder >= 0) close(p.folder);
     return good ? QN_OK
