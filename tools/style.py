@@ -21,7 +21,7 @@ TEXT_LIKE = C_LIKE + (".py", ".sh", ".md", ".1", ".in", ".mk")
 
 FILE_WARN, FILE_MOST = 800, 1000
 FUNCTION_WARN, FUNCTION_MOST = 60, 100
-PARAMETERS_WARN = 6
+PARAMETERS_MOST = 6
 FOLDER_MOST = 5000  # lines of C in a room; a folder in a room counts apart
 COLUMNS, SCRIPT_COLUMNS = 100, 120
 TABLE_COLUMNS = 160  # a row of a table stays one line
@@ -143,9 +143,8 @@ def check_functions(report, path, code_lines, lines):
             else:
                 report.warn(path, start, f"functions over {FUNCTION_WARN} lines", text)
         name, count = parameters(head)
-        if path.startswith("src/") and count > PARAMETERS_WARN and not name.startswith("qn_"):
-            report.warn(path, start, f"functions of more than {PARAMETERS_WARN} parameters",
-                        f"{name} has {count} parameters: think of a struct")
+        if path.startswith("src/") and count > PARAMETERS_MOST and not name.startswith("qn_"):
+            report.error(path, start, f"{name} has {count} parameters: a struct of what belongs together")
 
 
 def check_text(report, path, lines):

@@ -4,7 +4,13 @@
 . tests/test.sh
 command -v python3 >/dev/null || {
     skip style "no python3"
-    test_end
+    mkdir -p "$scratch/twice/tools" "$scratch/twice/tests/io" "$scratch/twice/tests/ir"
+cp Makefile "$scratch/twice" && cp tools/proofs.mk "$scratch/twice/tools"
+touch "$scratch/twice/tests/io/test_one.c" "$scratch/twice/tests/ir/test_other.c"
+check makes_programs_of_different_names make -C "$scratch/twice" -n help
+touch "$scratch/twice/tests/ir/test_one.c"
+check_fails refuses_two_test_programs_of_one_name make -C "$scratch/twice" -n help
+test_end
     exit
 }
 
@@ -53,6 +59,9 @@ spoil finds_trailing_space src/graph/good.c 'int a; ' 'space at the end'
 spoil finds_long_functions src/graph/good.c "$(echo 'int f(void) {'; yes '    f();' | head -n 100; echo '}')" \
     'a function of'
 spoil finds_long_files src/graph/good.c "$(yes 'extern int a;' | head -n 1000)" 'a file has at most'
+spoil finds_more_than_6_parameters src/graph/good.c \
+    "$(printf 'static int f(int a, int b, int c, int d, int e, void (*g)(int, int), int h) {\n}')" \
+    'f has 7 parameters'
 strange() { # strange NAME TEXT LINES..: a file that is only warned of
     name=$1 text=$2
     tree
@@ -63,8 +72,6 @@ strange() { # strange NAME TEXT LINES..: a file that is only warned of
 strange warns_of_functions_over_60_lines '1 functions over 60 lines' \
     'int f(void) {' "$(lines 60 '    f();')" '}'
 strange warns_of_files_over_800_lines '1 files over 800 lines' "$(lines 800 'extern int a;')"
-strange warns_of_more_than_6_parameters 'f has 7 parameters' \
-    'static int f(int a, int b, int c, int d, int e, void (*g)(int, int), int h) {' '    g();' '}'
 tree
 printf '%s\n' 'static int f(int a, int b, int c, int d, int e, void (*g)(int, int)) {' '    g();' '}' '' \
     'int qn_f(int a, int b, int c, int d, int e, int g, int h) {' '    g();' '}' '' \
@@ -90,4 +97,10 @@ if command -v clang-format >/dev/null && clang-format --version | grep -q 'versi
 else
     skip finds_other_formatting "no clang-format 14"
 fi
+mkdir -p "$scratch/twice/tools" "$scratch/twice/tests/io" "$scratch/twice/tests/ir"
+cp Makefile "$scratch/twice" && cp tools/proofs.mk "$scratch/twice/tools"
+touch "$scratch/twice/tests/io/test_one.c" "$scratch/twice/tests/ir/test_other.c"
+check makes_programs_of_different_names make -C "$scratch/twice" -n help
+touch "$scratch/twice/tests/ir/test_one.c"
+check_fails refuses_two_test_programs_of_one_name make -C "$scratch/twice" -n help
 test_end
