@@ -549,8 +549,9 @@ call_attr node_call(const graph *g, const graph_node *n);
 bool node_same_call(const graph *g, const graph_node *a, const graph_node *b); /* one launch? */
 tuple_id reduced_shape(graph *g, tuple_id shape, uint32_t axis_mask, bool keep);
 sym padded_size(sym_store *s, sym n, const int64_t *lo_hi_interior); /* of one axis */
-bool op_attr_is_size(int op, int i);           /* is an operation's i-th attribute a sym? */
-uint32_t node_axes(const graph *g, node_id x); /* a reduction's or flip's axes as a mask */
+bool op_attr_is_size(int op, int i);                /* is an operation's i-th attribute a sym? */
+uint32_t tuple_axes(const graph *g, tuple_id list); /* a list of axes as a mask */
+uint32_t node_axes(const graph *g, node_id x);      /* a reduction's or flip's */
 
 /* ---- pieces.c: values made of pieces --------------------------------------------------------- */
 

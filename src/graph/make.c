@@ -223,12 +223,16 @@ node_id make_unreduce(graph *g, node_id x, tuple_id shape, uint32_t mask) {
     return make_expand(g, make_reshape(g, x, reduced_shape(g, shape, mask, true)), shape);
 }
 
-uint32_t node_axes(const graph *g, node_id x) {
+uint32_t tuple_axes(const graph *g, tuple_id list) {
     int n;
-    const int64_t *axes = graph_tuple_get(g, g->node[x].attr, &n);
+    const int64_t *axes = graph_tuple_get(g, list, &n);
     uint32_t mask = 0;
     for (int i = 0; i < n; i++) mask |= 1u << axes[i];
     return mask;
+}
+
+uint32_t node_axes(const graph *g, node_id x) {
+    return tuple_axes(g, g->node[x].attr);
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */

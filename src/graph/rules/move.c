@@ -317,14 +317,6 @@ node_id rule_window_of_pad(graph *g, const graph_node *n) {
 
 /* ---- reductions ----------------------------------------------------------------------------- */
 
-static uint32_t mask_of(const graph *g, const graph_node *n) {
-    int count;
-    const int64_t *axes = graph_tuple_get(g, n->attr, &count);
-    uint32_t mask = 0;
-    for (int i = 0; i < count; i++) mask |= 1u << axes[i];
-    return mask;
-}
-
 /* The mask over the axes that are left when those of `gone` are dropped. */
 static uint32_t mask_without(uint32_t mask, uint32_t gone) {
     uint32_t left = 0;
@@ -338,7 +330,7 @@ static uint32_t mask_without(uint32_t mask, uint32_t gone) {
 node_id rule_reduce_one(graph *g, const graph_node *n) {
     node_id x = n->src[0];
     const int64_t *dims = dims_of(g, x);
-    uint32_t mask = mask_of(g, n), ones = 0;
+    uint32_t mask = tuple_axes(g, n->attr), ones = 0;
     for (int i = 0; i < QN_MAX_RANK; i++)
         if ((mask >> i & 1) && dims[i] == SYM_ONE) ones |= 1u << i;
     if (!ones) return 0;
@@ -354,7 +346,7 @@ node_id rule_reduce_one(graph *g, const graph_node *n) {
 node_id rule_reduce_twice(graph *g, const graph_node *n) {
     bool sum = n->op == OP_SUM || n->op == OP_PROD;
     if (!rule_sees(g, n->src[0], n->op) || (sum && dtype_is_float(n->dtype))) return 0;
-    uint32_t inner = node_axes(g, n->src[0]), outer = mask_of(g, n), both = inner;
+    uint32_t inner = node_axes(g, n->src[0]), outer = tuple_axes(g, n->attr), both = inner;
     for (int i = 0, left = 0; i < QN_MAX_RANK; i++) {
         if (inner >> i & 1) continue;
         both |= (outer >> left++ & 1) << i;
@@ -366,7 +358,7 @@ node_id rule_sum_of_pad(graph *g, const graph_node *n) {
     if (!rule_sees(g, n->src[0], OP_PAD)) return 0;
     int count;
     const int64_t *p = graph_tuple_get(g, g->node[n->src[0]].attr, &count);
-    uint32_t mask = mask_of(g, n);
+    uint32_t mask = tuple_axes(g, n->attr);
     int64_t less[3 * QN_MAX_RANK];
     bool changed = false;
     for (int i = 0; i < count; i++) {
@@ -443,5 +435,5 @@ node_id rule_sum_of_product(graph *g, const graph_node *n) {
                     g, (node_form){v.op, (qn_dtype)g->node[src[i]].dtype, v.shape, v.attr, 0}, 1,
                     &src[i]);
     }
-    return make_sum_product(g, src[0], src[1], src[2], mask_of(g, n));
+    return make_sum_product(g, src[0], src[1], src[2], tuple_axes(g, n->attr));
 }

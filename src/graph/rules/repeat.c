@@ -13,14 +13,6 @@
 
 #include <math.h>
 
-static uint32_t mask_of(const graph *g, const graph_node *n) {
-    int count;
-    const int64_t *axes = graph_tuple_get(g, n->attr, &count);
-    uint32_t mask = 0;
-    for (int i = 0; i < count; i++) mask |= 1u << axes[i];
-    return mask;
-}
-
 /* ---- what is repeated ----------------------------------------------------------------------- */
 
 /* The axes of more than one place, along which x is repeated; looks at so many operations. */
@@ -66,8 +58,9 @@ static node_id reduced_once(graph *g, const graph_node *n, uint32_t axes) {
     tuple_id shape = graph_tuple(g, rank, less);
     node_id src[3] = {0};
     for (int i = 0; i < n->sources; i++) src[i] = once(g, n->src[i], shape);
-    if (n->op == OP_SUM_PRODUCT) return make_sum_product(g, src[0], src[1], src[2], mask_of(g, n));
-    return make_reduce(g, n->op, src[0], mask_of(g, n));
+    if (n->op == OP_SUM_PRODUCT)
+        return make_sum_product(g, src[0], src[1], src[2], tuple_axes(g, n->attr));
+    return make_reduce(g, n->op, src[0], tuple_axes(g, n->attr));
 }
 
 /* ---- n equals ------------------------------------------------------------------------------- */
@@ -109,7 +102,7 @@ static node_id of_equals(graph *g, int op, node_id x, int64_t count) {
 node_id rule_reduce_expanded(graph *g, const graph_node *n) {
     int rank;
     const int64_t *dims = node_dims(g, n->src[0], &rank);
-    uint32_t equal = sources_repeated(g, n, mask_of(g, n));
+    uint32_t equal = sources_repeated(g, n, tuple_axes(g, n->attr));
     bool extreme = n->op == OP_MAX || n->op == OP_MIN;
     for (int i = 0; i < rank; i++) {
         if (!(equal >> i & 1)) continue;
@@ -125,7 +118,7 @@ node_id rule_reduce_expanded(graph *g, const graph_node *n) {
 node_id rule_reduce_constant(graph *g, const graph_node *n) {
     const graph_node *x = node_at(g, n->src[0]);
     int rank;
-    int64_t count = known_count(g, node_dims(g, n->src[0], &rank), mask_of(g, n));
+    int64_t count = known_count(g, node_dims(g, n->src[0], &rank), tuple_axes(g, n->attr));
     if (x->op != OP_CONST || !count) return 0;
     node_id r =
         node_make(g, (node_form){OP_CONST, (qn_dtype)n->dtype, n->shape, 0, x->bits}, 0, NULL);
@@ -135,7 +128,7 @@ node_id rule_reduce_constant(graph *g, const graph_node *n) {
 
 /* An axis that is repeated and stays: all its places have the same result. */
 node_id rule_reduce_repeated(graph *g, const graph_node *n) {
-    uint32_t mask = mask_of(g, n), stays = sources_repeated(g, n, ~mask);
+    uint32_t mask = tuple_axes(g, n->attr), stays = sources_repeated(g, n, ~mask);
     if (!stays) return 0;
     int rank, kept = 0;
     const int64_t *dims = node_dims(g, n->src[0], &rank);
@@ -224,7 +217,7 @@ static node_id below_permute(graph *g, const graph_node *n, node_id permuted) {
     const graph_node v = *node_at(g, permuted);
     int rank, order[QN_MAX_RANK], kept = 0;
     const int64_t *axes = graph_tuple_get(g, v.attr, &rank);
-    uint32_t mask = mask_of(g, n), below = 0;
+    uint32_t mask = tuple_axes(g, n->attr), below = 0;
     for (int i = 0; i < rank; i++)
         if (mask >> i & 1) below |= 1u << axes[i];
     for (int i = 0; i < rank; i++) {
@@ -241,7 +234,7 @@ node_id rule_reduce_moved(graph *g, const graph_node *n) {
     if (rule_sees(g, x, OP_PERMUTE)) return below_permute(g, n, x);
     node_id source = x;
     while (rule_sees(g, source, OP_RESHAPE)) source = g->node[source].src[0];
-    uint32_t mask = mask_of(g, n);
+    uint32_t mask = tuple_axes(g, n->attr);
     int64_t fine[QN_MAX_RANK];
     int axes = common_axes(g, g->node[source].shape, g->node[x].shape, &mask, fine);
     if (!axes) return 0;
