@@ -400,8 +400,10 @@ static int sum_parts(scheduler *m, stmt_id loop, int tiles, int rows) {
 /* Give the tile an accumulator for each of the parts. */
 static void factor_parts(scheduler *m, mem_id tile) {
     step_rfactor(maybe(m), tile, m->parts);
-    loop_h each = m->mades > 1 ? m->made[1] : NO_LOOP; /* the second part's, over elements */
-    if (each.id && trips_of(m, each) > m->lanes) schedule_vectors(m, each);
+    if (m->mades < 2) return;
+    loop_h part = m->made[0], each = m->made[1]; /* of adding them up: over parts, over elements */
+    if (trips_of(m, each) > m->lanes) schedule_vectors(m, each);
+    step_want(m, part, WANT_UNROLL); /* or the parts' accumulators would have to be in memory */
 }
 
 /* Give each tile that the loop reduces into, in each of `rows` rows, an accumulator a lane, several

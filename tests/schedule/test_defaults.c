@@ -4,16 +4,20 @@
 #include "records.h"
 #include "schedule/schedule.h"
 
+static machine one_of(int page_parallel_gain) {
+    return record((machine){.name = "test",
+                            .page_parallel_gain = page_parallel_gain,
+                            .vector_bytes = 64,
+                            .registers = 32,
+                            .l1 = 32 << 10,
+                            .l2 = 1 << 20,
+                            .l3 = 8 << 20,
+                            .threads = 2,
+                            .dots = 7});
+}
+
 static void check_default(const char *text, const char *has, const char *has_not) {
-    const machine limits = record((machine){.name = "test",
-                                            .page_parallel_gain = 150,
-                                            .vector_bytes = 64,
-                                            .registers = 32,
-                                            .l1 = 32 << 10,
-                                            .l2 = 1 << 20,
-                                            .l3 = 8 << 20,
-                                            .threads = 2,
-                                            .dots = 7});
+    const machine limits = one_of(150);
     kernel *k = parse(text);
     str s;
     str_open(&s, &ctx.heap);
@@ -269,6 +273,35 @@ static void transposed_copies_are_transposed_in_registers(void) {
     }
 }
 
+/* A sum over a row that streams from memory has accumulators for parts of the row, in whatever
+ * order these are walked: a store and a load between two additions would take longer than one. */
+static void accumulators_of_long_rows_stay_in_registers(void) {
+    static const char rows[] = "kernel \"rows\" {\n"
+                               "  arg a0 f32[32] write\n"
+                               "  arg a1 f32[2097152] read\n"
+                               "  local t0 f32[1]\n"
+                               "  for i < 32 {\n"
+                               "    def t0 = f32(0)\n"
+                               "    for k < 65536 {\n"
+                               "      t0[0] += a1[65536*i + k]\n"
+                               "    }\n"
+                               "    a0[i] = t0[0]\n"
+                               "  }\n"
+                               "}\n";
+    for (int gain = 50; gain <= 150; gain += 100) {
+        const machine limits = one_of(gain);
+        kernel *k = parse(rows);
+        str s;
+        str_open(&s, &ctx.heap);
+        schedule_default(k, &limits, &s);
+        if (!strstr(s.s, "-> s l")) FAIL("the schedule is\n%s", s.s);
+        for (mem_id i = 1; i < k->mems; i++)
+            if (ir_m(k, i)->scope != MEM_ARG) CHECK(ir_in_registers(k, i, NULL));
+        str_free(&s);
+        ir_close(k);
+    }
+}
+
 /* Several passes down strided columns go row by row, what belongs to a column computed
  * beforehand. */
 static void softmax_down_columns_walks_rows(void) {
@@ -309,6 +342,7 @@ static void all(void) {
     RUN(few_rows_go_along_the_sum);
     RUN(packing_is_transposed_in_whole_vectors_of_the_sum);
     RUN(large_transpositions_write_lines_in_pairs);
+    RUN(accumulators_of_long_rows_stay_in_registers);
     RUN(softmax_down_columns_walks_rows);
     RUN(transposed_copies_are_transposed_in_registers);
     RUN(lines_of_the_next_panel_are_prefetched);
