@@ -594,6 +594,15 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     return true;
 }
 
+/* The longest way through loops in a loop: is it at least a vector long? */
+static bool is_deep(const scheduler *m, stmt_id loop, int64_t trips) {
+    trips *= schedule_trips(m, loop);
+    bool deep = trips >= m->lanes;
+    for (stmt_id c = schedule_at(m, loop)->first; c && !deep; c = schedule_at(m, c)->next)
+        deep = schedule_at(m, c)->kind == STMT_LOOP && is_deep(m, c, trips);
+    return deep;
+}
+
 /* Accesses that are contiguous along a loop outside of the rows. Where rows are at least a vector
  * long only those in loops along the row count: one access a row is cheap. */
 static int contiguous_across(scheduler *m, stmt_id body, sym var) {
@@ -601,7 +610,7 @@ static int contiguous_across(scheduler *m, stmt_id body, sym var) {
     bool deep = false;
     for (stmt_id c = schedule_at(m, body)->first; c; c = schedule_at(m, c)->next) {
         if (schedule_at(m, c)->kind != STMT_LOOP) continue;
-        deep |= schedule_trips(m, c) >= m->lanes;
+        deep |= is_deep(m, c, 1);
         n += schedule_contiguous(m, c, var);
     }
     return deep ? n : schedule_contiguous(m, body, var);

@@ -277,10 +277,10 @@ static void transposed_copies_are_transposed_in_registers(void) {
  * order these are walked: a store and a load between two additions would take longer than one. */
 static void accumulators_of_long_rows_stay_in_registers(void) {
     static const char rows[] = "kernel \"rows\" {\n"
-                               "  arg a0 f32[32] write\n"
-                               "  arg a1 f32[2097152] read\n"
+                               "  arg a0 f32[30] write\n"
+                               "  arg a1 f32[1966080] read\n"
                                "  local t0 f32[1]\n"
-                               "  for i < 32 {\n"
+                               "  for i < 30 {\n"
                                "    def t0 = f32(0)\n"
                                "    for k < 65536 {\n"
                                "      t0[0] += a1[65536*i + k]\n"
@@ -295,10 +295,44 @@ static void accumulators_of_long_rows_stay_in_registers(void) {
         str_open(&s, &ctx.heap);
         schedule_default(k, &limits, &s);
         if (!strstr(s.s, "-> s l")) FAIL("the schedule is\n%s", s.s);
+        CHECK(transform_lines(k, s.s, NULL) > 0);
         for (mem_id i = 1; i < k->mems; i++)
             if (ir_m(k, i)->scope != MEM_ARG) CHECK(ir_in_registers(k, i, NULL));
         str_free(&s);
         ir_close(k);
+    }
+}
+
+/* The sums of a batch norm by channels: a row is many short runs of contiguous elements, and lanes go
+ * along those, never across channels. */
+static void rows_of_short_runs_go_along_them(void) {
+    static const char *const form = "kernel \"channels\" {\n"
+                                    "  arg a0 f32[64] write\n"
+                                    "  arg a1 f32[%d] read\n"
+                                    "  arg a2 f32[64] write\n"
+                                    "  local t0 f32[1]\n"
+                                    "  local t1 f32[1]\n"
+                                    "  for i < 64 {\n"
+                                    "    def t0 = f32(0)\n"
+                                    "    for n < %d {\n"
+                                    "      for k < 64 {\n"
+                                    "        t0[0] += a1[64*i + 4096*n + k]\n"
+                                    "      }\n"
+                                    "    }\n"
+                                    "    a0[i] = t0[0]\n"
+                                    "    def t1 = f32(0)\n"
+                                    "    for m < %d {\n"
+                                    "      for l < 64 {\n"
+                                    "        t1[0] += mul(a1[64*i + 4096*m + l], t0[0])\n"
+                                    "      }\n"
+                                    "    }\n"
+                                    "    a2[i] = t1[0]\n"
+                                    "  }\n"
+                                    "}\n";
+    for (int n = 4; n <= 64; n *= 4) {
+        char text[900];
+        snprintf(text, sizeof text, form, 4096 * n, n, n);
+        check_default(text, "rfactor t1", "accumulate");
     }
 }
 
@@ -343,6 +377,7 @@ static void all(void) {
     RUN(packing_is_transposed_in_whole_vectors_of_the_sum);
     RUN(large_transpositions_write_lines_in_pairs);
     RUN(accumulators_of_long_rows_stay_in_registers);
+    RUN(rows_of_short_runs_go_along_them);
     RUN(softmax_down_columns_walks_rows);
     RUN(transposed_copies_are_transposed_in_registers);
     RUN(lines_of_the_next_panel_are_prefetched);
