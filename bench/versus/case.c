@@ -67,6 +67,61 @@ int64_t vs_output(const vs_case *c) {
     return (int64_t)sizes_of(c).out;
 }
 
+/* As vs_input, of the cases in play_lists.c and play_nets.c. */
+static void list_inputs(const vs_case *c, int64_t *n) {
+    const int64_t *d = c->d;
+    switch (c->kind) {
+    case VS_CUMSUM:
+    case VS_SORT:
+    case VS_ARGSORT:
+    case VS_TOPK:
+        n[0] = d[0] * d[1];
+        break;
+    case VS_INDEX_ADD:
+        n[1] = d[2] * d[1]; /* fall through */
+    case VS_TAKE:
+        n[0] = d[0] * d[1];
+        break;
+    case VS_EMBEDDING_GRAD:
+        n[0] = d[0] * d[1];
+        n[1] = d[2] * d[1];
+        break;
+    case VS_BATCH_NORM_GRAD:
+        n[1] = d[0] * d[1] * d[2] * d[2]; /* fall through */
+    case VS_BATCH_NORM:
+    case VS_MAX_POOL:
+    case VS_AVG_POOL:
+    case VS_MAX_POOL_GRAD:
+        n[0] = d[0] * d[1] * d[2] * d[2];
+        break;
+    case VS_CHOLESKY:
+    case VS_QR:
+    case VS_SVD:
+    case VS_EIGH:
+        n[0] = d[0] * d[0];
+        break;
+    case VS_SOLVE:
+        n[0] = d[0] * d[0];
+        n[1] = d[0];
+        break;
+    case VS_LSTM:
+        n[0] = d[3] * d[2] * d[1];
+        break;
+    case VS_RESNET:
+        n[0] = d[2] * 3 * d[1] * d[1];
+        break;
+    case VS_STACK:
+    case VS_CONCAT_GRAD:
+    case VS_SELECT_GRAD:
+    case VS_SHARED:
+        n[0] = d[0] * d[1] * d[2];
+        n[1] = c->kind == VS_SHARED ? d[2] * d[2] : 0;
+        break;
+    default:
+        break;
+    }
+}
+
 int64_t vs_input(const vs_case *c, int i) {
     const int64_t *d = c->d;
     int64_t n[VS_INPUTS + 1] = {0};
@@ -118,6 +173,7 @@ int64_t vs_input(const vs_case *c, int i) {
         n[2] = d[3] * d[0];
         break;
     default:
+        list_inputs(c, n);
         break;
     }
     return n[i];
@@ -264,6 +320,52 @@ static double expect_conv_data(const int64_t *d, int64_t i) {
     return sum;
 }
 
+/* Index j of a table of n rows, all over it. */
+int64_t vs_index(int64_t j, int64_t n) {
+    return j * 7919 % n;
+}
+
+static double expect_cumsum(const int64_t *d, int64_t i) {
+    int64_t row = i / d[1], column = i % d[1];
+    return d[2] ? expect_sum(row * d[1], column + 1, 1) : expect_sum(column, row + 1, d[1]);
+}
+
+static double expect_batch_norm(const int64_t *d, int64_t i) {
+    int64_t image = d[2] * d[2], channel = i / image % d[1];
+    double n = (double)(d[0] * image), mean = 0, square = 0;
+    for (int64_t b = 0; b < d[0]; b++) mean += expect_sum((b * d[1] + channel) * image, image, 1);
+    mean /= n;
+    for (int64_t b = 0; b < d[0]; b++)
+        for (int64_t j = 0; j < image; j++)
+            square += pow(at(0, (b * d[1] + channel) * image + j) - mean, 2);
+    return (at(0, i) - mean) / sqrt(square / n + 1e-5);
+}
+
+static double expect_pool(const vs_case *c, int64_t i) {
+    const int64_t *d = c->d, out = (d[2] - d[3]) / d[4] + 1;
+    int64_t x = i % out * d[4], y = i / out % out * d[4], image = i / out / out * d[2] * d[2];
+    double most = -INFINITY, sum = 0;
+    for (int64_t u = 0; u < d[3]; u++)
+        for (int64_t v = 0; v < d[3]; v++) {
+            double e = at(0, image + (y + u) * d[2] + x + v);
+            most = fmax(most, e);
+            sum += e;
+        }
+    return c->kind == VS_MAX_POOL ? most : sum / (double)(d[3] * d[3]);
+}
+
+/* Pieces [n, rows, columns], stacked as axis d[3]. */
+static double expect_stack(const int64_t *d, int64_t i) {
+    int64_t size[3] = {d[1], d[2], 0}, axis = d[3], at_[3], shape[3], k = 0;
+    for (int j = 0; j < 3; j++) shape[j] = j == axis ? d[0] : size[k++];
+    at_[2] = i % shape[2];
+    at_[1] = i / shape[2] % shape[1];
+    at_[0] = i / shape[2] / shape[1];
+    int64_t piece = at_[axis], row = axis == 0 ? at_[1] : at_[0];
+    int64_t column = axis == 2 ? at_[1] : at_[2];
+    return at(0, (piece * d[1] + row) * d[2] + column);
+}
+
 /* The loss before the first step: weights a twentieth of the inputs' values, no biases yet, labels
  * counting up, mean cross-entropy. */
 static double expect_mlp(const int64_t *d) {
@@ -305,6 +407,17 @@ double vs_expected(const vs_case *c, int64_t i) {
         return x * 0.5 * erfc(-x / sqrt(2));
     case VS_GELU_TANH:
         return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case VS_CUMSUM:
+        return expect_cumsum(d, i);
+    case VS_TAKE:
+        return at(0, vs_index(i / d[1], d[0]) * d[1] + i % d[1]);
+    case VS_BATCH_NORM:
+        return expect_batch_norm(d, i);
+    case VS_MAX_POOL:
+    case VS_AVG_POOL:
+        return expect_pool(c, i);
+    case VS_STACK:
+        return expect_stack(d, i);
     case VS_SUM_ALL:
         return expect_sum(0, d[0] * d[1], 1);
     case VS_SUM_ROWS:

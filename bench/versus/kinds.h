@@ -35,6 +35,32 @@ X(CONV, "conv", 2.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], CONV_IN, CONV_OUT, C
 X(CONV_LAST, "conv_last", 2.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], CONV_IN, CONV_OUT, CONV_OUT)
 X(CONV_DATA, "conv_data", 2.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], CONV_OUT, CONV_IN, N *d[1] * d[2] * d[2])
 X(CONV_WEIGHTS, "conv_weights", 2.0 * CONV_OUT * d[1] / d[6] * d[4] * d[4], CONV_IN + CONV_OUT, d[1], (double)d[3] * d[1] / d[6] * d[4] * d[4])
+/* d = {rows, columns, axis}, {rows, columns, k}, {elements, distinct ones} */
+X(CUMSUM, "cumsum", 2.0 * RC, RC, RC, RC)
+X(SORT, "sort", 0, RC, RC, RC)
+X(ARGSORT, "argsort", 0, RC, 2 * RC, RC)
+X(TOPK, "topk", 0, RC, N *d[2], N *d[2])
+X(UNIQUE, "unique", 0, N, d[1], d[1])
+/* d = {rows of a table, width, indices} */
+#define PICKED ((double)d[2] * (double)d[1])
+X(TAKE, "take", 0, PICKED + d[2], PICKED, PICKED)
+X(INDEX_ADD, "index_add", PICKED, PICKED + d[2] + RC, RC, RC)
+X(EMBEDDING_GRAD, "embedding_grad", PICKED, PICKED + d[2], RC, RC)
+/* d = {batch, channels, size, window, stride}: images of size^2 */
+#define IMAGES (RC * (double)d[2] * (double)d[2])
+#define POOLED (RC * (double)((d[2] - d[3]) / d[4] + 1) * (double)((d[2] - d[3]) / d[4] + 1))
+X(BATCH_NORM, "batch_norm", 12.0 * IMAGES, IMAGES, IMAGES, IMAGES)
+X(BATCH_NORM_GRAD, "batch_norm_grad", 24.0 * IMAGES, 2 * IMAGES, IMAGES, IMAGES)
+X(MAX_POOL, "max_pool", POOLED *d[3] * d[3], IMAGES, POOLED, POOLED)
+X(AVG_POOL, "avg_pool", POOLED *d[3] * d[3], IMAGES, POOLED, POOLED)
+X(MAX_POOL_GRAD, "max_pool_grad", 3.0 * POOLED * d[3] * d[3], IMAGES + POOLED, IMAGES, IMAGES)
+/* d = {n}: of n x n; checked are L, x, |R|, the singular and the eigenvalues */
+#define CUBE (N * N * N)
+X(CHOLESKY, "cholesky", CUBE / 3, N *N, N *N, N *N)
+X(SOLVE, "solve", CUBE * 2 / 3, N *N, N, N)
+X(QR, "qr", CUBE * 8 / 3, N *N, 2 * N * N, N *N)
+X(SVD, "svd", CUBE * 20, N *N, 2 * N * N, N)
+X(EIGH, "eigh", CUBE * 9, N *N, N *N, N)
 /* d = {in, hidden, out, batch}: a step of gradient descent; checked are the losses of two steps */
 #define MLP_WEIGHTS ((double)d[0] * d[1] + (double)d[1] * d[2])
 X(MLP, "mlp", 2.0 * d[3] * (3 * MLP_WEIGHTS - RC), MLP_WEIGHTS * 2, MLP_WEIGHTS, 2)
@@ -42,6 +68,20 @@ X(MLP, "mlp", 2.0 * d[3] * (3 * MLP_WEIGHTS - RC), MLP_WEIGHTS * 2, MLP_WEIGHTS,
 #define GPT_WEIGHTS (12.0 * d[2] * d[4] * d[4] + N * d[4])
 #define GPT_SCORES  (4.0 * d[2] * d[1] * d[4])
 X(GPT, "gpt", 3.0 * d[5] * d[1] * (2 * GPT_WEIGHTS + GPT_SCORES), 8 * GPT_WEIGHTS, 4 * GPT_WEIGHTS, 10)
+/* d = {layers, width, batch, steps}, inputs as wide: a step of gradient descent, unrolled */
+#define CELLS ((double)d[0] * d[2] * d[3] * 8.0 * d[1] * d[1])
+X(LSTM, "lstm", 6.0 * CELLS, 8.0 * N * d[1] * d[1], 8.0 * N * d[1] * d[1], 10)
+/* ResNet-18 for small images, d = {width, size, batch}, ten classes, SGD with momentum: blocks of
+ * width, 2 width, 4 width, 8 width; a convolution makes 9 width^2 size^2 multiply-adds */
+#define CONVOLUTION (2.0 * 9 * RC * RC * d[2])
+X(RESNET, "resnet", 3 * CONVOLUTION * (4 + 3 * (0.5 + 3) + 3 / 18.0), 0.7e3 * N * N, 0.7e3 * N * N, 10)
+/* recorded anew at each call, d = {pieces, rows, columns, axis}; with the gradients of the sum of
+ * squares; a weight [columns, columns] used by each piece apart, or by all at once */
+#define PIECES (N * (double)d[1] * d[2])
+X(STACK, "stack", 0, PIECES, PIECES, PIECES)
+X(CONCAT_GRAD, "concat_grad", 4 * PIECES, PIECES, 2 * PIECES, PIECES)
+X(SELECT_GRAD, "select_grad", 4 * PIECES, PIECES, PIECES, PIECES)
+X(SHARED, "shared", 2 * PIECES * d[2], 2 * PIECES, (double)d[2] * d[2], (double)d[2] * d[2])
 X(DISPATCH, "dispatch", 16, 16, 16, 16)
 X(COMPILE, "compile", 0, 0, 0, 0)
 X(PLAN, "plan", 0, 0, 0, 0)
@@ -53,6 +93,13 @@ X(WARM_START, "warm_start", 0, 0, 0, 0)
 #undef AT
 #undef CONV_OUT
 #undef CONV_IN
+#undef PICKED
+#undef IMAGES
+#undef POOLED
+#undef CUBE
+#undef CELLS
+#undef CONVOLUTION
+#undef PIECES
 #undef MLP_WEIGHTS
 #undef GPT_WEIGHTS
 #undef GPT_SCORES

@@ -29,7 +29,7 @@ static void expect(vs_client *here, int i) {
 }
 
 static bool wanted(const vs_options *o, const vs_case *c) {
-    if (c->kind >= VS_DISPATCH) return false;
+    if (c->kind > VS_GPT) return false;
     return (!o->family || strstr(o->family, c->family)) && (!o->name || strstr(c->name, o->name));
 }
 

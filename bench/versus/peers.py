@@ -18,6 +18,9 @@ except ImportError:
     print("no this Python has no NumPy")
     sys.exit(0)
 
+import peers_lists
+import peers_nets
+
 MATRIX = ("gemm", "gemm_packed")
 ATTENTION = ("attention", "attention_causal", "attention_grad", "attention_causal_grad")
 CONV = ("conv", "conv_last", "conv_data", "conv_weights")
@@ -53,6 +56,8 @@ def inputs(kind, d):
         return [array(0, d[0])]
     if kind in ("sum_all", "sum_rows", "sum_columns", "softmax", "layer_norm", "transpose"):
         return [array(0, *d[:2])]
+    if kind in peers_lists.ALL:
+        return peers_lists.inputs(kind, array, d)
     if kind in ATTENTION:
         return [array(i, *d[:4]) for i in range(4 if kind.endswith("grad") else 3)]
     if kind in CONV:
@@ -101,12 +106,21 @@ class Losses:
         return float(self.losses[i])
 
 
+def keeping(player, run):
+    """run, its result kept as the player's."""
+    def call():
+        player.out = run()
+    return run and call
+
+
 class Numpy:
     def __init__(self, threads):
         pass
 
     def make(self, kind, d):
         x = inputs(kind, d)
+        if kind in peers_lists.ALL:
+            return keeping(self, peers_lists.numpy_lists(kind, d, x))
         if x is None or kind in ("gelu", "gemm_packed", "mlp") + ATTENTION + CONV:
             return None
         shape = {"gemm": lambda: x[0].shape[:-1] + (d[2],), "transpose": lambda: (d[1], d[0]),
@@ -275,7 +289,11 @@ class Jax:
         x = [self.jax.device_put(v) for v in x]
         if kind == "mlp":
             return self.train(self.mlp(x), x[:4], x[4:])
-        compiled = self.jax.jit(self.function(kind, d)).lower(*x).compile()
+        function = peers_lists.jax_lists(self.jax, kind, d) if kind in peers_lists.ALL else \
+            self.function(kind, d)
+        if function is None:
+            return None
+        compiled = self.jax.jit(function).lower(*x).compile()
 
         def call():
             out = self.jax.block_until_ready(compiled(*x))
@@ -434,12 +452,16 @@ class Torch:
         torch = self.torch
         if kind == "gpt":
             return self.gpt(d)
+        if kind in ("lstm", "resnet"):
+            return self.train(getattr(peers_nets, kind)(torch, array, d))
         f, x = torch.nn.functional, inputs(kind, d)
         if x is None:
             return None
         x = [torch.from_numpy(np.ascontiguousarray(v)) for v in x]
         if kind == "mlp":
             return self.mlp(x)
+        if kind in peers_lists.ALL:
+            return keeping(self, peers_lists.torch_lists(torch, kind, d, x))
         if kind.startswith("attention"):
             causal = "causal" in kind
             if kind.endswith("grad"):
@@ -498,13 +520,13 @@ PLAYERS = {"numpy": Numpy, "jax": Jax, "onnxruntime": Onnxruntime, "torch": Torc
            "torch-compile": TorchCompile}
 
 
-def elements(out, at):
+def elements(out, at, signless):
     if isinstance(out, Losses):
         return [out.get(i) for i in at]
     if hasattr(out, "numpy"):
         out = out.numpy()
     flat = np.asarray(out).reshape(-1)
-    return [float(flat[i]) for i in at]
+    return [float(abs(flat[i]) if signless else flat[i]) for i in at]
 
 
 def answer(player, state, words):
@@ -514,12 +536,12 @@ def answer(player, state, words):
         call = player.make(words[1], [int(w) for w in words[2:]])
         if call is None:
             return "no such operation"
-        state.append(call)
+        state += [call, words[1] == "qr"]  # the signs of R's rows are anybody's choice
         return "ok"
     call = state[0]
     if words[0] == "check":
         call()
-        return "ok " + " ".join(f"{v:.9g}" for v in elements(player.out, [int(w) for w in words[1:]]))
+        return "ok " + " ".join(f"{v:.9g}" for v in elements(player.out, [int(w) for w in words[1:]], state[1]))
     reps = int(words[1])
     for _ in range(reps // 10 + 1 if reps > 1 else 0):
         call()

@@ -3,30 +3,14 @@
  * All inputs are arguments of the graph, so nothing may be prepared beforehand; "packed" products
  * leave the second one a parameter. Training steps make their assignments within the graph. The
  * variant "ref" computes by the oracle device, for cases whose result has no other definition. */
-#include "quern_nn.h"
-#include "versus.h"
+#include "play_quern.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OUTPUTS = 4, LOSSES = 10 };
-
-static struct {
-    qn_ctx *qn;
-    bool ref;
-    qn_tensor *in[VS_INPUTS], *out[OUTPUTS];
-    int inputs, outputs;
-    qn_plan *plan;
-    qn_gpt *gpt;
-    qn_optimizer *optimizer;
-    bool trains;
-    float loss[LOSSES];
-    int losses;
-    float *host; /* the output, once asked for */
-    int64_t size;
-} it;
+static played it;
 
 /* QN_DEBUG works here, too: `peers --serve quern 1`, and a case as client.c writes it. */
 static void log_line(void *user, const char *line) {
@@ -42,17 +26,21 @@ static const char *open_quern(int threads, const char *variant) {
     return it.qn ? NULL : "no context";
 }
 
-static qn_tensor *input(const vs_case *c, int i, int rank, const int64_t *shape) {
+qn_tensor *play_input(played *p, const vs_case *c, int i, int rank, const int64_t *shape) {
     int64_t n = vs_input(c, i);
     float *data = malloc((size_t)n * sizeof *data);
     if (!data) return NULL;
     vs_fill(data, (uint32_t)i, n);
     if (c->kind == VS_MLP && i < 2)
         for (int64_t j = 0; j < n; j++) data[j] *= 0.05f;
-    qn_tensor *t = qn_from(it.qn, QN_F32, rank, shape, data);
+    qn_tensor *t = qn_from(p->qn, QN_F32, rank, shape, data);
     free(data);
-    it.in[it.inputs++] = t;
+    p->in[p->inputs++] = t;
     return t;
+}
+
+static qn_tensor *input(const vs_case *c, int i, int rank, const int64_t *shape) {
+    return play_input(&it, c, i, rank, shape);
 }
 
 /* An input in a narrow type, scaled to fill it. */
@@ -246,6 +234,7 @@ static void build(const vs_case *c) {
         break;
     default:
         it.outputs = 0;
+        if (!play_lists(&it, c)) play_nets(&it, c);
         break;
     }
 }
@@ -271,7 +260,7 @@ static bool call_quern(void) {
         qn_release(it.out[i]);
         it.out[i] = NULL;
     }
-    if (qn_plan_run(it.plan, it.in, it.out)) {
+    if (it.again ? !it.again(&it) : qn_plan_run(it.plan, it.in, it.out) != QN_OK) {
         fprintf(stderr, "quern: %s\n", qn_error(it.qn));
         return false;
     }
@@ -285,6 +274,9 @@ static void forget(void) {
     qn_plan_free(it.plan);
     for (int i = 0; i < it.outputs; i++) qn_release(it.out[i]);
     qn_optimizer_free(it.optimizer);
+    free(it.pieces);
+    it.pieces = NULL;
+    it.again = NULL;
     qn_gpt_free(it.gpt);
     free(it.host);
     it.plan = NULL;
@@ -313,6 +305,7 @@ static const char *load_quern(const vs_case *c) {
         snprintf(why, sizeof why, "%s", qn_error(it.qn));
         return why;
     }
+    if (it.again) return NULL;
     if (it.ref) return it.gpt && call_ref() ? NULL : "only training steps are its";
     it.plan = qn_plan_new(it.qn, it.inputs, it.in, it.outputs, it.out);
     if (!it.plan || (it.trains && !call_quern())) {
@@ -329,15 +322,22 @@ static double value_quern(int64_t i) {
         return i < LOSSES ? (double)it.loss[i] : (double)NAN;
     }
     if (!it.host) {
-        size_t size = (size_t)it.size * 4;
-        bool whole = qn_dtype_of(it.out[0]) == QN_I32;
-        it.host = malloc(size);
-        if (!it.host || qn_read(it.out[0], it.host, size)) return (double)NAN;
-        for (int64_t j = 0; whole && j < it.size; j++) {
-            int32_t v;
-            memcpy(&v, &it.host[j], 4);
-            it.host[j] = (float)v;
+        qn_dtype type = qn_dtype_of(it.out[0]);
+        size_t each = type == QN_I64 ? 8 : 4, all = (size_t)qn_numel(it.out[0]) * each;
+        char *host = malloc(all);
+        it.host = malloc((size_t)it.size * sizeof *it.host);
+        bool ok = host && it.host && !qn_read(it.out[0], host, all);
+        for (int64_t j = 0; ok && j < it.size; j++) {
+            int64_t wide = 0;
+            int32_t narrow = 0;
+            memcpy(type == QN_I64 ? (void *)&wide : (void *)&narrow, host + (size_t)j * each, each);
+            if (type == QN_F32)
+                memcpy(&it.host[j], host + (size_t)j * each, each);
+            else
+                it.host[j] = (float)(type == QN_I64 ? wide : narrow);
         }
+        free(host);
+        if (!ok) return (double)NAN;
     }
     return (double)it.host[i];
 }

@@ -42,6 +42,7 @@ int64_t vs_input(const vs_case *c, int i);           /* elements of input i, 0 p
 int64_t vs_output(const vs_case *c);                 /* elements of the output that is checked */
 float vs_value(uint32_t input, uint64_t i);          /* element i of input number `input` */
 float vs_gpt_weight(uint32_t parameter, uint64_t i); /* of the model's list, for matrices */
+int64_t vs_index(int64_t j, int64_t n);              /* the j-th of indices below n */
 void vs_fill(float *to, uint32_t input, int64_t n);
 /* Element i of the output by the definition, in double; NAN where players check each other. */
 double vs_expected(const vs_case *c, int64_t i);

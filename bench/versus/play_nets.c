@@ -1,0 +1,122 @@
+/* play_nets.c - Quern as a player: networks that are trained, a step a call, its assignments in the
+ * static graph. Every player has the same weights, matrices by uniform numbers of the deviation
+ * that keeps activations in size, and so the same losses. */
+#include "play_quern.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST = 80 };
+
+typedef struct net {
+    played *p;
+    qn_tensor *w[MOST], *speed[MOST];
+    int count;
+} net;
+
+/* The next parameter: of `fan` inputs an element; ones or zeros where that is 0 or below. */
+static qn_tensor *parameter(net *n, int rank, const int64_t *shape, int64_t fan) {
+    int64_t all = 1;
+    for (int i = 0; i < rank; i++) all *= shape[i];
+    float *data = malloc((size_t)all * sizeof *data), scale = sqrtf(6.f / (float)fan);
+    if (!data || n->count == MOST) {
+        free(data);
+        return NULL;
+    }
+    for (int64_t i = 0; i < all; i++)
+        data[i] = fan > 0 ? scale * vs_value(100u + (uint32_t)n->count, (uint64_t)i) : fan == 0;
+    qn_tensor *t = qn_from(n->p->qn, QN_F32, rank, shape, data);
+    free(data);
+    return n->w[n->count++] = t;
+}
+
+/* The loss, after w <- w - rate * (momentum * speed + gradient). */
+static void descend(net *n, qn_tensor *loss, double rate, double momentum) {
+    qn_tensor *g[MOST];
+    played *p = n->p;
+    if (!loss || qn_grad(loss, NULL, n->count, n->w, g)) return;
+    for (int i = 0; i < n->count; i++) {
+        qn_tensor *v = g[i];
+        if (momentum > 0) {
+            n->speed[i] = qn_sub(n->w[i], n->w[i]);
+            if (qn_realize(1, &n->speed[i])) return;
+            v = qn_add(qn_mul(n->speed[i], qn_like(v, momentum)), v);
+            qn_assign(n->speed[i], v);
+        }
+        qn_assign(n->w[i], qn_sub(n->w[i], qn_mul(v, qn_like(v, rate))));
+    }
+    p->out[0] = loss;
+    p->outputs = 1;
+    p->trains = true;
+}
+
+/* Gates in the order in, forget, new, out. The loss is the last layer's states' mean square. */
+static void lstm(played *p, const vs_case *c) {
+    int64_t layers = c->d[0], width = c->d[1], batch = c->d[2], steps = c->d[3];
+    const int64_t square[] = {width, 4 * width}, wide = 4 * width, state[] = {batch, width};
+    net n = {.p = p};
+    qn_tensor *x = play_input(p, c, 0, 3, (int64_t[]){steps, batch, width});
+    qn_tensor *h[8], *cell[8], **out = calloc((size_t)steps, sizeof(qn_tensor *));
+    if (!out || layers > 8) goto end;
+    for (int64_t l = 0; l < layers; l++) {
+        parameter(&n, 2, square, 6 * width);
+        parameter(&n, 2, square, 6 * width);
+        parameter(&n, 1, &wide, -1);
+        h[l] = cell[l] = qn_full(p->qn, QN_F32, 2, state, 0);
+    }
+    for (int64_t t = 0; t < steps; t++) {
+        qn_tensor *in = qn_select(x, 0, t);
+        for (int64_t l = 0; l < layers; l++) {
+            qn_tensor **w = n.w + 3 * l, *g[4];
+            qn_tensor *all = qn_add(qn_matmul(in, w[0]), qn_matmul(h[l], w[1]));
+            if (qn_chunk(qn_add(all, w[2]), 1, 4, g)) goto end;
+            cell[l] =
+                qn_add(qn_mul(qn_sigmoid(g[1]), cell[l]), qn_mul(qn_sigmoid(g[0]), qn_tanh(g[2])));
+            in = h[l] = qn_mul(qn_sigmoid(g[3]), qn_tanh(cell[l]));
+        }
+        out[t] = in;
+    }
+    descend(&n, qn_mean(qn_square(qn_stack((int)steps, out, 0)), QN_ALL, false), 0.5, 0);
+end:
+    free(out);
+}
+
+/* A convolution without bias and its norm by the batch. */
+static qn_tensor *conv_norm(net *n, qn_tensor *x, int64_t to, int64_t k, int64_t stride) {
+    int64_t from = qn_dim(x, 1), shape[] = {to, from, k, k}, pad = k / 2;
+    qn_conv_options o =
+        QN_CONV_OPTIONS(.stride = {stride, stride}, .before = {pad, pad}, .after = {pad, pad});
+    qn_tensor *w = parameter(n, 4, shape, from * k * k), *out[3];
+    qn_tensor *gamma = parameter(n, 1, &to, 0), *beta = parameter(n, 1, &to, -1);
+    x = qn_conv(x, w, NULL, &o);
+    return qn_batch_norm_training(x, gamma, beta, 1e-5, out) ? NULL : out[0];
+}
+
+static void resnet(played *p, const vs_case *c) {
+    int64_t width = c->d[0], size = c->d[1], batch = c->d[2], wide = 8 * width, ten = 10;
+    net n = {.p = p};
+    qn_tensor *x = play_input(p, c, 0, 4, (int64_t[]){batch, 3, size, size});
+    int32_t label[1024];
+    for (int64_t i = 0; i < batch && i < 1024; i++) label[i] = (int32_t)(i % ten);
+    qn_tensor *y = p->in[p->inputs++] = qn_from(p->qn, QN_I32, 1, &batch, label);
+    qn_tensor *h = qn_relu(conv_norm(&n, x, width, 3, 1));
+    for (int block = 0; block < 8; block++) {
+        int64_t to = width << block / 2, stride = block > 1 && block % 2 == 0 ? 2 : 1;
+        qn_tensor *a = qn_relu(conv_norm(&n, h, to, 3, stride)), *b = conv_norm(&n, a, to, 3, 1);
+        if (stride > 1) h = conv_norm(&n, h, to, 1, stride);
+        h = qn_relu(qn_add(h, b));
+    }
+    h = qn_mean_axes(h, 2, (int[]){2, 3}, false);
+    qn_tensor *w = parameter(&n, 2, (int64_t[]){wide, ten}, wide), *b = parameter(&n, 1, &ten, -1);
+    descend(&n, qn_cross_entropy(qn_add(qn_matmul(h, w), b), y), 0.01, 0.9);
+}
+
+bool play_nets(played *p, const vs_case *c) {
+    if (c->kind == VS_LSTM)
+        lstm(p, c);
+    else if (c->kind == VS_RESNET)
+        resnet(p, c);
+    else
+        return false;
+    return true;
+}
