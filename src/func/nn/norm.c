@@ -55,6 +55,11 @@ static qn_tensor *per_channel(qn_tensor *p, int rank) {
     return func_reshape(p, rank, dims);
 }
 
+static qn_tensor *scale_channels(qn_tensor *y, qn_tensor *gamma, qn_tensor *beta, int rank) {
+    return scale_shift(y, gamma ? per_channel(gamma, rank) : NULL,
+                       beta ? per_channel(beta, rank) : NULL);
+}
+
 static bool channel_takes(const qn_tensor *x, const char *name, const qn_tensor *p) {
     if (!p || (func_rank(p) == 1 && qn_dim(p, 0) == qn_dim(x, 1))) return true;
     tensor_unfit("x", x, name, p, "%s has one number for each channel of x", name);
@@ -77,9 +82,7 @@ qn_tensor *qn_group_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, int64_
     const int64_t split[3] = {dims[0], groups, dim_op(tensor_ctx(x), rest, '/', groups)};
     qn_tensor *y = func_reshape(x, 3, split);
     y = y ? func_reshape(standardize(y, 4, eps), rank, dims) : NULL;
-    y = scale_shift(y, gamma ? per_channel(gamma, rank) : NULL,
-                    beta ? per_channel(beta, rank) : NULL);
-    return func_end(f, y);
+    return func_end(f, scale_channels(y, gamma, beta, rank));
 }
 
 qn_tensor *qn_layer_norm_axes(qn_tensor *x, int n, const int *axes, qn_tensor *gamma,
@@ -99,11 +102,6 @@ static bool channels_fit(const qn_tensor *x, const qn_tensor *gamma, const qn_te
     if (!x) return false;
     if (func_rank(x) < 2) return tensor_unfit("x", x, NULL, NULL, "its channels are axis 1"), false;
     return channel_takes(x, "gamma", gamma) && channel_takes(x, "beta", beta);
-}
-
-static qn_tensor *scale_channels(qn_tensor *y, qn_tensor *gamma, qn_tensor *beta, int rank) {
-    return scale_shift(y, gamma ? per_channel(gamma, rank) : NULL,
-                       beta ? per_channel(beta, rank) : NULL);
 }
 
 qn_tensor *qn_instance_norm(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta, double eps) {
