@@ -63,6 +63,7 @@ static inline qn_code interp_launch_many(void *state, int n, const dev_launch *a
 static inline void interp_limits(void *state, machine *out) {
     (void)state;
     *out = machine_generic();
+    out->page_parallel_read_gain = 150;
     out->page_parallel_gain = 150;
     out->vector_bytes = 32;
     out->registers = 16;

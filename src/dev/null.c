@@ -52,6 +52,7 @@ static void null_limits(void *state, machine *out) {
     out->registers = 32;
     out->l2 = 1 << 20;
     out->l3 = 16 << 20;
+    out->page_parallel_read_gain = 150;
     out->page_parallel_gain = 150;
     out->threads = 4;
     machine_choose(n->ctx, out);

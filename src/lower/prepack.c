@@ -8,7 +8,7 @@
  * panels of W columns, W vectors' width, zeros behind the last column; for dot instructions with
  * the parts of words together, b[j / W][r / P][j % W][r % P]. The product stays as it was except
  * for the index of that load, from which the scheduler recognizes panels of columns
- * (schedule/contraction.c) and any other device or schedule may read it as well. Elements keep
+ * (schedule/contraction) and any other device or schedule may read it as well. Elements keep
  * their dtype.
  *
  * Which operands are packed, and when again, is the planner's decision. */

@@ -44,7 +44,8 @@ X(memory_rate, RATE, 1, 1024, 4, "bytes a cycle from memory, of one thread")
 X(memory_ops, RATE, 1, 1024, 10, "operations an element, from which on memory would be idle")
 X(streams, RATE, 1, 64, 12, "streams that a core's prefetcher follows at once")
 X(page_parallel_gain, RATE, 1, 1000, 100,
-  "percent: time of a stream in order over that of pages of it side by side")
+  "percent: time of streams in order over that of pages of each side by side")
+X(page_parallel_read_gain, RATE, 1, 1000, 100, "the same of one stream that is only read")
 X(sum_parts, FACT, 1, 16, 4, "parts of a sum along a row that streams, each with accumulators")
 X(nontemporal_gain, RATE, 1, 1000, 140, "percent: time of stores over that of non-temporal ones")
 

@@ -83,10 +83,15 @@ static inline int64_t machine_apart(const machine *m) {
 static inline int64_t machine_second(const machine *m) {
     return (m->l2 ? m->l2 : 256 << 10) * m->l2_usable / 100;
 }
+/* Percent: time in order over that of pages side by side; `alone`: of one stream that is only
+ * read. Several streams are at several pages even in order. */
+static inline int64_t machine_page_gain(const machine *m, bool alone) {
+    return alone ? m->page_parallel_read_gain : m->page_parallel_gain;
+}
 /* Pages of one stream that are at work at once, as the machine likes it. */
 enum { MACHINE_PAGES = 4 /* side by side: of the algorithm, as many as a sum has parts */ };
-static inline int machine_pages(const machine *m) {
-    return m->page_parallel_gain > 100 ? MACHINE_PAGES : 1;
+static inline int machine_pages(const machine *m, bool alone) {
+    return machine_page_gain(m, alone) > 100 ? MACHINE_PAGES : 1;
 }
 /* A tensor of so many bytes streams from memory. */
 static inline int64_t machine_streaming(const machine *m) {

@@ -16,6 +16,8 @@
  *   rest     Loop iterations, items of the launch, registers beyond those there are (spills).
  *
  * Work and traffic overlap in part. Threads divide what the parallel iterations share. */
+#include <math.h>
+
 #include "schedule/schedule.h"
 
 enum { DEEPEST = 48, CACHES = 3, DIMS = 16, USUAL = 1 << 20, MOST_COUNT = 1 << 30 };
@@ -46,9 +48,13 @@ typedef struct pricer {
     uint8_t *seen; /* by expr_id: counted for this statement */
 } pricer;
 
-static bool is_serial(const pricer *p, int i) {
-    uint8_t kind = ir_s(p->m.k, p->at[i].loop)->loop;
+static bool is_serial_loop(const kernel *k, stmt_id loop) {
+    uint8_t kind = ir_s(k, loop)->loop;
     return kind == LOOP_SERIAL || kind == LOOP_PAR || kind == LOOP_THREAD;
+}
+
+static bool is_serial(const pricer *p, int i) {
+    return is_serial_loop(p->m.k, p->at[i].loop);
 }
 
 static sym level_var(const pricer *p, int i) {
@@ -314,18 +320,43 @@ static bool walks_pages(const pricer *p, const ir_access *t, const place *x) {
             if (apart) return true;
             run *= x->trips[i];
         } else {
-            apart = run > 1 && (double)step * size >= (double)p->m.limits->page;
+            double page = (double)p->m.limits->page; /* whole pages at a time are in order */
+            apart = run > 1 && run * size < page && (double)step * size >= page;
         }
     }
     return false;
 }
 
-/* What a byte of the access from memory takes, of the least that it can: streams in the order that
- * the machine does not like, and stores that read the line before it is written. */
-static double memory_factor(const pricer *p, const ir_access *t, const place *x) {
+/* Is it one stream that is only read? Then the innermost serial loop around it accesses no other
+ * argument, and is at so many pages of this one only as walking pages side by side makes it. */
+static bool reads_alone(const pricer *p, const ir_access *t, uint32_t n, uint32_t self,
+                        const place *x, bool pages) {
+    const kernel *k = p->m.k;
+    double size = (double)qn_dtype_size(ir_m(k, t[self].mem)->dtype), places = 1;
+    int deep = x->n - 1;
+    for (; deep >= 0 && !is_serial_loop(k, x->loop[deep]); deep--) {
+        sym var = ir_s(k, x->loop[deep])->l.var, rest;
+        int64_t step;
+        bool linear = sym_split(k->syms, t[self].index, var, &step, &rest);
+        if (!linear || fabs((double)step) * size >= (double)p->m.limits->page)
+            places *= x->trips[deep];
+    }
+    for (uint32_t i = 0; i < n && deep >= 0; i++)
+        if (ir_m(k, t[i].mem)->scope == MEM_ARG && (!t[i].load || t[i].mem != t[self].mem) &&
+            ir_inside(k, t[i].at, x->loop[deep]))
+            return false;
+    return t[self].load && deep >= 0 && places <= (pages ? MACHINE_PAGES : 1);
+}
+
+/* What a byte of access number i of n takes from memory, of the least that it can: streams in the
+ * order that the machine does not like, and stores that read the line before it is written. */
+static double memory_factor(const pricer *p, const ir_access *all, uint32_t n, uint32_t i,
+                            const place *x) {
     const machine *l = p->m.limits;
-    double gain = (double)l->page_parallel_gain / 100, past = (double)l->nontemporal_gain / 100;
+    const ir_access *t = &all[i];
     bool pages = !t->dyn && walks_pages(p, t, x);
+    double gain = (double)machine_page_gain(l, reads_alone(p, all, n, i, x, pages)) / 100;
+    double past = (double)l->nontemporal_gain / 100;
     double factor = pages ? 1 / gain : gain;
     if (factor < 1) factor = 1;
     if (t->load) return factor;
@@ -419,7 +450,7 @@ static void find_traffic(pricer *p, arena *a) {
     for (uint32_t i = 0; i < kept; i++) {
         for (int c = 0; c < CACHES; c++) {
             double times = t[i].load ? 1 : 2; /* a line is read before it is partly written */
-            if (c == CACHES - 1) times = memory_factor(p, &t[i], &x[i]);
+            if (c == CACHES - 1) times = memory_factor(p, t, kept, i, &x[i]);
             p->traffic[c] += times * missed(p, &x[i], c, cache[c]);
         }
     }

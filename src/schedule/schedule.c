@@ -212,8 +212,8 @@ static loop_h vector_loop(scheduler *m, loop_h l) {
 }
 
 /* Is a stream that could be walked by pages side by side? */
-static bool side_by_side(scheduler *m) {
-    return schedule_choose(m, CHOICE_pages, 2, machine_pages(m->limits) > 1);
+static bool side_by_side(scheduler *m, bool alone) {
+    return schedule_choose(m, CHOICE_pages, 2, machine_pages(m->limits, alone) > 1);
 }
 
 /* How many pages of each argument the only loop of a kernel walks side by side, 1: in order, 0
@@ -235,7 +235,7 @@ static int pages_of(scheduler *m, stmt_id loop, int *each) {
     if (bytes <= machine_streaming(m->limits)) return 0;
     int side = MACHINE_PAGES;
     while (side > 1 && side * streams > m->limits->streams) side /= 2;
-    return side > 1 && side_by_side(m) ? side : 1;
+    return side > 1 && side_by_side(m, false) ? side : 1;
 }
 
 /* Where the expression is long, loads that miss leave no room in the window for later ones to be
@@ -413,6 +413,7 @@ static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const me
     int64_t n = schedule_trips(m, loop);
     int ops = schedule_ops(m, loop), chains = ops <= 6 * tiles ? 4 : 2;
     int parts = sum_parts(m, loop, tiles, rows), sums = parts * tiles;
+    int streams = schedule_contiguous(m, loop, schedule_at(m, loop)->l.var);
     while (chains > 1 &&
            (n < (int64_t)chains * m->lanes * 4 || chains * sums > m->limits->accumulators ||
             chains * sums * rows > m->limits->registers / 2))
@@ -430,7 +431,8 @@ static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const me
     }
     loop2 t = step_split(m, page.inner, step, "o", "w");
     if (!t.outer.id) return;
-    if (page.outer.id && side_by_side(m)) step_swap(m, page.outer, t.outer); /* side by side */
+    if (page.outer.id && side_by_side(m, rows == 1 && streams == 1))
+        step_swap(m, page.outer, t.outer);
     loop2 vector = split_lanes(m, t.inner, chains);
     m->parts = page.outer;
     for (int i = 0; i < tiles; i++) {
@@ -464,7 +466,8 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         int tiles = schedule_reduced_tiles(m, c.body, tile);
         if (!tiles) loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
         stmt_id inner = stmt_of(m, c.loop[c.n - 1]);
-        bool streams = schedule_streams(m, inner, machine_pages(m->limits) * m->limits->page);
+        int64_t pages = machine_pages(m->limits, false);
+        bool streams = schedule_streams(m, inner, pages * m->limits->page);
         bool asks =
             streams && streamed && schedule_ops(m, inner) >= m->limits->memory_ops && !m->copy.id;
         streamed |= streams;

@@ -10,8 +10,9 @@
  * rounds, under the same condition.
  *
  *   streams   page_parallel_gain and nontemporal_gain go together, for stores past the caches to
- *             several pages by turns are slow on some processors. So a negation runs in all four
- *             ways, a sum in order and side by side, and the gain is that of both together.
+ *             several pages by turns are slow on some processors: so a negation runs in all four
+ *             ways. A sum of few rows, one at a time, in order and side by side says
+ *             page_parallel_read_gain, which may be the other way round.
  *   product   a value takes the place of the one that stands when it was faster in all rounds but
  *             one, and then once more, both compiled anew: the best of several equal ones wins by
  *             luck, and where code comes to lie makes some percent.
@@ -26,7 +27,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { VALUES = 4, ROUNDS = 7, FORKS = 64, ARGUMENTS = 2 + SPLIT_PARTS, TRIALS = 3 };
+enum { VALUES = 4, ROUNDS = 7, FORKS = 64, ARGUMENTS = 2 + SPLIT_PARTS, TRIALS = 3, ROWS = 16 };
 static const double gain = 0.04, noise = 0.15; /* of a median; between quartiles, of a median */
 
 typedef enum probe_kind { PROBE_NEG, PROBE_SUM, PROBE_PRODUCT } probe_kind;
@@ -42,7 +43,7 @@ static const probe probes[] = {
     {{"page_parallel_gain", "nontemporal_gain"},
      PROBE_NEG,
      {{50, 50, 200, 200}, {100, 140, 100, 140}}},
-    {{"page_parallel_gain"}, PROBE_SUM, {{50, 200}}},
+    {{"page_parallel_read_gain"}, PROBE_SUM, {{50, 200}}},
     {{"l2_rate"}, PROBE_PRODUCT, {{0, 12, 20, 32}}},
     {{"prefetch_trips"}, PROBE_PRODUCT, {{0, 4, 8, 16}}},
 };
@@ -61,7 +62,6 @@ typedef struct bench {
     double t[VALUES][ROUNDS];
     int n; /* values of the probe */
     bool ran;
-    double neg[VALUES]; /* the negation's times over the first one's; 0: not known */
 } bench;
 
 typedef struct meeting {
@@ -114,9 +114,11 @@ static void probe_text(const bench *b, str *out) {
                  n, n);
         str_addf(out, "  for i0 < %lld {\n    a0[i0] = neg(a1[i0])\n  }\n}\n", n);
     } else if (b->p->kind == PROBE_SUM) {
-        str_add(out, "kernel \"sum\" {\n  arg a0 f32[1] write\n  reg t0 f32[1]\n");
-        str_addf(out, "  arg a1 f32[%lld] read\n  def t0 = f32(0)\n  for r0 < %lld {\n", n, n);
-        str_add(out, "    t0[0] += a1[r0]\n  }\n  a0[0] = t0[0]\n}\n");
+        str_addf(out, "kernel \"sum\" {\n  arg a0 f32[%d] write\n  reg t0 f32[1]\n", ROWS);
+        str_addf(out, "  arg a1 f32[%lld] read\n  for i0 < %d {\n    def t0 = f32(0)\n", n, ROWS);
+        str_addf(out, "    for r0 < %lld {\n      t0[0] += a1[%lld*i0 + r0]\n    }\n", n / ROWS,
+                 n / ROWS);
+        str_add(out, "    a0[i0] = t0[0]\n  }\n}\n");
     } else {
         str_add(out, "kernel \"product\" {\n  arg a0 f32[393216] write\n  reg t0 f32[1]\n"
                      "  arg a1 f32[196608] read\n  arg a2 f32[1179648] read\n"
@@ -284,36 +286,47 @@ static void judge_product(bench *b) {
     keep(b, &f, chosen ? b->p->value[0][chosen] : stands);
 }
 
-/* The negation's times, for the sum to be judged with. */
-static void judge_negation(bench *b) {
-    int rounds;
-    for (int i = 0; i < b->n && quiet(b->t[0], ROUNDS); i++) {
-        int same = 0;
-        while (b->schedule[same] != b->schedule[i]) same++;
-        b->neg[i] = same ? against_first(b, same, &rounds) : 1;
-    }
+/* Side by side over in order: what that gains, or the family's word where it is not for sure. */
+static int64_t pages_gain(double ratio, int64_t stands) {
+    bool told = ratio < 1 - gain || ratio > 1 / (1 - gain);
+    return told ? (int64_t)(100 / ratio + 0.5) : stands;
 }
 
-/* In order or side by side: what both kernels gain, each with the better stores. And what stores
- * past the caches gain, then. */
-static void judge_streams(bench *b) {
+/* In order or side by side, each with the better stores. And what stores past the caches gain in
+ * the better one. */
+static void judge_negation(bench *b) {
     machine_field pages, gained;
+    double t[VALUES];
     int rounds;
     if (!field_named("page_parallel_gain", &pages) || !field_named("nontemporal_gain", &gained))
         return;
-    if (!(b->neg[0] > 0) || !quiet(b->t[0], ROUNDS)) {
+    if (!quiet(b->t[0], ROUNDS)) {
         note(b, &pages, "stays, the machine was not quiet", b->m->page_parallel_gain);
         note(b, &gained, "stays, the machine was not quiet", b->m->nontemporal_gain);
         return;
     }
-    double in_order = fmin(b->neg[0], b->neg[1]), aside = fmin(b->neg[2], b->neg[3]);
-    double sum = differs(b, 1) ? against_first(b, 1, &rounds) : 1;
-    double ratio = sqrt(aside / in_order * sum);
-    bool told = ratio < 1 - gain || ratio > 1 / (1 - gain);
-    int64_t chosen = told ? (int64_t)(100 / ratio + 0.5) : b->m->page_parallel_gain;
-    const double *stores = chosen > 100 ? &b->neg[2] : &b->neg[0];
+    for (int i = 0; i < b->n; i++) {
+        int same = 0;
+        while (b->schedule[same] != b->schedule[i]) same++;
+        t[i] = same ? against_first(b, same, &rounds) : 1;
+    }
+    int64_t chosen = pages_gain(fmin(t[2], t[3]) / fmin(t[0], t[1]), b->m->page_parallel_gain);
+    const double *stores = chosen > 100 ? &t[2] : &t[0];
     keep(b, &pages, chosen);
     keep(b, &gained, (int64_t)(100 * stores[0] / stores[1] + 0.5));
+}
+
+/* The same of one stream that is only read. */
+static void judge_sum(bench *b) {
+    machine_field pages;
+    int rounds;
+    if (!field_named("page_parallel_read_gain", &pages)) return;
+    if (!quiet(b->t[0], ROUNDS))
+        note(b, &pages, "stays, the machine was not quiet", b->m->page_parallel_read_gain);
+    else
+        keep(b, &pages,
+             pages_gain(differs(b, 1) ? against_first(b, 1, &rounds) : 1,
+                        b->m->page_parallel_read_gain));
 }
 
 /* Bytes a cycle, from the sum of a tensor that streams: what a chain of dependent additions of one
@@ -349,7 +362,7 @@ static void probe_work(void *arg) {
     if (b->p->kind == PROBE_NEG) judge_negation(b);
     if (b->p->kind == PROBE_SUM) {
         keep_memory_rate(b);
-        judge_streams(b);
+        judge_sum(b);
     }
     if (b->p->kind == PROBE_PRODUCT) judge_product(b);
 }

@@ -27,7 +27,7 @@ train() { "$quern" train --text "$text" --out "$model" $small "$@"; }
 check help status_is 0 "$quern" --help
 check version status_is 0 "$quern" --version
 check machine status_is 0 "$quern" machine
-check machine_prints_fields grep -q '^page_parallel_gain [0-9]' "$scratch/stdout"
+check machine_prints_fields grep -q '^page_parallel_read_gain [0-9]' "$scratch/stdout"
 cp "$scratch/stdout" "$scratch/record"
 check machine_takes_what_it_prints status_is 0 env QN_MACHINE="$scratch/record" "$quern" machine
 check machine_takes_a_family status_is 0 env QN_MACHINE=apple-m "$quern" machine

@@ -282,7 +282,8 @@ static void what_shares_everything_is_looked_at_once(void) {
 
 /* A product of two such: is it one of loads? */
 static void the_scheduler_visits_shared_formulas_once(void) {
-    const machine limits = record((machine){.page_parallel_gain = 150,
+    const machine limits = record((machine){.page_parallel_read_gain = 150,
+                                            .page_parallel_gain = 150,
                                             .vector_bytes = 64,
                                             .registers = 32,
                                             .l1 = 32 << 10,

@@ -77,10 +77,11 @@ static void thresholds_follow_from_fields(void) {
 
 static void some_fields_leave_the_others(void) {
     char why[512];
-    const char *path = record_file("# a comment\n\n  page_parallel_gain 2 # here, too\nl2 1048576");
+    const char *path =
+        record_file("# a comment\n\n  page_parallel_read_gain 2 # here, too\nl2 1048576");
     qn_ctx *qn = open_with(path, why);
     CHECK(qn != NULL);
-    if (qn) CHECK_INT(qn->run->limits.page_parallel_gain, 2);
+    if (qn) CHECK_INT(qn->run->limits.page_parallel_read_gain, 2);
     if (qn) CHECK_INT(qn->run->limits.line, machine_generic().line);
     unlink(path);
     qn_close(qn);
@@ -114,10 +115,11 @@ static void every_family_is_whole(void) {
         machine m = machine_of_family(n);
         CHECK(!strcmp(m.name, name));
         CHECK(m.vector_bytes && m.registers && m.l1 && m.l2 && m.line && m.page);
-        CHECK(m.l2_rate && m.l3_rate && m.memory_from && m.page_parallel_gain);
+        CHECK(m.l2_rate && m.l3_rate && m.memory_from && m.page_parallel_read_gain &&
+              m.page_parallel_gain);
     }
     CHECK(n >= 7);
-    CHECK(machine_here().page_parallel_gain >= 1);
+    CHECK(machine_here().page_parallel_read_gain >= 1);
 }
 
 /* ---- what was measured ----------------------------------------------------------------------- */
@@ -136,12 +138,12 @@ static void every_field_is_in_the_hash(void) {
 
 static void only_rates_are_taken_from_what_was_measured(void) {
     machine m = machine_generic(), was = m;
-    CHECK(!machine_take_rates("", &m) && !machine_take_rates("# page_parallel_gain 3\n", &m));
-    CHECK(!machine_take_rates("l1 4096\nsum_parts 2\npage_parallel_gain 9999\npage_parallel_gain\n",
-                              &m));
+    CHECK(!machine_take_rates("", &m) && !machine_take_rates("# page_parallel_read_gain 3\n", &m));
+    CHECK(!machine_take_rates(
+        "l1 4096\nsum_parts 2\npage_parallel_read_gain 9999\npage_parallel_read_gain\n", &m));
     CHECK(machine_hash(&m) == machine_hash(&was));
-    CHECK(machine_take_rates("rubbish\nl1 4096 # no\npage_parallel_gain 3 # yes\nfma_rate 1", &m));
-    CHECK(m.l1 == was.l1 && m.page_parallel_gain == 3 && m.fma_rate == 1);
+    CHECK(machine_take_rates("rubbish\nl1 4096 # no\npage_parallel_read_gain 3 # yes\nfma_rate 1", &m));
+    CHECK(m.l1 == was.l1 && m.page_parallel_read_gain == 3 && m.fma_rate == 1);
 }
 
 /* A context of the CPU with a cache's folder. */
@@ -171,16 +173,16 @@ static void what_was_measured_wins_over_the_family(void) {
     qn_ctx *qn = open_cpu(folder, NULL);
     int64_t l1 = qn->run->limits.l1, ways = qn->run->limits.l1_ways;
     CHECK(!qn->run->limits.source);
-    keep_measured(qn, "l1 4096\nl1_ways 1\nfork_join_ns 12345\npage_parallel_gain 7\n");
+    keep_measured(qn, "l1 4096\nl1_ways 1\nfork_join_ns 12345\npage_parallel_read_gain 7\n");
     qn_close(qn);
     qn = open_cpu(folder, NULL);
     CHECK_INT(qn->run->limits.fork_join_ns, 12345);
-    CHECK_INT(qn->run->limits.page_parallel_gain, 7);
+    CHECK_INT(qn->run->limits.page_parallel_read_gain, 7);
     CHECK(qn->run->limits.l1 == l1 && qn->run->limits.l1_ways == ways);
     CHECK(strstr(qn_machine(qn), ", measured\n"));
     qn_close(qn);
     qn = open_cpu(folder, "zen4"); /* whoever names a machine gets that one */
-    CHECK_INT(qn->run->limits.page_parallel_gain, 76);
+    CHECK_INT(qn->run->limits.page_parallel_read_gain, 104);
     keep_measured(qn, "no record at all");
     qn_close(qn);
     qn = open_cpu(folder, NULL);
@@ -192,8 +194,8 @@ static void what_was_measured_wins_over_the_family(void) {
 
 /* Each rate that is probed has a line: its value, or why it stays. */
 static void measuring_says_all_that_it_looked_at(void) {
-    static const char *const probed[] = {"nontemporal_gain", "page_parallel_gain", "l2_rate",
-                                         "prefetch_trips"};
+    static const char *const probed[] = {"nontemporal_gain", "page_parallel_read_gain",
+                                         "page_parallel_gain", "l2_rate", "prefetch_trips"};
     char folder[] = "/tmp/quern-measured-XXXXXX", command[80], line[40];
     CHECK(mkdtemp(folder) != NULL);
     qn_ctx *qn = open_cpu(folder, NULL);

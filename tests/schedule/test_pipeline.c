@@ -297,7 +297,8 @@ static void default_of(const char *text, const machine *limits, str *lines) {
 static void rows_of_much_arithmetic_go_in_stages(void) {
     static const int rows[] = {16, 17, 19, 23, 32, 61, 67},
                      columns[] = {16, 17, 31, 32, 33, 40, 61};
-    const machine limits = record((machine){.page_parallel_gain = 150,
+    const machine limits = record((machine){.page_parallel_read_gain = 150,
+                                            .page_parallel_gain = 150,
                                             .vector_bytes = 16,
                                             .registers = 32,
                                             .l1 = 32 << 10,
@@ -318,7 +319,8 @@ static void rows_of_much_arithmetic_go_in_stages(void) {
 static void the_number_of_threads_changes_no_line(void) {
     str lines[2];
     for (int i = 0; i < 2; i++) {
-        const machine limits = record((machine){.page_parallel_gain = 150,
+        const machine limits = record((machine){.page_parallel_read_gain = 150,
+                                                .page_parallel_gain = 150,
                                                 .vector_bytes = 64,
                                                 .registers = 32,
                                                 .l1 = 32 << 10,
@@ -339,7 +341,8 @@ static void stages_are_for_where_they_pay(void) {
     } is[] = {{0, 15, 1024, 0},   {0, 64, 1 << 16, 0}, {0, 64, 24, 0},
               {2, 256, 1024, 0},  {2, 256, 1000, 0},   {2, 256, 128, 2},
               {2, 2048, 4096, 2}, {2, 2048, 4095, 0},  {0, 2048, 4095, 2}};
-    const machine limits = record((machine){.page_parallel_gain = 150,
+    const machine limits = record((machine){.page_parallel_read_gain = 150,
+                                            .page_parallel_gain = 150,
                                             .vector_bytes = 64,
                                             .registers = 32,
                                             .l1 = 32 << 10,

@@ -161,6 +161,7 @@ static void streams_are_walked_by_pages_and_leave_nothing_out(void) {
         int64_t n = (1 << 23) + rest[i / 2];
         qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1 + i % 3, .log = see_pages));
         qn_set(qn, "debug", "k");
+        qn->run->limits.page_parallel_read_gain = 150;
         qn->run->limits.page_parallel_gain = 150; /* on any machine */
         paged = past = false;
         float *x = malloc((size_t)n * sizeof *x), *y = malloc((size_t)n * sizeof *y);

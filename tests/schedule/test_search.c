@@ -7,7 +7,8 @@
 #include "transform/transform.h"
 #include "tune/tune.h"
 
-static machine limits = {.page_parallel_gain = 150,
+static machine limits = {.page_parallel_read_gain = 150,
+                         .page_parallel_gain = 150,
                          .vector_bytes = 32,
                          .registers = 16,
                          .l1 = 32 << 10,

@@ -387,7 +387,8 @@ static void blocks_of_rows_need_no_tile(void) {
                                "    }\n"
                                "  }\n"
                                "}\n";
-    const machine limits = record((machine){.page_parallel_gain = 150,
+    const machine limits = record((machine){.page_parallel_read_gain = 150,
+                                            .page_parallel_gain = 150,
                                             .vector_bytes = 64,
                                             .registers = 32,
                                             .l1 = 32 << 10,
@@ -437,7 +438,8 @@ static const char long_rows[] =
 
 /* Rows of 300 scores: a slice of them is made, weighted and summed before the next. */
 static void long_rows_go_by_slices(void) {
-    const machine limits = record((machine){.page_parallel_gain = 150,
+    const machine limits = record((machine){.page_parallel_read_gain = 150,
+                                            .page_parallel_gain = 150,
                                             .vector_bytes = 64,
                                             .registers = 32,
                                             .l1 = 32 << 10,
@@ -460,7 +462,8 @@ static void long_rows_go_by_slices(void) {
 static void blocks_are_larger_where_rereads_miss_the_cache(void) {
     static const int64_t l2[] = {1 << 20, 8 << 10};
     for (int i = 0; i < 2; i++) {
-        const machine limits = record((machine){.page_parallel_gain = 150,
+        const machine limits = record((machine){.page_parallel_read_gain = 150,
+                                                .page_parallel_gain = 150,
                                                 .vector_bytes = 16,
                                                 .registers = 32,
                                                 .l1 = 4 << 10,

@@ -3,7 +3,7 @@
  *
  * Each step here is meant to be legal; where one may be refused (a tile that gets too large, a sum
  * of unknown depth) what is built so far is correct, if slow. */
-#include "schedule/contraction.h"
+#include "schedule/contraction/contraction.h"
 
 enum {                     /* no property of a machine: */
        LONG_EPILOGUE = 10, /* operations of an epilogue that is worth a loop: code size */

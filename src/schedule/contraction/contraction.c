@@ -21,7 +21,7 @@
  * Packing. Operands with bad strides are copied in the order in which they will be read (stage):
  * rows that are far apart or collide in a cache, columns that are strided or reused often. A copy
  * is used by all tiles of the other operand, so it pays where there are many. */
-#include "schedule/contraction.h"
+#include "schedule/contraction/contraction.h"
 
 enum {                   /* no property of a machine: */
        BLOCKS = 3,       /* of a sum, from which on cutting it pays: the last may be half empty */
