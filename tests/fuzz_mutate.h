@@ -101,6 +101,8 @@ static const char *const line_texts[] = {
     "# nothing\n\nserial i\n",
     "offset t0 t1 i\nspill t0 i\nprefetch_next i j\nprefetch_nest a0 i j\n",
     "prefetch_trip t0 i 8\ntranspose i j\nword j\n",
+    "split 0.0 4 -> io ii\nvec 1.1\npar 1.0\n",
+    "split 0.2 2\naccumulate 0:2 0.1\nswap 0.1 1.0\nunroll 1.1\n",
 };
 static const char *const option_texts[] = {
     "train\n--text\nfile\n--steps=20\n--lr\n0.5\n--json\n",
@@ -200,6 +202,10 @@ static const char *const words[] = {
     "inf",
     "-inf",
     "nan",
+    "0.1",
+    "1.0",
+    "2.1",
+    "0:2",
     "split",
     "merge",
     "swap",

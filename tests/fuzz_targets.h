@@ -32,6 +32,7 @@
 #include "records.h"
 #include "run/run.h"
 #include "schedule/schedule.h"
+#include "schedule/search/script.h"
 #include "schedule/wisdom/wisdom.h"
 #include "transform/transform.h"
 
@@ -220,7 +221,8 @@ static inline void fuzz_schedule(const uint8_t *data, size_t size) {
     str_open(&before, &qn->heap);
     str_open(&after, &qn->heap);
     ir_print(k, &before);
-    int applied = transform_lines(k, lines, &why);
+    bool handles = data[0] >= 128; /* loops may be handles, too, as wisdom's are */
+    int applied = handles ? script_apply(k, lines, &why) : transform_lines(k, lines, &why);
     if (applied < 0) {
         ir_print(k, &after);
         if (strcmp(before.s, after.s) != 0) FOUND("a refused schedule changed it to\n%s", after.s);

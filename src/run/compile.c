@@ -15,6 +15,7 @@
  * by it a program is found again, and what was tuned is looked up; so it is all that a kernel's
  * code depends on, beside the device and the knobs. */
 #include "run/run.h"
+#include "schedule/search/script.h"
 #include "schedule/wisdom/wisdom.h"
 
 /* ---- lower ----------------------------------------------------------------------------------- */
@@ -105,7 +106,7 @@ void kernel_forms_cleanup(void *f) {
 static bool schedule_known(qn_ctx *qn, kernel *k, const char *text, size_t size,
                            const char *standard) {
     const wisdom_record *r = wisdom_find(qn, text, size, standard, qn->run->limits.threads);
-    if (!r || !*r->schedule || transform_lines(k, r->schedule, NULL) < 0) return false;
+    if (!r || !*r->schedule || script_apply(k, r->schedule, NULL) < 0) return false;
     if (debug_on(qn, 'k')) log_line(qn, "k %s schedule, tuned:\n%s", k->name, r->schedule);
     return true;
 }

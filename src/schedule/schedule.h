@@ -318,17 +318,17 @@ typedef struct schedule_price {
 } schedule_price;
 schedule_price schedule_price_of(kernel *k, const machine *limits); /* raises */
 
-/* ---- search.c -------------------------------------------------------------------------------- */
+/* ---- search/search.c ------------------------------------------------------------------------- */
 
-typedef bool (*search_taker)(void *user,
-                             const char *lines); /* a schedule; false: no more of them */
+/* A schedule, its loops by names or by handles (search/script.c); false: no more of them. */
+typedef bool (*search_taker)(void *user, const char *lines);
 /* Give schedules to start from, the default one first; then those one change away from a schedule.
  * `k` is unscheduled; search_moves schedules it, in part. They raise. */
 void search_seeds(const kernel *k, const machine *limits, search_taker take, void *user);
 void search_moves(kernel *k, const char *lines, const machine *limits, search_taker take,
                   void *user);
-/* Apply the lines, leaving out those that are not legal; the others are appended to `legal`. false:
- * the result cannot be proved sound. */
+/* Apply the lines, leaving out those that are not legal; the others are appended to `legal`, their
+ * loops by handles. false: the result cannot be proved sound. */
 bool search_repair(kernel *k, const char *lines, str *legal);
 
 #endif

@@ -162,6 +162,24 @@ static void print_mem(const kernel *k, mem_id m, str *out) {
         str_addf(out, " t%d", ir_tile_number(k, m));
 }
 
+void transform_print_rest(char letter, const transform_args *a, str *out) {
+    switch (letter) {
+    case 'n':
+        str_addf(out, " %lld", (long long)a->number);
+        break;
+    case 'd':
+        if (a->dtype >= 0) str_addf(out, " %s", qn_dtype_name((qn_dtype)a->dtype));
+        break;
+    case 's':
+        if (a->scope == MEM_REG) str_add(out, " reg");
+        break;
+    default:
+        if (a->name[0]) str_addf(out, " -> %s", a->name[0]);
+        if (a->name[1]) str_addf(out, " %s", a->name[1]);
+        break;
+    }
+}
+
 void transform_print(const kernel *k, transform_kind kind, const transform_args *a,
                      const char *const *loop, str *out) {
     int loops = 0, mems = 0;
@@ -176,18 +194,8 @@ void transform_print(const kernel *k, transform_kind kind, const transform_args 
         case 'm':
             print_mem(k, mems++ ? a->mem2 : a->mem, out);
             break;
-        case 'n':
-            str_addf(out, " %lld", (long long)a->number);
-            break;
-        case 'd':
-            if (a->dtype >= 0) str_addf(out, " %s", qn_dtype_name((qn_dtype)a->dtype));
-            break;
-        case 's':
-            if (a->scope == MEM_REG) str_add(out, " reg");
-            break;
         default:
-            if (a->name[0]) str_addf(out, " -> %s", a->name[0]);
-            if (a->name[1]) str_addf(out, " %s", a->name[1]);
+            transform_print_rest(*c, a, out);
             break;
         }
 }

@@ -67,6 +67,8 @@ void transform_neighbours(kernel *k, transform_kind kind, transform_taker take, 
 /* A row applied to arguments as a line, without its end; `loop`: what its loops are called. */
 void transform_print(const kernel *k, transform_kind kind, const transform_args *a,
                      const char *const *loop, str *out);
+/* Of it what no loop and no memory is, by a letter of the pattern. */
+void transform_print_rest(char letter, const transform_args *a, str *out);
 bool transform_line(kernel *k, const char *line, str *why);
 bool transform_apply(kernel *k, const char *line, str *why); /* without verifying the result */
 int transform_lines(kernel *k, const char *text,

@@ -1,7 +1,7 @@
 /* tune.c - the search for a faster schedule of one kernel.
  *
  * A beam search. Its states are schedules; the best few that were measured are each taken apart
- * into their moves (schedule/search.c) once. Of all candidates that are known and not yet measured
+ * into their moves (schedule/search) once. Of all candidates that are known and not yet measured
  * those are taken next of which the cost model expects most (schedule/cost.c), its estimate
  * corrected by what was measured of the candidate's parent; and a few at random, for the model is
  * not always right. A batch is compiled side by side on all threads and then measured: kernels that
@@ -17,6 +17,7 @@
  *
  * What was found, also that nothing was, is wisdom: at the end, and every few seconds before. */
 #include "tune/tune.h"
+#include "schedule/search/script.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,7 +223,7 @@ static void compile_work(void *arg) {
             schedule_default(c->k[i], &t->qn->run->limits, &legal);
         else
             str_add(&legal, c->lines[i]);
-        if (legal.len) transform_lines(c->k[i], legal.s, NULL);
+        if (legal.len) script_apply(c->k[i], legal.s, NULL);
         compile_passes(t->qn, c->k[i]);
     }
     dev_compile_many(t->qn->run->dev, t->qn->run->dev_state, c->n, c->k, c->out);

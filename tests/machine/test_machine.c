@@ -142,7 +142,8 @@ static void only_rates_are_taken_from_what_was_measured(void) {
     CHECK(!machine_take_rates(
         "l1 4096\nsum_parts 2\npage_parallel_read_gain 9999\npage_parallel_read_gain\n", &m));
     CHECK(machine_hash(&m) == machine_hash(&was));
-    CHECK(machine_take_rates("rubbish\nl1 4096 # no\npage_parallel_read_gain 3 # yes\nfma_rate 1", &m));
+    CHECK(machine_take_rates("rubbish\nl1 4096 # no\npage_parallel_read_gain 3 # yes\nfma_rate 1",
+                             &m));
     CHECK(m.l1 == was.l1 && m.page_parallel_read_gain == 3 && m.fma_rate == 1);
 }
 

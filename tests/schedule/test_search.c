@@ -4,6 +4,7 @@
 #include "ir_cases.h"
 #include "run/run.h"
 #include "schedule/schedule.h"
+#include "schedule/search/script.h"
 #include "transform/transform.h"
 #include "tune/tune.h"
 
@@ -105,7 +106,7 @@ static bool take(void *user, const char *lines) {
         check_same(__LINE__, before, after, dim);
         if (test_state.bad && !was_bad) printf("by the schedule\n%s", legal.s);
         kernel *again = parse(p->text); /* what was left is a schedule */
-        if (legal.len && transform_lines(again, legal.s, NULL) < 0) FAIL("refused:\n%s", legal.s);
+        if (legal.len && script_apply(again, legal.s, NULL) < 0) FAIL("refused:\n%s", legal.s);
         ir_close(again);
     }
     str_free(&legal);
@@ -172,7 +173,7 @@ static void repair_leaves_out_what_is_illegal(void) {
     kernel *k = parse(turned);
     CHECK(search_repair(
         k, "split i1 16 -> a b\nunroll nothing\nvec b\nvec nothing\n\nsplat\npar i0\n", &legal));
-    CHECK_STR(legal.s, "split i1 16 -> a b\nvec b\npar i0\n");
+    CHECK_STR(legal.s, "split 0.1 16 -> a b\nvec 1.1\npar 0.0\n");
     str_free(&legal);
     ir_close(k);
 }

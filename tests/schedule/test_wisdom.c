@@ -307,7 +307,13 @@ static void broken_wisdom_is_replaced_and_other_files_are_not(void) {
     bytes b = file_bytes(path);
     CHECK(b.size == 9 && !memcmp(b.at, "my diary\n", 9));
     free(b.at);
-    file_make(path, "quern wisdom 1\nkernel 12", 24);
+    static const char older[] = "quern wisdom 1\nend 0 1234567812345678\n"; /* loops by names */
+    file_make(path, older, sizeof older - 1);
+    CHECK_INT(in_child(write_records, &w), 1);
+    b = file_bytes(path);
+    CHECK(b.size == sizeof older - 1 && !memcmp(b.at, older, b.size));
+    free(b.at);
+    file_make(path, "quern wisdom 2\nkernel 12", 24);
     CHECK_INT(in_child(write_records, &w), 0);
     CHECK_INT(records_in(path, 0, EACH), EACH);
     remove_folder(folder);

@@ -5,7 +5,7 @@
  * before; so whatever was cut short or changed on the way is found, and the line named. Nothing is
  * taken from a text that is not right to its end.
  *
- *     quern wisdom 1
+ *     quern wisdom 2
  *     kernel 5c0f..32 hex digits.. mul[512, 512]
  *     family 16 hex digits
  *     place 16 hex digits cpu Intel(R) Xeon(R), quern 0.1.0
@@ -14,7 +14,7 @@
  *     tuned 1 times, 312 tried, 12.500 s
  *     ratio 0.8731 same, open         (or regrouped, or free: it might have been; or done)
  *     schedule 14
- *     ..14 lines..
+ *     ..14 lines.., loops by handles (search/script.c)
  *     seen 11                         (candidates)
  *     ..two lines, 8 hex digits each, eight in a line..
  *     sum 16 hex digits
@@ -25,7 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char heading[] = "quern wisdom 1\n";
+static const char heading[] = "quern wisdom 2\n";
 enum { MOST_LINES = 4096, LINE = 512, SEEN_IN_LINE = 8 };
 
 static uint32_t lines_in(const char *s) {
@@ -221,7 +221,7 @@ static int64_t read_all(reader *t, arena *a, wisdom_record **out) {
     const char *begin = t->at;
     uint32_t n = 0, cap = 0;
     *out = NULL;
-    if (!next_line(t) || !spelled(t, "\"quern wisdom 1\"", "quern wisdom 1")) return -1;
+    if (!next_line(t) || !spelled(t, "\"quern wisdom 2\"", "quern wisdom 2")) return -1;
     for (;;) {
         const char *line = t->at;
         if (!next_line(t)) return -1;

@@ -183,7 +183,7 @@ static bool open_path(const char *path, place *p) {
 static bool open_place(qn_ctx *qn, place *p) {
     const char *wanted = qn->knob[KNOB_WISDOM].text, *cache = qn->knob[KNOB_CACHE].text, *why;
     char usual[FOLDER_PATH];
-    *p = (place){.folder = -1, .named = strcmp(wanted, "on") != 0, .name = "wisdom"};
+    *p = (place){.folder = -1, .named = strcmp(wanted, "on") != 0, .name = "wisdom-2"};
     if (!strcmp(wanted, "off")) return false;
     if (p->named) return open_path(wanted, p);
     if (!strcmp(cache, "off")) return false;
