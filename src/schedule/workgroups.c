@@ -229,6 +229,7 @@ typedef struct product {
     loop_h sum;          /* the reduction's innermost loop */
     mem_id tile, mem[2]; /* mem: rows' operand, columns' */
     expr_id load[2];
+    bool exchanged;   /* the rows' operand is the product's second factor */
     int64_t tiles[2]; /* a member's rows and columns */
     int64_t depth;    /* of the blocks that pass through shared memory */
 } product;
@@ -237,36 +238,33 @@ static bool load_moves(const scheduler *m, expr_id load, loop_h l) {
     return ir_expr_uses(m->k, load, var_of(m, l));
 }
 
-/* Is the reduction's statement a sum of a product of two loads of arguments, and nothing else? */
+/* A contraction of which each factor loads one argument: its loads, as they are now. */
 static bool read_loads(scheduler *m, product *p) {
-    stmt_id store = schedule_at(m, stmt_of(m, p->sum))->first;
-    ir_access *t;
-    uint32_t n = ir_accesses(m->k, store, &t), found = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!t[i].load || !schedule_is_arg(m, &t[i])) continue;
-        if (found == 2 || t[i].dyn || t[i].guard) return false;
-        p->load[found] = t[i].load;
-        p->mem[found++] = t[i].mem;
+    contraction x;
+    if (!contraction_of(m->k, stmt_of(m, p->c.loop[0]), &x)) return false;
+    p->tile = x.tile;
+    p->sum = loop_of(m, x.loop[x.loops - 1].at);
+    for (int i = 0; i < 2; i++) {
+        const contraction_operand *o = &x.of[i ^ p->exchanged];
+        if (!o->plain) return false;
+        p->load[i] = o->access.load;
+        p->mem[i] = o->mem;
     }
-    return found == 2;
+    return true;
 }
 
-/* def t; for r {t += a*b}; stores   directly in the innermost output loop. */
+/* The loops of a sum are merged where they can be, whatever it is. */
 static bool read_product(scheduler *m, stmt_id loop, product *p) {
     p->c = loop_chain_of(m, loop);
     stmt_id def = schedule_at(m, p->c.body)->first, red = def ? schedule_at(m, def)->next : 0;
     if (!red || schedule_at(m, def)->kind != STMT_DEF || schedule_at(m, red)->kind != STMT_LOOP)
         return false;
-    for (stmt_id s = schedule_at(m, red)->next; s; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind != STMT_STORE) return false;
     loop_chain r = loop_chain_of(m, red);
-    if (schedule_has_inner(m, r.body)) return false;
-    const ir_stmt *x = schedule_at(m, schedule_at(m, r.body)->first);
-    if (x != schedule_at(m, schedule_at(m, r.body)->last) || x->monoid != MONOID_SUM) return false;
-    p->tile = schedule_at(m, def)->def.mem;
-    if (x->store.mem[0] != p->tile) return false;
+    stmt_id update = schedule_at(m, r.body)->first;
+    if (schedule_at(m, update)->kind != STMT_STORE ||
+        schedule_at(m, update)->monoid != MONOID_SUM || schedule_at(m, update)->next)
+        return false;
     schedule_merge_in_step(m, &r);
-    p->sum = r.loop[r.n - 1];
     return read_loads(m, p);
 }
 
@@ -276,6 +274,7 @@ static side side_of(const scheduler *m, const product *p, loop_h l) {
 }
 
 static void exchange_sides(product *p) {
+    p->exchanged = !p->exchanged;
     expr_id load = p->load[0];
     mem_id mem = p->mem[0];
     p->load[0] = p->load[1], p->mem[0] = p->mem[1];
@@ -311,9 +310,7 @@ static bool sort_loops(scheduler *m, product *p) {
         stmt_id a = stmt_of(m, c->loop[i]), b = stmt_of(m, c->loop[i + 1]);
         if (s == BATCH || s != side_of(m, p, c->loop[i + 1]) || !schedule_in_step(m, a, b))
             continue;
-        bool flipped = p->load[0] > p->load[1];
         if (!merge_two(m, c, i) || !read_loads(m, p)) return false;
-        if (flipped != (p->load[0] > p->load[1])) exchange_sides(p);
     }
     for (int pass = 0; pass < c->n; pass++)
         for (int i = 0; i + 1 < c->n; i++)

@@ -3,6 +3,7 @@
  * after the other, each as far as the next barrier; so a barrier that is missing gives another
  * result. */
 #include "ir_cases.h"
+#include "schedule/schedule.h"
 #include "transform/transform.h"
 
 /* ---- thread --------------------------------------------------------------------------------- */
@@ -276,7 +277,41 @@ static void a_staged_operand_is_shared_by_the_group(void) {
     ir_close(k);
 }
 
+/* Members side by side compute neighbours in memory, also where the rows are two loops that become
+ * one: which factor is the rows' is what it was before. */
+static void columns_are_where_the_output_is_contiguous(void) {
+    static const char text[] = "kernel \"mm\" {\n"
+                               "  arg a0 f32[12288] write\n  reg t0 f32[1]\n"
+                               "  arg a1 f32[3072] read\n  arg a2 f32[4096] read\n"
+                               "  for i0 < 4 {\n    for i1 < 24 {\n      for i2 < 128 {\n"
+                               "        def t0 = f32(0)\n        for r0 < 32 {\n"
+                               "          t0[0] += mul(a1[768*i0 + 32*i1 + r0], a2[32*i2 + r0])\n"
+                               "        }\n        a0[3072*i0 + 128*i1 + i2] = t0[0]\n"
+                               "      }\n    }\n  }\n}\n";
+    machine m = machine_generic();
+    m.members = 256, m.group_bytes = 32 << 10, m.threads = 16;
+    for (int exchanged = 0; exchanged < 2; exchanged++) {
+        const int64_t dim[4] = {1, 1, 1, 1};
+        char product_[sizeof text];
+        strcpy(product_, text);
+        if (exchanged)
+            memcpy(strstr(product_, "mul("), "mul(a2[32*i2 + r0], a1[768*i0 + 32*i1 + r0])", 44);
+        str lines;
+        str_open(&lines, &ctx.heap);
+        kernel *before = parse(product_), *after = parse(product_);
+        schedule_default(before, &m, &lines);
+        if (!strstr(lines.s, "\nsplit i2 64 -> gc ci\n")) FAIL("the schedule is\n%s", lines.s);
+        CHECK(transform_lines(after, lines.s, NULL) > 0);
+        ir_place_barriers(after);
+        check_same(__LINE__, before, after, dim);
+        str_free(&lines);
+        ir_close(before);
+        ir_close(after);
+    }
+}
+
 static void all(void) {
+    RUN(columns_are_where_the_output_is_contiguous);
     RUN(independent_iterations_may_be_shared_by_members);
     RUN(dependent_iterations_may_not);
     RUN(thread_loops_of_a_nest_stand_directly_in_each_other);
