@@ -230,7 +230,8 @@ QN_API qn_code qn_realize(int n, qn_tensor *const *ts);
  * a view of one by slices, reshapes, permutations and flips, which then gets a new version with
  * these places overwritten, and t shows them. Anything else is refused (QN_EGRAPH). */
 QN_API qn_code qn_assign(qn_tensor *t, qn_tensor *value);
-/* Overwrite t's value by data from the caller; as qn_assign of qn_from. */
+/* Overwrite t's value by data from the caller; as qn_assign of qn_from, but at once: it is no part
+ * of a static graph. */
 QN_API qn_code qn_write(qn_tensor *t, const void *data, size_t size);
 /* Text of the value with at most `limit` elements an axis, into a string owned by the context
  * until the next call. */
@@ -259,10 +260,12 @@ QN_API void qn_tape_end(qn_tape *tape);
  * What is made of an input follows it, read before or not; everything else that lies in memory is a
  * parameter, read anew at each run, so that qn_assign and qn_write on it are seen; so are values of
  * assigned tensors and outputs of other plans. Assignments pending now become part of the plan, and
- * each run makes them, but for those of values that are there and follow no input. Nothing is
- * computed by this call but first values of modules' parameters that were not yet. QN_EGRAPH where
- * it cannot be known what follows an input: history was cut (knob history), or parameters were
- * released or overwritten since. */
+ * each run makes them, but for qn_write and those of values that are there and follow no input and
+ * no tensor that is assigned to. Nothing is computed by this call but first values of modules'
+ * parameters that were not yet. QN_EGRAPH where it cannot be known what follows an input: history
+ * was cut (knob history), or parameters were released or overwritten since; where an assignment was
+ * made already, by reading some value after the outputs were recorded, so that no run would make
+ * it; and where the assigned tensor was a constant (qn_zeros), by which rules simplify. */
 QN_API qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                             qn_tensor *const *outputs);
 /* outputs[i] receives a fresh tensor each; after an error they are as they were. An input compiled

@@ -193,7 +193,8 @@ enum {
     NODE_LISTED = 128  /* among what history may lose: see history.c */
 };
 #define VARIABLE_SHARED UINT32_MAX
-enum { HOLDERS_MANY = 15 }; /* so many or more: for good */
+enum { HOLDERS_MANY = 15 };   /* so many or more: for good */
+enum { VERSION_WRITTEN = 1 }; /* by qn_write through a view: no part of any static graph */
 
 typedef struct graph_node {
     uint8_t op;
@@ -208,10 +209,16 @@ typedef struct graph_node {
     uint32_t refs;
     uint32_t needs; /* who may still ask for the value: see history.c */
     tuple_id shape;
-    tuple_id attr;   /* BUFFER: where it became OLD or LOST, as graph_place() has it */
+    tuple_id attr;   /* BUFFER: where it became OLD or LOST, as graph_place() has it; DETACH as a
+                        version: VERSION_WRITTEN */
     uint32_t buffer; /* run's buffer number when realized; else of a value kept, see run/kept.c */
     uint32_t mark;   /* of the last traversal that came by (graph_mark) */
-    node_id src[3];
+    union {
+        node_id src[3];
+        struct {
+            uint32_t made_of[2], ran; /* versions: see run/static/effects.c */
+        };
+    };
     union {
         node_id prev;  /* in the list of what history may lose */
         uint32_t hash; /* CONSED and not in that list: its key */
@@ -440,7 +447,7 @@ struct tensor {
     uint32_t refs;
     uint32_t pending;  /* 1 + place in graph.pending, 0: none */
     node_id replaced;  /* while pending: the node it named before, with a reference and a need */
-    uint32_t place;    /* while pending: where it was assigned to */
+    uint32_t place;    /* where it was first assigned to since the last run */
     uint32_t variable; /* a number of its own once it was assigned to */
     uint64_t number;   /* in the order in which handles were made */
 };
@@ -478,6 +485,10 @@ void tensor_settle(tensor *t, bool done);
 void tensor_describe(const graph *g, node_id n, str *out);
 /* The nodes of parameters' first values that are not computed, into an arena array; raises. */
 uint32_t tensors_initial(graph *g, arena *a, node_id **node);
+/* Values written through views that are pending, likewise. */
+uint32_t tensors_written(const graph *g, arena *a, node_id **node);
+/* All tensors that were assigned to and have no pending assignment, into an arena array; raises. */
+uint32_t tensors_assigned(const graph *g, arena *a, tensor ***out);
 tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
 tensor *tensor_keep(tensor *t);                     /* qn_keep and qn_release, unchecked */
 void tensor_drop(tensor *t);

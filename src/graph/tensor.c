@@ -116,6 +116,19 @@ uint32_t tensors_initial(graph *g, arena *a, node_id **node) {
     return n;
 }
 
+uint32_t tensors_assigned(const graph *g, arena *a, tensor ***out) {
+    uint32_t n = 0, cap = 0;
+    *out = NULL;
+    for (handle_block *b = g->ctx->handles.block; b; b = b->next)
+        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
+            tensor *t = (tensor *)&b->slot[i].handle;
+            if (t->h.kind != HANDLE_TENSOR || !t->variable || t->pending) continue;
+            *out = arena_grow(a, *out, &cap, n + 1, sizeof **out);
+            (*out)[n++] = t;
+        }
+    return n;
+}
+
 tensor *graph_handle_of(const graph *g, node_id n) {
     tensor *oldest = NULL;
     for (handle_block *b = g->ctx->handles.block; b; b = b->next)
@@ -125,6 +138,16 @@ tensor *graph_handle_of(const graph *g, node_id n) {
             if (!oldest || t->number < oldest->number) oldest = t;
         }
     return oldest;
+}
+
+uint32_t tensors_written(const graph *g, arena *a, node_id **node) {
+    uint32_t n = 0;
+    *node = arena_alloc(a, (g->pending_count + 1) * sizeof **node);
+    for (uint32_t i = 0; i < g->pending_count; i++) {
+        node_id id = g->pending[i]->node;
+        if (g->node[id].op == OP_DETACH && g->node[id].attr == VERSION_WRITTEN) (*node)[n++] = id;
+    }
+    return n;
 }
 
 void tensor_settle(tensor *t, bool done) {

@@ -90,18 +90,18 @@ static void take_memory(tensor *t, node_id value) {
     tensor_renew(t, n);
 }
 
-/* In memory, and not because somebody asked for the value of an expression: a static graph may make
- * that, and then the assignment is part of it. */
-static bool is_data(const graph_node *x) {
-    return node_is_memory(x) && (!x->sources || (x->op == OP_DETACH && x->bits));
+static bool is_written(const graph *g, const tensor *t) {
+    return !t->pending || node_at(g, t->node)->attr == VERSION_WRITTEN;
 }
 
-/* Raises; then nothing has changed. */
-static void assign_node(tensor *t, node_id value) {
+/* A value that is there, too, may be an input of the static graph that is captured next, and then
+ * each run makes the assignment. What was `written` is data of the moment. Raises; then nothing has
+ * changed. */
+static void assign_node(tensor *t, node_id value, bool written) {
     qn_ctx *qn = t->h.ctx;
     graph *g = qn->graph;
     if (value == t->node) return;
-    if (is_data(node_at(g, value))) {
+    if (written && node_at(g, value)->op == OP_BUFFER) {
         take_memory(t, value);
         return;
     }
@@ -109,6 +109,7 @@ static void assign_node(tensor *t, node_id value) {
         heap_grow(&qn->heap, g->pending, &g->pending_cap, g->pending_count + 1, sizeof *g->pending);
     uint32_t place = graph_place(g);
     node_id version = node_version(g, value);
+    if (written && is_written(g, t)) node_at(g, version)->attr = VERSION_WRITTEN;
     if (!t->pending) add_pending(g, t, place);
     tensor_renew(t, version);
 }
@@ -183,14 +184,14 @@ static node_id view_of(graph *g, node_id v, node_id base, node_id instead) {
     return node_make(g, (node_form){x.op, (qn_dtype)x.dtype, x.shape, x.attr, 0}, 1, &from);
 }
 
-static bool assign_view(tensor *t, node_id value) {
+static bool assign_view(tensor *t, node_id value, bool written) {
     graph *g = t->h.ctx->graph;
     tensor *owner = view_owner(t);
     if (!owner) return false;
     node_id base = owner->node, view = t->node;
     for (node_id v = view; v != base; v = g->node[v].src[0]) value = view_undone(g, v, value);
     node_ref(g, base); /* view_of() asks which node it was */
-    assign_node(owner, value);
+    assign_node(owner, value, written);
     tensor_point(t, view_of(g, view, base, owner->node));
     node_unref(g, base);
     return true;
@@ -216,12 +217,12 @@ static bool assign_fits(const tensor *t, const tensor *value) {
 }
 
 /* The value fits. Raises. */
-static bool assign_value(tensor *t, node_id value) {
+static bool assign_value(tensor *t, node_id value, bool written) {
     graph *g = t->h.ctx->graph;
     const graph_node *x = node_at(g, t->node);
     bool made = op_rows[x->op].class_ == CLASS_LEAF || !(x->flags & NODE_DATA);
-    if (is_value(g, t->node) || made) return assign_node(t, value), true;
-    if (op_rows[x->op].class_ == CLASS_MOVE) return assign_view(t, value);
+    if (is_value(g, t->node) || made) return assign_node(t, value, written), true;
+    if (op_rows[x->op].class_ == CLASS_MOVE) return assign_view(t, value, written);
     return refuse(t,
                   "is the result of %s, which nothing else would see; assign to a variable, or "
                   "realize it before",
@@ -238,7 +239,7 @@ typedef struct assignment {
 
 static void assign_work(void *arg) {
     assignment *a = arg;
-    a->done = assign_fits(a->t, a->value) && assign_value(a->t, a->value->node);
+    a->done = assign_fits(a->t, a->value) && assign_value(a->t, a->value->node, false);
 }
 
 qn_code qn_assign(qn_tensor *name, qn_tensor *from) {
@@ -262,7 +263,7 @@ static bool write_checked(tensor *t, const void *data, size_t size) {
         return fail(qn, QN_ERANGE, "write: the tensor has %zu bytes, the data %zu", need, size),
                false;
     if (size && !data) return fail(qn, QN_ENULL, "write: no data for %zu bytes", size), false;
-    return assign_value(t, node_from(qn, (qn_dtype)x.dtype, x.shape, data, size));
+    return assign_value(t, node_from(qn, (qn_dtype)x.dtype, x.shape, data, size), true);
 }
 
 static void write_work(void *arg) {

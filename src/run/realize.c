@@ -12,7 +12,8 @@ typedef struct request {
     checks checks;          /* of indices; their roots come after `wanted` ones */
     uint32_t wanted, named; /* the first `named` of these were asked for, the others are kept */
     kept_values kept;
-    bool effects; /* pending assignments are part of it */
+    bool effects;      /* pending assignments are part of it, */
+    uint64_t *made_of; /* made of these leaves: see effects.c */
 } request;
 
 node_id node_behind(const graph *g, node_id n) {
@@ -132,8 +133,9 @@ static bool is_there(const graph *g, uint32_t n, const node_id *node) {
 
 static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     graph *g = qn->graph;
-    const uint32_t pending = effects ? g->pending_count : 0;
     sweep_if_due(qn);
+    if (effects) effects_settle_data(qn); /* first, so that what they replace goes */
+    const uint32_t pending = effects ? g->pending_count : 0;
     check_there(qn, n, node);
     if (!pending && is_there(g, n, node)) {
         request_ends(qn);
@@ -155,6 +157,7 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
     if (r->to.roots) {
         r->to.nodes = graph_order_kept(g, &a, (int)r->to.roots, r->to.root, &r->to.order);
         check_there(qn, r->to.nodes, r->to.order);
+        if (pending) r->made_of = effects_made_of(g, &a, r->to.nodes, r->to.order);
         bool again = kept_show(qn, &a, &r->kept, r->to.nodes, r->to.order);
         r->named = r->to.roots;
         if (again)
@@ -171,7 +174,9 @@ static void run_request(qn_ctx *qn, uint32_t n, const node_id *node, bool effect
         for (uint32_t i = r->wanted; i < r->to.roots; i++) buffer_unref(qn, out[i]);
         checks_let_go(&r->checks, qn);
     }
+    if (pending && !r->made_of) r->made_of = effects_made_of(g, &a, 0, NULL);
     take_values(qn, r, out);
+    if (pending) effects_ran(g, r->made_of);
     if (effects) pending_clear(g, false);
     for (uint32_t i = 0; i < r->askeds; i++) value_drop(g, r->asked[i]);
     request_ends(qn);
@@ -220,6 +225,8 @@ void realize_initial(qn_ctx *qn) {
     cleanup_push(&qn->heap, &c, arena_cleanup, &a);
     node_id *node;
     uint32_t n = tensors_initial(qn->graph, &a, &node);
+    if (n) realize(qn, n, node, false);
+    n = tensors_written(qn->graph, &a, &node);
     if (n) realize(qn, n, node, false);
     cleanup_run(&qn->heap, &c);
 }

@@ -396,12 +396,21 @@ bool host_size(qn_ctx *qn, const char *call, tuple_id shape, int dtype, size_t *
 void pending_clear(graph *g, bool undo);
 node_id node_behind(const graph *g, node_id n); /* what computes its value: not DETACH */
 
+/* ---- static/effects.c ------------------------------------------------------------------------ */
+
+/* What leaves each pending assignment is made of, after an order that marked the nodes. Raises. */
+uint64_t *effects_made_of(graph *g, arena *a, uint32_t nodes, const node_id *order);
+void effects_ran(graph *g, const uint64_t *made_of); /* their versions are there now */
+/* t's pending assignment is of a value that is there: made. And all such. */
+void effects_settle(qn_ctx *qn, tensor *t);
+void effects_settle_data(qn_ctx *qn);
+
 /* ---- assign.c -------------------------------------------------------------------------------- */
 
 /* A BUFFER that holds this data; its size was checked. Raises. */
 node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size);
 
-/* ---- constants.c ----------------------------------------------------------------------------- */
+/* ---- static/constants.c ---------------------------------------------------------------------- */
 
 /* What a static graph computes once. */
 typedef struct static_constants {
@@ -423,7 +432,7 @@ bool constants_make(static_constants *c, qn_ctx *qn);
 void constants_drop(static_constants *c, qn_ctx *qn);
 void constants_close(static_constants *c, qn_ctx *qn);
 
-/* ---- reopen.c -------------------------------------------------------------------------------- */
+/* ---- static/reopen.c ------------------------------------------------------------------------- */
 
 /* Values that were computed of a static graph's inputs, while these are expressions again. */
 typedef struct reopened {
@@ -442,9 +451,11 @@ typedef struct static_lists {
  * what is assigned and does not is assigned now. Raises, where an input cannot be told from what
  * was computed of it, too. */
 void reopen_inputs(reopened *r, qn_ctx *qn, arena *a, const static_lists *lists);
+/* effects.c: an assignment that outputs were recorded with was made already: an error. Raises. */
+void effects_check(qn_ctx *qn, arena *a, const static_lists *lists);
 void reopen_end(reopened *r, graph *g);
 
-/* ---- static.c -------------------------------------------------------------------------------- */
+/* ---- static/static.c ------------------------------------------------------------------------- */
 
 void statics_close(qn_ctx *qn); /* every static graph that is still open */
 /* The plan that a static graph runs; NULL: it is none, which is reported. */

@@ -262,6 +262,7 @@ static void a_gradient_without_history_is_an_error(void) {
     qn_tensor *x = matrix(2, 2), *y = qn_mul(x, x), *g = NULL;
     CHECK_INT(qn_realize(1, &y), QN_OK);
     CHECK_INT(qn_assign(x, matrix(2, 2)), QN_OK);
+    CHECK_INT(qn_realize(1, &x), QN_OK);
     CHECK(qn_grad(y, NULL, 1, &x, &g) < 0);
     EXPECT(QN_EGRAPH, "grad", "f32[2, 2]: the value it had before it was assigned to", NULL);
 }

@@ -381,6 +381,7 @@ static void kept_losses_do_not_keep_old_parameters(void) {
             CHECK_INT(qn_assign(w, large(qn, 2)), QN_OK);
             qn_scope_end(qn, s);
         }
+        CHECK_INT(qn_realize(1, &w), QN_OK);
         CHECK(stats_of(qn).bytes < before + 4 * LARGE / 2);
         CHECK(isnan(slope(loss[0], w)));
         expect_error(qn, "needed and gone");

@@ -246,6 +246,8 @@ static void history_that_was_cut_is_an_error(void) {
     refused(x, qn_add(qn_cast(count, QN_F32), sum(x)), "i64[]", "history");
     CHECK(run_other(qn_mul(sum(x), early)) == 60); /* it is older */
     CHECK_INT(qn_assign(late = number(4), loss), QN_OK);
+    refused(x, qn_mul(sum(x), late), "the loss", "history"); /* each run would assign it */
+    CHECK(read_one(late) == 6);
     CHECK(run_other(qn_mul(sum(x), late)) == 360); /* a version is what it is */
     close_all();
 }

@@ -38,12 +38,14 @@ static bool is_version(const graph_node *x) {
 
 /* ---- what follows an input ------------------------------------------------------------------- */
 
-enum { FOLLOWS = 1, FORGOT = 2 };
+/* An input; what the graph will assign to, which itself IS_STATE; of an input nobody knows. */
+enum { FOLLOWS = 1, FOLLOWS_STATE = 2, FORGOT = 4, IS_STATE = 8 };
 
 typedef struct walk {
     qn_ctx *qn;
     const static_lists *l;
-    uint32_t roots, nodes, oldest;
+    uint32_t roots, nodes;
+    uint32_t oldest, reached; /* of the inputs; of these and of what assignments replace */
     node_id *root, *order;
     uint8_t *is; /* by place in the order */
 } walk;
@@ -53,11 +55,12 @@ static uint8_t look(const walk *w, node_id n) {
     const graph_node *x = node_at(g, n);
     uint8_t is = 0;
     if (is_input(w->l, n)) return FOLLOWS;
+    if (w->is[x->mark - g->mark_base]) return FOLLOWS_STATE | IS_STATE;
     if (is_version(x) && node_is_memory(x)) return 0;
     if (x->cut && x->born >= w->oldest) return FORGOT;
-    for (int i = 0; i < x->sources && x->born >= w->oldest; i++)
+    for (int i = 0; i < x->sources && x->born >= w->reached; i++)
         is |= w->is[node_at(g, x->src[i])->mark - g->mark_base];
-    return is;
+    return is & ~IS_STATE;
 }
 
 static void find_followers(walk *w, arena *a) {
@@ -70,8 +73,17 @@ static void find_followers(walk *w, arena *a) {
         uint32_t born = node_at(g, input_node(w->l, i))->born;
         if (born < w->oldest) w->oldest = born;
     }
-    w->nodes = graph_order_history(g, a, (int)w->roots, w->root, w->oldest, &w->order);
-    w->is = arena_alloc(a, w->nodes + 1);
+    w->reached = w->oldest;
+    for (uint32_t i = 0; i < g->pending_count; i++) {
+        uint32_t born = node_at(g, g->pending[i]->replaced)->born;
+        if (born < w->reached) w->reached = born;
+    }
+    w->nodes = graph_order_history(g, a, (int)w->roots, w->root, w->reached, &w->order);
+    w->is = arena_zeroed(a, w->nodes + 1);
+    for (uint32_t i = 0; i < g->pending_count; i++) {
+        const graph_node *x = node_at(g, g->pending[i]->replaced);
+        if (x->mark >= g->mark_base) w->is[x->mark - g->mark_base] = IS_STATE;
+    }
     for (uint32_t i = 0; i < w->nodes; i++) w->is[i] = look(w, w->order[i]);
 }
 
@@ -102,13 +114,14 @@ static void open_computed(reopened *r, const walk *w, arena *a) {
     for (int i = 0; i < w->l->n_out; i++)
         w->is[node_at(g, tensor_at(w->l->outputs[i])->node)->mark - g->mark_base] |= FOLLOWS;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < w->nodes; i++) n += (w->is[i] & FOLLOWS) != 0;
+    for (uint32_t i = 0; i < w->nodes; i++) n += (w->is[i] & (FOLLOWS | FOLLOWS_STATE)) != 0;
     r->node = arena_alloc(a, (n + 1) * sizeof *r->node);
     r->buffer = arena_alloc(a, (n + 1) * sizeof *r->buffer);
     for (uint32_t i = 0; i < w->nodes; i++) {
         const graph_node *x = node_at(g, w->order[i]);
-        bool computed = (x->flags & NODE_REALIZED) && x->op != OP_BUFFER && !is_version(x);
-        if (computed && (w->is[i] & FOLLOWS) && !is_input(w->l, w->order[i]))
+        bool computed = (x->flags & NODE_REALIZED) && x->op != OP_BUFFER && !is_version(x) &&
+                        !(w->is[i] & IS_STATE);
+        if (computed && (w->is[i] & (FOLLOWS | FOLLOWS_STATE)) && !is_input(w->l, w->order[i]))
             open_node(r, g, w->order[i]);
     }
 }
@@ -192,10 +205,7 @@ static void settle_assignments(const walk *w) {
         tensor *t = g->pending[i];
         node_id n = node_behind(g, t->node);
         if (!node_is_memory(node_at(g, n)) || is_input(w->l, n)) continue;
-        buffer_ref(w->qn, node_at(g, n)->buffer);
-        graph_realized(g, t->node, node_at(g, n)->buffer);
-        buffer_sized(w->qn, t->node);
-        tensor_settle(t, true);
+        effects_settle(w->qn, t);
     }
 }
 
@@ -206,6 +216,7 @@ void reopen_inputs(reopened *r, qn_ctx *qn, arena *keep, const static_lists *l) 
     cleanup_push(&qn->heap, &c, arena_cleanup, &a);
     walk w = {.qn = qn, .l = l};
     check_inputs(&w);
+    effects_check(qn, &a, l);
     find_followers(&w, &a);
     open_computed(r, &w, keep);
     check_leaves(&w, &a);

@@ -1,0 +1,316 @@
+/* test_effects.c - a static graph makes the assignments that were recorded with it, or is an error.
+ *
+ * A step is recorded of one array, captured, and run with another. Whatever was assigned, through
+ * whatever view, and whatever was read, realized or kept on the way, the state is then what the
+ * same step gives that is recorded with the other array, or there was an error: never another
+ * number. The oracle is that: the step alone, without a static graph. */
+#include <stdlib.h>
+
+#include "quern.h"
+#include "quern_nn.h"
+#include "test.h"
+
+enum { N = 4 };
+static const float first[N] = {1, 2, 3, 4}, other[N] = {10, -20, 30, 50}, start[N] = {7, 8, 9, 6};
+
+static qn_ctx *qn;
+static qn_tensor *x, *state, *y;
+static qn_optimizer *optimizer;
+static int right, refused;
+
+static qn_tensor *vector(const float *v) {
+    return qn_from(qn, QN_F32, 1, (int64_t[]){N}, v);
+}
+
+static qn_tensor *twice(qn_tensor *t) {
+    return qn_add(t, t);
+}
+
+/* ---- what is assigned ------------------------------------------------------------------------ */
+
+static void the_input(void) {
+    CHECK_INT(qn_assign(state, x), QN_OK);
+}
+
+static void a_view_of_the_input(void) {
+    CHECK_INT(qn_assign(state, qn_flip(x, 0)), QN_OK);
+}
+
+static void a_copy_of_the_input(void) {
+    CHECK_INT(qn_assign(state, qn_detach(x)), QN_OK);
+}
+
+static void an_expression(void) {
+    CHECK_INT(qn_assign(state, qn_add(twice(x), state)), QN_OK);
+}
+
+static void what_the_output_is(void) {
+    CHECK_INT(qn_assign(state, y), QN_OK);
+}
+
+static void the_input_to_a_part(void) {
+    qn_tensor *part = qn_slice(state, 0, 1, 3, 1);
+    CHECK_INT(qn_assign(part, qn_slice(x, 0, 0, 2, 1)), QN_OK);
+}
+
+static void the_input_to_the_whole_turned(void) {
+    CHECK_INT(qn_assign(qn_flip(state, 0), x), QN_OK);
+}
+
+static void the_input_updated(void) {
+    qn_tensor *some = qn_slice(x, 0, 1, 3, 1);
+    CHECK_INT(qn_assign(state, qn_update_slice(state, some, (int64_t[]){2})), QN_OK);
+}
+
+static void both_to_one(void) {
+    CHECK_INT(qn_assign(state, x), QN_OK);
+    CHECK_INT(qn_assign(state, qn_mul(state, twice(x))), QN_OK);
+}
+
+static void the_input_and_then_another(void) {
+    CHECK_INT(qn_assign(state, twice(x)), QN_OK);
+    CHECK_INT(qn_assign(state, x), QN_OK);
+}
+
+/* What follows no input but itself: each run is a step further. */
+static void its_own_successor(void) {
+    CHECK_INT(qn_assign(state, qn_mul(state, vector(start))), QN_OK);
+}
+
+static void its_successor_that_was_read(void) {
+    float v[N];
+    qn_tensor *next = twice(state);
+    CHECK_INT(qn_read(next, v, sizeof v), QN_OK);
+    CHECK_INT(qn_assign(state, next), QN_OK);
+}
+
+static void what_was_read_of_the_input(void) {
+    float v[N];
+    qn_tensor *next = twice(x);
+    CHECK_INT(qn_read(next, v, sizeof v), QN_OK);
+    CHECK_INT(qn_assign(state, next), QN_OK);
+}
+
+static void an_optimizers_step(void) {
+    CHECK_INT(qn_optimizer_step(optimizer, qn_sum(qn_mul(state, qn_mul(x, x)), QN_ALL, false)),
+              QN_OK);
+}
+
+#define ASSIGNED(X)                                                                                \
+    X(the_input)                                                                                   \
+    X(a_view_of_the_input)                                                                         \
+    X(a_copy_of_the_input)                                                                         \
+    X(an_expression)                                                                               \
+    X(what_the_output_is)                                                                          \
+    X(the_input_to_a_part)                                                                         \
+    X(the_input_to_the_whole_turned)                                                               \
+    X(the_input_updated)                                                                           \
+    X(both_to_one)                                                                                 \
+    X(the_input_and_then_another)                                                                  \
+    X(its_own_successor)                                                                           \
+    X(its_successor_that_was_read)                                                                 \
+    X(what_was_read_of_the_input)                                                                  \
+    X(an_optimizers_step)
+
+/* ---- what happens between recording and capturing -------------------------------------------- */
+
+static qn_code nothing(void) {
+    return QN_OK;
+}
+
+static qn_code the_output_is_read(void) {
+    float v[N];
+    return qn_read(y, v, sizeof v);
+}
+
+static qn_code the_state_is_read(void) {
+    float v[N];
+    return qn_read(state, v, sizeof v);
+}
+
+static qn_code something_else_is_read(void) {
+    float v[N];
+    return qn_read(twice(vector(start)), v, sizeof v);
+}
+
+static qn_code both_are_realized(void) {
+    return qn_realize(2, (qn_tensor *[]){y, state});
+}
+
+#define BETWEEN(X)                                                                                 \
+    X(nothing)                                                                                     \
+    X(the_output_is_read)                                                                          \
+    X(the_state_is_read)                                                                           \
+    X(something_else_is_read)                                                                      \
+    X(both_are_realized)
+
+/* ---- every one of each ----------------------------------------------------------------------- */
+
+static void open_step(const float *data) {
+    qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
+    x = vector(data);
+    state = vector(start);
+    CHECK_INT(qn_set_name(state, "state"), QN_OK);
+    qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
+    o.rate = 0.25;
+    o.momentum = 0.5;
+    optimizer = qn_optimizer_new(qn, 1, &state, &o);
+}
+
+static void close_step(void) {
+    if (qn_error_code(qn) != QN_OK) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+}
+
+/* The state after two steps of the other data, without a static graph. */
+static void expect(void (*assign)(void), float *want) {
+    open_step(other);
+    for (int i = 0; i < 2; i++) {
+        y = qn_neg(x);
+        assign();
+    }
+    CHECK_INT(qn_read(state, want, N * sizeof *want), QN_OK);
+    close_step();
+}
+
+/* Two runs of the captured step on the state it had; the first may have been spent. */
+static void captured(const char *name, void (*assign)(void), qn_code (*happens)(void), int tape) {
+    float want[N], got[N] = {0};
+    qn_tensor *out = NULL;
+    expect(assign, want);
+    open_step(first);
+    qn_tensor *in = vector(other);
+    qn_tape *t = tape ? qn_tape_begin(qn) : NULL;
+    y = qn_neg(x);
+    assign();
+    CHECK_INT(happens(), QN_OK);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+    qn_tape_end(t);
+    if (!p) {
+        CHECK_INT(qn_error_code(qn), QN_EGRAPH);
+        if (happens == nothing) FAIL("%s: %s", name, qn_error(qn));
+        refused++;
+        qn_close(qn);
+        return;
+    }
+    CHECK_INT(qn_write(state, start, sizeof start), QN_OK);
+    for (int i = 0; i < 2; i++) CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+    CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
+    for (int i = 0; i < N; i++)
+        if (got[i] != want[i]) FAIL("%s: element %d is %g, not %g", name, i, got[i], want[i]);
+    right++;
+    close_step();
+}
+
+static void all_of_them(int tape) {
+    static const struct {
+        const char *name;
+        void (*assign)(void);
+    } assigned[] = {
+#define X(name) {#name, name},
+        ASSIGNED(X)
+#undef X
+    };
+    static const struct {
+        const char *name;
+        qn_code (*happens)(void);
+    } between[] = {
+#define X(name) {#name, name},
+        BETWEEN(X)
+#undef X
+    };
+    refused = right = 0;
+    for (size_t a = 0; a < sizeof assigned / sizeof *assigned; a++)
+        for (size_t b = 0; b < sizeof between / sizeof *between; b++) {
+            char name[100];
+            snprintf(name, sizeof name, "%s, %s", assigned[a].name, between[b].name);
+            captured(name, assigned[a].assign, between[b].happens, tape);
+        }
+    printf("%d right, %d refused\n", right, refused);
+    CHECK(right >= (int)(sizeof assigned / sizeof *assigned));
+}
+
+static void a_graph_makes_its_assignments_or_is_an_error(void) {
+    all_of_them(0);
+}
+
+static void so_while_a_tape_is_open(void) {
+    all_of_them(1);
+}
+
+/* ---- the error, and what is none ------------------------------------------------------------ */
+
+static void the_error_names_the_tensor_and_the_remedy(void) {
+    open_step(first);
+    y = qn_neg(x);
+    the_input();
+    CHECK_INT(the_output_is_read(), QN_OK);
+    CHECK(!qn_plan_new(qn, 1, &x, 1, &y));
+    CHECK_INT(qn_error_code(qn), QN_EGRAPH);
+    CHECK(strstr(qn_error(qn), "\"state\"") && strstr(qn_error(qn), "record it again"));
+    qn_clear_error(qn);
+    the_input();
+    CHECK(qn_plan_new(qn, 1, &x, 1, &y) != NULL);
+    close_step();
+}
+
+/* Steps without a static graph, and then one that only reads what they made. */
+static void what_was_trained_before_is_a_parameter(void) {
+    float got[N];
+    open_step(first);
+    qn_tensor *in = vector(other), *out = NULL;
+    for (int i = 0; i < 3; i++) {
+        an_optimizers_step();
+        CHECK_INT(the_state_is_read(), QN_OK);
+    }
+    y = qn_sub(state, state);
+    y = qn_add(y, x);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+    CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+    CHECK_INT(qn_read(out, got, sizeof got), QN_OK);
+    for (int i = 0; i < N; i++) CHECK(got[i] == other[i]);
+    close_step();
+}
+
+/* Data that is no input, and what is written, are the state's at once. */
+static void what_follows_no_input_is_no_part_of_the_graph(void) {
+    float got[N], piece[2] = {-1, -2};
+    open_step(first);
+    qn_tensor *in = vector(other), *out = NULL, *second = vector(start);
+    y = qn_neg(x);
+    CHECK_INT(qn_assign(state, vector(other)), QN_OK);
+    CHECK_INT(qn_write(qn_slice(second, 0, 1, 3, 1), piece, sizeof piece), QN_OK);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+    CHECK_INT(qn_read(state, got, sizeof got), QN_OK);
+    CHECK(got[0] == other[0] && got[3] == other[3]);
+    CHECK_INT(qn_read(second, got, sizeof got), QN_OK);
+    CHECK(got[0] == start[0] && got[1] == -1 && got[2] == -2 && got[3] == start[3]);
+    CHECK_INT(qn_write(second, start, sizeof start), QN_OK);
+    CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+    CHECK_INT(qn_read(second, got, sizeof got), QN_OK);
+    CHECK(got[1] == start[1]);
+    close_step();
+}
+
+/* A constant is every other use of its value, too: an expression of it could not follow it. */
+static void a_constant_that_is_assigned_to_is_an_error(void) {
+    open_step(first);
+    qn_tensor *total = qn_zeros(qn, QN_F32, 1, (int64_t[]){N});
+    y = qn_neg(x);
+    CHECK_INT(qn_assign(total, qn_add(total, x)), QN_OK);
+    CHECK(!qn_plan_new(qn, 1, &x, 1, &y));
+    CHECK_INT(qn_error_code(qn), QN_EGRAPH);
+    CHECK(strstr(qn_error(qn), "constant") && strstr(qn_error(qn), "qn_from"));
+    qn_close(qn);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(a_graph_makes_its_assignments_or_is_an_error);
+    RUN(so_while_a_tape_is_open);
+    RUN(the_error_names_the_tensor_and_the_remedy);
+    RUN(what_was_trained_before_is_a_parameter);
+    RUN(what_follows_no_input_is_no_part_of_the_graph);
+    RUN(a_constant_that_is_assigned_to_is_an_error);
+    return test_end();
+}
