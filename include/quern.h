@@ -46,7 +46,7 @@ typedef struct qn_tape qn_tape;
 typedef struct qn_plan qn_plan; /* a static graph made by qn_plan_new */
 typedef uint32_t qn_scope;
 
-/* Element types. The order is the promotion order within a kind; values are stable. */
+/* Element types; values are stable. */
 typedef enum qn_dtype {
     QN_BOOL = 0,
     QN_I8 = 1,
@@ -60,7 +60,9 @@ typedef enum qn_dtype {
     QN_F16 = 9,
     QN_BF16 = 10,
     QN_F32 = 11,
-    QN_F64 = 12
+    QN_F64 = 12,
+    QN_F8_E4M3 = 13, /* largest 448, no infinities: what is too large is NaN */
+    QN_F8_E5M2 = 14
 } qn_dtype;
 
 /* What a call with effects returns; the text of the first error is qn_error(). */

@@ -122,11 +122,22 @@ QN_API qn_tensor *qn_eye(qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t colum
 /* another dtype: rounded to nearest even, wrapped, or truncated and clamped (NaN gives 0); bool: x
  * != 0 */
 QN_API qn_tensor *qn_cast(qn_tensor *x, qn_dtype dtype);
+/* another dtype, where what is beyond its largest or smallest number, infinities too, is that
+ * number: cast would give infinity, NaN in f8_e4m3, or wrap; NaN stays, of integers it is 0 */
+QN_API qn_tensor *qn_cast_saturating(qn_tensor *x, qn_dtype dtype);
 /* the same bits as a dtype of equal size, else QN_EDTYPE; as bool: not 0 */
 QN_API qn_tensor *qn_bitcast(qn_tensor *x, qn_dtype dtype);
 /* the same bytes as another dtype: of another size the last axis is as much longer or shorter, and
  * must go up, else QN_ESHAPE; a scalar becomes a vector; the low bytes come first */
 QN_API qn_tensor *qn_view(qn_tensor *x, qn_dtype dtype);
+/* blocks of the last axis (OCP MX v1.0: 32 long) by a scale each into out[2]: values of an f8
+ * dtype, else QN_EDTYPE, and the scales' biased exponents, u8, 255 of a block with NaN or infinity;
+ * computed in f32; QN_ESHAPE if blocks do not divide the axis; scales have no gradient */
+QN_API qn_code qn_mx_quantize(qn_tensor *x, qn_dtype dtype, int64_t block, qn_tensor **out);
+/* f32: f8 values, block by block, times 2^(scale - 127), of 255 NaN; a block is as long as x's last
+ * axis has elements for one of the u8 scales', else QN_ESHAPE; nothing of it is stored before a
+ * product */
+QN_API qn_tensor *qn_mx_dequantize(qn_tensor *x, qn_tensor *scales);
 /* the value in memory of its own; its gradient is x's */
 QN_API qn_tensor *qn_clone(qn_tensor *x);
 
@@ -476,7 +487,7 @@ QN_API qn_tensor *qn_trace(qn_tensor *x, int64_t offset);
 /* ---- operations: scans -------------------------------------------------------------------- */
 
 /* Running results along one axis, of x's shape; sums and products of integers and bools in 64 bits,
- * of f16 and bf16 in f32; QN_ERANGE for an axis that x lacks. */
+ * of f16, bf16 and f8 in f32; QN_ERANGE for an axis that x lacks. */
 
 /* element i: the sum of elements 0 to i */
 QN_API qn_tensor *qn_cumsum(qn_tensor *x, int axis);
@@ -753,7 +764,7 @@ QN_API qn_tensor *qn_kron(qn_tensor *x, qn_tensor *y);
 /* In the dtype in which the operands meet; sizes that are summed over are equal, else QN_ESHAPE. */
 
 /* matrix product over x's last and y's last but one axis, batched and broadcast over the others; a
- * vector is a row or column; in the operands' dtype, f16 and bf16 summed in f32: cast narrow
+ * vector is a row or column; in the operands' dtype, f16, bf16 and f8 summed in f32: cast narrow
  * operands to i32 or f32 to keep whole sums, nothing wide is stored for it */
 QN_API qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y);
 /* inner product of two vectors of one size: a scalar */

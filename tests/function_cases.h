@@ -250,6 +250,9 @@
     X(glu, -4, 4, qn_glu(M, 1))                                                                    \
     X(nan_to_num, -4, 4, qn_nan_to_num(M, 0, 1, -1))                                               \
     X(frexp, -4, 4, frexp_of(M))                                                                   \
+    X(cast_saturating, -300, 300, qn_cast_saturating(M, dtype_is_float(a->d) ? QN_F64 : QN_I8))    \
+    X(mx_quantize, -4, 4, mx_of(qn_detach(M), false))                                              \
+    X(mx_dequantize, -4, 4, mx_of(qn_detach(M), true))                                             \
     X(bitwise_count, -8, 8, qn_bitwise_count(M))                                                   \
     X(nextafter, -4, 4, qn_bitcast(qn_nextafter(M, M), a->bits))                                   \
     X(ldexp, -4, 4, qn_ldexp(M, INDEX(7, 4, 6)))                                                   \

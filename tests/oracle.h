@@ -24,6 +24,10 @@ static inline oracle_format oracle_format_of(qn_dtype d) {
         return (oracle_format){10, -24, 15};
     case QN_BF16:
         return (oracle_format){7, -133, 127};
+    case QN_F8_E4M3:
+        return (oracle_format){3, -9, 8};
+    case QN_F8_E5M2:
+        return (oracle_format){2, -16, 15};
     case QN_F32:
         return (oracle_format){23, -149, 127};
     default:
@@ -40,12 +44,22 @@ static inline long double oracle_ulp(qn_dtype d, long double v) {
     return ldexpl(1, e > f.least ? e : f.least);
 }
 
-/* Nearest number of the dtype, ties to even, infinity past the largest. */
+/* The number next to the largest one, were there no bound. */
+static inline long double oracle_bound(qn_dtype d) {
+    return d == QN_F8_E4M3 ? 480 : ldexpl(2, oracle_format_of(d).most);
+}
+
+/* What is too large. */
+static inline long double oracle_past(qn_dtype d) {
+    return d == QN_F8_E4M3 ? (long double)NAN : (long double)INFINITY;
+}
+
+/* Nearest number of the dtype, ties to even, infinity past the largest, or NaN. */
 static inline long double oracle_round(qn_dtype d, long double v) {
-    if (v == 0 || !isfinite(v)) return v;
+    if (v == 0 || isnan(v)) return v;
+    if (isinf(v)) return copysignl(oracle_past(d), v);
     long double u = oracle_ulp(d, v), r = rintl(v / u) * u;
-    long double largest = ldexpl(2, oracle_format_of(d).most);
-    return fabsl(r) >= largest ? copysignl(INFINITY, v) : r;
+    return fabsl(r) >= oracle_bound(d) ? copysignl(oracle_past(d), v) : r;
 }
 
 static inline oracle_int oracle_wrap(qn_dtype d, oracle_int v) {
@@ -74,13 +88,12 @@ static inline long double oracle_get_f(qn_dtype d, const void *p, int64_t i) {
     if (d == QN_F64) return ((const double *)p)[i];
     oracle_format f = oracle_format_of(d);
     uint64_t bits = oracle_raw(d, p, i), fraction = bits & ((1u << f.fraction) - 1);
-    int e = (int)(bits >> f.fraction & (0x7fffu >> f.fraction));
-    long double v;
-    if (e == (int)(0x7fffu >> f.fraction))
-        v = fraction ? (long double)NAN : (long double)INFINITY;
-    else
-        v = ldexpl((long double)(fraction + (e ? 1u << f.fraction : 0)), f.least + (e ? e - 1 : 0));
-    return bits >> 15 ? -v : v;
+    uint64_t sign = (uint64_t)1 << (8 * qn_dtype_size(d) - 1);
+    int e = (int)((bits & (sign - 1)) >> f.fraction);
+    long double v =
+        ldexpl((long double)(fraction + (e ? 1u << f.fraction : 0)), f.least + (e ? e - 1 : 0));
+    if (v >= oracle_bound(d)) v = fraction ? (long double)NAN : oracle_past(d);
+    return bits & sign ? -v : v;
 }
 
 static inline oracle_int oracle_get_i(qn_dtype d, const void *p, int64_t i) {
@@ -108,14 +121,15 @@ static inline bool oracle_equal(qn_dtype d, const void *p, int64_t i, oracle_val
                                 double ulps) {
     if (!dtype_is_float(d)) return oracle_get_i(d, p, i) == want.i;
     long double got = oracle_get_f(d, p, i), exact = want.f;
-    if (isnan(got) || isnan(exact)) return isnan(got) && isnan(exact);
-    if (got == exact || got == oracle_round(d, exact)) return true;
+    long double rounded = oracle_round(d, exact);
+    if (isnan(got) && isnan(rounded)) return true;
+    if (got == exact || got == rounded) return true;
     if (!isfinite(got) || !isfinite(exact)) {
         /* one of them may just be past the largest number */
-        long double largest = ldexpl(2, oracle_format_of(d).most);
         long double finite = isfinite(got) ? got : exact;
-        return signbit(got) == signbit(exact) && isfinite(finite) &&
-               largest - fabsl(finite) <= (long double)(ulps + 1) * oracle_ulp(d, finite);
+        return (signbit(got) == signbit(exact) || isnan(got)) && isfinite(finite) &&
+               (!isnan(got) || isnan(oracle_past(d))) && !isnan(exact) &&
+               oracle_bound(d) - fabsl(finite) <= (long double)(ulps + 1) * oracle_ulp(d, finite);
     }
     return fabsl(got - exact) <= (long double)ulps * oracle_ulp(d, exact);
 }

@@ -52,7 +52,12 @@ static inline int64_t step_count(const step *s) {
 /* ---- ranges -------------------------------------------------------------------------------- */
 
 static inline int dtype_precision(qn_dtype d) {
-    return d == QN_F16 ? 11 : d == QN_BF16 ? 8 : d == QN_F32 ? 24 : 53;
+    return d == QN_F16       ? 11
+           : d == QN_BF16    ? 8
+           : d == QN_F8_E4M3 ? 4
+           : d == QN_F8_E5M2 ? 3
+           : d == QN_F32     ? 24
+                             : 53;
 }
 static inline double dtype_largest(qn_dtype d) {
     return d == QN_F16 ? 3e4 : d == QN_F64 ? 1e100 : 1e18;

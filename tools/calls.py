@@ -17,7 +17,7 @@ LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "L
            ("plan_run", "inputs"): "LENGTH_INPUTS", ("plan_run", "outputs"): "LENGTH_OUTPUTS",
            ("optimizer_apply", "gradients"): "LENGTH_PARAMETERS", ("from", "data"): "LENGTH_SHAPE",
            ("text_batch", "ids"): "LENGTH_BATCH", ("text_batch", "targets"): "LENGTH_BATCH",
-           ("frexp", "out"): "LENGTH_IS(2)", ("aminmax", "out"): "LENGTH_IS(2)",
+           ("frexp", "out"): "LENGTH_IS(2)", ("mx_quantize", "out"): "LENGTH_IS(2)", ("aminmax", "out"): "LENGTH_IS(2)",
            ("batch_norm_training", "out"): "LENGTH_IS(3)",
            ("write", "data"): "size", ("text_new", "text"): "size", ("text_ids", "ids"): "count"}
 

@@ -233,6 +233,7 @@ typedef struct dtype_row {
     const char *name, *file, *c_type;
     uint8_t bits, kind, rank, acc, fraction;
     int16_t least;
+    bool infinite; /* of floats: are there infinities? */
 } dtype_row;
 extern const dtype_row dtype_rows[DTYPE_COUNT];
 

@@ -1,8 +1,10 @@
 /* dtype.c - the rows of dtypes.h as data, and what the public functions tell of them. */
 #include "base/base.h"
 
+enum { TOP_NAN, TOP_INF };
+
 const dtype_row dtype_rows[DTYPE_COUNT] = {
-#define X(NAME, text, width, KIND, order, ACC, C, digits, exponent)                                \
+#define X(NAME, text, width, KIND, order, ACC, C, digits, exponent, TOP)                           \
     [QN_##NAME] = {.name = text,                                                                   \
                    .file = #NAME,                                                                  \
                    .c_type = #C,                                                                   \
@@ -11,7 +13,8 @@ const dtype_row dtype_rows[DTYPE_COUNT] = {
                    .rank = order,                                                                  \
                    .acc = QN_##ACC,                                                                \
                    .fraction = digits,                                                             \
-                   .least = exponent},
+                   .least = exponent,                                                              \
+                   .infinite = TOP_##TOP},
 #include "base/dtypes.h"
 #undef X
 };

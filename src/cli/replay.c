@@ -199,10 +199,11 @@ static bool repeat_call(replay *r, replay_call *c) {
 
 static double tolerance_of(const replay *r, int dtype) {
     double f32 = r->options->tolerance >= 0 ? r->options->tolerance : 1e-4;
-    return dtype == QN_F64   ? f32 * 1e-5
-           : dtype == QN_F32 ? f32
-           : dtype == QN_F16 ? f32 * 50
-                             : f32 * 300;
+    return dtype == QN_F64    ? f32 * 1e-5
+           : dtype == QN_F32  ? f32
+           : dtype == QN_F16  ? f32 * 50
+           : dtype == QN_BF16 ? f32 * 300
+                              : f32 * 5000;
 }
 
 static void compare_floats(replay *r, const replay_call *c, int dtype, const void *now,

@@ -140,7 +140,7 @@ qn_tensor *qn_nan_to_num(qn_tensor *x, double nan, double infinity, double minus
     func_frame f = func_on("nan_to_num", ARG(x));
     if (!x || !dtype_is_float(qn_dtype_of(x))) return func_end(f, x);
     qn_dtype d = qn_dtype_of(x);
-    double most = ldexp(2 - ldexp(1, -dtype_rows[d].fraction), 1 - dtype_rows[d].least);
+    double most = dtype_most(d);
     if (isinf(infinity)) infinity = infinity > 0 ? most : -most;
     if (isinf(minus_infinity)) minus_infinity = minus_infinity > 0 ? most : -most;
     qn_tensor *up = qn_eq(x, qn_like(x, (double)INFINITY));

@@ -52,11 +52,22 @@ X(TENSOR, eye, (qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns), -, 0
 X(TENSOR, cast, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
   "another dtype: rounded to nearest even, wrapped, or truncated and clamped (NaN gives 0); "
   "bool: x != 0")
+X(TENSOR, cast_saturating, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
+  "another dtype, where what is beyond its largest or smallest number, infinities too, is that "
+  "number: cast would give infinity, NaN in f8_e4m3, or wrap; NaN stays, of integers it is 0")
 X(TENSOR, bitcast, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
   "the same bits as a dtype of equal size, else QN_EDTYPE; as bool: not 0")
 X(TENSOR, view, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
   "the same bytes as another dtype: of another size the last axis is as much longer or shorter, "
   "and must go up, else QN_ESHAPE; a scalar becomes a vector; the low bytes come first")
+X(STATUS, mx_quantize, (qn_tensor *x, qn_dtype dtype, int64_t block, qn_tensor **out), -, 0, 0,
+  "blocks of the last axis (OCP MX v1.0: 32 long) by a scale each into out[2]: values of an f8 "
+  "dtype, else QN_EDTYPE, and the scales' biased exponents, u8, 255 of a block with NaN or infinity; "
+  "computed in f32; QN_ESHAPE if blocks do not divide the axis; scales have no gradient")
+X(TENSOR, mx_dequantize, (qn_tensor *x, qn_tensor *scales), -, 0, 0,
+  "f32: f8 values, block by block, times 2^(scale - 127), of 255 NaN; a block is as long as x's "
+  "last axis has elements for one of the u8 scales', else QN_ESHAPE; nothing of it is stored before a "
+  "product")
 X(TENSOR, clone, (qn_tensor *x), -, 0, 0,
   "the value in memory of its own; its gradient is x's")
 
@@ -217,7 +228,7 @@ X(TENSOR, trace, (qn_tensor *x, int64_t offset), -, 0, 0,
   "sum of the elements [.., i, i + offset] of the last two axes")
 
 /* scans: running results along one axis, of x's shape; sums and products of integers and bools in
- * 64 bits, of f16 and bf16 in f32; QN_ERANGE for an axis that x lacks */
+ * 64 bits, of f16, bf16 and f8 in f32; QN_ERANGE for an axis that x lacks */
 X(TENSOR, cumsum, (qn_tensor *x, int axis), -, 0, 0, "element i: the sum of elements 0 to i")
 X(TENSOR, cumprod, (qn_tensor *x, int axis), -, 0, 0, "element i: the product of elements 0 to i")
 X(TENSOR, cummax, (qn_tensor *x, int axis), -, 0, 0, "element i: the largest of elements 0 to i; NaN from the first NaN on")
@@ -444,8 +455,8 @@ X(TENSOR, kron, (qn_tensor *x, qn_tensor *y), -, 0, 0,
  * QN_ESHAPE */
 X(TENSOR, matmul, (qn_tensor *x, qn_tensor *y), -, 0, 0,
   "matrix product over x's last and y's last but one axis, batched and broadcast over the "
-  "others; a vector is a row or column; in the operands' dtype, f16 and bf16 summed in f32: cast "
-  "narrow operands to i32 or f32 to keep whole sums, nothing wide is stored for it")
+  "others; a vector is a row or column; in the operands' dtype, f16, bf16 and f8 summed in f32: "
+  "cast narrow operands to i32 or f32 to keep whole sums, nothing wide is stored for it")
 X(TENSOR, dot, (qn_tensor *x, qn_tensor *y), -, 0, 0,
   "inner product of two vectors of one size: a scalar")
 X(TENSOR, outer, (qn_tensor *x, qn_tensor *y), -, 0, 0,

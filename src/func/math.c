@@ -79,6 +79,7 @@ qn_tensor *qn_isinf(qn_tensor *x) {
 qn_tensor *qn_isfinite(qn_tensor *x) {
     func_frame f = func_on("isfinite", ARG(x));
     if (!dtype_is_float(qn_dtype_of(x))) return func_end(f, everywhere(x, true));
+    if (!dtype_rows[qn_dtype_of(x)].infinite) return func_end(f, qn_eq(x, x));
     return func_end(f, below(qn_abs(x), (double)INFINITY));
 }
 

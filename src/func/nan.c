@@ -34,7 +34,7 @@ static qn_tensor *nanprod(qn_tensor *x, uint32_t mask, bool keepdims) {
 /* Of nothing but NaNs the largest is NaN. */
 static qn_tensor *nan_extreme(int op, qn_tensor *x, uint32_t mask, bool keepdims) {
     if (!x || !dtype_is_float(qn_dtype_of(x))) return build_reduce(op, x, mask, keepdims);
-    double none = op == OP_MAX ? -(double)INFINITY : (double)INFINITY;
+    double top = dtype_top(qn_dtype_of(x)), none = op == OP_MAX ? -top : top;
     qn_tensor *some = build_reduce(OP_MAX, qn_eq(x, x), mask, keepdims);
     qn_tensor *y = build_reduce(op, instead_of_nan(x, none), mask, keepdims);
     return qn_where(some, y, qn_like(y, (double)NAN));

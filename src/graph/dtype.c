@@ -2,16 +2,16 @@
  *
  * Promotion. Within a kind the wider wins. A signed and an unsigned integer meet in the narrowest
  * signed one that holds both; for u64 there is none, and the pair goes to f64 as in NumPy. bool
- * promotes to anything. f16 and bf16 meet in f32. The array API leaves integer with float open:
- * here the float keeps its type, as in PyTorch and JAX, so that a constant or an index never widens
- * a computation.
+ * promotes to anything. f16 and bf16, and the two of 8 bits, meet in f32. The array API leaves
+ * integer with float open: here the float keeps its type, as in PyTorch and JAX, so that a constant
+ * or an index never widens a computation.
  *
  * Conversions. Floats are written rounding to nearest, ties to even, directly from the double or
  * from the 64-bit integer, never through a third format. Integers wrap. A float becomes an integer
  * by truncation, clamped to the type's range, NaN by 0; it becomes a bool by comparison with 0.
  *
- * The narrow formats share one code, which knows one by its row: width, `bits` of fraction and
- * smallest normal exponent `least`. */
+ * The narrow formats share one code, which knows one by its row. One without infinities has NaN
+ * where they would be: what is too large, as infinity itself, becomes NaN. */
 #include "graph/graph.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ qn_dtype dtype_promote(qn_dtype a, qn_dtype b) {
     if (dtype_is_float(a) != dtype_is_float(b)) return dtype_is_float(a) ? a : b;
     if (!dtype_is_float(a)) return promote_ints(a, b);
     int rank_a = dtype_rows[a].rank, rank_b = dtype_rows[b].rank;
-    if (rank_a == rank_b) return (qn_dtype)dtype_rows[a].acc; /* f16 with bf16 */
+    if (rank_a == rank_b) return (qn_dtype)dtype_rows[a].acc; /* f16 with bf16, f8 with f8 */
     return rank_a > rank_b ? a : b;
 }
 
@@ -48,16 +48,23 @@ qn_dtype qn_dtype_promote(qn_dtype a, qn_dtype b) {
 
 /* ---- narrow floats -------------------------------------------------------------------------- */
 
-static uint32_t narrow_pack(double v, int width, int bits, int least) {
+uint32_t dtype_most_bits(qn_dtype d) {
+    const dtype_row *r = &dtype_rows[d];
+    uint32_t size = (1u << (r->bits - 1)) - 1;
+    return (r->infinite ? size >> r->fraction << r->fraction : size) - 1;
+}
+
+static uint32_t narrow_pack(qn_dtype d, double v) {
+    const dtype_row *r = &dtype_rows[d];
+    int bits = r->fraction, least = r->least;
     uint64_t b;
     memcpy(&b, &v, sizeof b);
-    uint32_t sign = (uint32_t)(b >> 63) << (width - 1);
-    uint32_t infinity = ((1u << (width - 1)) - 1) >> bits << bits;
+    uint32_t sign = (uint32_t)(b >> 63) << (r->bits - 1), most = dtype_most_bits(d);
     int e = (int)(b >> 52 & 0x7ff) - 1023;
     uint64_t m = b & 0xfffffffffffffu;
     if (e == 1024) {
         uint32_t quiet = m ? 1u << (bits - 1) | (uint32_t)(m >> (52 - bits)) : 0;
-        return sign | infinity | quiet;
+        return sign | (most + 1) | (r->infinite ? quiet : 0);
     }
     m |= (uint64_t)1 << 52;
     int scale = e > least ? e : least, shift = 52 - bits + (scale - e);
@@ -67,24 +74,36 @@ static uint32_t narrow_pack(double v, int width, int bits, int least) {
     if (rest > half || (rest == half && (q & 1))) q++;
     /* q holds the leading 1 of a normal number, which counts the exponent up by one. */
     uint64_t packed = ((uint64_t)(scale - least) << bits) + q;
-    return sign | (packed < infinity ? (uint32_t)packed : infinity);
+    return sign | (packed <= most ? (uint32_t)packed : most + 1);
 }
 
-static double narrow_unpack(uint32_t h, int width, int bits, int least) {
-    uint32_t size = (1u << (width - 1)) - 1, most = size >> bits;
-    uint32_t fraction = h & ((1u << bits) - 1), e = (h & size) >> bits;
+static double narrow_unpack(qn_dtype d, uint32_t h) {
+    const dtype_row *r = &dtype_rows[d];
+    int bits = r->fraction;
+    uint32_t size = h & ((1u << (r->bits - 1)) - 1), most = dtype_most_bits(d);
+    uint32_t fraction = size & ((1u << bits) - 1), e = size >> bits;
     double v;
-    if (e == most && fraction) {
+    if (size > most && (fraction || !r->infinite)) {
         uint64_t b = 0x7ff0000000000000u | (uint64_t)fraction << (52 - bits);
         memcpy(&v, &b, sizeof v);
-    } else if (e == most) {
+    } else if (size > most) {
         v = INFINITY;
     } else if (e == 0) {
-        v = ldexp((double)fraction, least - bits);
+        v = ldexp((double)fraction, r->least - bits);
     } else {
-        v = ldexp((double)(fraction | 1u << bits), least - bits + (int)e - 1);
+        v = ldexp((double)(fraction | 1u << bits), r->least - bits + (int)e - 1);
     }
-    return h >> (width - 1) ? -v : v;
+    return h >> (r->bits - 1) ? -v : v;
+}
+
+double dtype_most(qn_dtype d) {
+    const dtype_row *r = &dtype_rows[d];
+    if (r->kind == KIND_NARROW) return narrow_unpack(d, dtype_most_bits(d));
+    return ldexp(2 - ldexp(1, -r->fraction), 1 - r->least);
+}
+
+double dtype_top(qn_dtype d) {
+    return dtype_rows[d].infinite ? INFINITY : dtype_most(d);
 }
 
 /* ---- elements ------------------------------------------------------------------------------- */
@@ -125,9 +144,9 @@ double dtype_from_i64(qn_dtype d, int64_t v) {
 }
 
 /* A row's case of the switches below, by kind. Of another value than a dtype's nothing is known. */
-#define ROWS(NAME, name, bits, KIND, rank, ACC, C, fraction, least)                                \
+#define ROWS(NAME, name, bits, KIND, rank, ACC, C, ...)                                            \
     case QN_##NAME:                                                                                \
-        CASE_##KIND(C, bits, fraction, least);
+        CASE_##KIND(C);
 
 double dtype_get_f(qn_dtype d, const void *p, int64_t i) {
     switch ((int)d) {
@@ -136,8 +155,7 @@ double dtype_get_f(qn_dtype d, const void *p, int64_t i) {
 #define CASE_SIGNED(C, ...) return (double)((const C *)p)[i]
 #define CASE_UNSIGNED       CASE_SIGNED
 #define CASE_FLOAT          CASE_SIGNED
-#define CASE_NARROW(C, bits, fraction, least)                                                      \
-    return narrow_unpack(((const C *)p)[i], bits, fraction, least)
+#define CASE_NARROW(C)      return narrow_unpack(d, ((const C *)p)[i])
 #include "base/dtypes.h"
 #undef CASE_BOOL
 #undef CASE_SIGNED
@@ -179,8 +197,8 @@ void dtype_set_f(qn_dtype d, void *p, int64_t i, double v) {
 #define CASE_FLOAT(C, ...)                                                                         \
     ((C *)p)[i] = (C)v;                                                                            \
     break
-#define CASE_NARROW(C, bits, fraction, least)                                                      \
-    ((C *)p)[i] = (C)narrow_pack(v, bits, fraction, least);                                        \
+#define CASE_NARROW(C)                                                                             \
+    ((C *)p)[i] = (C)narrow_pack(d, v);                                                            \
     break
 #include "base/dtypes.h"
 #undef CASE_BOOL
@@ -218,11 +236,7 @@ void dtype_set_i(qn_dtype d, void *p, int64_t i, int64_t v) {
 }
 
 double dtype_round(qn_dtype d, double v) {
-    const dtype_row *r = &dtype_rows[d];
-    if (r->kind == KIND_NARROW) {
-        uint32_t packed = narrow_pack(v, r->bits, r->fraction, r->least);
-        return narrow_unpack(packed, r->bits, r->fraction, r->least);
-    }
+    if (dtype_is_narrow(d)) return narrow_unpack(d, narrow_pack(d, v));
     return d == QN_F32 ? (double)(float)v : v;
 }
 

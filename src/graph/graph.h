@@ -103,6 +103,9 @@ int64_t dtype_get_i(qn_dtype d, const void *p, int64_t i);
 void dtype_set_f(qn_dtype d, void *p, int64_t i, double v);
 void dtype_set_i(qn_dtype d, void *p, int64_t i, int64_t v);
 double dtype_round(qn_dtype d, double v);  /* to a float dtype's nearest value */
+double dtype_most(qn_dtype d);             /* a float dtype's largest number, */
+double dtype_top(qn_dtype d);              /* or infinity, where it has one */
+uint32_t dtype_most_bits(qn_dtype d);      /* a narrow float's largest number */
 int64_t dtype_wrap(qn_dtype d, int64_t v); /* to an integer's range; bool: the lowest bit */
 /* A double that rounds to the same value of float dtype d as the integer itself. */
 double dtype_from_i64(qn_dtype d, int64_t v);

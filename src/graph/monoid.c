@@ -173,7 +173,7 @@ scalar monoid_identity(int m, int component, qn_dtype dtype) {
     bool infinite = what == IDENTITY_LOWEST || what == IDENTITY_HIGHEST;
     double sign = what == IDENTITY_LOWEST ? -1 : 1;
     if (dtype_is_float(dtype))
-        return (scalar){.f = infinite ? sign * (double)INFINITY : what == IDENTITY_ONE};
+        return (scalar){.f = infinite ? sign * dtype_top(dtype) : what == IDENTITY_ONE};
     int64_t v = what == IDENTITY_LOWEST    ? int_lowest(dtype)
                 : what == IDENTITY_HIGHEST ? int_highest(dtype)
                 : what == IDENTITY_ALL     ? -1

@@ -12,7 +12,7 @@
  *              dtype     VALUE: what values of that dtype are summed in (dtypes.h); else itself
  *              lift      the component of one element: TERM it, SECOND that of a second operand,
  *                        PLACE its index in the flat order of the reduced axes, ONE, ZERO
- *              identity  ZERO, ONE, ALL bits, LOWEST or HIGHEST of the dtype (floats: infinite)
+ *              identity  ZERO, ONE, ALL bits, LOWEST or HIGHEST of the dtype, infinite if it can be
  *   reductions  the rows of ops.h that reduce by it, up to 3; OP_NONE: none, it is for stores */
 X(SET, "=", NONE, ANY, ORDERED, op, (PART(VALUE, TERM, ZERO)), OP_NONE) /* a plain store */
 X(SUM, "+=", ADD, NUM, COMMUTES, op, (PART(VALUE, TERM, ZERO)), OP_SUM, OP_SUM_PRODUCT)

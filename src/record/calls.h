@@ -91,8 +91,12 @@ X(qn_tensor *, T, linspace, (qn_ctx *qn, qn_dtype dtype, double start, double st
   Z(4)))
 X(qn_tensor *, T, eye, (qn_ctx *qn, qn_dtype dtype, int64_t rows, int64_t columns), (qn, dtype, rows, columns), (C(0), I(1), Z(2), Z(3)))
 X(qn_tensor *, T, cast, (qn_tensor *x, qn_dtype dtype), (x, dtype), (T(0), I(1)))
+X(qn_tensor *, T, cast_saturating, (qn_tensor *x, qn_dtype dtype), (x, dtype), (T(0), I(1)))
 X(qn_tensor *, T, bitcast, (qn_tensor *x, qn_dtype dtype), (x, dtype), (T(0), I(1)))
 X(qn_tensor *, T, view, (qn_tensor *x, qn_dtype dtype), (x, dtype), (T(0), I(1)))
+X(qn_code, E, mx_quantize, (qn_tensor *x, qn_dtype dtype, int64_t block, qn_tensor **out), (x, dtype, block, out), (T(0), I(1), Z(2), R(3,
+  LENGTH_IS(2))))
+X(qn_tensor *, T, mx_dequantize, (qn_tensor *x, qn_tensor *scales), (x, scales), (T(0), T(1)))
 X(qn_tensor *, T, clone, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, neg, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, abs, (qn_tensor *x), (x), (T(0)))

@@ -82,8 +82,11 @@
 #define qn_linspace inner_linspace
 #define qn_eye inner_eye
 #define qn_cast inner_cast
+#define qn_cast_saturating inner_cast_saturating
 #define qn_bitcast inner_bitcast
 #define qn_view inner_view
+#define qn_mx_quantize inner_mx_quantize
+#define qn_mx_dequantize inner_mx_dequantize
 #define qn_clone inner_clone
 #define qn_neg inner_neg
 #define qn_abs inner_abs

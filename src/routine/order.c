@@ -12,22 +12,24 @@ int order_bits(qn_dtype dtype) {
 /* What a dtype's keys are made with, as its width has it. */
 typedef struct order {
     uint64_t sign; /* the sign bit, 0: it has none */
-    uint64_t inf;  /* bits of infinity, 0: it is no float */
+    uint64_t most; /* bits of infinity, or of the largest number; 0: it is no float */
 } order;
 
 static order order_of(qn_dtype dtype) {
     static const order orders[] = {
-#define ORDER_BOOL(bits, fraction)                                                                 \
+#define ORDER_BOOL(bits, step)                                                                     \
     { 0, 0 }
-#define ORDER_UNSIGNED(bits, fraction)                                                             \
+#define ORDER_UNSIGNED(bits, step)                                                                 \
     { 0, 0 }
-#define ORDER_SIGNED(bits, fraction)                                                               \
+#define ORDER_SIGNED(bits, step)                                                                   \
     { 1ull << (bits - 1), 0 }
-#define ORDER_FLOAT(bits, fraction)                                                                \
-    { 1ull << (bits - 1), (1ull << (bits - 1)) - (1ull << (fraction)) }
-#define ORDER_NARROW ORDER_FLOAT
-#define X(NAME, name, bits, KIND, rank, ACC, C, fraction, least)                                   \
-    [QN_##NAME] = ORDER_##KIND(bits, fraction),
+#define ORDER_FLOAT(bits, step)                                                                    \
+    { 1ull << (bits - 1), (1ull << (bits - 1)) - (step) }
+#define ORDER_NARROW       ORDER_FLOAT
+#define STEP_INF(fraction) 1ull << (fraction)
+#define STEP_NAN(fraction) 2
+#define X(NAME, name, bits, KIND, rank, ACC, C, fraction, least, TOP)                              \
+    [QN_##NAME] = ORDER_##KIND(bits, STEP_##TOP(fraction)),
 #include "base/dtypes.h"
 #undef X
     };
@@ -50,16 +52,16 @@ static uint64_t load_bits(qn_dtype dtype, const void *data, int64_t i) {
 /* Key of the bits v; `same`: is v the only value with it? */
 static inline uint64_t key_of(order o, uint64_t v, bool *same) {
     uint64_t ones = o.sign ? o.sign | (o.sign - 1) : ~0ull;
-    if (!o.inf) return v ^ o.sign;
+    if (!o.most) return v ^ o.sign;
     uint64_t size = v & ~o.sign;
-    if (size > o.inf) return *same = false, ones;
+    if (size > o.most) return *same = false, ones;
     if (v == o.sign) return *same = false, o.sign;
     return v & o.sign ? ~v & ones : v | o.sign;
 }
 
 static inline uint64_t bits_of(order o, uint64_t key) {
     uint64_t ones = o.sign ? o.sign | (o.sign - 1) : ~0ull;
-    if (!o.inf) return key ^ o.sign;
+    if (!o.most) return key ^ o.sign;
     return key & o.sign ? key ^ o.sign : ~key & ones;
 }
 

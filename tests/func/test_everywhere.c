@@ -65,7 +65,7 @@ static qn_tensor *input(args *a, int rank, const int64_t *dim) {
         x[i] = lo + (a->hi - lo) * test_uniform(&seed);
         if (!dtype_is_float(a->d)) x[i] = floor(x[i] + 0.5);
         if (a->d == QN_BOOL) x[i] = (double)((int64_t)x[i] & 1);
-        if (a->d == QN_F16 || a->d == QN_BF16) x[i] = dtype_round(a->d, x[i]);
+        if (dtype_is_narrow(a->d)) x[i] = dtype_round(a->d, x[i]);
     }
     if (a->leaves == a->nudged) x[a->element] += a->by;
     qn_tensor *t = from_doubles(a->qn, a->d, rank, dim, n, x);
@@ -194,6 +194,13 @@ static qn_tensor *frexp_of(qn_tensor *x) {
     qn_tensor *out[2] = {NULL};
     if (qn_frexp(x, out)) return NULL;
     return qn_ldexp(out[0], qn_add(out[1], qn_scalar(qn_context(x), QN_I32, 3)));
+}
+
+static qn_tensor *mx_of(qn_tensor *x, bool back) {
+    qn_tensor *out[2] = {NULL};
+    if (qn_mx_quantize(x, QN_F8_E5M2, 3, out)) return NULL;
+    if (back) return qn_mx_dequantize(out[0], out[1]);
+    return qn_add(qn_cast(qn_sum(out[1], 1, true), QN_F32), out[0]);
 }
 
 static qn_tensor *batch_norm_of(qn_tensor *x, qn_tensor *gamma, qn_tensor *beta) {

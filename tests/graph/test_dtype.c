@@ -60,6 +60,11 @@ static const promotion published[] = {
     {QN_U8, QN_F32, QN_F32},
     {QN_BOOL, QN_U16, QN_U16},
     {QN_BOOL, QN_BF16, QN_BF16},
+    {QN_F8_E4M3, QN_F8_E5M2, QN_F32},
+    {QN_F8_E4M3, QN_F16, QN_F16},
+    {QN_F8_E5M2, QN_BF16, QN_BF16},
+    {QN_F8_E5M2, QN_F64, QN_F64},
+    {QN_F8_E4M3, QN_I64, QN_F8_E4M3},
 };
 
 static void promotion_is_the_array_api_table(void) {
@@ -84,9 +89,11 @@ static void names_and_sizes(void) {
     CHECK_INT(qn_dtype_size(QN_BOOL), 1);
     CHECK_INT(qn_dtype_size(QN_F16), 2);
     CHECK_INT(qn_dtype_size(QN_F64), sizeof(double));
+    CHECK_STR(qn_dtype_name(QN_F8_E4M3), "f8_e4m3");
+    CHECK_INT(qn_dtype_size(QN_F8_E5M2), 1);
 }
 
-/* ---- 16-bit floats, all of them ------------------------------------------------------------- */
+/* ---- narrow floats, all of them ------------------------------------------------------------- */
 
 static float bf16_value(uint16_t bits) {
     uint32_t wide = (uint32_t)bits << 16;
@@ -103,19 +110,38 @@ static double f16_value(uint16_t bits) {
     return bits >> 15 ? -v : v;
 }
 
-static double half_value(qn_dtype d, uint16_t bits) {
-    return d == QN_F16 ? f16_value(bits) : (double)bf16_value(bits);
+/* OFP8, the Open Compute Project's definition of both: E4M3 has no infinities, and NaN where
+ * exponent and fraction are all ones. */
+static double f8_value(qn_dtype d, uint8_t bits) {
+    bool wide = d == QN_F8_E5M2;
+    int f = wide ? 2 : 3, bias = wide ? 15 : 7, e = (bits & 127) >> f, m = bits & ((1 << f) - 1);
+    double v = e ? ldexp(1 + ldexp(m, -f), e - bias) : ldexp(m, 1 - bias - f);
+    if (wide && e == 31) v = m ? (double)NAN : (double)INFINITY;
+    if (!wide && (bits & 127) == 127) v = (double)NAN;
+    return bits >> 7 ? -v : v;
 }
 
+static double half_value(qn_dtype d, uint16_t bits) {
+    return qn_dtype_size(d) == 1 ? f8_value(d, (uint8_t)bits)
+           : d == QN_F16         ? f16_value(bits)
+                                 : (double)bf16_value(bits);
+}
+
+static const struct {
+    qn_dtype d;
+    uint16_t past; /* the bits after the largest number's */
+} narrow[] = {{QN_F16, 0x7c00}, {QN_BF16, 0x7f80}, {QN_F8_E4M3, 0x7f}, {QN_F8_E5M2, 0x7c}};
+
 static void every_half_reads_and_writes_back(void) {
-    for (int d = QN_F16; d <= QN_BF16; d++) {
-        for (uint32_t bits = 0; bits < 65536; bits++) {
-            uint16_t in = (uint16_t)bits, out;
-            double v = dtype_get_f((qn_dtype)d, &in, 0), want = half_value((qn_dtype)d, in);
-            dtype_set_f((qn_dtype)d, &out, 0, v);
+    for (size_t k = 0; k < COUNT_OF(narrow); k++) {
+        qn_dtype d = narrow[k].d;
+        for (uint32_t bits = 0; bits >> (8 * qn_dtype_size(d)) == 0; bits++) {
+            uint16_t in = (uint16_t)bits, out = 0;
+            double v = dtype_get_f(d, &in, 0), want = half_value(d, in);
+            dtype_set_f(d, &out, 0, v);
             if (isnan(want)) {
                 CHECK(isnan(v));
-                CHECK(isnan(half_value((qn_dtype)d, out)));
+                CHECK(isnan(half_value(d, out)));
             } else {
                 CHECK(memcmp(&v, &want, sizeof v) == 0);
                 CHECK_INT(out, in);
@@ -125,23 +151,28 @@ static void every_half_reads_and_writes_back(void) {
 }
 
 /* Between two neighbours the nearer one is taken, and in the middle the one with an even last bit;
- * half a step past the largest number lies infinity. */
+ * half a step past the largest number lies infinity, or NaN. */
 static void halves_round_to_nearest_even(void) {
-    for (int d = QN_F16; d <= QN_BF16; d++) {
-        uint16_t infinity = d == QN_F16 ? 0x7c00 : 0x7f80;
-        for (uint16_t bits = 0; bits < infinity; bits++) {
-            double a = half_value((qn_dtype)d, bits);
-            double step = bits + 1 < infinity ? half_value((qn_dtype)d, (uint16_t)(bits + 1)) - a
-                                              : a - half_value((qn_dtype)d, (uint16_t)(bits - 1));
+    for (size_t k = 0; k < COUNT_OF(narrow); k++) {
+        qn_dtype d = narrow[k].d;
+        uint16_t past = narrow[k].past, sign = qn_dtype_size(d) == 1 ? 0x80 : 0x8000;
+        for (uint16_t bits = 0; bits < past; bits++) {
+            double a = half_value(d, bits);
+            double step = bits + 1 < past ? half_value(d, (uint16_t)(bits + 1)) - a
+                                          : a - half_value(d, (uint16_t)(bits - 1));
             double middle = a + step / 2;
-            uint16_t even = bits & 1 ? (uint16_t)(bits + 1) : bits, out;
-            dtype_set_f((qn_dtype)d, &out, 0, middle);
+            uint16_t even = bits & 1 ? (uint16_t)(bits + 1) : bits, out = 0;
+            dtype_set_f(d, &out, 0, middle);
             CHECK_INT(out, even);
-            dtype_set_f((qn_dtype)d, &out, 0, nextafter(middle, 0));
+            dtype_set_f(d, &out, 0, nextafter(middle, 0));
             CHECK_INT(out, bits);
-            dtype_set_f((qn_dtype)d, &out, 0, -nextafter(middle, INFINITY));
-            CHECK_INT(out, (bits + 1) | 0x8000);
+            dtype_set_f(d, &out, 0, -nextafter(middle, INFINITY));
+            CHECK_INT(out, (bits + 1) | sign);
+            CHECK_NEAR(dtype_most(d), half_value(d, past - 1), 0, 0);
         }
+        uint16_t out = 0;
+        dtype_set_f(d, &out, 0, (double)INFINITY);
+        CHECK_INT(out, past);
     }
 }
 
@@ -441,7 +472,7 @@ static void identities_leave_values_alone(void) {
             bool fl = dtype_is_float(d);
             if (fl ? !op_rows[op].has_float : !op_rows[op].has_int) continue;
             if (d == QN_BOOL && op_rows[op].types == TYPES_NUM) continue;
-            const double f[3] = {-3, INFINITY, 0.5};
+            const double f[3] = {-3, dtype_rows[d].infinite ? (double)INFINITY : 448, 0.5};
             const int64_t n[3] = {1, -1, 100};
             for (int i = 0; i < 3; i++) {
                 scalar x[2] = {monoid_identity(row, 0, (qn_dtype)d)}, out;

@@ -361,6 +361,8 @@ static qn_dtype promoted(qn_dtype a, qn_dtype b) {
     if (a == b || b == QN_BOOL) return a;
     if (a == QN_BOOL) return b;
     if (dtype_is_float(a) && dtype_is_float(b)) {
+        if (a >= QN_F8_E4M3 || b >= QN_F8_E4M3) /* beside a wider float that one */
+            return a >= QN_F8_E4M3 && b >= QN_F8_E4M3 ? QN_F32 : a < b ? a : b;
         if (a < QN_F32 && b < QN_F32) return QN_F32;
         return a == QN_F64 || b == QN_F64 ? QN_F64 : QN_F32;
     }

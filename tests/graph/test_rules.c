@@ -366,7 +366,12 @@ static const uint64_t regrouping = (uint64_t)1 << RULE_reduce_expanded |
 static double tolerance(uint64_t rules, qn_dtype d) {
     uint64_t loose = (uint64_t)1 << RULE_reduce_one | (uint64_t)1 << RULE_small_power |
                      (uint64_t)1 << RULE_sum_of_pad;
-    double ulp = d == QN_F16 ? 0x1p-10 : d == QN_BF16 ? 0x1p-7 : d == QN_F32 ? 0x1p-23 : 0x1p-52;
+    double ulp = d == QN_F8_E4M3   ? 0x1p-3
+                 : d == QN_F8_E5M2 ? 0x1p-2
+                 : d == QN_F16     ? 0x1p-10
+                 : d == QN_BF16    ? 0x1p-7
+                 : d == QN_F32     ? 0x1p-23
+                                   : 0x1p-52;
     return rules & regrouping ? 12 * ulp : rules & loose ? 1e-15 : 0;
 }
 

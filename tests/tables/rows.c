@@ -47,19 +47,19 @@ static void softfrac_and_its_gradients(void) {
 /* ---- the element type ------------------------------------------------------------------------ */
 
 static double value_of(uint8_t h) {
-    int e = h >> 2 & 31, f = h & 3;
-    double v = e == 31 ? (f ? NAN : INFINITY) : e ? ldexp(4 + f, e - 17) : ldexp(f, -16);
+    int e = h >> 4 & 7, f = h & 15;
+    double v = e == 7 ? (f ? NAN : INFINITY) : e ? ldexp(16 + f, e - 7) : ldexp(f, -6);
     return h >> 7 ? -v : v;
 }
 
 /* The nearest by looking at all of them: ties to an even last bit; half a step past the largest is
  * infinite. */
 static uint8_t nearest_to(double v) {
-    if (isnan(v)) return 0x7e;
+    if (isnan(v)) return 0x78;
     uint8_t best = 0, sign = signbit(v) ? 0x80 : 0;
     v = fabs(v);
-    if (v >= 61440) return sign | 0x7c;
-    for (uint8_t h = 0; h < 0x7c; h++) {
+    if (v >= 15.75) return sign | 0x70;
+    for (uint8_t h = 0; h < 0x70; h++) {
         double d = fabs(value_of(h) - v), was = fabs(value_of(best) - v);
         if (d < was || (d == was && !(h & 1))) best = h;
     }
@@ -75,12 +75,12 @@ static void eight_bits_have_their_values(void) {
     uint8_t all[256], back[256];
     float wide[256];
     for (int i = 0; i < 256; i++) all[i] = (uint8_t)i;
-    qn_tensor *t = qn_from(qn, QN_F8_E5M2, 1, (int64_t[]){256}, all);
-    CHECK_INT(qn_dtype_size(QN_F8_E5M2), 1);
-    CHECK_STR(qn_dtype_name(QN_F8_E5M2), "f8_e5m2");
+    qn_tensor *t = qn_from(qn, QN_F8_E3M4, 1, (int64_t[]){256}, all);
+    CHECK_INT(qn_dtype_size(QN_F8_E3M4), 1);
+    CHECK_STR(qn_dtype_name(QN_F8_E3M4), "f8_e3m4");
     qn_tensor *w = qn_cast(t, QN_F32);
     qn_read(w, wide, sizeof wide);
-    qn_read(qn_cast(qn_mul(w, qn_like(w, 1)), QN_F8_E5M2), back, sizeof back);
+    qn_read(qn_cast(qn_mul(w, qn_like(w, 1)), QN_F8_E3M4), back, sizeof back);
     for (int i = 0; i < 256; i++) {
         CHECK(same(wide[i], value_of((uint8_t)i)));
         if (!isnan(wide[i])) CHECK_INT(back[i], i);
@@ -93,13 +93,13 @@ static void eight_bits_are_rounded_to_nearest_even(void) {
     static float x[MOST];
     static uint8_t y[MOST];
     for (int i = 0; i < MOST; i++) {
-        uint8_t h = (uint8_t)(i % 0x7b), more = (uint8_t)(h + 1);
+        uint8_t h = (uint8_t)(i % 0x6f), more = (uint8_t)(h + 1);
         double middle = (value_of(h) + value_of(more)) / 2;
         x[i] = (float)(i % 3 ? middle * (1 + (i % 5 - 2) * 1e-6) : value_of(h) * (i % 7) / 3.0);
         if (i & 1) x[i] = -x[i];
     }
-    x[0] = 61439, x[1] = 61440, x[2] = 1e30f, x[3] = NAN, x[4] = -0.0f, x[5] = 1e-30f;
-    qn_read(qn_cast(qn_from(qn, QN_F32, 1, (int64_t[]){MOST}, x), QN_F8_E5M2), y, sizeof y);
+    x[0] = 15.74f, x[1] = 15.75f, x[2] = 1e30f, x[3] = NAN, x[4] = -0.0f, x[5] = 1e-30f;
+    qn_read(qn_cast(qn_from(qn, QN_F32, 1, (int64_t[]){MOST}, x), QN_F8_E3M4), y, sizeof y);
     for (int i = 0; i < MOST; i++)
         if (!same(value_of(y[i]), value_of(nearest_to(x[i]))))
             FAIL("%s: %a gives %02x, not %02x", device, (double)x[i], y[i], nearest_to(x[i]));
@@ -109,12 +109,12 @@ static void eight_bits_are_rounded_to_nearest_even(void) {
 static void eight_bits_are_computed_with(void) {
     qn_ctx *qn = begin();
     uint8_t a[128], b[128], sum[128], product[128];
-    for (int i = 0; i < 128; i++) a[i] = (uint8_t)(i * 37 % 0x7c), b[i] = (uint8_t)(0x30 + i % 24);
-    qn_tensor *x = qn_from(qn, QN_F8_E5M2, 1, (int64_t[]){128}, a);
-    qn_tensor *y = qn_from(qn, QN_F8_E5M2, 1, (int64_t[]){128}, b), *h = qn_cast(y, QN_F16);
-    CHECK_INT(qn_dtype_of(qn_add(x, y)), QN_F8_E5M2);
+    for (int i = 0; i < 128; i++) a[i] = (uint8_t)(i * 37 % 0x70), b[i] = (uint8_t)(i % 8);
+    qn_tensor *x = qn_from(qn, QN_F8_E3M4, 1, (int64_t[]){128}, a);
+    qn_tensor *y = qn_from(qn, QN_F8_E3M4, 1, (int64_t[]){128}, b), *h = qn_cast(y, QN_F16);
+    CHECK_INT(qn_dtype_of(qn_add(x, y)), QN_F8_E3M4);
     CHECK_INT(qn_dtype_of(qn_add(x, h)), QN_F16);
-    CHECK_INT(qn_dtype_of(qn_add(x, qn_cast(y, QN_I32))), QN_F8_E5M2);
+    CHECK_INT(qn_dtype_of(qn_add(x, qn_cast(y, QN_I32))), QN_F8_E3M4);
     qn_read(qn_add(x, y), sum, sizeof sum);
     qn_read(qn_mul(x, y), product, sizeof product);
     double total = 0;
@@ -136,11 +136,11 @@ static void eight_bits_are_kept_in_files(void) {
     char path[] = "/tmp/quern-rows-XXXXXX";
     int made = mkstemp(path);
     for (int i = 0; i < 256; i++) all[i] = (uint8_t)i;
-    qn_tensor *t = qn_from(qn, QN_F8_E5M2, 1, (int64_t[]){256}, all);
+    qn_tensor *t = qn_from(qn, QN_F8_E3M4, 1, (int64_t[]){256}, all);
     CHECK_INT(qn_save(qn, path, 1, (const char *const[]){"t"}, &t, NULL), QN_OK);
     qn_file *f = qn_file_open(qn, path);
     qn_tensor *u = qn_file_tensor(f, "t");
-    CHECK(u && qn_dtype_of(u) == QN_F8_E5M2);
+    CHECK(u && qn_dtype_of(u) == QN_F8_E3M4);
     qn_read(u, back, sizeof back);
     CHECK(!memcmp(all, back, sizeof all));
     qn_file_close(f);

@@ -62,12 +62,12 @@ static double softfrac(double x) {
 
 X
 
-# An element type: eight bits, five of them exponent. Its enumerator and its row.
-check dtype_enumerator before include/quern.h '^    QN_F64 = ' <<'X'
-    QN_F8_E5M2 = 13,
+# An element type: eight bits, three of them exponent. Its enumerator and its row.
+check dtype_enumerator before include/quern.h '^    QN_F8_E5M2 = ' <<'X'
+    QN_F8_E3M4 = 15,
 X
 check dtype_row after src/base/dtypes.h <<'X'
-X(F8_E5M2, "f8_e5m2", 8, NARROW, 1, F32, uint8_t, 2, -14)
+X(F8_E3M4, "f8_e3m4", 8, NARROW, 1, F32, uint8_t, 4, -2, INF)
 X
 
 # A monoid, and a reduction by it.

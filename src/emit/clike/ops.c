@@ -100,10 +100,11 @@ static void need_text(clike *c, uint32_t key, const char *text) {
 }
 
 /* Conversions of a narrow float by its row; to nearest even, as emit/llvm/soft.c has it. */
-static void define_narrow(str *out, const dtype_row *r) {
-    int shift = 23 - r->fraction, change = 126 + r->least, exponents = (1 << (r->bits - 1)) - 1;
+static void define_narrow(str *out, int dtype) {
+    const dtype_row *r = &dtype_rows[dtype];
+    int shift = 23 - r->fraction, change = 126 + r->least;
     unsigned sign = 1u << (r->bits - 1), fraction = (1u << r->fraction) - 1;
-    unsigned inf = (unsigned)exponents >> r->fraction << r->fraction;
+    unsigned inf = dtype_most_bits((qn_dtype)dtype) + 1; /* or NaN, where there are none */
     str_addf(out, "static inline %s to_%s(float x) {\n", r->c_type, r->name);
     str_addf(out,
              "    uint32_t b = bits_of(x), a = b & 0x7fffffff, r;\n"
@@ -112,11 +113,11 @@ static void define_narrow(str *out, const dtype_row *r) {
              r->least + shift, (unsigned)(127 + r->least + shift) << 23, (1u << (shift - 1)) - 1,
              shift, (unsigned)change << 23, shift);
     str_addf(out,
-             "    r = a < 0x%x ? small : a >= 0x%x ? 0x%x : normal;\n"
+             "    r = a < 0x%x ? small : normal >= 0x%x ? 0x%x : normal;\n"
              "    r = a > 0x7f800000 ? 0x%x | (a >> %d & 0x%x) : r;\n"
              "    return (%s)(r | (b >> %d & 0x%x));\n}\n",
-             (unsigned)(127 + r->least) << 23, (unsigned)(129 - r->least) << 23, inf,
-             inf | (fraction + 1) / 2, shift, fraction, r->c_type, 32 - r->bits, sign);
+             (unsigned)(127 + r->least) << 23, inf, inf, inf | (fraction + 1) / 2, shift, fraction,
+             r->c_type, 32 - r->bits, sign);
     str_addf(out, "static inline float from_%s(%s h) {\n", r->name, r->c_type);
     str_addf(out,
              "    uint32_t a = (uint32_t)(h & 0x%x) << %d, sign = (uint32_t)(h & 0x%x) << %d;\n"
@@ -136,7 +137,7 @@ static void need_dtype(clike *c, int dtype) {
     if (dtype == QN_BF16)
         str_add(&c->helpers, bf16_text);
     else
-        define_narrow(&c->helpers, &dtype_rows[dtype]);
+        define_narrow(&c->helpers, dtype);
 }
 
 void clike_need_quotient(clike *c) {

@@ -29,14 +29,13 @@ typedef struct narrow {
     int shift;    /* from its fraction to f32's */
     int change;   /* of the exponent's bias */
     int64_t sign; /* its bit; one less: the mask of the rest */
-    int64_t inf;
+    int64_t most; /* bits of its largest number; infinity, or NaN, comes next */
 } narrow;
 
 static narrow narrow_of(int dtype) {
     const dtype_row *r = &dtype_rows[dtype];
-    int64_t sign = (int64_t)1 << (r->bits - 1);
-    return (narrow){FLOAT_FRACTION - r->fraction, 126 + r->least, sign,
-                    (sign - 1) >> r->fraction << r->fraction};
+    return (narrow){FLOAT_FRACTION - r->fraction, 126 + r->least, (int64_t)1 << (r->bits - 1),
+                    dtype_most_bits((qn_dtype)dtype)};
 }
 
 /* With the exponent's bits where f32 has them it is 2^-change of its value, subnormal or not. */
@@ -48,11 +47,12 @@ val llvm_soft_widen(llvm *s, int dtype, val raw) {
     val finite = llvm_cast(s, LL_BITCAST, size, s->t_float);
     finite = llvm_binary(s, LL_FMUL, finite, llvm_number_like(s, finite, ldexp(1, n.change)));
     finite = llvm_cast(s, LL_BITCAST, finite, s->t_i32);
-    val inf = llvm_int_like(s, size, n.inf << n.shift);
+    val most = llvm_int_like(s, size, n.most << n.shift);
+    val inf = llvm_int_like(s, size, (n.most + dtype_rows[dtype].infinite) << n.shift);
     val special = llvm_binary(s, LL_OR, size, llvm_int_like(s, size, FLOAT_INF));
     val quiet = llvm_binary(s, LL_OR, special, llvm_int_like(s, size, 0x400000));
     special = llvm_select(s, llvm_compare(s, LL_SGT, size, inf), quiet, special);
-    val bits = llvm_select(s, llvm_compare(s, LL_SLT, size, inf), finite, special);
+    val bits = llvm_select(s, llvm_compare(s, LL_SGT, size, most), special, finite);
     return llvm_cast(s, LL_BITCAST, llvm_binary(s, LL_OR, bits, sign), s->t_float);
 }
 
@@ -70,7 +70,7 @@ val llvm_soft_narrow(llvm *s, int dtype, val x) {
     val normal = add_bits(s, llvm_binary(s, LL_ADD, size, odd),
                           half - ((int64_t)n.change << FLOAT_FRACTION));
     normal = shift(s, LL_ASHR, normal, n.shift);
-    val inf = llvm_int_like(s, normal, n.inf);
+    val inf = llvm_int_like(s, normal, n.most + 1);
     normal = llvm_select(s, llvm_compare(s, LL_SGT, normal, inf), inf, normal);
     val small = llvm_cast(s, LL_BITCAST, size, s->t_float);
     small =
@@ -79,8 +79,8 @@ val llvm_soft_narrow(llvm *s, int dtype, val x) {
     int64_t least = (int64_t)(127 + r->least) << FLOAT_FRACTION;
     val is_small = llvm_compare(s, LL_SLT, size, llvm_int_like(s, size, least));
     val nan = and_bits(s, shift(s, LL_LSHR, size, n.shift), ((int64_t)1 << r->fraction) - 1);
-    nan =
-        llvm_binary(s, LL_OR, nan, llvm_int_like(s, nan, n.inf | (int64_t)1 << (r->fraction - 1)));
+    nan = llvm_binary(s, LL_OR, nan,
+                      llvm_int_like(s, nan, (n.most + 1) | (int64_t)1 << (r->fraction - 1)));
     val is_nan = llvm_compare(s, LL_SGT, size, llvm_int_like(s, size, FLOAT_INF));
     val y = llvm_select(s, is_nan, nan, llvm_select(s, is_small, small, normal));
     return llvm_cast(s, LL_TRUNC, llvm_binary(s, LL_OR, y, sign), llvm_memory_type(s, dtype));

@@ -342,8 +342,7 @@ qn_tensor *qn_max_pool(qn_tensor *x, const int64_t *size, const qn_conv_options 
     uint32_t mask;
     if (!x) return func_end(f, NULL);
     qn_dtype d = qn_dtype_of(x);
-    double lowest =
-        dtype_is_float(d) ? -(double)INFINITY : (double)monoid_identity(MONOID_MAX, 0, d).i;
+    double lowest = dtype_is_float(d) ? -dtype_top(d) : (double)monoid_identity(MONOID_MAX, 0, d).i;
     x = pool_windows(x, size, options, lowest, &c, &mask);
     return func_end(f, x ? build_reduce(OP_MAX, x, mask, false) : NULL);
 }

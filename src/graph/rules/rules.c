@@ -252,7 +252,8 @@ static int value_bits(qn_dtype d) {
 static bool dtype_holds(qn_dtype b, qn_dtype a) {
     if (a == b || a == QN_BOOL) return true;
     if (b == QN_BOOL) return false;
-    if (dtype_is_float(a)) return dtype_is_float(b) && b >= QN_F32 && b >= a;
+    if (dtype_is_float(a))
+        return dtype_rows[b].kind == KIND_FLOAT && value_bits(a) <= value_bits(b);
     bool sign_fits = dtype_is_float(b) || dtype_is_unsigned(a) || !dtype_is_unsigned(b);
     return sign_fits && value_bits(a) <= value_bits(b);
 }
