@@ -219,6 +219,28 @@ QN_API const char *qn_dtype_name(qn_dtype dtype);
 /* The dtype in which two meet, as the array API's table has it; an integer with a float gives the
  * float's. -1 where one is none. */
 QN_API qn_dtype qn_dtype_promote(qn_dtype a, qn_dtype b);
+/* A number that is no tensor, beside others: it is weak and changes no dtype of its kind. */
+typedef enum qn_number {
+    QN_NO_NUMBER = 0,
+    QN_WHOLE_NUMBER = 1, /* 2: i64 where there is nothing but bools */
+    QN_REAL_NUMBER = 2   /* 0.5: f32 where there is no float */
+} qn_number;
+/* The dtype in which n tensors, m dtypes and a number meet; no tensor is computed. -1 where there
+ * is nothing, and for arguments that are none. */
+QN_API qn_dtype qn_result_type(int n, qn_tensor *const *xs, int m, const qn_dtype *dtypes,
+                               qn_number number);
+/* May elements be cast, by NumPy's rules? SAFE: no value changes (but that f64 is taken for safe
+ * from integers of 64 bits); SAME_KIND: nor its kind to an earlier one of bool, unsigned, signed
+ * and float; ANY: they always may. false for dtypes that are none. */
+typedef enum qn_casting { QN_CAST_SAFE = 0, QN_CAST_SAME_KIND = 1, QN_CAST_ANY = 2 } qn_casting;
+QN_API bool qn_can_cast(qn_dtype from, qn_dtype to, qn_casting casting);
+/* How the context's device computes in a dtype. */
+typedef enum qn_support {
+    QN_LACKING = 0,  /* not at all: a kernel of it is QN_EDEVICE */
+    QN_EMULATED = 1, /* as f32, rounded after each operation */
+    QN_SUPPORTED = 2
+} qn_support;
+QN_API qn_support qn_device_supports(const qn_ctx *qn, qn_dtype dtype);
 /* Compute what is needed and copy the value out, row-major; `size` is the buffer's size in bytes
  * and must hold the whole value, else QN_ERANGE and nothing is written. */
 QN_API qn_code qn_read(qn_tensor *t, void *out, size_t size);

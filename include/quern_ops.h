@@ -131,12 +131,11 @@ QN_API qn_tensor *qn_bitcast(qn_tensor *x, qn_dtype dtype);
  * must go up, else QN_ESHAPE; a scalar becomes a vector; the low bytes come first */
 QN_API qn_tensor *qn_view(qn_tensor *x, qn_dtype dtype);
 /* blocks of the last axis (OCP MX v1.0: 32 long) by a scale each into out[2]: values of an f8
- * dtype, else QN_EDTYPE, and the scales' biased exponents, u8, 255 of a block with NaN or infinity;
+ * dtype, else QN_EDTYPE, and the scales' biased exponents, u8, 255 of one with NaN or infinity;
  * computed in f32; QN_ESHAPE if blocks do not divide the axis; scales have no gradient */
 QN_API qn_code qn_mx_quantize(qn_tensor *x, qn_dtype dtype, int64_t block, qn_tensor **out);
 /* f32: f8 values, block by block, times 2^(scale - 127), of 255 NaN; a block is as long as x's last
- * axis has elements for one of the u8 scales', else QN_ESHAPE; nothing of it is stored before a
- * product */
+ * axis has elements for one of the u8 scales', else QN_ESHAPE; no product stores it */
 QN_API qn_tensor *qn_mx_dequantize(qn_tensor *x, qn_tensor *scales);
 /* the value in memory of its own; its gradient is x's */
 QN_API qn_tensor *qn_clone(qn_tensor *x);

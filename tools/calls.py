@@ -17,16 +17,18 @@ LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "L
            ("plan_run", "inputs"): "LENGTH_INPUTS", ("plan_run", "outputs"): "LENGTH_OUTPUTS",
            ("optimizer_apply", "gradients"): "LENGTH_PARAMETERS", ("from", "data"): "LENGTH_SHAPE",
            ("text_batch", "ids"): "LENGTH_BATCH", ("text_batch", "targets"): "LENGTH_BATCH",
-           ("frexp", "out"): "LENGTH_IS(2)", ("mx_quantize", "out"): "LENGTH_IS(2)", ("aminmax", "out"): "LENGTH_IS(2)",
+           ("frexp", "out"): "LENGTH_IS(2)", ("mx_quantize", "out"): "LENGTH_IS(2)",
+           ("aminmax", "out"): "LENGTH_IS(2)",
            ("batch_norm_training", "out"): "LENGTH_IS(3)",
-           ("write", "data"): "size", ("text_new", "text"): "size", ("text_ids", "ids"): "count"}
+           ("write", "data"): "size", ("result_type", "dtypes"): "m",
+           ("text_new", "text"): "size", ("text_ids", "ids"): "count"}
 
 # By type: the letter of record.h. What is made in a context is an object.
 LETTERS = {"qn_ctx *": "C", "qn_tensor *": "T", "bool": "B", "double": "F", "int64_t": "Z", "uint64_t": "U",
            "size_t": "S", "qn_scope": "H", "int": "I", "const char *": "W", "const void *": "D",
            "const double *": "E", "const int64_t *": "P", "const int *": "A", "qn_tensor *const *": "L",
            "const char *const *": "M", "qn_tensor **": "R", "void *": "Q", "int32_t *": "J",
-           "int64_t *": "G", "const char **": "N", "const uint32_t **": "N"}
+           "const qn_dtype *": "A", "int64_t *": "G", "const char **": "N", "const uint32_t **": "N"}
 OBJECTS = ("tape", "plan", "file", "module", "layer", "optimizer", "gpt", "text")
 NOT_KEPT = {"alloc", "free", "alloc_user", "log", "log_user", "error", "error_size", "metadata", "pairs", "going",
             "user"}

@@ -7,7 +7,7 @@ build=$1
 tally=${SOAK_TALLY:-tests/soak.tally}
 end=$(($(date +%s) + ${SOAK_SECONDS:-600}))
 fuzz=$build/tests/fuzz_parse
-syms="src/sym/*.c src/sym/*.h src/graph/scalar.c src/graph/dtype.c"
+syms="src/sym/*.c src/sym/*.h src/graph/scalar.c src/graph/types/dtype.c"
 text="src/ir/parse.c src/ir/text.c src/ir/tree.c src/ir/check.c src/ir/bulk.c src/ir/bounds.c
     src/ir/stored.c src/ir/depend.c src/ir/workgroup.c src/ir/ir.h $syms"
 lines="$text src/ir/loops.c src/transform/*.c src/transform/transforms.h"

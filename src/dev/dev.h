@@ -92,6 +92,8 @@ typedef struct dev_table {
     void *(*open)(qn_ctx *qn, str *why); /* NULL: cannot be used here; raises only QN_ENOMEM */
     void (*close)(void *state);          /* every program unloaded and memory freed before */
     void (*limits)(void *state, machine *out);
+    /* The dtypes that kernels cannot have, a bit each. NULL: none. */
+    uint32_t (*lacks)(void *state);
     /* What kernels run on: a line for people, then whatever tells it from others. NULL: what was
      * measured here is worth nothing another time. Raises. */
     void (*describe)(void *state, str *out);

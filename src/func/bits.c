@@ -20,7 +20,7 @@ static qn_dtype unsigned_of(qn_dtype d) {
 /* Both in their common float dtype; integers as f32. */
 static bool common_floats(qn_tensor **x, qn_tensor **y) {
     if (!*x || !*y) return false;
-    qn_dtype d = dtype_promote(qn_dtype_of(*x), qn_dtype_of(*y));
+    qn_dtype d = func_meet(*x, *y);
     if (!dtype_is_float(d)) d = QN_F32;
     *x = func_as(*x, d);
     *y = func_as(*y, d);
@@ -198,7 +198,7 @@ static qn_tensor *common_divisor(qn_tensor *x, qn_tensor *y) {
 /* Both in the dtype where they meet, which is an integer's. */
 static bool common_integers(qn_tensor **x, qn_tensor **y, qn_dtype *d) {
     if (!*x || !*y) return false;
-    *d = dtype_promote(qn_dtype_of(*x), qn_dtype_of(*y));
+    *d = func_meet(*x, *y);
     if (!dtype_is_int(*d)) return false;
     *x = magnitude(func_as(*x, *d));
     *y = magnitude(func_as(*y, *d));

@@ -8,7 +8,10 @@ func_frame func_begin(qn_ctx *qn, const char *name) {
     f.failures = qn->failures;
     f.scope = qn_scope_begin(qn);
     f.outermost = qn->graph->func == NULL;
-    if (f.outermost) qn->graph->func = name;
+    if (f.outermost) {
+        qn->graph->func = name;
+        qn->graph->given = 0;
+    }
     return f;
 }
 
@@ -32,6 +35,9 @@ func_frame func_begin_on(const char *name, size_t n, const func_arg *arg) {
     }
     func_frame f = func_begin(qn, name);
     f.failures = failures;
+    for (size_t i = 0; i < n && f.outermost; i++)
+        if (*arg[i].t && qn->graph->given < GRAPH_GIVEN)
+            qn->graph->given_node[qn->graph->given++] = tensor_at(*arg[i].t)->node;
     return f;
 }
 

@@ -166,6 +166,22 @@ bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask) {
     return true;
 }
 
+qn_dtype func_meet(const qn_tensor *x, const qn_tensor *y) {
+    if (x && y) (void)dtype_may_meet(tensor_ctx(x)->graph, tensor_at(x)->node, tensor_at(y)->node);
+    return dtype_promote(qn_dtype_of(x), qn_dtype_of(y));
+}
+
+void func_meet_all(const func_frame *f, int n, qn_tensor *const *xs) {
+    graph *g = f->qn->graph;
+    if (!f->outermost) return;
+    for (int i = 1; i < n; i++) {
+        g->given_node[0] = tensor_at(xs[0])->node;
+        g->given_node[1] = tensor_at(xs[i])->node;
+        g->given = 2;
+        (void)func_meet(xs[0], xs[i]);
+    }
+}
+
 /* ---- numbers -------------------------------------------------------------------------------- */
 
 /* The arguments of a function of floats, as it computes with them: in their common dtype, integers
@@ -176,6 +192,7 @@ void func_floats(func_frame *f, int n, qn_tensor **x) {
     qn_dtype common = QN_BOOL;
     for (int i = 0; i < n; i++)
         if (x[i]) common = dtype_promote(common, qn_dtype_of(x[i]));
+    for (int i = 1; i < n; i++) (void)func_meet(x[0], x[i]);
     if (!dtype_is_float(common)) common = QN_F32;
     for (int i = 0; i < n; i++) x[i] = func_as(x[i], common == QN_F64 ? QN_F64 : QN_F32);
     f->dtype = common;

@@ -62,12 +62,11 @@ X(TENSOR, view, (qn_tensor *x, qn_dtype dtype), -, 0, 0,
   "and must go up, else QN_ESHAPE; a scalar becomes a vector; the low bytes come first")
 X(STATUS, mx_quantize, (qn_tensor *x, qn_dtype dtype, int64_t block, qn_tensor **out), -, 0, 0,
   "blocks of the last axis (OCP MX v1.0: 32 long) by a scale each into out[2]: values of an f8 "
-  "dtype, else QN_EDTYPE, and the scales' biased exponents, u8, 255 of a block with NaN or infinity; "
+  "dtype, else QN_EDTYPE, and the scales' biased exponents, u8, 255 of one with NaN or infinity; "
   "computed in f32; QN_ESHAPE if blocks do not divide the axis; scales have no gradient")
 X(TENSOR, mx_dequantize, (qn_tensor *x, qn_tensor *scales), -, 0, 0,
   "f32: f8 values, block by block, times 2^(scale - 127), of 255 NaN; a block is as long as x's "
-  "last axis has elements for one of the u8 scales', else QN_ESHAPE; nothing of it is stored before a "
-  "product")
+  "last axis has elements for one of the u8 scales', else QN_ESHAPE; no product stores it")
 X(TENSOR, clone, (qn_tensor *x), -, 0, 0,
   "the value in memory of its own; its gradient is x's")
 

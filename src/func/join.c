@@ -36,6 +36,7 @@ qn_tensor *qn_concat(int n, qn_tensor *const *xs, int axis) {
     qn_ctx *qn = func_list_context("concat", n, xs);
     func_frame f = func_begin(qn, "concat");
     if (!qn || !func_axis(xs[0], axis, &axis) || !join_fits(n, xs, axis)) return func_end(f, NULL);
+    func_meet_all(&f, n, xs);
     return func_end(f, build_join(n, xs, join_dtype(n, xs), axis, false));
 }
 
@@ -63,6 +64,7 @@ qn_tensor *qn_stack(int n, qn_tensor *const *xs, int axis) {
         return func_end(f, fail_null(qn, QN_ERANGE, "stack: axis %d for rank %d", axis, rank));
     if (rank == QN_MAX_RANK)
         return func_end(f, fail_null(qn, QN_ERANGE, "stack: more than %d axes", QN_MAX_RANK));
+    func_meet_all(&f, n, xs);
     return func_end(f, build_join(n, xs, join_dtype(n, xs), at, true));
 }
 

@@ -140,7 +140,7 @@ qn_tensor *qn_tan(qn_tensor *x) {
  * which cannot overflow. */
 qn_tensor *qn_rem(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("rem", ARG(x), ARG(y));
-    if (dtype_is_float(dtype_promote(qn_dtype_of(x), qn_dtype_of(y)))) {
+    if (dtype_is_float(func_meet(x, y))) {
         qn_tensor *r = with_sign_of(x, qn_mod(magnitude(x), qn_abs(y)));
         qn_tensor *none = qn_and(qn_eq(x, qn_like(x, 0)), above(qn_abs(y), 0));
         return func_end(f, qn_where(none, x, r));
@@ -181,6 +181,7 @@ qn_tensor *qn_clamp(qn_tensor *x, double lo, double hi) {
 /* A bound that is NaN makes the result NaN, as a NaN x does. */
 qn_tensor *qn_clip(qn_tensor *x, qn_tensor *lo, qn_tensor *hi) {
     func_frame f = func_on("clip", ARG(x), OPTIONAL(lo), OPTIONAL(hi));
+    if (lo && hi) (void)func_meet(x, hi);
     if (lo) x = qn_where(qn_not(qn_le(lo, x)), qn_where(qn_isnan(x), x, lo), x);
     if (hi) x = qn_where(qn_not(qn_le(x, hi)), qn_where(qn_isnan(x), x, hi), x);
     return func_end(f, x);
@@ -197,7 +198,7 @@ qn_tensor *qn_heaviside(qn_tensor *x, qn_tensor *y) {
 static qn_tensor *near_each_other(qn_tensor *x, qn_tensor *y, double relative, double absolute,
                                   bool equal_nan) {
     if (!x || !y) return qn_eq(x, y);
-    bool floats = dtype_is_float(dtype_promote(qn_dtype_of(x), qn_dtype_of(y)));
+    bool floats = dtype_is_float(func_meet(x, y));
     qn_tensor *v[] = {floats ? func_widen(x) : qn_cast(x, QN_F64),
                       floats ? func_widen(y) : qn_cast(y, QN_F64)};
     qn_tensor *size = qn_abs(v[1]), *bound = mul_number(size, relative);

@@ -9,7 +9,7 @@
 /* Multiply and sum over the last `summed` axes, halves in f32. */
 static qn_tensor *sum_of_products(qn_tensor *x, qn_tensor *y, int summed) {
     if (!x || !y) return NULL;
-    qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(y));
+    qn_dtype d = func_meet(x, y);
     qn_tensor *p = qn_mul(func_widen(func_as(x, d)), func_widen(func_as(y, d)));
     if (!p) return NULL;
     uint32_t mask = ((1u << summed) - 1) << (func_rank(p) - summed);
@@ -30,6 +30,7 @@ static qn_tensor *matmul(qn_tensor *x, qn_tensor *y) {
 qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y) {
     func_frame f = func_on("matmul", ARG(x), ARG(y));
     if (!x || !y) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, y}));
+    (void)func_meet(x, y);
     if (func_rank(x) == 0 || func_rank(y) == 0)
         return func_end(f, tensor_unfit("x", x, "y", y, "a scalar is no matrix"));
     bool row = func_rank(x) == 1, column = func_rank(y) == 1;
@@ -49,7 +50,8 @@ qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b) {
         return func_end(f, tensor_unfit("x", x, "w", w, "w is [out, in], and x's last axis is %s",
                                         func_rank(x) ? func_dim_text(x, -1, in) : "none"));
     qn_tensor *v[] = {x, w, b};
-    qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(w));
+    qn_dtype d = func_meet(x, w);
+    if (b) (void)func_meet(x, b);
     if (dtype_is_narrow(d)) func_floats(&f, b ? 3 : 2, v); /* the sum is rounded once */
     qn_tensor *y = qn_matmul(v[0], qn_transpose(v[1], -1, -2));
     if (b && y && !func_fits(b, y))
@@ -108,6 +110,7 @@ qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_axes, co
         if (qn_dim(x, x_axes[i]) != qn_dim(y, y_axes[i]))
             return func_end(f, tensor_unfit("x", x, "y", y, "x's axis %d and y's axis %d differ",
                                             x_axes[i], y_axes[i]));
+    (void)func_meet(x, y);
     qn_tensor *a = as_matrix(x, n, x_axes, shape, &rank);
     qn_tensor *b = as_matrix(y, n, y_axes, shape, &rank);
     if (!a || !b) return func_end(f, NULL);
@@ -367,6 +370,7 @@ qn_tensor *qn_einsum(int n, qn_tensor *const *xs, const char *spec) {
         return func_end(f,
                         fail_null(qn, QN_EARG, "einsum: %d tensors, more than %d", n, EINSUM_MOST));
     einsum_term term[EINSUM_MOST], out;
+    func_meet_all(&f, n, xs);
     if (!einsum_parse(spec, n, xs, term, &out) || !einsum_sizes(spec, n, term))
         return func_end(f, NULL);
     return func_end(f, einsum(n, term, &out));

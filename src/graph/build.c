@@ -161,7 +161,10 @@ static bool fail_types(graph *g, const build_args *a) {
 static bool elem_type(graph *g, const build_args *a, qn_dtype *out) {
     int first = op_rows[a->op].types == TYPES_SELECT;
     qn_dtype d = type_of(g, a->x[first]);
-    for (int i = first + 1; i < a->n; i++) d = dtype_promote(d, type_of(g, a->x[i]));
+    for (int i = first + 1; i < a->n; i++) {
+        if (!dtype_may_meet(g, a->x[first], a->x[i])) return false;
+        d = dtype_promote(d, type_of(g, a->x[i]));
+    }
     *out = d;
     switch (op_rows[a->op].types) {
     case TYPES_FLOAT:
@@ -615,6 +618,7 @@ static node_id scatter_node(graph *g, const build_args *a) {
     if (!check_index(g, a)) return 0;
     if (g->node[index].shape != g->node[src].shape)
         return fail_shapes(g, a->name, index, " indices for elements of ", g->node[src].shape, "");
+    if (!dtype_may_meet(g, x, src)) return 0;
     if (dtype_promote(dtype, type_of(g, src)) != dtype || !scatter_takes(a->row, dtype)) {
         fail(g->ctx, QN_EDTYPE, "%s: cannot combine %s into %s by \"%s\"", a->name,
              type_name(g, src), type_name(g, x), monoid_rows[a->row].name);

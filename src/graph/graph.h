@@ -94,6 +94,8 @@ extern const routine_row routine_rows[ROUTINE_COUNT]; /* ops.c */
 
 /* ---- dtype.c --------------------------------------------------------------------------------- */
 
+/* promote.c: false where knob promote forbids that both meet; reported. x and y are nodes. */
+bool dtype_may_meet(const struct graph *g, uint32_t x, uint32_t y);
 qn_dtype dtype_promote(qn_dtype a,
                        qn_dtype b); /* the array API's table; i64+u64 and int+float: to f32/f64 */
 /* Element i of an array of dtype as double / int64 (u64 wraps) and back, rounding to nearest even
@@ -239,6 +241,7 @@ static inline bool node_is_memory(const graph_node *x) {
     return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
 }
 
+enum { GRAPH_GIVEN = 8 };
 typedef struct graph {
     qn_ctx *ctx;
     sym_store *syms;
@@ -268,10 +271,12 @@ typedef struct graph {
     struct graph_places *places;
     node_id *loose; /* nodes made since the last graph_settle: nobody may hold them yet */
     uint32_t loose_count, loose_cap;
-    uint32_t mark_base, mark_next; /* see graph_mark */
-    uint64_t rules[OP_COUNT];      /* sets of rules tried for an operation */
-    str text;                      /* scratch for error texts */
-    const char *func;              /* the composed function under way, for error texts */
+    uint32_t mark_base, mark_next;   /* see graph_mark */
+    uint64_t rules[OP_COUNT];        /* sets of rules tried for an operation */
+    str text;                        /* scratch for error texts */
+    const char *func;                /* the composed function under way, for error texts */
+    node_id given_node[GRAPH_GIVEN]; /* and what it was given; knob promote */
+    int given;
     /* dimension variables: var[i] is a sym with current value bound[i], -1: unbound */
     sym *var;
     int64_t *bound;

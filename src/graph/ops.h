@@ -7,7 +7,7 @@
  *          copy; JOIN sources beside each other; REDUCE over attribute axes, which are dropped;
  *          INDEX moved by computed indices; SCAN the running results of a reduction; CALL by a
  *          routine, from stored sources; MARK an identity that means something to a later stage
- *   TYPES  which dtypes it takes and gives (graph/dtype.c):
+ *   TYPES  which dtypes it takes and gives (graph/types/dtype.c):
  *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no
  *            bools, as in the array API: cast, or use AND, OR and XOR; INT integers, same; BITS
  *            bool and integers, same; ANY every dtype, same; CMP any equal pair, bool out; SELECT

@@ -45,6 +45,9 @@
 #define qn_dtype_size inner_dtype_size
 #define qn_dtype_name inner_dtype_name
 #define qn_dtype_promote inner_dtype_promote
+#define qn_result_type inner_result_type
+#define qn_can_cast inner_can_cast
+#define qn_device_supports inner_device_supports
 #define qn_read inner_read
 #define qn_realize inner_realize
 #define qn_assign inner_assign

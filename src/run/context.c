@@ -163,6 +163,13 @@ bool qn_device_at(int i, const char **name, const char **description) {
     return true;
 }
 
+qn_support qn_device_supports(const qn_ctx *qn, qn_dtype dtype) {
+    if (!qn || (unsigned)dtype >= DTYPE_COUNT) return QN_LACKING;
+    const dev_table *dev = qn->run->dev;
+    if (dev->lacks && dev->lacks(qn->run->dev_state) >> dtype & 1) return QN_LACKING;
+    return dtype_is_narrow(dtype) ? QN_EMULATED : QN_SUPPORTED;
+}
+
 /* Text that `tell` adds, kept until the next such call. */
 typedef struct telling {
     qn_ctx *qn;

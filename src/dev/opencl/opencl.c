@@ -394,6 +394,10 @@ static qn_code opencl_copy_out(void *state, const void *memory, size_t offset, v
     return code ? failed(o, "copying out", "", code) : QN_OK;
 }
 
+static uint32_t opencl_lacks(void *state) {
+    return ((opencl *)state)->doubles ? 0 : 1u << QN_F64;
+}
+
 const dev_table dev_opencl = {
     .name = "opencl",
     .description = "a GPU, or what else OpenCL finds here",
@@ -401,6 +405,7 @@ const dev_table dev_opencl = {
     .open = opencl_open,
     .close = opencl_close,
     .limits = opencl_limits,
+    .lacks = opencl_lacks,
     .compile = opencl_compile,
     .unload = opencl_unload,
     .launch = opencl_launch,

@@ -279,7 +279,7 @@ static qn_tensor *places_in(qn_tensor *sorted, qn_tensor *values, bool right) {
     if (!fits)
         return tensor_unfit("sorted", sorted, "values", values,
                             "sorted is a vector, or its rows are those of values");
-    qn_dtype dtype = dtype_promote(qn_dtype_of(sorted), qn_dtype_of(values));
+    qn_dtype dtype = func_meet(sorted, values);
     qn_tensor *const both[2] = {func_as(sorted, dtype), func_as(values, dtype)};
     const call_attr c = {ROUTINE_SEARCH, 0, 1, {right}};
     if (!shape_from_user(tensor_ctx(values), "searchsorted", rank, dims, &shape)) return NULL;
@@ -328,7 +328,7 @@ qn_tensor *qn_histogram(qn_tensor *x, qn_tensor *edges, qn_tensor *weights) {
         fail(f.qn, QN_ESHAPE, "histogram: edges are a vector of a known size of at least 2");
         return func_end(f, NULL);
     }
-    qn_dtype dtype = dtype_promote(qn_dtype_of(x), qn_dtype_of(edges));
+    qn_dtype dtype = func_meet(x, edges);
     x = func_as(x, dtype);
     edges = func_as(edges, dtype);
     qn_tensor *end = qn_select(edges, 0, -1), *at = places_in(edges, x, true);

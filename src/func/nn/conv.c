@@ -216,7 +216,8 @@ static qn_tensor *convolve(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_co
     conv c;
     if (!read_shapes(&c, x, w, o, false) || !count_windows(&c, x)) return NULL;
     number_axes(&c);
-    qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(w));
+    qn_dtype d = func_meet(x, w);
+    if (b) (void)func_meet(x, b);
     x = spread_image(&c, func_widen(func_as(x, d)), c.from, c.in);
     uint32_t summed = 1u << c.from;
     for (int i = 0; i < c.space; i++) {
@@ -284,7 +285,8 @@ static qn_tensor *convolve_transposed(qn_tensor *x, qn_tensor *w, qn_tensor *b,
     int64_t places[SPACE];
     if (!read_shapes(&c, x, w, o, true) || !count_places(&c, x, places)) return NULL;
     number_axes(&c);
-    qn_dtype d = dtype_promote(qn_dtype_of(x), qn_dtype_of(w));
+    qn_dtype d = func_meet(x, w);
+    if (b) (void)func_meet(x, b);
     x = spread_image(&c, func_widen(func_as(x, d)), c.from, c.in);
     w = spread_weights(&c, func_widen(func_as(w, d)), c.from, c.to);
     qn_tensor *p = qn_mul(x, w);
