@@ -612,8 +612,9 @@ QN_API qn_tensor *qn_repeat_counts(qn_tensor *x, int axis, int n, const int64_t 
 
 /* ---- operations: computed indices --------------------------------------------------------- */
 
-/* Negative ones are not special; those outside are an error where they are known when the graph is
- * made and under QN_CHECK, else give 0 or are dropped. */
+/* Negative ones count from the end of their axis, but for labels, classes and rows of embeddings;
+ * those outside are an error where they are known when the graph is made and under QN_CHECK, else
+ * give 0 or are dropped. */
 
 /* x[.., index[..], ..] along an axis; index, of integers, has x's shape on all other axes, and the
  * result index's */
@@ -638,7 +639,9 @@ QN_API qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype);
 QN_API qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index);
 /* x[..] as NumPy has it: n items, slices, numbers, an ellipsis, new axes, and arrays of integers,
  * which broadcast together and come where they stand, or in front where they are apart; e.g. 3,
- * (qn_index_item[]){QN_ELLIPSIS, QN_SLICE(1, -1, 1), QN_AT_PLACES(t)} */
+ * (qn_index_item[]){QN_ELLIPSIS, QN_SLICE(1, -1, 1), QN_AT_PLACES(t)}; a bool array stands for the
+ * places where it is true: their number is read, which runs the graph (nonzero, masked_select and
+ * where need not) */
 QN_API qn_tensor *qn_index(qn_tensor *x, int n, const qn_index_item *items);
 /* x with src, broadcast to what index gives, combined into those places; with QN_COMBINE_SET the
  * last one stays, with QN_COMBINE_SUM all are added */
@@ -655,6 +658,22 @@ QN_API qn_tensor *qn_scatter_mean(qn_tensor *x, qn_tensor *index, qn_tensor *src
                                   bool include_self);
 /* x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape */
 QN_API qn_tensor *qn_masked_fill(qn_tensor *x, qn_tensor *mask, qn_tensor *value);
+/* x with the elements of src, in their flat order, where the mask, broadcast to x, is not 0; those
+ * that src lacks are indices outside of it */
+QN_API qn_tensor *qn_masked_scatter(qn_tensor *x, qn_tensor *mask, qn_tensor *src);
+/* [bound, rank]: the indices of the first elements that are not 0, in i64 and in order, zeros
+ * behind the last, and how many there are in all (a scalar, i64); bound -1: x's number of elements;
+ * NumPy's argwhere, and by columns (qn_unstack) its nonzero and where; either result may be NULL */
+QN_API qn_code qn_nonzero(qn_tensor *x, int64_t bound, qn_tensor **places, qn_tensor **count);
+/* [bound]: the first elements of x where the mask, broadcast to it, is not 0, zeros behind the
+ * last, and how many there are in all (a scalar, i64); bound -1: x's number of elements; either
+ * result may be NULL */
+QN_API qn_code qn_masked_select(qn_tensor *x, qn_tensor *mask, int64_t bound, qn_tensor **values,
+                                qn_tensor **count);
+/* the first elements along an axis, as many as `count`, an integer, says: its value is read, which
+ * runs the graph, so that results of nonzero, masked_select or unique get their exact size;
+ * QN_ERANGE beyond the size; a graph that is captured keeps the size it had then */
+QN_API qn_tensor *qn_head(qn_tensor *x, int axis, qn_tensor *count);
 /* x with src, of its shape, in place of what slice gives; step from 1 on */
 QN_API qn_tensor *qn_slice_scatter(qn_tensor *x, qn_tensor *src, int axis, int64_t start,
                                    int64_t stop, int64_t step);

@@ -307,6 +307,10 @@
       qn_add(qn_scatter_mean(M, INDEX(7, 4, 3), IN(4, 3), 1, true),                                \
              qn_scatter_mean(M, INDEX(7, 4, 3), IN(4, 3), 1, false)))                              \
     X(masked_fill, -4, 4, qn_masked_fill(M, qn_lt(M, M), IN(6)))                                   \
+    X(masked_scatter, -4, 4, qn_masked_scatter(M, qn_lt(M, M), IN(3, 9)))                          \
+    X(nonzero, -1, 1, nonzero_of(IN(4, 7)))                                                        \
+    X(masked_select, -4, 4, masked_select_of(M, qn_lt(M, M)))                                      \
+    X(head, -4, 4, qn_head(M, 1, qn_scalar_int(a->qn, QN_I64, 4)))                                 \
     X(slice_scatter, -4, 4, qn_slice_scatter(M, IN(4, 3), 1, 1, QN_END, 2))                        \
     X(select_scatter, -4, 4, qn_select_scatter(M, IN(4), 1, -2))                                   \
     X(diagonal_scatter, -4, 4, qn_diagonal_scatter(IN(2, 4, 6), IN(2, 3), -1))                     \

@@ -25,6 +25,53 @@ X(put(A, 3, ITEMS(QN_AT_PLACE(1), QN_ELLIPSIS, QN_SLICE(0, QN_END, 2)), QN_COMBI
   0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 1, 21, 1, 23, 1, 1, 26,
   1, 28, 1, 1, 31, 1, 33, 1, 1, 36, 1, 38, 1, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51,
   52, 53, 54, 55, 56, 57, 58, 59)
+X(at(A, 1, ITEMS(QN_AT_PLACES(sevenths))), 1, DIMS(9),
+  0, 7, 14, 21, 28, 35, 42, 49, 56)
+X(at(A, 2, ITEMS(QN_AT_PLACES(truth(LINE(3, 1, 0, 1))), QN_AT_PLACE(1))), 2, DIMS(2, 5),
+  5, 6, 7, 8, 9, 45, 46, 47, 48, 49)
+X(at(A, 3, ITEMS(QN_EVERY, QN_AT_PLACES(truth(LINE(4, 0, 1, 1, 0))), QN_AT_PLACE(2))), 2,
+  DIMS(3, 2),
+  7, 12, 27, 32, 47, 52)
+X(at(A, 3, ITEMS(QN_AT_PLACES(truth(LINE(3, 1, 0, 1))), QN_EVERY, QN_AT_PLACES(index_of(1,
+  DIMS(2), (const int64_t[]){0, -1})))), 2, DIMS(2, 4),
+  0, 5, 10, 15, 44, 49, 54, 59)
+X(at(A, 2, ITEMS(QN_ELLIPSIS, QN_AT_PLACES(truth(LINE(5, 0, 0, 0, 0, 1))))), 3, DIMS(3, 4, 1),
+  4, 9, 14, 19, 24, 29, 34, 39, 44, 49, 54, 59)
+X(at(W, 1, ITEMS(QN_AT_PLACES(truth(LINE(2, 0, 0))))), 2, DIMS(0, 3), )
+X(put(W, 1, ITEMS(QN_AT_PLACES(above(W, 2))), QN_COMBINE_SET), 2, DIMS(2, 3),
+  1, 2, 1, 1, 1, 1)
+X(qn_index_put(W, 1, ITEMS(QN_AT_PLACES(above(W, 2))), LINE(4, 10, 20, 30, 40), QN_COMBINE_SET),
+  2, DIMS(2, 3),
+  1, 2, 10, 20, 30, 40)
+X(qn_index_put(W, 1, ITEMS(QN_AT_PLACES(above(W, 2))), LINE(4, 10, 20, 30, 40), QN_COMBINE_SUM),
+  2, DIMS(2, 3),
+  1, 2, 13, 24, 35, 46)
+X(qn_index_put(W, 2, ITEMS(QN_EVERY, QN_AT_PLACES(truth(LINE(3, 1, 0, 1)))), LINE(2, 8, 9),
+  QN_COMBINE_SET), 2, DIMS(2, 3),
+  8, 2, 9, 8, 5, 9)
+X(qn_masked_scatter(W, LINE(3, 0, 1, 1), LINE(4, 8, 9, 10, 11)), 2, DIMS(2, 3),
+  1, 8, 9, 4, 10, 11)
+X(selected(W, above(W, 2), -1), 1, DIMS(6),
+  3, 4, 5, 6, 0, 0)
+X(selected(W, above(W, 2), 3), 1, DIMS(3),
+  3, 4, 5)
+X(nonzeros(above(W, 2), -1), 2, DIMS(6, 2),
+  0, 2, 1, 0, 1, 1, 1, 2, 0, 0, 0, 0)
+X(qn_head(nonzeros(above(W, 2), -1), 0, count_of(above(W, 2))), 2, DIMS(4, 2),
+  0, 2, 1, 0, 1, 1, 1, 2)
+X(qn_gather(W, index_of(2, DIMS(2, 2), (const int64_t[]){-1, 0, -3, -2}), 1), 2, DIMS(2, 2),
+  3, 1, 4, 5)
+X(qn_take(W, index_of(1, DIMS(2), (const int64_t[]){-1, 0}), 1), 2, DIMS(2, 2),
+  3, 1, 6, 4)
+X(qn_take_along_axis(W, qn_cast(index_of(2, DIMS(1, 3), (const int64_t[]){-1, 0, -2}), QN_I8), 0),
+  2, DIMS(1, 3),
+  4, 2, 3)
+X(qn_index_add(W, index_of(1, DIMS(2), (const int64_t[]){-1, -2}), qn_expand(LINE(2, 8, 9), 2,
+  DIMS(2, 2)), 1), 2, DIMS(2, 3),
+  1, 11, 11, 4, 14, 14)
+X(qn_scatter(W, index_of(2, DIMS(2, 3), (const int64_t[]){-1, -1, 0, 0, 0, -3}), W, 1,
+  QN_COMBINE_SUM), 2, DIMS(2, 3),
+  4, 2, 6, 19, 5, 6)
 X(qn_index_fill(W, qn_cast(LINE(2, 0, -1), QN_I64), 7, 1), 2, DIMS(2, 3),
   7, 2, 7, 7, 5, 7)
 X(qn_select_scatter(W, LINE(2, 8, 9), 1, 1), 2, DIMS(2, 3),

@@ -90,6 +90,11 @@ qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool k
 qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims);
 qn_tensor *func_root(qn_tensor *x); /* of x from 0 on; at 0 its derivative is 0 */
 qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
+/* Negative indices of an axis of n counted from its end; and take of indices from 0 on. */
+qn_tensor *func_from_end(qn_tensor *index, int64_t n); /* index/index.c */
+qn_tensor *func_take(qn_tensor *x, qn_tensor *index, int axis);
+bool func_mask_places(qn_tensor *mask, int64_t bound, bool outside, qn_tensor **out); /* mask.c */
+int64_t func_mask_count(qn_tensor *mask);
 qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* index/index.c */
 void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func/random.c */
 

@@ -327,8 +327,9 @@ X(STATUS, meshgrid_xy, (int n, qn_tensor *const *xs, qn_tensor **out), -, 0, 0,
 X(TENSOR, repeat_counts, (qn_tensor *x, int axis, int n, const int64_t *counts), -, 0, 0,
   "element i of an axis of size n counts[i] times, at its place")
 
-/* computed indices: negative ones are not special; those outside are an error where they are known
- * when the graph is made and under QN_CHECK, else give 0 or are dropped */
+/* computed indices: negative ones count from the end of their axis, but for labels, classes and
+ * rows of embeddings; those outside are an error where they are known when the graph is made and
+ * under QN_CHECK, else give 0 or are dropped */
 X(TENSOR, gather, (qn_tensor *x, qn_tensor *index, int axis), -, 0, 0,
   "x[.., index[..], ..] along an axis; index, of integers, has x's shape on all other axes, and "
   "the result index's")
@@ -351,7 +352,9 @@ X(TENSOR, embedding, (qn_tensor *weight, qn_tensor *index), -, 0, 0,
 X(TENSOR, index, (qn_tensor *x, int n, const qn_index_item *items), -, 0, 0,
   "x[..] as NumPy has it: n items, slices, numbers, an ellipsis, new axes, and arrays of "
   "integers, which broadcast together and come where they stand, or in front where they are "
-  "apart; e.g. 3, (qn_index_item[]){QN_ELLIPSIS, QN_SLICE(1, -1, 1), QN_AT_PLACES(t)}")
+  "apart; e.g. 3, (qn_index_item[]){QN_ELLIPSIS, QN_SLICE(1, -1, 1), QN_AT_PLACES(t)}; a bool "
+  "array stands for the places where it is true: their number is read, which runs the graph "
+  "(nonzero, masked_select and where need not)")
 X(TENSOR, index_put, (qn_tensor *x, int n, const qn_index_item *items, qn_tensor *src, qn_combine combine), -, 0, 0,
   "x with src, broadcast to what index gives, combined into those places; with QN_COMBINE_SET "
   "the last one stays, with QN_COMBINE_SUM all are added")
@@ -365,6 +368,22 @@ X(TENSOR, scatter_mean, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axi
   "where nothing comes x; integers as f32")
 X(TENSOR, masked_fill, (qn_tensor *x, qn_tensor *mask, qn_tensor *value), -, 0, 0,
   "x with `value`, in x's dtype, where the mask is not 0; both broadcast to x's shape")
+X(TENSOR, masked_scatter, (qn_tensor *x, qn_tensor *mask, qn_tensor *src), -, 0, 0,
+  "x with the elements of src, in their flat order, where the mask, broadcast to x, is not 0; "
+  "those that src lacks are indices outside of it")
+X(STATUS, nonzero, (qn_tensor *x, int64_t bound, qn_tensor **places, qn_tensor **count), -, 0, 0,
+  "[bound, rank]: the indices of the first elements that are not 0, in i64 and in order, zeros "
+  "behind the last, and how many there are in all (a scalar, i64); bound -1: x's number of "
+  "elements; NumPy's argwhere, and by columns (qn_unstack) its nonzero and where; either result "
+  "may be NULL")
+X(STATUS, masked_select, (qn_tensor *x, qn_tensor *mask, int64_t bound, qn_tensor **values, qn_tensor **count), -, 0, 0,
+  "[bound]: the first elements of x where the mask, broadcast to it, is not 0, zeros behind the "
+  "last, and how many there are in all (a scalar, i64); bound -1: x's number of elements; either "
+  "result may be NULL")
+X(TENSOR, head, (qn_tensor *x, int axis, qn_tensor *count), -, 0, 0,
+  "the first elements along an axis, as many as `count`, an integer, says: its value is read, "
+  "which runs the graph, so that results of nonzero, masked_select or unique get their exact "
+  "size; QN_ERANGE beyond the size; a graph that is captured keeps the size it had then")
 X(TENSOR, slice_scatter, (qn_tensor *x, qn_tensor *src, int axis, int64_t start, int64_t stop, int64_t step), -, 0, 0,
   "x with src, of its shape, in place of what slice gives; step from 1 on")
 X(TENSOR, select_scatter, (qn_tensor *x, qn_tensor *src, int axis, int64_t index), -, 0, 0,

@@ -289,6 +289,7 @@ typedef struct graph {
     /* run's hook: a realized node died or was dropped */
     void (*drop_buffer)(qn_ctx *qn, uint32_t buffer);
     size_t (*buffer_bytes)(const qn_ctx *qn, uint32_t buffer);
+    qn_code (*read)(qn_tensor *x, void *out, size_t size); /* qn_read, for sizes of results */
 } graph;
 
 /* All functions of this section but the getters raise when memory is out. */

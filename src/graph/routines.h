@@ -33,3 +33,6 @@ X(SVD, svd, 3, svd, "{}: U [m, k], descending singular values, V' [k, n]")
 X(SEARCH, search, 1, NONE,
   "{right}: in i64 how many of a row's ascending elements are less (right: or equal) than each of "
   "the second source's row")
+X(NONZERO, nonzero, 2, NONE,
+  "{}: of bools, all of them: in i64 where the first that are true are, as many as the result has "
+  "room for, then zeros; how many are true")

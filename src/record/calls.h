@@ -341,6 +341,12 @@ X(qn_tensor *, T, index_fill, (qn_tensor *x, qn_tensor *index, double value, int
 X(qn_tensor *, T, scatter_mean, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis, bool include_self), (x, index, src, axis, include_self),
   (T(0), T(1), T(2), I(3), B(4)))
 X(qn_tensor *, T, masked_fill, (qn_tensor *x, qn_tensor *mask, qn_tensor *value), (x, mask, value), (T(0), T(1), T(2)))
+X(qn_tensor *, T, masked_scatter, (qn_tensor *x, qn_tensor *mask, qn_tensor *src), (x, mask, src), (T(0), T(1), T(2)))
+X(qn_code, E, nonzero, (qn_tensor *x, int64_t bound, qn_tensor **places, qn_tensor **count), (x, bound, places, count), (T(0), Z(1), R(2,
+  LENGTH_IS(1)), R(3, LENGTH_IS(1))))
+X(qn_code, E, masked_select, (qn_tensor *x, qn_tensor *mask, int64_t bound, qn_tensor **values, qn_tensor **count), (x, mask, bound, values, count),
+  (T(0), T(1), Z(2), R(3, LENGTH_IS(1)), R(4, LENGTH_IS(1))))
+X(qn_tensor *, T, head, (qn_tensor *x, int axis, qn_tensor *count), (x, axis, count), (T(0), I(1), T(2)))
 X(qn_tensor *, T, slice_scatter, (qn_tensor *x, qn_tensor *src, int axis, int64_t start, int64_t stop, int64_t step), (x, src, axis, start, stop,
   step), (T(0), T(1), I(2), Z(3), Z(4), Z(5)))
 X(qn_tensor *, T, select_scatter, (qn_tensor *x, qn_tensor *src, int axis, int64_t index), (x, src, axis, index), (T(0), T(1), I(2), Z(3)))

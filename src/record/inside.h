@@ -312,6 +312,10 @@
 #define qn_index_fill inner_index_fill
 #define qn_scatter_mean inner_scatter_mean
 #define qn_masked_fill inner_masked_fill
+#define qn_masked_scatter inner_masked_scatter
+#define qn_nonzero inner_nonzero
+#define qn_masked_select inner_masked_select
+#define qn_head inner_head
 #define qn_slice_scatter inner_slice_scatter
 #define qn_select_scatter inner_select_scatter
 #define qn_diagonal_scatter inner_diagonal_scatter

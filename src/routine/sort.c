@@ -314,33 +314,3 @@ void run_unique(const routine_call *c, void *scratch, int64_t from, int64_t to) 
     }
     put(c, 3, 0, count);
 }
-
-/* ---- places in sorted rows ------------------------------------------------------------------- */
-
-routine_need need_search(const routine_call *c) {
-    double n = (double)row_count(&c->source[1]) * (double)row_length(&c->source[1]);
-    return (routine_need){.items = row_count(&c->source[1]), .work = 50 * n};
-}
-
-void run_search(const routine_call *c, void *scratch, int64_t from, int64_t to) {
-    const routine_array *x = &c->source[0], *y = &c->source[1];
-    int64_t n = row_length(x), m = row_length(y), rows = row_count(x);
-    bool right = c->what.attr[0] != 0;
-    (void)scratch;
-    for (int64_t row = from; row < to; row++) {
-        const char *sorted = row_at(x, rows == 1 ? 0 : row), *value = row_at(y, row);
-        int64_t *out = places_at(&c->result[0], row);
-        for (int64_t i = 0; i < m; i++) {
-            uint64_t key = order_key(y->dtype, value, i);
-            int64_t lo = 0, left = n;
-            while (left > 0) {
-                int64_t half = left / 2;
-                uint64_t at = order_key(x->dtype, sorted, lo + half);
-                bool after = right ? at <= key : at < key;
-                lo = after ? lo + half + 1 : lo;
-                left = after ? left - half - 1 : half;
-            }
-            out[i] = lo;
-        }
-    }
-}

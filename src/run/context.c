@@ -75,6 +75,7 @@ static void open_work(void *arg) {
         graph_open(qn);
         qn->graph->drop_buffer = drop_buffer;
         qn->graph->buffer_bytes = buffer_bytes;
+        qn->graph->read = qn_read;
         qn->run = heap_zeroed(&qn->heap, sizeof *qn->run);
         lru_open(&qn->run->kept, &qn->heap);
         qn->run->requests = 1;

@@ -134,6 +134,17 @@ static qn_tensor *unique_of(qn_tensor *x) {
     return qn_add(v, qn_cast(counts, qn_dtype_of(v)));
 }
 
+static qn_tensor *nonzero_of(qn_tensor *x) {
+    qn_tensor *at = NULL, *n = NULL;
+    return qn_nonzero(x, 20, &at, &n) ? NULL : qn_cast(qn_add(at, n), qn_dtype_of(x));
+}
+
+static qn_tensor *masked_select_of(qn_tensor *x, qn_tensor *mask) {
+    qn_tensor *v = NULL, *n = NULL;
+    if (qn_masked_select(x, mask, -1, &v, &n)) return NULL;
+    return qn_add(v, qn_cast(n, qn_dtype_of(v)));
+}
+
 /* x x' + 2 + the row's number on the diagonal, so that no two eigenvalues are close. */
 static qn_tensor *positive_of(qn_tensor *x) {
     qn_dtype d = qn_dtype_of(x) == QN_F64 ? QN_F64 : QN_F32;

@@ -50,6 +50,29 @@ static qn_tensor *truths(const int64_t *v) {
 }
 #define SQUARE(...) truths((const int64_t[]){__VA_ARGS__})
 
+static qn_tensor *truth(qn_tensor *x) {
+    return qn_cast(x, QN_BOOL);
+}
+
+static qn_tensor *above(qn_tensor *x, double least) {
+    return qn_gt(x, qn_like(x, least));
+}
+
+static qn_tensor *selected(qn_tensor *x, qn_tensor *mask, int64_t bound) {
+    qn_tensor *v = NULL;
+    return qn_masked_select(x, mask, bound, &v, NULL) ? NULL : v;
+}
+
+static qn_tensor *nonzeros(qn_tensor *x, int64_t bound) {
+    qn_tensor *v = NULL;
+    return qn_nonzero(x, bound, &v, NULL) ? NULL : v;
+}
+
+static qn_tensor *count_of(qn_tensor *x) {
+    qn_tensor *n = NULL;
+    return qn_nonzero(x, 0, NULL, &n) ? NULL : n;
+}
+
 static qn_tensor *eighths(void) {
     qn_tensor *x = qn_reshape(qn_arange(qn, QN_F64, 1, 7, 1), 2, DIMS(2, 3));
     return qn_mul(x, qn_like(x, 0.125));
@@ -89,6 +112,7 @@ static void values_are_numpys(void) {
         qn_tensor *W = qn_reshape(qn_arange(qn, QN_F64, 1, 7, 1), 2, DIMS(2, 3));
         qn_tensor *V = qn_from(qn, QN_F64, 2, DIMS(3, 3), v);
         qn_tensor *S = sines(3, DIMS(2, 3, 4), 24);
+        qn_tensor *sevenths = qn_eq(qn_mod(A, qn_like(A, 7)), qn_like(A, 0));
         qn_tensor *a = index_of(2, DIMS(2, 1), (const int64_t[]){2, -1});
         qn_tensor *b = index_of(1, DIMS(3), (const int64_t[]){3, -2, 0});
 #define X(call, rank, shape, ...)                                                                  \
@@ -126,9 +150,74 @@ static void indices_outside_are_refused(void) {
     qn_close(qn);
 }
 
+static void masks_outside_are_refused(void) {
+    qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
+    qn_tensor *x = qn_zeros(qn, QN_F32, 2, DIMS(3, 4)), *v = NULL;
+    qn_tensor *five = qn_cast(qn_ones(qn, QN_F32, 1, DIMS(5)), QN_BOOL);
+    CHECK(!qn_index(x, 1, ITEMS(QN_AT_PLACES(five))));
+    CHECK_INT(qn_error_code(qn), QN_ESHAPE);
+    qn_clear_error(qn);
+    CHECK_INT(qn_masked_select(x, five, -1, &v, NULL), QN_ESHAPE);
+    qn_clear_error(qn);
+    CHECK_INT(qn_nonzero(x, -2, &v, NULL), QN_ERANGE);
+    CHECK(!v);
+    qn_clear_error(qn);
+    CHECK_INT(qn_nonzero(qn_scalar(qn, QN_F32, 1), -1, &v, NULL), QN_ESHAPE);
+    qn_clear_error(qn);
+    CHECK(!qn_head(x, 0, qn_scalar_int(qn, QN_I64, 4)));
+    CHECK_STR(qn_error(qn), "head: 4 elements of an axis of 3");
+    qn_clear_error(qn);
+    CHECK(!qn_head(x, 0, qn_scalar(qn, QN_F32, 1)));
+    CHECK_INT(qn_error_code(qn), QN_EDTYPE);
+    qn_close(qn);
+}
+
+/* One plan for every mask: sizes are bounds. */
+static void masks_run_in_static_graphs(void) {
+    qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
+    double v[6] = {0};
+    qn_tensor *x = qn_from(qn, QN_F64, 1, DIMS(6), v), *out[2] = {NULL};
+    qn_tensor *mask = above(x, 0.5);
+    CHECK_INT(qn_masked_select(qn_mul(x, x), mask, -1, &out[0], &out[1]), 0);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 2, out);
+    CHECK(p != NULL);
+    for (int i = 0; p && i < 3; i++) {
+        qn_tensor *got[2] = {NULL};
+        int64_t count = 0;
+        for (int k = 0; k < 6; k++) v[k] = k % 3 < i ? k : 0;
+        qn_tensor *in = qn_from(qn, QN_F64, 1, DIMS(6), v);
+        CHECK_INT(qn_plan_run(p, &in, got), 0);
+        CHECK_INT(qn_read(got[1], &count, sizeof count), 0);
+        CHECK_INT(qn_read(got[0], v, sizeof v), 0);
+        const double one[] = {9, 0, 0, 0, 0, 0}, two[] = {1, 9, 16, 0, 0, 0};
+        CHECK_INT(count, i == 2 ? 3 : i);
+        for (int k = 0; k < 6; k++) CHECK(v[k] == (i == 0 ? 0 : i == 1 ? one[k] : two[k]));
+    }
+    qn_plan_free(p);
+    qn_close(qn);
+}
+
+static void gradients_go_to_what_masks_chose(void) {
+    qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
+    qn_tensor *W = LINE(6, 1, 2, 3, 4, 5, 6), *v = NULL, *g = NULL;
+    double got[6];
+    CHECK_INT(qn_masked_select(W, above(W, 3), -1, &v, NULL), 0);
+    qn_tensor *all = qn_add(
+        qn_sum(qn_square(v), 0, false),
+        qn_sum(qn_masked_scatter(LINE(3, 0, 0, 0), above(LINE(3, 0, 1, 1), 0.5), W), 0, false));
+    CHECK_INT(qn_grad(all, NULL, 1, &W, &g), 0);
+    CHECK_INT(qn_read(g, got, sizeof got), 0);
+    const double want[] = {1, 1, 0, 8, 10, 12};
+    for (int i = 0; i < 6; i++) CHECK(got[i] == want[i]);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(values_are_numpys);
     RUN(indices_outside_are_refused);
+    RUN(masks_outside_are_refused);
+    RUN(masks_run_in_static_graphs);
+    RUN(gradients_go_to_what_masks_chose);
     return test_end();
 }

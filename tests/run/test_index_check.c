@@ -53,14 +53,15 @@ static qn_tensor *use_nll_loss(qn_tensor *x, qn_tensor *i) {
 static const struct {
     const char *name;
     qn_tensor *(*use)(qn_tensor *, qn_tensor *);
-} uses[] = {{"gather", use_gather},
-            {"take", use_take},
-            {"embedding", use_embedding},
-            {"scatter", use_scatter},
-            {"index_add", use_index_add},
-            {"one_hot", use_one_hot},
-            {"cross_entropy", use_cross_entropy},
-            {"nll_loss", use_nll_loss}};
+    int64_t least; /* that is inside */
+} uses[] = {{"gather", use_gather, -3},
+            {"take", use_take, -3},
+            {"embedding", use_embedding, 0},
+            {"scatter", use_scatter, -3},
+            {"index_add", use_index_add, -3},
+            {"one_hot", use_one_hot, 0},
+            {"cross_entropy", use_cross_entropy, 0},
+            {"nll_loss", use_nll_loss, 0}};
 
 static qn_tensor *values(void) {
     return qn_from(qn, QN_F32, 1, SHAPE(3), (const float[]){0.5f, -1, 2});
@@ -77,8 +78,13 @@ static void known_indices_outside_are_errors_at_once(void) {
         snprintf(want, sizeof want, "%s: index 3 of an axis of 3", uses[k].name);
         CHECK_STR(qn_error(qn), want);
         qn_clear_error(qn);
-        CHECK(uses[k].use(x, qn_full(qn, QN_I32, 1, SHAPE(5), -1)) == NULL);
+        int64_t least = uses[k].least;
+        CHECK(uses[k].use(x, qn_full_int(qn, QN_I32, 1, SHAPE(5), least - 1)) == NULL);
+        snprintf(want, sizeof want, "%s: index %lld of an axis of 3", uses[k].name,
+                 (long long)least - 1);
+        CHECK_STR(qn_error(qn), want);
         qn_clear_error(qn);
+        CHECK(uses[k].use(x, qn_full_int(qn, QN_I32, 1, SHAPE(5), least)) != NULL);
         CHECK(uses[k].use(x, qn_full(qn, QN_I32, 1, SHAPE(5), 2)) != NULL);
     }
     CHECK(qn_one_hot(qn_iota(qn, QN_I64, 1, SHAPE(4), 0), 3, QN_F32) == NULL);
@@ -98,7 +104,7 @@ static void check_use(int k, int64_t last, bool computed, bool checked) {
     qn_scope s = qn_scope_begin(qn);
     qn_tensor *y = uses[k].use(values(), indices(last, computed));
     snprintf(want, sizeof want, "%s: index %lld of an axis of 3", uses[k].name, (long long)last);
-    bool bad = checked && (last < 0 || last > 2);
+    bool bad = checked && (last < uses[k].least || last > 2);
     int code = read_all(y);
     CHECK_INT(code, bad ? QN_ERANGE : QN_OK);
     CHECK_STR(error(), bad ? want : "");
@@ -107,7 +113,7 @@ static void check_use(int k, int64_t last, bool computed, bool checked) {
 }
 
 static void check_device(const char *device) {
-    static const int64_t last[] = {2, 3, -1, INT64_MAX, INT64_MIN + 8, (int64_t)1 << 32};
+    static const int64_t last[] = {2, 3, -1, -3, -4, INT64_MAX, INT64_MIN + 8, (int64_t)1 << 32};
     for (int checked = 0; checked < 2; checked++) {
         setenv("QN_CHECK", checked ? "1" : "0", 1);
         qn = qn_open(&QN_OPTIONS(.device = device));

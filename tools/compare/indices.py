@@ -16,17 +16,22 @@ def drawn(rng, least=1):
             return shape, axis_of(shape, rng) % len(shape)
 
 
-def index_value(shape, n, rng, outside=False):
+def index_value(shape, n, rng, outside=False, ends=True):
+    """Negative ones count from the end, if `ends`."""
     dtype = str(rng.choice(["i32", "i64", "u8", "i16"]))
-    low = -1 if outside and dtype != "u8" else 0
+    low = -n * ends - outside if dtype != "u8" else 0
     return Value.of(dtype, rng.integers(low, n + 2 * outside, shape))
+
+
+def place(i, n):
+    return i + n if -n <= i < 0 else i
 
 
 def gathered(x, index, axis):
     """x at the indices along an axis; 0 where they are outside."""
     out = np.zeros(index.shape, x.dtype)
     for at in np.ndindex(*index.shape):
-        i = int(index[at])
+        i = place(int(index[at]), x.shape[axis])
         if 0 <= i < x.shape[axis]:
             out[at] = x[at[:axis] + (i,) + at[axis + 1:]]
     return out
@@ -64,14 +69,14 @@ def take(q, account, rng, name):
 
 def embedding(q, account, rng, name):
     for dtype in DTYPES:
-        x, index = anything(dtype, (5, 3), rng), index_value(draw_shape(rng, 0, 2), 5, rng)
+        x, index = anything(dtype, (5, 3), rng), index_value(draw_shape(rng, 0, 2), 5, rng, ends=False)
         exact(q, account, name, dtype, [x, index], lambda t, i: q.call(name, t, i),
               Value(dtype, x.raw[index.raw.astype(np.int64)]), rng)
 
 
 def one_hot(q, account, rng, name):
     for dtype in DTYPES:
-        index = index_value(draw_shape(rng, 0, 2), 4, rng, True)
+        index = index_value(draw_shape(rng, 0, 2), 4, rng, True, False)
         want = index.raw[..., None].astype(np.int64) == np.arange(4)
         exact(q, account, name, dtype, [index], lambda i: q.call(name, i, 4, dtype),
               Value.of(dtype, want), rng)
@@ -105,7 +110,7 @@ def scatter(q, account, rng, name):
                 values = source.numbers()
                 with np.errstate(all="ignore"):
                     for at in np.ndindex(*part):
-                        i = int(index.raw[at])
+                        i = place(int(index.raw[at]), shape[axis])
                         if 0 <= i < shape[axis]:
                             to = at[:axis] + (i,) + at[axis + 1:]
                             out[to] = combine(kind, out[to], values[at])

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from quern import DTYPES, END, FLOATS, INTS, IndexItem, STORAGE, Value, epsilon
+from sorting import several
 from trial import anything, draw_shape, exact, near, normal, plain, sprinkled
 
 WIDE = {"f16": "u16", "bf16": "u16", "f32": "u32", "f64": "u64"}
@@ -246,7 +247,7 @@ def items_of(q, wanted):
             item.start = w.start if w.start is not None else (0 if step > 0 else -1)
             item.stop, item.step = END if w.stop is None else w.stop, step
         else:
-            kept.append(q.tensor(Value.of("i64", w)))
+            kept.append(q.tensor(Value.of("bool" if w.dtype == bool else "i64", w)))
             item.kind, item.array = 4, kept[-1]
     return out
 
@@ -257,7 +258,16 @@ def indices_of(rng):
     return [(), (1,), (-1, Ellipsis), (Ellipsis, slice(1, -1)), (slice(None, None, -2), None, 2), (a,), (every, b),
             (a, b), (a, every, c), (Ellipsis, c), (a, None, b), (1, b), (1, every, c), (every, b, c), (None, a, b, c),
             (every, a % 4, 2), (slice(0, 2), b, slice(4, 0, -3)), (Ellipsis, b, None, c),
-            (a, b, rng.integers(0, 5, (1, 3)))]
+            (a, b, rng.integers(0, 5, (1, 3)))] + masks_of(rng)
+
+
+def masks_of(rng):
+    def mask(*shape):
+        return rng.integers(0, 2, shape).astype(bool)
+    every, two = slice(None), np.array([1, 0, 1], bool)
+    return [(mask(3, 4, 5),), (mask(3),), (every, mask(4)), (mask(3, 4), slice(1, 4)), (Ellipsis, mask(4, 5)),
+            (1, mask(4)), (two, every, rng.integers(-5, 5, (2,))), (None, mask(3), every, 2),
+            (mask(3), every, every)]
 
 
 def index(q, account, rng, name):
@@ -328,6 +338,49 @@ def masked_fill(q, account, rng, name):
               Value(dtype, np.where(mask.raw, value.raw, x.raw)), rng)
 
 
+def masked_scatter(q, account, rng, name):
+    for dtype in DTYPES:
+        x, source = anything(dtype, (3, 4), rng), anything(dtype, (2, 7), rng)
+        mask = Value("bool", rng.integers(0, 2, (4,)).astype(bool))
+        want, at = x.raw.copy(), np.broadcast_to(mask.raw, (3, 4))
+        want[at] = source.raw.reshape(-1)[:at.sum()]
+        exact(q, account, name, dtype, [x, mask, source], lambda t, m, s: q.call(name, t, m, s),
+              Value(dtype, want), rng)
+
+
+def behind(raw, bound):
+    """As long as a bound: cut off, or zeros behind."""
+    out = np.zeros((bound,) + raw.shape[1:], raw.dtype)
+    out[:min(bound, len(raw))] = raw[:bound]
+    return out
+
+
+def nonzero(q, account, rng, name):
+    for dtype in DTYPES:
+        x = plain(dtype, (3, 4, 2), rng)
+        found = np.argwhere(x.numbers())
+        for bound in (-1, 0, 7):
+            want = [Value("i64", behind(found, 24 if bound < 0 else bound)), Value("i64", len(found))]
+            exact(q, account, name, dtype, [x], lambda t: several(q, name, 2, t, bound), want, rng, f"{bound}")
+
+
+def masked_select(q, account, rng, name):
+    for dtype in DTYPES:
+        x, mask = anything(dtype, (3, 4), rng), Value("bool", rng.integers(0, 2, (4,)).astype(bool))
+        found = x.raw[np.broadcast_to(mask.raw, (3, 4))]
+        for bound in (-1, 5):
+            want = [Value(dtype, behind(found, 12 if bound < 0 else bound)), Value("i64", len(found))]
+            exact(q, account, name, dtype, [x, mask], lambda t, m: several(q, name, 2, t, m, bound), want, rng,
+                  f"{bound}")
+
+
+def head(q, account, rng, name):
+    for dtype in DTYPES:
+        x, n = anything(dtype, (3, 4), rng), Value("i32", rng.integers(0, 5, ()))
+        exact(q, account, name, dtype, [x, n], lambda t, k: q.call(name, t, 1, k),
+              Value(dtype, x.raw[:, :int(n.raw)]), rng)
+
+
 def put_back(cut, *cases):
     def run(q, account, rng, name):
         for dtype in DTYPES:
@@ -355,6 +408,7 @@ def slice_of(x, axis, start, stop, step):
 
 PIECES.update({"index": index, "index_put": index_put, "index_copy": index_slices(False),
                "index_fill": index_slices(True), "scatter_mean": scatter_mean, "masked_fill": masked_fill,
+               "masked_scatter": masked_scatter, "nonzero": nonzero, "masked_select": masked_select, "head": head,
                "slice_scatter": put_back(slice_of, (1, 1, END, 2), (0, 0, 2, 1), (2, -3, -1, 1), (2, 1, 1, 1)),
                "select_scatter": put_back(lambda x, a, i: x[(slice(None),) * a + (i,)], (0, 1), (2, -1), (1, -4)),
                "diagonal_scatter": put_back(diagonal_of, (0,), (2,), (-1,), (4,))})

@@ -8,13 +8,36 @@
 _Static_assert(SAME(SET) && SAME(SUM) && SAME(PROD) && SAME(MAX), "qn_combine is monoids.h");
 _Static_assert(SAME(MIN) && SAME(AND) && SAME(OR), "qn_combine is monoids.h");
 
+/* Negative indices of an axis of n count from its end; those outside stay: errors name them. */
+qn_tensor *func_from_end(qn_tensor *index, int64_t n) {
+    if (!index) return NULL;
+    qn_dtype d = qn_dtype_of(index);
+    int op = node_at(tensor_ctx(index)->graph, tensor_at(index)->node)->op;
+    if (!dtype_is_int(d) || dtype_is_unsigned(d) || op == OP_IOTA) return index;
+    bool narrow = n >= 0 && n <= INT32_MAX && qn_dtype_size(d) <= 4;
+    index = func_as(index, narrow ? QN_I32 : QN_I64);
+    qn_tensor *size = func_size(index, n), *zero = qn_like(index, 0);
+    qn_tensor *turned = qn_add(index, size);
+    qn_tensor *behind = qn_and(qn_lt(index, zero), qn_le(zero, turned));
+    return qn_where(behind, turned, index);
+}
+
+/* As above, along an axis of x, where there is one; if not, what is made of the index says so. */
+static qn_tensor *index_of(const qn_tensor *x, qn_tensor *index, int axis) {
+    int rank = func_rank(x);
+    if (!x || axis < -rank || axis >= rank) return index;
+    return func_from_end(index, qn_dim(x, axis));
+}
+
 qn_tensor *qn_gather(qn_tensor *x, qn_tensor *index, int axis) {
-    return build_gather(x, index, axis);
+    func_frame f = func_on("gather", ARG(x), ARG(index));
+    return func_end(f, build_gather(x, index_of(x, index, axis), axis));
 }
 
 qn_tensor *qn_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis,
                       qn_combine combine) {
-    return build_scatter(x, index, src, axis, (int)combine);
+    func_frame f = func_on("scatter", ARG(x), ARG(index), ARG(src));
+    return func_end(f, build_scatter(x, index_of(x, index, axis), src, axis, (int)combine));
 }
 
 /* index, of any shape, as one axis at `axis` among axes of size 1. */
@@ -25,9 +48,8 @@ static qn_tensor *index_along(qn_tensor *index, int rank, int axis) {
     return func_reshape(index, rank, dims);
 }
 
-qn_tensor *qn_take(qn_tensor *x, qn_tensor *index, int axis) {
-    func_frame f = func_on("take", ARG(x), ARG(index));
-    if (!index || !func_axis(x, axis, &axis)) return func_end(f, build_gather(x, index, axis));
+/* Of indices from 0 on. */
+static qn_tensor *taken(qn_tensor *x, qn_tensor *index, int axis) {
     int64_t flat[QN_MAX_RANK], shape[2 * QN_MAX_RANK];
     int rank = func_dims(x, flat), n = 0;
     for (int i = 0; i < rank; i++) {
@@ -39,7 +61,17 @@ qn_tensor *qn_take(qn_tensor *x, qn_tensor *index, int axis) {
     index = index_along(index, rank, axis);
     flat[axis] = qn_dim(index, axis);
     x = build_gather(x, func_expand(index, rank, flat), axis);
-    return func_end(f, func_reshape(x, n, shape));
+    return func_reshape(x, n, shape);
+}
+
+qn_tensor *func_take(qn_tensor *x, qn_tensor *index, int axis) {
+    return index && func_axis(x, axis, &axis) ? taken(x, index, axis) : NULL;
+}
+
+qn_tensor *qn_take(qn_tensor *x, qn_tensor *index, int axis) {
+    func_frame f = func_on("take", ARG(x), ARG(index));
+    if (!index || !func_axis(x, axis, &axis)) return func_end(f, build_gather(x, index, axis));
+    return func_end(f, taken(x, index_of(x, index, axis), axis));
 }
 
 qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis) {
@@ -56,6 +88,7 @@ qn_tensor *qn_take_along_axis(qn_tensor *x, qn_tensor *index, int axis) {
         else
             to[i] = from[i]; /* expand refuses all but a size of 1 */
     }
+    index = index_of(x, index, axis);
     return func_end(f,
                     build_gather(func_expand(x, rank, from), func_expand(index, rank, to), axis));
 }
@@ -70,7 +103,8 @@ qn_tensor *qn_index_add(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis
     if (qn_dim(index, 0) != qn_dim(src, axis))
         return func_end(f, tensor_unfit("src", src, "index", index,
                                         "there is one index for each slice along axis %d", axis));
-    index = func_broadcast(index_along(index, func_rank(x), axis), src);
+    index = index_along(index_of(x, index, axis), func_rank(x), axis);
+    index = func_broadcast(index, src);
     return func_end(f, build_scatter(x, index, src, axis, MONOID_SUM));
 }
 
@@ -128,5 +162,6 @@ qn_tensor *qn_one_hot(qn_tensor *index, int64_t classes, qn_dtype dtype) {
 
 qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index) {
     func_frame f = func_on("embedding", ARG(weight), ARG(index));
-    return func_end(f, qn_take(weight, index, 0));
+    if (!index || !func_rank(weight)) return func_end(f, build_gather(weight, index, 0));
+    return func_end(f, func_take(weight, index, 0));
 }

@@ -4,6 +4,9 @@
  * the place of the axes that they index: where those are neighbours theirs, else in front. Numbers
  * beside arrays are arrays without axes, as NumPy has it.
  *
+ * A mask stands for the vectors of its places, as many as it has axes (mask.c). Read, it has as
+ * many as are true, a number that is read; written, as many as src has elements for.
+ *
  * Reading by k arrays is one GATHER: their axes are merged to one, and so are the indices. Writing
  * is one SCATTER into the flat elements. The place of an element is linear in each index, so places
  * are computed, never looked up. A place outside along any axis is outside of all. */
@@ -24,6 +27,66 @@ static int consumed(const qn_index_item *item) {
            item->kind == QN_INDEX_ARRAY;
 }
 
+/* The items, masks as what they stand for, and how many there are. */
+typedef struct index_list {
+    int n;
+    qn_index_item item[3 * QN_MAX_RANK];
+    bool masks;
+} index_list;
+
+static bool is_mask(const qn_index_item *item) {
+    const qn_tensor *t = item->array;
+    return item->kind == QN_INDEX_ARRAY && handle_is(t, HANDLE_TENSOR) &&
+           qn_dtype_of(t) == QN_BOOL && func_rank(t) > 0;
+}
+
+/* Elements of an array that stands beside masks, which must have as many; else -1. */
+static int64_t beside_masks(int n, const qn_index_item *items) {
+    for (int i = 0; i < n; i++)
+        if (items[i].kind == QN_INDEX_ARRAY && !is_mask(&items[i]) && func_rank(items[i].array) &&
+            qn_dim(items[i].array, -1) != 1)
+            return qn_dim(items[i].array, -1);
+    return -1;
+}
+
+/* The mask lies on x's axes from `axis` on. */
+static bool mask_fits(const qn_tensor *x, const qn_tensor *mask, const char *name, int axis) {
+    bool fits = axis + func_rank(mask) <= func_rank(x);
+    for (int i = 0; fits && i < func_rank(mask); i++) fits = qn_dim(mask, i) == qn_dim(x, axis + i);
+    if (!fits) tensor_unfit("x", x, "mask", mask, "%s: a mask has the sizes of its axes", name);
+    return fits;
+}
+
+/* Masks with `bound` elements, -1: as many as are true, which is read. Each axis of x that they lie
+ * on has an item then; those behind the last lie outside. */
+static bool masks_listed(index_list *list, const qn_tensor *x, const char *name, int n,
+                         const qn_index_item *items, int64_t bound) {
+    int used = 0, open = 0, axis = 0;
+    *list = (index_list){0};
+    for (int i = 0; i < n; i++)
+        used += is_mask(&items[i]) ? func_rank(items[i].array) : consumed(&items[i]);
+    open = func_rank(x) - used;
+    for (int i = 0; i < n; i++) {
+        qn_tensor *mask = items[i].array, *column[QN_MAX_RANK];
+        bool is = is_mask(&items[i]);
+        int axes = is ? func_rank(mask) : 1;
+        if (list->n + axes > (int)COUNT_OF(list->item))
+            return fail_null(tensor_ctx(x), QN_EARG, "%s: %d items", name, n);
+        if (is) {
+            int64_t many = bound;
+            if (!tensor_of(tensor_ctx(x), mask, name, "array") || !mask_fits(x, mask, name, axis))
+                return false;
+            if (many == -1) many = func_mask_count(mask);
+            if (many == -1 || !func_mask_places(mask, many, bound >= 0, column)) return false;
+        }
+        for (int k = 0; k < axes; k++)
+            list->item[list->n++] = is ? QN_AT_PLACES(column[k]) : items[i];
+        list->masks |= is;
+        axis += is ? axes : items[i].kind == QN_INDEX_ELLIPSIS ? open : consumed(&items[i]);
+    }
+    return true;
+}
+
 /* Axes that the ellipsis stands for; below 0: reported. */
 static int ellipsis_axes(const qn_tensor *x, const char *name, int n, const qn_index_item *items) {
     int used = 0, ellipses = 0;
@@ -39,15 +102,6 @@ static int ellipsis_axes(const qn_tensor *x, const char *name, int n, const qn_i
                     func_rank(x)),
                -1;
     return func_rank(x) - used;
-}
-
-/* Negative indices count from the end. */
-static qn_tensor *from_front(qn_tensor *index, int64_t n) {
-    if (!index) return NULL;
-    bool never = dtype_is_unsigned(qn_dtype_of(index));
-    index = func_as(index, QN_I64);
-    if (never) return index;
-    return qn_where(qn_lt(index, qn_like(index, 0)), qn_add(index, func_size(index, n)), index);
 }
 
 static bool add_array(indexing *x, const qn_index_item *item, int axis, int source) {
@@ -69,7 +123,7 @@ static bool add_array(indexing *x, const qn_index_item *item, int axis, int sour
     x->source[x->arrays] = source;
     x->size[x->arrays] = n;
     x->inside[x->arrays] = item->kind == QN_INDEX_NUMBER;
-    x->array[x->arrays++] = from_front(index, n);
+    x->array[x->arrays++] = func_as(func_from_end(index, n), QN_I64);
     return true;
 }
 
@@ -103,8 +157,6 @@ static bool walk_item(indexing *x, const qn_index_item *item, bool by_arrays, in
 static bool walk(indexing *x, qn_tensor *t, const char *name, int n, const qn_index_item *items) {
     *x = (indexing){.view = t};
     if (!t) return false;
-    if (n < 0 || (n > 0 && !items) || n > 2 * QN_MAX_RANK)
-        return fail_null(tensor_ctx(t), QN_EARG, "%s: %d items", name, n);
     int open = ellipsis_axes(t, name, n, items), axis = 0, source = 0;
     if (open < 0) return false;
     bool by_arrays = false;
@@ -166,14 +218,24 @@ static qn_tensor *read_by_arrays(const indexing *x) {
     qn_tensor *index = x->arrays == 1 ? x->array[0] : linear(x, stride);
     qn_tensor *t = arrays_in_front(x, x->view);
     if (x->arrays > 1) t = qn_flatten(t, 0, x->arrays - 1);
-    t = qn_take(t, index, 0);
+    t = func_take(t, index, 0);
     return t ? arrays_placed(x, t, func_rank(index)) : NULL;
+}
+
+static bool items_there(const qn_tensor *x, const char *name, int n, const qn_index_item *items) {
+    if (!x) return false;
+    if (n >= 0 && (n == 0 || items) && n <= 2 * QN_MAX_RANK) return true;
+    return fail_null(tensor_ctx(x), QN_EARG, "%s: %d items", name, n);
 }
 
 qn_tensor *qn_index(qn_tensor *x, int n, const qn_index_item *items) {
     func_frame f = func_on("index", ARG(x));
     indexing w;
-    return func_end(f, walk(&w, x, "index", n, items) ? read_by_arrays(&w) : NULL);
+    index_list list;
+    if (!items_there(x, "index", n, items)) return func_end(f, NULL);
+    if (!masks_listed(&list, x, "index", n, items, beside_masks(n, items)))
+        return func_end(f, NULL);
+    return func_end(f, walk(&w, x, "index", list.n, list.item) ? read_by_arrays(&w) : NULL);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -204,21 +266,55 @@ static qn_tensor *places(qn_tensor *x, int n, const qn_index_item *items) {
     return t ? arrays_placed(&w, t, more) : NULL;
 }
 
+/* Elements of src along the axis of masks alone, counted from the last: where that is in the result
+ * tells a walk with a bound of any size. -1: src has one for all. */
+static int64_t bound_of_put(qn_tensor *x, int n, const qn_index_item *items, const qn_tensor *src) {
+    indexing w;
+    index_list list;
+    int64_t beside = beside_masks(n, items);
+    if (beside >= 0) return beside;
+    if (!masks_listed(&list, x, "index_put", n, items, 0) || !list.masks) return 0;
+    if (!walk(&w, x, "index_put", list.n, list.item)) return 0;
+    int behind = func_rank(w.view) - (neighbours(&w) ? w.axis[0] + w.arrays : w.arrays);
+    int at = func_rank(src) - 1 - behind;
+    if (at < 0 || qn_dim(src, at) == 1) {
+        int64_t most = 0;
+        for (int i = 0; i < n; i++)
+            if (is_mask(&items[i]))
+                most = func_count(items[i].array, (1u << func_rank(items[i].array)) - 1);
+        return most;
+    }
+    return qn_dim(src, at);
+}
+
+/* What masks leave over goes to one more element, which is cut off again. */
+static qn_tensor *put_at(qn_tensor *x, qn_tensor *to, qn_tensor *src, bool masks, int how) {
+    int64_t all = func_count(x, (1u << func_rank(x)) - 1);
+    x = func_reshape(x, 1, &all);
+    if (!masks) return build_scatter(x, to, src, 0, how);
+    to = qn_where(qn_lt(to, qn_like(to, 0)), func_size(to, all), to);
+    x = func_pad(x, (int64_t[]){0, 1, 0});
+    return func_slice_axis(build_scatter(x, to, src, 0, how), 0, 0, all, 1);
+}
+
 qn_tensor *qn_index_put(qn_tensor *x, int n, const qn_index_item *items, qn_tensor *src,
                         qn_combine combine) {
     func_frame f = func_on("index_put", ARG(x), ARG(src));
-    if (!x || !src) return func_end(f, NULL);
+    if (!src || !items_there(x, "index_put", n, items)) return func_end(f, NULL);
     int64_t dims[QN_MAX_RANK], all = qn_numel(x), count;
     int rank = func_dims(x, dims);
     if (all <= 0) return func_end(f, qn_numel(src) < 0 ? NULL : x);
-    qn_tensor *to = places(x, n, items);
+    index_list list;
+    int64_t bound = bound_of_put(x, n, items, src);
+    if (!masks_listed(&list, x, "index_put", n, items, bound)) return func_end(f, NULL);
+    qn_tensor *to = places(x, list.n, list.item);
     if (!to) return func_end(f, NULL);
     if (!func_fits(src, to))
         return func_end(f, tensor_unfit("what is indexed", to, "src", src, "src broadcasts to it"));
     count = func_count(to, (1u << func_rank(to)) - 1);
     src = func_reshape(func_broadcast(func_as(src, qn_dtype_of(x)), to), 1, &count);
     to = func_reshape(to, 1, &count);
-    x = qn_scatter(func_reshape(x, 1, &all), to, src, 0, combine);
+    x = put_at(x, to, src, list.masks, (int)combine);
     return func_end(f, func_reshape(x, rank, dims));
 }
 
@@ -233,7 +329,7 @@ static qn_tensor *slice_index(qn_tensor *x, qn_tensor *index, qn_tensor *src, in
                             "index is a vector with a number for each slice of src");
     int64_t dims[QN_MAX_RANK];
     for (int i = 0; i < func_rank(x); i++) dims[i] = i == axis ? qn_dim(index, 0) : 1;
-    index = from_front(index, qn_dim(x, axis));
+    index = func_from_end(index, qn_dim(x, axis));
     return func_broadcast(func_reshape(index, func_rank(x), dims), src);
 }
 
@@ -248,7 +344,7 @@ qn_tensor *qn_index_copy(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axi
     func_frame f = func_on("index_copy", ARG(x), ARG(index), ARG(src));
     if (!func_axis(x, axis, &axis) || !src || !integers(index)) return func_end(f, NULL);
     index = slice_index(x, index, src, axis);
-    return func_end(f, index ? qn_scatter(x, index, src, axis, QN_COMBINE_SET) : NULL);
+    return func_end(f, index ? build_scatter(x, index, src, axis, MONOID_SET) : NULL);
 }
 
 qn_tensor *qn_index_fill(qn_tensor *x, qn_tensor *index, double value, int axis) {
@@ -261,7 +357,7 @@ qn_tensor *qn_index_fill(qn_tensor *x, qn_tensor *index, double value, int axis)
     dims[axis] = qn_dim(index, 0);
     qn_tensor *src = func_expand(qn_like(x, value), rank, dims);
     index = slice_index(x, index, src, axis);
-    return func_end(f, index ? qn_scatter(x, index, src, axis, QN_COMBINE_SET) : NULL);
+    return func_end(f, index ? build_scatter(x, index, src, axis, MONOID_SET) : NULL);
 }
 
 /* The mean of what comes to a place: sum over count, where anything came. */
