@@ -25,6 +25,54 @@ typedef struct qn_conv_options {
 } qn_conv_options;
 #define QN_CONV_OPTIONS(...) QN_STRUCT(qn_conv_options, __VA_ARGS__)
 
+/* What pooling makes of a window. */
+typedef enum qn_pool_kind {
+    QN_POOL_MAX = 0, /* padding loses */
+    QN_POOL_AVG = 1,
+    QN_POOL_NORM = 2 /* (sum |x|^p)^(1/p) */
+} qn_pool_kind;
+
+/* Windows as of qn_conv_options, the stride being the window's size where it is 0. */
+typedef struct qn_pool_options {
+    size_t size; /* QN_POOL_OPTIONS() */
+    qn_pool_kind kind;
+    double p; /* of QN_POOL_NORM */
+    int64_t stride[3], dilation[3], before[3], after[3];
+    bool same;
+    bool ceil; /* windows count, too, that begin in the image or its padding and reach beyond it */
+    bool exclude_padding; /* QN_POOL_AVG: only what is of the image counts */
+    bool adaptive; /* sizes are how many places there are, place i of m being over [floor(i n/m),
+                    * ceil((i+1) n/m)); all of 1: one window over all. The others do not matter */
+    bool channels_last;
+} qn_pool_options;
+#define QN_POOL_OPTIONS(...) QN_STRUCT(qn_pool_options, __VA_ARGS__)
+
+/* How qn_interpolate and qn_grid_sample read between the places of an image. */
+typedef enum qn_interpolate_mode {
+    QN_INTERPOLATE_NEAREST = 0, /* place i of m reads floor(i n/m); of a grid ties go to even */
+    QN_INTERPOLATE_NEAREST_CENTER = 1, /* floor((i + 1/2) n/m), PyTorch's nearest-exact */
+    QN_INTERPOLATE_LINEAR = 2,         /* of two places along each axis */
+    QN_INTERPOLATE_CUBIC = 3,          /* of four, Keys' a being -3/4, as PyTorch's bicubic */
+    QN_INTERPOLATE_AREA = 4            /* adaptive mean */
+} qn_interpolate_mode;
+
+typedef struct qn_interpolate_options {
+    size_t size; /* QN_INTERPOLATE_OPTIONS() */
+    qn_interpolate_mode mode;
+    bool align_corners; /* linear, cubic: the outer places lie on each other, else corners do */
+    bool antialias;     /* linear, cubic, to fewer places: of as many as one covers; a is -1/2 */
+    double scale[3];    /* places become so many; 0: as the sizes say */
+    bool channels_last;
+} qn_interpolate_options;
+#define QN_INTERPOLATE_OPTIONS(...) QN_STRUCT(qn_interpolate_options, __VA_ARGS__)
+
+/* What a grid finds outside of an image. */
+typedef enum qn_grid_padding {
+    QN_GRID_ZEROS = 0,
+    QN_GRID_BORDER = 1, /* the nearest place of the image */
+    QN_GRID_REFLECT = 2 /* the image, reflected at its edges */
+} qn_grid_padding;
+
 typedef struct qn_attention_options {
     size_t size;     /* QN_ATTENTION_OPTIONS() */
     bool causal;     /* no query sees keys after it; the last one sees all */
@@ -82,6 +130,35 @@ QN_API qn_tensor *qn_conv_transpose(qn_tensor *x, qn_tensor *w, qn_tensor *b,
 QN_API qn_tensor *qn_max_pool(qn_tensor *x, const int64_t *size, const qn_conv_options *options);
 /* the mean of each window, padding counting as zeros; as max_pool otherwise */
 QN_API qn_tensor *qn_avg_pool(qn_tensor *x, const int64_t *size, const qn_conv_options *options);
+/* the largest, the mean or the norm of each window of [N, C, spatial..]; options may be NULL;
+ * adaptive: size is how many places the result has */
+QN_API qn_tensor *qn_pool(qn_tensor *x, const int64_t *size, const qn_pool_options *options);
+/* the largest of each window, and where in the spatial axes, flat, it is, the first of equal ones,
+ * in i64; the gradient goes to that one; either may be NULL */
+QN_API qn_code qn_max_pool_index(qn_tensor *x, const int64_t *size, const qn_pool_options *options,
+                                 qn_tensor **values, qn_tensor **index);
+/* as max_pool_index over `places` windows of `size` that begin at floor((i + u) * a) - floor(u *
+ * a), a = (n - size) / (places - 1), the last at the end (Graham 2014): samples [N, C, spatial
+ * axes] has the numbers u from [0, 1), in the order of the axes */
+QN_API qn_code qn_fractional_max_pool(qn_tensor *x, qn_tensor *samples, const int64_t *size,
+                                      const int64_t *places, qn_tensor **values, qn_tensor **index);
+/* zeros [N, C, places..] with x at the places that max_pool_index found */
+QN_API qn_tensor *qn_max_unpool(qn_tensor *x, qn_tensor *index, const int64_t *places);
+/* [N, C, spatial..] with other sizes of the one to three spatial axes, as PyTorch's interpolate;
+ * options may be NULL: the nearest; linear is bilinear and trilinear, too, and cubic by axes */
+QN_API qn_tensor *qn_interpolate(qn_tensor *x, const int64_t *sizes,
+                                 const qn_interpolate_options *options);
+/* [N, C, places..]: x [N, C, H, W] or [N, C, D, H, W] at the coordinates grid [N, places.., 2 or
+ * 3], from -1 to 1 over the image, that of the last axis first; cubic for two axes */
+QN_API qn_tensor *qn_grid_sample(qn_tensor *x, qn_tensor *grid, qn_interpolate_mode mode,
+                                 qn_grid_padding padding, bool align_corners);
+/* [N, C * sizes, windows]: the windows of [N, C, spatial..] as columns, PyTorch's Unfold; no copy
+ * by itself */
+QN_API qn_tensor *qn_im2col(qn_tensor *x, const int64_t *size, const qn_conv_options *options);
+/* [N, C, places..] of `space` axes: the sum of what columns [N, C * sizes, windows] have of each
+ * place, PyTorch's Fold */
+QN_API qn_tensor *qn_col2im(qn_tensor *x, int space, const int64_t *places, const int64_t *size,
+                            const qn_conv_options *options);
 
 /* ---- operations: neural networks ---------------------------------------------------------- */
 

@@ -55,6 +55,8 @@ typedef struct api_args {
     const qn_conv_options *options;
     const qn_optimizer_options *settings;
     const qn_attention_options *heads;
+    const qn_pool_options *pools;
+    const qn_interpolate_options *resizes;
     const qn_cross_entropy_options *classes;
     const qn_layer_options *layers;
     const qn_batch_options *batch;

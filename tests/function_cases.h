@@ -219,6 +219,26 @@
     X(conv_transpose, -2, 2, qn_conv_transpose(IN(1, 3, 4, 5), IN(3, 2, 3, 2), IN(2), NULL))       \
     X(max_pool, -4, 4, qn_max_pool(IN(1, 2, 6, 6), DIMS(2, 3), NULL))                              \
     X(avg_pool, -4, 4, qn_avg_pool(IN(1, 2, 6, 6), DIMS(2, 3), NULL))                              \
+    X(pool, -4, 4,                                                                                 \
+      qn_add(qn_pool(IN(1, 2, 5, 7), DIMS(3, 2),                                                   \
+                     &QN_POOL_OPTIONS(.kind = QN_POOL_AVG, .stride = {2, 2}, .before = {1, 0},     \
+                                      .after = {1, 0}, .ceil = true, .exclude_padding = true)),    \
+             qn_pool(IN(1, 2, 5, 7), DIMS(3, 4), &QN_POOL_OPTIONS(.adaptive = true))))             \
+    X(max_pool_index, -4, 4, max_pool_index_of(IN(1, 2, 7, 6)))                                    \
+    X(fractional_max_pool, -4, 4,                                                                  \
+      fractional_of(IN(1, 2, 7, 6), qn_mul(INDEX(9, 1, 2, 2), qn_scalar(a->qn, QN_F64, 0.1))))     \
+    X(max_unpool, -4, 4,                                                                           \
+      qn_max_unpool(IN(1, 2, 3), qn_iota(a->qn, QN_I64, 3, DIMS(1, 2, 3), 2), DIMS(8)))            \
+    X(interpolate, -4, 4, interpolate_of(IN(1, 2, 4, 5)))                                          \
+    X(grid_sample, -2, 2,                                                                          \
+      qn_add(qn_grid_sample(IN(1, 2, 4, 5), IN(1, 3, 3, 2), QN_INTERPOLATE_LINEAR,                 \
+                            QN_GRID_REFLECT, false),                                               \
+             qn_grid_sample(IN(1, 2, 4, 5), IN(1, 3, 3, 2), QN_INTERPOLATE_CUBIC, QN_GRID_ZEROS,   \
+                            true)))                                                                \
+    X(im2col, -4, 4, qn_im2col(IN(1, 2, 5, 4), DIMS(2, 3), &QN_CONV_OPTIONS(.before = {1, 1})))    \
+    X(col2im, -4, 4,                                                                               \
+      qn_col2im(IN(1, 12, 9), 2, DIMS(5, 3), DIMS(2, 3),                                           \
+                &QN_CONV_OPTIONS(.stride = {2, 1}, .before = {1, 1}, .after = {0, 1})))            \
     X(softmax, -4, 4, qn_softmax(M, 1))                                                            \
     X(softmax_axes, -4, 4, qn_softmax_axes(IN(3, 4, 5), 2, AXES(0, 2)))                            \
     X(log_softmax, -4, 4, qn_log_softmax(M, 0))                                                    \

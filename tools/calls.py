@@ -14,6 +14,10 @@ COUNTS = ("n", "n_in", "n_out", "rank", "space")
 # Lists whose length no argument says: record.h has the words.
 LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "LENGTH_RANK",
            ("max_pool", "size"): "LENGTH_SPACE", ("avg_pool", "size"): "LENGTH_SPACE",
+           ("pool", "size"): "LENGTH_SPACE", ("max_pool_index", "size"): "LENGTH_SPACE",
+           ("fractional_max_pool", "size"): "LENGTH_SPACE", ("fractional_max_pool", "places"): "LENGTH_SPACE",
+           ("max_unpool", "places"): "LENGTH_SPACE", ("interpolate", "sizes"): "LENGTH_SPACE",
+           ("im2col", "size"): "LENGTH_SPACE",
            ("plan_run", "inputs"): "LENGTH_INPUTS", ("plan_run", "outputs"): "LENGTH_OUTPUTS",
            ("optimizer_apply", "gradients"): "LENGTH_PARAMETERS", ("from", "data"): "LENGTH_SHAPE",
            ("text_batch", "ids"): "LENGTH_BATCH", ("text_batch", "targets"): "LENGTH_BATCH",

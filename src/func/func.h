@@ -88,7 +88,8 @@ qn_dtype func_sum_dtype(qn_dtype d); /* what sums of this dtype are taken in */
 qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims); /* func/reduce.c */
 qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims);
 qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims);
-qn_tensor *func_root(qn_tensor *x); /* of x from 0 on; at 0 its derivative is 0 */
+qn_tensor *func_root(qn_tensor *x);                  /* of x from 0 on; at 0 its derivative is 0 */
+qn_tensor *func_norm_root(qn_tensor *sum, double p); /* the same of the p-th root */
 qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
 /* Negative indices of an axis of n counted from its end; and take of indices from 0 on. */
 qn_tensor *func_from_end(qn_tensor *index, int64_t n); /* index/index.c */

@@ -509,6 +509,30 @@ X(TENSOR, max_pool, (qn_tensor *x, const int64_t *size, const qn_conv_options *o
   "stride is the window's size then; groups do not matter")
 X(TENSOR, avg_pool, (qn_tensor *x, const int64_t *size, const qn_conv_options *options), -, 0, 0,
   "the mean of each window, padding counting as zeros; as max_pool otherwise")
+X(TENSOR, pool, (qn_tensor *x, const int64_t *size, const qn_pool_options *options), -, 0, 0,
+  "the largest, the mean or the norm of each window of [N, C, spatial..]; options may be NULL; "
+  "adaptive: size is how many places the result has")
+X(STATUS, max_pool_index, (qn_tensor *x, const int64_t *size, const qn_pool_options *options, qn_tensor **values, qn_tensor **index), -, 0, 0,
+  "the largest of each window, and where in the spatial axes, flat, it is, the first of equal "
+  "ones, in i64; the gradient goes to that one; either may be NULL")
+X(STATUS, fractional_max_pool, (qn_tensor *x, qn_tensor *samples, const int64_t *size, const int64_t *places, qn_tensor **values, qn_tensor **index), -, 0, 0,
+  "as max_pool_index over `places` windows of `size` that begin at floor((i + u) * a) - "
+  "floor(u * a), a = (n - size) / (places - 1), the last at the end (Graham 2014): samples [N, C, "
+  "spatial axes] has the numbers u from [0, 1), in the order of the axes")
+X(TENSOR, max_unpool, (qn_tensor *x, qn_tensor *index, const int64_t *places), -, 0, 0,
+  "zeros [N, C, places..] with x at the places that max_pool_index found")
+X(TENSOR, interpolate, (qn_tensor *x, const int64_t *sizes, const qn_interpolate_options *options), -, 0, 0,
+  "[N, C, spatial..] with other sizes of the one to three spatial axes, as PyTorch's interpolate; "
+  "options may be NULL: the nearest; linear is bilinear and trilinear, too, and cubic by axes")
+X(TENSOR, grid_sample, (qn_tensor *x, qn_tensor *grid, qn_interpolate_mode mode, qn_grid_padding padding, bool align_corners), -, 0, 0,
+  "[N, C, places..]: x [N, C, H, W] or [N, C, D, H, W] at the coordinates grid [N, places.., 2 or "
+  "3], from -1 to 1 over the image, that of the last axis first; cubic for two axes")
+X(TENSOR, im2col, (qn_tensor *x, const int64_t *size, const qn_conv_options *options), -, 0, 0,
+  "[N, C * sizes, windows]: the windows of [N, C, spatial..] as columns, PyTorch's Unfold; no "
+  "copy by itself")
+X(TENSOR, col2im, (qn_tensor *x, int space, const int64_t *places, const int64_t *size, const qn_conv_options *options), -, 0, 0,
+  "[N, C, places..] of `space` axes: the sum of what columns [N, C * sizes, windows] have of each "
+  "place, PyTorch's Fold")
 
 /* neural networks */
 X(TENSOR, softmax, (qn_tensor *x, int axis), -, 0, 0,

@@ -101,6 +101,10 @@ qn_tensor *func_root(qn_tensor *x) {
     return root_of_sum(x, 2);
 }
 
+qn_tensor *func_norm_root(qn_tensor *sum, double p) {
+    return root_of_sum(sum, p);
+}
+
 static qn_tensor *deviation(qn_tensor *x, uint32_t mask, double correction, bool keepdims) {
     return root_of_sum(spread(x, mask, correction, keepdims), 2);
 }

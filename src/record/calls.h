@@ -410,6 +410,23 @@ X(qn_tensor *, T, max_pool, (qn_tensor *x, const int64_t *size, const qn_conv_op
   conv_options)))
 X(qn_tensor *, T, avg_pool, (qn_tensor *x, const int64_t *size, const qn_conv_options *options), (x, size, options), (T(0), P(1, LENGTH_SPACE), K(2,
   conv_options)))
+X(qn_tensor *, T, pool, (qn_tensor *x, const int64_t *size, const qn_pool_options *options), (x, size, options), (T(0), P(1, LENGTH_SPACE), K(2,
+  pool_options)))
+X(qn_code, E, max_pool_index, (qn_tensor *x, const int64_t *size, const qn_pool_options *options, qn_tensor **values, qn_tensor **index), (x, size,
+  options, values, index), (T(0), P(1, LENGTH_SPACE), K(2, pool_options), R(3, LENGTH_IS(1)),
+  R(4, LENGTH_IS(1))))
+X(qn_code, E, fractional_max_pool, (qn_tensor *x, qn_tensor *samples, const int64_t *size, const int64_t *places, qn_tensor **values,
+  qn_tensor **index), (x, samples, size, places, values, index), (T(0), T(1), P(2, LENGTH_SPACE),
+  P(3, LENGTH_SPACE), R(4, LENGTH_IS(1)), R(5, LENGTH_IS(1))))
+X(qn_tensor *, T, max_unpool, (qn_tensor *x, qn_tensor *index, const int64_t *places), (x, index, places), (T(0), T(1), P(2, LENGTH_SPACE)))
+X(qn_tensor *, T, interpolate, (qn_tensor *x, const int64_t *sizes, const qn_interpolate_options *options), (x, sizes, options), (T(0), P(1,
+  LENGTH_SPACE), K(2, interpolate_options)))
+X(qn_tensor *, T, grid_sample, (qn_tensor *x, qn_tensor *grid, qn_interpolate_mode mode, qn_grid_padding padding, bool align_corners), (x, grid,
+  mode, padding, align_corners), (T(0), T(1), I(2), I(3), B(4)))
+X(qn_tensor *, T, im2col, (qn_tensor *x, const int64_t *size, const qn_conv_options *options), (x, size, options), (T(0), P(1, LENGTH_SPACE), K(2,
+  conv_options)))
+X(qn_tensor *, T, col2im, (qn_tensor *x, int space, const int64_t *places, const int64_t *size, const qn_conv_options *options), (x, space, places,
+  size, options), (T(0), I(1), P(2, 1), P(3, 1), K(4, conv_options)))
 X(qn_tensor *, T, softmax, (qn_tensor *x, int axis), (x, axis), (T(0), I(1)))
 X(qn_tensor *, T, softmax_axes, (qn_tensor *x, int n, const int *axes), (x, n, axes), (T(0), I(1), A(2, 1)))
 X(qn_tensor *, T, log_softmax, (qn_tensor *x, int axis), (x, axis), (T(0), I(1)))

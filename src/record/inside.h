@@ -362,6 +362,14 @@
 #define qn_conv_transpose inner_conv_transpose
 #define qn_max_pool inner_max_pool
 #define qn_avg_pool inner_avg_pool
+#define qn_pool inner_pool
+#define qn_max_pool_index inner_max_pool_index
+#define qn_fractional_max_pool inner_fractional_max_pool
+#define qn_max_unpool inner_max_unpool
+#define qn_interpolate inner_interpolate
+#define qn_grid_sample inner_grid_sample
+#define qn_im2col inner_im2col
+#define qn_col2im inner_col2im
 #define qn_softmax inner_softmax
 #define qn_softmax_axes inner_softmax_axes
 #define qn_log_softmax inner_log_softmax

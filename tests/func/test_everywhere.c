@@ -134,6 +134,35 @@ static qn_tensor *unique_of(qn_tensor *x) {
     return qn_add(v, qn_cast(counts, qn_dtype_of(v)));
 }
 
+static qn_tensor *max_pool_index_of(qn_tensor *x) {
+    qn_tensor *v = NULL, *i = NULL;
+    const qn_pool_options o = QN_POOL_OPTIONS(.stride = {2, 1}, .before = {1, 0}, .ceil = true);
+    if (qn_max_pool_index(x, DIMS(3, 2), &o, &v, &i)) return NULL;
+    return qn_add(v, qn_cast(i, qn_dtype_of(v)));
+}
+
+static qn_tensor *fractional_of(qn_tensor *x, qn_tensor *samples) {
+    qn_tensor *v = NULL;
+    return qn_fractional_max_pool(x, samples, DIMS(2, 3), DIMS(4, 2), &v, NULL) ? NULL : v;
+}
+
+/* Each mode. */
+static qn_tensor *interpolate_of(qn_tensor *x) {
+    const qn_interpolate_options o[] = {
+        QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_NEAREST),
+        QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_NEAREST_CENTER, .scale = {1.3, 1.7}),
+        QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_LINEAR),
+        QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_CUBIC, .align_corners = true),
+        QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_LINEAR, .antialias = true),
+        QN_INTERPOLATE_OPTIONS(.mode = QN_INTERPOLATE_AREA)};
+    qn_tensor *sum = NULL;
+    for (size_t i = 0; i < COUNT_OF(o); i++) {
+        qn_tensor *y = qn_interpolate(x, DIMS(6, 3), &o[i]);
+        sum = sum ? qn_add(sum, qn_cast(y, qn_dtype_of(sum))) : y;
+    }
+    return sum;
+}
+
 static qn_tensor *nonzero_of(qn_tensor *x) {
     qn_tensor *at = NULL, *n = NULL;
     return qn_nonzero(x, 20, &at, &n) ? NULL : qn_cast(qn_add(at, n), qn_dtype_of(x));

@@ -414,9 +414,10 @@ static const char *const plain[] = {
     "flatten", "unfold", "diagonal", "triu", "tril", "concat", "stack", "vstack", "hstack", "tile",
     "repeat_interleave", "take", "take_along_axis", "index_add", "update_slice", "embedding",
     "matmul", "dot", "outer", "tensordot", "einsum", "linear", "conv", "conv1d", "conv2d", "conv3d",
-    "conv_transpose", "avg_pool", "mean_axes", "variance_axes", "softmax", "log_softmax",
-    "layer_norm", "rms_norm", "group_norm", "attention", "dropout", "nll_loss", "flip_axes",
-    "roll_axes", "squeeze_axes", "unsqueeze_axes", "softmax_axes", "log_softmax_axes",
+    "conv_transpose", "avg_pool", "pool", "max_unpool", "interpolate", "grid_sample", "im2col",
+    "col2im", "mean_axes", "variance_axes", "softmax", "log_softmax", "layer_norm", "rms_norm",
+    "group_norm", "attention", "dropout", "nll_loss", "flip_axes", "roll_axes", "squeeze_axes",
+    "unsqueeze_axes", "softmax_axes", "log_softmax_axes",
     /* by the same formula as over one axis, which has special points */
     "std_axes", "norm_axes", "logsumexp_axes",
     /* linear, or a polynomial */

@@ -245,7 +245,31 @@ typedef struct layers {
     qn_init_options init;
     qn_index_item items[API_ARRAY];
     qn_cross_entropy_options classes;
+    qn_pool_options pools;
+    qn_interpolate_options resizes;
 } layers;
+
+static void image_arguments(episode *e, api_args *a, layers *l) {
+    l->pools = QN_POOL_OPTIONS(.kind = (qn_pool_kind)small(e, 0, 2), .p = real(e));
+    l->pools.adaptive = chance(e, 40);
+    l->pools.exclude_padding = chance(e, 30);
+    l->pools.ceil = chance(e, 30);
+    l->pools.same = chance(e, 10);
+    l->pools.channels_last = chance(e, 20);
+    l->resizes = QN_INTERPOLATE_OPTIONS(.mode = (qn_interpolate_mode)small(e, 0, 4));
+    l->resizes.align_corners = chance(e, 20);
+    l->resizes.antialias = chance(e, 20);
+    l->resizes.channels_last = chance(e, 20);
+    for (int i = 0; i < 3; i++) {
+        l->pools.stride[i] = l->options.stride[i];
+        l->pools.dilation[i] = l->options.dilation[i];
+        l->pools.before[i] = l->options.before[i];
+        l->pools.after[i] = l->options.after[i];
+        if (chance(e, 10)) l->resizes.scale[i] = real(e);
+    }
+    a->pools = chance(e, 30) ? NULL : &l->pools;
+    a->resizes = chance(e, 30) ? NULL : &l->resizes;
+}
 
 static void index_items(episode *e, api_args *a, layers *l) {
     for (int i = 0; i < API_ARRAY; i++) {
@@ -289,12 +313,14 @@ static void layer_arguments(episode *e, api_args *a, layers *l) {
     a->layers = chance(e, 30) ? NULL : &l->layers;
     a->batch = chance(e, 10) ? NULL : &l->batch;
     a->init = chance(e, 30) ? NULL : &l->init;
+    image_arguments(e, a, l);
 }
 
 /* Arguments for a row; only those that it takes count for how wild and large it is. */
 static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     static const char *const at[API_TENSORS] = {"a->t[0]", "a->t[1]", "a->t[2]"};
     bool numbers = api_takes(r, "a->z") || api_takes(r, "a->shape") || api_takes(r, "options") ||
+                   api_takes(r, "a->pools") || api_takes(r, "a->resizes") ||
                    api_takes(r, "a->layer");
     e->wild = numbers && chance(e, 15);
     *a = (api_args){.qn = e->qn, .n = (int)small(e, 0, 4), .n2 = (int)small(e, 0, 3)};
@@ -304,7 +330,7 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     for (int i = 0; i < API_LIST && lists; i++) a->list2[i] = i < 3 ? tensor(e) : a->list2[i - 3];
     if (api_takes(r, "a->layers") || api_takes(r, "a->heads") || api_takes(r, "a->batch") ||
         api_takes(r, "a->init") || api_takes(r, "a->classes") || api_takes(r, "a->options") ||
-        api_takes(r, "a->settings"))
+        api_takes(r, "a->settings") || api_takes(r, "a->pools") || api_takes(r, "a->resizes"))
         layer_arguments(e, a, l);
     if (chance(e, 3)) a->n = (int)small(e, -2, API_LIST);
     a->rank = (int)(chance(e, 3) ? whole(e) : small(e, 0, 3));

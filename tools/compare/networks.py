@@ -9,6 +9,7 @@ import numpy as np
 from quern import (DTYPES, FLOATS, INTS, STORAGE, Value, attention_options, conv_options, epsilon,
                    fixed_options)
 from answers import ANSWERS, attention_with
+from images import IMAGES
 from randoms import RANDOMS
 from reductions import accumulator
 from trial import exact, near, normal, plain
@@ -373,8 +374,8 @@ ROWS = {
     "l1_loss": loss(lambda x, y: (np.abs(x - y), np.abs(x - y))),
     "huber_loss": loss(huber, options=(1.0,)),
     "bce_with_logits": loss(bce, (1, 5, 50), y_values=lambda rng, s: rng.integers(0, 2, s)),
-    **RANDOMS, **ANSWERS}
-WITH_TORCH = {"conv", "conv1d", "conv2d", "conv3d", "conv_transpose", "max_pool", "avg_pool"}
+    **RANDOMS, **ANSWERS, **IMAGES}
+WITH_TORCH = set(IMAGES) | {"conv", "conv1d", "conv2d", "conv3d", "conv_transpose", "max_pool", "avg_pool"}
 
 
 def table():

@@ -170,7 +170,7 @@ def prototypes():
 SIMPLE = {"int": C.c_int, "int64_t": C.c_int64, "uint64_t": C.c_uint64, "double": C.c_double,
           "bool": C.c_bool, "size_t": C.c_size_t, "const char *": C.c_char_p, "qn_code": C.c_int,
           "qn_dtype": C.c_int, "qn_pad_mode": C.c_int, "qn_quantile_mode": C.c_int, "qn_combine": C.c_int,
-          "qn_reduction": C.c_int, "void": None,
+          "qn_reduction": C.c_int, "qn_interpolate_mode": C.c_int, "qn_grid_padding": C.c_int, "void": None,
           "qn_scope": C.c_uint32, "qn_method": C.c_int, "uint32_t": C.c_uint32}
 
 

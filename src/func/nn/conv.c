@@ -1,4 +1,4 @@
-/* conv.c - convolution, transposed convolution and pooling.
+/* conv.c - convolution and transposed convolution.
  *
  * A convolution is a sum of products of windows and weights, and that is how it is written: each
  * spatial axis of x becomes two, the place of the window and the place in it (WINDOW, which sees
@@ -12,26 +12,10 @@
  * (G, the groups, only where there are several). No windows are ever stored: to the scheduler this
  * is a product of matrices whose left operand has an index that is a sum. A transposed convolution
  * is the gradient of one for its input, and is written as that: products of each element with all
- * weights, which windows undone then gather. Pooling is a reduction over windows. */
-#include "func/func.h"
+ * weights, which windows undone then gather. */
+#include "func/nn/conv.h"
 
-#include <math.h>
-
-enum { SPACE = 3 };
-
-/* Where things are in a layout, and what the options mean. */
-typedef struct conv {
-    qn_conv_options o;
-    int space;               /* spatial axes */
-    int64_t groups, in, out; /* channels of a group */
-    int64_t kernel[SPACE];
-    int64_t n[SPACE], places[SPACE]; /* of the image, of windows */
-    int rank;                        /* of the product */
-    int group, from, to;             /* axes of the product: G (-1: none), C, O */
-    int place[SPACE];                /* and the axis after each is the place in the window */
-} conv;
-
-static void *conv_error(const qn_tensor *x, const char *what) {
+void *conv_error(const qn_tensor *x, const char *what) {
     return tensor_unfit("x", x, NULL, NULL, "%s", what);
 }
 
@@ -42,8 +26,9 @@ static bool conv_below(const qn_tensor *x, const char *option, int axis, int64_t
 }
 
 /* Options with all defaults filled in; false: reported. */
-static bool read_options(conv *c, const qn_tensor *x, int space, const qn_conv_options *o) {
+bool conv_read(conv *c, const qn_tensor *x, int space, const qn_conv_options *o) {
     c->o = QN_CONV_OPTIONS();
+    c->ceil = false;
     if (!struct_take(tensor_ctx(x), graph_name(tensor_ctx(x), "conv"), "qn_conv_options", &c->o,
                      sizeof c->o, o))
         return false;
@@ -66,7 +51,7 @@ static bool read_options(conv *c, const qn_tensor *x, int space, const qn_conv_o
 }
 
 /* The extent of a window: first place to last. */
-static int64_t reach(const conv *c, int i) {
+int64_t conv_reach(const conv *c, int i) {
     return sat_add(sat_mul(c->o.dilation[i], c->kernel[i] - 1), 1);
 }
 
@@ -77,7 +62,8 @@ static bool same_padding(conv *c, const qn_tensor *x) {
         if (n < 0 && stride > 1)
             return conv_error(x, "`same` with a stride needs sizes that are known"), false;
         int64_t last = n > 0 ? (n - 1) / stride * stride : -stride; /* where that window begins */
-        int64_t total = stride == 1 ? reach(c, i) - 1 : sat_sub(sat_add(last, reach(c, i)), n);
+        int64_t most = conv_reach(c, i);
+        int64_t total = stride == 1 ? most - 1 : sat_sub(sat_add(last, most), n);
         if (total < 0) total = 0;
         c->o.before[i] = total / 2;
         c->o.after[i] = total - total / 2;
@@ -86,20 +72,26 @@ static bool same_padding(conv *c, const qn_tensor *x) {
 }
 
 /* How many windows there are; false: not even one fits. */
-static bool count_windows(conv *c, const qn_tensor *x) {
+bool conv_count(conv *c, const qn_tensor *x) {
     qn_ctx *qn = tensor_ctx(x);
     if (c->o.same && !same_padding(c, x)) return false;
     for (int i = 0; i < c->space; i++) {
         int64_t around = sat_add(c->o.before[i], c->o.after[i]), room;
-        if (c->n[i] >= 0 && sat_add(c->n[i], around) < reach(c, i))
+        if (c->n[i] >= 0 && sat_add(c->n[i], around) < conv_reach(c, i))
             return tensor_unfit("x", x, NULL, NULL,
                                 "the window reaches over %lld places of spatial axis %d, which has "
                                 "%lld with its padding",
-                                (long long)reach(c, i), i, (long long)sat_add(c->n[i], around)),
+                                (long long)conv_reach(c, i), i,
+                                (long long)sat_add(c->n[i], around)),
                    false;
-        room = dim_op(qn, dim_op(qn, c->n[i], '+', around), '-', reach(c, i));
+        room = dim_op(qn, dim_op(qn, c->n[i], '+', around), '-', conv_reach(c, i));
+        if (c->ceil) room = dim_op(qn, room, '+', c->o.stride[i] - 1);
         c->places[i] = dim_op(qn, dim_op(qn, room, '/', c->o.stride[i]), '+', 1);
         if (c->places[i] == DIM_BAD) return false;
+        if (!c->ceil || c->o.stride[i] == 1) continue;
+        if (c->n[i] < 0) return conv_error(x, "`ceil` needs sizes that are known"), false;
+        int64_t last = sat_mul(c->places[i] - 1, c->o.stride[i]);
+        c->places[i] -= last >= sat_add(c->n[i], c->o.before[i]); /* it begins behind the image */
     }
     return true;
 }
@@ -186,7 +178,7 @@ static qn_tensor *finish(const conv *c, qn_tensor *y, int64_t channels, const in
 static bool read_shapes(conv *c, qn_tensor *x, qn_tensor *w, const qn_conv_options *o,
                         bool transposed) {
     int rank = func_rank(x);
-    if (!read_options(c, x, rank - 2, o)) return false;
+    if (!conv_read(c, x, rank - 2, o)) return false;
     if (func_rank(w) != rank)
         return tensor_unfit("x", x, "w", w, "their ranks must be equal"), false;
     int64_t channels = qn_dim(x, c->o.channels_last ? rank - 1 : 1);
@@ -214,7 +206,7 @@ static bool read_shapes(conv *c, qn_tensor *x, qn_tensor *w, const qn_conv_optio
 
 static qn_tensor *convolve(qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *o) {
     conv c;
-    if (!read_shapes(&c, x, w, o, false) || !count_windows(&c, x)) return NULL;
+    if (!read_shapes(&c, x, w, o, false) || !conv_count(&c, x)) return NULL;
     number_axes(&c);
     qn_dtype d = func_meet(x, w);
     if (b) (void)func_meet(x, b);
@@ -269,7 +261,7 @@ static bool count_places(conv *c, const qn_tensor *x, int64_t *result) {
     if (c->o.same) return conv_error(x, "`same` is not for transposed convolutions"), false;
     for (int i = 0; i < c->space; i++) {
         int64_t step = dim_op(qn, dim_op(qn, c->n[i], '-', 1), '*', c->o.stride[i]);
-        int64_t most = dim_op(qn, step, '+', sat_add(reach(c, i), c->o.extra[i]));
+        int64_t most = dim_op(qn, step, '+', sat_add(conv_reach(c, i), c->o.extra[i]));
         if (c->o.extra[i] >= c->o.stride[i] && c->o.extra[i] >= c->o.dilation[i])
             return conv_error(x, "extra places beyond stride and dilation"), false;
         c->places[i] = c->n[i];
@@ -305,57 +297,4 @@ qn_tensor *qn_conv_transpose(qn_tensor *x, qn_tensor *w, qn_tensor *b,
     func_frame f = func_on("conv_transpose", ARG(x), ARG(w), OPTIONAL(b));
     if (!x || !w) return func_end(f, build_elem(OP_MUL, 2, (qn_tensor *const[]){x, w}));
     return func_end(f, convolve_transposed(x, w, b, options));
-}
-
-/* ---- pooling -------------------------------------------------------------------------------- */
-
-/* Windows of x, their places in the axes of the mask; what lies in the padding is `outside`. */
-static qn_tensor *pool_windows(qn_tensor *x, const int64_t *size, const qn_conv_options *o,
-                               double outside, conv *c, uint32_t *mask) {
-    if (!read_options(c, x, func_rank(x) - 2, o)) return NULL;
-    if (!size)
-        return fail_null(tensor_ctx(x), QN_ENULL, "%s: no sizes",
-                         graph_name(tensor_ctx(x), "pool"));
-    bool padded = false;
-    for (int i = 0; i < c->space; i++) {
-        c->kernel[i] = size[i];
-        if (size[i] < 1) return conv_error(x, "a window below size 1");
-        if (!o || !o->stride[i]) c->o.stride[i] = size[i];
-    }
-    if (!count_windows(c, x)) return NULL;
-    int first = c->o.channels_last ? 1 : 2;
-    *mask = 0;
-    qn_tensor *inside = NULL;
-    for (int i = 0; i < c->space; i++) padded |= c->o.before[i] || c->o.after[i];
-    if (padded && outside != 0) inside = func_broadcast(qn_scalar(tensor_ctx(x), QN_BOOL, 1), x);
-    for (int i = 0; i < c->space; i++) {
-        func_windows at = {first + 2 * i,  first + 2 * i + 1, c->o.stride[i], c->o.dilation[i],
-                           c->o.before[i], c->places[i],      c->kernel[i]};
-        x = func_window(qn_unsqueeze(x, at.by), &at);
-        if (inside) inside = func_window(qn_unsqueeze(inside, at.by), &at);
-        *mask |= 1u << at.by;
-    }
-    return inside ? qn_where(inside, x, qn_like(x, outside)) : x;
-}
-
-qn_tensor *qn_max_pool(qn_tensor *x, const int64_t *size, const qn_conv_options *options) {
-    func_frame f = func_on("max_pool", ARG(x));
-    conv c;
-    uint32_t mask;
-    if (!x) return func_end(f, NULL);
-    qn_dtype d = qn_dtype_of(x);
-    double lowest = dtype_is_float(d) ? -dtype_top(d) : (double)monoid_identity(MONOID_MAX, 0, d).i;
-    x = pool_windows(x, size, options, lowest, &c, &mask);
-    return func_end(f, x ? build_reduce(OP_MAX, x, mask, false) : NULL);
-}
-
-qn_tensor *qn_avg_pool(qn_tensor *x, const int64_t *size, const qn_conv_options *options) {
-    func_frame f = func_on("avg_pool", ARG(x));
-    conv c;
-    uint32_t mask;
-    x = func_float(x);
-    if (!x) return func_end(f, NULL);
-    qn_dtype d = qn_dtype_of(x);
-    x = pool_windows(func_widen(x), size, options, 0, &c, &mask);
-    return func_end(f, x ? func_as(func_mean(x, mask, false), d) : NULL);
 }
