@@ -303,8 +303,8 @@ static void accumulators_of_long_rows_stay_in_registers(void) {
     }
 }
 
-/* The sums of a batch norm by channels: a row is many short runs of contiguous elements, and lanes go
- * along those, never across channels. */
+/* The sums of a batch norm by channels: a row is many short runs of contiguous elements, and lanes
+ * go along those, never across channels. */
 static void rows_of_short_runs_go_along_them(void) {
     static const char *const form = "kernel \"channels\" {\n"
                                     "  arg a0 f32[64] write\n"
