@@ -257,6 +257,8 @@ typedef struct graph {
     uint32_t owned_count, owned_cap;
     uint32_t *scope; /* start of each open scope in owned */
     uint32_t scopes, scope_cap;
+    tensor **initial; /* whose first value may not be computed yet; some are dead, or it is */
+    uint32_t initial_count, initial_cap;
     tensor **pending; /* assigned, not yet realized, in order */
     uint32_t pending_count, pending_cap;
     uint32_t tapes;     /* open ones */
@@ -492,6 +494,7 @@ void tensor_renew(tensor *t, node_id n);
 void tensor_settle(tensor *t, bool done);
 /* "f32[3, 4] \"weight\"" of the tensor that n is or was a value of, as far as it is known. */
 void tensor_describe(const graph *g, node_id n, str *out);
+void tensor_is_initial(tensor *t); /* a parameter: computed before what it is used for; raises */
 /* The nodes of parameters' first values that are not computed, into an arena array; raises. */
 uint32_t tensors_initial(graph *g, arena *a, node_id **node);
 /* Values written through views that are pending, likewise. */

@@ -28,6 +28,7 @@ void tensor_close(graph *g) {
         g->tape = t->next;
         heap_free(h, t, sizeof *t);
     }
+    heap_free(h, g->initial, g->initial_cap * sizeof(tensor *));
     heap_free(h, g->owned, g->owned_cap * sizeof(tensor *));
     heap_free(h, g->scope, g->scope_cap * sizeof *g->scope);
     handles_close(g->ctx);
@@ -98,21 +99,30 @@ static void handle_leave_pending(graph *g, const tensor *t) {
     g->pending_count--;
 }
 
+void tensor_is_initial(tensor *t) {
+    graph *g = t->h.ctx->graph;
+    if (t->h.initial) return;
+    g->initial = heap_grow(&t->h.ctx->heap, g->initial, &g->initial_cap, g->initial_count + 1,
+                           sizeof *g->initial);
+    g->initial[g->initial_count++] = t;
+    t->h.initial = true;
+}
+
 /* A parameter that is assigned to, pending, has its first value still: that is what the assignment
  * replaces. */
 uint32_t tensors_initial(graph *g, arena *a, node_id **node) {
-    uint32_t n = 0, cap = 0;
-    *node = NULL;
-    for (handle_block *b = g->ctx->handles.block; b; b = b->next)
-        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
-            tensor *t = (tensor *)&b->slot[i].handle;
-            if (t->h.kind != HANDLE_TENSOR || !t->h.initial) continue;
-            node_id first = t->pending ? t->replaced : t->node;
-            t->h.initial = !(g->node[first].flags & NODE_REALIZED);
-            if (!t->h.initial) continue;
-            *node = arena_grow(a, *node, &cap, n + 1, sizeof **node);
-            (*node)[n++] = first;
-        }
+    uint32_t n = 0, left = 0;
+    *node = arena_alloc(a, (g->initial_count + 1) * sizeof **node);
+    for (uint32_t i = 0; i < g->initial_count; i++) {
+        tensor *t = g->initial[i];
+        if (t->h.kind != HANDLE_TENSOR || !t->h.initial) continue;
+        node_id first = t->pending ? t->replaced : t->node;
+        t->h.initial = !(g->node[first].flags & NODE_REALIZED);
+        if (!t->h.initial) continue;
+        (*node)[n++] = first;
+        g->initial[left++] = t;
+    }
+    g->initial_count = left;
     return n;
 }
 

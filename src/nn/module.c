@@ -132,7 +132,7 @@ static void add_work(void *arg) {
         heap_grow(h, m->parameter, &m->parameter_cap, m->count + 1, sizeof *m->parameter);
     m->name[m->count] = arena_printf(&m->a, "%s", x->name);
     m->parameter[m->count++] = qn_keep(x->value);
-    handle_at(x->value)->initial = true;
+    tensor_is_initial(tensor_at(x->value));
 }
 
 qn_tensor *qn_module_add(qn_module *known, const char *name, qn_tensor *value) {

@@ -205,8 +205,30 @@ static void regain(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     cleanup_run(&qn->heap, &c);
 }
 
+/* First values of parameters are computed by a request of their own: then the first step that uses
+ * them finds memory, as all others do, and has the same plan. */
+static void first_values(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
+    graph *g = qn->graph;
+    node_id *order, *first, *root;
+    const uint32_t pending = effects ? g->pending_count : 0;
+    arena a;
+    arena_open(&a, &qn->heap);
+    cleanup c;
+    cleanup_push(&qn->heap, &c, arena_cleanup, &a);
+    uint32_t many = tensors_initial(g, &a, &first), used = 0;
+    root = arena_alloc(&a, (size_t)(n + pending + 1) * sizeof *root);
+    for (uint32_t i = 0; i < n; i++) root[i] = node[i];
+    for (uint32_t i = 0; i < pending; i++) root[n + i] = g->pending[i]->node;
+    if (many) graph_order_kept(g, &a, (int)(n + pending), root, &order);
+    for (uint32_t i = 0; i < many; i++)
+        if (node_at(g, first[i])->mark >= g->mark_base) first[used++] = first[i];
+    if (used) run_request(qn, used, first, false);
+    cleanup_run(&qn->heap, &c);
+}
+
 static void realize(qn_ctx *qn, uint32_t n, const node_id *node, bool effects) {
     if (qn->graph->given_up) regain(qn, n, node, effects);
+    if (qn->graph->initial_count) first_values(qn, n, node, effects);
     run_request(qn, n, node, effects);
 }
 

@@ -603,6 +603,33 @@ static void a_fresh_module_compiles(void) {
     qn_close(own);
 }
 
+/* First values are memory before the first step: it has the plan that all others have. */
+static void the_first_step_of_a_fresh_module_has_every_steps_plan(void) {
+    qn_ctx *own = qn_open(&QN_OPTIONS(.threads = 1));
+    qn_module *m = qn_module_new(own, 3);
+    qn_layer *a = qn_linear_new(m, "a", 5, 7, NULL), *b = qn_linear_new(m, "b", 7, 7, NULL);
+    qn_layer *unused = qn_linear_new(m, "unused", 5, 5, NULL);
+    CHECK(a && b && unused);
+    qn_optimizer_options o = qn_optimizer_defaults(QN_ADAM);
+    qn_optimizer *adam = qn_optimizer_new(own, 4, qn_module_parameters(m), &o);
+    qn_stats at[4] = {{0}};
+    float data[10] = {1, -2, 3, .5f}, loss;
+    for (int step = 0; step < 4; step++) {
+        qn_scope s = qn_scope_begin(own);
+        qn_tensor *x = qn_from(own, QN_F32, 2, (int64_t[]){2, 5}, data);
+        qn_tensor *h = qn_tanh(qn_layer_forward(a, x));
+        for (int t = 0; t < 3; t++) h = qn_tanh(qn_layer_forward(b, h));
+        qn_tensor *y = qn_sum(qn_mul(h, h), QN_ALL, false);
+        CHECK(!qn_optimizer_step(adam, y));
+        CHECK(!qn_read(y, &loss, sizeof loss));
+        qn_scope_end(own, s);
+        qn_get_stats(own, &at[step], sizeof at[step]);
+        if (step) CHECK_INT(at[step].plans, at[0].plans);
+        if (step) CHECK_INT(at[step].compiles, at[0].compiles);
+    }
+    qn_close(own);
+}
+
 /* A training step recorded on fresh parameters: compiling makes no step, each run makes one. */
 static void a_step_of_a_fresh_module_compiles(void) {
     qn_ctx *own = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 1));
@@ -658,6 +685,7 @@ int main(int argc, char **argv) {
     RUN(text_is_numbered_by_characters);
     RUN(batches_are_windows_of_their_part);
     RUN(a_fresh_module_compiles);
+    RUN(the_first_step_of_a_fresh_module_has_every_steps_plan);
     RUN(a_step_of_a_fresh_module_compiles);
     return test_end();
 }
