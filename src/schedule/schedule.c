@@ -272,9 +272,7 @@ static void flat_loop(scheduler *m, loop_h l) {
     split_lanes(m, t.inner, chains);
     if (trips_of(m, t.outer) > 2 * chunk) {
         loop2 part = step_split(m, t.outer, chunk, "p", "q");
-        step_bind(maybe(m), part.outer,
-                  LOOP_PAR); /* before peel, after which independence is harder to
-                                               prove */
+        step_bind(maybe(m), part.outer, LOOP_PAR); /* after peel that would be hard to prove */
         if (part.inner.id) t.outer = part.inner;
     }
     step_peel(maybe(m), t.outer);
@@ -597,15 +595,6 @@ static bool columns(scheduler *m, loop_chain *c, int i) {
     return true;
 }
 
-/* The longest way through loops in a loop: is it at least a vector long? */
-static bool is_deep(const scheduler *m, stmt_id loop, int64_t trips) {
-    trips *= schedule_trips(m, loop);
-    bool deep = trips >= m->lanes;
-    for (stmt_id c = schedule_at(m, loop)->first; c && !deep; c = schedule_at(m, c)->next)
-        deep = schedule_at(m, c)->kind == STMT_LOOP && is_deep(m, c, trips);
-    return deep;
-}
-
 /* Accesses that are contiguous along a loop outside of the rows. Where rows are at least a vector
  * long only those in loops along the row count: one access a row is cheap. */
 static int contiguous_across(scheduler *m, stmt_id body, sym var) {
@@ -613,7 +602,10 @@ static int contiguous_across(scheduler *m, stmt_id body, sym var) {
     bool deep = false;
     for (stmt_id c = schedule_at(m, body)->first; c; c = schedule_at(m, c)->next) {
         if (schedule_at(m, c)->kind != STMT_LOOP) continue;
-        deep |= is_deep(m, c, 1);
+        loop_chain row = loop_chain_of(m, c);
+        int64_t trips = 1;
+        for (int i = 0; i < row.n; i++) trips *= trips_of(m, row.loop[i]);
+        deep |= trips >= m->lanes;
         n += schedule_contiguous(m, c, var);
     }
     return deep ? n : schedule_contiguous(m, body, var);

@@ -336,6 +336,36 @@ static void rows_of_short_runs_go_along_them(void) {
     }
 }
 
+/* Attention has products of rows by what they share. Squares of a row, summed in blocks beside
+ * another sum, are no such thing: lanes go along the row. */
+static void squares_of_a_row_are_no_attention(void) {
+    static const char rows[] = "kernel \"squares\" {\n"
+                               "  arg a0 f32[16] write\n"
+                               "  arg a1 f32[4194304] read\n"
+                               "  arg a2 f32[1024] read\n"
+                               "  local t0 f32[1]\n"
+                               "  local t1 f32[1]\n"
+                               "  local t2 f32[1]\n"
+                               "  for i < 16 {\n"
+                               "    def t0 = f32(0)\n"
+                               "    for b < 64 {\n"
+                               "      def t1 = f32(0)\n"
+                               "      for k < 4096 {\n"
+                               "        t1[0] += mul(sub(a1[262144*i + 4096*b + k], a2[i]), "
+                               "sub(a1[262144*i + 4096*b + k], a2[i]))\n"
+                               "      }\n"
+                               "      t0[0] += t1[0]\n"
+                               "    }\n"
+                               "    def t2 = f32(0)\n"
+                               "    for l < 64 {\n"
+                               "      t2[0] += a2[64*i + l]\n"
+                               "    }\n"
+                               "    a0[i] = add(t0[0], t2[0])\n"
+                               "  }\n"
+                               "}\n";
+    check_default(rows, "rfactor t1", "split i 16");
+}
+
 /* Several passes down strided columns go row by row, what belongs to a column computed
  * beforehand. */
 static void softmax_down_columns_walks_rows(void) {
@@ -378,6 +408,7 @@ static void all(void) {
     RUN(large_transpositions_write_lines_in_pairs);
     RUN(accumulators_of_long_rows_stay_in_registers);
     RUN(rows_of_short_runs_go_along_them);
+    RUN(squares_of_a_row_are_no_attention);
     RUN(softmax_down_columns_walks_rows);
     RUN(transposed_copies_are_transposed_in_registers);
     RUN(lines_of_the_next_panel_are_prefetched);

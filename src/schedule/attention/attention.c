@@ -59,11 +59,13 @@ static loop2 split_tile(scheduler *m, loop_h l, int trips) {
     return t;
 }
 
-/* Is there a contraction inside the loop, in a tile of its own? */
-static bool has_product(const scheduler *m, stmt_id loop) {
+/* Is there a contraction inside the loop, in a tile of its own, of something that all rows share?
+ * A sum of a row's own squares is none: there lanes go along the row. Row SYM_ZERO: of anything. */
+static bool has_product(const scheduler *m, stmt_id loop, sym row) {
     for (stmt_id s = loop; (s = ir_next(m->k, s, loop));) {
         expr_id factor[2];
         if (!ir_adds_product(m->k, s, factor)) continue;
+        if (ir_expr_uses(m->k, factor[0], row) && ir_expr_uses(m->k, factor[1], row)) continue;
         stmt_id r = schedule_at(m, s)->parent, in = schedule_at(m, r)->parent;
         if (r == loop || !ir_inside(m->k, in, loop) || schedule_trips(m, r) < LEAST_DEPTH) continue;
         for (stmt_id d = schedule_at(m, in)->first; d; d = schedule_at(m, d)->next)
@@ -80,7 +82,7 @@ static bool is_block(const scheduler *m, const loop_chain *c) {
     int loops = 0;
     for (stmt_id s = schedule_at(m, c->body)->first; s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind != STMT_LOOP) continue;
-        product |= has_product(m, s);
+        product |= has_product(m, s, schedule_at(m, c->body)->l.var);
         loops++;
     }
     return product && loops > 1;
@@ -280,7 +282,7 @@ static void leaf_nest(block *b, row_nest *p, const loop_chain *c, int inner, boo
 }
 
 static bool is_product_nest(const block *b, const row_nest *p) {
-    return has_product(b->m, stmt_of(b->m, p->root));
+    return has_product(b->m, stmt_of(b->m, p->root), SYM_ZERO);
 }
 
 /* Terms of elements that the rows share (the gradient of queries, where a row is a key): a block's
