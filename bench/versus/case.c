@@ -384,6 +384,7 @@ static double expect_mlp(const int64_t *d) {
     return loss / (double)d[3];
 }
 
+/* Long because it has a line for each kind of case. */
 double vs_expected(const vs_case *c, int64_t i) {
     const int64_t *d = c->d;
     double x = at(0, i);
