@@ -50,16 +50,27 @@ static void tell(loaded *l, const char *format, ...) {
     va_end(args);
 }
 
-/* The first function that the library lacks, NULL: it has them all. */
-static const char *find_functions(void *library, llvm_api *api) {
-    const char *lacks = NULL;
-    void *f;
-#define X(name, returns, parameters)                                                               \
-    f = dlsym(library, "LLVM" #name);                                                              \
-    memcpy(&api->name, &f, sizeof f);                                                              \
-    if (!f && !lacks) lacks = "LLVM" #name;
+/* The functions' names one behind the other, each with its 0, and their places in the table. */
+static const char function_names[] =
+#define X(name, returns, parameters) "LLVM" #name "\0"
     LLVM_API(X)
 #undef X
+    ;
+static const uint16_t function_at[] = {
+#define X(name, returns, parameters) offsetof(llvm_api, name),
+    LLVM_API(X)
+#undef X
+};
+
+/* The first function that the library lacks, NULL: it has them all. */
+static const char *find_functions(void *library, llvm_api *api) {
+    const char *lacks = NULL, *name = function_names;
+    void *f;
+    for (size_t i = 0; i < COUNT_OF(function_at); i++, name += strlen(name) + 1) {
+        f = dlsym(library, name);
+        memcpy((char *)api + function_at[i], &f, sizeof f);
+        if (!f && !lacks) lacks = name;
+    }
     f = dlsym(library, "LLVMGetVersion");
     memcpy(&api->get_version, &f, sizeof f);
     return lacks;
