@@ -182,6 +182,24 @@ void func_meet_all(const func_frame *f, int n, qn_tensor *const *xs) {
     }
 }
 
+bool func_mask_at(const qn_tensor *x, func_axes at, uint32_t *mask) {
+    return at.listed ? func_mask_of(x, at.n, at.list, mask) : func_mask(x, at.n, mask);
+}
+
+qn_tensor *func_over(const char *name, func_of_mask of, qn_tensor *x, func_axes at, bool keepdims) {
+    func_frame f = func_on(name, ARG(x));
+    uint32_t mask;
+    return func_end(f, func_mask_at(x, at, &mask) ? of(x, mask, keepdims) : NULL);
+}
+
+qn_tensor *func_over_floats(const char *name, func_of_floats of, qn_tensor *x, func_axes at,
+                            double number, bool keepdims) {
+    func_frame f = func_on(name, ARG(x));
+    uint32_t mask;
+    func_floats(&f, 1, &x);
+    return func_end(f, func_mask_at(x, at, &mask) ? of(x, mask, number, keepdims) : NULL);
+}
+
 /* ---- numbers -------------------------------------------------------------------------------- */
 
 /* The arguments of a function of floats, as it computes with them: in their common dtype, integers

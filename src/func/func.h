@@ -72,6 +72,21 @@ qn_tensor *func_unwindow(qn_tensor *t, const func_windows *w, int64_t n);
 bool func_axis(const qn_tensor *x, int axis, int *out);       /* negative axes; reports */
 bool func_mask(const qn_tensor *x, int axis, uint32_t *mask); /* of an axis or QN_ALL; reports */
 bool func_mask_of(const qn_tensor *x, int n, const int *axes, uint32_t *mask);
+/* The axes of functions of two forms, which take one, or QN_ALL, or a list. */
+typedef struct func_axes {
+    const int *list;
+    int n; /* of a list; else the axis */
+    bool listed;
+} func_axes;
+#define ONE_AXIS(axis) ((func_axes){NULL, axis, false})
+#define AXES(n, axes)  ((func_axes){axes, n, true})
+/* A function of a mask of axes, and one whose x is made float, with a number, each in its frame. */
+typedef qn_tensor *(*func_of_mask)(qn_tensor *x, uint32_t mask, bool keepdims);
+typedef qn_tensor *(*func_of_floats)(qn_tensor *x, uint32_t mask, double number, bool keepdims);
+qn_tensor *func_over(const char *name, func_of_mask of, qn_tensor *x, func_axes at, bool keepdims);
+qn_tensor *func_over_floats(const char *name, func_of_floats of, qn_tensor *x, func_axes at,
+                            double number, bool keepdims);
+bool func_mask_at(const qn_tensor *x, func_axes at, uint32_t *mask);
 qn_tensor *func_float(qn_tensor *x);                   /* integers and bools as f32 */
 qn_tensor *func_widen(qn_tensor *x);                   /* f16 and bf16 as f32 */
 qn_tensor *func_as(qn_tensor *x, qn_dtype dtype);      /* cast where it differs */

@@ -74,82 +74,61 @@ static qn_tensor *nan_spread(qn_tensor *x, uint32_t mask, double correction, boo
 
 /* ---- the public forms ----------------------------------------------------------------------- */
 
-typedef qn_tensor *(*reduction)(qn_tensor *x, uint32_t mask, bool keepdims);
-
-static qn_tensor *over(reduction r, const char *name, qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = func_on(name, ARG(x));
-    uint32_t mask;
-    return func_end(f, func_mask(x, axis, &mask) ? r(x, mask, keepdims) : NULL);
-}
-
-static qn_tensor *over_axes(reduction r, const char *name, qn_tensor *x, int n, const int *axes,
-                            bool keepdims) {
-    func_frame f = func_on(name, ARG(x));
-    uint32_t mask;
-    return func_end(f, func_mask_of(x, n, axes, &mask) ? r(x, mask, keepdims) : NULL);
-}
-
 qn_tensor *qn_count_nonzero(qn_tensor *x, int axis, bool keepdims) {
-    return over(count_nonzero, "count_nonzero", x, axis, keepdims);
+    return func_over("count_nonzero", count_nonzero, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *qn_count_nonzero_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return over_axes(count_nonzero, "count_nonzero", x, n, axes, keepdims);
+    return func_over("count_nonzero", count_nonzero, x, AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nansum(qn_tensor *x, int axis, bool keepdims) {
-    return over(nansum, "nansum", x, axis, keepdims);
+    return func_over("nansum", nansum, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *qn_nansum_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return over_axes(nansum, "nansum", x, n, axes, keepdims);
+    return func_over("nansum", nansum, x, AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanprod(qn_tensor *x, int axis, bool keepdims) {
-    return over(nanprod, "nanprod", x, axis, keepdims);
+    return func_over("nanprod", nanprod, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *qn_nanprod_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return over_axes(nanprod, "nanprod", x, n, axes, keepdims);
+    return func_over("nanprod", nanprod, x, AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanmax(qn_tensor *x, int axis, bool keepdims) {
-    return over(nanmax, "nanmax", x, axis, keepdims);
+    return func_over("nanmax", nanmax, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *qn_nanmax_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return over_axes(nanmax, "nanmax", x, n, axes, keepdims);
+    return func_over("nanmax", nanmax, x, AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanmin(qn_tensor *x, int axis, bool keepdims) {
-    return over(nanmin, "nanmin", x, axis, keepdims);
+    return func_over("nanmin", nanmin, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *qn_nanmin_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return over_axes(nanmin, "nanmin", x, n, axes, keepdims);
+    return func_over("nanmin", nanmin, x, AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanmean(qn_tensor *x, int axis, bool keepdims) {
-    return over(nanmean, "nanmean", x, axis, keepdims);
+    return func_over("nanmean", nanmean, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *qn_nanmean_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return over_axes(nanmean, "nanmean", x, n, axes, keepdims);
+    return func_over("nanmean", nanmean, x, AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanvariance(qn_tensor *x, int axis, double correction, bool keepdims) {
-    func_frame f = func_on("nanvariance", ARG(x));
-    uint32_t mask;
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    return func_end(f, nan_spread(x, mask, correction, keepdims));
+    return func_over_floats("nanvariance", nan_spread, x, ONE_AXIS(axis), correction, keepdims);
 }
 
 qn_tensor *qn_nanvariance_axes(qn_tensor *x, int n, const int *axes, double correction,
                                bool keepdims) {
-    func_frame f = func_on("nanvariance", ARG(x));
-    uint32_t mask;
-    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
-    return func_end(f, nan_spread(x, mask, correction, keepdims));
+    return func_over_floats("nanvariance", nan_spread, x, AXES(n, axes), correction, keepdims);
 }
 
 /* The root of 0 has the derivative 0, as std's. */
@@ -158,19 +137,11 @@ static qn_tensor *nan_deviation(qn_tensor *x, uint32_t mask, double correction, 
 }
 
 qn_tensor *qn_nanstd(qn_tensor *x, int axis, double correction, bool keepdims) {
-    func_frame f = func_on("nanstd", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    return func_end(f, nan_deviation(x, mask, correction, keepdims));
+    return func_over_floats("nanstd", nan_deviation, x, ONE_AXIS(axis), correction, keepdims);
 }
 
 qn_tensor *qn_nanstd_axes(qn_tensor *x, int n, const int *axes, double correction, bool keepdims) {
-    func_frame f = func_on("nanstd", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
-    return func_end(f, nan_deviation(x, mask, correction, keepdims));
+    return func_over_floats("nanstd", nan_deviation, x, AXES(n, axes), correction, keepdims);
 }
 
 /* ---- in another dtype ----------------------------------------------------------------------- */

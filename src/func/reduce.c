@@ -22,18 +22,18 @@ qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims) 
     return dtype_is_float(d) ? func_as(r, d) : r;
 }
 
-qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims) {
+static qn_tensor *reduce_at(int op, qn_tensor *x, func_axes at, bool keepdims) {
     func_frame f = func_on(op_rows[op].name, ARG(x));
     uint32_t mask;
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    return func_end(f, func_reduce_mask(op, x, mask, keepdims));
+    return func_end(f, func_mask_at(x, at, &mask) ? func_reduce_mask(op, x, mask, keepdims) : NULL);
+}
+
+qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims) {
+    return reduce_at(op, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims) {
-    func_frame f = func_on(op_rows[op].name, ARG(x));
-    uint32_t mask;
-    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
-    return func_end(f, func_reduce_mask(op, x, mask, keepdims));
+    return reduce_at(op, x, AXES(n, axes), keepdims);
 }
 
 /* ---- mean and variance ---------------------------------------------------------------------- */
@@ -62,30 +62,20 @@ static qn_tensor *spread(qn_tensor *x, uint32_t mask, double correction, bool ke
 }
 
 qn_tensor *qn_mean(qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = func_on("mean", ARG(x));
-    uint32_t mask;
-    return func_end(f, func_mask(x, axis, &mask) ? func_mean(x, mask, keepdims) : NULL);
+    return func_over("mean", func_mean, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *qn_mean_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    func_frame f = func_on("mean", ARG(x));
-    uint32_t mask;
-    return func_end(f, func_mask_of(x, n, axes, &mask) ? func_mean(x, mask, keepdims) : NULL);
+    return func_over("mean", func_mean, x, AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_variance(qn_tensor *x, int axis, double correction, bool keepdims) {
-    func_frame f = func_on("variance", ARG(x));
-    uint32_t mask;
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    return func_end(f, spread(x, mask, correction, keepdims));
+    return func_over_floats("variance", spread, x, ONE_AXIS(axis), correction, keepdims);
 }
 
 qn_tensor *qn_variance_axes(qn_tensor *x, int n, const int *axes, double correction,
                             bool keepdims) {
-    func_frame f = func_on("variance", ARG(x));
-    uint32_t mask;
-    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
-    return func_end(f, spread(x, mask, correction, keepdims));
+    return func_over_floats("variance", spread, x, AXES(n, axes), correction, keepdims);
 }
 
 /* The p-th root of a sum of p-th powers. Where it is 0 its derivative is 0: there infinity would
@@ -110,58 +100,44 @@ static qn_tensor *deviation(qn_tensor *x, uint32_t mask, double correction, bool
 }
 
 qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims) {
-    func_frame f = func_on("std", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask(x, axis, &mask) ? deviation(x, mask, correction, keepdims) : NULL);
+    return func_over_floats("std", deviation, x, ONE_AXIS(axis), correction, keepdims);
 }
 
 qn_tensor *qn_std_axes(qn_tensor *x, int n, const int *axes, double correction, bool keepdims) {
-    func_frame f = func_on("std", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
-    return func_end(f, deviation(x, mask, correction, keepdims));
+    return func_over_floats("std", deviation, x, AXES(n, axes), correction, keepdims);
 }
 
 /* ---- truth ---------------------------------------------------------------------------------- */
 
 /* Of bools the largest says whether any is true, and the smallest whether all are; of none, the
  * identities say false and true. */
-static qn_tensor *reduce_truth(int op, const char *name, qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = func_on(name, ARG(x));
-    uint32_t mask;
-    if (!func_mask(x, axis, &mask)) return func_end(f, NULL);
-    return func_end(f, build_reduce(op, func_truth(x), mask, keepdims));
+static qn_tensor *any_of(qn_tensor *x, uint32_t mask, bool keepdims) {
+    return build_reduce(OP_MAX, func_truth(x), mask, keepdims);
 }
 
-static qn_tensor *truth_axes(int op, const char *name, qn_tensor *x, int n, const int *axes,
-                             bool keepdims) {
-    func_frame f = func_on(name, ARG(x));
-    uint32_t mask;
-    if (!func_mask_of(x, n, axes, &mask)) return func_end(f, NULL);
-    return func_end(f, build_reduce(op, func_truth(x), mask, keepdims));
+static qn_tensor *all_of(qn_tensor *x, uint32_t mask, bool keepdims) {
+    return build_reduce(OP_MIN, func_truth(x), mask, keepdims);
 }
 
 qn_tensor *qn_any(qn_tensor *x, int axis, bool keepdims) {
-    return reduce_truth(OP_MAX, "any", x, axis, keepdims);
+    return func_over("any", any_of, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *qn_all(qn_tensor *x, int axis, bool keepdims) {
-    return reduce_truth(OP_MIN, "all", x, axis, keepdims);
+    return func_over("all", all_of, x, ONE_AXIS(axis), keepdims);
 }
 
 qn_tensor *qn_any_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return truth_axes(OP_MAX, "any", x, n, axes, keepdims);
+    return func_over("any", any_of, x, AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_all_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return truth_axes(OP_MIN, "all", x, n, axes, keepdims);
+    return func_over("all", all_of, x, AXES(n, axes), keepdims);
 }
 
 /* ---- norms and logarithms of sums ----------------------------------------------------------- */
 
-static qn_tensor *norm_mask(qn_tensor *x, double p, uint32_t mask, bool keepdims) {
+static qn_tensor *norm_mask(qn_tensor *x, uint32_t mask, double p, bool keepdims) {
     if (p == 0) {
         qn_tensor *there = qn_cast(qn_ne(x, qn_like(x, 0)), qn_dtype_of(x));
         return build_reduce(OP_SUM, there, mask, keepdims);
@@ -173,22 +149,17 @@ static qn_tensor *norm_mask(qn_tensor *x, double p, uint32_t mask, bool keepdims
 }
 
 qn_tensor *qn_norm(qn_tensor *x, int axis, double p, bool keepdims) {
-    func_frame f = func_on("norm", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask(x, axis, &mask) ? norm_mask(x, p, mask, keepdims) : NULL);
+    return func_over_floats("norm", norm_mask, x, ONE_AXIS(axis), p, keepdims);
 }
 
 qn_tensor *qn_norm_axes(qn_tensor *x, int n, const int *axes, double p, bool keepdims) {
-    func_frame f = func_on("norm", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask_of(x, n, axes, &mask) ? norm_mask(x, p, mask, keepdims) : NULL);
+    return func_over_floats("norm", norm_mask, x, AXES(n, axes), p, keepdims);
 }
 
 /* The largest is taken off first and added again. It is a constant for the gradient, since any
  * constant gives the same value; an infinite one is left where it is. */
-static qn_tensor *log_of_sum(qn_tensor *x, uint32_t mask, bool keepdims) {
+static qn_tensor *log_of_sum(qn_tensor *x, uint32_t mask, double none, bool keepdims) {
+    (void)none;
     qn_tensor *most = qn_detach(build_reduce(OP_MAX, x, mask, true));
     most = qn_where(qn_isfinite(most), most, qn_like(most, 0));
     qn_tensor *sum = build_reduce(OP_SUM, qn_exp(qn_sub(x, most)), mask, keepdims);
@@ -197,15 +168,9 @@ static qn_tensor *log_of_sum(qn_tensor *x, uint32_t mask, bool keepdims) {
 }
 
 qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims) {
-    func_frame f = func_on("logsumexp", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask(x, axis, &mask) ? log_of_sum(x, mask, keepdims) : NULL);
+    return func_over_floats("logsumexp", log_of_sum, x, ONE_AXIS(axis), 0, keepdims);
 }
 
 qn_tensor *qn_logsumexp_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    func_frame f = func_on("logsumexp", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask_of(x, n, axes, &mask) ? log_of_sum(x, mask, keepdims) : NULL);
+    return func_over_floats("logsumexp", log_of_sum, x, AXES(n, axes), 0, keepdims);
 }

@@ -18,49 +18,40 @@ static qn_tensor *below_largest(qn_tensor *x, uint32_t mask) {
     return qn_sub(x, qn_detach(build_reduce(OP_MAX, x, mask, true)));
 }
 
-static qn_tensor *softmax_mask(qn_tensor *x, uint32_t mask) {
+static qn_tensor *softmax_mask(qn_tensor *x, uint32_t mask, double none, bool keepdims) {
+    (void)none, (void)keepdims;
     qn_tensor *e = qn_exp(below_largest(x, mask));
     return qn_mul(e, qn_reciprocal(build_reduce(OP_SUM, e, mask, true)));
 }
 
 qn_tensor *qn_softmax(qn_tensor *x, int axis) {
-    func_frame f = func_on("softmax", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask(x, axis, &mask) ? softmax_mask(x, mask) : NULL);
+    return func_over_floats("softmax", softmax_mask, x, ONE_AXIS(axis), 0, true);
 }
 
 qn_tensor *qn_softmax_axes(qn_tensor *x, int n, const int *axes) {
-    func_frame f = func_on("softmax", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask_of(x, n, axes, &mask) ? softmax_mask(x, mask) : NULL);
+    return func_over_floats("softmax", softmax_mask, x, AXES(n, axes), 0, true);
 }
 
-static qn_tensor *log_softmax_mask(qn_tensor *x, uint32_t mask) {
+static qn_tensor *log_softmax_mask(qn_tensor *x, uint32_t mask, double none, bool keepdims) {
+    (void)none, (void)keepdims;
     qn_tensor *z = below_largest(x, mask);
     return qn_sub(z, qn_log(build_reduce(OP_SUM, qn_exp(z), mask, true)));
 }
 
 qn_tensor *qn_log_softmax(qn_tensor *x, int axis) {
-    func_frame f = func_on("log_softmax", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask(x, axis, &mask) ? log_softmax_mask(x, mask) : NULL);
+    return func_over_floats("log_softmax", log_softmax_mask, x, ONE_AXIS(axis), 0, true);
 }
 
 qn_tensor *qn_log_softmax_axes(qn_tensor *x, int n, const int *axes) {
-    func_frame f = func_on("log_softmax", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask_of(x, n, axes, &mask) ? log_softmax_mask(x, mask) : NULL);
+    return func_over_floats("log_softmax", log_softmax_mask, x, AXES(n, axes), 0, true);
+}
+
+static qn_tensor *softmin_mask(qn_tensor *x, uint32_t mask, double none, bool keepdims) {
+    return softmax_mask(qn_neg(x), mask, none, keepdims);
 }
 
 qn_tensor *qn_softmin(qn_tensor *x, int axis) {
-    func_frame f = func_on("softmin", ARG(x));
-    uint32_t mask;
-    func_floats(&f, 1, &x);
-    return func_end(f, func_mask(x, axis, &mask) ? softmax_mask(qn_neg(x), mask) : NULL);
+    return func_over_floats("softmin", softmin_mask, x, ONE_AXIS(axis), 0, true);
 }
 
 /* ---- dropout and rearranging ---------------------------------------------------------------- */
