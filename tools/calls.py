@@ -40,6 +40,11 @@ FIELDS = {"int": "INT", "int64_t": "I64", "uint64_t": "I64", "double": "F64", "b
           "const char *": "TEXT", "qn_tensor *": "TENSOR", "const qn_conv_options *": "CONV"}
 BY_HAND = ("open",)
 
+# Short names of the types that most signatures are made of.
+SHORT = {"qn_tensor *": "t", "const qn_tensor *": "ct", "qn_ctx *": "c", "int": "i", "int64_t": "z", "bool": "b",
+         "double": "f", "const char *": "w", "const int64_t *": "p", "const int *": "a",
+         "qn_tensor *const *": "l", "qn_tensor **": "r"}
+
 
 def declarations(root):
     """The headers, without comments and inline functions."""
@@ -56,12 +61,19 @@ def split(declaration):
     return match[1].strip(), match[2]
 
 
+OF_CONTEXT = ("qn_ctx *", "qn_tensor *", "qn_tensor *const *") + tuple(f"qn_{o} *" for o in OBJECTS)
+
+
 def functions(text):
-    """(result, name, [(type, name)]) of every public function that takes something."""
+    """(result, name, [(type, name)]) of every public function that is of a context, or makes one."""
     for match in re.finditer(r"QN_API\s+([^;(]*?)\bqn_(\w+)\(([^;]*)\);", text):
         params = [split(p) for p in match[3].split(",") if p.strip() != "void"]
-        if params:
+        if match[2] in BY_HAND or any(t in OF_CONTEXT or bare(t) in OF_CONTEXT for t, _ in params):
             yield " ".join(match[1].split()), match[2], params
+
+
+def bare(type_):
+    return type_.replace("const ", "", 1) if type_.endswith(" *") else type_
 
 
 def enums(text):
@@ -70,13 +82,12 @@ def enums(text):
 
 def letter(type_, structs, kinds):
     """The letter of record.h, None where the type has none. Of `structs`, name: whether it says its size."""
-    bare = type_.replace("const ", "", 1) if type_.endswith("*") else type_
     if type_ in kinds:
         return "I"
-    if bare in ["qn_%s *" % o for o in OBJECTS]:
+    if bare(type_) in ["qn_%s *" % o for o in OBJECTS]:
         return "O"
-    if bare in ("qn_ctx *", "qn_tensor *"):
-        return LETTERS[bare]
+    if bare(type_) in ("qn_ctx *", "qn_tensor *"):
+        return LETTERS[bare(type_)]
     if type_.startswith("const ") and type_[6:-2] in structs:
         return "K" if structs[type_[6:-2]] else "V"
     if type_[:-2] in structs:
@@ -123,6 +134,54 @@ def row(result, name, params, structs, kinds):
         return f"VOID({rest}"
     gives = "E" if result == "qn_code" else letter(result, structs, kinds)
     return f"{'HAND' if name in BY_HAND else 'X'}({result}, {gives}, {rest}"
+
+
+def signature(result, params):
+    """A name for what a function is called with and gives: equal for equal types."""
+    types = [result] + [t for t, _ in params]
+    return "_".join(SHORT.get(t) or re.sub(r"\W", "", t.replace("qn_", "").replace("*", "p")) for t in types)
+
+
+def member(one):
+    """The member of call_value that a letter has."""
+    return "F" if one == "F" else "I" if one in "ISHBZUE" else "P"
+
+
+def asked(params, letters):
+    """Whether a call is recorded: of which arguments that is asked."""
+    if letters[0] == "C":
+        return f"OF_CONTEXT({params[0][1]})"
+    names = [n for (_, n), one in zip(params, letters) if one in "TO"]
+    if names:
+        return f"OF_HANDLES_{len(names)}({', '.join(names)})"
+    k = letters.index("L")
+    return f"OF_LIST({params[k - 1][1]}, {params[k][1]})"
+
+
+def stubs(root):
+    """The lines of src/record/stubs.h: signatures, then functions by signature."""
+    text = declarations(root)
+    structs, kinds = {name: sized(found) for name, found in structures(text)}, enums(text)
+    found, seen = [f for f in functions(text) if f[1] not in BY_HAND], {}
+    yield ""
+    for result, name, params in found:
+        letters = [letter(t, structs, kinds) for t, _ in params]
+        seen.setdefault(signature(result, params), (result, params, letters))
+    for name, (result, params, letters) in sorted(seen.items()):
+        types = ", ".join(f"{t}{'' if t.endswith('*') else ' '}a{k}" for k, (t, _) in enumerate(params))
+        ways = ", ".join(f"{member(one)}({k})" for k, one in enumerate(letters))
+        args = ", ".join(f"a{k}" for k in range(len(params)))
+        kind, lead = "SV", ""
+        if result != "void":
+            kind, lead = "S", f"{result}, {member(letter(result, structs, kinds) or 'E')}, "
+        yield from wrapped(f"{kind}({lead}{name}, ({types}), ({args}), ({ways}))")
+    yield ""
+    for result, name, params in found:
+        letters = [letter(t, structs, kinds) for t, _ in params]
+        shown = ", ".join(t + ("" if t.endswith("*") else " ") + n for t, n in params)
+        kind, lead = ("VOID", "") if result == "void" else ("X", f"{result}, ")
+        yield from wrapped(f"{kind}({lead}{name}, {signature(result, params)}, {asked(params, letters)}, ({shown}), "
+                           f"({', '.join(n for _, n in params)}))")
 
 
 def structures(text):

@@ -272,7 +272,7 @@ def knobs_table():
 WHOLE = [("include/quern_ops.h", lambda: header(False)), ("include/quern_ops_nn.h", lambda: header(True)),
          ("include/quern_generic.h", generic),
          ("src/record/calls.h", lambda: calls.calls(ROOT)), ("src/record/inside.h", lambda: calls.inside(ROOT)),
-         ("src/record/structs.h", lambda: calls.fields(ROOT))]
+         ("src/record/stubs.h", lambda: calls.stubs(ROOT)), ("src/record/structs.h", lambda: calls.fields(ROOT))]
 OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table)]
 
 # ---- regions -------------------------------------------------------------------------------------

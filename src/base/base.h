@@ -25,6 +25,7 @@
 
 #define QN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define QN_NORETURN          __attribute__((noreturn))
+#define QN_COLD              __attribute__((cold)) /* and so is what leads to its call */
 #define COUNT_OF(a)          (sizeof(a) / sizeof((a)[0]))
 
 /* ---- heap.c ---------------------------------------------------------------------------------- */
@@ -81,7 +82,7 @@ typedef struct heap_piece {
 } heap_piece;
 void heap_piece_cleanup(void *piece);
 
-QN_NORETURN void heap_unwind(heap *h); /* to the innermost guard; the error is recorded */
+QN_COLD QN_NORETURN void heap_unwind(heap *h); /* to the innermost guard; the error is recorded */
 
 /* What guarded() opens. Only guard.c and tests, which look at both ways out, call setjmp. */
 typedef struct guard {
@@ -275,9 +276,10 @@ static inline bool dtype_is_unsigned(int d) {
 
 /* Record the first error: text is "<where>: <message>" with the user's file and line when known.
  * The code is that of the error that is pending, so of the first; `code` without a context. */
-qn_code fail(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
-void *fail_null(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
-QN_NORETURN void raise_error(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
+QN_COLD qn_code fail(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
+QN_COLD void *fail_null(qn_ctx *qn, qn_code code, const char *fmt, ...) QN_PRINTF(3, 4);
+QN_COLD QN_NORETURN void raise_error(qn_ctx *qn, qn_code code, const char *fmt, ...)
+    QN_PRINTF(3, 4);
 
 /* ---- knobs.c: rows in knobs.h ---------------------------------------------------------------- */
 
@@ -302,7 +304,7 @@ bool debug_on(const qn_ctx *qn, char letter); /* is this letter in QN_DEBUG? */
 
 /* To the log callback, or where there is none to standard error, line by line. For what QN_DEBUG
  * asks for, and what a user must know and is no error. */
-void log_line(qn_ctx *qn, const char *fmt, ...) QN_PRINTF(2, 3);
+QN_COLD void log_line(qn_ctx *qn, const char *fmt, ...) QN_PRINTF(2, 3);
 double clock_seconds(void);        /* monotonic */
 double clock_thread_seconds(void); /* that the calling thread was given a processor */
 double clock_processors(void);     /* used by all of the process's threads */
@@ -413,7 +415,7 @@ typedef union handle_slot {
     _Alignas(64) handle handle;
     uint8_t bytes[64];
 } handle_slot;
-enum { HANDLES_A_BLOCK = 256 };
+enum { HANDLES_A_BLOCK = 256, HANDLE_RECORDED = 1 };
 typedef struct handle_block {
     struct handle_block *next;
     handle_slot slot[HANDLES_A_BLOCK];
@@ -441,7 +443,8 @@ static inline bool handle_is(const void *name, int kind) {
     return h->kind == kind && h->generation == ((uintptr_t)name & 63);
 }
 /* Report what is wrong with argument `arg` of `call`. */
-void handle_refuse(qn_ctx *qn, const void *name, int kind, const char *call, const char *arg);
+QN_COLD void handle_refuse(qn_ctx *qn, const void *name, int kind, const char *call,
+                           const char *arg);
 /* The handle named, alive and of this context (NULL: of whichever it has), or NULL: then it is
  * reported. */
 static inline handle *handle_check(qn_ctx *qn, const void *name, int kind, const char *call,
@@ -465,6 +468,7 @@ qn_code handle_code(const void *name);
 
 /* Owned by run/context.c; the other rooms reach only their own state through it. */
 struct qn_ctx {
+    struct recorder *recorder; /* record room, from before the first handle; NULL: none */
     heap heap;
     qn_code code;      /* first error, QN_OK when none */
     uint32_t failures; /* so far, also those behind the first */

@@ -2,11 +2,13 @@
  * gone.
  *
  * A public pointer to a tensor, a tape, a plan and so on is the address of a handle, 64 bytes that
- * stay until the context is closed, with a generation in the six low bits, which the address leaves
- * free. When what it names dies the handle's generation moves on, so a pointer from before is known
- * to be stale by one look at memory that is still there, and says which context is to hear of it.
- * Dead handles are used again first in, first out, and only when HANDLES_LATE of them wait: a stale
- * pointer is taken for a living one only after 64 * HANDLES_LATE more deaths, and then by chance.
+ * stay until the context is closed, with a generation in five of the six low bits, which the
+ * address leaves free. When what it names dies the handle's generation moves on, so a pointer from
+ * before is known to be stale by one look at memory that is still there, and says which context is
+ * to hear of it. Dead handles are used again first in, first out, and only when HANDLES_LATE of
+ * them wait: a stale pointer is taken for a living one only after 32 * HANDLES_LATE more deaths,
+ * and then by chance. The lowest bit, HANDLE_RECORDED, says that calls of the context are written
+ * down: whether a call is one of those is asked of its arguments, without a look at memory.
  *
  * Entry points turn a public pointer into what it names once, by handle_check() or object_of();
  * behind them code works on that. A pointer that never was one, and any use after qn_close, cannot
@@ -15,8 +17,8 @@
 
 #include <stdio.h>
 
-enum { HANDLES_LATE = 1024, GENERATIONS = 64 };
-_Static_assert(sizeof(handle_slot) == GENERATIONS, "the generation lies in an address' low bits");
+enum { HANDLES_LATE = 1024, GENERATIONS = 32, GENERATION = 2 * HANDLE_RECORDED };
+_Static_assert(sizeof(handle_slot) == GENERATION * GENERATIONS, "both lie in an address' low bits");
 
 static const char *const kind_name[] = {[HANDLE_DEAD] = "nothing",
 #define X(NAME, name) [HANDLE_##NAME] = name,
@@ -29,6 +31,8 @@ static const char *const kind_name[] = {[HANDLE_DEAD] = "nothing",
 static void handles_more(qn_ctx *qn) {
     handle_block *b = heap_zeroed(&qn->heap, sizeof *b);
     b->next = qn->handles.block;
+    for (int i = 0; i < HANDLES_A_BLOCK && qn->recorder; i++)
+        b->slot[i].handle.generation = HANDLE_RECORDED;
     qn->handles.block = b;
     qn->handles.fresh = HANDLES_A_BLOCK;
 }
@@ -56,7 +60,7 @@ handle *handle_make(qn_ctx *qn, int kind, void *object) {
 void handle_drop(handle *h) {
     handle_store *s = &h->ctx->handles;
     h->kind = HANDLE_DEAD;
-    h->generation = (uint8_t)((h->generation + 1) % GENERATIONS);
+    h->generation = (uint8_t)((h->generation + GENERATION) % (GENERATION * GENERATIONS));
     h->object = NULL;
     h->next = NULL;
     if (s->dead++)

@@ -48,8 +48,8 @@ X(PROGRAM_MEMORY, "program_memory", NUMBER, ANY, "128",
   "MiB that compiled kernels may take: the one used longest ago goes first. Those of static graphs "
   "are not counted")
 X(RECORD, "record", TEXT, OPEN, "",
-  "a file into which the calls of this process are written from its first qn_open on, for quern "
-  "replay; % in its name: the process's number")
+  "a file into which a context's calls are written, for quern replay; % in its name: the process's "
+  "number; of the process's second context .2 follows it")
 X(RECORD_MEMORY, "record_memory", NUMBER, OPEN, "65536",
   "KiB that a value may have to be in a recording itself, and not by its hash alone")
 X(SCHEDULE, "schedule", NUMBER, ANY, "1",

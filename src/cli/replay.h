@@ -67,6 +67,7 @@ typedef struct replay {
 
 /* ---- replay_calls.c: the call itself --------------------------------------------------------- */
 call_value replay_run(call_id id, const call_value *v);
+const char *replay_arguments_of(call_id id); /* their names: "(x, axis)" */
 
 /* ---- replay_parse.c -------------------------------------------------------------------------- */
 

@@ -73,3 +73,14 @@ call_value replay_run(call_id id, const call_value *v) {
     };
     return run[id](v);
 }
+
+const char *replay_arguments_of(call_id id) {
+#undef X
+#undef VOID
+#define X(type, RESULT, name, params, args, ...) #args,
+#define VOID(name, params, args, ...)            #args,
+    static const char *const names[CALLS] = {
+#include "record/calls.h"
+    };
+    return names[id];
+}

@@ -21,7 +21,7 @@ static int report(const replay *r, const char *path, double seconds) {
     for (int i = 0; i < REPLAY_THREADS; i++)
         if (r->open[i].number)
             printf("call %llu: qn_%s did not return in the recording, which ends there\n",
-                   (unsigned long long)r->open[i].number, call_rows[r->open[i].id].name);
+                   (unsigned long long)r->open[i].number, call_name(r->open[i].id));
     printf("%s: %llu calls in %.2f s, %llu left out; %llu values read, %llu the same to the bit, "
            "%llu not compared; %llu differences\n",
            path, (unsigned long long)r->calls, seconds, (unsigned long long)r->left_out,

@@ -428,5 +428,5 @@ bool replay_arguments(replay *r, replay_call *c, const char **at) {
     for (int k = 0; k < CALL_ARGS && call_rows[c->id].arg[k].letter; k++)
         if (!argument(r, c, at, k)) return false;
     replay_skip_spaces(at);
-    return !**at || replay_bad(r, "\"%.30s\" is more than qn_%s takes", *at, call_rows[c->id].name);
+    return !**at || replay_bad(r, "\"%.30s\" is more than qn_%s takes", *at, call_name(c->id));
 }

@@ -12,9 +12,7 @@ VOID(close, (qn_ctx *qn), (qn), (C(0)))
 X(const char *, W, error, (const qn_ctx *qn), (qn), (C(0)))
 X(qn_code, E, error_code, (const qn_ctx *qn), (qn), (C(0)))
 VOID(clear_error, (qn_ctx *qn), (qn), (C(0)))
-X(const char *, W, code_text, (qn_code code), (code), (I(0)))
 VOID(at, (qn_ctx *qn, const char *file, int line), (qn, file, line), (C(0), W(1), I(2)))
-X(bool, B, device_at, (int i, const char **name, const char **description), (i, name, description), (I(0), N(1), N(2)))
 X(const char *, W, device_facts, (qn_ctx *qn), (qn), (C(0)))
 X(qn_code, E, set, (qn_ctx *qn, const char *knob, const char *value), (qn, knob, value), (C(0), W(1), W(2)))
 X(qn_scope, H, scope_begin, (qn_ctx *qn), (qn), (C(0)))
@@ -40,12 +38,8 @@ X(qn_dtype, I, dtype_of, (const qn_tensor *t), (t), (T(0)))
 X(int, I, rank, (const qn_tensor *t), (t), (T(0)))
 X(int64_t, Z, dim, (const qn_tensor *t, int axis), (t, axis), (T(0), I(1)))
 X(int64_t, Z, numel, (const qn_tensor *t), (t), (T(0)))
-X(size_t, S, dtype_size, (qn_dtype dtype), (dtype), (I(0)))
-X(const char *, W, dtype_name, (qn_dtype dtype), (dtype), (I(0)))
-X(qn_dtype, I, dtype_promote, (qn_dtype a, qn_dtype b), (a, b), (I(0), I(1)))
 X(qn_dtype, I, result_type, (int n, qn_tensor *const *xs, int m, const qn_dtype *dtypes, qn_number number), (n, xs, m, dtypes, number), (I(0), L(1,
   0), I(2), A(3, 2), I(4)))
-X(bool, B, can_cast, (qn_dtype from, qn_dtype to, qn_casting casting), (from, to, casting), (I(0), I(1), I(2)))
 X(qn_support, I, device_supports, (const qn_ctx *qn, qn_dtype dtype), (qn, dtype), (C(0), I(1)))
 X(qn_code, E, read, (qn_tensor *t, void *out, size_t size), (t, out, size), (T(0), Q(1), S(2)))
 X(qn_code, E, realize, (int n, qn_tensor *const *ts), (n, ts), (I(0), L(1, 0)))
@@ -537,9 +531,6 @@ VOID(gpt_get_config, (const qn_gpt *gpt, qn_gpt_config *out, size_t size), (gpt,
   (O(0), N(1), S(2)))
 X(qn_tensor *, T, gpt_forward, (const qn_gpt *gpt, qn_tensor *ids), (gpt, ids), (O(0), T(1)))
 X(qn_tensor *, T, gpt_loss, (const qn_gpt *gpt, qn_tensor *ids, qn_tensor *targets), (gpt, ids, targets), (O(0), T(1), T(2)))
-VOID(optimizer_get_defaults, (qn_method method, qn_optimizer_options *out, size_t size), (method,
-  out, size), (I(0), N(1), S(2)))
-X(const char *, W, method_name, (qn_method method), (method), (I(0)))
 X(qn_optimizer *, O, optimizer_new, (qn_ctx *qn, int n, qn_tensor *const *parameters, const qn_optimizer_options *options), (qn, n, parameters,
   options), (C(0), I(1), L(2, 1), K(3, optimizer_options)))
 VOID(optimizer_free, (qn_optimizer *o), (o), (O(0)))
@@ -547,8 +538,6 @@ X(qn_code, E, optimizer_step, (qn_optimizer *o, qn_tensor *loss), (o, loss), (O(
 X(qn_code, E, optimizer_apply, (qn_optimizer *o, qn_tensor *const *gradients), (o, gradients), (O(0), L(1, LENGTH_PARAMETERS)))
 X(qn_code, E, optimizer_set_rate, (qn_optimizer *o, double rate), (o, rate), (O(0), F(1)))
 X(qn_module *, O, optimizer_state, (const qn_optimizer *o), (o), (O(0)))
-X(double, F, rate_cosine, (double peak, double last, double warmup, double total, double done), (peak, last, warmup, total, done), (F(0), F(1), F(2),
-  F(3), F(4)))
 X(qn_text *, O, text_new, (qn_ctx *qn, const char *text, size_t size, double held_out), (qn, text, size, held_out), (C(0), D(1, 2), S(2), F(3)))
 VOID(text_free, (qn_text *t), (t), (O(0)))
 X(int64_t, Z, text_size, (const qn_text *t, bool held_out), (t, held_out), (O(0), B(1)))
@@ -565,6 +554,5 @@ X(qn_code, E, wisdom_export, (qn_ctx *qn, const char *path), (qn, path), (C(0), 
 X(qn_code, E, wisdom_import, (qn_ctx *qn, const char *path), (qn, path), (C(0), W(1)))
 X(const char *, W, machine, (qn_ctx *qn), (qn), (C(0)))
 X(const char *, W, machine_measure, (qn_ctx *qn), (qn), (C(0)))
-X(bool, B, machine_family_at, (int i, const char **name, const char **description), (i, name, description), (I(0), N(1), N(2)))
 
 /* == end of what is generated == */

@@ -15,9 +15,7 @@
 #define qn_error inner_error
 #define qn_error_code inner_error_code
 #define qn_clear_error inner_clear_error
-#define qn_code_text inner_code_text
 #define qn_at inner_at
-#define qn_device_at inner_device_at
 #define qn_device_facts inner_device_facts
 #define qn_set inner_set
 #define qn_scope_begin inner_scope_begin
@@ -42,11 +40,7 @@
 #define qn_rank inner_rank
 #define qn_dim inner_dim
 #define qn_numel inner_numel
-#define qn_dtype_size inner_dtype_size
-#define qn_dtype_name inner_dtype_name
-#define qn_dtype_promote inner_dtype_promote
 #define qn_result_type inner_result_type
-#define qn_can_cast inner_can_cast
 #define qn_device_supports inner_device_supports
 #define qn_read inner_read
 #define qn_realize inner_realize
@@ -448,15 +442,12 @@
 #define qn_gpt_get_config inner_gpt_get_config
 #define qn_gpt_forward inner_gpt_forward
 #define qn_gpt_loss inner_gpt_loss
-#define qn_optimizer_get_defaults inner_optimizer_get_defaults
-#define qn_method_name inner_method_name
 #define qn_optimizer_new inner_optimizer_new
 #define qn_optimizer_free inner_optimizer_free
 #define qn_optimizer_step inner_optimizer_step
 #define qn_optimizer_apply inner_optimizer_apply
 #define qn_optimizer_set_rate inner_optimizer_set_rate
 #define qn_optimizer_state inner_optimizer_state
-#define qn_rate_cosine inner_rate_cosine
 #define qn_text_new inner_text_new
 #define qn_text_free inner_text_free
 #define qn_text_size inner_text_size
@@ -471,7 +462,6 @@
 #define qn_wisdom_import inner_wisdom_import
 #define qn_machine inner_machine
 #define qn_machine_measure inner_machine_measure
-#define qn_machine_family_at inner_machine_family_at
 
 /* == end of what is generated == */
 

@@ -17,13 +17,11 @@
  *   Q  memory that a value is read into, J int32_t, G one int64_t
  *   N  what is given back and not recorded
  *
- * A recording is a process's, of all its contexts and threads in the order in which calls begin. So
- * whether there is one, and it, are the only data of the library, beside tables of other libraries,
- * that change and belong to no context. A call costs one look at that while there is none. */
+ * A recording is a context's, of all calls that are given it or what is of it, in their order; the
+ * recorder hangs off the context, and a bit of every handle says that there is one (base/handle.c).
+ * So a call costs a look at its arguments while there is none. */
 #ifndef QN_RECORD_H
 #define QN_RECORD_H
-
-#include <stdatomic.h>
 
 #include "quern_nn.h"
 #include "quern_tune.h"
@@ -56,9 +54,9 @@ typedef struct call_arg {
     uint8_t of;   /* of structs: which */
 } call_arg;
 typedef struct call_row {
-    const char *name, *names; /* without qn_; of the arguments: "(x, axis)" */
-    char result[2];           /* a letter; "": none */
-    call_arg arg[CALL_ARGS];  /* up to a letter of 0 */
+    uint16_t name;           /* where it begins among the names */
+    char result;             /* a letter; 0: none */
+    call_arg arg[CALL_ARGS]; /* up to a letter of 0 */
 } call_row;
 typedef enum call_id {
 #define X(type, RESULT, name, ...) CALL_##name,
@@ -71,6 +69,7 @@ typedef enum call_id {
     CALLS
 } call_id;
 extern const call_row call_rows[CALLS];
+const char *call_name(call_id id); /* without qn_ */
 
 typedef enum struct_id {
 #define S(name, type) STRUCT_##name,
@@ -90,7 +89,7 @@ typedef enum field_kind {
     FIELD_CONV
 } field_kind;
 typedef struct struct_field {
-    const char *name;
+    char name[18];
     uint8_t of, kind, count;
     uint16_t at; /* offset */
 } struct_field;
@@ -122,17 +121,23 @@ int64_t call_length(const call_row *row, const call_value *v, int k, call_counts
 
 /* ---- write.c --------------------------------------------------------------------------------- */
 
-extern __attribute__((visibility("hidden"))) atomic_bool record_is_on;
 typedef struct record_call {
     call_id id;
-    uint64_t number; /* 0: is not recorded */
-    qn_ctx *ctx;     /* whose errors it may make; NULL: unknown, or closed by it */
+    struct recorder *recorder; /* NULL: is not recorded */
+    uint64_t number;
+    qn_ctx *ctx; /* whose errors it may make; NULL: closed by it */
     call_value v[CALL_ARGS];
 } record_call;
-/* The context that was opened is the first one: knob record says whether and where. */
+/* What entry.c must know of base.h, whose names arguments would hide: the bit of a handle, and that
+ * a context begins with its recorder, NULL for none. */
+enum { RECORD_MARK = 1 };
+struct recorded {
+    struct recorder *recorder;
+};
+/* A context was opened: its knob record says whether and where its calls are recorded. */
 void record_opened(qn_ctx *qn, const qn_options *options);
-/* Before and after a call; arguments follow as its row says. */
-record_call record_begin(call_id id, ...);
+/* Before a call, whose arguments are in c->v, and after it. */
+void record_begin(record_call *c, call_id id);
 void record_end(record_call *c, call_value result);
 
 #endif

@@ -1,4 +1,4 @@
-/* table.c - the rows of calls.h and structs.h as data. */
+/* table.c - the rows of calls.h and structs.h as data, without a pointer in it. */
 #include "record/record.h"
 
 #include "base/base.h"
@@ -43,9 +43,35 @@
     { 'V', length, STRUCT_##name }
 #define LIST(...) __VA_ARGS__
 
-#define X(type, RESULT, name, params, args, letters) {#name, #args, #RESULT, {LIST letters}},
-#define VOID(name, params, args, letters)            {#name, #args, "", {LIST letters}},
-#define HAND                                         X
+/* The names of all calls as one text. */
+typedef struct name_text {
+#define X(type, RESULT, name, ...) char name[sizeof #name];
+#define VOID(name, ...)            char name[sizeof #name];
+#define HAND                       X
+#include "record/calls.h"
+#undef X
+#undef VOID
+#undef HAND
+} name_text;
+static const name_text names = {
+#define X(type, RESULT, name, ...) #name,
+#define VOID(name, ...)            #name,
+#define HAND                       X
+#include "record/calls.h"
+#undef X
+#undef VOID
+#undef HAND
+};
+_Static_assert(sizeof names <= UINT16_MAX, "call_row.name");
+
+const char *call_name(call_id id) {
+    return (const char *)&names + call_rows[id].name;
+}
+
+#define X(type, RESULT, name, params, args, letters)                                               \
+    {offsetof(name_text, name), #RESULT[0], {LIST letters}},
+#define VOID(name, params, args, letters) {offsetof(name_text, name), 0, {LIST letters}},
+#define HAND                              X
 const call_row call_rows[CALLS] = {
 #include "record/calls.h"
 };

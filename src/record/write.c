@@ -4,17 +4,24 @@
  * A line is written whole and at once, so that of a program that crashes all is there, the call
  * that crashed last. What is named by a pointer gets a number when a call first returns it; a
  * pointer names one thing at a time, so equal pointers have equal numbers, also of what is gone.
- * Calls of several threads have their lines mixed, each pair under the call's number.
  *
- * Memory is the C library's, since contexts come and go. Where there is none, or a line cannot be
- * written, the recording ends there, and the program goes on. */
+ * A recording is of one context. Where a file is somebody's already, of a context of this process
+ * or of whoever writes to it, the next name is taken: file.2, file.3 and so on. Who writes holds a
+ * lock of the file, and a line in it says which process that was, since a context may be closed
+ * before the next one is opened.
+ *
+ * Memory is the C library's: the last call closes the context. Where there is none, or a line
+ * cannot be written, the recording ends there, and the program goes on. */
 #include "record/record.h"
 
 #include "base/base.h"
 
+#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct known {
@@ -25,7 +32,7 @@ typedef struct known {
 
 typedef struct recorder {
     heap heap;
-    int file;
+    int file; /* -1: the recording has ended */
     pid_t process;
     bool failed;
     uint64_t calls;
@@ -36,9 +43,8 @@ typedef struct recorder {
     uint32_t room, length;
 } recorder;
 
-atomic_bool record_is_on;
-static recorder record_now;
-static pthread_mutex_t record_lock = PTHREAD_MUTEX_INITIALIZER;
+enum { RECORD_FILES = 10000 };
+_Static_assert(RECORD_MARK == (int)HANDLE_RECORDED && !offsetof(qn_ctx, recorder), "record.h");
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
@@ -277,12 +283,17 @@ static void put_argument(recorder *r, const call_row *row, const call_value *v, 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 static void end_recording(recorder *r, qn_ctx *qn, const char *why) {
-    atomic_store(&record_is_on, false);
     close(r->file);
-    heap_free(&r->heap, r->table, r->cap * sizeof *r->table);
-    heap_free(&r->heap, r->line, r->room);
-    *r = (recorder){.file = -1};
-    if (qn && why) log_line(qn, "the recording ends here: %s", why);
+    r->file = -1;
+    if (qn) log_line(qn, "the recording ends here: %s", why);
+}
+
+static void recorder_free(recorder *r) {
+    if (r->file >= 0) close(r->file);
+    heap h = r->heap;
+    heap_free(&h, r->table, r->cap * sizeof *r->table);
+    heap_free(&h, r->line, r->room);
+    heap_free(&h, r, sizeof *r);
 }
 
 static void write_line(recorder *r, qn_ctx *qn) {
@@ -298,22 +309,7 @@ static void write_line(recorder *r, qn_ctx *qn) {
     if (r->failed || left) end_recording(r, qn, r->failed ? "no memory" : "it cannot be written");
 }
 
-static call_value next_value(char letter, va_list *args) {
-    call_value v = {.i = 0};
-    if (letter == 'F')
-        v.f = va_arg(*args, double);
-    else if (letter == 'I' || letter == 'B')
-        v.i = va_arg(*args, int);
-    else if (letter == 'H')
-        v.i = va_arg(*args, unsigned);
-    else if (strchr("ZUS", letter))
-        v.i = va_arg(*args, int64_t);
-    else
-        v.p = va_arg(*args, void *);
-    return v;
-}
-
-/* That of the first argument that has one. */
+/* That of the first argument that has one that is recorded. */
 static qn_ctx *context_of(const call_row *row, const call_value *v) {
     for (int k = 0; k < CALL_ARGS && row->arg[k].letter; k++) {
         char letter = row->arg[k].letter;
@@ -321,41 +317,33 @@ static qn_ctx *context_of(const call_row *row, const call_value *v) {
         if (p && letter == 'L')
             p = row->arg[k].about < 0 || v[row->arg[k].about].i > 0 ? *(const void *const *)p
                                                                     : NULL;
-        if (p) return letter == 'C' ? (qn_ctx *)(uintptr_t)p : handle_at(p)->ctx;
+        qn_ctx *qn = !p ? NULL : letter == 'C' ? (qn_ctx *)(uintptr_t)p : handle_at(p)->ctx;
+        if (qn && qn->recorder) return qn;
     }
     return NULL;
 }
 
-/* Under the lock; false: nothing is recorded, or no longer, or in another process. */
+/* Not where the recording has ended, nor in a process that this one forked. */
 static bool may_record(const recorder *r) {
-    return atomic_load(&record_is_on) && r->process == getpid();
+    return r && r->file >= 0 && r->process == getpid();
 }
 
 static void begin_line(recorder *r, record_call *c) {
     const call_row *row = &call_rows[c->id];
     c->number = ++r->calls;
-    putf(r, "%llu %s", (unsigned long long)c->number, row->name);
+    putf(r, "%llu %s", (unsigned long long)c->number, call_name(c->id));
     for (int k = 0; k < CALL_ARGS && row->arg[k].letter; k++) put_argument(r, row, c->v, k);
 }
 
-record_call record_begin(call_id id, ...) {
-    const call_row *row = &call_rows[id];
-    record_call c = {.id = id};
-    va_list args;
-    va_start(args, id);
-    for (int k = 0; k < CALL_ARGS && row->arg[k].letter; k++)
-        c.v[k] = next_value(row->arg[k].letter, &args);
-    va_end(args);
-    pthread_mutex_lock(&record_lock);
-    recorder *r = &record_now;
-    if (may_record(r)) {
-        c.ctx = context_of(row, c.v);
-        begin_line(r, &c);
-        write_line(r, c.ctx);
-        if (id == CALL_close) c.ctx = NULL;
+void record_begin(record_call *c, call_id id) {
+    c->id = id;
+    c->ctx = context_of(&call_rows[id], c->v);
+    c->recorder = c->ctx ? c->ctx->recorder : NULL;
+    if (may_record(c->recorder)) {
+        begin_line(c->recorder, c);
+        write_line(c->recorder, c->ctx);
     }
-    pthread_mutex_unlock(&record_lock);
-    return c;
+    if (id == CALL_close) c->ctx = NULL;
 }
 
 /* The value that was read, with its dtype. */
@@ -363,7 +351,7 @@ static void put_read(recorder *r, const record_call *c, int k) {
     const qn_tensor *t = c->v[0].p;
     int dtype = inner_dtype_of(t);
     putf(r, " %s", dtype_rows[dtype].name);
-    put_data(r, c->v[k].p, (size_t)inner_numel(t) * inner_dtype_size((qn_dtype)dtype));
+    put_data(r, c->v[k].p, (size_t)inner_numel(t) * qn_dtype_size((qn_dtype)dtype));
 }
 
 /* What a call wrote by its arguments, which it did not where it failed. */
@@ -389,7 +377,7 @@ static void note_made(recorder *r, const record_call *c, const void *made) {
 }
 
 static void put_result(recorder *r, const record_call *c, call_value result) {
-    char letter = call_rows[c->id].result[0];
+    char letter = call_rows[c->id].result;
     if (letter && strchr("CTO", letter)) note_made(r, c, result.p);
     if (r->failed || !letter) return;
     if (strchr("CTO", letter))
@@ -414,14 +402,11 @@ static void end_line(recorder *r, const record_call *c, call_value result) {
 }
 
 void record_end(record_call *c, call_value result) {
-    if (!c->number) return;
-    pthread_mutex_lock(&record_lock);
-    recorder *r = &record_now;
-    if (may_record(r)) {
-        end_line(r, c, result);
-        write_line(r, c->ctx);
+    if (may_record(c->recorder)) {
+        end_line(c->recorder, c, result);
+        write_line(c->recorder, c->ctx);
     }
-    pthread_mutex_unlock(&record_lock);
+    if (c->id == CALL_close && c->recorder) recorder_free(c->recorder);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
@@ -436,34 +421,77 @@ static void put_environment(recorder *r) {
     }
 }
 
-/* The file's name, % being the process. */
-static void file_name(const char *pattern, char *out, size_t room) {
+/* The file's name, % being the process; one after the first has its number behind it. */
+static void file_name(const char *pattern, int number, char *out, size_t room) {
     const char *at = strchr(pattern, '%');
-    if (at)
-        snprintf(out, room, "%.*s%d%s", (int)(at - pattern), pattern, (int)getpid(), at + 1);
-    else
-        snprintf(out, room, "%s", pattern);
+    char process[16] = "", behind[16] = "";
+    int before = at ? (int)(at - pattern) : (int)strlen(pattern);
+    if (at) snprintf(process, sizeof process, "%d", (int)getpid());
+    if (number > 1) snprintf(behind, sizeof behind, ".%d", number);
+    snprintf(out, room, "%.*s%s%s%s", before, pattern, process, at ? at + 1 : "", behind);
 }
 
-static bool open_recording(recorder *r, qn_ctx *qn) {
-    char path[FOLDER_PATH];
-    file_name(qn->knob[KNOB_RECORD].text, path, sizeof path);
-    *r = (recorder){.process = getpid(), .cap = 1024};
-    r->whole = (size_t)sat_mul(qn->knob[KNOB_RECORD_MEMORY].number, 1024);
-    r->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    heap_open(&r->heap, NULL, NULL);
-    r->table = heap_try(&r->heap, r->cap * sizeof *r->table);
-    if (r->table) memset(r->table, 0, r->cap * sizeof *r->table);
-    if (r->file < 0 || !r->table) {
-        log_line(qn, "no recording: %s cannot be written", path);
-        if (r->file >= 0) close(r->file);
-        heap_free(&r->heap, r->table, r->cap * sizeof *r->table);
-        return false;
+/* This process: its number, and where the system tells when it began, since numbers come again. */
+static void process_line(char *out, size_t room) {
+    char stat[1024] = "";
+    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = file >= 0 ? read(file, stat, sizeof stat - 1) : 0;
+    if (file >= 0) close(file);
+    stat[n > 0 ? n : 0] = 0;
+    const char *at = strrchr(stat, ')'); /* behind the program's name; the 20th word from there */
+    for (int i = 0; at && i < 20; i++) at = strchr(at + 1, ' ');
+    snprintf(out, room, "process %d began %llu\n", (int)getpid(), at ? strtoull(at, NULL, 10) : 0);
+}
+
+/* Is that a file that this process made, or that somebody writes to? */
+static bool is_taken(int file, const char *process) {
+    char text[256] = "";
+    struct stat about;
+    if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) return false;
+    if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return true;
+    ssize_t n = pread(file, text, sizeof text - 1, 0);
+    return n > 0 && strstr(text, process);
+}
+
+/* The first file of that name that is free, empty; -1: it cannot be written, see `path`. */
+static int open_file(const char *pattern, const char *process, char path[FOLDER_PATH]) {
+    for (int i = 1; i <= RECORD_FILES; i++) {
+        file_name(pattern, i, path, FOLDER_PATH);
+        int file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (file < 0) file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+        if (file < 0) return -1;
+        if (!is_taken(file, process)) {
+            int cut = ftruncate(file, 0); /* what is no file has no length */
+            return (void)cut, file;
+        }
+        close(file);
     }
-    atomic_store(&record_is_on, true);
+    return -1;
+}
+
+static recorder *recorder_open(qn_ctx *qn) {
+    char path[FOLDER_PATH], process[64];
+    recorder first = {.process = getpid(), .cap = 1024, .file = -1};
+    heap_open(&first.heap, NULL, NULL);
+    recorder *r = heap_try(&first.heap, sizeof *r);
+    if (!r) return NULL;
+    *r = first;
+    r->whole = (size_t)sat_mul(qn->knob[KNOB_RECORD_MEMORY].number, 1024);
+    r->table = heap_try(&r->heap, r->cap * sizeof *r->table);
+    process_line(process, sizeof process);
+    if (r->table) r->file = open_file(qn->knob[KNOB_RECORD].text, process, path);
+    if (r->file < 0) {
+        log_line(qn, "no recording: %s cannot be written",
+                 r->table ? path : "for want of memory it");
+        if (!r->table) r->cap = 0;
+        recorder_free(r);
+        return NULL;
+    }
+    memset(r->table, 0, r->cap * sizeof *r->table);
     putf(r, "quern recording %d, library %s\n", RECORD_FORMAT, qn_version());
+    put(r, process);
     put_environment(r);
-    return true;
+    return r;
 }
 
 /* Behind the context's number its device, and a hash of all that its results depend on. */
@@ -475,16 +503,14 @@ static void put_device(recorder *r, qn_ctx *qn) {
 
 void record_opened(qn_ctx *qn, const qn_options *options) {
     if (!*qn->knob[KNOB_RECORD].text) return;
-    pthread_mutex_lock(&record_lock);
-    recorder *r = &record_now;
+    recorder *r = recorder_open(qn);
+    if (!r) return;
+    qn->recorder = r;
     record_call c = {.id = CALL_open, .ctx = qn, .v = {{.p = (void *)(uintptr_t)options}}};
-    if (may_record(r) || (!atomic_load(&record_is_on) && open_recording(r, qn))) {
-        begin_line(r, &c);
-        put(r, "\n");
-        putf(r, "%llu =", (unsigned long long)c.number);
-        put_result(r, &c, (call_value){.p = qn});
-        put_device(r, qn);
-        write_line(r, qn);
-    }
-    pthread_mutex_unlock(&record_lock);
+    begin_line(r, &c);
+    put(r, "\n");
+    putf(r, "%llu =", (unsigned long long)c.number);
+    put_result(r, &c, (call_value){.p = qn});
+    put_device(r, qn);
+    write_line(r, qn);
 }

@@ -1,5 +1,5 @@
 /* test_record.c - a program's calls as QN_RECORD writes them, and as `quern replay` makes and
- * compares them. A recording is of a process, so each is made in a child. */
+ * compares them. Each is made in a child, which has an environment of its own. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -18,21 +18,31 @@ static bool in_child(const void *program) {
     return true;
 }
 
-/* The text of a program's recording without the lines that say where it was made; freed by the
- * caller. */
-static char *recorded(void (*program)(void)) {
-    CHECK(test_apart(in_child, &program));
-    FILE *f = fopen(path, "r");
-    size_t room = 1 << 24, size = f ? 0 : room;
+/* The text of the recording of a program's i-th context without the lines that say where it was
+ * made, NULL where there is none; freed by the caller. */
+static char *recording(int i) {
+    char name[64];
+    snprintf(name, sizeof name, i > 1 ? "%s.%d" : "%s", path, i);
+    FILE *f = fopen(name, "r");
+    if (!f) return NULL;
+    size_t room = 1 << 24, size = 0;
     char *text = calloc(1, room), line[1 << 16];
-    while (f && text && fgets(line, sizeof line, f)) {
-        if (!strncmp(line, "environment", 11)) continue;
+    while (text && fgets(line, sizeof line, f)) {
+        if (!strncmp(line, "environment", 11) || !strncmp(line, "process", 7)) continue;
         size_t n = strlen(line);
         if (size + n >= room) break;
         memcpy(text + size, line, n);
         size += n;
     }
-    if (f) fclose(f);
+    fclose(f);
+    return text;
+}
+
+/* That of the only context of a program. */
+static char *recorded(void (*program)(void)) {
+    CHECK(test_apart(in_child, &program));
+    char *text = recording(1);
+    CHECK(text != NULL);
     return text;
 }
 
@@ -207,8 +217,61 @@ static void threaded_program(void) {
     for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
 }
 
-static void contexts_of_several_threads_are_one_recording(void) {
-    replays(threaded_program, NULL, 200);
+static int recordings(uint64_t values) {
+    int n = 0;
+    for (char *text; (text = recording(n + 1)) != NULL; free(text), n++) {
+        const replay *r = run(text, NULL);
+        CHECK_STR(r->why, "");
+        CHECK_STR(r->first, "");
+        CHECK_INT(r->values, values);
+        char name[64];
+        snprintf(name, sizeof name, "%s.%d", path, n + 1);
+        if (n) unlink(name);
+    }
+    return n;
+}
+
+static void contexts_of_several_threads_have_a_recording_each(void) {
+    void (*program)(void) = threaded_program;
+    CHECK(test_apart(in_child, &program));
+    CHECK_INT(recordings(50), 4);
+}
+
+static void three_contexts(void) {
+    for (int i = 0; i < 3; i++) small_program();
+}
+
+/* Also where the one is closed before the other is opened; another process writes over them. */
+static void a_recording_is_not_written_over_by_its_process(void) {
+    void (*program)(void) = three_contexts;
+    for (int i = 0; i < 2; i++) {
+        CHECK(test_apart(in_child, &program));
+        CHECK_INT(recordings(1), 3);
+    }
+}
+
+/* A context of which nothing is recorded, and the other's tensors in its calls. */
+static void program_of_one_context_of_two(void) {
+    unsetenv("QN_RECORD");
+    qn_ctx *other = opened();
+    setenv("QN_RECORD", path, 1);
+    qn_ctx *qn = opened();
+    qn_tensor *x = qn_scalar(qn, QN_F32, 1), *y = qn_scalar(other, QN_F32, 2);
+    qn_neg(y);
+    qn_add(NULL, x);
+    qn_add(x, y);
+    qn_concat(1, (qn_tensor *[]){x}, 0);
+    qn_dtype_size(QN_F32);
+    qn_close(other);
+    qn_close(qn);
+}
+
+static void a_call_is_recorded_by_any_of_its_arguments(void) {
+    char *text = recorded(program_of_one_context_of_two);
+    CHECK(!strstr(text, "neg") && !strstr(text, "dtype_size") && !strstr(text, "t3 "));
+    CHECK(strstr(text, "add - t2\n") && strstr(text, "add t2 ?\n"));
+    CHECK(strstr(text, "concat 1 [ t2 ] 0\n") && strstr(text, "close c1\n"));
+    free(text);
 }
 
 /* ---- what must be noticed -------------------------------------------------------------------- */
@@ -368,7 +431,9 @@ int main(int argc, char **argv) {
     RUN(a_recording_has_the_calls_their_results_and_codes);
     RUN(a_program_gives_the_same_again_on_every_device);
     RUN(structs_and_what_they_hold_are_recorded_and_read_back);
-    RUN(contexts_of_several_threads_are_one_recording);
+    RUN(contexts_of_several_threads_have_a_recording_each);
+    RUN(a_recording_is_not_written_over_by_its_process);
+    RUN(a_call_is_recorded_by_any_of_its_arguments);
     RUN(another_value_code_or_result_is_noticed_at_its_call);
     RUN(what_is_damaged_is_refused_by_its_line);
     RUN(structs_that_are_damaged_are_refused);
