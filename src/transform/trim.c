@@ -71,7 +71,7 @@ static void bound_by_reads(trimming *c, stmt_id at, sym *lo, sym *hi) {
     sym_store *s = k->syms;
     const ir_stmt x = *ir_s(k, at);
     int64_t coef;
-    sym rest, least, most, below, above;
+    sym rest, least = 0, most = 0, below, above;
     stmt_id block = block_of(k, x.store.mem[0]);
     if (!block || !ir_inside(k, c->loop, block) || block == c->loop) return;
     if (x.n != 1 || x.monoid != MONOID_SET || x.store.dyn) return;
