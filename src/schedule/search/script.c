@@ -102,7 +102,8 @@ bool script_step_run(script_run *r, const script_step *s, str *why) {
 
 /* ---- scripts --------------------------------------------------------------------------------- */
 
-script_step script_step_of(const script_run *r, script *s, int kind, const transform_args *a) {
+script_step script_step_of(const script_run *r, script *s, transform_kind kind,
+                           const transform_args *a) {
     script_step step = {.id = ++s->ids, .kind = (uint8_t)kind, .args = *a};
     for (int i = 0; i < a->loops; i++) step.loop[i] = script_ref(r, a->loop[i]);
     step.mem[0] = a->mem < r->mems ? r->mem[a->mem] : nowhere;

@@ -36,7 +36,8 @@ stmt_id script_loop(const script_run *r, step_ref ref); /* 0: it is not there */
 step_ref script_ref(const script_run *r, stmt_id loop);
 
 /* A step of that row, its loops and memories taken from the statements of `a`. */
-script_step script_step_of(const script_run *r, script *s, int kind, const transform_args *a);
+script_step script_step_of(const script_run *r, script *s, transform_kind kind,
+                           const transform_args *a);
 void script_add(script *s, arena *a, const script_step *step);
 /* Read lines, with loops by handles or by names, apply them, and add those that were legal.
  * `names`, unless it is NULL, gets the lines with loops by names. The number of those refused; the
