@@ -78,8 +78,8 @@ typedef struct func_axes {
     int n; /* of a list; else the axis */
     bool listed;
 } func_axes;
-#define ONE_AXIS(axis) ((func_axes){NULL, axis, false})
-#define AXES(n, axes)  ((func_axes){axes, n, true})
+#define ONE_AXIS(axis)       ((func_axes){NULL, axis, false})
+#define LISTED_AXES(n, axes) ((func_axes){axes, n, true})
 /* A function of a mask of axes, and one whose x is made float, with a number, each in its frame. */
 typedef qn_tensor *(*func_of_mask)(qn_tensor *x, uint32_t mask, bool keepdims);
 typedef qn_tensor *(*func_of_floats)(qn_tensor *x, uint32_t mask, double number, bool keepdims);

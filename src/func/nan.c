@@ -79,7 +79,7 @@ qn_tensor *qn_count_nonzero(qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *qn_count_nonzero_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over("count_nonzero", count_nonzero, x, AXES(n, axes), keepdims);
+    return func_over("count_nonzero", count_nonzero, x, LISTED_AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nansum(qn_tensor *x, int axis, bool keepdims) {
@@ -87,7 +87,7 @@ qn_tensor *qn_nansum(qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *qn_nansum_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over("nansum", nansum, x, AXES(n, axes), keepdims);
+    return func_over("nansum", nansum, x, LISTED_AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanprod(qn_tensor *x, int axis, bool keepdims) {
@@ -95,7 +95,7 @@ qn_tensor *qn_nanprod(qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *qn_nanprod_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over("nanprod", nanprod, x, AXES(n, axes), keepdims);
+    return func_over("nanprod", nanprod, x, LISTED_AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanmax(qn_tensor *x, int axis, bool keepdims) {
@@ -103,7 +103,7 @@ qn_tensor *qn_nanmax(qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *qn_nanmax_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over("nanmax", nanmax, x, AXES(n, axes), keepdims);
+    return func_over("nanmax", nanmax, x, LISTED_AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanmin(qn_tensor *x, int axis, bool keepdims) {
@@ -111,7 +111,7 @@ qn_tensor *qn_nanmin(qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *qn_nanmin_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over("nanmin", nanmin, x, AXES(n, axes), keepdims);
+    return func_over("nanmin", nanmin, x, LISTED_AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanmean(qn_tensor *x, int axis, bool keepdims) {
@@ -119,7 +119,7 @@ qn_tensor *qn_nanmean(qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *qn_nanmean_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over("nanmean", nanmean, x, AXES(n, axes), keepdims);
+    return func_over("nanmean", nanmean, x, LISTED_AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_nanvariance(qn_tensor *x, int axis, double correction, bool keepdims) {
@@ -128,7 +128,8 @@ qn_tensor *qn_nanvariance(qn_tensor *x, int axis, double correction, bool keepdi
 
 qn_tensor *qn_nanvariance_axes(qn_tensor *x, int n, const int *axes, double correction,
                                bool keepdims) {
-    return func_over_floats("nanvariance", nan_spread, x, AXES(n, axes), correction, keepdims);
+    return func_over_floats("nanvariance", nan_spread, x, LISTED_AXES(n, axes), correction,
+                            keepdims);
 }
 
 /* The root of 0 has the derivative 0, as std's. */
@@ -141,7 +142,7 @@ qn_tensor *qn_nanstd(qn_tensor *x, int axis, double correction, bool keepdims) {
 }
 
 qn_tensor *qn_nanstd_axes(qn_tensor *x, int n, const int *axes, double correction, bool keepdims) {
-    return func_over_floats("nanstd", nan_deviation, x, AXES(n, axes), correction, keepdims);
+    return func_over_floats("nanstd", nan_deviation, x, LISTED_AXES(n, axes), correction, keepdims);
 }
 
 /* ---- in another dtype ----------------------------------------------------------------------- */

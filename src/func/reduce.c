@@ -33,7 +33,7 @@ qn_tensor *func_reduce(int op, qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *func_reduce_axes(int op, qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return reduce_at(op, x, AXES(n, axes), keepdims);
+    return reduce_at(op, x, LISTED_AXES(n, axes), keepdims);
 }
 
 /* ---- mean and variance ---------------------------------------------------------------------- */
@@ -66,7 +66,7 @@ qn_tensor *qn_mean(qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *qn_mean_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over("mean", func_mean, x, AXES(n, axes), keepdims);
+    return func_over("mean", func_mean, x, LISTED_AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_variance(qn_tensor *x, int axis, double correction, bool keepdims) {
@@ -75,7 +75,7 @@ qn_tensor *qn_variance(qn_tensor *x, int axis, double correction, bool keepdims)
 
 qn_tensor *qn_variance_axes(qn_tensor *x, int n, const int *axes, double correction,
                             bool keepdims) {
-    return func_over_floats("variance", spread, x, AXES(n, axes), correction, keepdims);
+    return func_over_floats("variance", spread, x, LISTED_AXES(n, axes), correction, keepdims);
 }
 
 /* The p-th root of a sum of p-th powers. Where it is 0 its derivative is 0: there infinity would
@@ -104,7 +104,7 @@ qn_tensor *qn_std(qn_tensor *x, int axis, double correction, bool keepdims) {
 }
 
 qn_tensor *qn_std_axes(qn_tensor *x, int n, const int *axes, double correction, bool keepdims) {
-    return func_over_floats("std", deviation, x, AXES(n, axes), correction, keepdims);
+    return func_over_floats("std", deviation, x, LISTED_AXES(n, axes), correction, keepdims);
 }
 
 /* ---- truth ---------------------------------------------------------------------------------- */
@@ -128,11 +128,11 @@ qn_tensor *qn_all(qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *qn_any_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over("any", any_of, x, AXES(n, axes), keepdims);
+    return func_over("any", any_of, x, LISTED_AXES(n, axes), keepdims);
 }
 
 qn_tensor *qn_all_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over("all", all_of, x, AXES(n, axes), keepdims);
+    return func_over("all", all_of, x, LISTED_AXES(n, axes), keepdims);
 }
 
 /* ---- norms and logarithms of sums ----------------------------------------------------------- */
@@ -153,7 +153,7 @@ qn_tensor *qn_norm(qn_tensor *x, int axis, double p, bool keepdims) {
 }
 
 qn_tensor *qn_norm_axes(qn_tensor *x, int n, const int *axes, double p, bool keepdims) {
-    return func_over_floats("norm", norm_mask, x, AXES(n, axes), p, keepdims);
+    return func_over_floats("norm", norm_mask, x, LISTED_AXES(n, axes), p, keepdims);
 }
 
 /* The largest is taken off first and added again. It is a constant for the gradient, since any
@@ -172,5 +172,5 @@ qn_tensor *qn_logsumexp(qn_tensor *x, int axis, bool keepdims) {
 }
 
 qn_tensor *qn_logsumexp_axes(qn_tensor *x, int n, const int *axes, bool keepdims) {
-    return func_over_floats("logsumexp", log_of_sum, x, AXES(n, axes), 0, keepdims);
+    return func_over_floats("logsumexp", log_of_sum, x, LISTED_AXES(n, axes), 0, keepdims);
 }

@@ -29,7 +29,7 @@ qn_tensor *qn_softmax(qn_tensor *x, int axis) {
 }
 
 qn_tensor *qn_softmax_axes(qn_tensor *x, int n, const int *axes) {
-    return func_over_floats("softmax", softmax_mask, x, AXES(n, axes), 0, true);
+    return func_over_floats("softmax", softmax_mask, x, LISTED_AXES(n, axes), 0, true);
 }
 
 static qn_tensor *log_softmax_mask(qn_tensor *x, uint32_t mask, double none, bool keepdims) {
@@ -43,7 +43,7 @@ qn_tensor *qn_log_softmax(qn_tensor *x, int axis) {
 }
 
 qn_tensor *qn_log_softmax_axes(qn_tensor *x, int n, const int *axes) {
-    return func_over_floats("log_softmax", log_softmax_mask, x, AXES(n, axes), 0, true);
+    return func_over_floats("log_softmax", log_softmax_mask, x, LISTED_AXES(n, axes), 0, true);
 }
 
 static qn_tensor *softmin_mask(qn_tensor *x, uint32_t mask, double none, bool keepdims) {
