@@ -255,11 +255,15 @@ enum {
 #include "base/dtypes.h"
 #undef X
 };
+/* Also of a number that a user gave, before it is known whether it names a dtype. */
+static inline bool dtype_is_among(unsigned set, int d) {
+    return (unsigned)d < DTYPE_COUNT && set >> d & 1;
+}
 static inline bool dtype_is_float(int d) {
-    return DTYPE_FLOATS >> d & 1;
+    return dtype_is_among(DTYPE_FLOATS, d);
 }
 static inline bool dtype_is_narrow(int d) { /* a float that is computed in a wider one */
-    return DTYPE_NARROW >> d & 1;
+    return dtype_is_among(DTYPE_NARROW, d);
 }
 /* Are there integers that f32 rounds before it does? Not where they would be infinities. */
 static inline bool dtype_rounds_integers_twice(int d) {
@@ -269,7 +273,7 @@ static inline bool dtype_is_int(int d) {
     return d != QN_BOOL && !dtype_is_float(d);
 }
 static inline bool dtype_is_unsigned(int d) {
-    return DTYPE_UNSIGNED >> d & 1;
+    return dtype_is_among(DTYPE_UNSIGNED, d);
 }
 
 /* ---- error.c --------------------------------------------------------------------------------- */

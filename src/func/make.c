@@ -3,9 +3,17 @@
 
 #include <math.h>
 
+/* To be asked before what the dtype is like. */
+static bool is_dtype(qn_ctx *qn, const char *name, qn_dtype dtype) {
+    if (qn_dtype_size(dtype)) return true;
+    fail(qn, QN_EDTYPE, "%s: %d is no dtype", graph_name(qn, name), (int)dtype);
+    return false;
+}
+
 /* An integer dtype holds whole numbers of its range only. */
 static bool holds(qn_ctx *qn, const char *name, qn_dtype dtype, double value) {
-    if (!qn || !dtype_is_int(dtype)) return qn;
+    if (!qn || !is_dtype(qn, name, dtype)) return false;
+    if (!dtype_is_int(dtype)) return true;
     double back = dtype_is_unsigned(dtype) ? (double)(uint64_t)scalar_number(dtype, value).i
                                            : (double)scalar_number(dtype, value).i;
     int bits = 8 * (int)qn_dtype_size(dtype) - !dtype_is_unsigned(dtype);
@@ -32,7 +40,6 @@ qn_tensor *qn_ones(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape) {
 
 qn_tensor *qn_scalar(qn_ctx *qn, qn_dtype dtype, double value) {
     if (!qn) return NULL;
-    if (!qn_dtype_size(dtype)) return fail_null(qn, QN_EDTYPE, "scalar: no such dtype");
     if (!holds(qn, "scalar", dtype, value)) return NULL;
     return build_const(qn, dtype, 0, scalar_number(dtype, value));
 }
@@ -45,9 +52,7 @@ qn_tensor *qn_like(qn_tensor *x, double value) {
 
 /* The value of an integer in a dtype; false: reported. */
 static bool whole_number(qn_ctx *qn, const char *name, qn_dtype dtype, int64_t value, scalar *out) {
-    if (!qn) return false;
-    if (!qn_dtype_size(dtype))
-        return fail_null(qn, QN_EDTYPE, "%s: no such dtype", graph_name(qn, name));
+    if (!qn || !is_dtype(qn, name, dtype)) return false;
     if (dtype_is_float(dtype)) {
         *out = (scalar){.f = dtype_round(dtype, dtype_from_i64(dtype, value))};
         return true;
@@ -108,7 +113,9 @@ qn_tensor *qn_iota(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, i
 }
 
 /* start + i * step in f32 at least, integers in i64. */
-static qn_tensor *make_ramp(qn_ctx *qn, qn_dtype dtype, double start, double step, int64_t n) {
+static qn_tensor *make_ramp(qn_ctx *qn, const char *name, qn_dtype dtype, double start, double step,
+                            int64_t n) {
+    if (qn && !is_dtype(qn, name, dtype)) return NULL;
     bool whole = !dtype_is_float(dtype) && step == trunc(step) && start == trunc(start);
     qn_dtype wide = whole ? QN_I64 : dtype == QN_F64 || !dtype_is_float(dtype) ? QN_F64 : QN_F32;
     qn_tensor *i = func_iota(qn, wide, 1, &n, 0);
@@ -122,7 +129,7 @@ qn_tensor *qn_arange(qn_ctx *qn, qn_dtype dtype, double start, double stop, doub
     if (qn && (!(step != 0) || !(fabs(n) < 0x1p62)))
         return func_end(f,
                         fail_null(qn, QN_ERANGE, "arange: from %g to %g by %g", start, stop, step));
-    return func_end(f, make_ramp(qn, dtype, start, step, n > 0 ? (int64_t)n : 0));
+    return func_end(f, make_ramp(qn, "arange", dtype, start, step, n > 0 ? (int64_t)n : 0));
 }
 
 /* How many numbers there are, and the last one; false: the step is 0, or there are 2^62. */
@@ -159,7 +166,7 @@ qn_tensor *qn_linspace(qn_ctx *qn, qn_dtype dtype, double start, double stop, in
     if (qn && n < 0)
         return func_end(f, fail_null(qn, QN_ERANGE, "linspace: %lld numbers", (long long)n));
     double step = n > 1 ? (stop - start) / (double)(n - 1) : 0;
-    qn_tensor *x = make_ramp(qn, dtype, start, step, n);
+    qn_tensor *x = make_ramp(qn, "linspace", dtype, start, step, n);
     if (n < 2) return func_end(f, x);
     qn_tensor *i = func_iota(qn, QN_I64, 1, &n, 0); /* the last one exactly */
     qn_tensor *last = qn_eq(i, qn_like(i, (double)(n - 1)));

@@ -144,6 +144,10 @@ qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *sha
 static bool range_held(qn_ctx *qn, qn_dtype dtype, int64_t lo, int64_t hi) {
     int bits = 8 * (int)qn_dtype_size(dtype);
     int64_t most = INT64_MAX, least = 0;
+    if (!bits) {
+        fail(qn, QN_EDTYPE, "randint: %d is no dtype", (int)dtype);
+        return false;
+    }
     if (dtype_is_float(dtype))
         most = (int64_t)1 << (dtype_rows[dtype].fraction + 1);
     else if (dtype == QN_BOOL)

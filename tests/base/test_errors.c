@@ -57,6 +57,40 @@ static void wrong_dtypes_are_errors(void) {
     EXPECT(QN_EDTYPE, "from", "99", NULL);
 }
 
+static void what_is_no_dtype_is_an_error_everywhere(void) {
+    static const int none[] = {-1, QN_F64 + 1, 32, 99, INT32_MIN, INT32_MAX};
+    const int64_t shape[2] = {2, 3};
+    qn_tensor *key = qn_key(qn, 1), *x = matrix(2, 3);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        const qn_dtype d = (qn_dtype)none[i];
+        qn_tensor *made[] = {qn_arange(qn, d, 0, 4, 1),
+                             qn_arange_int(qn, d, 0, 4, 1),
+                             qn_linspace(qn, d, 0, 4, 5),
+                             qn_iota(qn, d, 2, shape, 0),
+                             qn_eye(qn, d, 2, 3),
+                             qn_scalar(qn, d, 1),
+                             qn_scalar_int(qn, d, 1),
+                             qn_full(qn, d, 2, shape, 1),
+                             qn_full_int(qn, d, 2, shape, 1),
+                             qn_zeros(qn, d, 2, shape),
+                             qn_uniform(key, d, 2, shape),
+                             qn_randn(key, d, 2, shape),
+                             qn_randint(key, d, 2, shape, 0, 4),
+                             qn_exponential(key, d, 2, shape),
+                             qn_gumbel(key, d, 2, shape),
+                             qn_kaiming_normal(key, d, 2, shape, 1),
+                             qn_one_hot(qn_cast(x, QN_I32), 4, d),
+                             qn_cast(x, d),
+                             qn_bitcast(x, d),
+                             qn_view(x, d)};
+        for (size_t k = 0; k < sizeof made / sizeof *made; k++)
+            if (made[k]) FAIL("call %zu takes dtype %d", k, none[i]);
+        EXPECT(QN_EDTYPE, "arange", NULL, NULL);
+        CHECK(!qn_sum_as(x, 1, (const int[]){-1}, d, false));
+        EXPECT(QN_EDTYPE, "sum", NULL, NULL);
+    }
+}
+
 static void null_gives_null_and_an_error(void) {
     CHECK(!qn_add(NULL, matrix(1, 1)));
     EXPECT(QN_ENULL, "add", NULL, NULL);
@@ -288,6 +322,7 @@ static void with_scope(const char *name, void (*fn)(void)) {
     T(the_users_line_is_in_the_text)                                                               \
     T(the_first_error_stays)                                                                       \
     T(wrong_dtypes_are_errors)                                                                     \
+    T(what_is_no_dtype_is_an_error_everywhere)                                                     \
     T(null_gives_null_and_an_error)                                                                \
     T(axes_out_of_range_are_errors)                                                                \
     T(products_beyond_63_bits_are_errors)                                                          \

@@ -13,7 +13,9 @@
 /* ---- types ---------------------------------------------------------------------------------- */
 
 const char *clike_type(int dtype) {
-    return dtype_rows[dtype_is_narrow(dtype) ? dtype_rows[dtype].acc : dtype].c_type;
+    const dtype_row *row = &dtype_rows[dtype];
+    if (dtype_is_narrow(dtype)) row = &dtype_rows[row->acc];
+    return row->c_type;
 }
 
 const char *clike_memory_type(int dtype) {
