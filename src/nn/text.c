@@ -36,23 +36,30 @@ static uint32_t decode(const unsigned char *s, size_t left, int *length) {
     return well ? c : (uint32_t)STRAY + s[0];
 }
 
-/* Number the characters that occur, in order; the map's entries become their numbers. */
-static bool number_characters(text *t, int32_t *map) {
-    for (int c = 0; c < CODE_POINTS; c++)
-        if (map[c]) t->vocabulary++;
-    t->character = heap_try(&t->ctx->heap, (size_t)t->vocabulary * sizeof *t->character);
-    if (!t->character) return false;
-    int next = 0;
-    for (int c = 0; c < CODE_POINTS; c++) {
+/* Number the characters that occur, all below `past`, in order; they become their numbers. */
+static bool number_characters(text *t, uint32_t past) {
+    heap *h = &t->ctx->heap;
+    size_t map_size = past * sizeof(int32_t);
+    int32_t *map = heap_try(h, map_size);
+    if (!map) return false;
+    memset(map, 0, map_size);
+    for (int64_t i = 0; i < t->size; i++) map[t->id[i]] = 1;
+    for (uint32_t c = 0; c < past; c++) t->vocabulary += map[c];
+    t->character = heap_try(h, (size_t)t->vocabulary * sizeof *t->character);
+    int32_t next = 0;
+    for (uint32_t c = 0; c < past && t->character; c++) {
         if (!map[c]) continue;
-        t->character[next] = (uint32_t)c;
+        t->character[next] = c;
         map[c] = next++;
     }
-    return true;
+    for (int64_t i = 0; i < t->size && t->character; i++) t->id[i] = map[t->id[i]];
+    heap_free(h, map, map_size);
+    return t->character != NULL;
 }
 
-static bool read_text(text *t, const char *from, size_t size, int32_t *map) {
+static bool read_text(text *t, const char *from, size_t size) {
     const unsigned char *s = (const unsigned char *)from;
+    uint32_t past = 0;
     int length;
     t->room = (int64_t)size;
     t->id = heap_try(&t->ctx->heap, size * sizeof *t->id);
@@ -60,11 +67,9 @@ static bool read_text(text *t, const char *from, size_t size, int32_t *map) {
     for (size_t at = 0; at < size; at += (size_t)length) {
         uint32_t c = decode(s + at, size - at, &length);
         t->id[t->size++] = (int32_t)c;
-        map[c] = 1;
+        if (c >= past) past = c + 1;
     }
-    if (!number_characters(t, map)) return false;
-    for (int64_t i = 0; i < t->size; i++) t->id[i] = map[t->id[i]];
-    return true;
+    return number_characters(t, past);
 }
 
 static void text_close(text *t) {
@@ -85,16 +90,9 @@ qn_text *qn_text_new(qn_ctx *qn, const char *from, size_t size, double held_out)
     if (!(held_out >= 0 && held_out < 1))
         return fail_null(qn, QN_ERANGE, "text: %g of it cannot be held out", held_out);
     text *t = heap_try(&qn->heap, sizeof *t);
-    size_t map_size = CODE_POINTS * sizeof(int32_t);
-    int32_t *map = t ? heap_try(&qn->heap, map_size) : NULL;
-    bool fine = map != NULL;
     if (t) *t = (text){.ctx = qn};
-    if (fine) {
-        memset(map, 0, map_size);
-        fine = read_text(t, from, size, map);
-        t->train = t->size - (int64_t)((double)t->size * held_out);
-    }
-    heap_free(&qn->heap, map, map_size);
+    bool fine = t && read_text(t, from, size);
+    if (fine) t->train = t->size - (int64_t)((double)t->size * held_out);
     qn_text *known = fine ? object_open(qn, HANDLE_TEXT, t) : NULL;
     if (known) return known;
     if (t) text_close(t);
