@@ -1,6 +1,6 @@
 # Proofs that take longer than a test may, and pages that programs write: included by the Makefile.
 soak: tools/soak.sh  ## fuzz every parser under sanitizers for SOAK_SECONDS, and keep the tally
-	@$(MAKE) --no-print-directory SAN=1 build-san/tests/fuzz_parse
+	@$(MAKE) --no-print-directory SAN=1 build-san/tests/fuzz_parse build-san/tests/fuzz_api
 	@nice sh tools/soak.sh build-san
 
 cover:  ## the same by coverage, with clang and libFuzzer, for COVER_SECONDS

@@ -1,18 +1,23 @@
 #!/bin/sh
-# soak.sh BUILD - run tests/fuzz_parse until each kind of input has had its number of seeds, or
-# SOAK_SECONDS (600) are over, and keep the tally in tests/soak.tally: a line for each kind with what has
-# been run of it so far. The next run goes on behind the last seed; where a file that the kind goes
-# through has changed since (the line's hash), it begins again. SOAK_KINDS says which kinds (all).
+# soak.sh BUILD - run tests/fuzz_parse and tests/fuzz_api until each kind of input has had its number of
+# seeds, or SOAK_SECONDS (600) are over, and keep the tally in tests/soak.tally: a line for each kind with
+# what has been run of it so far. The next run goes on behind the last seed; where a file that the kind
+# goes through has changed since (the line's hash), it begins again. SOAK_KINDS says which kinds (all).
+#
+# Freed memory waits in the sanitizer's quarantine before it is used again, by default for 256 MB of it:
+# each input then lies on fresh pages, which takes longer than reading it. 16 MB are hundreds of inputs.
 build=$1
 tally=${SOAK_TALLY:-tests/soak.tally}
 end=$(($(date +%s) + ${SOAK_SECONDS:-600}))
-fuzz=$build/tests/fuzz_parse
+export ASAN_OPTIONS="quarantine_size_mb=16:malloc_context_size=4${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 syms="src/sym/*.c src/sym/*.h src/graph/scalar.c src/graph/types/dtype.c"
 text="src/ir/parse.c src/ir/text.c src/ir/tree.c src/ir/check.c src/ir/bulk.c src/ir/bounds.c
     src/ir/stored.c src/ir/depend.c src/ir/workgroup.c src/ir/ir.h $syms"
+api="include/*.h src/*/*.[ch] src/*/*/*.[ch] tests/run/fuzz_api.c tests/api.h tests/api_calls.h"
 lines="$text src/ir/loops.c src/transform/*.c src/transform/transforms.h"
 
-# KIND INPUTS COLUMN CHUNK FILES: COLUMN says what of it is counted: inputs, or what was compared
+# KIND WANTED COLUMN CHUNK FILES: COLUMN says what of it is counted: inputs, which are calls of the API,
+# lines, which are a recording's calls, or what was compared.
 kinds() { # unquoted: names of files, found and on one line
     # shellcheck disable=SC2086
     {
@@ -22,9 +27,11 @@ kinds() { # unquoted: names of files, found and on one line
         echo kernel 10000000 inputs 100000 $text
         echo schedule 10000000 inputs 100000 $lines
         echo options 10000000 inputs 500000 src/cli/options.c src/base/knobs.c src/base/knobs.h
-        echo recording 10000000 inputs 20000 src/cli/replay.c src/cli/replay_parse.c src/record/*.[ch]
+        echo recording 3000000 lines 4000 src/cli/replay.c src/cli/replay_parse.c src/record/*.[ch]
         echo interp 200000 compared 10000 $lines src/schedule/*.c
         echo llvm 50000 compared 4000 $lines src/run/passes.c src/math/*.c src/emit/*.c src/emit/llvm/*.c
+        echo api-ref 1000000 inputs 100000 $api
+        echo api-cpu 1000000 inputs 20000 $api
     }
 }
 
@@ -46,15 +53,23 @@ write_line() { # write_line KIND HASH NEXT INPUTS ACCEPTED LINES COMPARED FINDIN
     } >"$tally.new" && mv "$tally.new" "$tally"
 }
 
+# In its line of seeds: first and last seed, inputs, accepted, lines, compared, findings.
+run_fuzzer() { # run_fuzzer KIND SEED COUNT
+    case $1 in
+    api-*) "$build/tests/fuzz_api" "$3" "$2" "${1#api-}" ;;
+    *) "$build/tests/fuzz_parse" "$1" "$2" "$3" ;;
+    esac
+}
+
 run_chunk() { # run_chunk KIND HASH COUNT: one more line of results, added up
     next=$(field "$1" "$2" 3)
     [ "$next" -gt 0 ] || next=1
-    out=$("$fuzz" "$1" "$next" "$3")
+    out=$(run_fuzzer "$1" "$next" "$3")
     status=$?
     echo "$out"
     # shellcheck disable=SC2046
-    set -- "$1" "$2" "$3" $(echo "$out" | tail -n 1 | tr -cs '0-9' ' ')
-    write_line "$1" "$2" $((next + $3)) $(($(field "$1" "$2" 4) + $6)) $(($(field "$1" "$2" 5) + $7)) \
+    set -- "$1" "$2" "$3" $(echo "$out" | grep ' seeds ' | tail -n 1 | tr -cs '0-9' ' ')
+    write_line "$1" "$2" $(($5 + 1)) $(($(field "$1" "$2" 4) + $6)) $(($(field "$1" "$2" 5) + $7)) \
         $(($(field "$1" "$2" 6) + $8)) $(($(field "$1" "$2" 7) + $9)) \
         $(($(field "$1" "$2" 8) + ${10}))
     return $status
@@ -70,6 +85,7 @@ while [ $left -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
             # shellcheck disable=SC2086
             hash=$(hash_of $files)
             column=4
+            [ "$by" = lines ] && column=6
             [ "$by" = compared ] && column=7
             [ "$(field "$kind" "$hash" $column)" -ge "$wanted" ] && continue
             [ "$(date +%s)" -ge "$end" ] && exit 3

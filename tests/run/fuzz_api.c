@@ -629,6 +629,7 @@ static void shrink(const char *device, step *steps) {
 static const char *device_now;
 static uint64_t seed_now = 1;
 static int64_t calls_wanted = 20000, calls_made;
+static int findings;
 
 static void calls_agree_with_their_errors(void) {
     step steps[STEPS];
@@ -637,6 +638,7 @@ static void calls_agree_with_their_errors(void) {
         int status = run_apart(device_now, steps, false);
         calls_made += STEPS;
         if (status) {
+            findings++;
             FAIL("seed %llu on %s: status %d; what remains of it:", (unsigned long long)seed_now,
                  device_now, status);
             shrink(device_now, steps);
@@ -659,6 +661,7 @@ int main(int argc, char **argv) {
     test_begin(1, argv);
     if (argc > 1) calls_wanted = atoll(argv[1]);
     if (argc > 2) seed_now = (uint64_t)atoll(argv[2]);
+    uint64_t first = seed_now;
     for (size_t i = 0; i < sizeof data / sizeof(float); i++)
         ((float *)(void *)data)[i] = (float)(i % 7) - 3;
     qn_ctx *warm = qn_open(NULL); /* libLLVM is loaded once, for all episodes */
@@ -669,9 +672,11 @@ int main(int argc, char **argv) {
         if (argc > 3 && strcmp(argv[3], device_now)) continue;
         RUN(calls_agree_with_their_errors);
     }
-    printf("%lld calls, the next seed is %llu\n", (long long)calls_made,
-           (unsigned long long)seed_now);
     unlink(saved);
     qn_close(warm);
+    printf("api         seeds %llu to %llu: %lld calls, 0 accepted, 0 schedule lines, 0 compared, "
+           "%d findings\n",
+           (unsigned long long)first, (unsigned long long)seed_now - 1, (long long)calls_made,
+           findings);
     return test_end();
 }
