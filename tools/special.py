@@ -179,7 +179,8 @@ unary("nan_to_num", lambda x: mpf(1), lambda x: mpf(0), ends=[ZERO, ZERO], nan=Z
 unary("softsign", lambda x: 1 / (1 + abs(x)) ** 2, lambda x: (-2 if x > 0 else 2) / (1 + abs(x)) ** 3,
       special={mpf(0): ONE}, ends=[ZERO, ZERO])
 unary("logit", lambda x: 1 / (x * (1 - x)), lambda x: (2 * x - 1) / (x * (1 - x)) ** 2, loose=True,
-      points=[mpf("0.125"), mpf("0.25"), mpf("0.375"), mpf("0.5"), mpf("0.75"), mpf("0.875")])
+      points=[mpf(0), MINUS_ZERO, mpf("0.125"), mpf("0.25"), mpf("0.375"), mpf("0.5"), mpf("0.75"), mpf("0.875"),
+              mpf(1)], special={mpf(0): (INF, -INF), MINUS_ZERO: (-INF, -INF), mpf(1): (INF, INF)})
 
 
 def sinc_parts(x):

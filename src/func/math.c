@@ -240,14 +240,15 @@ qn_tensor *qn_sinc(qn_tensor *x) {
     return func_end(f, qn_div(above_line, qn_where(near, one, x)));
 }
 
-/* Around 1/2 the quotient is near 1, and its logarithm of few digits: there 2 atanh(2x - 1). */
+/* log(x) - log(1 - x), which has its slope at 0 and 1, too. Around 1/2 the two cancel: there
+ * 2 atanh(2x - 1). */
 qn_tensor *qn_logit(qn_tensor *x) {
     func_frame f = func_on("logit", ARG(x));
     func_floats(&f, 1, &x);
     qn_tensor *middle = qn_and(above(x, 0.25), below(x, 0.75));
     qn_tensor *part = qn_where(middle, x, qn_like(x, 0.5));
     qn_tensor *inner = qn_atanh(qn_fma(part, qn_like(x, 2), qn_like(x, -1)));
-    qn_tensor *outer = qn_log(qn_div(x, qn_sub(qn_like(x, 1), x)));
+    qn_tensor *outer = qn_sub(qn_log(x), qn_log1p(qn_neg(x)));
     return func_end(f, qn_where(middle, mul_number(inner, 2), outer));
 }
 
