@@ -64,6 +64,8 @@ CONVENTIONS = [
      "zeros of both signs are equal: either is the larger"),
     ("log_sigmoid", ("value",), lambda case, args, got, want: zeros(case, args, got, want) and args == (math.inf,),
      "log_sigmoid(infinity) is -0, the limit from below; PyTorch has 0"),
+    ("logaddexp", ("value",), lambda case, args, got, want: case.dtype == "f64" and number(want) and
+     abs(got - want) <= 2.0 ** -52, "near 0 the two terms cancel, and f64 has nothing wider (docs/accuracy.md)"),
     ("silu gelu gelu_tanh mish hardswish", ("value",), lambda case, args, got, want: is_nan(want) and got == 0
      and args == (-math.inf,), "the limit -0 at -infinity, where PyTorch multiplies it by 0"),
     ("lerp", ("value",), lambda case, args, got, want: math.isinf(got) and case.dtype != "f16" and
@@ -91,12 +93,16 @@ CONVENTIONS = [
      "second derivatives at x = 0 are the formula's, or 0, where PyTorch has NaN"),
     ("asinh acosh atan tanh sigmoid softplus log_sigmoid erf erfc reciprocal rsqrt log log2 log10 log1p "
      "sqrt cbrt selu elu exp exp2 expm1 silu gelu "
-     "gelu_slope gelu_tanh gelu_tanh_slope silu_slope mish", DERIVATIVES, limit(0.0, 1.0),
+     "gelu_slope gelu_tanh gelu_tanh_slope silu_slope mish softsign copysign", DERIVATIVES, limit(0.0, 1.0),
      "the limit at an infinity, where PyTorch's formula gives NaN"),
     ("maximum minimum logaddexp atan2 hypot pow", DERIVATIVES, with_nan,
      "a NaN argument gives NaN by both; PyTorch has numbers there"),
-    ("abs elu selu mod rem", DERIVATIVES, with_nan, "a NaN argument gives NaN; PyTorch has a number there"),
-    ("elu selu", ("second",), at(0), "at the kink both derivatives are those of the side below"),
+    ("abs celu elu selu mod rem", DERIVATIVES, with_nan, "a NaN argument gives NaN; PyTorch has a number there"),
+    ("celu elu selu", ("second",), at(0), "at the kink both derivatives are those of the side below"),
+    ("copysign", ("second",), at_zeros(0.0), "at x = 0 both derivatives are 0, where PyTorch has NaN"),
+    ("sinc", ("second",), lambda case, args, got, want: is_nan(want) and 0 in args and
+     abs(got + math.pi ** 2 / 3) <= 8 * EPSILON[case.dtype], "the limit -pi^2/3, where PyTorch has NaN"),
+    ("sinc", ("second",), of_the_value, "terms that cancel near its zeros: off by ulps of the terms"),
     ("clamp", DERIVATIVES, lambda case, args, got, want: got in (0, 1) and math.isnan(args[0]),
      "NaN passes, by the branch that keeps x; PyTorch has 0"),
     ("mod rem", DERIVATIVES, lambda case, args, got, want: len(args) > 1 and args[1] == 0,
@@ -104,6 +110,10 @@ CONVENTIONS = [
     ("hypot logaddexp", DERIVATIVES, lambda case, args, got, want: of_the_value(case, args, got, want),
      "second derivatives are formed of first ones (1 - p^2, p (1 - p)): off by ulps of the terms"),
     ("acosh", DERIVATIVES, outside(lambda x: x >= 1),
+     "outside of the domain the value is NaN and a derivative is what the formula gives"),
+    ("logit", ("second",), lambda case, args, got, want: is_nan(want) and args[0] in (0, 1) and math.isinf(got),
+     "the limits at 0 and 1, where PyTorch has NaN"),
+    ("logit", DERIVATIVES, outside(lambda x: 0 <= x <= 1),
      "outside of the domain the value is NaN and a derivative is what the formula gives"),
     ("asin acos atanh", DERIVATIVES, outside(lambda x: -1 <= x <= 1),
      "outside of the domain the value is NaN and a derivative is what the formula gives"),

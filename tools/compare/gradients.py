@@ -150,6 +150,7 @@ def torch_function(name, options):
                "silu_slope": torch_silu_slope,
                "gelu_slope": torch_gelu_slope, "gelu_tanh_slope": torch_gelu_tanh_slope,
                "elu": lambda x: torch.nn.functional.elu(x, *options),
+               "celu": lambda x: torch.nn.functional.celu(x, *options),
                "leaky_relu": lambda x: torch.nn.functional.leaky_relu(x, *options),
                "clamp": lambda x: torch.clamp(x, *options)}
     return special.get(name) or getattr(torch, name, None) or getattr(torch.nn.functional, name, None)

@@ -10,6 +10,7 @@ import glob
 import importlib.util
 import os
 import re
+import sys
 
 import numpy as np
 
@@ -26,7 +27,8 @@ ALL, END = -2147483648, 2 ** 63 - 1
 
 
 def table_parser():
-    """tools/gen.py of the tree whose tables are read."""
+    """tools/gen.py of the tree whose tables are read, which finds its neighbours there, too."""
+    sys.path.insert(0, os.path.join(ROOT, "tools"))
     spec = importlib.util.spec_from_file_location("gen", os.path.join(ROOT, "tools", "gen.py"))
     gen = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(gen)
