@@ -245,7 +245,7 @@ bool shape_fits(const graph *g, int rank, const int64_t *dims) {
 /* ---- from and to the user ------------------------------------------------------------------- */
 
 const char *graph_name(const qn_ctx *qn, const char *op) {
-    return qn->graph->func ? qn->graph->func : op;
+    return qn && qn->graph->func ? qn->graph->func : op;
 }
 
 static bool syms_from_user(graph *g, const char *op, int n, const int64_t *dims, int64_t *syms) {
