@@ -88,7 +88,7 @@ qn_tensor *qn_diag_embed(qn_tensor *x, int64_t offset) {
     int axis;
     if (!func_axis(x, -1, &axis)) return func_end(f, NULL);
     int64_t dims[QN_MAX_RANK], away = offset < 0 ? sat_neg(offset) : offset;
-    int64_t most = (int64_t)1 << 40, size = sat_add(qn_dim(x, axis), away);
+    int64_t most = (int64_t)1 << 31, size = sat_add(qn_dim(x, axis), away); /* its square fits */
     if (qn_dim(x, axis) < 0)
         return func_end(f, fail_null(f.qn, QN_ESHAPE, "diag_embed: the size must be known"));
     if (axis + 2 > QN_MAX_RANK || size > most)
@@ -107,6 +107,7 @@ qn_tensor *qn_diag_embed(qn_tensor *x, int64_t offset) {
     if (extra > 0) pad[3 * axis + 1] = extra;
     x = func_pad(x, pad);
     if (extra < 0) x = func_slice_axis(x, axis, 0, all, 1);
+    if (!x) return func_end(f, NULL);
     int rank = func_dims(x, dims);
     dims[rank - 1] = dims[rank] = size;
     return func_end(f, func_reshape(x, rank + 1, dims));

@@ -91,6 +91,19 @@ static void what_is_no_dtype_is_an_error_everywhere(void) {
     }
 }
 
+static void offsets_far_away_are_errors(void) {
+    static const int64_t far[] = {(int64_t)1 << 30, (int64_t)1 << 33,    (int64_t)1 << 39,
+                                  INT64_MAX,        -((int64_t)1 << 30), -((int64_t)1 << 39),
+                                  INT64_MIN};
+    const int64_t shape[3] = {70, 70, 3};
+    qn_tensor *x = qn_ones(qn, QN_F32, 3, shape);
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        CHECK(!qn_diag_embed(x, far[i]));
+        CHECK(qn_error_code(qn) != QN_OK);
+        qn_clear_error(qn);
+    }
+}
+
 static void null_gives_null_and_an_error(void) {
     CHECK(!qn_add(NULL, matrix(1, 1)));
     EXPECT(QN_ENULL, "add", NULL, NULL);
@@ -323,6 +336,7 @@ static void with_scope(const char *name, void (*fn)(void)) {
     T(the_first_error_stays)                                                                       \
     T(wrong_dtypes_are_errors)                                                                     \
     T(what_is_no_dtype_is_an_error_everywhere)                                                     \
+    T(offsets_far_away_are_errors)                                                                 \
     T(null_gives_null_and_an_error)                                                                \
     T(axes_out_of_range_are_errors)                                                                \
     T(products_beyond_63_bits_are_errors)                                                          \

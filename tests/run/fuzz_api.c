@@ -27,6 +27,7 @@ enum {
     LARGE = 512,      /* elements */
     LONG = 40,        /* calls behind a value */
     MEMORY = 1 << 27, /* bytes an episode may have */
+    FINDINGS = 5,     /* after which it ends */
     SECONDS = 10      /* of processor time, for an episode; more with sanitizers */
 };
 
@@ -633,7 +634,7 @@ static int findings;
 
 static void calls_agree_with_their_errors(void) {
     step steps[STEPS];
-    for (int64_t done = 0; done < calls_wanted && !test_state.bad; done += STEPS) {
+    for (int64_t done = 0; done < calls_wanted && findings < FINDINGS; done += STEPS) {
         make_steps(steps, seed_now);
         int status = run_apart(device_now, steps, false);
         calls_made += STEPS;
