@@ -222,7 +222,8 @@ qn_tensor *qn_allclose(qn_tensor *x, qn_tensor *y, double rtol, double atol, boo
 /* ---- functions with a removable point ------------------------------------------------------- */
 
 /* sin(pi r) / (pi r) by its series for |r| up to 1/2, and for larger x, r of them to the nearest
- * integer, times (-1)^n r / x: so the quotient and its slopes have no 0 / 0. */
+ * integer, times (-1)^n r / x: so the quotient and its slopes have no 0 / 0. What the product and
+ * the quotient lost is added, but where that is nothing: a zero keeps its sign. */
 qn_tensor *qn_sinc(qn_tensor *x) {
     func_frame f = func_on("sinc", ARG(x));
     func_floats(&f, 1, &x);
@@ -236,8 +237,12 @@ qn_tensor *qn_sinc(qn_tensor *x) {
     qn_tensor *near = qn_le(qn_abs(x), qn_like(x, 0.5)), *one = qn_like(x, 1);
     qn_tensor *odd = qn_ne(qn_mod(n, qn_like(x, 2)), qn_like(x, 0));
     qn_tensor *signed_r = qn_where(odd, qn_neg(r), r);
-    qn_tensor *above_line = qn_mul(series, qn_where(near, one, signed_r));
-    return func_end(f, qn_div(above_line, qn_where(near, one, x)));
+    qn_tensor *factor = qn_where(near, one, signed_r), *by = qn_where(near, one, x);
+    qn_tensor *above_line = qn_mul(series, factor), *q = qn_div(above_line, by);
+    qn_tensor *lost = qn_fma(series, factor, qn_neg(above_line));
+    lost = qn_add(lost, qn_fma(qn_neg(q), by, above_line));
+    lost = qn_detach(qn_div(lost, by));
+    return func_end(f, qn_where(qn_ne(lost, qn_like(x, 0)), qn_add(q, lost), q));
 }
 
 /* log(x) - log(1 - x), which has its slope at 0 and 1, too. Around 1/2 the two cancel: there
