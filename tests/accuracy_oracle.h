@@ -157,3 +157,33 @@ static inline REAL ORACLE(logaddexp)(REAL x, REAL y) {
 static inline REAL ORACLE(square)(REAL x) {
     return x * x;
 }
+
+/* Around 1/2 of 2x - 1, which is exact. */
+static inline REAL ORACLE(logit)(REAL x) {
+    return x < (REAL)0.25 ? log(x / (1 - x)) : log1p((2 * x - 1) / (1 - x));
+}
+
+/* sin(pi x) by the distance to the nearest whole number. */
+static inline REAL ORACLE(sinc)(REAL x) {
+    const REAL pi = (REAL)3.1415926535897932384626433832795L;
+    if (x == 0) return 1;
+    REAL n = rint(x), r = fmod(n, (REAL)2) != 0 ? n - x : x - n;
+    if (r == 0) r = fmod(n, (REAL)2) != 0 ? (REAL)-0.0 : 0;
+    return sin(pi * r) / (pi * x);
+}
+
+static inline REAL ORACLE(softsign)(REAL x) {
+    return isinf(x) ? copysign((REAL)1, x) : x / (1 + fabs(x));
+}
+
+static inline REAL ORACLE(celu)(REAL x) {
+    return x > 0 ? x : (REAL)1.25 * expm1(x / (REAL)1.25);
+}
+
+static inline REAL ORACLE(softplus_beta)(REAL x) {
+    return 2 * x > 20 ? x : log1p(exp(2 * x)) / 2;
+}
+
+static inline REAL ORACLE(heaviside)(REAL x, REAL y) {
+    return x > 0 ? 1 : x < 0 ? 0 : x == 0 ? y : x;
+}
