@@ -312,6 +312,31 @@ QN_API qn_tensor *qn_xavier_normal(qn_tensor *key, qn_dtype dtype, int rank, con
 /* as xavier_normal, uniform within gain * sqrt(6 / (in + out)) */
 QN_API qn_tensor *qn_xavier_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape,
                                     double gain);
+/* variates of gamma distributions of shape alpha, above 0, and scale 1, in alpha's shape and dtype;
+ * NaN of others (Marsaglia and Tsang 2000); by the host, without a derivative */
+QN_API qn_tensor *qn_gamma(qn_tensor *key, qn_tensor *alpha);
+/* variates of beta distributions, a and b broadcast; as gamma */
+QN_API qn_tensor *qn_beta(qn_tensor *key, qn_tensor *a, qn_tensor *b);
+/* of alpha [.., C] probabilities, whose sum is 1 along the last axis; as gamma */
+QN_API qn_tensor *qn_dirichlet(qn_tensor *key, qn_tensor *alpha);
+/* how many events there are where `rate` are expected, in i64 and rate's shape; 0 of a negative
+ * rate and NaN; by the host (Hoermann 1993) */
+QN_API qn_tensor *qn_poisson(qn_tensor *key, qn_tensor *rate);
+/* normal floats of mean 0 and variance 1 between lo and hi, others not being there; by the host
+ * (Robert 1995) */
+QN_API qn_tensor *qn_truncated_normal(qn_tensor *key, qn_dtype dtype, int rank,
+                                      const int64_t *shape, double lo, double hi);
+/* [n]: the numbers from 0 to n - 1, in i64, in an order of which all are alike */
+QN_API qn_tensor *qn_permutation(qn_tensor *key, int64_t n);
+/* x with the slices along an axis in a random order */
+QN_API qn_tensor *qn_shuffle(qn_tensor *key, qn_tensor *x, int axis);
+/* as multinomial, but no class comes again; those of weight 0 come last; QN_ERANGE for n beyond the
+ * number of classes */
+QN_API qn_tensor *qn_multinomial_distinct(qn_tensor *key, qn_tensor *weights, int64_t n);
+/* a weight [out, in..] as a matrix of orthonormal rows or columns, whichever are fewer, times gain:
+ * all such matrices alike (Mezzadri 2007; Saxe et al. 2014) */
+QN_API qn_tensor *qn_orthogonal(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape,
+                                double gain);
 
 /* == end of what is generated == */
 

@@ -372,6 +372,18 @@
     X(gumbel, 0, 0, qn_gumbel(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                              \
     X(categorical, -4, 4, qn_categorical(qn_key(a->qn, 3), M))                                     \
     X(multinomial, 1, 4, qn_multinomial(qn_key(a->qn, 3), M, 5))                                   \
+    X(gamma, 0, 0, qn_gamma(qn_key(a->qn, 3), qn_full(a->qn, a->d, 2, DIMS(4, 6), 2)))             \
+    X(beta, 0, 0,                                                                                  \
+      qn_beta(qn_key(a->qn, 3), qn_full(a->qn, a->d, 2, DIMS(4, 1), 2),                            \
+              qn_ones(a->qn, a->d, 1, DIMS(6))))                                                   \
+    X(dirichlet, 0, 0, qn_dirichlet(qn_key(a->qn, 3), qn_ones(a->qn, a->d, 2, DIMS(4, 6))))        \
+    X(poisson, 0.5, 20, qn_poisson(qn_key(a->qn, 3), M))                                           \
+    X(truncated_normal, 0, 0,                                                                      \
+      qn_truncated_normal(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7), -0.5, 2.5))                       \
+    X(permutation, 0, 0, qn_permutation(qn_key(a->qn, 3), 20))                                     \
+    X(shuffle, -4, 4, qn_shuffle(qn_key(a->qn, 3), M, 1))                                          \
+    X(multinomial_distinct, 1, 4, qn_multinomial_distinct(qn_key(a->qn, 3), M, 5))                 \
+    X(orthogonal, 0, 0, qn_orthogonal(qn_key(a->qn, 3), a->d, 3, DIMS(5, 7, 2), 1.5))              \
     X(kaiming_normal, 0, 0, qn_kaiming_normal(qn_key(a->qn, 3), a->d, 3, DIMS(5, 7, 2), 1.5))      \
     X(kaiming_uniform, 0, 0, qn_kaiming_uniform(qn_key(a->qn, 3), a->d, 3, DIMS(5, 7, 2), 1.5))    \
     X(xavier_normal, 0, 0, qn_xavier_normal(qn_key(a->qn, 3), a->d, 3, DIMS(5, 7, 2), 1.5))        \

@@ -656,3 +656,26 @@ X(TENSOR, xavier_normal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_
   "normal floats of variance 2 gain^2 / (in + out) (Glorot and Bengio 2010)")
 X(TENSOR, xavier_uniform, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), -, 0, 0,
   "as xavier_normal, uniform within gain * sqrt(6 / (in + out))")
+X(TENSOR, gamma, (qn_tensor *key, qn_tensor *alpha), -, 0, 0,
+  "variates of gamma distributions of shape alpha, above 0, and scale 1, in alpha's shape and "
+  "dtype; NaN of others (Marsaglia and Tsang 2000); by the host, without a derivative")
+X(TENSOR, beta, (qn_tensor *key, qn_tensor *a, qn_tensor *b), -, 0, 0,
+  "variates of beta distributions, a and b broadcast; as gamma")
+X(TENSOR, dirichlet, (qn_tensor *key, qn_tensor *alpha), -, 0, 0,
+  "of alpha [.., C] probabilities, whose sum is 1 along the last axis; as gamma")
+X(TENSOR, poisson, (qn_tensor *key, qn_tensor *rate), -, 0, 0,
+  "how many events there are where `rate` are expected, in i64 and rate's shape; 0 of a negative "
+  "rate and NaN; by the host (Hoermann 1993)")
+X(TENSOR, truncated_normal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double lo, double hi), -, 0, 0,
+  "normal floats of mean 0 and variance 1 between lo and hi, others not being there; by the host "
+  "(Robert 1995)")
+X(TENSOR, permutation, (qn_tensor *key, int64_t n), -, 0, 0,
+  "[n]: the numbers from 0 to n - 1, in i64, in an order of which all are alike")
+X(TENSOR, shuffle, (qn_tensor *key, qn_tensor *x, int axis), -, 0, 0,
+  "x with the slices along an axis in a random order")
+X(TENSOR, multinomial_distinct, (qn_tensor *key, qn_tensor *weights, int64_t n), -, 0, 0,
+  "as multinomial, but no class comes again; those of weight 0 come last; QN_ERANGE for n beyond "
+  "the number of classes")
+X(TENSOR, orthogonal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), -, 0, 0,
+  "a weight [out, in..] as a matrix of orthonormal rows or columns, whichever are fewer, times "
+  "gain: all such matrices alike (Mezzadri 2007; Saxe et al. 2014)")

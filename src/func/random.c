@@ -10,6 +10,9 @@
 
 #include <math.h>
 
+/* The data of a key's second stream; no small number, and none of key_split's. */
+static const uint64_t NORMAL_ANGLES = (uint64_t)0x616e676c << 32;
+
 static qn_tensor *word(qn_tensor *x, uint32_t v) {
     return qn_like(x, v);
 }
@@ -125,19 +128,27 @@ qn_tensor *qn_uniform(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *s
 }
 
 /* Box and Muller: a radius from one word, an angle from the other. The radius' uniform number is in
- * (0, 1], half a step or one step up, so that its logarithm is finite. */
+ * (0, 1], one step up, so that its logarithm is finite. */
+static qn_tensor *box_muller(qn_tensor *u, qn_tensor *v) {
+    qn_tensor *radius = qn_sqrt(qn_mul(qn_log(u), qn_like(u, -2)));
+    return qn_mul(radius, qn_cos(qn_mul(v, qn_like(v, 2 * M_PI))));
+}
+
+/* Of f64 each has 53 bits, which takes a second pair of words. */
+static qn_tensor *wide_normals(qn_tensor *key, int rank, const int64_t *shape) {
+    qn_tensor *u = qn_uniform(key, QN_F64, rank, shape);
+    qn_tensor *v = qn_uniform(qn_key_fold(key, NORMAL_ANGLES), QN_F64, rank, shape);
+    return u && v ? box_muller(qn_add(u, qn_like(u, 0x1p-53)), v) : NULL;
+}
+
 qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape) {
     func_frame f = func_on("randn", ARG(key));
     qn_tensor *bits[2];
-    if (!float_wanted(key, dtype) || !random_words(key, rank, shape, bits))
-        return func_end(f, NULL);
-    qn_dtype wide = dtype == QN_F64 ? QN_F64 : QN_F32;
-    int width = wide == QN_F64 ? 32 : 24;
-    qn_tensor *u = fraction(bits[0], width, wide), *v = fraction(bits[1], width, wide);
-    u = qn_add(u, qn_like(u, ldexp(1, wide == QN_F64 ? -33 : -24)));
-    qn_tensor *radius = qn_sqrt(qn_mul(qn_log(u), qn_like(u, -2)));
-    qn_tensor *x = qn_mul(radius, qn_cos(qn_mul(v, qn_like(v, 2 * M_PI))));
-    return func_end(f, func_as(x, dtype));
+    if (!float_wanted(key, dtype)) return func_end(f, NULL);
+    if (dtype == QN_F64) return func_end(f, wide_normals(key, rank, shape));
+    if (!random_words(key, rank, shape, bits)) return func_end(f, NULL);
+    qn_tensor *u = fraction(bits[0], 24, QN_F32), *v = fraction(bits[1], 24, QN_F32);
+    return func_end(f, func_as(box_muller(qn_add(u, qn_like(u, 0x1p-24)), v), dtype));
 }
 
 /* Does the dtype hold all of [lo, hi)? Floats do up to where they have gaps. */

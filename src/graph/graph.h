@@ -85,6 +85,7 @@ enum {
     ROUTINE_COUNT
 };
 enum { ROUTINE_RESULTS = 5, ROUTINE_ATTRS = 4, ROUTINE_SOURCES = 3 };
+enum { DRAW_LOG_GAMMA = 0, DRAW_GAMMA = 1, DRAW_POISSON = 2, DRAW_TRUNCATED = 3 }; /* DRAW's */
 typedef struct routine_row {
     const char *name;
     uint8_t results;

@@ -36,3 +36,7 @@ X(SEARCH, search, 1, NONE,
 X(NONZERO, nonzero, 2, NONE,
   "{}: of bools, all of them: in i64 where the first that are true are, as many as the result has "
   "room for, then zeros; how many are true")
+X(DRAW, draw, 1, NONE,
+  "{how}: f64 numbers of a key [2] in u32 and parameters in f64: 0 log of a gamma variate, 1 it "
+  "itself and 2 a Poisson one, each of its parameter; 3 normal ones from the first parameter to "
+  "the second")

@@ -496,6 +496,17 @@ X(qn_tensor *, T, xavier_normal, (qn_tensor *key, qn_dtype dtype, int rank, cons
   (T(0), I(1), I(2), P(3, 2), F(4)))
 X(qn_tensor *, T, xavier_uniform, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), (key, dtype, rank, shape, gain),
   (T(0), I(1), I(2), P(3, 2), F(4)))
+X(qn_tensor *, T, gamma, (qn_tensor *key, qn_tensor *alpha), (key, alpha), (T(0), T(1)))
+X(qn_tensor *, T, beta, (qn_tensor *key, qn_tensor *a, qn_tensor *b), (key, a, b), (T(0), T(1), T(2)))
+X(qn_tensor *, T, dirichlet, (qn_tensor *key, qn_tensor *alpha), (key, alpha), (T(0), T(1)))
+X(qn_tensor *, T, poisson, (qn_tensor *key, qn_tensor *rate), (key, rate), (T(0), T(1)))
+X(qn_tensor *, T, truncated_normal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double lo, double hi), (key, dtype, rank, shape,
+  lo, hi), (T(0), I(1), I(2), P(3, 2), F(4), F(5)))
+X(qn_tensor *, T, permutation, (qn_tensor *key, int64_t n), (key, n), (T(0), Z(1)))
+X(qn_tensor *, T, shuffle, (qn_tensor *key, qn_tensor *x, int axis), (key, x, axis), (T(0), T(1), I(2)))
+X(qn_tensor *, T, multinomial_distinct, (qn_tensor *key, qn_tensor *weights, int64_t n), (key, weights, n), (T(0), T(1), Z(2)))
+X(qn_tensor *, T, orthogonal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), (key, dtype, rank, shape, gain), (T(0),
+  I(1), I(2), P(3, 2), F(4)))
 X(qn_module *, O, module_new, (qn_ctx *qn, uint64_t seed), (qn, seed), (C(0), U(1)))
 VOID(module_free, (qn_module *m), (m), (O(0)))
 X(qn_tensor *, T, module_parameter, (qn_module *m, const char *name, qn_dtype dtype, int rank, const int64_t *shape, const qn_init_options *init),

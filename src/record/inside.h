@@ -418,6 +418,15 @@
 #define qn_kaiming_uniform inner_kaiming_uniform
 #define qn_xavier_normal inner_xavier_normal
 #define qn_xavier_uniform inner_xavier_uniform
+#define qn_gamma inner_gamma
+#define qn_beta inner_beta
+#define qn_dirichlet inner_dirichlet
+#define qn_poisson inner_poisson
+#define qn_truncated_normal inner_truncated_normal
+#define qn_permutation inner_permutation
+#define qn_shuffle inner_shuffle
+#define qn_multinomial_distinct inner_multinomial_distinct
+#define qn_orthogonal inner_orthogonal
 #define qn_module_new inner_module_new
 #define qn_module_free inner_module_free
 #define qn_module_parameter inner_module_parameter

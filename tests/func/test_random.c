@@ -128,6 +128,188 @@ static void keys_of_a_key_are_independent(void) {
     CHECK(a[0] == b[0] && a[1] == b[1]);
 }
 
+/* ---- by rejection ---------------------------------------------------------------------------- */
+
+/* The distribution function of gamma variates of whole and half shapes, by its recurrence. */
+static double gamma_of(double x, double shape) {
+    double at = fmod(shape, 1) != 0 ? 0.5 : 1;
+    double p = at == 1 ? 1 - exp(-x) : erf(sqrt(x));
+    for (; at < shape; at++) p -= exp(at * log(x) - x - lgamma(at + 1));
+    return x <= 0 ? 0 : p;
+}
+static double gamma_half(double x) {
+    return gamma_of(x, 0.5);
+}
+static double gamma_three(double x) {
+    return gamma_of(x, 3);
+}
+static double gamma_twenty(double x) {
+    return gamma_of(x, 20.5);
+}
+/* Of a = 1/2 and b = 1/2: the arc sine's. */
+static double arcsine(double x) {
+    return x <= 0 ? 0 : x >= 1 ? 1 : 2 / M_PI * asin(sqrt(x));
+}
+/* Of 1 and 2. */
+static double one_two(double x) {
+    return x < 0 ? 0 : x > 1 ? 1 : 1 - (1 - x) * (1 - x);
+}
+static double between_(double x, double lo, double hi) {
+    double a = normal(lo), b = normal(hi);
+    return x <= lo ? 0 : x >= hi ? 1 : (normal(x) - a) / (b - a);
+}
+static double about_zero(double x) {
+    return between_(x, -2, 2);
+}
+static double narrow(double x) {
+    return between_(x, 0.25, 0.75);
+}
+static double tail(double x) {
+    return x < 4 ? 0 : 1 - erfc(x / sqrt(2)) / erfc(4 / sqrt(2));
+}
+static double low_tail(double x) {
+    return 1 - tail(-x);
+}
+
+static qn_tensor *many(qn_dtype d, double v) {
+    const int64_t n = N;
+    return qn_full(qn, d, 1, &n, v);
+}
+
+static void rejection_gives_the_distribution(void) {
+    const int64_t n = N;
+    for (int k = 0; k < 2; k++) {
+        qn_dtype d = k ? QN_F64 : QN_F32;
+        drawn("gamma 1/2", qn_gamma(qn_key(qn, 1), many(d, 0.5)), 1, gamma_half);
+        drawn("gamma 1", qn_gamma(qn_key(qn, 2), many(d, 1)), 1, exponential);
+        drawn("gamma 3", qn_gamma(qn_key(qn, 3), many(d, 3)), 1, gamma_three);
+        drawn("gamma 20.5", qn_gamma(qn_key(qn, 4), many(d, 20.5)), 1, gamma_twenty);
+        drawn("beta", qn_beta(qn_key(qn, 5), many(d, 0.5), qn_scalar(qn, d, 0.5)), 1, arcsine);
+        drawn("beta 1 2", qn_beta(qn_key(qn, 6), many(d, 1), many(d, 2)), 1, one_two);
+        drawn("dirichlet",
+              qn_select(qn_dirichlet(qn_key(qn, 7), qn_ones(qn, d, 2, (const int64_t[]){N, 3})), 1,
+                        2),
+              1, one_two);
+        drawn("truncated", qn_truncated_normal(qn_key(qn, 8), d, 1, &n, -2, 2), 1, about_zero);
+        drawn("narrow", qn_truncated_normal(qn_key(qn, 9), d, 1, &n, 0.25, 0.75), 1, narrow);
+        drawn("tail", qn_truncated_normal(qn_key(qn, 10), d, 1, &n, 4, (double)INFINITY), 1, tail);
+        drawn("low tail", qn_truncated_normal(qn_key(qn, 11), d, 1, &n, -(double)INFINITY, -4), 1,
+              low_tail);
+    }
+    double none[2];
+    const int64_t two = 2;
+    for (double lo = 1e7; lo < 1e308; lo *= 1e50) { /* no bounds are too far out */
+        qn_tensor *far = qn_truncated_normal(qn_key(qn, 1), QN_F64, 1, &two, lo, lo * 1.5);
+        CHECK_INT(qn_read(far, none, sizeof none), QN_OK);
+        CHECK(none[0] >= lo && none[1] >= lo && none[0] < lo * 1.001);
+    }
+    qn_tensor *bad = qn_from(qn, QN_F64, 1, &two, (const double[]){-1, (double)NAN});
+    CHECK_INT(qn_read(qn_gamma(qn_key(qn, 1), bad), none, sizeof none), QN_OK);
+    CHECK(isnan(none[0]) && isnan(none[1]));
+}
+
+/* Means and variances are the rate, both within 5 deviations; the classes' chi-square. */
+static void events_are_poissons(void) {
+    static int64_t count[N];
+    const double rates[] = {0.5, 4, 9.9, 10, 60, 2000};
+    for (int k = 0; k < 6; k++) {
+        double r = rates[k], mean = 0, square = 0, chi = 0, left = N, p = exp(-r);
+        CHECK_INT(qn_read(qn_poisson(qn_key(qn, 20), many(QN_F64, r)), count, sizeof count), 0);
+        for (int i = 0; i < N; i++) mean += (double)count[i] / N;
+        for (int i = 0; i < N; i++)
+            square += ((double)count[i] - mean) * ((double)count[i] - mean) / N;
+        CHECK_NEAR(mean, r, 0, 5 * sqrt(r / N));
+        CHECK_NEAR(square, r, 0, 5 * sqrt((r + 2 * r * r) / N));
+        if (r > 20) continue;
+        int classes = 0;
+        for (int c = 0; c < 40; p *= r / ++c) {
+            if (p * N < 10) continue;
+            double got = 0;
+            for (int i = 0; i < N; i++) got += count[i] == c;
+            chi += (got - N * p) * (got - N * p) / (N * p);
+            left -= got, classes++;
+        }
+        CHECK(left >= 0 && left < 0.01 * N);
+        if (chi > classes + 5.5 * sqrt(2.0 * classes) + 10)
+            FAIL("poisson %g: chi-square %g of %d classes", r, chi, classes);
+    }
+    CHECK_INT(qn_read(qn_poisson(qn_key(qn, 1), many(QN_F64, -1)), count, sizeof count), 0);
+    CHECK_INT(count[5], 0);
+}
+
+static void same_bits_on_all_devices(void) {
+    static double a[2 * N], b[2 * N];
+    for (int k = 0; k < 3; k++) {
+        qn_ctx *other =
+            qn_open(&QN_OPTIONS(.device = k ? "cpu" : "ref", .threads = k == 2 ? 4 : 1));
+        const int64_t n = N;
+        qn_tensor *key = qn_key(other, 7), *x = qn_gamma(key, qn_full(other, QN_F64, 1, &n, 0.3));
+        x = qn_stack(2, (qn_tensor *[]){x, qn_cast(qn_permutation(key, n), QN_F64)}, 0);
+        CHECK_INT(qn_read(x, k ? b : a, sizeof a), QN_OK);
+        if (k) CHECK(!memcmp(a, b, sizeof a));
+        qn_close(other);
+    }
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+static void orders_are_alike(void) {
+    enum { TIMES = 6000 };
+    int count[24] = {0}, first[5] = {0};
+    qn_tensor *rows = qn_iota(qn, QN_I64, 2, (const int64_t[]){4, 2}, 0);
+    qn_tensor *w = qn_from(qn, QN_F32, 1, (const int64_t[]){5}, (const float[]){1, 2, 3, 4, 0});
+    for (uint64_t k = 0; k < TIMES; k++) {
+        int64_t v[4], x[8], c[4], seen = 0;
+        qn_scope s = qn_scope_begin(qn);
+        /* the key as data, so that all run one plan */
+        qn_tensor *key = qn_from(qn, QN_U32, 1, (const int64_t[]){2}, (uint32_t[]){(uint32_t)k, 1});
+        qn_tensor *out[3] = {qn_permutation(key, 4), qn_shuffle(key, rows, 0),
+                             qn_multinomial_distinct(key, w, 4)};
+        CHECK_INT(qn_realize(3, out), 0);
+        CHECK_INT(qn_read(out[0], v, sizeof v) + qn_read(out[1], x, sizeof x) +
+                      qn_read(out[2], c, sizeof c),
+                  0);
+        for (int i = 0; i < 4; i++) {
+            seen |= 1 << v[i];
+            CHECK(x[2 * i] == v[i] && x[2 * i + 1] == v[i]);
+            for (int j = 0; j < i; j++) CHECK(c[i] != c[j]);
+            CHECK(c[i] < 4);
+        }
+        CHECK_INT(seen, 15);
+        count[v[0] * 6 + v[1]]++;
+        first[c[0]]++;
+        qn_scope_end(qn, s);
+    }
+    double chi = 0, drawn_ = 0;
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            double expected = TIMES / 12.0, off = count[i * 6 + j] - expected;
+            if (i != j) chi += off * off / expected;
+        }
+    for (int i = 0; i < 4; i++) {
+        double expected = TIMES * (i + 1) / 10.0, off = first[i] - expected;
+        drawn_ += off * off / expected;
+    }
+    CHECK(chi < 46 && drawn_ < 28);
+}
+
+static void weights_are_orthogonal(void) {
+    for (int wide = 0; wide < 2; wide++) {
+        const int64_t shape[3] = {wide ? 6 : 20, 5, 2};
+        double v[200];
+        int64_t rows = shape[0], columns = 10, n = rows < columns ? rows : columns;
+        CHECK_INT(qn_read(qn_orthogonal(qn_key(qn, 3), QN_F64, 3, shape, 3), v, sizeof v), 0);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < n; j++) {
+                double dot = 0;
+                for (int64_t k = 0; k < (wide ? columns : rows); k++)
+                    dot += wide ? v[i * columns + k] * v[j * columns + k]
+                                : v[k * columns + i] * v[k * columns + j];
+                CHECK_NEAR(dot, i == j ? 9 : 0, 1e-13, 1e-12);
+            }
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     qn = qn_open(&QN_OPTIONS(.threads = 1));
@@ -135,6 +317,11 @@ int main(int argc, char **argv) {
     RUN(samples_have_their_distribution);
     RUN(classes_come_as_often_as_they_should);
     RUN(keys_of_a_key_are_independent);
+    RUN(rejection_gives_the_distribution);
+    RUN(events_are_poissons);
+    RUN(same_bits_on_all_devices);
+    RUN(orders_are_alike);
+    RUN(weights_are_orthogonal);
     qn_close(qn);
     return test_end();
 }

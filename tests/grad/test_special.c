@@ -438,14 +438,16 @@ static const char *const plain[] = {
     "view", "nanprod_axes", "nanmax_axes", "nanmin_axes", "nansum_axes", "nanmean_axes",
     "nanvariance_axes", "nanstd_axes", "cross_entropy_ignoring", "sum_product",
     /* of no derivative */
-    "key_fold_in", "exponential", "gumbel", "categorical", "multinomial", "kaiming_normal",
-    "kaiming_uniform", "xavier_normal", "xavier_uniform", "nextafter", "gcd", "lcm",
-    "bitwise_count", "isclose", "allclose", "count_nonzero", "count_nonzero_axes", "signbit",
-    "full", "zeros", "ones", "scalar", "like", "weak", "weak_int", "scalar_int", "full_int",
-    "arange_int", "full_like", "zeros_like", "ones_like", "iota", "arange", "linspace", "eye",
-    "any", "all", "cumargmax", "cumargmin", "any_axes", "all_axes", "one_hot", "key", "key_fold",
-    "random_bits", "uniform", "randn", "randint", "bernoulli", "isnan", "isinf", "isfinite",
-    "logical_not", "gt", "ge", "logical_and", "logical_or", "logical_xor"};
+    "gamma", "beta", "dirichlet", "poisson", "truncated_normal", "permutation", "shuffle",
+    "multinomial_distinct", "orthogonal", "key_fold_in", "exponential", "gumbel", "categorical",
+    "multinomial", "kaiming_normal", "kaiming_uniform", "xavier_normal", "xavier_uniform",
+    "nextafter", "gcd", "lcm", "bitwise_count", "isclose", "allclose", "count_nonzero",
+    "count_nonzero_axes", "signbit", "full", "zeros", "ones", "scalar", "like", "weak", "weak_int",
+    "scalar_int", "full_int", "arange_int", "full_like", "zeros_like", "ones_like", "iota",
+    "arange", "linspace", "eye", "any", "all", "cumargmax", "cumargmin", "any_axes", "all_axes",
+    "one_hot", "key", "key_fold", "random_bits", "uniform", "randn", "randint", "bernoulli",
+    "isnan", "isinf", "isfinite", "logical_not", "gt", "ge", "logical_and", "logical_or",
+    "logical_xor"};
 
 static bool is_tabled(const char *name) {
     for (size_t i = 0; i < COUNT_OF(special_rows); i++)
