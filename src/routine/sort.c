@@ -5,6 +5,9 @@
  * 32 of place are one word of 64; wider keys, and rows of more than 2^32, take 128. */
 #include "routine/routine.h"
 
+/* Elements from which vectors pay. */
+enum { LEAST_QUICK = 16 };
+
 static bool is_wide(const routine_array *x) {
     return order_bits(x->dtype) == 64 || row_length(x) > UINT32_MAX;
 }
@@ -164,7 +167,9 @@ static void sort_values(const routine_call *c, void *scratch, int64_t row) {
     } else {
         uint32_t *key = scratch;
         same = order_keys32(x->dtype, from, n, (uint32_t)flip, key);
-        radix_sort32(key, key + n, n, 0, order_bits(x->dtype));
+        bool few = order_bits(x->dtype) < 32; /* digits: a pass or two */
+        if (few || n <= LEAST_QUICK || !quick_sort32(key, key + n, n))
+            radix_sort32(key, key + n, n, 0, order_bits(x->dtype));
         order_values32(x->dtype, key, n, (uint32_t)flip, out);
     }
     if (!same) restore(x, from, scratch, n, flip, out);

@@ -123,6 +123,36 @@ static void sorts_long_rows_by_digits(void) {
     }
 }
 
+/* Rows that are divided at pivots and by digits: few, many and patterned values. What comes out
+ * goes up, and has the same sum and the same sum of squares as what went in. */
+static void sorts_rows_of_all_lengths_and_patterns(void) {
+    static const int64_t sizes[] = {17, 127, 128, 129, 500, 4096, 70001, 140000, 2200000};
+    static uint32_t x[2200000], y[2200000];
+    qn_ctx *qn = open_[0];
+    for (size_t i = 0; i < COUNT_OF(sizes); i++)
+        for (int kind = 0; kind < 6 && (sizes[i] < 1000000 || kind < 2); kind++) {
+            int64_t n = sizes[i];
+            uint64_t sum = 0, squares = 0;
+            bool up = true;
+            for (int64_t k = 0; k < n; k++) {
+                uint32_t r = (uint32_t)(test_rand(&seed) >> 32);
+                x[k] = kind == 0 ? r : kind == 1 ? r >> (r & 31) : kind == 2 ? r % 3 : (uint32_t)k;
+                if (kind == 4) x[k] = (uint32_t)(n - k);
+                if (kind == 5) x[k] = r % 100 ? UINT32_MAX : r;
+                sum += x[k], squares += (uint64_t)x[k] * x[k];
+            }
+            qn_scope s = qn_scope_begin(qn);
+            qn_tensor *t = qn_from(qn, QN_U32, 1, &n, x);
+            CHECK_INT(qn_read(qn_sort(t, 0, false), y, (size_t)n * 4), 0);
+            for (int64_t k = 0; k < n; k++) {
+                up &= k == 0 || y[k - 1] <= y[k];
+                sum -= y[k], squares -= (uint64_t)y[k] * y[k];
+            }
+            if (!up || sum || squares) FAIL("%d words of kind %d", (int)n, kind);
+            qn_scope_end(qn, s);
+        }
+}
+
 /* One launch gives both results, or either: the same bits. */
 static void one_call_gives_both(void) {
     qn_ctx *qn;
@@ -453,6 +483,7 @@ int main(int argc, char **argv) {
     open_devices();
     RUN(sorts_every_dtype_stably);
     RUN(sorts_long_rows_by_digits);
+    RUN(sorts_rows_of_all_lengths_and_patterns);
     RUN(one_call_gives_both);
     RUN(any_axis_of_views_and_expressions);
     RUN(nothing_and_one_element);
