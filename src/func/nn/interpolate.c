@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-enum { TAPS = 4 };
+enum { TAPS = 4, FEW_CHANNELS = 4 };
 
 /* One axis that is resized. */
 typedef struct resize {
@@ -222,6 +222,7 @@ typedef struct sampling {
     qn_grid_padding pad; /* and how */
     bool align;
     int64_t flat; /* places of the grid */
+    bool each;    /* places and weights are computed for each channel anew: there are few */
 } sampling;
 
 static qn_tensor *clamped(qn_tensor *at, int64_t n) {
@@ -257,8 +258,8 @@ static qn_tensor *read_plane(const sampling *s, qn_tensor *const *at) {
         flat = flat ? qn_add(qn_mul(flat, func_size(flat, s->n[i])), place) : place;
     }
     int64_t dims[3];
-    flat = qn_unsqueeze(flat, 1);
-    inside = qn_unsqueeze(inside, 1);
+    flat = qn_unsqueeze(s->each ? flat : qn_contiguous(flat), 1);
+    inside = qn_unsqueeze(s->each ? inside : qn_contiguous(inside), 1);
     if (!flat || !inside) return NULL;
     func_dims(s->x, dims);
     dims[2] = s->flat;
@@ -284,6 +285,7 @@ static qn_tensor *tapped(const sampling *s, qn_tensor *const *at, bool cubic) {
             if (cubic) place[i] = padded(s, place[i], i);
             w = w ? qn_mul(w, weight[i][tap]) : weight[i][tap];
         }
+        if (!s->each) w = qn_contiguous(w);
         qn_tensor *part = qn_mul(read_plane(s, place), qn_unsqueeze(w, 1));
         sum = sum ? qn_add(sum, part) : part;
         if (!sum) return NULL;
@@ -320,6 +322,7 @@ static bool sample_fits(sampling *s, qn_tensor *x, qn_tensor *grid, qn_interpola
         return fail_null(tensor_ctx(x), QN_EARG, "grid_sample: no such mode for %d axes", rank - 2);
     s->space = rank - 2;
     s->flat = func_count(grid, ((1u << s->space) - 1) << 1);
+    s->each = qn_dim(x, 1) >= 0 && qn_dim(x, 1) <= FEW_CHANNELS;
     for (int i = 0; i < s->space; i++) {
         s->n[i] = qn_dim(x, 2 + i);
         if (s->n[i] < 1) return conv_error(x, "an axis without places, or of unknown size");

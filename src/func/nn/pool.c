@@ -1,7 +1,8 @@
 /* pool.c - pooling: one number of each window of an image, its largest, mean or norm.
  *
  * Windows at equal distances are movement (WINDOW), so pooling is a reduction over axes that no
- * memory has, and its gradient the windows undone. Windows whose beginnings follow no such rule,
+ * memory has, and its gradient the windows undone. Few windows, as those of adaptive pooling are
+ * as a rule, are slices, each a reduction, side by side. Others whose beginnings follow no rule,
  * those of adaptive pooling where the number of places does not divide the size, and of fractional
  * pooling, are gathered: all as long as the longest, what is behind a shorter one's end left out.
  *
@@ -13,6 +14,7 @@
 
 #define SAME(name) ((int)QN_POOL_##name == POOL_##name)
 enum { POOL_MAX, POOL_AVG, POOL_NORM };
+enum { FEW_OF_AXIS = 16, FEW_SUMS = 1 << 12, FEW_MAX = 64 }; /* windows, that are slices then */
 _Static_assert(SAME(MAX) && SAME(AVG) && SAME(NORM), "qn_pool_kind");
 
 /* Windows along one spatial axis. */
@@ -210,6 +212,51 @@ static qn_tensor *pool_windows(const pooling *p, qn_tensor *x, double outside, u
     return inside && t ? qn_where(inside, t, qn_like(t, outside)) : t;
 }
 
+/* ---- few windows ----------------------------------------------------------------------------- */
+
+/* Window k of an axis of adaptive pooling, by itself. */
+static qn_tensor *piece(const pooling *p, qn_tensor *x, int i, int64_t k) {
+    int64_t n = p->at[i].n, m = p->at[i].places, from = k * n / m;
+    return func_slice_axis(x, p->first + i, from, ((k + 1) * n + m - 1) / m - from, 1);
+}
+
+/* Few enough that each is read as a slice, a reduction of its own? One over all is no piece. */
+static bool in_pieces(const pooling *p, int64_t most_of_axis, int64_t most) {
+    int64_t all = 1;
+    for (int i = 0; i < p->c.space; i++) {
+        if (p->at[i].n < 1 || p->at[i].places > most_of_axis) return false;
+        all *= p->at[i].places;
+    }
+    return p->o.adaptive && all > 1 && all <= most;
+}
+
+/* Sums over windows: the axes are summed one after the other, the outer ones first, which are rows
+ * of vectors. */
+static qn_tensor *piece_sums(const pooling *p, qn_tensor *x) {
+    qn_tensor *part[FEW_OF_AXIS];
+    for (int i = 0; i < p->c.space && x; i++) {
+        for (int64_t k = 0; k < p->at[i].places; k++) {
+            part[k] = piece(p, x, i, k);
+            part[k] = part[k] ? build_reduce(OP_SUM, part[k], 1u << (p->first + i), true) : NULL;
+            if (!part[k]) return NULL;
+        }
+        x = qn_concat((int)p->at[i].places, part, p->first + i);
+    }
+    return x;
+}
+
+/* The largest of each window, which is reduced as a whole, so that equal ones share alike. */
+static qn_tensor *piece_max(const pooling *p, qn_tensor *x, int i) {
+    qn_tensor *part[FEW_OF_AXIS];
+    if (!x || i == p->c.space)
+        return x ? build_reduce(OP_MAX, x, ((1u << i) - 1) << p->first, true) : NULL;
+    for (int64_t k = 0; k < p->at[i].places; k++) {
+        part[k] = piece_max(p, piece(p, x, i, k), i + 1);
+        if (!part[k]) return NULL;
+    }
+    return qn_concat((int)p->at[i].places, part, p->first + i);
+}
+
 /* ---- what becomes of a window ---------------------------------------------------------------- */
 
 static double lowest(qn_dtype d) {
@@ -236,8 +283,9 @@ static qn_tensor *counts(const pooling *p, int i) {
 }
 
 static qn_tensor *averaged(const pooling *p, qn_tensor *x) {
-    uint32_t mask;
-    qn_tensor *t = pool_windows(p, x, 0, &mask), *divisor = NULL;
+    uint32_t mask = 0;
+    bool pieces = in_pieces(p, FEW_OF_AXIS, FEW_SUMS);
+    qn_tensor *t = pieces ? piece_sums(p, x) : pool_windows(p, x, 0, &mask), *divisor = NULL;
     double all = 1;
     for (int i = 0; i < p->c.space && t; i++) {
         qn_tensor *count = counts(p, i);
@@ -246,9 +294,10 @@ static qn_tensor *averaged(const pooling *p, qn_tensor *x) {
         if (count) divisor = divisor ? qn_mul(divisor, count) : count;
         if (!count) all *= (double)p->at[i].size;
     }
-    if (!t || !divisor) return t ? func_mean(t, mask, false) : NULL;
+    if (!t || (!divisor && !pieces)) return t ? func_mean(t, mask, false) : NULL;
+    if (!divisor) return qn_div(t, qn_like(t, all));
     if (all != 1) divisor = qn_mul(divisor, qn_like(divisor, all));
-    return qn_div(build_reduce(OP_SUM, t, mask, false), divisor);
+    return qn_div(pieces ? t : build_reduce(OP_SUM, t, mask, false), divisor);
 }
 
 static qn_tensor *normed(const pooling *p, qn_tensor *x) {
@@ -256,9 +305,13 @@ static qn_tensor *normed(const pooling *p, qn_tensor *x) {
     double e = p->o.p;
     qn_tensor *powers = e == 2 ? qn_square(x) : qn_pow(qn_abs(x), qn_like(x, e));
     powers = e == 1 ? qn_abs(x) : powers;
-    qn_tensor *t = pool_windows(p, powers, 0, &mask);
-    t = t ? build_reduce(OP_SUM, t, mask, false) : NULL;
-    return e == 1 ? t : func_norm_root(t, e);
+    if (in_pieces(p, FEW_OF_AXIS, FEW_SUMS)) {
+        powers = piece_sums(p, powers);
+    } else {
+        powers = pool_windows(p, powers, 0, &mask);
+        powers = powers ? build_reduce(OP_SUM, powers, mask, false) : NULL;
+    }
+    return e == 1 ? powers : func_norm_root(powers, e);
 }
 
 static qn_tensor *pooled(qn_tensor *x, const int64_t *size, const qn_pool_options *o) {
@@ -267,6 +320,7 @@ static qn_tensor *pooled(qn_tensor *x, const int64_t *size, const qn_pool_option
     if (!x || !pool_read(&p, x, size, o)) return NULL;
     if (!(p.o.adaptive ? pool_adaptive(&p, x) : pool_regular(&p, x))) return NULL;
     qn_dtype d = qn_dtype_of(x);
+    if (p.o.kind == QN_POOL_MAX && in_pieces(&p, FEW_OF_AXIS, FEW_MAX)) return piece_max(&p, x, 0);
     if (p.o.kind == QN_POOL_MAX) {
         x = pool_windows(&p, x, lowest(d), &mask);
         return x ? build_reduce(OP_MAX, x, mask, false) : NULL;
