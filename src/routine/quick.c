@@ -20,9 +20,16 @@
 #define FOR_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 #define INLINE     FOR_AVX512 static inline __attribute__((always_inline))
 
-enum { LANES = 16, REGISTERS = 8, BASE = LANES * REGISTERS };
+enum { LANES = 16, REGISTERS = 16, BASE = LANES * REGISTERS };
 enum { MANY_WORDS = 1 << 17, MOST_WORDS = 1 << 21 };
 typedef __m512i vector;
+
+/* Loops over registers are to be none. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
 
 /* ---- in registers ---------------------------------------------------------------------------- */
 
@@ -74,39 +81,63 @@ INLINE void exchange(vector *a, vector *b) {
     *a = less;
 }
 
-/* n sorted halves of `half` vectors each to whole ones: the second mirrored, then at distances. */
-INLINE void merge_halves(vector *v, int all, int half) {
-    for (int at = 0; at < all; at += 2 * half) {
-        for (int i = 0; i < half; i++) {
-            vector other = reversed(v[at + 2 * half - 1 - i]);
-            exchange(&v[at + i], &other);
-            v[at + 2 * half - 1 - i] = other;
-        }
-        /* the mirrored ones went up and down: each half is bitonic */
-        for (int distance = half / 2; distance; distance /= 2)
-            for (int i = 0; i < 2 * half; i++)
-                if (!(i & distance)) exchange(&v[at + i], &v[at + i + distance]);
-        for (int i = 0; i < 2 * half; i++) v[at + i] = merged(v[at + i]);
+/* Two sorted halves of `half` vectors each to one: the second mirrored, then at distances. */
+INLINE void merge_halves(vector *v, const int half) {
+    UNROLLED
+    for (int i = 0; i < half; i++) {
+        vector other = reversed(v[2 * half - 1 - i]);
+        exchange(&v[i], &other);
+        v[2 * half - 1 - i] = other;
     }
+    /* the mirrored ones went up and down: each half is bitonic */
+    UNROLLED
+    for (int distance = half / 2; distance; distance /= 2) {
+        UNROLLED
+        for (int i = 0; i < 2 * half; i++)
+            if (!(i & distance)) exchange(&v[i], &v[i + distance]);
+    }
+    UNROLLED
+    for (int i = 0; i < 2 * half; i++) v[i] = merged(v[i]);
 }
 
-/* Words beyond n count as the largest. */
-FOR_AVX512 static void sort_base(uint32_t *a, int64_t n) {
+INLINE __mmask16 lanes_left(int64_t left) {
+    return left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
+}
+
+/* n words in `used` vectors; those beyond count as the largest. */
+INLINE void sort_vectors(uint32_t *a, int64_t n, const int used) {
     vector v[REGISTERS];
-    int used = n > 4 * LANES ? 8 : n > 2 * LANES ? 4 : n > LANES ? 2 : 1;
+    UNROLLED
     for (int i = 0; i < used; i++) {
-        int64_t left = n - (int64_t)i * LANES;
-        __mmask16 on = left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
+        __mmask16 on = lanes_left(n - (int64_t)i * LANES);
         v[i] = sorted(_mm512_mask_loadu_epi32(_mm512_set1_epi32(-1), on, a + i * LANES));
     }
-    if (used >= 2) merge_halves(v, used, 1);
-    if (used >= 4) merge_halves(v, used, 2);
-    if (used >= 8) merge_halves(v, used, 4);
-    for (int i = 0; i < used; i++) {
-        int64_t left = n - (int64_t)i * LANES;
-        __mmask16 on = left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
-        _mm512_mask_storeu_epi32(a + i * LANES, on, v[i]);
-    }
+    UNROLLED
+    for (int i = 0; i < used; i += 2)
+        if (used >= 2) merge_halves(v + i, 1);
+    UNROLLED
+    for (int i = 0; i < used; i += 4)
+        if (used >= 4) merge_halves(v + i, 2);
+    UNROLLED
+    for (int i = 0; i < used; i += 8)
+        if (used >= 8) merge_halves(v + i, 4);
+    if (used >= 16) merge_halves(v, 8);
+    UNROLLED
+    for (int i = 0; i < used; i++)
+        _mm512_mask_storeu_epi32(a + i * LANES, lanes_left(n - (int64_t)i * LANES), v[i]);
+}
+
+FOR_AVX512 static void sort_base(uint32_t *a, int64_t n) {
+    if (n > 8 * LANES)
+        sort_vectors(a, n, 16);
+    else if (n > 4 * LANES)
+        sort_vectors(a, n, 8);
+    else if (n > 2 * LANES)
+        sort_vectors(a, n, 4);
+    else if (n > LANES)
+        sort_vectors(a, n, 2);
+    else
+        sort_vectors(a, n, 1);
 }
 
 /* ---- at a pivot ------------------------------------------------------------------------------ */
