@@ -10,19 +10,22 @@ enum { MOST = 80 };
 
 typedef struct net {
     played *p;
-    qn_tensor *w[MOST], *speed[MOST];
+    qn_tensor *w[MOST], *speed[MOST]; /* speeds where there is a momentum */
+    double momentum;
     int count;
 } net;
 
-/* The next parameter: of `fan` inputs an element; ones or zeros where that is 0 or below. */
+/* The next parameter: of `fan` inputs an element; ones or zeros where that is 0 or below. Its speed
+ * is data from the start, since rules simplify by zeros that are known to be some. */
 static qn_tensor *parameter(net *n, int rank, const int64_t *shape, int64_t fan) {
     int64_t all = 1;
     for (int i = 0; i < rank; i++) all *= shape[i];
-    float *data = malloc((size_t)all * sizeof *data), scale = sqrtf(6.f / (float)fan);
+    float *data = calloc((size_t)all, sizeof *data), scale = sqrtf(6.f / (float)fan);
     if (!data || n->count == MOST) {
         free(data);
         return NULL;
     }
+    if (n->momentum > 0) n->speed[n->count] = qn_from(n->p->qn, QN_F32, rank, shape, data);
     for (int64_t i = 0; i < all; i++)
         data[i] = fan > 0 ? scale * vs_value(100u + (uint32_t)n->count, (uint64_t)i) : fan == 0;
     qn_tensor *t = qn_from(n->p->qn, QN_F32, rank, shape, data);
@@ -31,16 +34,14 @@ static qn_tensor *parameter(net *n, int rank, const int64_t *shape, int64_t fan)
 }
 
 /* The loss, after w <- w - rate * (momentum * speed + gradient). */
-static void descend(net *n, qn_tensor *loss, double rate, double momentum) {
+static void descend(net *n, qn_tensor *loss, double rate) {
     qn_tensor *g[MOST];
     played *p = n->p;
     if (!loss || qn_grad(loss, NULL, n->count, n->w, g)) return;
     for (int i = 0; i < n->count; i++) {
         qn_tensor *v = g[i];
-        if (momentum > 0) {
-            n->speed[i] = qn_sub(n->w[i], n->w[i]);
-            if (qn_realize(1, &n->speed[i])) return;
-            v = qn_add(qn_mul(n->speed[i], qn_like(v, momentum)), v);
+        if (n->momentum > 0) {
+            v = qn_add(qn_mul(n->speed[i], qn_like(v, n->momentum)), v);
             qn_assign(n->speed[i], v);
         }
         qn_assign(n->w[i], qn_sub(n->w[i], qn_mul(v, qn_like(v, rate))));
@@ -76,7 +77,7 @@ static void lstm(played *p, const vs_case *c) {
         }
         out[t] = in;
     }
-    descend(&n, qn_mean(qn_square(qn_stack((int)steps, out, 0)), QN_ALL, false), 0.5, 0);
+    descend(&n, qn_mean(qn_square(qn_stack((int)steps, out, 0)), QN_ALL, false), 0.5);
 end:
     free(out);
 }
@@ -94,7 +95,7 @@ static qn_tensor *conv_norm(net *n, qn_tensor *x, int64_t to, int64_t k, int64_t
 
 static void resnet(played *p, const vs_case *c) {
     int64_t width = c->d[0], size = c->d[1], batch = c->d[2], wide = 8 * width, ten = 10;
-    net n = {.p = p};
+    net n = {.p = p, .momentum = 0.9};
     qn_tensor *x = play_input(p, c, 0, 4, (int64_t[]){batch, 3, size, size});
     int32_t label[1024];
     for (int64_t i = 0; i < batch && i < 1024; i++) label[i] = (int32_t)(i % ten);
@@ -108,7 +109,7 @@ static void resnet(played *p, const vs_case *c) {
     }
     h = qn_mean_axes(h, 2, (int[]){2, 3}, false);
     qn_tensor *w = parameter(&n, 2, (int64_t[]){wide, ten}, wide), *b = parameter(&n, 1, &ten, -1);
-    descend(&n, qn_cross_entropy(qn_add(qn_matmul(h, w), b), y), 0.01, 0.9);
+    descend(&n, qn_cross_entropy(qn_add(qn_matmul(h, w), b), y), 0.01);
 }
 
 bool play_nets(played *p, const vs_case *c) {
