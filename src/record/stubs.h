@@ -160,6 +160,8 @@ S(qn_tensor *, P, t_t_dtype_i_p, (qn_tensor *a0, qn_dtype a1, int a2, const int6
   a1, a2, a3), (P(0), I(1), I(2), P(3)))
 S(qn_tensor *, P, t_t_dtype_i_p_f, (qn_tensor *a0, qn_dtype a1, int a2, const int64_t *a3,
   double a4), (a0, a1, a2, a3, a4), (P(0), I(1), I(2), P(3), F(4)))
+S(qn_tensor *, P, t_t_dtype_i_p_f_f, (qn_tensor *a0, qn_dtype a1, int a2, const int64_t *a3,
+  double a4, double a5), (a0, a1, a2, a3, a4, a5), (P(0), I(1), I(2), P(3), F(4), F(5)))
 S(qn_tensor *, P, t_t_dtype_i_p_z_z, (qn_tensor *a0, qn_dtype a1, int a2, const int64_t *a3,
   int64_t a4, int64_t a5), (a0, a1, a2, a3, a4, a5), (P(0), I(1), I(2), P(3), I(4), I(5)))
 S(qn_tensor *, P, t_t_f, (qn_tensor *a0, double a1), (a0, a1), (P(0), F(1)))
@@ -808,6 +810,17 @@ X(qn_tensor *, xavier_normal, t_t_dtype_i_p_f, OF_HANDLES_1(key), (qn_tensor *ke
   (key, dtype, rank, shape, gain))
 X(qn_tensor *, xavier_uniform, t_t_dtype_i_p_f, OF_HANDLES_1(key), (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain),
   (key, dtype, rank, shape, gain))
+X(qn_tensor *, gamma, t_t_t, OF_HANDLES_2(key, alpha), (qn_tensor *key, qn_tensor *alpha), (key, alpha))
+X(qn_tensor *, beta, t_t_t_t, OF_HANDLES_3(key, a, b), (qn_tensor *key, qn_tensor *a, qn_tensor *b), (key, a, b))
+X(qn_tensor *, dirichlet, t_t_t, OF_HANDLES_2(key, alpha), (qn_tensor *key, qn_tensor *alpha), (key, alpha))
+X(qn_tensor *, poisson, t_t_t, OF_HANDLES_2(key, rate), (qn_tensor *key, qn_tensor *rate), (key, rate))
+X(qn_tensor *, truncated_normal, t_t_dtype_i_p_f_f, OF_HANDLES_1(key), (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double lo,
+  double hi), (key, dtype, rank, shape, lo, hi))
+X(qn_tensor *, permutation, t_t_z, OF_HANDLES_1(key), (qn_tensor *key, int64_t n), (key, n))
+X(qn_tensor *, shuffle, t_t_t_i, OF_HANDLES_2(key, x), (qn_tensor *key, qn_tensor *x, int axis), (key, x, axis))
+X(qn_tensor *, multinomial_distinct, t_t_t_z, OF_HANDLES_2(key, weights), (qn_tensor *key, qn_tensor *weights, int64_t n), (key, weights, n))
+X(qn_tensor *, orthogonal, t_t_dtype_i_p_f, OF_HANDLES_1(key), (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double gain), (key,
+  dtype, rank, shape, gain))
 X(qn_module *, module_new, modulep_c_uint64_t, OF_CONTEXT(qn), (qn_ctx *qn, uint64_t seed), (qn, seed))
 VOID(module_free, void_modulep, OF_HANDLES_1(m), (qn_module *m), (m))
 X(qn_tensor *, module_parameter, t_modulep_w_dtype_i_p_constinit_optionsp, OF_HANDLES_1(m), (qn_module *m, const char *name, qn_dtype dtype,
