@@ -33,8 +33,6 @@ EXAMPLES := $(call programs,examples,[0-9]*.c)
 
 all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)  ## library and command
 
-# Loops over elements that are to become vectors; at -O2 gcc makes none of unknown length.
-$(BUILD)/src/routine/order.o: ALL_CFLAGS += -O3
 # Inside the library public functions have names of their own.
 $(filter-out $(BUILD)/src/record/%,$(LIBOBJ)): ALL_CFLAGS += -include src/record/inside.h
 $(BUILD)/%.o: %.c

@@ -10,3 +10,5 @@ FAST := $(addprefix src/,base/arena.c base/guard.c base/handle.c base/hash.c bas
     run/buffer.c run/level.c run/plan.c run/plans.c run/realize.c dev/cpu/cpu.c)
 SMALL := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(FAST),$(LIBSRC)))
 $(if $(filter -O2,$(CFLAGS)),$(SMALL)): ALL_CFLAGS += -Os
+# Keys of elements are to be made by vectors; at -O2 gcc makes none of loops of unknown length.
+$(if $(filter -O2,$(CFLAGS)),$(BUILD)/src/routine/order.o): ALL_CFLAGS += -O3

@@ -104,52 +104,53 @@ INLINE __mmask16 lanes_left(int64_t left) {
     return left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
 }
 
-/* n words in `used` vectors; those beyond count as the largest. */
-INLINE void sort_vectors(uint32_t *a, int64_t n, const int used) {
-    vector v[REGISTERS];
+/* Sixteen words a vector, in order across 4, 8 or 16 of them; each is code once, for it is long. */
+FOR_AVX512 static __attribute__((noinline)) void sort_four(vector *v) {
     UNROLLED
-    for (int i = 0; i < used; i++) {
-        __mmask16 on = lanes_left(n - (int64_t)i * LANES);
-        v[i] = sorted(_mm512_mask_loadu_epi32(_mm512_set1_epi32(-1), on, a + i * LANES));
-    }
-    UNROLLED
-    for (int i = 0; i < used; i += 2)
-        if (used >= 2) merge_halves(v + i, 1);
-    UNROLLED
-    for (int i = 0; i < used; i += 4)
-        if (used >= 4) merge_halves(v + i, 2);
-    UNROLLED
-    for (int i = 0; i < used; i += 8)
-        if (used >= 8) merge_halves(v + i, 4);
-    if (used >= 16) merge_halves(v, 8);
-    UNROLLED
-    for (int i = 0; i < used; i++)
-        _mm512_mask_storeu_epi32(a + i * LANES, lanes_left(n - (int64_t)i * LANES), v[i]);
+    for (int i = 0; i < 4; i++) v[i] = sorted(v[i]);
+    merge_halves(v, 1);
+    merge_halves(v + 2, 1);
+    merge_halves(v, 2);
 }
 
+FOR_AVX512 static __attribute__((noinline)) void sort_eight(vector *v) {
+    sort_four(v);
+    sort_four(v + 4);
+    merge_halves(v, 4);
+}
+
+FOR_AVX512 static __attribute__((noinline)) void sort_sixteen(vector *v) {
+    sort_eight(v);
+    sort_eight(v + 8);
+    merge_halves(v, 8);
+}
+
+/* At most BASE words; those beyond n count as the largest. */
 FOR_AVX512 static void sort_base(uint32_t *a, int64_t n) {
-    if (n > 8 * LANES)
-        sort_vectors(a, n, 16);
-    else if (n > 4 * LANES)
-        sort_vectors(a, n, 8);
-    else if (n > 2 * LANES)
-        sort_vectors(a, n, 4);
-    else if (n > LANES)
-        sort_vectors(a, n, 2);
+    vector v[REGISTERS];
+    int used = n > 8 * LANES ? 16 : n > 4 * LANES ? 8 : 4;
+    for (int i = 0; i < used; i++)
+        v[i] = _mm512_mask_loadu_epi32(_mm512_set1_epi32(-1), lanes_left(n - (int64_t)i * LANES),
+                                       a + i * LANES);
+    if (used == 16)
+        sort_sixteen(v);
+    else if (used == 8)
+        sort_eight(v);
     else
-        sort_vectors(a, n, 1);
+        sort_four(v);
+    for (int i = 0; i < used; i++)
+        _mm512_mask_storeu_epi32(a + i * LANES, lanes_left(n - (int64_t)i * LANES), v[i]);
 }
 
 /* ---- at a pivot ------------------------------------------------------------------------------ */
 
 /* The words of x below the pivot (or not above it) to `left`, which moves on, the others to in
- * front of `right`. A whole vector is written at either side. */
+ * front of `right`, which moves back. A whole vector is written at the left. */
 INLINE void divide(vector x, vector pivot, bool above, uint32_t **left, uint32_t **right) {
     __mmask16 upper = above ? _mm512_cmpgt_epu32_mask(x, pivot) : _mm512_cmpge_epu32_mask(x, pivot);
     int many = __builtin_popcount(upper);
     vector low = _mm512_maskz_compress_epi32((__mmask16)~upper, x);
     vector high = _mm512_maskz_compress_epi32(upper, x);
-    /* the larger ones end at `right`: turned to the upper lanes */
     _mm512_storeu_si512(*left, low);
     *left += LANES - many;
     *right -= many;
@@ -176,8 +177,7 @@ FOR_AVX512 static int64_t divided(uint32_t *a, int64_t n, uint32_t at, bool abov
     }
     int64_t odd = hi - lo;
     for (int64_t i = 0; i < odd; i++) rest[i] = lo[i];
-    /* between left and right there is room for what is held back: write whole vectors while they
-     * fit, the last words singly */
+    /* all is read, and between left and right there is room for what is held back */
     divide(first, pivot, above, &left, &right);
     for (int64_t i = 0; i < odd; i++) {
         bool up = above ? rest[i] > at : rest[i] >= at;
