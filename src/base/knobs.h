@@ -58,8 +58,8 @@ X(FUSE, "fuse", NUMBER, ANY, "1", "0 materialises every node (for finding faults
 X(LIFT, "lift", NUMBER, ANY, "1",
   "0 compiles every constant into its kernel instead of giving it at each launch (for finding "
   "faults)")
-X(PROMOTE, "promote", NUMBER, ANY, "1",
-  "0 forbids implicit casts: tensors of several dtypes that meet in one call are QN_EDTYPE, which "
+X(EXPLICIT, "explicit", NUMBER, ANY, "0",
+  "1 forbids implicit casts: tensors of several dtypes that meet in one call are QN_EDTYPE, which "
   "names them. Numbers (qn_weak) meet everything")
 X(CHECK, "check", NUMBER, ANY, "0",
   "1 checks every index that is computed (gather, scatter, take, embedding, labels of losses) when "

@@ -34,7 +34,7 @@ typedef struct func_arg {
 func_frame func_begin_on(const char *name, size_t n, const func_arg *arg);
 func_frame func_begin(qn_ctx *qn, const char *name); /* qn NULL: everything gives NULL */
 qn_tensor *func_end(func_frame f, qn_tensor *result);
-/* dtype_promote of two arguments, or, where knob promote forbids that they meet, an error. */
+/* dtype_promote of two arguments, or, where knob explicit forbids that they meet, an error. */
 qn_dtype func_meet(const qn_tensor *x, const qn_tensor *y);
 void func_meet_all(const func_frame *f, int n, qn_tensor *const *xs); /* a list that was given */
 void func_floats(func_frame *f, int n, qn_tensor **x);                /* func.c */

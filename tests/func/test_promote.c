@@ -134,7 +134,7 @@ static void no_cast_is_implicit_where_it_is_forbidden(void) {
     qn_tensor *i = qn_ones(qn, QN_I32, 2, (int64_t[]){2, 2});
     qn_tensor *c = qn_ones(qn, QN_BOOL, 2, (int64_t[]){2, 2});
     CHECK(qn_add(f, h) && qn_matmul(f, h) && qn_concat(2, (qn_tensor *[]){f, i}, 0));
-    CHECK_INT(qn_set(qn, "promote", "0"), QN_OK);
+    CHECK_INT(qn_set(qn, "explicit", "1"), QN_OK);
     refused(qn, qn_add(f, h), "f32", "f16");
     refused(qn, qn_mul(f, c), "f32", "bool");
     refused(qn, qn_gt(f, i), "f32", "i32");
@@ -154,7 +154,7 @@ static void no_cast_is_implicit_where_it_is_forbidden(void) {
 /* What says its dtypes goes on: numbers, conditions, indices, and whatever functions do inside. */
 static void functions_go_on_where_casts_are_forbidden(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
-    CHECK_INT(qn_set(qn, "promote", "0"), QN_OK);
+    CHECK_INT(qn_set(qn, "explicit", "1"), QN_OK);
     for (int d = QN_F16; d <= QN_F32; d++) {
         qn_tensor *x = qn_ones(qn, (qn_dtype)d, 2, (int64_t[]){4, 4});
         qn_tensor *i = qn_zeros(qn, QN_I64, 2, (int64_t[]){4, 4}), *row = qn_select(i, 0, 0);

@@ -4,7 +4,7 @@
  * Two tensors meet as dtype_promote has it. A number that is no tensor is weak: it says its kind,
  * whole or real, and gives way to any dtype of that kind or a later one (bool, integers, floats).
  *
- * Knob promote 0 refuses arguments of a call that are of several dtypes. What a composed function
+ * Knob explicit 1 refuses arguments of a call that are of several dtypes. What a composed function
  * does inside is its own business, so only what the caller gave is looked at: the arguments of the
  * outermost function, which stand in the graph while it runs, or those of an operation that was
  * called itself. */
@@ -85,9 +85,9 @@ static bool was_given(const graph *g, node_id x) {
 
 bool dtype_may_meet(const graph *g, node_id x, node_id y) {
     qn_ctx *qn = g->ctx;
-    if (qn->knob[KNOB_PROMOTE].number != 0 || g->node[x].dtype == g->node[y].dtype) return true;
+    if (qn->knob[KNOB_EXPLICIT].number == 0 || g->node[x].dtype == g->node[y].dtype) return true;
     if (g->func && !(was_given(g, x) && was_given(g, y))) return true;
-    fail(qn, QN_EDTYPE, "%s: %s meets %s, and knob promote is 0: cast one of them",
+    fail(qn, QN_EDTYPE, "%s: %s meets %s, and knob explicit is 1: cast one of them",
          graph_name(qn, "call"), qn_dtype_name((qn_dtype)g->node[x].dtype),
          qn_dtype_name((qn_dtype)g->node[y].dtype));
     return false;
