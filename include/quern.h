@@ -234,6 +234,13 @@ QN_API qn_dtype qn_result_type(int n, qn_tensor *const *xs, int m, const qn_dtyp
  * and float; ANY: they always may. false for dtypes that are none. */
 typedef enum qn_casting { QN_CAST_SAFE = 0, QN_CAST_SAME_KIND = 1, QN_CAST_ANY = 2 } qn_casting;
 QN_API bool qn_can_cast(qn_dtype from, qn_dtype to, qn_casting casting);
+/* Which way of a Fourier transform of length n is divided: the inverse by n, both by its root, or
+ * the forward one by n. */
+typedef enum qn_fft_norm {
+    QN_NORM_BACKWARD = 0,
+    QN_NORM_ORTHO = 1,
+    QN_NORM_FORWARD = 2
+} qn_fft_norm;
 /* How the context's device computes in a dtype. */
 typedef enum qn_support {
     QN_LACKING = 0,  /* not at all: a kernel of it is QN_EDEVICE */

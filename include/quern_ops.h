@@ -777,6 +777,52 @@ QN_API qn_tensor *qn_cross(qn_tensor *x, qn_tensor *y, int axis);
  * smaller rank; any numbers */
 QN_API qn_tensor *qn_kron(qn_tensor *x, qn_tensor *y);
 
+/* ---- operations: Fourier transforms ------------------------------------------------------- */
+
+/* Complex numbers are pairs, real and imaginary part, along a last axis of size 2, and axes count
+ * without it. Any length; f64, else f32 inside. n is the length, 0 the axis's own: what is longer
+ * is cut, what is shorter has zeros behind. QN_ESHAPE for a size that varies or is 0, QN_ERANGE for
+ * an axis that x lacks. Lists of axes: of none all. */
+
+/* sum over j of x[j] e^(-2 pi i j k / n) for k < n */
+QN_API qn_tensor *qn_fft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
+/* the inverse of fft: e^(+2 pi i j k / n) */
+QN_API qn_tensor *qn_ifft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
+/* fft of real numbers, without pairs: its first n/2 + 1 numbers, as pairs */
+QN_API qn_tensor *qn_rfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
+/* the inverse of rfft: n real numbers, 0: 2 (size - 1); imaginary parts that should be 0 are not
+ * read */
+QN_API qn_tensor *qn_irfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
+/* fft of a signal of which half is there, the other its mirror image conjugated: n real numbers, 0:
+ * 2 (size - 1) */
+QN_API qn_tensor *qn_hfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
+/* the inverse of hfft: of real numbers the first n/2 + 1, as pairs */
+QN_API qn_tensor *qn_ihfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
+/* fft along n axes */
+QN_API qn_tensor *qn_fftn(qn_tensor *x, int n, const int *axes, qn_fft_norm norm);
+/* ifft along n axes */
+QN_API qn_tensor *qn_ifftn(qn_tensor *x, int n, const int *axes, qn_fft_norm norm);
+/* rfft along the last of n axes, then fft along the others */
+QN_API qn_tensor *qn_rfftn(qn_tensor *x, int n, const int *axes, qn_fft_norm norm);
+/* the inverse of rfftn; the last axis is `last` long, 0: 2 (size - 1) */
+QN_API qn_tensor *qn_irfftn(qn_tensor *x, int n, const int *axes, int64_t last, qn_fft_norm norm);
+/* fft along the last two axes */
+QN_API qn_tensor *qn_fft2(qn_tensor *x, qn_fft_norm norm);
+/* ifft along the last two axes */
+QN_API qn_tensor *qn_ifft2(qn_tensor *x, qn_fft_norm norm);
+/* rfftn along the last two axes */
+QN_API qn_tensor *qn_rfft2(qn_tensor *x, qn_fft_norm norm);
+/* irfftn along the last two axes */
+QN_API qn_tensor *qn_irfft2(qn_tensor *x, int64_t last, qn_fft_norm norm);
+/* [n]: the frequencies of fft, a sample each d: 0, 1, .., -2, -1 over n d */
+QN_API qn_tensor *qn_fftfreq(qn_ctx *qn, qn_dtype dtype, int64_t n, double d);
+/* [n/2 + 1]: those of rfft */
+QN_API qn_tensor *qn_rfftfreq(qn_ctx *qn, qn_dtype dtype, int64_t n, double d);
+/* rolled by half of n axes, here all of the tensor: frequency 0 is in the middle */
+QN_API qn_tensor *qn_fftshift(qn_tensor *x, int n, const int *axes);
+/* the inverse of fftshift */
+QN_API qn_tensor *qn_ifftshift(qn_tensor *x, int n, const int *axes);
+
 /* ---- operations: products ----------------------------------------------------------------- */
 
 /* In the dtype in which the operands meet; sizes that are summed over are equal, else QN_ESHAPE. */

@@ -270,6 +270,24 @@
     X(glu, -4, 4, qn_glu(M, 1))                                                                    \
     X(nan_to_num, -4, 4, qn_nan_to_num(M, 0, 1, -1))                                               \
     X(frexp, -4, 4, frexp_of(M))                                                                   \
+    X(fft, -4, 4, qn_fft(IN(3, 6, 2), 0, -1, QN_NORM_BACKWARD))                                    \
+    X(ifft, -4, 4, qn_ifft(IN(5, 3, 2), 7, 0, QN_NORM_BACKWARD))                                   \
+    X(rfft, -4, 4, qn_rfft(M, 0, -1, QN_NORM_ORTHO))                                               \
+    X(irfft, -4, 4, qn_irfft(IN(3, 4, 2), 0, -1, QN_NORM_BACKWARD))                                \
+    X(hfft, -4, 4, qn_hfft(IN(3, 4, 2), 5, -1, QN_NORM_FORWARD))                                   \
+    X(ihfft, -4, 4, qn_ihfft(IN(5, 3), 0, 0, QN_NORM_BACKWARD))                                    \
+    X(fftn, -4, 4, qn_fftn(IN(3, 4, 2), 0, NULL, QN_NORM_BACKWARD))                                \
+    X(ifftn, -4, 4, qn_ifftn(IN(3, 4, 2, 2), 2, AXES(2, 0), QN_NORM_ORTHO))                        \
+    X(rfftn, -4, 4, qn_rfftn(IN(3, 5, 2), 2, AXES(0, 1), QN_NORM_BACKWARD))                        \
+    X(irfftn, -4, 4, qn_irfftn(IN(3, 4, 2), 0, NULL, 7, QN_NORM_BACKWARD))                         \
+    X(fft2, -4, 4, qn_fft2(IN(4, 6, 2), QN_NORM_BACKWARD))                                         \
+    X(ifft2, -4, 4, qn_ifft2(IN(4, 3, 2), QN_NORM_BACKWARD))                                       \
+    X(rfft2, -4, 4, qn_rfft2(M, QN_NORM_BACKWARD))                                                 \
+    X(irfft2, -4, 4, qn_irfft2(IN(4, 3, 2), 0, QN_NORM_FORWARD))                                   \
+    X(fftfreq, 0, 0, qn_fftfreq(a->qn, a->d, 7, 0.5))                                              \
+    X(rfftfreq, 0, 0, qn_rfftfreq(a->qn, a->d, 8, 0.5))                                            \
+    X(fftshift, -4, 4, qn_fftshift(M, 0, NULL))                                                    \
+    X(ifftshift, -4, 4, qn_ifftshift(IN(5, 6), 1, AXES(0)))                                        \
     X(cast_saturating, -300, 300, qn_cast_saturating(M, dtype_is_float(a->d) ? QN_F64 : QN_I8))    \
     X(mx_quantize, -4, 4, mx_of(qn_detach(M), false))                                              \
     X(mx_dequantize, -4, 4, mx_of(qn_detach(M), true))                                             \

@@ -174,6 +174,7 @@ SECTIONS = [("making", lambda op: False), ("converting", lambda op: False),
             ("movement", lambda op: False),
             ("joining and splitting", lambda op: False), ("computed indices", lambda op: False),
             ("sorting", lambda op: False), ("linear algebra", lambda op: False),
+            ("Fourier transforms", lambda op: False),
             ("products", lambda op: False), ("convolution and pooling", lambda op: False),
             ("neural networks", lambda op: False), ("random numbers", lambda op: False),
             ("marks", lambda op: op.class_ == "MARK")]

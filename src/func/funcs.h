@@ -469,6 +469,49 @@ X(TENSOR, kron, (qn_tensor *x, qn_tensor *y), -, 0, 0,
   "the Kronecker product: y times each element of x, side by side; axes of size 1 go in "
   "front of the smaller rank; any numbers")
 
+/* Fourier transforms: complex numbers are pairs, real and imaginary part, along a last axis of
+ * size 2, and axes count without it. Any length; f64, else f32 inside. n is the length, 0 the
+ * axis's own: what is longer is cut, what is shorter has zeros behind. QN_ESHAPE for a size that
+ * varies or is 0, QN_ERANGE for an axis that x lacks. Lists of axes: of none all */
+X(TENSOR, fft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
+  "sum over j of x[j] e^(-2 pi i j k / n) for k < n")
+X(TENSOR, ifft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
+  "the inverse of fft: e^(+2 pi i j k / n)")
+X(TENSOR, rfft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
+  "fft of real numbers, without pairs: its first n/2 + 1 numbers, as pairs")
+X(TENSOR, irfft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
+  "the inverse of rfft: n real numbers, 0: 2 (size - 1); imaginary parts that should be 0 are not"
+  " read")
+X(TENSOR, hfft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
+  "fft of a signal of which half is there, the other its mirror image conjugated: n real numbers,"
+  " 0: 2 (size - 1)")
+X(TENSOR, ihfft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
+  "the inverse of hfft: of real numbers the first n/2 + 1, as pairs")
+X(TENSOR, fftn, (qn_tensor *x, int n, const int *axes, qn_fft_norm norm), -, 0, 0,
+  "fft along n axes")
+X(TENSOR, ifftn, (qn_tensor *x, int n, const int *axes, qn_fft_norm norm), -, 0, 0,
+  "ifft along n axes")
+X(TENSOR, rfftn, (qn_tensor *x, int n, const int *axes, qn_fft_norm norm), -, 0, 0,
+  "rfft along the last of n axes, then fft along the others")
+X(TENSOR, irfftn, (qn_tensor *x, int n, const int *axes, int64_t last, qn_fft_norm norm), -, 0, 0,
+  "the inverse of rfftn; the last axis is `last` long, 0: 2 (size - 1)")
+X(TENSOR, fft2, (qn_tensor *x, qn_fft_norm norm), -, 0, 0,
+  "fft along the last two axes")
+X(TENSOR, ifft2, (qn_tensor *x, qn_fft_norm norm), -, 0, 0,
+  "ifft along the last two axes")
+X(TENSOR, rfft2, (qn_tensor *x, qn_fft_norm norm), -, 0, 0,
+  "rfftn along the last two axes")
+X(TENSOR, irfft2, (qn_tensor *x, int64_t last, qn_fft_norm norm), -, 0, 0,
+  "irfftn along the last two axes")
+X(TENSOR, fftfreq, (qn_ctx *qn, qn_dtype dtype, int64_t n, double d), -, 0, 0,
+  "[n]: the frequencies of fft, a sample each d: 0, 1, .., -2, -1 over n d")
+X(TENSOR, rfftfreq, (qn_ctx *qn, qn_dtype dtype, int64_t n, double d), -, 0, 0,
+  "[n/2 + 1]: those of rfft")
+X(TENSOR, fftshift, (qn_tensor *x, int n, const int *axes), -, 0, 0,
+  "rolled by half of n axes, here all of the tensor: frequency 0 is in the middle")
+X(TENSOR, ifftshift, (qn_tensor *x, int n, const int *axes), -, 0, 0,
+  "the inverse of fftshift")
+
 /* products: in the dtype in which the operands meet; sizes that are summed over are equal, else
  * QN_ESHAPE */
 X(TENSOR, matmul, (qn_tensor *x, qn_tensor *y), -, 0, 0,

@@ -52,6 +52,10 @@ void rule_call(grad *c, node_id n, node_id g);
 grad_rule call_rule_cholesky, call_rule_solve, call_rule_solve_triangular, call_rule_determinant;
 grad_rule call_rule_matrix_exp, call_rule_qr, call_rule_eigh, call_rule_svd;
 
+/* ---- fft.c: likewise ------------------------------------------------------------------------- */
+
+grad_rule call_rule_fft;
+
 /* ---- apart.c --------------------------------------------------------------------------------- */
 
 /* Keep a term of the gradient of node `to` apart, if it is one that should be: true. */

@@ -84,6 +84,8 @@ enum {
 #undef X
     ROUTINE_COUNT
 };
+/* FFT of pairs to pairs; of real numbers to the first half of a spectrum; and of that to those. */
+enum { CALL_FFT_COMPLEX, CALL_FFT_REAL_IN, CALL_FFT_REAL_OUT };
 enum { ROUTINE_RESULTS = 5, ROUTINE_ATTRS = 4, ROUTINE_SOURCES = 3 };
 enum { DRAW_LOG_GAMMA = 0, DRAW_GAMMA = 1, DRAW_POISSON = 2, DRAW_TRUNCATED = 3 }; /* DRAW's */
 typedef struct routine_row {
@@ -95,7 +97,7 @@ extern const routine_row routine_rows[ROUTINE_COUNT]; /* ops.c */
 
 /* ---- dtype.c --------------------------------------------------------------------------------- */
 
-/* promote.c: false where knob promote forbids that both meet; reported. x and y are nodes. */
+/* promote.c: false where knob explicit forbids that both meet; reported. x and y are nodes. */
 bool dtype_may_meet(const struct graph *g, uint32_t x, uint32_t y);
 qn_dtype dtype_promote(qn_dtype a,
                        qn_dtype b); /* the array API's table; i64+u64 and int+float: to f32/f64 */
@@ -278,7 +280,7 @@ typedef struct graph {
     uint64_t rules[OP_COUNT];        /* sets of rules tried for an operation */
     str text;                        /* scratch for error texts */
     const char *func;                /* the composed function under way, for error texts */
-    node_id given_node[GRAPH_GIVEN]; /* and what it was given; knob promote */
+    node_id given_node[GRAPH_GIVEN]; /* and what it was given; knob explicit */
     int given;
     /* dimension variables: var[i] is a sym with current value bound[i], -1: unbound */
     sym *var;

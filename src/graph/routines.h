@@ -40,3 +40,6 @@ X(DRAW, draw, 1, NONE,
   "{how}: f64 numbers of a key [2] in u32 and parameters in f64: 0 log of a gamma variate, 1 it "
   "itself and 2 a Poisson one, each of its parameter; 3 normal ones from the first parameter to "
   "the second")
+X(FFT, fft, 1, fft,
+  "{kind, inverse, scale, n}: transforms of length n of the last axis before that of pairs; kinds "
+  "are CALL_FFT_.., scale 1: over n, 2: over its root")

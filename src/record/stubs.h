@@ -130,6 +130,8 @@ S(qn_tensor *, P, t_c_dtype_i_p_z, (qn_ctx *a0, qn_dtype a1, int a2, const int64
   int64_t a4), (a0, a1, a2, a3, a4), (P(0), I(1), I(2), P(3), I(4)))
 S(qn_tensor *, P, t_c_dtype_z, (qn_ctx *a0, qn_dtype a1, int64_t a2), (a0, a1, a2), (P(0), I(1),
   I(2)))
+S(qn_tensor *, P, t_c_dtype_z_f, (qn_ctx *a0, qn_dtype a1, int64_t a2, double a3), (a0, a1, a2,
+  a3), (P(0), I(1), I(2), F(3)))
 S(qn_tensor *, P, t_c_dtype_z_z, (qn_ctx *a0, qn_dtype a1, int64_t a2, int64_t a3), (a0, a1, a2,
   a3), (P(0), I(1), I(2), I(3)))
 S(qn_tensor *, P, t_c_dtype_z_z_z, (qn_ctx *a0, qn_dtype a1, int64_t a2, int64_t a3, int64_t a4),
@@ -169,6 +171,7 @@ S(qn_tensor *, P, t_t_f_f, (qn_tensor *a0, double a1, double a2), (a0, a1, a2), 
   F(2)))
 S(qn_tensor *, P, t_t_f_f_f, (qn_tensor *a0, double a1, double a2, double a3), (a0, a1, a2, a3),
   (P(0), F(1), F(2), F(3)))
+S(qn_tensor *, P, t_t_fft_norm, (qn_tensor *a0, qn_fft_norm a1), (a0, a1), (P(0), I(1)))
 S(qn_tensor *, P, t_t_i, (qn_tensor *a0, int a1), (a0, a1), (P(0), I(1)))
 S(qn_tensor *, P, t_t_i_a, (qn_tensor *a0, int a1, const int *a2), (a0, a1, a2), (P(0), I(1),
   P(2)))
@@ -180,10 +183,14 @@ S(qn_tensor *, P, t_t_i_a_dtype_b, (qn_tensor *a0, int a1, const int *a2, qn_dty
   (a0, a1, a2, a3, a4), (P(0), I(1), P(2), I(3), I(4)))
 S(qn_tensor *, P, t_t_i_a_f_b, (qn_tensor *a0, int a1, const int *a2, double a3, bool a4), (a0,
   a1, a2, a3, a4), (P(0), I(1), P(2), F(3), I(4)))
+S(qn_tensor *, P, t_t_i_a_fft_norm, (qn_tensor *a0, int a1, const int *a2, qn_fft_norm a3), (a0,
+  a1, a2, a3), (P(0), I(1), P(2), I(3)))
 S(qn_tensor *, P, t_t_i_a_p, (qn_tensor *a0, int a1, const int *a2, const int64_t *a3), (a0, a1,
   a2, a3), (P(0), I(1), P(2), P(3)))
 S(qn_tensor *, P, t_t_i_a_t_t_f, (qn_tensor *a0, int a1, const int *a2, qn_tensor *a3,
   qn_tensor *a4, double a5), (a0, a1, a2, a3, a4, a5), (P(0), I(1), P(2), P(3), P(4), F(5)))
+S(qn_tensor *, P, t_t_i_a_z_fft_norm, (qn_tensor *a0, int a1, const int *a2, int64_t a3,
+  qn_fft_norm a4), (a0, a1, a2, a3, a4), (P(0), I(1), P(2), I(3), I(4)))
 S(qn_tensor *, P, t_t_i_b, (qn_tensor *a0, int a1, bool a2), (a0, a1, a2), (P(0), I(1), I(2)))
 S(qn_tensor *, P, t_t_i_constdoublep_i_b_quantile_mode, (qn_tensor *a0, int a1, const double *a2,
   int a3, bool a4, qn_quantile_mode a5), (a0, a1, a2, a3, a4, a5), (P(0), I(1), I(2), I(3), I(4),
@@ -286,6 +293,10 @@ S(qn_tensor *, P, t_t_uint64_t, (qn_tensor *a0, uint64_t a1), (a0, a1), (P(0), I
 S(qn_tensor *, P, t_t_z, (qn_tensor *a0, int64_t a1), (a0, a1), (P(0), I(1)))
 S(qn_tensor *, P, t_t_z_dtype, (qn_tensor *a0, int64_t a1, qn_dtype a2), (a0, a1, a2), (P(0),
   I(1), I(2)))
+S(qn_tensor *, P, t_t_z_fft_norm, (qn_tensor *a0, int64_t a1, qn_fft_norm a2), (a0, a1, a2),
+  (P(0), I(1), I(2)))
+S(qn_tensor *, P, t_t_z_i_fft_norm, (qn_tensor *a0, int64_t a1, int a2, qn_fft_norm a3), (a0, a1,
+  a2, a3), (P(0), I(1), I(2), I(3)))
 S(qn_tensor *, P, t_t_z_i_i, (qn_tensor *a0, int64_t a1, int a2, int a3), (a0, a1, a2, a3),
   (P(0), I(1), I(2), I(3)))
 S(qn_tape *, P, tapep_c, (qn_ctx *a0), (a0), (P(0)))
@@ -691,6 +702,25 @@ X(qn_tensor *, matrix_power, t_t_z, OF_HANDLES_1(x), (qn_tensor *x, int64_t n), 
 X(qn_tensor *, matrix_exp, t_t, OF_HANDLES_1(x), (qn_tensor *x), (x))
 X(qn_tensor *, cross, t_t_t_i, OF_HANDLES_2(x, y), (qn_tensor *x, qn_tensor *y, int axis), (x, y, axis))
 X(qn_tensor *, kron, t_t_t, OF_HANDLES_2(x, y), (qn_tensor *x, qn_tensor *y), (x, y))
+X(qn_tensor *, fft, t_t_z_i_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), (x, n, axis, norm))
+X(qn_tensor *, ifft, t_t_z_i_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), (x, n, axis, norm))
+X(qn_tensor *, rfft, t_t_z_i_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), (x, n, axis, norm))
+X(qn_tensor *, irfft, t_t_z_i_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), (x, n, axis, norm))
+X(qn_tensor *, hfft, t_t_z_i_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), (x, n, axis, norm))
+X(qn_tensor *, ihfft, t_t_z_i_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), (x, n, axis, norm))
+X(qn_tensor *, fftn, t_t_i_a_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int n, const int *axes, qn_fft_norm norm), (x, n, axes, norm))
+X(qn_tensor *, ifftn, t_t_i_a_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int n, const int *axes, qn_fft_norm norm), (x, n, axes, norm))
+X(qn_tensor *, rfftn, t_t_i_a_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int n, const int *axes, qn_fft_norm norm), (x, n, axes, norm))
+X(qn_tensor *, irfftn, t_t_i_a_z_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int n, const int *axes, int64_t last, qn_fft_norm norm), (x, n, axes,
+  last, norm))
+X(qn_tensor *, fft2, t_t_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, qn_fft_norm norm), (x, norm))
+X(qn_tensor *, ifft2, t_t_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, qn_fft_norm norm), (x, norm))
+X(qn_tensor *, rfft2, t_t_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, qn_fft_norm norm), (x, norm))
+X(qn_tensor *, irfft2, t_t_z_fft_norm, OF_HANDLES_1(x), (qn_tensor *x, int64_t last, qn_fft_norm norm), (x, last, norm))
+X(qn_tensor *, fftfreq, t_c_dtype_z_f, OF_CONTEXT(qn), (qn_ctx *qn, qn_dtype dtype, int64_t n, double d), (qn, dtype, n, d))
+X(qn_tensor *, rfftfreq, t_c_dtype_z_f, OF_CONTEXT(qn), (qn_ctx *qn, qn_dtype dtype, int64_t n, double d), (qn, dtype, n, d))
+X(qn_tensor *, fftshift, t_t_i_a, OF_HANDLES_1(x), (qn_tensor *x, int n, const int *axes), (x, n, axes))
+X(qn_tensor *, ifftshift, t_t_i_a, OF_HANDLES_1(x), (qn_tensor *x, int n, const int *axes), (x, n, axes))
 X(qn_tensor *, matmul, t_t_t, OF_HANDLES_2(x, y), (qn_tensor *x, qn_tensor *y), (x, y))
 X(qn_tensor *, dot, t_t_t, OF_HANDLES_2(x, y), (qn_tensor *x, qn_tensor *y), (x, y))
 X(qn_tensor *, outer, t_t_t, OF_HANDLES_2(x, y), (qn_tensor *x, qn_tensor *y), (x, y))

@@ -421,7 +421,9 @@ static const char *const plain[] = {
     /* by the same formula as over one axis, which has special points */
     "std_axes", "norm_axes", "logsumexp_axes",
     /* linear, or a polynomial */
-    "scan", "cumsum", "linear_scan", "diff", "cross", "kron",
+    "scan", "cumsum", "linear_scan", "diff", "cross", "kron", "fft", "ifft", "rfft", "irfft",
+    "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2",
+    "fftfreq", "rfftfreq", "fftshift", "ifftshift", "cast_saturating", "mx_dequantize",
     /* by each routine's rule, in the tests of sorting and linear algebra */
     "call", "sort", "argsort", "median", "nanmedian", "quantile", "searchsorted", "bincount",
     "histogram", "cholesky", "solve_triangular", "solve", "inv", "det", "lstsq", "pinv",

@@ -439,11 +439,12 @@ ROWS.update({
 
 
 def table():
+    from fft import FFT
     from indices import INDICES
     from linalg import LINALG
     from pieces import PIECES
     from sorting import SORTING
     return {name: lambda q, account, rng, name=name, run=run: run(q, account, rng, name)
-            for name, run in {**ROWS, **INDICES, **PIECES, **SORTING, **LINALG}.items()}
+            for name, run in {**ROWS, **INDICES, **PIECES, **SORTING, **LINALG, **FFT}.items()}
 
 
