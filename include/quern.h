@@ -44,6 +44,7 @@ typedef struct qn_ctx qn_ctx;
 typedef struct qn_tensor qn_tensor;
 typedef struct qn_tape qn_tape;
 typedef struct qn_plan qn_plan; /* a static graph made by qn_plan_new */
+typedef struct qn_loop qn_loop; /* one made by qn_loop_begin */
 typedef uint32_t qn_scope;
 
 /* Element types; values are stable. */
@@ -267,6 +268,58 @@ QN_API qn_code qn_write(qn_tensor *t, const void *data, size_t size);
 /* Text of the value with at most `limit` elements an axis, into a string owned by the context
  * until the next call. */
 QN_API const char *qn_format(qn_tensor *t, int limit);
+
+/* ---- loops ------------------------------------------------------------------------------ */
+
+/* A loop is recorded once and runs as often as it is to: a recurrence of 1,000 steps is a body and
+ * not 1,000 copies. quern_loop.h has the same with the body as a function.
+ *
+ *     qn_loop *l = qn_loop_begin(qn, 1, &h0, 1, &xs, NULL);        h0 [n, k], xs [t, n, m]
+ *     qn_tensor *h = qn_loop_state(l, 0), *x = qn_loop_slice(l, 0);        [n, k], [n, m]
+ *     h = qn_tanh(qn_add(qn_matmul(x, w), qn_matmul(h, u)));
+ *     qn_loop_end(l, 1, &h, 1, &h);
+ *     qn_tensor *last = qn_loop_final(l, 0), *all = qn_loop_output(l, 0);  [n, k], [t, n, k]
+ *     qn_loop_free(l);
+ *
+ * Between begin and end what is recorded is the body; what it takes from outside is the same in
+ * each trip. States keep their dtype and shape. Nothing can be assigned there, and what depends on
+ * an argument has no value outside of the loop. Gradients pass loops, again and again; they store
+ * what the way back needs of each trip. */
+typedef struct qn_loop_options {
+    size_t size;     /* QN_LOOP_OPTIONS() */
+    int64_t trips;   /* how many; 0: as many as sequences have rows, without such none */
+    bool reverse;    /* sequences and outputs from the last row to the first */
+    qn_tensor *most; /* an i64 scalar: no more trips than that, those of the first rows */
+    /* Gradients store the states only every so many trips, and compute the trips between again, a
+     * segment at a time; 0: they store what they need of each trip. The square root of the number
+     * of trips takes least memory. Loops whose number of trips is known before they run. */
+    int64_t checkpoint;
+} qn_loop_options;
+#define QN_LOOP_OPTIONS(...) QN_STRUCT(qn_loop_options, __VA_ARGS__)
+/* Begin the body of a loop over n states, which begin as `states`, and n_in sequences, of which a
+ * trip sees one row of axis 0. QN_ESHAPE where a sequence has another number of rows than there are
+ * trips. `options` may be NULL. */
+QN_API qn_loop *qn_loop_begin(qn_ctx *qn, int n, qn_tensor *const *states, int n_in,
+                              qn_tensor *const *sequences, const qn_loop_options *options);
+/* The body's arguments: state i before a trip, sequence i's row, and which row that is, an i64
+ * scalar. They belong to the loop. */
+QN_API qn_tensor *qn_loop_state(qn_loop *loop, int i);
+QN_API qn_tensor *qn_loop_slice(qn_loop *loop, int i);
+QN_API qn_tensor *qn_loop_index(qn_loop *loop);
+/* A trip is made only while `condition`, a bool scalar of the states before it, holds. */
+QN_API qn_code qn_loop_while(qn_loop *loop, qn_tensor *condition);
+/* End the body: the n states behind a trip, and n_out values that are stacked, for each trip a row
+ * of a new axis 0; rows of trips that are not made are 0. After an error, also one of the body,
+ * there are no results. */
+QN_API qn_code qn_loop_end(qn_loop *loop, int n, qn_tensor *const *states, int n_out,
+                           qn_tensor *const *outputs);
+/* Results, each a new tensor: state i behind the last trip; output i; how many trips there were, an
+ * i64 scalar. */
+QN_API qn_tensor *qn_loop_final(qn_loop *loop, int i);
+QN_API qn_tensor *qn_loop_output(qn_loop *loop, int i);
+QN_API qn_tensor *qn_loop_trips(qn_loop *loop);
+/* The loop's results stay. A body that has not ended is given up. */
+QN_API void qn_loop_free(qn_loop *loop);
 
 /* ---- autograd --------------------------------------------------------------------------- */
 

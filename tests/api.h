@@ -23,6 +23,7 @@ typedef enum api_result {
     API_GPT,
     API_TEXT,
     API_LAYER,
+    API_LOOP,
     API_SCOPE,
     API_VALUE,
     API_OTHER
@@ -38,6 +39,7 @@ typedef struct api_args {
     qn_optimizer *optimizer;
     qn_gpt *gpt;
     qn_text *chars;
+    qn_loop *loop;
     qn_scope scope;
     int n, n2, rank, axis, axis2, few, from_rank;
     int64_t z[4], shape[2][API_ARRAY], from_shape[API_ARRAY];
@@ -53,6 +55,7 @@ typedef struct api_args {
     qn_code code;
     const char *name, *spec;
     const qn_conv_options *options;
+    const qn_loop_options *trips;
     const qn_optimizer_options *settings;
     const qn_attention_options *heads;
     const qn_pool_options *pools;
@@ -88,6 +91,7 @@ typedef struct api_args {
 #define API_RUN_GPT(name, args)       a->object = qn_##name args
 #define API_RUN_TEXT(name, args)      a->object = qn_##name args
 #define API_RUN_LAYER(name, args)     a->object = qn_##name args
+#define API_RUN_LOOP(name, args)      a->object = qn_##name args
 #define API_RUN_SCOPE(name, args)     a->scope = qn_##name args
 #define API_RUN_VALUE(name, args)     (void)qn_##name args
 #define API_RUN_OTHER(name, args)     (void)0

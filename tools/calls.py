@@ -33,7 +33,7 @@ LETTERS = {"qn_ctx *": "C", "qn_tensor *": "T", "bool": "B", "double": "F", "int
            "const double *": "E", "const int64_t *": "P", "const int *": "A", "qn_tensor *const *": "L",
            "const char *const *": "M", "qn_tensor **": "R", "void *": "Q", "int32_t *": "J",
            "const qn_dtype *": "A", "int64_t *": "G", "const char **": "N", "const uint32_t **": "N"}
-OBJECTS = ("tape", "plan", "file", "module", "layer", "optimizer", "gpt", "text")
+OBJECTS = ("tape", "plan", "loop", "file", "module", "layer", "optimizer", "gpt", "text")
 NOT_KEPT = {"alloc", "free", "alloc_user", "log", "log_user", "error", "error_size", "metadata", "pairs", "going",
             "user"}
 FIELDS = {"int": "INT", "int64_t": "I64", "uint64_t": "I64", "double": "F64", "bool": "BOOL",

@@ -399,7 +399,8 @@ int processors_there(void); /* those of the machine */
     X(OPTIMIZER, "optimizer")                                                                      \
     X(GPT, "gpt")                                                                                  \
     X(TEXT, "text")                                                                                \
-    X(LAYER, "layer")
+    X(LAYER, "layer")                                                                              \
+    X(LOOP, "loop")
 enum {
     HANDLE_DEAD,
 #define X(NAME, name) HANDLE_##NAME,

@@ -4,6 +4,10 @@
 
 #include "graph/graph.h"
 
+/* ---- loop/loop.c ----------------------------------------------------------------------------- */
+
+void loops_close(qn_ctx *qn); /* every loop's object that is still there */
+
 /* ---- frame.c --------------------------------------------------------------------------------- */
 
 /* A composed function's frame: everything made inside dies at the end but the result, which moves

@@ -37,7 +37,11 @@ bool grad_wants(const grad *c, node_id n, int source) {
 
 void grad_add(grad *c, node_id n, int source, node_id value) {
     if (!grad_wants(c, n, source)) return;
-    node_id to = c->g->node[n == c->wide ? c->narrow : n].src[source];
+    grad_give(c, c->g->node[n == c->wide ? c->narrow : n].src[source], value);
+}
+
+void grad_give(grad *c, node_id to, node_id value) {
+    if (!grad_reaches(c, to)) return;
     value = make_cast(c->g, value, (qn_dtype)c->g->node[to].dtype);
     uint32_t place = grad_place(c, to);
     if (!grad_keep_apart(c, to, place, value) && !grad_keep_piece(c, place, value) &&
@@ -73,10 +77,10 @@ static void grad_apply(grad *c, node_id n, node_id g) {
 /* ---- the way there -------------------------------------------------------------------------- */
 
 /* The nodes below y, and which of them gradients come to. */
-static void grad_look(grad *c, node_id y) {
-    c->count = graph_order_history(c->g, c->a, 1, &y, c->born, &c->order);
-    c->met = arena_zeroed(c->a, c->count * sizeof *c->met);
-    c->met[c->count - 1] = true;
+static void grad_look(grad *c, int n, const node_id *y) {
+    c->count = graph_order_history(c->g, c->a, n, y, c->born, &c->order);
+    c->met = arena_zeroed(c->a, (c->count + 1) * sizeof *c->met);
+    for (int i = 0; i < n; i++) c->met[grad_place(c, y[i])] = true;
     for (uint32_t i = c->count; i-- > 0;) {
         const graph_node *node = node_at(c->g, c->order[i]);
         if (!c->met[i] || !node_differentiable(node)) continue;
@@ -158,12 +162,12 @@ static bool grad_version(const grad *c, node_id *x) {
  * it was at any time. */
 static bool grad_find(grad *c, node_id y, int n, node_id *x) {
     c->born = grad_oldest(c, n, x);
-    grad_look(c, y);
+    grad_look(c, 1, &y);
     bool missed = false;
     for (int i = 0; i < n; i++) missed |= c->g->node[x[i]].variable && !grad_meets(c, x[i]);
     if (!missed) return true;
     c->born = 0;
-    grad_look(c, y);
+    grad_look(c, 1, &y);
     for (int i = 0; i < n; i++)
         if (c->g->node[x[i]].variable && !grad_meets(c, x[i]) && !grad_version(c, &x[i]))
             return false;
@@ -228,8 +232,7 @@ static void grad_pass(grad *c, node_id n, node_id g) {
     grad_apply(c, n, g);
 }
 
-static void grad_walk(grad *c, node_id y, node_id seed) {
-    c->sum[grad_place(c, y)] = seed;
+static void grad_back(grad *c) {
     for (uint32_t i = c->count; i-- > 0;) {
         node_id n = c->order[i];
         if (!c->wanted[i] || !node_differentiable(node_at(c->g, n))) continue;
@@ -240,10 +243,36 @@ static void grad_walk(grad *c, node_id y, node_id seed) {
     }
 }
 
-static node_id grad_result(grad *c, node_id x) {
+static void grad_walk(grad *c, node_id y, node_id seed) {
+    c->sum[grad_place(c, y)] = seed;
+    grad_back(c);
+}
+
+static node_id grad_of(grad *c, node_id x) {
     node_id sum = grad_reaches(c, x) ? grad_whole(c, grad_place(c, x)) : 0;
     const graph_node *n = node_at(c->g, x);
     return sum ? sum : make_number(c->g, (qn_dtype)n->dtype, n->shape, 0);
+}
+
+/* ---- of a body ------------------------------------------------------------------------------- */
+
+void grad_mark_again(grad *c) {
+    uint32_t base = graph_mark(c->g);
+    for (uint32_t i = 0; i < c->count; i++) c->g->node[c->order[i]].mark = base + i;
+}
+
+void grad_of_vector(graph *g, arena *a, const grad_vector *v) {
+    grad c = {.g = g, .a = a};
+    grad_look(&c, (int)v->ys, v->y);
+    grad_mark(&c, (int)v->xs, v->x);
+    c.sum = arena_zeroed(a, (c.count + 1) * sizeof *c.sum);
+    c.parts = arena_zeroed(a, (c.count + 1) * sizeof *c.parts);
+    for (uint32_t i = 0; i < v->ys; i++)
+        if (grad_reaches(&c, v->y[i]))
+            grad_include(&c, &c.sum[grad_place(&c, v->y[i])], v->seed[i]);
+    grad_back(&c);
+    for (uint32_t i = 0; i < v->xs; i++)
+        v->dx[i] = grad_reaches(&c, v->x[i]) ? grad_whole(&c, grad_place(&c, v->x[i])) : 0;
 }
 
 /* ---- the public call ------------------------------------------------------------------------ */
@@ -287,7 +316,7 @@ static void grad_run(void *arg) {
     grad_walk(&c, y, seed);
     g->gone = 0;
     for (int i = 0; i < q->n; i++) {
-        node_id result = grad_result(&c, x[i]);
+        node_id result = grad_of(&c, x[i]);
         q->out[i] = tensor_make(g, result);
         q->made++;
     }

@@ -18,6 +18,7 @@ typedef struct grad_parts {
 
 typedef struct grad_piece grad_piece;
 typedef struct grad_product grad_product;
+typedef struct grad_result grad_result;
 /* One differentiation under way. Arrays go by a node's place in `order`. */
 typedef struct grad {
     graph *g;
@@ -29,6 +30,7 @@ typedef struct grad {
     grad_product **product; /* and sums of products that are to be one: see products.c */
     bool *met;              /* lies on a way that gradients take from y */
     bool *wanted;           /* and on one from an x */
+    grad_result *results;   /* what results of loops were given: see loop.c */
     node_id narrow, wide;   /* the half whose rule runs, and the f32 node it runs on: grad_apply */
 } grad;
 /* The rule of a row: pass g, the gradient of n, on to n's sources. */
@@ -46,6 +48,22 @@ void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where n
 /* ---- calls.c --------------------------------------------------------------------------------- */
 
 void rule_call(grad *c, node_id n, node_id g);
+
+/* Several y at once, which may be one, each with its own seed; dx: 0 where nothing comes. Makes an
+ * order. Raises. */
+typedef struct grad_vector {
+    uint32_t ys, xs;
+    const node_id *y, *seed, *x;
+    node_id *dx;
+} grad_vector;
+void grad_of_vector(graph *g, arena *a, const grad_vector *v);
+/* Give the gradient of `to` a term: nothing where it is not wanted. */
+void grad_give(grad *c, node_id to, node_id value);
+void grad_mark_again(grad *c); /* somebody made an order meanwhile */
+
+/* ---- loop.c ---------------------------------------------------------------------------------- */
+
+grad_rule rule_result, rule_list;
 
 /* ---- linalg.c: rules of calls ---------------------------------------------------------------- */
 

@@ -42,6 +42,7 @@ typedef enum op_class {
     CLASS_INDEX,
     CLASS_SCAN,
     CLASS_CALL,
+    CLASS_LOOP,
     CLASS_MARK
 } op_class;
 typedef enum op_types {
@@ -235,13 +236,19 @@ typedef struct graph_node {
     uint32_t variable; /* the tensor whose value it was or is, by qn_tensor.variable; 0: of none
                            that was assigned to, VARIABLE_SHARED: of several */
     uint32_t born;     /* younger than its sources */
-    uint64_t bits;     /* CONST: the value's bit pattern; BUFFER, and DETACH as a version: a number
-                           of its own */
+    uint64_t bits;     /* CONST: the value's bit pattern; ARGUMENT: its kind and number; BUFFER, and
+                           DETACH as a version: a number of its own */
 } graph_node;
 _Static_assert(sizeof(graph_node) == 64, "a node is one line of the cache");
-/* Has it a value in memory, computed or given? Then it is a leaf of what is computed. */
+/* Has it a value in memory, computed or given, or will a loop give it? Then it is a leaf of what is
+ * computed. */
 static inline bool node_is_memory(const graph_node *x) {
-    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER;
+    return (x->flags & NODE_REALIZED) || x->op == OP_BUFFER || x->op == OP_ARGUMENT;
+}
+/* What a loop, or a result of one, keeps of the body: no source, for it has no value but in a
+ * trip. It stands behind the source. 0: nothing. */
+static inline node_id node_body(const graph_node *x) {
+    return x->op == OP_LOOP || x->op == OP_RESULT ? x->src[1] : 0;
 }
 
 enum { GRAPH_GIVEN = 8 };
@@ -266,6 +273,8 @@ typedef struct graph {
     uint32_t pending_count, pending_cap;
     uint32_t tapes;     /* open ones */
     struct tape *tape;  /* all of them, linked */
+    struct loop *loop;  /* those whose bodies are being recorded, innermost first */
+    struct loop *loops; /* all that are not freed */
     uint64_t serial;    /* numbers for BUFFER nodes and versions */
     uint32_t born;      /* the youngest node's */
     uint32_t variables; /* numbers given to tensors that were assigned to */
@@ -330,6 +339,8 @@ typedef struct node_form {
  * by the new node; the result's own count is not (0 for a fresh one): link it or node_drop it.
  * Callers have checked types and shapes. */
 node_id node_make(graph *g, node_form form, int n, const node_id *src);
+/* The same of a loop or a result of one, which keeps `body`. */
+node_id node_make_loop(graph *g, node_form form, node_id src, node_id body);
 uint32_t node_hash(const graph_node *n);
 node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape,
                     uint32_t buffer); /* a fresh BUFFER leaf */
@@ -579,6 +590,79 @@ bool op_attr_is_size(int op, int i);                /* is an operation's i-th at
 uint32_t tuple_axes(const graph *g, tuple_id list); /* a list of axes as a mask */
 uint32_t node_axes(const graph *g, node_id x);      /* a reduction's or flip's */
 
+/* ---- loop/loop.c: loops as nodes ------------------------------------------------------------- */
+
+/* What an ARGUMENT is to the body that it belongs to. Those of a body that is being recorded are
+ * OPEN, and each has a number of its own; of a closed one they are counted by kind, so that equal
+ * bodies are the same nodes. SEED: a gradient, while that of a body is made. */
+enum { ARGUMENT_OPEN, ARGUMENT_STATE, ARGUMENT_SLICE, ARGUMENT_CAPTURE, ARGUMENT_SEED };
+node_id make_loop_argument(graph *g, int kind, uint64_t number, qn_dtype dtype, tuple_id shape);
+static inline int argument_kind(const graph_node *x) {
+    return (int)(x->bits >> 56);
+}
+static inline uint32_t argument_number(const graph_node *x) {
+    return (uint32_t)x->bits;
+}
+/* A LOOP's sources, in its list, are the first states, then the sequences, of which each trip sees
+ * a slice along axis 0, then what the body captures, and where there are such the most trips as a
+ * scalar (`limited`) and whether there is to be a first one (`tested`). What it keeps of its body
+ * is the list of the states behind a trip, and where it is tested whether there is to be another
+ * one. `frugal`: gradients recompute all that is not a state. */
+typedef struct loop_attr {
+    sym count; /* trips, at most */
+    uint32_t states, sequences, captures;
+    bool reverse, limited, tested, frugal; /* reverse: from the sequences' last row to the first */
+} loop_attr;
+node_id make_list(graph *g, arena *a, uint32_t n, const node_id *x);
+uint32_t list_values(const graph *g, arena *a, node_id list, node_id **out); /* raises */
+node_id make_loop(graph *g, const loop_attr *l, node_id inputs, node_id nexts);
+loop_attr node_loop(const graph *g, const graph_node *n);
+/* Results: state `number` at the end; a value of the body in each trip, zeros in trips that were
+ * not made; the number of trips, in i64. */
+enum { RESULT_FINAL, RESULT_STACK, RESULT_TRIPS };
+node_id make_final(graph *g, node_id loop, uint32_t number, qn_dtype dtype, tuple_id shape);
+node_id make_stack(graph *g, node_id loop, node_id body);
+node_id make_trips(graph *g, node_id loop);
+static inline bool node_is_result(const graph_node *n) {
+    return n->op == OP_RESULT && !(n->flags & NODE_REALIZED);
+}
+int node_result(const graph *g, const graph_node *n, uint32_t *number); /* which of these it is */
+tuple_id stacked_shape(graph *g, sym count, tuple_id shape);
+/* A node again, of other sources. */
+node_id make_again(graph *g, const graph_node *x, const node_id *src);
+
+/* ---- loop/close.c: from what was recorded to a loop ------------------------------------------ */
+
+enum { LOOP_STACKED, LOOP_SUMMED };
+/* A recorded body: its arguments, which are OPEN, what they are at first or slices of, and what
+ * became of them. All arrays are the caller's; `final` and `result` are filled in. */
+typedef struct loop_record {
+    loop_attr attr; /* states and captures are found */
+    uint32_t states, slices, outs;
+    const node_id *state, *init, *next;
+    const node_id *slice, *sequence;
+    const node_id *out;
+    const uint8_t *how;  /* of each: every trip's, or their sum; NULL: every trip's */
+    node_id limit, test; /* 0: none; test: of the states as they are before a trip */
+    /* What is younger is computed in a trip, also what is the same in each: a loop of one trip at
+     * most is a branch. 0: nothing. */
+    uint32_t born;
+    node_id *final, *result; /* by state, by out */
+    node_id loop;
+} loop_record;
+void loop_close(graph *g, arena *a, loop_record *r); /* raises */
+
+/* ---- loop/batch.c: all trips at once --------------------------------------------------------- */
+
+/* May x be computed for all trips at once, of such values of its sources? */
+bool batch_takes(const graph *g, const graph_node *x);
+/* x for `count` trips, of its sources for as many. */
+node_id batch_node(graph *g, const graph_node *x, sym count, const node_id *src);
+/* A value that is the same in each trip. */
+node_id batch_same(graph *g, node_id x, sym count);
+/* A sum x, or a sum of products, over all trips, too. */
+node_id batch_sum(graph *g, const graph_node *x, const node_id *src);
+
 /* ---- pieces.c: values made of pieces --------------------------------------------------------- */
 
 /* The pieces one behind the other along the axis; they have equal dtypes and, but for the axis,
@@ -589,7 +673,7 @@ int node_join_axis(const graph *g, const graph_node *n);
  * have equal shapes, have size 1 along it. */
 qn_tensor *build_join(int n, qn_tensor *const *x, qn_dtype dtype, int axis, bool stack);
 
-/* ---- unwindow.c: windows undone -------------------------------------------------------------- */
+/* ---- window/unwindow.c: windows undone ------------------------------------------------------- */
 
 /* What windows w of an axis of n places gather, given back to where they saw it: the sum of t over
  * all windows' places that see one; `repeated`: the places along w's other axis are summed, too

@@ -165,6 +165,7 @@ window_attr node_window(const graph *g, const graph_node *n) {
 
 bool op_attr_is_size(int op, int i) {
     if (op == OP_WINDOW) return i >= 4;
+    if (op == OP_LOOP) return i == 0;
     return (op == OP_PAD || op == OP_SLICE) && i % 3 != 2;
 }
 

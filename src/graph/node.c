@@ -128,6 +128,7 @@ static node_id node_take(graph *g, const graph_node *n) {
     g->node[id] = *n;
     g->node[id].born = g->born;
     g->node[id].varies = node_varies(g, n);
+    g->node[node_body(n)].refs++;
     for (int i = 0; i < n->sources; i++) {
         graph_node *source = &g->node[n->src[i]];
         source->refs++;
@@ -137,6 +138,17 @@ static node_id node_take(graph *g, const graph_node *n) {
     g->live++;
     g->idle++;
     return id;
+}
+
+/* The node that there is already, or a new one. */
+static node_id node_intern(graph *g, graph_node *node) {
+    uint32_t hash = node_hash(node);
+    node_id same = idset_find(&g->consed, hash, node_same, node, g);
+    if (same) return same;
+    node->hash = hash;
+    node_reserve(g);
+    idset_add(&g->consed, hash, node_next(g));
+    return node_take(g, node);
 }
 
 node_id node_make(graph *g, node_form form, int n, const node_id *src) {
@@ -149,14 +161,18 @@ node_id node_make(graph *g, node_form form, int n, const node_id *src) {
                        .bits = form.bits};
     for (int i = 0; i < n; i++) node.src[i] = src[i];
     node_id simpler = rules_apply(g, &node);
-    if (simpler) return simpler;
-    uint32_t hash = node_hash(&node);
-    node_id same = idset_find(&g->consed, hash, node_same, &node, g);
-    if (same) return same;
-    node.hash = hash;
-    node_reserve(g);
-    idset_add(&g->consed, hash, node_next(g));
-    return node_take(g, &node);
+    return simpler ? simpler : node_intern(g, &node);
+}
+
+node_id node_make_loop(graph *g, node_form form, node_id src, node_id body) {
+    graph_node node = {.op = (uint8_t)form.op,
+                       .dtype = (unsigned)form.dtype & 63,
+                       .sources = 1,
+                       .flags = NODE_CONSED,
+                       .shape = form.shape,
+                       .attr = form.attr,
+                       .src = {src, body}};
+    return node_intern(g, &node);
 }
 
 node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape, uint32_t buffer) {
@@ -198,6 +214,8 @@ static void node_die(graph *g, node_id id) {
         id = dying;
         graph_node *n = &g->node[id];
         dying = n->next;
+        node_id body = node_body(n);
+        if (body && --g->node[body].refs == 0) node_condemn(g, body, &dying);
         for (int i = 0; i < n->sources; i++)
             if (--g->node[n->src[i]].refs == 0) node_condemn(g, n->src[i], &dying);
         if (n->buffer && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
@@ -229,7 +247,7 @@ void graph_settle(graph *g) {
 
 void node_forget(graph *g, node_id id) {
     graph_node *n = &g->node[id];
-    node_id src[3] = {n->src[0], n->src[1], n->src[2]};
+    node_id src[3] = {n->src[0], n->src[1], n->src[2]}, body = node_body(n);
     int sources = n->sources;
     history_unlist(g, id);
     if (n->flags & NODE_CONSED) idset_remove(&g->consed, n->hash, id);
@@ -242,6 +260,7 @@ void node_forget(graph *g, node_id id) {
     n->attr = 0;
     n->bits = ++g->serial;
     for (int i = 0; i < sources; i++) node_unref(g, src[i]);
+    if (body) node_unref(g, body);
 }
 
 /* ---- marks ---------------------------------------------------------------------------------- */

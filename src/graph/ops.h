@@ -6,7 +6,8 @@
  *   CLASS  LEAF no sources; ELEM elementwise over equal shapes; MOVE a function on indices, never a
  *          copy; JOIN sources beside each other; REDUCE over attribute axes, which are dropped;
  *          INDEX moved by computed indices; SCAN the running results of a reduction; CALL by a
- *          routine, from stored sources; MARK an identity that means something to a later stage
+ *          routine, from stored sources; LOOP by running a graph of its own again and again; MARK
+ *          an identity that means something to a later stage
  *   TYPES  which dtypes it takes and gives (graph/types/dtype.c):
  *            FLOAT float, same out (integers and bools as f32); NUM int or float, same out, no
  *            bools, as in the array API: cast, or use AND, OR and XOR; INT integers, same; BITS
@@ -28,6 +29,8 @@
 X(CONST, "const", 0, LEAF, NONE, -, -, 1, 1, NONE, 0, 0, "one scalar value at every index of the shape")
 X(IOTA, "iota", 0, LEAF, NONE, -, -, 1, 1, NONE, 0, 0, "the index along an axis")
 X(BUFFER, "buffer", 0, LEAF, NONE, -, -, 1, 1, NONE, 0, 0, "memory that holds a value")
+X(ARGUMENT, "argument", 0, LEAF, NONE, -, -, 1, 1, NONE, 0, 0,
+  "what each trip of a loop gives to its body: a state, a slice, a captured value")
 
 /* elementwise, one source */
 X(NEG, "neg", 1, ELEM, NUM, -x, (T)(0 - (uint64_t)x), 1, 1, neg, -4, 4, "-x")
@@ -155,6 +158,13 @@ X(SCATTER, "scatter", 3, INDEX, NONE, -, -, 1, 1, scatter, -4, 4,
 /* calls: see routines.h */
 X(CALL, "call", 0, CALL, NONE, -, -, 1, 1, call, -4, 4,
   "a result of a routine that is no loop nest: sorting, factorisations")
+
+/* loops: see loop/loop.c */
+X(LIST, "list", 0, LOOP, NONE, -, -, 0, 0, list, -4, 4, "up to three values, the last one perhaps a list")
+X(LOOP, "loop", 0, LOOP, NONE, -, -, 0, 0, list, -4, 4,
+  "a body, given trip by trip: sources are a list of first states, sequences, captured values")
+X(RESULT, "result", 0, LOOP, NONE, -, -, 1, 1, result, -4, 4,
+  "of a loop: a state at its end, a value of the body in each trip, or how many trips there were")
 
 /* marks */
 X(CONTIGUOUS, "contiguous", 1, MARK, ANY, -, -, 1, 1, contiguous, -4, 4, "must be stored before it is used")

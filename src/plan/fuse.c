@@ -50,19 +50,24 @@ static uint32_t open_group(fuse *fu, node_id root) {
     use u;
     group *k = fuse_open_group(fu, root, &u);
     k->scatter = node_at(fu->g, root)->op == OP_SCATTER;
-    k->call = node_at(fu->g, root)->op == OP_CALL;
+    k->call = node_at(fu->g, root)->op == OP_CALL || node_at(fu->g, root)->op == OP_RESULT;
     k->has_contraction = fuse_has_contraction(fu, node_at(fu->g, root));
     fuse_push_sources(fu, root, &u);
     if (k->has_contraction) fuse_find_rows(fu, node_at(fu->g, root), u.group);
     return u.group;
 }
 
-/* The launch of the call that n is a result of. Its results wait for the same values, so none of
- * them waits for another, and one launch for all of them closes no cycle. */
+static bool same_launch(const graph *g, const graph_node *a, const graph_node *b) {
+    if (a->op == OP_RESULT) return b->op == OP_RESULT && a->src[0] == b->src[0];
+    return node_same_call(g, a, b);
+}
+
+/* The launch of the call, or the loop, that n is a result of. Its results wait for the same values,
+ * so none of them waits for another, and one launch for all of them closes no cycle. */
 static uint32_t call_group(fuse *fu, node_id n) {
     for (uint32_t i = fu->calls; i-- > 0;) {
         node_id root = fu->group_[fu->call[i]]->root;
-        if (node_same_call(fu->g, node_at(fu->g, root), node_at(fu->g, n))) return fu->call[i];
+        if (same_launch(fu->g, node_at(fu->g, root), node_at(fu->g, n))) return fu->call[i];
     }
     fu->call = arena_grow(fu->a, fu->call, &fu->call_cap, fu->calls + 1, sizeof *fu->call);
     return fu->call[fu->calls++] = open_group(fu, n);
@@ -239,7 +244,9 @@ static bool can_store_in(fuse *fu, node_id n, const use *u) {
     group *k = fu->group_[u->group];
     uint64_t m = fuse_closure(k, fuse_mask(u));
     if (!u->exact || k->scatter || k->call || f->crowded || fuse_is_full(k)) return false;
-    if (x->op == OP_SCATTER || x->op == OP_CALL || fu->terms.everything_stored) return false;
+    if (x->op == OP_SCATTER || x->op == OP_CALL || x->op == OP_RESULT ||
+        fu->terms.everything_stored)
+        return false;
     if (k->loops >= FUSE_MAX_LOOPS - QN_MAX_RANK) return false;
     double size = fuse_size(fu, n), t = fuse_trips(k, m);
     double serial = (double)fu->terms.machine->serial_cost;
@@ -290,7 +297,7 @@ static void store_node(fuse *fu, node_id n, bool apart) {
         fuse_enter(fu, n, &u);
     }
     if (owner == UINT32_MAX)
-        owner = node_at(fu->g, n)->op == OP_CALL ? call_group(fu, n) : open_group(fu, n);
+        owner = fuse_is_call(node_at(fu->g, n)) ? call_group(fu, n) : open_group(fu, n);
     group *k = fu->group_[owner];
     fuse_add_node(fu, &k->out, &k->outs, &k->out_cap, n);
     fu->f->stored[fu->f->pos[n] - 1] = 1;
@@ -338,8 +345,9 @@ static void decide(fuse *fu, node_id n) {
         return;
     }
     int c = op_rows[x->op].class_;
+    if (c == CLASS_LOOP && x->op != OP_RESULT) return; /* its results have told its sources */
     bool view = c == CLASS_MOVE || x->op == OP_DETACH;
-    bool store = f->is_root || x->op == OP_CONTIGUOUS || x->op == OP_SCATTER || c == CLASS_CALL ||
+    bool store = f->is_root || x->op == OP_CONTIGUOUS || x->op == OP_SCATTER || fuse_is_call(x) ||
                  f->must_store;
     if (f->must_store && fuse_is_virtual(x)) store = true;
     if (!store && fuse_is_virtual(x)) {

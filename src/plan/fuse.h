@@ -57,7 +57,7 @@ typedef struct group { /* a kernel under construction */
     uint64_t common; /* root loops that contain the siblings */
     bool gone;       /* merged into another */
     bool has_contraction, flat, scatter;
-    bool call;             /* of a routine: nothing else is computed in it */
+    bool call;             /* of a routine, or a loop: nothing else is computed in it */
     bool nested;           /* a reduction in a reduction */
     uint32_t scan;         /* the innermost loop's axis from 1 and direction; 0: no scan is here */
     double bytes, largest; /* of its accesses: sibling.c */
@@ -100,6 +100,11 @@ static inline fuse_node *fuse_info(const fuse *fu, node_id n) {
 
 static inline bool fuse_is_virtual(const graph_node *x) {
     return x->op == OP_CONST || x->op == OP_IOTA;
+}
+
+/* A result of a launch that is no kernel. */
+static inline bool fuse_is_call(const graph_node *x) {
+    return x->op == OP_CALL || x->op == OP_RESULT;
 }
 
 /* Has a kernel as much code as it may have? One that computes so much for an element no longer

@@ -7,6 +7,8 @@
  * A constant that the launch gives (lift.c) is no node here: its use says which dtype and shape it
  * has, and its value stands beside the words.
  * What replaces what (`over`, as plans have it) is part of it: kernels differ by that.
+ * The body of a loop stands behind the loop, and what a result stacks behind the result, each by
+ * itself: how many words, how many nodes, and these, whose constants are all written out.
  */
 #include "plan/plan.h"
 
@@ -59,15 +61,97 @@ static uint32_t write_node(graph *g, const plan_lift *l, uint32_t place, const u
     return HEAD + n;
 }
 
+/* ---- bodies of loops ------------------------------------------------------------------------- */
+
+typedef struct words {
+    uint32_t *at, count, cap;
+} words;
+
+static void add_word(arena *a, words *w, uint32_t word) {
+    w->at = arena_grow(a, w->at, &w->cap, w->count + 1, sizeof *w->at);
+    w->at[w->count++] = word;
+}
+
+static void add_words(arena *a, words *w, const words *more) {
+    add_word(a, w, more->count);
+    for (uint32_t i = 0; i < more->count; i++) add_word(a, w, more->at[i]);
+}
+
+static bool has_body(const graph_node *x) {
+    return op_rows[x->op].class_ == CLASS_LOOP && x->op != OP_LIST;
+}
+
+/* Bodies in bodies come first, for an order ends with the next one. Depth is how loops nest. */
+static words write_body(graph *g, arena *a, node_id body) {
+    words w = {0};
+    if (!body) return w;
+    node_id *order;
+    uint32_t nodes = graph_order_history(g, a, 1, &body, 0, &order); /* whatever has a value */
+    words *inner = arena_zeroed(a, (nodes + 1) * sizeof *inner);
+    for (uint32_t i = 0; i < nodes; i++)
+        if (has_body(node_at(g, order[i])))
+            inner[i] = write_body(g, a, node_body(node_at(g, order[i])));
+    for (uint32_t i = 0; i < nodes; i++) node_at(g, order[i])->mark = i;
+    add_word(a, &w, nodes);
+    for (uint32_t i = 0; i < nodes; i++) {
+        const graph_node *x = node_at(g, order[i]);
+        bool bits = x->op == OP_CONST || x->op == OP_ARGUMENT;
+        uint32_t n = bits ? 2 : x->sources;
+        add_word(a, &w, (uint32_t)x->op | (uint32_t)x->dtype << 8 | n << 16);
+        add_word(a, &w, x->shape);
+        add_word(a, &w, x->attr);
+        if (bits) add_word(a, &w, (uint32_t)x->bits), add_word(a, &w, (uint32_t)(x->bits >> 32));
+        for (int s = 0; s < x->sources; s++) add_word(a, &w, i - node_at(g, x->src[s])->mark);
+        if (has_body(x)) add_words(a, &w, &inner[i]);
+    }
+    return w;
+}
+
+/* By place, of the nodes that have one; NULL: none has. */
+static words *write_bodies(graph *g, arena *a, const plan_request *r, uint32_t *most) {
+    words *body = NULL;
+    for (uint32_t i = 0; i < r->nodes; i++) {
+        const graph_node *x = node_at(g, r->order[i]);
+        if (node_is_memory(x) || !has_body(x)) continue;
+        if (!body) body = arena_zeroed(a, (r->nodes + 1) * sizeof *body);
+        body[i] = write_body(g, a, node_body(x));
+        *most += body[i].count;
+    }
+    return body;
+}
+
+static void keep_nodes(graph *g, const uint32_t *w, uint32_t nodes) {
+    for (uint32_t i = 0; i < nodes; i++) {
+        uint32_t op = w[0] & 0xff, n = w[0] >> 16;
+        graph_keep(g, w[1]);
+        graph_keep(g, w[2]);
+        for (uint32_t j = HEAD; op != OP_CONST && op != OP_ARGUMENT && j < HEAD + n; j++)
+            if (w[j] & lifted) graph_keep(g, w[++j]);
+        w += HEAD + n;
+        if (op != OP_LOOP && op != OP_RESULT) continue;
+        if (w[0]) keep_nodes(g, w + 2, w[1]);
+        w += 1 + w[0];
+    }
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
 plan_key key_build(graph *g, arena *a, const plan_request *r) {
+    uint32_t bodies = 0;
+    const words *body = write_bodies(g, a, r, &bodies);
     const plan_lift *l = lift_build(g, a, r);
-    size_t most = 2 + 2 * (size_t)r->roots + MOST_WORDS * (size_t)r->nodes;
+    size_t most = 2 + 2 * (size_t)r->roots + (MOST_WORDS + 1) * (size_t)r->nodes + bodies;
     uint32_t *w = arena_alloc(a, most * sizeof *w), n = 2, kept = 0;
     uint32_t *number = arena_alloc(a, (r->nodes + 1) * sizeof *number);
     for (uint32_t i = 0; i < r->nodes; i++) {
         if (!lift_keeps(l, i)) continue;
         number[i] = kept++;
         n += write_node(g, l, i, number, w + n);
+        const graph_node *x = node_at(g, r->order[i]);
+        if (!has_body(x) || node_is_memory(x)) continue;
+        w[n++] = body[i].count;
+        if (body[i].count) memcpy(w + n, body[i].at, body[i].count * sizeof *w);
+        n += body[i].count;
     }
     w[0] = kept;
     w[1] = r->roots;
@@ -77,13 +161,5 @@ plan_key key_build(graph *g, arena *a, const plan_request *r) {
 }
 
 void key_keep(graph *g, const plan_key *key) {
-    const uint32_t *w = key->word + 2;
-    for (uint32_t i = 0; i < key->word[0]; i++) {
-        uint32_t op = w[0] & 0xff, n = w[0] >> 16;
-        graph_keep(g, w[1]);
-        graph_keep(g, w[2]);
-        for (uint32_t j = HEAD; op != OP_CONST && j < HEAD + n; j++)
-            if (w[j] & lifted) graph_keep(g, w[++j]);
-        w += HEAD + n;
-    }
+    keep_nodes(g, key->word + 2, key->word[0]);
 }

@@ -27,6 +27,7 @@ typedef struct plan_request {
     const uint32_t *over;
     /* By place in the order: memory that will hold the same value in most runs; NULL: none will. */
     const bool *lasting;
+    bool trips; /* of a loop's body: see run/loop/loop.c */
 } plan_request;
 
 /* ---- lift.c ---------------------------------------------------------------------------------- */

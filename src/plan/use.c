@@ -63,8 +63,8 @@ static bool is_repeated_by_row(const fuse *fu, const graph_node *x) {
 /* Cost of one element with inlined elementwise sources, but reductions and memory loaded. */
 double fuse_node_cost(const fuse *fu, const graph_node *x) {
     int c = op_rows[x->op].class_;
-    if (c == CLASS_LEAF) return x->op == OP_BUFFER ? load_cost(fu) : 0;
-    if ((x->flags & NODE_REALIZED) || c == CLASS_CALL) return load_cost(fu);
+    if (c == CLASS_LEAF) return node_is_memory(x) ? load_cost(fu) : 0;
+    if ((x->flags & NODE_REALIZED) || c == CLASS_CALL || c == CLASS_LOOP) return load_cost(fu);
     double cost = fuse_term_cost(fu, x) + (c == CLASS_ELEM ? fuse_op_cost(x) : 0);
     if (c == CLASS_REDUCE) cost = (cost + 1) * (fuse_reduced_size(fu, x) + 1e-9);
     if (c == CLASS_INDEX) cost += 4;
@@ -362,6 +362,14 @@ static bool keeps_order(const fuse *fu, const graph_node *x) {
     return true;
 }
 
+/* The launch in u reads value n whole. */
+static void call_use(fuse *fu, node_id n, const use *u) {
+    use v = {.group = u->group};
+    v.rank = (uint8_t)node_rank(fu->g, n);
+    fuse_info(fu, n)->must_store = true;
+    fuse_add_use(fu, n, &v);
+}
+
 /* Node n is computed in u's kernel under u's loops: add the uses of its sources. */
 void fuse_push_sources(fuse *fu, node_id n, const use *u) {
     const graph_node *x = node_at(fu->g, n);
@@ -387,13 +395,15 @@ void fuse_push_sources(fuse *fu, node_id n, const use *u) {
         break;
     case CLASS_CALL:
         k->flat = false;
-        for (int i = 0; i < x->sources; i++) {
-            v = (use){.group = u->group};
-            v.rank = (uint8_t)node_rank(fu->g, x->src[i]);
-            fuse_info(fu, x->src[i])->must_store = true;
-            fuse_add_use(fu, x->src[i], &v);
-        }
+        for (int i = 0; i < x->sources; i++) call_use(fu, x->src[i], u);
         break;
+    case CLASS_LOOP: {
+        node_id *value;
+        uint32_t values = list_values(fu->g, fu->a, node_at(fu->g, x->src[0])->src[0], &value);
+        k->flat = false;
+        for (uint32_t i = 0; i < values; i++) call_use(fu, value[i], u);
+        break;
+    }
     case CLASS_INDEX:
         k->flat = false;
         if (x->op == OP_SCATTER) {

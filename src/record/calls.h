@@ -46,6 +46,19 @@ X(qn_code, E, realize, (int n, qn_tensor *const *ts), (n, ts), (I(0), L(1, 0)))
 X(qn_code, E, assign, (qn_tensor *t, qn_tensor *value), (t, value), (T(0), T(1)))
 X(qn_code, E, write, (qn_tensor *t, const void *data, size_t size), (t, data, size), (T(0), D(1, 2), S(2)))
 X(const char *, W, format, (qn_tensor *t, int limit), (t, limit), (T(0), I(1)))
+X(qn_loop *, O, loop_begin, (qn_ctx *qn, int n, qn_tensor *const *states, int n_in, qn_tensor *const *sequences, const qn_loop_options *options),
+  (qn, n, states, n_in, sequences, options), (C(0), I(1), L(2, 1), I(3), L(4, 3), K(5,
+  loop_options)))
+X(qn_tensor *, T, loop_state, (qn_loop *loop, int i), (loop, i), (O(0), I(1)))
+X(qn_tensor *, T, loop_slice, (qn_loop *loop, int i), (loop, i), (O(0), I(1)))
+X(qn_tensor *, T, loop_index, (qn_loop *loop), (loop), (O(0)))
+X(qn_code, E, loop_while, (qn_loop *loop, qn_tensor *condition), (loop, condition), (O(0), T(1)))
+X(qn_code, E, loop_end, (qn_loop *loop, int n, qn_tensor *const *states, int n_out, qn_tensor *const *outputs), (loop, n, states, n_out, outputs),
+  (O(0), I(1), L(2, 1), I(3), L(4, 3)))
+X(qn_tensor *, T, loop_final, (qn_loop *loop, int i), (loop, i), (O(0), I(1)))
+X(qn_tensor *, T, loop_output, (qn_loop *loop, int i), (loop, i), (O(0), I(1)))
+X(qn_tensor *, T, loop_trips, (qn_loop *loop), (loop), (O(0)))
+VOID(loop_free, (qn_loop *loop), (loop), (O(0)))
 X(qn_code, E, grad, (qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out), (y, seed, n, x, out), (T(0), T(1), I(2), L(3, 2),
   R(4, 2)))
 X(qn_tape *, O, tape_begin, (qn_ctx *qn), (qn), (C(0)))

@@ -47,6 +47,16 @@
 #define qn_assign inner_assign
 #define qn_write inner_write
 #define qn_format inner_format
+#define qn_loop_begin inner_loop_begin
+#define qn_loop_state inner_loop_state
+#define qn_loop_slice inner_loop_slice
+#define qn_loop_index inner_loop_index
+#define qn_loop_while inner_loop_while
+#define qn_loop_end inner_loop_end
+#define qn_loop_final inner_loop_final
+#define qn_loop_output inner_loop_output
+#define qn_loop_trips inner_loop_trips
+#define qn_loop_free inner_loop_free
 #define qn_grad inner_grad
 #define qn_tape_begin inner_tape_begin
 #define qn_tape_end inner_tape_end

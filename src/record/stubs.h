@@ -31,6 +31,9 @@ S(qn_code, I, code_consttextp_z_z_int32_tp, (const qn_text *a0, int64_t a1, int6
 S(qn_code, I, code_i_l, (int a0, qn_tensor *const *a1), (a0, a1), (I(0), P(1)))
 S(qn_code, I, code_i_l_r, (int a0, qn_tensor *const *a1, qn_tensor **a2), (a0, a1, a2), (I(0),
   P(1), P(2)))
+S(qn_code, I, code_loopp_i_l_i_l, (qn_loop *a0, int a1, qn_tensor *const *a2, int a3,
+  qn_tensor *const *a4), (a0, a1, a2, a3, a4), (P(0), I(1), P(2), I(3), P(4)))
+S(qn_code, I, code_loopp_t, (qn_loop *a0, qn_tensor *a1), (a0, a1), (P(0), P(1)))
 S(qn_code, I, code_modulep_constfilep, (qn_module *a0, const qn_file *a1), (a0, a1), (P(0), P(1)))
 S(qn_code, I, code_optimizerp_f, (qn_optimizer *a0, double a1), (a0, a1), (P(0), F(1)))
 S(qn_code, I, code_optimizerp_l, (qn_optimizer *a0, qn_tensor *const *a1), (a0, a1), (P(0), P(1)))
@@ -102,6 +105,9 @@ S(qn_layer *, P, layerp_modulep_w_z_z_constlayer_optionsp, (qn_module *a0, const
 S(qn_layer *, P, layerp_modulep_w_z_z_i_p_constlayer_optionsp, (qn_module *a0, const char *a1,
   int64_t a2, int64_t a3, int a4, const int64_t *a5, const qn_layer_options *a6), (a0, a1, a2,
   a3, a4, a5, a6), (P(0), P(1), I(2), I(3), I(4), P(5), P(6)))
+S(qn_loop *, P, loopp_c_i_l_i_l_constloop_optionsp, (qn_ctx *a0, int a1, qn_tensor *const *a2,
+  int a3, qn_tensor *const *a4, const qn_loop_options *a5), (a0, a1, a2, a3, a4, a5), (P(0),
+  I(1), P(2), I(3), P(4), P(5)))
 S(qn_module *, P, modulep_c_uint64_t, (qn_ctx *a0, uint64_t a1), (a0, a1), (P(0), I(1)))
 S(qn_module *, P, modulep_constgptp, (const qn_gpt *a0), (a0), (P(0)))
 S(qn_module *, P, modulep_constoptimizerp, (const qn_optimizer *a0), (a0), (P(0)))
@@ -150,6 +156,8 @@ S(qn_tensor *, P, t_i_l_i, (int a0, qn_tensor *const *a1, int a2), (a0, a1, a2),
   I(2)))
 S(qn_tensor *, P, t_i_l_w, (int a0, qn_tensor *const *a1, const char *a2), (a0, a1, a2), (I(0),
   P(1), P(2)))
+S(qn_tensor *, P, t_loopp, (qn_loop *a0), (a0), (P(0)))
+S(qn_tensor *, P, t_loopp_i, (qn_loop *a0, int a1), (a0, a1), (P(0), I(1)))
 S(qn_tensor *, P, t_modulep_w_dtype_i_p_constinit_optionsp, (qn_module *a0, const char *a1,
   qn_dtype a2, int a3, const int64_t *a4, const qn_init_options *a5), (a0, a1, a2, a3, a4, a5),
   (P(0), P(1), I(2), I(3), P(4), P(5)))
@@ -311,6 +319,7 @@ SV(void_constgptp_gpt_configp_size_t, (const qn_gpt *a0, qn_gpt_config *a1, size
   a2), (P(0), P(1), I(2)))
 SV(void_filep, (qn_file *a0), (a0), (P(0)))
 SV(void_gptp, (qn_gpt *a0), (a0), (P(0)))
+SV(void_loopp, (qn_loop *a0), (a0), (P(0)))
 SV(void_modulep, (qn_module *a0), (a0), (P(0)))
 SV(void_optimizerp, (qn_optimizer *a0), (a0), (P(0)))
 SV(void_planp, (qn_plan *a0), (a0), (P(0)))
@@ -374,6 +383,19 @@ X(qn_code, realize, code_i_l, OF_LIST(n, ts), (int n, qn_tensor *const *ts), (n,
 X(qn_code, assign, code_t_t, OF_HANDLES_2(t, value), (qn_tensor *t, qn_tensor *value), (t, value))
 X(qn_code, write, code_t_constvoidp_size_t, OF_HANDLES_1(t), (qn_tensor *t, const void *data, size_t size), (t, data, size))
 X(const char *, format, w_t_i, OF_HANDLES_1(t), (qn_tensor *t, int limit), (t, limit))
+X(qn_loop *, loop_begin, loopp_c_i_l_i_l_constloop_optionsp, OF_CONTEXT(qn), (qn_ctx *qn, int n, qn_tensor *const *states, int n_in,
+  qn_tensor *const *sequences, const qn_loop_options *options), (qn, n, states, n_in, sequences,
+  options))
+X(qn_tensor *, loop_state, t_loopp_i, OF_HANDLES_1(loop), (qn_loop *loop, int i), (loop, i))
+X(qn_tensor *, loop_slice, t_loopp_i, OF_HANDLES_1(loop), (qn_loop *loop, int i), (loop, i))
+X(qn_tensor *, loop_index, t_loopp, OF_HANDLES_1(loop), (qn_loop *loop), (loop))
+X(qn_code, loop_while, code_loopp_t, OF_HANDLES_2(loop, condition), (qn_loop *loop, qn_tensor *condition), (loop, condition))
+X(qn_code, loop_end, code_loopp_i_l_i_l, OF_HANDLES_1(loop), (qn_loop *loop, int n, qn_tensor *const *states, int n_out, qn_tensor *const *outputs),
+  (loop, n, states, n_out, outputs))
+X(qn_tensor *, loop_final, t_loopp_i, OF_HANDLES_1(loop), (qn_loop *loop, int i), (loop, i))
+X(qn_tensor *, loop_output, t_loopp_i, OF_HANDLES_1(loop), (qn_loop *loop, int i), (loop, i))
+X(qn_tensor *, loop_trips, t_loopp, OF_HANDLES_1(loop), (qn_loop *loop), (loop))
+VOID(loop_free, void_loopp, OF_HANDLES_1(loop), (qn_loop *loop), (loop))
 X(qn_code, grad, code_t_t_i_l_r, OF_HANDLES_2(y, seed), (qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out), (y, seed, n, x,
   out))
 X(qn_tape *, tape_begin, tapep_c, OF_CONTEXT(qn), (qn_ctx *qn), (qn))

@@ -220,6 +220,7 @@ static bool assign_fits(const tensor *t, const tensor *value) {
 static bool assign_value(tensor *t, node_id value, bool written) {
     graph *g = t->h.ctx->graph;
     const graph_node *x = node_at(g, t->node);
+    if (g->loop) return refuse(t, "is assigned to in a loop's body; make it a state of the loop");
     bool made = op_rows[x->op].class_ == CLASS_LEAF || !(x->flags & NODE_DATA);
     if (is_value(g, t->node) || made) return assign_node(t, value, written), true;
     if (op_rows[x->op].class_ == CLASS_MOVE) return assign_view(t, value, written);

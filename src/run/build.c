@@ -12,7 +12,8 @@ typedef struct builder {
     graph *g;
     run_plan *p;
     const fusion *f;
-    uint32_t *slot_of; /* by place in the order: 1 + slot */
+    const loop_body *body; /* by place in the order: a loop's */
+    uint32_t *slot_of;     /* by place in the order: 1 + slot */
     compile_terms terms;
     arena *scratch;
     panels *panels;
@@ -118,6 +119,29 @@ static void make_launch(builder *b, const fuse_kernel *fk, const lowered *low, k
     if (!sym_is_const(b->g->syms, s->base, NULL)) b->p->dynamic = true;
 }
 
+/* The launch of a loop: its results, the values of its list, and scratch. */
+static void make_loop_launch(builder *b, const fuse_kernel *fk, launch *out) {
+    arena *a = &b->p->arena;
+    node_id loop = node_at(b->g, fk->root)->src[0], *in;
+    loop_launch *c = loop_make(b->g, a, fk, &b->body[b->f->pos[loop] - 1]);
+    *out = (launch){.loop = c, .program = &c->program, .sets = 1};
+    launch_set *s = out->set = arena_zeroed(a, sizeof *s);
+    s->slot = arena_alloc(a, (size_t)c->program.args * sizeof *s->slot);
+    s->writes = arena_zeroed(a, (size_t)c->program.args);
+    uint32_t n = 0, inputs = loop_inputs(b->g, b->scratch, fk, &in);
+    for (; n < c->results; n++) {
+        s->slot[n] = slot_for(b, fk->out[n]);
+        s->writes[n] = true;
+    }
+    for (uint32_t i = 0; i < inputs; i++) s->slot[n++] = slot_for(b, in[i]);
+    s->slot[n] = b->p->slots;
+    s->writes[n] = true;
+    s->length = SYM_ONE;
+    b->p->dynamic |= c->body->dynamic || !sym_is_const(b->g->syms, c->attr.count, NULL);
+    b->p->slot[b->p->slots++] =
+        (slot){.kind = SLOT_TEMP, .count = SYM_ZERO, .width = 1, .first = UINT32_MAX};
+}
+
 /* The launch of a call: its results, its sources, and scratch whose size is found with theirs. */
 static void make_call_launch(builder *b, const fuse_kernel *fk, launch *out) {
     arena *a = &b->p->arena;
@@ -196,6 +220,8 @@ static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uin
     cleanup c;
     if (node_at(b->g, fk->root)->op == OP_CALL && !fk->piece.into)
         return make_call_launch(b, fk, out), 1;
+    if (node_at(b->g, fk->root)->op == OP_RESULT && !fk->piece.into)
+        return make_loop_launch(b, fk, out), 1;
     cleanup_push(&qn->heap, &c, kernel_forms_cleanup, &kept);
     compile_lower(qn, &b->terms, fk, f);
     add_part_slots(b, f->parts, f->part);
@@ -218,13 +244,15 @@ static uint32_t add_launches(builder *b, const fuse_kernel *fk, launch *out, uin
 /* The programs as they are now: a better one may have taken a program's place. */
 static void look_up(qn_ctx *qn, run_plan *p) {
     for (uint32_t i = 0; i < p->launches; i++)
-        if (!p->launch[i].call) p->launch[i].program = program_at(qn, p->launch[i].id);
+        if (launch_is_kernel(&p->launch[i])) p->launch[i].program = program_at(qn, p->launch[i].id);
     for (uint32_t i = 0; i < p->packings; i++)
         p->packing[i].program = program_at(qn, p->packing[i].id);
     p->renewed = qn->run->renewed;
 }
 
 void plan_renew(qn_ctx *qn, run_plan *p) {
+    for (uint32_t i = 0; i < p->bodies; i++) plan_renew(qn, p->body[i]);
+    if (p->bodies) p->bound = 0; /* what its bodies write over may be another */
     look_up(qn, p);
     for (uint32_t i = 0; i < p->launches; i++) p->side[i].program = p->launch[i].program;
     p->filled = 0;
@@ -258,7 +286,7 @@ static void find_moving(run_plan *p, const launch *l) {
             const slot *from = &p->slot[l->set[s].slot[a]];
             if (from->kind == SLOT_TEMP) continue;
             p->moving[p->movings++] =
-                (moving_slice){&l->slice[(int)s * args + a], from->kind, from->number};
+                (moving_slice){&l->slice[(int)s * args + a], 0, from->kind, from->number};
         }
         for (int v = 0; v < vars; v++) {
             if (!LOWER_IS_SLOT(l->set[s].var[v])) continue;
@@ -301,6 +329,24 @@ static void give_up(void *made) {
     programs_forget(((const plan_made *)made)->qn);
 }
 
+/* Slices of sequences and rows of stacks, which follow each other: all but states. */
+static bool *find_loose(const builder *b, const plan_request *r) {
+    graph *g = b->g;
+    bool *loose = arena_zeroed(b->scratch, b->f->nodes + 1);
+    for (uint32_t i = 0; i < b->f->nodes; i++) {
+        const graph_node *x = node_at(g, b->f->order[i]);
+        loose[i] = x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_SLICE;
+    }
+    for (uint32_t i = 0; i < r->roots; i++) loose[b->f->pos[r->root[i]] - 1] = !r->over[i];
+    for (uint32_t i = 0; i < b->f->nodes; i++) {
+        const graph_node *x = node_at(g, b->f->order[i]);
+        int64_t many, width = (int64_t)qn_dtype_size((qn_dtype)x->dtype);
+        if (loose[i] && sym_is_const(g->syms, shape_numel(g, x->shape), &many))
+            loose[i] = many % (64 / width) != 0;
+    }
+    return loose;
+}
+
 run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key) {
     arena scratch;
     plan_made made = {.qn = qn};
@@ -318,11 +364,13 @@ run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key) {
     p->key.value = arena_alloc(&p->arena, (size_t)key->values * sizeof *key->value + 8);
     if (key->values) memcpy(p->key.value, key->value, (size_t)key->values * sizeof *key->value);
     builder b = {.qn = qn, .g = qn->graph, .p = p, .scratch = &scratch};
+    b.body = loops_plan(qn, p, &scratch, r->nodes, r->order);
     fusion *f = fuse_build(qn->graph, &scratch, r, run_fuse_terms(qn), key->lift);
     fuse_sequence(f, &scratch, r->roots, r->root, r->over);
     b.f = f;
     b.terms = (compile_terms){
         .f = f, .roots = r->roots, .root = r->root, .donated = r->over, .lasting = r->lasting};
+    if (r->trips) b.terms.loose = find_loose(&b, r);
     b.slot_of = arena_zeroed(&scratch, (r->nodes + 1) * sizeof *b.slot_of);
     make_slots(&b, r->roots, r->root);
     p->packing = arena_zeroed(&p->arena, (b.f->kernels + 1) * sizeof *p->packing);
@@ -338,11 +386,19 @@ run_plan *plan_build(qn_ctx *qn, const plan_request *r, const plan_key *key) {
 
 void plan_pin(qn_ctx *qn, run_plan *p) {
     for (uint32_t i = 0; i < p->programs; i++) program_pin(qn, p->program[i], true);
+    for (uint32_t i = 0; i < p->bodies; i++) plan_pin(qn, p->body[i]);
     p->pinned = true;
+}
+
+size_t plan_bytes(const run_plan *p) {
+    size_t bytes = sizeof *p + p->arena.total;
+    for (uint32_t i = 0; i < p->bodies; i++) bytes += plan_bytes(p->body[i]);
+    return bytes;
 }
 
 void plan_close(qn_ctx *qn, run_plan *p) {
     if (!p) return;
+    for (uint32_t i = 0; i < p->bodies; i++) plan_close(qn, p->body[i]);
     for (uint32_t i = 0; i < p->packings; i++) buffer_unref(qn, p->packing[i].buffer);
     if (debug_on(qn, 'x')) {
         if (p->renewed != qn->run->renewed) look_up(qn, p);

@@ -1,4 +1,5 @@
 /* context.c - opening and closing the context, its device, its knobs and its numbers. */
+#include "func/func.h"
 #include "run/run.h"
 #include "schedule/wisdom/wisdom.h"
 
@@ -145,6 +146,7 @@ static void close_run(qn_ctx *qn) {
 
 void qn_close(qn_ctx *qn) {
     if (!qn) return;
+    if (qn->graph) loops_close(qn);
     if (qn->run && qn->graph) statics_close(qn);
     if (qn->graph) {
         qn->graph->drop_buffer = NULL; /* the buffers go as a whole, below */

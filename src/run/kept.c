@@ -121,6 +121,7 @@ static double elements(graph *g, const graph_node *x) {
 double node_work(graph *g, const graph_node *x) {
     int class_ = op_rows[x->op].class_;
     if (node_is_memory(x)) return 0;
+    if (x->op == OP_RESULT) return 1e3 * elements(g, x); /* whatever its loop does, it is much */
     if (class_ == CLASS_REDUCE) return elements(g, node_at(g, x->src[0]));
     bool works = class_ == CLASS_ELEM || class_ == CLASS_INDEX || class_ == CLASS_SCAN;
     return works ? elements(g, x) * fuse_op_cost(x) : 0;

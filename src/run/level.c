@@ -31,7 +31,7 @@ typedef struct leveler {
 static bool is_small(const leveler *v, const launch *l) {
     const run_state *r = v->qn->run;
     const graph *g = v->qn->graph;
-    if (l->call) return false;
+    if (!launch_is_kernel(l)) return false;
     if (!r->dev->work) return true;
     int64_t *var = arena_alloc(v->scratch, ((size_t)l->program->vars + 1) * sizeof *var);
     for (int i = 0; i < l->program->vars; i++) {

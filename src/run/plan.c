@@ -37,6 +37,7 @@ static void find_sizes(qn_ctx *qn, run_plan *p) {
         s->size = (size_t)bytes;
     }
     calls_find_sizes(qn, p);
+    loops_find_sizes(qn, p);
 }
 
 /* Where pieces begin. */
@@ -92,6 +93,14 @@ static void lay_out(qn_ctx *qn, run_plan *p) {
     cleanup_run(&qn->heap, &c);
 }
 
+void plan_measure(qn_ctx *qn, run_plan *p) {
+    if (p->bound && !(p->dynamic && p->bound != qn->graph->binding + 1)) return;
+    find_sizes(qn, p);
+    find_offsets(qn, p);
+    lay_out(qn, p);
+    p->bound = qn->graph->binding + 1;
+}
+
 static void need_arena(qn_ctx *qn, size_t size) {
     run_state *r = qn->run;
     if (r->arena_memory && r->arena_size >= size) return;
@@ -123,7 +132,7 @@ static void fill(const qn_ctx *qn, const run_plan *p, const launch *l) {
             const slot *from = &p->slot[set->slot[a]];
             *slice = (dev_slice){NULL, 0, from->size};
             if (from->kind == SLOT_TEMP)
-                *slice = (dev_slice){qn->run->arena_memory, from->offset, from->size};
+                *slice = (dev_slice){qn->run->arena_memory, p->base + from->offset, from->size};
             if (a == 0 && set->piece) {
                 slice->offset += set->offset;
                 slice->size -= set->offset;
@@ -141,10 +150,14 @@ static void fill(const qn_ctx *qn, const run_plan *p, const launch *l) {
     }
 }
 
-static void fill_all(const qn_ctx *qn, run_plan *p) {
-    if (p->memory == qn->run->arena_memory && p->filled == qn->graph->binding + 1) return;
+void plan_fill(const qn_ctx *qn, run_plan *p) {
+    if (p->memory == qn->run->arena_memory && p->filled == qn->graph->binding + 1 &&
+        p->filled_base == p->base)
+        return;
     for (uint32_t i = 0; i < p->launches; i++) fill(qn, p, &p->launch[i]);
+    for (uint32_t i = 0; i < p->movings; i++) p->moving[i].within = p->moving[i].slice->offset;
     p->memory = qn->run->arena_memory;
+    p->filled_base = p->base;
     p->filled = qn->graph->binding + 1;
 }
 
@@ -201,6 +214,7 @@ static void pack_leaves(qn_ctx *qn, run_plan *p, const uint32_t *leaf) {
 static qn_code run_alone(qn_ctx *qn, const launch *l) {
     const run_state *r = qn->run;
     if (l->call) return call_run(qn, l);
+    if (l->loop) return loop_run(qn, l);
     return r->dev->launch(r->dev_state, l->program, (int)l->sets, l->ready);
 }
 
@@ -218,14 +232,14 @@ static qn_code run_timed(qn_ctx *qn, launch *l) {
 static void count_level(qn_ctx *qn, const run_plan *p, uint32_t from, uint32_t to, double start) {
     double each = (clock_seconds() - start) / (to - from);
     for (uint32_t i = from; i < to; i++) {
-        if (p->launch[i].call) continue;
+        if (!launch_is_kernel(&p->launch[i])) continue;
         program_use *u = program_use_of(qn, p->launch[i].id);
         u->seconds += each;
         u->calls++;
     }
 }
 
-static void run_launches(qn_ctx *qn, run_plan *p) {
+qn_code plan_launch(qn_ctx *qn, run_plan *p) {
     run_state *r = qn->run;
     bool timed = debug_on(qn, 'x'), counted = tunes_online(qn);
     for (uint32_t w = 0, i = 0; w < p->levels; w++) {
@@ -239,11 +253,12 @@ static void run_launches(qn_ctx *qn, run_plan *p) {
             code = r->dev->launch_many(r->dev_state, (int)(i - from), l);
         else if (!timed)
             code = run_alone(qn, &p->launch[from]);
-        if (code) raise_error(qn, code, "kernel %s failed", l->program->name);
+        if (code) return fail(qn, code, "kernel %s failed", l->program->name);
         if (counted) count_level(qn, p, from, i, start);
     }
     r->stats.kernels += p->launches;
     r->stats.levels += p->levels;
+    return QN_OK;
 }
 
 /* Everything that can fail comes before the first launch, for that may replace what it reads. */
@@ -252,16 +267,11 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
     run_state *r = qn->run;
     double start = clock_seconds();
     if (p->renewed != r->renewed) plan_renew(qn, p);
-    if (!p->bound || (p->dynamic && p->bound != qn->graph->binding + 1)) {
-        find_sizes(qn, p);
-        find_offsets(qn, p);
-        lay_out(qn, p);
-        p->bound = qn->graph->binding + 1;
-    }
+    plan_measure(qn, p);
     check_leaves(qn, p, leaf);
     pack_leaves(qn, p, leaf);
     need_arena(qn, (size_t)p->arena_size);
-    fill_all(qn, p);
+    plan_fill(qn, p);
     calls_prepare(qn, p);
     r->stats.planned_peak_bytes = (uint64_t)p->arena_size;
     buffer_list made = {qn, 0, out};
@@ -275,7 +285,7 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
         made.n = i + 1;
     }
     move(qn, p, given, leaf, out);
-    run_launches(qn, p);
+    if (plan_launch(qn, p)) heap_unwind(&qn->heap);
     cleanup_drop(&qn->heap, &c);
     r->stats.run_seconds += clock_seconds() - start;
     if (tunes_online(qn)) run_hooks.ran(qn, p);

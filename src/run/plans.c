@@ -105,7 +105,7 @@ static void keep(qn_ctx *qn, plan_cache *c, uint32_t id, run_plan *p) {
         c->count++;
     c->at[id] = p;
     lru_use(&c->used, id);
-    p->bytes = sizeof *p + p->arena.total;
+    p->bytes = plan_bytes(p);
     p->mode = mode_of(qn);
     qn->run->stats.plans_kept++;
     qn->run->stats.plan_bytes += p->bytes;

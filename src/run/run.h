@@ -67,6 +67,8 @@ buffer *buffer_at(const qn_ctx *qn, uint32_t b);
 void buffers_trim(qn_ctx *qn); /* give every free block back to the device */
 void buffers_close(qn_ctx *qn);
 
+typedef struct run_plan run_plan;
+
 /* ---- compile.c: the way of one kernel -------------------------------------------------------- */
 
 /* What of a request its kernels depend on. */
@@ -79,6 +81,7 @@ typedef struct compile_terms {
     const uint32_t *donated;  /* by root, as in plan_request; NULL: none is */
     const uint32_t *products; /* by place: kernels with a contraction that read it; NULL */
     const bool *lasting; /* by place in the order: memory with the same value in most runs; NULL */
+    const bool *loose;   /* by place: its memory begins at any element; NULL: on a cache line */
 } compile_terms;
 
 /* A kernel of a fusion as it is scheduled: one tree, or two to be run one after the other. */
@@ -171,8 +174,6 @@ bool kept_give_up(qn_ctx *qn);
  * before and after. */
 void run_passes(kernel *k);
 
-typedef struct run_plan run_plan;
-
 /* What later rooms do when asked; constant, and defined by them. */
 typedef struct run_later {
     /* Tune these kernels, which are about to be compiled, for what is left of knob tune. What goes
@@ -234,6 +235,40 @@ typedef struct launch_set {
     size_t offset;  /* from this byte on at the plan's current bindings */
 } launch_set;
 
+/* Where something lies, and a state's places: at first, at the end, and between trips. */
+typedef struct loop_place {
+    void *memory;
+    size_t offset;
+} loop_place;
+typedef struct loop_state {
+    size_t size, home, other; /* home, other: in the scratch; home where nobody wants the end */
+    int final;                /* the argument that wants it, or -1 */
+    bool over;                /* a trip may write it over the one before */
+    loop_place now;
+} loop_state;
+/* A leaf or an output of a body: an argument's kind and number; a state's number, or 1 + behind
+ * them the launch's argument that stacks it, or the test. */
+typedef struct loop_leaf {
+    uint32_t kind, number;
+} loop_leaf;
+
+/* A launch that runs a plan of its own trip by trip. Its arguments are the results that are
+ * wanted, the values of the loop's list, and scratch. */
+typedef struct loop_launch {
+    dev_program program; /* its name and arguments; nothing runs it */
+    run_plan *body;
+    loop_attr attr;
+    uint32_t results, inputs, stacks;
+    int trips_result;       /* the argument, or -1 */
+    uint32_t *stack;        /* by stack: its argument */
+    loop_leaf *leaf;        /* by leaf of the body */
+    loop_state *state;      /* by state */
+    loop_place *in, *out;   /* where the body's leaves and outputs are in a trip */
+    size_t *pack, arena_at; /* in the scratch: packings, the body's temporaries, */
+    size_t test_at;         /* and whether there is to be another trip */
+    int64_t count;          /* trips at most, at the plan's current bindings */
+} loop_launch;
+
 /* A launch that calls a routine (graph/routines.h) instead of a kernel. Its arguments are the
  * results that are wanted, the sources, and scratch. */
 typedef struct call_launch {
@@ -247,7 +282,8 @@ typedef struct call_launch {
 } call_launch;
 
 typedef struct launch {
-    call_launch *call; /* NULL: a kernel */
+    call_launch *call; /* NULL: a kernel, or a loop */
+    loop_launch *loop; /* NULL: a kernel, or a call */
     dev_program *program;
     uint32_t id; /* the program's number */
     uint32_t sets;
@@ -273,6 +309,7 @@ typedef struct packing {
  * value that a constant of the request is. */
 typedef struct moving_slice {
     dev_slice *slice;
+    size_t within;         /* its first byte, in what it is a piece of */
     uint32_t kind, number; /* as its slot has them */
 } moving_slice;
 typedef struct moving_value {
@@ -303,13 +340,17 @@ struct run_plan {
     dev_launch *side; /* the launches as the device is given them */
     uint32_t *level;  /* by level: its last launch + 1; see level.c */
     int64_t arena_size;
-    size_t staging;   /* bytes of host memory for the calls of a device with memory of its own */
-    bool pinned;      /* a static graph's */
-    bool dynamic;     /* sizes depend on dimension variables */
-    uint64_t renewed; /* run_state.renewed when programs were looked up */
-    uint64_t bound;   /* graph.binding + 1 at which sizes were computed; 0: never */
-    uint64_t filled;  /* likewise, at which launches were filled in */
-    void *memory;     /* and for which arena */
+    run_plan **body; /* of its loops */
+    uint32_t bodies;
+    size_t base;        /* of a body: where its temporaries begin in the arena */
+    size_t staging;     /* bytes of host memory for the calls of a device with memory of its own */
+    bool pinned;        /* a static graph's */
+    bool dynamic;       /* sizes depend on dimension variables */
+    uint64_t renewed;   /* run_state.renewed when programs were looked up */
+    uint64_t bound;     /* graph.binding + 1 at which sizes were computed; 0: never */
+    uint64_t filled;    /* likewise, at which launches were filled in */
+    void *memory;       /* and for which arena, */
+    size_t filled_base; /* from there on */
     moving_slice *moving;
     moving_value *lifted;
     uint32_t movings, lifteds;
@@ -344,6 +385,35 @@ qn_code call_run(qn_ctx *qn, const launch *l);
 /* Result `number` alone, of sources in this process's memory; raises. */
 void call_eval(qn_ctx *qn, const call_attr *what, int sources, const dev_array *source,
                const dev_array *out);
+
+/* Sizes, offsets and the layout of temporaries, where bindings changed. Raises. */
+void plan_measure(qn_ctx *qn, run_plan *p);
+void plan_fill(const qn_ctx *qn, run_plan *p); /* what does not change from run to run */
+qn_code plan_launch(qn_ctx *qn, run_plan *p);  /* all of it, in its order */
+size_t plan_bytes(const run_plan *p);          /* that it takes itself */
+static inline bool launch_is_kernel(const launch *l) {
+    return !l->call && !l->loop;
+}
+
+/* ---- loop.c: launches of loops --------------------------------------------------------------- */
+
+/* A body that is planned: what its leaves are, and the results that it stacks, in its roots'
+ * order. */
+typedef struct loop_body {
+    run_plan *plan;
+    loop_leaf *leaf;
+    node_id *stack;
+    uint32_t stacks;
+} loop_body;
+/* Plan the bodies of the loops among these nodes, which p then owns: by place, NULL: there are
+ * none. Makes orders. Raises. */
+loop_body *loops_plan(qn_ctx *qn, run_plan *p, arena *scratch, uint32_t nodes,
+                      const node_id *order);
+/* The launch of these results, and its inputs; raises. */
+loop_launch *loop_make(graph *g, arena *a, const fuse_kernel *fk, const loop_body *body);
+uint32_t loop_inputs(const graph *g, arena *a, const fuse_kernel *fk, node_id **out);
+void loops_find_sizes(qn_ctx *qn, run_plan *p); /* raises */
+qn_code loop_run(qn_ctx *qn, const launch *l);
 
 /* ---- plans.c: plans kept for the next time --------------------------------------------------- */
 

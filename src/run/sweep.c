@@ -15,6 +15,9 @@ void plan_keep(qn_ctx *qn, const run_plan *p) {
             sym_keep(g->syms, p->launch[i].set[s].length);
             sym_keep(g->syms, p->launch[i].set[s].base);
         }
+    for (uint32_t i = 0; i < p->launches; i++)
+        if (p->launch[i].loop) sym_keep(g->syms, p->launch[i].loop->attr.count);
+    for (uint32_t i = 0; i < p->bodies; i++) plan_keep(qn, p->body[i]);
 }
 
 void sweep_if_due(qn_ctx *qn) {

@@ -61,8 +61,9 @@ static qn_tensor **place(api_args *a, const api_row *r, int i) {
 
 /* Functions whose tensors are those of an object are tried with one, below. */
 static bool needs_object(const api_row *r) {
-    static const char *const objects[] = {"a->tape",      "a->plan", "a->file",  "a->module",
-                                          "a->optimizer", "a->gpt",  "a->chars", "a->layer,"};
+    static const char *const objects[] = {"a->tape",   "a->plan",      "a->file",
+                                          "a->module", "a->optimizer", "a->gpt",
+                                          "a->chars",  "a->layer,",    "a->loop"};
     for (size_t i = 0; i < COUNT_OF(objects); i++)
         if (api_takes(r, objects[i])) return true;
     return false;
@@ -183,9 +184,11 @@ static void stale_objects(api_args *a) {
     a->gpt = qn_gpt_new(qn, 1, &QN_GPT_CONFIG(4, 4, 1, 1, 4));
     a->chars = qn_text_new(qn, "abc", 3, 0);
     a->layer = qn_rms_norm_new(a->module, "norm", 4, NULL);
-    CHECK(a->layer && a->tape && a->plan && a->module && a->file && a->optimizer && a->gpt &&
-          a->chars);
+    a->loop = qn_loop_begin(qn, 1, &p, 0, NULL, NULL);
+    CHECK(a->loop && a->layer && a->tape && a->plan && a->module && a->file && a->optimizer &&
+          a->gpt && a->chars);
     CHECK_STR(qn_error(qn), "");
+    qn_loop_free(a->loop);
     qn_tape_end(a->tape);
     qn_plan_free(a->plan);
     qn_file_close(a->file);

@@ -448,8 +448,8 @@ static const char *const plain[] = {
     "scalar_int", "full_int", "arange_int", "full_like", "zeros_like", "ones_like", "iota",
     "arange", "linspace", "eye", "any", "all", "cumargmax", "cumargmin", "any_axes", "all_axes",
     "one_hot", "key", "key_fold", "random_bits", "uniform", "randn", "randint", "bernoulli",
-    "isnan", "isinf", "isfinite", "logical_not", "gt", "ge", "logical_and", "logical_or",
-    "logical_xor"};
+    "isnan", "isinf", "isfinite", "list", "loop", "result", "logical_not", "gt", "ge",
+    "logical_and", "logical_or", "logical_xor"};
 
 static bool is_tabled(const char *name) {
     for (size_t i = 0; i < COUNT_OF(special_rows); i++)

@@ -47,7 +47,7 @@ typedef struct episode {
     const char *device;
     qn_ctx *qn, *other;
     item pool[POOL];
-    void *object[API_LAYER + 1][OBJECTS];
+    void *object[API_LOOP + 1][OBJECTS];
     qn_scope depth;
     int64_t code; /* of a dimension variable */
     uint64_t s;   /* the step's random numbers */
@@ -356,6 +356,9 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     a->code = (qn_code)small(e, -13, 1);
     a->room = (size_t)small(e, 0, 40);
     a->name = name(e), a->spec = spec(e);
+    static qn_loop_options trips;
+    trips = QN_LOOP_OPTIONS(.trips = small(e, 0, 5), .reverse = chance(e, 30));
+    if (chance(e, 20)) trips.most = tensor(e);
     a->scope = (qn_scope)small(e, 0, (int64_t)e->depth + 1);
     a->data = chance(e, 3) ? NULL : data;
     a->bytes = sizeof data;
@@ -367,6 +370,7 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     a->ids = chance(e, 3) ? NULL : (int32_t *)data;
     a->tape = object(e, API_TAPE), a->plan = object(e, API_PLAN), a->file = object(e, API_FILE);
     a->module = object(e, API_MODULE), a->optimizer = object(e, API_OPTIMIZER);
+    a->loop = object(e, API_LOOP), a->trips = chance(e, 50) ? NULL : &trips;
     a->gpt = object(e, API_GPT), a->chars = object(e, API_TEXT), a->layer = object(e, API_LAYER);
 }
 
@@ -559,6 +563,7 @@ static void close_objects(episode *e) {
         qn_gpt_free(e->object[API_GPT][i]);
         qn_module_free(e->object[API_MODULE][i]);
         qn_text_free(e->object[API_TEXT][i]);
+        qn_loop_free(e->object[API_LOOP][i]);
     }
 }
 

@@ -46,6 +46,13 @@ static void choose(finder *f, static_constants *c, uint32_t nodes, uint32_t root
     for (uint32_t r = 0; r < roots; r++) /* they are computed in each run, so not constants */
         for (int s = 0; s < node_at(g, root[r])->sources; s++)
             f->edge[place_of(f, node_at(g, root[r])->src[s])] = true;
+    for (uint32_t i = nodes; i-- > 0;) { /* lists have no values */
+        const graph_node *x = node_at(g, f->order[i]);
+        bool list = op_rows[x->op].class_ == CLASS_LOOP && x->op != OP_RESULT;
+        for (int s = 0; list && f->edge[i] && s < x->sources; s++)
+            f->edge[place_of(f, x->src[s])] = true;
+        if (list) f->edge[i] = false;
+    }
     for (uint32_t i = 0; i < nodes; i++) {
         if (!f->edge[i] || !f->constant[i]) continue;
         node_id n = node_shown(g, f->order[i]);

@@ -218,6 +218,9 @@ static void capture_graph(capture *c, const static_lists *l) {
     reopen_inputs(&p->reopened, qn, &p->arena, l);
     take_roots(c, l);
     c->nodes = graph_order(g, &p->arena, (int)p->roots, c->root, &c->order);
+    for (uint32_t i = 0; i < c->nodes; i++)
+        if (node_at(g, c->order[i])->op == OP_ARGUMENT)
+            raise_error(qn, QN_EGRAPH, "plan_new: an output uses a value of a loop's body");
     find_constants(c, l);
     name_leaves(c, l);
     name_replaced(c);

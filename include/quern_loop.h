@@ -1,0 +1,108 @@
+/* quern_loop.h - loops and branches with their bodies as functions, over quern.h's qn_loop_begin. A
+ * body is called once, to be recorded, and its arguments have values in each trip only.
+ *
+ *     static qn_code step(qn_ctx *qn, void *arg, qn_tensor *const *h, qn_tensor *const *x,
+ *                         qn_tensor **next, qn_tensor **out) {
+ *         const model *m = arg;
+ *         next[0] = out[0] = qn_tanh(qn_add(qn_matmul(x[0], m->w), qn_matmul(h[0], m->u)));
+ *         return QN_OK;
+ *     }
+ *     qn_loop_call c = {.body = step, .arg = &m, .n = 1, .states = &h0, .n_in = 1,
+ *                       .sequences = &xs, .n_out = 1};
+ *     qn_loop_run(qn, &c, &last, &all);
+ */
+#ifndef QUERN_LOOP_H
+#define QUERN_LOOP_H
+
+#include <quern.h>
+
+#define QN_LOOP_MOST 64 /* states, sequences, or outputs */
+
+/* Gives the states behind a trip and what is stacked. Another code than QN_OK gives the loop up. */
+typedef qn_code qn_loop_body(qn_ctx *qn, void *arg, qn_tensor *const *states,
+                             qn_tensor *const *rows, qn_tensor **next, qn_tensor **outputs);
+/* A bool scalar: is there to be another trip? */
+typedef qn_tensor *qn_loop_test(qn_ctx *qn, void *arg, qn_tensor *const *states);
+
+typedef struct qn_loop_call {
+    qn_loop_body *body;
+    qn_loop_test *test; /* or NULL: all trips are made */
+    void *arg;          /* what both are given */
+    int n, n_in, n_out;
+    qn_tensor *const *states, *const *sequences;
+    const qn_loop_options *options; /* or NULL */
+} qn_loop_call;
+
+/* Record the body between begin and end. */
+static inline qn_code qn_loop_record(qn_ctx *qn, const qn_loop_call *c, qn_loop *l) {
+    qn_tensor *state[QN_LOOP_MOST] = {0}, *row[QN_LOOP_MOST] = {0};
+    qn_tensor *next[QN_LOOP_MOST] = {0}, *out[QN_LOOP_MOST] = {0};
+    for (int i = 0; i < c->n; i++) state[i] = qn_loop_state(l, i);
+    for (int i = 0; i < c->n_in; i++) row[i] = qn_loop_slice(l, i);
+    qn_code code = c->test ? qn_loop_while(l, c->test(qn, c->arg, state)) : QN_OK;
+    if (code == QN_OK) code = c->body(qn, c->arg, state, row, next, out);
+    return code == QN_OK ? qn_loop_end(l, c->n, next, c->n_out, out) : code;
+}
+
+/* final: the n states at the end; outputs: n_out stacks. Both NULL after an error; either may be
+ * NULL where nobody wants it. */
+static inline qn_code qn_loop_run(qn_ctx *qn, const qn_loop_call *c, qn_tensor **final_states,
+                                  qn_tensor **outputs) {
+    if (!qn) return QN_ENULL;
+    if (!c->body || c->n > QN_LOOP_MOST || c->n_in > QN_LOOP_MOST || c->n_out > QN_LOOP_MOST)
+        return QN_EARG;
+    for (int i = 0; final_states && i < c->n; i++) final_states[i] = 0;
+    for (int i = 0; outputs && i < c->n_out; i++) outputs[i] = 0;
+    qn_loop *l = qn_loop_begin(qn, c->n, c->states, c->n_in, c->sequences, c->options);
+    if (!l) return qn_error_code(qn);
+    qn_code code = qn_loop_record(qn, c, l);
+    for (int i = 0; final_states && code == QN_OK && i < c->n; i++)
+        final_states[i] = qn_loop_final(l, i);
+    for (int i = 0; outputs && code == QN_OK && i < c->n_out; i++)
+        outputs[i] = qn_loop_output(l, i);
+    qn_loop_free(l);
+    return code != QN_OK ? code : qn_error_code(qn);
+}
+
+/* ---- branches --------------------------------------------------------------------------- */
+
+/* Gives n results. */
+typedef qn_code qn_branch(qn_ctx *qn, void *arg, qn_tensor **results);
+
+/* A branch as a loop of one trip, if `taken`, an i64 scalar, is 1; else its results are 0. */
+static inline qn_code qn_branch_record(qn_ctx *qn, qn_tensor *taken, int n, qn_branch *branch,
+                                       void *arg, qn_tensor **results) {
+    qn_tensor *out[QN_LOOP_MOST] = {0};
+    qn_loop_options o = QN_LOOP_OPTIONS();
+    o.trips = 1;
+    o.most = taken;
+    qn_loop *l = qn_loop_begin(qn, 0, 0, 0, 0, &o);
+    if (!l) return qn_error_code(qn);
+    qn_code code = branch(qn, arg, out);
+    if (code == QN_OK) code = qn_loop_end(l, 0, 0, n, out);
+    for (int i = 0; code == QN_OK && i < n; i++) results[i] = qn_select(qn_loop_output(l, i), 0, 0);
+    qn_loop_free(l);
+    return code;
+}
+
+/* results[i]: what branch `yes` gives where `condition`, a bool scalar, holds, else what `no` does;
+ * only one of them is computed, and gradients pass that one only. The two meet as in qn_where. What
+ * a branch uses that was recorded before it is computed in any case. */
+static inline qn_code qn_cond(qn_ctx *qn, qn_tensor *condition, int n, qn_branch *yes,
+                              qn_branch *no, void *arg, qn_tensor **results) {
+    if (!qn || !condition) return QN_ENULL;
+    if (n < 0 || n > QN_LOOP_MOST || !yes || !no) return QN_EARG;
+    for (int i = 0; i < n; i++) results[i] = 0;
+    qn_scope scope = qn_scope_begin(qn);
+    qn_tensor *a[QN_LOOP_MOST] = {0}, *b[QN_LOOP_MOST] = {0};
+    qn_tensor *not_taken = qn_cast(qn_logical_not(condition), QN_I64);
+    qn_tensor *taken = qn_cast(condition, QN_I64);
+    qn_code code = qn_branch_record(qn, taken, n, yes, arg, a);
+    if (code == QN_OK) code = qn_branch_record(qn, not_taken, n, no, arg, b);
+    for (int i = 0; code == QN_OK && i < n; i++)
+        results[i] = qn_keep(qn_where(condition, a[i], b[i]));
+    qn_scope_end(qn, scope);
+    return code != QN_OK ? code : qn_error_code(qn);
+}
+
+#endif
