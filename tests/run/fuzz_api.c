@@ -388,7 +388,7 @@ static bool computes(const char *row) {
 }
 
 static void keep_result(episode *e, const api_args *a, const api_row *r) {
-    if (r->result > API_CODE && r->result <= API_LAYER && a->object)
+    if (r->result > API_CODE && r->result <= API_LOOP && a->object)
         e->object[r->result][test_below(&e->s, OBJECTS)] = a->object;
     qn_tensor *const *made = api_takes(r, "a->out") ? a->out : &a->made;
     for (int i = 0; i < (made == a->out ? 4 : 1); i++) {
