@@ -327,7 +327,9 @@ QN_API void qn_loop_free(qn_loop *loop);
  * gradient of y's shape or NULL for ones. An x that y does not depend on gives zeros; of an x that
  * was assigned to since y was recorded it is the gradient of the version that y uses.
  *
- * A gradient is right or an error (QN_EGRAPH). Reading a value changes nothing. What a gradient
+ * A gradient is right or an error (QN_EGRAPH). By a constant (qn_zeros, qn_full) it is refused, for
+ * that is no variable; by an expression, too, where what follows went past it, as reshapes of
+ * reshapes do: then record x as qn_contiguous(..). Reading a value changes nothing. What a gradient
  * needs may be gone, though: the old value of a tensor that was assigned to, once y is computed;
  * and, while no tape is open, history and released data beyond knob history. The error names the
  * tensor and where that came about. Outputs of qn_plan_run have no history: detach them. */

@@ -309,6 +309,7 @@ static void grad_run(void *arg) {
     node_id *x = arena_alloc(c.a, ((size_t)q->n + 1) * sizeof *x);
     for (int i = 0; i < q->n; i++) x[i] = tensor_at(q->x[i])->node;
     if (!grad_find(&c, y, q->n, x)) return;
+    if (!grad_check_past(&c, y, q->n, x)) return;
     grad_mark(&c, q->n, x);
     if (!grad_check_history(&c, q->n, x)) return;
     c.sum = arena_zeroed(c.a, c.count * sizeof *c.sum);
@@ -334,16 +335,17 @@ static int grad_check(qn_ctx *qn, const char *what, int i, const qn_tensor *t) {
     return QN_OK;
 }
 
-/* Two constants of equal value are one node, and have no gradients of their own. */
+/* A constant is a value and no variable: what is made of it is folded into other constants, and all
+ * of equal value are one node. */
 static int grad_check_constants(qn_ctx *qn, int n, qn_tensor *const *x) {
     for (int i = 0; i < n; i++) {
-        node_id same = tensor_at(x[i])->node;
-        if (node_at(qn->graph, same)->op != OP_CONST) continue;
-        for (int j = 0; j < i; j++)
-            if (x[i] != x[j] && tensor_at(x[j])->node == same)
-                return fail(qn, QN_EGRAPH,
-                            "grad: x %d and x %d are the same constant; make them with qn_from", j,
-                            i);
+        int op = node_at(qn->graph, tensor_at(x[i])->node)->op;
+        if (op == OP_CONST || op == OP_IOTA)
+            return fail(qn, QN_EGRAPH,
+                        "grad: x %d is a constant, which is folded into what is made of it and is "
+                        "one with all of its value; make it as data (qn_from), or as a module's "
+                        "parameter",
+                        i);
     }
     return QN_OK;
 }

@@ -39,6 +39,11 @@ extern grad_rule *const grad_rules[OP_COUNT]; /* NULL: no gradient */
 /* x as one value, where it is compared with what was made of it. */
 node_id grad_one_value(const grad *c, node_id x);
 
+/* ---- past.c ---------------------------------------------------------------------------------- */
+
+/* Raise nothing, but fail with a reason where y was made past one of x. */
+bool grad_check_past(const grad *c, node_id y, int n, const node_id *x);
+
 /* ---- scan.c ---------------------------------------------------------------------------------- */
 
 grad_rule rule_scan;

@@ -202,7 +202,7 @@ enum {
     NODE_LISTED = 128  /* among what history may lose: see history.c */
 };
 #define VARIABLE_SHARED UINT32_MAX
-enum { HOLDERS_MANY = 15 };   /* so many or more: for good */
+enum { HOLDERS_MANY = 7 };    /* so many or more: for good */
 enum { VERSION_WRITTEN = 1 }; /* by qn_write through a view: no part of any static graph */
 
 typedef struct graph_node {
@@ -211,7 +211,8 @@ typedef struct graph_node {
     uint8_t varies : 1; /* its value may be another under other bindings of the variables */
     uint8_t cut : 1;    /* a BUFFER that was computed and forgot how; no version is */
     uint8_t sources : 2;
-    uint8_t holders : 4;  /* handles that name it, at most HOLDERS_MANY */
+    uint8_t holders : 3;  /* handles that name it, at most HOLDERS_MANY */
+    uint8_t passed : 1;   /* a rule made something of its sources past it: see grad/past.c */
     uint8_t computed : 1; /* by a request that did not keep the value; BUFFER: see history_cut */
     uint8_t given_up : 1; /* had a value, and will be computed again: see run/kept.c */
     uint8_t flags;

@@ -151,6 +151,35 @@ static node_id node_intern(graph *g, graph_node *node) {
     return node_take(g, node);
 }
 
+/* A rule has found `simpler` for a node of n's sources. A source that is no part of it, a movement
+ * that was put together with another or a product that became that of a sum, or not on all ways to
+ * what it is made of, is passed: gradients by it must know (grad/past.c). */
+enum { NEAR_NODES = 24, PAST_DEPTH = 4 };
+
+static bool among(int n, const node_id *list, node_id id) {
+    for (int i = 0; i < n; i++)
+        if (list[i] == id) return true;
+    return false;
+}
+
+static void mark_passed(graph *g, node_id simpler, node_id id, int depth) {
+    graph_node *x = &g->node[id];
+    if (!x->sources || id == simpler) return;
+    node_id near[NEAR_NODES] = {simpler}; /* of what it is made, but for what x is made of */
+    int count = 1;
+    for (int i = 0; i < count; i++) {
+        const graph_node *n = &g->node[near[i]];
+        for (int k = 0; near[i] != id && k < n->sources && count < NEAR_NODES; k++)
+            if (!among(count, near, n->src[k])) near[count++] = n->src[k];
+    }
+    bool passed = !among(count, near, id);
+    for (int k = 0; k < x->sources; k++) passed |= among(count, near, x->src[k]);
+    if (!passed) return;
+    x->passed = 1;
+    for (int i = 0; i < x->sources && depth < PAST_DEPTH; i++)
+        mark_passed(g, simpler, x->src[i], depth + 1);
+}
+
 node_id node_make(graph *g, node_form form, int n, const node_id *src) {
     graph_node node = {.op = (uint8_t)form.op,
                        .dtype = (unsigned)form.dtype & 63,
@@ -161,7 +190,9 @@ node_id node_make(graph *g, node_form form, int n, const node_id *src) {
                        .bits = form.bits};
     for (int i = 0; i < n; i++) node.src[i] = src[i];
     node_id simpler = rules_apply(g, &node);
-    return simpler ? simpler : node_intern(g, &node);
+    if (!simpler) return node_intern(g, &node);
+    for (int i = 0; i < n; i++) mark_passed(g, simpler, src[i], 0);
+    return simpler;
 }
 
 node_id node_make_loop(graph *g, node_form form, node_id src, node_id body) {
