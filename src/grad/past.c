@@ -1,14 +1,14 @@
 /* past.c - is an expression still between y and what it is made of?
  *
- * A gradient by an expression x follows y's nodes down to x's node. But rules make nodes simpler when
- * they are made: the reshape of a reshape is made of the first one's source, the sum of a product is
- * a node of the factors. What y is made of then goes past x, and the walk that meets x on some ways
- * or none would give another number than the derivative. So a rule marks the expressions that it
- * went past (node_make). One that is an x is an error, with a remedy, where y also reaches what x is
- * made of without x, or x not at all: there is no telling the two uses apart. Of a movement always:
- * what was made past it may be it again, as pieces that are equal and change places, or a constant,
- * as a slice of nothing but padding. */
-#include "grad.h"
+ * A gradient by an expression x follows y's nodes down to x's node. But rules make nodes simpler
+ * when they are made: the reshape of a reshape is made of the first one's source, the sum of a
+ * product is a node of the factors. What y is made of then goes past x, and the walk that meets x
+ * on some ways or none would give another number than the derivative. So a rule marks the
+ * expressions that it went past (node_make). One that is an x is an error, with a remedy, where y
+ * also reaches what x is made of without x, or x not at all: there is no telling the two uses
+ * apart. Of a movement always: what was made past it may be it again, as pieces that are equal and
+ * change places, or a constant, as a slice of nothing but padding. */
+#include "grad/grad.h"
 
 /* What x is made of, as far as gradients flow: 1 in `below`. */
 static void mark_below(const graph *g, arena *a, node_id x, uint8_t *below) {

@@ -1,7 +1,7 @@
-/* test_past.c - the gradient by an expression is that by a variable of its value, or an error: never
- * the number that is left when a rule put what is made of the expression together with what the
- * expression is made of. Every way to make x of a stands before every use of it; the oracle is the
- * same use of a leaf that holds x's value. */
+/* test_past.c - the gradient by an expression is that by a variable of its value, or an error:
+ * never the number that is left when a rule put what is made of the expression together with what
+ * the expression is made of. Every way to make x of a stands before every use of it; the oracle is
+ * the same use of a leaf that holds x's value. */
 #include "eval.h"
 #include "quern.h"
 
