@@ -31,6 +31,7 @@ enum {
     FEW_ROWS = 6,  /* extent that is enough for the loop of rows: a register tile's, about */
     MOST_ROWS = 30 /* of a register tile: beyond any machine's best */
 };
+static const double CLOSE = 1.25; /* times as long at most: a tile worth trying */
 
 typedef struct conv_loop {
     loop_h h;               /* the loop; of rows and lanes, once they are tiled, over the tiles */
@@ -210,17 +211,51 @@ static bool choose_lanes(conv *c) {
     return best > 0 && most >= 0;
 }
 
-/* As schedule_contraction's: least time for the whole. Rows that look over an edge are not padded,
- * for then what they see would depend on more than their position. */
-static void choose_tile(conv *c) {
+/* Elements of an operand that one iteration of loop `at` accesses (-1: all), reduction loops but
+ * the first `skip` included. Loops of a window add up. */
+static double footprint(const conv *c, int f, int at, int skip) {
+    double n = 1, window[LOOPS] = {0};
+    for (int i = 0; i < c->n; i++) {
+        const conv_loop *l = &c->loop[i];
+        if (!l->in[f] || (l->sum ? i < c->kept + skip : i < at)) continue;
+        double trips = (double)l->trips;
+        if (i == at && !l->sum) {
+            if (i != c->rows && i != c->lanes) continue;
+            trips = i == c->rows ? c->mr : c->nv * c->m->lanes;
+        }
+        if (l->window[f])
+            window[l->window[f]] += trips;
+        else
+            n *= trips;
+    }
+    for (int w = 0; w < LOOPS; w++)
+        if (window[w] > 0) n *= window[w];
+    return n;
+}
+
+/* Is it large enough for its blocking to matter? Not where both operands stay in the second-level
+ * cache. */
+static int choose_large(const conv *c, choice_kind kind, int ways, int own) {
+    double bytes = 0;
+    for (int f = 0; f < 2; f++) bytes += (double)c->size * footprint(c, f, -1, 0);
+    return bytes > (double)c->m->limits->l2 ? schedule_choose(c->m, kind, ways, own) : own;
+}
+
+typedef struct tile_size {
+    int mr, nv;
+    double time;
+} tile_size;
+
+/* As schedule_contraction's: least time for the whole, of another width than that. Rows that look
+ * over an edge are not padded, for then what they see would depend on more than their position. */
+static tile_size least_tile(const conv *c, int but) {
     const scheduler *m = c->m;
     const conv_loop *rows = &c->loop[c->rows], *lanes = &c->loop[c->lanes];
     const machine *l = m->limits;
-    double best = 1e300;
-    c->mr = c->nv = 1;
+    tile_size best = {1, 1, 1e300};
     for (int v = 1; v <= 6; v++)
         for (int r = 1; r <= MOST_ROWS && r <= rows->trips; r++) {
-            if (r * v + v + 1 > l->registers) continue;
+            if (v == but || r * v + v + 1 > l->registers) continue;
             if (v > 1 && (int64_t)(v - 1) * m->lanes >= lanes->trips) continue;
             if (rows->window[c->a] && rows->trips % r) continue;
             double fma = r * v / (double)l->fma_rate, load = (r + v) / (double)l->load_rate;
@@ -232,8 +267,15 @@ static void choose_tile(conv *c) {
             double tiles =
                 (double)tiles_of(rows->trips, r) * (double)tiles_of(lanes->trips, v * m->lanes);
             double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
-            if (time < best * 0.999) best = time, c->mr = r, c->nv = v;
+            if (time < best.time * 0.999) best = (tile_size){r, v, time};
         }
+    return best;
+}
+
+static void choose_tile(conv *c) {
+    tile_size best = least_tile(c, 0), other = least_tile(c, best.nv);
+    if (other.time < CLOSE * best.time && choose_large(c, CHOICE_tile, 2, 0)) best = other;
+    c->mr = best.mr, c->nv = best.nv;
 }
 
 /* ---- building the nest ----------------------------------------------------------------------- */
@@ -457,28 +499,6 @@ static void pack_lanes(conv *c, loop_h where, loop_h panels) {
     if (step_stage(m, c->mem[c->b], where, &axes, -1)) turn_panel(c);
 }
 
-/* Elements of an operand that one iteration of loop `at` accesses (-1: all), reduction loops but
- * the first `skip` included. Loops of a window add up. */
-static double footprint(const conv *c, int f, int at, int skip) {
-    double n = 1, window[LOOPS] = {0};
-    for (int i = 0; i < c->n; i++) {
-        const conv_loop *l = &c->loop[i];
-        if (!l->in[f] || (l->sum ? i < c->kept + skip : i < at)) continue;
-        double trips = (double)l->trips;
-        if (i == at && !l->sum) {
-            if (i != c->rows && i != c->lanes) continue;
-            trips = i == c->rows ? c->mr : c->nv * c->m->lanes;
-        }
-        if (l->window[f])
-            window[l->window[f]] += trips;
-        else
-            n *= trips;
-    }
-    for (int w = 0; w < LOOPS; w++)
-        if (window[w] > 0) n *= window[w];
-    return n;
-}
-
 /* Split the outermost loop into parts, for each of which the weights are packed once: as many as
  * keep the threads busy. The loop over parts. */
 static loop_h split_parts(conv *c) {
@@ -523,6 +543,14 @@ static int image_loop(const conv *c, int first, bool deep) {
     return at;
 }
 
+/* There, one loop further in, or one further out, where there is one. */
+static int choose_image(const conv *c, int at, int first) {
+    int way[3] = {at}, ways = 1;
+    if (at + 1 < c->kept) way[ways++] = at + 1;
+    if (at > first) way[ways++] = at - 1;
+    return ways > 1 ? way[choose_large(c, CHOICE_image, ways, 0)] : at;
+}
+
 /* How many panels of columns are packed together and share what is staged of the image: as many as
  * fit the second-level cache, the sums of a block among them, and leave work for all threads. */
 static int64_t panels_at_once(const conv *c, int at, bool deep) {
@@ -539,6 +567,12 @@ static int64_t panels_at_once(const conv *c, int at, bool deep) {
     int64_t parts = l->threads > 1 ? 2 * l->threads : 1;
     while (n > 1 && (panels / n < parts || each * (double)n > room)) n--;
     return tiles_of(panels, tiles_of(panels, n)); /* equal groups, but for the last */
+}
+
+/* They, or one at a time. */
+static int64_t choose_panels(const conv *c, int at, bool deep) {
+    int64_t panels = panels_at_once(c, at, deep);
+    return panels > 1 && choose_large(c, CHOICE_panels, 2, 0) ? 1 : panels;
 }
 
 /* Put the panels at once inside the loop at which the image is staged; the loop over them. */
@@ -561,8 +595,8 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     find_windows(c, 0);
     find_windows(c, 1);
     if (!choose_lanes(c)) return false;
-    choose_tile(c);
     c->size = m->limits->vector_bytes / m->lanes;
+    choose_tile(c);
     bool pack = c->loop[c->lanes].step[c->b] != 1 || c->load[c->b].valid != SYM_TRUE;
     int outer = 0; /* loops that a does not depend on, or that both do: around everything */
     for (int i = 0; i < c->kept; i++) outer += i != c->lanes && c->loop[i].in[c->b];
@@ -588,8 +622,9 @@ bool schedule_convolution(scheduler *m, stmt_id loop) {
     while (!only_in(c, first, c->a)) first++;
     int at = image_loop(c, deep ? first : 0, deep);
     bool staged = c->load[c->a].valid != SYM_TRUE;
+    if (staged) at = choose_image(c, at, deep ? first : 0);
     loop_h several = NO_LOOP;
-    if (panels && pack && staged) several = block_panels(c, at, panels_at_once(c, at, deep));
+    if (panels && pack && staged) several = block_panels(c, at, choose_panels(c, at, deep));
     deep = deep && schedule_block_sums(m, c->tile, sum, c->loop[first].h, NULL);
     loop_h parts = NO_LOOP;
     if (pack && !deep && !panels && !outer && c->rows) parts = split_parts(c);

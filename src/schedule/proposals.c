@@ -12,10 +12,14 @@
  * (QN_DEBUG=s); where all are dropped the kernel runs as it was lowered.
  *
  * Answers come from rates, sizes and the price, so no answer may change how a float sum is grouped:
- * choices.h. */
+ * choices.h. Questions that the price cannot answer are put only where a search begins. */
 #include "schedule/schedule.h"
 
-enum { MOST_PROPOSALS = 8 };
+enum {
+    MOST_PROPOSALS = 8,
+    MOST_SEEDS = 16, /* of a search */
+    SEARCH = 100     /* percent: never by the price */
+};
 
 static const struct {
     const char *name;
@@ -38,7 +42,7 @@ static const struct {
 };
 
 int schedule_choose(scheduler *m, choice_kind kind, int ways, int own) {
-    if (m->form.n == FORM_ANSWERS) return own;
+    if (m->form.n == FORM_ANSWERS || (choices[kind].doubt >= SEARCH && !m->search)) return own;
     int i = m->form.n++;
     const choice_answer *given = i < m->given.n ? &m->given.answer[i] : NULL;
     m->form.answer[i] =
@@ -126,7 +130,7 @@ static proposal propose(proposer *x, const schedule_form *given) {
     proposal p = {.lines = {0}};
     scheduler *m = &x->m;
     cleanup c;
-    *m = (scheduler){.k = ir_clone(x->k), .limits = x->limits, .given = *given};
+    *m = (scheduler){.k = ir_clone(x->k), .limits = x->limits, .given = *given, .search = x->take};
     cleanup_push(&x->k->ctx->heap, &c, close_clone, m);
     m->lanes = schedule_lanes(m);
     steps_open(m);
@@ -160,9 +164,10 @@ static bool give(proposer *x, const proposal *p) {
 /* The other answers to question number i; false: no more are wanted. */
 static bool try_others(proposer *x, proposal *best, int i) {
     const choice_answer asked = best->form.answer[i];
+    const uint32_t most = x->take ? MOST_SEEDS : MOST_PROPOSALS;
     schedule_form given = best->form;
     given.n = i + 1;
-    for (int way = 0; way < asked.ways && x->counts.proposed < MOST_PROPOSALS; way++) {
+    for (int way = 0; way < asked.ways && x->counts.proposed < most; way++) {
         if (way == asked.way) continue;
         given.answer[i].way = (uint8_t)way;
         proposal p = propose(x, &given);

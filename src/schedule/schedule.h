@@ -73,6 +73,7 @@ typedef struct scheduler {
     loop_h parts;     /* of a sum, and the rows' tile that gets accumulators for each */
     mem_id summed;
     schedule_form given, form; /* answers to the first questions; to all that were asked */
+    bool search;               /* questions that the price cannot answer are put, too */
     uint8_t past;              /* 1 + the answer about non-temporal stores; 0: not asked yet */
 } scheduler;
 

@@ -177,19 +177,35 @@ static void block(scheduler *m, mem_id operand, loop_h o, loop_h x, loop_h y) {
     split_lanes(m, y, "ys");
 }
 
+/* A question, where what is copied does not stay in the second-level cache. */
+static int choose_large(scheduler *m, const loop_chain *c, choice_kind kind, int ways, int own) {
+    double bytes = (double)m->limits->vector_bytes / m->lanes;
+    for (int i = 0; i < c->n; i++) bytes *= (double)trips_of(m, c->loop[i]);
+    return bytes > (double)machine_second(m->limits) ? schedule_choose(m, kind, ways, own) : own;
+}
+
+typedef enum crossing_form { BY_SQUARES, BY_ROWS, BY_TILES } crossing_form;
+
+/* Lines that are cut within a vector cannot be written by whole squares. */
+static crossing_form choose_form(scheduler *m, const loop_chain *c, mem_id operand, bool whole) {
+    bool able = transposes(m, operand) && loads_only(m, c->body, operand);
+    if (!able) return BY_TILES;
+    if (whole) return (crossing_form)choose_large(m, c, CHOICE_crossing, 3, BY_SQUARES);
+    return choose_large(m, c, CHOICE_crossing, 2, 0) ? BY_TILES : BY_ROWS;
+}
+
 /* A loop that has been split stays split: a later refusal leaves a kernel correct and slower. Lines
  * that are written whole go outermost, as many iterations as there are items; where the last one is
  * cut short, runs do, because only the full lines peeled inside can be proved independent. */
 static void cut(scheduler *m, loop_chain *c, mem_id operand, loop_h along, loop_h across) {
-    int64_t n = trips_of(m, across), run = m->limits->page / 16 < n ? m->limits->page / 16 : n;
+    int64_t n = trips_of(m, across), run = m->limits->page / 16;
     bool whole = trips_of(m, along) % m->lanes == 0;
-    if (transposes(m, operand) && loads_only(m, c->body, operand)) {
-        if (whole)
-            copy_transposed(m, c, along, across);
-        else
-            copy_transposed_rows(m, c, along, across);
-        return;
-    }
+    crossing_form form = choose_form(m, c, operand, whole);
+    if (form == BY_SQUARES) copy_transposed(m, c, along, across);
+    if (form == BY_ROWS) copy_transposed_rows(m, c, along, across);
+    if (form != BY_TILES) return;
+    if (run < n && choose_large(m, c, CHOICE_run, 2, 0)) run *= 4;
+    if (run > n) run = n;
     if (whole && !step_swap(m, across, along)) return;
     loop2 x = {NO_LOOP, NO_LOOP}, y = x;
     for (int i = 0; i < 2; i++) {
@@ -222,9 +238,9 @@ bool schedule_transpose(scheduler *m, loop_chain *c) {
     if (lines < LEAST || trips_of(m, across) < LEAST) return false;
     bool turned =
         lines % m->lanes == 0 && transposes(m, x.operand) && loads_only(m, c->body, x.operand);
-    if (!turned && lines * m->limits->line <= 2 * m->limits->l1 &&
-        x.step * m->limits->line / m->lanes % machine_clash(m->limits))
-        return false;
+    bool stays = lines * m->limits->line <= 2 * m->limits->l1 &&
+                 x.step * m->limits->line / m->lanes % machine_clash(m->limits);
+    if (choose_large(m, c, CHOICE_blocks_across, 2, !turned && stays)) return false;
     loop_chain_inward(m, c, x.across);
     for (int i = 0; i < c->n; i++)
         if (same_loop(c->loop[i], along)) loop_chain_inward(m, c, i);

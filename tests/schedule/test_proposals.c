@@ -54,12 +54,108 @@ static const char turned[] = "kernel \"turned\" {\n"
                              "  arg a0 f32[8192] write\n  arg a1 f32[8192] read\n"
                              "  for i0 < 128 {\n    for i1 < 64 {\n"
                              "      a0[64*i0 + i1] = a1[128*i1 + i0]\n    }\n  }\n}\n";
+static const char deep_product[] = "kernel \"deep\" {\n"
+                                   "  arg a0 f32[768] write\n"
+                                   "  reg t0 f32[1]\n"
+                                   "  arg a1 f32[4224] read\n"
+                                   "  arg a2 f32[12672] read\n"
+                                   "  for i0 < 16 {\n"
+                                   "    for i1 < 48 {\n"
+                                   "      def t0 = f32(0)\n"
+                                   "      for r0 < 264 {\n"
+                                   "        t0[0] += mul(a1[264*i0 + r0], a2[i1 + 48*r0])\n"
+                                   "      }\n"
+                                   "      a0[48*i0 + i1] = t0[0]\n"
+                                   "    }\n"
+                                   "  }\n"
+                                   "}\n";
+static const char image[] = "kernel \"image\" {\n"
+                            "  arg a0 f32[2304] write\n"
+                            "  reg t0 f32[1]\n"
+                            "  arg a1 f32[128] read\n"
+                            "  arg a2 f32[2592] read\n"
+                            "  for i0 < 2 {\n"
+                            "    for i1 < 72 {\n"
+                            "      for i2 < 4 {\n"
+                            "        for i3 < 4 {\n"
+                            "          def t0 = f32(0)\n"
+                            "          for r0 < 4 {\n"
+                            "            for r1 < 3 {\n"
+                            "              for r2 < 3 {\n"
+                            "                t0[0] += mul(a1[64*i0 + 4*i2 + i3 + 16*r0 + 4*r1 + r2 "
+                            "- 5; valid=(4 - i2 - r1 >= 0 and 4 - i3 - r2 >= 0 and i2 + r1 - 1 >= "
+                            "0 and i3 + r2 - 1 >= 0)], a2[36*i1 + 9*r0 + 3*r1 + r2])\n"
+                            "              }\n"
+                            "            }\n"
+                            "          }\n"
+                            "          a0[1152*i0 + 16*i1 + 4*i2 + i3] = t0[0]\n"
+                            "        }\n"
+                            "      }\n"
+                            "    }\n"
+                            "  }\n"
+                            "}\n";
+static const char weights[] =
+    "kernel \"weights\" {\n"
+    "  arg a0 f32[432] write\n"
+    "  reg t0 f32[1]\n"
+    "  arg a1 f32[3072] read\n"
+    "  arg a2 f32[1024] read\n"
+    "  for i0 < 12 {\n"
+    "    for i1 < 4 {\n"
+    "      for i2 < 3 {\n"
+    "        for i3 < 3 {\n"
+    "          def t0 = f32(0)\n"
+    "          for r0 < 4 {\n"
+    "            for r1 < 8 {\n"
+    "              for r2 < 8 {\n"
+    "                t0[0] += mul(a1[64*i0 + 768*r0 + 8*r1 + r2], a2[64*i1 + 8*i2 + i3 + 256*r0 + "
+    "8*r1 + r2 - 9; valid=(8 - i2 - r1 >= 0 and 8 - i3 - r2 >= 0 and i2 + r1 - 1 >= 0 and i3 + r2 "
+    "- 1 >= 0)])\n"
+    "              }\n"
+    "            }\n"
+    "          }\n"
+    "          a0[36*i0 + 9*i1 + 3*i2 + i3] = t0[0]\n"
+    "        }\n"
+    "      }\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
+static const char odd_lines[] = "kernel \"odd_lines\" {\n"
+                                "  arg a0 f32[8190] write\n"
+                                "  arg a1 f32[8190] read\n"
+                                "  for i0 < 130 {\n"
+                                "    for i1 < 63 {\n"
+                                "      a0[63*i0 + i1] = a1[130*i1 + i0]\n"
+                                "    }\n"
+                                "  }\n"
+                                "}\n";
+static const char added[] = "kernel \"added\" {\n"
+                            "  arg a0 f32[32768] write\n"
+                            "  arg a1 f32[32768] read\n"
+                            "  arg a2 f32[32768] read\n"
+                            "  for i0 < 512 {\n"
+                            "    for i1 < 64 {\n"
+                            "      a0[64*i0 + i1] = add(a1[512*i1 + i0], a2[64*i0 + i1])\n"
+                            "    }\n"
+                            "  }\n"
+                            "}\n";
+static const char short_lines[] = "kernel \"short_lines\" {\n"
+                                  "  arg a0 i8[4194304] write\n  arg a1 i8[4194304] read\n"
+                                  "  for p < 128 {\n    for i0 < 1024 {\n      for i1 < 32 {\n"
+                                  "        a0[32768*p + 32*i0 + i1] = a1[32768*p + 1024*i1 + i0]\n"
+                                  "      }\n    }\n  }\n}\n";
+static const char long_lines[] = "kernel \"long_lines\" {\n"
+                                 "  arg a0 i8[4194304] write\n  arg a1 i8[4194304] read\n"
+                                 "  for i0 < 2048 {\n    for i1 < 2048 {\n"
+                                 "      a0[2048*i0 + i1] = a1[2048*i1 + i0]\n"
+                                 "    }\n  }\n}\n";
 static const struct {
     const char *text;
     int least; /* proposals */
-} kernels[] = {{wide_product, 4}, {turned_product, 3}, {stream, 3}, {sum_line, 2},
-               {sum_rows, 2},     {rows, 2},           {turned, 2}};
-enum { DIM = 6011, MOST = 8, SEEN = 64 };
+} kernels[] = {{wide_product, 4}, {turned_product, 3}, {stream, 3},    {sum_line, 2},
+               {sum_rows, 2},     {rows, 2},           {turned, 2},    {deep_product, 6},
+               {image, 4},        {weights, 2},        {odd_lines, 5}, {added, 4}};
+enum { DIM = 6011, MOST = 16, SEEN = 256 };
 
 /* ---- results --------------------------------------------------------------------------------- */
 
@@ -108,8 +204,10 @@ static uint64_t bits_by(const char *text, const char *lines) {
     str why;
     str_open(&why, &ctx.heap);
     kernel *before = parse(text), *after = parse(text), *again = parse(text);
-    if (transform_lines(after, lines, &why) < 0) FAIL("refused: %s", why.s);
-    transform_lines(again, lines, NULL);
+    /* what cannot be proved sound is used all the same: the interpreter checks all accesses */
+    if (transform_lines(after, lines, &why) < 0 && transform_replay(after, lines, &why) < 0)
+        FAIL("refused: %s", why.s);
+    transform_replay(again, lines, NULL);
     check_same(__LINE__, before, after, dim);
     uint64_t bits = bits_of(again);
     ir_close(before);
@@ -217,6 +315,17 @@ static void stores_pass_the_caches_where_that_is_faster(void) {
     }
 }
 
+/* Of bytes, which are not transposed in registers: a tile costs more than it saves where lines are
+ * short enough for the caches. Measured on Zen 4: 24 such blocks take 0.77 of the time. */
+static void copies_across_are_blocked_where_that_is_cheaper(void) {
+    machine zen4 = machine_generic();
+    const char *name;
+    for (int f = 0; machine_family(f, &name, NULL); f++)
+        if (!strcmp(name, "zen4")) zen4 = machine_of_family(f);
+    CHECK(!chooses(short_lines, &zen4, "stage a1"));
+    CHECK(chooses(long_lines, &zen4, "stage a1"));
+}
+
 /* ---- where a search begins ------------------------------------------------------------------- */
 
 typedef struct list {
@@ -237,9 +346,10 @@ static void a_search_begins_from_the_default_and_every_proposal(void) {
         str lines;
         str_open(&lines, &ctx.heap);
         kernel *k = parse(kernels[i].text);
-        schedule_default(k, &m, &lines);
+        schedule_counts first = schedule_default(k, &m, &lines);
         add_to_list(&one, lines.s);
         schedule_proposals(k, &m, add_to_list, &all);
+        if (kernels[i].text == deep_product) CHECK(all.n > (int)first.proposed);
         search_seeds(k, &m, add_to_list, &seeds);
         CHECK(all.n > 1 && seeds.n > all.n && seeds.hash[0] == one.hash[0]);
         for (int p = 0; p < all.n; p++) {
@@ -333,6 +443,7 @@ static void all(void) {
     RUN(streams_are_walked_as_the_machine_likes);
     RUN(one_stream_that_is_only_read_has_a_gain_of_its_own);
     RUN(stores_pass_the_caches_where_that_is_faster);
+    RUN(copies_across_are_blocked_where_that_is_cheaper);
     RUN(a_search_begins_from_the_default_and_every_proposal);
     RUN(the_cheapest_is_taken_and_a_refused_one_dropped);
     RUN(answers_that_gain_stand_for_the_questions_after);

@@ -28,6 +28,7 @@ enum {                   /* no property of a machine: */
        MOST_VECTORS = 6, /* of a register tile: beyond any machine's best */
        MOST_ROWS = 30
 };
+static const double CLOSE = 1.25; /* times as long at most: a tile worth trying */
 
 typedef struct product {
     contraction is; /* before its loops are sorted */
@@ -121,11 +122,29 @@ static loop_h along_sum(const plan *p) {
     return p->word > 1 ? p->nest.part : p->sum;
 }
 
-/* Does it matter for the caches what is packed? Not where both operands stay in the second. */
-static int choose_packing(const plan *p, choice_kind kind, bool own) {
+/* Does it matter for the caches what is packed, and how it is blocked? Not where both operands stay
+ * in the second. */
+static int choose_large(const plan *p, choice_kind kind, int ways, int own) {
     double bytes = (double)(p->rows + p->columns) * (double)p->depth * (double)p->size;
-    bool asks = p->word == 1 && bytes > (double)machine_second(p->m->limits);
-    return asks ? schedule_choose(p->m, kind, 2, own) : own;
+    bool asks = ways > 1 && p->word == 1 && bytes > (double)machine_second(p->m->limits);
+    return asks ? schedule_choose(p->m, kind, ways, own) : own;
+}
+
+/* One of a few numbers, the first by the scheduler's own judgement; others once, and no 0. */
+typedef struct sizes {
+    int n;
+    int64_t size[4];
+} sizes;
+
+static void add_size(sizes *x, int64_t size) {
+    if (size < 1 || x->n == COUNT_OF(x->size)) return;
+    for (int i = 0; i < x->n; i++)
+        if (x->size[i] == size) return;
+    x->size[x->n++] = size;
+}
+
+static int64_t choose_size(const plan *p, choice_kind kind, const sizes *x) {
+    return x->size[choose_large(p, kind, x->n, 0)];
 }
 
 /* Pack rows where a copy is cheap (they are contiguous) and the original has bad strides, or very
@@ -143,7 +162,7 @@ static void choose_row_packing(plan *p) {
         own = many && collides(m->limits, row_distance(p, p->a, down));
     else if (down == 1)
         own = row_distance(p, p->a, along) >= machine_apart(m->limits) && p->columns > 2 * m->lanes;
-    p->pack_rows = choose_packing(p, CHOICE_pack_rows, own);
+    p->pack_rows = choose_large(p, CHOICE_pack_rows, 2, own);
 }
 
 /* Do all partial sums fit the second-level cache? Then they can be stored there between blocks. */
@@ -182,50 +201,70 @@ static int64_t short_blocks(const plan *p, int64_t step) {
     return p->beside ? rounded_depth(p, tiles_of(p->depth, n)) : 0;
 }
 
-/* Choose mr x nr: least time for the whole, from the rates of multiply-adds and loads, the latency
- * of a chain, the bandwidth of the second-level cache, and padding. Beside that a tile costs its
- * first and last instructions, half a cycle and some for each row and vector, and masks. */
-static void choose_tile(plan *p) {
+typedef struct tile_size {
+    int mr, nv; /* 0: none */
+    double time;
+} tile_size;
+
+/* The time of the whole by tiles of r rows and v vectors, from the rates of multiply-adds and
+ * loads, the latency of a chain, the bandwidth of the second-level cache, and padding. Beside that
+ * a tile costs its first and last instructions, half a cycle and some for each row and vector, and
+ * masks. */
+static double tile_time(const plan *p, int r, int v) {
     const scheduler *m = p->m;
     const machine *l = m->limits;
-    double best = 1e300;
-    for (int v = 1; v <= MOST_VECTORS; v++)
-        for (int r = 1; r <= MOST_ROWS; r++) {
-            if (r * v + v + 1 > l->registers || (r > p->rows && r > 1)) continue;
-            if (v > 1 && (int64_t)(v - 1) * m->lanes >= p->columns) continue;
-            if (p->panel && v * m->lanes != p->panel) continue;
-            double fma = r * v / (double)l->fma_rate, load = (r + v) / (double)l->load_rate;
-            double cycles = fma > load ? fma : load;
-            if (cycles < (double)l->fma_latency) cycles = (double)l->fma_latency;
-            int64_t step = (int64_t)v * l->vector_bytes; /* of the panel of columns */
-            int64_t deep = short_blocks(p, step);
-            double stream = (double)step / (double)l->l2_rate;
-            if ((deep ? deep : p->depth) * step > l->l1 * l->l1_usable / 100 && cycles < stream)
-                cycles = stream;
-            if (p->uncached) cycles += (double)(r * p->size) / (double)l->l3_rate;
-            if (deep) cycles += (double)(l->spill_cycles * r * v) / (double)deep;
-            double tiles =
-                (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
-            double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
-            if (p->rows % r && !p->pack_rows) time *= r > l->address_registers ? 1.08 : 1.02;
-            if (p->columns % (v * m->lanes)) time *= 1.02;
-            if (time < best * 0.999) best = time, p->mr = r, p->nv = v;
-        }
+    double fma = r * v / (double)l->fma_rate, load = (r + v) / (double)l->load_rate;
+    double cycles = fma > load ? fma : load;
+    if (cycles < (double)l->fma_latency) cycles = (double)l->fma_latency;
+    int64_t step = (int64_t)v * l->vector_bytes; /* of the panel of columns */
+    int64_t deep = short_blocks(p, step);
+    double stream = (double)step / (double)l->l2_rate;
+    if ((deep ? deep : p->depth) * step > l->l1 * l->l1_usable / 100 && cycles < stream)
+        cycles = stream;
+    if (p->uncached) cycles += (double)(r * p->size) / (double)l->l3_rate;
+    if (deep) cycles += (double)(l->spill_cycles * r * v) / (double)deep;
+    double tiles = (double)tiles_of(p->rows, r) * (double)tiles_of(p->columns, v * m->lanes);
+    double time = tiles * (cycles + 0.5 + 0.06 * (r + v));
+    if (p->rows % r && !p->pack_rows) time *= r > l->address_registers ? 1.08 : 1.02;
+    return p->columns % (v * m->lanes) ? time * 1.02 : time;
 }
 
-/* Pack columns where they are strided, or reused often enough. Then the depth of a block: deep sums
- * in blocks; where rows are so few that the columns' operand is only streamed, in slices of few of
- * its rows, which are contiguous, instead of column by column across its pages. */
-static void choose_columns(plan *p, bool divisible) {
-    int64_t down = contraction_step(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
+/* The fastest one, of another width than that. */
+static tile_size least_tile(const plan *p, int but) {
+    const scheduler *m = p->m;
+    tile_size best = {.time = 1e300};
+    for (int v = 1; v <= MOST_VECTORS; v++)
+        for (int r = 1; r <= MOST_ROWS; r++) {
+            if (v == but || r * v + v + 1 > m->limits->registers || (r > p->rows && r > 1))
+                continue;
+            if (v > 1 && (int64_t)(v - 1) * m->lanes >= p->columns) continue;
+            if (p->panel && v * m->lanes != p->panel) continue;
+            double time = tile_time(p, r, v);
+            if (time < best.time * 0.999) best = (tile_size){r, v, time};
+        }
+    return best;
+}
+
+/* Choose mr x nr. */
+static void choose_tile(plan *p) {
+    tile_size best = least_tile(p, 0), other = least_tile(p, best.nv);
+    int ways = 1 + (other.mr && other.time < CLOSE * best.time);
+    if (choose_large(p, CHOICE_tile, ways, 0)) best = other;
+    if (best.mr) p->mr = best.mr, p->nv = best.nv;
+}
+
+/* The depth of n equal blocks of the sum; 0 where columns could not be transposed in them. */
+static int64_t depth_of_blocks(const plan *p, int64_t n) {
+    if (n <= 1) return p->depth;
+    if (p->beside) return rounded_depth(p, tiles_of(p->depth, n));
+    return p->depth % (n * p->m->lanes) ? 0 : p->depth / n;
+}
+
+/* The depth of a block (KC): deep sums in blocks; where rows are so few that the columns' operand
+ * is only streamed, in slices of few of its rows, which are contiguous, instead of column by column
+ * across its pages. */
+static void choose_depth(plan *p, bool once) {
     const machine *l = p->m->limits;
-    bool poor = collides(l, row_distance(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
-    int64_t least = !p->beside ? 1 : poor ? l->pack_uses : l->pack_uses_contiguous;
-    bool able = p->b->plain && p->depth >= 8 && !p->panel;
-    p->pack_columns = able && uses >= least;
-    if (able && uses > 1) p->pack_columns = choose_packing(p, CHOICE_pack_columns, p->pack_columns);
-    p->block = p->depth;
-    if (!divisible) return;
     int64_t available = machine_second(l), unit = l->kc_multiple;
     int64_t whole = available / (l->mc * p->size) / unit * unit;
     if (whole < unit) whole = unit;
@@ -235,10 +274,31 @@ static void choose_columns(plan *p, bool divisible) {
         p->block = shorter;
     else if (p->depth > whole + whole / 2 && !fits)
         p->block = rounded_depth(p, tiles_of(p->depth, tiles_of(p->depth, whole)));
-    if (uses == 1 && !p->pack_columns && !p->panel && p->depth > l->stream_rows &&
-        row_distance(p, p->b, down) >= machine_far(l))
-        p->block = l->stream_rows;
+    bool slices = once && !p->pack_columns && !p->panel && p->depth > l->stream_rows &&
+                  row_distance(p, p->b, contraction_step(p, p->b, p->sum)) >= machine_far(l);
+    if (slices) p->block = l->stream_rows;
     if (p->block > p->depth) p->block = p->depth;
+    int64_t n = tiles_of(p->depth, p->block);
+    sizes x = {1, {p->block}};
+    if (slices)
+        add_size(&x, p->depth);
+    else if (p->depth >= 2 * l->kc_least)
+        for (int i = 0; i < 2; i++) add_size(&x, depth_of_blocks(p, i ? tiles_of(n, 2) : 2 * n));
+    p->block = choose_size(p, CHOICE_depth, &x);
+}
+
+/* Pack columns where they are strided, or reused often enough. Then choose the depth. */
+static void choose_columns(plan *p, bool divisible) {
+    int64_t down = contraction_step(p, p->b, p->sum), uses = tiles_of(p->rows, p->mr);
+    const machine *l = p->m->limits;
+    bool poor = collides(l, row_distance(p, p->b, down)) || p->b->as >= 0 || p->word > 1;
+    int64_t least = !p->beside ? 1 : poor ? l->pack_uses : l->pack_uses_contiguous;
+    bool able = p->b->plain && p->depth >= 8 && !p->panel;
+    p->pack_columns = able && uses >= least;
+    if (able && uses > 1)
+        p->pack_columns = choose_large(p, CHOICE_pack_columns, 2, p->pack_columns);
+    p->block = p->depth;
+    if (divisible) choose_depth(p, uses == 1);
 }
 
 /* Does the epilogue stream so many arguments that tiles should advance along rows? It accesses a
@@ -275,32 +335,62 @@ static bool rows_load_once(const plan *p) {
            p->columns * p->depth * p->size <= machine_second(p->m->limits);
 }
 
-/* Choose the grid of parts, as many as there are threads, for the least time of the most loaded
- * one, packing included. Then limit the columns so that the packed panel is not too large (NC), and
- * the rows so that a block fits (MC). */
-static void choose_parts(plan *p) {
+typedef struct grid {
+    int64_t rows, columns; /* 0: none */
+    double time;
+} grid;
+
+/* As many parts as there are threads, or another grid than that, for the least time of the most
+ * loaded one, packing included. */
+static grid least_grid(const plan *p, int64_t threads, int64_t but) {
     const scheduler *m = p->m;
-    int64_t nr = (int64_t)p->nv * m->lanes, threads = m->limits->threads;
+    int64_t nr = (int64_t)p->nv * m->lanes;
     int64_t rt = tiles_of(p->rows, p->mr), ct = tiles_of(p->columns, nr);
-    double best = 1e300, all = (double)p->rows * (double)p->columns * (double)p->depth;
-    if (all * (double)p->batch < 4.0 * (double)(schedule_item_work(m) * m->lanes)) threads = 1;
-    if (p->batch > 1) threads = tiles_of(threads > 1 ? 2 * threads : 1, p->batch);
-    p->row_parts = p->parts = 1;
+    grid best = {.time = 1e300};
     for (int64_t r = 1; r <= threads && r <= rt; r++) {
+        if (r == but) continue;
         int64_t c = threads / r < ct ? threads / r : ct;
         double rows = (double)(tiles_of(rt, r) * p->mr), columns = (double)(tiles_of(ct, c) * nr);
         double time = rows * columns / (2 * m->lanes);
         if (p->pack_rows) time += rows;
         if (p->pack_columns) time += columns;
-        if (time < best * 0.999) best = time, p->row_parts = r, p->parts = c;
+        if (time < best.time * 0.999) best = (grid){r, c, time};
     }
-    int64_t row = p->block * p->size;
+    return best;
+}
+
+/* Choose the grid of parts. */
+static void choose_grid(plan *p) {
+    const scheduler *m = p->m;
+    int64_t threads = m->limits->threads;
+    double all = (double)p->rows * (double)p->columns * (double)p->depth;
+    if (all * (double)p->batch < 4.0 * (double)(schedule_item_work(m) * m->lanes)) threads = 1;
+    if (p->batch > 1) threads = tiles_of(threads > 1 ? 2 * threads : 1, p->batch);
+    grid best = least_grid(p, threads, 0), other = least_grid(p, threads, best.rows);
+    int ways = 1 + (other.rows && other.time < CLOSE * best.time);
+    if (choose_large(p, CHOICE_grid, ways, 0)) best = other;
+    p->row_parts = best.rows ? best.rows : 1;
+    p->parts = best.rows ? best.columns : 1;
+}
+
+/* Then limit the columns so that the packed panel is not too large (NC), and the rows so that a
+ * block fits (MC). */
+static void choose_parts(plan *p) {
+    const scheduler *m = p->m;
+    choose_grid(p);
+    int64_t nr = (int64_t)p->nv * m->lanes, row = p->block * p->size;
+    int64_t rt = tiles_of(tiles_of(p->rows, p->mr), p->row_parts);
     int64_t available = p->along ? machine_second(m->limits) : m->limits->nc_bytes;
-    int64_t most = available / (row * nr) + 1, each = tiles_of(ct, p->parts);
-    if (each > most) p->parts *= tiles_of(each, most);
-    rt = tiles_of(rt, p->row_parts);
+    int64_t most = available / (row * nr) + 1, each = tiles_of(tiles_of(p->columns, nr), p->parts);
+    sizes x = {1, {tiles_of(each, most)}};
+    add_size(&x, 1);
+    p->parts *= choose_size(p, CHOICE_column_blocks, &x);
     most = (p->along ? m->limits->l2 / 8 : machine_second(m->limits)) / (row * p->mr) + 1;
-    p->row_block = tiles_of(rt, tiles_of(rt, most));
+    int64_t blocks = tiles_of(rt, most);
+    x = (sizes){1, {blocks}};
+    if (2 * blocks <= rt) add_size(&x, 2 * blocks);
+    add_size(&x, tiles_of(blocks, 2));
+    p->row_block = tiles_of(rt, choose_size(p, CHOICE_row_blocks, &x));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -401,7 +491,7 @@ static bool tile_and_pack(plan *p, bool divisible, stmt_id after) {
     choose_columns(p, divisible);
     bool whole = p->word == 1 && p->pack_columns && p->block == p->depth;
     bool streams = whole && many_streams(p, after);
-    p->along = streams || (whole && choose_packing(p, CHOICE_along, rows_load_once(p)));
+    p->along = streams || (whole && choose_large(p, CHOICE_along, 2, rows_load_once(p)));
     choose_parts(p);
     if (!contraction_build(p)) return false;
     if (p->panel && p->rows <= p->mr && p->columns * p->depth * p->size > machine_second(m->limits))
