@@ -8,6 +8,7 @@
  * along one axis, transposed in registers and stored along the other: as many lines are read side
  * by side as there are elements in one, and each is written once, by non-temporal stores where the
  * result is large. Where rows end within a vector, lines are transposed two by two.
+ * Either pays even where the lines of a pass stay in the nearest caches.
  *
  * Else the operand that the innermost loop does not walk along is staged: its block is loaded in
  * whole vectors along its own axis, and transposed or scattered into a tile in the order of the
@@ -15,7 +16,7 @@
  * processors with mitigations for gather sampling. A block is a long run of what is read (a quarter
  * of a page, for the hardware prefetcher to see a stream) by one vector of what is written; the
  * tile is half of a usual L1. The limit is the time of moving each byte once. Where the lines of
- * one pass over a column stay in the nearest caches a tile gains nothing. */
+ * one pass over a column stay in the nearest caches a tile may gain nothing: the price is asked. */
 #include "schedule/schedule.h"
 
 enum {
@@ -236,11 +237,10 @@ bool schedule_transpose(scheduler *m, loop_chain *c) {
     loop_h along = c->loop[x.along], across = c->loop[x.across];
     int64_t lines = trips_of(m, along);
     if (lines < LEAST || trips_of(m, across) < LEAST) return false;
-    bool turned =
-        lines % m->lanes == 0 && transposes(m, x.operand) && loads_only(m, c->body, x.operand);
+    bool turned = transposes(m, x.operand) && loads_only(m, c->body, x.operand);
     bool stays = lines * m->limits->line <= 2 * m->limits->l1 &&
                  x.step * m->limits->line / m->lanes % machine_clash(m->limits);
-    if (choose_large(m, c, CHOICE_blocks_across, 2, !turned && stays)) return false;
+    if (!turned && choose_large(m, c, CHOICE_blocks_across, 2, stays)) return false;
     loop_chain_inward(m, c, x.across);
     for (int i = 0; i < c->n; i++)
         if (same_loop(c->loop[i], along)) loop_chain_inward(m, c, i);
