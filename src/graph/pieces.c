@@ -6,9 +6,14 @@
  * nothing of the inner joins is ever stored. Each step down a tree is a rule, so a slice of one
  * piece of n finds it in log n, and the gradient of a join is a slice for each piece.
  *
+ * Many columns, pieces one element wide, would be written an element to a cache line. They are rows
+ * of a tree that is transposed: one copy more, and of whole vectors.
+ *
  * What the rules see through: slices that lie behind each other are one slice again, level by
  * level, so that joining the parts of a split gives the tensor that was split. */
 #include "graph/graph.h"
+
+enum { COLUMNS = 16 }; /* from so many on they are written as rows, and transposed then */
 
 int node_join_axis(const graph *g, const graph_node *n) {
     int count;
@@ -110,6 +115,25 @@ node_id rule_slice_of_join(graph *g, const graph_node *n) {
     return 0;
 }
 
+/* Of a list of columns, too: pieces are taken out of it in any order of the axes. */
+node_id rule_slice_of_moved_join(graph *g, const graph_node *n) {
+    if (!rule_sees(g, n->src[0], OP_PERMUTE)) return 0;
+    const graph_node moved = *node_at(g, n->src[0]);
+    if (!rule_sees(g, moved.src[0], OP_JOIN)) return 0;
+    int64_t p[3 * QN_MAX_RANK];
+    int rank, count, axes[QN_MAX_RANK];
+    const int64_t *to = graph_tuple_get(g, moved.attr, &rank),
+                  *slice = graph_tuple_get(g, n->attr, &count);
+    for (int i = 0; i < rank; i++) {
+        axes[i] = (int)to[i];
+        memcpy(p + 3 * to[i], slice + 3 * i, 3 * sizeof *p);
+    }
+    const graph_node below = {
+        .op = OP_SLICE, .sources = 1, .src = {moved.src[0]}, .attr = graph_tuple(g, count, p)};
+    node_id piece = rule_slice_of_join(g, &below);
+    return piece ? make_permute(g, piece, axes) : 0;
+}
+
 /* ---- the constructor ------------------------------------------------------------------------- */
 
 typedef struct joined {
@@ -130,6 +154,37 @@ static tuple_id with_axis(graph *g, node_id x, int axis) {
     return graph_tuple(g, rank + 1, v);
 }
 
+/* Is a piece one element wide, from the axis on, and more than one high? */
+static bool is_column(const graph *g, node_id piece, int axis) {
+    int rank, high = 0;
+    const int64_t *dims = node_dims(g, piece, &rank);
+    for (int i = axis; i < rank; i++)
+        if ((sym)dims[i] != SYM_ONE) return false;
+    for (int i = 0; i < axis; i++) high += (sym)dims[i] != SYM_ONE;
+    return high > 0;
+}
+
+/* Would a rule make one slice of the first two? */
+static bool taken_apart(const graph *g, const node_id *piece) {
+    return rule_sees(g, piece[0], OP_SLICE) && rule_sees(g, piece[1], OP_SLICE) &&
+           node_at(g, piece[0])->src[0] == node_at(g, piece[1])->src[0];
+}
+
+/* x with axis `from` at place `to`, the others in their order. */
+static node_id move_axis(graph *g, node_id x, int from, int to) {
+    int axes[QN_MAX_RANK], rank = node_rank(g, x);
+    for (int i = 0, next = 0; i < rank; i++) {
+        if (next == from) next++;
+        axes[i] = i == to ? from : next++;
+    }
+    return make_permute(g, x, axes);
+}
+
+static node_id join_columns(graph *g, joined *j, node_id *piece) {
+    for (int i = 0; i < j->n; i++) piece[i] = move_axis(g, piece[i], j->axis, 0);
+    return move_axis(g, make_join(g, j->n, piece, 0), 0, j->axis);
+}
+
 static qn_tensor *join_nodes(graph *g, joined *j) {
     node_id *piece = arena_alloc(&j->arena, (size_t)j->n * sizeof *piece);
     for (int i = 0; i < j->n; i++) piece[i] = make_cast(g, tensor_at(j->x[i])->node, j->dtype);
@@ -137,7 +192,8 @@ static qn_tensor *join_nodes(graph *g, joined *j) {
         tuple_id shape = with_axis(g, piece[0], j->axis);
         for (int i = 0; i < j->n; i++) piece[i] = make_reshape(g, piece[i], shape);
     }
-    node_id n = make_join(g, j->n, piece, j->axis);
+    bool columns = j->n >= COLUMNS && is_column(g, piece[0], j->axis) && !taken_apart(g, piece);
+    node_id n = columns ? join_columns(g, j, piece) : make_join(g, j->n, piece, j->axis);
     int rank;
     const int64_t *dims = node_dims(g, n, &rank);
     const char *name = graph_name(g->ctx, j->stack ? "stack" : "concat");

@@ -266,6 +266,7 @@ static qn_tensor *operation(term *t, int op) {
         break;
     case CLASS_JOIN:
         r = join(t, pick(t));
+        if (r && test_below(&t->seed, 3) == 0) r = movement(t, OP_PERMUTE, r);
         break;
     case CLASS_REDUCE:
         r = reduction(t, op, pick(t));

@@ -160,9 +160,28 @@ static void equal_pieces_are_one_program_and_one_launch(void) {
             qn_ctx *qn = open_on("null", threads);
             qn_tensor *y = stack_of_inputs(qn, 1000, axis);
             CHECK_INT(qn_realize(1, &y), QN_OK);
-            CHECK_INT(stats_of(qn).kernels, 1);
-            CHECK_INT(stats_of(qn).compiles, 1);
-            CHECK_INT(stats_of(qn).planned_peak_bytes, 0);
+            CHECK_INT(stats_of(qn).kernels, axis == 2 ? 2 : 1);
+            CHECK_INT(stats_of(qn).compiles, axis == 2 ? 2 : 1);
+            CHECK_INT(stats_of(qn).planned_peak_bytes,
+                      axis == 2 ? 1000 * 4 * 6 * sizeof(float) : 0);
+            qn_close(qn);
+        }
+}
+
+/* Many columns are rows that are transposed: none is written element by element. */
+static void columns_are_written_as_rows_and_transposed(void) {
+    for (size_t d = 0; d < COUNT_OF(devices); d++)
+        for (int n = 15; n < 50; n++) {
+            qn_ctx *qn = open_on(devices[d], 2);
+            qn_tensor *x[50];
+            for (int i = 0; i < n; i++) x[i] = input(qn, i, 2, AT(5, 7));
+            float *v = value_of(qn_stack(n, x, 2));
+            int64_t wrong = 0;
+            for (int i = 0; i < n; i++)
+                for (int64_t k = 0; k < 35; k++) wrong += v[k * n + i] != element(i, k);
+            CHECK_INT(wrong, 0);
+            if (!d) CHECK_INT(stats_of(qn).kernels, n < 16 ? 1 : 2);
+            free(v);
             qn_close(qn);
         }
 }
@@ -202,10 +221,17 @@ static void a_piece_of_a_list_is_that_piece(void) {
     enum { N = 100 };
     qn_tensor *x[N], *part[N], *whole = input(qn, 1, 2, AT(300, 2));
     for (int i = 0; i < N; i++) x[i] = input(qn, i, 2, AT(4, 6));
-    qn_tensor *list = qn_stack(N, x, 1), *one = qn_select(list, 1, 77);
+    for (int axis = 1; axis < 3; axis++) {
+        qn_tensor *one = qn_select(qn_stack(N, x, axis), axis, 77);
+        CHECK_INT(qn_realize(1, &one), QN_OK);
+    }
     CHECK_INT(qn_chunk(whole, 0, N, part), QN_OK);
     qn_tensor *again = qn_concat(N, part, 0);
-    CHECK_INT(qn_realize(2, (qn_tensor *[]){one, again}), QN_OK);
+    CHECK_INT(qn_realize(1, &again), QN_OK);
+    whole = input(qn, 1, 2, AT(7, N));
+    CHECK_INT(qn_unstack(whole, 1, N, part), QN_OK);
+    again = qn_stack(N, part, 1);
+    CHECK_INT(qn_realize(1, &again), QN_OK);
     CHECK_INT(stats_of(qn).kernels, 0);
     qn_close(qn);
 }
@@ -524,6 +550,7 @@ int main(int argc, char **argv) {
     RUN(a_list_that_moves_on_reads_its_old_value);
     RUN(equal_pieces_are_one_program_and_one_launch);
     RUN(pieces_are_computed_into_their_places);
+    RUN(columns_are_written_as_rows_and_transposed);
     RUN(a_few_pieces_are_no_launch_of_their_own);
     RUN(a_piece_of_a_list_is_that_piece);
     RUN(planning_grows_as_the_pieces_do);

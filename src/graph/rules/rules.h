@@ -42,6 +42,7 @@ X(window_of_pad, ON(WINDOW), "zeros along a window's axis need not be there")
 X(join_of_nothing, ON(JOIN), "pieces without elements need not be there")
 X(join_of_slices, ON(JOIN), "equal constants, or slices of the same tensor that lie behind each other")
 X(slice_of_join, ON(SLICE), "a slice that lies in one piece is one of that piece")
+X(slice_of_moved_join, ON(SLICE), "the same, where the axes of the join are permuted")
 X(reduce_one, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN) | ON(ARGMAX) | ON(ARGMIN) | ON(SUM_PRODUCT), "an axis of size 1 only drops")
 X(reduce_expanded, ON(SUM) | ON(PROD) | ON(MAX) | ON(MIN) | ON(SUM_PRODUCT),
   "the largest of equals is any; the sum of n equals is n*x, their product x^n")
