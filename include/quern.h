@@ -354,6 +354,22 @@ QN_API void qn_tape_end(qn_tape *tape);
  * it; and where the assigned tensor was a constant (qn_zeros), by which rules simplify. */
 QN_API qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                             qn_tensor *const *outputs);
+typedef struct qn_plan_options {
+    size_t size; /* QN_PLAN_OPTIONS() */
+    /* Bit i: what is given as input i may be taken. Outputs of its dtype and shape may lie where it
+     * does, so that a state which goes round and round is in memory once: what an output of a run
+     * is, given to the next. After a run that succeeded the tensor is used up, by all its names and
+     * whether or not there was use for its memory: until it is assigned to or written, reading it,
+     * or what is made of it and was not computed before, is QN_EGRAPH. An input that is an
+     * expression stays, realized or not, and so does everything while a tape is open. The same
+     * value as two inputs, or as an input and a parameter, is QN_EARG at that run. */
+    uint64_t donate;
+} qn_plan_options;
+#define QN_PLAN_OPTIONS(...) QN_STRUCT(qn_plan_options, __VA_ARGS__)
+
+/* qn_plan_new() with options, which may be NULL. QN_EARG where a bit of `donate` names no input. */
+QN_API qn_plan *qn_plan_new_with(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
+                                 qn_tensor *const *outputs, const qn_plan_options *options);
 /* outputs[i] receives a fresh tensor each; after an error they are as they were. An input compiled
  * for a shape with dimension variables takes data of any sizes in their ranges: variables that are
  * a size of their own are bound to the data's, as by qn_bind; all inputs must agree. */

@@ -58,6 +58,7 @@ typedef struct api_args {
     const qn_loop_options *trips;
     const qn_optimizer_options *settings;
     const qn_attention_options *heads;
+    const qn_plan_options *statics;
     const qn_pool_options *pools;
     const qn_interpolate_options *resizes;
     const qn_cross_entropy_options *classes;

@@ -303,7 +303,7 @@ static bool take_name(replay *r, const replay_call *c, const char **at, char let
     if (letter == 'c' && r->name[number].p) return replay_bad(r, "c%u is open already", number);
     uint32_t ctx = letter == 'c' ? number : c->ctx;
     r->name[number] = (replay_name){.p = p, .ctx = ctx, .letter = letter, .lost = !p};
-    if (c->id == CALL_plan_new)
+    if (c->id == CALL_plan_new || c->id == CALL_plan_new_with)
         r->name[number].counts = (call_counts){(int)c->v[1].i, (int)c->v[3].i};
     if (c->id == CALL_optimizer_new) r->name[number].counts = (call_counts){(int)c->v[1].i, 0};
     return ctx || replay_bad(r, "%c%u is of no context", letter, number);

@@ -205,6 +205,9 @@ static bool grad_check_history(const grad *c, int n, const node_id *x) {
 
 static bool grad_fail_gone(const grad *c, node_id n) {
     uint8_t flags = c->g->node[n].flags;
+    if (c->g->node[n].spent)
+        return grad_fail(c, n, ": its value is needed and was donated to qn_plan_run%s",
+                         grad_at(c, n));
     if (!(flags & NODE_OLD))
         return grad_fail(c, n,
                          ": its value is needed and gone; its tensor was released, and knob "

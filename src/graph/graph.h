@@ -207,7 +207,8 @@ enum { VERSION_WRITTEN = 1 }; /* by qn_write through a view: no part of any stat
 
 typedef struct graph_node {
     uint8_t op;
-    uint8_t dtype : 6;
+    uint8_t dtype : 5;
+    uint8_t spent : 1;  /* GONE: a run that it was donated to took it */
     uint8_t varies : 1; /* its value may be another under other bindings of the variables */
     uint8_t cut : 1;    /* a BUFFER that was computed and forgot how; no version is */
     uint8_t sources : 2;
@@ -401,6 +402,8 @@ void history_tape_ended(graph *g); /* the last one */
 void node_is_version(graph *g, node_id n, uint32_t variable);
 /* Its tensor is about to be given another value, there. */
 void node_is_old(graph *g, node_id n, uint32_t place);
+/* The value of a BUFFER is gone now, whoever may ask for it. */
+void value_spend(graph *g, node_id n);
 /* The user's place as qn_at() told it, and any other text with a number, as a number: 0 where it is
  * not known, or there is no memory for it, which is no error. */
 uint32_t graph_place(graph *g);

@@ -231,6 +231,13 @@ static void history_cut(graph *g, node_id id) {
     if (!(n->flags & NODE_REALIZED)) n->flags |= NODE_GONE;
 }
 
+void value_spend(graph *g, node_id id) {
+    graph_node *n = &g->node[id];
+    leaf_gone(g, id);
+    n->spent = 1;
+    n->attr = graph_place(g);
+}
+
 void history_trim(graph *g) {
     if (g->tapes) return;
     while (g->node[0].next && (size_t)g->idle * NODE_COST + g->idle_bytes > history_most(g)) {

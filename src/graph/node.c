@@ -182,7 +182,7 @@ static void mark_passed(graph *g, node_id simpler, node_id id, int depth) {
 
 node_id node_make(graph *g, node_form form, int n, const node_id *src) {
     graph_node node = {.op = (uint8_t)form.op,
-                       .dtype = (unsigned)form.dtype & 63,
+                       .dtype = (unsigned)form.dtype & 31,
                        .sources = (unsigned)n & 3,
                        .flags = NODE_CONSED,
                        .shape = form.shape,
@@ -197,7 +197,7 @@ node_id node_make(graph *g, node_form form, int n, const node_id *src) {
 
 node_id node_make_loop(graph *g, node_form form, node_id src, node_id body) {
     graph_node node = {.op = (uint8_t)form.op,
-                       .dtype = (unsigned)form.dtype & 63,
+                       .dtype = (unsigned)form.dtype & 31,
                        .sources = 1,
                        .flags = NODE_CONSED,
                        .shape = form.shape,
@@ -209,7 +209,7 @@ node_id node_make_loop(graph *g, node_form form, node_id src, node_id body) {
 node_id node_buffer(graph *g, qn_dtype dtype, tuple_id shape, uint32_t buffer) {
     node_reserve(g);
     return node_take(g, &(graph_node){.op = OP_BUFFER,
-                                      .dtype = (unsigned)dtype & 63,
+                                      .dtype = (unsigned)dtype & 31,
                                       .flags = NODE_REALIZED | NODE_DATA,
                                       .shape = shape,
                                       .buffer = buffer,

@@ -65,6 +65,9 @@ X(qn_tape *, O, tape_begin, (qn_ctx *qn), (qn), (C(0)))
 VOID(tape_end, (qn_tape *tape), (tape), (O(0)))
 X(qn_plan *, O, plan_new, (qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out, qn_tensor *const *outputs), (qn, n_in, inputs, n_out, outputs),
   (C(0), I(1), L(2, 1), I(3), L(4, 3)))
+X(qn_plan *, O, plan_new_with, (qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out, qn_tensor *const *outputs,
+  const qn_plan_options *options), (qn, n_in, inputs, n_out, outputs, options), (C(0), I(1), L(2,
+  1), I(3), L(4, 3), K(5, plan_options)))
 X(qn_code, E, plan_run, (qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs), (plan, inputs, outputs), (O(0), L(1, LENGTH_INPUTS), R(2,
   LENGTH_OUTPUTS)))
 VOID(plan_free, (qn_plan *plan), (plan), (O(0)))

@@ -61,6 +61,7 @@
 #define qn_tape_begin inner_tape_begin
 #define qn_tape_end inner_tape_end
 #define qn_plan_new inner_plan_new
+#define qn_plan_new_with inner_plan_new_with
 #define qn_plan_run inner_plan_run
 #define qn_plan_free inner_plan_free
 #define qn_save inner_save

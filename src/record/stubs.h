@@ -116,6 +116,9 @@ S(qn_optimizer *, P, optimizerp_c_i_l_constoptimizer_optionsp, (qn_ctx *a0, int 
   P(3)))
 S(qn_plan *, P, planp_c_i_l_i_l, (qn_ctx *a0, int a1, qn_tensor *const *a2, int a3,
   qn_tensor *const *a4), (a0, a1, a2, a3, a4), (P(0), I(1), P(2), I(3), P(4)))
+S(qn_plan *, P, planp_c_i_l_i_l_constplan_optionsp, (qn_ctx *a0, int a1, qn_tensor *const *a2,
+  int a3, qn_tensor *const *a4, const qn_plan_options *a5), (a0, a1, a2, a3, a4, a5), (P(0),
+  I(1), P(2), I(3), P(4), P(5)))
 S(qn_scope, I, scope_c, (qn_ctx *a0), (a0), (P(0)))
 S(qn_support, I, support_constctxp_dtype, (const qn_ctx *a0, qn_dtype a1), (a0, a1), (P(0), I(1)))
 S(qn_tensor *, P, t_c_dtype_f, (qn_ctx *a0, qn_dtype a1, double a2), (a0, a1, a2), (P(0), I(1),
@@ -402,6 +405,9 @@ X(qn_tape *, tape_begin, tapep_c, OF_CONTEXT(qn), (qn_ctx *qn), (qn))
 VOID(tape_end, void_tapep, OF_HANDLES_1(tape), (qn_tape *tape), (tape))
 X(qn_plan *, plan_new, planp_c_i_l_i_l, OF_CONTEXT(qn), (qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out, qn_tensor *const *outputs), (qn,
   n_in, inputs, n_out, outputs))
+X(qn_plan *, plan_new_with, planp_c_i_l_i_l_constplan_optionsp, OF_CONTEXT(qn), (qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
+  qn_tensor *const *outputs, const qn_plan_options *options), (qn, n_in, inputs, n_out, outputs,
+  options))
 X(qn_code, plan_run, code_planp_l_r, OF_HANDLES_1(plan), (qn_plan *plan, qn_tensor *const *inputs, qn_tensor **outputs), (plan, inputs, outputs))
 VOID(plan_free, void_planp, OF_HANDLES_1(plan), (qn_plan *plan), (plan))
 X(qn_code, save, code_c_w_i_constcharpconstp_l_constsave_optionsp, OF_CONTEXT(qn), (qn_ctx *qn, const char *path, int n, const char *const *names,

@@ -372,7 +372,8 @@ static void put_written(recorder *r, const record_call *c, call_value result) {
 static void note_made(recorder *r, const record_call *c, const void *made) {
     known *k = made ? name_it(r, made) : NULL;
     if (!k) return;
-    if (c->id == CALL_plan_new) k->in = (int)c->v[1].i, k->out = (int)c->v[3].i;
+    if (c->id == CALL_plan_new || c->id == CALL_plan_new_with)
+        k->in = (int)c->v[1].i, k->out = (int)c->v[3].i;
     if (c->id == CALL_optimizer_new) k->in = (int)c->v[1].i;
 }
 

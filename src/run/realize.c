@@ -21,8 +21,8 @@ node_id node_behind(const graph *g, node_id n) {
     return n;
 }
 
-/* A value that has to be computed anew, under other bindings, may be made of one that is not there
- * any more. */
+/* What is asked for may have been donated; what has to be computed anew, under other bindings, may
+ * be made of a value that is not there any more. */
 static void check_there(qn_ctx *qn, uint32_t n, const node_id *node) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < n; i++) {
@@ -33,6 +33,9 @@ static void check_there(qn_ctx *qn, uint32_t n, const node_id *node) {
         if (!(node_at(g, node[i])->flags & NODE_GONE)) continue;
         g->text.len = 0;
         tensor_describe(g, node[i], &g->text);
+        if (node_at(g, node[i])->spent)
+            raise_error(qn, QN_EGRAPH,
+                        "%s was donated to a static graph: qn_plan_run took its value", g->text.s);
         raise_error(qn, QN_EGRAPH,
                     "a dimension variable was bound to another value, and what this is made of is "
                     "gone: an old value of %s; record it again",

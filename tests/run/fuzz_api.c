@@ -247,6 +247,7 @@ typedef struct layers {
     qn_index_item items[API_ARRAY];
     qn_cross_entropy_options classes;
     qn_pool_options pools;
+    qn_plan_options plans;
     qn_interpolate_options resizes;
 } layers;
 
@@ -257,6 +258,8 @@ static void image_arguments(episode *e, api_args *a, layers *l) {
     l->pools.ceil = chance(e, 30);
     l->pools.same = chance(e, 10);
     l->pools.channels_last = chance(e, 20);
+    l->plans = QN_PLAN_OPTIONS(.donate = (uint64_t)small(e, 0, 4));
+    a->statics = chance(e, 30) ? NULL : &l->plans;
     l->resizes = QN_INTERPOLATE_OPTIONS(.mode = (qn_interpolate_mode)small(e, 0, 4));
     l->resizes.align_corners = chance(e, 20);
     l->resizes.antialias = chance(e, 20);
@@ -378,10 +381,10 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
 
 /* Rows that compute, or leave something to be computed by others. */
 static bool computes(const char *row) {
-    static const char *const rows[] = {"read",          "realize",        "assign",
-                                       "write",         "format",         "plan_new",
-                                       "plan_run",      "optimizer_step", "optimizer_apply",
-                                       "optimizer_new", "module_load",    "module_add"};
+    static const char *const rows[] = {
+        "read",          "realize",     "assign",        "write",          "format",
+        "plan_new",      "plan_run",    "plan_new_with", "optimizer_step", "optimizer_apply",
+        "optimizer_new", "module_load", "module_add"};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (!strcmp(rows[i], row)) return true;
     return false;
@@ -522,7 +525,8 @@ static void act_compile(episode *e) {
     qn_realize(1, &x);
     qn_tensor *y[2] = {qn_add(qn_exp(x), p), qn_mul(x, x)}, *out[API_LIST];
     int64_t k = test_below(&e->s, OBJECTS);
-    qn_plan *plan = qn_plan_new(e->qn, 1, &x, (int)small(e, 1, 2), y);
+    const qn_plan_options donate = QN_PLAN_OPTIONS(.donate = chance(e, 30));
+    qn_plan *plan = qn_plan_new_with(e->qn, 1, &x, (int)small(e, 1, 2), y, &donate);
     for (int i = 0; i < API_LIST; i++) list[i] = x;
     if (plan && qn_plan_run(plan, list, out) == QN_OK)
         e->pool[test_below(&e->s, POOL)] = (item){out[0], 0, false};

@@ -9,6 +9,8 @@
 #include "test.h"
 #include "transform/transform.h"
 
+#include <math.h>
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* How many pairs there are in the kernel as the schedule makes it; -1: no such kernel. */
@@ -228,6 +230,108 @@ static void a_run_that_fails_leaves_values_and_outputs(void) {
     qn_close(qn);
 }
 
+/* ---- donated inputs ------------------------------------------------------------------------- */
+
+enum { STATE = 4096 };
+
+static qn_tensor *state_of(qn_ctx *qn, float first) {
+    float v[STATE];
+    for (int i = 0; i < STATE; i++) v[i] = first + (float)i;
+    return qn_from(qn, QN_F32, 1, (int64_t[]){STATE}, v);
+}
+
+static float head_of(qn_tensor *t) {
+    float v[STATE] = {NAN};
+    CHECK_INT(qn_read(t, v, sizeof v), QN_OK);
+    return v[0];
+}
+
+/* 2 x + y and y + 1 of inputs x and y; `donate` as the options have it. */
+static qn_plan *two_states(qn_ctx *qn, uint64_t donate) {
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *in[2] = {state_of(qn, 0), state_of(qn, 0)};
+    qn_tensor *out[2] = {qn_add(qn_add(in[0], in[0]), in[1]), qn_add(in[1], qn_like(in[1], 1))};
+    qn_plan *p = qn_plan_new_with(qn, 2, in, 2, out, &QN_PLAN_OPTIONS(.donate = donate));
+    qn_scope_end(qn, s);
+    return p;
+}
+
+static bool is_used_up(qn_ctx *qn, qn_tensor *t, const char *name) {
+    float v[STATE];
+    bool is = qn_read(t, v, sizeof v) == QN_EGRAPH && strstr(qn_error(qn), "was donated") &&
+              strstr(qn_error(qn), name);
+    qn_clear_error(qn);
+    return is;
+}
+
+static void a_state_that_goes_round_takes_its_memory_once(void) {
+    uint64_t peak[2];
+    for (int donated = 0; donated < 2; donated++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 2));
+        qn_plan *plan = two_states(qn, donated ? 2 : 0);
+        qn_tensor *in[2] = {state_of(qn, 3), state_of(qn, 5)}, *out[2];
+        const uint64_t before = stats_of(qn).replaced;
+        for (int i = 0; i < 6; i++) {
+            CHECK_INT(qn_plan_run(plan, in, out), QN_OK);
+            CHECK(head_of(out[0]) == 6 + 5 + (float)i && head_of(out[1]) == 6 + (float)i);
+            CHECK(head_of(in[0]) == 3);
+            qn_set_name(in[1], "state");
+            CHECK(is_used_up(qn, in[1], "state") == donated);
+            qn_release(out[0]), qn_release(in[1]);
+            in[1] = out[1];
+        }
+        CHECK_INT(stats_of(qn).replaced - before, donated ? 6 : 0);
+        peak[donated] = stats_of(qn).peak_bytes;
+        qn_plan_free(plan);
+        qn_close(qn);
+    }
+    CHECK(peak[1] + STATE * sizeof(float) <= peak[0]);
+}
+
+/* Whether or not an output was written there: what is made of it and not computed is gone, too. */
+static void a_donated_value_is_used_up_until_it_has_another(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1));
+    qn_plan *plan = two_states(qn, 3);
+    float v[STATE] = {7};
+    qn_tensor *in[2] = {state_of(qn, 1), state_of(qn, 2)}, *out[2];
+    qn_tensor *read = qn_neg(in[0]), *unread = qn_exp(in[0]), *same = qn_detach(in[1]);
+    CHECK(head_of(read) == -1 && head_of(same) == 2);
+    CHECK_INT(qn_plan_run(plan, in, out), QN_OK);
+    CHECK(head_of(out[0]) == 4 && head_of(out[1]) == 3);
+    CHECK(is_used_up(qn, in[0], "f32") && is_used_up(qn, in[1], "f32"));
+    CHECK(is_used_up(qn, unread, "f32") && head_of(read) == -1 && head_of(same) == 2);
+    CHECK_INT(qn_plan_run(plan, in, out), QN_EGRAPH);
+    qn_clear_error(qn);
+    CHECK_INT(qn_write(in[0], v, sizeof v), QN_OK);
+    CHECK(head_of(in[0]) == 7);
+    CHECK_INT(qn_assign(in[1], out[1]), QN_OK);
+    CHECK(head_of(in[1]) == 3);
+    qn_plan_free(plan);
+    qn_close(qn);
+}
+
+static void what_is_not_the_runs_alone_stays(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.threads = 1));
+    qn_plan *plan = two_states(qn, 3);
+    qn_tensor *x = state_of(qn, 1), *e = qn_add(x, x), *out[2];
+    CHECK_INT(qn_plan_run(plan, (qn_tensor *[]){x, x}, out), QN_EARG);
+    CHECK(strstr(qn_error(qn), "input 0 is donated, and input 1 is the same value") != NULL);
+    qn_clear_error(qn);
+    CHECK(head_of(x) == 1);
+    qn_tensor *y = state_of(qn, 4);
+    CHECK_INT(qn_plan_run(plan, (qn_tensor *[]){e, y}, out), QN_OK);
+    CHECK(head_of(e) == 2 && head_of(out[0]) == 8 && is_used_up(qn, y, "f32"));
+    qn_tape *tape = qn_tape_begin(qn);
+    qn_tensor *z = state_of(qn, 9);
+    CHECK_INT(qn_plan_run(plan, (qn_tensor *[]){x, z}, out), QN_OK);
+    CHECK(head_of(x) == 1 && head_of(z) == 9);
+    qn_tape_end(tape);
+    qn_plan_free(plan);
+    CHECK(!qn_plan_new_with(qn, 1, &x, 1, &e, &QN_PLAN_OPTIONS(.donate = 2)));
+    CHECK(strstr(qn_error(qn), "donate is 0x2, and there are 1 inputs") != NULL);
+    qn_close(qn);
+}
+
 /* ---- random programs ------------------------------------------------------------------------- */
 
 enum { TENSORS = 5, MOST_N = 3000, HELD = 3 };
@@ -341,6 +445,9 @@ int main(int argc, char **argv) {
     RUN(who_holds_the_old_value_keeps_it);
     RUN(under_a_tape_all_values_stay);
     RUN(a_static_graph_donates_its_parameters);
+    RUN(a_state_that_goes_round_takes_its_memory_once);
+    RUN(a_donated_value_is_used_up_until_it_has_another);
+    RUN(what_is_not_the_runs_alone_stays);
     RUN(a_run_that_fails_leaves_values_and_outputs);
     RUN(random_assignments_are_as_if_values_were_copied);
     return test_end();

@@ -205,6 +205,32 @@ static void runs_alone_sweep_shapes(void) {
     qn_close(qn);
 }
 
+/* Kernels are made for all of a variable's range when the graph is captured, those of what is made
+ * of parameters alone, too. */
+static void no_run_under_other_sizes_compiles(void) {
+    qn_ctx *qn = open_one();
+    const int64_t t = qn_var(qn, "t", 1, 300);
+    static float data[300 * 16];
+    qn_tensor *w = qn_from(qn, QN_F32, 2, (int64_t[]){16, 16}, data);
+    qn_bind(qn, t, 7);
+    qn_tensor *x = qn_from(qn, QN_F32, 2, (int64_t[]){t, 16}, data);
+    qn_tensor *y = qn_softmax(qn_matmul(x, qn_exp(w)), -1);
+    y = qn_matmul(qn_transpose(y, 0, 1), x);
+    qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+    qn_stats before, after;
+    qn_get_stats(qn, &before, sizeof before);
+    for (int64_t n = 1; n <= 300; n += 23) {
+        qn_tensor *in = qn_from(qn, QN_F32, 2, (int64_t[]){n, 16}, data), *out = NULL;
+        CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+        qn_release(in), qn_release(out);
+    }
+    qn_get_stats(qn, &after, sizeof after);
+    CHECK_INT(after.compiles, before.compiles);
+    CHECK(before.compiles > 0);
+    qn_plan_free(p);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_run_of_what_lies_in_memory_asks_for_no_memory);
@@ -213,5 +239,6 @@ int main(int argc, char **argv) {
     RUN(launches_are_checked_once);
     RUN(every_size_of_a_range_is_planned_ahead);
     RUN(runs_alone_sweep_shapes);
+    RUN(no_run_under_other_sizes_compiles);
     return test_end();
 }

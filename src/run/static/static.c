@@ -25,6 +25,8 @@ typedef struct static_plan {
     qn_tensor **assign_to; /* handles that take a root's value after each run, kept */
     uint32_t *assign_root;
     uint32_t *assign_leaf; /* 1 + the leaf whose value is replaced; 0: it is none */
+    uint64_t donate;       /* by input */
+    uint32_t *donated;     /* by root: 1 + the donated leaf that it may lie over, or 0 */
     tuple_id *root_shape;
     uint8_t *root_dtype;
     reopened reopened; /* while it is captured */
@@ -163,6 +165,56 @@ static void name_replaced(capture *c) {
             }
 }
 
+/* By place in the order: the inputs that a node is made of, as bits. */
+static uint64_t *made_of_inputs(const capture *c) {
+    const graph *g = c->p->qn->graph;
+    uint64_t *of = arena_zeroed(&c->p->arena, (c->nodes + 1) * sizeof *of);
+    for (uint32_t i = 0, leaf = 0; i < c->nodes; i++) {
+        const graph_node *x = node_at(g, c->order[i]);
+        if (node_is_memory(x)) {
+            int input = c->p->leaf_input[leaf++];
+            if (input >= 0 && input < 64) of[i] = 1ull << input;
+            continue;
+        }
+        for (int k = 0; k < x->sources; k++)
+            of[i] |= of[node_at(g, x->src[k])->mark - g->mark_base];
+    }
+    return of;
+}
+
+/* The leaf of a kind with the root among these inputs, for the root to lie over; else `leaves`. */
+static uint32_t leaf_alike(const static_plan *p, uint32_t root, uint64_t inputs) {
+    for (uint32_t leaf = 0; leaf < p->leaves; leaf++) {
+        int i = p->leaf_input[leaf];
+        if (i >= 0 && i < 64 && inputs >> i & 1 && p->leaf_shape[leaf] == p->root_shape[root] &&
+            p->input_dtype[i] == p->root_dtype[root])
+            return leaf;
+    }
+    return p->leaves;
+}
+
+/* Which donated leaf each output may lie over. Outputs that are made of few go first: what is made
+ * of more, as a parameter is of its moments, takes what they leave. */
+static void name_donated(capture *c, const static_lists *l) {
+    static_plan *p = c->p;
+    const graph *g = p->qn->graph;
+    p->donate = l->donate;
+    p->donated = arena_zeroed(&p->arena, (p->roots + 1) * sizeof *p->donated);
+    if (!p->donate) return;
+    const uint64_t *of = made_of_inputs(c);
+    uint64_t left = p->donate;
+    for (int most = 1; most <= 64; most++)
+        for (int o = 0; o < p->outputs; o++) {
+            const uint32_t root = (uint32_t)p->output_root[o];
+            const uint64_t inputs = of[node_at(g, c->root[root])->mark - g->mark_base];
+            if (p->over[root] || __builtin_popcountll(inputs) != most) continue;
+            const uint32_t leaf = leaf_alike(p, root, inputs & left);
+            if (leaf == p->leaves) continue;
+            left &= ~(1ull << p->leaf_input[leaf]);
+            p->donated[root] = p->over[root] = leaf + 1;
+        }
+}
+
 /* Parameters that no run of the plan assigns. */
 static bool *lasting_leaves(const capture *c) {
     const static_plan *p = c->p;
@@ -224,6 +276,7 @@ static void capture_graph(capture *c, const static_lists *l) {
     find_constants(c, l);
     name_leaves(c, l);
     name_replaced(c);
+    name_donated(c, l);
     plan_request r = request_of(c);
     r.lasting = lasting_leaves(c);
     r.over = p->over;
@@ -319,20 +372,30 @@ static void compile_work(void *arg) {
     capture_graph(&(capture){.p = p}, &c->lists);
 }
 
-qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
-                     qn_tensor *const *outputs) {
+qn_plan *qn_plan_new_with(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
+                          qn_tensor *const *outputs, const qn_plan_options *options) {
+    qn_plan_options o = QN_PLAN_OPTIONS();
     if (!qn || !check_tensors(qn, "plan_new", "input", n_in, inputs) ||
         !check_tensors(qn, "plan_new", "output", n_out, outputs))
         return NULL;
+    if (!struct_take(qn, "plan_new_with", "qn_plan_options", &o, sizeof o, options)) return NULL;
+    if (n_in < 64 && o.donate >> n_in)
+        return fail_null(qn, QN_EARG, "plan_new_with: donate is %#llx, and there are %d inputs",
+                         (unsigned long long)o.donate, n_in);
     if (qn->run->dev->unfused)
         return fail_null(qn, QN_EDEVICE, "plan_new: device %s has no plans", qn->run->dev->name);
-    compiling c = {qn, {n_in, n_out, inputs, outputs}, NULL};
+    compiling c = {qn, {n_in, n_out, inputs, outputs, o.donate}, NULL};
     if (guarded(qn, compile_work, &c)) {
         if (c.made) static_close(c.made);
         return NULL;
     }
     plans_trim(qn, NULL);
     return c.made->name;
+}
+
+qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
+                     qn_tensor *const *outputs) {
+    return qn_plan_new_with(qn, n_in, inputs, n_out, outputs, NULL);
 }
 
 /* Dimension variables are what the inputs' shapes say. Raises. */
@@ -433,6 +496,49 @@ static void find_replaced(static_plan *p, qn_tensor *const *inputs) {
     }
 }
 
+/* Is it data that this run may use up? */
+static bool is_donated(const static_plan *p, qn_tensor *const *inputs, int i) {
+    const graph *g = p->qn->graph;
+    return i < 64 && p->donate >> i & 1 && !g->tapes &&
+           node_at(g, tensor_at(inputs[i])->node)->op == OP_BUFFER;
+}
+
+/* What is used up must have no other part in the run. */
+static bool check_donated(const static_plan *p, qn_tensor *const *inputs) {
+    const graph *g = p->qn->graph;
+    for (int i = 0; p->donate && i < p->inputs; i++) {
+        if (!is_donated(p, inputs, i)) continue;
+        const uint32_t b = node_at(g, tensor_at(inputs[i])->node)->buffer;
+        for (int j = 0; j < p->inputs; j++)
+            if (j != i && node_at(g, tensor_at(inputs[j])->node)->buffer == b)
+                return fail(p->qn, QN_EARG,
+                            "plan_run: input %d is donated, and input %d is the same value", i, j),
+                       false;
+        for (uint32_t leaf = 0; leaf < p->leaves; leaf++)
+            if (p->leaf_input[leaf] != i && p->leaf_buffer[leaf] == b)
+                return fail(p->qn, QN_EARG,
+                            "plan_run: input %d is donated, and the value of a parameter", i),
+                       false;
+    }
+    return true;
+}
+
+/* Outputs may lie where donated values do that nothing else shares. */
+static void find_donated(static_plan *p, qn_tensor *const *inputs) {
+    for (uint32_t r = 0; p->donate && r < p->roots; r++) {
+        if (!p->donated[r]) continue;
+        const uint32_t leaf = p->donated[r] - 1;
+        bool alone = !p->checks.checks && is_donated(p, inputs, p->leaf_input[leaf]) &&
+                     buffer_at(p->qn, p->leaf_buffer[leaf])->refs == 1;
+        p->over[r] = alone ? p->donated[r] : 0;
+    }
+}
+
+static void use_up(static_plan *p, qn_tensor *const *inputs) {
+    for (int i = 0; p->donate && i < p->inputs; i++)
+        if (is_donated(p, inputs, i)) value_spend(p->qn->graph, tensor_at(inputs[i])->node);
+}
+
 static node_id make_result(const static_plan *p, uint32_t root, tuple_id shape) {
     graph *g = p->qn->graph;
     node_id n = node_buffer(g, (qn_dtype)p->root_dtype[root], shape, 0);
@@ -503,8 +609,10 @@ static void run_work(void *arg) {
     running *r = arg;
     static_plan *p = r->p;
     r->found = find_leaves(p, r->inputs);
+    r->found = r->found && check_donated(p, r->inputs);
     if (!r->found) return;
     find_replaced(p, r->inputs);
+    find_donated(p, r->inputs);
     make_results(p);
     plan_run(p->qn, p->plan, p->plan->key.value, p->leaf_buffer, p->over, p->root_buffer);
     checks_judge(&p->checks, p->qn, p->roots, p->root_buffer);
@@ -525,6 +633,7 @@ qn_code qn_plan_run(qn_plan *name, qn_tensor *const *inputs, qn_tensor **outputs
         return qn_error_code(qn);
     }
     if (!r.found) return qn_error_code(qn);
+    use_up(p, inputs);
     hand_out(p, outputs);
     return QN_OK;
 }
