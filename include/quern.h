@@ -334,6 +334,43 @@ QN_API void qn_loop_free(qn_loop *loop);
  * and, while no tape is open, history and released data beyond knob history. The error names the
  * tensor and where that came about. Outputs of qn_plan_run have no history: detach them. */
 QN_API qn_code qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out);
+/* The same of n results at once: out[i] = the sum over k of d sum(ys[k] * seeds[k]) / d xs[i], the
+ * seeds times the Jacobian. `seeds` may be NULL, or have NULLs, for ones. */
+QN_API qn_code qn_vjp(int n, qn_tensor *const *ys, qn_tensor *const *seeds, int m,
+                      qn_tensor *const *xs, qn_tensor **out);
+/* out[k] = the derivative of ys[k] when every xs[i] moves along tangents[i], which broadcasts to
+ * its shape: the Jacobian times the tangents, of ys[k]'s shape and dtype, at about the price of ys
+ * itself, and differentiable again. At kinks it is what qn_grad has there. Errors as qn_grad. */
+QN_API qn_code qn_jvp(int n, qn_tensor *const *ys, int m, qn_tensor *const *xs,
+                      qn_tensor *const *tangents, qn_tensor **out);
+/* All derivatives of y's elements by x's: y's axes, then x's, in x's dtype. It takes a
+ * walk through the graph for each element of y or of x, whichever are fewer: for a few hundred.
+ * Sizes that vary are QN_ESHAPE. */
+QN_API qn_tensor *qn_jacobian(qn_tensor *y, qn_tensor *x);
+/* out[i] = the sum over k of d2 sum(y) / d xs[i] d xs[k] times tangents[k], of xs[i]'s shape: the
+ * Hessian times the tangents, at a few times the price of y. */
+QN_API qn_code qn_hvp(qn_tensor *y, int n, qn_tensor *const *xs, qn_tensor *const *tangents,
+                      qn_tensor **out);
+/* All second derivatives of sum(y) by x's elements: x's axes twice. As qn_jacobian of qn_grad. */
+QN_API qn_tensor *qn_hessian(qn_tensor *y, qn_tensor *x);
+/* A tensor in the place of a gradient that is not known yet, for qn_custom_gradient: of y's dtype
+ * and shape. Its value is 0. */
+QN_API qn_tensor *qn_placeholder(qn_tensor *y);
+/* out[k] = ys[k] with another gradient. slopes[i], of xs[i]'s dtype and shape, is recorded of
+ * placeholders[k], one for each of ys, and of anything else; a gradient gives xs[i] what slopes[i]
+ * is with the gradients of the out[k] in their places, and goes no other way. NULL in `slopes`:
+ * nothing. It need not be the derivative of anything, nor linear, and is differentiated again by
+ * what it is made of. Nothing is called later, and nothing computed that no gradient asks for.
+ * QN_EARG where a placeholder is none, QN_ESHAPE and QN_EDTYPE where a slope does not fit. */
+QN_API qn_code qn_custom_gradient(int n, qn_tensor *const *ys, qn_tensor *const *placeholders,
+                                  int m, qn_tensor *const *xs, qn_tensor *const *slopes,
+                                  qn_tensor **out);
+/* out[k] = ys[k], whose gradient computes again, from the xs, what lies between these and the ys,
+ * instead of keeping it: the same bits for less memory and one more time of forward work. A chain
+ * of n layers cut into pieces of sqrt(n) needs memory for some 2 sqrt(n). What does not depend on
+ * an x is kept as ever. `out` may be `ys`. */
+QN_API qn_code qn_checkpoint(int n, qn_tensor *const *ys, int m, qn_tensor *const *xs,
+                             qn_tensor **out);
 /* While a tape is open, every value is kept that something recorded was made of, those of tensors
  * that were assigned to since, too, and history has no bounds. */
 QN_API qn_tape *qn_tape_begin(qn_ctx *qn);

@@ -25,6 +25,8 @@ LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "L
            ("aminmax", "out"): "LENGTH_IS(2)",
            ("batch_norm_training", "out"): "LENGTH_IS(3)",
            ("write", "data"): "size", ("result_type", "dtypes"): "m",
+           ("vjp", "xs"): "m", ("vjp", "out"): "m", ("jvp", "xs"): "m", ("jvp", "tangents"): "m",
+           ("custom_gradient", "xs"): "m", ("custom_gradient", "slopes"): "m", ("checkpoint", "xs"): "m",
            ("text_new", "text"): "size", ("text_ids", "ids"): "count"}
 
 # By type: the letter of record.h. What is made in a context is an object.

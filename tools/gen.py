@@ -128,6 +128,7 @@ class Op:
         self.row = args
         self.enum, self.name, self.arity = args[0], literal(args[1]), int(args[2])
         self.class_, self.types, self.doc = args[3], args[4], literal(args[12])
+        self.public = args[10:12] != ["0", "0"]  # of marks
 
     def functions(self):
         """(name, parameters, body) of each."""
@@ -141,7 +142,7 @@ class Op:
             array = f"(qn_tensor *const[]){{{', '.join(names)}}}"
             return [(self.name, params, f"build_elem(OP_{self.enum}, {self.arity}, {array})")]
         if self.class_ == "MARK":
-            return [(self.name, ["qn_tensor *x"], f"build_mark(OP_{self.enum}, x)")]
+            return [(self.name, ["qn_tensor *x"], f"build_mark(OP_{self.enum}, x)")] if self.public else []
         if self.class_ == "REDUCE" and self.arity == 1:
             one = (self.name, ["qn_tensor *x", "int axis", "bool keepdims"],
                    f"func_reduce(OP_{self.enum}, x, axis, keepdims)")

@@ -310,6 +310,9 @@ bool dev_view(const dev_node *node, dev_array *view) {
         }
         break;
     case OP_DETACH:
+    case OP_APART:
+    case OP_STAND_IN:
+    case OP_CUSTOM:
     case OP_BITCAST:
         memcpy(view->stride, src->stride, sizeof view->stride);
         break;

@@ -74,6 +74,19 @@ static void grad_apply(grad *c, node_id n, node_id g) {
     c->narrow = c->wide = 0;
 }
 
+/* Does a gradient go by a link? That of a STAND_IN does by the second alone; a CUSTOM's third is a
+ * graph to be made anew. */
+bool grad_goes(const graph_node *x, int k) {
+    if (!x->src[1] || (x->op != OP_STAND_IN && x->op != OP_CUSTOM)) return k < x->sources;
+    return x->op == OP_STAND_IN ? k == 1 : k < 2;
+}
+
+/* The places of nodes in the walk, after another traversal. */
+void grad_mark_again(grad *c) {
+    uint32_t base = graph_mark(c->g);
+    for (uint32_t i = 0; i < c->count; i++) c->g->node[c->order[i]].mark = base + i;
+}
+
 /* ---- the way there -------------------------------------------------------------------------- */
 
 /* The nodes below y, and which of them gradients come to. */
@@ -84,7 +97,8 @@ static void grad_look(grad *c, int n, const node_id *y) {
     for (uint32_t i = c->count; i-- > 0;) {
         const graph_node *node = node_at(c->g, c->order[i]);
         if (!c->met[i] || !node_differentiable(node)) continue;
-        for (int k = 0; k < node->sources; k++) {
+        for (int k = 0; k < node_links(node); k++) {
+            if (!grad_goes(node, k)) continue;
             bool below = node_at(c->g, node->src[k])->mark >= c->g->mark_base;
             if (below) c->met[grad_place(c, node->src[k])] = true;
         }
@@ -102,8 +116,8 @@ static void grad_mark(grad *c, int n, const node_id *x) {
         if (grad_meets(c, x[k])) c->wanted[grad_place(c, x[k])] = true;
     for (uint32_t i = 0; i < c->count; i++) {
         const graph_node *node = node_at(c->g, c->order[i]);
-        for (int k = 0; c->met[i] && node_differentiable(node) && k < node->sources; k++)
-            if (grad_reaches(c, node->src[k])) c->wanted[i] = true;
+        for (int k = 0; c->met[i] && node_differentiable(node) && k < node_links(node); k++)
+            if (grad_goes(node, k) && grad_reaches(c, node->src[k])) c->wanted[i] = true;
     }
 }
 
@@ -124,7 +138,7 @@ static bool grad_fail(const grad *c, node_id about, const char *fmt, ...) {
     str s;
     str_open_in(&s, c->a);
     tensor_describe(c->g, about, &s);
-    fail(c->g->ctx, QN_EGRAPH, "grad: %s%s", s.s, text);
+    fail(c->g->ctx, QN_EGRAPH, "%s: %s%s", c->call, s.s, text);
     return false;
 }
 
@@ -160,16 +174,17 @@ static bool grad_version(const grad *c, node_id *x) {
 /* Look at what lies below y, and find what y uses of each x. What is older than every x is no
  * function of one; but where an x was assigned to and y does not use what it is now, y may use what
  * it was at any time. */
-static bool grad_find(grad *c, node_id y, int n, node_id *x) {
-    c->born = grad_oldest(c, n, x);
-    grad_look(c, 1, &y);
+static bool grad_find(grad *c, const grad_request *r) {
+    c->born = grad_oldest(c, r->xs, r->x);
+    grad_look(c, r->ys, r->y);
     bool missed = false;
-    for (int i = 0; i < n; i++) missed |= c->g->node[x[i]].variable && !grad_meets(c, x[i]);
+    for (int i = 0; i < r->xs; i++)
+        missed |= c->g->node[r->x[i]].variable && !grad_meets(c, r->x[i]);
     if (!missed) return true;
     c->born = 0;
-    grad_look(c, 1, &y);
-    for (int i = 0; i < n; i++)
-        if (c->g->node[x[i]].variable && !grad_meets(c, x[i]) && !grad_version(c, &x[i]))
+    grad_look(c, r->ys, r->y);
+    for (int i = 0; i < r->xs; i++)
+        if (c->g->node[r->x[i]].variable && !grad_meets(c, r->x[i]) && !grad_version(c, &r->x[i]))
             return false;
     return true;
 }
@@ -218,6 +233,21 @@ static bool grad_fail_gone(const grad *c, node_id n) {
                            : "; record y after the assignment, or open a tape before it");
 }
 
+/* ---- ways that were given -------------------------------------------------------------------- */
+
+void rule_stand_in(grad *c, node_id n, node_id g) {
+    grad_add(c, n, c->g->node[n].src[1] != 0, g);
+}
+
+void rule_custom(grad *c, node_id n, node_id g) {
+    const graph_node x = *node_at(c->g, n);
+    grad_add(c, n, 0, g);
+    if (!x.src[1] || !grad_wants(c, n, 1)) return;
+    node_id slope = grad_given(c, &x, g);
+    grad_mark_again(c);
+    grad_add(c, n, 1, slope);
+}
+
 /* ---- the way back --------------------------------------------------------------------------- */
 
 /* QN_DEBUG=a: whose rule is applied, and to a gradient made by which operation. Raises. */
@@ -246,8 +276,8 @@ static void grad_back(grad *c) {
     }
 }
 
-static void grad_walk(grad *c, node_id y, node_id seed) {
-    c->sum[grad_place(c, y)] = seed;
+static void grad_walk(grad *c, const grad_request *r) {
+    for (int k = 0; k < r->ys; k++) grad_include(c, &c->sum[grad_place(c, r->y[k])], r->seed[k]);
     grad_back(c);
 }
 
@@ -259,13 +289,8 @@ static node_id grad_of(grad *c, node_id x) {
 
 /* ---- of a body ------------------------------------------------------------------------------- */
 
-void grad_mark_again(grad *c) {
-    uint32_t base = graph_mark(c->g);
-    for (uint32_t i = 0; i < c->count; i++) c->g->node[c->order[i]].mark = base + i;
-}
-
 void grad_of_vector(graph *g, arena *a, const grad_vector *v) {
-    grad c = {.g = g, .a = a};
+    grad c = {.g = g, .a = a, .call = "grad"};
     grad_look(&c, (int)v->ys, v->y);
     grad_mark(&c, (int)v->xs, v->x);
     c.sum = arena_zeroed(a, (c.count + 1) * sizeof *c.sum);
@@ -278,100 +303,19 @@ void grad_of_vector(graph *g, arena *a, const grad_vector *v) {
         v->dx[i] = grad_reaches(&c, v->x[i]) ? grad_whole(&c, grad_place(&c, v->x[i])) : 0;
 }
 
-/* ---- the public call ------------------------------------------------------------------------ */
-
-typedef struct grad_call {
-    qn_tensor *y, *seed;
-    int n;
-    qn_tensor *const *x;
-    qn_tensor **out;
-    arena arena;
-    int made;  /* handles in out */
-    bool gone; /* they need a value that is not there any more */
-} grad_call;
-
-static node_id grad_seed(graph *g, const grad_call *q) {
-    const graph_node *y = node_at(g, tensor_at(q->y)->node);
-    qn_dtype dtype = (qn_dtype)y->dtype;
-    tuple_id shape = y->shape, wider;
-    if (!q->seed) return make_number(g, dtype, shape, 1);
-    node_id seed = tensor_at(q->seed)->node;
-    if (!shape_broadcast(g, g->node[seed].shape, shape, &wider) || wider != shape) {
-        tensor_unfit("y", q->y, "seed", q->seed, "the seed has y's shape");
-        return 0;
-    }
-    return make_broadcast(g, make_cast(g, seed, dtype), shape);
+bool grad_nodes(graph *g, arena *a, const grad_request *r) {
+    grad c = {.g = g, .a = a, .call = r->call};
+    if (!grad_find(&c, r) || !grad_check_past(&c, r)) return false;
+    grad_mark(&c, r->xs, r->x);
+    if (!grad_check_history(&c, r->xs, r->x)) return false;
+    c.sum = arena_zeroed(a, c.count * sizeof *c.sum);
+    c.parts = arena_zeroed(a, c.count * sizeof *c.parts);
+    grad_walk(&c, r);
+    for (int i = 0; i < r->xs; i++) r->out[i] = grad_of(&c, r->x[i]);
+    return true;
 }
 
-static void grad_run(void *arg) {
-    grad_call *q = arg;
-    graph *g = q->arena.h->ctx->graph;
-    grad c = {.g = g, .a = &q->arena};
-    node_id y = tensor_at(q->y)->node, seed = grad_seed(g, q);
-    if (!seed) return;
-    node_id *x = arena_alloc(c.a, ((size_t)q->n + 1) * sizeof *x);
-    for (int i = 0; i < q->n; i++) x[i] = tensor_at(q->x[i])->node;
-    if (!grad_find(&c, y, q->n, x)) return;
-    if (!grad_check_past(&c, y, q->n, x)) return;
-    grad_mark(&c, q->n, x);
-    if (!grad_check_history(&c, q->n, x)) return;
-    c.sum = arena_zeroed(c.a, c.count * sizeof *c.sum);
-    c.parts = arena_zeroed(c.a, c.count * sizeof *c.parts);
-    grad_walk(&c, y, seed);
-    g->gone = 0;
-    for (int i = 0; i < q->n; i++) {
-        node_id result = grad_of(&c, x[i]);
-        q->out[i] = tensor_make(g, result);
-        q->made++;
-    }
-    q->gone = g->gone != 0;
-    if (q->gone) grad_fail_gone(&c, g->gone);
-}
-
-static int grad_check(qn_ctx *qn, const char *what, int i, const qn_tensor *t) {
-    char name[32];
-    snprintf(name, sizeof name, i < 0 ? "%s" : "%s %d", what, i);
-    if (!tensor_of(qn, t, "grad", name)) return qn_error_code(qn);
-    if (!dtype_is_float(qn_dtype_of(t)))
-        return fail(qn, QN_EDTYPE, "grad: %s is %s; only floats have gradients", name,
-                    qn_dtype_name(qn_dtype_of(t)));
-    return QN_OK;
-}
-
-/* A constant is a value and no variable: what is made of it is folded into other constants, and all
- * of equal value are one node. */
-static int grad_check_constants(qn_ctx *qn, int n, qn_tensor *const *x) {
-    for (int i = 0; i < n; i++) {
-        int op = node_at(qn->graph, tensor_at(x[i])->node)->op;
-        if (op == OP_CONST || op == OP_IOTA)
-            return fail(qn, QN_EGRAPH,
-                        "grad: x %d is a constant, which is folded into what is made of it and is "
-                        "one with all of its value; make it as data (qn_from), or as a module's "
-                        "parameter",
-                        i);
-    }
-    return QN_OK;
-}
-
-qn_code qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out) {
-    if (!y) return QN_ENULL;
-    qn_ctx *qn = tensor_ctx(y);
-    if (n < 0 || (n > 0 && (!x || !out))) return fail(qn, QN_ENULL, "grad: no place for results");
-    for (int i = 0; i < n; i++) out[i] = NULL;
-    int code = grad_check(qn, "y", -1, y);
-    if (!code && seed) code = grad_check(qn, "seed", -1, seed);
-    for (int i = 0; i < n && !code; i++) code = grad_check(qn, "x", i, x[i]);
-    if (!code) code = grad_check_constants(qn, n, x);
-    if (code || n == 0) return code;
-    grad_call q = {.y = y, .seed = seed, .n = n, .x = x, .out = out};
-    arena_open(&q.arena, &qn->heap);
-    guarded(qn, grad_run, &q);
-    arena_free(&q.arena);
-    graph_settle(qn->graph);
-    if (q.made == n && !q.gone) return QN_OK;
-    for (int i = 0; i < q.made; i++) {
-        tensor_forget(tensor_at(out[i]));
-        out[i] = NULL;
-    }
-    return qn->code ? (int)qn->code : QN_EINTERNAL;
+void grad_report_gone(graph *g, arena *a, const char *call) {
+    grad c = {.g = g, .a = a, .call = call};
+    grad_fail_gone(&c, g->gone);
 }

@@ -23,6 +23,7 @@ typedef struct grad_result grad_result;
 typedef struct grad {
     graph *g;
     arena *a;
+    const char *call;       /* whose errors these are */
     uint32_t count, born;   /* what is older than `born` is no function of an x */
     node_id *order, *sum;   /* sum: the gradient gathered so far, 0: none */
     grad_parts *parts;      /* by place: what of it is kept apart */
@@ -33,6 +34,18 @@ typedef struct grad {
     grad_result *results;   /* what results of loops were given: see loop.c */
     node_id narrow, wide;   /* the half whose rule runs, and the f32 node it runs on: grad_apply */
 } grad;
+/* d sum(y[0]*seed[0] + ..) / d x[i] goes to out[i]. Seeds have their y's dtype and shape; an x that
+ * was assigned to becomes the version that y uses. */
+typedef struct grad_request {
+    const char *call;
+    int ys, xs;
+    const node_id *y, *seed;
+    node_id *x, *out;
+} grad_request;
+/* Raises; false: reported. Nobody holds what it made yet: graph_settle comes later. */
+bool grad_nodes(graph *g, arena *a, const grad_request *r);
+/* The error for a value that is needed and gone: graph.gone. */
+void grad_report_gone(graph *g, arena *a, const char *call);
 /* The rule of a row: pass g, the gradient of n, on to n's sources. */
 typedef void grad_rule(grad *c, node_id n, node_id g);
 extern grad_rule *const grad_rules[OP_COUNT]; /* NULL: no gradient */
@@ -42,13 +55,23 @@ node_id grad_one_value(const grad *c, node_id x);
 /* ---- past.c ---------------------------------------------------------------------------------- */
 
 /* Raise nothing, but fail with a reason where y was made past one of x. */
-bool grad_check_past(const grad *c, node_id y, int n, const node_id *x);
+bool grad_check_past(const grad *c, const grad_request *r);
 
 /* ---- scan.c ---------------------------------------------------------------------------------- */
 
 grad_rule rule_scan;
 bool grad_wants(const grad *c, node_id n, int source);
 void grad_add(grad *c, node_id n, int source, node_id value); /* nothing where not wanted */
+
+/* ---- grad.c ---------------------------------------------------------------------------------- */
+
+grad_rule rule_stand_in, rule_custom;
+bool grad_goes(const graph_node *x, int k); /* by its link k? */
+
+/* ---- custom.c -------------------------------------------------------------------------------- */
+
+/* What a CUSTOM's graph is of the gradient g. A traversal of its own. */
+node_id grad_given(const grad *c, const graph_node *custom, node_id g);
 
 /* ---- calls.c --------------------------------------------------------------------------------- */
 

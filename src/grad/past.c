@@ -17,9 +17,9 @@ static void mark_below(const graph *g, arena *a, node_id x, uint8_t *below) {
     stack[depth++] = x;
     while (depth) {
         const graph_node *n = &g->node[stack[--depth]];
-        for (int i = 0; i < n->sources; i++) {
+        for (int i = 0; i < node_links(n); i++) {
             const graph_node *s = &g->node[n->src[i]];
-            if (below[n->src[i]] || !dtype_is_float(s->dtype)) continue;
+            if (!grad_goes(n, i) || below[n->src[i]] || !dtype_is_float(s->dtype)) continue;
             if (s->op == OP_CONST || s->op == OP_IOTA) continue;
             below[n->src[i]] = 1;
             stack[depth++] = n->src[i];
@@ -27,20 +27,24 @@ static void mark_below(const graph *g, arena *a, node_id x, uint8_t *below) {
     }
 }
 
-/* Is all that y uses of what x is made of by way of x, and something? */
-static bool only_by_way(const graph *g, arena *a, node_id y, node_id x, const uint8_t *below) {
+/* Is all that the y use of what x is made of by way of x, and something? */
+static bool only_by_way(const graph *g, arena *a, const grad_request *r, node_id x,
+                        const uint8_t *below) {
     node_id *stack = arena_alloc(a, (size_t)g->nodes * sizeof *stack);
     bool *seen = arena_zeroed(a, g->nodes), met = false;
     uint32_t depth = 0;
-    seen[y] = true;
-    stack[depth++] = y;
+    for (int i = 0; i < r->ys; i++) {
+        if (!seen[r->y[i]]) stack[depth++] = r->y[i];
+        seen[r->y[i]] = true;
+    }
     while (depth) {
         node_id id = stack[--depth];
         const graph_node *n = &g->node[id];
         if (below[id]) return false;
         met |= id == x;
-        for (int i = 0; i < n->sources && id != x; i++) {
-            if (seen[n->src[i]] || !dtype_is_float(g->node[n->src[i]].dtype)) continue;
+        for (int i = 0; i < node_links(n) && id != x; i++) {
+            if (!grad_goes(n, i) || seen[n->src[i]] || !dtype_is_float(g->node[n->src[i]].dtype))
+                continue;
             seen[n->src[i]] = true;
             stack[depth++] = n->src[i];
         }
@@ -48,23 +52,23 @@ static bool only_by_way(const graph *g, arena *a, node_id y, node_id x, const ui
     return met;
 }
 
-bool grad_check_past(const grad *c, node_id y, int n, const node_id *x) {
+bool grad_check_past(const grad *c, const grad_request *r) {
     const graph *g = c->g;
-    for (int i = 0; i < n; i++) {
-        const graph_node *node = &g->node[x[i]];
+    for (int i = 0; i < r->xs; i++) {
+        const graph_node *node = &g->node[r->x[i]];
         if (!node->passed) continue;
         uint8_t *below = arena_zeroed(c->a, g->nodes);
-        mark_below(g, c->a, x[i], below);
+        mark_below(g, c->a, r->x[i], below);
         const op_class kind = (op_class)op_rows[node->op].class_;
         bool moved = kind == CLASS_MOVE || kind == CLASS_JOIN;
-        if (!moved && only_by_way(g, c->a, y, x[i], below)) continue;
+        if (!moved && only_by_way(g, c->a, r, r->x[i], below)) continue;
         const char *name = op_rows[node->op].name;
         fail(
             g->ctx, QN_EGRAPH,
-            "grad: what y is made of was made past x %d, a %s, of what that is made of, since such "
+            "%s: what y is made of was made past x %d, a %s, of what that is made of, since such "
             "expressions are put together; record x as qn_contiguous(%s(..)), or take the gradient "
             "by what it is made of",
-            i, name, name);
+            c->call, i, name, name);
         return false;
     }
     return true;

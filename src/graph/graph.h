@@ -96,6 +96,11 @@ typedef struct routine_row {
 } routine_row;
 extern const routine_row routine_rows[ROUTINE_COUNT]; /* ops.c */
 
+/* Marks that mean something to gradients, and to what computes values nothing but their source. */
+static inline bool op_is_view_mark(int op) {
+    return op == OP_DETACH || op == OP_APART || op == OP_STAND_IN || op == OP_CUSTOM;
+}
+
 /* ---- dtype.c --------------------------------------------------------------------------------- */
 
 /* promote.c: false where knob explicit forbids that both meet; reported. x and y are nodes. */
@@ -253,6 +258,13 @@ static inline node_id node_body(const graph_node *x) {
     return x->op == OP_LOOP || x->op == OP_RESULT ? x->src[1] : 0;
 }
 
+/* Behind a STAND_IN's or CUSTOM's source come nodes that its gradient takes its way by. They are no
+ * sources: no value needs them. */
+static inline int node_links(const graph_node *x) {
+    if (x->op != OP_STAND_IN && x->op != OP_CUSTOM) return x->sources;
+    return 1 + (x->src[1] != 0) + (x->src[2] != 0);
+}
+
 enum { GRAPH_GIVEN = 8 };
 typedef struct graph {
     qn_ctx *ctx;
@@ -357,7 +369,12 @@ void graph_settle(graph *g);
  * another tensor's value. */
 node_id node_version(graph *g, node_id x);
 void node_forget(graph *g, node_id n); /* a realized node becomes a BUFFER */
-uint32_t graph_mark(graph *g);         /* begin a traversal: see order.c */
+/* x, whose gradient goes to `way`, of x's shape and dtype, instead. */
+node_id node_stand_in(graph *g, node_id x, node_id way);
+/* x, whose gradient goes on to x, and to `to` as what `slope` is with it in the place of the first
+ * source of a chain of such nodes. */
+node_id node_custom(graph *g, node_id x, node_id to, node_id slope);
+uint32_t graph_mark(graph *g); /* begin a traversal: see order.c */
 
 /* ---- history.c: whose values are needed, and what of the past is kept ------------------------ */
 
@@ -543,6 +560,7 @@ node_id make3(graph *g, int op, node_id a, node_id b, node_id c);
 node_id make_cast(graph *g, node_id x, qn_dtype dtype);
 node_id make_bitcast(graph *g, node_id x, qn_dtype dtype);
 node_id make_mark(graph *g, int op, node_id x);
+node_id make_apart(graph *g, node_id x); /* another node at each call */
 node_id make_reshape(graph *g, node_id x, tuple_id shape);
 node_id make_expand(graph *g, node_id x, tuple_id shape);
 node_id make_broadcast(graph *g, node_id x, tuple_id shape); /* also of lower rank */
@@ -738,6 +756,17 @@ bool rule_of_places(const graph *g, node_id n, int depth); /* made of IOTA and C
 #define X(name, ...) node_id rule_##name(graph *g, const graph_node *n);
 #include "graph/rules/rules.h"
 #undef X
+
+/* ---- replace.c ------------------------------------------------------------------------------- */
+
+/* The nodes of a graph with others in the places of some: what depends on these is made anew. */
+typedef struct replacing {
+    int n, roots;
+    const node_id *from, *to; /* of equal shapes and dtypes */
+    const node_id *root;
+    node_id *out; /* of each root; itself where it depends on none */
+} replacing;
+void graph_replace(graph *g, arena *a, const replacing *r); /* a traversal; raises */
 
 /* ---- order.c --------------------------------------------------------------------------------- */
 

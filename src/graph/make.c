@@ -64,6 +64,11 @@ node_id make_mark(graph *g, int op, node_id x) {
     return node_make(g, (node_form){op, dtype_of(g, x), shape_of(g, x), 0, 0}, 1, &x);
 }
 
+node_id make_apart(graph *g, node_id x) {
+    return node_make(g, (node_form){OP_APART, dtype_of(g, x), shape_of(g, x), 0, ++g->serial}, 1,
+                     &x);
+}
+
 /* ---- movement ------------------------------------------------------------------------------- */
 
 node_id make_reshape(graph *g, node_id x, tuple_id shape) {

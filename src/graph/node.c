@@ -129,7 +129,7 @@ static node_id node_take(graph *g, const graph_node *n) {
     g->node[id].born = g->born;
     g->node[id].varies = node_varies(g, n);
     g->node[node_body(n)].refs++;
-    for (int i = 0; i < n->sources; i++) {
+    for (int i = 0; i < node_links(n); i++) {
         graph_node *source = &g->node[n->src[i]];
         source->refs++;
         if (dtype_is_float(source->dtype)) g->node[id].flags |= source->flags & NODE_DATA;
@@ -227,6 +227,24 @@ node_id node_version(graph *g, node_id x) {
                                       .bits = ++g->serial});
 }
 
+static node_id linked(graph *g, int op, const node_id *src) {
+    node_reserve(g);
+    const graph_node *n = &g->node[src[0]];
+    return node_take(g, &(graph_node){.op = (uint8_t)op,
+                                      .dtype = n->dtype,
+                                      .sources = 1,
+                                      .shape = n->shape,
+                                      .src = {src[0], src[1], src[2]}});
+}
+
+node_id node_stand_in(graph *g, node_id x, node_id way) {
+    return linked(g, OP_STAND_IN, (node_id[3]){x, way});
+}
+
+node_id node_custom(graph *g, node_id x, node_id to, node_id slope) {
+    return linked(g, OP_CUSTOM, (node_id[3]){x, to, slope});
+}
+
 /* ---- counting and freeing ------------------------------------------------------------------- */
 
 /* Move a node without references to the list of the dying. */
@@ -247,7 +265,7 @@ static void node_die(graph *g, node_id id) {
         dying = n->next;
         node_id body = node_body(n);
         if (body && --g->node[body].refs == 0) node_condemn(g, body, &dying);
-        for (int i = 0; i < n->sources; i++)
+        for (int i = 0; i < node_links(n); i++)
             if (--g->node[n->src[i]].refs == 0) node_condemn(g, n->src[i], &dying);
         if (n->buffer && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
         n->buffer = 0;
@@ -279,7 +297,7 @@ void graph_settle(graph *g) {
 void node_forget(graph *g, node_id id) {
     graph_node *n = &g->node[id];
     node_id src[3] = {n->src[0], n->src[1], n->src[2]}, body = node_body(n);
-    int sources = n->sources;
+    int sources = node_links(n);
     history_unlist(g, id);
     if (n->flags & NODE_CONSED) idset_remove(&g->consed, n->hash, id);
     n->flags |= NODE_DATA;

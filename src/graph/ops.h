@@ -21,7 +21,7 @@
  *          operations of its expansion, which tests/math/test_math.c counts. Planner, schedules and
  *          cost model read nothing else. Of other classes: 1
  *   GRAD   its rule in grad/rules.c: rule_<GRAD>; NONE where there is no derivative, or it is 0
- *   lo hi  the domain tests draw from (floats)
+ *   lo hi  the domain tests draw from (floats); of a MARK 0 0: no public function makes it
  * Rows of CLASS other than ELEM have "-" for F and I; their meaning is dev/ref's plain loops.
  * The reductions' identity and combine are rows of graph/monoids.h. */
 
@@ -169,3 +169,9 @@ X(RESULT, "result", 0, LOOP, NONE, -, -, 1, 1, result, -4, 4,
 /* marks */
 X(CONTIGUOUS, "contiguous", 1, MARK, ANY, -, -, 1, 1, contiguous, -4, 4, "must be stored before it is used")
 X(DETACH, "detach", 1, MARK, ANY, -, -, 1, 1, NONE, -4, 4, "the value without its history")
+X(APART, "apart", 1, MARK, ANY, -, -, 1, 1, contiguous, 0, 0,
+  "the value as a node of its own: what is made of it is made anew")
+X(STAND_IN, "stand_in", 1, MARK, ANY, -, -, 1, 1, stand_in, 0, 0,
+  "the value, whose gradient takes another way: that of a node of equal value")
+X(CUSTOM, "custom", 1, MARK, ANY, -, -, 1, 1, custom, 0, 0,
+  "the value, whose gradient also passes by a graph that was given")

@@ -44,7 +44,8 @@ static void order_walk(order *o) {
         const graph_node *n = &o->g->node[top->node];
         bool leaf =
             o->history ? n->born < o->born : (n->flags & NODE_REALIZED) || (o->kept && n->buffer);
-        if (!leaf && top->next < n->sources) {
+        uint32_t sources = o->history ? (uint32_t)node_links(n) : n->sources;
+        if (!leaf && top->next < sources) {
             node_id source = n->src[top->next++];
             if (!order_seen(o, source)) order_push(o, source);
         } else {

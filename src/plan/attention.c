@@ -80,7 +80,7 @@ static double scores_of(const fuse *fu, node_id n) {
         return size >= (batch ? least_in_batch : least_ratio) * (a + b) ? size / (a + b + 1) : 0;
     }
     bool passes = op_rows[x->op].class_ == CLASS_ELEM || x->op == OP_RESHAPE ||
-                  x->op == OP_PERMUTE || x->op == OP_DETACH;
+                  x->op == OP_PERMUTE || op_is_view_mark(x->op);
     for (int i = 0; passes && i < x->sources; i++) {
         double ratio = fuse_info(fu, x->src[i])->scores;
         if (fuse_size(fu, x->src[i]) == size && ratio > most) most = ratio;
@@ -189,7 +189,7 @@ static double plain_depth(const fuse *fu, node_id n, int axis) {
     double depth = 0;
     for (int i = 0; i < b.count; i++) {
         const graph_node *x = node_at(fu->g, b.node[i]);
-        bool passes = op_rows[x->op].class_ == CLASS_ELEM || x->op == OP_DETACH;
+        bool passes = op_rows[x->op].class_ == CLASS_ELEM || op_is_view_mark(x->op);
         if (!passes && !fuse_has_contraction(fu, x)) return 0;
         if (!passes) depth += fuse_reduced_size(fu, x);
         for (int s = 0; passes && s < x->sources; s++) {
@@ -274,7 +274,7 @@ static score_choice choose_for(const fuse *fu, node_id n, uint32_t number) {
     const group *k = fu->group_[number];
     score_choice c = {0};
     if (!k->rows || fuse_is_full(k) || k->loops >= FUSE_MAX_LOOPS - 2 * QN_MAX_RANK) return c;
-    bool view = op_rows[x->op].class_ == CLASS_MOVE || x->op == OP_DETACH,
+    bool view = op_rows[x->op].class_ == CLASS_MOVE || op_is_view_mark(x->op),
          has_contraction = fuse_has_contraction(fu, x);
     double evals = 0, around = fuse_trips(k, k->rows);
     bool inline_ = true;

@@ -346,7 +346,7 @@ static void decide(fuse *fu, node_id n) {
     }
     int c = op_rows[x->op].class_;
     if (c == CLASS_LOOP && x->op != OP_RESULT) return; /* its results have told its sources */
-    bool view = c == CLASS_MOVE || x->op == OP_DETACH;
+    bool view = c == CLASS_MOVE || op_is_view_mark(x->op);
     bool store = f->is_root || x->op == OP_CONTIGUOUS || x->op == OP_SCATTER || fuse_is_call(x) ||
                  f->must_store;
     if (f->must_store && fuse_is_virtual(x)) store = true;

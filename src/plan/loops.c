@@ -92,7 +92,8 @@ static bool step_down(search *s, view v, bool root) {
     if (node_is_memory(x) || (!root && fuse_is_stored(s->fu->f, v.node))) return true;
     if (c == CLASS_REDUCE && v.depth == EXPANDED) cut_axes(g, node_at(g, v.reshape), s->axis);
     if (c == CLASS_REDUCE) return !fuse_has_contraction(s->fu, x) || (!root && v.shared);
-    bool passes = c == CLASS_ELEM || x->op == OP_DETACH || (c == CLASS_MOVE && v.depth != ABOVE);
+    bool passes =
+        c == CLASS_ELEM || op_is_view_mark(x->op) || (c == CLASS_MOVE && v.depth != ABOVE);
     view w = {.depth = v.depth, .reshape = v.reshape, .shared = c == CLASS_MOVE && v.shared};
     if (v.depth == ABOVE && x->op == OP_RESHAPE && cut_axes(g, x, none)) {
         passes = true;

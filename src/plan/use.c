@@ -82,7 +82,8 @@ bool fuse_is_of_halves(const fuse *fu, const graph_node *x) {
     for (int i = 0; i < x->sources; i++) {
         node_id n = x->src[i];
         const graph_node *s = node_at(fu->g, n);
-        while (!node_is_memory(s) && (op_rows[s->op].class_ == CLASS_MOVE || s->op == OP_DETACH))
+        while (!node_is_memory(s) &&
+               (op_rows[s->op].class_ == CLASS_MOVE || op_is_view_mark(s->op)))
             s = node_at(fu->g, n = s->src[0]);
         if (fuse_is_virtual(s) || fuse_size(fu, n) <= few * tuple_size(fu->g, x->shape)) continue;
         if (!dtype_is_narrow(s->dtype) && !fuse_info(fu, n)->of_halves) return false;

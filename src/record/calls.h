@@ -61,6 +61,20 @@ X(qn_tensor *, T, loop_trips, (qn_loop *loop), (loop), (O(0)))
 VOID(loop_free, (qn_loop *loop), (loop), (O(0)))
 X(qn_code, E, grad, (qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out), (y, seed, n, x, out), (T(0), T(1), I(2), L(3, 2),
   R(4, 2)))
+X(qn_code, E, vjp, (int n, qn_tensor *const *ys, qn_tensor *const *seeds, int m, qn_tensor *const *xs, qn_tensor **out), (n, ys, seeds, m, xs, out),
+  (I(0), L(1, 0), L(2, 0), I(3), L(4, 3), R(5, 3)))
+X(qn_code, E, jvp, (int n, qn_tensor *const *ys, int m, qn_tensor *const *xs, qn_tensor *const *tangents, qn_tensor **out), (n, ys, m, xs, tangents,
+  out), (I(0), L(1, 0), I(2), L(3, 2), L(4, 2), R(5, 0)))
+X(qn_tensor *, T, jacobian, (qn_tensor *y, qn_tensor *x), (y, x), (T(0), T(1)))
+X(qn_code, E, hvp, (qn_tensor *y, int n, qn_tensor *const *xs, qn_tensor *const *tangents, qn_tensor **out), (y, n, xs, tangents, out), (T(0), I(1),
+  L(2, 1), L(3, 1), R(4, 1)))
+X(qn_tensor *, T, hessian, (qn_tensor *y, qn_tensor *x), (y, x), (T(0), T(1)))
+X(qn_tensor *, T, placeholder, (qn_tensor *y), (y), (T(0)))
+X(qn_code, E, custom_gradient, (int n, qn_tensor *const *ys, qn_tensor *const *placeholders, int m, qn_tensor *const *xs, qn_tensor *const *slopes,
+  qn_tensor **out), (n, ys, placeholders, m, xs, slopes, out), (I(0), L(1, 0), L(2, 0), I(3),
+  L(4, 3), L(5, 3), R(6, 0)))
+X(qn_code, E, checkpoint, (int n, qn_tensor *const *ys, int m, qn_tensor *const *xs, qn_tensor **out), (n, ys, m, xs, out), (I(0), L(1, 0), I(2),
+  L(3, 2), R(4, 0)))
 X(qn_tape *, O, tape_begin, (qn_ctx *qn), (qn), (C(0)))
 VOID(tape_end, (qn_tape *tape), (tape), (O(0)))
 X(qn_plan *, O, plan_new, (qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out, qn_tensor *const *outputs), (qn, n_in, inputs, n_out, outputs),

@@ -58,6 +58,14 @@
 #define qn_loop_trips inner_loop_trips
 #define qn_loop_free inner_loop_free
 #define qn_grad inner_grad
+#define qn_vjp inner_vjp
+#define qn_jvp inner_jvp
+#define qn_jacobian inner_jacobian
+#define qn_hvp inner_hvp
+#define qn_hessian inner_hessian
+#define qn_placeholder inner_placeholder
+#define qn_custom_gradient inner_custom_gradient
+#define qn_checkpoint inner_checkpoint
 #define qn_tape_begin inner_tape_begin
 #define qn_tape_end inner_tape_end
 #define qn_plan_new inner_plan_new

@@ -29,6 +29,17 @@ S(qn_code, I, code_constmodulep_w_constsave_optionsp, (const qn_module *a0, cons
 S(qn_code, I, code_consttextp_z_z_int32_tp, (const qn_text *a0, int64_t a1, int64_t a2,
   int32_t *a3), (a0, a1, a2, a3), (P(0), I(1), I(2), P(3)))
 S(qn_code, I, code_i_l, (int a0, qn_tensor *const *a1), (a0, a1), (I(0), P(1)))
+S(qn_code, I, code_i_l_i_l_l_r, (int a0, qn_tensor *const *a1, int a2, qn_tensor *const *a3,
+  qn_tensor *const *a4, qn_tensor **a5), (a0, a1, a2, a3, a4, a5), (I(0), P(1), I(2), P(3), P(4),
+  P(5)))
+S(qn_code, I, code_i_l_i_l_r, (int a0, qn_tensor *const *a1, int a2, qn_tensor *const *a3,
+  qn_tensor **a4), (a0, a1, a2, a3, a4), (I(0), P(1), I(2), P(3), P(4)))
+S(qn_code, I, code_i_l_l_i_l_l_r, (int a0, qn_tensor *const *a1, qn_tensor *const *a2, int a3,
+  qn_tensor *const *a4, qn_tensor *const *a5, qn_tensor **a6), (a0, a1, a2, a3, a4, a5, a6),
+  (I(0), P(1), P(2), I(3), P(4), P(5), P(6)))
+S(qn_code, I, code_i_l_l_i_l_r, (int a0, qn_tensor *const *a1, qn_tensor *const *a2, int a3,
+  qn_tensor *const *a4, qn_tensor **a5), (a0, a1, a2, a3, a4, a5), (I(0), P(1), P(2), I(3), P(4),
+  P(5)))
 S(qn_code, I, code_i_l_r, (int a0, qn_tensor *const *a1, qn_tensor **a2), (a0, a1, a2), (I(0),
   P(1), P(2)))
 S(qn_code, I, code_loopp_i_l_i_l, (qn_loop *a0, int a1, qn_tensor *const *a2, int a3,
@@ -54,6 +65,8 @@ S(qn_code, I, code_t_i_i_p_r, (qn_tensor *a0, int a1, int a2, const int64_t *a3,
   (a0, a1, a2, a3, a4), (P(0), I(1), I(2), P(3), P(4)))
 S(qn_code, I, code_t_i_i_r, (qn_tensor *a0, int a1, int a2, qn_tensor **a3), (a0, a1, a2, a3),
   (P(0), I(1), I(2), P(3)))
+S(qn_code, I, code_t_i_l_l_r, (qn_tensor *a0, int a1, qn_tensor *const *a2, qn_tensor *const *a3,
+  qn_tensor **a4), (a0, a1, a2, a3, a4), (P(0), I(1), P(2), P(3), P(4)))
 S(qn_code, I, code_t_i_r, (qn_tensor *a0, int a1, qn_tensor **a2), (a0, a1, a2), (P(0), I(1),
   P(2)))
 S(qn_code, I, code_t_p_constpool_optionsp_r_r, (qn_tensor *a0, const int64_t *a1,
@@ -400,6 +413,20 @@ X(qn_tensor *, loop_output, t_loopp_i, OF_HANDLES_1(loop), (qn_loop *loop, int i
 X(qn_tensor *, loop_trips, t_loopp, OF_HANDLES_1(loop), (qn_loop *loop), (loop))
 VOID(loop_free, void_loopp, OF_HANDLES_1(loop), (qn_loop *loop), (loop))
 X(qn_code, grad, code_t_t_i_l_r, OF_HANDLES_2(y, seed), (qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out), (y, seed, n, x,
+  out))
+X(qn_code, vjp, code_i_l_l_i_l_r, OF_LIST(n, ys), (int n, qn_tensor *const *ys, qn_tensor *const *seeds, int m, qn_tensor *const *xs,
+  qn_tensor **out), (n, ys, seeds, m, xs, out))
+X(qn_code, jvp, code_i_l_i_l_l_r, OF_LIST(n, ys), (int n, qn_tensor *const *ys, int m, qn_tensor *const *xs, qn_tensor *const *tangents,
+  qn_tensor **out), (n, ys, m, xs, tangents, out))
+X(qn_tensor *, jacobian, t_t_t, OF_HANDLES_2(y, x), (qn_tensor *y, qn_tensor *x), (y, x))
+X(qn_code, hvp, code_t_i_l_l_r, OF_HANDLES_1(y), (qn_tensor *y, int n, qn_tensor *const *xs, qn_tensor *const *tangents, qn_tensor **out), (y, n, xs,
+  tangents, out))
+X(qn_tensor *, hessian, t_t_t, OF_HANDLES_2(y, x), (qn_tensor *y, qn_tensor *x), (y, x))
+X(qn_tensor *, placeholder, t_t, OF_HANDLES_1(y), (qn_tensor *y), (y))
+X(qn_code, custom_gradient, code_i_l_l_i_l_l_r, OF_LIST(n, ys), (int n, qn_tensor *const *ys, qn_tensor *const *placeholders, int m,
+  qn_tensor *const *xs, qn_tensor *const *slopes, qn_tensor **out), (n, ys, placeholders, m, xs,
+  slopes, out))
+X(qn_code, checkpoint, code_i_l_i_l_r, OF_LIST(n, ys), (int n, qn_tensor *const *ys, int m, qn_tensor *const *xs, qn_tensor **out), (n, ys, m, xs,
   out))
 X(qn_tape *, tape_begin, tapep_c, OF_CONTEXT(qn), (qn_ctx *qn), (qn))
 VOID(tape_end, void_tapep, OF_HANDLES_1(tape), (qn_tape *tape), (tape))

@@ -129,7 +129,7 @@ double node_work(graph *g, const graph_node *x) {
 
 node_id node_shown(const graph *g, node_id n) {
     const graph_node *x = node_at(g, n);
-    while (!node_is_memory(x) && (op_rows[x->op].class_ == CLASS_MOVE || x->op == OP_DETACH))
+    while (!node_is_memory(x) && (op_rows[x->op].class_ == CLASS_MOVE || op_is_view_mark(x->op)))
         x = node_at(g, n = x->src[0]);
     return n;
 }

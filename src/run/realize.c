@@ -17,7 +17,7 @@ typedef struct request {
 } request;
 
 node_id node_behind(const graph *g, node_id n) {
-    while (rule_sees(g, n, OP_DETACH)) n = g->node[n].src[0];
+    while (op_is_view_mark(g->node[n].op) && rule_sees(g, n, g->node[n].op)) n = g->node[n].src[0];
     return n;
 }
 

@@ -584,6 +584,41 @@ static void gradients_are_central_differences(void) {
     CHECK(checked > 500 || getenv("QN_TEST_ROWS"));
 }
 
+/* w (J t) by the derivative along t against (w J) t by the gradient: they are one number. */
+static void along_a_tangent(const function_case *c) {
+    args a = {.qn = devices[0].qn, .d = QN_F64, .lo = c->lo, .hi = c->hi, .nudged = -1};
+    a.bits = QN_I64;
+    qn_scope s = qn_scope_begin(a.qn);
+    qn_tensor *y = c->call(&a), *out = NULL, *back[LEAVES], *tangent[LEAVES];
+    if (y && a.leaves && dtype_is_float(qn_dtype_of(y))) {
+        double want = 0, got = 0, most = 0;
+        for (int i = 0; i < a.leaves; i++) tangent[i] = weights(a.qn, a.leaf[i]);
+        int code = qn_jvp(1, &y, a.leaves, a.leaf, tangent, &out);
+        if (!code) code = qn_grad(y, weights(a.qn, y), a.leaves, a.leaf, back);
+        if (code) FAIL("%s along a tangent: %s", c->name, qn_error(a.qn));
+        value v = code ? (value){0} : read_value(a.qn, out);
+        for (int64_t i = 0; i < v.n; i++) got += weight(i) * number(&v, i);
+        free(v.data);
+        for (int k = 0; k < a.leaves && !code; k++) {
+            v = read_value(a.qn, back[k]);
+            for (int64_t i = 0; i < v.n; i++) want += weight(i) * number(&v, i);
+            for (int64_t i = 0; i < v.n; i++) most += fabs(number(&v, i));
+            free(v.data);
+        }
+        double rel = qn_dtype_of(y) == QN_F64 ? 1e-10 : tolerance(qn_dtype_of(y));
+        if (!test_close(got, want, rel, rel * (1 + most)))
+            FAIL("%s along a tangent is %.17g, by its gradient %.17g", c->name, got, want);
+    }
+    qn_clear_error(a.qn);
+    qn_scope_end(a.qn, s);
+    for (int i = 0; i < a.leaves; i++) free(a.data[i]);
+}
+
+static void every_derivative_along_a_tangent_is_the_gradients(void) {
+    for (size_t row = 0; row < COUNT_OF(cases); row++)
+        if (is_wanted(cases[row].name)) along_a_tangent(&cases[row]);
+}
+
 /* ---- oracles --------------------------------------------------------------------------------- */
 
 typedef long double real;
@@ -660,6 +695,7 @@ int main(int argc, char **argv) {
     RUN(every_function_has_a_case);
     RUN(every_function_agrees_on_every_device);
     RUN(gradients_are_central_differences);
+    RUN(every_derivative_along_a_tangent_is_the_gradients);
     RUN(elementwise_functions_agree_with_their_oracle);
     for (int i = 0; i < DEVICES; i++) qn_close(devices[i].qn);
     return test_end();

@@ -410,14 +410,15 @@ static void functions_of_vectors_at_special_points(void) {
  * are in a table; and those that have no derivative. */
 static const char *const plain[] = {
     "cast", "bitcast", "reshape", "permute", "expand", "pad", "slice", "window", "flip", "join",
-    "gather", "contiguous", "transpose", "select", "as_strided", "roll", "squeeze", "unsqueeze",
-    "flatten", "unfold", "diagonal", "triu", "tril", "concat", "stack", "vstack", "hstack", "tile",
-    "repeat_interleave", "take", "take_along_axis", "index_add", "update_slice", "embedding",
-    "matmul", "dot", "outer", "tensordot", "einsum", "linear", "conv", "conv1d", "conv2d", "conv3d",
-    "conv_transpose", "avg_pool", "pool", "max_unpool", "interpolate", "grid_sample", "im2col",
-    "col2im", "mean_axes", "variance_axes", "softmax", "log_softmax", "layer_norm", "rms_norm",
-    "group_norm", "attention", "dropout", "nll_loss", "flip_axes", "roll_axes", "squeeze_axes",
-    "unsqueeze_axes", "softmax_axes", "log_softmax_axes",
+    "gather", "contiguous", "apart", "stand_in", "custom", "transpose", "select", "as_strided",
+    "roll", "squeeze", "unsqueeze", "flatten", "unfold", "diagonal", "triu", "tril", "concat",
+    "stack", "vstack", "hstack", "tile", "repeat_interleave", "take", "take_along_axis",
+    "index_add", "update_slice", "embedding", "matmul", "dot", "outer", "tensordot", "einsum",
+    "linear", "conv", "conv1d", "conv2d", "conv3d", "conv_transpose", "avg_pool", "pool",
+    "max_unpool", "interpolate", "grid_sample", "im2col", "col2im", "mean_axes", "variance_axes",
+    "softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "attention", "dropout",
+    "nll_loss", "flip_axes", "roll_axes", "squeeze_axes", "unsqueeze_axes", "softmax_axes",
+    "log_softmax_axes",
     /* by the same formula as over one axis, which has special points */
     "std_axes", "norm_axes", "logsumexp_axes",
     /* linear, or a polynomial */

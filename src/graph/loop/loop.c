@@ -124,6 +124,9 @@ node_id make_again(graph *g, const graph_node *x, const node_id *src) {
     bool same = true;
     for (int i = 0; i < n.sources; i++) same &= src[i] == n.src[i];
     if (same) return (node_id)(x - g->node);
+    if (node_links(&n) > n.sources)
+        raise_error(g->ctx, QN_EGRAPH,
+                    "loop: a checkpoint or a gradient that was given in a loop's body");
     const node_form form = {n.op, (qn_dtype)n.dtype, n.shape, n.attr, n.bits};
     if (n.op == OP_LOOP || n.op == OP_RESULT) return node_make_loop(g, form, src[0], node_body(&n));
     return node_make(g, form, n.sources, src);
