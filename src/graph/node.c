@@ -154,7 +154,7 @@ static node_id node_intern(graph *g, graph_node *node) {
 /* A rule has found `simpler` for a node of n's sources. A source that is no part of it, a movement
  * that was put together with another or a product that became that of a sum, or not on all ways to
  * what it is made of, is passed: gradients by it must know (grad/past.c). */
-enum { NEAR_NODES = 24, PAST_DEPTH = 4 };
+enum { NEAR_NODES = 24, PAST_DEPTH = 8 }; /* a chain of movements is seldom longer */
 
 static bool among(int n, const node_id *list, node_id id) {
     for (int i = 0; i < n; i++)
@@ -164,7 +164,7 @@ static bool among(int n, const node_id *list, node_id id) {
 
 static void mark_passed(graph *g, node_id simpler, node_id id, int depth) {
     graph_node *x = &g->node[id];
-    if (!x->sources || id == simpler) return;
+    if (!x->sources || id == simpler || (depth && x->passed)) return;
     node_id near[NEAR_NODES] = {simpler}; /* of what it is made, but for what x is made of */
     int count = 1;
     for (int i = 0; i < count; i++) {
@@ -173,7 +173,7 @@ static void mark_passed(graph *g, node_id simpler, node_id id, int depth) {
             if (!among(count, near, n->src[k])) near[count++] = n->src[k];
     }
     bool passed = !among(count, near, id);
-    for (int k = 0; k < x->sources; k++) passed |= among(count, near, x->src[k]);
+    for (int k = 0; k < x->sources && !depth; k++) passed |= among(count, near, x->src[k]);
     if (!passed) return;
     x->passed = 1;
     for (int i = 0; i < x->sources && depth < PAST_DEPTH; i++)

@@ -306,6 +306,21 @@ static void what_was_made_past_an_input_is_an_error(void) {
     close_all();
 }
 
+/* So where what lies below the input is data. */
+static void what_was_made_past_an_input_of_data_is_an_error(void) {
+    open_all();
+    qn_tensor *a = qn_reshape(x, 2, (int64_t[]){3, 1});
+    qn_tensor *past = sum(qn_square(qn_reshape(a, 2, (int64_t[]){1, 3})));
+    CHECK_INT(qn_realize(1, &a), QN_OK);
+    refused(a, past, "input 0", "realize it before");
+    qn_tensor *beside = qn_mul(x, number(3)), *b = qn_exp(x), *y = sum(qn_mul(x, b)), *out = NULL;
+    CHECK_INT(qn_realize(1, &b), QN_OK);
+    qn_plan *p = qn_plan_new(qn, 1, &b, 1, &y); /* data beside an input that nothing went past */
+    CHECK(p != NULL && beside != NULL);
+    CHECK_INT(qn_plan_run(p, &x, &out), QN_OK);
+    close_all();
+}
+
 int main(int argc, char **argv) {
     setenv("QN_CACHE", "off", 0);
     test_begin(argc, argv);
@@ -325,5 +340,6 @@ int main(int argc, char **argv) {
     RUN(what_was_made_of_a_released_value_is_an_error);
     RUN(an_input_that_others_share_is_an_error);
     RUN(what_was_made_past_an_input_is_an_error);
+    RUN(what_was_made_past_an_input_of_data_is_an_error);
     return test_end();
 }

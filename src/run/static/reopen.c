@@ -152,6 +152,12 @@ static void check_leaves(const walk *w, arena *a) {
     }
 }
 
+/* Data below an input may be used beside it; but where a rule went past the input, by it. */
+static bool may_be_past(const graph *g, const graph_node *input, node_id source) {
+    const graph_node *s = node_at(g, source);
+    return op_rows[s->op].class_ != CLASS_LEAF || (input->passed && s->op == OP_BUFFER);
+}
+
 /* Nodes that were recorded of what input h is made of, after h and before h was computed: they may
  * have been made past it. */
 static void check_passed_by(const walk *w, arena *a, int number) {
@@ -167,7 +173,7 @@ static void check_passed_by(const walk *w, arena *a, int number) {
         const graph_node *u = node_at(g, order[i]);
         bool between = u->born > x->born && u->born <= computed && !node_is_memory(u);
         for (int k = 0; between && k < u->sources; k++)
-            if (below[u->src[k]] && op_rows[node_at(g, u->src[k])->op].class_ != CLASS_LEAF)
+            if (below[u->src[k]] && may_be_past(g, x, u->src[k]))
                 refuse(
                     w->qn, h,
                     "plan_new: %s, input %d, was an expression when the outputs were recorded, "
