@@ -109,11 +109,13 @@ static bool tuple_varies(const graph *g, const graph_node *n, tuple_id tuple, bo
     return false;
 }
 
-/* A version takes its value once, and follows no variable then; its size may. */
+/* A version takes its value once, and follows no variable then; its size may. A loop follows what
+ * its body does, though that is no source. */
 static bool node_varies(const graph *g, const graph_node *n) {
     if (!g->vars) return false;
     bool version = n->op == OP_DETACH && n->bits, varies = tuple_varies(g, n, n->shape, false);
     for (int i = 0; i < n->sources && !version; i++) varies |= g->node[n->src[i]].varies;
+    varies |= g->node[node_body(n)].varies;
     return varies || (n->sources && tuple_varies(g, n, n->attr, true));
 }
 

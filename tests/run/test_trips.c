@@ -391,6 +391,50 @@ static void lengths_may_vary(void) {
     on_each_device(varying);
 }
 
+/* s' = sum of sin(s + i), i < n: n is a size of the body alone, or of what it stacks alone, or the
+ * number of trips; each value was read under other bindings before. */
+static void varying_body(void) {
+    qn_ctx *qn = begin();
+    static const int64_t sizes[] = {3, 50, 7, 3};
+    float first = 1, got[2][COUNT_OF(sizes)] = {{0}};
+    int64_t n = qn_var(qn, "n", 1, 100), trips[COUNT_OF(sizes)] = {0};
+    qn_tensor *s0 = qn_from(qn, QN_F32, 0, NULL, &first), *y[2], *count;
+    for (int k = 0; k < 2; k++) {
+        qn_loop *l = qn_loop_begin(qn, 1, &s0, 0, NULL, &QN_LOOP_OPTIONS(.trips = 2));
+        qn_tensor *s = qn_loop_state(l, 0), *i = qn_iota(qn, QN_I64, 1, &n, 0);
+        qn_tensor *wide = qn_expand(qn_reshape(s, 1, (int64_t[]){1}), 1, &n);
+        qn_tensor *sum = qn_sum(qn_sin(qn_add(wide, qn_cast(i, QN_F32))), QN_ALL, false);
+        qn_tensor *next = k ? qn_neg(s) : sum;
+        CHECK_INT(qn_loop_end(l, 1, &next, 1, &sum), QN_OK);
+        y[k] = k ? qn_sum(qn_loop_output(l, 0), QN_ALL, false) : qn_loop_final(l, 0);
+        qn_loop_free(l);
+    }
+    qn_loop *l = qn_loop_begin(qn, 1, &s0, 0, NULL, &QN_LOOP_OPTIONS(.trips = n));
+    qn_tensor *next = qn_neg(qn_loop_state(l, 0));
+    CHECK_INT(qn_loop_end(l, 1, &next, 0, NULL), QN_OK);
+    count = qn_loop_trips(l);
+    for (int b = 0; b < COUNT_OF(sizes); b++) {
+        CHECK_INT(qn_bind(qn, n, sizes[b]), QN_OK);
+        for (int k = 0; k < 2; k++) qn_read(y[k], &got[k][b], sizeof(float));
+        qn_read(count, &trips[b], sizeof trips[b]);
+        double s[2] = {first, first}, all = 0;
+        for (int t = 0; t < 2; t++) {
+            double sum[2] = {0};
+            for (int64_t i = 0; i < 2 * sizes[b]; i++)
+                sum[i % 2] += sin(s[i % 2] + (double)(i / 2));
+            s[0] = sum[0], s[1] = -s[1], all += sum[1];
+        }
+        CHECK(fabs(got[0][b] - s[0]) < 1e-4 && fabs(got[1][b] - all) < 1e-4);
+        CHECK_INT(trips[b], sizes[b]);
+    }
+    qn_loop_free(l);
+    end(qn);
+}
+
+static void sizes_of_a_body_may_vary(void) {
+    on_each_device(varying_body);
+}
+
 /* A training step: the weights change from run to run, and what is computed with them. */
 static void static_step(void) {
     qn_ctx *qn = begin();
@@ -826,6 +870,7 @@ int main(int argc, char **argv) {
     RUN(data_may_say_how_many_trips_there_are);
     RUN(trips_know_their_rows);
     RUN(lengths_may_vary);
+    RUN(sizes_of_a_body_may_vary);
     RUN(static_graphs_have_loops);
     RUN(captured_tensors_may_be_assigned_to);
     RUN(checkpoints_change_no_gradient);
