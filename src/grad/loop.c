@@ -281,10 +281,21 @@ static void record_outputs(back *b, loop_record *r, node_id *out, uint8_t *how, 
     r->how = how;
 }
 
+/* What the loop captured, second gradients may be taken by. */
+static uint32_t youngest_capture(const back *b) {
+    uint32_t born = 0;
+    for (uint32_t i = 0; i < b->attr.captures; i++) {
+        const graph_node *x = node_at(b->g, b->input[b->attr.states + b->attr.sequences + i]);
+        if (x->born > born) born = x->born;
+    }
+    return born;
+}
+
 static void run_back(back *b) {
     node_id *of = ids(b);
     loop_record r = {.attr = b->attr, .final = ids(b), .result = ids(b), .limit = trips_of(b)};
     r.born = b->born;
+    r.before = youngest_capture(b);
     r.attr.reverse = !b->attr.reverse;
     node_id *state = ids(b), *init = ids(b), *next = ids(b);
     record_states(b, &r, state, init, next);

@@ -7,13 +7,16 @@
  * expressions that it went past (node_make). One that is an x is an error, with a remedy, where y
  * also reaches what x is made of without x, or x not at all: there is no telling the two uses
  * apart. Of a movement always: what was made past it may be it again, as pieces that are equal and
- * change places, or a constant, as a slice of nothing but padding. */
+ * change places, or a constant, as a slice of nothing but padding. So of what is made of constants
+ * alone, below which there is nothing to tell by. A loop's body goes past all that is made again
+ * inside of it (graph/loop/close.c). */
 #include "grad/grad.h"
 
-/* What x is made of, as far as gradients flow: 1 in `below`. */
-static void mark_below(const graph *g, arena *a, node_id x, uint8_t *below) {
+/* What x is made of, as far as gradients flow: 1 in `below`. Is it anything? */
+static bool mark_below(const graph *g, arena *a, node_id x, uint8_t *below) {
     node_id *stack = arena_alloc(a, (size_t)g->nodes * sizeof *stack);
     uint32_t depth = 0;
+    bool any = false;
     stack[depth++] = x;
     while (depth) {
         const graph_node *n = &g->node[stack[--depth]];
@@ -21,10 +24,11 @@ static void mark_below(const graph *g, arena *a, node_id x, uint8_t *below) {
             const graph_node *s = &g->node[n->src[i]];
             if (!grad_goes(n, i) || below[n->src[i]] || !dtype_is_float(s->dtype)) continue;
             if (s->op == OP_CONST || s->op == OP_IOTA) continue;
-            below[n->src[i]] = 1;
+            below[n->src[i]] = any = true;
             stack[depth++] = n->src[i];
         }
     }
+    return any;
 }
 
 /* Is all that the y use of what x is made of by way of x, and something? */
@@ -58,10 +62,10 @@ bool grad_check_past(const grad *c, const grad_request *r) {
         const graph_node *node = &g->node[r->x[i]];
         if (!node->passed) continue;
         uint8_t *below = arena_zeroed(c->a, g->nodes);
-        mark_below(g, c->a, r->x[i], below);
+        bool any = mark_below(g, c->a, r->x[i], below);
         const op_class kind = (op_class)op_rows[node->op].class_;
         bool moved = kind == CLASS_MOVE || kind == CLASS_JOIN;
-        if (!moved && only_by_way(g, c->a, r, r->x[i], below)) continue;
+        if (!moved && any && only_by_way(g, c->a, r, r->x[i], below)) continue;
         const char *name = op_rows[node->op].name;
         fail(
             g->ctx, QN_EGRAPH,

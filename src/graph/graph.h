@@ -669,6 +669,7 @@ typedef struct loop_record {
     /* What is younger is computed in a trip, also what is the same in each: a loop of one trip at
      * most is a branch. 0: nothing. */
     uint32_t born;
+    uint32_t before;         /* gradients may be taken by floats that are not younger */
     node_id *final, *result; /* by state, by out */
     node_id loop;
 } loop_record;

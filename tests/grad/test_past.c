@@ -12,6 +12,15 @@ static const float others[] = {3, 0.25f, -1, 2, 1.25f, -0.75f};
 
 typedef qn_tensor *make(qn_tensor *x, qn_tensor *w);
 
+/* s = sin(s * x) + x, from w on, whose body uses x and what is made of it. */
+static qn_tensor *looped(qn_tensor *x, qn_tensor *w) {
+    qn_loop *l = qn_loop_begin(tensor_ctx(x), 1, &w, 0, NULL, &QN_LOOP_OPTIONS(.trips = 3));
+    qn_tensor *next = qn_add(qn_sin(qn_mul(qn_loop_state(l, 0), x)), x), *y = NULL;
+    if (!qn_loop_end(l, 1, &next, 0, NULL)) y = qn_loop_final(l, 0);
+    qn_loop_free(l);
+    return y;
+}
+
 #define MAKES(X)                                                                                   \
     X(neg, qn_neg(x))                                                                              \
     X(twice, qn_add(x, x))                                                                         \
@@ -43,7 +52,10 @@ typedef qn_tensor *make(qn_tensor *x, qn_tensor *w);
     X(largest, qn_max(x, 0, true))                                                                 \
     X(multiplied, qn_matmul(x, qn_transpose(w, 0, 1)))                                             \
     X(softmax, qn_softmax(x, -1))                                                                  \
-    X(copied, qn_contiguous(x))
+    X(copied, qn_contiguous(x))                                                                    \
+    X(looped, looped(x, w))                                                                        \
+    X(looped_flat, looped(qn_flatten(x, 0, -1), qn_flatten(w, 0, -1)))                             \
+    X(looped_too, qn_add(qn_exp(x), looped(x, w)))
 
 #define X(name, e)                                                                                 \
     static qn_tensor *make_##name(qn_tensor *x, qn_tensor *w) {                                    \
@@ -157,10 +169,61 @@ static void a_gradient_by_a_constant_is_refused(void) {
     qn_close(qn);
 }
 
+static bool second_gradient(qn_tensor *x, qn_tensor *w, bool too, double *v) {
+    qn_tensor *y = looped(x, w), *g = NULL;
+    if (too) y = qn_add(y, qn_exp(x));
+    for (int order = 0; order < 2; order++) {
+        if (qn_grad(qn_sum(y, QN_ALL, false), NULL, 1, &x, &g)) return false;
+        if (qn_read(g, v + order * ROWS * COLUMNS, ROWS * COLUMNS * sizeof *v)) return false;
+        y = qn_square(g);
+    }
+    return true;
+}
+
+/* Below such an expression there is nothing to tell by; random numbers are one. */
+static void loops_of_what_is_made_of_constants_have_gradients(void) {
+    for (int k = 0; k < 4; k++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+        const int64_t shape[] = {ROWS, COLUMNS};
+        qn_tensor *w = qn_cast(qn_from(qn, QN_F32, 2, shape, others), QN_F64);
+        qn_tensor *x = k < 2 ? qn_sin(qn_cast(qn_iota(qn, QN_I64, 2, shape, 1), QN_F64))
+                             : qn_randn(qn_key(qn, 7), QN_F64, 2, shape);
+        double got[MOST], want[MOST];
+        CHECK(second_gradient(x, w, k % 2, got));
+        CHECK(second_gradient(copied_leaf(x), w, k % 2, want));
+        for (int i = 0; i < 2 * ROWS * COLUMNS; i++)
+            if (!(fabs(got[i] - want[i]) <= 1e-9 * (1 + fabs(want[i]))))
+                FAIL("%d: derivative %d is %g for %g", k, i, got[i], want[i]);
+        qn_close(qn);
+    }
+}
+
+/* Made in the body, it is the body's: an error, also where y uses it outside, too. */
+static void what_a_body_makes_of_constants_is_no_variable(void) {
+    for (int too = 0; too < 2; too++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+        const int64_t shape[] = {ROWS, COLUMNS};
+        qn_tensor *w = qn_from(qn, QN_F32, 2, shape, others), *g = NULL;
+        qn_loop *l = qn_loop_begin(qn, 1, &w, 0, NULL, &QN_LOOP_OPTIONS(.trips = 3));
+        qn_tensor *x = qn_keep(qn_sin(qn_cast(qn_iota(qn, QN_I64, 2, shape, 1), QN_F32)));
+        qn_tensor *next = qn_mul(qn_loop_state(l, 0), x);
+        CHECK_INT(qn_loop_end(l, 1, &next, 0, NULL), QN_OK);
+        qn_tensor *y = qn_loop_final(l, 0);
+        if (too) y = qn_add(y, qn_exp(x));
+        CHECK_INT(qn_grad(qn_sum(y, QN_ALL, false), NULL, 1, &x, &g), QN_EGRAPH);
+        CHECK(strstr(qn_error(qn), "made past x 0") != NULL);
+        qn_loop_free(l);
+        qn_release(x);
+        qn_close(qn);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_gradient_by_an_expression_is_right_or_an_error);
     RUN(what_is_recorded_as_contiguous_has_its_gradient);
     RUN(a_gradient_by_a_constant_is_refused);
+    RUN(loops_of_what_is_made_of_constants_have_gradients);
+    RUN(what_a_body_makes_of_constants_is_no_variable);
     return test_end();
 }

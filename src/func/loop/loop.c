@@ -466,6 +466,7 @@ static void end_work(void *arg) {
     r.slice = nodes_of(&a, l->of.n, l->of.slice);
     r.sequence = nodes_of(&a, l->of.n, l->of.sequence);
     r.out = nodes_of(&a, e->n_out, e->outputs);
+    r.before = l->born;
     if (l->count == SYM_ONE) r.born = l->born;
     if (l->most) r.limit = tensor_at(l->most)->node;
     if (l->test) r.test = tensor_at(l->test)->node;

@@ -5,7 +5,9 @@
  *
  *   - What follows neither is the same in each trip: it is computed outside, and captured where the
  *     body uses it. Constants, masks of places, and views are no work: they stay, views of what is
- *     captured.
+ *     captured. So the loop goes past them, and gradients by them must know (grad/past.c). Floats
+ *     made of places and constants before the loop may be variables, as random weights are: they
+ *     are captured.
  *   - A product of what follows only slices with what is the same in each trip is made of all trips
  *     at once, as one product outside, whose result is one more sequence (`hoisted`). It is what
  *     makes x @ w of a recurrent network a single product.
@@ -66,6 +68,12 @@ static bool stays(const graph_node *x) {
     return !node_is_memory(x) && (op_rows[x->op].class_ == CLASS_MOVE || x->op == OP_LIST);
 }
 
+/* Floats by element that are older than the body. */
+static bool may_be_variable(const closing *c, const graph_node *x) {
+    return x->sources && x->born <= c->r->before && dtype_is_float(x->dtype) &&
+           op_rows[x->op].class_ == CLASS_ELEM;
+}
+
 /* Is it a product with what is the same in each trip? */
 static bool is_weighed(const closing *c, const graph_node *x) {
     return x->op == OP_SUM_PRODUCT &&
@@ -90,6 +98,7 @@ static void look(closing *c, uint32_t i) {
         small &= c->small[from];
         able &= c->able[from] || !c->follows[from];
     }
+    small &= !may_be_variable(c, x);
     small |= !memory && c->r->born && x->born > c->r->born;
     able &= !(follows & FOLLOWS_STATE) && node_rank(c->g, c->order[i]) < QN_MAX_RANK;
     c->follows[i] = follows;
@@ -182,7 +191,7 @@ static node_id add_sequence(closing *c, uint32_t i, node_id all) {
 /* Node i of the closed body. */
 static node_id close_node(closing *c, uint32_t i) {
     node_id n = c->order[i], src[3];
-    const graph_node *x = node_at(c->g, n);
+    graph_node *x = node_at(c->g, n);
     if (x->op == OP_ARGUMENT && c->follows[i]) {
         uint32_t number = among(c->r->states, c->r->state, n);
         if (number != UINT32_MAX)
@@ -191,6 +200,7 @@ static node_id close_node(closing *c, uint32_t i) {
     }
     if (c->hoisted[i]) return add_sequence(c, i, c->batched[i]);
     if (!c->follows[i] && !c->small[i] && !stays(x)) return capture(c, n);
+    if (!c->follows[i] && x->sources) x->passed = 1;
     for (int s = 0; s < x->sources; s++) src[s] = c->closed[place_of(c, x->src[s])];
     return make_again(c->g, x, src);
 }
