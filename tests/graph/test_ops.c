@@ -359,7 +359,6 @@ static void no_row_is_left_out(void) {
 
 /* The array API's table, with int and float meeting in the float: written out by hand. */
 static qn_dtype promoted(qn_dtype a, qn_dtype b) {
-    static const qn_dtype wider[] = {[1] = QN_I8, [2] = QN_I16, [4] = QN_I32, [8] = QN_I64};
     if (a == b || b == QN_BOOL) return a;
     if (a == QN_BOOL) return b;
     if (dtype_is_float(a) && dtype_is_float(b)) {
@@ -371,10 +370,12 @@ static qn_dtype promoted(qn_dtype a, qn_dtype b) {
     if (dtype_is_float(a)) return a;
     if (dtype_is_float(b)) return b;
     size_t x = qn_dtype_size(a), y = qn_dtype_size(b);
-    if (dtype_is_unsigned(a) == dtype_is_unsigned(b)) return x > y ? a : b;
-    size_t u = dtype_is_unsigned(a) ? x : y, i = dtype_is_unsigned(a) ? y : x;
+    bool first = a >= QN_U8, second = b >= QN_U8; /* what is left are integers: signed ones first */
+    if (first == second) return x > y ? a : b;
+    size_t u = first ? x : y, i = first ? y : x;
     if (u == 8) return QN_F64;
-    return wider[u < i ? i : 2 * u];
+    size_t need = u < i ? i : 2 * u;
+    return need == 2 ? QN_I16 : need == 4 ? QN_I32 : QN_I64;
 }
 
 static void check_promotion(qn_ctx *qn, qn_dtype a, qn_dtype b) {
