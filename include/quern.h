@@ -306,7 +306,8 @@ QN_API qn_loop *qn_loop_begin(qn_ctx *qn, int n, qn_tensor *const *states, int n
 QN_API qn_tensor *qn_loop_state(qn_loop *loop, int i);
 QN_API qn_tensor *qn_loop_slice(qn_loop *loop, int i);
 QN_API qn_tensor *qn_loop_index(qn_loop *loop);
-/* A trip is made only while `condition`, a bool scalar of the states before it, holds. */
+/* A trip is made only while `condition`, a bool scalar of the states before it, holds. QN_EGRAPH
+ * where it is made of a slice or of the index. */
 QN_API qn_code qn_loop_while(qn_loop *loop, qn_tensor *condition);
 /* End the body: the n states behind a trip, and n_out values that are stacked, for each trip a row
  * of a new axis 0; rows of trips that are not made are 0. After an error, also one of the body,

@@ -279,8 +279,9 @@ typedef struct graph {
     uint64_t made;    /* handles so far */
     tensor **owned;   /* handles of open scopes, innermost last */
     uint32_t owned_count, owned_cap;
-    uint32_t *scope; /* start of each open scope in owned */
+    struct open_scope *scope; /* each open one, outermost first */
     uint32_t scopes, scope_cap;
+    uint64_t scopes_begun;
     tensor **initial; /* whose first value may not be computed yet; some are dead, or it is */
     uint32_t initial_count, initial_cap;
     tensor **pending; /* assigned, not yet realized, in order */
@@ -539,11 +540,15 @@ uint32_t tensors_assigned(const graph *g, arena *a, tensor ***out);
 tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
 tensor *tensor_keep(tensor *t);                     /* qn_keep and qn_release, unchecked */
 void tensor_drop(tensor *t);
+/* Which of all that were ever begun it is: another one of the same depth has another number. 0: it
+ * is not open. */
+uint64_t scope_number(const graph *g, qn_scope scope);
 /* End the scope and give its caller the result; a result made outside gets a handle of its own. */
 qn_tensor *scope_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result);
 /* Report "<function>: <a> <x's shape>, <b> <y's shape>: <why>"; y may be NULL. Gives NULL. */
 void *tensor_unfit(const char *a, const qn_tensor *x, const char *b, const qn_tensor *y,
                    const char *fmt, ...) QN_PRINTF(5, 6);
+void tensor_open(graph *g); /* raises */
 void tensor_close(graph *g);
 
 /* ---- make.c: nodes from nodes, unchecked ----------------------------------------------------- */

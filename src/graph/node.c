@@ -30,8 +30,7 @@ void graph_open(qn_ctx *qn) {
     g->syms = sym_open(h);
     g->node = heap_grow(h, NULL, &g->node_cap, 1, sizeof *g->node);
     g->node[g->nodes++] = (graph_node){.op = OP_NONE};
-    /* The outermost scope opens without memory: should an inner one not, its handles are owned. */
-    g->scope = heap_grow(h, NULL, &g->scope_cap, 1, sizeof *g->scope);
+    tensor_open(g);
     graph_places_open(g);
 }
 

@@ -21,6 +21,17 @@ typedef struct tape {
     struct tape *next;
 } tape;
 
+/* An open scope: its handles in `owned` begin at start. */
+typedef struct open_scope {
+    uint64_t number; /* among all that were begun, from 1 */
+    uint32_t start;
+} open_scope;
+
+/* The outermost scope opens without memory: should an inner one not, its handles are owned. */
+void tensor_open(graph *g) {
+    g->scope = heap_grow(&g->ctx->heap, NULL, &g->scope_cap, 1, sizeof *g->scope);
+}
+
 void tensor_close(graph *g) {
     heap *h = &g->ctx->heap;
     while (g->tape) {
@@ -270,8 +281,12 @@ qn_scope qn_scope_begin(qn_ctx *qn) {
     if (!qn) return 0;
     graph *g = qn->graph;
     if (guarded(qn, scope_work, g)) return 0;
-    g->scope[g->scopes++] = g->owned_count;
+    g->scope[g->scopes++] = (open_scope){++g->scopes_begun, g->owned_count};
     return g->scopes;
+}
+
+uint64_t scope_number(const graph *g, qn_scope scope) {
+    return scope && scope <= g->scopes ? g->scope[scope - 1].number : 0;
 }
 
 void qn_scope_end(qn_ctx *qn, qn_scope scope) {
@@ -281,7 +296,7 @@ void qn_scope_end(qn_ctx *qn, qn_scope scope) {
         fail(qn, QN_EARG, "scope_end: scope %u is not open", scope);
         return;
     }
-    uint32_t start = g->scope[scope - 1];
+    uint32_t start = g->scope[scope - 1].start;
     g->scopes = scope - 1;
     while (g->owned_count > start) handle_leave_scope(g, g->owned[--g->owned_count]);
 }
@@ -301,7 +316,7 @@ static bool scope_take(graph *g, uint32_t start, const tensor *t) {
 qn_tensor *scope_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
     graph *g = qn->graph;
     tensor *t = tensor_at(result);
-    if (!scope_take(g, g->scope[scope - 1], t)) {
+    if (!scope_take(g, g->scope[scope - 1].start, t)) {
         node_id n = t->node;
         node_ref(g, n);
         value_need(g, n);

@@ -19,6 +19,7 @@ struct loop {
     qn_loop *name;
     arena arena;
     qn_scope scope;          /* 0: it has ended */
+    uint64_t scope_number;   /* others have its depth, should it end before the body */
     uint32_t failures, born; /* born: when the body began */
     qn_loop_options o;
     sym count;
@@ -70,6 +71,23 @@ typedef struct beginning {
     qn_tensor *const *states, *const *sequences;
 } beginning;
 
+typedef struct row_mismatch {
+    qn_ctx *qn;
+    int sequence;
+    sym rows, trips;
+} row_mismatch;
+
+static void row_mismatch_work(void *arg) {
+    const row_mismatch *m = arg;
+    graph *g = m->qn->graph;
+    g->text.len = 0;
+    str_addf(&g->text, "loop_begin: sequence %d has ", m->sequence);
+    sym_print(g->syms, m->rows, &g->text);
+    str_add(&g->text, " rows, and there are ");
+    sym_print(g->syms, m->trips, &g->text);
+    fail(m->qn, QN_ESHAPE, "%s trips", g->text.s);
+}
+
 /* As many trips as sequences have rows, or as the options say. Raises nothing. */
 static bool find_count(const beginning *b) {
     loop *l = b->l;
@@ -82,12 +100,9 @@ static bool find_count(const beginning *b) {
         if (!rank) return fail(l->qn, QN_ESHAPE, "loop_begin: sequence %d is a scalar", i), false;
         if (!said && !i) l->count = (sym)dims[0];
         if ((sym)dims[0] == l->count) continue;
-        g->text.len = 0;
-        str_addf(&g->text, "loop_begin: sequence %d has ", i);
-        sym_print(g->syms, (sym)dims[0], &g->text);
-        str_add(&g->text, " rows, and there are ");
-        sym_print(g->syms, l->count, &g->text);
-        return fail(l->qn, QN_ESHAPE, "%s trips", g->text.s), false;
+        row_mismatch m = {l->qn, i, (sym)dims[0], l->count};
+        guarded(l->qn, row_mismatch_work, &m);
+        return false;
     }
     return true;
 }
@@ -141,7 +156,7 @@ static void drop_recording(loop *l) {
     drop_all(l->test != NULL, &l->test);
     l->states = l->of.n = 0;
     l->most = l->test = NULL;
-    if (l->scope <= g->scopes) qn_scope_end(l->qn, l->scope);
+    if (scope_number(g, l->scope) == l->scope_number) qn_scope_end(l->qn, l->scope);
     l->scope = 0;
     const struct loop *open = g->loop;
     while (open && open != l) open = open->outer;
@@ -202,6 +217,7 @@ qn_loop *qn_loop_begin(qn_ctx *qn, int n, qn_tensor *const *states, int n_in,
                 find_count(&b) && check_options(l);
     if (fine) l->scope = qn_scope_begin(qn);
     if (l->scope) {
+        l->scope_number = scope_number(qn->graph, l->scope);
         qn->graph->loop = l;
         fine = !guarded(qn, begin_work, &b);
         graph_settle(qn->graph);
@@ -247,6 +263,41 @@ qn_tensor *qn_loop_index(qn_loop *name) {
     return l->index;
 }
 
+typedef struct condition_use {
+    const loop *l;
+    node_id node;
+    int slice; /* that it is made of; below 0: of none */
+} condition_use;
+
+/* A condition is asked before the first trip and behind the last one, to which no row belongs. */
+static void condition_work(void *arg) {
+    condition_use *c = arg;
+    const loop *l = c->l;
+    arena a;
+    cleanup up;
+    node_id *order;
+    arena_open(&a, &l->qn->heap);
+    cleanup_push(&l->qn->heap, &up, arena_cleanup, &a);
+    uint32_t nodes = graph_order(l->qn->graph, &a, 1, &c->node, &order);
+    for (uint32_t i = 0; i < nodes; i++)
+        for (int s = 0; s < l->of.n && c->slice < 0; s++)
+            if (tensor_at(l->of.slice[s])->node == order[i]) c->slice = s;
+    cleanup_run(&l->qn->heap, &up);
+}
+
+static bool check_condition(const loop *l, const qn_tensor *test) {
+    condition_use c = {l, tensor_at(test)->node, -1};
+    if (guarded(l->qn, condition_work, &c)) return false;
+    if (c.slice < 0) return true;
+    if (c.slice >= l->of.known)
+        return fail(l->qn, QN_EGRAPH,
+                    "loop_while: the condition is made of the index, not of states alone"),
+               false;
+    return fail(l->qn, QN_EGRAPH,
+                "loop_while: the condition is made of slice %d, not of states alone", c.slice),
+           false;
+}
+
 qn_code qn_loop_while(qn_loop *name, qn_tensor *condition) {
     loop *l = loop_of(name, "loop_while");
     if (!l) return handle_code(name);
@@ -259,6 +310,7 @@ qn_code qn_loop_while(qn_loop *name, qn_tensor *condition) {
     if (l->o.reverse)
         return fail(l->qn, QN_EARG, "loop_while: a loop from the last row on has all its trips");
     if (l->test) return fail(l->qn, QN_EARG, "loop_while: there is a condition already");
+    if (!check_condition(l, condition)) return qn_error_code(l->qn);
     l->test = qn_keep(condition);
     return QN_OK;
 }
@@ -272,17 +324,32 @@ typedef struct ending {
     bool done;
 } ending;
 
+typedef struct state_mismatch {
+    qn_ctx *qn;
+    int state;
+    const graph_node *was, *is;
+} state_mismatch;
+
+static void state_mismatch_work(void *arg) {
+    const state_mismatch *m = arg;
+    graph *g = m->qn->graph;
+    const graph_node *was = m->was, *is = m->is;
+    g->text.len = 0;
+    str_addf(&g->text, "loop_end: state %d is %s", m->state, qn_dtype_name((qn_dtype)was->dtype));
+    shape_text(g, was->shape, &g->text);
+    str_addf(&g->text, " and becomes %s", qn_dtype_name((qn_dtype)is->dtype));
+    shape_text(g, is->shape, &g->text);
+    fail(m->qn, was->dtype != is->dtype ? QN_EDTYPE : QN_ESHAPE, "%s", g->text.s);
+}
+
 static bool check_next(const loop *l, int i, const qn_tensor *next) {
     graph *g = l->qn->graph;
     const graph_node *was = node_at(g, tensor_at(l->state[i])->node);
     const graph_node *is = node_at(g, tensor_at(next)->node);
     if (was->dtype == is->dtype && was->shape == is->shape) return true;
-    g->text.len = 0;
-    str_addf(&g->text, "loop_end: state %d is %s", i, qn_dtype_name((qn_dtype)was->dtype));
-    shape_text(g, was->shape, &g->text);
-    str_addf(&g->text, " and becomes %s", qn_dtype_name((qn_dtype)is->dtype));
-    shape_text(g, is->shape, &g->text);
-    return fail(l->qn, was->dtype != is->dtype ? QN_EDTYPE : QN_ESHAPE, "%s", g->text.s), false;
+    state_mismatch m = {l->qn, i, was, is};
+    guarded(l->qn, state_mismatch_work, &m);
+    return false;
 }
 
 static bool check_end(const ending *e) {
@@ -294,7 +361,10 @@ static bool check_end(const ending *e) {
         return fail(l->qn, QN_EARG, "loop_end: bad list of %s",
                     e->n && !e->next ? "states" : "outputs"),
                false;
-    if (l->failures != l->qn->failures) return false; /* the body failed: reported */
+    if (l->failures != l->qn->failures) {
+        if (!l->qn->code) fail(l->qn, QN_EGRAPH, "loop_end: a call in the body failed");
+        return false;
+    }
     if (!tensors_of(l->qn, e->n, e->next, "loop_end", "state") ||
         !tensors_of(l->qn, e->n_out, e->outputs, "loop_end", "output"))
         return false;

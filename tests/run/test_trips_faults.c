@@ -1,0 +1,191 @@
+/* test_trips_faults.c - loops whose recording goes wrong: errors that were cleared meanwhile,
+ * scopes that end around a loop, conditions of what has no value before a trip, and memory that is
+ * out while an error is put into words. */
+#include "quern.h"
+#include "test.h"
+
+static qn_tensor *ones(qn_ctx *qn, int rank, const int64_t *shape) {
+    return qn_full(qn, QN_F32, rank, shape, 1);
+}
+
+static void expect(qn_ctx *qn, qn_code code, const char *text) {
+    CHECK_INT(qn_error_code(qn), code);
+    CHECK(strstr(qn_error(qn), text) != NULL);
+    if (!strstr(qn_error(qn), text)) printf("%s\n", qn_error(qn));
+    qn_clear_error(qn);
+}
+
+static void end(qn_ctx *qn) {
+    if (qn_error_code(qn)) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+}
+
+static uint64_t handles(qn_ctx *qn) {
+    qn_stats s;
+    qn_get_stats(qn, &s, sizeof s);
+    return s.handles;
+}
+
+/* ---- errors of the body ---------------------------------------------------------------------- */
+
+static void a_body_that_failed_gives_no_loop_though_its_error_was_cleared(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    qn_tensor *h0 = ones(qn, 1, (int64_t[]){4}), *x = ones(qn, 2, (int64_t[]){3, 4});
+    qn_loop *l = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+    qn_tensor *h = qn_loop_state(l, 0);
+    CHECK(!qn_matmul(h, x));
+    qn_clear_error(qn);
+    CHECK_INT(qn_loop_end(l, 1, &h, 1, &h), QN_EGRAPH);
+    expect(qn, QN_EGRAPH, "loop_end: a call in the body failed");
+    CHECK(!qn_loop_output(l, 0));
+    qn_clear_error(qn);
+    qn_loop_free(l);
+    end(qn);
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+/* A loop whose scope has ended with one around it, then freed or ended among other scopes. */
+static void a_loop_ends_no_scope_but_its_own(void) {
+    for (int ends = 0; ends < 2; ends++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+        qn_tensor *h0 = qn_keep(ones(qn, 1, (int64_t[]){4}));
+        qn_scope s = qn_scope_begin(qn);
+        qn_loop *l = qn_loop_begin(qn, 1, &h0, 0, NULL, &QN_LOOP_OPTIONS(.trips = 2));
+        qn_tensor *next = qn_loop_state(l, 0);
+        qn_scope_end(qn, s);
+        qn_scope a = qn_scope_begin(qn), b = qn_scope_begin(qn);
+        qn_tensor *t = qn_add(h0, h0);
+        if (ends) CHECK_INT(qn_loop_end(l, 1, &next, 0, NULL), QN_OK);
+        qn_loop_free(l);
+        float got[4];
+        CHECK_INT(qn_read(t, got, sizeof got), QN_OK);
+        CHECK(got[0] == 2 && got[3] == 2);
+        qn_scope_end(qn, b);
+        qn_scope_end(qn, a);
+        end(qn);
+    }
+}
+
+/* And its own with all that is inside of it. */
+static void a_loop_ends_its_own_scope(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    qn_tensor *h0 = ones(qn, 1, (int64_t[]){4});
+    uint64_t before = handles(qn);
+    qn_loop *l = qn_loop_begin(qn, 1, &h0, 0, NULL, &QN_LOOP_OPTIONS(.trips = 2));
+    qn_scope_begin(qn);
+    qn_add(qn_loop_state(l, 0), h0);
+    qn_loop_free(l);
+    CHECK_INT((int64_t)handles(qn), (int64_t)before);
+    end(qn);
+}
+
+/* ---- conditions ------------------------------------------------------------------------------ */
+
+static void conditions_are_made_of_states_only(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    qn_tensor *h0 = ones(qn, 0, NULL), *x = ones(qn, 1, (int64_t[]){3});
+    qn_tensor *list[2] = {x, x};
+    for (int way = 0; way < 2; way++) {
+        qn_loop *l = qn_loop_begin(qn, 1, &h0, 2, list, NULL);
+        qn_tensor *h = qn_loop_state(l, 0);
+        qn_tensor *of = way ? qn_cast(qn_loop_index(l), QN_F32) : qn_loop_slice(l, 1);
+        CHECK_INT(qn_loop_while(l, qn_lt(qn_add(of, h), qn_like(h, 9))), QN_EGRAPH);
+        expect(qn, QN_EGRAPH,
+               way ? "loop_while: the condition is made of the index" : "is made of slice 1");
+        CHECK_INT(qn_loop_end(l, 1, &h, 0, NULL), QN_EGRAPH);
+        qn_clear_error(qn);
+        qn_loop_free(l);
+    }
+    end(qn);
+}
+
+/* What a loop around it has in each trip is fine, and so is what is the same in each. */
+static void conditions_may_be_made_of_what_is_around(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    qn_tensor *h0 = ones(qn, 0, NULL), *all;
+    qn_tensor *x = qn_from(qn, QN_F32, 1, (int64_t[]){3}, (float[]){2, 5, 3});
+    qn_loop *l = qn_loop_begin(qn, 0, NULL, 1, &x, NULL);
+    qn_tensor *bound = qn_loop_slice(l, 0);
+    qn_loop *in = qn_loop_begin(qn, 1, &h0, 0, NULL, &QN_LOOP_OPTIONS(.trips = 9));
+    qn_tensor *h = qn_loop_state(in, 0), *next = qn_add(h, qn_like(h, 1));
+    qn_loop_index(in);
+    CHECK_INT(qn_loop_while(in, qn_lt(h, qn_add(bound, h0))), QN_OK);
+    CHECK_INT(qn_loop_end(in, 1, &next, 0, NULL), QN_OK);
+    qn_tensor *last = qn_loop_final(in, 0);
+    qn_loop_free(in);
+    CHECK_INT(qn_loop_end(l, 0, NULL, 1, &last), QN_OK);
+    all = qn_loop_output(l, 0);
+    qn_loop_free(l);
+    float got[3] = {0};
+    CHECK_INT(qn_read(all, got, sizeof got), QN_OK);
+    CHECK(got[0] == 3 && got[1] == 6 && got[2] == 4);
+    end(qn);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static int64_t left = -1; /* requests until all are refused; below 0: none is */
+
+static void *get(void *user, size_t size, size_t align) {
+    (void)user;
+    if (left == 0) return NULL;
+    if (left > 0) left--;
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void give(void *user, void *p, size_t size) {
+    (void)user, (void)size;
+    free(p);
+}
+
+typedef qn_code attempt(qn_ctx *qn, qn_tensor *h0, qn_tensor *x);
+
+/* Try it with ever more memory, in a context of its own each time that has made so many tensors
+ * more, until it has enough. How often that takes. */
+static int with_little_memory(attempt *it, int tensors) {
+    int n = 0;
+    for (qn_code code = QN_ENOMEM; code == QN_ENOMEM && !test_state.bad; n++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref", .alloc = get, .free = give));
+        qn_tensor *h0 = ones(qn, 1, (int64_t[]){4}), *x = ones(qn, 2, (int64_t[]){3, 4});
+        for (int i = 0; i < tensors; i++) ones(qn, 0, NULL);
+        left = n;
+        code = it(qn, h0, x);
+        left = -1;
+        CHECK_INT(qn_error_code(qn), code);
+        qn_close(qn);
+    }
+    return n;
+}
+
+static qn_code other_rows(qn_ctx *qn, qn_tensor *h0, qn_tensor *x) {
+    qn_tensor *both[2] = {x, h0};
+    CHECK(!qn_loop_begin(qn, 1, &h0, 2, both, NULL));
+    return qn_error_code(qn);
+}
+
+static qn_code other_shape(qn_ctx *qn, qn_tensor *h0, qn_tensor *x) {
+    qn_loop *l = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+    if (!l) return qn_error_code(qn);
+    qn_code code = qn_loop_end(l, 1, &x, 0, NULL);
+    CHECK(code != QN_OK && !qn_loop_final(l, 0));
+    qn_loop_free(l);
+    return code;
+}
+
+/* Each part of the text is a request that may be refused. */
+static void memory_may_be_out_while_an_error_is_told(void) {
+    int first = with_little_memory(other_rows, 0), second = with_little_memory(other_shape, 0);
+    CHECK(first > 1 && second > first);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(a_body_that_failed_gives_no_loop_though_its_error_was_cleared);
+    RUN(a_loop_ends_no_scope_but_its_own);
+    RUN(a_loop_ends_its_own_scope);
+    RUN(conditions_are_made_of_states_only);
+    RUN(conditions_may_be_made_of_what_is_around);
+    RUN(memory_may_be_out_while_an_error_is_told);
+    return test_end();
+}
