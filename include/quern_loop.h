@@ -44,15 +44,31 @@ static inline qn_code qn_loop_record(qn_ctx *qn, const qn_loop_call *c, qn_loop 
     return code == QN_OK ? qn_loop_end(l, c->n, next, c->n_out, out) : code;
 }
 
+/* `code`, or if a result could not be made, why. */
+static inline qn_code qn_loop_made(qn_ctx *qn, qn_code code, int n, qn_tensor *const *results) {
+    for (int i = 0; results && code == QN_OK && i < n; i++)
+        if (!results[i]) code = qn_error_code(qn);
+    return code;
+}
+
+/* After an error: results that were made before it. Those of a scope it releases at its end, and
+ * only the first error tells of itself. */
+static inline void qn_loop_drop(int n, qn_tensor **results) {
+    for (int i = 0; results && i < n; i++) {
+        if (results[i]) qn_release(results[i]);
+        results[i] = 0;
+    }
+}
+
 /* final: the n states at the end; outputs: n_out stacks. Both NULL after an error; either may be
  * NULL where nobody wants it. */
 static inline qn_code qn_loop_run(qn_ctx *qn, const qn_loop_call *c, qn_tensor **final_states,
                                   qn_tensor **outputs) {
+    for (int i = 0; final_states && i < c->n; i++) final_states[i] = 0;
+    for (int i = 0; outputs && i < c->n_out; i++) outputs[i] = 0;
     if (!qn) return QN_ENULL;
     if (!c->body || c->n > QN_LOOP_MOST || c->n_in > QN_LOOP_MOST || c->n_out > QN_LOOP_MOST)
         return QN_EARG;
-    for (int i = 0; final_states && i < c->n; i++) final_states[i] = 0;
-    for (int i = 0; outputs && i < c->n_out; i++) outputs[i] = 0;
     qn_loop *l = qn_loop_begin(qn, c->n, c->states, c->n_in, c->sequences, c->options);
     if (!l) return qn_error_code(qn);
     qn_code code = qn_loop_record(qn, c, l);
@@ -61,7 +77,12 @@ static inline qn_code qn_loop_run(qn_ctx *qn, const qn_loop_call *c, qn_tensor *
     for (int i = 0; outputs && code == QN_OK && i < c->n_out; i++)
         outputs[i] = qn_loop_output(l, i);
     qn_loop_free(l);
-    return code != QN_OK ? code : qn_error_code(qn);
+    code = qn_loop_made(qn, code, c->n, final_states);
+    code = qn_loop_made(qn, code, c->n_out, outputs);
+    if (code == QN_OK) return QN_OK;
+    qn_loop_drop(c->n, final_states);
+    qn_loop_drop(c->n_out, outputs);
+    return code;
 }
 
 /* ---- branches --------------------------------------------------------------------------- */
@@ -82,7 +103,7 @@ static inline qn_code qn_branch_record(qn_ctx *qn, qn_tensor *taken, int n, qn_b
     if (code == QN_OK) code = qn_loop_end(l, 0, 0, n, out);
     for (int i = 0; code == QN_OK && i < n; i++) results[i] = qn_select(qn_loop_output(l, i), 0, 0);
     qn_loop_free(l);
-    return code;
+    return qn_loop_made(qn, code, n, results);
 }
 
 /* results[i]: what branch `yes` gives where `condition`, a bool scalar, holds, else what `no` does;
@@ -90,19 +111,23 @@ static inline qn_code qn_branch_record(qn_ctx *qn, qn_tensor *taken, int n, qn_b
  * a branch uses that was recorded before it is computed in any case. */
 static inline qn_code qn_cond(qn_ctx *qn, qn_tensor *condition, int n, qn_branch *yes,
                               qn_branch *no, void *arg, qn_tensor **results) {
+    for (int i = 0; i < n; i++) results[i] = 0;
     if (!qn || !condition) return QN_ENULL;
     if (n < 0 || n > QN_LOOP_MOST || !yes || !no) return QN_EARG;
-    for (int i = 0; i < n; i++) results[i] = 0;
     qn_scope scope = qn_scope_begin(qn);
+    if (!scope) return qn_error_code(qn);
     qn_tensor *a[QN_LOOP_MOST] = {0}, *b[QN_LOOP_MOST] = {0};
     qn_tensor *not_taken = qn_cast(qn_logical_not(condition), QN_I64);
     qn_tensor *taken = qn_cast(condition, QN_I64);
-    qn_code code = qn_branch_record(qn, taken, n, yes, arg, a);
+    qn_code code = taken && not_taken ? QN_OK : qn_error_code(qn);
+    if (code == QN_OK) code = qn_branch_record(qn, taken, n, yes, arg, a);
     if (code == QN_OK) code = qn_branch_record(qn, not_taken, n, no, arg, b);
     for (int i = 0; code == QN_OK && i < n; i++)
         results[i] = qn_keep(qn_where(condition, a[i], b[i]));
+    code = qn_loop_made(qn, code, n, results);
+    if (code != QN_OK) qn_loop_drop(n, results);
     qn_scope_end(qn, scope);
-    return code != QN_OK ? code : qn_error_code(qn);
+    return code;
 }
 
 #endif

@@ -1,8 +1,10 @@
 /* test_trips_faults.c - loops whose recording goes wrong: errors that were cleared meanwhile,
- * scopes that end around a loop, conditions of what has no value before a trip, and memory that is
- * out while an error is put into words. */
-#include "quern.h"
+ * scopes that end around a loop, conditions of what has no value before a trip, errors from before,
+ * and memory that is out while an error is put into words. */
+#include "quern_loop.h"
 #include "test.h"
+
+#include <limits.h>
 
 static qn_tensor *ones(qn_ctx *qn, int rank, const int64_t *shape) {
     return qn_full(qn, QN_F32, rank, shape, 1);
@@ -123,6 +125,73 @@ static void conditions_may_be_made_of_what_is_around(void) {
     end(qn);
 }
 
+/* ---- bodies as functions --------------------------------------------------------------------- */
+
+static qn_code add_row(qn_ctx *qn, void *arg, qn_tensor *const *h, qn_tensor *const *x,
+                       qn_tensor **next, qn_tensor **out) {
+    (void)qn, (void)arg;
+    next[0] = out[0] = qn_add(h[0], x[0]);
+    out[1] = qn_neg(h[0]);
+    return QN_OK;
+}
+
+static qn_code negated(qn_ctx *qn, void *arg, qn_tensor **results) {
+    (void)qn;
+    results[0] = qn_neg(arg);
+    results[1] = qn_sin(arg);
+    return QN_OK;
+}
+
+static qn_code squared(qn_ctx *qn, void *arg, qn_tensor **results) {
+    (void)qn;
+    results[0] = qn_square(arg);
+    results[1] = qn_cos(arg);
+    return QN_OK;
+}
+
+static qn_loop_call call_of(qn_tensor *const *h0, qn_tensor *const *x) {
+    return (qn_loop_call){
+        .body = add_row, .n = 1, .states = h0, .n_in = 1, .sequences = x, .n_out = 2};
+}
+
+static void an_error_from_before_is_none_of_a_loop(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    qn_tensor *h0 = ones(qn, 1, (int64_t[]){4}), *x = ones(qn, 2, (int64_t[]){3, 4});
+    qn_tensor *condition = qn_full(qn, QN_BOOL, 0, NULL, 1);
+    qn_tensor *last = NULL, *all[2] = {0}, *which[2] = {0};
+    CHECK(!qn_matmul(x, x));
+    qn_loop_call c = call_of(&h0, &x);
+    CHECK_INT(qn_loop_run(qn, &c, &last, all), QN_OK);
+    CHECK_INT(qn_cond(qn, condition, 2, negated, squared, h0, which), QN_OK);
+    expect(qn, QN_ESHAPE, "matmul");
+    float got[4] = {0};
+    CHECK_INT(qn_read(last, got, sizeof got), QN_OK);
+    CHECK(got[0] == 4);
+    CHECK_INT(qn_read(which[0], got, sizeof got), QN_OK);
+    CHECK(got[0] == -1);
+    end(qn);
+}
+
+/* Results are NULL also where it is refused at once, and where the condition is no such. */
+static void refused_calls_give_no_results(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+    qn_tensor *h0 = ones(qn, 1, (int64_t[]){4}), *x = ones(qn, 2, (int64_t[]){3, 4});
+    qn_tensor *last = h0, *all[2] = {x, x};
+    qn_loop_call c = call_of(&h0, &x);
+    c.body = NULL;
+    CHECK_INT(qn_loop_run(qn, &c, &last, all), QN_EARG);
+    CHECK(!last && !all[0] && !all[1]);
+    uint64_t before = handles(qn);
+    CHECK(qn_cond(qn, h0, 2, negated, squared, h0, all) < 0);
+    CHECK(qn_error_code(qn) != QN_OK && !all[0] && !all[1]);
+    CHECK_INT((int64_t)handles(qn), (int64_t)before);
+    qn_clear_error(qn);
+    all[0] = all[1] = x;
+    CHECK_INT(qn_cond(qn, NULL, 2, negated, squared, h0, all), QN_ENULL);
+    CHECK(!all[0] && !all[1]);
+    end(qn);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int64_t left = -1; /* requests until all are refused; below 0: none is */
@@ -158,6 +227,60 @@ static int with_little_memory(attempt *it, int tensors) {
     return n;
 }
 
+/* All or none of them, and nothing else stays. */
+static void check_results(qn_ctx *qn, qn_code code, int n, qn_tensor *const *result,
+                          uint64_t before) {
+    int64_t some = code ? 0 : n;
+    for (int i = 0; i < n; i++) CHECK((result[i] != NULL) == !code);
+    CHECK_INT((int64_t)(handles(qn) - before), some);
+}
+
+static qn_code run_it(qn_ctx *qn, qn_tensor *h0, qn_tensor *x) {
+    uint64_t before = handles(qn);
+    qn_tensor *result[3];
+    qn_loop_call c = call_of(&h0, &x);
+    qn_code code = qn_loop_run(qn, &c, &result[0], &result[1]);
+    check_results(qn, code, 3, result, before);
+    return code;
+}
+
+static qn_code run_in_scope(qn_ctx *qn, qn_tensor *h0, qn_tensor *x) {
+    uint64_t before = handles(qn);
+    qn_scope scope = qn_scope_begin(qn);
+    if (!scope) return qn_error_code(qn);
+    qn_tensor *result[3];
+    qn_loop_call c = call_of(&h0, &x);
+    qn_code code = qn_loop_run(qn, &c, &result[0], &result[1]);
+    for (int i = 0; i < 3; i++) CHECK((result[i] != NULL) == !code);
+    qn_scope_end(qn, scope);
+    CHECK_INT((int64_t)handles(qn), (int64_t)before);
+    return code;
+}
+
+static qn_code branch_it(qn_ctx *qn, qn_tensor *h0, qn_tensor *x) {
+    qn_tensor *both = qn_full(qn, QN_BOOL, 0, NULL, 1), *result[2];
+    (void)x;
+    if (!both) return qn_error_code(qn);
+    uint64_t before = handles(qn);
+    qn_code code = qn_cond(qn, both, 2, negated, squared, h0, result);
+    check_results(qn, code, 2, result, before);
+    return code;
+}
+
+/* There is memory for 256 handles at a time: each that is made is once the one that wants more. */
+static void results_are_all_there_or_none_is(void) {
+    static attempt *const list[] = {run_it, run_in_scope, branch_it};
+    for (int i = 0; i < 3; i++) {
+        int least = INT_MAX, most = 0;
+        for (int tensors = 192; tensors < 256; tensors++) {
+            int n = with_little_memory(list[i], tensors);
+            if (n < least) least = n;
+            if (n > most) most = n;
+        }
+        CHECK(least > 4 && most > least);
+    }
+}
+
 static qn_code other_rows(qn_ctx *qn, qn_tensor *h0, qn_tensor *x) {
     qn_tensor *both[2] = {x, h0};
     CHECK(!qn_loop_begin(qn, 1, &h0, 2, both, NULL));
@@ -186,6 +309,9 @@ int main(int argc, char **argv) {
     RUN(a_loop_ends_its_own_scope);
     RUN(conditions_are_made_of_states_only);
     RUN(conditions_may_be_made_of_what_is_around);
+    RUN(an_error_from_before_is_none_of_a_loop);
+    RUN(refused_calls_give_no_results);
+    RUN(results_are_all_there_or_none_is);
     RUN(memory_may_be_out_while_an_error_is_told);
     return test_end();
 }
