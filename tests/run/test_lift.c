@@ -290,16 +290,23 @@ static void tells_equal_offsets_from_others(qn_ctx *qn) {
         }
 }
 
+/* Data of one value: what gradients are taken by. */
+static qn_tensor *filled(qn_ctx *qn, int64_t rows, int64_t columns, float value) {
+    float *data = malloc((size_t)(rows * columns) * sizeof *data);
+    for (int64_t i = 0; data && i < rows * columns; i++) data[i] = value;
+    qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){rows, columns}, data);
+    free(data);
+    return t;
+}
+
 /* A recurrence over the rows of x, whose steps are the same kernels. */
 static void unrolled_steps_share_their_kernels(qn_ctx *qn) {
     enum { WIDTH = 8 };
     uint64_t compiles[2];
     for (int k = 0; k < 2; k++) {
-        const int64_t steps = k ? 24 : 12, shape[2] = {steps, WIDTH}, square[2] = {WIDTH, WIDTH};
+        const int64_t steps = k ? 24 : 12;
         qn_scope scope = qn_scope_begin(qn);
-        qn_tensor *x = qn_full(qn, QN_F32, 2, shape, 0.5),
-                  *w = qn_full(qn, QN_F32, 2, square, 0.01);
-        qn_realize(2, (qn_tensor *[]){x, w});
+        qn_tensor *x = filled(qn, steps, WIDTH, 0.5f), *w = filled(qn, WIDTH, WIDTH, 0.01f);
         qn_stats before = stats_of(qn);
         qn_tensor *h = qn_slice(x, 0, 0, 1, 1), *g = NULL;
         for (int64_t t = 1; t < steps; t++)

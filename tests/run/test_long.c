@@ -54,13 +54,20 @@ static void long_chains_are_cut_into_equal_kernels(void) {
         FAIL("%lld kernels for 60 sines, %lld for 240", (long long)few, (long long)many);
 }
 
+/* Data of one value: what gradients are taken by. */
+static qn_tensor *filled(qn_ctx *qn, int64_t rows, int64_t columns, float value) {
+    float *data = malloc((size_t)(rows * columns) * sizeof *data);
+    for (int64_t i = 0; data && i < rows * columns; i++) data[i] = value;
+    qn_tensor *t = qn_from(qn, QN_F32, 2, (int64_t[]){rows, columns}, data);
+    free(data);
+    return t;
+}
+
 /* h = tanh(h w + x[t]) over `steps` rows, with the gradient of w; on a device that runs nothing. */
 static qn_stats recurrence(int64_t steps) {
     enum { WIDTH = 8 };
-    const int64_t shape[2] = {steps, WIDTH}, square[2] = {WIDTH, WIDTH};
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
-    qn_tensor *x = qn_full(qn, QN_F32, 2, shape, 0.5), *w = qn_full(qn, QN_F32, 2, square, 0.01);
-    qn_realize(2, (qn_tensor *[]){x, w});
+    qn_tensor *x = filled(qn, steps, WIDTH, 0.5f), *w = filled(qn, WIDTH, WIDTH, 0.01f);
     qn_stats before = stats_of(qn);
     qn_tensor *h = qn_slice(x, 0, 0, 1, 1), *g = NULL;
     for (int64_t t = 1; t < steps; t++)
