@@ -163,9 +163,11 @@ static bool among(int n, const node_id *list, node_id id) {
     return false;
 }
 
+/* What has several sources counts twice. A node that was passed before is no end: what is below it
+ * may not have been. */
 static void mark_passed(graph *g, node_id simpler, node_id id, int depth) {
     graph_node *x = &g->node[id];
-    if (!x->sources || id == simpler || (depth && x->passed)) return;
+    if (!x->sources || id == simpler) return;
     node_id near[NEAR_NODES] = {simpler}; /* of what it is made, but for what x is made of */
     int count = 1;
     for (int i = 0; i < count; i++) {
@@ -178,7 +180,7 @@ static void mark_passed(graph *g, node_id simpler, node_id id, int depth) {
     if (!passed) return;
     x->passed = 1;
     for (int i = 0; i < x->sources && depth < PAST_DEPTH; i++)
-        mark_passed(g, simpler, x->src[i], depth + 1);
+        mark_passed(g, simpler, x->src[i], depth + 1 + (x->sources > 1));
 }
 
 node_id node_make(graph *g, node_form form, int n, const node_id *src) {

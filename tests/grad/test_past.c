@@ -218,6 +218,20 @@ static void what_a_body_makes_of_constants_is_no_variable(void) {
     }
 }
 
+/* A rule goes past the flip, the transpose and the product; past the transpose one went before. */
+static void what_was_passed_before_is_no_end(void) {
+    for (int before = 0; before < 2; before++) {
+        qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref"));
+        const int64_t shape[] = {ROWS, COLUMNS};
+        qn_tensor *a = qn_from(qn, QN_F32, 2, shape, values), *g = NULL;
+        qn_tensor *x = qn_mul(a, qn_from(qn, QN_F32, 2, shape, others)), *v = qn_transpose(x, 0, 1);
+        if (before) qn_reshape(v, 1, (int64_t[]){ROWS * COLUMNS});
+        qn_tensor *y = qn_sum(qn_square(qn_sum(qn_flip(v, 0), 0, false)), QN_ALL, false);
+        CHECK_INT(qn_grad(y, NULL, 1, &x, &g), QN_EGRAPH);
+        qn_close(qn);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_gradient_by_an_expression_is_right_or_an_error);
@@ -225,5 +239,6 @@ int main(int argc, char **argv) {
     RUN(a_gradient_by_a_constant_is_refused);
     RUN(loops_of_what_is_made_of_constants_have_gradients);
     RUN(what_a_body_makes_of_constants_is_no_variable);
+    RUN(what_was_passed_before_is_no_end);
     return test_end();
 }
