@@ -10,6 +10,10 @@
 
 enum { DRAW_SHIFT = 12 }; /* counters' upper words: 12 bits of the index, then the draw */
 
+/* More than every third try is taken, so that 1024 in vain mean arithmetic that has lost its way:
+ * the result is NaN then, and the draws' numbers stay within their 20 bits. */
+enum { TRIES = 1 << 10 };
+
 typedef struct stream {
     uint32_t key[2];
     uint64_t index;
@@ -53,13 +57,14 @@ static double log_gamma_variate(stream *s, double shape) {
     if (isinf(shape)) return shape;
     double less = shape < 1 ? log(uniform(s)) / shape : 0;
     double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3, c = 1 / sqrt(9 * d);
-    for (;;) {
+    for (int i = 0; i < TRIES; i++) {
         double x = normal(s), v = 1 + c * x;
         if (v <= 0) continue;
         double log_v = 3 * log(v);
         if (log(uniform(s)) < x * x / 2 + d - d * exp(log_v) + d * log_v)
             return log(d) + log_v + less;
     }
+    return (double)NAN;
 }
 
 /* Products of uniform numbers up to 10; transformed rejection beyond (Hoermann 1993). */
@@ -69,12 +74,12 @@ static double poisson(stream *s, double rate) {
     double k = 0;
     if (rate < 10) {
         double least = exp(-rate);
-        for (double product = uniform(s); product > least; product *= uniform(s)) k++;
+        for (double product = uniform(s); product > least && k < TRIES; product *= uniform(s)) k++;
         return k;
     }
     double b = 0.931 + 2.53 * sqrt(rate), a = -0.059 + 0.02483 * b;
     double inverse = 1.1239 + 1.1328 / (b - 3.4), quick = 0.9277 - 3.6224 / (b - 2);
-    for (;;) {
+    for (int i = 0; i < TRIES; i++) {
         double u = uniform(s) - 0.5, v = uniform(s), side = 0.5 - fabs(u);
         int sign;
         k = floor((2 * a / side + b) * u + rate + 0.43);
@@ -83,16 +88,18 @@ static double poisson(stream *s, double rate) {
         double bound = k * log(rate) - rate - lgamma_r(k + 1, &sign);
         if (log(v * inverse / (a / (side * side) + b)) <= bound) return k;
     }
+    return (double)NAN;
 }
 
-/* Above lo > 0, by an exponential (Robert 1995); far out that is all there is to it. */
-static double normal_tail(stream *s, double lo, double hi) {
+/* Above lo > 0, by an exponential of that rate (Robert 1995), of which a good part is below hi; far
+ * out, where it is within rounding of lo, that is all there is to it. */
+static double normal_tail(stream *s, double lo, double hi, double rate) {
     if (lo > 0x1p26) return fmin(lo - log(uniform(s)) / lo, hi);
-    double rate = (lo + sqrt(lo * lo + 4)) / 2;
-    for (;;) {
+    for (int i = 0; i < TRIES; i++) {
         double x = lo - log(uniform(s)) / rate;
         if (x <= hi && log(uniform(s)) <= -(x - rate) * (x - rate) / 2) return x;
     }
+    return (double)NAN;
 }
 
 /* A normal variate in [lo, hi]: by a normal where that often is inside, by the tail's exponential,
@@ -101,17 +108,20 @@ static double truncated(stream *s, double lo, double hi) {
     if (!(lo < hi)) return lo == hi ? lo : (double)NAN;
     if (hi < 0) return -truncated(s, -hi, -lo);
     if (lo <= 0 && hi - lo > 2) {
-        for (;;) {
+        for (int i = 0; i < TRIES; i++) {
             double x = normal(s);
             if (x >= lo && x <= hi) return x;
         }
+        return (double)NAN;
     }
-    if (lo > 0 && (hi - lo) * lo > 1) return normal_tail(s, lo, hi);
+    double rate = (lo + sqrt(lo * lo + 4)) / 2; /* of an exponential: at least 1 */
+    if (lo > 0 && (hi - lo) * rate > 1) return normal_tail(s, lo, hi, rate);
     double most = lo > 0 ? lo : 0; /* where the density is largest */
-    for (;;) {
+    for (int i = 0; i < TRIES; i++) {
         double x = lo + (hi - lo) * uniform(s);
         if (log(uniform(s)) <= (most - x) * (most + x) / 2) return x;
     }
+    return (double)NAN;
 }
 
 routine_need need_draw(const routine_call *c) {

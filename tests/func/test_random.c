@@ -171,6 +171,14 @@ static double low_tail(double x) {
     return 1 - tail(-x);
 }
 
+static double half(double x) {
+    return erf(x / sqrt(2));
+}
+
+static double low_half(double x) {
+    return 1 - half(-x);
+}
+
 static qn_tensor *many(qn_dtype d, double v) {
     const int64_t n = N;
     return qn_full(qn, d, 1, &n, v);
@@ -193,6 +201,9 @@ static void rejection_gives_the_distribution(void) {
         drawn("truncated", qn_truncated_normal(qn_key(qn, 8), d, 1, &n, -2, 2), 1, about_zero);
         drawn("narrow", qn_truncated_normal(qn_key(qn, 9), d, 1, &n, 0.25, 0.75), 1, narrow);
         drawn("tail", qn_truncated_normal(qn_key(qn, 10), d, 1, &n, 4, (double)INFINITY), 1, tail);
+        drawn("upper half", qn_truncated_normal(qn_key(qn, 12), d, 1, &n, 1e-9, 1e8), 1, half);
+        drawn("lower half", qn_truncated_normal(qn_key(qn, 13), d, 1, &n, -1e300, -1e-300), 1,
+              low_half);
         drawn("low tail", qn_truncated_normal(qn_key(qn, 11), d, 1, &n, -(double)INFINITY, -4), 1,
               low_tail);
     }

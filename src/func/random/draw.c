@@ -89,7 +89,7 @@ qn_tensor *qn_truncated_normal(qn_tensor *key, qn_dtype dtype, int rank, const i
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-/* The order of random numbers of 62 bits: no two are equal but once in 10^18 / n^2. */
+/* The order of random numbers of 64 bits: two are equal once in 3.7 * 10^19 / n^2 orders. */
 static qn_tensor *permuted(qn_tensor *key, int64_t n) {
     qn_tensor *high = qn_random_bits(qn_key_fold(key, 0), 1, &n);
     qn_tensor *low = qn_random_bits(qn_key_fold(key, 1), 1, &n);
