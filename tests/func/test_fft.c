@@ -219,6 +219,19 @@ static void frequencies_and_shifts_are_those_of_numpy(void) {
     for (int i = 0; i < 5; i++) CHECK_NEAR(y[i], i, 0, 0);
 }
 
+static void shifts_know_sizes_when_they_run(void) {
+    double y[8];
+    int64_t n = qn_var(qn, "n", 1, 8);
+    for (int64_t size = 1; size <= 8; size++) {
+        CHECK_INT(qn_bind(qn, n, size), 0);
+        qn_tensor *k = qn_cumsum(qn_full(qn, QN_F64, 1, &n, 1), 0);
+        read_doubles(qn_fftshift(k, 0, NULL), y);
+        for (int i = 0; i < size; i++) CHECK_NEAR(y[(i + size / 2) % size], i + 1, 0, 0);
+        read_doubles(qn_ifftshift(k, 0, NULL), y);
+        for (int i = 0; i < size; i++) CHECK(y[i] == (double)((i + size / 2) % size + 1));
+    }
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Of the sum of weights times the transform: it is linear, so a difference of any size is exact. */
@@ -329,6 +342,7 @@ int main(int argc, char **argv) {
     RUN(what_must_be_real_is_not_read);
     RUN(several_axes_are_one_after_the_other);
     RUN(frequencies_and_shifts_are_those_of_numpy);
+    RUN(shifts_know_sizes_when_they_run);
     RUN(gradients_are_differences);
     RUN(what_does_not_fit_is_refused);
     RUN(bits_do_not_depend_on_threads);

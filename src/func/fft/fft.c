@@ -285,8 +285,10 @@ static qn_tensor *shifted(qn_tensor *x, int n, const int *axes, bool back) {
     int all[QN_MAX_RANK];
     n = axes_given(x, false, n, axes, all);
     for (int i = 0; i < n; i++) {
-        int64_t size = x ? qn_dim(x, all[i]) : 0;
-        if (x && size > 1) x = qn_roll(x, all[i], back ? -(size / 2) : size / 2);
+        int64_t size = x ? qn_dim(x, all[i]) : 0; /* which may be an expression */
+        if (!x || size == 0 || size == 1) continue;
+        int64_t half = dim_op(tensor_ctx(x), size, '/', 2);
+        x = qn_roll(x, all[i], back ? dim_op(tensor_ctx(x), size, '-', half) : half);
     }
     return n < 0 ? NULL : x;
 }
