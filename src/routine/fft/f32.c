@@ -39,16 +39,15 @@ typedef struct ROW(width) {
     int64_t (*split)(const void *pairs, int64_t n, const fft_planes *x);
     int64_t (*join)(const fft_planes *x, int64_t n, double scale, void *pairs);
     int64_t (*apart)(const fft_planes *x, int64_t h, double scale, const void *roots, void *pairs);
-    int64_t (*together)(const void *pairs, int64_t h, const void *roots, const fft_planes *x);
 } ROW(width);
 
 /* The widest first. */
 static const ROW(width) * ROW(widths)(void) {
     static const ROW(width) all[] = {
 #ifdef __x86_64__
-        {8, long_pass, long_split, long_join, long_apart, long_together},
+        {8, long_pass, long_split, long_join, long_apart},
 #else
-        {4, short_pass, short_split, short_join, short_apart, short_together},
+        {4, short_pass, short_split, short_join, short_apart},
 #endif
         {.lanes = 1, .pass = single_pass},
     };

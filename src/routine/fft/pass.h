@@ -321,26 +321,6 @@ TARGET static int64_t OF(apart)(const fft_planes *x, int64_t h, double scale, co
     return k;
 }
 
-/* See load_halved. */
-TARGET static int64_t OF(together)(const void *pairs, int64_t h, const void *roots,
-                                   const fft_planes *x) {
-    const REAL *in = pairs, *w = roots;
-    int64_t k = 1;
-    for (; k + LANES <= h; k += LANES) {
-        VEC a = OF(load)(w + 2 * k), b = OF(load)(w + 2 * k + LANES), c = EVEN(a, b), s = ODD(a, b);
-        a = OF(load)(in + 2 * k), b = OF(load)(in + 2 * k + LANES);
-        VEC pr = EVEN(a, b), pi = ODD(a, b);
-        a = OF(load)(in + 2 * (h - k - LANES + 1)),
-        b = OF(load)(in + 2 * (h - k - LANES + 1) + LANES);
-        VEC qr = EVEN(a, b), qi = ODD(a, b);
-        qr = BACK(qr), qi = BACK(qi);
-        VEC dr = pr - qr, di = pi + qi;
-        OF(store)((REAL *)x->re + k, pr + qr - (di * c - dr * s));
-        OF(store)((REAL *)x->im + k, pi - qi + (dr * c + di * s));
-    }
-    return k;
-}
-
 #undef EVEN
 #undef ODD
 #undef LOWER
