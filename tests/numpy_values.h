@@ -49,6 +49,24 @@ X(qn_index_put(W, 1, ITEMS(QN_AT_PLACES(above(W, 2))), LINE(4, 10, 20, 30, 40), 
 X(qn_index_put(W, 2, ITEMS(QN_EVERY, QN_AT_PLACES(truth(LINE(3, 1, 0, 1)))), LINE(2, 8, 9),
   QN_COMBINE_SET), 2, DIMS(2, 3),
   8, 2, 9, 8, 5, 9)
+X(qn_index(W, 2, ITEMS(QN_AT_PLACES(truth(LINE(2, 0, 1))), QN_AT_PLACES(index_of(1, DIMS(2), DIMS(0, 1))))),
+  1, DIMS(2),
+  4, 5)
+X(qn_index(W, 2, ITEMS(QN_AT_PLACES(truth(LINE(2, 1, 1))), QN_AT_PLACES(index_of(1, DIMS(2), DIMS(0, 2))))),
+  1, DIMS(2),
+  1, 6)
+X(qn_index(W, 2, ITEMS(QN_AT_PLACES(truth(LINE(2, 0, 1))),
+  QN_AT_PLACES(index_of(2, DIMS(2, 1), DIMS(0, 1))))), 2, DIMS(2, 1),
+  4, 5)
+X(qn_index_put(W, 2, ITEMS(QN_AT_PLACES(truth(LINE(2, 0, 1))), QN_AT_PLACES(index_of(1, DIMS(2), DIMS(0, 1)))),
+  LINE(2, 50, 60), QN_COMBINE_SET), 2, DIMS(2, 3),
+  1, 2, 3, 50, 60, 6)
+X(qn_index_put(W, 2, ITEMS(QN_AT_PLACES(truth(LINE(2, 1, 0))), QN_AT_PLACES(truth(LINE(3, 1, 0, 1)))),
+  LINE(2, 50, 60), QN_COMBINE_SUM), 2, DIMS(2, 3),
+  51, 2, 63, 4, 5, 6)
+X(qn_index_put(W, 2, ITEMS(QN_AT_PLACES(truth(LINE(2, 1, 1))), QN_AT_PLACES(index_of(1, DIMS(2), DIMS(0, 1)))),
+  LINE(1, 9), QN_COMBINE_SET), 2, DIMS(2, 3),
+  9, 2, 3, 4, 9, 6)
 X(qn_masked_scatter(W, LINE(3, 0, 1, 1), LINE(4, 8, 9, 10, 11)), 2, DIMS(2, 3),
   1, 8, 9, 4, 10, 11)
 X(selected(W, above(W, 2), -1), 1, DIMS(6),

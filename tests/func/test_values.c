@@ -157,6 +157,14 @@ static void masks_outside_are_refused(void) {
     CHECK(!qn_index(x, 1, ITEMS(QN_AT_PLACES(five))));
     CHECK_INT(qn_error_code(qn), QN_ESHAPE);
     qn_clear_error(qn);
+    qn_index_item meet[2] = {QN_AT_PLACES(qn_cast(qn_ones(qn, QN_F32, 1, DIMS(3)), QN_BOOL)),
+                             QN_AT_PLACES(qn_zeros(qn, QN_I64, 1, DIMS(2)))};
+    CHECK(!qn_index(x, 2, meet));
+    CHECK_INT(qn_error_code(qn), QN_ESHAPE);
+    qn_clear_error(qn);
+    CHECK(!qn_index_put(x, 2, meet, qn_scalar(qn, QN_F32, 1), QN_COMBINE_SET));
+    CHECK_INT(qn_error_code(qn), QN_ESHAPE);
+    qn_clear_error(qn);
     CHECK_INT(qn_masked_select(x, five, -1, &v, NULL), QN_ESHAPE);
     qn_clear_error(qn);
     CHECK_INT(qn_nonzero(x, -2, &v, NULL), QN_ERANGE);

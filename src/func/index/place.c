@@ -5,7 +5,8 @@
  * beside arrays are arrays without axes, as NumPy has it.
  *
  * A mask stands for the vectors of its places, as many as it has axes (mask.c). Read, it has as
- * many as are true, a number that is read; written, as many as src has elements for.
+ * many as are true, a number that is read; written, as many as src has elements for, or, beside
+ * another mask or an array, with which its places are broadcast, as many as are true.
  *
  * Reading by k arrays is one GATHER: their axes are merged to one, and so are the indices. Writing
  * is one SCATTER into the flat elements. The place of an element is linear in each index, so places
@@ -40,13 +41,17 @@ static bool is_mask(const qn_index_item *item) {
            qn_dtype_of(t) == QN_BOOL && func_rank(t) > 0;
 }
 
-/* Elements of an array that stands beside masks, which must have as many; else -1. */
-static int64_t beside_masks(int n, const qn_index_item *items) {
-    for (int i = 0; i < n; i++)
-        if (items[i].kind == QN_INDEX_ARRAY && !is_mask(&items[i]) && func_rank(items[i].array) &&
-            qn_dim(items[i].array, -1) != 1)
-            return qn_dim(items[i].array, -1);
-    return -1;
+/* Is there a mask whose places are broadcast with those of another or with an array? Then how they
+ * meet depends on how many they are. */
+static bool masks_meet(int n, const qn_index_item *items) {
+    int masks = 0, arrays = 0;
+    for (int i = 0; i < n; i++) {
+        bool is = is_mask(&items[i]);
+        masks += is;
+        arrays += !is && items[i].kind == QN_INDEX_ARRAY && func_rank(items[i].array) &&
+                  qn_dim(items[i].array, -1) != 1;
+    }
+    return masks > 1 || (masks && arrays);
 }
 
 /* The mask lies on x's axes from `axis` on. */
@@ -233,8 +238,7 @@ qn_tensor *qn_index(qn_tensor *x, int n, const qn_index_item *items) {
     indexing w;
     index_list list;
     if (!items_there(x, "index", n, items)) return func_end(f, NULL);
-    if (!masks_listed(&list, x, "index", n, items, beside_masks(n, items)))
-        return func_end(f, NULL);
+    if (!masks_listed(&list, x, "index", n, items, -1)) return func_end(f, NULL);
     return func_end(f, walk(&w, x, "index", list.n, list.item) ? read_by_arrays(&w) : NULL);
 }
 
@@ -266,13 +270,13 @@ static qn_tensor *places(qn_tensor *x, int n, const qn_index_item *items) {
     return t ? arrays_placed(&w, t, more) : NULL;
 }
 
-/* Elements of src along the axis of masks alone, counted from the last: where that is in the result
- * tells a walk with a bound of any size. -1: src has one for all. */
+/* Elements of src along the axis of a mask alone, counted from the last: where that is in the
+ * result tells a walk with a bound of any size; as many as the mask has if src has one for all.
+ * -1: how many are true must be read. */
 static int64_t bound_of_put(qn_tensor *x, int n, const qn_index_item *items, const qn_tensor *src) {
     indexing w;
     index_list list;
-    int64_t beside = beside_masks(n, items);
-    if (beside >= 0) return beside;
+    if (masks_meet(n, items)) return -1;
     if (!masks_listed(&list, x, "index_put", n, items, 0) || !list.masks) return 0;
     if (!walk(&w, x, "index_put", list.n, list.item)) return 0;
     int behind = func_rank(w.view) - (neighbours(&w) ? w.axis[0] + w.arrays : w.arrays);
