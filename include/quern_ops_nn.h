@@ -36,11 +36,11 @@ typedef enum qn_pool_kind {
 typedef struct qn_pool_options {
     size_t size; /* QN_POOL_OPTIONS() */
     qn_pool_kind kind;
-    double p; /* of QN_POOL_NORM */
+    double p; /* of QN_POOL_NORM; INFINITY: the largest |x| */
     int64_t stride[3], dilation[3], before[3], after[3];
     bool same;
     bool ceil; /* windows count, too, that begin in the image or its padding and reach beyond it */
-    bool exclude_padding; /* QN_POOL_AVG: only what is of the image counts */
+    bool exclude_padding; /* QN_POOL_AVG: only what is of the image counts; 0 of a window without */
     bool adaptive; /* sizes are how many places there are, place i of m being over [floor(i n/m),
                     * ceil((i+1) n/m)); all of 1: one window over all. The others do not matter */
     bool channels_last;
@@ -323,7 +323,7 @@ QN_API qn_tensor *qn_dirichlet(qn_tensor *key, qn_tensor *alpha);
  * rate and NaN; by the host (Hoermann 1993) */
 QN_API qn_tensor *qn_poisson(qn_tensor *key, qn_tensor *rate);
 /* normal floats of mean 0 and variance 1 between lo and hi, others not being there; by the host
- * (Robert 1995) */
+ * (Robert 1995), in f64, rounded to the dtype in the end, which a bound may be, too */
 QN_API qn_tensor *qn_truncated_normal(qn_tensor *key, qn_dtype dtype, int rank,
                                       const int64_t *shape, double lo, double hi);
 /* [n]: the numbers from 0 to n - 1, in i64, in an order of which all are alike */

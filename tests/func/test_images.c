@@ -49,6 +49,7 @@ static span window(const qn_pool_options *o, int i, int64_t at, int64_t n, int64
     s.to = s.from + (size - 1) * s.step + 1;
     for (int64_t k = s.from; k < s.to; k += s.step)
         s.count += o->exclude_padding ? k >= 0 && k < n : k < n + o->after[i];
+    if (!s.count) s.count = 1; /* of nothing the mean is 0 */
     return s;
 }
 
@@ -66,9 +67,11 @@ static double pooled(const qn_pool_options *o, int64_t plane, span h, span w, in
         for (int64_t x = w.from; x < w.to; x += w.step) {
             if (y < 0 || x < 0 || y >= H || x >= W) continue;
             long double v = pixel(plane, y, x);
+            if (o->kind == QN_POOL_NORM) v = fabsl(v);
             if (v > most) most = v, *at = y * W + x;
-            sum += o->kind == QN_POOL_NORM ? powl(fabsl(v), o->p) : v;
+            sum += o->kind == QN_POOL_NORM && !isinf(o->p) ? powl(v, o->p) : v;
         }
+    if (o->kind == QN_POOL_NORM && isinf(o->p)) return (double)most;
     if (o->kind == QN_POOL_MAX) return (double)most;
     return (double)(o->kind == QN_POOL_AVG ? sum / (h.count * w.count) : powl(sum, 1 / o->p));
 }
@@ -110,6 +113,69 @@ static void pools_as_loops_do(void) {
             o.after[i] = below(size[i] / 2 + 1);
         }
         check_pool(&o, size);
+    }
+}
+
+static void norms_of_any_power(void) {
+    const int64_t size[2] = {3, 2};
+    for (int k = 0; k < 3; k++) {
+        qn_pool_options o = QN_POOL_OPTIONS(.kind = QN_POOL_NORM, .p = (double)INFINITY);
+        o.adaptive = k == 2;
+        o.stride[0] = 2, o.stride[1] = o.dilation[0] = o.dilation[1] = 1;
+        o.before[0] = o.after[1] = k == 1;
+        check_pool(&o, size);
+    }
+}
+
+/* Windows wholly in the padding, in one axis and in both. */
+static void of_nothing_the_mean_is_nothing(void) {
+    for (int k = 0; k < 3; k++) {
+        qn_pool_options o = QN_POOL_OPTIONS(.kind = QN_POOL_AVG, .exclude_padding = true);
+        o.before[0] = 5, o.after[1] = k ? 4 : 0;
+        o.stride[0] = o.stride[1] = 1;
+        o.dilation[0] = o.dilation[1] = 1 + k / 2;
+        check_pool(&o, DIMS(2, 3));
+    }
+}
+
+static void ceil_counts_windows_larger_than_the_image(void) {
+    qn_tensor *x = qn_from(qn, QN_F64, 4, DIMS(1, 1, 1, 4), (const double[]){1, 2, 3, 4});
+    qn_pool_options o = QN_POOL_OPTIONS(.kind = QN_POOL_AVG, .ceil = true, .stride = {1, 2});
+    if (read_as("one window", qn_pool(x, DIMS(1, 5), &o), 1, 1)) CHECK(got[0] == 2.5);
+    o.kind = QN_POOL_MAX;
+    if (read_as("one window", qn_pool(x, DIMS(1, 5), &o), 1, 1)) CHECK(got[0] == 4);
+    CHECK(!qn_pool(x, DIMS(1, 6), &o)); /* PyTorch: no window */
+    CHECK_INT(qn_error_code(qn), QN_ESHAPE);
+    qn_clear_error(qn);
+}
+
+/* Padding is as low as the image: the place is one of the image all the same, the first. */
+static void places_of_lowest_elements_are_inside(void) {
+    const double v[8] = {-(double)INFINITY, -(double)INFINITY, -(double)INFINITY, 7,
+                         -(double)INFINITY, -(double)INFINITY, -(double)INFINITY, -128};
+    const struct {
+        qn_dtype d;
+        int64_t before[2], step[2];
+        int64_t want[20];
+    } c[] = {{QN_F32, {0, 1}, {1, 1}, {0, 0, 1, 3, 4, 4, 5, 7}},
+             {QN_F64, {1, 1}, {1, 1}, {0, 0, 1, 3, 0, 0, 1, 3}},
+             {QN_F64, {0, 3}, {1, 2}, {1, 0, 1, 0, 3, 5, 4, 5, 4, 7}},
+             {QN_I8, {0, 1}, {1, 1}, {0, 0, 1, 3, 4, 4, 5, 6}}};
+    for (int i = 0; i < 4; i++) {
+        int64_t at[20], n;
+        qn_pool_options o = QN_POOL_OPTIONS(.stride = {1, 1});
+        for (int a = 0; a < 2; a++) o.before[a] = c[i].before[a], o.dilation[a] = c[i].step[a];
+        qn_tensor *x = qn_from(qn, QN_F64, 4, DIMS(1, 1, 2, 4), v), *most, *place;
+        if (c[i].d == QN_I8) x = qn_maximum(x, qn_like(x, -128));
+        x = qn_cast(x, c[i].d);
+        const int64_t *size = DIMS(1 + c[i].before[0], 2);
+        CHECK_INT(qn_max_pool_index(x, size, &o, &most, &place), 0);
+        CHECK_INT(qn_read(place, at, sizeof at), 0);
+        n = qn_numel(place);
+        for (int k = 0; k < n; k++) CHECK_INT(at[k], c[i].want[k]);
+        qn_tensor *same = qn_eq(most, qn_pool(x, size, &o));
+        if (!read_as("values", same, qn_dim(place, 2), qn_dim(place, 3))) continue;
+        for (int k = 0; k < n; k++) CHECK(got[k] == 1);
     }
 }
 
@@ -222,6 +288,20 @@ static void images_become_other_sizes(void) {
     }
 }
 
+/* More places than the scale gives: behind the image it goes on as it ends. */
+static void places_beyond_the_image_have_its_end(void) {
+    qn_tensor *x = qn_from(qn, QN_F64, 4, DIMS(1, 1, 1, 4), (const double[]){1, 2, 3, 4});
+    for (int k = 0; k < 4; k++) {
+        qn_interpolate_options o = QN_INTERPOLATE_OPTIONS(.antialias = true, .scale = {0, 1});
+        o.mode = k % 2 ? QN_INTERPOLATE_CUBIC : QN_INTERPOLATE_LINEAR;
+        if (k / 2) o.scale[1] = 0.5;
+        qn_tensor *y = qn_interpolate(x, DIMS(1, 9), &o);
+        if (!read_as("beyond", y, 1, 9)) continue;
+        for (int i = 0; i < 4 && !(k / 2); i++) CHECK_NEAR(got[i], i + 1, 1e-14, 0);
+        for (int i = 4; i < 9; i++) CHECK(got[i] > 3 && got[i] < 4.5 && got[i] == got[8]);
+    }
+}
+
 /* ---- grids and columns ----------------------------------------------------------------------- */
 
 static double edge(double at, int64_t n, qn_grid_padding pad, bool align) {
@@ -316,8 +396,13 @@ int main(int argc, char **argv) {
     for (int d = 0; d < 2; d++) {
         qn = qn_open(&QN_OPTIONS(.device = d ? "cpu" : "ref", .threads = 2));
         RUN(pools_as_loops_do);
+        RUN(norms_of_any_power);
+        RUN(of_nothing_the_mean_is_nothing);
+        RUN(ceil_counts_windows_larger_than_the_image);
+        RUN(places_of_lowest_elements_are_inside);
         RUN(windows_of_samples_and_back);
         RUN(images_become_other_sizes);
+        RUN(places_beyond_the_image_have_its_end);
         RUN(grids_read_between_places);
         RUN(columns_are_windows_and_go_back);
         RUN(what_does_not_fit_is_refused);

@@ -77,15 +77,15 @@ bool conv_count(conv *c, const qn_tensor *x) {
     if (c->o.same && !same_padding(c, x)) return false;
     for (int i = 0; i < c->space; i++) {
         int64_t around = sat_add(c->o.before[i], c->o.after[i]), room;
-        if (c->n[i] >= 0 && sat_add(c->n[i], around) < conv_reach(c, i))
+        int64_t beyond = c->ceil ? c->o.stride[i] - 1 : 0; /* as far may the last one reach */
+        if (c->n[i] >= 0 && sat_add(c->n[i], sat_add(around, beyond)) < conv_reach(c, i))
             return tensor_unfit("x", x, NULL, NULL,
                                 "the window reaches over %lld places of spatial axis %d, which has "
                                 "%lld with its padding",
                                 (long long)conv_reach(c, i), i,
                                 (long long)sat_add(c->n[i], around)),
                    false;
-        room = dim_op(qn, dim_op(qn, c->n[i], '+', around), '-', conv_reach(c, i));
-        if (c->ceil) room = dim_op(qn, room, '+', c->o.stride[i] - 1);
+        room = dim_op(qn, dim_op(qn, c->n[i], '+', sat_add(around, beyond)), '-', conv_reach(c, i));
         c->places[i] = dim_op(qn, dim_op(qn, room, '/', c->o.stride[i]), '+', 1);
         if (c->places[i] == DIM_BAD) return false;
         if (!c->ceil || c->o.stride[i] == 1) continue;

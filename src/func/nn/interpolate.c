@@ -131,6 +131,7 @@ static qn_tensor *by_filter(qn_tensor *x, const resize *r) {
     if (!i || !k) return NULL;
     qn_tensor *half = number(i, 0.5), *zero = number(i, 0), *n = number(i, (double)r->n);
     qn_tensor *center = qn_mul(qn_add(i, half), number(i, r->scale));
+    if (!r->align) center = qn_minimum(center, n); /* what is behind the image is as its end */
     qn_tensor *lo = qn_add(qn_sub(center, number(i, reach)), half);
     qn_tensor *hi = qn_add(qn_add(center, number(i, reach)), half);
     lo = qn_maximum(qn_floor(lo), zero);

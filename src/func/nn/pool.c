@@ -263,8 +263,16 @@ static double lowest(qn_dtype d) {
     return dtype_is_float(d) ? -dtype_top(d) : (double)monoid_identity(MONOID_MAX, 0, d).i;
 }
 
+/* How many places of the windows of an axis are in front of the image. */
+static qn_tensor *in_front(const pooling *p, int i) {
+    qn_tensor *start = p->at[i].start;
+    int64_t step = p->c.o.dilation[i];
+    qn_tensor *front = qn_floor_div(plus(qn_neg(start), step - 1), func_size(start, step));
+    return qn_maximum(front, qn_like(start, 0));
+}
+
 /* How many places the windows of an axis have that count; NULL: all have as many. Those of padding
- * count unless they are excluded, those beyond it never. */
+ * count unless they are excluded, those beyond it never. Of none, whose sum is 0, it says 1. */
 static qn_tensor *counts(const pooling *p, int i) {
     const pool_axis *a = &p->at[i];
     qn_tensor *start = a->start;
@@ -273,13 +281,11 @@ static qn_tensor *counts(const pooling *p, int i) {
     qn_ctx *qn = tensor_ctx(start);
     int64_t step = p->c.o.dilation[i];
     int64_t last = p->o.exclude_padding ? a->n : dim_op(qn, a->n, '+', p->c.o.after[i]);
-    /* places to the end of what counts, and in front of its beginning: rounded up by the step */
-    qn_tensor *room = qn_sub(func_size(start, last), start), *front = qn_neg(start);
-    qn_tensor *by = func_size(start, step), *zero = qn_like(start, 0);
+    /* places to the end of what counts: rounded up by the step */
+    qn_tensor *room = qn_sub(func_size(start, last), start), *by = func_size(start, step);
     room = qn_minimum(qn_floor_div(plus(room, step - 1), by), func_size(start, a->size));
-    if (!p->o.exclude_padding) return room;
-    front = qn_maximum(qn_floor_div(plus(front, step - 1), by), zero);
-    return qn_sub(room, front);
+    if (p->o.exclude_padding) room = qn_sub(room, in_front(p, i));
+    return qn_maximum(room, qn_like(room, 1));
 }
 
 static qn_tensor *averaged(const pooling *p, qn_tensor *x) {
@@ -300,9 +306,17 @@ static qn_tensor *averaged(const pooling *p, qn_tensor *x) {
     return qn_div(pieces ? t : build_reduce(OP_SUM, t, mask, false), divisor);
 }
 
+static qn_tensor *largest(const pooling *p, qn_tensor *x, double outside) {
+    uint32_t mask;
+    if (in_pieces(p, FEW_OF_AXIS, FEW_MAX)) return piece_max(p, x, 0);
+    x = pool_windows(p, x, outside, &mask);
+    return x ? build_reduce(OP_MAX, x, mask, false) : NULL;
+}
+
 static qn_tensor *normed(const pooling *p, qn_tensor *x) {
     uint32_t mask;
     double e = p->o.p;
+    if (isinf(e)) return largest(p, qn_abs(x), 0);
     qn_tensor *powers = e == 2 ? qn_square(x) : qn_pow(qn_abs(x), qn_like(x, e));
     powers = e == 1 ? qn_abs(x) : powers;
     if (in_pieces(p, FEW_OF_AXIS, FEW_SUMS)) {
@@ -316,15 +330,10 @@ static qn_tensor *normed(const pooling *p, qn_tensor *x) {
 
 static qn_tensor *pooled(qn_tensor *x, const int64_t *size, const qn_pool_options *o) {
     pooling p;
-    uint32_t mask;
     if (!x || !pool_read(&p, x, size, o)) return NULL;
     if (!(p.o.adaptive ? pool_adaptive(&p, x) : pool_regular(&p, x))) return NULL;
     qn_dtype d = qn_dtype_of(x);
-    if (p.o.kind == QN_POOL_MAX && in_pieces(&p, FEW_OF_AXIS, FEW_MAX)) return piece_max(&p, x, 0);
-    if (p.o.kind == QN_POOL_MAX) {
-        x = pool_windows(&p, x, lowest(d), &mask);
-        return x ? build_reduce(OP_MAX, x, mask, false) : NULL;
-    }
+    if (p.o.kind == QN_POOL_MAX) return largest(&p, x, lowest(d));
     x = func_widen(func_float(x));
     x = p.o.kind == QN_POOL_AVG ? averaged(&p, x) : normed(&p, x);
     return func_as(x, dtype_is_float(d) ? d : QN_F32);
@@ -365,6 +374,17 @@ qn_tensor *qn_avg_pool(qn_tensor *x, const int64_t *size, const qn_conv_options 
 
 /* ---- the largest, and where it is ------------------------------------------------------------ */
 
+/* Where along axis i the k-th places of windows are. Of equals the first is the largest, so that
+ * one in front of the image, where the lowest of all numbers stands, is found only where no place
+ * of the window has more: then it is the first inside. A window with none has the image's end. */
+static qn_tensor *place_along(const pooling *p, qn_tensor *k, int i) {
+    const pool_axis *a = &p->at[i];
+    bool front = a->moved && p->c.o.before[i];
+    if (front) k = qn_maximum(k, in_front(p, i));
+    k = qn_add(times(k, a->moved ? p->c.o.dilation[i] : 1), a->start);
+    return front ? qn_minimum(k, plus(func_size(k, a->n), -1)) : k;
+}
+
 /* [N, C, places..]: where in the spatial axes, flat, the largest of each window is. */
 static qn_tensor *places_of_max(const pooling *p, qn_tensor *x) {
     int axes[SPACE];
@@ -376,8 +396,7 @@ static qn_tensor *places_of_max(const pooling *p, qn_tensor *x) {
     for (int i = p->c.space; i-- > 0 && k;) {
         const pool_axis *a = &p->at[i];
         qn_tensor *size = func_size(k, a->size), *at = i ? qn_mod(k, size) : k;
-        int64_t step = a->moved ? p->c.o.dilation[i] : 1;
-        at = times(qn_add(times(at, step), a->start), stride);
+        at = times(place_along(p, at, i), stride);
         flat = flat ? qn_add(flat, at) : at;
         k = qn_floor_div(k, size);
         stride = dim_op(tensor_ctx(x), stride, '*', a->n);
