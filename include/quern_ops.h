@@ -641,10 +641,11 @@ QN_API qn_tensor *qn_embedding(qn_tensor *weight, qn_tensor *index);
  * which broadcast together and come where they stand, or in front where they are apart; e.g. 3,
  * (qn_index_item[]){QN_ELLIPSIS, QN_SLICE(1, -1, 1), QN_AT_PLACES(t)}; a bool array stands for the
  * places where it is true: their number is read, which runs the graph (nonzero, masked_select and
- * where need not) */
+ * where need not); they broadcast with arrays as others do */
 QN_API qn_tensor *qn_index(qn_tensor *x, int n, const qn_index_item *items);
 /* x with src, broadcast to what index gives, combined into those places; with QN_COMBINE_SET the
- * last one stays, with QN_COMBINE_SUM all are added */
+ * last one stays, with QN_COMBINE_SUM all are added; how many places a bool array has is read only
+ * where it stands beside another or an array of integers */
 QN_API qn_tensor *qn_index_put(qn_tensor *x, int n, const qn_index_item *items, qn_tensor *src,
                                qn_combine combine);
 /* x with slice i of src in place of slice index[i], a negative one from the end; the last one stays
@@ -788,7 +789,8 @@ QN_API qn_tensor *qn_kron(qn_tensor *x, qn_tensor *y);
 QN_API qn_tensor *qn_fft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
 /* the inverse of fft: e^(+2 pi i j k / n) */
 QN_API qn_tensor *qn_ifft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
-/* fft of real numbers, without pairs: its first n/2 + 1 numbers, as pairs */
+/* fft of real numbers, without pairs: its first n/2 + 1 numbers, as pairs; an infinite element of
+ * an even number of them makes NaN of what would be infinite */
 QN_API qn_tensor *qn_rfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
 /* the inverse of rfft: n real numbers, 0: 2 (size - 1); imaginary parts that should be 0 are not
  * read */

@@ -354,10 +354,11 @@ X(TENSOR, index, (qn_tensor *x, int n, const qn_index_item *items), -, 0, 0,
   "integers, which broadcast together and come where they stand, or in front where they are "
   "apart; e.g. 3, (qn_index_item[]){QN_ELLIPSIS, QN_SLICE(1, -1, 1), QN_AT_PLACES(t)}; a bool "
   "array stands for the places where it is true: their number is read, which runs the graph "
-  "(nonzero, masked_select and where need not)")
+  "(nonzero, masked_select and where need not); they broadcast with arrays as others do")
 X(TENSOR, index_put, (qn_tensor *x, int n, const qn_index_item *items, qn_tensor *src, qn_combine combine), -, 0, 0,
   "x with src, broadcast to what index gives, combined into those places; with QN_COMBINE_SET "
-  "the last one stays, with QN_COMBINE_SUM all are added")
+  "the last one stays, with QN_COMBINE_SUM all are added; how many places a bool array has is "
+  "read only where it stands beside another or an array of integers")
 X(TENSOR, index_copy, (qn_tensor *x, qn_tensor *index, qn_tensor *src, int axis), -, 0, 0,
   "x with slice i of src in place of slice index[i], a negative one from the end; the last one "
   "stays")
@@ -478,7 +479,8 @@ X(TENSOR, fft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
 X(TENSOR, ifft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
   "the inverse of fft: e^(+2 pi i j k / n)")
 X(TENSOR, rfft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
-  "fft of real numbers, without pairs: its first n/2 + 1 numbers, as pairs")
+  "fft of real numbers, without pairs: its first n/2 + 1 numbers, as pairs; an infinite element "
+  "of an even number of them makes NaN of what would be infinite")
 X(TENSOR, irfft, (qn_tensor *x, int64_t n, int axis, qn_fft_norm norm), -, 0, 0,
   "the inverse of rfft: n real numbers, 0: 2 (size - 1); imaginary parts that should be 0 are not"
   " read")
@@ -711,7 +713,7 @@ X(TENSOR, poisson, (qn_tensor *key, qn_tensor *rate), -, 0, 0,
   "rate and NaN; by the host (Hoermann 1993)")
 X(TENSOR, truncated_normal, (qn_tensor *key, qn_dtype dtype, int rank, const int64_t *shape, double lo, double hi), -, 0, 0,
   "normal floats of mean 0 and variance 1 between lo and hi, others not being there; by the host "
-  "(Robert 1995)")
+  "(Robert 1995), in f64, rounded to the dtype in the end, which a bound may be, too")
 X(TENSOR, permutation, (qn_tensor *key, int64_t n), -, 0, 0,
   "[n]: the numbers from 0 to n - 1, in i64, in an order of which all are alike")
 X(TENSOR, shuffle, (qn_tensor *key, qn_tensor *x, int axis), -, 0, 0,
