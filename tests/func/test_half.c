@@ -212,8 +212,8 @@ static void casts_of_halves_add_no_kernel_and_no_wide_intermediate(void) {
     qn_close(qn);
 }
 
-/* A user's own chain with its gradient: what is kept for the way back is kept narrow but for the sum
- * of a product that a function is taken of before it is rounded (docs/limits.md). */
+/* A user's own chain with its gradient: what is kept for the way back is kept narrow but for the
+ * sum of a product that a function is taken of before it is rounded (docs/limits.md). */
 static void chains_of_halves_keep_little_wide(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "null"));
     uint64_t arena[2];
