@@ -101,7 +101,7 @@ INLINE void merge_halves(vector *v, const int half) {
 }
 
 INLINE __mmask16 lanes_left(int64_t left) {
-    return left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
+    return (__mmask16)(left >= LANES ? 0xffffu : left <= 0 ? 0u : (1u << left) - 1);
 }
 
 /* Sixteen words a vector, in order across 4, 8 or 16 of them; each is code once, for it is long. */
