@@ -11,14 +11,15 @@ static inline bool device_opens(const void *name) {
     return qn && qn_error_code(qn) == QN_OK;
 }
 
-/* Asked once: a driver's threads may hold its locks when a later process is forked. */
+/* Asked once of each: a driver's threads may hold its locks when a later process is forked. */
 static inline bool device_here(const char *name) {
-    static const char *asked;
-    static bool here;
-    if (asked && !strcmp(asked, name)) return here;
-    here = test_apart(device_opens, name);
-    asked = name;
-    return here;
+    static const char *asked[8];
+    static bool here[8];
+    int i = 0;
+    while (i < 7 && asked[i] && strcmp(asked[i], name)) i++;
+    if (!asked[i]) here[i] = test_apart(device_opens, name);
+    asked[i] = name;
+    return here[i];
 }
 
 #endif

@@ -627,6 +627,8 @@ static void the_first_step_of_a_fresh_module_has_every_steps_plan(void) {
         if (step) CHECK_INT(at[step].plans, at[0].plans);
         if (step) CHECK_INT(at[step].compiles, at[0].compiles);
     }
+    qn_optimizer_free(adam);
+    qn_module_free(m);
     qn_close(own);
 }
 
