@@ -139,15 +139,15 @@ halve i -> io ii
 X
 
 # Build, generate what C cannot include, test.
-cp tests/tables/rows.c "$tree/tests/tables/test_rows.c"
+cp tests/tables/rows.c "$tree/tests/tables/test_new_rows.c"
 check generates python3 "$tree/tools/gen.py"
 make_in() { make -C "$tree" -j"$jobs" BUILD=build CFLAGS="-O0 -Wno-error -Werror=switch" --no-print-directory "$@"; }
 run() { (cd "$tree" && build/tests/"$@"); }
 check builds make_in build/libquern.a
-check builds_tests make_in build/tests/test_rows build/tests/test_math build/tests/test_transform_docs \
+check builds_tests make_in build/tests/test_new_rows build/tests/test_math build/tests/test_transform_docs \
     build/tests/test_grad build/tests/test_dtype
 check writes_the_page sh -c "cd '$tree' && build/tests/test_transform_docs --print >docs/transforms.md"
-check rows_mean_what_they_say run test_rows
+check rows_mean_what_they_say run test_new_rows
 check operation_in_the_tests_of_functions run test_math f32_functions a_function_costs
 check operation_in_the_tests_of_gradients run test_grad every_elementwise_row
 check transform_in_the_reference run test_transform_docs
