@@ -157,9 +157,14 @@ static void open_step(const float *data) {
     optimizer = qn_optimizer_new(qn, 1, &state, &o);
 }
 
+static void shut(void) {
+    qn_optimizer_free(optimizer);
+    qn_close(qn);
+}
+
 static void close_step(void) {
     if (qn_error_code(qn) != QN_OK) FAIL("%s", qn_error(qn));
-    qn_close(qn);
+    shut();
 }
 
 /* The state after two steps of the other data, without a static graph. */
@@ -190,7 +195,7 @@ static void captured(const char *name, void (*assign)(void), qn_code (*happens)(
         CHECK_INT(qn_error_code(qn), QN_EGRAPH);
         if (happens == nothing) FAIL("%s: %s", name, qn_error(qn));
         refused++;
-        qn_close(qn);
+        shut();
         return;
     }
     CHECK_INT(qn_write(state, start, sizeof start), QN_OK);
@@ -301,7 +306,7 @@ static void a_constant_that_is_assigned_to_is_an_error(void) {
     CHECK(!qn_plan_new(qn, 1, &x, 1, &y));
     CHECK_INT(qn_error_code(qn), QN_EGRAPH);
     CHECK(strstr(qn_error(qn), "constant") && strstr(qn_error(qn), "qn_from"));
-    qn_close(qn);
+    shut();
 }
 
 int main(int argc, char **argv) {
