@@ -340,7 +340,8 @@ static void write_metadata(saver *s) {
     str_add(&s->header, s->n ? "}," : "}");
 }
 
-static void write_entry(saver *s, const entry *e) {
+static void write_entry(saver *s, entry *e) {
+    e->at = s->header.len;
     write_text(s, e->name, "name");
     str_addf(&s->header, ":{\"dtype\":\"%s\",\"shape\":[", dtype_rows[e->dtype].file);
     for (int k = 0; k < e->rank; k++)
@@ -353,8 +354,11 @@ static void write_entry(saver *s, const entry *e) {
 static void check_header(saver *s) {
     json_fault fault;
     const json *v = json_parse(&s->a, s->header.s, s->header.len, &fault);
-    if (!v)
-        raise_error(s->ctx, QN_EARG, "save: %s, at byte %zu", fault.what, SIZE_FIELD + fault.at);
+    if (v) return;
+    const char *name = NULL; /* of the tensor at the fault; NULL: it is in the metadata */
+    for (int i = 0; i < s->n && s->entry[i].at <= fault.at; i++) name = s->entry[i].name;
+    if (!name) raise_error(s->ctx, QN_EARG, "save: metadata: %s", fault.what);
+    raise_error(s->ctx, QN_EARG, "save: tensor \"%.100s\": %s", name, fault.what);
 }
 
 static void make_header(saver *s) {

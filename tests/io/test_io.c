@@ -254,7 +254,7 @@ static void bad_calls_give_errors(void) {
     qn_ctx *qn = qn_open(NULL);
     qn_tensor *t = qn_from(qn, QN_F32, 1, (int64_t[]){1}, &(float){1});
     static const char *const names[] = {"a", "a"}, *const reserved[] = {"__metadata__"};
-    static const char *const bad_text[] = {"\xff"};
+    static const char *const bad_text[] = {"\xff"}, *const twice[] = {"k", "1", "k", "2"};
     qn_tensor *ts[] = {t, t}, *none[] = {NULL};
 #define EXPECT(call, code)                                                                         \
     do {                                                                                           \
@@ -266,7 +266,14 @@ static void bad_calls_give_errors(void) {
     EXPECT(qn_save(qn, in_folder("x"), 1, NULL, ts, NULL), QN_ENULL);
     EXPECT(qn_save(qn, in_folder("x"), 1, names, none, NULL), QN_ENULL);
     EXPECT(qn_save(qn, in_folder("x"), -1, names, ts, NULL), QN_EARG);
-    EXPECT(qn_save(qn, in_folder("x"), 2, names, ts, NULL), QN_EARG);
+    CHECK_INT(qn_save(qn, in_folder("x"), 2, names, ts, NULL), QN_EARG);
+    CHECK(strstr(qn_error(qn), "save: tensor \"a\": a name that was there before"));
+    qn_clear_error(qn);
+    CHECK_INT(qn_save(qn, in_folder("x"), 1, names, ts,
+                      &QN_SAVE_OPTIONS(.pairs = 2, .metadata = twice)),
+              QN_EARG);
+    CHECK(strstr(qn_error(qn), "save: metadata: a name that was there before"));
+    qn_clear_error(qn);
     EXPECT(qn_save(qn, in_folder("x"), 1, reserved, ts, NULL), QN_EARG);
     EXPECT(qn_save(qn, in_folder("x"), 1, bad_text, ts, NULL), QN_EARG);
     EXPECT(qn_save(qn, in_folder("no/such/folder"), 1, names, ts, NULL), QN_EIO);
