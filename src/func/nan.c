@@ -66,8 +66,8 @@ static qn_tensor *nan_spread(qn_tensor *x, uint32_t mask, double correction, boo
     qn_tensor *wide = func_widen(x), *there = qn_eq(wide, wide);
     qn_tensor *off = qn_sub(instead_of_nan(wide, 0), nanmean(wide, mask, true));
     off = qn_where(there, off, qn_like(wide, 0));
-    qn_tensor *sum = build_reduce(OP_SUM, qn_mul(off, off), mask, keepdims);
     qn_tensor *count = count_true(there, mask, keepdims, qn_dtype_of(wide));
+    qn_tensor *sum = func_squares(off, count, mask, keepdims);
     count = qn_maximum(qn_sub(count, qn_like(count, correction)), qn_like(count, 0));
     return func_as(qn_div(sum, count), d);
 }

@@ -46,14 +46,22 @@ qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims) {
     return func_as(qn_div(sum, func_size(wide, func_count(x, mask))), qn_dtype_of(x));
 }
 
+qn_tensor *func_squares(qn_tensor *d, qn_tensor *count, uint32_t mask, bool keepdims) {
+    qn_tensor *squares = build_reduce(OP_SUM, qn_mul(d, d), mask, keepdims);
+    qn_tensor *left = build_reduce(OP_SUM, d, mask, keepdims);
+    qn_tensor *lost = qn_minimum(qn_mul(left, qn_div(left, count)), squares);
+    qn_tensor *finite = qn_lt(squares, qn_like(squares, (double)INFINITY));
+    return qn_sub(squares, qn_detach(qn_where(finite, lost, qn_like(squares, 0))));
+}
+
 /* Around the mean, in two passes: the textbook's single pass cancels. */
 static qn_tensor *spread(qn_tensor *x, uint32_t mask, double correction, bool keepdims) {
     x = func_float(x);
     if (!x) return NULL;
     qn_tensor *wide = func_widen(x);
     qn_tensor *d = qn_sub(wide, func_mean(wide, mask, true));
-    qn_tensor *sum = build_reduce(OP_SUM, qn_mul(d, d), mask, keepdims);
     qn_tensor *count = func_size(wide, func_count(x, mask));
+    qn_tensor *sum = func_squares(d, count, mask, keepdims);
     if (correction != 0) {
         count = qn_sub(count, qn_like(count, correction));
         count = qn_maximum(count, qn_like(count, 0));

@@ -269,9 +269,9 @@ static void bad_calls_give_errors(void) {
     CHECK_INT(qn_save(qn, in_folder("x"), 2, names, ts, NULL), QN_EARG);
     CHECK(strstr(qn_error(qn), "save: tensor \"a\": a name that was there before"));
     qn_clear_error(qn);
-    CHECK_INT(qn_save(qn, in_folder("x"), 1, names, ts,
-                      &QN_SAVE_OPTIONS(.pairs = 2, .metadata = twice)),
-              QN_EARG);
+    CHECK_INT(
+        qn_save(qn, in_folder("x"), 1, names, ts, &QN_SAVE_OPTIONS(.pairs = 2, .metadata = twice)),
+        QN_EARG);
     CHECK(strstr(qn_error(qn), "save: metadata: a name that was there before"));
     qn_clear_error(qn);
     EXPECT(qn_save(qn, in_folder("x"), 1, reserved, ts, NULL), QN_EARG);

@@ -252,6 +252,42 @@ static void a_norm_of_width_1_is_its_bias(void) {
     in_every_way(check_norm_of_one);
 }
 
+/* Values around 1e6, which floats there hold to a sixteenth: their mean, summed in floats, is off
+ * by some units, and the square of that must not be found in the variance. */
+enum { FAR = 1 << 14 };
+
+static void expect_variances(qn_ctx *qn, const float *data, double wanted) {
+    const int64_t all[1] = {FAR};
+    qn_tensor *x = qn_from(qn, QN_F32, 1, all, data), *g;
+    /* Unscheduled, one chain of additions loses some hundred units of the mean. */
+    double near = strstr(way, "unscheduled") ? 0.2 : 1e-3, lo = 1 - near, hi = 1 + near;
+    expect_range("variance", qn_variance(x, 0, 0, false), wanted * lo, wanted * hi);
+    expect_range("nanvariance", qn_nanvariance(x, 0, 0, false), wanted * lo, wanted * hi);
+    double root = sqrt(wanted), most = 8 / (root * FAR); /* of (x - mean) / (n * std) */
+    expect_range("std", qn_std(x, 0, 0, false), root * lo, root * hi);
+    CHECK_INT(qn_grad(qn_std(x, 0, 0, false), NULL, 1, &x, &g), QN_OK);
+    expect_range("gradient of std", qn_max(qn_abs(g), 0, false), most / 100, most);
+}
+
+static void check_far_values(qn_ctx *qn) {
+    static float far[FAR];
+    double sum = 0, squares = 0;
+    srand(5);
+    for (int i = 0; i < FAR; i++) far[i] = (float)(1e6 + rand() % 9), sum += (double)far[i];
+    for (int i = 0; i < FAR; i++) squares += pow((double)far[i] - sum / FAR, 2);
+    expect_variances(qn, far, squares / FAR);
+    const int64_t all[1] = {FAR}, two[1] = {2};
+    for (int i = 0; i < FAR; i++) far[i] = 1e6f;
+    expect_range("variance of equals", qn_variance(qn_from(qn, QN_F32, 1, all, far), 0, 0, false),
+                 0, 1e-2);
+    qn_tensor *huge = qn_from(qn, QN_F32, 1, two, (float[]){-1e30f, 1e30f});
+    expect_range("variance beyond floats", qn_variance(huge, 0, 0, false), INFINITY, INFINITY);
+}
+
+static void a_variance_forgets_the_rounding_of_its_mean(void) {
+    in_every_way(check_far_values);
+}
+
 static void check_attention(qn_ctx *qn) {
     const int64_t shape[3] = {1, ROWS, COLUMNS}, keys[3] = {1, ROWS, COLUMNS};
     qn_tensor *q = qn_reshape(scaled_scores(qn, 1e15), 3, shape);
@@ -457,6 +493,7 @@ int main(int argc, char **argv) {
     RUN(softmax_has_the_same_bits_fused_and_not);
     RUN(one_class_is_certain);
     RUN(a_norm_of_width_1_is_its_bias);
+    RUN(a_variance_forgets_the_rounding_of_its_mean);
     RUN(attention_of_large_scores_is_a_mean);
     RUN(the_sum_of_a_product_alone_does_not_round_it);
     RUN(a_product_with_another_consumer_gives_it_the_rounded_value);
