@@ -474,6 +474,7 @@ QN_API void qn_get_stats(const qn_ctx *qn, qn_stats *out, size_t size);
 #endif
 
 #include "quern_ops.h"
+#include "quern_ops_linalg.h"
 #include "quern_ops_nn.h"
 
 #endif

@@ -1,6 +1,7 @@
 /* quern_ops.h - the operations of quern.h, which includes this header: what they share, and their
- * prototypes by section, generated from the tables that the library is made from. Those of networks
- * and random numbers are in quern_ops_nn.h. */
+ * prototypes by section, generated from the tables that the library is made from. Products, linear
+ * algebra and Fourier transforms are in quern_ops_linalg.h, those of networks and random numbers in
+ * quern_ops_nn.h. */
 #ifndef QUERN_OPS_H
 #define QUERN_OPS_H
 
@@ -728,123 +729,6 @@ QN_API qn_tensor *qn_bincount(qn_tensor *x, qn_tensor *weights, int64_t bins);
  * in i64; or the sum of their weights, of x's shape (NULL: none); edges [n] ascend; what is
  * outside, and NaN, is left out */
 QN_API qn_tensor *qn_histogram(qn_tensor *x, qn_tensor *edges, qn_tensor *weights);
-
-/* ---- operations: linear algebra ----------------------------------------------------------- */
-
-/* Of the last two axes, the ones before them count matrices and broadcast; integers and bools are
- * f32; computed in double precision by the host (docs/limits.md). QN_ESHAPE where sizes do not fit.
- * What has no answer, as a singular system, gives infinities or NaN and no error. Where several
- * results are given each may be NULL. */
-
-/* L, lower, of L @ transpose(L) = x, symmetric and positive definite, of which the lower triangle
- * is read (upper: the transpose of L); NaN where x is not positive definite */
-QN_API qn_tensor *qn_cholesky(qn_tensor *x, bool upper);
-/* x of a @ x = b, or transpose(a) @ x = b, of the upper or lower triangle of a [.., n, n], with
- * ones on its diagonal if `unit`; b is [.., n, m] or a vector */
-QN_API qn_tensor *qn_solve_triangular(qn_tensor *a, qn_tensor *b, bool upper, bool transposed,
-                                      bool unit);
-/* x of a @ x = b: a [.., n, n], b [.., n, m] or a vector */
-QN_API qn_tensor *qn_solve(qn_tensor *a, qn_tensor *b);
-/* the inverse */
-QN_API qn_tensor *qn_inv(qn_tensor *x);
-/* the determinant; its gradient is NaN where x is singular */
-QN_API qn_tensor *qn_det(qn_tensor *x);
-/* sign of the determinant, 0 of a singular x, and log |det| */
-QN_API qn_code qn_slogdet(qn_tensor *x, qn_tensor **sign, qn_tensor **logarithm);
-/* x [.., m, n] = q @ r: q [.., m, k] with orthonormal columns, r [.., k, n] upper, k the smaller of
- * m and n; gradients for n <= m */
-QN_API qn_code qn_qr(qn_tensor *x, qn_tensor **q, qn_tensor **r);
-/* eigenvalues, ascending, and eigenvectors, as columns, of symmetric x, of which the lower triangle
- * is read; gradients of vectors want different values */
-QN_API qn_code qn_eigh(qn_tensor *x, qn_tensor **values, qn_tensor **vectors);
-/* x [.., m, n] = u @ diag(s) @ vh: u [.., m, k] and transpose(vh) with orthonormal columns, s
- * descending; gradients of u and vh want different singular values, none of them 0 */
-QN_API qn_code qn_svd(qn_tensor *x, qn_tensor **u, qn_tensor **s, qn_tensor **vh);
-/* x of the least |a @ x - b|, and of the least |x| where a [.., m, n] has more columns; of full
- * rank; b is [.., m, k] or a vector; by QR */
-QN_API qn_tensor *qn_lstsq(qn_tensor *a, qn_tensor *b);
-/* the Moore-Penrose inverse; singular values of at most rtol times the largest count as 0
- * (negative: the larger size times the dtype's epsilon) */
-QN_API qn_tensor *qn_pinv(qn_tensor *x, double rtol);
-/* [..] in i64: how many singular values are above rtol times the largest; rtol as pinv's */
-QN_API qn_tensor *qn_matrix_rank(qn_tensor *x, double rtol);
-/* x @ x @ .. n times; of the inverse for n < 0 */
-QN_API qn_tensor *qn_matrix_power(qn_tensor *x, int64_t n);
-/* the sum of x^n / n!, by Pade's approximation (Higham 2005) */
-QN_API qn_tensor *qn_matrix_exp(qn_tensor *x);
-/* cross product along an axis of size 3; the others broadcast; any numbers */
-QN_API qn_tensor *qn_cross(qn_tensor *x, qn_tensor *y, int axis);
-/* the Kronecker product: y times each element of x, side by side; axes of size 1 go in front of the
- * smaller rank; any numbers */
-QN_API qn_tensor *qn_kron(qn_tensor *x, qn_tensor *y);
-
-/* ---- operations: Fourier transforms ------------------------------------------------------- */
-
-/* Complex numbers are pairs, real and imaginary part, along a last axis of size 2, and axes count
- * without it. Any length; f64, else f32 inside. n is the length, 0 the axis's own: what is longer
- * is cut, what is shorter has zeros behind. QN_ESHAPE for a size that varies or is 0, QN_ERANGE for
- * an axis that x lacks. Lists of axes: of none all. */
-
-/* sum over j of x[j] e^(-2 pi i j k / n) for k < n */
-QN_API qn_tensor *qn_fft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
-/* the inverse of fft: e^(+2 pi i j k / n) */
-QN_API qn_tensor *qn_ifft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
-/* fft of real numbers, without pairs: its first n/2 + 1 numbers, as pairs; an infinite element of
- * an even number of them makes NaN of what would be infinite */
-QN_API qn_tensor *qn_rfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
-/* the inverse of rfft: n real numbers, 0: 2 (size - 1); imaginary parts that should be 0 are not
- * read */
-QN_API qn_tensor *qn_irfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
-/* fft of a signal of which half is there, the other its mirror image conjugated: n real numbers, 0:
- * 2 (size - 1) */
-QN_API qn_tensor *qn_hfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
-/* the inverse of hfft: of real numbers the first n/2 + 1, as pairs */
-QN_API qn_tensor *qn_ihfft(qn_tensor *x, int64_t n, int axis, qn_fft_norm norm);
-/* fft along n axes */
-QN_API qn_tensor *qn_fftn(qn_tensor *x, int n, const int *axes, qn_fft_norm norm);
-/* ifft along n axes */
-QN_API qn_tensor *qn_ifftn(qn_tensor *x, int n, const int *axes, qn_fft_norm norm);
-/* rfft along the last of n axes, then fft along the others */
-QN_API qn_tensor *qn_rfftn(qn_tensor *x, int n, const int *axes, qn_fft_norm norm);
-/* the inverse of rfftn; the last axis is `last` long, 0: 2 (size - 1) */
-QN_API qn_tensor *qn_irfftn(qn_tensor *x, int n, const int *axes, int64_t last, qn_fft_norm norm);
-/* fft along the last two axes */
-QN_API qn_tensor *qn_fft2(qn_tensor *x, qn_fft_norm norm);
-/* ifft along the last two axes */
-QN_API qn_tensor *qn_ifft2(qn_tensor *x, qn_fft_norm norm);
-/* rfftn along the last two axes */
-QN_API qn_tensor *qn_rfft2(qn_tensor *x, qn_fft_norm norm);
-/* irfftn along the last two axes */
-QN_API qn_tensor *qn_irfft2(qn_tensor *x, int64_t last, qn_fft_norm norm);
-/* [n]: the frequencies of fft, a sample each d: 0, 1, .., -2, -1 over n d */
-QN_API qn_tensor *qn_fftfreq(qn_ctx *qn, qn_dtype dtype, int64_t n, double d);
-/* [n/2 + 1]: those of rfft */
-QN_API qn_tensor *qn_rfftfreq(qn_ctx *qn, qn_dtype dtype, int64_t n, double d);
-/* rolled by half of n axes, here all of the tensor: frequency 0 is in the middle */
-QN_API qn_tensor *qn_fftshift(qn_tensor *x, int n, const int *axes);
-/* the inverse of fftshift */
-QN_API qn_tensor *qn_ifftshift(qn_tensor *x, int n, const int *axes);
-
-/* ---- operations: products ----------------------------------------------------------------- */
-
-/* In the dtype in which the operands meet; sizes that are summed over are equal, else QN_ESHAPE. */
-
-/* matrix product over x's last and y's last but one axis, batched and broadcast over the others; a
- * vector is a row or column; in the operands' dtype, f16, bf16 and f8 summed in f32: cast narrow
- * operands to i32 or f32 to keep whole sums, nothing wide is stored for it */
-QN_API qn_tensor *qn_matmul(qn_tensor *x, qn_tensor *y);
-/* inner product of two vectors of one size: a scalar */
-QN_API qn_tensor *qn_dot(qn_tensor *x, qn_tensor *y);
-/* [n, m]: x[i] * y[j] of two vectors */
-QN_API qn_tensor *qn_outer(qn_tensor *x, qn_tensor *y);
-/* sum over n pairs of axes; the others of x, then of y, remain */
-QN_API qn_tensor *qn_tensordot(qn_tensor *x, qn_tensor *y, int n, const int *x_axes,
-                               const int *y_axes);
-/* Einstein summation, e.g. "bij,bjk->bik"; axes go by letters, repeated ones take the diagonal,
- * "..." broadcasts */
-QN_API qn_tensor *qn_einsum(int n, qn_tensor *const *xs, const char *spec);
-/* x @ transpose(w) + b: x [.., in], w [out, in], b [out] or NULL: [.., out] */
-QN_API qn_tensor *qn_linear(qn_tensor *x, qn_tensor *w, qn_tensor *b);
 
 /* ---- operations: marks -------------------------------------------------------------------- */
 

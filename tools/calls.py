@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-HEADERS = ["quern.h", "quern_ops.h", "quern_ops_nn.h", "quern_nn.h", "quern_tune.h"]
+HEADERS = ["quern.h", "quern_ops.h", "quern_ops_linalg.h", "quern_ops_nn.h", "quern_nn.h", "quern_tune.h"]
 COUNTS = ("n", "n_in", "n_out", "rank", "space")
 
 # Lists whose length no argument says: record.h has the words.
@@ -160,11 +160,17 @@ def asked(params, letters):
     return f"OF_LIST({params[k - 1][1]}, {params[k][1]})"
 
 
-def stubs(root):
-    """The lines of src/record/stubs.h: signatures, then functions by signature."""
+def stubbed(root):
+    """The functions that programs call through a stub, with what letters of parameters need."""
     text = declarations(root)
     structs, kinds = {name: sized(found) for name, found in structures(text)}, enums(text)
-    found, seen = [f for f in functions(text) if f[1] not in BY_HAND], {}
+    return [f for f in functions(text) if f[1] not in BY_HAND], structs, kinds
+
+
+def signatures(root):
+    """The lines of src/record/signatures.h: what functions of equal types are called with."""
+    found, structs, kinds = stubbed(root)
+    seen = {}
     yield ""
     for result, name, params in found:
         letters = [letter(t, structs, kinds) for t, _ in params]
@@ -177,6 +183,11 @@ def stubs(root):
         if result != "void":
             kind, lead = "S", f"{result}, {member(letter(result, structs, kinds) or 'E')}, "
         yield from wrapped(f"{kind}({lead}{name}, ({types}), ({args}), ({ways}))")
+
+
+def stubs(root):
+    """The lines of src/record/stubs.h: functions by signature."""
+    found, structs, kinds = stubbed(root)
     yield ""
     for result, name, params in found:
         letters = [letter(t, structs, kinds) for t, _ in params]

@@ -6,8 +6,8 @@ Usage: gen.py [--check] [--force] [--accept] [NAME...]
 Generated are regions of ordinary files, and they are committed. What lies in include/quern_ops.h between
 the lines "== generated .. ==" and "== end .. ==", the prototypes by section, belongs to the tables as a
 whole, and so do the macros of include/quern_generic.h: a run writes it anew, --check compares. Its
-words and parameters are all columns of the tables; include/quern_ops_nn.h has the sections of
-NETWORKS. The tables of src/record follow from the headers (calls.py).
+words and parameters are all columns of the tables; quern_ops_linalg.h and quern_ops_nn.h have the sections that
+HEADER_OF names. The tables of src/record follow from the headers (calls.py).
 
 The bodies of src/func/api.c that only name a row, and the tables of docs/ops.md and docs/knobs.md, are
 regions of their own, one for each row. A region is a comment holding a marker
@@ -166,8 +166,8 @@ def funcs():
         yield heading, kind, name, [p.strip() for p in params[1:-1].split(",")], literal(doc)
 
 
-# The sections of the headers: heading of funcs.h, whether a row of ops.h belongs there; those of NETWORKS
-# are in the second.
+# The sections of the headers: heading of funcs.h, whether a row of ops.h belongs there. HEADER_OF says in
+# which header, quern_ops_NAME.h, those are that are not in quern_ops.h.
 SECTIONS = [("making", lambda op: False), ("converting", lambda op: False),
             ("elementwise, one argument", lambda op: op.class_ == "ELEM" and op.arity == 1),
             ("elementwise, two arguments and more", lambda op: op.class_ == "ELEM" and op.arity > 1),
@@ -179,20 +179,21 @@ SECTIONS = [("making", lambda op: False), ("converting", lambda op: False),
             ("products", lambda op: False), ("convolution and pooling", lambda op: False),
             ("neural networks", lambda op: False), ("random numbers", lambda op: False),
             ("marks", lambda op: op.class_ == "MARK")]
-NETWORKS = ("convolution and pooling", "neural networks", "random numbers")
+HEADER_OF = {"linear algebra": "linalg", "Fourier transforms": "linalg", "products": "linalg",
+             "convolution and pooling": "nn", "neural networks": "nn", "random numbers": "nn"}
 TAKES = {"FLOAT": "floats; integers and bools as f32", "NUM": "integers and floats", "INT": "integers",
          "BITS": "bools and integers", "ANY": "any dtype", "CMP": "any dtypes; gives bool",
          "SELECT": "any dtypes", "TO": "any dtype; gives i64"}
 
 
-def header(networks):
+def header(which):
     """The lines of a header's generated part."""
     composed = list(funcs())
     unknown = {h.split(":")[0] for h, *_ in composed} - {title for title, _ in SECTIONS}
     if unknown:
         sys.exit(f"gen: no section of the header is called {sorted(unknown)}")
     for title, has in SECTIONS:
-        if (title in NETWORKS) != networks:
+        if HEADER_OF.get(title) != which:
             continue
         heading = next((h for h, *_ in composed if h.split(":")[0] == title), title)
         yield ""
@@ -271,10 +272,12 @@ def knobs_table():
     yield table("knobs", ["variable", "kind", "set", "default", ""], lines)
 
 
-WHOLE = [("include/quern_ops.h", lambda: header(False)), ("include/quern_ops_nn.h", lambda: header(True)),
+WHOLE = [("include/quern_ops.h", lambda: header(None)),
+         ("include/quern_ops_linalg.h", lambda: header("linalg")), ("include/quern_ops_nn.h", lambda: header("nn")),
          ("include/quern_generic.h", generic),
          ("src/record/calls.h", lambda: calls.calls(ROOT)), ("src/record/inside.h", lambda: calls.inside(ROOT)),
-         ("src/record/stubs.h", lambda: calls.stubs(ROOT)), ("src/record/structs.h", lambda: calls.fields(ROOT))]
+         ("src/record/signatures.h", lambda: calls.signatures(ROOT)), ("src/record/stubs.h", lambda: calls.stubs(ROOT)),
+         ("src/record/structs.h", lambda: calls.fields(ROOT))]
 OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table)]
 
 # ---- regions -------------------------------------------------------------------------------------

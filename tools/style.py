@@ -186,7 +186,7 @@ def check_opening(report, path, text):
 
 
 def is_table(text):
-    return re.search(r"^X\(", text, re.M) is not None
+    return re.search(r"^(X|SV?)\(", text, re.M) is not None
 
 
 def check_format(report, root, paths):

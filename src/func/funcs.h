@@ -1,7 +1,7 @@
 /* funcs.h - the public functions that are not simply a row of ops.h, one row each. They are plain C
  * over other constructors (func_*.c), so they need neither a gradient nor a kernel of their own.
- * From here come prototypes (quern_ops.h, quern_ops_nn.h) and docs/ops.md, by tools/gen.py, and the
- * tests of the elementwise ones.
+ * From here come prototypes (quern_ops.h, quern_ops_linalg.h, quern_ops_nn.h) and docs/ops.md, by
+ * tools/gen.py, and the tests of the elementwise ones.
  *
  * X(KIND, name, params, ORACLE, lo, hi, doc)
  *   KIND    UNARY, BINARY  elementwise in x, or in x and y, tested by value and by gradient

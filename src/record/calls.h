@@ -393,6 +393,8 @@ X(qn_code, E, unique, (qn_tensor *x, qn_tensor **values, qn_tensor **index, qn_t
 X(qn_tensor *, T, searchsorted, (qn_tensor *sorted, qn_tensor *values, bool right), (sorted, values, right), (T(0), T(1), B(2)))
 X(qn_tensor *, T, bincount, (qn_tensor *x, qn_tensor *weights, int64_t bins), (x, weights, bins), (T(0), T(1), Z(2)))
 X(qn_tensor *, T, histogram, (qn_tensor *x, qn_tensor *edges, qn_tensor *weights), (x, edges, weights), (T(0), T(1), T(2)))
+X(qn_tensor *, T, contiguous, (qn_tensor *x), (x), (T(0)))
+X(qn_tensor *, T, detach, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, cholesky, (qn_tensor *x, bool upper), (x, upper), (T(0), B(1)))
 X(qn_tensor *, T, solve_triangular, (qn_tensor *a, qn_tensor *b, bool upper, bool transposed, bool unit), (a, b, upper, transposed, unit), (T(0),
   T(1), B(2), B(3), B(4)))
@@ -437,8 +439,6 @@ X(qn_tensor *, T, tensordot, (qn_tensor *x, qn_tensor *y, int n, const int *x_ax
   A(3, 2), A(4, 2)))
 X(qn_tensor *, T, einsum, (int n, qn_tensor *const *xs, const char *spec), (n, xs, spec), (I(0), L(1, 0), W(2)))
 X(qn_tensor *, T, linear, (qn_tensor *x, qn_tensor *w, qn_tensor *b), (x, w, b), (T(0), T(1), T(2)))
-X(qn_tensor *, T, contiguous, (qn_tensor *x), (x), (T(0)))
-X(qn_tensor *, T, detach, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, conv, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), (x, w, b, options), (T(0), T(1), T(2), K(3,
   conv_options)))
 X(qn_tensor *, T, conv1d, (qn_tensor *x, qn_tensor *w, qn_tensor *b, const qn_conv_options *options), (x, w, b, options), (T(0), T(1), T(2), K(3,

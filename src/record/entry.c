@@ -66,6 +66,7 @@ static inline bool marked(uintptr_t handles) {
         else                                                                                       \
             inner_##name args;                                                                     \
     }
+#include "record/signatures.h"
 #include "record/stubs.h"
 
 /* The knob that asks for a recording is the context's. */

@@ -344,6 +344,8 @@
 #define qn_searchsorted inner_searchsorted
 #define qn_bincount inner_bincount
 #define qn_histogram inner_histogram
+#define qn_contiguous inner_contiguous
+#define qn_detach inner_detach
 #define qn_cholesky inner_cholesky
 #define qn_solve_triangular inner_solve_triangular
 #define qn_solve inner_solve
@@ -384,8 +386,6 @@
 #define qn_tensordot inner_tensordot
 #define qn_einsum inner_einsum
 #define qn_linear inner_linear
-#define qn_contiguous inner_contiguous
-#define qn_detach inner_detach
 #define qn_conv inner_conv
 #define qn_conv1d inner_conv1d
 #define qn_conv2d inner_conv2d

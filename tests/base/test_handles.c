@@ -341,6 +341,7 @@ static void every_public_function_has_a_row(void) {
     int found = rows_of_header("include/quern.h");
     if (found)
         CHECK(found + rows_of_header("include/quern_ops.h") +
+                  rows_of_header("include/quern_ops_linalg.h") +
                   rows_of_header("include/quern_ops_nn.h") + rows_of_header("include/quern_nn.h") +
                   rows_of_header("include/quern_tune.h") ==
               API_ROWS);
