@@ -5,6 +5,29 @@
  * Where an exponential's argument is itself computed, what its rounding lost goes into the result
  * to first order: the relative error of e^z is the absolute one of z. */
 
+#ifndef QN_ACCURACY_ORACLE_H
+#define QN_ACCURACY_ORACLE_H
+#ifdef __SIZEOF_FLOAT128__
+__extension__ typedef __float128 oracle_quad;
+#else
+typedef long double oracle_quad;
+#endif
+
+/* e^x - 1 with x = n log(2) + r as 2^n (e^r - 1) and `power` 2^n: the Taylor series of r / 64, and
+ * six times e^2r - 1 = (e^r - 1) (e^r - 1 + 2), which loses no digits near 0. */
+static inline oracle_quad oracle_quad_expm1(long double x, oracle_quad *power) {
+    int n = (int)rintl(x / M_LN2l);
+    oracle_quad ln2 =
+        (oracle_quad)0.6931471805599453094286905L + (oracle_quad)-1.145835272679873281094621e-20L;
+    oracle_quad r = ((oracle_quad)x - n * ln2) / 64, e = 1;
+    for (int i = 20; i > 1; i--) e = 1 + e * r / i;
+    e *= r;
+    for (int i = 0; i < 6; i++) e *= e + 2;
+    *power = (oracle_quad)ldexpl(1, n);
+    return e * *power;
+}
+#endif
+
 /* e^-(t + d) and the like: f(t) corrected by f'(t) / f(t) = slope for the small d. */
 static inline REAL ORACLE(corrected)(REAL f, REAL slope, REAL d) {
     return fma(f, slope * d, f);
@@ -148,10 +171,19 @@ static inline REAL ORACLE(div)(REAL x, REAL y) {
     return x / y;
 }
 
+/* Near 0 the two terms cancel: there log1p of s = e^x + e^y - 1. */
 static inline REAL ORACLE(logaddexp)(REAL x, REAL y) {
-    if (x == y) return x + (REAL)M_LN2l;
-    REAL most = x > y ? x : y, d = -fabs(x - y);
-    return isnan(x) || isnan(y) ? x + y : most + log1p(exp(d));
+    if (x == y && fabs(x) > 2) return x + (REAL)M_LN2l;
+    REAL most = x > y ? x : y, d = x == y ? 0 : -fabs(x - y);
+    if (isnan(x) || isnan(y)) return x + y;
+    REAL sum = most + log1p(exp(d));
+    if (!(fabs(sum) < 1)) return sum;
+    if (fmin(x, y) < -4000) return sum;
+    oracle_quad power_x, power_y, s = oracle_quad_expm1(most, &power_x);
+    s += oracle_quad_expm1(fmin(x, y), &power_y);
+    s += power_x - 1 + power_y;
+    REAL high = (REAL)s, low = (REAL)(s - (oracle_quad)high);
+    return log1p(high) + low / (1 + high);
 }
 
 static inline REAL ORACLE(square)(REAL x) {

@@ -163,6 +163,8 @@ def rows():
     for fmt, degree in (("F32", 6), ("F64", 11)):
         yield row("EXP", fmt, degree, -HALF_LN2, HALF_LN2, exp, lambda r: exp(-r),
                   "e^r = P(r)", [1, 1])
+    yield row("BELL", "F32", 6, mpf("-0.6876"), mpf("0.6876"), lambda r: exp(-GELU / 2 * r),
+              lambda r: exp(GELU / 2 * r), "e^(-K r / 2) = P(r), the K of gelu.c", [1])
     for fmt, degree in (("F32", 6), ("F64", 11)):
         yield row("EXP2", fmt, degree, -0.50001, 0.50001, lambda r: mpf(2) ** r,
                   lambda r: mpf(2) ** -r, "2^r = P(r)", [1])
@@ -245,7 +247,7 @@ def pieces():
     says that it does and is computed as t and a bit less."""
     yield "TANH", 5, tanh, 2, mpf("1.65234375"), mpf(1), mpf("9.0625"), None
     yield "ERF", 5, erf, 3, mpf("0.951171875"), mpf("1.25"), mpf("3.9375"), None
-    yield "GELU", 6, gelu_tail, 2, mpf("1.296875"), mpf("1.25"), mpf("14.4375"), True
+    yield "GELU", 5, gelu_tail, 2, mpf("1.296875"), mpf("1.25"), mpf("14.4375"), True
     yield "GELU_SLOPE", 5, gelu_slope_tail, 2, mpf("1.796875"), mpf("1.75"), mpf("14.5625"), False
 
 

@@ -52,7 +52,6 @@ typedef struct math_bell {
 } math_bell;
 
 #define GRID_F32 1.375
-#define BELL_F32 0x1.021a516876ff4p-1 /* K/2 */
 #define GRID_F64 0x1.62e42fefa3p+0
 #define BELL_F64 0x1.000000000072bp-1
 #define MORE_F64 0x1.caa265188bf96p-43 /* (K - 1)/2 */
@@ -65,7 +64,7 @@ static math_bell math_bell_f32(const math *m, expr_id t) {
     expr_id grid = math_fma(m, sum, math_f(m, GRID_F32), math_f(m, -magic * GRID_F32));
     expr_id r = math_fma(m, t, t, grid);
     b.power = math_from_bits(m, math_shl(m, math_bits(m, sum), m->mantissa));
-    b.e = math_mul(m, r, math_poly_from(m, POLY(m, EXP), 1, -BELL_F32, r));
+    b.e = math_mul(m, r, math_poly_from(m, POLY_BELL_F32, 1, 1, r));
     return b;
 }
 
@@ -82,16 +81,6 @@ static math_bell math_bell_f64(const math *m, expr_id t, expr_id more) {
     b.e = math_fma(m, r, slope, r);
     b.e_rest = math_fma(m, r, slope, math_sub(m, r, b.e));
     return b;
-}
-
-/* a + b, as a sum and what it lost; |a| is not less than |b|. */
-typedef struct math_two {
-    expr_id sum, lost;
-} math_two;
-
-static math_two math_two_sum(const math *m, expr_id a, expr_id b) {
-    expr_id sum = math_add(m, a, b);
-    return (math_two){sum, math_add(m, math_sub(m, a, sum), b)};
 }
 
 /* A step of Horner's rule and what it lost. */
@@ -111,10 +100,10 @@ static math_two math_mills(const math *m, expr_id t, expr_id *more) {
     expr_id slope = math_fma(m, v, math_f(m, 63.8), math_f(m, 2.27));
     *more = math_mul(m, error, math_fma(m, v, slope, math_f(m, 1)));
     math_two c = math_step(m, math_poly_from(m, POLY_NDTR_TAIL_F64, 3, 1, v), v, 2);
-    math_two q = math_step(m, c.sum, v, 1), p = math_step(m, q.sum, v, 0);
-    q.lost = math_fma(m, c.lost, v, q.lost);
-    expr_id w = math_mul(m, v, p.sum), p_lost = math_fma(m, q.lost, v, p.lost);
-    return (math_two){w, math_fma(m, v, p_lost, math_fma(m, v, p.sum, math_neg(m, w)))};
+    math_two q = math_step(m, c.high, v, 1), p = math_step(m, q.high, v, 0);
+    q.low = math_fma(m, c.low, v, q.low);
+    expr_id w = math_mul(m, v, p.high), p_lost = math_fma(m, q.low, v, p.low);
+    return (math_two){w, math_fma(m, v, p_lost, math_fma(m, v, p.high, math_neg(m, w)))};
 }
 
 /* Where that is not defined: Phi(-t) = 1/4 - (erf(t / sqrt(2)) / 2 - 1/4), the difference in
@@ -124,15 +113,15 @@ static math_two math_ndtr_near(const math *m, expr_id t, expr_id square) {
     expr_id z = math_mul(m, t, c), lost = math_fma(m, t, low, math_fma(m, t, c, math_neg(m, z)));
     expr_id half = math_mul(m, square, math_f(m, 0.5)), quarter = math_f(m, -0.25);
     expr_id erf = math_fma(m, z, math_poly(m, POLY_ERF_F64, half), math_add(m, z, quarter));
-    math_two q = math_two_sum(m, quarter, erf);
-    q.lost = math_fma(m, lost, math_f(m, 0.9), q.lost);
-    return (math_two){math_neg(m, q.sum), math_neg(m, q.lost)};
+    math_two q = math_two_fast(m, quarter, erf);
+    q.low = math_fma(m, lost, math_f(m, 0.9), q.low);
+    return (math_two){math_neg(m, q.high), math_neg(m, q.low)};
 }
 
-/* (a.sum + a.lost) (1 + e) power */
+/* (a.high + a.low) (1 + e) power */
 static expr_id math_times_bell(const math *m, math_two a, math_bell b) {
-    a.lost = math_fma(m, a.sum, b.e_rest, a.lost);
-    expr_id y = math_add(m, a.sum, math_fma(m, a.sum, b.e, a.lost));
+    a.low = math_fma(m, a.high, b.e_rest, a.low);
+    expr_id y = math_add(m, a.high, math_fma(m, a.high, b.e, a.low));
     return math_mul(m, y, b.power);
 }
 
@@ -144,10 +133,10 @@ static expr_id math_gelu_f64(const math *m, expr_id t) {
     expr_id more;
     math_two w = math_mills(m, t, &more);
     math_bell b = math_bell_f64(m, t, more);
-    expr_id y = math_mul(m, t, w.sum), lost = math_fma(m, t, w.sum, math_neg(m, y));
-    expr_id far = math_times_bell(m, (math_two){y, math_fma(m, t, w.lost, lost)}, b);
+    expr_id y = math_mul(m, t, w.high), lost = math_fma(m, t, w.high, math_neg(m, y));
+    expr_id far = math_times_bell(m, (math_two){y, math_fma(m, t, w.low, lost)}, b);
     math_two q = math_ndtr_near(m, t, b.square);
-    expr_id near = math_fma(m, t, q.sum, math_mul(m, t, q.lost));
+    expr_id near = math_fma(m, t, q.high, math_mul(m, t, q.low));
     near = math_mul(m, near, math_f(m, ldexp(1, math_scale_bits(m))));
     return math_where(m, math_is_near(m, b), near, far);
 }
@@ -158,8 +147,8 @@ expr_id math_gelu(const math *m, const expr_id *arg) {
     expr_id t = math_size(m, x, f32 ? math_pieces_most(PIECES_GELU) : 38.75);
     if (!f32) return math_right_less(m, x, math_gelu_f64(m, t));
     math_bell b = math_bell_f32(m, t);
-    expr_id w = math_pieces_of(m, PIECES_GELU, t);
-    return math_right_less(m, x, math_mul(m, math_fma(m, w, b.e, w), b.power));
+    expr_id h = math_pieces_of(m, PIECES_GELU, t, b.e);
+    return math_right_less(m, x, math_mul(m, h, b.power));
 }
 
 /* Phi(-t) - t phi(t), phi(t) = e^(-t^2/2) / sqrt(2 pi): 0 at 0.75, where both have to be exact. */
@@ -169,13 +158,13 @@ static expr_id math_gelu_slope_f64(const math *m, expr_id t) {
     math_bell b = math_bell_f64(m, t, math_f(m, 0));
     expr_id y = math_neg(m, math_mul(m, t, c)), lost = math_fma(m, t, c, y);
     lost = math_neg(m, math_fma(m, t, c_low, lost));
-    math_two far = math_two_sum(m, y, w.sum); /* y is larger where that counts */
-    expr_id rest = math_fma(m, w.sum, more, math_add(m, w.lost, lost));
-    far.lost = math_add(m, far.lost, rest);
+    math_two far = math_two_fast(m, y, w.high); /* y is larger where that counts */
+    expr_id rest = math_fma(m, w.high, more, math_add(m, w.low, lost));
+    far.low = math_add(m, far.low, rest);
     q = math_ndtr_near(m, t, b.square);
     expr_id one = math_f(m, 1),
             flat = math_mul(m, b.power, math_f(m, ldexp(1, -math_scale_bits(m))));
-    expr_id near = math_fma(m, math_mul(m, y, flat), math_add(m, b.e, one), q.sum);
+    expr_id near = math_fma(m, math_mul(m, y, flat), math_add(m, b.e, one), q.high);
     near = math_mul(m, near, math_f(m, ldexp(1, math_scale_bits(m))));
     return math_where(m, math_is_near(m, b), near, math_times_bell(m, far, b));
 }
@@ -186,8 +175,8 @@ expr_id math_gelu_slope(const math *m, const expr_id *arg) {
     expr_id t = math_size(m, x, f32 ? math_pieces_most(PIECES_GELU_SLOPE) : 38.75);
     if (!f32) return math_slope_of(m, x, math_gelu_slope_f64(m, t));
     math_bell b = math_bell_f32(m, t);
-    expr_id w = math_pieces_of(m, PIECES_GELU_SLOPE, t);
-    return math_slope_of(m, x, math_mul(m, math_fma(m, w, b.e, w), b.power));
+    expr_id h = math_pieces_of(m, PIECES_GELU_SLOPE, t, b.e);
+    return math_slope_of(m, x, math_mul(m, h, b.power));
 }
 
 /* ---- gelu by tanh --------------------------------------------------------------------------- */

@@ -106,9 +106,10 @@ double math_pieces_most(int pieces) {
 }
 
 /* For functions whose value is 0 where a piece begins at 0. t is at most the row's largest. */
-expr_id math_pieces_of(const math *m, int pieces, expr_id t) {
+expr_id math_pieces_of(const math *m, int pieces, expr_id t, expr_id e) {
     expr_id value, d, p = math_piece(m, pieces, t, &value, &d);
-    return math_fma(m, p, d, value);
+    expr_id rest = math_mul(m, d, math_fma(m, p, e, p));
+    return math_add(m, value, math_fma(m, value, e, rest));
 }
 
 /* ---- signs and powers of two ----------------------------------------------------------------- */

@@ -125,7 +125,9 @@ expr_id math_copy_sign(const math *m, expr_id y, expr_id x); /* the same for y >
 
 /* An F32 function of t >= 0 by pieces; t is anything, past the last piece the function stays. */
 expr_id math_pieces(const math *m, int pieces, expr_id t);
-expr_id math_pieces_of(const math *m, int pieces, expr_id t); /* t at most the largest */
+/* The same times 1 + e: the value where the piece begins is exact and added last, so that only the
+ * small rest has roundings of its own. t is at most the largest. */
+expr_id math_pieces_of(const math *m, int pieces, expr_id t, expr_id e);
 double math_pieces_most(int pieces);
 
 /* The integer nearest x*scale (scale 0: nearest x), by the magic constant. */
@@ -145,6 +147,20 @@ expr_id math_scale(const math *m, expr_id x, math_integer n);
 expr_id math_split(const math *m, expr_id x, bool root, expr_id *k);
 
 math_integer math_exp_parts(const math *m, expr_id x, int offset, expr_id *e); /* exp.c */
+
+/* ---- two.c: sums of two floats --------------------------------------------------------------- */
+
+typedef struct math_two {
+    expr_id high, low;
+} math_two;
+
+math_two math_two_fast(const math *m, expr_id a, expr_id b); /* a + b, |a| >= |b| or a = 0 */
+math_two math_two_sum(const math *m, expr_id a, expr_id b);
+math_two math_two_product(const math *m, expr_id a, expr_id b);
+math_two math_two_mul(const math *m, math_two a, math_two b);
+math_two math_two_const(const math *m, double high, double low);
+/* F64: 2^n (e^r - 1) and `power` 2^n, with x = n log(2) + r. |x| is at most 700. */
+math_two math_two_expm1(const math *m, expr_id x, expr_id *power);
 
 /* ---- the functions: exp.c log.c trig.c inverse.c root.c pow.c gelu.c ------------------------ */
 

@@ -44,33 +44,7 @@ static expr_id math_pow_f32(const math *f, expr_id x, expr_id y) {
     return ir_cast(f->k, QN_F32, math_mul(m, e, math_pow2(m, n)));
 }
 
-/* ---- F64: sums of two floats ---------------------------------------------------------------- */
-
-typedef struct math_two {
-    expr_id high, low;
-} math_two;
-
-/* a + b, |a| >= |b| or a = 0. */
-static math_two math_two_sum(const math *m, expr_id a, expr_id b) {
-    expr_id high = math_add(m, a, b);
-    return (math_two){high, math_sub(m, b, math_sub(m, high, a))};
-}
-
-static math_two math_two_product(const math *m, expr_id a, expr_id b) {
-    expr_id high = math_mul(m, a, b);
-    return (math_two){high, math_fma(m, a, b, math_neg(m, high))};
-}
-
-static math_two math_two_mul(const math *m, math_two a, math_two b) {
-    math_two p = math_two_product(m, a.high, b.high);
-    p.low = math_fma(m, a.high, b.low, p.low);
-    p.low = math_fma(m, a.low, b.high, p.low);
-    return math_two_sum(m, p.high, p.low);
-}
-
-static math_two math_two_const(const math *m, double high, double low) {
-    return (math_two){math_f(m, high), math_f(m, low)};
-}
+/* ---- F64: the logarithm in two floats -------------------------------------------------------- */
 
 /* (part - 1) / (part + 1): the numerator is exact, the denominator is not. */
 static math_two math_pow_ratio(const math *m, expr_id part) {
@@ -92,15 +66,15 @@ static math_two math_pow_log(const math *m, expr_id x) {
     expr_id tail = math_poly(m, POLY_ATANH_F64, u.high);
     math_two third = math_two_const(m, 0x1.5555555555555p-2, 0x1.5555555555555p-56);
     third.low = math_fma(m, tail, u.high, third.low);
-    third = math_two_sum(m, third.high, third.low);
+    third = math_two_fast(m, third.high, third.low);
     math_two sum = math_two_mul(m, u, third);
     sum = math_two_mul(m, s, sum);
-    math_two atanh = math_two_sum(m, s.high, sum.high);
+    math_two atanh = math_two_fast(m, s.high, sum.high);
     atanh.low = math_add(m, atanh.low, math_add(m, s.low, sum.low));
     math_two scale = math_two_const(m, 0x1.71547652b82fep+1, 0x1.777d0ffda0d24p-55);
     math_two l = math_two_mul(m, atanh, scale);
-    math_two out = math_two_sum(m, k, l.high);
-    return math_two_sum(m, out.high, math_add(m, out.low, l.low));
+    math_two out = math_two_fast(m, k, l.high);
+    return math_two_fast(m, out.high, math_add(m, out.low, l.low));
 }
 
 static expr_id math_pow_f64(const math *m, expr_id x, expr_id y) {

@@ -8,8 +8,9 @@
  * exact; in F64 both are first scaled by a power of two.
  *
  * softplus and logaddexp take the larger term out and leave log1p of a number in [0, 1]. In
- * logaddexp the two cancel where the result is near 0: F32 is computed in F64; in F64 the error
- * stays one unit of the larger term. */
+ * logaddexp the two cancel where the result is near 0: F32 is computed in F64, and F64 is log1p of
+ * e^x + e^y - 1 there, in numbers of two floats. So that has all digits of results down to 2^-50,
+ * and 2^-103 of the larger term below. */
 #include "math/math.h"
 
 /* ---- roots ---------------------------------------------------------------------------------- */
@@ -77,22 +78,38 @@ expr_id math_softplus(const math *m, const expr_id *arg) {
     return math_add(m, math_at_least(m, x, 0), math_log1p(m, &t));
 }
 
+/* Near 0, log1p(s) of s = e^x + e^y - 1, whose terms have two floats each. */
+static expr_id math_logaddexp_near(const math *m, expr_id x, expr_id y) {
+    expr_id scale_x, scale_y, one = math_f(m, 1);
+    math_two a = math_two_expm1(m, math_at_most(m, math_at_least(m, x, -2), 1), &scale_x);
+    math_two b = math_two_expm1(m, math_at_most(m, math_at_least(m, y, -700), 1), &scale_y);
+    math_two parts = math_two_sum(m, a.high, b.high);
+    math_two powers = math_two_sum(m, math_sub(m, scale_x, one), scale_y);
+    math_two sum = math_two_sum(m, parts.high, powers.high);
+    expr_id low = math_add(m, math_add(m, parts.low, powers.low), math_add(m, a.low, b.low));
+    sum = math_two_fast(m, sum.high, math_add(m, sum.low, low));
+    expr_id slope = ir_op1(m->k, OP_RECIPROCAL, math_add(m, sum.high, one));
+    return math_fma(m, sum.low, slope, math_log1p(m, &sum.high));
+}
+
 /* The distance is corrected by what its rounding lost: e^-(d + l) = e^-d (1 - l). */
 expr_id math_logaddexp(const math *m, const expr_id *arg) {
     expr_id x = arg[0], y = arg[1];
-    if (m->dtype == QN_F32) {
-        math d = math_format(m->k, QN_F64);
-        expr_id wide[2] = {ir_cast(m->k, QN_F64, x), ir_cast(m->k, QN_F64, y)};
-        return ir_cast(m->k, QN_F32, math_logaddexp(&d, wide));
-    }
-    expr_id less = math_lt(m, x, y), zero = math_f(m, 0);
-    expr_id most = math_where(m, less, y, x), least = math_where(m, less, x, y);
-    expr_id apart = math_sub(m, most, least), part = math_sub(m, most, apart);
-    expr_id lost = math_sub(m, most, math_add(m, apart, part));
-    lost = math_add(m, lost, math_sub(m, part, least)); /* exact */
-    expr_id t = math_where(m, math_eq(m, x, y), zero, math_neg(m, apart));
-    expr_id e = math_exp(m, &t);
-    lost = math_where(m, math_lt(m, apart, math_f(m, 800)), lost, zero);
-    e = math_fma(m, e, math_neg(m, lost), e);
-    return math_add(m, most, math_log1p(m, &e));
+    bool f32 = m->dtype == QN_F32;
+    math d = math_format(m->k, QN_F64), *w = &d;
+    if (f32) x = ir_cast(m->k, QN_F64, x), y = ir_cast(m->k, QN_F64, y);
+    expr_id less = math_lt(w, x, y), zero = math_f(w, 0);
+    expr_id most = math_where(w, less, y, x), least = math_where(w, less, x, y);
+    expr_id apart = math_sub(w, most, least), part = math_sub(w, most, apart);
+    expr_id lost = math_sub(w, most, math_add(w, apart, part));
+    lost = math_add(w, lost, math_sub(w, part, least)); /* exact */
+    expr_id t = math_where(w, math_eq(w, x, y), zero, math_neg(w, apart));
+    expr_id e = math_exp(w, &t);
+    lost = math_where(w, math_lt(w, apart, math_f(w, 800)), lost, zero);
+    e = math_fma(w, e, math_neg(w, lost), e);
+    expr_id sum = math_add(w, most, math_log1p(w, &e));
+    if (f32) return ir_cast(m->k, QN_F32, sum);
+    expr_id near = math_lt(m, math_abs(m, sum), math_f(m, 0.5));
+    near = math_and(m, near, math_lt(m, math_f(m, -700), least));
+    return math_where(m, near, math_logaddexp_near(m, most, least), sum);
 }

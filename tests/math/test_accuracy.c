@@ -78,14 +78,14 @@ static const row rows[] = {
             L(cbrt, qn_cbrt, 2, 2) L(tan, qn_tan, 2, 2) L(sinh, qn_sinh, 2, 2)
                 L(cosh, qn_cosh, 2, 2) L(asin, qn_asin, 2, 2) L(acos, qn_acos, 2, 2)
                     L(asinh, qn_asinh, 2, 2) L(acosh, qn_acosh, 2, 2) L(atanh, qn_atanh, 2, 2)
-                        U(silu, qn_silu, 2, 2) U(gelu, qn_gelu, 2.25, 2)
+                        U(silu, qn_silu, 2, 2) U(gelu, qn_gelu, 2, 2)
                             U(gelu_tanh, qn_gelu_tanh, 2, 2) U(softplus, qn_softplus, 2, 2)
                                 U(log_sigmoid, qn_log_sigmoid, 2, 2) U(mish, qn_mish, 2, 2)
                                     U(hardsigmoid, qn_hardsigmoid, 2, 2)
                                         U(hardswish, qn_hardswish, 2, 2) U(elu, elu, 2, 2)
                                             U(selu, qn_selu, 2, 2) U(leaky_relu, leaky_relu, 2, 2)
                                                 L2(atan2, qn_atan2, 2, 2) L2(hypot, qn_hypot, 2, 2)
-                                                    U2(logaddexp, qn_logaddexp, 2, 4096)
+                                                    U2(logaddexp, qn_logaddexp, 2, 2)
                                                         U2(rem, qn_rem, 0.501, 0.501)
     /* and more of them */
     U(logit, qn_logit, 2, 2) U(sinc, qn_sinc, 2, 2) U(softsign, qn_softsign, 2, 2)
@@ -423,13 +423,6 @@ static worst swept(const tally *t, double *judged) {
     return w;
 }
 
-static const struct {
-    const char *name, *why;
-} reasons[] = {
-    {"gelu", "f32: five roundings of up to half a unit meet in the tail, 2.2 at most"},
-    {"logaddexp", "f64: near 0 the two terms cancel, and there is nothing wider"},
-};
-
 static void table_row(const row *r, const tally *t) {
     double judged;
     worst w = swept(t, &judged), f16 = whole_halves(r, &formats[F16]);
@@ -459,9 +452,6 @@ static int table(const char *path, const char *code, const char *when) {
     printf("| function | f16 | bf16 | f32 | at | f64 | at | swept |\n");
     printf("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for (int i = 0; i < LENGTH(rows); i++) table_row(&rows[i], &t[i]);
-    printf("\nAbove 2:\n\n");
-    for (int i = 0; i < LENGTH(reasons); i++)
-        printf("- `%s`, %s.\n", reasons[i].name, reasons[i].why);
     return test_state.bad;
 }
 
