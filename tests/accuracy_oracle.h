@@ -216,6 +216,14 @@ static inline REAL ORACLE(softplus_beta)(REAL x) {
     return 2 * x > 20 ? x : log1p(exp(2 * x)) / 2;
 }
 
+static inline REAL ORACLE(hardtanh)(REAL x) {
+    return x < -2 ? -2 : x > (REAL)0.75 ? (REAL)0.75 : x;
+}
+
+static inline REAL ORACLE(threshold)(REAL x) {
+    return x <= (REAL)0.25 ? -3 : x;
+}
+
 static inline REAL ORACLE(heaviside)(REAL x, REAL y) {
     return x > 0 ? 1 : x < 0 ? 0 : x == 0 ? y : x;
 }

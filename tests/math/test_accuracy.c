@@ -47,6 +47,12 @@ static qn_tensor *celu(qn_tensor *x) {
 static qn_tensor *softplus_beta(qn_tensor *x) {
     return qn_softplus_beta(x, 2, 20);
 }
+static qn_tensor *hardtanh(qn_tensor *x) {
+    return qn_hardtanh(x, -2, 0.75);
+}
+static qn_tensor *threshold(qn_tensor *x) {
+    return qn_threshold(x, 0.25, -3);
+}
 
 typedef struct row {
     const char *name;
@@ -90,7 +96,8 @@ static const row rows[] = {
     /* and more of them */
     U(logit, qn_logit, 2, 2) U(sinc, qn_sinc, 2, 2) U(softsign, qn_softsign, 2, 2)
         U(celu, celu, 2, 2) U(softplus_beta, softplus_beta, 2, 2) L2(copysign, qn_copysign, 0, 0)
-            U2(heaviside, qn_heaviside, 0, 0)};
+            U2(heaviside, qn_heaviside, 0, 0) U(hardtanh, hardtanh, 0, 0)
+                U(threshold, threshold, 0, 0)};
 #undef U
 #undef L
 #undef U2
