@@ -446,6 +446,41 @@ static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const me
     m->parts = NO_LOOP;
 }
 
+/* Accesses that are contiguous along loops inside the row; with `own` only those that depend on the
+ * row: a vector that all rows share is soon cached, whatever its stride. */
+int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own) {
+    int n = 0;
+    for (stmt_id s = body; (s = ir_next(m->k, s, body));)
+        if (schedule_at(m, s)->kind == STMT_LOOP)
+            n += contiguous(m, s, schedule_at(m, s)->l.var, own);
+    return n;
+}
+
+/* The only reduction, into tiles beside it, of a body that does nothing else but store the result,
+ * or a scan: its loop, 0: none. */
+static stmt_id only_reduction(const scheduler *m, stmt_id loop) {
+    stmt_id def = schedule_at(m, loop)->first, red = def;
+    while (red && schedule_at(m, red)->kind == STMT_DEF) red = schedule_at(m, red)->next;
+    if (red == def || !red || schedule_at(m, red)->kind != STMT_LOOP) return 0;
+    if (schedule_has_inner(m, red)) return 0;
+    for (stmt_id s = schedule_at(m, red)->next; s; s = schedule_at(m, s)->next)
+        if (schedule_at(m, s)->kind != STMT_STORE) return 0;
+    return red;
+}
+
+static bool columns(scheduler *m, loop_chain *c, int i);
+
+/* Does a loop inside a row reduce down columns, as a query's weights do their head's values? Then
+ * lanes go across these, not along the sum. */
+static bool reduces_columns(scheduler *m, const loop_chain *c) {
+    mem_id tile[SCHEDULE_TILES];
+    sym across = var_of(m, c->loop[c->n - 1]);
+    stmt_id red = only_reduction(m, c->body);
+    return red && schedule_reduced_tiles(m, red, tile) &&
+           schedule_contiguous(m, red, across) > schedule_contiguous_inside(m, c->body, across) &&
+           trips_of(m, c->loop[c->n - 1]) >= m->lanes;
+}
+
 /* Loops inside a row, `rows` rows at a time: each vectorized along itself. */
 static void row_loops(scheduler *m, stmt_id body, int rows) {
     loop_h loop[64];
@@ -457,7 +492,8 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         loop_chain c = loop_chain_of(m, stmt_of(m, loop[i]));
         schedule_merge_in_step(m, &c);
         if (schedule_has_inner(m, c.body)) {
-            row_loops(m, c.body, rows);
+            if (rows > 1 || !reduces_columns(m, &c) || !columns(m, &c, c.n - 1))
+                row_loops(m, c.body, rows);
             continue;
         }
         mem_id tile[SCHEDULE_TILES];
@@ -478,16 +514,6 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
     }
 }
 
-/* Accesses that are contiguous along loops inside the row; with `own` only those that depend on the
- * row: a vector that all rows share is soon cached, whatever its stride. */
-int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own) {
-    int n = 0;
-    for (stmt_id s = body; (s = ir_next(m->k, s, body));)
-        if (schedule_at(m, s)->kind == STMT_LOOP)
-            n += contiguous(m, s, schedule_at(m, s)->l.var, own);
-    return n;
-}
-
 /* Tiles defined directly in the loop's body, which are accumulated together; how many there are. */
 static int tiles_in(const scheduler *m, stmt_id loop, mem_id *tile) {
     int n = 0;
@@ -496,44 +522,40 @@ static int tiles_in(const scheduler *m, stmt_id loop, mem_id *tile) {
     return n;
 }
 
-/* The only reduction, into tiles beside it, of a body that does nothing else but store the result,
- * or a scan: its loop, 0: none. */
-static stmt_id only_reduction(const scheduler *m, stmt_id loop) {
-    stmt_id def = schedule_at(m, loop)->first, red = def;
-    while (red && schedule_at(m, red)->kind == STMT_DEF) red = schedule_at(m, red)->next;
-    if (red == def || !red || schedule_at(m, red)->kind != STMT_LOOP) return 0;
-    if (schedule_has_inner(m, red)) return 0;
-    for (stmt_id s = schedule_at(m, red)->next; s; s = schedule_at(m, s)->next)
-        if (schedule_at(m, s)->kind != STMT_STORE) return 0;
-    return red;
-}
-
-/* Does a loop down columns, directly below the loop across them, read rows that are pages apart? */
-static bool rows_distant(scheduler *m, stmt_id across, stmt_id down) {
+/* How many arguments does a loop down columns, directly below the loop across them, read of which
+ * rows are pages apart? */
+static int rows_distant(scheduler *m, stmt_id across, stmt_id down) {
+    bool *seen = arena_zeroed(&m->k->arena, m->k->mems);
     ir_access *t;
     uint32_t n = ir_accesses(m->k, down, &t);
+    int distant = 0;
     if (schedule_at(m, down)->kind != STMT_LOOP ||
         schedule_trips(m, down) <= 2 * m->limits->column_rows)
-        return false;
+        return 0;
     for (uint32_t i = 0; i < n; i++) {
         int64_t one, step, size = (int64_t)qn_dtype_size(ir_m(m->k, t[i].mem)->dtype);
-        if (!t[i].load || !schedule_is_arg(m, &t[i])) continue;
+        if (seen[t[i].mem] || !t[i].load || !schedule_is_arg(m, &t[i])) continue;
         if (!schedule_step(m, &t[i], schedule_at(m, across)->l.var, &one) || one != 1) continue;
         if (!schedule_step(m, &t[i], schedule_at(m, down)->l.var, &step)) continue;
-        if (step * size * 16 >= m->limits->l1) return true;
+        if (step * size * 16 < m->limits->l1) continue;
+        seen[t[i].mem] = true;
+        distant++;
     }
-    return false;
+    return distant;
 }
 
 /* A reduction down columns over distant rows goes in slices of few rows, all columns of a part at a
- * time, so that memory streams; partial results stay in memory (block_reduction). The loop over
- * blocks of the reduction. */
+ * time, so that memory streams; partial results stay in memory (block_reduction). Each row of each
+ * argument is a stream, so several arguments share the rows. The loop over blocks of the reduction.
+ */
 static loop_h slice_rows(scheduler *m, stmt_id loop) {
     stmt_id red = only_reduction(m, loop);
     mem_id tile[SCHEDULE_TILES];
-    if (!red || !schedule_reduced_tiles(m, red, tile) || !rows_distant(m, loop, red))
-        return NO_LOOP; /* a scan reads its partial results */
-    return step_split(m, loop_of(m, red), m->limits->column_rows, "pc", "k").outer;
+    if (!red || !schedule_reduced_tiles(m, red, tile)) return NO_LOOP; /* a scan reads its sums */
+    int distant = rows_distant(m, loop, red);
+    if (!distant) return NO_LOOP;
+    int64_t rows = m->limits->column_rows / distant;
+    return step_split(m, loop_of(m, red), rows < 1 ? 1 : rows, "pc", "k").outer;
 }
 
 /* Is there more than that one reduction, or a scan, and distant rows? Then one row at a time, all
@@ -541,7 +563,7 @@ static loop_h slice_rows(scheduler *m, stmt_id loop) {
 static bool whole_rows(scheduler *m, stmt_id loop) {
     bool far = false;
     for (stmt_id s = schedule_at(m, loop)->first; s; s = schedule_at(m, s)->next)
-        far |= rows_distant(m, loop, s);
+        far |= rows_distant(m, loop, s) > 0;
     stmt_id red = only_reduction(m, loop);
     mem_id tile[SCHEDULE_TILES];
     if (!far || (red && schedule_reduced_tiles(m, red, tile))) return false;

@@ -169,6 +169,28 @@ static void vector_times_matrix_walks_the_matrix_as_it_lies(void) {
     check_default(along, "prefetch_distance a2", "prefetch_distance a1");
 }
 
+/* Two matrices at once share the rows of a slice, for each row of each is a stream. */
+static void matrices_beside_each_other_share_the_streams(void) {
+    static const char pair[] = "kernel \"pair\" {\n"
+                               "  arg a0 f32[2048] write\n"
+                               "  arg a1 f32[2048] read\n"
+                               "  arg a2 f32[4194304] read\n"
+                               "  arg a3 f32[4194304] read\n"
+                               "  local t0 f32[1]\n"
+                               "  local t1 f32[1]\n"
+                               "  for j < 2048 {\n"
+                               "    def t0 = f32(0)\n"
+                               "    def t1 = f32(0)\n"
+                               "    for k < 2048 {\n"
+                               "      t0[0] += mul(a1[k], a2[j + 2048*k])\n"
+                               "      t1[0] += mul(a1[k], a3[j + 2048*k])\n"
+                               "    }\n"
+                               "    a0[j] = mul(t0[0], t1[0])\n"
+                               "  }\n"
+                               "}\n";
+    check_default(pair, "split k 8 -> pc k", "rfactor");
+}
+
 /* The loads of a long formula prefetch the next block, as many pages on as are walked side by
  * side. */
 static void a_long_formula_prefetches_its_streams(void) {
@@ -365,6 +387,38 @@ static void squares_of_a_row_are_no_attention(void) {
     check_default(rows, "rfactor t1", "split i 16");
 }
 
+/* The only query of each head: its weights' sum of the head's values shares nothing with others, so
+ * heads are no lanes. Lanes go across the values, which lie side by side. */
+static void one_query_a_head_walks_its_values_as_they_lie(void) {
+    static const char heads[] = "kernel \"heads\" {\n"
+                                "  arg a0 f32[768] write\n"
+                                "  arg a1 f32[3072] read\n"
+                                "  arg a2 f32[196608] read\n"
+                                "  local t0 f32[1]\n"
+                                "  local t1 f32[256]\n"
+                                "  local t2 f32[1]\n"
+                                "  for i < 12 {\n"
+                                "    def t1\n"
+                                "    for h < 256 {\n"
+                                "      t1[h] = exp(a1[256*i + h])\n"
+                                "    }\n"
+                                "    def t2 = f32(0)\n"
+                                "    for s < 256 {\n"
+                                "      t2[0] += t1[s]\n"
+                                "    }\n"
+                                "    for j < 64 {\n"
+                                "      def t0 = f32(0)\n"
+                                "      for k < 256 {\n"
+                                "        t0[0] += mul(t1[k], a2[16384*i + j + 64*k])\n"
+                                "      }\n"
+                                "      a0[64*i + j] = div(t0[0], t2[0])\n"
+                                "    }\n"
+                                "  }\n"
+                                "}\n";
+    check_default(heads, "accumulate t0 v", "pad i 16");
+    check_default(heads, "rfactor t2", "rfactor t0");
+}
+
 /* Several passes down strided columns go row by row, what belongs to a column computed
  * beforehand. */
 static void softmax_down_columns_walks_rows(void) {
@@ -400,6 +454,7 @@ static void all(void) {
     RUN(a_long_formula_prefetches_its_streams);
     RUN(streams_of_an_epilogue_are_prefetched);
     RUN(vector_times_matrix_walks_the_matrix_as_it_lies);
+    RUN(matrices_beside_each_other_share_the_streams);
     RUN(narrow_products_go_by_words);
     RUN(operands_outside_the_first_cache_are_prefetched);
     RUN(few_rows_go_along_the_sum);
@@ -408,6 +463,7 @@ static void all(void) {
     RUN(accumulators_of_long_rows_stay_in_registers);
     RUN(rows_of_short_runs_go_along_them);
     RUN(squares_of_a_row_are_no_attention);
+    RUN(one_query_a_head_walks_its_values_as_they_lie);
     RUN(softmax_down_columns_walks_rows);
     RUN(transposed_copies_are_transposed_in_registers);
     RUN(lines_of_the_next_panel_are_prefetched);

@@ -59,13 +59,23 @@ static loop2 split_tile(scheduler *m, loop_h l, int trips) {
     return t;
 }
 
+/* Does the value follow the row: by an index, or as a tile of the row's? */
+static bool of_row(const scheduler *m, stmt_id row, expr_id value) {
+    for (stmt_id s = schedule_at(m, row)->first; s; s = schedule_at(m, s)->next)
+        if (schedule_at(m, s)->kind == STMT_DEF &&
+            ir_expr_reads(m->k, value, schedule_at(m, s)->def.mem))
+            return true;
+    return ir_expr_uses(m->k, value, schedule_at(m, row)->l.var);
+}
+
 /* Is there a contraction inside the loop, in a tile of its own, of something that all rows share?
- * A sum of a row's own squares is none: there lanes go along the row. Row SYM_ZERO: of anything. */
-static bool has_product(const scheduler *m, stmt_id loop, sym row) {
+ * A sum of a row's own squares is none, nor that of a head's values by the weights of its only
+ * query: there lanes go along the row. Row 0: of anything. */
+static bool has_product(const scheduler *m, stmt_id loop, stmt_id row) {
     for (stmt_id s = loop; (s = ir_next(m->k, s, loop));) {
         expr_id factor[2];
         if (!ir_adds_product(m->k, s, factor)) continue;
-        if (ir_expr_uses(m->k, factor[0], row) && ir_expr_uses(m->k, factor[1], row)) continue;
+        if (row && of_row(m, row, factor[0]) && of_row(m, row, factor[1])) continue;
         stmt_id r = schedule_at(m, s)->parent, in = schedule_at(m, r)->parent;
         if (r == loop || !ir_inside(m->k, in, loop) || schedule_trips(m, r) < LEAST_DEPTH) continue;
         for (stmt_id d = schedule_at(m, in)->first; d; d = schedule_at(m, d)->next)
@@ -82,7 +92,7 @@ static bool is_block(const scheduler *m, const loop_chain *c) {
     int loops = 0;
     for (stmt_id s = schedule_at(m, c->body)->first; s; s = schedule_at(m, s)->next) {
         if (schedule_at(m, s)->kind != STMT_LOOP) continue;
-        product |= has_product(m, s, schedule_at(m, c->body)->l.var);
+        product |= has_product(m, s, c->body);
         loops++;
     }
     return product && loops > 1;
@@ -282,7 +292,7 @@ static void leaf_nest(block *b, row_nest *p, const loop_chain *c, int inner, boo
 }
 
 static bool is_product_nest(const block *b, const row_nest *p) {
-    return has_product(b->m, stmt_of(b->m, p->root), SYM_ZERO);
+    return has_product(b->m, stmt_of(b->m, p->root), 0);
 }
 
 /* Terms of elements that the rows share (the gradient of queries, where a row is a key): a block's
