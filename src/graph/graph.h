@@ -301,7 +301,8 @@ typedef struct graph {
     node_id *loose; /* nodes made since the last graph_settle: nobody may hold them yet */
     uint32_t loose_count, loose_cap;
     uint32_t mark_base, mark_next;   /* see graph_mark */
-    uint64_t rules[OP_COUNT];        /* sets of rules tried for an operation */
+    uint64_t rules[OP_COUNT];        /* sets of rules tried for an operation, */
+    uint64_t seen[OP_COUNT];         /* and that a source of an operation is enough for */
     str text;                        /* scratch for error texts */
     const char *func;                /* the composed function under way, for error texts */
     node_id given_node[GRAPH_GIVEN]; /* and what it was given; knob explicit */

@@ -408,7 +408,7 @@ static int check_terms(const char *name, op_set ops, uint64_t rules, int steps, 
 static const struct {
     const char *name;
 } rule_names[] = {
-#define X(name, ops, doc) {#name},
+#define X(name, ...) {#name},
 #include "graph/rules/rules.h"
 #undef X
 };
@@ -439,10 +439,40 @@ static void all_rules_together_keep_reductions(void) {
     CHECK(check_terms("all rules", reductions, all_rules, 4, 20000) > 1000);
 }
 
+/* How often rules make something of the term of this seed; `all`: each is asked, whatever the
+ * operations of the sources are. */
+static int applied_to(uint64_t seed, bool all) {
+    int applied = 0;
+    term t = {.qn = open_graph(), .seed = seed, .ops = all_ops};
+    for (int op = 0; op < OP_COUNT && all; op++) t.qn->graph->seen[op] = all_rules;
+    t.qn->knob[KNOB_DEBUG].text = "r";
+    t.qn->log = count_line;
+    t.qn->log_user = &applied;
+    qn_scope s = qn_scope_begin(t.qn);
+    draw(&t, 12);
+    qn_scope_end(t.qn, s);
+    close_graph(t.qn);
+    return applied;
+}
+
+static void rules_that_are_not_asked_have_nothing_to_say(void) {
+    int sum = 0;
+    for (uint64_t seed = 1; seed <= 8000; seed++) {
+        int all = applied_to(seed, true), asked = applied_to(seed, false);
+        sum += all;
+        if (asked == all) continue;
+        FAIL("seed %llu: %d rules applied, %d where all are asked", (unsigned long long)seed, asked,
+             all);
+        break;
+    }
+    CHECK(sum > 8000);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(every_rule_alone_keeps_values);
     RUN(all_rules_together_keep_values);
     RUN(all_rules_together_keep_reductions);
+    RUN(rules_that_are_not_asked_have_nothing_to_say);
     return test_end();
 }

@@ -305,6 +305,7 @@ node_id rule_needless_mark(graph *g, const graph_node *n) {
 _Static_assert(OP_COUNT <= 128, "a set of operations is two words");
 #define ON(op)      ((op_set)1 << OP_##op)
 #define EVERYTHING  (~(ON(NONE) | ON(CONST) | ON(BUFFER)))
+#define ANY         (~(op_set)0)
 #define ELEMENTWISE elementwise
 #define MOVEMENT                                                                                   \
     (ON(RESHAPE) | ON(PERMUTE) | ON(EXPAND) | ON(PAD) | ON(SLICE) | ON(WINDOW) | ON(FLIP))
@@ -321,24 +322,31 @@ typedef struct rule_row {
 } rule_row;
 
 static const rule_row rule_rows[RULE_COUNT] = {
-#define X(name, ops, doc) {#name, rule_##name},
+#define X(name, ...) {#name, rule_##name},
 #include "graph/rules/rules.h"
 #undef X
 };
 
 void rules_open(graph *g) {
-    const op_set ops[RULE_COUNT] = {
-#define X(name, ops, doc) ops,
+    const struct {
+        op_set ops, sees;
+    } rows[RULE_COUNT] = {
+#define X(name, ops, sees, doc) {ops, sees},
 #include "graph/rules/rules.h"
 #undef X
     };
     for (int rule = 0; rule < RULE_COUNT; rule++)
-        for (int op = 1; op < OP_COUNT; op++)
-            g->rules[op] |= (uint64_t)(ops[rule] >> op & 1) << rule;
+        for (int op = 0; op < OP_COUNT; op++) {
+            g->rules[op] |= (uint64_t)(op && rows[rule].ops >> op & 1) << rule;
+            g->seen[op] |= (uint64_t)(rows[rule].sees >> op & 1) << rule;
+        }
 }
 
+/* What is no source is node 0, an OP_NONE: with it come the rules that ask for no source. */
 node_id rules_apply(graph *g, const graph_node *n) {
-    for (uint64_t left = g->rules[n->op]; left; left &= left - 1) {
+    uint64_t sees = 0;
+    for (int i = 0; i < 3; i++) sees |= g->seen[g->node[n->src[i]].op];
+    for (uint64_t left = g->rules[n->op] & sees; left; left &= left - 1) {
         const rule_row *rule = &rule_rows[__builtin_ctzll(left)];
         node_id simpler = rule->apply(g, n);
         if (!simpler) continue;
