@@ -18,6 +18,11 @@ int func_dims(const qn_tensor *x, int64_t *dims) {
     return rank;
 }
 
+bool func_same_shape(const qn_tensor *x, const qn_tensor *y) {
+    const graph *g = tensor_ctx(x)->graph;
+    return node_at(g, tensor_at(x)->node)->shape == node_at(g, tensor_at(y)->node)->shape;
+}
+
 static tuple_id *func_shape(qn_ctx *qn, int rank, const int64_t *dims, tuple_id *shape) {
     return qn && shape_from_user(qn, "shape", rank, dims, shape) ? shape : NULL;
 }
@@ -173,7 +178,7 @@ qn_dtype func_meet(const qn_tensor *x, const qn_tensor *y) {
 
 void func_meet_all(const func_frame *f, int n, qn_tensor *const *xs) {
     graph *g = f->qn->graph;
-    if (!f->outermost) return;
+    if (!f->outermost || !f->qn->knob[KNOB_EXPLICIT].number) return;
     for (int i = 1; i < n; i++) {
         g->given_node[0] = tensor_at(xs[0])->node;
         g->given_node[1] = tensor_at(xs[i])->node;

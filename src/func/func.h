@@ -51,6 +51,7 @@ static inline int func_rank(const qn_tensor *x) { /* NULL's is 0 here: nothing t
     return rank < 0 ? 0 : rank;
 }
 int func_dims(const qn_tensor *x, int64_t *dims); /* the rank; dims: QN_MAX_RANK places */
+bool func_same_shape(const qn_tensor *x, const qn_tensor *y); /* of one context */
 /* The context of a list of tensors that all are alive and of it, else NULL, and that is reported */
 qn_ctx *func_list_context(const char *call, int n, qn_tensor *const *xs);
 /* Functions with several results, each made in a frame of its own: what can be said of x and `out`

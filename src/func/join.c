@@ -11,6 +11,7 @@ static bool join_fits(int n, qn_tensor *const *xs, int axis) {
     int64_t first[QN_MAX_RANK], other[QN_MAX_RANK];
     int rank = func_dims(xs[0], first);
     for (int i = 1; i < n; i++) {
+        if (func_same_shape(xs[0], xs[i])) continue;
         bool same = func_dims(xs[i], other) == rank;
         for (int k = 0; same && k < rank; k++) same = k == axis || first[k] == other[k];
         if (same) continue;

@@ -27,13 +27,15 @@ static bool order_seen(const order *o, node_id n) {
 
 /* Until its place is known a node has the mark one past every place. */
 static void order_push(order *o, node_id n) {
-    o->stack = arena_grow(o->a, o->stack, &o->depth_cap, o->depth + 1, sizeof *o->stack);
+    if (o->depth == o->depth_cap)
+        o->stack = arena_grow(o->a, o->stack, &o->depth_cap, o->depth + 1, sizeof *o->stack);
     o->g->node[n].mark = o->base + o->g->nodes;
     o->stack[o->depth++] = (order_entry){.node = n};
 }
 
 static void order_place(order *o, node_id n) {
-    o->out = arena_grow(o->a, o->out, &o->cap, o->count + 1, sizeof *o->out);
+    if (o->count == o->cap)
+        o->out = arena_grow(o->a, o->out, &o->cap, o->count + 1, sizeof *o->out);
     o->g->node[n].mark = o->base + o->count;
     o->out[o->count++] = n;
 }

@@ -75,9 +75,7 @@ static bool elementwise_takes(const graph *g, const graph_node *x, int source,
     return dtype_is_unsigned(c->dtype) || meets_data(g, x);
 }
 
-static bool is_lifted(const graph *g, const graph_node *x, int source) {
-    const graph_node *c = node_at(g, x->src[source]);
-    if (c->op != OP_CONST || (c->flags & NODE_REALIZED) || !is_plain(c)) return false;
+static bool takes_number(const graph *g, const graph_node *x, int source, const graph_node *c) {
     switch (op_rows[x->op].class_) {
     case CLASS_ELEM:
         return elementwise_takes(g, x, source, c);
@@ -90,6 +88,12 @@ static bool is_lifted(const graph *g, const graph_node *x, int source) {
     default:
         return false;
     }
+}
+
+static inline bool is_lifted(const graph *g, const graph_node *x, int source) {
+    const graph_node *c = node_at(g, x->src[source]);
+    if (c->op != OP_CONST || (c->flags & NODE_REALIZED) || !is_plain(c)) return false;
+    return takes_number(g, x, source, c);
 }
 
 static void add_slot(plan_lift *l, arena *a, int64_t value, int64_t most) {
@@ -165,14 +169,18 @@ static void add_offsets(plan_lift *l, arena *a, idset *known, const graph_node *
 
 /* ---- the slots ------------------------------------------------------------------------------- */
 
-/* Which constants are nodes of the key: roots, and what some use takes as it is written. */
+/* Which uses take their constant from the launch, and which constants are nodes of the key: roots,
+ * and what some use takes as it is written. */
 static void find_literals(plan_lift *l, const plan_request *r) {
     const graph *g = l->g;
     for (uint32_t i = 0; i < r->roots; i++) l->use[node_at(g, r->root[i])->mark] = LIFT_ROOT;
     for (uint32_t i = 0; i < r->nodes; i++) {
         const graph_node *x = node_at(g, r->order[i]);
         for (int s = 0; s < x->sources && !node_is_memory(x); s++)
-            if (!is_lifted(g, x, s)) l->use[node_at(g, x->src[s])->mark] = LIFT_NODE;
+            if (is_lifted(g, x, s))
+                l->lifted[i] |= (uint8_t)(1 << s);
+            else
+                l->use[node_at(g, x->src[s])->mark] = LIFT_NODE;
     }
 }
 
@@ -183,8 +191,8 @@ static void find_slots(plan_lift *l, arena *a, const node_id *order, idset *know
         l->first[i] = l->slots;
         if (l->none || node_is_memory(x)) continue;
         if (x->op == OP_CONST && l->use[i] == LIFT_ROOT && is_plain(x)) add_constant(l, a, x);
-        for (int s = 0; s < x->sources; s++)
-            if (is_lifted(g, x, s)) add_constant(l, a, node_at(g, x->src[s]));
+        for (int s = 0; l->lifted[i] >> s; s++)
+            if (l->lifted[i] >> s & 1) add_constant(l, a, node_at(g, x->src[s]));
         if (has_offsets(l, x)) add_offsets(l, a, known, x, i);
     }
 }
@@ -195,6 +203,7 @@ plan_lift *lift_build(graph *g, arena *a, const plan_request *r) {
     l->none = !g->ctx->knob[KNOB_LIFT].number;
     l->first = arena_alloc(a, (r->nodes + 1) * sizeof *l->first);
     l->use = arena_zeroed(a, r->nodes + 1);
+    l->lifted = arena_zeroed(a, r->nodes + 1);
     for (uint32_t i = 0; i < r->nodes; i++) node_at(g, r->order[i])->mark = i;
     find_literals(l, r);
     heap *h = &g->ctx->heap;
@@ -212,11 +221,9 @@ bool lift_keeps(const plan_lift *l, uint32_t place) {
 }
 
 uint32_t lift_operand(const plan_lift *l, uint32_t place, int source) {
-    const graph_node *x = node_at(l->g, l->order[place]);
-    uint32_t slot = l->first[place];
-    if (l->none || !is_lifted(l->g, x, source)) return LIFT_NONE;
-    for (int s = 0; s < source; s++) slot += is_lifted(l->g, x, s);
-    return slot;
+    unsigned lifted = l->none ? 0 : l->lifted[place], before = lifted & ((1u << source) - 1);
+    if (!(lifted >> source & 1)) return LIFT_NONE;
+    return l->first[place] + (uint32_t)__builtin_popcount(before);
 }
 
 uint32_t lift_fill(const plan_lift *l, uint32_t place) {

@@ -43,6 +43,7 @@ typedef struct plan_lift {
     bool none;           /* knob lift is 0 */
     uint32_t *first;     /* by place in the order: its first slot, if it has any */
     uint32_t **offset;   /* by place, then axis: 1 + an offset's slot, 0: none; NULL: none has */
+    uint8_t *lifted;     /* by place: a bit for each source that is a number of the launch */
     uint8_t *use;        /* of constants: 0, or LIFT_ROOT, or LIFT_NODE: one takes it as it is */
     uint32_t nodes, slots, cap;
     int64_t *value; /* by slot: a number as scalar_to_word has it, or an offset */
