@@ -1,7 +1,6 @@
 /* quern_ops.h - the operations of quern.h, which includes this header: what they share, and their
- * prototypes by section, generated from the tables that the library is made from. Products, linear
- * algebra and Fourier transforms are in quern_ops_linalg.h, those of networks and random numbers in
- * quern_ops_nn.h. */
+ * prototypes by section, generated from the tables that the library is made from. Those of networks
+ * and random numbers are in quern_ops_nn.h. */
 #ifndef QUERN_OPS_H
 #define QUERN_OPS_H
 

@@ -14,9 +14,9 @@ extern "C" {
 /* ---- operations: linear algebra ----------------------------------------------------------- */
 
 /* Of the last two axes, the ones before them count matrices and broadcast; integers and bools are
- * f32; computed in double precision by the host (docs/limits.md). QN_ESHAPE where sizes do not fit.
- * What has no answer, as a singular system, gives infinities or NaN and no error. Where several
- * results are given each may be NULL. */
+ * f32; computed by the host (docs/limits.md). QN_ESHAPE where sizes do not fit. What has no answer,
+ * as a singular system, gives infinities or NaN and no error. Where several results are given each
+ * may be NULL. */
 
 /* L, lower, of L @ transpose(L) = x, symmetric and positive definite, of which the lower triangle
  * is read (upper: the transpose of L); NaN where x is not positive definite */

@@ -95,10 +95,14 @@ static void list_inputs(const vs_case *c, int64_t *n) {
         n[0] = d[0] * d[1] * d[2] * d[2];
         break;
     case VS_CHOLESKY:
+    case VS_INV:
     case VS_QR:
     case VS_SVD:
     case VS_EIGH:
         n[0] = d[0] * d[0];
+        break;
+    case VS_TRIANGULAR:
+        n[0] = n[1] = d[0] * d[0];
         break;
     case VS_SOLVE:
         n[0] = d[0] * d[0];

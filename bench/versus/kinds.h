@@ -54,10 +54,13 @@ X(BATCH_NORM_GRAD, "batch_norm_grad", 24.0 * IMAGES, 2 * IMAGES, IMAGES, IMAGES)
 X(MAX_POOL, "max_pool", POOLED *d[3] * d[3], IMAGES, POOLED, POOLED)
 X(AVG_POOL, "avg_pool", POOLED *d[3] * d[3], IMAGES, POOLED, POOLED)
 X(MAX_POOL_GRAD, "max_pool_grad", 3.0 * POOLED * d[3] * d[3], IMAGES + POOLED, IMAGES, IMAGES)
-/* d = {n}: of n x n; checked are L, x, |R|, the singular and the eigenvalues */
+/* d = {n}: of n x n; checked are L, x, the inverse, the x of as many right sides, |R|, the singular
+ * and the eigenvalues */
 #define CUBE (N * N * N)
 X(CHOLESKY, "cholesky", CUBE / 3, N *N, N *N, N *N)
 X(SOLVE, "solve", CUBE * 2 / 3, N *N, N, N)
+X(INV, "inv", CUBE * 2, N *N, N *N, N *N)
+X(TRIANGULAR, "triangular", CUBE, 2 * N *N, N *N, N *N)
 X(QR, "qr", CUBE * 8 / 3, N *N, 2 * N * N, N *N)
 X(SVD, "svd", CUBE * 20, N *N, 2 * N * N, N)
 X(EIGH, "eigh", CUBE * 9, N *N, N *N, N)

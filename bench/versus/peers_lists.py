@@ -4,7 +4,7 @@ NumPy and PyTorch, of the inputs for JAX (which jits it), or None."""
 
 import numpy as np
 
-LINALG = ("cholesky", "solve", "qr", "svd", "eigh")
+LINALG = ("cholesky", "solve", "inv", "triangular", "qr", "svd", "eigh")
 LISTS = ("cumsum", "sort", "argsort", "topk", "unique", "take", "index_add", "embedding_grad") + LINALG
 IMAGES = ("batch_norm", "batch_norm_grad", "max_pool", "avg_pool", "max_pool_grad")
 PIECES = ("stack", "concat_grad", "select_grad", "shared")
@@ -22,8 +22,9 @@ def linalg(kind, array, n):
     half, eye = (x + x.T) * np.float32(0.5), np.eye(n, dtype=np.float32)
     if kind == "cholesky":
         return [half * np.float32(1 / n) + 2 * eye]
-    if kind == "solve":
-        return [x + np.float32(n) * eye, array(1, n)]
+    if kind in ("solve", "inv", "triangular"):
+        a = x + np.float32(n) * eye
+        return [a, array(1, n)] if kind == "solve" else [a, array(1, n, n)] if kind == "triangular" else [a]
     return [half if kind == "eigh" else x]
 
 
@@ -58,7 +59,8 @@ def numpy_lists(kind, d, x):
         "argsort": lambda: np.argsort(x[0], axis=-1, kind="stable"), "topk": topk,
         "unique": lambda: np.unique(x[0]), "take": lambda: np.take(x[0], x[1], axis=0),
         "index_add": index_add, "cholesky": lambda: np.linalg.cholesky(x[0]),
-        "solve": lambda: np.linalg.solve(x[0], x[1]), "qr": lambda: np.linalg.qr(x[0])[1],
+        "solve": lambda: np.linalg.solve(x[0], x[1]), "inv": lambda: np.linalg.inv(x[0]),
+        "qr": lambda: np.linalg.qr(x[0])[1],
         "svd": lambda: np.linalg.svd(x[0])[1], "eigh": lambda: np.linalg.eigh(x[0])[0],
     }.get(kind)
 
@@ -87,7 +89,8 @@ def jax_lists(jax, kind, d):
         "batch_norm_grad": lambda x, s, g, b: jax.vjp(batch_norm, x, g, b)[1](s),
         "avg_pool": lambda x: pool(x, 0., lax.add) / d[3] ** 2,
         "max_pool_grad": lambda x: jax.grad(lambda x: (most(x) ** 2).sum())(x),
-        "cholesky": jnp.linalg.cholesky, "solve": jnp.linalg.solve,
+        "cholesky": jnp.linalg.cholesky, "solve": jnp.linalg.solve, "inv": jnp.linalg.inv,
+        "triangular": lambda a, b: jax.scipy.linalg.solve_triangular(a, b, lower=True),
         "qr": lambda a: jnp.linalg.qr(a)[1], "svd": lambda a: jnp.linalg.svd(a)[1],
         "eigh": lambda a: jnp.linalg.eigh(a)[0],
     }.get(kind)
@@ -149,6 +152,8 @@ def torch_lists(torch, kind, d, x):
         "max_pool": lambda: f.max_pool2d(x[0], d[3], d[4]),
         "avg_pool": lambda: f.avg_pool2d(x[0], d[3], d[4]),
         "cholesky": lambda: torch.linalg.cholesky(x[0]), "solve": lambda: torch.linalg.solve(x[0], x[1]),
+        "inv": lambda: torch.linalg.inv(x[0]),
+        "triangular": lambda: torch.linalg.solve_triangular(x[0], x[1], upper=False),
         "qr": lambda: torch.linalg.qr(x[0])[1], "svd": lambda: torch.linalg.svd(x[0])[1],
         "eigh": lambda: torch.linalg.eigh(x[0])[0],
     }.get(kind)

@@ -79,7 +79,8 @@ static qn_tensor *algebra(played *p, const vs_case *c) {
     eye = qn_eye(p->qn, QN_F32, n, n);
     if (c->kind == VS_CHOLESKY)
         half = qn_add(qn_mul(half, qn_like(x, 1. / (double)n)), qn_mul(eye, qn_like(x, 2)));
-    if (c->kind == VS_SOLVE) half = qn_add(x, qn_mul(eye, qn_like(x, (double)n)));
+    if (c->kind == VS_SOLVE || c->kind == VS_INV || c->kind == VS_TRIANGULAR)
+        half = qn_add(x, qn_mul(eye, qn_like(x, (double)n)));
     if (c->kind == VS_QR || c->kind == VS_SVD) half = x;
     if (qn_realize(1, &half)) return NULL;
     p->in[0] = half;
@@ -88,6 +89,10 @@ static qn_tensor *algebra(played *p, const vs_case *c) {
         return qn_cholesky(half, false);
     case VS_SOLVE:
         return qn_solve(half, play_input(p, c, 1, 1, &n));
+    case VS_INV:
+        return qn_inv(half);
+    case VS_TRIANGULAR:
+        return qn_solve_triangular(half, play_input(p, c, 1, 2, shape), false, false, false);
     case VS_QR:
         return qn_qr(half, &a, &b) ? NULL : (p->out[1] = a, p->outputs = 2, qn_abs(b));
     case VS_SVD:
@@ -173,6 +178,8 @@ bool play_lists(played *p, const vs_case *c) {
         return true;
     case VS_CHOLESKY:
     case VS_SOLVE:
+    case VS_INV:
+    case VS_TRIANGULAR:
     case VS_QR:
     case VS_SVD:
     case VS_EIGH:

@@ -22,6 +22,9 @@ X(OPENCL, "opencl", TEXT, OPEN, "",
   "which OpenCL device, platform:device by number; empty: the first GPU, else what there is")
 X(OPENCL_LIBRARY, "opencl_library", TEXT, OPEN, "libOpenCL.so.1",
   "the OpenCL library that is loaded at run time")
+X(LAPACK, "lapack", TEXT, OPEN, "",
+  "which LAPACK factors large matrices: a library's name or file; no: none, Quern's own routines; "
+  "empty: OpenBLAS, if it is installed")
 X(CACHE, "cache", PATH, ANY, "on",
   "where compiled kernels are kept: on: in $XDG_CACHE_HOME/quern or ~/.cache/quern; off: nowhere; "
   "or a folder, as a path with a slash, that is only the user's (mode 0700)")

@@ -430,7 +430,7 @@ X(TENSOR, histogram, (qn_tensor *x, qn_tensor *edges, qn_tensor *weights), -, 0,
   "outside, and NaN, is left out")
 
 /* linear algebra: of the last two axes, the ones before them count matrices and broadcast;
- * integers and bools are f32; computed in double precision by the host (docs/limits.md). QN_ESHAPE
+ * integers and bools are f32; computed by the host (docs/limits.md). QN_ESHAPE
  * where sizes do not fit. What has no answer, as a singular system, gives infinities or NaN and no
  * error. Where several results are given each may be NULL */
 X(TENSOR, cholesky, (qn_tensor *x, bool upper), -, 0, 0,

@@ -31,6 +31,10 @@ size_t routine_scratch(routine_call *c) {
     if (parts > (double)need.items) parts = (double)need.items;
     c->parts = parts < 1 ? 1 : (int)parts;
     c->items = need.items;
+    if (c->lapack) {
+        size_t bytes = lapack_scratch(c);
+        if (bytes > need.each) need.each = bytes;
+    }
     c->each = (need.each + 63) / 64 * 64;
     return c->each * (size_t)c->parts;
 }
@@ -40,12 +44,22 @@ static int64_t begin_of(const routine_call *c, int64_t part) {
     return part * each + (part < more ? part : more);
 }
 
+/* What a library of others gives up on is computed here. */
+static void run_items(const routine_call *c, void *scratch, int64_t from, int64_t to) {
+    const routine_code *code = &codes[c->what.routine];
+    if (!c->lapack) {
+        code->run(c, scratch, from, to);
+        return;
+    }
+    for (int64_t i = from; i < to; i++)
+        if (!lapack_run(c, scratch, i)) code->run(c, scratch, i, i + 1);
+}
+
 static void run_part(void *arg, int thread, int64_t begin, int64_t end) {
     const routine_call *c = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++)
-        codes[c->what.routine].run(c, (char *)c->scratch + (size_t)i * c->each, begin_of(c, i),
-                                   begin_of(c, i + 1));
+        run_items(c, (char *)c->scratch + (size_t)i * c->each, begin_of(c, i), begin_of(c, i + 1));
 }
 
 void routine_run(const routine_call *c) {

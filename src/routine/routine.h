@@ -17,6 +17,8 @@ typedef struct routine_array {
     void *data; /* results: of those that are wanted */
 } routine_array;
 
+typedef struct lapack lapack; /* a library that was looked for (routine/lapack) */
+
 typedef struct routine_call {
     call_attr what; /* which result it names means nothing here */
     uint32_t wanted;
@@ -24,6 +26,7 @@ typedef struct routine_call {
     routine_array result[ROUTINE_RESULTS], source[ROUTINE_SOURCES];
     void (*share)(void *state, int64_t n, pool_work work, void *arg); /* dev_table's */
     void *state;
+    const lapack *lapack; /* that is to compute it; NULL: our own code */
     /* found by routine_scratch: */
     int64_t items; /* that may be computed side by side, */
     int parts;     /* divided into so many parts, each with */
@@ -48,6 +51,21 @@ int64_t row_count(const routine_array *a);
 static inline bool routine_wants(const routine_call *c, int result) {
     return c->wanted >> result & 1;
 }
+
+/* ---- lapack: a library of others' factors (routine/lapack) ----------------------------------- */
+
+/* Is it one for such a library? Routine, dtypes and sizes say so. */
+bool lapack_suits(const routine_call *c);
+/* As knob lapack has it: a name or a file, "no", or "" for what there is; never NULL. Raises where
+ * memory ends. */
+lapack *lapack_open(heap *h, const char *asked);
+void lapack_close(heap *h, lapack *l);
+bool lapack_here(const lapack *l);
+/* The library's file, or why there is none. */
+const char *lapack_told(const lapack *l);
+/* Bytes of scratch for one item, and has it computed item `which`? If not, nothing was done. */
+size_t lapack_scratch(const routine_call *c);
+bool lapack_run(const routine_call *c, void *scratch, int64_t which);
 
 /* One row each: what it needs, and items [from, to) with scratch of one part. */
 #define X(NAME, name, ...)                                                                         \

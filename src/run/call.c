@@ -40,10 +40,28 @@ static void size_array(qn_ctx *qn, tuple_id shape, int dtype, routine_array *out
     }
 }
 
-static void find_threads(const run_state *r, routine_call *c) {
+/* It is looked for when a call has use of it first. */
+const lapack *call_lapack(qn_ctx *qn) {
+    run_state *r = qn->run;
+    const char *asked = qn->knob[KNOB_LAPACK].text;
+    if (r->lapack) return r->lapack;
+    r->lapack = lapack_open(&qn->heap, asked);
+    bool wanted = *asked && strcmp(asked, "no");
+    if (wanted && !lapack_here(r->lapack))
+        log_line(qn, "QN_LAPACK: %s; linear algebra is computed without it",
+                 lapack_told(r->lapack));
+    return r->lapack;
+}
+
+/* What the host computes it with; its sizes are known. */
+static void find_means(qn_ctx *qn, routine_call *c) {
+    const run_state *r = qn->run;
     c->share = r->dev->share;
     c->state = r->dev_state;
     c->threads = c->share ? (int)r->limits.threads : 1;
+    if (!lapack_suits(c)) return;
+    const lapack *l = call_lapack(qn);
+    if (lapack_here(l)) c->lapack = l;
 }
 
 void calls_find_sizes(qn_ctx *qn, run_plan *p) {
@@ -55,11 +73,11 @@ void calls_find_sizes(qn_ctx *qn, run_plan *p) {
         const uint32_t *at = p->launch[i].set->slot;
         routine_call *now = &c->now;
         *now = (routine_call){.what = c->what, .sources = c->sources};
-        find_threads(r, now);
         for (int k = 0; k < c->results + c->sources; k++)
             size_array(qn, c->shape[k], c->dtype[k],
                        k < c->results ? &now->result[c->result[k]] : &now->source[k - c->results]);
         for (int k = 0; k < c->results; k++) now->wanted |= 1u << c->result[k];
+        find_means(qn, now);
         size_t scratch = routine_scratch(now), staged = scratch;
         if (r->dev->host_memory) {
             p->slot[at[c->results + c->sources]].size = scratch;
@@ -135,9 +153,9 @@ static routine_array array_of(const dev_array *a) {
 void call_eval(qn_ctx *qn, const call_attr *what, int sources, const dev_array *source,
                const dev_array *out) {
     routine_call c = {.what = *what, .sources = sources, .wanted = 1u << what->result};
-    find_threads(qn->run, &c);
     c.result[what->result] = array_of(out);
     for (int i = 0; i < sources; i++) c.source[i] = array_of(&source[i]);
+    find_means(qn, &c);
     size_t size = routine_scratch(&c);
     c.scratch = heap_alloc(&qn->heap, size);
     routine_run(&c);

@@ -133,6 +133,7 @@ static void close_run(qn_ctx *qn) {
         programs_close(qn);
         wisdom_close(qn);
         heap_free(&qn->heap, r->staging, r->staging_size);
+        lapack_close(&qn->heap, r->lapack);
         if (r->arena_memory) r->dev->free(r->dev_state, r->arena_memory, r->arena_size);
         buffers_close(qn);
         r->dev->close(r->dev_state);
@@ -198,6 +199,10 @@ static void tell_device(qn_ctx *qn, str *out) {
     if (dev->tell) dev->tell(qn->run->dev_state, out);
     if (dev->executes && !dev->host_memory)
         str_add(out, "routines: sorting and linear algebra by the host, copied out and in\n");
+    if (!dev->executes) return;
+    const lapack *l = call_lapack(qn);
+    str_addf(out, "linear algebra: %s%s%s%s\n", lapack_here(l) ? "LAPACK, " : "our own (",
+             lapack_told(l), lapack_here(l) ? "" : ")", lapack_here(l) ? " from 64 rows on" : "");
 }
 
 static void tell_machine(qn_ctx *qn, str *out) {

@@ -382,6 +382,8 @@ call_launch *call_make(graph *g, arena *a, const fuse_kernel *fk);
 void calls_find_sizes(qn_ctx *qn, run_plan *p);
 void calls_prepare(qn_ctx *qn, const run_plan *p); /* before the first launch; raises */
 qn_code call_run(qn_ctx *qn, const launch *l);
+/* The context's, looked for at its first use. Raises. */
+const lapack *call_lapack(qn_ctx *qn);
 /* Result `number` alone, of sources in this process's memory; raises. */
 void call_eval(qn_ctx *qn, const call_attr *what, int sources, const dev_array *source,
                const dev_array *out);
@@ -559,6 +561,7 @@ typedef struct run_state {
     size_t arena_size;
     void *staging; /* see call.c */
     size_t staging_size;
+    lapack *lapack;                          /* for routines; NULL: not asked for yet */
     uint32_t compile_times[COMPILE_BUCKETS]; /* kernels by time, COMPILE_BUCKET seconds each */
     qn_stats stats;
     str text;     /* of qn_format and qn_device_facts */

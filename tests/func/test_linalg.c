@@ -1,25 +1,44 @@
 /* test_linalg.c - linear algebra on `ref`, on the CPU and on OpenCL where it is here. Values are
  * held against identities, computed here in long double: L L' = a, a x = b, Q' Q = 1, a v = w v,
  * and against values worked out by hand; gradients against central differences in f64, second ones
- * against differences of first ones. */
+ * against differences of first ones. All of it holds with a LAPACK and without; where none but the
+ * plain one is installed that is taken. */
 #include "device_here.h"
 #include "graph/graph.h"
 #include "quern.h"
 #include "test.h"
 
-enum { MOST = 3 * 80 * 80, DEVICES = 3 };
+enum { MOST = 3 * 90 * 90, DEVICES = 4 };
+
+static void ignore(void *user, const char *line) {
+    (void)user, (void)line;
+}
 
 static qn_ctx *open_[DEVICES];
 static int opened;
 static uint64_t seed = 5;
 
+static bool has_lapack(qn_ctx *qn) {
+    return strstr(qn_device_facts(qn), "linear algebra: LAPACK");
+}
+
+/* The second one has a LAPACK, if any is here. */
 static void open_devices(void) {
-    static const char *const wanted[DEVICES] = {"cpu", "ref", "opencl"};
+    static const char *const wanted[DEVICES] = {"cpu", "cpu", "ref", "opencl"};
+    const char *given = getenv("QN_LAPACK");
     for (int i = 0; i < DEVICES; i++) {
         if (!strcmp(wanted[i], "opencl") && !device_here("opencl")) continue;
+        setenv("QN_LAPACK", i != 1 ? "no" : given ? given : "", 1);
         qn_ctx *qn = qn_open(&QN_OPTIONS(.device = wanted[i], .threads = 1 + 2 * (i == 0)));
+        if (i == 1 && !given && !has_lapack(qn)) {
+            qn_close(qn);
+            setenv("QN_LAPACK", "liblapack.so.3", 1);
+            qn = qn_open(&QN_OPTIONS(.device = "cpu", .log = ignore));
+            if (!has_lapack(qn)) printf("    without a LAPACK: none is installed\n");
+        }
         if (qn) open_[opened++] = qn;
     }
+    if (given) setenv("QN_LAPACK", given, 1);
 }
 
 #define EACH(qn) for (int at_ = 0; at_ < opened && ((qn) = open_[at_]); at_++)
@@ -72,7 +91,7 @@ static qn_tensor *positive_of(qn_ctx *qn, qn_dtype d, int64_t batch, int64_t n) 
     return a;
 }
 
-static const int64_t sizes[] = {1, 2, 3, 7, 33, 70};
+static const int64_t sizes[] = {1, 2, 3, 7, 33, 70, 90};
 static matrix a, b, c, d;
 
 static double epsilon_of(qn_dtype dtype) {
@@ -115,9 +134,10 @@ static void turned_matrices_fit(void) {
     qn_ctx *qn;
     EACH(qn)
     for (int dtype = QN_F32; dtype <= QN_F64; dtype++)
-        for (size_t i = 0; i < 2 * COUNT_OF(sizes) - 2; i++) {
+        for (size_t i = 0; i < 2 * COUNT_OF(sizes); i++) {
             qn_scope s = qn_scope_begin(qn);
-            int64_t m = sizes[i % COUNT_OF(sizes)], n = sizes[(i * 5 + 1) % COUNT_OF(sizes)];
+            int64_t m = sizes[i % COUNT_OF(sizes)],
+                    n = sizes[(i * 6 + i / 7 + 4) % COUNT_OF(sizes)];
             double within = 16 * (double)(m + n) * epsilon_of((qn_dtype)dtype);
             qn_tensor *x = random_of(qn, (qn_dtype)dtype, 2, m, n), *u, *w, *t;
             x = qn_contiguous(x);
@@ -231,6 +251,96 @@ static void nothing_is_a_matrix_too(void) {
         qn_clear_error(qn);
         qn_scope_end(qn, s);
     }
+}
+
+/* ---- large ones, by LAPACK where there is one ---- */
+
+static qn_tensor *filled(qn_ctx *qn, qn_dtype dtype, int64_t n, double diagonal, double at_one) {
+    qn_tensor *x = qn_mul(qn_eye(qn, dtype, n, n), qn_full(qn, dtype, 0, NULL, diagonal));
+    const int64_t dims[] = {n, n};
+    qn_tensor *i = qn_iota(qn, QN_I64, 2, dims, 0), *k = qn_iota(qn, QN_I64, 2, dims, 1);
+    qn_tensor *one = qn_scalar(qn, QN_I64, 1), *here = qn_and(qn_eq(i, one), qn_eq(k, one));
+    return qn_where(here, qn_full(qn, dtype, 0, NULL, at_one), x);
+}
+
+/* What has no answer has none by either way. */
+static void what_has_no_answer_has_none(void) {
+    qn_ctx *qn;
+    EACH(qn)
+    for (int64_t n = 3; n < 90; n += 80)
+        for (int dtype = QN_F32; dtype <= QN_F64; dtype++) {
+            qn_scope s = qn_scope_begin(qn);
+            qn_tensor *x = filled(qn, (qn_dtype)dtype, n, 2, -1), *sign, *size, *w, *v;
+            qn_tensor *l = qn_cast(qn_cholesky(x, false), QN_F64);
+            CHECK_NEAR(at(qn_select(qn_select(l, 0, 0), 0, 0), 0), sqrt(2), 1e-7, 0);
+            CHECK(isnan(at(qn_select(qn_select(l, 0, 1), 0, 1), 0)));
+            CHECK(at(qn_select(qn_select(l, 0, 0), 0, 1), 0) == 0);
+            CHECK(at(qn_sum(qn_isnan(l), QN_ALL, false), 0) >= 1);
+            x = filled(qn, (qn_dtype)dtype, n, -2, 0);
+            CHECK_INT(qn_slogdet(x, &sign, &size), 0);
+            CHECK(at(sign, 0) == 0 && at(size, 0) == -INFINITY && at(qn_det(x), 0) == 0);
+            CHECK(!isfinite(at(qn_sum(qn_inv(x), QN_ALL, false), 0)));
+            x = filled(qn, (qn_dtype)dtype, n, -1, 3);
+            CHECK_INT(qn_slogdet(x, &sign, &size), 0);
+            CHECK(at(sign, 0) == (n % 2 ? 1 : -1));
+            CHECK_NEAR(at(size, 0), log(3), 1e-6, 0);
+            x = filled(qn, (qn_dtype)dtype, n, 1, NAN);
+            CHECK_INT(qn_eigh(x, &w, &v), 0);
+            CHECK(isnan(at(qn_sum(w, QN_ALL, false), 0)));
+            CHECK_INT(qn_svd(x, NULL, &w, NULL), 0);
+            CHECK(isnan(at(qn_sum(w, QN_ALL, false), 0)));
+            qn_scope_end(qn, s);
+        }
+}
+
+/* The way back of a system is one of the transpose. */
+static void large_systems_go_back(void) {
+    qn_ctx *qn;
+    EACH(qn) {
+        qn_scope s = qn_scope_begin(qn);
+        const int64_t n = 70;
+        qn_tensor *x = random_of(qn, QN_F64, 2, n, n), *y = random_of(qn, QN_F64, 2, n, 3), *g;
+        qn_tensor *seed_ = random_of(qn, QN_F64, 2, n, 3);
+        CHECK_INT(qn_grad(qn_solve(x, y), seed_, 1, &y, &g), 0);
+        read_matrix(x, 1, &a);
+        read_matrix(g, 1, &b);
+        read_matrix(seed_, 1, &c);
+        check_product(&a, true, &b, false, &c, 1e-11, "solve transposed");
+        qn_scope_end(qn, s);
+    }
+}
+
+/* Values alone are those beside vectors. */
+static void values_alone_are_the_same(void) {
+    qn_ctx *qn;
+    EACH(qn) {
+        qn_scope s = qn_scope_begin(qn);
+        qn_tensor *x = positive_of(qn, QN_F64, 1, 70), *w, *only, *v;
+        CHECK_INT(qn_eigh(x, &w, &v), 0);
+        CHECK_INT(qn_realize(2, (qn_tensor *[]){w, v}), 0);
+        CHECK_INT(qn_eigh(qn_mul(x, qn_like(x, 2)), &only, NULL), 0);
+        for (int i = 0; i < 70; i += 23)
+            CHECK_NEAR(at(qn_select(qn_select(only, -1, i), 0, 0), 0),
+                       2 * at(qn_select(qn_select(w, -1, i), 0, 0), 0), 1e-10, 1e-10);
+        CHECK_INT(qn_svd(qn_mul(x, qn_like(x, -1)), NULL, &only, NULL), 0);
+        for (int i = 0; i < 70; i += 23)
+            CHECK_NEAR(at(qn_select(qn_select(only, -1, i), 0, 0), 0),
+                       at(qn_select(qn_select(w, -1, 69 - i), 0, 0), 0), 1e-10, 1e-10);
+        qn_scope_end(qn, s);
+    }
+}
+
+static void a_lapack_that_is_not_there_is_told_of(void) {
+    setenv("QN_LAPACK", "/no/such.so", 1);
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .log = ignore));
+    CHECK(strstr(qn_device_facts(qn), "our own (/no/such.so is not here)"));
+    CHECK(at(qn_det(qn_eye(qn, QN_F32, 80, 80)), 0) == 1);
+    qn_close(qn);
+    setenv("QN_LAPACK", "libm.so.6", 1);
+    qn = qn_open(&QN_OPTIONS(.device = "cpu", .log = ignore));
+    CHECK(strstr(qn_device_facts(qn), "our own (libm.so.6 is no LAPACK)"));
+    qn_close(qn);
+    unsetenv("QN_LAPACK");
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -353,7 +463,7 @@ static void check_gradient(qn_ctx *qn, const char *name, subject *f, int order) 
     for (int order = 1; order <= (orders); order++) check_gradient(qn, #f, f, order);
 
 static void gradients_are_those_of_differences(void) {
-    qn_ctx *qn = open_[opened > 1];
+    qn_ctx *qn = open_[opened > 2 ? 2 : 0];
     GRADIENT(f_cholesky, 2)
     GRADIENT(f_solve, 2)
     GRADIENT(f_triangular, 2)
@@ -397,9 +507,13 @@ int main(int argc, char **argv) {
     RUN(small_ones_worked_out_by_hand);
     RUN(least_squares_are_least);
     RUN(nothing_is_a_matrix_too);
+    RUN(what_has_no_answer_has_none);
+    RUN(large_systems_go_back);
+    RUN(values_alone_are_the_same);
     RUN(gradients_are_those_of_differences);
     RUN(the_cpu_has_them_too);
     RUN(no_gradient_is_an_error);
+    RUN(a_lapack_that_is_not_there_is_told_of);
     for (int i = 0; i < opened; i++) qn_close(open_[i]);
     return test_end();
 }
