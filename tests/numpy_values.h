@@ -16,6 +16,8 @@ X(at(A, 3, ITEMS(QN_AT_PLACES(a), QN_EVERY, QN_AT_PLACES(b))), 3, DIMS(2, 3, 4),
   43, 48, 53, 58, 43, 48, 53, 58, 40, 45, 50, 55, 43, 48, 53, 58, 43, 48, 53, 58, 40, 45, 50, 55)
 X(at(A, 3, ITEMS(QN_EVERY, QN_AT_PLACES(b), QN_AT_PLACE(-2))), 2, DIMS(3, 3),
   18, 13, 3, 38, 33, 23, 58, 53, 43)
+X(at(A, 4, ITEMS(QN_EVERY, QN_AT_PLACES(b), QN_ELLIPSIS, QN_AT_PLACE(-2))), 2, DIMS(3, 3),
+  18, 38, 58, 13, 33, 53, 3, 23, 43)
 X(put(A, 3, ITEMS(QN_AT_PLACES(a), QN_EVERY, QN_AT_PLACES(b)), QN_COMBINE_SUM), 3, DIMS(3, 4, 5),
   0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
   26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 42, 41, 42, 47, 44, 47, 46, 47, 52,

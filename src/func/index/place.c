@@ -21,6 +21,7 @@ typedef struct indexing {
     qn_tensor *array[QN_MAX_RANK]; /* i64, negative ones counted from the end */
     int64_t size[QN_MAX_RANK];     /* of that axis */
     bool inside[QN_MAX_RANK];      /* a number that was checked */
+    int before;                    /* arrays in front of an ellipsis that stands for no axis */
 } indexing;
 
 static int consumed(const qn_index_item *item) {
@@ -170,6 +171,7 @@ static bool walk(indexing *x, qn_tensor *t, const char *name, int n, const qn_in
         if (items[i].kind == QN_INDEX_ELLIPSIS) {
             axis += open;
             source += open;
+            if (!open) x->before = x->arrays;
         } else if (!walk_item(x, &items[i], by_arrays, &axis, &source)) {
             return false;
         }
@@ -191,8 +193,10 @@ static qn_tensor *linear(const indexing *x, const int64_t *stride) {
     return outside ? qn_where(outside, qn_like(sum, -1), sum) : sum;
 }
 
-/* Are the axes of the arrays neighbours? */
+/* Are the axes of the arrays neighbours? As in NumPy not with an ellipsis between them, even one
+ * that stands for none. */
 static bool neighbours(const indexing *x) {
+    if (x->before && x->before < x->arrays) return false;
     return x->axis[x->arrays - 1] - x->axis[0] == x->arrays - 1;
 }
 
