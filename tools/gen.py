@@ -7,7 +7,8 @@ Generated are regions of ordinary files, and they are committed. What lies in in
 the lines "== generated .. ==" and "== end .. ==", the prototypes by section, belongs to the tables as a
 whole, and so do the macros of include/quern_generic.h: a run writes it anew, --check compares. Its
 words and parameters are all columns of the tables; quern_ops_linalg.h and quern_ops_nn.h have the sections that
-HEADER_OF names. The tables of src/record follow from the headers (calls.py).
+HEADER_OF names. The tables of src/record follow from the headers (calls.py), and what the Python package has
+(gen_python.py).
 
 The bodies of src/func/api.c that only name a row, and the tables of docs/ops.md and docs/knobs.md, are
 regions of their own, one for each row. A region is a comment holding a marker
@@ -32,6 +33,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import calls  # noqa: E402
+import gen_python  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COLUMNS = 100
@@ -278,7 +280,23 @@ WHOLE = [("include/quern_ops.h", lambda: header(None)),
          ("src/record/calls.h", lambda: calls.calls(ROOT)), ("src/record/inside.h", lambda: calls.inside(ROOT)),
          ("src/record/signatures.h", lambda: calls.signatures(ROOT)), ("src/record/stubs.h", lambda: calls.stubs(ROOT)),
          ("src/record/structs.h", lambda: calls.fields(ROOT))]
-OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table)]
+
+
+def of_python(make):
+    return make(sys.modules[__name__], gen_python.Reader(sys.modules[__name__], ROOT))
+
+
+WHOLE += [("python/src/calls.h", lambda: of_python(gen_python.rows)),
+          ("python/src/docs.h", lambda: of_python(gen_python.docs)),
+          ("python/quern/_core.pyi", lambda: of_python(gen_python.stubs))]
+
+
+def python_tables():
+    yield from of_python(gen_python.table)
+
+
+OUTPUTS = [("src/func/api.c", wrappers), ("docs/ops.md", ops_tables), ("docs/knobs.md", knobs_table),
+           ("docs/python.md", python_tables)]
 
 # ---- regions -------------------------------------------------------------------------------------
 

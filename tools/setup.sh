@@ -53,6 +53,23 @@ has_valgrind() { [ "$checks" != --checks ] || command -v valgrind >/dev/null 2>&
 has_abidiff() { [ "$checks" != --checks ] || command -v abidiff >/dev/null 2>&1; }
 has_python() { python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1; }
 
+# Of any Python from 3.11 on that is here.
+has_headers() {
+    for python in python3 /usr/bin/python3; do
+        "$python" -c 'import os, sys, sysconfig
+sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+            >/dev/null 2>&1 && return 0
+    done
+    return 1
+}
+has_numpy() {
+    [ "$checks" != --checks ] && return 0
+    for python in python3 /usr/bin/python3; do
+        "$python" -c 'import numpy' >/dev/null 2>&1 && return 0
+    done
+    return 1
+}
+
 # ---- package managers ----------------------------------------------------------------------------
 
 # The newest LLVM that apt knows; Debian and Ubuntu name packages by version.
@@ -84,7 +101,13 @@ names() {
     apk:opencl) echo pocl opencl-icd-loader ;;
     brew:opencl) echo pocl ;;
     *:opencl) echo pocl ocl-icd ;;
-    pacman:python) echo python ;;
+    pacman:python | pacman:headers) echo python ;;
+    apt:headers | apk:headers) echo python3-dev ;;
+    dnf:headers) echo python3-devel ;;
+    brew:headers) echo python3 ;;
+    apt:numpy | dnf:numpy) echo python3-numpy ;;
+    apk:numpy) echo py3-numpy ;;
+    pacman:numpy) echo python-numpy ;;
     *:python) echo python3 ;;
     apt:valgrind) echo valgrind libc6-dbg ;;
     apk:valgrind) echo valgrind musl-dbg ;;
@@ -158,6 +181,8 @@ want has_llvm llvm "compiles kernels in the process; without it they go through 
 want has_opencl opencl \
     "an OpenCL device on the processor, to test kernels by work groups without a GPU"
 want has_python python "runs the checks of style and of generated code"
+want has_headers headers "compiles the Python package (make python)"
+want has_numpy numpy "holds functions of the Python package against another library"
 want has_abidiff abidiff "holds the headers against what they promised to compiled programs"
 want has_valgrind valgrind "runs a sample of the tests to look for faults of memory"
 

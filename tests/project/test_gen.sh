@@ -17,13 +17,15 @@ api=$tree/src/func/api.c
 fresh() { # a copy that is up to date
     rm -rf "$tree"
     mkdir -p "$tree/tools" "$tree/include" "$tree/docs" "$tree/src/graph" "$tree/src/func" \
-        "$tree/src/base" "$tree/src/record"
-    cp tools/gen.py tools/calls.py "$tree/tools"
+        "$tree/src/base" "$tree/src/record" "$tree/python/src" "$tree/python/quern"
+    cp tools/gen*.py tools/calls.py "$tree/tools"
     cp include/quern*.h "$tree/include"
-    cp docs/ops.md docs/knobs.md "$tree/docs"
+    cp docs/ops.md docs/knobs.md docs/python.md "$tree/docs"
+    cp python/src/calls.h python/src/docs.h "$tree/python/src"
+    cp python/quern/_core.pyi "$tree/python/quern"
     cp src/graph/ops.h "$tree/src/graph"
     cp src/func/funcs.h src/func/api.c "$tree/src/func"
-    cp src/base/knobs.h "$tree/src/base"
+    cp src/base/knobs.h src/base/dtypes.h "$tree/src/base"
     cp src/record/*.h "$tree/src/record"
     rm -rf "$scratch/before"
     cp -r "$tree" "$scratch/before"
@@ -79,6 +81,11 @@ after() { # after FIRST SECOND: the regions follow each other
     grep -oE 'qn_[a-z0-9_]+\(qn_tensor' "$header" | grep -A1 -xF "qn_$1(qn_tensor" | grep -qxF "qn_$2(qn_tensor"
 }
 check it_stands_behind_the_row_before_it after exp exp10
+check python_calls_it has python/src/calls.h 'X(exp10, "exp10", "x:T", qn_exp10(T(0)))'
+check python_has_its_words has python/src/docs.h 'X(exp10, "(x)", "10^x (floats; integers and bools as f32)")'
+check the_stub_has_the_function has python/quern/_core.pyi 'def exp10(x: TensorLike) -> Tensor: ...'
+check the_stub_has_the_method has python/quern/_core.pyi '    def exp10(self) -> Tensor: ...'
+check the_python_page_has_it has docs/python.md '| `exp10(x)` | 10^x'
 check is_up_to_date_with_it gen --check
 check removes_the_row edit "$ops" '/^X\(EXP10,/d'
 check takes_the_region_away says 'src/func/api.c: exp10 (gone)'

@@ -5,7 +5,7 @@
 command -v python3 >/dev/null || {
     skip style "no python3"
     mkdir -p "$scratch/twice/tools" "$scratch/twice/tests/io" "$scratch/twice/tests/ir"
-cp Makefile "$scratch/twice" && cp tools/proofs.mk tools/size.mk "$scratch/twice/tools"
+cp Makefile "$scratch/twice" && cp tools/*.mk "$scratch/twice/tools"
 touch "$scratch/twice/tests/io/test_one.c" "$scratch/twice/tests/ir/test_other.c"
 check makes_programs_of_different_names make -C "$scratch/twice" -n help
 touch "$scratch/twice/tests/ir/test_one.c"
@@ -98,7 +98,7 @@ else
     skip finds_other_formatting "no clang-format 14"
 fi
 mkdir -p "$scratch/twice/tools" "$scratch/twice/tests/io" "$scratch/twice/tests/ir"
-cp Makefile "$scratch/twice" && cp tools/proofs.mk tools/size.mk "$scratch/twice/tools"
+cp Makefile "$scratch/twice" && cp tools/*.mk "$scratch/twice/tools"
 touch "$scratch/twice/tests/io/test_one.c" "$scratch/twice/tests/ir/test_other.c"
 check makes_programs_of_different_names make -C "$scratch/twice" -n help
 touch "$scratch/twice/tests/ir/test_one.c"

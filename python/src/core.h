@@ -1,0 +1,196 @@
+/* core.h - the extension module quern._core: what its files share, its functions grouped by file.
+ *
+ * The module is made for the limited API of CPython 3.11, so one file serves every later version.
+ * It has one state, for types with slots have no cheap way to a module of theirs: the package is
+ * for one interpreter of a process.
+ *
+ * A context is for one thread at a time. With the interpreter's lock held that is so by itself;
+ * what computes lets the lock go and says so (`busy`), and whoever comes in the meantime waits.
+ * */
+#ifndef QUERN_PYTHON_CORE_H
+#define QUERN_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <quern.h>
+
+#define MOST_PARAMETERS 16
+#define likely(x)       __builtin_expect(!!(x), 1)
+#define unlikely(x)     __builtin_expect(!!(x), 0)
+
+typedef struct tensor_object {
+    PyObject_HEAD qn_tensor *t;
+    PyObject *weak;                        /* references to it */
+    PyObject *grad;                        /* NULL: none */
+    uint32_t place;                        /* where it was recorded: lines.c */
+    uint16_t flags, forks;                 /* forks: core.forks when it was made */
+    struct tensor_object *next, *previous; /* among those with REQUIRES_GRAD */
+} tensor_object;
+enum { REQUIRES_GRAD = 1, LEAF = 2 };
+
+typedef struct dtype_object {
+    PyObject_HEAD qn_dtype code;
+    const char *name;
+} dtype_object;
+
+enum { MOST_DTYPES = 32, MOST_CONTEXTS = 8 };
+typedef struct core_state {
+    PyTypeObject *tensor_type, *dtype_type;
+    PyObject *dtype[MOST_DTYPES]; /* by code; NULL: none */
+    PyObject *range_error, *internal_error;
+    qn_ctx *ctx; /* the default one; NULL: not opened yet */
+    struct {
+        qn_ctx *ctx;
+        char device[16];
+    } context[MOST_CONTEXTS];
+    int contexts;
+    volatile int busy; /* a thread computes without the interpreter's lock */
+    qn_tensor **dead;  /* released while that was so */
+    size_t deads, dead_cap;
+    tensor_object *requiring; /* a list */
+    bool no_grad, lines;
+    uint16_t forks; /* how many forks lie between the first process and this one */
+} core_state;
+extern core_state core;
+
+/* ---- module.c: contexts -----------------------------------------------------------------------
+ * */
+
+qn_ctx *core_ctx(void); /* the default context; NULL with an exception */
+qn_ctx *core_ctx_of(PyObject *device);
+void core_wait(void); /* until no other thread computes */
+static inline void core_enter(void) {
+    if (unlikely(core.busy || core.deads)) core_wait();
+}
+void core_release(qn_tensor *t); /* now, or when that may be */
+/* Around what may take long: the interpreter's lock is let go. */
+typedef struct computing {
+    PyThreadState *thread;
+} computing;
+computing compute_begin(void);
+bool compute_end(computing c); /* false: an exception of a signal */
+
+/* ---- errors.c ---------------------------------------------------------------------------------
+ * */
+
+PyObject *raise_of(qn_ctx *qn); /* the context's first error as an exception; gives NULL */
+PyObject *raise_at_read(qn_ctx *qn, uint32_t place);
+bool errors_add(PyObject *module);
+
+/* ---- lines.c ----------------------------------------------------------------------------------
+ * */
+
+uint32_t line_here(void);                       /* the user's place now; 0: unknown */
+const char *line_of(uint32_t place, int *line); /* NULL: unknown */
+void lines_open(void);
+
+/* ---- tensor.c ---------------------------------------------------------------------------------
+ * */
+
+static inline bool is_tensor(PyObject *o) {
+    return Py_TYPE(o) == core.tensor_type;
+}
+PyObject *tensor_is_stale(void);
+/* NULL with an exception for a tensor of this process' parent. */
+static inline qn_tensor *handle_of(PyObject *o) {
+    const tensor_object *t = (tensor_object *)o;
+    if (unlikely(t->forks != core.forks)) return (void *)tensor_is_stale();
+    return t->t;
+}
+PyObject *
+tensor_wrap(qn_tensor *t); /* takes t over; NULL: the error of the context that was asked last */
+PyObject *tensor_shape(qn_tensor *t);
+bool tensor_add(PyObject *module);
+extern PyMethodDef tensor_methods[];
+
+/* ---- dtype.c ----------------------------------------------------------------------------------
+ * */
+
+bool dtype_add(PyObject *module);
+bool dtype_of(PyObject *o, qn_dtype *out); /* of what names one; false with an exception */
+const char *dtype_format(qn_dtype d);      /* of the struct module; NULL: none */
+int dtype_of_format(const char *format, Py_ssize_t size); /* -1: none */
+const char *dtype_name(qn_dtype d);
+
+/* ---- make.c: from Python's values -------------------------------------------------------------
+ * */
+
+/* A tensor of a number, list or array; dtype NULL: as the values say. NULL with an exception. */
+qn_tensor *tensor_from(PyObject *o, const qn_dtype *dtype);
+bool is_number(PyObject *o); /* of Python, or of NumPy without axes */
+/* A number beside x, of which it takes the dtype as far as that can hold its kind. */
+qn_tensor *number_beside(qn_tensor *x, PyObject *number);
+/* A tensor for an operand: itself, or a new one that goes when `made` is released. */
+qn_tensor *operand(PyObject *o, qn_tensor *beside, bool *made);
+PyObject *make_tensor(PyObject *self, PyObject *args, PyObject *keywords);
+PyObject *from_bytes(PyObject *self, PyObject *args);
+
+/* ---- read.c: to Python's values ---------------------------------------------------------------
+ * */
+
+PyObject *tensor_item(PyObject *self, PyObject *none);
+PyObject *tensor_tolist(PyObject *self, PyObject *none);
+PyObject *tensor_repr(PyObject *self);
+int tensor_bool(PyObject *self);
+PyObject *tensor_int(PyObject *self);
+PyObject *tensor_index(PyObject *self);
+PyObject *tensor_float(PyObject *self);
+int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);
+void tensor_release_buffer(PyObject *self, Py_buffer *view);
+/* The value in memory of PyMem_Malloc, of *size bytes. */
+void *read_value(PyObject *self, size_t *size);
+
+/* ---- parse.c, call.c: arguments, and the generated functions
+ * ----------------------------------- */
+
+typedef struct argument {
+    qn_tensor *t;
+    int64_t z;
+    double f;
+    bool given, made, one, all;
+    int n;
+    int64_t size[12];
+    int axis[12];
+    double number[3];
+    int64_t after[3];
+    bool same;
+    void *list;
+    PyObject *o;
+    const char *text;
+} argument;
+
+typedef struct param {
+    PyObject *name;
+    char kind;
+    bool optional, keyword, none; /* may be left out; by keyword alone; without a default, None */
+    int words;                    /* an enum's number */
+    double number;
+} param;
+
+typedef struct call_row {
+    const char *c_name, *names, *spec, *results;
+    qn_tensor *(*one)(const argument *v);
+    int (*count)(const argument *v);
+    qn_code (*many)(const argument *v, qn_tensor **out);
+    param param[MOST_PARAMETERS];
+    int params, positional;
+    PyTypeObject *result;
+} call_row;
+
+bool parse_spec(call_row *r);
+bool parse(const call_row *r, PyObject *const *args, Py_ssize_t n, PyObject *names, argument *v);
+void parse_free(const call_row *r, argument *v);
+const char *enum_words(int number);
+bool calls_add(PyObject *module);
+bool sizes_of(PyObject *o, int most, int64_t *out, int *n, const char *what);
+
+/* ---- number.c, index.c ------------------------------------------------------------------------
+ * */
+
+extern PyType_Slot *number_slots(void);
+PyObject *tensor_get(PyObject *self, PyObject *key);
+int tensor_set(PyObject *self, PyObject *key, PyObject *value);
+Py_ssize_t tensor_length(PyObject *self);
+
+#endif

@@ -1,0 +1,212 @@
+/* index.c - x[...] and x[...] = y, with all that NumPy allows between the brackets: numbers,
+ * slices, an ellipsis, new axes, integer and bool arrays, and lists of numbers. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct items {
+    qn_tensor *x; /* what is indexed; with more axes of size 1 where a bool stands alone */
+    int n, spread;
+    qn_index_item item[2 * QN_MAX_RANK + 2];
+    qn_tensor *made[4 * QN_MAX_RANK]; /* of lists and arrays of others */
+    int mades;
+} items;
+
+static void items_free(items *x) {
+    for (int i = 0; i < x->mades; i++) core_release(x->made[i]);
+}
+
+/* An end of a slice: `none` where it says nothing; beyond int64 it is cut off, as Python does. */
+static bool bound(PyObject *o, int64_t none, int64_t *out) {
+    if (o == Py_None) {
+        *out = none;
+        return true;
+    }
+    PyObject *i = PyNumber_Index(o);
+    if (!i) return false;
+    int overflow;
+    *out = PyLong_AsLongLongAndOverflow(i, &overflow);
+    if (overflow) *out = overflow > 0 ? INT64_MAX - 1 : INT64_MIN + 2;
+    Py_DECREF(i);
+    return true;
+}
+
+/* In the limited API a slice's parts are its attributes. */
+static bool slice_item(PyObject *o, qn_index_item *item) {
+    static const char *const names[] = {"start", "stop", "step"};
+    PyObject *part[3];
+    bool fine = true;
+    for (int i = 0; i < 3; i++) {
+        part[i] = PyObject_GetAttrString(o, names[i]);
+        fine &= part[i] != NULL;
+    }
+    *item = (qn_index_item){.kind = QN_INDEX_SLICE};
+    fine = fine && bound(part[2], 1, &item->step);
+    if (fine && item->step == 0) {
+        PyErr_SetString(PyExc_ValueError, "the step of a slice is 0");
+        fine = false;
+    }
+    fine = fine && bound(part[0], item->step < 0 ? INT64_MAX - 1 : 0, &item->start) &&
+           bound(part[1], QN_END, &item->stop);
+    for (int i = 0; i < 3; i++) Py_XDECREF(part[i]);
+    return fine;
+}
+
+static bool keep(items *x, qn_tensor *t);
+
+static bool array_item(items *x, PyObject *o, qn_index_item *item) {
+    qn_tensor *t;
+    if (is_tensor(o)) {
+        t = handle_of(o);
+    } else {
+        qn_dtype whole = QN_I64;
+        bool empty = (PyList_Check(o) && !PyList_Size(o)) || (PyTuple_Check(o) && !PyTuple_Size(o));
+        t = tensor_from(o, empty ? &whole : NULL);
+        if (!t) return false;
+        if (!keep(x, t)) return false;
+    }
+    char kind = *qn_dtype_name(qn_dtype_of(t));
+    if (kind == 'f' || kind == 'c' || (kind == 'b' && qn_dtype_of(t) != QN_BOOL)) {
+        PyErr_Format(PyExc_IndexError, "an index is of integers or bools, not %s",
+                     dtype_name(qn_dtype_of(t)));
+        return false;
+    }
+    *item = (qn_index_item){.kind = QN_INDEX_ARRAY, .array = t};
+    return true;
+}
+
+static bool item_of(items *x, PyObject *o) {
+    if (x->n == 2 * QN_MAX_RANK + 2) {
+        PyErr_SetString(PyExc_IndexError, "too many indices");
+        return false;
+    }
+    qn_index_item *item = &x->item[x->n++];
+    if (PySlice_Check(o)) return slice_item(o, item);
+    if (o == Py_None) return *item = (qn_index_item){.kind = QN_INDEX_NEW_AXIS}, true;
+    if (o == Py_Ellipsis) return *item = (qn_index_item){.kind = QN_INDEX_ELLIPSIS}, true;
+    if (!is_tensor(o) && !PyBool_Check(o) && PyIndex_Check(o) && !PyObject_CheckBuffer(o)) {
+        *item = (qn_index_item){.kind = QN_INDEX_NUMBER};
+        return bound(o, 0, &item->start);
+    }
+    if (PyFloat_Check(o) || PyUnicode_Check(o)) {
+        PyErr_Format(PyExc_IndexError, "%R is no index: ints, slices, ..., None and arrays are", o);
+        return false;
+    }
+    return array_item(x, o, item);
+}
+
+/* Axes of x that an item is for. */
+static int takes(const qn_index_item *item) {
+    if (item->kind == QN_INDEX_SLICE || item->kind == QN_INDEX_NUMBER) return 1;
+    if (item->kind != QN_INDEX_ARRAY) return 0;
+    return qn_dtype_of(item->array) == QN_BOOL ? qn_rank(item->array) : 1;
+}
+
+static bool keep(items *x, qn_tensor *t) {
+    if (!t) return false;
+    if (x->mades == 4 * QN_MAX_RANK) {
+        qn_release(t);
+        return PyErr_SetString(PyExc_IndexError, "too many indices"), false;
+    }
+    x->made[x->mades++] = t;
+    return true;
+}
+
+/* A bool without axes is one for an axis of size 1 that is not there. */
+static bool spread_bool(items *x, int k) {
+    int axis = 0, behind = 0, ellipsis = 0;
+    for (int i = 0; i < x->n; i++) {
+        if (i < k) axis += takes(&x->item[i]);
+        if (i > k) behind += takes(&x->item[i]);
+        if (i < k && x->item[i].kind == QN_INDEX_ELLIPSIS) ellipsis = 1;
+    }
+    qn_tensor *more = qn_unsqueeze(x->x, ellipsis ? qn_rank(x->x) - behind : axis);
+    if (!keep(x, more) || !keep(x, qn_reshape(x->item[k].array, 1, (int64_t[]){1}))) return false;
+    x->x = more;
+    x->item[k].array = x->made[x->mades - 1];
+    x->spread++;
+    return true;
+}
+
+static bool items_of(items *x, qn_tensor *of, PyObject *key) {
+    x->n = x->mades = x->spread = 0;
+    x->x = of;
+    if (!of) return false;
+    if (PyTuple_Check(key)) {
+        for (Py_ssize_t i = 0; i < PyTuple_Size(key); i++)
+            if (!item_of(x, PyTuple_GetItem(key, i))) return false;
+    } else if (!item_of(x, key)) {
+        return false;
+    }
+    for (int k = 0; k < x->n; k++) {
+        const qn_index_item *item = &x->item[k];
+        bool alone = item->kind == QN_INDEX_ARRAY && qn_dtype_of(item->array) == QN_BOOL &&
+                     !qn_rank(item->array);
+        if (alone && !spread_bool(x, k)) return false;
+    }
+    return true;
+}
+
+PyObject *tensor_get(PyObject *self, PyObject *key) {
+    core_enter();
+    items x;
+    PyObject *r = NULL;
+    if (items_of(&x, handle_of(self), key)) {
+        qn_tensor *t = qn_index(x.x, x.n, x.item);
+        r = t ? tensor_wrap(t) : raise_of(NULL);
+    } else {
+        raise_of(NULL);
+    }
+    items_free(&x);
+    return r;
+}
+
+static qn_tensor *as_before(qn_tensor *t, qn_tensor *x) {
+    int64_t size[QN_MAX_RANK];
+    int rank = qn_rank(x);
+    for (int i = 0; i < rank; i++) size[i] = qn_dim(x, i);
+    qn_tensor *r = qn_reshape(t, rank, size);
+    qn_release(t);
+    return r;
+}
+
+/* x becomes what it is with other values there: see number.c on what that means. */
+int tensor_set(PyObject *self, PyObject *key, PyObject *value) {
+    if (!value) {
+        PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted");
+        return -1;
+    }
+    core_enter();
+    if (!handle_of(self)) return -1;
+    items x;
+    tensor_object *o = (tensor_object *)self;
+    bool made = false;
+    qn_tensor *src = NULL, *fit = NULL, *t = NULL;
+    if (items_of(&x, o->t, key)) {
+        if (is_tensor(value) || !(PyList_Check(value) || PyTuple_Check(value)))
+            src = operand(value, o->t, &made);
+        else
+            src = tensor_from(value, NULL), made = src != NULL;
+    }
+    /* As NumPy: what is written takes the dtype of what is there. */
+    if (src && qn_dtype_of(src) != qn_dtype_of(o->t)) fit = qn_cast(src, qn_dtype_of(o->t));
+    if (src) t = qn_index_put(x.x, x.n, x.item, fit ? fit : src, QN_COMBINE_SET);
+    if (t && x.spread) t = as_before(t, o->t);
+    if (fit) core_release(fit);
+    if (made && src) core_release(src);
+    items_free(&x);
+    if (!t) return raise_of(NULL), -1;
+    core_release(o->t);
+    o->t = t;
+    o->place = line_here();
+    return 0;
+}
+
+Py_ssize_t tensor_length(PyObject *self) {
+    if (qn_rank(handle_of(self)) == 0) {
+        PyErr_SetString(PyExc_TypeError, "a scalar has no len()");
+        return -1;
+    }
+    return (Py_ssize_t)qn_dim(handle_of(self), 0);
+}

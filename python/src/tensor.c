@@ -1,0 +1,328 @@
+/* tensor.c - the type quern.Tensor: a handle of the library as an object of Python, its attributes,
+ * and the methods that no row of the tables gives. */
+#include "core.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
+
+PyObject *tensor_is_stale(void) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "a tensor made before fork() cannot be used in the child: make it there, or "
+                    "give it to the child by pickle");
+    return NULL;
+}
+
+PyObject *tensor_wrap(qn_tensor *t) {
+    if (unlikely(core.no_grad)) {
+        qn_tensor *bare = qn_detach(t);
+        qn_release(t);
+        if (!bare) return raise_of(NULL);
+        t = bare;
+    }
+    tensor_object *o = PyObject_New(tensor_object, core.tensor_type);
+    if (unlikely(!o)) {
+        qn_release(t);
+        return NULL;
+    }
+    o->t = t;
+    o->weak = o->grad = NULL;
+    o->flags = 0;
+    o->forks = core.forks;
+    o->place = line_here();
+    return (PyObject *)o;
+}
+
+static void unlist(tensor_object *o) {
+    if (!(o->flags & REQUIRES_GRAD)) return;
+    if (o->next) o->next->previous = o->previous;
+    if (o->previous) o->previous->next = o->next;
+    if (core.requiring == o) core.requiring = o->next;
+    o->flags &= (uint16_t)~REQUIRES_GRAD;
+}
+
+static void tensor_free(PyObject *self) {
+    tensor_object *o = (tensor_object *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    if (unlikely(o->weak != NULL)) PyObject_ClearWeakRefs(self);
+    unlist(o);
+    Py_XDECREF(o->grad);
+    if (likely(o->forks == core.forks)) core_release(o->t);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* ---- attributes
+ * -------------------------------------------------------------------------------- */
+
+PyObject *tensor_shape(qn_tensor *t) {
+    int rank = qn_rank(t);
+    PyObject *shape = rank >= 0 ? PyTuple_New(rank) : raise_of(NULL);
+    for (int i = 0; shape && i < rank; i++) {
+        PyObject *n = PyLong_FromLongLong(qn_dim(t, i));
+        if (!n || PyTuple_SetItem(shape, i, n)) Py_CLEAR(shape);
+    }
+    return shape;
+}
+
+static PyObject *get_shape(PyObject *self, void *none) {
+    (void)none;
+    return tensor_shape(handle_of(self));
+}
+
+static PyObject *get_dtype(PyObject *self, void *none) {
+    (void)none;
+    if (!handle_of(self)) return NULL;
+    PyObject *d = core.dtype[qn_dtype_of(handle_of(self))];
+    Py_INCREF(d);
+    return d;
+}
+
+static PyObject *get_ndim(PyObject *self, void *none) {
+    (void)none;
+    return handle_of(self) ? PyLong_FromLong(qn_rank(handle_of(self))) : NULL;
+}
+
+static PyObject *get_size(PyObject *self, void *none) {
+    (void)none;
+    return handle_of(self) ? PyLong_FromLongLong(qn_numel(handle_of(self))) : NULL;
+}
+
+static PyObject *get_itemsize(PyObject *self, void *none) {
+    (void)none;
+    return handle_of(self) ? PyLong_FromSize_t(qn_dtype_size(qn_dtype_of(handle_of(self)))) : NULL;
+}
+
+static PyObject *get_nbytes(PyObject *self, void *none) {
+    (void)none;
+    qn_tensor *t = handle_of(self);
+    if (!t) return NULL;
+    return PyLong_FromSize_t((size_t)qn_numel(t) * qn_dtype_size(qn_dtype_of(t)));
+}
+
+static PyObject *get_device(PyObject *self, void *none) {
+    (void)none;
+    return handle_of(self) ? PyUnicode_FromString(qn_device_of(qn_context(handle_of(self)), NULL))
+                           : NULL;
+}
+
+static PyObject *given(qn_tensor *t) {
+    return t ? tensor_wrap(t) : raise_of(NULL);
+}
+
+static PyObject *get_matrix_transpose(PyObject *self, void *none) {
+    (void)none;
+    core_enter();
+    if (qn_rank(handle_of(self)) < 2) {
+        PyErr_SetString(PyExc_ValueError, "the transpose of a matrix wants two axes at least");
+        return NULL;
+    }
+    return given(qn_transpose(handle_of(self), -2, -1));
+}
+
+static PyObject *get_transpose(PyObject *self, void *none) {
+    (void)none;
+    core_enter();
+    int axes[QN_MAX_RANK], rank = qn_rank(handle_of(self));
+    for (int i = 0; i < rank; i++) axes[i] = rank - 1 - i;
+    return given(qn_permute(handle_of(self), rank, axes));
+}
+
+static PyObject *get_grad(PyObject *self, void *none) {
+    (void)none;
+    PyObject *g = ((tensor_object *)self)->grad;
+    if (!g) Py_RETURN_NONE;
+    Py_INCREF(g);
+    return g;
+}
+
+static int set_grad(PyObject *self, PyObject *g, void *none) {
+    (void)none;
+    if (g == Py_None) g = NULL;
+    if (g && !is_tensor(g)) {
+        PyErr_SetString(PyExc_TypeError, "a gradient is a tensor or None");
+        return -1;
+    }
+    tensor_object *o = (tensor_object *)self;
+    PyObject *old = o->grad;
+    Py_XINCREF(g);
+    o->grad = g;
+    Py_XDECREF(old);
+    return 0;
+}
+
+static PyObject *get_requires_grad(PyObject *self, void *none) {
+    (void)none;
+    return PyBool_FromLong(((tensor_object *)self)->flags & REQUIRES_GRAD);
+}
+
+static int set_requires_grad(PyObject *self, PyObject *on, void *none) {
+    (void)none;
+    tensor_object *o = (tensor_object *)self;
+    int is = on ? PyObject_IsTrue(on) : 0;
+    if (is < 0) return -1;
+    char kind = *dtype_name(qn_dtype_of(o->t));
+    if (is && kind != 'f' && kind != 'c' && qn_dtype_of(o->t) != QN_BF16) {
+        PyErr_Format(PyExc_TypeError, "only floats have gradients, not %s",
+                     dtype_name(qn_dtype_of(o->t)));
+        return -1;
+    }
+    unlist(o);
+    if (!is) return 0;
+    o->flags |= REQUIRES_GRAD;
+    o->next = core.requiring;
+    o->previous = NULL;
+    if (core.requiring) core.requiring->previous = o;
+    core.requiring = o;
+    return 0;
+}
+
+static PyObject *get_name(PyObject *self, void *none) {
+    (void)none;
+    const char *name = qn_name(handle_of(self));
+    if (!name) Py_RETURN_NONE;
+    return PyUnicode_FromString(name);
+}
+
+static int set_name(PyObject *self, PyObject *o, void *none) {
+    (void)none;
+    const char *name = o && PyUnicode_Check(o) ? PyUnicode_AsUTF8AndSize(o, NULL) : NULL;
+    if (!name && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a name is a text");
+    core_enter();
+    if (name && qn_set_name(handle_of(self), name) < 0) raise_of(NULL);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* ---- methods
+ * ----------------------------------------------------------------------------------- */
+
+static PyObject *assign(PyObject *self, PyObject *value) {
+    core_enter();
+    bool made = false;
+    tensor_object *o = (tensor_object *)self;
+    if (!handle_of(self)) return NULL;
+    qn_tensor *src = operand(value, o->t, &made), *fit = NULL;
+    if (!src) return raise_of(NULL);
+    int64_t size[QN_MAX_RANK];
+    int rank = qn_rank(o->t);
+    for (int i = 0; i < rank; i++) size[i] = qn_dim(o->t, i);
+    qn_tensor *cast =
+        qn_dtype_of(src) == qn_dtype_of(o->t) ? qn_keep(src) : qn_cast(src, qn_dtype_of(o->t));
+    fit = cast ? qn_expand(cast, rank, size) : NULL;
+    qn_code code = fit ? qn_assign(o->t, fit) : QN_EARG;
+    if (cast) core_release(cast);
+    if (fit) core_release(fit);
+    if (made) core_release(src);
+    if (code < 0) return raise_of(NULL);
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *realize(PyObject *self, PyObject *none) {
+    (void)none;
+    core_enter();
+    qn_tensor *t = handle_of(self);
+    Py_INCREF(self);
+    computing c = compute_begin();
+    qn_code code = qn_realize(1, &t);
+    if (!compute_end(c) || code < 0) {
+        Py_DECREF(self);
+        return code < 0 ? raise_at_read(NULL, ((tensor_object *)self)->place) : NULL;
+    }
+    return self;
+}
+
+static PyObject *numel(PyObject *self, PyObject *none) {
+    (void)none;
+    return get_size(self, NULL);
+}
+
+static PyObject *bytes(PyObject *self, PyObject *none) {
+    (void)none;
+    size_t size;
+    void *p = read_value(self, &size);
+    PyObject *o = p ? PyBytes_FromStringAndSize(p, (Py_ssize_t)size) : NULL;
+    PyMem_Free(p);
+    return o;
+}
+
+PyMethodDef tensor_methods[] = {
+    {"item", tensor_item, METH_NOARGS,
+     "item($self)\n--\n\nThe only element as a number of Python."},
+    {"tolist", tensor_tolist, METH_NOARGS,
+     "tolist($self)\n--\n\nThe value as nested lists, a scalar as a number."},
+    {"tobytes", bytes, METH_NOARGS, "tobytes($self)\n--\n\nThe value's bytes, row by row."},
+    {"realize", realize, METH_NOARGS,
+     "realize($self)\n--\n\nCompute the value now; gives the tensor itself."},
+    {"assign", assign, METH_O,
+     "assign($self, value)\n--\n\nWrite a value into this tensor's memory, an effect that is "
+     "computed with the "
+     "next read: of data, of what was read, or of a view of such. Gradients end here. Gives the "
+     "tensor."},
+    {"numel", numel, METH_NOARGS, "numel($self)\n--\n\nThe number of elements."},
+    {0}};
+
+static PyGetSetDef attributes[] = {
+    {"shape", get_shape, NULL, "sizes of the axes", NULL},
+    {"dtype", get_dtype, NULL, "the element type", NULL},
+    {"ndim", get_ndim, NULL, "how many axes", NULL},
+    {"size", get_size, NULL, "how many elements", NULL},
+    {"itemsize", get_itemsize, NULL, "bytes of an element", NULL},
+    {"nbytes", get_nbytes, NULL, "bytes of the value", NULL},
+    {"device", get_device, NULL, "the device's name", NULL},
+    {"T", get_transpose, NULL, "all axes in reverse order", NULL},
+    {"mT", get_matrix_transpose, NULL, "the last two axes exchanged", NULL},
+    {"grad", get_grad, set_grad, "what backward() added up, or None", NULL},
+    {"requires_grad", get_requires_grad, set_requires_grad,
+     "does backward() make a gradient by it?", NULL},
+    {"name", get_name, set_name, "what errors call it, or None", NULL},
+    {0}};
+
+static PyMemberDef members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(tensor_object, weak), READONLY, NULL}, {0}};
+
+static Py_hash_t hash(PyObject *self) {
+    return (Py_hash_t)((uintptr_t)self >> 4);
+}
+
+/* Rows, one after the other; recorded at once. */
+static PyObject *rows(PyObject *self) {
+    Py_ssize_t n = tensor_length(self);
+    PyObject *list = n >= 0 ? PyList_New(n) : NULL;
+    for (Py_ssize_t i = 0; list && i < n; i++) {
+        core_enter();
+        qn_tensor *t = qn_select(handle_of(self), 0, i);
+        PyObject *one = t ? tensor_wrap(t) : raise_of(NULL);
+        if (!one || PyList_SetItem(list, i, one)) Py_CLEAR(list);
+    }
+    PyObject *iterator = list ? PyObject_GetIter(list) : NULL;
+    Py_XDECREF(list);
+    return iterator;
+}
+
+bool tensor_add(PyObject *module) {
+    PyType_Slot slots[64];
+    int n = 0;
+    for (PyType_Slot *s = number_slots(); s->slot; s++) slots[n++] = *s;
+    PyType_Slot more[] = {
+        {Py_tp_dealloc, tensor_free},
+        {Py_tp_repr, tensor_repr},
+        {Py_tp_hash, hash},
+        {Py_tp_iter, rows},
+        {Py_tp_getset, attributes},
+        {Py_tp_methods, tensor_methods},
+        {Py_tp_members, members},
+        {Py_mp_subscript, tensor_get},
+        {Py_mp_ass_subscript, tensor_set},
+        {Py_mp_length, tensor_length},
+        {Py_bf_getbuffer, tensor_get_buffer},
+        {Py_bf_releasebuffer, tensor_release_buffer},
+        {Py_tp_doc, (void *)"A tensor: an array of numbers, perhaps not computed yet."},
+        {0, NULL}};
+    memcpy(slots + n, more, sizeof more);
+    PyType_Spec spec = {"quern.Tensor", sizeof(tensor_object), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+    core.tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return core.tensor_type &&
+           !PyModule_AddObjectRef(module, "Tensor", (PyObject *)core.tensor_type);
+}

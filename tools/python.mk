@@ -1,0 +1,28 @@
+# The Python package: python/quern with its extension module, which has the library in it. Included by the Makefile.
+PYTHON     ?= python3
+PYTHONS    := $(wildcard python/src/*.c)
+PYTHONO    := $(PYTHONS:%.c=$(BUILD)/%.o)
+PYTHON_DIR  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')
+# A free-threaded Python has no stable interface: there the module is for its version alone.
+PYTHON_ABI  = $(shell $(PYTHON) -c 'import sysconfig; g = sysconfig.get_config_var; print( \
+    g("EXT_SUFFIX") if g("Py_GIL_DISABLED") else ".abi3.so")')
+PYTHON_API  = $(if $(filter .abi3.so,$(PYTHON_ABI)),-DPy_LIMITED_API=0x030b0000)
+
+python: python/quern/_core$(PYTHON_ABI)  ## build the Python package in its place (PYTHON=...)
+
+$(BUILD)/python/src/%.o: python/src/%.c
+	@mkdir -p $(@D)
+	@echo "  cc $<"; $(CC) $(ALL_CFLAGS) $(PYTHON_API) -isystem $(PYTHON_DIR) -MMD -MP -c $< -o $@
+
+python/quern/_core%.so: $(PYTHONO) $(BUILD)/libquern.a python/src/core.map
+	@echo "  ld $@"; $(CC) -shared -Wl,--version-script=python/src/core.map -Wl,--gc-sections -o $@ $(PYTHONO) \
+	    $(BUILD)/libquern.a $(LDLIBS)
+
+wheel: python  ## a wheel of it into build/ (PYTHON=...)
+	@$(PYTHON) python/backend.py $(BUILD)
+
+TEST_PYTHON ?= $(PYTHON)
+test-python: python  ## the tests of the Python package
+	@cd python && $(TEST_PYTHON) -m unittest discover -s tests -t . $(TEST_PYTHON_ARGS)
+
+.PHONY: python wheel test-python
