@@ -51,36 +51,74 @@ static void descend(net *n, qn_tensor *loss, double rate) {
     p->trains = true;
 }
 
-/* Gates in the order in, forget, new, out. The loss is the last layer's states' mean square. */
+/* ---- LSTM ---------------------------------------------------------------------------------- */
+
+enum { LAYERS = 8 };
+
+/* Gates in the order in, forget, new, out; h and cell become those behind a step. NULL or the last
+ * layer's h. */
+static qn_tensor *lstm_cells(const net *n, int64_t layers, qn_tensor *in, qn_tensor **h,
+                             qn_tensor **cell) {
+    for (int64_t l = 0; l < layers; l++) {
+        qn_tensor *const *w = n->w + 3 * l, *g[4];
+        qn_tensor *all = qn_add(qn_matmul(in, w[0]), qn_matmul(h[l], w[1]));
+        if (qn_chunk(qn_add(all, w[2]), 1, 4, g)) return NULL;
+        cell[l] =
+            qn_add(qn_mul(qn_sigmoid(g[1]), cell[l]), qn_mul(qn_sigmoid(g[0]), qn_tanh(g[2])));
+        in = h[l] = qn_mul(qn_sigmoid(g[3]), qn_tanh(cell[l]));
+    }
+    return in;
+}
+
+/* The last layer's states of all steps, each step recorded by itself. */
+static qn_tensor *lstm_unrolled(const net *n, const vs_case *c, qn_tensor *x, qn_tensor **h,
+                                qn_tensor **cell) {
+    int steps = (int)c->d[3];
+    qn_tensor **out = calloc((size_t)steps, sizeof(qn_tensor *)), *all = NULL;
+    bool fine = out != NULL;
+    for (int t = 0; fine && t < steps; t++)
+        fine = (out[t] = lstm_cells(n, c->d[0], qn_select(x, 0, t), h, cell)) != NULL;
+    if (fine) all = qn_stack(steps, out, 0);
+    free(out);
+    return all;
+}
+
+/* The same as one loop. */
+static qn_tensor *lstm_loop(const net *n, const vs_case *c, qn_tensor *x, qn_tensor **h,
+                            qn_tensor **cell) {
+    int layers = (int)c->d[0];
+    qn_tensor *state[2 * LAYERS], *next[2 * LAYERS];
+    for (int i = 0; i < layers; i++) state[2 * i] = h[i], state[2 * i + 1] = cell[i];
+    qn_loop_options o = QN_LOOP_OPTIONS(.checkpoint = c->d[5]);
+    qn_loop *l = qn_loop_begin(n->p->qn, 2 * layers, state, 1, &x, &o);
+    for (int i = 0; i < layers; i++)
+        h[i] = qn_loop_state(l, 2 * i), cell[i] = qn_loop_state(l, 2 * i + 1);
+    qn_tensor *out = lstm_cells(n, layers, qn_loop_slice(l, 0), h, cell), *all = NULL;
+    for (int i = 0; i < layers; i++) next[2 * i] = h[i], next[2 * i + 1] = cell[i];
+    if (out && qn_loop_end(l, 2 * layers, next, 1, &out) == QN_OK) all = qn_loop_output(l, 0);
+    qn_loop_free(l);
+    return all;
+}
+
+/* The loss is the last layer's states' mean square. */
 static void lstm(played *p, const vs_case *c) {
     int64_t layers = c->d[0], width = c->d[1], batch = c->d[2], steps = c->d[3];
     const int64_t square[] = {width, 4 * width}, wide = 4 * width, state[] = {batch, width};
     net n = {.p = p};
     qn_tensor *x = play_input(p, c, 0, 3, (int64_t[]){steps, batch, width});
-    qn_tensor *h[8], *cell[8], **out = calloc((size_t)steps, sizeof(qn_tensor *));
-    if (!out || layers > 8) goto end;
+    qn_tensor *h[LAYERS], *cell[LAYERS];
+    if (layers > LAYERS) return;
     for (int64_t l = 0; l < layers; l++) {
         parameter(&n, 2, square, 6 * width);
         parameter(&n, 2, square, 6 * width);
         parameter(&n, 1, &wide, -1);
         h[l] = cell[l] = qn_full(p->qn, QN_F32, 2, state, 0);
     }
-    for (int64_t t = 0; t < steps; t++) {
-        qn_tensor *in = qn_select(x, 0, t);
-        for (int64_t l = 0; l < layers; l++) {
-            qn_tensor **w = n.w + 3 * l, *g[4];
-            qn_tensor *all = qn_add(qn_matmul(in, w[0]), qn_matmul(h[l], w[1]));
-            if (qn_chunk(qn_add(all, w[2]), 1, 4, g)) goto end;
-            cell[l] =
-                qn_add(qn_mul(qn_sigmoid(g[1]), cell[l]), qn_mul(qn_sigmoid(g[0]), qn_tanh(g[2])));
-            in = h[l] = qn_mul(qn_sigmoid(g[3]), qn_tanh(cell[l]));
-        }
-        out[t] = in;
-    }
-    descend(&n, qn_mean(qn_square(qn_stack((int)steps, out, 0)), QN_ALL, false), 0.5);
-end:
-    free(out);
+    qn_tensor *all = c->d[4] ? lstm_loop(&n, c, x, h, cell) : lstm_unrolled(&n, c, x, h, cell);
+    if (all) descend(&n, qn_mean(qn_square(all), QN_ALL, false), 0.5);
 }
+
+/* ---- ResNet -------------------------------------------------------------------------------- */
 
 /* A convolution without bias and its norm by the batch. */
 static qn_tensor *conv_norm(net *n, qn_tensor *x, int64_t to, int64_t k, int64_t stride) {

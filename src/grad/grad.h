@@ -93,6 +93,24 @@ void grad_mark_again(grad *c); /* somebody made an order meanwhile */
 
 grad_rule rule_result, rule_list;
 
+/* ---- cut.c ----------------------------------------------------------------------------------- */
+
+/* Which nodes to keep, so that those `wanted` can be had of them and the memory is least: `given`
+ * are those that cannot be made again of others. size: bytes, 0: costs nothing and needs nothing,
+ * CUT_NEVER: cannot be kept. */
+#define CUT_NEVER (UINT64_C(1) << 60)
+typedef struct cut_use {
+    uint32_t from, to;
+} cut_use;
+typedef struct grad_cut {
+    uint32_t nodes, uses;
+    const uint64_t *size;
+    const bool *given, *wanted;
+    const cut_use *use; /* to is made of from; no use of what is given */
+    bool *cut;          /* the answer */
+} grad_cut;
+void grad_find_cut(arena *a, grad_cut *c);
+
 /* ---- linalg.c: rules of calls ---------------------------------------------------------------- */
 
 grad_rule call_rule_cholesky, call_rule_solve, call_rule_solve_triangular, call_rule_determinant;

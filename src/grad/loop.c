@@ -4,10 +4,11 @@
  * are its states; what it makes of them, the gradients of slices, is stacked, and those of captured
  * values are summed over all trips. What each of its trips needs of the trip on the way there is a
  * slice of what that one's loop stacks:
- *   - the states before the trip;
- *   - what is no operation by element: products, reductions. What is made of these by element is
- *     computed again, which costs less than memory;
- *   - slices are there, and so is what is captured.
+ *   - slices are there, and so is what is captured;
+ *   - the states before the trip, and what is no operation by element, products and reductions,
+ *     cannot be made again but at their price. Those are stacked, or what is made of them by element
+ *     if that is less memory: of two products that are added the sum (cut.c);
+ *   - what is made by element of what is stacked is computed again.
  * Of a frugal loop only states are stacked, and all else is computed again, loops inside of it,
  * too: where its trips are segments of a longer loop, memory goes with their number and length.
  * They are further results of the same loop, so it runs once for its results and for them.
@@ -55,7 +56,7 @@ typedef struct back {
     /* the way back, as if recorded */
     uint32_t nodes;
     node_id *order, *to;
-    bool *late, *need; /* follows a seed; is needed */
+    bool *late, *need, *cut; /* follows a seed; is needed; is stacked */
     node_id *slice, *sequence;
     uint32_t slices, slice_cap, sequence_cap;
 } back;
@@ -160,14 +161,77 @@ static node_id replacement(back *b, uint32_t i) {
         case ARGUMENT_SLICE:
             return add_slice(b, b->input[b->attr.states + number], n);
         case ARGUMENT_STATE:
-            return add_slice(b, make_stack(b->g, b->loop, n), n);
+            break;
         default:
             return n;
         }
     }
-    if (!b->late[i] && !is_made_again(b, x)) return add_slice(b, make_stack(b->g, b->loop, n), n);
+    if (b->cut[i]) return add_slice(b, make_stack(b->g, b->loop, n), n);
     for (int s = 0; s < x->sources; s++) src[s] = b->to[place_of(b, x->src[s])];
     return make_again(b->g, x, src);
+}
+
+static bool is_state(const graph_node *x) {
+    return x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_STATE;
+}
+
+/* Of the nodes of the way there that are needed, those that would have to be stacked. */
+static bool must_be_stacked(const back *b, uint32_t i) {
+    const graph_node *x = node_at(b->g, b->order[i]);
+    if (b->late[i] || !b->need[i]) return false;
+    return is_state(x) || (x->op != OP_ARGUMENT && !is_made_again(b, x));
+}
+
+/* What needs nothing but what is there, or follows a seed, is no part of the question. */
+static uint64_t bytes_of(back *b, uint32_t i, const uint64_t *size) {
+    const graph_node *x = node_at(b->g, b->order[i]);
+    bool follows = must_be_stacked(b, i);
+    if (b->late[i] || !b->need[i]) return 0;
+    for (int s = 0; s < x->sources && !follows; s++) follows = size[place_of(b, x->src[s])] != 0;
+    if (!follows) return 0;
+    if (x->op == OP_LIST) return CUT_NEVER;
+    uint64_t n = (uint64_t)shape_numel_hi(b->g, x->shape);
+    int class_ = op_rows[x->op].class_;
+    bool moves =
+        class_ == CLASS_MOVE || class_ == CLASS_JOIN; /* a copy, where what it is of is not */
+    if (n >= CUT_NEVER >> 20) return CUT_NEVER >> 4;
+    return n * qn_dtype_size((qn_dtype)x->dtype) * 4 + 1 + moves;
+}
+
+/* Which values are stacked. Of a loop in segments the states alone. */
+static void choose_stacked(back *b) {
+    uint64_t *size = arena_zeroed(b->a, (b->nodes + 1) * sizeof *size);
+    bool *given = arena_zeroed(b->a, b->nodes + 1), *wanted = arena_zeroed(b->a, b->nodes + 1);
+    cut_use *use = arena_alloc(b->a, (3 * (size_t)b->nodes + 1) * sizeof *use);
+    uint32_t uses = 0;
+    for (uint32_t i = 0; i < b->nodes; i++) {
+        const graph_node *x = node_at(b->g, b->order[i]);
+        given[i] = must_be_stacked(b, i);
+        size[i] = bytes_of(b, i, size);
+        for (int s = 0; s < x->sources && b->need[i]; s++) {
+            uint32_t from = place_of(b, x->src[s]);
+            if (b->late[i])
+                wanted[from] |= !b->late[from];
+            else if (!given[i] && size[i])
+                use[uses++] = (cut_use){from, i};
+        }
+    }
+    for (uint32_t i = 0; i < b->xs; i++) wanted[place_of(b, b->dx[i])] |= true;
+    b->cut = given;
+    if (b->attr.frugal) return;
+    b->cut = arena_zeroed(b->a, b->nodes + 1);
+    grad_find_cut(b->a, &(grad_cut){b->nodes, uses, size, given, wanted, use, b->cut});
+}
+
+static void mark_needed(back *b, bool stops) {
+    memset(b->need, 0, b->nodes);
+    for (uint32_t i = 0; i < b->xs; i++) b->need[place_of(b, b->dx[i])] = true;
+    for (uint32_t i = b->nodes; i-- > 0;) {
+        const graph_node *x = node_at(b->g, b->order[i]);
+        bool ends = stops ? b->cut[i] : !b->late[i] && !is_made_again(b, x);
+        if (!b->need[i] || ends) continue;
+        for (int s = 0; s < x->sources; s++) b->need[place_of(b, x->src[s])] = true;
+    }
 }
 
 /* The gradients, of arguments that are the way back's. Seeds stay, for they are open already. */
@@ -182,12 +246,9 @@ static void open_arguments(back *b) {
         b->late[i] = x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_SEED;
         for (int s = 0; s < x->sources; s++) b->late[i] |= b->late[place_of(b, x->src[s])];
     }
-    for (uint32_t i = 0; i < b->xs; i++) b->need[place_of(b, b->dx[i])] = true;
-    for (uint32_t i = b->nodes; i-- > 0;) {
-        const graph_node *x = node_at(g, b->order[i]);
-        if (!b->need[i] || !(b->late[i] || is_made_again(b, x))) continue;
-        for (int s = 0; s < x->sources; s++) b->need[place_of(b, x->src[s])] = true;
-    }
+    mark_needed(b, false);
+    choose_stacked(b);
+    mark_needed(b, true);
     for (uint32_t i = 0; i < b->nodes; i++)
         if (b->need[i]) b->to[i] = replacement(b, i);
     for (uint32_t i = 0; i < b->xs; i++) b->dx[i] = b->to[place_of(b, b->dx[i])];
