@@ -22,28 +22,55 @@ int node_join_axis(const graph *g, const graph_node *n) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static node_id join_few(graph *g, int n, const node_id *piece, int axis) {
-    const graph_node *first = node_at(g, piece[0]);
-    const int64_t attr = axis;
+/* A tree under way. On each level most joins are of pieces of the same shapes as the last one. */
+enum { LEVELS = 20 }; /* of 3^20 pieces */
+typedef struct join_tree {
+    graph *g;
+    int axis;
+    tuple_id attr;
+    struct {
+        tuple_id of[3], shape;
+    } last[LEVELS];
+} join_tree;
+
+static tuple_id joined_shape(const join_tree *t, int n, const node_id *piece) {
+    graph *g = t->g;
     int rank;
-    const int64_t *dims = graph_tuple_get(g, first->shape, &rank);
+    const int64_t *dims = node_dims(g, piece[0], &rank);
     int64_t v[QN_MAX_RANK];
     memcpy(v, dims, (size_t)rank * sizeof *v);
     for (int i = 1; i < n; i++)
-        v[axis] = sym_add(g->syms, (sym)v[axis], (sym)node_dims(g, piece[i], &rank)[axis]);
-    qn_dtype dtype = (qn_dtype)first->dtype;
-    tuple_id shape = graph_tuple(g, rank, v);
-    return node_make(g, (node_form){OP_JOIN, dtype, shape, graph_tuple(g, 1, &attr), 0}, n, piece);
+        v[t->axis] = sym_add(g->syms, (sym)v[t->axis], (sym)node_dims(g, piece[i], &rank)[t->axis]);
+    return graph_tuple(g, rank, v);
+}
+
+static node_id join_few(join_tree *t, int level, int n, const node_id *piece) {
+    tuple_id of[3] = {0};
+    for (int i = 0; i < n; i++) of[i] = node_at(t->g, piece[i])->shape;
+    if (!t->last[level].shape || memcmp(of, t->last[level].of, sizeof of) != 0) {
+        t->last[level].shape = joined_shape(t, n, piece);
+        memcpy(t->last[level].of, of, sizeof of);
+    }
+    qn_dtype dtype = (qn_dtype)node_at(t->g, piece[0])->dtype;
+    return node_make(t->g, (node_form){OP_JOIN, dtype, t->last[level].shape, t->attr, 0}, n, piece);
 }
 
 /* A third of the pieces under each source, as nearly as that goes. */
+static node_id join_some(join_tree *t, int level, int n, const node_id *piece) {
+    if (n == 1) return piece[0];
+    if (n <= 3) return join_few(t, level, n, piece);
+    int a = (n + 2) / 3, b = (n - a + 1) / 2;
+    const node_id part[3] = {join_some(t, level + 1, a, piece),
+                             join_some(t, level + 1, b, piece + a),
+                             join_some(t, level + 1, n - a - b, piece + a + b)};
+    return join_few(t, level, 3, part);
+}
+
 node_id make_join(graph *g, int n, const node_id *piece, int axis) {
     if (n == 1) return piece[0];
-    if (n <= 3) return join_few(g, n, piece, axis);
-    int a = (n + 2) / 3, b = (n - a + 1) / 2;
-    const node_id part[3] = {make_join(g, a, piece, axis), make_join(g, b, piece + a, axis),
-                             make_join(g, n - a - b, piece + a + b, axis)};
-    return join_few(g, 3, part, axis);
+    const int64_t attr = axis;
+    join_tree t = {.g = g, .axis = axis, .attr = graph_tuple(g, 1, &attr)};
+    return join_some(&t, 0, n, piece);
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
