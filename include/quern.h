@@ -372,6 +372,26 @@ QN_API qn_code qn_custom_gradient(int n, qn_tensor *const *ys, qn_tensor *const 
  * an x is kept as ever. `out` may be `ys`. */
 QN_API qn_code qn_checkpoint(int n, qn_tensor *const *ys, int m, qn_tensor *const *xs,
                              qn_tensor **out);
+/* One example of x: an argument of x's dtype, and of its shape without `axis`, that has a value
+ * only in what qn_vmap makes of it. What is recorded of it can be differentiated, and by it. */
+QN_API qn_tensor *qn_example(qn_tensor *x, int axis);
+#define QN_UNBATCHED (-2147483647 - 1) /* for an axis of examples: there is none */
+/* out[k] = ys[k], which were recorded of `examples`, for all examples at once: xs[i] in the place
+ * of examples[i], with its examples along in_axes[i]; those of out[k] lie along out_axes[k], an
+ * axis more than ys[k] has. NULL for a list of axes: 0; negative ones count from the end.
+ * QN_UNBATCHED of an input: all examples see all of it, as what the ys are made of besides; of a
+ * result: it follows none, and is given as it is. Each example gets what it would alone, to the bit
+ * where no sum of floats is grouped another way, as one larger computation, not one for each: but
+ * for loops whose number of trips the examples differ in, and for unique, nonzero and draws by
+ * rejection, which take them in turns. Random numbers are functions of their key: a key from
+ * outside gives all examples the same, one that is an example gives each its own (qn_stack of what
+ * qn_key_split gives). It nests, and gradients pass it. QN_ESHAPE where inputs have different
+ * numbers of examples, where an example is none of its input's, and where a value has QN_MAX_RANK
+ * axes already; QN_EARG where an example is none, or no input has an axis of them; QN_EGRAPH where
+ * what follows an example was assigned to a tensor. */
+QN_API qn_code qn_vmap(int n, qn_tensor *const *ys, const int *out_axes, int m,
+                       qn_tensor *const *examples, qn_tensor *const *xs, const int *in_axes,
+                       qn_tensor **out);
 /* While a tape is open, every value is kept that something recorded was made of, those of tensors
  * that were assigned to since, too, and history has no bounds. */
 QN_API qn_tape *qn_tape_begin(qn_ctx *qn);

@@ -1,5 +1,6 @@
-/* quern_loop.h - loops and branches with their bodies as functions, over quern.h's qn_loop_begin. A
- * body is called once, to be recorded, and its arguments have values in each trip only.
+/* quern_loop.h - loops, branches and maps with their bodies as functions, over quern.h's
+ * qn_loop_begin and qn_vmap. A body is called once, to be recorded, and its arguments have values
+ * in each trip only.
  *
  *     static qn_code step(qn_ctx *qn, void *arg, qn_tensor *const *h, qn_tensor *const *x,
  *                         qn_tensor **next, qn_tensor **out) {
@@ -127,6 +128,47 @@ static inline qn_code qn_cond(qn_ctx *qn, qn_tensor *condition, int n, qn_branch
     code = qn_loop_made(qn, code, n, results);
     if (code != QN_OK) qn_loop_drop(n, results);
     qn_scope_end(qn, scope);
+    return code;
+}
+
+/* ---- maps ------------------------------------------------------------------------------- */
+
+/* Gives the results of one example. Another code than QN_OK gives the map up. */
+typedef qn_code qn_vmap_body(qn_ctx *qn, void *arg, qn_tensor *const *example, qn_tensor **results);
+
+typedef struct qn_vmap_call {
+    qn_vmap_body *body;
+    void *arg; /* what it is given */
+    int n_in;
+    qn_tensor *const *inputs;
+    const int *in_axes; /* NULL: 0; QN_UNBATCHED: the body is given the input itself */
+    int n_out;
+    const int *out_axes; /* NULL: 0 */
+} qn_vmap_call;
+
+/* results[i]: those of all examples, as qn_vmap has them; NULL after an error. */
+static inline qn_code qn_vmap_run(qn_ctx *qn, const qn_vmap_call *c, qn_tensor **results) {
+    qn_tensor *arg[QN_LOOP_MOST] = {0}, *example[QN_LOOP_MOST] = {0}, *input[QN_LOOP_MOST] = {0};
+    qn_tensor *one[QN_LOOP_MOST] = {0};
+    int axis[QN_LOOP_MOST] = {0}, n = 0;
+    for (int i = 0; i < c->n_out; i++) results[i] = 0;
+    if (!qn) return QN_ENULL;
+    if (!c->body || c->n_in > QN_LOOP_MOST || c->n_out > QN_LOOP_MOST) return QN_EARG;
+    qn_scope scope = qn_scope_begin(qn);
+    qn_code code = scope ? QN_OK : qn_error_code(qn);
+    for (int i = 0; code == QN_OK && i < c->n_in; i++) {
+        int at = c->in_axes ? c->in_axes[i] : 0;
+        arg[i] = at == QN_UNBATCHED ? c->inputs[i] : qn_example(c->inputs[i], at);
+        if (!arg[i]) code = qn_error_code(qn) != QN_OK ? qn_error_code(qn) : QN_ENULL;
+        if (at == QN_UNBATCHED) continue;
+        example[n] = arg[i];
+        input[n] = c->inputs[i];
+        axis[n++] = at;
+    }
+    if (code == QN_OK) code = c->body(qn, c->arg, arg, one);
+    if (code == QN_OK) code = qn_vmap(c->n_out, one, c->out_axes, n, example, input, axis, results);
+    for (int i = 0; code == QN_OK && i < c->n_out; i++) qn_keep(results[i]);
+    if (scope) qn_scope_end(qn, scope);
     return code;
 }
 

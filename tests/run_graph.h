@@ -155,8 +155,9 @@ static inline bool read_step(const step *s, qn_tensor *t, values *out, int i) {
  * way, as a static graph of its inputs, or with one size a dimension variable. And twice with
  * effects, to be compared bit by bit: BITS but for what comes of a sum or product of floats, which
  * a schedule may regroup; BITS_ALL where no schedule does. ONCE: with effects, and values are
- * compared with what is stored of them in the same run. */
-typedef enum way { PURE, EFFECTS, STATIC, SYMBOLIC, ONCE, BITS, BITS_ALL } way;
+ * compared with what is stored of them in the same run. MAPPED: for several examples at once, of
+ * which one is the program's. */
+typedef enum way { PURE, EFFECTS, STATIC, SYMBOLIC, ONCE, BITS, BITS_ALL, MAPPED } way;
 
 static inline bool read_outputs(const program *p, qn_tensor *const *t, values *out) {
     for (int i = 0; i < p->steps; i++)
@@ -212,6 +213,55 @@ static inline bool run_static(qn_ctx *qn, const program *p, qn_tensor **t, value
     return ok;
 }
 
+/* ---- of one example, for many ---------------------------------------------------------------- */
+
+enum { EXAMPLES = 3 };
+
+/* Some inputs have examples, along an axis that may be any, others are the same for all. */
+typedef struct mapped {
+    int n;
+    qn_tensor *example[STEPS], *input[STEPS];
+    int axis[STEPS];
+} mapped;
+
+static inline int example_of(const program *p) {
+    return p->steps % EXAMPLES;
+}
+
+/* A leaf of the program, or an argument for one that has examples: others' data are other. */
+static inline qn_tensor *mapped_leaf(qn_ctx *qn, const program *p, int i, mapped *m) {
+    const step *s = &p->step[i];
+    if (s->op != OP_BUFFER || s->rank >= QN_MAX_RANK || (i + p->steps) % 4 == 3)
+        return build_leaf(qn, s, 0, 0, NULL);
+    qn_tensor *each[EXAMPLES];
+    int axis = (i + p->steps) % (s->rank + 1);
+    for (int e = 0; e < EXAMPLES; e++) {
+        step other = *s;
+        other.bits += (uint64_t)((e + EXAMPLES - example_of(p)) % EXAMPLES);
+        each[e] = build_leaf(qn, &other, 0, 0, NULL);
+    }
+    m->axis[m->n] = axis - (i % 2 ? s->rank + 1 : 0);
+    m->input[m->n] = qn_stack(EXAMPLES, each, axis);
+    m->example[m->n] = qn_example(m->input[m->n], axis);
+    return m->example[m->n++];
+}
+
+/* The outputs of one example. */
+static inline bool map_outputs(const program *p, const mapped *m, qn_tensor **t) {
+    qn_tensor *one[STEPS], *all[STEPS];
+    int axes[STEPS], n = 0;
+    for (int i = 0; i < p->steps; i++) {
+        if (!p->step[i].output) continue;
+        axes[n] = i % (p->step[i].rank + 1);
+        one[n++] = t[i];
+    }
+    if (!m->n) return true;
+    if (qn_vmap(n, one, axes, m->n, m->example, m->input, m->axis, all)) return false;
+    for (int i = 0, k = 0; i < p->steps; i++)
+        if (p->step[i].output) t[i] = qn_select(all[k], axes[k], example_of(p)), k++;
+    return true;
+}
+
 /* Is t, as it is used beside a copy that is stored, that copy? NaN is NaN. */
 static inline qn_tensor *seen_as_stored(qn_tensor *t) {
     qn_tensor *stored = qn_contiguous(t), *odd = qn_logical_and(qn_ne(t, t), qn_ne(stored, stored));
@@ -240,6 +290,7 @@ static inline bool compare_stored(const program *p, qn_tensor *const *t, int n, 
 /* Build, run and read the outputs and what is to be read on the way. */
 static inline bool build_and_read(qn_ctx *qn, const program *p, way how, values *out) {
     qn_tensor *t[STEPS], *roots[2 * STEPS];
+    mapped m = {.n = 0};
     int n = 0;
     for (int i = 0; i < p->steps; i++) {
         const step *s = &p->step[i];
@@ -254,14 +305,18 @@ static inline bool build_and_read(qn_ctx *qn, const program *p, way how, values 
             t[i] = x[1];
         } else {
             step sample = how == STATIC && s->op == OP_BUFFER ? sample_of(s) : *s;
-            t[i] = s->sources ? build_step(qn, s, x)
-                              : build_leaf(qn, &sample, how == SYMBOLIC ? p->var : 0, i, t);
+            t[i] = s->sources      ? build_step(qn, s, x)
+                   : how == MAPPED ? mapped_leaf(qn, p, i, &m)
+                                   : build_leaf(qn, &sample, how == SYMBOLIC ? p->var : 0, i, t);
         }
         if (!t[i]) return out->refused = true, false;
         if (how == STATIC && !look_at(s, t[i], i)) return false;
-        if (s->read_now && how != STATIC && !read_step(s, t[i], out, i)) return false;
+        if (s->read_now && how != STATIC && how != MAPPED && !read_step(s, t[i], out, i))
+            return false;
     }
     if (how == STATIC) return run_static(qn, p, t, out);
+    if (how == MAPPED && !map_outputs(p, &m, t))
+        return out->refused = qn_error_code(qn) == QN_ESHAPE, false;
     for (int i = 0; i < p->steps; i++)
         if (p->step[i].output) roots[n++] = t[i];
     if (how == ONCE) {
@@ -344,7 +399,7 @@ static inline verdict same_values(const program *p, const values *a, const value
     if (how == BITS) find_regrouped(p, regrouped);
     for (int i = 0; i < p->steps; i++) {
         const step *s = &p->step[i];
-        bool bits = how >= BITS && !regrouped[i];
+        bool bits = (how == BITS || how == BITS_ALL) && !regrouped[i];
         int64_t n = a->at[i] && b->at[i] ? step_count(s) : 0;
         for (int64_t e = 0; e < n; e++) {
             if (bits ? same_bits(s, a->at[i], b->at[i], e) : same_element(s, a->at[i], b->at[i], e))
@@ -364,11 +419,12 @@ static inline verdict compare_once(qn_ctx *qn, qn_ctx *ref, const program *p, wa
     memset(&a, 0, sizeof a), memset(&b, 0, sizeof b);
     verdict v = {.failed = false};
     if (how == SYMBOLIC && qn_bind(qn, p->var, p->size)) return blame(-1, "bind: %s", qn_error(qn));
-    bool ran = run_program(qn, p, how >= BITS ? EFFECTS : how, &a);
+    bool ran = run_program(qn, p, how == BITS || how == BITS_ALL ? EFFECTS : how, &a);
     /* Not every graph is one for all values of a variable. */
-    bool suits = ran || how != SYMBOLIC || !a.refused;
+    bool suits = ran || (how != SYMBOLIC && how != MAPPED) || !a.refused;
     if (!ran && suits) v = blame(-1, "error: %s", qn_error(qn));
-    if (suits && !v.failed && !run_program(ref, p, how >= BITS ? EFFECTS : PURE, &b))
+    if (suits && !v.failed &&
+        !run_program(ref, p, how == BITS || how == BITS_ALL ? EFFECTS : PURE, &b))
         v = blame(-1, "reference: %s", qn_error(ref));
     qn_clear_error(qn), qn_clear_error(ref);
     if (!v.failed && suits) v = same_values(p, &a, &b, how);

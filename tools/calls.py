@@ -27,6 +27,7 @@ LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "L
            ("write", "data"): "size", ("result_type", "dtypes"): "m",
            ("vjp", "xs"): "m", ("vjp", "out"): "m", ("jvp", "xs"): "m", ("jvp", "tangents"): "m",
            ("custom_gradient", "xs"): "m", ("custom_gradient", "slopes"): "m", ("checkpoint", "xs"): "m",
+           ("vmap", "examples"): "m", ("vmap", "xs"): "m", ("vmap", "in_axes"): "m",
            ("text_new", "text"): "size", ("text_ids", "ids"): "count"}
 
 # By type: the letter of record.h. What is made in a context is an object.

@@ -18,7 +18,7 @@ static void call_rule_sort(grad *c, node_id n, node_id g) {
 
 void rule_call(grad *c, node_id n, node_id g) {
     static grad_rule *const rules[ROUTINE_COUNT] = {
-#define X(NAME, name, results, GRAD, doc) [ROUTINE_##NAME] = call_rule_##GRAD,
+#define X(NAME, name, results, GRAD, ...) [ROUTINE_##NAME] = call_rule_##GRAD,
 #include "graph/routines.h"
 #undef X
     };

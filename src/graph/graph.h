@@ -89,9 +89,10 @@ enum {
 enum { CALL_FFT_COMPLEX, CALL_FFT_REAL_IN, CALL_FFT_REAL_OUT };
 enum { ROUTINE_RESULTS = 5, ROUTINE_ATTRS = 4, ROUTINE_SOURCES = 3 };
 enum { DRAW_LOG_GAMMA = 0, DRAW_GAMMA = 1, DRAW_POISSON = 2, DRAW_TRUNCATED = 3 }; /* DRAW's */
+enum { EXAMPLES_ROWS, EXAMPLES_WHOLE };
 typedef struct routine_row {
     const char *name;
-    uint8_t results;
+    uint8_t results, examples;
     const char *doc;
 } routine_row;
 extern const routine_row routine_rows[ROUTINE_COUNT]; /* ops.c */
@@ -290,6 +291,7 @@ typedef struct graph {
     struct tape *tape;  /* all of them, linked */
     struct loop *loop;  /* those whose bodies are being recorded, innermost first */
     struct loop *loops; /* all that are not freed */
+    uint32_t examples;  /* arguments of that kind that are alive */
     uint64_t serial;    /* numbers for BUFFER nodes and versions */
     uint32_t born;      /* the youngest node's */
     uint32_t variables; /* numbers given to tensors that were assigned to */
@@ -622,8 +624,16 @@ uint32_t node_axes(const graph *g, node_id x);      /* a reduction's or flip's *
 
 /* What an ARGUMENT is to the body that it belongs to. Those of a body that is being recorded are
  * OPEN, and each has a number of its own; of a closed one they are counted by kind, so that equal
- * bodies are the same nodes. SEED: a gradient, while that of a body is made. */
-enum { ARGUMENT_OPEN, ARGUMENT_STATE, ARGUMENT_SLICE, ARGUMENT_CAPTURE, ARGUMENT_SEED };
+ * bodies are the same nodes. SEED: a gradient, while that of a body is made. EXAMPLE: no loop's,
+ * but one example of many: see batch/examples.c. */
+enum {
+    ARGUMENT_OPEN,
+    ARGUMENT_STATE,
+    ARGUMENT_SLICE,
+    ARGUMENT_CAPTURE,
+    ARGUMENT_SEED,
+    ARGUMENT_EXAMPLE
+};
 node_id make_loop_argument(graph *g, int kind, uint64_t number, qn_dtype dtype, tuple_id shape);
 static inline int argument_kind(const graph_node *x) {
     return (int)(x->bits >> 56);
@@ -681,7 +691,7 @@ typedef struct loop_record {
 } loop_record;
 void loop_close(graph *g, arena *a, loop_record *r); /* raises */
 
-/* ---- loop/batch.c: all trips at once --------------------------------------------------------- */
+/* ---- batch/node.c: one node for many trips, or examples, at once ----------------------------- */
 
 /* May x be computed for all trips at once, of such values of its sources? */
 bool batch_takes(const graph *g, const graph_node *x);
@@ -691,6 +701,22 @@ node_id batch_node(graph *g, const graph_node *x, sym count, const node_id *src)
 node_id batch_same(graph *g, node_id x, sym count);
 /* A sum x, or a sum of products, over all trips, too. */
 node_id batch_sum(graph *g, const graph_node *x, const node_id *src);
+
+/* ---- batch/examples.c: a graph for many examples at once ------------------------------------- */
+
+/* A graph of one example for `count` of them. */
+typedef struct batching {
+    sym count;
+    int n, roots;
+    const node_id *from, *to; /* arguments; and their values, which have an axis more, in front */
+    const node_id *root;
+    node_id *out; /* each root with such an axis, or 0: it is the same for all examples */
+} batching;
+void graph_batch(graph *g, arena *a, const batching *b); /* traversals; raises */
+/* What becomes of a node that follows the examples, by its operation. */
+typedef struct batch_walk batch_walk;
+typedef node_id batch_rule(batch_walk *w, uint32_t place);
+extern batch_rule *const batch_rules[OP_COUNT];
 
 /* ---- pieces.c: values made of pieces --------------------------------------------------------- */
 

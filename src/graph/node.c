@@ -272,6 +272,7 @@ static void node_die(graph *g, node_id id) {
             if (--g->node[n->src[i]].refs == 0) node_condemn(g, n->src[i], &dying);
         if (n->buffer && g->drop_buffer) g->drop_buffer(g->ctx, n->buffer);
         n->buffer = 0;
+        if (n->op == OP_ARGUMENT) g->examples -= argument_kind(n) == ARGUMENT_EXAMPLE;
         n->op = OP_NONE;
         g->given_up -= n->given_up;
         n->given_up = 0;

@@ -32,8 +32,9 @@ const op_row op_rows[OP_COUNT] = {
 };
 
 const routine_row routine_rows[ROUTINE_COUNT] = {
-#define X(NAME, text, count, GRAD, about)                                                          \
-    [ROUTINE_##NAME] = {.name = #text, .results = count, .doc = about},
+#define X(NAME, text, count, GRAD, EXAMPLES, about)                                                \
+    [ROUTINE_##                                                                                    \
+        NAME] = {.name = #text, .results = count, .examples = EXAMPLES_##EXAMPLES, .doc = about},
 #include "graph/routines.h"
 #undef X
 };

@@ -75,6 +75,10 @@ X(qn_code, E, custom_gradient, (int n, qn_tensor *const *ys, qn_tensor *const *p
   L(4, 3), L(5, 3), R(6, 0)))
 X(qn_code, E, checkpoint, (int n, qn_tensor *const *ys, int m, qn_tensor *const *xs, qn_tensor **out), (n, ys, m, xs, out), (I(0), L(1, 0), I(2),
   L(3, 2), R(4, 0)))
+X(qn_tensor *, T, example, (qn_tensor *x, int axis), (x, axis), (T(0), I(1)))
+X(qn_code, E, vmap, (int n, qn_tensor *const *ys, const int *out_axes, int m, qn_tensor *const *examples, qn_tensor *const *xs, const int *in_axes,
+  qn_tensor **out), (n, ys, out_axes, m, examples, xs, in_axes, out), (I(0), L(1, 0), A(2, 0),
+  I(3), L(4, 3), L(5, 3), A(6, 3), R(7, 0)))
 X(qn_tape *, O, tape_begin, (qn_ctx *qn), (qn), (C(0)))
 VOID(tape_end, (qn_tape *tape), (tape), (O(0)))
 X(qn_plan *, O, plan_new, (qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out, qn_tensor *const *outputs), (qn, n_in, inputs, n_out, outputs),

@@ -66,6 +66,8 @@
 #define qn_placeholder inner_placeholder
 #define qn_custom_gradient inner_custom_gradient
 #define qn_checkpoint inner_checkpoint
+#define qn_example inner_example
+#define qn_vmap inner_vmap
 #define qn_tape_begin inner_tape_begin
 #define qn_tape_end inner_tape_end
 #define qn_plan_new inner_plan_new

@@ -26,7 +26,7 @@
 #include "quern_nn.h"
 #include "quern_tune.h"
 
-enum { CALL_ARGS = 7, RECORD_FORMAT = 1, RECORD_LIST = 1 << 16 };
+enum { CALL_ARGS = 8, RECORD_FORMAT = 1, RECORD_LIST = 1 << 16 };
 
 /* What says how long a list is, where it is no argument's number. */
 enum {

@@ -27,6 +27,9 @@ S(qn_code, I, code_constmodulep_w_constsave_optionsp, (const qn_module *a0, cons
 S(qn_code, I, code_consttextp_z_z_int32_tp, (const qn_text *a0, int64_t a1, int64_t a2,
   int32_t *a3), (a0, a1, a2, a3), (P(0), I(1), I(2), P(3)))
 S(qn_code, I, code_i_l, (int a0, qn_tensor *const *a1), (a0, a1), (I(0), P(1)))
+S(qn_code, I, code_i_l_a_i_l_l_a_r, (int a0, qn_tensor *const *a1, const int *a2, int a3,
+  qn_tensor *const *a4, qn_tensor *const *a5, const int *a6, qn_tensor **a7), (a0, a1, a2, a3,
+  a4, a5, a6, a7), (I(0), P(1), P(2), I(3), P(4), P(5), P(6), P(7)))
 S(qn_code, I, code_i_l_i_l_l_r, (int a0, qn_tensor *const *a1, int a2, qn_tensor *const *a3,
   qn_tensor *const *a4, qn_tensor **a5), (a0, a1, a2, a3, a4, a5), (I(0), P(1), I(2), P(3), P(4),
   P(5)))

@@ -74,6 +74,10 @@ X(qn_code, custom_gradient, code_i_l_l_i_l_l_r, OF_LIST(n, ys), (int n, qn_tenso
   slopes, out))
 X(qn_code, checkpoint, code_i_l_i_l_r, OF_LIST(n, ys), (int n, qn_tensor *const *ys, int m, qn_tensor *const *xs, qn_tensor **out), (n, ys, m, xs,
   out))
+X(qn_tensor *, example, t_t_i, OF_HANDLES_1(x), (qn_tensor *x, int axis), (x, axis))
+X(qn_code, vmap, code_i_l_a_i_l_l_a_r, OF_LIST(n, ys), (int n, qn_tensor *const *ys, const int *out_axes, int m, qn_tensor *const *examples,
+  qn_tensor *const *xs, const int *in_axes, qn_tensor **out), (n, ys, out_axes, m, examples, xs,
+  in_axes, out))
 X(qn_tape *, tape_begin, tapep_c, OF_CONTEXT(qn), (qn_ctx *qn), (qn))
 VOID(tape_end, void_tapep, OF_HANDLES_1(tape), (qn_tape *tape), (tape))
 X(qn_plan *, plan_new, planp_c_i_l_i_l, OF_CONTEXT(qn), (qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out, qn_tensor *const *outputs), (qn,

@@ -216,11 +216,31 @@ static bool assign_fits(const tensor *t, const tensor *value) {
     return fail(qn, QN_ESHAPE, "%s", g->text.s), false;
 }
 
+/* Has it a value only in what qn_vmap makes of it? Then no run could make the assignment. */
+static bool follows_example(graph *g, node_id value) {
+    arena a;
+    cleanup up;
+    node_id *order;
+    bool follows = false;
+    if (!g->examples) return false;
+    arena_open(&a, &g->ctx->heap);
+    cleanup_push(&g->ctx->heap, &up, arena_cleanup, &a);
+    uint32_t nodes = graph_order(g, &a, 1, &value, &order);
+    for (uint32_t i = 0; i < nodes; i++) {
+        const graph_node *x = node_at(g, order[i]);
+        follows |= x->op == OP_ARGUMENT && argument_kind(x) == ARGUMENT_EXAMPLE;
+    }
+    cleanup_run(&g->ctx->heap, &up);
+    return follows;
+}
+
 /* The value fits. Raises. */
 static bool assign_value(tensor *t, node_id value, bool written) {
     graph *g = t->h.ctx->graph;
     const graph_node *x = node_at(g, t->node);
     if (g->loop) return refuse(t, "is assigned to in a loop's body; make it a state of the loop");
+    if (follows_example(g, value))
+        return refuse(t, "is given a value of one example; assign what qn_vmap makes of it");
     bool made = op_rows[x->op].class_ == CLASS_LEAF || !(x->flags & NODE_DATA);
     if (is_value(g, t->node) || made) return assign_node(t, value, written), true;
     if (op_rows[x->op].class_ == CLASS_MOVE) return assign_view(t, value, written);

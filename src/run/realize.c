@@ -28,8 +28,11 @@ static void check_there(qn_ctx *qn, uint32_t n, const node_id *node) {
     for (uint32_t i = 0; i < n; i++) {
         if (node_at(g, node[i])->op == OP_ARGUMENT)
             raise_error(qn, QN_EGRAPH,
-                        "a value of a loop's body is asked for outside of the loop, where it has "
-                        "none: make it an output of the body");
+                        argument_kind(node_at(g, node[i])) == ARGUMENT_EXAMPLE
+                            ? "a value of one example is asked for, where it has none: qn_vmap "
+                              "gives those of all"
+                            : "a value of a loop's body is asked for outside of the loop, where "
+                              "it has none: make it an output of the body");
         if (!(node_at(g, node[i])->flags & NODE_GONE)) continue;
         g->text.len = 0;
         tensor_describe(g, node[i], &g->text);

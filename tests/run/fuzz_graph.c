@@ -7,7 +7,8 @@
  * fusion, as static graphs, an interpreter of kernel trees, which is quick for small graphs, the
  * same with kernels run by work groups, and OpenCL; without one given they take turns. Those that
  * begin with bits compare with the CPU without fusion instead, and bit by bit; those with once
- * also compare values with what is stored of them in the same run, which has to be the same.
+ * also compare values with what is stored of them in the same run, which has to be the same; mapped
+ * ones are recorded of one example and made for several by qn_vmap.
  * Without arguments as many graphs are run as fit into a minute. A failing graph is made smaller
  * and printed as calls; `apart` gives each graph a process, so that a crash can be made smaller,
  * too.
@@ -619,7 +620,9 @@ static const struct {
              {"bits-unscheduled", "schedule", "0", ON_CPU, BITS_ALL},
              {"bits-interp", "schedule", "0", INTERPRETED, BITS_ALL},
              {"bits-cc", NULL, NULL, BY_CC, BITS},
-             {"bits-opencl", NULL, NULL, ON_OPENCL, BITS}};
+             {"bits-opencl", NULL, NULL, ON_OPENCL, BITS},
+             {"mapped", NULL, NULL, ON_CPU, MAPPED},
+             {"mapped-interp", NULL, NULL, INTERPRETED, MAPPED}};
 
 typedef struct fuzzer {
     qn_ctx *qn, *ref;

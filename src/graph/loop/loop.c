@@ -18,8 +18,10 @@
 #include "graph/graph.h"
 
 node_id make_loop_argument(graph *g, int kind, uint64_t number, qn_dtype dtype, tuple_id shape) {
-    return node_make(g, (node_form){OP_ARGUMENT, dtype, shape, 0, (uint64_t)kind << 56 | number}, 0,
-                     NULL);
+    const node_form form = {OP_ARGUMENT, dtype, shape, 0, (uint64_t)kind << 56 | number};
+    node_id made = node_make(g, form, 0, NULL);
+    g->examples += kind == ARGUMENT_EXAMPLE && g->node[made].op == OP_ARGUMENT;
+    return made;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* batch.c - a node of a loop's body for all trips at once: one more axis, in front.
+/* node.c - a node of a loop's body for all trips at once, or of one example for all of them: one
+ * more axis, in front.
  *
  * What needs no state is the same computation in each trip, on other slices. As one node over all
  * of them a product of a slice and a weight is one large product, and the sum over all trips of
