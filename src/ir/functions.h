@@ -25,7 +25,7 @@
     X(ATANH, atanh, 1, 1.65, 1.65)                                                                 \
     X(CBRT, cbrt, 1, 0.51, 0.51)                                                                   \
     X(SOFTPLUS, softplus, 1, 1.55, 1.60)                                                           \
-    X(ATAN2, atan2, 2, 1.30, 1.20)                                                                 \
+    X(ATAN2, atan2, 2, 1.40, 1.20)                                                                 \
     X(HYPOT, hypot, 2, 0.51, 1.20)                                                                 \
     X(LOGADDEXP, logaddexp, 2, 1.60, 2.00)                                                         \
     X(SINH, sinh, 1, 2.00, 2.00)                                                                   \
