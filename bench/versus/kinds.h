@@ -71,8 +71,8 @@ X(MLP, "mlp", 2.0 * d[3] * (3 * MLP_WEIGHTS - RC), MLP_WEIGHTS * 2, MLP_WEIGHTS,
 #define GPT_WEIGHTS (12.0 * d[2] * d[4] * d[4] + N * d[4])
 #define GPT_SCORES  (4.0 * d[2] * d[1] * d[4])
 X(GPT, "gpt", 3.0 * d[5] * d[1] * (2 * GPT_WEIGHTS + GPT_SCORES), 8 * GPT_WEIGHTS, 4 * GPT_WEIGHTS, 10)
-/* d = {layers, width, batch, steps, loop, segment}, inputs as wide: a step of gradient descent, each
- * step recorded by itself, or as a loop, in segments where that is not 0 */
+/* d = {layers, width, batch, steps, loop, segment}, inputs as wide: a step of gradient descent, all
+ * steps recorded one by one, or as a loop, in segments where that is not 0 */
 #define CELLS ((double)d[0] * d[2] * d[3] * 8.0 * d[1] * d[1])
 X(LSTM, "lstm", 6.0 * CELLS, 8.0 * N * d[1] * d[1], 8.0 * N * d[1] * d[1], 10)
 /* ResNet-18 for small images, d = {width, size, batch}, ten classes, SGD with momentum: blocks of

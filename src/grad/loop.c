@@ -6,8 +6,8 @@
  * slice of what that one's loop stacks:
  *   - slices are there, and so is what is captured;
  *   - the states before the trip, and what is no operation by element, products and reductions,
- *     cannot be made again but at their price. Those are stacked, or what is made of them by element
- *     if that is less memory: of two products that are added the sum (cut.c);
+ *     cannot be made again but at their price. Those are stacked, or what is made of them by
+ *     element if that is less memory: of two products that are added the sum (cut.c);
  *   - what is made by element of what is stacked is computed again.
  * Of a frugal loop only states are stacked, and all else is computed again, loops inside of it,
  * too: where its trips are segments of a longer loop, memory goes with their number and length.

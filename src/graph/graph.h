@@ -290,6 +290,7 @@ typedef struct graph {
     uint32_t tapes;     /* open ones */
     struct tape *tape;  /* all of them, linked */
     struct loop *loop;  /* those whose bodies are being recorded, innermost first */
+    bool marked;        /* some index was, to be checked when it is computed */
     struct loop *loops; /* all that are not freed */
     uint32_t examples;  /* arguments of that kind that are alive */
     uint64_t serial;    /* numbers for BUFFER nodes and versions */

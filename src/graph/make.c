@@ -291,6 +291,7 @@ scan_attr node_scan(const graph *g, const graph_node *n) {
 
 node_id make_checked(graph *g, node_id index, sym size, const char *name) {
     const int64_t attr[2] = {size, (int64_t)(intptr_t)name};
+    g->marked = true;
     return node_make(
         g,
         (node_form){OP_DETACH, dtype_of(g, index), shape_of(g, index), graph_tuple(g, 2, attr), 0},

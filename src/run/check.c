@@ -4,7 +4,8 @@
  * request that contains such marks computes two numbers more for each, the smallest and the largest
  * index: plain reductions, which the planner treats like any others, so that all devices check and
  * no kernel knows of it. After the run, before anybody is given a value, they are read; one outside
- * its axis is the run's error. While anything is checked no value is written over another, so that
+ * its axis is the run's error. In a loop's body each trip has these two; the loop stacks them, and
+ * those of all trips are the smallest and the largest of them. While anything is checked no value is written over another, so that
  * a run that fails changes nothing. */
 #include "run/run.h"
 
@@ -31,37 +32,88 @@ static uint32_t number_of(plan_request *r, node_id n) {
     return r->roots++;
 }
 
-static uint32_t count(const graph *g, uint32_t nodes, const node_id *order) {
-    uint32_t n = 0;
-    sym size;
-    for (uint32_t i = 0; i < nodes; i++) n += node_checked(g, node_at(g, order[i]), &size) != NULL;
-    return g->ctx->run->dev->executes ? n : 0;
+/* ---- what is marked -------------------------------------------------------------------------- */
+
+/* Marked indices of a graph, or of a loop's body, and what their extremes are there. */
+typedef struct marks {
+    graph *g;
+    arena *a;
+    index_check *at;
+    uint32_t count, cap;
+} marks;
+
+static void add_mark(marks *m, const index_check *x) {
+    m->at = arena_grow(m->a, m->at, &m->cap, m->count + 1, sizeof *m->at);
+    m->at[m->count++] = *x;
+}
+
+static void find_marks(marks *m, uint32_t nodes, const node_id *order);
+
+/* The values of the body that its trips make: those behind a trip, and what results of the request
+ * stack. */
+static uint32_t body_order(const marks *m, node_id loop, uint32_t nodes, const node_id *order,
+                           node_id **out) {
+    node_id *root = arena_alloc(m->a, (nodes + 1) * sizeof *root);
+    uint32_t roots = 0;
+    root[roots++] = node_body(node_at(m->g, loop));
+    for (uint32_t i = 0; i < nodes; i++) {
+        const graph_node *x = node_at(m->g, order[i]);
+        if (node_is_result(x) && x->src[0] == loop && node_body(x)) root[roots++] = node_body(x);
+    }
+    return graph_order_history(m->g, m->a, (int)roots, root, 0, out);
+}
+
+/* Rows of trips that were not made are 0, which is inside of any axis but one of no elements: that
+ * is not asked then. */
+static void find_in_body(marks *m, node_id loop, uint32_t nodes, const node_id *order) {
+    graph *g = m->g;
+    const loop_attr l = node_loop(g, node_at(g, loop));
+    const int op[2] = {OP_MIN, OP_MAX};
+    marks in = {.g = g, .a = m->a};
+    node_id *inner;
+    uint32_t count = body_order(m, loop, nodes, order, &inner);
+    find_marks(&in, count, inner);
+    for (uint32_t i = 0; i < in.count; i++) {
+        index_check x = in.at[i];
+        if ((l.limited || l.tested) && x.size == SYM_ZERO) continue;
+        for (int k = 0; k < 2; k++)
+            x.node[k] = make_reduce(g, op[k], make_stack(g, loop, x.node[k]), 1);
+        add_mark(m, &x);
+    }
+}
+
+static void find_marks(marks *m, uint32_t nodes, const node_id *order) {
+    graph *g = m->g;
+    for (uint32_t i = 0; i < nodes; i++) {
+        sym size = 0;
+        if (node_at(g, order[i])->op == OP_LOOP) find_in_body(m, order[i], nodes, order);
+        const char *name = node_checked(g, node_at(g, order[i]), &size);
+        if (!name) continue;
+        node_id index = node_at(g, order[i])->src[0];
+        if (is_none(g, node_at(g, index))) continue;
+        index_check x = {.name = name, .size = size, .dtype = node_at(g, index)->dtype};
+        x.node[0] = extreme(g, OP_MIN, index);
+        x.node[1] = extreme(g, OP_MAX, index);
+        add_mark(m, &x);
+    }
 }
 
 bool checks_add(checks *c, qn_ctx *qn, arena *a, plan_request *r) {
     graph *g = qn->graph;
-    uint32_t most = count(g, r->nodes, r->order);
-    if (!most) return false;
-    node_id *root = arena_alloc(a, (r->roots + 2 * (size_t)most) * sizeof *root);
+    marks m = {.g = g, .a = a};
+    if (!g->marked || !qn->run->dev->executes) return false;
+    find_marks(&m, r->nodes, r->order);
+    if (!m.count) return false;
+    node_id *root = arena_alloc(a, (r->roots + 2 * (size_t)m.count) * sizeof *root);
     memcpy(root, r->root, r->roots * sizeof *root);
     r->root = root;
-    c->check = arena_alloc(a, most * sizeof *c->check);
-    for (uint32_t i = 0; i < r->nodes; i++) {
-        sym size = 0;
-        const char *name = node_checked(g, node_at(g, r->order[i]), &size);
-        if (!name) continue;
-        node_id index = node_at(g, r->order[i])->src[0];
-        if (is_none(g, node_at(g, index))) continue;
-        index_check x = {.name = name, .size = size, .dtype = node_at(g, index)->dtype};
-        const int op[2] = {OP_MIN, OP_MAX};
+    c->check = m.at;
+    for (uint32_t i = 0; i < m.count; i++)
         for (int k = 0; k < 2; k++) {
-            node_id n = extreme(g, op[k], index);
-            node_ref(g, n);
-            x.node[k] = n;
-            x.root[k] = number_of(r, n);
+            node_ref(g, m.at[i].node[k]);
+            m.at[i].root[k] = number_of(r, m.at[i].node[k]);
         }
-        c->check[c->checks++] = x;
-    }
+    c->checks = m.count;
     return true;
 }
 

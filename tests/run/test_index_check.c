@@ -224,6 +224,56 @@ static void ignored_labels_do_not_count(void) {
     unsetenv("QN_CHECK");
 }
 
+/* x[i] of each row of an index, summed over the rows: a loop of a loop, and the gradient by x. */
+static qn_tensor *sum_of_picked(qn_tensor *x, qn_tensor *index, qn_tensor *most) {
+    qn_tensor *zero = qn_zeros(qn, QN_F32, 0, NULL), *two[2] = {index, index};
+    qn_tensor *pairs = qn_stack(2, two, 1);
+    qn_loop *l = qn_loop_begin(qn, 1, &zero, 1, &pairs, &QN_LOOP_OPTIONS(.most = most));
+    qn_tensor *s = qn_loop_state(l, 0), *pair = qn_loop_slice(l, 0);
+    qn_loop *inner = qn_loop_begin(qn, 1, &s, 1, &pair, NULL);
+    qn_tensor *i = qn_loop_slice(inner, 0);
+    qn_tensor *at = qn_add(i, qn_mul(qn_loop_index(inner), qn_like(i, 0)));
+    qn_tensor *picked = qn_take(qn_sin(x), qn_reshape(at, 1, SHAPE(1)), 0);
+    qn_tensor *next = qn_add(qn_loop_state(inner, 0), qn_reshape(picked, 0, NULL));
+    CHECK_INT(qn_loop_end(inner, 1, &next, 0, NULL), QN_OK);
+    next = qn_loop_final(inner, 0);
+    CHECK_INT(qn_loop_end(l, 1, &next, 0, NULL), QN_OK);
+    qn_tensor *sum = qn_loop_final(l, 0);
+    qn_loop_free(inner), qn_loop_free(l);
+    return sum;
+}
+
+static void in_loops(const char *device) {
+    static const struct {
+        int64_t last, most;
+        qn_code code;
+    } cases[] = {{2, 5, QN_OK}, {3, 5, QN_ERANGE}, {3, 1, QN_OK}, {-4, 5, QN_ERANGE}};
+    setenv("QN_CHECK", "1", 1);
+    qn = qn_open(&QN_OPTIONS(.device = device));
+    for (int k = 0; k < LENGTH(cases); k++) {
+        char want[64] = "";
+        float got;
+        qn_tensor *most = qn_from(qn, QN_I64, 0, NULL, &cases[k].most), *x = values(), *g;
+        qn_tensor *sum = sum_of_picked(x, indices(cases[k].last, true), most);
+        if (cases[k].code)
+            snprintf(want, sizeof want, "take: index %d of an axis of 3", (int)cases[k].last);
+        for (int of = 0; of < 2; of++) {
+            CHECK_INT(qn_grad(sum, NULL, 1, &x, &g), QN_OK);
+            CHECK_INT(qn_read(of ? qn_sum(g, QN_ALL, false) : sum, &got, sizeof got),
+                      cases[k].code);
+            CHECK_STR(qn_error(qn), want);
+            qn_clear_error(qn);
+        }
+    }
+    qn_close(qn);
+    unsetenv("QN_CHECK");
+}
+
+static void indices_in_loops_are_checked_in_each_trip(void) {
+    in_loops("cpu");
+    in_loops("ref");
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(known_indices_outside_are_errors_at_once);
@@ -235,5 +285,6 @@ int main(int argc, char **argv) {
     RUN(compiled_graphs_check_each_run);
     RUN(a_failed_run_gives_no_value);
     RUN(ignored_labels_do_not_count);
+    RUN(indices_in_loops_are_checked_in_each_trip);
     return test_end();
 }
