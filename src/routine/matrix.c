@@ -1,15 +1,18 @@
-/* matrix.c - blocked algorithms on matrices by rows: products, triangles, LU.
+/* matrix.c - algorithms on matrices by rows: triangles, LU, Cholesky.
  *
- * Whatever can be is a product: a factor's panel of BLOCK columns is computed by rows, and the rest
- * is updated by matrix_subtract, which keeps a tile of ROWS by COLUMNS sums in the registers that
- * every processor has; its columns are packed side by side, for rows a power of two apart would
- * share few lines of a cache. */
+ * All of them go by halves: one half is factored, a product brings the other up to date, and that
+ * is factored. So whatever can be is a product, as large as it can be, without a block's size that
+ * would have to be chosen; LEAF columns go one by one. */
 #include "routine/matrix.h"
 
 #include <math.h>
 
-enum { BLOCK = 32, ROWS = 4, LANES = 2, COLUMNS = 2 * LANES, DEPTH = 128 };
-typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8)));
+enum { LEAF = 8, SQUARE = 48 };
+
+/* In whole leaves. */
+static int64_t half_of(int64_t n) {
+    return (n / 2 + LEAF - 1) / LEAF * LEAF;
+}
 
 int64_t matrix_rows(const routine_array *a) {
     return a->dim[a->rank - 2];
@@ -52,52 +55,13 @@ void matrix_store(const routine_array *a, int64_t which, const double *from) {
     vector_store(a, which, matrix_rows(a) * matrix_columns(a), from);
 }
 
-double matrix_dot(const double *a, const double *b, int64_t n) {
-    lanes sum[2] = {{0}};
-    double rest = 0;
-    int64_t i = 0;
-    for (; i + COLUMNS <= n; i += COLUMNS)
-        for (int k = 0; k < 2; k++)
-            sum[k] += *(const lanes *)(a + i + k * LANES) * *(const lanes *)(b + i + k * LANES);
-    for (; i < n; i++) rest += a[i] * b[i];
-    sum[0] += sum[1];
-    for (int k = 0; k < LANES; k++) rest += sum[0][k];
-    return rest;
-}
-
-/* A whole tile of c. */
-static void subtract_tile(block c, block a, block b, int64_t depth) {
-    lanes sum[ROWS][2] = {{{0}}};
-    for (int64_t k = 0; k < depth; k++) {
-        const lanes *row = (const lanes *)(b.at + k * b.step);
-        for (int i = 0; i < ROWS; i++)
-            for (int j = 0; j < 2; j++) sum[i][j] += a.at[i * a.step + k] * row[j];
+void matrix_order(const double *v, int64_t n, bool descending, int64_t *place) {
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = i;
+        for (; k > 0 && (descending ? v[place[k - 1]] < v[i] : v[place[k - 1]] > v[i]); k--)
+            place[k] = place[k - 1];
+        place[k] = i;
     }
-    for (int i = 0; i < ROWS; i++)
-        for (int j = 0; j < 2; j++) ((lanes *)(c.at + i * c.step))[j] -= sum[i][j];
-}
-
-static void subtract_rest(block c, block a, block b, extents e) {
-    for (int64_t i = 0; i < e.m; i++)
-        for (int64_t k = 0; k < e.k; k++) {
-            double v = a.at[i * a.step + k];
-            for (int64_t j = 0; j < e.n; j++) c.at[i * c.step + j] -= v * b.at[k * b.step + j];
-        }
-}
-
-void matrix_subtract(block c, block a, block b, extents e) {
-    int64_t m = e.m - e.m % ROWS, n = e.n - e.n % COLUMNS;
-    double panel[DEPTH * COLUMNS];
-    for (int64_t k = 0; k < e.k; k += DEPTH)
-        for (int64_t j = 0; j < n; j += COLUMNS) {
-            int64_t depth = e.k - k < DEPTH ? e.k - k : DEPTH;
-            for (int64_t i = 0; i < depth; i++)
-                memcpy(panel + i * COLUMNS, b.at + (k + i) * b.step + j, sizeof(double) * COLUMNS);
-            for (int64_t i = 0; i < m; i += ROWS)
-                subtract_tile(block_at(c, i, j), block_at(a, i, k), (block){panel, COLUMNS}, depth);
-        }
-    subtract_rest(block_at(c, 0, n), a, block_at(b, 0, n), (extents){m, e.n - n, e.k});
-    subtract_rest(block_at(c, m, 0), block_at(a, m, 0), b, (extents){e.m - m, e.n, e.k});
 }
 
 /* ---- triangles ------------------------------------------------------------------------------- */
@@ -105,32 +69,36 @@ void matrix_subtract(block c, block a, block b, extents e) {
 /* Row `row` of b, once those in [from, to) are solved. */
 static void solve_row(block a, block b, triangle t, int64_t row, int64_t from, int64_t to) {
     double *out = b.at + row * b.step;
-    subtract_rest(block_at(b, row, 0), block_at(a, row, from), block_at(b, from, 0),
-                  (extents){1, t.m, to - from});
+    matrix_subtract(block_at(b, row, 0), block_at(a, row, from), block_at(b, from, 0),
+                    (extents){1, t.m, to - from});
     for (int64_t j = 0; j < t.m && !t.unit; j++) out[j] /= a.at[row * a.step + row];
 }
 
 void triangle_solve(block a, block b, triangle t) {
-    for (int64_t done = 0; done < t.n; done += BLOCK) {
-        int64_t size = t.n - done < BLOCK ? t.n - done : BLOCK;
-        int64_t first = t.upper ? t.n - done - size : done, other = t.upper ? first + size : 0;
-        matrix_subtract(block_at(b, first, 0), block_at(a, first, other), block_at(b, other, 0),
-                        (extents){size, t.m, done});
-        for (int64_t i = 0; i < size; i++)
+    if (t.n <= LEAF) {
+        for (int64_t i = 0; i < t.n; i++)
             if (t.upper)
-                solve_row(a, b, t, first + size - 1 - i, first + size - i, first + size);
+                solve_row(a, b, t, t.n - 1 - i, t.n - i, t.n);
             else
-                solve_row(a, b, t, first + i, first, first + i);
+                solve_row(a, b, t, i, 0, i);
+        return;
     }
+    int64_t half = half_of(t.n), first = t.upper ? half : 0, other = t.upper ? 0 : half;
+    int64_t size = t.upper ? t.n - half : half;
+    triangle begin = {t.upper, t.unit, size, t.m}, end = {t.upper, t.unit, t.n - size, t.m};
+    triangle_solve(block_at(a, first, first), block_at(b, first, 0), begin);
+    matrix_subtract(block_at(b, other, 0), block_at(a, other, first), block_at(b, first, 0),
+                    (extents){end.n, t.m, size});
+    triangle_solve(block_at(a, other, other), block_at(b, other, 0), end);
 }
 
 /* ---- LU -------------------------------------------------------------------------------------- */
 
-static void exchange_rows(block a, int64_t n, int64_t i, int64_t k) {
+static void exchange_rows(double *x, double *y, int64_t n) {
     for (int64_t j = 0; j < n; j++) {
-        double v = a.at[i * a.step + j];
-        a.at[i * a.step + j] = a.at[k * a.step + j];
-        a.at[k * a.step + j] = v;
+        double v = x[j];
+        x[j] = y[j];
+        y[j] = v;
     }
 }
 
@@ -146,12 +114,12 @@ static int64_t pivot_of(block a, int64_t n, int64_t k) {
 }
 
 /* Columns [from, to) of the whole height; rows are exchanged in all columns. */
-static double factor_panel(block a, int64_t n, int64_t from, int64_t to, int64_t *order) {
+static double factor_few(block a, int64_t n, int64_t from, int64_t to, int64_t *order) {
     double sign = 1;
     for (int64_t k = from; k < to; k++) {
         int64_t p = pivot_of(a, n, k);
         if (p != k) {
-            exchange_rows(a, n, k, p);
+            exchange_rows(a.at + k * a.step, a.at + p * a.step, n);
             int64_t was = order[k];
             order[k] = order[p];
             order[p] = was;
@@ -167,16 +135,77 @@ static double factor_panel(block a, int64_t n, int64_t from, int64_t to, int64_t
     return sign;
 }
 
+/* The same by halves (Toledo 1997): all but few columns' work is one product's. */
+static double factor_columns(block a, int64_t n, int64_t from, int64_t to, int64_t *order) {
+    if (to - from <= LEAF) return factor_few(a, n, from, to, order);
+    int64_t middle = from + half_of(to - from);
+    double sign = factor_columns(a, n, from, middle, order);
+    triangle_solve(block_at(a, from, from), block_at(a, from, middle),
+                   (triangle){.unit = true, .n = middle - from, .m = to - middle});
+    matrix_subtract(block_at(a, middle, middle), block_at(a, middle, from),
+                    block_at(a, from, middle), (extents){n - middle, to - middle, middle - from});
+    return sign * factor_columns(a, n, middle, to, order);
+}
+
 double lu_factor(block a, int64_t n, int64_t *order) {
-    double sign = 1;
     for (int64_t i = 0; i < n; i++) order[i] = i;
-    for (int64_t from = 0; from < n; from += BLOCK) {
-        int64_t to = from + BLOCK < n ? from + BLOCK : n, left = n - to;
-        sign *= factor_panel(a, n, from, to, order);
-        triangle_solve(block_at(a, from, from), block_at(a, from, to),
-                       (triangle){.unit = true, .n = to - from, .m = left});
-        matrix_subtract(block_at(a, to, to), block_at(a, to, from), block_at(a, from, to),
-                        (extents){left, left, to - from});
+    return n ? factor_columns(a, n, 0, n, order) : 1;
+}
+
+/* ---- Cholesky -------------------------------------------------------------------------------- */
+
+/* x of x L' = b, in place of b, whose n columns and m rows t has. */
+static void solve_from_right(block l, block b, int64_t n, int64_t m) {
+    if (n <= LEAF) {
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t k = 0; k < n; k++) {
+                double *row = b.at + i * b.step, sum = row[k];
+                for (int64_t j = 0; j < k; j++) sum -= row[j] * l.at[k * l.step + j];
+                row[k] = sum / l.at[k * l.step + k];
+            }
+        return;
     }
-    return sign;
+    int64_t half = half_of(n);
+    solve_from_right(l, b, half, m);
+    matrix_subtract_views(block_at(b, 0, half), view_of(b), view_turned(block_at(l, half, 0)),
+                          (extents){m, n - half, half});
+    solve_from_right(block_at(l, half, half), block_at(b, 0, half), n - half, m);
+}
+
+static void cholesky_few(block a, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double *row = a.at + i * a.step;
+        for (int64_t k = 0; k <= i; k++) {
+            double sum = row[k];
+            for (int64_t j = 0; j < k; j++) sum -= row[j] * a.at[k * a.step + j];
+            row[k] = k < i ? sum / a.at[k * a.step + k] : sqrt(sum);
+        }
+    }
+}
+
+/* The lower triangle of c -= a a', a [n, k], by squares on the diagonal and what is below them. */
+static void subtract_square(block c, block a, int64_t n, int64_t k) {
+    if (n <= SQUARE) {
+        matrix_subtract_views(c, view_of(a), view_turned(a), (extents){n, n, k});
+        return;
+    }
+    int64_t half = half_of(n);
+    block below = block_at(a, half, 0);
+    subtract_square(c, a, half, k);
+    matrix_subtract_views(block_at(c, half, 0), view_of(below), view_turned(a),
+                          (extents){n - half, half, k});
+    subtract_square(block_at(c, half, half), below, n - half, k);
+}
+
+void cholesky_factor(block a, int64_t n) {
+    if (n <= LEAF) {
+        cholesky_few(a, n);
+        return;
+    }
+    int64_t half = half_of(n);
+    block below = block_at(a, half, 0);
+    cholesky_factor(a, half);
+    solve_from_right(a, below, half, n - half);
+    subtract_square(block_at(a, half, half), below, n - half, half);
+    cholesky_factor(block_at(a, half, half), n - half);
 }

@@ -30,6 +30,27 @@ typedef struct extents {
     int64_t m, n, k;
 } extents;
 void matrix_subtract(block c, block a, block b, extents e);
+/* The same of parts and transposes: element i, j is at[i * row + j * column]. */
+typedef struct view {
+    const double *at;
+    int64_t row, column;
+} view;
+static inline view view_at(view v, int64_t row, int64_t column) {
+    return (view){v.at + row * v.row + column * v.column, v.row, v.column};
+}
+static inline view view_of(block b) {
+    return (view){b.at, b.step, 1};
+}
+static inline view view_turned(block b) {
+    return (view){b.at, 1, b.step};
+}
+void matrix_subtract_views(block c, view a, view b, extents e);
+/* to += v from */
+void matrix_add_scaled(double *to, const double *from, double v, int64_t n);
+/* x, y = cosine x - sine y, sine x + cosine y */
+void matrix_rotate(double *x, double *y, int64_t n, double cosine, double sine);
+/* Where n numbers are in order, by insertion. */
+void matrix_order(const double *v, int64_t n, bool descending, int64_t *place);
 double matrix_dot(const double *a, const double *b, int64_t n);
 
 /* Factor [n, n] into L (unit, below) and U, rows exchanged: row i of P a is row order[i] of a. The
@@ -41,5 +62,8 @@ typedef struct triangle {
     int64_t n, m;
 } triangle;
 void triangle_solve(block a, block b, triangle t);
+/* Factor [n, n], of which the lower triangle is read, into L, in place; NaN where it is not
+ * positive definite. */
+void cholesky_factor(block a, int64_t n);
 
 #endif

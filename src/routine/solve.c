@@ -19,20 +19,15 @@ routine_need need_cholesky(const routine_call *c) {
     return (routine_need){matrix_count(a), cube(a) / 3, square(a)};
 }
 
-/* By rows, each element by one product of rows; a negative square gives NaN. */
 void run_cholesky(const routine_call *c, void *scratch, int64_t from, int64_t to) {
     const routine_array *x = &c->source[0];
     int64_t n = matrix_columns(x);
     double *a = scratch;
     for (int64_t which = from; which < to; which++) {
         matrix_load(x, which, a);
-        for (int64_t i = 0; i < n; i++) {
-            double *row = a + i * n;
-            for (int64_t k = 0; k < i; k++)
-                row[k] = (row[k] - matrix_dot(row, a + k * n, k)) / a[k * n + k];
-            row[i] = sqrt(row[i] - matrix_dot(row, row, i));
-            for (int64_t k = i + 1; k < n; k++) row[k] = 0;
-        }
+        cholesky_factor((block){a, n}, n);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = i + 1; k < n; k++) a[i * n + k] = 0;
         matrix_store(&c->result[0], which, a);
     }
 }

@@ -293,6 +293,36 @@ static void what_has_no_answer_has_none(void) {
         }
 }
 
+/* Huge, tiny, of one value many times, of diagonals and of rank one: A v = v w, v' v = 1. */
+static void symmetric_extremes_fit(void) {
+    static const double sizes_of[] = {1e300, 1e-300, 1, 0};
+    static matrix v;
+    qn_ctx *qn;
+    EACH(qn)
+    for (int kind = 0; kind < 12; kind++) {
+        qn_scope s = qn_scope_begin(qn);
+        const int64_t n = 66, dims[] = {n, n};
+        double size = sizes_of[kind % 4];
+        qn_tensor *x = random_of(qn, QN_F64, 1, n, n), *w, *u;
+        x = qn_reshape(x, 2, dims);
+        x = kind / 4 == 0   ? qn_add(x, qn_transpose(x, 0, 1))
+            : kind / 4 == 1 ? qn_full(qn, QN_F64, 2, dims, 0.5)
+                            : filled(qn, QN_F64, n, 1, -0.25);
+        x = qn_contiguous(qn_mul(x, qn_full(qn, QN_F64, 0, NULL, size)));
+        CHECK_INT(qn_realize(1, &x), 0);
+        CHECK_INT(qn_eigh(x, &w, &u), 0);
+        read_matrix(x, 0, &a);
+        read_matrix(u, 0, &v);
+        read_matrix(w, 0, &b);
+        check_product(&v, true, &v, false, NULL, 1e-13, "v'v");
+        for (int64_t i = 0; i < n * n && size > 0; i++) a.v[i] /= size;
+        c = (matrix){.m = n, .n = n};
+        for (int64_t i = 0; i < n * n; i++) c.v[i] = v.v[i] * b.v[i % n] / (size > 0 ? size : 1);
+        check_product(&a, false, &v, false, &c, 1e-13, "a v");
+        qn_scope_end(qn, s);
+    }
+}
+
 /* The way back of a system is one of the transpose. */
 static void large_systems_go_back(void) {
     qn_ctx *qn;
@@ -508,6 +538,7 @@ int main(int argc, char **argv) {
     RUN(least_squares_are_least);
     RUN(nothing_is_a_matrix_too);
     RUN(what_has_no_answer_has_none);
+    RUN(symmetric_extremes_fit);
     RUN(large_systems_go_back);
     RUN(values_alone_are_the_same);
     RUN(gradients_are_those_of_differences);
