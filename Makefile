@@ -17,7 +17,8 @@ ALL_CFLAGS := -std=c17 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffp-contract=off
           $(WARN) -Iinclude -Isrc $(if $(SAN)$(DEBUG),-DQN_CHECK,-DNDEBUG) $(SANFLAGS) $(CFLAGS)
 LDLIBS := -lm -ldl -pthread $(SANFLAGS)
 
-ROOMS  := base machine sym graph grad func plan ir lower transform math schedule emit routine dev run tune io nn record
+ROOMS  := base machine sym graph grad func plan ir lower transform math schedule emit routine dev run tune \
+          io nn complex record
 LIBSRC := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c src/$(r)/*/*.c))
 LIBOBJ := $(LIBSRC:%.c=$(BUILD)/%.o)
 CLIOBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/cli/*.c))
@@ -30,7 +31,6 @@ BENCH    := $(call programs,bench,bench_*.c)
 VERSUS   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/versus/*.c))
 HEADERS  := $(wildcard include/quern*.h)
 EXAMPLES := $(call programs,examples,[0-9]*.c)
-
 all: $(BUILD)/libquern.a $(BUILD)/$(SONAME) $(if $(CLIOBJ),$(BUILD)/quern)  ## library and command
 
 # Inside the library public functions have names of their own.

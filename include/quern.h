@@ -63,7 +63,9 @@ typedef enum qn_dtype {
     QN_F32 = 11,
     QN_F64 = 12,
     QN_F8_E4M3 = 13, /* largest 448, no infinities: what is too large is NaN */
-    QN_F8_E5M2 = 14
+    QN_F8_E5M2 = 14,
+    QN_C64 = 32, /* complex: a real and an imaginary part side by side, as in C99; of f32 */
+    QN_C128 = 33 /* and of f64 */
 } qn_dtype;
 
 /* What a call with effects returns; the text of the first error is qn_error(). */
@@ -321,6 +323,25 @@ QN_API qn_tensor *qn_loop_output(qn_loop *loop, int i);
 QN_API qn_tensor *qn_loop_trips(qn_loop *loop);
 /* The loop's results stay. A body that has not ended is given up. */
 QN_API void qn_loop_free(qn_loop *loop);
+
+/* ---- complex numbers -------------------------------------------------------------------- */
+
+/* Complex tensors, of QN_C64 and QN_C128, go where real ones do; what has no meaning for them is
+ * refused (QN_EDTYPE). docs/complex.md says which functions take them, and where they differ. */
+
+/* re + i im, of floats, broadcast: QN_C128 where one is f64, else QN_C64. im may be NULL, for 0. */
+QN_API qn_tensor *qn_complex(qn_tensor *re, qn_tensor *im);
+/* Parts, of f32 or f64. A real z has itself and zeros. */
+QN_API qn_tensor *qn_real(qn_tensor *z);
+QN_API qn_tensor *qn_imag(qn_tensor *z);
+/* re - i im; of a real z itself. */
+QN_API qn_tensor *qn_conj(qn_tensor *z);
+/* atan2(im, re), from -pi to pi. */
+QN_API qn_tensor *qn_angle(qn_tensor *z);
+/* Pairs, real and imaginary part along a last axis of 2, f32 or f64, as complex numbers, and back.
+ * Nothing is copied. */
+QN_API qn_tensor *qn_as_complex(qn_tensor *pairs);
+QN_API qn_tensor *qn_as_real(qn_tensor *z);
 
 /* ---- autograd --------------------------------------------------------------------------- */
 

@@ -150,15 +150,17 @@ def member(one):
     return "F" if one == "F" else "I" if one in "ISHBZUE" else "P"
 
 
-def asked(params, letters):
-    """Whether a call is recorded: of which arguments that is asked."""
-    if letters[0] == "C":
-        return f"OF_CONTEXT({params[0][1]})"
+def asked(name, params, letters):
+    """Whether a call is recorded, or complex: of which arguments that is asked."""
+    terms = [f"OF_CONTEXT({params[0][1]})"] if letters[0] == "C" else []
     names = [n for (_, n), one in zip(params, letters) if one in "TO"]
     if names:
-        return f"OF_HANDLES_{len(names)}({', '.join(names)})"
-    k = letters.index("L")
-    return f"OF_LIST({params[k - 1][1]}, {params[k][1]})"
+        terms.append(f"OF_HANDLES_{len(names)}({', '.join(names)})")
+    for k, one in enumerate(letters):
+        if one == "L" and length(name, params, k).isdigit():
+            terms.append(f"OF_LIST({params[int(length(name, params, k))][1]}, {params[k][1]})")
+    terms += [f"OF_DTYPE({n})" for t, n in params if t == "qn_dtype"]
+    return " || ".join(terms)
 
 
 def stubbed(root):
@@ -194,8 +196,8 @@ def stubs(root):
         letters = [letter(t, structs, kinds) for t, _ in params]
         shown = ", ".join(t + ("" if t.endswith("*") else " ") + n for t, n in params)
         kind, lead = ("VOID", "") if result == "void" else ("X", f"{result}, ")
-        yield from wrapped(f"{kind}({lead}{name}, {signature(result, params)}, {asked(params, letters)}, ({shown}), "
-                           f"({', '.join(n for _, n in params)}))")
+        lead += f"{name}, {signature(result, params)}, {asked(name, params, letters)}"
+        yield from wrapped(f"{kind}({lead}, ({shown}), ({', '.join(n for _, n in params)}))")
 
 
 def structures(text):

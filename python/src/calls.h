@@ -9,7 +9,7 @@
 ENUM(0, casting, "safe same_kind any")
 ENUM(1, code, "ok enomem enull eshape edtype erange earg edevice eio eformat egraph einternal")
 ENUM(2, combine, "set sum prod max min and or")
-ENUM(3, dtype, "bool i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 f8_e4m3 f8_e5m2")
+ENUM(3, dtype, "bool i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 f8_e4m3 f8_e5m2 c64 c128")
 ENUM(4, fft_norm, "backward ortho forward")
 ENUM(5, grid_padding, "zeros border reflect")
 ENUM(6, index_kind, "slice number ellipsis new_axis array")

@@ -223,6 +223,18 @@ enum {
 #define X(NAME, ...) _Static_assert(DTYPE_AT_##NAME == (int)QN_##NAME, "quern.h: value of " #NAME);
 #include "base/dtypes.h"
 #undef X
+enum { /* complex ones have places of their own, behind those */
+       COMPLEX_FIRST = 32,
+       COMPLEX_BEFORE = COMPLEX_FIRST - 1,
+#define COMPLEX(NAME, ...) COMPLEX_AT_##NAME,
+#include "base/dtypes.h"
+#undef COMPLEX
+       COMPLEX_END
+};
+#define COMPLEX(NAME, ...)                                                                         \
+    _Static_assert(COMPLEX_AT_##NAME == (int)QN_##NAME, "quern.h: value of " #NAME);
+#include "base/dtypes.h"
+#undef COMPLEX
 typedef enum dtype_kind {
     KIND_BOOL,
     KIND_SIGNED,
@@ -259,6 +271,16 @@ enum {
 static inline bool dtype_is_among(unsigned set, int d) {
     return (unsigned)d < DTYPE_COUNT && set >> d & 1;
 }
+static inline bool dtype_is_known(int d) { /* as one of nodes */
+    return (unsigned)d < DTYPE_COUNT;
+}
+static inline bool dtype_is_complex(int d) {
+    return d >= COMPLEX_FIRST && d < COMPLEX_END;
+}
+qn_dtype dtype_part(qn_dtype d);        /* of a complex dtype the parts', else itself */
+qn_dtype dtype_of_parts(qn_dtype part); /* the complex dtype whose parts hold that */
+/* Report that a call has no meaning for what was given as a dtype, or that it is none; false. */
+QN_COLD bool dtype_refuse(qn_ctx *qn, const char *call, int dtype);
 static inline bool dtype_is_float(int d) {
     return dtype_is_among(DTYPE_FLOATS, d);
 }
@@ -400,7 +422,8 @@ int processors_there(void); /* those of the machine */
     X(GPT, "gpt")                                                                                  \
     X(TEXT, "text")                                                                                \
     X(LAYER, "layer")                                                                              \
-    X(LOOP, "loop")
+    X(LOOP, "loop")                                                                                \
+    X(COMPLEX, "complex tensor")
 enum {
     HANDLE_DEAD,
 #define X(NAME, name) HANDLE_##NAME,
@@ -411,16 +434,18 @@ enum {
 typedef struct handle {
     qn_ctx *ctx;         /* also of a dead one */
     struct handle *next; /* dead: the one that died next */
-    void *object;        /* what it names, NULL for a tensor, which is the handle itself */
+    void *object;        /* what it names, NULL for a tensor, which is the handle itself, and of a
+                            complex one the tensor of its pairs */
     uint8_t kind, generation;
     bool initial;   /* a tensor that is a parameter: its first value may not be computed yet */
+    uint8_t dtype;  /* a complex tensor's */
     uint32_t label; /* what errors call it, as whoever made it has it; 0: nothing */
 } handle;
 typedef union handle_slot {
     _Alignas(64) handle handle;
     uint8_t bytes[64];
 } handle_slot;
-enum { HANDLES_A_BLOCK = 256, HANDLE_RECORDED = 1 };
+enum { HANDLES_A_BLOCK = 256, HANDLE_MARKED = 1 };
 typedef struct handle_block {
     struct handle_block *next;
     handle_slot slot[HANDLES_A_BLOCK];

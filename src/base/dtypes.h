@@ -15,7 +15,11 @@
  *   least     exponent of a float's smallest normal number
  *   TOP       what the largest exponent is for: INF infinities and NaN, as in IEEE 754; NAN numbers
  *             but for the largest fraction, which is NaN: there are no infinities, and what is
- *             too large is NaN. Of integers INF */
+ *             too large is NaN. Of integers INF
+ *
+ * COMPLEX(NAME, name, bits, PART) are the complex ones, where that is defined: they are dtypes of
+ * handles only; nodes hold pairs of dtype PART along one more, last axis (docs/complex.md). */
+#ifdef X
 X(BOOL, "bool", 8, BOOL, 0, BOOL, uint8_t, 1, 0, INF)
 X(I8, "i8", 8, SIGNED, 1, I8, int8_t, 7, 0, INF)
 X(I16, "i16", 16, SIGNED, 2, I16, int16_t, 15, 0, INF)
@@ -31,3 +35,8 @@ X(F32, "f32", 32, FLOAT, 3, F32, float, 23, -126, INF)
 X(F64, "f64", 64, FLOAT, 4, F64, double, 52, -1022, INF)
 X(F8_E4M3, "f8_e4m3", 8, NARROW, 1, F32, uint8_t, 3, -6, NAN)
 X(F8_E5M2, "f8_e5m2", 8, NARROW, 1, F32, uint8_t, 2, -14, INF)
+#endif
+#ifdef COMPLEX
+COMPLEX(C64, "c64", 64, F32)
+COMPLEX(C128, "c128", 128, F64)
+#endif

@@ -7,8 +7,9 @@
  * before is known to be stale by one look at memory that is still there, and says which context is
  * to hear of it. Dead handles are used again first in, first out, and only when HANDLES_LATE of
  * them wait: a stale pointer is taken for a living one only after 32 * HANDLES_LATE more deaths,
- * and then by chance. The lowest bit, HANDLE_RECORDED, says that calls of the context are written
- * down: whether a call is one of those is asked of its arguments, without a look at memory.
+ * and then by chance. The lowest bit, HANDLE_MARKED, says that calls of the context are written
+ * down, or that the tensor is complex: whether a call is one of those is asked of its arguments,
+ * without a look at memory.
  *
  * Entry points turn a public pointer into what it names once, by handle_check() or object_of();
  * behind them code works on that. A pointer that never was one, and any use after qn_close, cannot
@@ -17,7 +18,7 @@
 
 #include <stdio.h>
 
-enum { HANDLES_LATE = 1024, GENERATIONS = 32, GENERATION = 2 * HANDLE_RECORDED };
+enum { HANDLES_LATE = 1024, GENERATIONS = 32, GENERATION = 2 * HANDLE_MARKED };
 _Static_assert(sizeof(handle_slot) == GENERATION * GENERATIONS, "both lie in an address' low bits");
 
 static const char *const kind_name[] = {[HANDLE_DEAD] = "nothing",
@@ -31,8 +32,6 @@ static const char *const kind_name[] = {[HANDLE_DEAD] = "nothing",
 static void handles_more(qn_ctx *qn) {
     handle_block *b = heap_zeroed(&qn->heap, sizeof *b);
     b->next = qn->handles.block;
-    for (int i = 0; i < HANDLES_A_BLOCK && qn->recorder; i++)
-        b->slot[i].handle.generation = HANDLE_RECORDED;
     qn->handles.block = b;
     qn->handles.fresh = HANDLES_A_BLOCK;
 }
@@ -52,6 +51,8 @@ handle *handle_make(qn_ctx *qn, int kind, void *object) {
     h->object = object;
     h->next = NULL;
     h->kind = (uint8_t)kind;
+    h->generation &= (uint8_t)~HANDLE_MARKED;
+    if (qn->recorder || kind == HANDLE_COMPLEX) h->generation |= HANDLE_MARKED;
     h->initial = false;
     h->label = 0;
     return h;
@@ -85,6 +86,9 @@ void handle_refuse(qn_ctx *qn, const void *name, int kind, const char *call, con
     if (!qn && name) qn = handle_at(name)->ctx;
     if (!name)
         fail(qn, QN_ENULL, "%s: %s is NULL", call, arg);
+    else if (handle_is(name, HANDLE_COMPLEX) && kind == HANDLE_TENSOR)
+        fail(qn, QN_EDTYPE, "%s: %s is %s, and it has no meaning for complex numbers", call, arg,
+             qn_dtype_name((qn_dtype)handle_at(name)->dtype));
     else if (handle_is(name, kind))
         fail(qn, QN_EGRAPH, "%s: %s belongs to another context", call, arg);
     else

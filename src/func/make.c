@@ -5,9 +5,7 @@
 
 /* To be asked before what the dtype is like. */
 static bool is_dtype(qn_ctx *qn, const char *name, qn_dtype dtype) {
-    if (qn_dtype_size(dtype)) return true;
-    fail(qn, QN_EDTYPE, "%s: %d is no dtype", graph_name(qn, name), (int)dtype);
-    return false;
+    return dtype_is_known((int)dtype) || dtype_refuse(qn, graph_name(qn, name), (int)dtype);
 }
 
 /* An integer dtype holds whole numbers of its range only. */

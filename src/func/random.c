@@ -155,8 +155,8 @@ qn_tensor *qn_randn(qn_tensor *key, qn_dtype dtype, int rank, const int64_t *sha
 static bool range_held(qn_ctx *qn, qn_dtype dtype, int64_t lo, int64_t hi) {
     int bits = 8 * (int)qn_dtype_size(dtype);
     int64_t most = INT64_MAX, least = 0;
-    if (!bits) {
-        fail(qn, QN_EDTYPE, "randint: %d is no dtype", (int)dtype);
+    if (!dtype_is_known((int)dtype)) {
+        dtype_refuse(qn, "randint", (int)dtype);
         return false;
     }
     if (dtype_is_float(dtype))

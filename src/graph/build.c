@@ -252,9 +252,7 @@ static node_id cast_node(graph *g, const build_args *a) {
 }
 
 static bool check_dtype(qn_ctx *qn, const char *name, qn_dtype dtype) {
-    if (qn_dtype_size(dtype)) return true;
-    fail(qn, QN_EDTYPE, "%s: %d is no dtype", name, (int)dtype);
-    return false;
+    return dtype_is_known((int)dtype) || dtype_refuse(qn, name, (int)dtype);
 }
 
 qn_tensor *build_cast(qn_tensor *x, qn_dtype dtype, bool bits) {

@@ -516,6 +516,15 @@ static inline qn_ctx *tensor_ctx(const qn_tensor *t) {
 static inline tensor *tensor_of(qn_ctx *qn, const qn_tensor *t, const char *call, const char *arg) {
     return (tensor *)handle_check(qn, t, HANDLE_TENSOR, call, arg);
 }
+/* The same, of a complex one, too; whose pairs are in tensor_pairs(). */
+static inline tensor *tensor_any(qn_ctx *qn, const qn_tensor *t, const char *call,
+                                 const char *arg) {
+    return (tensor *)handle_check(
+        qn, t, handle_is(t, HANDLE_COMPLEX) ? HANDLE_COMPLEX : HANDLE_TENSOR, call, arg);
+}
+static inline tensor *tensor_pairs(const tensor *t) {
+    return (tensor *)t->h.object;
+}
 static inline bool tensors_of(qn_ctx *qn, int n, qn_tensor *const *t, const char *call,
                               const char *arg) {
     return handles_are(qn, HANDLE_TENSOR, n, (const void *const *)t, call, arg);
@@ -542,7 +551,11 @@ uint32_t tensors_written(const graph *g, arena *a, node_id **node);
 /* All tensors that were assigned to and have no pending assignment, into an arena array; raises. */
 uint32_t tensors_assigned(const graph *g, arena *a, tensor ***out);
 tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
-tensor *tensor_keep(tensor *t);                     /* qn_keep and qn_release, unchecked */
+qn_dtype tensor_dtype(const tensor *t);             /* complex ones', too */
+/* A complex tensor of pairs (f32 or f64, unchecked, along the last axis), which it keeps. NULL for
+ * NULL, and for want of memory. */
+qn_tensor *tensor_complex(qn_tensor *pairs);
+tensor *tensor_keep(tensor *t); /* qn_keep and qn_release, unchecked */
 void tensor_drop(tensor *t);
 /* Which of all that were ever begun it is: another one of the same depth has another number. 0: it
  * is not open. */

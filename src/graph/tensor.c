@@ -64,6 +64,47 @@ qn_tensor *tensor_make(graph *g, node_id n) {
     return handle_name(&t->h);
 }
 
+/* ---- complex ones --------------------------------------------------------------------------- */
+
+/* A handle that keeps the one of its pairs and has no node of its own. */
+static qn_tensor *complex_make(graph *g, tensor *pairs) {
+    if (g->scopes)
+        g->owned =
+            heap_grow(&g->ctx->heap, g->owned, &g->owned_cap, g->owned_count + 1, sizeof(tensor *));
+    tensor *t = (tensor *)handle_make(g->ctx, HANDLE_COMPLEX, pairs);
+    t->node = t->pending = t->replaced = t->place = t->variable = 0;
+    t->number = g->made++;
+    t->h.dtype = (uint8_t)dtype_of_parts(tensor_dtype(pairs));
+    t->refs = g->scopes ? HANDLE_SCOPED : 1;
+    if (g->scopes) g->owned[g->owned_count++] = t;
+    tensor_keep(pairs);
+    return handle_name(&t->h);
+}
+
+typedef struct wrapping {
+    tensor *pairs;
+    qn_tensor *made;
+} wrapping;
+
+static void complex_work(void *arg) {
+    wrapping *w = arg;
+    w->made = complex_make(w->pairs->h.ctx->graph, w->pairs);
+}
+
+qn_tensor *tensor_complex(qn_tensor *pairs) {
+    if (!pairs) return NULL;
+    wrapping w = {tensor_at(pairs), NULL};
+    guarded(tensor_ctx(pairs), complex_work, &w);
+    return w.made;
+}
+
+qn_dtype tensor_dtype(const tensor *t) {
+    if (t->h.kind == HANDLE_COMPLEX) return (qn_dtype)t->h.dtype;
+    return (qn_dtype)node_at(t->h.ctx->graph, t->node)->dtype;
+}
+
+/* ---- real ones again ------------------------------------------------------------------------- */
+
 typedef struct making {
     graph *g;
     node_id node;
@@ -184,14 +225,15 @@ void tensor_settle(tensor *t, bool done) {
 
 qn_code qn_set_name(qn_tensor *name, const char *text) {
     if (!name) return QN_ENULL;
-    tensor *t = tensor_of(NULL, name, "set_name", "t");
+    tensor *t = tensor_any(NULL, name, "set_name", "t");
     if (!t) return handle_code(name);
     t->h.label = text ? graph_place_of(t->h.ctx->graph, text, 0) : 0;
+    if (t->h.kind == HANDLE_COMPLEX) tensor_pairs(t)->h.label = t->h.label;
     return text && !t->h.label ? fail(t->h.ctx, QN_ENOMEM, "set_name: out of memory") : QN_OK;
 }
 
 const char *qn_name(const qn_tensor *name) {
-    const tensor *t = name ? tensor_of(NULL, name, "name", "t") : NULL;
+    const tensor *t = name ? tensor_any(NULL, name, "name", "t") : NULL;
     return t ? graph_place_text(t->h.ctx->graph, t->h.label, NULL) : NULL;
 }
 
@@ -217,6 +259,12 @@ void tensor_describe(const graph *g, node_id n, str *out) {
 }
 
 static void handle_die(graph *g, tensor *t) {
+    if (t->h.kind == HANDLE_COMPLEX) {
+        tensor *pairs = tensor_pairs(t);
+        handle_drop(&t->h);
+        tensor_drop(pairs);
+        return;
+    }
     tensor_settle(t, false);
     node_let_go(g, t->node);
     value_drop(g, t->node);
@@ -250,19 +298,19 @@ void tensor_drop(tensor *t) {
 }
 
 qn_ctx *qn_context(const qn_tensor *t) {
-    const tensor *x = t ? tensor_of(NULL, t, "context", "t") : NULL;
+    const tensor *x = t ? tensor_any(NULL, t, "context", "t") : NULL;
     return x ? x->h.ctx : NULL;
 }
 
 qn_tensor *qn_keep(qn_tensor *t) {
-    tensor *x = t ? tensor_of(NULL, t, "keep", "t") : NULL;
+    tensor *x = t ? tensor_any(NULL, t, "keep", "t") : NULL;
     if (!x) return NULL;
     tensor_keep(x);
     return t;
 }
 
 void qn_release(qn_tensor *t) {
-    tensor *x = t ? tensor_of(NULL, t, "release", "t") : NULL;
+    tensor *x = t ? tensor_any(NULL, t, "release", "t") : NULL;
     if (!x) return;
     if ((x->refs & ~HANDLE_SCOPED) == 0)
         fail(x->h.ctx, QN_EGRAPH, "release: a tensor nobody kept; its scope will release it");
@@ -311,12 +359,23 @@ static bool scope_take(graph *g, uint32_t start, const tensor *t) {
     return false;
 }
 
+/* Of the same value, but another variable. */
+static qn_tensor *complex_pass(qn_ctx *qn, qn_scope scope, const tensor *t) {
+    tensor *pairs = tensor_keep(tensor_pairs(t));
+    qn_scope_end(qn, scope);
+    qn_tensor *again = tensor_new(qn, pairs->node), *result = tensor_complex(again);
+    tensor_drop(pairs);
+    if (again && !qn->graph->scopes) qn_release(again);
+    return result;
+}
+
 /* A result that was made outside, such as the argument itself, gets a handle of its own: the caller
  * may release what a function returns. */
 qn_tensor *scope_pass(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
     graph *g = qn->graph;
     tensor *t = tensor_at(result);
     if (!scope_take(g, g->scope[scope - 1].start, t)) {
+        if (t->h.kind == HANDLE_COMPLEX) return complex_pass(qn, scope, t);
         node_id n = t->node;
         node_ref(g, n);
         value_need(g, n);
@@ -340,7 +399,7 @@ qn_tensor *qn_scope_return(qn_ctx *qn, qn_scope scope, qn_tensor *result) {
         fail(qn, QN_EARG, "scope_return: scope %u is not open", scope);
         return NULL;
     }
-    if (result && tensor_of(qn, result, "scope_return", "result"))
+    if (result && tensor_any(qn, result, "scope_return", "result"))
         return scope_pass(qn, scope, result);
     qn_scope_end(qn, scope);
     return NULL;

@@ -59,6 +59,13 @@ X(qn_tensor *, T, loop_final, (qn_loop *loop, int i), (loop, i), (O(0), I(1)))
 X(qn_tensor *, T, loop_output, (qn_loop *loop, int i), (loop, i), (O(0), I(1)))
 X(qn_tensor *, T, loop_trips, (qn_loop *loop), (loop), (O(0)))
 VOID(loop_free, (qn_loop *loop), (loop), (O(0)))
+X(qn_tensor *, T, complex, (qn_tensor *re, qn_tensor *im), (re, im), (T(0), T(1)))
+X(qn_tensor *, T, real, (qn_tensor *z), (z), (T(0)))
+X(qn_tensor *, T, imag, (qn_tensor *z), (z), (T(0)))
+X(qn_tensor *, T, conj, (qn_tensor *z), (z), (T(0)))
+X(qn_tensor *, T, angle, (qn_tensor *z), (z), (T(0)))
+X(qn_tensor *, T, as_complex, (qn_tensor *pairs), (pairs), (T(0)))
+X(qn_tensor *, T, as_real, (qn_tensor *z), (z), (T(0)))
 X(qn_code, E, grad, (qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_tensor **out), (y, seed, n, x, out), (T(0), T(1), I(2), L(3, 2),
   R(4, 2)))
 X(qn_code, E, vjp, (int n, qn_tensor *const *ys, qn_tensor *const *seeds, int m, qn_tensor *const *xs, qn_tensor **out), (n, ys, seeds, m, xs, out),

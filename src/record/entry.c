@@ -1,10 +1,11 @@
-/* entry.c - the functions that a program calls. Each asks one of its arguments, or all that are
- * handles, whether calls of that context are recorded, and goes on to the function's name inside
- * the library.
+/* entry.c - the functions that a program calls. Each asks its arguments whether calls of that
+ * context are recorded or one of them is complex, and goes on to the function's name inside the
+ * library.
  *
- * Where a call is recorded it is made by the one function that there is for what its arguments and
- * result are, a signature: which call it is, and the function, come behind the arguments, which so
- * stay where they are. */
+ * Where there is something to do about a call it is made by the one function that there is for what
+ * its arguments and result are, a signature: which call it is, and the function, come behind the
+ * arguments, which so stay where they are. A complex call is made of several calls of that function
+ * with real arguments in the places of complex ones, or of another function (parts.c). */
 #include "record/record.h"
 
 /* Without a context nobody records. */
@@ -17,6 +18,12 @@ static inline bool marked(uintptr_t handles) {
     return __builtin_expect(handles & RECORD_MARK, 0);
 }
 
+static bool any_marked(int n, qn_tensor *const *list) {
+    uintptr_t names = 0;
+    for (int i = 0; i < n && list && i < RECORD_LIST; i++) names |= (uintptr_t)list[i];
+    return marked(names);
+}
+
 /* Arguments say it: a context, handles, the first of a list. */
 #define OF_CONTEXT(qn)                 recorded(qn)
 #define AT(name)                       ((uintptr_t)(name))
@@ -26,33 +33,51 @@ static inline bool marked(uintptr_t handles) {
 #define OF_HANDLES_4(a, b, c, d)       marked(AT(a) | AT(b) | AT(c) | AT(d))
 #define OF_HANDLES_5(a, b, c, d, e)    marked(AT(a) | AT(b) | AT(c) | AT(d) | AT(e))
 #define OF_HANDLES_6(a, b, c, d, e, f) marked(AT(a) | AT(b) | AT(c) | AT(d) | AT(e) | AT(f))
-#define OF_LIST(n, list)               ((n) > 0 && (list) && marked(AT((list)[0])))
+#define OF_LIST(n, list)               any_marked(n, list)
+#define OF_DTYPE(dtype)                __builtin_expect(dtype == QN_C64 || dtype == QN_C128, 0)
 
-#define LIST(...)  __VA_ARGS__
-#define APART      static __attribute__((noinline, cold))
-#define P(k)       call.v[k].p = (void *)(uintptr_t)a##k
-#define I(k)       call.v[k].i = (int64_t)a##k
-#define F(k)       call.v[k].f = a##k
+#define LIST(...) __VA_ARGS__
+#define APART     static __attribute__((noinline, cold))
+#define P(k)                                                                                       \
+    (back ? (void)(a##k = (__typeof__(a##k))(uintptr_t)call.v[k].p)                                \
+          : (void)(call.v[k].p = (void *)(uintptr_t)a##k))
+#define I(k)       (back ? (void)0 : (void)(call.v[k].i = (int64_t)a##k))
+#define F(k)       (back ? (void)0 : (void)(call.v[k].f = a##k))
 #define GIVEN_P(r) .p = (void *)(uintptr_t)(r)
 #define GIVEN_I(r) .i = (int64_t)(r)
 #define GIVEN_F(r) .f = (r)
+#define TAKEN_P(v) (uintptr_t)(v).p
+#define TAKEN_I(v) (v).i
+#define TAKEN_F(v) (v).f
 
 #define S(type, MEMBER, name, params, args, values)                                                \
     APART type record_##name(LIST params, call_id id, type(*inner) params) {                       \
         record_call call;                                                                          \
+        call_value given = {.i = 0};                                                               \
+        bool back = false;                                                                         \
         (void)(values);                                                                            \
-        record_begin(&call, id);                                                                   \
-        type given = inner args;                                                                   \
-        record_end(&call, (call_value){GIVEN_##MEMBER(given)});                                    \
-        return given;                                                                              \
+        back = true;                                                                               \
+        record_begin(&call, id, (call_function)inner);                                             \
+        while (record_turn(&call, &given)) {                                                       \
+            (void)(values);                                                                        \
+            given = (call_value){GIVEN_##MEMBER(((type(*) params)call.inner)args)};                \
+        }                                                                                          \
+        record_end(&call, given);                                                                  \
+        return (type)TAKEN_##MEMBER(given);                                                        \
     }
 #define SV(name, params, args, values)                                                             \
     APART void record_##name(LIST params, call_id id, void(*inner) params) {                       \
         record_call call;                                                                          \
+        call_value given = {.i = 0};                                                               \
+        bool back = false;                                                                         \
         (void)(values);                                                                            \
-        record_begin(&call, id);                                                                   \
-        inner args;                                                                                \
-        record_end(&call, (call_value){.i = 0});                                                   \
+        back = true;                                                                               \
+        record_begin(&call, id, (call_function)inner);                                             \
+        while (record_turn(&call, &given)) {                                                       \
+            (void)(values);                                                                        \
+            ((void(*) params)call.inner) args;                                                     \
+        }                                                                                          \
+        record_end(&call, given);                                                                  \
     }
 #define X(type, name, signature, recorded, params, args)                                           \
     type qn_##name params {                                                                        \

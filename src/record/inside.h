@@ -57,6 +57,13 @@
 #define qn_loop_output inner_loop_output
 #define qn_loop_trips inner_loop_trips
 #define qn_loop_free inner_loop_free
+#define qn_complex inner_complex
+#define qn_real inner_real
+#define qn_imag inner_imag
+#define qn_conj inner_conj
+#define qn_angle inner_angle
+#define qn_as_complex inner_as_complex
+#define qn_as_real inner_as_real
 #define qn_grad inner_grad
 #define qn_vjp inner_vjp
 #define qn_jvp inner_jvp

@@ -18,9 +18,10 @@ static int64_t known_size(qn_ctx *qn, int64_t size) {
 /* Bytes of a tensor of a dtype and shape, as qn_from is given them; below 0: none can be made. */
 static int64_t bytes_of_shape(const call_value *v) {
     const int64_t *shape = v[3].p;
-    int64_t size = v[1].i < 0 || v[1].i >= DTYPE_COUNT || !v[0].p || !v[4].p ? -1 : 1;
+    int64_t bytes = (int64_t)qn_dtype_size((qn_dtype)v[1].i);
+    int64_t size = !bytes || !v[0].p || !v[4].p ? -1 : 1;
     if (v[2].i < 0 || v[2].i > QN_MAX_RANK || (!shape && v[2].i)) size = -1;
-    if (size > 0) size = (dtype_rows[v[1].i].bits + 7) / 8;
+    if (size > 0) size = bytes;
     bool empty = false;
     for (int64_t i = 0; i < v[2].i && size >= 0; i++) {
         int64_t n = known_size(v[0].p, shape[i]);
@@ -31,6 +32,8 @@ static int64_t bytes_of_shape(const call_value *v) {
 }
 
 static int64_t rank_of(const void *tensor) {
+    if (handle_is(tensor, HANDLE_COMPLEX))
+        return inner_rank(handle_name(handle_at(tensor)->object)) - 1;
     return handle_is(tensor, HANDLE_TENSOR) ? inner_rank(tensor) : -1;
 }
 

@@ -121,12 +121,31 @@ int64_t call_length(const call_row *row, const call_value *v, int k, call_counts
 
 /* ---- write.c --------------------------------------------------------------------------------- */
 
+typedef void (*call_function)(void);
+enum { COMPLEX_FACTORS = 4 }; /* at most, of a product */
+/* A call that has complex arguments, while it is made (parts.c). */
+typedef struct complex_call {
+    uint8_t way; /* 0: it is not such a call */
+    bool failed;
+    int turn, turns;              /* made; of all */
+    int values, factors, results; /* tensors that are given, complex ones of a product, made ones */
+    qn_scope scope;
+    qn_ctx *ctx;
+    call_value given[CALL_ARGS]; /* by the program */
+    qn_tensor **value;           /* their real parts, then their imaginary ones */
+    qn_tensor **list, **made;    /* room for lists; results' parts, likewise */
+    size_t room;
+} complex_call;
+
 typedef struct record_call {
     call_id id;
+    call_function inner;
+    int turn;
     struct recorder *recorder; /* NULL: is not recorded */
     uint64_t number;
     qn_ctx *ctx; /* whose errors it may make; NULL: closed by it */
     call_value v[CALL_ARGS];
+    complex_call complex;
 } record_call;
 /* What entry.c must know of base.h, whose names arguments would hide: the bit of a handle, and that
  * a context begins with its recorder, NULL for none. */
@@ -136,8 +155,15 @@ struct recorded {
 };
 /* A context was opened: its knob record says whether and where its calls are recorded. */
 void record_opened(qn_ctx *qn, const qn_options *options);
-/* Before a call, whose arguments are in c->v, and after it. */
-void record_begin(record_call *c, call_id id);
+/* Before a call, whose arguments are in c->v, and after it; in between it is made in turns, by
+ * c->inner with the arguments in c->v, `given` what the last turn gave, at the end the result. */
+void record_begin(record_call *c, call_id id, call_function inner);
+bool record_turn(record_call *c, call_value *given);
 void record_end(record_call *c, call_value result);
+
+/* ---- parts.c --------------------------------------------------------------------------------- */
+
+void complex_begin(record_call *c);
+bool complex_turn(record_call *c, call_value *given); /* of a call that is complex */
 
 #endif

@@ -44,7 +44,7 @@ typedef struct recorder {
 } recorder;
 
 enum { RECORD_FILES = 10000 };
-_Static_assert(RECORD_MARK == (int)HANDLE_RECORDED && !offsetof(qn_ctx, recorder), "record.h");
+_Static_assert(RECORD_MARK == (int)HANDLE_MARKED && !offsetof(qn_ctx, recorder), "record.h");
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
@@ -335,8 +335,10 @@ static void begin_line(recorder *r, record_call *c) {
     for (int k = 0; k < CALL_ARGS && row->arg[k].letter; k++) put_argument(r, row, c->v, k);
 }
 
-void record_begin(record_call *c, call_id id) {
+void record_begin(record_call *c, call_id id, call_function inner) {
     c->id = id;
+    c->inner = inner;
+    c->turn = 0;
     c->ctx = context_of(&call_rows[id], c->v);
     c->recorder = c->ctx ? c->ctx->recorder : NULL;
     if (may_record(c->recorder)) {
@@ -344,14 +346,20 @@ void record_begin(record_call *c, call_id id) {
         write_line(c->recorder, c->ctx);
     }
     if (id == CALL_close) c->ctx = NULL;
+    complex_begin(c);
+}
+
+bool record_turn(record_call *c, call_value *given) {
+    return c->complex.way ? complex_turn(c, given) : !c->turn++;
 }
 
 /* The value that was read, with its dtype. */
 static void put_read(recorder *r, const record_call *c, int k) {
     const qn_tensor *t = c->v[0].p;
-    int dtype = inner_dtype_of(t);
-    putf(r, " %s", dtype_rows[dtype].name);
-    put_data(r, c->v[k].p, (size_t)inner_numel(t) * qn_dtype_size((qn_dtype)dtype));
+    if (handle_is(t, HANDLE_COMPLEX)) t = handle_name(handle_at(t)->object);
+    qn_dtype dtype = inner_dtype_of(t);
+    putf(r, " %s", qn_dtype_name(dtype));
+    put_data(r, c->v[k].p, (size_t)inner_numel(t) * qn_dtype_size(dtype));
 }
 
 /* What a call wrote by its arguments, which it did not where it failed. */

@@ -57,8 +57,7 @@ static void from_work(void *arg) {
 
 qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data) {
     if (!qn) return NULL;
-    if ((unsigned)dtype >= DTYPE_COUNT)
-        return fail_null(qn, QN_EDTYPE, "from: %d is not a dtype", (int)dtype);
+    if (!dtype_is_known((int)dtype)) return dtype_refuse(qn, "from", (int)dtype), NULL;
     given f = {qn, dtype, rank, shape, data, NULL};
     guarded(qn, from_work, &f);
     graph_settle(qn->graph);

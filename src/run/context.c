@@ -168,7 +168,8 @@ bool qn_device_at(int i, const char **name, const char **description) {
 }
 
 qn_support qn_device_supports(const qn_ctx *qn, qn_dtype dtype) {
-    if (!qn || (unsigned)dtype >= DTYPE_COUNT) return QN_LACKING;
+    dtype = dtype_part(dtype);
+    if (!qn || !dtype_is_known((int)dtype)) return QN_LACKING;
     const dev_table *dev = qn->run->dev;
     if (dev->lacks && dev->lacks(qn->run->dev_state) >> dtype & 1) return QN_LACKING;
     return dtype_is_narrow(dtype) ? QN_EMULATED : QN_SUPPORTED;

@@ -1,5 +1,6 @@
 /* format.c - a tensor's value as text, NumPy's brackets, with a limit on elements per axis. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "run/run.h"
 
@@ -7,12 +8,25 @@ typedef struct printer {
     str *out;
     qn_dtype dtype;
     int rank, limit;
+    bool complex; /* the data are pairs */
     int64_t dim[QN_MAX_RANK];
     const void *data;
 } printer;
 
+static void print_element(printer *p, int64_t i);
+static void print_pair(printer *p, int64_t i) {
+    p->complex = false;
+    print_element(p, 2 * i);
+    if (!signbit(dtype_get_f(p->dtype, p->data, 2 * i + 1))) str_add(p->out, "+");
+    print_element(p, 2 * i + 1);
+    str_add(p->out, "j");
+    p->complex = true;
+}
+
 static void print_element(printer *p, int64_t i) {
-    if (p->dtype == QN_BOOL)
+    if (p->complex)
+        print_pair(p, i);
+    else if (p->dtype == QN_BOOL)
         str_add(p->out, dtype_get_i(p->dtype, p->data, i) ? "true" : "false");
     else if (dtype_is_float(p->dtype))
         str_addf(p->out, "%.*g", p->dtype == QN_F64 ? 8 : 5, dtype_get_f(p->dtype, p->data, i));
@@ -45,12 +59,14 @@ static void print_axis(printer *p, int axis, int64_t at) {
     str_add(p->out, "]");
 }
 
-static void print_tensor(qn_tensor *name, int limit, void *data) {
+static void print_tensor(qn_tensor *name, bool complex, int limit, void *data) {
     const tensor *t = tensor_at(name);
     qn_ctx *qn = t->h.ctx;
     const graph_node *x = node_at(qn->graph, t->node);
     printer p = {.out = &qn->run->text, .dtype = (qn_dtype)x->dtype, .limit = limit, .data = data};
     const int64_t *d = node_dims(qn->graph, t->node, &p.rank);
+    p.complex = complex;
+    p.rank -= complex;
     for (int i = 0; i < p.rank; i++) p.dim[i] = shape_bound(qn->graph, (sym)d[i]);
     bool none = false;
     for (int i = 0; i < p.rank; i++) none |= p.dim[i] == 0;
@@ -58,12 +74,13 @@ static void print_tensor(qn_tensor *name, int limit, void *data) {
         str_add(p.out, "[]"); /* however many rows of nothing there are */
     else
         print_axis(&p, 0, 0);
-    str_addf(p.out, " %s", qn_dtype_name(p.dtype));
-    shape_text(qn->graph, x->shape, p.out);
+    str_addf(p.out, " %s", qn_dtype_name(complex ? dtype_of_parts(p.dtype) : p.dtype));
+    shape_text(qn->graph, complex ? graph_tuple(qn->graph, p.rank, d) : x->shape, p.out);
 }
 
 typedef struct formatting {
     qn_tensor *t;
+    bool complex;
     int limit;
     void *data;
     size_t size;
@@ -71,13 +88,15 @@ typedef struct formatting {
 
 static void format_work(void *arg) {
     const formatting *f = arg;
-    if (!qn_read(f->t, f->data, f->size)) print_tensor(f->t, f->limit, f->data);
+    if (!qn_read(f->t, f->data, f->size)) print_tensor(f->t, f->complex, f->limit, f->data);
 }
 
 const char *qn_format(qn_tensor *t, int limit) {
     if (!t) return "";
     qn_ctx *qn = tensor_ctx(t);
-    if (!tensor_of(NULL, t, "format", "t")) return "";
+    if (!tensor_any(NULL, t, "format", "t")) return "";
+    bool complex = handle_is(t, HANDLE_COMPLEX);
+    if (complex) t = handle_name(&tensor_pairs(tensor_at(t))->h);
     int64_t n = qn_numel(t);
     if (n < 0) return fail(qn, QN_ESHAPE, "format: a dimension variable is not bound"), "";
     size_t size;
@@ -88,7 +107,7 @@ const char *qn_format(qn_tensor *t, int limit) {
     str *out = &qn->run->text;
     str_free(out);
     str_open(out, &qn->heap);
-    formatting f = {t, limit, data, size};
+    formatting f = {t, complex, limit, data, size};
     qn_code code = guarded(qn, format_work, &f);
     heap_free(&qn->heap, data, size + 8);
     return !code && out->s ? out->s : "";

@@ -58,7 +58,7 @@ static void wrong_dtypes_are_errors(void) {
 }
 
 static void what_is_no_dtype_is_an_error_everywhere(void) {
-    static const int none[] = {-1, 31, 32, 99, INT32_MIN, INT32_MAX};
+    static const int none[] = {-1, 31, 34, 99, INT32_MIN, INT32_MAX};
     const int64_t shape[2] = {2, 3};
     qn_tensor *key = qn_key(qn, 1), *x = matrix(2, 3);
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {

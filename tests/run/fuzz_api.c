@@ -352,6 +352,7 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
     a->flag = chance(e, 50);
     a->dtype = (qn_dtype)(chance(e, 3)    ? small(e, -1, DTYPE_COUNT)
                           : chance(e, 50) ? QN_F32
+                          : chance(e, 20) ? small(e, QN_C64, QN_C128)
                                           : small(e, 0, DTYPE_COUNT - 1));
     a->mode = (qn_pad_mode)small(e, 0, 4);
     a->combine = (qn_combine)small(e, 0, 7);

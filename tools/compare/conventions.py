@@ -135,6 +135,8 @@ REASONS = {
     "symbolic sizes and static graphs: the same kernels (test_split_reduction, fuzz_graph)": "var bind "
     "plan_new plan_run plan_free dim_add dim_sub dim_mul dim_div dim_value dim_range dim_text",
     "a tape changes no value (tests/grad/test_versions.c)": "tape_begin tape_end",
+    "complex numbers: C99's in long double (test_complex, test_complex_calls)": "complex real imag conj angle "
+    "as_complex as_real",
     "tuning checks results itself (test_tune)": "tune tune_text tune_plan wisdom_at wisdom_export wisdom_import",
     "files (tests/io/test_io.c reads what safetensors wrote)": "save file_open file_count file_name file_tensor "
     "file_text file_close module_save module_load",

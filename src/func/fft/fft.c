@@ -1,7 +1,7 @@
 /* fft.c - the family of discrete Fourier transforms: calls of the routine FFT (graph/routines.h).
  *
- * There is no complex dtype: a complex number is a pair, real and imaginary part, along a last axis
- * of size 2, as in NumPy's memory, and axes are counted without it. Lengths and conventions are
+ * A complex number is a pair here, real and imaginary part, along a last axis of size 2, as in
+ * NumPy's memory, and axes are counted without it. Lengths and conventions are
  * NumPy's. The routine computes along the last axis, so another one is turned there; in several
  * dimensions one axis goes after the other. Narrow floats are computed in f32. */
 #include "func/func.h"

@@ -42,8 +42,11 @@ qn_dtype dtype_promote(qn_dtype a, qn_dtype b) {
 }
 
 qn_dtype qn_dtype_promote(qn_dtype a, qn_dtype b) {
-    return (unsigned)a < DTYPE_COUNT && (unsigned)b < DTYPE_COUNT ? dtype_promote(a, b)
-                                                                  : (qn_dtype)-1;
+    bool complex = dtype_is_complex((int)a) || dtype_is_complex((int)b);
+    a = dtype_part(a), b = dtype_part(b);
+    if (!dtype_is_known((int)a) || !dtype_is_known((int)b)) return (qn_dtype)-1;
+    qn_dtype d = dtype_promote(a, b);
+    return complex ? dtype_of_parts(d) : d;
 }
 
 /* ---- narrow floats -------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 /* ---- results --------------------------------------------------------------------------------- */
 
 static qn_dtype with_number(qn_dtype d, bool some, qn_number number) {
+    if (dtype_is_complex((int)d)) return d;
     if (number == QN_REAL_NUMBER) return some && dtype_is_float(d) ? d : QN_F32;
     if (number == QN_WHOLE_NUMBER) return some && d != QN_BOOL ? d : QN_I64;
     return d;
@@ -25,12 +26,13 @@ qn_dtype qn_result_type(int n, qn_tensor *const *xs, int m, const qn_dtype *dtyp
     if (n < 0 || m < 0 || (n && !xs) || (m && !dtypes)) return none;
     if ((unsigned)number > QN_REAL_NUMBER || (!n && !m && number == QN_NO_NUMBER)) return none;
     for (int i = 0; i < n; i++) {
-        if (!tensor_of(i ? tensor_ctx(xs[0]) : NULL, xs[i], "result_type", "tensor")) return none;
-        d = dtype_promote(d, qn_dtype_of(xs[i]));
+        const tensor *t = tensor_any(i ? tensor_ctx(xs[0]) : NULL, xs[i], "result_type", "tensor");
+        if (!t) return none;
+        d = qn_dtype_promote(d, tensor_dtype(t));
     }
     for (int i = 0; i < m; i++) {
-        if ((unsigned)dtypes[i] >= DTYPE_COUNT) return none;
-        d = dtype_promote(d, dtypes[i]);
+        d = qn_dtype_promote(d, dtypes[i]);
+        if (d == none) return none;
     }
     return with_number(d, n || m, number);
 }
@@ -68,7 +70,10 @@ static bool is_safe(qn_dtype from, qn_dtype to) {
 }
 
 bool qn_can_cast(qn_dtype from, qn_dtype to, qn_casting casting) {
-    if ((unsigned)from >= DTYPE_COUNT || (unsigned)to >= DTYPE_COUNT) return false;
+    bool loses = dtype_is_complex((int)from) && !dtype_is_complex((int)to);
+    from = dtype_part(from), to = dtype_part(to);
+    if (!dtype_is_known((int)from) || !dtype_is_known((int)to)) return false;
+    if (loses) return casting == QN_CAST_ANY;
     if (casting == QN_CAST_SAFE) return is_safe(from, to);
     if (casting == QN_CAST_SAME_KIND)
         return kind_order(&dtype_rows[from]) <= kind_order(&dtype_rows[to]);

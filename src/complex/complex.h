@@ -1,0 +1,52 @@
+/* complex.h - complex numbers, made of real ones.
+ *
+ * A complex tensor is a handle that keeps a real tensor of pairs (graph/tensor.c). What functions
+ * mean for it stands in meanings.h; what is no sum over choices of real and imaginary parts is
+ * composed here, of public functions of real tensors. */
+#ifndef QN_COMPLEX_H
+#define QN_COMPLEX_H
+
+#include "func/func.h"
+
+/* A complex number while it is computed with; im NULL: it is real, and what has no imaginary part
+ * adds no 0 and multiplies none, as C99's annex G has it. */
+typedef struct parts {
+    qn_tensor *re, *im;
+} parts;
+
+/* ---- parts.c --------------------------------------------------------------------------------- */
+
+qn_ctx *complex_context(const qn_tensor *x, const qn_tensor *y); /* of either that is alive */
+void complex_split(const qn_tensor *z, qn_tensor **re, qn_tensor **im);
+parts complex_parts(const qn_tensor *x); /* of a tensor, complex or not; of none NULL */
+/* The same of an argument that may be none, or of another context: that is reported. */
+parts complex_given(qn_ctx *qn, const qn_tensor *x, const char *arg);
+bool complex_may_meet(const qn_tensor *x, const qn_tensor *y); /* knob explicit; reported */
+qn_tensor *complex_whole(qn_tensor *re, qn_tensor *im);        /* brought to one shape and dtype */
+qn_tensor *complex_pairs(const qn_tensor *z);                  /* of a living complex one */
+qn_tensor *complex_end(func_frame f, parts z);                 /* real where z.im is NULL */
+qn_tensor *complex_number(parts z, double value);              /* of the parts' dtype */
+
+/* ---- arithmetic.c ---------------------------------------------------------------------------- */
+
+parts complex_plus(parts x, parts y);
+parts complex_minus(parts x, parts y);
+parts complex_times(parts x, parts y);
+parts complex_over(parts x, parts y);
+parts complex_scaled(parts x, double by);
+parts complex_turned(parts z, int by); /* i z for 1, -i z for -1 */
+
+/* ---- math.c, inverse.c ----------------------------------------------------------------------- */
+
+parts complex_of_log(parts z);
+parts complex_of_exp(parts z);
+parts complex_of_sqrt(parts z);
+typedef parts complex_function(parts z);
+qn_tensor *complex_by_element(const char *name, complex_function *of, qn_tensor *x);
+
+/* The meanings, of the functions' own types. */
+#define OWN(name) __typeof__(qn_##name) complex_##name;
+#include "complex/own.h"
+#undef OWN
+
+#endif

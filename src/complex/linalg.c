@@ -1,0 +1,113 @@
+/* linalg.c - systems of complex equations by real ones of twice the size.
+ *
+ * A + iB stands for the real matrix [A -B; B A]: sums, products and inverses of the one are those
+ * of the other, and least squares, too. It is twice the work of complex arithmetic. */
+#include "complex/complex.h"
+
+static func_frame begin(const char *name, const qn_tensor *x, const qn_tensor *y) {
+    return func_begin(complex_context(x, y), name);
+}
+
+static qn_tensor *beside(qn_tensor *x, qn_tensor *y, int axis) {
+    qn_tensor *both[2] = {x, y};
+    return x && y ? qn_concat(2, both, axis) : NULL;
+}
+
+/* [A -B; B A], or NULL where it is no matrix, and that is reported. */
+static qn_tensor *matrix(const qn_tensor *x) {
+    parts z = complex_parts(x);
+    if (!z.re) return NULL;
+    if (func_rank(z.re) < 2) {
+        qn_ctx *qn = tensor_ctx(z.re);
+        return fail_null(qn, QN_ESHAPE, "%s: x is no matrix", graph_name(qn, "matrix"));
+    }
+    if (!z.im) z.im = qn_zeros_like(z.re);
+    return beside(beside(z.re, qn_neg(z.im), -1), beside(z.im, z.re, -1), -2);
+}
+
+/* Of [A; B], which are its first columns. */
+static parts taken(qn_tensor *m, int64_t rows, int64_t columns) {
+    if (!m) return (parts){NULL, NULL};
+    m = qn_slice(m, -1, 0, columns, 1);
+    return (parts){qn_slice(m, -2, 0, rows, 1), qn_slice(m, -2, rows, 2 * rows, 1)};
+}
+
+/* Sizes of x's last two axes; false: they vary. */
+static bool sizes(const qn_tensor *x, int64_t *rows, int64_t *columns) {
+    qn_tensor *re = complex_parts(x).re;
+    if (!re || func_rank(re) < 2) return re != NULL;
+    *rows = qn_dim(re, -2), *columns = qn_dim(re, -1);
+    if (*rows >= 0 && *columns >= 0) return true;
+    fail(tensor_ctx(re), QN_ESHAPE, "%s: sizes that vary", graph_name(tensor_ctx(re), "matrix"));
+    return false;
+}
+
+typedef qn_tensor *of_matrix(qn_tensor *m, double number);
+
+static qn_tensor *inverse(qn_tensor *m, double number) {
+    return (void)number, qn_inv(m);
+}
+
+static qn_tensor *exponential(qn_tensor *m, double number) {
+    return (void)number, qn_matrix_exp(m);
+}
+
+/* A function of matrices that respects sums and products; its result is as x, or `turned`. */
+static qn_tensor *of_one(const char *name, of_matrix *of, qn_tensor *x, double number,
+                         bool turned) {
+    func_frame f = begin(name, x, NULL);
+    int64_t rows = 0, columns = 0;
+    if (!sizes(x, &rows, &columns)) return func_end(f, NULL);
+    qn_tensor *m = matrix(x);
+    m = m ? of(m, number) : NULL;
+    return complex_end(f, turned ? taken(m, columns, rows) : taken(m, rows, columns));
+}
+
+qn_tensor *complex_inv(qn_tensor *x) {
+    return of_one("inv", inverse, x, 0, true);
+}
+
+qn_tensor *complex_pinv(qn_tensor *x, double rtol) {
+    return of_one("pinv", qn_pinv, x, rtol, true);
+}
+
+qn_tensor *complex_matrix_exp(qn_tensor *x) {
+    return of_one("matrix_exp", exponential, x, 0, false);
+}
+
+static qn_tensor *power(qn_tensor *m, double number) {
+    return qn_matrix_power(m, (int64_t)number);
+}
+
+qn_tensor *complex_matrix_power(qn_tensor *x, int64_t n) {
+    if (n < -(1 << 30) || n > 1 << 30)
+        return fail_null(complex_context(x, NULL), QN_ERANGE, "matrix_power: %lld", (long long)n);
+    return of_one("matrix_power", power, x, (double)n, false);
+}
+
+/* Of a vector b its one column. */
+static qn_tensor *solved(const char *name, qn_tensor *(*of)(qn_tensor *, qn_tensor *), qn_tensor *a,
+                         qn_tensor *b) {
+    func_frame f = begin(name, a, b);
+    int64_t rows = 0, columns = 0;
+    parts y = complex_given(f.qn, b, "b");
+    if (!complex_given(f.qn, a, "a").re || !y.re || !sizes(a, &rows, &columns))
+        return func_end(f, NULL);
+    qn_tensor *m = matrix(a);
+    if (!m) return func_end(f, NULL);
+    if (!y.im) y.im = qn_zeros_like(y.re);
+    bool vector = func_rank(y.re) == 1;
+    if (vector) y = (parts){qn_unsqueeze(y.re, -1), qn_unsqueeze(y.im, -1)};
+    qn_tensor *x = of(m, beside(y.re, y.im, -2));
+    parts z = x ? taken(x, columns, qn_dim(x, -1)) : (parts){NULL, NULL};
+    if (vector && z.re) z = (parts){qn_squeeze(z.re, -1), qn_squeeze(z.im, -1)};
+    return complex_end(f, z);
+}
+
+qn_tensor *complex_solve(qn_tensor *a, qn_tensor *b) {
+    return solved("solve", qn_solve, a, b);
+}
+
+qn_tensor *complex_lstsq(qn_tensor *a, qn_tensor *b) {
+    return solved("lstsq", qn_lstsq, a, b);
+}

@@ -1,0 +1,334 @@
+/* test_complex_calls.c - products, movements and reductions of complex tensors beside plain loops,
+ * gradients beside finite differences, and that every public function either has a meaning for
+ * complex numbers or refuses them. */
+#include "complex_numbers.h"
+
+/* ---- products, movements, reductions --------------------------------------------------------- */
+
+static void close_to(qn_tensor *t, const wide *want, int n, double size, const char *what) {
+    number got[MOST];
+    values(t, got, n, what);
+    for (int i = 0; i < n; i++)
+        if (!(cabs(got[i] - (number)want[i]) <= size * 0x1p-50))
+            FAIL("%s: %d is %g%+gi, not %g%+gi", what, i, creal(got[i]), cimag(got[i]),
+                 (double)creall(want[i]), (double)cimagl(want[i]));
+    no_error(what);
+}
+
+static void products_are_sums_of_products(void) {
+    enum { M = 5, K = 7, N = 4 };
+    const int64_t xs[2] = {M, K}, ys[2] = {K, N};
+    number x[M * K], y[K * N];
+    double real[K * N];
+    wide want[M * N] = {0}, mixed[M * N] = {0}, outer[M * N];
+    fill(x, M * K, 3, 2);
+    fill(y, K * N, 4, 2);
+    for (int i = 0; i < K * N; i++) real[i] = creal(y[i]);
+    for (int i = 0; i < M * N; i++)
+        for (int k = 0; k < K; k++) {
+            want[i] += (wide)x[i / N * K + k] * (wide)y[k * N + i % N];
+            mixed[i] += (wide)x[i / N * K + k] * (wide)real[k * N + i % N];
+        }
+    for (int i = 0; i < M * N; i++) outer[i] = (wide)x[i / N] * (wide)y[i % N];
+    qn_tensor *a = made(QN_C128, 2, xs, x), *b = made(QN_C128, 2, ys, y);
+    qn_tensor *r = qn_from(qn, QN_F64, 2, ys, real), *both[2] = {a, b};
+    close_to(qn_matmul(a, b), want, M * N, 40, "matmul");
+    close_to(qn_matmul(a, r), mixed, M * N, 40, "matmul of a real one");
+    close_to(qn_einsum(2, both, "mk,kn->mn"), want, M * N, 40, "einsum");
+    close_to(qn_tensordot(a, b, 1, (const int[]){1}, (const int[]){0}), want, M * N, 40,
+             "tensordot");
+    close_to(qn_outer(vector(QN_C128, M, x), vector(QN_C128, N, y)), outer, M * N, 4, "outer");
+    wide dot = 0, bias[M * N];
+    for (int i = 0; i < M; i++) dot += (wide)x[i] * (wide)y[i];
+    close_to(qn_dot(vector(QN_C128, M, x), vector(QN_C128, M, y)), &dot, 1, 40, "dot");
+    for (int i = 0; i < M * N; i++) bias[i] = want[i] + (wide)x[i % N];
+    close_to(qn_linear(a, qn_transpose(b, 0, 1), vector(QN_C128, N, x)), bias, M * N, 40, "linear");
+    for (int i = 0; i < M * N; i++) bias[i] = mixed[i] + (wide)x[i % N];
+    close_to(qn_linear(a, qn_transpose(r, 0, 1), vector(QN_C128, N, x)), bias, M * N, 40,
+             "linear, real weights");
+    for (int i = 0; i < M * N; i++) bias[i] = want[i] + real[i % N];
+    int64_t n = N;
+    close_to(qn_linear(a, qn_transpose(b, 0, 1), qn_from(qn, QN_F64, 1, &n, real)), bias, M * N, 40,
+             "linear, real bias");
+}
+
+/* z = k + i (k + 1000): a movement of z moves both parts as it moves k. */
+static qn_tensor *counted(int rank, const int64_t *dims) {
+    const int64_t n = 24;
+    qn_tensor *k = qn_iota(qn, QN_F64, 1, &n, 0);
+    return qn_reshape(qn_complex(k, qn_add(k, qn_like(k, 1000))), rank, dims);
+}
+
+/* Where k is `missing` nothing was moved to, and the imaginary part is 0. */
+static void moved(const char *name, qn_tensor *z, qn_tensor *k, double missing) {
+    number got[MOST], want[MOST];
+    int n = k && qn_numel(k) < MOST ? (int)qn_numel(k) : 0;
+    CHECK_INT(qn_rank(z), qn_rank(k));
+    CHECK_INT(qn_dtype_of(z), QN_C128);
+    values(z, got, n, name);
+    values(k, want, n, name);
+    for (int i = 0; i < n; i++) {
+        double re = creal(want[i]), im = missing && re == missing ? 0 : re + 1000;
+        if (got[i] != CMPLX(re, im)) FAIL("%s: %d", name, i);
+    }
+    no_error(name);
+}
+
+#define MOVED(call)                                                                                \
+    do {                                                                                           \
+        qn_tensor *x = z, *of_z = call;                                                            \
+        x = k;                                                                                     \
+        moved(#call, of_z, call, 0);                                                               \
+    } while (0)
+
+static void movements_move_both_parts(void) {
+    const int64_t dims[3] = {2, 3, 4}, flat[2] = {4, 6}, big[4] = {5, 2, 3, 4},
+                  twice[3] = {1, 2, 1};
+    const int turn[3] = {2, 0, 1}, two[2] = {0, -1};
+    qn_tensor *z = counted(3, dims), *k = qn_real(z);
+    MOVED(qn_reshape(x, 2, flat));
+    MOVED(qn_permute(x, 3, turn));
+    MOVED(qn_transpose(x, -1, 0));
+    MOVED(qn_slice(x, -1, 1, 4, 2));
+    MOVED(qn_select(x, -2, 1));
+    MOVED(qn_flip(x, -1));
+    MOVED(qn_flip_axes(x, 2, two));
+    MOVED(qn_roll(x, 1, 1));
+    MOVED(qn_unsqueeze(x, -1));
+    MOVED(qn_flatten(x, 0, -1));
+    MOVED(qn_expand(qn_unsqueeze(x, 0), 4, big));
+    MOVED(qn_diagonal(x, 0));
+    MOVED(qn_rot90(x, 1, 0, 1));
+    MOVED(qn_tile(x, 3, twice));
+    MOVED(qn_fftshift(x, 0, NULL));
+    MOVED(qn_contiguous(x));
+    MOVED(qn_clone(x));
+    MOVED(qn_detach(x));
+    MOVED(qn_where(qn_lt(k, qn_like(k, 7)), x, qn_flip(x, 0)));
+}
+
+static void pieces_and_places_have_both_parts(void) {
+    const int64_t dims[3] = {2, 3, 4}, pads[6] = {1, 0, 0, 2, 1, 1}, sizes[2] = {1, 3}, n = 2;
+    const int32_t at[2] = {2, 0};
+    qn_tensor *z = counted(3, dims), *k = qn_real(z), *out[4], *real[4];
+    qn_tensor *index = qn_from(qn, QN_I32, 1, &n, at);
+    MOVED(qn_take(x, index, 1));
+    MOVED(qn_index_copy(x, index, qn_slice(x, 1, 0, 2, 1), 1));
+    qn_tensor *of_z[2] = {z, qn_flip(z, 0)}, *of_k[2] = {k, qn_flip(k, 0)};
+    moved("concat", qn_concat(2, of_z, 1), qn_concat(2, of_k, 1), 0);
+    moved("stack", qn_stack(2, of_z, -1), qn_stack(2, of_k, -1), 0);
+    moved("pad", qn_pad(z, pads, QN_PAD_CONSTANT, -7), qn_pad(k, pads, QN_PAD_CONSTANT, -7), -7);
+    CHECK_INT(qn_unstack(z, 1, 3, out), QN_OK);
+    CHECK_INT(qn_unstack(k, 1, 3, real), QN_OK);
+    for (int i = 0; i < 3; i++) moved("unstack", out[i], real[i], 0);
+    CHECK_INT(qn_split(z, 2, 2, sizes, out), QN_OK);
+    CHECK_INT(qn_split(k, 2, 2, sizes, real), QN_OK);
+    moved("split", out[1], real[1], 0);
+    number want[2] = {1, CMPLX(5, 6)}, got[2];
+    float one = 1;
+    qn_tensor *mixed[2] = {qn_from(qn, QN_F32, 0, NULL, &one),
+                           qn_from(qn, QN_C128, 0, NULL, &want[1])};
+    values(qn_stack(2, mixed, 0), got, 2, "stack of a real and a complex one");
+    CHECK(got[0] == want[0] && got[1] == want[1]);
+    no_error("pieces");
+}
+
+static void reductions_are_loops(void) {
+    enum { N = 13 };
+    number x[N];
+    wide sum = 0, product = 1, runs[N], sums[N], mean, spread = 0, norm = 0, count = N, one = 1;
+    int64_t none = 0;
+    fill(x, N, 9, 1.5);
+    for (int i = 0; i < N; i++) {
+        sums[i] = sum += (wide)x[i];
+        runs[i] = product *= (wide)x[i];
+        norm += (wide)x[i] * conjl((wide)x[i]);
+    }
+    mean = sum / N;
+    for (int i = 0; i < N; i++) spread += ((wide)x[i] - mean) * conjl((wide)x[i] - mean) / (N - 1);
+    norm = csqrtl(norm);
+    double size = 40 * (double)cabsl(product);
+    qn_tensor *z = vector(QN_C128, N, x);
+    close_to(qn_sum(z, 0, false), &sum, 1, 20, "sum");
+    close_to(qn_mean(z, QN_ALL, false), &mean, 1, 20, "mean");
+    close_to(qn_prod(z, 0, false), &product, 1, size, "prod");
+    close_to(qn_prod(z, QN_ALL, true), &product, 1, size, "prod of all");
+    close_to(qn_cumprod(z, 0), runs, N, size, "cumprod");
+    close_to(qn_cumsum(z, 0), sums, N, 40, "cumsum");
+    close_to(qn_variance(z, 0, 1, false), &spread, 1, 40, "variance");
+    spread = csqrtl(spread);
+    close_to(qn_std(z, 0, 1, false), &spread, 1, 40, "std");
+    close_to(qn_norm(z, 0, 2, false), &norm, 1, 40, "norm");
+    close_to(qn_count_nonzero(z, 0, false), &count, 1, 0, "count_nonzero");
+    close_to(qn_prod(qn_zeros(qn, QN_C128, 1, &none), 0, false), &one, 1, 0, "prod of nothing");
+}
+
+static void transforms_take_complex_numbers(void) {
+    enum { N = 12 };
+    number x[N];
+    wide want[N] = {0};
+    fill(x, N, 6, 1);
+    for (int k = 0; k < N; k++)
+        for (int j = 0; j < N; j++) {
+            long double angle = -2 * 3.14159265358979323846264338L * (j * k % N) / N;
+            want[k] += (wide)x[j] * cexpl(CMPLXL(0, angle));
+        }
+    qn_tensor *z = vector(QN_C128, N, x), *y = qn_fft(z, 0, -1, QN_NORM_BACKWARD);
+    close_to(y, want, N, 40, "fft");
+    for (int k = 0; k < N; k++) want[k] = (wide)x[k];
+    close_to(qn_ifft(y, 0, -1, QN_NORM_BACKWARD), want, N, 40, "ifft");
+    qn_tensor *real = qn_irfft(z, 0, 0, QN_NORM_BACKWARD);
+    CHECK_INT(qn_dtype_of(real), QN_F64);
+    CHECK_INT(qn_dim(real, 0), 22);
+}
+
+static void systems_are_solved(void) {
+    enum { N = 5 };
+    const int64_t dims[2] = {N, N};
+    number a[N * N], b[N];
+    wide unit[N * N] = {0}, right[N];
+    fill(a, N * N, 12, 1);
+    fill(b, N, 13, 1);
+    for (int i = 0; i < N; i++) a[i * N + i] += 3, unit[i * N + i] = 1, right[i] = (wide)b[i];
+    qn_tensor *m = made(QN_C128, 2, dims, a), *v = vector(QN_C128, N, b);
+    close_to(qn_matmul(m, qn_solve(m, v)), right, N, 400, "solve");
+    close_to(qn_matmul(m, qn_inv(m)), unit, N * N, 400, "inv");
+    close_to(qn_matmul(m, qn_lstsq(m, v)), right, N, 4000, "lstsq");
+    close_to(qn_matmul(m, qn_pinv(m, 0)), unit, N * N, 4000, "pinv");
+    qn_tensor *square = qn_sub(qn_matmul(m, m), qn_eye(qn, QN_C128, N, N));
+    close_to(qn_sub(qn_matrix_power(m, 2), square), unit, N * N, 400, "matrix_power");
+    qn_tensor *there = qn_matrix_exp(m), *back = qn_matrix_exp(qn_neg(m));
+    close_to(qn_matmul(there, back), unit, N * N, 4e6, "matrix_exp");
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* A real loss of eight numbers in which their parts have different weights. */
+static qn_tensor *loss_of(const function *f, qn_tensor *z) {
+    const int64_t n = 8;
+    qn_tensor *y = f->of(z), *w = qn_iota(qn, QN_F64, 1, &n, 0);
+    w = qn_add(qn_mul(w, qn_like(w, 0.25)), qn_like(w, 1));
+    qn_tensor *re = qn_mul(qn_real(y), w), *im = qn_mul(qn_imag(y), qn_sub(w, qn_like(w, 2.3)));
+    return qn_sum(qn_add(re, im), 0, false);
+}
+
+static void gradients_are_those_of_both_parts(void) {
+    enum { N = 8 };
+    const double h = 1e-5;
+    for (int i = 0; i < FUNCTIONS; i++) {
+        qn_scope scope = qn_scope_begin(qn);
+        const function *f = &functions[i];
+        number x[N], near[N], got[N], l[2];
+        uint64_t seed = 3;
+        for (int j = 0; j < N; j++)
+            x[j] = CMPLX(uniform(&seed, 0.2, 0.9), uniform(&seed, 0.2, 0.9));
+        qn_tensor *z = vector(QN_C128, N, x), *g = NULL;
+        if (qn_grad(loss_of(f, z), NULL, 1, &z, &g)) FAIL("%s: %s", f->name, qn_error(qn));
+        values(g, got, N, f->name);
+        for (int j = 0; j < 2 * N; j++) {
+            for (int side = 0; side < 2; side++) {
+                memcpy(near, x, sizeof x);
+                near[j / 2] += (side ? h : -h) * (j % 2 ? (number)I : 1);
+                values(loss_of(f, vector(QN_C128, N, near)), &l[side], 1, f->name);
+            }
+            double want = creal(l[1] - l[0]) / (2 * h);
+            double have = j % 2 ? cimag(got[j / 2]) : creal(got[j / 2]);
+            if (!(fabs(want - have) <= 1e-7 * (1 + fabs(want))))
+                FAIL("%s: derivative %d is %g, not %g", f->name, j, have, want);
+        }
+        qn_scope_end(qn, scope);
+    }
+}
+
+static void derivatives_of_a_product(void) {
+    number x[2] = {CMPLX(1, 2), CMPLX(-3, 0.5)}, b[2] = {CMPLX(0.5, -1), 2}, got[2];
+    qn_tensor *z = vector(QN_C128, 2, x), *w = vector(QN_C128, 2, b), *g, *y = qn_mul(z, w);
+    CHECK_INT(qn_grad(qn_sum(qn_square(qn_abs(y)), 0, false), NULL, 1, &z, &g), QN_OK);
+    values(g, got, 2, "grad");
+    for (int i = 0; i < 2; i++) CHECK(cabs(got[i] - 2 * x[i] * b[i] * conj(b[i])) < 1e-13);
+    CHECK_INT(qn_grad(y, w, 1, &z, &g), QN_OK);
+    values(g, got, 2, "grad with a seed");
+    for (int i = 0; i < 2; i++) CHECK(cabs(got[i] - conj(b[i]) * b[i]) < 1e-13);
+    CHECK_INT(qn_vjp(1, &y, &w, 1, &z, &g), QN_OK);
+    values(g, got, 2, "vjp");
+    for (int i = 0; i < 2; i++) CHECK(cabs(got[i] - conj(b[i]) * b[i]) < 1e-13);
+    CHECK_INT(qn_jvp(1, &y, 1, &z, &w, &g), QN_OK);
+    values(g, got, 2, "jvp");
+    for (int i = 0; i < 2; i++) CHECK(cabs(got[i] - b[i] * b[i]) < 1e-13);
+    qn_tensor *real = qn_real(w);
+    CHECK_INT(qn_grad(y, NULL, 1, &z, &g), QN_EDTYPE);
+    qn_clear_error(qn);
+    CHECK_INT(qn_jvp(1, &y, 1, &z, &real, &g), QN_EDTYPE);
+    qn_clear_error(qn);
+}
+
+/* ---- every function -------------------------------------------------------------------------- */
+
+static bool is_meant(const char *name) {
+    static const char *const meant[] = {
+#define X(name, ...) #name,
+#include "complex/meanings.h"
+#undef X
+        /* what takes any tensor by itself */
+        "keep", "set_name", "name", "context", "scope_return", "result_type", "format",
+    };
+    for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
+        if (!strcmp(meant[i], name)) return true;
+    return false;
+}
+
+static bool is_tried(const api_row *r) {
+    static const char *const objects[] = {"a->plan",     "a->file", "a->module", "a->optimizer",
+                                          "a->settings", "a->gpt",  "a->layer",  "a->loop"};
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
+        if (api_takes(r, objects[i])) return false;
+    return (api_takes(r, "a->t[") || api_takes(r, "a->list")) && strcmp(r->name, "release") != 0;
+}
+
+/* With a complex tensor in each place of one what has no meaning says so, and what has one does not
+ * say so of x: counts, indices and keys are never complex. */
+static void every_function_has_a_meaning_or_refuses(void) {
+    static char data[API_DATA];
+    int refused = 0, taken = 0;
+    for (const api_row *r = api_rows; r < api_rows + API_ROWS; r++) {
+        if (!is_tried(r)) continue;
+        qn_scope s = qn_scope_begin(qn);
+        api_args a = {.qn = qn, .n = 2, .n2 = 2, .rank = 2, .axis2 = 1, .few = 1, .scope = s};
+        const int64_t dims[2] = {3, 3};
+        qn_tensor *z = qn_ones(qn, QN_C64, 2, dims);
+        for (int i = 0; i < API_TENSORS; i++) a.t[i] = z;
+        for (int i = 0; i < API_LIST; i++) a.list[i] = a.list2[i] = z;
+        for (int i = 0; i < API_ARRAY; i++) a.shape[0][i] = a.shape[1][i] = 3, a.axes[0][i] = i % 2;
+        a.dtype = QN_F32, a.name = a.spec = "ij,jk->ik";
+        a.data = data, a.bytes = a.room = sizeof data;
+        r->call(&a);
+        const char *error = qn_error_code(qn) == QN_EDTYPE ? qn_error(qn) : "";
+        bool none = strstr(error, "no meaning for complex");
+        const char *value = strcmp(r->name, "where") ? ": x is" : ": y is";
+        if (is_meant(r->name) ? none && strstr(error, value) : !none)
+            FAIL("%s: %s", r->name, qn_error_code(qn) ? qn_error(qn) : "it takes complex numbers");
+        refused += none, taken += !none;
+        qn_clear_error(qn);
+        qn_scope_end(qn, s);
+    }
+    CHECK(taken > 100 && refused > 100);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    for (int i = 0; i < 2; i++) {
+        if (!(qn = qn_open(&QN_OPTIONS(.device = devices[i])))) continue;
+        qn_scope_begin(qn);
+        RUN(products_are_sums_of_products);
+        RUN(movements_move_both_parts);
+        RUN(pieces_and_places_have_both_parts);
+        RUN(reductions_are_loops);
+        RUN(transforms_take_complex_numbers);
+        RUN(systems_are_solved);
+        RUN(gradients_are_those_of_both_parts);
+        RUN(derivatives_of_a_product);
+        RUN(every_function_has_a_meaning_or_refuses);
+        qn_close(qn);
+    }
+    return test_end();
+}
