@@ -78,6 +78,7 @@
 #define IR_STATES         MONOID_STATES
 #define IR_LANES          64        /* most lanes of a VEC loop */
 #define IR_MEMBERS        1024      /* most members of a THREAD nest */
+#define IR_GROUPED        1024      /* most parts, chains or lanes of a sum */
 #define IR_TILE_BYTES     (1 << 26) /* largest tile */
 #define IR_PREFETCH_BYTES (1 << 20) /* most bytes of a prefetch distance */
 #define IR_ENTRIES        32        /* most entries of a table */
@@ -99,13 +100,26 @@ typedef enum arg_access {
     ACCESS_PIECE = 16
 } arg_access;
 
+/* How the terms of a sum that is made in a tile are grouped. The terms, in the order of the lowered
+ * loops, are cut into `parts` of equal length; in each part term number i goes to chain i / lanes
+ * mod chains, lane i mod lanes; each lane adds its terms up in order. Then the parts of a lane are
+ * added up, then its chains, then the lanes. So no other number says anything of the result's bits.
+ * The field says what is still to be made so: transforms that give the tile an accumulator for each
+ * lane, chain or part (rfactor) hand the rest on, and in a schedule that is complete all sums that
+ * are left are in order (grouping.c). */
+typedef struct ir_grouping {
+    uint16_t parts, chains, lanes; /* 1 each: in order; 0: nobody has said */
+    uint16_t spread;               /* lanes and chains made so far; 0: none */
+} ir_grouping;
+
 typedef struct ir_memory {
-    uint8_t scope;  /* mem_scope */
-    uint8_t access; /* of arguments: arg_access bits */
-    uint8_t dtype;  /* qn_dtype */
-    sym size;       /* elements */
-    int arg;        /* position among the launch's buffers, for MEM_ARG */
-    int ahead;      /* bytes from a loaded vector to the one that is prefetched; 0: none */
+    uint8_t scope;   /* mem_scope */
+    uint8_t access;  /* of arguments: arg_access bits */
+    uint8_t dtype;   /* qn_dtype */
+    sym size;        /* elements */
+    int arg;         /* position among the launch's buffers, for MEM_ARG */
+    int ahead;       /* bytes from a loaded vector to the one that is prefetched; 0: none */
+    ir_grouping sum; /* of a tile */
 } ir_memory;
 
 /* Constants for look-up; `n` is a power of two. */
@@ -179,6 +193,7 @@ typedef struct loop_head {
     sym var, extent; /* extent may use outer variables; may be 0 */
     uint32_t id;     /* among the kernel's loops; one that is no more is never given again */
     uint8_t want;    /* loop_want */
+    sym terms;       /* of a sum: how far a trip goes on; SYM_ZERO: not known (grouping.c) */
 } loop_head;
 
 typedef struct ir_stmt {
@@ -402,6 +417,23 @@ bool ir_in_registers(kernel *k, mem_id tile, str *why);
 int64_t ir_register_lanes(kernel *k, mem_id tile, str *why);
 bool ir_refuse(str *why, const char *fmt, ...) QN_PRINTF(2, 3); /* false */
 
+/* ---- grouping.c ------------------------------------------------------------------------------ */
+
+/* Does the order in which a monoid merges numbers of that dtype show in the result's bits? */
+bool ir_order_shows(int how, int dtype);
+/* Number the terms of the sums whose grouping is said, by the loops as they were lowered. */
+void ir_number_terms(kernel *k);
+/* Nobody says any more how the sums are grouped: transforms may. */
+void ir_free_sums(kernel *k);
+/* May the tile, which `update` updates, get an accumulator for each trip of the loop? What is then
+ * left to be made of the sum is `rest`, of the accumulators; of the tile nothing is left. */
+bool ir_may_spread(const kernel *k, mem_id tile, stmt_id update, stmt_id loop, ir_grouping *rest,
+                   str *why);
+/* May something else regroup what the statement updates? */
+bool ir_may_regroup(const kernel *k, stmt_id update, str *why);
+/* Are all sums made as was said? */
+bool ir_sums_made(const kernel *k, str *why);
+
 /* ---- workgroup.c ----------------------------------------------------------------------------- */
 
 bool ir_has_threads(const kernel *k); /* has it THREAD loops? */
@@ -472,11 +504,17 @@ bool ir_stored_first(kernel *k, str *why);
 
 /* ---- text.c, parse.c ------------------------------------------------------------------------- */
 
-enum { LOOP_KINDS = LOOP_WORD + 1, MEM_SCOPES = MEM_REG + 1, ARG_ACCESS_WORDS = 5 };
+enum {
+    LOOP_KINDS = LOOP_WORD + 1,
+    MEM_SCOPES = MEM_REG + 1,
+    ARG_ACCESS_WORDS = 5,
+    GROUPING_WORDS = 3
+};
 extern const char *const loop_words[LOOP_KINDS]; /* what text calls them */
 extern const char *const mem_scope_words[MEM_SCOPES];
 extern const char *const arg_access_words[ARG_ACCESS_WORDS]; /* by bit */
-void ir_print(const kernel *k, str *out);                    /* parses back to the same print */
+extern const char *const grouping_words[GROUPING_WORDS];
+void ir_print(const kernel *k, str *out);       /* parses back to the same print */
 kernel *ir_parse(qn_ctx *qn, const char *text); /* NULL with an error: line and what was expected */
 /* Text of unknown origin, which begins at that line of what it is part of: parsed, and verified to
  * be sound and of moderate size; else NULL with an error. */

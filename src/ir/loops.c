@@ -57,7 +57,8 @@ bool ir_split(kernel *k, stmt_id loop, int64_t factor, const char *outer, const 
     if (!ir_plain(k, trips, why)) return false;
     sym o =
         sym_loop(s, outer ? outer : ir_fresh_name(k, arena_printf(&k->arena, "%so", name)), trips);
-    ir_s(k, loop)->l = (loop_head){.var = o, .extent = trips, .id = ++k->loops};
+    ir_s(k, loop)->l = (loop_head){
+        .var = o, .extent = trips, .id = ++k->loops, .terms = sym_scale(s, l.l.terms, factor)};
     o = ir_trip(k, loop);
     sym rest = sym_sub(s, extent, sym_scale(s, o, factor));
     bool divides = sym_mod(s, extent, f) == SYM_ZERO;
@@ -67,6 +68,7 @@ bool ir_split(kernel *k, stmt_id loop, int64_t factor, const char *outer, const 
         stmt_id child = ir_s(k, loop)->first;
         ir_move(k, child, in, 0);
     }
+    ir_s(k, in)->l.terms = l.l.terms;
     sym value = sym_add(s, sym_scale(s, o, factor), ir_trip(k, in));
     ir_subst(k, in, 1, &l.l.var, &value);
     return true;

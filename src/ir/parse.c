@@ -475,6 +475,32 @@ static void parse_dim(parser *t) {
     t->var[t->vars++] = ir_dim_var(t->k, name.s, lo, hi);
 }
 
+/* Behind the word `sum`: in order, or its numbers that are not 1, in the order of their words. */
+static ir_grouping parse_grouping(parser *t) {
+    int64_t number[GROUPING_WORDS] = {1, 1, 1};
+    int found = 0;
+    const char *at = (peek(t), t->p);
+    int line = t->line;
+    word w = parse_word(t);
+    if (!strcmp(w.s, "in")) {
+        if (strcmp(parse_word(t).s, "order") != 0) expected(t, "'order'");
+        return (ir_grouping){1, 1, 1, 0};
+    }
+    for (int i = 0; i < GROUPING_WORDS; i++) {
+        if (strcmp(w.s, grouping_words[i]) != 0) continue;
+        number[i] = parse_int(t);
+        if (number[i] < 2 || number[i] > IR_GROUPED) expected(t, "a number of 2 up to 1024");
+        found++;
+        at = (peek(t), t->p);
+        line = t->line;
+        w = parse_word(t);
+    }
+    if (!found) expected(t, "'in order', or parts, chains or lanes");
+    t->p = at;
+    t->line = line;
+    return (ir_grouping){(uint16_t)number[0], (uint16_t)number[1], (uint16_t)number[2], 0};
+}
+
 static void parse_memory(parser *t, int scope) {
     word name = parse_word(t);
     int dtype = parse_dtype(t);
@@ -483,6 +509,7 @@ static void parse_memory(parser *t, int scope) {
     need(t, ']', "']'");
     int access = 0;
     int64_t ahead = 0;
+    ir_grouping sum = {0};
     for (;;) {
         const char *at = t->p;
         int line = t->line;
@@ -495,6 +522,8 @@ static void parse_memory(parser *t, int scope) {
             access |= 1 << i;
         } else if (!strcmp(w.s, "prefetch_distance")) {
             ahead = parse_int(t);
+        } else if (scope != MEM_ARG && !sum.lanes && !strcmp(w.s, "sum")) {
+            sum = parse_grouping(t);
         } else {
             t->p = at;
             t->line = line;
@@ -507,6 +536,7 @@ static void parse_memory(parser *t, int scope) {
     mem_id m =
         scope == MEM_ARG ? ir_arg(t->k, dtype, size, access) : ir_tile(t->k, scope, dtype, size);
     ir_m(t->k, m)->ahead = (int)ahead;
+    ir_m(t->k, m)->sum = sum;
     char number[24];
     snprintf(number, sizeof number, scope == MEM_ARG ? "a%d" : "t%d",
              scope == MEM_ARG ? ir_m(t->k, m)->arg : ir_tile_number(t->k, m));
@@ -567,6 +597,7 @@ static void parse_kernel(parser *t) {
         }
     }
     parse_block(t, t->k->root);
+    ir_number_terms(t->k);
     if (peek(t)) expected(t, "the end of the text");
 }
 

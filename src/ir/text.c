@@ -18,7 +18,9 @@
  *   }
  *
  * Loops are for, par, vec, unroll, thread and word; a statement may be `barrier`. Memories are
- * numbered in the order of their lines, arguments and tiles separately. An access is mem[index], or
+ * numbered in the order of their lines, arguments and tiles separately. Behind a tile may stand how
+ * the sum in it is to be grouped, `sum in order` or `sum parts 4 chains 2 lanes 16` with those of
+ * the three that are not 1. An access is mem[index], or
  * mem[index; valid=..; dyn=..; guard=..] with those of the three it has. A store of two components
  * names both memories: (t0, t1)[0] argmax= x, y. Constants are dtype(number), a float that no
  * number says dtype(0xbits); idx(..) is an index as a value; cast and bitcast carry their dtype:
@@ -40,6 +42,7 @@ const char *const loop_words[LOOP_KINDS] = {"for", "par", "vec", "unroll", "thre
 const char *const mem_scope_words[MEM_SCOPES] = {"arg", "local", "reg"};
 const char *const arg_access_words[ARG_ACCESS_WORDS] = {"read", "write", "nontemporal", "inplace",
                                                         "piece"};
+const char *const grouping_words[GROUPING_WORDS] = {"parts", "chains", "lanes"};
 
 /* ---- printing ------------------------------------------------------------------------------- */
 
@@ -246,6 +249,15 @@ static void print_stmt(printer *p, stmt_id id) {
     if (s->kind != STMT_LOOP) forget_lets(p);
 }
 
+static void print_grouping(const ir_grouping *g, str *out) {
+    const int number[] = {g->parts, g->chains, g->lanes};
+    if (!g->lanes) return;
+    str_add(out, " sum");
+    if (g->parts * g->chains * g->lanes == 1) str_add(out, " in order");
+    for (int i = 0; i < GROUPING_WORDS; i++)
+        if (number[i] > 1) str_addf(out, " %s %d", grouping_words[i], number[i]);
+}
+
 static void print_head(printer *p) {
     kernel *k = p->k;
     str_add(p->out, "kernel \"");
@@ -269,6 +281,7 @@ static void print_head(printer *p) {
         for (int i = 0; i < ARG_ACCESS_WORDS; i++)
             if (mem->access >> i & 1) str_addf(p->out, " %s", arg_access_words[i]);
         if (mem->ahead) str_addf(p->out, " prefetch_distance %d", mem->ahead);
+        print_grouping(&mem->sum, p->out);
         str_add(p->out, "\n");
     }
     for (uint32_t t = 0; t < k->tables; t++) {

@@ -5,6 +5,7 @@
  *       split_reduction      much to few: two trees, one after the other
  *       prepack              a constant operand is laid out once, by a kernel of its own
  *       inplace_mark         outputs that are to lie where dying inputs do
+ *       schedule_group_sums  in how many parts, chains and lanes a sum is made
  *     compile_schedule     how it computes it
  *       wisdom_find          the schedule that tuning found for this tree, else
  *       schedule_default     the cheapest of those that are proposed, by the cost model
@@ -97,6 +98,8 @@ void compile_lower(qn_ctx *qn, const compile_terms *t, const fuse_kernel *fk, ke
     out->parts = split_reduction(out->low.k, &out->first, out->part);
     if (!out->parts) pack_weight(qn, t, fk, out);
     if (!fk->piece.into) mark_inplace(t, out);
+    schedule_group_sums(out->low.k, &qn->run->limits);
+    if (out->first) schedule_group_sums(out->first, &qn->run->limits);
 }
 
 void kernel_forms_close(kernel_forms *f) {
@@ -116,7 +119,9 @@ void kernel_forms_cleanup(void *f) {
 static bool schedule_known(qn_ctx *qn, kernel *k, const char *text, size_t size,
                            const char *standard) {
     const wisdom_record *r = wisdom_find(qn, text, size, standard, qn->run->limits.threads);
-    if (!r || !*r->schedule || script_apply(k, r->schedule, NULL) < 0) return false;
+    if (!r || !*r->schedule) return false;
+    if (r->regroup) ir_free_sums(k);
+    if (script_apply(k, r->schedule, NULL) < 0) return false;
     if (debug_on(qn, 'k')) log_line(qn, "k %s schedule, tuned:\n%s", k->name, r->schedule);
     return true;
 }

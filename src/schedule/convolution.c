@@ -141,15 +141,29 @@ static bool merges(scheduler *m, const loop_chain *sum) {
     return true;
 }
 
-/* Read the contraction, and merge what can be; false where schedule_contraction can take it. */
+/* Read the contraction before it is changed; false where schedule_contraction can take it. */
+static bool read_lowered(conv *c, stmt_id loop, contraction *x) {
+    scheduler *m = c->m;
+    if (!read_loads(c, loop, x)) return false;
+    loop_chain outs = loop_chain_of(m, loop), sum = loop_chain_of(m, x->reduction);
+    int first, second;
+    if (!read_outs(c, &outs) || !(first = runs_of(c, 0)) || !(second = runs_of(c, 1))) return false;
+    return first > 1 || second > 1 || !merges(m, &sum);
+}
+
+bool schedule_is_convolution(scheduler *m, stmt_id loop) {
+    conv *c = arena_zeroed(&m->k->arena, sizeof *c);
+    contraction x;
+    c->m = m;
+    return read_lowered(c, loop, &x);
+}
+
+/* Read the contraction, and merge what can be. */
 static bool read_conv(conv *c, stmt_id loop) {
     scheduler *m = c->m;
     contraction x;
-    if (!read_loads(c, loop, &x)) return false;
+    if (!read_lowered(c, loop, &x)) return false;
     loop_chain outs = loop_chain_of(m, loop), sum = loop_chain_of(m, x.reduction);
-    int first, second;
-    if (!read_outs(c, &outs) || !(first = runs_of(c, 0)) || !(second = runs_of(c, 1))) return false;
-    if (first == 1 && second == 1 && merges(m, &sum)) return false;
     schedule_merge_in_step(m, &sum);
     schedule_merge_in_step(m, &outs);
     if (!read_loads(c, loop, &x) || !read_outs(c, &outs)) return false; /* indices are new */

@@ -16,10 +16,10 @@
  * which other rows. */
 #include "schedule/schedule.h"
 
-enum {                  /* of the algorithm, not of a machine */
-       MOST_LOOPS = 8,  /* along a row */
-       VECTORS = 2,     /* vectors of each loop in a step */
-       MOST_CHUNK = 64, /* rows; the pipeline is not full in two or three of them */
+enum {                             /* of the algorithm, not of a machine */
+       MOST_LOOPS = 8,             /* along a row */
+       VECTORS = PIPELINE_VECTORS, /* of each loop in a step */
+       MOST_CHUNK = 64,            /* rows; the pipeline is not full in two or three of them */
        LEAST_CHUNK = 8,
        FEW_ITEMS = 4,
        MANY_ITEMS = 64,
@@ -50,7 +50,7 @@ static bool read_row(pipeline *p, stmt_id row) {
         p->columns = n;
         p->loop[p->n++] = loop_of(m, s);
         along |= schedule_contiguous(m, s, schedule_at(m, s)->l.var) > 0;
-        p->streams |= schedule_streams(m, s, 1);
+        p->streams |= schedule_streams(m, s, n, 1);
     }
     return p->n > 1 && along && p->columns >= 2 * VECTORS * m->lanes;
 }
@@ -174,6 +174,57 @@ static bool pays(const pipeline *p) {
     return computes || (whole && (past || p->columns <= SHORT * m->lanes));
 }
 
+/* Does a loop along the row need what a loop before it reduces? Else there is but one stage. */
+static bool has_stages(const pipeline *p) {
+    scheduler *m = p->m;
+    mem_id tile[SCHEDULE_TILES];
+    stmt_id last = stmt_of(m, p->loop[p->n - 1]);
+    for (int i = 0; i + 1 < p->n; i++) {
+        stmt_id loop = stmt_of(m, p->loop[i]), s = loop;
+        int tiles = schedule_reduced_tiles(m, loop, tile);
+        while (tiles && s != last) {
+            ir_access *t;
+            s = schedule_at(m, s)->next;
+            uint32_t n = ir_accesses(m->k, s, &t);
+            for (uint32_t a = 0; a < n; a++)
+                for (int j = 0; j < tiles; j++)
+                    if (t[a].load && t[a].mem == tile[j]) return true;
+        }
+    }
+    return false;
+}
+
+/* Are there rows enough for two chunks? */
+static bool has_rows(scheduler *m, const loop_chain *c) {
+    int64_t rows = 1, n;
+    for (int i = 0; i < c->n; i++) {
+        stmt_id l = stmt_of(m, c->loop[i]);
+        if (!sym_is_const(m->k->syms, extent_of(m, c->loop[i]), &n)) return false;
+        if (i + 1 < c->n && !schedule_in_step(m, l, stmt_of(m, c->loop[i + 1]))) return false;
+        if (__builtin_mul_overflow(rows, n, &rows)) return false;
+    }
+    return rows >= 2 * LEAST_CHUNK;
+}
+
+bool schedule_may_pipeline(scheduler *m, const loop_chain *c) {
+    pipeline p = {.m = m};
+    return read_row(&p, c->body) && rows_fit(&p) && pays(&p) && has_stages(&p) && has_rows(m, c);
+}
+
+/* Have the sums along the row the chains that a pipeline gives them? */
+static bool grouped_so(const pipeline *p) {
+    const scheduler *m = p->m;
+    mem_id tile[SCHEDULE_TILES];
+    for (int i = 0; i < p->n; i++) {
+        int tiles = schedule_reduced_tiles(m, stmt_of(m, p->loop[i]), tile);
+        for (int j = 0; j < tiles; j++) {
+            ir_grouping g = ir_m(m->k, tile[j])->sum;
+            if (g.parts != 1 || g.chains != VECTORS || g.lanes != m->lanes) return false;
+        }
+    }
+    return true;
+}
+
 /* Peel the iterations that need no masks in any loop along columns, where some do. */
 static void peel(pipeline *p) {
     scheduler *m = p->m;
@@ -194,8 +245,8 @@ bool schedule_pipeline(scheduler *m, loop_chain *c) {
     step_mark was = steps_mark(m);
     schedule_merge_in_step(m, c);
     loop_h row = c->loop[0];
-    if (c->n == 1 && read_row(&p, c->body) && rows_fit(&p) && pays(&p) && split_row(&p) &&
-        split_chunks(&p, &row) && fuse_stages(&p) && overlap(&p, row)) {
+    if (c->n == 1 && read_row(&p, c->body) && rows_fit(&p) && pays(&p) && grouped_so(&p) &&
+        split_row(&p) && split_chunks(&p, &row) && fuse_stages(&p) && overlap(&p, row)) {
         peel(&p);
         if (p.streams) m->copy = m->use = p.loop[p.n - 1];
         return true;

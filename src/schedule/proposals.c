@@ -73,14 +73,27 @@ static bool only_fills(const scheduler *m, stmt_id loop) {
     return !loads && !schedule_has_inner(m, loop_chain_of(m, loop).body);
 }
 
+enum { MOST_ROOTS = 16 };
+
+bool schedule_is_alone(const scheduler *m, stmt_id loop) {
+    int n = 0;
+    for (stmt_id s = schedule_at(m, m->k->root)->first; s && n < MOST_ROOTS;
+         s = schedule_at(m, s)->next) {
+        if (schedule_at(m, s)->kind != STMT_LOOP) continue;
+        if (n++ ? !only_fills(m, s) : s != loop) return false;
+    }
+    return true;
+}
+
 /* For a processor: vectors and threads. */
 static void schedule_threads(scheduler *m) {
-    stmt_id roots[16];
-    int n = 0, others = 0;
-    for (stmt_id s = schedule_at(m, m->k->root)->first; s && n < 16; s = schedule_at(m, s)->next)
+    stmt_id roots[MOST_ROOTS];
+    int n = 0;
+    for (stmt_id s = schedule_at(m, m->k->root)->first; s && n < MOST_ROOTS;
+         s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind == STMT_LOOP) roots[n++] = s;
-    for (int i = 1; i < n; i++) others += !only_fills(m, roots[i]);
-    for (int i = 0; i < n && !m->done; i++) schedule_nest(m, roots[i], !others && !i);
+    bool alone = n && schedule_is_alone(m, roots[0]);
+    for (int i = 0; i < n && !m->done; i++) schedule_nest(m, roots[i], alone && !i);
     schedule_finish(m);
 }
 
@@ -133,8 +146,10 @@ static proposal propose(proposer *x, const schedule_form *given) {
     *m = (scheduler){.k = ir_clone(x->k), .limits = x->limits, .given = *given, .search = x->take};
     cleanup_push(&x->k->ctx->heap, &c, close_clone, m);
     m->lanes = schedule_lanes(m);
+    if (!schedule_sums_said(m->k)) schedule_group_sums(m->k, x->limits);
     steps_open(m);
     x->build(m);
+    steps_check_sums(m);
     p.form = m->form;
     p.refused = m->refused;
     str_open_in(&p.lines, &x->a);

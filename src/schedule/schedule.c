@@ -185,8 +185,8 @@ static int chains_of(const scheduler *m, int ops, int64_t trips) {
 }
 
 /* Split a loop into vectors and their lanes, of which there is only one where `chains` is 1. */
-static loop2 split_lanes(scheduler *m, loop_h l, int chains) {
-    loop2 t = schedule_vectors(m, l);
+static loop2 split_lanes(scheduler *m, loop_h l, int lanes, int chains) {
+    loop2 t = schedule_lanes_of(m, l, lanes);
     if (chains == 1) step_want(m, t.outer, WANT_NOTHING);
     return t;
 }
@@ -207,7 +207,7 @@ static loop_h vector_loop(scheduler *m, loop_h l) {
     loop_h left = m->mades > 1 ? m->made[1] : NO_LOOP; /* the copy of t.inner */
     if (chains == 1) return t.outer;
     schedule_vectors(m, t.inner);
-    split_lanes(m, left, 1);
+    split_lanes(m, left, m->lanes, 1);
     return t.outer;
 }
 
@@ -269,7 +269,7 @@ static void flat_loop(scheduler *m, loop_h l) {
         step_swap(m, page.outer, row.outer);
         t.inner = row.inner;
     }
-    split_lanes(m, t.inner, chains);
+    split_lanes(m, t.inner, m->lanes, chains);
     if (trips_of(m, t.outer) > 2 * chunk) {
         loop2 part = step_split(m, t.outer, chunk, "p", "q");
         step_bind(maybe(m), part.outer, LOOP_PAR); /* after peel that would be hard to prove */
@@ -371,7 +371,7 @@ int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDUL
     return n;
 }
 
-bool schedule_streams(scheduler *m, stmt_id loop, int64_t bytes) {
+bool schedule_streams(scheduler *m, stmt_id loop, int64_t trips, int64_t bytes) {
     ir_access *t;
     uint32_t n = ir_accesses(m->k, loop, &t);
     for (uint32_t i = 0; i < n; i++) {
@@ -379,20 +379,11 @@ bool schedule_streams(scheduler *m, stmt_id loop, int64_t bytes) {
         int64_t one, size = (int64_t)qn_dtype_size(mem->dtype);
         if (t[i].load && schedule_is_arg(m, &t[i]) &&
             schedule_step(m, &t[i], schedule_at(m, loop)->l.var, &one) && one == 1 &&
-            schedule_trips(m, loop) * size >= bytes &&
+            trips >= (bytes + size - 1) / size &&
             sym_lo(m->k->syms, mem->size) > machine_streaming(m->limits) / size)
             return true;
     }
     return false;
-}
-
-/* A sum along a row that streams from memory is made of parts with accumulators of their own, so
- * that pages of all parts may be walked side by side or one part after the other, as the machine
- * likes it, with the same bits. Not where they would not stay in registers. */
-static int sum_parts(scheduler *m, stmt_id loop, int tiles, int rows) {
-    int parts = (int)m->limits->sum_parts;
-    bool fits = parts * tiles * rows <= m->limits->registers / 2 && (tiles == 1 || rows == 1);
-    return fits && schedule_streams(m, loop, parts * m->limits->page) ? parts : 1;
 }
 
 /* Give the tile an accumulator for each of the parts. */
@@ -404,20 +395,15 @@ static void factor_parts(scheduler *m, mem_id tile) {
     step_want(m, part, WANT_UNROLL); /* or the parts' accumulators would have to be in memory */
 }
 
-/* Give each tile that the loop reduces into, in each of `rows` rows, an accumulator a lane, several
- * chains, and parts. Those of several rows come later: m->parts. */
+/* Give each tile that the loop reduces into, in each of `rows` rows, the accumulators that its
+ * grouping says: one a lane, several chains, and parts. Those of several rows come later:
+ * m->parts. */
 static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const mem_id *tile) {
     stmt_id loop = stmt_of(m, l);
-    int64_t n = schedule_trips(m, loop);
-    int ops = schedule_ops(m, loop), chains = ops <= 6 * tiles ? 4 : 2;
-    int parts = sum_parts(m, loop, tiles, rows), sums = parts * tiles;
+    const ir_grouping g = ir_m(m->k, tile[0])->sum;
     int streams = schedule_contiguous(m, loop, schedule_at(m, loop)->l.var);
-    while (chains > 1 &&
-           (n < (int64_t)chains * m->lanes * 4 || chains * sums > m->limits->accumulators ||
-            chains * sums * rows > m->limits->registers / 2))
-        chains /= 2;
-    if (n < 4) return;
-    int step = chains * m->lanes;
+    if (g.lanes < 2) return;
+    int chains = g.chains, parts = g.parts, step = chains * g.lanes;
     int64_t exact;
     if (!sym_is_const(m->k->syms, schedule_at(m, loop)->l.extent, &exact) || exact % step)
         if (!step_pad(maybe(m), l, step)) return;
@@ -431,7 +417,7 @@ static void reduction_loop(scheduler *m, loop_h l, int rows, int tiles, const me
     if (!t.outer.id) return;
     if (page.outer.id && side_by_side(m, rows == 1 && streams == 1))
         step_swap(m, page.outer, t.outer);
-    loop2 vector = split_lanes(m, t.inner, chains);
+    loop2 vector = split_lanes(m, t.inner, g.lanes, chains);
     m->parts = page.outer;
     for (int i = 0; i < tiles; i++) {
         mem_id wide = step_rfactor(maybe(m), tile[i], vector.inner);
@@ -456,29 +442,38 @@ int schedule_contiguous_inside(scheduler *m, stmt_id body, sym own) {
     return n;
 }
 
-/* The only reduction, into tiles beside it, of a body that does nothing else but store the result,
- * or a scan: its loop, 0: none. */
-static stmt_id only_reduction(const scheduler *m, stmt_id loop) {
+/* The only nest, into tiles beside it, of a body that does nothing else but store the result: its
+ * outermost loop, 0: none. */
+static stmt_id only_nest(const scheduler *m, stmt_id loop) {
     stmt_id def = schedule_at(m, loop)->first, red = def;
     while (red && schedule_at(m, red)->kind == STMT_DEF) red = schedule_at(m, red)->next;
     if (red == def || !red || schedule_at(m, red)->kind != STMT_LOOP) return 0;
-    if (schedule_has_inner(m, red)) return 0;
     for (stmt_id s = schedule_at(m, red)->next; s; s = schedule_at(m, s)->next)
         if (schedule_at(m, s)->kind != STMT_STORE) return 0;
     return red;
 }
 
+/* The same of one loop: a reduction, or a scan. */
+static stmt_id only_reduction(const scheduler *m, stmt_id loop) {
+    stmt_id red = only_nest(m, loop);
+    return red && !schedule_has_inner(m, red) ? red : 0;
+}
+
 static bool columns(scheduler *m, loop_chain *c, int i);
 
-/* Does a loop inside a row reduce down columns, as a query's weights do their head's values? Then
- * lanes go across these, not along the sum. */
-static bool reduces_columns(scheduler *m, const loop_chain *c) {
+bool schedule_reduces_columns(scheduler *m, const loop_chain *c, int64_t trips) {
     mem_id tile[SCHEDULE_TILES];
     sym across = var_of(m, c->loop[c->n - 1]);
     stmt_id red = only_reduction(m, c->body);
     return red && schedule_reduced_tiles(m, red, tile) &&
            schedule_contiguous(m, red, across) > schedule_contiguous_inside(m, c->body, across) &&
-           trips_of(m, c->loop[c->n - 1]) >= m->lanes;
+           trips >= m->lanes;
+}
+
+/* Should lanes go across a reduction inside a row, and are its sums in order? */
+static bool goes_across(scheduler *m, const loop_chain *c) {
+    return schedule_reduces_columns(m, c, trips_of(m, c->loop[c->n - 1])) &&
+           schedule_sums_in_order(m, c->body);
 }
 
 /* Loops inside a row, `rows` rows at a time: each vectorized along itself. */
@@ -492,7 +487,7 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         loop_chain c = loop_chain_of(m, stmt_of(m, loop[i]));
         schedule_merge_in_step(m, &c);
         if (schedule_has_inner(m, c.body)) {
-            if (rows > 1 || !reduces_columns(m, &c) || !columns(m, &c, c.n - 1))
+            if (rows > 1 || !goes_across(m, &c) || !columns(m, &c, c.n - 1))
                 row_loops(m, c.body, rows);
             continue;
         }
@@ -501,7 +496,8 @@ static void row_loops(scheduler *m, stmt_id body, int rows) {
         if (!tiles) loop_chain_inward(m, &c, schedule_most_contiguous(m, &c));
         stmt_id inner = stmt_of(m, c.loop[c.n - 1]);
         int64_t pages = machine_pages(m->limits, false);
-        bool streams = schedule_streams(m, inner, pages * m->limits->page);
+        bool streams =
+            schedule_streams(m, inner, schedule_trips(m, inner), pages * m->limits->page);
         bool asks =
             streams && streamed && schedule_ops(m, inner) >= m->limits->memory_ops && !m->copy.id;
         streamed |= streams;
@@ -647,15 +643,23 @@ static bool rows_in_pages(scheduler *m, stmt_id loop, stmt_id red) {
     return false;
 }
 
+int schedule_rows_at_once(scheduler *m, stmt_id body) {
+    stmt_id red = only_nest(m, body);
+    int64_t n;
+    if (!red || !sym_is_const(m->k->syms, schedule_at(m, body)->l.extent, &n)) return 1;
+    loop_chain c = loop_chain_of(m, red);
+    if (schedule_has_inner(m, c.body)) return 1;
+    for (int i = 0; i + 1 < c.n; i++) /* they will be one loop */
+        if (!schedule_in_step(m, stmt_of(m, c.loop[i]), stmt_of(m, c.loop[i + 1]))) return 1;
+    return n % ROWS || n < 8 * ROWS || !rows_in_pages(m, body, red) ? 1 : ROWS;
+}
+
 /* Process several long rows of one reduction at a time: memory streams from as many pages at once,
  * where the hardware prefetcher stops at each, and what all rows share is loaded once. */
 static bool several_rows(scheduler *m, loop_chain *c) {
-    stmt_id red = only_reduction(m, c->body);
     mem_id tile = 0;
-    int64_t n;
     tiles_in(m, c->body, &tile);
-    if (!red || !sym_is_const(m->k->syms, schedule_at(m, c->body)->l.extent, &n)) return false;
-    if (n % ROWS || n < 8 * ROWS || !rows_in_pages(m, c->body, red)) return false;
+    if (schedule_rows_at_once(m, c->body) == 1) return false;
     loop2 t = step_split(m, c->loop[c->n - 1], ROWS, "g", "u");
     if (!t.outer.id) return false;
     step_want(m, t.inner, WANT_UNROLL);
@@ -677,15 +681,21 @@ static bool several_rows(scheduler *m, loop_chain *c) {
     return true;
 }
 
-bool schedule_rows(scheduler *m, stmt_id loop) {
-    loop_chain c = loop_chain_of(m, loop);
+int schedule_across(scheduler *m, const loop_chain *c) {
     int outer = -1, most = 0;
-    for (int i = 0; i < c.n; i++) {
-        int n = contiguous_across(m, c.body, var_of(m, c.loop[i]));
+    mem_id tile;
+    for (int i = 0; i < c->n; i++) {
+        int n = contiguous_across(m, c->body, var_of(m, c->loop[i]));
         if (n > most) most = n, outer = i;
     }
-    sym across = outer < 0 ? SYM_ZERO : var_of(m, c.loop[outer]);
-    if (most > 0 && schedule_contiguous_inside(m, c.body, across) < most && columns(m, &c, outer)) {
+    if (outer < 0 || !tiles_in(m, c->body, &tile)) return -1;
+    return schedule_contiguous_inside(m, c->body, var_of(m, c->loop[outer])) < most ? outer : -1;
+}
+
+bool schedule_rows(scheduler *m, stmt_id loop) {
+    loop_chain c = loop_chain_of(m, loop);
+    int outer = schedule_sums_in_order(m, c.body) ? schedule_across(m, &c) : -1;
+    if (outer >= 0 && columns(m, &c, outer)) {
         widen_root(m, &c, 0);
         parallel(m, c.loop[0]);
         return true;

@@ -179,6 +179,8 @@ step_mark steps_mark(scheduler *m);
 void steps_back(scheduler *m, const step_mark *mark);
 void steps_open(scheduler *m);                  /* of m->k as it is */
 void steps_print(const scheduler *m, str *out); /* a line a step */
+/* Are all sums grouped as was said? Else that counts as a step that was refused. */
+void steps_check_sums(scheduler *m);
 
 /* ---- schedule.c ------------------------------------------------------------------------------ */
 
@@ -222,8 +224,17 @@ bool schedule_has_inner(const scheduler *m, stmt_id loop); /* more than stores i
 /* The tiles that a leaf loop's statements reduce into, each once; 0 where one is no reduction. */
 int schedule_reduced_tiles(const scheduler *m, stmt_id leaf, mem_id tile[SCHEDULE_TILES]);
 
-/* Does a row of what the loop reads, if so long or longer, come from memory? */
-bool schedule_streams(scheduler *m, stmt_id loop, int64_t bytes);
+/* Does a row of what the loop reads, of so many trips, come from memory, and has it so many
+ * bytes? */
+bool schedule_streams(scheduler *m, stmt_id loop, int64_t trips, int64_t bytes);
+/* The number of the chain's loop along which results of its body's reductions are contiguous, if
+ * vectors are to lie across these; -1: along them. */
+int schedule_across(scheduler *m, const loop_chain *c);
+/* Does the chain, a loop of so many trips inside a row, reduce down columns, as a query's weights do
+ * their head's values? Then lanes go across these, not along the sum. */
+bool schedule_reduces_columns(scheduler *m, const loop_chain *c, int64_t trips);
+/* How many rows are reduced at a time. */
+int schedule_rows_at_once(scheduler *m, stmt_id body);
 
 /* Rows of schedulers.h. */
 bool schedule_reduction(scheduler *m, stmt_id loop);
@@ -233,8 +244,20 @@ bool schedule_rows(scheduler *m, stmt_id loop);
  * are what they are to be. */
 void schedule_finish(scheduler *m);
 
+/* ---- grouping.c ------------------------------------------------------------------------------ */
+
+/* Say how the sums of a lowered kernel are grouped on that machine. */
+void schedule_group_sums(kernel *k, const machine *limits);
+bool schedule_sums_said(const kernel *k); /* of any? */
+/* Are all sums below s to be in order, or is nothing said of them? */
+bool schedule_sums_in_order(const scheduler *m, stmt_id s);
+
 /* ---- pipeline.c ------------------------------------------------------------------------------ */
 
+/* Vectors of each loop along a row in a step: chains of its sums. */
+#define PIPELINE_VECTORS 2
+/* Are the chain's rows such that it would pay, as far as can be told before? */
+bool schedule_may_pipeline(scheduler *m, const loop_chain *c);
 /* Pipeline rows: the loops of several rows run as one. false where that does not pay or is not
  * legal, and nothing has changed. */
 bool schedule_pipeline(scheduler *m, loop_chain *c);
@@ -260,6 +283,7 @@ bool schedule_contraction(scheduler *m, stmt_id loop);
 
 /* Split a loop into vectors, to be unrolled, and their lanes. */
 loop2 schedule_vectors(scheduler *m, loop_h l);
+loop2 schedule_lanes_of(scheduler *m, loop_h l, int lanes); /* into vectors of so many */
 /* block_reduction, partial sums moved by vectors; `last` is the loop around what follows the sum,
  * in the last block. false: refused. */
 bool schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h first, loop_h *last);
@@ -269,6 +293,7 @@ void schedule_copy_across(scheduler *m, const loop_chain *c, int deep);
 
 /* ---- attention.c ----------------------------------------------------------------------------- */
 
+bool schedule_is_attention(const scheduler *m, stmt_id loop);
 /* Schedule rows with products inside; false where the loop is none. */
 bool schedule_attention(scheduler *m, stmt_id loop);
 
@@ -277,6 +302,7 @@ bool schedule_attention(scheduler *m, stmt_id loop);
 /* Schedule a contraction over windows, or one that has more loops than rows, columns and a
  * reduction; false where the loop is none. */
 bool schedule_convolution(scheduler *m, stmt_id loop);
+bool schedule_is_convolution(scheduler *m, stmt_id loop); /* of a lowered kernel */
 /* Stage once an iteration of `root`, in the order of the lanes, what lanes gather from strided
  * memory independently of inner loops (the weights of a depthwise convolution). */
 void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes);
@@ -286,6 +312,9 @@ void schedule_gather_once(scheduler *m, loop_h root, loop_h lanes);
 /* Which of `ways` ways to go on, `own` by the scheduler's own judgement? Each of them must group
  * float sums alike. */
 int schedule_choose(scheduler *m, choice_kind kind, int ways, int own);
+
+/* Is the root loop one whose nest NEST_ALONE schedulers are asked for? */
+bool schedule_is_alone(const scheduler *m, stmt_id loop);
 
 /* A schedule under some answers. */
 typedef struct proposal {
@@ -329,7 +358,8 @@ void search_seeds(const kernel *k, const machine *limits, search_taker take, voi
 void search_moves(kernel *k, const char *lines, const machine *limits, search_taker take,
                   void *user);
 /* Apply the lines, leaving out those that are not legal; the others are appended to `legal`, their
- * loops by handles. false: the result cannot be proved sound. */
+ * loops by handles. false: the result cannot be proved sound, or groups a float sum in another way
+ * than the kernel says. */
 bool search_repair(kernel *k, const char *lines, str *legal);
 
 #endif

@@ -98,6 +98,15 @@ static void refused(scheduler *m, const sched_step *s, const char *why, bool exp
     log_line(m->k->ctx, "%s: %s%s: %s", m->k->name, text.s, expected ? "" : " (not foreseen)", why);
 }
 
+/* The scheduler's own answers stand all the same: some schedule there must be. */
+void steps_check_sums(scheduler *m) {
+    str why;
+    str_open_in(&why, &m->k->arena);
+    if (ir_sums_made(m->k, &why)) return;
+    m->refused += m->given.n > 0;
+    if (debug_on(m->k->ctx, 's')) log_line(m->k->ctx, "%s: (not foreseen): %s", m->k->name, why.s);
+}
+
 /* The loops of a step as statements; false where one is no more. */
 static bool resolve(scheduler *m, const sched_step *s, transform_args *a, str *why) {
     for (int i = 0; i < s->loops; i++) {

@@ -22,8 +22,9 @@
  *
  *   The result is the same by associativity and commutativity (sums of floats are reassociated).
  *   Legal where, from the beginning of the loops around r to their end, t is only updated, inside
- *   r, by one statement. The index of w is r*size + t's index, so with several rfactors the first
- *   varies fastest; where t has several elements, all of them are combined. */
+ *   r, by one statement, and of a sum whose grouping is said only where w's elements are its lanes,
+ *   chains or parts (ir/grouping.c). The index of w is r*size + t's index, so with several rfactors
+ *   the first varies fastest; where t has several elements, all of them are combined. */
 #include "transform/transform.h"
 
 /* The size of the tile once it has `times` as many elements, if that stays reasonable. */
@@ -309,7 +310,9 @@ bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why) {
     if (!ir_known_extent(k, loop, &copies)) return ir_refuse(why, "the loop's trips have no bound");
     if (!ir_divisible(k, ir_s(k, p.around)->parent, why)) return false;
     size = ir_m(k, tile)->size;
+    ir_grouping rest[IR_STATES];
     for (int i = 0; i < p.n; i++) {
+        if (!ir_may_spread(k, p.from[i], p.update, loop, &rest[i], why)) return false;
         if (ir_m(k, p.from[i])->size != size)
             return ir_refuse(why, "the state's components differ in size");
         if (!grown(k, p.from[i], copies, &wide, why)) return false;
@@ -318,6 +321,8 @@ bool transform_rfactor(kernel *k, mem_id tile, stmt_id loop, str *why) {
     for (int i = 0; i < p.n; i++) {
         ir_memory m = *ir_m(k, p.from[i]);
         p.to[i] = ir_tile(k, m.scope, m.dtype, sym_mul(k->syms, copies, size));
+        ir_m(k, p.to[i])->sum = rest[i];
+        if (rest[i].lanes) ir_m(k, p.from[i])->sum = (ir_grouping){1, 1, 1, 0};
         expr_id identity = ir_identity(k, u.monoid, i, m.dtype);
         stmt_id def = ir_def(k, ir_s(k, p.around)->parent, p.to[i], identity);
         ir_move(k, def, ir_s(k, p.around)->parent, p.around);

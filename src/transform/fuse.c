@@ -122,6 +122,12 @@ static bool make_adjacent(kernel *k, const accessing *a, const accessing *b, str
     return true;
 }
 
+/* Of a loop that goes on in sums of two loops: where they count otherwise nothing is known. */
+static sym terms_of_both(sym own, sym other) {
+    if (own == SYM_ZERO || other == SYM_ZERO) return own == SYM_ZERO ? other : own;
+    return own == other ? own : SYM_ZERO;
+}
+
 bool transform_fuse_but(kernel *k, stmt_id first, stmt_id second, mem_id but, str *why) {
     if (!same_trips(k, first, second, why)) return false;
     accessing a = {.loop = first}, b = {.loop = second};
@@ -136,11 +142,13 @@ bool transform_fuse_but(kernel *k, stmt_id first, stmt_id second, mem_id but, st
         return false;
     }
     stmt_id rest = ir_s(k, second)->first;
+    sym own = ir_s(k, first)->l.terms, other = ir_s(k, second)->l.terms;
     merge_bodies(k, first, second);
     ir_saved done = ir_save(k);
     take_last_out(k, first, rest);
     bool fine = ir_no_carried_but(k, first, alone, why);
     ir_restore(k, fine ? &done : &unfused);
+    if (fine) ir_s(k, first)->l.terms = terms_of_both(own, other);
     return fine;
 }
 

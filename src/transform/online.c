@@ -20,6 +20,7 @@
  * maximum makes it infinite first.)
  *
  * Legal where fuse would be but for m, and
+ *   - nothing is said of how the sums of weights are grouped;
  *   - i does nothing to m but one update by `max`, and nothing after i stores to it;
  *   - j reads m only in weights: exp or exp2 of (s - m), perhaps multiplied by constants and
  *     parameters, where s is what the same iteration of i compared, under the same mask, so that no
@@ -435,6 +436,7 @@ static bool classify(online *p, mem_id m) {
     stmt_id def = def_of(k, m);
     if (!def || !dtype_is_float(ir_m(k, m)->dtype))
         return ir_refuse(p->why, "what is summed is no tile of floats");
+    if (ir_m(k, m)->sum.lanes) return ir_refuse(p->why, "its grouping is said");
     if (ir_inside(k, def, p->second))
         return !ir_s(k, def)->def.value || starts_at_zero(p, def) ||
                ir_refuse(p->why, "a sum of weights does not start at 0");

@@ -9,7 +9,7 @@
  *
  * Legal where the loop does nothing but one update of an element whose index does not depend on it,
  * by one monoid, and the element is in bounds even where every iteration is masked: what is added
- * is then the identity. Floating sums are reassociated. */
+ * is then the identity. Floating sums are reassociated, so not where their grouping is said. */
 #include "transform/transform.h"
 
 /* The loop's only statement, an update by a monoid; 0: it holds something else. */
@@ -60,7 +60,8 @@ static bool stays_inside(kernel *k, stmt_id loop, const ir_stmt *x, sym valid, s
 bool transform_privatize(kernel *k, stmt_id loop, str *why) {
     stmt_id update = only_update(k, loop, why);
     stmt_id parent = ir_s(k, loop)->parent, behind = ir_s(k, loop)->next;
-    if (!update || !ir_divisible(k, parent, why) || !ir_outside_vectors(k, parent, why))
+    if (!update || !ir_may_regroup(k, update, why) || !ir_divisible(k, parent, why) ||
+        !ir_outside_vectors(k, parent, why))
         return false;
     ir_stmt x = *ir_s(k, update);
     sym valid = invariant_part(k, loop, x.store.valid);

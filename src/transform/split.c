@@ -45,7 +45,9 @@ bool transform_merge(kernel *k, stmt_id outer, stmt_id inner, const char *name, 
     if (!ir_plain(k, extent, why)) return false;
     if (!sym_is_const(s, width, NULL) && keeps_quotient(k, inner, from, m, width))
         return ir_refuse(why, "an index would be divided by a variable extent");
-    ir_s(k, outer)->l = (loop_head){.var = m, .extent = extent, .id = ++k->loops};
+    bool goes_on = o.l.terms == sym_mul(s, i.l.terms, i.l.extent);
+    ir_s(k, outer)->l = (loop_head){
+        .var = m, .extent = extent, .id = ++k->loops, .terms = goes_on ? i.l.terms : SYM_ZERO};
     m = ir_trip(k, outer);
     sym to[2] = {sym_div(s, m, width), sym_mod(s, m, width)};
     while (ir_s(k, inner)->first) {

@@ -12,8 +12,8 @@
  * is associative and commutative, so the result stays (floating sums are reassociated).
  *
  * Legal where r's extent is a constant, its one statement updates by a monoid an element that does
- * not depend on r, by w[r + base] without a mask, and nobody reads w afterwards: its definition
- * stands beside r, and no access comes behind r. */
+ * not depend on r, by w[r + base] without a mask, it is not said how the float sum is grouped, and
+ * nobody reads w afterwards: its definition stands beside r, and no access comes behind r. */
 #include "transform/transform.h"
 
 enum { MOST_FOLDED = 65536 };
@@ -77,7 +77,7 @@ static bool read_loop(kernel *k, stmt_id loop, reduction_tree *f, str *why) {
     for (int i = 0; i < f->store.n; i++)
         if (!read_value(k, f, l.l.var, i, why) || !ends_here(k, loop, f->from[i], why))
             return false;
-    return ir_divisible(k, l.parent, why);
+    return ir_may_regroup(k, l.first, why) && ir_divisible(k, l.parent, why);
 }
 
 /* for r < n { w[r] op= w[r + half] } in front of the loop. */

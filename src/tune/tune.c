@@ -126,12 +126,19 @@ static void add_candidate(tuner *t, const char *lines, uint64_t tree, const sche
     idset_add(&t->trees, tree, ++t->count);
 }
 
+/* The lowered kernel; with a request to regroup it says nothing of how its sums are grouped. */
+static kernel *parse_kernel(const tuner *t) {
+    kernel *k = ir_parse(t->qn, t->q->text);
+    if (k && t->q->regroup) ir_free_sums(k);
+    return k;
+}
+
 /* From text to tree: repaired, hashed, put through the passes, priced. */
 static void consider_work(void *arg) {
     guarded_call *c = arg;
     tuner *t = c->t;
     str legal, tree;
-    c->k = ir_parse(t->qn, t->q->text);
+    c->k = parse_kernel(t);
     if (!c->k) heap_unwind(&t->qn->heap);
     str_open_in(&legal, &c->k->arena);
     str_open_in(&tree, &c->k->arena);
@@ -164,13 +171,13 @@ static bool take_seed(void *user, const char *lines) {
 
 static void seeds_work(void *arg) {
     guarded_call *c = arg;
-    c->k = ir_parse(c->t->qn, c->t->q->text);
+    c->k = parse_kernel(c->t);
     if (c->k) search_seeds(c->k, &c->t->qn->run->limits, take_seed, c->t);
 }
 
 static void moves_work(void *arg) {
     guarded_call *c = arg;
-    c->k = ir_parse(c->t->qn, c->t->q->text);
+    c->k = parse_kernel(c->t);
     if (c->k) search_moves(c->k, c->lines, &c->t->qn->run->limits, take_seed, c->t);
 }
 
@@ -215,7 +222,7 @@ static void compile_work(void *arg) {
     tuner *t = c->t;
     for (int i = 0; i < c->n; i++) {
         str legal;
-        c->k[i] = ir_parse(t->qn, t->q->text);
+        c->k[i] = parse_kernel(t);
         if (!c->k[i]) heap_unwind(&t->qn->heap);
         str_open_in(&legal, &c->k[i]->arena);
         if (c->widen && !tune_widen(c->k[i])) return;

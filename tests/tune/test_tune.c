@@ -381,7 +381,8 @@ static void another_process_uses_what_was_tuned(void) {
         wisdom_record r = w->at[i];
         r.round += 10;
         r.key.threads = 0;
-        r.schedule = "nontemporal a0\n";
+        r.schedule = "nontemporal a0\n"; /* the sums as they were lowered: not as is said */
+        r.regroup = r.regrouped = true;
         wisdom_add(qn, w, &r);
     }
     CHECK_INT(wisdom_save(qn), QN_OK);

@@ -599,10 +599,19 @@ static bool make_nests(block *b, loop_chain *c) {
     return true;
 }
 
+/* Find its rows; false: they are too few, or none with products. */
+static bool takes(const scheduler *m, stmt_id loop, loop_chain *c) {
+    return find_rows(m, loop, c) && schedule_trips(m, c->body) >= m->lanes / 2;
+}
+
+bool schedule_is_attention(const scheduler *m, stmt_id loop) {
+    loop_chain c;
+    return takes(m, loop, &c);
+}
+
 bool schedule_attention(scheduler *m, stmt_id loop) {
     loop_chain c;
-    if (!find_rows(m, loop, &c)) return false;
-    if (schedule_trips(m, c.body) < m->lanes / 2) return false;
+    if (!takes(m, loop, &c)) return false;
     int vectors = block_vectors(m, c.body), trips = (int)m->limits->registers / 2 / vectors;
     block b = {.m = m, .rows = vectors * m->lanes};
     b.trips = trips < 1 ? 1 : trips < PRODUCT_TRIPS ? trips : PRODUCT_TRIPS;

@@ -523,6 +523,7 @@ bool schedule_contraction(scheduler *m, stmt_id loop) {
     p.panel = panel_width(&p);
     if (divisible) choose_words(&p);
     bool few = divisible && contraction_few_rows(&p, schedule_ops(m, schedule_at(m, red)->next));
+    if (!few && !schedule_sums_in_order(m, red)) return false;
     if (!few && !tile_and_pack(&p, divisible, schedule_at(m, red)->next)) return false;
     contraction_share(&p);
     return true;

@@ -12,11 +12,15 @@ enum {                     /* no property of a machine: */
 
 /* ---- pieces that other schedulers use, too --------------------------------------------------- */
 
-loop2 schedule_vectors(scheduler *m, loop_h l) {
-    loop2 t = step_split(m, l, m->lanes, "u", "v");
+loop2 schedule_lanes_of(scheduler *m, loop_h l, int lanes) {
+    loop2 t = step_split(m, l, lanes, "u", "v");
     step_want(m, t.outer, WANT_UNROLL);
     step_want(m, t.inner, WANT_VEC);
     return t;
+}
+
+loop2 schedule_vectors(scheduler *m, loop_h l) {
+    return schedule_lanes_of(m, l, m->lanes);
 }
 
 bool schedule_block_sums(scheduler *m, mem_id tile, loop_h blocks, loop_h first, loop_h *last) {
@@ -311,42 +315,41 @@ static bool build_few_rows(plan *p, int64_t each, int after) {
         !step_accumulate(maybe(m), p->tile, p->nest.row))
         return false;
     loop_h epilogue = m->mades ? m->made[0] : NO_LOOP; /* p->nest.row's second part */
-    loop2 sum = step_split(m, p->sum, m->lanes, "kr", "v");
+    int lanes = ir_m(m->k, p->tile)->sum.lanes;
+    loop2 sum = step_split(m, p->sum, lanes, "kr", "v");
     step_want(m, sum.inner, WANT_VEC);
     mem_id wide = step_rfactor(maybe(m), p->tile, sum.inner);
     if (!wide) return false;
-    loop_h lanes = m->made[0], elements = m->mades > 1 ? m->made[1] : NO_LOOP;
+    loop_h each_lane = m->made[0], elements = m->mades > 1 ? m->made[1] : NO_LOOP;
     step_swap(m, sum.inner, p->nest.row);
     step_swap(m, sum.inner, column.inner);
-    step_swap(m, lanes, elements);
-    step_transform_layout(m, wide, m->lanes);
+    step_swap(m, each_lane, elements);
+    step_transform_layout(m, wide, lanes);
     step_bind(m, sum.inner, LOOP_VEC);
-    step_bind(m, lanes, LOOP_VEC);
+    step_bind(m, each_lane, LOOP_VEC);
     step_bind(m, elements, LOOP_UNROLL);
     step_bind(m, p->nest.row, LOOP_UNROLL);
     if (after < LONG_EPILOGUE) step_bind(m, epilogue, LOOP_UNROLL);
     return true;
 }
 
-/* Few rows, and both operands contiguous along the reduction (a dot product): lanes go along it.
- * Each vector of a column is loaded once, in place, for all rows, and nothing is packed; the lanes
- * are summed at the end, and the epilogue is scalar, so it must not be long. false: no such
+/* Few rows, and both operands contiguous along the reduction (a dot product): lanes go along it,
+ * where the sum's grouping says so (schedule/grouping.c). Each vector of a column is loaded once,
+ * in place, for all rows, and nothing is packed; the lanes are summed at the end. false: no such
  * product. */
 bool contraction_few_rows(plan *p, int after) {
     scheduler *m = p->m;
     kernel *k = m->k;
     int64_t r, n, deep;
-    if (p->word > 1 || p->panel || contraction_step(p, p->a, p->sum) != 1 ||
-        contraction_step(p, p->b, p->sum) != 1)
-        return false;
+    const int lanes = ir_m(k, p->tile)->sum.lanes;
+    if (lanes < 2 || p->word > 1 || p->panel) return false;
     if (!sym_is_const(k->syms, extent_of(m, p->nest.row), &r) ||
         !sym_is_const(k->syms, extent_of(m, p->nest.column), &n) ||
         !sym_is_const(k->syms, extent_of(m, p->sum), &deep))
         return false;
-    if (r > m->limits->dot_rows || deep < (int64_t)m->lanes * m->lanes || deep % m->lanes ||
-        r * after > deep)
-        return false;
+    if (deep % lanes) return false;
     int64_t each = (m->limits->registers - 4) / r;
+    if (each < 1) each = 1; /* other machines group sums of more rows so */
     if (each > m->limits->epilogue_streams) each = m->limits->epilogue_streams;
     while (each > 1 && n % each) each--;
     if (build_few_rows(p, each, after) && n * deep * p->size > machine_second(m->limits))

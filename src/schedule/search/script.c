@@ -261,9 +261,9 @@ bool script_names(const kernel *k, const char *lines, str *out, str *why) {
     cleanup_push(&k->ctx->heap, &c, close_clone, copy);
     script_open(&r, copy);
     str_add(out, "");
-    int refused = script_read(&r, lines, &s, out, why);
+    bool legal = !script_read(&r, lines, &s, out, why) && ir_sums_made(copy, why);
     cleanup_run(&k->ctx->heap, &c);
-    return !refused;
+    return legal;
 }
 
 int script_apply(kernel *k, const char *lines, str *why) {

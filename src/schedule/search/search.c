@@ -16,8 +16,9 @@
  *
  * A change can make later steps illegal: those on loops that a step which is gone had made, and
  * others. So a candidate is repaired: what cannot be applied is left out, and the rest is the
- * schedule. Two candidates with the same tree are the same. The order of moves is fixed, so that a
- * search can be resumed on another day. */
+ * schedule, unless it groups a float sum in another way than the kernel says (ir/grouping.c). Two
+ * candidates with the same tree are the same. The order of moves is fixed, so that a search can be
+ * resumed on another day. */
 #include "schedule/search/script.h"
 
 enum {
@@ -38,6 +39,7 @@ bool search_repair(kernel *k, const char *lines, str *legal) {
     script_read(&r, lines, &s, NULL, NULL);
     script_print(&s, k, legal);
     ir_verdict verdict = ir_verify(k, NULL);
+    if (!ir_sums_made(k, NULL)) return false;
     return verdict == VERDICT_SOUND || (verdict != VERDICT_BROKEN && verdict == before);
 }
 

@@ -1,0 +1,216 @@
+/* grouping.c - how the float sums of a lowered kernel are grouped (ir_grouping): the one place
+ * where that is decided, from facts of the processor's model and from sizes, before any schedule.
+ *
+ * Schedulers read the field of the tile and make what it says. So no rate, price, answer or
+ * measurement has a say in it, and a schedule that would add in another order is refused
+ * (ir/grouping.c). What is decided is who gets the lanes of vectors:
+ *
+ *   along the sum      its terms are contiguous: an accumulator for each lane, several chains of
+ *                      vectors to hide the latency of additions, fewer where a row is short or they
+ *                      would not stay in registers; in parts where a long row streams from memory,
+ *                      so that pages of all parts may be walked side by side or one part after the
+ *                      other, as the machine likes it. Rows that are pipelined have two chains.
+ *   across it          results are contiguous: each of them in order. So are products, but for a
+ *                      few rows of which both operands lie along the sum.
+ *
+ * Nothing is said of rows with products inside, of convolutions, which order their loops by the
+ * size of their tiles, of dot instructions, and of devices with work groups: their schedulers
+ * decide by facts alone, too, but as they go. */
+#include "schedule/schedule.h"
+
+static const ir_grouping in_order = {1, 1, 1, 0};
+
+/* Say it of all components of the statement's state, if it merges into tiles by a monoid. */
+static void say_of(kernel *k, stmt_id s, ir_grouping g) {
+    const ir_stmt *x = ir_s(k, s);
+    if (x->kind != STMT_STORE || !monoid_commutes(x->monoid)) return;
+    for (int i = 0; i < x->n; i++)
+        if (ir_m(k, x->store.mem[i])->scope != MEM_ARG) ir_m(k, x->store.mem[i])->sum = g;
+}
+
+static void say_below(kernel *k, stmt_id top, ir_grouping g) {
+    for (stmt_id s = top; s; s = ir_next(k, s, top)) say_of(k, s, g);
+}
+
+bool schedule_sums_in_order(const scheduler *m, stmt_id top) {
+    for (stmt_id s = top; s; s = ir_next(m->k, s, top)) {
+        const ir_stmt *x = schedule_at(m, s);
+        if (x->kind != STMT_STORE || !monoid_commutes(x->monoid)) continue;
+        ir_grouping g = ir_m(m->k, x->store.mem[0])->sum;
+        if (g.parts > 1 || g.chains > 1 || g.lanes > 1) return false;
+    }
+    return true;
+}
+
+/* ---- along the sum --------------------------------------------------------------------------- */
+
+/* The innermost loop of a chain once those in step with it are merged with it. */
+typedef struct merged {
+    int64_t trips;
+    bool constant;
+    int n; /* loops */
+} merged;
+
+static merged merged_of(scheduler *m, const loop_chain *c) {
+    merged x = {1, true, 0};
+    for (int i = c->n - 1; i >= 0; i--) {
+        stmt_id l = stmt_of(m, c->loop[i]);
+        if (x.n && !schedule_in_step(m, l, stmt_of(m, c->loop[i + 1]))) break;
+        x.constant &= sym_is_const(m->k->syms, extent_of(m, c->loop[i]), NULL);
+        if (__builtin_mul_overflow(x.trips, schedule_trips(m, l), &x.trips)) x.trips = INT64_MAX;
+        x.n++;
+    }
+    return x;
+}
+
+static int parts_of(scheduler *m, stmt_id loop, int64_t trips, int sums, bool alone) {
+    int parts = (int)m->limits->sum_parts;
+    bool fits = parts * sums <= m->limits->registers / 2 && alone;
+    return fits && schedule_streams(m, loop, trips, parts * m->limits->page) ? parts : 1;
+}
+
+/* The sums of a loop along a row, `rows` rows at a time. */
+static void say_along(scheduler *m, const loop_chain *c, int rows) {
+    mem_id tile[SCHEDULE_TILES];
+    stmt_id loop = c->body;
+    int tiles = schedule_reduced_tiles(m, loop, tile);
+    merged x = merged_of(m, c);
+    if (!tiles || x.trips < 4) return;
+    int chains = schedule_ops(m, loop) <= 6 * tiles ? 4 : 2;
+    int parts = parts_of(m, loop, x.trips, tiles * rows, tiles == 1 || rows == 1);
+    int sums = parts * tiles;
+    while (chains > 1 &&
+           (x.trips < (int64_t)chains * m->lanes * 4 || chains * sums > m->limits->accumulators ||
+            chains * sums * rows > m->limits->registers / 2))
+        chains /= 2;
+    int64_t step = (int64_t)chains * m->lanes, whole = (x.trips + step - 1) / step * step;
+    if (!x.constant || whole % (parts * step)) parts = 1;
+    say_below(m->k, loop, (ir_grouping){(uint16_t)parts, (uint16_t)chains, (uint16_t)m->lanes, 0});
+}
+
+static void say_row_loops(scheduler *m, stmt_id body, int rows) {
+    for (stmt_id s = schedule_at(m, body)->first; s; s = schedule_at(m, s)->next) {
+        if (schedule_at(m, s)->kind != STMT_LOOP) continue;
+        loop_chain c = loop_chain_of(m, s);
+        if (!schedule_has_inner(m, c.body))
+            say_along(m, &c, rows);
+        else if (rows > 1 || !schedule_reduces_columns(m, &c, merged_of(m, &c).trips))
+            say_row_loops(m, c.body, rows);
+    }
+}
+
+static void say_pipelined(scheduler *m, stmt_id row) {
+    for (stmt_id s = schedule_at(m, row)->first; s; s = schedule_at(m, s)->next)
+        if (schedule_at(m, s)->kind == STMT_LOOP)
+            say_below(m->k, s, (ir_grouping){1, PIPELINE_VECTORS, (uint16_t)m->lanes, 0});
+}
+
+static void say_rows(scheduler *m, stmt_id loop) {
+    loop_chain c = loop_chain_of(m, loop);
+    say_below(m->k, loop, in_order);
+    if (schedule_across(m, &c) >= 0) return;
+    if (schedule_may_pipeline(m, &c))
+        say_pipelined(m, c.body);
+    else
+        say_row_loops(m, c.body, schedule_rows_at_once(m, c.body));
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* The last of the output's loops of that side, merged with those in step; *runs: how many loops are
+ * left of the side. */
+static merged side_of(scheduler *m, const contraction *x, contraction_side side, int *runs) {
+    loop_chain c = {.n = 0};
+    *runs = 0;
+    for (int i = 0; i < x->outs; i++) {
+        if (x->loop[i].side != side) continue;
+        loop_h l = loop_of(m, x->loop[i].at);
+        *runs += !c.n || !schedule_in_step(m, stmt_of(m, c.loop[c.n - 1]), stmt_of(m, l));
+        c.loop[c.n++] = l;
+    }
+    return merged_of(m, &c);
+}
+
+/* Are the columns on the first factor's side: does the result step by one along them? */
+static bool columns_first(scheduler *m, const contraction *x) {
+    bool first = false;
+    for (int i = 0; i < x->outs; i++) {
+        int64_t step;
+        sym rest, index = schedule_at(m, x->epilogue)->store.index;
+        sym var = schedule_at(m, x->loop[i].at)->l.var;
+        if (sym_split(m->k->syms, index, var, &step, &rest) && step == 1)
+            first = x->loop[i].side == SIDE_FIRST;
+    }
+    return first;
+}
+
+/* May it go by a dot instruction, which adds in an order of its own? */
+static bool by_words(const scheduler *m, const contraction *x) {
+    int sum = ir_m(m->k, x->tile)->dtype, row = -1;
+    for (int i = 0; i < 2 && row < 0; i++)
+        row = ir_dot_of(ir_m(m->k, x->of[i].mem)->dtype, ir_m(m->k, x->of[!i].mem)->dtype, sum);
+    return row >= 0 && m->limits->dots >> row & 1;
+}
+
+/* Few rows, of which both operands are contiguous along the sum (a dot product): each vector of a
+ * column is loaded once, in place, for all rows. The result is scalar, so what follows the sum must
+ * not be long. */
+static bool lanes_along(scheduler *m, const contraction *x, merged rows, merged columns,
+                        merged deep) {
+    const contraction_loop *sum = &x->loop[x->loops - 1];
+    for (int f = 0; f < 2; f++)
+        if (!sum->fixed[f] || sum->step[f] != 1) return false;
+    return rows.constant && columns.constant && deep.constant && deep.n == x->loops - x->outs &&
+           rows.trips <= m->limits->dot_rows && deep.trips >= (int64_t)m->lanes * m->lanes &&
+           deep.trips % m->lanes == 0 && rows.trips * schedule_ops(m, x->epilogue) <= deep.trips;
+}
+
+/* false: it is no product for schedule_contraction or schedule_convolution. */
+static bool say_product(scheduler *m, stmt_id loop) {
+    contraction x;
+    if (!contraction_of(m->k, loop, &x) || !x.epilogue || !x.of[0].loads || !x.of[1].loads)
+        return false;
+    if (schedule_is_convolution(m, loop)) return true;
+    bool swapped = columns_first(m, &x);
+    int row_runs, column_runs;
+    merged rows = side_of(m, &x, swapped ? SIDE_SECOND : SIDE_FIRST, &row_runs);
+    merged columns = side_of(m, &x, swapped ? SIDE_FIRST : SIDE_SECOND, &column_runs);
+    if (!row_runs || column_runs != 1) return false;
+    if (by_words(m, &x)) return true;
+    loop_chain c = loop_chain_of(m, x.reduction);
+    bool lanes = lanes_along(m, &x, rows, columns, merged_of(m, &c));
+    say_below(m->k, loop, lanes ? (ir_grouping){1, 1, (uint16_t)m->lanes, 0} : in_order);
+    return true;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+bool schedule_sums_said(const kernel *k) {
+    for (mem_id i = 1; i < k->mems; i++)
+        if (ir_m(k, i)->sum.lanes) return true;
+    return false;
+}
+
+void schedule_group_sums(kernel *k, const machine *limits) {
+    scheduler m = {.k = k, .limits = limits};
+    if (limits->members > 1) return;
+    m.lanes = schedule_lanes(&m);
+    bool alone = true;
+    for (stmt_id s = schedule_at(&m, k->root)->first; s; s = schedule_at(&m, s)->next)
+        if (schedule_at(&m, s)->kind == STMT_LOOP) {
+            loop_chain c = loop_chain_of(&m, s);
+            mem_id tile[SCHEDULE_TILES];
+            bool leaf = !schedule_has_inner(&m, c.body);
+            if (leaf && schedule_reduced_tiles(&m, c.body, tile)) {
+                say_below(k, k->root, in_order);
+                say_row_loops(&m, k->root, 1);
+                break;
+            }
+            if (leaf) continue;
+            bool first = alone && schedule_is_alone(&m, s);
+            alone = false;
+            if (first && (schedule_is_attention(&m, s) || say_product(&m, s))) continue;
+            say_rows(&m, s);
+        }
+    ir_number_terms(k);
+}

@@ -1,0 +1,328 @@
+/* test_grouping.c - how float sums are grouped: a field of the lowered kernel, decided from facts
+ * and sizes, printed and parsed, that schedulers make and transforms keep. The oracle of a result
+ * is the sum in that grouping, added up here term by term. */
+#include "ir_cases.h"
+#include "schedule/schedule.h"
+#include "schedule/search/script.h"
+
+static machine limits = {.page_parallel_read_gain = 150,
+                         .page_parallel_gain = 150,
+                         .vector_bytes = 32,
+                         .registers = 16,
+                         .accumulators = 8,
+                         .sum_parts = 4,
+                         .dot_rows = 12,
+                         .page = 4096,
+                         .l1 = 32 << 10,
+                         .l2 = 1 << 20,
+                         .l3 = 8 << 20,
+                         .threads = 2};
+
+static const int64_t no_dim[1];
+
+/* %s: what is said of the sum. */
+static const char line[] = "kernel \"line\" {\n  arg a0 f32[1] write\n  reg t0 f32[1]%s\n"
+                           "  arg a1 f32[7680] read\n  def t0 = f32(0)\n"
+                           "  for r0 < 7680 {\n    t0[0] += a1[r0]\n  }\n"
+                           "  a0[0] = t0[0]\n}\n";
+static const char rows[] = "kernel \"rows\" {\n  arg a0 f32[3] write\n  reg t0 f32[1]%s\n"
+                           "  arg a1 f32[7680] read\n  for i0 < 3 {\n    def t0 = f32(0)\n"
+                           "    for r0 < 2560 {\n      t0[0] += a1[2560*i0 + r0]\n    }\n"
+                           "    a0[i0] = t0[0]\n  }\n}\n";
+static const char pages[] = "kernel \"pages\" {\n  arg a0 f32[32] write\n  reg t0 f32[1]%s\n"
+                            "  arg a1 f32[81920] read\n  for i0 < 32 {\n    def t0 = f32(0)\n"
+                            "    for r0 < 2560 {\n      t0[0] += a1[2560*i0 + r0]\n    }\n"
+                            "    a0[i0] = t0[0]\n  }\n}\n";
+static const char columns[] = "kernel \"columns\" {\n  arg a0 f32[30] write\n  reg t0 f32[1]%s\n"
+                              "  arg a1 f32[7680] read\n  for i0 < 30 {\n    def t0 = f32(0)\n"
+                              "    for r0 < 256 {\n      t0[0] += a1[i0 + 30*r0]\n    }\n"
+                              "    a0[i0] = t0[0]\n  }\n}\n";
+static const char few_rows[] = "kernel \"few\" {\n  arg a0 f32[15] write\n  reg t0 f32[1]%s\n"
+                               "  arg a1 f32[7680] read\n  arg a2 f32[1536] read\n"
+                               "  for i0 < 3 {\n    for i1 < 5 {\n      def t0 = f32(0)\n"
+                               "      for r0 < 512 {\n"
+                               "        t0[0] += mul(a1[512*i1 + r0], a2[512*i0 + r0])\n      }\n"
+                               "      a0[5*i0 + i1] = t0[0]\n    }\n  }\n}\n";
+
+static const char *with(const char *text, const char *grouping) {
+    static char out[2][1024];
+    static int turn;
+    turn = !turn;
+    snprintf(out[turn], sizeof out[turn], text, grouping);
+    return out[turn];
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void a_grouping_is_printed_and_parsed(void) {
+    static const char *const said[] = {"", " sum in order", " sum lanes 8", " sum chains 2",
+                                       " sum parts 4 chains 2 lanes 16"};
+    for (size_t i = 0; i < COUNT_OF(said); i++) {
+        kernel *k = parse(with(rows, said[i]));
+        check_text(__LINE__, k, with(rows, said[i]));
+        ir_close(k);
+    }
+    static const char *const wrong[] = {" sum",          " sum lanes 1",          " sum lanes 2000",
+                                        " sum in lanes", " sum lanes 8 chains 2", " sum reg"};
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        if (ir_parse(&ctx, with(rows, wrong[i]))) FAIL("parsed: %s", wrong[i]);
+        ctx.code = QN_OK;
+    }
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+static void said_of(const char *text, const machine *m, const char *expected) {
+    kernel *k = parse(with(text, ""));
+    schedule_group_sums(k, m);
+    check_text(__LINE__, k, with(text, expected));
+    ir_close(k);
+}
+
+static void a_sum_is_grouped_by_facts_and_sizes(void) {
+    machine small = limits, wide = limits;
+    said_of(rows, &limits, " sum chains 4 lanes 8");
+    small.l2 = 4 << 10; /* it streams: four parts, of two chains each for 8 accumulators */
+    said_of(line, &small, " sum parts 4 chains 2 lanes 8");
+    said_of(pages, &limits, " sum chains 2 lanes 8"); /* four rows at a time, in 8 registers */
+    said_of(columns, &limits, " sum in order");
+    said_of(few_rows, &limits, " sum lanes 8");
+    wide.vector_bytes = 64, wide.registers = 32;
+    said_of(line, &wide, " sum chains 4 lanes 16");
+    wide.dot_rows = 2;
+    said_of(few_rows, &wide, " sum in order");
+}
+
+static void rates_have_no_say(void) {
+    machine other = limits;
+    machine_field x;
+    for (int i = 0; machine_field_at(i, &x); i++)
+        if (x.kind == MACHINE_RATE) *machine_value(&other, &x) = x.most;
+    said_of(rows, &other, " sum chains 4 lanes 8");
+    said_of(few_rows, &other, " sum lanes 8");
+}
+
+/* ---- making it ------------------------------------------------------------------------------- */
+
+typedef struct grouped {
+    int parts, chains, lanes;
+} grouped;
+
+/* The terms first, first + step, .. of a sum grouped so. */
+static float added(const float *a, const float *b, int n, int step, grouped g) {
+    static float part[64][64][64];
+    volatile float sum = 0;
+    memset(part, 0, sizeof part);
+    for (int i = 0; i < n; i++) {
+        int p = i / (n / g.parts), at = i % (n / g.parts);
+        volatile float term = b ? a[i * step] * b[i * step] : a[i * step];
+        float *to = &part[p][at / g.lanes % g.chains][at % g.lanes];
+        *to = *to + term;
+    }
+    for (int v = 0; v < g.lanes; v++) {
+        volatile float lane = 0;
+        for (int u = 0; u < g.chains; u++) {
+            volatile float chain = 0;
+            for (int p = 0; p < g.parts; p++) chain = chain + part[p][u][v];
+            lane = lane + chain;
+        }
+        sum = sum + lane;
+    }
+    return sum;
+}
+
+/* Schedule it with that grouping said, and compare each result. */
+static void makes(const char *text, grouped g, int results, int n, int next, int step, bool times) {
+    static float a[81920], b[1536], out[64];
+    char said[64] = " sum";
+    uint64_t seed = 5;
+    for (int i = 0; i < (int)COUNT_OF(a); i++) a[i] = (float)(test_uniform(&seed) - 0.4);
+    for (int i = 0; i < (int)COUNT_OF(b); i++) b[i] = (float)(test_uniform(&seed) - 0.4);
+    if (g.parts * g.chains * g.lanes == 1) strcat(said, " in order");
+    if (g.parts > 1) sprintf(said + strlen(said), " parts %d", g.parts);
+    if (g.chains > 1) sprintf(said + strlen(said), " chains %d", g.chains);
+    if (g.lanes > 1) sprintf(said + strlen(said), " lanes %d", g.lanes);
+    kernel *k = parse(with(text, said));
+    str lines, why;
+    str_open(&lines, &ctx.heap);
+    str_open(&why, &ctx.heap);
+    str_add(&lines, "");
+    schedule_default(k, &limits, &lines);
+    if (transform_lines(k, lines.s, &why) < 0) FAIL("%s", why.s);
+    if (!ir_sums_made(k, &why)) FAIL("%s: %s by\n%s", said, why.s, lines.s);
+    void *arg[] = {out, a, b};
+    char error[200];
+    if (!interp_run(k, false, no_dim, arg, error)) FAIL("%s", error);
+    for (int i = 0; i < results; i++) {
+        int row = times ? i % 5 : i, column = times ? i / 5 : 0;
+        float expected = added(a + row * next, times ? b + column * next : NULL, n, step, g);
+        if (memcmp(&expected, &out[i], sizeof expected))
+            FAIL("%s: [%d] is %.9g, not %.9g, by\n%s", said, i, (double)out[i], (double)expected,
+                 lines.s);
+    }
+    str_free(&why);
+    str_free(&lines);
+    ir_close(k);
+}
+
+/* Also groupings that no default would say: on this machine each sum has one. */
+static void schedules_make_what_is_said(void) {
+    static const grouped g[] = {{1, 1, 1}, {1, 1, 8}, {1, 4, 8}, {1, 2, 8},  {4, 2, 8},
+                                {2, 1, 8}, {4, 1, 8}, {1, 2, 4}, {1, 1, 16}, {2, 2, 16}};
+    for (size_t i = 0; i < COUNT_OF(g); i++) {
+        makes(line, g[i], 1, 7680, 0, 1, false);
+        makes(rows, g[i], 3, 2560, 2560, 1, false);
+        makes(pages, g[i], 32, 2560, 2560, 1, false);
+        makes(columns, g[i], 30, 256, 1, 30, false);
+        if (g[i].parts * g[i].chains == 1) makes(few_rows, g[i], 15, 512, 512, 1, true);
+    }
+}
+
+static void only_sums_of_two_chains_are_pipelined(void) {
+    static const char *const said[] = {" sum chains 2 lanes 8", " sum chains 4 lanes 8"};
+    static const char centred[] =
+        "kernel \"centred\" {\n  arg a0 f32[8192] write\n  reg t0 f32[1]%s\n"
+        "  arg a1 f32[8192] read\n  for i0 < 128 {\n    def t0 = f32(0)\n"
+        "    for r0 < 64 {\n      t0[0] += exp(a1[64*i0 + r0])\n    }\n"
+        "    for i1 < 64 {\n      a0[64*i0 + i1] = div(exp(a1[64*i0 + i1]), t0[0])\n    }\n  "
+        "}\n}\n";
+    for (int i = 0; i < 2; i++) {
+        kernel *k = parse(with(centred, said[i]));
+        str lines;
+        str_open(&lines, &ctx.heap);
+        str_add(&lines, "");
+        schedule_default(k, &limits, &lines);
+        bool pipelined = strstr(lines.s, "shift") != NULL;
+        CHECK_INT(pipelined, !i);
+        str_free(&lines);
+        ir_close(k);
+    }
+}
+
+/* ---- keeping it ------------------------------------------------------------------------------ */
+
+/* Does the schedule make what is said of the sum? */
+static bool keeps(const char *text, const char *said, const char *lines) {
+    kernel *k = parse(with(text, said));
+    bool kept = script_apply(k, lines, NULL) >= 0;
+    ir_close(k);
+    return kept;
+}
+
+static void no_schedule_regroups_a_sum(void) {
+    static const struct {
+        const char *said, *lines;
+        bool keeps;
+    } at[] = {
+        {" sum in order", "split r0 8 -> o v\n", true},
+        {" sum in order", "split r0 8 -> o v\nrfactor t0 v\n", false},
+        {" sum in order", "split r0 8 -> o v\nrfactor t0 o\n", false},
+        {" sum in order", "split r0 8 -> o v\nswap o v\n", false},
+        {" sum in order", "split r0 8 -> o v\nswap o v\nswap v o\n", true},
+        {" sum in order", "split r0 8 -> o v\nvec v\n", false},
+        {" sum in order", "split r0 8 -> o v\nunroll v\n", true},
+        {" sum in order", "privatize r0\n", false},
+        {" sum in order", "split r0 8 -> o v\nmerge o v -> m\nsplit m 4 -> p q\nswap p q\n", false},
+        {" sum lanes 8", "split r0 8 -> o v\n", false},
+        {" sum lanes 8", "split r0 8 -> o v\nrfactor t0 v\n", true},
+        {" sum lanes 8", "split r0 8 -> o v\nswap o v\nrfactor t0 v\n", true},
+        {" sum lanes 8", "split r0 320 -> v o\nrfactor t0 v\n", false}, /* eight, but far apart */
+        {" sum lanes 8", "split r0 16 -> o v\nrfactor t0 v\n", false},
+        {" sum lanes 8", "split r0 8 -> o v\nrfactor t0 v\ntree_reduce v_1\n", false},
+        {" sum chains 2 lanes 8", "split r0 16 -> o w\nsplit w 8 -> u v\nrfactor t0 v\n", false},
+        {" sum chains 2 lanes 8",
+         "split r0 16 -> o w\nsplit w 8 -> u v\nrfactor t0 v\nrfactor t1 u\n", true},
+        {" sum chains 2 lanes 8",
+         "split r0 16 -> o w\nsplit w 8 -> u v\nrfactor t0 u\nrfactor t1 v\n", false},
+        {" sum parts 2 lanes 8",
+         "split r0 1280 -> s l\nsplit l 8 -> o v\nswap s o\nrfactor t0 v\nrfactor t1 s\n", true},
+        {" sum parts 2 lanes 8",
+         "split r0 8 -> o v\nsplit o 2 -> p s\nrfactor t0 v\nrfactor t1 s\n", false},
+    };
+    for (size_t i = 0; i < COUNT_OF(at); i++) {
+        if (keeps(rows, at[i].said, at[i].lines) != at[i].keeps)
+            FAIL("%s: %s\n%s", at[i].said, at[i].keeps ? "refused" : "taken", at[i].lines);
+        if (!keeps(rows, "", at[i].lines)) FAIL("nothing is said, and refused:\n%s", at[i].lines);
+    }
+}
+
+static void what_any_order_merges_alike_may_be_regrouped(void) {
+    static const char most[] = "kernel \"most\" {\n  arg a0 f32[1] write\n  reg t0 f32[1]%s\n"
+                               "  arg a1 f32[64] read\n  def t0 = f32(-inf)\n"
+                               "  for r0 < 64 {\n    t0[0] max= a1[r0]\n  }\n"
+                               "  a0[0] = t0[0]\n}\n";
+    static const char count[] = "kernel \"count\" {\n  arg a0 i32[1] write\n  reg t0 i32[1]%s\n"
+                                "  arg a1 i32[64] read\n  def t0 = i32(0)\n"
+                                "  for r0 < 64 {\n    t0[0] += a1[r0]\n  }\n"
+                                "  a0[0] = t0[0]\n}\n";
+    CHECK(keeps(most, " sum in order", "split r0 4 -> o v\nrfactor t0 o\n"));
+    CHECK(keeps(count, " sum lanes 8", "split r0 4 -> o v\nrfactor t0 o\n"));
+}
+
+/* ---- searching ------------------------------------------------------------------------------- */
+
+typedef struct tried {
+    const char *text;
+    int all, sound, factored;
+} tried;
+
+/* A candidate that is left has the sum's bits. */
+static bool try_one(void *user, const char *lines) {
+    tried *t = user;
+    static float a[7680], b[1536], out[64];
+    uint64_t seed = 5;
+    grouped g = {1, 4, 8};
+    str legal;
+    for (int i = 0; i < (int)COUNT_OF(a); i++) a[i] = (float)(test_uniform(&seed) - 0.4);
+    str_open(&legal, &ctx.heap);
+    str_add(&legal, "");
+    kernel *k = parse(t->text);
+    t->all++;
+    if (search_repair(k, lines, &legal)) {
+        void *arg[] = {out, a, b};
+        char error[200];
+        t->sound++;
+        t->factored += strstr(legal.s, "rfactor") != NULL;
+        if (!interp_run(k, false, no_dim, arg, error)) FAIL("%s", error);
+        for (int i = 0; i < 3; i++) {
+            float expected = added(a + i * 2560, NULL, 2560, 1, g);
+            if (memcmp(&expected, &out[i], sizeof expected)) FAIL("regrouped by\n%s", legal.s);
+        }
+    }
+    str_free(&legal);
+    ir_close(k);
+    return true;
+}
+
+static void a_search_proposes_no_other_grouping(void) {
+    tried t = {.text = with(rows, " sum chains 4 lanes 8")};
+    static char kept[1024];
+    snprintf(kept, sizeof kept, "%s", t.text);
+    t.text = kept;
+    str lines;
+    str_open(&lines, &ctx.heap);
+    str_add(&lines, "");
+    kernel *k = parse(t.text);
+    search_seeds(k, &limits, try_one, &t);
+    schedule_default(k, &limits, &lines);
+    search_moves(k, lines.s, &limits, try_one, &t);
+    CHECK(t.sound > 10 && t.sound == t.factored && t.sound < t.all);
+    str_free(&lines);
+    ir_close(k);
+}
+
+static void all(void) {
+    RUN(a_grouping_is_printed_and_parsed);
+    RUN(a_sum_is_grouped_by_facts_and_sizes);
+    RUN(rates_have_no_say);
+    RUN(schedules_make_what_is_said);
+    RUN(only_sums_of_two_chains_are_pipelined);
+    RUN(no_schedule_regroups_a_sum);
+    RUN(what_any_order_merges_alike_may_be_regrouped);
+    RUN(a_search_proposes_no_other_grouping);
+}
+
+int main(int argc, char **argv) {
+    machine_complete(&limits);
+    return run_raising(argc, argv, all);
+}
