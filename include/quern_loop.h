@@ -169,6 +169,15 @@ static inline qn_code qn_vmap_run(qn_ctx *qn, const qn_vmap_call *c, qn_tensor *
     if (code == QN_OK) code = qn_vmap(c->n_out, one, c->out_axes, n, example, input, axis, results);
     for (int i = 0; code == QN_OK && i < c->n_out; i++) qn_keep(results[i]);
     if (scope) qn_scope_end(qn, scope);
+    if (code != QN_OK) return code;
+    for (int i = 0; i < c->n_out; i++) { /* from now on the caller's scope's */
+        qn_tensor *kept = results[i];
+        scope = qn_scope_begin(qn);
+        results[i] = scope ? qn_scope_return(qn, scope, kept) : 0;
+        qn_release(kept);
+    }
+    code = qn_loop_made(qn, code, c->n_out, results);
+    if (code != QN_OK) qn_loop_drop(c->n_out, results);
     return code;
 }
 
