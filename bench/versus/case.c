@@ -94,6 +94,9 @@ static void list_inputs(const vs_case *c, int64_t *n) {
     case VS_MAX_POOL_GRAD:
         n[0] = d[0] * d[1] * d[2] * d[2];
         break;
+    case VS_FFT:
+        n[0] = 2 * d[0] * d[1];
+        break;
     case VS_CHOLESKY:
     case VS_INV:
     case VS_QR:

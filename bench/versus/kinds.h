@@ -54,6 +54,8 @@ X(BATCH_NORM_GRAD, "batch_norm_grad", 24.0 * IMAGES, 2 * IMAGES, IMAGES, IMAGES)
 X(MAX_POOL, "max_pool", POOLED *d[3] * d[3], IMAGES, POOLED, POOLED)
 X(AVG_POOL, "avg_pool", POOLED *d[3] * d[3], IMAGES, POOLED, POOLED)
 X(MAX_POOL_GRAD, "max_pool_grad", 3.0 * POOLED * d[3] * d[3], IMAGES + POOLED, IMAGES, IMAGES)
+/* d = {rows, length}: complex numbers, as pairs; 5 n log2 n flops, log2 taken as 15 */
+X(FFT, "fft", 5.0 * 15 * RC, 2 * RC, 2 * RC, 2 * RC)
 /* d = {n}: of n x n; checked are L, x, the inverse, the x of as many right sides, |R|, the singular
  * and the eigenvalues */
 #define CUBE (N * N * N)

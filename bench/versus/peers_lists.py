@@ -5,7 +5,8 @@ NumPy and PyTorch, of the inputs for JAX (which jits it), or None."""
 import numpy as np
 
 LINALG = ("cholesky", "solve", "inv", "triangular", "qr", "svd", "eigh")
-LISTS = ("cumsum", "sort", "argsort", "topk", "unique", "take", "index_add", "embedding_grad") + LINALG
+LISTS = ("cumsum", "sort", "argsort", "topk", "unique", "take", "index_add", "embedding_grad",
+         "fft") + LINALG
 IMAGES = ("batch_norm", "batch_norm_grad", "max_pool", "avg_pool", "max_pool_grad")
 PIECES = ("stack", "concat_grad", "select_grad", "shared")
 ALL = LISTS + IMAGES + PIECES
@@ -34,6 +35,8 @@ def inputs(kind, array, d):
         return [array(0, *d[:2])]
     if kind == "unique":
         return [index(d[0], d[1])]
+    if kind == "fft":
+        return [array(0, *d[:2], 2)]
     if kind in LINALG:
         return linalg(kind, array, d[0])
     if kind in PIECES:
@@ -57,6 +60,7 @@ def numpy_lists(kind, d, x):
     return {
         "cumsum": lambda: np.cumsum(x[0], axis=d[2]), "sort": lambda: np.sort(x[0], axis=-1),
         "argsort": lambda: np.argsort(x[0], axis=-1, kind="stable"), "topk": topk,
+        "fft": lambda: np.fft.fft(x[0].view(np.complex64)[..., 0]).view(np.float32),
         "unique": lambda: np.unique(x[0]), "take": lambda: np.take(x[0], x[1], axis=0),
         "index_add": index_add, "cholesky": lambda: np.linalg.cholesky(x[0]),
         "solve": lambda: np.linalg.solve(x[0], x[1]), "inv": lambda: np.linalg.inv(x[0]),
@@ -152,6 +156,7 @@ def torch_lists(torch, kind, d, x):
         "max_pool": lambda: f.max_pool2d(x[0], d[3], d[4]),
         "avg_pool": lambda: f.avg_pool2d(x[0], d[3], d[4]),
         "cholesky": lambda: torch.linalg.cholesky(x[0]), "solve": lambda: torch.linalg.solve(x[0], x[1]),
+        "fft": lambda: torch.view_as_real(torch.fft.fft(torch.view_as_complex(x[0]))),
         "inv": lambda: torch.linalg.inv(x[0]),
         "triangular": lambda: torch.linalg.solve_triangular(x[0], x[1], upper=False),
         "qr": lambda: torch.linalg.qr(x[0])[1], "svd": lambda: torch.linalg.svd(x[0])[1],

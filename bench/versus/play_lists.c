@@ -68,7 +68,12 @@ static qn_tensor *pool(played *p, const vs_case *c) {
     return qn_grad(qn_sum(qn_square(y), QN_ALL, false), NULL, 1, &x, &g) ? NULL : g;
 }
 
-/* ---- linear algebra ---- */
+/* ---- Fourier transforms, linear algebra ---- */
+
+static qn_tensor *transform(played *p, const vs_case *c) {
+    const int64_t pairs[] = {c->d[0], c->d[1], 2};
+    return qn_fft(play_input(p, c, 0, 3, pairs), 0, -1, QN_NORM_BACKWARD);
+}
 
 /* x is any matrix; (x + x^T) / 2 symmetric, by 1/n and with 2 on its diagonal positive definite; x
  * with n on its diagonal is well conditioned. */
@@ -175,6 +180,9 @@ bool play_lists(played *p, const vs_case *c) {
     case VS_AVG_POOL:
     case VS_MAX_POOL_GRAD:
         p->out[0] = pool(p, c);
+        return true;
+    case VS_FFT:
+        p->out[0] = transform(p, c);
         return true;
     case VS_CHOLESKY:
     case VS_SOLVE:
