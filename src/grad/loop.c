@@ -19,6 +19,7 @@
  *
  * Results of one loop come by one after the other; what they bring is kept until the loop's turn.
  */
+#include "graph/loop/loop.h"
 #include "grad/grad.h"
 
 /* What results of loops were given, until their loop comes. */

@@ -15,6 +15,7 @@
  * or stale. So nothing is ever cleared, also when a traversal is given up half-way, but for once in
  * 2^32 marks. */
 #include "graph/graph.h"
+#include "graph/loop/loop.h"
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 

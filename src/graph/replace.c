@@ -5,6 +5,7 @@
  * value that was computed is a function of its sources still. It ends at what is older than
  * everything that is replaced, and at versions: what was assigned is a number. */
 #include "graph/graph.h"
+#include "graph/loop/loop.h"
 
 typedef struct replace {
     graph *g;

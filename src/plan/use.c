@@ -4,6 +4,7 @@
  * from a use to the node's sources, an elementwise node passes it on, a movement permutes the axes'
  * sets, and a reduction opens loops for the axes it sums. Sizes count the most that dimension
  * variables allow. */
+#include "graph/loop/loop.h"
 #include "plan/fuse.h"
 
 /* ---- small questions ------------------------------------------------------------------------- */

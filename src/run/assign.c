@@ -10,6 +10,7 @@
  * overwritten, and the view's handle then sees the same place of it. Views that show an element
  * more than once, or what is no element, are refused, and so are results of operations: nobody
  * could see what they were given. */
+#include "graph/loop/loop.h"
 #include "run/run.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* build.c - a plan for a request: fuse, lower, compile, and what each launch works on. */
+#include "graph/loop/loop.h"
 #include "run/run.h"
 
 /* A leaf in panels, and the slot they are in. */

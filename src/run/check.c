@@ -7,6 +7,7 @@
  * its axis is the run's error. In a loop's body each trip has these two; the loop stacks them, and
  * those of all trips are the smallest and the largest of them. While anything is checked no value
  * is written over another, so that a run that fails changes nothing. */
+#include "graph/loop/loop.h"
 #include "run/run.h"
 
 static bool is_none(const graph *g, const graph_node *x) {

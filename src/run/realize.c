@@ -3,6 +3,7 @@
  * A request is the nodes asked for plus every pending assignment. Its structure is looked up among
  * the plans; a new structure is planned. What is computed is the values behind DETACH, which is
  * also what versions of assigned tensors are: both get the same buffer. */
+#include "graph/loop/loop.h"
 #include "run/run.h"
 
 typedef struct request {

@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "dev/dev.h"
 #include "graph/graph.h"
+#include "graph/loop/loop.h"
 #include "lower/lower.h"
 #include "math/math.h"
 #include "plan/plan.h"

@@ -230,8 +230,8 @@ bool schedule_streams(scheduler *m, stmt_id loop, int64_t trips, int64_t bytes);
 /* The number of the chain's loop along which results of its body's reductions are contiguous, if
  * vectors are to lie across these; -1: along them. */
 int schedule_across(scheduler *m, const loop_chain *c);
-/* Does the chain, a loop of so many trips inside a row, reduce down columns, as a query's weights do
- * their head's values? Then lanes go across these, not along the sum. */
+/* Does the chain, a loop of so many trips inside a row, reduce down columns, as a query's weights
+ * do their head's values? Then lanes go across these, not along the sum. */
 bool schedule_reduces_columns(scheduler *m, const loop_chain *c, int64_t trips);
 /* How many rows are reduced at a time. */
 int schedule_rows_at_once(scheduler *m, stmt_id body);

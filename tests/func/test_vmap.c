@@ -4,6 +4,7 @@
 #include <quern_loop.h>
 
 #include "func/func.h"
+#include "graph/loop/loop.h"
 #include "test.h"
 
 enum { MANY = 3, MOST_INPUTS = 3, MOST_BYTES = 1 << 14 };

@@ -4,6 +4,7 @@
  * have a value in each trip only. What is made there belongs to a scope that ends with the body.
  * graph/loop/close.c then makes a loop of it. The object stays until it is freed, for its results
  * are asked for one by one. Nothing has been computed by then. */
+#include "graph/loop/loop.h"
 #include "func/func.h"
 
 typedef struct slices {

@@ -4,6 +4,7 @@
  * makes them again with an axis of examples in front (graph/batch/examples.c). An input's axis is
  * brought to the front before, a result's taken from there behind, by movements. */
 #include "func/func.h"
+#include "graph/loop/loop.h"
 
 typedef struct mapping {
     qn_ctx *qn;

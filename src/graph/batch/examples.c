@@ -16,6 +16,7 @@
  *
  * The walk goes through history like any that makes a graph anew. */
 #include "graph/graph.h"
+#include "graph/loop/loop.h"
 
 /* A loop that follows examples. */
 typedef struct batch_loop {

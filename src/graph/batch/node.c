@@ -5,6 +5,7 @@
  * of them a product of a slice and a weight is one large product, and the sum over all trips of
  * such products, a weight's gradient, is one contraction. */
 #include "graph/graph.h"
+#include "graph/loop/loop.h"
 
 bool batch_takes(const graph *g, const graph_node *x) {
     int rank;

@@ -18,6 +18,7 @@
  * in each trip and a sum of those. Where data say how many trips there are, all of it is stacked,
  * for what is stacked is 0 behind the last trip. */
 #include "graph/graph.h"
+#include "graph/loop/loop.h"
 
 enum { FOLLOWS_STATE = 1, FOLLOWS_SLICE = 2 };
 

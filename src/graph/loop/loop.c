@@ -15,6 +15,7 @@
  * same loop, and a plan runs it once for all.
  *
  * LIST and LOOP have no value. They are scalars of f32 to whoever asks, so that gradients pass. */
+#include "graph/loop/loop.h"
 #include "graph/graph.h"
 
 node_id make_loop_argument(graph *g, int kind, uint64_t number, qn_dtype dtype, tuple_id shape) {

@@ -5,6 +5,7 @@
  *
  * A loop evaluates its body in each trip, by an evaluator of its own whose arguments have values;
  * all results of the loop are filled in then. */
+#include "graph/loop/loop.h"
 #include "run/run.h"
 
 typedef enum held { HELD_NOTHING, HELD_MEMORY, HELD_VIEW } held;

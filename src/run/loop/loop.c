@@ -15,6 +15,7 @@
  *
  * Where data say how many trips there are, the host reads a number before the first, or a bool
  * before each. */
+#include "graph/loop/loop.h"
 #include "run/run.h"
 
 enum { PLACE_ALIGN = 64 };
