@@ -3,15 +3,16 @@
  *
  * X(name, WAY, values, added)
  *   WAY     JOINT    linear in all its values at once: of real parts, then of imaginary ones
+ *           EACH     likewise, and element by element: of the pairs where all values are complex
  *           PRODUCT  linear in each of its values: the sum over all choices of parts
  *           PAIRS    of the pairs themselves, which its results are, too
  *           REAL     of the pairs themselves; its results are real
  *           OWN      a function of this room
  *   values  which arguments are values, a bit each; the others are as they are given
  *   added   which argument is added to a product, that is with the first choice of parts only */
-X(neg, JOINT, 1, 0)
-X(add, JOINT, 3, 0)
-X(sub, JOINT, 3, 0)
+X(neg, EACH, 1, 0)
+X(add, EACH, 3, 0)
+X(sub, EACH, 3, 0)
 X(where, JOINT, 6, 0)
 X(mul, PRODUCT, 3, 0)
 X(clone, PAIRS, 1, 0)

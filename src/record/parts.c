@@ -15,7 +15,7 @@
 
 #include "graph/graph.h"
 
-enum { WAY_NONE, WAY_OWN, WAY_JOINT, WAY_PRODUCT, WAY_PAIRS, WAY_REAL };
+enum { WAY_NONE, WAY_OWN, WAY_JOINT, WAY_PRODUCT, WAY_PAIRS, WAY_REAL, WAY_EACH };
 typedef struct meaning {
     uint8_t way, values, added;
 } meaning;
@@ -66,6 +66,18 @@ static qn_ctx *context_of_complex(record_call *c) {
             if (is_complex(t[i])) return handle_at(t[i])->ctx;
     }
     return NULL;
+}
+
+/* Are all tensors of it complex, and of one dtype? */
+static bool all_are_complex(record_call *c) {
+    const handle *first = handle_at(c->v[0].p);
+    for (int k = 0; k < CALL_ARGS && call_rows[c->id].arg[k].letter; k++) {
+        int64_t n = tensors_in(c, k, 'L');
+        qn_tensor *const *t = tensors_at(c, k);
+        for (int64_t i = 0; i < n; i++)
+            if (!is_complex(t[i]) || handle_at(t[i])->dtype != first->dtype) return false;
+    }
+    return true;
 }
 
 static bool names_complex_dtype(const record_call *c) {
@@ -162,6 +174,7 @@ void complex_begin(record_call *c) {
             if (owns[i].id == (int)c->id) c->inner = owns[i].function;
         return;
     }
+    if (way == WAY_EACH) way = all_are_complex(c) ? WAY_PAIRS : WAY_JOINT;
     *z = (complex_call){.way = (uint8_t)way, .ctx = z->ctx};
     memcpy(z->given, c->v, sizeof z->given);
     begin_turns(c);
