@@ -420,6 +420,8 @@ static void every_rule_alone_keeps_values(void) {
         for (int op = 1; op < OP_COUNT; op++)
             ops |= (op_set)(qn->graph->rules[op] >> rule & 1) << op;
         int applied = check_terms(rule_names[rule].name, ops, (uint64_t)1 << rule, 3, 12000);
+        if (applied < 10) /* few terms have two constants */
+            applied = check_terms(rule_names[rule].name, ops, (uint64_t)1 << rule, 3, 48000);
         if (applied < 10) FAIL("rule %s was applied %d times", rule_names[rule].name, applied);
     }
     close_graph(qn);

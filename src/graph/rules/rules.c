@@ -124,6 +124,20 @@ node_id rule_bits_neutral(graph *g, const graph_node *n) {
     return 0;
 }
 
+/* (x & c) & d is x & (c & d): of integers, whose sums wrap, any grouping is exact. */
+node_id rule_numbers_meet(graph *g, const graph_node *n) {
+    const bool exact = dtype_is_int(n->dtype) || n->dtype == QN_BOOL;
+    for (int i = 0; i < 2 && exact; i++) {
+        node_id number = n->src[i], other = n->src[1 - i];
+        if (!is_constant(g, number) || !rule_sees(g, other, n->op)) continue;
+        const graph_node inner = *node_at(g, other);
+        for (int k = 0; k < 2; k++)
+            if (is_constant(g, inner.src[k]) && !is_constant(g, inner.src[1 - k]))
+                return make2(g, n->op, inner.src[1 - k], make2(g, n->op, inner.src[k], number));
+    }
+    return 0;
+}
+
 /* max(x, -infinity), and for integers the lowest and the highest */
 node_id rule_extreme_neutral(graph *g, const graph_node *n) {
     int row = n->op == OP_MAXIMUM ? MONOID_MAX : MONOID_MIN;

@@ -12,6 +12,8 @@ X(times_zero, ON(MUL), ON(CONST), "integers: x*0 is 0")
 X(plus_zero, ON(ADD) | ON(SUB), ON(CONST), "x+0 of integers, x + -0 and x-0 are x")
 X(bits_neutral, ON(AND) | ON(OR) | ON(XOR) | ON(SHL) | ON(SHR), ON(CONST),
   "and, or, xor, shift by 0 or all ones")
+X(numbers_meet, ON(ADD) | ON(MUL) | ON(AND) | ON(OR) | ON(XOR) | ON(MAXIMUM) | ON(MINIMUM), ON(CONST),
+  "integers: (x & 63) & 31 is x & 31, and so on with what may be grouped otherwise")
 X(extreme_neutral, ON(MAXIMUM) | ON(MINIMUM), ON(CONST), "the larger of x and the lowest is x")
 X(same_twice, ON(SUB) | ON(MAXIMUM) | ON(MINIMUM) | ON(AND) | ON(OR) | ON(XOR) | ON(EQ) | ON(NE) | ON(LT) | ON(LE), ANY,
   "x with itself")
