@@ -1,6 +1,6 @@
 /* test_trips_faults.c - loops whose recording goes wrong: errors that were cleared meanwhile,
  * scopes that end around a loop, conditions of what has no value before a trip, errors from before,
- * and memory that is out while an error is put into words. */
+ * memory that is out, also while an error is put into words, and trips that ask for none. */
 #include "quern_loop.h"
 #include "test.h"
 
@@ -195,9 +195,11 @@ static void refused_calls_give_no_results(void) {
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int64_t left = -1; /* requests until all are refused; below 0: none is */
+static uint64_t requested;
 
 static void *get(void *user, size_t size, size_t align) {
     (void)user;
+    requested++;
     if (left == 0) return NULL;
     if (left > 0) left--;
     return aligned_alloc(align, (size + align - 1) / align * align);
@@ -327,6 +329,135 @@ static void memory_may_be_out_while_an_error_is_told(void) {
     CHECK(first > 1 && second > first);
 }
 
+/* ---- bad arguments -------------------------------------------------------------------------- */
+
+/* Long because each fault is a call and its message. */
+static void errors_say_what_does_not_fit(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu"));
+    qn_tensor *h0 = ones(qn, 1, (int64_t[]){4}), *x = ones(qn, 2, (int64_t[]){3, 4});
+    qn_tensor *y = ones(qn, 2, (int64_t[]){5, 4}), *s = ones(qn, 0, NULL);
+    qn_tensor *both[2] = {x, y};
+    CHECK(!qn_loop_begin(qn, 1, &h0, 2, both, NULL));
+    expect(qn, QN_ESHAPE, "sequence 1 has 5 rows, and there are 3 trips");
+    CHECK(!qn_loop_begin(qn, 1, &h0, 1, &s, NULL));
+    expect(qn, QN_ESHAPE, "sequence 0 is a scalar");
+    CHECK(!qn_loop_begin(qn, 1, &h0, 0, NULL, &QN_LOOP_OPTIONS(.trips = 2, .most = s)));
+    expect(qn, QN_EDTYPE, "options.most is f32");
+    CHECK(!qn_loop_begin(qn, -1, &h0, 0, NULL, NULL));
+    expect(qn, QN_EARG, "bad list of states");
+    qn_tensor *none = NULL;
+    CHECK(!qn_loop_begin(qn, 1, &none, 0, NULL, NULL));
+    expect(qn, QN_ENULL, "state 0 is NULL");
+
+    qn_loop *l = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+    CHECK(!qn_loop_final(l, 0));
+    expect(qn, QN_EGRAPH, "has not ended");
+    CHECK(!qn_loop_state(l, 1));
+    expect(qn, QN_ERANGE, "loop_state: 1 of 1");
+    qn_assign(h0, qn_neg(h0));
+    expect(qn, QN_EGRAPH, "make it a state of the loop");
+    float four[4];
+    qn_read(qn_loop_state(l, 0), four, sizeof four);
+    expect(qn, QN_EGRAPH, "outside of the loop");
+    CHECK(qn_loop_while(l, qn_loop_state(l, 0)) == QN_EDTYPE);
+    expect(qn, QN_EDTYPE, "the condition is f32 of rank 1");
+    qn_loop_free(l);
+
+    l = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+    qn_tensor *wide = qn_concat(2, (qn_tensor *[]){qn_loop_state(l, 0), h0}, 0);
+    CHECK(qn_loop_end(l, 1, &wide, 0, NULL) == QN_ESHAPE);
+    expect(qn, QN_ESHAPE, "state 0 is f32[4] and becomes f32[8]");
+    CHECK(!qn_loop_final(l, 0));
+    qn_clear_error(qn);
+    qn_loop_free(l);
+
+    l = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+    qn_tensor *other = qn_cast(qn_loop_state(l, 0), QN_F16);
+    CHECK(qn_loop_end(l, 1, &other, 0, NULL) == QN_EDTYPE);
+    expect(qn, QN_EDTYPE, "state 0 is f32[4] and becomes f16[4]");
+    qn_loop_free(l);
+
+    l = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+    qn_tensor *bad = qn_matmul(qn_loop_state(l, 0), x);
+    CHECK(!bad);
+    CHECK(qn_loop_end(l, 1, &bad, 0, NULL) == QN_ESHAPE);
+    expect(qn, QN_ESHAPE, "matmul");
+    qn_loop_free(l);
+
+    l = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+    qn_loop *inner = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+    qn_tensor *h = qn_loop_state(l, 0);
+    CHECK(!h);
+    expect(qn, QN_EGRAPH, "a loop inside of its body has not ended");
+    qn_loop_free(l);
+    qn_loop_free(inner);
+    qn_clear_error(qn);
+    CHECK(qn_neg(h0) != NULL);
+    end(qn);
+}
+
+/* ---- of memory, again -----------------------------------------------------------------------*/
+
+static qn_code record_and_run(qn_ctx *qn, qn_tensor *h0, qn_tensor *x) {
+    qn_scope scope = qn_scope_begin(qn);
+    qn_loop *l = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+    qn_tensor *h = qn_tanh(qn_add(qn_loop_state(l, 0), qn_loop_slice(l, 0))), *g = NULL;
+    qn_loop_end(l, 1, &h, 1, &h);
+    qn_tensor *y = qn_sum(qn_square(qn_loop_output(l, 0)), QN_ALL, false);
+    qn_loop_free(l);
+    if (y) qn_grad(y, NULL, 1, &x, &g);
+    qn_code code = g ? qn_realize(1, &g) : qn_error_code(qn);
+    qn_scope_end(qn, scope);
+    return code;
+}
+
+/* Each request may be refused, and what was asked for can be had afterwards. */
+static void memory_may_be_out_anywhere(void) {
+    int64_t n = 0;
+    for (qn_code code = QN_ENOMEM; code && !test_state.bad; n++) {
+        qn_options o = QN_OPTIONS(.device = "ref", .alloc = get, .free = give);
+        qn_ctx *qn = qn_open(&o);
+        qn_tensor *x = ones(qn, 2, (int64_t[]){4, 3});
+        qn_tensor *h0 = ones(qn, 1, (int64_t[]){3});
+        left = n;
+        code = record_and_run(qn, h0, x);
+        left = -1;
+        if (code && qn_error_code(qn) != QN_ENOMEM) FAIL("request %d: %s", (int)n, qn_error(qn));
+        qn_clear_error(qn);
+        CHECK_INT(record_and_run(qn, h0, x), QN_OK);
+        qn_close(qn);
+    }
+    CHECK(n > 20);
+}
+
+/* Runs of a static graph ask for as much memory with 1,000 trips as with ten: for the outputs. */
+static void trips_ask_for_no_memory(void) {
+    uint64_t requests[2];
+    for (int k = 0; k < 2; k++) {
+        qn_options o = QN_OPTIONS(.device = "cpu", .threads = 1, .alloc = get, .free = give);
+        qn_ctx *qn = qn_open(&o);
+        qn_tensor *x = ones(qn, 2, (int64_t[]){k ? 1000 : 10, 32}), *out;
+        qn_tensor *h0 = ones(qn, 1, (int64_t[]){32}), *w = ones(qn, 2, (int64_t[]){32, 32});
+        qn_loop *l = qn_loop_begin(qn, 1, &h0, 1, &x, NULL);
+        qn_tensor *h = qn_tanh(qn_add(qn_matmul(qn_loop_state(l, 0), w), qn_loop_slice(l, 0)));
+        qn_loop_end(l, 1, &h, 0, NULL);
+        qn_tensor *last = qn_loop_final(l, 0);
+        qn_loop_free(l);
+        qn_plan *p = qn_plan_new(qn, 1, &x, 1, &last);
+        for (int i = 0; i < 3; i++) {
+            requested = 0;
+            CHECK_INT(qn_plan_run(p, &x, &out), QN_OK);
+            qn_release(out);
+        }
+        requests[k] = requested;
+        qn_plan_free(p);
+        if (qn_error_code(qn)) FAIL("%s", qn_error(qn));
+        qn_close(qn);
+    }
+    CHECK_INT((int64_t)requests[1], (int64_t)requests[0]);
+    CHECK(requests[1] <= 2);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_body_that_failed_gives_no_loop_though_its_error_was_cleared);
@@ -338,5 +469,8 @@ int main(int argc, char **argv) {
     RUN(refused_calls_give_no_results);
     RUN(results_are_all_there_or_none_is);
     RUN(memory_may_be_out_while_an_error_is_told);
+    RUN(errors_say_what_does_not_fit);
+    RUN(memory_may_be_out_anywhere);
+    RUN(trips_ask_for_no_memory);
     return test_end();
 }
