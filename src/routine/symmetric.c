@@ -25,6 +25,9 @@ routine_need need_eigh(const routine_call *c) {
                           (size_t)(3 * n * n + 5 * n) * sizeof(double)};
 }
 
+/* Beside a largest element of 1/2 to 1 this is nothing, and its square is still a number. */
+static const double NOTHING = 0x1p-400;
+
 /* Makes row i of [n, n] three diagonals' by I - scale v v', v in the row behind the diagonal. */
 static void reduce_row(const symmetric *s, int64_t i) {
     int64_t n = s->n, size = n - i - 1;
@@ -32,8 +35,8 @@ static void reduce_row(const symmetric *s, int64_t i) {
     double rest = matrix_dot(v + 1, v + 1, size - 1);
     s->w[i] = s->a[i * n + i];
     s->scale[i] = 0;
-    s->beside[i] = v[0];
-    if (rest == 0) return;
+    s->beside[i] = length < NOTHING ? 0 : v[0];
+    if (rest == 0 || length < NOTHING) return;
     double end = v[0] > 0 ? -length : length;
     s->beside[i] = end;
     v[0] -= end;

@@ -323,6 +323,35 @@ static void symmetric_extremes_fit(void) {
     }
 }
 
+/* Rows whose elements beside the diagonal are next to nothing of the largest: their squares are no
+ * numbers any more. Points far apart have such kernels. */
+static void symmetric_matrices_of_mixed_sizes(void) {
+    static const double at[] = {0, 26.8, 26.85, 60}, steps[] = {1e-150, 1e-155, 1e-162, 1e-170};
+    qn_ctx *qn;
+    EACH(qn)
+    for (int kind = 0; kind < 5; kind++) {
+        qn_scope s = qn_scope_begin(qn);
+        const int64_t n = 4;
+        double v[16];
+        for (int64_t i = 0; i < n * n; i++) {
+            double apart = at[i / n] - at[i % n];
+            v[i] = !kind            ? exp(-apart * apart / 2)
+                   : i / n == i % n ? (double)(i / n + 1)
+                                    : steps[kind - 1];
+        }
+        qn_tensor *x = qn_from(qn, QN_F64, 2, (const int64_t[]){n, n}, v), *w, *u;
+        CHECK_INT(qn_eigh(x, &w, &u), 0);
+        read_matrix(x, 0, &a);
+        read_matrix(u, 0, &b);
+        read_matrix(w, 0, &c);
+        check_product(&b, true, &b, false, NULL, 1e-13, "v'v");
+        matrix scaled = {.m = n, .n = n};
+        for (int64_t i = 0; i < n * n; i++) scaled.v[i] = b.v[i] * c.v[i % n];
+        check_product(&a, false, &b, false, &scaled, 1e-13, "a v");
+        qn_scope_end(qn, s);
+    }
+}
+
 /* The way back of a system is one of the transpose. */
 static void large_systems_go_back(void) {
     qn_ctx *qn;
@@ -539,6 +568,7 @@ int main(int argc, char **argv) {
     RUN(nothing_is_a_matrix_too);
     RUN(what_has_no_answer_has_none);
     RUN(symmetric_extremes_fit);
+    RUN(symmetric_matrices_of_mixed_sizes);
     RUN(large_systems_go_back);
     RUN(values_alone_are_the_same);
     RUN(gradients_are_those_of_differences);
