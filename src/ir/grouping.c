@@ -126,7 +126,8 @@ static bool in_order(const kernel *k, stmt_id update, str *why) {
         if (x->l.terms == SYM_ZERO || sym_uses(k->syms, u->store.index, x->l.var)) continue;
         if (x->loop == LOOP_VEC)
             return ir_refuse(why, "lanes of %s are added up at once", sym_name(k->syms, x->l.var));
-        if (!sym_is_const(k->syms, x->l.terms, &apart)) continue;
+        if (!sym_is_const(k->syms, x->l.terms, &apart) || sym_hi(k->syms, x->l.extent) == 1)
+            continue;
         if (apart < last)
             return ir_refuse(why, "%s goes backwards in the sum", sym_name(k->syms, x->l.var));
         last = apart;

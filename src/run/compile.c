@@ -135,6 +135,7 @@ void compile_schedule(qn_ctx *qn, kernel *k, const char *text, size_t size) {
     schedule_counts counts = schedule_default(k, &qn->run->limits, &lines);
     qn->run->stats.schedules += counts.proposed;
     qn->run->stats.schedules_dropped += counts.dropped;
+    if (counts.ungrouped) ir_free_sums(k);
     if (schedule_known(qn, k, text, size, lines.s ? lines.s : "") || !lines.len) return;
     int done = transform_lines(k, lines.s, &why);
     if (done < 0 && debug_on(qn, 'k'))

@@ -75,6 +75,8 @@ static void say_along(scheduler *m, const loop_chain *c, int rows) {
     stmt_id loop = c->body;
     int tiles = schedule_reduced_tiles(m, loop, tile);
     merged x = merged_of(m, c);
+    if (!tiles)
+        say_below(m->k, loop, (ir_grouping){0}); /* what it stores, too, decides its lanes */
     if (!tiles || x.trips < 4) return;
     int chains = schedule_ops(m, loop) <= 6 * tiles ? 4 : 2;
     int parts = parts_of(m, loop, x.trips, tiles * rows, tiles == 1 || rows == 1);

@@ -149,7 +149,7 @@ static proposal propose(proposer *x, const schedule_form *given) {
     if (!schedule_sums_said(m->k)) schedule_group_sums(m->k, x->limits);
     steps_open(m);
     x->build(m);
-    steps_check_sums(m);
+    p.ungrouped = !steps_check_sums(m);
     p.form = m->form;
     p.refused = m->refused;
     str_open_in(&p.lines, &x->a);
@@ -210,6 +210,7 @@ static schedule_counts go_through(proposer *x, str *out) {
     arena_open(&x->a, h);
     cleanup_push(h, &c, close_proposer, x);
     proposal best = propose_all(x);
+    x->counts.ungrouped = best.ungrouped && !best.refused;
     if (out && !best.refused) str_add(out, best.lines.s);
     if (best.refused && debug_on(x->k->ctx, 's'))
         log_line(x->k->ctx, "s %s: no proposal is left, it runs as lowered", x->k->name);

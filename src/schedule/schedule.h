@@ -180,7 +180,7 @@ void steps_back(scheduler *m, const step_mark *mark);
 void steps_open(scheduler *m);                  /* of m->k as it is */
 void steps_print(const scheduler *m, str *out); /* a line a step */
 /* Are all sums grouped as was said? Else that counts as a step that was refused. */
-void steps_check_sums(scheduler *m);
+bool steps_check_sums(scheduler *m);
 
 /* ---- schedule.c ------------------------------------------------------------------------------ */
 
@@ -321,10 +321,12 @@ typedef struct proposal {
     schedule_form form;
     double cycles;    /* its price; 0 where nothing was asked, and so nothing is compared */
     uint32_t refused; /* steps that were to be legal: then it is dropped */
+    bool ungrouped;   /* a sum is not grouped as the kernel says */
     str lines;
 } proposal;
 typedef struct schedule_counts {
     uint32_t proposed, dropped;
+    bool ungrouped; /* the cheapest: then no other need be either, and ir_free_sums says so */
 } schedule_counts;
 /* The cheapest proposal for a lowered kernel, appended to `out` as transform lines. Raises. */
 schedule_counts schedule_default(const kernel *k, const machine *limits, str *out);

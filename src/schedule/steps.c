@@ -99,12 +99,13 @@ static void refused(scheduler *m, const sched_step *s, const char *why, bool exp
 }
 
 /* The scheduler's own answers stand all the same: some schedule there must be. */
-void steps_check_sums(scheduler *m) {
+bool steps_check_sums(scheduler *m) {
     str why;
     str_open_in(&why, &m->k->arena);
-    if (ir_sums_made(m->k, &why)) return;
+    if (ir_sums_made(m->k, &why)) return true;
     m->refused += m->given.n > 0;
     if (debug_on(m->k->ctx, 's')) log_line(m->k->ctx, "%s: (not foreseen): %s", m->k->name, why.s);
+    return false;
 }
 
 /* The loops of a step as statements; false where one is no more. */

@@ -65,6 +65,7 @@ struct tuner {
     int64_t items;
     bool any_threads;   /* the default schedule is the same for every number of threads */
     bool free_grouping; /* sums may be grouped in another way */
+    bool ungrouped;     /* the default schedule does not keep what the kernel says of its sums */
     bool stopped;
     bool forced; /* what is considered is measured, also if that was done before */
     uint64_t random;
@@ -129,7 +130,7 @@ static void add_candidate(tuner *t, const char *lines, uint64_t tree, const sche
 /* The lowered kernel; with a request to regroup it says nothing of how its sums are grouped. */
 static kernel *parse_kernel(const tuner *t) {
     kernel *k = ir_parse(t->qn, t->q->text);
-    if (k && t->q->regroup) ir_free_sums(k);
+    if (k && (t->q->regroup || t->ungrouped)) ir_free_sums(k);
     return k;
 }
 
@@ -504,7 +505,7 @@ static bool begin(tuner *t, kernel *k) {
     str_open_in(&why, &t->a);
     str_open_in(&t->standard, &t->a);
     str_add(&t->standard, "");
-    schedule_default(k, &t->qn->run->limits, &t->standard);
+    t->ungrouped = schedule_default(k, &t->qn->run->limits, &t->standard).ungrouped;
     recall(t);
     if (t->known.schedule && t->q->proposals) return false;
     bool anew = t->q->again || (t->q->regroup && !t->known.regroup);

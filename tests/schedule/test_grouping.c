@@ -311,11 +311,48 @@ static void a_search_proposes_no_other_grouping(void) {
     ir_close(k);
 }
 
+/* Sums over several loops, of which the inner ones are short, and beside a store. */
+static const char nested[] = "kernel \"nested\" {\n  arg a0 f32[1] write\n  reg t0 f32[1]\n"
+                             "  arg a1 f32[%d] read\n  def t0 = f32(0)\n"
+                             "  for r0 < 5 {\n    for r1 < 3 {\n      for r2 < %d {\n"
+                             "        t0[0] += a1[%d*r0 + %d*r1 + r2]\n"
+                             "      }\n    }\n  }\n  a0[0] = t0[0]\n}\n";
+static const char stored[] =
+    "kernel \"stored\" {\n  arg a0 f32[51] write\n  reg t0 f32[1]\n  arg a1 f32[867] read\n"
+    "  reg t1 f32[1]\n  arg a2 f32[867] write\n  for i0 < 51 {\n    def t0 = f32(0)\n"
+    "    def t1 = f32(-inf)\n    for r1 < 17 {\n      t1[0] max= a1[17*i0 + r1]\n    }\n"
+    "    for r0 < 17 {\n      a2[17*i0 + r0] = exp(sub(a1[17*i0 + r0], t1[0]))\n"
+    "      t0[0] += exp(sub(a1[17*i0 + r0], t1[0]))\n    }\n    a0[i0] = t0[0]\n  }\n}\n";
+
+static void keeps_its_word(const char *text, const machine *m) {
+    str lines;
+    str_open(&lines, &ctx.heap);
+    str_add(&lines, "");
+    kernel *k = parse(text);
+    schedule_group_sums(k, m);
+    if (schedule_default(k, m, &lines).ungrouped) FAIL("%d bytes: %s", m->vector_bytes, text);
+    str_free(&lines);
+    ir_close(k);
+}
+
+static void defaults_keep_what_is_said(void) {
+    machine m = limits;
+    for (m.vector_bytes = 16; m.vector_bytes <= 64; m.vector_bytes *= 2) {
+        for (int inner = 1; inner < 40; inner++) {
+            char text[600];
+            snprintf(text, sizeof text, nested, 15 * inner, inner, inner, 5 * inner);
+            keeps_its_word(text, &m);
+        }
+        keeps_its_word(stored, &m);
+    }
+}
+
 static void all(void) {
     RUN(a_grouping_is_printed_and_parsed);
     RUN(a_sum_is_grouped_by_facts_and_sizes);
     RUN(rates_have_no_say);
     RUN(schedules_make_what_is_said);
+    RUN(defaults_keep_what_is_said);
     RUN(only_sums_of_two_chains_are_pipelined);
     RUN(no_schedule_regroups_a_sum);
     RUN(what_any_order_merges_alike_may_be_regrouped);
