@@ -61,6 +61,19 @@ static inline void qn_loop_drop(int n, qn_tensor **results) {
     }
 }
 
+/* Kept results, from now on the caller's scope's: all of them, or none. */
+static inline qn_code qn_loop_pass(qn_ctx *qn, int n, qn_tensor **results) {
+    for (int i = 0; i < n; i++) {
+        qn_tensor *kept = results[i];
+        qn_scope scope = qn_scope_begin(qn);
+        results[i] = scope ? qn_scope_return(qn, scope, kept) : 0;
+        qn_release(kept);
+    }
+    qn_code code = qn_loop_made(qn, QN_OK, n, results);
+    if (code != QN_OK) qn_loop_drop(n, results);
+    return code;
+}
+
 /* final: the n states at the end; outputs: n_out stacks. Both NULL after an error; either may be
  * NULL where nobody wants it. */
 static inline qn_code qn_loop_run(qn_ctx *qn, const qn_loop_call *c, qn_tensor **final_states,
@@ -128,7 +141,7 @@ static inline qn_code qn_cond(qn_ctx *qn, qn_tensor *condition, int n, qn_branch
     code = qn_loop_made(qn, code, n, results);
     if (code != QN_OK) qn_loop_drop(n, results);
     qn_scope_end(qn, scope);
-    return code;
+    return code == QN_OK ? qn_loop_pass(qn, n, results) : code;
 }
 
 /* ---- maps ------------------------------------------------------------------------------- */
@@ -170,15 +183,7 @@ static inline qn_code qn_vmap_run(qn_ctx *qn, const qn_vmap_call *c, qn_tensor *
     for (int i = 0; code == QN_OK && i < c->n_out; i++) qn_keep(results[i]);
     if (scope) qn_scope_end(qn, scope);
     if (code != QN_OK) return code;
-    for (int i = 0; i < c->n_out; i++) { /* from now on the caller's scope's */
-        qn_tensor *kept = results[i];
-        scope = qn_scope_begin(qn);
-        results[i] = scope ? qn_scope_return(qn, scope, kept) : 0;
-        qn_release(kept);
-    }
-    code = qn_loop_made(qn, code, c->n_out, results);
-    if (code != QN_OK) qn_loop_drop(c->n_out, results);
-    return code;
+    return qn_loop_pass(qn, c->n_out, results);
 }
 
 #endif

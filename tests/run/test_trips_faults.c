@@ -289,8 +289,12 @@ static qn_code branch_it(qn_ctx *qn, qn_tensor *h0, qn_tensor *x) {
     (void)x;
     if (!both) return qn_error_code(qn);
     uint64_t before = handles(qn);
+    qn_scope scope = qn_scope_begin(qn);
+    if (!scope) return qn_error_code(qn);
     qn_code code = qn_cond(qn, both, 2, negated, squared, h0, result);
-    check_results(qn, code, 2, result, before);
+    for (int i = 0; i < 2; i++) CHECK((result[i] != NULL) == !code);
+    qn_scope_end(qn, scope);
+    CHECK_INT((int64_t)handles(qn), (int64_t)before);
     return code;
 }
 
