@@ -47,11 +47,71 @@ static inline view view_turned(block b) {
 void matrix_subtract_views(block c, view a, view b, extents e);
 /* to += v from */
 void matrix_add_scaled(double *to, const double *from, double v, int64_t n);
+/* QR of [m, n], the first numbers of `space`, which becomes R; behind it lies Q. */
+void qr_factor_in(double *space, int64_t m, int64_t n);
+size_t qr_numbers(int64_t m, int64_t n);
 /* x, y = cosine x - sine y, sine x + cosine y */
 void matrix_rotate(double *x, double *y, int64_t n, double cosine, double sine);
 /* Where n numbers are in order, by insertion. */
 void matrix_order(const double *v, int64_t n, bool descending, int64_t *place);
 double matrix_dot(const double *a, const double *b, int64_t n);
+/* y = a x and y += a' x, of a [m, n]. */
+void matrix_apply(block a, int64_t m, int64_t n, const double *x, double *y);
+void matrix_apply_turned(block a, int64_t m, int64_t n, const double *x, double *y);
+
+/* ---- reflect.c: reflections I - scale v v', whose vectors are rows of [n, n] ----------------- */
+
+enum { REFLECT_PANEL = 32 };
+
+/* The one that makes x (*end, 0, ..): x becomes v; the scale. Elements of size 1 or less. */
+double reflect_make(double *x, int64_t n, double *end);
+/* The product of the first `count`, the first one leftmost, transposed. Row i of v is 0 before
+ * element i, and `space` has room for reflect_space(n). */
+void reflect_form(const double *v, const double *scale, int64_t count, int64_t n, double *to,
+                  double *space);
+size_t reflect_space(int64_t n);
+
+/* ---- turns.c: rotations of neighbouring rows, done many at a time ---------------------------- */
+
+enum { TURN_WAVES = 192, TURN_SWEEPS = 64, TURN_STRIP = 16 };
+
+/* Rotations of rows first, first + step, .. of `count` pairs: x, y = c x + s y, c y - s x. */
+typedef struct turn_wave {
+    int64_t first, step, count;
+    const double *turn; /* c and s of each */
+} turn_wave;
+typedef struct turn_list {
+    double *rows; /* [n, length]; NULL: nobody wants them turned */
+    int64_t n, length;
+    double *turn, *strip; /* 2 * TURN_SWEEPS * n; TURN_STRIP * n */
+    int64_t used;
+    int waves;
+    turn_wave wave[TURN_WAVES];
+} turn_list;
+size_t turn_space(int64_t n); /* of turn and strip, which lies behind it */
+void turn_start(turn_list *t, double *rows, int64_t n, int64_t length, double *space);
+/* Where to write c and s of a wave, and how many there were in the end. */
+double *turn_begin(turn_list *t, int64_t first, int64_t step);
+void turn_end(turn_list *t, int64_t count);
+void turn_all(turn_list *t);
+/* A list's waves on [rows, TURN_STRIP]. */
+void matrix_turn(double *strip, const turn_wave *wave, int waves);
+/* c, s and length of x, y: c x + s y = length, c y - s x = 0. */
+double turn_of(double x, double y, double *c, double *s);
+
+/* ---- bidiagonal.c: singular values of [m, n], of which m is no less, and n is not 0 ---------- */
+
+typedef struct singular {
+    int64_t m, n;
+    bool vectors;
+    double *space; /* bidiagonal_numbers, of which the first are the matrix; all finite */
+    double *values, *left, *right; /* n, [n, m], [n, n]: vectors by rows, in no order */
+    int64_t *place;                /* where the values in order are */
+} singular;
+size_t bidiagonal_numbers(int64_t m, int64_t n);
+void bidiagonal_svd(const singular *s);
+
+/* ---- triangles ------------------------------------------------------------------------------- */
 
 /* Factor [n, n] into L (unit, below) and U, rows exchanged: row i of P a is row order[i] of a. The
  * sign of the permutation. A column of zeros is left as it is. */

@@ -65,6 +65,18 @@ void matrix_rotate(double *x, double *y, int64_t n, double cosine, double sine) 
     ALONG(rotate)(x, y, n, cosine, sine);
 }
 
+void matrix_apply(block a, int64_t m, int64_t n, const double *x, double *y) {
+    ALONG(apply)(a, m, n, x, y);
+}
+
+void matrix_apply_turned(block a, int64_t m, int64_t n, const double *x, double *y) {
+    ALONG(apply_turned)(a, m, n, x, y);
+}
+
+void matrix_turn(double *strip, const turn_wave *wave, int waves) {
+    ALONG(turn)(strip, wave, waves);
+}
+
 static void subtract_few(block c, view a, view b, extents e) {
     for (int64_t i = 0; i < e.m; i++)
         for (int64_t k = 0; k < e.k; k++) {

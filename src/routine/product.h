@@ -120,6 +120,77 @@ TARGET static void OF(rotate)(double *x, double *y, int64_t n, double cosine, do
         y[i] = sine * u + cosine * v;
     }
 }
+
+/* y = a x, four rows at a time. */
+TARGET static void OF(apply)(block a, int64_t m, int64_t n, const double *x, double *y) {
+    int64_t i = 0;
+    for (; i + 4 <= m; i += 4) {
+        OF(vector) sum[4] = {{0}};
+        double rest[4] = {0};
+        const double *row = a.at + i * a.step;
+        int64_t k = 0;
+        for (; k + LANES <= n; k += LANES) {
+            OF(vector) v = *(const OF(vector) *)(x + k);
+            UNROLLED
+            for (int u = 0; u < 4; u++)
+                sum[u] = MULTIPLY_ADD(*(const OF(vector) *)(row + u * a.step + k), v, sum[u]);
+        }
+        for (; k < n; k++)
+            for (int u = 0; u < 4; u++) rest[u] += row[u * a.step + k] * x[k];
+        for (int u = 0; u < 4; u++) {
+            for (int l = 0; l < LANES; l++) rest[u] += sum[u][l];
+            y[i + u] = rest[u];
+        }
+    }
+    for (; i < m; i++) y[i] = OF(dot)(a.at + i * a.step, x, n);
+}
+
+/* y += a' x */
+TARGET static void OF(apply_turned)(block a, int64_t m, int64_t n, const double *x, double *y) {
+    int64_t i = 0;
+    for (; i + 4 <= m; i += 4) {
+        const double *row = a.at + i * a.step;
+        OF(vector) v[4];
+        UNROLLED
+        for (int u = 0; u < 4; u++) v[u] = x[i + u] - (OF(vector)){0};
+        int64_t k = 0;
+        for (; k + LANES <= n; k += LANES) {
+            OF(vector) *out = (OF(vector) *)(y + k), sum = *out;
+            UNROLLED
+            for (int u = 0; u < 4; u++)
+                sum = MULTIPLY_ADD(v[u], *(const OF(vector) *)(row + u * a.step + k), sum);
+            *out = sum;
+        }
+        for (; k < n; k++)
+            for (int u = 0; u < 4; u++) y[k] += x[i + u] * row[u * a.step + k];
+    }
+    for (; i < m; i++) OF(add_scaled)(y, a.at + i * a.step, x[i], n);
+}
+
+/* What is carried from a row to its neighbour stays in registers. */
+TARGET static void OF(turn)(double *strip, const turn_wave *wave, int waves) {
+    enum { PARTS = TURN_STRIP / LANES };
+    for (int w = 0; w < waves; w++, wave++) {
+        double *at = strip + wave->first * TURN_STRIP;
+        int64_t step = wave->step * TURN_STRIP;
+        OF(vector) carried[PARTS];
+        UNROLLED
+        for (int u = 0; u < PARTS; u++) carried[u] = ((OF(vector) *)at)[u];
+        for (int64_t i = 0; i < wave->count; i++, at += step) {
+            OF(vector) c = wave->turn[2 * i] - (OF(vector)){0};
+            OF(vector) s = wave->turn[2 * i + 1] - (OF(vector)){0};
+            OF(vector) *to = (OF(vector) *)at, *next = (OF(vector) *)(at + step);
+            UNROLLED
+            for (int u = 0; u < PARTS; u++) {
+                OF(vector) v = next[u], part = c * v;
+                to[u] = MULTIPLY_ADD(s, v, c * carried[u]);
+                carried[u] = MULTIPLY_ADD(-s, carried[u], part);
+            }
+        }
+        UNROLLED
+        for (int u = 0; u < PARTS; u++) ((OF(vector) *)at)[u] = carried[u];
+    }
+}
 #undef ALONG_ROWS
 #endif
 

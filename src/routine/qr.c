@@ -22,7 +22,7 @@ static int64_t more_of(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static size_t qr_numbers(int64_t m, int64_t n) {
+size_t qr_numbers(int64_t m, int64_t n) {
     int64_t k = m < n ? m : n, more = more_of(n, k);
     return (size_t)(m * n + m * k + k + more + m * PANEL + (k + PANEL) * PANEL + 2 * PANEL * more);
 }
@@ -34,17 +34,23 @@ routine_need need_qr(const routine_call *c) {
                           qr_numbers(matrix_rows(x), matrix_columns(x)) * sizeof(double)};
 }
 
-/* The reflection that clears column `row` below the diagonal, where its vector is then. */
+/* The reflection that clears column `row` below the diagonal, where its vector is then. Numbers
+ * that are so small that they have few digits are made larger for it. */
 static double make_reflection(double *a, int64_t m, int64_t n, int64_t row) {
     double *top = a + row * n + row, most = 0, sum = 0;
     for (int64_t i = row + 1; i < m; i++) most = fmax(most, fabs(a[i * n + row]));
     if (most == 0) return 0;
     most = fmax(most, fabs(*top));
-    for (int64_t i = row; i < m; i++) sum += a[i * n + row] / most * (a[i * n + row] / most);
-    double length = most * sqrt(sum), end = *top > 0 ? -length : length, first = *top - end;
-    for (int64_t i = row + 1; i < m; i++) a[i * n + row] /= first;
+    double up = most < 0x1p-900 ? 0x1p200 : 1;
+    most *= up;
+    for (int64_t i = row; i < m; i++) {
+        double v = a[i * n + row] * up / most;
+        sum += v * v;
+    }
+    double length = most * sqrt(sum), end = *top > 0 ? -length : length, first = *top * up - end;
+    for (int64_t i = row + 1; i < m; i++) a[i * n + row] = a[i * n + row] * up / first;
     double scale = -first / end;
-    *top = end;
+    *top = end / up;
     return scale;
 }
 
@@ -124,10 +130,9 @@ static void qr_factor(const qr_space *s) {
         for (int64_t j = 0; j < i && j < s->n; j++) s->a[i * s->n + j] = 0;
 }
 
-void run_qr(const routine_call *c, void *scratch, int64_t from, int64_t to) {
-    const routine_array *x = &c->source[0];
-    int64_t m = matrix_rows(x), n = matrix_columns(x), k = m < n ? m : n, more = more_of(n, k);
-    qr_space s = {.m = m, .n = n, .k = k, .a = scratch};
+static qr_space space_of(double *space, int64_t m, int64_t n) {
+    int64_t k = m < n ? m : n, more = more_of(n, k);
+    qr_space s = {.m = m, .n = n, .k = k, .a = space};
     s.q = s.a + m * n;
     s.scale = s.q + m * k;
     s.sums = s.scale + k;
@@ -135,6 +140,17 @@ void run_qr(const routine_call *c, void *scratch, int64_t from, int64_t to) {
     s.t = s.v + m * PANEL;
     s.first = s.t + (k + PANEL) * PANEL;
     s.second = s.first + PANEL * more;
+    return s;
+}
+
+void qr_factor_in(double *space, int64_t m, int64_t n) {
+    qr_space s = space_of(space, m, n);
+    qr_factor(&s);
+}
+
+void run_qr(const routine_call *c, void *scratch, int64_t from, int64_t to) {
+    const routine_array *x = &c->source[0];
+    qr_space s = space_of(scratch, matrix_rows(x), matrix_columns(x));
     for (int64_t which = from; which < to; which++) {
         matrix_load(x, which, s.a);
         qr_factor(&s);

@@ -352,6 +352,82 @@ static void symmetric_matrices_of_mixed_sizes(void) {
     }
 }
 
+/* Matrices in which something is 0, or all is: x of `kind`, of at least 66 rows and columns. */
+static qn_tensor *extreme(qn_ctx *qn, int kind, int64_t m, int64_t n) {
+    static double v[90 * 90];
+    for (int64_t i = 0; i < m * n; i++) {
+        int64_t r = i / n, k = i % n;
+        double u = 2 * test_uniform(&seed) - 1;
+        v[i] = kind == 0   ? u
+               : kind == 1 ? 0.5
+               : kind == 2 ? (r == k) * (r % 5 ? 1 : -0.25)
+               : kind == 3 ? (k == r + 1 || k == r) * (r % 7 ? u : 0) /* two diagonals with gaps */
+               : kind == 4 ? (k % 3 ? u : 0)
+               : kind == 5 ? ldexp(u, -(int)(r + k) * 4) /* graded */
+               : kind == 6 ? (k == r + 1)                /* nilpotent */
+                           : (r == 3 && k == 3);
+    }
+    return qn_from(qn, QN_F64, 2, (int64_t[]){m, n}, v);
+}
+
+/* Huge, tiny, singular, of one value many times: U S V' = x, U' U = 1, V' V = 1. */
+static void singular_extremes_fit(void) {
+    static const double sizes_of[] = {1, 1e300, 1e-300, 0};
+    static matrix u, v;
+    qn_ctx *qn;
+    EACH(qn)
+    for (int kind = 0; kind < 8 * 4 * 2; kind++) {
+        qn_scope scope = qn_scope_begin(qn);
+        double size = sizes_of[kind / 8 % 4];
+        qn_tensor *x = extreme(qn, kind % 8, kind < 32 ? 66 : 90, 66), *l, *s, *r;
+        if (kind % 3 == 0) x = qn_transpose(x, 0, 1);
+        x = qn_contiguous(qn_mul(x, qn_full(qn, QN_F64, 0, NULL, size)));
+        CHECK_INT(qn_realize(1, &x), 0);
+        CHECK_INT(qn_svd(x, &l, &s, &r), 0);
+        read_matrix(x, 0, &a);
+        read_matrix(l, 0, &u);
+        read_matrix(s, 0, &b);
+        read_matrix(r, 0, &v);
+        check_product(&u, true, &u, false, NULL, 1e-13, "u'u");
+        check_product(&v, false, &v, true, NULL, 1e-13, "vh vh'");
+        for (int64_t i = 0; i < b.n; i++) CHECK(b.v[i] >= 0 && (!i || b.v[i] <= b.v[i - 1]));
+        for (int64_t i = 0; i < a.m * a.n && size > 0; i++) a.v[i] /= size;
+        for (int64_t i = 0; i < u.m * u.n; i++) u.v[i] *= b.v[i % u.n] / (size > 0 ? size : 1);
+        check_product(&u, false, &v, false, &a, 1e-13, "u s vh");
+        qn_scope_end(qn, scope);
+    }
+}
+
+/* A matrix of two diagonals has its smallest value to almost all digits: of ones and halves that of
+ * order n is 2^-n or so, its inverse's elements are powers of 2. */
+static void small_singular_values_are_exact(void) {
+    enum { N = 60 };
+    static double v[N * N], x[N];
+    qn_ctx *qn;
+    EACH(qn) {
+        if (has_lapack(qn)) continue;
+        qn_scope scope = qn_scope_begin(qn);
+        for (int i = 0; i < N * N; i++) v[i] = i / N == i % N ? 0.5 : i / N + 1 == i % N;
+        qn_tensor *s;
+        CHECK_INT(qn_svd(qn_from(qn, QN_F64, 2, (int64_t[]){N, N}, v), NULL, &s, NULL), 0);
+        /* 1 / smallest is the largest value of the inverse, by its powers: (inverse' inverse) x */
+        long double y[N], z[N], most = 0, was = -1;
+        for (int i = 0; i < N; i++) y[i] = 1;
+        for (int turn = 0; turn < 200 && most != was; turn++) {
+            was = most;
+            for (int i = N - 1; i >= 0; i--) z[i] = 2 * (y[i] - (i + 1 < N ? z[i + 1] : 0));
+            for (int i = 0; i < N; i++) y[i] = 2 * (z[i] - (i ? y[i - 1] : 0));
+            most = 0;
+            for (int i = 0; i < N; i++) most += y[i] * y[i];
+            most = sqrtl(most);
+            for (int i = 0; i < N; i++) y[i] /= most;
+        }
+        CHECK_INT(qn_read(s, x, sizeof x), 0);
+        CHECK_NEAR(x[N - 1], (double)(1 / sqrtl(most)), 0, 1e-13);
+        qn_scope_end(qn, scope);
+    }
+}
+
 /* The way back of a system is one of the transpose. */
 static void large_systems_go_back(void) {
     qn_ctx *qn;
@@ -568,6 +644,8 @@ int main(int argc, char **argv) {
     RUN(nothing_is_a_matrix_too);
     RUN(what_has_no_answer_has_none);
     RUN(symmetric_extremes_fit);
+    RUN(singular_extremes_fit);
+    RUN(small_singular_values_are_exact);
     RUN(symmetric_matrices_of_mixed_sizes);
     RUN(large_systems_go_back);
     RUN(values_alone_are_the_same);
