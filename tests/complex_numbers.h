@@ -95,7 +95,9 @@ static wide expm1_of(wide z) {
                   expl(creall(z)) * sinl(cimagl(z)));
 }
 static wide log1p_of(wide z) {
-    return clogl(1 + z);
+    long double x = creall(z), y = cimagl(z);
+    if (cabsl(z) > 0.5L) return clogl(1 + z);
+    return CMPLXL(log1pl(x * (2 + x) + y * y) / 2, atan2l(y, 1 + x));
 }
 static wide log2_of(wide z) {
     return clogl(z) / 0.69314718055994530941723212145817657L;
@@ -104,7 +106,8 @@ static wide log10_of(wide z) {
     return clogl(z) / 2.30258509299404568401799145468436421L;
 }
 static wide sigmoid_of(wide z) {
-    return 1 / (1 + cexpl(-z));
+    wide e = cexpl(creall(z) < 0 ? z : -z);
+    return (creall(z) < 0 ? e : 1) / (1 + e);
 }
 static wide abs_of(wide z) {
     return cabsl(z);

@@ -1,7 +1,7 @@
 /* arithmetic.c - sums, products, quotients, powers and comparisons of complex numbers.
  *
- * A quotient is Smith's (CACM 5, 1962): scaled by the larger part of the divisor, so that nothing
- * overflows that need not. Divisors that are chosen away are never divided by: gradients pass both
+ * A quotient is Smith's (CACM 5, 1962): scaled by the larger part of the divisor, and by powers of 2
+ * before, so that nothing overflows that need not. Divisors that are chosen away are never divided by: gradients pass both
  * sides of a choice. */
 #include "complex/complex.h"
 
@@ -38,8 +38,14 @@ parts complex_turned(parts z, int by) {
     return by > 0 ? (parts){qn_neg(z.im), z.re} : (parts){z.im, qn_neg(z.re)};
 }
 
+/* Both operands are brought to a middling size, and the quotient back in two steps, since the
+ * scale of both together may be beyond the dtype's range. */
 parts complex_over(parts x, parts y) {
     if (!y.im) return (parts){qn_div(x.re, y.re), x.im ? qn_div(x.im, y.re) : NULL};
+    complex_size of_x = complex_size_of(x), of_y = complex_size_of(y);
+    parts back = {qn_mul(complex_size_scale(of_y, 0.5), complex_size_scale(of_x, -0.5)), NULL};
+    x = complex_times(x, (parts){complex_size_scale(of_x, 1), NULL});
+    y = complex_times(y, (parts){complex_size_scale(of_y, 1), NULL});
     qn_tensor *zero = complex_number(y, 0), *one = complex_number(y, 1);
     qn_tensor *real = qn_ge(qn_abs(y.re), qn_abs(y.im));
     qn_tensor *large = qn_where(real, y.re, y.im), *small = qn_where(real, y.im, y.re);
@@ -48,8 +54,9 @@ parts complex_over(parts x, parts y) {
     qn_tensor *im = x.im ? x.im : qn_zeros_like(x.re);
     qn_tensor *p = qn_where(real, x.re, im), *q = qn_where(real, im, x.re);
     qn_tensor *cross = qn_sub(q, qn_mul(p, ratio));
-    return (parts){qn_div(qn_add(p, qn_mul(q, ratio)), divisor),
-                   qn_div(qn_where(real, cross, qn_neg(cross)), divisor)};
+    parts z = {qn_div(qn_add(p, qn_mul(q, ratio)), divisor),
+               qn_div(qn_where(real, cross, qn_neg(cross)), divisor)};
+    return complex_times(complex_times(z, back), back);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------- */
@@ -103,17 +110,22 @@ static parts is_zero(parts x) {
     return (parts){qn_not(truth(x).re), NULL};
 }
 
-/* e^(y log x); 0 to the power 0 is 1, and 0 to one with a positive real part 0, else NaN. */
+/* e^(y log x); 0 to the power 0 is 1, to 1 itself, and to one with a positive real part 0, else NaN.
+ * Where log x is no number, anything to the power 0 is 1. */
 static parts power(parts x, parts y) {
     qn_tensor *zero = complex_number(x, 0), *one = complex_number(x, 1);
-    qn_tensor *none = is_zero(x).re, *flat = is_zero(y).re;
     if (!x.im) x.im = qn_zeros_like(x.re);
-    x.re = qn_where(none, one, x.re);
-    parts z = complex_of_exp(complex_times(complex_of_log(x), y));
+    qn_tensor *none = is_zero(x).re, *known = qn_and(qn_isfinite(x.re), qn_isfinite(x.im));
+    qn_tensor *flat = qn_and(is_zero(y).re, qn_or(none, qn_not(known)));
+    qn_tensor *chosen = qn_or(none, flat);
+    parts base = {qn_where(chosen, one, x.re), qn_where(chosen, zero, x.im)};
+    parts z = complex_of_exp(complex_times(complex_of_log(base), y));
     qn_tensor *nan = complex_number(x, (double)NAN);
+    qn_tensor *same = equal(y, (parts){qn_like(y.re, 1), NULL}).re;
     qn_tensor *of_none = qn_where(qn_lt(qn_like(y.re, 0), y.re), zero, nan);
-    return (parts){qn_where(flat, one, qn_where(none, of_none, z.re)),
-                   qn_where(flat, zero, qn_where(none, of_none, z.im))};
+    qn_tensor *re = qn_where(same, x.re, of_none), *im = qn_where(same, x.im, of_none);
+    return (parts){qn_where(flat, one, qn_where(none, re, z.re)),
+                   qn_where(flat, zero, qn_where(none, im, z.im))};
 }
 
 qn_tensor *complex_pow(qn_tensor *x, qn_tensor *y) {

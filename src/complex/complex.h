@@ -38,6 +38,14 @@ parts complex_turned(parts z, int by); /* i z for 1, -i z for -1 */
 
 /* ---- math.c, inverse.c ----------------------------------------------------------------------- */
 
+/* Is a number so large or small that its squares are not numbers of its dtype? */
+typedef struct complex_size {
+    qn_tensor *of, *large, *small;
+} complex_size;
+complex_size complex_size_of(parts z);
+/* The power of 2 that brings it to a middling size, to a power of +-1 or +-1/2. */
+qn_tensor *complex_size_scale(complex_size s, double power);
+qn_tensor *complex_sign_bit(qn_tensor *x); /* 1 or -1, of zeros, too */
 parts complex_of_log(parts z);
 parts complex_of_exp(parts z);
 parts complex_of_sqrt(parts z);

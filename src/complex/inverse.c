@@ -5,9 +5,26 @@
 
 #include <math.h>
 
-static parts one_more(parts z, double sign) {
-    qn_tensor *x = sign > 0 ? z.re : qn_neg(z.re), *y = sign > 0 ? z.im : qn_neg(z.im);
-    return (parts){qn_add(x, qn_like(x, 1)), y};
+/* The roots of 1 - z and 1 + z. From 2^62 on both are scaled by 2^-15, since their product
+ * overflows: of numbers that large, asinh is the one of a 2^30th and 30 log 2. */
+typedef struct roots {
+    parts less, more;
+    qn_tensor *scale, *log; /* of their product */
+} roots;
+
+static roots roots_of(parts z) {
+    qn_tensor *size = qn_maximum(qn_abs(z.re), qn_abs(z.im)), *one = qn_like(size, 1);
+    qn_tensor *far = qn_le(qn_like(size, 0x1p62), size);
+    roots r = {.scale = qn_where(far, qn_like(size, 0x1p-30), one)};
+    r.log = qn_where(far, qn_like(size, 30 * M_LN2), qn_like(size, 0));
+    z = complex_times(z, (parts){r.scale, NULL});
+    r.more = complex_of_sqrt((parts){qn_add(r.scale, z.re), z.im});
+    r.less = complex_of_sqrt((parts){qn_sub(r.scale, z.re), qn_neg(z.im)});
+    return r;
+}
+
+static qn_tensor *area(roots r, qn_tensor *x) {
+    return qn_add(qn_asinh(x), qn_mul(r.log, complex_sign_bit(x)));
 }
 
 /* The imaginary part of conj(x) y. */
@@ -20,22 +37,23 @@ static qn_tensor *inner(parts x, parts y) {
 }
 
 static parts of_asin(parts z) {
-    parts a = complex_of_sqrt(one_more(z, -1)), b = complex_of_sqrt(one_more(z, 1));
-    return (parts){qn_atan2(z.re, inner(a, b)), qn_asinh(cross(a, b))};
+    roots r = roots_of(z);
+    qn_tensor *x = qn_mul(z.re, r.scale);
+    return (parts){qn_atan2(x, inner(r.less, r.more)), area(r, cross(r.less, r.more))};
 }
 
 static parts of_acos(parts z) {
-    parts a = complex_of_sqrt(one_more(z, -1)), b = complex_of_sqrt(one_more(z, 1));
-    qn_tensor *half = qn_atan2(a.re, b.re);
-    return (parts){qn_add(half, half), qn_asinh(cross(b, a))};
+    roots r = roots_of(z);
+    qn_tensor *half = qn_atan2(r.less.re, r.more.re);
+    return (parts){qn_add(half, half), area(r, cross(r.more, r.less))};
 }
 
 static parts of_acosh(parts z) {
-    qn_tensor *one = complex_number(z, 1);
-    parts a = complex_of_sqrt((parts){qn_sub(z.re, one), z.im}),
-          b = complex_of_sqrt(one_more(z, 1));
+    roots r = roots_of(z);
+    qn_tensor *x = qn_sub(qn_mul(z.re, r.scale), r.scale);
+    parts a = complex_of_sqrt((parts){x, qn_mul(z.im, r.scale)}), b = r.more;
     qn_tensor *half = qn_atan2(a.im, b.re);
-    return (parts){qn_asinh(qn_add(qn_mul(a.re, b.re), qn_mul(a.im, b.im))), qn_add(half, half)};
+    return (parts){area(r, qn_add(qn_mul(a.re, b.re), qn_mul(a.im, b.im))), qn_add(half, half)};
 }
 
 static parts of_asinh(parts z) {
@@ -43,19 +61,24 @@ static parts of_asinh(parts z) {
 }
 
 /* log1p(4x / ((1-x)^2 + y^2)) / 4 and atan2(2y, (1-x)(1+x) - y^2) / 2, |x| for x and its sign
- * behind. */
+ * behind. Near the pole the first is (log |1 + z| - log |1 - z|) / 2: no squares, which may be 0. */
 static parts of_atanh(parts z) {
-    qn_tensor *x = qn_abs(z.re), *one = complex_number(z, 1), *d = qn_sub(one, x);
-    qn_tensor *square = qn_square(z.im), *divisor = qn_fma(d, d, square);
-    qn_tensor *pole = qn_eq(divisor, qn_like(x, 0));
-    qn_tensor *large = qn_not(qn_isfinite(divisor)), *chosen = qn_or(pole, large);
-    qn_tensor *t = qn_div(qn_mul(x, qn_like(x, 4)), qn_where(chosen, one, divisor));
-    qn_tensor *re = qn_mul(qn_log1p(qn_where(chosen, qn_like(x, 0), t)), qn_like(x, 0.25));
+    qn_tensor *sign = complex_sign_bit(z.re), *x = qn_mul(z.re, sign);
+    qn_tensor *one = complex_number(z, 1), *zero = qn_like(x, 0), *d = qn_sub(one, x);
+    qn_tensor *size = qn_hypot(d, z.im), *square = qn_square(z.im), *divisor = qn_fma(d, d, square);
+    qn_tensor *pole = qn_eq(size, zero), *near = qn_lt(size, qn_like(x, 0.5));
+    qn_tensor *large = qn_not(qn_isfinite(divisor)), *bare = qn_or(near, large);
+    qn_tensor *t = qn_div(qn_mul(x, qn_like(x, 4)), qn_where(bare, one, divisor));
+    qn_tensor *re = qn_mul(qn_log1p(qn_where(bare, zero, t)), qn_like(x, 0.25));
+    qn_tensor *rest = qn_log(qn_where(qn_and(near, qn_not(pole)), size, one));
+    rest = qn_sub(qn_log(qn_hypot(qn_add(qn_where(near, x, one), one), qn_where(near, z.im, zero))),
+                  rest);
+    re = qn_where(near, qn_mul(rest, qn_like(x, 0.5)), re);
     re = qn_where(pole, qn_like(x, (double)INFINITY), re);
     qn_tensor *up = qn_sub(qn_mul(d, qn_add(x, one)), square);
     up = qn_where(large, qn_like(x, -1), up);
-    qn_tensor *side = qn_where(large, qn_copysign(qn_like(x, 0), z.im), qn_add(z.im, z.im));
-    return (parts){qn_copysign(re, z.re), qn_mul(qn_atan2(side, up), qn_like(x, 0.5))};
+    qn_tensor *side = qn_where(large, qn_copysign(zero, z.im), qn_add(z.im, z.im));
+    return (parts){qn_mul(re, sign), qn_mul(qn_atan2(side, up), qn_like(x, 0.5))};
 }
 
 static parts of_atan(parts z) {

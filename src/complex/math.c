@@ -21,47 +21,110 @@ static qn_tensor *times(qn_tensor *x, double by) {
     return qn_mul(x, qn_like(x, by));
 }
 
-/* y * scale where y is 0 is y: also where the scale is infinite. */
-static qn_tensor *scaled(qn_tensor *scale, qn_tensor *y, qn_tensor *of_y) {
-    return qn_where(is_zero(y), y, qn_mul(scale, of_y));
+static qn_tensor *plus(qn_tensor *x, double by) {
+    return qn_add(x, qn_like(x, by));
+}
+
+qn_tensor *complex_sign_bit(qn_tensor *x) {
+    return qn_copysign(qn_like(x, 1), x);
+}
+
+/* |x| whose derivative at +-0 is +-1, the one of the side that the zero is on. */
+static qn_tensor *size_of(qn_tensor *x) {
+    return qn_mul(x, complex_sign_bit(x));
+}
+
+/* ---- scales ---------------------------------------------------------------------------------- */
+
+/* Sizes from 2^-most to 2^most may be squared and added; those above are taken times 2^large, those
+ * below times 2^small. Both are even, for roots. */
+typedef struct range {
+    int most, large, small;
+} range;
+
+static range range_of(parts z) {
+    return qn_dtype_of(z.re) == QN_F64 ? (range){500, -520, 600} : (range){62, -66, 88};
+}
+
+static qn_tensor *chosen(complex_size s, double large, double small, double other) {
+    qn_tensor *x = s.of;
+    return qn_where(s.large, qn_like(x, large),
+                    qn_where(s.small, qn_like(x, small), qn_like(x, other)));
+}
+
+complex_size complex_size_of(parts z) {
+    complex_size s = {.of = z.re};
+    if (!z.re) return s;
+    qn_tensor *x = qn_abs(z.re);
+    if (z.im) x = qn_maximum(x, qn_abs(z.im));
+    range r = range_of(z);
+    s.large = qn_le(qn_like(x, ldexp(1, r.most)), x);
+    s.small = qn_lt(x, qn_like(x, ldexp(1, -r.most)));
+    return s;
+}
+
+qn_tensor *complex_size_scale(complex_size s, double power) {
+    if (!s.of) return NULL;
+    range r = range_of((parts){s.of, NULL});
+    return chosen(s, exp2(r.large * power), exp2(r.small * power), 1);
+}
+
+static parts by(parts z, qn_tensor *scale) {
+    return complex_times(z, (parts){scale, NULL});
 }
 
 /* ---- exponentials and logarithms ------------------------------------------------------------- */
 
+/* h^2 (cos y + i sin y) of h, the root of the size: each part may be finite where the size is not.
+ * Where that is infinite and y is 0, so is the imaginary part. */
+static parts turned(qn_tensor *h, qn_tensor *y) {
+    qn_tensor *bare = qn_and(qn_isinf(h), is_zero(y)), *g = qn_where(bare, qn_like(h, 1), h);
+    return (parts){qn_mul(qn_mul(h, qn_cos(y)), h), qn_mul(qn_mul(g, qn_sin(y)), g)};
+}
+
 parts complex_of_exp(parts z) {
-    qn_tensor *e = qn_exp(z.re);
-    if (!z.im) return (parts){e, NULL};
-    return (parts){qn_mul(e, qn_cos(z.im)), scaled(e, z.im, qn_sin(z.im))};
+    if (!z.im) return (parts){qn_exp(z.re), NULL};
+    return turned(qn_exp(times(z.re, 0.5)), z.im);
 }
 
-/* e^x cos y - 1 = expm1(x) cos y - 2 sin(y/2)^2 */
+/* e^x cos y - 1 = expm1(x) cos y - 2 sin(y/2)^2, where e^x is not large */
 static parts of_expm1(parts z) {
-    qn_tensor *half = qn_sin(times(z.im, 0.5)), *e = qn_exp(z.re);
-    qn_tensor *re = qn_sub(qn_mul(qn_expm1(z.re), qn_cos(z.im)), times(qn_square(half), 2));
-    return (parts){re, scaled(e, z.im, qn_sin(z.im))};
+    parts e = complex_of_exp(z);
+    qn_tensor *far = qn_lt(qn_like(z.re, 1), z.re), *x = qn_where(far, qn_like(z.re, 1), z.re);
+    qn_tensor *half = qn_sin(times(z.im, 0.5));
+    qn_tensor *near = qn_sub(qn_mul(qn_expm1(x), qn_cos(z.im)), times(qn_square(half), 2));
+    return (parts){qn_where(far, plus(e.re, -1), near), e.im};
 }
 
-/* log |1 + w| of w = x + iy, which may be small: log1p(x (2 + x) + y^2) / 2 near 1. */
-static qn_tensor *log_size(qn_tensor *x, qn_tensor *y) {
-    qn_tensor *u = qn_add(x, qn_like(x, 1)), *h = qn_hypot(u, y);
+/* log |z|; near 1 it is log1p(a (2 + a) + b^2) / 2, where 1 + a and b are the parts of z. */
+static qn_tensor *log_size(parts z, qn_tensor *a, qn_tensor *b) {
+    complex_size s = complex_size_of(z);
+    parts w = by(z, complex_size_scale(s, 1));
+    qn_tensor *h = qn_hypot(w.re, w.im), *zero = qn_like(h, 0);
     qn_tensor *near = qn_and(qn_lt(qn_like(h, 0.7), h), qn_lt(h, qn_like(h, 1.5)));
-    qn_tensor *zero = qn_like(x, 0), *a = qn_where(near, x, zero), *b = qn_where(near, y, zero);
-    qn_tensor *t = qn_fma(a, qn_add(a, qn_like(a, 2)), qn_square(b));
-    return qn_where(near, times(qn_log1p(t), 0.5), qn_log(qn_where(near, qn_like(h, 1), h)));
+    near = qn_and(near, qn_not(qn_or(s.large, s.small)));
+    a = qn_where(near, a, zero), b = qn_where(near, b, zero);
+    qn_tensor *t = qn_fma(a, plus(a, 2), qn_square(b));
+    range r = range_of(z);
+    qn_tensor *log = qn_log(qn_where(near, qn_like(h, 1), h));
+    log = qn_sub(log, chosen(s, r.large * M_LN2, r.small * M_LN2, 0));
+    return qn_where(near, times(qn_log1p(t), 0.5), log);
 }
 
 parts complex_of_log(parts z) {
-    qn_tensor *x = qn_abs(z.re), *y = qn_abs(z.im);
-    qn_tensor *large = qn_maximum(x, y), *small = qn_minimum(x, y);
-    return (parts){log_size(qn_sub(large, qn_like(large, 1)), small), qn_atan2(z.im, z.re)};
+    qn_tensor *real = qn_ge(qn_abs(z.re), qn_abs(z.im));
+    qn_tensor *large = size_of(qn_where(real, z.re, z.im)), *small = qn_where(real, z.im, z.re);
+    return (parts){log_size(z, plus(large, -1), small), qn_atan2(z.im, z.re)};
 }
 
 static parts of_log1p(parts z) {
-    return (parts){log_size(z.re, z.im), qn_atan2(z.im, qn_add(z.re, qn_like(z.re, 1)))};
+    parts more = {plus(z.re, 1), z.im};
+    return (parts){log_size(more, z.re, z.im), qn_atan2(z.im, more.re)};
 }
 
 static parts of_exp2(parts z) {
-    return complex_of_exp(complex_scaled(z, M_LN2));
+    if (!z.im) return (parts){qn_exp2(z.re), NULL};
+    return turned(qn_exp2(times(z.re, 0.5)), times(z.im, M_LN2));
 }
 
 static parts of_log2(parts z) {
@@ -74,18 +137,21 @@ static parts of_log10(parts z) {
 
 /* ---- roots ----------------------------------------------------------------------------------- */
 
-/* Kahan's: t = sqrt((|x| + |z|) / 2) is the larger part, y / 2t the other. Large numbers are halved
- * before they are added. */
-parts complex_of_sqrt(parts z) {
+/* Kahan's: t = sqrt((|x| + |z|) / 2) is the larger part, y / 2t the other. */
+parts complex_of_sqrt(parts given) {
+    complex_size s = complex_size_of(given);
+    parts z = by(given, complex_size_scale(s, 1));
     qn_tensor *zero = complex_number(z, 0), *one = complex_number(z, 1);
-    qn_tensor *size = qn_add(times(qn_abs(z.re), 0.5), times(qn_hypot(z.re, z.im), 0.5));
-    qn_tensor *none = is_zero(size);
-    qn_tensor *t = qn_sqrt(qn_where(none, one, size)), *other = qn_div(times(qn_abs(z.im), 0.5), t);
-    qn_tensor *endless = qn_isinf(z.im);
+    qn_tensor *size = times(qn_add(size_of(z.re), qn_hypot(z.re, z.im)), 0.5);
+    qn_tensor *none = is_zero(size), *endless = qn_isinf(z.im);
+    qn_tensor *t = qn_sqrt(qn_where(none, one, size)), *half = times(z.im, 0.5);
+    t = qn_where(endless, qn_abs(z.im), t);
+    qn_tensor *other = qn_where(none, z.im, qn_where(endless, z.im, qn_div(half, t)));
     t = qn_where(none, zero, t);
-    other = qn_where(none, zero, qn_where(endless, qn_abs(z.im), other));
     qn_tensor *left = qn_and(qn_signbit(z.re), qn_not(endless));
-    return (parts){qn_where(left, other, t), qn_copysign(qn_where(left, t, other), z.im)};
+    parts root = {qn_where(left, size_of(other), t),
+                  qn_where(left, qn_mul(t, complex_sign_bit(z.im)), other)};
+    return by(root, complex_size_scale(s, -0.5));
 }
 
 static parts of_reciprocal(parts z) {
@@ -110,6 +176,7 @@ static parts of_angle(parts z) {
 
 /* z / |z|; of 0 it is 0. */
 static parts of_sign(parts z) {
+    z = by(z, complex_size_scale(complex_size_of(z), 1));
     qn_tensor *none = qn_and(is_zero(z.re), is_zero(z.im)), *one = complex_number(z, 1);
     qn_tensor *size = qn_hypot(qn_where(none, one, z.re), z.im);
     return complex_over(z, (parts){size, NULL});
@@ -117,31 +184,46 @@ static parts of_sign(parts z) {
 
 /* ---- hyperbolic and circular functions ------------------------------------------------------- */
 
+/* (sinh x) u + i (cosh x) v, or with both exchanged, of u and v the sine and cosine of y as they
+ * are wanted. Far out both are e^|x| / 2, of which the root is multiplied twice: each part may be
+ * finite where that is not. */
+static parts of_hyperbolic(parts z, bool cosine) {
+    qn_tensor *x = z.re, *one = qn_like(x, 1), *zero = qn_like(x, 0), *sign = complex_sign_bit(x);
+    qn_tensor *size = qn_abs(x), *far = qn_lt(qn_like(x, 22), size);
+    qn_tensor *h = qn_exp(times(qn_where(far, size, zero), 0.5)), *near = qn_where(far, zero, x);
+    qn_tensor *sine = qn_where(far, times(qn_mul(sign, h), 0.5), qn_sinh(near));
+    qn_tensor *even = qn_where(far, times(h, 0.5), qn_cosh(near));
+    qn_tensor *re = cosine ? even : sine, *im = cosine ? sine : even;
+    qn_tensor *bare = qn_and(qn_isinf(h), is_zero(z.im));
+    im = qn_where(bare, cosine ? sign : one, im);
+    return (parts){qn_mul(qn_mul(re, qn_cos(z.im)), h),
+                   qn_mul(qn_mul(im, qn_sin(z.im)), qn_where(bare, one, h))};
+}
+
 static parts of_sinh(parts z) {
-    return (parts){qn_mul(qn_sinh(z.re), qn_cos(z.im)), scaled(qn_cosh(z.re), z.im, qn_sin(z.im))};
+    return of_hyperbolic(z, false);
 }
 
 static parts of_cosh(parts z) {
-    qn_tensor *flat = qn_mul(qn_copysign(qn_like(z.re, 1), z.re), z.im);
-    qn_tensor *im = qn_mul(qn_sinh(z.re), qn_sin(z.im));
-    return (parts){qn_mul(qn_cosh(z.re), qn_cos(z.im)), qn_where(is_zero(z.im), flat, im)};
+    return of_hyperbolic(z, true);
 }
 
 /* Kahan's: with t = tan y, s = sinh x and b = 1 + t^2, (b s sqrt(1 + s^2) + i t) / (1 + b s^2). By
- * cosines, sin y cos y over cos^2 y + s^2 has no pole on the way. Far out it is +-1 and
- * 4 sin y cos y e^-2|x|. */
+ * cosines, sin y cos y over cos^2 y + s^2 has no pole on the way. Far out it is
+ * +-(1 - 2 cos 2y e^-2|x|) and 2 sin 2y e^-2|x|. */
 static parts of_tanh(parts z) {
     qn_tensor *x = z.re, *far = qn_lt(qn_like(x, 22), qn_abs(x)),
               *near = qn_where(far, qn_like(x, 1), x);
     qn_tensor *s = qn_sinh(near), *c = qn_cos(z.im), *turn = qn_mul(qn_sin(z.im), c);
     qn_tensor *divisor = qn_fma(s, s, qn_square(c));
-    divisor = qn_where(is_zero(divisor), qn_like(x, 1), divisor);
-    qn_tensor *re = qn_where(far, qn_tanh(x), qn_div(qn_mul(s, qn_cosh(near)), divisor));
     qn_tensor *decay = qn_exp(times(qn_where(far, qn_abs(x), qn_like(x, 0)), -2));
-    qn_tensor *none = is_zero(decay);
-    qn_tensor *tail =
-        qn_where(none, qn_copysign(qn_like(x, 0), z.im), times(qn_mul(turn, decay), 4));
-    return (parts){re, qn_where(far, tail, qn_where(is_zero(z.im), z.im, qn_div(turn, divisor)))};
+    qn_tensor *flat = qn_isinf(x), *zero = qn_like(x, 0);
+    qn_tensor *less = qn_where(flat, zero, qn_mul(plus(times(qn_square(c), 2), -1), decay));
+    qn_tensor *re = qn_mul(complex_sign_bit(x), plus(times(less, -2), 1));
+    qn_tensor *tail = qn_where(qn_isinf(z.im), qn_copysign(zero, z.im), qn_mul(turn, zero));
+    tail = qn_where(flat, tail, times(qn_mul(turn, decay), 4));
+    return (parts){qn_where(far, re, qn_div(qn_mul(s, qn_cosh(near)), divisor)),
+                   qn_where(far, tail, qn_div(turn, divisor))};
 }
 
 static parts of_sin(parts z) {
@@ -156,10 +238,14 @@ static parts of_tan(parts z) {
     return complex_turned(of_tanh(complex_turned(z, 1)), -1);
 }
 
-/* (1 + tanh(z/2)) / 2 */
+/* 1 / (1 + e^-z), or e^z / (1 + e^z) where the real part is negative: by exponentials that are not
+ * large. */
 static parts of_sigmoid(parts z) {
-    parts t = complex_scaled(of_tanh(complex_scaled(z, 0.5)), 0.5);
-    return (parts){qn_add(t.re, qn_like(t.re, 0.5)), t.im};
+    qn_tensor *left = qn_lt(z.re, qn_like(z.re, 0));
+    parts e = complex_of_exp(
+        (parts){qn_where(left, z.re, qn_neg(z.re)), qn_where(left, z.im, qn_neg(z.im))});
+    parts above = {qn_where(left, e.re, qn_like(e.re, 1)), qn_where(left, e.im, qn_like(e.re, 0))};
+    return complex_over(above, (parts){plus(e.re, 1), e.im});
 }
 
 /* ---- what a number is ------------------------------------------------------------------------ */

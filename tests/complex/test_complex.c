@@ -27,6 +27,56 @@ static void functions_are_those_of_c99(void) {
         }
 }
 
+/* Of any size that the dtype has, or one of the numbers at which functions turn. */
+static double of_any_size(uint64_t *seed, qn_dtype d) {
+    static const double turns[] = {0, 0, 1, 0.5, 2, M_PI, 88.5, 89, 709.5, 710};
+    double least = d == QN_C64 ? -149 : -1074, most = d == QN_C64 ? 127.99 : 1023.99;
+    double x = exp2(uniform(seed, least, most)), kind = test_uniform(seed);
+    if (kind < 0.25) x = exp2(uniform(seed, -12, 8));
+    if (kind < 0.1) x = turns[(int)uniform(seed, 0, sizeof turns / sizeof *turns - 0.01)];
+    if (kind > 0.97) x = d == QN_C64 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
+    if (d == QN_C64) x = as_float(x);
+    return test_uniform(seed) < 0.5 ? -x : x;
+}
+
+/* The result's size is what an error is a part of; of the smallest numbers some are lost. An
+ * oracle's result that the dtype does not hold is not looked at. */
+static void any_size_has_its_value(void) {
+    static number z[MOST], got[MOST];
+    for (int i = 0; i < FUNCTIONS; i++)
+        for (int k = 0; k < 2; k++) {
+            const function *f = &functions[i];
+            qn_dtype d = k ? QN_C128 : QN_C64;
+            uint64_t seed = 40 + (uint64_t)i;
+            int wrong = 0, at = 0;
+            for (int j = 0; j < MOST; j++) {
+                double x = of_any_size(&seed, d);
+                z[j] = CMPLX(x, of_any_size(&seed, d));
+            }
+            values(f->of(vector(d, MOST, z)), got, MOST, f->name);
+            for (int j = 0; j < MOST; j++) {
+                wide want = f->oracle((wide)z[j]);
+                long double most = d == QN_C64 ? 0x1.fffffep127L : 0x1.fffffffffffffp1023L;
+                long double re = fabsl(creall(want)), im = fabsl(cimagl(want));
+                if (!(re < most && im < most)) continue;
+                /* a sine's argument that is no number of the dtype; the distance of a pole */
+                double more = !strcmp(f->name, "exp2")      ? 1 + fabs(cimag(z[j]))
+                              : !strcmp(f->name, "sigmoid") ? 1 + (double)cabsl(want)
+                                                            : 1;
+                long double off = cabsl((wide)got[j] - want), units = f->units + 4;
+                long double tiny = d == QN_C64 ? 0x1p-147L : 0x1p-1072L;
+                if (off <= units * more * rounding(d) * cabsl(want) + tiny) continue;
+                wrong++, at = j;
+            }
+            if (wrong)
+                FAIL("%s %s of %.17g%+.17gi is %.17g%+.17gi, not %.17Lg%+.17Lgi, and %d more",
+                     qn_dtype_name(d), f->name, creal(z[at]), cimag(z[at]), creal(got[at]),
+                     cimag(got[at]), creall(f->oracle((wide)z[at])), cimagl(f->oracle((wide)z[at])),
+                     wrong - 1);
+            no_error(f->name);
+        }
+}
+
 static bool same_sign(double x, double y) {
     return signbit(x) == signbit(y);
 }
@@ -140,6 +190,40 @@ static void quotients_do_not_overflow(void) {
     for (int i = 0; i < 4; i++) CHECK(error_of(got[i], (wide)x[i] / (wide)y[i], 0) < 1e-15);
     values(qn_abs(vector(QN_C128, 4, x)), got, 4, "abs");
     for (int i = 0; i < 4; i++) CHECK(error_of(got[i], cabsl((wide)x[i]), 0) < 1e-15);
+}
+
+/* Quotients of numbers of any size that the dtype holds. */
+static void quotients_of_any_size(void) {
+    static number x[MOST], y[MOST], got[MOST];
+    for (int k = 0; k < 2; k++) {
+        qn_dtype d = k ? QN_C128 : QN_C64;
+        uint64_t seed = 11;
+        for (int j = 0; j < MOST; j++) {
+            double a = of_any_size(&seed, d), b = of_any_size(&seed, d), c = of_any_size(&seed, d);
+            x[j] = CMPLX(a, b), y[j] = CMPLX(c, of_any_size(&seed, d));
+            if (j % 8 == 0) y[j] = x[j];
+        }
+        values(qn_div(vector(d, MOST, x), vector(d, MOST, y)), got, MOST, "div");
+        for (int j = 0; j < MOST; j++) {
+            wide want = (wide)x[j] / (wide)y[j];
+            long double most = d == QN_C64 ? 0x1.fffffep127L : 0x1.fffffffffffffp1023L;
+            if (!(fabsl(creall(want)) < most && fabsl(cimagl(want)) < most)) continue;
+            long double off = cabsl((wide)got[j] - want), tiny = k ? 0x1p-1072L : 0x1p-147L;
+            if (!(off <= 8 * rounding(d) * cabsl(want) + tiny))
+                FAIL("%g%+gi / %g%+gi is %g%+gi", creal(x[j]), cimag(x[j]), creal(y[j]),
+                     cimag(y[j]), creal(got[j]), cimag(got[j]));
+        }
+        no_error("div");
+    }
+}
+
+static void powers_of_small_numbers(void) {
+    single z[2] = {1e-8f, CMPLXF(1e-9f, -1e-9f)}, got[2];
+    const int64_t n = 2;
+    qn_tensor *t = qn_from(qn, QN_C64, 1, &n, z);
+    CHECK_INT(qn_read(qn_pow(t, qn_like(t, 0.5)), got, sizeof got), QN_OK);
+    for (int i = 0; i < 2; i++) CHECK(cabsf(got[i] - csqrtf(z[i])) < 1e-5f * cabsf(csqrtf(z[i])));
+    no_error("powers");
 }
 
 static void powers_of_zero(void) {
@@ -363,10 +447,13 @@ int main(int argc, char **argv) {
         if (!(qn = qn_open(&QN_OPTIONS(.device = devices[i])))) continue;
         qn_scope_begin(qn);
         RUN(functions_are_those_of_c99);
+        RUN(any_size_has_its_value);
         RUN(special_points_are_those_of_c99);
         RUN(operations_are_those_of_c99);
         RUN(real_factors_stay_real);
         RUN(quotients_do_not_overflow);
+        RUN(quotients_of_any_size);
+        RUN(powers_of_small_numbers);
         RUN(powers_of_zero);
         RUN(comparisons_look_at_both_parts);
         RUN(a_tensor_is_what_was_given);

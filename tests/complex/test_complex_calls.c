@@ -240,6 +240,97 @@ static void gradients_are_those_of_both_parts(void) {
     }
 }
 
+/* The mean of f over a circle around z, times what turns it back; NAN where there is none, since a
+ * branch cut or a pole is inside. */
+static wide slope_at(wide (*f)(wide), wide z) {
+    wide slope[2] = {0};
+    enum { POINTS = 8 };
+    for (int k = 0; k < 2; k++)
+        for (int j = 0; j < POINTS; j++) {
+            long double angle = 2 * 3.14159265358979323846264338L * (j + 0.5L) / POINTS;
+            wide turn = (k ? 0.5L : 1) * 1e-3L * CMPLXL(cosl(angle), sinl(angle));
+            slope[k] += f(z + turn) / turn / POINTS;
+            if (cabsl(f(z + turn)) > 100) return (wide)NAN;
+        }
+    return cabsl(slope[0] - slope[1]) < 1e-8L * (1 + cabsl(slope[0])) ? slope[1] : (wide)NAN;
+}
+
+static bool has_a_slope(const char *name) {
+    static const char *const none[] = {"conj", "real", "imag", "abs", "angle", "sign"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (!strcmp(none[i], name)) return false;
+    return true;
+}
+
+/* On the axes, on either side of a zero, and in each quadrant; of a tangent and a seed that are
+ * neither real nor imaginary. By Cauchy and Riemann those tell all four derivatives. */
+static void derivatives_hold_where_a_part_is_zero(void) {
+    static const double part[] = {0.0, -0.0, 0.5, -0.7, 2, -3};
+    enum { PARTS = sizeof part / sizeof *part, N = PARTS * PARTS };
+    number x[N], tangent[N], back[N], on[N];
+    for (int j = 0; j < N; j++) {
+        x[j] = CMPLX(part[j / PARTS], part[j % PARTS]);
+        tangent[j] = j % 3 ? CMPLX(0.3, 0.9) : CMPLX(0, 1);
+    }
+    for (int i = 0; i < FUNCTIONS; i++) {
+        const function *f = &functions[i];
+        if (!has_a_slope(f->name)) continue;
+        qn_scope scope = qn_scope_begin(qn);
+        qn_tensor *z = vector(QN_C128, N, x), *v = vector(QN_C128, N, tangent), *g, *t;
+        qn_tensor *y = f->of(z);
+        int seen = 0;
+        if (qn_grad(y, v, 1, &z, &g) || qn_jvp(1, &y, 1, &z, &v, &t))
+            FAIL("%s: %s", f->name, qn_error(qn));
+        values(g, back, N, f->name);
+        values(t, on, N, f->name);
+        for (int j = 0; j < N; j++) {
+            wide slope = slope_at(f->oracle, (wide)x[j]);
+            if (isnan(creall(slope))) continue;
+            number want = (number)slope;
+            double most = 1e-10 * (1 + cabs(want));
+            seen++;
+            if (!(cabs(back[j] - conj(want) * tangent[j]) <= most))
+                FAIL("%s at %g%+gi: gradient %g%+gi, slope %g%+gi", f->name, creal(x[j]),
+                     cimag(x[j]), creal(back[j]), cimag(back[j]), creal(want), cimag(want));
+            if (!(cabs(on[j] - want * tangent[j]) <= most))
+                FAIL("%s at %g%+gi: tangent %g%+gi, slope %g%+gi", f->name, creal(x[j]),
+                     cimag(x[j]), creal(on[j]), cimag(on[j]), creal(want), cimag(want));
+        }
+        CHECK(seen >= N / 2);
+        qn_scope_end(qn, scope);
+    }
+}
+
+/* Where a cut is, each of its sides has the slope of its own. */
+static void derivatives_hold_on_both_sides_of_a_cut(void) {
+    number x[4] = {CMPLX(-2, 0.0), CMPLX(-2, -0.0), CMPLX(-0.25, 0.0), CMPLX(-0.25, -0.0)}, got[4];
+    number one[4] = {1, 1, 1, 1};
+    qn_tensor *z = vector(QN_C128, 4, x), *v = vector(QN_C128, 4, one), *g, *t;
+    CHECK_INT(qn_grad(qn_log(z), v, 1, &z, &g), QN_OK);
+    values(g, got, 4, "log");
+    for (int j = 0; j < 4; j++) CHECK(cabs(conj(got[j]) - 1 / x[j]) < 1e-13);
+    qn_tensor *y = qn_sqrt(z);
+    CHECK_INT(qn_jvp(1, &y, 1, &z, &v, &t), QN_OK);
+    values(t, got, 4, "sqrt");
+    for (int j = 0; j < 4; j++) CHECK(cabs(got[j] - 0.5 / csqrt(x[j])) < 1e-13);
+    CHECK_INT(qn_grad(qn_abs(z), qn_real(v), 1, &z, &g), QN_OK);
+    values(g, got, 4, "abs");
+    for (int j = 0; j < 4; j++) CHECK(got[j] == -1);
+}
+
+/* By the exponent 0 the derivative is log x, and 0 to the power 1 has the slope 1. */
+static void derivatives_of_powers(void) {
+    number x[3] = {2, CMPLX(0, 3), 0}, y[3] = {0, 0, 1}, one[3] = {1, 1, 1}, got[3];
+    qn_tensor *a = vector(QN_C128, 3, x), *b = vector(QN_C128, 3, y), *v = vector(QN_C128, 3, one);
+    qn_tensor *both[2] = {a, b}, *g[2];
+    CHECK_INT(qn_grad(qn_pow(a, b), v, 2, both, g), QN_OK);
+    values(g[1], got, 3, "by the exponent");
+    for (int j = 0; j < 2; j++) CHECK(cabs(conj(got[j]) - clog(x[j])) < 1e-13);
+    values(g[0], got, 3, "by the base");
+    CHECK(cabs(got[0]) < 1e-13 && cabs(got[1]) < 1e-13 && got[2] == 1);
+    no_error("powers");
+}
+
 static void derivatives_of_a_product(void) {
     number x[2] = {CMPLX(1, 2), CMPLX(-3, 0.5)}, b[2] = {CMPLX(0.5, -1), 2}, got[2];
     qn_tensor *z = vector(QN_C128, 2, x), *w = vector(QN_C128, 2, b), *g, *y = qn_mul(z, w);
@@ -326,6 +417,9 @@ int main(int argc, char **argv) {
         RUN(transforms_take_complex_numbers);
         RUN(systems_are_solved);
         RUN(gradients_are_those_of_both_parts);
+        RUN(derivatives_hold_where_a_part_is_zero);
+        RUN(derivatives_hold_on_both_sides_of_a_cut);
+        RUN(derivatives_of_powers);
         RUN(derivatives_of_a_product);
         RUN(every_function_has_a_meaning_or_refuses);
         qn_close(qn);
