@@ -413,6 +413,11 @@ QN_API qn_tensor *qn_example(qn_tensor *x, int axis);
 QN_API qn_code qn_vmap(int n, qn_tensor *const *ys, const int *out_axes, int m,
                        qn_tensor *const *examples, qn_tensor *const *xs, const int *in_axes,
                        qn_tensor **out);
+/* out[i]: 1 where a gradient of the ys comes to xs[i], which may be 0 in number, else 0: where
+ * every way to them ends at an integer, a detached value or the like, or there is none. As for
+ * qn_grad an x that was assigned to is the version that the ys use. Errors as qn_grad's of what
+ * it finds. */
+QN_API qn_code qn_depends(int n, qn_tensor *const *ys, int m, qn_tensor *const *xs, int32_t *out);
 /* While a tape is open, every value is kept that something recorded was made of, those of tensors
  * that were assigned to since, too, and history has no bounds. */
 QN_API qn_tape *qn_tape_begin(qn_ctx *qn);

@@ -139,6 +139,9 @@ QN_API qn_code qn_mx_quantize(qn_tensor *x, qn_dtype dtype, int64_t block, qn_te
 QN_API qn_tensor *qn_mx_dequantize(qn_tensor *x, qn_tensor *scales);
 /* the value in memory of its own; its gradient is x's */
 QN_API qn_tensor *qn_clone(qn_tensor *x);
+/* x's value as a variable of its own, without a copy: a gradient by it is that of what is made of
+ * it, not of what is made of x or of another such variable; also of a constant; its own is x's */
+QN_API qn_tensor *qn_variable(qn_tensor *x);
 
 /* ---- operations: elementwise, one argument ------------------------------------------------ */
 

@@ -334,6 +334,7 @@
     X(broadcast_arrays, -4, 4, broadcast_of(IN(3, 1), IN(4)))                                      \
     X(view, -4, 4, qn_view(M, QN_U32))                                                             \
     X(clone, -4, 4, qn_clone(qn_transpose(M, 0, 1)))                                               \
+    X(variable, -4, 4, qn_variable(qn_transpose(M, 0, 1)))                                         \
     X(unstack, -4, 4, unstack_of(IN(3, 4)))                                                        \
     X(meshgrid_xy, -4, 4, meshgrid_xy_of(IN(3), IN(4)))                                            \
     X(repeat_counts, -4, 4, qn_repeat_counts(M, 0, 4, DIMS(2, 0, 3, 1)))                           \

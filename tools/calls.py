@@ -28,7 +28,8 @@ LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "L
            ("vjp", "xs"): "m", ("vjp", "out"): "m", ("jvp", "xs"): "m", ("jvp", "tangents"): "m",
            ("custom_gradient", "xs"): "m", ("custom_gradient", "slopes"): "m", ("checkpoint", "xs"): "m",
            ("vmap", "examples"): "m", ("vmap", "xs"): "m", ("vmap", "in_axes"): "m",
-           ("text_new", "text"): "size", ("text_ids", "ids"): "count"}
+           ("text_new", "text"): "size", ("text_ids", "ids"): "count", ("depends", "xs"): "m",
+           ("depends", "out"): "m"}
 
 # By type: the letter of record.h. What is made in a context is an object.
 LETTERS = {"qn_ctx *": "C", "qn_tensor *": "T", "bool": "B", "double": "F", "int64_t": "Z", "uint64_t": "U",

@@ -42,6 +42,7 @@ Y(mx_quantize, "mx_quantize", "x:T dtype:D block:Z=32", "", 2, qn_mx_quantize(T(
   out))
 X(mx_dequantize, "mx_dequantize", "x:T scales:T", qn_mx_dequantize(T(0), T(1)))
 X(clone, "clone", "x:T", qn_clone(T(0)))
+X(variable, "variable", "x:T", qn_variable(T(0)))
 X(neg, "neg|negative", "x:T", qn_neg(T(0)))
 X(abs, "abs", "x:T", qn_abs(T(0)))
 X(reciprocal, "reciprocal", "x:T", qn_reciprocal(T(0)))

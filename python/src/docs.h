@@ -35,6 +35,9 @@ X(mx_dequantize, "(x, scales)",
   "f32: f8 values, block by block, times 2^(scale - 127), of 255 NaN; a block is as long as x's "
   "last axis has elements for one of the u8 scales', else ValueError; no product stores it")
 X(clone, "(x)", "the value in memory of its own; its gradient is x's")
+X(variable, "(x)",
+  "x's value as a variable of its own, without a copy: a gradient by it is that of what is made "
+  "of it, not of what is made of x or of another such variable; also of a constant; its own is x's")
 X(neg, "(x)", "-x (integers and floats)")
 X(abs, "(x)", "absolute value (integers and floats)")
 X(reciprocal, "(x)", "1 / x (floats; integers and bools as f32)")

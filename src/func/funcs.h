@@ -69,6 +69,9 @@ X(TENSOR, mx_dequantize, (qn_tensor *x, qn_tensor *scales), -, 0, 0,
   "last axis has elements for one of the u8 scales', else QN_ESHAPE; no product stores it")
 X(TENSOR, clone, (qn_tensor *x), -, 0, 0,
   "the value in memory of its own; its gradient is x's")
+X(TENSOR, variable, (qn_tensor *x), -, 0, 0,
+  "x's value as a variable of its own, without a copy: a gradient by it is that of what is made of "
+  "it, not of what is made of x or of another such variable; also of a constant; its own is x's")
 
 /* elementwise, one argument: of any shape, which the result has; floats, integers and bools as f32
  * unless they stay */

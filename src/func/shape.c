@@ -10,6 +10,11 @@ qn_tensor *qn_clone(qn_tensor *x) {
     return func_end(f, qn_contiguous(x));
 }
 
+qn_tensor *qn_variable(qn_tensor *x) {
+    func_frame f = func_on("variable", ARG(x));
+    return func_end(f, x ? build_apart(x) : NULL);
+}
+
 qn_tensor *qn_narrow(qn_tensor *x, int axis, int64_t start, int64_t size) {
     func_frame f = func_on("narrow", ARG(x));
     if (!func_axis(x, axis, &axis)) return func_end(f, NULL);

@@ -25,6 +25,7 @@ typedef struct derivative {
     bool one; /* y is no list */
     qn_tensor *const *y, *const *seed, *const *x, *const *tangent;
     qn_tensor **out, **result;
+    int32_t *depends;
     int outs, made; /* results, and those that have handles */
     bool gone;      /* they need a value that is not there any more */
     graph *g;
@@ -195,6 +196,30 @@ qn_code qn_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, qn_te
     d.outs = n;
     if (!(d.g = graph_of(d.call, 1, &y))) return QN_ENULL;
     return vjp(&d);
+}
+
+static void depends_run(void *arg) {
+    derivative *d = arg;
+    grad_request r = {.call = d->call, .ys = d->n, .xs = d->m};
+    r.y = nodes_of(d, d->n, d->y);
+    r.x = nodes_of(d, d->m, d->x);
+    int32_t *found = arena_zeroed(&d->arena, ((size_t)d->m + 1) * sizeof *found);
+    if (!grad_depends(d->g, &d->arena, &r, found)) return;
+    memcpy(d->depends, found, (size_t)d->m * sizeof *found);
+}
+
+qn_code qn_depends(int n, qn_tensor *const *ys, int m, qn_tensor *const *xs, int32_t *out) {
+    derivative d = {.call = "depends", .n = n, .m = m, .y = ys, .x = xs, .depends = out};
+    if (!(d.g = graph_of(d.call, n, ys))) return QN_ENULL;
+    if (!out && m > 0) return fail(d.g->ctx, QN_ENULL, "%s: no place for results", d.call);
+    if (!check_floats(&d, "y", n, ys) || !check_floats(&d, "x", m, xs)) return refuse(&d);
+    if (!m) return QN_OK;
+    qn_ctx *qn = d.g->ctx;
+    unsigned failures = qn->failures;
+    arena_open(&d.arena, &qn->heap);
+    qn_code code = guarded(qn, depends_run, &d);
+    arena_free(&d.arena);
+    return qn->failures == failures ? code : refuse(&d);
 }
 
 /* ---- along tangents ------------------------------------------------------------------------- */

@@ -315,6 +315,13 @@ bool grad_nodes(graph *g, arena *a, const grad_request *r) {
     return true;
 }
 
+bool grad_depends(graph *g, arena *a, const grad_request *r, int32_t *out) {
+    grad c = {.g = g, .a = a, .call = r->call};
+    if (!grad_find(&c, r)) return false;
+    for (int i = 0; i < r->xs; i++) out[i] = grad_meets(&c, r->x[i]);
+    return true;
+}
+
 void grad_report_gone(graph *g, arena *a, const char *call) {
     grad c = {.g = g, .a = a, .call = call};
     grad_fail_gone(&c, g->gone);

@@ -44,6 +44,8 @@ typedef struct grad_request {
 } grad_request;
 /* Raises; false: reported. Nobody holds what it made yet: graph_settle comes later. */
 bool grad_nodes(graph *g, arena *a, const grad_request *r);
+/* Which of the x gradients of the y come to. Raises; false: reported. */
+bool grad_depends(graph *g, arena *a, const grad_request *r, int32_t *out);
 /* The error for a value that is needed and gone: graph.gone. */
 void grad_report_gone(graph *g, arena *a, const char *call);
 /* The rule of a row: pass g, the gradient of n, on to n's sources. */

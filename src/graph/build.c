@@ -265,6 +265,15 @@ qn_tensor *build_mark(int op, qn_tensor *x) {
     return build_elem(op, 1, &x);
 }
 
+static node_id apart_node(graph *g, const build_args *a) {
+    return make_apart(g, a->x[0]);
+}
+
+qn_tensor *build_apart(qn_tensor *x) {
+    build_args a = {.name = graph_name(tensor_ctx(x), "variable")};
+    return build_enter(&a, 1, &x) ? build_run(&a, apart_node) : NULL;
+}
+
 /* ---- leaves --------------------------------------------------------------------------------- */
 
 static node_id const_node(graph *g, const build_args *a) {

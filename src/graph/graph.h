@@ -681,6 +681,7 @@ qn_tensor *build_scatter(qn_tensor *x, qn_tensor *index, qn_tensor *src, int axi
 qn_tensor *build_call(const call_attr *call, qn_dtype dtype, tuple_id shape, int n,
                       qn_tensor *const *x);
 qn_tensor *build_mark(int op, qn_tensor *x);
+qn_tensor *build_apart(qn_tensor *x); /* a node of its own, whoever else made one of x */
 /* index as an index of an axis of `size` (the user's): an error where it is known and outside, and
  * under QN_CHECK marked to be checked when it is computed. */
 qn_tensor *build_index(qn_tensor *index, int64_t size);

@@ -86,6 +86,8 @@ X(qn_tensor *, T, example, (qn_tensor *x, int axis), (x, axis), (T(0), I(1)))
 X(qn_code, E, vmap, (int n, qn_tensor *const *ys, const int *out_axes, int m, qn_tensor *const *examples, qn_tensor *const *xs, const int *in_axes,
   qn_tensor **out), (n, ys, out_axes, m, examples, xs, in_axes, out), (I(0), L(1, 0), A(2, 0),
   I(3), L(4, 3), L(5, 3), A(6, 3), R(7, 0)))
+X(qn_code, E, depends, (int n, qn_tensor *const *ys, int m, qn_tensor *const *xs, int32_t *out), (n, ys, m, xs, out), (I(0), L(1, 0), I(2), L(3, 2),
+  J(4, 2)))
 X(qn_tape *, O, tape_begin, (qn_ctx *qn), (qn), (C(0)))
 VOID(tape_end, (qn_tape *tape), (tape), (O(0)))
 X(qn_plan *, O, plan_new, (qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out, qn_tensor *const *outputs), (qn, n_in, inputs, n_out, outputs),
@@ -137,6 +139,7 @@ X(qn_code, E, mx_quantize, (qn_tensor *x, qn_dtype dtype, int64_t block, qn_tens
   LENGTH_IS(2))))
 X(qn_tensor *, T, mx_dequantize, (qn_tensor *x, qn_tensor *scales), (x, scales), (T(0), T(1)))
 X(qn_tensor *, T, clone, (qn_tensor *x), (x), (T(0)))
+X(qn_tensor *, T, variable, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, neg, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, abs, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, reciprocal, (qn_tensor *x), (x), (T(0)))

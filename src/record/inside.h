@@ -75,6 +75,7 @@
 #define qn_checkpoint inner_checkpoint
 #define qn_example inner_example
 #define qn_vmap inner_vmap
+#define qn_depends inner_depends
 #define qn_tape_begin inner_tape_begin
 #define qn_tape_end inner_tape_end
 #define qn_plan_new inner_plan_new
@@ -113,6 +114,7 @@
 #define qn_mx_quantize inner_mx_quantize
 #define qn_mx_dequantize inner_mx_dequantize
 #define qn_clone inner_clone
+#define qn_variable inner_variable
 #define qn_neg inner_neg
 #define qn_abs inner_abs
 #define qn_reciprocal inner_reciprocal

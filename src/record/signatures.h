@@ -30,6 +30,8 @@ S(qn_code, I, code_i_l, (int a0, qn_tensor *const *a1), (a0, a1), (I(0), P(1)))
 S(qn_code, I, code_i_l_a_i_l_l_a_r, (int a0, qn_tensor *const *a1, const int *a2, int a3,
   qn_tensor *const *a4, qn_tensor *const *a5, const int *a6, qn_tensor **a7), (a0, a1, a2, a3,
   a4, a5, a6, a7), (I(0), P(1), P(2), I(3), P(4), P(5), P(6), P(7)))
+S(qn_code, I, code_i_l_i_l_int32_tp, (int a0, qn_tensor *const *a1, int a2, qn_tensor *const *a3,
+  int32_t *a4), (a0, a1, a2, a3, a4), (I(0), P(1), I(2), P(3), P(4)))
 S(qn_code, I, code_i_l_i_l_l_r, (int a0, qn_tensor *const *a1, int a2, qn_tensor *const *a3,
   qn_tensor *const *a4, qn_tensor **a5), (a0, a1, a2, a3, a4, a5), (I(0), P(1), I(2), P(3), P(4),
   P(5)))

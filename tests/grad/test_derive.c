@@ -205,6 +205,52 @@ static void a_routine_has_tangents(void) {
     qn_close(qn);
 }
 
+/* y = a b of two variables of x = 3: by each the other's value, by x both; also second ones. */
+static void variables_of_one_value_are_apart(void) {
+    qn_ctx *qn = opened();
+    double three = 3;
+    qn_tensor *x = numbers(qn, 0, NULL, &three), *a = qn_variable(x), *b = qn_variable(x);
+    qn_tensor *y = qn_mul(a, b), *out[3], *again, *by[3] = {a, b, x};
+    CHECK_INT(qn_grad(y, NULL, 3, by, out), QN_OK);
+    expect(out[0], 1, (double[]){3});
+    expect(out[1], 1, (double[]){3});
+    expect(out[2], 1, (double[]){6});
+    CHECK_INT(qn_grad(out[0], NULL, 1, &b, &again), QN_OK);
+    expect(again, 1, (double[]){1});
+    qn_tensor *zeros = qn_variable(qn_zeros(qn, QN_F64, 0, NULL));
+    CHECK_INT(qn_grad(qn_exp(zeros), NULL, 1, &zeros, out), QN_OK);
+    expect(out[0], 1, (double[]){1});
+    qn_stats before = {0}, after = {0};
+    qn_get_stats(qn, &before, sizeof before);
+    qn_tensor *alone = qn_variable(x);
+    CHECK_INT(qn_realize(1, &alone), QN_OK);
+    qn_get_stats(qn, &after, sizeof after);
+    CHECK_INT(after.kernels, before.kernels);
+    qn_close(qn);
+}
+
+static void what_gradients_come_to_is_said(void) {
+    qn_ctx *qn = opened();
+    double v[4] = {1, 2, 3, 4}, w[4] = {5, 6, 7, 8};
+    int64_t four = 4;
+    qn_tensor *x[4];
+    for (int i = 0; i < 4; i++) x[i] = numbers(qn, 1, &four, i ? v : w);
+    qn_tensor *y[2] = {qn_add(qn_mul(x[0], qn_like(x[0], 0)), qn_detach(x[1])), qn_exp(x[2])};
+    int32_t out[4] = {7, 7, 7, 7};
+    CHECK_INT(qn_depends(2, y, 4, x, out), QN_OK);
+    for (int i = 0; i < 4; i++) CHECK_INT(out[i], i == 0 || i == 2);
+    qn_assign(x[2], x[3]); /* y[1] uses the version before */
+    CHECK_INT(qn_depends(1, &y[1], 1, &x[2], out), QN_OK);
+    CHECK_INT(out[0], 1);
+    CHECK_INT(qn_depends(1, y, 0, NULL, NULL), QN_OK);
+    qn_tensor *whole = qn_cast(x[0], QN_I32);
+    CHECK_INT(qn_depends(1, y, 1, &whole, out), QN_EDTYPE);
+    expect_error(qn, QN_EDTYPE, "depends: x 0");
+    CHECK_INT(qn_depends(1, y, 4, x, NULL), QN_ENULL);
+    expect_error(qn, QN_ENULL, "depends");
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(products_from_both_sides_of_a_jacobian);
@@ -216,5 +262,7 @@ int main(int argc, char **argv) {
     RUN(bad_arguments_are_named);
     RUN(sizes_that_vary_have_tangents);
     RUN(a_routine_has_tangents);
+    RUN(variables_of_one_value_are_apart);
+    RUN(what_gradients_come_to_is_said);
     return test_end();
 }

@@ -437,8 +437,8 @@ static const char *const plain[] = {
     "index_copy", "index_fill", "scatter_mean", "masked_fill", "masked_scatter", "head",
     "slice_scatter", "select_scatter", "diagonal_scatter", "glu", "ldexp", "clip", "prelu",
     "softmin", "narrow", "expand_as", "unflatten", "moveaxis", "atleast", "rot90", "diag_embed",
-    "diag", "diagonal_axes", "clone", "repeat_counts", "trace", "sum_as", "prod_as", "mean_as",
-    "view", "nanprod_axes", "nanmax_axes", "nanmin_axes", "nansum_axes", "nanmean_axes",
+    "diag", "diagonal_axes", "clone", "variable", "repeat_counts", "trace", "sum_as", "prod_as",
+    "mean_as", "view", "nanprod_axes", "nanmax_axes", "nanmin_axes", "nansum_axes", "nanmean_axes",
     "nanvariance_axes", "nanstd_axes", "cross_entropy_ignoring", "sum_product",
     /* of no derivative */
     "gamma", "beta", "dirichlet", "poisson", "truncated_normal", "permutation", "shuffle",

@@ -221,7 +221,7 @@ PIECES = {
     "diag": moved(*[(s, (k,), lambda x, k=k: np.diag(x, k)) for s in ((3,), (3, 4)) for k in (-1, 0, 2)]),
     "diagonal_axes": moved(*[((3, 4, 5), (k, a, b), lambda x, k=k, a=a, b=b: np.diagonal(x, k, a, b))
                              for k in (-1, 0, 2) for a, b in ((0, 1), (2, 0), (-1, 1))]),
-    "clone": moved(((3, 4), (), lambda x: x)),
+    "clone": moved(((3, 4), (), lambda x: x)), "variable": moved(((3, 4), (), lambda x: x)),
     "repeat_counts": moved(((3, 4), (1, 4, [2, 0, 1, 3]), lambda x: np.repeat(x, [2, 0, 1, 3], 1))),
     "view": view, "expand_as": expand_as,
     "broadcast_arrays": listed(np.broadcast_arrays, [((3, 1), (1, 4), ()), lambda t: (3, t)]),
