@@ -63,6 +63,8 @@ def flat(values):
 
 def text(x):
     """repr of a tensor."""
+    if _core.is_traced(x):
+        return f"tensor(<being traced>, shape={x.shape}, dtype={x.dtype})"
     if any(n < 0 for n in x.shape):
         return f"tensor(<of sizes that vary>, shape={x.shape}, dtype={x.dtype})"
     cut = [x.size > MOST and n > 2 * EDGE for n in x.shape]

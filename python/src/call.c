@@ -173,6 +173,11 @@ static PyObject *several(call_row *r, const argument *v) {
     return tuple;
 }
 
+/* Of rows that run the graph to know a size. */
+static bool may_run(const call_row *r, PyObject *self) {
+    return strcmp(r->c_name, "head") || may_read(self, "the size of the result");
+}
+
 static PyObject *call(call_row *r, PyObject *self, PyObject *const *args, Py_ssize_t n,
                       PyObject *names) {
     argument v[MOST_PARAMETERS];
@@ -190,7 +195,7 @@ static PyObject *call(call_row *r, PyObject *self, PyObject *const *args, Py_ssi
     }
     core_enter();
     PyObject *result = NULL;
-    if (likely(parse(r, args, n, names, v))) {
+    if (likely(parse(r, args, n, names, v)) && (!tracing() || may_run(r, self))) {
         if (r->one) {
             qn_tensor *t = r->one(v);
             result = likely(t != NULL) ? tensor_wrap(t) : raise_of(NULL);

@@ -21,10 +21,11 @@
 
 typedef struct tensor_object {
     PyObject_HEAD qn_tensor *t;
-    PyObject *weak;                        /* references to it */
-    PyObject *grad;                        /* NULL: none */
-    uint32_t place;                        /* where it was recorded: lines.c */
-    uint16_t flags, forks;                 /* forks: core.forks when it was made */
+    PyObject *weak; /* references to it */
+    PyObject *grad; /* NULL: none */
+    uint32_t place; /* where it was recorded: lines.c */
+    uint32_t epoch; /* core.epoch when it was made */
+    uint16_t flags;
     struct tensor_object *next, *previous; /* among those with REQUIRES_GRAD */
 } tensor_object;
 enum { REQUIRES_GRAD = 1, LEAF = 2 };
@@ -50,7 +51,9 @@ typedef struct core_state {
     size_t deads, dead_cap;
     tensor_object *requiring; /* a list */
     bool no_grad, lines;
-    uint16_t forks; /* how many forks lie between the first process and this one */
+    /* Changes with a fork, and is another one while a function is traced: a tensor of another epoch
+     * is not used as it is (tensor_elsewhere). */
+    uint32_t epoch;
 } core_state;
 extern core_state core;
 
@@ -91,13 +94,15 @@ void lines_open(void);
 static inline bool is_tensor(PyObject *o) {
     return Py_TYPE(o) == core.tensor_type;
 }
-PyObject *tensor_is_stale(void);
-/* NULL with an exception for a tensor of this process' parent. */
+qn_tensor *tensor_elsewhere(tensor_object *o);
+/* NULL with an exception for a tensor that cannot be used here. */
 static inline qn_tensor *handle_of(PyObject *o) {
-    const tensor_object *t = (tensor_object *)o;
-    if (unlikely(t->forks != core.forks)) return (void *)tensor_is_stale();
+    tensor_object *t = (tensor_object *)o;
+    if (unlikely(t->epoch != core.epoch)) return tensor_elsewhere(t);
     return t->t;
 }
+/* o names another tensor from now on, which it takes over. false with an exception. */
+bool tensor_rename(tensor_object *o, qn_tensor *t);
 PyObject *
 tensor_wrap(qn_tensor *t); /* takes t over; NULL: the error of the context that was asked last */
 PyObject *tensor_shape(qn_tensor *t);
@@ -184,6 +189,24 @@ void parse_free(const call_row *r, argument *v);
 const char *enum_words(int number);
 bool calls_add(PyObject *module);
 bool sizes_of(PyObject *o, int most, int64_t *out, int *n, const char *what);
+
+/* ---- autograd.c
+ * -------------------------------------------------------------------------------- */
+
+bool autograd_add(PyObject *module);
+
+/* ---- jit.c
+ * ------------------------------------------------------------------------------------- */
+
+enum { EPOCH_FORK = 1 << 20 }; /* epochs of a process */
+static inline bool tracing(void) {
+    return unlikely(core.epoch % EPOCH_FORK != 0);
+}
+/* While a function is traced no value can be read: raises, and says false. */
+bool may_read(PyObject *o, const char *what);
+qn_tensor *capture_of(tensor_object *o); /* what stands for a tensor from outside of a trace */
+bool capture_changes(tensor_object *o);  /* it is about to be changed in the trace */
+bool jit_add(PyObject *module);
 
 /* ---- number.c, index.c ------------------------------------------------------------------------
  * */

@@ -152,7 +152,12 @@ PyObject *tensor_get(PyObject *self, PyObject *key) {
     core_enter();
     items x;
     PyObject *r = NULL;
-    if (items_of(&x, handle_of(self), key)) {
+    bool masks = false;
+    bool fine = items_of(&x, handle_of(self), key);
+    for (int i = 0; fine && i < x.n; i++)
+        masks |= x.item[i].kind == QN_INDEX_ARRAY && qn_dtype_of(x.item[i].array) == QN_BOOL;
+    if (fine &&
+        (!masks || may_read(self, "indexing by bools gives as many elements as are true, which"))) {
         qn_tensor *t = qn_index(x.x, x.n, x.item);
         r = t ? tensor_wrap(t) : raise_of(NULL);
     } else {
@@ -178,28 +183,27 @@ int tensor_set(PyObject *self, PyObject *key, PyObject *value) {
         return -1;
     }
     core_enter();
-    if (!handle_of(self)) return -1;
+    qn_tensor *old = handle_of(self);
+    if (!old) return -1;
     items x;
     tensor_object *o = (tensor_object *)self;
     bool made = false;
     qn_tensor *src = NULL, *fit = NULL, *t = NULL;
-    if (items_of(&x, o->t, key)) {
+    if (items_of(&x, old, key)) {
         if (is_tensor(value) || !(PyList_Check(value) || PyTuple_Check(value)))
-            src = operand(value, o->t, &made);
+            src = operand(value, old, &made);
         else
             src = tensor_from(value, NULL), made = src != NULL;
     }
     /* As NumPy: what is written takes the dtype of what is there. */
-    if (src && qn_dtype_of(src) != qn_dtype_of(o->t)) fit = qn_cast(src, qn_dtype_of(o->t));
+    if (src && qn_dtype_of(src) != qn_dtype_of(old)) fit = qn_cast(src, qn_dtype_of(old));
     if (src) t = qn_index_put(x.x, x.n, x.item, fit ? fit : src, QN_COMBINE_SET);
-    if (t && x.spread) t = as_before(t, o->t);
+    if (t && x.spread) t = as_before(t, old);
     if (fit) core_release(fit);
     if (made && src) core_release(src);
     items_free(&x);
     if (!t) return raise_of(NULL), -1;
-    core_release(o->t);
-    o->t = t;
-    o->place = line_here();
+    if (!tensor_rename(o, t)) return qn_release(t), -1;
     return 0;
 }
 

@@ -64,7 +64,7 @@ bool compute_end(computing c) {
 }
 
 static void in_child(void) {
-    core.forks++;
+    core.epoch = (core.epoch / EPOCH_FORK + 1) * EPOCH_FORK;
     core.busy = 0;
     core.ctx = NULL;
     core.contexts = 0;
@@ -228,6 +228,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     lines_open();
     pthread_atfork(NULL, NULL, in_child);
     if (!errors_add(module) || !dtype_add(module) || !tensor_add(module) || !calls_add(module) ||
+        !autograd_add(module) || !jit_add(module) ||
         PyModule_AddStringConstant(module, "__version__", qn_version()))
         Py_CLEAR(module);
     return module;

@@ -1,7 +1,8 @@
 /* number.c - operators of Python on tensors, beside tensors and numbers.
  *
  * An operation in place, x += y, makes x name the result: what was recorded before keeps the old
- * value, so gradients stay right. Other objects are left to say themselves what they do. */
+ * value, so gradients stay right. Without history it is an assignment to what is data. Other
+ * objects are left to say themselves what they do. */
 #include "core.h"
 
 typedef qn_tensor *binary_call(qn_tensor *, qn_tensor *);
@@ -40,7 +41,11 @@ static PyObject *in_place(PyObject *a, PyObject *b, binary_call *f) {
     PyObject *r = binary(a, b, f);
     if (!r || r == Py_NotImplemented) return r;
     tensor_object *x = (tensor_object *)a, *y = (tensor_object *)r;
-    qn_tensor *old = x->t;
+    qn_tensor *old = handle_of(a);
+    if (!old) {
+        Py_DECREF(r);
+        return NULL;
+    }
     bool same = qn_rank(old) == qn_rank(y->t) && qn_dtype_of(old) == qn_dtype_of(y->t);
     for (int i = 0; same && i < qn_rank(old); i++) same = qn_dim(old, i) == qn_dim(y->t, i);
     if (!same) {
@@ -54,9 +59,15 @@ static PyObject *in_place(PyObject *a, PyObject *b, binary_call *f) {
         Py_DECREF(r);
         return NULL;
     }
-    x->t = y->t;
-    y->t = old;
-    x->place = y->place;
+    if (core.no_grad && x->flags & LEAF && !tracing()) { /* a parameter's step: into its memory */
+        if (qn_assign(old, y->t) < 0) {
+            Py_DECREF(r);
+            return raise_of(NULL);
+        }
+    } else if (!tensor_rename(x, qn_keep(y->t))) {
+        Py_DECREF(r);
+        return NULL;
+    }
     Py_DECREF(r);
     Py_INCREF(a);
     return a;

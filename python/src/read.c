@@ -7,6 +7,7 @@
 void *read_value(PyObject *self, size_t *size) {
     core_enter();
     qn_tensor *t = handle_of(self);
+    if (!t || !may_read(self, "the value of a tensor")) return NULL;
     int64_t n = qn_numel(t);
     if (n < 0) return raise_of(NULL);
     *size = (size_t)n * qn_dtype_size(qn_dtype_of(t));
@@ -92,7 +93,7 @@ static PyObject *element(qn_dtype d, const void *p) {
 
 PyObject *tensor_item(PyObject *self, PyObject *none) {
     (void)none;
-    if (!handle_of(self)) return NULL;
+    if (!handle_of(self) || !may_read(self, "the value of a tensor")) return NULL;
     int64_t n = qn_numel(handle_of(self));
     if (n != 1) {
         PyErr_Format(PyExc_ValueError, "a tensor of %lld elements is no number", (long long)n);

@@ -6,11 +6,31 @@
 #include <string.h>
 #include <structmember.h>
 
-PyObject *tensor_is_stale(void) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "a tensor made before fork() cannot be used in the child: make it there, or "
-                    "give it to the child by pickle");
+qn_tensor *tensor_elsewhere(tensor_object *o) {
+    if (o->epoch / EPOCH_FORK != core.epoch / EPOCH_FORK) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "a tensor made before fork() cannot be used in the child: make it there, "
+                        "or give it to the child by pickle");
+        return NULL;
+    }
+    if (o->epoch % EPOCH_FORK == 0) return capture_of(o);
+    int line = 0;
+    const char *file = line_of(o->place, &line);
+    PyErr_Format(PyExc_RuntimeError,
+                 "a tensor of a function that was traced by jit%s%s has no value outside of it: "
+                 "return it (it was recorded at line %d)",
+                 file ? ", of " : "", file ? file : "", line);
     return NULL;
+}
+
+bool tensor_rename(tensor_object *o, qn_tensor *t) {
+    if (tracing() && o->epoch != core.epoch && !capture_changes(o)) return false;
+    core_release(o->t);
+    o->t = t;
+    o->epoch = core.epoch;
+    o->flags &= (uint16_t)~LEAF;
+    o->place = line_here();
+    return true;
 }
 
 PyObject *tensor_wrap(qn_tensor *t) {
@@ -28,7 +48,7 @@ PyObject *tensor_wrap(qn_tensor *t) {
     o->t = t;
     o->weak = o->grad = NULL;
     o->flags = 0;
-    o->forks = core.forks;
+    o->epoch = core.epoch;
     o->place = line_here();
     return (PyObject *)o;
 }
@@ -47,7 +67,7 @@ static void tensor_free(PyObject *self) {
     if (unlikely(o->weak != NULL)) PyObject_ClearWeakRefs(self);
     unlist(o);
     Py_XDECREF(o->grad);
-    if (likely(o->forks == core.forks)) core_release(o->t);
+    if (likely(o->epoch / EPOCH_FORK == core.epoch / EPOCH_FORK)) core_release(o->t);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -144,6 +164,7 @@ static int set_grad(PyObject *self, PyObject *g, void *none) {
         return -1;
     }
     tensor_object *o = (tensor_object *)self;
+    if (tracing() && o->epoch != core.epoch && (!handle_of(self) || !capture_changes(o))) return -1;
     PyObject *old = o->grad;
     Py_XINCREF(g);
     o->grad = g;
@@ -156,9 +177,27 @@ static PyObject *get_requires_grad(PyObject *self, void *none) {
     return PyBool_FromLong(((tensor_object *)self)->flags & REQUIRES_GRAD);
 }
 
+/* A leaf in memory of its own, where x is an expression. */
+static bool make_leaf(tensor_object *o) {
+    if (o->flags & LEAF) return true;
+    size_t bytes;
+    void *data = read_value((PyObject *)o, &bytes);
+    if (!data) return false;
+    int64_t size[QN_MAX_RANK];
+    int rank = qn_rank(o->t);
+    for (int i = 0; i < rank; i++) size[i] = qn_dim(o->t, i);
+    qn_tensor *own = qn_from(qn_context(o->t), qn_dtype_of(o->t), rank, size, data);
+    PyMem_Free(data);
+    if (!own) return raise_of(NULL), false;
+    if (!tensor_rename(o, own)) return false;
+    o->flags |= LEAF;
+    return true;
+}
+
 static int set_requires_grad(PyObject *self, PyObject *on, void *none) {
     (void)none;
     tensor_object *o = (tensor_object *)self;
+    if (!handle_of(self)) return -1;
     int is = on ? PyObject_IsTrue(on) : 0;
     if (is < 0) return -1;
     char kind = *dtype_name(qn_dtype_of(o->t));
@@ -169,6 +208,7 @@ static int set_requires_grad(PyObject *self, PyObject *on, void *none) {
     }
     unlist(o);
     if (!is) return 0;
+    if (!make_leaf(o)) return -1;
     o->flags |= REQUIRES_GRAD;
     o->next = core.requiring;
     o->previous = NULL;
@@ -196,24 +236,30 @@ static int set_name(PyObject *self, PyObject *o, void *none) {
 /* ---- methods
  * ----------------------------------------------------------------------------------- */
 
+/* value in x's dtype and shape; in a trace x only names it. */
+static bool assign_to(tensor_object *o, qn_tensor *x, qn_tensor *value) {
+    int64_t size[QN_MAX_RANK];
+    int rank = qn_rank(x);
+    for (int i = 0; i < rank; i++) size[i] = qn_dim(x, i);
+    bool same = qn_dtype_of(value) == qn_dtype_of(x);
+    qn_tensor *cast = same ? qn_keep(value) : qn_cast(value, qn_dtype_of(x));
+    qn_tensor *fit = cast ? qn_expand(cast, rank, size) : NULL;
+    if (cast) core_release(cast);
+    bool done = fit != NULL;
+    if (fit && tracing()) return tensor_rename(o, fit);
+    if (fit) done = qn_assign(x, fit) >= 0, core_release(fit);
+    if (!done) raise_of(NULL);
+    return done;
+}
+
 static PyObject *assign(PyObject *self, PyObject *value) {
     core_enter();
     bool made = false;
-    tensor_object *o = (tensor_object *)self;
-    if (!handle_of(self)) return NULL;
-    qn_tensor *src = operand(value, o->t, &made), *fit = NULL;
+    qn_tensor *x = handle_of(self), *src = x ? operand(value, x, &made) : NULL;
     if (!src) return raise_of(NULL);
-    int64_t size[QN_MAX_RANK];
-    int rank = qn_rank(o->t);
-    for (int i = 0; i < rank; i++) size[i] = qn_dim(o->t, i);
-    qn_tensor *cast =
-        qn_dtype_of(src) == qn_dtype_of(o->t) ? qn_keep(src) : qn_cast(src, qn_dtype_of(o->t));
-    fit = cast ? qn_expand(cast, rank, size) : NULL;
-    qn_code code = fit ? qn_assign(o->t, fit) : QN_EARG;
-    if (cast) core_release(cast);
-    if (fit) core_release(fit);
+    bool done = assign_to((tensor_object *)self, x, src);
     if (made) core_release(src);
-    if (code < 0) return raise_of(NULL);
+    if (!done) return NULL;
     Py_INCREF(self);
     return self;
 }
@@ -222,7 +268,9 @@ static PyObject *realize(PyObject *self, PyObject *none) {
     (void)none;
     core_enter();
     qn_tensor *t = handle_of(self);
+    if (!t) return NULL;
     Py_INCREF(self);
+    if (tracing()) return self; /* all of a trace is computed by its plan */
     computing c = compute_begin();
     qn_code code = qn_realize(1, &t);
     if (!compute_end(c) || code < 0) {

@@ -1,0 +1,309 @@
+"""jit.py - quern.jit: a function of Python as a static graph.
+
+A function is called once on stand-ins for its tensors (traced), for each structure, shapes, dtypes and other
+arguments; what it recorded is planned and compiled, and later calls run that. What it uses from outside:
+
+- Tensors are captured: a call takes the value they have then. What the function does to them or to an argument,
+  x += 1 or a gradient of backward(), is done at each call.
+- All else, numbers in globals, closures, attributes and containers, is part of the graph. It is looked at again
+  before each call (Watch): where it changed the function is traced anew.
+- What the function changes itself when it is traced, a counter or a list, changes once: that is said in a warning.
+
+QN_NAIVE=1 runs the plain function. So do a jit inside of a trace, which becomes a part of it, and one whose
+derivative is taken (autograd.py).
+"""
+
+import builtins
+import functools
+import os
+import types
+import warnings
+import zlib
+
+from . import _core, autograd, tree
+from ._core import Tensor
+
+NAIVE = os.environ.get("QN_NAIVE", "0") not in ("", "0")
+MOST = 64  # graphs a function keeps
+OFTEN = 8  # traces for other values of plain arguments, of which a warning tells
+PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, _core.dtype)
+FIXED = (type, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+PACKAGE = __name__.partition(".")[0]
+
+
+class Watch:
+    """What a function can see: a list of tokens, equal where nothing changed, and the paths they were found by."""
+
+    def __init__(self, f, arguments=False):
+        self.tokens, self.paths, self.held, self.seen = [], [], [], set()
+        self.function(f, getattr(f, "__qualname__", "f"), set())
+        del self.seen
+
+    def add(self, path, token, held=None):
+        self.tokens.append(token)
+        self.paths.append(path)
+        if held is not None:
+            self.held.append(held)
+
+    def function(self, f, path, names):
+        if isinstance(f, Jitted):
+            f = f.f
+        if id(f) in self.seen:
+            return
+        if isinstance(f, types.MethodType):
+            self.value(f.__self__, "self", f.__func__.__code__.co_names)
+            f = f.__func__
+        if isinstance(f, functools.partial):
+            self.value(f.args, path + ".args", ())
+            self.value(f.keywords, path + ".keywords", ())
+            return self.function(f.func, path, names)
+        if not isinstance(f, types.FunctionType):
+            call = getattr(type(f), "__call__", None)
+            if isinstance(call, types.FunctionType) and not isinstance(f, type):
+                self.value(f, "self", call.__code__.co_names)
+                self.function(call, path, names)
+            return
+        self.seen.add(id(f))
+        self.add(path, id(f.__code__), f)
+        if f.__module__ is not None and f.__module__.partition(".")[0] == PACKAGE and f.__closure__ is None:
+            return
+        names = used_names(f.__code__)
+        for name in sorted(names):
+            if name in f.__globals__:
+                self.value(f.__globals__[name], name, names)
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+            try:
+                self.value(cell.cell_contents, name, names)
+            except ValueError:
+                self.add(name, "empty")
+        self.value(f.__defaults__, path + " defaults", names)
+        self.value(f.__kwdefaults__, path + " defaults", names)
+
+    def value(self, x, path, names):
+        if isinstance(x, PLAIN):
+            self.add(path, (type(x), x) if x == x else repr(x))
+        elif isinstance(x, (types.FunctionType, types.MethodType, functools.partial, Jitted)):
+            self.function(x, path, names)
+        elif isinstance(x, Tensor) or isinstance(x, FIXED) and not isinstance(x, type):
+            self.add(path, id(x), x)
+        elif id(x) in self.seen:
+            self.add(path, id(x))
+        else:
+            self.seen.add(id(x))
+            self.add(path, (type(x), id(x)), x)
+            self.inside(x, path, names)
+
+    def inside(self, x, path, names):
+        if isinstance(x, (types.ModuleType, type)):
+            module = x.__module__ if isinstance(x, type) else getattr(x, "__name__", "")
+            if module.partition(".")[0] in (PACKAGE, "builtins"):
+                return
+            known = vars(x)
+            for name in sorted(names):
+                if name in known and not isinstance(known[name], (types.ModuleType, type, types.FunctionType)):
+                    self.value(known[name], f"{path}.{name}", names)
+        elif isinstance(x, dict):
+            self.add(path, len(x))
+            for k, v in x.items():
+                self.add(path, k if isinstance(k, PLAIN) else id(k), k)
+                self.value(v, f"{path}[{k!r}]", names)
+        elif isinstance(x, (list, tuple)):
+            self.add(path, len(x))
+            for i, v in enumerate(x):
+                self.value(v, f"{path}[{i}]", names)
+        elif isinstance(x, (set, frozenset)):
+            self.add(path, frozenset(v if isinstance(v, PLAIN) else id(v) for v in x))
+        else:
+            self.instance(x, path, names)
+
+    def instance(self, x, path, names):
+        known = getattr(x, "__dict__", None)
+        if known:
+            for name, v in known.items():
+                self.add(path, name)
+                self.value(v, f"{path}.{name}", names)
+        for cls in type(x).__mro__:
+            for name in getattr(cls, "__slots__", ()) if not isinstance(getattr(cls, "__slots__", ()), str) else ():
+                if hasattr(x, name):
+                    self.value(getattr(x, name), f"{path}.{name}", names)
+        for cls in type(x).__mro__[:-1]:
+            for name, v in vars(cls).items():
+                if isinstance(v, types.FunctionType) and name in names:
+                    self.function(v, f"{path}.{name}", names)
+        call = vars(type(x)).get("__call__")
+        if isinstance(call, types.FunctionType):
+            self.function(call, path, names)
+        try:
+            bytes_ = memoryview(x)
+        except TypeError:
+            return
+        self.add(path, (bytes_.format, bytes_.shape, zlib.crc32(bytes_.tobytes())))
+
+    def changed_since(self, before):
+        """The first path that is another one than it was."""
+        for path, a, b in zip(self.paths, self.tokens, before.tokens):
+            if a != b:
+                return path
+        return (self.paths if len(self.paths) > len(before.paths) else before.paths)[-1]
+
+
+@functools.lru_cache(maxsize=4096)
+def used_names(code):
+    """Names of globals and attributes that code uses, and functions defined in it."""
+    names = set(code.co_names)
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            names |= used_names(c)
+    return frozenset(names - set(vars(builtins)))
+
+
+class Graph:
+    """One trace and its plan."""
+
+    def __init__(self, jitted, args, keywords, leaves, structure):
+        self.watch = Watch(jitted.f)
+        self.changes = []  # (input whose tensor is to be changed, output, "value" or "grad")
+        _core.trace_begin()
+        captured = None
+        try:
+            given = [_core.trace_input(x) if isinstance(x, Tensor) else x for x in leaves]
+            handles = [_core.handle_copy(x) if isinstance(x, Tensor) else None for x in given]
+            traced_args, traced_keywords = tree.unflatten(structure, given)
+            result = jitted.f(*traced_args, **traced_keywords)
+            outputs, self.structure = tree.flatten(result)
+            self.constants = [None if isinstance(y, Tensor) else y for y in outputs]
+            self.is_tensor = [isinstance(y, Tensor) for y in outputs]
+            found = [_core.variable(y) for y in outputs if isinstance(y, Tensor)]
+            inputs = [h for h in handles if h is not None]
+            for k, x in enumerate(x for x in given if isinstance(x, Tensor)):
+                if not _core.same_handle(x, inputs[k]):
+                    self.changes.append((k, len(found), "value"))
+                    found.append(_core.variable(x))
+                if x.grad is not None:
+                    self.changes.append((k, len(found), "grad"))
+                    found.append(_core.variable(x.grad))
+        finally:
+            captured = _core.trace_end()
+        self.arguments = len(inputs)
+        self.captured = [c[0] for c in captured]
+        self.kinds = [(x.shape, x.dtype) for x in self.captured]
+        for x, stand_in, now, grad, cleared in captured:
+            k = len(inputs)
+            inputs.append(stand_in)
+            if now is not None:
+                self.changes.append((k, len(found), "value"))
+                found.append(now)
+            if grad is not None:
+                self.changes.append((k, len(found), "grad"))
+                found.append(grad)
+            elif cleared:
+                self.changes.append((k, -1, "grad"))
+        self.reads_grad = any(kind == "grad" for _, _, kind in self.changes)
+        self.results = sum(self.is_tensor)
+        self.warn_of_side_effects(jitted)
+        self.plan = _core.plan_new(inputs, found, jitted.donated(leaves, args, keywords))
+
+    def warn_of_side_effects(self, jitted):
+        now = Watch(jitted.f)
+        if now.tokens != self.watch.tokens:
+            what = now.changed_since(self.watch)
+            warnings.warn(f"jit: {jitted.__name__} changed {what} when it was traced; calls that run its graph do not",
+                          RuntimeWarning, stacklevel=6)
+            self.watch = now
+
+    def fits(self, jitted):
+        for x, kind in zip(self.captured, self.kinds):
+            if (x.shape, x.dtype) != kind:
+                return False
+        return Watch(jitted.f).tokens == self.watch.tokens
+
+    def run(self, tensors):
+        inputs = tensors + self.captured
+        outputs = self.plan.run(inputs)
+        for k, out, kind in self.changes:
+            if kind == "value":
+                _core.adopt(inputs[k], outputs[out])
+            else:
+                inputs[k].grad = outputs[out] if out >= 0 else None
+        if self.results == len(self.is_tensor):
+            return tree.unflatten(self.structure, outputs[:self.results])
+        found = iter(outputs)
+        leaves = [next(found) if is_ else c for is_, c in zip(self.is_tensor, self.constants)]
+        return tree.unflatten(self.structure, leaves)
+
+
+class Jitted:
+    """What quern.jit() gives."""
+
+    def __init__(self, f, donate=()):
+        functools.update_wrapper(self, f)
+        self.f, self.donate = f, (donate,) if isinstance(donate, int) else tuple(donate)
+        self.graphs, self.traces, self.plain = {}, 0, set()
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        kept = self.__dict__.setdefault("bound", {})
+        found = kept.get(id(instance))
+        if found is None or found.f.__self__ is not instance:
+            found = kept[id(instance)] = Jitted(types.MethodType(self.f, instance), self.donate)
+        return found
+
+    def donated(self, leaves, args, keywords):
+        bits, at = 0, 0
+        for k, arg in enumerate(args):
+            for leaf in tree.leaves(arg):
+                if isinstance(leaf, Tensor):
+                    bits |= (k in self.donate) << at
+                    at += 1
+        return bits
+
+    def key(self, leaves, structure):
+        parts = [structure]
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                parts.append((leaf.shape, leaf.dtype, leaf.requires_grad))
+            else:
+                parts.append((type(leaf), leaf))
+        key = tuple(parts)
+        try:
+            hash(key)
+        except TypeError:
+            bad = next(x for x in leaves if getattr(type(x), "__hash__", None) is None)
+            raise TypeError(f"jit: argument {bad!r} of {self.__name__} is neither a tensor nor hashable, so it cannot "
+                            "be known again: give a tensor, or a tuple") from None
+        return key
+
+    def __call__(self, *args, **keywords):
+        if NAIVE or _core.is_tracing() or autograd.deriving():
+            return self.f(*args, **keywords)
+        leaves, structure = tree.flatten((args, keywords))
+        key = self.key(leaves, structure)
+        graph = self.graphs.get(key)
+        if graph is None or not graph.fits(self):
+            graph = self.trace(key, args, keywords, leaves, structure)
+        return graph.run([x for x in leaves if isinstance(x, Tensor)])
+
+    def trace(self, key, args, keywords, leaves, structure):
+        self.traces += 1
+        plain = tuple(x for x in leaves if not isinstance(x, Tensor))
+        self.plain.add(plain)
+        if len(self.plain) == OFTEN:
+            warnings.warn(f"jit: {self.__name__} was traced for {OFTEN} values of its arguments that are no tensors, "
+                          f"such as {plain!r}: give them as tensors where they change", RuntimeWarning, stacklevel=3)
+        while len(self.graphs) >= MOST:
+            self.graphs.pop(next(iter(self.graphs)))
+        graph = self.graphs[key] = Graph(self, args, keywords, leaves, structure)
+        return graph
+
+
+def jit(f=None, *, donate=()):
+    """f as a static graph: planned and compiled at its first call for these shapes, dtypes and other arguments.
+    Arguments and results are trees of tensors; what is no tensor is part of the graph, and another value makes
+    another one. donate: numbers of arguments whose memory results may take; they are used up.
+
+        @quern.jit
+        def step(x, w):
+            return quern.tanh(x @ w)
+    """
+    return functools.partial(jit, donate=donate) if f is None else Jitted(f, donate)

@@ -1,0 +1,344 @@
+/* jit.c - what quern.jit is made of: traces and plans. jit.py has the rest.
+ *
+ * While a function is traced its operations are recorded on placeholders. A tensor from outside
+ * that it uses, captured, has a placeholder, too, made at its first use: so the plan is a
+ * function of its inputs alone, and whatever value a captured tensor has at a later call is the
+ * one that is used. What the function does to it, x += 1 or a gradient, is an output of the plan.
+ * No value can be read, for there is none: what depends on one would be frozen. */
+#include "core.h"
+
+#include <string.h>
+
+typedef struct capture {
+    tensor_object *o; /* a reference */
+    qn_tensor *stand_in, *before;
+    uint32_t epoch; /* before */
+    uint16_t flags;
+    PyObject *grad;
+    bool changed;
+} capture;
+
+static struct {
+    capture *at;
+    size_t n, cap;
+    uint32_t traces;
+} trace;
+
+bool may_read(PyObject *o, const char *what) {
+    if (!tracing()) return true;
+    int line = 0;
+    const char *file = o && is_tensor(o) ? line_of(((tensor_object *)o)->place, &line) : NULL;
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s is not known while a function is traced by jit: compute with quern.where or a "
+                 "loop, give what decides as an argument that is no tensor, or leave this part "
+                 "outside%s%s%s%d",
+                 what, file ? " (recorded at " : "", file ? file : "", file ? ":" : " (line ",
+                 line);
+    return false;
+}
+
+/* ---- captures
+ * ---------------------------------------------------------------------------------- */
+
+static capture *find(const tensor_object *o) {
+    for (size_t i = trace.n; i-- > 0;)
+        if (trace.at[i].o == o) return &trace.at[i];
+    return NULL;
+}
+
+/* Data of x's dtype and shape: a place for what an input is given. */
+static qn_tensor *stand_in(qn_tensor *x) {
+    int64_t size[QN_MAX_RANK], n = qn_numel(x);
+    int rank = qn_rank(x);
+    for (int i = 0; i < rank; i++) size[i] = qn_dim(x, i);
+    void *zeros = n >= 0 ? PyMem_Calloc((size_t)n * qn_dtype_size(qn_dtype_of(x)) + 1, 1) : NULL;
+    qn_tensor *t = zeros ? qn_from(qn_context(x), qn_dtype_of(x), rank, size, zeros) : NULL;
+    PyMem_Free(zeros);
+    return t;
+}
+
+qn_tensor *capture_of(tensor_object *o) {
+    capture *c = find(o);
+    if (c) return c->changed ? o->t : c->stand_in;
+    if (trace.n == trace.cap) {
+        size_t cap = trace.cap ? 2 * trace.cap : 32;
+        capture *grown = PyMem_Realloc(trace.at, cap * sizeof *grown);
+        if (!grown) return PyErr_NoMemory(), NULL;
+        trace.at = grown;
+        trace.cap = cap;
+    }
+    qn_tensor *t = stand_in(o->t);
+    if (!t) return raise_of(qn_context(o->t)), NULL;
+    Py_INCREF((PyObject *)o);
+    Py_XINCREF(o->grad);
+    trace.at[trace.n++] = (capture){o, t, o->t, o->epoch, o->flags, o->grad, false};
+    return t;
+}
+
+bool capture_changes(tensor_object *o) {
+    if (!capture_of(o)) return false;
+    capture *c = find(o);
+    if (c->changed) return true;
+    c->changed = true;
+    o->t = qn_keep(c->stand_in); /* until it is another one */
+    o->epoch = core.epoch;
+    return true;
+}
+
+/* ---- a trace
+ * ----------------------------------------------------------------------------------- */
+
+static PyObject *trace_begin(PyObject *self, PyObject *none) {
+    (void)self, (void)none;
+    if (tracing()) return PyErr_SetString(PyExc_RuntimeError, "a trace is open already"), NULL;
+    core_enter();
+    trace.traces = (trace.traces + 1) % (EPOCH_FORK - 1);
+    core.epoch = core.epoch / EPOCH_FORK * EPOCH_FORK + 1 + trace.traces;
+    Py_RETURN_NONE;
+}
+
+/* A tensor of the trace as an input: a stand-in for x, which is of outside. */
+static PyObject *trace_input(PyObject *self, PyObject *o) {
+    (void)self;
+    if (!is_tensor(o) || !tracing())
+        return PyErr_SetString(PyExc_TypeError, "a tensor, in a trace"), NULL;
+    const tensor_object *x = (tensor_object *)o;
+    if (x->epoch / EPOCH_FORK != core.epoch / EPOCH_FORK)
+        return (void *)tensor_elsewhere((tensor_object *)o);
+    core_enter();
+    qn_tensor *t = stand_in(x->t);
+    PyObject *made = t ? tensor_wrap(t) : raise_of(NULL);
+    if (made && x->flags & REQUIRES_GRAD) {
+        ((tensor_object *)made)->flags |= LEAF;
+        if (PyObject_SetAttrString(made, "requires_grad", Py_True)) Py_CLEAR(made);
+    }
+    return made;
+}
+
+/* As an output: a node of its own, for what a trace gives may be one of its inputs. */
+static PyObject *output_of(qn_tensor *t) {
+    qn_tensor *own = qn_variable(t);
+    return own ? tensor_wrap(own) : raise_of(NULL);
+}
+
+/* (the tensor, its stand-in, what it is now or None, its gradient or None where that is as it
+ * was) */
+static PyObject *captured(capture *c) {
+    tensor_object *o = c->o;
+    PyObject *in = tensor_wrap(qn_keep(c->stand_in)), *now = Py_None, *grad = Py_None;
+    if (c->changed && o->t != c->stand_in)
+        now = output_of(o->t);
+    else
+        Py_INCREF(now);
+    if (o->grad && o->grad != c->grad)
+        grad = output_of(((tensor_object *)o->grad)->t);
+    else
+        Py_INCREF(grad);
+    if (!grad) Py_CLEAR(now);
+    PyObject *r = in && now ? PyTuple_Pack(5, (PyObject *)o, in, now, grad,
+                                           o->grad || !c->grad ? Py_False : Py_True)
+                            : NULL;
+    Py_XDECREF(in);
+    Py_XDECREF(now);
+    Py_XDECREF(grad);
+    return r;
+}
+
+static void restore(capture *c) {
+    tensor_object *o = c->o;
+    if (c->changed) {
+        core_release(o->t);
+        o->t = c->before;
+        o->epoch = c->epoch;
+        o->flags = (uint16_t)(c->flags | (o->flags & REQUIRES_GRAD));
+    }
+    PyObject *grad = o->grad;
+    o->grad = c->grad;
+    Py_XDECREF(grad);
+    core_release(c->stand_in);
+    Py_DECREF((PyObject *)o);
+}
+
+/* Ends the trace: captured tensors are as they were, and what came of them is told. */
+static PyObject *trace_end(PyObject *self, PyObject *none) {
+    (void)self, (void)none;
+    core_enter();
+    PyObject *list = PyList_New((Py_ssize_t)trace.n);
+    for (size_t i = 0; list && i < trace.n; i++) {
+        PyObject *one = captured(&trace.at[i]);
+        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one)) Py_CLEAR(list);
+    }
+    core.epoch = core.epoch / EPOCH_FORK * EPOCH_FORK;
+    for (size_t i = 0; i < trace.n; i++) restore(&trace.at[i]);
+    trace.n = 0;
+    return list;
+}
+
+static PyObject *is_tracing(PyObject *self, PyObject *none) {
+    (void)self, (void)none;
+    return PyBool_FromLong(tracing());
+}
+
+/* Made outside of the trace that is open, or changed in it? */
+static PyObject *is_traced(PyObject *self, PyObject *o) {
+    (void)self;
+    return PyBool_FromLong(is_tensor(o) && tracing() && ((tensor_object *)o)->epoch == core.epoch);
+}
+
+/* Another tensor object of the same handle; are two? */
+static PyObject *handle_copy(PyObject *self, PyObject *o) {
+    (void)self;
+    if (!is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "a tensor is wanted"), NULL;
+    return tensor_wrap(qn_keep(((tensor_object *)o)->t));
+}
+
+static PyObject *same_handle(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *x, *y;
+    if (!PyArg_ParseTuple(args, "O!O!", core.tensor_type, &x, core.tensor_type, &y)) return NULL;
+    return PyBool_FromLong(((tensor_object *)x)->t == ((tensor_object *)y)->t);
+}
+
+/* x names what y names: what a plan has computed of it. */
+static PyObject *adopt(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *x, *y;
+    if (!PyArg_ParseTuple(args, "O!O!", core.tensor_type, &x, core.tensor_type, &y)) return NULL;
+    qn_tensor *t = handle_of(y), *old = handle_of(x);
+    if (!t || !old) return NULL;
+    tensor_object *o = (tensor_object *)x;
+    uint16_t leaf = o->flags & LEAF;
+    if (!tensor_rename(o, qn_keep(t))) return NULL;
+    o->flags |= leaf;
+    Py_RETURN_NONE;
+}
+
+/* ---- plans
+ * ------------------------------------------------------------------------------------- */
+
+typedef struct plan_object {
+    PyObject_HEAD qn_plan *plan;
+    qn_ctx *qn;
+    int inputs, outputs;
+    uint32_t epoch;
+} plan_object;
+static PyTypeObject *plan_type;
+
+static void plan_free(PyObject *self) {
+    plan_object *p = (plan_object *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    if (p->plan && p->epoch / EPOCH_FORK == core.epoch / EPOCH_FORK) {
+        core_enter();
+        qn_plan_free(p->plan);
+    }
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* A list's handles as they are, also of another epoch: of a trace that has ended. */
+static qn_tensor **handles(PyObject *list, int *n) {
+    *n = (int)PyList_Size(list);
+    qn_tensor **t = PyMem_Calloc((size_t)*n + 1, sizeof *t);
+    for (int i = 0; t && i < *n; i++) t[i] = ((tensor_object *)PyList_GetItem(list, i))->t;
+    return t;
+}
+
+/* plan_new(inputs, outputs, donated inputs as bits) */
+static PyObject *plan_new(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *in, *out;
+    unsigned long long donate;
+    if (!PyArg_ParseTuple(args, "O!O!K", &PyList_Type, &in, &PyList_Type, &out, &donate))
+        return NULL;
+    int inputs, outputs;
+    qn_ctx *qn = core_ctx();
+    qn_tensor **x = handles(in, &inputs), **y = handles(out, &outputs);
+    plan_object *p = x && y && qn ? PyObject_New(plan_object, plan_type) : NULL;
+    if (p) {
+        if (outputs) qn = qn_context(y[0]);
+        *p = (plan_object){.ob_base = p->ob_base,
+                           .qn = qn,
+                           .inputs = inputs,
+                           .outputs = outputs,
+                           .epoch = core.epoch};
+        qn_plan_options o = QN_PLAN_OPTIONS(.donate = donate);
+        computing c = compute_begin();
+        p->plan = qn_plan_new_with(qn, inputs, x, outputs, y, &o);
+        bool fine = compute_end(c);
+        if (!p->plan || !fine) {
+            if (!p->plan) raise_of(qn);
+            Py_CLEAR(p);
+        }
+    }
+    PyMem_Free(x);
+    PyMem_Free(y);
+    return (PyObject *)p;
+}
+
+/* run(list of inputs): a list of outputs */
+static PyObject *plan_run(PyObject *self, PyObject *list) {
+    plan_object *p = (plan_object *)self;
+    if (!PyList_Check(list) || PyList_Size(list) != p->inputs) {
+        PyErr_Format(PyExc_TypeError, "a list of %d tensors is wanted", p->inputs);
+        return NULL;
+    }
+    qn_tensor *few[32], **t = p->inputs + p->outputs <= 32
+                                  ? few
+                                  : PyMem_Calloc((size_t)(p->inputs + p->outputs), sizeof *t);
+    if (!t) return PyErr_NoMemory();
+    core_enter();
+    bool fine = true;
+    for (int i = 0; fine && i < p->inputs; i++) {
+        PyObject *x = PyList_GetItem(list, i);
+        fine = is_tensor(x) && (t[i] = handle_of(x));
+    }
+    qn_tensor **out = t + p->inputs;
+    memset(out, 0, (size_t)p->outputs * sizeof *out);
+    PyObject *r = NULL;
+    if (fine) {
+        computing c = compute_begin();
+        qn_code code = qn_plan_run(p->plan, t, out);
+        fine = compute_end(c);
+        r = code < 0 ? raise_of(p->qn) : fine ? PyList_New(p->outputs) : NULL;
+        for (int i = 0; code >= 0 && i < p->outputs; i++) {
+            PyObject *one = r ? tensor_wrap(out[i]) : NULL;
+            if (!r) core_release(out[i]);
+            if (r && (!one || PyList_SetItem(r, i, one))) Py_CLEAR(r);
+        }
+    } else if (!PyErr_Occurred()) {
+        PyErr_SetString(PyExc_TypeError, "an input is no tensor");
+    }
+    if (t != few) PyMem_Free(t);
+    return r;
+}
+
+bool jit_add(PyObject *module) {
+    static PyMethodDef methods[] = {
+        {"run", plan_run, METH_O,
+         "run($self, inputs)\n--\n\nThe outputs of these inputs, lists both."},
+        {0}};
+    PyType_Slot slots[] = {{Py_tp_dealloc, plan_free},
+                           {Py_tp_methods, methods},
+                           {Py_tp_doc, (void *)"A static graph, made by plan_new()."},
+                           {0, NULL}};
+    PyType_Spec spec = {"quern.Plan", sizeof(plan_object), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+    plan_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    static PyMethodDef functions[] = {
+        {"trace_begin", trace_begin, METH_NOARGS,
+         "trace_begin()\n--\n\nRecord a function on stand-ins."},
+        {"trace_input", trace_input, METH_O, "trace_input(x)\n--\n\nA stand-in for an argument."},
+        {"trace_end", trace_end, METH_NOARGS,
+         "trace_end()\n--\n\nEnd it; tell of captured tensors."},
+        {"is_tracing", is_tracing, METH_NOARGS,
+         "is_tracing()\n--\n\nIs a function being traced by jit?"},
+        {"is_traced", is_traced, METH_O, "is_traced(x)\n--\n\nIs this a tensor of the trace?"},
+        {"handle_copy", handle_copy, METH_O, "handle_copy(x)\n--\n\nAnother name of x's handle."},
+        {"same_handle", same_handle, METH_VARARGS,
+         "same_handle(x, y)\n--\n\nDo both name one handle?"},
+        {"adopt", adopt, METH_VARARGS, "adopt(x, y)\n--\n\nx names what y names."},
+        {"plan_new", plan_new, METH_VARARGS,
+         "plan_new(inputs, outputs, donate)\n--\n\nA static graph."},
+        {0}};
+    return plan_type && !PyModule_AddFunctions(module, functions);
+}

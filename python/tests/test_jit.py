@@ -1,0 +1,314 @@
+"""quern.jit beside the plain function: captured state, shapes that change, side effects, exceptions."""
+
+import dataclasses
+import functools
+import subprocess
+import sys
+import unittest
+import warnings
+from pathlib import Path
+
+import quern as qn
+
+SCALE = 2.0
+WEIGHT = qn.tensor([1.0, 2.0])
+TABLE = {"a": [1.0, 2.0]}
+
+
+class Same(unittest.TestCase):
+    """A jitted function gives what the plain one does."""
+
+    def same(self, f, *calls):
+        j = qn.jit(f)
+        for args in qn.tree.map(lambda x: qn.tensor(x.tolist(), x.dtype) if isinstance(x, qn.Tensor) else x, calls):
+            found, wanted = qn.tree.leaves(j(*args)), qn.tree.leaves(f(*args))
+            for a, b in zip(found, wanted, strict=True):
+                if isinstance(b, qn.Tensor):
+                    self.assertEqual((a.tolist(), a.dtype, a.shape), (b.tolist(), b.dtype, b.shape))
+                else:
+                    self.assertEqual(a, b)
+        return j
+
+    def test_arithmetic_of_several_shapes_and_dtypes(self):
+        j = self.same(lambda x, y: qn.tanh(x @ y + 1), (qn.ones((2, 2)), qn.ones((2, 2))),
+                      (qn.full((2, 2), 3.0), qn.ones((2, 2))), (qn.ones((3, 2)), qn.ones((2, 2))),
+                      (qn.ones((2, 2), "float64"), qn.ones((2, 2), "float64")))
+        self.assertEqual(j.traces, 3)
+
+    def test_trees_and_what_is_no_tensor(self):
+        @dataclasses.dataclass
+        class Pair:
+            a: object
+            b: object
+
+        def f(p, k, *, name="x"):
+            return {"sum": p.a + p.b[0] * k, "k": k, "name": name, "none": None, "list": [p.a]}
+
+        self.same(f, (Pair(qn.ones(2), [qn.ones(2)]), 3), (Pair(qn.ones(2), [qn.ones(2)]), 4))
+        with self.assertRaisesRegex(TypeError, "hashable"):
+            qn.jit(lambda x, s: x)(qn.ones(1), {1, 2})
+
+    def test_inputs_and_captured_tensors_as_results(self):
+        self.same(lambda x: (x, WEIGHT, x + 1, 5), (qn.ones(2),), (qn.zeros(2),))
+
+    def test_loops_of_python_are_unrolled_and_scans_run(self):
+        def f(x):
+            for k in range(4):
+                x = x * 2 + k
+            return x
+        self.same(f, (qn.ones(3),), (qn.zeros(3),))
+
+    def test_nested_functions_are_one_graph(self):
+        inner = qn.jit(lambda x: x * 2)
+        j = self.same(lambda x: inner(x) + inner(x + 1), (qn.ones(2),), (qn.zeros(2),))
+        self.assertEqual(j.traces, 1)
+
+    def test_gradients_inside_and_outside(self):
+        def loss(w, x):
+            return (qn.tanh(x @ w) ** 2).sum()
+
+        w, x = qn.randn(qn.key(1), (3, 2)), qn.randn(qn.key(2), (4, 3))
+        plain = qn.grad(loss)(w, x).tolist()
+        self.assertEqual(qn.jit(qn.grad(loss))(w, x).tolist(), plain)
+        self.assertEqual(qn.grad(qn.jit(loss))(w, x).tolist(), plain)
+
+    def test_random_numbers_by_key(self):
+        self.same(lambda k: qn.uniform(k, (4,)), (qn.key(1),), (qn.key(2),))
+
+    def test_methods_partials_and_callables(self):
+        class Model:
+            def __init__(self):
+                self.w, self.scale = qn.tensor([2.0]), 3
+
+            @qn.jit
+            def forward(self, x):
+                return x * self.w * self.scale
+
+            def __call__(self, x):
+                return x + self.w
+
+        m, other = Model(), Model()
+        other.w = qn.tensor([5.0])
+        self.assertEqual((m.forward(qn.ones(1)).item(), other.forward(qn.ones(1)).item()), (6, 15))
+        m.scale = 4
+        self.assertEqual(m.forward(qn.ones(1)).item(), 8)
+        m.w = qn.tensor([1.0])
+        self.assertEqual(m.forward(qn.ones(1)).item(), 4)
+        j = qn.jit(m)
+        self.assertEqual(j(qn.ones(1)).item(), 2)
+        m.w += 10
+        self.assertEqual(j(qn.ones(1)).item(), 12)
+        p = qn.jit(functools.partial(lambda a, x: a * x, 3))
+        self.assertEqual(p(qn.ones(1)).item(), 3)
+
+
+class State(unittest.TestCase):
+    """What changes outside is seen at the next call."""
+
+    def test_a_captured_tensor_has_its_value_of_now(self):
+        w = qn.tensor([1.0, 2.0])
+        f = qn.jit(lambda x: x * w)
+        x = qn.ones(2)
+        self.assertEqual(f(x).tolist(), [1, 2])
+        w += 1
+        self.assertEqual(f(x).tolist(), [2, 3])
+        w.assign(qn.tensor([7.0, 7.0]))
+        self.assertEqual(f(x).tolist(), [7, 7])
+        w[0] = 0
+        self.assertEqual(f(x).tolist(), [0, 7])
+        self.assertEqual(f.traces, 1)
+
+    def test_another_tensor_another_shape(self):
+        global WEIGHT
+        f = qn.jit(lambda x: x * WEIGHT)
+        before = WEIGHT
+        try:
+            self.assertEqual(f(qn.ones(2)).tolist(), [1, 2])
+            WEIGHT = qn.tensor([5.0, 6.0])
+            self.assertEqual(f(qn.ones(2)).tolist(), [5, 6])
+            WEIGHT = qn.tensor(3.0)
+            self.assertEqual(f(qn.ones(2)).tolist(), [3, 3])
+        finally:
+            WEIGHT = before
+
+    def test_globals_closures_defaults_and_containers(self):
+        global SCALE
+        k, box = 1, [1.0]
+
+        def helper(x):
+            return x * SCALE
+
+        def f(x, more=box):
+            return helper(x) + k + more[0] + TABLE["a"][1]
+
+        j, x = qn.jit(f), qn.zeros(1)
+        for change in range(6):
+            self.assertEqual(j(x + 1).item(), f(x + 1).item(), f"change {change}")
+            if change == 0:
+                SCALE = 5.0
+            elif change == 1:
+                k = 10
+            elif change == 2:
+                box[0] = 100.0
+            elif change == 3:
+                TABLE["a"][1] = 1000.0
+            elif change == 4:
+                def helper(x):
+                    return x - 1
+        SCALE, TABLE["a"][1] = 2.0, 2.0
+
+    def test_attributes_of_instances_classes_and_modules(self):
+        class Config:
+            rate = 2
+
+        class Model:
+            def __init__(self):
+                self.layers = [Config(), Config()]
+
+            def run(self, x):
+                for layer in self.layers:
+                    x = x * layer.rate
+                return x
+
+        m = Model()
+        f = qn.jit(lambda x: m.run(x) + Config.rate)
+        self.assertEqual(f(qn.ones(1)).item(), 6)
+        m.layers[0].rate = 3
+        self.assertEqual(f(qn.ones(1)).item(), 8)
+        m.layers.pop()
+        self.assertEqual(f(qn.ones(1)).item(), 5)
+        Config.rate = 10
+        self.assertEqual(f(qn.ones(1)).item(), 13)
+        module = type(sys)("settings")
+        module.factor = 2
+        g = qn.jit(lambda x: x * module.factor)
+        self.assertEqual(g(qn.ones(1)).item(), 2)
+        module.factor = 3
+        self.assertEqual(g(qn.ones(1)).item(), 3)
+
+    def test_what_a_function_does_to_tensors_is_done_each_time(self):
+        count = qn.zeros(())
+
+        def f(x):
+            nonlocal count
+            count += 1
+            x[0] = 9
+            return x * count
+
+        j = qn.jit(f)
+        for k in range(1, 4):
+            x = qn.ones(2)
+            self.assertEqual(j(x).tolist(), [9 * k, k])
+            self.assertEqual((x.tolist(), count.item()), ([9, 1], k))
+
+    def test_a_step_of_training_by_backward(self):
+        x = qn.randn(qn.key(1), (32, 3))
+        y = x @ qn.tensor([1.0, -2.0, 0.5])
+
+        def train(wrap):
+            w = qn.tensor([0.0, 0.0, 0.0], requires_grad=True)
+
+            def step(x, y):
+                loss = ((x @ w - y) ** 2).mean()
+                loss.backward()
+                with qn.no_grad():
+                    w.assign(w - 0.1 * w.grad)
+                w.zero_grad()
+                return loss
+            step = wrap(step)
+            losses = [step(x, y).item() for _ in range(20)]
+            self.assertIsNone(w.grad)
+            self.assertTrue(w.requires_grad)
+            return losses
+
+        plain, jitted = train(lambda f: f), train(qn.jit)
+        self.assertLess(plain[-1], plain[0] * 0.1)
+        for a, b in zip(plain, jitted, strict=True):
+            self.assertAlmostEqual(a, b, 5)
+
+    def test_gradients_of_captured_parameters_are_left_behind(self):
+        w = qn.tensor([2.0], requires_grad=True)
+        f = qn.jit(lambda x: (x * w * w).sum().backward())
+        self.assertIsNone(f(qn.tensor([3.0])))
+        self.assertEqual(w.grad.tolist(), [12])
+
+    def test_side_effects_are_told(self):
+        seen = []
+
+        def f(x):
+            seen.append(1)
+            return x + 1
+
+        with self.assertWarnsRegex(RuntimeWarning, "seen"):
+            qn.jit(f)(qn.ones(1))
+
+    def test_numbers_that_change_are_told(self):
+        f = qn.jit(lambda x, k: x * k)
+        with self.assertWarnsRegex(RuntimeWarning, "as tensors"):
+            for k in range(10):
+                self.assertEqual(f(qn.ones(1), k).item(), k)
+
+    def test_donated_arguments_are_used_up(self):
+        f = qn.jit(lambda s, x: s + x, donate=0)
+        s, x = qn.ones(1000).clone().realize(), qn.ones(1000)
+        s = qn.tensor([1.0] * 1000)
+        t = f(s, x)
+        self.assertEqual(t[0].item(), 2)
+        with self.assertRaisesRegex(RuntimeError, "donated"):
+            s.tolist()
+
+
+class Refused(unittest.TestCase):
+    """What cannot be right is an error that says why."""
+
+    def test_values_are_not_known(self):
+        for f in (lambda x: 1 if x.sum() > 0 else 2, lambda x: x.item(), lambda x: x.tolist(), lambda x: float(x[0]),
+                  lambda x: x[x > 0], lambda x: range(int(x[0])), lambda x: memoryview(x), lambda x: WEIGHT.tolist(),
+                  lambda x: qn.head(x, 0, x.sum().astype("int64")), lambda x: [v for v in x if v]):
+            with self.assertRaisesRegex(RuntimeError, "traced"):
+                qn.jit(f)(qn.ones(2))
+        self.assertEqual((qn.ones(2) + WEIGHT).tolist(), [2, 3])
+
+    def test_values_do_not_escape(self):
+        kept = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            qn.jit(lambda x: kept.append(x + 1))(qn.ones(2))
+        for use in (lambda: kept[0] + 1, lambda: kept[0].tolist(), lambda: kept[0].shape):
+            with self.assertRaisesRegex(RuntimeError, "has no value outside"):
+                use()
+
+    def test_an_exception_inside_leaves_all_as_it_was(self):
+        w = qn.tensor([1.0])
+
+        def f(x):
+            nonlocal w
+            w += 5
+            raise KeyError("mine")
+
+        j = qn.jit(f)
+        for _ in range(2):
+            with self.assertRaises(KeyError):
+                j(qn.ones(1))
+            self.assertEqual(w.tolist(), [1])
+        with self.assertRaisesRegex(ValueError, "broadcast"):
+            qn.jit(lambda x: x + qn.ones(3))(qn.ones(2))
+        self.assertEqual(qn.jit(lambda x: x + w)(qn.ones(1)).item(), 2)
+
+    def test_printing_is_no_reading(self):
+        texts = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            qn.jit(lambda x: texts.append(repr(x)))(qn.ones(2))
+        self.assertIn("traced", texts[0])
+
+    def test_the_plain_function_runs_where_asked_for(self):
+        code = "import quern as qn; n = []\nf = qn.jit(lambda x: n.append(1) or x.item())\n" \
+            "f(qn.ones(())); f(qn.ones(()))\nassert len(n) == 2 and f.traces == 0"
+        path = str(Path(__file__).resolve().parent.parent)
+        done = subprocess.run([sys.executable, "-c", code], env={"QN_NAIVE": "1", "PYTHONPATH": path, "PATH": ""})
+        self.assertEqual(done.returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
