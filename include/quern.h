@@ -182,6 +182,21 @@ QN_API const char *qn_name(const qn_tensor *t); /* NULL: none was given */
 /* A tensor holding a copy of `data` (row-major, prod(shape) elements of dtype). */
 QN_API qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
                           const void *data);
+/* Who lends memory to qn_borrow, and is told when it is not needed any more. */
+typedef struct qn_lender {
+    size_t size; /* QN_LENDER() */
+    void (*give_back)(void *owner);
+    void *owner;
+} qn_lender;
+#define QN_LENDER(...) QN_STRUCT(qn_lender, __VA_ARGS__)
+/* As qn_from, but the tensor lies where `data` does, which must stay as it is until it is given
+ * back: when nothing needs it any more, at the latest when the context is closed, and at once
+ * where it is copied after all, by a device with memory of its own and of data that is not at a
+ * multiple of 64 bytes. It is never written: an assignment takes other memory. give_back may be
+ * called by any call on the context, and must not use it. NULL, or no give_back, is qn_from.
+ * After an error nothing was borrowed. */
+QN_API qn_tensor *qn_borrow(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
+                            const void *data, const qn_lender *lender);
 /* A dimension variable: a size in [lo, hi] bound at run time by the data that is fed in
  * (qn_plan_run), or by qn_bind. What comes back is a code, below -1, that may be given wherever a
  * size is. QN_DIM_ERROR on error: it is no size, and refused wherever it is given. */
@@ -254,6 +269,10 @@ QN_API qn_support qn_device_supports(const qn_ctx *qn, qn_dtype dtype);
 /* Compute what is needed and copy the value out, row-major; `size` is the buffer's size in bytes
  * and must hold the whole value, else QN_ERANGE and nothing is written. */
 QN_API qn_code qn_read(qn_tensor *t, void *out, size_t size);
+/* Where in this process' memory the value of t is, row-major, computed where need be: into *out.
+ * It stays there and as it is while t is kept and neither assigned to nor donated. QN_EDEVICE
+ * where the device has memory of its own. */
+QN_API qn_code qn_data(qn_tensor *t, const void **out);
 /* Compute these tensors (and every pending assignment) now, in one plan. For speed nobody needs to:
  * what requests compute again while a handle holds it is kept (knob kept_memory). */
 QN_API qn_code qn_realize(int n, qn_tensor *const *ts);

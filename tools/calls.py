@@ -20,6 +20,7 @@ LENGTHS = {("pad", "before_after"): "LENGTH_PADS", ("update_slice", "start"): "L
            ("im2col", "size"): "LENGTH_SPACE",
            ("plan_run", "inputs"): "LENGTH_INPUTS", ("plan_run", "outputs"): "LENGTH_OUTPUTS",
            ("optimizer_apply", "gradients"): "LENGTH_PARAMETERS", ("from", "data"): "LENGTH_SHAPE",
+           ("borrow", "data"): "LENGTH_SHAPE",
            ("text_batch", "ids"): "LENGTH_BATCH", ("text_batch", "targets"): "LENGTH_BATCH",
            ("frexp", "out"): "LENGTH_IS(2)", ("mx_quantize", "out"): "LENGTH_IS(2)",
            ("aminmax", "out"): "LENGTH_IS(2)",
@@ -36,10 +37,11 @@ LETTERS = {"qn_ctx *": "C", "qn_tensor *": "T", "bool": "B", "double": "F", "int
            "size_t": "S", "qn_scope": "H", "int": "I", "const char *": "W", "const void *": "D",
            "const double *": "E", "const int64_t *": "P", "const int *": "A", "qn_tensor *const *": "L",
            "const char *const *": "M", "qn_tensor **": "R", "void *": "Q", "int32_t *": "J",
-           "const qn_dtype *": "A", "int64_t *": "G", "const char **": "N", "const uint32_t **": "N"}
+           "const qn_dtype *": "A", "int64_t *": "G", "const char **": "N", "const void **": "N",
+           "const uint32_t **": "N"}
 OBJECTS = ("tape", "plan", "loop", "file", "module", "layer", "optimizer", "gpt", "text")
-NOT_KEPT = {"alloc", "free", "alloc_user", "log", "log_user", "error", "error_size", "metadata", "pairs", "going",
-            "user"}
+NOT_KEPT = {"give_back", "owner", "alloc", "free", "alloc_user", "log", "log_user", "error", "error_size",
+            "metadata", "pairs", "going", "user"}
 FIELDS = {"int": "INT", "int64_t": "I64", "uint64_t": "I64", "double": "F64", "bool": "BOOL",
           "const char *": "TEXT", "qn_tensor *": "TENSOR", "const qn_conv_options *": "CONV"}
 BY_HAND = ("open",)

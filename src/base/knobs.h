@@ -64,6 +64,10 @@ X(LIFT, "lift", NUMBER, ANY, "1",
 X(EXPLICIT, "explicit", NUMBER, ANY, "0",
   "1 forbids implicit casts: tensors of several dtypes that meet in one call are QN_EDTYPE, which "
   "names them. Numbers (qn_weak) meet everything")
+X(LINES, "lines", NUMBER, ANY, "1",
+  "0: tensors of the Python package do not keep the line that recorded them")
+X(NAIVE, "naive", NUMBER, OPEN, "0",
+  "1: quern.jit of the Python package runs the plain functions")
 X(CHECK, "check", NUMBER, ANY, "0",
   "1 checks every index that is computed (gather, scatter, take, embedding, labels of losses) when "
   "it is used, on every device: one outside is an error of the read or run that names operation "

@@ -24,6 +24,8 @@ X(qn_code, E, set_name, (qn_tensor *t, const char *name), (t, name), (T(0), W(1)
 X(const char *, W, name, (const qn_tensor *t), (t), (T(0)))
 X(qn_tensor *, T, from, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data), (qn, dtype, rank, shape, data), (C(0), I(1),
   I(2), P(3, 2), D(4, LENGTH_SHAPE)))
+X(qn_tensor *, T, borrow, (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data, const qn_lender *lender), (qn, dtype, rank,
+  shape, data, lender), (C(0), I(1), I(2), P(3, 2), D(4, LENGTH_SHAPE), K(5, lender)))
 X(int64_t, Z, var, (qn_ctx *qn, const char *name, int64_t lo, int64_t hi), (qn, name, lo, hi), (C(0), W(1), Z(2), Z(3)))
 X(int64_t, Z, dim_add, (qn_ctx *qn, int64_t a, int64_t b), (qn, a, b), (C(0), Z(1), Z(2)))
 X(int64_t, Z, dim_sub, (qn_ctx *qn, int64_t a, int64_t b), (qn, a, b), (C(0), Z(1), Z(2)))
@@ -42,6 +44,7 @@ X(qn_dtype, I, result_type, (int n, qn_tensor *const *xs, int m, const qn_dtype 
   0), I(2), A(3, 2), I(4)))
 X(qn_support, I, device_supports, (const qn_ctx *qn, qn_dtype dtype), (qn, dtype), (C(0), I(1)))
 X(qn_code, E, read, (qn_tensor *t, void *out, size_t size), (t, out, size), (T(0), Q(1), S(2)))
+X(qn_code, E, data, (qn_tensor *t, const void **out), (t, out), (T(0), N(1)))
 X(qn_code, E, realize, (int n, qn_tensor *const *ts), (n, ts), (I(0), L(1, 0)))
 X(qn_code, E, assign, (qn_tensor *t, qn_tensor *value), (t, value), (T(0), T(1)))
 X(qn_code, E, write, (qn_tensor *t, const void *data, size_t size), (t, data, size), (T(0), D(1, 2), S(2)))

@@ -26,6 +26,7 @@
 #define qn_set_name inner_set_name
 #define qn_name inner_name
 #define qn_from inner_from
+#define qn_borrow inner_borrow
 #define qn_var inner_var
 #define qn_dim_add inner_dim_add
 #define qn_dim_sub inner_dim_sub
@@ -43,6 +44,7 @@
 #define qn_result_type inner_result_type
 #define qn_device_supports inner_device_supports
 #define qn_read inner_read
+#define qn_data inner_data
 #define qn_realize inner_realize
 #define qn_assign inner_assign
 #define qn_write inner_write

@@ -58,6 +58,7 @@ S(qn_code, I, code_planp_l_r, (qn_plan *a0, qn_tensor *const *a1, qn_tensor **a2
   (P(0), P(1), P(2)))
 S(qn_code, I, code_t_constvoidp_size_t, (qn_tensor *a0, const void *a1, size_t a2), (a0, a1, a2),
   (P(0), P(1), I(2)))
+S(qn_code, I, code_t_constvoidpp, (qn_tensor *a0, const void **a1), (a0, a1), (P(0), P(1)))
 S(qn_code, I, code_t_dtype_z_r, (qn_tensor *a0, qn_dtype a1, int64_t a2, qn_tensor **a3), (a0,
   a1, a2, a3), (P(0), I(1), I(2), P(3)))
 S(qn_code, I, code_t_i_b_r, (qn_tensor *a0, int a1, bool a2, qn_tensor **a3), (a0, a1, a2, a3),
@@ -147,6 +148,9 @@ S(qn_tensor *, P, t_c_dtype_i_p, (qn_ctx *a0, qn_dtype a1, int a2, const int64_t
   a2, a3), (P(0), I(1), I(2), P(3)))
 S(qn_tensor *, P, t_c_dtype_i_p_constvoidp, (qn_ctx *a0, qn_dtype a1, int a2, const int64_t *a3,
   const void *a4), (a0, a1, a2, a3, a4), (P(0), I(1), I(2), P(3), P(4)))
+S(qn_tensor *, P, t_c_dtype_i_p_constvoidp_constlenderp, (qn_ctx *a0, qn_dtype a1, int a2,
+  const int64_t *a3, const void *a4, const qn_lender *a5), (a0, a1, a2, a3, a4, a5), (P(0), I(1),
+  I(2), P(3), P(4), P(5)))
 S(qn_tensor *, P, t_c_dtype_i_p_f, (qn_ctx *a0, qn_dtype a1, int a2, const int64_t *a3,
   double a4), (a0, a1, a2, a3, a4), (P(0), I(1), I(2), P(3), F(4)))
 S(qn_tensor *, P, t_c_dtype_i_p_i, (qn_ctx *a0, qn_dtype a1, int a2, const int64_t *a3, int a4),

@@ -7,6 +7,7 @@
 S(options, qn_options)
 X(options, device, TEXT, 1)
 X(options, threads, INT, 1)
+S(lender, qn_lender)
 S(loop_options, qn_loop_options)
 X(loop_options, trips, I64, 1)
 X(loop_options, reverse, BOOL, 1)

@@ -24,6 +24,9 @@ X(qn_code, set_name, code_t_w, OF_HANDLES_1(t), (qn_tensor *t, const char *name)
 X(const char *, name, w_ct, OF_HANDLES_1(t), (const qn_tensor *t), (t))
 X(qn_tensor *, from, t_c_dtype_i_p_constvoidp, OF_CONTEXT(qn) || OF_DTYPE(dtype), (qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
   const void *data), (qn, dtype, rank, shape, data))
+X(qn_tensor *, borrow, t_c_dtype_i_p_constvoidp_constlenderp, OF_CONTEXT(qn) || OF_DTYPE(dtype), (qn_ctx *qn, qn_dtype dtype, int rank,
+  const int64_t *shape, const void *data, const qn_lender *lender), (qn, dtype, rank, shape,
+  data, lender))
 X(int64_t, var, z_c_w_z_z, OF_CONTEXT(qn), (qn_ctx *qn, const char *name, int64_t lo, int64_t hi), (qn, name, lo, hi))
 X(int64_t, dim_add, z_c_z_z, OF_CONTEXT(qn), (qn_ctx *qn, int64_t a, int64_t b), (qn, a, b))
 X(int64_t, dim_sub, z_c_z_z, OF_CONTEXT(qn), (qn_ctx *qn, int64_t a, int64_t b), (qn, a, b))
@@ -42,6 +45,7 @@ X(qn_dtype, result_type, dtype_i_l_i_constdtypep_number, OF_LIST(n, xs), (int n,
   qn_number number), (n, xs, m, dtypes, number))
 X(qn_support, device_supports, support_constctxp_dtype, OF_CONTEXT(qn) || OF_DTYPE(dtype), (const qn_ctx *qn, qn_dtype dtype), (qn, dtype))
 X(qn_code, read, code_t_voidp_size_t, OF_HANDLES_1(t), (qn_tensor *t, void *out, size_t size), (t, out, size))
+X(qn_code, data, code_t_constvoidpp, OF_HANDLES_1(t), (qn_tensor *t, const void **out), (t, out))
 X(qn_code, realize, code_i_l, OF_LIST(n, ts), (int n, qn_tensor *const *ts), (n, ts))
 X(qn_code, assign, code_t_t, OF_HANDLES_2(t, value), (qn_tensor *t, qn_tensor *value), (t, value))
 X(qn_code, write, code_t_constvoidp_size_t, OF_HANDLES_1(t), (qn_tensor *t, const void *data, size_t size), (t, data, size))

@@ -17,14 +17,7 @@
 
 /* ---- from outside --------------------------------------------------------------------------- */
 
-node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size) {
-    uint32_t b = buffer_new(qn, size);
-    qn_code code =
-        qn->run->dev->copy_in(qn->run->dev_state, buffer_at(qn, b)->memory, 0, data, size);
-    if (code) {
-        buffer_unref(qn, b);
-        raise_error(qn, code, "the device did not take %zu bytes", size);
-    }
+static node_id node_over(qn_ctx *qn, qn_dtype dtype, tuple_id shape, uint32_t b) {
     buffer_list own = {qn, 1, &b};
     cleanup c;
     cleanup_push(&qn->heap, &c, buffer_list_cleanup, &own);
@@ -34,32 +27,74 @@ node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, 
     return n;
 }
 
+node_id node_from(qn_ctx *qn, qn_dtype dtype, tuple_id shape, const void *data, size_t size) {
+    uint32_t b = buffer_new(qn, size);
+    qn_code code =
+        qn->run->dev->copy_in(qn->run->dev_state, buffer_at(qn, b)->memory, 0, data, size);
+    if (code) {
+        buffer_unref(qn, b);
+        raise_error(qn, code, "the device did not take %zu bytes", size);
+    }
+    return node_over(qn, dtype, shape, b);
+}
+
+static void borrowed_not_yet(void *owner) {
+    (void)owner;
+}
+
 typedef struct given {
     qn_ctx *qn;
     qn_dtype dtype;
     int rank;
     const int64_t *shape;
     const void *data;
+    const qn_lender *lender; /* NULL: it is copied */
     qn_tensor *made;
 } given;
 
 static void from_work(void *arg) {
     given *f = arg;
+    qn_ctx *qn = f->qn;
+    const char *call = f->lender ? "borrow" : "from";
     tuple_id dims;
     size_t size = 0;
-    if (!shape_from_user(f->qn, "from", f->rank, f->shape, &dims) ||
-        !host_size(f->qn, "from", dims, (int)f->dtype, &size))
+    if (!shape_from_user(qn, call, f->rank, f->shape, &dims) ||
+        !host_size(qn, call, dims, (int)f->dtype, &size))
         return;
-    if (size && !f->data)
-        fail(f->qn, QN_ENULL, "from: no data for %zu bytes", size);
-    else
-        f->made = tensor_new(f->qn, node_from(f->qn, f->dtype, dims, f->data, size));
+    if (size && !f->data) {
+        fail(qn, QN_ENULL, "%s: no data for %zu bytes", call, size);
+        return;
+    }
+    bool lies = f->lender && f->lender->give_back && size && qn->run->dev->host_memory &&
+                (uintptr_t)f->data % 64 == 0;
+    if (!lies) {
+        f->made = tensor_new(qn, node_from(qn, f->dtype, dims, f->data, size));
+        if (f->made && f->lender && f->lender->give_back) f->lender->give_back(f->lender->owner);
+        return;
+    }
+    uint32_t b = buffer_borrow(qn, f->data, size, f->lender);
+    void (*give_back)(void *) = f->lender->give_back;
+    buffer_at(qn, b)->give_back = borrowed_not_yet; /* where the node cannot be made */
+    node_id n = node_over(qn, f->dtype, dims, b);
+    buffer_at(qn, b)->give_back = give_back;
+    f->made = tensor_new(qn, n);
 }
 
 qn_tensor *qn_from(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data) {
     if (!qn) return NULL;
     if (!dtype_is_known((int)dtype)) return dtype_refuse(qn, "from", (int)dtype), NULL;
-    given f = {qn, dtype, rank, shape, data, NULL};
+    given f = {.qn = qn, .dtype = dtype, .rank = rank, .shape = shape, .data = data};
+    guarded(qn, from_work, &f);
+    graph_settle(qn->graph);
+    return f.made;
+}
+
+qn_tensor *qn_borrow(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, const void *data,
+                     const qn_lender *lender) {
+    qn_lender l = QN_LENDER();
+    if (!qn || !struct_take(qn, "borrow", "qn_lender", &l, sizeof l, lender)) return NULL;
+    if (!dtype_is_known((int)dtype)) return dtype_refuse(qn, "borrow", (int)dtype), NULL;
+    given f = {qn, dtype, rank, shape, data, &l, NULL};
     guarded(qn, from_work, &f);
     graph_settle(qn->graph);
     return f.made;

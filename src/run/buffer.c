@@ -65,8 +65,32 @@ static void make_room(qn_ctx *qn) {
     bs->unused_block = bs->blocks;
 }
 
-uint32_t buffer_new(qn_ctx *qn, size_t size) {
+static uint32_t buffer_number(qn_ctx *qn, buffer like) {
     buffers *bs = all(qn);
+    uint32_t b = bs->free;
+    if (b)
+        bs->free = bs->at[b].next_free;
+    else
+        b = ++bs->count;
+    like.refs = 1;
+    like.content = ++bs->contents;
+    like.born = qn->graph->born;
+    bs->at[b] = like;
+    bs->live++;
+    bs->bytes += like.held;
+    if (bs->bytes > bs->peak) bs->peak = bs->bytes;
+    return b;
+}
+
+uint32_t buffer_borrow(qn_ctx *qn, const void *memory, size_t size, const qn_lender *lender) {
+    make_room(qn);
+    return buffer_number(qn, (buffer){.memory = (void *)memory,
+                                      .size = size,
+                                      .give_back = lender->give_back,
+                                      .owner = lender->owner});
+}
+
+uint32_t buffer_new(qn_ctx *qn, size_t size) {
     size_t held;
     uint32_t class_ = size_class(size, &held);
     make_room(qn);
@@ -79,21 +103,7 @@ uint32_t buffer_new(qn_ctx *qn, size_t size) {
     }
     if (!memory)
         raise_error(qn, QN_ENOMEM, "the device has no memory for a tensor of %zu bytes", size);
-    uint32_t b = bs->free;
-    if (b)
-        bs->free = bs->at[b].next_free;
-    else
-        b = ++bs->count;
-    bs->at[b] = (buffer){.memory = memory,
-                         .size = size,
-                         .held = held,
-                         .refs = 1,
-                         .content = ++bs->contents,
-                         .born = qn->graph->born};
-    bs->live++;
-    bs->bytes += held;
-    if (bs->bytes > bs->peak) bs->peak = bs->bytes;
-    return b;
+    return buffer_number(qn, (buffer){.memory = memory, .size = size, .held = held});
 }
 
 void buffer_ref(qn_ctx *qn, uint32_t b) {
@@ -113,9 +123,13 @@ void buffer_unref(qn_ctx *qn, uint32_t b) {
     kept_forget(qn, b);
     bs->live--;
     bs->bytes -= x->held;
-    block_return(qn, x->memory, x->size, x->held);
+    const buffer was = *x;
     *x = (buffer){.next_free = bs->free};
     bs->free = b;
+    if (was.give_back)
+        was.give_back(was.owner);
+    else
+        block_return(qn, was.memory, was.size, was.held);
 }
 
 static bool has_sizes(const graph_node *x) {
@@ -168,7 +182,9 @@ void buffers_trim(qn_ctx *qn) {
 void buffers_close(qn_ctx *qn) {
     buffers *bs = all(qn);
     for (uint32_t b = 1; b <= bs->count; b++)
-        if (bs->at[b].refs)
+        if (bs->at[b].refs && bs->at[b].give_back)
+            bs->at[b].give_back(bs->at[b].owner);
+        else if (bs->at[b].refs)
             qn->run->dev->free(qn->run->dev_state, bs->at[b].memory, bs->at[b].held);
     buffers_trim(qn);
     heap_free(&qn->heap, bs->at, (size_t)bs->cap * sizeof *bs->at);

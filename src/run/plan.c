@@ -278,7 +278,8 @@ void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *lea
     cleanup c;
     cleanup_push(&qn->heap, &c, buffer_list_cleanup, &made);
     for (uint32_t i = 0; i < p->outputs; i++) {
-        bool replaces = over && over[i] && plan_donates(p, i, over[i] - 1);
+        bool replaces = over && over[i] && plan_donates(p, i, over[i] - 1) &&
+                        !buffer_at(qn, leaf[over[i] - 1])->give_back;
         if (replaces) buffer_replace(qn, leaf[over[i] - 1]);
         r->stats.replaced += replaces;
         out[i] = replaces ? leaf[over[i] - 1] : buffer_new(qn, p->slot[p->output_slot[i]].size);

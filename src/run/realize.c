@@ -315,6 +315,23 @@ qn_code qn_realize(int n, qn_tensor *const *ts) {
     return code;
 }
 
+qn_code qn_data(qn_tensor *name, const void **out) {
+    if (out) *out = NULL;
+    if (!name) return QN_ENULL;
+    qn_ctx *qn = tensor_ctx(name);
+    const tensor *t = tensor_of(NULL, name, "data", "t");
+    if (!t) return handle_code(name);
+    if (!out) return fail(qn, QN_ENULL, "data: no place for the address");
+    if (!qn->run->dev->host_memory)
+        return fail(qn, QN_EDEVICE, "data: memory of %s is not this process'", qn->run->dev->name);
+    qn_code code = qn_realize(1, &name);
+    if (code) return code;
+    if (!buffer_fits(qn, t->node))
+        return fail(qn, QN_ESHAPE, "data: the value was made for other bindings");
+    *out = buffer_at(qn, node_at(qn->graph, t->node)->buffer)->memory;
+    return QN_OK;
+}
+
 qn_code qn_read(qn_tensor *name, void *out, size_t size) {
     if (!name) return QN_ENULL;
     qn_ctx *qn = tensor_ctx(name);

@@ -31,6 +31,8 @@ typedef struct buffer {
     uint32_t born;  /* the youngest node when it was made */
     uint64_t sizes; /* shape_sizes of data whose shape has variables, when it came to be */
     uint64_t used;  /* by which request it was last used, then */
+    void (*give_back)(void *owner); /* of memory that was borrowed: it is not written */
+    void *owner;
 } buffer;
 
 enum { SIZE_CLASSES = 512 };
@@ -50,6 +52,8 @@ typedef struct buffers {
 } buffers;
 
 uint32_t buffer_new(qn_ctx *qn, size_t size); /* refs 1; raises when there is no memory */
+/* One over memory of the caller's; raises, then it is not taken. */
+uint32_t buffer_borrow(qn_ctx *qn, const void *memory, size_t size, const qn_lender *lender);
 void buffer_ref(qn_ctx *qn, uint32_t b);
 void buffer_replace(qn_ctx *qn, uint32_t b); /* it is about to hold another value; one more ref */
 void buffer_unref(qn_ctx *qn, uint32_t b);

@@ -1,0 +1,145 @@
+/* test_borrow.c - memory of the caller's as a tensor, and a tensor's memory for the caller: where
+ * both are, that they stay as they are, and when memory is given back. */
+#include "quern.h"
+#include "test.h"
+
+enum { N = 64 };
+
+typedef struct lent {
+    _Alignas(64) float v[N + 1];
+    int back;
+} lent;
+
+static void give_back(void *owner) {
+    ((lent *)owner)->back++;
+}
+
+static void fill(lent *l) {
+    for (int i = 0; i <= N; i++) l->v[i] = (float)i;
+    l->back = 0;
+}
+
+static qn_tensor *borrow(qn_ctx *qn, lent *l, int at) {
+    return qn_borrow(qn, QN_F32, 1, (int64_t[]){N}, l->v + at,
+                     &QN_LENDER(.give_back = give_back, .owner = l));
+}
+
+static qn_ctx *opened(const char *device) {
+    return qn_open(&QN_OPTIONS(.device = device, .threads = 1));
+}
+
+static float element(qn_tensor *t, int i) {
+    float v[N] = {0};
+    if (qn_read(t, v, sizeof v)) FAIL("%s", qn_error(qn_context(t)));
+    return v[i];
+}
+
+static void borrowed_memory_is_not_copied(void) {
+    static const char *const devices[] = {"cpu", "ref"};
+    for (int d = 0; d < 2; d++) {
+        qn_ctx *qn = opened(devices[d]);
+        lent l;
+        fill(&l);
+        qn_tensor *x = borrow(qn, &l, 0), *y = qn_add(x, x);
+        const void *at = NULL;
+        CHECK_INT(qn_data(x, &at), QN_OK);
+        CHECK(at == l.v);
+        CHECK_INT((int)element(y, 5), 10);
+        CHECK_INT(l.back, 0);
+        qn_release(x);
+        qn_release(y);
+        qn_close(qn);
+        CHECK_INT(l.back, 1);
+    }
+}
+
+static void it_is_given_back_when_nothing_needs_it(void) {
+    qn_ctx *qn = opened("cpu");
+    lent l;
+    fill(&l);
+    qn_set(qn, "history", "0");
+    qn_tensor *x = borrow(qn, &l, 0), *y = qn_detach(qn_mul(x, x));
+    qn_release(x);
+    CHECK_INT(l.back, 0); /* y is to be computed of it */
+    CHECK_INT((int)element(y, 3), 9);
+    qn_release(y);
+    CHECK_INT((int)element(qn_from(qn, QN_F32, 1, (int64_t[]){N}, l.v), 1), 1);
+    qn_close(qn);
+    CHECK_INT(l.back, 1);
+}
+
+static void what_does_not_lie_right_is_copied(void) {
+    qn_ctx *qn = opened("cpu");
+    lent l;
+    fill(&l);
+    qn_tensor *x = borrow(qn, &l, 1);
+    CHECK_INT(l.back, 1);
+    l.v[3] = 100;
+    CHECK_INT((int)element(x, 2), 3);
+    qn_tensor *plain = qn_borrow(qn, QN_F32, 1, (int64_t[]){N}, l.v, NULL);
+    l.v[3] = 3;
+    CHECK_INT((int)element(plain, 3), 100);
+    CHECK(!qn_borrow(qn, QN_F32, 1, (int64_t[]){N}, NULL, &QN_LENDER(.give_back = give_back)));
+    CHECK_INT(qn_error_code(qn), QN_ENULL);
+    qn_clear_error(qn);
+    CHECK(!qn_borrow(qn, (qn_dtype)99, 0, NULL, l.v, NULL));
+    CHECK_INT(qn_error_code(qn), QN_EDTYPE);
+    qn_close(qn);
+    CHECK_INT(l.back, 1);
+}
+
+/* x becomes x + 1 over and over, which may be computed in place, but not in what is lent. */
+static void borrowed_memory_is_not_written(void) {
+    qn_ctx *qn = opened("cpu");
+    lent l;
+    fill(&l);
+    qn_tensor *x = borrow(qn, &l, 0);
+    for (int i = 0; i < 3; i++) {
+        qn_scope s = qn_scope_begin(qn);
+        CHECK_INT(qn_assign(x, qn_add(x, qn_like(x, 1))), QN_OK);
+        qn_scope_end(qn, s);
+        CHECK_INT(qn_realize(1, &x), QN_OK);
+    }
+    CHECK_INT((int)element(x, 7), 10);
+    for (int i = 0; i < N; i++) CHECK_INT((int)l.v[i], i);
+    float zeros[N] = {0};
+    qn_tensor *w = borrow(qn, &l, 0);
+    CHECK_INT(qn_write(w, zeros, sizeof zeros), QN_OK);
+    CHECK_INT((int)element(w, 7), 0);
+    CHECK_INT((int)l.v[7], 7);
+    qn_close(qn);
+}
+
+static void a_tensors_memory_stays_while_it_is_held(void) {
+    qn_ctx *qn = opened("cpu");
+    float v[N];
+    for (int i = 0; i < N; i++) v[i] = (float)i;
+    qn_tensor *x = qn_from(qn, QN_F32, 1, (int64_t[]){N}, v), *held = qn_detach(x);
+    const void *at = NULL, *same = NULL;
+    CHECK_INT(qn_data(held, &at), QN_OK);
+    CHECK_INT(qn_data(x, &same), QN_OK);
+    CHECK(at == same && at);
+    for (int i = 0; i < 3; i++) {
+        qn_scope s = qn_scope_begin(qn);
+        qn_assign(x, qn_mul(x, qn_like(x, 2)));
+        qn_scope_end(qn, s);
+        qn_realize(1, &x);
+    }
+    CHECK_INT((int)element(x, 3), 24);
+    for (int i = 0; i < N; i++) CHECK_INT((int)((const float *)at)[i], i);
+    CHECK_INT(qn_data(x, NULL), QN_ENULL);
+    qn_clear_error(qn);
+    CHECK_INT(qn_data(NULL, &at), QN_ENULL);
+    CHECK(!at);
+    qn_close(qn);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN(borrowed_memory_is_not_copied);
+    RUN(it_is_given_back_when_nothing_needs_it);
+    RUN(what_does_not_lie_right_is_copied);
+    RUN(borrowed_memory_is_not_written);
+    RUN(a_tensors_memory_stays_while_it_is_held);
+    return test_end();
+}
