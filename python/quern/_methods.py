@@ -13,7 +13,7 @@ def numpy(self):
     """The value as an array of NumPy."""
     import numpy as np
     if self.dtype.name not in NARROW:
-        return np.asarray(memoryview(self))
+        return np.asarray(memoryview(self))  # read-only, over the tensor's memory
     try:
         import ml_dtypes
     except ImportError:
@@ -23,10 +23,12 @@ def numpy(self):
 
 
 def __array__(self, dtype=None, copy=None):
-    if copy is False:
-        raise ValueError("the value of a tensor cannot be had without a copy")
     array = numpy(self)
-    return array if dtype is None else array.astype(dtype)
+    if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError("another dtype takes a copy")
+        return array.astype(dtype)
+    return array.copy() if copy else array
 
 
 def astype(self, dtype, *, copy=True, device=None):

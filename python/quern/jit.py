@@ -24,6 +24,7 @@ from . import _core, autograd, tree
 from ._core import Tensor
 
 NAIVE = os.environ.get("QN_NAIVE", "0") not in ("", "0")
+PLAINLY = ("ref",)  # devices that have no plans
 MOST = 64  # graphs a function keeps
 OFTEN = 8  # traces for other values of plain arguments, of which a warning tells
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, _core.dtype)
@@ -278,6 +279,8 @@ class Jitted:
         if NAIVE or _core.is_tracing() or autograd.deriving():
             return self.f(*args, **keywords)
         leaves, structure = tree.flatten((args, keywords))
+        if any(isinstance(x, Tensor) and x.device in PLAINLY for x in leaves) or _core.default_device() in PLAINLY:
+            return self.f(*args, **keywords)
         key = self.key(leaves, structure)
         graph = self.graphs.get(key)
         if graph is None or not graph.fits(self):

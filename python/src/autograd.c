@@ -149,8 +149,7 @@ static PyObject *placeholder(PyObject *self, PyObject *y) {
     return t ? tensor_wrap(t) : raise_of(NULL);
 }
 
-/* ---- backward
- * ---------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* Those with requires_grad that y was made of, with references; -1 with an exception. */
 static int reached(qn_tensor *y, tensor_object ***found, qn_tensor ***handles) {

@@ -38,8 +38,7 @@
 #define SIZE(i, k) ((int)qn_dim(v[i].t, (int)v[k].z))
 #define EACH(i, k) each(&v[i], &v[k])
 
-/* ---- what rows written by hand are made of
- * ------------------------------------------------------ */
+/* ---- what rows written by hand are made of --------------------------------------------------- */
 
 /* The dtype of numbers that make a tensor: floats if one is. */
 static qn_dtype meeting(const argument *v, int n) {
@@ -107,8 +106,7 @@ static qn_tensor *roll_flat(qn_tensor *x, int64_t shift) {
     return result;
 }
 
-/* ---- rows
- * -------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 #define ENUM(...)
 #define X(name, names, spec, ...)                                                                  \
@@ -144,8 +142,7 @@ enum {
     ROWS
 };
 
-/* ---- calling
- * ----------------------------------------------------------------------------------- */
+/* ---- calling --------------------------------------------------------------------------------- */
 
 /* What Y rows give: a tuple, with names where the results have them. */
 static PyObject *several(call_row *r, const argument *v) {
@@ -229,8 +226,7 @@ static const struct {
 };
 _Static_assert(sizeof doc / sizeof *doc == ROWS, "docs.h has a row for each of calls.h");
 
-/* ---- into the module
- * --------------------------------------------------------------------------- */
+/* ---- into the module ------------------------------------------------------------------------- */
 
 /* "name(x, axis=None)\n--\n\ndoc", as Python wants it for __text_signature__. */
 static const char *doc_of(const char *name, const char *signature, const char *text) {

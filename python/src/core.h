@@ -57,8 +57,7 @@ typedef struct core_state {
 } core_state;
 extern core_state core;
 
-/* ---- module.c: contexts -----------------------------------------------------------------------
- * */
+/* ---- module.c: contexts ---------------------------------------------------------------------- */
 
 qn_ctx *core_ctx(void); /* the default context; NULL with an exception */
 qn_ctx *core_ctx_of(PyObject *device);
@@ -74,22 +73,19 @@ typedef struct computing {
 computing compute_begin(void);
 bool compute_end(computing c); /* false: an exception of a signal */
 
-/* ---- errors.c ---------------------------------------------------------------------------------
- * */
+/* ---- errors.c -------------------------------------------------------------------------------- */
 
 PyObject *raise_of(qn_ctx *qn); /* the context's first error as an exception; gives NULL */
 PyObject *raise_at_read(qn_ctx *qn, uint32_t place);
 bool errors_add(PyObject *module);
 
-/* ---- lines.c ----------------------------------------------------------------------------------
- * */
+/* ---- lines.c --------------------------------------------------------------------------------- */
 
 uint32_t line_here(void);                       /* the user's place now; 0: unknown */
 const char *line_of(uint32_t place, int *line); /* NULL: unknown */
 void lines_open(void);
 
-/* ---- tensor.c ---------------------------------------------------------------------------------
- * */
+/* ---- tensor.c -------------------------------------------------------------------------------- */
 
 static inline bool is_tensor(PyObject *o) {
     return Py_TYPE(o) == core.tensor_type;
@@ -109,8 +105,7 @@ PyObject *tensor_shape(qn_tensor *t);
 bool tensor_add(PyObject *module);
 extern PyMethodDef tensor_methods[];
 
-/* ---- dtype.c ----------------------------------------------------------------------------------
- * */
+/* ---- dtype.c --------------------------------------------------------------------------------- */
 
 bool dtype_add(PyObject *module);
 bool dtype_of(PyObject *o, qn_dtype *out); /* of what names one; false with an exception */
@@ -118,8 +113,7 @@ const char *dtype_format(qn_dtype d);      /* of the struct module; NULL: none *
 int dtype_of_format(const char *format, Py_ssize_t size); /* -1: none */
 const char *dtype_name(qn_dtype d);
 
-/* ---- make.c: from Python's values -------------------------------------------------------------
- * */
+/* ---- make.c: from Python's values ------------------------------------------------------------ */
 
 /* A tensor of a number, list or array; dtype NULL: as the values say. NULL with an exception. */
 qn_tensor *tensor_from(PyObject *o, const qn_dtype *dtype);
@@ -131,8 +125,7 @@ qn_tensor *operand(PyObject *o, qn_tensor *beside, bool *made);
 PyObject *make_tensor(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *from_bytes(PyObject *self, PyObject *args);
 
-/* ---- read.c: to Python's values ---------------------------------------------------------------
- * */
+/* ---- read.c: to Python's values -------------------------------------------------------------- */
 
 PyObject *tensor_item(PyObject *self, PyObject *none);
 PyObject *tensor_tolist(PyObject *self, PyObject *none);
@@ -141,13 +134,10 @@ int tensor_bool(PyObject *self);
 PyObject *tensor_int(PyObject *self);
 PyObject *tensor_index(PyObject *self);
 PyObject *tensor_float(PyObject *self);
-int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);
-void tensor_release_buffer(PyObject *self, Py_buffer *view);
 /* The value in memory of PyMem_Malloc, of *size bytes. */
 void *read_value(PyObject *self, size_t *size);
 
-/* ---- parse.c, call.c: arguments, and the generated functions
- * ----------------------------------- */
+/* ---- parse.c, call.c: arguments, and the generated functions --------------------------------- */
 
 typedef struct argument {
     qn_tensor *t;
@@ -190,13 +180,11 @@ const char *enum_words(int number);
 bool calls_add(PyObject *module);
 bool sizes_of(PyObject *o, int most, int64_t *out, int *n, const char *what);
 
-/* ---- autograd.c
- * -------------------------------------------------------------------------------- */
+/* ---- autograd.c ------------------------------------------------------------------------------ */
 
 bool autograd_add(PyObject *module);
 
-/* ---- jit.c
- * ------------------------------------------------------------------------------------- */
+/* ---- jit.c ----------------------------------------------------------------------------------- */
 
 enum { EPOCH_FORK = 1 << 20 }; /* epochs of a process */
 static inline bool tracing(void) {
@@ -208,8 +196,14 @@ qn_tensor *capture_of(tensor_object *o); /* what stands for a tensor from outsid
 bool capture_changes(tensor_object *o);  /* it is about to be changed in the trace */
 bool jit_add(PyObject *module);
 
-/* ---- number.c, index.c ------------------------------------------------------------------------
- * */
+/* ---- exchange.c ------------------------------------------------------------------------------ */
+
+int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);
+void tensor_release_buffer(PyObject *self, Py_buffer *view);
+qn_tensor *tensor_of_dlpack(qn_ctx *qn, PyObject *o, bool copy); /* NULL with an exception */
+bool exchange_add(PyObject *module);
+
+/* ---- number.c, index.c ----------------------------------------------------------------------- */
 
 extern PyType_Slot *number_slots(void);
 PyObject *tensor_get(PyObject *self, PyObject *key);

@@ -37,8 +37,7 @@ bool may_read(PyObject *o, const char *what) {
     return false;
 }
 
-/* ---- captures
- * ---------------------------------------------------------------------------------- */
+/* ---- captures -------------------------------------------------------------------------------- */
 
 static capture *find(const tensor_object *o) {
     for (size_t i = trace.n; i-- > 0;)
@@ -85,8 +84,7 @@ bool capture_changes(tensor_object *o) {
     return true;
 }
 
-/* ---- a trace
- * ----------------------------------------------------------------------------------- */
+/* ---- a trace --------------------------------------------------------------------------------- */
 
 static PyObject *trace_begin(PyObject *self, PyObject *none) {
     (void)self, (void)none;
@@ -213,8 +211,7 @@ static PyObject *adopt(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* ---- plans
- * ------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 typedef struct plan_object {
     PyObject_HEAD qn_plan *plan;

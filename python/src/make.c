@@ -12,8 +12,7 @@ bool is_number(PyObject *o) {
            PyObject_HasAttrString(o, "__float__");
 }
 
-/* ---- numbers
- * ----------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* 0 bool, 1 int, 2 float, -1 none: also arrays and integers of NumPy, which say their dtype. */
 static int kind_of(PyObject *o) {
@@ -78,8 +77,7 @@ qn_tensor *operand(PyObject *o, qn_tensor *beside, bool *made) {
     return t;
 }
 
-/* ---- buffers
- * ----------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 static qn_tensor *from_buffer(qn_ctx *qn, PyObject *o) {
     Py_buffer view;
@@ -110,8 +108,7 @@ static qn_tensor *from_buffer(qn_ctx *qn, PyObject *o) {
     return t;
 }
 
-/* ---- lists
- * ------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 typedef struct listing {
     int rank, kind;
@@ -252,8 +249,7 @@ static qn_tensor *from_list(qn_ctx *qn, PyObject *o, const qn_dtype *wanted) {
     return t;
 }
 
-/* ---- any value
- * --------------------------------------------------------------------------------- */
+/* ---- any value ------------------------------------------------------------------------------- */
 
 /* t in a dtype, as memory again; t is released. */
 static qn_tensor *converted(qn_tensor *t, const qn_dtype *dtype) {
@@ -302,6 +298,8 @@ static qn_tensor *made_in(qn_ctx *qn, PyObject *o, const qn_dtype *dtype) {
     if (has_arrays(o)) return converted(stacked(qn, o), dtype);
     if (is_list(o) || kind_of(o) >= 0) return converted(from_list(qn, o, dtype), dtype);
     if (PyObject_CheckBuffer(o)) return converted(from_buffer(qn, o), dtype);
+    if (PyObject_HasAttrString(o, "__dlpack__"))
+        return converted(tensor_of_dlpack(qn, o, true), dtype);
     /* What says itself how it becomes an array: __array__ gives one with a buffer. */
     PyObject *array =
         PyObject_HasAttrString(o, "__array__") ? PyObject_CallMethod(o, "__array__", NULL) : NULL;

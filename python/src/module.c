@@ -11,8 +11,7 @@
 
 core_state core;
 
-/* ---- one thread at a time
- * ---------------------------------------------------------------------- */
+/* ---- one thread at a time -------------------------------------------------------------------- */
 
 static pthread_mutex_t computing_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t computed = PTHREAD_COND_INITIALIZER;
@@ -74,8 +73,7 @@ static void in_child(void) {
     pthread_cond_init(&computed, NULL);
 }
 
-/* ---- contexts
- * ---------------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 static qn_ctx *open_context(const char *device) {
     char why[512] = "";
@@ -125,8 +123,7 @@ qn_ctx *core_ctx_of(PyObject *device) {
     return open_context(name);
 }
 
-/* ---- functions
- * --------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static PyObject *set_knob(PyObject *self, PyObject *args) {
     (void)self;
@@ -228,7 +225,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     lines_open();
     pthread_atfork(NULL, NULL, in_child);
     if (!errors_add(module) || !dtype_add(module) || !tensor_add(module) || !calls_add(module) ||
-        !autograd_add(module) || !jit_add(module) ||
+        !autograd_add(module) || !jit_add(module) || !exchange_add(module) ||
         PyModule_AddStringConstant(module, "__version__", qn_version()))
         Py_CLEAR(module);
     return module;

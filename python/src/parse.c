@@ -26,8 +26,7 @@ const char *enum_words(int number) {
     return words[number];
 }
 
-/* ---- rows
- * -------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 bool parse_spec(call_row *r) {
     bool keyword = false;
@@ -57,8 +56,7 @@ bool parse_spec(call_row *r) {
     return true;
 }
 
-/* ---- one argument
- * ------------------------------------------------------------------------------ */
+/* ---- one argument ---------------------------------------------------------------------------- */
 
 static bool wrong(const call_row *r, const param *p, PyObject *o, const char *wanted) {
     PyErr_Clear();
@@ -325,8 +323,7 @@ static void unset(const param *p, argument *v) {
     v->made = false;
 }
 
-/* ---- all of them
- * ------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static bool complain(const call_row *r, const char *text, PyObject *name) {
     PyErr_Format(PyExc_TypeError, "%s() %s %U", r->c_name, text, name);

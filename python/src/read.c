@@ -25,8 +25,7 @@ void *read_value(PyObject *self, size_t *size) {
     return NULL;
 }
 
-/* ---- elements
- * ---------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 static double narrow(unsigned bits, int exponent, int fraction, bool infinite) {
     unsigned e = bits >> fraction & ((1u << exponent) - 1), f = bits & ((1u << fraction) - 1);
@@ -168,60 +167,4 @@ PyObject *tensor_float(PyObject *self) {
     PyObject *o = tensor_item(self, NULL), *f = o ? PyNumber_Float(o) : NULL;
     Py_XDECREF(o);
     return f;
-}
-
-/* ---- the buffer protocol
- * ----------------------------------------------------------------------- */
-
-typedef struct exported {
-    void *data;
-    Py_ssize_t size[QN_MAX_RANK], stride[QN_MAX_RANK];
-} exported;
-
-int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags) {
-    qn_tensor *t = handle_of(self);
-    view->obj = NULL;
-    if (!t) return -1;
-    const char *format = dtype_format(qn_dtype_of(t));
-    if (!format || (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
-        PyErr_Format(PyExc_BufferError,
-                     format ? "the buffer of a tensor is read-only"
-                            : "a buffer cannot say dtype %s",
-                     dtype_name(qn_dtype_of(t)));
-        return -1;
-    }
-    size_t bytes;
-    void *data = read_value(self, &bytes);
-    exported *e = data ? PyMem_Calloc(1, sizeof *e) : NULL;
-    if (!e) {
-        PyMem_Free(data);
-        return -1;
-    }
-    e->data = data;
-    int rank = qn_rank(t);
-    Py_ssize_t item = (Py_ssize_t)qn_dtype_size(qn_dtype_of(t)), step = item;
-    for (int i = rank; i-- > 0;) {
-        e->size[i] = (Py_ssize_t)qn_dim(t, i);
-        e->stride[i] = step;
-        step *= e->size[i];
-    }
-    *view = (Py_buffer){.buf = data,
-                        .len = (Py_ssize_t)bytes,
-                        .itemsize = item,
-                        .readonly = 1,
-                        .ndim = rank,
-                        .format = flags & PyBUF_FORMAT ? (char *)format : NULL,
-                        .shape = flags & PyBUF_ND ? e->size : NULL,
-                        .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? e->stride : NULL,
-                        .internal = e};
-    Py_INCREF(self);
-    view->obj = self;
-    return 0;
-}
-
-void tensor_release_buffer(PyObject *self, Py_buffer *view) {
-    (void)self;
-    exported *e = view->internal;
-    PyMem_Free(e->data);
-    PyMem_Free(e);
 }

@@ -72,8 +72,7 @@ static void tensor_free(PyObject *self) {
     Py_DECREF(type);
 }
 
-/* ---- attributes
- * -------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 PyObject *tensor_shape(qn_tensor *t) {
     int rank = qn_rank(t);
@@ -233,8 +232,7 @@ static int set_name(PyObject *self, PyObject *o, void *none) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* ---- methods
- * ----------------------------------------------------------------------------------- */
+/* ---- methods --------------------------------------------------------------------------------- */
 
 /* value in x's dtype and shape; in a trace x only names it. */
 static bool assign_to(tensor_object *o, qn_tensor *x, qn_tensor *value) {

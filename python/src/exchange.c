@@ -1,0 +1,399 @@
+/* exchange.c - memory shared with other libraries: the buffer protocol and DLPack, both ways.
+ *
+ * What is given out is the tensor's own memory, read-only, with a handle that holds its value: an
+ * assignment takes other memory meanwhile. What is taken in lies where it was (qn_borrow), if it is
+ * row-major and begins at a multiple of 64 bytes, and else is copied. */
+#include "core.h"
+#include "dlpack.h"
+
+#include <string.h>
+
+/* A handle on the value of a tensor, computed, and where it is; NULL with an exception. */
+static const void *held_value(PyObject *self, bool copy, qn_tensor **held) {
+    core_enter();
+    qn_tensor *t = handle_of(self);
+    const void *at = NULL;
+    *held = NULL;
+    if (!t || !may_read(self, "the value of a tensor")) return NULL;
+    qn_tensor *bare = qn_detach(t), *h = bare && copy ? qn_clone(bare) : bare;
+    if (bare && h != bare) qn_release(bare);
+    if (!h) return raise_of(NULL);
+    Py_INCREF(self);
+    computing c = compute_begin();
+    qn_code code = qn_data(h, &at);
+    bool fine = compute_end(c);
+    if (code < 0) raise_at_read(qn_context(h), ((tensor_object *)self)->place);
+    Py_DECREF(self);
+    if (fine && code >= 0) return *held = h, at ? at : "";
+    core_release(h);
+    return NULL;
+}
+
+/* ---- the buffer protocol --------------------------------------------------------------------- */
+
+typedef struct exported {
+    qn_tensor *held; /* NULL: memory of its own */
+    void *copy;
+    Py_ssize_t size[QN_MAX_RANK], stride[QN_MAX_RANK];
+} exported;
+
+/* The value where it is, or a copy of what is on another device. */
+static const void *exported_value(PyObject *self, exported *e) {
+    const void *at = held_value(self, false, &e->held);
+    if (at || !PyErr_ExceptionMatches(PyExc_RuntimeError) || tracing()) return at;
+    PyErr_Clear();
+    size_t size;
+    return e->copy = read_value(self, &size);
+}
+
+int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags) {
+    qn_tensor *t = handle_of(self);
+    view->obj = NULL;
+    if (!t) return -1;
+    const char *format = dtype_format(qn_dtype_of(t));
+    if (!format || (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
+        PyErr_Format(PyExc_BufferError,
+                     format ? "the buffer of a tensor is read-only"
+                            : "a buffer cannot say dtype %s",
+                     dtype_name(qn_dtype_of(t)));
+        return -1;
+    }
+    exported *e = PyMem_Calloc(1, sizeof *e);
+    const void *data = e ? exported_value(self, e) : NULL;
+    if (!data) {
+        PyMem_Free(e);
+        return -1;
+    }
+    int rank = qn_rank(t);
+    Py_ssize_t item = (Py_ssize_t)qn_dtype_size(qn_dtype_of(t)), step = item;
+    for (int i = rank; i-- > 0;) {
+        e->size[i] = (Py_ssize_t)qn_dim(t, i);
+        e->stride[i] = step;
+        step *= e->size[i];
+    }
+    *view = (Py_buffer){.buf = (void *)data,
+                        .len = step,
+                        .itemsize = item,
+                        .readonly = 1,
+                        .ndim = rank,
+                        .format = flags & PyBUF_FORMAT ? (char *)format : NULL,
+                        .shape = flags & PyBUF_ND ? e->size : NULL,
+                        .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? e->stride : NULL,
+                        .internal = e};
+    Py_INCREF(self);
+    view->obj = self;
+    return 0;
+}
+
+void tensor_release_buffer(PyObject *self, Py_buffer *view) {
+    exported *e = view->internal;
+    if (e->held && ((tensor_object *)self)->epoch / EPOCH_FORK == core.epoch / EPOCH_FORK)
+        core_release(e->held);
+    PyMem_Free(e->copy);
+    PyMem_Free(e);
+}
+
+/* ---- DLPack: giving -------------------------------------------------------------------------- */
+
+typedef struct given {
+    union {
+        dl_managed plain;
+        dl_versioned versioned;
+    } as;
+    qn_tensor *held;
+    uint32_t epoch;
+    int64_t size[QN_MAX_RANK], stride[QN_MAX_RANK];
+} given;
+
+/* May be called by any thread. */
+static void let_go(given *g) {
+    if (!Py_IsInitialized()) return;
+    PyGILState_STATE s = PyGILState_Ensure();
+    if (g->epoch == core.epoch / EPOCH_FORK) core_release(g->held);
+    PyMem_Free(g);
+    PyGILState_Release(s);
+}
+
+static void delete_plain(dl_managed *self) {
+    let_go(self->context);
+}
+
+static void delete_versioned(dl_versioned *self) {
+    let_go(self->context);
+}
+
+/* Of a capsule that nobody took. */
+static void drop_capsule(PyObject *capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        dl_managed *m = PyCapsule_GetPointer(capsule, "dltensor");
+        m->deleter(m);
+    } else if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        dl_versioned *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        m->deleter(m);
+    }
+}
+
+static bool dl_dtype(qn_dtype d, dl_tensor *t) {
+    const char *name = qn_dtype_name(d);
+    t->dtype.bits = (uint8_t)(8 * qn_dtype_size(d));
+    t->dtype.lanes = 1;
+    t->dtype.code = d == QN_BOOL      ? DL_BOOL
+                    : d == QN_BF16    ? DL_BFLOAT
+                    : d == QN_F8_E4M3 ? DL_E4M3FN
+                    : d == QN_F8_E5M2 ? DL_E5M2
+                    : *name == 'i'    ? DL_INT
+                    : *name == 'u'    ? DL_UINT
+                    : *name == 'c'    ? DL_COMPLEX
+                                      : DL_FLOAT;
+    return true;
+}
+
+static int dtype_of_dl(const dl_tensor *t) {
+    dl_tensor one = {0};
+    if (t->dtype.lanes != 1) return -1;
+    for (int d = 0; d < MOST_DTYPES && core.dtype[d]; d++)
+        if (dl_dtype((qn_dtype)d, &one) && one.dtype.code == t->dtype.code &&
+            one.dtype.bits == t->dtype.bits)
+            return d;
+    return -1;
+}
+
+static void fill_tensor(given *g, dl_tensor *t, qn_tensor *x, const void *data) {
+    int64_t step = 1;
+    memset(t, 0, sizeof *t);
+    t->data = (void *)data;
+    t->device.type = DL_CPU;
+    t->ndim = qn_rank(x);
+    dl_dtype(qn_dtype_of(x), t);
+    for (int i = t->ndim; i-- > 0;) {
+        g->size[i] = qn_dim(x, i);
+        g->stride[i] = step;
+        step *= g->size[i];
+    }
+    t->shape = g->size;
+    t->strides = g->stride;
+}
+
+/* Does (1, 0) name this process' memory? */
+static bool is_host(PyObject *device) {
+    if (!device || device == Py_None) return true;
+    int type, number;
+    if (!PyArg_ParseTuple(device, "ii", &type, &number)) return false;
+    if (type == DL_CPU) return true;
+    PyErr_SetString(PyExc_BufferError,
+                    "a tensor is given as memory of the processor, device (1, 0), alone");
+    return false;
+}
+
+static PyObject *give(PyObject *self, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", names, &stream, &version,
+                                     &device, &copy))
+        return NULL;
+    long major = 0;
+    if (version != Py_None) {
+        PyObject *first = PySequence_GetItem(version, 0);
+        major = first ? PyLong_AsLong(first) : -1;
+        Py_XDECREF(first);
+    }
+    int wanted = copy == Py_None ? -1 : PyObject_IsTrue(copy);
+    if (PyErr_Occurred() || !is_host(device)) return NULL;
+    /* Before version 1 nothing says that memory is not to be written. */
+    bool copied = wanted == 1 || major < 1;
+    if (wanted == 0 && major < 1) {
+        PyErr_SetString(
+            PyExc_BufferError,
+            "without a copy a tensor is read-only, which DLPack says from version 1 on");
+        return NULL;
+    }
+    given *g = PyMem_Calloc(1, sizeof *g);
+    const void *data = g ? held_value(self, copied, &g->held) : NULL;
+    if (!data) {
+        PyMem_Free(g);
+        return NULL;
+    }
+    g->epoch = core.epoch / EPOCH_FORK;
+    dl_tensor *t = major < 1 ? &g->as.plain.tensor : &g->as.versioned.tensor;
+    fill_tensor(g, t, g->held, data);
+    if (major < 1) {
+        g->as.plain.context = g;
+        g->as.plain.deleter = delete_plain;
+        return PyCapsule_New(&g->as.plain, "dltensor", drop_capsule);
+    }
+    g->as.versioned.version.major = 1;
+    g->as.versioned.version.minor = 0;
+    g->as.versioned.context = g;
+    g->as.versioned.deleter = delete_versioned;
+    g->as.versioned.flags = copied ? DL_IS_COPIED : DL_READ_ONLY;
+    return PyCapsule_New(&g->as.versioned, "dltensor_versioned", drop_capsule);
+}
+
+static PyObject *give_device(PyObject *self, PyObject *none) {
+    (void)self, (void)none;
+    return Py_BuildValue("(ii)", DL_CPU, 0);
+}
+
+/* ---- DLPack: taking -------------------------------------------------------------------------- */
+
+static void give_back_plain(void *owner) {
+    PyGILState_STATE s = PyGILState_Ensure();
+    dl_managed *m = owner;
+    if (m->deleter) m->deleter(m);
+    PyGILState_Release(s);
+}
+
+static void give_back_versioned(void *owner) {
+    PyGILState_STATE s = PyGILState_Ensure();
+    dl_versioned *m = owner;
+    if (m->deleter) m->deleter(m);
+    PyGILState_Release(s);
+}
+
+static bool is_row_major(const dl_tensor *t) {
+    int64_t step = 1;
+    for (int i = t->ndim; i-- > 0 && t->strides;) {
+        if (t->shape[i] != 1 && t->strides[i] != step) return false;
+        step *= t->shape[i];
+    }
+    return true;
+}
+
+/* Elements that do not lie row by row, copied so; `item` bytes each. */
+static void gather(const dl_tensor *t, int axis, const char *from, char **to, size_t item) {
+    if (axis == t->ndim) {
+        memcpy(*to, from, item);
+        *to += item;
+        return;
+    }
+    for (int64_t i = 0; i < t->shape[axis]; i++)
+        gather(t, axis + 1, from + i * t->strides[axis] * (int64_t)item, to, item);
+}
+
+static qn_tensor *copy_of(qn_ctx *qn, qn_dtype d, const dl_tensor *t, const char *data) {
+    if (is_row_major(t)) return qn_from(qn, d, t->ndim, t->shape, data ? data : "");
+    size_t n = qn_dtype_size(d);
+    for (int i = 0; i < t->ndim; i++) n *= (size_t)t->shape[i];
+    char *copy = PyMem_Malloc(n + 1), *to = copy;
+    if (!copy) return PyErr_NoMemory(), NULL;
+    gather(t, 0, data, &to, qn_dtype_size(d));
+    qn_tensor *made = qn_from(qn, d, t->ndim, t->shape, copy);
+    PyMem_Free(copy);
+    return made;
+}
+
+static bool can_take(const dl_tensor *t) {
+    if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
+        PyErr_Format(PyExc_BufferError,
+                     "memory of device (%d, %d) cannot be read: bring it to the processor",
+                     t->device.type, t->device.number);
+    else if (t->ndim > QN_MAX_RANK)
+        PyErr_Format(PyExc_ValueError, "a tensor has at most %d axes, not %d", QN_MAX_RANK,
+                     t->ndim);
+    else if (dtype_of_dl(t) < 0)
+        PyErr_Format(PyExc_TypeError, "DLPack's type %d of %d bits has no dtype here",
+                     t->dtype.code, t->dtype.bits);
+    return !PyErr_Occurred();
+}
+
+/* Takes the capsule's tensor; `*lent` where it lies in the other's memory, which is given back
+ * later. */
+static qn_tensor *take(qn_ctx *qn, const dl_tensor *t, const qn_lender *lender, bool copy,
+                       bool *lent) {
+    if (!can_take(t)) return NULL;
+    const char *data = t->data ? (const char *)t->data + t->byte_offset : NULL;
+    qn_dtype d = (qn_dtype)dtype_of_dl(t);
+    int64_t n = 1;
+    for (int i = 0; i < t->ndim; i++) n *= t->shape[i];
+    if (copy || !is_row_major(t) || !n) return copy_of(qn, d, t, data);
+    qn_tensor *made = qn_borrow(qn, d, t->ndim, t->shape, data, lender);
+    *lent = made != NULL;
+    return made;
+}
+
+static qn_tensor *take_capsule(qn_ctx *qn, PyObject *capsule, bool copy) {
+    bool versioned = PyCapsule_IsValid(capsule, "dltensor_versioned"), lent = false;
+    if (!versioned && !PyCapsule_IsValid(capsule, "dltensor")) {
+        PyErr_SetString(PyExc_TypeError,
+                        "__dlpack__ gave no capsule of DLPack, or one that was taken before");
+        return NULL;
+    }
+    void *m = PyCapsule_GetPointer(capsule, versioned ? "dltensor_versioned" : "dltensor");
+    qn_tensor *made = NULL;
+    if (versioned && ((dl_versioned *)m)->version.major != 1)
+        PyErr_SetString(PyExc_BufferError, "DLPack of another major version than 1");
+    else
+        made = take(
+            qn, versioned ? &((dl_versioned *)m)->tensor : &((dl_managed *)m)->tensor,
+            &QN_LENDER(.give_back = versioned ? give_back_versioned : give_back_plain, .owner = m),
+            copy, &lent);
+    if (!made) return raise_of(qn), NULL;
+    PyCapsule_SetName(capsule, versioned ? "used_dltensor_versioned" : "used_dltensor");
+    if (!lent) versioned ? give_back_versioned(m) : give_back_plain(m);
+    return made;
+}
+
+/* The capsule of an object, of version 1 where it knows of such. */
+static PyObject *capsule_of(PyObject *o) {
+    PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
+    PyObject *none = method ? PyTuple_New(0) : NULL,
+             *version = none ? Py_BuildValue("{s(ii)}", "max_version", 1, 1) : NULL;
+    PyObject *capsule = version ? PyObject_Call(method, none, version) : NULL;
+    if (!capsule && version && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
+        capsule = PyObject_Call(method, none, NULL);
+    }
+    Py_XDECREF(version);
+    Py_XDECREF(none);
+    Py_XDECREF(method);
+    return capsule;
+}
+
+qn_tensor *tensor_of_dlpack(qn_ctx *qn, PyObject *o, bool copy) {
+    PyObject *capsule = capsule_of(o);
+    qn_tensor *t = capsule ? take_capsule(qn, capsule, copy) : NULL;
+    Py_XDECREF(capsule);
+    return t;
+}
+
+static PyObject *from_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
+    (void)self;
+    static char *names[] = {"x", "device", "copy", NULL};
+    PyObject *o, *device = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OO:from_dlpack", names, &o, &device,
+                                     &copy))
+        return NULL;
+    qn_ctx *qn = core_ctx_of(device);
+    int copied = copy == Py_None ? 0 : PyObject_IsTrue(copy);
+    if (!qn || copied < 0) return NULL;
+    qn_tensor *t = tensor_of_dlpack(qn, o, copied);
+    PyObject *made = t ? tensor_wrap(t) : NULL;
+    if (made) ((tensor_object *)made)->flags |= LEAF;
+    return made;
+}
+
+bool exchange_add(PyObject *module) {
+    static PyMethodDef functions[] = {{"from_dlpack", (PyCFunction)(void (*)(void))from_dlpack,
+                                       METH_VARARGS | METH_KEYWORDS,
+                                       "from_dlpack(x, *, device=None, copy=None)\n--\n\nAn array "
+                                       "of another library as a tensor over its memory, which "
+                                       "must not change as long as the tensor is used; copied if "
+                                       "asked for, or where it does not lie row by row from a "
+                                       "multiple of 64 bytes on."},
+                                      {0}};
+    static PyMethodDef methods[] = {{"__dlpack__", (PyCFunction)(void (*)(void))give,
+                                     METH_VARARGS | METH_KEYWORDS,
+                                     "__dlpack__($self, *, stream=None, max_version=None, "
+                                     "dl_device=None, copy=None)\n--\n\nThe value as a capsule of "
+                                     "DLPack, read-only where it is not copied."},
+                                    {"__dlpack_device__", give_device, METH_NOARGS,
+                                     "__dlpack_device__($self)\n--\n\n(1, 0): the processor."},
+                                    {0}};
+    for (PyMethodDef *m = methods; m->ml_name; m++) {
+        PyObject *method = PyDescr_NewMethod(core.tensor_type, m);
+        if (!method || PyObject_SetAttrString((PyObject *)core.tensor_type, m->ml_name, method))
+            return false;
+        Py_DECREF(method);
+    }
+    return !PyModule_AddFunctions(module, functions);
+}
