@@ -9,6 +9,12 @@
 
 #include <complex.h>
 
+#ifndef CMPLX /* glibc has them for gcc alone */
+#define CMPLX(x, y)  __builtin_complex((double)(x), (double)(y))
+#define CMPLXF(x, y) __builtin_complex((float)(x), (float)(y))
+#define CMPLXL(x, y) __builtin_complex((long double)(x), (long double)(y))
+#endif
+
 typedef long double _Complex wide;
 typedef double _Complex number;
 typedef float _Complex single;

@@ -1,8 +1,8 @@
 /* arithmetic.c - sums, products, quotients, powers and comparisons of complex numbers.
  *
- * A quotient is Smith's (CACM 5, 1962): scaled by the larger part of the divisor, and by powers of 2
- * before, so that nothing overflows that need not. Divisors that are chosen away are never divided by: gradients pass both
- * sides of a choice. */
+ * A quotient is Smith's (CACM 5, 1962): scaled by the larger part of the divisor, and by powers of
+ * 2 before, so that nothing overflows that need not. Divisors that are chosen away are never
+ * divided by: gradients pass both sides of a choice. */
 #include "complex/complex.h"
 
 #include <math.h>
@@ -110,7 +110,7 @@ static parts is_zero(parts x) {
     return (parts){qn_not(truth(x).re), NULL};
 }
 
-/* e^(y log x); 0 to the power 0 is 1, to 1 itself, and to one with a positive real part 0, else NaN.
+/* e^(y log x); 0 to the power 0 is 1, to 1 itself, to one with a positive real part 0, else NaN.
  * Where log x is no number, anything to the power 0 is 1. */
 static parts power(parts x, parts y) {
     qn_tensor *zero = complex_number(x, 0), *one = complex_number(x, 1);
