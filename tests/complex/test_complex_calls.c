@@ -355,6 +355,24 @@ static void derivatives_of_a_product(void) {
     qn_clear_error(qn);
 }
 
+/* Of a square matrix of full rank it is the inverse's, also by the way of real matrices, in which
+ * each singular value is there twice. */
+static void the_gradient_of_a_pseudo_inverse(void) {
+    enum { N = 3 };
+    number a[N * N], s[N * N], got[N * N];
+    wide want[N * N];
+    fill(a, N * N, 14, 1);
+    fill(s, N * N, 15, 1);
+    for (int i = 0; i < N; i++) a[i * N + i] += 3;
+    qn_tensor *m = made(QN_C128, 2, (int64_t[]){N, N}, a), *g;
+    qn_tensor *w = made(QN_C128, 2, (int64_t[]){N, N}, s);
+    CHECK_INT(qn_grad(qn_inv(m), w, 1, &m, &g), QN_OK);
+    values(g, got, N * N, "inv");
+    for (int i = 0; i < N * N; i++) want[i] = (wide)got[i];
+    CHECK_INT(qn_grad(qn_pinv(m, -1), w, 1, &m, &g), QN_OK);
+    close_to(g, want, N * N, 4000, "gradient of pinv");
+}
+
 /* ---- every function -------------------------------------------------------------------------- */
 
 static bool is_meant(const char *name) {
@@ -422,6 +440,7 @@ int main(int argc, char **argv) {
         RUN(derivatives_hold_where_a_part_is_zero);
         RUN(derivatives_hold_on_both_sides_of_a_cut);
         RUN(derivatives_of_powers);
+        RUN(the_gradient_of_a_pseudo_inverse);
         RUN(derivatives_of_a_product);
         RUN(every_function_has_a_meaning_or_refuses);
         qn_close(qn);

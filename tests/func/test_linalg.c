@@ -545,6 +545,11 @@ static qn_tensor *f_pinv(qn_tensor *x) {
     return qn_pinv(x, -1);
 }
 
+/* Each singular value twice, also of what is near x. */
+static qn_tensor *f_pinv_equal(qn_tensor *x) {
+    return qn_pinv(qn_kron(qn_eye(tensor_ctx(x), QN_F64, 2, 2), x), -1);
+}
+
 static qn_tensor *scalar_of(subject *f, qn_tensor *x) {
     qn_ctx *qn = tensor_ctx(x);
     qn_tensor *y = f(x);
@@ -612,7 +617,29 @@ static void gradients_are_those_of_differences(void) {
     GRADIENT(f_svd, 1)
     GRADIENT(f_svd_wide, 1)
     GRADIENT(f_lstsq, 2)
-    GRADIENT(f_pinv, 1)
+    GRADIENT(f_pinv, 2)
+    GRADIENT(f_pinv_equal, 2)
+}
+
+/* Of p = x+ and a seed s: -p's p' + (1 - xp) s' p p' + p' p s' (1 - px) (Golub and Pereyra 1973).
+ * Where x is diag(1, 1, 0), so is p. */
+static void a_pseudo_inverse_of_equal_singular_values_has_a_gradient(void) {
+    static const double upstream[9] = {1, -2, 3, 5, 7, -11, 13, 17, -19};
+    static const double part[9] = {1, 0, 0, 0, 1, 0, 0, 0, 0},
+                        want[9] = {-1, 2, 13, -5, -7, 17, 3, -11, 0};
+    qn_ctx *qn;
+    EACH(qn) {
+        qn_scope scope = qn_scope_begin(qn);
+        qn_tensor *s = qn_from(qn, QN_F64, 2, (int64_t[]){3, 3}, upstream), *g;
+        qn_tensor *x = qn_from(qn, QN_F64, 2, (int64_t[]){3, 3}, part);
+        CHECK_INT(qn_grad(qn_pinv(x, -1), s, 1, &x, &g), 0);
+        for (int i = 0; i < 9; i++) CHECK_NEAR(at(g, i), want[i], 1e-12, 1e-12);
+        double unit[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+        x = qn_from(qn, QN_F64, 2, (int64_t[]){3, 3}, unit);
+        CHECK_INT(qn_grad(qn_pinv(x, -1), s, 1, &x, &g), 0);
+        for (int i = 0; i < 9; i++) CHECK_NEAR(at(g, i), -upstream[i], 1e-12, 1e-12);
+        qn_scope_end(qn, scope);
+    }
 }
 
 /* The compiled way has the same gradients: one of each kind. */
@@ -650,6 +677,7 @@ int main(int argc, char **argv) {
     RUN(large_systems_go_back);
     RUN(values_alone_are_the_same);
     RUN(gradients_are_those_of_differences);
+    RUN(a_pseudo_inverse_of_equal_singular_values_has_a_gradient);
     RUN(the_cpu_has_them_too);
     RUN(no_gradient_is_an_error);
     RUN(a_lapack_that_is_not_there_is_told_of);

@@ -277,6 +277,21 @@ static qn_tensor *significant(qn_tensor *x, qn_tensor *s, double rtol, qn_dtype 
     return qn_gt(s, qn_mul(most, qn_like(s, rtol)));
 }
 
+/* The inverse as a function of x around the x of these factors, s being the inverses of the
+ * singular values that count, else 0. With z = s u' and w = v s held fixed, c = x w and r = z x
+ * span columns and rows, and the inverse is r' (r r')^-1 (z x w) (c' c)^-1 c' for every x of the
+ * same rank near by. Here both grams are 1, and no singular vector is differentiated: those of
+ * equal values have no derivative where the inverse has one. */
+static qn_tensor *inverse_around(qn_tensor *x, qn_tensor *z, qn_tensor *w, qn_tensor *counts) {
+    const call_attr solve = {ROUTINE_SOLVE, 0, 1, {false}};
+    qn_tensor *c = qn_matmul(x, w), *r = qn_matmul(z, x), *gram = qn_matmul(turned(c), c);
+    qn_tensor *rest = counts ? qn_unsqueeze(qn_logical_not(counts), -1) : NULL;
+    rest = qn_mul(identity_like(gram), rest);
+    qn_tensor *y = system_call(&solve, qn_add(gram, rest), turned(c));
+    gram = qn_add(qn_matmul(r, turned(r)), rest);
+    return qn_matmul(turned(r), system_call(&solve, gram, qn_matmul(qn_matmul(z, c), y)));
+}
+
 qn_tensor *qn_pinv(qn_tensor *x, double rtol) {
     func_frame f = func_on("pinv", ARG(x));
     if (!is_matrix(x, false)) return func_end(f, NULL);
@@ -288,8 +303,11 @@ qn_tensor *qn_pinv(qn_tensor *x, double rtol) {
     if (!counts) return func_end(f, NULL);
     qn_tensor *one = qn_like(s, 1), *zero = qn_like(s, 0);
     s = qn_where(counts, qn_div(one, qn_where(counts, s, one)), zero);
-    x = qn_matmul(turned(vh), qn_mul(qn_unsqueeze(s, -1), turned(u)));
-    return func_end(f, x);
+    qn_tensor *z = qn_detach(qn_mul(qn_unsqueeze(s, -1), turned(u)));
+    qn_tensor *w = qn_detach(qn_mul(turned(vh), qn_unsqueeze(s, -2)));
+    qn_tensor *value = qn_matmul(qn_detach(turned(vh)), z);
+    x = inverse_around(x, z, w, qn_detach(counts));
+    return func_end(f, qn_add(value, qn_sub(x, qn_detach(x))));
 }
 
 qn_tensor *qn_matrix_rank(qn_tensor *x, double rtol) {
