@@ -69,9 +69,13 @@ static node_id distance(const scanned *t, node_id a, node_id b) {
     return make3(t->g, OP_WHERE, make2(t->g, OP_EQ, a, b), like(t, d, 0), d);
 }
 
-/* y_i = log(e^y_(i-1) + e^x_i): the last one's share is e^(y_(i-1) - y_i), x_i's e^(x_i - y_i). */
+/* y_i = log(e^y_(i-1) + e^x_i): the last one's share is e^(y_(i-1) - y_i), x_i's e^(x_i - y_i).
+ * Behind the end nothing is added, and the share there is any number, but not infinite. */
 static void rule_logarithm(const scanned *t, node_id g) {
-    node_id kept = make1(t->g, OP_EXP, distance(t, t->n, neighbour(t, t->n, true)));
+    node_id inside = neighbour(t, like(t, t->n, 1), true), next = neighbour(t, t->n, true);
+    node_id last = make2(t->g, OP_EQ, inside, like(t, inside, 0));
+    next = make3(t->g, OP_WHERE, last, t->n, next);
+    node_id kept = make1(t->g, OP_EXP, distance(t, t->n, next));
     node_id r = behind(t, kept, g), share = distance(t, t->x, t->n);
     node_id lowest = like(t, t->x, -(double)INFINITY);
     share = make3(t->g, OP_WHERE, make2(t->g, OP_EQ, t->x, lowest), lowest, share);

@@ -351,6 +351,8 @@ static const vector_case vector_cases[] = {
     {"cummin", cummin, 4, {3, 1, 2, 1}, {1, 2, 0, 1}, {0, 0, 0, 0}},
     {"logcumsumexp", logcumsumexp, 2, {0, 0}, {1.5, 0.5}, {-0.25, 0.25}},
     {"logcumsumexp", logcumsumexp, 2, {-INF, 0}, {0, 1}, {0, 0}},
+    {"logcumsumexp", logcumsumexp, 2, {1000, 0}, {2, 0}, {0, 0}},
+    {"logcumsumexp", logcumsumexp, 2, {0, 1000}, {1, 1}, {0, 0}},
     {"huber_loss", huber, 4, {0, 0.5, 1, -3}, {0, 0.125, 0.25, -0.25}, {0.25, 0.5, 0.75, 0}},
     {"huber_loss", huber, 2, {INF, NAN}, {0.5, NAN}, {0, UNSAID}},
     {"bce_with_logits", bce, 2, {0, 0}, {-0.25, 0.25}, {0.125, 0.25}},
