@@ -92,7 +92,8 @@ QN_API qn_tensor *qn_scalar_int(qn_ctx *qn, qn_dtype dtype, int64_t value);
  * where an integer dtype does not hold the value */
 QN_API qn_tensor *qn_like(qn_tensor *x, double value);
 /* a scalar to compute with x that does not change x's dtype, as numbers of Python do with PyTorch:
- * in x's dtype where that is a float, else f32; qn_mul(x, qn_weak(x, 0.5)) */
+ * in x's dtype where that is a float, of a complex x its parts', else f32; qn_mul(x, qn_weak(x,
+ * 0.5)) */
 QN_API qn_tensor *qn_weak(qn_tensor *x, double value);
 /* as weak, of an integer: exactly, in x's dtype, which is a float or holds it, else QN_ERANGE;
  * beside bools it is i64 */

@@ -432,10 +432,13 @@ enum {
 };
 
 typedef struct handle {
-    qn_ctx *ctx;         /* also of a dead one */
-    struct handle *next; /* dead: the one that died next */
-    void *object;        /* what it names, NULL for a tensor, which is the handle itself, and of a
-                            complex one the tensor of its pairs */
+    qn_ctx *ctx; /* also of a dead one */
+    union {
+        struct handle *next; /* dead: the one that died next */
+        uint64_t wholes;     /* a living tensor: complex ones that keep it, whatever is released */
+    };
+    void *object; /* what it names, NULL for a tensor, which is the handle itself, and of a complex
+                   * one the tensor of its pairs */
     uint8_t kind, generation;
     bool initial;   /* a tensor that is a parameter: its first value may not be computed yet */
     uint8_t dtype;  /* a complex tensor's */

@@ -63,16 +63,11 @@ parts complex_over(parts x, parts y) {
 
 typedef parts binary(parts x, parts y);
 
-static parts widened(parts z, qn_dtype d) {
-    return (parts){func_as(z.re, d), z.im ? func_as(z.im, d) : NULL};
-}
-
 static qn_tensor *of_two(const char *name, binary *of, qn_tensor *x, qn_tensor *y) {
     func_frame f = func_begin(complex_context(x, y), name);
-    parts a = complex_given(f.qn, x, "x"), b = complex_given(f.qn, y, "y");
-    if (!a.re || !b.re || !complex_may_meet(x, y)) return func_end(f, NULL);
-    qn_dtype d = dtype_promote(qn_dtype_of(a.re), qn_dtype_of(b.re));
-    return complex_end(f, of(widened(a, d), widened(b, d)));
+    parts z[2];
+    if (!complex_given(f.qn, 2, (qn_tensor *[]){x, y}, "x\0y", z)) return func_end(f, NULL);
+    return complex_end(f, of(z[0], z[1]));
 }
 
 qn_tensor *complex_div(qn_tensor *x, qn_tensor *y) {
@@ -110,8 +105,8 @@ static parts is_zero(parts x) {
     return (parts){qn_not(truth(x).re), NULL};
 }
 
-/* e^(y log x); 0 to the power 0 is 1, to 1 itself, to one with a positive real part 0, else NaN.
- * Where log x is no number, anything to the power 0 is 1. */
+/* e^(y log x); 0 to the power 0 is 1, to 1 itself, and to one with a positive real part 0, else
+ * NaN. Where log x is no number, anything to the power 0 is 1. */
 static parts power(parts x, parts y) {
     qn_tensor *zero = complex_number(x, 0), *one = complex_number(x, 1);
     if (!x.im) x.im = qn_zeros_like(x.re);
@@ -159,9 +154,10 @@ qn_tensor *complex_logical_not(qn_tensor *x) {
 static qn_tensor *of_three(const char *name, bool mixed, qn_tensor *x, qn_tensor *y, qn_tensor *z) {
     qn_ctx *qn = complex_context(x, y);
     func_frame f = func_begin(qn ? qn : complex_context(z, NULL), name);
-    parts a = complex_given(f.qn, x, "x"), b = complex_given(f.qn, y, "y");
-    parts c = complex_given(f.qn, z, "z");
-    if (!a.re || !b.re || !c.re) return func_end(f, NULL);
+    parts p[3];
+    const char *args = mixed ? "x\0y\0t" : "x\0y\0z";
+    if (!complex_given(f.qn, 3, (qn_tensor *[]){x, y, z}, args, p)) return func_end(f, NULL);
+    parts a = p[0], b = p[1], c = p[2];
     if (mixed) return complex_end(f, complex_plus(a, complex_times(c, complex_minus(b, a))));
     return complex_end(f, complex_plus(complex_times(a, b), c));
 }
@@ -190,8 +186,9 @@ static qn_tensor *close_to(parts x, parts y, double rtol, double atol, bool equa
 
 qn_tensor *complex_isclose(qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan) {
     func_frame f = func_begin(complex_context(x, y), "isclose");
-    parts a = complex_given(f.qn, x, "x"), b = complex_given(f.qn, y, "y");
-    return func_end(f, a.re && b.re ? close_to(a, b, rtol, atol, equal_nan) : NULL);
+    parts z[2];
+    bool both = complex_given(f.qn, 2, (qn_tensor *[]){x, y}, "x\0y", z);
+    return func_end(f, both ? close_to(z[0], z[1], rtol, atol, equal_nan) : NULL);
 }
 
 qn_tensor *complex_allclose(qn_tensor *x, qn_tensor *y, double rtol, double atol, bool equal_nan) {

@@ -50,6 +50,14 @@ static bool lists_open(lists *l, qn_ctx *qn, const char *name, int64_t n) {
     return true;
 }
 
+/* The list itself: where results go may be the one that arguments came in. */
+static qn_tensor *const *lists_copy(lists *l, int n, qn_tensor *const *t) {
+    qn_tensor **to = l->at;
+    for (int i = 0; i < n; i++) to[i] = t[i];
+    l->at += n;
+    return to;
+}
+
 static qn_tensor *const *lists_pairs(lists *l, int n, qn_tensor *const *t) {
     qn_tensor **to = l->at;
     if (!t) return NULL;
@@ -60,7 +68,6 @@ static qn_tensor *const *lists_pairs(lists *l, int n, qn_tensor *const *t) {
 
 /* The frame's end: results of pairs become complex where `like` is. */
 static qn_code lists_close(lists *l, int n, qn_tensor *const *like, qn_tensor **out, qn_code code) {
-    heap_free(&l->qn->heap, l->room, l->bytes);
     for (int i = 0; i < n && !code; i++) qn_keep(out[i]);
     func_end(l->frame, NULL);
     for (int i = 0; i < n && !code; i++) {
@@ -73,6 +80,7 @@ static qn_code lists_close(lists *l, int n, qn_tensor *const *like, qn_tensor **
     for (int i = 0; i < n && !code; i++)
         if (!out[i]) code = qn_error_code(l->qn);
     for (int i = 0; i < n && code; i++) out[i] = NULL;
+    heap_free(&l->qn->heap, l->room, l->bytes);
     return code;
 }
 
@@ -81,9 +89,11 @@ qn_code complex_grad(qn_tensor *y, qn_tensor *seed, int n, qn_tensor *const *x, 
     qn_ctx *qn = complex_context(y, NULL);
     if (n < 0 || !x || !out) return qn_grad(pairs_of(y), pairs_of(seed), n, x, out);
     bool alike = seed || handle_is(y, HANDLE_COMPLEX) ? are_alike("grad", 1, &y, &seed) : true;
-    if (!alike || !lists_open(&l, qn, "grad", n + 1)) return qn ? qn_error_code(qn) : QN_ENULL;
+    if (!alike || !lists_open(&l, qn, "grad", 2 * (int64_t)n + 1))
+        return qn ? qn_error_code(qn) : QN_ENULL;
+    qn_tensor *const *like = lists_copy(&l, n, x);
     qn_code code = qn_grad(pairs_of(y), pairs_of(seed), n, lists_pairs(&l, n, x), out);
-    return lists_close(&l, n, x, out, code);
+    return lists_close(&l, n, like, out, code);
 }
 
 /* Seeds may be missing where results are real. */
@@ -101,10 +111,11 @@ qn_code complex_vjp(int n, qn_tensor *const *ys, qn_tensor *const *seeds, int m,
     lists l;
     qn_ctx *qn = context_of(n, ys);
     if (n < 0 || m < 0 || !ys || !xs || !out) return qn_vjp(n, ys, seeds, m, xs, out);
-    if (!seeds_fit(n, ys, seeds) || !lists_open(&l, qn, "vjp", 2 * (int64_t)n + m + 1))
+    if (!seeds_fit(n, ys, seeds) || !lists_open(&l, qn, "vjp", 2 * ((int64_t)n + m) + 1))
         return qn ? qn_error_code(qn) : QN_ENULL;
+    qn_tensor *const *like = lists_copy(&l, m, xs);
     qn_tensor *const *y = lists_pairs(&l, n, ys), *const *s = lists_pairs(&l, n, seeds);
-    return lists_close(&l, m, xs, out, qn_vjp(n, y, s, m, lists_pairs(&l, m, xs), out));
+    return lists_close(&l, m, like, out, qn_vjp(n, y, s, m, lists_pairs(&l, m, xs), out));
 }
 
 qn_code complex_jvp(int n, qn_tensor *const *ys, int m, qn_tensor *const *xs,
@@ -113,8 +124,9 @@ qn_code complex_jvp(int n, qn_tensor *const *ys, int m, qn_tensor *const *xs,
     qn_ctx *qn = context_of(m, xs);
     if (n < 0 || m < 0 || !ys || !xs || !tangents || !out)
         return qn_jvp(n, ys, m, xs, tangents, out);
-    if (!are_alike("jvp", m, xs, tangents) || !lists_open(&l, qn, "jvp", n + 2 * (int64_t)m + 1))
+    if (!are_alike("jvp", m, xs, tangents) || !lists_open(&l, qn, "jvp", 2 * ((int64_t)n + m) + 1))
         return qn ? qn_error_code(qn) : QN_ENULL;
+    qn_tensor *const *like = lists_copy(&l, n, ys);
     qn_tensor *const *y = lists_pairs(&l, n, ys), *const *x = lists_pairs(&l, m, xs);
-    return lists_close(&l, n, ys, out, qn_jvp(n, y, m, x, lists_pairs(&l, m, tangents), out));
+    return lists_close(&l, n, like, out, qn_jvp(n, y, m, x, lists_pairs(&l, m, tangents), out));
 }

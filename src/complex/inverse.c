@@ -61,8 +61,7 @@ static parts of_asinh(parts z) {
 }
 
 /* log1p(4x / ((1-x)^2 + y^2)) / 4 and atan2(2y, (1-x)(1+x) - y^2) / 2, |x| for x and its sign
- * behind. Near the pole the first is (log |1 + z| - log |1 - z|) / 2: no squares, which may be
- * 0. */
+ * behind. Near the pole the first is (log |1 + z| - log |1 - z|) / 2: no squares, that may be 0. */
 static parts of_atanh(parts z) {
     qn_tensor *sign = complex_sign_bit(z.re), *x = qn_mul(z.re, sign);
     qn_tensor *one = complex_number(z, 1), *zero = qn_like(x, 0), *d = qn_sub(one, x);

@@ -14,8 +14,7 @@ static qn_tensor *beside(qn_tensor *x, qn_tensor *y, int axis) {
 }
 
 /* [A -B; B A], or NULL where it is no matrix, and that is reported. */
-static qn_tensor *matrix(const qn_tensor *x) {
-    parts z = complex_parts(x);
+static qn_tensor *matrix(parts z) {
     if (!z.re) return NULL;
     if (func_rank(z.re) < 2) {
         qn_ctx *qn = tensor_ctx(z.re);
@@ -32,9 +31,9 @@ static parts taken(qn_tensor *m, int64_t rows, int64_t columns) {
     return (parts){qn_slice(m, -2, 0, rows, 1), qn_slice(m, -2, rows, 2 * rows, 1)};
 }
 
-/* Sizes of x's last two axes; false: they vary. */
-static bool sizes(const qn_tensor *x, int64_t *rows, int64_t *columns) {
-    qn_tensor *re = complex_parts(x).re;
+/* Sizes of the last two axes; false: they vary. */
+static bool sizes(parts z, int64_t *rows, int64_t *columns) {
+    qn_tensor *re = z.re;
     if (!re || func_rank(re) < 2) return re != NULL;
     *rows = qn_dim(re, -2), *columns = qn_dim(re, -1);
     if (*rows >= 0 && *columns >= 0) return true;
@@ -57,8 +56,9 @@ static qn_tensor *of_one(const char *name, of_matrix *of, qn_tensor *x, double n
                          bool turned) {
     func_frame f = begin(name, x, NULL);
     int64_t rows = 0, columns = 0;
-    if (!sizes(x, &rows, &columns)) return func_end(f, NULL);
-    qn_tensor *m = matrix(x);
+    parts z = complex_parts(x);
+    if (!sizes(z, &rows, &columns)) return func_end(f, NULL);
+    qn_tensor *m = matrix(z);
     m = m ? of(m, number) : NULL;
     return complex_end(f, turned ? taken(m, columns, rows) : taken(m, rows, columns));
 }
@@ -90,10 +90,12 @@ static qn_tensor *solved(const char *name, qn_tensor *(*of)(qn_tensor *, qn_tens
                          qn_tensor *b) {
     func_frame f = begin(name, a, b);
     int64_t rows = 0, columns = 0;
-    parts y = complex_given(f.qn, b, "b");
-    if (!complex_given(f.qn, a, "a").re || !y.re || !sizes(a, &rows, &columns))
+    parts given[2];
+    if (!complex_given(f.qn, 2, (qn_tensor *[]){a, b}, "a\0b", given) ||
+        !sizes(given[0], &rows, &columns))
         return func_end(f, NULL);
-    qn_tensor *m = matrix(a);
+    parts y = given[1];
+    qn_tensor *m = matrix(given[0]);
     if (!m) return func_end(f, NULL);
     if (!y.im) y.im = qn_zeros_like(y.re);
     bool vector = func_rank(y.re) == 1;

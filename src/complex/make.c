@@ -69,13 +69,20 @@ qn_tensor *complex_like(qn_tensor *x, double value) {
     return alike("like", x, value, false);
 }
 
+/* A weak number is real, and so changes no sign of x's zeros nor makes NaN of its infinities; by
+ * knob explicit a real one may not meet x. */
+static qn_tensor *end_weak(func_frame f, qn_tensor *re) {
+    return f.qn && f.qn->knob[KNOB_EXPLICIT].number ? end_real(f, re) : func_end(f, re);
+}
+
 qn_tensor *complex_weak(qn_tensor *x, double value) {
-    return alike("weak", x, value, false);
+    func_frame f = func_begin(complex_context(x, NULL), "weak");
+    return end_weak(f, qn_weak(complex_parts(x).re, value));
 }
 
 qn_tensor *complex_weak_int(qn_tensor *x, int64_t value) {
     func_frame f = func_begin(complex_context(x, NULL), "weak_int");
-    return end_real(f, qn_weak_int(complex_parts(x).re, value));
+    return end_weak(f, qn_weak_int(complex_parts(x).re, value));
 }
 
 qn_tensor *complex_full_like(qn_tensor *x, double value) {

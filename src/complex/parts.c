@@ -1,6 +1,8 @@
 /* parts.c - complex tensors taken apart and put together, and the public functions that do. */
 #include "complex/complex.h"
 
+#include <string.h>
+
 qn_ctx *complex_context(const qn_tensor *x, const qn_tensor *y) {
     const qn_tensor *t[2] = {x, y};
     for (int i = 0; i < 2; i++)
@@ -27,20 +29,39 @@ parts complex_parts(const qn_tensor *x) {
     return z;
 }
 
-parts complex_given(qn_ctx *qn, const qn_tensor *x, const char *arg) {
-    const parts none = {NULL, NULL};
-    if (!qn || (!x && qn->code)) return none; /* why is known */
-    return tensor_any(qn, x, graph_name(qn, "complex"), arg) ? complex_parts(x) : none;
+/* In dtype d, which holds it. */
+static parts parts_in(const qn_tensor *x, qn_dtype d) {
+    if (!handle_is(x, HANDLE_COMPLEX)) return (parts){func_as((qn_tensor *)(uintptr_t)x, d), NULL};
+    parts z = complex_parts(x);
+    return (parts){func_as(z.re, d), func_as(z.im, d)};
 }
 
-bool complex_may_meet(const qn_tensor *x, const qn_tensor *y) {
+bool complex_given(qn_ctx *qn, int n, qn_tensor *const *x, const char *args, parts *out) {
+    if (!qn) return false;
+    const char *call = graph_name(qn, "complex");
+    qn_dtype d = QN_BOOL;
+    for (int i = 0; i < n; i++, args += strlen(args) + 1) {
+        if (!x[i] && qn->code) return false; /* why is known */
+        if (!tensor_any(qn, x[i], call, args)) return false;
+        if (i && !complex_may_meet(call, x[i - 1], x[i])) return false;
+        qn_dtype own = tensor_dtype(tensor_at(x[i]));
+        d = i ? qn_dtype_promote(d, own) : own;
+    }
+    for (int i = 0; i < n; i++) {
+        out[i] = parts_in(x[i], dtype_part(d));
+        if (!out[i].re) return false;
+    }
+    return true;
+}
+
+bool complex_may_meet(const char *call, const qn_tensor *x, const qn_tensor *y) {
     qn_ctx *qn = complex_context(x, y);
     if (!qn || qn->knob[KNOB_EXPLICIT].number == 0) return true;
-    if (!tensor_any(qn, x, "call", "x") || !tensor_any(qn, y, "call", "y")) return false;
+    if (!tensor_any(qn, x, call, "x") || !tensor_any(qn, y, call, "y")) return false;
     qn_dtype a = tensor_dtype(tensor_at(x)), b = tensor_dtype(tensor_at(y));
     if (a == b) return true;
-    fail(qn, QN_EDTYPE, "%s: %s meets %s, and knob explicit is 1: cast one of them",
-         graph_name(qn, "call"), qn_dtype_name(a), qn_dtype_name(b));
+    fail(qn, QN_EDTYPE, "%s: %s meets %s, and knob explicit is 1: cast one of them", call,
+         qn_dtype_name(a), qn_dtype_name(b));
     return false;
 }
 

@@ -27,7 +27,8 @@ X(TENSOR, like, (qn_tensor *x, double value), -, 0, 0,
   "QN_ERANGE where an integer dtype does not hold the value")
 X(TENSOR, weak, (qn_tensor *x, double value), -, 0, 0,
   "a scalar to compute with x that does not change x's dtype, as numbers of Python do with "
-  "PyTorch: in x's dtype where that is a float, else f32; qn_mul(x, qn_weak(x, 0.5))")
+  "PyTorch: in x's dtype where that is a float, of a complex x its parts', else f32; "
+  "qn_mul(x, qn_weak(x, 0.5))")
 X(TENSOR, weak_int, (qn_tensor *x, int64_t value), -, 0, 0,
   "as weak, of an integer: exactly, in x's dtype, which is a float or holds it, else QN_ERANGE; "
   "beside bools it is i64")

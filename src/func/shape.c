@@ -239,6 +239,10 @@ static bool view_fits(const qn_tensor *x, int64_t ratio) {
 qn_tensor *qn_view(qn_tensor *x, qn_dtype dtype) {
     static const qn_dtype of_size[] = {[1] = QN_U8, [2] = QN_U16, [4] = QN_U32, [8] = QN_U64};
     func_frame f = func_on("view", ARG(x));
+    if (x && !dtype_is_known((int)dtype)) {
+        dtype_refuse(f.qn, "view", (int)dtype);
+        return func_end(f, NULL);
+    }
     int64_t to = (int64_t)qn_dtype_size(dtype), from = (int64_t)qn_dtype_size(qn_dtype_of(x));
     if (!x || to == from || !to) return func_end(f, qn_bitcast(x, dtype));
     int64_t dims[QN_MAX_RANK];

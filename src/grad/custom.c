@@ -109,7 +109,10 @@ static bool custom_open(custom *d) {
 
 static qn_code refuse(custom *d) {
     for (int k = 0; d->out && k < d->n; k++) d->out[k] = NULL;
-    if (!d->g) return QN_ENULL;
+    if (!d->g) {
+        qn_code code = d->y && d->n > 0 ? handle_code(d->y[0]) : QN_ENULL;
+        return code ? code : QN_ENULL;
+    }
     return d->g->ctx->code ? d->g->ctx->code : QN_EINTERNAL;
 }
 

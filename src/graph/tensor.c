@@ -3,7 +3,8 @@
  * A handle names a node and counts its holders. Its count has two parts: references the user took
  * or was given, and one flag, HANDLE_SCOPED, for the scope it was made in. It is dead when neither
  * is left. Telling them apart is what makes a release too many an error and not a handle that dies
- * under its scope. A dead one is recognised by the rules of base/handle.c.
+ * under its scope. Complex ones keep their pairs by a count of their own, which no release takes
+ * from. A dead one is recognised by the rules of base/handle.c.
  *
  * A scope is the number of handles there were when it began; ending it releases those above. A
  * composed function opens one for its temporaries and moves its result outward. Scopes are numbered
@@ -54,6 +55,7 @@ qn_tensor *tensor_make(graph *g, node_id n) {
     tensor *t = (tensor *)handle_make(g->ctx, HANDLE_TENSOR, NULL);
     t->node = n;
     t->number = g->made++;
+    t->h.wholes = 0;
     t->pending = t->replaced = t->place = t->variable = 0;
     t->refs = g->scopes ? HANDLE_SCOPED : 1;
     if (g->scopes) g->owned[g->owned_count++] = t;
@@ -74,10 +76,11 @@ static qn_tensor *complex_make(graph *g, tensor *pairs) {
     tensor *t = (tensor *)handle_make(g->ctx, HANDLE_COMPLEX, pairs);
     t->node = t->pending = t->replaced = t->place = t->variable = 0;
     t->number = g->made++;
+    t->h.wholes = 0;
     t->h.dtype = (uint8_t)dtype_of_parts(tensor_dtype(pairs));
     t->refs = g->scopes ? HANDLE_SCOPED : 1;
     if (g->scopes) g->owned[g->owned_count++] = t;
-    tensor_keep(pairs);
+    pairs->h.wholes++;
     return handle_name(&t->h);
 }
 
@@ -258,11 +261,19 @@ void tensor_describe(const graph *g, node_id n, str *out) {
     if (name) str_addf(out, " \"%s\"", name);
 }
 
+static void handle_die(graph *g, tensor *t);
+
+/* Where somebody has it. */
+static void handle_stay(graph *g, tensor *t) {
+    if (t->refs == 0 && t->h.wholes == 0) handle_die(g, t);
+}
+
 static void handle_die(graph *g, tensor *t) {
     if (t->h.kind == HANDLE_COMPLEX) {
         tensor *pairs = tensor_pairs(t);
         handle_drop(&t->h);
-        tensor_drop(pairs);
+        pairs->h.wholes--;
+        handle_stay(g, pairs);
         return;
     }
     tensor_settle(t, false);
@@ -275,7 +286,7 @@ static void handle_die(graph *g, tensor *t) {
 
 static void handle_leave_scope(graph *g, tensor *t) {
     t->refs &= ~HANDLE_SCOPED;
-    if (t->refs == 0) handle_die(g, t);
+    handle_stay(g, t);
 }
 
 void tensor_forget(tensor *t) {
@@ -294,7 +305,8 @@ tensor *tensor_keep(tensor *t) {
 }
 
 void tensor_drop(tensor *t) {
-    if (--t->refs == 0) handle_die(t->h.ctx->graph, t);
+    t->refs--;
+    handle_stay(t->h.ctx->graph, t);
 }
 
 qn_ctx *qn_context(const qn_tensor *t) {

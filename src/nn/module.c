@@ -153,6 +153,7 @@ qn_tensor *qn_module_add(qn_module *known, const char *name, qn_tensor *value) {
 /* ---- initial values ----------------------------------------------------------------------- */
 
 qn_tensor *nn_full(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape, double value) {
+    if (!dtype_is_known((int)dtype)) return dtype_refuse(qn, "full", (int)dtype), NULL;
     size_t size = qn_dtype_size(dtype);
     int64_t count = 1;
     for (int i = 0; i < rank; i++)

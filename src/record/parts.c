@@ -124,7 +124,7 @@ static void take_parts(record_call *c, bool joint) {
             qn_tensor **re = &z->value[at], **im = &z->value[z->values + at];
             *re = *im = t[i];
             if (!value || !t[i]) continue;
-            if (first && !complex_may_meet(first, t[i])) z->failed = true;
+            if (first && !complex_may_meet(call_name(c->id), first, t[i])) z->failed = true;
             first = t[i];
             if (is_complex(t[i]))
                 complex_split(t[i], re, im);
@@ -135,11 +135,18 @@ static void take_parts(record_call *c, bool joint) {
     }
 }
 
-/* A product of real factors to which something complex is added: the first is one with 0. */
-static void make_factor(complex_call *z) {
-    if (z->factors || !z->value[0]) return;
-    z->value[z->values] = inner_zeros_like(z->value[0]);
+/* A product of real factors to which something complex is added: the second turn is one of zeros,
+ * all of them, since 0 times infinity is no 0. */
+static void make_factors(record_call *c) {
+    complex_call *z = &c->complex;
+    if (z->factors) return;
+    int at = 0;
+    for (int k = 0; k < CALL_ARGS && call_rows[c->id].arg[k].letter; k++)
+        for (int64_t n = tensors_in(c, k, 'L'); n > 0; n--, at++)
+            if (meanings[c->id].values >> k & 1 && z->value[at])
+                z->value[z->values + at] = inner_zeros_like(z->value[at]);
     z->factors = 1;
+    z->alone = true;
 }
 
 static void begin_turns(record_call *c) {
@@ -153,7 +160,7 @@ static void begin_turns(record_call *c) {
         z->turns = 2;
     } else if (z->way == WAY_PRODUCT) {
         take_parts(c, false);
-        make_factor(z);
+        make_factors(c);
         if (z->factors <= COMPLEX_FACTORS)
             z->turns = 1 << z->factors;
         else
@@ -205,7 +212,7 @@ static void set_arguments(record_call *c, int turn) {
             else if (added)
                 to[i] = turn == 0 ? re : turn == 1 ? im : NULL;
             else
-                to[i] = re != im && (turn >> factor++ & 1) ? im : re;
+                to[i] = re != im && ((z->alone ? turn : turn >> factor++) & 1) ? im : re;
         }
         if (is_list) c->v[k].p = to;
     }

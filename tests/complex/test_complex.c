@@ -173,10 +173,39 @@ static void operations_are_those_of_c99(void) {
         }
 }
 
+static bool truth(qn_tensor *t, int i) {
+    uint8_t bits[8] = {0};
+    CHECK_INT(qn_dtype_of(t), QN_BOOL);
+    CHECK_INT(qn_read(t, bits, sizeof bits), QN_OK);
+    return bits[i];
+}
+
+/* c128 holds every i32, which f32 on the way would not. */
+static void integers_meet_complex_numbers_exactly(void) {
+    int32_t whole = 16777217;
+    number near = 16777217, unit = 1, got;
+    const int64_t one[2] = {1, 1};
+    qn_tensor *k = qn_from(qn, QN_I32, 0, NULL, &whole), *m = qn_from(qn, QN_I32, 2, one, &whole);
+    qn_tensor *z = qn_from(qn, QN_C128, 0, NULL, &near), *u = qn_from(qn, QN_C128, 0, NULL, &unit);
+    qn_tensor *v = qn_from(qn, QN_C128, 1, one, &near), *zero = qn_zeros_like(z);
+    qn_tensor *all[] = {qn_div(k, u), qn_fma(k, u, zero),        qn_lerp(zero, k, u),
+                        qn_pow(k, u), qn_mul(qn_solve(m, v), z), qn_mul(qn_lstsq(m, v), z)};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        values(all[i], &got, 1, "an integer");
+        if (!(cabs(got - near) < 1e-6)) FAIL("%zu: %.17g", i, creal(got));
+    }
+    CHECK(truth(qn_eq(k, z), 0) && truth(qn_isclose(k, z, 0, 0.5, false), 0));
+    no_error("integers");
+}
+
 static void real_factors_stay_real(void) {
     number z = CMPLX(INFINITY, 0), got;
     qn_tensor *t = qn_from(qn, QN_C128, 0, NULL, &z);
     values(qn_mul(t, qn_like(qn_real(t), 2)), &got, 1, "mul");
+    CHECK(isinf(creal(got)) && cimag(got) == 0);
+    values(qn_mul(t, qn_weak(t, 2)), &got, 1, "mul by a weak number");
+    CHECK(isinf(creal(got)) && cimag(got) == 0);
+    values(qn_mul(qn_weak_int(t, 2), t), &got, 1, "mul by a weak integer");
     CHECK(isinf(creal(got)) && cimag(got) == 0);
     values(qn_div(t, qn_like(qn_real(t), 2)), &got, 1, "div");
     CHECK(isinf(creal(got)) && cimag(got) == 0);
@@ -230,13 +259,6 @@ static void powers_of_zero(void) {
     number x[4] = {0, 0, 0, 0}, y[4] = {0, 2, CMPLX(1, 1), CMPLX(-1, 0)}, got[4];
     values(qn_pow(vector(QN_C128, 4, x), vector(QN_C128, 4, y)), got, 4, "pow");
     CHECK(got[0] == 1 && got[1] == 0 && got[2] == 0 && isnan(creal(got[3])));
-}
-
-static bool truth(qn_tensor *t, int i) {
-    uint8_t bits[8] = {0};
-    CHECK_INT(qn_dtype_of(t), QN_BOOL);
-    CHECK_INT(qn_read(t, bits, sizeof bits), QN_OK);
-    return bits[i];
 }
 
 static void comparisons_look_at_both_parts(void) {
@@ -321,7 +343,8 @@ static void numbers_become_tensors(void) {
     values(qn_eye(qn, QN_C64, 3, 3), got, 9, "eye");
     CHECK(got[4] == 1 && got[5] == 0);
     CHECK_INT(qn_dtype_of(qn_like(t, 1)), QN_C128);
-    CHECK_INT(qn_dtype_of(qn_weak(t, 0.5)), QN_C128);
+    CHECK_INT(qn_dtype_of(qn_weak(t, 0.5)), QN_F64);
+    CHECK_INT(qn_dtype_of(qn_mul(qn_full(qn, QN_C64, 1, &n, 3), qn_weak_int(t, 2))), QN_C128);
     CHECK_INT(qn_dtype_of(qn_zeros_like(t)), QN_C128);
     CHECK_INT(qn_rank(qn_full_like(t, 3)), 1);
     CHECK(!qn_arange(qn, QN_C64, 0, 3, 1));
@@ -394,6 +417,27 @@ static void knob_explicit_keeps_widths_and_kinds_apart(void) {
             if (y || qn_error_code(qn) != QN_EDTYPE) FAIL("%d, call %d: %s", i, k, qn_error(qn));
             qn_clear_error(qn);
         }
+    number two[2] = {1, 2};
+    qn_tensor *broad = made(QN_C128, 2, (const int64_t[]){1, 1}, two),
+              *slim = qn_cast(broad, QN_C64);
+    static const char *const names[] = {
+        "fma:", "lerp:", "isclose:", "solve:", "lstsq:", "mul:", "sub:", "div:", "matmul:"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        qn_tensor *y = k == 0   ? qn_fma(broad, broad, slim)
+                       : k == 1 ? qn_lerp(broad, broad, slim)
+                       : k == 2 ? qn_isclose(broad, slim, 0, 0, false)
+                       : k == 3 ? qn_solve(broad, slim)
+                       : k == 4 ? qn_lstsq(slim, broad)
+                       : k == 5 ? qn_mul(broad, slim)
+                       : k == 6 ? qn_sub(broad, slim)
+                       : k == 7 ? qn_div(broad, slim)
+                                : qn_matmul(broad, slim);
+        if (y || qn_error_code(qn) != QN_EDTYPE ||
+            strncmp(qn_error(qn), names[k], strlen(names[k])) != 0)
+            FAIL("%s %s", names[k], qn_error(qn));
+        qn_clear_error(qn);
+    }
+    CHECK(qn_mul(t, qn_weak(t, 2)) != NULL);
     CHECK(qn_add(t, t) && qn_mul(t, t) && qn_div(t, t) && qn_exp(t) && qn_pow(t, t));
     no_error("explicit");
     CHECK_INT(qn_set(qn, "explicit", "0"), QN_OK);
@@ -423,6 +467,25 @@ static void handles_are_counted(void) {
     CHECK(!strcmp(qn_name(named), "wave"));
 }
 
+/* A tensor that was made into a complex one is its part, however often a program lets it go. */
+static void a_release_too_many_leaves_the_pairs(void) {
+    qn_ctx *own = qn_open(NULL);
+    double pair[2] = {3, 4};
+    number got = 0;
+    const int64_t two = 2;
+    qn_tensor *x = qn_from(own, QN_F64, 1, &two, pair), *z = qn_as_complex(x);
+    qn_release(x);
+    CHECK_INT(qn_error_code(own), QN_OK);
+    qn_release(x);
+    CHECK_INT(qn_error_code(own), QN_EGRAPH);
+    qn_clear_error(own);
+    CHECK_INT(qn_read(z, &got, sizeof got), QN_OK);
+    CHECK(got == CMPLX(3, 4));
+    qn_release(z);
+    CHECK_INT(own->graph->handles, 0);
+    qn_close(own);
+}
+
 /* Without a scope a result is the caller's. */
 static void results_without_a_scope(void) {
     qn_ctx *own = qn_open(NULL);
@@ -450,6 +513,7 @@ int main(int argc, char **argv) {
         RUN(any_size_has_its_value);
         RUN(special_points_are_those_of_c99);
         RUN(operations_are_those_of_c99);
+        RUN(integers_meet_complex_numbers_exactly);
         RUN(real_factors_stay_real);
         RUN(quotients_do_not_overflow);
         RUN(quotients_of_any_size);
@@ -462,6 +526,7 @@ int main(int argc, char **argv) {
         RUN(parts_and_pairs);
         RUN(dtypes_meet_as_in_the_array_api);
         RUN(knob_explicit_keeps_widths_and_kinds_apart);
+        RUN(a_release_too_many_leaves_the_pairs);
         RUN(handles_are_counted);
         RUN(results_without_a_scope);
         qn_close(qn);

@@ -373,6 +373,63 @@ static void the_gradient_of_a_pseudo_inverse(void) {
     close_to(g, want, N * N, 4000, "gradient of pinv");
 }
 
+/* Results may go where arguments came from. */
+static void derivatives_into_the_list_of_arguments(void) {
+    number x[2] = {CMPLX(1, 2), CMPLX(-3, 0.5)}, got[2];
+    for (int k = 0; k < 3; k++) {
+        qn_tensor *z = vector(QN_C128, 2, x), *y = qn_mul(z, z), *list[1] = {z}, *ys[1] = {y};
+        qn_code code = k == 0   ? qn_grad(y, z, 1, list, list)
+                       : k == 1 ? qn_vjp(1, &y, &z, 1, list, list)
+                                : qn_jvp(1, ys, 1, &z, &z, ys);
+        qn_tensor *g = k == 2 ? ys[0] : list[0];
+        CHECK_INT(code, QN_OK);
+        CHECK_INT(qn_dtype_of(g), QN_C128);
+        CHECK_INT(qn_rank(g), 1);
+        values(g, got, 2, "in place");
+        for (int i = 0; i < 2; i++)
+            CHECK(cabs(got[i] - 2 * (k == 2 ? x[i] : conj(x[i])) * x[i]) < 1e-13);
+    }
+}
+
+/* What is added to a real product is its imaginary part alone. */
+static void a_complex_bias_of_a_real_product(void) {
+    double a[2] = {INFINITY, 1}, w[2] = {2, 3};
+    number b = CMPLX(5, 7), got[2];
+    const int64_t rows[2] = {2, 1}, one[2] = {1, 1}, line[3] = {1, 1, 2}, point[3] = {1, 1, 1};
+    qn_tensor *bias = qn_from(qn, QN_C128, 1, one, &b);
+    for (int k = 0; k < 2; k++) {
+        qn_tensor *x = qn_from(qn, QN_F64, k ? 3 : 2, k ? line : rows, a);
+        qn_tensor *by = qn_from(qn, QN_F64, k ? 3 : 2, k ? point : one, w);
+        values(k ? qn_conv1d(x, by, bias, NULL) : qn_linear(x, by, bias), got, 2, "a bias");
+        CHECK(isinf(creal(got[0])) && cimag(got[0]) == 7 && got[1] == CMPLX(7, 7));
+    }
+    double endless = INFINITY;
+    qn_tensor *x = qn_ones(qn, QN_F64, 2, rows), *by = qn_from(qn, QN_F64, 2, one, &endless);
+    values(qn_linear(x, by, bias), got, 2, "an infinite weight");
+    CHECK(isinf(creal(got[0])) && cimag(got[0]) == 7);
+}
+
+static void what_makes_no_complex_tensor_says_so(void) {
+    const int64_t n = 4;
+    qn_tensor *x = qn_zeros(qn, QN_F32, 1, &n), *z = qn_zeros(qn, QN_C64, 1, &n), *out;
+    qn_dtype others[] = {QN_C64, QN_C128, (qn_dtype)99};
+    qn_module *m = qn_module_new(qn, 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK(!qn_view(x, others[i]));
+        CHECK_INT(qn_error_code(qn), QN_EDTYPE);
+        qn_clear_error(qn);
+        CHECK(
+            !qn_module_parameter(m, "w", others[i], 1, &n, &QN_INIT_OPTIONS(.kind = QN_INIT_ONES)));
+        CHECK_INT(qn_error_code(qn), QN_EDTYPE);
+        qn_clear_error(qn);
+    }
+    qn_module_free(m);
+    CHECK_INT(qn_vmap(1, &z, NULL, 1, &x, &x, NULL, &out), QN_EDTYPE);
+    qn_clear_error(qn);
+    CHECK_INT(qn_checkpoint(1, &z, 1, &x, &out), QN_EDTYPE);
+    qn_clear_error(qn);
+}
+
 /* ---- every function -------------------------------------------------------------------------- */
 
 static bool is_meant(const char *name) {
@@ -442,6 +499,9 @@ int main(int argc, char **argv) {
         RUN(derivatives_of_powers);
         RUN(the_gradient_of_a_pseudo_inverse);
         RUN(derivatives_of_a_product);
+        RUN(derivatives_into_the_list_of_arguments);
+        RUN(a_complex_bias_of_a_real_product);
+        RUN(what_makes_no_complex_tensor_says_so);
         RUN(every_function_has_a_meaning_or_refuses);
         qn_close(qn);
     }

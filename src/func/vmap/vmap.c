@@ -243,7 +243,8 @@ qn_code qn_vmap(int n, qn_tensor *const *ys, const int *out_axes, int m, qn_tens
     if (!d.qn) {
         if (ys && n > 0) tensor_of(NULL, ys[0], "vmap", "y 0");
         for (int k = 0; out && k < n; k++) out[k] = NULL;
-        return QN_ENULL;
+        qn_code code = ys && n > 0 ? handle_code(ys[0]) : QN_ENULL;
+        return code ? code : QN_ENULL;
     }
     graph *g = d.qn->graph;
     if (!check_mapping(&d)) return map_close(&d);
