@@ -5,9 +5,10 @@
  * that is, do different iterations of a loop access the same element, and does one of them store to
  * it? Iterations without can be exchanged, interleaved, or run at once.
  *
- * The proof. Let c be the coefficient of the loop's variable v in the first store's index, small =
- * index - c*v, and base the least value of the first store's small over the free loops (those below
- * `top` but v's own). If every access to that memory has 0 <= small - base < |c|, then (index -
+ * The proof. Let c be the coefficient of the loop's variable v in the index of the store that comes
+ * first in memory, small = index - c*v, and base the least value of that store's small over the
+ * free loops (those below `top` but v's own). If every access to that memory has
+ * 0 <= small - base < |c|, then (index -
  * base) / |c| is v, so an element belongs to one iteration. Masks help: a store that is off where j
  * >= n has small = j < n.
  *
@@ -217,13 +218,27 @@ static bool beside_stores(question *q, const ir_access *t, uint32_t n, const ir_
     return false;
 }
 
+/* A store of m: of those a fixed number of elements apart the one that comes first in memory, since
+ * no access may lie before it. */
+static const ir_access *first_store(const kernel *k, const ir_access *t, uint32_t n, mem_id m) {
+    const ir_access *first = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t gap;
+        if (t[i].mem != m || t[i].load) continue;
+        bool before = first && !first->dyn && !t[i].dyn &&
+                      sym_is_const(k->syms, sym_sub(k->syms, t[i].index, first->index), &gap) &&
+                      gap < 0;
+        if (!first || before) first = &t[i];
+    }
+    return first;
+}
+
 /* The proof without a modulus, by the divisor of a computed offset, and by the coefficient of a
  * free loop. */
 static bool accesses_distinct(question *q, const ir_access *t, uint32_t n, mem_id m) {
     const kernel *k = q->k;
     sym_store *s = k->syms;
-    const ir_access *first = t;
-    while (first->mem != m || first->load) first++;
+    const ir_access *first = first_store(k, t, n, m);
     if (first->dyn) {
         int64_t step = divisor(k, first->dyn);
         if (step >= 1 && distinct_modulo(q, t, n, first, sym_const(s, step))) return true;

@@ -265,6 +265,18 @@ static mem_id root_argument(lower *l, const at *p, sym *offset) {
     return m;
 }
 
+/* The root at p, column by column where its last axis has no loop. */
+static void store_root(lower *l, at *p) {
+    int columns = l->fk->columns ? l->fk->columns : 1;
+    for (int i = 0; i < columns; i++) {
+        sym offset;
+        if (l->fk->columns) p->index[p->rank - 1] = sym_const(l->k->syms, i);
+        mem_id m = root_argument(l, p, &offset);
+        expr_id v = lower_request(l, l->fk->root, p);
+        ir_store(l->k, l->path[l->depth - 1], MONOID_SET, (ir_place){m, offset, SYM_TRUE}, v);
+    }
+}
+
 void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *out) {
     *out = (lowered){0};
     kernel *k = out->k = ir_open(qn);
@@ -280,10 +292,7 @@ void lower_kernel(qn_ctx *qn, const fusion *f, const fuse_kernel *fk, lowered *o
     } else {
         at p;
         root_loops(l, &p);
-        sym offset;
-        mem_id m = root_argument(l, &p, &offset);
-        expr_id v = lower_request(l, fk->root, &p);
-        ir_store(k, l->path[l->depth - 1], MONOID_SET, (ir_place){m, offset, SYM_TRUE}, v);
+        store_root(l, &p);
         for (uint32_t i = 0; i < fk->siblings; i++) sibling(l, fk->sibling[i], &p);
         for (uint32_t i = 0; i < fk->shares; i++) share(l, i, &p);
         if (fk->piece.bordered) store_border(l);

@@ -38,6 +38,7 @@ group *fuse_open_group(fuse *fu, node_id root, use *u) {
     group *k = arena_zeroed(fu->a, sizeof *k);
     k->root = root;
     k->flat = true;
+    k->columns = fuse_info(fu, root)->columns;
     k->place = -(int64_t)fu->groups;
     fu->group_ = arena_grow(fu->a, fu->group_, &fu->group_cap, fu->groups + 1, sizeof *fu->group_);
     fu->group_[fu->groups] = k;
@@ -310,6 +311,13 @@ static void store_node(fuse *fu, node_id n, bool apart) {
     }
 }
 
+static void store_pieces(fuse *fu, node_id n) {
+    if (fuse_stores_columns(fu, n))
+        store_node(fu, n, true);
+    else
+        fuse_assemble(fu, n);
+}
+
 /* Compute n once under the loops `around` of a kernel, in loops of its own over the tile's axes. */
 void fuse_buffer(fuse *fu, node_id n, uint32_t number, uint64_t around, uint32_t axes) {
     const fuse_node *f = fuse_info(fu, n);
@@ -359,7 +367,7 @@ static void decide(fuse *fu, node_id n) {
         if (f->placed) return;
         store = store || fu->terms.everything_stored;
         if (store || fuse_writes_pieces(fu, n, inline_extra(fu, n))) {
-            fuse_assemble(fu, n);
+            store_pieces(fu, n);
             return;
         }
         view = true;
@@ -472,6 +480,7 @@ static void finish_kernel(const fuse *fu, const group *k, fuse_kernel *out) {
     *out =
         (fuse_kernel){.root = k->root, .outs = k->outs, .ins = k->ins, .out = k->out, .in = k->in};
     out->piece = k->piece;
+    out->columns = k->columns;
     out->buffered_count = k->buffered_count;
     out->buffered = k->buffered;
     out->siblings = k->siblings;

@@ -35,6 +35,7 @@ typedef struct use {
 typedef struct group { /* a kernel under construction */
     node_id root;
     fuse_piece piece;
+    uint8_t columns; /* of the root, which has no loop over its last axis; 0: no such kernel */
     uint32_t loops, reduces, ops, root_loops;
     uint8_t parts[QN_MAX_RANK]; /* loops of each of the root's axes: loops.c */
     bool split;                 /* some have several */
@@ -81,6 +82,7 @@ typedef struct fuse_node {
     uint32_t consumers;
     uint32_t pieces; /* of a JOIN, with those of the joins that it is made of */
     bool placed;     /* a JOIN whose pieces go straight into a larger one */
+    uint8_t columns; /* of a JOIN that one kernel stores column by column; 0: it is no such thing */
 } fuse_node;
 
 typedef struct fuse {
@@ -205,6 +207,9 @@ void fuse_push_pieces(fuse *fu, const graph_node *x, const use *u); /* as fuse_p
 bool fuse_writes_pieces(const fuse *fu, node_id n, double extra);
 /* May u's kernel, if it is a piece's, compute reduction x? */
 bool fuse_piece_takes(const fuse *fu, const graph_node *x, const use *u);
+/* Is n, a JOIN that is to be stored, a few columns that are computed by element? Then one kernel
+ * will store them all. */
+bool fuse_stores_columns(fuse *fu, node_id n);
 /* Store n, by a kernel for each piece. */
 void fuse_assemble(fuse *fu, node_id n);
 /* Is n zeros around what a contraction makes by element, which only n uses? */

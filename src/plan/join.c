@@ -12,6 +12,11 @@
  * A JOIN that is a piece of another and nothing else has no memory: its pieces go into the larger
  * one, and the tree that a list of a thousand pieces is (graph/pieces.c) is a list again.
  *
+ * Columns, two to four pieces of one element along the last axis that are computed by element, as
+ * the parts of complex numbers, are stored by one kernel: its loops go along the other axes and
+ * store each column in turn, so that what columns share is loaded and computed once, and whole
+ * vectors of them can be interleaved (emit/llvm).
+ *
  * Readers of the JOIN wait for all its pieces. Pieces never wait for each other.
  *
  * A PAD of what a contraction makes is such a thing, too: a piece among zeros. Under loops over the
@@ -19,8 +24,17 @@
  * stores it into the PAD's memory, and then the zeros in loops beside these. */
 #include "plan/fuse.h"
 
+enum { MOST_BEHIND_COLUMNS = 128 }; /* nodes that columns are made of */
+
 static bool is_join(const graph_node *x) {
     return x->op == OP_JOIN && !node_is_memory(x);
+}
+
+/* Nobody else wants it. */
+static bool is_inner(const fuse *fu, node_id n) {
+    const fuse_node *f = fuse_info(fu, n);
+    return is_join(node_at(fu->g, n)) && f->consumers == 1 && !f->is_root && !f->must_store &&
+           !fu->terms.everything_stored;
 }
 
 /* Sources come first in the order. Gaps, which are constants, are chosen for nothing. */
@@ -44,8 +58,74 @@ void fuse_push_pieces(fuse *fu, const graph_node *x, const use *u) {
         v.whole = 0;
         for (int i = 0; i < rank; i++)
             if ((sym)dims[i] == SYM_ONE) v.mask[i] = 0;
-        fuse_add_use(fu, x->src[s], &v);
+        if (fuse_info(fu, x->src[s])->columns) /* with the root's, of which it is a part */
+            fuse_push_pieces(fu, node_at(fu->g, x->src[s]), &v);
+        else
+            fuse_add_use(fu, x->src[s], &v);
     }
+}
+
+/* ---- columns --------------------------------------------------------------------------------- */
+
+/* Is all that is computed for it, as far as it can be in one kernel with it, computed by element?
+ * What is seen before is looked at again: there are few. */
+static bool is_by_element(const fuse *fu, node_id piece) {
+    node_id behind[MOST_BEHIND_COLUMNS] = {piece};
+    int count = 1;
+    for (int i = 0; i < count; i++) {
+        const graph_node *x = node_at(fu->g, behind[i]);
+        const fuse_node *f = fuse_info(fu, behind[i]);
+        int c = op_rows[x->op].class_;
+        if (node_is_memory(x) || f->is_root || f->must_store || x->op == OP_CONTIGUOUS) continue;
+        if (c == CLASS_LEAF || c == CLASS_CALL || c == CLASS_LOOP) continue;
+        if (c != CLASS_ELEM && c != CLASS_MOVE && c != CLASS_JOIN && c != CLASS_MARK) return false;
+        for (int s = 0; s < x->sources; s++) {
+            int known = 0;
+            while (known < count && behind[known] != x->src[s]) known++;
+            if (known == MOST_BEHIND_COLUMNS) return false;
+            if (known == count) behind[count++] = x->src[s];
+        }
+    }
+    return true;
+}
+
+/* The pieces of n, if each is one column of it, and computed by element; 0: they are not. */
+static int columns_of(const fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    int rank, count = 0, axis = node_join_axis(fu->g, x);
+    node_dims(fu->g, n, &rank);
+    if (axis != rank - 1) return 0;
+    for (int s = 0; s < x->sources; s++) {
+        bool column = (sym)node_dims(fu->g, x->src[s], &rank)[axis] == SYM_ONE;
+        int more = column                    ? is_by_element(fu, x->src[s])
+                   : is_inner(fu, x->src[s]) ? columns_of(fu, x->src[s])
+                                             : 0;
+        if (!more) return 0;
+        count += more;
+    }
+    return count;
+}
+
+static void mark_inner(fuse *fu, node_id n) {
+    const graph_node *x = node_at(fu->g, n);
+    int rank;
+    for (int s = 0; s < x->sources; s++) {
+        if ((sym)node_dims(fu->g, x->src[s], &rank)[node_join_axis(fu->g, x)] == SYM_ONE) continue;
+        fuse_node *f = fuse_info(fu, x->src[s]);
+        f->placed = true;
+        f->columns = 1;
+        mark_inner(fu, x->src[s]);
+    }
+}
+
+bool fuse_stores_columns(fuse *fu, node_id n) {
+    fuse_node *f = fuse_info(fu, n);
+    if (fu->terms.everything_stored || f->pieces > FUSE_MAX_CHOICES) return false;
+    int columns = columns_of(fu, n);
+    if (columns < 2 || columns > FUSE_MAX_CHOICES) return false;
+    f->columns = (uint8_t)columns;
+    mark_inner(fu, n);
+    return true;
 }
 
 bool fuse_writes_pieces(const fuse *fu, node_id n, double extra) {
@@ -108,13 +188,6 @@ static void open_piece(assembly *p, const place *piece) {
     fuse_add_use(fu, piece->node, &u);
     fuse_add_node(fu, &k->out, &k->outs, &k->out_cap, p->whole);
     for (uint32_t i = 0; i < p->readers; i++) fuse_add_reader(fu, u.group, p->reader[i]);
-}
-
-/* Nobody else wants it. */
-static bool is_inner(const fuse *fu, node_id n) {
-    const fuse_node *f = fuse_info(fu, n);
-    return is_join(node_at(fu->g, n)) && f->consumers == 1 && !f->is_root && !f->must_store &&
-           !fu->terms.everything_stored;
 }
 
 static void push(assembly *p, node_id n, const sym *at, int rank) {

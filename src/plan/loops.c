@@ -125,7 +125,7 @@ void fuse_open_root(fuse *fu, group *k, use *u) {
     if (!fu->terms.everything_stored) find_cuts(&s, k->root);
     u->rank = (uint8_t)rank;
     for (int i = 0; i < rank; i++) {
-        if ((sym)dims[i] == SYM_ONE) continue;
+        if ((sym)dims[i] == SYM_ONE || (k->columns && i == rank - 1)) continue;
         double size = fuse_dim_size(fu->g, (sym)dims[i]);
         k->parts[i] = (uint8_t)(s.axis[i].n + 1);
         for (int part = 0; part < k->parts[i]; part++) {

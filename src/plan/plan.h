@@ -104,6 +104,7 @@ typedef struct fuse_kernel {
     uint32_t outers;
     fuse_outer outer[3 * QN_MAX_RANK]; /* from the outermost inward */
     uint8_t reversed;                  /* an axis, from 1, whose loop goes from its end; 0: none */
+    uint8_t columns; /* of a JOIN that is stored one by one in the same loops; 0: none (join.c) */
     uint32_t outs, ins;
     node_id *out; /* nodes it stores, the root first */
     node_id *in;  /* stored or leaf nodes it loads */

@@ -238,8 +238,8 @@ static bool same_loops(const fuse *fu, const group *a, const group *b) {
 }
 
 static bool may_join(const group *k) {
-    return !k->gone && !k->piece.into && !k->has_contraction && !k->scatter && !k->scan &&
-           !k->call && !k->rows && !k->nested;
+    return !k->gone && !k->piece.into && !k->columns && !k->has_contraction && !k->scatter &&
+           !k->scan && !k->call && !k->rows && !k->nested;
 }
 
 static bool fit(const fuse *fu, node_id shared, const group *a, const group *b) {

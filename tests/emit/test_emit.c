@@ -141,6 +141,39 @@ static void strides_and_reversals_agree(void) {
                                " vec v < 32 {\n a1[3*v + 1] += a0[v]\n }\n}\n"});
 }
 
+/* Loads two to four elements apart from every first element, also of memories that end with the
+ * last one, and stores that write all elements in turn, in any order. */
+static void elements_apart_agree(void) {
+    static const char *const dtypes[] = {"f32", "f64", "f16", "i8", "u32", "i64"};
+    for (size_t d = 0; d < COUNT_OF(dtypes); d++)
+        for (int step = 2; step <= (is_cc ? 2 : 4); step++)
+            for (int lanes = 4; lanes <= 32; lanes *= 2)
+                for (int tight = 0; tight < 2; tight++) {
+                    int size = 3 * lanes * step;
+                    str text;
+                    str_open(&text, &h.qn->heap);
+                    str_addf(&text,
+                             "kernel \"apart\" {\n arg a0 %s[%d] read\n arg a1 %s[%d] write\n"
+                             " for i < 3 {\n vec v < %d {\n",
+                             dtypes[d], size - (tight ? step - 2 : 0), dtypes[d], size, lanes);
+                    for (int j = step;
+                         j-- > 0;) /* the element behind, the last one's is the first */
+                        str_addf(&text, "  a1[%d*i + %d*v + %d] = a0[%d*i + %d*v + %d]\n",
+                                 step * lanes, step, j, step * lanes, step,
+                                 tight ? (j + 1) % 2 : (j + 1) % step);
+                    str_add(&text, " }\n }\n}\n");
+                    run((harness_case){.text = text.s, .seed = (uint64_t)size});
+                    str_free(&text);
+                }
+    run((harness_case){.text = "kernel \"product\" {\n dim n 1 512\n arg a0 f32[2*n] read\n"
+                               " arg a1 f32[2*n] write\n for i < (n + 15)/16 {\n"
+                               " vec v < min(16, n - 16*i) {\n"
+                               "  a1[32*i + 2*v] = mul(a0[32*i + 2*v], a0[32*i + 2*v + 1])\n"
+                               "  a1[32*i + 2*v + 1] = add(a0[32*i + 2*v], a0[32*i + 2*v + 1])\n"
+                               " }\n }\n}\n",
+                       .dim = {75}});
+}
+
 static void divided_indices_agree(void) {
     run((harness_case){.text = "kernel \"repeat\" {\n arg a0 f32[40] read\n arg a1 f32[400] write\n"
                                " par i < 25 {\n vec v < 16 {\n"
@@ -588,6 +621,7 @@ static void every_test(void) {
     RUN(casts_agree_between_all_dtypes);
     RUN(sizes_around_the_lane_count_agree);
     RUN(strides_and_reversals_agree);
+    RUN(elements_apart_agree);
     RUN(divided_indices_agree);
     RUN(padding_loads_zero);
     RUN(lanes_that_are_always_off_load_zero);

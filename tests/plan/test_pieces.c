@@ -186,6 +186,46 @@ static void columns_are_written_as_rows_and_transposed(void) {
         }
 }
 
+/* A few columns that are computed by element are one launch, which has no memory but the result's
+ * and computes what they share once; one that sums terms is a piece of its own. */
+static void few_columns_are_stored_side_by_side(void) {
+    for (size_t d = 0; d < COUNT_OF(devices); d++)
+        for (int n = 2; n < 6; n++)
+            for (int64_t rows = 1; rows < 300; rows = rows * 3 + 1) {
+                qn_ctx *qn = open_on(devices[d], 2);
+                qn_tensor *x = input(qn, 1, 2, AT(rows, 3)), *square = qn_mul(x, x), *column[5];
+                for (int i = 0; i < n; i++)
+                    column[i] = qn_add(i % 2 ? square : x, qn_scalar(qn, QN_F32, i));
+                float *v = value_of(qn_stack(n, column, 2));
+                int64_t wrong = 0;
+                for (int64_t k = 0; k < 3 * rows; k++)
+                    for (int i = 0; i < n; i++) {
+                        float e = element(1, k), want = (i % 2 ? e * e : e) + (float)i;
+                        wrong += v[k * n + i] != want;
+                    }
+                CHECK_INT(wrong, 0);
+                if (!d && n <= 4) CHECK_INT(stats_of(qn).kernels, 1);
+                if (!d && n <= 4) CHECK_INT(stats_of(qn).compiles, 1);
+                free(v);
+                qn_close(qn);
+            }
+}
+
+static void a_column_of_sums_is_a_piece(void) {
+    for (size_t d = 0; d < COUNT_OF(devices); d++) {
+        qn_ctx *qn = open_on(devices[d], 2);
+        qn_tensor *x = input(qn, 1, 2, AT(50, 40)), *y = qn_sum(x, 1, false);
+        float *v = value_of(qn_stack(2, (qn_tensor *[]){y, qn_neg(y)}, 1));
+        for (int64_t r = 0; r < 50; r++) {
+            float want = 0;
+            for (int64_t k = 0; k < 40; k++) want += element(1, 40 * r + k);
+            CHECK(v[2 * r] == want && v[2 * r + 1] == -want);
+        }
+        free(v);
+        qn_close(qn);
+    }
+}
+
 /* What is written of pieces is their bytes: no kernel stores a piece that then is copied, neither
  * where pieces are computed nor where they are lists themselves. */
 static void pieces_are_computed_into_their_places(void) {
@@ -551,6 +591,8 @@ int main(int argc, char **argv) {
     RUN(equal_pieces_are_one_program_and_one_launch);
     RUN(pieces_are_computed_into_their_places);
     RUN(columns_are_written_as_rows_and_transposed);
+    RUN(few_columns_are_stored_side_by_side);
+    RUN(a_column_of_sums_is_a_piece);
     RUN(a_few_pieces_are_no_launch_of_their_own);
     RUN(a_piece_of_a_list_is_that_piece);
     RUN(planning_grows_as_the_pieces_do);

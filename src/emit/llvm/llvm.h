@@ -178,6 +178,8 @@ val llvm_intrinsic(llvm *s, const char *name, int n, const val *x);
 val llvm_shuffle(llvm *s, val x, int lanes, int first, int step); /* lanes first, first+step, ... */
 /* Lanes of two vectors in turn, those of their first or second halves. */
 val llvm_zip(llvm *s, val x, val y, bool second);
+val llvm_lanes_apart(llvm *s, int parts, const val *part, const int *start, int first);
+void llvm_interleave(llvm *s, int n, const val *x, val *out);
 /* Lanes first, .., as many as given: those past the end of x are any. */
 val llvm_part(llvm *s, val x, int first, int lanes);
 val llvm_joined(llvm *s, val x, val y);  /* the lanes of both, one behind the other */

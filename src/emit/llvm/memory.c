@@ -4,6 +4,10 @@
  * by a constant step (1: a vector move, -1: one reversed, others: gather and scatter), or anyhow
  * (gather and scatter by a vector of indices).
  *
+ * What lies two to four elements apart, as the parts of complex numbers, is loaded by that many
+ * whole vectors, of which each lane takes its own: the same vectors give all parts. Stores that
+ * write such elements in turn are whole vectors of all of them, interleaved.
+ *
  * Switched-off loads. Scalars and whole vectors are loaded from a constant of zeros instead, which
  * costs a select and no branch; single lanes by a mask. Stores are masked, or branched around.
  *
@@ -13,7 +17,7 @@
  * because only there the address is known to be good. */
 #include "emit/llvm/llvm.h"
 
-enum { ZERO_BYTES = 8 * IR_LANES };
+enum { ZERO_BYTES = 8 * IR_LANES, MOST_APART = 4 };
 
 /* ---- places --------------------------------------------------------------------------------- */
 
@@ -241,6 +245,49 @@ static int load_level(const llvm *s, const place *p, val mask) {
     return level;
 }
 
+/* Are elements apart, and may all those between the first and the last be loaded? */
+static bool is_apart(const llvm *s, const place *p, val mask, bool words) {
+    return p->stride == STRIDE_CONSTANT && p->step >= 2 && p->step <= MOST_APART && !mask.v &&
+           !words && !p->overlap && s->lanes >= MOST_APART && s->lanes == s->width;
+}
+
+/* How far before the index vectors may begin that all elements of a group have in common, and end
+ * with the group's last; -1: that is not known to be inside the memory. */
+static int group_begins(llvm *s, const ir_expr *e, int step) {
+    sym_store *y = s->syms;
+    int before = (int)(((sym_terms(y, e->load.index).constant % step) + step) % step);
+    sym first = sym_sub(y, e->load.index, sym_const(y, before));
+    sym behind = sym_sub(y, ir_m(s->k, e->load.mem)->size, sym_add(y, first, sym_const(y, step)));
+    return !e->load.dyn && sym_lo(y, first) >= 0 && sym_lo(y, behind) >= 0 ? before : -1;
+}
+
+/* Elements apart, from whole vectors, of which the last one may end with the last element. */
+static val load_apart(llvm *s, const ir_expr *e, place p, int level) {
+    int step = (int)p.step, before = group_begins(s, e, step), start[MOST_APART];
+    ll_type t = llvm_memory_type(s, e->dtype);
+    val part[MOST_APART];
+    if (before > 0)
+        p = place_of(s, p.mem, sym_sub(s->syms, e->load.index, sym_const(s->syms, before)),
+                     (val){0});
+    p.step = 1;
+    for (int i = 0; i < step; i++) {
+        place q = p;
+        start[i] = i * s->lanes - (before < 0 && i == step - 1 ? step - 1 : 0);
+        if (i) q.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, start[i]));
+        uint64_t kind =
+            (uint64_t)p.mem << 32 | (uint64_t)STRIDE_CONSTANT << 16 | (uint64_t)s->lanes;
+        uint64_t key = hash_mix(s->version[p.mem], 0);
+        llvm_key all = {{TAG_LOAD, (uint64_t)(uintptr_t)q.pointer.v, key, kind, 1}};
+        val raw = *llvm_number(s, all, level);
+        if (!raw.v) {
+            raw = (val){load_lanes(s, &q, t, (val){0}, level), level, true};
+            *llvm_number(s, all, level) = raw;
+        }
+        part[i] = raw;
+    }
+    return llvm_lanes_apart(s, step, part, start, before < 0 ? 0 : before);
+}
+
 static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words) {
     place p = place_of(s, e->load.mem, e->load.index, dyn);
     if (words) p = words_at(p);
@@ -260,6 +307,8 @@ static val load_memory(llvm *s, const ir_expr *e, val valid, val dyn, bool words
     else
         p.pointer = or_zeros(s, whole, p.pointer);
     int level = load_level(s, &p, mask);
+    if (is_apart(s, &p, mask, words))
+        return llvm_from_memory(s, e->dtype, load_apart(s, e, p, level));
     uint64_t kind = (uint64_t)e->load.mem << 32 | (uint64_t)p.stride << 16 |
                     (uint64_t)(lanes ? s->lanes : 0) | (uint64_t)words << 12;
     uint64_t moved = p.stride == STRIDE_ANY ? (uint64_t)(uintptr_t)p.lanes.v : (uint64_t)p.step;
@@ -601,6 +650,51 @@ static void put(llvm *s, store *w, val dyn) {
     for (int i = 0; i < w->n; i++) note_written(s, t->store.mem[i]);
 }
 
+/* Do these store, for some of them, elements that lie in turn? Which one stores the first, `first`;
+ * how many there are, 0: they do not. */
+static int in_turn(llvm *s, const store *w, const val *dyn, int n, int *order) {
+    const ir_stmt *t = w[0].t;
+    int64_t at[MOST_APART] = {0}, least = 0;
+    if (!s->lane_var || s->mask.v || s->lanes != s->width ||
+        ir_m(s->k, t->store.mem[0])->scope == MEM_REG)
+        return 0;
+    place p = place_of(s, t->store.mem[0], t->store.index, (val){0});
+    int step = (int)p.step, seen = 0;
+    if (p.stride != STRIDE_CONSTANT || p.step < 2 || p.step > MOST_APART || step > n) return 0;
+    if (s->lanes < MOST_APART) return 0;
+    for (int i = 0; i < step; i++) {
+        const ir_stmt *x = w[i].t;
+        if (x->n != 1 || x->monoid != MONOID_SET || w[i].valid.v || dyn[i].v) return 0;
+        if (x->store.mem[0] != t->store.mem[0]) return 0;
+        if (!sym_is_const(s->syms, sym_sub(s->syms, x->store.index, t->store.index), &at[i]))
+            return 0;
+        if (at[i] < least) least = at[i];
+    }
+    for (int i = 0; i < step; i++) {
+        if (at[i] - least >= step) return 0;
+        order[at[i] - least] = i;
+        seen |= 1 << (at[i] - least);
+    }
+    return seen == (1 << step) - 1 ? step : 0;
+}
+
+/* Stores of elements in turn, as whole vectors. */
+static void put_in_turn(llvm *s, const store *w, int n, const int *order) {
+    const store *first = &w[order[0]];
+    val x[MOST_APART], out[MOST_APART];
+    place p = place_of(s, first->t->store.mem[0], first->t->store.index, (val){0});
+    for (int i = 0; i < n; i++)
+        x[i] = llvm_splat(s, llvm_to_memory(s, dtype_at(s, first, 0), w[order[i]].x[0]), s->lanes);
+    llvm_interleave(s, n, x, out);
+    p.step = 1;
+    for (int i = 0; i < n; i++) {
+        place q = p;
+        if (i) q.pointer = llvm_gep(s, p.pointer, p.size, llvm_int(s, s->t_i64, i * s->lanes));
+        store_lanes(s, &q, out[i], (val){0});
+    }
+    note_written(s, p.mem);
+}
+
 /* Does the statement read what one of those before it stores? */
 static bool reads_stored(const llvm *s, const ir_stmt *const *t, int n) {
     expr_id *slot[4];
@@ -631,7 +725,14 @@ int llvm_stores(llvm *s, const ir_stmt *const *t, int n) {
         x->valid = llvm_and_mask(s, valid, llvm_expr(s, x->t->store.guard));
         dyn[count++] = llvm_expr(s, x->t->store.dyn);
     }
-    for (int i = 0; i < count; i++) put(s, &w[i], dyn[i]);
+    for (int i = 0; i < count;) {
+        int order[MOST_APART], together = in_turn(s, &w[i], &dyn[i], count - i, order);
+        if (together)
+            put_in_turn(s, &w[i], together, order);
+        else
+            put(s, &w[i], dyn[i]);
+        i += together ? together : 1;
+    }
     return taken;
 }
 

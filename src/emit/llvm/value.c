@@ -257,6 +257,45 @@ static val shuffled(llvm *s, val x, val y, int lanes, const int *lane, uint64_t 
     return *n;
 }
 
+/* A vector's lanes come from parts that begin at these elements, lane i from element
+ * first + parts*i: each part but the first is put where its lanes are. */
+val llvm_lanes_apart(llvm *s, int parts, const val *part, const int *start, int first) {
+    int lanes = llvm_lanes_of(s, part[0]), from[IR_LANES];
+    val x = part[0];
+    for (int k = 1; k < parts; k++) {
+        for (int i = 0; i < lanes; i++) {
+            int e = first + parts * i;
+            bool here = e >= start[k] && (k + 1 == parts || e < start[k + 1]);
+            from[i] = here ? lanes + e - start[k] : k > 1 || e >= start[1] ? i : e;
+        }
+        uint64_t how = UINT64_MAX / 2 - (uint64_t)(start[k] << 8 | first << 4 | k);
+        x = shuffled(s, x, part[k], lanes, from, how);
+    }
+    return x;
+}
+
+/* The elements of as many vectors in turn: out[0] begins with the first of each. Of four vectors by
+ * twos, the first and the third before these meet. */
+void llvm_interleave(llvm *s, int n, const val *x, val *out) {
+    int lanes = llvm_lanes_of(s, x[0]), from[IR_LANES];
+    if (n == 2)
+        for (int j = 0; j < 2; j++) out[j] = llvm_zip(s, x[0], x[1], j);
+    for (int j = 0; n == 4 && j < 4; j++)
+        out[j] = llvm_zip(s, llvm_zip(s, x[0], x[2], j / 2), llvm_zip(s, x[1], x[3], j / 2), j % 2);
+    for (int j = 0; n == 3 && j < 3; j++) {
+        for (int i = 0; i < lanes; i++) {
+            int e = j * lanes + i;
+            from[i] = e % 3 == 1 ? lanes + e / 3 : e % 3 ? 0 : e / 3;
+        }
+        out[j] = shuffled(s, x[0], x[1], lanes, from, UINT64_MAX / 4 - (uint64_t)j);
+        for (int i = 0; i < lanes; i++) {
+            int e = j * lanes + i;
+            from[i] = e % 3 == 2 ? lanes + e / 3 : i;
+        }
+        out[j] = shuffled(s, out[j], x[2], lanes, from, UINT64_MAX / 4 - (uint64_t)j);
+    }
+}
+
 val llvm_part(llvm *s, val x, int first, int lanes) {
     int all = llvm_lanes_of(s, x), lane[IR_LANES];
     if (lanes == all) return x;
