@@ -557,6 +557,8 @@ qn_dtype tensor_dtype(const tensor *t);             /* complex ones', too */
 qn_tensor *tensor_complex(qn_tensor *pairs);
 tensor *tensor_keep(tensor *t); /* qn_keep and qn_release, unchecked */
 void tensor_drop(tensor *t);
+/* A result that was made and is not wanted: where a scope has it that will release it. */
+void tensor_unwanted(tensor *t);
 /* Which of all that were ever begun it is: another one of the same depth has another number. 0: it
  * is not open. */
 uint64_t scope_number(const graph *g, qn_scope scope);

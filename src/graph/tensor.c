@@ -309,6 +309,10 @@ void tensor_drop(tensor *t) {
     handle_stay(t->h.ctx->graph, t);
 }
 
+void tensor_unwanted(tensor *t) {
+    if (t->refs & ~HANDLE_SCOPED) tensor_drop(t);
+}
+
 qn_ctx *qn_context(const qn_tensor *t) {
     const tensor *x = t ? tensor_any(NULL, t, "context", "t") : NULL;
     return x ? x->h.ctx : NULL;

@@ -73,8 +73,8 @@ static qn_code give_both(const qn_tensor *x, qn_tensor *made, qn_tensor *number,
     bool done = made && number;
     if (done && out) *out = made;
     if (done && count) *count = number;
-    if (made && !(done && out)) qn_release(made);
-    if (number && !(done && count)) qn_release(number);
+    if (made && !(done && out)) tensor_unwanted(tensor_at(made));
+    if (number && !(done && count)) tensor_unwanted(tensor_at(number));
     return done ? QN_OK : handle_code(x);
 }
 
