@@ -93,6 +93,17 @@ OWN(std_axes)
 OWN(norm)
 OWN(norm_axes)
 
+/* what is left out, and places: places.c */
+OWN(nansum)
+OWN(nansum_axes)
+OWN(nanmean)
+OWN(nanmean_axes)
+OWN(sum_as)
+OWN(mean_as)
+OWN(scatter)
+OWN(index_put)
+OWN(masked_select)
+
 /* linear algebra: linalg.c */
 OWN(solve)
 OWN(inv)

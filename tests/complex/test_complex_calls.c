@@ -133,6 +133,88 @@ static void pieces_and_places_have_both_parts(void) {
     no_error("pieces");
 }
 
+/* Either part may be what is no number. */
+static void what_is_no_number_is_left_out(void) {
+    enum { N = 6 };
+    const number z[N] = {1, CMPLX(2, NAN), CMPLX(NAN, 3), CMPLX(-4, 5), CMPLX(0.5, -6), NAN};
+    const int axis = 0;
+    qn_tensor *t = vector(QN_C64, N, z), *none = vector(QN_C64, 1, z + 5);
+    number got[4];
+    values(qn_nansum(t, 0, false), &got[0], 1, "nansum");
+    values(qn_nansum_axes(t, 1, &axis, true), &got[1], 1, "nansum_axes");
+    values(qn_nanmean(t, 0, true), &got[2], 1, "nanmean");
+    values(qn_nanmean_axes(t, 1, &axis, false), &got[3], 1, "nanmean_axes");
+    for (int i = 0; i < 4; i++) {
+        number want = CMPLX(-2.5, -1) / (i < 2 ? 1 : 3);
+        if (!(cabs(got[i] - want) < 1e-6)) FAIL("%d: %g%+gi", i, creal(got[i]), cimag(got[i]));
+    }
+    values(qn_nansum(none, 0, false), got, 1, "nansum of none");
+    CHECK(creal(got[0]) == 0 && cimag(got[0]) == 0);
+    values(qn_nanmean(none, 0, false), got, 1, "nanmean of none");
+    CHECK(isnan(creal(got[0])) && isnan(cimag(got[0])));
+}
+
+static void reductions_take_a_dtype(void) {
+    const number z[3] = {CMPLX(1e8, 1), CMPLX(1, -1e8), CMPLX(-1e8, 1e8)};
+    const int axis = 0;
+    qn_tensor *t = vector(QN_C64, 3, z), *y = qn_sum_as(t, 1, &axis, QN_C128, false);
+    number got;
+    CHECK_INT(qn_dtype_of(y), QN_C128);
+    values(y, &got, 1, "sum_as");
+    CHECK(got == CMPLX(1, 1));
+    values(qn_mean_as(t, 1, &axis, QN_C128, true), &got, 1, "mean_as");
+    CHECK(cabs(got - CMPLX(1, 1) / 3) < 1e-15);
+    y = qn_sum_as(qn_real(t), 1, &axis, QN_C128, false);
+    CHECK_INT(qn_dtype_of(y), QN_C128);
+    values(y, &got, 1, "sum_as of real numbers");
+    CHECK(got == 1);
+    CHECK(!qn_sum_as(t, 1, &axis, QN_F32, false));
+    CHECK_INT(qn_error_code(qn), QN_EDTYPE);
+    qn_clear_error(qn);
+}
+
+static void numbers_are_put_at_places(void) {
+    enum { N = 5 };
+    const number z[N] = {1, CMPLX(2, 3), -4, CMPLX(0, 5), 6}, w[3] = {CMPLX(7, 1), 8, CMPLX(9, -2)};
+    const int64_t at[3] = {4, 0, 4}, n = 3;
+    qn_tensor *t = vector(QN_C64, N, z), *src = vector(QN_C64, 3, w);
+    qn_tensor *index = qn_from(qn, QN_I64, 1, &n, at);
+    for (int sum = 0; sum < 2; sum++) {
+        qn_combine how = sum ? QN_COMBINE_SUM : QN_COMBINE_SET;
+        qn_index_item place = QN_AT_PLACES(index);
+        number got[2][N], want[N];
+        memcpy(want, z, sizeof want);
+        for (int i = 0; i < 3; i++) want[at[i]] = sum ? want[at[i]] + w[i] : w[i];
+        values(qn_scatter(t, index, src, 0, how), got[0], N, "scatter");
+        values(qn_index_put(t, 1, &place, src, how), got[1], N, "index_put");
+        for (int i = 0; i < 2 * N; i++) CHECK(got[i / N][i % N] == want[i % N]);
+    }
+    CHECK(!qn_scatter(t, index, src, 0, QN_COMBINE_MAX));
+    CHECK_INT(qn_error_code(qn), QN_EDTYPE);
+    qn_clear_error(qn);
+    values(qn_scatter(qn_real(t), index, src, 0, QN_COMBINE_SUM), (number[N]){0}, N, "into real");
+    no_error("scatter");
+}
+
+static void numbers_are_selected_by_a_mask(void) {
+    enum { N = 5 };
+    const number z[N] = {1, CMPLX(2, 3), -4, CMPLX(0, 5), 6};
+    const bool on[N] = {0, 1, 0, 1, 1};
+    const int64_t n = N;
+    qn_tensor *t = vector(QN_C128, N, z), *mask = qn_from(qn, QN_BOOL, 1, &n, on);
+    qn_tensor *some = NULL, *count = NULL;
+    number got[N];
+    CHECK_INT(qn_masked_select(t, mask, -1, &some, &count), QN_OK);
+    values(some, got, N, "masked_select");
+    CHECK(got[0] == z[1] && got[1] == z[3] && got[2] == z[4] && got[3] == 0 && got[4] == 0);
+    values(count, got, 1, "masked_select");
+    CHECK(got[0] == 3);
+    CHECK_INT(qn_masked_select(t, mask, -1, NULL, &count), QN_OK);
+    CHECK_INT(qn_masked_select(t, t, -1, &some, &count), QN_EDTYPE);
+    CHECK(!some && !count);
+    qn_clear_error(qn);
+}
+
 static void reductions_are_loops(void) {
     enum { N = 13 };
     number x[N];
@@ -490,6 +572,10 @@ int main(int argc, char **argv) {
         RUN(products_are_sums_of_products);
         RUN(movements_move_both_parts);
         RUN(pieces_and_places_have_both_parts);
+        RUN(what_is_no_number_is_left_out);
+        RUN(reductions_take_a_dtype);
+        RUN(numbers_are_put_at_places);
+        RUN(numbers_are_selected_by_a_mask);
         RUN(reductions_are_loops);
         RUN(transforms_take_complex_numbers);
         RUN(systems_are_solved);
