@@ -17,7 +17,7 @@ X(LLVM, "llvm", TEXT, OPEN, "",
 X(ISA, "isa", TEXT, OPEN, "",
   "the most instructions that CPU kernels may use: x86-64, x86-64-v2, x86-64-v3 or x86-64-v4; "
   "empty: all that the processor has")
-X(CC, "cc", TEXT, OPEN, "cc", "the C compiler used by QN_CPU=cc")
+X(CC, "cc", TEXT, OPEN, "cc", "the C compiler used by QN_CPU=cc, and for kernels given as C")
 X(OPENCL, "opencl", TEXT, OPEN, "",
   "which OpenCL device, platform:device by number; empty: the first GPU, else what there is")
 X(OPENCL_LIBRARY, "opencl_library", TEXT, OPEN, "libOpenCL.so.1",

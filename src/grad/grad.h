@@ -78,6 +78,7 @@ node_id grad_given(const grad *c, const graph_node *custom, node_id g);
 /* ---- calls.c --------------------------------------------------------------------------------- */
 
 void rule_call(grad *c, node_id n, node_id g);
+grad_rule call_rule_custom;
 
 /* Several y at once, which may be one, each with its own seed; dx: 0 where nothing comes. Makes an
  * order. Raises. */

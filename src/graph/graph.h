@@ -18,6 +18,7 @@
 #define QN_GRAPH_H
 
 #include "base/base.h"
+#include "quern_custom.h"
 #include "sym/sym.h"
 
 typedef uint32_t node_id; /* 0: none */
@@ -87,7 +88,10 @@ enum {
 };
 /* FFT of pairs to pairs; of real numbers to the first half of a spectrum; and of that to those. */
 enum { CALL_FFT_COMPLEX, CALL_FFT_REAL_IN, CALL_FFT_REAL_OUT };
-enum { ROUTINE_RESULTS = 5, ROUTINE_ATTRS = 4, ROUTINE_SOURCES = 3 };
+enum { ROUTINE_RESULTS = 5, ROUTINE_SOURCES = 3 };
+/* CUSTOM's attributes; those from CUSTOM_SIZES on are sizes, which no other routine has. */
+enum { CUSTOM_KERNEL, CUSTOM_LEADING, CUSTOM_RANKS, CUSTOM_SIZES = 4 };
+enum { ROUTINE_ATTRS = CUSTOM_SIZES + ROUTINE_RESULTS * QN_MAX_RANK };
 enum { DRAW_LOG_GAMMA = 0, DRAW_GAMMA = 1, DRAW_POISSON = 2, DRAW_TRUNCATED = 3 }; /* DRAW's */
 enum { EXAMPLES_ROWS, EXAMPLES_WHOLE };
 typedef struct routine_row {
@@ -287,6 +291,8 @@ typedef struct graph {
     uint32_t initial_count, initial_cap;
     tensor **pending; /* assigned, not yet realized, in order */
     uint32_t pending_count, pending_cap;
+    struct custom_kernel **custom; /* those of CUSTOM calls, by number */
+    uint32_t customs, custom_cap;
     uint32_t tapes;     /* open ones */
     struct tape *tape;  /* all of them, linked */
     struct loop *loop;  /* those whose bodies are being recorded, innermost first */
@@ -629,12 +635,32 @@ typedef struct call_attr {
 node_id make_call(graph *g, const call_attr *c, qn_dtype dtype, tuple_id shape, int sources,
                   const node_id *src);
 call_attr node_call(const graph *g, const graph_node *n);
+/* By which errors and profiles go. */
+const char *routine_name(const graph *g, const call_attr *c);
 bool node_same_call(const graph *g, const graph_node *a, const graph_node *b); /* one launch? */
 tuple_id reduced_shape(graph *g, tuple_id shape, uint32_t axis_mask, bool keep);
 sym padded_size(sym_store *s, sym n, const int64_t *lo_hi_interior); /* of one axis */
 bool op_attr_is_size(int op, int i);                /* is an operation's i-th attribute a sym? */
 uint32_t tuple_axes(const graph *g, tuple_id list); /* a list of axes as a mask */
 uint32_t node_axes(const graph *g, node_id x);      /* a reduction's or flip's */
+
+/* ---- custom.c: kernels of the user's --------------------------------------------------------- */
+
+typedef struct custom_kernel {
+    qn_custom_options o; /* its texts are copies; function: also of one that was compiled */
+    char *name;
+    size_t name_size;
+    void *library; /* that the function is in, or NULL */
+    uint32_t number;
+} custom_kernel;
+/* A copy, that is there until the graph is closed; takes `library` over, also where it raises. */
+custom_kernel *custom_add(graph *g, const qn_custom_options *o, void *library);
+const custom_kernel *custom_of(const graph *g, const call_attr *c);
+/* The shape of one item of a result. */
+tuple_id custom_item(graph *g, const call_attr *c, int result);
+/* Into c: the items of `n` results. */
+void custom_set_items(graph *g, call_attr *c, int n, const tuple_id *item);
+void customs_close(graph *g);
 
 /* ---- pieces.c: values made of pieces --------------------------------------------------------- */
 

@@ -171,6 +171,7 @@ window_attr node_window(const graph *g, const graph_node *n) {
 bool op_attr_is_size(int op, int i) {
     if (op == OP_WINDOW) return i >= 4;
     if (op == OP_LOOP) return i == 0;
+    if (op == OP_CALL) return i >= 2 + CUSTOM_SIZES;
     return (op == OP_PAD || op == OP_SLICE) && i % 3 != 2;
 }
 
@@ -257,6 +258,10 @@ call_attr node_call(const graph *g, const graph_node *n) {
     call_attr c = {.routine = (int)attr[0], .result = (int)attr[1], .n = count - 2};
     for (int i = 0; i < c.n; i++) c.attr[i] = attr[2 + i];
     return c;
+}
+
+const char *routine_name(const graph *g, const call_attr *c) {
+    return c->routine == ROUTINE_CUSTOM ? custom_of(g, c)->name : routine_rows[c->routine].name;
 }
 
 /* Results of one call differ in their number, and in dtype and shape, which follow from it. */

@@ -40,6 +40,7 @@ void graph_close(qn_ctx *qn) {
     graph *g = qn->graph;
     if (!g) return;
     heap *h = &qn->heap;
+    customs_close(g);
     graph_tuples_close(g);
     tensor_close(g);
     sym_close(g->syms);

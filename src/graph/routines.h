@@ -45,3 +45,6 @@ X(DRAW, draw, 1, NONE, WHOLE,
 X(FFT, fft, 1, fft, ROWS,
   "{kind, inverse, scale, n}: transforms of length n of the last axis before that of pairs; kinds "
   "are CALL_FFT_.., scale 1: over n, 2: over its root")
+X(CUSTOM, custom, 5, custom, ROWS,
+  "{kernel, leading, ranks, 0, sizes}: a kernel of the context's own, by number; how many axes in "
+  "front count its items; of each result's item the rank, in four bits, and its sizes")

@@ -26,7 +26,8 @@ typedef struct routine_call {
     routine_array result[ROUTINE_RESULTS], source[ROUTINE_SOURCES];
     void (*share)(void *state, int64_t n, pool_work work, void *arg); /* dev_table's */
     void *state;
-    const lapack *lapack; /* that is to compute it; NULL: our own code */
+    const qn_custom_options *custom; /* of CUSTOM: the kernel */
+    const lapack *lapack;            /* that is to compute it; NULL: our own code */
     /* found by routine_scratch: */
     int64_t items; /* that may be computed side by side, */
     int parts;     /* divided into so many parts, each with */

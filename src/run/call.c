@@ -25,7 +25,7 @@ call_launch *call_make(graph *g, arena *a, const fuse_kernel *fk) {
         c->shape[i] = y->shape;
         c->dtype[i] = y->dtype;
     }
-    c->program.name = routine_rows[c->what.routine].name;
+    c->program.name = routine_name(g, &c->what);
     c->program.args = c->results + c->sources + 1;
     return c;
 }
@@ -37,6 +37,22 @@ static void size_array(qn_ctx *qn, tuple_id shape, int dtype, routine_array *out
     for (int i = 0; i < out->rank; i++) {
         if (shape_unbound(g, (sym)dim[i])) raise_unbound(qn, (sym)dim[i]);
         sym_eval(g->syms, (sym)dim[i], (int)g->vars, g->var, g->bound, &out->dim[i]);
+    }
+}
+
+/* All results of a kernel of the user's are given room, also those that nobody wants. */
+static void find_custom(qn_ctx *qn, routine_call *c) {
+    if (c->what.routine != ROUTINE_CUSTOM) return;
+    const custom_kernel *k = custom_of(qn->graph, &c->what);
+    int leading = (int)c->what.attr[CUSTOM_LEADING];
+    c->custom = &k->o;
+    for (int i = 0; i < k->o.n_out; i++) {
+        routine_array item, *out = &c->result[i];
+        if (c->wanted >> i & 1) continue;
+        size_array(qn, custom_item(qn->graph, &c->what, i), k->o.out_dtypes[i], &item);
+        *out = (routine_array){.dtype = item.dtype, .rank = leading + item.rank};
+        for (int j = 0; j < leading; j++) out->dim[j] = c->source[0].dim[j];
+        for (int j = 0; j < item.rank; j++) out->dim[leading + j] = item.dim[j];
     }
 }
 
@@ -77,6 +93,7 @@ void calls_find_sizes(qn_ctx *qn, run_plan *p) {
             size_array(qn, c->shape[k], c->dtype[k],
                        k < c->results ? &now->result[c->result[k]] : &now->source[k - c->results]);
         for (int k = 0; k < c->results; k++) now->wanted |= 1u << c->result[k];
+        find_custom(qn, now);
         find_means(qn, now);
         size_t scratch = routine_scratch(now), staged = scratch;
         if (r->dev->host_memory) {
@@ -155,6 +172,7 @@ void call_eval(qn_ctx *qn, const call_attr *what, int sources, const dev_array *
     routine_call c = {.what = *what, .sources = sources, .wanted = 1u << what->result};
     c.result[what->result] = array_of(out);
     for (int i = 0; i < sources; i++) c.source[i] = array_of(&source[i]);
+    find_custom(qn, &c);
     find_means(qn, &c);
     size_t size = routine_scratch(&c);
     c.scratch = heap_alloc(&qn->heap, size);

@@ -335,6 +335,23 @@ static qn_tensor *transformed(qn_tensor *const *x) {
     return qn_fft(x[0], 8, 0, QN_NORM_BACKWARD);
 }
 
+static void add_all(void *arg, const qn_custom_array *in, const qn_custom_array *out) {
+    const float *x = in[0].data;
+    float *sum = out[0].data;
+    (void)arg;
+    *sum = 0;
+    for (int64_t i = 0; i < in[0].shape[0]; i++) *sum += x[i];
+}
+static qn_tensor *added(qn_tensor *const *x) {
+    qn_custom_options o =
+        QN_CUSTOM_OPTIONS(.name = "added", .n_in = 1, .n_out = 1, .function = add_all);
+    o.in_dtypes[0] = o.out_dtypes[0] = QN_F32;
+    qn_tensor *y;
+    return qn_custom_call(qn_custom_new(qn_context(x[0]), &o), 1, x, 1, &(qn_custom_shape){0}, &y)
+               ? NULL
+               : y;
+}
+
 #define KEY                                                                                        \
     { QN_U32, 1, {2}, 0, 1000, true }
 #define POSITIVE(n)                                                                                \
@@ -359,6 +376,7 @@ static const example routines[] = {
     {"gamma", drawn, 2, {KEY, POSITIVE(4)}},
     {"uniform", uniform, 1, {KEY}},
     {"fft", transformed, 1, {F32(8, 2)}},
+    {"custom", added, 1, {F32(6)}},
 };
 
 static void routines_have_more_items_or_take_examples_in_turn(void) {

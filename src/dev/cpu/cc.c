@@ -10,6 +10,7 @@
  * Functions have sections of their own, so that a kernel is loaded without its neighbours. */
 #include "dev/cpu/cpu.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -68,6 +69,8 @@ bool cpu_cc_find(qn_ctx *qn, char file[CPU_PATH]) {
 /* Choosing induction variables is a third of the time that gcc takes for a register tile, whose
  * loops are unrolled: there it has nothing to choose. Elsewhere it costs little and is of use. */
 static void add_flags(run *r, const emit_isa *isa, char *source, char *object) {
+    static const char *const plain[] = {"-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-w",
+                                        "-shared",    "-o"};
     static const char *const flags[] = {"-std=c99",
                                         "-O3",
                                         "-ffp-contract=off",
@@ -85,9 +88,13 @@ static void add_flags(run *r, const emit_isa *isa, char *source, char *object) {
                                         "-w",
                                         "-c",
                                         "-o"};
-    for (size_t i = 0; i < COUNT_OF(flags); i++) r->word[r->words++] = (char *)flags[i];
+    bool library = r->job->library;
+    const char *const *flag = library ? plain : flags;
+    size_t n = library ? COUNT_OF(plain) : COUNT_OF(flags);
+    for (size_t i = 0; i < n; i++) r->word[r->words++] = (char *)flag[i];
     r->word[r->words++] = object;
     r->word[r->words++] = source;
+    if (library) r->word[r->words++] = (char *)"-lm";
     snprintf(r->march, sizeof r->march, "-march=%s", isa->cpu ? isa->cpu : "native");
     r->word[r->words++] = r->march;
     if (isa->avx512) r->word[r->words++] = (char *)"-mprefer-vector-width=512";
@@ -204,18 +211,41 @@ static void begin(run *r, const emit_isa *isa) {
         job_fails(r->job, QN_EDEVICE, r->word[0], " does not start");
 }
 
+/* The first line that has the word, or the first. */
+static const char *line_with(char *said, const char *word) {
+    char *at = strstr(said, word);
+    while (at && at > said && at[-1] != '\n') at--;
+    if (!at) at = said;
+    at[strcspn(at, "\n")] = 0;
+    return at;
+}
+
 /* What the compiler said first. */
 static void tell_failure(run *r, int status) {
     char log[PATH_SIZE], what[128];
+    const char *line = "";
     str said;
     str_open(&said, &r->ctx->heap);
     cleanup c;
     cleanup_push(&r->ctx->heap, &c, str_cleanup, &said);
     path_of(r, log_file, log);
     read_file(log, 4000, &said);
-    if (said.s) said.s[strcspn(said.s, "\n")] = 0;
+    if (said.s) line = line_with(said.s, r->job->library ? "error" : said.s);
     snprintf(what, sizeof what, "%.80s fails (%d): ", r->word[0], status);
-    job_fails(r->job, QN_EDEVICE, what, said.s ? said.s : "");
+    job_fails(r->job, QN_EDEVICE, what, line);
+    cleanup_run(&r->ctx->heap, &c);
+}
+
+static void load(run *r, const char *file) {
+    str why;
+    str_open(&why, &r->ctx->heap);
+    cleanup c;
+    cleanup_push(&r->ctx->heap, &c, str_cleanup, &why);
+    r->job->loaded = library_open(file, RTLD_NOW | RTLD_LOCAL, &why);
+    if (!r->job->loaded) {
+        const char *more = library_loading() ? dlerror() : NULL; /* it names what is missing */
+        job_fails(r->job, QN_EDEVICE, "", more ? more : why.s);
+    }
     cleanup_run(&r->ctx->heap, &c);
 }
 
@@ -224,8 +254,13 @@ static void finish(run *r) {
     if (r->pid) {
         int status = wait_for(r);
         path_of(r, object_file, result);
-        bool good = status == 0 && read_file(result, (size_t)1 << 28, r->job->object);
-        if (!good || !r->job->object->len) tell_failure(r, status);
+        bool library = r->job->library, good = status == 0;
+        if (good && !library)
+            good = read_file(result, (size_t)1 << 28, r->job->object) && r->job->object->len;
+        if (!good)
+            tell_failure(r, status);
+        else if (library)
+            load(r, result);
     }
     close_folder(r);
     r->folder[0] = 0;

@@ -93,6 +93,8 @@ typedef struct cpu_cc_job {
     const str *text;
     str *object;   /* appended to */
     bool unrolled; /* its loops are */
+    bool library;  /* not an object is made but a library, which may call others: */
+    void *loaded;  /* dlopen gave it; the caller closes it */
     qn_code code;  /* QN_OK; or it failed, */
     char why[400]; /* because */
     double seconds;

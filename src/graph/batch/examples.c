@@ -201,6 +201,7 @@ static node_id batch_CALL(batch_walk *w, uint32_t place) {
         src[i] = with_axis(w, x.src[i]);
     }
     if (call.routine == ROUTINE_SEARCH) src[0] = repeated_rows(w, src[0], src[1]);
+    if (call.routine == ROUTINE_CUSTOM) call.attr[CUSTOM_LEADING]++;
     return make_call(g, &call, (qn_dtype)x.dtype, stacked_shape(g, w->count, x.shape), x.sources,
                      src);
 }
