@@ -200,6 +200,14 @@ QN_API qn_tensor *qn_softplus(qn_tensor *x);
 QN_API qn_tensor *qn_erf(qn_tensor *x);
 /* 1 - erf(x), exact where that is small (floats; integers and bools as f32) */
 QN_API qn_tensor *qn_erfc(qn_tensor *x);
+/* log|gamma(x)|; infinity at 0 and the negative integers (floats; integers and bools as f32) */
+QN_API qn_tensor *qn_lgamma(qn_tensor *x);
+/* derivative of lgamma; NaN at the negative integers, -infinity at 0 and infinity at -0 (floats;
+ * integers and bools as f32) */
+QN_API qn_tensor *qn_digamma(qn_tensor *x);
+/* derivative of digamma, polygamma of order 1; infinity at 0 and the negative integers (floats;
+ * integers and bools as f32) */
+QN_API qn_tensor *qn_trigamma(qn_tensor *x);
 /* x * sigmoid(x), also called swish (floats; integers and bools as f32) */
 QN_API qn_tensor *qn_silu(qn_tensor *x);
 /* derivative of silu (floats; integers and bools as f32) */

@@ -26,6 +26,22 @@ static inline oracle_quad oracle_quad_expm1(long double x, oracle_quad *power) {
     *power = (oracle_quad)ldexpl(1, n);
     return e * *power;
 }
+
+/* By Newton's step from the logarithm of 64 bits. */
+static inline oracle_quad oracle_quad_log(oracle_quad x) {
+    oracle_quad power, e = oracle_quad_expm1(logl((long double)x), &power) + power;
+    return (oracle_quad)logl((long double)x) + (x - e) / e;
+}
+
+/* digamma between 1 and 2, where its zero is: from 64 on nine terms of the asymptotic series. */
+static inline oracle_quad oracle_quad_digamma(long double x) {
+    static const int over[] = {12, -120, 252, -240, 132, -32760, 12, -8160, 14364};
+    static const int part[] = {1, 1, 1, 1, 1, 691, 1, 3617, 43867};
+    oracle_quad z = x, sum = 0, tail = 0;
+    for (; z < 64; z += 1) sum += 1 / z;
+    for (int i = 8; i >= 0; i--) tail = (tail + (oracle_quad)part[i] / over[i]) / (z * z);
+    return oracle_quad_log(z) - 1 / (2 * z) - tail - sum;
+}
 #endif
 
 /* e^-(t + d) and the like: f(t) corrected by f'(t) / f(t) = slope for the small d. */
@@ -226,4 +242,34 @@ static inline REAL ORACLE(threshold)(REAL x) {
 
 static inline REAL ORACLE(heaviside)(REAL x, REAL y) {
     return x > 0 ? 1 : x < 0 ? 0 : x == 0 ? y : x;
+}
+
+/* From 24 on the asymptotic series, to there by the recurrence; left of 0 by reflection. */
+static inline REAL ORACLE(digamma)(REAL x) {
+    const REAL pi = (REAL)3.1415926535897932384626433832795L;
+    REAL sum = 0, f = x - rint(x);
+    if (isnan(x) || x == (REAL)INFINITY) return x;
+    if (x == 0) return -1 / x;
+    if (x < 0) return f == 0 || isinf(x) ? (REAL)NAN : ORACLE(digamma)(1 - x) - pi / tan(pi * f);
+    if (x > 1 && x < 2) return (REAL)oracle_quad_digamma((long double)x);
+    for (; x < 24; x += 1) sum += 1 / x;
+    REAL u = 1 / (x * x);
+    REAL tail = u * (1 / (REAL)132 + u * (-691 / (REAL)32760 + u * (1 / (REAL)12)));
+    tail = u * (1 / (REAL)12 +
+                u * (-1 / (REAL)120 + u * (1 / (REAL)252 + u * (-1 / (REAL)240 + tail))));
+    return log(x) - (1 / (2 * x) + tail) - sum;
+}
+
+static inline REAL ORACLE(trigamma)(REAL x) {
+    const REAL pi = (REAL)3.1415926535897932384626433832795L;
+    REAL sum = 0, f = x - rint(x), s = sin(pi * f) / pi;
+    if (isnan(x) || x == -(REAL)INFINITY) return (REAL)NAN;
+    if (x == (REAL)INFINITY || x == 0) return x == 0 ? (REAL)INFINITY : 0;
+    if (x < 0) return f == 0 ? (REAL)INFINITY : 1 / (s * s) - ORACLE(trigamma)(1 - x);
+    for (; x < 24; x += 1) sum += 1 / (x * x);
+    REAL v = 1 / x, u = v * v;
+    REAL tail = u * (5 / (REAL)66 + u * (-691 / (REAL)2730 + u * (7 / (REAL)6)));
+    tail =
+        u * (1 / (REAL)6 + u * (-1 / (REAL)30 + u * (1 / (REAL)42 + u * (-1 / (REAL)30 + tail))));
+    return v + u / 2 + v * tail + sum;
 }

@@ -32,6 +32,9 @@
     X(sigmoid, -8, 8)                                                                              \
     X(erf, -3, 3)                                                                                  \
     X(erfc, -3, 6)                                                                                 \
+    X(lgamma, 0.3, 6)                                                                              \
+    X(digamma, 0.3, 6)                                                                             \
+    X(trigamma, 0.3, 6)                                                                            \
     X(silu, -8, 8)                                                                                 \
     X(silu_slope, -8, 8)                                                                           \
     X(gelu, -4, 4)                                                                                 \

@@ -236,6 +236,8 @@ static inline long double oracle_float(int op, qn_dtype d, long double x, long d
         return erfl(x);
     case OP_ERFC:
         return erfcl(x);
+    case OP_LGAMMA:
+        return lgammal(x);
     case OP_SINH:
         return sinhl(x);
     case OP_COSH:

@@ -12,7 +12,7 @@ docs/gradients.md, written down here by hand.
 
 import sys
 from mpmath import mp, mpf, exp, log, sin, cos, tan, sinh, cosh, tanh, sqrt, cbrt, erf, erfc, pi
-from mpmath import diff, asin, acos, atan, asinh, acosh, atanh, expm1, log1p, sech, isnan, isinf
+from mpmath import digamma, polygamma, diff, asin, acos, atan, asinh, acosh, atanh, expm1, log1p, sech, isnan, isinf
 
 mp.dps = 60
 HEADER = "tests/special_points.h"
@@ -136,6 +136,13 @@ unary("log_sigmoid", lambda x: sigmoid(-x), lambda x: -sigmoid(x) * sigmoid(-x),
       loose=True)
 unary("erf", bell, lambda x: -2 * x * bell(x), ends=[ZERO, ZERO])
 unary("erfc", lambda x: -bell(x), lambda x: 2 * x * bell(x), ends=[ZERO, ZERO])
+poles = [mpf(-1), mpf(-2), mpf(-20), -LARGE]
+unary("lgamma", digamma, lambda x: polygamma(1, x), ends=[(INF, mpf(0)), BOTH],
+      special=at_zero((-INF, INF), (INF, INF)) | {x: (NAN, INF) for x in poles})
+unary("digamma", lambda x: polygamma(1, x), lambda x: polygamma(2, x), ends=[ZERO, BOTH],
+      special=at_zero((INF, -INF), (INF, INF)) | {x: (INF, -INF) for x in poles})
+unary("trigamma", lambda x: polygamma(2, x), lambda x: polygamma(3, x), ends=[ZERO, BOTH], loose=True,
+      points=[mpf("0.5"), mpf("-0.5"), mpf("-2.25"), mpf(1), mpf(2), mpf(20), LARGE])
 unary("square", lambda x: 2 * x, lambda x: mpf(2), ends=[(INF, mpf(2)), (-INF, mpf(2))],
       nan=(NAN, mpf(2)))
 unary("sign", lambda x: mpf(0), lambda x: mpf(0), ends=[ZERO, ZERO], nan=ZERO)

@@ -64,6 +64,14 @@ X(sigmoid, "(x)", "1 / (1 + e^-x) (floats; integers and bools as f32)")
 X(softplus, "(x)", "log(1 + e^x) without overflow (floats; integers and bools as f32)")
 X(erf, "(x)", "error function (floats; integers and bools as f32)")
 X(erfc, "(x)", "1 - erf(x), exact where that is small (floats; integers and bools as f32)")
+X(lgamma, "(x)",
+  "log|gamma(x)|; infinity at 0 and the negative integers (floats; integers and bools as f32)")
+X(digamma, "(x)",
+  "derivative of lgamma; NaN at the negative integers, -infinity at 0 and infinity at -0 (floats; "
+  "integers and bools as f32)")
+X(trigamma, "(x)",
+  "derivative of digamma, polygamma of order 1; infinity at 0 and the negative integers (floats; "
+  "integers and bools as f32)")
 X(silu, "(x)", "x * sigmoid(x), also called swish (floats; integers and bools as f32)")
 X(silu_slope, "(x)", "derivative of silu (floats; integers and bools as f32)")
 X(gelu, "(x)",

@@ -134,6 +134,21 @@ qn_tensor *qn_erfc(qn_tensor *x) {
     return build_elem(OP_ERFC, 1, &x);
 }
 
+/* [gen lgamma af86be4b bb3f6c6f] */
+qn_tensor *qn_lgamma(qn_tensor *x) {
+    return build_elem(OP_LGAMMA, 1, &x);
+}
+
+/* [gen digamma 2f649f57 d395e85c] */
+qn_tensor *qn_digamma(qn_tensor *x) {
+    return build_elem(OP_DIGAMMA, 1, &x);
+}
+
+/* [gen trigamma d8aadf02 23403815] */
+qn_tensor *qn_trigamma(qn_tensor *x) {
+    return build_elem(OP_TRIGAMMA, 1, &x);
+}
+
 /* [gen silu 7f2920b9 1b911451] */
 qn_tensor *qn_silu(qn_tensor *x) {
     return build_elem(OP_SILU, 1, &x);

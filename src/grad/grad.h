@@ -123,6 +123,10 @@ grad_rule call_rule_matrix_exp, call_rule_qr, call_rule_eigh, call_rule_svd;
 
 grad_rule call_rule_fft;
 
+/* ---- gamma.c --------------------------------------------------------------------------------- */
+
+node_id grad_polygamma2(const grad *c, node_id x); /* the derivative of trigamma at x */
+
 /* ---- apart.c --------------------------------------------------------------------------------- */
 
 /* Keep a term of the gradient of node `to` apart, if it is one that should be: true. */

@@ -267,6 +267,18 @@ static void rule_erfc(grad *c, node_id n, node_id g) {
     by_slope(c, n, 0, g, negative(c, bell(c, source(c, n, 0), -1, M_2_SQRTPI)));
 }
 
+static void rule_lgamma(grad *c, node_id n, node_id g) {
+    by_slope(c, n, 0, g, make1(c->g, OP_DIGAMMA, source(c, n, 0)));
+}
+
+static void rule_digamma(grad *c, node_id n, node_id g) {
+    by_slope(c, n, 0, g, make1(c->g, OP_TRIGAMMA, source(c, n, 0)));
+}
+
+static void rule_trigamma(grad *c, node_id n, node_id g) {
+    by_slope(c, n, 0, g, grad_polygamma2(c, source(c, n, 0)));
+}
+
 static void rule_silu(grad *c, node_id n, node_id g) {
     by_slope(c, n, 0, g, make1(c->g, OP_SILU_SLOPE, source(c, n, 0)));
 }

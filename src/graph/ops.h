@@ -61,6 +61,12 @@ X(SOFTPLUS, "softplus", 1, ELEM, FLOAT, float_softplus(x), -, 56, 0, softplus, -
   "log(1 + e^x) without overflow")
 X(ERF, "erf", 1, ELEM, FLOAT, erf(x), -, 22, 0, erf, -3, 3, "error function")
 X(ERFC, "erfc", 1, ELEM, FLOAT, (double)erfcl(x), -, 64, 0, erfc, -3, 6, "1 - erf(x), exact where that is small")
+X(LGAMMA, "lgamma", 1, ELEM, FLOAT, float_lgamma(x), -, 120, 0, lgamma, 0.3, 6,
+  "log|gamma(x)|; infinity at 0 and the negative integers")
+X(DIGAMMA, "digamma", 1, ELEM, FLOAT, float_digamma(x), -, 102, 0, digamma, 0.3, 6,
+  "derivative of lgamma; NaN at the negative integers, -infinity at 0 and infinity at -0")
+X(TRIGAMMA, "trigamma", 1, ELEM, FLOAT, float_trigamma(x), -, 47, 0, trigamma, 0.3, 6,
+  "derivative of digamma, polygamma of order 1; infinity at 0 and the negative integers")
 X(SILU, "silu", 1, ELEM, FLOAT, float_silu(x), -, 20, 0, silu, -8, 8, "x * sigmoid(x), also called swish")
 X(SILU_SLOPE, "silu_slope", 1, ELEM, FLOAT, float_silu_slope(x), -, 25, 0, silu_slope, -8, 8,
   "derivative of silu")

@@ -92,6 +92,53 @@ static double float_mish(double x) {
     return x > 1000 ? x : (double)((x < -2000 ? -2000 : (long double)x) * (a / (1 + a)));
 }
 
+#define PI 3.14159265358979323846264338L
+
+/* By the gamma function itself, and near its value 1 by Taylor's series; libm's lgamma leaves a
+ * sign in a global variable. */
+static double float_lgamma(double x) {
+    long double t = fabsl(x), s = (t - 0.5L) * logl(t) - t + logl(2 * PI) / 2 + 1 / (12 * t);
+    if (isinf(x) || (x <= 0 && x == floor(x))) return (double)INFINITY;
+    if (t > 1000 && x < 0) return (double)(logl(PI / (t * fabsl(sinl(PI * (t - rintl(t)))))) - s);
+    if (t > 1000) return (double)(s - 1 / (360 * t * t * t));
+    long double one = (long double)x - 1, two = (long double)x - 2;
+    if (fabsl(one) < 1e-7L)
+        return (double)(one * (-0.577215664901532860606512L +
+                               one * (PI * PI / 12 - one * 0.400685634386531428467L)));
+    if (fabsl(two) < 1e-7L)
+        return (double)(two * (0.422784335098467139393488L +
+                               two * (PI * PI / 12 - 0.5L - two * 0.0673523010531980951333L)));
+    return (double)logl(fabsl(tgammal(x)));
+}
+
+/* From 16 on the asymptotic series, to there by the recurrence, and left of 0 by reflection. */
+static double float_digamma(double x) {
+    static const long double c[] = {1 / 12.L,  -1 / 120.L,     1 / 252.L, -1 / 240.L,
+                                    1 / 132.L, -691 / 32760.L, 1 / 12.L,  -3617 / 8160.L};
+    long double t = x, y = 0;
+    if (isinf(x) || x == 0) return x == 0 ? -1 / x : x > 0 ? x : (double)NAN;
+    if (x < 0) y = -PI / tanl(PI * (t - rintl(t))), t = 1 - t;
+    if (x < 0 && x == floor(x)) return (double)NAN;
+    for (; t < 16; t++) y -= 1 / t;
+    long double u = 1 / (t * t), sum = 0;
+    for (int i = sizeof c / sizeof *c; i-- > 0;) sum = (sum + c[i]) * u;
+    return (double)(y + (logl(t) - 1 / (2 * t) - sum));
+}
+
+static double float_trigamma(double x) {
+    static const long double b[] = {1 / 6.L,  -1 / 30.L,     1 / 42.L, -1 / 30.L,
+                                    5 / 66.L, -691 / 2730.L, 7 / 6.L,  -3617 / 510.L};
+    long double t = x < 0 ? 1 - (long double)x : x, y = 0, sum = 0;
+    long double sine = x < 0 ? sinl(PI * (x - rintl(x))) / PI : 1;
+    if (x == (double)INFINITY) return 0;
+    if (sine == 0) return (double)INFINITY;
+    for (; t < 16; t++) y += 1 / (t * t);
+    long double u = 1 / (t * t);
+    for (int i = sizeof b / sizeof *b; i-- > 0;) sum = (sum + b[i]) * u;
+    y += (1 + sum) / t + u / 2;
+    return (double)(x < 0 ? 1 / (sine * sine) - y : y);
+}
+
 /* Exact: fmod has x's sign and no rounding; bringing it to y's side adds y once. */
 static double float_mod(double x, double y) {
     double r = fmod(x, y);

@@ -5,9 +5,10 @@
 
 /* X(OP, name, sources, error in F32, error in F64): the largest errors in units in the last place
  * of the result, to which tests/math/test_math.c holds the formulas. The units of the slopes are
- * those of the larger of their two terms. The two terms of logaddexp cancel
- * near 0: its units are those of 2^-29 (F32) or 2^-50 (F64) of the larger one, where that is more
- * than the result. */
+ * those of the larger of their two terms. The two terms of logaddexp cancel near 0: its units are
+ * those of 2^-29 (F32) or 2^-50 (F64) of the larger one, where that is more than the result. Left
+ * of 0 lgamma and digamma are differences, with zeros between their poles: there the units are
+ * those of the larger term, of F32 those of 2^-6 of it where that is more than the result. */
 #define MATH_FUNCTIONS(X)                                                                          \
     X(EXP, exp, 1, 0.90, 0.90)                                                                     \
     X(EXP2, exp2, 1, 0.90, 0.90)                                                                   \
@@ -41,6 +42,9 @@
     X(GELU_SLOPE, gelu_slope, 1, 2.00, 5.25)                                                       \
     X(GELU_TANH, gelu_tanh, 1, 2.00, 2.00)                                                         \
     X(GELU_TANH_SLOPE, gelu_tanh_slope, 1, 5.00, 5.00)                                             \
+    X(LGAMMA, lgamma, 1, 0.51, 2.40)                                                               \
+    X(DIGAMMA, digamma, 1, 0.51, 2.00)                                                             \
+    X(TRIGAMMA, trigamma, 1, 0.51, 2.00)                                                           \
     X(POW, pow, 2, 0.51, 0.95)
 
 #endif

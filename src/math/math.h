@@ -161,8 +161,9 @@ math_two math_two_mul(const math *m, math_two a, math_two b);
 math_two math_two_const(const math *m, double high, double low);
 /* F64: 2^n (e^r - 1) and `power` 2^n, with x = n log(2) + r. |x| is at most 700. */
 math_two math_two_expm1(const math *m, expr_id x, expr_id *power);
+math_two math_two_log2(const math *m, expr_id x); /* pow.c; F64, x positive and finite */
 
-/* ---- the functions: exp.c log.c trig.c inverse.c root.c pow.c gelu.c ------------------------ */
+/* ---- the functions: exp.c log.c trig.c inverse.c root.c pow.c gelu.c gamma.c ----------------- */
 
 expr_id math_int_pow(kernel *k, qn_dtype dtype, expr_id x, expr_id y); /* pow.c */
 #define X(OP, name, sources, ...) expr_id math_##name(const math *m, const expr_id *x);

@@ -157,3 +157,68 @@ X(SIN, F64, 8, -0x1.5555555555555p-3, 0x1.11111111110c8p-7, -0x1.a01a01a014d7p-1
 X(ATANH, F64, 8, 0x1.9999999999996p-3, 0x1.2492492492f53p-3, 0x1.c71c71c5962abp-4,
   0x1.745d1829947acp-4, 0x1.3b1364b610e96p-4, 0x1.1120726275bfdp-4, 0x1.de3ce430bb711p-5,
   0x1.eaca95cfef6fp-5)
+
+/* log(gamma(2+z)) = z P(z); [-0.50001, 0.50001], degree 19, error 2^-56.2 */
+X(LGAMMA, F64, 20, 0x1.b0ee6072093cep-2, 0x1.4a34cc4a60fa6p-2, -0x1.13e001a557522p-4,
+  0x1.51322ac7d8a23p-6, -0x1.e404fc21edcbcp-8, 0x1.7add6eacc629p-9, -0x1.38ac5befe3943p-10,
+  0x1.0b36b010670b6p-11, -0x1.d3fd72bc66c38p-13, 0x1.a1275dc4e9d22p-14, -0x1.78d7861ac948ep-15,
+  0x1.581c350737ebbp-16, -0x1.3d737f52518acp-17, 0x1.241b246c24263p-18, -0x1.06a35f6d8d26dp-19,
+  0x1.178ec6e9f03b7p-20, -0x1.4bc392518888ep-21, 0x1.e437f9c0d0e49p-26, 0x1.15c34598564b8p-25,
+  0x1.d1a9967adc6ffp-23)
+
+/* lgamma(x) - Stirling's = v P(v^2), v = 1/x; [1e-12, 0.0816327], degree 10, error 2^-64.7 */
+X(LGAMMA_FAR, F64, 11, 0x1.555555555554bp-4, -0x1.6c16c16be57p-9, 0x1.a01a00f2df8aap-11,
+  -0x1.3813324c85287p-11, 0x1.b93c447464216p-11, -0x1.f4bcd6ff177ap-10, 0x1.94f6cfe79f935p-8,
+  -0x1.8f9502b1aaa15p-6, 0x1.8189367da0352p-4, -0x1.17a17333307c1p-2, 0x1.9fdc91339109ap-2)
+
+/* log(gamma(2+z)) = z P(z); [-0.50001, 0.50001], degree 10, error 2^-34.9 */
+X(LGAMMA_SHORT, F64, 11, 0x1.b0ee60722bea5p-2, 0x1.4a34cc4e7488cp-2, -0x1.13e002199d9a5p-4,
+  0x1.51321617cb2f7p-6, -0x1.e403fbd9c9625p-8, 0x1.7aebfe047ff67p-9, -0x1.38e0094d9f94bp-10,
+  0x1.0924bcfa06dcap-11, -0x1.cab30a9633ep-13, 0x1.e1e29284323edp-14, -0x1.d7990f16f5fa9p-15)
+
+/* lgamma(x) - Stirling's = v P(v^2), v = 1/x; [1e-12, 0.0816327], degree 4, error 2^-42.2 */
+X(LGAMMA_FAR_SHORT, F64, 5, 0x1.5555554b3a6d1p-4, -0x1.6c16077678c5dp-9, 0x1.9f84323338bb6p-11,
+  -0x1.2a070ff0c4c7ep-11, 0x1.10777be7610b3p-11)
+
+/* digamma(x) = d P(d), d = x - 1.4616...; [-0.461632, 0.538368], degree 22, error 2^-54.7 */
+X(DIGAMMA, F64, 23, 0x1.ef72bc8ee38acp-1, -0x1.c563b54aa1a35p-2, 0x1.08b4294d50153p-2,
+  -0x1.4fc1317257cb2p-3, 0x1.b9a5b637617b5p-4, -0x1.27baba2648b0bp-4, 0x1.8fce028c84b1cp-5,
+  -0x1.0fa7ec1a2cf6p-5, 0x1.723d70d584e38p-6, -0x1.f970613065155p-7, 0x1.59549b66a1e35p-7,
+  -0x1.d8255fcca21a4p-8, 0x1.42fa9e77ec91p-8, -0x1.b9f05a9a0ce17p-9, 0x1.2cdcf569fd638p-9,
+  -0x1.999c8d08c3b1ap-10, 0x1.24e3641bc00ddp-10, -0x1.a574286479f8ap-11, 0x1.ba8618622b3b3p-12,
+  -0x1.67f4ab4c5cd5fp-13, 0x1.3bd255809ca11p-12, -0x1.96cfd99584f89p-12, 0x1.4e4809ce12baep-13)
+
+/* digamma(x) = log(x) - v/2 - u P(u), u = v^2, v = 1/x; [1e-12, 0.25], degree 18, error 2^-63.3 */
+X(DIGAMMA_FAR, F64, 19, 0x1.555555555552fp-4, -0x1.11111110e3d6ep-7, 0x1.041040b58af87p-8,
+  -0x1.1110ed23cf771p-8, 0x1.f071effe970b4p-8, -0x1.5917bb1ff93d1p-6, 0x1.50ea08379b8e3p-4,
+  -0x1.a7800c6df93dep-2, 0x1.331739fa0663dp+1, -0x1.c94596735c4e2p+3, 0x1.3db1bad27981ep+6,
+  -0x1.816192cb4b97p+8, 0x1.85da71a53a512p+10, -0x1.3d51dd753212ap+12, 0x1.915692a3dda39p+13,
+  -0x1.79bd0eeabff86p+14, 0x1.f02552cb5979ap+14, -0x1.94c5e3b7588efp+14, 0x1.345276c37a9c2p+13)
+
+/* digamma(x) = d P(d), d = x - 1.4616...; [-0.461632, 0.538368], degree 12, error 2^-33.1 */
+X(DIGAMMA_SHORT, F64, 13, 0x1.ef72bc8e2e25bp-1, -0x1.c563b52bc24b4p-2, 0x1.08b42b1dd1b6fp-2,
+  -0x1.4fc14e4cab8b5p-3, 0x1.b9a43f64861b6p-4, -0x1.27b2dccf95b61p-4, 0x1.90033576c6c1ep-5,
+  -0x1.10963f58aaacap-5, 0x1.6f1426c7cb4dp-6, -0x1.ddf494e3a62a3p-7, 0x1.6ab02bc690b44p-7,
+  -0x1.4b48641d6d216p-7, 0x1.56cd45432afb2p-8)
+
+/* digamma(x) = log(x) - v/2 - u P(u), u = v^2, v = 1/x; [1e-12, 0.25], degree 6, error 2^-37.4 */
+X(DIGAMMA_FAR_SHORT, F64, 7, 0x1.5555546099c37p-4, -0x1.110e4a4285dc8p-7, 0x1.03540c1bcf71bp-8,
+  -0x1.044f7df82c215p-8, 0x1.6c2ef146b21cp-8, -0x1.c8bb75c5ac601p-8, 0x1.34981e0b1b693p-8)
+
+/* trigamma(x) = v + u/2 + u v P(u), v = 1/x, u = v^2; [1e-12, 0.25], degree 20, error 2^-61.2 */
+X(TRIGAMMA, F64, 21, 0x1.555555555554p-3, -0x1.11111110fedcp-5, 0x1.8618615a2c55p-6,
+  -0x1.1111036fda4b3p-5, 0x1.364aff2e7214cp-4, -0x1.03061f3bb5828p-2, 0x1.28bbd1944c6efp+0,
+  -0x1.b4a484cd45d4ep+2, 0x1.7aa1f2617956fp+5, -0x1.5d5304454a517p+8, 0x1.384fff0bcd474p+11,
+  -0x1.f9392965f4dddp+13, 0x1.611e3fee0f9a2p+16, -0x1.9d4b78e366576p+18, 0x1.8b078366fc0ddp+20,
+  -0x1.2cf07a6d12368p+22, 0x1.6315b53ec179dp+23, -0x1.37cc1f9933614p+24, 0x1.7ec12fc0e4a5dp+24,
+  -0x1.249ddcb7e301bp+24, 0x1.a2ffc9c90b527p+22)
+
+/* trigamma(x) = v + u/2 + u v P(u), v = 1/x, u = v^2; [1e-12, 0.25], degree 7, error 2^-36.7 */
+X(TRIGAMMA_SHORT, F64, 8, 0x1.555554bff7d72p-3, -0x1.110fb8526b3fap-5, 0x1.858ec09858d55p-6,
+  -0x1.0a330f5b82503p-5, 0x1.025d6da5de2e9p-4, -0x1.004fed365e446p-3, 0x1.750cd787adcd7p-3,
+  -0x1.097ac6fdacf54p-3)
+
+/* sin(pi f) = pi (f + f u P(u)), u = f^2; [1e-12, 0.25001], degree 7, error 2^-61.3 */
+X(SIN_TURN, F64, 8, -0x1.a51a6625307d3p+0, 0x1.9f9cb402bc429p-1, -0x1.86a8e4720a1dap-3,
+  0x1.ac6805cc89873p-6, -0x1.33816997b1c6ep-9, 0x1.3746a180f8cd2p-13, -0x1.d3e6a241828cap-18,
+  0x1.074357ca81726p-22)

@@ -57,7 +57,7 @@ static math_two math_pow_ratio(const math *m, expr_id part) {
 }
 
 /* log2(x) = k + 2 log2(e) atanh(s), atanh(s) = s (1 + s^2/3 + s^4 P(s^2)). */
-static math_two math_pow_log(const math *m, expr_id x) {
+math_two math_two_log2(const math *m, expr_id x) {
     expr_id small = math_lt(m, x, math_f(m, 0x1p-1022)), k;
     expr_id normal = math_where(m, small, math_mul(m, x, math_f(m, 0x1p54)), x);
     math_two s = math_pow_ratio(m, math_pow_split(m, normal, &k));
@@ -78,7 +78,7 @@ static math_two math_pow_log(const math *m, expr_id x) {
 }
 
 static expr_id math_pow_f64(const math *m, expr_id x, expr_id y) {
-    math_two l = math_pow_log(m, x);
+    math_two l = math_two_log2(m, x);
     l.high = math_pow_ends(m, x, l.high);
     expr_id z = math_mul(m, l.high, y), rest = math_fma(m, l.high, y, math_neg(m, z));
     rest = math_fma(m, l.low, y, rest);

@@ -143,6 +143,9 @@
 #define qn_softplus inner_softplus
 #define qn_erf inner_erf
 #define qn_erfc inner_erfc
+#define qn_lgamma inner_lgamma
+#define qn_digamma inner_digamma
+#define qn_trigamma inner_trigamma
 #define qn_silu inner_silu
 #define qn_silu_slope inner_silu_slope
 #define qn_gelu inner_gelu

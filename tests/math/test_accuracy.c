@@ -54,6 +54,26 @@ static qn_tensor *threshold(qn_tensor *x) {
     return qn_threshold(x, 0.25, -3);
 }
 
+/* Right of 0, where their zeros keep all digits; trigamma has none. */
+static qn_tensor *lgamma_right(qn_tensor *x) {
+    return qn_lgamma(qn_abs(x));
+}
+static double lgamma_right_d(double x) {
+    return (lgamma)(fabs(x));
+}
+static wide lgamma_right_l(wide x) {
+    return lgammal(fabsl(x));
+}
+static qn_tensor *digamma_right(qn_tensor *x) {
+    return qn_digamma(qn_abs(x));
+}
+static double digamma_right_d(double x) {
+    return digamma_d(fabs(x));
+}
+static wide digamma_right_l(wide x) {
+    return digamma_l(fabsl(x));
+}
+
 typedef struct row {
     const char *name;
     qn_tensor *(*one)(qn_tensor *);
@@ -97,7 +117,10 @@ static const row rows[] = {
     U(logit, qn_logit, 2, 2) U(sinc, qn_sinc, 2, 2) U(softsign, qn_softsign, 2, 2)
         U(celu, celu, 2, 2) U(softplus_beta, softplus_beta, 2, 2) L2(copysign, qn_copysign, 0, 0)
             U2(heaviside, qn_heaviside, 0, 0) U(hardtanh, hardtanh, 0, 0)
-                U(threshold, threshold, 0, 0)};
+                U(threshold, threshold, 0, 0)
+    /* of the gamma function */
+    U(lgamma_right, lgamma_right, 0.51, 2) U(digamma_right, digamma_right, 0.51, 2)
+        U(trigamma, qn_trigamma, 0.51, 2)};
 #undef U
 #undef L
 #undef U2

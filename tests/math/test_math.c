@@ -62,6 +62,8 @@ BY_ORACLE(gelu_slope)
 BY_ORACLE(gelu_tanh)
 BY_ORACLE(gelu_tanh_slope)
 BY_ORACLE(mish)
+BY_ORACLE(digamma)
+BY_ORACLE(trigamma)
 
 static wide logaddexpl(wide x, wide y) {
     return oracle_logaddexp(x, y);
@@ -140,9 +142,14 @@ static void subject_close(subject *s) {
     ir_close(s->k);
 }
 
-/* Where two terms cancel the larger one counts; of logaddexp F32 has 29 bits to spare, F64 50. */
+/* Where two terms cancel the larger one counts; of logaddexp F32 has 29 bits to spare, F64 50;
+ * of what is reflected F32 has 6. */
 static double larger_term(const struct format *f, int op, double x, double y, wide want) {
     if (op == OP_LOGADDEXP) return fmax(x, y) * (f->dtype == QN_F32 ? 0x1p-29 : 0x1p-50);
+    if ((op == OP_LGAMMA || op == OP_DIGAMMA) && x < -0.25 && isfinite(want)) {
+        wide right = op == OP_LGAMMA ? lgammal(-x) : -digammal(1 - (wide)x);
+        return (double)fmaxl(fabsl(right), fabsl(want + right)) * (f->dtype == QN_F32 ? 0x1p-6 : 1);
+    }
     bool slope = op == OP_GELU_SLOPE || op == OP_GELU_TANH_SLOPE || op == OP_SILU_SLOPE;
     if (!slope || !(x < 0 && x > -2)) return 0;
     wide term = op == OP_GELU_SLOPE   ? oracle_ndtr(x)
@@ -237,6 +244,10 @@ static double hard_point(int op, uint64_t *seed) {
                                     0.75,  1,     1.5,    9.2, 10.05, 26.5,  27.2};
     static const double edges[] = {709.78, -745.13, 88.72, -103.97, 1024, -1075, -37.4, 17};
     double near = ldexp(test_uniform(seed) - 0.5, -(int)test_below(seed, 50));
+    if (op == OP_LGAMMA || op == OP_DIGAMMA) {
+        static const double places[] = {1, 2, 0.5, 1.5, 2.5, 3.5, 0x1.762d86356be3fp+0, 0x1p-30};
+        return places[test_below(seed, COUNT_OF(places))] * (1 + near);
+    }
     if (op == OP_SIN || op == OP_COS) {
         double multiple =
             (double)test_below(seed, 1 + (test_rand(seed) >> (test_below(seed, 60) + 4)));

@@ -147,7 +147,7 @@ def torch_function(name, options):
                "hardsigmoid": lambda x: torch.nn.functional.relu6(x + 3) / 6,
                "hardswish": lambda x: x * torch.nn.functional.relu6(x + 3) / 6,
                "rem": torch.fmod, "mod": torch.remainder, "neg": torch.neg,
-               "silu_slope": torch_silu_slope,
+               "silu_slope": torch_silu_slope, "trigamma": lambda x: torch.polygamma(1, x),
                "gelu_slope": torch_gelu_slope, "gelu_tanh_slope": torch_gelu_tanh_slope,
                "elu": lambda x: torch.nn.functional.elu(x, *options),
                "celu": lambda x: torch.nn.functional.celu(x, *options),
