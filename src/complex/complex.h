@@ -19,9 +19,9 @@ typedef struct parts {
 qn_ctx *complex_context(const qn_tensor *x, const qn_tensor *y); /* of either that is alive */
 void complex_split(const qn_tensor *z, qn_tensor **re, qn_tensor **im);
 parts complex_parts(const qn_tensor *x); /* of a tensor, complex or not; of none NULL */
-/* The same of arguments that are computed with each other, in the dtype where they meet. They may be
- * none, of another context or, by knob explicit, of other dtypes: that is reported. `args` are their
- * names, a 0 behind each. */
+/* The same of arguments that are computed with each other, in the dtype where they meet. They may
+ * be none, of another context or, by knob explicit, of other dtypes: that is reported. `args` are
+ * their names, a 0 behind each. */
 bool complex_given(qn_ctx *qn, int n, qn_tensor *const *x, const char *args, parts *out);
 /* Of a call; by knob explicit tensors of other dtypes do not. Reported. */
 bool complex_may_meet(const char *call, const qn_tensor *x, const qn_tensor *y);
@@ -29,6 +29,14 @@ qn_tensor *complex_whole(qn_tensor *re, qn_tensor *im); /* brought to one shape 
 qn_tensor *complex_pairs(const qn_tensor *z);           /* of a living complex one */
 qn_tensor *complex_end(func_frame f, parts z);          /* real where z.im is NULL */
 qn_tensor *complex_number(parts z, double value);       /* of the parts' dtype */
+
+/* ---- move.c ---------------------------------------------------------------------------------- */
+
+bool complex_is_joined(const qn_tensor *z); /* of parts, which are computed */
+/* What one part would be moved as, and the pairs of z moved as that was; NULL, maybe without an
+ * error, where it was no movement. */
+qn_tensor *complex_stand_in(const qn_tensor *z);
+qn_tensor *complex_moved(const qn_tensor *z, const qn_tensor *stand_in, const qn_tensor *moved);
 
 /* ---- arithmetic.c ---------------------------------------------------------------------------- */
 

@@ -110,6 +110,14 @@ qn_tensor *complex_cast(qn_tensor *x, qn_dtype dtype) {
     return func_end(f, qn_or(qn_cast(z.re, QN_BOOL), qn_cast(z.im, QN_BOOL)));
 }
 
+qn_tensor *complex_index_fill(qn_tensor *x, qn_tensor *index, double value, int axis) {
+    func_frame f = func_begin(complex_context(x, NULL), "index_fill");
+    if (!handle_is(x, HANDLE_COMPLEX)) return func_end(f, qn_index_fill(x, index, value, axis));
+    parts z = complex_parts(x);
+    return complex_end(
+        f, (parts){qn_index_fill(z.re, index, value, axis), qn_index_fill(z.im, index, 0, axis)});
+}
+
 qn_tensor *complex_pad(qn_tensor *x, const int64_t *before_after, qn_pad_mode mode, double value) {
     func_frame f = func_begin(complex_context(x, NULL), "pad");
     parts z = complex_parts(x);

@@ -26,13 +26,23 @@ qn_code complex_read(qn_tensor *t, void *out, size_t size) {
     return qn_read(complex_pairs(t), out, size);
 }
 
+/* What is joined of parts is a result of operations, which nothing else would see. */
+static qn_code refuse(const qn_tensor *t, const char *call) {
+    return fail(tensor_ctx(t), QN_EGRAPH,
+                "%s: a complex tensor that is the result of an operation, and no variable; realize "
+                "it before",
+                call);
+}
+
 qn_code complex_write(qn_tensor *t, const void *data, size_t size) {
+    if (complex_is_joined(t)) return refuse(t, "write");
     return qn_write(complex_pairs(t), data, size);
 }
 
 qn_code complex_assign(qn_tensor *t, qn_tensor *value) {
     qn_ctx *qn = complex_context(t, value);
-    if (handle_is(t, HANDLE_COMPLEX) && handle_is(value, HANDLE_COMPLEX))
-        return qn_assign(complex_pairs(t), complex_pairs(value));
+    bool both = handle_is(t, HANDLE_COMPLEX) && handle_is(value, HANDLE_COMPLEX);
+    if (both && complex_is_joined(t)) return refuse(t, "assign");
+    if (both) return qn_assign(complex_pairs(t), complex_pairs(value));
     return fail(qn, QN_EDTYPE, "assign: only one of both is complex");
 }

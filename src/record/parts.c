@@ -15,7 +15,7 @@
 
 #include "graph/graph.h"
 
-enum { WAY_NONE, WAY_OWN, WAY_JOINT, WAY_PRODUCT, WAY_PAIRS, WAY_REAL, WAY_EACH };
+enum { WAY_NONE, WAY_OWN, WAY_JOINT, WAY_PRODUCT, WAY_MOVE, WAY_PAIRS, WAY_REAL, WAY_EACH };
 typedef struct meaning {
     uint8_t way, values, added;
 } meaning;
@@ -155,7 +155,10 @@ static void begin_turns(record_call *c) {
     z->failed = (z->way != WAY_REAL && !z->scope) || !make_room(c);
     if (z->failed) return;
     z->turns = 1;
-    if (z->way == WAY_JOINT) {
+    if (z->way == WAY_MOVE) {
+        z->value[0] = complex_stand_in(c->v[0].p);
+        z->failed = !z->value[0];
+    } else if (z->way == WAY_JOINT) {
         take_parts(c, true);
         z->turns = 2;
     } else if (z->way == WAY_PRODUCT) {
@@ -181,6 +184,7 @@ void complex_begin(record_call *c) {
             if (owns[i].id == (int)c->id) c->inner = owns[i].function;
         return;
     }
+    if (way == WAY_MOVE && complex_is_joined(c->v[0].p)) way = WAY_JOINT;
     if (way == WAY_EACH) way = all_are_complex(c) ? WAY_PAIRS : WAY_JOINT;
     *z = (complex_call){.way = (uint8_t)way, .ctx = z->ctx};
     memcpy(z->given, c->v, sizeof z->given);
@@ -205,7 +209,9 @@ static void set_arguments(record_call *c, int turn) {
         qn_tensor **to = is_list ? z->list + at : (qn_tensor **)&c->v[k].p;
         for (int64_t i = 0; i < n; i++, at++) {
             qn_tensor *re = z->value[at], *im = z->value[z->values + at];
-            if (z->way >= WAY_PAIRS)
+            if (z->way == WAY_MOVE)
+                to[i] = m->values >> k & 1 ? z->value[0] : given[i];
+            else if (z->way >= WAY_PAIRS)
                 to[i] = m->values >> k & 1 ? pairs_of(given[i]) : given[i];
             else if (z->way == WAY_JOINT)
                 to[i] = turn ? im : re;
@@ -218,7 +224,19 @@ static void set_arguments(record_call *c, int turn) {
     }
 }
 
+/* Of a stand-in, moved: the pairs. What is no movement after all is made in turns. */
+static void move_result(complex_call *z, int i, qn_tensor *t) {
+    if (!t)
+        z->failed = true;
+    else if (!(z->made[i] = complex_moved(z->given[0].p, z->value[0], t)))
+        z->again = true;
+}
+
 static void add_result(complex_call *z, int turn, int i, qn_tensor *t) {
+    if (z->way == WAY_MOVE) {
+        move_result(z, i, t);
+        return;
+    }
     bool product = z->way == WAY_PRODUCT;
     int power = product ? __builtin_popcount((unsigned)turn) & 3 : turn;
     qn_tensor **sum = &z->made[(power & 1) * z->results + i];
@@ -248,7 +266,9 @@ static void take_results(record_call *c, const call_value *given, int turn) {
 static qn_tensor *whole(complex_call *z, int i) {
     qn_scope scope = inner_scope_begin(z->ctx);
     qn_tensor *re = z->made[i], *im = z->made[z->results + i], *made = NULL;
-    if (scope) made = z->way == WAY_PAIRS ? tensor_complex(re) : complex_whole(re, im);
+    if (scope)
+        made = z->way != WAY_JOINT && z->way != WAY_PRODUCT ? tensor_complex(re)
+                                                            : complex_whole(re, im);
     return made ? scope_pass(z->ctx, scope, made) : (inner_scope_end(z->ctx, scope), NULL);
 }
 
@@ -273,9 +293,20 @@ static void finish(record_call *c, call_value *given) {
         if (z->made[i]) inner_release(z->made[i]);
 }
 
+/* From the start, as a function that is linear and no more. */
+static void begin_again(record_call *c) {
+    complex_call *z = &c->complex;
+    memset(z->value, 0, z->room);
+    memcpy(c->v, z->given, sizeof z->given);
+    z->way = WAY_JOINT, z->again = false;
+    z->turn = 0, z->turns = 2;
+    take_parts(c, true);
+}
+
 bool complex_turn(record_call *c, call_value *given) {
     complex_call *z = &c->complex;
     if (z->turn && z->way != WAY_REAL) take_results(c, given, z->turn - 1);
+    if (z->again && !z->failed && !inner_error_code(z->ctx)) begin_again(c);
     if (z->turn < z->turns && !z->failed) {
         set_arguments(c, z->turn++);
         return true;

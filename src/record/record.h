@@ -125,8 +125,9 @@ typedef void (*call_function)(void);
 enum { COMPLEX_FACTORS = 4 }; /* at most, of a product */
 /* A call that has complex arguments, while it is made (parts.c). */
 typedef struct complex_call {
-    uint8_t way;                  /* 0: it is not such a call */
-    bool failed, alone;           /* alone: what is added to a product is all that is complex */
+    uint8_t way; /* 0: it is not such a call */
+    bool failed, again;
+    bool alone;                   /* what is added to a product is all that is complex */
     int turn, turns;              /* made; of all */
     int values, factors, results; /* tensors that are given, complex ones of a product, made ones */
     qn_scope scope;

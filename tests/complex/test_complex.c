@@ -328,6 +328,37 @@ static void values_can_be_written(void) {
     no_error("written");
 }
 
+/* As through views of real ones; what is joined of parts that were computed is no variable. */
+static void views_are_written_through(void) {
+    const int64_t dims[2] = {2, 3}, turned[2] = {3, 2};
+    number z[6] = {1, 2, 3, 4, 5, CMPLX(6, 7)}, nine[2] = {CMPLX(9, 8), CMPLX(7, 6)}, got[6];
+    qn_tensor *t = made(QN_C128, 2, dims, z), *v = qn_slice(t, 1, -1, QN_END, 1);
+    CHECK_INT(qn_write(v, nine, sizeof nine), QN_OK);
+    values(t, got, 6, "the base");
+    CHECK(got[2] == nine[0] && got[5] == nine[1] && got[0] == 1 && got[4] == 5);
+    values(v, got, 2, "the view");
+    CHECK(got[0] == nine[0] && got[1] == nine[1]);
+    qn_tensor *row = qn_select(qn_flip(qn_transpose(qn_reshape(t, 2, turned), 0, 1), -1), 0, 1);
+    CHECK_INT(qn_assign(row, qn_zeros_like(row)), QN_OK);
+    values(t, got, 6, "the base");
+    CHECK(got[1] == 0 && got[3] == 0 && got[5] == 0 && got[0] == 1 && got[2] == nine[0]);
+    qn_tensor *line = qn_diagonal(t, 0), *parts[2];
+    CHECK_INT(qn_write(line, nine, sizeof nine), QN_OK);
+    CHECK_INT(qn_unstack(t, 0, 2, parts), QN_OK);
+    values(t, got, 6, "the base");
+    CHECK(got[0] == nine[0] && got[4] == nine[1]);
+    values(parts[1], got, 3, "a row");
+    CHECK(got[1] == nine[1]);
+    qn_tensor *y = qn_mul(t, t);
+    CHECK_INT(qn_write(y, z, sizeof z), QN_EGRAPH);
+    qn_clear_error(qn);
+    CHECK_INT(qn_assign(qn_slice(y, 1, 0, 1, 1), qn_slice(t, 1, 0, 1, 1)), QN_EGRAPH);
+    qn_clear_error(qn);
+    CHECK(!qn_slice(t, 2, 0, 1, 1) && qn_error_code(qn) == QN_ERANGE);
+    qn_clear_error(qn);
+    no_error("views");
+}
+
 static void numbers_become_tensors(void) {
     number got[9];
     const int64_t n = 3;
@@ -522,6 +553,7 @@ int main(int argc, char **argv) {
         RUN(comparisons_look_at_both_parts);
         RUN(a_tensor_is_what_was_given);
         RUN(values_can_be_written);
+        RUN(views_are_written_through);
         RUN(numbers_become_tensors);
         RUN(parts_and_pairs);
         RUN(dtypes_meet_as_in_the_array_api);
