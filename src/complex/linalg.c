@@ -4,6 +4,8 @@
  * of the other, and least squares, too. It is twice the work of complex arithmetic. */
 #include "complex/complex.h"
 
+#include <float.h>
+
 static func_frame begin(const char *name, const qn_tensor *x, const qn_tensor *y) {
     return func_begin(complex_context(x, y), name);
 }
@@ -67,8 +69,15 @@ qn_tensor *complex_inv(qn_tensor *x) {
     return of_one("inv", inverse, x, 0, true);
 }
 
+/* The tolerance that is taken where none is given goes by the sizes of the complex matrix. */
+static qn_tensor *pseudo_inverse(qn_tensor *m, double rtol) {
+    int64_t rows = qn_dim(m, -2) / 2, columns = qn_dim(m, -1) / 2;
+    double epsilon = qn_dtype_of(m) == QN_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+    return qn_pinv(m, rtol < 0 ? (double)(rows > columns ? rows : columns) * epsilon : rtol);
+}
+
 qn_tensor *complex_pinv(qn_tensor *x, double rtol) {
-    return of_one("pinv", qn_pinv, x, rtol, true);
+    return of_one("pinv", pseudo_inverse, x, rtol, true);
 }
 
 qn_tensor *complex_matrix_exp(qn_tensor *x) {

@@ -283,6 +283,15 @@ static void systems_are_solved(void) {
     close_to(qn_matmul(there, back), unit, N * N, 4e6, "matrix_exp");
 }
 
+/* Of a singular value between the tolerance of its size and twice that. */
+static void the_tolerance_of_pinv_is_of_the_matrix(void) {
+    const int64_t dims[2] = {2, 2};
+    double small = 3 * 0x1p-52;
+    number a[4] = {1, 0, 0, CMPLX(0, small)}, got[4];
+    values(qn_pinv(made(QN_C128, 2, dims, a), -1), got, 4, "pinv");
+    CHECK(cabs(got[3] * a[3] - 1) < 1e-9);
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* A real loss of eight numbers in which their parts have different weights. */
@@ -657,6 +666,7 @@ int main(int argc, char **argv) {
         RUN(reductions_are_loops);
         RUN(transforms_take_complex_numbers);
         RUN(systems_are_solved);
+        RUN(the_tolerance_of_pinv_is_of_the_matrix);
         RUN(gradients_are_those_of_both_parts);
         RUN(derivatives_hold_where_a_part_is_zero);
         RUN(derivatives_hold_on_both_sides_of_a_cut);
