@@ -26,3 +26,13 @@ test-python: python  ## the tests of the Python package
 	@cd python && $(TEST_PYTHON) -m unittest discover -s tests -t . $(TEST_PYTHON_ARGS)
 
 .PHONY: python wheel test-python
+
+# The suite of the array API's makers, https://github.com/data-apis/array-api-tests, with its submodule array-api.
+ARRAY_API_TESTS ?=
+array-api: python  ## the array API's own tests (ARRAY_API_TESTS=folder of the suite, TEST_PYTHON with pytest)
+	@test -n "$(ARRAY_API_TESTS)" || { echo "array-api: ARRAY_API_TESTS= names the folder of the suite"; exit 1; }
+	@cd $(ARRAY_API_TESTS) && PYTHONPATH=$(CURDIR)/python ARRAY_API_TESTS_MODULE=quern.array_api \
+	    ARRAY_API_TESTS_VERSION=2024.12 $(TEST_PYTHON) -m pytest array_api_tests -q --max-examples 200 \
+	    -p no:cacheprovider -W ignore $(ARRAY_API_ARGS)
+
+.PHONY: array-api

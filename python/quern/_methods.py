@@ -1,6 +1,6 @@
 """Methods of Tensor that are written in Python: to other libraries and types, copies, files."""
 
-import sys
+import importlib
 
 from . import _core
 from ._core import Tensor
@@ -81,7 +81,9 @@ def _repr_html_(self):
 
 
 def __array_namespace__(self, *, api_version=None):
-    return sys.modules["quern"]
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"the array API of {api_version} is not here: 2024.12 is")
+    return importlib.import_module("quern.array_api")
 
 
 def to_device(self, device, /, *, stream=None):

@@ -22,7 +22,7 @@
 #define D(i)     ((qn_dtype)v[i].z)
 #define FLOAT(i) (v[i].given ? (qn_dtype)v[i].z : QN_F32)
 #define WHOLE(i) (v[i].given ? (qn_dtype)v[i].z : QN_I64)
-#define AXIS(i)  (v[i].axis[0])
+#define AXIS(i)  (v[i].all ? QN_ALL : v[i].axis[0])
 #define AXES(i)  (v[i].axis)
 #define ONE(i)   (v[i].one)
 #define ALL(i)   (v[i].all)
@@ -125,9 +125,9 @@ static qn_tensor *roll_flat(qn_tensor *x, int64_t shift) {
 #undef X
 #undef Y
 #define X(name, names, spec, ...)                                                                  \
-    {#name, names, spec, NULL, do_##name, NULL, NULL, {{0}}, 0, 0, NULL},
+    {#name, names, spec, NULL, do_##name, NULL, NULL, {{0}}, 0, 0, false, NULL},
 #define Y(name, names, spec, results, number, ...)                                                 \
-    {#name, names, spec, results, NULL, count_##name, do_##name, {{0}}, 0, 0, NULL},
+    {#name, names, spec, results, NULL, count_##name, do_##name, {{0}}, 0, 0, false, NULL},
 static call_row table[] = {
 #include "calls.h"
 };
@@ -147,6 +147,7 @@ enum {
 /* What Y rows give: a tuple, with names where the results have them. */
 static PyObject *several(call_row *r, const argument *v) {
     int n = r->count(v);
+    if (n <= 0 && !*r->results && v[0].t) return PyTuple_New(0); /* of an axis without elements */
     if (n < 0) n = 0;
     qn_tensor *few[16], **out = n <= 16 ? few : PyMem_Malloc((size_t)n * sizeof *out);
     if (!out) return PyErr_NoMemory();

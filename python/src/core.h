@@ -170,6 +170,7 @@ typedef struct call_row {
     qn_code (*many)(const argument *v, qn_tensor **out);
     param param[MOST_PARAMETERS];
     int params, positional;
+    bool axes; /* one of them is of axes */
     PyTypeObject *result;
 } call_row;
 

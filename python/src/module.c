@@ -180,6 +180,41 @@ static PyObject *set_no_grad(PyObject *self, PyObject *on) {
     return PyBool_FromLong(was);
 }
 
+/* The dtype in which tensors, dtypes and numbers meet. */
+static PyObject *result_type(PyObject *self, PyObject *list) {
+    (void)self;
+    qn_dtype found[64];
+    int n = 0;
+    qn_number number = QN_NO_NUMBER;
+    PyObject *all = PySequence_Tuple(list);
+    if (!all) return NULL;
+    core_enter();
+    for (Py_ssize_t i = 0; i < PyTuple_Size(all) && !PyErr_Occurred(); i++) {
+        PyObject *o = PyTuple_GetItem(all, i);
+        if (n == 64) {
+            PyErr_SetString(PyExc_ValueError, "result_type: at most 64 at once");
+        } else if (is_tensor(o)) {
+            qn_tensor *t = handle_of(o);
+            if (t) found[n++] = qn_dtype_of(t);
+        } else if (PyBool_Check(o)) {
+            found[n++] = QN_BOOL;
+        } else if (PyLong_Check(o)) {
+            if (number == QN_NO_NUMBER) number = QN_WHOLE_NUMBER;
+        } else if (PyFloat_Check(o)) {
+            number = QN_REAL_NUMBER;
+        } else {
+            n += dtype_of(o, &found[n]);
+        }
+    }
+    Py_DECREF(all);
+    if (PyErr_Occurred()) return NULL;
+    int d = (int)qn_result_type(0, NULL, n, found, number);
+    if (d < 0 || d >= MOST_DTYPES)
+        return PyErr_SetString(PyExc_ValueError, "result_type: of nothing"), NULL;
+    Py_INCREF(core.dtype[d]);
+    return core.dtype[d];
+}
+
 static PyObject *place_text(PyObject *self, PyObject *o) {
     (void)self;
     int line = 0;
@@ -206,6 +241,8 @@ static PyMethodDef functions[] = {
      "default_device()\n--\n\nWhere new tensors are."},
     {"set_no_grad", set_no_grad, METH_O,
      "set_no_grad(on)\n--\n\nWhether results are recorded without history."},
+    {"result_type", result_type, METH_O,
+     "result_type(all)\n--\n\nThe dtype in which a list of tensors, dtypes and numbers meet."},
     {"place_of", place_text, METH_O,
      "place_of(x)\n--\n\n(file, line) of the line that recorded x, or None."},
     {0}};

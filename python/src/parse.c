@@ -44,6 +44,7 @@ bool parse_spec(call_row *r) {
             p->name = name;
             p->kind = colon[1];
             p->words = p->kind == 'e' ? atoi(colon + 2) : 0;
+            r->axes |= p->kind == 'A';
             p->optional = equals != NULL;
             p->none = equals && equals[1] == 'N';
             p->number = equals && !p->none ? strtod(equals + 1, NULL) : 0;
@@ -423,6 +424,15 @@ static bool plain_in(const call_row *r, PyObject **by, argument *v, bool *tensor
     return true;
 }
 
+/* Where functions want a list of axes, None is a list of all. */
+static void every_axis(const call_row *r, argument *v) {
+    for (int i = 1; i < r->params; i++) {
+        if (r->param[i].kind != 'A' || !v[i].all || !v[0].t) continue;
+        v[i].n = qn_rank(v[0].t);
+        for (int k = 0; k < v[i].n && k < 12; k++) v[i].axis[k] = k;
+    }
+}
+
 bool parse(const call_row *r, PyObject *const *args, Py_ssize_t n, PyObject *names, argument *v) {
     PyObject *by[MOST_PARAMETERS], *made = NULL;
     bool tensors = false;
@@ -430,6 +440,7 @@ bool parse(const call_row *r, PyObject *const *args, Py_ssize_t n, PyObject *nam
     bool fine = sorted(r, args, n, names, by, &made) && plain_in(r, by, v, &tensors) &&
                 (!tensors || operands_in(r, by, v));
     Py_XDECREF(made);
+    if (likely(fine) && r->axes) every_axis(r, v);
     return fine;
 }
 
