@@ -15,6 +15,7 @@ svd_result = collections.namedtuple("svd_result", "U S Vh")
 def cross(x1, x2, /, *, axis=-1):
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError(f"cross: {x1.shape} and {x2.shape} are not 3 long along axis {axis}")
+    x1, x2 = _core.broadcast_arrays([x1, x2])
     return _core.cross(x1, x2, axis)
 
 

@@ -199,14 +199,9 @@ static PyObject *give(PyObject *self, PyObject *args, PyObject *keywords) {
     }
     int wanted = copy == Py_None ? -1 : PyObject_IsTrue(copy);
     if (PyErr_Occurred() || !is_host(device)) return NULL;
-    /* Before version 1 nothing says that memory is not to be written. */
-    bool copied = wanted == 1 || major < 1;
-    if (wanted == 0 && major < 1) {
-        PyErr_SetString(
-            PyExc_BufferError,
-            "without a copy a tensor is read-only, which DLPack says from version 1 on");
-        return NULL;
-    }
+    /* Before version 1 nothing says that memory is not to be written: it is given as it is only
+     * where a copy was forbidden. */
+    bool copied = wanted == 1 || (wanted < 0 && major < 1);
     given *g = PyMem_Calloc(1, sizeof *g);
     const void *data = g ? held_value(self, copied, &g->held) : NULL;
     if (!data) {

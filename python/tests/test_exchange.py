@@ -106,8 +106,7 @@ class WithNumPy(unittest.TestCase):
         self.assertIn('"dltensor"', repr(capsule))
         del capsule
         self.assertIn("dltensor_versioned", repr(x.__dlpack__(max_version=(1, 0))))
-        with self.assertRaises(BufferError):
-            x.__dlpack__(copy=False)
+        self.assertIn('"dltensor"', repr(x.__dlpack__(copy=False)))
         with self.assertRaises(BufferError):
             x.__dlpack__(dl_device=(2, 0))
         self.assertEqual(x.__dlpack_device__(), (1, 0))
