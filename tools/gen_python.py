@@ -9,6 +9,7 @@ Written are python/src/calls.h, a row for each function: its parameters and the 
 documentation; the stubs python/quern/_core.pyi; and the tables of docs/python.md.
 """
 
+import os
 import re
 
 import calls
@@ -53,7 +54,8 @@ OF = {("elu", "alpha"): "1", ("celu", "alpha"): "1", ("leaky_relu", "slope"): "0
       ("cast_saturating", "dtype"): "", ("view", "dtype"): "", ("mx_quantize", "dtype"): "",
       ("mx_quantize", "block"): "32", ("bincount", "weights"): "N", ("multinomial", "weights"): "",
       ("multinomial_distinct", "weights"): "", ("flip", "axis"): "N", ("squeeze", "axis"): "N",
-      ("isclose", "rtol"): "1e-05", ("beta", "a"): "", ("triu", "k"): "0", ("tril", "k"): "0", ("linear_scan", "b"): ""}
+      ("isclose", "rtol"): "1e-05", ("beta", "a"): "", ("triu", "k"): "0", ("complex", "im"): "N",
+      ("tril", "k"): "0", ("linear_scan", "b"): ""}
 # An axis that is not given, by function, then by section: QN_ALL where it reduces, else the last one.
 LAST_AXIS = ("sorting", "scans", "Fourier transforms", "linear algebra", "neural networks", "elementwise, one argument",
              "elementwise, two arguments and more")
@@ -82,6 +84,14 @@ BY_HAND = {
 # ---- reading -------------------------------------------------------------------------------------
 
 
+# Functions of quern.h that no table has.
+EXTRA = {"complex": "re + i im, of floats, broadcast: complex128 where one is float64, else complex64; im None: 0",
+         "real": "the real part; of a real tensor itself", "imag": "the imaginary part; of a real tensor zeros",
+         "conj": "re - i im; of a real tensor itself", "angle": "atan2(im, re), from -pi to pi",
+         "as_complex": "pairs along a last axis of 2 as complex numbers, without a copy",
+         "as_real": "complex numbers as pairs along a last axis of 2, without a copy"}
+
+
 def sections(gen):
     """name: (section, doc) of every function that the tables have."""
     found = {}
@@ -92,6 +102,7 @@ def sections(gen):
             found[name] = (section, f"{doc} ({gen.TAKES[row.types]})")
     for heading, _, name, _, doc in gen.funcs():
         found[name] = (heading.split(":")[0], doc)
+    found.update({name: ("complex numbers", doc) for name, doc in EXTRA.items()})
     return found
 
 
@@ -495,15 +506,16 @@ def definition(f, name, reader, method):
 
 
 def is_method(f):
-    return bool(f.params) and f.params[0].kind in "TS" and f.params[0].name in ("x", "index")
+    return bool(f.params) and f.params[0].kind in "TS" and f.params[0].name in ("x", "z", "index")
 
 
 def stubs(gen, reader):
     """The lines of python/quern/_core.pyi that the rows give: results, functions, and methods of Tensor."""
     methods = []
     yield ""
-    for _, args in gen.rows("src/base/dtypes.h"):
-        yield f"{dtype_name(gen.literal(args[1]))}: dtype"
+    with open(os.path.join(gen.ROOT, "src/base/dtypes.h")) as f:
+        for name in re.findall(r'^(?:X|COMPLEX)\(\w+, "(\w+)"', f.read(), re.M):
+            yield f"{dtype_name(name)}: dtype"
     for f in reader.all():
         if f.results:
             yield ""

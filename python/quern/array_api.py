@@ -1,7 +1,6 @@
 """quern.array_api - the namespace of the array API standard, version 2024.12, which x.__array_namespace__() gives.
 
-Its names, signatures and results, over the package's own functions. Complex dtypes and the extension fft are not part
-of it.
+Its names, signatures and results, over the package's own functions.
 """
 
 import builtins as _builtins
@@ -12,19 +11,20 @@ from . import _core, asarray  # noqa: F401
 from ._core import (  # noqa: F401
     Tensor, abs, acos, acosh, add, asin, asinh, atan, atan2, atanh, bitwise_and, bitwise_invert,
     bitwise_left_shift, bitwise_or, bitwise_right_shift, bitwise_xor, bool, broadcast_to, ceil,
-    copysign, cos, cosh, divide, equal, exp, expm1, float32, float64, floor, floor_divide,
-    from_dlpack, greater, greater_equal, hypot, int8, int16, int32, int64, isfinite, isinf, isnan,
-    less, less_equal, log, log1p, log2, log10, logaddexp, logical_and, logical_not, logical_or,
-    logical_xor, matmul, maximum, minimum, multiply, negative, nextafter, not_equal, pow, reciprocal,
-    remainder, round, signbit, sin, sinh, sqrt, square, subtract, tan, tanh, tril, triu, trunc, uint8,
-    uint16, uint32, uint64, where)
+    complex128, complex64, conj, copysign, cos, cosh, divide, equal, exp, expm1, float32, float64,
+    floor, floor_divide, from_dlpack, greater, greater_equal, hypot, imag, int16, int32, int64, int8,
+    isfinite, isinf, isnan, less, less_equal, log, log10, log1p, log2, logaddexp, logical_and,
+    logical_not, logical_or, logical_xor, matmul, maximum, minimum, multiply, negative, nextafter,
+    not_equal, pow, real, reciprocal, remainder, round, signbit, sin, sinh, sqrt, square, subtract,
+    tan, tanh, tril, triu, trunc, uint16, uint32, uint64, uint8, where)
 
 __array_api_version__ = "2024.12"
 e, pi, inf, nan, newaxis = _math.e, _math.pi, _math.inf, _math.nan, None
 
 SIGNED, UNSIGNED, REAL = (int8, int16, int32, int64), (uint8, uint16, uint32, uint64), (float32, float64)
+COMPLEX = (complex64, complex128)
 KINDS = {"bool": (bool,), "signed integer": SIGNED, "unsigned integer": UNSIGNED, "integral": SIGNED + UNSIGNED,
-         "real floating": REAL, "complex floating": (), "numeric": SIGNED + UNSIGNED + REAL}
+         "real floating": REAL, "complex floating": COMPLEX, "numeric": SIGNED + UNSIGNED + REAL + COMPLEX}
 FINFO = {"float32": (32, 2.0**-23, (2 - 2.0**-23) * 2.0**127, 2.0**-126),
          "float64": (64, 2.0**-52, (2 - 2.0**-52) * 2.0**1023, 2.0**-1022),
          "float16": (16, 2.0**-10, 65504.0, 2.0**-14), "bfloat16": (16, 2.0**-7, (2 - 2.0**-7) * 2.0**127, 2.0**-126)}
@@ -119,7 +119,7 @@ iinfo_object = _collections.namedtuple("iinfo_object", "bits max min dtype")
 
 
 def finfo(type, /):
-    dtype = dtype_of(type)
+    dtype = {"complex64": float32, "complex128": float64}.get(dtype_of(type).name, dtype_of(type))
     if dtype.name not in FINFO:
         raise TypeError(f"{dtype} is no floating dtype")
     bits, eps, most, least = FINFO[dtype.name]
@@ -173,19 +173,7 @@ def positive(x, /):
 
 
 def sign(x, /):
-    return x.sign() + 0  # of -0, too, it is 0
-
-
-def real(x, /):
-    return x
-
-
-def conj(x, /):
-    return x
-
-
-def imag(x, /):
-    return zeros_like(x)
+    return x.sign() + 0 if x.dtype.kind == "f" else x.sign()  # of -0, too, it is 0
 
 
 # ---- manipulation ------------------------------------------------------------------------------------------------
@@ -411,7 +399,7 @@ def tensordot(x1, x2, /, *, axes=2):
 def vecdot(x1, x2, /, *, axis=-1):
     if x1.shape[axis] != x2.shape[axis]:
         raise ValueError(f"vecdot: {x1.shape} and {x2.shape} along axis {axis}")
-    a, b = (x.moveaxis((axis,), (-1,)) for x in (x1, x2))
+    a, b = (x.moveaxis((axis,), (-1,)) for x in (conj(x1), x2))
     dtype = result_type(x1, x2)
     return (a[..., None, :].cast(dtype) @ b[..., None].cast(dtype))[..., 0, 0]
 
@@ -429,7 +417,7 @@ class Info:
         return _core.default_device()
 
     def default_dtypes(self, *, device=None):
-        return {"real floating": float32, "complex floating": None, "integral": int64, "indexing": int64}
+        return {"real floating": float32, "complex floating": complex64, "integral": int64, "indexing": int64}
 
     def dtypes(self, *, device=None, kind=None):
         names = KINDS if kind is None else (kind,) if isinstance(kind, str) else kind
@@ -443,4 +431,4 @@ def __array_namespace_info__():
     return Info()
 
 
-from . import linalg  # noqa: E402,F401
+from . import _fft as fft, linalg  # noqa: E402,F401

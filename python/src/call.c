@@ -61,6 +61,12 @@ static qn_tensor *full_of(const argument *v) {
         int64_t z = PyLong_AsLongLong(v[1].o);
         return z == -1 && PyErr_Occurred() ? NULL : qn_full_int(qn, d, v[0].n, v[0].size, z);
     }
+    if (PyComplex_Check(v[1].o)) {
+        qn_tensor *one = tensor_from(v[1].o, v[2].given ? &d : NULL);
+        qn_tensor *all = one ? qn_expand(one, v[0].n, v[0].size) : NULL;
+        if (one) qn_release(one);
+        return all;
+    }
     double f = PyFloat_AsDouble(v[1].o);
     return f == -1 && PyErr_Occurred() ? NULL : qn_full(qn, d, v[0].n, v[0].size, f);
 }
@@ -258,6 +264,7 @@ static bool result_type(call_row *r) {
 static bool is_method(const call_row *r) {
     return r->params && (r->param[0].kind == 'T' || r->param[0].kind == 'S') &&
            (!PyUnicode_CompareWithASCIIString(r->param[0].name, "x") ||
+            !PyUnicode_CompareWithASCIIString(r->param[0].name, "z") ||
             !PyUnicode_CompareWithASCIIString(r->param[0].name, "index"));
 }
 

@@ -35,7 +35,7 @@ typedef struct dtype_object {
     const char *name;
 } dtype_object;
 
-enum { MOST_DTYPES = 32, MOST_CONTEXTS = 8 };
+enum { MOST_DTYPES = 40, MOST_CONTEXTS = 8 };
 typedef struct core_state {
     PyTypeObject *tensor_type, *dtype_type;
     PyObject *dtype[MOST_DTYPES]; /* by code; NULL: none */
@@ -134,6 +134,7 @@ int tensor_bool(PyObject *self);
 PyObject *tensor_int(PyObject *self);
 PyObject *tensor_index(PyObject *self);
 PyObject *tensor_float(PyObject *self);
+PyObject *tensor_complex(PyObject *self, PyObject *none);
 /* The value in memory of PyMem_Malloc, of *size bytes. */
 void *read_value(PyObject *self, size_t *size);
 

@@ -35,15 +35,16 @@ static char kind_of(qn_dtype d) {
 
 const char *dtype_format(qn_dtype d) {
     static const char *const of[] = {
-        [QN_BOOL] = "?", [QN_I8] = "b",  [QN_I16] = "h", [QN_I32] = "i",
-        [QN_I64] = "q",  [QN_U8] = "B",  [QN_U16] = "H", [QN_U32] = "I",
-        [QN_U64] = "Q",  [QN_F16] = "e", [QN_F32] = "f", [QN_F64] = "d"};
+        [QN_BOOL] = "?", [QN_I8] = "b",  [QN_I16] = "h",  [QN_I32] = "i",  [QN_I64] = "q",
+        [QN_U8] = "B",   [QN_U16] = "H", [QN_U32] = "I",  [QN_U64] = "Q",  [QN_F16] = "e",
+        [QN_F32] = "f",  [QN_F64] = "d", [QN_C64] = "Zf", [QN_C128] = "Zd"};
     return (size_t)d < sizeof of / sizeof *of ? of[d] : NULL;
 }
 
 int dtype_of_format(const char *f, Py_ssize_t size) {
     if (!f) return QN_U8;
     if (*f == '@' || *f == '=' || *f == '<') f++;
+    if (*f == 'Z' && (f[1] == 'f' || f[1] == 'd') && !f[2]) return f[1] == 'f' ? QN_C64 : QN_C128;
     if (!*f || f[1]) return -1;
     int bytes = (int)size, log = bytes == 1   ? 0
                                  : bytes == 2 ? 1
@@ -76,6 +77,7 @@ static int by_object(PyObject *o) {
     if (o == (PyObject *)&PyBool_Type) return QN_BOOL;
     if (o == (PyObject *)&PyLong_Type) return QN_I64;
     if (o == (PyObject *)&PyFloat_Type) return QN_F32;
+    if (o == (PyObject *)&PyComplex_Type) return QN_C64;
     static const char *const attributes[] = {"name", "__name__"};
     int found = -1;
     for (int i = 0; i < 2 && found < 0; i++) {
@@ -183,7 +185,8 @@ bool dtype_add(PyObject *module) {
     core.dtype_type = (PyTypeObject *)PyType_FromSpec(&spec);
     if (!core.dtype_type) return false;
     if (PyModule_AddObjectRef(module, "dtype", (PyObject *)core.dtype_type)) return false;
-    for (int d = 0; d < MOST_DTYPES && qn_dtype_size((qn_dtype)d); d++) {
+    for (int d = 0; d < MOST_DTYPES; d++) {
+        if (!qn_dtype_size((qn_dtype)d)) continue; /* their codes have gaps */
         char text[32], *name;
         long_name(qn_dtype_name((qn_dtype)d), text, sizeof text);
         dtype_object *o = PyObject_New(dtype_object, core.dtype_type);

@@ -17,6 +17,11 @@ static const void *held_value(PyObject *self, bool copy, qn_tensor **held) {
     if (!t || !may_read(self, "the value of a tensor")) return NULL;
     qn_tensor *bare = qn_detach(t), *h = bare && copy ? qn_clone(bare) : bare;
     if (bare && h != bare) qn_release(bare);
+    if (h && *qn_dtype_name(qn_dtype_of(h)) == 'c') { /* pairs lie as complex numbers do */
+        qn_tensor *pairs = qn_as_real(h);
+        qn_release(h);
+        h = pairs;
+    }
     if (!h) return raise_of(NULL);
     Py_INCREF(self);
     computing c = compute_begin();
@@ -151,8 +156,8 @@ static bool dl_dtype(qn_dtype d, dl_tensor *t) {
 static int dtype_of_dl(const dl_tensor *t) {
     dl_tensor one = {0};
     if (t->dtype.lanes != 1) return -1;
-    for (int d = 0; d < MOST_DTYPES && core.dtype[d]; d++)
-        if (dl_dtype((qn_dtype)d, &one) && one.dtype.code == t->dtype.code &&
+    for (int d = 0; d < MOST_DTYPES; d++)
+        if (core.dtype[d] && dl_dtype((qn_dtype)d, &one) && one.dtype.code == t->dtype.code &&
             one.dtype.bits == t->dtype.bits)
             return d;
     return -1;
@@ -210,7 +215,7 @@ static PyObject *give(PyObject *self, PyObject *args, PyObject *keywords) {
     }
     g->epoch = core.epoch / EPOCH_FORK;
     dl_tensor *t = major < 1 ? &g->as.plain.tensor : &g->as.versioned.tensor;
-    fill_tensor(g, t, g->held, data);
+    fill_tensor(g, t, handle_of(self), data);
     if (major < 1) {
         g->as.plain.context = g;
         g->as.plain.deleter = delete_plain;
@@ -301,9 +306,17 @@ static qn_tensor *take(qn_ctx *qn, const dl_tensor *t, const qn_lender *lender, 
     int64_t n = 1;
     for (int i = 0; i < t->ndim; i++) n *= t->shape[i];
     if (copy || !is_row_major(t) || !n) return copy_of(qn, d, t, data);
-    qn_tensor *made = qn_borrow(qn, d, t->ndim, t->shape, data, lender);
+    bool pairs = d == QN_C64 || d == QN_C128; /* as which complex numbers are borrowed */
+    int64_t size[QN_MAX_RANK + 1];
+    for (int i = 0; i < t->ndim; i++) size[i] = t->shape[i];
+    size[t->ndim] = 2;
+    qn_dtype part = d == QN_C64 ? QN_F32 : d == QN_C128 ? QN_F64 : d;
+    qn_tensor *made = qn_borrow(qn, part, t->ndim + pairs, size, data, lender);
     *lent = made != NULL;
-    return made;
+    if (!made || !pairs) return made;
+    qn_tensor *z = qn_as_complex(made);
+    qn_release(made);
+    return z;
 }
 
 static qn_tensor *take_capsule(qn_ctx *qn, PyObject *capsule, bool copy) {
@@ -322,7 +335,8 @@ static qn_tensor *take_capsule(qn_ctx *qn, PyObject *capsule, bool copy) {
             qn, versioned ? &((dl_versioned *)m)->tensor : &((dl_managed *)m)->tensor,
             &QN_LENDER(.give_back = versioned ? give_back_versioned : give_back_plain, .owner = m),
             copy, &lent);
-    if (!made) return raise_of(qn), NULL;
+    if (!made) raise_of(qn);
+    if (!made && !lent) return NULL;
     PyCapsule_SetName(capsule, versioned ? "used_dltensor_versioned" : "used_dltensor");
     if (!lent) versioned ? give_back_versioned(m) : give_back_plain(m);
     return made;

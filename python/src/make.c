@@ -8,17 +8,19 @@
 #include <string.h>
 
 bool is_number(PyObject *o) {
-    return PyLong_Check(o) || PyFloat_Check(o) || PyIndex_Check(o) ||
+    return PyLong_Check(o) || PyFloat_Check(o) || PyIndex_Check(o) || PyComplex_Check(o) ||
            PyObject_HasAttrString(o, "__float__");
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* 0 bool, 1 int, 2 float, -1 none: also arrays and integers of NumPy, which say their dtype. */
+/* 0 bool, 1 int, 2 float, 3 complex, -1 none: also arrays and integers of NumPy, which say their
+ * dtype. */
 static int kind_of(PyObject *o) {
     if (PyBool_Check(o)) return 0;
     if (PyLong_CheckExact(o)) return 1;
     if (PyFloat_Check(o)) return 2;
+    if (PyComplex_Check(o)) return 3;
     if (PyLong_Check(o)) return 1;
     if (PyObject_CheckBuffer(o) ? !PyObject_HasAttrString(o, "item")
                                 : PyObject_HasAttrString(o, "__array__"))
@@ -31,6 +33,16 @@ static int kind_of(PyObject *o) {
     Py_XDECREF(name);
     PyErr_Clear();
     return kind;
+}
+
+/* A complex scalar of the width of x's floats. */
+static qn_tensor *complex_beside(qn_tensor *x, double re, double im) {
+    qn_dtype d = qn_dtype_of(x) == QN_F64 || qn_dtype_of(x) == QN_C128 ? QN_F64 : QN_F32;
+    qn_tensor *a = qn_scalar(qn_context(x), d, re), *b = qn_scalar(qn_context(x), d, im);
+    qn_tensor *z = qn_complex(a, b);
+    if (a) qn_release(a);
+    if (b) qn_release(b);
+    return z;
 }
 
 qn_tensor *number_beside(qn_tensor *x, PyObject *o) {
@@ -60,6 +72,7 @@ qn_tensor *number_beside(qn_tensor *x, PyObject *o) {
         Py_DECREF(i);
         return t;
     }
+    if (kind == 3) return complex_beside(x, PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o));
     double f = PyFloat_AsDouble(o);
     return f == -1 && PyErr_Occurred() ? NULL : qn_weak(x, f);
 }
@@ -171,6 +184,14 @@ static bool scan(listing *l, PyObject *o, int axis) {
 
 /* Doubles are kept as such, for their conversion is the library's; integers by their width. */
 static bool store(listing *l, PyObject *o) {
+    if (l->dtype == QN_C64 || l->dtype == QN_C128) {
+        double part[2] = {PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)};
+        float single[2] = {(float)part[0], (float)part[1]};
+        if (PyErr_Occurred()) return false;
+        memcpy(l->to, l->dtype == QN_C64 ? (void *)single : (void *)part, qn_dtype_size(l->dtype));
+        l->to += qn_dtype_size(l->dtype);
+        return true;
+    }
     if (l->dtype == QN_F32 || l->dtype == QN_F64) {
         double f = PyFloat_AsDouble(o);
         if (f == -1 && PyErr_Occurred()) return false;
@@ -203,12 +224,17 @@ static bool fill(listing *l, PyObject *o, int axis) {
 
 /* In which dtype the numbers are written: what was asked for, if it is one that C has. */
 static bool listing_dtype(listing *l, const qn_dtype *wanted) {
-    static const qn_dtype of[] = {QN_BOOL, QN_I64, QN_F32};
+    static const qn_dtype of[] = {QN_BOOL, QN_I64, QN_F32, QN_C64};
     l->dtype = of[l->kind];
     if (l->big && l->kind == 1) l->dtype = QN_U64;
     if (!wanted) return true;
     char to = *qn_dtype_name(*wanted);
-    if (*wanted == QN_F32 || *wanted == QN_F64) {
+    if (*wanted == QN_C64 || *wanted == QN_C128) {
+        l->dtype = *wanted;
+    } else if (l->kind == 3) {
+        PyErr_Format(PyExc_TypeError, "complex numbers are not %s", dtype_name(*wanted));
+        return false;
+    } else if (*wanted == QN_F32 || *wanted == QN_F64) {
         l->dtype = *wanted;
     } else if (l->kind == 2) {
         l->dtype = QN_F64; /* and cast */

@@ -9,8 +9,8 @@ typedef qn_tensor *binary_call(qn_tensor *, qn_tensor *);
 
 /* Has `o` a meaning beside a tensor? Arrays of NumPy have; what is none makes NotImplemented. */
 static bool has_meaning(PyObject *o) {
-    return is_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || PyIndex_Check(o) ||
-           PyObject_CheckBuffer(o);
+    return is_tensor(o) || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) ||
+           PyIndex_Check(o) || PyObject_CheckBuffer(o);
 }
 
 static qn_tensor *apply(PyObject *a, PyObject *b, binary_call *f) {

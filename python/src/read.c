@@ -49,8 +49,8 @@ static PyObject *element(qn_dtype d, const void *p) {
         uint16_t u16;
         uint32_t u32;
         uint64_t u64;
-        float f32;
-        double f64;
+        float f32, c64[2];
+        double f64, c128[2];
     } v;
     memcpy(&v, p, qn_dtype_size(d) > sizeof v ? sizeof v : qn_dtype_size(d));
     switch (d) {
@@ -80,6 +80,10 @@ static PyObject *element(qn_dtype d, const void *p) {
         return PyFloat_FromDouble(v.f32);
     case QN_F64:
         return PyFloat_FromDouble(v.f64);
+    case QN_C64:
+        return PyComplex_FromDoubles(v.c64[0], v.c64[1]);
+    case QN_C128:
+        return PyComplex_FromDoubles(v.c128[0], v.c128[1]);
     case QN_F8_E4M3:
         return PyFloat_FromDouble(narrow(v.u8, 4, 3, false));
     case QN_F8_E5M2:
@@ -161,6 +165,14 @@ PyObject *tensor_index(PyObject *self) {
         return NULL;
     }
     return tensor_int(self);
+}
+
+PyObject *tensor_complex(PyObject *self, PyObject *none) {
+    PyObject *o = tensor_item(self, none);
+    if (!o || PyComplex_Check(o)) return o;
+    double re = PyFloat_AsDouble(o);
+    Py_DECREF(o);
+    return re == -1 && PyErr_Occurred() ? NULL : PyComplex_FromDoubles(re, 0);
 }
 
 PyObject *tensor_float(PyObject *self) {

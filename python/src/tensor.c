@@ -295,6 +295,7 @@ static PyObject *bytes(PyObject *self, PyObject *none) {
 PyMethodDef tensor_methods[] = {
     {"item", tensor_item, METH_NOARGS,
      "item($self)\n--\n\nThe only element as a number of Python."},
+    {"__complex__", tensor_complex, METH_NOARGS, "__complex__($self)\n--\n\nThe only element."},
     {"tolist", tensor_tolist, METH_NOARGS,
      "tolist($self)\n--\n\nThe value as nested lists, a scalar as a number."},
     {"tobytes", bytes, METH_NOARGS, "tobytes($self)\n--\n\nThe value's bytes, row by row."},

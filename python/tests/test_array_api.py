@@ -65,6 +65,32 @@ class Namespace(unittest.TestCase):
             self.assertAlmostEqual(a, b, 9)
         self.assertEqual(linalg.vector_norm(x, axis=(0, 1)).item(), 5)
 
+    def test_complex_numbers_are_numbers(self):
+        z = xp.asarray([1 + 2j, -3j])
+        self.assertEqual((z.dtype, z.tolist()), (xp.complex64, [1 + 2j, -3j]))
+        self.assertEqual((z * 1j).tolist(), [-2 + 1j, 3])
+        self.assertEqual((xp.real(z).tolist(), xp.imag(z).tolist(), xp.conj(z).tolist()),
+                         ([1, 0], [2, -3], [1 - 2j, 3j]))
+        self.assertEqual((xp.ones(2, dtype=xp.float64) * 2j).dtype, xp.complex128)
+        self.assertEqual(complex(xp.asarray(2.5)), 2.5)
+        self.assertEqual(xp.full((2,), 1j).tolist(), [1j, 1j])
+        self.assertEqual(memoryview(z).format, "Zf")
+        with self.assertRaises(TypeError):
+            xp.asarray([1j], dtype=xp.float32)
+
+    def test_transforms_are_of_complex_numbers(self):
+        x = xp.asarray([1.0, 2.0, 0.0, -1.0], dtype=xp.float64)
+        wanted = [2, 1 - 3j, 0, 1 + 3j]
+        for f, n in ((xp.fft.fft, 4), (xp.fft.rfft, 3)):
+            y = f(x)
+            self.assertIs(y.dtype, xp.complex128)
+            for a, b in zip(y.tolist(), wanted[:n], strict=True):
+                self.assertAlmostEqual(abs(a - b), 0, 12)
+        self.assertTrue(qn.allclose(xp.fft.irfft(xp.fft.rfft(x)), x, 1e-12, 1e-12))
+        m = qn.randn(qn.key(1), (3, 4), "float64")
+        self.assertTrue(qn.allclose(xp.fft.irfftn(xp.fft.rfftn(m), s=(3, 4)), m, 1e-12, 1e-12))
+        self.assertTrue(qn.allclose(xp.real(xp.fft.ifftn(xp.fft.fftn(m))), m, 1e-12, 1e-12))
+
     def test_what_may_be_by_keyword_alone_is(self):
         for f, name in ((xp.sum, "axis"), (xp.sort, "descending"), (xp.std, "correction"), (xp.zeros, "dtype")):
             self.assertEqual(inspect.signature(f).parameters[name].kind, inspect.Parameter.KEYWORD_ONLY)

@@ -93,7 +93,8 @@ class WithNumPy(unittest.TestCase):
         self.assertTrue((a == np.arange(4096)).all())
 
     def test_every_dtype_goes_both_ways(self):
-        for name in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split():
+        for name in ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
+                     "complex128").split():
             x = qn.tensor([[0, 1], [1, 0]], name)
             a = np.from_dlpack(x)
             self.assertEqual((a.dtype.name, a.tolist()), (name, x.tolist()))
