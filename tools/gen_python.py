@@ -72,14 +72,17 @@ LEFT_OUT = {"index", "index_put", "like", "weak", "scalar", "cross_entropy_ignor
 RUNNING = {"head"}
 # Written by hand: how the parameters go to C.
 BY_HAND = {
-    "roll": ("x:T shift:P axis:A=N",
-             "ALL(2) ? roll_flat(T(0), P(1)[0]) : qn_roll_axes(T(0), N(2), AXES(2), EACH(1, 2))"),
+    "roll": ("x:T shift:P axis:A=N", "roll_of(v)"),
     "unstack": ("x:T axis:I=0", "SIZE(0, 1)", "qn_unstack(T(0), I(1), SIZE(0, 1), out)"),
     "eye": ("rows:Z columns:Z=N dtype:D=N", "qn_eye(CTX, FLOAT(2), Z(0), GIVEN(1) ? Z(1) : Z(0))"),
     "arange": ("start:X stop:X=N step:X=1 dtype:D=N",
                "arange_of(v)"),
     "full": ("shape:P value:X dtype:D=N", "full_of(v)"),
+    "full_like": ("x:T value:X", "full_like_of(v)"),
 }
+
+# How many sizes C expects, as tools/calls.py has it: the kinds of parse.c.
+KINDS_BY_LENGTH = {"LENGTH_SPACE": "Q", "LENGTH_RANK": "R", "LENGTH_PADS": "V"}
 
 # ---- reading -------------------------------------------------------------------------------------
 
@@ -212,15 +215,24 @@ class Reader:
                 (name, param) == ("masked_fill", "value") else "T"
         if type_ == "int" and param == "axis":
             return "a"
+        if type_ == "const int64_t *":
+            return self.sizes(name, param)
         return {"int": "I", "int64_t": "Z", "uint64_t": "U", "double": "F", "bool": "B", "const char *": "W",
-                "const int64_t *": "P", "const int *": "A", "const double *": "E", "qn_tensor *const *": "L"}[type_]
+                "const int *": "A", "const double *": "E", "qn_tensor *const *": "L"}[type_]
+
+    def sizes(self, name, param):
+        """P, or the kind of sizes of which C is not told how many they are, for x says it."""
+        _, params = self.prototypes[name]
+        at = next((i for i, (_, what) in enumerate(params) if RENAMED.get((name, what), what) == param), None)
+        return KINDS_BY_LENGTH.get(at is not None and calls.length(name, params, at), "P")
 
     @staticmethod
     def argument(kind, at, type_):
         if kind[0] == "e":
             return f"({type_})I({at})"
         return {"T": f"T({at})", "S": f"T({at})", "a": f"AXIS({at})", "I": f"I({at})", "Z": f"Z({at})", "U": f"U({at})",
-                "F": f"F({at})", "B": f"B({at})", "W": f"W({at})", "P": f"P({at})", "A": f"AXES({at})", "E": f"E({at})",
+                "F": f"F({at})", "B": f"B({at})", "W": f"W({at})", "P": f"P({at})", "Q": f"P({at})",
+                "R": f"P({at})", "V": f"P({at})", "A": f"AXES({at})", "E": f"E({at})",
                 "L": f"L({at})", "D": f"D({at})"}[kind]
 
     def parameters(self, name):
@@ -266,6 +278,7 @@ class Reader:
             order = ORDER[base].split()
             shown = sorted(shown, key=lambda p: order.index(p[1]))
         at, option = {}, ""
+        second = {RENAMED.get((name, what), what) for of in lists.values() for what in of[1:]}
         for type_, what in shown:
             if type_.startswith("const qn_") and type_.endswith("_options *"):
                 params, option = self.options(type_[6:-2], len(f.params), base)
@@ -273,7 +286,8 @@ class Reader:
                 continue
             kind = "A" if merged and what == "axis" else self.kind(name, type_, what)
             at[what] = (len(f.params), kind, type_)
-            f.params.append(Parameter(what, kind, self.default(name, section, what, kind)))
+            alike = "~" if kind in ("P", "A") and what in second else ""
+            f.params.append(Parameter(what, kind + alike, self.default(name, section, what, kind)))
         if typed:
             at["dtype"] = (len(f.params), "D", "qn_dtype")
             f.params.append(Parameter("dtype", "D", "N", True))
@@ -409,6 +423,7 @@ def dtype_name(name):
 
 PYTHON_TYPES = {"T": "TensorLike", "S": "TensorLike", "L": "Sequence[Tensor]", "I": "int", "Z": "int", "U": "int",
                 "F": "float", "B": "bool", "D": "DTypeLike", "A": "int | Sequence[int]", "a": "int", "P": "Shape",
+                "Q": "Shape", "R": "Shape", "V": "Shape",
                 "E": "float | Sequence[float]", "W": "str", "3": "int | Sequence[int]",
                 "g": "float | Sequence[float]", "p": "int | str | Sequence[int] | Sequence[tuple[int, int]]",
                 "X": "Number"}
@@ -465,7 +480,7 @@ def typed(p, reader):
         words = reader.enums[reader.enum_names[int(p.kind[1:])]]
         text = "Literal[" + ", ".join(f'"{w}"' for _, w in words) + "]"
     else:
-        text = PYTHON_TYPES[p.kind]
+        text = PYTHON_TYPES[p.kind.rstrip("~")]
     default = ""
     if p.default != "":
         shown = shown_default(p, reader)

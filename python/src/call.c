@@ -36,18 +36,15 @@
 #define SAME(i)    (v[i].same)
 #define CTX        core_ctx()
 #define SIZE(i, k) ((int)qn_dim(v[i].t, (int)v[k].z))
-#define EACH(i, k) each(&v[i], &v[k])
 
 /* ---- what rows written by hand are made of --------------------------------------------------- */
 
 /* The dtype of numbers that make a tensor: floats if one is. */
 static qn_dtype meeting(const argument *v, int n) {
     qn_dtype d = QN_BOOL;
+    static const qn_dtype of[] = {QN_BOOL, QN_I64, QN_F32};
     for (int i = 0; i < n; i++) {
-        if (!v[i].o || v[i].o == Py_None) continue;
-        qn_dtype one = PyBool_Check(v[i].o)                            ? QN_BOOL
-                       : PyLong_Check(v[i].o) || PyIndex_Check(v[i].o) ? QN_I64
-                                                                       : QN_F32;
+        qn_dtype one = v[i].o && v[i].o != Py_None ? of[scalar_kind(v[i].o)] : QN_BOOL;
         if (one > d) d = one;
     }
     return d;
@@ -57,23 +54,44 @@ static qn_tensor *full_of(const argument *v) {
     qn_dtype d = v[2].given ? (qn_dtype)v[2].z : meeting(&v[1], 1);
     qn_ctx *qn = core_ctx();
     if (!qn) return NULL;
-    if (PyLong_Check(v[1].o)) {
-        int64_t z = PyLong_AsLongLong(v[1].o);
-        return z == -1 && PyErr_Occurred() ? NULL : qn_full_int(qn, d, v[0].n, v[0].size, z);
-    }
     if (PyComplex_Check(v[1].o)) {
-        qn_tensor *one = tensor_from(v[1].o, v[2].given ? &d : NULL);
-        qn_tensor *all = one ? qn_expand(one, v[0].n, v[0].size) : NULL;
-        if (one) qn_release(one);
+        qn_tensor *z = tensor_from(qn, v[1].o, v[2].given ? &d : NULL), *all = NULL;
+        if (z) all = qn_expand(z, v[0].n, v[0].size), core_release(z);
         return all;
     }
-    double f = PyFloat_AsDouble(v[1].o);
-    return f == -1 && PyErr_Occurred() ? NULL : qn_full(qn, d, v[0].n, v[0].size, f);
+    int overflow = 0;
+    PyObject *i = scalar_kind(v[1].o) == 2 ? NULL : PyNumber_Long(v[1].o);
+    int64_t z = i ? PyLong_AsLongLongAndOverflow(i, &overflow) : 0;
+    double f = i ? 0 : PyFloat_AsDouble(v[1].o);
+    Py_XDECREF(i);
+    if (PyErr_Occurred()) return NULL;
+    core_enter();
+    if (i && !overflow) return qn_full_int(qn, d, v[0].n, v[0].size, z);
+    if (!i) return qn_full(qn, d, v[0].n, v[0].size, f);
+    qn_tensor *one = number_in(qn, d, v[1].o), *t = NULL;
+    if (one) t = qn_expand(one, v[0].n, v[0].size), core_release(one);
+    return t;
 }
 
-static bool number_or(const argument *v, double other, double *f, int64_t *z) {
-    *f = v->given ? PyFloat_AsDouble(v->o) : other;
-    *z = v->given && PyLong_Check(v->o) ? PyLong_AsLongLong(v->o) : (int64_t)*f;
+static qn_tensor *full_like_of(const argument *v) {
+    qn_tensor *x = qn_keep(v[0].t), *t = NULL;
+    qn_tensor *one = number_in(qn_context(x), qn_dtype_of(x), v[1].o);
+    if (one) t = qn_expand_as(one, x), core_release(one);
+    core_release(x);
+    return t;
+}
+
+/* Of a whole number f is not asked for. */
+static bool number_or(const argument *v, double other, bool whole, double *f, int64_t *z) {
+    *f = other;
+    *z = (int64_t)other;
+    if (!v->given) return true;
+    PyObject *i = whole ? PyNumber_Index(v->o) : NULL;
+    if (whole)
+        *z = i ? PyLong_AsLongLong(i) : -1;
+    else
+        *f = PyFloat_AsDouble(v->o);
+    Py_XDECREF(i);
     return !PyErr_Occurred();
 }
 
@@ -86,18 +104,12 @@ static qn_tensor *arange_of(const argument *v) {
     bool whole = d == QN_I64;
     if (v[3].given) d = (qn_dtype)v[3].z;
     qn_ctx *qn = core_ctx();
-    if (!qn || !number_or(&v[0], 0, &f[0], &z[0]) || !number_or(&v[1], 0, &f[1], &z[1]) ||
-        !number_or(&v[2], 1, &f[2], &z[2]))
+    if (!qn || !number_or(&v[0], 0, whole, &f[0], &z[0]) ||
+        !number_or(&v[1], 0, whole, &f[1], &z[1]) || !number_or(&v[2], 1, whole, &f[2], &z[2]))
         return NULL;
+    core_enter();
     if (!v[1].given) f[1] = f[0], z[1] = z[0], f[0] = 0, z[0] = 0;
     return whole ? qn_arange_int(qn, d, z[0], z[1], z[2]) : qn_arange(qn, d, f[0], f[1], f[2]);
-}
-
-/* As many as there are axes, of one. */
-static const int64_t *each(const argument *v, const argument *axes) {
-    int64_t *size = (int64_t *)v->size;
-    for (int i = v->n; v->n == 1 && i < axes->n; i++) size[i] = size[0];
-    return size;
 }
 
 /* All elements rolled as one vector. */
@@ -110,6 +122,20 @@ static qn_tensor *roll_flat(qn_tensor *x, int64_t shift) {
     if (flat) qn_release(flat);
     if (rolled) qn_release(rolled);
     return result;
+}
+
+/* x, a shift or one for each axis, and the axes; without them x is one vector. */
+static qn_tensor *roll_of(const argument *v) {
+    const argument *shift = &v[1], *axes = &v[2];
+    int n = axes->all ? 1 : axes->n;
+    if (shift->n != 1 && shift->n != n) {
+        PyErr_Format(PyExc_ValueError, "roll: %d shifts are not for %d axes", shift->n, n);
+        return NULL;
+    }
+    if (axes->all) return roll_flat(v[0].t, shift->size[0]);
+    int64_t each[2 * QN_MAX_RANK];
+    for (int i = 0; i < n; i++) each[i] = shift->size[shift->n == 1 ? 0 : i];
+    return qn_roll_axes(v[0].t, n, axes->axis, each);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

@@ -33,7 +33,7 @@ X(as_real, "as_real", "z:T", qn_as_real(T(0)))
 X(full, "full", "shape:P value:X dtype:D=N", full_of(v))
 X(zeros, "zeros", "shape:P dtype:D=N", qn_zeros(CTX, FLOAT(1), N(0), P(0)))
 X(ones, "ones", "shape:P dtype:D=N", qn_ones(CTX, FLOAT(1), N(0), P(0)))
-X(full_like, "full_like", "x:T value:F", qn_full_like(T(0), F(1)))
+X(full_like, "full_like", "x:T value:X", full_like_of(v))
 X(zeros_like, "zeros_like", "x:T", qn_zeros_like(T(0)))
 X(ones_like, "ones_like", "x:T", qn_ones_like(T(0)))
 X(iota, "iota", "shape:P axis:a dtype:D=N", qn_iota(CTX, WHOLE(2), N(0), P(0), AXIS(1)))
@@ -224,11 +224,10 @@ X(expand, "expand|broadcast_to", "x:T shape:P", qn_expand(T(0), N(1), P(1)))
 X(slice, "slice", "x:T axis:a start:Z stop:Z step:Z=1", qn_slice(T(0), AXIS(1), Z(2), Z(3), Z(4)))
 X(select, "select", "x:T axis:a index:Z", qn_select(T(0), AXIS(1), Z(2)))
 X(flip, "flip", "x:T axis:A=N", ONE(1) ? qn_flip(T(0), AXIS(1)) : qn_flip_axes(T(0), N(1), AXES(1)))
-X(as_strided, "as_strided", "x:T shape:P strides:P offset:Z=0", qn_as_strided(T(0), N(1), P(1),
+X(as_strided, "as_strided", "x:T shape:P strides:P~ offset:Z=0", qn_as_strided(T(0), N(1), P(1),
   P(2), Z(3)))
-X(pad, "pad", "x:T widths:P mode:e11=0 value:F=0", qn_pad(T(0), P(1), (qn_pad_mode)I(2), F(3)))
-X(roll, "roll", "x:T shift:P axis:A=N", ALL(2) ? roll_flat(T(0), P(1)[0]) : qn_roll_axes(T(0),
-  N(2), AXES(2), EACH(1, 2)))
+X(pad, "pad", "x:T widths:V mode:e11=0 value:F=0", qn_pad(T(0), P(1), (qn_pad_mode)I(2), F(3)))
+X(roll, "roll", "x:T shift:P axis:A=N", roll_of(v))
 X(squeeze, "squeeze", "x:T axis:A=N", ONE(1) ? qn_squeeze(T(0), AXIS(1)) : qn_squeeze_axes(T(0),
   N(1), AXES(1)))
 X(unsqueeze, "unsqueeze|expand_dims", "x:T axis:A", ONE(1) ? qn_unsqueeze(T(0), AXIS(1)) :
@@ -241,7 +240,7 @@ X(tril, "tril", "x:T k:Z=0", qn_tril(T(0), Z(1)))
 X(narrow, "narrow", "x:T axis:a start:Z size:Z", qn_narrow(T(0), AXIS(1), Z(2), Z(3)))
 X(expand_as, "expand_as", "x:T y:T", qn_expand_as(T(0), T(1)))
 X(unflatten, "unflatten", "x:T axis:a sizes:P", qn_unflatten(T(0), AXIS(1), N(2), P(2)))
-X(moveaxis, "moveaxis", "x:T source:A destination:A", qn_moveaxis(T(0), N(1), AXES(1), AXES(2)))
+X(moveaxis, "moveaxis", "x:T source:A destination:A~", qn_moveaxis(T(0), N(1), AXES(1), AXES(2)))
 X(atleast, "atleast", "x:T rank:I", qn_atleast(T(0), I(1)))
 X(rot90, "rot90", "x:T turns:Z=1 a:I=0 b:I=1", qn_rot90(T(0), Z(1), I(2), I(3)))
 X(diag_embed, "diag_embed", "x:T offset:Z=0", qn_diag_embed(T(0), Z(1)))
@@ -269,7 +268,7 @@ X(scatter, "scatter", "x:T index:T src:T axis:a combine:e2=0", qn_scatter(T(0), 
 X(take, "take", "x:T index:T axis:a", qn_take(T(0), T(1), AXIS(2)))
 X(take_along_axis, "take_along_axis", "x:T index:T axis:a", qn_take_along_axis(T(0), T(1), AXIS(2)))
 X(index_add, "index_add", "x:T index:T src:T axis:a", qn_index_add(T(0), T(1), T(2), AXIS(3)))
-X(update_slice, "update_slice", "x:T src:T start:P", qn_update_slice(T(0), T(1), P(2)))
+X(update_slice, "update_slice", "x:T src:T start:R", qn_update_slice(T(0), T(1), P(2)))
 X(one_hot, "one_hot", "index:T classes:Z dtype:D=N", qn_one_hot(T(0), Z(1), WHOLE(2)))
 X(embedding, "embedding", "weight:T index:T", qn_embedding(T(0), T(1)))
 X(index_copy, "index_copy", "x:T index:T src:T axis:a", qn_index_copy(T(0), T(1), T(2), AXIS(3)))
@@ -346,7 +345,7 @@ X(ifftshift, "ifftshift", "x:T axes:A=N", qn_ifftshift(T(0), N(1), AXES(1)))
 X(matmul, "matmul", "x:T y:T", qn_matmul(T(0), T(1)))
 X(dot, "dot", "x:T y:T", qn_dot(T(0), T(1)))
 X(outer, "outer", "x:T y:T", qn_outer(T(0), T(1)))
-X(tensordot, "tensordot", "x:T y:T x_axes:A y_axes:A", qn_tensordot(T(0), T(1), N(2), AXES(2),
+X(tensordot, "tensordot", "x:T y:T x_axes:A y_axes:A~", qn_tensordot(T(0), T(1), N(2), AXES(2),
   AXES(3)))
 X(einsum, "einsum", "spec:W xs:L", qn_einsum(N(1), L(1), W(0)))
 X(linear, "linear", "x:T w:T b:T=N", qn_linear(T(0), T(1), T(2)))
@@ -376,45 +375,45 @@ X(conv_transpose, "conv_transpose",
   THREE(3), .dilation = THREE(4), .before = THREE(5), .after = AFTER(5), .same = SAME(5), .extra =
   THREE(6), .groups = Z(7), .channels_last = B(8)}))
 X(max_pool, "max_pool",
-  "x:T size:P * stride:3=0 dilation:3=0 padding:p=0 extra:3=0 groups:Z=0 channels_last:B=0",
+  "x:T size:Q * stride:3=0 dilation:3=0 padding:p=0 extra:3=0 groups:Z=0 channels_last:B=0",
   qn_max_pool(T(0), P(1), &(qn_conv_options){.size = sizeof(qn_conv_options), .stride = THREE(2),
   .dilation = THREE(3), .before = THREE(4), .after = AFTER(4), .same = SAME(4), .extra = THREE(5),
   .groups = Z(6), .channels_last = B(7)}))
 X(avg_pool, "avg_pool",
-  "x:T size:P * stride:3=0 dilation:3=0 padding:p=0 extra:3=0 groups:Z=0 channels_last:B=0",
+  "x:T size:Q * stride:3=0 dilation:3=0 padding:p=0 extra:3=0 groups:Z=0 channels_last:B=0",
   qn_avg_pool(T(0), P(1), &(qn_conv_options){.size = sizeof(qn_conv_options), .stride = THREE(2),
   .dilation = THREE(3), .before = THREE(4), .after = AFTER(4), .same = SAME(4), .extra = THREE(5),
   .groups = Z(6), .channels_last = B(7)}))
 X(pool, "pool",
-  "x:T size:P * kind:e12=0 p:F=0 stride:3=0 dilation:3=0 padding:p=0 ceil:B=0 exclude_padding:B=0 "
+  "x:T size:Q * kind:e12=0 p:F=0 stride:3=0 dilation:3=0 padding:p=0 ceil:B=0 exclude_padding:B=0 "
   "adaptive:B=0 channels_last:B=0", qn_pool(T(0), P(1), &(qn_pool_options){.size =
   sizeof(qn_pool_options), .kind = (qn_pool_kind)I(2), .p = F(3), .stride = THREE(4), .dilation =
   THREE(5), .before = THREE(6), .after = AFTER(6), .same = SAME(6), .ceil = B(7), .exclude_padding
   = B(8), .adaptive = B(9), .channels_last = B(10)}))
 Y(max_pool_index, "max_pool_index",
-  "x:T size:P * kind:e12=0 p:F=0 stride:3=0 dilation:3=0 padding:p=0 ceil:B=0 exclude_padding:B=0 "
+  "x:T size:Q * kind:e12=0 p:F=0 stride:3=0 dilation:3=0 padding:p=0 ceil:B=0 exclude_padding:B=0 "
   "adaptive:B=0 channels_last:B=0", "values index", 2, qn_max_pool_index(T(0), P(1),
   &(qn_pool_options){.size = sizeof(qn_pool_options), .kind = (qn_pool_kind)I(2), .p = F(3),
   .stride = THREE(4), .dilation = THREE(5), .before = THREE(6), .after = AFTER(6), .same = SAME(6),
   .ceil = B(7), .exclude_padding = B(8), .adaptive = B(9), .channels_last = B(10)}, &out[0],
   &out[1]))
-Y(fractional_max_pool, "fractional_max_pool", "x:T samples:T size:P places:P", "values index", 2,
+Y(fractional_max_pool, "fractional_max_pool", "x:T samples:T size:Q places:Q", "values index", 2,
   qn_fractional_max_pool(T(0), T(1), P(2), P(3), &out[0], &out[1]))
-X(max_unpool, "max_unpool", "x:T index:T places:P", qn_max_unpool(T(0), T(1), P(2)))
+X(max_unpool, "max_unpool", "x:T index:T places:Q", qn_max_unpool(T(0), T(1), P(2)))
 X(interpolate, "interpolate",
-  "x:T sizes:P * mode:e8=0 align_corners:B=0 antialias:B=0 scale:g=0 channels_last:B=0",
+  "x:T sizes:Q * mode:e8=0 align_corners:B=0 antialias:B=0 scale:g=0 channels_last:B=0",
   qn_interpolate(T(0), P(1), &(qn_interpolate_options){.size = sizeof(qn_interpolate_options),
   .mode = (qn_interpolate_mode)I(2), .align_corners = B(3), .antialias = B(4), .scale = THREE_F(5),
   .channels_last = B(6)}))
 X(grid_sample, "grid_sample", "x:T grid:T mode:e8=0 padding:e5=0 align_corners:B=0",
   qn_grid_sample(T(0), T(1), (qn_interpolate_mode)I(2), (qn_grid_padding)I(3), B(4)))
 X(im2col, "im2col",
-  "x:T size:P * stride:3=0 dilation:3=0 padding:p=0 extra:3=0 groups:Z=0 channels_last:B=0",
+  "x:T size:Q * stride:3=0 dilation:3=0 padding:p=0 extra:3=0 groups:Z=0 channels_last:B=0",
   qn_im2col(T(0), P(1), &(qn_conv_options){.size = sizeof(qn_conv_options), .stride = THREE(2),
   .dilation = THREE(3), .before = THREE(4), .after = AFTER(4), .same = SAME(4), .extra = THREE(5),
   .groups = Z(6), .channels_last = B(7)}))
 X(col2im, "col2im",
-  "x:T places:P size:P * stride:3=0 dilation:3=0 padding:p=0 extra:3=0 groups:Z=0 "
+  "x:T places:P size:P~ * stride:3=0 dilation:3=0 padding:p=0 extra:3=0 groups:Z=0 "
   "channels_last:B=0", qn_col2im(T(0), N(1), P(1), P(2), &(qn_conv_options){.size =
   sizeof(qn_conv_options), .stride = THREE(3), .dilation = THREE(4), .before = THREE(5), .after =
   AFTER(5), .same = SAME(5), .extra = THREE(6), .groups = Z(7), .channels_last = B(8)}))

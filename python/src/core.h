@@ -43,7 +43,7 @@ typedef struct core_state {
     qn_ctx *ctx; /* the default one; NULL: not opened yet */
     struct {
         qn_ctx *ctx;
-        char device[16];
+        char *device; /* as it was asked for */
     } context[MOST_CONTEXTS];
     int contexts;
     volatile int busy; /* a thread computes without the interpreter's lock */
@@ -91,8 +91,11 @@ static inline bool is_tensor(PyObject *o) {
     return Py_TYPE(o) == core.tensor_type;
 }
 qn_tensor *tensor_elsewhere(tensor_object *o);
-/* NULL with an exception for a tensor that cannot be used here. */
+/* NULL with an exception for a tensor that cannot be used here. What runs Python's code
+ * afterwards, __index__ and the like, asks again: another thread may compute, or have renamed
+ * it. */
 static inline qn_tensor *handle_of(PyObject *o) {
+    core_enter();
     tensor_object *t = (tensor_object *)o;
     if (unlikely(t->epoch != core.epoch)) return tensor_elsewhere(t);
     return t->t;
@@ -116,12 +119,19 @@ const char *dtype_name(qn_dtype d);
 /* ---- make.c: from Python's values ------------------------------------------------------------ */
 
 /* A tensor of a number, list or array; dtype NULL: as the values say. NULL with an exception. */
-qn_tensor *tensor_from(PyObject *o, const qn_dtype *dtype);
+qn_tensor *tensor_from(qn_ctx *qn, PyObject *o, const qn_dtype *dtype);
 bool is_number(PyObject *o); /* of Python, or of NumPy without axes */
-/* A number beside x, of which it takes the dtype as far as that can hold its kind. */
-qn_tensor *number_beside(qn_tensor *x, PyObject *number);
+int number_kind(
+    PyObject *o); /* 0 bool, 1 int, 2 float, -1: no number, or one that says its dtype */
+int scalar_kind(PyObject *o); /* of what is_number: 0, 1 or 2 */
+/* A number in a dtype, which is a float's for a float, exactly as far as that has it. */
+qn_tensor *number_in(qn_ctx *qn, qn_dtype dtype, PyObject *number);
+/* A number beside tensors that meet in a dtype, which it takes as far as that can hold its kind. */
+qn_tensor *number_beside(qn_ctx *qn, qn_dtype dtype, PyObject *number);
 /* A tensor for an operand: itself, or a new one that goes when `made` is released. */
 qn_tensor *operand(PyObject *o, qn_tensor *beside, bool *made);
+/* The same of what is written into x: it is to become x's dtype. Lists are taken, too. */
+qn_tensor *value_for(PyObject *o, qn_tensor *x, bool *made);
 PyObject *make_tensor(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *from_bytes(PyObject *self, PyObject *args);
 
@@ -146,7 +156,7 @@ typedef struct argument {
     double f;
     bool given, made, one, all;
     int n;
-    int64_t size[12];
+    int64_t size[2 * QN_MAX_RANK];
     int axis[12];
     double number[3];
     int64_t after[3];
@@ -160,6 +170,8 @@ typedef struct param {
     PyObject *name;
     char kind;
     bool optional, keyword, none; /* may be left out; by keyword alone; without a default, None */
+    bool apart;                   /* no operand: masks, indices */
+    bool alike;                   /* as many as the parameter before */
     int words;                    /* an enum's number */
     double number;
 } param;

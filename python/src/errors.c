@@ -34,8 +34,13 @@ static qn_ctx *failed(qn_ctx *qn) {
     return NULL;
 }
 
+static void clear_all(void) {
+    for (int i = 0; i < core.contexts; i++) qn_clear_error(core.context[i].ctx);
+}
+
+/* No context keeps an error, which the next one that fails would tell. */
 static PyObject *raise_error(qn_ctx *qn, uint32_t place, const char *more) {
-    if (PyErr_Occurred()) return NULL;
+    if (PyErr_Occurred()) return clear_all(), NULL;
     qn = failed(qn);
     if (!qn) {
         PyErr_SetString(PyExc_RuntimeError, "a result is missing, and no context says why");
@@ -48,7 +53,7 @@ static PyObject *raise_error(qn_ctx *qn, uint32_t place, const char *more) {
         PyErr_Format(type, "%s (%s %s:%d)", qn_error(qn), more, file, line);
     else
         PyErr_SetString(type, qn_error(qn));
-    qn_clear_error(qn);
+    clear_all();
     return NULL;
 }
 

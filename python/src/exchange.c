@@ -55,6 +55,10 @@ int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags) {
     qn_tensor *t = handle_of(self);
     view->obj = NULL;
     if (!t) return -1;
+    if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && qn_rank(t) > 1) {
+        PyErr_SetString(PyExc_BufferError, "the buffer of a tensor is row by row, not Fortran's");
+        return -1;
+    }
     const char *format = dtype_format(qn_dtype_of(t));
     if (!format || (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
         PyErr_Format(PyExc_BufferError,

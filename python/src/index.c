@@ -9,6 +9,7 @@ typedef struct items {
     qn_tensor *x; /* what is indexed; with more axes of size 1 where a bool stands alone */
     int n, spread;
     qn_index_item item[2 * QN_MAX_RANK + 2];
+    bool host[2 * QN_MAX_RANK + 2];   /* an array whose values are known here */
     qn_tensor *made[4 * QN_MAX_RANK]; /* of lists and arrays of others */
     int mades;
 } items;
@@ -59,12 +60,13 @@ static bool array_item(items *x, PyObject *o, qn_index_item *item) {
     qn_tensor *t;
     if (is_tensor(o)) {
         t = handle_of(o);
+        if (!t || !keep(x, qn_keep(t))) return false;
     } else {
         qn_dtype whole = QN_I64;
         bool empty = (PyList_Check(o) && !PyList_Size(o)) || (PyTuple_Check(o) && !PyTuple_Size(o));
-        t = tensor_from(o, empty ? &whole : NULL);
-        if (!t) return false;
-        if (!keep(x, t)) return false;
+        t = tensor_from(qn_context(x->x), o, empty ? &whole : NULL);
+        if (!t || !keep(x, t)) return false;
+        x->host[item - x->item] = true;
     }
     char kind = *qn_dtype_name(qn_dtype_of(t));
     if (kind == 'f' || kind == 'c' || (kind == 'b' && qn_dtype_of(t) != QN_BOOL)) {
@@ -81,6 +83,7 @@ static bool item_of(items *x, PyObject *o) {
         PyErr_SetString(PyExc_IndexError, "too many indices");
         return false;
     }
+    x->host[x->n] = false;
     qn_index_item *item = &x->item[x->n++];
     if (PySlice_Check(o)) return slice_item(o, item);
     if (o == Py_None) return *item = (qn_index_item){.kind = QN_INDEX_NEW_AXIS}, true;
@@ -113,15 +116,54 @@ static bool keep(items *x, qn_tensor *t) {
     return true;
 }
 
+/* The axis that item k is for. */
+static int axis_of(const items *x, int k) {
+    int before = 0, behind = 0;
+    bool ellipsis = false;
+    for (int i = 0; i < x->n; i++) {
+        if (i < k) before += takes(&x->item[i]);
+        if (i >= k) behind += takes(&x->item[i]);
+        if (i < k && x->item[i].kind == QN_INDEX_ELLIPSIS) ellipsis = true;
+    }
+    return ellipsis ? qn_rank(x->x) - behind : before;
+}
+
+/* An integer of a width as int64; beyond it the largest. */
+static int64_t whole_at(const char *p, size_t size, bool negative) {
+    uint64_t u = 0;
+    memcpy(&u, p, size); /* little end first */
+    int unused = (int)(8 * (8 - size));
+    if (negative) return (int64_t)(u << unused) >> unused;
+    return u > INT64_MAX ? INT64_MAX : (int64_t)u;
+}
+
+/* What is known here is checked here: an index that is computed where it is used (QN_CHECK). */
+static bool lies_inside(const items *x, int k) {
+    qn_tensor *t = x->item[k].array;
+    qn_dtype dtype = qn_dtype_of(t);
+    int axis = axis_of(x, k);
+    if (dtype == QN_BOOL || axis < 0 || axis >= qn_rank(x->x)) return true;
+    int64_t n = qn_dim(x->x, axis), count = qn_numel(t), wrong = 0;
+    size_t size = qn_dtype_size(dtype);
+    if (n < 0 || count <= 0) return true;
+    char *data = PyMem_Malloc((size_t)count * size);
+    if (!data) return PyErr_NoMemory(), false;
+    bool fine = qn_read(t, data, (size_t)count * size) >= 0;
+    bool inside = fine, negative = *qn_dtype_name(dtype) == 'i';
+    for (int64_t i = 0; inside && i < count; i++) {
+        wrong = whole_at(data + (size_t)i * size, size, negative);
+        inside = wrong >= -n && wrong < n;
+    }
+    PyMem_Free(data);
+    if (fine && !inside)
+        PyErr_Format(core.range_error, "index %lld is out of range of axis %d, which has %lld",
+                     (long long)wrong, axis, (long long)n);
+    return inside;
+}
+
 /* A bool without axes is one for an axis of size 1 that is not there. */
 static bool spread_bool(items *x, int k) {
-    int axis = 0, behind = 0, ellipsis = 0;
-    for (int i = 0; i < x->n; i++) {
-        if (i < k) axis += takes(&x->item[i]);
-        if (i > k) behind += takes(&x->item[i]);
-        if (i < k && x->item[i].kind == QN_INDEX_ELLIPSIS) ellipsis = 1;
-    }
-    qn_tensor *more = qn_unsqueeze(x->x, ellipsis ? qn_rank(x->x) - behind : axis);
+    qn_tensor *more = qn_unsqueeze(x->x, axis_of(x, k));
     if (!keep(x, more) || !keep(x, qn_reshape(x->item[k].array, 1, (int64_t[]){1}))) return false;
     x->x = more;
     x->item[k].array = x->made[x->mades - 1];
@@ -132,13 +174,16 @@ static bool spread_bool(items *x, int k) {
 static bool items_of(items *x, qn_tensor *of, PyObject *key) {
     x->n = x->mades = x->spread = 0;
     x->x = of;
-    if (!of) return false;
+    if (!of || !keep(x, qn_keep(of))) return false;
     if (PyTuple_Check(key)) {
         for (Py_ssize_t i = 0; i < PyTuple_Size(key); i++)
             if (!item_of(x, PyTuple_GetItem(key, i))) return false;
     } else if (!item_of(x, key)) {
         return false;
     }
+    core_enter(); /* Python's code may have run */
+    for (int k = 0; k < x->n; k++)
+        if (x->host[k] && !lies_inside(x, k)) return false;
     for (int k = 0; k < x->n; k++) {
         const qn_index_item *item = &x->item[k];
         bool alone = item->kind == QN_INDEX_ARRAY && qn_dtype_of(item->array) == QN_BOOL &&
@@ -189,12 +234,7 @@ int tensor_set(PyObject *self, PyObject *key, PyObject *value) {
     tensor_object *o = (tensor_object *)self;
     bool made = false;
     qn_tensor *src = NULL, *fit = NULL, *t = NULL;
-    if (items_of(&x, old, key)) {
-        if (is_tensor(value) || !(PyList_Check(value) || PyTuple_Check(value)))
-            src = operand(value, old, &made);
-        else
-            src = tensor_from(value, NULL), made = src != NULL;
-    }
+    if (items_of(&x, old, key)) src = value_for(value, old, &made);
     /* As NumPy: what is written takes the dtype of what is there. */
     if (src && qn_dtype_of(src) != qn_dtype_of(old)) fit = qn_cast(src, qn_dtype_of(old));
     if (src) t = qn_index_put(x.x, x.n, x.item, fit ? fit : src, QN_COMBINE_SET);
@@ -208,6 +248,7 @@ int tensor_set(PyObject *self, PyObject *key, PyObject *value) {
 }
 
 Py_ssize_t tensor_length(PyObject *self) {
+    if (!handle_of(self)) return -1;
     if (qn_rank(handle_of(self)) == 0) {
         PyErr_SetString(PyExc_TypeError, "a scalar has no len()");
         return -1;

@@ -16,7 +16,7 @@ bool is_number(PyObject *o) {
 
 /* 0 bool, 1 int, 2 float, 3 complex, -1 none: also arrays and integers of NumPy, which say their
  * dtype. */
-static int kind_of(PyObject *o) {
+int number_kind(PyObject *o) {
     if (PyBool_Check(o)) return 0;
     if (PyLong_CheckExact(o)) return 1;
     if (PyFloat_Check(o)) return 2;
@@ -35,58 +35,104 @@ static int kind_of(PyObject *o) {
     return kind;
 }
 
-/* A complex scalar of the width of x's floats. */
-static qn_tensor *complex_beside(qn_tensor *x, double re, double im) {
-    qn_dtype d = qn_dtype_of(x) == QN_F64 || qn_dtype_of(x) == QN_C128 ? QN_F64 : QN_F32;
-    qn_tensor *a = qn_scalar(qn_context(x), d, re), *b = qn_scalar(qn_context(x), d, im);
-    qn_tensor *z = qn_complex(a, b);
-    if (a) qn_release(a);
-    if (b) qn_release(b);
+int scalar_kind(PyObject *o) {
+    int kind = number_kind(o);
+    if (kind >= 0) return kind;
+    PyObject *i = PyIndex_Check(o) ? PyNumber_Index(o) : NULL;
+    Py_XDECREF(i);
+    PyErr_Clear();
+    return i ? 1 : 2;
+}
+
+static bool is_float(qn_dtype d) {
+    return *qn_dtype_name(d) == 'f' || d == QN_BF16;
+}
+
+static bool is_complex(qn_dtype d) {
+    return d == QN_C64 || d == QN_C128;
+}
+
+/* A complex scalar, of parts of the width of dtype. */
+static qn_tensor *complex_in(qn_ctx *qn, qn_dtype dtype, PyObject *o) {
+    qn_dtype d = dtype == QN_F64 || dtype == QN_C128 ? QN_F64 : QN_F32;
+    double re = PyComplex_RealAsDouble(o), im = PyComplex_ImagAsDouble(o);
+    if (PyErr_Occurred()) return NULL;
+    core_enter();
+    qn_tensor *a = qn_scalar(qn, d, re), *b = qn_scalar(qn, d, im), *z = qn_complex(a, b);
+    if (a) core_release(a);
+    if (b) core_release(b);
     return z;
 }
 
-qn_tensor *number_beside(qn_tensor *x, PyObject *o) {
-    int kind = kind_of(o);
-    if (kind == 0) return qn_scalar(qn_context(x), QN_BOOL, PyObject_IsTrue(o));
-    if (kind == 1) {
-        PyObject *i = PyNumber_Index(o);
-        if (!i) return NULL;
-        int overflow = 0;
-        int64_t z = PyLong_AsLongLongAndOverflow(i, &overflow);
-        qn_tensor *t = NULL;
-        if (overflow && qn_dtype_of(x) == QN_U64 && overflow > 0) {
-            uint64_t u = PyLong_AsUnsignedLongLong(i);
-            if (!PyErr_Occurred()) t = qn_from(qn_context(x), QN_U64, 0, NULL, &u);
-        } else if (overflow) {
-            double f = PyLong_AsDouble(i);
-            if (f != -1 || !PyErr_Occurred()) t = qn_weak(x, f);
-            if (t && *qn_dtype_name(qn_dtype_of(x)) != 'f' &&
-                *qn_dtype_name(qn_dtype_of(x)) != 'b') {
-                PyErr_Format(PyExc_OverflowError, "%R is beyond %s", i, dtype_name(qn_dtype_of(x)));
-                qn_release(t);
-                t = NULL;
-            }
-        } else {
-            t = qn_weak_int(x, z);
-        }
-        Py_DECREF(i);
-        return t;
+static qn_tensor *whole_in(qn_ctx *qn, qn_dtype dtype, PyObject *o) {
+    PyObject *i = PyNumber_Index(o);
+    if (!i) return NULL;
+    core_enter();
+    int overflow = 0;
+    int64_t z = PyLong_AsLongLongAndOverflow(i, &overflow);
+    qn_tensor *t = NULL;
+    if (!overflow) {
+        t = qn_scalar_int(qn, dtype, z);
+    } else if (is_float(dtype)) {
+        double f = PyLong_AsDouble(i);
+        if (f != -1 || !PyErr_Occurred()) t = qn_scalar(qn, dtype, f);
+    } else if (dtype == QN_U64 && overflow > 0) {
+        uint64_t u = PyLong_AsUnsignedLongLong(i);
+        if (!PyErr_Occurred()) t = qn_from(qn, QN_U64, 0, NULL, &u);
+    } else {
+        PyErr_Format(PyExc_OverflowError, "%R is beyond %s", i, dtype_name(dtype));
     }
-    if (kind == 3) return complex_beside(x, PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o));
-    double f = PyFloat_AsDouble(o);
-    return f == -1 && PyErr_Occurred() ? NULL : qn_weak(x, f);
+    Py_DECREF(i);
+    return t;
+}
+
+qn_tensor *number_in(qn_ctx *qn, qn_dtype dtype, PyObject *o) {
+    int kind = scalar_kind(o);
+    if (kind == 1) return whole_in(qn, dtype, o);
+    if (kind == 3) return complex_in(qn, dtype, o);
+    double f = kind ? PyFloat_AsDouble(o) : PyObject_IsTrue(o);
+    if (f == -1 && PyErr_Occurred()) return NULL;
+    core_enter();
+    return qn_scalar(qn, dtype, f);
+}
+
+qn_tensor *number_beside(qn_ctx *qn, qn_dtype dtype, PyObject *o) {
+    static const qn_dtype alone[] = {QN_BOOL, QN_I64, QN_F32};
+    int kind = scalar_kind(o);
+    if (kind == 3) return complex_in(qn, dtype, o);
+    if (is_complex(dtype)) dtype = dtype == QN_C128 ? QN_F64 : QN_F32;
+    bool weak = is_float(dtype) ? kind > 0 : kind == 1 && dtype != QN_BOOL;
+    return number_in(qn, weak ? dtype : alone[kind], o);
+}
+
+static bool is_list(PyObject *o) {
+    return PyList_Check(o) || PyTuple_Check(o);
 }
 
 qn_tensor *operand(PyObject *o, qn_tensor *beside, bool *made) {
     if (is_tensor(o)) return handle_of(o);
-    *made = true;
-    if (kind_of(o) >= 0 && beside) return number_beside(beside, o);
-    if (PyList_Check(o) || PyTuple_Check(o)) {
+    qn_ctx *qn = beside ? qn_context(beside) : core_ctx();
+    qn_tensor *t = NULL;
+    if (is_list(o))
         PyErr_Format(PyExc_TypeError, "a tensor is wanted, not %R: quern.tensor() makes one", o);
-        return *made = false, NULL;
-    }
-    qn_tensor *t = tensor_from(o, NULL);
-    if (!t) *made = false;
+    else if (beside && number_kind(o) >= 0)
+        t = number_beside(qn, qn_dtype_of(beside), o);
+    else if (qn)
+        t = tensor_from(qn, o, NULL);
+    *made = t != NULL;
+    return t;
+}
+
+qn_tensor *value_for(PyObject *o, qn_tensor *x, bool *made) {
+    if (is_tensor(o)) return handle_of(o);
+    qn_dtype dtype = qn_dtype_of(x);
+    int kind = number_kind(o);
+    if (kind == 2 && !is_float(dtype)) dtype = QN_F64;
+    if (kind == 1 && (dtype == QN_BOOL || *qn_dtype_name(dtype) == 'c')) dtype = QN_I64;
+    if (kind == 0) dtype = QN_BOOL;
+    qn_tensor *t =
+        kind >= 0 ? number_in(qn_context(x), dtype, o) : tensor_from(qn_context(x), o, &dtype);
+    *made = t != NULL;
     return t;
 }
 
@@ -95,6 +141,7 @@ qn_tensor *operand(PyObject *o, qn_tensor *beside, bool *made) {
 static qn_tensor *from_buffer(qn_ctx *qn, PyObject *o) {
     Py_buffer view;
     if (PyObject_GetBuffer(o, &view, PyBUF_FULL_RO)) return NULL;
+    core_enter();
     int d = dtype_of_format(view.format, view.itemsize);
     qn_tensor *t = NULL;
     int64_t size[QN_MAX_RANK];
@@ -132,10 +179,6 @@ typedef struct listing {
     qn_dtype dtype;
 } listing;
 
-static bool is_list(PyObject *o) {
-    return PyList_Check(o) || PyTuple_Check(o);
-}
-
 static Py_ssize_t list_size(PyObject *o) {
     return PyList_Check(o) ? PyList_Size(o) : PyTuple_Size(o);
 }
@@ -144,10 +187,40 @@ static PyObject *list_item(PyObject *o, Py_ssize_t i) {
     return PyList_Check(o) ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i);
 }
 
+/* Calls f for each element. They are Python's objects, whose code may change the list meanwhile. */
+static bool each_item(listing *l, PyObject *o, int axis, int64_t n,
+                      bool (*f)(listing *l, PyObject *o, int axis)) {
+    bool list = PyList_Check(o), fine = list || PyTuple_Check(o);
+    if (!fine) PyErr_SetString(PyExc_RuntimeError, "a list changed while it was read");
+    for (Py_ssize_t i = 0; fine && i < n; i++) {
+        PyObject *one = list ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i);
+        if (unlikely(!one)) {
+            PyErr_SetString(PyExc_RuntimeError, "a list changed while it was read");
+            return false;
+        }
+        Py_INCREF(one);
+        fine = f(l, one, axis + 1);
+        Py_DECREF(one);
+    }
+    return fine;
+}
+
 /* Of an element of a list: integers of NumPy are numbers there. */
 static int kind_in_list(PyObject *o) {
-    int kind = kind_of(o);
+    int kind = number_kind(o);
     return kind < 0 && PyIndex_Check(o) ? 1 : kind;
+}
+
+static bool scan_whole(listing *l, PyObject *o) {
+    PyObject *i = PyNumber_Index(o);
+    if (!i) return false;
+    int overflow;
+    int64_t z = PyLong_AsLongLongAndOverflow(i, &overflow);
+    Py_DECREF(i);
+    if (overflow) l->big = true;
+    if (!overflow && z < l->least) l->least = z;
+    if (!overflow && z > l->most) l->most = z;
+    return true;
 }
 
 /* The shape, that all rows have it, and the kind of the numbers. */
@@ -158,9 +231,7 @@ static bool scan(listing *l, PyObject *o, int axis) {
                          o, (long long)l->size[axis]);
             return false;
         }
-        for (Py_ssize_t i = 0; i < l->size[axis]; i++)
-            if (!scan(l, list_item(o, i), axis + 1)) return false;
-        return true;
+        return each_item(l, o, axis, l->size[axis], scan);
     }
     if (is_list(o)) {
         PyErr_Format(PyExc_ValueError, "rows are not of one shape: %R is not a number", o);
@@ -172,14 +243,7 @@ static bool scan(listing *l, PyObject *o, int axis) {
         return false;
     }
     if (kind > l->kind) l->kind = kind;
-    if (kind == 1 && PyLong_Check(o)) {
-        int overflow;
-        int64_t z = PyLong_AsLongLongAndOverflow(o, &overflow);
-        if (overflow) l->big = true;
-        if (!overflow && z < l->least) l->least = z;
-        if (!overflow && z > l->most) l->most = z;
-    }
-    return true;
+    return kind != 1 || scan_whole(l, o);
 }
 
 /* Doubles are kept as such, for their conversion is the library's; integers by their width. */
@@ -216,10 +280,7 @@ static bool store(listing *l, PyObject *o) {
 }
 
 static bool fill(listing *l, PyObject *o, int axis) {
-    if (axis == l->rank) return store(l, o);
-    for (Py_ssize_t i = 0; i < l->size[axis]; i++)
-        if (!fill(l, list_item(o, i), axis + 1)) return false;
-    return true;
+    return axis == l->rank ? store(l, o) : each_item(l, o, axis, l->size[axis], fill);
 }
 
 /* In which dtype the numbers are written: what was asked for, if it is one that C has. */
@@ -270,7 +331,9 @@ static qn_tensor *from_list(qn_ctx *qn, PyObject *o, const qn_dtype *wanted) {
     char few[64], *data = n <= 56 ? few : PyMem_Malloc(n);
     if (!data) return PyErr_NoMemory(), NULL;
     l.to = data;
-    qn_tensor *t = fill(&l, o, 0) ? qn_from(qn, l.dtype, l.rank, l.size, data) : NULL;
+    bool fine = fill(&l, o, 0);
+    core_enter();
+    qn_tensor *t = fine ? qn_from(qn, l.dtype, l.rank, l.size, data) : NULL;
     if (data != few) PyMem_Free(data);
     return t;
 }
@@ -289,25 +352,61 @@ static qn_tensor *converted(qn_tensor *t, const qn_dtype *dtype) {
     return c;
 }
 
-static qn_tensor *made_in(qn_ctx *qn, PyObject *o, const qn_dtype *dtype);
+/* Lists in lists: at `depth` of them. */
+static qn_tensor *made_in(qn_ctx *qn, PyObject *o, const qn_dtype *dtype, int depth);
 
-/* A list of tensors or arrays: is there one in it? */
-static bool has_arrays(PyObject *o) {
-    if (!is_list(o) || !list_size(o)) return false;
-    PyObject *first = list_item(o, 0);
-    return is_tensor(first) || (PyObject_CheckBuffer(first) && !PyIndex_Check(first)) ||
-           PyObject_HasAttrString(first, "__array__") || has_arrays(first);
+static bool is_array(PyObject *o) {
+    return is_tensor(o) || (PyObject_CheckBuffer(o) && !PyIndex_Check(o)) ||
+           PyObject_HasAttrString(o, "__array__");
 }
 
-static qn_tensor *stacked(qn_ctx *qn, PyObject *o) {
+/* A list of tensors or arrays: is there one in it? Integers of NumPy say a dtype where the first
+ * is one, else they are numbers. */
+static bool has_arrays(PyObject *o, int depth) {
+    for (; is_list(o) && list_size(o) && depth <= QN_MAX_RANK; depth++) {
+        bool list = PyList_Check(o);
+        Py_ssize_t n = list_size(o);
+        for (Py_ssize_t i = 0; i < n; i++) {
+            PyObject *one = list ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i);
+            if (!one) return PyErr_Clear(), false;
+            if (PyFloat_CheckExact(one) || PyLong_CheckExact(one) || is_list(one)) continue;
+            if (is_array(one) && (!i || scalar_kind(one) == 2) && (!i || number_kind(one) < 0))
+                return true;
+        }
+        o = list_item(o, 0);
+    }
+    return false;
+}
+
+/* Rows that are arrays first; where these meet in a float, the others' numbers are of that. */
+static bool rows_of(qn_ctx *qn, PyObject *o, const qn_dtype *dtype, int depth, qn_tensor **row,
+                    Py_ssize_t n) {
+    qn_dtype meet = QN_BOOL;
+    for (int arrays = 1; arrays >= 0; arrays--) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            if (i >= list_size(o)) {
+                PyErr_SetString(PyExc_RuntimeError, "a list changed while it was read");
+                return false;
+            }
+            PyObject *one = list_item(o, i);
+            if ((is_array(one) || has_arrays(one, depth)) != arrays) continue;
+            Py_INCREF(one);
+            const qn_dtype *in = dtype ? dtype : !arrays && is_float(meet) ? &meet : NULL;
+            row[i] = made_in(qn, one, in, depth);
+            Py_DECREF(one);
+            if (!row[i]) return false;
+            meet = qn_dtype_promote(meet, qn_dtype_of(row[i]));
+        }
+    }
+    return true;
+}
+
+static qn_tensor *stacked(qn_ctx *qn, PyObject *o, const qn_dtype *dtype, int depth) {
     Py_ssize_t n = list_size(o);
     qn_tensor **row = PyMem_Calloc((size_t)n, sizeof *row), *t = NULL;
     if (!row) return PyErr_NoMemory(), NULL;
-    bool fine = true;
-    for (Py_ssize_t i = 0; fine && i < n; i++) {
-        row[i] = made_in(qn, list_item(o, i), NULL);
-        fine = row[i] != NULL;
-    }
+    bool fine = rows_of(qn, o, dtype, depth + 1, row, n);
+    core_enter();
     if (fine) t = qn_stack((int)n, row, 0);
     if (t && qn_realize(1, &t) < 0) {
         qn_release(t);
@@ -319,28 +418,48 @@ static qn_tensor *stacked(qn_ctx *qn, PyObject *o) {
     return t;
 }
 
-static qn_tensor *made_in(qn_ctx *qn, PyObject *o, const qn_dtype *dtype) {
-    if (is_tensor(o)) return converted(qn_clone(handle_of(o)), dtype);
-    if (has_arrays(o)) return converted(stacked(qn, o), dtype);
-    if (is_list(o) || kind_of(o) >= 0) return converted(from_list(qn, o, dtype), dtype);
-    if (PyObject_CheckBuffer(o)) return converted(from_buffer(qn, o), dtype);
-    if (PyObject_HasAttrString(o, "__dlpack__"))
-        return converted(tensor_of_dlpack(qn, o, true), dtype);
-    /* What says itself how it becomes an array: __array__ gives one with a buffer. */
+/* An integer of NumPy as one of Python, which knows whether a dtype has it; NULL: it is none. */
+static PyObject *whole_scalar(PyObject *o) {
+    PyObject *i = PyObject_CheckBuffer(o) && PyIndex_Check(o) ? PyNumber_Index(o) : NULL;
+    PyErr_Clear();
+    return i;
+}
+
+/* Of what says itself how it becomes an array: __array__ gives one with a buffer. */
+static qn_tensor *from_array(qn_ctx *qn, PyObject *o) {
     PyObject *array =
         PyObject_HasAttrString(o, "__array__") ? PyObject_CallMethod(o, "__array__", NULL) : NULL;
     if (!array && !PyErr_Occurred())
         PyErr_Format(PyExc_TypeError, "%R is not a number, list or array of numbers", o);
-    qn_tensor *t = array && array != o && PyObject_CheckBuffer(array)
-                       ? converted(from_buffer(qn, array), dtype)
-                       : NULL;
+    bool fine = array && array != o && PyObject_CheckBuffer(array);
+    if (array && !fine) PyErr_Format(PyExc_TypeError, "__array__ of %R gives no array", o);
+    qn_tensor *t = fine ? from_buffer(qn, array) : NULL;
     Py_XDECREF(array);
     return t;
 }
 
-qn_tensor *tensor_from(PyObject *o, const qn_dtype *dtype) {
-    qn_ctx *qn = core_ctx();
-    return qn ? made_in(qn, o, dtype) : NULL;
+static qn_tensor *made_in(qn_ctx *qn, PyObject *o, const qn_dtype *dtype, int depth) {
+    if (depth > QN_MAX_RANK) {
+        PyErr_Format(PyExc_ValueError, "a tensor has at most %d axes", QN_MAX_RANK);
+        return NULL;
+    }
+    if (is_tensor(o)) {
+        qn_tensor *t = handle_of(o);
+        return t ? converted(qn_clone(t), dtype) : NULL;
+    }
+    if (has_arrays(o, depth)) return converted(stacked(qn, o, dtype, depth), dtype);
+    if (is_list(o) || number_kind(o) >= 0) return converted(from_list(qn, o, dtype), dtype);
+    PyObject *i = dtype ? whole_scalar(o) : NULL;
+    qn_tensor *t = i                                         ? from_list(qn, i, dtype)
+                   : PyObject_CheckBuffer(o)                 ? from_buffer(qn, o)
+                   : PyObject_HasAttrString(o, "__dlpack__") ? tensor_of_dlpack(qn, o, true)
+                                                             : from_array(qn, o);
+    Py_XDECREF(i);
+    return converted(t, dtype);
+}
+
+qn_tensor *tensor_from(qn_ctx *qn, PyObject *o, const qn_dtype *dtype) {
+    return made_in(qn, o, dtype, 0);
 }
 
 PyObject *make_tensor(PyObject *self, PyObject *args, PyObject *keywords) {
@@ -355,7 +474,7 @@ PyObject *make_tensor(PyObject *self, PyObject *args, PyObject *keywords) {
     if (type != Py_None && !dtype_of(type, &d)) return NULL;
     qn_ctx *qn = core_ctx_of(device);
     if (!qn) return NULL;
-    qn_tensor *t = made_in(qn, data, type == Py_None ? NULL : &d);
+    qn_tensor *t = tensor_from(qn, data, type == Py_None ? NULL : &d);
     if (!t) return raise_of(qn);
     PyObject *o = tensor_wrap(t);
     if (!o) return NULL;

@@ -89,9 +89,17 @@ static qn_ctx *open_context(const char *device) {
         return NULL;
     }
     const char *reason = NULL, *name = qn_device_of(qn, &reason);
+    name = device ? device : name;
+    char *copy = PyMem_Malloc(strlen(name) + 1);
+    if (!copy) {
+        qn_close(qn);
+        PyErr_NoMemory();
+        return NULL;
+    }
     int i = core.contexts++;
     core.context[i].ctx = qn;
-    strncpy(core.context[i].device, device ? device : name, sizeof core.context[i].device - 1);
+    core.context[i].device = strcpy(copy, name);
+    if (!device) core.ctx = qn;
     if (reason &&
         PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
                          "quern computes in plain loops, slowly, for it has no compiler: %s; "
@@ -104,7 +112,7 @@ static qn_ctx *open_context(const char *device) {
 qn_ctx *core_ctx(void) {
     core_enter();
     if (likely(core.ctx != NULL)) return core.ctx;
-    return core.ctx = open_context(NULL);
+    return open_context(NULL);
 }
 
 qn_ctx *core_ctx_of(PyObject *device) {

@@ -17,8 +17,10 @@ static qn_tensor *apply(PyObject *a, PyObject *b, binary_call *f) {
     core_enter();
     bool x_made = false, y_made = false;
     qn_tensor *x = is_tensor(a) ? handle_of(a) : NULL, *y = is_tensor(b) ? handle_of(b) : NULL;
-    if (!x) x = operand(a, y, &x_made);
-    if (!y && x) y = operand(b, x, &y_made);
+    if (!x && !PyErr_Occurred()) x = operand(a, y, &x_made);
+    if (!y && x && !PyErr_Occurred()) y = operand(b, x, &y_made);
+    if (x && !x_made) x = handle_of(a);
+    if (y && !y_made) y = handle_of(b);
     qn_tensor *r = x && y ? f(x, y) : NULL;
     if (x_made && x) core_release(x);
     if (y_made && y) core_release(y);
@@ -27,8 +29,7 @@ static qn_tensor *apply(PyObject *a, PyObject *b, binary_call *f) {
 
 static inline PyObject *binary(PyObject *a, PyObject *b, binary_call *f) {
     if (likely(is_tensor(a) && is_tensor(b))) {
-        core_enter();
-        qn_tensor *r = f(handle_of(a), handle_of(b));
+        qn_tensor *x = handle_of(a), *y = handle_of(b), *r = likely(x && y) ? f(x, y) : NULL;
         return likely(r != NULL) ? tensor_wrap(r) : raise_of(NULL);
     }
     if (!has_meaning(a) || !has_meaning(b)) Py_RETURN_NOTIMPLEMENTED;

@@ -3,8 +3,9 @@
  * A row's parameters are written as "name:kind=default", "*" before those that go by keyword
  * alone. Kinds: T tensor, S tensor or number, L list of tensors, X number, I int, Z int64, U
  * uint64, F float, B bool, D dtype, a axis, A axis or axes, P sizes, E floats, W text, e words of
- * an enum, by its number; of options 3 one int or as many as axes, g the same of floats, p
- * padding. "N" is None. */
+ * an enum, by its number. How many x says: Q sizes of its spatial axes, R of all its axes, V two
+ * for each; of options 3 ints, g floats and p padding for spatial axes. One number is for all of
+ * those. "~" behind a kind: as many as the parameter before. "N" is None. */
 #include "core.h"
 
 #include <limits.h>
@@ -28,6 +29,14 @@ const char *enum_words(int number) {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+/* A mask, index or the like: its dtype meets none of the others'. */
+static bool is_apart(const call_row *r, PyObject *name) {
+    static const char *const names[] = {"mask", "index", "condition", "labels", "n"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (!PyUnicode_CompareWithASCIIString(name, names[k])) return true;
+    return r->params == 1 && !strcmp(r->c_name, "where");
+}
+
 bool parse_spec(call_row *r) {
     bool keyword = false;
     const char *at = r->spec;
@@ -45,6 +54,8 @@ bool parse_spec(call_row *r) {
             p->kind = colon[1];
             p->words = p->kind == 'e' ? atoi(colon + 2) : 0;
             r->axes |= p->kind == 'A';
+            p->alike = colon[2] == '~';
+            p->apart = is_apart(r, name);
             p->optional = equals != NULL;
             p->none = equals && equals[1] == 'N';
             p->number = equals && !p->none ? strtod(equals + 1, NULL) : 0;
@@ -181,14 +192,16 @@ static bool tensors_in(const call_row *r, const param *p, PyObject *o, argument 
         PyObject *one = PyTuple_GetItem(list, i);
         if (!is_tensor(one)) return wrong(r, p, one, "a list of tensors");
         t[i] = handle_of(one);
+        if (!t[i]) return false;
     }
     return t != NULL;
 }
 
-/* One number for all axes, or one each. */
-static bool three_in(const call_row *r, PyObject *o, argument *v) {
-    if (!sizes_of(o, 3, v->size, &v->n, r->c_name)) return false;
-    for (int i = v->n; i < 3; i++) v->size[i] = v->n == 1 ? v->size[0] : 0;
+/* One number for all axes, or one each: for how many is asked when x is known. */
+static bool each_in(const call_row *r, PyObject *o, int most, argument *v) {
+    if (!sizes_of(o, most, v->size, &v->n, r->c_name)) return false;
+    for (int i = v->n; i < most; i++) v->size[i] = v->n == 1 ? v->size[0] : 0;
+    v->all = v->n == 1;
     return true;
 }
 
@@ -198,8 +211,8 @@ static bool padding_in(const call_row *r, const param *p, PyObject *o, argument 
     if (PyUnicode_Check(o)) {
         if (PyUnicode_CompareWithASCIIString(o, "same"))
             return wrong(r, p, o, "\"same\" or numbers");
-        v->same = true;
-        memset(v->size, 0, 3 * sizeof *v->size);
+        v->same = v->all = true;
+        memset(v->size, 0, sizeof v->size);
         memset(v->after, 0, sizeof v->after);
         return true;
     }
@@ -209,16 +222,17 @@ static bool padding_in(const call_row *r, const param *p, PyObject *o, argument 
     Py_XDECREF(first);
     PyErr_Clear();
     if (!pairs) {
-        if (!three_in(r, o, v)) return false;
+        if (!each_in(r, o, 3, v)) return false;
         memcpy(v->after, v->size, sizeof v->after);
         return true;
     }
     int64_t two[2];
     int n = 0;
     Py_ssize_t axes = PySequence_Size(o);
+    v->n = axes > INT_MAX ? INT_MAX : (int)axes;
     for (Py_ssize_t i = 0; i < axes && i < 3; i++) {
         PyObject *one = PySequence_GetItem(o, i);
-        bool fine = one && sizes_of(one, 2, two, &n, r->c_name) && n == 2;
+        bool fine = one && PySequence_Check(one) && sizes_of(one, 2, two, &n, r->c_name) && n == 2;
         Py_XDECREF(one);
         if (!fine) return PyErr_Occurred() ? false : wrong(r, p, o, "pairs of numbers");
         v->size[i] = two[0];
@@ -265,6 +279,12 @@ static bool convert(const call_row *r, const param *p, PyObject *o, argument *v)
     }
     case 'P':
         return sizes_of(o, 12, v->size, &v->n, r->c_name);
+    case 'Q':
+        return each_in(r, o, 12, v);
+    case 'R':
+    case 'V':
+        memset(v->size, 0, sizeof v->size);
+        return sizes_of(o, p->kind == 'R' ? 12 : 2 * QN_MAX_RANK, v->size, &v->n, r->c_name);
     case 'E':
         return floats_in(r, p, o, v);
     case 'L':
@@ -278,10 +298,11 @@ static bool convert(const call_row *r, const param *p, PyObject *o, argument *v)
         v->o = o;
         return is_number(o) || wrong(r, p, o, "a number");
     case '3':
-        return three_in(r, o, v);
+        return each_in(r, o, 3, v);
     case 'g':
-        if (!floats_in(r, p, o, v) || v->n > 3) return false;
-        for (i = 0; v->list && i < v->n; i++) v->number[i] = ((double *)v->list)[i];
+        if (!floats_in(r, p, o, v)) return false;
+        v->all = v->n == 1;
+        for (i = 0; v->list && i < v->n && i < 3; i++) v->number[i] = ((double *)v->list)[i];
         for (i = v->n; i < 3; i++) v->number[i] = v->n == 1 ? v->number[0] : 0;
         return true;
     case 'p':
@@ -342,7 +363,7 @@ static int number_of(const call_row *r, PyObject *name) {
 /* Sizes and axes may be given one by one where nothing follows them: reshape(2, 3). */
 static PyObject *rest(const call_row *r, PyObject *const *args, Py_ssize_t n) {
     int last = r->positional - 1;
-    bool list = last >= 0 && (r->param[last].kind == 'P' || r->param[last].kind == 'A');
+    bool list = last >= 0 && strchr("PQRVA", r->param[last].kind);
     if (!list) {
         PyErr_Format(PyExc_TypeError, "%s() takes %d arguments, but %zd are given", r->c_name,
                      r->positional, n);
@@ -379,32 +400,115 @@ static bool sorted(const call_row *r, PyObject *const *args, Py_ssize_t n, PyObj
     return true;
 }
 
-/* Tensors last but one, numbers beside them last: these take the dtype of those. */
-static bool operands_in(const call_row *r, PyObject **by, argument *v) {
-    qn_tensor *beside = NULL;
-    bool numbers = false;
+static bool is_tensor_kind(const param *p) {
+    return p->kind == 'S' || p->kind == 'T';
+}
+
+static bool number_operand(PyObject *o) {
+    return !is_tensor(o) && number_kind(o) >= 0;
+}
+
+/* The dtype where tensors and arrays meet; false: there are none. */
+static bool meeting(const call_row *r, const argument *v, qn_dtype *out) {
+    bool any = false;
     for (int i = 0; i < r->params; i++) {
-        if (r->param[i].kind != 'S' && r->param[i].kind != 'T') continue;
+        if (!is_tensor_kind(&r->param[i]) || !v[i].t || r->param[i].apart) continue;
+        qn_dtype one = qn_dtype_of(v[i].t), both = any ? qn_dtype_promote(*out, one) : one;
+        *out = (int)both < 0 ? one : both;
+        any = true;
+    }
+    return any;
+}
+
+/* What is no tensor becomes one: arrays first, so that numbers know beside what they are. */
+static bool others_in(const call_row *r, PyObject **by, argument *v) {
+    qn_ctx *qn = NULL;
+    for (int i = 0; i < r->params && !qn; i++)
+        if (is_tensor_kind(&r->param[i]) && v[i].t) qn = qn_context(v[i].t);
+    if (!qn) qn = core_ctx();
+    qn_dtype dtype = QN_BOOL;
+    for (int numbers = 0; qn && numbers < 2; numbers++) {
+        bool beside = meeting(r, v, &dtype);
+        for (int i = 0; i < r->params; i++) {
+            if (!is_tensor_kind(&r->param[i]) || !v[i].given || v[i].t) continue;
+            if (number_operand(by[i]) != numbers) continue;
+            bool weak = numbers && beside && !r->param[i].apart;
+            v[i].t = weak      ? number_beside(qn, dtype, by[i])
+                     : numbers ? tensor_from(qn, by[i], NULL)
+                               : operand(by[i], NULL, &v[i].made);
+            if (!v[i].t) return false;
+            v[i].made = true;
+            beside = beside || meeting(r, v, &dtype);
+        }
+    }
+    return qn != NULL;
+}
+
+/* Numbers beside tensors take the dtype in which those meet. */
+static bool operands_in(const call_row *r, PyObject **by, argument *v, bool *plain) {
+    bool others = false;
+    for (int i = 0; i < r->params; i++) {
+        if (!is_tensor_kind(&r->param[i])) continue;
         if (!by[i] || (by[i] == Py_None && r->param[i].none)) continue;
         v[i].given = true;
         if (likely(is_tensor(by[i]))) {
             v[i].t = handle_of(by[i]);
-            beside = v[i].t;
+            if (unlikely(!v[i].t)) return false;
         } else {
-            numbers = true;
+            others = true;
         }
     }
-    for (int i = 0; numbers && i < r->params; i++) {
-        if (v[i].t || !v[i].given || (r->param[i].kind != 'S' && r->param[i].kind != 'T')) continue;
-        v[i].t = operand(by[i], beside, &v[i].made);
-        if (!v[i].t) return false;
-        if (!beside) beside = v[i].t;
+    *plain |= others;
+    return likely(!others) || others_in(r, by, v);
+}
+
+/* The handles again, for Python's code may have run since they were asked for. */
+static bool handles_again(const call_row *r, PyObject **by, argument *v) {
+    core_enter();
+    for (int i = 0; i < r->params; i++) {
+        if (is_tensor_kind(&r->param[i]) && v[i].t && !v[i].made) {
+            v[i].t = handle_of(by[i]);
+            if (!v[i].t) return false;
+        }
+        qn_tensor **list = r->param[i].kind == 'L' ? v[i].list : NULL;
+        for (int k = 0; list && k < v[i].n; k++) {
+            list[k] = handle_of(PyTuple_GetItem(v[i].o, k));
+            if (!list[k]) return false;
+        }
+    }
+    return true;
+}
+
+/* How many numbers a parameter is to have; -1: any. */
+static int wanted(const call_row *r, const argument *v, int i, const char **what) {
+    const param *p = &r->param[i];
+    *what = "axes of x";
+    if (p->alike) return *what = "numbers before", i ? v[i - 1].n : -1;
+    if (!strchr("QRV3gp", p->kind)) return -1;
+    /* Columns have no spatial axes yet, but places are given for them. */
+    bool columns = !strcmp(r->c_name, "col2im");
+    int rank = v[0].t ? qn_rank(v[0].t) : -1;
+    if (p->kind == 'R') return rank;
+    if (p->kind == 'V') return *what = "axes of x, two each", 2 * rank;
+    *what = "spatial axes";
+    return columns ? v[1].n : rank > 2 ? rank - 2 : -1;
+}
+
+static bool counts_fit(const call_row *r, PyObject **by, const argument *v) {
+    for (int i = 0; i < r->params; i++) {
+        if (!v[i].given || !by[i] || (v[i].all && r->param[i].kind != 'A')) continue;
+        const char *what;
+        int n = wanted(r, v, i, &what);
+        if (n < 0 || v[i].n == n) continue;
+        PyErr_Format(PyExc_ValueError, "%s: %U has %d, %R, and there are %d %s", r->c_name,
+                     r->param[i].name, v[i].n, by[i], r->param[i].kind == 'V' ? n / 2 : n, what);
+        return false;
     }
     return true;
 }
 
 /* All but tensors, each by its kind. */
-static bool plain_in(const call_row *r, PyObject **by, argument *v, bool *tensors) {
+static bool plain_in(const call_row *r, PyObject **by, argument *v, bool *tensors, bool *plain) {
     for (int i = 0; i < r->params; i++) {
         const param *p = &r->param[i];
         if (!by[i] && !p->optional) return complain(r, "lacks its argument", p->name);
@@ -419,6 +523,7 @@ static bool plain_in(const call_row *r, PyObject **by, argument *v, bool *tensor
             continue;
         }
         if (by[i] == Py_None && p->optional) continue;
+        *plain = true;
         if (!convert(r, p, by[i], &v[i])) return false;
     }
     return true;
@@ -435,10 +540,14 @@ static void every_axis(const call_row *r, argument *v) {
 
 bool parse(const call_row *r, PyObject *const *args, Py_ssize_t n, PyObject *names, argument *v) {
     PyObject *by[MOST_PARAMETERS], *made = NULL;
-    bool tensors = false;
+    bool tensors = false, plain = false;
     for (int i = 0; i < r->params; i++) unset(&r->param[i], &v[i]);
-    bool fine = sorted(r, args, n, names, by, &made) && plain_in(r, by, v, &tensors) &&
-                (!tensors || operands_in(r, by, v));
+    bool fine = sorted(r, args, n, names, by, &made) && plain_in(r, by, v, &tensors, &plain) &&
+                (!tensors || operands_in(r, by, v, &plain));
+    if (plain || !fine) {
+        fine = fine && handles_again(r, by, v) && counts_fit(r, by, v);
+        if (!fine) raise_of(NULL);
+    }
     Py_XDECREF(made);
     if (likely(fine) && r->axes) every_axis(r, v);
     return fine;

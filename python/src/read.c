@@ -5,11 +5,11 @@
 #include <string.h>
 
 void *read_value(PyObject *self, size_t *size) {
-    core_enter();
     qn_tensor *t = handle_of(self);
     if (!t || !may_read(self, "the value of a tensor")) return NULL;
     int64_t n = qn_numel(t);
     if (n < 0) return raise_of(NULL);
+    qn_ctx *qn = qn_context(t);
     *size = (size_t)n * qn_dtype_size(qn_dtype_of(t));
     void *out = PyMem_Malloc(*size + 1);
     if (!out) return PyErr_NoMemory();
@@ -20,7 +20,7 @@ void *read_value(PyObject *self, size_t *size) {
     uint32_t place = ((tensor_object *)self)->place;
     Py_DECREF(self);
     if (fine && code >= 0) return out;
-    if (code < 0) raise_at_read(qn_context(t), place);
+    if (code < 0) raise_at_read(qn, place);
     PyMem_Free(out);
     return NULL;
 }

@@ -86,7 +86,8 @@ PyObject *tensor_shape(qn_tensor *t) {
 
 static PyObject *get_shape(PyObject *self, void *none) {
     (void)none;
-    return tensor_shape(handle_of(self));
+    qn_tensor *t = handle_of(self);
+    return t ? tensor_shape(t) : NULL;
 }
 
 static PyObject *get_dtype(PyObject *self, void *none) {
@@ -131,7 +132,7 @@ static PyObject *given(qn_tensor *t) {
 
 static PyObject *get_matrix_transpose(PyObject *self, void *none) {
     (void)none;
-    core_enter();
+    if (!handle_of(self)) return NULL;
     if (qn_rank(handle_of(self)) < 2) {
         PyErr_SetString(PyExc_ValueError, "the transpose of a matrix wants two axes at least");
         return NULL;
@@ -141,7 +142,7 @@ static PyObject *get_matrix_transpose(PyObject *self, void *none) {
 
 static PyObject *get_transpose(PyObject *self, void *none) {
     (void)none;
-    core_enter();
+    if (!handle_of(self)) return NULL;
     int axes[QN_MAX_RANK], rank = qn_rank(handle_of(self));
     for (int i = 0; i < rank; i++) axes[i] = rank - 1 - i;
     return given(qn_permute(handle_of(self), rank, axes));
@@ -199,7 +200,7 @@ static int set_requires_grad(PyObject *self, PyObject *on, void *none) {
     if (!handle_of(self)) return -1;
     int is = on ? PyObject_IsTrue(on) : 0;
     if (is < 0) return -1;
-    char kind = *dtype_name(qn_dtype_of(o->t));
+    char kind = *dtype_name(qn_dtype_of(handle_of(self)));
     if (is && kind != 'f' && kind != 'c' && qn_dtype_of(o->t) != QN_BF16) {
         PyErr_Format(PyExc_TypeError, "only floats have gradients, not %s",
                      dtype_name(qn_dtype_of(o->t)));
@@ -218,6 +219,7 @@ static int set_requires_grad(PyObject *self, PyObject *on, void *none) {
 
 static PyObject *get_name(PyObject *self, void *none) {
     (void)none;
+    if (!handle_of(self)) return NULL;
     const char *name = qn_name(handle_of(self));
     if (!name) Py_RETURN_NONE;
     return PyUnicode_FromString(name);
@@ -253,7 +255,7 @@ static bool assign_to(tensor_object *o, qn_tensor *x, qn_tensor *value) {
 static PyObject *assign(PyObject *self, PyObject *value) {
     core_enter();
     bool made = false;
-    qn_tensor *x = handle_of(self), *src = x ? operand(value, x, &made) : NULL;
+    qn_tensor *x = handle_of(self), *src = x ? value_for(value, x, &made) : NULL;
     if (!src) return raise_of(NULL);
     bool done = assign_to((tensor_object *)self, x, src);
     if (made) core_release(src);

@@ -26,6 +26,23 @@ class Kinds(unittest.TestCase):
         with self.assertRaises(ValueError):
             x + qn.zeros(3)
         self.assertEqual((x + 1).tolist(), [1, 1])
+        other = qn.zeros(2, "int8").to("ref")
+        for wrong in (lambda: other + 300, lambda: qn.maximum(other, 300), lambda: other.reshape((300, "a"))):
+            with self.assertRaises((ValueError, TypeError)):
+                wrong()
+            self.assertRaisesRegex(ValueError, "reshape.*7", x.reshape, 7)
+
+    def test_an_error_beside_one_of_python_is_not_told_later(self):
+        class Failing:
+            def __index__(self):
+                with self.test.assertRaises(ValueError):
+                    qn.zeros(2) + qn.zeros(3)
+                raise KeyError("mine")
+
+        Failing.test = self
+        with self.assertRaises((KeyError, TypeError)):
+            qn.zeros(2)[Failing()]
+        self.assertRaisesRegex(ValueError, "reshape.*7", qn.zeros(2).reshape, 7)
 
 
 class Lines(unittest.TestCase):
@@ -59,6 +76,28 @@ class Lines(unittest.TestCase):
 
 
 class Forks(unittest.TestCase):
+    def refused(self, x):
+        """What a child may not do with its parent's x, and that such an error is not told again."""
+        y = qn.tensor([3.0, 4.0])
+        for k, call in enumerate((lambda: x + 1, lambda: x + y, lambda: y + x, lambda: qn.concat([y, x]), lambda: -x,
+                                  lambda: x.T, lambda: len(x), lambda: qn.lerp(y, x, 0.5), lambda: qn.where(y, 1, x),
+                                  lambda: y[x], lambda: x.shape, lambda: x.name, lambda: x.item(),
+                                  lambda: memoryview(x),
+                                  lambda: y.__setitem__(0, x), lambda: y.assign(x), lambda: x.__iadd__(y),
+                                  lambda: setattr(x, "requires_grad", True))):
+            try:
+                call()
+                return 10 + k
+            except RuntimeError as e:
+                if "fork" not in str(e):
+                    return 10 + k
+            try:
+                y.reshape(7)
+            except ValueError as e:
+                if "reshape" not in str(e):
+                    return 50 + k
+        return 0
+
     def test_a_child_gets_a_context_of_its_own(self):
         x = qn.tensor([1.0, 2.0])
         self.assertEqual((x * 2).tolist(), [2, 4])
@@ -67,10 +106,7 @@ class Forks(unittest.TestCase):
             code = 1
             try:
                 if (qn.tensor([1.0]) + 1).tolist() == [2]:
-                    try:
-                        x + 1
-                    except RuntimeError:
-                        code = 0
+                    code = self.refused(x)
             finally:
                 os._exit(code)
         self.assertEqual(os.waitpid(child, 0)[1], 0)

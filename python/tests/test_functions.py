@@ -122,6 +122,44 @@ class BesideNumPy(unittest.TestCase):
         self.same(loss.mean(), qn.cross_entropy(logits, labels))
         self.same(qn.cross_entropy(logits, labels, ignore=1), np.asarray(loss)[[0, 2]].mean())
 
+    def test_options_are_one_for_all_axes_or_one_for_each(self):
+        x, w = qn.zeros((1, 2, 8, 8)), qn.zeros((3, 2, 3, 3))
+        for option in ({"stride": (2, 2, 7)}, {"dilation": (1, 1, 1)}, {"padding": (1, 1, 1)}, {"stride": (1, 2, 3, 4)},
+                       {"padding": ((1, 1),)}, {"padding": ((1, 1),) * 4}, {"padding": ((1, 1),) * 3}):
+            (name, value), = option.items()
+            with self.assertRaisesRegex(ValueError, rf"{len(value)}", msg=str(option)):
+                qn.conv(x, w, **option)
+            with self.assertRaisesRegex(ValueError, rf"{len(value)}", msg=str(option)):
+                x.max_pool((2, 2), **option)
+        self.assertEqual(qn.conv(x, w, stride=(2,)).shape, (1, 3, 3, 3))
+        self.assertEqual(qn.conv(x, w, padding=(1,)).shape, (1, 3, 8, 8))
+        self.assertEqual(qn.conv(qn.zeros((1, 2, 8)), w[..., 0], padding=((1, 0),)).shape, (1, 3, 7))
+        for scale in ((1.0, 2.0, 3.0, 4.0), (1.0, 2.0, 3.0)):
+            with self.assertRaisesRegex(ValueError, "scale.*2 spatial"):
+                qn.interpolate(x, (8, 8), scale=scale)
+        self.assertEqual(qn.interpolate(x, (8, 8), scale=2.0).shape, (1, 2, 8, 8))
+        with self.assertRaises((TypeError, ValueError)):
+            qn.conv(x, w, padding=((1, 1), 1))
+
+    def test_sizes_are_as_many_as_there_are_axes(self):
+        x = qn.zeros((1, 2, 8, 8))
+        index = qn.max_pool_index(x, (2, 2)).index
+        self.assertEqual((x.max_pool(2).shape, x.max_pool((2,)).shape, x.pool(2).shape, x.im2col(2).shape),
+                         ((1, 2, 4, 4),) * 3 + ((1, 8, 49),))
+        self.assertEqual(qn.interpolate(x, 4).shape, (1, 2, 4, 4))
+        self.assertEqual(qn.max_unpool(x.max_pool(2), index, 8, 8).shape, x.shape)
+        columns = x.im2col((2, 2))
+        self.assertEqual(qn.col2im(columns, (8, 8), (2, 2), stride=1).shape, x.shape)
+        for call in (lambda: x.max_pool((2, 2, 2)), lambda: x.pool((2, 2, 2)), lambda: x.im2col((2, 2, 2)),
+                     lambda: qn.interpolate(x, (4, 4, 4)), lambda: x.pad((1, 1)), lambda: x.pad((1,) * 10),
+                     lambda: x.update_slice(x, (0,)), lambda: x.as_strided((2, 2), (1,)),
+                     lambda: x.moveaxis((0, 1), (1,)), lambda: qn.tensordot(x, x, (2, 3), (2,)),
+                     lambda: qn.max_unpool(x.max_pool(2), index, (8, 8, 8)), lambda: x.roll((1, 2), (0, 1, 2)),
+                     lambda: qn.col2im(columns, (8, 8), (2,)),
+                     lambda: qn.col2im(columns, (8, 8), (2, 2), stride=(1, 1, 1)),
+                     lambda: x.roll((1, 2))):
+            self.assertRaisesRegex(ValueError, r"\d", call)
+
     def test_random_numbers_follow_their_key(self):
         key = qn.key(7)
         self.assertEqual(qn.uniform(key, (3,)).tolist(), qn.uniform(qn.key(7), (3,)).tolist())

@@ -119,6 +119,23 @@ class ByHand(unittest.TestCase):
         self.assertEqual(x[[]].shape, (0, 2))
         self.assertEqual(x[qn.tensor(1), 0].item(), 3)
 
+    def test_what_lies_outside_is_refused_at_the_call_where_the_index_is_known(self):
+        x = qn.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        before = x.tolist()
+        arrays = [[2], [-3], [[0, 1], [1, 2]], (slice(None), [3]), (Ellipsis, [-4]), (None, [2]), (0, [3]),
+                  ([0, 1], [0, 3]), (slice(None), None, [3])]
+        if np:
+            arrays += [np.array([2], "uint8"), np.array([-3], "int16"), (Ellipsis, np.array([[3]])),
+                       np.array([2**63], "uint64")]
+        for index in arrays:
+            with self.assertRaisesRegex(IndexError, "out of range of axis", msg=str(index)):
+                x[index]
+            with self.assertRaisesRegex(IndexError, "out of range of axis", msg=str(index)):
+                x[index] = 9.0
+        self.assertEqual(x.tolist(), before)
+        for index in ([1, -2], (slice(None), [-3, 2]), (Ellipsis, [2]), (None, [0]), ([True, False],)):
+            x[index]
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,11 +1,13 @@
 """Tensors as objects of Python: how they are made, what they say of themselves, operators, copies."""
 
 import copy
+import ctypes
 import inspect
 import math
 import pickle
 import re
 import threading
+import time
 import unittest
 import weakref
 from pathlib import Path
@@ -199,6 +201,24 @@ class Copies(unittest.TestCase):
         self.assertEqual(qn.tensor(memoryview(b"abc")).tolist(), [97, 98, 99])
         self.assertEqual(qn.tensor(memoryview(bytearray(range(6))).cast("B", (2, 3))).tolist(), [[0, 1, 2], [3, 4, 5]])
 
+    def test_a_buffer_is_row_by_row(self):
+        class Request(ctypes.Structure):
+            _fields_ = [("memory", ctypes.c_char * 256)]
+
+        get, release = ctypes.pythonapi.PyObject_GetBuffer, ctypes.pythonapi.PyBuffer_Release
+        get.argtypes = [ctypes.py_object, ctypes.POINTER(Request), ctypes.c_int]
+        release.argtypes = [ctypes.POINTER(Request)]
+        strides, c, fortran, any_ = 0x18, 0x20, 0x40, 0x80
+        for shape, flags, fine in (((2, 3), fortran, False), ((2, 3), c, True), ((2, 3), any_, True),
+                                   ((3,), fortran, True), ((), fortran, True)):
+            view = Request()
+            if fine:
+                get(qn.zeros(shape), ctypes.byref(view), flags | strides)
+                release(ctypes.byref(view))
+            else:
+                with self.assertRaises(BufferError):
+                    get(qn.zeros(shape), ctypes.byref(view), flags | strides)
+
     def test_devices_go_by_name(self):
         x = qn.tensor([1.0, 2.0])
         y = x.to("ref")
@@ -281,6 +301,66 @@ class Threads(unittest.TestCase):
         for t in threads:
             t.join()
         self.assertEqual(results, [20, 21, 22, 23])
+
+    def order(self, access):
+        """Who is first: the access, or the thread that computes when it begins?"""
+        order, begun = [], threading.Event()
+        x = qn.full((900, 900), 0.001, "float64")
+        for _ in range(4):
+            x = x @ x + 0.5
+
+        def work():
+            begun.set()
+            x.realize()
+            order.append("computed")
+
+        thread = threading.Thread(target=work)
+
+        def meanwhile():
+            if not thread.ident:
+                thread.start()
+                begun.wait()
+                time.sleep(0.02)
+
+        access(meanwhile)
+        order.append("accessed")
+        thread.join()
+        return order
+
+    def test_what_asks_a_tensor_waits_until_no_thread_computes(self):
+        y = qn.tensor([[1.0, 2.0]])
+
+        class Number:
+            def __index__(self):
+                self.meanwhile()
+                return 0
+
+            def __array__(self, *args, **more):
+                self.meanwhile()
+                return memoryview(b"12")
+
+        class Row(Number):
+            __array__ = None
+
+        def beside(what):
+            def access(meanwhile):
+                meanwhile()
+                what()
+            return access
+
+        def within(what, kind=Row):
+            def access(meanwhile):
+                kind.meanwhile = staticmethod(meanwhile)
+                what(kind())
+            return access
+
+        del Row.__array__
+        for name, access in (("shape", beside(lambda: y.shape)), ("dtype", beside(lambda: y.dtype)),
+                             ("ndim", beside(lambda: y.ndim)), ("size", beside(lambda: y.size)),
+                             ("len", beside(lambda: len(y))), ("nbytes", beside(lambda: y.nbytes)),
+                             ("requires_grad", beside(lambda: setattr(y, "requires_grad", False))),
+                             ("index", within(lambda i: y[i])), ("reshape", within(lambda i: y.flip(i)))):
+            self.assertEqual(self.order(access), ["computed", "accessed"], name)
 
 
 if __name__ == "__main__":
