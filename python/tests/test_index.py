@@ -136,6 +136,19 @@ class ByHand(unittest.TestCase):
         for index in ([1, -2], (slice(None), [-3, 2]), (Ellipsis, [2]), (None, [0]), ([True, False],)):
             x[index]
 
+    def test_what_lies_outside_is_refused_by_the_read_where_it_is_computed(self):
+        x = qn.tensor([1.0, 2.0])
+        five = qn.tensor([5])
+        for make in (lambda: x[five], lambda: x[five + 1], lambda: qn.take(x, five, 0),
+                     lambda: qn.gather(x, five, 0)):
+            with self.assertRaises(IndexError):
+                make().tolist()
+        y = x + 0
+        y[five] = 9.0
+        with self.assertRaises(IndexError):
+            y.tolist()
+        self.assertEqual(x[qn.tensor([1, -2])].tolist(), [2, 1])
+
 
 if __name__ == "__main__":
     unittest.main()
