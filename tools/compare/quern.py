@@ -21,6 +21,9 @@ STORAGE = dict(zip(DTYPES, [np.bool_, np.int8, np.int16, np.int32, np.int64, np.
                             np.uint32, np.uint64, np.float16, np.uint16, np.float32, np.float64]))
 SIGNED, UNSIGNED = DTYPES[1:5], DTYPES[5:9]
 INTS, FLOATS = SIGNED + UNSIGNED, DTYPES[9:]
+CODES = {name: i for i, name in enumerate(DTYPES)} | {"c64": 32, "c128": 33}  # qn_dtype's numbers
+STORAGE |= {"c64": np.complex64, "c128": np.complex128}
+NAMES = {code: name for name, code in CODES.items()}
 FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 LEAST = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
 ALL, END = -2147483648, 2 ** 63 - 1
@@ -171,7 +174,8 @@ def prototypes():
 
 SIMPLE = {"int": C.c_int, "int64_t": C.c_int64, "uint64_t": C.c_uint64, "double": C.c_double,
           "bool": C.c_bool, "size_t": C.c_size_t, "const char *": C.c_char_p, "qn_code": C.c_int,
-          "qn_dtype": C.c_int, "qn_pad_mode": C.c_int, "qn_quantile_mode": C.c_int, "qn_combine": C.c_int,
+          "qn_dtype": C.c_int, "qn_fft_norm": C.c_int, "qn_pad_mode": C.c_int,
+          "qn_quantile_mode": C.c_int, "qn_combine": C.c_int,
           "qn_reduction": C.c_int, "qn_interpolate_mode": C.c_int, "qn_grid_padding": C.c_int, "void": None,
           "qn_scope": C.c_uint32, "qn_method": C.c_int, "uint32_t": C.c_uint32}
 
@@ -217,7 +221,7 @@ class Quern:
     @staticmethod
     def argument(kind, value):
         if isinstance(value, str):
-            return value.encode() if kind == "const char *" else DTYPES.index(value)
+            return value.encode() if kind == "const char *" else CODES[value]
         if isinstance(value, (list, tuple)):
             item = (C.c_int if kind == "const int *" else C.c_double if kind == "const double *"
                     else C.c_int64 if "int64_t" in kind else C.c_void_p)
@@ -245,7 +249,7 @@ class Quern:
         shape = value.raw.shape
         data = raw.ctypes.data_as(C.c_void_p) if raw.size else C.cast(C.create_string_buffer(8),
                                                                       C.c_void_p)
-        r = self.plain["qn_from"](self.qn, DTYPES.index(value.dtype), len(shape),
+        r = self.plain["qn_from"](self.qn, CODES[value.dtype], len(shape),
                                   (C.c_int64 * max(len(shape), 1))(*shape), data)
         return r or self.fail()
 
@@ -253,7 +257,7 @@ class Quern:
         return tuple(self.plain["qn_dim"](t, i) for i in range(self.plain["qn_rank"](t)))
 
     def read(self, t):
-        dtype = DTYPES[self.plain["qn_dtype_of"](t)]
+        dtype = NAMES[self.plain["qn_dtype_of"](t)]
         raw = np.empty(self.shape(t), STORAGE[dtype])
         room = raw if raw.size else np.empty(1, raw.dtype)
         if self.plain["qn_read"](t, room.ctypes.data_as(C.c_void_p), raw.nbytes) < 0:

@@ -1,0 +1,93 @@
+"""opinfo_lacking.py - PyTorch's operators without an adapter in opinfo_table.py, each with a reason,
+and differences that are conventions. A name neither here nor there is a fault of the tables.
+"""
+
+import re
+
+REASONS = {
+    "special functions that are no rows of ours": "igamma igammac mvlgamma/mvlgamma_p_1 mvlgamma/mvlgamma_p_3 "
+    "mvlgamma/mvlgamma_p_5 polygamma/polygamma_n_0 polygamma/polygamma_n_1 polygamma/polygamma_n_2 "
+    "polygamma/polygamma_n_3 polygamma/polygamma_n_4 i0 digamma erfinv lgamma special.i0e special.i1 special.i1e "
+    "special.ndtr special.polygamma/special_polygamma_n_0 special.zeta special.entr special.ndtri special.log_ndtr "
+    "special.erfcx special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1 "
+    "special.modified_bessel_i0 special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1 "
+    "special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1 special.spherical_bessel_j0",
+    "orthogonal polynomials: a recurrence of a few calls": "special.chebyshev_polynomial_t "
+    "special.chebyshev_polynomial_u special.chebyshev_polynomial_v special.chebyshev_polynomial_w "
+    "special.hermite_polynomial_h special.hermite_polynomial_he special.laguerre_polynomial_l "
+    "special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t special.shifted_chebyshev_polynomial_u "
+    "special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w",
+    "random: another generator, whose distributions have tests of their own": "cauchy exponential geometric log_normal "
+    " normal/in_place uniform randn randn_like rand_like randint randint_like multinomial normal "
+    "normal/number_mean bernoulli nn.functional.rrelu nn.functional.dropout nn.functional.dropout2d "
+    "nn.functional.dropout3d nn.functional.alpha_dropout nn.functional.feature_alpha_dropout/with_train "
+    "nn.functional.feature_alpha_dropout/without_train svd_lowrank pca_lowrank",
+    "values that nobody wrote": "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_ "
+    "resize_as_",
+    "sparse tensors are not there": "sparse.sampled_addmm sparse.mm/reduce to_sparse",
+    "CUDA's, or parts of PyTorch's machinery": "jiterator_unary jiterator_binary "
+    "jiterator_4inputs_with_extra_args jiterator_binary_return_by_ref jiterator_2inputs_2outputs "
+    "torch._scaled_mm_v2 torch._scaled_mm torch.ops.aten._flash_attention_forward "
+    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu torch.ops.aten._efficient_attention_forward "
+    "bmm/triton_optimized hash_tensor _chunk_cat _unsafe_masked_index _unsafe_masked_index_put_accumulate "
+    "_segment_reduce/lengths _segment_reduce/offsets _native_batch_norm_legit _batch_norm_with_update "
+    "native_batch_norm chalf to",
+    "gradients that PyTorch writes as operators; ours come of the operators themselves": "_softmax_backward_data "
+    "native_dropout_backward max_pool2d_with_indices_backward",
+    "shapes or Python values alone, without an element": "broadcast_shapes sum_to_size unravel_index triu_indices "
+    "tril_indices",
+    "a call or two of ours, without a name of its own": "block_diag combinations cartesian_prod cdist fmax fmin "
+    "gradient isin linspace/tensor_overload logspace logspace/tensor_overload logaddexp2 nn.functional.normalize "
+    "nn.functional.softshrink nn.functional.hardshrink dist float_power renorm trapz trapezoid "
+    "cumulative_trapezoid xlogy zero_ nn.functional.pdist nn.functional.pairwise_distance "
+    "nn.functional.channel_shuffle special.xlog1py linalg.vander linalg.tensorinv linalg.tensorsolve linalg.cond "
+    "cov corrcoef nanquantile put unique_consecutive as_strided_scatter nn.functional.bilinear "
+    "nn.functional.local_response_norm nonzero_static histogramdd",
+    "masked reductions: where and the reduction": "masked.sum masked.prod masked.cumsum masked.cumprod masked.amax "
+    "masked.amin masked.argmax masked.argmin masked.mean masked.median masked.norm masked.var masked.std "
+    "masked.softmax masked.log_softmax masked.softmin masked.normalize masked.logaddexp masked.logsumexp",
+    "losses that are no rows of ours": "nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss "
+    "nn.functional.multilabel_soft_margin_loss nn.functional.ctc_loss nn.functional.linear_cross_entropy "
+    "nn.functional.linear_cross_entropy/chunked nn.functional.linear_cross_entropy/chunked_none "
+    "nn.functional.embedding_bag",
+    "a layer with weights (attention_new)": "nn.functional.multi_head_attention_forward",
+    "short-time Fourier transforms and half spectra of several axes": "stft istft fft.hfft2 fft.hfftn fft.ihfft2 "
+    "fft.ihfftn",
+    "windows: a line of arithmetic over arange": "signal.windows.hamming signal.windows.hann signal.windows.bartlett "
+    "signal.windows.blackman signal.windows.cosine signal.windows.exponential signal.windows.gaussian "
+    "signal.windows.kaiser signal.windows.general_cosine signal.windows.general_hamming signal.windows.nuttall",
+    "factorisations that are not there: LU, LDL, Householder, unsymmetric eigenvalues, polar": "geqrf lu_unpack lu "
+    "lu_solve ormqr cholesky_inverse cholesky_solve linalg.matrix_sqrth linalg.eig linalg.eigvals "
+    "linalg.householder_product linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve linalg.polar "
+    "linalg.lu_factor linalg.lu_factor_ex linalg.lu linalg.lu_solve linalg.pinv/singular norm/nuc",
+}
+LACKING = {name: reason for reason, names in REASONS.items() for name in names.split()}
+
+# What explains a difference: operators ("" for all), kinds, a pattern of its text, and why.
+EXPLAINED = [
+    ("", "refused", r"of a tensor of rank 0", "a tensor of rank 0 has no axis; PyTorch takes 0 and -1 for one"),
+    ("", "refused", r"takes numbers, not bool", "arithmetic of bools is refused, where PyTorch has or and and"),
+    ("", "refused", r"^-4: .*no meaning for|^-4: .*not c64", "no meaning for complex numbers (docs/complex.md)"),
+    ("", "refused", "cannot combine bool into bool", "bools are not added"),
+    ("quantile", "gradient", r"got \S*\(-?0.0\).* of \[\d*\]", "places are numbers, not tensors, without a gradient"),
+    ("tensordot", "refused", "differ", "sizes that are summed over are equal; PyTorch broadcasts those of 1"),
+    ("nonzero argwhere", "refused", "of a scalar", "a scalar has no places"),
+    ("nn.functional.grid_sample", "refused", "no such mode for 3 axes", "cubic grids are of two axes, as PyTorch says"),
+    ("sinc", "value", r"got np.float32\(-?0.0\)", "exact at whole numbers, where PyTorch has sin of a rounded pi x"),
+    ("nextafter", "gradient", "", "no derivative, as of every step; PyTorch passes that of x"),
+    ("nn.functional.hardsigmoid nn.functional.hardswish", "gradient", r"off by .*e-(09|10)",
+     "PyTorch's 1/6 is that of float32 also in float64"),
+    ("nn.functional.max_unpool1d nn.functional.max_unpool2d nn.functional.max_unpool3d", "gradient", r"got \S*\(0.0\)",
+     "places written twice: the gradient goes to the last one (docs/gradients.md), by PyTorch to all"),
+    ("nn.functional.batch_norm nn.functional.batch_norm/without_cudnn", "refused", "channels are axis 1",
+     "an image has channels, axis 1"),
+    ("nn.functional.pad/replicate_negative", "refused", "size below 0|slice does not lie",
+     "where all of an axis is cut off there is no edge to repeat"),
+]
+
+
+def explained(name, dtype, kind, text):
+    for names, kind_of_it, pattern, reason in EXPLAINED:
+        if (not names or name in names.split()) and kind == kind_of_it and re.search(pattern, text):
+            return reason
+    return None
