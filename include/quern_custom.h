@@ -53,7 +53,7 @@ typedef struct qn_custom_options {
     size_t size;      /* QN_CUSTOM_OPTIONS() */
     const char *name; /* for errors and profiles: a name of C */
     int n_in, n_out;  /* from 1 on */
-    qn_dtype in_dtypes[QN_CUSTOM_INPUTS], out_dtypes[QN_CUSTOM_RESULTS];
+    qn_dtype in_dtypes[3], out_dtypes[5];
     /* One of both. The text defines a qn_custom_function called `name`; the struct is declared,
      * and <stdint.h> included, before it. It is compiled by the program of knob cc. */
     qn_custom_function *function;
