@@ -21,7 +21,7 @@ except ImportError:
 
 
 def address(x):
-    return np.from_dlpack(x).ctypes.data
+    return np.asarray(x).ctypes.data  # old versions of NumPy's from_dlpack are given a copy
 
 
 @unittest.skipUnless(np, "no NumPy here")
@@ -96,9 +96,11 @@ class WithNumPy(unittest.TestCase):
         for name in ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
                      "complex128").split():
             x = qn.tensor([[0, 1], [1, 0]], name)
+            if name == "bool" and np.lib.NumpyVersion(np.__version__) < "1.25.0":
+                continue  # it knows none there
             a = np.from_dlpack(x)
             self.assertEqual((a.dtype.name, a.tolist()), (name, x.tolist()))
-            y = qn.from_dlpack(a)
+            y = qn.from_dlpack(a if a.flags.writeable else a.copy())
             self.assertEqual((y.dtype.name, y.tolist()), (name, x.tolist()))
 
     def test_old_consumers_get_a_copy(self):

@@ -68,7 +68,7 @@ static void moved(const char *name, qn_tensor *z, qn_tensor *k, double missing) 
     values(z, got, n, name);
     values(k, want, n, name);
     for (int i = 0; i < n; i++) {
-        double re = creal(want[i]), im = missing && re == missing ? 0 : re + 1000;
+        double re = creal(want[i]), im = missing != 0 && re == missing ? 0 : re + 1000;
         if (got[i] != CMPLX(re, im)) FAIL("%s: %d", name, i);
     }
     no_error(name);

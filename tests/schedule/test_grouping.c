@@ -330,7 +330,7 @@ static void keeps_its_word(const char *text, const machine *m) {
     str_add(&lines, "");
     kernel *k = parse(text);
     schedule_group_sums(k, m);
-    if (schedule_default(k, m, &lines).ungrouped) FAIL("%d bytes: %s", m->vector_bytes, text);
+    if (schedule_default(k, m, &lines).ungrouped) FAIL("%d bytes: %s", (int)m->vector_bytes, text);
     str_free(&lines);
     ir_close(k);
 }
