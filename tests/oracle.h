@@ -585,6 +585,12 @@ static inline oracle_value oracle_scattered(const dev_node *n, int64_t flat, lon
 
 /* ---- any node ------------------------------------------------------------------------------ */
 
+/* Has it zeros where its terms cancel? There the oracle's own digits end, too. */
+static inline bool oracle_cancels(int op) {
+    return op == OP_SILU_SLOPE || op == OP_GELU_SLOPE || op == OP_GELU_TANH_SLOPE ||
+           op == OP_LGAMMA || op == OP_DIGAMMA;
+}
+
 /* The value of element `flat` of a node whose sources are dense; the error `ref` is allowed in ulps
  * of the result; and for sums the magnitudes that went in, by which a device that adds in the
  * result's own precision may err. */
@@ -612,7 +618,10 @@ static inline oracle_value oracle_node(const dev_node *n, int64_t flat, double *
             if (isfinite(most)) *ulps += (double)most;
             return v;
         }
-        return oracle_elem(n->op, n->dtype, n->src[n->sources - 1].dtype, x);
+        v = oracle_elem(n->op, n->dtype, n->src[n->sources - 1].dtype, x);
+        if (oracle_cancels(n->op) && fabsl(v.f) < 1 && v.f != 0) /* terms of about 1, long double */
+            *ulps += (double)(0x1p-60L / oracle_ulp(n->dtype, v.f));
+        return v;
     case CLASS_MOVE:
     case CLASS_MARK:
         flat = oracle_moved(n, flat);
