@@ -174,6 +174,22 @@ static void elements_apart_agree(void) {
                        .dim = {75}});
 }
 
+/* From one place by two steps: their parts are the same vectors, their lanes are not. */
+static void two_steps_from_one_place_agree(void) {
+    for (int lanes = 4; lanes <= 32; lanes *= 2)
+        for (int steps = 0; steps < 16; steps++) {
+            int one = 1 + steps / 4, other = 1 + steps % 4;
+            str text;
+            str_open(&text, &h.qn->heap);
+            str_addf(&text,
+                     "kernel \"steps\" {\n arg a0 f32[%d] read\n arg a1 f32[%d] write\n"
+                     " vec v < %d {\n  a1[v] = sub(a0[%d*v], a0[%d*v])\n }\n}\n",
+                     4 * lanes, lanes, lanes, one, other);
+            run((harness_case){.text = text.s, .seed = (uint64_t)steps});
+            str_free(&text);
+        }
+}
+
 static void divided_indices_agree(void) {
     run((harness_case){.text = "kernel \"repeat\" {\n arg a0 f32[40] read\n arg a1 f32[400] write\n"
                                " par i < 25 {\n vec v < 16 {\n"
@@ -622,6 +638,7 @@ static void every_test(void) {
     RUN(sizes_around_the_lane_count_agree);
     RUN(strides_and_reversals_agree);
     RUN(elements_apart_agree);
+    RUN(two_steps_from_one_place_agree);
     RUN(divided_indices_agree);
     RUN(padding_loads_zero);
     RUN(lanes_that_are_always_off_load_zero);

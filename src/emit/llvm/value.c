@@ -243,8 +243,10 @@ val llvm_shuffle(llvm *s, val x, int lanes, int first, int step) {
     return *n;
 }
 
-static val shuffled(llvm *s, val x, val y, int lanes, const int *lane, uint64_t how) {
+/* Known by its lanes, not by what its caller made of them: two that differ must not be one. */
+static val shuffled(llvm *s, val x, val y, int lanes, const int *lane) {
     int level = deeper(x, y);
+    uint64_t how = hash_bytes(lane, (size_t)lanes * sizeof *lane, 0);
     val *n =
         llvm_number(s, (llvm_key){{TAG_SHUFFLE, id(x.v), id(y.v), (uint64_t)lanes, how}}, level);
     if (n->v) return *n;
@@ -268,8 +270,7 @@ val llvm_lanes_apart(llvm *s, int parts, const val *part, const int *start, int 
             bool here = e >= start[k] && (k + 1 == parts || e < start[k + 1]);
             from[i] = here ? lanes + e - start[k] : k > 1 || e >= start[1] ? i : e;
         }
-        uint64_t how = UINT64_MAX / 2 - (uint64_t)(start[k] << 8 | first << 4 | k);
-        x = shuffled(s, x, part[k], lanes, from, how);
+        x = shuffled(s, x, part[k], lanes, from);
     }
     return x;
 }
@@ -287,12 +288,12 @@ void llvm_interleave(llvm *s, int n, const val *x, val *out) {
             int e = j * lanes + i;
             from[i] = e % 3 == 1 ? lanes + e / 3 : e % 3 ? 0 : e / 3;
         }
-        out[j] = shuffled(s, x[0], x[1], lanes, from, UINT64_MAX / 4 - (uint64_t)j);
+        out[j] = shuffled(s, x[0], x[1], lanes, from);
         for (int i = 0; i < lanes; i++) {
             int e = j * lanes + i;
             from[i] = e % 3 == 2 ? lanes + e / 3 : i;
         }
-        out[j] = shuffled(s, out[j], x[2], lanes, from, UINT64_MAX / 4 - (uint64_t)j);
+        out[j] = shuffled(s, out[j], x[2], lanes, from);
     }
 }
 
@@ -300,13 +301,13 @@ val llvm_part(llvm *s, val x, int first, int lanes) {
     int all = llvm_lanes_of(s, x), lane[IR_LANES];
     if (lanes == all) return x;
     for (int i = 0; i < lanes; i++) lane[i] = (first + i) % all;
-    return shuffled(s, x, x, lanes, lane, (uint64_t)first);
+    return shuffled(s, x, x, lanes, lane);
 }
 
 val llvm_joined(llvm *s, val x, val y) {
     int lane[IR_LANES], lanes = 2 * llvm_lanes_of(s, x);
     for (int i = 0; i < lanes; i++) lane[i] = i;
-    return shuffled(s, x, y, lanes, lane, UINT64_MAX);
+    return shuffled(s, x, y, lanes, lane);
 }
 
 static ll_value zip_lanes(llvm *s, int lanes, bool second) {
