@@ -281,7 +281,8 @@ QN_API qn_code qn_realize(int n, qn_tensor *const *ts);
  * written in its place. Gradients end at an assignment: t is a leaf. t is a variable, that is a
  * tensor in memory (qn_from, read, realized, assigned before) or a first value made of no data; or
  * a view of one by slices, reshapes, permutations and flips, which then gets a new version with
- * these places overwritten, and t shows them. Anything else is refused (QN_EGRAPH). */
+ * these places overwritten, and t shows them; a view stays one when it is read. Anything else is
+ * refused (QN_EGRAPH), and so is a view of a value that its tensor does not have any more. */
 QN_API qn_code qn_assign(qn_tensor *t, qn_tensor *value);
 /* Overwrite t's value by data from the caller; as qn_assign of qn_from, but at once: it is no part
  * of a static graph. */

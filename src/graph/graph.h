@@ -249,7 +249,7 @@ typedef struct graph_node {
                            that was assigned to, VARIABLE_SHARED: of several */
     uint32_t born;     /* younger than its sources */
     uint64_t bits;     /* CONST: the value's bit pattern; ARGUMENT: its kind and number; BUFFER, and
-                           DETACH as a version: a number of its own */
+                           DETACH as a version: a number of its own, or'ed with CUT_VIEW */
 } graph_node;
 _Static_assert(sizeof(graph_node) == 64, "a node is one line of the cache");
 /* Has it a value in memory, computed or given, or will a loop give it? Then it is a leaf of what is
@@ -556,8 +556,7 @@ uint32_t tensors_initial(graph *g, arena *a, node_id **node);
 uint32_t tensors_written(const graph *g, arena *a, node_id **node);
 /* All tensors that were assigned to and have no pending assignment, into an arena array; raises. */
 uint32_t tensors_assigned(const graph *g, arena *a, tensor ***out);
-tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
-qn_dtype tensor_dtype(const tensor *t);             /* complex ones', too */
+qn_dtype tensor_dtype(const tensor *t); /* complex ones', too */
 /* A complex tensor of pairs (f32 or f64, unchecked, along the last axis), which it keeps. NULL for
  * NULL, and for want of memory. */
 qn_tensor *tensor_complex(qn_tensor *pairs);

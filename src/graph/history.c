@@ -21,6 +21,7 @@
  * tensor cannot depend on it. Should the counter overflow, all nodes there are become equally old,
  * which only means that less can be ruled out. */
 #include "graph/graph.h"
+#include "graph/view/view.h"
 
 enum { NODE_COST = 96 }; /* bytes of a node and its places in the hash-cons set */
 
@@ -222,8 +223,9 @@ void value_give_up(graph *g, node_id id) {
 static void history_cut(graph *g, node_id id) {
     graph_node *n = &g->node[id];
     bool lost = (n->flags & NODE_DATA) && node_differentiable(n), follows = node_follows(n);
-    bool version = node_is_state(n);
+    bool version = node_is_state(n), view = view_of_tensor(g, n);
     node_forget(g, id);
+    if (view) n->bits |= CUT_VIEW;
     n->computed = follows;
     n->cut = !version;
     n->attr = graph_place(g);

@@ -194,17 +194,6 @@ uint32_t tensors_assigned(const graph *g, arena *a, tensor ***out) {
     return n;
 }
 
-tensor *graph_handle_of(const graph *g, node_id n) {
-    tensor *oldest = NULL;
-    for (handle_block *b = g->ctx->handles.block; b; b = b->next)
-        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
-            tensor *t = (tensor *)&b->slot[i].handle;
-            if (t->h.kind != HANDLE_TENSOR || t->node != n) continue;
-            if (!oldest || t->number < oldest->number) oldest = t;
-        }
-    return oldest;
-}
-
 uint32_t tensors_written(const graph *g, arena *a, node_id **node) {
     uint32_t n = 0;
     *node = arena_alloc(a, (g->pending_count + 1) * sizeof **node);

@@ -7,10 +7,11 @@
  *
  * Only variables can be assigned to: tensors that lie in memory, or whose first value was made of
  * no data. Assigning to a view of one gives that one a new version with the view's places
- * overwritten, and the view's handle then sees the same place of it. Views that show an element
- * more than once, or what is no element, are refused, and so are results of operations: nobody
- * could see what they were given. */
+ * overwritten, and the view's handle then sees the same place of it (graph/view). Views that show
+ * an element more than once, or what is no element, are refused, and so are results of operations:
+ * nobody could see what they were given. */
 #include "graph/loop/loop.h"
+#include "graph/view/view.h"
 #include "run/run.h"
 
 #include <stdio.h>
@@ -151,11 +152,6 @@ static void assign_node(tensor *t, node_id value, bool written) {
 
 /* ---- views ---------------------------------------------------------------------------------- */
 
-static bool is_value(const graph *g, node_id n) {
-    const graph_node *x = node_at(g, n);
-    return node_is_memory(x) || x->given_up || (x->op == OP_DETACH && x->bits);
-}
-
 static bool refuse(const tensor *t, const char *fmt, ...) QN_PRINTF(2, 3);
 static bool refuse(const tensor *t, const char *fmt, ...) {
     graph *g = t->h.ctx->graph;
@@ -170,21 +166,20 @@ static bool refuse(const tensor *t, const char *fmt, ...) {
            false;
 }
 
-/* The tensor t is a view of; NULL, with an error, where it cannot be written through. */
-static tensor *view_owner(tensor *t) {
-    graph *g = t->h.ctx->graph;
-    node_id n = t->node;
-    while (!is_value(g, n)) {
-        const graph_node *x = node_at(g, n);
-        const char *name = op_rows[x->op].name;
-        if (op_rows[x->op].class_ != CLASS_MOVE)
-            return refuse(t, "is a view of a result of %s, which is no variable", name), NULL;
-        if (x->op == OP_EXPAND || x->op == OP_PAD || x->op == OP_WINDOW)
-            return refuse(t, "is a view by %s, whose elements are not one place each", name), NULL;
-        n = x->src[0];
-    }
-    tensor *owner = graph_handle_of(g, n);
-    if (!owner)
+/* The tensor that t is a view of, or t; NULL, with an error, where it cannot be written through. */
+static tensor *view_written(tensor *t) {
+    const graph *g = t->h.ctx->graph;
+    tensor *owner = NULL;
+    node_id end = t->node;
+    view_found found = view_owner(t, &owner, &end);
+    const char *name = op_rows[node_at(g, end)->op].name;
+    if (found == VIEW_OF_NONE && op_rows[node_at(g, end)->op].class_ == CLASS_MOVE)
+        refuse(t, "is a view by %s, whose elements are not one place each", name);
+    else if (found == VIEW_OF_NONE)
+        refuse(t, "is a view of a result of %s, which is no variable", name);
+    else if (found == VIEW_CUT)
+        refuse(t, "is a view, and history that was cut (QN_HISTORY) knew of what: take it again");
+    else if (!owner)
         refuse(t, "is a view of a tensor that was assigned to since, or released: take it again");
     return owner;
 }
@@ -221,8 +216,9 @@ static node_id view_of(graph *g, node_id v, node_id base, node_id instead) {
 
 static bool assign_view(tensor *t, node_id value, bool written) {
     graph *g = t->h.ctx->graph;
-    tensor *owner = view_owner(t);
+    tensor *owner = view_written(t);
     if (!owner) return false;
+    if (owner == t) return assign_node(t, value, written), true;
     node_id base = owner->node, view = t->node;
     for (node_id v = view; v != base; v = g->node[v].src[0]) value = view_undone(g, v, value);
     node_ref(g, base); /* view_of() asks which node it was */
@@ -276,9 +272,9 @@ static bool assign_value(tensor *t, node_id value, bool written) {
     if (g->loop) return refuse(t, "is assigned to in a loop's body; make it a state of the loop");
     if (follows_example(g, value))
         return refuse(t, "is given a value of one example; assign what qn_vmap makes of it");
-    bool made = op_rows[x->op].class_ == CLASS_LEAF || !(x->flags & NODE_DATA);
-    if (is_value(g, t->node) || made) return assign_node(t, value, written), true;
-    if (op_rows[x->op].class_ == CLASS_MOVE) return assign_view(t, value, written);
+    if (op_rows[x->op].class_ == CLASS_MOVE || view_was_cut(x))
+        return assign_view(t, value, written);
+    if (view_is_value(x) || view_is_made(x)) return assign_node(t, value, written), true;
     return refuse(t,
                   "is the result of %s, which nothing else would see; assign to a variable, or "
                   "realize it before",

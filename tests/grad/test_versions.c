@@ -474,6 +474,160 @@ static void a_view_of_an_old_value_is_refused(void) {
     }
 }
 
+/* ---- views that were read ------------------------------------------------------------------- */
+
+static qn_tensor *turned(qn_tensor *x) {
+    return qn_transpose(x, 0, -1);
+}
+static qn_tensor *flat(qn_tensor *x) {
+    return qn_flatten(x, 0, -1);
+}
+static qn_tensor *flipped(qn_tensor *x) {
+    return qn_flip(x, -1);
+}
+static qn_tensor *sliced(qn_tensor *x) {
+    return qn_slice(x, 0, 1, QN_END, 2);
+}
+static qn_tensor *selected(qn_tensor *x) {
+    return qn_rank(x) > 1 ? qn_select(x, 0, 1) : qn_slice(x, 0, 1, 4, 1);
+}
+static qn_tensor *diagonal(qn_tensor *x) {
+    return qn_rank(x) > 1 ? qn_diagonal(x, 0) : qn_reshape(x, 2, (int64_t[]){1, qn_numel(x)});
+}
+
+static qn_tensor *(*const steps[])(qn_tensor *) = {turned, flat,     flipped,
+                                                   sliced, selected, diagonal};
+enum { STEPS = sizeof steps / sizeof *steps, CHAIN = 3, CELLS = 64 };
+
+typedef struct chain {
+    int step[CHAIN], steps, read; /* read: bits, of t and of the views on the way */
+    bool late, written;           /* the view that is assigned to is taken after they were read */
+    qn_dtype dtype;
+} chain;
+
+static qn_tensor *cells(qn_ctx *qn, qn_dtype dtype) {
+    float x[CELLS];
+    int32_t whole[CELLS];
+    for (int i = 0; i < CELLS; i++) x[i] = (float)(whole[i] = i);
+    const void *data = dtype == QN_F32 ? (const void *)x : whole;
+    return qn_from(qn, dtype, 3, (int64_t[]){4, 4, 4}, data);
+}
+
+static qn_tensor *shown(const chain *c, qn_tensor *t, int n) {
+    for (int i = 0; i < n && t; i++) t = steps[c->step[i]](t);
+    return t;
+}
+
+static void read_numbers(qn_tensor *t, float *out) {
+    CHECK_INT(qn_read(qn_cast(t, QN_F32), out, CELLS * sizeof *out), QN_OK);
+}
+
+/* Where the view's elements lie in t: what the view shows of a tensor of all places' numbers. */
+static void write_by(qn_ctx *qn, const chain *c) {
+    float place[CELLS], x[CELLS], now[CELLS];
+    qn_scope s = qn_scope_begin(qn);
+    qn_tensor *t = cells(qn, c->dtype), *way[CHAIN + 1], *v = shown(c, t, c->steps);
+    if (!v) FAIL("%s", qn_error(qn));
+    int64_t n = qn_numel(v);
+    read_numbers(qn_add(shown(c, cells(qn, c->dtype), c->steps), qn_zeros_like(v)), place);
+    bool moves = qn_rank(v) != 3 || n != CELLS;
+    for (int i = 0; i < n; i++) moves |= (int)place[i] != i;
+    for (int i = 0; i <= c->steps && moves; i++) {
+        way[i] = shown(c, t, i);
+        if (c->read >> i & 1) CHECK_INT(qn_realize(1, &way[i]), QN_OK);
+    }
+    if (c->late) v = shown(c, t, c->steps);
+    for (int times = 0; times < 2 && moves; times++) {
+        qn_tensor *value = qn_add(qn_full_like(v, 100 * (times + 1)), v);
+        float data[CELLS];
+        int32_t whole[CELLS];
+        read_numbers(value, data);
+        for (int i = 0; i < n; i++) whole[i] = (int32_t)data[i];
+        const void *bytes = c->dtype == QN_F32 ? (const void *)data : whole;
+        int code = c->written ? qn_write(v, bytes, 4 * (size_t)n) : qn_assign(v, value);
+        if (code)
+            FAIL("steps %d %d %d of %d, read %d: %s", c->step[0], c->step[1], c->step[2], c->steps,
+                 c->read, qn_error(qn));
+        read_numbers(t, x);
+        read_numbers(v, now);
+        for (int i = 0; i < n; i++) {
+            float want = place[i] + (times ? 300 : 100);
+            CHECK_NEAR(x[(int)place[i]], want, 0, 0);
+            CHECK_NEAR(now[i], want, 0, 0);
+            x[(int)place[i]] = place[i];
+        }
+        for (int i = 0; i < CELLS; i++) CHECK_NEAR(x[i], i, 0, 0);
+        if (times || !c->late) continue;
+        v = shown(c, t, c->steps); /* taken again */
+        CHECK_INT(qn_realize(1, &v), QN_OK);
+    }
+    qn_scope_end(qn, s);
+}
+
+/* On every way from a tensor to a view of it any of both and what lies between may have been read.
+ * Ways whose steps do nothing are left out: those name the tensor's value, and no view of it. */
+static void what_was_read_on_the_way_to_a_view_does_not_matter(void) {
+    EACH_DEVICE(qn) {
+        for (int way = 0; way < STEPS * STEPS * STEPS; way++) {
+            chain c = {{way % STEPS, way / STEPS % STEPS, way / STEPS / STEPS},
+                       .steps = 1 + way % 3};
+            for (c.read = 0; c.read < 1 << (c.steps + 1); c.read++) {
+                c.late = (way + c.read) & 1;
+                c.written = (way + c.read / 2) & 1;
+                c.dtype = way / 2 & 1 ? QN_I32 : QN_F32;
+                write_by(qn, &c);
+            }
+        }
+    }
+}
+
+static void a_view_that_was_read_reaches_its_tensor_or_is_refused(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *x = counting(qn, 2, 2), *view = flat(x), *part = qn_slice(view, 0, 1, 3, 1);
+        qn_tensor *one = qn_full_like(view, 1);
+        qn_realize(1, &view);
+        qn_assign(x, counting(qn, 2, 2));
+        CHECK_INT(qn_assign(view, one), QN_EGRAPH);
+        expect_error(qn, "is a view of a tensor that was assigned to since");
+        CHECK_INT(qn_write(part, (float[]){7, 8}, 8), QN_EGRAPH);
+        expect_error(qn, "is a view of a tensor that was assigned to since");
+        read_floats(view, 4, (float[]){0, 1, 2, 3});
+        qn_keep(view = flat(x)), qn_keep(part = qn_slice(view, 0, 1, 3, 1));
+        qn_realize(1, &view);
+        qn_release(x); /* then what was read is the tensor farthest from the part */
+        CHECK_INT(qn_write(part, (float[]){7, 8}, 8), QN_OK);
+        read_floats(view, 4, (float[]){0, 7, 8, 3});
+        qn_tensor *wide = qn_expand(view, 2, (int64_t[]){2, 4});
+        qn_realize(1, &wide); /* no view: what is repeated is a value of its own */
+        CHECK_INT(qn_write(qn_select(wide, 0, 1), (float[]){1, 2, 3, 4}, 16), QN_OK);
+        read_floats(wide, 8, (float[]){0, 7, 8, 3, 1, 2, 3, 4});
+        read_floats(view, 4, (float[]){0, 7, 8, 3});
+    }
+}
+
+/* History of no bytes forgets at once what a read value shows. */
+static void a_view_whose_history_is_cut_is_refused(void) {
+    setenv("QN_HISTORY", "0", 1);
+    EACH_DEVICE(qn) {
+        qn_tensor *x = counting(qn, 2, 2), *view = flat(x);
+        qn_tensor *sum = qn_add(x, x), *product = qn_mul(x, x), *turn = turned(product);
+        qn_release(product);
+        qn_realize(1, &view);
+        qn_realize(2, (qn_tensor *[]){sum, turn}); /* nobody needs the product: so it is cut */
+        qn_tensor *part = qn_slice(view, 0, 1, 3, 1);
+        CHECK_INT(qn_write(part, (float[]){7, 8}, 8), QN_EGRAPH);
+        expect_error(qn, "take it again");
+        CHECK_INT(qn_write(view, (float[]){7, 8, 9, 10}, 16), QN_EGRAPH);
+        expect_error(qn, "take it again");
+        CHECK_INT(qn_write(flat(x), (float[]){7, 8, 9, 10}, 16), QN_OK);
+        read_floats(x, 4, (float[]){7, 8, 9, 10});
+        CHECK_INT(qn_write(sum, (float[]){1, 2, 3, 4}, 16), QN_OK);
+        CHECK_INT(qn_write(turn, (float[]){4, 3, 2, 1}, 16), QN_OK);
+        read_floats(turn, 4, (float[]){4, 3, 2, 1});
+    }
+    unsetenv("QN_HISTORY");
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_gradient_through_a_read_value_is_whole);
@@ -498,5 +652,8 @@ int main(int argc, char **argv) {
     RUN(a_cache_is_written_in_place);
     RUN(an_assignment_to_a_view_is_one_to_what_it_shows);
     RUN(a_view_of_an_old_value_is_refused);
+    RUN(what_was_read_on_the_way_to_a_view_does_not_matter);
+    RUN(a_view_that_was_read_reaches_its_tensor_or_is_refused);
+    RUN(a_view_whose_history_is_cut_is_refused);
     return test_end();
 }

@@ -4,6 +4,7 @@
  * run, the rest are parameters, found again through the handle that held them at compile time, so
  * that qn_assign and qn_write on that handle are seen. Assignments pending at compile time become
  * part of the plan: each run computes them and points their handles at the new values. */
+#include "graph/view/view.h"
 #include "run/run.h"
 
 typedef struct static_plan {
