@@ -65,7 +65,7 @@ static uint32_t body_order(const marks *m, node_id loop, uint32_t nodes, const n
 }
 
 /* Rows of trips that were not made are 0, which is inside of any axis but one of no elements: that
- * is not asked then. */
+ * is not asked then, nor where its size is bound to 0 later. */
 static void find_in_body(marks *m, node_id loop, uint32_t nodes, const node_id *order) {
     graph *g = m->g;
     const loop_attr l = node_loop(g, node_at(g, loop));
@@ -76,7 +76,8 @@ static void find_in_body(marks *m, node_id loop, uint32_t nodes, const node_id *
     find_marks(&in, count, inner);
     for (uint32_t i = 0; i < in.count; i++) {
         index_check x = in.at[i];
-        if ((l.limited || l.tested) && x.size == SYM_ZERO) continue;
+        x.maybe_none |= l.limited || l.tested;
+        if (x.maybe_none && x.size == SYM_ZERO) continue;
         for (int k = 0; k < 2; k++)
             x.node[k] = make_reduce(g, op[k], make_stack(g, loop, x.node[k]), 1);
         add_mark(m, &x);
@@ -138,6 +139,7 @@ static void judge(const checks *c, qn_ctx *qn, const uint32_t *out) {
             if (code) raise_error(qn, code, "the device did not give back an index");
         }
         if (v[0] > v[1]) continue; /* there is none */
+        if (x->maybe_none && !size && !v[0] && !v[1]) continue;
         if (v[0] >= 0 && v[1] < size) continue;
         int64_t bad = v[0] < 0 ? v[0] : v[1];
         if (bad < 0 && dtype_is_unsigned(x->dtype))

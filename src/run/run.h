@@ -201,6 +201,7 @@ typedef struct index_check {
     const char *name;
     sym size;
     uint8_t dtype;
+    bool maybe_none; /* in a loop that may make no trip: the index is 0 then */
     node_id node[2];
     uint32_t root[2];
 } index_check;

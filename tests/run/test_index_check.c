@@ -274,6 +274,27 @@ static void indices_in_loops_are_checked_in_each_trip(void) {
     in_loops("ref");
 }
 
+/* An axis bound to no elements, and no trip that could read of it: its index is made by none. */
+static void a_loop_of_no_trips_has_no_index(void) {
+    setenv("QN_CHECK", "1", 1);
+    qn = qn_open(NULL);
+    int64_t n = qn_var(qn, "n", 0, 3);
+    qn_tensor *x = qn_ones(qn, QN_F32, 1, &n), *index = indices(2, true);
+    x = qn_add(x, qn_cast(qn_iota(qn, QN_I64, 1, &n, 0), QN_F32));
+    for (int64_t most = 0; most < 3; most += 2) {
+        float got = -1;
+        qn_tensor *sum = sum_of_picked(x, index, qn_from(qn, QN_I64, 0, NULL, &most));
+        CHECK_INT(qn_bind(qn, n, 0), QN_OK);
+        CHECK_INT(qn_read(sum, &got, sizeof got), most ? QN_ERANGE : QN_OK);
+        CHECK_STR(qn_error(qn), most ? "take: index 2 of an axis of 0" : "");
+        qn_clear_error(qn);
+        CHECK_INT(qn_bind(qn, n, 3), QN_OK);
+        CHECK_INT(qn_read(sum, &got, sizeof got), QN_OK);
+    }
+    qn_close(qn);
+    unsetenv("QN_CHECK");
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(known_indices_outside_are_errors_at_once);
@@ -286,5 +307,6 @@ int main(int argc, char **argv) {
     RUN(a_failed_run_gives_no_value);
     RUN(ignored_labels_do_not_count);
     RUN(indices_in_loops_are_checked_in_each_trip);
+    RUN(a_loop_of_no_trips_has_no_index);
     return test_end();
 }
