@@ -278,14 +278,9 @@ static void find_vectors(const singular *s, const bidiagonal *b, double *space) 
                           view_turned((block){s->space + m * n, n}), (extents){n, m, n});
 }
 
-/* Scaled by a power of two first, so that squares neither overflow nor vanish. */
 void bidiagonal_svd(const singular *s) {
     int64_t m = s->m, n = s->n;
-    double most = 0, *space = s->space, *rest = space + (m > n ? (int64_t)qr_numbers(m, n) : n * n);
-    int exponent = 0;
-    for (int64_t i = 0; i < m * n; i++) most = fmax(most, fabs(space[i]));
-    frexp(most, &exponent);
-    for (int64_t i = 0; i < m * n; i++) space[i] = ldexp(space[i], -exponent);
+    double *space = s->space, *rest = space + (m > n ? (int64_t)qr_numbers(m, n) : n * n);
     if (m > n) qr_factor_in(space, m, n);
     bidiagonal b = {.n = n, .a = space, .left = rest, .d = s->values};
     b.x = b.left + n * n;
@@ -309,7 +304,7 @@ void bidiagonal_svd(const singular *s) {
     for (int64_t i = 0; i < n; i++) {
         for (int64_t k = 0; k < n && s->vectors && signbit(b.d[i]); k++)
             s->right[i * n + k] = -s->right[i * n + k];
-        b.d[i] = ldexp(fabs(b.d[i]), exponent);
+        b.d[i] = fabs(b.d[i]);
     }
     matrix_order(b.d, n, true, s->place);
 }

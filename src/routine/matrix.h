@@ -104,7 +104,7 @@ double turn_of(double x, double y, double *c, double *s);
 typedef struct singular {
     int64_t m, n;
     bool vectors;
-    double *space; /* bidiagonal_numbers, of which the first are the matrix; all finite */
+    double *space; /* bidiagonal_numbers, of which the first are the matrix, of 1 or less */
     double *values, *left, *right; /* n, [n, m], [n, n]: vectors by rows, in no order */
     int64_t *place;                /* where the values in order are */
 } singular;

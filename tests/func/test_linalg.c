@@ -398,6 +398,77 @@ static void singular_extremes_fit(void) {
     }
 }
 
+/* Small ones of any size, by rotations: squares of what is in them overflow or vanish. */
+static void small_singular_extremes_fit(void) {
+    static const double size[] = {1, 1e300, 1e-300};
+    static matrix u, v;
+    qn_ctx *qn;
+    EACH(qn)
+    for (int kind = 0; kind < 3 * 3 * 2; kind++) {
+        qn_scope scope = qn_scope_begin(qn);
+        int64_t n = (int64_t[]){2, 3, 47}[kind % 3], m = n + 2 * (kind / 9);
+        a = (matrix){.m = m, .n = n};
+        for (int64_t i = 0; i < m * n; i++)
+            b.v[i] = (a.v[i] = test_uniform(&seed)) * size[kind / 3 % 3];
+        qn_tensor *x = qn_from(qn, QN_F64, 2, (int64_t[]){m, n}, b.v), *l, *s, *r;
+        CHECK_INT(qn_svd(x, &l, &s, &r), 0);
+        read_matrix(l, 0, &u);
+        read_matrix(s, 0, &b);
+        read_matrix(r, 0, &v);
+        check_product(&u, true, &u, false, NULL, 1e-13, "u'u");
+        check_product(&v, false, &v, true, NULL, 1e-13, "vh vh'");
+        for (int64_t i = 0; i < n; i++) CHECK(b.v[i] > 0 && (!i || b.v[i] <= b.v[i - 1]));
+        for (int64_t i = 0; i < m * n; i++) u.v[i] *= b.v[i % n] / size[kind / 3 % 3];
+        check_product(&u, false, &v, false, &a, 1e-13, "u s vh");
+        qn_scope_end(qn, scope);
+    }
+}
+
+/* Values far apart are all found, also of rows that are not orthogonal and far below others: of
+ * [[2, 1], [1, 2]] times 1e-200 below a 1 they are 3e-200 and 1e-200. */
+static void singular_values_may_be_far_apart(void) {
+    static const double two[4][2] = {{1e200, 1}, {1e-170, 1e-171}, {1, 1e-250}, {5e-324, 0}};
+    static const double three[9] = {1, 0, 0, 0, 2e-200, 1e-200, 0, 1e-200, 2e-200};
+    static matrix u, v;
+    qn_ctx *qn;
+    EACH(qn)
+    for (int i = 0; i < 4; i++) {
+        qn_scope scope = qn_scope_begin(qn);
+        qn_tensor *x =
+            qn_from(qn, QN_F64, 2, (int64_t[]){2, 2}, (double[]){two[i][0], 0, 0, two[i][1]});
+        qn_tensor *l, *s, *r;
+        CHECK_INT(qn_svd(x, NULL, &s, NULL), 0);
+        CHECK_NEAR(at(s, 0), two[i][0], 0, 1e-15);
+        if (!has_lapack(qn)) CHECK_NEAR(at(s, 1), two[i][1], 0, 1e-15);
+        if (!i)
+            CHECK_NEAR(at(qn_select(qn_select(qn_pinv(x, -1), 0, 0), 0, 0), 0), 1e-200, 0, 1e-15);
+        CHECK_INT(qn_svd(qn_from(qn, QN_F64, 2, (int64_t[]){3, 3}, three), &l, &s, &r), 0);
+        CHECK_NEAR(at(s, 0), 1, 0, 1e-15);
+        if (!has_lapack(qn)) CHECK_NEAR(at(s, 1), 3e-200, 0, 1e-14);
+        if (!has_lapack(qn)) CHECK_NEAR(at(s, 2), 1e-200, 0, 1e-14);
+        read_matrix(l, 0, &u);
+        read_matrix(r, 0, &v);
+        check_product(&u, true, &u, false, NULL, 1e-14, "u'u");
+        check_product(&v, false, &v, true, NULL, 1e-14, "vh vh'");
+        qn_scope_end(qn, scope);
+    }
+}
+
+/* Of a matrix with NaN or infinity in it all is NaN, whatever its size and that of the others. */
+static void singular_values_of_what_is_not_finite_are_nan(void) {
+    qn_ctx *qn;
+    EACH(qn)
+    for (int kind = 0; kind < 2 * 4; kind++) {
+        qn_scope scope = qn_scope_begin(qn);
+        int64_t n = (int64_t[]){2, 3, 47, 48}[kind / 2];
+        qn_tensor *part[3];
+        qn_tensor *x = filled(qn, QN_F64, n, 2, kind % 2 ? INFINITY : NAN);
+        CHECK_INT(qn_svd(x, &part[0], &part[1], &part[2]), 0);
+        for (int i = 0; i < 3; i++) CHECK(at(qn_all(qn_isnan(part[i]), QN_ALL, false), 0) == 1);
+        qn_scope_end(qn, scope);
+    }
+}
+
 /* A matrix of two diagonals has its smallest value to almost all digits: of ones and halves that of
  * order n is 2^-n or so, its inverse's elements are powers of 2. */
 static void small_singular_values_are_exact(void) {
@@ -672,6 +743,9 @@ int main(int argc, char **argv) {
     RUN(what_has_no_answer_has_none);
     RUN(symmetric_extremes_fit);
     RUN(singular_extremes_fit);
+    RUN(small_singular_extremes_fit);
+    RUN(singular_values_may_be_far_apart);
+    RUN(singular_values_of_what_is_not_finite_are_nan);
     RUN(small_singular_values_are_exact);
     RUN(symmetric_matrices_of_mixed_sizes);
     RUN(large_systems_go_back);
