@@ -165,7 +165,7 @@ class Graph:
         self.watch = Watch(jitted.f)
         self.changes = []  # (input whose tensor is to be changed, output, "value" or "grad")
         _core.trace_begin()
-        captured = None
+        captured, data = None, None
         try:
             given = [_core.trace_input(x) if isinstance(x, Tensor) else x for x in leaves]
             handles = [_core.handle_copy(x) if isinstance(x, Tensor) else None for x in given]
@@ -184,7 +184,7 @@ class Graph:
                     self.changes.append((k, len(found), "grad"))
                     found.append(_core.variable(x.grad))
         finally:
-            captured = _core.trace_end()
+            captured, data = _core.trace_end()
         self.arguments = len(inputs)
         self.captured = [c[0] for c in captured]
         self.kinds = [(x.shape, x.dtype) for x in self.captured]
@@ -203,6 +203,7 @@ class Graph:
         self.results = sum(self.is_tensor)
         self.warn_of_side_effects(jitted)
         self.plan = _core.plan_new(inputs, found, jitted.donated(leaves, args, keywords))
+        del data  # of constants: the plan has it now
 
     def warn_of_side_effects(self, jitted):
         now = Watch(jitted.f)

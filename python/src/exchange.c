@@ -275,13 +275,13 @@ static void gather(const dl_tensor *t, int axis, const char *from, char **to, si
 }
 
 static qn_tensor *copy_of(qn_ctx *qn, qn_dtype d, const dl_tensor *t, const char *data) {
-    if (is_row_major(t)) return qn_from(qn, d, t->ndim, t->shape, data ? data : "");
+    if (is_row_major(t)) return trace_keep(qn_from(qn, d, t->ndim, t->shape, data ? data : ""));
     size_t n = qn_dtype_size(d);
     for (int i = 0; i < t->ndim; i++) n *= (size_t)t->shape[i];
     char *copy = PyMem_Malloc(n + 1), *to = copy;
     if (!copy) return PyErr_NoMemory(), NULL;
     gather(t, 0, data, &to, qn_dtype_size(d));
-    qn_tensor *made = qn_from(qn, d, t->ndim, t->shape, copy);
+    qn_tensor *made = trace_keep(qn_from(qn, d, t->ndim, t->shape, copy));
     PyMem_Free(copy);
     return made;
 }
@@ -317,6 +317,7 @@ static qn_tensor *take(qn_ctx *qn, const dl_tensor *t, const qn_lender *lender, 
     qn_dtype part = d == QN_C64 ? QN_F32 : d == QN_C128 ? QN_F64 : d;
     qn_tensor *made = qn_borrow(qn, part, t->ndim + pairs, size, data, lender);
     *lent = made != NULL;
+    made = trace_keep(made);
     if (!made || !pairs) return made;
     qn_tensor *z = qn_as_complex(made);
     qn_release(made);

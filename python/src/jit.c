@@ -22,6 +22,8 @@ static struct {
     capture *at;
     size_t n, cap;
     uint32_t traces;
+    qn_tensor **data; /* made of Python's values: constants of the graph, kept for its plan */
+    size_t datas, data_cap;
 } trace;
 
 bool may_read(PyObject *o, const char *what) {
@@ -82,6 +84,45 @@ bool capture_changes(tensor_object *o) {
     o->t = qn_keep(c->stand_in); /* until it is another one */
     o->epoch = core.epoch;
     return true;
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+qn_tensor *trace_keep(qn_tensor *t) {
+    if (!t || !tracing()) return t;
+    qn_dtype d = qn_dtype_of(t);
+    qn_tensor *held = d == QN_C64 || d == QN_C128 ? qn_as_real(t) : qn_keep(t); /* the memory's */
+    if (held && trace.datas == trace.data_cap) {
+        size_t cap = trace.data_cap ? 2 * trace.data_cap : 32;
+        qn_tensor **grown = PyMem_Realloc(trace.data, cap * sizeof *grown);
+        if (!grown) {
+            PyErr_NoMemory();
+            qn_release(held);
+            held = NULL;
+        } else {
+            trace.data = grown;
+            trace.data_cap = cap;
+        }
+    }
+    if (held) {
+        trace.data[trace.datas++] = held;
+        return t;
+    }
+    qn_release(t);
+    return NULL;
+}
+
+/* As tensors in a list, which have them from now on. */
+static PyObject *take_data(void) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; i < trace.datas; i++) {
+        PyObject *one = list ? tensor_wrap(trace.data[i]) : NULL;
+        if (!list) core_release(trace.data[i]);
+        if (list && (!one || PyList_Append(list, one))) Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    trace.datas = 0;
+    return list;
 }
 
 /* ---- a trace --------------------------------------------------------------------------------- */
@@ -157,7 +198,8 @@ static void restore(capture *c) {
     Py_DECREF((PyObject *)o);
 }
 
-/* Ends the trace: captured tensors are as they were, and what came of them is told. */
+/* Ends the trace: captured tensors are as they were, and what came of them is told; and what data
+ * was made. */
 static PyObject *trace_end(PyObject *self, PyObject *none) {
     (void)self, (void)none;
     core_enter();
@@ -169,7 +211,10 @@ static PyObject *trace_end(PyObject *self, PyObject *none) {
     core.epoch = core.epoch / EPOCH_FORK * EPOCH_FORK;
     for (size_t i = 0; i < trace.n; i++) restore(&trace.at[i]);
     trace.n = 0;
-    return list;
+    PyObject *data = take_data(), *both = list && data ? PyTuple_Pack(2, list, data) : NULL;
+    Py_XDECREF(list);
+    Py_XDECREF(data);
+    return both;
 }
 
 static PyObject *is_tracing(PyObject *self, PyObject *none) {
@@ -326,7 +371,7 @@ bool jit_add(PyObject *module) {
          "trace_begin()\n--\n\nRecord a function on stand-ins."},
         {"trace_input", trace_input, METH_O, "trace_input(x)\n--\n\nA stand-in for an argument."},
         {"trace_end", trace_end, METH_NOARGS,
-         "trace_end()\n--\n\nEnd it; tell of captured tensors."},
+         "trace_end()\n--\n\nEnd it: captured tensors, and the data that was made."},
         {"is_tracing", is_tracing, METH_NOARGS,
          "is_tracing()\n--\n\nIs a function being traced by jit?"},
         {"is_traced", is_traced, METH_O, "is_traced(x)\n--\n\nIs this a tensor of the trace?"},

@@ -78,7 +78,7 @@ static qn_tensor *whole_in(qn_ctx *qn, qn_dtype dtype, PyObject *o) {
         if (f != -1 || !PyErr_Occurred()) t = qn_scalar(qn, dtype, f);
     } else if (dtype == QN_U64 && overflow > 0) {
         uint64_t u = PyLong_AsUnsignedLongLong(i);
-        if (!PyErr_Occurred()) t = qn_from(qn, QN_U64, 0, NULL, &u);
+        if (!PyErr_Occurred()) t = trace_keep(qn_from(qn, QN_U64, 0, NULL, &u));
     } else {
         PyErr_Format(PyExc_OverflowError, "%R is beyond %s", i, dtype_name(dtype));
     }
@@ -159,7 +159,8 @@ static qn_tensor *from_buffer(qn_ctx *qn, PyObject *o) {
             if (!copy || PyBuffer_ToContiguous(copy, &view, view.len, 'C')) data = NULL;
         }
         if (data)
-            t = qn_from(qn, (qn_dtype)d, view.ndim, size, view.len ? data : "\0\0\0\0\0\0\0");
+            t = trace_keep(
+                qn_from(qn, (qn_dtype)d, view.ndim, size, view.len ? data : "\0\0\0\0\0\0\0"));
         else if (!PyErr_Occurred())
             PyErr_NoMemory();
     }
@@ -333,7 +334,7 @@ static qn_tensor *from_list(qn_ctx *qn, PyObject *o, const qn_dtype *wanted) {
     l.to = data;
     bool fine = fill(&l, o, 0);
     core_enter();
-    qn_tensor *t = fine ? qn_from(qn, l.dtype, l.rank, l.size, data) : NULL;
+    qn_tensor *t = fine ? trace_keep(qn_from(qn, l.dtype, l.rank, l.size, data)) : NULL;
     if (data != few) PyMem_Free(data);
     return t;
 }
@@ -344,7 +345,7 @@ static qn_tensor *from_list(qn_ctx *qn, PyObject *o, const qn_dtype *wanted) {
 static qn_tensor *converted(qn_tensor *t, const qn_dtype *dtype) {
     if (!t || !dtype || qn_dtype_of(t) == *dtype) return t;
     qn_tensor *c = qn_cast(t, *dtype);
-    if (c && qn_realize(1, &c) < 0) {
+    if (c && !tracing() && qn_realize(1, &c) < 0) {
         qn_release(c);
         c = NULL;
     }
@@ -408,7 +409,7 @@ static qn_tensor *stacked(qn_ctx *qn, PyObject *o, const qn_dtype *dtype, int de
     bool fine = rows_of(qn, o, dtype, depth + 1, row, n);
     core_enter();
     if (fine) t = qn_stack((int)n, row, 0);
-    if (t && qn_realize(1, &t) < 0) {
+    if (t && !tracing() && qn_realize(1, &t) < 0) {
         qn_release(t);
         t = NULL;
     }
@@ -502,7 +503,7 @@ PyObject *from_bytes(PyObject *self, PyObject *args) {
             PyErr_Format(PyExc_ValueError, "from_bytes: %zd bytes are not the %lld of %R", view.len,
                          (long long)bytes, shape);
         else
-            t = qn_from(qn, d, rank, size, bytes ? view.buf : "");
+            t = trace_keep(qn_from(qn, d, rank, size, bytes ? view.buf : ""));
         o = t ? tensor_wrap(t) : raise_of(qn);
         if (o) ((tensor_object *)o)->flags |= LEAF;
     }

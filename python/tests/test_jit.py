@@ -72,6 +72,22 @@ class Same(unittest.TestCase):
         self.assertEqual(qn.jit(qn.grad(loss))(w, x).tolist(), plain)
         self.assertEqual(qn.grad(qn.jit(loss))(w, x).tolist(), plain)
 
+    def test_data_made_inside(self):
+        bytes_ = memoryview(bytes([0, 0, 128, 63, 0, 0, 0, 64])).cast("f")
+        for f in (lambda x: x * qn.tensor(2.0), lambda x: x * qn.tensor([3.0, 4.0]) + qn.tensor([1, 2], "float64"),
+                  lambda x: x * bytes_, lambda x: x[[1, 0]], lambda x: x[qn.tensor([1, 1])],
+                  lambda x: qn.imag(x * qn.tensor([1 + 2j, 3j])), lambda x: x + qn.tensor([x[0], 5.0]),
+                  lambda x: qn.tensor(x, "float64") + qn.tensor([True, False]), lambda x: [qn.tensor([7.0, 8.0]), x],
+                  lambda x: qn.tensor([list(range(100))], "float32").sum() * x):
+            self.same(f, (qn.tensor([1.0, 2.0]),), (qn.tensor([5.0, 6.0]),))
+
+        def changed(x):
+            c = qn.tensor([1.0, 2.0])
+            c += x
+            c[0] = 5
+            return c * x
+        self.same(changed, (qn.tensor([1.0, 2.0]),), (qn.tensor([5.0, 6.0]),))
+
     def test_random_numbers_by_key(self):
         self.same(lambda k: qn.uniform(k, (4,)), (qn.key(1),), (qn.key(2),))
 
