@@ -158,6 +158,11 @@ def used_names(code):
     return frozenset(names - set(vars(builtins)))
 
 
+def distinct(leaves):
+    """The tensors, each once: what is done to one by the name of an argument is done to all that it has."""
+    return list({id(x): x for x in leaves if isinstance(x, Tensor)}.values())
+
+
 class Graph:
     """One trace and its plan."""
 
@@ -165,18 +170,18 @@ class Graph:
         self.watch = Watch(jitted.f)
         self.changes = []  # (input whose tensor is to be changed, output, "value" or "grad")
         _core.trace_begin()
-        captured, data = None, None
+        captured, data, outside = None, None, None
         try:
-            given = [_core.trace_input(x) if isinstance(x, Tensor) else x for x in leaves]
-            handles = [_core.handle_copy(x) if isinstance(x, Tensor) else None for x in given]
+            stand_ins = {id(x): _core.trace_input(x) for x in distinct(leaves)}
+            given = [stand_ins[id(x)] if isinstance(x, Tensor) else x for x in leaves]
+            inputs = [_core.handle_copy(x) for x in stand_ins.values()]
             traced_args, traced_keywords = tree.unflatten(structure, given)
             result = jitted.f(*traced_args, **traced_keywords)
             outputs, self.structure = tree.flatten(result)
             self.constants = [None if isinstance(y, Tensor) else y for y in outputs]
             self.is_tensor = [isinstance(y, Tensor) for y in outputs]
             found = [_core.variable(y) for y in outputs if isinstance(y, Tensor)]
-            inputs = [h for h in handles if h is not None]
-            for k, x in enumerate(x for x in given if isinstance(x, Tensor)):
+            for k, x in enumerate(stand_ins.values()):
                 if not _core.same_handle(x, inputs[k]):
                     self.changes.append((k, len(found), "value"))
                     found.append(_core.variable(x))
@@ -184,9 +189,10 @@ class Graph:
                     self.changes.append((k, len(found), "grad"))
                     found.append(_core.variable(x.grad))
         finally:
-            captured, data = _core.trace_end()
+            captured, data, outside = _core.trace_end()
         self.arguments = len(inputs)
         self.captured = [c[0] for c in captured]
+        self.outside = outside  # arguments that are what it has from outside, too
         self.kinds = [(x.shape, x.dtype) for x in self.captured]
         for x, stand_in, now, grad, cleared in captured:
             k = len(inputs)
@@ -241,6 +247,7 @@ class Jitted:
         functools.update_wrapper(self, f)
         self.f, self.donate = f, (donate,) if isinstance(donate, int) else tuple(donate)
         self.graphs, self.traces, self.plain = {}, 0, set()
+        self.outside = set()  # of tensors that graphs found outside: one that is an argument, too, has its own graph
 
     def __get__(self, instance, owner=None):
         if instance is None:
@@ -252,19 +259,21 @@ class Jitted:
         return found
 
     def donated(self, leaves, args, keywords):
-        bits, at = 0, 0
+        place = {id(x): k for k, x in enumerate(distinct(leaves))}
+        bits = 0
         for k, arg in enumerate(args):
             for leaf in tree.leaves(arg):
                 if isinstance(leaf, Tensor):
-                    bits |= (k in self.donate) << at
-                    at += 1
+                    bits |= (k in self.donate) << place[id(leaf)]
         return bits
 
     def key(self, leaves, structure):
-        parts = [structure]
+        parts, place = [structure], {}
         for leaf in leaves:
             if isinstance(leaf, Tensor):
-                parts.append((leaf.shape, leaf.dtype, leaf.requires_grad))
+                same = place.setdefault(id(leaf), len(place))
+                parts.append((leaf.shape, leaf.dtype, leaf.requires_grad, same,
+                              id(leaf) in self.outside and id(leaf)))
             else:
                 parts.append((type(leaf), leaf))
         key = tuple(parts)
@@ -286,7 +295,7 @@ class Jitted:
         graph = self.graphs.get(key)
         if graph is None or not graph.fits(self):
             graph = self.trace(key, args, keywords, leaves, structure)
-        return graph.run([x for x in leaves if isinstance(x, Tensor)])
+        return graph.run(distinct(leaves))
 
     def trace(self, key, args, keywords, leaves, structure):
         self.traces += 1
@@ -297,7 +306,9 @@ class Jitted:
                           f"such as {plain!r}: give them as tensors where they change", RuntimeWarning, stacklevel=3)
         while len(self.graphs) >= MOST:
             self.graphs.pop(next(iter(self.graphs)))
-        graph = self.graphs[key] = Graph(self, args, keywords, leaves, structure)
+        graph = Graph(self, args, keywords, leaves, structure)
+        self.outside.update(id(x) for x in graph.captured + graph.outside)
+        self.graphs[self.key(leaves, structure)] = graph
         return graph
 
 

@@ -163,6 +163,8 @@ static int reached(qn_tensor *y, tensor_object ***found, qn_tensor ***handles) {
     *handles = t;
     if (!x || !t || !is) return PyMem_Free(is), PyErr_NoMemory(), -1;
     for (tensor_object *o = core.requiring; o; o = o->next) {
+        if (trace_object(o) != o) continue; /* its stand-in is here, too */
+        if (o->epoch % EPOCH_FORK && o->epoch != core.epoch) continue; /* of a trace that ended */
         qn_tensor *own = tracing() && o->epoch != core.epoch ? capture_of(o) : o->t;
         if (own && qn_context(own) == qn) x[m] = o, t[m++] = own;
     }

@@ -208,6 +208,8 @@ static inline bool tracing(void) {
 bool may_read(PyObject *o, const char *what);
 qn_tensor *capture_of(tensor_object *o); /* what stands for a tensor from outside of a trace */
 bool capture_changes(tensor_object *o);  /* it is about to be changed in the trace */
+/* What a trace has in place of o: the stand-in of an argument, else o itself. */
+tensor_object *trace_object(tensor_object *o);
 /* Data that was just made: in a trace it stays until its plan has it. Gives t; NULL: released. */
 qn_tensor *trace_keep(qn_tensor *t);
 bool jit_add(PyObject *module);

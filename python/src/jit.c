@@ -16,6 +16,8 @@ typedef struct capture {
     uint16_t flags;
     PyObject *grad;
     bool changed;
+    tensor_object *argument; /* what stands for o where that was given; a reference */
+    bool found;              /* from outside, too */
 } capture;
 
 static struct {
@@ -58,21 +60,35 @@ static qn_tensor *stand_in(qn_tensor *x) {
     return t;
 }
 
+/* Room for one more? */
+static bool grow(void) {
+    if (trace.n < trace.cap) return true;
+    size_t cap = trace.cap ? 2 * trace.cap : 32;
+    capture *grown = PyMem_Realloc(trace.at, cap * sizeof *grown);
+    if (!grown) return PyErr_NoMemory(), false;
+    trace.at = grown;
+    trace.cap = cap;
+    return true;
+}
+
+tensor_object *trace_object(tensor_object *o) {
+    capture *c = tracing() && o->epoch != core.epoch ? find(o) : NULL;
+    if (!c || !c->argument) return o;
+    c->found = true;
+    return c->argument;
+}
+
 qn_tensor *capture_of(tensor_object *o) {
+    tensor_object *given = trace_object(o);
+    if (given != o) return given->t;
     capture *c = find(o);
     if (c) return c->changed ? o->t : c->stand_in;
-    if (trace.n == trace.cap) {
-        size_t cap = trace.cap ? 2 * trace.cap : 32;
-        capture *grown = PyMem_Realloc(trace.at, cap * sizeof *grown);
-        if (!grown) return PyErr_NoMemory(), NULL;
-        trace.at = grown;
-        trace.cap = cap;
-    }
+    if (!grow()) return NULL;
     qn_tensor *t = stand_in(o->t);
     if (!t) return raise_of(qn_context(o->t)), NULL;
     Py_INCREF((PyObject *)o);
     Py_XINCREF(o->grad);
-    trace.at[trace.n++] = (capture){o, t, o->t, o->epoch, o->flags, o->grad, false};
+    trace.at[trace.n++] = (capture){o, t, o->t, o->epoch, o->flags, o->grad, false, NULL, false};
     return t;
 }
 
@@ -136,7 +152,8 @@ static PyObject *trace_begin(PyObject *self, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-/* A tensor of the trace as an input: a stand-in for x, which is of outside. */
+/* A tensor of the trace as an input: a stand-in for x, which is of outside; and for x itself where
+ * the function comes by that on another way, too, so that what is done to one is done to both. */
 static PyObject *trace_input(PyObject *self, PyObject *o) {
     (void)self;
     if (!is_tensor(o) || !tracing())
@@ -151,6 +168,11 @@ static PyObject *trace_input(PyObject *self, PyObject *o) {
         ((tensor_object *)made)->flags |= LEAF;
         if (PyObject_SetAttrString(made, "requires_grad", Py_True)) Py_CLEAR(made);
     }
+    if (made && !grow()) Py_CLEAR(made);
+    if (!made) return NULL;
+    Py_INCREF(o);
+    Py_INCREF(made);
+    trace.at[trace.n++] = (capture){.o = (tensor_object *)o, .argument = (tensor_object *)made};
     return made;
 }
 
@@ -185,6 +207,11 @@ static PyObject *captured(capture *c) {
 
 static void restore(capture *c) {
     tensor_object *o = c->o;
+    if (c->argument) {
+        Py_DECREF((PyObject *)c->argument);
+        Py_DECREF((PyObject *)o);
+        return;
+    }
     if (c->changed) {
         core_release(o->t);
         o->t = c->before;
@@ -198,23 +225,31 @@ static void restore(capture *c) {
     Py_DECREF((PyObject *)o);
 }
 
-/* Ends the trace: captured tensors are as they were, and what came of them is told; and what data
- * was made. */
+/* Ends the trace: captured tensors are as they were, and what came of them is told; what data was
+ * made; and which arguments were found outside, too. */
 static PyObject *trace_end(PyObject *self, PyObject *none) {
     (void)self, (void)none;
     core_enter();
-    PyObject *list = PyList_New((Py_ssize_t)trace.n);
-    for (size_t i = 0; list && i < trace.n; i++) {
-        PyObject *one = captured(&trace.at[i]);
-        if (!one || PyList_SetItem(list, (Py_ssize_t)i, one)) Py_CLEAR(list);
+    PyObject *list = PyList_New(0), *both = PyList_New(0);
+    for (size_t i = 0; list && both && i < trace.n; i++) {
+        capture *c = &trace.at[i];
+        if (c->argument) {
+            if (c->found && PyList_Append(both, (PyObject *)c->o)) Py_CLEAR(both);
+            continue;
+        }
+        PyObject *one = captured(c);
+        if (!one || PyList_Append(list, one)) Py_CLEAR(list);
+        Py_XDECREF(one);
     }
     core.epoch = core.epoch / EPOCH_FORK * EPOCH_FORK;
     for (size_t i = 0; i < trace.n; i++) restore(&trace.at[i]);
     trace.n = 0;
-    PyObject *data = take_data(), *both = list && data ? PyTuple_Pack(2, list, data) : NULL;
+    PyObject *data = take_data();
+    PyObject *all = list && data && both ? PyTuple_Pack(3, list, data, both) : NULL;
     Py_XDECREF(list);
     Py_XDECREF(data);
-    return both;
+    Py_XDECREF(both);
+    return all;
 }
 
 static PyObject *is_tracing(PyObject *self, PyObject *none) {
@@ -371,7 +406,8 @@ bool jit_add(PyObject *module) {
          "trace_begin()\n--\n\nRecord a function on stand-ins."},
         {"trace_input", trace_input, METH_O, "trace_input(x)\n--\n\nA stand-in for an argument."},
         {"trace_end", trace_end, METH_NOARGS,
-         "trace_end()\n--\n\nEnd it: captured tensors, and the data that was made."},
+         "trace_end()\n--\n\nEnd it: captured tensors, data that was made, arguments found "
+         "outside."},
         {"is_tracing", is_tracing, METH_NOARGS,
          "is_tracing()\n--\n\nIs a function being traced by jit?"},
         {"is_traced", is_traced, METH_O, "is_traced(x)\n--\n\nIs this a tensor of the trace?"},

@@ -24,6 +24,7 @@ qn_tensor *tensor_elsewhere(tensor_object *o) {
 }
 
 bool tensor_rename(tensor_object *o, qn_tensor *t) {
+    o = trace_object(o);
     if (tracing() && o->epoch != core.epoch && !capture_changes(o)) return false;
     core_release(o->t);
     o->t = t;
@@ -150,7 +151,7 @@ static PyObject *get_transpose(PyObject *self, void *none) {
 
 static PyObject *get_grad(PyObject *self, void *none) {
     (void)none;
-    PyObject *g = ((tensor_object *)self)->grad;
+    PyObject *g = trace_object((tensor_object *)self)->grad;
     if (!g) Py_RETURN_NONE;
     Py_INCREF(g);
     return g;
@@ -163,7 +164,8 @@ static int set_grad(PyObject *self, PyObject *g, void *none) {
         PyErr_SetString(PyExc_TypeError, "a gradient is a tensor or None");
         return -1;
     }
-    tensor_object *o = (tensor_object *)self;
+    tensor_object *o = trace_object((tensor_object *)self);
+    self = (PyObject *)o;
     if (tracing() && o->epoch != core.epoch && (!handle_of(self) || !capture_changes(o))) return -1;
     PyObject *old = o->grad;
     Py_XINCREF(g);

@@ -217,6 +217,47 @@ class State(unittest.TestCase):
             self.assertEqual(j(x).tolist(), [9 * k, k])
             self.assertEqual((x.tolist(), count.item()), ([9, 1], k))
 
+    def test_arguments_that_are_one_tensor(self):
+        def g(a, b):
+            a += 1
+            b *= 3
+            return a * 1
+
+        j = qn.jit(g)
+        for f in (j, g, j):
+            a, b, c = qn.tensor([1.0] * 7), qn.tensor([1.0] * 7), qn.tensor([1.0] * 7)
+            self.assertEqual((f(a, a).tolist(), a.tolist()), ([6] * 7, [6] * 7))
+            self.assertEqual((f(b, c).tolist(), b.tolist(), c.tolist()), ([2] * 7, [2] * 7, [3] * 7))
+        self.assertEqual(j.traces, 2)
+        x = qn.tensor([1.0] * 100)
+        self.assertEqual(qn.jit(lambda s, y: s + y, donate=0)(x, x)[0].item(), 2)
+
+    def test_an_argument_that_is_captured_too(self):
+        w = None
+
+        def f(a):
+            nonlocal w
+            a += 1
+            w *= 2
+            return w * 1
+
+        for order in ((True, False, True, False), (False, True, True)):
+            found = []
+            for run in (qn.jit(f), f):
+                w = qn.tensor([1.0] * 7)
+                for same in order:
+                    a = w if same else qn.tensor([1.0] * 7)
+                    found.append((run(a).tolist(), a.tolist(), w.tolist()))
+            self.assertEqual(found[:len(order)], found[len(order):])
+
+    def test_gradients_of_an_argument_that_is_captured_too(self):
+        w, v = qn.tensor([2.0], requires_grad=True), qn.tensor([3.0], requires_grad=True)
+        f = qn.jit(lambda x: (x * w).sum().backward())
+        for x, wanted in ((w, ([4], None)), (v, ([3], [2])), (w, ([4], None))):
+            w.grad = v.grad = None
+            f(x)
+            self.assertEqual((w.grad.tolist(), v.grad and v.grad.tolist()), wanted)
+
     def test_a_step_of_training_by_backward(self):
         x = qn.randn(qn.key(1), (32, 3))
         y = x @ qn.tensor([1.0, -2.0, 0.5])
