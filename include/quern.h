@@ -194,7 +194,8 @@ typedef struct qn_lender {
  * where it is copied after all, by a device with memory of its own and of data that is not at a
  * multiple of 64 bytes. It is never written: an assignment takes other memory. give_back may be
  * called by any call on the context, and must not use it. NULL, or no give_back, is qn_from.
- * After an error nothing was borrowed. */
+ * c64 and c128 are QN_EDTYPE, for their parts lie apart in a tensor. After an error nothing was
+ * borrowed. */
 QN_API qn_tensor *qn_borrow(qn_ctx *qn, qn_dtype dtype, int rank, const int64_t *shape,
                             const void *data, const qn_lender *lender);
 /* A dimension variable: a size in [lo, hi] bound at run time by the data that is fed in
