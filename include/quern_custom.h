@@ -41,8 +41,10 @@ typedef void qn_custom_function(void *arg, const qn_custom_array *in, const qn_c
  * gradient of results[k], and of anything else; NULL, as it is before: nothing comes to that input.
  * upstream[k] is NULL where the dtype is no float. It is called once in each qn_custom_call, and
  * what it records follows the rules of qn_custom_gradient. A slope that is made of inputs can be
- * differentiated again; of one that is made of results only the upstream part. Another code than
- * QN_OK gives the call up. */
+ * differentiated again; of one that is made of results only the upstream part. It may call kernels,
+ * also this one: their gradients are recorded in turn, 8 levels deep; that of a call below
+ * is QN_EGRAPH. So a sine by a cosine and back has 8 derivatives. Another code than QN_OK gives the
+ * call up. */
 typedef qn_code qn_custom_slopes(qn_ctx *qn, void *arg, qn_tensor *const *inputs,
                                  qn_tensor *const *results, qn_tensor *const *upstream,
                                  qn_tensor **slopes);

@@ -4,6 +4,7 @@
  * gradient is recorded with the call, on placeholders, and stands in front of the results as any
  * gradient that is given (grad/custom.c): no callback has to be kept for later. */
 #include "custom/custom.h"
+#include "grad/grad.h"
 
 #include <stdio.h>
 
@@ -209,7 +210,9 @@ static qn_code add_gradient(calling *c) {
     }
     if (!n) return QN_OK;
     uint32_t failures = c->qn->failures;
+    c->qn->graph->slopes++;
     qn_code code = o->gradient(c->qn, o->arg, c->input, c->result, upstream, slope);
+    c->qn->graph->slopes--;
     if (code || failures != c->qn->failures) { /* a slope that failed is no slope that is 0 */
         if (!c->qn->code)
             fail(c->qn, code ? code : QN_EARG, "%s: its gradient could not be recorded",
@@ -238,8 +241,10 @@ static qn_code call_in_scope(calling *c) {
     if (!scope) return c->qn->code;
     guarded(c->qn, call_nodes, c);
     qn_code code = c->made == n ? QN_OK : c->qn->code;
-    bool body = c->qn->graph->loop != NULL; /* where none can stand: grad/calls.c refuses */
-    if (code == QN_OK && c->k->o.gradient && !body) code = add_gradient(c);
+    /* Where none can stand, and where gradients would call each other without end, there is none:
+     * grad/calls.c refuses. */
+    bool none = c->qn->graph->loop || c->qn->graph->slopes >= CUSTOM_LEVELS;
+    if (code == QN_OK && c->k->o.gradient && !none) code = add_gradient(c);
     for (int i = 0; code == QN_OK && i < n; i++) qn_keep(c->result[i]);
     qn_scope_end(c->qn, scope);
     if (code) return code;

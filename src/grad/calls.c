@@ -16,15 +16,18 @@ static void call_rule_sort(grad *c, node_id n, node_id g) {
     grad_add(c, n, 0, make_scatter(c->g, zeros, index, g, axis, MONOID_SUM));
 }
 
-/* Where one was given it stands in front of the call (grad/custom.c), but for bodies of loops. */
+/* Where one was given it stands in front of the call (grad/custom.c), but for bodies of loops and
+ * deep in other kernels' gradients. */
 void call_rule_custom(grad *c, node_id n, node_id g) {
     call_attr call = node_call(c->g, node_at(c->g, n));
+    const char *name = routine_name(c->g, &call);
     (void)g;
+    if (!custom_of(c->g, &call)->o.gradient)
+        raise_error(c->g->ctx, QN_EGRAPH, "%s: no gradient was given of this kernel", name);
     raise_error(c->g->ctx, QN_EGRAPH,
-                custom_of(c->g, &call)->o.gradient
-                    ? "%s: no gradient of a kernel that is called in a loop's body"
-                    : "%s: no gradient was given of this kernel",
-                routine_name(c->g, &call));
+                "%s: no gradient of a kernel that is called in a loop's body, or %d levels deep in "
+                "gradients of kernels",
+                name, CUSTOM_LEVELS);
 }
 
 void rule_call(grad *c, node_id n, node_id g) {

@@ -79,6 +79,9 @@ node_id grad_given(const grad *c, const graph_node *custom, node_id g);
 
 void rule_call(grad *c, node_id n, node_id g);
 grad_rule call_rule_custom;
+/* The gradient of a kernel of the user's may call kernels, and theirs others: calls this deep are
+ * recorded without one, or there would be no end. */
+enum { CUSTOM_LEVELS = 8 };
 
 /* Several y at once, which may be one, each with its own seed; dx: 0 where nothing comes. Makes an
  * order. Raises. */

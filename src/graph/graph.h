@@ -291,10 +291,10 @@ typedef struct graph {
     uint32_t initial_count, initial_cap;
     tensor **pending; /* assigned, not yet realized, in order */
     uint32_t pending_count, pending_cap;
-    struct custom_kernel **custom; /* those of CUSTOM calls, by number */
-    uint32_t customs, custom_cap;
-    uint32_t tapes;     /* open ones */
-    struct tape *tape;  /* all of them, linked */
+    struct custom_kernel **custom;        /* those of CUSTOM calls, by number */
+    uint32_t customs, custom_cap, slopes; /* callbacks for gradients under way, nested */
+    uint32_t tapes;                       /* open ones */
+    struct tape *tape;                    /* all of them, linked */
     struct loop *loop;  /* those whose bodies are being recorded, innermost first */
     bool marked;        /* some index was, to be checked when it is computed */
     struct loop *loops; /* all that are not freed */

@@ -279,6 +279,57 @@ static void slopes_are_differentiated_again(void) {
     end(qn);
 }
 
+/* The sine's gradient calls the cosine, whose gradient calls the sine. */
+static qn_custom *wave[2];
+
+static void wave_of(void *arg, const qn_custom_array *in, const qn_custom_array *out) {
+    for (int64_t i = 0; i < elements(&out[0]); i++) {
+        double x = ((const double *)in[0].data)[i];
+        ((double *)out[0].data)[i] = arg == &wave[0] ? sin(x) : cos(x);
+    }
+}
+
+static qn_code wave_slope(qn_ctx *qn, void *arg, qn_tensor *const *x, qn_tensor *const *y,
+                          qn_tensor *const *g, qn_tensor **slope) {
+    (void)qn, (void)y;
+    bool sine = arg == &wave[0];
+    slope[0] = qn_mul(g[0], apply(wave[sine], x[0]));
+    if (!sine) slope[0] = qn_neg(slope[0]);
+    return QN_OK;
+}
+
+static void gradients_that_call_each_other_of_each_device(void) {
+    qn_ctx *qn = begin();
+    for (int i = 0; i < 2; i++) {
+        qn_custom_options o =
+            QN_CUSTOM_OPTIONS(.name = i ? "cosine" : "sine", .n_in = 1, .n_out = 1,
+                              .function = wave_of, .gradient = wave_slope, .arg = &wave[i]);
+        o.in_dtypes[0] = o.out_dtypes[0] = QN_F64;
+        wave[i] = qn_custom_new(qn, &o);
+    }
+    double in[4] = {0.5, -1, 2, 3}, got[4];
+    qn_tensor *x = qn_from(qn, QN_F64, 1, (int64_t[]){4}, in), *y = apply(wave[0], x);
+    for (int order = 0; order <= 8; order++) {
+        CHECK_INT(qn_read(y, got, sizeof got), QN_OK);
+        for (int i = 0; i < 4; i++) {
+            double want = order % 2 ? cos(in[i]) : sin(in[i]);
+            CHECK_NEAR(got[i], order / 2 % 2 ? -want : want, 1e-15, 1e-14);
+        }
+        if (order < 8) CHECK_INT(qn_grad(y, NULL, 1, &x, &y), QN_OK);
+    }
+    qn_tensor *ninth;
+    CHECK_INT(qn_grad(y, NULL, 1, &x, &ninth), QN_EGRAPH);
+    expect(qn, QN_EGRAPH, "sine: no gradient of a kernel that is called");
+    CHECK_INT(qn_grad(apply(wave[1], x), NULL, 1, &x, &y), QN_OK);
+    CHECK_INT(qn_read(y, got, sizeof got), QN_OK);
+    for (int i = 0; i < 4; i++) CHECK_NEAR(got[i], -sin(in[i]), 1e-15, 1e-14);
+    end(qn);
+}
+
+static void gradients_may_call_each_other(void) {
+    on_each_device(gradients_that_call_each_other_of_each_device);
+}
+
 static void no_gradient_is_an_error_and_never_zero(void) {
     qn_ctx *qn = begin();
     qn_custom_options o = cube_options(NULL);
@@ -601,6 +652,7 @@ int main(int argc, char **argv) {
     RUN(kernels_are_told_apart);
     RUN(gradients_are_what_was_given);
     RUN(slopes_are_differentiated_again);
+    RUN(gradients_may_call_each_other);
     RUN(no_gradient_is_an_error_and_never_zero);
     RUN(maps_call_for_each_example);
     RUN(maps_nest_and_repeat_what_is_the_same);
