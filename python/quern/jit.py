@@ -6,16 +6,17 @@ arguments; what it recorded is planned and compiled, and later calls run that. W
 - Tensors are captured: a call takes the value they have then. What the function does to them or to an argument,
   x += 1 or a gradient of backward(), is done at each call.
 - All else, numbers in globals, closures, attributes and containers, is part of the graph. It is looked at again
-  before each call (Watch): where it changed the function is traced anew.
+  before each call (Watch), in all functions and methods that it reaches: where it changed the function is traced anew.
 - What the function changes itself when it is traced, a counter or a list, changes once: that is said in a warning.
 
 QN_NAIVE=1 runs the plain function. So do a jit inside of a trace, which becomes a part of it, and one whose
 derivative is taken (autograd.py).
 """
 
-import builtins
+import collections
 import functools
 import os
+import sys
 import types
 import warnings
 import zlib
@@ -33,11 +34,18 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Watch:
-    """What a function can see: a list of tokens, equal where nothing changed, and the paths they were found by."""
+    """What a function can see: a list of tokens, equal where nothing changed, and the paths they were found by.
 
-    def __init__(self, f, arguments=False):
-        self.tokens, self.paths, self.held, self.seen = [], [], [], set()
-        self.function(f, getattr(f, "__qualname__", "f"), set())
+    Of modules and classes that is what the functions have names for, of which more may be found on the way: then it
+    looks again. Code of installed packages is taken as it is."""
+
+    def __init__(self, f, names=frozenset()):
+        self.names = set(names)
+        known = -1
+        while known != len(self.names):
+            known = len(self.names)
+            self.tokens, self.paths, self.held, self.seen = [], [], [], set()
+            self.value(f, getattr(f, "__qualname__", "f"))
         del self.seen
 
     def add(self, path, token, held=None):
@@ -46,45 +54,14 @@ class Watch:
         if held is not None:
             self.held.append(held)
 
-    def function(self, f, path, names):
-        if isinstance(f, Jitted):
-            f = f.f
-        if id(f) in self.seen:
-            return
-        if isinstance(f, types.MethodType):
-            self.value(f.__self__, "self", f.__func__.__code__.co_names)
-            f = f.__func__
-        if isinstance(f, functools.partial):
-            self.value(f.args, path + ".args", ())
-            self.value(f.keywords, path + ".keywords", ())
-            return self.function(f.func, path, names)
-        if not isinstance(f, types.FunctionType):
-            call = getattr(type(f), "__call__", None)
-            if isinstance(call, types.FunctionType) and not isinstance(f, type):
-                self.value(f, "self", call.__code__.co_names)
-                self.function(call, path, names)
-            return
-        self.seen.add(id(f))
-        self.add(path, id(f.__code__), f)
-        if f.__module__ is not None and f.__module__.partition(".")[0] == PACKAGE and f.__closure__ is None:
-            return
-        names = used_names(f.__code__)
-        for name in sorted(names):
-            if name in f.__globals__:
-                self.value(f.__globals__[name], name, names)
-        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
-            try:
-                self.value(cell.cell_contents, name, names)
-            except ValueError:
-                self.add(name, "empty")
-        self.value(f.__defaults__, path + " defaults", names)
-        self.value(f.__kwdefaults__, path + " defaults", names)
-
-    def value(self, x, path, names):
+    def value(self, x, path):
+        if isinstance(x, Jitted):
+            x = x.f
         if isinstance(x, PLAIN):
-            self.add(path, (type(x), x) if x == x else repr(x))
-        elif isinstance(x, (types.FunctionType, types.MethodType, functools.partial, Jitted)):
-            self.function(x, path, names)
+            self.add(path, token_of(x))
+        elif isinstance(x, types.MethodType):  # made anew by each look
+            self.value(x.__self__, "self")
+            self.value(x.__func__, path)
         elif isinstance(x, Tensor) or isinstance(x, FIXED) and not isinstance(x, type):
             self.add(path, id(x), x)
         elif id(x) in self.seen:
@@ -92,53 +69,95 @@ class Watch:
         else:
             self.seen.add(id(x))
             self.add(path, (type(x), id(x)), x)
-            self.inside(x, path, names)
+            self.inside(x, path)
 
-    def inside(self, x, path, names):
-        if isinstance(x, (types.ModuleType, type)):
-            module = x.__module__ if isinstance(x, type) else getattr(x, "__name__", "")
-            if module.partition(".")[0] in (PACKAGE, "builtins"):
-                return
-            known = vars(x)
-            for name in sorted(names):
-                if name in known and not isinstance(known[name], (types.ModuleType, type, types.FunctionType)):
-                    self.value(known[name], f"{path}.{name}", names)
-        elif isinstance(x, dict):
+    def inside(self, x, path):
+        if isinstance(x, types.FunctionType):
+            self.function(x, path)
+        elif isinstance(x, functools.partial):
+            for part in ("func", "args", "keywords"):
+                self.value(getattr(x, part), f"{path}.{part}")
+        elif isinstance(x, types.ModuleType):
+            self.named(x, path, is_fixed(x.__name__))
+        elif isinstance(x, type):
+            for cls in x.__mro__:
+                if not is_fixed(cls.__module__):
+                    self.named(cls, path)
+        elif isinstance(x, (staticmethod, classmethod)):
+            self.value(x.__func__, path)
+        elif isinstance(x, property):
+            for f in (x.fget, x.fset):
+                self.value(f, path)
+        else:
+            self.contents(x, path)
+            self.instance(x, path)
+
+    def function(self, f, path):
+        self.add(path, id(f.__code__), f.__code__)
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+            try:
+                self.value(cell.cell_contents, name)
+            except ValueError:
+                self.add(name, "empty")
+        if is_fixed(f.__module__):
+            return
+        names = used_names(f.__code__)
+        self.names |= names
+        for name in sorted(names):
+            if name in f.__globals__:
+                self.value(f.__globals__[name], name)
+        self.value(f.__defaults__, path + " defaults")
+        self.value(f.__kwdefaults__, path + " defaults")
+        for name, v in f.__dict__.items():
+            self.value(v, f"{path}.{name}")
+
+    def named(self, x, path, fixed=False):
+        """What a module or class has that is used by name, and how it works: __call__, __mul__."""
+        known = vars(x)
+        special = () if isinstance(x, types.ModuleType) else \
+            (name for name, v in known.items() if name[:2] == "__" and isinstance(v, types.FunctionType))
+        for name in sorted(self.names.intersection(known).union(special)):
+            v = known[name]
+            if fixed and isinstance(v, (types.ModuleType, type, types.FunctionType)):
+                self.add(f"{path}.{name}", id(v), v)
+            elif not isinstance(v, types.MemberDescriptorType):
+                self.value(v, f"{path}.{name}")
+
+    def contents(self, x, path):
+        if isinstance(x, (dict, types.MappingProxyType)):
             self.add(path, len(x))
             for k, v in x.items():
-                self.add(path, k if isinstance(k, PLAIN) else id(k), k)
-                self.value(v, f"{path}[{k!r}]", names)
-        elif isinstance(x, (list, tuple)):
+                self.value(k, path)
+                self.value(v, f"{path}[{k!r}]" if isinstance(k, PLAIN) else path)
+        elif isinstance(x, (list, tuple, set, frozenset, collections.deque)):
             self.add(path, len(x))
             for i, v in enumerate(x):
-                self.value(v, f"{path}[{i}]", names)
-        elif isinstance(x, (set, frozenset)):
-            self.add(path, frozenset(v if isinstance(v, PLAIN) else id(v) for v in x))
+                self.value(v, f"{path}[{i}]")
         else:
-            self.instance(x, path, names)
+            try:
+                bytes_ = memoryview(x)
+            except (TypeError, ValueError, BufferError):
+                return
+            self.add(path, (bytes_.format, bytes_.shape, zlib.crc32(bytes_.tobytes())))
 
-    def instance(self, x, path, names):
+    def instance(self, x, path):
+        if type(x).__module__ == "builtins":
+            return
         known = getattr(x, "__dict__", None)
-        if known:
+        if isinstance(known, dict):
             for name, v in known.items():
                 self.add(path, name)
-                self.value(v, f"{path}.{name}", names)
+                self.value(v, f"{path}.{name}")
         for cls in type(x).__mro__:
-            for name in getattr(cls, "__slots__", ()) if not isinstance(getattr(cls, "__slots__", ()), str) else ():
-                if hasattr(x, name):
-                    self.value(getattr(x, name), f"{path}.{name}", names)
-        for cls in type(x).__mro__[:-1]:
+            if is_fixed(cls.__module__):
+                continue
             for name, v in vars(cls).items():
-                if isinstance(v, types.FunctionType) and name in names:
-                    self.function(v, f"{path}.{name}", names)
-        call = vars(type(x)).get("__call__")
-        if isinstance(call, types.FunctionType):
-            self.function(call, path, names)
-        try:
-            bytes_ = memoryview(x)
-        except TypeError:
-            return
-        self.add(path, (bytes_.format, bytes_.shape, zlib.crc32(bytes_.tobytes())))
+                if isinstance(v, types.MemberDescriptorType):  # of __slots__
+                    try:
+                        self.value(v.__get__(x), f"{path}.{name}")
+                    except AttributeError:
+                        self.add(path, "empty")
+        self.value(type(x), path)
 
     def changed_since(self, before):
         """The first path that is another one than it was."""
@@ -148,6 +167,23 @@ class Watch:
         return (self.paths if len(self.paths) > len(before.paths) else before.paths)[-1]
 
 
+def token_of(x):
+    """Of a plain value, what is equal only for the same one: 1 is not True, and 0.0 is not -0.0."""
+    if isinstance(x, slice):
+        return slice, token_of(x.start), token_of(x.stop), token_of(x.step)
+    return type(x), repr(x) if isinstance(x, (float, complex)) else x
+
+
+@functools.lru_cache(maxsize=4096)
+def is_fixed(module):
+    """Is a module's code taken as it is? That of Python, of installed packages, and ours."""
+    root = (module or "").partition(".")[0]
+    if root == PACKAGE or root in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
+
+
 @functools.lru_cache(maxsize=4096)
 def used_names(code):
     """Names of globals and attributes that code uses, and functions defined in it."""
@@ -155,7 +191,7 @@ def used_names(code):
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
             names |= used_names(c)
-    return frozenset(names - set(vars(builtins)))
+    return frozenset(names)
 
 
 def distinct(leaves):
@@ -212,7 +248,7 @@ class Graph:
         del data  # of constants: the plan has it now
 
     def warn_of_side_effects(self, jitted):
-        now = Watch(jitted.f)
+        now = Watch(jitted.f, self.watch.names)
         if now.tokens != self.watch.tokens:
             what = now.changed_since(self.watch)
             warnings.warn(f"jit: {jitted.__name__} changed {what} when it was traced; calls that run its graph do not",
@@ -223,7 +259,7 @@ class Graph:
         for x, kind in zip(self.captured, self.kinds):
             if (x.shape, x.dtype) != kind:
                 return False
-        return Watch(jitted.f).tokens == self.watch.tokens
+        return Watch(jitted.f, self.watch.names).tokens == self.watch.tokens
 
     def run(self, tensors):
         inputs = tensors + self.captured
@@ -275,7 +311,7 @@ class Jitted:
                 parts.append((leaf.shape, leaf.dtype, leaf.requires_grad, same,
                               id(leaf) in self.outside and id(leaf)))
             else:
-                parts.append((type(leaf), leaf))
+                parts.append(token_of(leaf) if isinstance(leaf, (float, complex)) else (type(leaf), leaf))
         key = tuple(parts)
         try:
             hash(key)

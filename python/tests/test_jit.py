@@ -1,9 +1,11 @@
 """quern.jit beside the plain function: captured state, shapes that change, side effects, exceptions."""
 
+import collections
 import dataclasses
 import functools
 import subprocess
 import sys
+import types
 import unittest
 import warnings
 from pathlib import Path
@@ -313,6 +315,128 @@ class State(unittest.TestCase):
         self.assertEqual(t[0].item(), 2)
         with self.assertRaisesRegex(RuntimeError, "donated"):
             s.tolist()
+
+
+FACTOR = 2.0
+max = 2.0
+
+
+class Base:
+    rate = 2.0
+
+    def __call__(self, x):
+        return x * FACTOR
+
+    def outer(self, x):
+        return self.inner(x)
+
+    def inner(self, x):
+        return x * FACTOR
+
+    def rated(self, x):
+        return x * self.rate
+
+    @property
+    def factor(self):
+        return FACTOR
+
+    @staticmethod
+    def still(x):
+        return x * FACTOR
+
+    @classmethod
+    def of_class(cls, x):
+        return x * cls.rate
+
+    def __mul__(self, x):
+        return x * FACTOR
+
+    def __getattr__(self, name):
+        if name == "absent":
+            return FACTOR
+        raise AttributeError(name)
+
+
+class Heir(Base):
+    pass
+
+
+class Slots:
+    __slots__ = "k"
+
+
+class Watched(unittest.TestCase):
+    """What a function reaches in some steps is looked at, too."""
+
+    def seen(self, f, change):
+        """A change is seen at the next call, and without one nothing is traced again."""
+        j, x = qn.jit(f), qn.tensor([1.0, 2.0, 3.0])
+        first = j(x).tolist()
+        self.assertEqual(j(x).tolist(), first)
+        self.assertEqual(j.traces, 1)
+        change()
+        wanted = f(x).tolist()
+        self.assertNotEqual(wanted, first)
+        self.assertEqual(j(x).tolist(), wanted)
+
+    def factor(self, value):
+        def change():
+            global FACTOR
+            FACTOR = value
+        return change
+
+    def test_methods_and_what_they_use(self):
+        m, heir, box = Base(), Heir(), [Heir()]
+        for f in (lambda x: m.outer(x), lambda x: x * m.factor, lambda x: m.still(x), lambda x: m * x, m, heir, m.outer,
+                  lambda x: heir(x), lambda x: x * m.absent, lambda x: box[0].outer(x), lambda x: Heir().outer(x)):
+            self.factor(2.0)()
+            self.seen(f, self.factor(3.0))
+
+    def test_data_of_classes(self):
+        m = Heir()
+        for k, f in enumerate((lambda x: m.rated(x), lambda x: m.of_class(x), lambda x: x * Heir.rate)):
+            self.seen(f, lambda: setattr(Base, "rate", 3.0 + k))
+
+    def test_functions_of_modules(self):
+        module = type(sys)("helpers")
+        exec("K = 2.0\ndef scale(x): return x * K\nclass C:\n    max = 2.0", module.__dict__)
+        module.sub = type(sys)("helpers.sub")
+        module.sub.K = 2.0
+        self.seen(lambda x: module.scale(x), lambda: setattr(module, "K", 3.0))
+        self.seen(lambda x: module.scale(x), lambda: setattr(module, "scale", lambda x: x * 7))
+        self.seen(lambda x: x * module.sub.K, lambda: setattr(module.sub, "K", 3.0))
+        self.seen(lambda x: x * module.C.max, lambda: setattr(module.C, "max", 3.0))
+
+    def test_names_of_builtins(self):
+        def change():
+            global max
+            max = 3.0
+        self.seen(lambda x: x * max, change)
+
+    def test_equal_values_that_are_not_the_same(self):
+        zero, ones, keys = [0.0], {1}, {1: 0}
+        self.seen(lambda x: 1 / (x * zero[0]), lambda: zero.__setitem__(0, -0.0))
+        self.seen(lambda x: x * (2 if True in [v is True for v in ones] else 3), lambda: (ones.clear(), ones.add(True)))
+        self.seen(lambda x: x * (2 if True in [v is True for v in keys] else 3),
+                  lambda: (keys.clear(), keys.update({True: 0})))
+        f = qn.jit(lambda x, z: 1 / (x * z))
+        self.assertEqual((f(qn.ones(1), 0.0).item(), f(qn.ones(1), -0.0).item()), (float("inf"), -float("inf")))
+
+    def test_slots_and_containers(self):
+        s, queue, d = Slots(), collections.deque([2.0]), {"k": 2.0}
+        s.k = 2.0
+        mapping, sub = types.MappingProxyType(d), type("Sub", (dict,), {})()
+        sub.k, members = 2.0, {Base()}
+
+        def g(x):
+            return x * g.k
+        g.k = 2.0
+        self.seen(lambda x: x * s.k, lambda: setattr(s, "k", 3.0))
+        self.seen(lambda x: x * queue[0], lambda: queue.__setitem__(0, 3.0))
+        self.seen(lambda x: x * mapping["k"], lambda: d.__setitem__("k", 3.0))
+        self.seen(lambda x: x * sub.k, lambda: setattr(sub, "k", 3.0))
+        self.seen(lambda x: g(x), lambda: setattr(g, "k", 3.0))
+        self.seen(lambda x: x * [m.rate for m in members][0], lambda: [setattr(m, "rate", 9.0) for m in members])
 
 
 class Refused(unittest.TestCase):
