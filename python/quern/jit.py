@@ -39,8 +39,8 @@ class Watch:
     Of modules and classes that is what the functions have names for, of which more may be found on the way: then it
     looks again. Code of installed packages is taken as it is."""
 
-    def __init__(self, f, names=frozenset()):
-        self.names = set(names)
+    def __init__(self, f, names=()):
+        self.names = dict.fromkeys(names)  # in the order they were found in, which another look keeps
         known = -1
         while known != len(self.names):
             known = len(self.names)
@@ -58,7 +58,8 @@ class Watch:
         if isinstance(x, Jitted):
             x = x.f
         if isinstance(x, PLAIN):
-            self.add(path, token_of(x))
+            self.tokens.append(token_of(x))
+            self.paths.append(path)
         elif isinstance(x, types.MethodType):  # made anew by each look
             self.value(x.__self__, "self")
             self.value(x.__func__, path)
@@ -102,10 +103,11 @@ class Watch:
         if is_fixed(f.__module__):
             return
         names = used_names(f.__code__)
-        self.names |= names
-        for name in sorted(names):
-            if name in f.__globals__:
-                self.value(f.__globals__[name], name)
+        known = f.__globals__
+        for name in names:
+            self.names[name] = None
+            if name in known:
+                self.value(known[name], name)
         self.value(f.__defaults__, path + " defaults")
         self.value(f.__kwdefaults__, path + " defaults")
         for name, v in f.__dict__.items():
@@ -114,9 +116,10 @@ class Watch:
     def named(self, x, path, fixed=False):
         """What a module or class has that is used by name, and how it works: __call__, __mul__."""
         known = vars(x)
-        special = () if isinstance(x, types.ModuleType) else \
-            (name for name, v in known.items() if name[:2] == "__" and isinstance(v, types.FunctionType))
-        for name in sorted(self.names.intersection(known).union(special)):
+        found = [name for name in self.names if name in known]
+        if not isinstance(x, types.ModuleType):
+            found += [name for name in known if name[:2] == "__" and isinstance(known[name], types.FunctionType)]
+        for name in found:
             v = known[name]
             if fixed and isinstance(v, (types.ModuleType, type, types.FunctionType)):
                 self.add(f"{path}.{name}", id(v), v)
@@ -169,9 +172,11 @@ class Watch:
 
 def token_of(x):
     """Of a plain value, what is equal only for the same one: 1 is not True, and 0.0 is not -0.0."""
+    if isinstance(x, (float, complex)):
+        return type(x), repr(x)
     if isinstance(x, slice):
         return slice, token_of(x.start), token_of(x.stop), token_of(x.step)
-    return type(x), repr(x) if isinstance(x, (float, complex)) else x
+    return type(x), x
 
 
 @functools.lru_cache(maxsize=4096)
@@ -190,8 +195,8 @@ def used_names(code):
     names = set(code.co_names)
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
-            names |= used_names(c)
-    return frozenset(names)
+            names.update(used_names(c))
+    return tuple(sorted(names))
 
 
 def distinct(leaves):
