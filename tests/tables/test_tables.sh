@@ -12,7 +12,7 @@ command -v python3 >/dev/null || {
 
 tree=$scratch/tree
 mkdir "$tree"
-cp -r src include tests tools docs Makefile .clang-format "$tree"
+cp -r src include tests tools docs python Makefile .clang-format "$tree"
 build=$tree/build
 jobs=$(nproc 2>/dev/null || echo 2)
 
@@ -66,7 +66,7 @@ X
 check dtype_enumerator before include/quern.h '^    QN_F8_E5M2 = ' <<'X'
     QN_F8_E3M4 = 15,
 X
-check dtype_row after src/base/dtypes.h <<'X'
+check dtype_row before src/base/dtypes.h '^#endif' <<'X'
 X(F8_E3M4, "f8_e3m4", 8, NARROW, 1, F32, uint8_t, 4, -2, INF)
 X
 
