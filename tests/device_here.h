@@ -22,4 +22,15 @@ static inline bool device_here(const char *name) {
     return here[i];
 }
 
+/* Run a test under each device that is here, which `*device` names meanwhile, else cpu. */
+static inline void device_each(const char **device, void (*test)(void)) {
+    static const char *const devices[] = {"cpu", "ref", "opencl"};
+    for (int i = 0; i < 3; i++) {
+        if (!device_here(devices[i])) continue;
+        *device = devices[i];
+        test();
+    }
+    *device = "cpu";
+}
+
 #endif

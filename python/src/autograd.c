@@ -268,11 +268,7 @@ bool autograd_add(PyObject *module) {
          "requires_grad_($self, on=True)\n--\n\nSet requires_grad; gives the tensor itself."},
         {"zero_grad", zero_grad, METH_NOARGS, "zero_grad($self)\n--\n\nForget .grad."},
         {0}};
-    for (PyMethodDef *m = methods; m->ml_name; m++) {
-        PyObject *method = PyDescr_NewMethod(core.tensor_type, m);
-        if (!method || PyObject_SetAttrString((PyObject *)core.tensor_type, m->ml_name, method))
-            return false;
-        Py_DECREF(method);
-    }
+    for (PyMethodDef *m = methods; m->ml_name; m++)
+        if (!tensor_add_method(m)) return false;
     return !PyModule_AddFunctions(module, functions);
 }

@@ -297,7 +297,6 @@ static bool is_method(const call_row *r) {
 bool calls_add(PyObject *module) {
     static PyMethodDef functions[2 * ROWS + 1];
     PyMethodDef *f = functions;
-    PyObject *type = (PyObject *)core.tensor_type;
     for (int i = 0; i < ROWS; i++) {
         call_row *r = &table[i];
         if (!parse_spec(r) || !result_type(r)) return false;
@@ -309,10 +308,7 @@ bool calls_add(PyObject *module) {
             *f = (PyMethodDef){text, entry[i], METH_FASTCALL | METH_KEYWORDS,
                                doc_of(text, doc[i].signature, doc[i].text)};
             at += n + (at[n] == '|');
-            PyObject *method = is_method(r) ? PyDescr_NewMethod(core.tensor_type, f) : NULL;
-            if (is_method(r) && (!method || PyObject_SetAttrString(type, text, method)))
-                return false;
-            Py_XDECREF(method);
+            if (is_method(r) && !tensor_add_method(f)) return false;
         }
     }
     return !PyModule_AddFunctions(module, functions);

@@ -106,6 +106,7 @@ PyObject *
 tensor_wrap(qn_tensor *t); /* takes t over; NULL: the error of the context that was asked last */
 PyObject *tensor_shape(qn_tensor *t);
 bool tensor_add(PyObject *module);
+bool tensor_add_method(PyMethodDef *m); /* which stays where it is */
 extern PyMethodDef tensor_methods[];
 
 /* ---- dtype.c --------------------------------------------------------------------------------- */

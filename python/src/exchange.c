@@ -403,11 +403,7 @@ bool exchange_add(PyObject *module) {
                                     {"__dlpack_device__", give_device, METH_NOARGS,
                                      "__dlpack_device__($self)\n--\n\n(1, 0): the processor."},
                                     {0}};
-    for (PyMethodDef *m = methods; m->ml_name; m++) {
-        PyObject *method = PyDescr_NewMethod(core.tensor_type, m);
-        if (!method || PyObject_SetAttrString((PyObject *)core.tensor_type, m->ml_name, method))
-            return false;
-        Py_DECREF(method);
-    }
+    for (PyMethodDef *m = methods; m->ml_name; m++)
+        if (!tensor_add_method(m)) return false;
     return !PyModule_AddFunctions(module, functions);
 }

@@ -377,3 +377,11 @@ bool tensor_add(PyObject *module) {
     return core.tensor_type &&
            !PyModule_AddObjectRef(module, "Tensor", (PyObject *)core.tensor_type);
 }
+
+bool tensor_add_method(PyMethodDef *m) {
+    PyObject *method = PyDescr_NewMethod(core.tensor_type, m);
+    bool added =
+        method && !PyObject_SetAttrString((PyObject *)core.tensor_type, m->ml_name, method);
+    Py_XDECREF(method);
+    return added;
+}

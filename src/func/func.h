@@ -111,10 +111,10 @@ qn_tensor *func_reduce_mask(int op, qn_tensor *x, uint32_t mask, bool keepdims);
 qn_tensor *func_root(qn_tensor *x);                  /* of x from 0 on; at 0 its derivative is 0 */
 qn_tensor *func_norm_root(qn_tensor *sum, double p); /* the same of the p-th root */
 qn_tensor *func_mean(qn_tensor *x, uint32_t mask, bool keepdims);
-/* The sum of squares around the mean, d being the differences from a mean as it was rounded, and
- * `count` how many they are: less what the mean's rounding has added, by the corrected two-pass
- * algorithm (Chan, Golub and LeVeque 1983, (1.7)). Whatever d was, that is nothing but a constant's
- * derivative: the true differences sum to 0. Not below 0, and infinity stays. */
+/* The sum of squares around the mean: of d, the `count` differences from the mean as it was
+ * rounded, less what that rounding adds, by the corrected two-pass algorithm (Chan, Golub and
+ * LeVeque 1983, (1.7)). The correction is detached: exact differences sum to 0, so its derivative
+ * is 0. Never below 0; an infinite sum stays. */
 qn_tensor *func_squares(qn_tensor *d, qn_tensor *count, uint32_t mask, bool keepdims);
 /* Negative indices of an axis of n counted from its end; and take of indices from 0 on. */
 qn_tensor *func_from_end(qn_tensor *index, int64_t n); /* index/index.c */

@@ -9,8 +9,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define COUNT_OF(a) ((int)(sizeof(a) / sizeof *(a)))
-static const char *const devices[] = {"cpu", "ref", "opencl"};
 static const char *device = "cpu";
 
 static qn_ctx *begin(void) {
@@ -25,12 +23,7 @@ static void end(qn_ctx *qn) {
 }
 
 static void on_each_device(void (*test)(void)) {
-    for (int i = 0; i < COUNT_OF(devices); i++) {
-        if (!device_here(devices[i])) continue;
-        device = devices[i];
-        test();
-    }
-    device = "cpu";
+    device_each(&device, test);
 }
 
 static qn_tensor *numbers(qn_ctx *qn, int rank, const int64_t *shape) {
