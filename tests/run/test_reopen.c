@@ -229,6 +229,46 @@ static void what_follows_no_input_is_assigned_at_once(void) {
     close_all();
 }
 
+/* Inputs and parameters may be asked for themselves: each run gives values of its own, which later
+ * writes leave alone. */
+static void an_input_or_a_parameter_is_an_output(void) {
+    open_all();
+    qn_tensor *w = number(7), *asked[4] = {x, w, x, sum(x)}, *out[4], *late[4];
+    float v[3];
+    qn_plan *p = qn_plan_new(qn, 1, &x, 4, asked);
+    CHECK(p != NULL);
+    CHECK_INT(qn_plan_run(p, &in, out), QN_OK);
+    CHECK_INT(qn_write(w, &other[1], sizeof(float)), QN_OK);
+    CHECK_INT(qn_plan_run(p, &x, late), QN_OK);
+    CHECK_INT(qn_write(in, first, sizeof first), QN_OK);
+    CHECK(read_one(out[1]) == 7 && read_one(out[3]) == 60);
+    CHECK(read_one(late[1]) == 20 && read_one(late[3]) == 6);
+    for (int i = 0; i <= 2; i += 2) {
+        CHECK_INT(qn_read(out[i], v, sizeof v), QN_OK);
+        CHECK(!memcmp(v, other, sizeof v));
+        CHECK_INT(qn_read(late[i], v, sizeof v), QN_OK);
+        CHECK(!memcmp(v, first, sizeof v));
+    }
+    qn_plan_free(p);
+    close_all();
+}
+
+/* What is given away may come back as it is. */
+static void a_donated_input_is_an_output(void) {
+    open_all();
+    qn_tensor *asked[2] = {x, qn_add(x, x)}, *out[2];
+    float v[3];
+    qn_plan *p = qn_plan_new_with(qn, 1, &x, 2, asked, &QN_PLAN_OPTIONS(.donate = 1));
+    CHECK(p != NULL);
+    CHECK_INT(qn_plan_run(p, &in, out), QN_OK);
+    CHECK_INT(qn_read(out[0], v, sizeof v), QN_OK);
+    CHECK(!memcmp(v, other, sizeof v));
+    CHECK_INT(qn_read(out[1], v, sizeof v), QN_OK);
+    CHECK(v[0] == 20 && v[1] == 40 && v[2] == 60);
+    qn_plan_free(p);
+    close_all();
+}
+
 /* ---- what cannot be known -------------------------------------------------------------------- */
 
 static void history_that_was_cut_is_an_error(void) {
@@ -335,6 +375,8 @@ int main(int argc, char **argv) {
     RUN(what_was_read_and_then_assigned_is_part_of_the_graph);
     RUN(the_value_of_an_assigned_tensor_is_a_parameter);
     RUN(what_follows_no_input_is_assigned_at_once);
+    RUN(an_input_or_a_parameter_is_an_output);
+    RUN(a_donated_input_is_an_output);
     RUN(history_that_was_cut_is_an_error);
     RUN(what_was_made_of_an_old_value_is_an_error);
     RUN(what_was_made_of_a_released_value_is_an_error);

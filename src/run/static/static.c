@@ -83,9 +83,9 @@ static void take_roots(capture *c, const static_lists *l) {
     p->output = arena_alloc(a, (size_t)(l->n_out + 1) * sizeof(qn_tensor *));
     for (int i = 0; i < l->n_out; i++) {
         node_id named = tensor_at(l->outputs[i])->node, n = node_behind(g, named);
-        if (node_is_memory(node_at(g, named)))
-            raise_error(p->qn, QN_EGRAPH, "plan_new: output %d is computed already", i);
-        if (node_is_memory(node_at(g, n))) n = named; /* a copy of it */
+        /* An input or a parameter: a copy of it. */
+        if (node_is_memory(node_at(g, named))) named = make_apart(g, named);
+        if (node_is_memory(node_at(g, n))) n = named;
         p->output_root[i] = (int)root_number(c, n);
     }
     p->assign_to = arena_alloc(a, (g->pending_count + 1) * sizeof *p->assign_to);
