@@ -436,7 +436,10 @@ typedef struct handle {
     qn_ctx *ctx; /* also of a dead one */
     union {
         struct handle *next; /* dead: the one that died next */
-        uint64_t wholes;     /* a living tensor: complex ones that keep it, whatever is released */
+        struct {             /* a living tensor */
+            uint32_t wholes; /* complex ones that keep it, whatever is released */
+            uint32_t of;     /* of which tensor it was taken as a view, by graph/view; 0: of none */
+        };
     };
     void *object; /* what it names, NULL for a tensor, which is the handle itself, and of a complex
                    * one the tensor of its pairs */

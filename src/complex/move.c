@@ -11,6 +11,7 @@
  * join when the parts are moved; those are left to turns (record/parts.c), and so is what is no
  * chain of movements. */
 #include "complex/complex.h"
+#include "graph/view/view.h"
 
 #include <string.h>
 
@@ -101,5 +102,7 @@ qn_tensor *complex_moved(const qn_tensor *z, const qn_tensor *stand_in, const qn
     m.stand_in = tensor_at(stand_in)->node;
     m.moved = tensor_at(moved)->node;
     if (guarded(m.qn, move_work, &m) || !m.made) return NULL;
-    return tensor_new(m.qn, m.made);
+    qn_tensor *made = tensor_new(m.qn, m.made);
+    if (made) view_made_of(tensor_at(made), tensor_pairs(tensor_at(z)));
+    return made;
 }

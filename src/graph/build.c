@@ -9,6 +9,7 @@
  * Promotion and broadcasting are written into the graph as CAST, RESHAPE and EXPAND nodes, so that
  * no later stage knows about them. */
 #include "graph/graph.h"
+#include "graph/view/view.h"
 
 typedef struct build_args {
     graph *g;
@@ -87,6 +88,13 @@ static qn_tensor *build_run(const build_args *a, build_node make) {
     guarded(a->g->ctx, build_work, &b);
     graph_settle(a->g);
     return b.made;
+}
+
+/* Of what shows places of x. */
+static qn_tensor *build_view(const build_args *a, const qn_tensor *x, build_node make) {
+    qn_tensor *made = build_run(a, make);
+    if (made) view_made_of(tensor_at(made), tensor_at(x));
+    return made;
 }
 
 static qn_dtype type_of(const graph *g, node_id x) {
@@ -315,7 +323,7 @@ static node_id reshape_node(graph *g, const build_args *a) {
 
 qn_tensor *build_reshape(qn_tensor *x, tuple_id shape) {
     build_args a = {.name = "reshape", .shape = shape};
-    return build_enter(&a, 1, &x) ? build_run(&a, reshape_node) : NULL;
+    return build_enter(&a, 1, &x) ? build_view(&a, x, reshape_node) : NULL;
 }
 
 static node_id expand_node(graph *g, const build_args *a) {
@@ -354,7 +362,7 @@ qn_tensor *build_permute(qn_tensor *x, int n, const int *axes) {
     build_args a = {.name = "permute", .axes_given = n, .axes = axes};
     if (!build_enter(&a, 1, &x)) return NULL;
     if (n > 0 && !axes) return fail_null(tensor_ctx(x), QN_ENULL, "%s: the axes are NULL", a.name);
-    return build_run(&a, permute_node);
+    return build_view(&a, x, permute_node);
 }
 
 static bool check_rank(graph *g, const char *name, node_id x, int rank) {
@@ -405,7 +413,7 @@ static node_id slice_node(graph *g, const build_args *a) {
 
 qn_tensor *build_slice(qn_tensor *x, int rank, const int64_t *start_size_step) {
     build_args a = {.name = "slice", .axes_given = rank, .p = start_size_step};
-    return build_enter(&a, 1, &x) ? build_run(&a, slice_node) : NULL;
+    return build_enter(&a, 1, &x) ? build_view(&a, x, slice_node) : NULL;
 }
 
 /* The attributes given, checked as far as x's axes go. */
@@ -468,7 +476,7 @@ static node_id flip_node(graph *g, const build_args *a) {
 
 qn_tensor *build_flip(qn_tensor *x, uint32_t axis_mask) {
     build_args a = {.name = "flip", .mask = axis_mask};
-    return build_enter(&a, 1, &x) ? build_run(&a, flip_node) : NULL;
+    return build_enter(&a, 1, &x) ? build_view(&a, x, flip_node) : NULL;
 }
 
 /* ---- reductions ----------------------------------------------------------------------------- */

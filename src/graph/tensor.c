@@ -55,7 +55,7 @@ qn_tensor *tensor_make(graph *g, node_id n) {
     tensor *t = (tensor *)handle_make(g->ctx, HANDLE_TENSOR, NULL);
     t->node = n;
     t->number = g->made++;
-    t->h.wholes = 0;
+    t->h.wholes = t->h.of = 0;
     t->pending = t->replaced = t->place = t->variable = 0;
     t->refs = g->scopes ? HANDLE_SCOPED : 1;
     if (g->scopes) g->owned[g->owned_count++] = t;
@@ -76,7 +76,7 @@ static qn_tensor *complex_make(graph *g, tensor *pairs) {
     tensor *t = (tensor *)handle_make(g->ctx, HANDLE_COMPLEX, pairs);
     t->node = t->pending = t->replaced = t->place = t->variable = 0;
     t->number = g->made++;
-    t->h.wholes = 0;
+    t->h.wholes = t->h.of = 0;
     t->h.dtype = (uint8_t)dtype_of_parts(tensor_dtype(pairs));
     t->refs = g->scopes ? HANDLE_SCOPED : 1;
     if (g->scopes) g->owned[g->owned_count++] = t;

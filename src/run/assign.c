@@ -177,6 +177,9 @@ static tensor *view_written(tensor *t) {
         refuse(t, "is a view by %s, whose elements are not one place each", name);
     else if (found == VIEW_OF_NONE)
         refuse(t, "is a view of a result of %s, which is no variable", name);
+    else if (found == VIEW_THROUGH)
+        refuse(t, "is a view of a constant or of a value that rules see through, which it does not "
+                  "reach: take it of a variable (qn_variable), or assign to all of that");
     else if (found == VIEW_CUT)
         refuse(t, "is a view, and history that was cut (QN_HISTORY) knew of what: take it again");
     else if (!owner)
@@ -272,7 +275,7 @@ static bool assign_value(tensor *t, node_id value, bool written) {
     if (g->loop) return refuse(t, "is assigned to in a loop's body; make it a state of the loop");
     if (follows_example(g, value))
         return refuse(t, "is given a value of one example; assign what qn_vmap makes of it");
-    if (op_rows[x->op].class_ == CLASS_MOVE || view_was_cut(x))
+    if (op_rows[x->op].class_ == CLASS_MOVE || view_was_cut(x) || t->h.of)
         return assign_view(t, value, written);
     if (view_is_value(x) || view_is_made(x)) return assign_node(t, value, written), true;
     return refuse(t,

@@ -530,14 +530,12 @@ static void write_by(qn_ctx *qn, const chain *c) {
     if (!v) FAIL("%s", qn_error(qn));
     int64_t n = qn_numel(v);
     read_numbers(qn_add(shown(c, cells(qn, c->dtype), c->steps), qn_zeros_like(v)), place);
-    bool moves = qn_rank(v) != 3 || n != CELLS;
-    for (int i = 0; i < n; i++) moves |= (int)place[i] != i;
-    for (int i = 0; i <= c->steps && moves; i++) {
+    for (int i = 0; i <= c->steps; i++) {
         way[i] = shown(c, t, i);
         if (c->read >> i & 1) CHECK_INT(qn_realize(1, &way[i]), QN_OK);
     }
     if (c->late) v = shown(c, t, c->steps);
-    for (int times = 0; times < 2 && moves; times++) {
+    for (int times = 0; times < 2; times++) {
         qn_tensor *value = qn_add(qn_full_like(v, 100 * (times + 1)), v);
         float data[CELLS];
         int32_t whole[CELLS];
@@ -565,7 +563,7 @@ static void write_by(qn_ctx *qn, const chain *c) {
 }
 
 /* On every way from a tensor to a view of it any of both and what lies between may have been read.
- * Ways whose steps do nothing are left out: those name the tensor's value, and no view of it. */
+ * Ways whose steps do nothing are views as others are. */
 static void what_was_read_on_the_way_to_a_view_does_not_matter(void) {
     EACH_DEVICE(qn) {
         for (int way = 0; way < STEPS * STEPS * STEPS; way++) {
@@ -602,6 +600,58 @@ static void a_view_that_was_read_reaches_its_tensor_or_is_refused(void) {
         CHECK_INT(qn_write(qn_select(wide, 0, 1), (float[]){1, 2, 3, 4}, 16), QN_OK);
         read_floats(wide, 8, (float[]){0, 7, 8, 3, 1, 2, 3, 4});
         read_floats(view, 4, (float[]){0, 7, 8, 3});
+    }
+}
+
+/* Equal values are one node, and only handles tell whose a view is. */
+static void a_view_writes_the_tensor_that_it_was_taken_of(void) {
+    enum { CAST, WHOLE, TURNED_TWICE, DETACHED, BY_ONE, PART, WAYS };
+    EACH_DEVICE(qn) {
+        for (int way = 0; way < WAYS; way++)
+            for (int late = 0; late < 2; late++) {
+                bool shows = way == WHOLE || way == TURNED_TWICE || way == PART;
+                qn_tensor *x = counting(qn, 2, 2), *beside = qn_cast(x, QN_F32), *of = x;
+                if (way == CAST) of = beside;
+                if (way == WHOLE) of = qn_slice(x, 0, 0, QN_END, 1);
+                if (way == TURNED_TWICE) of = turned(turned(x));
+                if (way == DETACHED) of = qn_realize(1, &x) ? NULL : qn_contiguous(x);
+                if (way == BY_ONE) of = qn_mul(x, qn_like(x, 1));
+                qn_tensor *part = late ? qn_slice(of, 0, 1, 2, 1) : of;
+                float bytes[4] = {6, 7, 8, 9}, want[4] = {0, 1, 6, 7};
+                CHECK_INT(qn_write(part, bytes, late ? 8 : 16), QN_OK);
+                read_floats(of, 4,
+                            late && way != WHOLE && way != TURNED_TWICE ? want
+                            : late                                      ? (float[]){0, 1, 2, 3}
+                                                                        : bytes);
+                read_floats(x, 4, !shows ? (float[]){0, 1, 2, 3} : late ? want : bytes);
+                if (way != CAST) read_floats(beside, 4, (float[]){0, 1, 2, 3});
+                read_floats(part, late ? 2 : 4, bytes);
+            }
+    }
+}
+
+/* Constants of one value are one node, and a part of one is another constant. */
+static void a_view_of_a_constant_is_refused(void) {
+    EACH_DEVICE(qn) {
+        qn_tensor *keys = qn_zeros(qn, QN_F32, 2, (int64_t[]){2, 2}), *values = qn_zeros_like(keys);
+        qn_tensor *row = qn_slice(values, 0, 0, 1, 1);
+        CHECK_INT(qn_assign(row, qn_full_like(row, 3)), QN_EGRAPH);
+        expect_error(qn, "is a view of a constant");
+        values = qn_variable(values), row = qn_slice(values, 0, 0, 1, 1);
+        CHECK_INT(qn_assign(row, qn_full_like(row, 3)), QN_OK);
+        read_floats(values, 4, (float[]){3, 3, 0, 0});
+        read_floats(keys, 4, (float[]){0, 0, 0, 0});
+        qn_tensor *x = counting(qn, 1, 2), *both = qn_concat(2, (qn_tensor *[]){x, keys}, 0);
+        row = qn_slice(both, 0, 0, 1, 1);
+        CHECK_INT(qn_assign(row, qn_full_like(row, 3)), QN_EGRAPH);
+        expect_error(qn, "which it does not reach");
+        read_floats(x, 2, (float[]){0, 1});
+        CHECK_INT(
+            qn_assign(qn_reshape(keys, 1, (int64_t[]){4}), qn_ones(qn, QN_F32, 1, (int64_t[]){4})),
+            QN_EGRAPH);
+        expect_error(qn, "is a view of a constant");
+        CHECK_INT(qn_assign(qn_reshape(keys, 2, (int64_t[]){2, 2}), qn_ones_like(keys)), QN_OK);
+        read_floats(keys, 4, (float[]){1, 1, 1, 1});
     }
 }
 
@@ -654,6 +704,8 @@ int main(int argc, char **argv) {
     RUN(a_view_of_an_old_value_is_refused);
     RUN(what_was_read_on_the_way_to_a_view_does_not_matter);
     RUN(a_view_that_was_read_reaches_its_tensor_or_is_refused);
+    RUN(a_view_writes_the_tensor_that_it_was_taken_of);
+    RUN(a_view_of_a_constant_is_refused);
     RUN(a_view_whose_history_is_cut_is_refused);
     return test_end();
 }

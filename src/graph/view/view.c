@@ -9,6 +9,9 @@
  * Expansions, padding and windows end a chain, for an element of theirs is several places or none;
  * so do operations. What was read of them is a value of its own.
  *
+ * Nodes of equal value are one, so the chain's end may be held by several tensors. Each view's
+ * handle therefore knows which tensor it was taken of, and that one is written, or nothing.
+ *
  * Cutting history (history.c) makes what was read a leaf. It then does not know any more what it is
  * a view of, but that it was one is kept, so that an assignment can be refused. */
 #include "graph/view/view.h"
@@ -40,29 +43,75 @@ static bool is_step(const graph_node *x) {
            x->op != OP_PAD && x->op != OP_WINDOW;
 }
 
-/* Whose value is node n, on the way from t? */
-static view_found look(tensor *t, node_id n, tensor **named) {
+/* ---- by handles ----------------------------------------------------------------------------- */
+
+/* The low half of a tensor's number tells it among those that were made before its view. */
+static uint32_t mark_of(const tensor *t) {
+    return (uint32_t)t->number + 1;
+}
+
+void view_made_of(tensor *t, const tensor *of) {
+    t->h.of = of->h.of ? of->h.of : mark_of(of);
+}
+
+typedef bool (*view_holds)(const tensor *t, const tensor *other, node_id n);
+
+static bool is_base(const tensor *t, const tensor *other, node_id n) {
+    (void)n;
+    return mark_of(other) == t->h.of && other->number < t->number;
+}
+
+/* The base, or a view of it that was there before. */
+static bool shows_the_same(const tensor *t, const tensor *other, node_id n) {
+    return other->node == n && (is_base(t, other, n) || (other->h.of == t->h.of && other != t));
+}
+
+static tensor *oldest_that(const tensor *t, node_id n, view_holds holds) {
+    tensor *oldest = NULL;
+    for (handle_block *b = t->h.ctx->handles.block; b; b = b->next)
+        for (int i = 0; i < HANDLES_A_BLOCK; i++) {
+            tensor *other = (tensor *)&b->slot[i].handle;
+            if (other->h.kind != HANDLE_TENSOR || !holds(t, other, n)) continue;
+            if (!oldest || other->number < oldest->number) oldest = other;
+        }
+    return oldest;
+}
+
+/* The tensor whose value is node n, on the way from t, whose base is this or gone. */
+static tensor *named_by(tensor *t, const tensor *base, node_id n) {
+    if (!t->h.of) return n == t->node ? t : graph_handle_of(t->h.ctx->graph, n);
+    if (n == t->node) return base && base->node == n ? (tensor *)base : t;
+    return oldest_that(t, n, shows_the_same);
+}
+
+static view_found look(tensor *t, const tensor *base, node_id n, tensor **named) {
     const graph *g = t->h.ctx->graph;
     const graph_node *x = node_at(g, n);
-    if (!view_is_value(x) && !(n == t->node && view_is_made(x))) return VIEW_OF_NONE;
+    bool whole = n == t->node || (base && base->node == n);
+    if (!view_is_value(x) && !(whole && view_is_made(x))) return VIEW_OF_NONE;
     if (view_was_cut(x)) return VIEW_CUT;
-    *named = n == t->node ? t : x->holders ? graph_handle_of(g, n) : NULL;
+    *named = x->holders || n == t->node ? named_by(t, base, n) : NULL;
     if (*named) return VIEW_OF;
     return variable_lives(g, x->variable) ? VIEW_OLDER : VIEW_ORPHAN;
 }
 
 view_found view_owner(tensor *t, tensor **owner, node_id *end) {
     const graph *g = t->h.ctx->graph;
+    const tensor *base = t->h.of ? oldest_that(t, 0, is_base) : NULL;
     view_found last = VIEW_OF_NONE;
     *owner = NULL;
     for (node_id n = t->node;; n = node_at(g, n)->src[0]) {
         tensor *named = NULL;
-        view_found found = look(t, n, &named);
+        view_found found = look(t, base, n, &named);
         bool orphan = found == VIEW_ORPHAN && *owner;
         if (found != VIEW_OF_NONE && !orphan) last = found, *owner = named;
         *end = n;
-        if (!is_step(node_at(g, n))) return last;
+        if (*owner == base && base) return last;
+        if (!is_step(node_at(g, n))) break;
     }
+    if (last != VIEW_OF || !base) return last;
+    *owner = NULL;
+    return base->variable ? VIEW_OLDER : VIEW_THROUGH;
 }
 
 bool view_of_tensor(const graph *g, const graph_node *n) {

@@ -17,6 +17,11 @@ static inline bool view_is_made(const graph_node *x) {
     return op_rows[x->op].class_ == CLASS_LEAF || !(x->flags & NODE_DATA);
 }
 
+/* t was made of `of` by a slice, a reshape, a permutation or a flip, even one that does nothing: it
+ * shows places of what that one shows or is. By handles, for nodes are shared: what has the same
+ * value as a variable is not that variable. */
+void view_made_of(tensor *t, const tensor *of);
+
 tensor *graph_handle_of(const graph *g, node_id n); /* the oldest live one of n, or NULL; slow */
 
 typedef enum view_found {
@@ -24,7 +29,8 @@ typedef enum view_found {
     VIEW_OF,      /* of *owner, */
     VIEW_OLDER,   /* or of what a tensor was before it was assigned to, */
     VIEW_ORPHAN,  /* or of what no tensor is any more: it was released */
-    VIEW_CUT      /* history that was cut knew of what */
+    VIEW_CUT,     /* history that was cut knew of what */
+    VIEW_THROUGH  /* of one that rules see through, such as a constant: its nodes are others' */
 } view_found;
 /* The tensor that t is a view of, into *owner, else NULL: t itself where it is none. *end is where
  * the way of views ends. */
