@@ -323,6 +323,25 @@ static void horizontal_reductions_agree(void) {
         .dim = {100}});
 }
 
+/* The formula that combines two states is computed on half the lanes, a quarter, and so on. */
+static void formulas_across_lanes_agree(void) {
+    static const char *const dtypes[] = {"f32", "f64"};
+    for (int d = 0; d < 2; d++)
+        for (int lanes = 4; lanes <= 32; lanes *= 2) {
+            char text[600];
+            snprintf(text, sizeof text,
+                     "kernel \"across\" {\n arg a0 %s[91] read\n arg a1 %s[7] write\n"
+                     " arg a2 %s[7] write\n local t0 %s[1]\n local t1 %s[1]\n for i < 7 {\n"
+                     " def t0 = %s(-inf)\n def t1 = %s(0)\n"
+                     " for j < %d {\n vec v < min(%d, 13 - %d*j) {\n"
+                     "  (t0, t1)[0] logsumexp= a0[13*i + %d*j + v], abs(a0[13*i + %d*j + v])\n"
+                     " }\n }\n a1[i] = t0[0]\n a2[i] = t1[0]\n }\n}\n",
+                     dtypes[d], dtypes[d], dtypes[d], dtypes[d], dtypes[d], dtypes[d], dtypes[d],
+                     (13 + lanes - 1) / lanes, lanes, lanes, lanes, lanes);
+            run((harness_case){.text = text, .rel = 1e-4});
+        }
+}
+
 static void argmax_finds_the_first(void) {
     run((harness_case){.text =
                            "kernel \"argmax\" {\n dim n 1 512\n arg a0 f32[5*n] read\n"
@@ -645,6 +664,7 @@ static void every_test(void) {
     RUN(computed_indices_agree);
     RUN(reductions_agree);
     RUN(horizontal_reductions_agree);
+    RUN(formulas_across_lanes_agree);
     RUN(argmax_finds_the_first);
     RUN(column_reductions_agree);
     RUN(softmax_shape_agrees);

@@ -532,14 +532,17 @@ static void across_lanes(llvm *s, int m, const mem_id *mem, val mask, val *x) {
         const ir_expr *e = ir_e(s->k, ir_identity(s->k, m, i, (qn_dtype)dtype));
         if (mask.v) x[i] = llvm_select(s, mask, x[i], llvm_constant(s, dtype, e->bits));
     }
-    for (int lanes = s->lanes / 2; lanes; lanes /= 2) {
+    const int all = s->lanes;
+    for (int lanes = all / 2; lanes; lanes /= 2) {
         val low[IR_STATES], high[IR_STATES];
         for (int i = 0; i < n; i++) {
             low[i] = lanes > 1 ? llvm_shuffle(s, x[i], lanes, 0, 1) : llvm_lane(s, x[i], 0);
             high[i] = lanes > 1 ? llvm_shuffle(s, x[i], lanes, lanes, 1) : llvm_lane(s, x[i], 1);
         }
+        s->lanes = lanes; /* as wide as what a formula computes with */
         llvm_combine(s, m, mem, low, high, x);
     }
+    s->lanes = all;
 }
 
 /* ---- stores --------------------------------------------------------------------------------- */
