@@ -109,13 +109,28 @@ QN_API qn_tensor *qn_gpt_loss(const qn_gpt *gpt, qn_tensor *ids, qn_tensor *targ
 /* ---- training --------------------------------------------------------------------------- */
 
 typedef enum qn_method {
-    QN_SGD = 0,     /* momentum, nesterov, weight_decay added to the gradient */
-    QN_ADAM = 1,    /* beta1, beta2, epsilon, weight_decay added to the gradient */
-    QN_ADAMW = 2,   /* as Adam, weight_decay apart from the gradient */
-    QN_RMSPROP = 3, /* beta2, epsilon, momentum, weight_decay added to the gradient */
-    QN_ADAGRAD = 4, /* epsilon, weight_decay added to the gradient */
-    QN_LION = 5     /* beta1, beta2, weight_decay apart from the gradient */
+    QN_SGD = 0,       /* momentum, dampening, nesterov, weight_decay added to the gradient */
+    QN_ADAM = 1,      /* beta1, beta2, epsilon, amsgrad, weight_decay added to the gradient */
+    QN_ADAMW = 2,     /* as Adam, weight_decay apart from the gradient */
+    QN_RMSPROP = 3,   /* beta2, epsilon, momentum, centered, weight_decay added to the gradient */
+    QN_ADAGRAD = 4,   /* epsilon, rate_decay, start, weight_decay added to the gradient */
+    QN_LION = 5,      /* beta1, beta2, weight_decay apart from the gradient */
+    QN_ADADELTA = 6,  /* beta2 (PyTorch's rho), epsilon, weight_decay added to the gradient */
+    QN_ADAMAX = 7,    /* beta1, beta2, epsilon, weight_decay added to the gradient */
+    QN_ADAFACTOR = 8, /* beta2_decay, epsilon (0: the dtype's), epsilon2, threshold (PyTorch's d),
+                         weight_decay apart from the gradient; state of rows and of columns */
+    QN_LAMB = 9,      /* as Adam, the direction with weight_decay as long as the parameter */
+    QN_MUON = 10,     /* of matrices alone: momentum, nesterov, iterations, coefficients, adjust,
+                         epsilon, weight_decay apart from the gradient */
+    QN_SOPHIA = 11    /* beta1, beta2, threshold (the paper's gamma), epsilon, weight_decay apart
+                         from the gradient; the curvature is estimated by its square */
 } qn_method;
+/* How Muon's rate depends on a matrix [rows, columns]. */
+typedef enum qn_adjust {
+    QN_ADJUST_ROWS = 0,    /* times sqrt(max(1, rows / columns)) */
+    QN_ADJUST_RMS = 1,     /* times 0.2 sqrt(max(rows, columns)): AdamW's size of a step */
+    QN_ADJUST_SPECTRAL = 2 /* times sqrt(rows / columns) */
+} qn_adjust;
 typedef struct qn_optimizer_options {
     size_t size; /* QN_OPTIMIZER_OPTIONS() */
     qn_method method;
@@ -124,9 +139,29 @@ typedef struct qn_optimizer_options {
     double clip;    /* gradients are scaled down to this global norm; 0: never */
     int decay_rank; /* parameters of fewer axes are not decayed */
     bool nesterov;
+    bool amsgrad, centered;
+    bool maximize;     /* go up the gradient */
+    bool accumulates;  /* qn_optimizer_accumulate is to be called */
+    double clip_value; /* elements of gradients are held within this, before clip; 0: never */
+    double dampening;  /* momentum takes up 1 - dampening of a gradient, all of the first */
+    double rate_decay; /* the rate is divided by 1 + rate_decay * steps before */
+    double start;      /* what the first of the state begins with */
+    double beta2_decay, epsilon2, threshold;
+    double average;    /* the decay of averages of the parameters, "<i>.average" of the state, which
+                          begin as their values after a step; 0: none */
+    double loss_scale; /* what losses are multiplied by at first, for gradients in f16; 0: nothing.
+                          "scale" of the state is what they are now: a step whose gradients are not
+                          finite is none, and multiplies it by scale_backoff (0: 0.5), after
+                          scale_interval (0: 2000) others in a row it is by scale_growth (0: 2) */
+    double scale_growth, scale_backoff;
+    int scale_interval;
+    int iterations;
+    qn_adjust adjust;
+    double coefficients[3];
 } qn_optimizer_options;
 #define QN_OPTIMIZER_OPTIONS(...) QN_STRUCT(qn_optimizer_options, __VA_ARGS__)
-/* The method's usual settings (PyTorch's; Lion's authors'), into out, of `size` bytes. */
+/* The method's usual settings (PyTorch's, where it has the method; else its authors'), into out, of
+ * `size` bytes. */
 QN_API void qn_optimizer_get_defaults(qn_method method, qn_optimizer_options *out, size_t size);
 static inline qn_optimizer_options qn_optimizer_defaults(qn_method method) {
     qn_optimizer_options made;
@@ -144,15 +179,73 @@ QN_API void qn_optimizer_free(qn_optimizer *o);
 /* Record one step down the gradient of a scalar loss: assignments to parameters and state, computed
  * with the next read or qn_realize. */
 QN_API qn_code qn_optimizer_step(qn_optimizer *o, qn_tensor *loss);
-/* The same from gradients the caller has. */
+/* The same from gradients the caller has, one for each parameter, of its shape, of the loss times
+ * "scale" of the state where losses are scaled. NULL: the parameter and its state stay. */
 QN_API qn_code qn_optimizer_apply(qn_optimizer *o, qn_tensor *const *gradients);
+/* Record that the gradients of a loss are added to what the next step takes; where losses are
+ * scaled, with the scale of that step. Options: accumulates. */
+QN_API qn_code qn_optimizer_accumulate(qn_optimizer *o, qn_tensor *loss);
 QN_API qn_code qn_optimizer_set_rate(qn_optimizer *o, double rate);
+/* Other settings for the parameters [first, first + n), which are a group from now on: its rate is
+ * "rate.<k>" of the state for the k-th group. A number is data from its first change on, but where
+ * it becomes 0 or no longer is; the method and what state there is must stay. Clip, clip_value,
+ * average and what concerns the scale are of all parameters. */
+QN_API qn_code qn_optimizer_set_group(qn_optimizer *o, int first, int n,
+                                      const qn_optimizer_options *options);
 /* Its state as named tensors, to save and load. */
 QN_API qn_module *qn_optimizer_state(const qn_optimizer *o);
 
 /* Learning rate after `done` of `total` steps (or seconds): rising linearly to `peak` over the
  * first `warmup`, then falling to `last` along half a cosine; constant when last equals peak. */
 QN_API double qn_rate_cosine(double peak, double last, double warmup, double total, double done);
+
+/* Learning rates as functions of the steps t that are done; the formulas are PyTorch's, in closed
+ * form. What is 0 in the options is as each says. */
+typedef enum qn_rate_kind {
+    QN_RATE_CONSTANT = 0,    /* rate, times `from` (0: 1) for the first `period` steps */
+    QN_RATE_STEP = 1,        /* times gamma (0: 0.1) every `period` steps */
+    QN_RATE_EXPONENTIAL = 2, /* times gamma every step */
+    QN_RATE_LINEAR = 3, /* times `from` (0: 1/3) at first, linearly to `to` (0: 1) in `period` */
+    QN_RATE_POLYNOMIAL = 4, /* times (1 - t / period)^power (0: 1), at the end 0 */
+    QN_RATE_COSINE = 5,     /* from rate to last along half a cosine in `period`, and back again */
+    QN_RATE_RESTARTS = 6,   /* the same, beginning again after `period`, which grows by `stretch`
+                                (0: 1) each time (Loshchilov and Hutter 2017) */
+    QN_RATE_ONE_CYCLE = 7   /* up from rate / divide (0: 25) to rate in `rise` (0: 0.3) of `period`,
+                                then down to that / divide_last (0: 10000) (Smith and Topin 2018) */
+} qn_rate_kind;
+typedef struct qn_rate_options {
+    size_t size; /* QN_RATE_OPTIONS() */
+    qn_rate_kind kind;
+    double rate, last, gamma, period, from, to, power, stretch, rise, divide, divide_last;
+    double warmup;    /* first so many steps at rate * (t + 1) / (warmup + 1), then t - warmup */
+    bool linear;      /* of one cycle: along lines in place of half cosines */
+    bool three_phase; /* of one cycle: down as it went up, then to the last */
+} qn_rate_options;
+#define QN_RATE_OPTIONS(...) QN_STRUCT(qn_rate_options, __VA_ARGS__)
+/* The rate after `done` steps; NaN where the options have none: of another size, an unknown kind, a
+ * period below 1 where one is needed. */
+QN_API double qn_rate_at(const qn_rate_options *options, double done);
+
+/* A rate that falls when what it is for no longer does: PyTorch's ReduceLROnPlateau. The last
+ * fields are its memory, to be kept with a checkpoint. */
+typedef struct qn_plateau {
+    size_t size;      /* QN_PLATEAU() */
+    double rate;      /* the rate now */
+    double factor;    /* that it is multiplied by (0: 0.1) */
+    double threshold; /* what is better by less is not (0: 1e-4) */
+    double least;     /* the rate does not fall below it */
+    double epsilon;   /* nor by less (0: 1e-8) */
+    int patience;     /* so many that are not better are borne (0: 10; below 0: none) */
+    int cooldown;     /* so many are not looked at after a fall */
+    bool maximize;    /* better is more */
+    bool absolute;    /* the threshold is a difference, not a part of the best */
+    double best;
+    int bad, cooling;
+    bool begun;
+} qn_plateau;
+#define QN_PLATEAU(...) QN_STRUCT(qn_plateau, __VA_ARGS__)
+/* Take notice of a metric, and give the rate from now on; NaN for a struct of another size. */
+QN_API double qn_plateau_next(qn_plateau *p, double metric);
 
 /* A text as a sequence of characters: Unicode code points of UTF-8, and bytes that are not UTF-8
  * as U+DC80 to U+DCFF. The vocabulary is the text's own characters, sorted; the last `held_out` of

@@ -616,7 +616,10 @@ X(qn_optimizer *, O, optimizer_new, (qn_ctx *qn, int n, qn_tensor *const *parame
 VOID(optimizer_free, (qn_optimizer *o), (o), (O(0)))
 X(qn_code, E, optimizer_step, (qn_optimizer *o, qn_tensor *loss), (o, loss), (O(0), T(1)))
 X(qn_code, E, optimizer_apply, (qn_optimizer *o, qn_tensor *const *gradients), (o, gradients), (O(0), L(1, LENGTH_PARAMETERS)))
+X(qn_code, E, optimizer_accumulate, (qn_optimizer *o, qn_tensor *loss), (o, loss), (O(0), T(1)))
 X(qn_code, E, optimizer_set_rate, (qn_optimizer *o, double rate), (o, rate), (O(0), F(1)))
+X(qn_code, E, optimizer_set_group, (qn_optimizer *o, int first, int n, const qn_optimizer_options *options), (o, first, n, options), (O(0), I(1),
+  I(2), K(3, optimizer_options)))
 X(qn_module *, O, optimizer_state, (const qn_optimizer *o), (o), (O(0)))
 X(qn_text *, O, text_new, (qn_ctx *qn, const char *text, size_t size, double held_out), (qn, text, size, held_out), (C(0), D(1, 2), S(2), F(3)))
 VOID(text_free, (qn_text *t), (t), (O(0)))

@@ -508,7 +508,9 @@
 #define qn_optimizer_free inner_optimizer_free
 #define qn_optimizer_step inner_optimizer_step
 #define qn_optimizer_apply inner_optimizer_apply
+#define qn_optimizer_accumulate inner_optimizer_accumulate
 #define qn_optimizer_set_rate inner_optimizer_set_rate
+#define qn_optimizer_set_group inner_optimizer_set_group
 #define qn_optimizer_state inner_optimizer_state
 #define qn_text_new inner_text_new
 #define qn_text_free inner_text_free

@@ -50,6 +50,8 @@ S(qn_code, I, code_loopp_i_l_i_l, (qn_loop *a0, int a1, qn_tensor *const *a2, in
 S(qn_code, I, code_loopp_t, (qn_loop *a0, qn_tensor *a1), (a0, a1), (P(0), P(1)))
 S(qn_code, I, code_modulep_constfilep, (qn_module *a0, const qn_file *a1), (a0, a1), (P(0), P(1)))
 S(qn_code, I, code_optimizerp_f, (qn_optimizer *a0, double a1), (a0, a1), (P(0), F(1)))
+S(qn_code, I, code_optimizerp_i_i_constoptimizer_optionsp, (qn_optimizer *a0, int a1, int a2,
+  const qn_optimizer_options *a3), (a0, a1, a2, a3), (P(0), I(1), I(2), P(3)))
 S(qn_code, I, code_optimizerp_l, (qn_optimizer *a0, qn_tensor *const *a1), (a0, a1), (P(0), P(1)))
 S(qn_code, I, code_optimizerp_t, (qn_optimizer *a0, qn_tensor *a1), (a0, a1), (P(0), P(1)))
 S(qn_code, I, code_planp_consttune_optionsp, (qn_plan *a0, const qn_tune_options *a1), (a0, a1),

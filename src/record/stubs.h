@@ -628,7 +628,10 @@ X(qn_optimizer *, optimizer_new, optimizerp_c_i_l_constoptimizer_optionsp, OF_CO
 VOID(optimizer_free, void_optimizerp, OF_HANDLES_1(o), (qn_optimizer *o), (o))
 X(qn_code, optimizer_step, code_optimizerp_t, OF_HANDLES_2(o, loss), (qn_optimizer *o, qn_tensor *loss), (o, loss))
 X(qn_code, optimizer_apply, code_optimizerp_l, OF_HANDLES_1(o), (qn_optimizer *o, qn_tensor *const *gradients), (o, gradients))
+X(qn_code, optimizer_accumulate, code_optimizerp_t, OF_HANDLES_2(o, loss), (qn_optimizer *o, qn_tensor *loss), (o, loss))
 X(qn_code, optimizer_set_rate, code_optimizerp_f, OF_HANDLES_1(o), (qn_optimizer *o, double rate), (o, rate))
+X(qn_code, optimizer_set_group, code_optimizerp_i_i_constoptimizer_optionsp, OF_HANDLES_1(o), (qn_optimizer *o, int first, int n,
+  const qn_optimizer_options *options), (o, first, n, options))
 X(qn_module *, optimizer_state, modulep_constoptimizerp, OF_HANDLES_1(o), (const qn_optimizer *o), (o))
 X(qn_text *, text_new, textp_c_w_size_t_f, OF_CONTEXT(qn), (qn_ctx *qn, const char *text, size_t size, double held_out), (qn, text, size, held_out))
 VOID(text_free, void_textp, OF_HANDLES_1(t), (qn_text *t), (t))

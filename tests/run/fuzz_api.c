@@ -290,7 +290,7 @@ static void index_items(episode *e, api_args *a, layers *l) {
 
 static void layer_arguments(episode *e, api_args *a, layers *l) {
     options(e, &l->options);
-    l->settings = qn_optimizer_defaults((qn_method)small(e, 0, (QN_LION + 1)));
+    l->settings = qn_optimizer_defaults((qn_method)small(e, 0, (QN_SOPHIA + 1)));
     if (chance(e, 20)) l->settings.rate = real(e);
     if (chance(e, 10)) l->settings.clip = 1;
     l->heads = QN_ATTENTION_OPTIONS(.causal = chance(e, 50), .grouped = chance(e, 20));
@@ -356,7 +356,7 @@ static void arguments(episode *e, api_args *a, layers *l, const api_row *r) {
                                           : small(e, 0, DTYPE_COUNT - 1));
     a->mode = (qn_pad_mode)small(e, 0, 4);
     a->combine = (qn_combine)small(e, 0, 7);
-    a->method = (qn_method)small(e, -1, (QN_LION + 1));
+    a->method = (qn_method)small(e, -1, (QN_SOPHIA + 1));
     a->code = (qn_code)small(e, -13, 1);
     a->room = (size_t)small(e, 0, 40);
     a->name = name(e), a->spec = spec(e);
@@ -509,7 +509,7 @@ static void act_train(episode *e) {
     const int64_t shape[2] = {2, 3};
     qn_tensor *p = qn_module_parameter(m, "p", QN_F32, 2, shape,
                                        &QN_INIT_OPTIONS(.kind = QN_INIT_NORMAL, .scale = 1));
-    qn_optimizer_options o = qn_optimizer_defaults((qn_method)small(e, 0, QN_LION));
+    qn_optimizer_options o = qn_optimizer_defaults((qn_method)small(e, 0, QN_SOPHIA));
     int64_t k = test_below(&e->s, OBJECTS);
     e->object[API_MODULE][k] = m;
     e->object[API_OPTIMIZER][k] = qn_optimizer_new(e->qn, 1, &p, &o);

@@ -106,7 +106,13 @@ class OptimizerOptions(C.Structure):
     _fields_ = [("size", C.c_size_t), ("method", C.c_int), ("rate", C.c_double), ("momentum", C.c_double),
                 ("beta1", C.c_double), ("beta2", C.c_double), ("epsilon", C.c_double),
                 ("weight_decay", C.c_double), ("clip", C.c_double), ("decay_rank", C.c_int),
-                ("nesterov", C.c_bool)]
+                ("nesterov", C.c_bool), ("amsgrad", C.c_bool), ("centered", C.c_bool),
+                ("maximize", C.c_bool), ("accumulates", C.c_bool), ("clip_value", C.c_double),
+                ("dampening", C.c_double), ("rate_decay", C.c_double), ("start", C.c_double),
+                ("beta2_decay", C.c_double), ("epsilon2", C.c_double), ("threshold", C.c_double),
+                ("average", C.c_double), ("loss_scale", C.c_double), ("scale_growth", C.c_double),
+                ("scale_backoff", C.c_double), ("scale_interval", C.c_int), ("iterations", C.c_int),
+                ("adjust", C.c_int), ("coefficients", C.c_double * 3)]
 
 
 def conv_options(**given):
