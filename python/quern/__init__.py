@@ -7,7 +7,9 @@ from ._core import Tensor, __version__  # noqa: F401
 from . import _methods, tree  # noqa: F401
 from .autograd import (checkpoint, custom_gradient, grad, hessian, hvp, jacobian, jvp, no_grad,  # noqa: F401
                        value_and_grad, vjp)
+from .files import load, open_file, save  # noqa: F401
 from .jit import jit  # noqa: F401
+from .loops import cond, fori_loop, scan, vmap, while_loop  # noqa: F401
 
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
 newaxis = None

@@ -68,7 +68,12 @@ def text(x):
     if any(n < 0 for n in x.shape):
         return f"tensor(<of sizes that vary>, shape={x.shape}, dtype={x.dtype})"
     cut = [x.size > MOST and n > 2 * EDGE for n in x.shape]
-    values = texts((shortened(x) if any(cut) else x).tolist())
+    try:
+        values = texts((shortened(x) if any(cut) else x).tolist())
+    except RuntimeError as e:
+        if "has none" not in str(e):
+            raise
+        return f"tensor(<of a loop's body or a map>, shape={x.shape}, dtype={x.dtype})"
     cells = list(flat(values))
     shown = brackets(values, x.shape, cut, len("tensor("), max(map(len, cells), default=0)) if cells or not x.shape \
         else "[]"

@@ -95,15 +95,15 @@ def walk(x, leaves, nodes):
 
 
 def unflatten(structure, leaves):
-    leaves, nodes = iter(leaves), iter(structure.nodes)
+    return grown(iter(structure.nodes), iter(leaves))
 
-    def make():
-        node = next(nodes)
-        if node is None:
-            return next(leaves)
-        kind, data, count = node
-        return made(kind, data, [make() for _ in range(count)])
-    return make()
+
+def grown(nodes, leaves):  # no function in unflatten: one that names itself would keep the leaves until a collection
+    node = next(nodes)
+    if node is None:
+        return next(leaves)
+    kind, data, count = node
+    return made(kind, data, [grown(nodes, leaves) for _ in range(count)])
 
 
 def map(f, tree, *others):

@@ -5,20 +5,13 @@
 
 #include <string.h>
 
-/* A list of tensors, some of which may be None; `keep` holds them. */
-typedef struct tensors {
-    PyObject *keep;
-    qn_tensor **t;
-    int n;
-} tensors;
-
-static void tensors_free(tensors *x) {
+void tensors_free(tensor_list *x) {
     PyMem_Free(x->t);
     Py_XDECREF(x->keep);
 }
 
-static bool tensors_of(PyObject *o, bool none, const char *what, tensors *x) {
-    *x = (tensors){.keep = PySequence_Tuple(o)};
+bool tensors_of(PyObject *o, bool none, const char *what, tensor_list *x) {
+    *x = (tensor_list){.keep = PySequence_Tuple(o)};
     if (!x->keep) return false;
     x->n = (int)PyTuple_Size(x->keep);
     x->t = PyMem_Calloc((size_t)x->n + 1, sizeof *x->t);
@@ -50,11 +43,11 @@ static PyObject *results(qn_code code, int n, qn_tensor **out) {
     return tuple;
 }
 
-typedef qn_code several_call(tensors *list, qn_tensor **out);
+typedef qn_code several_call(tensor_list *list, qn_tensor **out);
 
 /* A call of `lists` lists: as many results as list `of` has. */
 static PyObject *call_lists(PyObject *args, int lists, unsigned none, int of, several_call *call) {
-    tensors list[4] = {{0}};
+    tensor_list list[4] = {{0}};
     PyObject *r = NULL;
     bool fine = PyTuple_Size(args) == lists;
     if (!fine) PyErr_Format(PyExc_TypeError, "%d lists of tensors are wanted", lists);
@@ -68,32 +61,32 @@ static PyObject *call_lists(PyObject *args, int lists, unsigned none, int of, se
     return r;
 }
 
-static bool as_many(const tensors *a, const tensors *b, const char *what) {
+static bool as_many(const tensor_list *a, const tensor_list *b, const char *what) {
     if (a->n == b->n) return true;
     PyErr_Format(PyExc_ValueError, "%s: %d for %d tensors", what, b->n, a->n);
     return false;
 }
 
-static qn_code call_vjp(tensors *x, qn_tensor **out) {
+static qn_code call_vjp(tensor_list *x, qn_tensor **out) {
     if (!as_many(&x[0], &x[1], "seeds")) return QN_EARG;
     return qn_vjp(x[0].n, x[0].t, x[1].t, x[2].n, x[2].t, out);
 }
 
-static qn_code call_jvp(tensors *x, qn_tensor **out) {
+static qn_code call_jvp(tensor_list *x, qn_tensor **out) {
     if (!as_many(&x[1], &x[2], "tangents")) return QN_EARG;
     return qn_jvp(x[0].n, x[0].t, x[1].n, x[1].t, x[2].t, out);
 }
 
-static qn_code call_hvp(tensors *x, qn_tensor **out) {
+static qn_code call_hvp(tensor_list *x, qn_tensor **out) {
     if (!as_many(&x[1], &x[2], "tangents") || x[0].n != 1) return QN_EARG;
     return qn_hvp(x[0].t[0], x[1].n, x[1].t, x[2].t, out);
 }
 
-static qn_code call_checkpoint(tensors *x, qn_tensor **out) {
+static qn_code call_checkpoint(tensor_list *x, qn_tensor **out) {
     return qn_checkpoint(x[0].n, x[0].t, x[1].n, x[1].t, out);
 }
 
-static qn_code call_custom(tensors *x, qn_tensor **out) {
+static qn_code call_custom(tensor_list *x, qn_tensor **out) {
     if (!as_many(&x[0], &x[1], "placeholders") || !as_many(&x[2], &x[3], "slopes")) return QN_EARG;
     return qn_custom_gradient(x[0].n, x[0].t, x[1].t, x[2].n, x[2].t, x[3].t, out);
 }

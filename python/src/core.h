@@ -197,7 +197,21 @@ bool sizes_of(PyObject *o, int most, int64_t *out, int *n, const char *what);
 
 /* ---- autograd.c ------------------------------------------------------------------------------ */
 
+/* A list of tensors, some of which may be None; `keep` holds them. */
+typedef struct tensor_list {
+    PyObject *keep;
+    qn_tensor **t;
+    int n;
+} tensor_list;
+/* false with an exception; tensors_free() also then. `none`: None may be among them. */
+bool tensors_of(PyObject *o, bool none, const char *what, tensor_list *x);
+void tensors_free(tensor_list *x);
 bool autograd_add(PyObject *module);
+
+/* ---- loops.c, files.c ------------------------------------------------------------------------ */
+
+bool loops_add(PyObject *module);
+bool files_add(PyObject *module);
 
 /* ---- jit.c ----------------------------------------------------------------------------------- */
 

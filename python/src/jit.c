@@ -32,12 +32,15 @@ bool may_read(PyObject *o, const char *what) {
     if (!tracing()) return true;
     int line = 0;
     const char *file = o && is_tensor(o) ? line_of(((tensor_object *)o)->place, &line) : NULL;
-    PyErr_Format(PyExc_RuntimeError,
-                 "%s is not known while a function is traced by jit: compute with quern.where or a "
-                 "loop, give what decides as an argument that is no tensor, or leave this part "
-                 "outside%s%s%s%d",
-                 what, file ? " (recorded at " : "", file ? file : "", file ? ":" : " (line ",
-                 line);
+    PyObject *where =
+        file ? PyUnicode_FromFormat(" (recorded at %s:%d)", file, line) : PyUnicode_FromString("");
+    if (where)
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s is not known while a function is traced by jit: compute with quern.where, "
+                     "quern.cond or a loop, give what decides as an argument that is no tensor, or "
+                     "leave this part outside%U",
+                     what, where);
+    Py_XDECREF(where);
     return false;
 }
 
