@@ -3,6 +3,7 @@
  *
  * X(name, WAY, values, added)
  *   WAY     JOINT    linear in all its values at once: of real parts, then of imaginary ones
+ *           APART    likewise, each value by itself: result i of value i, real where that is
  *           MOVE     likewise, and a view: of the pairs where those lie in memory
  *           EACH     likewise, and element by element: of the pairs where all values are complex
  *           PRODUCT  linear in each of its values: the sum over all choices of parts
@@ -36,7 +37,7 @@ X(reshape, MOVE, 1, 0)
 X(permute, MOVE, 1, 0)
 X(transpose, MOVE, 1, 0)
 X(expand, MOVE, 1, 0)
-X(expand_as, JOINT, 3, 0)
+X(expand_as, APART, 3, 0)
 X(slice, MOVE, 1, 0)
 X(select, MOVE, 1, 0)
 X(narrow, MOVE, 1, 0)
@@ -65,7 +66,7 @@ X(tril, JOINT, 1, 0)
 X(tile, JOINT, 1, 0)
 X(repeat_interleave, JOINT, 1, 0)
 X(repeat_counts, JOINT, 1, 0)
-X(broadcast_arrays, JOINT, 2, 0)
+X(broadcast_arrays, APART, 2, 0)
 X(concat, JOINT, 2, 0)
 X(stack, JOINT, 2, 0)
 X(vstack, JOINT, 2, 0)
@@ -73,8 +74,8 @@ X(hstack, JOINT, 2, 0)
 X(split, MOVE, 1, 0)
 X(chunk, MOVE, 1, 0)
 X(unstack, MOVE, 1, 0)
-X(meshgrid, JOINT, 2, 0)
-X(meshgrid_xy, JOINT, 2, 0)
+X(meshgrid, APART, 2, 0)
+X(meshgrid_xy, APART, 2, 0)
 X(pixel_shuffle, JOINT, 1, 0)
 X(pixel_unshuffle, JOINT, 1, 0)
 X(im2col, JOINT, 1, 0)

@@ -15,7 +15,7 @@
 
 #include "graph/graph.h"
 
-enum { WAY_NONE, WAY_OWN, WAY_JOINT, WAY_PRODUCT, WAY_MOVE, WAY_PAIRS, WAY_REAL, WAY_EACH };
+enum { WAY_NONE, WAY_OWN, WAY_JOINT, WAY_APART, WAY_PRODUCT, WAY_MOVE, WAY_PAIRS, WAY_REAL, WAY_EACH };
 typedef struct meaning {
     uint8_t way, values, added;
 } meaning;
@@ -111,8 +111,9 @@ static bool make_room(record_call *c) {
 
 /* Parts of what is given, in the order of arguments: [0] real ones, [1] imaginary ones. An argument
  * that is as it is given has itself twice. */
-static void take_parts(record_call *c, bool joint) {
+static void take_parts(record_call *c) {
     complex_call *z = &c->complex;
+    bool joint = z->way == WAY_JOINT, apart = z->way == WAY_APART;
     const meaning *m = &meanings[c->id];
     const qn_tensor *first = NULL;
     int at = 0;
@@ -124,7 +125,8 @@ static void take_parts(record_call *c, bool joint) {
             qn_tensor **re = &z->value[at], **im = &z->value[z->values + at];
             *re = *im = t[i];
             if (!value || !t[i]) continue;
-            if (first && !complex_may_meet(call_name(c->id), first, t[i])) z->failed = true;
+            if (first && !apart && !complex_may_meet(call_name(c->id), first, t[i]))
+                z->failed = true;
             first = t[i];
             if (is_complex(t[i]))
                 complex_split(t[i], re, im);
@@ -158,11 +160,11 @@ static void begin_turns(record_call *c) {
     if (z->way == WAY_MOVE) {
         z->value[0] = complex_stand_in(c->v[0].p);
         z->failed = !z->value[0];
-    } else if (z->way == WAY_JOINT) {
-        take_parts(c, true);
+    } else if (z->way == WAY_JOINT || z->way == WAY_APART) {
+        take_parts(c);
         z->turns = 2;
     } else if (z->way == WAY_PRODUCT) {
-        take_parts(c, false);
+        take_parts(c);
         make_factors(c);
         if (z->factors <= COMPLEX_FACTORS)
             z->turns = 1 << z->factors;
@@ -213,7 +215,7 @@ static void set_arguments(record_call *c, int turn) {
                 to[i] = m->values >> k & 1 ? z->value[0] : given[i];
             else if (z->way >= WAY_PAIRS)
                 to[i] = m->values >> k & 1 ? pairs_of(given[i]) : given[i];
-            else if (z->way == WAY_JOINT)
+            else if (z->way == WAY_JOINT || z->way == WAY_APART)
                 to[i] = turn ? im : re;
             else if (added)
                 to[i] = turn == 0 ? re : turn == 1 ? im : NULL;
@@ -266,9 +268,12 @@ static void take_results(record_call *c, const call_value *given, int turn) {
 static qn_tensor *whole(complex_call *z, int i) {
     qn_scope scope = inner_scope_begin(z->ctx);
     qn_tensor *re = z->made[i], *im = z->made[z->results + i], *made = NULL;
-    if (scope)
-        made = z->way != WAY_JOINT && z->way != WAY_PRODUCT ? tensor_complex(re)
-                                                            : complex_whole(re, im);
+    if (scope && z->way == WAY_APART && z->value[i] == z->value[z->values + i])
+        made = tensor_new(z->ctx, tensor_at(re)->node);
+    else if (scope && z->way <= WAY_PRODUCT)
+        made = complex_whole(re, im);
+    else if (scope)
+        made = tensor_complex(re);
     return made ? scope_pass(z->ctx, scope, made) : (inner_scope_end(z->ctx, scope), NULL);
 }
 
@@ -300,7 +305,7 @@ static void begin_again(record_call *c) {
     memcpy(c->v, z->given, sizeof z->given);
     z->way = WAY_JOINT, z->again = false;
     z->turn = 0, z->turns = 2;
-    take_parts(c, true);
+    take_parts(c);
 }
 
 bool complex_turn(record_call *c, call_value *given) {

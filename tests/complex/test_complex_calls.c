@@ -133,6 +133,46 @@ static void pieces_and_places_have_both_parts(void) {
     no_error("pieces");
 }
 
+/* What only shares a shape with complex numbers has its own dtype, and none is brought to another:
+ * knob explicit lets them. */
+static void shapes_meet_and_dtypes_stay(void) {
+    const int64_t two = 2, three = 3, grid[2] = {2, 3}, column[2] = {2, 1};
+    const bool truth[3] = {true, false, true};
+    const double real[2] = {5, 7};
+    number given[6], got[6];
+    for (int i = 0; i < 6; i++) given[i] = CMPLX(i, -i);
+    qn_set(qn, "explicit", "1");
+    qn_tensor *z = made(QN_C64, 2, grid, given), *mask = qn_from(qn, QN_BOOL, 1, &three, truth),
+              *x = qn_from(qn, QN_F64, 2, column, real), *out[3];
+    CHECK_INT(qn_broadcast_arrays(3, (qn_tensor *[]){mask, z, x}, out), QN_OK);
+    CHECK_INT(qn_dtype_of(out[0]), QN_BOOL);
+    CHECK_INT(qn_dtype_of(out[1]), QN_C64);
+    CHECK_INT(qn_dtype_of(out[2]), QN_F64);
+    values(out[0], got, 6, "broadcast_arrays");
+    for (int i = 0; i < 6; i++) CHECK(got[i] == truth[i % 3]);
+    values(out[1], got, 6, "broadcast_arrays");
+    for (int i = 0; i < 6; i++) CHECK(got[i] == given[i]);
+    values(out[2], got, 6, "broadcast_arrays");
+    for (int i = 0; i < 6; i++) CHECK(got[i] == real[i / 3]);
+    qn_tensor *line = qn_from(qn, QN_F64, 1, &two, real), *turned = qn_select(z, 0, 1);
+    CHECK_INT(qn_meshgrid(2, (qn_tensor *[]){line, turned}, out), QN_OK);
+    CHECK_INT(qn_dtype_of(out[0]), QN_F64);
+    CHECK_INT(qn_dtype_of(out[1]), QN_C64);
+    values(out[0], got, 6, "meshgrid");
+    for (int i = 0; i < 6; i++) CHECK(got[i] == real[i / 3]);
+    values(out[1], got, 6, "meshgrid");
+    for (int i = 0; i < 6; i++) CHECK(got[i] == given[3 + i % 3]);
+    qn_tensor *like = qn_expand_as(mask, z), *line_of = qn_expand_as(turned, qn_real(z));
+    CHECK_INT(qn_dtype_of(like), QN_BOOL);
+    CHECK_INT(qn_dtype_of(line_of), QN_C64);
+    values(like, got, 6, "expand_as");
+    for (int i = 0; i < 6; i++) CHECK(got[i] == truth[i % 3]);
+    values(line_of, got, 6, "expand_as");
+    for (int i = 0; i < 6; i++) CHECK(got[i] == given[3 + i % 3]);
+    qn_set(qn, "explicit", "0");
+    no_error("shapes that meet");
+}
+
 /* Either part may be what is no number. */
 static void what_is_no_number_is_left_out(void) {
     enum { N = 6 };
@@ -580,6 +620,7 @@ static int linear_values(const char *name) {
         int values;
     } linear[] = {
 #define VALUES_JOINT(values)        values
+#define VALUES_APART(values)        values
 #define VALUES_MOVE(values)         values
 #define VALUES_EACH(values)         values
 #define VALUES_PRODUCT(values)      0
@@ -659,6 +700,7 @@ int main(int argc, char **argv) {
         RUN(products_are_sums_of_products);
         RUN(movements_move_both_parts);
         RUN(pieces_and_places_have_both_parts);
+        RUN(shapes_meet_and_dtypes_stay);
         RUN(what_is_no_number_is_left_out);
         RUN(reductions_take_a_dtype);
         RUN(numbers_are_put_at_places);
