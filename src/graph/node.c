@@ -166,10 +166,11 @@ static bool among(int n, const node_id *list, node_id id) {
 }
 
 /* What has several sources counts twice. A node that was passed before is no end: what is below it
- * may not have been. */
+ * may not have been. APART is one, whose source no rule sees: what does not have it is no function
+ * of it. */
 static void mark_passed(graph *g, node_id simpler, node_id id, int depth) {
     graph_node *x = &g->node[id];
-    if (!x->sources || id == simpler) return;
+    if (!x->sources || id == simpler || x->op == OP_APART) return;
     node_id near[NEAR_NODES] = {simpler}; /* of what it is made, but for what x is made of */
     int count = 1;
     for (int i = 0; i < count; i++) {

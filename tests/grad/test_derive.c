@@ -206,6 +206,21 @@ static void a_routine_has_tangents(void) {
 }
 
 /* y = a b of two variables of x = 3: by each the other's value, by x both; also second ones. */
+/* The second vector's gradient is a slice of nothing but padding. */
+static void a_tangent_passes_where_a_slope_is_constant(void) {
+    qn_ctx *qn = opened();
+    double a[3] = {1, 2, 3}, b[3] = {-1, 4, 0.5}, t[3] = {2, 3, 5};
+    qn_tensor *x[2] = {numbers(qn, 1, (int64_t[]){3}, a), numbers(qn, 1, (int64_t[]){3}, b)};
+    qn_tensor *along[2] = {numbers(qn, 1, (int64_t[]){3}, t), x[0]}, *out = NULL;
+    qn_tensor *y = qn_slice(qn_contiguous(qn_concat(2, x, 0)), 0, 0, 3, 1);
+    CHECK_INT(qn_jvp(1, &y, 2, x, along, &out), QN_OK);
+    expect(out, 3, t);
+    y = qn_square(y);
+    CHECK_INT(qn_jvp(1, &y, 2, x, along, &out), QN_OK);
+    expect(out, 3, (double[]){4, 12, 30});
+    qn_close(qn);
+}
+
 static void variables_of_one_value_are_apart(void) {
     qn_ctx *qn = opened();
     double three = 3;
@@ -262,6 +277,7 @@ int main(int argc, char **argv) {
     RUN(bad_arguments_are_named);
     RUN(sizes_that_vary_have_tangents);
     RUN(a_routine_has_tangents);
+    RUN(a_tangent_passes_where_a_slope_is_constant);
     RUN(variables_of_one_value_are_apart);
     RUN(what_gradients_come_to_is_said);
     return test_end();
