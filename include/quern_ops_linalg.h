@@ -39,6 +39,13 @@ QN_API qn_code qn_qr(qn_tensor *x, qn_tensor **q, qn_tensor **r);
 /* eigenvalues, ascending, and eigenvectors, as columns, of symmetric x, of which the lower triangle
  * is read; gradients of vectors want different values */
 QN_API qn_code qn_eigh(qn_tensor *x, qn_tensor **values, qn_tensor **vectors);
+/* complex eigenvalues of a real x [.., n, n], in no order but that of a pair the one with the
+ * positive imaginary part is first, and eigenvectors, as columns of length 1: x @ vectors = vectors
+ * * values. Gradients want different values, and of vectors a result that does not change with
+ * their phases (Boeddeker et al. 2017) */
+QN_API qn_code qn_eig(qn_tensor *x, qn_tensor **values, qn_tensor **vectors);
+/* the values of eig alone */
+QN_API qn_tensor *qn_eigvals(qn_tensor *x);
 /* x [.., m, n] = u @ diag(s) @ vh: u [.., m, k] and transpose(vh) with orthonormal columns, s
  * descending; gradients of u and vh want different singular values, none of them 0 */
 QN_API qn_code qn_svd(qn_tensor *x, qn_tensor **u, qn_tensor **s, qn_tensor **vh);

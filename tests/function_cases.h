@@ -195,6 +195,8 @@
     X(slogdet, -1, 1, slogdet_of(positive_of(IN(3, 4, 4))))                                        \
     X(qr, 0.1, 2, qr_of(positive_of(IN(4, 4))))                                                    \
     X(eigh, -1, 1, eigh_of(positive_of(IN(4, 4))))                                                 \
+    X(eig, -1, 1, eig_of(positive_of(IN(4, 4))))                                                   \
+    X(eigvals, -1, 1, qn_sin(qn_real(qn_eigvals(positive_of(IN(4, 4))))))                          \
     X(svd, -1, 1, svd_of(positive_of(IN(4, 4))))                                                   \
     X(lstsq, -1, 1, qn_lstsq(positive_of(IN(4, 4)), IN(4, 2)))                                     \
     X(pinv, -1, 1, qn_pinv(positive_of(IN(4, 4)), -1))                                             \

@@ -403,6 +403,12 @@ X(qr, "(x)",
 X(eigh, "(x)",
   "eigenvalues, ascending, and eigenvectors, as columns, of symmetric x, of which the lower "
   "triangle is read; gradients of vectors want different values")
+X(eig, "(x)",
+  "complex eigenvalues of a real x [.., n, n], in no order but that of a pair the one with the "
+  "positive imaginary part is first, and eigenvectors, as columns of length 1: x @ vectors = "
+  "vectors * values. Gradients want different values, and of vectors a result that does not "
+  "change with their phases (Boeddeker et al. 2017)")
+X(eigvals, "(x)", "the values of eig alone")
 X(svd, "(x)",
   "x [.., m, n] = u @ diag(s) @ vh: u [.., m, k] and transpose(vh) with orthonormal columns, s "
   "descending; gradients of u and vh want different singular values, none of them 0")

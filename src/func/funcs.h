@@ -455,6 +455,12 @@ X(STATUS, qr, (qn_tensor *x, qn_tensor **q, qn_tensor **r), -, 0, 0,
 X(STATUS, eigh, (qn_tensor *x, qn_tensor **values, qn_tensor **vectors), -, 0, 0,
   "eigenvalues, ascending, and eigenvectors, as columns, of symmetric x, of which the lower "
   "triangle is read; gradients of vectors want different values")
+X(STATUS, eig, (qn_tensor *x, qn_tensor **values, qn_tensor **vectors), -, 0, 0,
+  "complex eigenvalues of a real x [.., n, n], in no order but that of a pair the one with the "
+  "positive imaginary part is first, and eigenvectors, as columns of length 1: x @ vectors = "
+  "vectors * values. Gradients want different values, and of vectors a result that does not change "
+  "with their phases (Boeddeker et al. 2017)")
+X(TENSOR, eigvals, (qn_tensor *x), -, 0, 0, "the values of eig alone")
 X(STATUS, svd, (qn_tensor *x, qn_tensor **u, qn_tensor **s, qn_tensor **vh), -, 0, 0,
   "x [.., m, n] = u @ diag(s) @ vh: u [.., m, k] and transpose(vh) with orthonormal columns, s "
   "descending; gradients of u and vh want different singular values, none of them 0")

@@ -120,7 +120,7 @@ void grad_find_cut(arena *a, grad_cut *c);
 /* ---- linalg.c: rules of calls ---------------------------------------------------------------- */
 
 grad_rule call_rule_cholesky, call_rule_solve, call_rule_solve_triangular, call_rule_determinant;
-grad_rule call_rule_matrix_exp, call_rule_qr, call_rule_eigh, call_rule_svd;
+grad_rule call_rule_matrix_exp, call_rule_qr, call_rule_eigh, call_rule_svd, call_rule_eig;
 
 /* ---- fft.c: likewise ------------------------------------------------------------------------- */
 

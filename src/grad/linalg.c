@@ -271,3 +271,89 @@ void call_rule_svd(grad *c, node_id n, node_id g) {
     node_id r = product(c, add(c, first, rest), turned(c, other));
     grad_add(c, n, 0, which == 0 ? r : turned(c, r));
 }
+
+/* ---- complex vectors ------------------------------------------------------------------------- */
+
+typedef struct complex_node {
+    node_id re, im;
+} complex_node;
+
+/* Part 0 or 1 of pairs along the last axis. */
+static node_id part_of_pairs(const grad *c, node_id x, int which) {
+    int rank;
+    const int64_t *dim = node_dims(c->g, x, &rank);
+    int64_t at[3 * QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        at[3 * i] = i == rank - 1 ? which : 0;
+        at[3 * i + 1] = i == rank - 1 ? SYM_ONE : dim[i];
+        at[3 * i + 2] = 1;
+    }
+    return make_reshape(c->g, make_slice(c->g, x, at), shape_with(c, x, 1, 0, NULL));
+}
+
+static complex_node parts_of(const grad *c, node_id x) {
+    return (complex_node){part_of_pairs(c, x, 0), part_of_pairs(c, x, 1)};
+}
+
+static complex_node complex_product(const grad *c, complex_node a, complex_node b) {
+    node_id re = subtract(c, product(c, a.re, b.re), product(c, a.im, b.im));
+    return (complex_node){re, add(c, product(c, a.re, b.im), product(c, a.im, b.re))};
+}
+
+static complex_node adjoint(const grad *c, complex_node a) {
+    return (complex_node){turned(c, a.re), make1(c->g, OP_NEG, turned(c, a.im))};
+}
+
+/* Columns' number less rows' number of a vector, 1 on the diagonal. */
+static complex_node differences(const grad *c, complex_node w) {
+    sym n = size_of(c, w.re, 1);
+    node_id re = subtract(c, spread(c, w.re, n, true), spread(c, w.re, n, false));
+    node_id im = subtract(c, spread(c, w.im, n, true), spread(c, w.im, n, false));
+    return (complex_node){add(c, re, part(c, OP_EQ, number(c, re, 1))), im};
+}
+
+/* a = V diag(w) V^-1, * the conjugate's transpose: V^-* (diag(gw) + (K - V* V diag(re K)) /
+ * conj(wj - wi)) V*, K = V* gV, of which a real source takes the real part (Boeddeker et al.
+ * 2017, 4.77). What is on K's diagonal and imaginary moves phases, which are as the routine gives
+ * them. */
+void call_rule_eig(grad *c, node_id n, node_id g) {
+    node_id a = source(c, n, 0);
+    sym k = size_of(c, a, 1), two = sym_const(c->g->syms, 2);
+    bool of_values = node_call(c->g, node_at(c->g, n)).result == 0;
+    complex_node v, given = parts_of(c, g), inner;
+    v = parts_of(c, of_values ? result(c, n, 1, shape_with(c, a, 2, 3, (sym[]){k, k, two})) : n);
+    complex_node turned_v = adjoint(c, v);
+    if (of_values) {
+        inner = (complex_node){diagonal_of(c, given.re), diagonal_of(c, given.im)};
+    } else {
+        complex_node w = parts_of(c, result(c, n, 0, shape_with(c, a, 2, 2, (sym[]){k, two})));
+        complex_node e = differences(c, w), all = complex_product(c, turned_v, given);
+        complex_node gram = complex_product(c, turned_v, v);
+        node_id along = part(c, OP_EQ, all.re);
+        node_id re = subtract(c, all.re, product(c, gram.re, along));
+        node_id im = subtract(c, all.im, product(c, gram.im, along));
+        node_id size = add(c, times(c, e.re, e.re), times(c, e.im, e.im));
+        inner.re = subtract(c, times(c, re, e.re), times(c, im, e.im));
+        inner.im = add(c, times(c, re, e.im), times(c, im, e.re));
+        inner.re = part(c, OP_NE, make2(c->g, OP_DIV, inner.re, size));
+        inner.im = part(c, OP_NE, make2(c->g, OP_DIV, inner.im, size));
+    }
+    inner = complex_product(c, inner, turned_v);
+    /* A + iB as [A -B; B A], of V*, and a column of both parts */
+    int rows = node_rank(c->g, a) - 2;
+    node_id minus_im = make1(c->g, OP_NEG, turned_v.im);
+    node_id top = make_join(c->g, 2, (node_id[]){turned_v.re, minus_im}, rows + 1);
+    node_id bottom = make_join(c->g, 2, (node_id[]){turned_v.im, turned_v.re}, rows + 1);
+    node_id whole = make_join(c->g, 2, (node_id[]){top, bottom}, rows);
+    node_id right = make_join(c->g, 2, (node_id[]){inner.re, inner.im}, rows);
+    node_id x = solve(c, whole, right, false);
+    int rank;
+    const int64_t *dim = node_dims(c->g, x, &rank);
+    int64_t at[3 * QN_MAX_RANK];
+    for (int i = 0; i < rank; i++) {
+        at[3 * i] = 0;
+        at[3 * i + 1] = i == rows ? (int64_t)k : dim[i];
+        at[3 * i + 2] = 1;
+    }
+    grad_add(c, n, 0, make_slice(c->g, x, at));
+}

@@ -424,6 +424,8 @@ X(qn_tensor *, T, det, (qn_tensor *x), (x), (T(0)))
 X(qn_code, E, slogdet, (qn_tensor *x, qn_tensor **sign, qn_tensor **logarithm), (x, sign, logarithm), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1))))
 X(qn_code, E, qr, (qn_tensor *x, qn_tensor **q, qn_tensor **r), (x, q, r), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1))))
 X(qn_code, E, eigh, (qn_tensor *x, qn_tensor **values, qn_tensor **vectors), (x, values, vectors), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1))))
+X(qn_code, E, eig, (qn_tensor *x, qn_tensor **values, qn_tensor **vectors), (x, values, vectors), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1))))
+X(qn_tensor *, T, eigvals, (qn_tensor *x), (x), (T(0)))
 X(qn_code, E, svd, (qn_tensor *x, qn_tensor **u, qn_tensor **s, qn_tensor **vh), (x, u, s, vh), (T(0), R(1, LENGTH_IS(1)), R(2, LENGTH_IS(1)), R(3,
   LENGTH_IS(1))))
 X(qn_tensor *, T, lstsq, (qn_tensor *a, qn_tensor *b), (a, b), (T(0), T(1)))

@@ -370,6 +370,8 @@
 #define qn_slogdet inner_slogdet
 #define qn_qr inner_qr
 #define qn_eigh inner_eigh
+#define qn_eig inner_eig
+#define qn_eigvals inner_eigvals
 #define qn_svd inner_svd
 #define qn_lstsq inner_lstsq
 #define qn_pinv inner_pinv

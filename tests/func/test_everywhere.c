@@ -201,6 +201,11 @@ static qn_tensor *eigh_of(qn_tensor *x) {
     return qn_eigh(x, &w, &v) ? NULL : qn_mul(qn_square(v), qn_sqrt(w));
 }
 
+static qn_tensor *eig_of(qn_tensor *x) {
+    qn_tensor *w = NULL, *v = NULL;
+    return qn_eig(x, &w, &v) ? NULL : qn_mul(qn_square(qn_abs(v)), qn_sqrt(qn_real(w)));
+}
+
 static qn_tensor *svd_of(qn_tensor *x) {
     qn_tensor *u = NULL, *s = NULL, *vh = NULL;
     return qn_svd(x, &u, &s, &vh) ? NULL : qn_add(qn_square(u), qn_mul(qn_square(vh), s));

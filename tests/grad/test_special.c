@@ -430,7 +430,7 @@ static const char *const plain[] = {
     /* by each routine's rule, in the tests of sorting and linear algebra */
     "call", "sort", "argsort", "median", "nanmedian", "quantile", "searchsorted", "bincount",
     "histogram", "cholesky", "solve_triangular", "solve", "inv", "det", "lstsq", "pinv",
-    "matrix_rank", "matrix_power", "matrix_exp",
+    "matrix_rank", "matrix_power", "matrix_exp", "eigvals",
     /* smooth: tested by differences */
     "layer_norm_axes", "instance_norm", "batch_norm", "rope", "pixel_shuffle", "pixel_unshuffle",
     "cross_entropy_with", "cross_entropy_soft", "kl_div", "bce_loss", "triplet_margin_loss",

@@ -64,6 +64,32 @@ def qr(q, account, rng, name):
         near(q, account, name, dtype, [x], call, x.numbers(), 4 * slack(dtype, n, x.numbers()), rng)
 
 
+def of_parts(dtype):
+    """In which a complex result has its parts: that of f16 is c64."""
+    return "f64" if dtype == "f64" else "f32"
+
+
+def eig(q, account, rng, name):
+    for dtype, _, n, x in drawn(rng):
+        def call(t):
+            values, vectors = several(q, "eig", 2, t)
+            turned = q.call("matmul", q.call("mul", vectors, q.call("unsqueeze", values, -2)), q.call("inv", vectors))
+            return q.call("real", turned)
+        out, want = of_parts(dtype), x.numbers()
+        near(q, account, name, dtype, [x], call, want, 4 * slack(out, n, want), rng, out=out)
+
+
+def eigvals(q, account, rng, name):
+    for dtype, _, n, x in drawn(rng):
+        out, values = of_parts(dtype), np.linalg.eigvals(x.numbers())
+        for part, of in (("real", np.real), ("imag", np.imag)):
+            want = np.sort(of(values), -1)
+
+            def call(t, part=part):
+                return q.call("sort", q.call(part, q.call("eigvals", t)), -1, False)
+            near(q, account, name, dtype, [x], call, want, slack(out, n, want), rng, out=out)
+
+
 def rank(q, account, rng, name):
     for dtype, _, n, x in drawn(rng):
         want = np.linalg.matrix_rank(x.numbers())
@@ -98,5 +124,6 @@ LINALG = {
     "matrix_power": one(lambda q, t: q.call("matrix_power", t, -2), lambda x: np.linalg.matrix_power(x, -2)),
     "matrix_exp": one(lambda q, t: q.call("matrix_exp", t), exponential),
     "solve": systems(np.linalg.solve), "lstsq": systems(lstsq),
-    "solve_triangular": systems(upper_solve, True, False, False), "qr": qr, "matrix_rank": rank,
+    "solve_triangular": systems(upper_solve, True, False, False), "qr": qr, "eig": eig, "eigvals": eigvals,
+    "matrix_rank": rank,
     "cross": pairs(np.cross, [(4, 3), (4, 3)], 1), "kron": pairs(np.kron, [(2, 3), (4, 1, 2)])}

@@ -223,6 +223,31 @@ qn_code qn_eigh(qn_tensor *x, qn_tensor **values, qn_tensor **vectors) {
     return parts(x, 2, (qn_tensor * *[]){values, vectors}, eigh_part);
 }
 
+/* The routine's pairs are the complex numbers. */
+static qn_tensor *eig_named(const char *name, qn_tensor *x, int which) {
+    func_frame f = func_on(name, ARG(x));
+    if (!is_matrix(x, true)) return func_end(f, NULL);
+    if (func_rank(x) == QN_MAX_RANK)
+        return func_end(f, refuse(f.qn, x, "and complex tensors have an axis less"));
+    if (qn_dtype_of(x) != QN_F64) x = func_as(x, QN_F32);
+    int64_t n = x ? qn_dim(x, -1) : 0;
+    x = x ? call(ROUTINE_EIG, which, x, 2 + which, which ? (int64_t[]){n, n, 2} : (int64_t[]){n, 2})
+          : NULL;
+    return func_end(f, x ? tensor_complex(x) : NULL);
+}
+
+static qn_tensor *eig_part(qn_tensor *x, int which) {
+    return eig_named("eig", x, which);
+}
+
+qn_code qn_eig(qn_tensor *x, qn_tensor **values, qn_tensor **vectors) {
+    return parts(x, 2, (qn_tensor * *[]){values, vectors}, eig_part);
+}
+
+qn_tensor *qn_eigvals(qn_tensor *x) {
+    return eig_named("eigvals", x, 0);
+}
+
 static qn_tensor *svd_of(qn_tensor *x, int which) {
     int64_t k = x ? smaller(x) : DIM_BAD;
     if (k == DIM_BAD) return NULL;
