@@ -276,6 +276,9 @@ QN_API qn_tensor *qn_signbit(qn_tensor *x);
 QN_API qn_tensor *qn_sinc(qn_tensor *x);
 /* log(x / (1 - x)), the inverse of sigmoid; NaN outside [0, 1] */
 QN_API qn_tensor *qn_logit(qn_tensor *x);
+/* y of erf(y) = x, infinite at 1 and -1, NaN beyond; also the normal distribution's quantiles:
+ * sqrt(2) * erfinv(2 p - 1); by one of Halley's steps in f64 */
+QN_API qn_tensor *qn_erfinv(qn_tensor *x);
 /* x / (1 + |x|) */
 QN_API qn_tensor *qn_softsign(qn_tensor *x);
 /* x above 0, else alpha * (e^(x / alpha) - 1) */

@@ -268,6 +268,7 @@
     X(randn, 0, 0, qn_randn(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7)))                                \
     X(randint, 0, 0, qn_randint(qn_key(a->qn, 3), a->d, 2, DIMS(5, 7), 1, 100))                    \
     X(bernoulli, 0, 0, qn_bernoulli(qn_key(a->qn, 3), 2, DIMS(5, 7), 0.3))                         \
+    X(erfinv, -0.95, 0.95, qn_erfinv(M))                                                           \
     X(celu, -4, 4, qn_celu(M, 1.5))                                                                \
     X(hardtanh, -4, 4, qn_hardtanh(M, 0, 2))                                                       \
     X(threshold, -4, 4, qn_threshold(M, 1, 2))                                                     \

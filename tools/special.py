@@ -190,6 +190,16 @@ unary("logit", lambda x: 1 / (x * (1 - x)), lambda x: (2 * x - 1) / (x * (1 - x)
               mpf(1)], special={mpf(0): (INF, -INF), MINUS_ZERO: (-INF, -INF), mpf(1): (INF, INF)})
 
 
+def erfinv_parts(x):
+    y = mp.erfinv(x)
+    return sqrt(pi) / 2 * exp(y * y), pi / 2 * y * exp(2 * y * y)
+
+
+unary("erfinv", lambda x: erfinv_parts(x)[0], lambda x: erfinv_parts(x)[1], loose=True,
+      points=[mpf(0), MINUS_ZERO, mpf("0.125"), mpf("-0.125"), mpf("0.5"), mpf("-0.5"), mpf("0.75"), mpf("-0.9375"),
+              mpf(1), mpf(-1)], special={mpf(1): (INF, INF), mpf(-1): (INF, -INF)})
+
+
 def sinc_parts(x):
     if abs(x) < mpf(2) ** -50:
         return -pi ** 2 * x / 3, -pi ** 2 / 3

@@ -119,6 +119,9 @@ X(clamp, "(x, lo, hi)",
 X(signbit, "(x)", "bool: has x a sign? also -0 and NaNs that have one; never an unsigned integer")
 X(sinc, "(x)", "sin(pi x) / (pi x), 1 at 0, as in NumPy and PyTorch")
 X(logit, "(x)", "log(x / (1 - x)), the inverse of sigmoid; NaN outside [0, 1]")
+X(erfinv, "(x)",
+  "y of erf(y) = x, infinite at 1 and -1, NaN beyond; also the normal distribution's quantiles: "
+  "sqrt(2) * erfinv(2 p - 1); by one of Halley's steps in f64")
 X(softsign, "(x)", "x / (1 + |x|)")
 X(celu, "(x, alpha=1)", "x above 0, else alpha * (e^(x / alpha) - 1)")
 X(hardtanh, "(x, lo=-1, hi=1)", "clamp by another name, lo and hi usually -1 and 1")

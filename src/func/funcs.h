@@ -102,6 +102,9 @@ X(UNARY, sinc, (qn_tensor *x), x == 0 ? 1 : isinf(x) ? x - x : x == rintl(x) ? 0
   "sin(pi x) / (pi x), 1 at 0, as in NumPy and PyTorch")
 X(UNARY, logit, (qn_tensor *x), logl(x / (1 - x)), 0.1, 0.9,
   "log(x / (1 - x)), the inverse of sigmoid; NaN outside [0, 1]")
+X(TENSOR, erfinv, (qn_tensor *x), -, 0, 0,
+  "y of erf(y) = x, infinite at 1 and -1, NaN beyond; also the normal distribution's quantiles: "
+  "sqrt(2) * erfinv(2 p - 1); by one of Halley's steps in f64")
 X(UNARY, softsign, (qn_tensor *x), isinf(x) ? copysignl(1, x) : x / (1 + fabsl(x)), -4, 4,
   "x / (1 + |x|)")
 X(TENSOR, celu, (qn_tensor *x, double alpha), -, 0, 0,

@@ -205,6 +205,7 @@ X(qn_tensor *, T, clamp, (qn_tensor *x, double lo, double hi), (x, lo, hi), (T(0
 X(qn_tensor *, T, signbit, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, sinc, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, logit, (qn_tensor *x), (x), (T(0)))
+X(qn_tensor *, T, erfinv, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, softsign, (qn_tensor *x), (x), (T(0)))
 X(qn_tensor *, T, celu, (qn_tensor *x, double alpha), (x, alpha), (T(0), F(1)))
 X(qn_tensor *, T, hardtanh, (qn_tensor *x, double lo, double hi), (x, lo, hi), (T(0), F(1), F(2)))

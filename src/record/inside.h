@@ -179,6 +179,7 @@
 #define qn_signbit inner_signbit
 #define qn_sinc inner_sinc
 #define qn_logit inner_logit
+#define qn_erfinv inner_erfinv
 #define qn_softsign inner_softsign
 #define qn_celu inner_celu
 #define qn_hardtanh inner_hardtanh

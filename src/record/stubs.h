@@ -212,6 +212,7 @@ X(qn_tensor *, clamp, t_t_f_f, OF_HANDLES_1(x), (qn_tensor *x, double lo, double
 X(qn_tensor *, signbit, t_t, OF_HANDLES_1(x), (qn_tensor *x), (x))
 X(qn_tensor *, sinc, t_t, OF_HANDLES_1(x), (qn_tensor *x), (x))
 X(qn_tensor *, logit, t_t, OF_HANDLES_1(x), (qn_tensor *x), (x))
+X(qn_tensor *, erfinv, t_t, OF_HANDLES_1(x), (qn_tensor *x), (x))
 X(qn_tensor *, softsign, t_t, OF_HANDLES_1(x), (qn_tensor *x), (x))
 X(qn_tensor *, celu, t_t_f, OF_HANDLES_1(x), (qn_tensor *x, double alpha), (x, alpha))
 X(qn_tensor *, hardtanh, t_t_f_f, OF_HANDLES_1(x), (qn_tensor *x, double lo, double hi), (x, lo, hi))

@@ -92,6 +92,7 @@ static const function wrapped[] = {{"elu", 1, 0, elu, NULL},
                                    {"softplus_beta", 1, 0, softplus_beta, NULL},
                                    {"nan_to_num", 1, 0, nan_to_num, NULL},
                                    {"leaky_relu", 1, 0, leaky_relu, NULL},
+                                   {"erfinv", 1, 0, qn_erfinv, NULL},
                                    {"clamp", 1, 0, clamp, NULL}};
 
 static bool find_function(const char *name, function *out) {

@@ -219,6 +219,7 @@ COMPOSED = {
                          lambda x, b, t: x if b * x > t else mpmath.log1p(mpmath.exp(b * x)) / b),
     "softsign": two(lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))), lambda x: x / (1 + abs(x))),
     "sinc": two(lambda x: np.where((x == np.rint(x)) & (x != 0) & np.isfinite(x), 0, np.sinc(x)), mpmath.sincpi),
+    "erfinv": two(torch_of(lambda x: x.erfinv()), lambda x: mpmath.erfinv(x) if abs(x) < 1 else None),
     "logit": two(lambda x: np.log(x / (1 - x)), lambda x: mpmath.log(x / (1 - x)) if 0 < x < 1 else None),
     "signbit": Row(lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0, gives="bool"),
     "copysign": Row(np.copysign), "heaviside": Row(step, gives="same"),
