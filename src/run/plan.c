@@ -211,6 +211,12 @@ static void pack_leaves(qn_ctx *qn, run_plan *p, const uint32_t *leaf) {
     }
 }
 
+void plan_prepare(qn_ctx *qn, run_plan *p, const uint32_t *leaf) {
+    if (p->renewed != qn->run->renewed) plan_renew(qn, p);
+    plan_measure(qn, p);
+    pack_leaves(qn, p, leaf);
+}
+
 static qn_code run_alone(qn_ctx *qn, const launch *l) {
     const run_state *r = qn->run;
     if (l->call) return call_run(qn, l);

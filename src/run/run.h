@@ -378,6 +378,9 @@ void plan_made_cleanup(void *made);
  * new one, or that of leaf over[i] - 1 where the plan can. Raises; then leaves are as they were. */
 void plan_run(qn_ctx *qn, run_plan *p, const int64_t *given, const uint32_t *leaf,
               const uint32_t *over, uint32_t *out);
+/* As far as no input is needed: programs, sizes under the current bindings, packed parameters.
+ * `leaf`: the parameters' buffers. Raises. */
+void plan_prepare(qn_ctx *qn, run_plan *p, const uint32_t *leaf);
 void plan_log_times(qn_ctx *qn, const run_plan *p);
 QN_NORETURN void raise_unbound(qn_ctx *qn, sym size); /* it has a variable without value */
 
@@ -539,6 +542,27 @@ void reopen_end(reopened *r, graph *g);
 void statics_close(qn_ctx *qn); /* every static graph that is still open */
 /* The plan that a static graph runs; NULL: it is none, which is reported. */
 const run_plan *static_plan_at(qn_plan *name, const char *call, qn_ctx **qn);
+/* What else of a static graph who writes it down must know; its arrays are the graph's. */
+typedef struct static_view {
+    qn_ctx *qn;
+    run_plan *plan;
+    int inputs, outputs;
+    const tuple_id *input_shape;
+    const uint8_t *input_dtype;
+    const int *leaf_input;  /* by leaf: input number, or -1 */
+    const int *output_root; /* by output */
+    uint32_t assigned, roots;
+    const uint32_t *assign_root, *assign_leaf; /* assign_leaf: 1 + the leaf it replaces, or 0 */
+    qn_tensor *const *assign_to;
+    const tuple_id *root_shape;
+    const uint8_t *root_dtype;
+    qn_tensor *const *leaf_owner; /* by leaf: a parameter's tensor, or NULL */
+    const uint32_t *leaf_buffer;  /* by leaf; see static_parameters */
+    bool checked;                 /* it has roots more, which tell whether indices are inside */
+} static_view;
+bool static_view_of(qn_plan *name, const char *call, static_view *out); /* false: reported */
+/* Find the buffers of all leaves that are no inputs, as they are now; false: reported. Raises. */
+bool static_parameters(qn_plan *name, const char *call);
 tensor *static_owner(qn_ctx *qn, node_id leaf); /* by which a parameter is found; raises */
 
 /* ---- context.c ------------------------------------------------------------------------------- */

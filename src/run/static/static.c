@@ -328,6 +328,30 @@ void statics_keep(qn_ctx *qn) {
     }
 }
 
+bool static_view_of(qn_plan *name, const char *call, static_view *out) {
+    static_plan *p = object_of(name, HANDLE_PLAN, call);
+    if (!p) return false;
+    *out = (static_view){.qn = p->qn,
+                         .plan = p->plan,
+                         .inputs = p->inputs,
+                         .outputs = p->outputs,
+                         .input_shape = p->input_shape,
+                         .input_dtype = p->input_dtype,
+                         .leaf_input = p->leaf_input,
+                         .output_root = p->output_root,
+                         .assigned = p->assigned,
+                         .assign_root = p->assign_root,
+                         .assign_leaf = p->assign_leaf,
+                         .assign_to = p->assign_to,
+                         .roots = p->roots,
+                         .root_shape = p->root_shape,
+                         .root_dtype = p->root_dtype,
+                         .leaf_owner = p->leaf_owner,
+                         .leaf_buffer = p->leaf_buffer,
+                         .checked = p->checks.checks != 0};
+    return true;
+}
+
 const run_plan *static_plan_at(qn_plan *name, const char *call, qn_ctx **qn) {
     const static_plan *p = object_of(name, HANDLE_PLAN, call);
     if (p) *qn = p->qn;
@@ -441,6 +465,26 @@ static bool realize_inputs(const static_plan *p, qn_tensor *const *inputs) {
     return true;
 }
 
+/* The buffer of a leaf: the input's, or where that is NULL a parameter's or a constant's. */
+static bool find_leaf(static_plan *p, uint32_t leaf, qn_tensor *input) {
+    qn_ctx *qn = p->qn;
+    graph *g = qn->graph;
+    if (p->leaf_constant[leaf] >= 0) {
+        p->leaf_buffer[leaf] = p->constants.buffer[p->leaf_constant[leaf]];
+        return true;
+    }
+    const tensor *t =
+        input ? tensor_at(input) : tensor_of(qn, p->leaf_owner[leaf], "plan_run", "a parameter");
+    if (!t) return false;
+    if (!is_there(node_at(g, t->node))) realize_nodes(qn, 1, &t->node);
+    const graph_node *x = node_at(g, t->node);
+    if (x->varies) check_fits(qn, t->node);
+    if (!node_is_memory(x) || !(input || x->shape == p->leaf_shape[leaf]))
+        return fail(qn, QN_EGRAPH, "plan_run: a parameter was changed into something else"), false;
+    p->leaf_buffer[leaf] = x->buffer;
+    return true;
+}
+
 /* Which buffer each leaf is this time; anything that does not fit what was compiled is an error. */
 static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
     qn_ctx *qn = p->qn;
@@ -458,23 +502,23 @@ static bool find_leaves(static_plan *p, qn_tensor *const *inputs) {
     if (!bind_inputs(p, inputs)) return false;
     if (!realize_inputs(p, inputs)) return false;
     if (!constants_make(&p->constants, qn)) return false;
-    for (uint32_t i = 0; i < p->leaves; i++) {
-        if (p->leaf_constant[i] >= 0) {
-            p->leaf_buffer[i] = p->constants.buffer[p->leaf_constant[i]];
-            continue;
-        }
-        const tensor *t = p->leaf_input[i] >= 0
-                              ? tensor_at(inputs[p->leaf_input[i]])
-                              : tensor_of(qn, p->leaf_owner[i], "plan_run", "a parameter");
-        if (!t) return false;
-        if (!is_there(node_at(g, t->node))) realize_nodes(qn, 1, &t->node);
-        const graph_node *x = node_at(g, t->node);
-        if (x->varies) check_fits(qn, t->node);
-        bool fits = p->leaf_input[i] >= 0 || x->shape == p->leaf_shape[i];
-        if (!node_is_memory(x) || !fits)
-            return fail(qn, QN_EGRAPH, "plan_run: a parameter was changed into something else"),
-                   false;
-        p->leaf_buffer[i] = x->buffer;
+    for (uint32_t i = 0; i < p->leaves; i++)
+        if (!find_leaf(p, i, p->leaf_input[i] >= 0 ? inputs[p->leaf_input[i]] : NULL)) return false;
+    return true;
+}
+
+bool static_parameters(qn_plan *name, const char *call) {
+    static_plan *p = object_of(name, HANDLE_PLAN, call);
+    if (!p) return false;
+    qn_ctx *qn = p->qn;
+    if (qn->graph->pending_count) realize_nodes(qn, 0, NULL);
+    if (!tensors_of(qn, (int)p->assigned, p->assign_to, call, "assigned parameter")) return false;
+    if (!constants_make(&p->constants, qn)) return false;
+    for (uint32_t i = 0; i < p->leaves; i++)
+        if (p->leaf_input[i] < 0 && !find_leaf(p, i, NULL)) return false;
+    for (uint32_t i = 0; i < p->assigned; i++) {
+        const node_id n = tensor_at(p->assign_to[i])->node;
+        if (!p->assign_leaf[i] && !is_there(node_at(qn->graph, n))) realize_nodes(qn, 1, &n);
     }
     return true;
 }

@@ -1,0 +1,348 @@
+/* test_export.c - static graphs as C: whole models, compiled by each compiler that is here with all
+ * warnings as errors, give the bits of the library's own run, touch no memory but theirs, and do
+ * nothing that a sanitizer minds; what cannot be exported is an error that names it. */
+#include "export_run.h"
+#include "quern_custom.h"
+#include "quern_loop.h"
+#include "quern_nn.h"
+
+static qn_ctx *begin(void) {
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 2));
+    if (!qn) exit(1);
+    return qn;
+}
+
+static void end(qn_ctx *qn) {
+    if (qn_error_code(qn)) FAIL("%s", qn_error(qn));
+    qn_close(qn);
+}
+
+static qn_tensor *numbers(qn_ctx *qn, int rank, const int64_t *shape) {
+    static float data[1 << 18];
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= shape[i];
+    for (int64_t i = 0; i < n; i++) data[i] = (float)(i * 37 % 101) / 50 - 1;
+    return qn_from(qn, QN_F32, rank, shape, data);
+}
+
+static qn_tensor *whole(qn_ctx *qn, int64_t n, int below) {
+    static int32_t data[1 << 12];
+    for (int64_t i = 0; i < n; i++) data[i] = (int32_t)(i * 13 % below);
+    return qn_from(qn, QN_I32, 1, &n, data);
+}
+
+#define SHAPE(...)                                                                                 \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) {                       \
+        __VA_ARGS__                                                                                \
+    }
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+static qn_tensor *perceptron(qn_layer *const *l, qn_tensor *x) {
+    qn_tensor *h = qn_relu(qn_layer_forward(l[0], x));
+    return qn_layer_forward(l[2], qn_tanh(qn_layer_forward(l[1], h)));
+}
+
+static void new_layers(qn_module *m, qn_layer **l) {
+    l[0] = qn_linear_new(m, "in", 20, 48, NULL);
+    l[1] = qn_linear_new(m, "middle", 48, 33, NULL);
+    l[2] = qn_linear_new(m, "out", 33, 10, NULL);
+}
+
+static void perceptron_gives_the_same_bits(void) {
+    qn_ctx *qn = begin();
+    qn_module *m = qn_module_new(qn, 1);
+    qn_layer *l[3];
+    new_layers(m, l);
+    export_case c = {.qn = qn, .n_in = 1, .n_out = 1};
+    c.in[0] = numbers(qn, SHAPE(17, 20));
+    c.out[0] = qn_softmax(perceptron(l, c.in[0]), 1);
+    export_compare(&c);
+    qn_module_free(m);
+    end(qn);
+}
+
+static void training_step_keeps_its_state(void) {
+    qn_ctx *qn = begin();
+    qn_module *m = qn_module_new(qn, 1);
+    qn_layer *l[3];
+    new_layers(m, l);
+    qn_optimizer_options options = qn_optimizer_defaults(QN_ADAM);
+    qn_optimizer *o = qn_optimizer_new(qn, qn_module_count(m), qn_module_parameters(m), &options);
+    export_case c = {.qn = qn, .n_in = 2, .n_out = 2};
+    c.in[0] = numbers(qn, SHAPE(32, 20));
+    c.in[1] = whole(qn, 32, 10);
+    c.out[0] = qn_cross_entropy(perceptron(l, c.in[0]), c.in[1]);
+    qn_optimizer_step(o, c.out[0]);
+    c.out[1] = qn_module_parameters(m)[0]; /* the new value: an output, and assigned */
+    export_compare(&c);
+    qn_optimizer_free(o);
+    qn_module_free(m);
+    end(qn);
+}
+
+static void convolutions_give_the_same_bits(void) {
+    qn_ctx *qn = begin();
+    qn_module *m = qn_module_new(qn, 1);
+    qn_layer *a = qn_conv_new(m, "a", 3, 8, 2, (int64_t[]){3, 3},
+                              &QN_LAYER_OPTIONS(.conv = &QN_CONV_OPTIONS(.same = true)));
+    qn_layer *b = qn_conv_new(m, "b", 8, 12, 2, (int64_t[]){3, 3}, NULL);
+    export_case c = {.qn = qn, .n_in = 1, .n_out = 1};
+    c.in[0] = numbers(qn, SHAPE(2, 3, 16, 16));
+    qn_tensor *h = qn_relu(qn_layer_forward(a, c.in[0]));
+    h = qn_max_pool(h, (int64_t[]){2, 2}, NULL);
+    h = qn_relu(qn_layer_forward(b, h));
+    c.out[0] = qn_log_softmax(qn_reshape(h, 2, (int64_t[]){2, 432}), 1);
+    export_compare(&c);
+    qn_module_free(m);
+    end(qn);
+}
+
+static void transformer_gives_the_same_bits(void) {
+    qn_ctx *qn = begin();
+    qn_gpt_config config =
+        QN_GPT_CONFIG(.vocabulary = 40, .context = 24, .layers = 2, .heads = 4, .width = 32);
+    qn_gpt *gpt = qn_gpt_new(qn, 3, &config);
+    export_case c = {.qn = qn, .n_in = 1, .n_out = 1, .blob = "model.bin"};
+    c.in[0] = qn_reshape(whole(qn, 48, 40), 2, (int64_t[]){2, 24});
+    qn_realize(1, c.in);
+    c.out[0] = qn_gpt_forward(gpt, c.in[0]);
+    export_compare(&c);
+    qn_gpt_free(gpt);
+    end(qn);
+}
+
+static void norms_and_softmax_give_the_same_bits(void) {
+    qn_ctx *qn = begin();
+    export_case c = {.qn = qn, .n_in = 1, .n_out = 3};
+    qn_tensor *gamma = numbers(qn, SHAPE(130)), *beta = numbers(qn, SHAPE(130));
+    c.in[0] = numbers(qn, SHAPE(9, 130));
+    c.out[0] = qn_softmax(qn_layer_norm(c.in[0], gamma, beta, 1e-5), 1);
+    c.out[1] = qn_sum(qn_exp(c.in[0]), QN_ALL, false);
+    c.out[2] = qn_cumsum(qn_erf(c.in[0]), 1);
+    export_compare(&c);
+    end(qn);
+}
+
+static void gathers_give_the_same_bits(void) {
+    qn_ctx *qn = begin();
+    export_case c = {.qn = qn, .n_in = 2, .n_out = 2};
+    c.in[0] = numbers(qn, SHAPE(30, 7));
+    c.in[1] = whole(qn, 50, 30);
+    c.out[0] = qn_take(c.in[0], c.in[1], 0);
+    c.out[1] = qn_argmax(qn_concat(2, (qn_tensor *[]){c.out[0], c.in[0]}, 0), 1, false);
+    export_compare(&c);
+    end(qn);
+}
+
+static void narrow_floats_and_integers_give_the_same_bits(void) {
+    qn_ctx *qn = begin();
+    export_case c = {.qn = qn, .n_in = 2, .n_out = 5};
+    qn_tensor *w = qn_cast(numbers(qn, SHAPE(40, 24)), QN_BF16);
+    qn_realize(1, &w);
+    c.in[0] = numbers(qn, SHAPE(6, 40));
+    c.in[1] = whole(qn, 64, 50);
+    c.out[0] = qn_matmul(qn_cast(c.in[0], QN_BF16), w);
+    c.out[1] = qn_cast(qn_cast(c.in[0], QN_F16), QN_F64);
+    c.out[2] = qn_mod(c.in[1], qn_scalar(qn, QN_I32, 7));
+    c.out[3] = qn_cast(qn_lt(c.in[0], qn_scalar(qn, QN_F32, 0)), QN_U8);
+    c.out[4] = qn_cumsum(qn_cast(c.in[1], QN_I64), 0);
+    export_compare(&c);
+    end(qn);
+}
+
+static void random_numbers_and_attention_give_the_same_bits(void) {
+    qn_ctx *qn = begin();
+    export_case c = {.qn = qn, .n_in = 2, .n_out = 2};
+    c.in[0] = numbers(qn, SHAPE(2, 3, 20, 16));
+    c.in[1] = qn_from(qn, QN_U32, 1, (int64_t[]){2}, (uint32_t[]){7, 9});
+    qn_tensor *q = qn_dropout(c.in[0], c.in[1], 0.1);
+    c.out[0] = qn_attention(q, c.in[0], c.in[0], &QN_ATTENTION_OPTIONS(.causal = true));
+    c.out[1] = qn_randn(c.in[1], QN_F32, 1, (int64_t[]){100});
+    export_compare(&c);
+    end(qn);
+}
+
+/* Outputs that are inputs, parameters, and one value twice; a scalar; nothing to compute. */
+static void copies_are_outputs(void) {
+    qn_ctx *qn = begin();
+    export_case c = {.qn = qn, .n_in = 1, .n_out = 5};
+    c.in[0] = numbers(qn, SHAPE(5, 3));
+    c.out[0] = c.in[0];
+    c.out[1] = c.out[2] = qn_neg(c.in[0]);
+    c.out[3] = numbers(qn, SHAPE(4));
+    c.out[4] = qn_sum(c.in[0], QN_ALL, false);
+    export_compare(&c);
+    end(qn);
+}
+
+/* A state that is only counted up, one whose old value is read after the new one is made, and one
+ * that is never read. */
+static void states_of_all_kinds_are_kept(void) {
+    qn_ctx *qn = begin();
+    export_case c = {.qn = qn, .n_in = 1, .n_out = 2, .blob = "model.bin"};
+    qn_tensor *count = numbers(qn, SHAPE(1)), *sum = numbers(qn, SHAPE(64));
+    qn_tensor *seen = numbers(qn, SHAPE(64));
+    c.in[0] = numbers(qn, SHAPE(64));
+    c.out[0] = qn_add(qn_flip(sum, 0), count);
+    qn_assign(sum, qn_add(qn_flip(sum, 0), c.in[0]));
+    c.out[1] = qn_mul(qn_cumsum(sum, 0), qn_sum(qn_square(c.out[0]), QN_ALL, false));
+    qn_assign(count, qn_add(count, qn_scalar(qn, QN_F32, 1)));
+    qn_assign(seen, qn_neg(c.in[0]));
+    export_compare(&c);
+    qn_release(seen);
+    end(qn);
+}
+
+/* Sizes are those that variables are bound to. */
+static void bound_sizes_are_numbers(void) {
+    qn_ctx *qn = begin();
+    int64_t t = qn_var(qn, "t", 1, 64);
+    qn_bind(qn, t, 11);
+    export_case c = {.qn = qn, .n_in = 1, .n_out = 1};
+    c.in[0] = qn_from(qn, QN_F32, 2, (int64_t[]){t, 6}, (float[66]){1, 2, -3, 4, [20] = 5, 6});
+    c.out[0] = qn_softmax(qn_matmul(c.in[0], qn_transpose(c.in[0], 0, 1)), 1);
+    qn_plan *plan = qn_plan_new(qn, 1, c.in, 1, c.out);
+    size_t size;
+    CHECK_INT(qn_export(plan, export_file("model.c"), NULL), QN_OK);
+    char *header = export_read("model.h", &size);
+    CHECK(header && strstr(header, "#define MODEL_INPUT_0_SHAPE {11, 6}\n"));
+    CHECK(header && strstr(header, "#define MODEL_OUTPUT_0_ELEMENTS 121\n"));
+    free(header);
+    qn_plan_free(plan);
+    end(qn);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static long long defined(const char *header, const char *name) {
+    const char *at = strstr(header, name);
+    return at ? atoll(at + strlen(name)) : -1;
+}
+
+/* A chain of sorted-out kernels needs two of its values at a time, whatever its length. */
+static void arena_is_what_lives_at_once(void) {
+    qn_ctx *qn = begin();
+    qn_tensor *x = numbers(qn, SHAPE(256, 256)), *y = x;
+    for (int i = 0; i < 6; i++) y = qn_matmul(qn_softmax(y, 1), y);
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &y);
+    size_t size;
+    CHECK_INT(qn_export(plan, export_file("model.c"), NULL), QN_OK);
+    char *header = export_read("model.h", &size);
+    long long bytes = header ? defined(header, "#define MODEL_ARENA_BYTES ") : -1;
+    CHECK(bytes >= 2 * 256 * 256 * 4);
+    if (bytes > 4 * 256 * 256 * 4) FAIL("an arena of %lld bytes", bytes);
+    free(header);
+    qn_plan_free(plan);
+    end(qn);
+}
+
+/* What is assigned is made where it was: an optimizer's step has no copies. */
+static void new_values_lie_where_old_ones_did(void) {
+    qn_ctx *qn = begin();
+    qn_tensor *w = numbers(qn, SHAPE(1000)), *x = numbers(qn, SHAPE(1000)), *loss;
+    loss = qn_sum(qn_mul(w, x), QN_ALL, false);
+    qn_assign(w, qn_sub(w, qn_mul(x, qn_scalar(qn, QN_F32, 0.5))));
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &loss);
+    size_t size;
+    CHECK_INT(qn_export(plan, export_file("model.c"), NULL), QN_OK);
+    char *text = export_read("model.c", &size);
+    const char *run = text ? strstr(text, "void model_run(") : NULL;
+    CHECK(run && !strstr(run, "memcpy"));
+    free(text);
+    qn_plan_free(plan);
+    end(qn);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void refused(qn_ctx *qn, qn_tensor *x, qn_tensor *y, qn_code code, const char *because) {
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &y);
+    remove(export_file("model.c"));
+    CHECK_INT(qn_export(plan, export_file("model.c"), NULL), code);
+    if (!strstr(qn_error(qn), because)) FAIL("\"%s\" is not about %s", qn_error(qn), because);
+    CHECK(access(export_file("model.c"), F_OK) != 0);
+    qn_clear_error(qn);
+    qn_plan_free(plan);
+}
+
+static void own(void *arg, const qn_custom_array *in, const qn_custom_array *out) {
+    (void)arg, (void)in, (void)out;
+}
+
+static qn_code trip(qn_ctx *qn, void *arg, qn_tensor *const *state, qn_tensor *const *row,
+                    qn_tensor **next, qn_tensor **out) {
+    (void)qn, (void)arg, (void)row, (void)out;
+    next[0] = qn_sin(qn_matmul(state[0], state[0]));
+    return QN_OK;
+}
+
+static void what_is_no_kernel_is_named(void) {
+    qn_ctx *qn = begin();
+    qn_tensor *x = numbers(qn, SHAPE(8, 8)), *y = NULL;
+    refused(qn, x, qn_sort(x, 1, false), QN_EGRAPH, "sort");
+    refused(qn, x, qn_cholesky(x, false), QN_EGRAPH, "cholesky");
+    qn_custom_options o = QN_CUSTOM_OPTIONS(.name = "mine", .n_in = 1, .n_out = 1, .function = own);
+    o.in_dtypes[0] = o.out_dtypes[0] = QN_F32;
+    qn_custom_call(qn_custom_new(qn, &o), 1, &x, 1, &(qn_custom_shape){2, (int64_t[]){8, 8}}, &y);
+    refused(qn, x, y, QN_EGRAPH, "mine");
+    qn_loop_call loop = {
+        .body = trip, .n = 1, .states = &x, .options = &QN_LOOP_OPTIONS(.trips = 5)};
+    qn_loop_run(qn, &loop, &y, NULL);
+    refused(qn, x, y, QN_EGRAPH, "loop");
+    end(qn);
+}
+
+static void bad_names_and_places_are_errors(void) {
+    qn_ctx *qn = begin();
+    qn_tensor *x = numbers(qn, SHAPE(8)), *y = qn_neg(x);
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &y);
+    static const struct {
+        const char *path, *name;
+        qn_code code;
+    } rows[] = {
+        {NULL, NULL, QN_ENULL},
+        {"model", NULL, QN_EARG},
+        {".c", NULL, QN_EARG},
+        {"/tmp/2 models.c", NULL, QN_EARG},
+        {"/tmp/model.c", "", QN_EARG},
+        {"/tmp/model.c", "a-b", QN_EARG},
+        {"/tmp/model.c", "1a", QN_EARG},
+        {"/not/there/model.c", NULL, QN_EIO},
+        {"/tmp/model.cc", NULL, QN_EARG},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CHECK_INT(qn_export(plan, rows[i].path, &QN_EXPORT_OPTIONS(.name = rows[i].name)),
+                  rows[i].code);
+        qn_clear_error(qn);
+    }
+    CHECK_INT(qn_export(NULL, "/tmp/model.c", NULL), QN_ENULL);
+    qn_plan_free(plan);
+    qn_close(qn);
+    qn = qn_open(&QN_OPTIONS(.device = "null"));
+    x = numbers(qn, SHAPE(8));
+    refused(qn, x, qn_neg(x), QN_EDEVICE, "null");
+    end(qn);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    export_begin();
+    RUN(perceptron_gives_the_same_bits);
+    RUN(training_step_keeps_its_state);
+    RUN(convolutions_give_the_same_bits);
+    RUN(transformer_gives_the_same_bits);
+    RUN(norms_and_softmax_give_the_same_bits);
+    RUN(gathers_give_the_same_bits);
+    RUN(narrow_floats_and_integers_give_the_same_bits);
+    RUN(random_numbers_and_attention_give_the_same_bits);
+    RUN(copies_are_outputs);
+    RUN(states_of_all_kinds_are_kept);
+    RUN(bound_sizes_are_numbers);
+    RUN(arena_is_what_lives_at_once);
+    RUN(new_values_lie_where_old_ones_did);
+    RUN(what_is_no_kernel_is_named);
+    RUN(bad_names_and_places_are_errors);
+    export_end();
+    return test_end();
+}
