@@ -2,7 +2,7 @@
 """compare.py - every public function against NumPy, PyTorch, SciPy and mpmath.
 
 Usage: compare.py [--device NAME] [--seed N] [--only NAME[,NAME]] [--part PART[,PART]] [--count N] [--first N]
-                  [--tree PATH] [--library PATH] [opinfo [--samples N] [--page PATH]]
+                  [--tree PATH] [--library PATH] [opinfo [--samples N] [--dtypes D,D] [--page PATH]]
 
 Every row of ops.h and funcs.h, every dtype it takes, special values and random ones, first and
 second derivatives, and random graphs. Prints each difference with the bits of its arguments and the
@@ -48,7 +48,8 @@ def missing(tables):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("family", nargs="*", help="as --part; opinfo: PyTorch's own samples, in no other run")
-    parser.add_argument("--page", help="of opinfo: write docs/opinfo.md there and compare nothing")
+    parser.add_argument("--page", help="of opinfo: write docs/opinfo.md there, of what was compared")
+    parser.add_argument("--dtypes", default="", help="of opinfo: these alone, by commas")
     parser.add_argument("--samples", type=int, default=40, help="of opinfo, for each operator and dtype")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=1)
@@ -66,12 +67,9 @@ def main():
     os.environ.setdefault("QN_CACHE", "off")
     if "opinfo" in args.family:
         import opinfo
-        if args.page:
-            with open(args.page, "w") as f:
-                f.write(opinfo.page())
-            return 0
         q = quern.Quern(args.library, args.device)
-        return 1 if opinfo.compare(q, [n for n in args.only.split(",") if n], args.samples, args.shown) else 0
+        return 1 if opinfo.compare(q, [n for n in args.only.split(",") if n], args.samples, args.shown,
+                                   args.page, [d for d in args.dtypes.split(",") if d]) else 0
     args.part = ",".join(args.family) or args.part
     tables = {part: __import__(part).table() for part in PARTS}
     only = [name for name in args.only.split(",") if name]

@@ -9,6 +9,7 @@ without an adapter stand with a reason in opinfo_lacking.py, and all of them in 
 
 import collections
 import logging
+import subprocess
 import textwrap
 import time
 import warnings
@@ -27,8 +28,12 @@ try:
 except ImportError as e:
     torch, op_db, why = None, [], e
 
-DTYPES = ["f32", "f64", "i64", "bool", "c64"]
-EPSILON = {"f32": 2.0 ** -23, "c64": 2.0 ** -23, "f64": 2.0 ** -52, "c128": 2.0 ** -52}
+DTYPES = ["f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "u16", "u32", "u64", "bool", "c64",
+          "c128"]
+EPSILON = {"f16": 2.0 ** -10, "bf16": 2.0 ** -7, "f32": 2.0 ** -23, "c64": 2.0 ** -23, "f64": 2.0 ** -52,
+           "c128": 2.0 ** -52}
+WIDE = {"f16": "f64", "bf16": "f64", "f32": "f64", "c64": "c128"}  # in which PyTorch's result counts as right
+LARGEST = {d: quern.largest(d) for d in ("f16", "bf16", "f32")}
 LOOSE = ("linalg.", "svd", "pinverse", "inverse", "det", "logdet", "matrix_exp", "cov", "corrcoef")
 
 
@@ -70,6 +75,14 @@ class T:
     @property
     def dtype(self):
         return quern.NAMES[self.ours.q.plain["qn_dtype_of"](self.handle)]
+
+    @property
+    def floats(self):
+        return self.dtype in quern.FLOATS
+
+    @property
+    def whole(self):
+        return self.dtype in quern.INTS
 
     def __add__(self, other):
         return self.ours.add(self, other)
@@ -152,10 +165,20 @@ def flat(results):
     return [results]
 
 
+def wider():
+    """torch's dtypes to those in which its result counts as right."""
+    return {types()[a]: types()[b] for a, b in WIDE.items()}
+
+
 def array(t):
     t = t.detach().resolve_conj().resolve_neg()
     t = t.contiguous().view(torch.uint16) if t.dtype == torch.bfloat16 else t
     return t.contiguous().numpy(force=True)
+
+
+def numbers(t):
+    """A tensor of PyTorch's as numbers that NumPy knows."""
+    return array(t.double() if t.dtype == torch.bfloat16 else t)
 
 
 class Sample:
@@ -168,16 +191,16 @@ class Sample:
         leaves = []
 
         def copy(t):
-            to = {torch.float32: torch.float64, torch.complex64: torch.complex128}.get(t.dtype) if wide else None
+            to = wider().get(t.dtype) if wide else None
             c = t.detach().clone().to(to or t.dtype)
             if t.requires_grad and wants_grad:
                 leaves.append(c.requires_grad_())
             return c
         x, args, kwargs = walk(self.arguments, copy)
         if wide:
-            wider = {torch.float32: torch.float64, torch.complex64: torch.complex128}
-            args = tuple(wider.get(a, a) if isinstance(a, torch.dtype) else a for a in args)
-            kwargs = {k: wider.get(v, v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
+            change = wider()
+            args = tuple(change.get(a, a) if isinstance(a, torch.dtype) else a for a in args)
+            kwargs = {k: change.get(v, v) if isinstance(v, torch.dtype) else v for k, v in kwargs.items()}
         results = flat(post(info.op(x, *args, **kwargs)))
         grads = None
         if wants_grad and leaves:
@@ -237,13 +260,15 @@ class Judge:
     def __init__(self, shown):
         self.shown, self.tally = shown, collections.defaultdict(collections.Counter)
         self.reasons, self.seen = collections.Counter(), collections.Counter()
+        self.classes, self.kinds = collections.Counter(), collections.Counter()
 
     def wrong(self, name, dtype, kind, sample, text):
         from opinfo_lacking import explained
         reason = explained(name, dtype, kind, text)
         self.tally[name]["explained" if reason else "different"] += 1
         if reason:
-            self.reasons[(name, reason)] += 1
+            self.reasons[(name, ": ".join(reason))] += 1
+            self.classes[reason] += 1
             return
         self.seen[(name, dtype, kind)] += 1
         if self.seen[(name, dtype, kind)] <= self.shown:
@@ -252,22 +277,23 @@ class Judge:
     def meet(self, name, dtype, kind, sample, got, want, truth):
         """got, a Value, beside PyTorch's result and that of wider arguments."""
         self.tally[name][kind] += 1
+        self.kinds[(dtype, kind)] += 1
         if not isinstance(want, torch.Tensor):
             if got != want and not (isinstance(got, Value) and np.array_equal(got.raw, want)):
                 got = got.raw if isinstance(got, Value) else got
                 self.wrong(name, dtype, kind, sample, f"got {got}, expected {want}")
             return
-        w = array(want)
+        w = numbers(want)
         form = f"{got.dtype}{list(got.shape)}"
         if form != f"{name_of_type(want.dtype)}{list(w.shape)}":
             self.wrong(name, dtype, kind, sample, f"form {form}, not {name_of_type(want.dtype)}{list(w.shape)}")
             if tuple(got.shape) != w.shape:
                 return
-        place = different(name, kind, got.raw, w, array(truth) if isinstance(truth, torch.Tensor) else w,
-                          got.dtype)
+        found = got.numbers() if got.dtype == "bf16" else got.raw
+        place = different(name, kind, found, w, numbers(truth) if isinstance(truth, torch.Tensor) else w, got.dtype)
         if place is not None:
             i, error = place
-            self.wrong(name, dtype, kind, sample, f"got {got.raw.reshape(-1)[i]!r}, expected {w.reshape(-1)[i]!r} at "
+            self.wrong(name, dtype, kind, sample, f"got {found.reshape(-1)[i]!r}, expected {w.reshape(-1)[i]!r} at "
                        f"{i} of {list(w.shape)}, off by {error:.3g}")
 
 
@@ -284,9 +310,12 @@ def different(name, kind, got, want, truth, dtype):
     scale = np.max(np.abs(t[finite]), initial=0)
     err = np.max(np.abs(w - t)[finite & np.isfinite(w)], initial=0)
     eps = EPSILON[dtype] * (64 if name.startswith(LOOSE) else 1) * (64 if dtype in ("f64", "c128") else 1)
+    eps /= 8 if dtype in ("f16", "bf16") else 1  # their sums are of f32, so that few roundings of theirs are left
     least = 1e-12 if kind == "gradient" and dtype == "f64" else 0  # terms of the size of 1 that cancel
     bound = 32 * eps * np.abs(t) + 8 * eps * scale + 8 * err + least
     right = (x == w) | (x == t) | (np.isnan(x) & (np.isnan(w) | np.isnan(t))) | (np.abs(x - t) <= bound)
+    if dtype in LARGEST:  # what is too large for the dtype is infinite, also where PyTorch's inner steps lose it
+        right |= np.isinf(x) & finite & (np.sign(x.real) == np.sign(t.real)) & (np.abs(t) > LARGEST[dtype])
     bad = np.flatnonzero(~right)
     if not bad.size:
         return None
@@ -296,14 +325,14 @@ def different(name, kind, got, want, truth, dtype):
 
 def samples_of(info, dtype, most):
     torch.manual_seed(zlib.crc32(name_of(info).encode()))
-    grad = dtype in ("f32", "f64", "c64") and info.supports_autograd
+    grad = dtype in EPSILON and info.supports_autograd
     found = list(info.sample_inputs("cpu", types()[dtype], requires_grad=grad))
     step = max(len(found) / most, 1)
     return [found[int(i * step)] for i in range(min(len(found), most))]
 
 
 def compare_one(q, judge, info, dtype, sample, adapter, post):
-    name, wants = name_of(info), dtype in ("f32", "f64", "c64") and info.supports_autograd
+    name, wants = name_of(info), dtype in EPSILON and info.supports_autograd
     given = Sample(sample)
     try:
         torch.manual_seed(7)
@@ -313,7 +342,7 @@ def compare_one(q, judge, info, dtype, sample, adapter, post):
         judge.tally[name]["left out"] += 1
         judge.reasons[(name, f"PyTorch refuses its own sample: {type(e).__name__}")] += 1
         return
-    if dtype in ("f32", "c64"):
+    if dtype in WIDE:
         try:
             torch.manual_seed(7)
             truth, wide, _, _ = given.torch(info, post, True, wants, seeds)
@@ -352,32 +381,81 @@ PAGE = """# PyTorch's operators
 
 Written by `make compare COMPARE_ARGS="opinfo --page docs/opinfo.md"`: the operators of PyTorch's own samples
 (OpInfo, {version}), by the names it gives them. `make compare COMPARE_ARGS=opinfo` calls both libraries on
-the samples in f32, f64, i64, bool and c64 and compares values and gradients.
+the samples and compares values and gradients: forms exactly, whole numbers and truths exactly, floats with what
+PyTorch computes in double precision.
+
+## The run
+
+{date}, commit {commit}, device {device}, at most {most} samples of each operator and dtype, in {seconds:.0f} s:
+{samples} samples of {operators} operators, {different} differences that nothing explains.
+
 """
 
 
-def page():
+def table_of(judge):
+    """What was compared, by dtypes."""
+    lines = ["| dtype | values | gradients |", "|---|---|---|"]
+    for dtype in DTYPES:
+        lines.append(f"| {dtype} | {judge.kinds[(dtype, 'value')]} | {judge.kinds[(dtype, 'gradient')]} |")
+    return lines
+
+
+def paragraph(text):
+    return textwrap.wrap(text, 130, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def names_text(names):
+    return " ".join(f"`{n}`" for n in sorted(names))
+
+
+def left_out(judge):
+    """Reasons of samples that were left out, with how many and of which operators."""
+    from opinfo_lacking import EXPLAINED
+    given = {f"{whose}: {reason}" for _, _, _, whose, reason in EXPLAINED}
+    counts, of = collections.Counter(), collections.defaultdict(set)
+    for (name, reason), n in judge.reasons.items():
+        if reason not in given:
+            counts[reason] += n
+            of[reason].add(name)
+    return [line for reason, n in sorted(counts.items())
+            for line in paragraph(f"- {reason} ({n}): {names_text(of[reason])}")]
+
+
+def page(judge, q, most, seconds):
     """docs/opinfo.md."""
-    from opinfo_lacking import EXPLAINED, REASONS
+    from opinfo_composed import COMPOSED
+    from opinfo_lacking import EXPLAINED, OURS, REASONS, THEIRS
     from opinfo_table import TABLE
     names = list(dict.fromkeys(map(name_of, op_db)))
-    have = sorted(n for n in names if n in TABLE)
-    lines = [PAGE.format(version="PyTorch " + torch.__version__.split("+")[0]), "## Compared\n",
-             f"{len(have)} of {len(names)}, some by several calls of ours:\n",
-             *textwrap.wrap(" ".join(f"`{n}`" for n in have), 130), "\n## Not there\n",
+    have = {n for n in names if n in TABLE}
+    commit = subprocess.run(["git", "-C", quern.ROOT, "rev-parse", "--short", "HEAD"], capture_output=True,
+                            text=True).stdout.strip()
+    text = PAGE.format(version="PyTorch " + torch.__version__.split("+")[0], date=time.strftime("%Y-%m-%d"),
+                       commit=commit or "unknown", device=q.device, most=most, seconds=seconds,
+                       samples=sum(n["samples"] for n in judge.tally.values()), operators=len(judge.tally),
+                       different=sum(n["different"] for n in judge.tally.values()))
+    lines = [*table_of(judge), "\n## Compared\n", f"{len(have)} of {len(names)}. By functions of ours:\n",
+             *textwrap.wrap(names_text(have - COMPOSED), 130), "\nMade of a few calls of ours:\n",
+             *textwrap.wrap(names_text(have & COMPOSED), 130), "\n## Not there\n",
              f"{len(names) - len(have)}, by reasons.\n"]
     for reason, given in REASONS.items():
-        given = sorted(n for n in given.split() if n in names and n not in TABLE)
-        lines += textwrap.wrap(f"- **{reason[0].upper() + reason[1:]}**: " + " ".join(f"`{n}`" for n in given), 130,
-                               subsequent_indent="  ")
-    lines += ["\n## Other conventions\n"] + [
-        line for operators, _, _, reason in EXPLAINED for line in textwrap.wrap(
-            f"- {', '.join(f'`{n}`' for n in operators.split()) or 'All'}: {reason}.", 130, subsequent_indent="  ")]
-    return "\n".join(lines) + "\n"
+        given = {n for n in given.split() if n in names and n not in TABLE}
+        if given:
+            lines += paragraph(f"- **{reason[0].upper() + reason[1:]}**: {names_text(given)}")
+    for whose, title in (OURS, "Other conventions"), (THEIRS, "PyTorch's faults and habits"):
+        lines += [f"\n## {title}\n", "With the number of differences that each explains.\n"]
+        for operators, _, _, of, reason in EXPLAINED:
+            n = judge.classes[(whose, reason)]
+            if of == whose and n:
+                lines += paragraph(f"- {', '.join(f'`{n}`' for n in operators.split()) or 'All'} ({n}): {reason}."
+                                   .replace("`composed`", "Those made of a few calls"))
+    lines += ["\n## Samples left out\n", "What they ask for has no counterpart here, or PyTorch refuses them itself.\n",
+              *left_out(judge)]
+    return text + "\n".join(lines) + "\n"
 
 
-def compare(q, only, most, shown):
-    """Compares; the number of differences that nothing explains."""
+def compare(q, only, most, shown, to=None, dtypes=()):
+    """Compares, writes the page if a path is given; the number of differences that nothing explains."""
     from opinfo_table import TABLE
     if torch is None:
         print(f"opinfo: left out: {why}")
@@ -391,7 +469,7 @@ def compare(q, only, most, shown):
         if name not in TABLE or only and name not in only and info.name not in only:
             continue
         adapter, post = TABLE[name] if isinstance(TABLE[name], tuple) else (TABLE[name], lambda r: r)
-        for dtype in DTYPES:
+        for dtype in dtypes or DTYPES:
             if types()[dtype] not in info.dtypes:
                 continue
             try:
@@ -402,6 +480,9 @@ def compare(q, only, most, shown):
             for sample in samples:
                 judge.tally[name]["samples"] += 1
                 compare_one(q, judge, info, dtype, sample, adapter, post)
+    if to:
+        with open(to, "w") as f:
+            f.write(page(judge, q, most, time.time() - start))
     return report(judge, start) + len(absent)
 
 
@@ -420,4 +501,4 @@ def report(judge, start):
     return total["different"]
 
 
-__all__ = ["Lacks", "T", "compare", "page"]
+__all__ = ["Lacks", "T", "compare"]

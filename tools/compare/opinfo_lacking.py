@@ -63,31 +63,80 @@ REASONS = {
 }
 LACKING = {name: reason for reason, names in REASONS.items() for name in names.split()}
 
-# What explains a difference: operators ("" for all), kinds, a pattern of its text, and why.
+# What explains a difference: operators ("" for all), kinds, with dtypes or without, a pattern of its text, whose it
+# is, and why. Other conventions are ours by choice; those of PyTorch's are its faults or habits.
+OURS, THEIRS = "convention", "PyTorch's"
+IMAGES = ("nn.functional.interpolate/bilinear nn.functional.interpolate/bicubic nn.functional.upsample_bilinear "
+          "_upsample_bilinear2d_aa")
 EXPLAINED = [
-    ("", "refused", r"of a tensor of rank 0", "a tensor of rank 0 has no axis; PyTorch takes 0 and -1 for one"),
-    ("", "refused", r"takes numbers, not bool", "arithmetic of bools is refused, where PyTorch has or and and"),
-    ("", "refused", r"^-4: .*no meaning for|^-4: .*not c64", "no meaning for complex numbers (docs/complex.md)"),
-    ("", "refused", "cannot combine bool into bool", "bools are not added"),
-    ("quantile", "gradient", r"got \S*\(-?0.0\).* of \[\d*\]", "places are numbers, not tensors, without a gradient"),
-    ("tensordot", "refused", "differ", "sizes that are summed over are equal; PyTorch broadcasts those of 1"),
-    ("nonzero argwhere", "refused", "of a scalar", "a scalar has no places"),
-    ("nn.functional.grid_sample", "refused", "no such mode for 3 axes", "cubic grids are of two axes, as PyTorch says"),
-    ("sinc", "value", r"got np.float32\(-?0.0\)", "exact at whole numbers, where PyTorch has sin of a rounded pi x"),
-    ("nextafter", "gradient", "", "no derivative, as of every step; PyTorch passes that of x"),
-    ("nn.functional.hardsigmoid nn.functional.hardswish", "gradient", r"off by .*e-(09|10)",
-     "PyTorch's 1/6 is that of float32 also in float64"),
+    ("", "refused", r"of a tensor of rank 0", OURS, "a tensor of rank 0 has no axis; PyTorch takes 0 and -1 for one"),
+    ("", "refused", r"takes numbers, not bool", OURS, "arithmetic of bools is refused, where PyTorch has or and and"),
+    ("", "refused", r"^-4: .*no meaning for|^-4: .*not c(64|128)", OURS,
+     "no meaning for complex numbers (docs/complex.md)"),
+    ("", "refused", "cannot combine bool into bool", OURS, "bools are not added"),
+    ("", "refused", r"-\d+ is no u8", OURS, "a number that the dtype has not is refused, where PyTorch wraps it"),
+    ("", "value", r"^form u64.*, not i64", OURS, "sums and products of unsigned integers are u64, as NumPy's"),
+    ("all any", "u8 value", "^form bool", OURS, "truths are bools"),
+    ("view_as_complex", "f16 refused", "pairs are of f32 or f64", OURS, "complex numbers of halves are not there"),
+    ("einsum", "value", "^form .*, not i64", OURS, "sums of products keep the dtype, as matmul's do and NumPy's"),
+    ("quantile", "gradient", r"got \S*\(-?0.0\)", OURS, "places are numbers, not tensors, without a gradient"),
+    ("tensordot", "refused", "differ", OURS, "sizes that are summed over are equal; PyTorch broadcasts those of 1"),
+    ("nonzero argwhere", "refused", "of a scalar", OURS, "a scalar has no places"),
+    ("nn.functional.grid_sample", "refused", "no such mode for 3 axes", OURS,
+     "cubic grids are of two axes, as PyTorch says"),
+    ("clamp clamp_min clamp_max", "(f16|bf16) gradient", "off by", OURS,
+     "at a bound that is a tensor all goes to x (docs/gradients.md), by PyTorch a half to the bound"),
+    ("div/floor_rounding floor_divide", "(f16|bf16) value", "off by (1|2|4|8)$", OURS,
+     "the floor of the quotient as rounded; PyTorch's is of the exact one"),
+    ("sort msort topk", "(f16|bf16) gradient", "off by", THEIRS,
+     "of equal elements any may come first, if no stable order is asked for"),
+    ("sinc", "value", r"got np.float32\(-?0.0\)", THEIRS,
+     "sin of a rounded pi x, where ours is exact at whole numbers"),
+    ("nextafter", "gradient", "", OURS, "no derivative, as of every step; PyTorch passes that of x"),
+    ("nn.functional.hardsigmoid nn.functional.hardswish", "gradient", r"off by .*e-(09|10)", THEIRS,
+     "its 1/6 is that of float32 also in float64"),
+    ("logcumsumexp", "f64 gradient", r"off by .*e-1[0-9]", THEIRS,
+     "a difference of logarithms, off by some 1e-12 where ours is by 1e-14 (against mpmath)"),
+    ("digamma polygamma/polygamma_n_0 polygamma/polygamma_n_1 special.polygamma/special_polygamma_n_0",
+     "f64 (value|gradient)", r"off by .*e-", THEIRS,
+     "its trigamma is off by up to 5e-10 in float64, ours by 1 ulp (against mpmath)"),
+    ("polygamma/polygamma_n_1 special.polygamma/special_polygamma_n_0 digamma", "value|gradient", r"got \S*\(inf\)",
+     THEIRS, "its trigamma of 0 is a large number"),
+    ("special.ndtr", "value", "off by .*e-", THEIRS,
+     "half of 1 + erf, which loses small results; ours is half of erfc"),
+    ("as_strided_scatter", "gradient", "", THEIRS,
+     "elements that are written over pass their gradient on, and the others none"),
+    ("cholesky_solve cholesky_inverse", "gradient", r"got \S*\(-?0j?(.0)?\)", THEIRS,
+     "elements of the triangle that is not read have a gradient"),
+    ("nn.functional.softmin/with_dtype nn.functional.margin_ranking_loss nn.functional.cosine_embedding_loss "
+     "nn.functional.pairwise_distance trapz trapezoid cumulative_trapezoid", "(u8|i8|i16) value", "", THEIRS,
+     "negates, adds and subtracts in the narrow dtype, which wraps"),
+    (IMAGES, "u8 value", "", OURS, "images of bytes are interpolated as f32, and nothing is rounded or cut to bytes"),
+    ("index_reduce/mean scatter_reduce/mean nn.functional.local_response_norm", "(u8|i8|i16|i32|i64) value", "", OURS,
+     "means of whole numbers are floats"),
     ("nn.functional.max_unpool1d nn.functional.max_unpool2d nn.functional.max_unpool3d", "gradient", r"got \S*\(0.0\)",
-     "places written twice: the gradient goes to the last one (docs/gradients.md), by PyTorch to all"),
-    ("nn.functional.batch_norm nn.functional.batch_norm/without_cudnn", "refused", "channels are axis 1",
-     "an image has channels, axis 1"),
-    ("nn.functional.pad/replicate_negative", "refused", "size below 0|slice does not lie",
+     OURS, "places written twice: the gradient goes to the last one (docs/gradients.md), by PyTorch to all"),
+    ("nn.functional.batch_norm nn.functional.batch_norm/without_cudnn native_batch_norm", "refused",
+     "channels are axis 1", OURS, "an image has channels, axis 1"),
+    ("nn.functional.pad/replicate_negative", "refused", "size below 0|slice does not lie", OURS,
      "where all of an axis is cut off there is no edge to repeat"),
+    ("cov corrcoef", "(f32|c64|f64|c128|f16) gradient", r"off by (.*e-|0\.000)", OURS,
+     "of two observations: terms of the size of 1 that cancel"),
+    ("composed", "(f16|bf16) (value|gradient)", "off by", OURS,
+     "made of several calls, each of which rounds to the dtype, where PyTorch's kernel rounds once"),
 ]
 
 
+def kind_of(kind, dtype, pattern):
+    """The kind of a difference as a row gives it, with the dtypes where it names some."""
+    return f"{dtype} {kind}" if " " in pattern else kind
+
+
 def explained(name, dtype, kind, text):
-    for names, kind_of_it, pattern, reason in EXPLAINED:
-        if (not names or name in names.split()) and kind == kind_of_it and re.search(pattern, text):
-            return reason
+    """Whose a difference is and why, or None."""
+    from opinfo_composed import COMPOSED
+    for names, kind_of_it, pattern, whose, reason in EXPLAINED:
+        if (not names or name in names.split() or names == "composed" and name in COMPOSED) and re.fullmatch(
+                kind_of_it, kind_of(kind, dtype, kind_of_it)) and re.search(pattern, text):
+            return whose, reason
     return None

@@ -66,15 +66,17 @@ def max_pool(space):
 def avg_pool(space):
     def call(o, x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
              divisor_override=None):
-        if x.dtype[0] == "i":
+        if x.whole:
             raise Lacks("means of whole numbers, cut to whole ones")
-        if divisor_override:
-            raise Lacks("another divisor of avg_pool")
+        if divisor_override and (ceil_mode or not count_include_pad):
+            raise Lacks("another divisor of windows cut short")
         size, padding = alike(kernel_size, space, 1), three(alike(padding, space, 0))
         stride = alike(stride, space, 1) if stride else size
         options = PoolOptions.of(kind=1, stride=three(stride), before=padding, after=padding, ceil=ceil_mode,
                                  exclude_padding=not count_include_pad)
-        return batched(o, x, space + 2, lambda x: o.pool(x, size, options))
+        factor = math.prod(size) / divisor_override if divisor_override else 1
+        r = batched(o, x, space + 2, lambda x: o.pool(x, size, options))
+        return r if factor == 1 else o.mul(r, factor)
     return call
 
 
@@ -143,11 +145,20 @@ def fractional(space):
 
 TABLE["nn.functional.fractional_max_pool2d"] = fractional(2)
 TABLE["nn.functional.fractional_max_pool3d"] = fractional(3)
-TABLE["_upsample_bilinear2d_aa"] = lambda o, x, size, align, *scales: interpolate(
-    o, x, size, mode="bilinear", align_corners=align, antialias=True) if not any(scales) else lacks("scales")
+TABLE["_upsample_bilinear2d_aa"] = lambda o, x, output_size, align_corners, *scales, **named: interpolate(
+    o, x, output_size, mode="bilinear", align_corners=align_corners, antialias=True) if not any(
+        [*scales, *named.values()]) else lacks("scales beside a size")
 TABLE["native_group_norm"] = (lambda o, x, w, b, n, c, hw, groups, eps: o.group_norm(x, w, b, groups, eps),
                               lambda r: r[0])
-TABLE["torch.ops.aten._safe_softmax.default"] = softmaxes("softmax")
+
+
+@row("torch.ops.aten._safe_softmax.default")
+def safe_softmax(o, x, dim, dtype=None):
+    hidden = o.expand(o.all(o.eq(x, -math.inf), dim, True), x.ndim, x.shape)
+    r = softmaxes("softmax")(o, o.where(hidden, o.zeros_like(x), x), dim, dtype)
+    return o.where(hidden, o.zeros_like(r), r)
+
+
 for name in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area"):
     TABLE["nn.functional.interpolate/" + name] = interpolate
 TABLE["nn.functional.upsample_nearest"] = lambda o, x, size=None, scale_factor=None: interpolate(
@@ -190,9 +201,11 @@ TABLE["native_layer_norm"] = (layer_norm, lambda r: r[0])
 
 @row("nn.functional.rms_norm")
 def rms_norm(o, x, normalized_shape, weight=None, eps=None):
-    if len(normalized_shape) != 1:
-        raise Lacks("rms_norm over several axes")
-    return o.rms_norm(x, weight, eps if eps is not None else 2.0 ** (-52 if x.dtype == "f64" else -23))
+    n = len(normalized_shape)
+    flat = o.reshape(x, x.ndim - n + 1, x.shape[:x.ndim - n] + [math.prod(normalized_shape)])
+    weight = o.reshape(weight, 1, [-1]) if weight is not None else None
+    eps = eps if eps is not None else {"f64": 2.0 ** -52, "f16": 2.0 ** -10, "bf16": 2.0 ** -7}.get(x.dtype, 2.0 ** -23)
+    return o.reshape(o.rms_norm(flat, weight, eps), x.ndim, x.shape)
 
 
 @row("nn.functional.group_norm")
@@ -219,16 +232,19 @@ def batch_norm(o, x, mean, var, weight=None, bias=None, training=False, momentum
 def attention(o, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if dropout_p:
         raise Lacks("random")
-    if is_causal and q.shape[-2] != k.shape[-2]:
-        raise Lacks("a causal mask from the first key on, not to the last")
+    if is_causal and q.shape[-2] != k.shape[-2]:  # from the first key on; ours is to the last
+        is_causal, attn_mask = False, o.tril(o.ones("bool", 2, [q.shape[-2], k.shape[-2]]), 0)
     return o.attention(q, k, v, AttentionOptions.of(causal=is_causal, scale=scale or 0.0, grouped=enable_gqa,
                                                     mask=attn_mask.handle if attn_mask is not None else None))
 
 
 def embedding(o, weight, index, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False,
               sparse=False):
-    if max_norm is not None or scale_grad_by_freq or sparse or padding_idx is not None:
-        raise Lacks("options of an embedding: padding_idx, max_norm, scale_grad_by_freq, sparse")
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise Lacks("options of an embedding: max_norm, scale_grad_by_freq, sparse")
+    if padding_idx is not None:  # its row has no gradient
+        still = o.eq(o.arange_int("i64", 0, weight.shape[0], 1), padding_idx % weight.shape[0])
+        weight = o.where(o.unsqueeze(still, -1), o.detach(weight), weight)
     return o.embedding(weight, index)
 
 
@@ -253,10 +269,12 @@ def classes_last(o, x):
 @row("nn.functional.cross_entropy")
 def cross_entropy(o, x, y, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
                   label_smoothing=0.0):
-    if y.dtype[0] == "f":
-        if weight is not None or label_smoothing:
-            raise Lacks("soft labels with weights or smoothing")
+    if y.floats:
         y, x = classes_last(o, y), classes_last(o, x)
+        if weight is not None or label_smoothing:
+            y = o.add(o.mul(y, 1 - label_smoothing), label_smoothing / x.shape[-1])
+            terms = o.neg(o.sum((y if weight is None else y * weight) * o.log_softmax(x, -1), -1, False))
+            return reduced(o, terms, reduction)
         if reduction == "mean":
             return o.cross_entropy_soft(x, y, 0)
         return o.cross_entropy_soft(x, y, REDUCTIONS.index(reduction))
@@ -267,9 +285,15 @@ def cross_entropy(o, x, y, weight=None, size_average=None, ignore_index=-100, re
 
 @row("nn.functional.nll_loss")
 def nll_loss(o, x, y, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
-    if weight is not None or reduction != "mean" or ignore_index != -100:
-        raise Lacks("nll_loss with weights, labels to ignore or another reduction; cross_entropy_with has them")
-    return o.nll_loss(classes_last(o, x), y)
+    x, y = classes_last(o, x), o.cast(y, "i64")
+    if weight is None and reduction == "mean" and ignore_index == -100:
+        return o.nll_loss(x, y)
+    left = o.eq(y, ignore_index)
+    safe = o.where(left, o.zeros_like(y), y)
+    w = o.full_like(o.cast(y, x.dtype), 1.0) if weight is None else o.take(weight, safe, 0)
+    w = o.where(left, o.zeros_like(w), w)
+    terms = o.neg(o.squeeze(o.take_along_axis(x, o.unsqueeze(safe, -1), -1), -1)) * w
+    return o.sum(terms, ALL, False) / o.sum(w, ALL, False) if reduction == "mean" else reduced(o, terms, reduction)
 
 
 TABLE["nn.functional.mse_loss"] = lambda o, x, y, size_average=None, reduce=None, reduction="mean", weight=None: \
@@ -280,23 +304,29 @@ TABLE["nn.functional.l1_loss"] = lambda o, x, y, size_average=None, reduce=None,
 
 @row("nn.functional.huber_loss")
 def huber_loss(o, x, y, reduction="mean", delta=1.0, weight=None):
-    if reduction != "mean":
-        raise Lacks("huber_loss without a mean")
-    return o.huber_loss(x, y, delta)
+    r = o.huber_loss(x, y, delta)
+    return again(o, r, x, y, reduction, weight)
+
+
+def again(o, mean, x, y, reduction, weight=None):
+    """A sum of the mean over all elements."""
+    if reduction == "none" or weight is not None:
+        raise Lacks("huber_loss element by element, with weights")
+    return o.mul(mean, math.prod(torch.broadcast_shapes(x.shape, y.shape))) if reduction == "sum" else mean
 
 
 @row("nn.functional.smooth_l1_loss")
 def smooth_l1_loss(o, x, y, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    if reduction != "mean":
-        raise Lacks("huber_loss without a mean")
-    return o.huber_loss(x, y, beta) / beta if beta else o.l1_loss(x, y)
+    return again(o, o.div(o.huber_loss(x, y, beta), beta) if beta else o.l1_loss(x, y), x, y, reduction)
 
 
 @row("nn.functional.binary_cross_entropy_with_logits")
 def bce_with_logits(o, x, y, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
-    if weight is not None or pos_weight is not None or reduction != "mean":
-        raise Lacks("bce_with_logits with weights or another reduction")
-    return o.bce_with_logits(x, y)
+    if weight is None and pos_weight is None and reduction == "mean":
+        return o.bce_with_logits(x, y)
+    most = y if pos_weight is None else y * pos_weight
+    terms = o.neg(most * o.log_sigmoid(x) + o.add(o.neg(y), 1.0) * o.log_sigmoid(o.neg(x)))
+    return reduced(o, terms if weight is None else terms * weight, reduction)
 
 
 @row("nn.functional.binary_cross_entropy")
@@ -315,9 +345,13 @@ def kl_div(o, x, y, size_average=None, reduce=None, reduction="mean", log_target
 
 @row("nn.functional.triplet_margin_loss", "nn.functional.triplet_margin_with_distance_loss")
 def triplet(o, a, b, c, margin=1.0, p=2, eps=1e-6, swap=False, reduction="mean", distance_function=None, **_):
-    if p != 2 or swap or distance_function:
-        raise Lacks("other distances of a triplet, swapped ones")
-    raise Lacks("PyTorch adds eps to each difference before it takes the length")
+    def far(x, y):
+        if distance_function is not None:
+            raise Lacks("distances by a function")
+        return o.norm(o.add(x - y, eps), -1, float(p), False)
+    near, other = far(a, b), far(a, c)  # with eps added to each difference, which our own has not
+    other = o.minimum(other, far(b, c)) if swap else other
+    return reduced(o, o.relu(o.add(near - other, margin)), reduction)
 
 
 @row("nn.functional.cosine_similarity")
@@ -348,19 +382,24 @@ def soft_margin(o, x, target, size_average=None, reduce=None, reduction="mean"):
 @row("nn.functional.poisson_nll_loss")
 def poisson_nll(o, x, y, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
     if full or not log_input:
-        raise Lacks("Stirling's term, and eps within the logarithm")
+        terms = o.exp(x) - y * x if log_input else x - y * o.log(o.add(x, eps))
+        if full:
+            safe = o.where(o.gt(y, 1.0), y, o.ones_like(y))
+            more = safe * o.log(safe) - safe + o.mul(o.log(o.mul(safe, 2 * math.pi)), 0.5)
+            terms = terms + o.where(o.gt(y, 1.0), more, o.zeros_like(more))
+        return reduced(o, terms, reduction)
     return o.poisson_nll_loss(x, y, log_input, REDUCTIONS.index(reduction))
 
 
 @row("nn.functional.gaussian_nll_loss")
 def gaussian_nll(o, x, y, var, full=False, eps=1e-6, reduction="mean"):
-    if full:
-        raise Lacks("the constant term")
     if not isinstance(var, T):
         var = o.full_like(x, var)
     if var.ndim < x.ndim:
         var = o.unsqueeze(var, -1)
-    return o.gaussian_nll_loss(x, y, var, eps, REDUCTIONS.index(reduction))
+    r = o.gaussian_nll_loss(x, y, var, eps, REDUCTIONS.index(reduction))
+    constant = 0.5 * math.log(2 * math.pi) * (math.prod(x.shape) if reduction == "sum" else 1)
+    return o.add(r, constant) if full else r
 
 
 # linear algebra
@@ -403,7 +442,7 @@ def matrix_rank(o, x, tol=None, atol=None, rtol=None, hermitian=False):
 
 
 def qr(o, x, mode):
-    if mode != "reduced":
+    if mode != "reduced" and not (mode == "complete" and x.shape[-2] <= x.shape[-1]):
         raise Lacks("the whole of q, or r alone")
     q, r = o.qr(x)
     return [o.square(q), o.square(r)]
@@ -431,7 +470,9 @@ def svd_old(o, x, some, vectors):
 @row("linalg.solve")
 def linalg_solve(o, a, b, left=True):
     if not left:
-        raise Lacks("x @ a = b")
+        if b.ndim < 2 or a.ndim < 2:
+            raise Lacks("x @ a = b of a vector")
+        return o.transpose(linalg_solve(o, o.transpose(a, -2, -1), o.transpose(b, -2, -1)), -2, -1)
     if b.ndim != 1 and b.shape == a.shape[:-1]:
         return o.squeeze(o.solve(a, o.unsqueeze(b, -1)), -1)
     return o.solve(a, b)
@@ -440,7 +481,7 @@ def linalg_solve(o, a, b, left=True):
 @row("linalg.solve_triangular")
 def solve_triangular(o, a, b, upper, left=True, unitriangular=False):
     if not left:
-        raise Lacks("x @ a = b")
+        return o.transpose(o.solve_triangular(a, o.transpose(b, -2, -1), upper, True, unitriangular), -2, -1)
     return o.solve_triangular(a, b, upper, False, unitriangular)
 
 
@@ -461,7 +502,7 @@ NORMS = {None: 0, "backward": 0, "ortho": 1, "forward": 2}
 
 def wide(o, x):
     """Whole numbers as floats, real ones as complex."""
-    return o.complex(x if x.dtype[0] == "f" else o.cast(x, "f32"), None) if x.dtype[0] != "c" else x
+    return o.complex(x if x.floats else o.cast(x, "f32"), None) if x.dtype[0] != "c" else x
 
 
 def fitted(o, x, s, dim):
@@ -477,7 +518,7 @@ def fitted(o, x, s, dim):
 
 def spectrum(name, real_in, pairs, one):
     def call(o, x, n=None, dim=None, norm=None, s=None):
-        if real_in and x.dtype[0] != "f":
+        if real_in and not x.floats:
             x = o.cast(x, "f32")
         x = x if real_in else wide(o, x)
         if one:

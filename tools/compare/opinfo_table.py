@@ -5,7 +5,7 @@ A row may be a pair, the second what is compared of PyTorch's results in place o
 
 import math
 
-from opinfo import Lacks, T, name_of_type, torch
+from opinfo import Lacks, T, name_of_type, torch, types
 from quern import ALL, END, IndexItem
 
 INF, COMPLEX = math.inf, "complex numbers to fill with"
@@ -80,8 +80,8 @@ for reversed_name, f in {"__rdiv__": "div", "__rmod__": "mod", "__rpow__": "pow"
 def div(o, x, y, rounding_mode=None):
     x, y = beside(o, [x, y])
     if rounding_mode == "trunc":
-        if x.dtype[0] in "iub" and y.dtype[0] in "iub":
-            raise Lacks("integer division rounded to zero")
+        if not x.floats and not y.floats:
+            return o.floor_div(x - o.rem(x, y), y)
         return o.trunc(o.div(x, y))
     return o.floor_div(x, y) if rounding_mode else o.div(x, y)
 
@@ -113,8 +113,8 @@ TABLE["allclose"] = lambda o, x, y, rtol=1e-5, atol=1e-8, equal_nan=False: o.q.r
     o.allclose(x, y, rtol, atol, equal_nan).handle).raw.item()
 TABLE["equal"] = lambda o, x, y: o.q.read(o.all(o.eq(x, y), ALL, False).handle).raw.item() \
     if x.shape == y.shape else False
-TABLE["item"] = lambda o, x: o.q.read(x.handle).raw.item()
-TABLE["ldexp"] = lambda o, x, y: o.ldexp(x, y) if y.dtype[0] in "iu" else lacks("exponents that are no integers")
+TABLE["item"] = lambda o, x: o.q.read(x.handle).numbers().item()
+TABLE["ldexp"] = lambda o, x, y: o.ldexp(x, y) if y.whole else o.mul(x, o.exp2(y))
 TABLE["frexp"] = lambda o, x: o.frexp(x)
 
 
@@ -122,7 +122,7 @@ TABLE["frexp"] = lambda o, x: o.frexp(x)
 def logit(o, x, eps=None):
     if eps is not None and eps > 0.5:
         raise Lacks("bounds in the wrong order")
-    x = x if x.dtype[0] == "f" else o.cast(x, "f32")
+    x = x if x.floats else o.cast(x, "f32")
     return o.logit(x if eps is None else o.clamp(x, eps, 1 - eps))
 
 
@@ -139,16 +139,16 @@ TABLE["clamp_max"] = lambda o, x, m: clamp(o, x, None, m)
 
 @row("round/decimals_0", "round/decimals_3", "round/decimals_neg_3")
 def rounded(o, x, decimals=0):
-    if decimals:
-        raise Lacks("rounding to decimals")
-    return o.round(x)
+    if decimals < 0:
+        return o.mul(o.round(o.div(x, 10.0 ** -decimals)), 10.0 ** -decimals)
+    return o.div(o.round(o.mul(x, 10.0 ** decimals)), 10.0 ** decimals) if decimals else o.round(x)
 
 
 # products
 
 def affine(product):
     def call(o, x, *rest, beta=1, alpha=1):
-        if x.dtype[0] == "i" and (isinstance(beta, float) or isinstance(alpha, float)):
+        if x.whole and (isinstance(beta, float) or isinstance(alpha, float)):
             raise Lacks("fractions beside whole numbers, cut to whole ones")
         r = product(o, *rest)
         r = r if alpha == 1 else o.mul(r, alpha)
@@ -157,7 +157,7 @@ def affine(product):
 
 
 TABLE["addmm"] = TABLE["addmm/decomposed"] = TABLE["addmv"] = TABLE["baddbmm"] = affine(lambda o, a, b: o.matmul(a, b))
-TABLE["addbmm"] = affine(lambda o, a, b: o.sum(o.matmul(a, b), 0, False))
+TABLE["addbmm"] = affine(lambda o, a, b: o.cast(o.sum(o.matmul(a, b), 0, False), a.dtype))
 TABLE["addr"] = affine(lambda o, a, b: o.outer(a, b))
 TABLE["vdot"] = lambda o, a, b: o.dot(o.conj(a), b)
 TABLE["linalg.vecdot"] = lambda o, x, y, dim=-1: o.sum(o.conj(x) * y, dim, False)
@@ -296,15 +296,25 @@ def norm(o, x, ord=2, dim=None, keepdim=False, dtype=None, p=None):
 def linalg_norm(o, x, ord=None, dim=None, keepdim=False, dtype=None):
     axes = x.ndim if dim is None else len(dims_of(dim))
     if ord is not None and axes == 2 and ord != "fro":
-        raise Lacks("matrix norms but Frobenius'")
+        return matrix_norm(o, x, ord, (-2, -1) if dim is None else dim, keepdim, dtype)
     return norm(o, x, 2 if ord is None else ord, dim, keepdim, dtype)
 
 
 @row("linalg.matrix_norm")
 def matrix_norm(o, x, ord="fro", dim=(-2, -1), keepdim=False, dtype=None):
-    if ord != "fro":
-        raise Lacks("matrix norms but Frobenius'")
-    return norm(o, x, 2, dim, keepdim, dtype)
+    if ord == "fro":
+        return norm(o, x, 2, dim, keepdim, dtype)
+    if dtype is not None:
+        x = o.cast(x, name_of_type(dtype))
+    row_axis, column = (d % x.ndim for d in dim)
+    if ord in ("nuc", 2, -2):
+        s = o.svd(o.moveaxis(x, 2, [row_axis, column], [-2, -1]))[1]
+        r = getattr(o, {"nuc": "sum", 2: "max", -2: "min"}[ord])(s, -1, False)
+    else:
+        row_axis, column = (column, row_axis) if abs(ord) == INF else (row_axis, column)
+        sums = o.sum(o.abs(x), row_axis, False)
+        r = getattr(o, "max" if ord > 0 else "min")(sums, column - (column > row_axis), False)
+    return o.reshape(r, x.ndim, [1 if i in (row_axis, column) else n for i, n in enumerate(x.shape)]) if keepdim else r
 
 
 def softmaxes(name):
@@ -324,7 +334,8 @@ def scan(name):
     def call(o, x, dim, dtype=None):
         if dtype is not None:
             x = o.cast(x, name_of_type(dtype))
-        return getattr(o, name)(x, dim)
+        r = getattr(o, name)(x, dim)
+        return o.cast(r, name_of_type(dtype)) if dtype is not None else r  # a narrow integer wraps
     return call
 
 
@@ -360,7 +371,8 @@ TABLE["broadcast_tensors"] = lambda o, *xs: o.broadcast_arrays(len(xs), list(xs)
 TABLE["flip"] = lambda o, x, dims: o.flip_axes(x, len(dims_of(dims)), dims_of(dims))
 TABLE["fliplr"] = lambda o, x: o.flip(x, 1)
 TABLE["flipud"] = lambda o, x: o.flip(x, 0)
-TABLE["roll"] = lambda o, x, shifts, dims=None: o.roll(x, ALL, shifts if isinstance(shifts, int) else shifts[0]) \
+TABLE["roll"] = lambda o, x, shifts, dims=None: o.reshape(o.roll(o.reshape(x, 1, [-1]), 0, dims_of(shifts)[0]), x.ndim,
+                                                          x.shape) \
     if dims is None or dims == () else o.roll_axes(x, len(dims_of(dims)), dims_of(dims), dims_of(shifts))
 TABLE["rot90"] = lambda o, x, k=1, dims=(0, 1): o.rot90(x, k, *dims)
 TABLE["squeeze_copy"] = TABLE["squeeze"] = lambda o, x, dim=None: o.squeeze(x, ALL) if dim is None else \
@@ -526,11 +538,15 @@ def gather(o, x, dim, index, sparse_grad=False):
 
 @row("index_fill")
 def index_fill(o, x, dim, index, value):
-    if isinstance(value, (T, complex)):
-        raise Lacks("a tensor or complex number to fill with")
+    if isinstance(value, complex):
+        raise Lacks(COMPLEX)
     scalar = not x.ndim
     x, index = lifted(o, x, index)
-    r = o.index_fill(x, index, value, dim)
+    if isinstance(value, T):
+        shape = [index.shape[0] if i == dim % x.ndim else n for i, n in enumerate(x.shape)]
+        r = o.index_copy(x, index, o.expand(o.cast(value, x.dtype), x.ndim, shape), dim)
+    else:
+        r = o.index_fill(x, index, value, dim)
     return o.reshape(r, 0, []) if scalar else r
 
 
@@ -560,17 +576,41 @@ def scattered(o, x, dim, index, src, combine, include_self=True):
     for axis in range(index.ndim):
         if src.shape[axis] != index.shape[axis]:
             src = o.narrow(src, axis, 0, index.shape[axis])
-        if axis != dim % x.ndim and x.shape[axis] != index.shape[axis]:
-            raise Lacks("an index shorter than x on other axes")
+    whole, front = x, narrowed(o, x, index, dim)
     if combine == "mean":
-        if x.dtype[0] == "i":
+        if x.whole:
             raise Lacks("means of whole numbers, cut to whole ones")
-        r = o.scatter_mean(x, index, src, dim, include_self)
+        r = o.scatter_mean(front, index, src, dim, include_self)
     else:
         if not include_self:
-            raise Lacks("scatter without the element that is there")
-        r = o.scatter(x, index, src, dim, combine)
+            front = o.scatter(front, index, o.full_like(src, identity(combine, x.dtype)), dim, 0)
+        r = o.scatter(front, index, src, dim, combine)
+    r = front_of(o, whole, r)
     return o.reshape(r, 0, []) if scalar else r
+
+
+def identity(combine, dtype):
+    """What combines without a trace."""
+    if combine in (0, 1, 2):
+        return float(combine == 2)
+    sign = -1 if combine == 3 else 1
+    if dtype[0] in "iu":
+        least, most = torch.iinfo(types()[dtype]).min, torch.iinfo(types()[dtype]).max
+        if most > 2 ** 53:
+            raise Lacks("bounds of i64, which are no doubles")
+        return float(least if sign < 0 else most)
+    return float(sign > 0) if dtype == "bool" else sign * INF
+
+
+def front_of(o, x, src):
+    """x with src over its front."""
+    if x.shape == src.shape:
+        return x if x is src else src
+    for axis, n in enumerate(src.shape):
+        if n != x.shape[axis]:
+            rest = o.narrow(x, axis, 0, n)
+            return o.slice_scatter(x, front_of(o, rest, src), axis, 0, n, 1)
+    return src
 
 
 TABLE["scatter_add"] = lambda o, x, dim, index, src: scattered(o, x, dim, index, src, 1)
@@ -652,7 +692,7 @@ def index_put(o, x, index, values, accumulate=False):
 # sorting
 
 TABLE["argsort"] = lambda o, x, dim=-1, descending=False, stable=False: ordered(o, x, dim, descending)[1] \
-    if stable or x.dtype[0] == "f" else lacks("equal elements in any order")
+    if stable or x.dtype in ("f32", "f64") else lacks("equal elements in any order")
 TABLE["msort"] = lambda o, x: o.sort(x, 0, False)
 
 
@@ -681,7 +721,7 @@ def topk(o, x, k, dim=-1, largest=True, sorted=True):
 @row("searchsorted", "bucketize")
 def searchsorted(o, edges, values, out_int32=False, right=False, side=None, sorter=None):
     if sorter is not None:
-        raise Lacks("searchsorted by a sorter")
+        edges = o.take_along_axis(edges, sorter, -1)
     scalar = not isinstance(values, T) or not values.ndim
     values = values if isinstance(values, T) else T(o, o.number(edges, values))
     values, = lifted(o, values)
@@ -721,9 +761,11 @@ def histogram(o, x, bins, range=None, weight=None, density=False):
 
 @row("histc")
 def histc(o, x, bins=100, min=0, max=0):
+    if min == max and math.prod(x.shape):
+        min, max = (float(o.q.read(getattr(o, f)(x, ALL, False).handle).numbers()) for f in ("min", "max"))
     if min == max:
-        raise Lacks("a range that is found")
-    if x.dtype[0] == "i":
+        min, max = min - 1, max + 1
+    if x.whole:
         raise Lacks("edges of whole numbers")
     return o.cast(o.histogram(o.reshape(x, 1, [-1]), o.linspace(x.dtype, min, max, bins + 1), None), x.dtype)
 
@@ -755,8 +797,9 @@ TABLE["where"] = lambda o, x, c, y: o.where(c, x, y)  # as the method of x
 
 @row("fill")
 def fill(o, x, value):
-    return o.full_like(x, float(value)) if not isinstance(value, (T, complex)) else lacks(
-        "a tensor or complex number to fill with")
+    if isinstance(value, T):
+        return o.expand(o.cast(value, x.dtype), x.ndim, x.shape)
+    return o.full_like(x, float(value)) if not isinstance(value, complex) else lacks(COMPLEX)
 
 
 
@@ -800,3 +843,4 @@ def arange(o, start, end=None, step=1, dtype=None, **_):
     return o.arange_int(dtype, start, end, step) if whole else o.arange(dtype, start, end, step)
 
 import opinfo_networks  # noqa: E402, F401: its rows
+import opinfo_composed  # noqa: E402, F401: its rows
