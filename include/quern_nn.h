@@ -192,6 +192,16 @@ QN_API qn_code qn_optimizer_set_rate(qn_optimizer *o, double rate);
  * average and what concerns the scale are of all parameters. */
 QN_API qn_code qn_optimizer_set_group(qn_optimizer *o, int first, int n,
                                       const qn_optimizer_options *options);
+/* The method as a function that assigns nothing, for those who keep the state themselves. begin:
+ * the `which`-th (0 to 2) tensor of what it keeps of a parameter, as it starts, or NULL and no error
+ * where it keeps fewer. update: into out[0] the parameter, into out[1] to out[3] its state after a
+ * step by gradient g, from state[0] to state[2], NULL being what is not kept. Scalars are `rate`,
+ * `count`, steps with this one, and `momentum`, which stands for that of the options, of methods
+ * without one for their beta1, or NULL. What is of all parameters, clip and below, is not read. */
+QN_API qn_tensor *qn_optimizer_begin(qn_tensor *p, const qn_optimizer_options *options, int which);
+QN_API qn_code qn_optimizer_update(qn_tensor *p, qn_tensor *g, const qn_optimizer_options *options,
+                                   qn_tensor *rate, qn_tensor *momentum, qn_tensor *count,
+                                   qn_tensor *const *state, qn_tensor **out);
 /* Its state as named tensors, to save and load. */
 QN_API qn_module *qn_optimizer_state(const qn_optimizer *o);
 

@@ -623,6 +623,12 @@ X(qn_code, E, optimizer_accumulate, (qn_optimizer *o, qn_tensor *loss), (o, loss
 X(qn_code, E, optimizer_set_rate, (qn_optimizer *o, double rate), (o, rate), (O(0), F(1)))
 X(qn_code, E, optimizer_set_group, (qn_optimizer *o, int first, int n, const qn_optimizer_options *options), (o, first, n, options), (O(0), I(1),
   I(2), K(3, optimizer_options)))
+X(qn_tensor *, T, optimizer_begin, (qn_tensor *p, const qn_optimizer_options *options, int which), (p, options, which), (T(0), K(1,
+  optimizer_options), I(2)))
+X(qn_code, E, optimizer_update, (qn_tensor *p, qn_tensor *g, const qn_optimizer_options *options, qn_tensor *rate, qn_tensor *momentum,
+  qn_tensor *count, qn_tensor *const *state, qn_tensor **out), (p, g, options, rate, momentum,
+  count, state, out), (T(0), T(1), K(2, optimizer_options), T(3), T(4), T(5), L(6, LENGTH_IS(3)),
+  R(7, LENGTH_IS(4))))
 X(qn_module *, O, optimizer_state, (const qn_optimizer *o), (o), (O(0)))
 X(qn_text *, O, text_new, (qn_ctx *qn, const char *text, size_t size, double held_out), (qn, text, size, held_out), (C(0), D(1, 2), S(2), F(3)))
 VOID(text_free, (qn_text *t), (t), (O(0)))

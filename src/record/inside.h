@@ -514,6 +514,8 @@
 #define qn_optimizer_accumulate inner_optimizer_accumulate
 #define qn_optimizer_set_rate inner_optimizer_set_rate
 #define qn_optimizer_set_group inner_optimizer_set_group
+#define qn_optimizer_begin inner_optimizer_begin
+#define qn_optimizer_update inner_optimizer_update
 #define qn_optimizer_state inner_optimizer_state
 #define qn_text_new inner_text_new
 #define qn_text_free inner_text_free

@@ -86,6 +86,10 @@ S(qn_code, I, code_t_r_r_r, (qn_tensor *a0, qn_tensor **a1, qn_tensor **a2, qn_t
 S(qn_code, I, code_t_r_r_r_r_r, (qn_tensor *a0, qn_tensor **a1, qn_tensor **a2, qn_tensor **a3,
   qn_tensor **a4, qn_tensor **a5), (a0, a1, a2, a3, a4, a5), (P(0), P(1), P(2), P(3), P(4), P(5)))
 S(qn_code, I, code_t_t, (qn_tensor *a0, qn_tensor *a1), (a0, a1), (P(0), P(1)))
+S(qn_code, I, code_t_t_constoptimizer_optionsp_t_t_t_l_r, (qn_tensor *a0, qn_tensor *a1,
+  const qn_optimizer_options *a2, qn_tensor *a3, qn_tensor *a4, qn_tensor *a5,
+  qn_tensor *const *a6, qn_tensor **a7), (a0, a1, a2, a3, a4, a5, a6, a7), (P(0), P(1), P(2),
+  P(3), P(4), P(5), P(6), P(7)))
 S(qn_code, I, code_t_t_i_l_r, (qn_tensor *a0, qn_tensor *a1, int a2, qn_tensor *const *a3,
   qn_tensor **a4), (a0, a1, a2, a3, a4), (P(0), P(1), I(2), P(3), P(4)))
 S(qn_code, I, code_t_t_p_p_r_r, (qn_tensor *a0, qn_tensor *a1, const int64_t *a2,
@@ -190,6 +194,8 @@ S(qn_tensor *, P, t_modulep_w_t, (qn_module *a0, const char *a1, qn_tensor *a2),
   (P(0), P(1), P(2)))
 S(qn_tensor *, P, t_t, (qn_tensor *a0), (a0), (P(0)))
 S(qn_tensor *, P, t_t_b, (qn_tensor *a0, bool a1), (a0, a1), (P(0), I(1)))
+S(qn_tensor *, P, t_t_constoptimizer_optionsp_i, (qn_tensor *a0, const qn_optimizer_options *a1,
+  int a2), (a0, a1, a2), (P(0), P(1), I(2)))
 S(qn_tensor *, P, t_t_dtype, (qn_tensor *a0, qn_dtype a1), (a0, a1), (P(0), I(1)))
 S(qn_tensor *, P, t_t_dtype_i_p, (qn_tensor *a0, qn_dtype a1, int a2, const int64_t *a3), (a0,
   a1, a2, a3), (P(0), I(1), I(2), P(3)))

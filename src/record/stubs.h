@@ -635,6 +635,11 @@ X(qn_code, optimizer_accumulate, code_optimizerp_t, OF_HANDLES_2(o, loss), (qn_o
 X(qn_code, optimizer_set_rate, code_optimizerp_f, OF_HANDLES_1(o), (qn_optimizer *o, double rate), (o, rate))
 X(qn_code, optimizer_set_group, code_optimizerp_i_i_constoptimizer_optionsp, OF_HANDLES_1(o), (qn_optimizer *o, int first, int n,
   const qn_optimizer_options *options), (o, first, n, options))
+X(qn_tensor *, optimizer_begin, t_t_constoptimizer_optionsp_i, OF_HANDLES_1(p), (qn_tensor *p, const qn_optimizer_options *options, int which), (p,
+  options, which))
+X(qn_code, optimizer_update, code_t_t_constoptimizer_optionsp_t_t_t_l_r, OF_HANDLES_5(p, g, rate, momentum, count), (qn_tensor *p, qn_tensor *g,
+  const qn_optimizer_options *options, qn_tensor *rate, qn_tensor *momentum, qn_tensor *count,
+  qn_tensor *const *state, qn_tensor **out), (p, g, options, rate, momentum, count, state, out))
 X(qn_module *, optimizer_state, modulep_constoptimizerp, OF_HANDLES_1(o), (const qn_optimizer *o), (o))
 X(qn_text *, text_new, textp_c_w_size_t_f, OF_CONTEXT(qn), (qn_ctx *qn, const char *text, size_t size, double held_out), (qn, text, size, held_out))
 VOID(text_free, void_textp, OF_HANDLES_1(t), (qn_text *t), (t))

@@ -517,6 +517,57 @@ static void steps_of_infinite_gradients_are_none_and_halve_the_scale(void) {
     end(&x);
 }
 
+/* By hand as by an optimizer: the same bits. */
+static void a_method_is_a_function_of_its_state(void) {
+    for (int method = 0; method < (QN_SOPHIA + 1); method++) {
+        qn_ctx *qn = qn_open(NULL);
+        qn_optimizer_options o = qn_optimizer_defaults((qn_method)method);
+        const float start[SIZE] = {0.75F, -0.5F, 0.25F, 1, -2, 0.125F}, slope[SIZE] = {1, 2, 3, -4};
+        float ours[SIZE], theirs[SIZE];
+        qn_tensor *p = qn_from(qn, QN_F32, 2, shapes[0], start), *state[3], *out[4];
+        qn_tensor *q = qn_from(qn, QN_F32, 2, shapes[0], start);
+        qn_tensor *g = qn_from(qn, QN_F32, 2, shapes[0], slope);
+        qn_tensor *rate = qn_from(qn, QN_F32, 0, NULL, &(float){(float)o.rate});
+        for (int k = 0; k < 3; k++) state[k] = qn_optimizer_begin(p, &o, k);
+        qn_optimizer *optimizer = qn_optimizer_new(qn, 1, &q, &o);
+        for (int t = 1; t <= 3; t++) {
+            qn_tensor *count = qn_from(qn, QN_F32, 0, NULL, &(float){(float)t});
+            CHECK_INT(qn_optimizer_update(p, g, &o, rate, NULL, count, state, out), QN_OK);
+            CHECK_INT(qn_assign(p, out[0]), QN_OK);
+            for (int k = 0; k < 3; k++) {
+                CHECK(!state[k] == !out[1 + k]);
+                if (state[k]) CHECK_INT(qn_assign(state[k], out[1 + k]), QN_OK);
+            }
+            for (int k = 0; k < 4; k++) qn_release(out[k]);
+            CHECK_INT(qn_optimizer_apply(optimizer, &g), QN_OK);
+            qn_release(count);
+        }
+        CHECK_INT(qn_read(p, ours, sizeof ours), QN_OK);
+        CHECK_INT(qn_read(q, theirs, sizeof theirs), QN_OK);
+        CHECK(!memcmp(ours, theirs, sizeof ours));
+        CHECK_STR(qn_error(qn), "");
+        CHECK_INT(qn_optimizer_update(p, g, &o, rate, NULL, g, state, out), QN_ESHAPE);
+        qn_close(qn);
+    }
+}
+
+/* Momentum 0.5 as a tensor, 0.9 in the options: m = 0.5 m + g. */
+static void momentum_may_be_a_tensor(void) {
+    qn_ctx *qn = qn_open(NULL);
+    qn_optimizer_options o = qn_optimizer_defaults(QN_SGD);
+    o.momentum = 0.9;
+    qn_tensor *p = qn_from(qn, QN_F32, 0, NULL, &(float){8}), *out[4];
+    qn_tensor *m = qn_from(qn, QN_F32, 0, NULL, &(float){4}), *state[3] = {m, NULL, NULL};
+    qn_tensor *one = qn_from(qn, QN_F32, 0, NULL, &(float){1});
+    qn_tensor *half = qn_from(qn, QN_F32, 0, NULL, &(float){0.5F});
+    CHECK_INT(qn_optimizer_update(p, one, &o, one, half, one, state, out), QN_OK);
+    float got[2];
+    CHECK_INT(qn_read(out[0], &got[0], 4), QN_OK);
+    CHECK_INT(qn_read(out[1], &got[1], 4), QN_OK);
+    CHECK(got[0] == 5 && got[1] == 3);
+    qn_close(qn);
+}
+
 static void its_state_has_names(void) {
     qn_ctx *qn = qn_open(NULL);
     qn_tensor *p = qn_from(qn, QN_F32, 1, (int64_t[]){3}, (float[]){1, 2, 3});
@@ -650,6 +701,8 @@ int main(int argc, char **argv) {
     RUN(averages_begin_as_the_first_value);
     RUN(gradients_accumulate_until_the_step);
     RUN(steps_of_infinite_gradients_are_none_and_halve_the_scale);
+    RUN(a_method_is_a_function_of_its_state);
+    RUN(momentum_may_be_a_tensor);
     RUN(its_state_has_names);
     RUN(bad_settings_are_refused);
     RUN(the_rate_rises_then_falls_along_a_cosine);

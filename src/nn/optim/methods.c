@@ -306,6 +306,15 @@ bool state_is(state_when when, const qn_optimizer_options *o, int rank) {
     }
 }
 
+void settings_of(const qn_optimizer_options *o, double value[SETTINGS]) {
+    const double values[SETTINGS] = {
+#define X(name, value) [name] = value,
+        SETTINGS_OF(X)
+#undef X
+    };
+    memcpy(value, values, sizeof values);
+}
+
 void qn_optimizer_get_defaults(qn_method method, qn_optimizer_options *out, size_t size) {
     const method_row *row = method_of(method);
     const qn_optimizer_options *known = row ? &row->defaults : &methods[QN_SGD].defaults;
@@ -316,4 +325,50 @@ void qn_optimizer_get_defaults(qn_method method, qn_optimizer_options *out, size
 const char *qn_method_name(qn_method method) {
     const method_row *row = method_of(method);
     return row ? row->name : "";
+}
+
+/* ---- a step of one parameter --------------------------------------------------------------- */
+
+qn_dtype state_dtype(const qn_tensor *p) {
+    return qn_dtype_of(p) == QN_F64 ? QN_F64 : QN_F32;
+}
+
+void state_shape_of(const qn_tensor *p, state_shape s, int64_t *shape) {
+    int rank = qn_rank(p);
+    for (int d = 0; d < rank; d++) shape[d] = qn_dim(p, d);
+    if (s == ROWS && rank > 1) shape[rank - 1] = 1;
+    if (s == COLUMNS && rank > 1) shape[rank - 2] = 1;
+}
+
+bool parameter_fine(qn_ctx *qn, const method_row *m, const qn_tensor *p, const char *what) {
+    if (!dtype_is_float(qn_dtype_of(p)))
+        return fail_null(qn, QN_EDTYPE, "%s is %s, not a float", what,
+                         qn_dtype_name(qn_dtype_of(p)));
+    if (m->matrix && qn_rank(p) != 2)
+        return fail_null(qn, QN_ESHAPE, "%s has %d axes, %s takes matrices", what, qn_rank(p),
+                         m->name);
+    return true;
+}
+
+/* 1 / (1 - beta^t), through expm1 because beta^t is near 1 at first. */
+static qn_tensor *unbias(const step *s, setting log_beta) {
+    qn_tensor *power = qn_mul(s->count, setting_of(s, log_beta, s->count));
+    return qn_contiguous(qn_reciprocal(qn_neg(qn_expm1(power))));
+}
+
+void step_correct(step *s) {
+    if (!method_of(s->o->method)->corrects) return;
+    s->unbias1 = unbias(s, LOG_BETA1);
+    s->unbias2 = unbias(s, LOG_BETA2);
+}
+
+void step_record(step s, qn_tensor *p, qn_tensor *g, qn_tensor **next, qn_tensor **state) {
+    qn_dtype dtype = state_dtype(p);
+    s.rate = qn_cast(s.rate, dtype);
+    if (s.unbias1) s.unbias1 = qn_cast(s.unbias1, dtype);
+    if (s.unbias2) s.unbias2 = qn_cast(s.unbias2, dtype);
+    s.kept = qn_dtype_of(p);
+    s.decays = s.o->weight_decay != 0 && qn_rank(p) >= s.o->decay_rank;
+    update record = method_of(s.o->method)->update;
+    *next = qn_cast(record(&s, qn_cast(p, dtype), qn_cast(g, dtype), state), s.kept);
 }

@@ -94,5 +94,18 @@ const method_row *method_of(qn_method method); /* NULL: there is none */
 bool state_is(state_when when, const qn_optimizer_options *o, int rank);
 /* Setting `k` as a scalar in x's dtype. */
 qn_tensor *setting_of(const step *s, setting k, qn_tensor *x);
+void settings_of(const qn_optimizer_options *o, double value[SETTINGS]);
+qn_dtype state_dtype(const qn_tensor *p);
+void state_shape_of(const qn_tensor *p, state_shape s, int64_t *shape);
+/* Is p one for the method? `what` it is called in the error. */
+bool parameter_fine(qn_ctx *qn, const method_row *m, const qn_tensor *p, const char *what);
+/* The factors that the method takes of the count. */
+void step_correct(step *s);
+/* Records the update of p by g, of any dtype, into next, in p's dtype, and state. */
+void step_record(step s, qn_tensor *p, qn_tensor *g, qn_tensor **next, qn_tensor **state);
+
+/* ---- optim.c --------------------------------------------------------------------------------- */
+
+bool options_fine(qn_ctx *qn, const qn_optimizer_options *o);
 
 #endif

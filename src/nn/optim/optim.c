@@ -74,7 +74,7 @@ static bool number_fine(qn_ctx *qn, const char *name, double value, double most)
     return false;
 }
 
-static bool options_fine(qn_ctx *qn, const qn_optimizer_options *o) {
+bool options_fine(qn_ctx *qn, const qn_optimizer_options *o) {
     const struct {
         const char *name;
         double value, most; /* below which it is */
@@ -113,10 +113,6 @@ static bool options_fine(qn_ctx *qn, const qn_optimizer_options *o) {
     return true;
 }
 
-static qn_dtype state_dtype(const qn_tensor *p) {
-    return qn_dtype_of(p) == QN_F64 ? QN_F64 : QN_F32;
-}
-
 static int write_scalar(qn_tensor *t, double value) {
     float narrow = (float)value;
     if (qn_dtype_of(t) == QN_F64) return qn_write(t, &value, sizeof value);
@@ -130,20 +126,11 @@ static int set_rate(optimizer *o, group *g, double rate) {
     return write_scalar(g->rate, rate);
 }
 
-static void values_of(const qn_optimizer_options *o, double value[SETTINGS]) {
-    const double values[SETTINGS] = {
-#define X(name, value) [name] = value,
-        SETTINGS_OF(X)
-#undef X
-    };
-    memcpy(value, values, sizeof values);
-}
-
 /* Numbers that are others than before, which are data from now on. */
 static int set_numbers(optimizer *o, group *g, const qn_optimizer_options *options) {
     double value[SETTINGS];
     int code = QN_OK;
-    values_of(options, value);
+    settings_of(options, value);
     for (int k = 0; k < SETTINGS && !code; k++) {
         char name[32];
         if (value[k] == g->settings.value[k]) continue;
@@ -172,7 +159,7 @@ static int add_group(optimizer *o, int first, int n, const qn_optimizer_options 
     if (!g) return qn_error_code(o->ctx);
     *g = (group){.next = o->group, .first = first, .n = n, .rate = rate, .number = o->groups++};
     g->options = *options;
-    values_of(options, g->settings.value);
+    settings_of(options, g->settings.value);
     o->group = g;
     return QN_OK;
 }
@@ -183,9 +170,7 @@ static qn_tensor *new_state(optimizer *o, int i, const char *part, state_shape s
     int64_t shape[QN_MAX_RANK];
     int rank = qn_rank(p);
     char name[32];
-    for (int d = 0; d < rank; d++) shape[d] = qn_dim(p, d);
-    if (s == ROWS) shape[rank - 1] = 1;
-    if (s == COLUMNS) shape[rank - 2] = 1;
+    state_shape_of(p, s, shape);
     snprintf(name, sizeof name, "%d.%s", i, part);
     if (value == 0) return qn_module_parameter(o->module, name, state_dtype(p), rank, shape, NULL);
     qn_scope scope = qn_scope_begin(o->ctx);
@@ -195,23 +180,12 @@ static qn_tensor *new_state(optimizer *o, int i, const char *part, state_shape s
     return t;
 }
 
-static bool parameter_fine(const optimizer *o, const method_row *m, int i) {
-    const qn_tensor *p = o->parameter[i];
-    if (!dtype_is_float(qn_dtype_of(p)))
-        fail(o->ctx, QN_EDTYPE, "optimizer: parameter %d is %s, not a float", i,
-             qn_dtype_name(qn_dtype_of(p)));
-    else if (m->matrix && qn_rank(p) != 2)
-        fail(o->ctx, QN_ESHAPE, "optimizer: parameter %d has %d axes, %s takes matrices", i,
-             qn_rank(p), m->name);
-    else
-        return true;
-    return false;
-}
-
 static bool add_states(optimizer *o, int i) {
     const qn_optimizer_options *options = common(o);
     const method_row *m = method_of(options->method);
-    if (!parameter_fine(o, m, i)) return false;
+    char what[32];
+    snprintf(what, sizeof what, "optimizer: parameter %d", i);
+    if (!parameter_fine(o->ctx, m, o->parameter[i], what)) return false;
     for (int k = 0; k < STATES_MOST; k++) {
         char part[8];
         snprintf(part, sizeof part, "%d", k);
@@ -365,12 +339,6 @@ qn_code qn_optimizer_set_group(qn_optimizer *known, int first, int n,
 
 /* ---- gradients ---------------------------------------------------------------------------- */
 
-/* 1 / (1 - beta^t), through expm1 because beta^t is near 1 at first. */
-static qn_tensor *unbias(const step *s, setting log_beta) {
-    qn_tensor *power = qn_mul(s->count, setting_of(s, log_beta, s->count));
-    return qn_contiguous(qn_reciprocal(qn_neg(qn_expm1(power))));
-}
-
 /* Scale gradients down so that the norm of all of them together is at most `clip`. */
 static void clip_norm(optimizer *o, const step *s) {
     qn_tensor *total = NULL;
@@ -433,10 +401,7 @@ static void clip_gradients(optimizer *o, const step *s) {
 /* What the parameters of a group share. */
 static step step_of(const group *g, qn_tensor *count) {
     step s = {.o = &g->options, .rate = g->rate, .count = count, .settings = &g->settings};
-    if (method_of(s.o->method)->corrects) {
-        s.unbias1 = unbias(&s, LOG_BETA1);
-        s.unbias2 = unbias(&s, LOG_BETA2);
-    }
+    step_correct(&s);
     return s;
 }
 
@@ -449,20 +414,13 @@ static qn_tensor *averaged(const step *shared, qn_tensor *old, qn_tensor *p) {
 }
 
 /* Record parameter `i`'s update into o->fresh; s is of its group. */
-static void update_one(optimizer *o, const step *shared, step s, int i) {
-    qn_tensor *p = o->parameter[i], **fresh = o->fresh[i], *state[STATES_MOST];
-    qn_dtype dtype = state_dtype(p);
-    memcpy(state, o->state[i], sizeof state);
-    s.rate = qn_cast(s.rate, dtype);
-    if (s.unbias1) s.unbias1 = qn_cast(s.unbias1, dtype);
-    if (s.unbias2) s.unbias2 = qn_cast(s.unbias2, dtype);
-    s.kept = qn_dtype_of(p);
-    s.decays = s.o->weight_decay != 0 && qn_rank(p) >= s.o->decay_rank;
-    qn_tensor *next = method_of(s.o->method)->update(&s, qn_cast(p, dtype), o->gradient[i], state);
-    fresh[0] = qn_cast(next, qn_dtype_of(p));
-    memcpy(fresh + 1, state, sizeof state);
+static void update_one(optimizer *o, const step *shared, const step *s, int i) {
+    qn_tensor *p = o->parameter[i], **fresh = o->fresh[i];
+    memcpy(fresh + 1, o->state[i], sizeof o->state[i]);
+    step_record(*s, p, o->gradient[i], fresh, fresh + 1);
     if (o->sum[i]) fresh[FRESH - 2] = qn_zeros_like(o->sum[i]);
-    if (o->average[i]) fresh[FRESH - 1] = averaged(shared, o->average[i], next);
+    if (o->average[i])
+        fresh[FRESH - 1] = averaged(shared, o->average[i], qn_cast(fresh[0], state_dtype(p)));
 }
 
 /* Where the gradients were not finite everything stays, and what was accumulated goes. */
@@ -528,7 +486,7 @@ static int apply(optimizer *o) {
         if (!o->gradient[i]) continue;
         group *g = group_of(o, i);
         if (g != known) s = step_of(known = g, count);
-        update_one(o, &shared, s, i);
+        update_one(o, &shared, &s, i);
     }
     return assign_step(o, &shared, fine);
 }
