@@ -49,17 +49,11 @@ def by_argument(values, structures, argnums):
 class Deriving:
     """While a function is called to be derived: a jit in it is no plan, for what plans give has no history."""
 
-    depth = 0
-
     def __enter__(self):
-        Deriving.depth += 1
+        _core.derive_begin()
 
     def __exit__(self, *_):
-        Deriving.depth -= 1
-
-
-def deriving():
-    return Deriving.depth > 0
+        _core.derive_end()
 
 
 def called(f, *args, **keywords):

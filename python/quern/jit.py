@@ -9,8 +9,10 @@ arguments; what it recorded is planned and compiled, and later calls run that. W
   before each call (Watch), in all functions and methods that it reaches: where it changed the function is traced anew.
 - What the function changes itself when it is traced, a counter or a list, changes once: that is said in a warning.
 
-QN_NAIVE=1 runs the plain function. So do a jit inside of a trace, which becomes a part of it, and one whose
-derivative is taken (autograd.py).
+QN_NAIVE=1 runs the plain function. So do a jit inside of a trace, which becomes a part of it, one whose derivative is
+taken (autograd.py), and one whose results backward() could be called of: what a plan gives has no history.
+
+A call like one before runs without this file (src/fast.c), if all that Watch looked at is the same objects as then.
 """
 
 import collections
@@ -26,27 +28,41 @@ from ._core import Tensor
 
 NAIVE = os.environ.get("QN_NAIVE", "0") not in ("", "0")
 PLAINLY = ("ref",)  # devices that have no plans
-MOST = 64  # graphs a function keeps
+MOST = 64  # kinds of arguments that a function keeps graphs for
+VERSIONS = 4  # graphs for the same arguments, of other state
 OFTEN = 8  # traces for other values of plain arguments, of which a warning tells
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, _core.dtype)
 FIXED = (type, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 PACKAGE = __name__.partition(".")[0]
 
 
+# Steps of a look, as steps.c has them: what was found at an item of a dict, an attribute, as all items of a list, of a
+# dict, of another mapping, of what is iterated, as the dict of an object, its type, in one of its slots.
+ITEM, ATTRIBUTE, LIST, DICT, MAPPING, ITERATED, DICT_OF, TYPE, SLOT = range(9)
+ABSENT = _core.ABSENT
+
+
 class Watch:
     """What a function can see: a list of tokens, equal where nothing changed, and the paths they were found by.
 
     Of modules and classes that is what the functions have names for, of which more may be found on the way: then it
-    looks again. Code of installed packages is taken as it is."""
+    looks again. Code of installed packages is taken as it is. `steps` are the places that it looked at and what it
+    found: while they find the same objects, another look gives the same tokens. None: some cannot be told so."""
 
-    def __init__(self, f, names=()):
+    def __init__(self, f, names=(), arguments=()):
         self.names = dict.fromkeys(names)  # in the order they were found in, which another look keeps
         known = -1
         while known != len(self.names):
             known = len(self.names)
-            self.tokens, self.paths, self.held, self.seen = [], [], [], set()
+            self.tokens, self.paths, self.held, self.seen, self.steps = [], [], [], set(), []
             self.value(f, getattr(f, "__qualname__", "f"))
+            for x in arguments:
+                self.value(x, type(x).__name__)
         del self.seen
+
+    def step(self, kind, x, key, found):
+        if self.steps is not None:
+            self.steps.append((kind, x, key, found))
 
     def add(self, path, token, held=None):
         self.tokens.append(token)
@@ -81,6 +97,7 @@ class Watch:
         elif isinstance(x, types.ModuleType):
             self.named(x, path, is_fixed(x.__name__))
         elif isinstance(x, type):
+            self.step(ATTRIBUTE, x, "__mro__", x.__mro__)
             for cls in x.__mro__:
                 if not is_fixed(cls.__module__):
                     self.named(cls, path)
@@ -95,19 +112,28 @@ class Watch:
 
     def function(self, f, path):
         self.add(path, id(f.__code__), f.__code__)
+        self.step(ATTRIBUTE, f, "__code__", f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
             try:
-                self.value(cell.cell_contents, name)
+                found = cell.cell_contents
+                self.value(found, name)
             except ValueError:
+                found = ABSENT
                 self.add(name, "empty")
+            self.step(ATTRIBUTE, cell, "cell_contents", found)
         if is_fixed(f.__module__):
             return
         names = used_names(f.__code__)
         known = f.__globals__
         for name in names:
             self.names[name] = None
+            self.step(ITEM, known, name, known.get(name, ABSENT))
             if name in known:
                 self.value(known[name], name)
+        self.step(ATTRIBUTE, f, "__defaults__", f.__defaults__)
+        self.step(ATTRIBUTE, f, "__kwdefaults__", f.__kwdefaults__)
+        self.step(ATTRIBUTE, f, "__dict__", f.__dict__)
+        self.step(DICT, f.__dict__, None, tuple(part for item in f.__dict__.items() for part in item))
         self.value(f.__defaults__, path + " defaults")
         self.value(f.__kwdefaults__, path + " defaults")
         for name, v in f.__dict__.items():
@@ -117,7 +143,11 @@ class Watch:
         """What a module or class has that is used by name, and how it works: __call__, __mul__."""
         known = vars(x)
         found = [name for name in self.names if name in known]
-        if not isinstance(x, types.ModuleType):
+        if isinstance(x, types.ModuleType):
+            for name in self.names:
+                self.step(ITEM, known, name, known.get(name, ABSENT))
+        else:
+            self.step(MAPPING, known, None, (*known.keys(), *known.values()))
             found += [name for name in known if name[:2] == "__" and isinstance(known[name], types.FunctionType)]
         for name in found:
             v = known[name]
@@ -129,11 +159,15 @@ class Watch:
     def contents(self, x, path):
         if isinstance(x, (dict, types.MappingProxyType)):
             self.add(path, len(x))
+            self.items(x)
             for k, v in x.items():
                 self.value(k, path)
                 self.value(v, f"{path}[{k!r}]" if isinstance(k, PLAIN) else path)
         elif isinstance(x, (list, tuple, set, frozenset, collections.deque)):
             self.add(path, len(x))
+            if type(x) not in (tuple, frozenset):
+                whole = type(x) is list and LIST or type(x) in (set, collections.deque) and ITERATED
+                self.step(whole, x, None, tuple(x)) if whole else self.never()
             for i, v in enumerate(x):
                 self.value(v, f"{path}[{i}]")
         else:
@@ -141,13 +175,29 @@ class Watch:
                 bytes_ = memoryview(x)
             except (TypeError, ValueError, BufferError):
                 return
+            self.never()
             self.add(path, (bytes_.format, bytes_.shape, zlib.crc32(bytes_.tobytes())))
+
+    def items(self, x):
+        if isinstance(x, types.MappingProxyType):
+            self.step(MAPPING, x, None, (*x.keys(), *x.values()))
+        elif type(x).items in (dict.items, collections.OrderedDict.items):
+            self.step(DICT, x, None, tuple(part for item in dict.items(x) for part in item))
+        else:
+            self.never()
+
+    def never(self):
+        """What is looked at now has no steps: it is looked at again by each call."""
+        self.steps = None
 
     def instance(self, x, path):
         if type(x).__module__ == "builtins":
             return
+        self.step(TYPE, x, None, type(x))
         known = getattr(x, "__dict__", None)
         if isinstance(known, dict):
+            self.step(DICT_OF, x, None, known)
+            self.step(DICT, known, None, tuple(part for item in known.items() for part in item))
             for name, v in known.items():
                 self.add(path, name)
                 self.value(v, f"{path}.{name}")
@@ -157,9 +207,12 @@ class Watch:
             for name, v in vars(cls).items():
                 if isinstance(v, types.MemberDescriptorType):  # of __slots__
                     try:
-                        self.value(v.__get__(x), f"{path}.{name}")
+                        found = v.__get__(x)
+                        self.value(found, f"{path}.{name}")
                     except AttributeError:
+                        found = ABSENT
                         self.add(path, "empty")
+                    self.step(SLOT, x, v, found)
         self.value(type(x), path)
 
     def changed_since(self, before):
@@ -204,14 +257,21 @@ def distinct(leaves):
     return list({id(x): x for x in leaves if isinstance(x, Tensor)}.values())
 
 
+def watched(leaves):
+    """Arguments that are objects of their own: what they have is looked at, too."""
+    return [x for x in leaves if not isinstance(x, (Tensor, *PLAIN)) and type(x).__eq__ is object.__eq__]
+
+
 class Graph:
-    """One trace and its plan."""
+    """One trace and, from the first call on that has use for it, its plan."""
 
     def __init__(self, jitted, args, keywords, leaves, structure):
-        self.watch = Watch(jitted.f)
-        self.changes = []  # (input whose tensor is to be changed, output, "value" or "grad")
+        own = watched(leaves)
+        self.watch = Watch(jitted.f, arguments=own)
+        self.changes = []  # (input whose tensor is to be changed, output, is it a gradient?)
+        given_grads = [x.grad for x in distinct(leaves)]
         _core.trace_begin()
-        captured, data, outside = None, None, None
+        captured, data, outside, self.own_gradient = None, None, None, False
         try:
             stand_ins = {id(x): _core.trace_input(x) for x in distinct(leaves)}
             given = [stand_ins[id(x)] if isinstance(x, Tensor) else x for x in leaves]
@@ -219,69 +279,75 @@ class Graph:
             traced_args, traced_keywords = tree.unflatten(structure, given)
             result = jitted.f(*traced_args, **traced_keywords)
             outputs, self.structure = tree.flatten(result)
-            self.constants = [None if isinstance(y, Tensor) else y for y in outputs]
-            self.is_tensor = [isinstance(y, Tensor) for y in outputs]
+            self.constants = tuple(None if isinstance(y, Tensor) else y for y in outputs)
             found = [_core.variable(y) for y in outputs if isinstance(y, Tensor)]
+            self.results = len(found)
             for k, x in enumerate(stand_ins.values()):
                 if not _core.same_handle(x, inputs[k]):
-                    self.changes.append((k, len(found), "value"))
+                    self.changes.append((k, len(found), False))
                     found.append(_core.variable(x))
-                if x.grad is not None:
-                    self.changes.append((k, len(found), "grad"))
+                if x.grad is None and given_grads[k] is not None:
+                    self.changes.append((k, -1, True))
+                elif x.grad is not given_grads[k]:
+                    self.changes.append((k, len(found), True))
                     found.append(_core.variable(x.grad))
         finally:
-            captured, data, outside = _core.trace_end()
+            captured, data, outside, self.own_gradient = _core.trace_end()
         self.arguments = len(inputs)
         self.captured = [c[0] for c in captured]
         self.outside = outside  # arguments that are what it has from outside, too
-        self.kinds = [(x.shape, x.dtype) for x in self.captured]
-        for x, stand_in, now, grad, cleared in captured:
+        places = {key: k for k, key in enumerate(stand_ins)}
+        whose = []
+        for x, stand_in, now, grad, cleared, of in captured:
             k = len(inputs)
+            places[id(x)] = k
+            whose.append(-1 if of is None else places.get(id(of), -1))
             inputs.append(stand_in)
             if now is not None:
-                self.changes.append((k, len(found), "value"))
+                self.changes.append((k, len(found), False))
                 found.append(now)
             if grad is not None:
-                self.changes.append((k, len(found), "grad"))
+                self.changes.append((k, len(found), True))
                 found.append(grad)
             elif cleared:
-                self.changes.append((k, -1, "grad"))
-        self.reads_grad = any(kind == "grad" for _, _, kind in self.changes)
-        self.results = sum(self.is_tensor)
-        self.warn_of_side_effects(jitted)
-        self.plan = _core.plan_new(inputs, found, jitted.donated(leaves, args, keywords))
-        del data  # of constants: the plan has it now
+                self.changes.append((k, -1, True))
+        self.look_again(jitted, own)
+        donated = jitted.donated(leaves, args, keywords)
+        _core.mark_outside(self.captured + self.outside)
 
-    def warn_of_side_effects(self, jitted):
-        now = Watch(jitted.f, self.watch.names)
+        def plan(data=data):  # of constants, which the plan has from then on
+            return _core.plan_new(inputs, found, donated)
+        reaches = _core.reach_of(found[:self.results], inputs)
+        had = [x.grad is not None for x in distinct(leaves) + self.captured]
+        self.ready = _core.ready_new(plan, self.arguments, tuple(self.captured), self.changes, self.structure.nodes,
+                                     self.constants, tree.made, reaches, had, whose, self.own_gradient)
+
+    def look_again(self, jitted, own):
+        """Behind the trace; a warning tells what it changed."""
+        now = Watch(jitted.f, self.watch.names, own)
         if now.tokens != self.watch.tokens:
             what = now.changed_since(self.watch)
             warnings.warn(f"jit: {jitted.__name__} changed {what} when it was traced; calls that run its graph do not",
                           RuntimeWarning, stacklevel=6)
-            self.watch = now
+        self.watch = now
 
-    def fits(self, jitted):
-        for x, kind in zip(self.captured, self.kinds):
-            if (x.shape, x.dtype) != kind:
-                return False
-        return Watch(jitted.f, self.watch.names).tokens == self.watch.tokens
+    def fits(self, jitted, leaves):
+        if not self.ready.fits(distinct(leaves)):
+            return False
+        now = Watch(jitted.f, self.watch.names, watched(leaves))
+        if now.tokens != self.watch.tokens:
+            return False
+        self.watch = now
+        return True
 
-    def run(self, tensors):
-        inputs = tensors + self.captured
-        outputs = self.plan.run(inputs)
-        for k, out, kind in self.changes:
-            if kind == "value":
-                _core.adopt(inputs[k], outputs[out])
-            else:
-                inputs[k].grad = outputs[out] if out >= 0 else None
-        if self.results == len(self.is_tensor):
-            return tree.unflatten(self.structure, outputs[:self.results])
-        found = iter(outputs)
-        leaves = [next(found) if is_ else c for is_, c in zip(self.is_tensor, self.constants)]
-        return tree.unflatten(self.structure, leaves)
+    def may_be_remembered(self, leaves, structure):
+        """Are equal words of fast.c such arguments again?"""
+        return self.watch.steps is not None and \
+            all(node is None or node[0] in (tuple, list, dict, type(None)) for node in structure.nodes) and \
+            all(isinstance(x, (Tensor, *PLAIN)) or type(x).__eq__ is object.__eq__ for x in leaves)
 
 
-class Jitted:
+class Jitted(_core.JitBase):
     """What quern.jit() gives."""
 
     def __init__(self, f, donate=()):
@@ -326,17 +392,21 @@ class Jitted:
                             "be known again: give a tensor, or a tuple") from None
         return key
 
-    def __call__(self, *args, **keywords):
-        if NAIVE or _core.is_tracing() or autograd.deriving():
+    def slow(self, *args, **keywords):
+        """A call as fast.c cannot make it."""
+        if NAIVE or _core.is_tracing() or _core.is_deriving():
             return self.f(*args, **keywords)
         leaves, structure = tree.flatten((args, keywords))
         if any(isinstance(x, Tensor) and x.device in PLAINLY for x in leaves) or _core.default_device() in PLAINLY:
             return self.f(*args, **keywords)
         key = self.key(leaves, structure)
-        graph = self.graphs.get(key)
-        if graph is None or not graph.fits(self):
-            graph = self.trace(key, args, keywords, leaves, structure)
-        return graph.run(distinct(leaves))
+        graph = next((g for g in self.graphs.get(key, ()) if g.fits(self, leaves)), None) or \
+            self.trace(key, args, keywords, leaves, structure)
+        tensors = distinct(leaves)
+        if graph.may_be_remembered(leaves, structure):
+            self.remember(args, keywords, tensors, graph.ready, graph.watch.steps)
+        result = graph.ready.run(tensors)
+        return self.f(*args, **keywords) if result is NotImplemented else result
 
     def trace(self, key, args, keywords, leaves, structure):
         self.traces += 1
@@ -347,9 +417,12 @@ class Jitted:
                           f"such as {plain!r}: give them as tensors where they change", RuntimeWarning, stacklevel=3)
         while len(self.graphs) >= MOST:
             self.graphs.pop(next(iter(self.graphs)))
+            self.forget()
         graph = Graph(self, args, keywords, leaves, structure)
         self.outside.update(id(x) for x in graph.captured + graph.outside)
-        self.graphs[self.key(leaves, structure)] = graph
+        known = self.graphs.setdefault(self.key(leaves, structure), [])
+        known.insert(0, graph)
+        del known[VERSIONS:]
         return graph
 
 

@@ -200,6 +200,7 @@ static PyObject *backward(PyObject *self, PyObject *args) {
                         "backward of several elements wants a seed of their shape");
         return NULL;
     }
+    if (tracing()) trace_backward();
     tensor_object **x = NULL;
     qn_tensor **t = NULL, **g = NULL;
     int n = reached(y, &x, &t), given = 0;
@@ -229,7 +230,7 @@ static PyObject *requires_grad_(PyObject *self, PyObject *args) {
 
 static PyObject *zero_grad(PyObject *self, PyObject *none) {
     (void)none;
-    Py_CLEAR(((tensor_object *)self)->grad);
+    if (PyObject_SetAttrString(self, "grad", Py_None)) return NULL;
     Py_RETURN_NONE;
 }
 

@@ -26,9 +26,10 @@ typedef struct tensor_object {
     uint32_t place; /* where it was recorded: lines.c */
     uint32_t epoch; /* core.epoch when it was made */
     uint16_t flags;
+    uint64_t mark; /* of the call of a jit that met it last, and its number there: fast.c */
     struct tensor_object *next, *previous; /* among those with REQUIRES_GRAD */
 } tensor_object;
-enum { REQUIRES_GRAD = 1, LEAF = 2 };
+enum { REQUIRES_GRAD = 1, LEAF = 2, OUTSIDE = 4 }; /* OUTSIDE: a jit found it by itself */
 
 typedef struct dtype_object {
     PyObject_HEAD qn_dtype code;
@@ -51,6 +52,7 @@ typedef struct core_state {
     size_t deads, dead_cap;
     tensor_object *requiring; /* a list */
     bool no_grad, lines;
+    int deriving; /* functions that are called to be derived */
     /* Changes with a fork, and is another one while a function is traced: a tensor of another epoch
      * is not used as it is (tensor_elsewhere). */
     uint32_t epoch;
@@ -227,7 +229,16 @@ bool capture_changes(tensor_object *o);  /* it is about to be changed in the tra
 tensor_object *trace_object(tensor_object *o);
 /* Data that was just made: in a trace it stays until its plan has it. Gives t; NULL: released. */
 qn_tensor *trace_keep(qn_tensor *t);
+void trace_backward(void); /* what is traced takes gradients itself */
+/* x names what y names: what a plan has computed of it. false with an exception. */
+bool tensor_adopt(PyObject *x, PyObject *y);
+/* A list of what a plan gives for these inputs. */
+PyObject *plan_run_handles(PyObject *plan, qn_tensor **inputs);
 bool jit_add(PyObject *module);
+
+/* ---- fast.c ---------------------------------------------------------------------------------- */
+
+bool fast_add(PyObject *module);
 
 /* ---- exchange.c ------------------------------------------------------------------------------ */
 

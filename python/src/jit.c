@@ -26,7 +26,12 @@ static struct {
     uint32_t traces;
     qn_tensor **data; /* made of Python's values: constants of the graph, kept for its plan */
     size_t datas, data_cap;
+    bool backward; /* the function calls it */
 } trace;
+
+void trace_backward(void) {
+    trace.backward = true;
+}
 
 bool may_read(PyObject *o, const char *what) {
     if (!tracing()) return true;
@@ -150,6 +155,7 @@ static PyObject *trace_begin(PyObject *self, PyObject *none) {
     (void)self, (void)none;
     if (tracing()) return PyErr_SetString(PyExc_RuntimeError, "a trace is open already"), NULL;
     core_enter();
+    trace.backward = false;
     trace.traces = (trace.traces + 1) % (EPOCH_FORK - 1);
     core.epoch = core.epoch / EPOCH_FORK * EPOCH_FORK + 1 + trace.traces;
     Py_RETURN_NONE;
@@ -173,6 +179,8 @@ static PyObject *trace_input(PyObject *self, PyObject *o) {
     }
     if (made && !grow()) Py_CLEAR(made);
     if (!made) return NULL;
+    Py_XINCREF(x->grad);
+    ((tensor_object *)made)->grad = x->grad;
     Py_INCREF(o);
     Py_INCREF(made);
     trace.at[trace.n++] = (capture){.o = (tensor_object *)o, .argument = (tensor_object *)made};
@@ -185,8 +193,17 @@ static PyObject *output_of(qn_tensor *t) {
     return own ? tensor_wrap(own) : raise_of(NULL);
 }
 
-/* (the tensor, its stand-in, what it is now or None, its gradient or None where that is as it
- * was) */
+/* Whose .grad a tensor was when the function asked for it: a call takes the one of then. */
+static PyObject *gradient_of(const capture *c) {
+    for (size_t i = 0; i < trace.n; i++) {
+        const capture *x = &trace.at[i];
+        if ((x->argument ? x->o->grad : x->grad) == (PyObject *)c->o) return (PyObject *)x->o;
+    }
+    return Py_None;
+}
+
+/* (the tensor, its stand-in, what it is now or None, its gradient or None where that is as it was,
+ * whether that was cleared, whose gradient it is itself or None) */
 static PyObject *captured(capture *c) {
     tensor_object *o = c->o;
     PyObject *in = tensor_wrap(qn_keep(c->stand_in)), *now = Py_None, *grad = Py_None;
@@ -199,9 +216,9 @@ static PyObject *captured(capture *c) {
     else
         Py_INCREF(grad);
     if (!grad) Py_CLEAR(now);
-    PyObject *r = in && now ? PyTuple_Pack(5, (PyObject *)o, in, now, grad,
-                                           o->grad || !c->grad ? Py_False : Py_True)
-                            : NULL;
+    PyObject *cleared = o->grad || !c->grad ? Py_False : Py_True;
+    PyObject *r =
+        in && now ? PyTuple_Pack(6, (PyObject *)o, in, now, grad, cleared, gradient_of(c)) : NULL;
     Py_XDECREF(in);
     Py_XDECREF(now);
     Py_XDECREF(grad);
@@ -229,7 +246,7 @@ static void restore(capture *c) {
 }
 
 /* Ends the trace: captured tensors are as they were, and what came of them is told; what data was
- * made; and which arguments were found outside, too. */
+ * made; which arguments were found outside, too; and whether backward() was called. */
 static PyObject *trace_end(PyObject *self, PyObject *none) {
     (void)self, (void)none;
     core_enter();
@@ -248,7 +265,9 @@ static PyObject *trace_end(PyObject *self, PyObject *none) {
     for (size_t i = 0; i < trace.n; i++) restore(&trace.at[i]);
     trace.n = 0;
     PyObject *data = take_data();
-    PyObject *all = list && data && both ? PyTuple_Pack(3, list, data, both) : NULL;
+    PyObject *all = list && data && both
+                        ? PyTuple_Pack(4, list, data, both, trace.backward ? Py_True : Py_False)
+                        : NULL;
     Py_XDECREF(list);
     Py_XDECREF(data);
     Py_XDECREF(both);
@@ -280,17 +299,23 @@ static PyObject *same_handle(PyObject *self, PyObject *args) {
     return PyBool_FromLong(((tensor_object *)x)->t == ((tensor_object *)y)->t);
 }
 
-/* x names what y names: what a plan has computed of it. */
-static PyObject *adopt(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *x, *y;
-    if (!PyArg_ParseTuple(args, "O!O!", core.tensor_type, &x, core.tensor_type, &y)) return NULL;
+bool tensor_adopt(PyObject *x, PyObject *y) {
     qn_tensor *t = handle_of(y), *old = handle_of(x);
-    if (!t || !old) return NULL;
+    if (!t || !old) return false;
     tensor_object *o = (tensor_object *)x;
     uint16_t leaf = o->flags & LEAF;
-    if (!tensor_rename(o, qn_keep(t))) return NULL;
+    if (!tensor_rename(o, qn_keep(t))) return false;
     o->flags |= leaf;
+    return true;
+}
+
+/* Tensors that a graph found by itself: another one where they are arguments, too. */
+static PyObject *mark_outside(PyObject *self, PyObject *list) {
+    (void)self;
+    for (Py_ssize_t i = 0; PyList_Check(list) && i < PyList_Size(list); i++) {
+        PyObject *o = PyList_GetItem(list, i);
+        if (is_tensor(o)) ((tensor_object *)o)->flags |= OUTSIDE;
+    }
     Py_RETURN_NONE;
 }
 
@@ -355,50 +380,63 @@ static PyObject *plan_new(PyObject *self, PyObject *args) {
     return (PyObject *)p;
 }
 
-/* run(list of inputs): a list of outputs */
-static PyObject *plan_run(PyObject *self, PyObject *list) {
-    plan_object *p = (plan_object *)self;
-    if (!PyList_Check(list) || PyList_Size(list) != p->inputs) {
-        PyErr_Format(PyExc_TypeError, "a list of %d tensors is wanted", p->inputs);
-        return NULL;
-    }
-    qn_tensor *few[32], **t = p->inputs + p->outputs <= 32
-                                  ? few
-                                  : PyMem_Calloc((size_t)(p->inputs + p->outputs), sizeof *t);
-    if (!t) return PyErr_NoMemory();
+static bool is_differentiable(qn_tensor *t) {
+    qn_dtype d = qn_dtype_of(t);
+    return (d >= QN_F16 && d <= QN_F8_E5M2) || d == QN_C64 || d == QN_C128;
+}
+
+/* Of what a trace recorded: for each x whether a gradient of the ys comes to it. */
+static PyObject *reach_of(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *ys, *xs;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &ys, &PyList_Type, &xs)) return NULL;
     core_enter();
-    bool fine = true;
-    for (int i = 0; fine && i < p->inputs; i++) {
-        PyObject *x = PyList_GetItem(list, i);
-        fine = is_tensor(x) && (t[i] = handle_of(x));
+    int n, m;
+    qn_tensor **y = handles(ys, &n), **x = handles(xs, &m);
+    int32_t *is = PyMem_Calloc((size_t)m + 1, sizeof *is);
+    PyObject *list = x && y && is ? PyList_New(m) : PyErr_NoMemory();
+    int floats = 0, wanted = 0;
+    for (int i = 0; list && i < n; i++)
+        if (is_differentiable(y[i])) y[floats++] = y[i];
+    for (int i = 0; list && i < m; i++) {
+        bool can = is_differentiable(x[i]);
+        if (can) x[wanted++] = x[i];
+        if (PyList_SetItem(list, i, PyBool_FromLong(can))) Py_CLEAR(list);
     }
-    qn_tensor **out = t + p->inputs;
+    if (list && floats && wanted && qn_depends(floats, y, wanted, x, is) < 0) {
+        Py_CLEAR(list);
+        raise_of(qn_context(y[0]));
+    }
+    for (int i = 0, k = 0; list && i < m; i++)
+        if (PyList_GetItem(list, i) == Py_True)
+            if (PyList_SetItem(list, i, PyBool_FromLong(is[k++]))) Py_CLEAR(list);
+    PyMem_Free(x);
+    PyMem_Free(y);
+    PyMem_Free(is);
+    return list;
+}
+
+PyObject *plan_run_handles(PyObject *plan, qn_tensor **inputs) {
+    plan_object *p = (plan_object *)plan;
+    qn_tensor *few[32],
+        **out = p->outputs <= 32 ? few : PyMem_Malloc((size_t)p->outputs * sizeof *out);
+    if (!out) return PyErr_NoMemory();
     memset(out, 0, (size_t)p->outputs * sizeof *out);
-    PyObject *r = NULL;
-    if (fine) {
-        computing c = compute_begin();
-        qn_code code = qn_plan_run(p->plan, t, out);
-        fine = compute_end(c);
-        r = code < 0 ? raise_of(p->qn) : fine ? PyList_New(p->outputs) : NULL;
-        for (int i = 0; code >= 0 && i < p->outputs; i++) {
-            PyObject *one = r ? tensor_wrap(out[i]) : NULL;
-            if (!r) core_release(out[i]);
-            if (r && (!one || PyList_SetItem(r, i, one))) Py_CLEAR(r);
-        }
-    } else if (!PyErr_Occurred()) {
-        PyErr_SetString(PyExc_TypeError, "an input is no tensor");
+    computing c = compute_begin();
+    qn_code code = qn_plan_run(p->plan, inputs, out);
+    bool fine = compute_end(c);
+    PyObject *r = code < 0 ? raise_of(p->qn) : fine ? PyList_New(p->outputs) : NULL;
+    for (int i = 0; code >= 0 && i < p->outputs; i++) {
+        PyObject *one = r ? tensor_wrap(out[i]) : NULL;
+        if (!r) core_release(out[i]);
+        if (r && (!one || PyList_SetItem(r, i, one))) Py_CLEAR(r);
     }
-    if (t != few) PyMem_Free(t);
+    if (out != few) PyMem_Free(out);
     return r;
 }
 
 bool jit_add(PyObject *module) {
-    static PyMethodDef methods[] = {
-        {"run", plan_run, METH_O,
-         "run($self, inputs)\n--\n\nThe outputs of these inputs, lists both."},
-        {0}};
     PyType_Slot slots[] = {{Py_tp_dealloc, plan_free},
-                           {Py_tp_methods, methods},
                            {Py_tp_doc, (void *)"A static graph, made by plan_new()."},
                            {0, NULL}};
     PyType_Spec spec = {"quern.Plan", sizeof(plan_object), 0,
@@ -417,7 +455,10 @@ bool jit_add(PyObject *module) {
         {"handle_copy", handle_copy, METH_O, "handle_copy(x)\n--\n\nAnother name of x's handle."},
         {"same_handle", same_handle, METH_VARARGS,
          "same_handle(x, y)\n--\n\nDo both name one handle?"},
-        {"adopt", adopt, METH_VARARGS, "adopt(x, y)\n--\n\nx names what y names."},
+        {"mark_outside", mark_outside, METH_O,
+         "mark_outside(list)\n--\n\nTensors that a graph found by itself."},
+        {"reach_of", reach_of, METH_VARARGS,
+         "reach_of(ys, xs)\n--\n\nDoes a gradient of the ys come to each x?"},
         {"plan_new", plan_new, METH_VARARGS,
          "plan_new(inputs, outputs, donate)\n--\n\nA static graph."},
         {0}};

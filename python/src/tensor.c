@@ -49,6 +49,7 @@ PyObject *tensor_wrap(qn_tensor *t) {
     o->t = t;
     o->weak = o->grad = NULL;
     o->flags = 0;
+    o->mark = 0;
     o->epoch = core.epoch;
     o->place = line_here();
     return (PyObject *)o;
@@ -151,7 +152,9 @@ static PyObject *get_transpose(PyObject *self, void *none) {
 
 static PyObject *get_grad(PyObject *self, void *none) {
     (void)none;
-    PyObject *g = trace_object((tensor_object *)self)->grad;
+    tensor_object *o = trace_object((tensor_object *)self);
+    if (tracing() && o->epoch != core.epoch && !handle_of((PyObject *)o)) return NULL;
+    PyObject *g = o->grad;
     if (!g) Py_RETURN_NONE;
     Py_INCREF(g);
     return g;
