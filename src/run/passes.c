@@ -88,6 +88,19 @@ static double registers_of(kernel *k, mem_id m) {
     return (double)sym_hi(k->syms, ir_m(k, m)->size) / (double)(lanes > 1 ? lanes : 1);
 }
 
+/* Components of one state lie in registers all or none; a kernel that comes here has them so. */
+static bool back_to_memory(kernel *k, const ir_stmt *t) {
+    int there = 0;
+    if (t->kind != STMT_STORE) return false;
+    for (int i = 0; i < t->n; i++) there += ir_m(k, t->store.mem[i])->scope == MEM_REG;
+    if (!there || there == t->n) return false;
+    for (int i = 0; i < t->n; i++) {
+        ir_memory *m = ir_m(k, t->store.mem[i]);
+        if (m->scope == MEM_REG) m->scope = MEM_LOCAL;
+    }
+    return true;
+}
+
 static void to_registers(kernel *k) {
     double used = 0;
     for (mem_id m = 1; m < k->mems; m++)
@@ -97,6 +110,11 @@ static void to_registers(kernel *k) {
         if (used + registers_of(k, m) > IR_REGISTERS) continue; /* no machine has so many */
         used += registers_of(k, m);
         ir_m(k, m)->scope = MEM_REG;
+    }
+    for (bool again = true; again;) {
+        again = false;
+        for (stmt_id s = k->root; (s = ir_next(k, s, k->root));)
+            again |= back_to_memory(k, ir_s(k, s));
     }
     for (stmt_id s = ir_s(k, k->root)->first, next; s; s = next) { /* nothing to fetch there */
         next = ir_next(k, s, k->root);

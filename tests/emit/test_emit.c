@@ -625,6 +625,20 @@ static void components_live_in_one_place(void) {
     }
 }
 
+/* Nor where there are not registers enough for the other. */
+static void components_that_are_large_stay_in_memory(void) {
+    const char *text = "kernel \"pair\" {\n arg a0 f64[5] write\n arg a1 i64[5] write\n"
+                       " arg a2 f64[120] read\n local t0 f64[1]\n local t1 i64[4095]\n"
+                       " for i < 5 {\n def t0 = f64(inf)\n"
+                       " def t1 = i64(9223372036854775807)\n for r < 24 {\n"
+                       "  (t0, t1)[0] argmin= a2[24*i + r], idx(r)\n }\n"
+                       " a0[i] = t0[0]\n a1[i] = t1[0]\n }\n}\n";
+    kernel *k = ir_parse(h.qn, text);
+    run_passes(k);
+    harness_run_kernel(&h, k, &(harness_case){.text = text});
+    ir_close(k);
+}
+
 /* (1 + 2^-4)^2 lies halfway between two values of bf16, and what is added is too small for a double
  * that holds the product: above the first half of the elements, below the second. */
 static void narrow_multiply_adds_round_once(void) {
@@ -682,6 +696,7 @@ static void every_test(void) {
     RUN(threads_share_large_launches);
     RUN(casts_of_indices_agree);
     RUN(components_live_in_one_place);
+    RUN(components_that_are_large_stay_in_memory);
     RUN(an_earlier_overflow_is_not_the_launchs);
 }
 
