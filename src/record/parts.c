@@ -15,7 +15,17 @@
 
 #include "graph/graph.h"
 
-enum { WAY_NONE, WAY_OWN, WAY_JOINT, WAY_APART, WAY_PRODUCT, WAY_MOVE, WAY_PAIRS, WAY_REAL, WAY_EACH };
+enum {
+    WAY_NONE,
+    WAY_OWN,
+    WAY_JOINT,
+    WAY_APART,
+    WAY_PRODUCT,
+    WAY_MOVE,
+    WAY_PAIRS,
+    WAY_REAL,
+    WAY_EACH
+};
 typedef struct meaning {
     uint8_t way, values, added;
 } meaning;
