@@ -131,9 +131,8 @@ def sum_to_size(o, x, *shape):
     shape = sizes(shape)
     front = x.ndim - len(shape)
     axes = list(range(front)) + [front + i for i, n in enumerate(shape) if n == 1 and x.shape[front + i] != 1]
-    r = o.sum_axes(x, len(axes), axes, True) if axes else x
-    r = o.reshape(r, len(shape), shape)
-    return r if x.floats or x.dtype[0] == "c" else o.cast(r, "i64")
+    r = o.reshape(o.sum_axes(x, len(axes), axes, True) if axes else x, len(shape), shape)
+    return r if x.floats or x.dtype[0] == "c" or x.shape == shape and shape else o.cast(r, "i64")
 
 
 @row("unravel_index")

@@ -507,7 +507,8 @@ TABLE["take_along_dim"] = lambda o, x, index, dim=None: o.take_along_axis(x, ind
 TABLE["take"] = lambda o, x, index: o.take(o.reshape(x, 1, [-1]), index, 0)
 TABLE["masked_fill"] = lambda o, x, mask, value: o.masked_fill(*o.broadcast_arrays(2, [x, mask], n=2), value)
 TABLE["masked_scatter"] = lambda o, x, mask, src: o.masked_scatter(*o.broadcast_arrays(2, [x, mask], n=2), src)
-TABLE["nn.functional.linear"] = lambda o, x, w, b=None: o.linear(x, w, b)
+TABLE["nn.functional.linear"] = lambda o, x, w, b=None: o.linear(x, w, b) if w.ndim > 1 else o.squeeze(
+    o.linear(x, o.unsqueeze(w, 0), b), -1)
 TABLE["nn.functional.prelu"] = lambda o, x, weight: o.prelu(x, weight)
 TABLE["nn.functional.one_hot"] = lambda o, x, num_classes=-1: o.one_hot(
     x, num_classes if num_classes >= 0 else int(o.q.read(o.max(x, ALL, False).handle).raw) + 1, "i64")
