@@ -166,8 +166,7 @@ static bool among(int n, const node_id *list, node_id id) {
 }
 
 /* What has several sources counts twice. A node that was passed before is no end: what is below it
- * may not have been. APART is one, whose source no rule sees: what does not have it is no function
- * of it. */
+ * may not have been. APART is, of which no rule sees the source: what lacks it is no function. */
 static void mark_passed(graph *g, node_id simpler, node_id id, int depth) {
     graph_node *x = &g->node[id];
     if (!x->sources || id == simpler || x->op == OP_APART) return;

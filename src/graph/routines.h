@@ -32,9 +32,8 @@ X(MATRIX_EXP, matrix_exp, 1, matrix_exp, ROWS, "{}: the sum of x^n / n!")
 X(QR, qr, 2, qr, ROWS, "{}: Q [m, k] with orthogonal columns, R [k, n] of which the lower triangle is 0")
 X(EIGH, eigh, 2, eigh, ROWS, "{}: ascending eigenvalues, and eigenvectors as columns, of the lower triangle")
 X(EIG, eig, 2, eig, ROWS,
-  "{}: eigenvalues [n] and eigenvectors [n, n], as columns of length 1, as pairs of real numbers "
-  "along a last axis; of a pair the value with the positive imaginary part is first, and its "
-  "vector's largest element is real")
+  "{}: eigenvalues [n, 2], eigenvectors [n, n, 2] as columns of length 1; conjugates adjoin, "
+  "positive imaginary parts first; a vector's largest element is real")
 X(SVD, svd, 3, svd, ROWS, "{}: U [m, k], descending singular values, V' [k, n]")
 X(SEARCH, search, 1, NONE, ROWS,
   "{right}: in i64 how many of a row's ascending elements are less (right: or equal) than each of "
