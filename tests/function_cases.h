@@ -378,6 +378,8 @@
     X(kl_div, 0.5, 4,                                                                              \
       qn_add(qn_kl_div(M, M, false, QN_REDUCE_NONE), qn_kl_div(M, M, true, QN_REDUCE_SUM)))        \
     X(bce_loss, 0.1, 0.9, qn_bce_loss(M, M, QN_REDUCE_MEAN))                                       \
+    X(ctc_loss, -2, 2,                                                                             \
+      qn_ctc_loss(qn_log_softmax(IN(5, 2, 4), -1), INDEX(3, 2, 2), NULL, NULL, 3, QN_REDUCE_NONE)) \
     X(triplet_margin_loss, -4, 4, qn_triplet_margin_loss(M, M, M, 1, QN_REDUCE_SUM))               \
     X(cosine_similarity, -4, 4, qn_cosine_similarity(M, IN(6), 1, 1e-8))                           \
     X(cosine_embedding_loss, -4, 4,                                                                \

@@ -55,7 +55,8 @@ OF = {("elu", "alpha"): "1", ("celu", "alpha"): "1", ("leaky_relu", "slope"): "0
       ("mx_quantize", "block"): "32", ("bincount", "weights"): "N", ("multinomial", "weights"): "",
       ("multinomial_distinct", "weights"): "", ("flip", "axis"): "N", ("squeeze", "axis"): "N",
       ("isclose", "rtol"): "1e-05", ("beta", "a"): "", ("triu", "k"): "0", ("complex", "im"): "N",
-      ("tril", "k"): "0", ("linear_scan", "b"): ""}
+      ("tril", "k"): "0", ("linear_scan", "b"): "", ("ctc_loss", "lengths"): "N", ("ctc_loss", "label_lengths"): "N",
+      ("ctc_loss", "blank"): "0"}
 # An axis that is not given, by function, then by section: QN_ALL where it reduces, else the last one.
 LAST_AXIS = ("sorting", "scans", "Fourier transforms", "linear algebra", "neural networks", "elementwise, one argument",
              "elementwise, two arguments and more")

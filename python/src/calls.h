@@ -463,6 +463,8 @@ X(cross_entropy_soft, "cross_entropy_soft", "logits:T target:T reduction:e16=0",
 X(kl_div, "kl_div", "log_p:T target:T log_target:B=0 reduction:e16=0", qn_kl_div(T(0), T(1), B(2),
   (qn_reduction)I(3)))
 X(bce_loss, "bce_loss", "p:T y:T reduction:e16=0", qn_bce_loss(T(0), T(1), (qn_reduction)I(2)))
+X(ctc_loss, "ctc_loss", "log_p:T labels:T lengths:T=N label_lengths:T=N blank:Z=0 reduction:e16=0",
+  qn_ctc_loss(T(0), T(1), T(2), T(3), Z(4), (qn_reduction)I(5)))
 X(triplet_margin_loss, "triplet_margin_loss", "anchor:T near:T far:T margin:F=1 reduction:e16=0",
   qn_triplet_margin_loss(T(0), T(1), T(2), F(3), (qn_reduction)I(4)))
 X(cosine_similarity, "cosine_similarity", "x:T y:T axis:a=-1 eps:F=1e-08",

@@ -581,6 +581,11 @@ X(kl_div, "(log_p, target, log_target=False, reduction=\"mean\")",
   "target * (log(target) - log_p), 0 where target is; log_target: it is given as its logarithm")
 X(bce_loss, "(p, y, reduction=\"mean\")",
   "-(y*log(p) + (1-y)*log(1-p)), a logarithm of 0 being -100; bce_with_logits is more exact")
+X(ctc_loss, "(log_p, labels, lengths=None, label_lengths=None, blank=0, reduction=\"mean\")",
+  "-log of the probability of labels [N, S] by log_p [T, N, C], each step's classes, one of them "
+  "blank, summed over all alignments (Graves et al. 2006); lengths and label_lengths [N], or "
+  "None: all. Infinite, and no gradient, where labels do not fit into the steps; NaN for a length "
+  "below 0 or beyond its axis; the mean is that of losses over their numbers of labels")
 X(triplet_margin_loss, "(anchor, near, far, margin=1, reduction=\"mean\")",
   "|anchor - near| - |anchor - far| + margin where that is above 0, lengths being over the last "
   "axis")

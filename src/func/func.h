@@ -121,6 +121,7 @@ qn_tensor *func_from_end(qn_tensor *index, int64_t n); /* index/index.c */
 qn_tensor *func_take(qn_tensor *x, qn_tensor *index, int axis);
 bool func_mask_places(qn_tensor *mask, int64_t bound, bool outside, qn_tensor **out); /* mask.c */
 int64_t func_mask_count(qn_tensor *mask);
+qn_tensor *func_reduced(qn_tensor *terms, qn_reduction how);  /* nn/loss.c */
 qn_tensor *func_is_class(qn_tensor *labels, int64_t classes); /* index/index.c */
 void func_threefry(qn_tensor *const key[2], qn_tensor *x[2]); /* func/random.c */
 

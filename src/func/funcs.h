@@ -657,6 +657,11 @@ X(TENSOR, kl_div, (qn_tensor *log_p, qn_tensor *target, bool log_target, qn_redu
   "target * (log(target) - log_p), 0 where target is; log_target: it is given as its logarithm")
 X(TENSOR, bce_loss, (qn_tensor *p, qn_tensor *y, qn_reduction reduction), -, 0, 0,
   "-(y*log(p) + (1-y)*log(1-p)), a logarithm of 0 being -100; bce_with_logits is more exact")
+X(TENSOR, ctc_loss, (qn_tensor *log_p, qn_tensor *labels, qn_tensor *lengths, qn_tensor *label_lengths, int64_t blank, qn_reduction reduction), -, 0, 0,
+  "-log of the probability of labels [N, S] by log_p [T, N, C], each step's classes, one of them "
+  "blank, summed over all alignments (Graves et al. 2006); lengths and label_lengths [N], or NULL: "
+  "all. Infinite, and no gradient, where labels do not fit into the steps; NaN for a length below "
+  "0 or beyond its axis; the mean is that of losses over their numbers of labels")
 X(TENSOR, triplet_margin_loss, (qn_tensor *anchor, qn_tensor *near, qn_tensor *far, double margin, qn_reduction reduction), -, 0, 0,
   "|anchor - near| - |anchor - far| + margin where that is above 0, lengths being over the last "
   "axis")

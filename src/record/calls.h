@@ -529,6 +529,9 @@ X(qn_tensor *, T, cross_entropy_soft, (qn_tensor *logits, qn_tensor *target, qn_
 X(qn_tensor *, T, kl_div, (qn_tensor *log_p, qn_tensor *target, bool log_target, qn_reduction reduction), (log_p, target, log_target, reduction),
   (T(0), T(1), B(2), I(3)))
 X(qn_tensor *, T, bce_loss, (qn_tensor *p, qn_tensor *y, qn_reduction reduction), (p, y, reduction), (T(0), T(1), I(2)))
+X(qn_tensor *, T, ctc_loss, (qn_tensor *log_p, qn_tensor *labels, qn_tensor *lengths, qn_tensor *label_lengths, int64_t blank,
+  qn_reduction reduction), (log_p, labels, lengths, label_lengths, blank, reduction), (T(0),
+  T(1), T(2), T(3), Z(4), I(5)))
 X(qn_tensor *, T, triplet_margin_loss, (qn_tensor *anchor, qn_tensor *near, qn_tensor *far, double margin, qn_reduction reduction), (anchor, near,
   far, margin, reduction), (T(0), T(1), T(2), F(3), I(4)))
 X(qn_tensor *, T, cosine_similarity, (qn_tensor *x, qn_tensor *y, int axis, double eps), (x, y, axis, eps), (T(0), T(1), I(2), F(3)))

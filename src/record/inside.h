@@ -448,6 +448,7 @@
 #define qn_cross_entropy_soft inner_cross_entropy_soft
 #define qn_kl_div inner_kl_div
 #define qn_bce_loss inner_bce_loss
+#define qn_ctc_loss inner_ctc_loss
 #define qn_triplet_margin_loss inner_triplet_margin_loss
 #define qn_cosine_similarity inner_cosine_similarity
 #define qn_cosine_embedding_loss inner_cosine_embedding_loss

@@ -324,6 +324,9 @@ S(qn_tensor *, P, t_t_t_t_i_combine, (qn_tensor *a0, qn_tensor *a1, qn_tensor *a
   qn_combine a4), (a0, a1, a2, a3, a4), (P(0), P(1), P(2), I(3), I(4)))
 S(qn_tensor *, P, t_t_t_t_t_t_f, (qn_tensor *a0, qn_tensor *a1, qn_tensor *a2, qn_tensor *a3,
   qn_tensor *a4, double a5), (a0, a1, a2, a3, a4, a5), (P(0), P(1), P(2), P(3), P(4), F(5)))
+S(qn_tensor *, P, t_t_t_t_t_z_reduction, (qn_tensor *a0, qn_tensor *a1, qn_tensor *a2,
+  qn_tensor *a3, int64_t a4, qn_reduction a5), (a0, a1, a2, a3, a4, a5), (P(0), P(1), P(2), P(3),
+  I(4), I(5)))
 S(qn_tensor *, P, t_t_t_t_z_f, (qn_tensor *a0, qn_tensor *a1, qn_tensor *a2, int64_t a3,
   double a4), (a0, a1, a2, a3, a4), (P(0), P(1), P(2), I(3), F(4)))
 S(qn_tensor *, P, t_t_t_z, (qn_tensor *a0, qn_tensor *a1, int64_t a2), (a0, a1, a2), (P(0), P(1),

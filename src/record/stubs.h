@@ -534,6 +534,9 @@ X(qn_tensor *, cross_entropy_soft, t_t_t_reduction, OF_HANDLES_2(logits, target)
 X(qn_tensor *, kl_div, t_t_t_b_reduction, OF_HANDLES_2(log_p, target), (qn_tensor *log_p, qn_tensor *target, bool log_target,
   qn_reduction reduction), (log_p, target, log_target, reduction))
 X(qn_tensor *, bce_loss, t_t_t_reduction, OF_HANDLES_2(p, y), (qn_tensor *p, qn_tensor *y, qn_reduction reduction), (p, y, reduction))
+X(qn_tensor *, ctc_loss, t_t_t_t_t_z_reduction, OF_HANDLES_4(log_p, labels, lengths, label_lengths), (qn_tensor *log_p, qn_tensor *labels,
+  qn_tensor *lengths, qn_tensor *label_lengths, int64_t blank, qn_reduction reduction), (log_p,
+  labels, lengths, label_lengths, blank, reduction))
 X(qn_tensor *, triplet_margin_loss, t_t_t_t_f_reduction, OF_HANDLES_3(anchor, near, far), (qn_tensor *anchor, qn_tensor *near, qn_tensor *far,
   double margin, qn_reduction reduction), (anchor, near, far, margin, reduction))
 X(qn_tensor *, cosine_similarity, t_t_t_i_f, OF_HANDLES_2(x, y), (qn_tensor *x, qn_tensor *y, int axis, double eps), (x, y, axis, eps))

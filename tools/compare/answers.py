@@ -191,6 +191,31 @@ def focal(x, y):
     return entropy * (p * (1 - y) + (1 - p) * y) ** 2 * (0.25 * y + 0.75 * (1 - y))
 
 
+def ctc(q, account, rng, name):
+    """The recurrence without logarithms."""
+    for dtype in FLOATS:
+        for steps, batch, classes, size in ((6, 2, 4, 2), (5, 3, 3, 3), (4, 1, 5, 1)):
+            x = Value.of(dtype, np.log(rng.dirichlet(np.ones(classes), (steps, batch))))
+            labels = rng.integers(1, classes, (batch, size))
+            lengths, sizes = rng.integers(2 * size - 1, steps + 1, batch), rng.integers(0, size + 1, batch)
+            p, want = np.exp(x.numbers()), np.zeros(batch)
+            for n in range(batch):
+                word = [0] + [w for label in labels[n, :sizes[n]] for w in (label, 0)]
+                alpha = np.eye(len(word))[0]
+                for t in range(lengths[n]):
+                    before = [alpha[s] + (alpha[s - 1] if s > 0 else 0)
+                              + (alpha[s - 2] if s > 1 and word[s] not in (0, word[s - 2]) else 0)
+                              for s in range(len(word))]
+                    alpha = np.array(before) * p[t, n, word]
+                with np.errstate(divide="ignore"):
+                    want[n] = -np.log(alpha[-2:].sum())
+            given = [tensor(q, v, "i64") for v in (labels, lengths, sizes)]
+            inner = epsilon("f64" if dtype == "f64" else "f32")
+            size_of = np.where(np.isfinite(want), 1 + np.abs(want), 1)
+            slack = 64 * steps * inner * size_of + epsilon(dtype) * size_of
+            near(q, account, name, dtype, [x], lambda t: q.call(name, t, *given, 0, 2), want, slack, rng)
+
+
 TRUTH = np.where(np.arange(4) % 3 == 0, 1.0, -1.0)
 LOSSES = {
     "cross_entropy_soft": losses([(4, 5), (4, 5)], lambda q, x, y: (x, y), lambda x, y: -(y * log_softmax(x)).sum(-1)),
@@ -296,7 +321,7 @@ ANSWERS = {
     "pixel_shuffle": formula(([(2, 8, 2, 3)], lambda q, x: (x, 2), lambda x: shuffled(x, 2))),
     "pixel_unshuffle": formula(([(2, 2, 4, 6)], lambda q, x: (x, 2), lambda x: shuffled(x, 2, True))),
     "cosine_similarity": formula(([(4, 5), (4, 5)], lambda q, x, y: (x, y, 1, 1e-8), cosine)),
-    "cross_entropy_with": cross_entropy_with, **LOSSES,
+    "cross_entropy_with": cross_entropy_with, "ctc_loss": ctc, **LOSSES,
     "exponential": distribution(lambda e: e), "gumbel": distribution(lambda e: -np.log(e)),
     "kaiming_normal": weights(lambda i, o: 1 / math.sqrt(i)), "kaiming_uniform": weights(lambda i, o: 1 / math.sqrt(i)),
     "xavier_normal": weights(lambda i, o: math.sqrt(2 / (i + o))),

@@ -114,7 +114,7 @@ qn_tensor *qn_bce_with_logits(qn_tensor *x, qn_tensor *y) {
 
 /* ---- with a reduction ----------------------------------------------------------------------- */
 
-static qn_tensor *reduced(qn_tensor *terms, qn_reduction how) {
+qn_tensor *func_reduced(qn_tensor *terms, qn_reduction how) {
     if (!terms || how == QN_REDUCE_NONE) return terms;
     if (how == QN_REDUCE_MEAN) return mean_all(terms);
     if (how == QN_REDUCE_SUM)
@@ -142,7 +142,7 @@ qn_tensor *qn_kl_div(qn_tensor *log_p, qn_tensor *target, bool log_target, qn_re
         terms = qn_mul(qn_exp(v[1]), qn_sub(v[1], v[0]));
     else
         terms = qn_sub(times_log(v[1], v[1]), qn_mul(v[1], v[0]));
-    return func_end(f, reduced(terms, reduction));
+    return func_end(f, func_reduced(terms, reduction));
 }
 
 /* Logarithms are no less than -100, so that a certain but wrong answer is finite: there x is 0, and
@@ -164,7 +164,7 @@ qn_tensor *qn_bce_loss(qn_tensor *p, qn_tensor *y, qn_reduction reduction) {
     if (!v[0] || !v[1]) return func_end(f, NULL);
     qn_tensor *yes = qn_mul(v[1], bounded_log(v[0]));
     qn_tensor *no = qn_mul(qn_sub(qn_like(v[1], 1), v[1]), bounded_log_rest(v[0]));
-    return func_end(f, reduced(qn_neg(qn_add(yes, no)), reduction));
+    return func_end(f, func_reduced(qn_neg(qn_add(yes, no)), reduction));
 }
 
 /* Soft labels: -sum y log_softmax(x), of which the logarithm of the sum is one for each row. */
@@ -180,7 +180,7 @@ qn_tensor *qn_cross_entropy_soft(qn_tensor *logits, qn_tensor *target, qn_reduct
     qn_tensor *z = below_largest(v[0], mask);
     qn_tensor *norm = qn_log(build_reduce(OP_SUM, qn_exp(z), mask, true));
     qn_tensor *terms = build_reduce(OP_SUM, qn_mul(v[1], qn_sub(norm, z)), mask, false);
-    return func_end(f, reduced(terms, reduction));
+    return func_end(f, func_reduced(terms, reduction));
 }
 
 /* The label's loss and the mean of all classes' are mixed: smoothing. The mean is over the weights
@@ -211,7 +211,7 @@ static qn_tensor *options_losses(qn_tensor *logits, qn_tensor *labels,
     }
     if (keep) loss = qn_where(keep, loss, qn_like(loss, 0));
     if (!loss || o->reduction != QN_REDUCE_MEAN || (!weight && !keep))
-        return reduced(loss, o->reduction);
+        return func_reduced(loss, o->reduction);
     if (!weight) weight = qn_ones_like(loss);
     if (keep) weight = qn_where(keep, weight, qn_like(weight, 0));
     return qn_div(build_reduce(OP_SUM, loss, all, false), build_reduce(OP_SUM, weight, all, false));
@@ -253,7 +253,7 @@ qn_tensor *qn_triplet_margin_loss(qn_tensor *anchor, qn_tensor *near, qn_tensor 
     func_floats(&f, 3, v);
     qn_tensor *more = qn_sub(distance(v[0], v[1]), distance(v[0], v[2]));
     more = more ? qn_add(more, qn_like(more, margin)) : NULL;
-    return func_end(f, reduced(positive(more), reduction));
+    return func_end(f, func_reduced(positive(more), reduction));
 }
 
 /* Each length is no less than eps. */
@@ -290,7 +290,7 @@ qn_tensor *qn_cosine_embedding_loss(qn_tensor *x, qn_tensor *y, qn_tensor *targe
     qn_tensor *alike = qn_sub(qn_like(c, 1), c);
     qn_tensor *unlike = positive(qn_sub(c, qn_like(c, margin)));
     qn_tensor *terms = qn_where(qn_lt(qn_like(c, 0), v[2]), alike, unlike);
-    return func_end(f, reduced(terms, reduction));
+    return func_end(f, func_reduced(terms, reduction));
 }
 
 qn_tensor *qn_margin_ranking_loss(qn_tensor *x, qn_tensor *y, qn_tensor *target, double margin,
@@ -300,7 +300,7 @@ qn_tensor *qn_margin_ranking_loss(qn_tensor *x, qn_tensor *y, qn_tensor *target,
     func_floats(&f, 3, v);
     qn_tensor *terms = qn_mul(qn_neg(v[2]), qn_sub(v[0], v[1]));
     terms = terms ? qn_add(terms, qn_like(terms, margin)) : NULL;
-    return func_end(f, reduced(positive(terms), reduction));
+    return func_end(f, func_reduced(positive(terms), reduction));
 }
 
 qn_tensor *qn_hinge_embedding_loss(qn_tensor *x, qn_tensor *target, double margin,
@@ -311,14 +311,14 @@ qn_tensor *qn_hinge_embedding_loss(qn_tensor *x, qn_tensor *target, double margi
     if (!v[0] || !v[1]) return func_end(f, NULL);
     qn_tensor *far = positive(qn_sub(qn_like(v[0], margin), v[0]));
     qn_tensor *alike = qn_lt(qn_like(v[1], 0), v[1]);
-    return func_end(f, reduced(qn_where(alike, v[0], far), reduction));
+    return func_end(f, func_reduced(qn_where(alike, v[0], far), reduction));
 }
 
 qn_tensor *qn_soft_margin_loss(qn_tensor *x, qn_tensor *target, qn_reduction reduction) {
     func_frame f = func_on("soft_margin_loss", ARG(x), ARG(target));
     qn_tensor *v[] = {x, target};
     func_floats(&f, 2, v);
-    return func_end(f, reduced(qn_softplus(qn_neg(qn_mul(v[0], v[1]))), reduction));
+    return func_end(f, func_reduced(qn_softplus(qn_neg(qn_mul(v[0], v[1]))), reduction));
 }
 
 /* ---- of counts and deviations --------------------------------------------------------------- */
@@ -341,7 +341,7 @@ qn_tensor *qn_focal_loss(qn_tensor *x, qn_tensor *y, double alpha, double gamma,
         qn_tensor *share = qn_add(mul_number(v[1], alpha), mul_number(rest, 1 - alpha));
         terms = qn_mul(terms, share);
     }
-    return func_end(f, reduced(terms, reduction));
+    return func_end(f, func_reduced(terms, reduction));
 }
 
 qn_tensor *qn_poisson_nll_loss(qn_tensor *x, qn_tensor *y, bool log_input, qn_reduction reduction) {
@@ -352,7 +352,7 @@ qn_tensor *qn_poisson_nll_loss(qn_tensor *x, qn_tensor *y, bool log_input, qn_re
         terms = qn_sub(qn_exp(v[0]), qn_mul(v[1], v[0]));
     else
         terms = qn_sub(v[0], times_log(v[1], v[0]));
-    return func_end(f, reduced(terms, reduction));
+    return func_end(f, func_reduced(terms, reduction));
 }
 
 /* The variance is no less than eps, and there has no gradient. */
@@ -365,5 +365,5 @@ qn_tensor *qn_gaussian_nll_loss(qn_tensor *x, qn_tensor *y, qn_tensor *variance,
     qn_tensor *least = qn_like(v[2], eps), *d = qn_sub(v[0], v[1]);
     qn_tensor *wide = qn_where(qn_lt(v[2], least), least, v[2]);
     qn_tensor *terms = qn_add(qn_log(wide), qn_div(qn_mul(d, d), wide));
-    return func_end(f, reduced(terms ? mul_number(terms, 0.5) : NULL, reduction));
+    return func_end(f, func_reduced(terms ? mul_number(terms, 0.5) : NULL, reduction));
 }
