@@ -314,6 +314,10 @@ static qn_tensor *proper(qn_tensor *const *x) {
     qn_tensor *w, *v;
     return qn_eigh(definite(x[0]), &w, &v) ? NULL : qn_add(w, v);
 }
+static qn_tensor *improper(qn_tensor *const *x) {
+    qn_tensor *w, *v;
+    return qn_eig(x[0], &w, &v) ? NULL : qn_add(qn_real(w), qn_abs(v));
+}
 static qn_tensor *singular(qn_tensor *const *x) {
     qn_tensor *u, *s, *v;
     return qn_svd(x[0], &u, &s, &v) ? NULL : qn_add(qn_add(u, s), v);
@@ -370,6 +374,7 @@ static const example routines[] = {
     {"matrix_exp", power, 1, {F32(3, 3)}},
     {"qr", orthogonal, 1, {F32(3, 3)}},
     {"eigh", proper, 1, {F32(3, 3)}},
+    {"eig", improper, 1, {F32(3, 3)}},
     {"svd", singular, 1, {F32(3, 3)}},
     {"searchsorted", searched, 2, {F32(6), F32(2, 4)}},
     {"nonzero", found, 1, {BOOL(2, 3)}},
