@@ -8,7 +8,8 @@ import os
 import re
 import sys
 
-HEADERS = ["quern.h", "quern_ops.h", "quern_ops_linalg.h", "quern_ops_nn.h", "quern_nn.h", "quern_tune.h"]
+HEADERS = ["quern.h", "quern_ops.h", "quern_ops_linalg.h", "quern_ops_nn.h", "quern_nn.h", "quern_tune.h",
+           "quern_quant.h", "quern_archive.h"]
 COUNTS = ("n", "n_in", "n_out", "rank", "space")
 
 # Lists whose length no argument says: record.h has the words.
@@ -40,9 +41,9 @@ LETTERS = {"qn_ctx *": "C", "qn_tensor *": "T", "bool": "B", "double": "F", "int
            "const char *const *": "M", "qn_tensor **": "R", "void *": "Q", "int32_t *": "J",
            "const qn_dtype *": "A", "int64_t *": "G", "const char **": "N", "const void **": "N",
            "const uint32_t **": "N"}
-OBJECTS = ("tape", "plan", "loop", "file", "module", "layer", "optimizer", "gpt", "text")
+OBJECTS = ("tape", "plan", "loop", "file", "archive", "module", "layer", "optimizer", "gpt", "text")
 NOT_KEPT = {"give_back", "owner", "alloc", "free", "alloc_user", "log", "log_user", "error", "error_size",
-            "metadata", "pairs", "going", "user"}
+            "metadata", "pairs", "going", "user", "quants", "like"}
 FIELDS = {"int": "INT", "int64_t": "I64", "uint64_t": "I64", "double": "F64", "bool": "BOOL",
           "const char *": "TEXT", "qn_tensor *": "TENSOR", "const qn_conv_options *": "CONV"}
 BY_HAND = ("open",)

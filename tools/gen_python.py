@@ -110,10 +110,15 @@ def sections(gen):
     return found
 
 
+NO_WORDS = ("qn_meta", "qn_quant")  # enums that no function of Python's takes
+
+
 def enum_words(text):
     """enum: its members as words of Python, in the order of their values."""
     found = {}
     for match in re.finditer(r"typedef enum (qn_\w+) \{(.*?)\} \1;", text, re.S):
+        if match[1] in NO_WORDS:
+            continue
         names = [(int(v), n) for n, v in re.findall(r"(QN_\w+)\s*=\s*(-?\d+)", match[2])]
         split = [n.split("_") for _, n in names]
         common = 0

@@ -424,7 +424,8 @@ int processors_there(void); /* those of the machine */
     X(LAYER, "layer")                                                                              \
     X(LOOP, "loop")                                                                                \
     X(CUSTOM, "kernel")                                                                            \
-    X(COMPLEX, "complex tensor")
+    X(COMPLEX, "complex tensor")                                                                   \
+    X(ARCHIVE, "archive")
 enum {
     HANDLE_DEAD,
 #define X(NAME, name) HANDLE_##NAME,

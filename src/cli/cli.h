@@ -108,6 +108,8 @@ int command_generate(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_wisdom(int argc, char **argv);
 int command_replay(int argc, char **argv);
+int command_info(int argc, char **argv);
+int command_convert(int argc, char **argv);
 int command_devices(int argc, char **argv);
 int command_machine(int argc, char **argv);
 

@@ -17,6 +17,8 @@ static const struct {
     {"tune", "look for faster schedules of kernels on this machine", command_tune},
     {"wisdom", "show what tuning has found, or carry it elsewhere", command_wisdom},
     {"replay", "run a recorded program again and compare", command_replay},
+    {"info", "list the tensors and metadata of a file", command_info},
+    {"convert", "write the tensors of a file as another kind, or in blocks", command_convert},
     {"devices", "list the devices of this machine", command_devices},
     {"machine", "show the machine that schedules are made for", command_machine},
 };

@@ -649,5 +649,25 @@ X(qn_code, E, wisdom_export, (qn_ctx *qn, const char *path), (qn, path), (C(0), 
 X(qn_code, E, wisdom_import, (qn_ctx *qn, const char *path), (qn, path), (C(0), W(1)))
 X(const char *, W, machine, (qn_ctx *qn), (qn), (C(0)))
 X(const char *, W, machine_measure, (qn_ctx *qn), (qn), (C(0)))
+X(qn_tensor *, T, dequantize, (qn_tensor *blocks, qn_quant type), (blocks, type), (T(0), I(1)))
+X(qn_tensor *, T, quantize, (qn_tensor *x, qn_quant type), (x, type), (T(0), I(1)))
+X(qn_archive *, O, archive_open, (qn_ctx *qn, const char *path), (qn, path), (C(0), W(1)))
+VOID(archive_close, (qn_archive *archive), (archive), (O(0)))
+X(const char *, W, archive_kind, (const qn_archive *archive), (archive), (O(0)))
+X(int, I, archive_count, (const qn_archive *archive), (archive), (O(0)))
+X(const char *, W, archive_name, (const qn_archive *archive, int i), (archive, i), (O(0), I(1)))
+X(qn_code, E, archive_get_info, (const qn_archive *archive, int i, qn_archive_info *out, size_t size), (archive, i, out, size), (O(0), I(1), N(2),
+  S(3)))
+X(qn_tensor *, T, archive_tensor, (const qn_archive *archive, const char *name), (archive, name), (O(0), W(1)))
+X(qn_tensor *, T, archive_blocks, (const qn_archive *archive, const char *name), (archive, name), (O(0), W(1)))
+X(const char *, W, archive_meta_key, (const qn_archive *archive, int i), (archive, i), (O(0), I(1)))
+X(qn_meta, I, archive_meta, (const qn_archive *archive, const char *key, int64_t *count), (archive, key, count), (O(0), W(1), G(2)))
+X(int64_t, Z, archive_meta_int, (const qn_archive *archive, const char *key, int64_t i), (archive, key, i), (O(0), W(1), Z(2)))
+X(double, F, archive_meta_float, (const qn_archive *archive, const char *key, int64_t i), (archive, key, i), (O(0), W(1), Z(2)))
+X(const char *, W, archive_meta_text, (const qn_archive *archive, const char *key, int64_t i), (archive, key, i), (O(0), W(1), Z(2)))
+X(size_t, S, archive_meta_size, (const qn_archive *archive, const char *key, int64_t i), (archive, key, i), (O(0), W(1), Z(2)))
+X(qn_code, E, archive_save, (qn_ctx *qn, const char *path, int n, const char *const *names, qn_tensor *const *tensors,
+  const qn_archive_options *options), (qn, path, n, names, tensors, options), (C(0), W(1), I(2),
+  M(3, 2), L(4, 2), K(5, archive_options)))
 
 /* == end of what is generated == */

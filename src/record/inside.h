@@ -532,6 +532,23 @@
 #define qn_wisdom_import inner_wisdom_import
 #define qn_machine inner_machine
 #define qn_machine_measure inner_machine_measure
+#define qn_dequantize inner_dequantize
+#define qn_quantize inner_quantize
+#define qn_archive_open inner_archive_open
+#define qn_archive_close inner_archive_close
+#define qn_archive_kind inner_archive_kind
+#define qn_archive_count inner_archive_count
+#define qn_archive_name inner_archive_name
+#define qn_archive_get_info inner_archive_get_info
+#define qn_archive_tensor inner_archive_tensor
+#define qn_archive_blocks inner_archive_blocks
+#define qn_archive_meta_key inner_archive_meta_key
+#define qn_archive_meta inner_archive_meta
+#define qn_archive_meta_int inner_archive_meta_int
+#define qn_archive_meta_float inner_archive_meta_float
+#define qn_archive_meta_text inner_archive_meta_text
+#define qn_archive_meta_size inner_archive_meta_size
+#define qn_archive_save inner_archive_save
 
 /* == end of what is generated == */
 

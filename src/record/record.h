@@ -23,6 +23,7 @@
 #ifndef QN_RECORD_H
 #define QN_RECORD_H
 
+#include "quern_archive.h"
 #include "quern_nn.h"
 #include "quern_tune.h"
 

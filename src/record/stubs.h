@@ -662,5 +662,28 @@ X(qn_code, wisdom_export, code_c_w, OF_CONTEXT(qn), (qn_ctx *qn, const char *pat
 X(qn_code, wisdom_import, code_c_w, OF_CONTEXT(qn), (qn_ctx *qn, const char *path), (qn, path))
 X(const char *, machine, w_c, OF_CONTEXT(qn), (qn_ctx *qn), (qn))
 X(const char *, machine_measure, w_c, OF_CONTEXT(qn), (qn_ctx *qn), (qn))
+X(qn_tensor *, dequantize, t_t_quant, OF_HANDLES_1(blocks), (qn_tensor *blocks, qn_quant type), (blocks, type))
+X(qn_tensor *, quantize, t_t_quant, OF_HANDLES_1(x), (qn_tensor *x, qn_quant type), (x, type))
+X(qn_archive *, archive_open, archivep_c_w, OF_CONTEXT(qn), (qn_ctx *qn, const char *path), (qn, path))
+VOID(archive_close, void_archivep, OF_HANDLES_1(archive), (qn_archive *archive), (archive))
+X(const char *, archive_kind, w_constarchivep, OF_HANDLES_1(archive), (const qn_archive *archive), (archive))
+X(int, archive_count, i_constarchivep, OF_HANDLES_1(archive), (const qn_archive *archive), (archive))
+X(const char *, archive_name, w_constarchivep_i, OF_HANDLES_1(archive), (const qn_archive *archive, int i), (archive, i))
+X(qn_code, archive_get_info, code_constarchivep_i_archive_infop_size_t, OF_HANDLES_1(archive), (const qn_archive *archive, int i,
+  qn_archive_info *out, size_t size), (archive, i, out, size))
+X(qn_tensor *, archive_tensor, t_constarchivep_w, OF_HANDLES_1(archive), (const qn_archive *archive, const char *name), (archive, name))
+X(qn_tensor *, archive_blocks, t_constarchivep_w, OF_HANDLES_1(archive), (const qn_archive *archive, const char *name), (archive, name))
+X(const char *, archive_meta_key, w_constarchivep_i, OF_HANDLES_1(archive), (const qn_archive *archive, int i), (archive, i))
+X(qn_meta, archive_meta, meta_constarchivep_w_int64_tp, OF_HANDLES_1(archive), (const qn_archive *archive, const char *key, int64_t *count),
+  (archive, key, count))
+X(int64_t, archive_meta_int, z_constarchivep_w_z, OF_HANDLES_1(archive), (const qn_archive *archive, const char *key, int64_t i), (archive, key, i))
+X(double, archive_meta_float, f_constarchivep_w_z, OF_HANDLES_1(archive), (const qn_archive *archive, const char *key, int64_t i), (archive, key, i))
+X(const char *, archive_meta_text, w_constarchivep_w_z, OF_HANDLES_1(archive), (const qn_archive *archive, const char *key, int64_t i), (archive,
+  key, i))
+X(size_t, archive_meta_size, size_t_constarchivep_w_z, OF_HANDLES_1(archive), (const qn_archive *archive, const char *key, int64_t i), (archive, key,
+  i))
+X(qn_code, archive_save, code_c_w_i_constcharpconstp_l_constarchive_optionsp, OF_CONTEXT(qn) || OF_LIST(n, tensors), (qn_ctx *qn, const char *path,
+  int n, const char *const *names, qn_tensor *const *tensors, const qn_archive_options *options),
+  (qn, path, n, names, tensors, options))
 
 /* == end of what is generated == */

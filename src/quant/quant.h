@@ -1,0 +1,64 @@
+/* quant.h - tensors in blocks of few bits: what their bytes stand for, as expressions of the graph.
+ *
+ * All types are read the same way. The rows of blocks become [R, bytes], R being how many there
+ * are; parts of the bytes are widened to i32, split into fields by shifts that an iota along a new
+ * axis gives, and scaled in f32. So there is no loop and no join, only movements and elementwise
+ * operations, which the planner writes into the kernel that needs the values. The order of float
+ * operations is the gguf package's, whose results these are to the bit. */
+#ifndef QN_QUANT_H
+#define QN_QUANT_H
+
+#include "func/func.h"
+#include "quern_quant.h"
+
+/* ---- parts.c: what the types are written with; NULL gives NULL ------------------------------- */
+
+qn_tensor *quant_bytes(qn_tensor *rows, int64_t from, int64_t n); /* i32 [R, n] */
+qn_tensor *quant_words(qn_tensor *rows, int64_t from, int64_t n); /* n u16, as i32 [R, n] */
+qn_tensor *quant_longs(qn_tensor *rows, int64_t from, int64_t n); /* n u32, as i32 [R, n] */
+qn_tensor *quant_half(qn_tensor *rows, int64_t from);             /* an f16, as f32 [R, 1] */
+/* The same elements with other axes behind the first. */
+qn_tensor *quant_shape(qn_tensor *x, size_t n, const int64_t *sizes);
+#define SHAPE(x, ...) quant_shape(x, COUNT_OF(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+/* x >> step * i & mask for i < count along `axis`, where x has size 1. */
+typedef struct quant_fields_of {
+    int axis;
+    int64_t count, step, mask;
+} quant_fields_of;
+qn_tensor *quant_fields(qn_tensor *x, quant_fields_of f);
+#define FIELDS(x, ...) quant_fields(x, (quant_fields_of){__VA_ARGS__})
+qn_tensor *quant_along(qn_tensor *x, int axis, int64_t n); /* 0 .. n-1 along it, of x's dtype */
+qn_tensor *quant_and(qn_tensor *x, int64_t mask);
+qn_tensor *quant_up(qn_tensor *x, int64_t n);   /* x << n */
+qn_tensor *quant_down(qn_tensor *x, int64_t n); /* x >> n */
+qn_tensor *quant_plus(qn_tensor *x, int64_t n);
+qn_tensor *quant_float(qn_tensor *x); /* as f32 */
+
+/* ---- blocks.c, super.c, codebook.c ----------------------------------------------------------- */
+
+/* f32 of u8 [R, bytes]: [R, ..], the elements of a row in order. */
+typedef qn_tensor *quant_read(qn_tensor *rows);
+#define X(NAME, name, ...) quant_read quant_##name;
+#include "quant/types.h"
+#undef X
+
+/* Of mxfp4: half of 2^(e - 127), and twice the floats of 4 bits. i32 both, the first gives f32. */
+qn_tensor *quant_half_e8m0(qn_tensor *e);
+qn_tensor *quant_twice_e2m1(qn_tensor *q);
+
+/* ---- quantize.c: u8 of f32 [R, elements] ----------------------------------------------------- */
+
+quant_read quantize_q4_0, quantize_q4_1, quantize_q5_0, quantize_q5_1, quantize_q8_0,
+    quantize_tq1_0, quantize_tq2_0, quantize_mxfp4;
+
+/* ---- quant.c --------------------------------------------------------------------------------- */
+
+typedef struct quant_type {
+    qn_quant type;
+    const char *name;
+    int elements, bytes;
+    quant_read *read, *make; /* make: NULL where it is only read */
+} quant_type;
+const quant_type *quant_find(int type); /* NULL: no such */
+
+#endif

@@ -1,0 +1,66 @@
+#!/bin/sh
+# test_convert.sh BUILD - `quern info` and `quern convert`: a file goes from kind to kind and comes back, blocks
+# are made and kept, and what is wrong is said with a status.
+. tests/test.sh
+build=$1
+quern=$build/quern
+text=$scratch/text
+i=0
+while [ $i -lt 60 ]; do
+    echo "line $i of a text in which every line says its number, $i, twice."
+    i=$((i + 1))
+done >"$text"
+status_is() { # status_is WANTED COMMAND...: and something is said on standard error unless 0
+    wanted=$1
+    shift
+    "$@" >"$scratch/stdout" 2>"$scratch/stderr"
+    got=$?
+    cat "$scratch/stdout" "$scratch/stderr"
+    [ $got -eq "$wanted" ] && { [ "$wanted" -eq 0 ] || [ -s "$scratch/stderr" ]; }
+}
+prints() { grep -q -- "$1" "$scratch/stdout" || { cat "$scratch/stdout" && false; }; }
+says() { grep -q -- "$1" "$scratch/stderr" || { cat "$scratch/stderr" && false; }; }
+lists() { "$quern" info "$1" --no-metadata | sed 's/ of [a-z]*,/,/'; }
+same_lists() { [ "$(lists "$1")" = "$(lists "$2")" ] && [ -n "$(lists "$1")" ]; }
+
+model=$scratch/model.safetensors
+check a_model status_is 0 "$quern" train --text "$text" --out "$model" --layers 1 --width 32 --heads 2 \
+    --context 16 --batch 4 --steps 2
+check info status_is 0 "$quern" info "$model"
+check info_has_the_count prints 'tensors of safetensors'
+check summary status_is 0 "$quern" info "$model" --summary --no-metadata
+check summary_is_a_line sh -c "[ \$(wc -l <$scratch/stdout) = 1 ]"
+
+# There and back.
+check to_npz status_is 0 "$quern" convert "$model" "$scratch/a.npz"
+check to_gguf status_is 0 "$quern" convert "$scratch/a.npz" "$scratch/b.gguf"
+check and_back status_is 0 "$quern" convert "$scratch/b.gguf" "$scratch/c.npz"
+check lists_are_equal same_lists "$model" "$scratch/c.npz"
+check files_are_equal cmp "$scratch/a.npz" "$scratch/c.npz"
+check same_kind status_is 0 "$quern" convert "$model" "$scratch/d" --kind safetensors
+check metadata_stays sh -c "'$quern' info '$model' >$scratch/1; '$quern' info '$scratch/d' | cmp - $scratch/1"
+
+# Blocks.
+check quantize status_is 0 "$quern" convert "$model" "$scratch/q.gguf" --quantize q8_0
+check are_there sh -c "'$quern' info '$scratch/q.gguf' | grep -q ^q8_0"
+check vectors_stay sh -c "'$quern' info '$scratch/q.gguf' | grep -q ^f32"
+check blocks_stay status_is 0 "$quern" convert "$scratch/q.gguf" "$scratch/r.gguf"
+check to_the_byte cmp "$scratch/q.gguf" "$scratch/r.gguf"
+check as_floats status_is 0 "$quern" convert "$scratch/q.gguf" "$scratch/s.npz"
+check of_the_same_shapes same_lists "$model" "$scratch/s.npz"
+check narrower status_is 0 "$quern" convert "$model" "$scratch/h.safetensors" --dtype bf16
+check is_narrower sh -c "'$quern' info '$scratch/h.safetensors' | grep -q ^bf16"
+
+# Mistakes.
+check no_file status_is 2 "$quern" info
+check one_file status_is 2 "$quern" convert "$model"
+check no_such_type status_is 2 "$quern" convert "$model" "$scratch/x.gguf" --quantize q4_k
+check types_are_listed says q5_1
+check no_such_dtype status_is 2 "$quern" convert "$model" "$scratch/x.gguf" --dtype i32
+check blocks_are_for_gguf status_is 2 "$quern" convert "$model" "$scratch/x.npz" --quantize q8_0
+check absent status_is 1 "$quern" info "$scratch/absent"
+check no_kind status_is 1 "$quern" convert "$model" "$scratch/x.txt"
+check kinds_are_listed says 'safetensors, gguf'
+check no_archive status_is 1 "$quern" info "$text"
+check nothing_is_left sh -c "! ls -a $scratch | grep -E '^x\\.|part'"
+test_end
