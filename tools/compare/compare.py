@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import quern  # noqa: E402
 from judge import Account, Case  # noqa: E402
 
-PARTS = ["elementwise", "arrays", "networks", "gradients", "training", "graphs"]
+PARTS = ["elementwise", "arrays", "networks", "gradients", "training", "graphs", "quants"]
 
 
 def public_functions():

@@ -140,6 +140,9 @@ REASONS = {
     "tuning checks results itself (test_tune)": "tune tune_text tune_plan wisdom_at wisdom_export wisdom_import",
     "files (tests/io/test_io.c reads what safetensors wrote)": "save file_open file_count file_name file_tensor "
     "file_text file_close module_save module_load",
+    "lists, kinds and metadata of archives (tests/archive/test_archive.c, of other programs' files)": "archive_open "
+    "archive_close archive_kind archive_count archive_name archive_get_info archive_blocks archive_meta_key "
+    "archive_meta archive_meta_int archive_meta_float archive_meta_text archive_meta_size quant_at quant_name",
     "layers only call functions compared here (tests/nn/test_nn.c, bench/versus checks GPT losses against PyTorch)":
     "module_new module_free module_parameter module_add module_count module_name module_parameters module_find "
     "linear_new conv_new embedding_new layer_norm_new rms_norm_new layer_forward "
