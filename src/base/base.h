@@ -425,7 +425,9 @@ int processors_there(void); /* those of the machine */
     X(LOOP, "loop")                                                                                \
     X(CUSTOM, "kernel")                                                                            \
     X(COMPLEX, "complex tensor")                                                                   \
-    X(ARCHIVE, "archive")
+    X(ARCHIVE, "archive")                                                                          \
+    X(TOKENIZER, "tokenizer")                                                                      \
+    X(TEMPLATE, "template")
 enum {
     HANDLE_DEAD,
 #define X(NAME, name) HANDLE_##NAME,

@@ -1,0 +1,183 @@
+/* normalize.c - what is done to a text before it is split: one function a normalizer of
+ * tokenizer.json, each from one text to another. */
+#include "text/text.h"
+
+/* ---- building a text ------------------------------------------------------------------------ */
+
+typedef struct builder {
+    arena *a;
+    char *s;
+    size_t n;
+    uint32_t cap;
+} builder;
+
+static void put(builder *b, uint32_t c) {
+    if (b->n + 4 > b->cap) b->s = arena_grow(b->a, b->s, &b->cap, (uint32_t)b->n + 4, 1);
+    b->n += utf8_put(c, b->s + b->n);
+}
+
+static builder builder_for(arena *a, span text) {
+    builder b = {.a = a, .cap = (uint32_t)text.n + 4};
+    b.s = arena_alloc(a, b.cap);
+    return b;
+}
+
+static span done(const builder *b) {
+    return (span){b->s, b->n};
+}
+
+static span lower_case(arena *a, span text) {
+    builder b = builder_for(a, text);
+    for (size_t at = 0, n; at < text.n; at += n) {
+        uint32_t c = utf8_next(text.s + at, &n);
+        put(&b, c == 0x130 ? 'i' : char_lower(c));
+        if (c == 0x130) put(&b, 0x307);
+    }
+    return done(&b);
+}
+
+static span without(arena *a, span text, char_set set) {
+    builder b = builder_for(a, text);
+    for (size_t at = 0, n; at < text.n; at += n) {
+        uint32_t c = utf8_next(text.s + at, &n);
+        if (!char_in(c, set)) put(&b, c);
+    }
+    return done(&b);
+}
+
+/* ---- BERT ----------------------------------------------------------------------------------- */
+
+enum { BERT_CLEAN, BERT_CHINESE, BERT_ACCENTS, BERT_LOWER };
+
+static void bert_read(const text_loader *l, const json *v, text_step *s) {
+    bool lower = load_flag(l, v, "lowercase", true);
+    s->flag[BERT_CLEAN] = load_flag(l, v, "clean_text", true);
+    s->flag[BERT_CHINESE] = load_flag(l, v, "handle_chinese_chars", true);
+    s->flag[BERT_ACCENTS] = load_flag(l, v, "strip_accents", lower);
+    s->flag[BERT_LOWER] = lower;
+}
+
+/* White space as spaces, without control characters; spaces around Chinese ones. */
+static span bert_clean(arena *a, span text, bool clean, bool chinese) {
+    builder b = builder_for(a, text);
+    for (size_t at = 0, n; at < text.n; at += n) {
+        uint32_t c = utf8_next(text.s + at, &n);
+        if (clean && char_in(c, SET_CONTROL)) continue;
+        bool apart = chinese && char_in(c, SET_CHINESE);
+        if (apart) put(&b, ' ');
+        put(&b, clean && char_is_space(c) ? ' ' : c);
+        if (apart) put(&b, ' ');
+    }
+    return done(&b);
+}
+
+static span bert_run(const text_step *s, arena *a, span text) {
+    if (s->flag[BERT_CLEAN] || s->flag[BERT_CHINESE])
+        text = bert_clean(a, text, s->flag[BERT_CLEAN], s->flag[BERT_CHINESE]);
+    if (s->flag[BERT_ACCENTS]) text = without(a, text_normalize(a, text, FORM_NFD), SET_ACCENT);
+    return s->flag[BERT_LOWER] ? lower_case(a, text) : text;
+}
+
+/* ---- the others ----------------------------------------------------------------------------- */
+
+#define FORM(name, NAME)                                                                           \
+    static span name##_run(const text_step *s, arena *a, span text) {                              \
+        (void)s;                                                                                   \
+        return text_normalize(a, text, FORM_##NAME);                                               \
+    }
+FORM(nfc, NFC)
+FORM(nfd, NFD)
+FORM(nfkc, NFKC)
+FORM(nfkd, NFKD)
+
+static span lower_run(const text_step *s, arena *a, span text) {
+    (void)s;
+    return lower_case(a, text);
+}
+
+static span accents_run(const text_step *s, arena *a, span text) {
+    (void)s;
+    return without(a, text, SET_MARK);
+}
+
+static void strip_read(const text_loader *l, const json *v, text_step *s) {
+    s->flag[0] = load_flag(l, v, "strip_left", true);
+    s->flag[1] = load_flag(l, v, "strip_right", true);
+}
+
+static span strip_run(const text_step *s, arena *a, span text) {
+    size_t n, at;
+    (void)a;
+    while (s->flag[0] && text.n && char_is_space(utf8_next(text.s, &n))) text = span_from(text, n);
+    while (s->flag[1] && text.n &&
+           char_is_space(utf8_next(text.s + (at = utf8_before(text, text.n)), &n)))
+        text.n = at;
+    return text;
+}
+
+static void prepend_read(const text_loader *l, const json *v, text_step *s) {
+    s->from = load_text(l, v, "prepend");
+}
+
+static span prepend_run(const text_step *s, arena *a, span text) {
+    return text.n ? span_join(a, s->from, text) : text;
+}
+
+/* {"String": ..} or one of the patterns of runs. */
+static void replace_read(const text_loader *l, const json *v, text_step *s) {
+    const json *pattern = load_member(l, v, "pattern", JSON_OBJECT);
+    s->to = load_text(l, v, "content");
+    if (json_member(pattern, "String")) {
+        s->from = load_text(l, pattern, "String");
+        return;
+    }
+    span regex = load_text(l, pattern, "Regex");
+    s->flag[0] = 1;
+    if (span_is(regex, SPAN(" {2,}")))
+        s->count[0] = 2;
+    else if (span_is(regex, SPAN(" +")))
+        s->count[0] = 1;
+    else
+        load_bad(l, v, "to replace the pattern \"%.60s\" is not known", regex.s);
+}
+
+/* Rows of at least count[0] spaces, each by `to`. */
+static span replace_spaces(const text_step *s, arena *a, span text) {
+    str out;
+    str_open_in(&out, a);
+    str_addn(&out, "", 0);
+    for (size_t at = 0, end; at < text.n; at = end) {
+        for (end = at; end < text.n && text.s[end] == ' ';) end++;
+        bool enough = end - at >= s->count[0];
+        if (end == at) end++;
+        str_addn(&out, enough ? s->to.s : text.s + at, enough ? s->to.n : end - at);
+    }
+    return (span){out.s, out.len};
+}
+
+static span replace_run(const text_step *s, arena *a, span text) {
+    return s->flag[0] ? replace_spaces(s, a, text) : span_replace(a, text, s->from, s->to);
+}
+
+const step_row *normalizer_rows(void) {
+    static const step_row rows[] = {
+        {"NFC", NULL, {.normalize = nfc_run}},
+        {"NFD", NULL, {.normalize = nfd_run}},
+        {"NFKC", NULL, {.normalize = nfkc_run}},
+        {"NFKD", NULL, {.normalize = nfkd_run}},
+        {"Lowercase", NULL, {.normalize = lower_run}},
+        {"StripAccents", NULL, {.normalize = accents_run}},
+        {"Strip", strip_read, {.normalize = strip_run}},
+        {"Prepend", prepend_read, {.normalize = prepend_run}},
+        {"Replace", replace_read, {.normalize = replace_run}},
+        {"BertNormalizer", bert_read, {.normalize = bert_run}},
+        {NULL, NULL, {NULL}},
+    };
+    return rows;
+}
+
+span normalize_all(const step_list *steps, arena *a, span text) {
+    for (uint32_t i = 0; i < steps->n; i++)
+        text = steps->at[i].row->normalize(&steps->at[i], a, text);
+    return text;
+}
