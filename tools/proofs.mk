@@ -29,7 +29,11 @@ docs: $(BUILD)/tests/test_transform_docs  ## write docs/transforms.md from the t
 abi:  ## take what the headers promise to compiled programs now as the baseline
 	@python3 tools/abi.py write
 
-.PHONY: soak cover accuracy docs abi
+ONNX_PYTHON ?= python3
+onnx-tests: $(BUILD)/$(SONAME)  ## run the node tests of the onnx package (ONNX_PYTHON=python3, ONNX_ARGS=...)
+	@$(ONNX_PYTHON) tools/onnx_tests.py --library $(BUILD)/$(SONAME) $(ONNX_ARGS)
+
+.PHONY: soak cover accuracy docs abi onnx-tests
 
 gen-check:  ## check that generated regions are up to date and unedited
 	@python3 tools/gen.py --check

@@ -423,6 +423,7 @@ int processors_there(void); /* those of the machine */
     X(TEXT, "text")                                                                                \
     X(LAYER, "layer")                                                                              \
     X(LOOP, "loop")                                                                                \
+    X(ONNX, "model")                                                                               \
     X(CUSTOM, "kernel")                                                                            \
     X(COMPLEX, "complex tensor")                                                                   \
     X(ARCHIVE, "archive")                                                                          \
