@@ -19,7 +19,8 @@ extern "C" {
  * may be NULL. */
 
 /* L, lower, of L @ transpose(L) = x, symmetric and positive definite, of which the lower triangle
- * is read (upper: the transpose of L); NaN where x is not positive definite */
+ * is read (upper: the transpose of L); NaN where x is not positive definite; of a Hermitian x both
+ * transposes are conjugated */
 QN_API qn_tensor *qn_cholesky(qn_tensor *x, bool upper);
 /* x of a @ x = b, or transpose(a) @ x = b, of the upper or lower triangle of a [.., n, n], with
  * ones on its diagonal if `unit`; b is [.., n, m] or a vector */

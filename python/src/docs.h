@@ -392,7 +392,8 @@ X(contiguous, "(x)", "must be stored before it is used (any dtype)")
 X(detach, "(x)", "the value without its history (any dtype)")
 X(cholesky, "(x, upper=False)",
   "L, lower, of L @ transpose(L) = x, symmetric and positive definite, of which the lower "
-  "triangle is read (upper: the transpose of L); NaN where x is not positive definite")
+  "triangle is read (upper: the transpose of L); NaN where x is not positive definite; of a "
+  "Hermitian x both transposes are conjugated")
 X(solve_triangular, "(a, b, upper=False, transposed=False, unit=False)",
   "x of a @ x = b, or transpose(a) @ x = b, of the upper or lower triangle of a [.., n, n], with "
   "ones on its diagonal if `unit`; b is [.., n, m] or a vector")

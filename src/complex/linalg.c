@@ -1,7 +1,10 @@
 /* linalg.c - systems of complex equations by real ones of twice the size.
  *
  * A + iB stands for the real matrix [A -B; B A]: sums, products and inverses of the one are those
- * of the other, and least squares, too. It is twice the work of complex arithmetic. */
+ * of the other, and least squares, too. It is twice the work of complex arithmetic. With the parts
+ * of each number beside each other, blocks [a -b; b a], triangles are triangles, too: what is
+ * unique of the real matrix, as a Cholesky factor with a positive diagonal, is what was looked
+ * for. */
 #include "complex/complex.h"
 
 #include <float.h>
@@ -84,6 +87,54 @@ qn_tensor *complex_matrix_exp(qn_tensor *x) {
     return of_one("matrix_exp", exponential, x, 0, false);
 }
 
+/* The singular values come in pairs. */
+qn_tensor *complex_matrix_rank(qn_tensor *x, double rtol) {
+    func_frame f = begin("matrix_rank", x, NULL);
+    int64_t rows = 0, columns = 0;
+    parts z = complex_parts(x);
+    if (!sizes(z, &rows, &columns)) return func_end(f, NULL);
+    qn_tensor *m = matrix(z);
+    double epsilon = m && qn_dtype_of(m) == QN_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+    if (rtol < 0) rtol = (double)(rows > columns ? rows : columns) * epsilon;
+    qn_tensor *rank = m ? qn_matrix_rank(m, rtol) : NULL;
+    return func_end(f, rank ? qn_shr(rank, func_integer(rank, 1)) : NULL);
+}
+
+/* With 0 on the diagonal. */
+static qn_tensor *off_diagonal(qn_tensor *x) {
+    int64_t dims[QN_MAX_RANK];
+    int rank = func_dims(x, dims);
+    if (!x) return NULL;
+    qn_tensor *i = func_iota(tensor_ctx(x), QN_I64, rank, dims, rank - 2);
+    qn_tensor *k = func_iota(tensor_ctx(x), QN_I64, rank, dims, rank - 1);
+    return qn_where(qn_eq(i, k), qn_like(x, 0), x);
+}
+
+/* Of a Hermitian matrix, whose diagonal is real, blocks of two, [2 n, 2 n]. */
+static qn_tensor *blocks(parts z, int64_t n) {
+    int64_t dims[QN_MAX_RANK];
+    int rank = func_dims(z.re, dims);
+    z.im = off_diagonal(z.im);
+    qn_tensor *rows[2] = {qn_stack(2, (qn_tensor *[]){z.re, qn_neg(z.im)}, -1),
+                          qn_stack(2, (qn_tensor *[]){z.im, z.re}, -1)};
+    dims[rank - 2] = dims[rank - 1] = 2 * n;
+    return func_reshape(qn_stack(2, rows, -3), rank, dims);
+}
+
+qn_tensor *complex_cholesky(qn_tensor *x, bool upper) {
+    func_frame f = begin("cholesky", x, NULL);
+    int64_t n = 0, columns = 0;
+    parts z = complex_parts(x);
+    if (!sizes(z, &n, &columns)) return func_end(f, NULL);
+    if (z.re && (func_rank(z.re) < 2 || n != columns)) return func_end(f, qn_cholesky(z.re, upper));
+    qn_tensor *l = z.re && z.im ? qn_cholesky(blocks(z, n), false) : NULL;
+    if (!l) return func_end(f, NULL);
+    l = qn_slice(l, -1, 0, QN_END, 2);
+    z = (parts){qn_slice(l, -2, 0, QN_END, 2), off_diagonal(qn_slice(l, -2, 1, QN_END, 2))};
+    if (upper) z = (parts){qn_transpose(z.re, -1, -2), qn_neg(qn_transpose(z.im, -1, -2))};
+    return complex_end(f, z);
+}
+
 static qn_tensor *power(qn_tensor *m, double number) {
     return qn_matrix_power(m, (int64_t)number);
 }
@@ -117,6 +168,27 @@ static qn_tensor *solved(const char *name, qn_tensor *(*of)(qn_tensor *, qn_tens
 
 qn_tensor *complex_solve(qn_tensor *a, qn_tensor *b) {
     return solved("solve", qn_solve, a, b);
+}
+
+/* Without the other triangle, and without the diagonal of `unit`. */
+static qn_tensor *triangle(qn_tensor *x, bool upper, bool transposed, bool unit) {
+    if (!x || func_rank(x) < 2) return x;
+    x = upper ? qn_triu(x, unit) : qn_tril(x, -(int64_t)unit);
+    return transposed ? qn_transpose(x, -1, -2) : x;
+}
+
+qn_tensor *complex_solve_triangular(qn_tensor *a, qn_tensor *b, bool upper, bool transposed,
+                                    bool unit) {
+    func_frame f = begin("solve_triangular", a, b);
+    parts given[2];
+    if (!complex_given(f.qn, 2, (qn_tensor *[]){a, b}, "a\0b", given)) return func_end(f, NULL);
+    parts z = given[0];
+    z.re = triangle(z.re, upper, transposed, unit);
+    z.im = triangle(z.im, upper, transposed, unit);
+    if (unit && z.re && func_rank(z.re) > 1)
+        z.re = qn_add(z.re, qn_eye(f.qn, qn_dtype_of(z.re), qn_dim(z.re, -2), qn_dim(z.re, -1)));
+    a = z.re ? complex_whole(z.re, z.im) : NULL;
+    return func_end(f, a ? complex_solve(a, b) : NULL);
 }
 
 qn_tensor *complex_lstsq(qn_tensor *a, qn_tensor *b) {

@@ -442,7 +442,8 @@ X(TENSOR, histogram, (qn_tensor *x, qn_tensor *edges, qn_tensor *weights), -, 0,
  * error. Where several results are given each may be NULL */
 X(TENSOR, cholesky, (qn_tensor *x, bool upper), -, 0, 0,
   "L, lower, of L @ transpose(L) = x, symmetric and positive definite, of which the lower triangle "
-  "is read (upper: the transpose of L); NaN where x is not positive definite")
+  "is read (upper: the transpose of L); NaN where x is not positive definite; of a Hermitian x "
+  "both transposes are conjugated")
 X(TENSOR, solve_triangular, (qn_tensor *a, qn_tensor *b, bool upper, bool transposed, bool unit), -, 0, 0,
   "x of a @ x = b, or transpose(a) @ x = b, of the upper or lower triangle of a [.., n, n], with "
   "ones on its diagonal if `unit`; b is [.., n, m] or a vector")

@@ -323,6 +323,95 @@ static void systems_are_solved(void) {
     close_to(qn_matmul(there, back), unit, N * N, 4e6, "matrix_exp");
 }
 
+/* A Hermitian matrix far from singular; and with anything above its diagonal and in its imaginary
+ * part. */
+static void hermitian(int n, int seed, number *whole, number *lower) {
+    number g[64];
+    fill(g, n * n, seed, 1);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++) {
+            number sum = i == k;
+            for (int j = 0; j < n; j++) sum += g[i * n + j] * conj(g[k * n + j]);
+            whole[i * n + k] = i == k ? creal(sum) : sum;
+            lower[i * n + k] = i > k ? sum : i == k ? CMPLX(creal(sum), 7) : 99;
+        }
+}
+
+static void hermitian_matrices_have_cholesky_factors(void) {
+    enum { N = 5 };
+    const int64_t dims[2] = {N, N};
+    number whole[N * N], lower[N * N], l[N * N];
+    wide want[N * N];
+    hermitian(N, 21, whole, lower);
+    for (int i = 0; i < N * N; i++) want[i] = (wide)whole[i];
+    qn_tensor *x = made(QN_C128, 2, dims, lower), *y = qn_cholesky(x, false);
+    close_to(qn_matmul(y, qn_conj(qn_transpose(y, 0, 1))), want, N * N, 400, "cholesky");
+    values(y, l, N * N, "cholesky");
+    for (int i = 0; i < N; i++)
+        for (int k = i; k < N; k++) CHECK(k > i ? l[i * N + k] == 0 : cimag(l[i * N + i]) == 0);
+    y = qn_cholesky(x, true);
+    close_to(qn_matmul(qn_conj(qn_transpose(y, 0, 1)), y), want, N * N, 400, "cholesky, upper");
+    qn_tensor *bad = qn_cholesky(qn_neg(x), false);
+    values(bad, l, N * N, "of what is not positive");
+    CHECK(isnan(creal(l[0])));
+    CHECK(!qn_cholesky(qn_slice(x, 0, 0, 2, 1), false));
+    CHECK_INT(qn_error_code(qn), QN_ESHAPE);
+    qn_clear_error(qn);
+}
+
+/* Along Hermitian directions, by differences. */
+static void the_gradient_of_a_cholesky_factor(void) {
+    enum { N = 4 };
+    const int64_t dims[2] = {N, N};
+    number whole[N * N], lower[N * N], w[N * N], g[N * N], by[N * N], rest[N * N], moved[N * N];
+    hermitian(N, 22, whole, lower);
+    fill(w, N * N, 23, 1);
+    qn_tensor *x = made(QN_C128, 2, dims, whole), *weight = made(QN_C128, 2, dims, w), *slope;
+    CHECK_INT(qn_grad(qn_cholesky(x, false), weight, 1, &x, &slope), QN_OK);
+    values(slope, g, N * N, "gradient of cholesky");
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < N; k++) CHECK(cabs(g[i * N + k] - conj(g[k * N + i])) < 1e-12);
+    for (int along = 0; along < 3; along++) {
+        double h = 1e-6, got = 0, change[2] = {0};
+        hermitian(N, 30 + along, by, rest);
+        for (int i = 0; i < N * N; i++) got += creal(conj(g[i]) * by[i]);
+        for (int side = 0; side < 2; side++) {
+            for (int i = 0; i < N * N; i++) moved[i] = whole[i] + (side ? -h : h) * by[i];
+            number l[N * N];
+            values(qn_cholesky(made(QN_C128, 2, dims, moved), false), l, N * N, "moved");
+            for (int i = 0; i < N * N; i++) change[side] += creal(conj(w[i]) * l[i]);
+        }
+        CHECK_NEAR(got, (change[0] - change[1]) / (2 * h), 1e-7, 1e-8);
+    }
+}
+
+static void triangles_are_solved_and_ranks_counted(void) {
+    enum { N = 5 };
+    const int64_t dims[2] = {N, N};
+    number a[N * N], b[N];
+    wide right[N];
+    fill(a, N * N, 14, 1);
+    fill(b, N, 15, 1);
+    for (int i = 0; i < N; i++) a[i * N + i] += 3, right[i] = (wide)b[i];
+    qn_tensor *m = made(QN_C128, 2, dims, a), *v = vector(QN_C128, N, b);
+    for (int kind = 0; kind < 8; kind++) {
+        bool upper = kind & 1, transposed = kind & 2, unit = kind & 4;
+        qn_tensor *t = upper ? qn_triu(m, unit) : qn_tril(m, unit ? -1 : 0);
+        if (unit) t = qn_add(t, qn_eye(qn, QN_C128, N, N));
+        if (transposed) t = qn_transpose(t, 0, 1);
+        qn_tensor *x = qn_solve_triangular(m, v, upper, transposed, unit);
+        close_to(qn_matmul(t, x), right, N, 4000, "solve_triangular");
+    }
+    qn_tensor *two = qn_add(qn_outer(v, v), qn_outer(qn_conj(v), qn_conj(v))),
+              *rank = qn_matrix_rank(two, -1);
+    int64_t got = 0;
+    CHECK_INT(qn_dtype_of(rank), QN_I64);
+    CHECK_INT(qn_read(rank, &got, 8), QN_OK);
+    CHECK_INT(got, 2);
+    CHECK_INT(qn_read(qn_matrix_rank(m, -1), &got, 8), QN_OK);
+    CHECK_INT(got, N);
+}
+
 /* Of a singular value between the tolerance of its size and twice that. */
 static void the_tolerance_of_pinv_is_of_the_matrix(void) {
     const int64_t dims[2] = {2, 2};
@@ -708,6 +797,9 @@ int main(int argc, char **argv) {
         RUN(reductions_are_loops);
         RUN(transforms_take_complex_numbers);
         RUN(systems_are_solved);
+        RUN(hermitian_matrices_have_cholesky_factors);
+        RUN(the_gradient_of_a_cholesky_factor);
+        RUN(triangles_are_solved_and_ranks_counted);
         RUN(the_tolerance_of_pinv_is_of_the_matrix);
         RUN(gradients_are_those_of_both_parts);
         RUN(derivatives_hold_where_a_part_is_zero);
