@@ -70,6 +70,9 @@ qn_custom *qn_custom_new(qn_ctx *qn, const qn_custom_options *options) {
         !check_options(qn, &m.o))
         return NULL;
     guarded(qn, make_work, &m);
+    if (m.made && qn->recorder)
+        log_line(qn, "no recording has kernel %s: a replay has nothing that follows from its calls",
+                 m.o.name);
     return m.made;
 }
 

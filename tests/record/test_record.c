@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/replay.h"
+#include "quern_custom.h"
 #include "test.h"
 
 static char path[] = "/tmp/quern-record-XXXXXX";
@@ -422,6 +423,37 @@ static void nothing_is_recorded_where_it_cannot_be_written(void) {
     unsetenv("QN_RECORD");
 }
 
+static void twice(void *arg, const qn_custom_array *in, const qn_custom_array *out) {
+    (void)arg;
+    *(float *)out->data = 2 * *(const float *)in->data;
+}
+
+/* A replay has no such function: it leaves out what follows from it and compares the rest. */
+static void a_kernel_of_the_programs_own_is_told_of_and_left_out(void) {
+    char line[64] = "";
+    float x = 3, y = 0, one = 0;
+    setenv("QN_RECORD", path, 1);
+    unlink(path);
+    qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "ref", .log = told, .log_user = line));
+    qn_custom *k = qn_custom_new(qn, &QN_CUSTOM_OPTIONS(.name = "twice", .n_in = 1,
+                                                        .in_dtypes = {QN_F32}, .n_out = 1,
+                                                        .out_dtypes = {QN_F32}, .function = twice));
+    CHECK(strstr(line, "no recording has kernel twice") != NULL);
+    qn_tensor *t = qn_from(qn, QN_F32, 0, NULL, &x), *out = NULL;
+    CHECK_INT(qn_custom_call(k, 1, &t, 1, &(qn_custom_shape){0, NULL}, &out), 0);
+    CHECK_INT(qn_read(qn_add(t, out), &y, 4), 0);
+    CHECK_INT(qn_read(qn_add(t, t), &one, 4), 0);
+    qn_close(qn);
+    unsetenv("QN_RECORD");
+    char *text = recording(1);
+    CHECK(text != NULL);
+    if (!text) return;
+    const replay *r = run(text, NULL);
+    CHECK_STR(r->why, "");
+    CHECK(r->left_out > 0 && one == 6);
+    free(text);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     unsetenv("QN_RECORD");
@@ -442,6 +474,7 @@ int main(int argc, char **argv) {
     RUN(a_forked_child_writes_nothing);
     RUN(a_recording_that_ends_early_runs_as_far_as_it_goes);
     RUN(nothing_is_recorded_where_it_cannot_be_written);
+    RUN(a_kernel_of_the_programs_own_is_told_of_and_left_out);
     unlink(path);
     return test_end();
 }
