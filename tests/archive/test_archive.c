@@ -111,6 +111,7 @@ static void an_array_alone(void) {
     CHECK_STR(qn_archive_name(a, 0), "array");
     check_tensor(a, "array", QN_F32, 2, SHAPE(2, 3), VALUES(0, 1, 2, 3, 4, 5));
     CHECK(qn_archive_tensor(a, "arry") == NULL && strstr(qn_error(qn), "\"array\""));
+    qn_archive_close(a);
     qn_close(qn);
 }
 
@@ -354,6 +355,8 @@ static void blocks_and_metadata_are_copied(void) {
     CHECK_STR(qn_archive_meta_text(b, "note", 0), more[1]);
     CHECK_INT(qn_archive_meta_int(b, "neg", 0), -5);
     CHECK_INT(qn_archive_meta_int(b, "arr", 2), 3);
+    qn_archive_close(a);
+    qn_archive_close(b);
     qn_close(qn);
 }
 
