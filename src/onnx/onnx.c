@@ -14,8 +14,14 @@ enum { PLANS_MOST = 16 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static void data_drop(onnx_model *m) {
+    while (m->n_data) qn_release(m->data[--m->n_data]);
+}
+
 static void model_free(onnx_model *m) {
     heap *h = &m->ctx->heap;
+    data_drop(m);
+    heap_free(h, m->data, m->cap_data * sizeof *m->data);
     for (onnx_plan *p = m->plans, *next; p; p = next) {
         next = p->next;
         if (p->plan) qn_plan_free(p->plan);
@@ -304,6 +310,7 @@ static qn_code call_model(onnx_model *m, int n, qn_tensor *const *inputs, int ou
     calling c = {.m = m, .n = n, .out = out, .input = inputs, .output = outputs};
     qn_scope scope = qn_scope_begin(qn), aside = qn_scope_begin(m->aside);
     m->depends = false;
+    data_drop(m);
     c.run.model = m;
     arena_open(&c.run.a, &qn->heap);
     qn_code code = scope && aside ? guarded(qn, call_work, &c) : QN_ENOMEM;

@@ -146,6 +146,8 @@ typedef struct qn_onnx {
     bool depends;
     qn_tensor **weight; /* of initializer i in ctx, kept; NULL: not used yet */
     onnx_plan *plans;
+    qn_tensor **data; /* what the last call made of numbers, kept */
+    uint32_t n_data, cap_data;
 } onnx_model;
 
 void onnx_read(onnx_model *m); /* m->bytes into the structs; raises */
@@ -167,6 +169,9 @@ typedef struct onnx_value {
     int type;
     bool known; /* lies aside */
     bool fixed; /* follows no input; so does a known one */
+    bool list;  /* a sequence: no tensor, but items */
+    int items;
+    struct onnx_value **item;
 } onnx_value;
 
 /* The names of a graph while it is recorded; `up`: those of the graph around, which it sees. */
@@ -247,7 +252,10 @@ const int64_t *attr_ints(const onnx_op *o, const char *name, int *n); /* NULL: n
 /* An axis in [0, rank). */
 int op_axis(const onnx_op *o, int64_t axis, int rank);
 void *op_alloc(const onnx_op *o, size_t n, size_t size); /* cleared; of the run's arena */
-/* Tensors of numbers of the host, in o->qn. */
+/* Tensors of numbers of the host, in o->qn. What is made in the model's context stays until the
+ * next call: a static graph of what was recorded takes it for a parameter, which must be there. */
+qn_tensor *data_kept(onnx_model *m, qn_tensor *t); /* t; raises */
+qn_tensor *op_from(onnx_op *o, qn_dtype dtype, int rank, const int64_t *shape, const void *data);
 qn_tensor *op_from_ints(onnx_op *o, int64_t n, const int64_t *v);
 qn_tensor *op_from_floats(onnx_op *o, int rank, const int64_t *shape, const double *v, qn_dtype d);
 qn_tensor *op_cast(onnx_op *o, qn_tensor *x, int from, int to); /* of ONNX types, as Cast has it */

@@ -223,6 +223,16 @@ X("", "If", 1, 0, 1, OWN, op_if, .control = true)
 X("", "Loop", 1, 0, 0, OWN, op_loop, .control = true)
 X("", "Scan", 8, 0, 1, OWN, op_scan, .control = true)
 
+/* op/sequence.c */
+X("", "SequenceConstruct", 11, 0, 1, OWN, op_list_of_inputs, .control = true)
+X("", "SequenceEmpty", 11, 0, 0, OWN, op_list_of_inputs, .control = true)
+X("", "SequenceAt", 11, 0, 2, OWN, op_list_at, .control = true)
+X("", "SequenceLength", 11, 0, 1, OWN, op_list_length, .control = true)
+X("", "SequenceInsert", 11, 0, 2, OWN, op_list_change, .control = true, .variant = 0)
+X("", "SequenceErase", 11, 0, 1, OWN, op_list_change, .control = true, .variant = 1)
+X("", "SplitToSequence", 11, 0, 1, OWN, op_list_split, .control = true)
+X("", "ConcatFromSequence", 11, 0, 1, OWN, op_list_concat, .control = true)
+
 /* op/classic.c */
 X("ai.onnx.ml", "Binarizer", 1, 0, 1, LIKE, op_binarizer, .variant = 0)
 X("ai.onnx.ml", "ArrayFeatureExtractor", 1, 0, 2, LIKE, op_feature_extractor, .variant = 0)

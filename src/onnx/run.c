@@ -64,14 +64,20 @@ static int64_t *sizes_of(onnx_run *r, qn_tensor *t, int *rank) {
     return dims;
 }
 
+qn_tensor *data_kept(onnx_model *m, qn_tensor *t) {
+    if (!t || qn_context(t) != m->ctx) return t;
+    m->data = heap_grow(&m->ctx->heap, m->data, &m->cap_data, m->n_data + 1, sizeof *m->data);
+    return m->data[m->n_data++] = qn_keep(t);
+}
+
 qn_tensor *value_main(onnx_run *r, onnx_value *v) {
-    if (!v->known || !v->t) return v->t;
+    if (!v || !v->known || !v->t) return v ? v->t : NULL;
     if (v->copy) return v->copy;
     int rank;
     const int64_t *dims = sizes_of(r, v->t, &rank);
     v->copy = qn_from(r->model->ctx, qn_dtype_of(v->t), rank, dims, read_all(r, v->t));
     if (!v->copy) heap_unwind(&r->model->ctx->heap);
-    return v->copy;
+    return data_kept(r->model, v->copy);
 }
 
 onnx_value *value_of_tensor(onnx_run *r, const onnx_tensor *t) {
@@ -81,6 +87,7 @@ onnx_value *value_of_tensor(onnx_run *r, const onnx_tensor *t) {
     qn_ctx *qn = small ? m->aside : m->ctx;
     qn_tensor *made = qn_from(qn, onnx_types[t->type].carrier, t->rank, t->shape, data);
     if (!made) raise_error(m->ctx, QN_ENOMEM, "%s: tensor \"%.80s\"", m->path, t->name);
+    data_kept(m, made);
     onnx_value *v = value_new(r, t->name, made, t->type, small);
     v->fixed = true;
     return v;
@@ -288,12 +295,16 @@ double op_float(onnx_op *o, int i, double otherwise) {
     return v ? v[0] : otherwise;
 }
 
+qn_tensor *op_from(onnx_op *o, qn_dtype dtype, int rank, const int64_t *shape, const void *data) {
+    return data_kept(o->run->model, qn_from(o->qn, dtype, rank, shape, data));
+}
+
 qn_tensor *op_from_ints(onnx_op *o, int64_t n, const int64_t *v) {
-    return qn_from(o->qn, QN_I64, 1, &n, v);
+    return op_from(o, QN_I64, 1, &n, v);
 }
 
 qn_tensor *op_from_floats(onnx_op *o, int rank, const int64_t *shape, const double *v, qn_dtype d) {
-    return qn_cast(qn_from(o->qn, QN_F64, rank, shape, v), d);
+    return qn_cast(op_from(o, QN_F64, rank, shape, v), d);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */

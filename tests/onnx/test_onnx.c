@@ -464,6 +464,9 @@ static void runs_keep_a_static_graph_of_each_shape(void) {
         qn_get_stats(qn, &stats, sizeof stats);
         if (i == 1) plans = stats.plans;
         CHECK(i < 2 || stats.plans == plans);
+        const onnx_model *of = object_of(model, HANDLE_ONNX, "test");
+        CHECK(of->plans && of->plans->plan); /* the first, or beside the first the second */
+        CHECK(i < 1 || (of->plans->next && !of->plans->next->next));
         qn_release(x);
         qn_release(y);
     }

@@ -118,7 +118,7 @@ static qn_tensor *weights(onnx_op *o, const attending *a, qn_tensor *scores) {
 }
 
 void op_attention(onnx_op *o) {
-    attending a = {NULL};
+    attending a = {.q = NULL};
     int rank, mode = (int)attr_int(o, "qk_matmul_output_mode", 0);
     read_inputs(o, &a);
     add_mask(o, &a);

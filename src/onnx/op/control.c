@@ -200,6 +200,8 @@ void op_scan(onnx_op *o) {
     if (s.inputs < 1 || s.states < 0 || s.stacks < 0 || (int)s.body->n_in != inputs ||
         o->n_out > (int)s.body->n_out)
         op_fail(o, QN_EARG, "a body of %u inputs and %u outputs", s.body->n_in, s.body->n_out);
+    for (int i = 0; i < inputs; i++)
+        if (!op_has(o, first + i)) op_fail(o, QN_EARG, "input %d is missing", first + i);
     s.in = op_alloc(o, (size_t)inputs, sizeof *s.in);
     s.out = op_alloc(o, s.body->n_out, sizeof *s.out);
     s.sequence = op_alloc(o, (size_t)s.inputs, sizeof(qn_tensor *));

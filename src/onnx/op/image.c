@@ -121,7 +121,7 @@ static qn_tensor *resize_axis(onnx_op *o, qn_tensor *x, int axis, const resizing
         y = t ? qn_add(y, part) : part;
     }
     if (!r->any_outside) return y;
-    qn_tensor *outside = qn_from(o->qn, QN_BOOL, 1, &r->count, r->outside);
+    qn_tensor *outside = op_from(o, QN_BOOL, 1, &r->count, r->outside);
     double value = attr_float(o, "extrapolation_value", 0);
     return qn_where(along(outside, axis, rank), qn_like(y, value), y);
 }
@@ -333,7 +333,7 @@ void op_roi_align(onnx_op *o) {
                       w + (i * bins + k) * each);
     qn_tensor *x = op_in(o, 0);
     x = qn_reshape(qn_transpose(x, 0, 1), 2, (int64_t[]){dims[1], -1});
-    x = qn_take(x, qn_from(o->qn, QN_I64, 3, all, at), 1);
+    x = qn_take(x, op_from(o, QN_I64, 3, all, at), 1);
     x = qn_mul(x, op_from_floats(o, 3, all, w, qn_dtype_of(op_in(o, 0))));
     x = r.max ? qn_max_axes(x, 2, (int[]){2, 3}, false) : qn_sum_axes(x, 2, (int[]){2, 3}, false);
     x = qn_reshape(x, 4, (int64_t[]){dims[1], r.n, r.rows, r.columns});

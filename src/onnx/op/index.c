@@ -206,7 +206,7 @@ void op_nonzero(onnx_op *o) {
             place[k * count + at] = left % dims[k];
         at++;
     }
-    o->out[0] = qn_from(o->qn, QN_I64, 2, (int64_t[]){rank, count}, place);
+    o->out[0] = op_from(o, QN_I64, 2, (int64_t[]){rank, count}, place);
 }
 
 /* The slices of an axis, or the elements, where the condition holds. */
@@ -388,5 +388,5 @@ void op_non_max_suppression(onnx_op *o) {
                 memcpy(out + 3 * count++, (int64_t[]){b, c, s.keep[i]}, 3 * sizeof *out);
             }
         }
-    o->out[0] = qn_from(o->qn, QN_I64, 2, (int64_t[]){count, 3}, out);
+    o->out[0] = op_from(o, QN_I64, 2, (int64_t[]){count, 3}, out);
 }

@@ -267,9 +267,9 @@ void op_constant(onnx_op *o) {
     } else if ((at = op_attr(o, "value_int"))) {
         o->out[0] = qn_scalar_int(o->qn, QN_I64, at->i);
     } else if ((at = op_attr(o, "value_ints"))) {
-        o->out[0] = qn_from(o->qn, QN_I64, 1, &(int64_t){at->n_ints}, at->ints);
+        o->out[0] = op_from(o, QN_I64, 1, &(int64_t){at->n_ints}, at->ints);
     } else if ((at = op_attr(o, "value_floats"))) {
-        o->out[0] = qn_from(o->qn, QN_F32, 1, &(int64_t){at->n_floats}, at->floats);
+        o->out[0] = op_from(o, QN_F32, 1, &(int64_t){at->n_floats}, at->floats);
     } else {
         op_fail(o, QN_EDTYPE, "a constant of texts, or sparse");
     }
@@ -283,7 +283,7 @@ static qn_tensor *fill_of(onnx_op *o, int *type) {
     void *data = onnx_elements(o->run->model, at->tensor, &o->run->a);
     if (onnx_numel(o->run->model, at->tensor) != 1)
         op_fail(o, QN_ESHAPE, "attribute value has not one element");
-    return qn_from(o->qn, onnx_types[*type].carrier, 0, NULL, data);
+    return op_from(o, onnx_types[*type].carrier, 0, NULL, data);
 }
 
 void op_constant_of_shape(onnx_op *o) {
