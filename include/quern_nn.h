@@ -193,9 +193,9 @@ QN_API qn_code qn_optimizer_set_rate(qn_optimizer *o, double rate);
 QN_API qn_code qn_optimizer_set_group(qn_optimizer *o, int first, int n,
                                       const qn_optimizer_options *options);
 /* The method as a function that assigns nothing, for those who keep the state themselves. begin:
- * the `which`-th (0 to 2) tensor of what it keeps of a parameter, as it starts, or NULL and no error
- * where it keeps fewer. update: into out[0] the parameter, into out[1] to out[3] its state after a
- * step by gradient g, from state[0] to state[2], NULL being what is not kept. Scalars are `rate`,
+ * what it keeps of a parameter, the `which`-th of 0 to 2, as it starts, or NULL and no error where
+ * it keeps fewer. update: into out[0] the parameter, into out[1] to out[3] its state after a step
+ * by gradient g, from state[0] to state[2], NULL being what is not kept. Scalars are `rate`,
  * `count`, steps with this one, and `momentum`, which stands for that of the options, of methods
  * without one for their beta1, or NULL. What is of all parameters, clip and below, is not read. */
 QN_API qn_tensor *qn_optimizer_begin(qn_tensor *p, const qn_optimizer_options *options, int which);
@@ -212,16 +212,16 @@ QN_API double qn_rate_cosine(double peak, double last, double warmup, double tot
 /* Learning rates as functions of the steps t that are done; the formulas are PyTorch's, in closed
  * form. What is 0 in the options is as each says. */
 typedef enum qn_rate_kind {
-    QN_RATE_CONSTANT = 0,    /* rate, times `from` (0: 1) for the first `period` steps */
+    QN_RATE_CONSTANT = 0,    /* rate, times `from` for the first `period` steps */
     QN_RATE_STEP = 1,        /* times gamma (0: 0.1) every `period` steps */
-    QN_RATE_EXPONENTIAL = 2, /* times gamma every step */
-    QN_RATE_LINEAR = 3, /* times `from` (0: 1/3) at first, linearly to `to` (0: 1) in `period` */
-    QN_RATE_POLYNOMIAL = 4, /* times (1 - t / period)^power (0: 1), at the end 0 */
-    QN_RATE_COSINE = 5,     /* from rate to last along half a cosine in `period`, and back again */
-    QN_RATE_RESTARTS = 6,   /* the same, beginning again after `period`, which grows by `stretch`
-                                (0: 1) each time (Loshchilov and Hutter 2017) */
-    QN_RATE_ONE_CYCLE = 7   /* up from rate / divide (0: 25) to rate in `rise` (0: 0.3) of `period`,
-                                then down to that / divide_last (0: 10000) (Smith and Topin 2018) */
+    QN_RATE_EXPONENTIAL = 2, /* times gamma (0: 0.1) every step */
+    QN_RATE_LINEAR = 3,      /* times `from` (0: 1/3) at first, linearly to `to` in `period` */
+    QN_RATE_POLYNOMIAL = 4,  /* times (1 - t / period)^power (0: 1), at the end 0 */
+    QN_RATE_COSINE = 5,      /* to last along half a cosine in `period`, and back again */
+    QN_RATE_RESTARTS = 6,    /* the same, anew after `period`, which grows by `stretch` (0: 1) each
+                                time (Loshchilov and Hutter 2017) */
+    QN_RATE_ONE_CYCLE = 7 /* up from rate / divide (0: 25) to rate in `rise` (0: 0.3) of `period`,
+                                then to the first / divide_last (0: 10000) (Smith and Topin 2018) */
 } qn_rate_kind;
 typedef struct qn_rate_options {
     size_t size; /* QN_RATE_OPTIONS() */

@@ -4,7 +4,7 @@ import math as _math
 
 from ._core import *  # noqa: F401,F403
 from ._core import Tensor, __version__  # noqa: F401
-from . import _methods, tree  # noqa: F401
+from . import _methods, optim, tree  # noqa: F401
 from .autograd import (checkpoint, custom_gradient, grad, hessian, hvp, jacobian, jvp, no_grad,  # noqa: F401
                        value_and_grad, vjp)
 from .files import load, open_file, save  # noqa: F401

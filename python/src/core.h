@@ -247,6 +247,10 @@ void tensor_release_buffer(PyObject *self, Py_buffer *view);
 qn_tensor *tensor_of_dlpack(qn_ctx *qn, PyObject *o, bool copy); /* NULL with an exception */
 bool exchange_add(PyObject *module);
 
+/* ---- optim.c --------------------------------------------------------------------------------- */
+
+bool optim_add(PyObject *module);
+
 /* ---- number.c, index.c ----------------------------------------------------------------------- */
 
 extern PyType_Slot *number_slots(void);

@@ -16,7 +16,7 @@ static void rates_of_steps_fall_at_their_ends(void) {
 }
 
 static void lines_end_where_they_are_told(void) {
-    qn_rate_options o = QN_RATE_OPTIONS(.kind = QN_RATE_LINEAR, .rate = 3, .period = 4);
+    qn_rate_options o = QN_RATE_OPTIONS(.kind = QN_RATE_LINEAR, .rate = 3, .to = 1, .period = 4);
     const double wanted[] = {1, 1.5, 2, 2.5, 3, 3};
     for (int t = 0; t < 6; t++) CHECK_NEAR(qn_rate_at(&o, t), wanted[t], 1e-15, 0);
     o = QN_RATE_OPTIONS(.kind = QN_RATE_POLYNOMIAL, .rate = 4, .period = 4, .power = 2);

@@ -24,7 +24,7 @@ double qn_rate_cosine(double peak, double last, double warmup, double total, dou
 /* ---- the kinds ----------------------------------------------------------------------------- */
 
 static double rate_constant(const qn_rate_options *o, double t) {
-    return o->rate * (t < o->period ? or_else(o->from, 1) : 1);
+    return o->rate * (t < o->period ? o->from : 1);
 }
 
 static double rate_step(const qn_rate_options *o, double t) {
@@ -37,7 +37,7 @@ static double rate_exponential(const qn_rate_options *o, double t) {
 
 static double rate_linear(const qn_rate_options *o, double t) {
     double part = fmin(t, o->period) / o->period;
-    return o->rate * between(or_else(o->from, 1.0 / 3), or_else(o->to, 1), part, true);
+    return o->rate * between(or_else(o->from, 1.0 / 3), o->to, part, true);
 }
 
 static double rate_polynomial(const qn_rate_options *o, double t) {
