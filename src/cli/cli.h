@@ -105,6 +105,7 @@ char *cli_read_file(const char *path, size_t *size);
 
 int command_train(int argc, char **argv);
 int command_generate(int argc, char **argv);
+int command_export(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_wisdom(int argc, char **argv);
 int command_replay(int argc, char **argv);

@@ -14,6 +14,7 @@ static const struct {
 } commands[] = {
     {"train", "train a character-level GPT on a text and save it", command_train},
     {"generate", "continue a text by a trained model", command_generate},
+    {"export", "write a trained model as plain C", command_export},
     {"tune", "look for faster schedules of kernels on this machine", command_tune},
     {"wisdom", "show what tuning has found, or carry it elsewhere", command_wisdom},
     {"replay", "run a recorded program again and compare", command_replay},

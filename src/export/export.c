@@ -13,7 +13,10 @@ typedef struct export_call {
 
 static void close_export(void *of) {
     export *e = of;
-    for (uint32_t i = 0; i < e->programs; i++) ir_close(e->program[i].k);
+    for (uint32_t i = 0; i < e->programs; i++) {
+        ir_close(e->program[i].vectors);
+        ir_close(e->program[i].k);
+    }
     str_free(&e->source);
     str_free(&e->header);
     arena_free(&e->arena);

@@ -1,12 +1,14 @@
 /* export.h - a static graph as C that needs no Quern.
  *
- *     export.c    qn_export: options, files
- *     layout.c    where each value of the plan lies in the program
- *     lanes.c     sums across the lanes of vectors, in the order of the device's code
- *     kernels.c   the kernels' functions, of the trees that the device's code was made of
- *     prune.c     helpers that nothing calls are left out
- *     text.c      the header, and the function that runs it all
- *     values.c    parameters: arrays, or a blob
+ *     export.c      qn_export: options, files
+ *     layout.c      where each value of the plan lies in the program
+ *     lanes.c       sums across the lanes of vectors, in the order of the device's code
+ *     vector.c      loops over lanes as statements about vectors
+ *     vector_ops.c  the operations that they have
+ *     kernels.c     the kernels' functions, of the trees that the device's code was made of
+ *     prune.c       helpers that nothing calls are left out
+ *     text.c        the header, and the function that runs it all
+ *     values.c      parameters: arrays, or a blob
  *
  * The trees come from the programs' texts by the way that every kernel goes (run/compile.c), so the
  * exported code groups sums as the device's does and gives its bits. */
@@ -52,7 +54,8 @@ typedef struct export_state {
 
 /* A program of the plan's, its tree scheduled and through the passes. */
 typedef struct export_program {
-    kernel *k; /* owned */
+    kernel *k;       /* owned; as plain C has it, */
+    kernel *vectors; /* as GNU C does; owned */
     uint32_t id;
     size_t scratch;
     bool *uses; /* by argument: is it read or written? */
@@ -108,10 +111,43 @@ export;
 void export_programs(export *e); /* raises */
 void export_layout(export *e);   /* raises */
 
-/* ---- lanes.c ----------------------------------------------------------------------------------- */
+/* ---- lanes.c --------------------------------------------------------------------------------- */
 
 /* A finished tree's sums across lanes by halves; raises. */
 void export_lanes(kernel *k, arena *a);
+
+/* ---- vector.c -------------------------------------------------------------------------------- */
+
+/* The vector types that a file needs: by the lanes' dtype, a bit for each power of two. */
+typedef struct export_types {
+    uint32_t used[DTYPE_COUNT];
+} export_types;
+void export_unroll(kernel *k);                  /* UNROLL loops of constant extent; raises */
+bool export_is_vector(kernel *k, stmt_id loop); /* is it a loop for export_vector? */
+int *export_named(kernel *k, arena *a); /* by memory: lanes of its registers, or 0; raises */
+void export_vector(clike *c, export_types *types, arena *a, const int *named, stmt_id loop);
+void export_registers(clike *c, export_types *types, arena *a, const int *named, stmt_id def);
+void export_define_types(const export_types *t, str *out); /* raises, as these */
+
+typedef struct vectors {
+    clike *c;
+    kernel *k;
+    export_types *types;
+    arena *a;
+    sym var;
+    int lanes;
+    sym scalar_valid, lane_valid; /* of the store under way */
+    uint8_t *wanted, *wide;       /* by expression */
+    char letter;                  /* names of nodes begin with it */
+} vectors;
+/* The name of a vector type, which the file will define; raises, as the next. */
+const char *vector_type(vectors *v, int dtype);
+void vector_wide(vectors *v, expr_id e); /* the expression as a vector: a scalar in all lanes */
+
+/* ---- vector_ops.c ---------------------------------------------------------------------------- */
+
+/* A variable for the operation's value; false: vectors have no such operation. Raises. */
+bool vector_native(vectors *v, expr_id e, const ir_expr *x);
 
 /* ---- kernels.c ------------------------------------------------------------------------------- */
 

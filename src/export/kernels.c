@@ -29,6 +29,10 @@ typedef struct writer {
     export *e;
     const export_program *p;
     const int *over; /* by argument, as in export_set */
+    bool fast;       /* vectors are vectors */
+    export_types types;
+    int *named;    /* of the kernel at hand: see export_named */
+    arena scratch; /* the kernel's */
 } writer;
 
 static bool is_name(char c) {
@@ -89,16 +93,62 @@ static void write_unused(writer *w, const char *text) {
     if (w->p->scratch && !export_uses(text, "scratch")) str_add(w->c.out, "    (void)scratch;\n");
 }
 
+/* ---- statements ------------------------------------------------------------------------------ */
+
+/* One statement of a block, which for that time holds nothing else. */
+static void write_alone(clike *c, stmt_id s) {
+    ir_stmt *x = ir_s(c->k, s), *block = ir_s(c->k, x->parent);
+    const stmt_id first = block->first, next = x->next;
+    block->first = s;
+    x->next = 0;
+    clike_block(c, x->parent);
+    ir_s(c->k, x->parent)->first = first;
+    ir_s(c->k, s)->next = next;
+}
+
+static void write_vectors(writer *w, stmt_id block);
+
+static void write_trips(writer *w, stmt_id loop) {
+    clike *c = &w->c;
+    const ir_stmt t = *ir_s(c->k, loop);
+    const char *name = sym_name(c->syms, t.l.var);
+    clike_line(c);
+    str_addf(c->out, "for (int64_t %s_ = 0; %s_ < ", name, name);
+    clike_sym(c, t.l.extent);
+    str_addf(c->out, "; %s_++) {\n", name);
+    c->indent++;
+    write_vectors(w, loop);
+    clike_close_block(c);
+}
+
+static void write_vectors(writer *w, stmt_id block) {
+    clike *c = &w->c;
+    for (stmt_id s = ir_s(c->k, block)->first; s; s = ir_s(c->k, s)->next) {
+        const ir_stmt t = *ir_s(c->k, s);
+        if (t.kind == STMT_LOOP && export_is_vector(c->k, s))
+            export_vector(c, &w->types, &w->scratch, w->named, s);
+        else if (t.kind == STMT_LOOP && t.loop != LOOP_VEC)
+            write_trips(w, s);
+        else if (t.kind == STMT_DEF && w->named[t.def.mem])
+            export_registers(c, &w->types, &w->scratch, w->named, s);
+        else
+            write_alone(c, s);
+    }
+}
+
 static void write_function(writer *w, uint32_t number) {
     clike *c = &w->c;
     const export_function *f = &w->e->function[number];
     w->p = &w->e->program[f->program];
     w->over = f->over;
-    c->k = w->p->k;
+    c->k = w->fast ? w->p->vectors : w->p->k;
     c->number = (int)number;
     c->syms = c->k->syms;
     c->cap = 0;
     c->indent = 1;
+    arena_open(&w->scratch, &w->e->qn->heap);
+    cleanup undo;
+    cleanup_push(&w->e->qn->heap, &undo, arena_cleanup, &w->scratch);
     emit_launch_of(c->k, &c->arena, &c->launch);
     str_add(c->out, "\n/* ");
     for (const char *p = c->k->name; *p; p++)
@@ -108,11 +158,16 @@ static void write_function(writer *w, uint32_t number) {
     str_add(c->out, ") {\n");
     write_names(w);
     size_t begin = c->out->len;
-    clike_block(c, c->k->root);
-    const char *text = arena_printf(&w->e->arena, "%s", c->out->s ? c->out->s + begin : "");
+    if (w->fast) w->named = export_named(c->k, &w->scratch);
+    if (w->fast)
+        write_vectors(w, c->k->root);
+    else
+        clike_block(c, c->k->root);
+    const char *text = arena_printf(&w->scratch, "%s", c->out->s ? c->out->s + begin : "");
     write_unused(w, text);
     str_add(c->out, "}\n");
     c->tables += c->k->tables;
+    cleanup_run(&w->e->qn->heap, &undo);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -126,11 +181,13 @@ static void close_writer(void *of) {
     heap_free(h, w, sizeof *w);
 }
 
-void export_functions(export *e, str *out) {
+/* All functions, in GNU C or in C99. */
+static void write_all(export *e, bool fast, str *out) {
     heap *h = &e->qn->heap;
     writer *w = heap_zeroed(h, sizeof *w);
     cleanup undo;
     w->e = e;
+    w->fast = fast;
     w->c.dialect = &dialect;
     arena_open(&w->c.arena, h);
     str_open(&w->c.helpers, h);
@@ -145,7 +202,16 @@ void export_functions(export *e, str *out) {
     str_add(&w->c.helpers, quotient_text);
     w->c.out = &w->c.body;
     for (uint32_t i = 0; i < e->functions; i++) write_function(w, i);
+    if (fast) export_define_types(&w->types, out);
     export_prune(&e->arena, &w->c.helpers, &w->c.body, out);
     if (w->c.body.s) str_addn(out, w->c.body.s, w->c.body.len);
     cleanup_run(h, &undo);
+}
+
+void export_functions(export *e, str *out) {
+    str_add(out, "#if defined(__GNUC__) && !defined(QN_EXPORT_PLAIN)\n");
+    write_all(e, true, out);
+    str_add(out, "\n#else\n\n");
+    write_all(e, false, out);
+    str_add(out, "\n#endif\n");
 }

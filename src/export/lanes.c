@@ -11,10 +11,10 @@
  *                                    vec l < 1 { y[l] += y[1 + l] }
  *                                    t0[0] += y[0]
  *
- * A VEC loop that holds such a store is done statement by statement, as code for vectors does it:
- * each statement has a loop over lanes of its own, inside of the loops around it. Lanes that are
- * masked off have the identity; where no lane is on a register takes the identity, and memory is
- * left alone. */
+ * A VEC loop that holds such a store, or a loop, is done statement by statement, as code for
+ * vectors does it: each statement has a loop over lanes of its own, inside of the loops around it.
+ * Lanes that are masked off have the identity; where no lane is on a register takes the identity,
+ * and memory is left alone. */
 #include "export/export.h"
 
 typedef struct spread {
@@ -35,23 +35,11 @@ static bool is_across(const kernel *k, const ir_stmt *s, sym var) {
            monoid_commutes(s->monoid);
 }
 
-static bool holds_across(const kernel *k, stmt_id loop) {
+/* A sum across, or a loop. */
+static bool is_divided(const kernel *k, stmt_id loop) {
     sym var = ir_s(k, loop)->l.var;
     for (stmt_id s = ir_next(k, loop, loop); s; s = ir_next(k, s, loop))
-        if (is_across(k, ir_s(k, s), var)) return true;
-    return false;
-}
-
-static bool expr_uses(const kernel *k, expr_id e, sym var) {
-    expr_id *arg[3];
-    if (!e) return false;
-    ir_expr x = *ir_e(k, e);
-    if (x.kind == EXPR_INDEX) return sym_uses(k->syms, x.index, var);
-    if (x.kind == EXPR_LOAD && x.load.mem &&
-        (sym_uses(k->syms, x.load.index, var) || sym_uses(k->syms, x.load.valid, var)))
-        return true;
-    for (int i = 0, n = ir_expr_args(&x, arg); i < n; i++)
-        if (expr_uses(k, *arg[i], var)) return true;
+        if (ir_s(k, s)->kind == STMT_LOOP || is_across(k, ir_s(k, s), var)) return true;
     return false;
 }
 
@@ -104,8 +92,8 @@ static expr_id any_lane(spread *p, const ir_stmt *store, stmt_id loop, gap at) {
 static void write_across(spread *p, const ir_stmt *store, gap at) {
     kernel *k = p->k;
     mem_id y[IR_STATES] = {0};
-    bool masked =
-        sym_uses(k->syms, store->store.valid, p->var) || expr_uses(k, store->store.guard, p->var);
+    bool masked = sym_uses(k->syms, store->store.valid, p->var) ||
+                  (store->store.guard && ir_expr_uses(k, store->store.guard, p->var));
     bool memory = ir_m(k, store->store.mem[0])->scope != MEM_REG;
     ir_stmt take = *store, give = *store;
     for (int i = 0; i < store->n; i++) y[i] = lanes_of(p, store, i, at);
@@ -183,7 +171,7 @@ void export_lanes(kernel *k, arena *a) {
     stmt_id *loop = arena_alloc(a, k->stmts * sizeof *loop);
     for (stmt_id s = k->root; s; s = ir_next(k, s, k->root))
         if (ir_s(k, s)->kind == STMT_LOOP && ir_s(k, s)->loop == LOOP_VEC &&
-            sym_hi(k->syms, ir_s(k, s)->l.extent) > 1 && holds_across(k, s))
+            sym_hi(k->syms, ir_s(k, s)->l.extent) > 1 && is_divided(k, s))
             loop[n++] = s;
     for (uint32_t i = 0; i < n; i++) write_out(k, a, loop[i]);
 }

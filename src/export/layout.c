@@ -46,6 +46,8 @@ static void parse_program(export *e, uint32_t id) {
     emit_launch_of(k, &e->arena, &l);
     x->scratch = (size_t)l.scratch;
     find_uses(x, &e->arena);
+    x->vectors = ir_clone(k);
+    export_unroll(x->vectors);
 }
 
 void export_programs(export *e) {

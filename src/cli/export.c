@@ -1,0 +1,61 @@
+/* export.c - `quern export`: a model from `quern train` as plain C. */
+#include "cli/cli.h"
+#include "quern_export.h"
+
+#include <stdlib.h>
+
+typedef struct export_options {
+    const char *model, *out, *name, *blob;
+    int64_t batch;
+} export_options;
+
+static const option export_rows[] = {
+    {"model", OPTION_TEXT, offsetof(export_options, model), 0, 0, "FILE",
+     "the model to export; required"},
+    {"out", OPTION_TEXT, offsetof(export_options, out), 0, 0, "FILE.c",
+     "the C file; its header goes beside it (gpt.c)"},
+    {"name", OPTION_TEXT, offsetof(export_options, name), 0, 0, "NAME",
+     "in front of its names (that of the file)"},
+    {"blob", OPTION_TEXT, offsetof(export_options, blob), 0, 0, "FILE",
+     "parameters into a file of their own, not into the C file"},
+    {"batch", OPTION_WHOLE, offsetof(export_options, batch), 1, 4096, "N", "rows of a run (1)"},
+};
+
+/* Ids [batch, context] to logits. */
+static qn_code write_model(const model *m, qn_ctx *qn, const export_options *o) {
+    const int64_t shape[2] = {o->batch, m->config.context};
+    int32_t *none = calloc((size_t)(shape[0] * shape[1]), sizeof *none);
+    if (!none) return QN_ENOMEM;
+    qn_tensor *ids = qn_from(qn, QN_I32, 2, shape, none);
+    free(none);
+    qn_tensor *logits = ids ? qn_gpt_forward(m->gpt, ids) : NULL;
+    qn_plan *plan = logits ? qn_plan_new(qn, 1, &ids, 1, &logits) : NULL;
+    qn_code code = qn_error_code(qn);
+    if (plan) code = qn_export(plan, o->out, &QN_EXPORT_OPTIONS(.name = o->name, .blob = o->blob));
+    if (plan) qn_plan_free(plan);
+    return code;
+}
+
+int command_export(int argc, char **argv) {
+    export_options o = {.out = "gpt.c", .batch = 1};
+    const option_set set = {"export", "Write a model from quern train as plain C.", export_rows,
+                            sizeof export_rows / sizeof export_rows[0]};
+    int status = options_parse(&set, argc, argv, &o);
+    if (status >= 0) return status;
+    if (!o.model) {
+        fprintf(stderr, "quern export: --model is needed\n");
+        return EXIT_USAGE;
+    }
+    model m = {.gpt = NULL};
+    qn_ctx *qn = cli_open("export", "cpu");
+    if (!qn) return EXIT_FAILED;
+    status = EXIT_FAILED;
+    if (model_load(&m, qn, o.model)) {
+        qn_code code = write_model(&m, qn, &o);
+        if (code) cli_failed("export", "%s", code == QN_ENOMEM ? "out of memory" : qn_error(qn));
+        if (!code) status = EXIT_DONE;
+    }
+    model_close(&m);
+    qn_close(qn);
+    return status;
+}
