@@ -112,6 +112,7 @@ static void write_across(spread *p, const ir_stmt *store, gap at) {
         give.store.guard = memory ? any_lane(p, store, loop, (gap){at.parent, loop}) : 0;
         give.store.valid = SYM_TRUE;
     }
+    ir_rename(k, loop);
     halve(p, store, y, at);
     sym some = sym_ge0(k->syms, sym_sub(k->syms, p->extent, SYM_ONE));
     give.store.valid = sym_and(k->syms, give.store.valid, some);
@@ -150,6 +151,7 @@ static void distribute(spread *p, uint32_t n, const stmt_id *all, gap at) {
             stmt_id loop = ir_copy(k, p->shell);
             ir_insert(k, loop, at.parent, at.before);
             ir_insert(k, all[i], loop, 0);
+            ir_rename(k, loop); /* each has a variable of its own */
         } else if (s.kind == STMT_DEF) {
             ir_insert(k, all[i], at.parent, at.before);
         }

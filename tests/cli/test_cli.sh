@@ -47,10 +47,10 @@ if ${CC:-cc} -shared -fPIC -o "$scratch/end.so" "$scratch/end.c"; then
 fi
 check no_command status_is 2 "$quern"
 check unknown_command status_is 2 "$quern" fly
-for command in train generate tune wisdom devices machine; do
+for command in train generate export tune wisdom devices machine; do
     check "help_of_$command" status_is 0 "$quern" $command --help
 done
-check man_page_names_every_option sh -c "for c in train generate tune wisdom; do
+check man_page_names_every_option sh -c "for c in train generate export tune wisdom; do
     $quern \$c --help | sed -n 's/^  --\\([a-z-]*\\).*/\\1/p' | grep -v help | while read -r o; do
         sed 's/\\\\\\\\-/-/g; s/\\\\-/-/g' docs/quern.1 | grep -q -- \"--\$o\" || { echo \"--\$o\"; exit 1; }
     done || exit 1
@@ -68,6 +68,10 @@ check generates_again status_is 0 "$quern" generate --model "$model" --prompt "l
 check same_seed_same_text cmp "$scratch/stdout" "$scratch/first"
 check greedy status_is 0 "$quern" generate --model="$model" --temperature=0 --length=5
 check few status_is 0 "$quern" generate --model "$model" --top 2 --length 5
+check exports status_is 0 "$quern" export --model "$model" --out "$scratch/gpt.c" --blob "$scratch/gpt.bin"
+check export_names_sizes grep -q "define GPT_ARENA_BYTES" "$scratch/gpt.h"
+check export_needs_a_model status_is 2 "$quern" export
+check export_needs_a_c_file status_is 1 "$quern" export --model "$model" --out "$scratch/gpt"
 
 # Tuning: keeps what it finds, goes on where it ended, and its kernels may be dumps.
 wisdom=$scratch/wisdom
