@@ -547,6 +547,7 @@ static void a_method_is_a_function_of_its_state(void) {
         CHECK(!memcmp(ours, theirs, sizeof ours));
         CHECK_STR(qn_error(qn), "");
         CHECK_INT(qn_optimizer_update(p, g, &o, rate, NULL, g, state, out), QN_ESHAPE);
+        qn_optimizer_free(optimizer);
         qn_close(qn);
     }
 }
