@@ -68,6 +68,22 @@ QN_API int32_t qn_tokenizer_id(const qn_tokenizer *t, const char *token);
  * without an error, for one that is none. */
 QN_API const char *qn_tokenizer_token(const qn_tokenizer *t, int32_t id, bool *special);
 
+/* ---- chat templates --------------------------------------------------------------------- */
+
+typedef struct qn_template qn_template;
+
+/* A template in the part of Jinja that models use: for, if, set, macro, expressions, the filters,
+ * tests and methods of texts, lists and dicts. White space as with trim_blocks and lstrip_blocks.
+ * QN_EFORMAT says the line and what is not known there. */
+QN_API qn_template *qn_template_new(qn_ctx *qn, const char *text, size_t size);
+QN_API void qn_template_free(qn_template *t);
+/* The text for the variables of a JSON object, {"messages": [..], "add_generation_prompt": true},
+ * zero-terminated, its length into *length unless NULL; valid until the next call on t. NULL,
+ * QN_EARG, with the line: what the template raises, an operation that its values have not, more
+ * steps or text than there is a reason for; QN_EFORMAT: variables that are no JSON object. */
+QN_API const char *qn_template_render(qn_template *t, const char *variables, size_t size,
+                                      size_t *length);
+
 #ifdef __cplusplus
 }
 #endif
