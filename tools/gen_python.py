@@ -428,8 +428,8 @@ def dtype_name(name):
 
 
 PYTHON_TYPES = {"T": "TensorLike", "S": "TensorLike", "L": "Sequence[Tensor]", "I": "int", "Z": "int", "U": "int",
-                "F": "float", "B": "bool", "D": "DTypeLike", "A": "int | Sequence[int]", "a": "int", "P": "Shape",
-                "Q": "Shape", "R": "Shape", "V": "Shape",
+                "F": "float", "B": "builtins.bool", "D": "DTypeLike", "A": "int | Sequence[int]", "a": "int",
+                "P": "Shape", "Q": "Shape", "R": "Shape", "V": "Shape",
                 "E": "float | Sequence[float]", "W": "str", "3": "int | Sequence[int]",
                 "g": "float | Sequence[float]", "p": "int | str | Sequence[int] | Sequence[tuple[int, int]]",
                 "X": "Number"}
@@ -507,7 +507,7 @@ def result_type(f):
 
 
 def definition(f, name, reader, method):
-    params, star = ["self"] if method else [], False
+    params, star = [f.params[0].name] if method else [], False
     for p in f.params[1 if method else 0:]:
         if p.keyword and not star:
             params.append("*")
@@ -541,7 +541,8 @@ def stubs(gen, reader):
         if f.results:
             yield ""
             yield f"class {f.name}_result(NamedTuple):"
-            yield from [f"    {w}: Tensor" for w in f.results]
+            yield from [f"    {w}: Tensor" + ("  # type: ignore[assignment]" if w in ("count", "index") else "")
+                        for w in f.results]
             yield ""
         for name in f.names():
             yield from definition(f, name, reader, False)

@@ -25,14 +25,21 @@ TEST_PYTHON ?= $(PYTHON)
 test-python: python  ## the tests of the Python package
 	@cd python && $(TEST_PYTHON) -m unittest discover -s tests -t . $(TEST_PYTHON_ARGS)
 
-.PHONY: python wheel test-python
+MYPY ?= $(TEST_PYTHON) -m mypy
+mypy: python  ## the package's types and stubs, by mypy (TEST_PYTHON with mypy, or MYPY=...)
+	@cd python && MYPYPATH=. $(MYPY) quern
+	@cd python && MYPYPATH=. $(MYPY) --strict --follow-imports=silent tests/typed.py
+	@cd python && MYPYPATH=. $(MYPY:mypy=mypy.stubtest) quern._core --ignore-missing-stub --concise \
+	    --allowlist ../tools/stubtest.txt
+
+.PHONY: python wheel test-python mypy
 
 # The suite of the array API's makers, https://github.com/data-apis/array-api-tests, with its submodule array-api.
 ARRAY_API_TESTS ?=
 array-api: python  ## the array API's own tests (ARRAY_API_TESTS=folder of the suite, TEST_PYTHON with pytest)
 	@test -n "$(ARRAY_API_TESTS)" || { echo "array-api: ARRAY_API_TESTS= names the folder of the suite"; exit 1; }
 	@cd $(ARRAY_API_TESTS) && PYTHONPATH=$(CURDIR)/python ARRAY_API_TESTS_MODULE=quern.array_api \
-	    ARRAY_API_TESTS_VERSION=2024.12 $(TEST_PYTHON) -m pytest array_api_tests -q --max-examples 200 \
+	    ARRAY_API_TESTS_VERSION=2024.12 $(TEST_PYTHON) -m pytest array_api_tests -q --max-examples 200 --disable-deadline \
 	    -p no:cacheprovider -W ignore $(ARRAY_API_ARGS)
 
 .PHONY: array-api

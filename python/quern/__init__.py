@@ -1,21 +1,31 @@
 """Quern: tensors that are recorded, differentiated, fused into few kernels and compiled for the machine at hand."""
 
 import math as _math
+from typing import Any as _Any
 
 from ._core import *  # noqa: F401,F403
 from ._core import Tensor, __version__  # noqa: F401
 from . import _methods, optim, tree  # noqa: F401
-from .autograd import (checkpoint, custom_gradient, grad, hessian, hvp, jacobian, jvp, no_grad,  # noqa: F401
-                       value_and_grad, vjp)
-from .files import load, open_file, save  # noqa: F401
-from .jit import jit  # noqa: F401
-from .loops import cond, fori_loop, scan, vmap, while_loop  # noqa: F401
+from .autograd import (
+    checkpoint as checkpoint, custom_gradient as custom_gradient, grad as grad, hessian as hessian, hvp as hvp,
+    jacobian as jacobian, jvp as jvp, no_grad as no_grad, value_and_grad as value_and_grad, vjp as vjp)
+from .files import load as load, open_file as open_file, save as save
+from .jit import jit as jit
+from .loops import cond as cond, fori_loop as fori_loop, scan as scan, vmap as vmap, while_loop as while_loop
 
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
 newaxis = None
 
 
-def asarray(obj, /, *, dtype=None, device=None, copy=None):
+def __getattr__(name: str) -> _Any:
+    """Namespaces of the array API, which nobody waits for who does not use them."""
+    if name in ("array_api", "linalg"):
+        import importlib
+        return importlib.import_module("quern." + name)
+    raise AttributeError(f"module 'quern' has no attribute {name!r}")
+
+
+def asarray(obj: _Any, /, *, dtype: _Any = None, device: str | None = None, copy: _Any = None) -> Tensor:
     """obj as a tensor: itself where it is one and `copy` is not True, else as tensor() makes one."""
     if isinstance(obj, Tensor) and not copy:
         same = (dtype is None or obj.dtype == dtype) and (device is None or obj.device == device)

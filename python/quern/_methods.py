@@ -15,7 +15,7 @@ def numpy(self):
     if self.dtype.name not in NARROW:
         return np.asarray(memoryview(self))  # read-only, over the tensor's memory
     try:
-        import ml_dtypes
+        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise TypeError(f"NumPy has no {self.dtype} without the package ml_dtypes: .astype(quern.float32)") from None
     data = np.frombuffer(self.tobytes(), np.uint8 if self.itemsize == 1 else np.uint16)
@@ -95,5 +95,5 @@ for method in (numpy, __array__, astype, to, __reduce_ex__, __copy__, __deepcopy
                __array_namespace__, to_device):
     method.__qualname__ = "Tensor." + method.__name__
     setattr(Tensor, method.__name__, method)
-Tensor.__array_priority__ = 1000  # an array of NumPy leaves operators to the tensor
+setattr(Tensor, "__array_priority__", 1000)  # an array of NumPy leaves operators to the tensor
 Tensor.__module__ = "quern"

@@ -15,7 +15,7 @@ from ._core import (  # noqa: F401
     floor, floor_divide, from_dlpack, greater, greater_equal, hypot, imag, int16, int32, int64, int8,
     isfinite, isinf, isnan, less, less_equal, log, log10, log1p, log2, logaddexp, logical_and,
     logical_not, logical_or, logical_xor, matmul, maximum, minimum, multiply, negative, nextafter,
-    not_equal, pow, real, reciprocal, remainder, round, signbit, sin, sinh, sqrt, square, subtract,
+    not_equal, pow, real, reciprocal, remainder, signbit, sin, sinh, sqrt, square, subtract,
     tan, tanh, tril, triu, trunc, uint16, uint32, uint64, uint8, where)
 
 __array_api_version__ = "2024.12"
@@ -51,6 +51,7 @@ def empty_like(x, /, *, dtype=None, device=None):
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
     n_cols = n_rows if n_cols is None else n_cols
+    k = _builtins.max(-n_rows, _builtins.min(n_cols, k))  # of others, too, nothing is seen
     rows, columns = _core.arange(n_rows).reshape(n_rows, 1), _core.arange(n_cols)
     return placed((columns - rows == k).cast(float32 if dtype is None else dtype), device)
 
@@ -67,8 +68,17 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
     dtype = float32 if dtype is None else dtype
     if num == 0:
         return zeros((0,), dtype=dtype, device=device)
-    last = stop if endpoint else start + (stop - start) * ((num - 1) / num)
-    x = _core.linspace(float(start), float(last), num, float64)
+    if isinstance(start, complex) or isinstance(stop, complex):
+        parts = [linspace(a, b, num, dtype=float64, endpoint=endpoint)
+                 for a, b in ((start.real, stop.real), (start.imag, stop.imag))]
+        return placed(_core.complex(*parts).cast(dtype), device)
+    start, stop = float(start), float(stop)
+    if endpoint:
+        x = _core.linspace(start, stop, num, float64)
+    else:
+        k = _core.arange(num, dtype=float64)
+        x = k * ((stop - start) / num) + start if _math.isfinite(stop - start) else \
+            (1 - k / num) * start + k / num * stop
     return placed(x.cast(dtype), device)
 
 
@@ -155,7 +165,10 @@ def result_type(*arrays_and_dtypes):
 
 
 def broadcast_arrays(*arrays):
-    return list(_core.broadcast_arrays(arrays))
+    if len({a.dtype for a in arrays}) == 1:
+        return list(_core.broadcast_arrays(arrays))
+    shape = _core.broadcast_arrays([_core.zeros(a.shape, bool) for a in arrays])[0].shape
+    return [a.broadcast_to(shape) for a in arrays]  # each in its dtype, also beside complex ones
 
 
 # ---- elementwise -------------------------------------------------------------------------------------------------
@@ -172,8 +185,15 @@ def positive(x, /):
     return x.clone()
 
 
+def round(x, /):
+    return _core.complex(_core.real(x).round(), _core.imag(x).round()) if x.dtype.kind == "c" else x.round()
+
+
 def sign(x, /):
-    return x.sign() + 0 if x.dtype.kind == "f" else x.sign()  # of -0, too, it is 0
+    y = x.sign()  # of -0, too, it is 0
+    if y.dtype.kind == "c":
+        return _core.complex(_core.real(y) + 0, _core.imag(y) + 0)
+    return y + 0 if y.dtype.kind == "f" else y
 
 
 # ---- manipulation ------------------------------------------------------------------------------------------------
@@ -211,9 +231,16 @@ def repeat(x, repeats, /, *, axis=None):
     if isinstance(repeats, Tensor):
         repeats = repeats.tolist() if repeats.ndim else [repeats.item()]
         if len(repeats) != 1:
-            return x.repeat_counts(repeats, axis)
+            return repeat_each(x, repeats, axis)
         repeats = repeats[0]
     return x.repeat_interleave(repeats, axis)
+
+
+def repeat_each(x, counts, axis):
+    if len(counts) != x.shape[axis] or _builtins.any(n < 0 for n in counts):
+        raise ValueError(f"repeat: {counts} for an axis of {x.shape[axis]}")
+    index = [k for k, n in enumerate(counts) for _ in range(n)]
+    return x.take(_core.tensor(index, int64), axis)
 
 
 def reshape(x, /, shape, *, copy=None):
@@ -260,7 +287,7 @@ def count_nonzero(x, /, *, axis=None, keepdims=False):
 def nonzero(x, /):
     if x.ndim == 0:
         raise ValueError("nonzero: a scalar has no places")
-    places, count = _core.nonzero(x)
+    places, count = _core.nonzero(x != 0 if x.dtype.kind == "c" else x)
     return places.head(0, count).unstack(1)
 
 
@@ -283,7 +310,18 @@ unique_counts_result = _collections.namedtuple("unique_counts_result", "values c
 unique_inverse_result = _collections.namedtuple("unique_inverse_result", "values inverse_indices")
 
 
+def unique_complex(x):
+    """By real parts, then by imaginary ones: the numbers that both have among their own."""
+    x = x.reshape(-1)
+    re, im = (_core.unique(part(x)).inverse.cast(int64) for part in (_core.real, _core.imag))
+    return _core.unique(re * _builtins.max(x.size, 1) + im)
+
+
 def unique_all(x, /):
+    if x.dtype.kind == "c":
+        u = unique_complex(x)
+        index, counts = (v.head(0, u.count) for v in (u.index, u.counts))
+        return unique_all_result(x.reshape(-1).take(index, 0), index, u.inverse.reshape(x.shape), counts)
     u = _core.unique(x)
     values, index, counts = (v.head(0, u.count) for v in (u.values, u.index, u.counts))
     return unique_all_result(values, index, u.inverse, counts)

@@ -5,6 +5,8 @@ argument is no gradient by what the function knows under another name; derivativ
 """
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from . import _core, tree
 from ._core import Tensor
@@ -69,7 +71,8 @@ def scalar_of(y, call):
     return y
 
 
-def value_and_grad(f, argnums=0, has_aux=False):
+def value_and_grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0,
+                   has_aux: bool = False) -> Callable[..., Any]:
     """A function that gives (f(..), its gradient by the arguments of these numbers), or with has_aux, where f gives
     (value, more), ((value, more), gradient). f gives a scalar. Gradients have the structure of their argument."""
     @functools.wraps(f)
@@ -81,7 +84,7 @@ def value_and_grad(f, argnums=0, has_aux=False):
     return wrapped
 
 
-def grad(f, argnums=0, has_aux=False):
+def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that gives the gradient of f by the arguments of these numbers; with has_aux (gradient, more)."""
     both = value_and_grad(f, argnums, has_aux)
 
@@ -92,7 +95,7 @@ def grad(f, argnums=0, has_aux=False):
     return wrapped
 
 
-def vjp(f, *args):
+def vjp(f: Callable[..., Any], *args: Any) -> tuple[Any, Callable[..., Any]]:
     """(f(*args), a function that takes a tree like f's result and gives that times the Jacobian, an argument each)."""
     with_variables, xs, structures = variables(args, range(len(args)), "vjp")
     result = called(f, *with_variables)
@@ -106,7 +109,7 @@ def vjp(f, *args):
     return result, back
 
 
-def jvp(f, args, tangents):
+def jvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """(f(*args), the Jacobian times the tangents, which are like the arguments)."""
     with_variables, xs, _ = variables(args, range(len(args)), "jvp")
     moves, same = tree.flatten(tuple(tangents))
@@ -118,7 +121,7 @@ def jvp(f, args, tangents):
     return result, tree.unflatten(structure, _core.jvp_of(ys, xs, moves))
 
 
-def jacobian(f, argnum=0):
+def jacobian(f: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     """A function that gives all derivatives of f's result by one argument, tensors both: the result's axes, then the
     argument's. For a few hundred."""
     @functools.wraps(f)
@@ -129,7 +132,7 @@ def jacobian(f, argnum=0):
     return wrapped
 
 
-def hessian(f, argnum=0):
+def hessian(f: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     """A function that gives all second derivatives of f's scalar by one argument, a tensor: its axes twice."""
     @functools.wraps(f)
     def wrapped(*args, **keywords):
@@ -139,14 +142,14 @@ def hessian(f, argnum=0):
     return wrapped
 
 
-def hvp(f, args, tangents):
+def hvp(f: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of f's scalar times tangents, which are like the arguments."""
     with_variables, xs, structures = variables(args, range(len(args)), "hvp")
     y = scalar_of(called(f, *with_variables), "hvp")
     return by_argument(_core.hvp_of([y], xs, tree.leaves(tuple(tangents))), structures, tuple(range(len(args))))
 
 
-def checkpoint(f):
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """f, whose gradient computes again what lies between arguments and results instead of keeping it."""
     @functools.wraps(f)
     def wrapped(*args, **keywords):
@@ -174,15 +177,16 @@ class custom_gradient:
     It gives a gradient for each argument, None for none. With several results g and y are tuples.
     """
 
-    def __init__(self, f):
-        self.f, self.slope = f, None
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.f = f
+        self.slope: Callable[..., Any] | None = None
         functools.update_wrapper(self, f)
 
-    def gradient(self, f):
+    def gradient(self, f: Callable[..., Any]) -> Callable[..., Any]:
         self.slope = f
         return f
 
-    def __call__(self, *args):
+    def __call__(self, *args: Any) -> Any:
         if self.slope is None:
             raise TypeError(f"{self.f.__name__} has no gradient yet: @{self.f.__name__}.gradient names it")
         inner = [_core.variable(a) if is_float(a) else a for a in args]
@@ -202,17 +206,17 @@ class custom_gradient:
 class no_grad:
     """While open, and as a decorator of functions, results have no history: with quern.no_grad(): .."""
 
-    def __init__(self):
-        self.before = []
+    def __init__(self) -> None:
+        self.before: list[bool] = []
 
-    def __enter__(self):
+    def __enter__(self) -> "no_grad":
         self.before.append(_core.set_no_grad(True))
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         _core.set_no_grad(self.before.pop())
 
-    def __call__(self, f):
+    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(f)
         def wrapped(*args, **keywords):
             with no_grad():

@@ -6,6 +6,8 @@ A tensor's name is its way through the tree, keys and numbers joined by dots, as
 
 import json
 import os
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from . import _core, tree
 from ._core import Tensor
@@ -36,7 +38,7 @@ def named(x, name=""):
         yield from named(child, f"{name}.{part}" if name else part)
 
 
-def save(path, tensors, metadata=None):
+def save(path: str | os.PathLike[str], tensors: Any, metadata: Mapping[str, str] | None = None) -> None:
     """Write a tree of tensors, arrays of NumPy and numbers as a safetensors file; `metadata`: texts by name. The file
     appears under its name only when it is complete."""
     names, values = [], []
@@ -60,60 +62,61 @@ class File:
             w = f["layer.0.weight"]
     """
 
-    def __init__(self, path, device=None):
+    def __init__(self, path: str | os.PathLike[str], device: str | None = None) -> None:
         self.path = os.fspath(path)
         self.file = _core.file_open(self.path, device)
         self.names = tuple(self.file.names())
         self.set = frozenset(self.names)
 
-    def keys(self):
+    def keys(self) -> tuple[str, ...]:
         return self.names
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.names)
 
-    def __contains__(self, name):
+    def __contains__(self, name: object) -> bool:
         return name in self.set
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Tensor:
         if name not in self.set:
             raise KeyError(name)
-        return self.file.tensor(name)
+        x: Tensor = self.file.tensor(name)
+        return x
 
-    def items(self):
+    def items(self) -> Iterator[tuple[str, Tensor]]:
         for name in self.names:
             yield name, self[name]
 
     @property
-    def metadata(self):
+    def metadata(self) -> dict[str, str]:
         """Texts that were stored along, by name."""
         with open(self.path, "rb") as f:
             header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
         found = {key: self.file.text(key) for key in header.get("__metadata__", {})}
         return {key: text for key, text in found.items() if text is not None}
 
-    def close(self):
+    def close(self) -> None:
         self.file.close()
 
-    def __enter__(self):
+    def __enter__(self) -> "File":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
     def __repr__(self):
         return f"<quern.File {self.path!r} of {len(self)} tensors>"
 
 
-def open_file(path, device=None):
+def open_file(path: str | os.PathLike[str], device: str | None = None) -> File:
     """A safetensors file to read single tensors from."""
     return File(path, device)
 
 
-def load(path, like=None, *, device=None):
+def load(path: str | os.PathLike[str], like: Any = None, *, device: str | None = None) -> Any:
     """The tensors of a safetensors file as a dict by name; with `like`, a tree, as one of its structure, whose names
     and shapes they must have and whose dtypes they get."""
     with File(path, device) as f:

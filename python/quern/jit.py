@@ -22,6 +22,8 @@ import sys
 import types
 import warnings
 import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from . import _core, autograd, tree
 from ._core import Tensor
@@ -426,7 +428,7 @@ class Jitted(_core.JitBase):
         return graph
 
 
-def jit(f=None, *, donate=()):
+def jit(f: Callable[..., Any] | None = None, *, donate: int | Sequence[int] = ()) -> Any:
     """f as a static graph: planned and compiled at its first call for these shapes, dtypes and other arguments.
     Arguments and results are trees of tensors; what is no tensor is part of the graph, and another value makes
     another one. donate: numbers of arguments whose memory results may take; they are used up.

@@ -3,13 +3,25 @@
 import collections
 import math
 
-from . import _core
-from ._core import cholesky, det, inv, matmul, matrix_power, outer, solve  # noqa: F401
+from . import _complex, _core
+from ._core import inv, matmul, matrix_power, outer, solve  # noqa: F401
 
 eigh_result = collections.namedtuple("eigh_result", "eigenvalues eigenvectors")
 qr_result = collections.namedtuple("qr_result", "Q R")
 slogdet_result = collections.namedtuple("slogdet_result", "sign logabsdet")
 svd_result = collections.namedtuple("svd_result", "U S Vh")
+
+
+def is_complex(x):
+    return x.dtype.kind == "c"
+
+
+def cholesky(x, /, *, upper=False):
+    return _complex.cholesky(x, upper) if is_complex(x) else _core.cholesky(x, upper)
+
+
+def det(x, /):
+    return _complex.det(x) if is_complex(x) else _core.det(x)
 
 
 def cross(x1, x2, /, *, axis=-1):
@@ -37,7 +49,8 @@ def matrix_transpose(x, /):
 
 def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     if ord == "fro":
-        y = (x * x).sum((-2, -1), True).sqrt()
+        size = abs(x)
+        y = (size * size).sum((-2, -1), True).sqrt()
     elif ord == "nuc":
         y = svdvals(x).sum(-1)[..., None, None]
     elif ord in (2, -2):
@@ -53,24 +66,30 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
 
 
 def matrix_rank(x, /, *, rtol=None):
-    if rtol is None:
+    if rtol is None and not is_complex(x):
         return _core.matrix_rank(x)
     s = svdvals(x)
+    if rtol is None:
+        rtol = max(x.shape[-2:]) * (2.0**-52 if s.dtype == _core.float64 else 2.0**-23)
     return (s > s.max(-1, True) * (rtol[..., None] if isinstance(rtol, _core.Tensor) else rtol)).count_nonzero(-1)
 
 
 def pinv(x, /, *, rtol=None):
     if rtol is None or not isinstance(rtol, _core.Tensor):
         return _core.pinv(x, -1 if rtol is None else rtol)
-    u, s, vh = _core.svd(x)
+    u, s, vh = svd(x, full_matrices=False)
+    if not s.size:
+        return _core.zeros(x.shape[:-2] + (x.shape[-1], x.shape[-2]), x.dtype)
     small = s <= s.max(-1, True) * rtol[..., None]
-    return vh.mT @ (_core.where(small, 0.0, 1 / s)[..., None] * u.mT)
+    return _complex.hermitian(vh) @ (_core.where(small, 0.0, 1 / s)[..., None] * _complex.hermitian(u))
 
 
 def qr(x, /, *, mode="reduced"):
     if mode not in ("reduced", "complete"):
         raise ValueError(f'qr: mode is "reduced" or "complete", not {mode!r}')
     m, n = x.shape[-2:]
+    if is_complex(x):
+        return qr_result(*_complex.qr(x, mode == "complete"))
     if mode == "complete" and m > n:
         x = _core.concat([x, completed(x)], -1)
         q, r = _core.qr(x)
@@ -88,10 +107,12 @@ def completed(x):
 
 
 def slogdet(x, /):
-    return slogdet_result(*_core.slogdet(x))
+    return slogdet_result(*(_complex if is_complex(x) else _core).slogdet(x))
 
 
 def svd(x, /, *, full_matrices=True):
+    if is_complex(x):
+        return svd_result(*_complex.svd(x, full_matrices))
     u, s, vh = _core.svd(x)
     m, n = x.shape[-2:]
     if full_matrices and m > n:
@@ -102,7 +123,7 @@ def svd(x, /, *, full_matrices=True):
 
 
 def svdvals(x, /):
-    return _core.svd(x).s
+    return svd(x, full_matrices=False).S
 
 
 def tensordot(x1, x2, /, *, axes=2):

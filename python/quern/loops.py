@@ -6,6 +6,8 @@ is the same in each trip. Gradients pass all of them, and so does vmap.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from . import _core, autograd, tree
 from ._core import Tensor
@@ -52,7 +54,8 @@ def back(structure, leaves, call, wanted):
     return leaves
 
 
-def scan(f, init, xs=None, length=None, *, reverse=False, checkpoint=0):
+def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, *, reverse: bool = False,
+         checkpoint: int = 0) -> tuple[Any, Any]:
     """(last state, outputs) of f, which takes a state and a row of xs and gives the next state and an output.
 
         def step(h, x):
@@ -69,15 +72,15 @@ def scan(f, init, xs=None, length=None, *, reverse=False, checkpoint=0):
         raise ValueError("scan: how many trips are there? Give xs or length")
     if any(x.ndim == 0 for x in rows):
         raise ValueError("scan: a scalar among xs has no rows")
+    trips = rows[0].shape[0] if length is None else length
     for x in rows:
-        length = x.shape[0] if length is None else length
-        if x.shape[0] != length:
-            raise ValueError(f"scan: {x.shape[0]} rows where there are {length} trips")
-    if length < 0:
-        raise ValueError(f"scan: {length} trips")
-    if length == 0:
+        if x.shape[0] != trips:
+            raise ValueError(f"scan: {x.shape[0]} rows where there are {trips} trips")
+    if trips < 0:
+        raise ValueError(f"scan: {trips} trips")
+    if trips == 0:
         return empty_scan(f, init, xs, states, rows)
-    with Body(states, rows, length, reverse, checkpoint) as loop:
+    with Body(states, rows, trips, reverse, checkpoint) as loop:
         inside = loop.arguments()
         state = tree.unflatten(structure, inside[:len(states)])
         result = f(state, tree.unflatten(rows_structure, inside[len(states):-1]))
@@ -101,7 +104,7 @@ def empty_scan(f, init, xs, states, rows):
                                                                              tensors([y])[0].dtype), out)
 
 
-def fori_loop(lower, upper, body, init, *, checkpoint=0):
+def fori_loop(lower: int, upper: int, body: Callable[..., Any], init: Any, *, checkpoint: int = 0) -> Any:
     """What body(i, state) makes of init, for i from lower to upper - 1; i is an int64 scalar."""
     trips = upper - lower
     if isinstance(trips, Tensor):
@@ -120,7 +123,7 @@ def fori_loop(lower, upper, body, init, *, checkpoint=0):
 MOST_TRIPS = 2**31 - 1
 
 
-def while_loop(test, body, init, *, most=None):
+def while_loop(test: Callable[..., Any], body: Callable[..., Any], init: Any, *, most: int | None = None) -> Any:
     """What body(state) makes of init as long as test(state), a bool scalar, holds, `most` times at most. A gradient
     wants `most`, for it needs room for what each trip keeps."""
     states, structure = tree.flatten(init)
@@ -143,7 +146,7 @@ def branch(f, arguments, taken):
     return [y[0] for y in loop.results()[:-1]], structure
 
 
-def cond(condition, yes, no, *arguments):
+def cond(condition: Tensor | bool, yes: Callable[..., Any], no: Callable[..., Any], *arguments: Any) -> Any:
     """yes(*arguments) where a bool scalar holds, else no(*arguments); only that one is computed, but for what was
     recorded before. Both give trees of one structure, whose tensors meet as in where()."""
     if not isinstance(condition, Tensor):
@@ -172,7 +175,7 @@ def spread(axes, value, what):
     return [a for p, v in zip(parts[2], inside[2]) for a in spread(p, v, what)]
 
 
-def vmap(f, in_axes=0, out_axes=0):
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
     """f, which is of one example, for all examples at once: they lie along axis in_axes of each tensor of the
     arguments, and along out_axes of the results'. Either is one axis for all, or a tuple with one for each argument
     or result, or trees of them; None: all examples share that argument, or result. It nests, and gradients pass it.

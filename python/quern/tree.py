@@ -5,11 +5,14 @@ its keys in order of insertion, sorted where they are texts. Other classes join 
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
-registry = {}  # class: (children of, made of (data, children))
+Way = Callable[..., Any]
+registry: dict[type, tuple[Way, Way]] = {}  # class: (children of, made of (data, children))
 
 
-def register(cls, flatten, unflatten):
+def register(cls: type, flatten: Way, unflatten: Way) -> None:
     """Take objects of a class for trees: flatten(x) gives (children, data), unflatten(data, children) makes one."""
     registry[cls] = (flatten, unflatten)
 
@@ -73,11 +76,11 @@ class Structure:
         return str(unflatten(self, ["*"] * self.leaves))
 
 
-def flatten(x):
+def flatten(x: Any) -> tuple[list[Any], "Structure"]:
     """(leaves, structure)"""
-    leaves, nodes = [], []
-    if not walk(x, leaves, nodes):
-        leaves, nodes = [x], [None]
+    leaves: list[Any] = []
+    nodes: list[Any] = []
+    walk(x, leaves, nodes)
     return leaves, Structure(tuple(nodes), len(leaves))
 
 
@@ -86,15 +89,14 @@ def walk(x, leaves, nodes):
     if found is None:
         leaves.append(x)
         nodes.append(None)
-        return True
+        return
     kind, data, children = found
     nodes.append((kind, data, len(children)))
     for child in children:
         walk(child, leaves, nodes)
-    return True
 
 
-def unflatten(structure, leaves):
+def unflatten(structure: "Structure", leaves: Any) -> Any:
     return grown(iter(structure.nodes), iter(leaves))
 
 
@@ -106,7 +108,7 @@ def grown(nodes, leaves):  # no function in unflatten: one that names itself wou
     return made(kind, data, [grown(nodes, leaves) for _ in range(count)])
 
 
-def map(f, tree, *others):
+def map(f: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """The tree with f(leaf, ..) at its leaves; others have its structure."""
     leaves, structure = flatten(tree)
     rest = []
@@ -118,5 +120,5 @@ def map(f, tree, *others):
     return unflatten(structure, [f(*all_) for all_ in zip(leaves, *rest)])
 
 
-def leaves(tree):
+def leaves(tree: Any) -> list[Any]:
     return flatten(tree)[0]

@@ -237,21 +237,23 @@ static PyObject *zero_grad(PyObject *self, PyObject *none) {
 bool autograd_add(PyObject *module) {
     static PyMethodDef functions[] = {
         {"vjp_of", vjp, METH_VARARGS,
-         "vjp_of(ys, seeds, xs)\n--\n\nSeeds times the Jacobian; a seed may be None: ones."},
+         "vjp_of(ys, seeds, xs, /)\n--\n\nSeeds times the Jacobian; a seed may be None: ones."},
         {"jvp_of", jvp, METH_VARARGS,
-         "jvp_of(ys, xs, tangents)\n--\n\nThe Jacobian times tangents."},
+         "jvp_of(ys, xs, tangents, /)\n--\n\nThe Jacobian times tangents."},
         {"hvp_of", hvp, METH_VARARGS,
          "hvp_of([y], xs, tangents)\n--\n\nThe Hessian of sum(y) times tangents."},
         {"checkpoint_of", checkpoint, METH_VARARGS,
-         "checkpoint_of(ys, xs)\n--\n\nThe ys, computed again for gradients."},
+         "checkpoint_of(ys, xs, /)\n--\n\nThe ys, computed again for gradients."},
         {"custom_gradient_of", custom_gradient, METH_VARARGS,
-         "custom_gradient_of(ys, placeholders, xs, slopes)\n--\n\nThe ys with gradients that are "
+         "custom_gradient_of(ys, placeholders, xs, slopes, /)\n--\n\nThe ys with gradients that "
+         "are "
          "given."},
         {"jacobian_of", jacobian, METH_VARARGS,
-         "jacobian_of(y, x)\n--\n\nAll derivatives of y's elements by x's."},
+         "jacobian_of(y, x, /)\n--\n\nAll derivatives of y's elements by x's."},
         {"hessian_of", hessian, METH_VARARGS,
-         "hessian_of(y, x)\n--\n\nAll second derivatives of sum(y) by x's elements."},
-        {"placeholder", placeholder, METH_O, "placeholder(y)\n--\n\nIn the place of y's gradient."},
+         "hessian_of(y, x, /)\n--\n\nAll second derivatives of sum(y) by x's elements."},
+        {"placeholder", placeholder, METH_O,
+         "placeholder(y, /)\n--\n\nIn the place of y's gradient."},
         {0}};
     static PyMethodDef methods[] = {
         {"backward", backward, METH_VARARGS,

@@ -325,7 +325,8 @@ PyTypeObject *fast_type(const char *name, size_t size, unsigned flags, PyType_Sl
 bool fast_add(PyObject *module) {
     static PyMethodDef methods[] = {
         {"remember", jit_remember, METH_VARARGS,
-         "remember($self, args, keywords, tensors, ready, steps)\n--\n\nWhat calls like this one "
+         "remember($self, args, keywords, tensors, ready, steps, /)\n--\n\nWhat calls like this "
+         "one "
          "run."},
         {"forget", jit_forget, METH_NOARGS, "forget($self)\n--\n\nForget such calls."},
         {0}};

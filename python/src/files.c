@@ -164,9 +164,9 @@ bool files_add(PyObject *module) {
     file_type = (PyTypeObject *)PyType_FromSpec(&spec);
     static PyMethodDef functions[] = {
         {"save_to", save_to, METH_VARARGS,
-         "save_to(path, names, tensors, metadata)\n--\n\nWrite a safetensors file."},
+         "save_to(path, names, tensors, metadata, /)\n--\n\nWrite a safetensors file."},
         {"file_open", file_open, METH_VARARGS,
-         "file_open(path, device=None)\n--\n\nOpen a safetensors file."},
+         "file_open(path, device=None, /)\n--\n\nOpen a safetensors file."},
         {0}};
     return file_type && !PyModule_AddFunctions(module, functions);
 }

@@ -171,6 +171,36 @@ static bool spread_bool(items *x, int k) {
     return true;
 }
 
+/* A mask has the sizes of its axes, else it is an IndexError; or, as the array API has it, none
+ * along some: then it chooses nothing. */
+static bool mask_fits(items *x, int k) {
+    qn_tensor *mask = x->item[k].array;
+    int64_t size[QN_MAX_RANK];
+    int rank = qn_rank(mask), axis = axis_of(x, k), of = qn_rank(x->x);
+    bool fits = axis >= 0 && axis + rank <= of, none = false;
+    for (int i = 0; fits && i < rank; i++) {
+        int64_t n = qn_dim(mask, i);
+        size[i] = qn_dim(x->x, axis + i);
+        if (n < 0 || size[i] < 0 || n == size[i]) continue;
+        fits = n == 0;
+        none = true;
+    }
+    if (fits && !none) return true;
+    if (fits) {
+        qn_ctx *qn = qn_context(mask);
+        if (!keep(x, qn_full_int(qn, QN_BOOL, rank, size, 0))) return false;
+        x->item[k].array = x->made[x->mades - 1];
+        return true;
+    }
+    PyObject *shape = tensor_shape(x->x), *other = tensor_shape(mask);
+    if (shape && other)
+        PyErr_Format(core.range_error, "index: x %S, mask %S: a mask has the sizes of its axes",
+                     shape, other);
+    Py_XDECREF(shape);
+    Py_XDECREF(other);
+    return false;
+}
+
 static bool items_of(items *x, qn_tensor *of, PyObject *key) {
     x->n = x->mades = x->spread = 0;
     x->x = of;
@@ -189,6 +219,8 @@ static bool items_of(items *x, qn_tensor *of, PyObject *key) {
         bool alone = item->kind == QN_INDEX_ARRAY && qn_dtype_of(item->array) == QN_BOOL &&
                      !qn_rank(item->array);
         if (alone && !spread_bool(x, k)) return false;
+        bool mask = item->kind == QN_INDEX_ARRAY && qn_dtype_of(item->array) == QN_BOOL;
+        if (mask && !mask_fits(x, k)) return false;
     }
     return true;
 }

@@ -445,22 +445,24 @@ bool jit_add(PyObject *module) {
     static PyMethodDef functions[] = {
         {"trace_begin", trace_begin, METH_NOARGS,
          "trace_begin()\n--\n\nRecord a function on stand-ins."},
-        {"trace_input", trace_input, METH_O, "trace_input(x)\n--\n\nA stand-in for an argument."},
+        {"trace_input", trace_input, METH_O,
+         "trace_input(x, /)\n--\n\nA stand-in for an argument."},
         {"trace_end", trace_end, METH_NOARGS,
          "trace_end()\n--\n\nEnd it: captured tensors, data that was made, arguments found "
          "outside."},
         {"is_tracing", is_tracing, METH_NOARGS,
          "is_tracing()\n--\n\nIs a function being traced by jit?"},
-        {"is_traced", is_traced, METH_O, "is_traced(x)\n--\n\nIs this a tensor of the trace?"},
-        {"handle_copy", handle_copy, METH_O, "handle_copy(x)\n--\n\nAnother name of x's handle."},
+        {"is_traced", is_traced, METH_O, "is_traced(x, /)\n--\n\nIs this a tensor of the trace?"},
+        {"handle_copy", handle_copy, METH_O,
+         "handle_copy(x, /)\n--\n\nAnother name of x's handle."},
         {"same_handle", same_handle, METH_VARARGS,
-         "same_handle(x, y)\n--\n\nDo both name one handle?"},
+         "same_handle(x, y, /)\n--\n\nDo both name one handle?"},
         {"mark_outside", mark_outside, METH_O,
-         "mark_outside(list)\n--\n\nTensors that a graph found by itself."},
+         "mark_outside(list, /)\n--\n\nTensors that a graph found by itself."},
         {"reach_of", reach_of, METH_VARARGS,
-         "reach_of(ys, xs)\n--\n\nDoes a gradient of the ys come to each x?"},
+         "reach_of(ys, xs, /)\n--\n\nDoes a gradient of the ys come to each x?"},
         {"plan_new", plan_new, METH_VARARGS,
-         "plan_new(inputs, outputs, donate)\n--\n\nA static graph."},
+         "plan_new(inputs, outputs, donate, /)\n--\n\nA static graph."},
         {0}};
     return plan_type && !PyModule_AddFunctions(module, functions);
 }

@@ -247,11 +247,12 @@ bool loops_add(PyObject *module) {
     loop_type = (PyTypeObject *)PyType_FromSpec(&spec);
     static PyMethodDef functions[] = {
         {"loop_new", loop_new, METH_VARARGS,
-         "loop_new(states, sequences, trips, reverse, most, checkpoint)\n--\n\nBegin a loop's "
+         "loop_new(states, sequences, trips, reverse, most, checkpoint, /)\n--\n\nBegin a loop's "
          "body."},
-        {"example", example, METH_VARARGS, "example(x, axis)\n--\n\nOne example of x, for vmap."},
+        {"example", example, METH_VARARGS,
+         "example(x, axis, /)\n--\n\nOne example of x, for vmap."},
         {"vmap_of", vmap_of, METH_VARARGS,
-         "vmap_of(ys, out_axes, examples, xs, in_axes)\n--\n\nThe ys of all examples."},
+         "vmap_of(ys, out_axes, examples, xs, in_axes, /)\n--\n\nThe ys of all examples."},
         {0}};
     return loop_type && !PyModule_AddFunctions(module, functions);
 }

@@ -240,10 +240,10 @@ static PyMethodDef functions[] = {
      "nested "
      "lists or an array, which are copied. Python's ints are int64, its floats float32."},
     {"from_bytes", from_bytes, METH_VARARGS,
-     "from_bytes(data, dtype, shape, device=None)\n--\n\nA tensor of the bytes of its elements, "
+     "from_bytes(data, dtype, shape, device=None, /)\n--\n\nA tensor of the bytes of its elements, "
      "row by row."},
     {"set_knob", set_knob, METH_VARARGS,
-     "set_knob(name, value)\n--\n\nSet a knob of docs/knobs.md, without QN_ and in lower case."},
+     "set_knob(name, value, /)\n--\n\nSet a knob of docs/knobs.md, without QN_ and in lower case."},
     {"stats", stats, METH_NOARGS,
      "stats()\n--\n\nWhat happened so far: kernels, plans, bytes, seconds."},
     {"devices", devices, METH_NOARGS,
@@ -251,11 +251,11 @@ static PyMethodDef functions[] = {
     {"default_device", default_device, METH_NOARGS,
      "default_device()\n--\n\nWhere new tensors are."},
     {"set_no_grad", set_no_grad, METH_O,
-     "set_no_grad(on)\n--\n\nWhether results are recorded without history."},
+     "set_no_grad(on, /)\n--\n\nWhether results are recorded without history."},
     {"result_type", result_type, METH_O,
-     "result_type(all)\n--\n\nThe dtype in which a list of tensors, dtypes and numbers meet."},
+     "result_type(all, /)\n--\n\nThe dtype in which a list of tensors, dtypes and numbers meet."},
     {"place_of", place_text, METH_O,
-     "place_of(x)\n--\n\n(file, line) of the line that recorded x, or None."},
+     "place_of(x, /)\n--\n\n(file, line) of the line that recorded x, or None."},
     {0}};
 
 static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,

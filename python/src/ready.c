@@ -365,7 +365,7 @@ bool ready_add(PyObject *module) {
     static PyMethodDef functions[] = {
         {"ready_new", ready_new, METH_VARARGS,
          "ready_new(plan, arguments, captured, changes, structure, constants, made, reaches, "
-         "had, whose, own)\n--\n\nA graph that is ready to run."},
+         "had, whose, own, /)\n--\n\nA graph that is ready to run."},
         {0}};
     return ready_type && !PyModule_AddFunctions(module, functions);
 }

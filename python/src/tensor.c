@@ -309,7 +309,7 @@ PyMethodDef tensor_methods[] = {
     {"realize", realize, METH_NOARGS,
      "realize($self)\n--\n\nCompute the value now; gives the tensor itself."},
     {"assign", assign, METH_O,
-     "assign($self, value)\n--\n\nWrite a value into this tensor's memory, an effect that is "
+     "assign($self, value, /)\n--\n\nWrite a value into this tensor's memory, an effect that is "
      "computed with the "
      "next read: of data, of what was read, or of a view of such. Gradients end here. Gives the "
      "tensor."},

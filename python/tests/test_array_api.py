@@ -96,5 +96,85 @@ class Namespace(unittest.TestCase):
             self.assertEqual(inspect.signature(f).parameters[name].kind, inspect.Parameter.KEYWORD_ONLY)
 
 
+class Complex(unittest.TestCase):
+    """What the standard has of complex numbers and the package's own functions have not."""
+
+    A = [[1 + 2j, 0.5 - 1j, 3j], [2, -1 + 1j, 0.25], [0, 0, 0], [1j, 1, -1]]
+
+    def near(self, x, y, places=12):
+        self.assertEqual(x.shape, y.shape)
+        self.assertLess(abs(x - y).max().item() if x.size else 0, 10**-places)
+
+    def adjoint(self, x):
+        return xp.conj(x).mT
+
+    def test_factors_of_matrices(self):
+        whole = qn.tensor(self.A, "complex128")
+        for x in (whole, whole.mT, whole[:3], whole[:1], whole * 0, whole[:, :0], qn.stack([whole, whole * 1j])):
+            m, n = x.shape[-2:]
+            for mode in ("reduced", "complete"):
+                q, r = linalg.qr(x, mode=mode)
+                self.near(q @ r, x)
+                one = xp.eye(q.shape[-1], dtype=x.dtype)
+                self.near(self.adjoint(q) @ q, one.broadcast_to(q.shape[:-2] + one.shape))
+            for full in (False, True):
+                u, s, vh = linalg.svd(x, full_matrices=full)
+                k = min(m, n)
+                self.near((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], x)
+                self.assertEqual(s.tolist(), xp.sort(s, descending=True).tolist())
+
+    def test_determinants_and_roots_of_matrices(self):
+        x = qn.tensor(self.A, "complex128")[:3] + xp.eye(3, dtype=xp.complex128)
+        wanted = sum(x[0, i] * (x[1, j] * x[2, k] - x[1, k] * x[2, j]) for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)))
+        self.near(linalg.det(x), wanted)
+        sign, log = linalg.slogdet(x)
+        self.near(sign * xp.exp(log), wanted)
+        self.assertEqual(linalg.det(xp.zeros((2, 2), dtype=xp.complex64)).item(), 0)
+        h = x @ self.adjoint(x) + xp.eye(3)
+        for upper in (False, True):
+            r = linalg.cholesky(h, upper=upper)
+            self.near(self.adjoint(r) @ r if upper else r @ self.adjoint(r), h)
+        self.assertEqual(linalg.matrix_rank(qn.tensor(self.A, "complex128")).item(), 3)
+        self.near(x @ linalg.pinv(x, rtol=qn.tensor(1e-9, "float64")), xp.eye(3, dtype=x.dtype))
+
+    def test_sets_roundings_and_signs(self):
+        x = qn.tensor([1 + 1j, 0, 1 + 1j, 1 - 1j])
+        u = xp.unique_all(x)
+        self.assertEqual((u.values.tolist(), u.counts.tolist()), ([0, 1 - 1j, 1 + 1j], [1, 1, 2]))
+        self.assertEqual(u.values.take(u.inverse_indices, 0).tolist(), x.tolist())
+        self.assertEqual(xp.nonzero(x)[0].tolist(), [0, 2, 3])
+        self.assertEqual(xp.round(qn.tensor([1.5 + 2.5j])).tolist(), [2 + 2j])
+        self.assertEqual(str(xp.sign(qn.tensor([complex(-0.0, -0.0)])).tolist()[0]), "0j")
+
+    def test_exponentials_at_the_ends(self):
+        inf, nan = float("inf"), float("nan")
+        for f, z, re, im in ((xp.exp, complex(-inf, nan), 0, 0), (xp.exp, complex(inf, inf), inf, nan),
+                             (xp.expm1, complex(-inf, inf), -1, 0), (xp.cosh, complex(nan, 0), nan, 0),
+                             (xp.tanh, complex(inf, nan), 1, 0), (xp.acos, complex(0, nan), xp.pi / 2, nan),
+                             (xp.atanh, complex(1.5, nan), nan, nan), (xp.asinh, complex(nan, 0), nan, 0)):
+            y = f(qn.tensor([z])).tolist()[0]
+            for part, wanted in ((y.real, re), (y.imag, im)):
+                same = part == wanted or part != part and wanted != wanted or abs(part - wanted) < 1e-6
+                self.assertTrue(same, (f, z, y))
+
+
+class Edges(unittest.TestCase):
+    def test_masks_without_elements_choose_nothing(self):
+        x = qn.ones((1, 2))
+        none = qn.zeros((0,), "bool")
+        self.assertEqual((x[none].shape, x[qn.zeros((1, 0), "bool")].shape), ((0, 2), (0,)))
+        for x, mask in ((qn.ones(()), none), (qn.ones(3), qn.ones(2, "bool")), (qn.ones(3), qn.ones((3, 1), "bool"))):
+            with self.assertRaises(IndexError):
+                x[mask]
+
+    def test_sizes_and_ends(self):
+        self.assertEqual(xp.eye(2, k=2**63).tolist(), [[0, 0], [0, 0]])
+        sixths = xp.linspace(0.0, 1.0, 6, dtype=xp.float64, endpoint=False)
+        self.assertEqual(sixths.tolist(), [k * (1 / 6) for k in range(6)])
+        self.assertEqual(xp.repeat(xp.arange(20), xp.asarray([2] * 20)).shape, (40,))
+        a, b = xp.broadcast_arrays(xp.zeros(2, dtype=xp.bool), xp.zeros((3, 1), dtype=xp.complex64))
+        self.assertEqual((a.shape, a.dtype, b.dtype), ((3, 2), xp.bool, xp.complex64))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -75,16 +75,30 @@ static parts by(parts z, qn_tensor *scale) {
 
 /* ---- exponentials and logarithms ------------------------------------------------------------- */
 
-/* h^2 (cos y + i sin y) of h, the root of the size: each part may be finite where the size is not.
- * Where that is infinite and y is 0, so is the imaginary part. */
-static parts turned(qn_tensor *h, qn_tensor *y) {
-    qn_tensor *bare = qn_and(qn_isinf(h), is_zero(y)), *g = qn_where(bare, qn_like(h, 1), h);
-    return (parts){qn_mul(qn_mul(h, qn_cos(y)), h), qn_mul(qn_mul(g, qn_sin(y)), g)};
+static qn_tensor *is_at(qn_tensor *x, double value) {
+    return qn_eq(x, qn_like(x, value));
+}
+
+/* Infinite, or NaN. */
+static qn_tensor *is_endless(qn_tensor *x) {
+    return qn_not(qn_isfinite(x));
+}
+
+/* h^2 (cos y + i sin y) of h, the root of the size at x: each part may be finite where the size is
+ * not. Where y is 0 the imaginary part is, too; where it has no angle, a size of 0 is 0 and an
+ * infinite one has an infinite real part. */
+static parts turned(qn_tensor *h, qn_tensor *x, qn_tensor *given) {
+    qn_tensor *endless = is_endless(given), *none = qn_and(endless, is_at(x, -(double)INFINITY));
+    qn_tensor *y = qn_where(none, qn_like(given, 0), given);
+    qn_tensor *bare = qn_and(is_endless(h), is_zero(y)), *g = qn_where(bare, qn_like(h, 1), h);
+    qn_tensor *re = qn_mul(qn_mul(h, qn_cos(y)), h);
+    re = qn_where(qn_and(endless, is_at(x, (double)INFINITY)), x, re);
+    return (parts){re, qn_mul(qn_mul(g, qn_sin(y)), g)};
 }
 
 parts complex_of_exp(parts z) {
     if (!z.im) return (parts){qn_exp(z.re), NULL};
-    return turned(qn_exp(times(z.re, 0.5)), z.im);
+    return turned(qn_exp(times(z.re, 0.5)), z.re, z.im);
 }
 
 /* e^x cos y - 1 = expm1(x) cos y - 2 sin(y/2)^2, where e^x is not large */
@@ -93,6 +107,8 @@ static parts of_expm1(parts z) {
     qn_tensor *far = qn_lt(qn_like(z.re, 1), z.re), *x = qn_where(far, qn_like(z.re, 1), z.re);
     qn_tensor *half = qn_sin(times(z.im, 0.5));
     qn_tensor *near = qn_sub(qn_mul(qn_expm1(x), qn_cos(z.im)), times(qn_square(half), 2));
+    qn_tensor *none = qn_and(is_endless(z.im), is_at(z.re, -(double)INFINITY));
+    near = qn_where(none, qn_like(x, -1), near);
     return (parts){qn_where(far, plus(e.re, -1), near), e.im};
 }
 
@@ -124,7 +140,7 @@ static parts of_log1p(parts z) {
 
 static parts of_exp2(parts z) {
     if (!z.im) return (parts){qn_exp2(z.re), NULL};
-    return turned(qn_exp2(times(z.re, 0.5)), times(z.im, M_LN2));
+    return turned(qn_exp2(times(z.re, 0.5)), z.re, times(z.im, M_LN2));
 }
 
 static parts of_log2(parts z) {
@@ -186,7 +202,8 @@ static parts of_sign(parts z) {
 
 /* (sinh x) u + i (cosh x) v, or with both exchanged, of u and v the sine and cosine of y as they
  * are wanted. Far out both are e^|x| / 2, of which the root is multiplied twice: each part may be
- * finite where that is not. */
+ * finite where that is not. What is 0 stays 0 beside a y without an angle, and a real part that is
+ * infinite stays so. */
 static parts of_hyperbolic(parts z, bool cosine) {
     qn_tensor *x = z.re, *one = qn_like(x, 1), *zero = qn_like(x, 0), *sign = complex_sign_bit(x);
     qn_tensor *size = qn_abs(x), *far = qn_lt(qn_like(x, 22), size);
@@ -194,10 +211,15 @@ static parts of_hyperbolic(parts z, bool cosine) {
     qn_tensor *sine = qn_where(far, times(qn_mul(sign, h), 0.5), qn_sinh(near));
     qn_tensor *even = qn_where(far, times(h, 0.5), qn_cosh(near));
     qn_tensor *re = cosine ? even : sine, *im = cosine ? sine : even;
-    qn_tensor *bare = qn_and(qn_isinf(h), is_zero(z.im));
+    qn_tensor *bare = qn_and(qn_or(qn_isinf(h), qn_isnan(x)), is_zero(z.im));
     im = qn_where(bare, cosine ? sign : one, im);
-    return (parts){qn_mul(qn_mul(re, qn_cos(z.im)), h),
-                   qn_mul(qn_mul(im, qn_sin(z.im)), qn_where(bare, one, h))};
+    re = qn_mul(qn_mul(re, qn_cos(z.im)), h);
+    im = qn_mul(qn_mul(im, qn_sin(z.im)), qn_where(bare, one, h));
+    qn_tensor *endless = is_endless(z.im), *none = qn_and(endless, is_zero(x));
+    if (cosine) im = qn_where(none, x, im);
+    qn_tensor *kept = cosine ? qn_isinf(x) : qn_or(qn_isinf(x), is_zero(x));
+    re = qn_where(qn_and(endless, kept), cosine ? size : x, re);
+    return (parts){re, im};
 }
 
 static parts of_sinh(parts z) {
@@ -220,10 +242,13 @@ static parts of_tanh(parts z) {
     qn_tensor *flat = qn_isinf(x), *zero = qn_like(x, 0);
     qn_tensor *less = qn_where(flat, zero, qn_mul(plus(times(qn_square(c), 2), -1), decay));
     qn_tensor *re = qn_mul(complex_sign_bit(x), plus(times(less, -2), 1));
-    qn_tensor *tail = qn_where(qn_isinf(z.im), qn_copysign(zero, z.im), qn_mul(turn, zero));
+    qn_tensor *endless = is_endless(z.im);
+    qn_tensor *tail = qn_where(endless, qn_copysign(zero, z.im), qn_mul(turn, zero));
     tail = qn_where(flat, tail, times(qn_mul(turn, decay), 4));
-    return (parts){qn_where(far, re, qn_div(qn_mul(s, qn_cosh(near)), divisor)),
-                   qn_where(far, tail, qn_div(turn, divisor))};
+    re = qn_where(far, re, qn_div(qn_mul(s, qn_cosh(near)), divisor));
+    qn_tensor *im = qn_where(far, tail, qn_div(turn, divisor));
+    return (parts){qn_where(qn_and(endless, is_zero(x)), x, re),
+                   qn_where(qn_and(qn_isnan(x), is_zero(z.im)), z.im, im)};
 }
 
 static parts of_sin(parts z) {

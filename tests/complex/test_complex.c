@@ -114,6 +114,35 @@ static void special_points_are_those_of_c99(void) {
     }
 }
 
+/* The size that C99 gives a part, or NaN; signs, often unspecified, are not looked at. */
+static bool as_large(double got, double want) {
+    return isnan(want) ? isnan(got)
+                       : fabs(fabs(got) - fabs(want)) < 1e-14 || fabs(got) == fabs(want);
+}
+
+static void endless_parts_are_those_of_c99(void) {
+    static const double part[] = {0.0, -0.0, 1.5, -1.5, INFINITY, -INFINITY, NAN};
+    enum { PARTS = sizeof part / sizeof *part, POINTS = PARTS * PARTS };
+    number z[POINTS], got[POINTS];
+    for (int i = 0; i < POINTS; i++) z[i] = CMPLX(part[i / PARTS], part[i % PARTS]);
+    static const char *const some[] = {"exp",  "asin", "acos", "atan", "asinh", "acosh", "atanh",
+                                       "sinh", "cosh", "tanh", "sin",  "cos",   "tan"};
+    for (int i = 0; i < FUNCTIONS; i++) {
+        const function *f = &functions[i];
+        bool is = false;
+        for (size_t k = 0; k < sizeof some / sizeof *some; k++) is |= !strcmp(some[k], f->name);
+        if (!is) continue;
+        values(f->of(vector(QN_C128, POINTS, z)), got, POINTS, f->name);
+        for (int j = 0; j < POINTS; j++) {
+            wide w = f->oracle((wide)z[j]);
+            double re = (double)creall(w), im = (double)cimagl(w);
+            if (!as_large(creal(got[j]), re) || !as_large(cimag(got[j]), im))
+                FAIL("%s of %g%+gi is %g%+gi, not %g%+gi", f->name, creal(z[j]), cimag(z[j]),
+                     creal(got[j]), cimag(got[j]), re, im);
+        }
+    }
+}
+
 /* ---- two operands ---------------------------------------------------------------------------- */
 
 static wide add_of(wide x, wide y) {
@@ -543,6 +572,7 @@ int main(int argc, char **argv) {
         RUN(functions_are_those_of_c99);
         RUN(any_size_has_its_value);
         RUN(special_points_are_those_of_c99);
+        RUN(endless_parts_are_those_of_c99);
         RUN(operations_are_those_of_c99);
         RUN(integers_meet_complex_numbers_exactly);
         RUN(real_factors_stay_real);

@@ -1,0 +1,45 @@
+"""A program with types, which mypy --strict reads (make mypy): what a user's checker sees of the package."""
+
+import quern as qn
+from quern import Tensor
+
+
+def loss(p: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+    return ((qn.tanh(x @ p["w"]) - y) ** 2).mean()
+
+
+@qn.jit
+def step(p: dict[str, Tensor], x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    slope: dict[str, Tensor] = qn.grad(loss)(p, x, y)
+    new: dict[str, Tensor] = qn.tree.map(lambda w, g: w - 0.1 * g, p, slope)
+    return new
+
+
+def cell(h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    h = qn.tanh(h * 0.5 + x)
+    return h, h
+
+
+def main() -> int:
+    x: Tensor = qn.ones((8, 3), qn.float32)
+    p = {"w": qn.randn(qn.key(1), (3,)) * 0.1}
+    p = step(p, x, qn.zeros(8))
+    best = x.topk(2)
+    values, index = best.values, best.index
+    last, all_ = qn.scan(cell, qn.zeros(3), x)
+    mask: Tensor = values > 0.5
+    mask[0] = False
+    size: int = x.shape[0] + int(last.sum()) + len(index)
+    z = -abs(x[None, ..., 1:].reshape(-1).astype("float64")) // 2
+    with qn.no_grad():
+        z += 1
+    s, places = x.sum(axis=(0, 1), keepdims=True), x.argmax(axis=-1)
+    f: float = s.item() + z.max().item() + places.dtype.itemsize
+    qn.save("/dev/null/x", p) if f > 1e9 else None
+    each: Tensor = qn.vmap(lambda r: r.sum())(x)
+    total: int = size + each.shape[0] + all_.shape[0]
+    return total
+
+
+if __name__ == "__main__":
+    main()
