@@ -25,11 +25,10 @@ TEST_PYTHON ?= $(PYTHON)
 test-python: python  ## the tests of the Python package
 	@cd python && $(TEST_PYTHON) -m unittest discover -s tests -t . $(TEST_PYTHON_ARGS)
 
-MYPY ?= $(TEST_PYTHON) -m mypy
-mypy: python  ## the package's types and stubs, by mypy (TEST_PYTHON with mypy, or MYPY=...)
-	@cd python && MYPYPATH=. $(MYPY) quern
-	@cd python && MYPYPATH=. $(MYPY) --strict --follow-imports=silent tests/typed.py
-	@cd python && MYPYPATH=. $(MYPY:mypy=mypy.stubtest) quern._core --ignore-missing-stub --concise \
+mypy: python  ## the package's types and stubs, by mypy (TEST_PYTHON with mypy)
+	@cd python && MYPYPATH=. $(TEST_PYTHON) -m mypy quern
+	@cd python && MYPYPATH=. $(TEST_PYTHON) -m mypy --strict --follow-imports=silent tests/typed.py
+	@cd python && MYPYPATH=. $(TEST_PYTHON) -m mypy.stubtest quern._core --ignore-missing-stub --concise \
 	    --allowlist ../tools/stubtest.txt
 
 .PHONY: python wheel test-python mypy

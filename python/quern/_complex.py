@@ -26,6 +26,8 @@ def phase(x):
 def reflection(x):
     """A unitary matrix [.., n, n] by which x [.., n] becomes its length, real and not negative, and zeros."""
     n = x.shape[-1]
+    largest = abs(x).max(-1, True)
+    x = x / _core.where(largest == 0, 1, largest)  # else squares overflow
     turn = phase(x[..., :1])
     first = (_core.arange(n) == 0).astype(x.dtype)
     length = (_core.real(x * _core.conj(x))).sum(-1, True).sqrt()
