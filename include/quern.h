@@ -450,14 +450,15 @@ QN_API void qn_tape_end(qn_tape *tape);
  * in memory: data (qn_from), or expressions that were realized before anything was made of them.
  * What is made of an input follows it, read before or not; everything else that lies in memory is a
  * parameter, read anew at each run, so that qn_assign and qn_write on it are seen; so are values of
- * assigned tensors and outputs of other plans. Outputs that are inputs or parameters are copies of
- * theirs. Assignments pending now become part of the plan, and each run makes them, but for
- * qn_write and those of values that are there and follow no input and no tensor that is assigned
- * to. Nothing is computed by this call but first values of modules' parameters that were not yet.
- * QN_EGRAPH where it cannot be known what follows an input: history was cut (knob history), or
- * parameters were released or overwritten since; where an assignment was made already, by reading
- * some value after the outputs were recorded, so that no run would make it; and where the assigned
- * tensor was a constant (qn_zeros), by which rules simplify. */
+ * assigned tensors and outputs of other plans. What was released, and never assigned to, is a
+ * constant. Outputs that are inputs or parameters are copies of theirs. Assignments pending now
+ * become part of the plan, and each run makes them, but for qn_write and those of values that are
+ * there and follow no input and no tensor that is assigned to. Nothing is computed by this call but
+ * first values of modules' parameters that were not yet. QN_EGRAPH where it cannot be known what
+ * follows an input: history was cut (knob history), or parameters were overwritten since; where an
+ * assignment was made already, by reading some value after the outputs were recorded, so that no
+ * run would make it; and where the assigned tensor was a constant (qn_zeros), by which rules
+ * simplify. */
 QN_API qn_plan *qn_plan_new(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_out,
                             qn_tensor *const *outputs);
 typedef struct qn_plan_options {

@@ -20,12 +20,6 @@ static const struct {
              {"symbolic", "cpu", SYMBOLIC},
              {"symbolic-ref", "ref", SYMBOLIC}};
 
-/* Data that a body makes is released with its scope, and what a static graph reads must not be. */
-typedef struct kept_data {
-    int n;
-    qn_tensor *t[LINES];
-} kept_data;
-
 /* A program while it is recorded. In the context of loops `rolled`. */
 typedef struct recording {
     qn_ctx *qn;
@@ -39,7 +33,6 @@ typedef struct recording {
     qn_loop *loop;
     qn_tensor *final[LINES][LISTS], *stack[LINES][LISTS];
     int from, to, otherwise; /* of the branch that begins */
-    kept_data *kept;
 } recording;
 
 static int64_t rows_of(const recording *r, int rows) {
@@ -108,10 +101,7 @@ static qn_code record_rolled(recording *r, int open, int close) {
     qn_loop_options o = QN_LOOP_OPTIONS(.reverse = l->reverse, .checkpoint = l->checkpoint);
     int64_t most = (int64_t)l->limit;
     o.trips = rows_of(r, l->trips);
-    if (l->stop == MOST) {
-        o.most = qn_from(r->qn, QN_I64, 0, NULL, &most);
-        r->kept->t[r->kept->n++] = qn_keep(o.most);
-    }
+    if (l->stop == MOST) o.most = qn_from(r->qn, QN_I64, 0, NULL, &most);
     inner.loop = qn_loop_begin(r->qn, l->states, first, l->seqs, sequence, &o);
     if (!inner.loop) return qn_error_code(r->qn);
     for (int i = 0; i < l->states; i++) inner.state[i] = qn_loop_state(inner.loop, i);
@@ -373,14 +363,8 @@ static verdict run_once(fuzzer *f, const loop_program *p, int64_t var, int rows)
     bool used[LINES];
     results a, b;
     find_used(p, used);
-    kept_data kept = {0};
-    recording rolled = {.qn = f->loops,
-                        .p = p,
-                        .used = used,
-                        .rolled = true,
-                        .var = var,
-                        .rows = rows,
-                        .kept = &kept};
+    recording rolled = {
+        .qn = f->loops, .p = p, .used = used, .rolled = true, .var = var, .rows = rows};
     recording flat = {.qn = f->trips, .p = p, .used = used};
     uint64_t other = p->data + 12345;
     bool planned = modes[f->mode].how == STATIC;
@@ -401,7 +385,6 @@ static verdict run_once(fuzzer *f, const loop_program *p, int64_t var, int rows)
         for (int i = 0; i < b.n && !v.failed; i++)
             compare_one(p, i, p->exact && i < b.values, a.t[i], b.t[i], &v);
     }
-    while (kept.n) qn_release(kept.t[--kept.n]);
     qn_scope_end(f->loops, s), qn_scope_end(f->trips, t);
     qn_clear_error(f->loops), qn_clear_error(f->trips);
     return v;

@@ -113,19 +113,23 @@ static void take_roots(capture *c, const static_lists *l) {
 /* The handle through which a parameter will be found at each run: the one whose pending assignment
  * replaces it, for that is where the next run's value will be; else the first that was made of
  * those that hold it now. Others may hold it, too, such as a slice of all of it, and an assignment
- * will not move them. */
+ * will not move them. What was released and never assigned to is what it is: it gets a handle of the
+ * scope in which plans are made. */
 tensor *static_owner(qn_ctx *qn, node_id leaf) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < g->pending_count; i++)
         if (g->pending[i]->replaced == leaf) return g->pending[i];
     tensor *t = graph_handle_of(g, leaf);
     if (t) return t;
+    const graph_node *x = node_at(g, leaf);
+    if (!x->variable && !(x->flags & (NODE_OLD | NODE_GONE)))
+        return tensor_at(tensor_make(g, leaf));
     g->text.len = 0;
     tensor_describe(g, leaf, &g->text);
     raise_error(
         qn, QN_EGRAPH,
-        "plan_new: the outputs depend on a value %s whose tensor was released; name it as an "
-        "input or keep its tensor",
+        "plan_new: the outputs depend on a value %s of a tensor that was assigned to and released; "
+        "name it as an input or keep its tensor",
         g->text.s);
 }
 
@@ -410,10 +414,12 @@ qn_plan *qn_plan_new_with(qn_ctx *qn, int n_in, qn_tensor *const *inputs, int n_
     if (qn->run->dev->unfused)
         return fail_null(qn, QN_EDEVICE, "plan_new: device %s has no plans", qn->run->dev->name);
     compiling c = {qn, {n_in, n_out, inputs, outputs, o.donate}, NULL};
-    if (guarded(qn, compile_work, &c)) {
-        if (c.made) static_close(c.made);
-        return NULL;
-    }
+    qn_scope handles = qn_scope_begin(qn);
+    if (!handles) return NULL;
+    qn_code code = guarded(qn, compile_work, &c);
+    if (code && c.made) static_close(c.made);
+    qn_scope_end(qn, handles);
+    if (code) return NULL;
     plans_trim(qn, NULL);
     return c.made->name;
 }
