@@ -354,6 +354,14 @@ def triplet(o, a, b, c, margin=1.0, p=2, eps=1e-6, swap=False, reduction="mean",
     return reduced(o, o.relu(o.add(near - other, margin)), reduction)
 
 
+@row("nn.functional.ctc_loss")
+def ctc_loss(o, log_p, labels, lengths, label_lengths, blank=0, reduction="mean", zero_infinity=False):
+    if labels.ndim != 2 or log_p.ndim != 3 or zero_infinity:
+        raise Lacks("labels behind each other, one example, losses of 0 for infinite ones")
+    lengths, label_lengths = (n if isinstance(n, T) else o.plain("i64", n) for n in (lengths, label_lengths))
+    return o.ctc_loss(log_p, labels, lengths, label_lengths, blank, REDUCTIONS.index(reduction))
+
+
 @row("nn.functional.cosine_similarity")
 def cosine_similarity(o, x, y, dim=1, eps=1e-8):
     return o.cosine_similarity(x, y, dim, eps)
@@ -420,6 +428,10 @@ TABLE["linalg.eigh"] = (lambda o, x, UPLO="L": eigh(o, x, UPLO), lambda r: [r[0]
 TABLE["linalg.eigvalsh"] = lambda o, x, UPLO="L": eigh(o, x, UPLO)[0]
 TABLE["linalg.svd"] = (lambda o, x, full_matrices=True, driver=None: svd(o, x, full_matrices), squares)
 TABLE["svd"] = (lambda o, x, some=True, compute_uv=True: svd_old(o, x, some, compute_uv), squares)
+TABLE["linalg.eig"] = (lambda o, x: unordered(lambda t: o.sum(t, -1, False), *o.eig(x), o.abs),
+                       lambda r: unordered(lambda t: t.sum(-1), r[0], r[1], torch.abs))
+TABLE["linalg.eigvals"] = (lambda o, x: unordered(lambda t: o.sum(t, -1, False), o.eigvals(x)),
+                           lambda r: unordered(lambda t: t.sum(-1), r))
 TABLE["linalg.svdvals"] = lambda o, x, driver=None: o.svd(x)[1]
 TABLE["linalg.matrix_power"] = lambda o, x, n: o.matrix_power(x, n)
 TABLE["pinverse"] = lambda o, x, rcond=1e-15: o.pinv(x, rcond)
@@ -439,6 +451,19 @@ def matrix_rank(o, x, tol=None, atol=None, rtol=None, hermitian=False):
     if tol is not None or atol is not None or isinstance(rtol, T):
         raise Lacks("an absolute tolerance")
     return o.matrix_rank(x, -1.0 if rtol is None else rtol)
+
+
+def unordered(total, values, vectors=None, size=None):
+    """Of eigenvalues and vectors what does not know their order and phases."""
+    sums = [total(values), total(values * values), total(values * values * values)]
+    if vectors is not None:
+        sums.append(total(size(vectors) * size(vectors) * at_last_but_one(values)))
+    return sums
+
+
+def at_last_but_one(v):
+    """v [.., n] as [.., 1, n]."""
+    return v.unsqueeze(-2) if isinstance(v, torch.Tensor) else v.ours.unsqueeze(v, -2)
 
 
 def qr(o, x, mode):

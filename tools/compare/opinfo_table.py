@@ -39,8 +39,8 @@ def beside(o, xs):
 
 
 same("abs acos acosh asin asinh atan atanh ceil cos cosh exp exp2 expm1 floor log log10 log1p log2 neg reciprocal "
-     "rsqrt sigmoid sin sinc sinh sqrt square tan tanh trunc erf erfc sign signbit isnan isinf isfinite logical_not "
-     "angle real conj imag nn.functional.relu nn.functional.relu6 nn.functional.hardswish "
+     "rsqrt sigmoid sin sinc sinh sqrt square tan tanh trunc erf erfc erfinv sign signbit isnan isinf isfinite "
+     "logical_not angle real conj imag nn.functional.relu nn.functional.relu6 nn.functional.hardswish "
      "nn.functional.hardsigmoid nn.functional.silu nn.functional.mish nn.functional.softsign nn.functional.selu "
      "clone contiguous add mul sub maximum minimum atan2 hypot logaddexp pow eq ne lt le gt ge logical_and "
      "logical_or logical_xor copysign heaviside nextafter gcd lcm matmul dot mm bmm mv outer kron "
