@@ -161,7 +161,10 @@ def any_of(found):
 
 
 def result_type(*arrays_and_dtypes):
-    return _core.result_type(arrays_and_dtypes)
+    others = [x for x in arrays_and_dtypes if not isinstance(x, complex)]
+    if len(others) == len(arrays_and_dtypes):
+        return _core.result_type(others)
+    return _core.result_type([complex64] + [x for x in others if not isinstance(x, (int, float))])
 
 
 def broadcast_arrays(*arrays):
