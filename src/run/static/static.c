@@ -113,8 +113,8 @@ static void take_roots(capture *c, const static_lists *l) {
 /* The handle through which a parameter will be found at each run: the one whose pending assignment
  * replaces it, for that is where the next run's value will be; else the first that was made of
  * those that hold it now. Others may hold it, too, such as a slice of all of it, and an assignment
- * will not move them. What was released and never assigned to is what it is: it gets a handle of the
- * scope in which plans are made. */
+ * will not move them. What was released and never assigned to is what it is: it gets a handle of
+ * the scope in which plans are made. */
 tensor *static_owner(qn_ctx *qn, node_id leaf) {
     graph *g = qn->graph;
     for (uint32_t i = 0; i < g->pending_count; i++)
