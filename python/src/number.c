@@ -124,10 +124,11 @@ ONE(negative, qn_neg)
 ONE(absolute, qn_abs)
 ONE(invert, qn_not)
 
-static PyObject *number_positive(PyObject *a) {
-    Py_INCREF(a);
-    return a;
+/* A tensor of its own: what is assigned to it later leaves the operand alone. */
+static qn_tensor *itself(qn_tensor *x) {
+    return qn_cast(x, qn_dtype_of(x));
 }
+ONE(positive, itself)
 
 static PyObject *compare(PyObject *a, PyObject *b, int how) {
     static binary_call *const of[] = {[Py_LT] = qn_lt, [Py_LE] = qn_le, [Py_EQ] = qn_eq,

@@ -149,6 +149,14 @@ class Operators(unittest.TestCase):
         self.assertEqual(((qn.tensor(1) << 4).item(), (qn.tensor(256) >> 3).item()), (16, 32))
         self.assertEqual((qn.tensor([1.0, 2.0]) @ qn.tensor([3.0, 4.0])).item(), 11)
 
+    def test_plus_gives_a_tensor_of_its_own(self):
+        for values in [1.0, 2.0], [1j, 2.0], [1, 2]:
+            x = qn.asarray(values)
+            y = +x
+            y[0] = 5
+            self.assertEqual(x.tolist(), values)
+            self.assertEqual(y.tolist(), [5, 2])
+
     def test_an_operation_in_place_leaves_what_was_recorded(self):
         x = qn.tensor([1.0, 2.0])
         y, same = x * 2, x
