@@ -352,6 +352,8 @@ def summed(name, x, axis, dtype, keepdims):
         dtype = {"b": int64, "i": int64, "u": uint64}.get(x.dtype.kind, x.dtype)
     if x.dtype == bool:
         x = x.cast(dtype)
+    if name == "prod" and dtype.kind == "c":  # multiplied in the dtype it has then
+        return x.cast(dtype).prod(axis, keepdims)
     return getattr(x, name)(axis, keepdims, dtype=dtype)
 
 
