@@ -177,6 +177,9 @@ static tensor *view_written(tensor *t) {
         refuse(t, "is a view by %s, whose elements are not one place each", name);
     else if (found == VIEW_OF_NONE)
         refuse(t, "is a view of a result of %s, which is no variable", name);
+    else if (found == VIEW_EQUAL)
+        refuse(t,
+               "has a view's value and is none: assign to a view itself, or to a copy (qn_clone)");
     else if (found == VIEW_THROUGH)
         refuse(t, "is a view of a constant or of a value that rules see through, which it does not "
                   "reach: take it of a variable (qn_variable), or assign to all of that");

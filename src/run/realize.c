@@ -251,6 +251,19 @@ void realize_given_up(qn_ctx *qn, node_id n) {
     if (qn->graph->given_up) regain(qn, 1, &n, false);
 }
 
+/* What assignments replace and nobody read: a graph that is captured starts from it, in memory,
+ * though it could be computed. Not constants, by which rules simplify. */
+static uint32_t tensors_replaced(const graph *g, arena *a, node_id **node) {
+    uint32_t n = 0;
+    *node = arena_alloc(a, (g->pending_count + 1) * sizeof **node);
+    for (uint32_t i = 0; i < g->pending_count; i++) {
+        const graph_node *x = node_at(g, g->pending[i]->replaced);
+        if (!node_is_memory(x) && x->op != OP_CONST && x->op != OP_IOTA)
+            (*node)[n++] = g->pending[i]->replaced;
+    }
+    return n;
+}
+
 void realize_initial(qn_ctx *qn) {
     arena a;
     arena_open(&a, &qn->heap);
@@ -260,6 +273,8 @@ void realize_initial(qn_ctx *qn) {
     uint32_t n = tensors_initial(qn->graph, &a, &node);
     if (n) realize(qn, n, node, false);
     n = tensors_written(qn->graph, &a, &node);
+    if (n) realize(qn, n, node, false);
+    n = tensors_replaced(qn->graph, &a, &node);
     if (n) realize(qn, n, node, false);
     cleanup_run(&qn->heap, &c);
 }

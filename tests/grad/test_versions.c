@@ -630,6 +630,27 @@ static void a_view_writes_the_tensor_that_it_was_taken_of(void) {
     }
 }
 
+/* Rules make them the view's node; they are values nonetheless. */
+static void what_equals_a_view_is_none(void) {
+    EACH_DEVICE(qn) {
+        for (int way = 0; way < 5; way++) {
+            qn_tensor *x = counting(qn, 2, 2), *part = qn_slice(x, 0, 0, 1, 1), *of = part;
+            if (way == 0) of = qn_mul(part, qn_like(part, 1));
+            if (way == 1) of = qn_cast(part, QN_F32);
+            if (way == 2) of = qn_expand(part, 2, (int64_t[]){1, 2});
+            if (way == 3) of = qn_sum(part, 0, true);
+            if (way == 4) of = qn_concat(1, &part, 0);
+            CHECK_INT(qn_write(of, (float[]){8, 9}, 8), QN_EGRAPH);
+            expect_error(qn, "has a view's value and is none");
+            CHECK_INT(qn_realize(1, &of), QN_OK);
+            CHECK_INT(qn_write(of, (float[]){8, 9}, 8), QN_OK);
+            read_floats(of, 2, (float[]){8, 9});
+            read_floats(x, 4, (float[]){0, 1, 2, 3});
+            read_floats(part, 2, (float[]){0, 1});
+        }
+    }
+}
+
 /* Constants of one value are one node, and a part of one is another constant. */
 static void a_view_of_a_constant_is_refused(void) {
     EACH_DEVICE(qn) {
@@ -705,6 +726,7 @@ int main(int argc, char **argv) {
     RUN(what_was_read_on_the_way_to_a_view_does_not_matter);
     RUN(a_view_that_was_read_reaches_its_tensor_or_is_refused);
     RUN(a_view_writes_the_tensor_that_it_was_taken_of);
+    RUN(what_equals_a_view_is_none);
     RUN(a_view_of_a_constant_is_refused);
     RUN(a_view_whose_history_is_cut_is_refused);
     return test_end();

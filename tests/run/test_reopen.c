@@ -253,6 +253,40 @@ static void an_input_or_a_parameter_is_an_output(void) {
     close_all();
 }
 
+/* A state that was never read is a state, whatever it is made by; constants are refused. */
+static void a_state_that_was_not_read_goes_on(void) {
+    for (int way = 0; way < 4; way++) {
+        open_all();
+        int64_t three = 3;
+        float v[3], sums = way == 0 ? 60 : way == 1 ? 63 : way == 2 ? 63 : 66;
+        qn_tensor *b = way == 0   ? qn_variable(qn_zeros(qn, QN_F32, 1, &three))
+                       : way == 1 ? qn_variable(qn_ones(qn, QN_F32, 1, &three))
+                       : way == 2 ? qn_variable(qn_iota(qn, QN_F32, 1, &three, 0))
+                                  : qn_cumsum(qn_ones(qn, QN_F32, 1, &three), 0);
+        qn_tensor *y = sum(qn_add(b, x)), *out;
+        CHECK_INT(qn_assign(b, qn_add(b, x)), QN_OK);
+        qn_plan *p = qn_plan_new(qn, 1, &x, 1, &y);
+        CHECK(p != NULL);
+        for (int run = 0; run < 3 && p; run++) {
+            CHECK_INT(qn_plan_run(p, &in, &out), QN_OK);
+            CHECK(read_one(out) == sums + 60 * (float)run);
+        }
+        CHECK_INT(qn_read(b, v, sizeof v), QN_OK);
+        CHECK(v[0] + v[1] + v[2] == sums + 120);
+        qn_plan_free(p);
+        close_all();
+    }
+}
+
+static void two_states_of_one_value_are_refused(void) {
+    open_all();
+    qn_tensor *w = number(8), *average = qn_cast(w, QN_F32), *y = qn_mul(w, sum(x));
+    CHECK_INT(qn_assign(w, qn_sub(w, number(1))), QN_OK);
+    CHECK_INT(qn_assign(average, qn_mul(qn_add(average, w), number(0.5f))), QN_OK);
+    refused(x, y, "had one value", "qn_clone");
+    close_all();
+}
+
 /* What is given away may come back as it is. */
 static void a_donated_input_is_an_output(void) {
     open_all();
@@ -385,6 +419,8 @@ int main(int argc, char **argv) {
     RUN(the_value_of_an_assigned_tensor_is_a_parameter);
     RUN(what_follows_no_input_is_assigned_at_once);
     RUN(an_input_or_a_parameter_is_an_output);
+    RUN(a_state_that_was_not_read_goes_on);
+    RUN(two_states_of_one_value_are_refused);
     RUN(a_donated_input_is_an_output);
     RUN(history_that_was_cut_is_an_error);
     RUN(what_was_made_of_an_old_value_is_an_error);

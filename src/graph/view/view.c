@@ -79,7 +79,7 @@ static tensor *oldest_that(const tensor *t, node_id n, view_holds holds) {
 
 /* The tensor whose value is node n, on the way from t, whose base is this or gone. */
 static tensor *named_by(tensor *t, const tensor *base, node_id n) {
-    if (!t->h.of) return n == t->node ? t : graph_handle_of(t->h.ctx->graph, n);
+    if (!t->h.of) return t;
     if (n == t->node) return base && base->node == n ? (tensor *)base : t;
     return oldest_that(t, n, shows_the_same);
 }
@@ -100,6 +100,11 @@ view_found view_owner(tensor *t, tensor **owner, node_id *end) {
     const tensor *base = t->h.of ? oldest_that(t, 0, is_base) : NULL;
     view_found last = VIEW_OF_NONE;
     *owner = NULL;
+    *end = t->node;
+    if (!t->h.of && is_step(node_at(g, t->node))) {
+        *owner = view_is_value(node_at(g, t->node)) ? t : NULL;
+        return *owner ? VIEW_OF : VIEW_EQUAL;
+    }
     for (node_id n = t->node;; n = node_at(g, n)->src[0]) {
         tensor *named = NULL;
         view_found found = look(t, base, n, &named);

@@ -30,6 +30,7 @@ typedef enum view_found {
     VIEW_OLDER,   /* or of what a tensor was before it was assigned to, */
     VIEW_ORPHAN,  /* or of what no tensor is any more: it was released */
     VIEW_CUT,     /* history that was cut knew of what */
+    VIEW_EQUAL,   /* none, but the value of one, as what it is times 1 */
     VIEW_THROUGH  /* of one that rules see through, such as a constant: its nodes are others' */
 } view_found;
 /* The tensor that t is a view of, into *owner, else NULL: t itself where it is none. *end is where

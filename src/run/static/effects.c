@@ -138,9 +138,24 @@ static void check_constants(graph *g) {
     }
 }
 
+/* Tensors of one node are one parameter, which two assignments would make two of. */
+static void check_shared(graph *g) {
+    for (uint32_t i = 0; i < g->pending_count; i++)
+        for (uint32_t k = 0; k < i; k++) {
+            if (g->pending[i]->replaced != g->pending[k]->replaced) continue;
+            g->text.len = 0;
+            tensor_describe(g, g->pending[i]->node, &g->text);
+            raise_error(g->ctx, QN_EGRAPH,
+                        "plan_new: %s and another tensor had one value, without a copy, and both "
+                        "are assigned to; begin one as qn_clone of the other",
+                        g->text.s);
+        }
+}
+
 void effects_check(qn_ctx *qn, arena *a, const static_lists *l) {
     graph *g = qn->graph;
     check_constants(g);
+    check_shared(g);
     tensor **t;
     uint32_t many = tensors_assigned(g, a, &t);
     for (uint32_t k = 0; k < many; k++) {
