@@ -84,7 +84,7 @@ check it_stands_behind_the_row_before_it after exp exp10
 check python_calls_it has python/src/calls.h 'X(exp10, "exp10", "x:T", qn_exp10(T(0)))'
 check python_has_its_words has python/src/docs.h 'X(exp10, "(x)", "10^x (floats; integers and bools as f32)")'
 check the_stub_has_the_function has python/quern/_core.pyi 'def exp10(x: TensorLike) -> Tensor: ...'
-check the_stub_has_the_method has python/quern/_core.pyi '    def exp10(self) -> Tensor: ...'
+check the_stub_has_the_method has python/quern/_core.pyi '    def exp10(x) -> Tensor: ...'
 check the_python_page_has_it has docs/python.md '| `exp10(x)` | 10^x'
 check is_up_to_date_with_it gen --check
 check removes_the_row edit "$ops" '/^X\(EXP10,/d'
