@@ -377,7 +377,7 @@ class Jitted(_core.JitBase):
         return bits
 
     def key(self, leaves, structure):
-        parts, place = [structure], {}
+        parts, place = [structure, _core.is_no_grad()], {}
         for leaf in leaves:
             if isinstance(leaf, Tensor):
                 same = place.setdefault(id(leaf), len(place))

@@ -106,6 +106,8 @@ static inline qn_tensor *handle_of(PyObject *o) {
 bool tensor_rename(tensor_object *o, qn_tensor *t);
 PyObject *
 tensor_wrap(qn_tensor *t); /* takes t over; NULL: the error of the context that was asked last */
+/* The same of t as it is, also where history is not recorded: what names the parts of a graph. */
+PyObject *tensor_named(qn_tensor *t);
 PyObject *tensor_shape(qn_tensor *t);
 bool tensor_add(PyObject *module);
 bool tensor_add_method(PyMethodDef *m); /* which stays where it is */

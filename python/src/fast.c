@@ -48,8 +48,9 @@ static bool put_tensor(tensor_object *o) {
     if (same == words.tensors) {
         if (words.tensors == words.tensor_cap) {
             size_t cap = words.tensor_cap ? 2 * words.tensor_cap : 64;
+            if (cap > 0xffffff) return false;
             tensor_object **grown = PyMem_Realloc(words.tensor, cap * sizeof *grown);
-            if (!grown || cap > 0xffffff) return false;
+            if (!grown) return false;
             words.tensor = grown;
             words.tensor_cap = cap;
         }
@@ -123,7 +124,8 @@ static bool words_of(PyObject *args, PyObject *keywords, PyObject *opaque) {
     words.pass++;
     words.opaque = opaque;
     core_enter();
-    bool fine = put(core.epoch) && put_value(args, 0) && (!keywords || put_value(keywords, 0));
+    bool fine = put(core.epoch | (uint64_t)core.no_grad << 32);
+    fine = fine && put_value(args, 0) && (!keywords || put_value(keywords, 0));
     words.opaque = NULL;
     return fine;
 }

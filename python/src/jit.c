@@ -140,7 +140,7 @@ qn_tensor *trace_keep(qn_tensor *t) {
 static PyObject *take_data(void) {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; i < trace.datas; i++) {
-        PyObject *one = list ? tensor_wrap(trace.data[i]) : NULL;
+        PyObject *one = list ? tensor_named(trace.data[i]) : NULL;
         if (!list) core_release(trace.data[i]);
         if (list && (!one || PyList_Append(list, one))) Py_CLEAR(list);
         Py_XDECREF(one);
@@ -172,7 +172,7 @@ static PyObject *trace_input(PyObject *self, PyObject *o) {
         return (void *)tensor_elsewhere((tensor_object *)o);
     core_enter();
     qn_tensor *t = stand_in(x->t);
-    PyObject *made = t ? tensor_wrap(t) : raise_of(NULL);
+    PyObject *made = t ? tensor_named(t) : raise_of(NULL);
     if (made && x->flags & REQUIRES_GRAD) {
         ((tensor_object *)made)->flags |= LEAF;
         if (PyObject_SetAttrString(made, "requires_grad", Py_True)) Py_CLEAR(made);
@@ -190,7 +190,7 @@ static PyObject *trace_input(PyObject *self, PyObject *o) {
 /* As an output: a node of its own, for what a trace gives may be one of its inputs. */
 static PyObject *output_of(qn_tensor *t) {
     qn_tensor *own = qn_variable(t);
-    return own ? tensor_wrap(own) : raise_of(NULL);
+    return own ? tensor_named(own) : raise_of(NULL);
 }
 
 /* Whose .grad a tensor was when the function asked for it: a call takes the one of then. */
@@ -206,7 +206,7 @@ static PyObject *gradient_of(const capture *c) {
  * whether that was cleared, whose gradient it is itself or None) */
 static PyObject *captured(capture *c) {
     tensor_object *o = c->o;
-    PyObject *in = tensor_wrap(qn_keep(c->stand_in)), *now = Py_None, *grad = Py_None;
+    PyObject *in = tensor_named(qn_keep(c->stand_in)), *now = Py_None, *grad = Py_None;
     if (c->changed && o->t != c->stand_in)
         now = output_of(o->t);
     else
@@ -289,7 +289,7 @@ static PyObject *is_traced(PyObject *self, PyObject *o) {
 static PyObject *handle_copy(PyObject *self, PyObject *o) {
     (void)self;
     if (!is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "a tensor is wanted"), NULL;
-    return tensor_wrap(qn_keep(((tensor_object *)o)->t));
+    return tensor_named(qn_keep(((tensor_object *)o)->t));
 }
 
 static PyObject *same_handle(PyObject *self, PyObject *args) {
@@ -427,7 +427,7 @@ PyObject *plan_run_handles(PyObject *plan, qn_tensor **inputs) {
     bool fine = compute_end(c);
     PyObject *r = code < 0 ? raise_of(p->qn) : fine ? PyList_New(p->outputs) : NULL;
     for (int i = 0; code >= 0 && i < p->outputs; i++) {
-        PyObject *one = r ? tensor_wrap(out[i]) : NULL;
+        PyObject *one = r ? tensor_named(out[i]) : NULL;
         if (!r) core_release(out[i]);
         if (r && (!one || PyList_SetItem(r, i, one))) Py_CLEAR(r);
     }

@@ -191,6 +191,11 @@ static PyObject *set_no_grad(PyObject *self, PyObject *on) {
     return PyBool_FromLong(was);
 }
 
+static PyObject *is_no_grad(PyObject *self, PyObject *none) {
+    (void)self, (void)none;
+    return PyBool_FromLong(core.no_grad);
+}
+
 /* The dtype in which tensors, dtypes and numbers meet. */
 static PyObject *result_type(PyObject *self, PyObject *list) {
     (void)self;
@@ -252,6 +257,8 @@ static PyMethodDef functions[] = {
      "default_device()\n--\n\nWhere new tensors are."},
     {"set_no_grad", set_no_grad, METH_O,
      "set_no_grad(on, /)\n--\n\nWhether results are recorded without history."},
+    {"is_no_grad", is_no_grad, METH_NOARGS,
+     "is_no_grad()\n--\n\nAre results recorded without history?"},
     {"result_type", result_type, METH_O,
      "result_type(all, /)\n--\n\nThe dtype in which a list of tensors, dtypes and numbers meet."},
     {"place_of", place_text, METH_O,

@@ -7,6 +7,7 @@
 
 typedef struct kind_of {
     qn_dtype dtype;
+    bool requires_grad;
     int rank;
     int64_t size[QN_MAX_RANK];
 } kind_of;
@@ -58,14 +59,16 @@ static int ready_traverse(PyObject *self, visitproc visit, void *arg) {
     return 0;
 }
 
-static void kind_take(kind_of *k, qn_tensor *t) {
+static void kind_take(kind_of *k, const tensor_object *o, qn_tensor *t) {
     k->dtype = qn_dtype_of(t);
+    k->requires_grad = o->flags & REQUIRES_GRAD;
     k->rank = qn_rank(t);
     for (int i = 0; i < k->rank; i++) k->size[i] = qn_dim(t, i);
 }
 
-static bool kind_is(const kind_of *k, qn_tensor *t) {
-    bool same = qn_dtype_of(t) == k->dtype && qn_rank(t) == k->rank;
+static bool kind_is(const kind_of *k, const tensor_object *o, qn_tensor *t) {
+    bool same = qn_dtype_of(t) == k->dtype && qn_rank(t) == k->rank &&
+                k->requires_grad == ((o->flags & REQUIRES_GRAD) != 0);
     for (int i = 0; same && i < k->rank; i++) same = qn_dim(t, i) == k->size[i];
     return same;
 }
@@ -134,7 +137,7 @@ static PyObject *ready_new(PyObject *self, PyObject *args) {
     for (int i = 0; i < r->captures && !PyErr_Occurred(); i++) {
         PyObject *o = PyTuple_GetItem(captured, i);
         qn_tensor *t = is_tensor(o) ? handle_of(o) : NULL;
-        if (t) kind_take(&r->kind[i], t);
+        if (t) kind_take(&r->kind[i], (tensor_object *)o, t);
         if (t) ((tensor_object *)o)->flags |= OUTSIDE;
     }
     if (!PyErr_Occurred() && flags_of(r->reaches, inputs, reaches) &&
@@ -146,7 +149,8 @@ static PyObject *ready_new(PyObject *self, PyObject *args) {
 }
 
 /* The plan's inputs for these arguments; false where it is not for them: a captured tensor has
- * another dtype or shape than it was traced with, or another has a gradient. */
+ * another dtype or shape than it was traced with, or was frozen or thawed since, or another has a
+ * gradient. */
 static bool inputs_of(const ready_object *r, PyObject *const *given, PyObject **input,
                       qn_tensor **t) {
     for (int i = 0; i < r->arguments + r->captures; i++) {
@@ -156,7 +160,7 @@ static bool inputs_of(const ready_object *r, PyObject *const *given, PyObject **
         if (!o || ((tensor_object *)o)->epoch != core.epoch) return false;
         input[i] = o;
         t[i] = ((tensor_object *)o)->t;
-        if (k >= 0 && !kind_is(&r->kind[k], t[i])) return false;
+        if (k >= 0 && !kind_is(&r->kind[k], (tensor_object *)o, t[i])) return false;
         if (r->gradients && (((tensor_object *)o)->grad != NULL) != r->had[i]) return false;
     }
     return true;

@@ -41,6 +41,10 @@ PyObject *tensor_wrap(qn_tensor *t) {
         if (!bare) return raise_of(NULL);
         t = bare;
     }
+    return tensor_named(t);
+}
+
+PyObject *tensor_named(qn_tensor *t) {
     tensor_object *o = PyObject_New(tensor_object, core.tensor_type);
     if (unlikely(!o)) {
         qn_release(t);

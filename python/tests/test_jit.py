@@ -439,6 +439,67 @@ class Watched(unittest.TestCase):
         self.seen(lambda x: x * [m.rate for m in members][0], lambda: [setattr(m, "rate", 9.0) for m in members])
 
 
+def plain_and_jitted(make):
+    """What make(wrap) tells of a function as it is, and of it jitted."""
+    return make(lambda f: f), make(qn.jit)
+
+
+class Unnoticed(unittest.TestCase):
+    """What a call like one before has to notice."""
+
+    def same(self, make):
+        plain, jitted = plain_and_jitted(make)
+        self.assertEqual(plain, jitted)
+
+    def test_calls_without_history(self):
+        def make(wrap):
+            w = qn.tensor([3.0, 4.0])
+            f, told = wrap(lambda x: x * w), []
+            count = qn.zeros(2).realize()
+            def add(x):
+                nonlocal count
+                count += x
+                return count * 2
+            g = wrap(add)
+            for _ in range(3):
+                with qn.no_grad():
+                    told += [f(qn.tensor([1.0, 2.0])).tolist(), g(qn.tensor([1.0, 2.0])).tolist(), count.tolist()]
+            return told
+        self.same(make)
+
+    def test_a_graph_without_history_is_not_one_with(self):
+        def make(wrap):
+            w, x, told = qn.tensor([3.0, 4.0]), qn.tensor([1.0, 2.0]), []
+            w.requires_grad = True
+            f = wrap(lambda x: (x * w).sum())
+            for free in (True, True, False, False, True, False):
+                if free:
+                    with qn.no_grad():
+                        told.append(f(x).item())
+                else:
+                    f(x).backward()
+                    told.append(w.grad.tolist())
+            return told
+        self.same(make)
+
+    def test_frozen_and_thawed_parameters(self):
+        for begins in (True, False):
+            def make(wrap, begins=begins):
+                v, w, told = qn.tensor([1.0, 2.0]), qn.tensor([2.0, 3.0]), []
+                v.requires_grad, w.requires_grad = True, begins
+                def step(x):
+                    y = (x * w * v).sum()
+                    y.backward()
+                    return y
+                f = wrap(step)
+                for on in (begins, begins, not begins, not begins, begins):
+                    w.requires_grad = on
+                    f(qn.tensor([5.0, 6.0]))
+                    told.append([None if t.grad is None else t.grad.tolist() for t in (v, w)])
+                return told
+            self.same(make)
+
+
 class Refused(unittest.TestCase):
     """What cannot be right is an error that says why."""
 
