@@ -16,11 +16,13 @@ A call like one before runs without this file (src/fast.c), if all that Watch lo
 """
 
 import collections
+import contextvars
 import functools
 import os
 import sys
 import types
 import warnings
+import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,7 +36,11 @@ MOST = 64  # kinds of arguments that a function keeps graphs for
 VERSIONS = 4  # graphs for the same arguments, of other state
 OFTEN = 8  # traces for other values of plain arguments, of which a warning tells
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, _core.dtype)
+ONLY_PLAIN = frozenset(PLAIN)  # and no heir of them, which may have attributes
+VALUE = ((int, int.__int__), (float, float.__float__), (complex, complex.__complex__), (str, str.__str__),
+         (bytes, bytes.__bytes__))  # what an heir of them is
 FIXED = (type, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
+BOUND = "_quern_jit"  # in the __dict__ of an instance: its methods that are Jitted
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -75,9 +81,14 @@ class Watch:
     def value(self, x, path):
         if isinstance(x, Jitted):
             x = x.f
-        if isinstance(x, PLAIN):
+        if type(x) in ONLY_PLAIN:
             self.tokens.append(token_of(x))
             self.paths.append(path)
+        elif isinstance(x, PLAIN):  # of a class of its own: np.float64, a member of an Enum
+            self.add(path, token_of(x), x)
+            if id(x) not in self.seen:
+                self.seen.add(id(x))
+                self.instance(x, path)
         elif isinstance(x, types.MethodType):  # made anew by each look
             self.value(x.__self__, "self")
             self.value(x.__func__, path)
@@ -103,6 +114,15 @@ class Watch:
             for cls in x.__mro__:
                 if not is_fixed(cls.__module__):
                     self.named(cls, path)
+            if type(x) is not type:
+                self.step(TYPE, x, None, type(x))
+                self.value(type(x), path)
+        elif isinstance(x, (weakref.ref, contextvars.ContextVar)):
+            self.never()
+            try:
+                self.value(x() if isinstance(x, weakref.ref) else x.get(), path)
+            except LookupError:
+                self.add(path, "empty")
         elif isinstance(x, (staticmethod, classmethod)):
             self.value(x.__func__, path)
         elif isinstance(x, property):
@@ -179,11 +199,14 @@ class Watch:
                 return
             self.never()
             self.add(path, (bytes_.format, bytes_.shape, zlib.crc32(bytes_.tobytes())))
+            if "O" in bytes_.format and hasattr(x, "flat"):  # an array of objects, or of records that have some
+                for v in x.flat:
+                    self.value(v if bytes_.format == "O" else v.tolist(), path)
 
     def items(self, x):
-        if isinstance(x, types.MappingProxyType):
+        if isinstance(x, types.MappingProxyType) or type(x) is collections.OrderedDict:  # of an order of its own
             self.step(MAPPING, x, None, (*x.keys(), *x.values()))
-        elif type(x).items in (dict.items, collections.OrderedDict.items):
+        elif type(x).items is dict.items:
             self.step(DICT, x, None, tuple(part for item in dict.items(x) for part in item))
         else:
             self.never()
@@ -201,8 +224,9 @@ class Watch:
             self.step(DICT_OF, x, None, known)
             self.step(DICT, known, None, tuple(part for item in known.items() for part in item))
             for name, v in known.items():
-                self.add(path, name)
-                self.value(v, f"{path}.{name}")
+                if not isinstance(v, Bound):
+                    self.add(path, name)
+                    self.value(v, f"{path}.{name}")
         for cls in type(x).__mro__:
             if is_fixed(cls.__module__):
                 continue
@@ -227,6 +251,8 @@ class Watch:
 
 def token_of(x):
     """Of a plain value, what is equal only for the same one: 1 is not True, and 0.0 is not -0.0."""
+    if type(x) not in ONLY_PLAIN:  # of a class with an __eq__ and __repr__ of its own, perhaps
+        return type(x), next((token_of(value(x)) for base, value in VALUE if isinstance(x, base)), x)
     if isinstance(x, (float, complex)):
         return type(x), repr(x)
     if isinstance(x, slice):
@@ -246,11 +272,15 @@ def is_fixed(module):
 
 @functools.lru_cache(maxsize=4096)
 def used_names(code):
-    """Names of globals and attributes that code uses, and functions defined in it."""
-    names = set(code.co_names)
-    for c in code.co_consts:
+    """Names of globals and attributes that code uses, and functions defined in it; also as texts: getattr(x, "k")."""
+    names, constants = set(code.co_names), list(code.co_consts)
+    for c in constants:  # which grows
         if isinstance(c, types.CodeType):
             names.update(used_names(c))
+        elif isinstance(c, (tuple, frozenset)):
+            constants.extend(c)
+        elif isinstance(c, str):
+            names.update(part for part in c.split(".") if part.isidentifier())
     return tuple(sorted(names))
 
 
@@ -261,7 +291,8 @@ def distinct(leaves):
 
 def watched(leaves):
     """Arguments that are objects of their own: what they have is looked at, too."""
-    return [x for x in leaves if not isinstance(x, (Tensor, *PLAIN)) and type(x).__eq__ is object.__eq__]
+    return [x for x in leaves if type(x) not in ONLY_PLAIN and not isinstance(x, Tensor) and
+            (isinstance(x, PLAIN) or type(x).__eq__ is object.__eq__)]
 
 
 class Graph:
@@ -349,6 +380,13 @@ class Graph:
             all(isinstance(x, (Tensor, *PLAIN)) or type(x).__eq__ is object.__eq__ for x in leaves)
 
 
+class Bound(dict):
+    """The methods of an instance that are Jitted, in its __dict__, so that they go with it; copies get their own."""
+
+    def __reduce__(self):
+        return Bound, ()
+
+
 class Jitted(_core.JitBase):
     """What quern.jit() gives."""
 
@@ -361,10 +399,18 @@ class Jitted(_core.JitBase):
     def __get__(self, instance, owner=None):
         if instance is None:
             return self
-        kept = self.__dict__.setdefault("bound", {})
-        found = kept.get(id(instance))
+        known = getattr(instance, "__dict__", None)
+        if isinstance(known, dict):
+            kept, key = known.get(BOUND), self
+            if not kept or next(iter(kept.values())).f.__self__ is not instance:  # new, or of what it is a copy of
+                kept = known[BOUND] = Bound()
+        else:  # nothing goes with it: the last ones are kept
+            kept, key = self.__dict__.setdefault("bound", {}), id(instance)
+        found = kept.get(key)
         if found is None or found.f.__self__ is not instance:
-            found = kept[id(instance)] = Jitted(types.MethodType(self.f, instance), self.donate)
+            if key is not self and len(kept) >= MOST:
+                del kept[next(iter(kept))]
+            found = kept[key] = Jitted(types.MethodType(self.f, instance), self.donate)
         return found
 
     def donated(self, leaves, args, keywords):
@@ -384,7 +430,7 @@ class Jitted(_core.JitBase):
                 parts.append((leaf.shape, leaf.dtype, leaf.requires_grad, same,
                               id(leaf) in self.outside and id(leaf)))
             else:
-                parts.append(token_of(leaf) if isinstance(leaf, (float, complex)) else (type(leaf), leaf))
+                parts.append(token_of(leaf) if isinstance(leaf, PLAIN) else (type(leaf), leaf))
         key = tuple(parts)
         try:
             hash(key)

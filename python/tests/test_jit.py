@@ -1,13 +1,18 @@
 """quern.jit beside the plain function: captured state, shapes that change, side effects, exceptions."""
 
 import collections
+import contextvars
+import copy
 import dataclasses
 import functools
+import gc
+import pickle
 import subprocess
 import sys
 import types
 import unittest
 import warnings
+import weakref
 from pathlib import Path
 
 import quern as qn
@@ -439,6 +444,35 @@ class Watched(unittest.TestCase):
         self.seen(lambda x: x * [m.rate for m in members][0], lambda: [setattr(m, "rate", 9.0) for m in members])
 
 
+class Pluck(float):
+    """A number with an attribute."""
+
+
+class Meta(type):
+    factor = 2.0
+
+
+class OfMeta(metaclass=Meta):
+    pass
+
+
+class Target:
+    k = 1.0
+
+
+class Model:
+    def __init__(self):
+        self.w = qn.tensor([1.0])
+
+    @qn.jit
+    def run(self, x):
+        return x * self.w
+
+    @qn.jit
+    def twice(self, x):
+        return self.run(x) * 2
+
+
 def plain_and_jitted(make):
     """What make(wrap) tells of a function as it is, and of it jitted."""
     return make(lambda f: f), make(qn.jit)
@@ -498,6 +532,114 @@ class Unnoticed(unittest.TestCase):
                     told.append([None if t.grad is None else t.grad.tolist() for t in (v, w)])
                 return told
             self.same(make)
+
+    def test_the_order_of_a_dict(self):
+        def make(wrap):
+            known = collections.OrderedDict(a=1.0, b=9.0)
+            f, x, told = wrap(lambda x: x * next(iter(known.values()))), qn.tensor([1.0]), []
+            for k in range(6):
+                if k % 3 == 2:
+                    known.move_to_end(next(iter(known)))
+                told.append(f(x).tolist())
+            return told
+        self.same(make)
+
+    def test_names_as_texts(self):
+        def make(wrap):
+            config, x, told = types.ModuleType("config"), qn.tensor([1.0]), []
+            config.alpha, config.beta = 1.0, types.SimpleNamespace(gamma=2.0)
+            class Settings:
+                rate = 1.0
+            f = wrap(lambda x: x * getattr(config, "alpha") * getattr(Settings, "rate"))  # noqa: B009
+            names = wrap(lambda x: sum([getattr(config, n) * x for n in ("alpha", "delta") if hasattr(config, n)], x))
+            for k in range(6):
+                config.alpha, Settings.rate = 1.0 + k // 2, 1.0 + k // 3
+                if k == 4:
+                    config.delta = 5.0
+                told += [f(x).tolist(), names(x).tolist()]
+            return told
+        self.same(make)
+
+    def test_attributes_of_numbers_and_of_metaclasses(self):
+        def make(wrap):
+            number, x, told = Pluck(2.0), qn.tensor([1.0]), []
+            number.k = 1.0
+            f, g = wrap(lambda x: x * number * number.k), wrap(lambda x, n: x * n * n.k)
+            h = wrap(lambda x: x * OfMeta.factor)
+            for k in range(6):
+                number.k = Meta.factor = 1.0 + k // 3
+                told += [f(x).tolist(), g(x, number).tolist(), h(x).tolist()]
+            return told
+        self.same(make)
+
+    def test_an_equal_number_with_attributes_is_not_traced_again(self):
+        holder = types.SimpleNamespace(n=Pluck(2.0))
+        f = qn.jit(lambda x: x * holder.n)
+        for _ in range(4):
+            holder.n = Pluck(2.0)
+            self.assertEqual(f(qn.tensor([3.0])).tolist(), [6.0])
+        self.assertEqual(f.traces, 1)
+
+    def test_what_is_behind_variables_and_references(self):
+        def make(wrap):
+            x, told, var = qn.tensor([1.0]), [], contextvars.ContextVar("var")
+            var.set(1.0)
+            target = Target()
+            ref = weakref.ref(target)
+            f = wrap(lambda x: x * var.get() * ref().k)
+            for k in range(6):
+                var.set(1.0 + k // 2)
+                target.k = 1.0 + k // 3
+                told.append(f(x).tolist())
+            return told
+        self.same(make)
+
+    def test_lists_in_arrays_of_objects(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("no NumPy")
+        def make(wrap):
+            array, x, told = numpy.array([None, 2.0], dtype=object), qn.tensor([1.0]), []
+            array[0] = [1.0]
+            f = wrap(lambda x: x * array[0][0] * array[1])
+            for k in range(4):
+                array[0][0] = 1.0 + k // 2
+                told.append(f(x).tolist())
+            return told
+        self.same(make)
+
+    def test_a_method_goes_with_its_instance(self):
+        m = Model()
+        for _ in range(3):
+            self.assertEqual(m.run(qn.tensor([2.0])).tolist(), [2.0])
+            self.assertEqual(m.twice(qn.tensor([2.0])).tolist(), [4.0])
+        self.assertEqual((m.run.traces, m.twice.traces), (1, 1))
+        other = copy.deepcopy(m)
+        other.w = qn.tensor([5.0])
+        again = pickle.loads(pickle.dumps(m.__dict__))
+        self.assertEqual(other.run(qn.tensor([2.0])).tolist(), [10.0])
+        self.assertEqual(copy.copy(other).run(qn.tensor([1.0])).tolist(), [5.0])
+        self.assertEqual(again["w"].tolist(), [1.0])
+        gone = weakref.ref(m)
+        del m
+        gc.collect()
+        self.assertIsNone(gone())
+
+    def test_methods_of_what_has_no_dict(self):
+        class Bare:
+            __slots__ = ("w",)
+
+            def __init__(self, w):
+                self.w = qn.tensor([w])
+
+            @qn.jit
+            def run(self, x):
+                return x * self.w
+        kept = [Bare(float(k)) for k in range(3)]
+        for _ in range(3):
+            self.assertEqual([b.run(qn.tensor([2.0])).item() for b in kept], [0.0, 2.0, 4.0])
+        self.assertEqual([b.run.traces for b in kept], [1, 1, 1])
 
 
 class Refused(unittest.TestCase):
