@@ -56,7 +56,7 @@ class Optimizer:
 
     def __init__(self, params, defaults):
         self.defaults, self.param_groups, self.state = defaults, [], {}
-        self._scalars = {}  # (group, what): (number, tensor)
+        self._scalars = {}  # (group, what): (number, tensor), of steps that are not traced
         params = list(params)
         if not params:
             raise ValueError(f"{type(self).__name__}: there are no parameters")
@@ -82,9 +82,9 @@ class Optimizer:
             group.setdefault(name, value)
         options = self._options(group)
         wide = any(p.dtype.name == "float64" for p in group["params"])
-        step = _core.tensor(0.0, "float64" if wide else "float32")
         begun = [_core.optimizer_begin(options, p) for p in group["params"]]
         for p, state in zip(group["params"], begun):
+            step = _core.tensor(0.0, "float64" if wide else "float32")  # its own: others may rest
             self.state[id(p)] = {"step": step, **{n: s for n, s in zip(self.names, state) if s is not None}}
         self.param_groups.append(group)
 
@@ -105,19 +105,20 @@ class Optimizer:
         options["rate"] = 0.0 if isinstance(lr, Tensor) else lr
         return options
 
-    def _scalar(self, k, what, value, like):
+    @staticmethod
+    def _scalar(scalars, key, value, like):
         """A tensor of a number, made again only when that is another one."""
         if isinstance(value, Tensor):
             return value
-        known = self._scalars.get((k, what))
+        known = scalars.get(key)
         if known is None or known[0] != value or known[1].dtype != like.dtype:
-            self._scalars[k, what] = known = value, _core.tensor(float(value), like.dtype)
+            scalars[key] = known = value, _core.tensor(float(value), like.dtype)
         return known[1]
 
-    def _momentum(self, k, group, like):
+    def _momentum(self, scalars, k, group, like):
         """The momentum as data where a schedule has changed it."""
         cycled = group.get("_cycled")
-        return None if cycled is None else self._scalar(k, "momentum", cycled, like)
+        return None if cycled is None else self._scalar(scalars, (k, "momentum"), cycled, like)
 
     def zero_grad(self, set_to_none=True):
         """Forget the gradients."""
@@ -135,33 +136,29 @@ class Optimizer:
 
     def _step(self, fine, scale=None):
         changes = []
+        scalars = {} if _core.is_tracing() else self._scalars  # those of a trace are gone with it
         for k, group in enumerate(self.param_groups):
-            self._step_group(k, group, scale, changes)
+            self._step_group(k, group, scale, changes, scalars)
         for x, value in changes:
             x.assign(value if fine is None else _core.where(fine, value, x))
 
-    def _step_group(self, k, group, scale, changes):
-        options, counts = self._options(group), {}
-        stepped = [p for p in group["params"] if p.grad is not None]
-        resting = {id(self.state[id(p)]["step"]) for p in group["params"] if p.grad is None}
-        for p in stepped:
-            state = self.state[id(p)]
-            if id(state["step"]) in resting:  # shared with one that has no step now
-                state["step"] = state["step"].clone().realize()
+    def _step_group(self, k, group, scale, changes, scalars):
+        options = self._options(group)
+        for p in group["params"]:
+            state, g = self.state[id(p)], p.grad
+            if g is None:
+                continue
             step = state["step"]
-            if id(step) not in counts:
-                counts[id(step)] = step, step + 1
-            count, g = counts[id(step)][1], p.grad
+            count = step + 1
             if g.shape != p.shape:
                 raise ValueError(f"{type(self).__name__}: a gradient of {g.shape} for a parameter of {p.shape}")
             if scale is not None:
                 g = g.cast("float64" if p.dtype.name == "float64" else "float32") / scale
             before = tuple(state.get(n) for n in self.names) + (None,) * (3 - len(self.names))
             options["rate"] = 0.0
-            after = _core.optimizer_update(options, p, g, self._scalar(k, "lr", group["lr"], step),
-                                           self._momentum(k, group, step), count, before)
-            changes += [(x, y) for x, y in zip((p, *before), after) if x is not None]
-        changes += counts.values()
+            after = _core.optimizer_update(options, p, g, self._scalar(scalars, (k, "lr"), group["lr"], step),
+                                           self._momentum(scalars, k, group, step), count, before)
+            changes += [(x, y) for x, y in zip((p, *before, step), (*after, count)) if x is not None]
 
     def state_dict(self):
         """As PyTorch's: {"state": {number of a parameter: its state}, "param_groups": settings}."""

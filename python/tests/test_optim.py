@@ -227,6 +227,31 @@ class Optimizers(unittest.TestCase):
             self.assertAlmostEqual(traced, loss.item(), 6)
         self.assertLessEqual(step.traces, 2)
 
+    def test_numbers_and_counts_of_traced_steps(self):
+        """Traced again, beside steps that are not, and with a parameter that rests."""
+        def make(wrap, method, lr):
+            p, q = one(), one()
+            optimizer = getattr(qn.optim, method)([p, q], lr=lr())
+
+            def step(x, both):
+                optimizer.zero_grad()
+                loss = (x * p * p).sum() + ((q * q).sum() if both else 0.0)
+                loss.backward()
+                optimizer.step()
+                return loss
+            f, told = wrap(step), []
+            for n, both in ((1, False), (1, False), (1, False), (2, True), (1, False)):
+                f(qn.ones((n, 1)).realize(), both)
+                told.append((p.tolist(), q.tolist()))
+            step(qn.ones((1, 1)), True)
+            return told + [p.tolist(), q.tolist()] + [s["step"].item() for s in optimizer.state.values()]
+        for method in ("Adam", "SGD", "Adagrad"):
+            for lr in (lambda: 0.125, lambda: qn.tensor(0.125)):
+                wanted, found = make(lambda f: f, method, lr), make(qn.jit, method, lr)
+                self.assertEqual(found[-2:], [6.0, 2.0])
+                for a, b in zip(qn.tree.leaves(found), qn.tree.leaves(wanted), strict=True):
+                    self.assertAlmostEqual(a, b, 5)
+
     def test_bad_settings_say_which(self):
         p = one()
         for call, error, text in ((lambda: qn.optim.SGD([]), ValueError, "no parameters"),
