@@ -210,7 +210,7 @@ QN_API qn_module *qn_optimizer_state(const qn_optimizer *o);
 QN_API double qn_rate_cosine(double peak, double last, double warmup, double total, double done);
 
 /* Learning rates as functions of the steps t that are done; the formulas are PyTorch's, in closed
- * form. What is 0 in the options is as each says. */
+ * form. What is 0 in the options is as each says; -0.0 is a 0 that is meant. */
 typedef enum qn_rate_kind {
     QN_RATE_CONSTANT = 0,    /* rate, times `from` for the first `period` steps */
     QN_RATE_STEP = 1,        /* times gamma (0: 0.1) every `period` steps */
@@ -236,8 +236,9 @@ typedef struct qn_rate_options {
  * period below 1 where one is needed. */
 QN_API double qn_rate_at(const qn_rate_options *options, double done);
 
-/* A rate that falls when what it is for no longer does: PyTorch's ReduceLROnPlateau. The last
- * fields are its memory, to be kept with a checkpoint. */
+/* A rate that falls when what it is for no longer does: PyTorch's ReduceLROnPlateau. Where 0
+ * is something else, -0.0 is a 0 that is meant. The last fields are its memory, to be kept with a
+ * checkpoint. */
 typedef struct qn_plateau {
     size_t size;      /* QN_PLATEAU() */
     double rate;      /* the rate now */

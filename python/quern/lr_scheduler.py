@@ -30,6 +30,11 @@ def set_rate(group, rate):
         group["lr"] = rate
 
 
+def meant(value):
+    """A number for C, which takes 0 for what was not given, and -0.0 for a 0."""
+    return -0.0 if value == 0 else value
+
+
 def rate_of(group):
     lr = group["lr"]
     return lr.item() if isinstance(lr, Tensor) else lr
@@ -76,7 +81,7 @@ def _class(name, row):
             value = given.pop(argument, default)
             if value is None:
                 raise TypeError(f"{name}: {argument} is not given")
-            self.options[option] = value
+            self.options[option] = meant(value) if option in ("from", "gamma", "power") else value
         last = given.pop("last_epoch")
         if given:
             raise TypeError(f"{name}: no argument is called {sorted(given)[0]!r}")
@@ -133,11 +138,13 @@ class OneCycleLR(LRScheduler):
             raise ValueError("OneCycleLR: total_steps, or epochs and steps_per_epoch, are not given")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"OneCycleLR: anneal_strategy is {anneal_strategy!r}, not 'cos' or 'linear'")
+        if not div_factor > 0 or not final_div_factor > 0:
+            raise ValueError(f"OneCycleLR: div_factor {div_factor!r} and final_div_factor {final_div_factor!r} divide")
         groups = len(optimizer.param_groups)
         self.max_lrs = list(max_lr) if isinstance(max_lr, (list, tuple)) else [max_lr] * groups
         self.cycle_momentum, self.momenta = cycle_momentum, (base_momentum, max_momentum)
         self.options = {"kind": 7, "period": total_steps if total_steps is not None else epochs * steps_per_epoch,
-                        "rise": pct_start, "linear": anneal_strategy == "linear", "divide": div_factor,
+                        "rise": meant(pct_start), "linear": anneal_strategy == "linear", "divide": div_factor,
                         "divide_last": final_div_factor, "three_phase": three_phase}
         if cycle_momentum and not {"momentum", "betas"} & set(optimizer.defaults):
             raise ValueError("OneCycleLR: the optimizer has no momentum to cycle")
@@ -190,9 +197,10 @@ class ReduceLROnPlateau:
             raise ValueError(f"ReduceLROnPlateau: mode {mode!r}, threshold_mode {threshold_mode!r}")
         self.optimizer = optimizer
         least = min_lr if isinstance(min_lr, (list, tuple)) else [min_lr] * len(optimizer.param_groups)
-        self.plateaus = [{"factor": float(factor), "patience": patience or -1, "threshold": float(threshold),
-                          "maximize": mode == "max", "absolute": threshold_mode == "abs", "cooldown": cooldown,
-                          "least": float(k), "epsilon": float(eps)} for k in least]
+        self.plateaus = [{"factor": meant(float(factor)), "patience": patience or -1,
+                          "threshold": meant(float(threshold)), "maximize": mode == "max",
+                          "absolute": threshold_mode == "abs", "cooldown": cooldown,
+                          "least": float(k), "epsilon": meant(float(eps))} for k in least]
 
     def step(self, metrics):
         metric = float(metrics)

@@ -252,6 +252,30 @@ class Optimizers(unittest.TestCase):
                 for a, b in zip(qn.tree.leaves(found), qn.tree.leaves(wanted), strict=True):
                     self.assertAlmostEqual(a, b, 5)
 
+    def test_a_given_zero_is_zero(self):
+        def rates(make, steps=6):
+            optimizer = qn.optim.SGD([one()], lr=0.5)
+            schedule = make(optimizer)
+            found = [optimizer.param_groups[0]["lr"]]
+            for k in range(steps):
+                schedule.step(*((1.0 - k * 1e-6,) if hasattr(schedule, "plateaus") else ()))
+                found.append(optimizer.param_groups[0]["lr"])
+            return found
+        lrs = qn.optim.lr_scheduler
+        self.assertEqual(rates(lambda o: lrs.StepLR(o, 2, gamma=0.0), 3), [0.5, 0.5, 0.0, 0.0])
+        self.assertEqual(rates(lambda o: lrs.ExponentialLR(o, 0.0), 2), [0.5, 0.0, 0.0])
+        self.assertEqual(rates(lambda o: lrs.PolynomialLR(o, 2, power=0.0), 4), [0.5] * 5)
+        self.assertEqual(rates(lambda o: lrs.ConstantLR(o, 0.0, 2), 3), [0.0, 0.0, 0.5, 0.5])
+        self.assertEqual(rates(lambda o: lrs.ReduceLROnPlateau(o, patience=1, threshold=0.0)), [0.5] * 7)
+        self.assertEqual(rates(lambda o: lrs.ReduceLROnPlateau(o, patience=0, factor=0.0), 2), [0.5, 0.5, 0.0])
+        tiny = qn.optim.SGD([one()], lr=1e-9)
+        plateau = lrs.ReduceLROnPlateau(tiny, patience=0, factor=0.5, eps=0.0)
+        for _ in range(2):
+            plateau.step(1.0)
+        self.assertEqual(tiny.param_groups[0]["lr"], 5e-10)
+        with self.assertRaisesRegex(ValueError, "div_factor"):
+            lrs.OneCycleLR(tiny, 1.0, total_steps=4, div_factor=0.0)
+
     def test_bad_settings_say_which(self):
         p = one()
         for call, error, text in ((lambda: qn.optim.SGD([]), ValueError, "no parameters"),

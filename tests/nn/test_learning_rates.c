@@ -87,6 +87,21 @@ static void a_rate_falls_on_a_plateau(void) {
     CHECK_NEAR(qn_plateau_next(&p, 2), 0.1, 1e-15, 0); /* better by 0.4 alone */
 }
 
+static void minus_zero_is_a_zero_that_is_meant(void) {
+    qn_rate_options o =
+        QN_RATE_OPTIONS(.kind = QN_RATE_STEP, .rate = 1, .period = 2, .gamma = -0.0);
+    CHECK_NEAR(qn_rate_at(&o, 1), 1, 0, 0);
+    CHECK_NEAR(qn_rate_at(&o, 2), 0, 0, 0);
+    o.gamma = 0;
+    CHECK_NEAR(qn_rate_at(&o, 2), 0.1, 1e-15, 0);
+    o = QN_RATE_OPTIONS(.kind = QN_RATE_POLYNOMIAL, .rate = 1, .period = 2, .power = -0.0);
+    for (int t = 0; t < 4; t++) CHECK_NEAR(qn_rate_at(&o, t), 1, 0, 0);
+    qn_plateau p = QN_PLATEAU(.rate = 1e-9, .patience = -1, .threshold = -0.0, .epsilon = -0.0);
+    CHECK_NEAR(qn_plateau_next(&p, 1), 1e-9, 0, 0);
+    CHECK_NEAR(qn_plateau_next(&p, 1 - 1e-9), 1e-9, 0, 0);
+    CHECK_NEAR(qn_plateau_next(&p, 1), 1e-10, 1e-15, 0);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(rates_of_steps_fall_at_their_ends);
@@ -96,5 +111,6 @@ int main(int argc, char **argv) {
     RUN(warmup_comes_before_any_kind);
     RUN(bad_options_have_no_rate);
     RUN(a_rate_falls_on_a_plateau);
+    RUN(minus_zero_is_a_zero_that_is_meant);
     return test_end();
 }

@@ -6,8 +6,9 @@
 
 #include <math.h>
 
+/* What a caller left at 0 is as usual; -0.0 is a 0 that is meant. */
 static double or_else(double given, double usual) {
-    return given != 0 ? given : usual;
+    return given != 0 ? given : signbit(given) ? 0 : usual;
 }
 
 static double between(double from, double to, double part, bool linear) {
@@ -24,7 +25,7 @@ double qn_rate_cosine(double peak, double last, double warmup, double total, dou
 /* ---- the kinds ----------------------------------------------------------------------------- */
 
 static double rate_constant(const qn_rate_options *o, double t) {
-    return o->rate * (t < o->period ? o->from : 1);
+    return o->rate * (t < o->period ? or_else(o->from, 0) : 1);
 }
 
 static double rate_step(const qn_rate_options *o, double t) {
