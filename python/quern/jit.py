@@ -17,6 +17,7 @@ A call like one before runs without this file (src/fast.c), if all that Watch lo
 
 import collections
 import contextvars
+import dis
 import functools
 import os
 import sys
@@ -112,7 +113,7 @@ class Watch:
         elif isinstance(x, type):
             self.step(ATTRIBUTE, x, "__mro__", x.__mro__)
             for cls in x.__mro__:
-                if not is_fixed(cls.__module__):
+                if not is_fixed(getattr(cls, "__module__", None)):
                     self.named(cls, path)
             if type(x) is not type:
                 self.step(TYPE, x, None, type(x))
@@ -145,10 +146,10 @@ class Watch:
             self.step(ATTRIBUTE, cell, "cell_contents", found)
         if is_fixed(f.__module__):
             return
-        names = used_names(f.__code__)
+        used = used_names(f.__code__)
         known = f.__globals__
-        for name in names:
-            self.names[name] = None
+        self.names.update(dict.fromkeys(used[1]))
+        for name in used[0]:
             self.step(ITEM, known, name, known.get(name, ABSENT))
             if name in known:
                 self.value(known[name], name)
@@ -200,8 +201,9 @@ class Watch:
             self.never()
             self.add(path, (bytes_.format, bytes_.shape, zlib.crc32(bytes_.tobytes())))
             if "O" in bytes_.format and hasattr(x, "flat"):  # an array of objects, or of records that have some
-                for v in x.flat:
-                    self.value(v if bytes_.format == "O" else v.tolist(), path)
+                for row in x.flat:
+                    for v in (row,) if bytes_.format == "O" else row.tolist():
+                        self.value(v, path)
 
     def items(self, x):
         if isinstance(x, types.MappingProxyType) or type(x) is collections.OrderedDict:  # of an order of its own
@@ -216,7 +218,7 @@ class Watch:
         self.steps = None
 
     def instance(self, x, path):
-        if type(x).__module__ == "builtins":
+        if getattr(type(x), "__module__", None) == "builtins":
             return
         self.step(TYPE, x, None, type(x))
         known = getattr(x, "__dict__", None)
@@ -228,7 +230,7 @@ class Watch:
                     self.add(path, name)
                     self.value(v, f"{path}.{name}")
         for cls in type(x).__mro__:
-            if is_fixed(cls.__module__):
+            if is_fixed(getattr(cls, "__module__", None)):
                 continue
             for name, v in vars(cls).items():
                 if isinstance(v, types.MemberDescriptorType):  # of __slots__
@@ -272,16 +274,20 @@ def is_fixed(module):
 
 @functools.lru_cache(maxsize=4096)
 def used_names(code):
-    """Names of globals and attributes that code uses, and functions defined in it; also as texts: getattr(x, "k")."""
+    """Names of globals that code uses, and functions defined in it; and all names there, of attributes and as texts,
+    getattr(x, "k"). A global that is called as an attribute is may change without being seen."""
+    found = {i.argval for i in dis.get_instructions(code) if "GLOBAL" in i.opname or i.opname == "LOAD_NAME"}
     names, constants = set(code.co_names), list(code.co_consts)
     for c in constants:  # which grows
         if isinstance(c, types.CodeType):
-            names.update(used_names(c))
+            inside = used_names(c)
+            found.update(inside[0])
+            names.update(inside[1])
         elif isinstance(c, (tuple, frozenset)):
             constants.extend(c)
         elif isinstance(c, str):
             names.update(part for part in c.split(".") if part.isidentifier())
-    return tuple(sorted(names))
+    return tuple(sorted(found)), tuple(sorted(names))
 
 
 def distinct(leaves):
@@ -459,7 +465,7 @@ class Jitted(_core.JitBase):
     def trace(self, key, args, keywords, leaves, structure):
         self.traces += 1
         plain = tuple(x for x in leaves if not isinstance(x, Tensor))
-        self.plain.add(plain)
+        self.plain.add(tuple(token_of(x) if isinstance(x, PLAIN) else x for x in plain))
         if len(self.plain) == OFTEN:
             warnings.warn(f"jit: {self.__name__} was traced for {OFTEN} values of its arguments that are no tensors, "
                           f"such as {plain!r}: give them as tensors where they change", RuntimeWarning, stacklevel=3)

@@ -580,6 +580,24 @@ class Unnoticed(unittest.TestCase):
             self.assertEqual(f(qn.tensor([3.0])).tolist(), [6.0])
         self.assertEqual(f.traces, 1)
 
+    def test_globals_called_as_attributes_and_texts_are(self):
+        names = {"qn": qn}
+        exec("config = type('config', (), {'loss': 2.0})\n"
+             "def f(x): return {'error': x * config.loss}\n"
+             "def g(x): return [x * config.loss + rate for rate in (bias,)]", names)
+        f, g = qn.jit(names["f"]), qn.jit(names["g"])
+        for k in range(4):
+            names["bias"] = 1.0 + k // 2
+            names["loss"] = names["error"] = f(qn.tensor([1.0]))["error"]
+            self.assertEqual(g(qn.tensor([1.0]))[0].tolist(), [3.0 + k // 2])
+        self.assertEqual((f.traces, g.traces), (1, 2))
+
+    def test_slices_as_arguments(self):
+        f = qn.jit(lambda x, s: x[s])
+        for stop in (1, 2, 1, 2):
+            self.assertEqual(f(qn.tensor([1.0, 2.0, 3.0]), slice(0, stop)).tolist(), [1.0, 2.0][:stop])
+        self.assertEqual(f.traces, 2)
+
     def test_what_is_behind_variables_and_references(self):
         def make(wrap):
             x, told, var = qn.tensor([1.0]), [], contextvars.ContextVar("var")
