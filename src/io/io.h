@@ -41,8 +41,9 @@ typedef struct json_fault {
     size_t at;
 } json_fault;
 
-/* Read one JSON text (RFC 8259, UTF-8, strictly: no duplicate names, nothing after it but white
- * space) into an arena. NULL when it is not one, with the fault. Raises only for memory. */
+/* Read one JSON text (RFC 8259, UTF-8, strictly: no duplicate names, none chosen to collide in a
+ * hash table, nothing after it but white space) into an arena. NULL when it is not one, with the
+ * fault. Raises only for memory. */
 const json *json_parse(arena *a, const char *text, size_t size, json_fault *fault);
 /* The member of that name, or NULL: none, or not an object. */
 const json *json_member(const json *object, const char *key);

@@ -215,6 +215,29 @@ static void many_members_are_read_in_linear_time(void) {
     free(text);
 }
 
+/* An object of n names whose hashes agree in the ten low bits. */
+static bool parses_alike(int n) {
+    char *text = malloc((size_t)n * 16 + 16);
+    size_t size = 0;
+    text[size++] = '{';
+    for (uint32_t i = 0, found = 0; found < (uint32_t)n; i++) {
+        char name[9];
+        sprintf(name, "%08x", i);
+        if (hash_bytes(name, 8, 0) & 1023) continue;
+        size += (size_t)sprintf(text + size, "%s\"%s\":0", found++ ? "," : "", name);
+    }
+    text[size++] = '}';
+    bool fine = parses(text, size);
+    free(text);
+    return fine;
+}
+
+/* Else n of them took n^2 / 2 steps: seconds for a file of a megabyte. */
+static void names_chosen_to_hash_alike_are_refused(void) {
+    CHECK(parses_alike(200));
+    CHECK(!parses_alike(300));
+}
+
 static void quoting_and_reading_give_the_same_text(void) {
     static const char *const texts[] = {"", "plain", "\"\\\b\f\n\r\t\x01\x1f\x7f/",
                                         "\xc3\xa9\xe2\x82\xac"};
@@ -283,6 +306,7 @@ int main(int argc, char **argv) {
     RUN(faults_say_where);
     RUN(deep_nesting_is_refused_not_followed);
     RUN(many_members_are_read_in_linear_time);
+    RUN(names_chosen_to_hash_alike_are_refused);
     RUN(quoting_and_reading_give_the_same_text);
     RUN(no_change_of_a_text_crashes_the_reader);
     RUN(every_allocation_may_fail);
