@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SLACK = 1 << 20, SPARE = 1 << 18 }; /* what opening may take beside twice the file */
+/* What opening may take beside twice the file, and what of it is not in the arena. */
+enum { SLACK = 1 << 20, SPARE = 1 << 16 };
 
 void archive_bad(const archive *f, uint64_t at, const char *fmt, ...) {
     char text[512];
@@ -22,11 +23,10 @@ void archive_bad(const archive *f, uint64_t at, const char *fmt, ...) {
 void *archive_alloc(archive *f, uint64_t count, size_t width) {
     uint64_t bytes, most = 2 * f->size + SLACK - SPARE;
     if (__builtin_mul_overflow(count, (uint64_t)width, &bytes) || bytes > most ||
-        f->taken > most - bytes)
+        f->a.total + arena_needs(&f->a, (size_t)bytes) > most)
         raise_error(f->ctx, QN_EFORMAT,
                     "%s: a list of %llu entries in a file of %llu bytes takes more than twice that",
                     f->path, (unsigned long long)count, (unsigned long long)f->size);
-    f->taken += bytes;
     return arena_zeroed(&f->a, (size_t)bytes);
 }
 

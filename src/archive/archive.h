@@ -49,7 +49,7 @@ struct archive {
     char *path;
     size_t path_size;
     int fd;
-    uint64_t size, taken; /* of the file; of memory */
+    uint64_t size; /* of the file */
     arena a;
     const archive_kind *kind;
     archive_entry *entry;

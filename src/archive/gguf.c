@@ -31,12 +31,20 @@ static char *read_name(source *s) {
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-static void read_texts(source *s, archive_meta *m) {
+static void read_one_text(source *s, archive_meta *m) {
+    uint64_t *start = archive_alloc(s->f, 2, sizeof *start), size = source_u64(s);
+    m->data = source_text(s, size);
+    m->start = start;
+    start[1] = size + 1;
+}
+
+/* Once for the sizes, by a window of its own that all lists share, and once for the texts. */
+static void read_texts(source *s, source *spare, archive_meta *m) {
     archive *f = s->f;
     uint64_t from = s->at, size = 0, *start = archive_alloc(f, m->count + 1, sizeof *start);
-    source ahead = *s; /* once for the sizes, once for the texts */
-    ahead.window = archive_alloc(f, SOURCE_WINDOW, 1);
-    ahead.until = ahead.from = ahead.at;
+    if (!spare->window) source_open(spare, f, s->at, s->end);
+    source ahead = {.f = f, .at = s->at, .end = s->end, .from = s->at, .until = s->at};
+    ahead.window = spare->window;
     for (uint64_t i = 0; i < m->count; i++) {
         uint64_t n = source_u64(&ahead);
         source_skip(&ahead, n);
@@ -54,7 +62,7 @@ static void read_texts(source *s, archive_meta *m) {
     m->start = start;
 }
 
-static void read_meta(source *s, archive_meta *m) {
+static void read_meta(source *s, source *spare, archive_meta *m) {
     m->key = read_name(s);
     uint64_t at = s->at;
     uint32_t type = source_u32(s);
@@ -69,8 +77,12 @@ static void read_meta(source *s, archive_meta *m) {
     if (m->count > (s->end - s->at) / least)
         archive_bad(s->f, at, "metadata \"%.80s\" is a list of %llu where %llu bytes are left",
                     m->key, (unsigned long long)m->count, (unsigned long long)(s->end - s->at));
+    if (type == GGUF_TEXT && m->list) {
+        read_texts(s, spare, m);
+        return;
+    }
     if (type == GGUF_TEXT) {
-        read_texts(s, m);
+        read_one_text(s, m);
         return;
     }
     uint8_t *data = archive_alloc(s->f, m->count * least, 1);
@@ -162,7 +174,7 @@ static void place(archive *f, uint64_t from, uint64_t alignment) {
 }
 
 static void gguf_open(archive *f) {
-    source s;
+    source s, spare = {0};
     source_open(&s, f, 0, f->size);
     source_skip(&s, 4);
     uint32_t version = source_u32(&s);
@@ -174,7 +186,7 @@ static void gguf_open(archive *f) {
         archive_bad(f, 8, "%llu tensors and %llu keys in %llu bytes", (unsigned long long)tensors,
                     (unsigned long long)metas, (unsigned long long)f->size);
     f->meta = archive_alloc(f, metas, sizeof *f->meta);
-    for (; f->metas < metas; f->metas++) read_meta(&s, &f->meta[f->metas]);
+    for (; f->metas < metas; f->metas++) read_meta(&s, &spare, &f->meta[f->metas]);
     f->entry = archive_alloc(f, tensors, sizeof *f->entry);
     for (; f->count < tensors; f->count++) read_tensor(&s, &f->entry[f->count]);
     uint64_t alignment = alignment_of(f);

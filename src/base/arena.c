@@ -64,11 +64,29 @@ static arena_block *arena_block_new(arena *a, size_t size) {
     return b;
 }
 
-/* A request the current block has no room for. `total` at least doubles with each block, which
- * makes it the measure of the next one. */
-static void *arena_more(arena *a, size_t size) {
+/* The next block. `total` at least doubles with each one, which makes it the measure. */
+static size_t arena_fresh(const arena *a) {
     size_t fresh = a->total < ARENA_FIRST ? ARENA_FIRST : a->total;
-    if (fresh > ARENA_MOST) fresh = ARENA_MOST;
+    return fresh > ARENA_MOST ? ARENA_MOST : fresh;
+}
+
+static size_t arena_taken(size_t size) {
+    return (size + ARENA_GAP + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
+static bool arena_has_room(const arena *a, size_t taken) {
+    return a->block && taken <= a->block->size - a->used;
+}
+
+size_t arena_needs(const arena *a, size_t size) {
+    size_t fresh = arena_fresh(a), taken = arena_taken(size);
+    if (arena_has_room(a, taken)) return 0;
+    return taken > fresh / 4 ? ARENA_HEADER + taken : fresh;
+}
+
+/* A request the current block has no room for. */
+static void *arena_more(arena *a, size_t size) {
+    size_t fresh = arena_fresh(a);
     if (size > fresh / 4) {
         arena_block *own = arena_block_new(a, ARENA_HEADER + size);
         if (a->block) {
@@ -90,9 +108,8 @@ static void *arena_more(arena *a, size_t size) {
 
 void *arena_alloc(arena *a, size_t size) {
     if (size > PTRDIFF_MAX / 2) return heap_alloc(a->h, SIZE_MAX); /* raises: no such memory */
-    size_t taken = (size + ARENA_GAP + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
-    if (!a->block || taken > a->block->size - a->used)
-        return arena_show(arena_more(a, taken), size);
+    size_t taken = arena_taken(size);
+    if (!arena_has_room(a, taken)) return arena_show(arena_more(a, taken), size);
     void *p = (char *)a->block + a->used;
     a->used += taken;
     return arena_show(p, size);

@@ -106,6 +106,7 @@ typedef struct arena {
 void arena_open(arena *a, heap *h);
 void *arena_alloc(arena *a, size_t size); /* 16-byte aligned, uninitialised; raises */
 void *arena_zeroed(arena *a, size_t size);
+size_t arena_needs(const arena *a, size_t size); /* what the heap gives for it; 0: there is room */
 void *arena_grow(arena *a, void *data, uint32_t *cap, uint32_t need, size_t elem);
 char *arena_printf(arena *a, const char *fmt, ...) QN_PRINTF(2, 3);
 void arena_free(arena *a);

@@ -212,19 +212,32 @@ static void put_header(zip_text *z, size_t size, size_t name) {
     put(z, name, 2), put(z, 0, 2);
 }
 
-/* A zip of one stored member, x/data.pkl. */
+static void put_bytes(zip_text *z, const void *data, size_t size) {
+    memcpy(z->bytes + z->size, data, size);
+    z->size += size;
+}
+
+/* A zip of two stored members, x/data.pkl and x/data/0, the floats 1 to 8. */
 static void zip_pickle(zip_text *z, const void *pickle, size_t size) {
-    static const char name[] = "x/data.pkl";
+    static const float floats[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const char *name[] = {"x/data.pkl", "x/data/0"};
+    const void *data[] = {pickle, floats};
+    size_t sizes[] = {size, sizeof floats}, start[2];
     z->size = 0;
-    put(z, 0x04034b50, 4), put_header(z, size, 10);
-    memcpy(z->bytes + z->size, name, 10), z->size += 10;
-    memcpy(z->bytes + z->size, pickle, size), z->size += size;
+    for (int i = 0; i < 2; i++) {
+        start[i] = z->size;
+        put(z, 0x04034b50, 4), put_header(z, sizes[i], strlen(name[i]));
+        put_bytes(z, name[i], strlen(name[i]));
+        put_bytes(z, data[i], sizes[i]);
+    }
     size_t at = z->size;
-    put(z, 0x02014b50, 4), put(z, 20, 2), put_header(z, size, 10);
-    put(z, 0, 2 + 2 + 2), put(z, 0, 4), put(z, 0, 4);
-    memcpy(z->bytes + z->size, name, 10), z->size += 10;
+    for (int i = 0; i < 2; i++) {
+        put(z, 0x02014b50, 4), put(z, 20, 2), put_header(z, sizes[i], strlen(name[i]));
+        put(z, 0, 2 + 2 + 2), put(z, 0, 4), put(z, start[i], 4);
+        put_bytes(z, name[i], strlen(name[i]));
+    }
     size_t length = z->size - at;
-    put(z, 0x06054b50, 4), put(z, 0, 4), put(z, 1, 2), put(z, 1, 2);
+    put(z, 0x06054b50, 4), put(z, 0, 4), put(z, 2, 2), put(z, 2, 2);
     put(z, length, 4), put(z, at, 4), put(z, 0, 2);
 }
 
@@ -258,6 +271,39 @@ static void pickles_that_mean_harm_are_refused(void) {
             FAIL("%s lacks \"%s\"", qn_error(qn), cases[i].says);
     }
     qn_close(qn);
+}
+
+/* A GGUF file of n keys and no tensors: texts, or else bytes. */
+static qn_code read_keys(qn_ctx *qn, counted *c, int n, bool texts) {
+    size_t room = 24 + (size_t)n * 48, size = 24;
+    uint8_t *bytes = calloc(room, 1);
+    memcpy(bytes, "GGUF\3", 5);
+    memcpy(bytes + 16, &n, sizeof n);
+    for (int i = 0; i < n; i++) {
+        static const char text[] = "\10\0\0\0\5\0\0\0\0\0\0\0value";
+        size += (size_t)sprintf((char *)bytes + size, "%c", 7) + 7;
+        size += (size_t)sprintf((char *)bytes + size, "k%06d", i);
+        size_t value = texts ? sizeof text - 1 : 5;
+        if (texts) memcpy(bytes + size, text, value);
+        size += value;
+    }
+    qn_code code = read_all(qn, c, in_folder("keys"), bytes, size);
+    free(bytes);
+    return code;
+}
+
+static void many_keys_are_read_in_little_memory(void) {
+    counted c;
+    qn_ctx *qn = open_counted(&c);
+    CHECK_INT(read_keys(qn, &c, 30, true), QN_OK);
+    CHECK_INT(read_keys(qn, &c, 2000, true), QN_OK);
+    CHECK_INT(read_keys(qn, &c, 2000, false), QN_OK);
+    for (int n = 5000; n <= 80000; n = n * 5 / 4) { /* read_all says where it is too much */
+        read_keys(qn, &c, n, false);
+        read_keys(qn, &c, n, true);
+    }
+    qn_close(qn);
+    CHECK_INT(c.now, 0);
 }
 
 /* Lists in which each holds the one before twice: 2^40 paths. */
@@ -460,6 +506,7 @@ int main(int argc, char **argv) {
     RUN(what_is_wrong_is_said);
     RUN(pickles_that_mean_harm_are_refused);
     RUN(lists_that_hold_each_other_end);
+    RUN(many_keys_are_read_in_little_memory);
     RUN(what_is_saved_comes_back);
     RUN(blocks_and_metadata_are_copied);
     RUN(what_cannot_be_written_is_refused);

@@ -60,6 +60,24 @@ static void arena_takes_few_blocks(void) {
     bench_check(&b);
 }
 
+/* What it says before is what the heap gives then. */
+static void arena_knows_what_it_needs(void) {
+    bench b;
+    bench_open(&b);
+    arena a;
+    uint64_t seed = 5;
+    arena_open(&a, &b.qn.heap);
+    for (int i = 0; i < 3000; i++) {
+        size_t size = (size_t)test_below(&seed, i % 100 ? 2000 : 400000), total = a.total;
+        size_t needs = arena_needs(&a, size);
+        arena_alloc(&a, size);
+        CHECK_INT(a.total, total + needs);
+    }
+    CHECK_INT(b.qn.heap.bytes, a.total);
+    arena_free(&a);
+    bench_check(&b);
+}
+
 static void arena_makes_text_arrays_and_zeroes(void) {
     bench b;
     bench_open(&b);
@@ -503,6 +521,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(arena_pieces_are_apart_aligned_and_stay);
     RUN(arena_takes_few_blocks);
+    RUN(arena_knows_what_it_needs);
     RUN(arena_makes_text_arrays_and_zeroes);
     RUN(arena_refuses_impossible_sizes);
     RUN(str_agrees_with_a_plain_buffer);
