@@ -14,6 +14,9 @@
 
 typedef struct archive archive;
 
+/* Floats in the file whose signs are changed: all of them; the imaginary parts. */
+typedef enum archive_flip { FLIP_ALL = 1, FLIP_IMAGINARY = 2 } archive_flip;
+
 typedef struct archive_entry {
     const char *name;
     int64_t *shape;
@@ -21,7 +24,8 @@ typedef struct archive_entry {
     uint64_t at, bytes; /* where they begin, and how many there are, read and put in order */
     uint32_t member;    /* of the zip; which shard */
     uint8_t dtype, quant, rank;
-    bool swapped; /* high bytes come first */
+    bool swapped;    /* high bytes come first */
+    uint8_t flipped; /* an archive_flip */
 } archive_entry;
 
 /* Numbers as they lie in the file, of a type of GGUF; texts one behind the other. */

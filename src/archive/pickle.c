@@ -31,7 +31,8 @@ typedef struct item {
 } item;
 struct object {
     uint8_t kind, dtype; /* of storages and tensors */
-    uint32_t count;      /* of lists, tuples and dicts: items */
+    uint8_t flipped;     /* of a tensor: an archive_flip */
+    uint32_t count;      /* of lists, tuples and dicts: items; of a tensor: axes */
     union {
         int64_t whole;    /* also bools */
         const char *text; /* a global's is "module name" */
@@ -43,8 +44,8 @@ struct object {
         object *storage; /* of a tensor */
         const char *key; /* of a storage: its member's name */
     };
-    int64_t offset;      /* of a tensor, in elements */
-    object *size, *step; /* its shape and strides */
+    int64_t offset;         /* of a tensor, in elements */
+    int64_t *shape, *steps; /* as the lists are when it is made: they may change behind it */
 };
 
 typedef struct machine {
@@ -69,6 +70,7 @@ QN_NORETURN static void bad(machine *m, const char *what) {
 /* A list of `width`-byte things with room for one more, twice as large where it was full. */
 static void *room_for(machine *m, void *list, uint32_t used, uint32_t *cap, size_t width) {
     if (used < *cap) return list;
+    if (*cap > UINT32_MAX / 2) bad(m, "a list of more than 2^32 entries");
     uint32_t more = *cap ? 2 * *cap : 64;
     void *grown = archive_alloc(m->f, more, width);
     if (used) memcpy(grown, list, used * width);
@@ -226,17 +228,52 @@ static void push_storage(machine *m) {
     push(m, o);
 }
 
-/* (storage, offset, shape, strides, ..) */
+/* The numbers of a list of whole numbers from 0 on. */
+static int64_t *numbers(machine *m, const object *list) {
+    int64_t *out = archive_alloc(m->f, list->count, sizeof *out);
+    int k = 0;
+    for (item *i = list->first; i; i = i->next) {
+        if (i->value->kind != O_INT || i->value->whole < 0) bad(m, "a size or stride that is none");
+        out[k++] = i->value->whole;
+    }
+    return out;
+}
+
+/* {"conj": True, "neg": True}: the values are those of the storage with some signs changed. */
+static uint8_t flips(machine *m, const object *metadata, qn_dtype dtype) {
+    uint8_t flipped = 0;
+    if (!metadata || metadata->kind == O_NONE) return 0;
+    if (metadata->kind != O_DICT) bad(m, "a tensor whose metadata is no dict");
+    for (const item *i = metadata->first; i; i = i->next) {
+        if (!is_kind(i->key, O_TEXT) || !is_kind(i->value, O_INT))
+            bad(m, "metadata of a tensor that is no name and bool");
+        bool conj = !strcmp(i->key->text, "conj"), neg = !strcmp(i->key->text, "neg");
+        if ((!conj && !neg) || (conj && !dtype_is_complex(dtype)) ||
+            !dtype_is_float(dtype_part(dtype)))
+            archive_bad(m->f, m->s.at,
+                        "in the pickle: a tensor of %s that is \"%.80s\" is not read",
+                        qn_dtype_name(dtype), i->key->text);
+        uint8_t flip = conj ? FLIP_IMAGINARY : FLIP_ALL;
+        flipped = (uint8_t)(i->value->whole ? flipped | flip : flipped & ~flip);
+    }
+    return flipped;
+}
+
+/* (storage, offset, shape, strides, requires_grad, hooks, metadata); the last may be lacking */
 static void push_tensor(machine *m, object *args) {
-    object *o = make(m, O_TENSOR), *offset = nth(args, 1);
+    object *o = make(m, O_TENSOR), *offset = nth(args, 1), *size = nth(args, 2),
+           *step = nth(args, 3);
     o->storage = nth(args, 0);
-    o->size = nth(args, 2);
-    o->step = nth(args, 3);
-    if (!is_kind(o->storage, O_STORAGE) || !is_kind(offset, O_INT) || !is_kind(o->size, O_LIST) ||
-        !is_kind(o->step, O_LIST) || o->size->count != o->step->count)
+    if (!is_kind(o->storage, O_STORAGE) || !is_kind(offset, O_INT) || !is_kind(size, O_LIST) ||
+        !is_kind(step, O_LIST) || size->count != step->count)
         bad(m, "a tensor that is not made as one");
+    if (size->count > QN_MAX_RANK) bad(m, "a tensor of more than 12 axes");
     o->dtype = o->storage->dtype;
     o->offset = offset->whole;
+    o->count = size->count;
+    o->shape = numbers(m, size);
+    o->steps = numbers(m, step);
+    o->flipped = flips(m, nth(args, 6), (qn_dtype)o->dtype);
     push(m, o);
 }
 
@@ -475,28 +512,17 @@ static const char *full_name(machine *m, const path *p) {
     return name;
 }
 
-/* The numbers of a list of whole numbers from 0 on. */
-static int64_t *numbers(machine *m, const object *list) {
-    int64_t *out = archive_alloc(m->f, list->count, sizeof *out);
-    int k = 0;
-    for (item *i = list->first; i; i = i->next) {
-        if (i->value->kind != O_INT || i->value->whole < 0) bad(m, "a size or stride that is none");
-        out[k++] = i->value->whole;
-    }
-    return out;
-}
-
 /* Shape and strides must keep to the storage, and it to its member. */
 static void list_tensor(machine *m, const object *o, const path *p) {
     archive *f = m->f;
     char member[256];
     archive_entry *e = &f->entry[f->count];
     e->name = full_name(m, p);
-    if (o->size->count > QN_MAX_RANK) bad(m, "a tensor of more than 12 axes");
-    e->rank = (uint8_t)o->size->count;
+    e->rank = (uint8_t)o->count;
     e->dtype = o->dtype;
-    e->shape = numbers(m, o->size);
-    e->strides = numbers(m, o->step);
+    e->shape = o->shape;
+    e->strides = o->steps;
+    e->flipped = o->flipped;
     e->bytes = archive_bytes(f, m->s.at, e);
     snprintf(member, sizeof member, "%sdata/%s", m->folder, o->storage->key);
     const zip_member *data = zip_find(f, member);
@@ -575,7 +601,7 @@ static void pt_open(archive *f) {
 }
 
 /* Runs along the last axes without gaps are read at once; `from` is what the tensor spans. */
-static void pt_read(archive *f, const archive_entry *e, void *out) {
+static void read_strided(archive *f, const archive_entry *e, void *out) {
     const zip_member *m = &f->zip->member[e->member];
     size_t width = qn_dtype_size((qn_dtype)e->dtype);
     uint64_t at = zip_data(f, m) + e->at, run = width, span = width;
@@ -601,6 +627,18 @@ static void pt_read(archive *f, const archive_entry *e, void *out) {
         for (int k = rank - 1; k >= 0 && ++index[k] == e->shape[k]; k--) index[k] = 0;
     }
     cleanup_run(&f->ctx->heap, &c);
+}
+
+/* PyTorch stores the values that a conjugate or negative view looks at. */
+static void pt_read(archive *f, const archive_entry *e, void *out) {
+    uint8_t *p = out;
+    size_t width = qn_dtype_size(dtype_part((qn_dtype)e->dtype));
+    read_strided(f, e, out);
+    for (uint64_t i = 0, n = e->flipped ? e->bytes / width : 0; i < n; i++) {
+        bool flip = (e->flipped & FLIP_ALL) != 0;
+        if (e->flipped & FLIP_IMAGINARY && i % 2) flip = !flip;
+        if (flip) p[(i + 1) * width - 1] ^= 0x80;
+    }
 }
 
 const archive_kind kind_pt = {"pt", pt_open, pt_read, NULL, NULL};

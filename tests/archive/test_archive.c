@@ -273,6 +273,100 @@ static void pickles_that_mean_harm_are_refused(void) {
     qn_close(qn);
 }
 
+/* From the function to its offset: what all calls of it begin with. */
+#define REBUILD(type, n)                                                                           \
+    "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\n" type "Storage\nX\1\0\0\0"      \
+    "0X\3\0\0\0cpuK" n "tQK\0"
+#define HOOKS                                                                                      \
+    "\x89"                                                                                         \
+    "ccollections\nOrderedDict\n)R"
+#define PICKLE(text) text, sizeof(text) - 1
+
+/* PyTorch's views of other signs: x.conj(), torch._neg_view(x). */
+static const struct {
+    const char *pickle;
+    size_t size;
+    qn_dtype dtype;
+    const char *refused;
+    float want[4];
+} signs[] = {
+    {PICKLE(REBUILD("ComplexFloat", "\4") "K\2\x85K\1\x85" HOOKS "}X\4\0\0\0conj\x88stR."),
+     QN_C64,
+     NULL,
+     {1, -2, 3, -4}},
+    {PICKLE(REBUILD("ComplexFloat", "\4") "K\2\x85K\2\x85" HOOKS
+                                          "}(X\3\0\0\0neg\x88X\4\0\0\0conj\x88utR."),
+     QN_C64,
+     NULL,
+     {-1, 2, -5, 6}},
+    {PICKLE(REBUILD("Float", "\10") "K\4\x85K\2\x85" HOOKS "}X\3\0\0\0neg\x88stR."),
+     QN_F32,
+     NULL,
+     {-1, -3, -5, -7}},
+    {PICKLE(REBUILD("Float", "\10") "K\4\x85K\1\x85" HOOKS "}X\3\0\0\0neg\x89stR."),
+     QN_F32,
+     NULL,
+     {1, 2, 3, 4}},
+    {PICKLE(REBUILD("Float", "\10") "K\4\x85K\1\x85" HOOKS "NtR."), QN_F32, NULL, {1, 2, 3, 4}},
+    {PICKLE(REBUILD("Int", "\10") "K\4\x85K\1\x85" HOOKS "}X\3\0\0\0neg\x88stR."),
+     QN_I32,
+     "i32 that is \"neg\"",
+     {0}},
+    {PICKLE(REBUILD("Float", "\10") "K\4\x85K\1\x85" HOOKS "}X\4\0\0\0conj\x88stR."),
+     QN_F32,
+     "f32 that is \"conj\"",
+     {0}},
+    {PICKLE(REBUILD("Float", "\10") "K\4\x85K\1\x85" HOOKS "}X\4\0\0\0what\x88stR."),
+     QN_F32,
+     "f32 that is \"what\"",
+     {0}},
+    {PICKLE(REBUILD("Float", "\10") "K\4\x85K\1\x85" HOOKS "K\1tR."), QN_F32, "no dict", {0}},
+};
+
+static void signs_of_views_are_changed(void) {
+    static zip_text z;
+    qn_ctx *qn = qn_open(NULL);
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        float got[4] = {0};
+        zip_pickle(&z, signs[i].pickle, signs[i].size);
+        put_file(in_folder("signs"), z.bytes, z.size);
+        qn_archive *a = qn_archive_open(qn, in_folder("signs"));
+        if (signs[i].refused) {
+            CHECK_INT(qn_error_code(qn), QN_EFORMAT);
+            if (!strstr(qn_error(qn), signs[i].refused)) FAIL("%d: %s", (int)i, qn_error(qn));
+            qn_clear_error(qn);
+            continue;
+        }
+        CHECK_STR(qn_error(qn), "");
+        qn_tensor *t = qn_archive_tensor(a, "tensor");
+        CHECK_INT(qn_dtype_of(t), signs[i].dtype);
+        CHECK_INT(qn_read(t, got, sizeof got), 0);
+        for (int k = 0; k < 4; k++)
+            if (got[k] != signs[i].want[k])
+                FAIL("%d: value %d is %g, not %g", (int)i, k, (double)got[k],
+                     (double)signs[i].want[k]);
+        qn_archive_close(a);
+    }
+    qn_close(qn);
+}
+
+/* A tensor's shape is the list's when it was made: one that grows behind it changes nothing. */
+static void lists_that_grow_later_change_no_tensor(void) {
+    static const char pickle[] = "}(X\1\0\0\0a" REBUILD("Float", "\10") "]q\5]tRuh\5K\2aK\3a0.";
+    static zip_text z;
+    counted c;
+    qn_ctx *qn = open_counted(&c);
+    zip_pickle(&z, pickle, sizeof pickle - 1);
+    CHECK_INT(read_all(qn, &c, in_folder("grow"), z.bytes, z.size), QN_OK);
+    CHECK_STR(qn_error(qn), "");
+    qn_archive *a = qn_archive_open(qn, in_folder("grow"));
+    qn_archive_info info;
+    CHECK_INT(qn_archive_get_info(a, 0, &info, sizeof info), QN_OK);
+    CHECK_INT(info.rank, 0);
+    qn_archive_close(a);
+    qn_close(qn);
+}
+
 /* A GGUF file of n keys and no tensors: texts, or else bytes. */
 static qn_code read_keys(qn_ctx *qn, counted *c, int n, bool texts) {
     size_t room = 24 + (size_t)n * 48, size = 24;
@@ -506,6 +600,8 @@ int main(int argc, char **argv) {
     RUN(what_is_wrong_is_said);
     RUN(pickles_that_mean_harm_are_refused);
     RUN(lists_that_hold_each_other_end);
+    RUN(signs_of_views_are_changed);
+    RUN(lists_that_grow_later_change_no_tensor);
     RUN(many_keys_are_read_in_little_memory);
     RUN(what_is_saved_comes_back);
     RUN(blocks_and_metadata_are_copied);
