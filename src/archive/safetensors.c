@@ -123,7 +123,10 @@ static archive *open_shard(archive *f, const json *v) {
     memcpy(path + folder, v->text, (size_t)v->text_size + 1);
     archive *shard = archive_load(f->ctx, path);
     if (!shard) heap_unwind(&f->ctx->heap);
-    return shard;
+    if (shard->kind == &kind_safetensors) return shard;
+    const char *kind = shard->kind->name;
+    archive_free(shard);
+    archive_bad(f, v->at, "\"%.80s\" is no safetensors file, but %s", v->text, kind);
 }
 
 static uint32_t shard_of(archive *f, const json *v) {

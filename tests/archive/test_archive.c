@@ -564,6 +564,10 @@ static void shards_are_one_archive(void) {
         if (!strstr(qn_error(qn), bad[i].says))
             FAIL("%s: %s lacks \"%s\"", bad[i].file, qn_error(qn), bad[i].says);
     }
+    const char *other = in_folder("other.safetensors"); /* a shard by its name alone */
+    CHECK_INT(qn_archive_save(qn, other, 1, &one, &a, &QN_ARCHIVE_OPTIONS(.kind = "gguf")), 0);
+    CHECK(open_index(qn, "{\"weight_map\": {\"one\": \"other.safetensors\"}}") == NULL);
+    CHECK(strstr(qn_error(qn), "no safetensors file, but gguf") != NULL);
     CHECK(open_index(qn, "{}") == NULL);
     CHECK(open_index(qn, "[1]") == NULL);
     qn_close(qn);
