@@ -29,14 +29,40 @@ static int lacking(const char *command, const char *what) {
 
 /* ---- info ------------------------------------------------------------------------------------ */
 
-/* Texts of files are anybody's: no control characters to a terminal, and not too long. */
-static void print_text(const char *text, int most) {
-    int n = 0;
-    for (; text[n] && n < most; n++) {
-        unsigned char c = (unsigned char)text[n];
-        putchar(c < 32 || c == 127 || (c == 0xc2 && (unsigned char)text[n + 1] < 0xa0) ? '?' : c);
+/* Bytes of the character at s, 0: it is no UTF-8. By its code point, so that no spelling of a
+ * control character that is longer than needed gets through. */
+static int character(const unsigned char *s, uint32_t *code) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    int n = s[0] < 0x80   ? 1
+            : s[0] < 0xc0 ? 0
+            : s[0] < 0xe0 ? 2
+            : s[0] < 0xf0 ? 3
+            : s[0] < 0xf8 ? 4
+                          : 0;
+    *code = n == 1 ? s[0] : n ? s[0] & (0x7fu >> n) : 0;
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) return 0;
+        *code = *code << 6 | (s[i] & 0x3f);
     }
-    if (text[n]) printf("...");
+    bool fine = *code >= least[n] && *code < 0x110000 && (*code < 0xd800 || *code > 0xdfff);
+    return fine ? n : 0;
+}
+
+/* Texts of files are anybody's: to a terminal go whole characters alone, no controls among them,
+ * and not too many bytes. '?' stands for the others. */
+static void print_text(const char *text, int most) {
+    const unsigned char *s = (const unsigned char *)text, *end = s + most;
+    while (*s && s < end) {
+        uint32_t code;
+        int n = character(s, &code);
+        if (n > end - s) break;
+        if (n && code >= 32 && (code < 127 || code > 159))
+            fwrite(s, 1, (size_t)n, stdout);
+        else
+            putchar('?');
+        s += n ? n : 1;
+    }
+    if (*s) printf("...");
 }
 
 static void print_element(const qn_archive *a, const char *key, qn_meta kind, int64_t i) {

@@ -51,6 +51,24 @@ check of_the_same_shapes same_lists "$model" "$scratch/s.npz"
 check narrower status_is 0 "$quern" convert "$model" "$scratch/h.safetensors" --dtype bf16
 check is_narrower sh -c "'$quern' info '$scratch/h.safetensors' | grep -q ^bf16"
 
+# Many keys of metadata: of a small file, and through to gguf.
+keys=$(i=10; while [ $i -lt 50 ]; do printf '"key%d":"value",' $i; i=$((i + 1)); done)
+header="{\"__metadata__\":{${keys%,}}}"
+size=${#header}
+low=$(printf '\\%03o\\%03o' $((size % 256)) $((size / 256)))
+printf "$low\\0\\0\\0\\0\\0\\0%s" "$header" >"$scratch/k.safetensors"
+check many_keys status_is 0 "$quern" info "$scratch/k.safetensors"
+check many_keys_to_gguf status_is 0 "$quern" convert "$scratch/k.safetensors" "$scratch/k.gguf"
+check many_keys_of_gguf status_is 0 "$quern" info "$scratch/k.gguf"
+check many_keys_stay sh -c "[ \$(grep -c '^key.. = value' <$scratch/stdout) = 40 ]"
+
+# What is no text does not reach the terminal: \351, the C1 control CSI as one byte and as two, a surrogate, an
+# overlong escape, and half a character at the end.
+printf 'GGUF\3\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0k\10\0\0\0\027\0\0\0\0\0\0\0' >"$scratch/t.gguf"
+printf 'a\351b\2331mc\302\2331md\355\240\200e\300\233f\303\251\342\202' >>"$scratch/t.gguf"
+check text_that_is_none status_is 0 "$quern" info "$scratch/t.gguf"
+check is_made_harmless prints "^k = a?b?1mc?1md???e??f$(printf '\303\251')??\$"
+
 # Mistakes.
 check no_file status_is 2 "$quern" info
 check one_file status_is 2 "$quern" convert "$model"
