@@ -1,11 +1,12 @@
 /* source.c - numbers from a part of a file, one behind the other, by a window: never past the
- * part's end, which is the file's or one that was checked against it. Numbers are little-endian, as
- * this machine's are. */
+ * part's end, which is the file's or one that was checked against it. What is left of the part only
+ * shrinks, so a window as large as all of it is large enough. Numbers are little-endian, as this
+ * machine's are. */
 #include "archive/archive.h"
 
 void source_open(source *s, archive *f, uint64_t at, uint64_t end) {
     *s = (source){.f = f, .at = at, .end = end, .from = at, .until = at};
-    s->window = archive_alloc(f, SOURCE_WINDOW, 1);
+    s->window = archive_alloc(f, end - at < SOURCE_WINDOW ? end - at : SOURCE_WINDOW, 1);
 }
 
 static void fill(source *s) {
