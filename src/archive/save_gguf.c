@@ -17,9 +17,9 @@ static void put_u64(str *out, uint64_t v) {
     str_addn(out, (const char *)&v, sizeof v);
 }
 
-/* As it was, but for the alignment, which is that of this file. */
+/* As it was, but for the alignment, which is that of this file, and what has no name. */
 static bool is_copied(const archive_meta *m) {
-    return strcmp(m->key, alignment_key) != 0;
+    return *m->key && strcmp(m->key, alignment_key) != 0;
 }
 
 static void put_meta(str *out, const archive_meta *m) {
