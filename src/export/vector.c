@@ -12,7 +12,9 @@
  * one node. Where lanes may be masked off the first and the last are asked: if both are on all are,
  * for conditions are linear. Registers whose every access is a whole vector are variables, t0_3;
  * that needs unrolled loops to be unrolled here (export_unroll). A truth is a vector of i32, 0 or
- * -1. Everything has the bits of the plain loop. */
+ * -1. Everything has the bits of the plain loop.
+ *
+ * Variables of the tree are written as NAME_, so no name made here ends in _: x5y, and r. */
 #include "export/export.h"
 
 #include <stdio.h>
@@ -159,8 +161,8 @@ static void define_fused(int dtype, int lanes, str *out) {
                  fused[row][1], name, name, name, fused[row][2], fused_type[row], fused_type[row],
                  fused_type[row]);
     str_addf(out,
-             "#define FMA_%s(r, x, y, z) \\\n    %s r = (x), r##p_ = (y), r##q_ = (z); \\\n"
-             "    for (int l_ = 0; l_ < %d; l_++) r[l_] = fma%s(r[l_], r##p_[l_], r##q_[l_])\n",
+             "#define FMA_%s(r, x, y, z) \\\n    %s r = (x), r##p = (y), r##q = (z); \\\n"
+             "    for (int l = 0; l < %d; l++) r[l] = fma%s(r[l], r##p[l], r##q[l])\n",
              name, name, lanes, f);
     if (row < COUNT_OF(fused)) str_add(out, "#endif\n");
 }
@@ -233,7 +235,7 @@ void vector_wide(vectors *v, expr_id e) {
 static void lane(vectors *v, expr_id e) {
     bool truth = ir_e(v->k, e)->dtype == QN_BOOL && v->wide[e];
     if (truth) str_add(v->c->out, "(uint8_t)(");
-    if (v->wide[e]) str_addf(v->c->out, "%c%uy_[%s_]", v->letter, e, sym_name(v->c->syms, v->var));
+    if (v->wide[e]) str_addf(v->c->out, "%c%uy[%s_]", v->letter, e, sym_name(v->c->syms, v->var));
     if (!v->wide[e]) operand(v, e);
     if (truth) str_add(v->c->out, " != 0)");
 }
@@ -253,7 +255,7 @@ static void copy_operands(vectors *v, int n, const expr_id *arg) {
         for (int k = 0; k < i; k++) again |= arg[k] == arg[i];
         if (!arg[i] || !v->wide[arg[i]] || again) continue;
         clike_line(v->c);
-        str_addf(v->c->out, "const %s %c%uy_ = ", vector_type(v, ir_e(v->k, arg[i])->dtype),
+        str_addf(v->c->out, "const %s %c%uy = ", vector_type(v, ir_e(v->k, arg[i])->dtype),
                  v->letter, arg[i]);
         operand(v, arg[i]);
         str_add(v->c->out, ";\n");
@@ -274,15 +276,15 @@ static void open_node(vectors *v, expr_id e, int n, const expr_id *arg) {
     v->c->indent++;
     copy_operands(v, n, arg);
     clike_line(v->c);
-    str_addf(v->c->out, "%s r_ = {0};\n", type);
+    str_addf(v->c->out, "%s r = {0};\n", type);
     open_lanes(v);
-    str_addf(v->c->out, "r_[%s_] = ", sym_name(v->c->syms, v->var));
+    str_addf(v->c->out, "r[%s_] = ", sym_name(v->c->syms, v->var));
 }
 
 static void close_node(vectors *v, expr_id e) {
     str_add(v->c->out, ";\n");
     clike_line(v->c);
-    str_addf(v->c->out, "%c%u = r_;\n", v->letter, e);
+    str_addf(v->c->out, "%c%u = r;\n", v->letter, e);
     clike_close_block(v->c);
 }
 
@@ -389,9 +391,9 @@ static void wide_load(vectors *v, expr_id e, const int *named) {
     c->indent++;
     copy_operands(v, 2, arg);
     clike_line(c);
-    str_addf(c->out, "%s r_ = {0};\n", type);
+    str_addf(c->out, "%s r = {0};\n", type);
     open_lanes(v);
-    str_addf(c->out, "r_[%s_] = %s", sym_name(c->syms, v->var), x.dtype == QN_BOOL ? "-" : "");
+    str_addf(c->out, "r[%s_] = %s", sym_name(c->syms, v->var), x.dtype == QN_BOOL ? "-" : "");
     lane_load(v, &x, valid);
     close_node(v, e);
 }
@@ -523,12 +525,12 @@ static void store_lanes(vectors *v, const ir_stmt *t, mem_id m, expr_id value, i
     add_line(v, "{\n");
     c->indent++;
     clike_line(c);
-    str_addf(c->out, "const %s y_ = ", vector_type(v, dtype));
+    str_addf(c->out, "const %s y = ", vector_type(v, dtype));
     vector_wide(v, value);
     str_add(c->out, ";\n");
     clike_line(c);
     if (number >= 0)
-        str_addf(c->out, "%s r_ = t%d_%lld;\n", vector_type(v, dtype), ir_tile_number(v->k, m),
+        str_addf(c->out, "%s r = t%d_%lld;\n", vector_type(v, dtype), ir_tile_number(v->k, m),
                  (long long)number);
     open_lanes(v);
     if (v->lane_valid != SYM_TRUE) {
@@ -537,7 +539,7 @@ static void store_lanes(vectors *v, const ir_stmt *t, mem_id m, expr_id value, i
         str_add(c->out, ") ");
     }
     if (number >= 0) {
-        str_addf(c->out, "r_[%s_]", name);
+        str_addf(c->out, "r[%s_]", name);
     } else {
         memory(v, m);
         str_add(c->out, "[");
@@ -546,11 +548,11 @@ static void store_lanes(vectors *v, const ir_stmt *t, mem_id m, expr_id value, i
     }
     str_add(c->out, " = ");
     if (convert) clike_store(c, dtype);
-    str_addf(c->out, dtype == QN_BOOL ? "(uint8_t)(y_[%s_] != 0)" : "y_[%s_]", name);
+    str_addf(c->out, dtype == QN_BOOL ? "(uint8_t)(y[%s_] != 0)" : "y[%s_]", name);
     str_add(c->out, convert ? ");\n" : ";\n");
     clike_line(c);
     if (number >= 0)
-        str_addf(c->out, "t%d_%lld = r_;\n", ir_tile_number(v->k, m), (long long)number);
+        str_addf(c->out, "t%d_%lld = r;\n", ir_tile_number(v->k, m), (long long)number);
     clike_close_block(c);
 }
 

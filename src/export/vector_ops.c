@@ -42,12 +42,12 @@ static const char *truth_of(vectors *v, expr_id e, expr_id truth, int dtype) {
     bool narrow = dtype == QN_BOOL || qn_dtype_size((qn_dtype)dtype) == 4;
     const char *bits = vector_type(v, narrow ? QN_I32 : QN_I64);
     clike_line(v->c);
-    str_addf(v->c->out, "const %s %c%um_ = ", bits, v->letter, e);
+    str_addf(v->c->out, "const %s %c%um = ", bits, v->letter, e);
     if (!narrow) str_add(v->c->out, "__builtin_convertvector(");
     vector_wide(v, truth);
     if (!narrow) str_addf(v->c->out, ", %s)", bits);
     str_add(v->c->out, ";\n");
-    return arena_printf(v->a, "%c%um_", v->letter, e);
+    return arena_printf(v->a, "%c%um", v->letter, e);
 }
 
 static bool write_where(vectors *v, expr_id e, const ir_expr *x) {
@@ -67,17 +67,17 @@ static bool write_extreme(vectors *v, expr_id e, const ir_expr *x) {
     const char *name = arena_printf(v->a, "%c%u", v->letter, e);
     for (int i = 0; i < 2; i++) {
         clike_line(c);
-        str_addf(c->out, "const %s %s%c_ = ", type, name, "ab"[i]);
+        str_addf(c->out, "const %s %s%c = ", type, name, "ab"[i]);
         vector_wide(v, x->arg[i]);
         str_add(c->out, ";\n");
     }
     clike_line(c);
-    str_addf(c->out, "const %s %sm_ = (%s)(%sa_ %s %sb_)", bits, name, bits, name, sign, name);
-    if (is_float(x->dtype)) str_addf(c->out, " | (%s)(%sa_ != %sa_)", bits, name, name);
+    str_addf(c->out, "const %s %sm = (%s)(%sa %s %sb)", bits, name, bits, name, sign, name);
+    if (is_float(x->dtype)) str_addf(c->out, " | (%s)(%sa != %sa)", bits, name, name);
     str_add(c->out, ";\n");
     define(v, e);
-    str_addf(c->out, "(%s)((%sm_ & (%s)%sa_) | (~%sm_ & (%s)%sb_))", type, name, bits, name, name,
-             bits, name);
+    str_addf(c->out, "(%s)((%sm & (%s)%sa) | (~%sm & (%s)%sb))", type, name, bits, name, name, bits,
+             name);
     return true;
 }
 

@@ -146,6 +146,23 @@ static inline char *export_play(const export_way *way, size_t *size) {
     return NULL;
 }
 
+/* Is model.c clean, for each compiler and in both kinds of C? */
+static inline void export_check_clean(const char *what) {
+    for (int i = 0; i < 4; i++) {
+        const char *compiler = i % 2 ? "clang" : "gcc";
+        char command[1000];
+        size_t size;
+        if (!export_has(compiler)) continue;
+        snprintf(command, sizeof command,
+                 "cd %s && %s " EXPORT_STRICT " -march=native %s -fsyntax-only model.c >log 2>&1",
+                 export_folder, compiler, i < 2 ? "" : "-DQN_EXPORT_PLAIN");
+        if (!system(command)) continue;
+        char *log = export_read("log", &size);
+        FAIL("%s: %s\n%.3000s", what, command, log ? log : "");
+        free(log);
+    }
+}
+
 /* ---- the comparison -------------------------------------------------------------------------- */
 
 typedef struct export_case {

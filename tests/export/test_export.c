@@ -6,6 +6,8 @@
 #include "quern_loop.h"
 #include "quern_nn.h"
 
+#include <ctype.h>
+
 static qn_ctx *begin(void) {
     qn_ctx *qn = qn_open(&QN_OPTIONS(.device = "cpu", .threads = 2));
     if (!qn) exit(1);
@@ -195,23 +197,44 @@ static void states_of_all_kinds_are_kept(void) {
     end(qn);
 }
 
-/* Sizes are those that variables are bound to. */
+/* Variables are written as NAME_, so no other name of a kernel's may end in _. */
+static void names_are_variables(const char *text) {
+    for (const char *at = text; (at = strstr(at, "_")) != NULL; at++) {
+        const char *from = at;
+        if (isalnum((unsigned char)at[1]) || at[1] == '_') continue;
+        while (from > text && (isalnum((unsigned char)from[-1]) || from[-1] == '_')) from--;
+        bool own = isdigit((unsigned char)from[1]) && isalpha((unsigned char)at[-1]);
+        own = (own && strchr("xgh", *from)) || (from > text && from[-1] == '#');
+        if (own) FAIL("a name that a variable may have: %.*s", (int)(at + 1 - from), from);
+    }
+}
+
+/* Sizes are those that variables are bound to, whatever their names. */
 static void bound_sizes_are_numbers(void) {
-    qn_ctx *qn = begin();
-    int64_t t = qn_var(qn, "t", 1, 64);
-    qn_bind(qn, t, 11);
-    export_case c = {.qn = qn, .n_in = 1, .n_out = 1};
-    c.in[0] = qn_from(qn, QN_F32, 2, (int64_t[]){t, 6}, (float[66]){1, 2, -3, 4, [20] = 5, 6});
-    c.out[0] = qn_softmax(qn_matmul(c.in[0], qn_transpose(c.in[0], 0, 1)), 1);
-    qn_plan *plan = qn_plan_new(qn, 1, c.in, 1, c.out);
-    size_t size;
-    CHECK_INT(qn_export(plan, export_file("model.c"), NULL), QN_OK);
-    char *header = export_read("model.h", &size);
-    CHECK(header && strstr(header, "#define MODEL_INPUT_0_SHAPE {11, 6}\n"));
-    CHECK(header && strstr(header, "#define MODEL_OUTPUT_0_ELEMENTS 121\n"));
-    free(header);
-    qn_plan_free(plan);
-    end(qn);
+    static const char *const names[] = {"t", "y", "r", "l", "x"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        qn_ctx *qn = begin();
+        int64_t t = qn_var(qn, names[i], 1, 64);
+        qn_bind(qn, t, 11);
+        qn_tensor *x, *y[3], *at = whole(qn, 5, 11);
+        x = qn_from(qn, QN_F32, 2, (int64_t[]){t, 6}, (float[66]){1, 2, -3, 4, [20] = 5, 6});
+        y[0] = qn_softmax(qn_matmul(x, qn_transpose(x, 0, 1)), 1);
+        y[1] = qn_matmul(qn_maximum(qn_take(x, at, 0), qn_scalar(qn, QN_F32, 2)),
+                         qn_transpose(x, 0, 1));
+        y[2] = qn_cast(qn_where(qn_lt(x, qn_scalar(qn, QN_F32, 2)), qn_floor(x), x), QN_BF16);
+        qn_plan *plan = qn_plan_new(qn, 1, &x, 3, y);
+        size_t size;
+        CHECK_INT(qn_export(plan, export_file("model.c"), NULL), QN_OK);
+        char *header = export_read("model.h", &size), *text = export_read("model.c", &size);
+        CHECK(header && strstr(header, "#define MODEL_INPUT_0_SHAPE {11, 6}\n"));
+        CHECK(header && strstr(header, "#define MODEL_OUTPUT_0_ELEMENTS 121\n"));
+        if (text) names_are_variables(text);
+        export_check_clean(names[i]);
+        free(text);
+        free(header);
+        qn_plan_free(plan);
+        end(qn);
+    }
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
