@@ -2,6 +2,8 @@
 #include "export/export.h"
 
 #include <ctype.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct export_call {
     export *e;
@@ -36,6 +38,40 @@ static const char *capital_of(arena *a, const char *name) {
     return out;
 }
 
+/* Of a file's name, which an #include will have between quotes. */
+static bool is_quotable(const char *base) {
+    bool fine = true;
+    for (const char *p = base; *p; p++)
+        fine &= *p != '"' && *p != '\\' && !iscntrl((unsigned char)*p);
+    return fine;
+}
+
+/* Would what is written to one path be found at the other? The files need not be there. */
+static bool is_same_file(const char *a, const char *b) {
+    const char *const path[2] = {a, b};
+    char end[2][FOLDER_PATH], folder[2][FOLDER_PATH];
+    const char *name[2];
+    struct stat at[2];
+    for (int i = 0; i < 2; i++) {
+        if (!file_resolve(path[i], end[i])) return false; /* the writer will say why */
+        int f = file_folder(end[i], folder[i], &name[i]);
+        bool found = f >= 0 && fstat(f, &at[i]) == 0;
+        if (f >= 0) close(f);
+        if (!found) return false;
+    }
+    return at[0].st_dev == at[1].st_dev && at[0].st_ino == at[1].st_ino &&
+           !strcmp(name[0], name[1]);
+}
+
+static void check_files(export_call *c) {
+    const char *const file[3] = {c->path, c->header, c->o.blob};
+    for (int i = 1; i < 3; i++)
+        for (int k = 0; k < i && file[i]; k++)
+            if (is_same_file(file[k], file[i]))
+                raise_error(c->e->qn, QN_EARG, "export: \"%s\" and \"%s\" are one file", file[k],
+                            file[i]);
+}
+
 static void name_files(export_call *c) {
     export *e = c->e;
     const qn_export_options *o = &c->o;
@@ -43,6 +79,11 @@ static void name_files(export_call *c) {
     size_t n = strlen(c->path), m = strlen(base);
     if (m < 3 || strcmp(base + m - 2, ".c") != 0 || n >= FOLDER_PATH)
         raise_error(e->qn, QN_EARG, "export: \"%s\" is no path of a .c file", c->path);
+    if (!is_quotable(base))
+        raise_error(e->qn, QN_EARG,
+                    "export: \"%s\" has a quote, a backslash or a control character, which no "
+                    "#include may have",
+                    c->path);
     memcpy(c->header, c->path, n + 1);
     c->header[n - 1] = 'h';
     e->file = arena_printf(&e->arena, "%.*s.h", (int)m - 2, base);
@@ -90,6 +131,7 @@ static void export_work(void *arg) {
     cleanup undo;
     cleanup_push(&e->qn->heap, &undo, close_export, e);
     name_files(c);
+    check_files(c);
     check_plan(e);
     if (!static_parameters(c->plan, "export")) heap_unwind(&e->qn->heap);
     plan_prepare(e->qn, e->p, e->view.leaf_buffer);

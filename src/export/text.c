@@ -117,7 +117,8 @@ void export_header(export *e, str *out) {
              "#define %s_ALIGN %d\n#define %s_ARENA_BYTES %zu\n#define %s_STATE_BYTES %zu\n"
              "#define %s_WEIGHTS_BYTES %zu\n",
              c, e->view.inputs, c, e->view.outputs, c, e->states, c, EXPORT_ALIGN, c,
-             e->arena_bytes, c, e->state_bytes, c, e->blob ? e->blob_bytes : 0);
+             e->arena_bytes ? e->arena_bytes : EXPORT_ALIGN, c, e->state_bytes, c,
+             e->blob ? e->blob_bytes : 0);
     add_all_sizes(e, out);
     add_promises(e, out);
     str_add(out, "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");

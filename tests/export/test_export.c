@@ -261,6 +261,20 @@ static void arena_is_what_lives_at_once(void) {
     end(qn);
 }
 
+/* Even where nothing needs it: arrays of no bytes are no C. */
+static void arena_has_bytes(void) {
+    qn_ctx *qn = begin();
+    qn_tensor *x = numbers(qn, SHAPE(8)), *y = qn_neg(x);
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &y);
+    size_t size;
+    CHECK_INT(qn_export(plan, export_file("model.c"), NULL), QN_OK);
+    char *header = export_read("model.h", &size);
+    CHECK_INT(header ? defined(header, "#define MODEL_ARENA_BYTES ") : 0, 64);
+    free(header);
+    qn_plan_free(plan);
+    end(qn);
+}
+
 /* What is assigned is made where it was: an optimizer's step has no copies. */
 static void new_values_lie_where_old_ones_did(void) {
     qn_ctx *qn = begin();
@@ -334,6 +348,9 @@ static void bad_names_and_places_are_errors(void) {
         {"/tmp/model.c", "1a", QN_EARG},
         {"/not/there/model.c", NULL, QN_EIO},
         {"/tmp/model.cc", NULL, QN_EARG},
+        {"/tmp/a\"b.c", "model", QN_EARG},
+        {"/tmp/a\\b.c", "model", QN_EARG},
+        {"/tmp/a\nb.c", "model", QN_EARG},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         CHECK_INT(qn_export(plan, rows[i].path, &QN_EXPORT_OPTIONS(.name = rows[i].name)),
@@ -346,6 +363,30 @@ static void bad_names_and_places_are_errors(void) {
     qn = qn_open(&QN_OPTIONS(.device = "null"));
     x = numbers(qn, SHAPE(8));
     refused(qn, x, qn_neg(x), QN_EDEVICE, "null");
+    end(qn);
+}
+
+/* The three files are three files, however their paths are written. */
+static void blob_is_a_file_of_its_own(void) {
+    static const char *const blobs[] = {"model.c", "model.h", "./model.h", "link.bin"};
+    qn_ctx *qn = begin();
+    qn_tensor *x = numbers(qn, SHAPE(8)), *y = qn_add(x, numbers(qn, SHAPE(8)));
+    qn_plan *plan = qn_plan_new(qn, 1, &x, 1, &y);
+    CHECK_INT(symlink("model.h", export_file("link.bin")), 0);
+    for (size_t i = 0; i < sizeof blobs / sizeof *blobs; i++) {
+        qn_export_options o = QN_EXPORT_OPTIONS(.blob = export_file(blobs[i]));
+        remove(export_file("model.c"));
+        CHECK_INT(qn_export(plan, export_file("model.c"), &o), QN_EARG);
+        CHECK(access(export_file("model.c"), F_OK) != 0);
+        qn_clear_error(qn);
+    }
+    CHECK_INT(qn_export(plan, export_file("model.c"),
+                        &QN_EXPORT_OPTIONS(.blob = export_file("model.bin"))),
+              QN_OK);
+    CHECK_INT(symlink("header.c", export_file("header.h")), 0);
+    CHECK_INT(qn_export(plan, export_file("header.c"), NULL), QN_EARG);
+    qn_clear_error(qn);
+    qn_plan_free(plan);
     end(qn);
 }
 
@@ -364,9 +405,11 @@ int main(int argc, char **argv) {
     RUN(states_of_all_kinds_are_kept);
     RUN(bound_sizes_are_numbers);
     RUN(arena_is_what_lives_at_once);
+    RUN(arena_has_bytes);
     RUN(new_values_lie_where_old_ones_did);
     RUN(what_is_no_kernel_is_named);
     RUN(bad_names_and_places_are_errors);
+    RUN(blob_is_a_file_of_its_own);
     export_end();
     return test_end();
 }
