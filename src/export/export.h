@@ -108,8 +108,10 @@ export;
 
 /* ---- layout.c -------------------------------------------------------------------------------- */
 
-void export_programs(export *e); /* raises */
-void export_layout(export *e);   /* raises */
+void export_programs(export *e); /* raises, as these */
+void export_layout(export *e);
+/* Of a tree that is through the passes: what both kinds of C need to know. */
+void export_prepare(export *e, export_program *x);
 
 /* ---- lanes.c --------------------------------------------------------------------------------- */
 

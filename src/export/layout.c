@@ -32,6 +32,18 @@ static void find_uses(export_program *x, arena *a) {
     }
 }
 
+/* The copies of what is unrolled have tiles of their own. */
+void export_prepare(export *e, export_program *x) {
+    emit_launch plain, wide;
+    export_lanes(x->k, &e->arena);
+    emit_launch_of(x->k, &e->arena, &plain);
+    find_uses(x, &e->arena);
+    x->vectors = ir_clone(x->k);
+    export_unroll(x->vectors);
+    emit_launch_of(x->vectors, &e->arena, &wide);
+    x->scratch = (size_t)(plain.scratch > wide.scratch ? plain.scratch : wide.scratch);
+}
+
 static void parse_program(export *e, uint32_t id) {
     qn_ctx *qn = e->qn;
     const char *text = program_text(qn, id);
@@ -41,13 +53,7 @@ static void parse_program(export *e, uint32_t id) {
     *x = (export_program){.k = k, .id = id};
     if (qn->knob[KNOB_SCHEDULE].number) compile_schedule(qn, k, text, strlen(text));
     compile_passes(qn, k);
-    export_lanes(k, &e->arena);
-    emit_launch l;
-    emit_launch_of(k, &e->arena, &l);
-    x->scratch = (size_t)l.scratch;
-    find_uses(x, &e->arena);
-    x->vectors = ir_clone(k);
-    export_unroll(x->vectors);
+    export_prepare(e, x);
 }
 
 void export_programs(export *e) {

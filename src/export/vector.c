@@ -75,8 +75,9 @@ bool export_is_vector(kernel *k, stmt_id loop) {
         const ir_stmt *t = ir_s(k, s);
         if (t->kind == STMT_PREFETCH) continue;
         if (t->kind != STMT_STORE || t->store.dyn || !sym_uses(k->syms, t->store.index, l->l.var) ||
-            ir_expr_uses(k, t->store.guard, l->l.var))
-            return false;
+            ir_expr_uses(k, t->store.guard, l->l.var) ||
+            (t->store.guard && sym_uses(k->syms, t->store.valid, l->l.var)))
+            return false; /* a guard is one for all lanes, and asked where all or none may be on */
     }
     return true;
 }
@@ -594,35 +595,36 @@ static void divide_valid(vectors *v, sym valid) {
             v->scalar_valid = sym_and(syms, v->scalar_valid, own[i]);
 }
 
+static void write_guard(vectors *v, expr_id asked, const int *named) {
+    sym lanes = v->lane_valid;
+    v->lane_valid = SYM_TRUE;
+    v->letter = 'g';
+    write_nodes(v, 1, &asked, named);
+    v->lane_valid = lanes;
+    add_line(v, "if (");
+    operand(v, asked);
+    str_add(v->c->out, ") {\n");
+    v->c->indent++;
+}
+
+/* What a guard reads may be there only where the place is valid. */
 static void write_store(vectors *v, const ir_stmt *t, const int *named) {
     clike *c = v->c;
     expr_id result[IR_STATES] = {0};
     divide_valid(v, t->store.valid);
     for (int i = 0; i < t->n; i++) result[i] = t->store.value[i];
     if (t->monoid != MONOID_SET) combine(v, t, result);
-    add_line(v, "{\n");
+    bool asks = v->scalar_valid != SYM_TRUE;
+    add_line(v, asks ? "if (" : "{\n");
+    if (asks) clike_truth(c, v->scalar_valid);
+    if (asks) str_add(c->out, ") {\n");
     c->indent++;
-    bool asks = v->scalar_valid != SYM_TRUE || t->store.guard;
-    if (t->store.guard) {
-        sym lanes = v->lane_valid;
-        v->lane_valid = SYM_TRUE;
-        v->letter = 'g';
-        write_nodes(v, 1, &t->store.guard, named);
-        v->lane_valid = lanes;
-    }
-    if (asks) {
-        add_line(v, "if (");
-        clike_truth(c, v->scalar_valid);
-        if (t->store.guard) str_add(c->out, " && ");
-        if (t->store.guard) operand(v, t->store.guard);
-        str_add(c->out, ") {\n");
-        c->indent++;
-    }
+    if (t->store.guard) write_guard(v, t->store.guard, named);
     v->letter = 'x';
     for (int i = 0; i < t->n && t->monoid != MONOID_SET; i++) write_old(v, t, i, named);
     write_nodes(v, t->n, result, named);
     for (int i = 0; i < t->n; i++) store_value(v, t, i, result[i], named);
-    if (asks) clike_close_block(c);
+    if (t->store.guard) clike_close_block(c);
     clike_close_block(c);
 }
 
