@@ -449,17 +449,41 @@ static void wide_node(vectors *v, expr_id e, const int *named) {
     close_node(v, e);
 }
 
+/* (is a lane on?): one of those that may be the only one. Where all conditions rise along the
+ * lanes that is the last, where all fall the first. */
+static void some_lane(vectors *v) {
+    sym fact[IR_FACTS], coef, rest;
+    int n = ir_facts(v->k, v->lane_valid, fact);
+    bool rises = n > 0 && n < IR_FACTS, falls = rises;
+    for (int i = 0; i < n; i++) {
+        int64_t by = 0;
+        if (!ir_linear(v->k, fact[i], v->var, &coef, &rest) || !sym_is_const(v->k->syms, coef, &by))
+            by = 0;
+        rises &= by > 0;
+        falls &= by < 0;
+    }
+    str_add(v->c->out, "((");
+    for (int l = rises ? v->lanes - 1 : 0; l < (falls ? 1 : v->lanes); l++) {
+        if (l && !rises) str_add(v->c->out, " || ");
+        clike_truth(v->c, at_lane(v, v->lane_valid, l));
+    }
+    str_add(v->c->out, ") ? ");
+}
+
+/* What lanes share is read where one of them is on: elsewhere it may not be there. */
 static void scalar_node(vectors *v, expr_id e) {
     const ir_expr x = *ir_e(v->k, e);
     clike_line(v->c);
     str_addf(v->c->out, "const %s %c%u = ", clike_type(x.dtype), v->letter, e);
+    bool masked = x.kind == EXPR_LOAD && v->lane_valid != SYM_TRUE;
+    if (masked) some_lane(v);
     if (x.kind == EXPR_LOAD)
         lane_load(v, &x, x.load.valid);
     else if (x.kind == EXPR_TABLE)
         table(v, &x, operand);
     else
         by_lanes_op(v, &x, operand);
-    str_add(v->c->out, ";\n");
+    str_add(v->c->out, masked ? " : 0);\n" : ";\n");
 }
 
 /* ---- stores ---------------------------------------------------------------------------------- */

@@ -65,6 +65,46 @@ static const char masked_main[] =
     "    kernel_0(a, b, c);\n"
     "    for (int i = 0; i < 40; i++) if (c[i] != (i / 16 == 1 ? -1 : b[i])) return 9;\n";
 
+/* A number that all lanes share, where all of them are off. */
+static const char shared_load[] =
+    "kernel \"shared\" {\n"
+    "  arg a0 f32[3] read\n"
+    "  arg a1 f32[40] read\n"
+    "  arg a2 f32[40] write\n"
+    "  for i < 5 {\n"
+    "    vec v < 16 {\n"
+    "      a2[16*i + v; valid=(39 >= 16*i + v)] = mul(a0[i], a1[16*i + v])\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
+static const char shared_main[] =
+    "    float *a = make(3 * 4), *b = make(40 * 4), *c = make(40 * 4);\n"
+    "    for (int i = 0; i < 40; i++) b[i] = (float)i;\n"
+    "    a[0] = 4, a[1] = 5, a[2] = 0;\n"
+    "    kernel_0(a, b, c);\n"
+    "    for (int i = 0; i < 40; i++) if (c[i] != a[i / 16] * b[i]) return 9;\n";
+
+/* Where the first and the last lane are off and others are not. */
+static const char inner_load[] =
+    "kernel \"inner\" {\n"
+    "  arg a0 f32[3] read\n"
+    "  arg a1 f32[40] read\n"
+    "  arg a2 f32[48] read write\n"
+    "  for i < 5 {\n"
+    "    vec v < 16 {\n"
+    "      a2[16*i + v; valid=(39 >= 16*i + v and v >= 5)] = mul(a0[i], a1[16*i + v])\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
+static const char inner_main[] =
+    "    float *a = make(3 * 4), *b = make(40 * 4), *c = make(48 * 4);\n"
+    "    for (int i = 0; i < 48; i++) c[i] = -1;\n"
+    "    for (int i = 0; i < 40; i++) b[i] = (float)i;\n"
+    "    a[0] = 4, a[1] = 5, a[2] = 0;\n"
+    "    kernel_0(a, b, c);\n"
+    "    for (int i = 0; i < 48; i++)\n"
+    "        if (c[i] != (i < 40 && i % 16 >= 5 ? a[i / 16] * b[i] : -1)) return 9;\n";
+
 typedef struct one {
     export e;
     qn_ctx *qn;
@@ -131,11 +171,17 @@ static void guards_are_read_where_valid(void) {
     play_one(masked_store, masked_main);
 }
 
+static void shared_numbers_are_read_where_a_lane_is_on(void) {
+    play_one(shared_load, shared_main);
+    play_one(inner_load, inner_main);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     export_begin();
     RUN(tiles_of_copies_have_room);
     RUN(guards_are_read_where_valid);
+    RUN(shared_numbers_are_read_where_a_lane_is_on);
     export_end();
     return test_end();
 }
