@@ -99,7 +99,16 @@ static void hostile_templates_end(void) {
         "{% for i in range(100) %}{{ 'x' * 100000 }}{% for j in range(99) %}{{ 'y' * 100000 }}"
         "{% endfor %}{% endfor %}",
         "{{ range(2000000)|sort|join(range(100000)|join('xxxxxxxxxx')) }}",
-        "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}"};
+        "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
+        "{% set a = namespace(x=[]) %}{% set b = namespace(x=[]) %}{% for i in range(9999) %}"
+        "{% set a.x = [a.x] %}{% set b.x = [b.x] %}{% endfor %}{{ a.x == b.x }}",
+        "{% set s = 'x' * 100000 %}{{ (s ~ 'y').strip('z' * 90000 ~ 'x') }}",
+        "{% set a = 'x' * 1000000 ~ 'y' %}{% set b = 'x' * 1000000 ~ 'z' %}"
+        "{% for i in range(9999) %}{% if a == b %}{% endif %}{% endfor %}",
+        "{% set a = 'x' * 1000000 ~ 'y' %}{% set b = 'x' * 1000000 ~ 'z' %}"
+        "{% for i in range(9999) %}{% if a < b or a.endswith(b) %}{% endif %}{% endfor %}",
+        "{% set a = 'x' * 1000000 ~ 'y' %}{% set b = 'x' * 1000000 %}"
+        "{% for i in range(9999) %}{% if a.startswith(b) %}{% endif %}{% endfor %}"};
     qn_ctx *qn = open_context();
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         CHECK(renders(qn, bad[i], "{}", NULL));
@@ -117,6 +126,23 @@ static void hostile_templates_end(void) {
         CHECK_INT(qn_error_code(qn), QN_EFORMAT);
         qn_clear_error(qn);
     }
+    qn_close(qn);
+}
+
+/* Lists and dicts are compared by what they hold, namespaces, loops and macros by being one. */
+static void what_is_the_same(void) {
+    qn_ctx *qn = open_context();
+    CHECK(renders(qn,
+                  "{% set a = namespace() %}{% set a.x = a %}{% set b = namespace() %}"
+                  "{% set b.x = b %}{{ a == b }} {{ a == a }} {{ a != b }} {{ a.x == a }}",
+                  "{}", "False True True True"));
+    CHECK(renders(qn, "{{ namespace(n=1) == namespace(n=1) }} {{ {'a': [1]} == {'a': [1.0]} }}",
+                  "{}", "False True"));
+    CHECK(renders(qn,
+                  "{% macro m() %}{% endmacro %}{% macro k() %}{% endmacro %}"
+                  "{{ m == m }} {{ m == k }}",
+                  "{}", "True False"));
+    CHECK_STR(qn_error(qn), "");
     qn_close(qn);
 }
 
@@ -184,6 +210,7 @@ int main(int argc, char **argv) {
     RUN(renders_what_jinja_does);
     RUN(errors_say_the_line);
     RUN(hostile_templates_end);
+    RUN(what_is_the_same);
     RUN(prefixes_and_damage_do_no_harm);
     RUN(out_of_memory_is_an_error_anywhere);
     return test_end();

@@ -17,8 +17,8 @@ static span text_of(running *r, value v) {
 
 static value trim(running *r, value on, const arguments *args) {
     value letters = argument(args, 0, "chars");
-    return value_text(text_strip(
-        text_of(r, on), letters.kind == VALUE_TEXT ? letters.s : (span){NULL, 0}, true, true));
+    span drop = letters.kind == VALUE_TEXT ? letters.s : (span){NULL, 0};
+    return value_text(text_strip(r, text_of(r, on), drop, true, true));
 }
 static value upper(running *r, value on, const arguments *args) {
     (void)args;

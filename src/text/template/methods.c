@@ -15,18 +15,19 @@ span text_argument(running *r, const arguments *args, int i, const char *name) {
     return v.s;
 }
 
-static bool stripped(span letters, uint32_t c) {
+static bool stripped(running *r, span letters, uint32_t c) {
     size_t n;
+    run_count(r, 1 + letters.n / 8);
     if (!letters.s) return char_is_space(c) || (c >= 0x1c && c <= 0x1f);
     for (size_t at = 0; at < letters.n; at += n)
         if (utf8_next(letters.s + at, &n) == c) return true;
     return false;
 }
 
-span text_strip(span s, span letters, bool left, bool right) {
+span text_strip(running *r, span s, span letters, bool left, bool right) {
     size_t n, at;
-    while (left && s.n && stripped(letters, utf8_next(s.s, &n))) s = span_from(s, n);
-    while (right && s.n && stripped(letters, utf8_next(s.s + (at = utf8_before(s, s.n)), &n)))
+    while (left && s.n && stripped(r, letters, utf8_next(s.s, &n))) s = span_from(s, n);
+    while (right && s.n && stripped(r, letters, utf8_next(s.s + (at = utf8_before(s, s.n)), &n)))
         s.n = at;
     return s;
 }
@@ -78,30 +79,31 @@ static value split(running *r, span s, const arguments *args) {
     if (!space && (by.kind != VALUE_TEXT || !by.s.n))
         run_bad(r, "split by an empty text, or by none");
     run_count(r, s.n / 8);
-    if (space) s = text_strip(s, (span){NULL, 0}, true, false);
+    if (space) s = text_strip(r, s, (span){NULL, 0}, true, false);
     while (!space || s.n) {
         size_t end = 0, n = by.kind == VALUE_TEXT ? by.s.n : 0;
         if (space) {
-            while (end < s.n && !stripped((span){NULL, 0}, utf8_next(s.s + end, &n))) end += n;
+            while (end < s.n && !stripped(r, (span){NULL, 0}, utf8_next(s.s + end, &n))) end += n;
         } else {
             const char *hit = s.n ? memmem(s.s, s.n, by.s.s, by.s.n) : NULL;
             end = hit ? (size_t)(hit - s.s) : s.n;
         }
         if (left-- == 0) {
             list_add(r, list.list,
-                     value_text(space ? text_strip(s, (span){NULL, 0}, false, true) : s));
+                     value_text(space ? text_strip(r, s, (span){NULL, 0}, false, true) : s));
             break;
         }
         list_add(r, list.list, value_text((span){s.s, end}));
         if (end == s.n) break;
         s = span_from(s, end + n);
-        if (space) s = text_strip(s, (span){NULL, 0}, true, false);
+        if (space) s = text_strip(r, s, (span){NULL, 0}, true, false);
     }
     return list;
 }
 
 /* One text, or one of a list. */
 static bool begins_or_ends(running *r, span s, value with, bool ends) {
+    run_count(r, 1 + (with.kind == VALUE_TEXT && with.s.n <= s.n ? with.s.n / 64 : 0));
     if (with.kind == VALUE_TEXT) return ends ? span_ends(s, with.s) : span_begins(s, with.s);
     if (with.kind != VALUE_LIST) run_bad(r, "%s is no text", value_kind_name(with));
     for (uint32_t i = 0; i < with.list->n; i++)
@@ -113,9 +115,9 @@ static bool begins_or_ends(running *r, span s, value with, bool ends) {
 static value text_method(running *r, span s, span name, const arguments *args) {
     value first = argument(args, 0, "chars");
     span letters = first.kind == VALUE_TEXT ? first.s : (span){NULL, 0};
-    if (span_is(name, SPAN("strip"))) return value_text(text_strip(s, letters, true, true));
-    if (span_is(name, SPAN("lstrip"))) return value_text(text_strip(s, letters, true, false));
-    if (span_is(name, SPAN("rstrip"))) return value_text(text_strip(s, letters, false, true));
+    if (span_is(name, SPAN("strip"))) return value_text(text_strip(r, s, letters, true, true));
+    if (span_is(name, SPAN("lstrip"))) return value_text(text_strip(r, s, letters, true, false));
+    if (span_is(name, SPAN("rstrip"))) return value_text(text_strip(r, s, letters, false, true));
     if (span_is(name, SPAN("upper"))) return value_text(text_cased(r, s, 'u'));
     if (span_is(name, SPAN("lower"))) return value_text(text_cased(r, s, 'l'));
     if (span_is(name, SPAN("capitalize"))) return value_text(text_cased(r, s, 'c'));
@@ -128,6 +130,7 @@ static value text_method(running *r, span s, span name, const arguments *args) {
                             text_argument(r, args, 1, "new"));
     if (span_is(name, SPAN("find"))) {
         span what = text_argument(r, args, 0, "sub");
+        run_count(r, s.n / 8);
         const char *hit = what.n && s.n ? memmem(s.s, s.n, what.s, what.n) : what.n ? NULL : s.s;
         return value_int(hit ? value_length(r, value_text((span){s.s, (size_t)(hit - s.s)})) : -1);
     }

@@ -153,7 +153,8 @@ value method_run(running *r, value on, span name, const arguments *args);
 /* The argument at place i, or of that name; undefined: it is not given. */
 value argument(const arguments *args, int i, const char *name);
 span text_argument(running *r, const arguments *args, int i, const char *name);
-span text_strip(span s, span letters, bool left, bool right); /* letters.s NULL: white space */
+/* letters.s NULL: white space */
+span text_strip(running *r, span s, span letters, bool left, bool right);
 span text_cased(running *r, span s, char how); /* u l c t: upper, lower, capitalized, title */
 value text_replace(running *r, span s, span from, span to);
 

@@ -45,10 +45,17 @@ void list_add(running *r, value_list *list, value v) {
     list->at[list->n++] = v;
 }
 
+/* Comparing is fast, but long texts can be compared often. */
+static bool text_same(running *r, span a, span b) {
+    if (a.n != b.n) return false;
+    if (a.n >= 64) run_count(r, a.n / 64);
+    return span_is(a, b);
+}
+
 const value *dict_find(running *r, const value_dict *dict, span key) {
     run_count(r, dict->n / 8);
     for (uint32_t i = 0; i < dict->n; i++)
-        if (span_is(dict->key[i], key)) return &dict->at[i];
+        if (text_same(r, dict->key[i], key)) return &dict->at[i];
     return NULL;
 }
 
@@ -116,6 +123,23 @@ bool value_true(value v) {
     return v.kind != VALUE_DICT || v.dict->n > 0;
 }
 
+static bool lists_same(running *r, const value_list *a, const value_list *b) {
+    bool same = a->n == b->n;
+    for (uint32_t i = 0; same && i < a->n; i++) same = value_same(r, a->at[i], b->at[i]);
+    return same;
+}
+
+static bool dicts_same(running *r, const value_dict *a, const value_dict *b) {
+    bool same = a->n == b->n;
+    for (uint32_t i = 0; same && i < a->n; i++) {
+        const value *other = dict_find(r, b, a->key[i]);
+        same = other && value_same(r, a->at[i], *other);
+    }
+    return same;
+}
+
+/* Namespaces, loops and macros are the same where they are one, as in Python; only lists and dicts
+ * are looked into. */
 bool value_same(running *r, value a, value b) {
     run_count(r, 1);
     if (is_number(a) && is_number(b)) {
@@ -124,19 +148,15 @@ bool value_same(running *r, value a, value b) {
     }
     if (a.kind != b.kind) return false;
     if (a.kind <= VALUE_NONE) return true;
-    if (a.kind == VALUE_TEXT) return span_is(a.s, b.s);
-    if (a.kind == VALUE_LIST) {
-        bool same = a.list->n == b.list->n;
-        for (uint32_t i = 0; same && i < a.list->n; i++)
-            same = value_same(r, a.list->at[i], b.list->at[i]);
-        return same;
-    }
-    if (!is_dict(a)) return a.macro == b.macro;
-    bool same = a.dict->n == b.dict->n;
-    for (uint32_t i = 0; same && i < a.dict->n; i++) {
-        const value *other = dict_find(r, b.dict, a.dict->key[i]);
-        same = other && value_same(r, a.dict->at[i], *other);
-    }
+    if (a.kind == VALUE_TEXT) return text_same(r, a.s, b.s);
+    if (a.kind == VALUE_FUNCTION) return a.i == b.i;
+    if (a.kind == VALUE_MACRO) return a.macro == b.macro;
+    if (a.kind == VALUE_LIST ? a.list == b.list : a.dict == b.dict) return true;
+    if (a.kind != VALUE_LIST && a.kind != VALUE_DICT) return false;
+    if (++r->depth > DEPTH_MOST * 2) run_bad(r, "values nested too deeply");
+    bool same =
+        a.kind == VALUE_LIST ? lists_same(r, a.list, b.list) : dicts_same(r, a.dict, b.dict);
+    r->depth--;
     return same;
 }
 
@@ -149,6 +169,7 @@ int value_order(running *r, value a, value b) {
     if (a.kind != VALUE_TEXT || b.kind != VALUE_TEXT)
         run_bad(r, "%s and %s have no order", value_kind_name(a), value_kind_name(b));
     size_t least = a.s.n < b.s.n ? a.s.n : b.s.n;
+    run_count(r, least / 64);
     int order = least ? memcmp(a.s.s, b.s.s, least) : 0;
     return order ? order : a.s.n < b.s.n ? -1 : a.s.n > b.s.n;
 }
