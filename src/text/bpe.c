@@ -19,16 +19,18 @@ void bpe_open(bpe_merges *m, arena *a, uint64_t count) {
     m->key = arena_alloc(a, cap * sizeof *m->key);
     m->value = arena_alloc(a, cap * sizeof *m->value);
     memset(m->value, 0xff, cap * sizeof *m->value);
+    m->seed = table_seed(m->key);
 }
 
 static uint64_t place_of(const bpe_merges *m, uint64_t key) {
-    uint64_t at = hash_mix(key, 0) & m->mask;
+    uint64_t at = hash_mix(key, m->seed) & m->mask;
     while (m->value[at] != UINT64_MAX && m->key[at] != key) at = (at + 1) & m->mask;
     return at;
 }
 
-void bpe_add(bpe_merges *m, uint32_t left, uint32_t right, uint32_t rank, uint32_t id) {
-    uint64_t key = (uint64_t)left << 32 | right, at = place_of(m, key);
+void bpe_add(bpe_merges *m, arena *a, pair_of_ids pair, uint32_t rank, uint32_t id) {
+    uint64_t key = (uint64_t)pair.left << 32 | pair.right, at = place_of(m, key);
+    table_probed(a, (at - hash_mix(key, m->seed)) & m->mask);
     m->key[at] = key;
     m->value[at] = (uint64_t)rank << 32 | id;
 }
@@ -229,7 +231,7 @@ static void merge_read(const text_loader *l, const json *m) {
     span both = span_join(l->scratch, left, span_from(right, t->prefix.n));
     int32_t id = vocabulary_find(&t->vocab, both);
     if (id < 0) load_bad(l, m, "a merge that makes \"%.40s\", which is no token", both.s);
-    bpe_add(&t->merges, (uint32_t)a, (uint32_t)b, m->index, (uint32_t)id);
+    bpe_add(&t->merges, &t->a, (pair_of_ids){(uint32_t)a, (uint32_t)b}, m->index, (uint32_t)id);
 }
 
 static void bpe_read(const text_loader *l, const json *v) {

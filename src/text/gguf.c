@@ -48,7 +48,7 @@ static void merge_take(const text_loader *l, const char *merge, int64_t i) {
     if (a < 0 || b < 0 || id < 0)
         load_bad(l, NULL, "merge %lld, \"%.40s\", is of texts that are no tokens", (long long)i,
                  merge);
-    bpe_add(&t->merges, (uint32_t)a, (uint32_t)b, (uint32_t)i, (uint32_t)id);
+    bpe_add(&t->merges, &t->a, (pair_of_ids){(uint32_t)a, (uint32_t)b}, (uint32_t)i, (uint32_t)id);
 }
 
 static void take_gpt2(const text_loader *l, const qn_vocabulary *v) {

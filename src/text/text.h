@@ -113,10 +113,18 @@ typedef struct vocabulary {
     uint32_t size;
     uint32_t *slot; /* id + 1 by hash; 0: none */
     uint32_t mask;
+    uint64_t seed;
     uint32_t *sorted, sorted_count; /* ids in the order of their bytes, for prefixes */
     uint32_t first[257];            /* where those of each first byte begin */
 } vocabulary;
-enum { TOKEN_MOST = 1024 }; /* bytes of one that is searched as a prefix */
+enum {
+    TOKEN_MOST = 1024, /* bytes of one that is searched as a prefix */
+    PROBES_MOST = 1000 /* of a table that is half empty: by chance never near it */
+};
+
+/* What nobody can know who chooses what is hashed; ids and texts do not depend on it. */
+uint64_t table_seed(const void *table);
+void table_probed(arena *a, uint64_t probes); /* raises where those are too many */
 
 void vocabulary_open(vocabulary *v, arena *a, uint32_t size);
 /* A later token of the same text takes its place when `later`, else has none. */
@@ -179,8 +187,11 @@ typedef struct added_set {
 
 typedef struct bpe_merges {
     uint64_t *key, *value; /* left << 32 | right; rank << 32 | id, ~0: none */
-    uint64_t mask;
+    uint64_t mask, seed;
 } bpe_merges;
+typedef struct pair_of_ids {
+    uint32_t left, right;
+} pair_of_ids;
 
 typedef struct tokenizer {
     qn_ctx *ctx;
@@ -263,7 +274,7 @@ size_t pattern_match(const pattern_row *p, span text, size_t at);
 
 extern const model_row model_bpe, model_unigram, model_wordpiece, model_wordlevel;
 void bpe_open(bpe_merges *m, arena *a, uint64_t count);
-void bpe_add(bpe_merges *m, uint32_t left, uint32_t right, uint32_t rank, uint32_t id);
+void bpe_add(bpe_merges *m, arena *a, pair_of_ids pair, uint32_t rank, uint32_t id);
 void unknown_add(const tokenizer *t, span text, id_list *out); /* by bytes, or as such */
 void bytes_find(tokenizer *t);                                 /* tokens <0x00> to <0xFF> */
 

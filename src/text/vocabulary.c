@@ -1,12 +1,26 @@
 /* vocabulary.c - tokens by id, by text and by prefix.
  *
- * Texts are found in an open-addressed table of ids. Prefixes need no trie: the tokens in the order
+ * Texts are found in an open-addressed table of ids, with a seed that who wrote the file cannot
+ * know: tokens that were chosen to hash alike would take the square of their number. Prefixes need no trie: the tokens in the order
  * of their bytes are one, level by level. Those that share the first k bytes of a text are a range
  * of the list, and the range that shares k + 1 is found in it by halving; the token that is exactly
  * as long as what was compared stands first in its range. */
 #include "text/text.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+uint64_t table_seed(const void *table) {
+    struct timespec now = {0};
+    (void)timespec_get(&now, TIME_UTC);
+    return hash_mix((uint64_t)(uintptr_t)table, (uint64_t)now.tv_sec << 30 ^ (uint64_t)now.tv_nsec);
+}
+
+void table_probed(arena *a, uint64_t probes) {
+    if (probes > PROBES_MOST)
+        raise_error(a->h->ctx, QN_EFORMAT, "tokenizer: more than %d tokens or merges hash alike",
+                    PROBES_MOST);
+}
 
 void vocabulary_open(vocabulary *v, arena *a, uint32_t size) {
     uint32_t cap = 16;
@@ -14,22 +28,27 @@ void vocabulary_open(vocabulary *v, arena *a, uint32_t size) {
     *v = (vocabulary){.size = size, .mask = cap - 1};
     v->token = arena_zeroed(a, (size + 1) * sizeof *v->token);
     v->slot = arena_zeroed(a, cap * sizeof *v->slot);
+    v->seed = table_seed(v->slot);
 }
 
-static uint32_t *slot_of(const vocabulary *v, span text) {
-    uint32_t at = (uint32_t)hash_bytes(text.s, text.n, 0) & v->mask;
-    while (v->slot[at] && !span_is(v->token[v->slot[at] - 1], text)) at = (at + 1) & v->mask;
+static uint32_t *slot_of(const vocabulary *v, span text, uint64_t *probes) {
+    uint32_t at = (uint32_t)hash_bytes(text.s, text.n, v->seed) & v->mask;
+    for (*probes = 0; v->slot[at] && !span_is(v->token[v->slot[at] - 1], text); ++*probes)
+        at = (at + 1) & v->mask;
     return &v->slot[at];
 }
 
 void vocabulary_add(vocabulary *v, arena *a, uint32_t id, span text, bool later) {
-    uint32_t *slot = slot_of(v, text);
+    uint64_t probes;
+    uint32_t *slot = slot_of(v, text, &probes);
+    table_probed(a, probes);
     v->token[id] = span_copy(a, text);
     if (!*slot || later) *slot = id + 1;
 }
 
 int32_t vocabulary_find(const vocabulary *v, span text) {
-    return v->slot ? (int32_t)*slot_of(v, text) - 1 : -1;
+    uint64_t probes;
+    return v->slot ? (int32_t)*slot_of(v, text, &probes) - 1 : -1;
 }
 
 /* ---- prefixes ------------------------------------------------------------------------------- */

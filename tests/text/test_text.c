@@ -391,6 +391,34 @@ static void long_texts_take_no_square_of_time(void) {
     qn_close(qn);
 }
 
+/* Texts that hash alike where there is no seed: 32768 of them take the time of any others. */
+static void tokens_that_hash_alike_take_no_square_of_time(void) {
+    enum { TOKENS = 1 << 15, LOW = (1 << 17) - 1 };
+    qn_ctx *qn = open_context();
+    char(*all)[12] = malloc(TOKENS * sizeof *all);
+    const char **token = malloc(TOKENS * sizeof *token);
+    uint32_t n = 0;
+    for (uint64_t i = 0; n < TOKENS; i++) {
+        char text[12];
+        for (int k = 0; k < 8; k++) text[k] = (char)('a' + (i >> 4 * k & 15));
+        text[8] = 0;
+        if ((hash_bytes(text, 8, 0) & LOW) >= 1 << 12) continue;
+        token[n] = memcpy(all[n], text, sizeof text);
+        n++;
+    }
+    clock_t before = clock();
+    qn_tokenizer *t = qn_tokenizer_new(
+        qn, &QN_VOCABULARY(.model = "gpt2", .pre = "gpt-2", .n = TOKENS, .tokens = token));
+    for (uint32_t i = 0; i < TOKENS; i++)
+        if (qn_tokenizer_id(t, token[i]) != (int32_t)i) CHECK(false);
+    CHECK((double)(clock() - before) / CLOCKS_PER_SEC < 0.5);
+    CHECK_STR(qn_error(qn), "");
+    qn_tokenizer_close(t);
+    free(token);
+    free(all);
+    qn_close(qn);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(gives_the_ids_of_the_package);
@@ -403,5 +431,6 @@ int main(int argc, char **argv) {
     RUN(damaged_files_do_no_harm);
     RUN(out_of_memory_is_an_error_anywhere);
     RUN(long_texts_take_no_square_of_time);
+    RUN(tokens_that_hash_alike_take_no_square_of_time);
     return test_end();
 }
